@@ -136,7 +136,7 @@ const (
 	IntsOperand
 	// IntValueOperand takes an int value, no literal.
 	IntValueOperand
-	// FloatOperand takes an int value, an integer or a floating-point literal.
+	// FloatOperand takes an int value or a floating-point literal.
 	FloatOperand
 	// IntOrTensorOperand takes an int value or a tensor.
 	IntOrTensorOperand

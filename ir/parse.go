@@ -1,0 +1,667 @@
+package ir
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strconv"
+)
+
+const (
+	// maxTextSize bounds the text that Parse reads; the largest real module is below 2 MiB.
+	maxTextSize = 64 << 20
+	// maxNesting bounds regions in regions and expressions in expressions.
+	maxNesting = 64
+)
+
+// Parse reads the text form of a module, derives every type and compares it with the one in the text.
+// Constants have no bytes afterwards; see [Module.Bind]. The error names the line.
+func Parse(text string) (*Module, error) {
+	if len(text) > maxTextSize {
+		return nil, fmt.Errorf("IR text of %d bytes, at most %d are read", len(text), maxTextSize)
+	}
+	tokens, err := lex(text)
+	if err != nil {
+		return nil, err
+	}
+	p := &parser{tokens: tokens, module: &Module{}, symbols: map[string]*Symbol{}, constants: map[string]*Value{},
+		derived: map[string]*Value{}, buffers: map[string]*Buffer{}, values: map[string]*Value{}}
+	if err := p.run(); err != nil {
+		return nil, err
+	}
+	if err := Verify(p.module); err != nil {
+		return nil, err
+	}
+	return p.module, nil
+}
+
+type parser struct {
+	tokens    []token
+	at        int
+	depth     int
+	module    *Module
+	symbols   map[string]*Symbol
+	constants map[string]*Value
+	derived   map[string]*Value
+	buffers   map[string]*Buffer
+	values    map[string]*Value
+	scope     []string // the keys of values in the order of definition
+}
+
+// parseError carries an error up to run: the grammar is recursive and stops at the first error.
+type parseError struct{ err error }
+
+func (p *parser) run() (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			e, ok := r.(parseError)
+			if !ok {
+				panic(r)
+			}
+			err = e.err
+		}
+	}()
+	p.parseModule()
+	return nil
+}
+
+func (p *parser) fail(format string, args ...any) {
+	panic(parseError{fmt.Errorf("line %d: %w", p.tokens[p.at].line, fmt.Errorf(format, args...))})
+}
+
+func (p *parser) peek() token { return p.tokens[p.at] }
+
+// ahead is the token n after the next one.
+func (p *parser) ahead(n int) token { return p.tokens[min(p.at+n, len(p.tokens)-1)] }
+
+func (p *parser) next() token {
+	t := p.tokens[p.at]
+	if t.kind != tokenEnd {
+		p.at++
+	}
+	return t
+}
+
+func (p *parser) accept(text string) bool {
+	t := p.peek()
+	if (t.kind == tokenPunct || t.kind == tokenName) && t.text == text {
+		p.at++
+		return true
+	}
+	return false
+}
+
+func (p *parser) expect(text string) {
+	if !p.accept(text) {
+		p.fail("want %q, found %s", text, p.peek())
+	}
+}
+
+// name reads a bare or quoted name.
+func (p *parser) name() string {
+	if t := p.peek(); t.kind == tokenName || t.kind == tokenString || t.kind == tokenNumber {
+		p.at++
+		return t.text
+	}
+	p.fail("want a name, found %s", p.peek())
+	return ""
+}
+
+func (p *parser) enter() {
+	if p.depth++; p.depth > maxNesting {
+		p.fail("nested more than %d deep", maxNesting)
+	}
+}
+
+func (p *parser) leave() { p.depth-- }
+
+func (p *parser) integer() int64 {
+	negative := p.accept("-")
+	t := p.next()
+	text := t.text
+	if negative {
+		text = "-" + text
+	}
+	v, err := strconv.ParseInt(text, 10, 64)
+	if t.kind != tokenNumber || err != nil {
+		p.at--
+		p.fail("want an integer, found %s", t)
+	}
+	return v
+}
+
+func (p *parser) bound() int64 {
+	if p.accept("inf") {
+		return Unbounded
+	}
+	if p.peek().text == "-" && p.ahead(1).text == "inf" {
+		p.at += 2
+		return -Unbounded
+	}
+	return p.integer()
+}
+
+// list reads items separated by commas up to the closing token, which it takes too.
+func (p *parser) list(closing string, item func()) {
+	for i := 0; !p.accept(closing); i++ {
+		if i > 0 {
+			p.expect(",")
+		}
+		item()
+	}
+}
+
+func (p *parser) parseModule() {
+	p.expect("module")
+	p.expect("{")
+	for !p.accept("}") {
+		switch t := p.next(); t.text {
+		case "symbol":
+			p.parseSymbol()
+		case "constant":
+			p.expect("@")
+			name := p.name()
+			p.expect(":")
+			t := p.parseType()
+			if _, static := t.Static(); !static || t.Kind != TensorKind {
+				p.fail("constant %q has type %s, want a tensor with constant dims", name, t)
+			}
+			if p.constants[name] != nil {
+				p.fail("constant %q is declared twice", name)
+			}
+			p.constants[name] = p.module.NewConstant(name, t, nil)
+		case "buffer":
+			p.expect("@")
+			name := p.name()
+			p.expect(":")
+			t := p.parseType()
+			if p.buffers[name] != nil {
+				p.fail("buffer %q is declared twice", name)
+			}
+			p.buffers[name] = p.module.NewBuffer(name, t)
+		case "method":
+			p.parseMethod()
+		case "init":
+			if p.module.Init != nil {
+				p.fail("a second init")
+			}
+			p.parseInit()
+		case "entry":
+			if p.module.Entry != nil {
+				p.fail("a second entry")
+			}
+			p.parseEntry()
+		default:
+			p.at--
+			p.fail("want symbol, constant, buffer, method, init or entry, found %s", t)
+		}
+	}
+	if t := p.peek(); t.kind != tokenEnd {
+		p.fail("want the end of the text, found %s", t)
+	}
+}
+
+func (p *parser) parseSymbol() {
+	name := p.name()
+	if p.symbols[name] != nil {
+		p.fail("symbol %s is declared twice", name)
+	}
+	p.expect("[")
+	lo := p.bound()
+	p.expect(",")
+	hi := p.bound()
+	p.expect("]")
+	if lo > hi {
+		p.fail("symbol %s has bounds [%d, %d]", name, lo, hi)
+	}
+	p.symbols[name] = &Symbol{name, lo, hi}
+}
+
+func (p *parser) parseMethod() {
+	k := Method{Name: p.name()}
+	p.expect("=")
+	p.expect("[")
+	p.list("]", func() {
+		switch {
+		case p.accept("true"):
+			k.Values = append(k.Values, true)
+		case p.accept("false"):
+			k.Values = append(k.Values, false)
+		default:
+			a := p.number()
+			if a.Kind == FloatArg {
+				k.Values = append(k.Values, a.Float)
+			} else {
+				k.Values = append(k.Values, a.Int)
+			}
+		}
+	})
+	p.module.Metadata = append(p.module.Metadata, k)
+}
+
+func (p *parser) parseInit() {
+	p.expect("{")
+	p.module.Init = &Region{}
+	p.parseOps(p.module.Init)
+	for p.accept("derive") {
+		p.expect("^")
+		name := p.name()
+		cell := p.constants[name]
+		if cell == nil {
+			p.fail("derive ^%s: no constant has that name", name)
+		}
+		if p.derived[name] != nil {
+			p.fail("^%s is derived twice", name)
+		}
+		p.expect("=")
+		from := p.value()
+		v := &Value{Type: from.Type}
+		p.derived[name] = v
+		p.module.Derived = append(p.module.Derived, &Derived{v, cell.Constant, from})
+	}
+	p.expect("}")
+	p.values, p.scope = map[string]*Value{}, nil
+}
+
+func (p *parser) parseEntry() {
+	f := &Func{Name: p.name(), Body: &Region{}}
+	p.module.Entry = f
+	p.expect("(")
+	p.list(")", func() {
+		p.expect("%")
+		name := p.name()
+		p.expect(":")
+		p.define(name, f.NewParam(name, p.parseType()))
+	})
+	p.expect("{")
+	p.parseOps(f.Body)
+	p.expect("return")
+	for i := 0; !p.accept("}"); i++ {
+		if i > 0 {
+			p.expect(",")
+		}
+		f.Body.Results = append(f.Body.Results, p.value())
+		p.expect(":")
+		f.Outputs = append(f.Outputs, p.parseType())
+	}
+}
+
+func (p *parser) define(name string, v *Value) {
+	if p.values[name] != nil {
+		p.fail("%%%s is defined twice", name)
+	}
+	p.values[name] = v
+	p.scope = append(p.scope, name)
+}
+
+// parseOps reads operations up to yield, derive, return or a closing brace, which it leaves.
+func (p *parser) parseOps(r *Region) {
+	for {
+		switch t := p.peek(); {
+		case t.kind == tokenPunct && t.text == "}", t.text == "yield", t.text == "derive", t.text == "return":
+			return
+		}
+		r.Ops = append(r.Ops, p.parseOp())
+	}
+}
+
+func (p *parser) parseOp() *Op {
+	var names []string
+	if p.peek().text == "%" && p.peek().kind == tokenPunct {
+		for {
+			p.expect("%")
+			names = append(names, p.name())
+			if !p.accept(",") {
+				break
+			}
+		}
+		p.expect("=")
+	}
+	t := p.next()
+	def := LookupOp(t.text)
+	if t.kind != tokenName || def == nil {
+		p.at--
+		p.fail("want the name of an op, found %s", t)
+	}
+	op := &Op{Def: def, Args: make([][]Arg, len(def.Operands)), Attrs: def.NewAttrs()}
+	if p.accept("@") {
+		name := p.name()
+		if op.Buffer = p.buffers[name]; op.Buffer == nil {
+			p.fail("no buffer is named %q", name)
+		}
+	}
+	p.expect("(")
+	p.list(")", func() { p.parseOperand(op) })
+	// Attributes and a region both open with a brace; only attributes go on with "name =".
+	if p.peek().text == "{" && p.ahead(1).kind == tokenName && p.ahead(2).text == "=" {
+		p.expect("{")
+		p.list("}", func() { p.parseAttr(op) })
+	}
+	var types []Type
+	if p.accept(":") {
+		for {
+			types = append(types, p.parseType())
+			if !p.accept(",") {
+				break
+			}
+		}
+	}
+	if len(types) != len(names) {
+		p.fail("%s has %d results and %d types", def.Name, len(names), len(types))
+	}
+	for i := range def.Regions {
+		if i > 0 {
+			p.expect("else")
+		}
+		op.Regions = append(op.Regions, p.parseRegion())
+	}
+	// The types in the text come first: a rule that needs a fresh symbol takes the one that stands there.
+	for i, t := range types {
+		op.Results = append(op.Results, &Value{Def: op, Index: i, Type: t})
+	}
+	if err := checkOp(op); err != nil {
+		p.fail("%w", err)
+	}
+	if err := Infer(op); err != nil {
+		p.fail("%w", err)
+	}
+	for i, t := range types {
+		if got := op.Results[i].Type; !got.Equal(t) {
+			p.fail("%s: the text says %s, the arguments make it %s", def.Name, t, got)
+		}
+		p.define(names[i], op.Results[i])
+	}
+	return op
+}
+
+func (p *parser) parseRegion() *Region {
+	p.enter()
+	defer p.leave()
+	first := len(p.scope)
+	r := &Region{}
+	p.expect("{")
+	if p.accept("args") {
+		for {
+			p.expect("%")
+			name := p.name()
+			p.expect(":")
+			p.define(name, r.NewArg(p.parseType()))
+			if !p.accept(",") {
+				break
+			}
+		}
+	}
+	p.parseOps(r)
+	p.expect("yield")
+	for i := 0; !p.accept("}"); i++ {
+		if i > 0 {
+			p.expect(",")
+		}
+		r.Results = append(r.Results, p.value())
+	}
+	for _, name := range p.scope[first:] { // the names of a region end with it
+		delete(p.values, name)
+	}
+	p.scope = p.scope[:first]
+	return r
+}
+
+func (p *parser) parseOperand(op *Op) {
+	name := p.name()
+	p.expect("=")
+	for i, o := range op.Def.Operands {
+		if o.Name != name {
+			continue
+		}
+		if op.Args[i] != nil {
+			p.fail("%s: operand %s stands twice", op.Def.Name, name)
+		}
+		if !o.Kind.IsList() {
+			op.Args[i] = []Arg{p.arg()}
+			return
+		}
+		p.expect("[")
+		op.Args[i] = []Arg{}
+		p.list("]", func() { op.Args[i] = append(op.Args[i], p.arg()) })
+		return
+	}
+	p.fail("%s has no operand %q", op.Def.Name, name)
+}
+
+func (p *parser) arg() Arg {
+	switch t := p.peek(); {
+	case t.kind == tokenPunct && (t.text == "%" || t.text == "@" || t.text == "^"):
+		return Use(p.value())
+	default:
+		return p.number()
+	}
+}
+
+func (p *parser) number() Arg {
+	negative := p.accept("-")
+	t := p.next()
+	sign := 1.0
+	if negative {
+		sign = -1
+	}
+	switch {
+	case t.kind == tokenName && t.text == "inf":
+		return Float(math.Inf(int(sign)))
+	case t.kind == tokenName && t.text == "nan":
+		return Float(math.NaN())
+	case t.kind == tokenNumber:
+		text := t.text
+		if negative {
+			text = "-" + text
+		}
+		if v, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return Int(v)
+		}
+		if v, err := strconv.ParseFloat(text, 64); err == nil {
+			return Float(v)
+		}
+	}
+	p.at--
+	p.fail("want a value or a number, found %s", t)
+	return Arg{}
+}
+
+func (p *parser) value() *Value {
+	t := p.next()
+	var from map[string]*Value
+	switch {
+	case t.kind == tokenPunct && t.text == "%":
+		from = p.values
+	case t.kind == tokenPunct && t.text == "@":
+		from = p.constants
+	case t.kind == tokenPunct && t.text == "^":
+		from = p.derived
+	default:
+		p.at--
+		p.fail("want a value, found %s", t)
+	}
+	name := p.name()
+	v := from[name]
+	if v == nil {
+		p.fail("%s%s is not defined here", t.text, name)
+	}
+	return v
+}
+
+func (p *parser) parseAttr(op *Op) {
+	name := p.name()
+	p.expect("=")
+	if op.Attrs == nil {
+		p.fail("%s has no attributes", op.Def.Name)
+	}
+	v := reflect.ValueOf(op.Attrs).Elem()
+	for i := range v.NumField() {
+		if snake(v.Type().Field(i).Name) == name {
+			p.attrValue(v.Field(i))
+			return
+		}
+	}
+	p.fail("%s has no attribute %q", op.Def.Name, name)
+}
+
+func (p *parser) attrValue(v reflect.Value) {
+	if v.Kind() == reflect.Pointer {
+		if p.accept("none") {
+			v.SetZero()
+			return
+		}
+		v.Set(reflect.New(v.Type().Elem()))
+		p.attrValue(v.Elem())
+		return
+	}
+	if v.Type() == reflect.TypeFor[DType]() {
+		d, err := ParseDType(p.name())
+		if err != nil {
+			p.fail("%w", err)
+		}
+		v.SetInt(int64(d))
+		return
+	}
+	switch v.Kind() {
+	case reflect.Slice:
+		p.expect("[")
+		v.SetZero()
+		p.list("]", func() {
+			item := reflect.New(v.Type().Elem()).Elem()
+			p.attrValue(item)
+			v.Set(reflect.Append(v, item))
+		})
+	case reflect.String:
+		t := p.next()
+		if t.kind != tokenString {
+			p.at--
+			p.fail("want a quoted string, found %s", t)
+		}
+		v.SetString(t.text)
+	case reflect.Bool:
+		if !p.accept("true") {
+			p.expect("false")
+			v.SetBool(false)
+			return
+		}
+		v.SetBool(true)
+	case reflect.Float32:
+		a := p.number()
+		if a.Kind == IntArg {
+			p.fail("want a float, found the integer %d", a.Int)
+		}
+		v.SetFloat(float64(float32(a.Float)))
+	default:
+		v.SetInt(p.integer())
+	}
+}
+
+func (p *parser) parseType() Type {
+	name := p.name()
+	if name == "int" {
+		p.expect("(")
+		e := p.expr()
+		p.expect(")")
+		return IntType(e)
+	}
+	if name == "quantized" {
+		p.expect("<")
+		t := Type{Kind: QuantizedKind, Bits: int(p.integer())}
+		p.expect(",")
+		t.Group = int(p.integer())
+		p.expect(",")
+		t.DType = p.dtype(p.name())
+		p.expect(">")
+		t.Shape = p.shape()
+		return t
+	}
+	return Type{Kind: TensorKind, DType: p.dtype(name), Shape: p.shape()}
+}
+
+func (p *parser) dtype(name string) DType {
+	d, err := ParseDType(name)
+	if err != nil {
+		p.fail("%w", err)
+	}
+	return d
+}
+
+func (p *parser) shape() []*Expr {
+	shape := []*Expr{}
+	p.expect("[")
+	p.list("]", func() { shape = append(shape, p.expr()) })
+	return shape
+}
+
+// expr reads sums of products of numbers, symbols and floordiv, mod, min, max, wrap.
+func (p *parser) expr() *Expr {
+	p.enter()
+	defer p.leave()
+	sum := Const(0)
+	for sign := int64(1); ; {
+		if p.accept("-") {
+			sign = -sign
+		}
+		sum = sum.Add(p.product().Mul(Const(sign)))
+		switch t := p.peek(); {
+		case p.accept("+"):
+			sign = 1
+		case t.kind == tokenPunct && t.text == "-":
+			sign = 1
+		default:
+			return sum
+		}
+		if len(sum.terms) > maxTerms {
+			p.fail("an expression of more than %d terms", maxTerms)
+		}
+	}
+}
+
+// maxTerms bounds expressions in text, whose products grow fast.
+const maxTerms = 1 << 10
+
+var errDivisor = errors.New("division by the constant zero")
+
+func (p *parser) product() *Expr {
+	product := p.factor()
+	for p.accept("*") {
+		f := p.factor()
+		if len(product.terms)*len(f.terms) > maxTerms {
+			p.fail("an expression of more than %d terms", maxTerms)
+		}
+		product = product.Mul(f)
+	}
+	return product
+}
+
+func (p *parser) factor() *Expr {
+	t := p.next()
+	switch t.kind {
+	case tokenNumber:
+		if v, err := strconv.ParseInt(t.text, 10, 64); err == nil {
+			return Const(v)
+		}
+	case tokenName:
+		if s := p.symbols[t.text]; s != nil {
+			return Sym(s)
+		}
+		for kind := atomFloorDiv; kind <= atomWrap; kind++ {
+			if atomNames[kind] != t.text {
+				continue
+			}
+			p.expect("(")
+			x := p.expr()
+			p.expect(",")
+			y := p.expr()
+			p.expect(")")
+			if (kind == atomFloorDiv || kind == atomMod) && y.IsConst(0) {
+				p.fail("%w", errDivisor)
+			}
+			return applyAtom(kind, x, y)
+		}
+	}
+	p.at--
+	p.fail("want a number, a declared symbol or floordiv, mod, min, max, wrap, found %s", t)
+	return nil
+}
