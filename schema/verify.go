@@ -19,7 +19,7 @@ const (
 	sizePerTable = 4
 	freeTables   = 4096
 
-	// Bytes of all that is reached, counted once per way to reach it.
+	// Bytes of all vectors and strings, counted once per way to reach them.
 	reachPerByte = 8
 	freeReach    = 16 << 20
 )
@@ -141,7 +141,7 @@ func (v *verifier) follow(f *field, at int64) (int64, error) {
 // spend takes n bytes from what the buffer may reach.
 func (v *verifier) spend(f *field, at, n int64) error {
 	if v.reach -= n; v.reach < 0 {
-		return v.fail(f, at, "tables and vectors are shared so often that reading all takes more than %d bytes",
+		return v.fail(f, at, "vectors are shared so often that reading them all takes more than %d bytes",
 			freeReach+reachPerByte*v.size)
 	}
 	return nil
@@ -173,20 +173,11 @@ func (v *verifier) table(at int64, o *object) error {
 	if err := v.span(nil, t.vtable, 4, 2, "vtable"); err != nil {
 		return err
 	}
-	t.slots, t.size = v.u16(t.vtable), v.u16(t.vtable+2)
+	t.slots = v.u16(t.vtable)
 	if t.slots < 4 || t.slots%2 != 0 {
 		return v.fail(nil, t.vtable, "vtable of %d bytes", t.slots)
 	}
-	if t.size < 4 {
-		return v.fail(nil, t.vtable+2, "table of %d bytes", t.size)
-	}
 	if err := v.span(nil, t.vtable, int64(t.slots), 2, "vtable"); err != nil {
-		return err
-	}
-	if err := v.span(nil, at, int64(t.size), 4, "table"); err != nil {
-		return err
-	}
-	if err := v.spend(nil, at, int64(t.size)); err != nil {
 		return err
 	}
 	if v.schema.closed {
@@ -205,12 +196,12 @@ func (v *verifier) table(at int64, o *object) error {
 	return nil
 }
 
-// tableView is a table whose vtable is known to be within the buffer.
+// tableView is a table whose vtable is known to be within the buffer. The size of the table, the vtable's
+// second entry, is of no use: Go's builder lets tables of different sizes share a vtable.
 type tableView struct {
 	at     int64  // the table
 	vtable int64  // its vtable
 	slots  uint16 // bytes of the vtable
-	size   uint16 // bytes of the table
 }
 
 // inline returns where the inline value behind a slot of the vtable is, or 0 where the field is absent.
@@ -241,7 +232,7 @@ func (v *verifier) field(t tableView, f *field) error {
 	if f.kind == inlineValue {
 		size, align = int64(f.size), int64(f.align)
 	}
-	if err := v.within(t, f, at, size, align); err != nil || f.kind == inlineValue {
+	if err := v.span(f, at, size, align, "value"); err != nil || f.kind == inlineValue {
 		return err
 	}
 	to, err := v.follow(f, at)
@@ -278,20 +269,12 @@ func (v *verifier) field(t tableView, f *field) error {
 	return nil
 }
 
-// within checks that an inline value lies in its table, behind the offset to the vtable.
-func (v *verifier) within(t tableView, f *field, at, size, align int64) error {
-	if at < t.at+4 || at+size > t.at+int64(t.size) {
-		return v.fail(f, at, "value of %d bytes at %d is not within its table of %d bytes at %d", size, at, t.size, t.at)
-	}
-	return v.span(f, at, size, align, "value")
-}
-
 // union checks a union: its type is the field in the slot before.
 func (v *verifier) union(t tableView, f *field, at int64) error {
 	var tag byte
 	tagAt := v.inline(t, f.slot-2)
 	if tagAt != 0 {
-		if err := v.within(t, f, tagAt, 1, 1); err != nil {
+		if err := v.span(f, tagAt, 1, 1, "type of the union"); err != nil {
 			return err
 		}
 		tag = v.buf[tagAt]
@@ -310,9 +293,6 @@ func (v *verifier) union(t tableView, f *field, at int64) error {
 	case at == 0:
 		return v.fail(f, tagAt, "%s is of type %s but has no value", u.name, v.schema.objects[target].name)
 	default:
-		if err := v.within(t, f, at, 4, 4); err != nil {
-			return err
-		}
 		to, err := v.follow(f, at)
 		if err != nil {
 			return err
