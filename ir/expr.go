@@ -545,4 +545,12 @@ func (a *atom) format(name func(*Symbol) string) string {
 }
 
 // String writes e with the symbols' own names.
-func (e *Expr) String() string { return e.format(func(s *Symbol) string { return s.Name }) }
+func (e *Expr) String() string { return e.format(symbolName) }
+
+// symbolName names a symbol in errors; one that nothing has named yet is "?".
+func symbolName(s *Symbol) string {
+	if s.Name == "" {
+		return "?"
+	}
+	return s.Name
+}

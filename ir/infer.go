@@ -16,9 +16,9 @@ type Inference struct {
 // Infer derives the types of op's results and creates the results where op has none yet; where it
 // has, their types are replaced. The error names the operation.
 func Infer(op *Op) error {
-	types, err := op.Def.Infer(&Inference{op})
+	types, err := derive(op)
 	if err != nil {
-		return fmt.Errorf("%s: %w", op.Def.Name, err)
+		return err
 	}
 	if op.Results == nil {
 		for i := range types {

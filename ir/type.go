@@ -105,4 +105,4 @@ func (t Type) format(name func(*Symbol) string) string {
 }
 
 // String is the type's text form: bf16[1,s0,64], int(s0+1), quantized<4,64,bf16>[2048,1024].
-func (t Type) String() string { return t.format(func(s *Symbol) string { return s.Name }) }
+func (t Type) String() string { return t.format(symbolName) }

@@ -240,7 +240,7 @@ func (v *verifier) op(op *Op) error {
 	if err := v.regions(op); err != nil {
 		return err
 	}
-	types, err := op.Def.Infer(&Inference{op})
+	types, err := derive(op)
 	if err != nil {
 		return err
 	}

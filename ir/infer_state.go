@@ -1,0 +1,55 @@
+package ir
+
+import "fmt"
+
+// bufferType is the type of the operation's buffer.
+func (c *Inference) bufferType() (Type, error) {
+	if c.Op.Buffer == nil {
+		return Type{}, fmt.Errorf("needs a buffer")
+	}
+	return c.Op.Buffer.Type, nil
+}
+
+// inferLoad: the buffer's type.
+func inferLoad(c *Inference) ([]Type, error) {
+	t, err := c.bufferType()
+	if err != nil {
+		return nil, err
+	}
+	return single(t)
+}
+
+// inferStore: x replaces the buffer; nothing is converted or broadcast.
+func inferStore(c *Inference) ([]Type, error) {
+	t, err := c.bufferType()
+	if err != nil {
+		return nil, err
+	}
+	return nil, sameType("x", c.Type("x"), t)
+}
+
+// inferBufferSliceUpdate is slice_update in place.
+func inferBufferSliceUpdate(c *Inference) ([]Type, error) {
+	t, err := c.bufferType()
+	if err != nil {
+		return nil, err
+	}
+	return nil, c.checkSliceUpdate(t, c.Type("update"))
+}
+
+// inferBufferIndexCopy is index_copy in place.
+func inferBufferIndexCopy(c *Inference) ([]Type, error) {
+	t, err := c.bufferType()
+	if err != nil {
+		return nil, err
+	}
+	return nil, c.checkIndexCopy(t, c.Type("update"))
+}
+
+// inferUndef keeps the type that its result was made with.
+func inferUndef(c *Inference) ([]Type, error) {
+	if len(c.Op.Results) != 1 {
+		return nil, fmt.Errorf("needs a result with a type, found %d results", len(c.Op.Results))
+	}
+	return single(c.Op.Results[0].Type)
+}
