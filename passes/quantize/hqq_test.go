@@ -118,6 +118,42 @@ func TestHQQEqualsWholeTensorLoop(t *testing.T) {
 	})
 }
 
+// TestSumOrder has groups on both sides of the length from which torch's sum has two levels.
+func TestSumOrder(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	for _, n := range []int{32, 96, 512, 544, 1024, 1152, 5376} {
+		w := make([]float32, 16*n)
+		for i := range w {
+			w[i] = float32(rng.NormFloat64())
+		}
+		for _, bits := range []int{4, 8} {
+			want, _ := torchHQQ(w, n, bits)
+			r := quantized(t, w, n, Scheme{Method: HQQ, Bits: bits, Params: F32})
+			for i, scale := range want {
+				require.Equal(t, scale, r.Scales[i*n/r.GroupSize], "%d bits, row %d of %d weights", bits, i, n)
+			}
+		}
+	}
+}
+
+func TestSearchStops(t *testing.T) {
+	below := math.Nextafter32(hqqTolerance, 0)
+	for want, change := range map[int][]float32{
+		1:  nil,
+		2:  {hqqTolerance},
+		3:  {1, hqqTolerance, below, 1},
+		4:  {1, 1, float32(math.NaN())},
+		20: {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1},
+	} {
+		var s, merged Search
+		copy(s.change[:], change)
+		require.Equal(t, want, s.Iterations())
+		merged.Merge(&s)
+		require.Equal(t, want, merged.Iterations())
+	}
+	require.Equal(t, float32(1e-5), float32(hqqTolerance))
+}
+
 // TestGlobalStop has rows that alone would stop after another number of updates than the tensor, and
 // scales for which that matters.
 func TestGlobalStop(t *testing.T) {

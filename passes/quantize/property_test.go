@@ -1,6 +1,7 @@
 package quantize
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
@@ -120,7 +121,7 @@ func TestErrorBound(t *testing.T) {
 		{Scheme{Method: TorchAOSymmetric, Bits: 4, GroupSize: 64}, 0.6},
 		{Scheme{Method: TorchAOSymmetric, Bits: 8}, 1.1},
 	} {
-		t.Run(c.scheme.Method.String(), rapid.MakeCheck(func(t *rapid.T) {
+		t.Run(fmt.Sprintf("%s/%dbit", c.scheme.Method, c.scheme.Bits), rapid.MakeCheck(func(t *rapid.T) {
 			const cols = 256
 			w := weights(t, 2*cols)
 			r := quantizedRapid(t, w, cols, c.scheme)

@@ -143,6 +143,24 @@ func TestDequantizeShape(t *testing.T) {
 	}
 }
 
+// TestBias has a fractional zero point, as asymmetric hqq makes them: both operations round.
+func TestBias(t *testing.T) {
+	for _, c := range []struct {
+		scale, zeroPoint float32
+		bits             int
+		format           Float
+		want             float32
+	}{
+		{1.5, 0.30078125, 4, BF16, -12.5},        // 8.30078125 -> 8.3125, 12.46875 -> 12.5
+		{1.5, 0.30078125, 4, F32, -12.451171875}, // exact
+		{1.5, 0.30078125, 4, F16, -12.4453125},   // 8.30078125 is a tie -> 8.296875
+		{0.0625, -8, 4, BF16, 0},                 // code 0 is zero
+		{0x1.02p-4, 3, 8, BF16, -8.25},           // 131 * 1.0078125/16 = 8.2515
+	} {
+		require.Equal(t, c.want, Bias(c.scale, c.zeroPoint, c.bits, c.format), "%+v", c)
+	}
+}
+
 // TestFloat checks sizes, names and the little-endian round trip of the formats.
 func TestFloat(t *testing.T) {
 	for f, want := range map[Float]struct {
