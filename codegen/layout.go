@@ -1,0 +1,163 @@
+package codegen
+
+import (
+	"fmt"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/schema"
+	"github.com/etc-ml/etc/schema/program"
+)
+
+const (
+	// pageAlignment is the alignment of the segment base and of large segments: Apple's page size, so
+	// that each can be mapped into a GPU buffer without a copy.
+	pageAlignment = 16 << 10
+	// largeSegment is the size from which a segment is page-aligned.
+	largeSegment = 64 << 10
+	// smallAlignment is that of the others, as ExecuTorch's exporter has it.
+	smallAlignment = 128
+)
+
+// File is what [Write] writes.
+type File struct {
+	// Module is a legal module; its constants have data.
+	Module *ir.Module
+	// Extra is named data beside the constants, in order: tokenizer, configuration.
+	Extra []NamedBytes
+	// Record is named data that is known only after the weights have been read. It comes last.
+	Record *Record
+	// Jobs is the number of workers; 0 means one per CPU.
+	Jobs int
+	// Progress is called with the bytes written so far and the total, never concurrently; nil for none.
+	Progress func(written, total int64)
+}
+
+// NamedBytes is a piece of named data.
+type NamedBytes struct {
+	Key   string
+	Bytes []byte
+}
+
+// Record is named data of a size that is known before its bytes are.
+type Record struct {
+	Key  string
+	Size int64
+	// Make gives the bytes; it is called when everything else has been written.
+	Make func() ([]byte, error)
+}
+
+// segment is a piece of the file after the program.
+type segment struct {
+	offset, size int64
+	bytes        []byte  // known at layout time
+	data         ir.Data // streamed
+	record       *Record // made last
+}
+
+// Layout is where everything of a file lies.
+type Layout struct {
+	// Program is the FlatBuffer with its headers, at the start of the file.
+	Program []byte
+	// Base is the offset that segments count from.
+	Base int64
+	// Size is the size of the file.
+	Size     int64
+	segments []*segment
+}
+
+// Plan lays a file out: every offset follows from shapes, nothing is read.
+func Plan(f File) (*Layout, error) {
+	graph, err := Encode(f.Module)
+	if err != nil {
+		return nil, err
+	}
+	buf, err := schema.Marshal(schema.MLXGraph(), graph)
+	if err != nil {
+		return nil, fmt.Errorf("delegate graph: %w", err)
+	}
+	l := &Layout{}
+	add := func(s *segment) int {
+		offset := int64(0)
+		if n := len(l.segments); n > 0 {
+			offset = l.segments[n-1].offset + l.segments[n-1].size
+		}
+		alignment := int64(smallAlignment)
+		if s.size >= largeSegment {
+			alignment = pageAlignment
+		}
+		s.offset = align(offset, alignment)
+		l.segments = append(l.segments, s)
+		return len(l.segments) - 1
+	}
+	add(&segment{}) // the constant segment, which delegates leave empty
+	payload := schema.MLXPayload(buf)
+	payloadSegment := add(&segment{size: int64(len(payload)), bytes: payload})
+
+	p := &program.ProgramT{
+		ConstantBuffer:      []*program.BufferT{},
+		BackendDelegateData: []*program.BackendDelegateInlineDataT{},
+		ConstantSegment:     &program.SubsegmentOffsetsT{Offsets: []uint64{0}},
+		MutableDataSegments: []*program.SubsegmentOffsetsT{},
+		NamedData:           []*program.NamedDataT{},
+	}
+	plan, err := entryPlan(f.Module.Entry, payloadSegment)
+	if err != nil {
+		return nil, err
+	}
+	p.ExecutionPlan = append(p.ExecutionPlan, plan)
+	for _, m := range f.Module.Metadata {
+		plan, err := methodPlan(m)
+		if err != nil {
+			return nil, err
+		}
+		p.ExecutionPlan = append(p.ExecutionPlan, plan)
+	}
+	keys := map[string]bool{}
+	name := func(key string, segment int) error {
+		if keys[key] {
+			return fmt.Errorf("named data %q stands twice", key)
+		}
+		keys[key] = true
+		p.NamedData = append(p.NamedData, &program.NamedDataT{Key: key, SegmentIndex: uint32(segment)})
+		return nil
+	}
+	stored := map[string]int{} // segment by provenance: equal weights are stored once
+	for _, c := range f.Module.Constants {
+		if c.Data == nil {
+			return nil, fmt.Errorf("constant @%s has no bytes", c.Name)
+		}
+		key := c.Data.Provenance()
+		at, known := stored[key]
+		if !known {
+			at = add(&segment{size: ir.DataSize(c.Data), data: c.Data})
+			stored[key] = at
+		}
+		if err := name(c.Name, at); err != nil {
+			return nil, err
+		}
+	}
+	for _, x := range f.Extra {
+		if err := name(x.Key, add(&segment{size: int64(len(x.Bytes)), bytes: x.Bytes})); err != nil {
+			return nil, err
+		}
+	}
+	if f.Record != nil {
+		if err := name(f.Record.Key, add(&segment{size: f.Record.Size, record: f.Record})); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range l.segments {
+		p.Segments = append(p.Segments, &program.DataSegmentT{Offset: uint64(s.offset), Size: uint64(s.size)})
+	}
+	last := l.segments[len(l.segments)-1]
+	data := last.offset + last.size
+	raw, err := schema.Marshal(schema.Program(), p)
+	if err != nil {
+		return nil, fmt.Errorf("program: %w", err)
+	}
+	bytes, header := schema.WithExtendedHeader(raw, uint64(data), func(size uint64) uint64 {
+		return uint64(align(int64(size), pageAlignment))
+	})
+	l.Program, l.Base, l.Size = bytes, int64(header.SegmentBase), int64(header.SegmentBase)+data
+	return l, nil
+}

@@ -1,0 +1,222 @@
+package codegen
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+
+	"github.com/etc-ml/etc/ir"
+)
+
+// pieceSize is how much of a weight a worker holds at a time.
+const pieceSize = 4 << 20
+
+// Write writes a file under path. It writes aside, in the same directory, and renames when the file is
+// whole, so that a file that exists is never half of one.
+func Write(path string, f File) (err error) {
+	l, err := Plan(f)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	out, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.part")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, ignoreClosed(out.Close()), os.Remove(out.Name()))
+		}
+	}()
+	if err := out.Truncate(l.Size); err != nil {
+		return err
+	}
+	if err := l.write(out, f); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if err := out.Chmod(0o644); err != nil {
+		return err
+	}
+	if err := out.Sync(); err != nil {
+		return err
+	}
+	if err := out.Close(); err != nil {
+		return err
+	}
+	return os.Rename(out.Name(), path)
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, os.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// task is a part of the file that one worker writes.
+type task func(w *worker) error
+
+type worker struct {
+	out    io.WriterAt
+	base   int64
+	buffer []byte
+	wrote  func(n int64)
+}
+
+// at writes bytes at an offset from the segment base.
+func (w *worker) at(p []byte, offset int64) error {
+	if _, err := w.out.WriteAt(p, w.base+offset); err != nil {
+		return err
+	}
+	w.wrote(int64(len(p)))
+	return nil
+}
+
+func (l *Layout) write(out io.WriterAt, f File) error {
+	if _, err := out.WriteAt(l.Program, 0); err != nil {
+		return err
+	}
+	total := int64(0)
+	for _, s := range l.segments {
+		total += s.size
+	}
+	var mu sync.Mutex
+	written := int64(0)
+	wrote := func(n int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		written += n
+		if f.Progress != nil {
+			f.Progress(written, total)
+		}
+	}
+	jobs := f.Jobs
+	if jobs <= 0 {
+		jobs = runtime.GOMAXPROCS(0)
+	}
+	if err := runTasks(l.tasks(), jobs, func() *worker {
+		return &worker{out: out, base: l.Base, wrote: wrote}
+	}); err != nil {
+		return err
+	}
+	for _, s := range l.segments {
+		if s.record == nil {
+			continue
+		}
+		p, err := s.record.Make()
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.record.Key, err)
+		}
+		if int64(len(p)) != s.size {
+			return fmt.Errorf("%s: %d bytes, %d were planned", s.record.Key, len(p), s.size)
+		}
+		if err := (&worker{out: out, base: l.Base, wrote: wrote}).at(p, s.offset); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tasks splits the segments into parts: pieces of plain data, and whole computations where several
+// segments come from one.
+func (l *Layout) tasks() []task {
+	var tasks []task
+	computations := map[string]map[int]*segment{}
+	for _, s := range l.segments {
+		switch {
+		case s.bytes != nil:
+			tasks = append(tasks, func(w *worker) error { return w.at(s.bytes, s.offset) })
+		case s.data != nil:
+			if j, ok := s.data.(ir.Joint); ok {
+				c, output := j.Group()
+				key := c.Provenance()
+				if targets, known := computations[key]; known {
+					targets[output] = s
+					continue
+				}
+				targets := map[int]*segment{output: s}
+				computations[key] = targets
+				tasks = append(tasks, func(w *worker) error { return produce(w, c, targets) })
+				continue
+			}
+			for off := int64(0); off < s.size; off += pieceSize {
+				tasks = append(tasks, func(w *worker) error { return copyPiece(w, s, off) })
+			}
+		}
+	}
+	return tasks
+}
+
+func copyPiece(w *worker, s *segment, off int64) error {
+	if w.buffer == nil {
+		w.buffer = make([]byte, pieceSize)
+	}
+	p := w.buffer[:min(pieceSize, s.size-off)]
+	n, err := s.data.ReadAt(p, off)
+	if n < len(p) {
+		if err == nil || err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return fmt.Errorf("%s: %w", s.data.Provenance(), err)
+	}
+	return w.at(p, s.offset+off)
+}
+
+// produce runs a computation and writes those of its outputs that are in the file.
+func produce(w *worker, c ir.Computation, targets map[int]*segment) error {
+	got := map[int]int64{}
+	err := c.Produce(func(output int, offset int64, p []byte) error {
+		s := targets[output]
+		if s == nil {
+			return nil
+		}
+		if offset < 0 || offset+int64(len(p)) > s.size {
+			return fmt.Errorf("output %d has bytes at %d+%d, its size is %d", output, offset, len(p), s.size)
+		}
+		got[output] += int64(len(p))
+		return w.at(p, s.offset+offset)
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.Provenance(), err)
+	}
+	for output, s := range targets {
+		if got[output] != s.size {
+			return fmt.Errorf("%s: output %d gave %d of %d bytes", c.Provenance(), output, got[output], s.size)
+		}
+	}
+	return nil
+}
+
+// runTasks runs the tasks on a number of workers and gives the first error, after which no task starts.
+func runTasks(tasks []task, jobs int, newWorker func() *worker) error {
+	queue := make(chan task)
+	stop := make(chan struct{})
+	var once sync.Once
+	var first error
+	var wait sync.WaitGroup
+	for range min(jobs, len(tasks)) {
+		wait.Go(func() {
+			w := newWorker()
+			for t := range queue {
+				if err := t(w); err != nil {
+					once.Do(func() { first = err; close(stop) })
+					return
+				}
+			}
+		})
+	}
+feed:
+	for _, t := range tasks {
+		select {
+		case queue <- t:
+		case <-stop:
+			break feed
+		}
+	}
+	close(queue)
+	wait.Wait()
+	return first
+}

@@ -1,0 +1,525 @@
+package eval
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/numeric"
+)
+
+// Machine runs a module with the reference kernels. It owns the module's state: one machine is one
+// session. A machine is not safe for concurrent use; machines of one module share nothing but constants.
+type Machine struct {
+	module    *ir.Module
+	precision Precision
+	constants *Constants
+	derived   map[*ir.Value]Value
+	buffers   map[*ir.Buffer]*Tensor
+	uses      map[*ir.Region][][]*ir.Value // values that end with each operation
+	bits      func(n int) []uint32
+	env       map[*ir.Value]Value
+	// Trace is called after every operation, where it is set, with the values of its results.
+	Trace func(op *ir.Op, results []Value)
+}
+
+// Constants decodes the constants of a module when they are first used and keeps them. It is safe for
+// concurrent use, so that the machines of one module can share it.
+type Constants struct {
+	mu     sync.Mutex
+	values map[*ir.Constant]*Tensor
+}
+
+// NewConstants makes an empty store.
+func NewConstants() *Constants { return &Constants{values: map[*ir.Constant]*Tensor{}} }
+
+func (s *Constants) get(c *ir.Constant) (*Tensor, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.values[c]; t != nil {
+		return t, nil
+	}
+	if c.Data == nil {
+		return nil, fmt.Errorf("constant @%s has no bytes: the module was read from text without weights", c.Name)
+	}
+	p, err := ir.ReadData(c.Data)
+	if err != nil {
+		return nil, fmt.Errorf("constant @%s: %w", c.Name, err)
+	}
+	t, err := Decode(c.Data.DType(), ints(c.Data.Shape()), p)
+	if err != nil {
+		return nil, fmt.Errorf("constant @%s: %w", c.Name, err)
+	}
+	s.values[c] = t
+	return t, nil
+}
+
+func ints(dims []int64) []int {
+	out := make([]int, len(dims))
+	for i, d := range dims {
+		out[i] = int(d)
+	}
+	return out
+}
+
+// NewMachine prepares m, which must be verified, for execution and runs its init function. constants
+// may be shared by machines of the same module; nil makes a store of its own.
+func NewMachine(m *ir.Module, precision Precision, constants *Constants) (*Machine, error) {
+	if constants == nil {
+		constants = NewConstants()
+	}
+	x := &Machine{module: m, precision: precision, constants: constants, derived: map[*ir.Value]Value{},
+		uses: map[*ir.Region][][]*ir.Value{}, bits: unseededBits()}
+	if err := x.Reset(); err != nil {
+		return nil, err
+	}
+	if m.Init != nil {
+		keep := make([]*ir.Value, len(m.Derived))
+		for i, d := range m.Derived {
+			keep[i] = d.From
+		}
+		x.env = map[*ir.Value]Value{}
+		if err := x.run(m.Init, keep); err != nil {
+			return nil, fmt.Errorf("init: %w", err)
+		}
+		for _, d := range m.Derived {
+			x.derived[d.Value] = x.env[d.From]
+		}
+		x.env = nil
+	}
+	return x, nil
+}
+
+// unseededBits draws from a sequence of keys that differs from run to run, as MLX does without a seed.
+func unseededBits() func(n int) []uint32 {
+	keys := numeric.NewUnseededKeySequence()
+	return func(n int) []uint32 {
+		out := make([]uint32, n)
+		p, err := numeric.Bits(keys.Next(), n, 4)
+		if err != nil {
+			return out // n is the size of a tensor that has been allocated; Bits refuses only sizes beyond that
+		}
+		for i := range out {
+			out[i] = binary.LittleEndian.Uint32(p[4*i:])
+		}
+		return out
+	}
+}
+
+// Reset sets every buffer to zeros.
+func (x *Machine) Reset() error {
+	x.buffers = map[*ir.Buffer]*Tensor{}
+	for _, b := range x.module.Buffers {
+		dims, _ := b.Type.Static()
+		t, err := NewTensor(b.Type.DType, ints(dims)...)
+		if err != nil {
+			return fmt.Errorf("buffer @%s: %w", b.Name, err)
+		}
+		x.buffers[b] = t
+	}
+	return nil
+}
+
+// Buffer gives the present content of a buffer.
+func (x *Machine) Buffer(b *ir.Buffer) *Tensor { return x.buffers[b] }
+
+// Run calls the entry function. Inputs must have the dtypes of the parameters and dims that their
+// types admit; outputs are converted to the declared dtypes. After an error the buffers hold what the
+// operations before it wrote.
+func (x *Machine) Run(inputs []Value) ([]Value, error) {
+	f := x.module.Entry
+	if len(inputs) != len(f.Params) {
+		return nil, fmt.Errorf("%s: %d inputs, want %d", f.Name, len(inputs), len(f.Params))
+	}
+	x.env = map[*ir.Value]Value{}
+	defer func() { x.env = nil }()
+	for i, p := range f.Params {
+		if err := checkInput(p.Type, inputs[i]); err != nil {
+			return nil, fmt.Errorf("%s: input %d (%s): %w", f.Name, i, p.Param, err)
+		}
+		x.env[p] = inputs[i]
+	}
+	if err := x.run(f.Body, f.Body.Results); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name, err)
+	}
+	out := make([]Value, len(f.Outputs))
+	for i, r := range f.Body.Results {
+		v, err := x.value(r)
+		if err != nil {
+			return nil, fmt.Errorf("%s: output %d: %w", f.Name, i, err)
+		}
+		if t := v.Tensor; t != nil {
+			if t = convert(t, f.Outputs[i].DType, x.precision); t == v.Tensor {
+				t = t.Clone() // never the storage of a buffer or a constant
+			}
+			v.Tensor = t
+		}
+		out[i] = v
+	}
+	return out, nil
+}
+
+// checkInput checks an input against its parameter's type: dtype, rank, constant dims, upper bounds of
+// symbolic dims. Lower bounds are not checked: exporters write 2 for a sequence dim that may be 1.
+func checkInput(t ir.Type, v Value) error {
+	if t.Kind == ir.IntKind {
+		return nil
+	}
+	if v.Tensor == nil {
+		return fmt.Errorf("an int, want a tensor %s", t)
+	}
+	if v.Tensor.DType != t.DType || len(v.Tensor.Shape) != len(t.Shape) {
+		return fmt.Errorf("%s%v, want %s", v.Tensor.DType, v.Tensor.Shape, t)
+	}
+	for i, d := range t.Shape {
+		have := int64(v.Tensor.Shape[i])
+		if c, ok := d.Const(); ok && c != have {
+			return fmt.Errorf("%s%v, want %s", v.Tensor.DType, v.Tensor.Shape, t)
+		}
+		if _, hi := d.Bounds(); have > hi {
+			return fmt.Errorf("dim %d is %d, at most %d is allowed", i, have, hi)
+		}
+	}
+	return nil
+}
+
+func (x *Machine) run(r *ir.Region, keep []*ir.Value) error {
+	uses, ok := x.uses[r]
+	if !ok {
+		uses = ir.LastUses(r, keep)
+		x.uses[r] = uses
+	}
+	for i, op := range r.Ops {
+		results, err := x.op(op)
+		if err != nil {
+			return fmt.Errorf("%w\n\tin %s", err, ir.Describe(x.module, op))
+		}
+		for j, v := range op.Results {
+			x.env[v] = results[j]
+		}
+		if x.Trace != nil {
+			x.Trace(op, results)
+		}
+		for _, v := range uses[i] {
+			delete(x.env, v)
+		}
+	}
+	return nil
+}
+
+func (x *Machine) value(v *ir.Value) (Value, error) {
+	if v.Constant != nil {
+		t, err := x.constants.get(v.Constant)
+		return Value{Tensor: t}, err
+	}
+	if d, ok := x.derived[v]; ok {
+		return d, nil
+	}
+	r, ok := x.env[v]
+	if !ok {
+		return Value{}, fmt.Errorf("a value is used where no operation that ran has defined it")
+	}
+	return r, nil
+}
+
+func (x *Machine) args(op *ir.Op) ([][]Value, error) {
+	out := make([][]Value, len(op.Args))
+	for i, args := range op.Args {
+		out[i] = make([]Value, len(args))
+		for j, a := range args {
+			if a.Kind != ir.ValueArg {
+				out[i][j].Int = a.Int
+				continue
+			}
+			v, err := x.value(a.Value)
+			if err != nil {
+				return nil, fmt.Errorf("%s: operand %s: %w", op.Def.Name, op.Def.Operands[i].Name, err)
+			}
+			out[i][j] = v
+		}
+	}
+	return out, nil
+}
+
+func (x *Machine) op(op *ir.Op) ([]Value, error) {
+	switch op.Def.Name {
+	case "if":
+		return x.branch(op)
+	case "scan":
+		return x.scan(op)
+	case "load":
+		return []Value{{Tensor: x.buffers[op.Buffer]}}, nil
+	case "undef":
+		return []Value{{}}, nil
+	}
+	args, err := x.args(op)
+	if err != nil {
+		return nil, err
+	}
+	c := &Call{Op: op, Precision: x.precision, Args: args, Bits: x.bits}
+	if op.Def.Effect == ir.Writes {
+		return nil, x.write(c)
+	}
+	return Run(c)
+}
+
+func (x *Machine) branch(op *ir.Op) ([]Value, error) {
+	args, err := x.args(op)
+	if err != nil {
+		return nil, err
+	}
+	r := op.Regions[0]
+	if args[0][0].Int == 0 {
+		r = op.Regions[1]
+	}
+	if err := x.run(r, r.Results); err != nil {
+		return nil, err
+	}
+	return x.results(r)
+}
+
+func (x *Machine) results(r *ir.Region) ([]Value, error) {
+	out := make([]Value, len(r.Results))
+	for i, v := range r.Results {
+		var err error
+		if out[i], err = x.value(v); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// scan runs the body once for every index of the scanned axis, in order.
+func (x *Machine) scan(op *ir.Op) ([]Value, error) {
+	args, err := x.args(op)
+	if err != nil {
+		return nil, err
+	}
+	originals, carry := args[0], args[1]
+	if len(originals) == 0 {
+		return nil, fmt.Errorf("scan: no tensor to scan over")
+	}
+	axis := ir.Attrs[ir.ScanAttrs](op).ScanAxis
+	first := originals[0].Tensor
+	if axis < 0 {
+		axis += len(first.Shape)
+	}
+	steps := first.Shape[axis]
+	body := op.Regions[0]
+	outputs := make([][]*Tensor, len(body.Results)-len(carry))
+	for step := range steps {
+		for i, o := range originals {
+			if axis >= len(o.Tensor.Shape) || o.Tensor.Shape[axis] != steps {
+				return nil, fmt.Errorf("scan: original %d has shape %v, want %d along axis %d", i, o.Tensor.Shape, steps, axis)
+			}
+			x.env[body.Args[i]] = Value{Tensor: takeSlice(o.Tensor, axis, step)}
+		}
+		for i, v := range carry {
+			x.env[body.Args[len(originals)+i]] = v
+		}
+		if err := x.run(body, body.Results); err != nil {
+			return nil, err
+		}
+		results, err := x.results(body)
+		if err != nil {
+			return nil, err
+		}
+		for i := range outputs {
+			outputs[i] = append(outputs[i], results[i].Tensor)
+		}
+		carry = results[len(outputs):]
+	}
+	out := make([]Value, 0, len(body.Results))
+	for i := range outputs {
+		t, err := stackSlices(outputs[i], op.Results[i].Type, axis)
+		if err != nil {
+			return nil, fmt.Errorf("scan: output %d: %w", i, err)
+		}
+		out = append(out, Value{Tensor: t})
+	}
+	return append(out, carry...), nil
+}
+
+// takeSlice copies index number at of axis, dropping the axis.
+func takeSlice(t *Tensor, axis, at int) *Tensor {
+	outer, inner := 1, 1
+	for _, d := range t.Shape[:axis] {
+		outer *= d
+	}
+	for _, d := range t.Shape[axis+1:] {
+		inner *= d
+	}
+	out := &Tensor{DType: t.DType, Shape: append(append([]int{}, t.Shape[:axis]...), t.Shape[axis+1:]...)}
+	for o := range outer {
+		from := (o*t.Shape[axis] + at) * inner
+		if t.F != nil {
+			out.F = append(out.F, t.F[from:from+inner]...)
+		} else {
+			out.I = append(out.I, t.I[from:from+inner]...)
+		}
+	}
+	return out
+}
+
+// stackSlices joins equal shapes along a new axis; no slices at all give an empty tensor of type t.
+func stackSlices(slices []*Tensor, t ir.Type, axis int) (*Tensor, error) {
+	if len(slices) == 0 {
+		return nil, fmt.Errorf("no steps were run")
+	}
+	first := slices[0]
+	shape := append(append(append([]int{}, first.Shape[:axis]...), len(slices)), first.Shape[axis:]...)
+	out, err := NewTensor(first.DType, shape...)
+	if err != nil {
+		return nil, err
+	}
+	inner := 1
+	for _, d := range first.Shape[axis:] {
+		inner *= d
+	}
+	for i, s := range slices {
+		if s.Len() != first.Len() {
+			return nil, fmt.Errorf("step %d has shape %v, the first %v", i, s.Shape, first.Shape)
+		}
+		for o := 0; o*inner < s.Len(); o++ {
+			to := (o*len(slices) + i) * inner
+			if s.F != nil {
+				copy(out.F[to:to+inner], s.F[o*inner:])
+			} else {
+				copy(out.I[to:to+inner], s.I[o*inner:])
+			}
+		}
+	}
+	return out, nil
+}
+
+// write executes a store or an in-place update of a buffer.
+func (x *Machine) write(c *Call) error {
+	b := c.Op.Buffer
+	target := x.buffers[b]
+	if c.Op.Def.Name == "store" {
+		v := c.Tensor("x")
+		if !equalInts(v.Shape, target.Shape) {
+			return fmt.Errorf("store @%s: shape %v, want %v", b.Name, v.Shape, target.Shape)
+		}
+		v = convert(v, target.DType, x.bufferPrecision())
+		if v == c.Tensor("x") {
+			v = v.Clone()
+		}
+		x.buffers[b] = v
+		return nil
+	}
+	if x.aliased(target) {
+		target = target.Clone()
+		x.buffers[b] = target
+	}
+	var err error
+	switch c.Op.Def.Name {
+	case "buffer_slice_update":
+		err = updateSlice(target, c, x.bufferPrecision())
+	default:
+		err = updateIndices(target, c, x.bufferPrecision())
+	}
+	if err != nil {
+		return fmt.Errorf("%s @%s: %w", c.Op.Def.Name, b.Name, err)
+	}
+	return nil
+}
+
+// bufferPrecision is the precision of what is written to state: mixed rounds there, and only there.
+func (x *Machine) bufferPrecision() Precision {
+	if x.precision == Mixed {
+		return Strict
+	}
+	return x.precision
+}
+
+// aliased reports whether a value that is still needed shares the storage of t.
+func (x *Machine) aliased(t *Tensor) bool {
+	for _, v := range x.env {
+		if v.Tensor != nil && sameStorage(v.Tensor, t) {
+			return true
+		}
+	}
+	return false
+}
+
+func sameStorage(a, b *Tensor) bool {
+	return len(a.F) > 0 && len(b.F) > 0 && &a.F[0] == &b.F[0] || len(a.I) > 0 && len(b.I) > 0 && &a.I[0] == &b.I[0]
+}
+
+func equalInts(a, b []int) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// convert gives t in dtype d; it may be t itself. A float dtype rounds only under Strict.
+func convert(t *Tensor, d ir.DType, p Precision) *Tensor {
+	if t.DType == d && (p != Strict || !d.IsFloat() || d == ir.F32) {
+		return t
+	}
+	out := &Tensor{DType: d, Shape: t.Shape}
+	switch {
+	case t.DType.IsFloat() && d.IsFloat():
+		if p != Strict || d == ir.F32 || d == ir.F64 {
+			out.F = t.F
+			return out
+		}
+		out.F = make([]float32, len(t.F))
+		for i, v := range t.F {
+			out.F[i] = round(d, v)
+		}
+	case d.IsFloat():
+		out.F = make([]float32, len(t.I))
+		for i, v := range t.I {
+			f := float32(v)
+			if t.DType == ir.U64 {
+				f = float32(uint64(v))
+			}
+			if p == Strict {
+				f = round(d, f)
+			}
+			out.F[i] = f
+		}
+	case t.DType.IsFloat():
+		out.I = make([]int64, len(t.F))
+		for i, v := range t.F {
+			out.I[i] = truncate(d, v)
+		}
+	default:
+		out.I = make([]int64, len(t.I))
+		for i, v := range t.I {
+			out.I[i] = wrap(d, v)
+		}
+	}
+	return out
+}
+
+// truncate converts a float to an integer dtype toward zero. Outside of the range C++ leaves the
+// result open; x86 gives the smallest 64-bit (or 32-bit) value, of which the low bits stay.
+func truncate(d ir.DType, v float32) int64 {
+	f := float64(v)
+	switch {
+	case d == ir.Bool:
+		if f != 0 {
+			return 1
+		}
+		return 0
+	case f != f || f >= math.MaxInt64 || f <= math.MinInt64:
+		if d == ir.U64 && f > 0 && f < math.MaxUint64 {
+			return int64(uint64(f))
+		}
+		return wrap(d, math.MinInt64)
+	case d == ir.I32 && (f >= 1<<31 || f < -1<<31):
+		return math.MinInt32
+	}
+	return wrap(d, int64(f))
+}
