@@ -286,3 +286,10 @@ type TopKAttrs struct {
 type SwitchMLPAttrs struct {
 	SortCutoff int
 }
+
+// LinearAttrs are the attributes of linear.
+type LinearAttrs struct {
+	// Fuse names the weight that this linear's rows become part of: linears with the same input and the
+	// same name may be merged, their rows in list order. Empty: on its own.
+	Fuse string
+}

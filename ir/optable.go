@@ -159,7 +159,7 @@ var Ops = []OpDef{
 	{Name: "buffer_slice_update", Node: "SliceUpdateNode", Operands: operands("update axis:int start:int stop:int"), Attrs: StepAttrs{Step: 1}, Effect: Writes, Infer: inferBufferSliceUpdate},
 	{Name: "buffer_index_copy", Node: "IndexCopyNode", Operands: operands("update indices"), Attrs: AxisAttrs{}, Effect: Writes, Infer: inferBufferIndexCopy},
 	{Name: "undef", Results: 1, Infer: inferUndef},
-	{Name: "linear", Operands: operands("x weight:weight bias?"), Results: 1, Infer: inferLinear},
+	{Name: "linear", Operands: operands("x weight:weight bias?"), Attrs: LinearAttrs{}, Results: 1, Infer: inferLinear},
 	{Name: "embedding", Operands: operands("indices weight:weight"), Results: 1, Infer: inferEmbedding},
 	{Name: "top_k", Operands: operands("x"), Attrs: TopKAttrs{}, Results: 2, Infer: inferTopK},
 	{Name: "switch_mlp", Operands: operands("x gate:weight up:weight down:weight indices scores"), Attrs: SwitchMLPAttrs{SortCutoff: 1}, Results: 1, Infer: inferSwitchMLP},
