@@ -31,10 +31,11 @@ func ParsePrecision(s string) (Precision, error) {
 	return 0, fmt.Errorf("precision %q: want fp32, mixed or strict", s)
 }
 
-// Value is what a value of the IR holds while a program runs: a tensor, or an int register.
+// Value is what a value of the IR holds while a program runs: a tensor, a quantized weight or an int register.
 type Value struct {
-	Tensor *Tensor
-	Int    int64
+	Tensor    *Tensor
+	Quantized *Quantized
+	Int       int64
 }
 
 // Call is one execution of an operation: what a kernel sees.

@@ -1,0 +1,151 @@
+package eval
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+)
+
+func init() {
+	register(map[string]Kernel{
+		"gated_delta_rule": func(c *Call) ([]Value, error) {
+			return c.deltaRule(c.Tensor("q"), c.Tensor("k"), c.Tensor("v"), c.Tensor("g"), c.Tensor("beta"), c.Tensor("state"))
+		},
+		"metal_kernel": metalKernel,
+	})
+}
+
+// deltaRule is the gated delta rule (Yang et al., Gated Delta Networks, 2025) over T steps:
+//
+//	S ← g·S;  S ← S + β·(v − S·k)·kᵀ;  y = S·q
+//
+// with q, k [B, T, Hk, Dk], v [B, T, Hv, Dv], g and β [B, T, Hv] and the state S [B, Hv, Dv, Dk] of value
+// head h, which reads key head h/(Hv/Hk). It gives y [B, T, Hv, Dv] and the state after the last step.
+// The state is float32 between steps; under Strict it is rounded once, at the end.
+func (c *Call) deltaRule(q, k, v, g, beta, state *Tensor) ([]Value, error) {
+	if len(q.Shape) != 4 || len(v.Shape) != 4 {
+		return nil, fmt.Errorf("q %v and v %v: want four dims, [B, T, H, D]", q.Shape, v.Shape)
+	}
+	batch, steps, keyHeads, keyWidth := q.Shape[0], q.Shape[1], q.Shape[2], q.Shape[3]
+	heads, width := v.Shape[2], v.Shape[3]
+	for _, want := range []struct {
+		name  string
+		t     *Tensor
+		shape []int
+	}{
+		{"q", q, q.Shape},
+		{"k", k, q.Shape},
+		{"v", v, []int{batch, steps, heads, width}},
+		{"g", g, []int{batch, steps, heads}},
+		{"beta", beta, []int{batch, steps, heads}},
+		{"state", state, []int{batch, heads, width, keyWidth}},
+	} {
+		if !slices.Equal(want.t.Shape, want.shape) {
+			return nil, fmt.Errorf("%s has shape %v, want %v, as q is %v and v is %v", want.name, want.t.Shape, want.shape, q.Shape, v.Shape)
+		}
+		if !want.t.DType.IsFloat() {
+			return nil, fmt.Errorf("%s is %s, want a floating-point dtype", want.name, want.t.DType)
+		}
+	}
+	if keyHeads == 0 || heads%keyHeads != 0 {
+		return nil, fmt.Errorf("%d value heads, want a multiple of the %d key heads", heads, keyHeads)
+	}
+	y, err := room(v.Shape)
+	if err != nil {
+		return nil, err
+	}
+	next := slices.Clone(state.F)
+	// A row of a head's state takes part in nothing but its own element of y.
+	parallel(batch*heads*width, 3*steps*keyWidth, func(lo, hi int) {
+		for r := lo; r < hi; r++ {
+			b, h, i := r/width/heads, r/width%heads, r%width
+			s := next[r*keyWidth : (r+1)*keyWidth]
+			for t := range steps {
+				at := b*steps + t
+				key := (at*keyHeads + h/(heads/keyHeads)) * keyWidth
+				kt, qt := k.F[key:key+keyWidth], q.F[key:key+keyWidth]
+				decay := g.F[at*heads+h]
+				for j := range s {
+					s[j] *= decay
+				}
+				delta := (v.F[(at*heads+h)*width+i] - dot(s, kt)) * beta.F[at*heads+h]
+				for j, x := range kt {
+					s[j] += float32(x * delta)
+				}
+				y[(at*heads+h)*width+i] = dot(s, qt)
+			}
+		}
+	})
+	out, err := c.floatResult(0, v.Shape, y)
+	if err != nil {
+		return nil, err
+	}
+	last, err := c.floatResult(1, state.Shape, next)
+	if err != nil {
+		return nil, err
+	}
+	return []Value{{Tensor: out}, {Tensor: last}}, nil
+}
+
+// gatedDeltaStep is the interface of the Metal kernel that ExecuTorch's exporter writes for the gated
+// delta rule (backends/mlx/custom_kernel_ops/gated_delta_rule.py). Its source is not looked at.
+var gatedDeltaStep = ir.MetalKernelAttrs{
+	Name:             "gated_delta_step",
+	InputNames:       []string{"q", "k", "v", "g", "beta", "state_in", "T"},
+	OutputNames:      []string{"y", "state_out"},
+	TemplateArgNames: []string{"InT", "Dk", "Dv", "Hk", "Hv"},
+	TemplateArgKinds: []int{2, 0, 0, 0, 0},
+}
+
+// metalKernel runs the one kernel that is known by its interface.
+func metalKernel(c *Call) ([]Value, error) {
+	attrs, known := ir.Attrs[ir.MetalKernelAttrs](c.Op), gatedDeltaStep
+	if attrs.Name != known.Name {
+		return nil, fmt.Errorf("kernel %q is not known; without Metal only %s can run", attrs.Name, known.Name)
+	}
+	in, args := c.Tensors("inputs"), attrs.TemplateArgValues
+	if !slices.Equal(attrs.InputNames, known.InputNames) || !slices.Equal(attrs.OutputNames, known.OutputNames) ||
+		!slices.Equal(attrs.TemplateArgNames, known.TemplateArgNames) || !slices.Equal(attrs.TemplateArgKinds, known.TemplateArgKinds) ||
+		len(in) != len(known.InputNames) || len(args) != len(known.TemplateArgNames) || len(attrs.OutputDtypes) != len(known.OutputNames) ||
+		len(c.Op.Results) != len(known.OutputNames) || attrs.InitValue != nil {
+		return nil, fmt.Errorf("kernel %s has inputs %v, outputs %v and template arguments %v; known is the one with inputs %v, outputs %v and template arguments %v",
+			attrs.Name, attrs.InputNames, attrs.OutputNames, attrs.TemplateArgNames, known.InputNames, known.OutputNames, known.TemplateArgNames)
+	}
+	q, v, count := in[0], in[2], in[6]
+	if len(q.Shape) != 4 || len(v.Shape) != 4 || count.DType != ir.I32 || len(count.I) != 1 {
+		return nil, fmt.Errorf("kernel %s: q %v, v %v and T %s%v, want [B, T, H, D] twice and one i32", attrs.Name, q.Shape, v.Shape, count.DType, count.Shape)
+	}
+	batch, steps := q.Shape[0], q.Shape[1]
+	keyHeads, keyWidth, heads, width := q.Shape[2], q.Shape[3], v.Shape[2], v.Shape[3]
+	for _, check := range []struct {
+		what       string
+		have, want []int64
+	}{
+		{"T", count.I, int64s(steps)},
+		{"template arguments", int64s(args[1:]...), int64s(keyWidth, width, keyHeads, heads)},
+		{"grid", c.Ints("grid"), int64s(32, width, batch*heads)},
+		{"output shapes", c.Ints("output_shapes_flat"), int64s(batch, steps, heads, width, batch, heads, width, keyWidth)},
+	} {
+		if !slices.Equal(check.have, check.want) {
+			return nil, fmt.Errorf("kernel %s: %s are %v, want %v for q %v and v %v", attrs.Name, check.what, check.have, check.want, q.Shape, v.Shape)
+		}
+	}
+	// The kernel's 32 threads share a row of the state evenly, and it writes elements of type InT.
+	dtype := ir.DType(args[0])
+	if group := c.Ints("threadgroup"); keyWidth%32 != 0 || len(group) != 3 || group[0] != 32 {
+		return nil, fmt.Errorf("kernel %s: Dk is %d in threadgroups of %v, want a multiple of 32 and 32 threads along x", attrs.Name, keyWidth, group)
+	}
+	if !slices.Equal(attrs.OutputDtypes, []ir.DType{dtype, dtype}) || c.Result(0).DType != dtype || c.Result(1).DType != dtype {
+		return nil, fmt.Errorf("kernel %s: outputs are %v, want the dtype InT, %s", attrs.Name, attrs.OutputDtypes, dtype)
+	}
+	return c.deltaRule(q, in[1], v, in[3], in[4], in[5])
+}
+
+func int64s(v ...int) []int64 {
+	out := make([]int64, len(v))
+	for i, x := range v {
+		out[i] = int64(x)
+	}
+	return out
+}
