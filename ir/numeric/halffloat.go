@@ -57,7 +57,7 @@ func F16ToF32(h uint16) float32 {
 	}
 	// The shifted pattern read as a float32 is the value times 2^-112, for
 	// subnormals too; multiplying by a power of two is exact.
-	return math.Float32frombits(sign | math.Float32bits(math.Float32frombits(magnitude<<13)*twoTo112))
+	return math.Float32frombits(sign | math.Float32bits(float32(math.Float32frombits(magnitude<<13)*twoTo112)))
 }
 
 // F32ToF16 rounds x to IEEE 754 binary16, to nearest with ties to even. Values
