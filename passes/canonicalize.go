@@ -1,0 +1,26 @@
+package passes
+
+import "github.com/etc-ml/etc/ir"
+
+// canonicalize drops operations that change nothing: a cast to the dtype that the value has, a reshape
+// to the shape that it has, a transposition that keeps the order.
+func canonicalize(m *ir.Module, _ *Options) error {
+	return ir.Build(func() {
+		rewrite(m, m.Entry.Body, func(_ *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
+			switch op.Def.Name {
+			case "astype", "reshape", "broadcast_to", "contiguous":
+				if x := op.Input("x"); x.Type.Equal(op.Result().Type) {
+					return []*ir.Value{x}, true
+				}
+			case "transpose":
+				for i, p := range ir.Attrs[ir.TransposeAttrs](op).Perm {
+					if i != p {
+						return nil, false
+					}
+				}
+				return []*ir.Value{op.Input("x")}, true
+			}
+			return nil, false
+		})
+	})
+}

@@ -1,0 +1,173 @@
+package passes
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/etc-ml/etc/ir"
+)
+
+// usedValues are the values that operations of r and its nested regions use, and the regions' results.
+func usedValues(r *ir.Region) map[*ir.Value]bool {
+	used := map[*ir.Value]bool{}
+	var walk func(*ir.Region)
+	walk = func(r *ir.Region) {
+		for _, op := range r.Ops {
+			op.EachArg(func(a *ir.Arg) { used[a.Value] = true })
+			for _, n := range op.Regions {
+				walk(n)
+			}
+		}
+		for _, v := range r.Results {
+			used[v] = true
+		}
+	}
+	walk(r)
+	return used
+}
+
+// eliminateDead removes operations whose results nothing uses and that write no buffer, results of ifs
+// that nothing uses, and constants that nothing uses.
+func eliminateDead(m *ir.Module, _ *Options) error {
+	for {
+		used := usedValues(m.Entry.Body)
+		if !sweep(m.Entry.Body, used) {
+			break
+		}
+	}
+	used := usedValues(m.Entry.Body)
+	if m.Init != nil {
+		for v := range usedValues(m.Init) {
+			used[v] = true
+		}
+	}
+	for _, d := range m.Derived {
+		used[d.Cell.Value], used[d.From] = true, true
+	}
+	m.Constants = slices.DeleteFunc(m.Constants, func(c *ir.Constant) bool { return !used[c.Value] })
+	return nil
+}
+
+// sweep removes what is dead and reports whether there was anything.
+func sweep(r *ir.Region, used map[*ir.Value]bool) bool {
+	changed := false
+	r.Ops = slices.DeleteFunc(r.Ops, func(op *ir.Op) bool {
+		for _, n := range op.Regions {
+			changed = sweep(n, used) || changed
+		}
+		if op.Def.Name == "if" {
+			changed = dropResults(op, used) || changed
+		}
+		if writes(op) || slices.ContainsFunc(op.Results, func(v *ir.Value) bool { return used[v] }) {
+			return false
+		}
+		changed = true
+		return true
+	})
+	return changed
+}
+
+// writes reports whether op or an operation inside of it writes a buffer.
+func writes(op *ir.Op) bool {
+	if op.Def.Effect == ir.Writes {
+		return true
+	}
+	found := false
+	for _, n := range op.Regions {
+		n.Walk(func(o *ir.Op) { found = found || o.Def.Effect == ir.Writes })
+	}
+	return found
+}
+
+// dropResults removes the results of an if that nothing uses.
+func dropResults(op *ir.Op, used map[*ir.Value]bool) bool {
+	changed := false
+	for i := len(op.Results) - 1; i >= 0; i-- {
+		if used[op.Results[i]] {
+			continue
+		}
+		op.Results = slices.Delete(op.Results, i, i+1)
+		for _, n := range op.Regions {
+			n.Results = slices.Delete(n.Results, i, i+1)
+		}
+		changed = true
+	}
+	for i, v := range op.Results {
+		v.Index = i
+	}
+	return changed
+}
+
+// eliminateCommon merges pure operations with equal arguments and attributes. An operation in a region
+// is merged with one before it in that region or in one around it.
+func eliminateCommon(m *ir.Module, _ *Options) error {
+	ids := map[*ir.Value]int{}
+	id := func(v *ir.Value) int {
+		if _, ok := ids[v]; !ok {
+			ids[v] = len(ids)
+		}
+		return ids[v]
+	}
+	replaced := map[*ir.Value]*ir.Value{}
+	var walk func(r *ir.Region, outer map[string]*ir.Op)
+	walk = func(r *ir.Region, outer map[string]*ir.Op) {
+		known := map[string]*ir.Op{}
+		for k, v := range outer {
+			known[k] = v
+		}
+		replace := func(v *ir.Value) *ir.Value {
+			if n := replaced[v]; n != nil {
+				return n
+			}
+			return v
+		}
+		r.Ops = slices.DeleteFunc(r.Ops, func(op *ir.Op) bool {
+			op.EachArg(func(a *ir.Arg) { a.Value = replace(a.Value) })
+			for _, n := range op.Regions {
+				walk(n, known)
+			}
+			if op.Def.Effect != ir.Pure || len(op.Results) == 0 {
+				return false
+			}
+			key := opKey(op, id)
+			if first := known[key]; first != nil {
+				for i, v := range op.Results {
+					replaced[v] = first.Results[i]
+				}
+				return true
+			}
+			known[key] = op
+			return false
+		})
+		for i, v := range r.Results {
+			r.Results[i] = replace(v)
+		}
+	}
+	walk(m.Entry.Body, nil)
+	// Symbols of merged operations (item_int) live on in types until they are derived again.
+	return retype(m.Entry.Body)
+}
+
+// opKey is equal for operations that compute the same.
+func opKey(op *ir.Op, id func(*ir.Value) int) string {
+	var b strings.Builder
+	b.WriteString(op.Def.Name)
+	for _, args := range op.Args {
+		b.WriteByte('|')
+		for _, a := range args {
+			switch a.Kind {
+			case ir.IntArg:
+				fmt.Fprintf(&b, "i%d,", a.Int)
+			case ir.FloatArg:
+				fmt.Fprintf(&b, "f%x,", a.Float)
+			default:
+				fmt.Fprintf(&b, "v%d,", id(a.Value))
+			}
+		}
+	}
+	if op.Attrs != nil {
+		b.WriteString(ir.FormatAttrs(op))
+	}
+	return b.String()
+}

@@ -1,0 +1,245 @@
+package passes
+
+import (
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+)
+
+// legalize makes a lowered module writable. On the wire a value is a slot, which an If's arms share with
+// its result and a Scan's carry keeps from step to step; so values that come from elsewhere are copied
+// where a region yields them. Loads are placed where lifting will find them: right before the first use
+// after the last write of their buffer.
+func legalize(m *ir.Module, _ *Options) error {
+	return ir.Build(func() {
+		legalizeRegion(m, m.Entry.Body)
+		copyStaleLoads(m.Entry.Body)
+		placeLoads(m.Entry.Body, map[*ir.Buffer]*ir.Value{})
+	})
+}
+
+// legalizeRegion inserts the copies that nested regions need, inner regions first.
+func legalizeRegion(m *ir.Module, r *ir.Region) {
+	var ops []*ir.Op
+	b := &ir.Builder{Module: m, Insert: func(op *ir.Op) { ops = append(ops, op) }}
+	for _, op := range r.Ops {
+		for _, n := range op.Regions {
+			legalizeRegion(m, n)
+		}
+		switch op.Def.Name {
+		case "if":
+			for _, n := range op.Regions {
+				copyResults(m, n, len(n.Results))
+			}
+		case "scan":
+			for i, a := range op.Args[1] {
+				if !isOwnCopy(a.Value, r, op) {
+					op.Args[1][i] = ir.Use(b.Value("id_copy", nil, a.Value))
+				}
+			}
+			body := op.Regions[0]
+			outputs := len(body.Results) - len(op.Args[1])
+			copyResults(m, body, outputs)
+			copyCarries(m, body, outputs)
+		}
+		ops = append(ops, op)
+	}
+	r.Ops = ops
+	if r == m.Entry.Body {
+		// The last value of a carry lies in the carry's slot; an output has one of its own.
+		for i, v := range r.Results {
+			if v.Def != nil && v.Def.Def.Name == "scan" && v.Index >= len(v.Def.Results)-len(v.Def.Args[1]) {
+				r.Results[i] = (&ir.Builder{Module: m, Region: r}).Value("id_copy", nil, v)
+			}
+		}
+	}
+}
+
+// isOwnCopy reports whether v is an id_copy in r that only op uses.
+func isOwnCopy(v *ir.Value, r *ir.Region, op *ir.Op) bool {
+	if v.Def == nil || v.Def.Def.Name != "id_copy" || !slices.Contains(r.Ops, v.Def) {
+		return false
+	}
+	uses := 0
+	r.Walk(func(o *ir.Op) {
+		o.EachArg(func(a *ir.Arg) {
+			if a.Value == v {
+				uses++
+			}
+		})
+		for _, n := range o.Regions {
+			if slices.Contains(n.Results, v) {
+				uses++
+			}
+		}
+	})
+	return uses == 1 && !slices.Contains(r.Results, v)
+}
+
+// copyResults makes the first n results of a region distinct results of its own operations.
+func copyResults(m *ir.Module, r *ir.Region, n int) {
+	b := &ir.Builder{Module: m, Region: r}
+	seen := map[*ir.Value]bool{}
+	for i, v := range r.Results[:n] {
+		if seen[v] || !yieldable(r, v) {
+			if v.Type.Kind == ir.IntKind {
+				// There is no copy of an int on the wire; adding zero makes one.
+				v = b.Value("add_int", nil, v, 0)
+			} else {
+				v = b.Value("id_copy", nil, v)
+			}
+			r.Results[i] = v
+		}
+		seen[v] = true
+	}
+}
+
+// yieldable reports whether an operation of r can compute v straight into the slot of the result that
+// it becomes.
+func yieldable(r *ir.Region, v *ir.Value) bool {
+	if v.Def == nil || v.Def.Def.Effect == ir.Reads || !slices.Contains(r.Ops, v.Def) {
+		return false
+	}
+	return v.Def.Def.Name != "scan" || v.Index < len(v.Def.Results)-len(v.Def.Args[1])
+}
+
+// copyCarries ends a scan's body with the copies of its new carries into their slots. A new value that
+// is another carry's old one is copied aside first: the copies happen one after the other.
+func copyCarries(m *ir.Module, body *ir.Region, outputs int) {
+	b := &ir.Builder{Module: m, Region: body}
+	carries := body.Results[outputs:]
+	for i, v := range carries {
+		if v.Region == body && v != body.Args[len(body.Args)-len(carries)+i] {
+			carries[i] = b.Value("id_copy", nil, v)
+		}
+	}
+	for i, v := range carries {
+		carries[i] = b.Value("id_copy", nil, v)
+	}
+}
+
+// copyStaleLoads copies the value of a load that is used after a later write of its buffer, right after
+// the load.
+func copyStaleLoads(r *ir.Region) {
+	copies := map[*ir.Value]*ir.Value{}
+	version := map[*ir.Buffer]int{}
+	loaded := map[*ir.Value]int{}
+	stale := map[*ir.Value]bool{}
+	var walk func(r *ir.Region)
+	walk = func(r *ir.Region) {
+		use := func(v *ir.Value) {
+			if at, is := loaded[v]; is && at != version[v.Def.Buffer] {
+				stale[v] = true
+			}
+		}
+		for _, op := range r.Ops {
+			op.EachArg(func(a *ir.Arg) { use(a.Value) })
+			written := map[*ir.Buffer]bool{}
+			for _, n := range op.Regions {
+				n.Walk(func(o *ir.Op) {
+					if o.Def.Effect == ir.Writes {
+						written[o.Buffer] = true
+					}
+				})
+			}
+			for b := range written {
+				version[b]++ // the body of a scan runs again after its own writes
+			}
+			for _, n := range op.Regions {
+				walk(n)
+			}
+			for b := range written {
+				version[b]++
+			}
+			switch op.Def.Effect {
+			case ir.Reads:
+				loaded[op.Result()] = version[op.Buffer]
+			case ir.Writes:
+				version[op.Buffer]++
+			}
+		}
+		for _, v := range r.Results {
+			use(v)
+		}
+	}
+	walk(r)
+	if len(stale) == 0 {
+		return
+	}
+	var insert func(r *ir.Region)
+	insert = func(r *ir.Region) {
+		var ops []*ir.Op
+		b := &ir.Builder{Insert: func(op *ir.Op) { ops = append(ops, op) }}
+		for _, op := range r.Ops {
+			ops = append(ops, op)
+			if len(op.Results) == 1 && stale[op.Results[0]] {
+				copies[op.Results[0]] = b.Value("id_copy", nil, op.Results[0])
+			}
+			for _, n := range op.Regions {
+				insert(n)
+			}
+		}
+		r.Ops = ops
+	}
+	insert(r)
+	replaceUses(r, func(v *ir.Value, user *ir.Op) *ir.Value {
+		if c := copies[v]; c != nil && c.Def != user {
+			return c
+		}
+		return v
+	})
+}
+
+// placeLoads removes every load and puts one where a buffer is first read after its last write, which
+// is what lifting does.
+func placeLoads(r *ir.Region, live map[*ir.Buffer]*ir.Value) {
+	var ops []*ir.Op
+	b := &ir.Builder{Insert: func(op *ir.Op) { ops = append(ops, op) }}
+	place := func(v *ir.Value) *ir.Value {
+		if v == nil || v.Def == nil || v.Def.Def.Effect != ir.Reads {
+			return v
+		}
+		buffer := v.Def.Buffer
+		if live[buffer] == nil {
+			live[buffer] = b.Load(buffer)
+		}
+		return live[buffer]
+	}
+	for _, op := range r.Ops {
+		if op.Def.Effect == ir.Reads {
+			continue
+		}
+		op.EachArg(func(a *ir.Arg) { a.Value = place(a.Value) })
+		written := map[*ir.Buffer]bool{}
+		for _, n := range op.Regions {
+			n.Walk(func(o *ir.Op) {
+				if o.Def.Effect == ir.Writes {
+					written[o.Buffer] = true
+				}
+			})
+		}
+		if op.Def.Name == "scan" {
+			for w := range written {
+				delete(live, w)
+			}
+		}
+		for _, n := range op.Regions {
+			inner := map[*ir.Buffer]*ir.Value{}
+			for k, v := range live {
+				inner[k] = v
+			}
+			placeLoads(n, inner)
+		}
+		for w := range written {
+			delete(live, w)
+		}
+		ops = append(ops, op)
+		if op.Def.Effect == ir.Writes {
+			delete(live, op.Buffer)
+		}
+	}
+	for i, v := range r.Results {
+		r.Results[i] = place(v)
+	}
+	r.Ops = ops
+}

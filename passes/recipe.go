@@ -1,0 +1,120 @@
+package passes
+
+import (
+	"fmt"
+	"path"
+
+	"github.com/etc-ml/etc/passes/quantize"
+)
+
+// WeightKind is the use that a weight is put to.
+type WeightKind uint8
+
+const (
+	// LinearWeight is the matrix of a linear, expert matrices among them.
+	LinearWeight WeightKind = iota
+	// EmbeddingWeight is the table of an embedding.
+	EmbeddingWeight
+)
+
+// Recipe says which weights are quantized, and how. The first rule that matches a weight decides; a
+// weight that no rule matches stays as it is.
+type Recipe struct {
+	Name  string
+	Rules []Rule
+	// RoundConstants rounds every floating-point constant that is not a quantized weight to bf16, as
+	// ExecuTorch's exporter does.
+	RoundConstants bool
+}
+
+// Rule is a rule of a recipe.
+type Rule struct {
+	Kind WeightKind
+	// Pattern is matched against the constant's name as path.Match does (* stands for any run of
+	// characters); "" matches every name.
+	Pattern string
+	// Scheme is how the weight is quantized; nil leaves it as it is.
+	Scheme *quantize.Scheme
+}
+
+// match gives the scheme for a weight; nil for none.
+func (r Recipe) match(kind WeightKind, name string) *quantize.Scheme {
+	for _, rule := range r.Rules {
+		if rule.Kind != kind {
+			continue
+		}
+		if ok, _ := path.Match(rule.Pattern, name); ok || rule.Pattern == "" {
+			return rule.Scheme
+		}
+	}
+	return nil
+}
+
+// check reports a pattern that no name can match because it is malformed.
+func (r Recipe) check() error {
+	for _, rule := range r.Rules {
+		if _, err := path.Match(rule.Pattern, ""); err != nil {
+			return fmt.Errorf("recipe %s: pattern %q: %w", r.Name, rule.Pattern, err)
+		}
+	}
+	return nil
+}
+
+// sensitive are the weights that stay at 8 bits under the default recipe: the router, whose errors send
+// tokens to wrong experts, and the gate of the shared expert, a single row. Both are small (mlx-lm does
+// the same; see RATIONALE.md).
+var sensitive = []string{"*.mlp.gate.weight", "*.shared_expert_gate.weight"}
+
+// DefaultRecipe quantizes linears and embeddings with the given schemes, nil for none, and keeps
+// routers and shared-expert gates at 8 bits.
+func DefaultRecipe(linear, embedding *quantize.Scheme) Recipe {
+	r := Recipe{Name: "default"}
+	if linear != nil {
+		eight := *linear
+		eight.Bits = 8
+		for _, p := range sensitive {
+			r.Rules = append(r.Rules, Rule{LinearWeight, p, &eight})
+		}
+		r.Rules = append(r.Rules, Rule{LinearWeight, "", linear})
+	}
+	if embedding != nil {
+		r.Rules = append(r.Rules, Rule{EmbeddingWeight, "", embedding})
+	}
+	return r
+}
+
+// ExecuTorchStyle is one of the ways in which ExecuTorch's exporter quantizes; an architecture says
+// which is its own.
+type ExecuTorchStyle uint8
+
+const (
+	// ScaleOnly quantizes every linear with hqq scale-only; embeddings only where asked, with one group a row.
+	ScaleOnly ExecuTorchStyle = iota
+	// MinMax quantizes every linear with 4-bit asymmetric min/max and the embedding with 8 bits and one
+	// symmetric group a row.
+	MinMax
+)
+
+// ExecuTorchRecipe gives every weight and constant what ExecuTorch's exporter gives it, bit for bit.
+// linear and embedding give bits and group sizes, nil for none; their methods are the exporter's.
+func ExecuTorchRecipe(style ExecuTorchStyle, linear, embedding *quantize.Scheme) (Recipe, error) {
+	r := Recipe{Name: "executorch", RoundConstants: true}
+	if style == MinMax {
+		if linear != nil {
+			if linear.Bits != 4 {
+				return r, fmt.Errorf("recipe executorch: %d-bit linears; ExecuTorch's exporter has 4 bits for this architecture", linear.Bits)
+			}
+			r.Rules = append(r.Rules,
+				Rule{LinearWeight, "", &quantize.Scheme{Method: quantize.TorchAOAsymmetric, Bits: 4, GroupSize: linear.GroupSize}},
+				Rule{EmbeddingWeight, "", &quantize.Scheme{Method: quantize.TorchAOSymmetric, Bits: 8}})
+		}
+		return r, nil
+	}
+	if linear != nil {
+		r.Rules = append(r.Rules, Rule{LinearWeight, "", &quantize.Scheme{Method: quantize.HQQ, Bits: linear.Bits, GroupSize: linear.GroupSize}})
+	}
+	if embedding != nil {
+		r.Rules = append(r.Rules, Rule{EmbeddingWeight, "", &quantize.Scheme{Method: quantize.HQQ, Bits: embedding.Bits, GroupSize: embedding.GroupSize}})
+	}
+	return r, nil
+}

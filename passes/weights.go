@@ -1,0 +1,110 @@
+package passes
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/passes/quantize"
+)
+
+// quantizeWeights replaces weight constants by quantized weights as the recipe says. Bytes are computed
+// when the file is written.
+func quantizeWeights(m *ir.Module, o *Options) error {
+	if err := o.Recipe.check(); err != nil {
+		return err
+	}
+	q := &weightQuantizer{module: m, recipe: o.Recipe, done: map[weightUse]*quantizedConstant{}}
+	return ir.Build(func() {
+		rewrite(m, m.Entry.Body, func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
+			kind := LinearWeight
+			if op.Def.Name == "embedding" {
+				kind = EmbeddingWeight
+			}
+			changed := false
+			for i, o := range op.Def.Operands {
+				if o.Kind != ir.WeightOperand {
+					continue
+				}
+				if v := q.weight(b, kind, op.Args[i][0].Value); v != nil {
+					op.Args[i] = []ir.Arg{ir.Use(v)}
+					changed = true
+				}
+			}
+			if changed {
+				b.Append(op)
+				return op.Results, true
+			}
+			return nil, false
+		})
+	})
+}
+
+type weightUse struct {
+	constant *ir.Constant
+	scheme   quantize.Scheme
+}
+
+type quantizedConstant struct{ packed, scales, biases *ir.Value }
+
+type weightQuantizer struct {
+	module *ir.Module
+	recipe Recipe
+	done   map[weightUse]*quantizedConstant
+}
+
+// weight gives the quantized form of a weight, or nil where it stays as it is.
+func (q *weightQuantizer) weight(b *ir.Builder, kind WeightKind, w *ir.Value) *ir.Value {
+	if w.Constant == nil || w.Constant.Data == nil || w.Type.Kind != ir.TensorKind || w.Type.Rank() < 2 {
+		return nil
+	}
+	c := w.Constant
+	scheme := q.recipe.match(kind, c.Name)
+	if scheme == nil {
+		return nil
+	}
+	shape := c.Data.Shape()
+	cols := int(shape[len(shape)-1])
+	if err := scheme.Check(cols); err != nil {
+		b.Fail("tensor %s %v: %w", c.Name, shape, err)
+	}
+	use := weightUse{c, *scheme}
+	k := q.done[use]
+	if k == nil {
+		k = q.constants(b, c, *scheme)
+		q.done[use] = k
+	}
+	return b.Value("quantized", &ir.QuantizedAttrs{GroupSize: scheme.StoredGroupSize(cols), Bits: scheme.Bits}, k.packed, k.scales, k.biases)
+}
+
+// constants makes the three constants of a quantized weight.
+func (q *weightQuantizer) constants(b *ir.Builder, c *ir.Constant, s quantize.Scheme) *quantizedConstant {
+	name := c.Name
+	for n := 2; slices.ContainsFunc(q.module.Constants, func(o *ir.Constant) bool { return o.Name == name+".packed" }); n++ {
+		name = fmt.Sprintf("%s.%d", c.Name, n) // a tied weight that is quantized in two ways
+	}
+	parts, err := newQuantization(c.Name, c.Data, s)
+	if err != nil {
+		b.Fail("%w", err)
+	}
+	k := &quantizedConstant{}
+	for i, part := range []struct {
+		suffix string
+		value  **ir.Value
+	}{{".packed", &k.packed}, {".scales", &k.scales}, {".biases", &k.biases}} {
+		d := parts.output(i)
+		*part.value = insertConstant(q.module, c, name+part.suffix, ir.StaticType(d.DType(), d.Shape()...), d)
+	}
+	return k
+}
+
+// roundConstants rounds floating-point constants to bf16 and derives all types again.
+func roundConstants(m *ir.Module, _ *Options) error {
+	for _, c := range m.Constants {
+		if t := c.Value.Type; c.Data != nil && t.DType.IsFloat() && t.DType != ir.BF16 {
+			c.Data = toBF16(c.Data)
+			c.Value.Type.DType = ir.BF16
+		}
+	}
+	return retype(m.Entry.Body)
+}
