@@ -9,7 +9,8 @@ type erfTableEntry struct {
 }
 
 // Erf returns the error function of x, 2/sqrt(pi) times the integral of
-// e^(-t^2) over t from 0 to x, within 0.55 ulp.
+// e^(-t^2) over t from 0 to x, within 0.55 ulp where the
+// result is a normal number.
 //
 // Erf(±0) = ±0, Erf(±Inf) = ±1, Erf(NaN) = NaN.
 //

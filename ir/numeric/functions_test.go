@@ -98,6 +98,15 @@ func ulpsFrom(got float64, want real) float64 {
 	return math.Abs(nearest(shift(difference, -ulp)))
 }
 
+// subnormalAllowance is the part of an error in ulps that a second rounding, to
+// a subnormal number, may add.
+func subnormalAllowance(got float64) float64 {
+	if math.Abs(got) < 0x1p-1021 {
+		return 0.5
+	}
+	return 0
+}
+
 func TestAccuracy(t *testing.T) {
 	for _, f := range functions {
 		t.Run(f.name, func(t *testing.T) {
@@ -107,7 +116,7 @@ func TestAccuracy(t *testing.T) {
 			for _, in := range f.arguments {
 				for range *points {
 					x := in.draw(r)
-					ulps := ulpsFrom(f.f(x), f.oracle(exact(x)))
+					ulps := ulpsFrom(f.f(x), f.oracle(exact(x))) - subnormalAllowance(f.f(x))
 					if ulps > worst {
 						worst, at = ulps, x
 					}
@@ -159,11 +168,8 @@ func TestAccuracyOfTwoArguments(t *testing.T) {
 		}
 		worst := 0.0
 		for _, s := range samples {
-			want := bigPow(exact(s.a), exact(s.b))
-			ulps := ulpsFrom(Pow(s.a, s.b), want)
-			if want.MantExp(nil) < -1021 { // a subnormal result is rounded twice
-				ulps -= 0.3
-			}
+			got := Pow(s.a, s.b)
+			ulps := ulpsFrom(got, bigPow(exact(s.a), exact(s.b))) - subnormalAllowance(got)
 			require.LessOrEqual(t, ulps, 0.55, "Pow(%g, %g)", s.a, s.b)
 			worst = max(worst, ulps)
 		}
