@@ -1,0 +1,174 @@
+package command
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/loaders/safetensors"
+	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/program"
+)
+
+type execFlags struct {
+	inputs, outputs, method, device, precision string
+	repeat, threads                            int
+}
+
+func newExec() *cobra.Command {
+	var f execFlags
+	cmd := &cobra.Command{
+		Use:   "exec FILE.pte",
+		Short: "Run any method of a program on given inputs",
+		Long: `exec runs a method of a program on tensors from a safetensors file and writes what it gives.
+
+Inputs are keyed "0", "1", … in the order of the method's inputs; other keys are ignored. Outputs are keyed
+alike and have the dtype and shape that the program declares; an Int is an i64 of no dims. --repeat N calls
+the method N times on one state; the outputs of call r > 0 get the suffix _callr.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return runExec(args[0], f) },
+	}
+	cmd.Flags().StringVar(&f.inputs, "inputs", "", "safetensors file with the inputs")
+	cmd.Flags().StringVar(&f.outputs, "outputs", "", "safetensors file to write the outputs to")
+	cmd.Flags().StringVar(&f.method, "method", "forward", "method to run")
+	cmd.Flags().IntVar(&f.repeat, "repeat", 1, "number of calls on one state")
+	cmd.Flags().StringVar(&f.precision, "precision", "strict", "fp32, mixed or strict")
+	addDeviceFlags(cmd, &f.device, &f.threads)
+	return cmd
+}
+
+func runExec(path string, f execFlags) error {
+	if f.outputs == "" {
+		return usagef("exec: --outputs FILE is missing: it names the file for the results")
+	}
+	if f.repeat < 1 {
+		return usagef("exec: --repeat %d, want at least 1", f.repeat)
+	}
+	precision, err := eval.ParsePrecision(f.precision)
+	if err != nil {
+		return usageError{fmt.Errorf("--%w", err)}
+	}
+	device, err := findEngine(f.device)
+	if err != nil {
+		return err
+	}
+	p, err := program.Open(path)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	m, err := p.Module(f.method)
+	if err != nil {
+		return err
+	}
+	inputs, err := readInputs(f.inputs, m.Entry)
+	if err != nil {
+		return err
+	}
+	x, err := device.Compile(m, engine.Options{Precision: precision, Threads: f.threads})
+	if err != nil {
+		return err
+	}
+	defer x.Close()
+	instance, err := x.NewInstance()
+	if err != nil {
+		return err
+	}
+	defer instance.Close()
+	var entries []safetensors.Entry
+	for call := range f.repeat {
+		out, err := instance.Run(inputs)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		for i, v := range out {
+			key := strconv.Itoa(i)
+			if call > 0 {
+				key += "_call" + strconv.Itoa(call)
+			}
+			entries = append(entries, entryOf(key, v))
+		}
+	}
+	return safetensors.WriteFile(f.outputs, entries, nil)
+}
+
+// readInputs reads the inputs of a function from a safetensors file.
+func readInputs(path string, f *ir.Func) ([]eval.Value, error) {
+	if len(f.Params) == 0 {
+		return nil, nil
+	}
+	if path == "" {
+		return nil, usagef("exec: --inputs FILE is missing: %s has %d inputs", f.Name, len(f.Params))
+	}
+	file, err := safetensors.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	inputs := make([]eval.Value, len(f.Params))
+	for i, p := range f.Params {
+		key := strconv.Itoa(i)
+		t, ok := file.Tensor(key)
+		if !ok {
+			return nil, usagef("%s: no tensor %q for input %d (%s), which is %s", path, key, i, p.Param, p.Type)
+		}
+		d, ok := dtypeOf(t.DType)
+		if !ok {
+			return nil, usagef("%s: tensor %q is %s, which no program takes", path, key, t.DType)
+		}
+		raw := make([]byte, t.Size())
+		if n, err := t.ReadAt(raw, 0); n < len(raw) {
+			return nil, fmt.Errorf("%s: tensor %q: %w", path, key, err)
+		}
+		v, err := eval.Decode(d, t.Shape, raw)
+		if err != nil {
+			return nil, fmt.Errorf("%s: tensor %q: %w", path, key, err)
+		}
+		if p.Type.Kind == ir.IntKind {
+			if len(v.I) != 1 {
+				return nil, usagef("%s: tensor %q has shape %v, want one integer for input %d", path, key, t.Shape, i)
+			}
+			inputs[i] = eval.Value{Int: v.I[0]}
+			continue
+		}
+		inputs[i] = eval.Value{Tensor: v}
+	}
+	return inputs, nil
+}
+
+// dtypes pairs the dtypes of programs with those of safetensors.
+var dtypes = []struct {
+	ir   ir.DType
+	file safetensors.DType
+}{
+	{ir.Bool, "BOOL"}, {ir.U8, "U8"}, {ir.I8, "I8"}, {ir.U16, "U16"}, {ir.I16, "I16"}, {ir.U32, "U32"}, {ir.I32, "I32"},
+	{ir.U64, "U64"}, {ir.I64, "I64"}, {ir.F16, "F16"}, {ir.BF16, "BF16"}, {ir.F32, "F32"}, {ir.F64, "F64"},
+}
+
+func dtypeOf(d safetensors.DType) (ir.DType, bool) {
+	for _, x := range dtypes {
+		if x.file == d {
+			return x.ir, true
+		}
+	}
+	return 0, false
+}
+
+// entryOf makes a safetensors entry of a value.
+func entryOf(key string, v eval.Value) safetensors.Entry {
+	t := v.Tensor
+	if t == nil {
+		t = eval.Ints(ir.I64, nil, []int64{v.Int})
+	}
+	i := slices.IndexFunc(dtypes, func(x struct {
+		ir   ir.DType
+		file safetensors.DType
+	}) bool {
+		return x.ir == t.DType
+	})
+	return safetensors.Entry{Name: key, DType: dtypes[i].file, Shape: t.Shape, Data: safetensors.Bytes(t.Encode())}
+}

@@ -1,0 +1,119 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/etc-ml/etc/loaders/huggingface"
+	"github.com/etc-ml/etc/loaders/safetensors"
+	"github.com/etc-ml/etc/runtime/container"
+)
+
+// Exit codes; scripts rely on them.
+const (
+	exitDone    = 0
+	exitFailed  = 1
+	exitUsage   = 2 // wrong flags or arguments
+	exitInvalid = 3 // the input file is invalid
+	exitMemory  = 4 // would not fit in memory
+)
+
+// usageError is an error of the command line: a flag, an argument, or what they ask of a file.
+type usageError struct{ err error }
+
+func (e usageError) Error() string { return e.err.Error() }
+func (e usageError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// memoryError is an error about memory that a plan would need.
+type memoryError struct{ err error }
+
+func (e memoryError) Error() string { return e.err.Error() }
+func (e memoryError) Unwrap() error { return e.err }
+
+// invalidError marks an error as one of an input file's content.
+type invalidError struct{ err error }
+
+func (e invalidError) Error() string { return e.err.Error() }
+func (e invalidError) Unwrap() error { return e.err }
+
+// Main runs the command line and gives the exit code. It prints the error, if there is one.
+func Main(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	root := newRoot()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "etc: "+err.Error())
+	}
+	return exitCode(err)
+}
+
+// exitCode is the exit code for an error.
+func exitCode(err error) int {
+	var usage usageError
+	var memory memoryError
+	var invalid invalidError
+	var format *safetensors.FormatError
+	var config *huggingface.ConfigError
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.As(err, &memory):
+		return exitMemory
+	case errors.Is(err, container.ErrInvalid), errors.As(err, &format), errors.As(err, &config), errors.As(err, &invalid):
+		return exitInvalid
+	}
+	return exitFailed
+}
+
+// newRoot builds the command tree.
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "etc",
+		Short:         "Compile language models to ExecuTorch programs and run them",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	// Flags take - or _.
+	root.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
+	})
+	root.AddCommand(newExec())
+	for _, c := range root.Commands() {
+		c.Args = usageArgs(c.Args)
+	}
+	return root
+}
+
+// usageArgs makes a wrong number of arguments a usage error.
+func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if check == nil {
+			return nil
+		}
+		if err := check(cmd, args); err != nil {
+			return usagef("%s: %w", cmd.CommandPath(), err)
+		}
+		return nil
+	}
+}
+
+// logf writes a line to standard error.
+func logf(w io.Writer, format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }

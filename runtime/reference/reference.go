@@ -1,0 +1,42 @@
+// Package reference is the engine that runs every operation with the IR's reference semantics: plain Go,
+// slow, and the oracle of every other engine.
+//
+// Package reference imports ir, ir/eval and runtime/engine and must never import another engine.
+package reference
+
+import (
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/engine"
+)
+
+// Engine is the reference engine.
+type Engine struct{}
+
+// Name is "reference".
+func (Engine) Name() string { return "reference" }
+
+// Compile keeps the module; constants are decoded when they are first used and shared by the instances.
+func (Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, error) {
+	return &executable{m, o.Precision, eval.NewConstants()}, nil
+}
+
+type executable struct {
+	module    *ir.Module
+	precision eval.Precision
+	constants *eval.Constants
+}
+
+func (x *executable) NewInstance() (engine.Instance, error) {
+	m, err := eval.NewMachine(x.module, x.precision, x.constants)
+	if err != nil {
+		return nil, err
+	}
+	return instance{m}, nil
+}
+
+func (x *executable) Close() error { return nil }
+
+type instance struct{ *eval.Machine }
+
+func (instance) Close() error { return nil }
