@@ -6,7 +6,6 @@ import (
 	"math"
 
 	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/ir/numeric"
 )
 
 func init() {
@@ -73,7 +72,7 @@ func attention(c *Call) ([]Value, error) {
 					}
 				}
 			}
-			softmaxInPlace(scores)
+			softmaxRow(scores, scores)
 			weighted(out[r*valueWidth:(r+1)*valueWidth], scores, v)
 		}
 	})
@@ -95,21 +94,6 @@ func (c *Call) attentionMask(mask *Tensor, d ir.DType, shape []int) (hidden []in
 		return mask.I, nil, nil
 	}
 	return nil, mask.F, nil
-}
-
-// softmaxInPlace replaces x by exp(x − max) / Σ exp(x − max).
-func softmaxInPlace(x []float32) {
-	highest := float32(math.Inf(-1))
-	for _, v := range x {
-		highest = max(highest, v)
-	}
-	for i, v := range x {
-		x[i] = numeric.Exp32(v - highest)
-	}
-	scale := 1 / sumOf(x)
-	for i := range x {
-		x[i] *= scale
-	}
 }
 
 // weighted sets out to Σ_j weights[j]·rows[j]. A weight of zero drops its row whatever it holds, so that

@@ -237,10 +237,16 @@ func switchMLP(c *Call) ([]Value, error) {
 		return nil, err
 	}
 	n, sumType := x.Shape[rank-1], ir.Promote(downType, scores.DType)
-	share := c.as(scores, sumType)
+	share, sums := c.as(scores, sumType), make([]float64, n)
 	for i, token := range tokens {
 		for k, v := range outputs[i*n : (i+1)*n] {
-			out[token*n+k] += c.Round(sumType, float32(v*share[i]))
+			sums[k] += float64(c.Round(sumType, float32(v*share[i])))
+		}
+		if (i+1)%perToken == 0 {
+			for k, s := range sums {
+				out[token*n+k] = float32(s)
+			}
+			clear(sums)
 		}
 	}
 	return one(c.floatResult(0, x.Shape, out))

@@ -22,7 +22,8 @@ func init() {
 //
 // with q, k [B, T, Hk, Dk], v [B, T, Hv, Dv], g and β [B, T, Hv] and the state S [B, Hv, Dv, Dk] of value
 // head h, which reads key head h/(Hv/Hk). It gives y [B, T, Hv, Dv] and the state after the last step.
-// The state is float32 between steps; under Strict it is rounded once, at the end.
+// The state is float32 between steps; under Strict it is rounded once, at the end. Otherwise every step
+// rounds like the operations of the scan that the rule can be written as, so that both give the same bits.
 func (c *Call) deltaRule(q, k, v, g, beta, state *Tensor) ([]Value, error) {
 	if len(q.Shape) != 4 || len(v.Shape) != 4 {
 		return nil, fmt.Errorf("q %v and v %v: want four dims, [B, T, H, D]", q.Shape, v.Shape)
@@ -69,11 +70,11 @@ func (c *Call) deltaRule(q, k, v, g, beta, state *Tensor) ([]Value, error) {
 				for j := range s {
 					s[j] *= decay
 				}
-				delta := (v.F[(at*heads+h)*width+i] - dot(s, kt)) * beta.F[at*heads+h]
+				delta := (v.F[(at*heads+h)*width+i] - sumProducts(s, kt)) * beta.F[at*heads+h]
 				for j, x := range kt {
 					s[j] += float32(x * delta)
 				}
-				y[(at*heads+h)*width+i] = dot(s, qt)
+				y[(at*heads+h)*width+i] = sumProducts(s, qt)
 			}
 		}
 	})
@@ -86,6 +87,15 @@ func (c *Call) deltaRule(q, k, v, g, beta, state *Tensor) ([]Value, error) {
 		return nil, err
 	}
 	return []Value{{Tensor: out}, {Tensor: last}}, nil
+}
+
+// sumProducts is sum(multiply(x, y)): the products are rounded to float32 and added in float64.
+func sumProducts(x, y []float32) float32 {
+	s := 0.0
+	for i, v := range x {
+		s += float64(float32(v * y[i]))
+	}
+	return float32(s)
 }
 
 // gatedDeltaStep is the interface of the Metal kernel that ExecuTorch's exporter writes for the gated

@@ -64,10 +64,10 @@ func newCall(op string, attrs any, p Precision, operands ...any) (*Call, error) 
 			w.Kind, w.Bits, w.Group = ir.QuantizedKind, o.Bits, o.Group
 			add(i, ir.Use(&ir.Value{Type: w}), Value{Quantized: o})
 		case int:
-			add(i, ir.Int(int64(o)), Value{Int: int64(o)})
+			add(i, ir.Use(&ir.Value{Type: ir.IntType(ir.Const(int64(o)))}), Value{Int: int64(o)})
 		case []int:
 			for _, x := range o {
-				add(i, ir.Int(int64(x)), Value{Int: int64(x)})
+				add(i, ir.Use(&ir.Value{Type: ir.IntType(ir.Const(int64(x)))}), Value{Int: int64(x)})
 			}
 		default:
 			panic(o)

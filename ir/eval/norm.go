@@ -19,7 +19,7 @@ func init() {
 func rmsNorm(c *Call) ([]Value, error) {
 	eps := ir.Attrs[ir.NormAttrs](c.Op).Eps
 	return c.normalize(func(dst, x []float32) {
-		scale := inverseRoot(dot(x, x)/float32(len(x)) + eps)
+		scale := inverseRoot(meanSquare(x) + eps)
 		for i, v := range x {
 			dst[i] = v * scale
 		}
@@ -30,11 +30,11 @@ func rmsNorm(c *Call) ([]Value, error) {
 func layerNorm(c *Call) ([]Value, error) {
 	eps := ir.Attrs[ir.NormAttrs](c.Op).Eps
 	return c.normalize(func(dst, x []float32) {
-		mean := sumOf(x) / float32(len(x))
+		mean := float32(sumFloats(x) / float64(len(x)))
 		for i, v := range x {
 			dst[i] = v - mean
 		}
-		scale := inverseRoot(dot(dst, dst)/float32(len(x)) + eps)
+		scale := inverseRoot(meanSquare(dst) + eps)
 		for i := range dst {
 			dst[i] *= scale
 		}
@@ -44,19 +44,13 @@ func layerNorm(c *Call) ([]Value, error) {
 // inverseRoot is 1/√x rounded once from float64.
 func inverseRoot(x float32) float32 { return float32(1 / math.Sqrt(float64(x))) }
 
-// sumOf adds the elements of x in the order of [dot].
-func sumOf(x []float32) float32 {
-	var s [8]float32
-	for len(x) >= 8 {
-		for i, v := range (*[8]float32)(x) {
-			s[i] += v
-		}
-		x = x[8:]
-	}
+// meanSquare is the mean of the squares of x, formed in float64 and rounded once.
+func meanSquare(x []float32) float32 {
+	s := 0.0
 	for _, v := range x {
-		s[0] += v
+		s += float64(float64(v) * float64(v))
 	}
-	return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]))
+	return float32(s / float64(len(x)))
 }
 
 // normalize applies row to the last dim of x, then weight and bias where the operation has them.

@@ -14,7 +14,8 @@ func init() {
 // rope rotates pairs of the first dims elements of every vector of x [B, heads…, T, D] by
 // θ = (offset + t)·scale / freq (Su et al., RoFormer, 2021). freqs are given or base^(i/(dims/2)); an
 // infinite freq leaves its pair as it is. Pair i is (i, i + dims/2), or (2i, 2i+1) where traditional.
-// offset is one number, or one per row of the batch. Angles are computed in float32 as MLX does.
+// offset is one number, or one per row of the batch. Angles are computed in float32 as in MLX; under
+// Strict sines, cosines and products are rounded as in MLX's form without a fused kernel.
 func rope(c *Call) ([]Value, error) {
 	attrs, x := ir.Attrs[ir.RopeAttrs](c.Op), c.Tensor("x")
 	rank := len(x.Shape)
@@ -36,13 +37,14 @@ func rope(c *Call) ([]Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	half := dims / 2
+	d, half := x.DType, dims/2
 	sin, cos := make([]float32, len(offsets)*steps*half), make([]float32, len(offsets)*steps*half)
 	parallel(len(offsets)*steps, 64*half, func(lo, hi int) {
 		for r := lo; r < hi; r++ {
 			position := (float32(r%steps) + float32(offsets[r/steps])) * attrs.Scale
 			for i, f := range inverse {
-				sin[r*half+i], cos[r*half+i] = numeric.Sincos32(position * f)
+				s, k := numeric.Sincos32(position * f)
+				sin[r*half+i], cos[r*half+i] = c.Round(d, s), c.Round(d, k)
 			}
 		}
 	})
@@ -62,7 +64,9 @@ func rope(c *Call) ([]Value, error) {
 			v, s, k := out[r*width:(r+1)*width], sin[angle*half:(angle+1)*half], cos[angle*half:(angle+1)*half]
 			for i := range half {
 				a, b := first+i*stride, second+i*stride
-				v[a], v[b] = float32(v[a]*k[i])-float32(v[b]*s[i]), float32(v[a]*s[i])+float32(v[b]*k[i])
+				x, y := v[a], v[b]
+				v[a] = c.Round(d, float32(x*k[i])) - c.Round(d, float32(y*s[i]))
+				v[b] = c.Round(d, float32(x*s[i])) + c.Round(d, float32(y*k[i]))
 			}
 		}
 	})

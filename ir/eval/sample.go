@@ -128,11 +128,11 @@ func (p *sampling) filter(scaled []float32) {
 	}
 	if p.topP < 1 {
 		probabilities := slices.Clone(scaled)
-		softmaxInPlace(probabilities)
-		threshold, sum := float32(math.Inf(1)), float32(0)
+		softmaxRow(probabilities, probabilities)
+		threshold, sum := float32(math.Inf(1)), 0.0
 		for _, v := range descending(probabilities) {
-			sum += v
-			if !(sum-v > p.topP) {
+			sum += float64(v)
+			if before := float32(sum) - v; !(before > p.topP) {
 				threshold = min(threshold, v)
 			}
 		}
