@@ -2,7 +2,6 @@ package eval
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 
@@ -11,10 +10,8 @@ import (
 
 func init() {
 	register(map[string]Kernel{
-		"sort":         sortAxis,
-		"argsort":      argSort,
-		"partition":    partition(sortAxis),
-		"argpartition": partition(argSort),
+		"sort":    sortAxis,
+		"argsort": argSort,
 	})
 }
 
@@ -130,20 +127,4 @@ func argSort(c *Call) ([]Value, error) {
 		setRow(r, out.I, i, order)
 	})
 	return c.result(out, nil)
-}
-
-// partition makes a kernel that sorts, which is more than it has to: smaller elements before number kth,
-// greater ones behind it. MLX on a GPU does the same.
-func partition(sort Kernel) Kernel {
-	return func(c *Call) ([]Value, error) {
-		x, kth := c.Tensor("x"), int(c.int32("kth"))
-		axis, err := axisIn(ir.Attrs[ir.AxisAttrs](c.Op).Axis, len(x.Shape))
-		if err != nil {
-			return nil, err
-		}
-		if dim := x.Shape[axis]; kth < -dim || kth >= dim {
-			return nil, fmt.Errorf("kth %d is out of range for dim %d of axis %d", kth, dim, axis)
-		}
-		return sort(c)
-	}
 }
