@@ -32,8 +32,8 @@ func init() {
 type arithmetic struct {
 	float row[float32, float32]
 	short row[float32, float32] // where bf16 and f16 need another than float
-	int   row[int64, int64] // the result is wrapped
-	u64   row[int64, int64] // where u64 needs another than int
+	int   row[int64, int64]     // the result is wrapped
+	u64   row[int64, int64]     // where u64 needs another than int
 	// nonzero marks an operation whose second integer must not be 0.
 	nonzero bool
 }

@@ -1,6 +1,8 @@
 package eval
 
 import (
+	"math"
+
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/numeric"
 )
@@ -28,8 +30,37 @@ func (c *Call) cast(t *Tensor, d ir.DType) *Tensor {
 		return t
 	case !t.DType.IsFloat() && !d.IsFloat() && holds(d, t.DType):
 		return &Tensor{DType: d, Shape: t.Shape, I: t.I}
+	case t.DType.IsFloat() && !d.IsFloat():
+		out := make([]int64, len(t.F))
+		for i, v := range t.F {
+			out[i] = toInteger(d, v)
+		}
+		return Ints(d, t.Shape, out)
 	}
 	return convert(t, d, c.Precision)
+}
+
+// toInteger converts v to the integer or bool dtype d, toward zero. What does not fit, C++ leaves open;
+// here it is what the x86 instruction cvttss2si makes of it, the smallest signed number, cut to the width.
+func toInteger(d ir.DType, v float32) int64 {
+	switch d {
+	case ir.Bool:
+		return int64(btoi(v != 0))
+	case ir.U64:
+		if v >= 1<<63 {
+			return toInteger(ir.I64, v-1<<63) ^ math.MinInt64
+		}
+		return toInteger(ir.I64, v)
+	case ir.I64, ir.U32: // converted by the 64-bit form
+		if v >= -1<<63 && v < 1<<63 {
+			return wrap(d, int64(v))
+		}
+		return wrap(d, math.MinInt64)
+	}
+	if v >= -1<<31 && v < 1<<31 {
+		return wrap(d, int64(v))
+	}
+	return wrap(d, math.MinInt32)
 }
 
 // holds reports whether every element of integer or bool dtype from, as a Tensor stores it, is already
