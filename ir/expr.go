@@ -284,9 +284,12 @@ func (e *Expr) Mod(o *Expr) *Expr {
 
 // Min is the smaller of e and o.
 func (e *Expr) Min(o *Expr) *Expr {
-	if lo, hi := e.Sub(o).Bounds(); hi <= 0 {
+	switch lo, hi := e.Sub(o).Bounds(); {
+	case lo == 0 && hi == 0:
+		return sameValue(e, o)
+	case hi <= 0:
 		return e
-	} else if lo >= 0 {
+	case lo >= 0:
 		return o
 	}
 	return sortedAtom(atomMin, e, o)
@@ -294,12 +297,26 @@ func (e *Expr) Min(o *Expr) *Expr {
 
 // Max is the larger of e and o.
 func (e *Expr) Max(o *Expr) *Expr {
-	if lo, hi := e.Sub(o).Bounds(); hi <= 0 {
+	switch lo, hi := e.Sub(o).Bounds(); {
+	case lo == 0 && hi == 0:
+		return sameValue(e, o)
+	case hi <= 0:
 		return o
-	} else if lo >= 0 {
+	case lo >= 0:
 		return e
 	}
 	return sortedAtom(atomMax, e, o)
+}
+
+// sameValue chooses between expressions that are provably equal, whatever their order: a constant if
+// there is one.
+func sameValue(e, o *Expr) *Expr {
+	_, eConst := e.Const()
+	_, oConst := o.Const()
+	if eConst || !oConst && e.key <= o.key {
+		return e
+	}
+	return o
 }
 
 // Wrap reads e as a Python-style index into a dim: e + dim where e is negative, else e.

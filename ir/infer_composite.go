@@ -128,11 +128,12 @@ func inferSwitchMLP(c *Inference) ([]Type, error) {
 // y [B, T, Hv, Dv] in the dtype of q and the new state; Hk divides Hv.
 func inferGatedDeltaRule(c *Inference) ([]Type, error) {
 	types := map[string]Type{}
-	for operand, n := range map[string]int{"q": 4, "k": 4, "v": 4, "g": 3, "beta": 3, "state": 4} {
-		types[operand] = Type{Shape: make([]*Expr, n)}
-	}
 	for _, operand := range c.Op.Def.Operands {
-		t, err := c.rank(operand.Name, types[operand.Name].Rank())
+		dims := 4
+		if operand.Name == "g" || operand.Name == "beta" {
+			dims = 3
+		}
+		t, err := c.rank(operand.Name, dims)
 		if err != nil {
 			return nil, err
 		}

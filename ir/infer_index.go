@@ -146,7 +146,7 @@ func inferSlice(c *Inference) ([]Type, error) {
 // axisOperand reads the operand axis, which must be known.
 func (c *Inference) axisOperand(rank int) (int, error) {
 	e := c.Expr("axis")
-	v, ok := e.Const()
+	v, ok := int32Literal(e).Const()
 	if !ok {
 		return 0, fmt.Errorf("axis must be known before the program runs, found %s", e)
 	}

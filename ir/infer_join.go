@@ -129,7 +129,7 @@ func (c *Inference) chunks(dim, size *Expr) ([]*Expr, error) {
 		out[i] = size
 	}
 	out[n-1] = dim.Sub(size.Mul(Const(n - 1)))
-	if _, hi := out[n-1].Bounds(); hi < 0 || less(size, out[n-1]) {
+	if n > 1 && !atLeastOne(out[n-1]) || less(size, out[n-1]) {
 		return nil, fmt.Errorf("a dim of %s in chunks of %s does not give the %d results that the operation has", dim, size, n)
 	}
 	return out, nil

@@ -64,7 +64,8 @@ func inferAddmm(c *Inference) ([]Type, error) {
 // gatherIndices are the shapes of lhs_indices and rhs_indices, joined; where one is absent, every
 // matrix of its operand is used once.
 func (c *Inference) gatherIndices(lhs, rhs []*Expr) ([]*Expr, error) {
-	for operand, shape := range map[string]*[]*Expr{"lhs_indices": &lhs, "rhs_indices": &rhs} {
+	shapes := [][]*Expr{lhs, rhs}
+	for i, operand := range []string{"lhs_indices", "rhs_indices"} {
 		if !c.Has(operand) {
 			continue
 		}
@@ -72,9 +73,9 @@ func (c *Inference) gatherIndices(lhs, rhs []*Expr) ([]*Expr, error) {
 		if err := needInteger(operand, t.DType); err != nil {
 			return nil, err
 		}
-		*shape = t.Shape
+		shapes[i] = t.Shape
 	}
-	shape, err := broadcastShapes(lhs, rhs)
+	shape, err := broadcastShapes(shapes...)
 	if err != nil {
 		return nil, fmt.Errorf("lhs_indices and rhs_indices: %w", err)
 	}

@@ -13,7 +13,7 @@ type quantMode struct {
 }
 
 // quantModes are the modes of MLX. affine has scales and biases in floating point, the others scales in
-// u8 and no biases.
+// u8 and no biases. Groups of 16 in mode affine can be dequantized, but MLX has no products of them.
 var quantModes = []quantMode{
 	{"affine", []int{2, 3, 4, 5, 6, 8}, []int{16, 32, 64, 128}},
 	{"mxfp4", []int{4}, []int{32}},
@@ -140,6 +140,9 @@ func (c *Inference) quantizedMatmul(mode string, bits, group int, transpose bool
 	x, err := c.minRank("x", 1)
 	if err != nil {
 		return 0, nil, err
+	}
+	if mode == "affine" && group == 16 {
+		return 0, nil, fmt.Errorf("mode affine has products of group sizes 32, 64 and 128, found 16")
 	}
 	shape, err := quantShape(mode, bits, group, c.Type("w"), c.Type("scales"))
 	if err != nil {

@@ -201,18 +201,37 @@ func inferRoll(c *Inference) ([]Type, error) {
 	return single(like(x, x.DType))
 }
 
-// inferAsStrided reads the elements of x, laid out row by row, with other strides (in elements).
+// inferAsStrided reads the elements of x, laid out row by row, with other strides (in elements). What
+// provably reads outside of x is refused; MLX would read foreign memory.
 func inferAsStrided(c *Inference) ([]Type, error) {
+	x := c.Type("x")
 	shape, err := c.shapeOperand("shape")
 	if err != nil {
 		return nil, err
 	}
-	if n := len(c.Op.Operand("strides")); n != len(shape) {
-		return nil, fmt.Errorf("shape %s has %d dims, strides has %d", formatShape(shape), len(shape), n)
+	strides := c.Exprs("strides")
+	if len(strides) != len(shape) {
+		return nil, fmt.Errorf("shape %s has %d dims, strides %s has %d", formatShape(shape), len(shape), formatShape(strides), len(strides))
 	}
-	attrs := Attrs[AsStridedAttrs](c.Op)
-	if attrs.Offset < 0 {
-		return nil, fmt.Errorf("offset must not be negative, found %d", attrs.Offset)
+	offset := int64(Attrs[AsStridedAttrs](c.Op).Offset)
+	if offset < 0 {
+		return nil, fmt.Errorf("offset must not be negative, found %d", offset)
 	}
-	return single(TensorType(c.Type("x").DType, shape...))
+	// lowest and highest bound the elements that are read for certain: the first and the last of every
+	// dim, at its smallest length.
+	lowest, highest := offset, offset
+	for i, d := range shape {
+		lo, _ := d.Bounds()
+		if lo <= 0 { // possibly no element is read
+			return single(TensorType(x.DType, shape...))
+		}
+		if s, ok := strides[i].Const(); ok {
+			reach := satMul(lo-1, s)
+			lowest, highest = satAdd(lowest, min(reach, 0)), satAdd(highest, max(reach, 0))
+		}
+	}
+	if size, ok := product(x.Shape); lowest < 0 || ok && less(size.Sub(Const(1)), Const(highest)) {
+		return nil, fmt.Errorf("shape %s with strides %s from %d reads elements %d to %d of %s", formatShape(shape), formatShape(strides), offset, lowest, highest, x)
+	}
+	return single(TensorType(x.DType, shape...))
 }

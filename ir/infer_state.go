@@ -51,5 +51,9 @@ func inferUndef(c *Inference) ([]Type, error) {
 	if len(c.Op.Results) != 1 {
 		return nil, fmt.Errorf("needs a result with a type, found %d results", len(c.Op.Results))
 	}
-	return single(c.Op.Results[0].Type)
+	t := c.Op.Results[0].Type
+	if t.Kind == IntKind && t.Int == nil {
+		return nil, fmt.Errorf("needs a result with a type, found an int without an expression")
+	}
+	return single(t)
 }

@@ -1,0 +1,97 @@
+package ir
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestSymbolicAgreesWithConcrete applies every case of the tables to numbers in the place of its
+// symbols. What a rule refuses for symbols it must refuse for all their values; where it accepts both,
+// the symbolic dims must have the concrete values. Symbols of dims are never 1 in the second
+// comparison: a symbolic dim counts as not 1 where that matters (broadcasting, squeeze).
+func TestSymbolicAgreesWithConcrete(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	compared, refused := 0, 0
+	for _, c := range allInferCases() {
+		x := newTestTypes()
+		symbolic, symbolicErr := x.apply(nil, c.op, c.attrs, append([]any{}, c.operands...)...)
+		for range 40 {
+			one := false
+			x.values = map[*Symbol]int64{}
+			for _, name := range []string{"B", "M", "N", "P", "S", "T", "W"} { // a fixed order, so that runs are alike
+				s := x.symbols[name]
+				lo, hi := max(s.Lo, -300), min(s.Hi, 300)
+				x.values[s] = lo + random.Int64N(hi-lo+1)
+				if name != "P" && random.IntN(4) == 0 {
+					x.values[s] = min(lo+random.Int64N(3), hi)
+				}
+				one = one || name != "P" && x.values[s] == 1
+			}
+			concrete, concreteErr := x.apply(nil, c.op, c.attrs, append([]any{}, c.operands...)...)
+			if symbolicErr != nil {
+				if c.err != "axis must be known before the program runs, found T" && c.err != "the number of chunks of 4 in a dim of T is not known" {
+					require.Error(t, concreteErr, "%s%v is refused: %v; with %v it is not", c.op, c.operands, symbolicErr, x.values)
+					refused++
+				}
+				continue
+			}
+			if concreteErr != nil || one {
+				continue
+			}
+			require.Equal(t, len(symbolic.Results), len(concrete.Results))
+			for i, r := range symbolic.Results {
+				compareTypes(t, x, r.Type, concrete.Results[i].Type, c)
+				compared++
+			}
+		}
+	}
+	require.Greater(t, compared, 3000)
+	require.Greater(t, refused, 3000)
+}
+
+func compareTypes(t *testing.T, x testTypes, symbolic, concrete Type, c inferCase) {
+	t.Helper()
+	require.Equal(t, concrete.Kind, symbolic.Kind)
+	require.Equal(t, concrete.DType, symbolic.DType)
+	require.Equal(t, concrete.Rank(), symbolic.Rank())
+	compare := func(s, e *Expr) {
+		want, ok := e.Const()
+		if !ok { // a fresh symbol in both
+			return
+		}
+		lo, hi := s.Bounds()
+		require.True(t, lo <= want && want <= hi, "%s%v: %s is %d, outside of [%d,%d] with %v", c.op, c.operands, s, want, lo, hi, x.values)
+		got, err := s.Eval(func(s *Symbol) (int64, bool) { v, ok := x.values[s]; return v, ok })
+		if err == nil {
+			require.Equal(t, want, got, "%s%v: %s with %v", c.op, c.operands, s, x.values)
+		}
+	}
+	if symbolic.Kind == IntKind {
+		compare(symbolic.Int, concrete.Int)
+	}
+	for i := range symbolic.Shape {
+		compare(symbolic.Shape[i], concrete.Shape[i])
+	}
+}
+
+// TestEveryOpHasCases: no row of the op table goes untested.
+func TestEveryOpHasCases(t *testing.T) {
+	seen := map[string]bool{"if": true, "scan": true, "undef": true, // infer_control_test.go, infer_state_test.go
+		"load": true, "store": true, "buffer_slice_update": true, "buffer_index_copy": true}
+	for _, c := range allInferCases() {
+		if c.err == "" {
+			seen[c.op] = true
+		}
+	}
+	// Ops that share a rule with one that has cases and differ in nothing from it.
+	for _, name := range []string{"floor", "ceil", "square", "abs", "sign", "sigmoid", "tanh", "rsqrt", "sqrt", "log", "log2", "log10", "log1p",
+		"sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "arcsinh", "arccosh", "arctanh", "erf", "expm1",
+		"subtract", "maximum", "minimum", "logaddexp", "less_equal", "greater", "greater_equal", "not_equal", "logical_or", "bitwise_xor", "triu"} {
+		seen[name] = true
+	}
+	for i := range Ops {
+		require.True(t, seen[Ops[i].Name], "op %s has no case", Ops[i].Name)
+	}
+}
