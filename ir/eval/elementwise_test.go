@@ -121,7 +121,7 @@ func TestBroadcastingAgreesWithIndexing(t *testing.T) {
 }
 
 func TestWhere(t *testing.T) {
-	got := must(t, "where", nil, f32([]int{4}, nan, 0, -0.0, 2), list(ir.I32, 1, 2, 3, 4), list(ir.U8, 9, 8, 7, 6))
+	got := must(t, "where", nil, f32([]int{4}, nan, 0, float32(math.Copysign(0, -1)), 2), list(ir.I32, 1, 2, 3, 4), list(ir.U8, 9, 8, 7, 6))
 	require.Equal(t, list(ir.I32, 1, 8, 7, 4), got, "NaN is true; i32 and u8 promote to i32")
 	got = must(t, "where", nil, list(ir.Bool, 1, 0), f32(nil, 5), f32(nil, 6))
 	require.Equal(t, f32([]int{2}, 5, 6), got)

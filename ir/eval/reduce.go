@@ -18,8 +18,8 @@ func init() {
 	})
 }
 
-// rows is a tensor seen as rows along the axes of a reduction: outer blocks of n rows' elements that lie
-// inner apart, inner rows to a block.
+// rows is a tensor seen as rows of n elements: outer blocks of inner rows each, whose elements lie
+// inner apart. Row number i of the tensor gives element i of a reduction's result.
 type rows struct {
 	x               *Tensor
 	outer, n, inner int
@@ -94,7 +94,7 @@ func alongRows(x *Tensor, axis int) (*rows, error) {
 	return &rows{x: x, outer: outer, n: x.Shape[axis], inner: inner, shape: x.Shape}, nil
 }
 
-// each calls f for every row in order of the result. f may keep the row only until it returns.
+// eachRow calls f for every row of v in order. The row is f's to read until f returns.
 func eachRow[T any](r *rows, v []T, f func(i int, row []T)) {
 	if r.inner == 1 {
 		for i := range r.outer {

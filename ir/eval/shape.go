@@ -68,12 +68,6 @@ func insertDim(shape []int, axis, dim int) []int {
 	return append(append(append(out, shape[:axis]...), dim), shape[axis:]...)
 }
 
-// removeDim is shape without a dim.
-func removeDim(shape []int, axis int) []int {
-	out := make([]int, 0, len(shape))
-	return append(append(out, shape[:axis]...), shape[axis+1:]...)
-}
-
 // squeeze drops dims of 1: all of them where no dims are listed. Listed dims that are not 1, or that
 // x does not have, are left alone.
 func squeeze(c *Call) ([]Value, error) {

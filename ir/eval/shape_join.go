@@ -15,8 +15,8 @@ func init() {
 	})
 }
 
-// copyBlock copies src, which differs from dst in the dim of axis at most, to the indices of axis of
-// dst that begin at the given one. src may be wider than what is left of dst; the rest is not copied.
+// copyBlock copies the n indices of axis that begin at first in src to those that begin at at in dst.
+// dst and src have the same dtype and differ in the dim of axis at most.
 func copyBlock(dst *Tensor, at int, src *Tensor, first, n, axis int) {
 	outer, inner := around(dst.Shape, axis)
 	to, from := dst.Shape[axis]*inner, src.Shape[axis]*inner
