@@ -18,20 +18,20 @@ func init() {
 }
 
 // maxBytes is the largest allocation that the delegate makes for a shape that a file asks for.
-const maxBytes = 4 << 30
+const maxBytes = int64(4) << 30
 
 // allocate makes a tensor of zeros for an operation whose shape comes from the program. Like the
 // delegate it refuses a dim below 1 and more than 4 GiB.
 func allocate(d ir.DType, shape []int) (*Tensor, error) {
-	bytes := d.Size()
+	bytes := int64(d.Size())
 	for _, dim := range shape {
 		if dim < 1 {
 			return nil, fmt.Errorf("shape %v has a dim of %d, want at least 1", shape, dim)
 		}
-		if dim > maxBytes/bytes {
+		if int64(dim) > maxBytes/bytes {
 			return nil, fmt.Errorf("%s%v is larger than 4 GiB", d, shape)
 		}
-		bytes *= dim
+		bytes *= int64(dim)
 	}
 	return NewTensor(d, shape...)
 }
