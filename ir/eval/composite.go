@@ -109,7 +109,8 @@ func embedding(c *Call) ([]Value, error) {
 }
 
 // topK gives the K largest elements along the last axis, largest first, and their indices. Of equal
-// elements the later one comes first, as in the sorts that it is decomposed into; a NaN is larger than all.
+// elements the later ones are chosen and come first, as where MLX sorts fully (on a GPU; on a CPU it
+// chooses the same elements, and equal ones among them may change places). A NaN is larger than all.
 func topK(c *Call) ([]Value, error) {
 	x, k := c.Tensor("x"), ir.Attrs[ir.TopKAttrs](c.Op).K
 	if len(x.Shape) == 0 || k < 1 || k > x.Shape[len(x.Shape)-1] {

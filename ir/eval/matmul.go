@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/etc-ml/etc/ir"
 )
@@ -84,6 +85,9 @@ type product struct {
 	left, out []float32
 }
 
+// scratch holds the rows that multiply has finished with; a buffer is as long as a block of rows was.
+var scratch = sync.Pool{New: func() any { return new([]float32) }}
+
 // rowBlock is how many rows of a matrix are read at a time: 16 columns of a transposed matrix are a cache line.
 const rowBlock = 16
 
@@ -115,7 +119,10 @@ func (w *matrices) multiply(products []product) {
 	parallel(units, cost, func(lo, hi int) {
 		var buf []float32
 		if w.copies {
-			buf = make([]float32, rowBlock*w.inner)
+			kept := scratch.Get().(*[]float32)
+			defer scratch.Put(kept)
+			*kept = slices.Grow((*kept)[:0], rowBlock*w.inner)[:rowBlock*w.inner]
+			buf = *kept
 		}
 		for u := lo; u < hi; u++ {
 			group, first := groups[u/blocks], u%blocks*rowBlock
