@@ -1,0 +1,63 @@
+package loaders
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/loaders/builder"
+	"github.com/etc-ml/etc/loaders/gemma4"
+	"github.com/etc-ml/etc/loaders/huggingface"
+	"github.com/etc-ml/etc/loaders/qwen35moe"
+)
+
+// model makes modules of one checkpoint.
+type model interface {
+	Build(builder.Options) (*ir.Module, error)
+}
+
+// architecture is a row of the table of architectures.
+type architecture struct {
+	// family is a short name of the model family, the name of the builder's package.
+	family string
+	// names are the class names of transformers that config.json may have.
+	names []string
+	// open takes the model's tensors, where the configuration is of the family; else it gives nil.
+	open func(huggingface.Config, huggingface.Tokens, *builder.Tensors) model
+}
+
+var architectures = []architecture{
+	{"qwen35moe", []string{"Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM"}, open(qwen35moe.New)},
+	{"gemma4", []string{"Gemma4ForConditionalGeneration", "Gemma4ForCausalLM"}, open(gemma4.New)},
+}
+
+// open makes a row's function of a builder's constructor for configurations of type C.
+func open[C huggingface.Config, M model](construct func(C, huggingface.Tokens, *builder.Tensors) M) func(huggingface.Config, huggingface.Tokens, *builder.Tensors) model {
+	return func(config huggingface.Config, tokens huggingface.Tokens, t *builder.Tensors) model {
+		if c, ok := config.(C); ok {
+			return construct(c, tokens, t)
+		}
+		return nil
+	}
+}
+
+// Architectures lists the names of the supported architectures, as config.json has them.
+func Architectures() []string {
+	var names []string
+	for _, a := range architectures {
+		names = append(names, a.names...)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// findArchitecture gives the row of an architecture.
+func findArchitecture(name string) (architecture, error) {
+	for _, a := range architectures {
+		if slices.Contains(a.names, name) {
+			return a, nil
+		}
+	}
+	return architecture{}, fmt.Errorf("architecture %q is not supported; expected one of %s", name, strings.Join(Architectures(), ", "))
+}

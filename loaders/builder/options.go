@@ -1,0 +1,55 @@
+package builder
+
+import "fmt"
+
+// Options are what the user chooses about a forward.
+type Options struct {
+	// MaxSeqLen is the number of positions of the caches; 0 is 4096, or the number that the model was
+	// made for if that is less.
+	MaxSeqLen int
+	// MaxPrefillChunk is the most tokens of a call; 0 is the architecture's default.
+	MaxPrefillChunk int
+	// NoSampler makes forward return the logits of all tokens instead of a sampled token.
+	NoSampler bool
+}
+
+// DefaultMaxSeqLen is the default of Options.MaxSeqLen for models that were made for as many positions.
+const DefaultMaxSeqLen = 4096
+
+// maxSeqLen keeps positions and sizes of caches in 32 bits, which is what a delegate's registers have.
+const maxSeqLen = 1 << 30
+
+// Limits are what an architecture allows.
+type Limits struct {
+	// Positions is the number of positions that the model was made for; 0 if unknown.
+	Positions int
+	// Chunk is the default prefill chunk, where the sequence is longer.
+	Chunk int
+	// Window is the number of positions that sliding layers see; 0 without such layers.
+	Window int
+}
+
+// resolve fills in defaults and refuses what is out of range.
+func (o Options) resolve(l Limits) (Options, error) {
+	most := l.Positions
+	if most == 0 || most > maxSeqLen {
+		most = maxSeqLen
+	}
+	if o.MaxSeqLen == 0 {
+		o.MaxSeqLen = min(DefaultMaxSeqLen, most)
+	}
+	if o.MaxSeqLen < 2 || o.MaxSeqLen > most {
+		return o, fmt.Errorf("max_seq_len: expected 2 to %d, the positions that the model was made for, found %d", most, o.MaxSeqLen)
+	}
+	largest, why := o.MaxSeqLen-1, "one less than max_seq_len"
+	if l.Window > 0 && l.Window < largest {
+		largest, why = l.Window, "the window of the sliding layers, whose cache a longer chunk would overrun"
+	}
+	if o.MaxPrefillChunk == 0 {
+		o.MaxPrefillChunk = min(l.Chunk, largest)
+	}
+	if o.MaxPrefillChunk < 1 || o.MaxPrefillChunk > largest {
+		return o, fmt.Errorf("max_prefill_chunk: expected 1 to %d, %s, found %d", largest, why, o.MaxPrefillChunk)
+	}
+	return o, nil
+}

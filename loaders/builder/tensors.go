@@ -1,0 +1,193 @@
+package builder
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/etc-ml/etc/ir"
+)
+
+// Tensor is a tensor of a checkpoint.
+type Tensor struct {
+	Name  string // as the checkpoint has it
+	DType string // as the checkpoint spells it, for messages
+	Shape []int64
+	Data  ir.Data // nil where the graph has no such dtype
+}
+
+// Tensors gives a builder the tensors of a checkpoint by their names in the language model
+// ("layers.0.input_layernorm.weight"), whatever prefix the checkpoint has. It notes what is missing or
+// wrong and goes on, so that [Tensors.Err] can list everything.
+type Tensors struct {
+	byName   map[string]*entry
+	order    []*entry
+	prefix   string // of the language model in this checkpoint
+	skipped  map[string]int
+	problems []Problem
+}
+
+type entry struct {
+	Tensor
+	inner string
+	used  bool
+}
+
+// NewTensors indexes the tensors of a checkpoint, in the checkpoint's order.
+func NewTensors(list []Tensor) *Tensors {
+	t := &Tensors{byName: map[string]*entry{}, skipped: map[string]int{}, prefix: "model."}
+	found := false
+	for _, tensor := range list {
+		prefix, inner := splitName(tensor.Name)
+		if kind, ok := otherModule(inner); ok {
+			t.skipped[kind]++
+			continue
+		}
+		e := &entry{Tensor: tensor, inner: inner}
+		t.order = append(t.order, e)
+		if first := t.byName[inner]; first != nil {
+			e.used = true // not an unknown tensor as well
+			t.problem(tensor.Name, "one tensor of this name in the language model", "it beside "+first.Name)
+			continue
+		}
+		t.byName[inner] = e
+		if !found && strings.HasPrefix(inner, "layers.") {
+			t.prefix, found = prefix, true
+		}
+	}
+	return t
+}
+
+// Has reports whether the checkpoint has a tensor of that name in the language model.
+func (t *Tensors) Has(name string) bool { return t.byName[name] != nil }
+
+// HasUnder reports whether the checkpoint has a tensor whose name begins so.
+func (t *Tensors) HasUnder(prefix string) bool {
+	return slices.ContainsFunc(t.order, func(e *entry) bool { return strings.HasPrefix(e.inner, prefix) })
+}
+
+// Weight gives the tensor of that name, which must have that shape and a dtype of bf16, f16 or f32. Where
+// it does not, the problem is noted and the result has the shape, but no bytes.
+func (t *Tensors) Weight(name string, shape ...int) Weight {
+	dims := int64s(shape)
+	expected := "BF16, F16 or F32 " + formatDims(dims)
+	e := t.byName[name]
+	if e == nil {
+		t.problem(t.fullName(name), expected, "none")
+		return Weight{name, absent{ir.BF16, dims}}
+	}
+	e.used = true
+	if !supported(e.Data) || !slices.Equal(e.Shape, dims) {
+		t.problem(e.Name, expected, e.DType+" "+formatDims(e.Shape))
+		return Weight{name, absent{ir.BF16, dims}}
+	}
+	return Weight{name, e.Data}
+}
+
+func supported(d ir.Data) bool {
+	return d != nil && (d.DType() == ir.BF16 || d.DType() == ir.F16 || d.DType() == ir.F32)
+}
+
+// Stack gives tensors of one shape and dtype as one with a new first axis: the matrices of all experts,
+// which a checkpoint may hold one by one. name makes the name of number i.
+func (t *Tensors) Stack(as string, count int, name func(i int) string, shape ...int) Weight {
+	parts := make([]ir.Data, count)
+	for i := range parts {
+		parts[i] = t.Weight(name(i), shape...).Data
+		if d := parts[i].DType(); d != parts[0].DType() {
+			if _, missing := parts[i].(absent); !missing {
+				t.problem(t.byName[name(i)].Name, "the dtype of the first, "+parts[0].DType().String(), d.String())
+			}
+			parts[i] = absent{parts[0].DType(), parts[0].Shape()}
+		}
+	}
+	return Weight{as, ir.Stack(parts...)}
+}
+
+// fullName is the name that this checkpoint would give to a tensor of the language model.
+func (t *Tensors) fullName(name string) string {
+	if name == Head {
+		return name
+	}
+	return t.prefix + name
+}
+
+func (t *Tensors) problem(tensor, expected, found string) {
+	t.problems = append(t.problems, Problem{tensor, expected, found})
+}
+
+// Skipped counts the tensors of modules beside the language model, by kind: [Vision], [Audio], [MultiToken].
+func (t *Tensors) Skipped() map[string]int { return t.skipped }
+
+// Used lists the full names of the tensors that have been asked for, in the checkpoint's order.
+func (t *Tensors) Used() []string {
+	var names []string
+	for _, e := range t.order {
+		if e.used {
+			names = append(names, e.Name)
+		}
+	}
+	return names
+}
+
+// Err gives a [*TensorError] with everything that does not fit, after a builder has asked for all its
+// tensors; nil if all is well. source and architecture are for the message.
+func (t *Tensors) Err(source, architecture string) error {
+	problems := slices.Clone(t.problems)
+	for _, e := range t.order {
+		if !e.used {
+			problems = append(problems, Problem{e.Name, "no such tensor", e.DType + " " + formatDims(e.Shape)})
+		}
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	return &TensorError{source, architecture, problems}
+}
+
+// TensorError lists every tensor of a checkpoint that is missing, unknown or of a wrong shape or dtype.
+type TensorError struct {
+	Source       string // the checkpoint
+	Architecture string
+	Problems     []Problem
+}
+
+// Problem says what is wrong about one tensor.
+type Problem struct{ Tensor, Expected, Found string }
+
+func (e *TensorError) Error() string {
+	var b strings.Builder
+	noun := "tensors do"
+	if len(e.Problems) == 1 {
+		noun = "tensor does"
+	}
+	fmt.Fprintf(&b, "%s: %d %s not fit config.json, which describes a %s; use the config.json that belongs to the weights, and complete files:", e.Source, len(e.Problems), noun, e.Architecture)
+	for _, p := range e.Problems {
+		fmt.Fprintf(&b, "\n\t%s: expected %s, found %s", p.Tensor, p.Expected, p.Found)
+	}
+	return b.String()
+}
+
+// absent stands for the bytes of a tensor that is not there or not as it must be.
+type absent struct {
+	dtype ir.DType
+	shape []int64
+}
+
+func (a absent) DType() ir.DType    { return a.dtype }
+func (a absent) Shape() []int64     { return a.shape }
+func (a absent) Provenance() string { return "absent" }
+func (a absent) ReadAt([]byte, int64) (int, error) {
+	return 0, fmt.Errorf("a tensor that the checkpoint lacks has no bytes")
+}
+
+func int64s(dims []int) []int64 {
+	out := make([]int64, len(dims))
+	for i, d := range dims {
+		out[i] = int64(d)
+	}
+	return out
+}
+
+// formatDims writes a shape as [2,3].
+func formatDims(dims []int64) string { return strings.ReplaceAll(fmt.Sprint(dims), " ", ",") }

@@ -1,0 +1,18 @@
+// Package loaders reads a checkpoint directory in the layout of Hugging Face and builds the module that
+// is its model's forward, without any quantization: names and shapes become an [ir.Module] whose weights
+// are read from the checkpoint when somebody asks for their bytes.
+//
+// [Open] reads configuration, tokenizer files and the headers of the weights and checks them against each
+// other; [Checkpoint.Build] makes a module. A table has a row for each architecture: to support another
+// one, add its configuration to package huggingface, its builder beside qwen35moe and gemma4, and a row.
+//
+// # Invariants
+//
+//   - The architecture is the one that config.json names; an unknown one is refused by name.
+//   - Every tensor of the checkpoint is used, or belongs to a module beside the language model and is
+//     counted, or is an error; so is one that is missing or has another shape. There are no silent defaults.
+//   - Memory does not grow with the weights: a module of a 67 GB checkpoint holds none of them.
+//   - A module's text and the provenance of its constants do not depend on where the checkpoint lies.
+//
+// Package loaders imports ir and its own subpackages and must never import passes, codegen or runtime.
+package loaders

@@ -1,0 +1,65 @@
+package qwen35moe
+
+import (
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/loaders/builder"
+	"github.com/etc-ml/etc/loaders/huggingface"
+)
+
+// Model is a Qwen3.5-MoE with its weights, ready to be built.
+type Model struct {
+	config  *huggingface.Qwen35MoE
+	tokens  huggingface.Tokens
+	weights weights
+}
+
+// New takes the weights of the model out of a checkpoint's tensors. What does not fit is noted in t,
+// which the caller asks before it builds.
+func New(c *huggingface.Qwen35MoE, tokens huggingface.Tokens, t *builder.Tensors) *Model {
+	return &Model{c, tokens, read(c, t)}
+}
+
+// defaultChunk is the default prefill chunk, that of ExecuTorch's exporter.
+const defaultChunk = 1024
+
+// Build makes the module of the model; see [builder.Build] for its inputs and outputs. Logits are in the
+// dtype of activations.
+func (m *Model) Build(o builder.Options) (*ir.Module, error) {
+	d := builder.Decoder{
+		DType:      builder.ActivationDType(m.weights.embedding.Data.DType()),
+		Vocabulary: m.config.VocabSize,
+		Depth:      len(m.config.Layers),
+		Limits:     builder.Limits{Positions: m.config.MaxPositions, Chunk: defaultChunk},
+		Tokens:     m.tokens,
+	}
+	return builder.Build(d, o, func(g *builder.Graph) *ir.Value {
+		f := &forward{Graph: g, c: m.config}
+		return f.run(&m.weights)
+	})
+}
+
+// forward is a graph in the making.
+type forward struct {
+	*builder.Graph
+	c *huggingface.Qwen35MoE
+	// atStart bool[] is true where the call starts a text; keyScale and queryScale f32[Dk] are the
+	// multipliers of the delta nets' norms. They are made for the first delta net.
+	atStart, keyScale, queryScale *ir.Value
+}
+
+// run computes the logits [1,S,V] of the tokens.
+func (f *forward) run(w *weights) *ir.Value {
+	x := f.Embed(w.embedding)
+	for i := range w.layers {
+		l := &w.layers[i]
+		n := f.Norm(x, l.inputNorm, f.c.RMSNormEps)
+		if l.attention != nil {
+			n = f.attention(l.attention, l.prefix+".self_attn", n)
+		} else {
+			n = f.deltaNet(l.deltaNet, l.prefix+".linear_attn", n)
+		}
+		x = f.Add(x, n)
+		x = f.Add(x, f.experts(&l.experts, l.prefix+".mlp", f.Norm(x, l.attentionNorm, f.c.RMSNormEps)))
+	}
+	return f.Linear(f.Norm(x, w.norm, f.c.RMSNormEps), w.head)
+}
