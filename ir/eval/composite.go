@@ -86,8 +86,7 @@ func embedding(c *Call) ([]Value, error) {
 	}
 	rows, n := w.shape[0], w.shape[1]
 	shape := append(slices.Clone(indices.Shape), n)
-	out, err := room(shape)
-	if err != nil {
+	if _, err := elements(shape); err != nil {
 		return nil, err
 	}
 	list := make([]int, len(indices.I))
@@ -102,6 +101,7 @@ func embedding(c *Call) ([]Value, error) {
 	if w.codes != nil {
 		return one(c.floatResult(0, shape, w.codes.rounded(c, list, w.dtype)))
 	}
+	out := make([]float32, len(list)*n)
 	for i, at := range list {
 		copy(out[i*n:(i+1)*n], w.dense.F[at*n:(at+1)*n])
 	}

@@ -121,7 +121,8 @@ func (w *matrices) multiply(products []product) {
 		if w.copies {
 			kept := scratch.Get().(*[]float32)
 			defer scratch.Put(kept)
-			*kept = slices.Grow((*kept)[:0], rowBlock*w.inner)[:rowBlock*w.inner]
+			n := min(rowBlock, w.rows) * w.inner
+			*kept = slices.Grow((*kept)[:0], n)[:n]
 			buf = *kept
 		}
 		for u := lo; u < hi; u++ {
@@ -201,7 +202,9 @@ func (c *Call) matmul(d ir.DType, a, b *Tensor) (shape []int, out []float32, err
 	if out, err = room(full); err != nil {
 		return nil, nil, err
 	}
-	w.multiply(products(c.as(a, d), m, w, out, broadcastOffsets(batch, aBatch), broadcastOffsets(batch, w.batch)))
+	if len(out) > 0 {
+		w.multiply(products(c.as(a, d), m, w, out, broadcastOffsets(batch, aBatch), broadcastOffsets(batch, w.batch)))
+	}
 	return dropVectorDims(full, a.Shape, b.Shape), out, nil
 }
 
@@ -298,20 +301,27 @@ func (c *Call) gather(a []float32, aShape []int, w *matrices) (shape []int, out 
 	if k != w.inner {
 		return nil, nil, fmt.Errorf("the last dim of shape %v is %d, the matrices need %d", aShape, k, w.inner)
 	}
-	lhs, lhsShape, err := c.matrixIndices("lhs_indices", aBatch)
-	if err != nil {
-		return nil, nil, err
+	lhsShape, rhsShape := aBatch, w.batch
+	if t := c.Tensor("lhs_indices"); t != nil {
+		lhsShape = t.Shape
 	}
-	rhs, rhsShape, err := c.matrixIndices("rhs_indices", w.batch)
-	if err != nil {
-		return nil, nil, err
+	if t := c.Tensor("rhs_indices"); t != nil {
+		rhsShape = t.Shape
 	}
 	batch, err := broadcastShape(lhsShape, rhsShape)
 	if err != nil {
 		return nil, nil, fmt.Errorf("indices: %w", err)
 	}
 	shape = append(slices.Clone(batch), m, w.rows)
-	if out, err = room(shape); err != nil {
+	if out, err = room(shape); err != nil || len(out) == 0 {
+		return shape, out, err
+	}
+	lhs, err := c.matrixIndices("lhs_indices", aBatch)
+	if err != nil {
+		return nil, nil, err
+	}
+	rhs, err := c.matrixIndices("rhs_indices", w.batch)
+	if err != nil {
 		return nil, nil, err
 	}
 	w.multiply(products(a, m, w, out, pick(lhs, broadcastOffsets(batch, lhsShape)), pick(rhs, broadcastOffsets(batch, rhsShape))))
@@ -319,30 +329,30 @@ func (c *Call) gather(a []float32, aShape []int, w *matrices) (shape []int, out 
 }
 
 // matrixIndices reads indices into the flattened batch dims, or makes the default ones.
-func (c *Call) matrixIndices(operand string, batch []int) (indices, shape []int, err error) {
+func (c *Call) matrixIndices(operand string, batch []int) ([]int, error) {
 	n, err := elements(batch)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	t := c.Tensor(operand)
 	if t == nil {
-		indices = make([]int, n)
+		indices := make([]int, n)
 		for i := range indices {
 			indices[i] = i
 		}
-		return indices, batch, nil
+		return indices, nil
 	}
 	if t.DType.IsFloat() {
-		return nil, nil, fmt.Errorf("%s is %s, want an integer dtype", operand, t.DType)
+		return nil, fmt.Errorf("%s is %s, want an integer dtype", operand, t.DType)
 	}
-	indices = make([]int, len(t.I))
+	indices := make([]int, len(t.I))
 	for i, v := range t.I {
 		if v < 0 || v >= int64(n) {
-			return nil, nil, fmt.Errorf("%s[%d] is %d, want 0 to %d, the number of matrices in batch dims %v", operand, i, v, n-1, batch)
+			return nil, fmt.Errorf("%s[%d] is %d, want 0 to %d, the number of matrices in batch dims %v", operand, i, v, n-1, batch)
 		}
 		indices[i] = int(v)
 	}
-	return indices, t.Shape, nil
+	return indices, nil
 }
 
 func pick(values, at []int) []int {

@@ -282,7 +282,9 @@ func (c *Call) multiplyRows(x []float32, xShape []int, w *matrices) (shape []int
 	if out, err = room(shape); err != nil {
 		return nil, nil, err
 	}
-	w.multiply(products(x, m, w, out, broadcastOffsets(batch, xBatch), broadcastOffsets(batch, w.batch)))
+	if len(out) > 0 {
+		w.multiply(products(x, m, w, out, broadcastOffsets(batch, xBatch), broadcastOffsets(batch, w.batch)))
+	}
 	return shape, out, nil
 }
 
