@@ -1,0 +1,148 @@
+package tokenizer
+
+import (
+	"fmt"
+	"slices"
+)
+
+// An addedToken is a text that is one token wherever it stands, before anything else is done with the text around it.
+type addedToken struct {
+	content    string
+	id         int32
+	singleWord bool // not next to a word character
+	lstrip     bool // takes the white space before it in
+	rstrip     bool // takes the white space behind it in
+	normalized bool // looked for in normalized text, in its normalized form
+	special    bool
+}
+
+// An addedVocabulary finds added tokens. Those that are normalized are looked for later, in what the others leave.
+type addedVocabulary struct {
+	tokens     map[int32]*addedToken
+	ids        map[string]int32
+	special    map[string]bool // the contents of special tokens
+	plain      *trie
+	normalized *trie
+}
+
+func readAdded(v value) []addedToken {
+	var tokens []addedToken
+	for _, item := range v.want(array).items {
+		c := newComponent(item)
+		tokens = append(tokens, addedToken{
+			id:         int32(c.need("id").natural(maxID)),
+			content:    c.need("content").str(),
+			singleWord: c.need("single_word").boolean(),
+			lstrip:     c.need("lstrip").boolean(),
+			rstrip:     c.need("rstrip").boolean(),
+			normalized: c.need("normalized").boolean(),
+			special:    c.need("special").boolean(),
+		})
+		c.done()
+	}
+	return tokens
+}
+
+// newAdded gives the tokens ids as the library does, which does not go by those in the file: the one that the model's
+// vocabulary has, or the next behind it. vocab learns what the tokens are called: in normalized form, if they are
+// looked for in it.
+func newAdded(tokens []addedToken, vocab *vocabulary, normalize func(string) string, at *place) (*addedVocabulary, []string) {
+	a := &addedVocabulary{tokens: map[int32]*addedToken{}, ids: map[string]int32{}, special: map[string]bool{}}
+	var warnings []string
+	next := int32(len(vocab.ids))
+	inModel := func(content string) (int32, bool) {
+		id, ok := vocab.ids[content]
+		return id, ok
+	}
+	for i, t := range tokens {
+		here := &place{up: at, index: i}
+		if t.content == "" {
+			warnings = append(warnings, fmt.Sprintf("%s: the token is empty and left out", here))
+			continue
+		}
+		id, ok := a.ids[t.content]
+		if !ok {
+			id, ok = inModel(t.content)
+		}
+		if !ok {
+			id = next
+			next++
+			if other, taken := vocab.token(id); taken {
+				fail(here, "the token %q gets the id %d, the number of tokens before it, but %q has that id", abridge(t.content), id, abridge(other))
+			}
+		}
+		if id != t.id {
+			warnings = append(warnings, fmt.Sprintf("%s: the token %q says that its id is %d; its id is %d, as the library gives it", here, abridge(t.content), t.id, id))
+		}
+		t.id = id
+		a.ids[t.content] = id
+		a.tokens[id] = &t
+		if t.special {
+			a.special[t.content] = true
+		}
+	}
+	for _, id := range slices.Sorted(mapKeys(a.tokens)) {
+		t := a.tokens[id]
+		text, set := t.content, &a.plain
+		if t.normalized {
+			text, set = normalize(t.content), &a.normalized
+		}
+		if *set == nil {
+			*set = newTrie()
+		}
+		if text == "" {
+			fail(at, "normalizing leaves nothing of the token %q", abridge(t.content))
+		}
+		if !(*set).put(text, id) {
+			fail(at, "two tokens are %q after normalization", abridge(text))
+		}
+		vocab.name(text, id)
+	}
+	return a, warnings
+}
+
+func mapKeys[K comparable, V any](m map[K]V) func(func(K) bool) {
+	return func(yield func(K) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// find cuts s at the tokens of one trie. It calls text with what is between them and token with the id of each.
+// Special tokens are left in the text unless parseSpecial.
+func (a *addedVocabulary) find(t *trie, s string, parseSpecial bool, text func(begin, end int), token func(id int32)) {
+	done := 0
+	for at := 0; t != nil && at < len(s); {
+		id, n := t.longest(s[at:])
+		if n == 0 {
+			at++
+			continue
+		}
+		begin, end := at, at+n
+		at = end
+		tok := a.tokens[id]
+		if !parseSpecial && a.special[tok.content] {
+			continue
+		}
+		if tok.singleWord && (endsWithWord(s[:begin]) || beginsWithWord(s[end:])) {
+			continue
+		}
+		if tok.lstrip {
+			begin = max(spaceAtEnd(s[:begin]), done)
+		}
+		if tok.rstrip {
+			end += spaceAtStart(s[end:])
+		}
+		if done < begin {
+			text(done, begin)
+		}
+		token(id)
+		done = end
+	}
+	if done != len(s) {
+		text(done, len(s))
+	}
+}

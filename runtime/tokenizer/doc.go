@@ -1,0 +1,2 @@
+// Package tokenizer turns text into token ids and back, as a Hugging Face tokenizer.json says.
+package tokenizer

@@ -1,0 +1,240 @@
+package tokenizer
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+)
+
+// A Tokenizer is a tokenizer.json, ready for use. All methods may be called concurrently.
+type Tokenizer struct {
+	normalizers  []normalizer
+	preTokenizer preTokenizer
+	model        *bpe
+	added        *addedVocabulary
+	template     template
+	decoder      decoder
+	warnings     []string
+
+	mergers sync.Pool // of *merger
+}
+
+// maxFile is how large a file Load reads, in bytes. The largest known is 35 MB.
+const maxFile = 1 << 29
+
+// Load reads a tokenizer.json. Its errors are those of Parse and of the file system.
+func Load(path string) (*Tokenizer, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxFile {
+		return nil, &Error{File: path, Reason: fmt.Sprintf("the file is larger than %d bytes, which no tokenizer.json is", maxFile)}
+	}
+	return Parse(data, path)
+}
+
+// Parse reads the text of a tokenizer.json. name is what errors call it. Whatever in it is malformed, not known or not
+// supported is an *Error that names its place; see the package comment for what is supported.
+func Parse(data []byte, name string) (t *Tokenizer, err error) {
+	defer func() {
+		switch e := recover().(type) {
+		case nil:
+		case *Error:
+			e.File = name
+			t, err = nil, e
+		default:
+			panic(e)
+		}
+	}()
+	return parse(&reader{data: data}), nil
+}
+
+func parse(r *reader) *Tokenizer {
+	t := &Tokenizer{template: onlyText, decoder: decoder{growth: 1}}
+	sections := map[string]value{}
+	var modelWarnings []string
+	r.object(func(key string) {
+		at := &place{key: key}
+		if _, twice := sections[key]; twice {
+			fail(nil, "the key %q comes twice", abridge(key))
+		}
+		if key == "model" {
+			t.model, modelWarnings = readModel(r, at)
+			sections[key] = value{at: at, kind: object}
+			return
+		}
+		sections[key] = r.value(at)
+	})
+	if r.peek() != 0 || r.at < len(r.data) {
+		r.fail("expected the end, found %s", r.found())
+	}
+	known := []string{"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder", "model"}
+	for _, key := range slices.Sorted(mapKeys(sections)) {
+		if v := sections[key]; v.kind != null && !slices.Contains(known, key) {
+			fail(v.at, "found %s; this key is not known, those of a tokenizer.json are %v", v.describe(), known)
+		}
+	}
+	if t.model == nil {
+		fail(nil, "%q is missing", "model")
+	}
+	if v, ok := sections["version"]; ok && v.str() != "1.0" {
+		fail(v.at, "found %s; supported is 1.0", v.describe())
+	}
+	for _, key := range []string{"truncation", "padding"} {
+		if v := sections[key]; v.kind != null {
+			v.want(object)
+			t.warnings = append(t.warnings, key+": is not applied; texts are encoded whole, and as they are")
+		}
+	}
+	t.warnings = append(t.warnings, modelWarnings...)
+
+	growth := 1.0
+	if v := sections["normalizer"]; v.kind != null {
+		t.normalizers = readNormalizers(nil, v)
+		for _, n := range t.normalizers {
+			growth *= n.growth
+		}
+		if growth > maxGrowth {
+			fail(v.at, "it can make a text %.0f times longer; at most %d is supported", growth, maxGrowth)
+		}
+	}
+	var tokens []addedToken
+	v := sections["added_tokens"]
+	if v.kind != null {
+		tokens = readAdded(v)
+	}
+	var warnings []string
+	t.added, warnings = newAdded(tokens, t.model.vocab, t.normalize, &place{key: "added_tokens"})
+	t.warnings = append(t.warnings, warnings...)
+
+	if v := sections["pre_tokenizer"]; v.kind != null {
+		starts := len(t.normalizers) == 0 || t.added.normalized == nil &&
+			!slices.ContainsFunc(t.normalizers, func(n normalizer) bool { return !n.keepsStart })
+		t.preTokenizer.read(v, starts)
+	}
+	byteLevel := t.preTokenizer.byteLevel
+	if byteLevel && !t.model.takeBytes() {
+		t.preTokenizer.cutters = append(t.preTokenizer.cutters, func(s string, _ bool, emit func(string)) { emit(toByteLevel(s)) })
+	}
+	if m := t.model; m.unknownAt != nil && !m.closed(byteLevel) {
+		fail(m.unknownAt, "the token is not in model.vocab, which lacks tokens for some characters too")
+	}
+	if v := sections["post_processor"]; v.kind != null {
+		t.template = readPostProcessor(v)
+	}
+	if v := sections["decoder"]; v.kind != null {
+		t.decoder.read(v)
+		if t.decoder.growth > maxGrowth {
+			fail(v.at, "it can make a text %.0f times longer; at most %d is supported", t.decoder.growth, maxGrowth)
+		}
+	} else {
+		t.decoder.add(func() stage { return &spaced{} })
+	}
+	t.mergers.New = func() any { return &merger{model: t.model} }
+	return t
+}
+
+func (t *Tokenizer) normalize(s string) string {
+	for _, n := range t.normalizers {
+		s = n.apply(s)
+	}
+	return s
+}
+
+// EncodeOptions are what a caller may choose.
+type EncodeOptions struct {
+	// AddSpecial adds the tokens of the post-processor, such as <bos> (the library's add_special_tokens).
+	AddSpecial bool
+	// ParseSpecial makes special tokens of their names in the text, such as <|im_end|>. Without it they are text like
+	// any other (the library's encode_special_tokens), which is how text from outside should be encoded.
+	ParseSpecial bool
+}
+
+// Encode returns the ids of a text. What is not UTF-8 in it counts as U+FFFD.
+func (t *Tokenizer) Encode(text string, opts EncodeOptions) []int {
+	text = validText(text)
+	g := t.mergers.Get().(*merger)
+	defer t.mergers.Put(g)
+	ids := make([]int, 0, len(text)/3+8)
+	for _, piece := range t.template {
+		if piece.text {
+			ids = t.encode(ids, g, text, opts.ParseSpecial)
+		} else if opts.AddSpecial {
+			ids = append(ids, piece.ids...)
+		}
+	}
+	return ids
+}
+
+func (t *Tokenizer) encode(ids []int, g *merger, text string, parseSpecial bool) []int {
+	token := func(id int32) { ids = append(ids, int(id)) }
+	var cut func(i int, s string, first bool)
+	cut = func(i int, s string, first bool) {
+		switch {
+		case s == "":
+		case i == len(t.preTokenizer.cutters):
+			ids = g.word(ids, s)
+		default:
+			t.preTokenizer.cutters[i](s, first, func(s string) { cut(i+1, s, false) })
+		}
+	}
+	t.added.find(t.added.plain, text, parseSpecial, func(begin, end int) {
+		s := t.normalize(text[begin:end])
+		t.added.find(t.added.normalized, s, parseSpecial, func(from, to int) {
+			cut(0, s[from:to], begin == 0 && from == 0)
+		}, token)
+	}, token)
+	return ids
+}
+
+// Decode returns the text of ids, leaving out special tokens if asked to. As in the library, ids that are no token are
+// skipped. Bytes that are no UTF-8 become U+FFFD.
+func (t *Tokenizer) Decode(ids []int, skipSpecial bool) string {
+	s := t.NewStream(skipSpecial)
+	for _, id := range ids {
+		s.push(id)
+	}
+	return s.Flush()
+}
+
+// VocabSize returns how many tokens there are, the added ones too. Unless the file leaves holes, ids are below it.
+func (t *Tokenizer) VocabSize() int { return t.model.vocab.size }
+
+// TokenToID returns the id of a token by its name in the file, where a byte-level token is written in that alphabet.
+func (t *Tokenizer) TokenToID(token string) (int, bool) {
+	if id, ok := t.added.ids[token]; ok {
+		return int(id), true
+	}
+	id, ok := t.model.vocab.ids[token]
+	return int(id), ok
+}
+
+// IDToToken returns the name of a token. That of an added token that is looked for in normalized text is normalized.
+func (t *Tokenizer) IDToToken(id int) (string, bool) {
+	if id < 0 || id > maxID {
+		return "", false
+	}
+	return t.model.vocab.token(int32(id))
+}
+
+// SpecialIDs returns the ids of the special tokens, in order.
+func (t *Tokenizer) SpecialIDs() []int {
+	var ids []int
+	for _, id := range slices.Sorted(mapKeys(t.added.tokens)) {
+		if t.added.tokens[id].special {
+			ids = append(ids, int(id))
+		}
+	}
+	return ids
+}
+
+// Warnings returns what in the file is odd, but has a meaning in the library, which is followed.
+func (t *Tokenizer) Warnings() []string { return slices.Clone(t.warnings) }
