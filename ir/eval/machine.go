@@ -3,7 +3,6 @@ package eval
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 	"sync"
 
 	"github.com/etc-ml/etc/ir"
@@ -492,7 +491,7 @@ func convert(t *Tensor, d ir.DType, p Precision) *Tensor {
 	case t.DType.IsFloat():
 		out.I = make([]int64, len(t.F))
 		for i, v := range t.F {
-			out.I[i] = truncate(d, v)
+			out.I[i] = toInteger(d, v)
 		}
 	default:
 		out.I = make([]int64, len(t.I))
@@ -501,25 +500,4 @@ func convert(t *Tensor, d ir.DType, p Precision) *Tensor {
 		}
 	}
 	return out
-}
-
-// truncate converts a float to an integer dtype toward zero. Outside of the range C++ leaves the
-// result open; x86 gives the smallest 64-bit (or 32-bit) value, of which the low bits stay.
-func truncate(d ir.DType, v float32) int64 {
-	f := float64(v)
-	switch {
-	case d == ir.Bool:
-		if f != 0 {
-			return 1
-		}
-		return 0
-	case f != f || f >= math.MaxInt64 || f <= math.MinInt64:
-		if d == ir.U64 && f > 0 && f < math.MaxUint64 {
-			return int64(uint64(f))
-		}
-		return wrap(d, math.MinInt64)
-	case d == ir.I32 && (f >= 1<<31 || f < -1<<31):
-		return math.MinInt32
-	}
-	return wrap(d, int64(f))
 }

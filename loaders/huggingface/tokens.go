@@ -72,6 +72,17 @@ func (s section) tokenList(name string, vocabulary int) []int {
 	return ids
 }
 
+// ParseSampling reads the sampling defaults of a generation_config.json that does not lie in a checkpoint, such as
+// the one in a .pte; file is for errors.
+func ParseSampling(file string, text []byte) (Sampling, error) {
+	doc, root := parse(file, text)
+	if err := doc.err(); err != nil {
+		return Sampling{}, err
+	}
+	s := readSampling(root)
+	return s, doc.err()
+}
+
 // readSampling reads the sampling defaults of generation_config.json.
 func readSampling(s section) Sampling {
 	var sampling Sampling

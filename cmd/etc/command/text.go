@@ -1,0 +1,132 @@
+package command
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/etc-ml/etc/loaders/huggingface"
+	"github.com/etc-ml/etc/runtime/program"
+	"github.com/etc-ml/etc/runtime/session"
+	"github.com/etc-ml/etc/runtime/tokenizer"
+)
+
+// Keys of the named data that etc export adds to a file; other runtimes ignore them.
+const (
+	keyTokenizer        = "metadata.tokenizer.json"
+	keyTokenizerConfig  = "metadata.tokenizer_config.json"
+	keyChatTemplate     = "metadata.chat_template.jinja"
+	keyGenerationConfig = "metadata.generation_config.json"
+	keyConfig           = "metadata.config.json"
+	keyBuild            = "etc.build"
+)
+
+// text is what turns text into a program's tokens and back. Without a tokenizer it knows ids only.
+type text struct {
+	file      string
+	tokenizer *tokenizer.Tokenizer
+	sampling  huggingface.Sampling
+	stop      []int
+}
+
+// openText reads the tokenizer and the defaults that a file carries; path names another tokenizer.json.
+// Without a tokenizer it is an error unless only ids are asked for.
+func openText(p *program.Program, path string, idsOnly bool) (*text, error) {
+	t := &text{file: p.File.Name()}
+	var err error
+	if path != "" {
+		if t.tokenizer, err = tokenizer.Load(path); err != nil {
+			return nil, err
+		}
+	} else if b, ok := p.File.Lookup(keyTokenizer); ok {
+		if t.tokenizer, err = tokenizer.Parse(b, t.file+": "+keyTokenizer); err != nil {
+			return nil, err
+		}
+	} else if !idsOnly {
+		return nil, usagef("%s holds no tokenizer: give --tokenizer FILE, or token ids with --tokens", t.file)
+	}
+	if b, ok := p.File.Lookup(keyGenerationConfig); ok {
+		if t.sampling, err = huggingface.ParseSampling(t.file+": "+keyGenerationConfig, b); err != nil {
+			return nil, err
+		}
+	}
+	for _, m := range p.Metadata {
+		if m.Name != "get_eos_ids" && m.Name != "get_eos_id" {
+			continue
+		}
+		for _, v := range m.Values {
+			if id, ok := v.(int64); ok {
+				t.stop = append(t.stop, int(id))
+			}
+		}
+	}
+	return t, nil
+}
+
+// defaults sets the parameters that the user left open to those of the file.
+func (t *text) defaults(cmd *cobra.Command, s *session.Sampling) error {
+	g := t.sampling
+	if g.DoSample != nil && !*g.DoSample {
+		return nil // greedy is what the flags default to
+	}
+	if g.Temperature != nil && !anyChanged(cmd, "temperature", "temp") {
+		s.Temperature = float32(*g.Temperature)
+	}
+	if g.TopK != nil && !anyChanged(cmd, "top-k") {
+		s.TopK = int64(*g.TopK)
+	}
+	if g.TopP != nil && !anyChanged(cmd, "top-p") {
+		s.TopP = float32(*g.TopP)
+	}
+	if err := s.Check(); err != nil {
+		return invalidError{fmt.Errorf("%s: generation config: %w", t.file, err)}
+	}
+	return nil
+}
+
+// encode gives the tokens of a prompt. raw takes the text as it is.
+func (t *text) encode(prompt string, raw bool) ([]int, error) {
+	if t.tokenizer == nil {
+		return nil, usagef("%s holds no tokenizer: give --tokenizer FILE, or token ids with --tokens", t.file)
+	}
+	return t.tokenizer.Encode(prompt, tokenizer.EncodeOptions{AddSpecial: raw, ParseSpecial: true}), nil
+}
+
+// decode gives the text of tokens, "" without a tokenizer.
+func (t *text) decode(tokens []int) string {
+	if t.tokenizer == nil {
+		return ""
+	}
+	return t.tokenizer.Decode(tokens, true)
+}
+
+// textStream writes tokens as text while they come: never a part of a character.
+type textStream struct {
+	stream *tokenizer.Stream
+	ids    int
+}
+
+func (t *text) stream() *textStream {
+	if t.tokenizer == nil {
+		return &textStream{}
+	}
+	return &textStream{stream: t.tokenizer.NewStream(true)}
+}
+
+func (s *textStream) push(token int) string {
+	if s.stream != nil {
+		return s.stream.Push(token)
+	}
+	s.ids++
+	if s.ids > 1 {
+		return fmt.Sprintf(",%d", token)
+	}
+	return fmt.Sprint(token)
+}
+
+func (s *textStream) flush() string {
+	if s.stream != nil {
+		return s.stream.Flush()
+	}
+	return ""
+}

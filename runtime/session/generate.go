@@ -1,0 +1,116 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+)
+
+// Request is what [Session.Generate] is asked for.
+type Request struct {
+	Prompt   []int
+	Sampling Sampling
+	// MaxNewTokens bounds the answer; 0 means until a stop token or a full context.
+	MaxNewTokens int
+	// Stop are the tokens that end the answer; they are not part of it.
+	Stop []int
+	// Force are tokens to feed instead of those that are chosen; it sets the length of the answer.
+	Force []int
+	// FeedLast feeds the last token too, so that its logits are seen.
+	FeedLast bool
+	// Token is called with every token of the answer; false ends the answer.
+	Token func(token int) bool
+	// Logits is called with the logits after the prompt and after every token that is fed.
+	Logits func(logits []float32) error
+}
+
+// StopReason tells why an answer ended.
+type StopReason string
+
+const (
+	// StopEOS is a stop token.
+	StopEOS StopReason = "eos"
+	// StopLength is the wanted number of tokens, or a full context.
+	StopLength StopReason = "length"
+	// StopCancelled is the user's wish.
+	StopCancelled StopReason = "cancelled"
+)
+
+// Answer is the result of [Session.Generate].
+type Answer struct {
+	Tokens []int
+	Reason StopReason
+	// PrefillTime is the time of the prompt, DecodeTime that of the Decoded tokens after the first.
+	PrefillTime, DecodeTime time.Duration
+	// Decoded is the number of calls for one token.
+	Decoded int
+}
+
+// Generate feeds the prompt and decodes an answer. The prompt draws with the seed of the request, the
+// i-th decoded token with seed+i (requirements B9, B10). After a cancelled context the answer so far is
+// given and the session holds what has been fed.
+func (s *Session) Generate(ctx context.Context, r Request) (a Answer, err error) {
+	start := time.Now()
+	step, err := s.Prefill(ctx, r.Prompt, r.Sampling)
+	if err != nil {
+		if errors.Is(err, context.Canceled) {
+			return Answer{Reason: StopCancelled}, nil
+		}
+		return a, err
+	}
+	a.PrefillTime = time.Since(start)
+	if err := r.logits(step); err != nil {
+		return a, err
+	}
+	limit := s.model.MaxSeqLen - len(r.Prompt)
+	if r.MaxNewTokens > 0 {
+		limit = r.MaxNewTokens
+	}
+	if r.Force != nil {
+		limit = len(r.Force)
+	}
+	start = time.Now()
+	defer func() { a.DecodeTime = time.Since(start) }()
+	for p := r.Sampling; ; {
+		token := step.Token
+		if r.Force != nil && len(a.Tokens) < len(r.Force) {
+			token = r.Force[len(a.Tokens)]
+		}
+		switch {
+		case len(a.Tokens) == limit:
+			a.Reason = StopLength
+			return a, nil
+		case r.Force == nil && slices.Contains(r.Stop, token):
+			a.Reason = StopEOS
+			return a, nil
+		case ctx.Err() != nil:
+			a.Reason = StopCancelled
+			return a, nil
+		}
+		a.Tokens = append(a.Tokens, token)
+		if r.Token != nil && !r.Token(token) {
+			a.Reason = StopCancelled
+			return a, nil
+		}
+		if len(a.Tokens) == limit && !r.FeedLast || s.position == s.model.MaxSeqLen {
+			a.Reason = StopLength
+			return a, nil
+		}
+		p.Seed++
+		if step, err = s.Decode(token, p); err != nil {
+			return a, err
+		}
+		a.Decoded++
+		if err := r.logits(step); err != nil {
+			return a, err
+		}
+	}
+}
+
+func (r *Request) logits(s Step) error {
+	if r.Logits == nil {
+		return nil
+	}
+	return r.Logits(s.Logits)
+}

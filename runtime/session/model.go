@@ -1,0 +1,191 @@
+package session
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/engine"
+)
+
+// Form is the form of a program's forward.
+type Form uint8
+
+const (
+	// Logits is forward(tokens, input_pos) -> logits of 2 or 3 dims.
+	Logits Form = iota
+	// Sampler is forward(tokens, input_pos, temperature, top_k, top_p, seed) -> token.
+	Sampler
+	// AuthorsSampler is forward(tokens, input_pos, temperature) -> token, drawn without a seed.
+	AuthorsSampler
+)
+
+// Model is a language model program that an engine has compiled. It is safe for concurrent use.
+type Model struct {
+	// Form of forward.
+	Form Form
+	// MaxSeqLen is the number of positions that the program's caches hold.
+	MaxSeqLen int
+	// MaxChunk is the largest number of tokens that one call may take.
+	MaxChunk int
+	// MinChunk is the smallest number of tokens of a call, single tokens aside.
+	MinChunk int
+	// Vocab is the size of the vocabulary.
+	Vocab int
+	// Device is the name of the engine.
+	Device string
+
+	executable engine.Executable
+	params     []*ir.Value
+}
+
+// Load recognises the form of a module's entry and compiles it.
+func Load(m *ir.Module, e engine.Engine, o engine.Options) (*Model, error) {
+	model, err := recognise(m)
+	if err != nil {
+		return nil, err
+	}
+	if model.executable, err = e.Compile(m, o); err != nil {
+		return nil, err
+	}
+	model.Device = e.Name()
+	return model, nil
+}
+
+// Close frees the compiled program; sessions must be closed before.
+func (m *Model) Close() error { return m.executable.Close() }
+
+// metadataInt reads a constant method; absent gives fallback, anything but one int is an error.
+func metadataInt(m *ir.Module, name string, fallback int) (int, error) {
+	for _, k := range m.Metadata {
+		if k.Name != name {
+			continue
+		}
+		if len(k.Values) == 1 {
+			if v, ok := k.Values[0].(int64); ok && v >= 0 && v <= math.MaxInt32 {
+				return int(v), nil
+			}
+		}
+		return 0, fmt.Errorf("constant method %s gives %v, want one integer", name, k.Values)
+	}
+	return fallback, nil
+}
+
+// recognise reads the form of forward from its parameters, outputs and constant methods.
+func recognise(m *ir.Module) (*Model, error) {
+	f := m.Entry
+	model := &Model{params: f.Params}
+	is := func(i int, d ir.DType, rank int) bool {
+		return i < len(f.Params) && f.Params[i].Type.Kind == ir.TensorKind && f.Params[i].Type.DType == d && f.Params[i].Type.Rank() == rank
+	}
+	if !is(0, ir.I64, 2) || !is(1, ir.I64, 1) || len(f.Outputs) != 1 || f.Outputs[0].Kind != ir.TensorKind {
+		return nil, fmt.Errorf("%s is not a language model's: want tokens i64[1,S] and input_pos i64[S] first and one output; run it with etc exec", f.Name)
+	}
+	out := f.Outputs[0]
+	token := out.DType == ir.I64 && (out.Rank() == 1 || out.Rank() == 2)
+	switch {
+	case len(f.Params) == 2 && out.DType.IsFloat() && (out.Rank() == 2 || out.Rank() == 3):
+		model.Form = Logits
+	case len(f.Params) == 6 && is(2, ir.F32, 0) && is(3, ir.I64, 0) && is(4, ir.F32, 0) && is(5, ir.I64, 0) && token:
+		model.Form = Sampler
+	case len(f.Params) == 3 && (is(2, ir.F32, 1) || is(2, ir.F32, 0)) && token:
+		model.Form = AuthorsSampler
+	case len(f.Params) > 2 && !token:
+		return nil, fmt.Errorf("%s takes sampling parameters but gives %s; a sampled token is i64 of one or two dims", f.Name, out)
+	default:
+		return nil, fmt.Errorf("%s takes %d inputs and gives %s, which is no form of a language model: want (tokens, input_pos) to logits, or with temperature, top_k, top_p, seed to a token", f.Name, len(f.Params), out)
+	}
+	if err := checkUseSampling(m, model.Form); err != nil {
+		return nil, err
+	}
+	var err error
+	if model.MaxSeqLen, err = metadataInt(m, "get_max_seq_len", 0); err != nil {
+		return nil, err
+	}
+	if model.MaxSeqLen == 0 {
+		return nil, fmt.Errorf("constant method get_max_seq_len is missing, so the size of the context is unknown")
+	}
+	if model.MinChunk, err = metadataInt(m, "get_min_prefill_chunk", 1); err != nil {
+		return nil, err
+	}
+	declared, err := metadataInt(m, "get_max_prefill_chunk", math.MaxInt32)
+	if err != nil {
+		return nil, err
+	}
+	model.MaxChunk = chunkLimit(m, declared, model.MaxSeqLen)
+	vocab := 0
+	if model.Form == Logits {
+		if v, ok := out.Shape[out.Rank()-1].Const(); ok {
+			vocab = int(v)
+		}
+	}
+	if model.Vocab, err = metadataInt(m, "get_vocab_size", vocab); err != nil {
+		return nil, err
+	}
+	return model, nil
+}
+
+// checkUseSampling checks that the constant method says what the output is (requirement C13). An
+// absent method means false.
+func checkUseSampling(m *ir.Module, form Form) error {
+	for _, k := range m.Metadata {
+		if k.Name != "use_sampling" {
+			continue
+		}
+		if len(k.Values) != 1 {
+			return fmt.Errorf("constant method use_sampling gives %v, want one bool", k.Values)
+		}
+		v, ok := k.Values[0].(bool)
+		if !ok {
+			return fmt.Errorf("constant method use_sampling gives %v, want a bool", k.Values[0])
+		}
+		if v != (form == Sampler) {
+			return fmt.Errorf("constant method use_sampling is %t, but %s gives %s", v, m.Entry.Name, m.Entry.Outputs[0])
+		}
+	}
+	return nil
+}
+
+// chunkLimit is the largest number of tokens for one call: what the program declares, the bounds of its
+// inputs, and what its ring buffers take. A ring of R slots holds window+chunk-1 keys, and exporters
+// choose chunk ≤ window; so (R+1)/2 is safe where a file from elsewhere declares more.
+func chunkLimit(m *ir.Module, declared, maxSeqLen int) int {
+	limit := min(declared, maxSeqLen)
+	for i, axis := range []int{1, 0} {
+		if _, hi := m.Entry.Params[i].Type.Shape[axis].Bounds(); hi < int64(limit) {
+			limit = int(hi)
+		}
+	}
+	for _, ring := range ringSlots(m, maxSeqLen) {
+		limit = min(limit, (ring+1)/2)
+	}
+	return max(limit, 1)
+}
+
+// ringSlots gives the lengths of the buffers that are written in place along an axis that is shorter
+// than the context: positions wrap around in them.
+func ringSlots(m *ir.Module, maxSeqLen int) []int {
+	var out []int
+	seen := map[*ir.Buffer]bool{}
+	m.Entry.Body.Walk(func(op *ir.Op) {
+		if op.Def.Name != "buffer_slice_update" || seen[op.Buffer] {
+			return
+		}
+		axis, _ := op.Arg("axis")
+		start, _ := op.Arg("start")
+		if axis.Kind != ir.IntArg || start.Kind != ir.ValueArg {
+			return // not at a position that is known only at run time
+		}
+		if axis.Int < 0 {
+			axis.Int += int64(op.Buffer.Type.Rank())
+		}
+		if axis.Int < 0 || axis.Int >= int64(op.Buffer.Type.Rank()) {
+			return
+		}
+		if slots, ok := op.Buffer.Type.Shape[axis.Int].Const(); ok && slots < int64(maxSeqLen) {
+			seen[op.Buffer] = true
+			out = append(out, int(slots))
+		}
+	})
+	return out
+}

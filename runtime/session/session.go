@@ -1,0 +1,205 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/ir/numeric"
+	"github.com/etc-ml/etc/runtime/engine"
+)
+
+// Sampling are the parameters of a draw.
+type Sampling struct {
+	// Temperature divides the logits; 0 is greedy. Finite and not negative.
+	Temperature float32
+	// TopK keeps the k most likely tokens; 0 or less keeps all.
+	TopK int64
+	// TopP keeps the most likely tokens up to this probability; in (0, 1], 1 keeps all.
+	TopP float32
+	// Seed of the first token. Programs use its lower 32 bits, sign-extended, as ExecuTorch's runtime does.
+	Seed int64
+}
+
+// Greedy are the parameters of choosing the most likely token.
+var Greedy = Sampling{TopP: 1}
+
+// Check reports a parameter that is out of its range (requirement B19).
+func (s Sampling) Check() error {
+	if t := float64(s.Temperature); math.IsNaN(t) || math.IsInf(t, 0) || t < 0 {
+		return fmt.Errorf("temperature %g, want a finite number of at least 0", s.Temperature)
+	}
+	if !(s.TopP > 0 && s.TopP <= 1) {
+		return fmt.Errorf("top-p %g, want more than 0 and at most 1", s.TopP)
+	}
+	return nil
+}
+
+// CheckFor reports a parameter that a program of the given form has no use for: top-k, top-p and seed
+// need the sampling head (requirement B17). given tells which the user gave.
+func (s Sampling) CheckFor(form Form, given []string) error {
+	if form != Sampler && len(given) > 0 {
+		return fmt.Errorf("%s needs a program with a sampling head (etc export --sample); this one supports temperature only", given[0])
+	}
+	return nil
+}
+
+// Session is one conversation with a model: its state and its position. It is not safe for concurrent use.
+type Session struct {
+	model    *Model
+	instance engine.Instance
+	position int
+	keys     *numeric.KeySequence // of the host's own sampler
+}
+
+// NewSession makes a session at position 0.
+func (m *Model) NewSession() (*Session, error) {
+	instance, err := m.executable.NewInstance()
+	if err != nil {
+		return nil, err
+	}
+	return &Session{model: m, instance: instance, keys: numeric.NewUnseededKeySequence()}, nil
+}
+
+// Close frees the session's state.
+func (s *Session) Close() error { return s.instance.Close() }
+
+// Position is the number of tokens that the session has seen.
+func (s *Session) Position() int { return s.position }
+
+// Reset forgets everything.
+func (s *Session) Reset() error {
+	s.position = 0
+	return s.instance.Reset()
+}
+
+// Step is the result of a call: a token, and the logits it came from where the program gives them.
+type Step struct {
+	Token  int
+	Logits []float32
+}
+
+// Prefill feeds tokens, in chunks that the program can take, and gives the token that follows. Every
+// chunk draws with the same seed, and only the last one's token is kept (requirement B11). A tail below
+// the program's smallest chunk is fed token by token (requirement C2).
+func (s *Session) Prefill(ctx context.Context, tokens []int, p Sampling) (Step, error) {
+	if len(tokens) == 0 {
+		return Step{}, fmt.Errorf("an empty prompt: at least one token is needed")
+	}
+	if err := s.checkRoom(len(tokens)); err != nil {
+		return Step{}, err
+	}
+	var step Step
+	for len(tokens) > 0 {
+		if err := ctx.Err(); err != nil {
+			return Step{}, err
+		}
+		n := min(len(tokens), s.model.MaxChunk)
+		if n < s.model.MinChunk {
+			n = 1
+		}
+		var err error
+		if step, err = s.call(tokens[:n], p); err != nil {
+			return Step{}, err
+		}
+		tokens = tokens[n:]
+	}
+	return step, nil
+}
+
+// Decode feeds one token and gives the next.
+func (s *Session) Decode(token int, p Sampling) (Step, error) {
+	if err := s.checkRoom(1); err != nil {
+		return Step{}, err
+	}
+	return s.call([]int{token}, p)
+}
+
+func (s *Session) checkRoom(n int) error {
+	if s.position+n > s.model.MaxSeqLen {
+		return fmt.Errorf("%d tokens at position %d do not fit the context of %d tokens", n, s.position, s.model.MaxSeqLen)
+	}
+	return nil
+}
+
+// call runs forward on tokens at the session's position.
+func (s *Session) call(tokens []int, p Sampling) (Step, error) {
+	if err := p.Check(); err != nil {
+		return Step{}, err
+	}
+	ids, positions := make([]int64, len(tokens)), make([]int64, len(tokens))
+	for i, t := range tokens {
+		if t < 0 || s.model.Vocab > 0 && t >= s.model.Vocab {
+			return Step{}, fmt.Errorf("token %d is not in the vocabulary of %d tokens", t, s.model.Vocab)
+		}
+		ids[i], positions[i] = int64(t), int64(s.position+i)
+	}
+	inputs := []eval.Value{
+		{Tensor: eval.Ints(ir.I64, []int{1, len(tokens)}, ids)},
+		{Tensor: eval.Ints(ir.I64, []int{len(tokens)}, positions)},
+	}
+	switch s.model.Form {
+	case AuthorsSampler:
+		shape := []int{1}[:s.model.params[2].Type.Rank()]
+		inputs = append(inputs, eval.Value{Tensor: eval.Floats(ir.F32, shape, []float32{p.Temperature})})
+	case Sampler:
+		topK := p.TopK
+		if topK <= 0 {
+			topK = math.MaxInt64 // keep all (requirement B18)
+		}
+		inputs = append(inputs, floatScalar(p.Temperature), intScalar(topK), floatScalar(p.TopP), intScalar(p.Seed))
+	}
+	out, err := s.instance.Run(inputs)
+	if err != nil {
+		return Step{}, err
+	}
+	s.position += len(tokens)
+	return s.read(out[0].Tensor, p)
+}
+
+func floatScalar(v float32) eval.Value {
+	return eval.Value{Tensor: eval.Floats(ir.F32, nil, []float32{v})}
+}
+
+func intScalar(v int64) eval.Value { return eval.Value{Tensor: eval.Ints(ir.I64, nil, []int64{v})} }
+
+// read takes the token, or the last position's logits, out of the output (requirements A10, A11, C11).
+func (s *Session) read(t *eval.Tensor, p Sampling) (Step, error) {
+	if s.model.Form != Logits {
+		if t.DType != ir.I64 || len(t.I) != 1 {
+			return Step{}, fmt.Errorf("the program gave %s%v, want one i64 token", t.DType, t.Shape)
+		}
+		if v := t.I[0]; v < 0 || s.model.Vocab > 0 && v >= int64(s.model.Vocab) {
+			return Step{}, fmt.Errorf("the program gave token %d, which is not in the vocabulary of %d tokens", v, s.model.Vocab)
+		}
+		return Step{Token: int(t.I[0])}, nil
+	}
+	vocab := t.Shape[len(t.Shape)-1]
+	if !t.DType.IsFloat() || vocab == 0 || len(t.F) < vocab {
+		return Step{}, fmt.Errorf("the program gave %s%v, want logits", t.DType, t.Shape)
+	}
+	logits := t.F[len(t.F)-vocab:]
+	return Step{Token: s.choose(logits, p.Temperature), Logits: logits}, nil
+}
+
+// choose is the host's sampler for programs that give logits: the most likely token, or a draw from
+// softmax(logits/temperature) by the Gumbel-max trick.
+func (s *Session) choose(logits []float32, temperature float32) int {
+	var noise []float32
+	if temperature > 0 {
+		noise = make([]float32, len(logits))
+		numeric.FillGumbel(noise, s.keys.Next())
+	}
+	best, at := float32(math.Inf(-1)), 0
+	for i, v := range logits {
+		if noise != nil {
+			v = float32(v/temperature) + noise[i]
+		}
+		if v > best {
+			best, at = v, i
+		}
+	}
+	return at
+}
