@@ -309,11 +309,16 @@ func (e *Expr) Max(o *Expr) *Expr {
 }
 
 // sameValue chooses between expressions that are provably equal, whatever their order: a constant if
-// there is one.
+// there is one, else the one with the shorter text. Keys hold addresses, which differ from run to run.
 func sameValue(e, o *Expr) *Expr {
-	_, eConst := e.Const()
-	_, oConst := o.Const()
-	if eConst || !oConst && e.key <= o.key {
+	if _, ok := e.Const(); ok {
+		return e
+	}
+	if _, ok := o.Const(); ok {
+		return o
+	}
+	x, y := e.String(), o.String()
+	if cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)) <= 0 {
 		return e
 	}
 	return o

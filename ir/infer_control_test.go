@@ -102,3 +102,15 @@ func TestInferScan(t *testing.T) {
 		checkInferCase(t, op, Infer(op), inferCase{op: "scan", want: c.want, err: c.err})
 	}
 }
+
+// TestInferRefusesMalformedOps: what a builder or a parser never makes gives an error, not a panic.
+func TestInferRefusesMalformedOps(t *testing.T) {
+	add := LookupOp("add")
+	require.ErrorContains(t, Infer(&Op{Def: add}), "add: has arguments for 0 operands, want 2")
+	require.ErrorContains(t, Infer(&Op{Def: add, Args: [][]Arg{{{}}, {}}}), "add: operand a is nothing, want tensor")
+	x := newTestTypes()
+	op := &Op{Def: LookupOp("take"), Args: [][]Arg{toArgs(x.value("f32[2]")), {Int(0)}}}
+	require.ErrorContains(t, Infer(op), "take: has attributes <nil>, want *ir.AxisAttrs")
+	op.Attrs, op.Results = &AxisAttrs{}, []*Value{{}, {}}
+	require.ErrorContains(t, Infer(op), "take: has 2 results, its arguments make it 1")
+}

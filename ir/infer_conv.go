@@ -56,6 +56,9 @@ func (c *Inference) convolution(length func(x, w *Expr, a convAxis) *Expr) ([]Ty
 	shape := slices.Clone(x.Shape)
 	shape[dims-1] = w.Shape[0]
 	for i, a := range axes {
+		if !fitsInt32(a.stride, a.padding, a.dilation, a.outputPadding) {
+			return nil, fmt.Errorf("stride, padding, dilation and output_padding must fit 32 bits, found %+v", a)
+		}
 		if a.stride < 1 || a.dilation < 1 {
 			return nil, fmt.Errorf("stride and dilation must be positive, found %d and %d", a.stride, a.dilation)
 		}

@@ -158,17 +158,11 @@ func broadcastsTo(what string, from, to []*Expr) error {
 
 // matchShapes checks that two shapes agree dim by dim and joins them.
 func matchShapes(what string, a, b []*Expr) ([]*Expr, error) {
-	out := make([]*Expr, len(a))
-	for i := range a {
-		if len(a) == len(b) {
-			d, ok := unify(a[i], b[i])
-			if out[i] = d; ok {
-				continue
-			}
-		}
-		return nil, fmt.Errorf("%s: shapes %s and %s must be equal", what, formatShape(a), formatShape(b))
+	out, ok := make([]*Expr, len(a)), len(a) == len(b)
+	for i := 0; ok && i < len(a); i++ {
+		out[i], ok = unify(a[i], b[i])
 	}
-	if len(a) != len(b) {
+	if !ok {
 		return nil, fmt.Errorf("%s: shapes %s and %s must be equal", what, formatShape(a), formatShape(b))
 	}
 	return out, nil
@@ -200,6 +194,11 @@ func int32Literal(e *Expr) *Expr {
 		return Const(min(max(v, math.MinInt32), math.MaxInt32))
 	}
 	return e
+}
+
+// fitsInt32 reports whether an attribute is a number that the wire can hold.
+func fitsInt32(values ...int) bool {
+	return !slices.ContainsFunc(values, func(v int) bool { return int(int32(v)) != v })
 }
 
 // maxAllocation is the size in bytes of the largest tensor that the delegate makes from numbers in a

@@ -56,3 +56,29 @@ func TestBroadcastShapesDoesNotChangeItsArguments(t *testing.T) {
 	same[0] = Const(9)
 	require.True(t, equalShapes(Dims(1, 3), a))
 }
+
+// TestLargeShapes: the number of elements of a shape whose dims are long sums is not multiplied out.
+func TestLargeShapes(t *testing.T) {
+	long := func() *Expr {
+		sum := Const(0)
+		for range 20 {
+			sum = sum.Add(Sym(&Symbol{"s", 1, 9}))
+		}
+		return sum
+	}
+	x := &Value{Type: TensorType(F32, long(), long(), long())}
+	_, ok := product(x.Type.Shape)
+	require.False(t, ok)
+	for _, c := range []struct {
+		shape []any
+		want  string
+	}{{[]any{-1}, "f32[?]"}, {[]any{2, 3}, "f32[2,3]"}} {
+		op, err := newTestTypes().apply(nil, "reshape", nil, x, c.shape)
+		require.NoError(t, err)
+		require.Equal(t, c.want, typeList(op))
+	}
+	op, err := newTestTypes().apply(nil, "tile", nil, x, []any{&Value{Type: IntType(long())}})
+	require.NoError(t, err)
+	require.Equal(t, "?", op.Result().Type.Shape[2].String())
+	require.True(t, op.Result().Type.Shape[1].Equal(x.Type.Shape[1]))
+}

@@ -135,8 +135,8 @@ func inferSlice(c *Inference) ([]Type, error) {
 		return nil, err
 	}
 	step := Attrs[StepAttrs](c.Op).Step
-	if step == 0 {
-		return nil, fmt.Errorf("step must not be 0")
+	if step == 0 || !fitsInt32(step) {
+		return nil, fmt.Errorf("step must be a 32-bit number other than 0, found %d", step)
 	}
 	shape := slices.Clone(x.Shape)
 	shape[axis] = sliceLength(shape[axis], c.Expr("start"), c.Expr("stop"), int64(step))

@@ -52,6 +52,7 @@ func indexCases() []inferCase {
 		{op: "scatter_add", attrs: &AxisAttrs{0}, operands: []any{"bf16[9,8]", "i32[3,8]", "f32[4,8]"}, err: "indices and updates: shapes [3,8] and [4,8] do not broadcast"},
 		{op: "scatter_add", attrs: &AxisAttrs{0}, operands: []any{"bf16[9,8]", "i32[3,7]", "f32[3,7]"}, err: "beside axis 0"},
 		{op: "scatter_add", attrs: &AxisAttrs{0}, operands: []any{"bf16[9,8]", "i32[3,8]", "f32[2,3,8]"}, err: "dims before the last 2 must be 1"},
+		{op: "scatter_add", attrs: &AxisAttrs{2}, operands: []any{"bf16[9,8]", "i32[3,8]", "f32[3,8]"}, err: "axis 2 is out of range"},
 		{op: "scatter_add", attrs: &AxisAttrs{0}, operands: []any{"bf16[9,8]", "f32[3,8]", "f32[3,8]"}, err: "indices must be integers"},
 
 		{op: "slice", operands: []any{"f32[2,T]", 1, 0, end}, want: "f32[2,T]"},
@@ -67,7 +68,7 @@ func indexCases() []inferCase {
 		{op: "slice", attrs: &StepAttrs{-2}, operands: []any{"f32[7]", 0, end, math.MinInt64}, want: "f32[4]"},
 		{op: "slice", attrs: &StepAttrs{-1}, operands: []any{"f32[T]", 0, end, -1 << 31}, want: "f32[T]"},
 		{op: "slice", operands: []any{"f32[7]", 0, 5, 2}, want: "f32[0]"},
-		{op: "slice", attrs: &StepAttrs{0}, operands: []any{"f32[7]", 0, 5, 2}, err: "step must not be 0"},
+		{op: "slice", attrs: &StepAttrs{0}, operands: []any{"f32[7]", 0, 5, 2}, err: "step must be a 32-bit number other than 0, found 0"},
 		{op: "slice", operands: []any{"f32[7]", 1, 5, 2}, err: "axis 1 is out of range for 1 dims"},
 		{op: "slice", operands: []any{"f32[7]", end, 5, 2}, err: "axis 2147483647 is out of range"},
 		{op: "slice", operands: []any{"f32[7]", "int(T)", 5, 2}, err: "axis must be known before the program runs, found T"},

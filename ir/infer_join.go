@@ -89,7 +89,7 @@ func inferSplit(c *Inference) ([]Type, error) {
 			rest = rest.Sub(s)
 		}
 		last, ok := unify(sizes[len(sizes)-1], rest)
-		if !ok {
+		if !ok || less(last, Const(0)) {
 			return nil, fmt.Errorf("sizes %s do not add up to dim %d of %s", formatShape(sizes), axis, x)
 		}
 		sizes[len(sizes)-1] = last

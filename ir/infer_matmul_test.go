@@ -32,6 +32,7 @@ func matmulCases() []inferCase {
 		{op: "gather_mm", operands: []any{"f32[4,64]", "f32[8,32,32]", nil, "i32[3]"}, err: "the last dim of a"},
 		{op: "gather_mm", operands: []any{"f32[4,64]", "f32[8,64,32]", "i32[2]", "i32[3]"}, err: "lhs_indices and rhs_indices: shapes [2] and [3] do not broadcast"},
 		{op: "gather_mm", operands: []any{"i32[4,64]", "bool[8,64,32]", nil, "i32[3]"}, err: "must be floating point, found i32"},
+		{op: "gather_mm", operands: []any{"f32[4,63]", "f32[64,32]"}, err: "the last dim of a f32[4,63] must be"},
 		{op: "gather_mm", operands: []any{"f32[]", "f32[8,64,32]", nil, "i32[3]"}, err: "must have at least one dim"},
 	}
 }
@@ -74,6 +75,7 @@ func quantizedCases() []inferCase {
 		{op: "dequantize", attrs: deq("mxfp8", 8, 32, nil), operands: []any{"u32[T,16]", "bf16[T,2]"}, err: "mode mxfp8 has scales in u8, found bf16[T,2]"},
 		{op: "dequantize", attrs: deq("mxfp8", 8, 32, nil), operands: []any{"u32[T,16]", "u8[T,2]", "u8[T,2]"}, err: "mode mxfp8 has no biases"},
 		{op: "dequantize", attrs: deq("affine", 4, 64, nil), operands: []any{"u32[T,16]", "bf16[T,2]"}, err: "mode affine needs biases"},
+		{op: "dequantize", attrs: deq("affine", 4, 64, nil), operands: []any{"u32[T,16]", "bf16[T,2]", "bf16[T,1]"}, err: "scales and biases: shapes [T,2] and [T,1] must be equal"},
 		{op: "dequantize", attrs: deq("affine", 4, 64, ptr(I8)), operands: []any{"u32[T,16]", "bf16[T,2]", "bf16[T,2]"}, err: "dtype must be floating point, found i8"},
 		{op: "dequantize", attrs: deq("", 4, 64, nil), operands: []any{"u32[T,16]", "bf16[T,2]"}, err: `mode must be affine, mxfp4, mxfp8 or nvfp4, found ""`},
 
@@ -92,6 +94,8 @@ func quantizedCases() []inferCase {
 		{op: "gather_qmm", attrs: gqmm(false), operands: []any{"bf16[T,1,64]", "u32[8,64,16]", "bf16[8,64,4]", "bf16[8,64,4]", nil, "u32[T]", 1}, want: "bf16[T,1,128]"},
 		{op: "gather_qmm", attrs: gqmm(true), operands: []any{"bf16[T,128]", "u32[64,16]", "bf16[64,4]", "bf16[64,4]"}, want: "bf16[T,64]"},
 		{op: "gather_qmm", attrs: gqmm(true), operands: []any{"bf16[128]", "u32[8,64,16]", "bf16[8,64,4]", "bf16[8,64,4]", nil, "u32[T]"}, err: "x must have at least 2 dims"},
+		{op: "gather_qmm", attrs: gqmm(true), operands: []any{"bf16[1,96]", "u32[64,16]", "bf16[64,4]", "bf16[64,4]"}, err: "has rows of 96"},
+		{op: "gather_qmm", attrs: &GatherQmmAttrs{}, operands: []any{"bf16[1,96]", "u32[64,16]", "bf16[64,4]", "bf16[64,4]"}, err: "mode must be affine"},
 		{op: "gather_qmm", attrs: gqmm(true), operands: []any{"bf16[1,128]", "u32[8,64,16]", "bf16[8,64,4]", "bf16[8,64,4]", nil, "bool[T]"}, err: "rhs_indices must be integers"},
 	}
 }
@@ -117,6 +121,7 @@ func convCases() []inferCase {
 		{op: "conv3d", attrs: &Conv3DAttrs{1, 1, 1, 0, 0, 0, 1, 1, 1, 2}, operands: []any{"f32[1,4,5,6,2]", "f32[6,2,2,2,1]"}, err: "found 2"},
 		{op: "conv1d", attrs: &Conv1DAttrs{0, 0, 1, 1}, operands: []any{"f32[1,8,8]", "f32[5,3,8]"}, err: "stride and dilation must be positive, found 0 and 1"},
 		{op: "conv1d", attrs: &Conv1DAttrs{1, 0, -1, 1}, operands: []any{"f32[1,8,8]", "f32[5,3,8]"}, err: "found 1 and -1"},
+		{op: "conv1d", attrs: &Conv1DAttrs{1, 1 << 32, 1, 1}, operands: []any{"f32[1,8,8]", "f32[5,3,8]"}, err: "must fit 32 bits"},
 		{op: "conv1d", operands: []any{"f32[1,2,8]", "f32[5,3,8]"}, err: "spatial dim 0 of x f32[1,2,8] is too short for w f32[5,3,8] (result length 0)"},
 		{op: "conv1d", operands: []any{"f32[1,M,8]", "f32[5,65,8]"}, err: "too short"},
 		{op: "conv1d", operands: []any{"f32[1,M,8]", "f32[5,64,8]"}, want: "f32[1,M-63,5]"},

@@ -1,10 +1,13 @@
 package ir
 
 import (
+	"math"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 )
 
 // TestSymbolicAgreesWithConcrete applies every case of the tables to numbers in the place of its
@@ -74,6 +77,103 @@ func compareTypes(t *testing.T, x testTypes, symbolic, concrete Type, c inferCas
 	for i := range symbolic.Shape {
 		compare(symbolic.Shape[i], concrete.Shape[i])
 	}
+}
+
+// TestInferNeverPanics applies random arguments of the right kinds to every op.
+func TestInferNeverPanics(t *testing.T) {
+	dims := []string{"0", "1", "2", "3", "8", "32", "64", "T", "S", "M", "T+3", "floordiv(S,T)", "min(S,M)"}
+	ints := []int64{0, 1, -1, 2, 3, 4, 8, 16, 32, 64, 1 << 31, -1 << 31, math.MaxInt64, math.MinInt64}
+	rapid.Check(t, func(t *rapid.T) {
+		x := newTestTypes()
+		tensor := func() *Value {
+			typ := TensorType(rapid.SampledFrom(allDTypes()).Draw(t, "dtype"))
+			for range rapid.IntRange(0, 5).Draw(t, "rank") {
+				typ.Shape = append(typ.Shape, x.typ("f32[" + rapid.SampledFrom(dims).Draw(t, "dim") + "]").Shape[0])
+			}
+			return &Value{Type: typ}
+		}
+		number := func() Arg {
+			if rapid.Bool().Draw(t, "register") {
+				return Use(x.value("int(" + rapid.SampledFrom(append(dims, "P", "P-T", "-P")).Draw(t, "int") + ")"))
+			}
+			return Int(rapid.SampledFrom(ints).Draw(t, "literal"))
+		}
+		def := &Ops[rapid.IntRange(0, len(Ops)-1).Draw(t, "op")]
+		op := &Op{Def: def, Attrs: def.NewAttrs()}
+		for _, o := range def.Operands {
+			n := 1
+			if o.Kind.IsList() {
+				n = rapid.IntRange(0, 4).Draw(t, "list")
+			} else if o.Optional {
+				n = rapid.IntRange(0, 1).Draw(t, "present")
+			}
+			var args []Arg
+			for range n {
+				switch o.Kind {
+				case IntOperand, IntsOperand:
+					args = append(args, number())
+				case IntValueOperand, FloatOperand:
+					args = append(args, Use(x.value("int(P)")))
+				case IntOrTensorOperand:
+					args = append(args, rapid.SampledFrom([]Arg{Use(x.value("int(P)")), Use(tensor())}).Draw(t, "position"))
+				case AnyOperand:
+					args = append(args, rapid.SampledFrom([]Arg{number(), Use(tensor())}).Draw(t, "index"))
+				default:
+					args = append(args, Use(tensor()))
+				}
+			}
+			op.Args = append(op.Args, args)
+		}
+		if op.Attrs != nil {
+			for _, f := range reflect.ValueOf(op.Attrs).Elem().Fields() {
+				switch p := f.Addr().Interface().(type) {
+				case *int:
+					*p = int(rapid.SampledFrom(ints).Draw(t, "attr"))
+				case *[]int:
+					*p = rapid.SliceOfN(rapid.IntRange(-3, 8), 0, 5).Draw(t, "attr")
+				case *[]DType:
+					*p = rapid.SliceOfN(rapid.SampledFrom(allDTypes()), 0, 3).Draw(t, "attr")
+				case *DType:
+					*p = DType(rapid.Int8().Draw(t, "attr"))
+				case *bool:
+					*p = rapid.Bool().Draw(t, "attr")
+				case *string:
+					*p = rapid.SampledFrom([]string{"", "affine", "mxfp4", "constant"}).Draw(t, "attr")
+				}
+			}
+		}
+		if def.Effect == Reads || def.Effect == Writes {
+			op.Buffer = &Buffer{"buffer", StaticType(BF16, 1, 8, 64)}
+		}
+		for range def.Regions {
+			r := &Region{}
+			for range rapid.IntRange(0, 3).Draw(t, "args") {
+				r.NewArg(tensor().Type)
+			}
+			for range rapid.IntRange(0, 3).Draw(t, "results") {
+				r.Results = append(r.Results, tensor())
+			}
+			op.Regions = append(op.Regions, r)
+		}
+		if Infer(op) != nil {
+			return
+		}
+		for _, r := range op.Results {
+			require.True(t, r.Type.DType.Valid())
+			for _, d := range r.Type.Shape {
+				_, hi := d.Bounds()
+				require.GreaterOrEqual(t, hi, int64(0), r.Type)
+			}
+		}
+		before := make([]Type, len(op.Results))
+		for i, r := range op.Results {
+			before[i] = r.Type
+		}
+		require.NoError(t, Infer(op))
+		for i, r := range op.Results {
+			require.True(t, before[i].Equal(r.Type), "%s became %s", before[i], r.Type)
+		}
+	})
 }
 
 // TestEveryOpHasCases: no row of the op table goes untested.

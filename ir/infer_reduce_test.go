@@ -27,6 +27,7 @@ func reduceCases() []inferCase {
 		{op: "min", attrs: axes(false, 1), operands: []any{"i32[2,0]"}, err: "axis 1 of i32[2,0] has no elements"},
 		{op: "min", attrs: axes(false, 0), operands: []any{"i32[2,0]"}, want: "i32[0]"},
 		{op: "max", attrs: axes(false, 1), operands: []any{"i32[2,S]"}, want: "i32[2]"}, // S may be 0
+		{op: "max", attrs: axes(false, 5), operands: []any{"i32[2,S]"}, err: "axis 5 is out of range"},
 		{op: "median", attrs: axes(false, 1), operands: []any{"i32[2,T]"}, want: "f32[2]"},
 		{op: "any", attrs: axes(true), operands: []any{"f32[2,T]"}, want: "bool[1,1]"},
 		{op: "all", attrs: axes(false, -2), operands: []any{"u32[2,T]"}, want: "bool[T]"},

@@ -105,6 +105,7 @@ func joinCases() []inferCase {
 		{op: "split", attrs: &AxisAttrs{-1}, operands: []any{"f32[2,T+4]", []any{"int(T)", 4}}, want: "f32[2,T] f32[2,4]"},
 		{op: "split", attrs: &AxisAttrs{-1}, operands: []any{"f32[2,T]", []any{1, "int(P)"}}, want: "f32[2,1] f32[2,P]"},
 		{op: "split", attrs: &AxisAttrs{-1}, operands: []any{"f32[2,7]", []any{2, 4}}, err: "sizes [2,4] do not add up to dim 1 of f32[2,7]"},
+		{op: "split", attrs: &AxisAttrs{-1}, operands: []any{"f32[2,7]", []any{8, "int(P)"}}, err: "sizes [8,P] do not add up"},
 		{op: "split", attrs: &AxisAttrs{-1}, operands: []any{"f32[2,7]", []any{8, -1}}, err: "sizes [8,-1]: number 1 is negative"},
 		{op: "split", attrs: &AxisAttrs{-1}, operands: []any{"f32[2,7]", []any{0}}, err: "the chunk size must be positive, found 0"},
 		{op: "split", attrs: &AxisAttrs{-1}, operands: []any{"f32[2,7]", []any{}}, err: "needs at least one size"},
@@ -174,6 +175,7 @@ func createCases() []inferCase {
 		{op: "random_bits", attrs: &RandomBitsAttrs{2}, operands: []any{[]any{3}, "int(P)"}, want: "u16[3]"},
 		{op: "random_bits", attrs: &RandomBitsAttrs{1}, operands: []any{[]any{3}, "int(P)"}, want: "u8[3]"},
 		{op: "random_bits", attrs: &RandomBitsAttrs{8}, operands: []any{[]any{3}}, err: "width must be 1, 2 or 4 bytes, found 8"},
+		{op: "random_bits", operands: []any{[]any{-3}}, err: "dim 0 is negative"},
 		{op: "random_bits", operands: []any{[]any{0}}, err: "must be positive"},
 		{op: "random_bits", operands: []any{[]any{3}, 7}, err: "the literal 7, want int value"},
 	}

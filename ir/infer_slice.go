@@ -46,7 +46,7 @@ func (c *Inference) checkSliceUpdate(dst, update Type) error {
 		return err
 	}
 	step := Attrs[StepAttrs](c.Op).Step
-	if step < 1 {
+	if step < 1 || !fitsInt32(step) {
 		return fmt.Errorf("step must be at least 1, found %d", step)
 	}
 	target := slices.Clone(dst.Shape)
