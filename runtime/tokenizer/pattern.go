@@ -29,11 +29,11 @@ func readPattern(v value) *pattern {
 		fail(v.at, "expected either String or Regex")
 	}
 	c.done()
-	if isLiteral {
-		if literal.str() == "" {
-			fail(literal.at, "an empty pattern, which matches between all characters, is not supported")
-		}
+	if isLiteral && literal.str() != "" {
 		return literalPattern(literal.text)
+	}
+	if isLiteral {
+		expression = literal // the empty one, which matches between all characters
 	}
 	if rules, ok := wordRules[expression.str()]; ok {
 		return &pattern{all: rules.all, cut: rules.cut}

@@ -7,8 +7,8 @@ import (
 	"github.com/etc-ml/etc/runtime/tokenizer/internal/ucd"
 )
 
-// A cutter cuts a text into pieces and may change them; empty pieces are dropped by the caller. first says that the
-// text is the beginning of what was given to Encode.
+// A cutter cuts a text that is not empty into pieces that are not empty, and may change them. first says that the text
+// is the beginning of what was given to Encode.
 type cutter func(s string, first bool, emit func(string))
 
 // A preTokenizer is a row of cutters: each cuts the pieces of the one before.
@@ -16,6 +16,24 @@ type preTokenizer struct {
 	cutters []cutter
 	// byteLevel is set if the last step writes the pieces in the byte-level alphabet. It is left to the model.
 	byteLevel bool
+}
+
+// cut cuts a text into words.
+func (t *preTokenizer) cut(s string, first bool, word func(string)) {
+	if s != "" {
+		t.cutFrom(0, s, first, word)
+	}
+}
+
+func (t *preTokenizer) cutFrom(i int, s string, first bool, word func(string)) {
+	switch i {
+	case len(t.cutters):
+		word(s)
+	case len(t.cutters) - 1:
+		t.cutters[i](s, first, word)
+	default:
+		t.cutters[i](s, first, func(s string) { t.cutFrom(i+1, s, false, word) })
+	}
 }
 
 // read appends the cutters of a component, in order. starts says whether it is known, behind the normalizers, that a
@@ -182,7 +200,9 @@ func split(p *pattern, behavior string, invert bool) cutter {
 			}
 		}
 		for _, x := range fold(spans, behavior) {
-			emit(s[x.begin:x.end])
+			if x.begin < x.end {
+				emit(s[x.begin:x.end])
+			}
 		}
 	}
 }

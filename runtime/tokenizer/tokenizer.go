@@ -176,20 +176,11 @@ func (t *Tokenizer) Encode(text string, opts EncodeOptions) []int {
 
 func (t *Tokenizer) encode(ids []int, g *merger, text string, parseSpecial bool) []int {
 	token := func(id int32) { ids = append(ids, int(id)) }
-	var cut func(i int, s string, first bool)
-	cut = func(i int, s string, first bool) {
-		switch {
-		case s == "":
-		case i == len(t.preTokenizer.cutters):
-			ids = g.word(ids, s)
-		default:
-			t.preTokenizer.cutters[i](s, first, func(s string) { cut(i+1, s, false) })
-		}
-	}
+	word := func(s string) { ids = g.word(ids, s) }
 	t.added.find(t.added.plain, text, parseSpecial, func(begin, end int) {
 		s := t.normalize(text[begin:end])
 		t.added.find(t.added.normalized, s, parseSpecial, func(from, to int) {
-			cut(0, s[from:to], begin == 0 && from == 0)
+			t.preTokenizer.cut(s[from:to], begin == 0 && from == 0, word)
 		}, token)
 	}, token)
 	return ids
