@@ -1,0 +1,56 @@
+# make demo and make test are all a newcomer needs: Go, make and a C++ compiler, nothing else.
+
+GO       ?= go
+FUZZTIME ?= 10s
+BIN      := bin/etc
+PLATFORMS := darwin/arm64 linux/arm64 linux/amd64 windows/amd64
+
+# The chat checkpoint is a small trained Qwen3.5-MoE; special tokens of a --raw prompt are parsed.
+DEMO_CHECKPOINT := testdata/checkpoints/qwen35moe-chat
+DEMO_QUESTION   := What is the capital of France?
+DEMO_PROMPT     := <|im_start|>user\n$(DEMO_QUESTION)<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n
+
+.PHONY: build demo test lint cross fuzz bench clean
+
+build:
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) ./cmd/etc
+
+# Compile the checkpoint to 4 bits and ask the result a question.
+demo: build
+	$(BIN) export $(DEMO_CHECKPOINT) --qlinear 4w --group-size 64 --max-seq-len 256 -o bin/demo.pte
+	@echo '> $(DEMO_QUESTION)'
+	@printf '$(DEMO_PROMPT)' | $(BIN) run bin/demo.pte --raw --temperature 0
+
+# Every test. The schema test compiles flatc, once, from the flatbuffers module.
+test:
+	$(GO) test ./...
+
+# gofmt, go vet on every platform, staticcheck (its version is pinned in tools/go.mod).
+lint:
+	@files=$$(gofmt -l .) && test -z "$$files" || { echo "gofmt -l: $$files"; exit 1; }
+	@for p in $(PLATFORMS); do \
+		echo "go vet $$p" && GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) vet ./... || exit 1; \
+	done
+	$(GO) tool -modfile=tools/go.mod staticcheck ./...
+
+# A static binary for every platform, under bin/.
+cross:
+	@for p in $(PLATFORMS); do \
+		echo "go build $$p" && GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) build -trimpath -o bin/$$p/ ./cmd/etc || exit 1; \
+	done
+
+# Every fuzz target for FUZZTIME, one after the other: make fuzz FUZZTIME=10m
+fuzz:
+	@grep -rl --include='*_test.go' '^func Fuzz' . | sort | while read -r file; do \
+		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$$file"); do \
+			echo "$$target in $$(dirname "$$file")"; \
+			$(GO) test -run='^$$' -fuzz="^$$target\$$" -fuzztime=$(FUZZTIME) "$$(dirname "$$file")" || exit 1; \
+		done; \
+	done
+
+# The figures of BENCHMARKS.md come from here and from the commands quoted there.
+bench:
+	$(GO) test -run='^$$' -bench=. -benchmem ./...
+
+clean:
+	rm -rf bin
