@@ -286,3 +286,12 @@ func (m mapped) ReadAt(p []byte, off int64) (int, error) {
 		return nil
 	})
 }
+
+type exact struct{ Data }
+
+// Exact marks a constant that the model's authors keep in float32 whatever the dtype of the weights:
+// frequencies of a rotary embedding, a soft cap. Recipes that round constants leave it as it is.
+func Exact(d Data) Data { return exact{d} }
+
+// IsExact reports whether d is marked by [Exact].
+func IsExact(d Data) bool { _, ok := d.(exact); return ok }

@@ -278,7 +278,7 @@ func (p *printer) op(op *Op) {
 		b.WriteString(o.Name + "=" + text)
 	}
 	b.WriteByte(')')
-	b.WriteString(formatAttrs(op))
+	b.WriteString(FormatAttrs(op))
 	if len(types) > 0 {
 		b.WriteString(" : " + strings.Join(types, ", "))
 	}
@@ -337,8 +337,8 @@ func formatFloat(v float64, bits int) string {
 	return s
 }
 
-// formatAttrs writes the attributes that differ from the defaults of the op's definition.
-func formatAttrs(op *Op) string {
+// FormatAttrs writes the attributes of op that differ from the defaults of its definition: " {axis=1}", or nothing.
+func FormatAttrs(op *Op) string {
 	if op.Attrs == nil {
 		return ""
 	}

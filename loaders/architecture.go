@@ -23,13 +23,16 @@ type architecture struct {
 	family string
 	// names are the class names of transformers that config.json may have.
 	names []string
+	// exporterUsesMinMax tells how ExecuTorch's exporter quantizes the family: min/max with zero points, and
+	// the embedding too, or hqq scale-only.
+	exporterUsesMinMax bool
 	// open takes the model's tensors, where the configuration is of the family; else it gives nil.
 	open func(huggingface.Config, huggingface.Tokens, *builder.Tensors) model
 }
 
 var architectures = []architecture{
-	{"qwen35moe", []string{"Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM"}, open(qwen35moe.New)},
-	{"gemma4", []string{"Gemma4ForConditionalGeneration", "Gemma4ForCausalLM"}, open(gemma4.New)},
+	{"qwen35moe", []string{"Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM"}, false, open(qwen35moe.New)},
+	{"gemma4", []string{"Gemma4ForConditionalGeneration", "Gemma4ForCausalLM"}, true, open(gemma4.New)},
 }
 
 // open makes a row's function of a builder's constructor for configurations of type C.

@@ -21,7 +21,7 @@ type Checkpoint struct {
 	// sampling defaults, special tokens, and the files themselves.
 	Model *huggingface.Model
 
-	family  string
+	arch    architecture
 	files   *safetensors.Checkpoint
 	model   model
 	sources []Source
@@ -62,7 +62,7 @@ func Open(dir string) (*Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Checkpoint{Model: m, family: arch.family, files: files}
+	c := &Checkpoint{Model: m, arch: arch, files: files}
 	if err := c.read(arch); err != nil {
 		return nil, errors.Join(err, files.Close())
 	}
@@ -94,7 +94,11 @@ func (c *Checkpoint) read(arch architecture) error {
 func (c *Checkpoint) Architecture() string { return c.Model.Architecture }
 
 // Family is a short name of the model family: "qwen35moe" or "gemma4".
-func (c *Checkpoint) Family() string { return c.family }
+func (c *Checkpoint) Family() string { return c.arch.family }
+
+// ExporterUsesMinMax reports how ExecuTorch's exporter quantizes the model: with 4-bit min/max and an 8-bit
+// embedding, or else with hqq scale-only.
+func (c *Checkpoint) ExporterUsesMinMax() bool { return c.arch.exporterUsesMinMax }
 
 // Build makes the module that is the model's forward; see [builder.Build] for its inputs and outputs. An
 // option that is out of range is an error. The module reads the checkpoint, which must stay open.

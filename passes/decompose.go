@@ -94,11 +94,11 @@ func decomposeEmbedding(b *ir.Builder, op *ir.Op, _ *Options) []*ir.Value {
 		rows(packed), rows(scales), rows(biases))}
 }
 
-// decomposeTopK sorts the negated values: stable, so that of equal values the first comes first.
+// decomposeTopK sorts and takes the end backwards: of equal values the last comes first.
 func decomposeTopK(b *ir.Builder, op *ir.Op, _ *Options) []*ir.Value {
 	x, last := op.Input("x"), &ir.AxisAttrs{Axis: -1}
-	order := b.Value("argsort", last, b.Value("neg", nil, x))
-	indices := b.Value("slice", nil, order, -1, 0, ir.Attrs[ir.TopKAttrs](op).K)
+	k := ir.Attrs[ir.TopKAttrs](op).K
+	indices := b.Value("slice", &ir.StepAttrs{Step: -1}, b.Value("argsort", last, x), -1, -1, -(k + 1))
 	return []*ir.Value{b.Value("take_along_axis", last, x, indices), indices}
 }
 

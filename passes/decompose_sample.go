@@ -28,20 +28,21 @@ func decomposeSample(b *ir.Builder, op *ir.Op, _ *Options) []*ir.Value {
 			scaled = filterTopP(b, scaled, p)
 		}
 		seed := b.Value("item_int", nil, op.Input("seed"))
-		return []*ir.Value{argmax(b, b.Value("add", nil, scaled, gumbel(b, scaled, seed)))}
+		return []*ir.Value{argmax(b, b.Value("add", nil, scaled, gumbel(b, scaled, seed, 0)))}
 	}, func(b *ir.Builder) []*ir.Value {
 		return []*ir.Value{argmax(b, logits)}
 	})[0]
 	return []*ir.Value{cast(b, token, ir.I64)}
 }
 
-// sampleUnseeded is the model authors' own sampler: noise of the runtime's own, and a temperature that
-// is clamped away from zero instead of a greedy branch (requirement E8).
+// sampleUnseeded is the model authors' own sampler (examples/models/*/sampler.py): noise of the runtime's
+// own, a temperature that is clamped away from zero instead of a greedy branch (requirement E8), and a
+// shift that keeps the logarithms finite.
 func sampleUnseeded(b *ir.Builder, logits, temperature *ir.Value) *ir.Value {
-	const least = 1e-6
+	const least, shift = 1e-6, 1e-20
 	t := b.Value("maximum", nil, temperature, scalar(b, ir.F32, least))
 	scaled := b.Value("divide", nil, cast(b, logits, ir.F32), t)
-	return cast(b, argmax(b, b.Value("add", nil, scaled, gumbel(b, scaled, nil))), ir.I64)
+	return cast(b, argmax(b, b.Value("add", nil, scaled, gumbel(b, scaled, nil, shift))), ir.I64)
 }
 
 func argmax(b *ir.Builder, x *ir.Value) *ir.Value {
@@ -53,8 +54,9 @@ func condition(b *ir.Builder, x *ir.Value) *ir.Value {
 	return b.Value("item_int", nil, b.Value("astype", &ir.DTypeAttrs{ScalarType: ir.I32}, x))
 }
 
-// gumbel draws noise of the shape of x: u = min(bits/(2^32-1), the largest float32 below 1).
-func gumbel(b *ir.Builder, x, seed *ir.Value) *ir.Value {
+// gumbel draws noise -log(-log(u+shift)+shift) of the shape of x: u = min(bits/(2^32-1), the largest
+// float32 below 1).
+func gumbel(b *ir.Builder, x, seed *ir.Value, shift float64) *ir.Value {
 	var s any
 	if seed != nil {
 		s = seed
@@ -63,7 +65,12 @@ func gumbel(b *ir.Builder, x, seed *ir.Value) *ir.Value {
 	below := float64(math.Nextafter32(1, 0))
 	u := b.Value("divide", nil, cast(b, bits, ir.F32), scalar(b, ir.F32, math.MaxUint32))
 	u = b.Value("minimum", nil, u, scalar(b, ir.F32, below))
-	negLog := func(v *ir.Value) *ir.Value { return b.Value("neg", nil, b.Value("log", nil, v)) }
+	negLog := func(v *ir.Value) *ir.Value {
+		if shift != 0 {
+			v = b.Value("add", nil, v, scalar(b, ir.F32, shift))
+		}
+		return b.Value("neg", nil, b.Value("log", nil, v))
+	}
 	return negLog(negLog(u))
 }
 

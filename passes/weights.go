@@ -98,10 +98,11 @@ func (q *weightQuantizer) constants(b *ir.Builder, c *ir.Constant, s quantize.Sc
 	return k
 }
 
-// roundConstants rounds floating-point constants to bf16 and derives all types again.
+// roundConstants rounds floating-point constants to bf16, those aside that the authors keep in float32, and
+// derives all types again.
 func roundConstants(m *ir.Module, _ *Options) error {
 	for _, c := range m.Constants {
-		if t := c.Value.Type; c.Data != nil && t.DType.IsFloat() && t.DType != ir.BF16 {
+		if t := c.Value.Type; c.Data != nil && t.DType.IsFloat() && t.DType != ir.BF16 && !ir.IsExact(c.Data) {
 			c.Data = toBF16(c.Data)
 			c.Value.Type.DType = ir.BF16
 		}

@@ -99,7 +99,8 @@ func sumProducts(x, y []float32) float32 {
 }
 
 // gatedDeltaStep is the interface of the Metal kernel that ExecuTorch's exporter writes for the gated
-// delta rule (backends/mlx/custom_kernel_ops/gated_delta_rule.py). Its source is not looked at.
+// delta rule (backends/mlx/custom_kernel_ops/gated_delta_rule.py). Its source is not looked at. Our own
+// kernel has the dtype of the state as a second template argument, StT; there it is InT.
 var gatedDeltaStep = ir.MetalKernelAttrs{
 	Name:             "gated_delta_step",
 	InputNames:       []string{"q", "k", "v", "g", "beta", "state_in", "T"},
@@ -108,6 +109,9 @@ var gatedDeltaStep = ir.MetalKernelAttrs{
 	TemplateArgKinds: []int{2, 0, 0, 0, 0},
 }
 
+// stateDType is the template argument of our kernel that the exporter's has not.
+const stateDType = "StT"
+
 // metalKernel runs the one kernel that is known by its interface.
 func metalKernel(c *Call) ([]Value, error) {
 	attrs, known := ir.Attrs[ir.MetalKernelAttrs](c.Op), gatedDeltaStep
@@ -115,6 +119,18 @@ func metalKernel(c *Call) ([]Value, error) {
 		return nil, fmt.Errorf("kernel %q is not known; without Metal only %s can run", attrs.Name, known.Name)
 	}
 	in, args := c.Tensors("inputs"), attrs.TemplateArgValues
+	if len(args) == 0 || len(attrs.TemplateArgNames) != len(args) || len(attrs.TemplateArgKinds) != len(args) {
+		return nil, fmt.Errorf("kernel %s has %d template arguments, %d names and %d kinds", attrs.Name, len(args), len(attrs.TemplateArgNames), len(attrs.TemplateArgKinds))
+	}
+	state := args[0]
+	if at := slices.Index(attrs.TemplateArgNames, stateDType); at >= 0 {
+		trimmed := *attrs
+		state = args[at]
+		trimmed.TemplateArgNames = slices.Delete(slices.Clone(attrs.TemplateArgNames), at, at+1)
+		trimmed.TemplateArgKinds = slices.Delete(slices.Clone(attrs.TemplateArgKinds), at, at+1)
+		args = slices.Delete(slices.Clone(args), at, at+1)
+		attrs = &trimmed
+	}
 	if !slices.Equal(attrs.InputNames, known.InputNames) || !slices.Equal(attrs.OutputNames, known.OutputNames) ||
 		!slices.Equal(attrs.TemplateArgNames, known.TemplateArgNames) || !slices.Equal(attrs.TemplateArgKinds, known.TemplateArgKinds) ||
 		len(in) != len(known.InputNames) || len(args) != len(known.TemplateArgNames) || len(attrs.OutputDtypes) != len(known.OutputNames) ||
@@ -146,8 +162,8 @@ func metalKernel(c *Call) ([]Value, error) {
 	if group := c.Ints("threadgroup"); keyWidth%32 != 0 || len(group) != 3 || group[0] != 32 {
 		return nil, fmt.Errorf("kernel %s: Dk is %d in threadgroups of %v, want a multiple of 32 and 32 threads along x", attrs.Name, keyWidth, group)
 	}
-	if !slices.Equal(attrs.OutputDtypes, []ir.DType{dtype, dtype}) || c.Result(0).DType != dtype || c.Result(1).DType != dtype {
-		return nil, fmt.Errorf("kernel %s: outputs are %v, want the dtype InT, %s", attrs.Name, attrs.OutputDtypes, dtype)
+	if want := []ir.DType{dtype, ir.DType(state)}; !slices.Equal(attrs.OutputDtypes, want) {
+		return nil, fmt.Errorf("kernel %s: outputs are %v, its template arguments make them %v", attrs.Name, attrs.OutputDtypes, want)
 	}
 	return c.deltaRule(q, in[1], v, in[3], in[4], in[5])
 }

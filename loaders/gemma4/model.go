@@ -54,7 +54,7 @@ type forward struct {
 
 // run computes the logits [1,S,V] of the tokens.
 func (f *forward) run(w *weights) *ir.Value {
-	root := ir.Float32s(nil, float32(math.Sqrt(float64(f.c.HiddenSize))))
+	root := ir.Exact(ir.Float32s(nil, float32(math.Sqrt(float64(f.c.HiddenSize)))))
 	x := f.Cast(f.Multiply(f.Embed(w.embedding), f.Constant(weight{Name: "embed_scale", Data: root})), f.DType)
 	for i := range w.layers {
 		x = f.layer(&w.layers[i], x)
@@ -63,7 +63,7 @@ func (f *forward) run(w *weights) *ir.Value {
 	if f.c.FinalLogitSoftcap == 0 {
 		return logits
 	}
-	limit := f.Constant(weight{Name: "logit_softcap", Data: ir.Float32s(nil, float32(f.c.FinalLogitSoftcap))})
+	limit := f.Constant(weight{Name: "logit_softcap", Data: ir.Exact(ir.Float32s(nil, float32(f.c.FinalLogitSoftcap)))})
 	return f.Multiply(f.Unary("tanh", f.Value("divide", nil, logits, limit)), limit)
 }
 
@@ -128,5 +128,5 @@ func proportional(g huggingface.AttentionGeometry) ir.Data {
 			freqs[i] = float32(numeric.Pow(g.RopeTheta, float64(2*i)/float64(g.HeadDim)))
 		}
 	}
-	return ir.Float32s([]int64{int64(len(freqs))}, freqs...)
+	return ir.Exact(ir.Float32s([]int64{int64(len(freqs))}, freqs...))
 }

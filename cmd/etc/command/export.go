@@ -1,0 +1,340 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/etc-ml/etc/codegen"
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/loaders"
+	"github.com/etc-ml/etc/passes"
+	"github.com/etc-ml/etc/passes/quantize"
+	"github.com/etc-ml/etc/runtime/program"
+)
+
+type exportFlags struct {
+	modelDir, output, outputDir, backend, emit string
+	linear, embedding, recipe, method          string
+	group, linearGroup, embeddingGroup         int
+	sample, portable, verifyIR                 bool
+	maxSeqLen, maxChunk, jobs                  int
+	printAfter, weights                        string
+}
+
+func newExport() *cobra.Command {
+	var f exportFlags
+	cmd := &cobra.Command{
+		Use:   "export [MODEL]",
+		Short: "Compile a checkpoint to an ExecuTorch program",
+		Long: `export compiles a Hugging Face checkpoint, the current directory if none is named, to one .pte file for
+ExecuTorch's MLX delegate: weights, graph, tokenizer and defaults. It reads and writes in bounded memory.
+
+MODEL may also be an IR text (as --emit ir writes it) with --weights FILE.pte: the program of the text is
+written with the weights of the file.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return runExport(cmd, args, f) },
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.modelDir, "model-dir", "", "checkpoint directory, same as MODEL")
+	fl.StringVarP(&f.output, "output", "o", "model.pte", "file to write")
+	fl.StringVar(&f.outputDir, "output-dir", "", "directory to write model.pte to")
+	fl.StringVar(&f.backend, "backend", "mlx", "mlx (or metal): forward gives logits; cuda: forward gives a token, for etc run --device cuda")
+	fl.StringVar(&f.linear, "qlinear", "none", "linear weights: none, 4w or 8w")
+	fl.IntVar(&f.group, "group-size", 64, "elements that share a scale: 32, 64 or 128")
+	fl.IntVar(&f.linearGroup, "qlinear-group-size", 64, "same as --group-size")
+	fl.StringVar(&f.embedding, "qembedding", "none", "embedding weights: none, 4w or 8w")
+	fl.IntVar(&f.embeddingGroup, "qembedding-group-size", 64, "elements of an embedding row that share a scale: 32, 64 or 128")
+	fl.StringVar(&f.recipe, "recipe", "default", "which weights get which bits: default or executorch")
+	fl.StringVar(&f.method, "quant-method", "best", "best, minmax or hqq")
+	fl.BoolVar(&f.sample, "sample", false, "fuse the sampling head: forward gives a token")
+	fl.BoolVar(&f.portable, "portable", false, "write the gated delta rule as a scan instead of a Metal kernel")
+	fl.IntVar(&f.maxSeqLen, "max-seq-len", 4096, "positions that the caches hold")
+	fl.IntVar(&f.maxChunk, "max-prefill-chunk", 0, "most tokens of one call (default: the architecture's)")
+	fl.IntVarP(&f.jobs, "jobs", "j", 0, "workers, 0 for one per CPU")
+	fl.StringVar(&f.emit, "emit", "pte", "what to write: pte, or ir for the text of the lowered module")
+	fl.StringVar(&f.weights, "weights", "", "file with the weights of an IR text")
+	fl.StringVar(&f.printAfter, "print-ir-after", "", "print the IR after a pass to standard error: "+strings.Join(passes.Names(), ", "))
+	fl.BoolVar(&f.verifyIR, "verify-ir", false, "run the verifier after every pass")
+	return cmd
+}
+
+func runExport(cmd *cobra.Command, args []string, f exportFlags) error {
+	dir, err := f.source(cmd, args)
+	if err != nil {
+		return err
+	}
+	if f.output, err = f.target(cmd); err != nil {
+		return err
+	}
+	if f.emit != "pte" && f.emit != "ir" {
+		return usagef("--emit %q, want pte or ir", f.emit)
+	}
+	if f.jobs < 0 {
+		return usagef("--jobs %d, want 0 or more", f.jobs)
+	}
+	if strings.HasSuffix(dir, ".ir") {
+		return exportText(cmd, dir, f)
+	}
+	if f.weights != "" {
+		return usagef("--weights goes with an IR text; %s is a checkpoint", dir)
+	}
+	options, err := f.options(cmd)
+	if err != nil {
+		return err
+	}
+	if info, err := os.Stat(dir); err != nil {
+		return err
+	} else if !info.IsDir() {
+		return usagef("%s is not a checkpoint directory", dir)
+	}
+	c, err := loaders.Open(dir)
+	if err != nil {
+		return invalidInput(err)
+	}
+	defer c.Close()
+	if options.Recipe, err = f.makeRecipe(cmd, c); err != nil {
+		return err
+	}
+	m, err := c.Build(loaders.Options{MaxSeqLen: f.maxSeqLen, MaxPrefillChunk: f.maxChunk})
+	if err != nil {
+		return usageError{err}
+	}
+	if err := passes.Run(m, options); err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	for kind, n := range c.Skipped() {
+		logf(cmd.ErrOrStderr(), "etc: skipped %d %s tensors", n, kind)
+	}
+	if f.emit == "ir" {
+		return writeText(f.output, m)
+	}
+	file, err := newFile(c, m, options, f)
+	if err != nil {
+		return err
+	}
+	return writeProgram(cmd, f, file)
+}
+
+// invalidInput marks an error of a checkpoint's content; what the system says stays a failure.
+func invalidInput(err error) error {
+	if os.IsNotExist(err) || os.IsPermission(err) {
+		return err
+	}
+	return invalidError{err}
+}
+
+// source is the checkpoint that the arguments name.
+func (f exportFlags) source(cmd *cobra.Command, args []string) (string, error) {
+	switch {
+	case len(args) > 0 && f.modelDir != "":
+		return "", usagef("two checkpoints: %s and --model-dir %s", args[0], f.modelDir)
+	case len(args) > 0:
+		return args[0], nil
+	case f.modelDir != "":
+		return f.modelDir, nil
+	}
+	return ".", nil
+}
+
+// target is the file to write.
+func (f exportFlags) target(cmd *cobra.Command) (string, error) {
+	if f.outputDir == "" {
+		return f.output, nil
+	}
+	if anyChanged(cmd, "output") {
+		return "", usagef("two outputs: --output %s and --output-dir %s", f.output, f.outputDir)
+	}
+	if err := os.MkdirAll(f.outputDir, 0o755); err != nil {
+		return "", err
+	}
+	return filepath.Join(f.outputDir, "model.pte"), nil
+}
+
+// options reads the flags that the passes need, the recipe aside.
+func (f exportFlags) options(cmd *cobra.Command) (*passes.Options, error) {
+	o := &passes.Options{Sample: f.sample, Portable: f.portable, Verify: f.verifyIR}
+	switch f.backend {
+	case "mlx", "metal":
+	case "cuda":
+		o.Backend = passes.CUDA
+		if f.sample {
+			return nil, usagef("--sample with --backend cuda: forward keeps the authors' sampler there")
+		}
+	default:
+		return nil, usagef("--backend %q, want mlx, metal or cuda", f.backend)
+	}
+	if f.printAfter == "" {
+		return o, nil
+	}
+	known := false
+	for _, n := range passes.Names() {
+		known = known || n == f.printAfter
+	}
+	if !known {
+		return nil, usagef("--print-ir-after %q, want one of %s", f.printAfter, strings.Join(passes.Names(), ", "))
+	}
+	o.After = func(pass string, m *ir.Module) error {
+		if pass != f.printAfter {
+			return nil
+		}
+		return ir.Print(cmd.ErrOrStderr(), m)
+	}
+	return o, nil
+}
+
+// makeRecipe makes the recipe that the flags ask for.
+func (f exportFlags) makeRecipe(cmd *cobra.Command, c *loaders.Checkpoint) (passes.Recipe, error) {
+	linearGroup := f.group
+	if anyChanged(cmd, "qlinear-group-size") {
+		if anyChanged(cmd, "group-size") && f.group != f.linearGroup {
+			return passes.Recipe{}, usagef("--group-size %d and --qlinear-group-size %d", f.group, f.linearGroup)
+		}
+		linearGroup = f.linearGroup
+	}
+	method := quantize.MinMax
+	switch f.method {
+	case "best", "minmax":
+	case "hqq":
+		method = quantize.HQQ
+	default:
+		return passes.Recipe{}, usagef("--quant-method %q, want best, minmax or hqq", f.method)
+	}
+	linear, err := parseScheme("--qlinear", f.linear, linearGroup, method)
+	if err != nil {
+		return passes.Recipe{}, err
+	}
+	embedding, err := parseScheme("--qembedding", f.embedding, f.embeddingGroup, method)
+	if err != nil {
+		return passes.Recipe{}, err
+	}
+	switch f.recipe {
+	case "default":
+		return passes.DefaultRecipe(linear, embedding), nil
+	case "executorch":
+		if anyChanged(cmd, "quant-method") {
+			return passes.Recipe{}, usagef("--quant-method %s with --recipe executorch, which has methods of its own", f.method)
+		}
+		if embedding != nil && !anyChanged(cmd, "qembedding-group-size") {
+			embedding.GroupSize = 0 // the exporter's default: one group a row
+		}
+		style := passes.ScaleOnly
+		if c.ExporterUsesMinMax() {
+			style = passes.MinMax
+		}
+		r, err := passes.ExecuTorchRecipe(style, linear, embedding)
+		if err != nil {
+			return r, usageError{err}
+		}
+		return r, nil
+	}
+	return passes.Recipe{}, usagef("--recipe %q, want default or executorch", f.recipe)
+}
+
+// parseScheme reads none, 4w or 8w.
+func parseScheme(flag, value string, group int, method quantize.Method) (*quantize.Scheme, error) {
+	if group != 32 && group != 64 && group != 128 {
+		return nil, usagef("%s: group size %d, want 32, 64 or 128", flag, group)
+	}
+	switch value {
+	case "none":
+		return nil, nil
+	case "4w", "8w":
+		return &quantize.Scheme{Method: method, Bits: int(value[0] - '0'), GroupSize: group}, nil
+	}
+	return nil, usagef("%s %q, want none, 4w or 8w", flag, value)
+}
+
+// exportText writes the program of an IR text with the weights of a file.
+func exportText(cmd *cobra.Command, path string, f exportFlags) error {
+	if f.weights == "" {
+		return usagef("%s is an IR text; --weights FILE.pte names the file with its weights", path)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	m, err := ir.Parse(string(b))
+	if err != nil {
+		return invalidError{fmt.Errorf("%s: %w", path, err)}
+	}
+	p, err := program.Open(f.weights)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if err := p.Bind(m); err != nil {
+		return err
+	}
+	file := codegen.File{Module: m}
+	names := map[string]bool{}
+	for _, c := range m.Constants {
+		names[c.Name] = true
+	}
+	for _, n := range p.File.NamedData() {
+		if !names[n.Key] {
+			raw, _ := p.File.Lookup(n.Key)
+			file.Extra = append(file.Extra, codegen.NamedBytes{Key: n.Key, Bytes: raw})
+		}
+	}
+	return writeProgram(cmd, f, file)
+}
+
+func writeText(path string, m *ir.Module) error {
+	if path == "-" {
+		return ir.Print(os.Stdout, m)
+	}
+	return writeAtomically(path, func(w io.Writer) error { return ir.Print(w, m) })
+}
+
+// writeAtomically writes a file aside and renames it when it is whole.
+func writeAtomically(path string, write func(io.Writer) error) error {
+	out, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.part")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(out.Name()) // gone already where all went well
+	if err := write(out); err != nil {
+		out.Close()
+		return err
+	}
+	if err := out.Chmod(0o644); err != nil {
+		out.Close()
+		return err
+	}
+	if err := out.Close(); err != nil {
+		return err
+	}
+	return os.Rename(out.Name(), path)
+}
+
+// writeProgram writes the file, with a progress bar where somebody watches.
+func writeProgram(cmd *cobra.Command, f exportFlags, file codegen.File) error {
+	file.Jobs = f.jobs
+	if stderr, ok := cmd.ErrOrStderr().(*os.File); ok && term.IsTerminal(int(stderr.Fd())) {
+		var bar *progressbar.ProgressBar
+		file.Progress = func(written, total int64) {
+			if bar == nil {
+				bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(stderr), progressbar.OptionShowBytes(true),
+					progressbar.OptionSetDescription(f.output), progressbar.OptionClearOnFinish(), progressbar.OptionUseANSICodes(true))
+			}
+			bar.Set64(written) //nolint:errcheck // a bar that cannot be drawn is no reason to stop
+		}
+	}
+	if err := codegen.Write(f.output, file); err != nil {
+		return err
+	}
+	info, err := os.Stat(f.output)
+	if err != nil {
+		return err
+	}
+	logf(cmd.ErrOrStderr(), "etc: wrote %s, %s", f.output, humanize.IBytes(uint64(info.Size())))
+	return nil
+}

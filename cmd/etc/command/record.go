@@ -1,0 +1,99 @@
+package command
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime/debug"
+
+	"github.com/etc-ml/etc/codegen"
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/loaders"
+	"github.com/etc-ml/etc/passes"
+)
+
+// buildRecord says how a file was made: who made it, of what, by which rules.
+type buildRecord struct {
+	Tool         string         `json:"tool"`
+	Architecture string         `json:"architecture"`
+	Recipe       string         `json:"recipe"`
+	Options      recordOptions  `json:"options"`
+	Sources      []sourceRecord `json:"sources"`
+}
+
+type recordOptions struct {
+	Backend   string `json:"backend"`
+	Linear    string `json:"qlinear"`
+	Embedding string `json:"qembedding"`
+	GroupSize int    `json:"group_size"`
+	Method    string `json:"quant_method"`
+	Sample    bool   `json:"sample"`
+	Portable  bool   `json:"portable"`
+	MaxSeqLen int    `json:"max_seq_len"`
+}
+
+// sourceRecord is a tensor of the checkpoint and the SHA-256 of its bytes.
+type sourceRecord struct {
+	Name   string `json:"name"`
+	SHA256 string `json:"sha256"`
+}
+
+// toolVersion names this program, the same for every build of one version.
+func toolVersion() string {
+	version := "devel"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		version = info.Main.Version
+	}
+	return "etc " + version
+}
+
+// newFile puts a module and what belongs to it in a file: tokenizer, template, configuration, record.
+func newFile(c *loaders.Checkpoint, m *ir.Module, o *passes.Options, f exportFlags) (codegen.File, error) {
+	file := codegen.File{Module: m}
+	model := c.Model
+	for _, x := range []codegen.NamedBytes{
+		{Key: keyTokenizer, Bytes: model.Files.Tokenizer},
+		{Key: keyTokenizerConfig, Bytes: model.Files.TokenizerConfig},
+		{Key: keyChatTemplate, Bytes: []byte(model.ChatTemplate)},
+		{Key: keyGenerationConfig, Bytes: model.Files.GenerationConfig},
+		{Key: keyConfig, Bytes: model.Files.Config},
+	} {
+		if len(x.Bytes) > 0 {
+			file.Extra = append(file.Extra, x)
+		}
+	}
+	record := buildRecord{Tool: "etc", Architecture: c.Architecture(), Recipe: o.Recipe.Name, Options: recordOptions{
+		Backend: f.backend, Linear: f.linear, Embedding: f.embedding, GroupSize: f.group, Method: f.method, Sample: f.sample,
+		Portable: f.portable, MaxSeqLen: f.maxSeqLen}}
+	for _, s := range c.Sources() {
+		record.Sources = append(record.Sources, sourceRecord{s.Name, hex.EncodeToString(make([]byte, sha256.Size))})
+	}
+	// The hashes have a fixed size, so the record's is known before a weight is read.
+	planned, err := json.Marshal(record)
+	if err != nil {
+		return file, err
+	}
+	file.Record = &codegen.Record{Key: keyBuild, Size: int64(len(planned)), Make: func() ([]byte, error) {
+		if err := hashSources(&record, c.Sources(), f.jobs); err != nil {
+			return nil, err
+		}
+		return json.Marshal(record)
+	}}
+	return file, nil
+}
+
+// hashSources computes the hashes of the source tensors.
+func hashSources(record *buildRecord, sources []loaders.Source, jobs int) error {
+	return parallel(len(sources), jobs, func(i int) error {
+		h := sha256.New()
+		if n, err := io.Copy(h, sources[i].Reader()); err != nil {
+			return fmt.Errorf("tensor %s: %w", sources[i].Name, err)
+		} else if n != sources[i].Size {
+			return fmt.Errorf("tensor %s: read %d of %d bytes", sources[i].Name, n, sources[i].Size)
+		}
+		record.Sources[i].SHA256 = hex.EncodeToString(h.Sum(nil))
+		return nil
+	})
+}
