@@ -31,17 +31,18 @@ type Limits struct {
 
 // resolve fills in defaults and refuses what is out of range.
 func (o Options) resolve(l Limits) (Options, error) {
-	most := l.Positions
+	most, why := l.Positions, "the positions that the model was made for"
 	if most == 0 || most > maxSeqLen {
-		most = maxSeqLen
+		most, why = maxSeqLen, "which positions in 32 bits allow"
 	}
 	if o.MaxSeqLen == 0 {
 		o.MaxSeqLen = min(DefaultMaxSeqLen, most)
 	}
 	if o.MaxSeqLen < 2 || o.MaxSeqLen > most {
-		return o, fmt.Errorf("max_seq_len: expected 2 to %d, the positions that the model was made for, found %d", most, o.MaxSeqLen)
+		return o, fmt.Errorf("max_seq_len: expected 2 to %d, %s, found %d", most, why, o.MaxSeqLen)
 	}
-	largest, why := o.MaxSeqLen-1, "one less than max_seq_len"
+	largest := o.MaxSeqLen - 1
+	why = "one less than max_seq_len"
 	if l.Window > 0 && l.Window < largest {
 		largest, why = l.Window, "the window of the sliding layers, whose cache a longer chunk would overrun"
 	}
