@@ -88,6 +88,9 @@ func newExpr(terms []term) *Expr {
 // as far as the canonical form can tell).
 func (e *Expr) Equal(o *Expr) bool { return e.key == o.key }
 
+// Key is equal for equal expressions, and different for different ones, within one process.
+func (e *Expr) Key() string { return e.key }
+
 // Const gives the value of an expression without symbols.
 func (e *Expr) Const() (int64, bool) {
 	switch {

@@ -99,8 +99,9 @@ func dropResults(op *ir.Op, used map[*ir.Value]bool) bool {
 	return changed
 }
 
-// eliminateCommon merges pure operations with equal arguments and attributes. An operation in a region
-// is merged with one before it in that region or in one around it.
+// eliminateCommon merges pure operations with equal arguments and attributes, and ints with equal
+// expressions: the size of a dim is the same whatever it is read from. An operation in a region is merged
+// with one before it in that region or in one around it; an int that is constant becomes a literal.
 func eliminateCommon(m *ir.Module, _ *Options) error {
 	ids := map[*ir.Value]int{}
 	id := func(v *ir.Value) int {
@@ -124,6 +125,7 @@ func eliminateCommon(m *ir.Module, _ *Options) error {
 		}
 		r.Ops = slices.DeleteFunc(r.Ops, func(op *ir.Op) bool {
 			op.EachArg(func(a *ir.Arg) { a.Value = replace(a.Value) })
+			literalInts(op)
 			for _, n := range op.Regions {
 				walk(n, known)
 			}
@@ -131,6 +133,9 @@ func eliminateCommon(m *ir.Module, _ *Options) error {
 				return false
 			}
 			key := opKey(op, id)
+			if t := op.Results[0].Type; t.Kind == ir.IntKind {
+				key = "int " + t.Int.Key()
+			}
 			if first := known[key]; first != nil {
 				for i, v := range op.Results {
 					replaced[v] = first.Results[i]
@@ -147,6 +152,23 @@ func eliminateCommon(m *ir.Module, _ *Options) error {
 	walk(m.Entry.Body, nil)
 	// Symbols of merged operations (item_int) live on in types until they are derived again.
 	return retype(m.Entry.Body)
+}
+
+// literalInts replaces int arguments whose value is a constant by literals, where the operand takes them.
+func literalInts(op *ir.Op) {
+	for i, o := range op.Def.Operands {
+		if o.Kind != ir.IntOperand && o.Kind != ir.IntsOperand && o.Kind != ir.AnyOperand {
+			continue
+		}
+		for j, a := range op.Args[i] {
+			if a.Value == nil || a.Value.Type.Kind != ir.IntKind {
+				continue
+			}
+			if v, ok := a.Value.Type.Int.Const(); ok {
+				op.Args[i][j] = ir.Int(v)
+			}
+		}
+	}
 }
 
 // opKey is equal for operations that compute the same.

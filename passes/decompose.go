@@ -2,6 +2,8 @@ package passes
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/etc-ml/etc/ir"
 )
@@ -35,7 +37,7 @@ func decompose(m *ir.Module, o *Options) error {
 
 // scalar makes a 0-d constant, one for each value and dtype of the module.
 func scalar(b *ir.Builder, d ir.DType, v float64) *ir.Value {
-	name := fmt.Sprintf("scalar.%s.%g", d, v)
+	name := fmt.Sprintf("scalar.%s.%s", d, strings.ToLower(strings.TrimPrefix(strconv.FormatFloat(v, 'g', -1, 64), "+")))
 	for _, c := range b.Module.Constants {
 		if c.Name == name {
 			return c.Value
