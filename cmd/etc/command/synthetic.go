@@ -1,0 +1,70 @@
+package command
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/etc-ml/etc/loaders/huggingface"
+	"github.com/etc-ml/etc/loaders/synthetic"
+)
+
+// syntheticModels are the published models whose layer shapes synthetic has, with their depths.
+var syntheticModels = []struct {
+	name   string
+	layers int
+	config func(layers int) huggingface.Config
+}{
+	{"qwen35moe-35b", 40, func(n int) huggingface.Config { return synthetic.Qwen35MoE35B(n) }},
+	{"gemma4-31b", 60, func(n int) huggingface.Config { return synthetic.Gemma431B(n) }},
+}
+
+// newSynthetic is a hidden command: it makes the checkpoints that BENCHMARKS.md measures.
+func newSynthetic() *cobra.Command {
+	var model, output string
+	var layers, jobs int
+	var seed uint64
+	names := make([]string, len(syntheticModels))
+	for i, m := range syntheticModels {
+		names[i] = m.name
+	}
+	cmd := &cobra.Command{
+		Use:    "synthetic --model NAME --output DIR",
+		Short:  "Write a checkpoint of random weights in the shapes of a published model",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			at := slices.Index(names, model)
+			if at < 0 {
+				return usagef("--model %q, want one of %s", model, strings.Join(names, ", "))
+			}
+			if output == "" {
+				return usagef("--output DIR is missing: it names the directory for the checkpoint")
+			}
+			if jobs < 0 {
+				return usagef("--jobs %d, want 0 or more", jobs)
+			}
+			if !cmd.Flags().Changed("layers") {
+				layers = syntheticModels[at].layers
+			}
+			config := syntheticModels[at].config(layers)
+			size, err := synthetic.Bytes(config)
+			if err != nil {
+				return usageError{err}
+			}
+			if err := synthetic.Generate(output, synthetic.Spec{Config: config, Seed: seed, Workers: jobs}); err != nil {
+				return err
+			}
+			logf(cmd.ErrOrStderr(), "etc: wrote %s, %s of weights", output, humanize.IBytes(uint64(size)))
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&model, "model", "", "published model: "+strings.Join(names, ", "))
+	cmd.Flags().IntVar(&layers, "layers", 0, "number of layers (default: the published model's)")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "directory to write to; it must be empty or not exist")
+	cmd.Flags().Uint64Var(&seed, "seed", 0, "seed of the weights")
+	cmd.Flags().IntVarP(&jobs, "jobs", "j", 0, "files written at the same time, 0 for one per CPU")
+	return cmd
+}
