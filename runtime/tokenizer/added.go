@@ -139,7 +139,9 @@ func (a *addedVocabulary) find(t *trie, s string, parseSpecial bool, text func(b
 		if done < begin {
 			text(done, begin)
 		}
-		token(id)
+		if begin < end { // else the white space before it was all taken by the token before, and it with it
+			token(id)
+		}
 		done = end
 	}
 	if done != len(s) {

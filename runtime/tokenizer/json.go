@@ -88,16 +88,17 @@ func (r *reader) list(open, end byte, each func(i int)) {
 	if r.depth++; r.depth > maxDepth {
 		r.fail("values nest deeper than %d", maxDepth)
 	}
-	if r.peek() != end {
-		for i := 0; ; i++ {
-			each(i)
-			if r.peek() != ',' {
-				break
-			}
-			r.at++
+	for i := 0; r.peek() != end || i > 0; i++ {
+		each(i)
+		if r.peek() == end {
+			break
 		}
+		if r.peek() != ',' {
+			r.fail("expected ',' or %q, found %s", end, r.found())
+		}
+		r.at++
 	}
-	r.expect(end)
+	r.at++
 	r.depth--
 }
 
@@ -353,7 +354,9 @@ func newComponent(v value) *component { return &component{value: v.want(object)}
 
 // get returns a member, and whether it is there and not null.
 func (c *component) get(key string) (value, bool) {
-	c.asked = append(c.asked, key)
+	if !slices.Contains(c.asked, key) {
+		c.asked = append(c.asked, key)
+	}
 	if i := slices.Index(c.keys, key); i >= 0 {
 		return c.items[i], c.items[i].kind != null
 	}

@@ -107,8 +107,7 @@ func parse(r *reader) *Tokenizer {
 		}
 	}
 	var tokens []addedToken
-	v := sections["added_tokens"]
-	if v.kind != null {
+	if v, ok := sections["added_tokens"]; ok {
 		tokens = readAdded(v)
 	}
 	var warnings []string

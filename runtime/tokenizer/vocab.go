@@ -15,6 +15,9 @@ type vocabulary struct {
 
 // readVocabulary reads the member vocab of the model.
 func readVocabulary(r *reader, at *place) *vocabulary {
+	if r.peek() != '{' {
+		fail(at, "found %s, expected an object", r.found())
+	}
 	v := &vocabulary{ids: map[string]int32{}}
 	largest := 0
 	r.object(func(token string) {
