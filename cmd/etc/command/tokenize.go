@@ -1,0 +1,182 @@
+package command
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/etc-ml/etc/runtime/program"
+	"github.com/etc-ml/etc/runtime/tokenizer"
+)
+
+type tokenizeFlags struct{ json, decode, noSpecial bool }
+
+func newTokenize() *cobra.Command {
+	var f tokenizeFlags
+	cmd := &cobra.Command{
+		Use:   "tokenize FILE.pte|tokenizer.json [TEXT|IDS]",
+		Short: "Turn text into token ids and back",
+		Long: `tokenize prints the token ids of a text, separated by commas as run --tokens takes them. The text is the second
+argument or standard input, to its last byte. Names of special tokens in it are those tokens, and the tokens
+that the post-processor adds are added unless --no-special.
+
+--decode prints the text of ids, without the special tokens if --no-special. With --json, standard input is a
+JSON array of texts and the result an array of arrays of ids, or with --decode the other way.`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error { return runTokenize(cmd, args, f) },
+	}
+	cmd.Flags().BoolVar(&f.json, "json", false, "read and print JSON arrays")
+	cmd.Flags().BoolVar(&f.decode, "decode", false, "from ids to text")
+	cmd.Flags().BoolVar(&f.noSpecial, "no-special", false, "add no special tokens; with --decode, leave them out")
+	return cmd
+}
+
+func runTokenize(cmd *cobra.Command, args []string, f tokenizeFlags) error {
+	if f.json && len(args) > 1 {
+		return usagef("--json reads standard input: %q is one argument too many", args[1])
+	}
+	t, err := openTokenizer(args[0])
+	if err != nil {
+		return err
+	}
+	in, out := cmd.InOrStdin(), cmd.OutOrStdout()
+	if f.json {
+		return tokenizeJSON(in, out, t, f)
+	}
+	text := ""
+	if len(args) > 1 {
+		text = args[1]
+	} else {
+		b, err := io.ReadAll(in)
+		if err != nil {
+			return err
+		}
+		text = string(b)
+	}
+	if !f.decode {
+		ids := t.Encode(text, f.encodeOptions())
+		fields := make([]string, len(ids))
+		for i, id := range ids {
+			fields[i] = strconv.Itoa(id)
+		}
+		_, err = fmt.Fprintln(out, strings.Join(fields, ","))
+		return err
+	}
+	ids, err := parseTokens("--decode", strings.Join(strings.Fields(text), ","))
+	if err != nil {
+		return err
+	}
+	if err := checkTokens(t, ids); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(out, t.Decode(ids, f.noSpecial))
+	return err
+}
+
+// encodeOptions: as for the tokenizers library, names of special tokens in a text are those tokens.
+func (f tokenizeFlags) encodeOptions() tokenizer.EncodeOptions {
+	return tokenizer.EncodeOptions{AddSpecial: !f.noSpecial, ParseSpecial: true}
+}
+
+func tokenizeJSON(in io.Reader, out io.Writer, t *tokenizer.Tokenizer, f tokenizeFlags) error {
+	if f.decode {
+		var lists [][]int
+		if err := readJSON(in, &lists); err != nil {
+			return usagef("standard input: want a JSON array of arrays of token ids: %w", err)
+		}
+		texts := make([]string, len(lists))
+		for i, ids := range lists {
+			if ids == nil {
+				return usagef("standard input: element %d is null, want an array", i)
+			}
+			if err := checkTokens(t, ids); err != nil {
+				return fmt.Errorf("array %d: %w", i, err)
+			}
+			texts[i] = t.Decode(ids, f.noSpecial)
+		}
+		return writeJSONLine(out, texts)
+	}
+	var texts []*string
+	if err := readJSON(in, &texts); err != nil {
+		return usagef("standard input: want a JSON array of strings: %w", err)
+	}
+	lists := make([][]int, len(texts))
+	for i, text := range texts {
+		if text == nil {
+			return usagef("standard input: element %d is null, want a string", i)
+		}
+		lists[i] = t.Encode(*text, f.encodeOptions())
+	}
+	return writeJSONLine(out, lists)
+}
+
+// checkTokens refuses ids that are no token, which decoding would skip.
+func checkTokens(t *tokenizer.Tokenizer, ids []int) error {
+	for i, id := range ids {
+		if _, ok := t.IDToToken(id); !ok {
+			return usagef("id %d (number %d) is no token of the tokenizer, which has %d", id, i, t.VocabSize())
+		}
+	}
+	return nil
+}
+
+// openTokenizer reads a tokenizer.json, or the one that a .pte holds.
+func openTokenizer(path string) (*tokenizer.Tokenizer, error) {
+	isProgram, err := looksLikeProgram(path)
+	if err != nil {
+		return nil, err
+	}
+	var t *tokenizer.Tokenizer
+	if isProgram {
+		p, err := program.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer p.Close()
+		b, ok := p.File.Lookup(keyTokenizer)
+		if !ok {
+			return nil, usagef("%s holds no tokenizer: name a tokenizer.json", path)
+		}
+		t, err = tokenizer.Parse(b, path+": "+keyTokenizer)
+		if err != nil {
+			return nil, tokenizerError(err)
+		}
+		return t, nil
+	}
+	if t, err = tokenizer.Load(path); err != nil {
+		return nil, tokenizerError(err)
+	}
+	return t, nil
+}
+
+// tokenizerError marks an error of a tokenizer's content.
+func tokenizerError(err error) error {
+	if e := (*tokenizer.Error)(nil); errors.As(err, &e) {
+		return invalidError{err}
+	}
+	return err
+}
+
+// looksLikeProgram tells a .pte by its name or its identifier.
+func looksLikeProgram(path string) (bool, error) {
+	if strings.HasSuffix(path, ".pte") {
+		return true, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	head := make([]byte, 8)
+	n, err := io.ReadFull(f, head)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return false, err
+	}
+	return n == len(head) && bytes.Equal(head[4:], []byte("ET12")), nil
+}

@@ -1,0 +1,98 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/etc-ml/etc/loaders/huggingface"
+	"github.com/etc-ml/etc/runtime/container"
+	"github.com/etc-ml/etc/runtime/verify"
+)
+
+func newVerify() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "verify FILE.pte",
+		Short: "Check a program without running it",
+		Long: `verify checks that what a .pte file promises fits together: container, memory plan, graph, constant methods,
+tokenizer. It prints all findings. The exit code is 3 where one of them is an error.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return runVerify(cmd, args[0], asJSON) },
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+// verifyResult is what --json prints.
+type verifyResult struct {
+	File     string           `json:"file"`
+	Valid    bool             `json:"valid"`
+	Errors   int              `json:"errors"`
+	Warnings int              `json:"warnings"`
+	Notes    int              `json:"notes"`
+	Findings []verify.Finding `json:"findings"`
+}
+
+func runVerify(cmd *cobra.Command, path string, asJSON bool) error {
+	findings, err := verify.File(path)
+	if err != nil {
+		return err
+	}
+	findings = append(findings, verifyGeneration(path)...)
+	r := verifyResult{File: path, Valid: !verify.Invalid(findings), Findings: findings}
+	if r.Findings == nil {
+		r.Findings = []verify.Finding{}
+	}
+	for _, f := range findings {
+		switch f.Severity {
+		case verify.Error:
+			r.Errors++
+		case verify.Warning:
+			r.Warnings++
+		default:
+			r.Notes++
+		}
+	}
+	out := cmd.OutOrStdout()
+	if asJSON {
+		if err := writeJSON(out, r); err != nil {
+			return err
+		}
+	} else {
+		for _, f := range findings {
+			if _, err := fmt.Fprintln(out, f); err != nil {
+				return err
+			}
+		}
+		if r.Valid {
+			if _, err := fmt.Fprintf(out, "%s: valid, %d warnings, %d notes\n", path, r.Warnings, r.Notes); err != nil {
+				return err
+			}
+		}
+	}
+	if !r.Valid {
+		return invalidError{fmt.Errorf("%s: invalid, %d errors, %d warnings", path, r.Errors, r.Warnings)}
+	}
+	return nil
+}
+
+// verifyGeneration checks the generation config, whose reader belongs to the loaders and so not to
+// package verify.
+func verifyGeneration(path string) []verify.Finding {
+	f, err := container.Open(path)
+	if err != nil {
+		return nil // package verify has said so
+	}
+	defer f.Close()
+	b, ok := f.Lookup(keyGenerationConfig)
+	if !ok {
+		return nil
+	}
+	_, err = huggingface.ParseSampling(keyGenerationConfig, b)
+	if config := (*huggingface.ConfigError)(nil); errors.As(err, &config) {
+		return []verify.Finding{{Severity: verify.Error, Check: "metadata", Message: err.Error()}}
+	}
+	return nil
+}
