@@ -124,6 +124,13 @@ func (x *Machine) Reset() error {
 // Buffer gives the present content of a buffer.
 func (x *Machine) Buffer(b *ir.Buffer) *Tensor { return x.buffers[b] }
 
+// SetBuffer sets the content of a buffer, which must have the buffer's dtype and shape. The machine owns t
+// from then on.
+func (x *Machine) SetBuffer(b *ir.Buffer, t *Tensor) { x.buffers[b] = t }
+
+// Module is the module that the machine runs.
+func (x *Machine) Module() *ir.Module { return x.module }
+
 // Run calls the entry function. Inputs must have the dtypes of the parameters and dims that their
 // types admit; outputs are converted to the declared dtypes. After an error the buffers hold what the
 // operations before it wrote.

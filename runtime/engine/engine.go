@@ -42,3 +42,22 @@ type Instance interface {
 	// Close frees the instance.
 	Close() error
 }
+
+// State is the content of a buffer of an instance.
+type State struct {
+	// Buffer is the buffer's name.
+	Buffer string
+	// Tensor holds the elements, exactly as the instance does.
+	Tensor *eval.Tensor
+}
+
+// Stateful is an instance whose state can be taken out and put back, so that a session can go back to
+// an earlier point, or be kept in a file. Running on after Restore gives the same bits as never having
+// stopped.
+type Stateful interface {
+	// Snapshot copies the content of every buffer, in the order of the module.
+	Snapshot() ([]State, error)
+	// Restore sets every buffer. A buffer that is missing, unknown or of another shape is an error and
+	// leaves the instance as it was.
+	Restore(states []State) error
+}

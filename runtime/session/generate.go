@@ -63,7 +63,7 @@ func (s *Session) Generate(ctx context.Context, r Request) (a Answer, err error)
 	if err := r.logits(step); err != nil {
 		return a, err
 	}
-	limit := s.model.MaxSeqLen - len(r.Prompt)
+	limit := s.model.MaxSeqLen - len(s.tokens)
 	if r.MaxNewTokens > 0 {
 		limit = r.MaxNewTokens
 	}
@@ -93,7 +93,7 @@ func (s *Session) Generate(ctx context.Context, r Request) (a Answer, err error)
 			a.Reason = StopCancelled
 			return a, nil
 		}
-		if len(a.Tokens) == limit && !r.FeedLast || s.position == s.model.MaxSeqLen {
+		if len(a.Tokens) == limit && !r.FeedLast || len(s.tokens) == s.model.MaxSeqLen {
 			a.Reason = StopLength
 			return a, nil
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
@@ -50,7 +51,7 @@ func (s Sampling) CheckFor(form Form, given []string) error {
 type Session struct {
 	model    *Model
 	instance engine.Instance
-	position int
+	tokens   []int                // what has been fed
 	keys     *numeric.KeySequence // of the host's own sampler
 }
 
@@ -67,11 +68,14 @@ func (m *Model) NewSession() (*Session, error) {
 func (s *Session) Close() error { return s.instance.Close() }
 
 // Position is the number of tokens that the session has seen.
-func (s *Session) Position() int { return s.position }
+func (s *Session) Position() int { return len(s.tokens) }
+
+// Tokens are the tokens that the session has seen.
+func (s *Session) Tokens() []int { return slices.Clone(s.tokens) }
 
 // Reset forgets everything.
 func (s *Session) Reset() error {
-	s.position = 0
+	s.tokens = nil
 	return s.instance.Reset()
 }
 
@@ -118,8 +122,8 @@ func (s *Session) Decode(token int, p Sampling) (Step, error) {
 }
 
 func (s *Session) checkRoom(n int) error {
-	if s.position+n > s.model.MaxSeqLen {
-		return fmt.Errorf("%d tokens at position %d do not fit the context of %d tokens", n, s.position, s.model.MaxSeqLen)
+	if len(s.tokens)+n > s.model.MaxSeqLen {
+		return fmt.Errorf("%d tokens at position %d do not fit the context of %d tokens", n, len(s.tokens), s.model.MaxSeqLen)
 	}
 	return nil
 }
@@ -134,7 +138,7 @@ func (s *Session) call(tokens []int, p Sampling) (Step, error) {
 		if t < 0 || s.model.Vocab > 0 && t >= s.model.Vocab {
 			return Step{}, fmt.Errorf("token %d is not in the vocabulary of %d tokens", t, s.model.Vocab)
 		}
-		ids[i], positions[i] = int64(t), int64(s.position+i)
+		ids[i], positions[i] = int64(t), int64(len(s.tokens)+i)
 	}
 	inputs := []eval.Value{
 		{Tensor: eval.Ints(ir.I64, []int{1, len(tokens)}, ids)},
@@ -155,7 +159,7 @@ func (s *Session) call(tokens []int, p Sampling) (Step, error) {
 	if err != nil {
 		return Step{}, err
 	}
-	s.position += len(tokens)
+	s.tokens = append(s.tokens, tokens...)
 	return s.read(out[0].Tensor, p)
 }
 
