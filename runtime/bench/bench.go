@@ -1,0 +1,202 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/etc-ml/etc/runtime/session"
+)
+
+// NoisySpread is the spread from which a row is too noisy to compare with another (requirement E10).
+const NoisySpread = 0.14
+
+// maxRepetitions bounds a measurement; beyond it more repetitions say nothing that is new.
+const maxRepetitions = 1000
+
+// warmUpTokens are generated before a tg row is measured: the first calls of a shape are slower, later ones
+// are not.
+const warmUpTokens = 4
+
+// Options are what is measured.
+type Options struct {
+	// Prompt are the prompt lengths of the pp rows, Generate the lengths of the tg rows, in tokens. Zeros
+	// are left out.
+	Prompt, Generate []int
+	// Repetitions is the number of measurements of each row; 3 to 6 are usual.
+	Repetitions int
+	// Now reads the clock; nil is time.Now.
+	Now func() time.Time
+	// Started is called before a row is measured; nil for none.
+	Started func(name string)
+}
+
+// Row is the result of one test.
+type Row struct {
+	// Test is "pp512" or "tg128".
+	Test string `json:"test"`
+	// Tokens is the number of tokens of one measurement.
+	Tokens int `json:"tokens"`
+	// Samples are tokens per second, in the order in which they were measured.
+	Samples []float64 `json:"samples"`
+	// Median, Min and Max are those of Samples, in tokens per second.
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
+	// Spread is (Max-Min)/Median.
+	Spread float64 `json:"spread"`
+}
+
+// Noisy reports whether the row varies too much to compare it with another.
+func (r Row) Noisy() bool { return r.Spread > NoisySpread }
+
+// Check reports what of o cannot be measured on m: a length beyond the context, nothing to do.
+func Check(m *session.Model, o Options) error {
+	if o.Repetitions < 1 || o.Repetitions > maxRepetitions {
+		return fmt.Errorf("%d repetitions, want 1 to %d", o.Repetitions, maxRepetitions)
+	}
+	some := false
+	for _, tests := range []struct {
+		name  string
+		sizes []int
+	}{{"pp", o.Prompt}, {"tg", o.Generate}} {
+		for _, n := range tests.sizes {
+			switch {
+			case n < 0:
+				return fmt.Errorf("%s%d: a negative number of tokens", tests.name, n)
+			case n > m.MaxSeqLen:
+				return fmt.Errorf("%s%d: %d tokens do not fit the context of %d tokens", tests.name, n, n, m.MaxSeqLen)
+			}
+			some = some || n > 0
+		}
+	}
+	if !some {
+		return fmt.Errorf("nothing to measure: every prompt and generation length is 0")
+	}
+	if m.Vocab < 1 {
+		return fmt.Errorf("the program does not say how large its vocabulary is (get_vocab_size), so no token is known to be valid")
+	}
+	return nil
+}
+
+// Run measures the rows of o, pp rows first. [Check] must have passed.
+func Run(ctx context.Context, m *session.Model, o Options) ([]Row, error) {
+	if err := Check(m, o); err != nil {
+		return nil, err
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	s, err := m.NewSession()
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	b := &bench{s, o, m.Vocab}
+	var rows []Row
+	for _, n := range o.Prompt {
+		if n == 0 {
+			continue
+		}
+		row, err := b.measure(ctx, fmt.Sprintf("pp%d", n), n, n, b.prefill)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
+	}
+	for _, n := range o.Generate {
+		if n == 0 {
+			continue
+		}
+		row, err := b.measure(ctx, fmt.Sprintf("tg%d", n), n, min(n, warmUpTokens), b.generate)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+type bench struct {
+	session *session.Session
+	options Options
+	vocab   int
+}
+
+// measure runs one test: unmeasured on warm tokens, then as often as asked for on n.
+func (b *bench) measure(ctx context.Context, name string, n, warm int, run func(context.Context, []int) error) (Row, error) {
+	if b.options.Started != nil {
+		b.options.Started(name)
+	}
+	row := Row{Test: name, Tokens: n}
+	tokens := randomTokens(n, b.vocab)
+	if err := b.again(ctx, tokens[:warm], run); err != nil {
+		return row, fmt.Errorf("%s: warm-up: %w", name, err)
+	}
+	for range b.options.Repetitions {
+		if err := b.session.Reset(); err != nil {
+			return row, err
+		}
+		start := b.options.Now()
+		if err := run(ctx, tokens); err != nil {
+			return row, fmt.Errorf("%s: %w", name, err)
+		}
+		seconds := b.options.Now().Sub(start).Seconds()
+		if seconds <= 0 {
+			return row, fmt.Errorf("%s: the clock is too coarse to measure %d tokens: take more", name, n)
+		}
+		row.Samples = append(row.Samples, float64(n)/seconds)
+	}
+	row.sumUp()
+	return row, nil
+}
+
+// again runs a test from an empty context.
+func (b *bench) again(ctx context.Context, tokens []int, run func(context.Context, []int) error) error {
+	if err := b.session.Reset(); err != nil {
+		return err
+	}
+	return run(ctx, tokens)
+}
+
+func (b *bench) prefill(ctx context.Context, tokens []int) error {
+	_, err := b.session.Prefill(ctx, tokens, session.Greedy)
+	return err
+}
+
+func (b *bench) generate(ctx context.Context, tokens []int) error {
+	for _, t := range tokens {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if _, err := b.session.Decode(t, session.Greedy); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sumUp fills the figures that follow from the samples.
+func (r *Row) sumUp() {
+	r.Median, r.Min, r.Max = median(r.Samples), slices.Min(r.Samples), slices.Max(r.Samples)
+	r.Spread = (r.Max - r.Min) / r.Median
+}
+
+// median is the middle of the samples, the mean of the two in the middle where their number is even.
+func median(samples []float64) float64 {
+	s := slices.SortedFunc(slices.Values(samples), cmp.Compare)
+	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
+}
+
+// randomTokens are n token ids, always the same for one vocabulary.
+func randomTokens(n, vocab int) []int {
+	r := rand.New(rand.NewPCG(0x5eed, 0))
+	out := make([]int, n)
+	for i := range out {
+		out[i] = r.IntN(vocab)
+	}
+	return out
+}
