@@ -1,10 +1,12 @@
 package ir
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -46,6 +48,7 @@ type printer struct {
 	indent  int
 	values  map[*Value]string
 	count   int
+	params  map[string]bool // names of parameters, which numbered values must not take
 	symbols map[*Symbol]string
 	order   []*Symbol
 }
@@ -104,15 +107,18 @@ func newPrinter(m *Module) *printer {
 	return p
 }
 
-// symbolsInOrder visits the symbols of e in an order that does not depend on their identity: bare
-// symbols before those inside of operators. New symbols always appear bare first (a parameter's dim,
-// the value of item_int, a joined dim), so the order among several new ones in one expression is moot.
+// symbolsInOrder visits the symbols of e in the order of their names, which is that of an earlier text,
+// and never that of their addresses. Symbols without names appear bare first (a parameter's dim, the
+// value of item_int, a joined dim), one in an expression.
 func symbolsInOrder(e *Expr, f func(*Symbol)) {
-	if s, ok := e.Symbol(); ok {
+	var symbols []*Symbol
+	e.Symbols(func(s *Symbol) { symbols = append(symbols, s) })
+	slices.SortStableFunc(symbols, func(a, b *Symbol) int {
+		return cmp.Or(cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name))
+	})
+	for _, s := range symbols {
 		f(s)
-		return
 	}
-	e.Symbols(f)
 }
 
 func quoteName(s string) string {
@@ -173,10 +179,11 @@ func (p *printer) module(m *Module) {
 		p.line("}")
 	}
 	if f := m.Entry; f != nil {
-		p.count = 0
+		p.count, p.params = 0, map[string]bool{}
 		params := make([]string, len(f.Params))
 		for i, v := range f.Params {
 			p.values[v] = "%" + quoteName(v.Param)
+			p.params[p.values[v]] = true
 			params[i] = p.values[v] + ": " + p.typ(v.Type)
 		}
 		p.line("entry %s(%s) {", quoteName(f.Name), strings.Join(params, ", "))
@@ -228,8 +235,10 @@ func (p *printer) define(v *Value) string {
 	if n, ok := p.values[v]; ok {
 		return n // Describe prints an operation a second time
 	}
-	p.values[v] = "%" + strconv.Itoa(p.count)
-	p.count++
+	for p.values[v] == "" || p.params[p.values[v]] {
+		p.values[v] = "%" + strconv.Itoa(p.count)
+		p.count++
+	}
 	return p.values[v]
 }
 
