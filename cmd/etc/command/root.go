@@ -15,6 +15,7 @@ import (
 	"github.com/etc-ml/etc/loaders/huggingface"
 	"github.com/etc-ml/etc/loaders/safetensors"
 	"github.com/etc-ml/etc/runtime/container"
+	"github.com/etc-ml/etc/runtime/tokenizer"
 )
 
 // Exit codes; scripts rely on them.
@@ -66,6 +67,7 @@ func exitCode(err error) int {
 	var invalid invalidError
 	var format *safetensors.FormatError
 	var config *huggingface.ConfigError
+	var tokens *tokenizer.Error
 	switch {
 	case err == nil:
 		return exitDone
@@ -73,7 +75,8 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.As(err, &memory):
 		return exitMemory
-	case errors.Is(err, container.ErrInvalid), errors.As(err, &format), errors.As(err, &config), errors.As(err, &invalid):
+	case errors.Is(err, container.ErrInvalid), errors.As(err, &format), errors.As(err, &config), errors.As(err, &tokens),
+		errors.As(err, &invalid):
 		return exitInvalid
 	}
 	return exitFailed
@@ -86,7 +89,7 @@ func newRoot() *cobra.Command {
 		Short:         "Compile language models to ExecuTorch programs and run them",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args:          usageArgs(cobra.NoArgs),
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true

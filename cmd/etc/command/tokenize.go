@@ -132,35 +132,19 @@ func openTokenizer(path string) (*tokenizer.Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	var t *tokenizer.Tokenizer
-	if isProgram {
-		p, err := program.Open(path)
-		if err != nil {
-			return nil, err
-		}
-		defer p.Close()
-		b, ok := p.File.Lookup(keyTokenizer)
-		if !ok {
-			return nil, usagef("%s holds no tokenizer: name a tokenizer.json", path)
-		}
-		t, err = tokenizer.Parse(b, path+": "+keyTokenizer)
-		if err != nil {
-			return nil, tokenizerError(err)
-		}
-		return t, nil
+	if !isProgram {
+		return tokenizer.Load(path)
 	}
-	if t, err = tokenizer.Load(path); err != nil {
-		return nil, tokenizerError(err)
+	p, err := program.Open(path)
+	if err != nil {
+		return nil, err
 	}
-	return t, nil
-}
-
-// tokenizerError marks an error of a tokenizer's content.
-func tokenizerError(err error) error {
-	if e := (*tokenizer.Error)(nil); errors.As(err, &e) {
-		return invalidError{err}
+	defer p.Close()
+	b, ok := p.File.Lookup(keyTokenizer)
+	if !ok {
+		return nil, usagef("%s holds no tokenizer: name a tokenizer.json", path)
 	}
-	return err
+	return tokenizer.Parse(b, path+": "+keyTokenizer)
 }
 
 // looksLikeProgram tells a .pte by its name or its identifier.
