@@ -19,16 +19,13 @@ const (
 
 type token struct {
 	kind tokenKind
+	line int32
 	text string // for a string: the unquoted text
-	line int
 }
 
 func (t token) String() string {
-	switch t.kind {
-	case tokenEnd:
+	if t.kind == tokenEnd {
 		return "the end of the text"
-	case tokenString:
-		return strconv.Quote(t.text)
 	}
 	return strconv.Quote(t.text)
 }
@@ -36,7 +33,7 @@ func (t token) String() string {
 // lex splits the text form into tokens. Names start with a letter or '_'; numbers with a digit.
 func lex(text string) ([]token, error) {
 	var out []token
-	line := 1
+	line := int32(1)
 	for i := 0; i < len(text); {
 		c := text[i]
 		switch {
@@ -58,24 +55,24 @@ func lex(text string) ([]token, error) {
 			if err != nil || strings.ContainsRune(quoted, '\n') {
 				return nil, fmt.Errorf("line %d: bad string %s", line, quoted)
 			}
-			out = append(out, token{tokenString, s, line})
+			out = append(out, token{tokenString, line, s})
 			i += len(quoted)
 		case c >= '0' && c <= '9':
 			j := i
 			for j < len(text) && (isNameRune(rune(text[j])) || (text[j] == '-' || text[j] == '+') && (text[j-1] == 'e' || text[j-1] == 'E')) {
 				j++
 			}
-			out = append(out, token{tokenNumber, text[i:j], line})
+			out = append(out, token{tokenNumber, line, text[i:j]})
 			i = j
 		case isNameRune(rune(c)):
 			j := i
 			for j < len(text) && isNameRune(rune(text[j])) {
 				j++
 			}
-			out = append(out, token{tokenName, text[i:j], line})
+			out = append(out, token{tokenName, line, text[i:j]})
 			i = j
 		case strings.IndexByte("{}()[]<>,:=@^%+-*", c) >= 0:
-			out = append(out, token{tokenPunct, string(c), line})
+			out = append(out, token{tokenPunct, line, text[i : i+1]})
 			i++
 		default:
 			r, _ := utf8.DecodeRuneInString(text[i:])

@@ -8,8 +8,9 @@ import (
 )
 
 const (
-	// maxTextSize bounds the text that Parse reads; the largest real module is below 2 MiB.
-	maxTextSize = 64 << 20
+	// maxTextSize bounds the text that Parse reads, and with it the memory: a text of nothing but small
+	// operations takes some 60 times its size. The largest real module is below 2 MiB.
+	maxTextSize = 8 << 20
 	// maxNesting bounds regions in regions and expressions in expressions.
 	maxNesting = 64
 )
@@ -65,8 +66,11 @@ func (p *parser) run() (err error) {
 	return nil
 }
 
-func (p *parser) fail(format string, args ...any) {
-	panic(parseError{fmt.Errorf("line %d: %w", p.tokens[p.at].line, fmt.Errorf(format, args...))})
+// fail stops at the next token.
+func (p *parser) fail(format string, args ...any) { p.failAt(p.tokens[p.at].line, format, args...) }
+
+func (p *parser) failAt(line int32, format string, args ...any) {
+	panic(parseError{fmt.Errorf("line %d: %w", line, fmt.Errorf(format, args...))})
 }
 
 func (p *parser) peek() token { return p.tokens[p.at] }
@@ -271,7 +275,7 @@ func (p *parser) parseEntry() {
 		p.expect("%")
 		name := p.name()
 		p.expect(":")
-		p.define(name, f.NewParam(name, p.parseType()))
+		p.define(name, f.NewParam(name, p.parseType()), p.tokens[p.at-1].line)
 	})
 	p.expect("{")
 	p.parseOps(f.Body)
@@ -286,9 +290,9 @@ func (p *parser) parseEntry() {
 	}
 }
 
-func (p *parser) define(name string, v *Value) {
+func (p *parser) define(name string, v *Value, line int32) {
 	if p.values[name] != nil {
-		p.fail("%%%s is defined twice", name)
+		p.failAt(line, "%%%s is defined twice", name)
 	}
 	p.values[name] = v
 	p.scope = append(p.scope, name)
@@ -307,6 +311,7 @@ func (p *parser) parseOps(r *Region) {
 
 func (p *parser) parseOp() *Op {
 	var names []string
+	line := p.peek().line // of the operation, for what is wrong with all of it
 	if p.peek().text == "%" && p.peek().kind == tokenPunct {
 		for {
 			p.expect("%")
@@ -347,7 +352,7 @@ func (p *parser) parseOp() *Op {
 		}
 	}
 	if len(types) != len(names) {
-		p.fail("%s has %d results and %d types", def.Name, len(names), len(types))
+		p.failAt(line, "%s has %d results and %d types", def.Name, len(names), len(types))
 	}
 	for i := range def.Regions {
 		if i > 0 {
@@ -360,16 +365,16 @@ func (p *parser) parseOp() *Op {
 		op.Results = append(op.Results, &Value{Def: op, Index: i, Type: t})
 	}
 	if err := checkOp(op); err != nil {
-		p.fail("%w", err)
+		p.failAt(line, "%w", err)
 	}
 	if err := Infer(op); err != nil {
-		p.fail("%w", err)
+		p.failAt(line, "%w", err)
 	}
 	for i, t := range types {
 		if got := op.Results[i].Type; !got.Equal(t) {
-			p.fail("%s: the text says %s, the arguments make it %s", def.Name, t, got)
+			p.failAt(line, "%s: the text says %s, the arguments make it %s", def.Name, t, got)
 		}
-		p.define(names[i], op.Results[i])
+		p.define(names[i], op.Results[i], line)
 	}
 	return op
 }
@@ -385,7 +390,7 @@ func (p *parser) parseRegion() *Region {
 			p.expect("%")
 			name := p.name()
 			p.expect(":")
-			p.define(name, r.NewArg(p.parseType()))
+			p.define(name, r.NewArg(p.parseType()), p.tokens[p.at-1].line)
 			if !p.accept(",") {
 				break
 			}

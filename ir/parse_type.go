@@ -51,7 +51,7 @@ func (p *parser) expr() *Expr {
 		if p.accept("-") {
 			sign = -sign
 		}
-		sum = sum.Add(p.product().Mul(Const(sign)))
+		sum = p.bounded(sum.Add(p.product().Mul(Const(sign))), true)
 		switch t := p.peek(); {
 		case p.accept("+"):
 			sign = 1
@@ -60,25 +60,23 @@ func (p *parser) expr() *Expr {
 		default:
 			return sum
 		}
-		if len(sum.terms) > maxTerms {
-			p.fail("an expression of more than %d terms", maxTerms)
-		}
 	}
 }
 
-// maxTerms bounds expressions in text, whose products grow fast.
-const maxTerms = 1 << 10
+// bounded refuses expressions that no type rule makes; products and nested operators grow fast.
+func (p *parser) bounded(e *Expr, ok bool) *Expr {
+	if !ok || tooLarge(e) {
+		p.fail("an expression of more than %d terms or %d bytes", maxExprTerms, maxExprKey)
+	}
+	return e
+}
 
 var errDivisor = errors.New("division by the constant zero")
 
 func (p *parser) product() *Expr {
 	product := p.factor()
 	for p.accept("*") {
-		f := p.factor()
-		if len(product.terms)*len(f.terms) > maxTerms {
-			p.fail("an expression of more than %d terms", maxTerms)
-		}
-		product = product.Mul(f)
+		product = p.bounded(mulExpr(product, p.factor()))
 	}
 	return product
 }
@@ -106,7 +104,7 @@ func (p *parser) factor() *Expr {
 			if (kind == atomFloorDiv || kind == atomMod) && y.IsConst(0) {
 				p.fail("%w", errDivisor)
 			}
-			return applyAtom(kind, x, y)
+			return p.bounded(applyAtom(kind, x, y), true)
 		}
 	}
 	p.at--

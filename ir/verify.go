@@ -109,9 +109,10 @@ func (v *verifier) entry() error {
 			return fmt.Errorf("%s: parameter %%%s stands twice", f.Name, p.Param)
 		}
 		names[p.Param] = true
-		for _, d := range p.Type.Shape {
-			d.Symbols(func(s *Symbol) { v.symbols[s] = true })
+		if p.Type.Kind == QuantizedKind {
+			return fmt.Errorf("%s: parameter %%%s has type %s, want a tensor or an int", f.Name, p.Param, p.Type)
 		}
+		v.introduce(p.Type)
 		v.visible[p] = true
 	}
 	if err := v.region(f.Body); err != nil {
@@ -168,6 +169,7 @@ func (v *verifier) region(r *Region) error {
 		if err := define(a); err != nil {
 			return err
 		}
+		v.introduce(a.Type)
 	}
 	for _, op := range r.Ops {
 		if err := v.op(op); err != nil {
@@ -306,12 +308,18 @@ func (v *verifier) effects(op *Op) error {
 		}
 	}
 	for _, r := range op.Results {
-		for _, d := range r.Type.Shape {
-			d.Symbols(func(s *Symbol) { v.symbols[s] = true })
-		}
-		if r.Type.Int != nil {
-			r.Type.Int.Symbols(func(s *Symbol) { v.symbols[s] = true })
-		}
+		v.introduce(r.Type)
 	}
 	return nil
+}
+
+// introduce notes the symbols of a type.
+func (v *verifier) introduce(t Type) {
+	note := func(s *Symbol) { v.symbols[s] = true }
+	for _, d := range t.Shape {
+		d.Symbols(note)
+	}
+	if t.Int != nil {
+		t.Int.Symbols(note)
+	}
 }
