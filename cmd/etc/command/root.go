@@ -112,6 +112,9 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 			return nil
 		}
 		if err := check(cmd, args); err != nil {
+			if !cmd.HasParent() {
+				return usageError{err} // it names the program already
+			}
 			return usagef("%s: %w", cmd.CommandPath(), err)
 		}
 		return nil
