@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -30,7 +31,7 @@ func readAdded(v value) []addedToken {
 	for _, item := range v.want(array).items {
 		c := newComponent(item)
 		tokens = append(tokens, addedToken{
-			id:         int32(c.need("id").natural(maxID)),
+			id:         int32(c.need("id").natural()),
 			content:    c.need("content").str(),
 			singleWord: c.need("single_word").boolean(),
 			lstrip:     c.need("lstrip").boolean(),
@@ -50,10 +51,6 @@ func newAdded(tokens []addedToken, vocab *vocabulary, normalize func(string) str
 	a := &addedVocabulary{tokens: map[int32]*addedToken{}, ids: map[string]int32{}, special: map[string]bool{}}
 	var warnings []string
 	next := int32(len(vocab.ids))
-	inModel := func(content string) (int32, bool) {
-		id, ok := vocab.ids[content]
-		return id, ok
-	}
 	for i, t := range tokens {
 		here := &place{up: at, index: i}
 		if t.content == "" {
@@ -62,7 +59,7 @@ func newAdded(tokens []addedToken, vocab *vocabulary, normalize func(string) str
 		}
 		id, ok := a.ids[t.content]
 		if !ok {
-			id, ok = inModel(t.content)
+			id, ok = vocab.ids[t.content]
 		}
 		if !ok {
 			id = next
@@ -81,7 +78,7 @@ func newAdded(tokens []addedToken, vocab *vocabulary, normalize func(string) str
 			a.special[t.content] = true
 		}
 	}
-	for _, id := range slices.Sorted(mapKeys(a.tokens)) {
+	for _, id := range slices.Sorted(maps.Keys(a.tokens)) {
 		t := a.tokens[id]
 		text, set := t.content, &a.plain
 		if t.normalized {
@@ -99,16 +96,6 @@ func newAdded(tokens []addedToken, vocab *vocabulary, normalize func(string) str
 		vocab.name(text, id)
 	}
 	return a, warnings
-}
-
-func mapKeys[K comparable, V any](m map[K]V) func(func(K) bool) {
-	return func(yield func(K) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
 }
 
 // find cuts s at the tokens of one trie. It calls text with what is between them and token with the id of each.

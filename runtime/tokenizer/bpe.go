@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -164,22 +165,30 @@ func (m *bpe) setMerges(merges [][2]string, at *place) (warnings []string) {
 	// Initial symbols are characters. Where one may be unk_token or a byte token, the ends of a token's text do not
 	// tell with which symbols it begins and ends.
 	plain := m.prefix == "" && m.suffix == ""
-	var joined []byte
-	for i, pair := range merges {
+	characters := map[string]int32{} // those of the vocabulary: small, and so much faster to look in
+	for token, id := range m.vocab.ids {
+		if len(firstCharacter(token)) == len(token) {
+			characters[token] = id
+		}
+	}
+	character := func(s string) int32 {
+		if id, ok := characters[s]; ok {
+			return id
+		}
+		return -1
+	}
+	for i, ids := range m.lookUp(merges) {
+		pair, left, right, id := merges[i], ids[0], ids[1], ids[2]
 		bad := func(format string, args ...any) { fail(&place{up: at, index: i}, format, args...) }
-		left, right := m.vocab.id(pair[0]), m.vocab.id(pair[1])
-		for j, id := range []int32{left, right} {
-			if id < 0 {
-				bad("the token %q is not in the vocabulary", abridge(pair[j]))
-			}
-		}
-		if len(pair[1]) < len(m.prefix) {
+		switch {
+		case left < 0:
+			bad("the token %q is not in the vocabulary", abridge(pair[0]))
+		case right < 0:
+			bad("the token %q is not in the vocabulary", abridge(pair[1]))
+		case len(pair[1]) < len(m.prefix):
 			bad("the token %q is shorter than continuing_subword_prefix %q", pair[1], m.prefix)
-		}
-		joined = append(append(joined[:0], pair[0]...), pair[1][len(m.prefix):]...)
-		id, ok := m.vocab.ids[string(joined)]
-		if !ok {
-			bad("the product %q is not in the vocabulary", abridge(string(joined)))
+		case id < 0:
+			bad("the product %q is not in the vocabulary", abridge(pair[0]+pair[1][len(m.prefix):]))
 		}
 		if m.merges.put(left, right, merge{int32(i), id}) && len(warnings) == 0 {
 			warnings = append(warnings, fmt.Sprintf("%s: the pair %q comes twice; the last one counts", &place{up: at, index: i}, pair))
@@ -190,8 +199,8 @@ func (m *bpe) setMerges(merges [][2]string, at *place) (warnings []string) {
 		if left == m.unknown || right == m.unknown || m.isFallback(pair[0]) || m.isFallback(pair[1]) {
 			plain = false
 		}
-		for _, a := range [2]int32{left, m.vocab.id(lastCharacter(pair[0]))} {
-			for _, b := range [2]int32{right, m.vocab.id(firstCharacter(pair[1]))} {
+		for _, a := range [2]int32{left, character(lastCharacter(pair[0]))} {
+			for _, b := range [2]int32{right, character(firstCharacter(pair[1]))} {
 				pairs.add(a, b)
 			}
 		}
@@ -200,6 +209,32 @@ func (m *bpe) setMerges(merges [][2]string, at *place) (warnings []string) {
 		m.pairs = pairs
 	}
 	return warnings
+}
+
+// lookUp returns the ids of both parts and the product of each merge, or -1. With half a million merges this is most of
+// what loading takes, so it is done in parallel.
+func (m *bpe) lookUp(merges [][2]string) [][3]int32 {
+	const chunk = 1 << 14
+	out := make([][3]int32, len(merges))
+	var wg sync.WaitGroup
+	for from := 0; from < len(merges); from += chunk {
+		wg.Go(func() {
+			var product []byte
+			for i := from; i < min(from+chunk, len(merges)); i++ {
+				left, right := merges[i][0], merges[i][1]
+				out[i] = [3]int32{m.vocab.id(left), m.vocab.id(right), -1}
+				if len(right) < len(m.prefix) {
+					continue
+				}
+				product = append(append(product[:0], left...), right[len(m.prefix):]...)
+				if id, ok := m.vocab.ids[string(product)]; ok {
+					out[i][2] = id
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return out
 }
 
 func (m *bpe) isFallback(token string) bool {

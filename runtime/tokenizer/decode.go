@@ -57,7 +57,7 @@ func (d *decoder) read(v value) {
 		d.fused = true
 	case "Strip":
 		content := c.need("content").char()
-		start, stop := c.need("start").natural(maxID), c.need("stop").natural(maxID)
+		start, stop := c.need("start").natural(), c.need("stop").natural()
 		if d.fused {
 			d.add(func() stage { return &strip{content: string(content), start: start, stop: stop} })
 			break
@@ -90,16 +90,7 @@ func (d *decoder) read(v value) {
 }
 
 func (d *decoder) readMetaspace(c *component) {
-	replacement := string(c.need("replacement").char())
-	scheme := "always"
-	if _, ok := c.get("prepend_scheme"); ok {
-		scheme = c.oneOf("prepend_scheme", "always", "first", "never")
-	}
-	if v, ok := c.get("add_prefix_space"); ok && !v.boolean() && scheme != "never" {
-		fail(v.at, "found false, which contradicts prepend_scheme %s", scheme)
-	}
-	c.get("str_rep")
-	c.flag("split", true)
+	replacement, scheme, _ := metaspaceSettings(c)
 	d.gather()
 	d.add(func() stage {
 		first := scheme != "never"

@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strconv"
@@ -34,8 +33,9 @@ const maxDepth = 127
 
 // A reader walks JSON text (RFC 8259), as strictly as serde_json: valid UTF-8, no lone surrogates, nothing behind the
 // value. Vocabularies and merges, which make up nearly all of a file, are taken in passing; see value for the rest.
+// Strings that it returns may be parts of data: what outlives the reading is cloned.
 type reader struct {
-	data  []byte
+	data  string
 	at    int
 	depth int
 }
@@ -120,20 +120,22 @@ func (r *reader) str() string {
 	}
 	raw := r.data[start:r.at]
 	r.at++
-	plain := true
-	for _, c := range raw {
+	plain, ascii := true, true
+	for i := range len(raw) {
+		c := raw[i]
 		if c < ' ' {
 			r.at = start
 			r.fail("a control character %#02x in a string", c)
 		}
 		plain = plain && c != '\\'
+		ascii = ascii && c < utf8.RuneSelf
 	}
-	if !utf8.Valid(raw) {
+	if !ascii && !utf8.ValidString(raw) {
 		r.at = start
 		r.fail("a string that is not valid UTF-8")
 	}
 	if plain {
-		return string(raw)
+		return raw
 	}
 	s, ok := unescape(raw)
 	if !ok {
@@ -143,7 +145,7 @@ func (r *reader) str() string {
 	return s
 }
 
-func unescape(raw []byte) (string, bool) {
+func unescape(raw string) (string, bool) {
 	out := make([]byte, 0, len(raw))
 	for len(raw) > 0 {
 		if raw[0] != '\\' {
@@ -175,11 +177,11 @@ func unescape(raw []byte) (string, bool) {
 }
 
 // unescapeUnit reads \uXXXX.
-func unescapeUnit(raw []byte) (rune, bool) {
+func unescapeUnit(raw string) (rune, bool) {
 	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
 		return 0, false
 	}
-	v, err := strconv.ParseUint(string(raw[2:6]), 16, 16)
+	v, err := strconv.ParseUint(raw[2:6], 16, 16)
 	return rune(v), err == nil
 }
 
@@ -214,7 +216,7 @@ func (r *reader) number() string {
 		r.at = start
 		r.fail("expected a value, found %s", r.found())
 	}
-	return string(r.data[start:r.at])
+	return r.data[start:r.at]
 }
 
 type valueKind uint8
@@ -282,7 +284,7 @@ func (r *reader) value(at *place) value {
 		v.kind, v.text = text, r.str()
 	default:
 		for _, word := range []string{"null", "true", "false"} {
-			if bytes.HasPrefix(r.data[r.at:], []byte(word)) {
+			if strings.HasPrefix(r.data[r.at:], word) {
 				r.at += len(word)
 				if v.text = word; word != "null" {
 					v.kind = boolean
@@ -316,13 +318,18 @@ func (v value) describe() string {
 func (v value) str() string   { return v.want(text).text }
 func (v value) boolean() bool { return v.want(boolean).text == "true" }
 
-// natural returns an integer from 0 to limit.
-func (v value) natural(limit int64) int {
-	n, err := strconv.ParseUint(v.want(number).text, 10, 63)
-	if err != nil || int64(n) > limit {
-		fail(v.at, "found %s, expected an integer from 0 to %d", v.text, limit)
+// natural returns an integer from 0 to maxID.
+func (v value) natural() int {
+	n, ok := parseNatural(v.want(number).text)
+	if !ok {
+		fail(v.at, "found %s, expected an integer from 0 to %d", v.text, maxID)
 	}
-	return int(n)
+	return n
+}
+
+func parseNatural(s string) (int, bool) {
+	n, err := strconv.ParseUint(s, 10, 31)
+	return int(n), err == nil
 }
 
 // char returns the only character of a string.

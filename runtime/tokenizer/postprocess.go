@@ -55,7 +55,7 @@ func readClassifier(c *component) template {
 			fail(pair.at, "found %d elements, expected a token and its id", len(pair.items))
 		}
 		pair.items[0].str()
-		return templatePiece{ids: []int{pair.items[1].natural(maxID)}}
+		return templatePiece{ids: []int{pair.items[1].natural()}}
 	}
 	return template{token("cls"), {text: true}, token("sep")}
 }
@@ -68,7 +68,7 @@ func readTemplate(c *component) template {
 		token.need("id").str()
 		var ids []int
 		for _, id := range token.need("ids").want(array).items {
-			ids = append(ids, id.natural(maxID))
+			ids = append(ids, id.natural())
 		}
 		for _, s := range token.need("tokens").want(array).items {
 			s.str()
@@ -100,14 +100,14 @@ func readPieces(v value, special map[string][]int, pair bool) template {
 			if id := text.oneOf("id", "A", "B"); id == "B" && !pair {
 				fail(text.at, "the template of a single text has a text B")
 			}
-			text.need("type_id").natural(maxID)
+			text.need("type_id").natural()
 			text.done()
 			t = append(t, templatePiece{text: true})
 			continue
 		}
 		name := newComponent(token)
 		id := name.need("id")
-		name.need("type_id").natural(maxID)
+		name.need("type_id").natural()
 		name.done()
 		ids, ok := special[id.str()]
 		if !ok {

@@ -44,8 +44,7 @@ func (t *preTokenizer) read(v value, starts bool) {
 		"Punctuation", "CharDelimiterSplit", "BertPreTokenizer")
 	if t.byteLevel && kind != "Sequence" {
 		// Something comes behind ByteLevel, which must then write its alphabet.
-		t.byteLevel = false
-		t.cutters = append(t.cutters, func(s string, _ bool, emit func(string)) { emit(toByteLevel(s)) })
+		t.writeByteLevel()
 	}
 	switch kind {
 	case "ByteLevel":
@@ -99,22 +98,17 @@ func (t *preTokenizer) read(v value, starts bool) {
 	c.done()
 }
 
+// writeByteLevel makes the last step, ByteLevel, write its alphabet.
+func (t *preTokenizer) writeByteLevel() {
+	t.byteLevel = false
+	t.cutters = append(t.cutters, func(s string, _ bool, emit func(string)) { emit(toByteLevel(s)) })
+}
+
 func isPunctuation(r rune) bool { return ucd.Of(r)&ucd.Punctuation != 0 }
 
 // readMetaspace reads SentencePiece's way with spaces: each becomes a replacement, which begins a piece.
 func (t *preTokenizer) readMetaspace(c *component, starts bool) {
-	replacement := string(c.need("replacement").char())
-	scheme := "always"
-	if _, ok := c.get("prepend_scheme"); ok {
-		scheme = c.oneOf("prepend_scheme", "always", "first", "never")
-	}
-	if v, ok := c.get("add_prefix_space"); ok && !v.boolean() { // the older form
-		if scheme != "never" {
-			fail(v.at, "found false, which contradicts prepend_scheme %s", scheme)
-		}
-	}
-	c.get("str_rep") // repeats replacement
-	cut := c.flag("split", true)
+	replacement, scheme, cut := metaspaceSettings(c)
 	if scheme == "first" && (!starts || len(t.cutters) > 0) {
 		fail(c.at, "prepend_scheme first is supported only as the first pre-tokenizer, without normalizers that remove the start of the text and without normalized added tokens under a normalizer")
 	}
@@ -133,6 +127,19 @@ func (t *preTokenizer) readMetaspace(c *component, starts bool) {
 			emit(s)
 		}
 	})
+}
+
+// metaspaceSettings reads what the pre-tokenizer and the decoder Metaspace have in common.
+func metaspaceSettings(c *component) (replacement, scheme string, cut bool) {
+	replacement, scheme = string(c.need("replacement").char()), "always"
+	if _, ok := c.get("prepend_scheme"); ok {
+		scheme = c.oneOf("prepend_scheme", "always", "first", "never")
+	}
+	if v, ok := c.get("add_prefix_space"); ok && !v.boolean() && scheme != "never" { // the older form
+		fail(v.at, "found false, which contradicts prepend_scheme %s", scheme)
+	}
+	c.get("str_rep") // repeats replacement
+	return replacement, scheme, c.flag("split", true)
 }
 
 // whitespace cuts at white space and between words and the rest: \w+|[^\w\s]+ of Rust's regex crate.

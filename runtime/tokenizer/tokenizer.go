@@ -3,8 +3,10 @@ package tokenizer
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -54,33 +56,35 @@ func Parse(data []byte, name string) (t *Tokenizer, err error) {
 			panic(e)
 		}
 	}()
-	return parse(&reader{data: data}), nil
+	return parse(&reader{data: string(data)}), nil
+}
+
+// sectionNames are the keys of a tokenizer.json.
+var sectionNames = []string{
+	"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder", "model",
 }
 
 func parse(r *reader) *Tokenizer {
 	t := &Tokenizer{template: onlyText, decoder: decoder{growth: 1}}
 	sections := map[string]value{}
-	var modelWarnings []string
 	r.object(func(key string) {
 		at := &place{key: key}
 		if _, twice := sections[key]; twice {
 			fail(nil, "the key %q comes twice", abridge(key))
 		}
-		if key == "model" {
-			t.model, modelWarnings = readModel(r, at)
-			sections[key] = value{at: at, kind: object}
+		if key != "model" {
+			v := r.value(at)
+			if v.kind != null && !slices.Contains(sectionNames, key) {
+				fail(at, "found %s; this key is not known, those of a tokenizer.json are %s", v.describe(), strings.Join(sectionNames, ", "))
+			}
+			sections[key] = v
 			return
 		}
-		sections[key] = r.value(at)
+		sections[key] = value{at: at, kind: object}
+		t.model, t.warnings = readModel(r, at)
 	})
 	if r.peek() != 0 || r.at < len(r.data) {
 		r.fail("expected the end, found %s", r.found())
-	}
-	known := []string{"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder", "model"}
-	for _, key := range slices.Sorted(mapKeys(sections)) {
-		if v := sections[key]; v.kind != null && !slices.Contains(known, key) {
-			fail(v.at, "found %s; this key is not known, those of a tokenizer.json are %v", v.describe(), known)
-		}
 	}
 	if t.model == nil {
 		fail(nil, "%q is missing", "model")
@@ -94,18 +98,36 @@ func parse(r *reader) *Tokenizer {
 			t.warnings = append(t.warnings, key+": is not applied; texts are encoded whole, and as they are")
 		}
 	}
-	t.warnings = append(t.warnings, modelWarnings...)
-
-	growth := 1.0
-	if v := sections["normalizer"]; v.kind != null {
-		t.normalizers = readNormalizers(nil, v)
-		for _, n := range t.normalizers {
-			growth *= n.growth
-		}
-		if growth > maxGrowth {
-			fail(v.at, "it can make a text %.0f times longer; at most %d is supported", growth, maxGrowth)
-		}
+	t.readNormalizer(sections["normalizer"])
+	t.readAdded(sections)
+	t.readPreTokenizer(sections["pre_tokenizer"])
+	if v := sections["post_processor"]; v.kind != null {
+		t.template = readPostProcessor(v)
 	}
+	t.readDecoder(sections["decoder"])
+	t.mergers.New = func() any { return &merger{model: t.model} }
+	return t
+}
+
+func (t *Tokenizer) readNormalizer(v value) {
+	if v.kind == null {
+		return
+	}
+	t.normalizers = readNormalizers(nil, v)
+	growth := 1.0
+	for _, n := range t.normalizers {
+		growth *= n.growth
+	}
+	limitGrowth(v, growth)
+}
+
+func limitGrowth(v value, growth float64) {
+	if growth > maxGrowth {
+		fail(v.at, "it can make a text %.0f times longer; at most %d is supported", growth, maxGrowth)
+	}
+}
+
+func (t *Tokenizer) readAdded(sections map[string]value) {
 	var tokens []addedToken
 	if v, ok := sections["added_tokens"]; ok {
 		tokens = readAdded(v)
@@ -113,32 +135,30 @@ func parse(r *reader) *Tokenizer {
 	var warnings []string
 	t.added, warnings = newAdded(tokens, t.model.vocab, t.normalize, &place{key: "added_tokens"})
 	t.warnings = append(t.warnings, warnings...)
+}
 
-	if v := sections["pre_tokenizer"]; v.kind != null {
+func (t *Tokenizer) readPreTokenizer(v value) {
+	if v.kind != null {
 		starts := len(t.normalizers) == 0 || t.added.normalized == nil &&
 			!slices.ContainsFunc(t.normalizers, func(n normalizer) bool { return !n.keepsStart })
 		t.preTokenizer.read(v, starts)
 	}
 	byteLevel := t.preTokenizer.byteLevel
 	if byteLevel && !t.model.takeBytes() {
-		t.preTokenizer.cutters = append(t.preTokenizer.cutters, func(s string, _ bool, emit func(string)) { emit(toByteLevel(s)) })
+		t.preTokenizer.writeByteLevel()
 	}
 	if m := t.model; m.unknownAt != nil && !m.closed(byteLevel) {
 		fail(m.unknownAt, "the token is not in model.vocab, which lacks tokens for some characters too")
 	}
-	if v := sections["post_processor"]; v.kind != null {
-		t.template = readPostProcessor(v)
-	}
-	if v := sections["decoder"]; v.kind != null {
-		t.decoder.read(v)
-		if t.decoder.growth > maxGrowth {
-			fail(v.at, "it can make a text %.0f times longer; at most %d is supported", t.decoder.growth, maxGrowth)
-		}
-	} else {
+}
+
+func (t *Tokenizer) readDecoder(v value) {
+	if v.kind == null {
 		t.decoder.add(func() stage { return &spaced{} })
+		return
 	}
-	t.mergers.New = func() any { return &merger{model: t.model} }
-	return t
+	t.decoder.read(v)
+	limitGrowth(v, t.decoder.growth)
 }
 
 func (t *Tokenizer) normalize(s string) string {
@@ -218,7 +238,7 @@ func (t *Tokenizer) IDToToken(id int) (string, bool) {
 // SpecialIDs returns the ids of the special tokens, in order.
 func (t *Tokenizer) SpecialIDs() []int {
 	var ids []int
-	for _, id := range slices.Sorted(mapKeys(t.added.tokens)) {
+	for _, id := range slices.Sorted(maps.Keys(t.added.tokens)) {
 		if t.added.tokens[id].special {
 			ids = append(ids, int(id))
 		}

@@ -1,6 +1,9 @@
 package tokenizer
 
-import "math"
+import (
+	"math"
+	"strings"
+)
 
 // maxID is the largest token id that is taken. (The library has 32 bits.)
 const maxID = math.MaxInt32
@@ -18,22 +21,27 @@ func readVocabulary(r *reader, at *place) *vocabulary {
 	if r.peek() != '{' {
 		fail(at, "found %s, expected an object", r.found())
 	}
-	v := &vocabulary{ids: map[string]int32{}}
+	v := &vocabulary{ids: make(map[string]int32, min(len(r.data)/128, 1<<18))}
 	largest := 0
 	r.object(func(token string) {
-		if _, twice := v.ids[token]; twice {
-			fail(at, "the token %q comes twice", abridge(token))
-		}
 		if c := r.peek(); c != '-' && (c < '0' || c > '9') {
 			fail(at, "the id of token %q begins with %s, expected an integer", abridge(token), r.found())
 		}
-		id := value{at: &place{up: at, key: token}, kind: number, text: r.number()}.natural(maxID)
-		v.ids[token] = int32(id)
+		text := r.number()
+		id, ok := parseNatural(text)
+		if !ok {
+			fail(&place{up: at, key: token}, "found %s, expected an integer from 0 to %d", text, maxID)
+		}
+		before := len(v.ids)
+		if v.ids[strings.Clone(token)] = int32(id); len(v.ids) == before {
+			fail(at, "the token %q comes twice", abridge(token))
+		}
 		largest = max(largest, id)
 	})
 	if limit := 4*len(v.ids) + 1<<20; largest >= limit {
 		fail(at, "the largest id is %d, found only %d tokens; ids below %d are supported", largest, len(v.ids), limit)
 	}
+	v.tokens, v.used = make([]string, 0, largest+1), make([]bool, 0, largest+1)
 	for token, id := range v.ids {
 		if other, taken := v.token(id); taken {
 			fail(at, "the tokens %q and %q have the same id %d", abridge(min(token, other)), abridge(max(token, other)), id)
