@@ -1,0 +1,260 @@
+package compare
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/numeric"
+)
+
+// Weight is how far a weight of a program is from the checkpoint's.
+type Weight struct {
+	Name string `json:"name"`
+	// Bits of a code, group and bits per weight of the program's form; Bits is that of the dtype where the
+	// weight is not quantized.
+	Bits          int     `json:"bits"`
+	Group         int     `json:"group,omitempty"`
+	BitsPerWeight float64 `json:"bits_per_weight"`
+	Elements      int64   `json:"elements"`
+	// SQNR is the signal-to-noise ratio in dB, +Inf where the weights are equal.
+	SQNR Decibel `json:"sqnr_db"`
+	// Max is the largest absolute difference.
+	Max float64 `json:"max_error"`
+	// RMS is the root mean square of the checkpoint's weight.
+	RMS float64 `json:"rms"`
+	// Histogram counts the differences by magnitude: bin i holds those in [2^(i-8), 2^(i-7)) times RMS; the
+	// first bin also what is smaller, the last what is larger. It is exact up to the rounding of RMS to a
+	// power of two.
+	Histogram [bins]int64 `json:"histogram"`
+}
+
+// bins is the number of bins of a histogram.
+const bins = 10
+
+// Decibel is a ratio in dB; JSON has no infinity, so an infinite one is null there.
+type Decibel float64
+
+// MarshalJSON writes null for an infinite ratio.
+func (d Decibel) MarshalJSON() ([]byte, error) {
+	if math.IsInf(float64(d), 0) {
+		return []byte("null"), nil
+	}
+	return fmt.Appendf(nil, "%.4g", float64(d)), nil
+}
+
+// Suffixes of the constants of a quantized weight, as passes name them.
+const (
+	packedSuffix = ".packed"
+	scalesSuffix = ".scales"
+	biasesSuffix = ".biases"
+)
+
+// blockElements bounds the elements that are decoded at a time.
+const blockElements = 1 << 20
+
+// Weights compares the constants of a program with those of the checkpoint's module, in the order of the
+// latter. Constants that only one side has are listed by name in missing and extra.
+func Weights(file, original *ir.Module) (weights []Weight, missing, extra []string, err error) {
+	constants := map[string]*ir.Constant{}
+	for _, c := range file.Constants {
+		constants[c.Name] = c
+	}
+	used := map[string]bool{}
+	for _, c := range original.Constants {
+		if !c.Data.DType().IsFloat() || len(c.Data.Shape()) == 0 {
+			used[c.Name] = true
+			continue
+		}
+		same, packed := constants[c.Name], constants[c.Name+packedSuffix]
+		if same == nil && packed == nil {
+			missing = append(missing, c.Name)
+		}
+		if same != nil {
+			used[c.Name] = true
+			w, err := compareDense(c, same)
+			if err != nil {
+				return nil, nil, nil, err
+			}
+			weights = append(weights, w)
+		}
+		if packed != nil { // beside the dense form where a tied weight is quantized for one of its uses only
+			q := &quantized{packed: packed.Data}
+			used[packed.Name] = true
+			for suffix, to := range map[string]*ir.Data{scalesSuffix: &q.scales, biasesSuffix: &q.biases} {
+				part := constants[c.Name+suffix]
+				if part == nil {
+					return nil, nil, nil, fmt.Errorf("constant %s has packed codes but no %s", c.Name, suffix[1:])
+				}
+				used[part.Name] = true
+				*to = part.Data
+			}
+			w, err := compareQuantized(c, q)
+			if err != nil {
+				return nil, nil, nil, err
+			}
+			weights = append(weights, w)
+		}
+	}
+	for _, c := range file.Constants {
+		if !used[c.Name] && len(c.Data.Shape()) > 0 { // scalars belong to the lowering, not to the checkpoint
+			extra = append(extra, c.Name)
+		}
+	}
+	return weights, missing, extra, nil
+}
+
+// sums adds up the differences of a weight.
+type sums struct {
+	signal, noise, max float64
+	elements           int64
+	exponents          map[int]int64 // differences by the exponent of two that is just above
+}
+
+func (s *sums) add(want, got []float32) {
+	if s.exponents == nil {
+		s.exponents = map[int]int64{}
+	}
+	var counts [512]int64
+	for i, w := range want {
+		d := math.Abs(float64(w) - float64(got[i]))
+		s.signal += float64(float64(w) * float64(w))
+		s.noise += float64(d * d)
+		s.max = math.Max(s.max, d)
+		_, e := math.Frexp(d)
+		if d == 0 {
+			e = -255
+		}
+		counts[min(max(e+256, 0), len(counts)-1)]++
+	}
+	for e, n := range counts {
+		if n > 0 {
+			s.exponents[e-256] += n
+		}
+	}
+	s.elements += int64(len(want))
+}
+
+func (s *sums) weight(name string) Weight {
+	w := Weight{Name: name, Elements: s.elements, Max: s.max, SQNR: Decibel(math.Inf(1))}
+	if s.noise > 0 {
+		w.SQNR = Decibel(10 * numeric.Log10(s.signal/s.noise))
+	}
+	w.RMS = math.Sqrt(s.signal / math.Max(float64(s.elements), 1))
+	_, unit := math.Frexp(w.RMS)
+	for e, n := range s.exponents {
+		w.Histogram[min(max(e-unit+bins-2, 0), bins-1)] += n
+	}
+	return w
+}
+
+func compareDense(want, got *ir.Constant) (Weight, error) {
+	if !slices.Equal(want.Data.Shape(), got.Data.Shape()) || !got.Data.DType().IsFloat() {
+		return Weight{}, fmt.Errorf("constant %s is %s%v, the checkpoint's %s%v", want.Name, got.Data.DType(), got.Data.Shape(), want.Data.DType(), want.Data.Shape())
+	}
+	s := &sums{}
+	n := ir.Elements(want.Data.Shape())
+	for at := int64(0); at < n; at += blockElements {
+		count := min(blockElements, n-at)
+		a, err := readFloats(want.Data, at, count)
+		if err != nil {
+			return Weight{}, fmt.Errorf("constant %s of the checkpoint: %w", want.Name, err)
+		}
+		b, err := readFloats(got.Data, at, count)
+		if err != nil {
+			return Weight{}, fmt.Errorf("constant %s: %w", got.Name, err)
+		}
+		s.add(a, b)
+	}
+	w := s.weight(want.Name)
+	w.Bits = 8 * got.Data.DType().Size()
+	w.BitsPerWeight = float64(w.Bits)
+	return w, nil
+}
+
+// quantized is a weight in MLX's affine form.
+type quantized struct{ packed, scales, biases ir.Data }
+
+func compareQuantized(want *ir.Constant, q *quantized) (Weight, error) {
+	shape := want.Data.Shape()
+	cols := shape[len(shape)-1]
+	words := q.packed.Shape()[len(q.packed.Shape())-1]
+	groups := q.scales.Shape()[len(q.scales.Shape())-1]
+	rows := ir.Elements(shape) / max(cols, 1)
+	bits := int64(0)
+	if cols > 0 {
+		bits = 32 * words / cols
+	}
+	if bits != 4 && bits != 8 || groups == 0 || cols%groups != 0 || ir.Elements(q.packed.Shape()) != rows*words ||
+		ir.Elements(q.scales.Shape()) != rows*groups || ir.Elements(q.biases.Shape()) != rows*groups || q.packed.DType() != ir.U32 {
+		return Weight{}, fmt.Errorf("constant %s: packed codes %v and scales %v do not make a weight of shape %v", want.Name, q.packed.Shape(), q.scales.Shape(), shape)
+	}
+	group := cols / groups
+	s := &sums{}
+	step := max(1, blockElements/cols)
+	for row := int64(0); row < rows; row += step {
+		n := min(step, rows-row)
+		a, err := readFloats(want.Data, row*cols, n*cols)
+		if err != nil {
+			return Weight{}, fmt.Errorf("constant %s of the checkpoint: %w", want.Name, err)
+		}
+		codes := make([]byte, 4*n*words)
+		if got, err := q.packed.ReadAt(codes, 4*row*words); got < len(codes) {
+			return Weight{}, fmt.Errorf("constant %s%s: %w", want.Name, packedSuffix, orEOF(err))
+		}
+		scales, err := readFloats(q.scales, row*groups, n*groups)
+		if err != nil {
+			return Weight{}, fmt.Errorf("constant %s%s: %w", want.Name, scalesSuffix, err)
+		}
+		biases, err := readFloats(q.biases, row*groups, n*groups)
+		if err != nil {
+			return Weight{}, fmt.Errorf("constant %s%s: %w", want.Name, biasesSuffix, err)
+		}
+		b := make([]float32, n*cols)
+		perWord, mask := 32/bits, uint32(1)<<bits-1
+		for i := range b {
+			r, c := int64(i)/cols, int64(i)%cols
+			word := binary.LittleEndian.Uint32(codes[4*(r*words+c/perWord):])
+			code := word >> (bits * (c % perWord)) & mask
+			g := r*groups + c/group
+			b[i] = float32(scales[g]*float32(code)) + biases[g]
+		}
+		s.add(a, b)
+	}
+	w := s.weight(want.Name)
+	w.Bits, w.Group = int(bits), int(group)
+	stored := ir.DataSize(q.packed) + ir.DataSize(q.scales) + ir.DataSize(q.biases)
+	w.BitsPerWeight = float64(8*stored) / float64(max(w.Elements, 1))
+	return w, nil
+}
+
+// readFloats reads count elements of floating-point data from element at.
+func readFloats(d ir.Data, at, count int64) ([]float32, error) {
+	size := int64(d.DType().Size())
+	raw := make([]byte, count*size)
+	if n, err := d.ReadAt(raw, at*size); n < len(raw) {
+		return nil, orEOF(err)
+	}
+	out := make([]float32, count)
+	switch d.DType() {
+	case ir.BF16:
+		numeric.BF16SliceToF32(out, raw)
+	case ir.F16:
+		numeric.F16SliceToF32(out, raw)
+	case ir.F32:
+		numeric.F32SliceFromBytes(out, raw)
+	default:
+		return nil, fmt.Errorf("%s data, want bf16, f16 or f32", d.DType())
+	}
+	return out, nil
+}
+
+func orEOF(err error) error {
+	if err == nil || err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
