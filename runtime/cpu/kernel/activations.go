@@ -1,0 +1,195 @@
+package kernel
+
+import "fmt"
+
+// Path is how quantized weights meet activations.
+type Path uint8
+
+const (
+	// Exact multiplies float32 activations by the codes.
+	Exact Path = iota
+	// Integer rounds activations to 8 bits with a scale for each group and multiplies integers. The biases
+	// of the weights are multiplied by the exact sums of the activations.
+	Integer
+)
+
+// Layout is the form that activations must have for a matrix. Matrices of equal layout share Activations.
+type Layout struct {
+	Path   Path
+	Format Format // F32 for all that is not quantized
+	Group  int
+}
+
+// Layout is the form of activations that w needs on a path. Only quantized weights have an integer path.
+func (w *Matrix) Layout(path Path) Layout {
+	if !w.Format.Quantized() {
+		return Layout{Path: Exact, Format: F32}
+	}
+	return Layout{path, w.Format, w.Group}
+}
+
+// Activations holds vectors in the form that MatMul reads. The zero value is ready for Reset. One
+// Activations may be read by any number of goroutines, and filled by several that take different vectors.
+type Activations struct {
+	layout        Layout
+	vectors, cols int
+
+	// single says that the elements are ordered for products with one row at a time, not for tiles.
+	single bool
+
+	// values is [vectors, valueStride], for the exact path; codes is [vectors, codeStride] and scales
+	// [vectors, groupStride], for the integer path; sums is [vectors, groupStride]. What the strides leave
+	// over is zero.
+	values                               []float32
+	codes                                []int8
+	scales, sums                         []float32
+	valueStride, codeStride, groupStride int
+}
+
+// Vectors and Cols are the shape of a, as Reset set it.
+func (a *Activations) Vectors() int { return a.vectors }
+
+// Cols is the number of elements of a vector.
+func (a *Activations) Cols() int { return a.cols }
+
+// Layout is the form of a, as Reset set it.
+func (a *Activations) Layout() Layout { return a.layout }
+
+// Reset makes a hold vectors vectors of cols elements in a form. It keeps memory that is large enough; the
+// vectors have no value until Fill or Gather.
+func (a *Activations) Reset(layout Layout, vectors, cols int) {
+	if vectors < 0 || cols < 0 || layout.Format.Quantized() && (layout.Group <= 0 || cols%layout.Group != 0) {
+		panic(fmt.Sprintf("kernel: activations of %d × %d elements in groups of %d", vectors, cols, layout.Group))
+	}
+	a.layout, a.vectors, a.cols = layout, vectors, cols
+	a.single = vectors <= singleLimit(layout)
+	a.valueStride, a.codeStride, a.groupStride = 0, 0, 0
+	if layout.Path == Integer {
+		a.codeStride = roundUp(cols, 128)
+	} else {
+		a.valueStride = roundUp(cols, 128)
+	}
+	if layout.Format.Quantized() {
+		a.groupStride = roundUp(cols/layout.Group, 16)
+	}
+	a.values = grow(a.values, vectors*a.valueStride)
+	a.codes = grow(a.codes, vectors*a.codeStride)
+	a.sums = grow(a.sums, vectors*a.groupStride)
+	if layout.Path == Integer {
+		a.scales = grow(a.scales, vectors*a.groupStride)
+	}
+}
+
+// singleLimit is the largest number of vectors that are multiplied one by one rather than in tiles, whose
+// panels must be unpacked first.
+func singleLimit(layout Layout) int {
+	if layout.Path == Integer {
+		return 1
+	}
+	return 3
+}
+
+// Fill sets vectors [lo, hi) to those of x, stride elements apart: vector i is x[(i-lo)·stride:][:Cols].
+func (a *Activations) Fill(x []float32, stride, lo, hi int) {
+	if lo < 0 || hi > a.vectors || lo > hi || stride < 0 || hi > lo && len(x) < (hi-lo-1)*stride+a.cols {
+		panic(fmt.Sprintf("kernel: %d elements for vectors %d to %d of %d, %d elements each, %d apart", len(x), lo, hi, a.vectors, a.cols, stride))
+	}
+	for i := lo; i < hi; i++ {
+		v := x[(i-lo)*stride:][:a.cols]
+		if a.layout.Path == Integer {
+			codes := a.codes[i*a.codeStride:][:a.codeStride]
+			clear(codes[a.cols:])
+			scales, sums := a.groupRow(a.scales, i), a.groupRow(a.sums, i)
+			active.quantize(codes, scales, sums, v, a.layout.Group, a.codeBlock())
+			continue
+		}
+		values := a.values[i*a.valueStride:][:a.valueStride]
+		if a.layout.Format.Quantized() {
+			active.groupSums(a.groupRow(a.sums, i), v, a.layout.Group)
+		}
+		if a.spread() {
+			active.spread(values, v)
+			continue
+		}
+		copy(values, v)
+		clear(values[a.cols:])
+	}
+}
+
+// Gather sets vector i of a to vector rows[i] of src, for i in [lo, hi): the tokens of an expert. a must
+// have been Reset to the layout and Cols of src and as many vectors as rows.
+func (a *Activations) Gather(src *Activations, rows []int32, lo, hi int) {
+	if a.layout != src.layout || a.cols != src.cols || len(rows) != a.vectors || lo < 0 || hi > len(rows) || lo > hi {
+		panic(fmt.Sprintf("kernel: gather %d of %d × %d %v activations to %d × %d %v, vectors %d to %d", len(rows), src.vectors, src.cols, src.layout, a.vectors, a.cols, a.layout, lo, hi))
+	}
+	for i := lo; i < hi; i++ {
+		r := int(rows[i])
+		if r < 0 || r >= src.vectors {
+			panic(fmt.Sprintf("kernel: gather vector %d of %d", r, src.vectors))
+		}
+		copy(a.groupRow(a.sums, i), src.groupRow(src.sums, r))
+		if a.layout.Path == Integer {
+			copy(a.groupRow(a.scales, i), src.groupRow(src.scales, r))
+			reblock(a.codes[i*a.codeStride:][:a.codeStride], src.codes[r*src.codeStride:][:src.codeStride], a.codeBlock(), src.codeBlock())
+			continue
+		}
+		dst, from := a.values[i*a.valueStride:][:a.valueStride], src.values[r*src.valueStride:][:src.valueStride]
+		if a.spread() && !src.spread() {
+			active.spread(dst, from[:a.cols])
+			continue
+		}
+		copy(dst, from)
+	}
+}
+
+// codeBlock is the number of codes of which those at even places come before those at odd places. 8-bit
+// weights take codes in their order.
+func (a *Activations) codeBlock() int {
+	switch {
+	case a.layout.Format == Q8:
+		return 1
+	case a.single:
+		return active.codeBlock
+	}
+	return tileCodeBlock
+}
+
+// tileCodeBlock is the codeBlock of tiles: a panel holds 32-bit words of 8 codes of 4 bits, first the low
+// halves of its bytes, then the high ones.
+const tileCodeBlock = 8
+
+// spread says that the values are in the order of implementation.spread.
+func (a *Activations) spread() bool { return a.single && a.layout.Format == Q4 }
+
+func (a *Activations) groupRow(s []float32, i int) []float32 {
+	return s[i*a.groupStride:][:a.groupStride]
+}
+
+// reblock copies codes from one codeBlock to another.
+func reblock(dst, src []int8, to, from int) {
+	if to == from {
+		copy(dst, src)
+		return
+	}
+	for i := range dst {
+		dst[blockPlace(i, to)] = src[blockPlace(i, from)]
+	}
+}
+
+// blockPlace is where code i lies when the even codes of a block come before the odd ones.
+func blockPlace(i, block int) int {
+	if block == 1 {
+		return i
+	}
+	return i - i%block + i%block/2 + i%2*(block/2)
+}
+
+func roundUp(n, multiple int) int { return (n + multiple - 1) / multiple * multiple }
+
+// grow is s with n elements, in the same memory if that is large enough.
+func grow[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	return s[:n]
+}

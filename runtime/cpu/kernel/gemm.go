@@ -1,0 +1,103 @@
+package kernel
+
+import "sync"
+
+// Products with many vectors go panel by panel: panelRows rows are unpacked for a range of columns, in the
+// order in which a tile reads them, and multiplied by all vectors, tileVectors at a time. Partial sums are
+// kept in scratch until the last columns.
+
+// Columns of a panel. A float panel is to stay in the first cache beside the vectors of a tile, an integer
+// panel in the second.
+const (
+	floatDepth   = 256
+	integerDepth = 2048 // a multiple of every group
+)
+
+// scratch is what one call needs besides its operands.
+type scratch struct {
+	sums           []float32 // [vectors, panelRows]
+	floats         []float32 // [floatDepth, panelRows]
+	codes          []byte    // [integerDepth/4, panelRows, 4]
+	scales, biases []float32 // [integerDepth/group, panelRows]
+}
+
+// spare holds scratch that is not in use.
+var spare struct {
+	sync.Mutex
+	list []*scratch
+}
+
+// getScratch gives scratch for sums of a number of vectors; it allocates only when more calls than ever
+// run at once, or larger ones.
+func getScratch(vectors int) *scratch {
+	spare.Lock()
+	var s *scratch
+	if n := len(spare.list); n > 0 {
+		s, spare.list = spare.list[n-1], spare.list[:n-1]
+	}
+	spare.Unlock()
+	if s == nil {
+		s = &scratch{}
+	}
+	s.sums = grow(s.sums, vectors*active.panelRows)
+	s.floats = grow(s.floats, floatDepth*active.panelRows)
+	s.codes = grow(s.codes, integerDepth*active.panelRows)
+	s.scales = grow(s.scales, integerDepth/32*active.panelRows)
+	s.biases = grow(s.biases, integerDepth/32*active.panelRows)
+	return s
+}
+
+func putScratch(s *scratch) {
+	spare.Lock()
+	spare.list = append(spare.list, s)
+	spare.Unlock()
+}
+
+// matMulFloat is MatMul of all rows of w on the exact path.
+func matMulFloat(y []float32, stride int, w *Matrix, a *Activations) {
+	s := getScratch(a.vectors)
+	width := active.panelRows
+	for row := 0; row < w.Rows; row += width {
+		rows := min(width, w.Rows-row)
+		clear(s.sums)
+		for lo := 0; lo < w.Cols; lo += floatDepth {
+			hi := min(lo+floatDepth, w.Cols)
+			packFloats(s.floats, width, w, row, rows, lo, hi)
+			for i := 0; i < a.vectors; i += active.tileVectors {
+				n := min(active.tileVectors, a.vectors-i)
+				active.tileFloat(s.sums[i*width:], width, s.floats, width, a.values[i*a.valueStride+lo:], a.valueStride, n, hi-lo)
+			}
+		}
+		s.store(y[row:], stride, a.vectors, rows)
+	}
+	putScratch(s)
+}
+
+// matMulInteger is MatMul of all rows of w on the integer path.
+func matMulInteger(y []float32, stride int, w *Matrix, a *Activations) {
+	s := getScratch(a.vectors)
+	width, bits := active.panelRows, w.bitsIndex()
+	for row := 0; row < w.Rows; row += width {
+		rows := min(width, w.Rows-row)
+		clear(s.sums)
+		for lo := 0; lo < w.Cols; lo += integerDepth {
+			hi := min(lo+integerDepth, w.Cols)
+			packCodes(s.codes, width, w, row, rows, lo, hi)
+			packScales(s.scales, s.biases, width, w, row, rows, lo/w.Group, hi/w.Group)
+			for i := 0; i < a.vectors; i += active.tileVectors {
+				n := min(active.tileVectors, a.vectors-i)
+				at := i*a.groupStride + lo/w.Group
+				active.tileInteger[bits](s.sums[i*width:], s.codes, s.scales, s.biases, a.codes[i*a.codeStride+lo:], a.codeStride, a.scales[at:], a.sums[at:], a.groupStride, n, (hi-lo)/w.Group, w.Group)
+			}
+		}
+		s.store(y[row:], stride, a.vectors, rows)
+	}
+	putScratch(s)
+}
+
+// store copies the sums of the first rows rows to y.
+func (s *scratch) store(y []float32, stride, vectors, rows int) {
+	for i := range vectors {
+		copy(y[i*stride:][:rows], s.sums[i*active.panelRows:])
+	}
+}

@@ -1,0 +1,93 @@
+package kernel
+
+import (
+	"fmt"
+	"strings"
+)
+
+// implementation is one level: the functions that differ between levels. Exported functions check all
+// lengths before they call one.
+type implementation struct {
+	name string
+
+	// codeBlock is the order of codes for dotInteger with 4-bit weights, see Activations.codeBlock.
+	codeBlock int
+	quantize  func(codes []int8, scales, sums, x []float32, group, block int)
+	groupSums func(sums, x []float32, group int)
+	// spread orders values for dotQuantized with 4-bit weights.
+	spread func(dst, x []float32)
+
+	// Rows times one vector, one function for each of 4 and 8 bits and of BF16 and F32 scales. len(y) is
+	// the number of rows.
+	dotQuantized [2][2]func(y []float32, data, scales, biases []byte, x, sums []float32, cols, group int)
+	dotInteger   [2][2]func(y []float32, data, scales, biases []byte, codes []int8, codeScales, sums []float32, cols, group int)
+	// Rows of BF16 or F32, rowBytes apart, times several vectors: y[i*stride+r].
+	dotDense [2]func(y []float32, stride int, data []byte, rowBytes, rows int, x []float32, xStride, vectors, cols int)
+
+	// Tiles: tileVectors vectors at most times panels of panelRows rows.
+	panelRows, tileVectors int
+	// packFloats and packCodes unpack whole panels and give the number of columns that they did, from lo
+	// on; nil does none.
+	packFloats func(panel []float32, w *Matrix, row, lo, hi int) int
+	packCodes  func(panel []byte, w *Matrix, row, lo, hi int) int
+	// sums[i*stride+r] += Σ_k x[i*xStride+k]·panel[k*panelStride+r]
+	tileFloat func(sums []float32, stride int, panel []float32, panelStride int, x []float32, xStride, vectors, depth int)
+	// The same with a panel of float32 or BF16 in bytes, whose rows are panelBytes apart.
+	tileStored  [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int)
+	tileInteger [2]func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int)
+
+	vectorFunctions
+}
+
+// vectorFunctions are the functions of vectors, see vector.go.
+type vectorFunctions struct {
+	fromBF16   func(dst []float32, src []byte)
+	toBF16     func(dst []byte, src []float32)
+	add        func(dst, a, b []float32)
+	mul        func(dst, a, b []float32)
+	scale      func(dst, x []float32, s float32)
+	axpy       func(dst []float32, s float32, x []float32)
+	dot        func(a, b []float32) float32
+	sum        func(x []float32) float32
+	maximum    func(x []float32) float32
+	scaleMul   func(dst, x, weight []float32, s float32)
+	exp        func(dst, x []float32, shift float32) float32
+	sigmoid    func(dst, x []float32)
+	sigmoidMul func(dst, gate, x []float32)
+	tanh       func(dst, x []float32)
+	siluMul    func(dst, gate, up []float32)
+	geluMul    func(dst, gate, up []float32)
+	rotate     func(x, cos, sin []float32)
+	convolve   func(dst, taps, weight []float32)
+	deltaRows  func(y, state, q, k, v []float32, decay, beta float32)
+}
+
+// implementations of this CPU, the best last.
+var implementations = append([]*implementation{&generic}, native()...)
+
+// active is what the exported functions use.
+var active = implementations[len(implementations)-1]
+
+// Level is the name of the level in use: the best one that the CPU has, unless SetLevel chose another.
+func Level() string { return active.name }
+
+// Levels are the names of the levels that this CPU can run, the best last.
+func Levels() []string {
+	names := make([]string, len(implementations))
+	for i, level := range implementations {
+		names[i] = level.name
+	}
+	return names
+}
+
+// SetLevel chooses the level of all kernels, one of Levels. It is for the start of a program and for tests:
+// no kernel may run meanwhile, and Activations filled at one level are not readable at another.
+func SetLevel(name string) error {
+	for _, level := range implementations {
+		if level.name == name {
+			active = level
+			return nil
+		}
+	}
+	return fmt.Errorf("CPU level %q: this CPU has %s", name, strings.Join(Levels(), ", "))
+}

@@ -1,0 +1,50 @@
+package kernel
+
+import "fmt"
+
+// MatMul is y[i][r] = Σ_k a[i][k]·w[r][k] for every vector i of a and rows r of w in [row0, row1). y is
+// [a.Vectors(), stride] and its other elements are left alone; the element of row r is at r. It does not
+// depend on how the rows are divided among calls. a must have the layout of w on one of the paths.
+//
+// With one vector a call reads the rows once, in order. With many it unpacks panels of rows and multiplies
+// them in tiles; ranges of rows that are multiples of PanelRows waste nothing.
+func MatMul(y []float32, stride int, w *Matrix, a *Activations, row0, row1 int) {
+	if a.layout != w.Layout(a.layout.Path) || a.cols != w.Cols {
+		panic(fmt.Sprintf("kernel: %v matrix of %d × %d elements in groups of %d with activations of %d elements for %v in groups of %d", w.Format, w.Rows, w.Cols, w.Group, a.cols, a.layout.Format, a.layout.Group))
+	}
+	if row0 < 0 || row0 > row1 || row1 > w.Rows || a.vectors > 0 && (stride < row1 || len(y) < (a.vectors-1)*stride+row1) {
+		panic(fmt.Sprintf("kernel: rows %d to %d of %d to %d × %d of %d elements", row0, row1, w.Rows, a.vectors, stride, len(y)))
+	}
+	if row0 == row1 || a.vectors == 0 {
+		return
+	}
+	part := w.Slice(row0, row1)
+	switch {
+	case !w.Format.Quantized() && a.vectors <= denseDotLimit:
+		active.dotDense[floatIndex(w.Format)](y[row0:], stride, part.Data, part.rowBytes(), part.Rows, a.values, a.valueStride, a.vectors, a.cols)
+	case !a.single || !w.Format.Quantized():
+		if a.layout.Path == Integer {
+			matMulInteger(y[row0:], stride, &part, a)
+		} else {
+			matMulFloat(y[row0:], stride, &part, a)
+		}
+	default:
+		for i := range a.vectors {
+			out := y[i*stride+row0:][:part.Rows]
+			sums := a.groupRow(a.sums, i)
+			bits, scale := part.bitsIndex(), part.scaleIndex()
+			if a.layout.Path == Integer {
+				active.dotInteger[bits][scale](out, part.Data, part.Scales, part.Biases, a.codes[i*a.codeStride:][:a.codeStride], a.groupRow(a.scales, i), sums, a.cols, w.Group)
+			} else {
+				active.dotQuantized[bits][scale](out, part.Data, part.Scales, part.Biases, a.values[i*a.valueStride:][:a.valueStride], sums, a.cols, w.Group)
+			}
+		}
+	}
+}
+
+// denseDotLimit is the largest number of vectors for which rows that are not quantized are multiplied one
+// by one: unpacking them costs more.
+const denseDotLimit = 8
+
+// PanelRows is the number of rows that MatMul unpacks at a time.
+func PanelRows() int { return active.panelRows }
