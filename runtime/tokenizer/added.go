@@ -102,6 +102,7 @@ func newAdded(tokens []addedToken, vocab *vocabulary, normalize func(string) str
 // Special tokens are left in the text unless parseSpecial.
 func (a *addedVocabulary) find(t *trie, s string, parseSpecial bool, text func(begin, end int), token func(id int32)) {
 	done := 0
+	spaceFrom, spaceTo := 0, -1 // white space that a token took in; what it is made of may be tokens too
 	for at := 0; t != nil && at < len(s); {
 		id, n := t.longest(s[at:])
 		if n == 0 {
@@ -118,10 +119,15 @@ func (a *addedVocabulary) find(t *trie, s string, parseSpecial bool, text func(b
 			continue
 		}
 		if tok.lstrip {
-			begin = max(spaceAtEnd(s[:begin]), done)
+			if begin = max(begin, done); done < begin {
+				begin = done + spaceAtEnd(s[done:begin])
+			}
 		}
 		if tok.rstrip {
-			end += spaceAtStart(s[end:])
+			if end < spaceFrom || end > spaceTo {
+				spaceFrom, spaceTo = end, end+spaceAtStart(s[end:])
+			}
+			end = spaceTo
 		}
 		if done < begin {
 			text(done, begin)

@@ -229,6 +229,17 @@ func TestLongWords(t *testing.T) {
 	}
 }
 
+// White space that tokens take in and that is tokens itself is not looked through again and again.
+func TestLongWhiteSpace(t *testing.T) {
+	for _, flags := range []string{`"lstrip": true, "rstrip": false`, `"lstrip": false, "rstrip": true`, `"lstrip": true, "rstrip": true`} {
+		token := `{"id": 1, "content": "\n", "single_word": false, "normalized": false, "special": true, ` + flags + `}`
+		tok, err := Parse([]byte(`{"added_tokens": [`+token+`], "model": {"vocab": {"a": 0}, "merges": []}}`), "t.json")
+		require.NoError(t, err)
+		ids := tok.Encode(strings.Repeat("\n", 1<<20), EncodeOptions{ParseSpecial: true})
+		require.NotEmpty(t, ids)
+	}
+}
+
 // The short and the long way of merging give the same ids.
 func TestMergeShortIsMergeLong(t *testing.T) {
 	for _, name := range layouts {
