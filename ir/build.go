@@ -212,7 +212,7 @@ func (k OperandKind) accepts(a Arg) bool {
 		return kind == IntKind || kind == TensorKind
 	case AnyOperand:
 		return kind == IntKind || kind == TensorKind || a.Kind == IntArg
-	case WeightOperand:
+	case WeightOperand, WeightsOperand:
 		return kind == TensorKind || kind == QuantizedKind
 	}
 	return false

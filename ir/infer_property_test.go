@@ -179,7 +179,8 @@ func TestInferNeverPanics(t *testing.T) {
 // TestEveryOpHasCases: no row of the op table goes untested.
 func TestEveryOpHasCases(t *testing.T) {
 	seen := map[string]bool{"if": true, "scan": true, "undef": true, // infer_control_test.go, infer_state_test.go
-		"load": true, "store": true, "buffer_slice_update": true, "buffer_index_copy": true}
+		"load": true, "store": true, "buffer_slice_update": true, "buffer_index_copy": true,
+		"buffer_ring_update": true, "buffer_conv": true, "buffer_delta_rule": true} // fused_test.go
 	for _, c := range allInferCases() {
 		if c.err == "" {
 			seen[c.op] = true

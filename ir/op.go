@@ -144,14 +144,18 @@ const (
 	AnyOperand
 	// WeightOperand takes a tensor or a quantized weight.
 	WeightOperand
+	// WeightsOperand takes any number of tensors and quantized weights.
+	WeightsOperand
 )
 
-var operandKindNames = [...]string{"tensor", "tensors", "int", "ints", "int value", "float", "int value or tensor", "int or tensor", "tensor or quantized weight"}
+var operandKindNames = [...]string{"tensor", "tensors", "int", "ints", "int value", "float", "int value or tensor", "int or tensor", "tensor or quantized weight", "tensors or quantized weights"}
 
 func (k OperandKind) String() string { return operandKindNames[k] }
 
 // IsList reports whether an operand of this kind takes any number of arguments.
-func (k OperandKind) IsList() bool { return k == TensorsOperand || k == IntsOperand }
+func (k OperandKind) IsList() bool {
+	return k == TensorsOperand || k == IntsOperand || k == WeightsOperand
+}
 
 // Operand is one operand of an op definition. Its name is the field's name in the MLX delegate's schema.
 type Operand struct {

@@ -5,7 +5,8 @@ import "strings"
 // operands reads a compact list of operands: name[:kind][?], kind tensor where it is left out, "?" for optional.
 func operands(spec string) []Operand {
 	kinds := map[string]OperandKind{"": TensorOperand, "tensors": TensorsOperand, "int": IntOperand, "ints": IntsOperand,
-		"value": IntValueOperand, "float": FloatOperand, "position": IntOrTensorOperand, "index": AnyOperand, "weight": WeightOperand}
+		"value": IntValueOperand, "float": FloatOperand, "position": IntOrTensorOperand, "index": AnyOperand, "weight": WeightOperand,
+		"weights": WeightsOperand}
 	var out []Operand
 	for field := range strings.FieldsSeq(spec) {
 		field, optional := strings.CutSuffix(field, "?")
@@ -165,4 +166,13 @@ var Ops = []OpDef{
 	{Name: "switch_mlp", Operands: operands("x gate:weight up:weight down:weight indices scores"), Attrs: SwitchMLPAttrs{SortCutoff: 1}, Results: 1, Infer: inferSwitchMLP},
 	{Name: "gated_delta_rule", Operands: operands("q k v g beta state"), Results: 2, Infer: inferGatedDeltaRule},
 	{Name: "sample", Operands: operands("logits temperature top_k? top_p? seed?"), Results: 1, Effect: Draws, Infer: inferSample},
+	// Ops that the runtime raises several nodes to (runtime/fuse); see fused.go.
+	{Name: "linears", Operands: operands("x weights:weights"), Results: -1, Infer: inferLinears},
+	{Name: "glu", Operands: operands("gate x"), Attrs: GLUAttrs{}, Results: 1, Infer: inferGLU},
+	{Name: "softcap", Operands: operands("x cap"), Results: 1, Infer: inferSoftcap},
+	{Name: "delta_decay", Operands: operands("x bias rate"), Results: 1, Infer: inferDeltaDecay},
+	{Name: "cached_attention", Operands: operands("q k v position:int"), Attrs: CachedAttentionAttrs{}, Results: 1, Infer: inferCachedAttention},
+	{Name: "buffer_ring_update", Operands: operands("update start:int"), Attrs: AxisAttrs{}, Effect: Writes, Infer: inferBufferRingUpdate},
+	{Name: "buffer_conv", Operands: operands("x w reset?"), Attrs: BufferConvAttrs{}, Results: 1, Effect: Writes, Infer: inferBufferConv},
+	{Name: "buffer_delta_rule", Operands: operands("q k v g beta reset?"), Results: 1, Effect: Writes, Infer: inferBufferDeltaRule},
 }

@@ -26,7 +26,10 @@ type weight struct {
 
 // weight opens the weight in an operand.
 func (c *Call) weight(operand string) (*weight, error) {
-	v := c.Args[c.index(operand)][0]
+	return c.openWeight(c.Args[c.index(operand)][0], operand)
+}
+
+func (c *Call) openWeight(v Value, operand string) (*weight, error) {
 	if v.Quantized == nil {
 		if !v.Tensor.DType.IsFloat() {
 			return nil, fmt.Errorf("%s is %s, want a floating-point dtype or a quantized weight", operand, v.Tensor.DType)

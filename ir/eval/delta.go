@@ -25,8 +25,25 @@ func init() {
 // The state is float32 between steps; under Strict it is rounded once, at the end. Otherwise every step
 // rounds like the operations of the scan that the rule can be written as, so that both give the same bits.
 func (c *Call) deltaRule(q, k, v, g, beta, state *Tensor) ([]Value, error) {
+	y, next, err := deltaSteps(q, k, v, g, beta, state)
+	if err != nil {
+		return nil, err
+	}
+	out, err := c.floatResult(0, v.Shape, y)
+	if err != nil {
+		return nil, err
+	}
+	last, err := c.floatResult(1, state.Shape, next)
+	if err != nil {
+		return nil, err
+	}
+	return []Value{{Tensor: out}, {Tensor: last}}, nil
+}
+
+// deltaSteps computes y and the state after the last step of the gated delta rule, as float32.
+func deltaSteps(q, k, v, g, beta, state *Tensor) (y, next []float32, err error) {
 	if len(q.Shape) != 4 || len(v.Shape) != 4 {
-		return nil, fmt.Errorf("q %v and v %v: want four dims, [B, T, H, D]", q.Shape, v.Shape)
+		return nil, nil, fmt.Errorf("q %v and v %v: want four dims, [B, T, H, D]", q.Shape, v.Shape)
 	}
 	batch, steps, keyHeads, keyWidth := q.Shape[0], q.Shape[1], q.Shape[2], q.Shape[3]
 	heads, width := v.Shape[2], v.Shape[3]
@@ -43,20 +60,20 @@ func (c *Call) deltaRule(q, k, v, g, beta, state *Tensor) ([]Value, error) {
 		{"state", state, []int{batch, heads, width, keyWidth}},
 	} {
 		if !slices.Equal(want.t.Shape, want.shape) {
-			return nil, fmt.Errorf("%s has shape %v, want %v, as q is %v and v is %v", want.name, want.t.Shape, want.shape, q.Shape, v.Shape)
+			return nil, nil, fmt.Errorf("%s has shape %v, want %v, as q is %v and v is %v", want.name, want.t.Shape, want.shape, q.Shape, v.Shape)
 		}
 		if !want.t.DType.IsFloat() {
-			return nil, fmt.Errorf("%s is %s, want a floating-point dtype", want.name, want.t.DType)
+			return nil, nil, fmt.Errorf("%s is %s, want a floating-point dtype", want.name, want.t.DType)
 		}
 	}
 	if keyHeads == 0 || heads%keyHeads != 0 {
-		return nil, fmt.Errorf("%d value heads, want a multiple of the %d key heads", heads, keyHeads)
+		return nil, nil, fmt.Errorf("%d value heads, want a multiple of the %d key heads", heads, keyHeads)
 	}
-	y, err := room(v.Shape)
+	y, err = room(v.Shape)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	next := slices.Clone(state.F)
+	next = slices.Clone(state.F)
 	// A row of a head's state takes part in nothing but its own element of y.
 	parallel(batch*heads*width, 3*steps*keyWidth, func(lo, hi int) {
 		for r := lo; r < hi; r++ {
@@ -78,15 +95,7 @@ func (c *Call) deltaRule(q, k, v, g, beta, state *Tensor) ([]Value, error) {
 			}
 		}
 	})
-	out, err := c.floatResult(0, v.Shape, y)
-	if err != nil {
-		return nil, err
-	}
-	last, err := c.floatResult(1, state.Shape, next)
-	if err != nil {
-		return nil, err
-	}
-	return []Value{{Tensor: out}, {Tensor: last}}, nil
+	return y, next, nil
 }
 
 // sumProducts is sum(multiply(x, y)): the products are rounded to float32 and added in float64.

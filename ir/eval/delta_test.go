@@ -96,7 +96,7 @@ func TestMetalKernelRefusals(t *testing.T) {
 		{"template", func(a *ir.MetalKernelAttrs, _ []any) { a.TemplateArgNames[1] = "K" }},
 		{"template", func(a *ir.MetalKernelAttrs, _ []any) { a.TemplateArgKinds[1] = 1 }},
 		{"template", func(a *ir.MetalKernelAttrs, _ []any) { a.TemplateArgValues[3]++ }},
-		{"InT", func(a *ir.MetalKernelAttrs, _ []any) { a.TemplateArgValues[0] = int(ir.BF16) }},
+		{"outputs are", func(a *ir.MetalKernelAttrs, _ []any) { a.TemplateArgValues[0] = int(ir.BF16) }},
 		{"grid", func(_ *ir.MetalKernelAttrs, x []any) { x[1].([]int)[1]-- }},
 		{"thread", func(_ *ir.MetalKernelAttrs, x []any) { x[2].([]int)[0] = 16 }},
 		{"shapes", func(_ *ir.MetalKernelAttrs, x []any) { x[3].([]int)[1] = 7 }},

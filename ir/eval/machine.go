@@ -157,7 +157,7 @@ func (x *Machine) Run(inputs []Value) ([]Value, error) {
 			return nil, fmt.Errorf("%s: output %d: %w", f.Name, i, err)
 		}
 		if t := v.Tensor; t != nil {
-			if t = convert(t, f.Outputs[i].DType, x.precision); t == v.Tensor {
+			if t = convert(t, f.Outputs[i].DType, x.precision); sameStorage(t, v.Tensor) {
 				t = t.Clone() // never the storage of a buffer or a constant
 			}
 			v.Tensor = t
@@ -266,7 +266,7 @@ func (x *Machine) op(op *ir.Op) ([]Value, error) {
 	}
 	c := &Call{Op: op, Precision: x.precision, Args: args, Bits: x.bits}
 	if op.Def.Effect == ir.Writes {
-		return nil, x.write(c)
+		return x.write(c)
 	}
 	return Run(c)
 }
@@ -401,44 +401,54 @@ func stackSlices(slices []*Tensor, t ir.Type, axis int) (*Tensor, error) {
 }
 
 // write executes a store or an in-place update of a buffer.
-func (x *Machine) write(c *Call) error {
+func (x *Machine) write(c *Call) ([]Value, error) {
 	b := c.Op.Buffer
 	target := x.buffers[b]
 	if c.Op.Def.Name == "store" {
 		v := c.Tensor("x")
 		if !equalInts(v.Shape, target.Shape) {
-			return fmt.Errorf("store @%s: shape %v, want %v", b.Name, v.Shape, target.Shape)
+			return nil, fmt.Errorf("store @%s: shape %v, want %v", b.Name, v.Shape, target.Shape)
 		}
-		v = convert(v, target.DType, x.bufferPrecision())
+		v = convert(v, target.DType, c.bufferPrecision())
 		if v == c.Tensor("x") {
 			v = v.Clone()
 		}
 		x.buffers[b] = v
-		return nil
+		return nil, nil
 	}
 	if x.aliased(target) {
 		target = target.Clone()
 		x.buffers[b] = target
 	}
-	var err error
+	return Update(c, target)
+}
+
+// Update executes an operation that changes its buffer in place, whose content is state.
+func Update(c *Call, state *Tensor) (out []Value, err error) {
 	switch c.Op.Def.Name {
 	case "buffer_slice_update":
-		err = updateSlice(target, c, x.bufferPrecision())
+		err = updateSlice(state, c, c.bufferPrecision())
+	case "buffer_index_copy":
+		err = updateIndices(state, c, c.bufferPrecision())
 	default:
-		err = updateIndices(target, c, x.bufferPrecision())
+		f := updates[c.Op.Def.Name]
+		if f == nil {
+			return nil, fmt.Errorf("%s: the reference engine has no kernel for this operation", c.Op.Def.Name)
+		}
+		out, err = f(c, state)
 	}
 	if err != nil {
-		return fmt.Errorf("%s @%s: %w", c.Op.Def.Name, b.Name, err)
+		return nil, fmt.Errorf("%s @%s: %w", c.Op.Def.Name, c.Op.Buffer.Name, err)
 	}
-	return nil
+	return out, nil
 }
 
 // bufferPrecision is the precision of what is written to state: mixed rounds there, and only there.
-func (x *Machine) bufferPrecision() Precision {
-	if x.precision == Mixed {
+func (c *Call) bufferPrecision() Precision {
+	if c.Precision == Mixed {
 		return Strict
 	}
-	return x.precision
+	return c.Precision
 }
 
 // aliased reports whether a value that is still needed shares the storage of t.

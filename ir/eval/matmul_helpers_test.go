@@ -47,9 +47,14 @@ func newCall(op string, attrs any, p Precision, operands ...any) (*Call, error) 
 	add := func(i int, a ir.Arg, v Value) {
 		c.Op.Args[i], c.Args[i] = append(c.Op.Args[i], a), append(c.Args[i], v)
 	}
-	for i, o := range operands {
+	var one func(i int, o any)
+	one = func(i int, o any) {
 		switch o := o.(type) {
 		case nil:
+		case []any:
+			for _, x := range o {
+				one(i, x)
+			}
 		case *Tensor:
 			if o != nil {
 				add(i, ir.Use(&ir.Value{Type: typeOf(o)}), Value{Tensor: o})
@@ -72,6 +77,9 @@ func newCall(op string, attrs any, p Precision, operands ...any) (*Call, error) 
 		default:
 			panic(o)
 		}
+	}
+	for i, o := range operands {
+		one(i, o)
 	}
 	return c, ir.Infer(c.Op)
 }
