@@ -1,0 +1,141 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/etc-ml/etc/runtime/bench"
+)
+
+type benchFlags struct {
+	modelFlags
+	prompt, generate []int
+	repetitions      int
+	json             bool
+}
+
+func newBench() *cobra.Command {
+	var f benchFlags
+	cmd := &cobra.Command{
+		Use:   "bench FILE.pte",
+		Short: "Measure how fast a language model runs",
+		Long: `bench measures a language model in the terms of llama-bench: the row pp512 is the prefill of a prompt of 512
+tokens, tg128 the generation of 128 tokens one by one from an empty context. -p and -n take several lengths
+separated by commas; 0 leaves the row out.
+
+Each shape is run once, unmeasured, in the same process before it is measured. The tokens are pseudo-random
+and the same in every run; stop tokens end nothing. A row shows the median of the repetitions in tokens per
+second, their range, and the spread, which is the range over the median: rows that spread by more than 14 %
+are too noisy to compare, which a note on standard error says.
+
+Speed of a model of toy size says nothing of a large one: measure the model that you talk about.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return runBench(cmd, args[0], f) },
+	}
+	fl := cmd.Flags()
+	fl.IntSliceVarP(&f.prompt, "n-prompt", "p", []int{512}, "prompt lengths of the pp rows, 0 for none")
+	fl.IntSliceVarP(&f.generate, "n-gen", "n", []int{128}, "numbers of tokens of the tg rows, 0 for none")
+	fl.IntVarP(&f.repetitions, "repetitions", "r", 5, "measurements of each row")
+	fl.BoolVar(&f.json, "json", false, "print one JSON object")
+	f.add(cmd)
+	return cmd
+}
+
+// benchResult is what --json prints. Sizes are in bytes, speeds in tokens per second.
+type benchResult struct {
+	File      string      `json:"file"`
+	Size      int64       `json:"size"`
+	Device    string      `json:"device"`
+	Precision string      `json:"precision"`
+	Threads   int         `json:"threads"`
+	Rows      []bench.Row `json:"rows"`
+}
+
+func runBench(cmd *cobra.Command, path string, f benchFlags) error {
+	e, o, err := f.runner()
+	if err != nil {
+		return err
+	}
+	m, err := openModel(path, e, o)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	options := bench.Options{Prompt: f.prompt, Generate: f.generate, Repetitions: f.repetitions}
+	if err := bench.Check(m.Model, options); err != nil {
+		return usagef("%s: %w", path, err)
+	}
+	options.Started = func(name string) { logf(cmd.ErrOrStderr(), "etc: %s, %d times after a warm-up", name, f.repetitions) }
+	r := benchResult{File: path, Size: m.program.File.Size(), Device: m.Device, Precision: f.precision, Threads: f.workers()}
+	if r.Rows, err = bench.Run(cmd.Context(), m.Model, options); err != nil {
+		return err
+	}
+	for _, row := range r.Rows {
+		if row.Noisy() {
+			logf(cmd.ErrOrStderr(), "etc: %s spreads by %.1f %% of its median: too noisy to compare with anything", row.Test, 100*row.Spread)
+		}
+	}
+	if f.json {
+		return writeJSON(cmd.OutOrStdout(), r)
+	}
+	return r.writeMarkdown(cmd.OutOrStdout())
+}
+
+// writeMarkdown writes the rows as a table whose columns also line up as plain text.
+func (r benchResult) writeMarkdown(w io.Writer) error {
+	table := [][]string{{"model", "size", "device", "precision", "threads", "test", "tokens/s", "min–max", "spread"}}
+	for _, row := range r.Rows {
+		table = append(table, []string{strings.ReplaceAll(filepath.Base(r.File), "|", `\|`), humanize.IBytes(uint64(r.Size)), r.Device, r.Precision, fmt.Sprint(r.Threads),
+			row.Test, speed(row.Median), speed(row.Min) + "–" + speed(row.Max), fmt.Sprintf("%.1f %%", 100*row.Spread)})
+	}
+	return writeMarkdown(w, table, "lrllrlrrr")
+}
+
+// speed writes tokens per second with three digits or more.
+func speed(v float64) string {
+	if v < 100 {
+		return fmt.Sprintf("%.2f", v)
+	}
+	return fmt.Sprintf("%.1f", v)
+}
+
+// writeMarkdown writes a table, its head first; align has an l or an r for each column.
+func writeMarkdown(w io.Writer, table [][]string, align string) error {
+	widths := make([]int, len(align))
+	for _, row := range table {
+		for i, cell := range row {
+			widths[i] = max(widths[i], len([]rune(cell)), 3)
+		}
+	}
+	var b strings.Builder
+	for n, row := range table {
+		for i, cell := range row {
+			pad := strings.Repeat(" ", widths[i]-len([]rune(cell)))
+			if align[i] == 'r' {
+				cell = pad + cell
+			} else {
+				cell += pad
+			}
+			b.WriteString("| " + cell + " ")
+		}
+		b.WriteString("|\n")
+		if n > 0 {
+			continue
+		}
+		for i, width := range widths {
+			rule := strings.Repeat("-", width)
+			if align[i] == 'r' {
+				rule = rule[1:] + ":"
+			}
+			b.WriteString("| " + rule + " ")
+		}
+		b.WriteString("|\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

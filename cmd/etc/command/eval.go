@@ -1,0 +1,271 @@
+package command
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/etc-ml/etc/runtime/evaluate"
+	"github.com/etc-ml/etc/runtime/session"
+	"github.com/etc-ml/etc/runtime/tokenizer"
+)
+
+type evalFlags struct {
+	modelFlags
+	qa, text, reference, tokenizer string
+	every, limit, context, stride  int
+	json                           bool
+}
+
+func newEval() *cobra.Command {
+	var f evalFlags
+	cmd := &cobra.Command{
+		Use:   "eval FILE.pte (--qa FILE.json | --text FILE)",
+		Short: "Measure how well a language model answers",
+		Long: `eval measures a program by questions with exact answers, or by how well it predicts a text.
+
+--qa FILE.json holds an array of objects: "q", the question; "prompt_ids", the tokens of the whole prompt (without
+them the chat template makes the prompt of "q"); "ids", the tokens of the answer; "expect", its text. Each
+question is answered at temperature 0 in a context of its own. An answer is right if its tokens up to the stop
+token and its text are exactly those; what the file does not have is not compared. The score goes to standard
+output, what was wrong to standard error.
+
+--text FILE gives the perplexity of a text, exp of the mean of -ln p(token), with its standard error. Windows of
+--context tokens slide over the text by --stride tokens; each token is scored once, with the tokens before it in
+its window known. Names of special tokens in the text are those tokens; if the tokenizer begins texts with a
+special token, every window begins with it.
+--reference OTHER.pte compares with another program of the same vocabulary: the mean, median, 99th percentile and
+maximum over the tokens of the Kullback-Leibler divergence D(other || file) in nats, and how often both find the
+same token most likely. Both need programs that give logits (etc export without --sample).`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return runEval(cmd, args[0], f) },
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.qa, "qa", "", "JSON file of questions with exact answers")
+	fl.IntVar(&f.every, "every", 1, "take every n-th question only")
+	fl.IntVar(&f.limit, "limit", 0, "take at most so many questions, 0 for all")
+	fl.StringVar(&f.text, "text", "", "text file to predict")
+	fl.StringVar(&f.reference, "reference", "", "program to compare the predictions of --text with")
+	fl.IntVar(&f.context, "context", 0, "tokens of a window (default: 512, or the model's context if that is smaller)")
+	fl.IntVar(&f.stride, "stride", 0, "tokens by which the window moves on (default: half the window)")
+	fl.StringVar(&f.tokenizer, "tokenizer", "", "tokenizer.json to use instead of the file's")
+	fl.BoolVar(&f.json, "json", false, "print one JSON object")
+	f.add(cmd)
+	return cmd
+}
+
+// check refuses flags that do not go together.
+func (f evalFlags) check(cmd *cobra.Command) error {
+	chosen, other := "--qa", []string{"reference", "context", "stride"}
+	switch {
+	case f.qa == "" && f.text == "":
+		return usagef("nothing to evaluate: give --qa FILE.json or --text FILE")
+	case f.qa != "" && f.text != "":
+		return usagef("--qa and --text: give one of them")
+	case f.text != "":
+		chosen, other = "--text", []string{"every", "limit"}
+	}
+	for _, name := range other {
+		if cmd.Flags().Changed(name) {
+			return usagef("--%s has no meaning with %s", name, chosen)
+		}
+	}
+	switch {
+	case f.every < 1:
+		return usagef("--every %d, want at least 1", f.every)
+	case f.limit < 0:
+		return usagef("--limit %d, want 0 or more", f.limit)
+	}
+	return nil
+}
+
+func runEval(cmd *cobra.Command, path string, f evalFlags) error {
+	if err := f.check(cmd); err != nil {
+		return err
+	}
+	e, o, err := f.runner()
+	if err != nil {
+		return err
+	}
+	m, err := openModel(path, e, o)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	text, err := openText(m.program, f.tokenizer, f.qa != "")
+	if err != nil {
+		return err
+	}
+	if f.qa != "" {
+		return evalQuestions(cmd, m, text, f)
+	}
+	var reference *languageModel
+	if f.reference != "" {
+		if reference, err = openModel(f.reference, e, o); err != nil {
+			return err
+		}
+		defer reference.Close()
+	}
+	return evalText(cmd, m, reference, text, f)
+}
+
+// qaResult is what --qa --json prints.
+type qaResult struct {
+	File   string `json:"file"`
+	QA     string `json:"qa"`
+	Device string `json:"device"`
+	evaluate.QAResult
+}
+
+func evalQuestions(cmd *cobra.Command, m *languageModel, text *text, f evalFlags) error {
+	b, err := os.ReadFile(f.qa)
+	if err != nil {
+		return err
+	}
+	questions, err := evaluate.ParseQuestions(f.qa, b)
+	if err != nil {
+		return invalidError{err}
+	}
+	if len(text.stop) == 0 {
+		logf(cmd.ErrOrStderr(), "etc: %s names no stop token (get_eos_ids), so no answer can end", text.file)
+	}
+	options := evaluate.QAOptions{Encode: questionEncoder(text), Stop: text.stop, Done: func(a evaluate.QAAnswer) {
+		if !a.Right {
+			logf(cmd.ErrOrStderr(), "%s", missText(a))
+		}
+	}}
+	if text.tokenizer != nil {
+		options.Decode = text.decode
+	}
+	r := qaResult{File: text.file, QA: f.qa, Device: m.Device}
+	r.QAResult, err = evaluate.QA(cmd.Context(), m.Model, evaluate.Choose(questions, f.every, f.limit), options)
+	if q := (*evaluate.QuestionError)(nil); errors.As(err, &q) {
+		return usagef("%s: %w", f.qa, err)
+	}
+	if err != nil {
+		return err
+	}
+	if f.json {
+		return writeJSON(cmd.OutOrStdout(), r)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d/%d\n", r.Right, r.Questions)
+	return err
+}
+
+// questionEncoder makes prompts of questions by the file's chat template; nil where there is none.
+func questionEncoder(*text) func(question string) ([]int, error) { return nil }
+
+// missText describes a wrong answer.
+func missText(a evaluate.QAAnswer) string {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "question %d", a.Number)
+	if a.Question != "" {
+		fmt.Fprintf(&b, " %q", a.Question)
+	}
+	if a.WantText != nil {
+		fmt.Fprintf(&b, ": want %q", *a.WantText)
+		if a.Text != *a.WantText {
+			fmt.Fprintf(&b, ", got %q", a.Text)
+		}
+	}
+	if a.WantTokens != nil && !slices.Equal(a.Tokens, a.WantTokens) {
+		fmt.Fprintf(&b, ": want tokens %v, got %v", a.WantTokens, a.Tokens)
+	}
+	if a.Stop != session.StopEOS {
+		b.WriteString(", which did not end")
+	}
+	return b.String()
+}
+
+// evalTextResult is what --text --json prints.
+type evalTextResult struct {
+	File      string `json:"file"`
+	Text      string `json:"text"`
+	Reference string `json:"reference_file,omitempty"`
+	Device    string `json:"device"`
+	evaluate.TextResult
+}
+
+func evalText(cmd *cobra.Command, m, reference *languageModel, text *text, f evalFlags) error {
+	b, err := os.ReadFile(f.text)
+	if err != nil {
+		return err
+	}
+	if !utf8.Valid(b) {
+		return invalidError{fmt.Errorf("%s: not UTF-8 text", f.text)}
+	}
+	options := evaluate.TextOptions{Context: f.context, Stride: f.stride, Prefix: specialPrefix(text.tokenizer)}
+	tokens := text.tokenizer.Encode(string(b), tokenizer.EncodeOptions{ParseSpecial: true})
+	if n := len(options.Prefix); len(tokens) > n && slices.Equal(tokens[:n], options.Prefix) {
+		tokens = tokens[n:] // the text names its prefix itself
+	}
+	r := evalTextResult{File: text.file, Text: f.text, Device: m.Device}
+	if !cmd.Flags().Changed("context") {
+		options.Context = min(512, m.MaxSeqLen)
+	}
+	var other *session.Model
+	if reference != nil {
+		other, r.Reference = reference.Model, f.reference
+		if !cmd.Flags().Changed("context") {
+			options.Context = min(options.Context, other.MaxSeqLen)
+		}
+		if err := sameTokenizer(m, reference); err != nil {
+			return err
+		}
+	}
+	if !cmd.Flags().Changed("stride") {
+		options.Stride = max(1, options.Context/2)
+	}
+	if err := evaluate.CheckText(m.Model, other, tokens, options); err != nil {
+		return usagef("%s: %w", text.file, err)
+	}
+	if r.TextResult, err = evaluate.Text(cmd.Context(), m.Model, other, tokens, options); err != nil {
+		return fmt.Errorf("%s: %w", text.file, err)
+	}
+	if f.json {
+		return writeJSON(cmd.OutOrStdout(), r)
+	}
+	return r.write(cmd)
+}
+
+// write writes the figures for people.
+func (r evalTextResult) write(cmd *cobra.Command) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "perplexity %.4f ± %.4f\n", r.Perplexity.Perplexity, r.Error)
+	if r.Divergence != nil {
+		fmt.Fprintf(&b, "reference perplexity %.4f ± %.4f\n", r.TextResult.Reference.Perplexity, r.TextResult.Reference.Error)
+		fmt.Fprintf(&b, "KL divergence from the reference %.6f mean, %.6f median, %.6f 99th percentile, %.6f max\n",
+			r.Divergence.Mean, r.Divergence.Median, r.Divergence.P99, r.Divergence.Max)
+		fmt.Fprintf(&b, "same most likely token %.2f %%\n", 100*r.Divergence.Top1)
+	}
+	fmt.Fprintf(&b, "%d of %d tokens scored in %d windows of %d, stride %d\n", r.Scored, r.Tokens, r.Windows, r.Context, r.Stride)
+	_, err := cmd.OutOrStdout().Write(b.Bytes())
+	return err
+}
+
+// specialPrefix is what a tokenizer puts before a text: a BOS token, or nothing.
+func specialPrefix(t *tokenizer.Tokenizer) []int {
+	const sample = "a"
+	with, without := t.Encode(sample, tokenizer.EncodeOptions{AddSpecial: true}), t.Encode(sample, tokenizer.EncodeOptions{})
+	for i := range with {
+		if len(with)-i >= len(without) && slices.Equal(with[i:i+len(without)], without) {
+			return with[:i]
+		}
+	}
+	return nil
+}
+
+// sameTokenizer refuses to compare files whose tokens mean different texts.
+func sameTokenizer(m, reference *languageModel) error {
+	a, ok := m.program.File.Lookup(keyTokenizer)
+	b, also := reference.program.File.Lookup(keyTokenizer)
+	if ok && also && !bytes.Equal(a, b) {
+		return usagef("--reference %s has another tokenizer than %s, so their tokens cannot be compared", reference.program.File.Name(), m.program.File.Name())
+	}
+	return nil
+}
