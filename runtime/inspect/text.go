@@ -69,23 +69,30 @@ func (m *Model) text() string {
 }
 
 func (g *Graph) write(t *lines) {
-	t.add("  graph", "%d nodes in %d chains, %d temporaries, %d registers", g.Nodes, g.Chains, g.Temps, g.Registers)
+	t.add("  graph", "%s in %s, %d temporaries, %d registers", plural(g.Nodes, "node"), plural(g.Chains, "chain"), g.Temps, g.Registers)
 	nodes := make([]string, len(g.NodeCounts))
 	for i, c := range g.NodeCounts {
 		nodes[i] = fmt.Sprintf("%s %d", strings.TrimSuffix(c.Node, "Node"), c.Count)
 	}
 	t.top("  nodes", nodes, topNodes)
 	if g.Constants > 0 {
-		t.add("  weights", "%d constants, %s, %.2f bits per weight", g.Constants, humanize.Bytes(uint64(g.WeightSize)), g.BitsPerWeight)
+		t.add("  weights", "%s, %s, %.2f bits per weight", plural(g.Constants, "constant"), humanize.Bytes(uint64(g.WeightSize)), g.BitsPerWeight)
 	}
 	for _, s := range g.Storage {
-		t.add("", "%s: %d of %s elements, %s, %.2f bits per weight", s.Format, s.Tensors,
-			strings.TrimSpace(humanize.SIWithDigits(float64(s.Elements), 1, "")), humanize.Bytes(uint64(s.Size)), s.BitsPerWeight)
+		t.add("", "%s: %s, %s elements, %s, %.2f bits per weight", s.Format, plural(s.Tensors, "tensor"),
+			humanize.Comma(s.Elements), humanize.Bytes(uint64(s.Size)), s.BitsPerWeight)
 	}
 	if len(g.Buffers) > 0 {
-		t.add("  state", "%d buffers, %s", len(g.Buffers), humanize.Bytes(uint64(g.BufferSize)))
+		t.add("  state", "%s, %s", plural(len(g.Buffers), "buffer"), humanize.Bytes(uint64(g.BufferSize)))
 		t.list("", buffersText(g.Buffers))
 	}
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // buffersText sums up buffers of equal type.

@@ -69,7 +69,7 @@ func (c *checker) constantMethod(m *container.Method, kind methodKind) {
 		case kind == anID && len(ids) != 1:
 			c.find(Error, "metadata", "method %s gives %d integers, want one", m.Name, len(ids))
 		}
-		if m.Outputs != nil && m.Values[m.Outputs[0]].Kind != schema.KernelTypesInt {
+		if len(m.Outputs) > 0 && m.Values[m.Outputs[0]].Kind != schema.KernelTypesInt {
 			c.find(Warning, "metadata", "method %s gives its ids in a list or a tensor; etc run reads Ints only", m.Name)
 		}
 		for _, id := range ids {

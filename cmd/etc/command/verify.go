@@ -67,13 +67,13 @@ func runVerify(cmd *cobra.Command, path string, asJSON bool) error {
 			}
 		}
 		if r.Valid {
-			if _, err := fmt.Fprintf(out, "%s: valid, %d warnings, %d notes\n", path, r.Warnings, r.Notes); err != nil {
+			if _, err := fmt.Fprintf(out, "%s: valid (warnings: %d, notes: %d)\n", path, r.Warnings, r.Notes); err != nil {
 				return err
 			}
 		}
 	}
 	if !r.Valid {
-		return invalidError{fmt.Errorf("%s: invalid, %d errors, %d warnings", path, r.Errors, r.Warnings)}
+		return invalidError{fmt.Errorf("%s: invalid (errors: %d, warnings: %d, notes: %d)", path, r.Errors, r.Warnings, r.Notes)}
 	}
 	return nil
 }
