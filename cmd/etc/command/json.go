@@ -31,7 +31,7 @@ func readJSON(r io.Reader, v any) error {
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("more than one JSON document")
+		return errors.New("more text after the JSON document")
 	}
 	return nil
 }
