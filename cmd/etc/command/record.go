@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"runtime/debug"
 
 	"github.com/etc-ml/etc/codegen"
 	"github.com/etc-ml/etc/ir"
@@ -40,14 +39,9 @@ type sourceRecord struct {
 	SHA256 string `json:"sha256"`
 }
 
-// toolVersion names this program, the same for every build of one version.
-func toolVersion() string {
-	version := "devel"
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		version = info.Main.Version
-	}
-	return "etc " + version
-}
+// toolVersion is the version that files record. It changes with what export writes, not with every build:
+// the same input and flags give the same bytes whoever built the tool.
+const toolVersion = "etc 0.1.0"
 
 // newFile puts a module and what belongs to it in a file: tokenizer, template, configuration, record.
 func newFile(c *loaders.Checkpoint, m *ir.Module, o *passes.Options, f exportFlags) (codegen.File, error) {
@@ -64,7 +58,7 @@ func newFile(c *loaders.Checkpoint, m *ir.Module, o *passes.Options, f exportFla
 			file.Extra = append(file.Extra, x)
 		}
 	}
-	record := buildRecord{Tool: "etc", Architecture: c.Architecture(), Recipe: o.Recipe.Name, Options: recordOptions{
+	record := buildRecord{Tool: toolVersion, Architecture: c.Architecture(), Recipe: o.Recipe.Name, Options: recordOptions{
 		Backend: f.backend, Linear: f.linear, Embedding: f.embedding, GroupSize: f.group, Method: f.method, Sample: f.sample,
 		Portable: f.portable, MaxSeqLen: f.maxSeqLen}}
 	for _, s := range c.Sources() {
