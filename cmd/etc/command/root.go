@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"strings"
 
+	"charm.land/fang/v2"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -53,10 +54,10 @@ func Main(args []string) int {
 	defer stop()
 	root := newRoot()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
-	if err != nil {
+	// fang styles the help on terminals and adds completions and a manual page (hidden command man).
+	err := fang.Execute(ctx, root, fang.WithoutVersion(), fang.WithErrorHandler(func(w io.Writer, _ fang.Styles, err error) {
 		fmt.Fprintln(os.Stderr, "etc: "+err.Error())
-	}
+	}))
 	return exitCode(err)
 }
 
