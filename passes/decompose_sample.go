@@ -15,8 +15,8 @@ import (
 // takes four bytes whatever the dtype.
 func decomposeSample(b *ir.Builder, op *ir.Op, _ *Options) []*ir.Value {
 	logits, temperature := op.Input("logits"), op.Input("temperature")
-	if op.Input("seed") == nil {
-		return []*ir.Value{sampleUnseeded(b, logits, temperature)}
+	if op.Input("seed") == nil && op.Input("top_k") == nil && op.Input("top_p") == nil {
+		return []*ir.Value{sampleAsAuthors(b, logits, temperature)}
 	}
 	hot := condition(b, b.Value("greater", nil, temperature, scalar(b, ir.F32, 0)))
 	token := b.If(hot, func(b *ir.Builder) []*ir.Value {
@@ -27,7 +27,10 @@ func decomposeSample(b *ir.Builder, op *ir.Op, _ *Options) []*ir.Value {
 		if p := op.Input("top_p"); p != nil {
 			scaled = filterTopP(b, scaled, p)
 		}
-		seed := b.Value("item_int", nil, op.Input("seed"))
+		var seed *ir.Value // without one, noise of the runtime's own
+		if s := op.Input("seed"); s != nil {
+			seed = b.Value("item_int", nil, s)
+		}
 		return []*ir.Value{argmax(b, b.Value("add", nil, scaled, gumbel(b, scaled, seed, 0)))}
 	}, func(b *ir.Builder) []*ir.Value {
 		return []*ir.Value{argmax(b, logits)}
@@ -35,10 +38,10 @@ func decomposeSample(b *ir.Builder, op *ir.Op, _ *Options) []*ir.Value {
 	return []*ir.Value{cast(b, token, ir.I64)}
 }
 
-// sampleUnseeded is the model authors' own sampler (examples/models/*/sampler.py): noise of the runtime's
+// sampleAsAuthors is the model authors' own sampler (examples/models/*/sampler.py): noise of the runtime's
 // own, a temperature that is clamped away from zero instead of a greedy branch (requirement E8), and a
 // shift that keeps the logarithms finite.
-func sampleUnseeded(b *ir.Builder, logits, temperature *ir.Value) *ir.Value {
+func sampleAsAuthors(b *ir.Builder, logits, temperature *ir.Value) *ir.Value {
 	const least, shift = 1e-6, 1e-20
 	t := b.Value("maximum", nil, temperature, scalar(b, ir.F32, least))
 	scaled := b.Value("divide", nil, cast(b, logits, ir.F32), t)

@@ -6,8 +6,9 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// fuseProjections merges linears that share an input and a fused name: one matrix product and slices
-// instead of several products. The rows of the weights follow each other in the order of the operations.
+// fuseProjections merges linears that share an input, a fused name and a dtype of weights: one matrix
+// product and slices instead of several products. The rows of the weights follow each other in the order
+// of the operations.
 func fuseProjections(m *ir.Module, _ *Options) error {
 	return ir.Build(func() { fuseRegion(m, m.Entry.Body) })
 }
@@ -18,28 +19,19 @@ func fuseRegion(m *ir.Module, r *ir.Region) {
 			fuseRegion(m, n)
 		}
 	}
-	type family struct {
-		x    *ir.Value
-		name string
-	}
 	members := map[family][]*ir.Op{}
 	for _, op := range r.Ops {
 		if f, ok := familyOf(op); ok {
-			key := family{op.Input("x"), f}
-			members[key] = append(members[key], op)
+			members[f] = append(members[f], op)
 		}
 	}
 	replaced := map[*ir.Value]*ir.Value{}
 	var ops []*ir.Op
 	b := &ir.Builder{Module: m, Insert: func(op *ir.Op) { ops = append(ops, op) }}
 	for _, op := range r.Ops {
-		name, ok := familyOf(op)
-		if !ok {
-			ops = append(ops, op)
-			continue
-		}
-		group := members[family{op.Input("x"), name}]
-		if len(group) < 2 {
+		f, ok := familyOf(op)
+		group := members[f]
+		if !ok || len(group) < 2 {
 			ops = append(ops, op)
 			continue
 		}
@@ -51,7 +43,7 @@ func fuseRegion(m *ir.Module, r *ir.Region) {
 			parts = append(parts, g.Input("weight").Constant.Data)
 		}
 		data := ir.Concat(parts...)
-		weight := insertConstant(m, group[0].Input("weight").Constant, name, ir.StaticType(data.DType(), data.Shape()...), data)
+		weight := insertConstant(m, group[0].Input("weight").Constant, f.name, ir.StaticType(data.DType(), data.Shape()...), data)
 		y := b.Value("linear", nil, op.Input("x"), weight)
 		start := int64(0)
 		for _, g := range group {
@@ -69,15 +61,22 @@ func fuseRegion(m *ir.Module, r *ir.Region) {
 	})
 }
 
-// familyOf gives the fused name of a linear that can be merged: its weight is a matrix of the
-// checkpoint and it adds no bias.
-func familyOf(op *ir.Op) (string, bool) {
+// family is what linears that merge have in common.
+type family struct {
+	x     *ir.Value
+	name  string
+	dtype ir.DType
+}
+
+// familyOf gives the family of a linear that can be merged: its weight is a matrix of the checkpoint and
+// it adds no bias.
+func familyOf(op *ir.Op) (family, bool) {
 	if op.Def.Name != "linear" {
-		return "", false
+		return family{}, false
 	}
-	name := ir.Attrs[ir.LinearAttrs](op).Fuse
 	w := op.Input("weight")
-	return name, name != "" && op.Input("bias") == nil && w.Constant != nil && w.Constant.Data != nil
+	f := family{op.Input("x"), ir.Attrs[ir.LinearAttrs](op).Fuse, w.Type.DType}
+	return f, f.name != "" && op.Input("bias") == nil && w.Constant != nil && w.Constant.Data != nil
 }
 
 // insertConstant puts a constant before another one, so that files keep the order of the layers.

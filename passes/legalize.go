@@ -142,14 +142,23 @@ func copyStaleLoads(r *ir.Region) {
 					}
 				})
 			}
+			if op.Def.Name == "scan" {
+				for b := range written {
+					version[b]++ // the body runs again after its own writes
+				}
+			}
+			before := map[*ir.Buffer]int{}
 			for b := range written {
-				version[b]++ // the body of a scan runs again after its own writes
+				before[b] = version[b]
 			}
 			for _, n := range op.Regions {
+				for b, v := range before {
+					version[b] = v // one arm does not see what the other writes
+				}
 				walk(n)
 			}
-			for b := range written {
-				version[b]++
+			for b, v := range before {
+				version[b] += v + 1 // never one that an arm has seen
 			}
 			switch op.Def.Effect {
 			case ir.Reads:

@@ -70,7 +70,7 @@ func lastToken(m *ir.Module, _ *Options) error {
 }
 
 // positionwise lists the operations that work on each position of axis 1 by itself, with the operand
-// that carries the positions; further operands are scalars.
+// that carries the positions; further operands are the same for all positions.
 var positionwise = map[string]string{"astype": "x", "tanh": "x", "linear": "x", "divide": "a", "multiply": "a", "add": "a", "rms_norm": "x"}
 
 // hoistable finds a last-token take that can move before the operation that it takes from: lm_head or
@@ -93,13 +93,15 @@ func hoistable(r *ir.Region) *ir.Op {
 		if !ok || x.Def.Input(carrier).Type.Rank() != 3 {
 			continue
 		}
-		scalars := true
-		x.Def.EachArg(func(a *ir.Arg) {
-			if a.Value != nil && a.Value != x.Def.Input(carrier) && a.Value.Type.Rank() > 2 {
-				scalars = false
+		same := true
+		for i, o := range x.Def.Def.Operands {
+			for _, a := range x.Def.Args[i] {
+				if o.Name != carrier && o.Kind != ir.WeightOperand && a.Value != nil && a.Value.Type.Rank() > 1 {
+					same = false
+				}
 			}
-		})
-		if scalars {
+		}
+		if same {
 			return op
 		}
 	}

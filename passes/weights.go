@@ -102,7 +102,7 @@ func (q *weightQuantizer) constants(b *ir.Builder, c *ir.Constant, s quantize.Sc
 // derives all types again.
 func roundConstants(m *ir.Module, _ *Options) error {
 	for _, c := range m.Constants {
-		if t := c.Value.Type; c.Data != nil && t.DType.IsFloat() && t.DType != ir.BF16 && !ir.IsExact(c.Data) {
+		if t := c.Value.Type; c.Data != nil && (t.DType == ir.F32 || t.DType == ir.F16) && !ir.IsExact(c.Data) {
 			c.Data = toBF16(c.Data)
 			c.Value.Type.DType = ir.BF16
 		}
