@@ -3,6 +3,7 @@ package inspect
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/container"
@@ -40,6 +41,8 @@ type Method struct {
 	Graph *Graph `json:"graph,omitempty"`
 	// Model is nil where the method is not a language model's forward.
 	Model *Model `json:"language_model,omitempty"`
+	// ModelProblem is why forward is not a language model's though constant methods of one are there.
+	ModelProblem string `json:"language_model_problem,omitempty"`
 	// Problem is why the method cannot be run; empty where it can.
 	Problem string `json:"problem,omitempty"`
 }
@@ -194,11 +197,18 @@ func readMethod(p *program.Program, m *container.Method, weights map[string]bool
 	if module == nil {
 		return out
 	}
-	if d, err := session.Describe(module); err == nil {
+	d, err := session.Describe(module)
+	switch {
+	case err == nil:
 		out.Model = &Model{d.Form.String(), d.MaxSeqLen, d.MaxChunk, d.DeclaredChunk, d.MinChunk, d.Vocab, d.Rings}
+	case m.Name == "forward" && slices.ContainsFunc(p.Metadata, func(k ir.Method) bool { return slices.Contains(modelMethods, k.Name) }):
+		out.ModelProblem = err.Error()
 	}
 	return out
 }
+
+// modelMethods are constant methods that only a language model has a use for.
+var modelMethods = []string{"get_max_seq_len", "get_vocab_size", "use_sampling"}
 
 // valueOf describes a value of a method.
 func valueOf(v container.Value) Value {

@@ -45,6 +45,8 @@ func (m *Method) write(t *lines) {
 	switch {
 	case m.Problem != "":
 		t.add("  cannot run", "%s", m.Problem)
+	case m.ModelProblem != "":
+		t.add("  form", "not that of a language model: %s", m.ModelProblem)
 	case m.Model == nil:
 		t.add("  form", "not that of a language model; run it with etc exec")
 	default:
