@@ -62,7 +62,7 @@ func (a *Activations) Reset(layout Layout, vectors, cols int) {
 		panic(fmt.Sprintf("kernel: activations of %d × %d elements in groups of %d", vectors, cols, layout.Group))
 	}
 	a.layout, a.vectors, a.cols = layout, vectors, cols
-	a.single = vectors <= singleLimit(layout)
+	a.single = vectors <= active.singleLimit[layout.Path]
 	a.valueStride, a.codeStride, a.groupStride = 0, 0, 0
 	if layout.Path == Integer {
 		a.codeStride = roundUp(cols, 128)
@@ -80,15 +80,6 @@ func (a *Activations) Reset(layout Layout, vectors, cols int) {
 	}
 }
 
-// singleLimit is the largest number of vectors that are multiplied one by one rather than in tiles, whose
-// panels must be unpacked first.
-func singleLimit(layout Layout) int {
-	if layout.Path == Integer {
-		return 1
-	}
-	return 3
-}
-
 // Fill sets vectors [lo, hi) to those of x, stride elements apart: vector i is x[(i-lo)·stride:][:Cols].
 func (a *Activations) Fill(x []float32, stride, lo, hi int) {
 	if lo < 0 || hi > a.vectors || lo > hi || stride < 0 || hi > lo && len(x) < (hi-lo-1)*stride+a.cols {
@@ -98,14 +89,18 @@ func (a *Activations) Fill(x []float32, stride, lo, hi int) {
 		v := x[(i-lo)*stride:][:a.cols]
 		if a.layout.Path == Integer {
 			codes := a.codes[i*a.codeStride:][:a.codeStride]
-			clear(codes[a.cols:])
 			scales, sums := a.groupRow(a.scales, i), a.groupRow(a.sums, i)
+			clear(codes[a.cols-a.cols%128:])
+			clear(scales[a.cols/a.layout.Group:])
+			clear(sums[a.cols/a.layout.Group:])
 			active.quantize(codes, scales, sums, v, a.layout.Group, a.codeBlock())
 			continue
 		}
 		values := a.values[i*a.valueStride:][:a.valueStride]
 		if a.layout.Format.Quantized() {
-			active.groupSums(a.groupRow(a.sums, i), v, a.layout.Group)
+			sums := a.groupRow(a.sums, i)
+			clear(sums[a.cols/a.layout.Group:])
+			active.groupSums(sums, v, a.layout.Group)
 		}
 		if a.spread() {
 			active.spread(values, v)

@@ -31,10 +31,10 @@ func AttentionValues(dst []float32, dstStride int, weights []float32, stride, qu
 	for i := 0; i < queries; i += active.tileVectors {
 		n := min(active.tileVectors, queries-i)
 		for at := 0; at < whole; at += active.panelRows {
-			active.tileStored[floatIndex(format)](dst[i*dstStride+at:], dstStride, data[at*format.Bits()/8:], width, weights[i*stride:], stride, n, hi-lo)
+			active.tileFloat[floatIndex(format)](dst[i*dstStride+at:], dstStride, data[at*format.Bits()/8:], width, weights[i*stride:], stride, n, hi-lo)
 		}
 		if whole < values.Cols {
-			tileStoredGeneric(format, values.Cols-whole)(dst[i*dstStride+whole:], dstStride, data[whole*format.Bits()/8:], width, weights[i*stride:], stride, n, hi-lo)
+			tileFloatGeneric(format, values.Cols-whole)(dst[i*dstStride+whole:], dstStride, data[whole*format.Bits()/8:], width, weights[i*stride:], stride, n, hi-lo)
 		}
 	}
 }

@@ -16,9 +16,10 @@ const (
 // scratch is what one call needs besides its operands.
 type scratch struct {
 	sums           []float32 // [vectors, panelRows]
-	floats         []float32 // [floatDepth, panelRows]
+	floats         []byte    // [floatDepth, panelRows] float32
 	codes          []byte    // [integerDepth/4, panelRows, 4]
-	scales, biases []float32 // [integerDepth/group, panelRows]
+	row            []float32 // [floatDepth]
+	scales, biases []float32 // [groups, panelRows]; a little more may be written
 }
 
 // spare holds scratch that is not in use.
@@ -40,10 +41,11 @@ func getScratch(vectors int) *scratch {
 		s = &scratch{}
 	}
 	s.sums = grow(s.sums, vectors*active.panelRows)
-	s.floats = grow(s.floats, floatDepth*active.panelRows)
+	s.floats = grow(s.floats, 4*floatDepth*active.panelRows)
+	s.row = grow(s.row, floatDepth)
 	s.codes = grow(s.codes, integerDepth*active.panelRows)
-	s.scales = grow(s.scales, integerDepth/32*active.panelRows)
-	s.biases = grow(s.biases, integerDepth/32*active.panelRows)
+	s.scales = grow(s.scales, (integerDepth/32+16)*active.panelRows)
+	s.biases = grow(s.biases, (integerDepth/32+16)*active.panelRows)
 	return s
 }
 
@@ -62,10 +64,10 @@ func matMulFloat(y []float32, stride int, w *Matrix, a *Activations) {
 		clear(s.sums)
 		for lo := 0; lo < w.Cols; lo += floatDepth {
 			hi := min(lo+floatDepth, w.Cols)
-			packFloats(s.floats, width, w, row, rows, lo, hi)
+			s.packFloats(w, row, rows, lo, hi)
 			for i := 0; i < a.vectors; i += active.tileVectors {
 				n := min(active.tileVectors, a.vectors-i)
-				active.tileFloat(s.sums[i*width:], width, s.floats, width, a.values[i*a.valueStride+lo:], a.valueStride, n, hi-lo)
+				active.tileFloat[1](s.sums[i*width:], width, s.floats, 4*width, a.values[i*a.valueStride+lo:], a.valueStride, n, hi-lo)
 			}
 		}
 		s.store(y[row:], stride, a.vectors, rows)
@@ -76,18 +78,18 @@ func matMulFloat(y []float32, stride int, w *Matrix, a *Activations) {
 // matMulInteger is MatMul of all rows of w on the integer path.
 func matMulInteger(y []float32, stride int, w *Matrix, a *Activations) {
 	s := getScratch(a.vectors)
-	width, bits := active.panelRows, w.bitsIndex()
+	width := active.panelRows
 	for row := 0; row < w.Rows; row += width {
 		rows := min(width, w.Rows-row)
 		clear(s.sums)
 		for lo := 0; lo < w.Cols; lo += integerDepth {
 			hi := min(lo+integerDepth, w.Cols)
-			packCodes(s.codes, width, w, row, rows, lo, hi)
-			packScales(s.scales, s.biases, width, w, row, rows, lo/w.Group, hi/w.Group)
+			s.packCodes(w, row, rows, lo, hi)
+			s.packScales(w, row, rows, lo/w.Group, hi/w.Group)
 			for i := 0; i < a.vectors; i += active.tileVectors {
 				n := min(active.tileVectors, a.vectors-i)
 				at := i*a.groupStride + lo/w.Group
-				active.tileInteger[bits](s.sums[i*width:], s.codes, s.scales, s.biases, a.codes[i*a.codeStride+lo:], a.codeStride, a.scales[at:], a.sums[at:], a.groupStride, n, (hi-lo)/w.Group, w.Group)
+				active.tileInteger(s.sums[i*width:], s.codes, s.scales, s.biases, a.codes[i*a.codeStride+lo:], a.codeStride, a.scales[at:], a.sums[at:], a.groupStride, n, (hi-lo)/w.Group, w.Group)
 			}
 		}
 		s.store(y[row:], stride, a.vectors, rows)

@@ -5,6 +5,8 @@ package kernel
 var generic = implementation{
 	name: "generic",
 
+	singleLimit: [2]int{1, 1},
+
 	codeBlock: 1,
 	quantize:  quantizeGeneric,
 	groupSums: groupSumsGeneric,
@@ -24,13 +26,10 @@ var generic = implementation{
 
 	panelRows:   8,
 	tileVectors: 4,
-	tileFloat:   tileFloatGeneric(8),
-	tileStored: [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int){
-		tileStoredGeneric(BF16, 8), tileStoredGeneric(F32, 8),
+	tileFloat: [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int){
+		tileFloatGeneric(BF16, 8), tileFloatGeneric(F32, 8),
 	},
-	tileInteger: [2]func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int){
-		tileIntegerGeneric(8), tileIntegerGeneric(8),
-	},
+	tileInteger: tileIntegerGeneric(8),
 
 	vectorFunctions: genericVectorFunctions,
 }

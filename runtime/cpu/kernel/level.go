@@ -1,5 +1,7 @@
 package kernel
 
+//go:generate go run ./gen
+
 import (
 	"fmt"
 	"strings"
@@ -10,11 +12,16 @@ import (
 type implementation struct {
 	name string
 
+	// singleLimit is the largest number of vectors, on each path, for which rows of codes are multiplied
+	// by one vector after the other; for more it is worth to unpack a panel.
+	singleLimit [2]int
+
 	// codeBlock is the order of codes for dotInteger with 4-bit weights, see Activations.codeBlock.
 	codeBlock int
 	quantize  func(codes []int8, scales, sums, x []float32, group, block int)
 	groupSums func(sums, x []float32, group int)
-	// spread orders values for dotQuantized with 4-bit weights.
+	// spread orders values for dotQuantized with 4-bit weights; len(dst) is len(x) rounded up to a multiple
+	// of 128.
 	spread func(dst, x []float32)
 
 	// Rows times one vector, one function for each of 4 and 8 bits and of BF16 and F32 scales. len(y) is
@@ -24,17 +31,20 @@ type implementation struct {
 	// Rows of BF16 or F32, rowBytes apart, times several vectors: y[i*stride+r].
 	dotDense [2]func(y []float32, stride int, data []byte, rowBytes, rows int, x []float32, xStride, vectors, cols int)
 
-	// Tiles: tileVectors vectors at most times panels of panelRows rows.
+	// Tiles: tileVectors vectors at most times panels of panelRows rows, see gemm.go. A float panel is of
+	// stored BF16 or F32 numbers, whose rows are panelBytes apart:
+	// sums[i*stride+r] += Σ_k x[i*xStride+k]·panel[k][r].
 	panelRows, tileVectors int
-	// packFloats and packCodes unpack whole panels and give the number of columns that they did, from lo
-	// on; nil does none.
-	packFloats func(panel []float32, w *Matrix, row, lo, hi int) int
-	packCodes  func(panel []byte, w *Matrix, row, lo, hi int) int
-	// sums[i*stride+r] += Σ_k x[i*xStride+k]·panel[k*panelStride+r]
-	tileFloat func(sums []float32, stride int, panel []float32, panelStride int, x []float32, xStride, vectors, depth int)
-	// The same with a panel of float32 or BF16 in bytes, whose rows are panelBytes apart.
-	tileStored  [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int)
-	tileInteger [2]func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int)
+	tileFloat              [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int)
+	tileInteger            func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int)
+
+	// Panels are packed in squares of packRows rows and as many 32-bit words, chunks of them in a row, see
+	// pack.go. With packRows 0 there are none of these functions.
+	packRows      int
+	packCodes     [2]func(panel []byte, stride int, data []byte, rowBytes, chunks int)
+	packQuantized [2]func(panel []byte, stride int, data []byte, rowBytes, chunks int, scales, biases []float32, scaleStride, group int)
+	packDense     [2]func(panel []byte, stride int, data []byte, rowBytes, chunks int)
+	packScales    [2]func(dst []float32, stride int, data []byte, rowBytes, groups int)
 
 	vectorFunctions
 }

@@ -1,21 +1,7 @@
 package kernel
 
 // tileFloatGeneric is sums[i][r] += Σ_k x[i][k]·panel[k][r] for r < width.
-func tileFloatGeneric(width int) func(sums []float32, stride int, panel []float32, panelStride int, x []float32, xStride, vectors, depth int) {
-	return func(sums []float32, stride int, panel []float32, panelStride int, x []float32, xStride, vectors, depth int) {
-		for i := range vectors {
-			out := sums[i*stride:][:width]
-			for k, v := range x[i*xStride:][:depth] {
-				for r, p := range panel[k*panelStride:][:width] {
-					out[r] += float32(v * p)
-				}
-			}
-		}
-	}
-}
-
-// tileStoredGeneric is tileFloatGeneric with a panel in a stored format.
-func tileStoredGeneric(format Format, width int) func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int) {
+func tileFloatGeneric(format Format, width int) func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int) {
 	return func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int) {
 		for i := range vectors {
 			out := sums[i*stride:][:width]

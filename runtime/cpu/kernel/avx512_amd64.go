@@ -1,0 +1,57 @@
+package kernel
+
+// avx512 is the level of CPUs with AVX-512 F, BW, DQ, VL and VNNI: Intel from Ice Lake on, AMD from Zen 4
+// on.
+var avx512 = implementation{
+	name: "avx512",
+
+	singleLimit: [2]int{3, 1},
+
+	codeBlock: 128,
+	quantize:  quantizeAVX512,
+	groupSums: groupSumsAVX512,
+	spread: func(dst, x []float32) {
+		whole := len(x) &^ 127
+		spread4AVX512(dst, x[:whole])
+		if whole < len(x) {
+			var rest [128]float32
+			copy(rest[:], x[whole:])
+			spread4AVX512(dst[whole:], rest[:])
+		}
+	},
+
+	dotQuantized: [2][2]func(y []float32, data, scales, biases []byte, x, sums []float32, cols, group int){
+		{dotQuantizedQ4BF16AVX512, dotQuantizedQ4F32AVX512},
+		{dotQuantizedQ8BF16AVX512, dotQuantizedQ8F32AVX512},
+	},
+	dotInteger: [2][2]func(y []float32, data, scales, biases []byte, codes []int8, codeScales, sums []float32, cols, group int){
+		{dotIntegerQ4BF16AVX512, dotIntegerQ4F32AVX512},
+		{dotIntegerQ8BF16AVX512, dotIntegerQ8F32AVX512},
+	},
+	dotDense: [2]func(y []float32, stride int, data []byte, rowBytes, rows int, x []float32, xStride, vectors, cols int){
+		dotDenseBF16AVX512, dotDenseF32AVX512,
+	},
+
+	panelRows:   32,
+	tileVectors: 12,
+	tileFloat: [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int){
+		tileFloatBF16AVX512, tileFloatF32AVX512,
+	},
+	tileInteger: tileIntegerAVX512,
+
+	packRows: 16,
+	packCodes: [2]func(panel []byte, stride int, data []byte, rowBytes, chunks int){
+		packCodesQ4AVX512, packCodesQ8AVX512,
+	},
+	packQuantized: [2]func(panel []byte, stride int, data []byte, rowBytes, chunks int, scales, biases []float32, scaleStride, group int){
+		packQuantizedQ4AVX512, packQuantizedQ8AVX512,
+	},
+	packDense: [2]func(panel []byte, stride int, data []byte, rowBytes, chunks int){
+		packDenseBF16AVX512, packDenseF32AVX512,
+	},
+	packScales: [2]func(dst []float32, stride int, data []byte, rowBytes, groups int){
+		packScalesBF16AVX512, packScalesF32AVX512,
+	},
+
+	vectorFunctions: genericVectorFunctions,
+}

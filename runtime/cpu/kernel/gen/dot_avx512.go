@@ -1,0 +1,377 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// Products of rows with one vector or a few. Rows are read one after the other, so that memory is read in
+// one stream; the sums of a row stay in the lanes of registers until its end.
+
+func dotAVX512() *file {
+	f := &file{name: "dot_avx512", arch: "amd64", about: "Products of rows with vectors, AVX-512 with VNNI."}
+	f.table("scaleOfWord512", scaleOfWord(16)...)
+	for _, bits := range []int{4, 8} {
+		for _, format := range []string{"BF16", "F32"} {
+			dotInteger512(f, bits, format)
+			dotQuantized512(f, bits, format)
+		}
+	}
+	for _, format := range []string{"BF16", "F32"} {
+		dotDense512(f, format)
+	}
+	return f
+}
+
+// scaleOfWord says which scale of a register of lanes scales belongs to which 32-bit word of codes: four
+// tables, for groups of 4, 8, 16 and 32 words, each of lanes·(words of a group) entries.
+func scaleOfWord(lanes int) (words []uint32) {
+	for _, group := range []int{4, 8, 16, 32} {
+		for i := range lanes * group {
+			words = append(words, uint32(i/group))
+		}
+	}
+	return words
+}
+
+// prefetch is how far ahead of use, in bytes, weights are fetched.
+const prefetch = 3072
+
+// floatBytes is the size of a stored float.
+func floatBytes(format string) int { return map[string]int{"BF16": 2, "F32": 4}[format] }
+
+const (
+	dotIntegerParams   = "y []float32, data, scales, biases []byte, codes []int8, codeScales, sums []float32, cols, group int"
+	dotQuantizedParams = "y []float32, data, scales, biases []byte, x, sums []float32, cols, group int"
+)
+
+// dotIntegerLoop is the comment of a dotInteger function.
+func dotIntegerLoop(bits int, format, order string) string {
+	return fmt.Sprintf(`multiplies rows of %d-bit codes with %s scales by a vector of 8-bit codes%s:
+
+	for r := range y {
+		y[r] = 0
+		for g := range cols / group {
+			dot := int32(0)
+			for k := g * group; k < (g+1)*group; k++ {
+				dot += int32(code(r, k)) * int32(codes[k])
+			}
+			y[r] += scale(r, g)*codeScales[g]*float32(dot) + bias(r, g)*sums[g]
+		}
+	}
+
+Without biases bias(r, g) is -%d*scale(r, g).`, bits, format, order, 1<<(bits-1))
+}
+
+// dotQuantizedLoop is the comment of a dotQuantized function.
+func dotQuantizedLoop(bits int, format, order string) string {
+	return fmt.Sprintf(`multiplies rows of %d-bit codes with %s scales by a vector%s:
+
+	for r := range y {
+		y[r] = 0
+		for g := range cols / group {
+			dot := float32(0)
+			for k := g * group; k < (g+1)*group; k++ {
+				dot += float32(code(r, k)) * x[k]
+			}
+			y[r] += scale(r, g)*dot + bias(r, g)*sums[g]
+		}
+	}
+
+Without biases bias(r, g) is -%d*scale(r, g).`, bits, format, order, 1<<(bits-1))
+}
+
+func dotInteger512(f *file, bits int, format string) {
+	order := ""
+	if bits == 4 {
+		order = ", the even ones of 128 before the odd ones"
+	}
+	fn := f.function(fmt.Sprintf("dotIntegerQ%d%sAVX512", bits, format), dotIntegerParams, "", dotIntegerLoop(bits, format, order))
+	fn.quantizedRows512(quantizedKernel{
+		bits: bits, format: format, x: "codes_base", xBytes: 512 / bits,
+		setUp: func() {
+			fn.load("codeScales_base", "R9")
+			if bits == 4 {
+				fn.op("MOVL $0x0f0f0f0f, AX\nVPBROADCASTD AX, Z31")
+			}
+		},
+		batch: func() { fn.op("VMULPS (R9)(BX*4), Z16, Z16") },
+		chunk: func(i int, mask string) {
+			codes, high, dot, scale := z(4+i), z(18+i), z(8+i), z(22+i)
+			fn.loadWords512(64*i, mask, codes)
+			fn.zero(dot)
+			if bits == 4 {
+				fn.op("VPSRLD $4, %s, %s\nVPANDD Z31, %s, %s\nVPANDD Z31, %s, %s", codes, high, codes, codes, high, high)
+				fn.op("VPDPBUSD %d(CX), %s, %s\nVPDPBUSD %d(CX), %s, %s", 128*i, codes, dot, 128*i+64, high, dot)
+			} else {
+				fn.op("VPDPBUSD %d(CX), %s, %s", 64*i, codes, dot)
+			}
+			fn.op("VCVTDQ2PS %s, %s\nVMOVDQU32 %d(R15), %s\nVPERMPS Z16, %s, %s", dot, dot, 64*i, scale, scale, scale)
+			fn.op("VFMADD231PS %s, %s, %s", scale, dot, z(i%2))
+		},
+	})
+}
+
+func dotQuantized512(f *file, bits int, format string) {
+	order := ""
+	if bits == 4 {
+		order = ", whose elements spread4AVX512 has ordered and scaled"
+	}
+	fn := f.function(fmt.Sprintf("dotQuantizedQ%d%sAVX512", bits, format), dotQuantizedParams, "", dotQuantizedLoop(bits, format, order))
+	fn.quantizedRows512(quantizedKernel{
+		bits: bits, format: format, x: "x_base", xBytes: 4 * 512 / bits,
+		setUp: func() {
+			if bits == 4 {
+				for j := range 7 {
+					fn.op("MOVL $0x%08x, AX\nVPBROADCASTD AX, %s", 15<<(4*j), z(24+j))
+				}
+			}
+		},
+		batch: func() {},
+		chunk: func(i int, mask string) {
+			if bits == 4 || mask != "" {
+				fn.loadWords512(64*i, mask, "Z4")
+			}
+			if bits == 4 {
+				// Code j of a word stays where it is: x is scaled by 16^-j. The last one would be a sign.
+				for j := range 8 {
+					code, sum := z(8+j), z(5+j%2)
+					if j < 7 {
+						fn.op("VPANDD %s, Z4, %s", z(24+j), code)
+					} else {
+						fn.op("VPSRLD $28, Z4, %s", code)
+					}
+					fn.op("VCVTDQ2PS %s, %s", code, code)
+					if j < 2 {
+						fn.op("VMULPS %d(CX), %s, %s", 512*i+64*j, code, sum)
+					} else {
+						fn.op("VFMADD231PS %d(CX), %s, %s", 512*i+64*j, code, sum)
+					}
+				}
+				fn.op("VADDPS Z6, Z5, Z5\nVMOVDQU32 %d(R15), Z7\nVPERMPS Z16, Z7, Z7\nVFMADD231PS Z7, Z5, %s", 64*i, z(i%2))
+				return
+			}
+			for half := range 2 {
+				sum, scale := z(5+half), z(7+half)
+				for j := range 2 {
+					code, from := z(9+2*half+j), 2*half+j
+					if mask == "" {
+						fn.op("VPMOVZXBD %d(DI), %s", 64*i+16*from, code)
+					} else if from == 0 {
+						fn.op("VPMOVZXBD X4, %s", code)
+					} else {
+						fn.op("VEXTRACTI32X4 $%d, Z4, X13\nVPMOVZXBD X13, %s", from, code)
+					}
+					fn.op("VCVTDQ2PS %s, %s", code, code)
+					if j == 0 {
+						fn.op("VMULPS %d(CX), %s, %s", 256*i+64*from, code, sum)
+					} else {
+						fn.op("VFMADD231PS %d(CX), %s, %s", 256*i+64*from, code, sum)
+					}
+				}
+				fn.op("VPBROADCASTD %d(R15), %s\nVPERMPS Z16, %s, %s\nVFMADD231PS %s, %s, %s", 64*i+32*half, scale, scale, scale, scale, sum, z(half))
+			}
+		},
+	})
+}
+
+// loadWords512 loads 16 words of codes, masked unless mask is "".
+func (fn *function) loadWords512(offset int, mask, to string) {
+	if mask == "" {
+		fn.op("VMOVDQU32 %d(DI), %s", offset, to)
+	} else {
+		fn.op("VMOVDQU32.Z %d(DI), %s, %s", offset, mask, to)
+	}
+}
+
+// quantizedKernel is what dotInteger and dotQuantized kernels differ in.
+type quantizedKernel struct {
+	bits   int
+	format string // of scales
+	x      string // the argument that holds the vector
+	xBytes int    // of the vector for 64 bytes of codes
+	setUp  func() // once
+	batch  func() // after 16 scales were loaded into Z16
+	// chunk uses 64 bytes of codes, the i-th from DI, CX and R15 on, to add to Z0 and Z1.
+	chunk func(i int, mask string)
+}
+
+// quantizedRows512 writes a function that goes through rows, batches of 16 groups and chunks of 64 bytes:
+//
+//	DI codes        SI scales of the row   DX biases of the row, or 0   R8 vector     CX vector at the chunk
+//	R9 code scales  R10 sums               R11 y                        R12 rows left R13 groups of a row
+//	BX first group of the batch            R15 scaleOfWord at the chunk
+//	Z0, Z1 sums     Z2 sum of biases       Z16 scales                   Z17 factor of Z2
+func (fn *function) quantizedRows512(k quantizedKernel) {
+	fn.frame = 8
+	const index = "index-8(SP)"
+	size := floatBytes(k.format)
+	fn.load("y_base", "R11", "data_base", "DI", "scales_base", "SI", "biases_base", "DX", k.x, "R8", "sums_base", "R10", "y_len", "R12")
+	// A group is a power of two.
+	fn.op("MOVQ %s, AX\nBSFQ AX, CX\nMOVQ %s, R13\nSHRQ CX, R13", fn.argument("group"), fn.argument("cols"))
+	// The table for groups of w words starts after 16·(4 + … + w/2) entries of 4 bytes: 64·(w - 4).
+	fn.op("IMULQ $%d, AX\nSUBQ $256, AX\nLEAQ scaleOfWord512<>(SB), CX\nADDQ CX, AX\nMOVQ AX, %s", 2*k.bits, index)
+	fn.op("MOVL $0x%08x, AX\nMOVL $0x%08x, BX", math.Float32bits(1), math.Float32bits(-float32(int(1)<<(k.bits-1))))
+	fn.op("TESTQ DX, DX\nCMOVQEQ BX, AX\nVPBROADCASTD AX, Z17")
+	k.setUp()
+	row, full, last, chunk, reduce, done := fn.label("row"), fn.label("full"), fn.label("last"), fn.label("chunk"), fn.label("reduce"), fn.label("done")
+	loadBatch := func(mask string) {
+		symmetric := fn.label("symmetric")
+		fn.loadFloats512(k.format, fmt.Sprintf("(SI)(BX*%d)", size), mask, "Z16")
+		fn.op("VMOVAPS Z16, Z3\nTESTQ DX, DX\nJZ %s", symmetric)
+		fn.loadFloats512(k.format, fmt.Sprintf("(DX)(BX*%d)", size), mask, "Z3")
+		fn.at(symmetric)
+		fn.op("VFMADD231PS (R10)(BX*4), Z3, Z2\nMOVQ %s, R15", index)
+		k.batch()
+	}
+	advance := func(n int) { fn.op("ADDQ $%d, CX\nADDQ $%d, R15", n*k.xBytes, n*64) }
+
+	fn.op("TESTQ R12, R12\nJZ %s", done)
+	fn.at(row)
+	fn.zero("Z0", "Z1", "Z2")
+	fn.op("XORQ BX, BX\nMOVQ R8, CX")
+	fn.at(full)
+	fn.op("MOVQ R13, AX\nSUBQ BX, AX\nCMPQ AX, $16\nJLT %s", last)
+	loadBatch("")
+	// 16 groups are 16·group·bits/512 chunks, a multiple of 4.
+	fn.op("MOVQ %s, AX\nSHRQ $%d, AX", fn.argument("group"), map[int]int{4: 5, 8: 4}[k.bits])
+	fn.at(chunk)
+	for i := range 4 {
+		fn.op("PREFETCHT0 %d(DI)", prefetch+64*i)
+		k.chunk(i, "")
+	}
+	fn.op("ADDQ $256, DI")
+	advance(4)
+	fn.op("DECQ AX\nJNZ %s\nADDQ $16, BX\nJMP %s", chunk, full)
+
+	// The last AX groups.
+	fn.at(last)
+	fn.op("TESTQ AX, AX\nJZ %s\nMOVL $-1, R14\nBZHIL AX, R14, R14\nKMOVW R14, K1", reduce)
+	loadBatch("K1")
+	// AX words; the last chunk may have fewer than 16.
+	fn.op("IMULQ %s, AX\nSHRQ $%d, AX", fn.argument("group"), map[int]int{4: 3, 8: 2}[k.bits])
+	part := fn.label("part")
+	fn.at(part)
+	fn.op("MOVL $16, R14\nCMPQ AX, R14\nCMOVQLT AX, R14\nSUBQ R14, AX")
+	fn.op("PREFETCHT0 %d(DI)\nMOVL $-1, BX\nBZHIL R14, BX, BX\nKMOVW BX, K2", prefetch)
+	k.chunk(0, "K2")
+	fn.op("LEAQ (DI)(R14*4), DI")
+	advance(1)
+	fn.op("TESTQ AX, AX\nJNZ %s", part)
+
+	fn.at(reduce)
+	fn.op("VFMADD231PS Z17, Z2, Z0\nVADDPS Z1, Z0, Z0")
+	fn.reduce512(0, 4)
+	fn.op("VMOVSS X0, (R11)\nADDQ $4, R11\nLEAQ (SI)(R13*%d), SI", size)
+	fn.op("LEAQ (DX)(R13*%d), BX\nTESTQ DX, DX\nCMOVQNE BX, DX\nDECQ R12\nJNZ %s", size, row)
+	fn.at(done)
+	fn.returnAMD64()
+}
+
+const dotDenseParams = "y []float32, stride int, data []byte, rowBytes, rows int, x []float32, xStride, vectors, cols int"
+
+const dotDenseDoc = `multiplies rows of %s numbers, rowBytes apart, by vectors:
+
+	for r := range rows {
+		for i := range vectors {
+			y[i*stride+r] = 0
+			for k := range cols {
+				y[i*stride+r] += element(r, k) * x[i*xStride+k]
+			}
+		}
+	}`
+
+// dotDense512 takes up to 4 vectors at a time, with two sums each, or one with four.
+//
+//	DI row      R8 rows left   SI x of the vectors   R9 bytes between vectors   R10 vectors left
+//	DX y        BX bytes between y of vectors        CX, R15 place in the row and in x   AX elements left
+func dotDense512(f *file, format string) {
+	fn := f.function(fmt.Sprintf("dotDense%sAVX512", format), dotDenseParams, "", fmt.Sprintf(dotDenseDoc, strings.ToLower(format)))
+	fn.frame = 8
+	const out = "out-8(SP)"
+	fn.load("y_base", "AX", "data_base", "DI", "rows", "R8", "xStride", "R9", "stride", "BX")
+	fn.op("MOVQ AX, %s", out)
+	fn.op("SHLQ $2, R9\nSHLQ $2, BX")
+	row, one, four, next, done := fn.label("row"), fn.label("one"), fn.label("four"), fn.label("next"), fn.label("done")
+	fn.op("TESTQ R8, R8\nJZ %s", done)
+	fn.at(row)
+	fn.load("x_base", "SI", "vectors", "R10")
+	fn.op("MOVQ %s, DX", out)
+	fn.at(four)
+	fn.op("CMPQ R10, $4\nJLT %s", one)
+	fn.dotDenseBody512(format, 4)
+	fn.op("LEAQ (SI)(R9*4), SI\nLEAQ (DX)(BX*4), DX\nSUBQ $4, R10\nJMP %s", four)
+	fn.at(one)
+	fn.op("TESTQ R10, R10\nJZ %s", next)
+	fn.dotDenseBody512(format, 1)
+	fn.op("ADDQ R9, SI\nADDQ BX, DX\nDECQ R10\nJMP %s", one)
+	fn.at(next)
+	fn.op("ADDQ %s, DI\nADDQ $4, %s\nDECQ R8\nJNZ %s", fn.argument("rowBytes"), out, row)
+	fn.at(done)
+	fn.returnAMD64()
+}
+
+// dotDenseBody512 is one row times vectors vectors.
+func (fn *function) dotDenseBody512(format string, vectors int) {
+	size := floatBytes(format)
+	unroll := map[int]int{1: 4, 4: 2}[vectors]        // registers of the row at a time
+	sum := func(i, u int) int { return i*unroll + u } // Z0 to Z7 at most
+	for i := range vectors * unroll {
+		fn.zero(z(i))
+	}
+	// Addresses of the vectors at the place CX: SI, SI+R9, SI+2·R9 and R11.
+	address := func(i, offset int) string {
+		return fmt.Sprintf("%d(%s)", offset, []string{"R11", "R12", "R13", "R15"}[i])
+	}
+	registers := []string{"R11", "R12", "R13", "R15"}[:vectors]
+	for i, r := range registers {
+		if i == 0 {
+			fn.op("MOVQ SI, %s", r)
+		} else {
+			fn.op("LEAQ (%s)(R9*1), %s", registers[i-1], r)
+		}
+	}
+	advance := func(n int) {
+		for _, r := range registers {
+			fn.op("ADDQ $%d, %s", 4*n, r)
+		}
+		fn.op("ADDQ $%d, CX", size*n)
+	}
+	whole, part, last, reduce := fn.label("whole"), fn.label("part"), fn.label("last"), fn.label("reduce")
+	fn.op("MOVQ DI, CX\nMOVQ %s, AX\nSUBQ $%d, AX\nJLT %s", fn.argument("cols"), 16*unroll, part)
+	fn.at(whole)
+	for u := range unroll {
+		fn.op("PREFETCHT0 %d(CX)", prefetch+16*size*u)
+		fn.loadFloats512(format, fmt.Sprintf("%d(CX)", 16*size*u), "", z(8+u))
+		for i := range vectors {
+			fn.op("VFMADD231PS %s, %s, %s", address(i, 64*u), z(8+u), z(sum(i, u)))
+		}
+	}
+	advance(16 * unroll)
+	fn.op("SUBQ $%d, AX\nJGE %s", 16*unroll, whole)
+	fn.at(part)
+	fn.op("ADDQ $%d, AX", 16*unroll)
+	fn.at(last)
+	fn.op("TESTQ AX, AX\nJLE %s\nMOVL $-1, R14\nBZHIL AX, R14, R14\nKMOVW R14, K1", reduce)
+	fn.loadFloats512(format, "(CX)", "K1", "Z8")
+	for i := range vectors {
+		fn.op("VMOVUPS.Z %s, K1, Z9\nVFMADD231PS Z9, Z8, %s", address(i, 0), z(sum(i, 0)))
+	}
+	advance(16)
+	fn.op("SUBQ $16, AX\nJMP %s", last)
+	fn.at(reduce)
+	for i := range vectors {
+		for u := 1; u < unroll; u++ {
+			fn.op("VADDPS %s, %s, %s", z(sum(i, u)), z(sum(i, 0)), z(sum(i, 0)))
+		}
+		fn.reduce512(sum(i, 0), 8+i)
+	}
+	for i := range vectors {
+		address := []string{"(DX)", "(DX)(BX*1)", "(DX)(BX*2)", "(AX)"}[i]
+		if i == 3 {
+			fn.op("LEAQ (DX)(BX*2), AX\nADDQ BX, AX")
+		}
+		fn.op("VMOVSS %s, %s", x(sum(i, 0)), address)
+	}
+}

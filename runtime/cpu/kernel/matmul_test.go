@@ -1,0 +1,216 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// product is what MatMul defines, in float64, and the sum of the magnitudes of its terms. On the integer
+// path the activations are those that quantizeGeneric gives.
+func product(w *Matrix, path Path, x []float32, vectors int) (y, size []float64) {
+	y, size = make([]float64, vectors*w.Rows), make([]float64, vectors*w.Rows)
+	row := make([]float32, w.Cols)
+	for i := range vectors {
+		v := x[i*w.Cols:][:w.Cols]
+		var codes []int8
+		var scales, sums []float32
+		integer := path == Integer && w.Format.Quantized()
+		if integer {
+			codes, scales, sums = make([]int8, w.Cols), make([]float32, w.Cols/w.Group), make([]float32, w.Cols/w.Group)
+			quantizeGeneric(codes, scales, sums, v, w.Group, 1)
+		}
+		for r := range w.Rows {
+			at := i*w.Rows + r
+			add := func(term float64) { y[at] += term; size[at] += math.Abs(term) }
+			if integer {
+				for k := range w.Cols {
+					scale, bias := w.scale(r, k/w.Group)
+					code := float64(w.code(r, k))
+					add(float64(scale) * float64(scales[k/w.Group]) * float64(codes[k]) * code)
+					y[at] += float64(bias) * float64(v[k])
+					size[at] += math.Abs(float64(bias) * float64(v[k]))
+				}
+				continue
+			}
+			if w.Format.Quantized() {
+				for k := range w.Cols {
+					scale, bias := w.scale(r, k/w.Group)
+					add(float64(v[k]) * float64(scale) * float64(w.code(r, k)))
+					add(float64(v[k]) * float64(bias))
+				}
+				continue
+			}
+			w.Row(row, r)
+			for k := range w.Cols {
+				add(float64(v[k]) * float64(row[k]))
+			}
+		}
+	}
+	return y, size
+}
+
+// tolerance of sums of products, as a part of the sum of magnitudes: what doc.go promises.
+const tolerance = 1e-5
+
+func TestMatMul(t *testing.T) {
+	shapes := []struct{ rows, cols, group int }{
+		{1, 32, 32}, {3, 128, 64}, {5, 96, 32}, {7, 160, 32}, {33, 192, 64}, {64, 512, 64}, {32, 2048, 64}, {35, 1344, 64},
+		{40, 640, 128}, {32, 2048 + 1152, 128}, {31, 2080, 32}, {64, 544, 32}, {2, 5376, 64}, {32, 4224, 128},
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, format := range []Format{Q4, Q8, BF16, F32} {
+		for _, shape := range shapes {
+			for variant := range 4 {
+				scales, symmetric := []Format{BF16, F32}[variant/2], variant%2 == 1
+				if !format.Quantized() && variant > 0 {
+					break
+				}
+				w := randomMatrix(r, format, scales, shape.rows, shape.cols, shape.group, symmetric)
+				require.NoError(t, w.Check())
+				for _, vectors := range []int{1, 2, 3, 4, 5, 8, 9, 13, 25} {
+					if vectors > 5 && shape.rows*shape.cols > 1<<14 || vectors > 1 && variant == 2 {
+						continue
+					}
+					for _, path := range []Path{Exact, Integer} {
+						checkMatMul(t, r, w, path, vectors)
+					}
+				}
+				release()
+			}
+		}
+	}
+}
+
+func checkMatMul(t *testing.T, r *rand.Rand, w *Matrix, path Path, vectors int) {
+	t.Helper()
+	x := floats(r, vectors*w.Cols)
+	want, size := product(w, path, x, vectors)
+	seed := r.Uint64()
+	atEachLevel(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		what := fmt.Sprintf("%s, path %d, %d vectors", w.describe(), path, vectors)
+		var a Activations
+		a.Reset(w.Layout(path), vectors, w.Cols)
+		a.Fill(x, w.Cols, 0, vectors)
+		y := floats(r, vectors*w.Rows)
+		MatMul(y, w.Rows, w, &a, 0, w.Rows)
+		requireClose(t, want, size, y, tolerance, what)
+
+		// In parts, into wider rows, the same bits; what lies beside stays.
+		stride := w.Rows + 3
+		parts := floats(r, vectors*stride)
+		beside := append([]float32(nil), parts...)
+		for lo := 0; lo < w.Rows; {
+			hi := min(w.Rows, lo+1+r.IntN(40))
+			MatMul(parts, stride, w, &a, lo, hi)
+			lo = hi
+		}
+		for i := range vectors {
+			require.Equal(t, y[i*w.Rows:][:w.Rows], parts[i*stride:][:w.Rows], what)
+			require.Equal(t, beside[i*stride+w.Rows:][:3], parts[i*stride+w.Rows:][:3], what)
+		}
+	})
+}
+
+// A row does not depend on the rows around it, nor a vector on those beside it as long as it is multiplied in
+// the same way.
+func TestMatMulOfExpert(t *testing.T) {
+	atEachLevel(t, func(t *testing.T) {
+		defer release()
+		r := rand.New(rand.NewPCG(3, 4))
+		for _, format := range []Format{Q4, Q8, BF16} {
+			w := randomMatrix(r, format, BF16, 4*64, 256, 64, false)
+			expert := w.Slice(2*64, 3*64)
+			require.NoError(t, expert.Check())
+			for _, path := range []Path{Exact, Integer} {
+				x := floats(r, 20*256)
+				var all, some Activations
+				all.Reset(w.Layout(path), 20, 256)
+				all.Fill(x, 256, 0, 7)
+				all.Fill(x[7*256:], 256, 7, 20)
+				for _, rows := range [][]int32{{3, 17, 4, 4, 0, 19, 1, 2, 9}, {5}, {8, 1}, {}} {
+					some.Reset(w.Layout(path), len(rows), 256)
+					some.Gather(&all, rows, 0, len(rows))
+					got := make([]float32, len(rows)*64)
+					MatMul(got, 64, &expert, &some, 0, 64)
+					gathered := make([]float32, 0, len(rows)*256)
+					for _, row := range rows {
+						gathered = append(gathered, x[row*256:][:256]...)
+					}
+					want, size := product(&expert, path, gathered, len(rows))
+					requireClose(t, want, size, got, tolerance, fmt.Sprintf("%v path %d rows %v", format, path, rows))
+				}
+			}
+		}
+	})
+}
+
+func TestMatMulDoesNotAllocate(t *testing.T) {
+	atEachLevel(t, func(t *testing.T) {
+		defer release()
+		r := rand.New(rand.NewPCG(5, 6))
+		for _, format := range []Format{Q4, BF16} {
+			w := randomMatrix(r, format, BF16, 64, 256, 64, false)
+			for _, path := range []Path{Exact, Integer} {
+				for _, vectors := range []int{1, 13} {
+					x, y := floats(r, vectors*256), make([]float32, vectors*64)
+					var a Activations
+					require.Zero(t, testing.AllocsPerRun(5, func() {
+						a.Reset(w.Layout(path), vectors, 256)
+						a.Fill(x, 256, 0, vectors)
+						MatMul(y, 64, w, &a, 0, 64)
+					}))
+				}
+			}
+		}
+	})
+}
+
+func TestMatrixCheck(t *testing.T) {
+	good := func() *Matrix {
+		return &Matrix{Format: Q4, Rows: 2, Cols: 64, Group: 32, ScaleFormat: BF16, Data: make([]byte, 64), Scales: make([]byte, 8), Biases: make([]byte, 8)}
+	}
+	require.NoError(t, good().Check())
+	for _, c := range []struct {
+		want string
+		set  func(w *Matrix)
+	}{
+		{"format 0", func(w *Matrix) { w.Format = 0 }},
+		{"-1 × 64", func(w *Matrix) { w.Rows = -1 }},
+		{"× 4611686018427387904", func(w *Matrix) { w.Cols = 1 << 62 }},
+		{"groups of 16", func(w *Matrix) { w.Group = 16 }},
+		{"groups of 128 in rows of 64", func(w *Matrix) { w.Group = 128 }},
+		{"q8 scales", func(w *Matrix) { w.ScaleFormat = Q8 }},
+		{"6 bytes of scales and 8 of biases, want 8", func(w *Matrix) { w.Scales = w.Scales[:6] }},
+		{"8 bytes of scales and 0 of biases", func(w *Matrix) { w.Biases = w.Biases[:0] }},
+		{"63 bytes, want 64", func(w *Matrix) { w.Data = w.Data[:63] }},
+	} {
+		w := good()
+		c.set(w)
+		require.ErrorContains(t, w.Check(), c.want)
+	}
+}
+
+func TestMatMulRefusesWhatDoesNotFit(t *testing.T) {
+	w := &Matrix{Format: F32, Rows: 2, Cols: 3, Data: make([]byte, 24)}
+	var a Activations
+	a.Reset(w.Layout(Exact), 2, 3)
+	a.Fill(make([]float32, 6), 3, 0, 2)
+	y := make([]float32, 4)
+	MatMul(y, 2, w, &a, 0, 2)
+	require.Panics(t, func() { MatMul(y, 2, w, &a, 0, 3) })
+	require.Panics(t, func() { MatMul(y[:3], 2, w, &a, 0, 2) })
+	require.Panics(t, func() { MatMul(y, 1, w, &a, 0, 2) })
+	require.Panics(t, func() { a.Fill(make([]float32, 5), 3, 0, 2) })
+	require.Panics(t, func() { a.Fill(make([]float32, 9), 3, 0, 3) })
+	var other Activations
+	other.Reset(Layout{Integer, Q4, 64}, 2, 64)
+	require.Panics(t, func() { MatMul(y, 2, w, &other, 0, 2) })
+	require.Panics(t, func() { other.Gather(&a, []int32{0, 1}, 0, 2) })
+	require.Panics(t, func() { other.Gather(&other, []int32{0, 2}, 0, 2) })
+	require.Panics(t, func() { other.Reset(Layout{Integer, Q4, 64}, 2, 65) })
+}
