@@ -1,0 +1,332 @@
+package diff
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/etc-ml/etc/ir"
+)
+
+// weight is a constant, or the codes, scales and biases of a quantized weight.
+type weight struct {
+	name   string
+	format string
+	shape  []int64 // of the weight
+	parts  []part  // one, or codes, scales and biases
+	dtype  ir.DType
+	// mode, bits and group are those of a quantized weight; mode is empty for others.
+	mode        string
+	bits, group int
+}
+
+// part is a tensor in bytes: a view of a file, or what its init chain derives.
+type part struct {
+	dtype ir.DType
+	shape []int64
+	bytes []byte
+}
+
+// weights are those of the methods of a file.
+type weights struct {
+	list []*weight
+	seen map[string]bool // by identity
+}
+
+func newWeights() *weights { return &weights{seen: map[string]bool{}} }
+
+// quantized is the use of a quantized weight by an operation.
+type quantized struct {
+	codes          *ir.Constant
+	scales, biases *ir.Value // biases is nil where there are none
+	mode           string
+	bits, group    int
+}
+
+// add notes the weights of a module, in the order of its constants. A weight that several methods share
+// counts once.
+func (w *weights) add(m *ir.Module) error {
+	parts := map[*ir.Constant]bool{}
+	joined := map[*ir.Constant]*weight{} // by codes
+	for _, q := range quantizedWeights(m) {
+		x, used, err := q.weight(m)
+		if err != nil {
+			return err
+		}
+		if x == nil {
+			continue
+		}
+		joined[q.codes] = x
+		for _, c := range used {
+			parts[c] = true
+		}
+	}
+	for _, d := range m.Derived {
+		parts[d.Cell] = true // other bytes take its place
+	}
+	for _, c := range m.Constants {
+		x := joined[c]
+		if x == nil {
+			if parts[c] {
+				continue
+			}
+			p, err := constantPart(c)
+			if err != nil {
+				return err
+			}
+			x = &weight{name: c.Name, format: p.dtype.String(), shape: p.shape, dtype: p.dtype, parts: []part{p}}
+		}
+		if key := x.identity(); !w.seen[key] {
+			w.seen[key] = true
+			w.list = append(w.list, x)
+		}
+	}
+	return nil
+}
+
+// identity is the name of a weight with its format and where its bytes are.
+func (w *weight) identity() string {
+	out := w.name + " " + w.format
+	for _, p := range w.parts {
+		if len(p.bytes) > 0 {
+			out += fmt.Sprintf(" %p", &p.bytes[0])
+		}
+	}
+	return out
+}
+
+// constantPart is a view of a constant's bytes.
+func constantPart(c *ir.Constant) (part, error) {
+	p := part{dtype: c.Data.DType(), shape: c.Data.Shape()}
+	if view, ok := c.Data.(interface{ Bytes() []byte }); ok {
+		p.bytes = view.Bytes()
+		return p, nil
+	}
+	var err error
+	p.bytes, err = ir.ReadData(c.Data)
+	return p, err
+}
+
+// quantizedWeights finds the quantized weights that the operations of a module use, each once, in the order
+// of their codes among the constants.
+func quantizedWeights(m *ir.Module) []quantized {
+	cells := map[*ir.Value]*ir.Constant{}
+	for _, d := range m.Derived {
+		cells[d.Value] = d.Cell
+	}
+	byCodes := map[*ir.Constant]quantized{}
+	m.Entry.Body.Walk(func(op *ir.Op) {
+		var q quantized
+		switch a := op.Attrs.(type) {
+		case *ir.QuantizedMatmulAttrs:
+			q = quantized{mode: a.Mode, bits: a.Bits, group: a.GroupSize}
+		case *ir.GatherQmmAttrs:
+			q = quantized{mode: a.Mode, bits: a.Bits, group: a.GroupSize}
+		case *ir.DequantizeAttrs:
+			if op.Input("global_scale") != nil {
+				return // a scale that has no place in a weight
+			}
+			q = quantized{mode: a.Mode, bits: a.Bits, group: a.GroupSize}
+		default:
+			return
+		}
+		codes := stored(op.Input("w"))
+		if codes == nil || codes.Constant == nil {
+			return
+		}
+		q.codes, q.scales = codes.Constant, stored(op.Input("scales"))
+		if v := op.Input("biases"); v != nil {
+			if q.biases = stored(v); q.biases == nil {
+				return
+			}
+		}
+		if q.scales != nil {
+			byCodes[q.codes] = q
+		}
+	})
+	var out []quantized
+	for _, c := range m.Constants {
+		if q, ok := byCodes[c]; ok {
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+// stored finds the constant, derived or not, whose rows a value has; nil where it is computed.
+func stored(v *ir.Value) *ir.Value {
+	for v != nil {
+		if v.Def == nil {
+			if v.Constant == nil && (v.Param != "" || v.Region != nil) {
+				return nil
+			}
+			return v
+		}
+		switch v.Def.Def.Name {
+		case "take", "contiguous", "id_copy":
+			v = v.Def.Input("x")
+		default:
+			return nil
+		}
+	}
+	return nil
+}
+
+// weight joins the parts of a quantized weight; nil where they do not fit together. It also gives the
+// constants that are parts.
+func (q quantized) weight(m *ir.Module) (*weight, []*ir.Constant, error) {
+	w := &weight{name: logicalName(q.codes.Name), mode: q.mode, bits: q.bits, group: q.group}
+	codes, err := constantPart(q.codes)
+	if err != nil {
+		return nil, nil, err
+	}
+	w.parts = []part{codes}
+	used := []*ir.Constant{q.codes}
+	for _, v := range []*ir.Value{q.scales, q.biases} {
+		if v == nil {
+			continue
+		}
+		var p part
+		if v.Constant != nil {
+			p, err = constantPart(v.Constant)
+			used = append(used, v.Constant)
+		} else {
+			p, err = derivedPart(m, v)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		w.parts = append(w.parts, p)
+	}
+	n := len(codes.shape) - 1
+	if n < 1 || codes.dtype != ir.U32 || q.bits < 1 || q.group < 1 || codes.shape[n]*32%int64(q.bits) != 0 {
+		return nil, nil, nil
+	}
+	w.shape = append(slices.Clone(codes.shape[:n]), codes.shape[n]*32/int64(q.bits))
+	groups := append(slices.Clone(codes.shape[:n]), w.shape[n]/int64(q.group))
+	for _, p := range w.parts[1:] {
+		if w.shape[n]%int64(q.group) != 0 || !slices.Equal(p.shape, groups) {
+			return nil, nil, nil
+		}
+	}
+	w.dtype = w.parts[1].dtype
+	w.format = fmt.Sprintf("%s %d-bit g%d %s", q.mode, q.bits, q.group, w.dtype)
+	return w, used, nil
+}
+
+// logicalName is the name of the weight that codes belong to: what etc export and ExecuTorch's exporter
+// append to it is cut off.
+func logicalName(codes string) string {
+	if module, rest, ok := strings.Cut(codes, ".parametrizations."); ok {
+		if name, _, ok := strings.Cut(rest, ".original"); ok {
+			return module + "." + name
+		}
+	}
+	for _, suffix := range []string{".packed", ".qdata_to_packed", "_to_packed"} {
+		if name, ok := strings.CutSuffix(codes, suffix); ok && name != "" {
+			return name
+		}
+	}
+	return codes
+}
+
+// size is the size of all parts in bytes.
+func (w *weight) size() int64 {
+	n := int64(0)
+	for _, p := range w.parts {
+		n += int64(len(p.bytes))
+	}
+	return n
+}
+
+func (w *weight) form() *Form {
+	return &Form{Format: w.format, Shape: append([]int64{}, w.shape...), Size: w.size()}
+}
+
+func (w *weight) hash() string {
+	all := make([][]byte, len(w.parts))
+	for i, p := range w.parts {
+		all[i] = p.bytes
+	}
+	return hash(all...)
+}
+
+// sameType reports whether two weights have the same format, shape and parts.
+func (w *weight) sameType(o *weight) bool {
+	return w.format == o.format && slices.Equal(w.shape, o.shape) && slices.EqualFunc(w.parts, o.parts, func(p, q part) bool {
+		return p.dtype == q.dtype && slices.Equal(p.shape, q.shape)
+	})
+}
+
+// equal reports whether two weights of one type have the same bytes.
+func (w *weight) equal(o *weight) bool {
+	return slices.EqualFunc(w.parts, o.parts, func(p, q part) bool { return bytes.Equal(p.bytes, q.bytes) })
+}
+
+// compareWeights adds the weights that differ. Weights of one name, of which there may be several, are paired
+// with their like first.
+func (r *Report) compareWeights(a, b *weights) error {
+	others := map[string][]*weight{}
+	for _, w := range b.list {
+		others[w.name] = append(others[w.name], w)
+	}
+	partner := map[*weight]*weight{}
+	take := func(w *weight, fits func(o *weight) bool) {
+		if partner[w] != nil {
+			return
+		}
+		if i := slices.IndexFunc(others[w.name], fits); i >= 0 {
+			partner[w] = others[w.name][i]
+			others[w.name] = slices.Delete(others[w.name], i, i+1)
+		}
+	}
+	for _, fits := range []func(w, o *weight) bool{
+		func(w, o *weight) bool { return w.sameType(o) && w.equal(o) },
+		(*weight).sameType,
+		func(*weight, *weight) bool { return true },
+	} {
+		for _, w := range a.list {
+			take(w, func(o *weight) bool { return fits(w, o) })
+		}
+	}
+	for _, w := range a.list {
+		o := partner[w]
+		switch {
+		case o == nil:
+			r.Counts.WeightsRemoved++
+			r.Weights = append(r.Weights, Weight{Name: w.name, Change: Removed, A: w.form()})
+			continue
+		case w.sameType(o) && w.equal(o):
+			r.Counts.WeightsEqual++
+			continue
+		}
+		d := Weight{Name: w.name, Change: Changed, A: w.form(), B: o.form()}
+		d.A.Hash, d.B.Hash = w.hash(), o.hash()
+		if w.sameType(o) {
+			r.Counts.WeightsChanged++
+		} else {
+			r.Counts.WeightsRetyped++
+			d.Change = Retyped
+		}
+		var err error
+		if d.RelativeRMS, err = relativeRMS(w, o); err != nil {
+			return fmt.Errorf("weight %s: %w", w.name, err)
+		}
+		r.Weights = append(r.Weights, d)
+	}
+	for _, w := range b.list {
+		if slices.Contains(others[w.name], w) {
+			r.Counts.WeightsAdded++
+			r.Weights = append(r.Weights, Weight{Name: w.name, Change: Added, B: w.form()})
+		}
+	}
+	slices.SortStableFunc(r.Weights, func(x, y Weight) int { return cmp.Compare(rank(x.Change), rank(y.Change)) })
+	return nil
+}
+
+// rank orders changes: what is in one file only comes last.
+func rank(c Change) int {
+	return slices.Index([]Change{Retyped, Changed, Removed, Added}, c)
+}
