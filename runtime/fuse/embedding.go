@@ -1,0 +1,49 @@
+package fuse
+
+import (
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/passes"
+)
+
+// raiseEmbedding makes embeddings of rows that are taken from a constant matrix, and of taken rows of
+// codes, scales and biases that are dequantized.
+func raiseEmbedding(m *ir.Module) error {
+	symmetric := symmetricBiases(m)
+	if err := apply(m, "dequantize", func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
+		a := ir.Attrs[ir.DequantizeAttrs](op)
+		packed, indices := taken(op.Input("w"))
+		scales, indices2 := taken(op.Input("scales"))
+		biases, indices3 := taken(op.Input("biases"))
+		if a.Mode != "affine" || !isAffine(a.Bits, a.GroupSize) || packed == nil || scales == nil || biases == nil ||
+			indices != indices2 || indices != indices3 || op.Input("global_scale") != nil {
+			return nil, false
+		}
+		w := joinWeight(b, packed, scales, biases, a.Bits, a.GroupSize, symmetric)
+		return []*ir.Value{cast(b, b.Value("embedding", nil, indices, w), op.Result().Type.DType)}, true
+	}); err != nil {
+		return err
+	}
+	if err := passes.Clean(m); err != nil { // the rows of scales are no embeddings of their own
+		return err
+	}
+	return apply(m, "take", func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
+		table, indices := taken(op.Result())
+		if table == nil || constant(table) == nil || !table.Type.DType.IsFloat() {
+			return nil, false
+		}
+		return []*ir.Value{cast(b, b.Value("embedding", nil, indices, plain(table)), op.Result().Type.DType)}, true
+	})
+}
+
+// taken matches rows of a matrix at the indices of a tensor.
+func taken(v *ir.Value) (table, indices *ir.Value) {
+	op := def(v, "take")
+	if op == nil || ir.Attrs[ir.AxisAttrs](op).Axis != 0 || op.Input("x").Type.Rank() != 2 {
+		return nil, nil
+	}
+	indices = op.Input("index")
+	if indices == nil || indices.Type.Kind != ir.TensorKind || !indices.Type.DType.IsInteger() {
+		return nil, nil
+	}
+	return op.Input("x"), indices
+}
