@@ -7,6 +7,8 @@ var avx512 = implementation{
 
 	singleLimit: [2]int{3, 1},
 
+	touch: touchAVX512,
+
 	codeBlock: 128,
 	quantize:  quantizeAVX512,
 	groupSums: groupSumsAVX512,

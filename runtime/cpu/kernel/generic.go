@@ -7,6 +7,8 @@ var generic = implementation{
 
 	singleLimit: [2]int{1, 1},
 
+	touch: touchGeneric,
+
 	codeBlock: 1,
 	quantize:  quantizeGeneric,
 	groupSums: groupSumsGeneric,

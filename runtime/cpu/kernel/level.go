@@ -16,6 +16,9 @@ type implementation struct {
 	// by one vector after the other; for more it is worth to unpack a panel.
 	singleLimit [2]int
 
+	// touch is Touch of whole blocks of 256 bytes.
+	touch func(data []byte) uint64
+
 	// codeBlock is the order of codes for dotInteger with 4-bit weights, see Activations.codeBlock.
 	codeBlock int
 	quantize  func(codes []int8, scales, sums, x []float32, group, block int)

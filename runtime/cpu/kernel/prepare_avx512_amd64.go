@@ -47,3 +47,15 @@ func groupSumsAVX512(sums, x []float32, group int)
 //
 //go:noescape
 func spread4AVX512(dst, x []float32)
+
+// touchAVX512 reads whole blocks of 256 bytes of data and gives the exclusive or of their 64-bit words:
+//
+//	for len(data) >= 256 {
+//		for range 32 {
+//			ret ^= binary.LittleEndian.Uint64(data)
+//			data = data[8:]
+//		}
+//	}
+//
+//go:noescape
+func touchAVX512(data []byte) uint64

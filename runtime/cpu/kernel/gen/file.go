@@ -75,7 +75,7 @@ func (fn *function) layOut() {
 	fn.size = (fn.size + 7) &^ 7
 	if fn.result != "" {
 		fn.offsets["ret"] = fn.size
-		fn.size += map[string]int{"float32": 4, "int": 8}[fn.result]
+		fn.size += map[string]int{"float32": 4, "int": 8, "uint64": 8}[fn.result]
 	}
 }
 

@@ -20,6 +20,7 @@ func prepareAVX512() *file {
 	quantize512(f)
 	groupSums512(f)
 	spread512(f)
+	touch512(f)
 	return f
 }
 
@@ -171,5 +172,40 @@ func spread512(f *file) {
 	}
 	fn.op("ADDQ $512, SI\nADDQ $512, DI\nJMP %s", loop)
 	fn.at(end)
+	fn.returnAMD64()
+}
+
+const touchDoc = `reads whole blocks of %[1]d bytes of data and gives the exclusive or of their 64-bit words:
+
+	for len(data) >= %[1]d {
+		for range %[2]d {
+			ret ^= binary.LittleEndian.Uint64(data)
+			data = data[8:]
+		}
+	}`
+
+func touch512(f *file) {
+	fn := f.function("touchAVX512", "data []byte", "uint64", fmt.Sprintf(touchDoc, 256, 32))
+	fn.load("data_base", "SI", "data_len", "DX")
+	loop, end := fn.label("loop"), fn.label("end")
+	fn.zero("Z0", "Z1", "Z2", "Z3")
+	fn.at(loop)
+	fn.op("SUBQ $256, DX\nJLT %s", end)
+	for i := range 4 {
+		fn.op("PREFETCHT0 %d(SI)\nVPXORQ %d(SI), %s, %s", prefetch+64*i, 64*i, z(i), z(i))
+	}
+	fn.op("ADDQ $256, SI\nJMP %s", loop)
+	fn.at(end)
+	fn.op(`VPXORQ Z1, Z0, Z0
+		VPXORQ Z3, Z2, Z2
+		VPXORQ Z2, Z0, Z0
+		VEXTRACTI64X4 $1, Z0, Y1
+		VPXOR Y1, Y0, Y0
+		VEXTRACTI128 $1, Y0, X1
+		VPXOR X1, X0, X0
+		VPSHUFD $0x4e, X0, X1
+		VPXOR X1, X0, X0
+		VMOVQ X0, AX
+		MOVQ AX, %s`, fn.argument("ret"))
 	fn.returnAMD64()
 }

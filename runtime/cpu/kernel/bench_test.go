@@ -1,0 +1,125 @@
+package kernel
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sort"
+	"sync"
+	"testing"
+	"time"
+)
+
+// each runs f on parts of n that threads share evenly, multiples of 32.
+func each(threads, n int, f func(lo, hi int)) {
+	var all sync.WaitGroup
+	for t := range threads {
+		lo, hi := n/32*t/threads*32, n/32*(t+1)/threads*32
+		if t == threads-1 {
+			hi = n
+		}
+		all.Go(func() { f(lo, hi) })
+	}
+	all.Wait()
+}
+
+// benchmarkMatrix has cheap random contents.
+func benchmarkMatrix(format Format, rows, cols, group int) *Matrix {
+	r := rand.New(rand.NewPCG(7, 8))
+	w := &Matrix{Format: format, Rows: rows, Cols: cols}
+	fill := func(n int, set, mask uint64) []byte {
+		b := make([]byte, n)
+		for i := 0; i+8 <= n; i += 8 {
+			v := r.Uint64()&mask | set
+			for j := range 8 {
+				b[i+j] = byte(v >> (8 * j))
+			}
+		}
+		return b
+	}
+	const normal, varied = 0x3c003c003c003c00, 0x80ff80ff80ff80ff // bf16 numbers around ±0.01
+	if format.Quantized() {
+		w.Group, w.ScaleFormat = group, BF16
+		w.Data = fill(rows*cols*format.Bits()/8, 0, ^uint64(0))
+		w.Scales, w.Biases = fill(rows*cols/group*2, normal, varied), fill(rows*cols/group*2, normal, varied)
+	} else {
+		w.Data = fill(rows*cols*format.Bits()/8, normal, varied)
+	}
+	return w
+}
+
+// BenchmarkMatVec is decode: weights from memory, alternating with a plain read of the same bytes. It reports
+// GB/s and the median share of the faster of the reads before and after.
+func BenchmarkMatVec(b *testing.B) {
+	for _, c := range []struct {
+		format Format
+		path   Path
+		cols   int
+	}{{Q4, Integer, 2048}, {Q4, Exact, 2048}, {Q8, Integer, 2048}, {Q8, Exact, 2048}, {BF16, Exact, 2048}, {Q4, Integer, 512}, {Q4, Integer, 5376}} {
+		rows := 256 << 20 * 8 / c.format.Bits() / c.cols / 32 * 32 / 2
+		w := benchmarkMatrix(c.format, rows, c.cols, 64)
+		x, y := make([]float32, c.cols), make([]float32, rows)
+		for i := range x {
+			x[i] = float32(i%17) - 8
+		}
+		for _, threads := range []int{1, 2, runtime.GOMAXPROCS(0)} {
+			b.Run(fmt.Sprintf("%s/%v/path%d/cols%d/threads%d", Level(), c.format, c.path, c.cols, threads), func(b *testing.B) {
+				var a Activations
+				a.Reset(w.Layout(c.path), 1, c.cols)
+				a.Fill(x, c.cols, 0, 1)
+				bytes := float64(w.Bytes(rows))
+				read := func() float64 {
+					start := time.Now()
+					each(threads, rows, func(lo, hi int) {
+						part := w.Slice(lo, hi)
+						Touch(part.Data)
+						Touch(part.Scales)
+						Touch(part.Biases)
+					})
+					return time.Since(start).Seconds()
+				}
+				var speeds, shares []float64
+				before := read()
+				for b.Loop() {
+					start := time.Now()
+					each(threads, rows, func(lo, hi int) { MatMul(y, rows, w, &a, lo, hi) })
+					took := time.Since(start).Seconds()
+					after := read()
+					speeds, shares = append(speeds, bytes/took/1e9), append(shares, min(before, after)/took)
+					before = after
+				}
+				sort.Float64s(speeds)
+				sort.Float64s(shares)
+				b.ReportMetric(speeds[len(speeds)/2], "GB/s")
+				b.ReportMetric(speeds[len(speeds)-1], "best-GB/s")
+				b.ReportMetric(100*shares[len(shares)/2], "%read")
+			})
+		}
+	}
+}
+
+// BenchmarkMatMul is prefill.
+func BenchmarkMatMul(b *testing.B) {
+	for _, c := range []struct {
+		format        Format
+		path          Path
+		rows, cols, m int
+	}{{Q4, Integer, 2048, 2048, 512}, {Q4, Integer, 512, 2048, 16}, {Q4, Integer, 2048, 512, 16}, {Q8, Integer, 2048, 2048, 512}, {Q4, Exact, 2048, 2048, 512}, {Q4, Exact, 512, 2048, 16}, {BF16, Exact, 2048, 2048, 512}} {
+		w := benchmarkMatrix(c.format, c.rows, c.cols, 64)
+		x, y := make([]float32, c.m*c.cols), make([]float32, c.m*c.rows)
+		for i := range x {
+			x[i] = float32(i%17) - 8
+		}
+		for _, threads := range []int{1, runtime.GOMAXPROCS(0)} {
+			b.Run(fmt.Sprintf("%s/%v/path%d/%dx%dx%d/threads%d", Level(), c.format, c.path, c.rows, c.cols, c.m, threads), func(b *testing.B) {
+				var a Activations
+				a.Reset(w.Layout(c.path), c.m, c.cols)
+				a.Fill(x, c.cols, 0, c.m)
+				for b.Loop() {
+					each(threads, c.rows, func(lo, hi int) { MatMul(y, c.rows, w, &a, lo, hi) })
+				}
+				b.ReportMetric(2*float64(c.rows)*float64(c.cols)*float64(c.m)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+			})
+		}
+	}
+}
