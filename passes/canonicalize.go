@@ -4,10 +4,17 @@ import "github.com/etc-ml/etc/ir"
 
 // canonicalize drops operations that change nothing: a cast to the dtype that the value has, a reshape
 // to the shape that it has, a transposition that keeps the order. contiguous stays: it lets go of the tensor
-// that a slice is a view of.
+// that a slice is a view of. What stands between a load and its uses stays too: the loaded value itself
+// may not be used after the buffer is written again.
 func canonicalize(m *ir.Module, _ *Options) error {
 	return ir.Build(func() {
 		rewrite(m, m.Entry.Body, func(_ *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
+			switch op.Def.Name {
+			case "astype", "reshape", "broadcast_to", "transpose":
+				if x := op.Input("x"); x.Def != nil && x.Def.Def.Effect == ir.Reads {
+					return nil, false
+				}
+			}
 			switch op.Def.Name {
 			case "astype", "reshape", "broadcast_to":
 				if x := op.Input("x"); x.Type.Equal(op.Result().Type) {

@@ -129,8 +129,8 @@ func eliminateCommon(m *ir.Module, _ *Options) error {
 			for _, n := range op.Regions {
 				walk(n, known)
 			}
-			if op.Def.Effect != ir.Pure || len(op.Results) == 0 {
-				return false
+			if op.Def.Effect != ir.Pure || len(op.Results) == 0 || op.Def.Name == "undef" {
+				return false // what is undefined is equal to nothing
 			}
 			key := opKey(op, id)
 			if t := op.Results[0].Type; t.Kind == ir.IntKind {

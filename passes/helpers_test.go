@@ -3,6 +3,7 @@ package passes
 import (
 	"hash/fnv"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -168,4 +169,13 @@ func count(m *ir.Module, name string) int {
 
 func minMax(bits, group int) *quantize.Scheme {
 	return &quantize.Scheme{Method: quantize.MinMax, Bits: bits, GroupSize: group}
+}
+
+// lower runs the passes from decompose on: nodes for all operations, forward's results as they are.
+func lower(t testing.TB, m *ir.Module, o *Options) {
+	t.Helper()
+	for _, p := range Table[slices.Index(Names(), "decompose"):] {
+		require.NoError(t, p.Run(m, o))
+		require.NoError(t, ir.Verify(m))
+	}
 }
