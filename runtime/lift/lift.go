@@ -94,9 +94,7 @@ func (l *lifter) run() error {
 	l.names = map[uint32]string{}
 	for _, n := range g.NamedSlots {
 		if n.Slot.SlotType == mlxgraph.SlotTypeTensorSlot {
-			if _, twice := l.names[n.Slot.Idx]; !twice { // the first entry wins, as in ExecuTorch's loader
-				l.names[n.Slot.Idx] = n.Name
-			}
+			l.names[n.Slot.Idx] = n.Name // of several the last counts, as in ExecuTorch's loader and the container
 		}
 	}
 	s := &state{map[uint32]*ir.Value{}, map[uint32]*ir.Value{}, map[*ir.Buffer]*ir.Value{}}

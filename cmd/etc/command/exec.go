@@ -109,13 +109,15 @@ func readInputs(path string, f *ir.Func) ([]eval.Value, error) {
 		return nil, err
 	}
 	defer file.Close()
+	for i, p := range f.Params {
+		if _, ok := file.Tensor(strconv.Itoa(i)); !ok {
+			return nil, usagef("%s: no tensor %q for input %d (%s), which is %s", path, strconv.Itoa(i), i, p.Param, p.Type)
+		}
+	}
 	inputs := make([]eval.Value, len(f.Params))
 	for i, p := range f.Params {
 		key := strconv.Itoa(i)
-		t, ok := file.Tensor(key)
-		if !ok {
-			return nil, usagef("%s: no tensor %q for input %d (%s), which is %s", path, key, i, p.Param, p.Type)
-		}
+		t, _ := file.Tensor(key)
 		d, ok := dtypeOf(t.DType)
 		if !ok {
 			return nil, usagef("%s: tensor %q is %s, which no program takes", path, key, t.DType)
@@ -134,6 +136,9 @@ func readInputs(path string, f *ir.Func) ([]eval.Value, error) {
 			}
 			inputs[i] = eval.Value{Int: v.I[0]}
 			continue
+		}
+		if d != p.Type.DType || len(t.Shape) != p.Type.Rank() {
+			return nil, usagef("%s: tensor %q is %s%v, input %d (%s) is %s", path, key, d, t.Shape, i, p.Param, p.Type)
 		}
 		inputs[i] = eval.Value{Tensor: v}
 	}
