@@ -64,6 +64,9 @@ func (m *Model) NewSession() (*Session, error) {
 	return &Session{model: m, instance: instance, keys: numeric.NewUnseededKeySequence()}, nil
 }
 
+// Model is the model of the session.
+func (s *Session) Model() *Model { return s.model }
+
 // Close frees the session's state.
 func (s *Session) Close() error { return s.instance.Close() }
 

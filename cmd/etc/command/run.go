@@ -18,6 +18,7 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/loaders/safetensors"
+	"github.com/etc-ml/etc/runtime/chat"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/program"
 	"github.com/etc-ml/etc/runtime/session"
@@ -25,7 +26,9 @@ import (
 
 type runFlags struct {
 	prompt, promptFile, tokens, forceTokens string
+	system, sessionFile, template           string
 	raw, ignoreEOS, json, stats             bool
+	think, noThink                          bool
 	temperature, topP                       float64
 	topK, seed                              int64
 	maxNew                                  int
@@ -39,7 +42,10 @@ func newRun() *cobra.Command {
 		Use:   "run MODEL.pte [PROMPT]",
 		Short: "Answer a prompt with a program",
 		Long: `run answers a prompt. The prompt is the second argument, --prompt, the content of --prompt-file, or standard
-input; --tokens gives token ids instead. The answer goes to standard output, all else to standard error.
+input; --tokens gives token ids instead. On a terminal, without a prompt, it is a chat (/help lists the
+commands). The answer goes to standard output, all else to standard error.
+
+The file's chat template makes the model's prompt of the question; --raw goes without it.
 
 The defaults of temperature, top-k and top-p come from the file's generation config. Programs without a
 sampling head (etc export without --sample) support temperature only. Seeds are used modulo 2^32.`,
@@ -53,6 +59,11 @@ sampling head (etc export without --sample) support temperature only. Seeds are 
 	fl.StringVar(&f.promptFile, "prompt-file", "", "file with the prompt")
 	fl.StringVar(&f.tokens, "tokens", "", "prompt as token ids: 1,2,3")
 	fl.StringVar(&f.forceTokens, "force-tokens", "", "token ids to feed instead of what is chosen (teacher forcing)")
+	fl.StringVar(&f.system, "system", "", "system prompt")
+	fl.StringVar(&f.sessionFile, "session", "", "file to go on with a chat from, if it exists, and to keep it in")
+	fl.StringVar(&f.template, "chat-template", "", "chat template to use instead of the file's")
+	fl.BoolVar(&f.think, "think", false, "let the model think first, where its template knows of it")
+	fl.BoolVar(&f.noThink, "no-think", false, "do not let the model think first")
 	fl.BoolVar(&f.raw, "raw", false, "use the prompt as it is, without the chat template; special tokens in it are parsed")
 	fl.Float64Var(&f.temperature, "temperature", 0, "sampling temperature, 0 for the most likely token")
 	fl.Float64Var(&f.temperature, "temp", 0, "same as --temperature")
@@ -103,6 +114,12 @@ func runRun(ctx context.Context, cmd *cobra.Command, args []string, f runFlags) 
 	if err != nil {
 		return err
 	}
+	if text.template, err = openTemplate(p, f.template); err != nil {
+		return err
+	}
+	if f.think || f.noThink {
+		text.think = &f.think
+	}
 	if err := text.defaults(cmd, &request.Sampling); err != nil {
 		return err
 	}
@@ -118,12 +135,6 @@ func runRun(ctx context.Context, cmd *cobra.Command, args []string, f runFlags) 
 	if err := checkSampling(cmd, model, &request.Sampling, f); err != nil {
 		return err
 	}
-	if request.Prompt, err = promptTokens(cmd, args, f, text); err != nil {
-		return err
-	}
-	if err := checkLength(model, request); err != nil {
-		return err
-	}
 	if !f.ignoreEOS {
 		request.Stop = text.stop
 	}
@@ -132,7 +143,56 @@ func runRun(ctx context.Context, cmd *cobra.Command, args []string, f runFlags) 
 		return err
 	}
 	defer s.Close()
+	if f.chats(cmd, args) || f.sessionFile != "" {
+		return converse(ctx, cmd, args, s, text, request, f)
+	}
+	if request.Prompt, err = promptTokens(cmd, args, f, text); err != nil {
+		return err
+	}
+	if err := checkLength(model, request); err != nil {
+		return err
+	}
 	return answer(ctx, cmd, s, model, text, request, f)
+}
+
+// chats reports whether a chat is asked for: no prompt, and a person at both ends.
+func (f runFlags) chats(cmd *cobra.Command, args []string) bool {
+	return len(args) == 1 && !anyChanged(cmd, "prompt", "prompt-file", "tokens", "json", "logits", "force-tokens", "raw") &&
+		isTerminal(cmd.InOrStdin()) && isTerminal(cmd.OutOrStdout())
+}
+
+// converse runs a chat, or one turn of a chat that a session file keeps.
+func converse(ctx context.Context, cmd *cobra.Command, args []string, s *session.Session, text *text, r session.Request, f runFlags) error {
+	if anyChanged(cmd, "raw", "tokens", "force-tokens", "logits", "json") {
+		return usagef("--session keeps a chat; --raw, --tokens, --force-tokens, --logits and --json go without")
+	}
+	c := chat.New(s, f.system)
+	c.Render, c.Text = text.render, text.decode
+	if f.sessionFile != "" {
+		if _, err := os.Stat(f.sessionFile); err == nil {
+			if f.system != "" {
+				return usagef("--system with the chat in %s, which has begun already", f.sessionFile)
+			}
+			if err := loadSession(f.sessionFile, text, s, c); err != nil {
+				return err
+			}
+		}
+	}
+	h := &chatter{text: text, session: s, conversation: c, request: r, file: f.sessionFile, out: cmd.OutOrStdout()}
+	if f.chats(cmd, args) {
+		return runChat(cmd, h)
+	}
+	question, err := promptText(cmd, args, f)
+	if err != nil {
+		return err
+	}
+	if err := h.ask(ctx, question); err != nil {
+		return err
+	}
+	if f.stats {
+		logf(cmd.ErrOrStderr(), "%s", statsLine(h.prompted, h.last, r.Sampling.Seed))
+	}
+	return h.close()
 }
 
 // requestOf reads the flags that need no file.
@@ -148,11 +208,17 @@ func requestOf(cmd *cobra.Command, f runFlags) (session.Request, error) {
 			return r, usagef("--max-new-tokens %d with %d --force-tokens: forced tokens set the length", f.maxNew, len(r.Force))
 		}
 	}
+	if f.think && f.noThink {
+		return r, usagef("--think and --no-think: give one of them")
+	}
 	if anyChanged(cmd, "max-new-tokens", "max-tokens") && f.maxNew < 1 {
 		return r, usagef("--max-new-tokens %d, want at least 1", f.maxNew)
 	}
 	if f.logits != "" {
 		r.FeedLast = true
+	}
+	if !(f.topP > 0 && f.topP <= 1) || float32(f.topP) == 0 { // before float32 rounds what is just above 1
+		return r, usagef("top-p %v, want more than 0 and at most 1", f.topP)
 	}
 	if err := r.Sampling.Check(); err != nil {
 		return r, usageError{err}
@@ -232,6 +298,24 @@ func checkLength(model *session.Model, r session.Request) error {
 
 // promptTokens gives the prompt's tokens.
 func promptTokens(cmd *cobra.Command, args []string, f runFlags, text *text) ([]int, error) {
+	if cmd.Flags().Changed("tokens") {
+		if err := onePrompt(cmd, args, f); err != nil {
+			return nil, err
+		}
+		return parseTokens("--tokens", f.tokens)
+	}
+	if f.raw && anyChanged(cmd, "system", "think", "no-think", "chat-template") {
+		return nil, usagef("--raw goes without the chat template, so without --system, --think, --no-think and --chat-template")
+	}
+	prompt, err := promptText(cmd, args, f)
+	if err != nil {
+		return nil, err
+	}
+	return text.encode(f.system, prompt, f.raw)
+}
+
+// onePrompt refuses several prompts.
+func onePrompt(cmd *cobra.Command, args []string, f runFlags) error {
 	sources := 0
 	for _, given := range []bool{len(args) > 1, cmd.Flags().Changed("prompt"), f.promptFile != "", cmd.Flags().Changed("tokens")} {
 		if given {
@@ -239,27 +323,35 @@ func promptTokens(cmd *cobra.Command, args []string, f runFlags, text *text) ([]
 		}
 	}
 	if sources > 1 {
-		return nil, usagef("more than one prompt: give one of PROMPT, --prompt, --prompt-file, --tokens")
+		return usagef("more than one prompt: give one of PROMPT, --prompt, --prompt-file, --tokens")
+	}
+	return nil
+}
+
+// promptText is the prompt as text.
+func promptText(cmd *cobra.Command, args []string, f runFlags) (string, error) {
+	if err := onePrompt(cmd, args, f); err != nil {
+		return "", err
 	}
 	switch {
-	case cmd.Flags().Changed("tokens"):
-		return parseTokens("--tokens", f.tokens)
 	case len(args) > 1:
-		return text.encode(args[1], f.raw)
+		return args[1], nil
 	case cmd.Flags().Changed("prompt"):
-		return text.encode(f.prompt, f.raw)
+		return f.prompt, nil
 	case f.promptFile != "":
 		b, err := os.ReadFile(f.promptFile)
-		if err != nil {
-			return nil, err
-		}
-		return text.encode(string(b), f.raw)
+		return f.trim(string(b)), err
 	}
 	b, err := io.ReadAll(cmd.InOrStdin())
-	if err != nil {
-		return nil, err
+	return f.trim(string(b)), err
+}
+
+// trim drops the line end that editors and echo put behind a question; a raw prompt is used as it is.
+func (f runFlags) trim(prompt string) string {
+	if f.raw {
+		return prompt
 	}
-	return text.encode(string(b), f.raw)
+	return strings.TrimRight(prompt, "\r\n")
 }
 
 // runResult is what --json prints.
@@ -308,8 +400,7 @@ func answer(ctx context.Context, cmd *cobra.Command, s *session.Session, model *
 	result := runResult{PromptTokens: r.Prompt, Tokens: a.Tokens, Seed: r.Sampling.Seed, StopReason: string(a.Reason), Device: model.Device,
 		Prefill: perSecond(len(r.Prompt), a.PrefillTime.Seconds()), Decode: perSecond(a.Decoded, a.DecodeTime.Seconds())}
 	if f.stats {
-		logf(cmd.ErrOrStderr(), "prompt %d tokens, %.1f tokens/s; answer %d tokens, %.1f tokens/s; seed %d",
-			len(r.Prompt), result.Prefill, len(a.Tokens), result.Decode, r.Sampling.Seed)
+		logf(cmd.ErrOrStderr(), "%s", statsLine(len(r.Prompt), a, r.Sampling.Seed))
 	}
 	if !f.json {
 		_, err := io.WriteString(out, stream.flush()+"\n")

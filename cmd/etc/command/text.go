@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/etc-ml/etc/loaders/huggingface"
+	"github.com/etc-ml/etc/runtime/chat"
 	"github.com/etc-ml/etc/runtime/program"
 	"github.com/etc-ml/etc/runtime/session"
 	"github.com/etc-ml/etc/runtime/tokenizer"
@@ -24,15 +25,18 @@ const (
 // text is what turns text into a program's tokens and back. Without a tokenizer it knows ids only.
 type text struct {
 	file      string
+	program   string // identity of the program, for session files
 	tokenizer *tokenizer.Tokenizer
 	sampling  huggingface.Sampling
 	stop      []int
+	template  *chatTemplate // nil where the file has none
+	think     *bool         // the template's enable_thinking; nil leaves it unset
 }
 
 // openText reads the tokenizer and the defaults that a file carries; path names another tokenizer.json.
 // Without a tokenizer it is an error unless only ids are asked for.
 func openText(p *program.Program, path string, idsOnly bool) (*text, error) {
-	t := &text{file: p.File.Name()}
+	t := &text{file: p.File.Name(), program: programID(p)}
 	var err error
 	if path != "" {
 		if t.tokenizer, err = tokenizer.Load(path); err != nil {
@@ -84,12 +88,35 @@ func (t *text) defaults(cmd *cobra.Command, s *session.Sampling) error {
 	return nil
 }
 
-// encode gives the tokens of a prompt. raw takes the text as it is.
-func (t *text) encode(prompt string, raw bool) ([]int, error) {
+// encode gives the tokens of a prompt. raw takes the text as it is; else it is a question, after a system
+// prompt where that is not empty.
+func (t *text) encode(system, prompt string, raw bool) ([]int, error) {
 	if t.tokenizer == nil {
 		return nil, usagef("%s holds no tokenizer: give --tokenizer FILE, or token ids with --tokens", t.file)
 	}
-	return t.tokenizer.Encode(prompt, tokenizer.EncodeOptions{AddSpecial: raw, ParseSpecial: true}), nil
+	if raw {
+		return t.tokenizer.Encode(prompt, tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true}), nil
+	}
+	var messages []chat.Message
+	if system != "" {
+		messages = append(messages, chat.Message{Role: "system", Content: system})
+	}
+	return t.render(append(messages, chat.Message{Role: "user", Content: prompt}), true)
+}
+
+// render gives the tokens of a conversation by the chat template; generate adds what makes the model answer.
+func (t *text) render(messages []chat.Message, generate bool) ([]int, error) {
+	if t.tokenizer == nil {
+		return nil, usagef("%s holds no tokenizer: give --tokenizer FILE, or token ids with --tokens", t.file)
+	}
+	if t.template == nil {
+		return nil, usagef("%s holds no chat template: give --chat-template FILE, or --raw to use the prompt as it is", t.file)
+	}
+	prompt, err := t.template.render(messages, generate, t.think)
+	if err != nil {
+		return nil, err
+	}
+	return t.tokenizer.Encode(prompt, tokenizer.EncodeOptions{ParseSpecial: true}), nil
 }
 
 // decode gives the text of tokens, "" without a tokenizer.

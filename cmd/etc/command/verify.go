@@ -13,14 +13,31 @@ import (
 
 func newVerify() *cobra.Command {
 	var asJSON bool
+	var against, page string
+	var tokens int
 	cmd := &cobra.Command{
 		Use:   "verify FILE.pte",
-		Short: "Check a program without running it",
+		Short: "Check a program, alone or against its checkpoint",
 		Long: `verify checks that what a .pte file promises fits together: container, memory plan, graph, constant methods,
-tokenizer. It prints all findings. The exit code is 3 where one of them is an error.`,
+tokenizer. It prints all findings. The exit code is 3 where one of them is an error.
+
+With --against it runs the program beside the checkpoint that it was made of, in float32 and unquantized, and
+reports the error of every kind of weight, of the residual stream at every layer, the routers' choices and
+the logits.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return runVerify(cmd, args[0], asJSON) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if against != "" {
+				return runAgainst(cmd, args[0], against, page, tokens, asJSON)
+			}
+			if anyChanged(cmd, "tokens", "html") {
+				return usagef("--tokens and --html go with --against")
+			}
+			return runVerify(cmd, args[0], asJSON)
+		},
 	}
+	cmd.Flags().StringVar(&against, "against", "", "checkpoint directory to compare with")
+	cmd.Flags().StringVar(&page, "html", "", "write the comparison as a page of pictures to this file")
+	cmd.Flags().IntVar(&tokens, "tokens", 64, "tokens to run for --against")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }

@@ -1,0 +1,259 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/loaders"
+	"github.com/etc-ml/etc/passes"
+	"github.com/etc-ml/etc/runtime/compare"
+	"github.com/etc-ml/etc/runtime/program"
+	"github.com/etc-ml/etc/runtime/report"
+	"github.com/etc-ml/etc/runtime/tokenizer"
+)
+
+// againstPrompts are texts of several kinds; the checkpoint's own tokenizer makes tokens of them.
+var againstPrompts = []string{
+	"What is the capital of France? The capital of France is Paris.",
+	"def fibonacci(n):\n    return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)\n",
+	"17 + 25 = 42, and 3 times 14 is 42 too.",
+}
+
+// againstReport is the numeric comparison of a program with its checkpoint.
+type againstReport struct {
+	File       string           `json:"file"`
+	Checkpoint string           `json:"checkpoint"`
+	Weights    []compare.Weight `json:"weights"`
+	Missing    []string         `json:"missing"`
+	Extra      []string         `json:"extra"`
+	Layers     []compare.Layer  `json:"layers"`
+	Logits     []compare.Logits `json:"logits"`
+	Metadata   []metadataCheck  `json:"metadata"`
+}
+
+// metadataCheck tells whether a piece of metadata is the checkpoint's.
+type metadataCheck struct {
+	Key   string `json:"key"`
+	Equal bool   `json:"equal"`
+}
+
+// compareAgainst compares a program with the checkpoint in dir. tokens bounds the tokens that are run.
+func compareAgainst(path, dir string, tokens int) (*againstReport, error) {
+	p, err := program.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	file, err := p.Module("forward")
+	if err != nil {
+		return nil, err
+	}
+	c, err := loaders.Open(dir)
+	if err != nil {
+		return nil, invalidInput(err)
+	}
+	defer c.Close()
+	original, err := c.Build(loaders.Options{MaxSeqLen: contextOf(file)})
+	if err != nil {
+		return nil, err
+	}
+	if err := passes.Run(original, &passes.Options{}); err != nil {
+		return nil, err
+	}
+	r := &againstReport{File: path, Checkpoint: dir}
+	if r.Weights, r.Missing, r.Extra, err = compare.Weights(file, original); err != nil {
+		return nil, invalidError{fmt.Errorf("%s: %w", path, err)}
+	}
+	prompts, err := tokenizedPrompts(c, tokens)
+	if err != nil {
+		return nil, err
+	}
+	if r.Layers, r.Logits, err = compare.Run(file, original, prompts); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	f := c.Model.Files
+	for _, x := range []struct {
+		key  string
+		want []byte
+	}{{keyTokenizer, f.Tokenizer}, {keyTokenizerConfig, f.TokenizerConfig}, {keyChatTemplate, []byte(c.Model.ChatTemplate)}, {keyGenerationConfig, f.GenerationConfig}, {keyConfig, f.Config}} {
+		got, ok := p.File.Lookup(x.key)
+		if ok || len(x.want) > 0 {
+			r.Metadata = append(r.Metadata, metadataCheck{x.key, string(got) == string(x.want)})
+		}
+	}
+	return r, nil
+}
+
+// contextOf is the context of a module by its constant method, 0 where it has none.
+func contextOf(m *ir.Module) int {
+	for _, k := range m.Metadata {
+		if k.Name == "get_max_seq_len" && len(k.Values) == 1 {
+			if v, ok := k.Values[0].(int64); ok {
+				return int(v)
+			}
+		}
+	}
+	return 0
+}
+
+// tokenizedPrompts encodes the prompts by the checkpoint's tokenizer; without one they are ids in a row.
+func tokenizedPrompts(c *loaders.Checkpoint, tokens int) ([][]int, error) {
+	var out [][]int
+	if c.Model.Files.Tokenizer == nil {
+		ids := make([]int, min(tokens, c.Model.Config.Vocabulary()))
+		for i := range ids {
+			ids[i] = i
+		}
+		return [][]int{ids}, nil
+	}
+	t, err := tokenizer.Parse(c.Model.Files.Tokenizer, "tokenizer.json")
+	if err != nil {
+		return nil, invalidError{err}
+	}
+	for _, text := range againstPrompts {
+		ids := t.Encode(text, tokenizer.EncodeOptions{AddSpecial: true})
+		ids = ids[:min(len(ids), tokens)]
+		if tokens -= len(ids); len(ids) > 0 {
+			out = append(out, ids)
+		}
+	}
+	return out, nil
+}
+
+// write prints the report as tables: kinds of weights, the worst weights, layers, logits.
+func (r *againstReport) write(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "kind of weight\tweights\telements\tbits/weight\tmean SQNR dB\tmin SQNR dB\tmax error\n")
+	for _, k := range r.kinds() {
+		fmt.Fprintf(w, "%s\t%d\t%s\t%.2f\t%s\t%s\t%.3g\n", k.name, k.count, humanize.SIWithDigits(float64(k.elements), 1, ""), k.bits(), decibel(k.mean()), decibel(k.least), k.most)
+	}
+	if len(r.Missing)+len(r.Extra) > 0 {
+		fmt.Fprintf(w, "\nonly in the checkpoint: %s\nonly in the file: %s\n", orNone(r.Missing), orNone(r.Extra))
+	}
+	if len(r.Layers) > 0 {
+		fmt.Fprintf(w, "\nlayer\trelative error\trouter agreement\n")
+		for _, l := range r.Layers {
+			router := "-"
+			if l.Router >= 0 {
+				router = fmt.Sprintf("%.1f %%", 100*l.Router)
+			}
+			fmt.Fprintf(w, "%d\t%.4f\t%s\n", l.Layer, l.Error, router)
+		}
+	}
+	if n := len(r.Logits); n > 0 {
+		var mean, most, kl float64
+		agrees := 0
+		for _, l := range r.Logits {
+			mean, most, kl = mean+l.Mean/float64(n), math.Max(most, l.Max), kl+l.KL/float64(n)
+			if l.Agrees {
+				agrees++
+			}
+		}
+		fmt.Fprintf(w, "\nlogits over %d tokens\tmean error %.4g\tmax error %.4g\tKL divergence %.4g\ttop-1 agreement %.1f %%\n", n, mean, most, kl, 100*float64(agrees)/float64(n))
+	}
+	for _, m := range r.Metadata {
+		if !m.Equal {
+			fmt.Fprintf(w, "\n%s is not the checkpoint's\n", m.Key)
+		}
+	}
+	return w.Flush()
+}
+
+func orNone(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
+func decibel(v float64) string {
+	if math.IsInf(v, 1) {
+		return "exact"
+	}
+	return fmt.Sprintf("%.1f", v)
+}
+
+// weightKind sums up the weights of one kind: those whose names differ in the layer only.
+type weightKind struct {
+	name          string
+	count, finite int
+	elements      int64
+	stored        float64 // bits
+	sum           float64
+	least, most   float64
+}
+
+func (k *weightKind) bits() float64 { return k.stored / math.Max(float64(k.elements), 1) }
+
+func (k *weightKind) mean() float64 {
+	if k.finite == 0 {
+		return math.Inf(1)
+	}
+	return k.sum / float64(k.finite)
+}
+
+// kindOf is a weight's name with the layer's number left out.
+func kindOf(name string) string {
+	parts := strings.Split(name, ".")
+	for i, p := range parts {
+		if p != "" && strings.Trim(p, "0123456789") == "" {
+			parts[i] = "N"
+		}
+	}
+	return strings.Join(parts, ".")
+}
+
+// kinds groups the weights by kind, in the order in which kinds appear.
+func (r *againstReport) kinds() []*weightKind {
+	var out []*weightKind
+	for _, w := range r.Weights {
+		name := kindOf(w.Name)
+		i := slices.IndexFunc(out, func(k *weightKind) bool { return k.name == name })
+		if i < 0 {
+			out = append(out, &weightKind{name: name, least: math.Inf(1)})
+			i = len(out) - 1
+		}
+		k := out[i]
+		k.count++
+		k.elements += w.Elements
+		k.stored += w.BitsPerWeight * float64(w.Elements)
+		if v := float64(w.SQNR); !math.IsInf(v, 1) {
+			k.finite++
+			k.sum += v
+			k.least = math.Min(k.least, v)
+		}
+		k.most = math.Max(k.most, w.Max)
+	}
+	return out
+}
+
+// runAgainst is etc verify --against.
+func runAgainst(cmd *cobra.Command, path, dir, page string, tokens int, asJSON bool) error {
+	if tokens < 1 {
+		return usagef("--tokens %d, want at least 1", tokens)
+	}
+	r, err := compareAgainst(path, dir, tokens)
+	if err != nil {
+		return err
+	}
+	if page != "" {
+		err := writeAtomically(page, func(w io.Writer) error {
+			return report.Comparison(w, path, dir, r.Weights, r.Layers, r.Logits)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if asJSON {
+		return writeJSON(cmd.OutOrStdout(), r)
+	}
+	return r.write(cmd.OutOrStdout())
+}
