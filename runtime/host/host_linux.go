@@ -1,0 +1,29 @@
+package host
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// ReadMemory reads the sizes of the main memory.
+func ReadMemory() Memory { return linuxMemory(os.DirFS("/")) }
+
+// CPUModel is the name of the processor, "" where the system does not say.
+func CPUModel() string { return linuxCPUModel(os.DirFS("/")) }
+
+// DiskFree gives the bytes that a user may still write to the file system of a directory.
+func DiskFree(dir string) (int64, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return 0, &os.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	return int64(s.Bavail) * int64(s.Bsize), nil
+}
+
+// cudaLibraries are the names of CUDA's driver library, libraryDirs where a loader looks for it.
+var (
+	cudaLibraries = []string{"libcuda.so.1", "libcuda.so"}
+	libraryDirs   = []string{"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/lib64", "/lib",
+		"/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", "/usr/local/cuda/compat", "/run/opengl-driver/lib"}
+)

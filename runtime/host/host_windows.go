@@ -1,0 +1,59 @@
+package host
+
+import (
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+	"golang.org/x/sys/windows/registry"
+)
+
+var globalMemoryStatus = windows.NewLazySystemDLL("kernel32.dll").NewProc("GlobalMemoryStatusEx")
+
+// memoryStatus is MEMORYSTATUSEX.
+type memoryStatus struct {
+	length, load                               uint32
+	total, available                           uint64
+	totalPage, availPage, totalVirt, availVirt uint64
+	availExtended                              uint64
+}
+
+// ReadMemory reads the sizes of the main memory.
+func ReadMemory() (m Memory) {
+	s := memoryStatus{}
+	s.length = uint32(unsafe.Sizeof(s))
+	if ok, _, _ := globalMemoryStatus.Call(uintptr(unsafe.Pointer(&s))); ok != 0 {
+		m.Total, m.Available = int64(s.total), int64(s.available)
+	}
+	return m
+}
+
+// CPUModel is the name of the processor, "" where the system does not say.
+func CPUModel() string {
+	k, err := registry.OpenKey(registry.LOCAL_MACHINE, `HARDWARE\DESCRIPTION\System\CentralProcessor\0`, registry.QUERY_VALUE)
+	if err != nil {
+		return ""
+	}
+	defer k.Close()
+	name, _, _ := k.GetStringValue("ProcessorNameString")
+	return name
+}
+
+// DiskFree gives the bytes that a user may still write to the file system of a directory.
+func DiskFree(dir string) (int64, error) {
+	name, err := windows.UTF16PtrFromString(dir)
+	if err != nil {
+		return 0, &os.PathError{Op: "GetDiskFreeSpaceEx", Path: dir, Err: err}
+	}
+	var free uint64
+	if err := windows.GetDiskFreeSpaceEx(name, &free, nil, nil); err != nil {
+		return 0, &os.PathError{Op: "GetDiskFreeSpaceEx", Path: dir, Err: err}
+	}
+	return int64(free), nil
+}
+
+// cudaLibraries are the names of CUDA's driver library, libraryDirs where it is installed.
+var (
+	cudaLibraries = []string{"nvcuda.dll"}
+	libraryDirs   = []string{os.Getenv("SystemRoot") + `\System32`}
+)

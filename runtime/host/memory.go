@@ -1,0 +1,22 @@
+package host
+
+// Memory is the main memory in bytes; what the system does not say is 0.
+type Memory struct {
+	Total int64 `json:"total"`
+	// Available is what programs can have without swapping.
+	Available int64 `json:"available"`
+	// Limit is what a container lets this process use, where that is less than Total.
+	Limit int64 `json:"limit,omitempty"`
+}
+
+// Usable is what a model can count on: the available memory within the limit, as far as known.
+func (m Memory) Usable() int64 {
+	n := m.Available
+	if n == 0 {
+		n = m.Total
+	}
+	if m.Limit > 0 && (n == 0 || m.Limit < n) {
+		n = m.Limit
+	}
+	return n
+}
