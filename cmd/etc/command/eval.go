@@ -17,9 +17,9 @@ import (
 
 type evalFlags struct {
 	modelFlags
-	qa, text, reference, tokenizer string
-	every, limit, context, stride  int
-	json                           bool
+	qa, text, reference, tokenizer, template string
+	every, limit, context, stride            int
+	think, noThink, json                     bool
 }
 
 func newEval() *cobra.Command {
@@ -49,6 +49,9 @@ same token most likely. Both need programs that give logits (etc export without 
 	fl.StringVar(&f.qa, "qa", "", "JSON file of questions with exact answers")
 	fl.IntVar(&f.every, "every", 1, "take every n-th question only")
 	fl.IntVar(&f.limit, "limit", 0, "take at most so many questions, 0 for all")
+	fl.StringVar(&f.template, "chat-template", "", "chat template to use for --qa instead of the file's")
+	fl.BoolVar(&f.think, "think", false, "let the model think first, where its template knows of it")
+	fl.BoolVar(&f.noThink, "no-think", false, "do not let the model think first")
 	fl.StringVar(&f.text, "text", "", "text file to predict")
 	fl.StringVar(&f.reference, "reference", "", "program to compare the predictions of --text with")
 	fl.IntVar(&f.context, "context", 0, "tokens of a window (default: 512, or the model's context if that is smaller)")
@@ -68,7 +71,7 @@ func (f evalFlags) check(cmd *cobra.Command) error {
 	case f.qa != "" && f.text != "":
 		return usagef("--qa and --text: give one of them")
 	case f.text != "":
-		chosen, other = "--text", []string{"every", "limit"}
+		chosen, other = "--text", []string{"every", "limit", "chat-template", "think", "no-think"}
 	}
 	for _, name := range other {
 		if cmd.Flags().Changed(name) {
@@ -76,6 +79,8 @@ func (f evalFlags) check(cmd *cobra.Command) error {
 		}
 	}
 	switch {
+	case f.think && f.noThink:
+		return usagef("--think and --no-think: give one of them")
 	case f.every < 1:
 		return usagef("--every %d, want at least 1", f.every)
 	case f.limit < 0:
@@ -102,6 +107,12 @@ func runEval(cmd *cobra.Command, path string, f evalFlags) error {
 		return err
 	}
 	if f.qa != "" {
+		if text.template, err = openTemplate(m.program, f.template); err != nil {
+			return err
+		}
+		if f.think || f.noThink {
+			text.think = &f.think
+		}
 		return evalQuestions(cmd, m, text, f)
 	}
 	var reference *languageModel
@@ -157,8 +168,13 @@ func evalQuestions(cmd *cobra.Command, m *languageModel, text *text, f evalFlags
 	return err
 }
 
-// questionEncoder makes prompts of questions by the file's chat template; nil where there is none.
-func questionEncoder(*text) func(question string) ([]int, error) { return nil }
+// questionEncoder makes prompts of questions by the chat template; nil where there is none.
+func questionEncoder(t *text) func(question string) ([]int, error) {
+	if t.tokenizer == nil || t.template == nil {
+		return nil
+	}
+	return func(question string) ([]int, error) { return t.encode("", question, false) }
+}
 
 // missText describes a wrong answer.
 func missText(a evaluate.QAAnswer) string {
