@@ -1,22 +1,23 @@
 package ir
 
-// AddmmAttrs are the attributes of AddmmNode.
+// AddmmAttrs: result = Alpha·(mat1 @ mat2) + Beta·bias. Without a bias the delegate ignores both.
 type AddmmAttrs struct {
 	Alpha float32
 	Beta  float32
 }
 
-// AxisAttrs are the attributes of ExpandDimsNode.
+// AxisAttrs name an axis; a negative one counts from the end.
 type AxisAttrs struct {
 	Axis int
 }
 
-// NormAttrs are the attributes of RMSNormNode.
+// NormAttrs: Eps is added to the mean square (rms_norm) or the variance (layer_norm).
 type NormAttrs struct {
 	Eps float32
 }
 
-// RopeAttrs are the attributes of RopeNode.
+// RopeAttrs: the first Dims of the last axis are rotated, in pairs (i, i+Dims/2), or (2i, 2i+1) where
+// Traditional. The angle at position p is Scale·p·Base^(-2i/Dims), or Scale·p/freqs[i] with the freqs operand.
 type RopeAttrs struct {
 	Dims        int
 	Traditional bool
@@ -24,18 +25,18 @@ type RopeAttrs struct {
 	Scale       float32
 }
 
-// SdpaAttrs are the attributes of SdpaNode.
+// SdpaAttrs: Scale multiplies the scores; Causal masks keys after the query, aligned at the last ones.
 type SdpaAttrs struct {
 	Scale  float32
 	Causal bool
 }
 
-// SymSizeAttrs are the attributes of SymSizeNode.
+// SymSizeAttrs: Dim is the axis whose length is read.
 type SymSizeAttrs struct {
 	Dim int
 }
 
-// Conv1DAttrs are the attributes of Conv1DNode.
+// Conv1DAttrs are those of a convolution over one spatial axis; x [N, L, C], w [O, K, C/Groups].
 type Conv1DAttrs struct {
 	Stride   int
 	Padding  int
@@ -43,7 +44,7 @@ type Conv1DAttrs struct {
 	Groups   int
 }
 
-// Conv2DAttrs are the attributes of Conv2DNode.
+// Conv2DAttrs are those of a convolution over height and width; x [N, H, W, C], w [O, KH, KW, C/Groups].
 type Conv2DAttrs struct {
 	StrideH   int
 	StrideW   int
@@ -54,7 +55,7 @@ type Conv2DAttrs struct {
 	Groups    int
 }
 
-// Conv3DAttrs are the attributes of Conv3DNode.
+// Conv3DAttrs are those of a convolution over depth, height and width; x [N, D, H, W, C].
 type Conv3DAttrs struct {
 	StrideD   int
 	StrideH   int
@@ -68,66 +69,67 @@ type Conv3DAttrs struct {
 	Groups    int
 }
 
-// GeluAttrs are the attributes of GeluNode.
+// GeluAttrs: Approximate is "none" (by the error function) or "tanh".
 type GeluAttrs struct {
 	Approximate string
 }
 
-// OptionalDTypeAttrs are the attributes of ARangeNode.
+// OptionalDTypeAttrs name the result's dtype; nil leaves it to the operation.
 type OptionalDTypeAttrs struct {
 	ScalarType *DType
 }
 
-// SqueezeAttrs are the attributes of SqueezeNode.
+// SqueezeAttrs: Dims are the axes to drop where their length is 1; none means all such.
 type SqueezeAttrs struct {
 	Dims []int
 }
 
-// SoftmaxAttrs are the attributes of SoftmaxNode.
+// SoftmaxAttrs: the softmax is over Axis; Precise computes in float32.
 type SoftmaxAttrs struct {
 	Axis    int
 	Precise bool
 }
 
-// PadAttrs are the attributes of PadNode.
+// PadAttrs: Mode is "constant", with ConstantValue, or "edge".
 type PadAttrs struct {
 	Mode          string
 	ConstantValue float32
 }
 
-// TransposeAttrs are the attributes of TransposeNode.
+// TransposeAttrs: axis i of the result is axis Perm[i] of x.
 type TransposeAttrs struct {
 	Perm []int
 }
 
-// AsStridedAttrs are the attributes of AsStridedNode.
+// AsStridedAttrs: Offset is the first element of the view.
 type AsStridedAttrs struct {
 	Offset int
 }
 
-// GatherAttrs are the attributes of GatherNode.
+// GatherAttrs: indices[i] runs along Axes[i]; SliceSizes are the sizes taken along every axis of x.
 type GatherAttrs struct {
 	Axes       []int
 	SliceSizes []int
 }
 
-// StepAttrs are the attributes of SliceNode.
+// StepAttrs: every Step-th index is taken; a negative step walks backwards.
 type StepAttrs struct {
 	Step int
 }
 
-// DTypeAttrs are the attributes of AsTypeNode.
+// DTypeAttrs name the result's dtype.
 type DTypeAttrs struct {
 	ScalarType DType
 }
 
-// ArgReduceAttrs are the attributes of ArgmaxNode.
+// ArgReduceAttrs: the index is along Axis, which stays with length 1 where Keepdims.
 type ArgReduceAttrs struct {
 	Axis     int
 	Keepdims bool
 }
 
-// DequantizeAttrs are the attributes of DequantizeNode.
+// DequantizeAttrs: codes of Bits bits in groups of GroupSize; Mode "affine" is scale·code + bias. Dtype is the
+// result's; nil means that of the scales.
 type DequantizeAttrs struct {
 	GroupSize int
 	Bits      int
@@ -135,36 +137,36 @@ type DequantizeAttrs struct {
 	Dtype     *DType
 }
 
-// TriAttrs are the attributes of TriNode.
+// TriAttrs: ones at and below diagonal K; ScalarType is the result's dtype.
 type TriAttrs struct {
 	K          int
 	ScalarType DType
 }
 
-// DiagonalAttrs are the attributes of TrilNode.
+// DiagonalAttrs: diagonal K bounds what is kept; 0 is the main one, positive ones are above it.
 type DiagonalAttrs struct {
 	K int
 }
 
-// RoundAttrs are the attributes of RoundNode.
+// RoundAttrs: values are rounded to Decimals decimal places, ties to even.
 type RoundAttrs struct {
 	Decimals int
 }
 
-// ReduceAttrs are the attributes of LogSumExpNode.
+// ReduceAttrs: the reduction is over Axes, all where there are none; they stay with length 1 where Keepdims.
 type ReduceAttrs struct {
 	Axes     []int
 	Keepdims bool
 }
 
-// VarianceAttrs are the attributes of VarNode.
+// VarianceAttrs are ReduceAttrs with Ddof, which is subtracted from the number of elements.
 type VarianceAttrs struct {
 	Axes     []int
 	Keepdims bool
 	Ddof     int
 }
 
-// ConvTranspose1DAttrs are the attributes of ConvTranspose1DNode.
+// ConvTranspose1DAttrs are those of a transposed convolution over one axis.
 type ConvTranspose1DAttrs struct {
 	Stride        int
 	Padding       int
@@ -173,7 +175,7 @@ type ConvTranspose1DAttrs struct {
 	Groups        int
 }
 
-// ConvTranspose2DAttrs are the attributes of ConvTranspose2DNode.
+// ConvTranspose2DAttrs are those of a transposed convolution over height and width.
 type ConvTranspose2DAttrs struct {
 	StrideH        int
 	StrideW        int
@@ -186,7 +188,7 @@ type ConvTranspose2DAttrs struct {
 	Groups         int
 }
 
-// ConvTranspose3DAttrs are the attributes of ConvTranspose3DNode.
+// ConvTranspose3DAttrs are those of a transposed convolution over depth, height and width.
 type ConvTranspose3DAttrs struct {
 	StrideD        int
 	StrideH        int
@@ -203,14 +205,15 @@ type ConvTranspose3DAttrs struct {
 	Groups         int
 }
 
-// CumsumAttrs are the attributes of CumsumNode.
+// CumsumAttrs: sums along Axis, from the end where Reverse, each with its own element where Inclusive.
 type CumsumAttrs struct {
 	Axis      int
 	Reverse   bool
 	Inclusive bool
 }
 
-// QuantizedMatmulAttrs are the attributes of QuantizedMatmulNode.
+// QuantizedMatmulAttrs: w holds codes of Bits bits in groups of GroupSize along K, [N, K] where Transpose,
+// else [K, N].
 type QuantizedMatmulAttrs struct {
 	GroupSize int
 	Bits      int
@@ -218,12 +221,12 @@ type QuantizedMatmulAttrs struct {
 	Transpose bool
 }
 
-// GatherMmAttrs are the attributes of GatherMmNode.
+// GatherMmAttrs: SortedIndices promises that rhs_indices ascend, which allows a faster kernel.
 type GatherMmAttrs struct {
 	SortedIndices bool
 }
 
-// GatherQmmAttrs are the attributes of GatherQmmNode.
+// GatherQmmAttrs are QuantizedMatmulAttrs with the promise of GatherMmAttrs.
 type GatherQmmAttrs struct {
 	Mode          string
 	Transpose     bool
@@ -232,12 +235,13 @@ type GatherQmmAttrs struct {
 	SortedIndices bool
 }
 
-// ScanAttrs are the attributes of ScanNode.
+// ScanAttrs: the body runs once for every index of ScanAxis of the originals.
 type ScanAttrs struct {
 	ScanAxis int
 }
 
-// MetalKernelAttrs are the attributes of MetalKernelNode.
+// MetalKernelAttrs are the arguments of MLX's metal_kernel: the body of a kernel, the names in it, shapes and
+// dtypes of what it writes, template arguments (kind 0 int, 1 bool, 2 dtype).
 type MetalKernelAttrs struct {
 	Name                string
 	Source              string
@@ -254,17 +258,18 @@ type MetalKernelAttrs struct {
 	InitValue           *float32
 }
 
-// RollAttrs are the attributes of RollNode.
+// RollAttrs: shift[i] moves elements along Axes[i].
 type RollAttrs struct {
 	Axes []int
 }
 
-// RandomBitsAttrs are the attributes of RandomBitsNode.
+// RandomBitsAttrs: Width is the bytes of an element, 1, 2 or 4.
 type RandomBitsAttrs struct {
 	Width int
 }
 
-// UpdateAndAttendAttrs are the attributes of UpdateAndAttendNode.
+// UpdateAndAttendAttrs: LayerId names the runner's cache, Scale multiplies the scores, OutDtype is the result's
+// dtype, nil for that of the attention.
 type UpdateAndAttendAttrs struct {
 	LayerId  *int
 	Scale    *float32
@@ -277,12 +282,12 @@ type QuantizedAttrs struct {
 	Bits      int
 }
 
-// TopKAttrs are the attributes of top_k.
+// TopKAttrs: K elements are taken.
 type TopKAttrs struct {
 	K int
 }
 
-// SwitchMLPAttrs are the attributes of switch_mlp.
+// SwitchMLPAttrs: calls of more than SortCutoff tokens sort their token-expert pairs by expert.
 type SwitchMLPAttrs struct {
 	SortCutoff int
 }
