@@ -27,8 +27,8 @@ func usedValues(r *ir.Region) map[*ir.Value]bool {
 	return used
 }
 
-// eliminateDead removes operations whose results nothing uses and that write no buffer, results of ifs
-// that nothing uses, and constants that nothing uses.
+// eliminateDead removes operations whose results nothing uses and that write no buffer, results of ifs and
+// carries of scans that nothing uses, and constants that nothing uses.
 func eliminateDead(m *ir.Module, _ *Options) error {
 	for {
 		used := usedValues(m.Entry.Body)
@@ -56,8 +56,11 @@ func sweep(r *ir.Region, used map[*ir.Value]bool) bool {
 		for _, n := range op.Regions {
 			changed = sweep(n, used) || changed
 		}
-		if op.Def.Name == "if" {
+		switch op.Def.Name {
+		case "if":
 			changed = dropResults(op, used) || changed
+		case "scan":
+			changed = dropCarries(op, used) || changed
 		}
 		if writes(op) || slices.ContainsFunc(op.Results, func(v *ir.Value) bool { return used[v] }) {
 			return false
@@ -93,10 +96,45 @@ func dropResults(op *ir.Op, used map[*ir.Value]bool) bool {
 		}
 		changed = true
 	}
-	for i, v := range op.Results {
+	renumber(op.Results)
+	return changed
+}
+
+func renumber(values []*ir.Value) {
+	for i, v := range values {
 		v.Index = i
 	}
+}
+
+// dropCarries removes the carries of a scan whose last value nothing uses and that no step reads.
+func dropCarries(op *ir.Op, used map[*ir.Value]bool) bool {
+	body, carry := op.Regions[0], op.Args[1]
+	outputs, originals := len(op.Results)-len(carry), len(op.Args[0])
+	changed := false
+	for i := len(carry) - 1; i >= 0; i-- {
+		result, arg, next := outputs+i, originals+i, body.Results[outputs+i]
+		if used[op.Results[result]] || next != body.Args[arg] && used[body.Args[arg]] || next == body.Args[arg] && read(body, next, result) {
+			continue
+		}
+		op.Args[1] = slices.Delete(op.Args[1], i, i+1)
+		op.Results = slices.Delete(op.Results, result, result+1)
+		body.Results = slices.Delete(body.Results, result, result+1)
+		body.Args = slices.Delete(body.Args, arg, arg+1)
+		changed = true
+	}
+	renumber(op.Results)
+	renumber(body.Args)
 	return changed
+}
+
+// read reports whether an operation of r uses v, or another of its results than number but is v.
+func read(r *ir.Region, v *ir.Value, but int) bool {
+	for i, result := range r.Results {
+		if result == v && i != but {
+			return true
+		}
+	}
+	return usedValues(&ir.Region{Ops: r.Ops})[v]
 }
 
 // eliminateCommon merges pure operations with equal arguments and attributes, and ints with equal

@@ -31,6 +31,7 @@ func legalizeRegion(m *ir.Module, r *ir.Region) {
 			for _, n := range op.Regions {
 				copyResults(m, n, len(n.Results))
 			}
+			sortResults(op)
 		case "scan":
 			for i, a := range op.Args[1] {
 				if !isOwnCopy(a.Value, r, op) {
@@ -92,6 +93,30 @@ func copyResults(m *ir.Module, r *ir.Region, n int) {
 		}
 		seen[v] = true
 	}
+}
+
+// sortResults puts the results of an if in the order in which its first arm computes them: the wire has
+// none, and lifting finds this one.
+func sortResults(op *ir.Op) {
+	at := map[*ir.Value]int{}
+	for _, o := range op.Regions[0].Ops {
+		for _, v := range o.Results {
+			at[v] = len(at)
+		}
+	}
+	order := make([]int, len(op.Results))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return at[op.Regions[0].Results[a]] - at[op.Regions[0].Results[b]] })
+	for _, list := range []*[]*ir.Value{&op.Results, &op.Regions[0].Results, &op.Regions[1].Results} {
+		sorted := make([]*ir.Value, len(order))
+		for i, from := range order {
+			sorted[i] = (*list)[from]
+		}
+		*list = sorted
+	}
+	renumber(op.Results)
 }
 
 // yieldable reports whether an operation of r can compute v straight into the slot of the result that

@@ -11,7 +11,7 @@ import (
 )
 
 // branch lifts an If. Its results are the slots that either arm writes and that are live afterwards; an
-// arm that does not write one yields what the slot held before, or undef.
+// arm that does not write one yields what the slot held before, or undef. The wire has no order of them.
 func (l *lifter) branch(b *ir.Builder, n *mlxgraph.IfNodeT, live slotSet, s *state, depth int) error {
 	cond, err := l.args(b, s, reflect.ValueOf(n.Cond))
 	if err != nil {
@@ -33,6 +33,14 @@ func (l *lifter) branch(b *ir.Builder, n *mlxgraph.IfNodeT, live slotSet, s *sta
 			results = append(results, id)
 		}
 	}
+	// In the order in which the first arm computes them; what it does not compute comes last.
+	order := map[*ir.Value]int{}
+	for _, o := range slices.Backward(op.Regions[0].Ops) {
+		for _, v := range slices.Backward(o.Results) {
+			order[v] = len(order) + 1
+		}
+	}
+	slices.SortStableFunc(results, func(a, b slotID) int { return cmp.Compare(order[arms[0].get(b)], order[arms[0].get(a)]) })
 	for _, id := range results {
 		then, otherwise := arms[0].get(id), arms[1].get(id)
 		for i, v := range []*ir.Value{then, otherwise} {
@@ -189,7 +197,8 @@ func (l *lifter) scan(b *ir.Builder, n *mlxgraph.ScanNodeT, live slotSet, s *sta
 	return nil
 }
 
-// carried lists the slots that live from step to step, in the order of their numbers.
+// carried lists the slots that live from step to step: first those that the wire calls carries, in its
+// order, then others in that of their numbers.
 func (l *lifter) carried(n *mlxgraph.ScanNodeT, live slotSet) ([]slotID, error) {
 	writes, err := l.chainWrites(uint32(n.BodyChainIdx), 0)
 	if err != nil {
@@ -217,7 +226,13 @@ func (l *lifter) carried(n *mlxgraph.ScanNodeT, live slotSet) ([]slotID, error) 
 			ids.add(id)
 		}
 	}
-	return sortedSlots(ids), nil
+	order := map[slotID]int{}
+	for i, t := range slices.Backward(n.Carry) {
+		order[slotID{false, t.Idx}] = i - len(n.Carry)
+	}
+	out := sortedSlots(ids)
+	slices.SortStableFunc(out, func(a, b slotID) int { return cmp.Compare(order[a], order[b]) })
+	return out, nil
 }
 
 // chainWrites lists every slot that a chain or a chain inside of it writes.

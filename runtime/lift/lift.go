@@ -59,7 +59,7 @@ type lifter struct {
 	method  Method
 	graph   *mlxgraph.MLXGraphT
 	module  *ir.Module
-	names   map[uint32]string
+	names   map[slotID]string
 	buffers map[uint32]*ir.Buffer
 	cells   map[uint32]*ir.Constant // constants by slot
 	init    bool                    // the init chain is being lifted
@@ -91,11 +91,9 @@ func (s *state) clone() *state {
 
 func (l *lifter) run() error {
 	g := l.graph
-	l.names = map[uint32]string{}
+	l.names = map[slotID]string{}
 	for _, n := range g.NamedSlots {
-		if n.Slot.SlotType == mlxgraph.SlotTypeTensorSlot {
-			l.names[n.Slot.Idx] = n.Name // of several the last counts, as in ExecuTorch's loader and the container
-		}
+		l.names[slotOf(n.Slot)] = n.Name // of several the last counts, as in ExecuTorch's loader and the container
 	}
 	s := &state{map[uint32]*ir.Value{}, map[uint32]*ir.Value{}, map[*ir.Buffer]*ir.Value{}}
 	if err := l.constants(s); err != nil {
@@ -152,17 +150,17 @@ func (l *lifter) meta(slot uint32, dynamic func(*mlxgraph.ShapeDimT) *ir.Expr) (
 	return t, nil
 }
 
-func (l *lifter) name(slot uint32, kind string) string {
+func (l *lifter) name(slot slotID, kind string) string {
 	if n, ok := l.names[slot]; ok {
 		return n
 	}
-	return fmt.Sprintf("%s%d", kind, slot)
+	return fmt.Sprintf("%s%d", kind, slot.idx)
 }
 
 func (l *lifter) constants(s *state) error {
 	l.cells = map[uint32]*ir.Constant{}
 	for slot := range l.graph.NumConstantTensors {
-		name, ok := l.names[slot]
+		name, ok := l.names[slotID{false, slot}]
 		if !ok {
 			return fmt.Errorf("constant slot %d has no name, so its bytes are nowhere", slot)
 		}
@@ -204,7 +202,7 @@ func (l *lifter) mutableBuffers() error {
 		if err != nil {
 			return fmt.Errorf("mutable buffer: %w", err)
 		}
-		l.buffers[slot] = l.module.NewBuffer(l.name(slot, "buffer"), t)
+		l.buffers[slot] = l.module.NewBuffer(l.name(slotID{false, slot}, "buffer"), t)
 	}
 	return nil
 }
@@ -252,7 +250,7 @@ func (l *lifter) params(f *ir.Func, s *state) error {
 		case m == nil:
 			return fmt.Errorf("input %d is not used by the delegate", i)
 		case m.SlotType == mlxgraph.SlotTypeIntValueSlot:
-			v := f.NewParam(fmt.Sprintf("int%d", m.Idx), ir.IntType(ir.Sym(&ir.Symbol{Lo: -1 << 31, Hi: 1<<31 - 1})))
+			v := f.NewParam(uniqueParam(f, l.name(slotOf(m), "int")), ir.IntType(ir.Sym(&ir.Symbol{Lo: -1 << 31, Hi: 1<<31 - 1})))
 			s.ints[m.Idx] = v
 		case m.SlotType != mlxgraph.SlotTypeTensorSlot:
 			return fmt.Errorf("input %d is a float or bool slot, which ExecuTorch's MLX runtime does not support", i)
@@ -268,7 +266,7 @@ func (l *lifter) params(f *ir.Func, s *state) error {
 			if err != nil {
 				return fmt.Errorf("input %d: %w", i, err)
 			}
-			s.tensors[m.Idx] = f.NewParam(uniqueParam(f, l.name(m.Idx, "input")), t)
+			s.tensors[m.Idx] = f.NewParam(uniqueParam(f, l.name(slotOf(m), "input")), t)
 		}
 	}
 	return nil
