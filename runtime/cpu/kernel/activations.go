@@ -62,12 +62,13 @@ func (a *Activations) Reset(layout Layout, vectors, cols int) {
 		panic(fmt.Sprintf("kernel: activations of %d × %d elements in groups of %d", vectors, cols, layout.Group))
 	}
 	a.layout, a.vectors, a.cols = layout, vectors, cols
+	// One cache line more: vectors a power of two apart would compete for the same places of a cache.
 	a.single = vectors <= active.singleLimit[layout.Path]
 	a.valueStride, a.codeStride, a.groupStride = 0, 0, 0
 	if layout.Path == Integer {
-		a.codeStride = roundUp(cols, 128)
+		a.codeStride = roundUp(cols, 128) + 64
 	} else {
-		a.valueStride = roundUp(cols, 128)
+		a.valueStride = roundUp(cols, 128) + 16
 	}
 	if layout.Format.Quantized() {
 		a.groupStride = roundUp(cols/layout.Group, 16)
@@ -88,7 +89,7 @@ func (a *Activations) Fill(x []float32, stride, lo, hi int) {
 	for i := lo; i < hi; i++ {
 		v := x[(i-lo)*stride:][:a.cols]
 		if a.layout.Path == Integer {
-			codes := a.codes[i*a.codeStride:][:a.codeStride]
+			codes := a.codes[i*a.codeStride:][:roundUp(a.cols, 128)]
 			scales, sums := a.groupRow(a.scales, i), a.groupRow(a.sums, i)
 			clear(codes[a.cols-a.cols%128:])
 			clear(scales[a.cols/a.layout.Group:])
@@ -96,7 +97,7 @@ func (a *Activations) Fill(x []float32, stride, lo, hi int) {
 			active.quantize(codes, scales, sums, v, a.layout.Group, a.codeBlock())
 			continue
 		}
-		values := a.values[i*a.valueStride:][:a.valueStride]
+		values := a.values[i*a.valueStride:][:roundUp(a.cols, 128)]
 		if a.layout.Format.Quantized() {
 			sums := a.groupRow(a.sums, i)
 			clear(sums[a.cols/a.layout.Group:])
@@ -117,6 +118,7 @@ func (a *Activations) Gather(src *Activations, rows []int32, lo, hi int) {
 	if a.layout != src.layout || a.cols != src.cols || len(rows) != a.vectors || lo < 0 || hi > len(rows) || lo > hi {
 		panic(fmt.Sprintf("kernel: gather %d of %d × %d %v activations to %d × %d %v, vectors %d to %d", len(rows), src.vectors, src.cols, src.layout, a.vectors, a.cols, a.layout, lo, hi))
 	}
+	width := roundUp(a.cols, 128)
 	for i := lo; i < hi; i++ {
 		r := int(rows[i])
 		if r < 0 || r >= src.vectors {
@@ -125,10 +127,10 @@ func (a *Activations) Gather(src *Activations, rows []int32, lo, hi int) {
 		copy(a.groupRow(a.sums, i), src.groupRow(src.sums, r))
 		if a.layout.Path == Integer {
 			copy(a.groupRow(a.scales, i), src.groupRow(src.scales, r))
-			reblock(a.codes[i*a.codeStride:][:a.codeStride], src.codes[r*src.codeStride:][:src.codeStride], a.codeBlock(), src.codeBlock())
+			reblock(a.codes[i*a.codeStride:][:width], src.codes[r*src.codeStride:][:width], a.codeBlock(), src.codeBlock())
 			continue
 		}
-		dst, from := a.values[i*a.valueStride:][:a.valueStride], src.values[r*src.valueStride:][:src.valueStride]
+		dst, from := a.values[i*a.valueStride:][:width], src.values[r*src.valueStride:][:width]
 		if a.spread() && !src.spread() {
 			active.spread(dst, from[:a.cols])
 			continue

@@ -68,9 +68,11 @@ func matMulFloat(y []float32, stride int, w *Matrix, a *Activations) {
 			for i := 0; i < a.vectors; i += active.tileVectors {
 				n := min(active.tileVectors, a.vectors-i)
 				active.tileFloat[1](s.sums[i*width:], width, s.floats, 4*width, a.values[i*a.valueStride+lo:], a.valueStride, n, hi-lo)
+				if hi == w.Cols {
+					s.store(y[row:], stride, i, n, rows)
+				}
 			}
 		}
-		s.store(y[row:], stride, a.vectors, rows)
 	}
 	putScratch(s)
 }
@@ -89,17 +91,20 @@ func matMulInteger(y []float32, stride int, w *Matrix, a *Activations) {
 			for i := 0; i < a.vectors; i += active.tileVectors {
 				n := min(active.tileVectors, a.vectors-i)
 				at := i*a.groupStride + lo/w.Group
-				active.tileInteger(s.sums[i*width:], s.codes, s.scales, s.biases, a.codes[i*a.codeStride+lo:], a.codeStride, a.scales[at:], a.sums[at:], a.groupStride, n, (hi-lo)/w.Group, w.Group)
+				active.tileInteger[w.scaleIndex()](s.sums[i*width:], s.codes, s.scales, s.biases, a.codes[i*a.codeStride+lo:], a.codeStride, a.scales[at:], a.sums[at:], a.groupStride, n, (hi-lo)/w.Group, w.Group)
+				if hi == w.Cols {
+					s.store(y[row:], stride, i, n, rows)
+				}
 			}
 		}
-		s.store(y[row:], stride, a.vectors, rows)
 	}
 	putScratch(s)
 }
 
-// store copies the sums of the first rows rows to y.
-func (s *scratch) store(y []float32, stride, vectors, rows int) {
-	for i := range vectors {
+// store copies the sums of a tile, the first rows rows of vectors [first, first+n), to y. Done right after
+// the last product of the tile, it waits for memory while the next tile is computed.
+func (s *scratch) store(y []float32, stride, first, n, rows int) {
+	for i := first; i < first+n; i++ {
 		copy(y[i*stride:][:rows], s.sums[i*active.panelRows:])
 	}
 }

@@ -28,7 +28,27 @@ func tileFloatBF16AVX512(sums []float32, stride int, panel []byte, panelBytes in
 //go:noescape
 func tileFloatF32AVX512(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int)
 
-// tileIntegerAVX512 adds the products of vectors of 8-bit codes with a panel of codes to sums, for at most 12 vectors:
+// tileIntegerBF16AVX512 adds the products of vectors of 8-bit codes with a panel of codes to sums, for at most 12 vectors:
+//
+//	for i := range vectors {
+//		for g := range groups {
+//			for r := range 32 {
+//				dot := int32(0)
+//				for k := g * group; k < (g+1)*group; k++ {
+//					dot += int32(codes[i*codeStride+k]) * int32(panel[(k/4*32+r)*4+k%4])
+//				}
+//				at := g*32 + r
+//				sums[i*32+r] += float32(dot)*scales[at]*codeScales[i*groupStride+g] + biases[at]*codeSums[i*groupStride+g]
+//			}
+//		}
+//	}
+//
+// Every scale is a bfloat16 number, and dot is below 2^22 in magnitude.
+//
+//go:noescape
+func tileIntegerBF16AVX512(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int)
+
+// tileIntegerF32AVX512 adds the products of vectors of 8-bit codes with a panel of codes to sums, for at most 12 vectors:
 //
 //	for i := range vectors {
 //		for g := range groups {
@@ -44,4 +64,4 @@ func tileFloatF32AVX512(sums []float32, stride int, panel []byte, panelBytes int
 //	}
 //
 //go:noescape
-func tileIntegerAVX512(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int)
+func tileIntegerF32AVX512(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"strings"
 )
 
@@ -15,7 +16,10 @@ func tileAVX512() *file {
 	for _, format := range []string{"BF16", "F32"} {
 		tileFloat512(f, format)
 	}
-	tileInteger512(f)
+	f.table("magic512", math.Float32bits(magic))
+	for _, format := range []string{"BF16", "F32"} {
+		tileInteger512(f, format)
+	}
 	return f
 }
 
@@ -144,11 +148,21 @@ func tileFloat512(f *file, format string) {
 	})
 }
 
+// magic is a float32 whose last bit counts ones and whose bits, as an integer, can be added to an integer
+// below 2^22 in magnitude: the bits of the sum are those of the sum as a float. So sums of products of codes
+// need no conversion. And where scales are bfloat16 numbers, magic·scale is exact, so that subtracting it is
+// one fused operation with the multiplication by the scale.
+const magic = 3 << 22
+
 // tileInteger512: DI sums, DX panel, SI and R8 scales and biases of the group, AX and BX code scales and
 // code sums of the group, R9 bytes between vectors, R10 to R13 vectors, R15 groups left, CX left of the
-// group, Z0 to Z23 sums of the group.
-func tileInteger512(f *file) {
-	fn := f.function("tileIntegerAVX512", tileIntegerParams, "", fmt.Sprintf(tileIntegerDoc, tileVectors512, 32))
+// group, Z0 to Z23 sums of the group. format is that of the scales before they were widened.
+func tileInteger512(f *file, format string) {
+	doc := fmt.Sprintf(tileIntegerDoc, tileVectors512, 32)
+	if format == "BF16" {
+		doc += "\n\nEvery scale is a bfloat16 number, and dot is below 2^22 in magnitude."
+	}
+	fn := f.function("tileInteger"+format+"AVX512", tileIntegerParams, "", doc)
 	fn.load("sums_base", "DI", "panel_base", "DX", "scales_base", "SI", "biases_base", "R8", "codeScales_base", "AX", "codeSums_base", "BX",
 		"codes_base", "R10", "codeStride", "R9", "groups", "R15", "vectors", "CX")
 	base := []string{"R10", "R11", "R12", "R13"}
@@ -157,8 +171,15 @@ func tileInteger512(f *file) {
 		group, loop, end := fn.label("group"), fn.label("loop"), fn.label("end")
 		fn.op("TESTQ R15, R15\nJZ %s", end)
 		fn.at(group)
+		if format == "BF16" {
+			fn.op("VPBROADCASTD magic512<>(SB), Z28")
+		}
 		for i := range 2 * n {
-			fn.zero(z(i))
+			if format == "BF16" {
+				fn.op("VMOVDQA32 Z28, %s", z(i))
+			} else {
+				fn.zero(z(i))
+			}
 		}
 		fn.op("MOVQ %s, CX", fn.argument("group"))
 		fn.at(loop)
@@ -178,14 +199,20 @@ func tileInteger512(f *file) {
 		fn.op("SUBQ $%d, CX\nJNZ %s", 4*steps, loop)
 		// The sums of the group are complete.
 		fn.op("VMOVUPS (SI), Z28\nVMOVUPS 64(SI), Z29\nVMOVUPS (R8), Z30\nVMOVUPS 64(R8), Z31\nADDQ $128, SI\nADDQ $128, R8")
+		if format == "BF16" {
+			fn.op("VBROADCASTSS magic512<>(SB), Z27\nVMULPS Z27, Z28, Z26\nVMULPS Z27, Z29, Z27")
+		}
 		fn.op("MOVQ %s, R14\nSHLQ $2, R14\nXORQ CX, CX", fn.argument("groupStride"))
 		for i := range n {
-			scale, sum := z(24), z(25)
-			fn.op("VBROADCASTSS (AX)(CX*1), %s\nVBROADCASTSS (BX)(CX*1), %s\nADDQ R14, CX", scale, sum)
+			fn.op("VBROADCASTSS (AX)(CX*1), Z24\nVBROADCASTSS (BX)(CX*1), Z25\nADDQ R14, CX")
 			for half := range 2 {
-				dot := z(2*i + half)
-				fn.op("VCVTDQ2PS %s, %s\nVMULPS %s, %s, %s", dot, dot, z(28+half), dot, dot)
-				fn.op("VFMADD213PS %d(DI), %s, %s\nVFMADD231PS %s, %s, %s\nVMOVUPS %s, %d(DI)", 128*i+64*half, scale, dot, sum, z(30+half), dot, dot, 128*i+64*half)
+				dot, at := z(2*i+half), 128*i+64*half
+				if format == "BF16" {
+					fn.op("VFMSUB213PS %s, %s, %s", z(26+half), z(28+half), dot)
+				} else {
+					fn.op("VCVTDQ2PS %s, %s\nVMULPS %s, %s, %s", dot, dot, z(28+half), dot, dot)
+				}
+				fn.op("VFMADD213PS %d(DI), Z24, %s\nVFMADD231PS Z25, %s, %s\nVMOVUPS %s, %d(DI)", at, dot, z(30+half), dot, dot, at)
 			}
 		}
 		fn.op("ADDQ $4, AX\nADDQ $4, BX\nDECQ R15\nJNZ %s", group)
