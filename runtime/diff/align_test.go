@@ -90,6 +90,27 @@ func TestTakeNames(t *testing.T) {
 	}
 }
 
+// Values correspond within the init chain and within the entry function, not across.
+func TestEntryBeginsAnew(t *testing.T) {
+	split := func(text string) (out []line) {
+		for i, s := range strings.Split(text, "\n") {
+			l := line{number: i + 1, text: s}
+			l.key, l.names = takeNames(s)
+			out = append(out, l)
+		}
+		return out
+	}
+	const entry = "  entry f(%t: f32[s0]) {\n%0 = tanh(x=%t)\n%1 = add(a=%0, b=%0)"
+	edits := compareLines(split("symbol s0\n%0 = exp(x=@c)\n"+entry), split("symbol s0\n%0 = neg(x=@d)\n%1 = exp(x=@c)\n"+entry))
+	var changed []string
+	for _, e := range edits {
+		if e.kind != ' ' {
+			changed = append(changed, string(e.kind)+e.text)
+		}
+	}
+	require.Equal(t, []string{"+%0 = neg(x=@d)"}, changed)
+}
+
 // The lines of a diff are those of both texts, each once and in order, and its counts are right.
 func TestCompareLines(t *testing.T) {
 	texts := rapid.SliceOfN(rapid.SampledFrom([]string{"%1 = exp(x=%0)", "%2 = exp(x=%1)", "%2 = exp(x=%0)", "%3 = add(a=%1, b=%2)", "%3 = add(a=%2, b=%1)", "  entry f() {", "}"}), 0, 8)

@@ -100,6 +100,8 @@ func TestWeights(t *testing.T) {
 				{Name: "z", Change: diff.Retyped, A: &diff.Form{Format: "i64", Shape: []int64{}, Size: 8}, B: &diff.Form{Format: "i32", Shape: []int64{}, Size: 4}}}},
 		{"a dense weight beside its quantized form", file{text: edit(model, "  constant @head.weight.packed", "  constant @head.weight : f32[6,32]\n  constant @head.weight.packed"), weights: weightsOf()},
 			file{text: dense, weights: weightsOf()}, []diff.Weight{{Name: "head.weight", Change: diff.Removed, A: quantized}}},
+		{"the same, the other way round", file{text: edit(model, "  buffer @count", "  constant @head.weight : f32[6,32]\n  buffer @count"), weights: weightsOf()},
+			file{text: dense, weights: weightsOf()}, []diff.Weight{{Name: "head.weight", Change: diff.Removed, A: quantized}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := compare(t, test.a, test.b)

@@ -50,6 +50,7 @@ func TestQA(t *testing.T) {
 		{"too long", evaluate.Question{Prompt: []int{4}, Answer: []int{3}}, evaluate.QAOptions{}, false, []int{3, 2}, session.StopEOS},
 		{"another text", evaluate.Question{Prompt: []int{4}, Answer: []int{3, 2}, Expect: ptr("[3  2]")}, evaluate.QAOptions{Decode: decode}, false, []int{3, 2}, session.StopEOS},
 		{"no end", evaluate.Question{Prompt: []int{9}, Answer: []int{9, 9}}, evaluate.QAOptions{}, false, slices.Repeat([]int{9}, 18), session.StopLength},
+		{"the right text, but no end", evaluate.Question{Prompt: []int{9}, Expect: ptr("same")}, evaluate.QAOptions{Decode: func([]int) string { return "same" }}, false, slices.Repeat([]int{9}, 20), session.StopLength},
 		{"no end before the context is full", evaluate.Question{Prompt: slices.Repeat([]int{9}, contextLen-1), Answer: []int{9}}, evaluate.QAOptions{}, false, []int{9, 9}, session.StopLength},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -149,6 +149,29 @@ func TestDivergence(t *testing.T) {
 	require.Equal(t, r.Perplexity, *r.Reference)
 }
 
+// The 99th percentile of 200 divergences is the largest but two.
+func TestPercentile(t *testing.T) {
+	table := [][]float32{{1, 2, 0}, {0, 0, 0}, {0, 0, 0}} // differs from the reference after token 2 only
+	for _, twos := range []int{2, 3} {
+		tokens := make([]int, 201)
+		for i := range twos {
+			tokens[10+20*i] = 2
+		}
+		m, _ := load(t, 3, func(context []int) []float32 { return table[context[len(context)-1]] })
+		reference, _ := load(t, 3, bigramLogits)
+		r, err := evaluate.Text(t.Context(), m, reference, tokens, evaluate.TextOptions{Context: 20, Stride: 10})
+		require.NoError(t, err)
+		require.Equal(t, 200, r.Scored)
+		require.Zero(t, r.Divergence.Median)
+		require.Positive(t, r.Divergence.Max)
+		if twos == 3 {
+			require.Equal(t, r.Divergence.Max, r.Divergence.P99)
+		} else {
+			require.Zero(t, r.Divergence.P99)
+		}
+	}
+}
+
 // Logits that exclude tokens, and those that no perplexity can be made of.
 func TestLogits(t *testing.T) {
 	inf := float32(math.Inf(1))
