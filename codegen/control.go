@@ -2,6 +2,7 @@ package codegen
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/schema/mlxgraph"
@@ -76,7 +77,7 @@ func (e *encoder) scan(op *ir.Op) (any, error) {
 		e.slots.define(r)
 	}
 	for i, a := range carry {
-		if a.Value.Def == nil || a.Value.Def.Def.Name != "id_copy" || e.slots.owned[a.Value] {
+		if a.Value.Def == nil || a.Value.Def.Def.Name != "id_copy" || e.slots.owned[a.Value] || e.uses[a.Value] != 1 {
 			return nil, fmt.Errorf("carry %d is not an id_copy of its own; the scan overwrites it", i)
 		}
 		e.slots.owned[a.Value] = true // the slot is the result's from here on
@@ -85,6 +86,8 @@ func (e *encoder) scan(op *ir.Op) (any, error) {
 		e.slots.share(body.Args[len(originals)+i], result)
 		if next := body.Results[outputs+i]; next.Def == nil || next.Def.Def.Name != "id_copy" || definedIn(body, next) != nil || e.slots.owned[next] {
 			return nil, fmt.Errorf("the next value of carry %d is not an id_copy of its own at the end of the body", i)
+		} else if readAfter(body, next.Def, body.Args[len(originals)+i]) {
+			return nil, fmt.Errorf("the next value of carry %d is copied into its slot before the body has read the old one", i)
 		} else {
 			e.slots.share(next, result)
 		}
@@ -114,4 +117,24 @@ func (e *encoder) scan(op *ir.Op) (any, error) {
 		e.slots.end(v)
 	}
 	return node, nil
+}
+
+// readAfter reports whether an operation of r behind the given one reads v.
+func readAfter(r *ir.Region, op *ir.Op, v *ir.Value) bool {
+	uses := map[*ir.Value]int{}
+	countUses(&ir.Region{Ops: r.Ops[slices.Index(r.Ops, op)+1:]}, uses)
+	return uses[v] > 0
+}
+
+// countUses counts the uses of values in r and the regions in it, results among them.
+func countUses(r *ir.Region, uses map[*ir.Value]int) {
+	for _, op := range r.Ops {
+		op.EachArg(func(a *ir.Arg) { uses[a.Value]++ })
+		for _, n := range op.Regions {
+			countUses(n, uses)
+		}
+	}
+	for _, v := range r.Results {
+		uses[v]++
+	}
 }

@@ -12,6 +12,8 @@ const (
 	delegateID = "MLXBackend"
 	// outputAlignment is the alignment of planned outputs in their arena.
 	outputAlignment = 16
+	// maxTensorBytes bounds an input or output at its largest, more than any machine has.
+	maxTensorBytes = 1 << 48
 )
 
 // entryPlan is the execution plan of the method: inputs, outputs and one call of the delegate, whose
@@ -92,6 +94,9 @@ func planTensor(t ir.Type) (*program.TensorT, int64, error) {
 		}
 		out.Sizes = append(out.Sizes, int32(hi))
 		out.DimOrder = append(out.DimOrder, byte(i))
+		if hi > 0 && size > maxTensorBytes/hi {
+			return nil, 0, fmt.Errorf("%s has more than %d bytes at its largest", t, int64(maxTensorBytes))
+		}
 		size *= hi
 	}
 	return out, size, nil
