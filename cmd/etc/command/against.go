@@ -61,7 +61,7 @@ func compareAgainst(path, dir string, tokens int) (*againstReport, error) {
 		return nil, invalidInput(err)
 	}
 	defer c.Close()
-	original, err := c.Build(loaders.Options{MaxSeqLen: contextOf(file)})
+	original, err := c.Build(loaders.Options{MaxSeqLen: constantOf(file, "get_max_seq_len")})
 	if err != nil {
 		return nil, err
 	}
@@ -92,10 +92,10 @@ func compareAgainst(path, dir string, tokens int) (*againstReport, error) {
 	return r, nil
 }
 
-// contextOf is the context of a module by its constant method, 0 where it has none.
-func contextOf(m *ir.Module) int {
+// constantOf is the integer that a constant method gives, 0 where there is no such method.
+func constantOf(m *ir.Module, name string) int {
 	for _, k := range m.Metadata {
-		if k.Name == "get_max_seq_len" && len(k.Values) == 1 {
+		if k.Name == name && len(k.Values) == 1 {
 			if v, ok := k.Values[0].(int64); ok {
 				return int(v)
 			}

@@ -3,8 +3,10 @@ package command
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -74,11 +76,20 @@ func runExport(cmd *cobra.Command, args []string, f exportFlags) error {
 	if f.output, err = f.target(cmd); err != nil {
 		return err
 	}
+	if err := f.resolveGroups(cmd); err != nil {
+		return err
+	}
 	if f.emit != "pte" && f.emit != "ir" {
 		return usagef("--emit %q, want pte or ir", f.emit)
 	}
 	if f.jobs < 0 {
 		return usagef("--jobs %d, want 0 or more", f.jobs)
+	}
+	if anyChanged(cmd, "max-seq-len") && f.maxSeqLen < 2 {
+		return usagef("--max-seq-len %d, want at least 2", f.maxSeqLen)
+	}
+	if anyChanged(cmd, "max-prefill-chunk") && f.maxChunk < 1 {
+		return usagef("--max-prefill-chunk %d, want at least 1", f.maxChunk)
 	}
 	if strings.HasSuffix(dir, ".ir") {
 		return exportText(cmd, dir, f)
@@ -103,15 +114,27 @@ func runExport(cmd *cobra.Command, args []string, f exportFlags) error {
 	if options.Recipe, err = f.makeRecipe(cmd, c); err != nil {
 		return err
 	}
-	m, err := c.Build(loaders.Options{MaxSeqLen: f.maxSeqLen, MaxPrefillChunk: f.maxChunk})
+	limits := loaders.Options{MaxPrefillChunk: f.maxChunk}
+	if anyChanged(cmd, "max-seq-len") { // else it is less where the model was made for less
+		limits.MaxSeqLen = f.maxSeqLen
+	}
+	m, err := c.Build(limits)
 	if err != nil {
 		return usageError{err}
 	}
-	if err := passes.Run(m, options); err != nil {
-		return fmt.Errorf("%s: %w", dir, err)
+	if err := setStopTokens(cmd.ErrOrStderr(), c, m); err != nil {
+		return err
 	}
-	for kind, n := range c.Skipped() {
-		logf(cmd.ErrOrStderr(), "etc: skipped %d %s tensors", n, kind)
+	if err := passes.Run(m, options); err != nil {
+		err = fmt.Errorf("%s: %w", dir, err)
+		if strings.Contains(err.Error(), ": pass quantize: tensor ") { // what the flags ask of a tensor
+			return usageError{err}
+		}
+		return err
+	}
+	skipped := c.Skipped()
+	for _, kind := range slices.Sorted(maps.Keys(skipped)) {
+		logf(cmd.ErrOrStderr(), "etc: skipped %d %s tensors", skipped[kind], kind)
 	}
 	if f.emit == "ir" {
 		return writeText(f.output, m)
@@ -190,15 +213,33 @@ func (f exportFlags) options(cmd *cobra.Command) (*passes.Options, error) {
 	return o, nil
 }
 
-// makeRecipe makes the recipe that the flags ask for.
-func (f exportFlags) makeRecipe(cmd *cobra.Command, c *loaders.Checkpoint) (passes.Recipe, error) {
-	linearGroup := f.group
+// wholeRow is the group size of one group a row.
+const wholeRow = 0
+
+// resolveGroups settles the group sizes, which have several flags and defaults.
+func (f *exportFlags) resolveGroups(cmd *cobra.Command) error {
+	for _, x := range []struct {
+		flag string
+		size int
+	}{{"group-size", f.group}, {"qlinear-group-size", f.linearGroup}, {"qembedding-group-size", f.embeddingGroup}} {
+		if x.size != 32 && x.size != 64 && x.size != 128 {
+			return usagef("--%s %d, want 32, 64 or 128", x.flag, x.size)
+		}
+	}
 	if anyChanged(cmd, "qlinear-group-size") {
 		if anyChanged(cmd, "group-size") && f.group != f.linearGroup {
-			return passes.Recipe{}, usagef("--group-size %d and --qlinear-group-size %d", f.group, f.linearGroup)
+			return usagef("--group-size %d and --qlinear-group-size %d", f.group, f.linearGroup)
 		}
-		linearGroup = f.linearGroup
+		f.group = f.linearGroup
 	}
+	if f.recipe == "executorch" && !anyChanged(cmd, "qembedding-group-size") {
+		f.embeddingGroup = wholeRow // the exporter's default
+	}
+	return nil
+}
+
+// makeRecipe makes the recipe that the flags ask for.
+func (f exportFlags) makeRecipe(cmd *cobra.Command, c *loaders.Checkpoint) (passes.Recipe, error) {
 	method := quantize.MinMax
 	switch f.method {
 	case "best", "minmax":
@@ -207,7 +248,7 @@ func (f exportFlags) makeRecipe(cmd *cobra.Command, c *loaders.Checkpoint) (pass
 	default:
 		return passes.Recipe{}, usagef("--quant-method %q, want best, minmax or hqq", f.method)
 	}
-	linear, err := parseScheme("--qlinear", f.linear, linearGroup, method)
+	linear, err := parseScheme("--qlinear", f.linear, f.group, method)
 	if err != nil {
 		return passes.Recipe{}, err
 	}
@@ -221,9 +262,6 @@ func (f exportFlags) makeRecipe(cmd *cobra.Command, c *loaders.Checkpoint) (pass
 	case "executorch":
 		if anyChanged(cmd, "quant-method") {
 			return passes.Recipe{}, usagef("--quant-method %s with --recipe executorch, which has methods of its own", f.method)
-		}
-		if embedding != nil && !anyChanged(cmd, "qembedding-group-size") {
-			embedding.GroupSize = 0 // the exporter's default: one group a row
 		}
 		style := passes.ScaleOnly
 		if c.ExporterUsesMinMax() {
@@ -240,9 +278,6 @@ func (f exportFlags) makeRecipe(cmd *cobra.Command, c *loaders.Checkpoint) (pass
 
 // parseScheme reads none, 4w or 8w.
 func parseScheme(flag, value string, group int, method quantize.Method) (*quantize.Scheme, error) {
-	if group != 32 && group != 64 && group != 128 {
-		return nil, usagef("%s: group size %d, want 32, 64 or 128", flag, group)
-	}
 	switch value {
 	case "none":
 		return nil, nil

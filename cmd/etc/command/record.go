@@ -23,14 +23,16 @@ type buildRecord struct {
 }
 
 type recordOptions struct {
-	Backend   string `json:"backend"`
-	Linear    string `json:"qlinear"`
-	Embedding string `json:"qembedding"`
-	GroupSize int    `json:"group_size"`
-	Method    string `json:"quant_method"`
-	Sample    bool   `json:"sample"`
-	Portable  bool   `json:"portable"`
-	MaxSeqLen int    `json:"max_seq_len"`
+	Backend            string `json:"backend"`
+	Linear             string `json:"qlinear"`
+	GroupSize          int    `json:"group_size"`
+	Embedding          string `json:"qembedding"`
+	EmbeddingGroupSize int    `json:"qembedding_group_size"` // 0: one group a row
+	Method             string `json:"quant_method"`
+	Sample             bool   `json:"sample"`
+	Portable           bool   `json:"portable"`
+	MaxSeqLen          int    `json:"max_seq_len"`
+	MaxPrefillChunk    int    `json:"max_prefill_chunk"`
 }
 
 // sourceRecord is a tensor of the checkpoint and the SHA-256 of its bytes.
@@ -59,8 +61,8 @@ func newFile(c *loaders.Checkpoint, m *ir.Module, o *passes.Options, f exportFla
 		}
 	}
 	record := buildRecord{Tool: toolVersion, Architecture: c.Architecture(), Recipe: o.Recipe.Name, Options: recordOptions{
-		Backend: f.backend, Linear: f.linear, Embedding: f.embedding, GroupSize: f.group, Method: f.method, Sample: f.sample,
-		Portable: f.portable, MaxSeqLen: f.maxSeqLen}}
+		Backend: f.backend, Linear: f.linear, GroupSize: f.group, Embedding: f.embedding, EmbeddingGroupSize: f.embeddingGroup, Method: f.method,
+		Sample: f.sample, Portable: f.portable, MaxSeqLen: constantOf(m, "get_max_seq_len"), MaxPrefillChunk: constantOf(m, "get_max_prefill_chunk")}}
 	for _, s := range c.Sources() {
 		record.Sources = append(record.Sources, sourceRecord{s.Name, hex.EncodeToString(make([]byte, sha256.Size))})
 	}

@@ -1,0 +1,159 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/loaders"
+	"github.com/etc-ml/etc/loaders/huggingface"
+	"github.com/etc-ml/etc/runtime/chat"
+	"github.com/etc-ml/etc/runtime/template"
+	"github.com/etc-ml/etc/runtime/tokenizer"
+)
+
+// stopMethod is the constant method that gives the ids of the tokens that end an answer.
+const stopMethod = "get_eos_ids"
+
+// setStopTokens sets the stop tokens of a module: those of generation_config.json and config.json, the
+// eos_token of tokenizer_config.json, and the token with which the chat template ends a turn, in this
+// order and each once. It lists them on log, and says there what the checkpoint lacks.
+func setStopTokens(log io.Writer, c *loaders.Checkpoint, m *ir.Module) error {
+	if c.Model.Files.Tokenizer == nil {
+		logf(log, "etc: %s has no %s: the program runs with --tokens or --tokenizer", c.Model.Dir, huggingface.TokenizerFile)
+		logf(log, "etc: stop tokens: %s", tokenNames(nil, c.EOS()))
+		return nil
+	}
+	t, err := tokenizer.Parse(c.Model.Files.Tokenizer, filepath.Join(c.Model.Dir, huggingface.TokenizerFile))
+	if err != nil {
+		return err
+	}
+	tokens, err := specialTokens(c)
+	if err != nil {
+		return err
+	}
+	ids := slices.Clone(c.EOS())
+	if id, ok := eosToken(tokens, t); ok {
+		ids = append(ids, id)
+	} else if name, ok := tokens.Get("eos_token"); ok {
+		logf(log, "etc: %s: the eos_token %q is not in %s and stops no answer", c.Model.Dir, name, huggingface.TokenizerFile)
+	}
+	if c.Model.ChatTemplate == "" {
+		logf(log, "etc: %s has no chat template: the program runs with --raw or --chat-template", c.Model.Dir)
+	} else if id, ok, err := turnEnd(c.Model.ChatTemplate, tokens, t); err != nil {
+		logf(log, "etc: %s: the chat template tells no stop token: %v", c.Model.Dir, err)
+	} else if ok {
+		ids = append(ids, id)
+	}
+	ids = unique(ids)
+	for _, id := range ids {
+		if most := c.Model.Config.Vocabulary(); id >= most {
+			return invalidError{fmt.Errorf("%s: the stop token %s of %s is not in the model's vocabulary of %d tokens",
+				c.Model.Dir, tokenNames(t, []int{id}), huggingface.TokenizerFile, most)}
+		}
+	}
+	setStopMethod(m, ids)
+	logf(log, "etc: stop tokens: %s", tokenNames(t, ids))
+	return nil
+}
+
+// unique drops what has come before.
+func unique(ids []int) []int {
+	var out []int
+	for _, id := range ids {
+		if !slices.Contains(out, id) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// eosToken is the id of the special token eos_token.
+func eosToken(tokens *template.Dict, t *tokenizer.Tokenizer) (id int, ok bool) {
+	if tokens == nil {
+		return 0, false
+	}
+	if name, ok := tokens.Get("eos_token"); ok {
+		if text, ok := name.(template.Str); ok {
+			return t.TokenToID(string(text))
+		}
+	}
+	return 0, false
+}
+
+// specialTokens are the special tokens that templates know by name.
+func specialTokens(c *loaders.Checkpoint) (*template.Dict, error) {
+	if c.Model.Files.TokenizerConfig == nil {
+		return &template.Dict{}, nil
+	}
+	config, err := template.ParseConfig(filepath.Join(c.Model.Dir, huggingface.TokenizerConfigFile), c.Model.Files.TokenizerConfig)
+	if err != nil {
+		return nil, invalidError{err}
+	}
+	return config.Tokens, nil
+}
+
+// turnEnd finds the special token that a template puts behind an answer; ok is false where there is none.
+func turnEnd(source string, tokens *template.Dict, t *tokenizer.Tokenizer) (id int, ok bool, err error) {
+	parsed, err := template.Parse(huggingface.ChatTemplateFile, source)
+	if err != nil {
+		return 0, false, err
+	}
+	return (&chatTemplate{template: parsed, tokens: tokens}).turnEnd(t)
+}
+
+// turnEnd finds the special token that the template puts behind an answer; ok is false where there is none.
+func (c *chatTemplate) turnEnd(t *tokenizer.Tokenizer) (id int, ok bool, err error) {
+	const answer = "This-is-the-answer" // no template has it, and trimming it changes nothing
+	epoch := func() time.Time { return time.Unix(0, 0).UTC() }
+	text, err := c.renderAt(epoch, []chat.Message{{Role: "user", Content: "Hello"}, {Role: "assistant", Content: answer}}, false, nil)
+	if err != nil {
+		return 0, false, err
+	}
+	at := strings.LastIndex(text, answer)
+	if at < 0 {
+		return 0, false, fmt.Errorf("it leaves out the answer of a conversation")
+	}
+	next := t.Encode(strings.TrimSpace(text[at+len(answer):]), tokenizer.EncodeOptions{ParseSpecial: true})
+	if len(next) == 0 || !slices.Contains(t.SpecialIDs(), next[0]) {
+		return 0, false, nil
+	}
+	return next[0], true, nil
+}
+
+// setStopMethod makes get_eos_ids give ids; without any there is no such method.
+func setStopMethod(m *ir.Module, ids []int) {
+	method := ir.Method{Name: stopMethod}
+	for _, id := range ids {
+		method.Values = append(method.Values, int64(id))
+	}
+	at := slices.IndexFunc(m.Metadata, func(x ir.Method) bool { return x.Name == stopMethod })
+	switch {
+	case at >= 0 && len(ids) > 0:
+		m.Metadata[at] = method
+	case at >= 0:
+		m.Metadata = slices.Delete(m.Metadata, at, at+1)
+	case len(ids) > 0:
+		m.Metadata = append(m.Metadata, method)
+	}
+}
+
+// tokenNames lists ids for people, with their names where there is a tokenizer.
+func tokenNames(t *tokenizer.Tokenizer, ids []int) string {
+	if len(ids) == 0 {
+		return "none"
+	}
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		name := ""
+		if t != nil {
+			name, _ = t.IDToToken(id)
+		}
+		names[i] = strings.TrimSpace(fmt.Sprintf("%d %s", id, name))
+	}
+	return strings.Join(names, ", ")
+}
