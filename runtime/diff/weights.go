@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/etc-ml/etc/ir"
 )
@@ -265,6 +268,27 @@ func (w *weight) equal(o *weight) bool {
 	return slices.EqualFunc(w.parts, o.parts, func(p, q part) bool { return bytes.Equal(p.bytes, q.bytes) })
 }
 
+// compare compares a weight with its partner in the other file, which may be nil. It gives nil where there is
+// no difference.
+func (w *weight) compare(o *weight) (*Weight, error) {
+	if o == nil {
+		return &Weight{Name: w.name, Change: Removed, A: w.form()}, nil
+	}
+	d := &Weight{Name: w.name, Change: Retyped, A: w.form(), B: o.form()}
+	if w.sameType(o) {
+		if w.equal(o) {
+			return nil, nil
+		}
+		d.Change = Changed
+	}
+	d.A.Hash, d.B.Hash = w.hash(), o.hash()
+	var err error
+	if d.RelativeRMS, err = relativeRMS(w, o); err != nil {
+		return nil, fmt.Errorf("weight %s: %w", w.name, err)
+	}
+	return d, nil
+}
+
 // compareWeights adds the weights that differ. Weights of one name, of which there may be several, are paired
 // with their like first.
 func (r *Report) compareWeights(a, b *weights) error {
@@ -291,30 +315,25 @@ func (r *Report) compareWeights(a, b *weights) error {
 			take(w, func(o *weight) bool { return fits(w, o) })
 		}
 	}
-	for _, w := range a.list {
-		o := partner[w]
-		switch {
-		case o == nil:
-			r.Counts.WeightsRemoved++
-			r.Weights = append(r.Weights, Weight{Name: w.name, Change: Removed, A: w.form()})
-			continue
-		case w.sameType(o) && w.equal(o):
+	differences := make([]*Weight, len(a.list)) // nil where there is none
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, w := range a.list {
+		group.Go(func() (err error) {
+			differences[i], err = w.compare(partner[w])
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for _, d := range differences {
+		if d == nil {
 			r.Counts.WeightsEqual++
 			continue
 		}
-		d := Weight{Name: w.name, Change: Changed, A: w.form(), B: o.form()}
-		d.A.Hash, d.B.Hash = w.hash(), o.hash()
-		if w.sameType(o) {
-			r.Counts.WeightsChanged++
-		} else {
-			r.Counts.WeightsRetyped++
-			d.Change = Retyped
-		}
-		var err error
-		if d.RelativeRMS, err = relativeRMS(w, o); err != nil {
-			return fmt.Errorf("weight %s: %w", w.name, err)
-		}
-		r.Weights = append(r.Weights, d)
+		*map[Change]*int{Removed: &r.Counts.WeightsRemoved, Changed: &r.Counts.WeightsChanged, Retyped: &r.Counts.WeightsRetyped}[d.Change]++
+		r.Weights = append(r.Weights, *d)
 	}
 	for _, w := range b.list {
 		if slices.Contains(others[w.name], w) {
