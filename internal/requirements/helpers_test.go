@@ -14,12 +14,14 @@ import (
 	"github.com/etc-ml/etc/passes/quantize"
 )
 
-// families are the trained checkpoints, one of each model family, with the dtype of their logits.
+// families are the trained checkpoints, one of each model family, with the dtype of their logits and the tokens that end
+// an answer.
 var families = []struct {
 	name   string
 	vocab  int64
 	logits ir.DType
-}{{"qwen35moe-chat", 768, ir.BF16}, {"gemma4-chat", 960, ir.F32}}
+	stop   []int
+}{{"qwen35moe-chat", 768, ir.BF16, []int{762, 760}}, {"gemma4-chat", 960, ir.F32, []int{1, 5}}}
 
 func checkpoint(name string) string { return filepath.Join(root, "testdata", "checkpoints", name) }
 
