@@ -57,5 +57,38 @@ var avx512 = implementation{
 		packScalesBF16AVX512, packScalesF32AVX512,
 	},
 
-	vectorFunctions: genericVectorFunctions,
+	vectorFunctions: vectorFunctions{
+		fromBF16: func(dst []float32, src []byte) {
+			whole := len(dst) &^ 15
+			fromBF16AVX512(dst[:whole], src[:2*whole])
+			genericVectorFunctions.fromBF16(dst[whole:], src[2*whole:])
+		},
+		toBF16: func(dst []byte, src []float32) {
+			whole := len(src) &^ 15
+			toBF16AVX512(dst[:2*whole], src[:whole])
+			genericVectorFunctions.toBF16(dst[2*whole:], src[whole:])
+		},
+		add:   addAVX512,
+		mul:   mulAVX512,
+		scale: scaleAVX512,
+		axpy:  axpyAVX512,
+		dot:   dotAVX512,
+		sum:   sumAVX512,
+		maximum: func(x []float32) float32 {
+			whole := len(x) &^ 15
+			return max(maximumAVX512(x[:whole]), genericVectorFunctions.maximum(x[whole:]))
+		},
+		scaleMul:   scaleMulAVX512,
+		exp:        expAVX512,
+		sigmoid:    sigmoidAVX512,
+		sigmoidMul: sigmoidMulAVX512,
+		siluMul:    siluMulAVX512,
+		geluMul:    geluMulAVX512,
+		tanh:       tanhAVX512,
+		rotate: func(x, cos, sin []float32) {
+			rotateHalvesAVX512(x[:len(cos)], x[len(cos):], cos, sin)
+		},
+		convolve:  func(dst, taps, weight []float32) { convolveAVX512(dst, taps, weight, len(taps)/len(dst)) },
+		deltaRows: deltaRowsAVX512,
+	},
 }

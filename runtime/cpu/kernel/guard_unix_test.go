@@ -13,7 +13,7 @@ func guarded[T byte | int8 | float32](n int) []T {
 	var zero T
 	page, size := os.Getpagesize(), n*int(unsafe.Sizeof(zero))
 	if size == 0 {
-		return nil
+		return []T{}
 	}
 	whole := (size + page - 1) / page * page
 	m, err := syscall.Mmap(-1, 0, whole+page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)

@@ -15,6 +15,7 @@ type file struct {
 	about     string // what the file holds, for its first line
 	functions []*function
 	tables    []string
+	has       map[string]bool // tables by name
 }
 
 // function is one assembly function.
@@ -72,8 +73,8 @@ func (fn *function) layOut() {
 			names = nil
 		}
 	}
-	fn.size = (fn.size + 7) &^ 7
 	if fn.result != "" {
+		fn.size = (fn.size + 7) &^ 7
 		fn.offsets["ret"] = fn.size
 		fn.size += map[string]int{"float32": 4, "int": 8, "uint64": 8}[fn.result]
 	}
@@ -107,6 +108,10 @@ func (fn *function) at(label string) { fn.text.WriteString(label + ":\n") }
 
 // table adds read-only 32-bit words.
 func (f *file) table(name string, words ...uint32) {
+	if f.has == nil {
+		f.has = map[string]bool{}
+	}
+	f.has[name] = true
 	var b strings.Builder
 	for i, w := range words {
 		fmt.Fprintf(&b, "DATA %s<>+%d(SB)/4, $0x%08x\n", name, 4*i, w)
