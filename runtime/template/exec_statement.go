@@ -136,9 +136,18 @@ func (n *filterBlock) exec(in *interp, act *activation, out *output) signal {
 		return sig
 	}
 	in.line = n.position()
-	out.write(in.str(in.filterText(n.filter, text, act)))
+	out.write(in.printable(in.filterText(n.filter, text, act)))
 	in.leaveScope(n.scope, act)
 	return finished
+}
+
+// printable is the text of a value that jinja2 prints without making it a string.
+func (in *interp) printable(v Value) string {
+	s, ok := asString(v)
+	if !ok {
+		in.fail(TypeError, "expected str instance, %s found: the result of a filter or call block is printed as it is", v.TypeName())
+	}
+	return s
 }
 
 func (n *autoescapeNode) exec(in *interp, act *activation, out *output) signal {
@@ -180,7 +189,7 @@ func (n *callBlock) exec(in *interp, act *activation, out *output) signal {
 	args.names = append(args.names, "caller")
 	args.named = append(args.named, caller)
 	in.line = n.position()
-	out.write(in.str(in.call(function, args)))
+	out.write(in.printable(in.call(function, args)))
 	return finished
 }
 

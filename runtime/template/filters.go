@@ -1,5 +1,7 @@
 package template
 
+import "strings"
+
 // filters are the filters by name, each with its parameters after the value.
 var filters map[string]*builtin
 
@@ -76,6 +78,15 @@ func init() {
 		"wordwrap":       define("width? break_long_words? wrapstring? break_on_hyphens?", filterWordWrap),
 		"xmlattr":        define("autospace?", filterXMLAttr),
 	}
+}
+
+// absent says whether an argument was not given, or is None.
+func absent(v Value) bool {
+	if v == nil {
+		return true
+	}
+	_, none := v.(None)
+	return none
 }
 
 // softString is a string as it is, and str of anything else.
@@ -170,10 +181,7 @@ func filterJoin(in *interp, v Value, a []Value) Value {
 	getter := in.getter(a[1], nil, false)
 	next := in.tryIterate(v)
 	if next == nil {
-		if a[1] != nil {
-			in.fail(TypeError, "'%s' object is not iterable", v.TypeName())
-		}
-		in.fail(TypeError, "'%s' object is not iterable", v.TypeName())
+		in.fail(TypeError, "can only join an iterable")
 	}
 	var parts []string
 	for x, ok := next(); ok; x, ok = next() {
@@ -181,11 +189,12 @@ func filterJoin(in *interp, v Value, a []Value) Value {
 		in.alloc(16 + len(s) + len(separator))
 		parts = append(parts, s)
 	}
-	return Str(join2(parts, separator))
+	return Str(strings.Join(parts, separator))
 }
 
 func filterBatch(in *interp, v Value, a []Value) Value {
 	var next iterator
+	var held Value // the element that did not fit the row before
 	done := false
 	return newGenerator(func() (Value, bool) {
 		if done {
@@ -195,35 +204,27 @@ func filterBatch(in *interp, v Value, a []Value) Value {
 			next = in.iterate(v)
 		}
 		var row []Value
-		size := -1
-		if isNumber(a[0]) { // as in Python, a row is full when its length equals the number
-			if n, ok := exactInt(a[0]); ok {
-				size = int(min(n, 1<<40))
-			}
+		if held != nil {
+			row, held = append(row, held), nil
 		}
-		for len(row) != size || size == 0 && len(row) == 0 && !done {
+		for {
 			x, ok := next()
 			if !ok {
-				done = true
-				break
-			}
-			if size == 0 {
-				// Rows of no elements: every element starts a new one after an empty one.
-				row = append(row, x)
 				break
 			}
 			in.allocValues(1)
+			if in.equal(Int(len(row)), a[0]) {
+				held = x
+				return NewList(row...), true
+			}
 			row = append(row, x)
 		}
-		if !done {
-			return NewList(row...), true
-		}
+		done = true
 		if len(row) == 0 {
 			return nil, false
 		}
-		if fill := a[1]; fill != nil && fill != (Value)(None{}) {
-			missing := in.argInt(a[0]) - len(row)
-			row = append(row, in.repeatValues([]Value{fill}, missing)...)
+		if fill := a[1]; !absent(fill) && in.less("<", Int(len(row)), a[0]) {
+			row = append(row, in.repeatValues([]Value{fill}, in.argInt(a[0])-len(row))...)
 		}
 		return NewList(row...), true
 	})
@@ -255,7 +256,7 @@ func filterSlice(in *interp, v Value, a []Value) Value {
 		end := offset + (number+1)*each
 		in.allocValues(end - start + 1)
 		part := append([]Value(nil), items[start:end]...)
-		if fill := a[1]; fill != nil && fill != (Value)(None{}) && number >= extra {
+		if fill := a[1]; !absent(fill) && number >= extra {
 			part = append(part, fill)
 		}
 		number++

@@ -10,14 +10,14 @@ import (
 // lower makes strings lower case.
 func (in *interp) getter(attribute, fallback Value, lower bool) func(Value) Value {
 	var path []Value
-	if _, none := attribute.(None); attribute != nil && !none {
+	if !absent(attribute) {
 		if s, ok := asString(attribute); ok {
 			path = in.attributePath(s)
 		} else {
 			path = []Value{attribute}
 		}
 	}
-	if _, none := fallback.(None); none {
+	if absent(fallback) {
 		fallback = nil
 	}
 	return func(v Value) Value {
@@ -106,7 +106,7 @@ func filterSort(in *interp, v Value, a []Value) Value {
 		}
 		return NewList(keys...)
 	}
-	return NewList(in.sortBy(in.collect(v), key, boolArg(a[0]))...)
+	return NewList(in.sortBy(in.collect(v), key, in.flagArg(a[0]))...)
 }
 
 func filterDictSort(in *interp, v Value, a []Value) Value {
@@ -132,7 +132,7 @@ func filterDictSort(in *interp, v Value, a []Value) Value {
 			return k
 		}
 		return in.ignoreCase(k)
-	}, boolArg(a[2]))...)
+	}, in.flagArg(a[2]))...)
 }
 
 func filterGroupBy(in *interp, v Value, a []Value) Value {
@@ -267,7 +267,7 @@ func (in *interp) lazy(v Value, prepare func(), each func(Value) (Value, bool)) 
 	var next iterator
 	return newGenerator(func() (Value, bool) {
 		if next == nil {
-			if !truthOfAny(in, v) {
+			if !truth(v) {
 				return nil, false
 			}
 			prepare()
@@ -284,9 +284,6 @@ func (in *interp) lazy(v Value, prepare func(), each func(Value) (Value, bool)) 
 		}
 	})
 }
-
-// truthOfAny is bool(v), which asks the variable loop for its length.
-func truthOfAny(_ *interp, v Value) bool { return truth(v) }
 
 // named finds a filter or test whose name is a value. The one that is missing is an error when it is used.
 func (in *interp) named(what string, name Value, table map[string]*builtin) (string, func() *builtin) {

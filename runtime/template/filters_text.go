@@ -6,8 +6,6 @@ import (
 	"strings"
 )
 
-func join2(parts []string, separator string) string { return strings.Join(parts, separator) }
-
 func filterCenter(in *interp, v Value, a []Value) Value {
 	width := a[0]
 	if width == nil {
@@ -77,7 +75,7 @@ func asString2(v Value) (string, bool) {
 
 func filterReplace(in *interp, v Value, a []Value) Value {
 	count := -1
-	if _, none := a[2].(None); a[2] != nil && !none {
+	if !absent(a[2]) {
 		in.checkDefined(a[2])
 		count = in.argInt(a[2])
 	}
@@ -106,36 +104,38 @@ func (in *interp) titleFilter(s string) string {
 }
 
 func filterTruncate(in *interp, v Value, a []Value) Value {
-	limit, leeway := in.intArg(a[0], 255), 5
-	if _, none := a[3].(None); a[3] != nil && !none {
-		leeway = in.argInt(a[3])
+	var limit, leeway, end Value = Int(255), Int(5), Str("...")
+	if a[0] != nil {
+		limit = a[0]
 	}
-	var end Value = Str("...")
 	if a[2] != nil {
 		end = a[2]
 	}
-	endText := in.mustText("the end of a truncated text", end)
-	endLength := in.runes(endText)
-	if limit < endLength {
-		in.fail(AssertionError, "expected length >= %d, got %d", endLength, limit)
+	if !absent(a[3]) {
+		leeway = a[3]
 	}
-	if leeway < 0 {
-		in.fail(AssertionError, "expected leeway >= 0, got %d", leeway)
+	endLength := Int(in.length(end))
+	if in.less("<", limit, endLength) {
+		in.fail(AssertionError, "expected length >= %d, got %s", int(endLength), in.repr(limit))
 	}
-	if n := in.length(v); n-leeway <= limit {
+	if in.less("<", leeway, Int(0)) {
+		in.fail(AssertionError, "expected leeway >= 0, got %s", in.repr(leeway))
+	}
+	if in.less("<=", Int(in.length(v)), in.binary("+", limit, leeway)) {
 		return v
 	}
-	s, ok := asString(v)
+	part := in.slice(v, sliceValue{None{}, in.binary("-", limit, endLength), None{}})
+	if boolArg(a[1]) {
+		return in.binary("+", part, end)
+	}
+	s, ok := asString(part)
 	if !ok {
-		in.fail(TypeError, "'%s' object is not a text to truncate", v.TypeName())
+		in.fail(TypeError, "'%s' object has no attribute 'rsplit'", v.TypeName())
 	}
-	s = s[:byteOffset(s, limit-endLength)]
-	if !boolArg(a[1]) {
-		if i := strings.LastIndexByte(s, ' '); i >= 0 {
-			s = s[:i]
-		}
+	if i := strings.LastIndexByte(s, ' '); i >= 0 {
+		s = s[:i]
 	}
-	return in.add(like(v, s), end)
+	return in.binary("+", like(part, s), end)
 }
 
 func filterWordCount(in *interp, v Value, _ []Value) Value {

@@ -12,7 +12,7 @@ type braceFormat struct {
 	in     *interp
 	escape bool // the string is a Markup
 	args   []Value
-	named  *Dict
+	named  Value // a mapping; anything where no field has a name
 	// auto is the number of the next field without one; manual says that fields have numbers.
 	auto   int
 	manual bool
@@ -27,15 +27,10 @@ func formatMethod(in *interp, self Value, args callArgs) Value {
 }
 
 func formatMap(in *interp, self Value, a []Value) Value {
-	d, ok := a[0].(*Dict)
-	if !ok {
-		in.checkDefined(a[0])
-		in.fail(TypeError, "'%s' object is not a mapping", a[0].TypeName())
-	}
-	return in.formatBraces(self, nil, d)
+	return in.formatBraces(self, nil, a[0])
 }
 
-func (in *interp) formatBraces(self Value, args []Value, named *Dict) Value {
+func (in *interp) formatBraces(self Value, args []Value, named Value) Value {
 	b := &braceFormat{in: in, args: args, named: named}
 	_, b.escape = self.(markup)
 	s, _ := asString(self)
@@ -243,7 +238,12 @@ func (b *braceFormat) first(s string) Value {
 		}
 		return b.args[k]
 	}
-	v, ok := b.named.Get(s)
+	d, ok := b.named.(*Dict)
+	if !ok {
+		b.in.checkDefined(b.named)
+		b.in.fail(TypeError, "'%s' object is not a mapping", b.named.TypeName())
+	}
+	v, ok := d.Get(s)
 	if !ok {
 		b.in.fail(KeyError, "%s", quote(s))
 	}

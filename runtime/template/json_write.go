@@ -10,22 +10,25 @@ import (
 // filterToJSON is transformers' tojson: json.dumps, by default without ASCII escapes.
 func filterToJSON(in *interp, v Value, a []Value) Value {
 	w := &jsonWriter{in: in, ascii: boolArg(a[0]), sortKeys: boolArg(a[3]), item: ", ", key: ": "}
-	if _, none := a[1].(None); a[1] != nil && !none {
+	_, isString := asString(v) // for which Python looks at no separators
+	if !absent(a[1]) {
 		w.pretty, w.item = true, ","
 		if s, ok := asString(a[1]); ok {
 			w.indent = s
-		} else {
+		} else if !isString {
+			in.checkDefined(a[1])
 			n, ok := in.clampedIndex(a[1])
 			if !ok {
-				in.checkDefined(a[1])
 				in.fail(TypeError, "can't multiply sequence by non-int of type '%s'", a[1].TypeName())
 			}
 			w.indent = in.repeatString(" ", n)
 		}
 	}
-	if _, none := a[2].(None); a[2] != nil && !none {
+	if !absent(a[2]) {
 		pair := in.unpack(a[2], 2)
-		w.item, w.key = in.mustText("a separator", pair[0]), in.mustText("a separator", pair[1])
+		if !isString {
+			w.item, w.key = in.mustText("a separator", pair[0]), in.mustText("a separator", pair[1])
+		}
 	}
 	w.value(v, 0)
 	return Str(w.String())

@@ -127,6 +127,8 @@ type templateReference struct {
 // TypeName implements Value.
 func (*templateReference) TypeName() string { return "TemplateReference" }
 
+func (*templateReference) repr(*interp) string { return "<TemplateReference None>" }
+
 // blockReference renders a block when it is called.
 type blockReference struct {
 	block   *block

@@ -3,6 +3,7 @@ package template
 import (
 	"fmt"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -33,6 +34,8 @@ func (in *interp) repr(v Value) string {
 type reprWriter struct {
 	strings.Builder
 	in *interp
+	// inside are the namespaces that are being written; only they can hold themselves.
+	inside []*namespace
 }
 
 func (w *reprWriter) text(s string) {
@@ -87,9 +90,15 @@ func (w *reprWriter) value(v Value, depth nested) {
 	case *undefined:
 		w.text("Undefined")
 	case *namespace:
+		if slices.Contains(w.inside, v) {
+			w.text("<Namespace {...}>")
+			return
+		}
+		w.inside = append(w.inside, v)
 		w.text("<Namespace ")
-		w.dict(v.attributes, w.in.deeper(depth))
+		w.dict(v.attributes, depth)
 		w.text(">")
+		w.inside = w.inside[:len(w.inside)-1]
 	case interface{ repr(in *interp) string }:
 		w.text(v.repr(w.in))
 	default:

@@ -111,11 +111,11 @@ func pad(before func(missing, width int) int) func(in *interp, self Value, a []V
 		s, _ := asString(self)
 		width := in.intArg(a[0], 0)
 		fill := in.textArg("the fill character", a[1], " ")
-		if utf8.RuneCountInString(fill) != 1 {
-			in.fail(TypeError, "The fill character must be exactly one character long")
-		}
 		if _, ok := self.(markup); ok {
 			fill = in.escape(fill)
+		}
+		if utf8.RuneCountInString(fill) != 1 {
+			in.fail(TypeError, "The fill character must be exactly one character long")
 		}
 		missing := width - in.runes(s)
 		if missing <= 0 {
@@ -222,7 +222,7 @@ func (in *interp) replace(s, old, with string, count int) string {
 func splitLinesMethod(in *interp, self Value, a []Value) Value {
 	s, _ := asString(self)
 	in.look(len(s))
-	return in.strings(self, splitLines(s, boolArg(a[0])))
+	return in.strings(self, splitLines(s, in.flagArg(a[0])))
 }
 
 // makeTranslation is str.maketrans: a table for translate.

@@ -34,6 +34,9 @@ func (in *interp) intArg(v Value, fallback int) int {
 // boolArg is the truth of an argument, false if it is absent.
 func boolArg(v Value) bool { return v != nil && truth(v) }
 
+// flagArg is an argument that Python wants as an integer and takes for a truth value, false if it is absent.
+func (in *interp) flagArg(v Value) bool { return in.intArg(v, 0) != 0 }
+
 // strings makes a list of strings that have the type of self.
 func (in *interp) strings(self Value, parts []string) Value {
 	in.allocValues(len(parts))
@@ -54,7 +57,7 @@ func split(right bool) func(in *interp, self Value, a []Value) Value {
 			limit = len(s) + 1
 		}
 		var parts []string
-		if _, none := a[0].(None); none || a[0] == nil {
+		if absent(a[0]) {
 			parts = splitBlanks(s, limit, right)
 		} else {
 			separator := in.mustText("the separator", a[0])
@@ -170,7 +173,7 @@ func strip(left, right bool) func(in *interp, self Value, a []Value) Value {
 		s, _ := asString(self)
 		in.look(len(s))
 		drop := isSpace
-		if _, none := a[0].(None); !none && a[0] != nil {
+		if !absent(a[0]) {
 			chars := in.mustText("the characters to strip", a[0])
 			in.look(len(s) * min(len(chars), 64))
 			drop = func(c rune) bool { return strings.ContainsRune(chars, c) }
