@@ -303,49 +303,60 @@ func (x *Machine) scan(op *ir.Op) ([]Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	originals, carry := args[0], args[1]
-	if len(originals) == 0 {
-		return nil, fmt.Errorf("scan: no tensor to scan over")
+	originals, carry, body := args[0], args[1], op.Regions[0]
+	stacked, last, err := Scan(ir.Attrs[ir.ScanAttrs](op).ScanAxis, originals, carry, len(body.Results)-len(carry), func(args []Value) ([]Value, error) {
+		for i, v := range args {
+			x.env[body.Args[i]] = v
+		}
+		if err := x.run(body, body.Results); err != nil {
+			return nil, err
+		}
+		return x.results(body)
+	})
+	if err != nil {
+		return nil, err
 	}
-	axis := ir.Attrs[ir.ScanAttrs](op).ScanAxis
+	return append(stacked, last...), nil
+}
+
+// Scan calls body once for every index of an axis of the originals, in order. Its arguments are the slices
+// there, without the axis, and the carried values; its results are outputs, which are stacked along the
+// axis, and what is carried on.
+func Scan(axis int, originals, carry []Value, outputs int, body func(args []Value) ([]Value, error)) (stacked, last []Value, err error) {
+	if len(originals) == 0 {
+		return nil, nil, fmt.Errorf("scan: no tensor to scan over")
+	}
 	first := originals[0].Tensor
 	if axis < 0 {
 		axis += len(first.Shape)
 	}
 	steps := first.Shape[axis]
-	body := op.Regions[0]
-	outputs := make([][]*Tensor, len(body.Results)-len(carry))
+	parts := make([][]*Tensor, outputs)
 	for step := range steps {
+		args := make([]Value, 0, len(originals)+len(carry))
 		for i, o := range originals {
 			if axis >= len(o.Tensor.Shape) || o.Tensor.Shape[axis] != steps {
-				return nil, fmt.Errorf("scan: original %d has shape %v, want %d along axis %d", i, o.Tensor.Shape, steps, axis)
+				return nil, nil, fmt.Errorf("scan: original %d has shape %v, want %d along axis %d", i, o.Tensor.Shape, steps, axis)
 			}
-			x.env[body.Args[i]] = Value{Tensor: takeSlice(o.Tensor, axis, step)}
+			args = append(args, Value{Tensor: takeSlice(o.Tensor, axis, step)})
 		}
-		for i, v := range carry {
-			x.env[body.Args[len(originals)+i]] = v
-		}
-		if err := x.run(body, body.Results); err != nil {
-			return nil, err
-		}
-		results, err := x.results(body)
+		results, err := body(append(args, carry...))
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		for i := range outputs {
-			outputs[i] = append(outputs[i], results[i].Tensor)
+		for i := range parts {
+			parts[i] = append(parts[i], results[i].Tensor)
 		}
-		carry = results[len(outputs):]
+		carry = results[outputs:]
 	}
-	out := make([]Value, 0, len(body.Results))
-	for i := range outputs {
-		t, err := stackSlices(outputs[i], op.Results[i].Type, axis)
+	for i := range parts {
+		t, err := stackSlices(parts[i], axis)
 		if err != nil {
-			return nil, fmt.Errorf("scan: output %d: %w", i, err)
+			return nil, nil, fmt.Errorf("scan: output %d: %w", i, err)
 		}
-		out = append(out, Value{Tensor: t})
+		stacked = append(stacked, Value{Tensor: t})
 	}
-	return append(out, carry...), nil
+	return stacked, carry, nil
 }
 
 // takeSlice copies index number at of axis, dropping the axis.
@@ -369,8 +380,8 @@ func takeSlice(t *Tensor, axis, at int) *Tensor {
 	return out
 }
 
-// stackSlices joins equal shapes along a new axis; no slices at all give an empty tensor of type t.
-func stackSlices(slices []*Tensor, t ir.Type, axis int) (*Tensor, error) {
+// stackSlices joins equal shapes along a new axis.
+func stackSlices(slices []*Tensor, axis int) (*Tensor, error) {
 	if len(slices) == 0 {
 		return nil, fmt.Errorf("no steps were run")
 	}

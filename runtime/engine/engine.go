@@ -15,6 +15,10 @@ type Options struct {
 	Precision eval.Precision
 	// Threads bounds the worker threads; 0 means one per CPU.
 	Threads int
+	// Exact keeps activations in float32 where an engine would round them for speed.
+	Exact bool
+	// Warn is told what runs otherwise than asked for; nil prints to stderr.
+	Warn func(text string)
 }
 
 // Engine compiles modules.

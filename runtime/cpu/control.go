@@ -1,0 +1,340 @@
+package cpu
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+)
+
+// This file holds what runs on reference kernels, and control flow.
+
+// reference binds an operation to its reference kernel.
+func (b *binder) reference(op *ir.Op) error {
+	run, err := b.evaluator(op)
+	if err != nil {
+		return err
+	}
+	b.step("reference", run)
+	if !cheap[op.Def.Name] {
+		b.x.exe.note(op)
+	}
+	return nil
+}
+
+// evaluator makes a call of an operation's reference kernel, and the results' values: where the shape is
+// known, they get the tensors that it makes as their memory; others stay in their box.
+func (b *binder) evaluator(op *ir.Op) (func() error, error) {
+	args := make([][]*value, len(op.Args))
+	for i, list := range op.Args {
+		args[i] = make([]*value, len(list))
+		for j, a := range list {
+			if a.Kind != ir.ValueArg {
+				continue
+			}
+			v, err := b.value(a.Value)
+			if err != nil {
+				return nil, err
+			}
+			args[i][j] = v
+		}
+	}
+	results := make([]*value, len(op.Results))
+	for i, r := range op.Results {
+		results[i] = b.ownMemory(r)
+	}
+	call := &eval.Call{Op: op, Precision: b.x.exe.precision, Args: make([][]eval.Value, len(args)), Bits: b.x.bits}
+	for i := range args {
+		call.Args[i] = make([]eval.Value, len(args[i]))
+	}
+	buffer := b.x.states[op.Buffer]
+	return func() error {
+		for i, list := range args {
+			for j, v := range list {
+				if v == nil {
+					call.Args[i][j] = eval.Value{Int: op.Args[i][j].Int}
+					continue
+				}
+				var err error
+				if call.Args[i][j], err = b.x.content(op.Args[i][j].Value, v); err != nil {
+					return err
+				}
+			}
+		}
+		var out []eval.Value
+		var err error
+		switch {
+		case op.Def.Name == "load":
+			t := (&value{dtype: buffer.dtype, slot: buffer.slot, shape: buffer.shape, stride: rowMajor(buffer.shape)}).tensor()
+			out = []eval.Value{{Tensor: t.Clone()}}
+		case op.Def.Effect == ir.Writes:
+			out, err = buffer.update(call)
+		default:
+			out, err = eval.Run(call)
+		}
+		if err != nil {
+			return err
+		}
+		for i, r := range out {
+			if t := r.Tensor; t != nil && aliasesArgs(t, call.Args) {
+				r.Tensor = t.Clone()
+			}
+			if err := results[i].set(r); err != nil {
+				return fmt.Errorf("%s: %w", op.Def.Name, err)
+			}
+		}
+		return nil
+	}, nil
+}
+
+// cheap are operations that models have once or twice for a call, on a number or two: they have no kernel
+// and need none.
+var cheap = map[string]bool{"load": true, "item_int": true, "sym_size": true, "add_int": true, "subtract_int": true, "multiply_int": true, "floor_divide_int": true,
+	"mod_int": true, "equal": true, "take": true, "astype": true, "full": true, "greater": true, "less": true, "argmax": true, "logical_and": true}
+
+// aliasesArgs reports whether t lies in memory of an argument, which later steps may write.
+func aliasesArgs(t *eval.Tensor, args [][]eval.Value) bool {
+	for _, list := range args {
+		for _, a := range list {
+			if a.Tensor != nil && (shares(t.F, a.Tensor.F) || shares(t.I, a.Tensor.I)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// ownMemory makes a value that a step sets.
+func (b *binder) ownMemory(r *ir.Value) *value {
+	v := &value{dtype: r.Type.DType, slot: &slot{}}
+	if r.Type.Kind == ir.IntKind {
+		v.kind = register
+	} else if shape, ok := b.dims(r.Type); ok {
+		v.shape, v.stride = shape, rowMajor(shape)
+	} else {
+		v.kind = boxed
+	}
+	b.values[r] = v
+	return v
+}
+
+// set gives v, which has memory of its own, the content of an evaluated value.
+func (v *value) set(r eval.Value) error {
+	switch {
+	case v.kind == register:
+		v.slot.n = r.Int
+	case v.kind == boxed:
+		v.slot.box = r
+	default:
+		if r.Tensor == nil || !slices.Equal(r.Tensor.Shape, v.shape) {
+			return fmt.Errorf("gives %v where the shape %v follows from the types", r.Tensor, v.shape)
+		}
+		v.slot.f, v.slot.i = r.Tensor.F, r.Tensor.I
+	}
+	return nil
+}
+
+// content is v as the reference kernels take it.
+func (x *instance) content(of *ir.Value, v *value) (eval.Value, error) {
+	switch v.kind {
+	case register:
+		return eval.Value{Int: v.slot.n}, nil
+	case boxed:
+		return v.slot.box, nil
+	case joined:
+		return x.exe.quantized(of)
+	}
+	return eval.Value{Tensor: v.tensor()}, nil
+}
+
+// nested binds the operations of a region to steps of their own. Their slots live as long as the operation
+// that holds the region.
+func (b *binder) nested(r *ir.Region) ([]step, error) {
+	first, slots := len(b.plan.steps), len(b.plan.slots)
+	outer := b.ropes // an arm's tables are computed only where it runs
+	b.ropes = map[ropeKey]*ropeTable{}
+	if err := b.region(r); err != nil {
+		return nil, err
+	}
+	b.ropes = outer
+	steps := slices.Clone(b.plan.steps[first:])
+	b.plan.steps = b.plan.steps[:first]
+	for _, s := range b.plan.slots[slots:] {
+		s.first, s.last = first, first
+	}
+	return steps, nil
+}
+
+// move makes a step's work of giving a value the content of another.
+func (b *binder) move(to *value, from *ir.Value) (func() error, error) {
+	v, err := b.value(from)
+	if err != nil {
+		return nil, err
+	}
+	if from.Def != nil && from.Def.Def.Name == "undef" {
+		return func() error { return nil }, nil // nothing uses it when this arm has run
+	}
+	if to.kind == dense && v.kind == dense && v.isFloats() && slices.Equal(to.shape, v.shape) {
+		own := make([]float32, v.len())
+		return func() error {
+			copyStrided(own, rowMajor(v.shape), v.floats(), v.stride, v.shape)
+			to.slot.f = own
+			return nil
+		}, nil
+	}
+	return func() error {
+		c, err := b.x.content(from, v)
+		if err != nil {
+			return err
+		}
+		if c.Tensor != nil {
+			c.Tensor = c.Tensor.Clone()
+		}
+		return to.set(c)
+	}, nil
+}
+
+func runAll(steps []step) error {
+	for i := range steps {
+		if err := steps[i].run(); err != nil {
+			return fmt.Errorf("%w (%s)", err, steps[i].op.Def.Name)
+		}
+	}
+	return nil
+}
+
+// branch binds an if: the arm that is taken runs, and its results are copied.
+func (b *binder) branch(op *ir.Op) error {
+	condition, _ := op.Arg("cond")
+	cond := &value{slot: &slot{n: condition.Int}}
+	if condition.Kind == ir.ValueArg {
+		var err error
+		if cond, err = b.value(condition.Value); err != nil {
+			return err
+		}
+	}
+	results := make([]*value, len(op.Results))
+	for i, r := range op.Results {
+		results[i] = b.ownMemory(r)
+	}
+	var arms [2]struct {
+		steps []step
+		moves []func() error
+	}
+	for i, r := range op.Regions {
+		var err error
+		if arms[i].steps, err = b.nested(r); err != nil {
+			return err
+		}
+		for j, v := range r.Results {
+			move, err := b.move(results[j], v)
+			if err != nil {
+				return err
+			}
+			arms[i].moves = append(arms[i].moves, move)
+		}
+	}
+	b.op = op
+	b.step("if", func() error {
+		arm := &arms[0]
+		if cond.slot.n == 0 {
+			arm = &arms[1]
+		}
+		if err := runAll(arm.steps); err != nil {
+			return err
+		}
+		for _, move := range arm.moves {
+			if err := move(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return nil
+}
+
+// scan binds a loop over the slices of an axis, which are copied out and whose results are joined by the
+// reference kernels.
+func (b *binder) scan(op *ir.Op) error {
+	axis, body := ir.Attrs[ir.ScanAttrs](op).ScanAxis, op.Regions[0]
+	var originals, carry []*value
+	for i, list := range []*[]*value{&originals, &carry} {
+		for _, a := range op.Args[i] {
+			v, err := b.value(a.Value)
+			if err != nil {
+				return err
+			}
+			*list = append(*list, v)
+		}
+	}
+	if len(originals) == 0 {
+		return fmt.Errorf("scan: no tensor to scan over")
+	}
+	args := make([]*value, len(body.Args))
+	for i, a := range body.Args {
+		args[i] = b.ownMemory(a)
+	}
+	results := make([]*value, len(op.Results))
+	for i, r := range op.Results {
+		results[i] = b.ownMemory(r)
+	}
+	steps, err := b.nested(body)
+	if err != nil {
+		return err
+	}
+	inner := make([]*value, len(body.Results))
+	for i, r := range body.Results {
+		if inner[i], err = b.value(r); err != nil {
+			return err
+		}
+	}
+	outputs := len(body.Results) - len(carry)
+	b.op = op
+	b.step("scan", func() error {
+		sources := make([]eval.Value, len(originals))
+		for i, v := range originals {
+			if sources[i], err = b.x.content(op.Args[0][i].Value, v); err != nil {
+				return err
+			}
+		}
+		state := make([]eval.Value, len(carry))
+		for i, v := range carry {
+			if state[i], err = b.x.content(op.Args[1][i].Value, v); err != nil {
+				return err
+			}
+		}
+		joined, last, err := eval.Scan(axis, sources, state, outputs, func(slices []eval.Value) ([]eval.Value, error) {
+			for i, s := range slices {
+				if err := args[i].set(s); err != nil {
+					return nil, err
+				}
+			}
+			if err := runAll(steps); err != nil {
+				return nil, err
+			}
+			out := make([]eval.Value, len(inner))
+			for i, v := range inner {
+				c, err := b.x.content(body.Results[i], v)
+				if err != nil {
+					return nil, err
+				}
+				if c.Tensor != nil {
+					c.Tensor = c.Tensor.Clone() // the next step writes there
+				}
+				out[i] = c
+			}
+			return out, nil
+		})
+		if err != nil {
+			return err
+		}
+		for i, r := range append(joined, last...) {
+			if err := results[i].set(r); err != nil {
+				return fmt.Errorf("scan: %w", err)
+			}
+		}
+		return nil
+	})
+	return nil
+}

@@ -1,0 +1,261 @@
+package cpu
+
+import (
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/numeric"
+	"github.com/etc-ml/etc/runtime/cpu/kernel"
+)
+
+// elementGrain is the number of elements, of a cheap function, that a thread claims.
+const elementGrain = 16 << 10
+
+// bindNorm normalizes rows.
+func bindNorm(b *binder) bool {
+	x := b.input("x")
+	if x == nil || !x.isFloats() || len(x.shape) == 0 {
+		return false
+	}
+	width := x.shape[len(x.shape)-1]
+	var weight []float32
+	if b.op.Input("weight") != nil {
+		if weight = b.vector("weight", width); weight == nil {
+			return false
+		}
+	}
+	n, _, stride, ok := x.rows()
+	if !ok {
+		x = b.denseFloats(x)
+		n, _, stride, _ = x.rows()
+	}
+	out := b.result(0, x.inOrder())
+	if out == nil || !slices.Equal(out.shape, x.shape) {
+		return false
+	}
+	eps := ir.Attrs[ir.NormAttrs](b.op).Eps
+	run := b.parallel(n, max(1, elementGrain/width), func(lo, hi int) {
+		in, dst := x.floats(), out.slot.f
+		for i := lo; i < hi; i++ {
+			kernel.RMSNorm(dst[i*width:(i+1)*width], in[i*stride:i*stride+width], weight, eps)
+		}
+	})
+	b.do("norm", run)
+	return true
+}
+
+// bindSoftmax normalizes rows to probabilities.
+func bindSoftmax(b *binder) bool {
+	x, axis := b.input("x"), ir.Attrs[ir.SoftmaxAttrs](b.op).Axis
+	if x == nil || !x.isFloats() || len(x.shape) == 0 || axis != -1 && axis != len(x.shape)-1 {
+		return false
+	}
+	n, width, stride, ok := x.rows()
+	if !ok || width == 0 {
+		return false
+	}
+	out := b.result(0, x.inOrder())
+	if out == nil {
+		return false
+	}
+	b.do("softmax", b.parallel(n, max(1, elementGrain/4/width), func(lo, hi int) {
+		in, dst := x.floats(), out.slot.f
+		for i := lo; i < hi; i++ {
+			kernel.Softmax(dst[i*width:(i+1)*width], in[i*stride:i*stride+width])
+		}
+	}))
+	return true
+}
+
+// unary are functions of one operand.
+var unary = map[string]func(dst, x []float32){"silu": kernel.SiLU, "sigmoid": kernel.Sigmoid, "tanh": kernel.Tanh}
+
+func bindUnary(b *binder) bool {
+	x, f := b.input("x"), unary[b.op.Def.Name]
+	if x == nil || !x.isFloats() {
+		return false
+	}
+	n, width, stride, ok := x.rows()
+	if !ok {
+		return false
+	}
+	out := b.result(0, x.inOrder())
+	if out == nil {
+		return false
+	}
+	b.do(b.op.Def.Name, b.parallel(n, max(1, elementGrain/8/max(width, 1)), func(lo, hi int) {
+		in, dst := x.floats(), out.slot.f
+		for i := lo; i < hi; i++ {
+			f(dst[i*width:(i+1)*width], in[i*stride:i*stride+width])
+		}
+	}))
+	return true
+}
+
+// gates are the functions of glu.
+var gates = map[string]func(dst, gate, x []float32){"silu": kernel.SiLUMul, "sigmoid": kernel.SigmoidMul, "gelu_tanh": kernel.GELUTanhMul}
+
+func bindGLU(b *binder) bool {
+	f := gates[ir.Attrs[ir.GLUAttrs](b.op).Activation]
+	if f == nil {
+		return false
+	}
+	gate := b.input("gate")
+	if gate != nil && gate.isFloats() && len(gate.shape) > 0 && gate.shape[len(gate.shape)-1] == 1 && b.op.Def.Name == "glu" {
+		return bindScalarGate(b, gate)
+	}
+	return b.pairwise("glu", gate, b.input("x"), f, elementGrain/8)
+}
+
+// bindScalarGate multiplies every row of x by a function of one number.
+func bindScalarGate(b *binder, gate *value) bool {
+	x := b.input("x")
+	if x == nil || !x.isFloats() || ir.Attrs[ir.GLUAttrs](b.op).Activation != "sigmoid" || len(x.shape) != len(gate.shape) {
+		return false
+	}
+	last := len(x.shape) - 1
+	n, width, stride, ok := x.rows()
+	count, step, ok2 := mergeDims(gate.shape[:last], gate.stride[:last])
+	if !ok || !ok2 || !slices.Equal(x.shape[:last], gate.shape[:last]) || !x.isDense() || !gate.isDense() || n != count {
+		return false
+	}
+	out := b.result(0, nil)
+	if out == nil || !slices.Equal(out.shape, x.shape) {
+		return false
+	}
+	b.do("glu", b.parallel(n, max(1, elementGrain/width), func(lo, hi int) {
+		in, g, dst := x.floats(), gate.floats(), out.slot.f
+		for i := lo; i < hi; i++ {
+			s := [1]float32{g[i*step]}
+			kernel.Sigmoid(s[:], s[:])
+			kernel.Scale(dst[i*width:(i+1)*width], in[i*stride:i*stride+width], s[0])
+		}
+	}))
+	return true
+}
+
+func bindBinary(b *binder) bool {
+	f := kernel.Add
+	if b.op.Def.Name == "multiply" {
+		f = kernel.Mul
+	}
+	x, y := b.input("a"), b.input("b")
+	if x == nil || y == nil || !x.isFloats() || !y.isFloats() {
+		return false
+	}
+	if len(x.shape) == 0 || elements(x.shape) == 1 && y.len() > 1 {
+		x, y = y, x
+	}
+	if y.len() == 1 && len(y.shape) <= len(x.shape) && b.op.Def.Name == "multiply" {
+		return b.scaled(x, y)
+	}
+	return b.pairwise(b.op.Def.Name, x, y, f, elementGrain)
+}
+
+// scaled multiplies x by a number.
+func (b *binder) scaled(x, factor *value) bool {
+	n, width, stride, ok := x.rows()
+	if !ok {
+		return false
+	}
+	out := b.result(0, x.inOrder())
+	if out == nil || !slices.Equal(out.shape, x.shape) {
+		return false
+	}
+	b.do("multiply", b.parallel(n, max(1, elementGrain/max(width, 1)), func(lo, hi int) {
+		in, s, dst := x.floats(), factor.floats()[0], out.slot.f
+		for i := lo; i < hi; i++ {
+			kernel.Scale(dst[i*width:(i+1)*width], in[i*stride:i*stride+width], s)
+		}
+	}))
+	return true
+}
+
+// pairwise applies f to rows of two operands of one shape; of the second there may be a single row.
+func (b *binder) pairwise(kind string, x, y *value, f func(dst, x, y []float32), grain int) bool {
+	if x == nil || y == nil || !x.isFloats() || !y.isFloats() {
+		return false
+	}
+	if !slices.Equal(x.shape, y.shape) {
+		if !slices.Equal(y.shape, lastDims(x.shape, len(y.shape))) || len(y.shape) != 1 {
+			return false
+		}
+	} else if !slices.Equal(x.inOrder(), y.inOrder()) {
+		// The elements lie in another order: bring both into that of the shape.
+		x, y = b.denseFloats(x), b.denseFloats(y)
+	}
+	n, width, xs, ok := x.rows()
+	_, _, ys, ok2 := y.rows()
+	if !ok || !ok2 {
+		x, y = b.denseFloats(x), b.denseFloats(y)
+		n, width, xs, _ = x.rows()
+		_, _, ys, _ = y.rows()
+	}
+	if len(y.shape) < len(x.shape) {
+		ys = 0
+	}
+	out := b.result(0, x.inOrder())
+	if out == nil || !slices.Equal(out.shape, x.shape) {
+		return false
+	}
+	if n > 1 && xs == width && (ys == width || n == 1) { // one run
+		width, n = width*n, 1
+	}
+	if n == 1 {
+		b.do(kind, b.parallel(width, grain, func(lo, hi int) {
+			f(out.slot.f[lo:hi], x.floats()[lo:hi], y.floats()[lo:hi])
+		}))
+		return true
+	}
+	b.do(kind, b.parallel(n, max(1, grain/max(width, 1)), func(lo, hi int) {
+		p, q, dst := x.floats(), y.floats(), out.slot.f
+		for i := lo; i < hi; i++ {
+			f(dst[i*width:(i+1)*width], p[i*xs:i*xs+width], q[i*ys:i*ys+width])
+		}
+	}))
+	return true
+}
+
+func lastDims(shape []int, n int) []int { return shape[max(0, len(shape)-n):] }
+
+// bindSoftcap bounds values by tanh.
+func bindSoftcap(b *binder) bool {
+	x, limit := b.input("x"), b.input("cap")
+	if x == nil || limit == nil || !x.isFloats() || !x.isDense() || !limit.isFloats() || limit.len() != 1 || len(limit.shape) > len(x.shape) {
+		return false
+	}
+	out := b.result(0, nil)
+	if out == nil {
+		return false
+	}
+	b.do("softcap", b.parallel(x.len(), elementGrain/4, func(lo, hi int) {
+		kernel.SoftCap(out.slot.f[lo:hi], x.floats()[lo:hi], limit.floats()[0])
+	}))
+	return true
+}
+
+// bindDecay computes the decays of the gated delta rule, a few numbers for each token.
+func bindDecay(b *binder) bool {
+	x := b.input("x")
+	if x == nil || !x.isFloats() || len(x.shape) == 0 {
+		return false
+	}
+	n, width, stride, ok := x.rows()
+	bias, rate := b.vector("bias", width), b.vector("rate", width)
+	out := b.result(0, x.inOrder())
+	if !ok || bias == nil || rate == nil || out == nil {
+		return false
+	}
+	b.do("decay", b.parallel(n, max(1, 256/width), func(lo, hi int) {
+		in, dst := x.floats(), out.slot.f
+		for i := lo; i < hi; i++ {
+			row := dst[i*width : (i+1)*width]
+			for j := range row {
+				v := float64(in[i*stride+j] + bias[j])
+				soft := max(v, 0) + numeric.Log1p(numeric.Exp(-max(v, -v)))
+				row[j] = numeric.Exp32(rate[j] * float32(soft))
+			}
+		}
+	}))
+	return true
+}

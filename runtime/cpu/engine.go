@@ -1,0 +1,361 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/ir/numeric"
+	"github.com/etc-ml/etc/runtime/cpu/kernel"
+	"github.com/etc-ml/etc/runtime/cpu/pool"
+	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/fuse"
+	"github.com/etc-ml/etc/runtime/reference"
+)
+
+// Engine is the CPU engine.
+type Engine struct{}
+
+// Name is "cpu".
+func (Engine) Name() string { return "cpu" }
+
+// Compile fuses the module. Precision strict, which rounds every result, runs on the reference engine, as
+// does a module that cannot be fused; Options.Warn is told.
+func (Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, error) {
+	warn := o.Warn
+	if warn == nil {
+		warn = func(text string) { fmt.Fprintln(os.Stderr, "etc: "+text) }
+	}
+	if o.Precision == eval.Strict {
+		warn("--device cpu has no precision strict: this runs on the reference engine, slowly")
+		return reference.Engine{}.Compile(m, o)
+	}
+	fused, err := fuse.Fuse(m)
+	if err != nil {
+		warn(fmt.Sprintf("this runs on the reference engine, slowly: %v", err))
+		return reference.Engine{}.Compile(m, o)
+	}
+	threads := o.Threads
+	if threads <= 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	x := &executable{module: m, fused: fused, precision: o.Precision, warn: warn, path: kernel.Exact,
+		constants: map[*ir.Value]*value{}, joins: map[*ir.Value]eval.Value{}, weights: map[*ir.Value]*weight{}}
+	if err := x.derive(); err != nil {
+		return nil, err
+	}
+	x.pool = pool.New(threads)
+	return x, nil
+}
+
+// executable is a fused module with what its instances share.
+type executable struct {
+	module, fused *ir.Module
+	precision     eval.Precision
+	path          kernel.Path
+	pool          *pool.Pool
+	warn          func(string)
+
+	mu        sync.Mutex
+	constants map[*ir.Value]*value // decoded constants
+	joins     map[*ir.Value]eval.Value
+	weights   map[*ir.Value]*weight
+	noted     bool
+}
+
+// Close stops the threads.
+func (x *executable) Close() error {
+	x.pool.Close()
+	return nil
+}
+
+// note warns, once, of an operation that runs on its reference kernel.
+func (x *executable) note(op *ir.Op) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.noted {
+		x.noted = true
+		x.warn(fmt.Sprintf("--device cpu has no kernel for %s and perhaps other operations of this program: they run on reference kernels, slowly", op.Def.Name))
+	}
+}
+
+// derive runs the init function, if the fused module still needs it.
+func (x *executable) derive() error {
+	m := x.fused
+	if m.Init == nil {
+		return nil
+	}
+	body := &ir.Region{Ops: m.Init.Ops}
+	f := &ir.Func{Name: "init", Body: body}
+	for _, d := range m.Derived {
+		body.Results = append(body.Results, d.From)
+		f.Outputs = append(f.Outputs, d.From.Type)
+	}
+	machine, err := eval.NewMachine(&ir.Module{Constants: m.Constants, Entry: f}, x.precision, nil)
+	if err != nil {
+		return err
+	}
+	out, err := machine.Run(nil)
+	if err != nil {
+		return err
+	}
+	for i, d := range m.Derived {
+		x.constants[d.Value] = constantOf(out[i].Tensor)
+	}
+	return nil
+}
+
+func constantOf(t *eval.Tensor) *value {
+	return &value{dtype: t.DType, slot: &slot{f: t.F, i: t.I}, shape: t.Shape, stride: rowMajor(t.Shape)}
+}
+
+// constant decodes a constant. Large weights do not come here: kernels read them where they are.
+func (x *executable) constant(v *ir.Value) (*value, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if n := x.constants[v]; n != nil {
+		return n, nil
+	}
+	if v.Constant == nil {
+		return nil, fmt.Errorf("a value is used where no operation that ran has defined it")
+	}
+	t, err := decode(v.Constant)
+	if err != nil {
+		return nil, err
+	}
+	n := constantOf(t)
+	x.constants[v] = n
+	return n, nil
+}
+
+func decode(c *ir.Constant) (*eval.Tensor, error) {
+	p, err := constantBytes(c)
+	if err != nil {
+		return nil, err
+	}
+	shape := make([]int, len(c.Data.Shape()))
+	for i, d := range c.Data.Shape() {
+		shape[i] = int(d)
+	}
+	t, err := eval.Decode(c.Data.DType(), shape, p)
+	if err != nil {
+		return nil, fmt.Errorf("constant @%s: %w", c.Name, err)
+	}
+	return t, nil
+}
+
+// constantBytes gives the bytes of a constant, in the file's map where they lie there.
+func constantBytes(c *ir.Constant) ([]byte, error) {
+	if c.Data == nil {
+		return nil, fmt.Errorf("constant @%s has no bytes: the module was read from text without weights", c.Name)
+	}
+	if d, ok := c.Data.(interface{ Bytes() []byte }); ok {
+		return d.Bytes(), nil
+	}
+	p, err := ir.ReadData(c.Data)
+	if err != nil {
+		return nil, fmt.Errorf("constant @%s: %w", c.Name, err)
+	}
+	return p, nil
+}
+
+// quantized joins a weight for reference kernels.
+func (x *executable) quantized(v *ir.Value) (eval.Value, error) {
+	x.mu.Lock()
+	if q, ok := x.joins[v]; ok {
+		x.mu.Unlock()
+		return q, nil
+	}
+	x.mu.Unlock()
+	op := v.Def
+	c := &eval.Call{Op: op, Precision: x.precision, Args: make([][]eval.Value, len(op.Args))}
+	for i, list := range op.Args {
+		for _, a := range list {
+			n, err := x.constant(a.Value)
+			if err != nil {
+				return eval.Value{}, err
+			}
+			c.Args[i] = append(c.Args[i], eval.Value{Tensor: n.tensor()})
+		}
+	}
+	out, err := eval.Run(c)
+	if err != nil {
+		return eval.Value{}, err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.joins[v] = out[0]
+	return out[0], nil
+}
+
+// NewInstance makes an instance whose buffers are zeros.
+func (x *executable) NewInstance() (engine.Instance, error) {
+	n := &instance{exe: x, states: map[*ir.Buffer]*state{}, bits: unseededBits()}
+	for _, b := range x.fused.Buffers {
+		s, err := newState(b, x.precision)
+		if err != nil {
+			return nil, err
+		}
+		n.states[b] = s
+	}
+	return n, nil
+}
+
+// unseededBits draws from a sequence of keys that differs from run to run, as MLX does without a seed.
+func unseededBits() func(n int) []uint32 {
+	keys := numeric.NewUnseededKeySequence()
+	return func(n int) []uint32 {
+		out := make([]uint32, n)
+		p, err := numeric.Bits(keys.Next(), n, 4)
+		if err != nil {
+			return out // n is the size of a tensor that has been allocated; Bits refuses only sizes beyond that
+		}
+		for i := range out {
+			out[i] = binary.LittleEndian.Uint32(p[4*i:])
+		}
+		return out
+	}
+}
+
+// instance is the state of a module, with its plans.
+type instance struct {
+	exe     *executable
+	states  map[*ir.Buffer]*state
+	bits    func(n int) []uint32
+	plans   []*plan // the last used first
+	arena   []float32
+	profile *Profile
+	// activations are the inputs of products in the form that these need; each step fills them anew.
+	activations, gathered []*kernel.Activations
+}
+
+// maxPlans is the number of plans that an instance keeps: one for single tokens, others for chunks.
+const maxPlans = 4
+
+// Run calls the entry function.
+func (x *instance) Run(inputs []eval.Value) ([]eval.Value, error) {
+	f := x.exe.fused.Entry
+	if len(inputs) != len(f.Params) {
+		return nil, fmt.Errorf("%s: %d inputs, want %d", f.Name, len(inputs), len(f.Params))
+	}
+	for i, p := range f.Params {
+		if err := eval.CheckInput(p.Type, inputs[i]); err != nil {
+			return nil, fmt.Errorf("%s: input %d (%s): %w", f.Name, i, p.Param, err)
+		}
+	}
+	p, err := x.planFor(inputs)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name, err)
+	}
+	for i, v := range inputs {
+		s := p.inputs[i].slot
+		if v.Tensor != nil {
+			s.f, s.i = v.Tensor.F, v.Tensor.I
+		}
+		s.n = v.Int
+	}
+	if err := p.run(x); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name, err)
+	}
+	out := make([]eval.Value, len(p.outputs))
+	for i, v := range p.outputs {
+		if out[i], err = x.content(f.Body.Results[i], v); err != nil {
+			return nil, fmt.Errorf("%s: output %d: %w", f.Name, i, err)
+		}
+		if out[i].Tensor != nil {
+			out[i].Tensor = eval.ConvertOutput(out[i].Tensor, f.Outputs[i].DType, x.exe.precision)
+		}
+	}
+	return out, nil
+}
+
+// planFor finds or makes the plan for inputs of these shapes, and its memory.
+func (x *instance) planFor(inputs []eval.Value) (*plan, error) {
+	at := slices.IndexFunc(x.plans, func(p *plan) bool {
+		for i, v := range inputs {
+			if v.Tensor != nil && !slices.Equal(p.shapes[i], v.Tensor.Shape) {
+				return false
+			}
+		}
+		return true
+	})
+	var p *plan
+	if at >= 0 {
+		p = x.plans[at]
+		copy(x.plans[1:at+1], x.plans[:at])
+		x.plans[0] = p
+	} else {
+		shapes := make([][]int, len(inputs))
+		for i, v := range inputs {
+			if v.Tensor != nil {
+				shapes[i] = slices.Clone(v.Tensor.Shape)
+			}
+		}
+		var err error
+		if p, err = x.bind(shapes); err != nil {
+			return nil, err
+		}
+		x.plans = slices.Insert(x.plans, 0, p)
+		x.plans = x.plans[:min(len(x.plans), maxPlans)]
+	}
+	if len(x.arena) < p.size {
+		x.arena = make([]float32, p.size)
+	}
+	p.attach(x.arena)
+	return p, nil
+}
+
+// Reset sets every buffer to zeros.
+func (x *instance) Reset() error {
+	for _, s := range x.states {
+		s.reset()
+	}
+	return nil
+}
+
+// Close frees the instance.
+func (x *instance) Close() error {
+	x.states, x.plans, x.arena = nil, nil, nil
+	return nil
+}
+
+// Snapshot copies the content of every buffer, in the order of the module.
+func (x *instance) Snapshot() ([]engine.State, error) {
+	out := make([]engine.State, len(x.exe.fused.Buffers))
+	for i, b := range x.exe.fused.Buffers {
+		s := x.states[b]
+		v := &value{dtype: s.dtype, slot: s.slot, shape: s.shape, stride: rowMajor(s.shape)}
+		out[i] = engine.State{Buffer: b.Name, Tensor: v.tensor().Clone()}
+	}
+	return out, nil
+}
+
+// Restore sets every buffer.
+func (x *instance) Restore(states []engine.State) error {
+	if err := engine.CheckStates(x.exe.fused.Buffers, states); err != nil {
+		return err
+	}
+	for i, b := range x.exe.fused.Buffers {
+		x.states[b].store(states[i].Tensor)
+	}
+	return nil
+}
+
+// parallel divides [0, n) among the threads in pieces of grain.
+func (b *binder) parallel(n, grain int, body func(lo, hi int)) func() {
+	p := b.x.exe.pool
+	return func() { p.Run(n, grain, body) }
+}
+
+// expertActivations are the inputs of the experts of a chunk; all layers share them.
+func (x *instance) expertActivations(n int) []*kernel.Activations {
+	for len(x.gathered) < n {
+		x.gathered = append(x.gathered, &kernel.Activations{})
+	}
+	return x.gathered[:n]
+}

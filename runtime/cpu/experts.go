@@ -1,0 +1,306 @@
+package cpu
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/cpu/kernel"
+)
+
+// bindTopK finds the k largest of each row, as the reference kernel does: of equal elements the later ones
+// are chosen, and come first; a NaN is larger than all.
+func bindTopK(b *binder) bool {
+	x, k := b.input("x"), ir.Attrs[ir.TopKAttrs](b.op).K
+	if x == nil || !x.isFloats() || len(x.shape) == 0 || k < 1 || k > x.shape[len(x.shape)-1] {
+		return false
+	}
+	n, width, stride, ok := x.rows()
+	shape, ok2 := b.dims(b.op.Results[1].Type)
+	out := b.result(0, nil)
+	if !ok || !ok2 || out == nil || elements(shape) != n*k {
+		return false
+	}
+	indices := &value{dtype: b.op.Results[1].Type.DType, slot: &slot{i: make([]int64, n*k)}, shape: shape, stride: rowMajor(shape)}
+	b.values[b.op.Results[1]] = indices
+	b.do("top-k", b.parallel(n, max(1, elementGrain/8/width), func(lo, hi int) {
+		in := x.floats()
+		for i := lo; i < hi; i++ {
+			row := in[i*stride : i*stride+width]
+			largest(indices.slot.i[i*k:(i+1)*k], row)
+			for j, at := range indices.slot.i[i*k : (i+1)*k] {
+				out.slot.f[i*k+j] = row[at]
+			}
+		}
+	}))
+	return true
+}
+
+// largest writes the positions of the largest elements of x in the order of top_k.
+func largest(indices []int64, x []float32) {
+	n := 0
+	for i, v := range x {
+		if n == len(indices) {
+			if w := x[indices[n-1]]; v < w || w != w && v == v {
+				continue
+			}
+			n--
+		}
+		at := n
+		for at > 0 {
+			if w := x[indices[at-1]]; v < w || w != w && v == v {
+				break
+			}
+			indices[at] = indices[at-1]
+			at--
+		}
+		indices[at] = int64(i)
+		n++
+	}
+}
+
+// experts is switch_mlp bound to a plan.
+type experts struct {
+	b                     *binder
+	x, indices, scores    *value
+	out                   *value
+	gate, up, down        *weight
+	tokens, perToken      int
+	width, inner          int
+	first, second         kernel.Layout // of the inputs of gate and up, and of down
+	hidden, lifted, rows  *slot         // [pairs, inner] twice, [pairs, width]
+	pairs, order, starts  []int32       // see route
+	gathered, activations []*kernel.Activations
+	used                  []int32 // experts with tokens
+	firstPieces           []expertPiece
+	secondPieces          []expertPiece
+}
+
+// expertPiece is a range of rows of an expert's matrix; up says of which of two.
+type expertPiece struct {
+	expert int32
+	up     bool
+	lo, hi int32
+}
+
+func bindSwitchMLP(b *binder) bool {
+	e := &experts{b: b, x: b.input("x"), indices: b.input("indices"), scores: b.input("scores")}
+	exe := b.x.exe
+	e.gate, e.up, e.down = exe.weight(b.op.Input("gate")), exe.weight(b.op.Input("up")), exe.weight(b.op.Input("down"))
+	x, n := e.x, len(e.x.shape)
+	if e.gate == nil || e.up == nil || e.down == nil || x == nil || !x.isFloats() || n == 0 || e.indices == nil || e.indices.kind != dense ||
+		e.indices.dtype.IsFloat() || !e.indices.isDense() || e.scores == nil || !e.scores.isFloats() || !e.scores.isDense() {
+		return false
+	}
+	e.width, e.inner, e.perToken = x.shape[n-1], e.gate.rows, e.indices.shape[n-1]
+	e.tokens = x.len() / max(e.width, 1)
+	count := len(e.gate.matrices)
+	if e.up.rows != e.inner || e.gate.cols != e.width || e.up.cols != e.width || e.down.cols != e.inner || e.down.rows != e.width ||
+		len(e.up.matrices) != count || len(e.down.matrices) != count || !slices.Equal(e.indices.shape, e.scores.shape) || e.indices.len() != e.tokens*e.perToken {
+		return false
+	}
+	e.first, e.second = e.gate.matrices[0].Layout(exe.path), e.down.matrices[0].Layout(exe.path)
+	if e.up.matrices[0].Layout(exe.path) != e.first {
+		return false
+	}
+	if e.out = b.result(0, nil); e.out == nil || !slices.Equal(e.out.shape, x.shape) {
+		return false
+	}
+	if _, _, _, ok := x.rows(); !ok {
+		e.x = b.denseFloats(x)
+	}
+	pairs := e.tokens * e.perToken
+	e.hidden, e.lifted = b.scratch(pairs*e.inner), b.scratch(pairs*e.inner)
+	e.rows = b.scratch(pairs * e.width)
+	e.pairs, e.order, e.starts = make([]int32, pairs), make([]int32, pairs), make([]int32, count+1)
+	e.gathered, e.activations = b.activations(1), nil
+	run := e.many
+	if e.tokens == 1 {
+		run = e.single()
+	} else {
+		e.prepareMany()
+	}
+	s := b.step("experts", func() error {
+		if err := e.check(count); err != nil {
+			return err
+		}
+		run()
+		return nil
+	})
+	s.bytes = min(pairs, count) * (e.gate.matrices[0].Bytes(e.inner) + e.up.matrices[0].Bytes(e.inner) + e.down.matrices[0].Bytes(e.width))
+	s.flops = 6 * pairs * e.inner * e.width
+	return true
+}
+
+// check reads the experts' numbers.
+func (e *experts) check(count int) error {
+	for i, at := range e.indices.ints()[:len(e.pairs)] {
+		if at < 0 || at >= int64(count) {
+			return fmt.Errorf("switch_mlp: indices[%d] is %d, there are %d experts", i, at, count)
+		}
+		e.pairs[i] = int32(at)
+	}
+	return nil
+}
+
+// single makes the function for one token: every expert's rows are read once, in three loops.
+func (e *experts) single() func() {
+	b := e.b
+	acts := b.activations(1)[0]
+	_, _, stride, _ := e.x.rows()
+	inputs := make([]kernel.Activations, e.perToken)
+	rows := func(m *kernel.Matrix) int { return max(8, pieceBytes/m.Bytes(1)&^7) }
+	grain := rows(&e.gate.matrices[0])
+	per := (e.inner + grain - 1) / grain
+	lift := func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			pair, part := i/(2*per), i%(2*per)
+			w, out := e.gate, e.hidden.f
+			if part >= per {
+				w, out, part = e.up, e.lifted.f, part-per
+			}
+			from := part * grain
+			kernel.MatMul(out[pair*e.inner:(pair+1)*e.inner], e.inner, &w.matrices[e.pairs[pair]], acts, from, min(from+grain, e.inner))
+		}
+	}
+	act := func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			h := e.hidden.f[i*e.inner : (i+1)*e.inner]
+			kernel.SiLUMul(h, h, e.lifted.f[i*e.inner:(i+1)*e.inner])
+			inputs[i].Fill(h, e.inner, 0, 1)
+		}
+	}
+	// A piece of the last loop takes the same rows of all experts, and adds them up.
+	last := max(8, rows(&e.down.matrices[0])/e.perToken&^7)
+	fall := func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			from, to := i*last, min((i+1)*last, e.width)
+			sum := e.out.slot.f[from:to]
+			clear(sum)
+			for p := range e.perToken {
+				y := e.rows.f[p*e.width : (p+1)*e.width]
+				kernel.MatMul(y, e.width, &e.down.matrices[e.pairs[p]], &inputs[p], from, to)
+				kernel.Axpy(sum, e.scores.floats()[p], y[from:to])
+			}
+		}
+	}
+	p := b.x.exe.pool
+	return func() {
+		acts.Reset(e.first, 1, e.width)
+		acts.Fill(e.x.floats(), stride, 0, 1)
+		for i := range inputs {
+			inputs[i].Reset(e.second, 1, e.inner)
+		}
+		p.Run(2*per*e.perToken, 1, lift)
+		p.Run(e.perToken, 1+e.perToken/4, act)
+		p.Run((e.width+last-1)/last, 1, fall)
+	}
+}
+
+// prepareMany makes room for the inputs of every expert.
+func (e *experts) prepareMany() {
+	count := len(e.gate.matrices)
+	e.gathered, e.activations = make([]*kernel.Activations, count), make([]*kernel.Activations, count)
+	pool := e.b.x.expertActivations(2 * count)
+	for i := range count {
+		e.gathered[i], e.activations[i] = pool[2*i], pool[2*i+1]
+	}
+}
+
+// route sorts the token-expert pairs by expert: order lists them, those of expert i from starts[i] on.
+func (e *experts) route() {
+	clear(e.starts)
+	for _, x := range e.pairs {
+		e.starts[x+1]++
+	}
+	e.used = e.used[:0]
+	for i := range e.starts[1:] {
+		if e.starts[i+1] > 0 {
+			e.used = append(e.used, int32(i))
+		}
+		e.starts[i+1] += e.starts[i]
+	}
+	next := slices.Clone(e.starts)
+	for pair, x := range e.pairs {
+		e.order[next[x]] = int32(pair)
+		next[x]++
+	}
+}
+
+// many computes chunks: the tokens of an expert are multiplied together.
+func (e *experts) many() {
+	e.route()
+	p := e.b.x.exe.pool
+	acts := e.b.activations(1)[0]
+	_, _, stride, _ := e.x.rows()
+	acts.Reset(e.first, e.tokens, e.width)
+	p.Run(e.tokens, max(1, elementGrain/e.width), func(lo, hi int) { acts.Fill(e.x.floats()[lo*stride:], stride, lo, hi) })
+
+	p.Run(len(e.used), 1, func(lo, hi int) {
+		for _, x := range e.used[lo:hi] {
+			tokens := make([]int32, 0, 64)
+			for _, pair := range e.order[e.starts[x]:e.starts[x+1]] {
+				tokens = append(tokens, pair/int32(e.perToken))
+			}
+			e.gathered[x].Reset(e.first, len(tokens), e.width)
+			e.gathered[x].Gather(acts, tokens, 0, len(tokens))
+		}
+	})
+	e.firstPieces = e.cut(e.firstPieces[:0], e.inner, true)
+	p.Run(len(e.firstPieces), 1, func(lo, hi int) {
+		for _, piece := range e.firstPieces[lo:hi] {
+			from, to := int(e.starts[piece.expert])*e.inner, int(e.starts[piece.expert+1])*e.inner
+			w, out := e.gate, e.hidden.f
+			if piece.up {
+				w, out = e.up, e.lifted.f
+			}
+			kernel.MatMul(out[from:to], e.inner, &w.matrices[piece.expert], e.gathered[piece.expert], int(piece.lo), int(piece.hi))
+		}
+	})
+	p.Run(len(e.used), 1, func(lo, hi int) {
+		for _, x := range e.used[lo:hi] {
+			from, to := int(e.starts[x])*e.inner, int(e.starts[x+1])*e.inner
+			kernel.SiLUMul(e.hidden.f[from:to], e.hidden.f[from:to], e.lifted.f[from:to])
+			n := int(e.starts[x+1] - e.starts[x])
+			e.activations[x].Reset(e.second, n, e.inner)
+			e.activations[x].Fill(e.hidden.f[from:to], e.inner, 0, n)
+		}
+	})
+	e.secondPieces = e.cut(e.secondPieces[:0], e.width, false)
+	p.Run(len(e.secondPieces), 1, func(lo, hi int) {
+		for _, piece := range e.secondPieces[lo:hi] {
+			from, to := int(e.starts[piece.expert])*e.width, int(e.starts[piece.expert+1])*e.width
+			kernel.MatMul(e.rows.f[from:to], e.width, &e.down.matrices[piece.expert], e.activations[piece.expert], int(piece.lo), int(piece.hi))
+		}
+	})
+	// pairs becomes the place of each pair in the order.
+	for at, pair := range e.order {
+		e.pairs[pair] = int32(at)
+	}
+	p.Run(e.tokens, max(1, elementGrain/(e.width*e.perToken)), func(lo, hi int) {
+		for t := lo; t < hi; t++ {
+			sum := e.out.slot.f[t*e.width : (t+1)*e.width]
+			clear(sum)
+			for i := t * e.perToken; i < (t+1)*e.perToken; i++ {
+				at := int(e.pairs[i]) * e.width
+				kernel.Axpy(sum, e.scores.floats()[i], e.rows.f[at:at+e.width])
+			}
+		}
+	})
+}
+
+// cut divides the rows of the experts that have tokens, the largest first.
+func (e *experts) cut(out []expertPiece, rows int, both bool) []expertPiece {
+	panel := kernel.PanelRows()
+	for _, x := range e.used {
+		step := panel * max(1, 64/int(e.starts[x+1]-e.starts[x]))
+		for lo := 0; lo < rows; lo += step {
+			hi := min(lo+step, rows)
+			out = append(out, expertPiece{x, false, int32(lo), int32(hi)})
+			if both {
+				out = append(out, expertPiece{x, true, int32(lo), int32(hi)})
+			}
+		}
+	}
+	return out
+}

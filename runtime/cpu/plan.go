@@ -1,0 +1,409 @@
+package cpu
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+)
+
+// plan is a module bound to the shapes of its inputs.
+type plan struct {
+	shapes  [][]int // of the inputs; nil for ints
+	inputs  []*value
+	steps   []step
+	outputs []*value
+	slots   []*slot // those in the arena
+	size    int     // floats of the arena
+	arena   []float32
+}
+
+// step is an operation, or a part of one.
+type step struct {
+	op   *ir.Op
+	kind string
+	run  func() error
+	// bytes and flops are what the step reads of weights and state, and its multiply-adds times two.
+	bytes, flops int
+}
+
+// binder makes a plan.
+type binder struct {
+	x       *instance
+	plan    *plan
+	symbols map[*ir.Symbol]int64
+	values  map[*ir.Value]*value
+	// held are the loads whose buffer nothing writes while they are used.
+	held map[*ir.Op]bool
+	// op is the operation that is bound.
+	op *ir.Op
+	// ropes are the tables of angles that were computed already.
+	ropes map[ropeKey]*ropeTable
+}
+
+// bind makes a plan for inputs of these shapes.
+func (x *instance) bind(shapes [][]int) (*plan, error) {
+	m := x.exe.fused
+	b := &binder{x: x, plan: &plan{shapes: shapes}, symbols: map[*ir.Symbol]int64{}, values: map[*ir.Value]*value{},
+		held: heldLoads(m.Entry.Body), ropes: map[ropeKey]*ropeTable{}}
+	for i, p := range m.Entry.Params {
+		for j, d := range p.Type.Shape {
+			if s, ok := d.Symbol(); ok {
+				b.symbols[s] = int64(shapes[i][j])
+			}
+		}
+	}
+	for i, p := range m.Entry.Params {
+		v := &value{kind: register, dtype: p.Type.DType, slot: &slot{}}
+		if p.Type.Kind != ir.IntKind {
+			v.kind, v.shape, v.stride = dense, shapes[i], rowMajor(shapes[i])
+		}
+		b.values[p] = v
+		b.plan.inputs = append(b.plan.inputs, v)
+	}
+	if err := b.region(m.Entry.Body); err != nil {
+		return nil, err
+	}
+	for _, r := range m.Entry.Body.Results {
+		v, err := b.value(r)
+		if err != nil {
+			return nil, err
+		}
+		b.plan.outputs = append(b.plan.outputs, v)
+		v.slot.last = len(b.plan.steps)
+	}
+	b.plan.place()
+	return b.plan, nil
+}
+
+// dims gives the numbers of a shape, or false where they are known only when the plan runs.
+func (b *binder) dims(t ir.Type) ([]int, bool) {
+	out := make([]int, len(t.Shape))
+	for i, d := range t.Shape {
+		n, ok := b.number(d)
+		if !ok || n < 0 {
+			return nil, false
+		}
+		out[i] = n
+	}
+	return out, len(out) <= maxRank
+}
+
+func (b *binder) number(e *ir.Expr) (int, bool) {
+	n, err := e.Eval(func(s *ir.Symbol) (int64, bool) { v, ok := b.symbols[s]; return v, ok })
+	return int(n), err == nil
+}
+
+// integer is the number of an int operand, where it is known now.
+func (b *binder) integer(op *ir.Op, operand string) (int, bool) {
+	a, ok := op.Arg(operand)
+	switch {
+	case !ok:
+		return 0, false
+	case a.Kind == ir.IntArg:
+		return int(max(min(a.Int, 1<<31-1), -1<<31)), true
+	}
+	return b.number(a.Value.Type.Int)
+}
+
+// value is what a value of the IR is bound to.
+func (b *binder) value(v *ir.Value) (*value, error) {
+	if n := b.values[v]; n != nil {
+		return n, nil
+	}
+	n, err := b.x.exe.constant(v)
+	if err != nil {
+		return nil, err
+	}
+	b.values[v] = n
+	return n, nil
+}
+
+// input is the value of an operand, or nil where it is absent or no value. Errors of constants come up
+// again where they are bound as arguments of the reference kernel.
+func (b *binder) input(name string) *value {
+	v := b.op.Input(name)
+	if v == nil {
+		return nil
+	}
+	n, err := b.value(v)
+	if err != nil {
+		return nil
+	}
+	return n
+}
+
+// region binds the operations of r.
+func (b *binder) region(r *ir.Region) error {
+	for _, op := range r.Ops {
+		first := len(b.plan.steps)
+		if err := b.bindOp(op); err != nil {
+			return fmt.Errorf("%w\n\tin %s", err, ir.Describe(b.x.exe.fused, op))
+		}
+		// What the steps use lives until the last of them.
+		b.use(op, max(first, len(b.plan.steps)-1))
+	}
+	return nil
+}
+
+// use notes that the arguments of op, and what its regions use, live until a step.
+func (b *binder) use(op *ir.Op, last int) {
+	mark := func(v *ir.Value) {
+		if n := b.values[v]; n != nil {
+			n.slot.last = max(n.slot.last, last)
+		}
+	}
+	op.EachArg(func(a *ir.Arg) { mark(a.Value) })
+	for _, r := range op.Regions {
+		for _, v := range r.Results {
+			mark(v)
+		}
+		for _, o := range r.Ops {
+			b.use(o, last)
+			for _, v := range o.Results {
+				mark(v)
+			}
+		}
+	}
+}
+
+// bindOp binds an operation: as a view, by a kernel, or to its reference kernel.
+func (b *binder) bindOp(op *ir.Op) error {
+	b.op = op
+	switch op.Def.Name {
+	case "if":
+		return b.branch(op)
+	case "scan":
+		return b.scan(op)
+	case "quantized":
+		b.values[op.Result()] = &value{kind: joined, slot: &slot{}}
+		return nil
+	case "noop":
+		return nil
+	case "undef":
+		b.values[op.Result()] = &value{kind: boxed, slot: &slot{}}
+		return nil
+	}
+	if views[op.Def.Name] != nil && b.viewable() && views[op.Def.Name](b) {
+		return nil
+	}
+	if k := kernels[op.Def.Name]; k != nil {
+		steps, slots := len(b.plan.steps), len(b.plan.slots)
+		if k(b) {
+			return nil
+		}
+		b.plan.steps, b.plan.slots = b.plan.steps[:steps], b.plan.slots[:slots]
+	}
+	return b.reference(op)
+}
+
+// kernels bind operations to kernels of this engine: they make the result's value and steps. They give
+// false, whatever they have done, where the arguments are not what the kernel takes.
+var kernels map[string]func(b *binder) bool
+
+func init() {
+	kernels = map[string]func(*binder) bool{
+		"load": bindLoad, "store": bindStore, "buffer_slice_update": bindSliceUpdate, "buffer_ring_update": bindRingUpdate,
+		"linear": bindLinear, "linears": bindLinears, "embedding": bindEmbedding,
+		"rms_norm": bindNorm, "rope": bindRope, "softmax": bindSoftmax, "glu": bindGLU, "softcap": bindSoftcap,
+		"silu": bindUnary, "sigmoid": bindUnary, "tanh": bindUnary,
+		"add": bindBinary, "multiply": bindBinary,
+		"cached_attention": bindAttention, "buffer_conv": bindConv, "buffer_delta_rule": bindDeltaRule, "delta_decay": bindDecay,
+		"top_k": bindTopK, "switch_mlp": bindSwitchMLP, "sample": bindSample,
+	}
+}
+
+// step adds a step of the operation that is bound.
+func (b *binder) step(kind string, run func() error) *step {
+	b.plan.steps = append(b.plan.steps, step{op: b.op, kind: kind, run: run})
+	return &b.plan.steps[len(b.plan.steps)-1]
+}
+
+// do adds a step that cannot fail.
+func (b *binder) do(kind string, run func()) *step {
+	return b.step(kind, func() error { run(); return nil })
+}
+
+// result gives result number i of the operation memory in the arena, its elements in row-major order
+// where no strides are given. It fails where the shape is not known.
+func (b *binder) result(i int, strides []int) *value {
+	r := b.op.Results[i]
+	shape, ok := b.dims(r.Type)
+	if !ok || !r.Type.DType.IsFloat() {
+		return nil
+	}
+	if strides == nil {
+		strides = rowMajor(shape)
+	}
+	v := &value{dtype: r.Type.DType, slot: b.scratch(elements(shape)), shape: shape, stride: strides}
+	b.values[r] = v
+	return v
+}
+
+// scratch is memory in the arena from the next step on.
+func (b *binder) scratch(size int) *slot {
+	s := &slot{size: size, first: len(b.plan.steps), last: len(b.plan.steps)}
+	b.plan.slots = append(b.plan.slots, s)
+	return s
+}
+
+// denseFloats is v with its elements in row-major order, copied where they are not.
+func (b *binder) denseFloats(v *value) *value {
+	if v.isDense() {
+		return v
+	}
+	n := &value{dtype: v.dtype, slot: b.scratch(v.len()), shape: v.shape, stride: rowMajor(v.shape)}
+	b.do("copy", func() { copyStrided(n.floats(), n.stride, v.floats(), v.stride, v.shape) })
+	n.slot.last = len(b.plan.steps)
+	return n
+}
+
+// place gives every slot of the arena its place: what lives at the same time does not overlap.
+func (p *plan) place() {
+	slices.SortStableFunc(p.slots, func(a, b *slot) int {
+		if a.first != b.first {
+			return a.first - b.first
+		}
+		return b.size - a.size
+	})
+	type span struct{ lo, hi int }
+	for i, s := range p.slots {
+		var taken []span
+		for _, o := range p.slots[:i] {
+			if o.last >= s.first && o.size > 0 {
+				taken = append(taken, span{o.offset, o.offset + o.size})
+			}
+		}
+		slices.SortFunc(taken, func(a, b span) int { return a.lo - b.lo })
+		s.offset = 0
+		for _, t := range taken {
+			if t.lo >= s.offset+s.size {
+				break
+			}
+			s.offset = max(s.offset, roundUp(t.hi))
+		}
+		p.size = max(p.size, s.offset+s.size)
+	}
+}
+
+// roundUp rounds a number of floats to whole cache lines.
+func roundUp(n int) int { return (n + 15) &^ 15 }
+
+// attach points the slots to an arena.
+func (p *plan) attach(arena []float32) {
+	if p.arena != nil && &p.arena[0] == &arena[0] && len(p.arena) == len(arena) {
+		return
+	}
+	p.arena = arena
+	for _, s := range p.slots {
+		s.f = arena[s.offset : s.offset+s.size : s.offset+s.size]
+	}
+}
+
+// run executes the plan.
+func (p *plan) run(x *instance) error {
+	for i := range p.steps {
+		s := &p.steps[i]
+		if x.profile != nil {
+			if err := x.profile.run(s); err != nil {
+				return x.failed(s, err)
+			}
+			continue
+		}
+		if err := s.run(); err != nil {
+			return x.failed(s, err)
+		}
+	}
+	return nil
+}
+
+// failed says which operation an error is of.
+func (x *instance) failed(s *step, err error) error {
+	return fmt.Errorf("%w\n\tin %s", err, ir.Describe(x.exe.fused, s.op))
+}
+
+// heldLoads finds the loads whose value can be the buffer's memory itself: they stand in the entry's own
+// list, and nothing uses them, or a view of them, after a later write of the buffer.
+func heldLoads(r *ir.Region) map[*ir.Op]bool {
+	held := map[*ir.Op]bool{}
+	source := map[*ir.Value]*ir.Op{} // the load that a value may be a view of
+	written := map[*ir.Buffer]bool{} // by nested regions
+	for _, op := range r.Ops {
+		for _, n := range op.Regions {
+			n.Walk(func(o *ir.Op) {
+				if o.Def.Effect == ir.Writes {
+					written[o.Buffer] = true
+				}
+			})
+		}
+	}
+	stale := map[*ir.Op]bool{}
+	use := func(op *ir.Op) {
+		op.EachArg(func(a *ir.Arg) {
+			if load := source[a.Value]; load != nil && stale[load] {
+				held[load] = false
+			}
+		})
+	}
+	for _, op := range r.Ops {
+		use(op)
+		for _, n := range op.Regions {
+			n.Walk(use)
+			for _, v := range n.Results {
+				if load := source[v]; load != nil {
+					held[load] = false // becomes a result of the if
+				}
+			}
+		}
+		switch {
+		case op.Def.Effect == ir.Reads:
+			source[op.Result()] = op
+			held[op] = !written[op.Buffer]
+		case op.Def.Effect == ir.Writes:
+			for load := range held {
+				if load.Buffer == op.Buffer {
+					stale[load] = true
+				}
+			}
+		case views[op.Def.Name] != nil:
+			if x := op.Input("x"); x != nil && source[x] != nil {
+				source[op.Result()] = source[x]
+			}
+		}
+	}
+	for _, v := range r.Results {
+		if load := source[v]; load != nil && stale[load] {
+			held[load] = false
+		}
+	}
+	return held
+}
+
+// tensor is v as the reference kernels take it: its own memory where it is dense.
+func (v *value) tensor() *eval.Tensor {
+	n := v.len()
+	t := &eval.Tensor{DType: v.dtype, Shape: v.shape}
+	switch {
+	case v.slot.state != nil:
+		whole := make([]float32, v.slot.state.size)
+		v.slot.state.decode(whole)
+		t.F = make([]float32, n)
+		copyStrided(t.F, rowMajor(v.shape), whole[v.offset:], v.stride, v.shape)
+	case v.dtype.IsFloat():
+		if t.F = []float32{}; n > 0 && v.isDense() {
+			t.F = v.floats()[:n:n]
+		} else if n > 0 {
+			t.F = make([]float32, n)
+			copyStrided(t.F, rowMajor(v.shape), v.floats(), v.stride, v.shape)
+		}
+	default:
+		if t.I = []int64{}; n > 0 && v.isDense() {
+			t.I = v.ints()[:n:n]
+		} else if n > 0 {
+			t.I = make([]int64, n)
+			copyStrided(t.I, rowMajor(v.shape), v.ints(), v.stride, v.shape)
+		}
+	}
+	return t
+}

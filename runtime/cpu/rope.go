@@ -1,0 +1,99 @@
+package cpu
+
+import (
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/numeric"
+	"github.com/etc-ml/etc/runtime/cpu/kernel"
+)
+
+// ropeKey tells which angles a rope uses; those of all layers are the same as a rule.
+type ropeKey struct {
+	offset *slot
+	freqs  *slot
+	attrs  ir.RopeAttrs
+	steps  int
+}
+
+// ropeTable holds the cosines and sines of the angles, [steps, dims/2].
+type ropeTable struct{ cos, sin *slot }
+
+// bindRope rotates pairs of x [B, H, T, D] by angles that follow from the position of the first token.
+func bindRope(b *binder) bool {
+	attrs, x := *ir.Attrs[ir.RopeAttrs](b.op), b.input("x")
+	if x == nil || !x.isFloats() || len(x.shape) != 4 || b.register("offset") == nil || x.shape[3] > 1 && x.stride[3] != 1 {
+		return false
+	}
+	width, dims := x.shape[3], attrs.Dims
+	if dims <= 0 || dims%2 != 0 || dims > width {
+		return false
+	}
+	if shape, ok := b.dims(b.op.Result().Type); !ok || !slices.Equal(shape, x.shape) || overlaps(x) {
+		return false
+	}
+	table := b.ropeTable(attrs, x.shape[2])
+	if table == nil {
+		return false
+	}
+	out := b.result(0, x.inOrder())
+	rotate := kernel.Rotate
+	if attrs.Traditional {
+		rotate = kernel.RotatePairs
+	}
+	half, heads, steps := dims/2, x.shape[1], x.shape[2]
+	table.cos.last, table.sin.last = len(b.plan.steps), len(b.plan.steps)
+	// One index is a token of one row of the batch, with all its heads.
+	b.do("rope", b.parallel(x.shape[0]*steps, max(1, elementGrain/(heads*width)), func(lo, hi int) {
+		in, dst := x.floats(), out.slot.f
+		for i := lo; i < hi; i++ {
+			n, t := i/steps, i%steps
+			cos, sin := table.cos.f[t*half:(t+1)*half], table.sin.f[t*half:(t+1)*half]
+			for h := range heads {
+				from, to := n*x.stride[0]+h*x.stride[1]+t*x.stride[2], n*out.stride[0]+h*out.stride[1]+t*out.stride[2]
+				copy(dst[to:to+width], in[from:from+width])
+				rotate(dst[to:to+dims], cos, sin)
+			}
+		}
+	}))
+	return true
+}
+
+// ropeTable binds the computation of angles, once for each kind, as the reference kernel computes them:
+// (offset + t)·scale / freq in float32.
+func (b *binder) ropeTable(attrs ir.RopeAttrs, steps int) *ropeTable {
+	offset := b.register("offset")
+	key := ropeKey{offset: offset.slot, attrs: attrs, steps: steps}
+	half := attrs.Dims / 2
+	inverse := make([]float32, half)
+	if b.op.Input("freqs") != nil {
+		freqs := b.vector("freqs", half)
+		if freqs == nil {
+			return nil
+		}
+		key.freqs = b.input("freqs").slot
+		for i, f := range freqs {
+			inverse[i] = 1 / f
+		}
+	} else {
+		step := numeric.Log32(attrs.Base) / float32(half)
+		for i := range inverse {
+			inverse[i] = numeric.Exp32(-float32(i) * step)
+		}
+	}
+	if t := b.ropes[key]; t != nil {
+		return t
+	}
+	t := &ropeTable{b.scratch(steps * half), b.scratch(steps * half)}
+	b.do("angles", b.parallel(steps, max(1, 512/half), func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			position := (float32(i) + float32(int32(offset.slot.n))) * attrs.Scale
+			for j, f := range inverse {
+				s, c := numeric.Sincos32(position * f)
+				t.sin.f[i*half+j], t.cos.f[i*half+j] = s, c
+			}
+		}
+	}))
+	b.ropes[key] = t
+	return t
+}

@@ -1,0 +1,251 @@
+package cpu
+
+import (
+	"math"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/numeric"
+	"github.com/etc-ml/etc/runtime/cpu/kernel"
+	"github.com/etc-ml/etc/runtime/cpu/pool"
+)
+
+// bindSample chooses tokens as the reference kernel of sample does, from the same random words: for equal
+// logits it gives the same tokens. It selects where that sorts, and draws noise only for tokens that the
+// filters keep.
+func bindSample(b *binder) bool {
+	logits, temperature := b.input("logits"), b.input("temperature")
+	if logits == nil || !logits.isFloats() || len(logits.shape) != 2 || logits.shape[1] == 0 || !isNumber(temperature, ir.F32) {
+		return false
+	}
+	var others [3]*value // top_k, top_p, seed
+	for i, name := range []string{"top_k", "top_p", "seed"} {
+		if b.op.Input(name) == nil {
+			continue
+		}
+		d := ir.I64
+		if name == "top_p" {
+			d = ir.F32
+		}
+		if others[i] = b.input(name); !isNumber(others[i], d) {
+			return false
+		}
+	}
+	rows, vocab := logits.shape[0], logits.shape[1]
+	logits = b.denseFloats(logits)
+	tokens := &value{dtype: ir.I64, slot: &slot{i: make([]int64, rows)}, shape: []int{rows}, stride: []int{1}}
+	b.values[b.op.Result()] = tokens
+	s := &sampler{pool: b.x.exe.pool, vocab: vocab, bits: b.x.bits, scaled: b.scratch(vocab), other: b.scratch(vocab)}
+	b.do("sample", func() {
+		s.temperature, s.topK, s.topP = temperature.floats()[0], 0, 1
+		if others[0] != nil {
+			s.topK = others[0].ints()[0]
+		}
+		if others[1] != nil {
+			s.topP = others[1].floats()[0]
+		}
+		s.words(rows*vocab, others)
+		for r := range rows {
+			tokens.slot.i[r] = int64(s.token(logits.floats()[r*vocab:(r+1)*vocab], r*vocab))
+		}
+	})
+	return true
+}
+
+func isNumber(v *value, d ir.DType) bool {
+	return v != nil && v.kind == dense && v.dtype == d && v.len() == 1
+}
+
+// sampler are the parameters of a draw, and its memory.
+type sampler struct {
+	pool          *pool.Pool
+	bits          func(n int) []uint32
+	vocab         int
+	scaled, other *slot
+	heap          []float32
+
+	temperature, topP float32
+	topK              int64
+	shift             float32
+	word              func(i int) uint32
+}
+
+// words chooses the random words: MLX's for a seed, unseeded ones without; and the form of the noise,
+// which is another one for a sampler that takes a temperature only (see eval's sample).
+func (s *sampler) words(n int, others [3]*value) {
+	s.shift = 0
+	if others[0] == nil && others[1] == nil && others[2] == nil {
+		s.temperature, s.shift = max(s.temperature, 1e-6), 1e-20
+	}
+	switch {
+	case !(s.temperature > 0):
+	case others[2] != nil:
+		key := numeric.Key(uint64(int32(others[2].ints()[0])))
+		s.word = func(i int) uint32 { return numeric.Word(key, n, i) }
+	default:
+		words := s.bits(n)
+		s.word = func(i int) uint32 { return words[i] }
+	}
+}
+
+// token chooses a token for one row of logits, whose random words begin at first.
+func (s *sampler) token(logits []float32, first int) int {
+	if !(s.temperature > 0) {
+		return kernel.ArgMax(logits)
+	}
+	scaled := s.scaled.f[:s.vocab]
+	s.pool.Run(s.vocab, elementGrain, func(lo, hi int) {
+		for i, v := range logits[lo:hi] {
+			scaled[lo+i] = v / s.temperature
+		}
+	})
+	s.filter(scaled)
+	const grain = 2 << 10
+	noise := s.other.f[:s.vocab]
+	s.pool.Run(s.vocab, grain, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			if noise[i] = scaled[i]; scaled[i] > float32(math.Inf(-1)) {
+				noise[i] += s.gumbel(s.word(first + i))
+			}
+		}
+	})
+	return kernel.ArgMax(noise)
+}
+
+// gumbel makes a number of the standard Gumbel distribution of a random word.
+func (s *sampler) gumbel(word uint32) float32 {
+	const belowOne = 1 - 1.0/(1<<24)
+	u := min(float32(word)/math.MaxUint32, belowOne)
+	return -numeric.Log32(-numeric.Log32(u+s.shift) + s.shift)
+}
+
+// filter sets the logits of the tokens that top-k and top-p drop to −∞.
+func (s *sampler) filter(scaled []float32) {
+	if s.topK > 0 && s.topK < int64(len(scaled)) {
+		threshold := s.kth(scaled, int(s.topK))
+		drop(scaled, scaled, threshold)
+	}
+	if s.topP < 1 {
+		probabilities := s.other.f[:len(scaled)]
+		s.softmax(probabilities, scaled)
+		drop(scaled, probabilities, s.nucleus(probabilities))
+	}
+}
+
+func drop(scaled, values []float32, threshold float32) {
+	for i, v := range values {
+		if v < threshold {
+			scaled[i] = float32(math.Inf(-1))
+		}
+	}
+}
+
+// kth is the k-th largest element, where NaNs come last. The k largest so far are kept in a heap, negated,
+// so that the smallest comes first.
+func (s *sampler) kth(x []float32, k int) float32 {
+	h := s.heap[:0]
+	for _, v := range x {
+		switch {
+		case v != v:
+		case len(h) < k:
+			if h = append(h, -v); len(h) == k {
+				heapify(h)
+			}
+		case v > -h[0]:
+			h[0] = -v
+			siftDown(h, 0)
+		}
+	}
+	s.heap = h
+	if len(h) < k {
+		return float32(math.NaN())
+	}
+	return -h[0]
+}
+
+// heapify makes h a heap with the largest element first.
+func heapify(h []float32) {
+	for i := len(h)/2 - 1; i >= 0; i-- {
+		siftDown(h, i)
+	}
+}
+
+func siftDown(h []float32, i int) {
+	for {
+		child := 2*i + 1
+		if child >= len(h) {
+			return
+		}
+		if child+1 < len(h) && h[child+1] > h[child] {
+			child++
+		}
+		if !(h[child] > h[i]) {
+			return
+		}
+		h[i], h[child] = h[child], h[i]
+		i = child
+	}
+}
+
+// softmax has the reference kernel's bits: exponentials in float32, their sum in float64 from left to right.
+func (s *sampler) softmax(dst, x []float32) {
+	high := float32(math.Inf(-1))
+	for _, v := range x {
+		if v > high || v != v {
+			high = v
+		}
+	}
+	s.pool.Run(len(x), 4<<10, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			if math.IsInf(float64(x[i]), -1) && !math.IsInf(float64(high), 0) {
+				dst[i] = 0
+				continue
+			}
+			dst[i] = numeric.Exp32(x[i] - high)
+		}
+	})
+	sum := 0.0
+	for _, v := range dst {
+		sum += float64(v)
+	}
+	s.pool.Run(len(x), elementGrain, func(lo, hi int) {
+		for i, v := range dst[lo:hi] {
+			dst[lo+i] = float32(float64(v) / sum)
+		}
+	})
+}
+
+// nucleus is the smallest probability that top-p keeps: of those before which, from the largest on, no
+// more than topP lies. Probabilities are taken from a heap until that is certain.
+func (s *sampler) nucleus(probabilities []float32) float32 {
+	// Beyond this, what lies before an element is over topP however the numbers are rounded.
+	limit := float64(s.topP) + 1e-5
+	h := s.heap[:0]
+	for _, v := range probabilities {
+		if v != v {
+			return v // as the reference: no comparison with it holds, so nothing is dropped
+		}
+		if v != 0 {
+			h = append(h, v)
+		}
+	}
+	s.heap = h
+	heapify(h)
+	threshold, sum := float32(math.Inf(1)), 0.0
+	for ; len(h) > 0; h = h[:len(h)-1] {
+		v := h[0]
+		before := float32(sum+float64(v)) - v
+		if !(before > s.topP) {
+			threshold = min(threshold, v)
+		}
+		if sum > limit {
+			return threshold
+		}
+		sum += float64(v)
+		h[0] = h[len(h)-1]
+		siftDown(h[:len(h)-1], 0)
+	}
+	if len(s.heap) < len(probabilities) && !(float32(sum) > s.topP) {
+		return 0 // those of zero are kept too
+	}
+	return threshold
+}

@@ -1,0 +1,229 @@
+package cpu
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/cpu/kernel"
+)
+
+// state is the content of a buffer: floats in slot.f, or bfloat16 numbers in bytes; integers in slot.i.
+type state struct {
+	dtype ir.DType
+	shape []int
+	size  int
+	slot  *slot
+	half  []byte // bfloat16, where the declared dtype is that and the precision keeps it
+}
+
+func newState(b *ir.Buffer, precision eval.Precision) (*state, error) {
+	dims, _ := b.Type.Static()
+	s := &state{dtype: b.Type.DType, slot: &slot{}}
+	for _, d := range dims {
+		s.shape = append(s.shape, int(d))
+	}
+	s.size = elements(s.shape)
+	if len(s.shape) > maxRank || ir.Elements(dims) > 1<<32 {
+		return nil, fmt.Errorf("buffer @%s has type %s; at most %d dims and 2^32 elements are supported", b.Name, b.Type, maxRank)
+	}
+	switch {
+	case !s.dtype.IsFloat():
+		s.slot.i = make([]int64, s.size)
+	case s.dtype == ir.BF16 && precision == eval.Mixed:
+		s.half, s.slot.state = make([]byte, 2*s.size), s
+	default:
+		s.slot.f = make([]float32, s.size)
+	}
+	return s, nil
+}
+
+func (s *state) reset() {
+	clear(s.slot.f)
+	clear(s.slot.i)
+	clear(s.half)
+}
+
+// decode widens what is not stored as float32.
+func (s *state) decode(dst []float32) { kernel.FromBF16(dst, s.half) }
+
+// store sets the content, rounded to the dtype of the memory. t has the shape and kind of the buffer.
+func (s *state) store(t *eval.Tensor) {
+	switch {
+	case s.half != nil:
+		kernel.ToBF16(s.half, t.F)
+	case s.slot.f != nil:
+		copy(s.slot.f, t.F)
+	default:
+		copy(s.slot.i, t.I)
+	}
+}
+
+// update runs the reference kernel of an operation that writes the buffer.
+func (s *state) update(c *eval.Call) ([]eval.Value, error) {
+	v := &value{dtype: s.dtype, slot: s.slot, shape: s.shape, stride: rowMajor(s.shape)}
+	if c.Op.Def.Name == "store" {
+		t := c.Args[0][0].Tensor
+		if !slices.Equal(t.Shape, s.shape) {
+			return nil, fmt.Errorf("store @%s: shape %v, want %v", c.Op.Buffer.Name, t.Shape, s.shape)
+		}
+		s.store(eval.ConvertState(t, s.dtype, c.Precision))
+		return nil, nil
+	}
+	t := v.tensor()
+	out, err := eval.Update(c, t)
+	if s.half != nil {
+		s.store(t)
+	}
+	return out, err
+}
+
+// matrix sees the rows of a float buffer as a stored matrix.
+func (s *state) matrix(rows, cols, first int) kernel.Matrix {
+	m := kernel.Matrix{Rows: rows, Cols: cols}
+	if s.half != nil {
+		m.Format, m.Data = kernel.BF16, s.half[2*first:2*(first+rows*cols)]
+	} else {
+		m.Format, m.Data = kernel.F32, bytesOf(s.slot.f[first:first+rows*cols])
+	}
+	return m
+}
+
+// put writes floats at a position.
+func (s *state) put(at int, x []float32) {
+	if s.half != nil {
+		kernel.ToBF16(s.half[2*at:2*(at+len(x))], x)
+		return
+	}
+	copy(s.slot.f[at:], x)
+}
+
+// get reads floats at a position.
+func (s *state) get(dst []float32, at int) {
+	if s.half != nil {
+		kernel.FromBF16(dst, s.half[2*at:2*(at+len(dst))])
+		return
+	}
+	copy(dst, s.slot.f[at:])
+}
+
+// bindLoad gives the buffer's own memory where nothing writes it meanwhile, else a copy.
+func bindLoad(b *binder) bool {
+	s := b.x.states[b.op.Buffer]
+	v := &value{dtype: s.dtype, slot: s.slot, shape: s.shape, stride: rowMajor(s.shape)}
+	if b.held[b.op] {
+		b.values[b.op.Result()] = v
+		return true
+	}
+	if !s.dtype.IsFloat() {
+		return false
+	}
+	out := b.result(0, nil)
+	b.do("load", func() { s.get(out.slot.f[:s.size], 0) })
+	return true
+}
+
+// floatState is the buffer of the operation, if it holds floats that this engine writes itself: in
+// float32, or in bfloat16. A float16 buffer under mixed rounds, and only the reference kernels do that.
+func (b *binder) floatState() *state {
+	s := b.x.states[b.op.Buffer]
+	if !s.dtype.IsFloat() || b.x.exe.precision == eval.Mixed && s.half == nil && s.dtype != ir.F32 {
+		return nil
+	}
+	return s
+}
+
+func bindStore(b *binder) bool {
+	s, v := b.floatState(), b.input("x")
+	if s == nil || v == nil || !v.isFloats() || !slices.Equal(v.shape, s.shape) {
+		return false
+	}
+	v = b.denseFloats(v)
+	b.do("store", func() { s.put(0, v.floats()[:s.size]) })
+	return true
+}
+
+// updateRows sees an update [B, H, S, D] of a buffer [B, H, R, D] along axis 2.
+func (b *binder) updateRows(axis int) (s *state, u *value, ok bool) {
+	s, u = b.floatState(), b.input("update")
+	if s == nil || u == nil || !u.isFloats() || len(s.shape) != 4 || len(u.shape) != 4 || axis != 2 && axis != -2 ||
+		u.shape[0] != s.shape[0] || u.shape[1] != s.shape[1] || u.shape[3] != s.shape[3] || u.shape[3] > 1 && u.stride[3] != 1 {
+		return nil, nil, false
+	}
+	return s, u, true
+}
+
+// writeRows writes row i of every head to the slot that place gives.
+func (s *state) writeRows(u *value, place func(i int) int) {
+	slots, width, data := s.shape[2], s.shape[3], u.floats()
+	for n := range u.shape[0] {
+		for h := range u.shape[1] {
+			for i := range u.shape[2] {
+				from := n*u.stride[0] + h*u.stride[1] + i*u.stride[2]
+				s.put(((n*s.shape[1]+h)*slots+place(i))*width, data[from:from+width])
+			}
+		}
+	}
+}
+
+// bindSliceUpdate writes keys or values at a position. Positions that count from the end, or lie beyond
+// it, are left to the reference kernel.
+func bindSliceUpdate(b *binder) bool {
+	axis, ok := b.integer(b.op, "axis")
+	s, u, ok2 := b.updateRows(axis)
+	start, stop := b.register("start"), b.register("stop")
+	if !ok || !ok2 || ir.Attrs[ir.StepAttrs](b.op).Step != 1 || start == nil || stop == nil {
+		return false
+	}
+	other, err := b.evaluator(b.op)
+	if err != nil {
+		return false
+	}
+	b.step("cache write", func() error {
+		from, to := int(start.slot.n), int(stop.slot.n)
+		if from < 0 || to > s.shape[2] || to-from != u.shape[2] {
+			return other()
+		}
+		s.writeRows(u, func(i int) int { return from + i })
+		return nil
+	})
+	return true
+}
+
+// bindRingUpdate writes keys or values at positions modulo the number of slots.
+func bindRingUpdate(b *binder) bool {
+	s, u, ok := b.updateRows(ir.Attrs[ir.AxisAttrs](b.op).Axis)
+	start := b.register("start")
+	if !ok || start == nil {
+		return false
+	}
+	other, err := b.evaluator(b.op)
+	if err != nil {
+		return false
+	}
+	b.step("cache write", func() error {
+		from, slots := int(start.slot.n), s.shape[2]
+		if from < 0 || u.shape[2] > slots {
+			return other()
+		}
+		s.writeRows(u, func(i int) int { return (from + i) % slots })
+		return nil
+	})
+	return true
+}
+
+// register is the int in an operand.
+func (b *binder) register(operand string) *value {
+	a, ok := b.op.Arg(operand)
+	switch {
+	case !ok:
+		return nil
+	case a.Kind == ir.IntArg:
+		return &value{kind: register, slot: &slot{n: a.Int}}
+	}
+	if v := b.input(operand); v != nil && v.kind == register {
+		return v
+	}
+	return nil
+}

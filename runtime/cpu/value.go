@@ -1,0 +1,269 @@
+package cpu
+
+import (
+	"slices"
+	"unsafe"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+)
+
+// slot is memory that values of a plan lie in.
+type slot struct {
+	// f or i hold the elements of floats, and of integers and bools.
+	f []float32
+	i []int64
+	// n is the content of an int register.
+	n int64
+	// box is a value whose shape is known only when it has been computed.
+	box eval.Value
+	// state is the buffer whose content the slot stands for, where that is not stored as f.
+	state *state
+
+	// size is the number of floats that the slot needs in the arena, at offset, from step first to step
+	// last; 0 for a slot with memory of its own.
+	size, offset, first, last int
+}
+
+// kind tells how a value is held.
+type kind uint8
+
+const (
+	dense    kind = iota // elements of a slot, strided
+	boxed                // slot.box
+	register             // slot.n
+	joined               // a quantized weight
+)
+
+// value is a value of the IR, bound to a plan: a strided view of a slot.
+type value struct {
+	kind   kind
+	dtype  ir.DType
+	slot   *slot
+	offset int
+	shape  []int
+	stride []int
+}
+
+func elements(shape []int) int {
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	return n
+}
+
+// rowMajor are the strides of a dense tensor.
+func rowMajor(shape []int) []int {
+	strides := make([]int, len(shape))
+	n := 1
+	for i := len(shape) - 1; i >= 0; i-- {
+		strides[i] = n
+		n *= shape[i]
+	}
+	return strides
+}
+
+func (v *value) len() int { return elements(v.shape) }
+
+// isDense reports whether the elements lie one after the other.
+func (v *value) isDense() bool {
+	n := 1
+	for i := len(v.shape) - 1; i >= 0; i-- {
+		if v.shape[i] != 1 && v.stride[i] != n {
+			return false
+		}
+		n *= v.shape[i]
+	}
+	return true
+}
+
+// isFloats reports whether the elements are floats of a slot.
+func (v *value) isFloats() bool { return v.kind == dense && v.dtype.IsFloat() && v.slot.state == nil }
+
+// floats are the elements from the first on; valid while the plan runs.
+func (v *value) floats() []float32 { return v.slot.f[v.offset:] }
+
+// ints are the elements from the first on.
+func (v *value) ints() []int64 { return v.slot.i[v.offset:] }
+
+// rows sees v as rows of its last dim that lie stride apart: n rows of width elements. It fails where
+// rows are not evenly spaced or their elements not adjacent.
+func (v *value) rows() (n, width, stride int, ok bool) {
+	last := len(v.shape) - 1
+	if last < 0 {
+		return 1, 1, 1, true
+	}
+	width = v.shape[last]
+	if width != 1 && v.stride[last] != 1 {
+		return 0, 0, 0, false
+	}
+	n, stride, ok = mergeDims(v.shape[:last], v.stride[:last])
+	if n == 1 {
+		stride = width
+	}
+	return n, width, stride, ok
+}
+
+// mergeDims sees dims as one, of n elements that lie stride apart.
+func mergeDims(shape, strides []int) (n, stride int, ok bool) {
+	n, stride = 1, 0
+	for i := len(shape) - 1; i >= 0; i-- {
+		if shape[i] == 1 {
+			continue
+		}
+		switch {
+		case n == 1:
+			stride = strides[i]
+		case strides[i] != n*stride:
+			return 0, 0, false
+		}
+		n *= shape[i]
+	}
+	return n, stride, true
+}
+
+// inOrder are strides for the elements of v one after the other in the order in which v has them in
+// memory: what is computed from a transposed value is transposed too.
+func (v *value) inOrder() []int {
+	if overlaps(v) {
+		return rowMajor(v.shape)
+	}
+	order := make([]int, len(v.shape))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return v.stride[b] - v.stride[a] })
+	strides := make([]int, len(v.shape))
+	n := 1
+	for i := len(order) - 1; i >= 0; i-- {
+		strides[order[i]] = n
+		n *= v.shape[order[i]]
+	}
+	return strides
+}
+
+// overlaps reports whether elements of v share memory, as those of a broadcast do.
+func overlaps(v *value) bool {
+	for i, s := range v.stride {
+		if s == 0 && v.shape[i] > 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// reshaped views v in another shape, where its strides allow.
+func (v *value) reshaped(shape []int) (*value, bool) {
+	strides, ok := reshapeStrides(v.shape, v.stride, shape)
+	if !ok {
+		return nil, false
+	}
+	n := *v
+	n.shape, n.stride = shape, strides
+	return &n, true
+}
+
+// reshapeStrides gives the strides with which a strided tensor is seen in another shape of as many
+// elements. Groups of dims with as many elements on both sides are matched; those of the old shape must
+// be evenly spaced.
+func reshapeStrides(old, strides, shape []int) ([]int, bool) {
+	var dims, steps []int
+	for i, d := range old {
+		if d != 1 {
+			dims, steps = append(dims, d), append(steps, strides[i])
+		}
+	}
+	out := make([]int, len(shape))
+	if elements(old) == 0 {
+		return rowMajor(shape), true
+	}
+	at, to := 0, 0
+	for at < len(dims) {
+		from, first := at, to
+		have, want := dims[at], 1
+		at++
+		for have != want {
+			if want < have {
+				if to == len(shape) {
+					return nil, false
+				}
+				want *= shape[to]
+				to++
+			} else {
+				if at == len(dims) {
+					return nil, false
+				}
+				have *= dims[at]
+				at++
+			}
+		}
+		n, step, ok := mergeDims(dims[from:at], steps[from:at])
+		if !ok || n != want {
+			return nil, false
+		}
+		for i := to - 1; i >= first; i-- {
+			out[i] = step
+			step *= shape[i]
+		}
+	}
+	for i := to; i < len(shape); i++ { // only ones are left
+		out[i] = 1
+	}
+	return out, true
+}
+
+// maxRank is the largest number of dims that values of slots have.
+const maxRank = 8
+
+// copyStrided copies elements between two strided views of one shape.
+func copyStrided[T any](dst []T, dstStride []int, src []T, srcStride []int, shape []int) {
+	if elements(shape) == 0 {
+		return
+	}
+	last := len(shape) - 1
+	if last < 0 {
+		dst[0] = src[0]
+		return
+	}
+	n, to, from := shape[last], dstStride[last], srcStride[last]
+	var index [maxRank]int
+	at, of := 0, 0
+	for {
+		switch {
+		case to == 1 && from == 1:
+			copy(dst[at:at+n], src[of:of+n])
+		default:
+			for i := range n {
+				dst[at+i*to] = src[of+i*from]
+			}
+		}
+		i := last - 1
+		for ; i >= 0; i-- {
+			at, of = at+dstStride[i], of+srcStride[i]
+			if index[i]++; index[i] < shape[i] {
+				break
+			}
+			at, of = at-shape[i]*dstStride[i], of-shape[i]*srcStride[i]
+			index[i] = 0
+		}
+		if i < 0 {
+			return
+		}
+	}
+}
+
+// bytesOf views floats as bytes.
+func bytesOf(f []float32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(f))), 4*len(f))
+}
+
+// shares reports whether the memory of a and b overlaps.
+func shares[T any](a, b []T) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return false
+	}
+	x, y := uintptr(unsafe.Pointer(unsafe.SliceData(a))), uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	size := unsafe.Sizeof(a[0])
+	return x < y+uintptr(len(b))*size && y < x+uintptr(len(a))*size
+}

@@ -1,0 +1,188 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/cpu/kernel"
+)
+
+// weight is a stored matrix, or a stack of them, as kernels read it.
+type weight struct {
+	matrices   []kernel.Matrix
+	rows, cols int
+}
+
+// weight opens the weight [N, K] or [E, N, K] behind a value, or gives nil where the kernels cannot read it.
+func (x *executable) weight(v *ir.Value) *weight {
+	x.mu.Lock()
+	w, known := x.weights[v]
+	x.mu.Unlock()
+	if known {
+		return w
+	}
+	w = x.openWeight(v)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.weights[v] = w
+	return w
+}
+
+func (x *executable) openWeight(v *ir.Value) *weight {
+	t := v.Type
+	for v.Def != nil && v.Def.Def.Name == "astype" && v.Type.DType.IsFloat() && v.Def.Input("x").Type.DType.IsFloat() {
+		v = v.Def.Input("x")
+	}
+	dims, static := t.Static()
+	if !static || len(dims) < 2 || len(dims) > 3 {
+		return nil
+	}
+	n := len(dims)
+	all := kernel.Matrix{Rows: int(dims[n-2]), Cols: int(dims[n-1])}
+	count := 1
+	if n == 3 {
+		count = int(dims[0])
+	}
+	all.Rows *= count
+	switch {
+	case v.Def != nil && v.Def.Def.Name == "quantized":
+		if !x.openQuantized(&all, v) {
+			return nil
+		}
+	case v.Def != nil && v.Def.Def.Name == "transpose":
+		if !x.openTransposed(&all, v.Def) {
+			return nil
+		}
+	case v.Constant != nil:
+		if !openDense(&all, v.Constant) {
+			return nil
+		}
+	default:
+		return nil
+	}
+	if all.Check() != nil {
+		return nil
+	}
+	w := &weight{rows: all.Rows / max(count, 1), cols: all.Cols}
+	for i := range count {
+		w.matrices = append(w.matrices, all.Slice(i*w.rows, (i+1)*w.rows))
+	}
+	return w
+}
+
+// openDense reads a float constant where it lies, if it is bf16 or f32; of others a copy in f32.
+func openDense(m *kernel.Matrix, c *ir.Constant) bool {
+	p, err := constantBytes(c)
+	if err != nil || !c.Value.Type.DType.IsFloat() {
+		return false
+	}
+	switch c.Value.Type.DType {
+	case ir.BF16:
+		m.Format, m.Data = kernel.BF16, p
+	case ir.F32:
+		m.Format, m.Data = kernel.F32, p
+	default:
+		t, err := decode(c)
+		if err != nil {
+			return false
+		}
+		m.Format, m.Data = kernel.F32, floatBytes(t.F)
+	}
+	return true
+}
+
+// floatBytes are floats as they are stored.
+func floatBytes(f []float32) []byte {
+	p := make([]byte, 0, 4*len(f))
+	for _, v := range f {
+		p = binary.LittleEndian.AppendUint32(p, math.Float32bits(v))
+	}
+	return p
+}
+
+// openTransposed copies a stack of matrices that is stored by columns.
+func (x *executable) openTransposed(m *kernel.Matrix, op *ir.Op) bool {
+	c, perm := op.Input("x").Constant, ir.Attrs[ir.TransposeAttrs](op).Perm
+	if c == nil || !slices.Equal(perm, []int{0, 2, 1}) && !slices.Equal(perm, []int{1, 0}) || !openDense(m, c) {
+		return false
+	}
+	size := m.Format.Bits() / 8
+	dims, _ := c.Value.Type.Static()
+	k, rows := int(dims[len(dims)-2]), int(dims[len(dims)-1]) // stored [.., K, N]
+	out := make([]byte, len(m.Data))
+	for at := 0; at < len(out); at += k * rows * size {
+		for i := range k {
+			for j := range rows {
+				copy(out[at+(j*k+i)*size:][:size], m.Data[at+(i*rows+j)*size:])
+			}
+		}
+	}
+	m.Data = out
+	return true
+}
+
+// openQuantized reads codes where they lie. Scales and biases are read there too if both are bf16 or f32.
+func (x *executable) openQuantized(m *kernel.Matrix, v *ir.Value) bool {
+	switch m.Group = v.Type.Group; v.Type.Bits {
+	case 4:
+		m.Format = kernel.Q4
+	case 8:
+		m.Format = kernel.Q8
+	default:
+		return false
+	}
+	op := v.Def
+	packed := op.Input("packed")
+	if packed.Constant == nil {
+		return false
+	}
+	var err error
+	if m.Data, err = constantBytes(packed.Constant); err != nil {
+		return false
+	}
+	scales, biases := op.Input("scales"), op.Input("biases")
+	if stored(scales) && (biases == nil || stored(biases) && biases.Type.DType == scales.Type.DType) {
+		if m.ScaleFormat = kernel.BF16; scales.Type.DType == ir.F32 {
+			m.ScaleFormat = kernel.F32
+		}
+		if m.Scales, err = constantBytes(scales.Constant); err != nil {
+			return false
+		}
+		if biases != nil {
+			m.Biases, err = constantBytes(biases.Constant)
+		}
+		return err == nil
+	}
+	m.ScaleFormat = kernel.F32
+	for i, part := range []*ir.Value{scales, biases} {
+		if part == nil {
+			continue
+		}
+		c, err := x.constant(part)
+		if err != nil || !c.dtype.IsFloat() {
+			return false
+		}
+		if p := floatBytes(c.slot.f); i == 0 {
+			m.Scales = p
+		} else {
+			m.Biases = p
+		}
+	}
+	return true
+}
+
+// stored reports whether scales can be read as they are.
+func stored(v *ir.Value) bool {
+	return v.Constant != nil && (v.Type.DType == ir.BF16 || v.Type.DType == ir.F32)
+}
+
+// vector decodes a constant vector of n floats, such as the weight of a norm; nil where v is none.
+func (b *binder) vector(operand string, n int) []float32 {
+	v := b.input(operand)
+	if v == nil || b.op.Input(operand).Constant == nil || !v.isFloats() || len(v.shape) != 1 || v.shape[0] != n {
+		return nil
+	}
+	return v.slot.f
+}
