@@ -193,7 +193,7 @@ func (p *printer) module(m *Module) {
 		for i, v := range f.Body.Results {
 			outputs[i] = p.value(v) + ": " + p.typ(f.Outputs[i])
 		}
-		p.line("return %s", strings.Join(outputs, ", "))
+		p.line("%s", strings.TrimSpace("return "+strings.Join(outputs, ", ")))
 		p.indent--
 		p.line("}")
 	}

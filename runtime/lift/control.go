@@ -18,6 +18,9 @@ func (l *lifter) branch(b *ir.Builder, n *mlxgraph.IfNodeT, live slotSet, s *sta
 		return fmt.Errorf("cond: %w", err)
 	}
 	op := &ir.Op{Def: ir.LookupOp("if"), Args: [][]ir.Arg{cond}}
+	if err := l.hold(2 * (len(s.tensors) + len(s.ints))); err != nil {
+		return err
+	}
 	arms := [2]*state{}
 	for i, chain := range []uint32{n.ThenChainIdx, n.ElseChainIdx} {
 		arms[i] = s.clone()
@@ -42,13 +45,11 @@ func (l *lifter) branch(b *ir.Builder, n *mlxgraph.IfNodeT, live slotSet, s *sta
 	}
 	slices.SortStableFunc(results, func(a, b slotID) int { return cmp.Compare(order[arms[0].get(b)], order[arms[0].get(a)]) })
 	for _, id := range results {
-		then, otherwise := arms[0].get(id), arms[1].get(id)
-		for i, v := range []*ir.Value{then, otherwise} {
-			if v == nil {
-				other := then
-				if other == nil {
-					other = otherwise
-				}
+		values := [2]*ir.Value{arms[0].get(id), arms[1].get(id)}
+		for i, v := range values {
+			other := values[1-i]
+			// An old value of a type that the new one cannot have is not what anything reads afterwards.
+			if v == nil || v == s.get(id) && other != nil && !sameKind(v.Type, other.Type) {
 				v = undef(op.Regions[i], other.Type)
 			}
 			op.Regions[i].Results = append(op.Regions[i].Results, v)
@@ -60,6 +61,11 @@ func (l *lifter) branch(b *ir.Builder, n *mlxgraph.IfNodeT, live slotSet, s *sta
 		s.put(id, op.Results[i])
 	}
 	return nil
+}
+
+// sameKind reports whether values of the types can be the same result but for their dims.
+func sameKind(a, b ir.Type) bool {
+	return a.Kind == b.Kind && a.DType == b.DType && a.Rank() == b.Rank()
 }
 
 // undef appends an undefined value of a type to a region: what a slot holds that only the other arm writes.
@@ -158,6 +164,9 @@ func (l *lifter) scan(b *ir.Builder, n *mlxgraph.ScanNodeT, live slotSet, s *sta
 			return fmt.Errorf("slot %d is carried from step to step and holds no tensor before the first", id.idx)
 		}
 		carry = append(carry, v)
+	}
+	if err := l.hold(len(s.tensors) + len(s.ints)); err != nil {
+		return err
 	}
 	// A load from outside must not be used by a step after one that writes the buffer.
 	l.forgetChainLoads(s, uint32(n.BodyChainIdx), 0)

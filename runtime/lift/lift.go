@@ -41,6 +41,9 @@ const (
 	maxOps = 1 << 20
 	// maxDepth bounds nested chains, which a file may make cyclic.
 	maxDepth = 32
+	// maxHeld bounds the slots that hold something at an If or a Scan, counted for each: what lifting
+	// keeps for them grows with the product. The largest real programs have a million.
+	maxHeld = 1 << 22
 )
 
 // Lift gives the module of a method. The module is verified.
@@ -66,6 +69,15 @@ type lifter struct {
 	live    map[*mlxgraph.InstructionT]slotSet
 	writes  map[uint32]slotSet // what each chain writes, with the chains inside of it
 	ops     int
+	held    int // slots counted by hold
+}
+
+// hold counts slots that hold something at an If or a Scan.
+func (l *lifter) hold(slots int) error {
+	if l.held += slots; l.held > maxHeld {
+		return fmt.Errorf("more than %d slots live through its Ifs and Scans, counted for each", maxHeld)
+	}
+	return nil
 }
 
 // state is what the slots hold at one point of the execution.

@@ -58,7 +58,9 @@ func (l *lifter) liveBefore(chain uint32, live slotSet, depth int, budget *int) 
 		in := instructions[i]
 		switch n := in.Op.Value.(type) {
 		case *mlxgraph.IfNodeT:
-			l.note(in, live)
+			if err := l.note(in, live); err != nil {
+				return nil, err
+			}
 			then, err := l.liveBefore(n.ThenChainIdx, live.clone(), depth+1, budget)
 			if err != nil {
 				return nil, err
@@ -75,7 +77,9 @@ func (l *lifter) liveBefore(chain uint32, live slotSet, depth int, budget *int) 
 				live.add(slotID{true, n.Cond.Vid.Idx})
 			}
 		case *mlxgraph.ScanNodeT:
-			l.note(in, live)
+			if err := l.note(in, live); err != nil {
+				return nil, err
+			}
 			for _, t := range n.Outputs {
 				live.add(slotID{false, t.Idx})
 			}
@@ -102,19 +106,22 @@ func (l *lifter) liveBefore(chain uint32, live slotSet, depth int, budget *int) 
 				delete(live, id)
 			}
 			for _, id := range reads {
-				live.add(id)
+				if id.isInt || id.idx >= l.graph.NumConstantTensors || l.init { // nothing else writes constants
+					live.add(id)
+				}
 			}
 		}
 	}
 	return live, nil
 }
 
-func (l *lifter) note(in *mlxgraph.InstructionT, live slotSet) {
+func (l *lifter) note(in *mlxgraph.InstructionT, live slotSet) error {
 	known := l.live[in]
 	for id := range live {
 		known.add(id)
 	}
 	l.live[in] = known
+	return l.hold(len(live))
 }
 
 // isResult reports whether a field of a node names the slots that the node writes.
