@@ -149,7 +149,9 @@ func deviceStates(system, cudaDriver string) []deviceState {
 // writeText writes the diagnosis for people.
 func (d diagnosis) writeText(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(label, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", label, fmt.Sprintf(format, args...)) }
+	row := func(label, format string, args ...any) {
+		fmt.Fprintf(t, "%s\t%s\n", label, fmt.Sprintf(format, args...))
+	}
 	row("etc", "%s", d.Version)
 	row("cpu", "%s, %d cores, %d threads", orUnknown(d.CPU), d.Cores, d.Threads)
 	row("cpu features", "%s", orUnknown(strings.Join(d.Features, " ")))
