@@ -91,6 +91,8 @@ var quantizations = []struct {
 	{*minMax(4, 64), ir.BF16, []int64{3, 7, 64}},
 	{*minMax(4, 64), ir.BF16, []int64{2, 3, 5, 64}},
 	{*minMax(4, 32), ir.BF16, []int64{2100, 512}}, // more than one block
+	{quantize.Scheme{Method: quantize.Best, Bits: 4, GroupSize: 32}, ir.BF16, []int64{2100, 512}},
+	{quantize.Scheme{Method: quantize.Best, Bits: 8, GroupSize: 64}, ir.F32, []int64{3, 7, 64}},
 	{quantize.Scheme{Method: quantize.HQQ, Bits: 4, GroupSize: 32}, ir.BF16, []int64{6, 96}},
 	{quantize.Scheme{Method: quantize.HQQ, Bits: 8}, ir.F32, []int64{6, 256}},
 	{quantize.Scheme{Method: quantize.HQQ, Bits: 4, GroupSize: 64}, ir.BF16, []int64{4, 6, 64}},

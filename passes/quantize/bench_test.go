@@ -32,6 +32,8 @@ func BenchmarkQuantize(b *testing.B) {
 		{Method: HQQ, Bits: 4, GroupSize: 64, Iterations: 20},
 		{Method: HQQ, Bits: 4, GroupSize: 64},
 		{Method: HQQ, Bits: 8},
+		{Method: Best, Bits: 4, GroupSize: 64},
+		{Method: Best, Bits: 8, GroupSize: 64},
 	} {
 		b.Run(fmt.Sprintf("%s/%dbit/g%d/iterations%d", s.Method, s.Bits, s.GroupSize, s.Iterations), func(b *testing.B) {
 			var r Result

@@ -51,6 +51,10 @@ var schemes = []Scheme{
 	{Method: TorchAOAsymmetric, Bits: 8, GroupSize: 32},
 	{Method: TorchAOSymmetric, Bits: 4, GroupSize: 128},
 	{Method: TorchAOSymmetric, Bits: 8},
+	{Method: Best, Bits: 4, GroupSize: 32},
+	{Method: Best, Bits: 4, GroupSize: 64},
+	{Method: Best, Bits: 8, GroupSize: 128},
+	{Method: Best, Bits: 8, GroupSize: 64, Params: F32},
 }
 
 func quantizedRapid(t *rapid.T, w []float32, cols int, s Scheme) *Result {

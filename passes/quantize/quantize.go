@@ -75,12 +75,16 @@ func located(err *ValueError, start, cols int) error {
 // params are the scale and the bias of one group, as stored.
 type params struct{ scale, bias float32 }
 
+// rounded is p as f holds it.
+func (p params) rounded(f Float) params { return params{f.Round(p.scale), f.Round(p.bias)} }
+
 // quantizer quantizes groups of one scheme.
 type quantizer struct {
 	Scheme
 	group     int
 	quotients []float32 // scratch of one group
 	fits      []fit     // of every group after a Search over them; nil: none
+	search    bestSearch
 }
 
 // quantizeGroup packs the codes of the weights w, group number g of the matrix, into dst.
@@ -94,7 +98,10 @@ func (q *quantizer) quantizeGroup(dst []uint32, w []float32, g int) (params, *Va
 	switch q.Method {
 	case MinMax:
 		exact = minMaxParams(lo, hi, q.Bits)
-		stored = params{q.Params.Round(exact.scale), q.Params.Round(exact.bias)}
+		stored = exact.rounded(q.Params)
+	case Best:
+		stored = q.bestParams(w, lo, hi)
+		exact = stored
 	case TorchAOAsymmetric:
 		stored, offset = asymmetricParams(lo, hi, q.Bits)
 	case TorchAOSymmetric:
@@ -111,7 +118,7 @@ func (q *quantizer) quantizeGroup(dst []uint32, w []float32, g int) (params, *Va
 			len(w), lo, hi, stored.scale, stored.bias, q.Params)}
 	}
 	switch q.Method {
-	case MinMax:
+	case MinMax, Best:
 		packAffine(dst, w, exact, q.Bits)
 	case HQQ:
 		clampedQuotients(q.quotients, w, exact.scale, q.Bits)

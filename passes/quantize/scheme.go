@@ -24,11 +24,14 @@ const (
 	// TorchAOSymmetric is torchao's symmetric min/max, which ExecuTorch's 8-bit embeddings use.
 	// Rows are independent.
 	TorchAOSymmetric
+	// Best is the best, by the squared error of what is stored, of several scales and biases: of
+	// MinMax's, and of a search that trades the largest weights for finer steps. Rows are independent.
+	Best
 )
 
-var methodNames = [...]string{"minmax", "hqq", "torchao-asymmetric", "torchao-symmetric"}
+var methodNames = [...]string{"minmax", "hqq", "torchao-asymmetric", "torchao-symmetric", "best"}
 
-// String gives the name used in messages: minmax, hqq, torchao-asymmetric, torchao-symmetric.
+// String gives the name used in messages: minmax, hqq, torchao-asymmetric, torchao-symmetric, best.
 func (m Method) String() string {
 	if int(m) < len(methodNames) {
 		return methodNames[m]
@@ -112,8 +115,8 @@ type Scheme struct {
 	Method Method
 	Bits   int // 4 or 8
 	// GroupSize is the number of neighbouring columns that share one scale. 0 stands for the whole
-	// row ("per axis"). MinMax takes 32, 64 and 128, as MLX does; the torchao methods take any
-	// multiple of 32, see [Scheme.StoredGroupSize].
+	// row ("per axis"). MinMax and Best take 32, 64 and 128, as MLX does; the torchao methods take
+	// any multiple of 32, see [Scheme.StoredGroupSize].
 	GroupSize int
 	// Params is the format that scales and biases are rounded to. The torchao min/max methods
 	// compute in bf16 and take nothing else.
@@ -142,9 +145,9 @@ func (s Scheme) Check(cols int) error {
 	}
 	group := s.group(cols)
 	switch {
-	case group <= 0 || s.StoredGroupSize(cols) == 0 || s.Method == MinMax && s.StoredGroupSize(cols) != group:
+	case group <= 0 || s.StoredGroupSize(cols) == 0 || s.ofMLX() && s.StoredGroupSize(cols) != group:
 		expected := "a multiple of 32"
-		if s.Method == MinMax {
+		if s.ofMLX() {
 			expected = "32, 64 or 128"
 		}
 		return fmt.Errorf("%s quantization in groups of %d: expected %s", s.Method, group, expected)
@@ -154,6 +157,9 @@ func (s Scheme) Check(cols int) error {
 	}
 	return nil
 }
+
+// ofMLX reports whether the method takes MLX's group sizes only.
+func (s Scheme) ofMLX() bool { return s.Method == MinMax || s.Method == Best }
 
 // group is the number of columns that share a scale.
 func (s Scheme) group(cols int) int {

@@ -240,9 +240,12 @@ func (f *exportFlags) resolveGroups(cmd *cobra.Command) error {
 
 // makeRecipe makes the recipe that the flags ask for.
 func (f exportFlags) makeRecipe(cmd *cobra.Command, c *loaders.Checkpoint) (passes.Recipe, error) {
-	method := quantize.MinMax
+	var method quantize.Method
 	switch f.method {
-	case "best", "minmax":
+	case "best":
+		method = quantize.Best
+	case "minmax":
+		method = quantize.MinMax
 	case "hqq":
 		method = quantize.HQQ
 	default:
