@@ -1,19 +1,11 @@
-// Package chat holds a conversation with a model: it renders the messages by the model's chat template,
-// feeds only what the session has not seen, and keeps the answers.
-//
-// Templates may render an answer otherwise once it is history (Qwen's leaves the thoughts out), so what
-// has been fed need not be the beginning of the next prompt. The state of the recurrent layers cannot be
-// rolled back; so a conversation keeps a snapshot of the session from before each answer and goes back
-// to it.
-//
-// Package chat imports runtime/session and must never import a template engine, a tokenizer or the
-// command line: they are functions here.
 package chat
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/etc-ml/etc/runtime/session"
 )
@@ -33,44 +25,51 @@ type Conversation struct {
 
 	messages []Message
 	session  *session.Session
-	base     *session.Snapshot // before the last answer
+	base     *session.Snapshot // before the last answer; nil where the device keeps no snapshots
 }
 
 // New starts a conversation in a session; system, where not empty, is the first message.
 func New(s *session.Session, system string) *Conversation {
-	c := &Conversation{session: s}
-	if system != "" {
-		c.messages = []Message{{"system", system}}
+	return &Conversation{session: s, messages: opening(system)}
+}
+
+func opening(system string) []Message {
+	if system == "" {
+		return nil
 	}
-	return c
+	return []Message{{"system", system}}
 }
 
 // Messages are the turns so far.
 func (c *Conversation) Messages() []Message { return slices.Clone(c.messages) }
 
-// SetMessages replaces the turns. What the session holds is used as far as it fits.
-func (c *Conversation) SetMessages(m []Message) { c.messages = slices.Clone(m) }
-
 // Reset forgets everything but a new system message, none where it is empty.
 func (c *Conversation) Reset(system string) error {
-	c.messages, c.base = nil, nil
-	if system != "" {
-		c.messages = []Message{{"system", system}}
-	}
+	c.messages, c.base = opening(system), nil
 	return c.session.Reset()
 }
 
-// ContextError says that a conversation has become longer than the program's context.
-type ContextError struct{ Tokens, Context int }
-
-func (e *ContextError) Error() string {
-	return fmt.Sprintf("the conversation is %d tokens long and leaves no room for an answer in a context of %d", e.Tokens, e.Context)
+// ContextError says that a conversation and the answer to come do not fit the program's context.
+type ContextError struct {
+	// Tokens are those of the conversation, Answer those that the answer was to have (0: not said).
+	Tokens, Answer int
+	// Context is how many fit.
+	Context int
 }
 
-// Ask adds a question and generates the answer. The request's Prompt is set here. After an error the
-// question is not part of the conversation; after a cancelled answer its beginning is.
+func (e *ContextError) Error() string {
+	if e.Answer > 0 {
+		return fmt.Sprintf("the conversation of %d tokens and an answer of %d do not fit the context of %d tokens", e.Tokens, e.Answer, e.Context)
+	}
+	return fmt.Sprintf("the conversation of %d tokens leaves no room for an answer in the context of %d tokens", e.Tokens, e.Context)
+}
+
+// Ask adds a question and generates the answer. The request's Prompt is set here. What cannot fit the
+// context is a [*ContextError] before anything is fed. After an error, and where the answer was cancelled
+// before its first token, the question is not part of the conversation; else both are, the beginning of
+// the answer if it was cancelled.
 func (c *Conversation) Ask(ctx context.Context, question string, r session.Request) (session.Answer, error) {
-	messages := append(slices.Clone(c.messages), Message{"user", question})
+	messages := append(c.Messages(), Message{"user", question})
 	prompt, err := c.Render(messages, true)
 	if err != nil {
 		return session.Answer{}, err
@@ -79,46 +78,59 @@ func (c *Conversation) Ask(ctx context.Context, question string, r session.Reque
 	if err != nil {
 		return session.Answer{}, err
 	}
-	if r.Prompt, err = c.feed(ctx, prompt, history, r.Sampling); err != nil {
-		return session.Answer{}, err
+	if most := c.session.Model().MaxSeqLen; len(prompt)+max(r.MaxNewTokens, 1) > most {
+		return session.Answer{}, &ContextError{len(prompt), r.MaxNewTokens, most}
 	}
-	a, err := c.session.Generate(ctx, r)
-	if err != nil {
-		return a, err
+	a, err := c.answer(ctx, prompt, history, r)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return session.Answer{Reason: session.StopCancelled}, nil
+	case err != nil:
+		// What a call that failed has left in the buffers is unknown.
+		return a, errors.Join(err, c.session.Reset())
+	case len(a.Tokens) > 0 || a.Reason != session.StopCancelled:
+		c.messages = append(messages, Message{"assistant", c.Text(a.Tokens)})
 	}
-	c.messages = append(messages, Message{"assistant", c.Text(a.Tokens)})
 	return a, nil
 }
 
-// feed brings the session as near to the prompt as it can, keeps a snapshot at the end of the history,
-// and gives the tokens that are left.
-func (c *Conversation) feed(ctx context.Context, prompt, history []int, p session.Sampling) ([]int, error) {
-	if most := c.session.Model().MaxSeqLen; len(prompt) >= most {
-		return nil, &ContextError{len(prompt), most}
+// answer feeds what the session lacks of a prompt and generates. On its way it keeps a snapshot at the end
+// of the history, which is the prompt without what makes the model answer.
+func (c *Conversation) answer(ctx context.Context, prompt, history []int, r session.Request) (session.Answer, error) {
+	if err := c.rewind(prompt); err != nil {
+		return session.Answer{}, err
 	}
-	switch seen := c.session.Tokens(); {
-	case isPrefix(seen, prompt):
-	case c.base != nil && isPrefix(c.base.Tokens, prompt):
-		if err := c.session.Restore(c.base); err != nil {
-			return nil, err
-		}
-	default:
-		if err := c.session.Reset(); err != nil {
-			return nil, err
-		}
-	}
-	at := c.session.Position()
+	start, at := time.Now(), c.session.Position()
+	fed := 0
 	if at < len(history) && isPrefix(history, prompt) {
-		if _, err := c.session.Prefill(ctx, history[at:], p); err != nil {
-			return nil, err
+		if _, err := c.session.Prefill(ctx, history[at:], r.Sampling); err != nil {
+			return session.Answer{}, err
 		}
-		at = len(history)
-		var err error
-		if c.base, err = c.session.Snapshot(); err != nil {
-			c.base = nil // the device keeps no snapshots: the next turn feeds the conversation again
+		fed, at = len(history)-at, len(history)
+		c.base = nil // before the next is made: each is as large as the session
+		if s, err := c.session.Snapshot(); err == nil {
+			c.base = s
 		}
 	}
-	return prompt[at:], nil
+	before := time.Since(start)
+	r.Prompt = prompt[at:]
+	a, err := c.session.Generate(ctx, r)
+	a.Prompt += fed
+	a.PrefillTime += before
+	return a, err
+}
+
+// rewind takes the session to the longest beginning of a prompt that it can go to.
+func (c *Conversation) rewind(prompt []int) error {
+	seen := c.session.Tokens()
+	fits := isPrefix(seen, prompt)
+	if c.base != nil && isPrefix(c.base.Tokens, prompt) && !(fits && len(seen) >= len(c.base.Tokens)) {
+		return c.session.Restore(c.base)
+	}
+	if !fits {
+		return c.session.Reset()
+	}
+	return nil
 }
 
 // isPrefix reports whether a is a beginning of b, and not all of it: at least one token must be fed.

@@ -41,6 +41,8 @@ const (
 type Answer struct {
 	Tokens []int
 	Reason StopReason
+	// Prompt is the number of tokens that were fed before the first one of the answer.
+	Prompt int
 	// PrefillTime is the time of the prompt, DecodeTime that of the Decoded tokens after the first.
 	PrefillTime, DecodeTime time.Duration
 	// Decoded is the number of calls for one token.
@@ -59,7 +61,7 @@ func (s *Session) Generate(ctx context.Context, r Request) (a Answer, err error)
 		}
 		return a, err
 	}
-	a.PrefillTime = time.Since(start)
+	a.Prompt, a.PrefillTime = len(r.Prompt), time.Since(start)
 	if err := r.logits(step); err != nil {
 		return a, err
 	}

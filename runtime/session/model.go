@@ -37,6 +37,7 @@ type Model struct {
 
 	executable engine.Executable
 	params     []*ir.Value
+	buffers    []*ir.Buffer
 }
 
 // Load recognises the form of a module's entry and compiles it.
@@ -74,7 +75,7 @@ func metadataInt(m *ir.Module, name string, fallback int) (int, error) {
 // recognise reads the form of forward from its parameters, outputs and constant methods.
 func recognise(m *ir.Module) (*Model, error) {
 	f := m.Entry
-	model := &Model{params: f.Params}
+	model := &Model{params: f.Params, buffers: m.Buffers}
 	is := func(i int, d ir.DType, rank int) bool {
 		return i < len(f.Params) && f.Params[i].Type.Kind == ir.TensorKind && f.Params[i].Type.DType == d && f.Params[i].Type.Rank() == rank
 	}
@@ -166,6 +167,24 @@ func chunkLimit(m *ir.Module, declared, maxSeqLen int) int {
 // than the context: positions wrap around in them.
 func ringSlots(m *ir.Module, maxSeqLen int) []int {
 	var out []int
+	for _, b := range positionBuffers(m) {
+		if b.slots < int64(maxSeqLen) {
+			out = append(out, int(b.slots))
+		}
+	}
+	return out
+}
+
+// positionBuffer is a buffer that holds something for every position, in slots along one of its axes.
+type positionBuffer struct {
+	buffer *ir.Buffer
+	slots  int64
+}
+
+// positionBuffers finds the buffers that are written in place at a position that is known only at run
+// time, each once.
+func positionBuffers(m *ir.Module) []positionBuffer {
+	var out []positionBuffer
 	seen := map[*ir.Buffer]bool{}
 	m.Entry.Body.Walk(func(op *ir.Op) {
 		if op.Def.Name != "buffer_slice_update" || seen[op.Buffer] {
@@ -174,7 +193,7 @@ func ringSlots(m *ir.Module, maxSeqLen int) []int {
 		axis, _ := op.Arg("axis")
 		start, _ := op.Arg("start")
 		if axis.Kind != ir.IntArg || start.Kind != ir.ValueArg {
-			return // not at a position that is known only at run time
+			return
 		}
 		if axis.Int < 0 {
 			axis.Int += int64(op.Buffer.Type.Rank())
@@ -182,9 +201,9 @@ func ringSlots(m *ir.Module, maxSeqLen int) []int {
 		if axis.Int < 0 || axis.Int >= int64(op.Buffer.Type.Rank()) {
 			return
 		}
-		if slots, ok := op.Buffer.Type.Shape[axis.Int].Const(); ok && slots < int64(maxSeqLen) {
+		if slots, ok := op.Buffer.Type.Shape[axis.Int].Const(); ok {
 			seen[op.Buffer] = true
-			out = append(out, int(slots))
+			out = append(out, positionBuffer{op.Buffer, slots})
 		}
 	})
 	return out

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/engine"
 )
 
@@ -26,14 +27,15 @@ func (s *Session) Snapshot() (*Snapshot, error) {
 	return &Snapshot{s.Tokens(), states}, nil
 }
 
-// Restore puts the session back to a snapshot, of this or of another session of the same program.
+// Restore puts the session back to a snapshot, of this or of another session of the same program. After
+// an error the session is as it was.
 func (s *Session) Restore(p *Snapshot) error {
 	x, ok := s.instance.(engine.Stateful)
 	if !ok {
 		return fmt.Errorf("device %s keeps no snapshots", s.model.Device)
 	}
-	if len(p.Tokens) > s.model.MaxSeqLen {
-		return fmt.Errorf("a snapshot of %d tokens does not fit the context of %d", len(p.Tokens), s.model.MaxSeqLen)
+	if err := s.model.CheckSnapshot(p); err != nil {
+		return err
 	}
 	if err := x.Restore(p.States); err != nil {
 		return err
@@ -41,3 +43,20 @@ func (s *Session) Restore(p *Snapshot) error {
 	s.tokens = slices.Clone(p.Tokens)
 	return nil
 }
+
+// CheckSnapshot reports what in a snapshot is not the program's: tokens, or the names, dtypes and shapes
+// of buffers.
+func (m *Model) CheckSnapshot(p *Snapshot) error {
+	if len(p.Tokens) > m.MaxSeqLen {
+		return fmt.Errorf("a snapshot of %d tokens does not fit the context of %d", len(p.Tokens), m.MaxSeqLen)
+	}
+	for i, t := range p.Tokens {
+		if t < 0 || m.Vocab > 0 && t >= m.Vocab {
+			return fmt.Errorf("token %d of the snapshot is %d, which is not in the vocabulary of %d tokens", i, t, m.Vocab)
+		}
+	}
+	return engine.CheckStates(m.buffers, p.States)
+}
+
+// Buffers are the buffers of the program's state, in the order of a snapshot's.
+func (m *Model) Buffers() []*ir.Buffer { return slices.Clone(m.buffers) }

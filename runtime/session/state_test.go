@@ -237,6 +237,19 @@ func TestSnapshot(t *testing.T) {
 
 	at.Tokens = make([]int, testContext+1)
 	require.ErrorContains(t, s.Restore(at), "does not fit the context of 24")
+	at.Tokens = append(prompt(5), testVocab)
+	require.ErrorContains(t, s.Restore(at), "token 5 of the snapshot is 16, which is not in the vocabulary of 16 tokens")
+	at.Tokens[5] = -1
+	require.ErrorContains(t, s.Restore(at), "token 5 of the snapshot is -1")
+	at.Tokens[5] = 0
+	right := at.States[1].Tensor
+	for _, wrong := range []*eval.Tensor{nil, eval.Ints(ir.I64, right.Shape, make([]int64, right.Len())), eval.Floats(ir.F32, []int{right.Len()}, right.F),
+		eval.Floats(ir.BF16, right.Shape, right.F)} {
+		at.States[1].Tensor = wrong
+		require.ErrorContains(t, s.Restore(at), `buffer 1 of the snapshot is not "values" of type f32[1,1,24,8]`)
+		require.Equal(t, append(prompt(6), sequence(4, 5)...), s.Tokens(), "the session is as it was")
+	}
+	at.States[1].Tensor = right
 	at.Tokens, at.States = at.Tokens[:6], at.States[1:]
 	require.ErrorContains(t, s.Restore(at), "2 buffers in the snapshot, the program has 3")
 	_, plain := start(t, samplerModule(), &scripted{answer: count})

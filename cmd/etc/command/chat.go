@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -19,6 +21,7 @@ import (
 
 const chatHelp = `/reset          forget the conversation
 /system TEXT    forget the conversation and start with a system prompt
+/set            show the settings
 /set NAME VALUE temperature, top-k, top-p, seed, max-tokens, think (on, off, unset)
 /save FILE      write the conversation and the model's state to a file
 /load FILE      go on with a conversation from a file
@@ -34,8 +37,8 @@ type chatter struct {
 	request      session.Request
 	file         string // session file to write at the end
 	last         session.Answer
-	prompted     int
-	out          io.Writer
+	out          io.Writer // answers
+	log          io.Writer // all else
 }
 
 // isTerminal reports whether a stream is a terminal.
@@ -44,42 +47,63 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// runChat reads questions until the end of the input.
+// runChat reads questions until the end of the input. However it ends, the session file is written.
 func runChat(cmd *cobra.Command, c *chatter) error {
 	in, ok := cmd.InOrStdin().(*os.File)
 	if !ok || !isTerminal(in) {
 		return usagef("a chat needs a terminal")
 	}
-	c.out = cmd.OutOrStdout()
-	fmt.Fprintln(cmd.ErrOrStderr(), "/help for commands, Ctrl-D to leave")
-	// One terminal for the whole chat, so that its history lasts; raw only while a line is read.
+	screen := cmd.ErrOrStderr()
+	if !isTerminal(screen) {
+		screen = cmd.OutOrStdout()
+	}
+	fmt.Fprintln(c.log, "/help for commands, Ctrl-D to leave")
+	// One terminal for the whole chat, so that its history lasts.
 	line := term.NewTerminal(struct {
 		io.Reader
 		io.Writer
-	}{killLine{in}, cmd.ErrOrStderr()}, "> ")
+	}{killLine{in}, screen}, "> ")
 	for {
-		state, err := term.MakeRaw(int(in.Fd()))
-		if err != nil {
-			return err
-		}
-		text, err := line.ReadLine()
-		if restored := term.Restore(int(in.Fd()), state); restored != nil {
-			return restored
-		}
+		text, err := readLine(in, line)
 		if errors.Is(err, io.EOF) {
-			fmt.Fprintln(cmd.ErrOrStderr())
+			fmt.Fprintln(screen)
 			return c.close()
 		}
-		if err != nil && !errors.Is(err, term.ErrPasteIndicator) {
-			return err
+		if err != nil {
+			return errors.Join(err, c.close())
 		}
 		leave, err := c.handle(strings.TrimSpace(text))
 		if err != nil {
-			fmt.Fprintln(cmd.ErrOrStderr(), "etc: "+err.Error())
+			fmt.Fprintln(c.log, "etc: "+err.Error())
 		}
 		if leave {
 			return c.close()
 		}
+	}
+}
+
+// readLine reads a line from a terminal, which is raw only meanwhile. A pasted text of several lines is one.
+func readLine(in *os.File, line *term.Terminal) (string, error) {
+	state, err := term.MakeRaw(int(in.Fd()))
+	if err != nil {
+		return "", err
+	}
+	defer term.Restore(int(in.Fd()), state) //nolint:errcheck // the next MakeRaw tells of a lost terminal
+	if width, height, err := term.GetSize(int(in.Fd())); err == nil && width > 0 {
+		if err := line.SetSize(width, height); err != nil {
+			return "", err
+		}
+	}
+	line.SetBracketedPasteMode(true)
+	defer line.SetBracketedPasteMode(false)
+	var pasted strings.Builder
+	for {
+		text, err := line.ReadLine()
+		pasted.WriteString(text)
+		if !errors.Is(err, term.ErrPasteIndicator) {
+			return pasted.String(), err
+		}
+		pasted.WriteByte('\n')
 	}
 }
 
@@ -100,7 +124,7 @@ func (c *chatter) close() error {
 	if c.file == "" {
 		return nil
 	}
-	return saveSession(c.file, c.text, c.session, c.conversation)
+	return saveSession(c.file, c.text, c.conversation)
 }
 
 // handle runs a command or asks a question; it reports whether the chat is over.
@@ -114,7 +138,7 @@ func (c *chatter) handle(line string) (leave bool, err error) {
 	case "/exit", "/quit", "/bye":
 		return true, nil
 	case "/help":
-		fmt.Fprintln(c.out, chatHelp)
+		fmt.Fprintln(c.log, chatHelp)
 		return false, nil
 	case "/reset":
 		return false, c.conversation.Reset(c.system())
@@ -126,14 +150,14 @@ func (c *chatter) handle(line string) (leave bool, err error) {
 		if rest == "" {
 			return false, errors.New("/save FILE: the file is missing")
 		}
-		return false, saveSession(rest, c.text, c.session, c.conversation)
+		return false, saveSession(rest, c.text, c.conversation)
 	case "/load":
 		if rest == "" {
 			return false, errors.New("/load FILE: the file is missing")
 		}
-		return false, loadSession(rest, c.text, c.session, c.conversation)
+		return false, loadSession(rest, c.text, c.session.Model(), c.conversation)
 	case "/stats":
-		fmt.Fprintln(c.out, statsLine(c.prompted, c.last, c.request.Sampling.Seed))
+		fmt.Fprintln(c.log, statsLine(c.last, c.request.Sampling.Seed))
 		return false, nil
 	}
 	if strings.HasPrefix(name, "/") {
@@ -157,79 +181,116 @@ func (c *chatter) ask(ctx context.Context, question string) error {
 	stream := c.text.stream()
 	r := c.request
 	r.Token = func(token int) bool {
-		_, err := io.WriteString(c.out, stream.push(token))
+		_, err := io.WriteString(c.out, visible(c.out, stream.push(token)))
 		return err == nil
 	}
-	before := c.session.Position()
 	a, err := c.conversation.Ask(ctx, question, r)
 	if err != nil {
 		return err
 	}
-	c.last, c.prompted = a, max(c.session.Position()-before-a.Decoded, 0)
-	_, err = io.WriteString(c.out, stream.flush()+"\n")
+	c.last = a
+	_, err = io.WriteString(c.out, visible(c.out, stream.flush())+"\n")
 	return err
+}
+
+// visible leaves out the control characters that a model could steer a terminal with.
+func visible(out io.Writer, text string) string {
+	if !isTerminal(out) {
+		return text
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// settings describes the parameters of the answers to come.
+func (c *chatter) settings() string {
+	p := c.request.Sampling
+	out := fmt.Sprintf("temperature %g", p.Temperature)
+	if c.session.Model().Form == session.Sampler {
+		out += fmt.Sprintf(", top-k %d, top-p %g, seed %d", p.TopK, p.TopP, p.Seed)
+	}
+	think := "unset"
+	if c.text.think != nil {
+		think = map[bool]string{true: "on", false: "off"}[*c.text.think]
+	}
+	return fmt.Sprintf("%s, max-tokens %d, think %s", out, c.request.MaxNewTokens, think)
 }
 
 // set changes a parameter of the answers to come.
 func (c *chatter) set(arg string) error {
 	name, value, _ := strings.Cut(arg, " ")
-	value = strings.TrimSpace(value)
+	name, value = strings.ReplaceAll(name, "_", "-"), strings.TrimSpace(value)
 	next := c.request
-	form := c.session.Model().Form
-	bad := func(want string) error { return fmt.Errorf("/set %s %q: want %s", name, value, want) }
-	switch strings.ReplaceAll(name, "_", "-") {
-	case "temperature", "temp":
-		v, err := strconv.ParseFloat(value, 32)
-		if err != nil {
-			return bad("a number of at least 0")
-		}
-		next.Sampling.Temperature = float32(v)
-	case "top-p":
-		v, err := strconv.ParseFloat(value, 32)
-		if err != nil {
-			return bad("a number in (0, 1]")
-		}
-		next.Sampling.TopP = float32(v)
-	case "top-k":
-		v, err := strconv.ParseInt(value, 10, 64)
-		if err != nil {
-			return bad("an integer")
-		}
-		next.Sampling.TopK = v
-	case "seed":
-		v, err := strconv.ParseInt(value, 10, 64)
-		if err != nil {
-			return bad("an integer")
-		}
-		next.Sampling.Seed = v
-	case "max-tokens", "max-new-tokens":
-		v, err := strconv.Atoi(value)
-		if err != nil || v < 0 {
-			return bad("a number of tokens, 0 for no limit")
-		}
-		next.MaxNewTokens = v
-	case "think":
-		switch value {
-		case "on":
-			c.text.think = new(bool)
-			*c.text.think = true
-		case "off":
-			c.text.think = new(bool)
-		case "unset":
-			c.text.think = nil
-		default:
-			return bad("on, off or unset")
-		}
+	var err error
+	want := ""
+	switch name {
+	case "":
+		fmt.Fprintln(c.log, c.settings())
 		return nil
+	case "temperature", "temp":
+		want, err = "a number of at least 0", parseFloat32(value, &next.Sampling.Temperature)
+	case "top-p":
+		want, err = "a number above 0, at most 1", parseFloat32(value, &next.Sampling.TopP)
+	case "top-k":
+		want = "an integer, 0 or less for all tokens"
+		next.Sampling.TopK, err = strconv.ParseInt(value, 10, 64)
+	case "seed":
+		want = "an integer"
+		next.Sampling.Seed, err = strconv.ParseInt(value, 10, 64)
+	case "max-tokens", "max-new-tokens":
+		want = "a number of tokens, 0 for no limit"
+		if next.MaxNewTokens, err = strconv.Atoi(value); err == nil && next.MaxNewTokens < 0 {
+			err = strconv.ErrRange
+		}
+	case "think":
+		return c.setThink(value)
 	default:
 		return fmt.Errorf("/set %s: known are temperature, top-k, top-p, seed, max-tokens, think", name)
 	}
-	if err := next.Sampling.Check(); err != nil {
-		return err
+	if err == nil {
+		err = next.Sampling.Check()
 	}
-	if form != session.Sampler && (name == "top-k" || name == "top-p" || name == "seed") {
-		return next.Sampling.CheckFor(form, []string{name})
+	if err != nil {
+		return fmt.Errorf("/set %s %q: want %s", name, value, want)
+	}
+	if name == "top-k" || name == "top-p" || name == "seed" {
+		if err := next.Sampling.CheckFor(c.session.Model().Form, []string{name}); err != nil {
+			return err
+		}
 	}
 	c.request = next
+	return nil
+}
+
+func (c *chatter) setThink(value string) error {
+	if c.text.template != nil && !c.text.template.reads(enableThinking) {
+		return fmt.Errorf("/set think: the chat template does not know of thinking")
+	}
+	switch value {
+	case "on", "off":
+		on := value == "on"
+		c.text.think = &on
+	case "unset":
+		c.text.think = nil
+	default:
+		return fmt.Errorf("/set think %q: want on, off or unset", value)
+	}
+	return nil
+}
+
+// parseFloat32 reads a finite number. What lies just above 1 must not become 1.
+func parseFloat32(text string, into *float32) error {
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return err
+	}
+	*into = float32(v)
+	if v > 1 && *into == 1 {
+		*into = math.Nextafter32(1, 2)
+	}
 	return nil
 }

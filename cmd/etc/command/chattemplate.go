@@ -7,27 +7,30 @@ import (
 	"unicode"
 
 	"github.com/etc-ml/etc/runtime/chat"
+	"github.com/etc-ml/etc/runtime/container"
 	"github.com/etc-ml/etc/runtime/program"
 	"github.com/etc-ml/etc/runtime/template"
 )
 
 // chatTemplate turns a conversation into a prompt.
 type chatTemplate struct {
-	template *template.Template
-	tokens   *template.Dict // special tokens, which templates know by name
-	// arguments are further variables, from --template-arg.
-	arguments *template.Dict
+	template  *template.Template
+	tokens    *template.Dict // special tokens, which templates know by name
+	source    string
+	arguments *template.Dict // further variables, from --template-arg
 }
 
 // openTemplate parses the template of a file, or the one at path; nil where the file has none.
 func openTemplate(p *program.Program, path string) (*chatTemplate, error) {
 	t, tokens, err := templateOf(p.File)
+	source := templateSource(p.File)
 	if path != "" {
 		b, readError := readAtMost(nil, path, maxTemplateFile)
 		if readError != nil {
 			return nil, readError
 		}
-		t, err = parseTemplate(path, string(b))
+		source = string(b)
+		t, err = parseTemplate(path, source)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.File.Name(), err)
@@ -35,8 +38,21 @@ func openTemplate(p *program.Program, path string) (*chatTemplate, error) {
 	if t == nil {
 		return nil, nil
 	}
-	return &chatTemplate{template: t, tokens: tokens}, nil
+	return &chatTemplate{template: t, tokens: tokens, source: source}, nil
 }
+
+// templateSource is the text of a file's chat template, or that of the configuration that it is a part of.
+func templateSource(f *container.File) string {
+	for _, key := range []string{keyChatTemplate, keyTokenizerConfig} {
+		if b, ok := f.Lookup(key); ok {
+			return string(b)
+		}
+	}
+	return ""
+}
+
+// reads reports whether the template may read a variable: a template names all that it reads.
+func (t *chatTemplate) reads(name string) bool { return strings.Contains(t.source, name) }
 
 // render gives the prompt of a conversation.
 func (t *chatTemplate) render(messages []chat.Message, generate bool, think *bool) (string, error) {
@@ -56,9 +72,12 @@ func (t *chatTemplate) renderAt(now func() time.Time, messages []chat.Message, g
 	return t.template.Render(c.Context(), template.Options{Now: now})
 }
 
+// enableThinking is the variable of --think and --no-think.
+const enableThinking = "enable_thinking"
+
 // reservedArguments are the variables that a template gets from the conversation and other flags.
 var reservedArguments = map[string]string{
-	"messages": "the conversation", "add_generation_prompt": "whether an answer is asked for", "enable_thinking": "--think or --no-think",
+	"messages": "the conversation", "add_generation_prompt": "whether an answer is asked for", enableThinking: "--think or --no-think",
 }
 
 // templateArguments reads --template-arg NAME=JSON.

@@ -2,16 +2,11 @@ package command
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
-	"strconv"
-	"strings"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +14,6 @@ import (
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/loaders/safetensors"
 	"github.com/etc-ml/etc/runtime/chat"
-	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/program"
 	"github.com/etc-ml/etc/runtime/session"
 )
@@ -27,13 +21,14 @@ import (
 type runFlags struct {
 	prompt, promptFile, tokens, forceTokens string
 	system, sessionFile, template           string
+	templateArgs                            []string
 	raw, ignoreEOS, json, stats             bool
 	think, noThink                          bool
 	temperature, topP                       float64
 	topK, seed                              int64
 	maxNew                                  int
-	logits, device, precision, tokenizer    string
-	threads                                 int
+	logits, tokenizer                       string
+	model                                   modelFlags
 }
 
 func newRun() *cobra.Command {
@@ -45,10 +40,12 @@ func newRun() *cobra.Command {
 input; --tokens gives token ids instead. On a terminal, without a prompt, it is a chat (/help lists the
 commands). The answer goes to standard output, all else to standard error.
 
-The file's chat template makes the model's prompt of the question; --raw goes without it.
+The file's chat template makes the model's prompt of the question; --raw goes without it. --session keeps the
+chat in a file, with the model's state: the next question goes on where the last answer ended.
 
 The defaults of temperature, top-k and top-p come from the file's generation config. Programs without a
-sampling head (etc export without --sample) support temperature only. Seeds are used modulo 2^32.`,
+sampling head (etc export without --sample) support temperature only. Seeds are used modulo 2^32; every answer
+of a chat draws with the same one.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runRun(cmd.Context(), cmd, args, f)
@@ -62,8 +59,9 @@ sampling head (etc export without --sample) support temperature only. Seeds are 
 	fl.StringVar(&f.system, "system", "", "system prompt")
 	fl.StringVar(&f.sessionFile, "session", "", "file to go on with a chat from, if it exists, and to keep it in")
 	fl.StringVar(&f.template, "chat-template", "", "chat template to use instead of the file's")
-	fl.BoolVar(&f.think, "think", false, "let the model think first, where its template knows of it")
-	fl.BoolVar(&f.noThink, "no-think", false, "do not let the model think first")
+	fl.StringArrayVar(&f.templateArgs, "template-arg", nil, "variable for the chat template: NAME=JSON")
+	fl.BoolVar(&f.think, "think", false, "let the model think first; refused where the chat template does not know of it")
+	fl.BoolVar(&f.noThink, "no-think", false, "do not let the model think first; refused likewise")
 	fl.BoolVar(&f.raw, "raw", false, "use the prompt as it is, without the chat template; special tokens in it are parsed")
 	fl.Float64Var(&f.temperature, "temperature", 0, "sampling temperature, 0 for the most likely token")
 	fl.Float64Var(&f.temperature, "temp", 0, "same as --temperature")
@@ -75,30 +73,18 @@ sampling head (etc export without --sample) support temperature only. Seeds are 
 	fl.BoolVar(&f.ignoreEOS, "ignore-eos", false, "go on after stop tokens")
 	fl.StringVar(&f.logits, "logits", "", "safetensors file for the logits after the prompt and after every token")
 	fl.BoolVar(&f.json, "json", false, "print one JSON object instead of the text")
-	fl.BoolVar(&f.stats, "stats", false, "print speed and seed to standard error")
+	fl.BoolVar(&f.stats, "stats", false, "print speed, memory and seed to standard error")
 	fl.StringVar(&f.tokenizer, "tokenizer", "", "tokenizer.json to use instead of the file's")
-	fl.StringVar(&f.precision, "precision", "mixed", "fp32, mixed or strict")
-	addDeviceFlags(cmd, &f.device, &f.threads)
+	f.model.add(cmd)
 	return cmd
 }
 
-// anyChanged reports whether the user gave one of the flags.
-func anyChanged(cmd *cobra.Command, names ...string) bool {
-	for _, n := range names {
-		if cmd.Flags().Changed(n) {
-			return true
-		}
-	}
-	return false
-}
-
 func runRun(ctx context.Context, cmd *cobra.Command, args []string, f runFlags) error {
-	precision, err := eval.ParsePrecision(f.precision)
+	device, options, err := f.model.runner()
 	if err != nil {
-		return usageError{fmt.Errorf("--%w", err)}
+		return err
 	}
-	device, err := findEngine(f.device)
-	if err != nil {
+	if err := checkCombinations(cmd, args, f); err != nil {
 		return err
 	}
 	request, err := requestOf(cmd, f)
@@ -110,24 +96,28 @@ func runRun(ctx context.Context, cmd *cobra.Command, args []string, f runFlags) 
 		return err
 	}
 	defer p.Close()
-	text, err := openText(p, f.tokenizer, f.tokens != "")
+	text, err := f.openText(cmd, p)
 	if err != nil {
 		return err
 	}
-	if text.template, err = openTemplate(p, f.template); err != nil {
-		return err
-	}
-	if f.think || f.noThink {
-		text.think = &f.think
-	}
 	if err := text.defaults(cmd, &request.Sampling); err != nil {
 		return err
+	}
+	if !f.ignoreEOS {
+		request.Stop = text.stop
 	}
 	m, err := p.Module("forward")
 	if err != nil {
 		return err
 	}
-	model, err := session.Load(m, device, engine.Options{Precision: precision, Threads: f.threads})
+	sessions := 1
+	if f.keepsChat(cmd, args) {
+		sessions = 2 // a conversation keeps the session as it was before the last answer
+	}
+	if err := checkMemory(args[0], m, options.Precision, sessions); err != nil {
+		return err
+	}
+	model, err := session.Load(m, device, options)
 	if err != nil {
 		return invalidError{fmt.Errorf("%s: %w", args[0], err)}
 	}
@@ -135,15 +125,12 @@ func runRun(ctx context.Context, cmd *cobra.Command, args []string, f runFlags) 
 	if err := checkSampling(cmd, model, &request.Sampling, f); err != nil {
 		return err
 	}
-	if !f.ignoreEOS {
-		request.Stop = text.stop
-	}
 	s, err := model.NewSession()
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	if f.chats(cmd, args) || f.sessionFile != "" {
+	if f.keepsChat(cmd, args) {
 		return converse(ctx, cmd, args, s, text, request, f)
 	}
 	if request.Prompt, err = promptTokens(cmd, args, f, text); err != nil {
@@ -152,7 +139,36 @@ func runRun(ctx context.Context, cmd *cobra.Command, args []string, f runFlags) 
 	if err := checkLength(model, request); err != nil {
 		return err
 	}
-	return answer(ctx, cmd, s, model, text, request, f)
+	return answer(ctx, cmd, s, text, request, f)
+}
+
+// openText reads what the file says about text, and the flags that change it.
+func (f runFlags) openText(cmd *cobra.Command, p *program.Program) (*text, error) {
+	idsOnly := cmd.Flags().Changed("tokens")
+	t, err := openText(p, f.tokenizer, idsOnly)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range t.unused {
+		logf(cmd.ErrOrStderr(), "etc: the %s of the file's generation config is not supported and not used", key)
+	}
+	t.precision = f.model.precision
+	if !f.raw && !idsOnly {
+		if t.template, err = openTemplate(p, f.template); err != nil {
+			return nil, err
+		}
+	}
+	if t.template != nil && (f.template != "" || len(t.stop) == 0) {
+		t.addTurnEnd()
+	}
+	switch {
+	case cmd.Flags().Changed("think"):
+		t.think = &f.think
+	case cmd.Flags().Changed("no-think"):
+		think := !f.noThink
+		t.think = &think
+	}
+	return t, t.setArguments(cmd, f.templateArgs)
 }
 
 // chats reports whether a chat is asked for: no prompt, and a person at both ends.
@@ -161,24 +177,22 @@ func (f runFlags) chats(cmd *cobra.Command, args []string) bool {
 		isTerminal(cmd.InOrStdin()) && isTerminal(cmd.OutOrStdout())
 }
 
+// keepsChat reports whether the run is a conversation, not one answer.
+func (f runFlags) keepsChat(cmd *cobra.Command, args []string) bool {
+	return f.sessionFile != "" || f.chats(cmd, args)
+}
+
 // converse runs a chat, or one turn of a chat that a session file keeps.
 func converse(ctx context.Context, cmd *cobra.Command, args []string, s *session.Session, text *text, r session.Request, f runFlags) error {
-	if anyChanged(cmd, "raw", "tokens", "force-tokens", "logits", "json") {
-		return usagef("--session keeps a chat; --raw, --tokens, --force-tokens, --logits and --json go without")
-	}
 	c := chat.New(s, f.system)
 	c.Render, c.Text = text.render, text.decode
 	if f.sessionFile != "" {
-		if _, err := os.Stat(f.sessionFile); err == nil {
-			if f.system != "" {
-				return usagef("--system with the chat in %s, which has begun already", f.sessionFile)
-			}
-			if err := loadSession(f.sessionFile, text, s, c); err != nil {
-				return err
-			}
+		if err := openSession(f.sessionFile, text, s.Model(), c, f.system); err != nil {
+			return err
 		}
 	}
-	h := &chatter{text: text, session: s, conversation: c, request: r, file: f.sessionFile, out: cmd.OutOrStdout()}
+	h := &chatter{text: text, session: s, conversation: c, request: r, file: f.sessionFile, out: cmd.OutOrStdout(), log: cmd.ErrOrStderr()}
+	logSeed(cmd, s.Model(), r.Sampling)
 	if f.chats(cmd, args) {
 		return runChat(cmd, h)
 	}
@@ -187,171 +201,45 @@ func converse(ctx context.Context, cmd *cobra.Command, args []string, s *session
 		return err
 	}
 	if err := h.ask(ctx, question); err != nil {
+		var long *chat.ContextError
+		if errors.As(err, &long) {
+			return usageError{err}
+		}
 		return err
 	}
 	if f.stats {
-		logf(cmd.ErrOrStderr(), "%s", statsLine(h.prompted, h.last, r.Sampling.Seed))
+		logf(cmd.ErrOrStderr(), "%s", statsLine(h.last, r.Sampling.Seed))
 	}
-	return h.close()
+	return errors.Join(h.close(), cancelled(h.last))
 }
 
-// requestOf reads the flags that need no file.
-func requestOf(cmd *cobra.Command, f runFlags) (session.Request, error) {
-	r := session.Request{MaxNewTokens: f.maxNew, Sampling: session.Sampling{
-		Temperature: float32(f.temperature), TopK: f.topK, TopP: float32(f.topP), Seed: f.seed}}
-	var err error
-	if cmd.Flags().Changed("force-tokens") {
-		if r.Force, err = parseTokens("--force-tokens", f.forceTokens); err != nil {
-			return r, err
-		}
-		if anyChanged(cmd, "max-new-tokens", "max-tokens") && f.maxNew != len(r.Force) {
-			return r, usagef("--max-new-tokens %d with %d --force-tokens: forced tokens set the length", f.maxNew, len(r.Force))
-		}
+// openSession goes on with the conversation of a session file, where there is one.
+func openSession(path string, text *text, m *session.Model, c *chat.Conversation, system string) error {
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		_, err := os.Stat(filepath.Dir(path)) // to be told before the answer that it cannot be kept
+		return err
+	} else if err != nil {
+		return err
 	}
-	if f.think && f.noThink {
-		return r, usagef("--think and --no-think: give one of them")
+	if system != "" {
+		return usagef("--system with the chat in %s, which has begun already", path)
 	}
-	if anyChanged(cmd, "max-new-tokens", "max-tokens") && f.maxNew < 1 {
-		return r, usagef("--max-new-tokens %d, want at least 1", f.maxNew)
-	}
-	if f.logits != "" {
-		r.FeedLast = true
-	}
-	if !(f.topP > 0 && f.topP <= 1) || float32(f.topP) == 0 { // before float32 rounds what is just above 1
-		return r, usagef("top-p %v, want more than 0 and at most 1", f.topP)
-	}
-	if err := r.Sampling.Check(); err != nil {
-		return r, usageError{err}
-	}
-	if math.IsInf(float64(float32(f.temperature)), 0) {
-		return r, usagef("temperature %g is too large for float32", f.temperature)
-	}
-	if !cmd.Flags().Changed("seed") {
-		var b [8]byte
-		if _, err := rand.Read(b[:]); err != nil {
-			return r, err
-		}
-		r.Sampling.Seed = int64(binary.LittleEndian.Uint64(b[:]) >> 33) // in [0, 2^31)
-	}
-	return r, nil
+	return loadSession(path, text, m, c)
 }
 
-// parseTokens reads ids separated by commas.
-func parseTokens(flag, text string) ([]int, error) {
-	var out []int
-	for _, field := range strings.Split(text, ",") {
-		if field = strings.TrimSpace(field); field == "" {
-			continue
-		}
-		id, err := strconv.ParseInt(field, 10, 32)
-		if err != nil || id < 0 {
-			return nil, usagef("%s: %q is not a token id", flag, field)
-		}
-		out = append(out, int(id))
+// logSeed logs a seed that was drawn and is used, so that the run can be repeated.
+func logSeed(cmd *cobra.Command, m *session.Model, p session.Sampling) {
+	if m.Form == session.Sampler && p.Temperature > 0 && !cmd.Flags().Changed("seed") {
+		logf(cmd.ErrOrStderr(), "etc: seed %d (key %d)", p.Seed, int32(p.Seed))
 	}
-	return out, nil
 }
 
-// checkSampling refuses parameters that the program has no use for where the user gave them, and drops
-// those that came from the file, with a warning.
-func checkSampling(cmd *cobra.Command, model *session.Model, s *session.Sampling, f runFlags) error {
-	var given []string
-	for _, name := range []string{"top-k", "top-p", "seed"} {
-		if cmd.Flags().Changed(name) {
-			given = append(given, "--"+name)
-		}
-	}
-	if err := s.CheckFor(model.Form, given); err != nil {
-		return usageError{err}
-	}
-	if f.logits != "" && model.Form != session.Logits {
-		return usagef("--logits: the program gives a token, not logits; export it without --sample")
-	}
-	if model.Form != session.Sampler && (s.TopK > 0 || s.TopP < 1) {
-		if s.Temperature > 0 {
-			logf(cmd.ErrOrStderr(), "etc: the file's top-k and top-p are not used: the program has no sampling head (etc export --sample)")
-		}
-		s.TopK, s.TopP = 0, 1
+// cancelled is the error of an answer that Ctrl-C stopped.
+func cancelled(a session.Answer) error {
+	if a.Reason == session.StopCancelled {
+		return errors.New("the answer was stopped")
 	}
 	return nil
-}
-
-// checkLength refuses a prompt or a length that cannot fit the context, before anything runs.
-func checkLength(model *session.Model, r session.Request) error {
-	n := r.MaxNewTokens
-	if r.Force != nil {
-		n = len(r.Force)
-	}
-	if len(r.Prompt) == 0 {
-		return usagef("an empty prompt: at least one token is needed")
-	}
-	if len(r.Prompt)+max(n, 1) > model.MaxSeqLen && len(r.Prompt)+n > model.MaxSeqLen {
-		return usagef("a prompt of %d tokens and %d new ones do not fit the context of %d tokens", len(r.Prompt), n, model.MaxSeqLen)
-	}
-	for i, t := range append(append([]int{}, r.Prompt...), r.Force...) {
-		if model.Vocab > 0 && t >= model.Vocab {
-			return usagef("token %d (number %d) is not in the vocabulary of %d tokens", t, i, model.Vocab)
-		}
-	}
-	return nil
-}
-
-// promptTokens gives the prompt's tokens.
-func promptTokens(cmd *cobra.Command, args []string, f runFlags, text *text) ([]int, error) {
-	if cmd.Flags().Changed("tokens") {
-		if err := onePrompt(cmd, args, f); err != nil {
-			return nil, err
-		}
-		return parseTokens("--tokens", f.tokens)
-	}
-	if f.raw && anyChanged(cmd, "system", "think", "no-think", "chat-template") {
-		return nil, usagef("--raw goes without the chat template, so without --system, --think, --no-think and --chat-template")
-	}
-	prompt, err := promptText(cmd, args, f)
-	if err != nil {
-		return nil, err
-	}
-	return text.encode(f.system, prompt, f.raw)
-}
-
-// onePrompt refuses several prompts.
-func onePrompt(cmd *cobra.Command, args []string, f runFlags) error {
-	sources := 0
-	for _, given := range []bool{len(args) > 1, cmd.Flags().Changed("prompt"), f.promptFile != "", cmd.Flags().Changed("tokens")} {
-		if given {
-			sources++
-		}
-	}
-	if sources > 1 {
-		return usagef("more than one prompt: give one of PROMPT, --prompt, --prompt-file, --tokens")
-	}
-	return nil
-}
-
-// promptText is the prompt as text.
-func promptText(cmd *cobra.Command, args []string, f runFlags) (string, error) {
-	if err := onePrompt(cmd, args, f); err != nil {
-		return "", err
-	}
-	switch {
-	case len(args) > 1:
-		return args[1], nil
-	case cmd.Flags().Changed("prompt"):
-		return f.prompt, nil
-	case f.promptFile != "":
-		b, err := os.ReadFile(f.promptFile)
-		return f.trim(string(b)), err
-	}
-	b, err := io.ReadAll(cmd.InOrStdin())
-	return f.trim(string(b)), err
-}
-
-// trim drops the line end that editors and echo put behind a question; a raw prompt is used as it is.
-func (f runFlags) trim(prompt string) string {
-	if f.raw {
-		return prompt
-	}
-	return strings.TrimRight(prompt, "\r\n")
 }
 
 // runResult is what --json prints.
@@ -366,12 +254,13 @@ type runResult struct {
 	Decode       float64 `json:"decode_tokens_per_second"`
 }
 
-func answer(ctx context.Context, cmd *cobra.Command, s *session.Session, model *session.Model, text *text, r session.Request, f runFlags) error {
+// answer generates one answer and prints it.
+func answer(ctx context.Context, cmd *cobra.Command, s *session.Session, text *text, r session.Request, f runFlags) error {
 	out := cmd.OutOrStdout()
 	stream := text.stream()
 	if !f.json {
 		r.Token = func(token int) bool {
-			_, err := io.WriteString(out, stream.push(token))
+			_, err := io.WriteString(out, visible(out, stream.push(token)))
 			return err == nil
 		}
 	}
@@ -384,9 +273,7 @@ func answer(ctx context.Context, cmd *cobra.Command, s *session.Session, model *
 			return nil
 		}
 	}
-	if model.Form == session.Sampler && r.Sampling.Temperature > 0 && !cmd.Flags().Changed("seed") {
-		logf(cmd.ErrOrStderr(), "etc: seed %d (key %d)", r.Sampling.Seed, int32(r.Sampling.Seed))
-	}
+	logSeed(cmd, s.Model(), r.Sampling)
 	a, err := s.Generate(ctx, r)
 	if err != nil {
 		return err
@@ -397,30 +284,17 @@ func answer(ctx context.Context, cmd *cobra.Command, s *session.Session, model *
 			return err
 		}
 	}
-	result := runResult{PromptTokens: r.Prompt, Tokens: a.Tokens, Seed: r.Sampling.Seed, StopReason: string(a.Reason), Device: model.Device,
-		Prefill: perSecond(len(r.Prompt), a.PrefillTime.Seconds()), Decode: perSecond(a.Decoded, a.DecodeTime.Seconds())}
 	if f.stats {
-		logf(cmd.ErrOrStderr(), "%s", statsLine(len(r.Prompt), a, r.Sampling.Seed))
+		logf(cmd.ErrOrStderr(), "%s", statsLine(a, r.Sampling.Seed))
 	}
 	if !f.json {
-		_, err := io.WriteString(out, stream.flush()+"\n")
-		return errors.Join(err, ctx.Err())
+		_, err := io.WriteString(out, visible(out, stream.flush())+"\n")
+		return errors.Join(err, cancelled(a))
 	}
+	result := runResult{PromptTokens: r.Prompt, Tokens: a.Tokens, Text: text.decode(a.Tokens), Seed: r.Sampling.Seed, StopReason: string(a.Reason),
+		Device: s.Model().Device, Prefill: perSecond(a.Prompt, a.PrefillTime), Decode: perSecond(a.Decoded, a.DecodeTime)}
 	if result.Tokens == nil {
 		result.Tokens = []int{}
 	}
-	result.Text = text.decode(a.Tokens)
-	b, err := json.Marshal(result)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(out, string(b))
-	return err
-}
-
-func perSecond(n int, seconds float64) float64 {
-	if n == 0 || seconds <= 0 {
-		return 0
-	}
-	return float64(n) / seconds
+	return writeJSONLine(out, result)
 }

@@ -1,7 +1,10 @@
 package command
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -25,9 +28,11 @@ const (
 // text is what turns text into a program's tokens and back. Without a tokenizer it knows ids only.
 type text struct {
 	file      string
-	program   string // identity of the program, for session files
+	program   func() string // identity of the program, for session files
+	precision string        // of the run, for session files
 	tokenizer *tokenizer.Tokenizer
 	sampling  huggingface.Sampling
+	unused    []string // keys of the generation config that change answers, which are not supported
 	stop      []int
 	template  *chatTemplate // nil where the file has none
 	think     *bool         // the template's enable_thinking; nil leaves it unset
@@ -36,7 +41,7 @@ type text struct {
 // openText reads the tokenizer and the defaults that a file carries; path names another tokenizer.json.
 // Without a tokenizer it is an error unless only ids are asked for.
 func openText(p *program.Program, path string, idsOnly bool) (*text, error) {
-	t := &text{file: p.File.Name(), program: programID(p)}
+	t := &text{file: p.File.Name(), program: func() string { return programID(p) }}
 	var err error
 	if path != "" {
 		if t.tokenizer, err = tokenizer.Load(path); err != nil {
@@ -53,9 +58,10 @@ func openText(p *program.Program, path string, idsOnly bool) (*text, error) {
 		if t.sampling, err = huggingface.ParseSampling(t.file+": "+keyGenerationConfig, b); err != nil {
 			return nil, err
 		}
+		t.unused = unusedSampling(b)
 	}
 	for _, m := range p.Metadata {
-		if m.Name != "get_eos_ids" && m.Name != "get_eos_id" {
+		if m.Name != stopMethod && m.Name != "get_eos_id" {
 			continue
 		}
 		for _, v := range m.Values {
@@ -65,6 +71,64 @@ func openText(p *program.Program, path string, idsOnly bool) (*text, error) {
 		}
 	}
 	return t, nil
+}
+
+// neutral are the values of generation_config.json's keys with which they change no answer. Programs have no
+// use for these keys.
+var neutral = map[string]any{
+	"repetition_penalty": 1.0, "encoder_repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "no_repeat_ngram_size": 0.0,
+	"min_p": 0.0, "typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0, "num_beams": 1.0, "penalty_alpha": 0.0, "min_length": 0.0,
+	"min_new_tokens": 0.0, "guidance_scale": 1.0,
+}
+
+// unusedSampling lists the keys of a generation_config.json that would change answers and are not supported.
+func unusedSampling(config []byte) []string {
+	var values map[string]any
+	if err := json.Unmarshal(config, &values); err != nil {
+		return nil // ParseSampling has said so
+	}
+	var out []string
+	for _, key := range slices.Sorted(maps.Keys(neutral)) {
+		if v, ok := values[key]; ok && v != nil && v != neutral[key] {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// addTurnEnd adds the token with which the chat template ends a turn to the stop tokens, and the eos_token
+// where there is none else. Programs from elsewhere may name none.
+func (t *text) addTurnEnd() {
+	if t.tokenizer == nil {
+		return
+	}
+	if id, ok, err := t.template.turnEnd(t.tokenizer); err == nil && ok {
+		t.stop = unique(append(t.stop, id))
+	}
+	if id, ok := eosToken(t.template.tokens, t.tokenizer); ok && len(t.stop) == 0 {
+		t.stop = []int{id}
+	}
+}
+
+// setArguments sets the variables of --template-arg. A variable that the template never reads is refused, and
+// so are --think and --no-think then.
+func (t *text) setArguments(cmd *cobra.Command, args []string) error {
+	arguments, err := templateArguments(args)
+	if err != nil || t.template == nil {
+		return err
+	}
+	for _, flag := range []string{"think", "no-think"} {
+		if cmd.Flags().Changed(flag) && !t.template.reads(enableThinking) {
+			return usagef("--%s: the chat template of %s does not know of thinking: it has no variable %s", flag, t.file, enableThinking)
+		}
+	}
+	for _, name := range arguments.Keys() {
+		if !t.template.reads(name) {
+			return usagef("--template-arg %s: the chat template of %s has no such variable", name, t.file)
+		}
+	}
+	t.template.arguments = arguments
+	return nil
 }
 
 // defaults sets the parameters that the user left open to those of the file.

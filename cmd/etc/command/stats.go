@@ -1,0 +1,29 @@
+package command
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/etc-ml/etc/runtime/session"
+)
+
+// statsLine describes the speed of an answer. Its prompt is what had to be fed: of a chat, what is new.
+func statsLine(a session.Answer, seed int64) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "prompt %d tokens, %.1f tokens/s; answer %d tokens, %.1f tokens/s", a.Prompt, perSecond(a.Prompt, a.PrefillTime),
+		len(a.Tokens), perSecond(a.Decoded, a.DecodeTime))
+	if peak := peakMemory(); peak > 0 {
+		fmt.Fprintf(&b, "; peak memory %d MiB", peak>>20)
+	}
+	fmt.Fprintf(&b, "; seed %d", seed)
+	return b.String()
+}
+
+// perSecond is a rate, 0 where nothing was done.
+func perSecond(n int, d time.Duration) float64 {
+	if n == 0 || d <= 0 {
+		return 0
+	}
+	return float64(n) / d.Seconds()
+}

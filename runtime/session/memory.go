@@ -1,0 +1,92 @@
+package session
+
+import (
+	"math"
+	"math/bits"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+)
+
+// Memory is what a language model program keeps in memory while it runs, in bytes. What a call needs for
+// a moment is not part of it.
+type Memory struct {
+	// Weights are the constants as the file holds them. They are read in place, for every token.
+	Weights int64
+	// State is the state of one session: caches, and what recurrent layers carry.
+	State int64
+	// Position is the part of State that each position of the context takes.
+	Position int64
+}
+
+// MeasureMemory tells the memory of a program whose context has maxSeqLen positions. FP32 keeps the float
+// buffers in float32, the other precisions in their declared dtypes.
+func MeasureMemory(m *ir.Module, maxSeqLen int, p eval.Precision) Memory {
+	var out Memory
+	for _, c := range m.Constants {
+		if c.Data != nil {
+			out.Weights = add(out.Weights, size(c.Data.Shape(), c.Data.DType().Size()))
+		}
+	}
+	bytes := func(b *ir.Buffer) int64 {
+		dims, _ := b.Type.Static()
+		element := b.Type.DType.Size()
+		if p == eval.FP32 && b.Type.DType.IsFloat() {
+			element = ir.F32.Size()
+		}
+		return size(dims, element)
+	}
+	for _, b := range m.Buffers {
+		out.State = add(out.State, bytes(b))
+	}
+	for _, b := range positionBuffers(m) {
+		if b.slots == int64(maxSeqLen) && b.slots > 0 {
+			out.Position = add(out.Position, bytes(b.buffer)/b.slots)
+		}
+	}
+	return out
+}
+
+// Need is the memory for a number of sessions.
+func (m Memory) Need(sessions int) int64 {
+	return add(m.Weights, multiply(m.State, int64(sessions)))
+}
+
+// Longest is the longest context with which the program would fit: 0 where none does.
+func (m Memory) Longest(maxSeqLen, sessions int, available int64) int {
+	if m.Need(sessions) <= available {
+		return maxSeqLen
+	}
+	fixed := m.State - multiply(m.Position, int64(maxSeqLen))
+	room := (available-m.Weights)/int64(sessions) - fixed
+	if m.Position == 0 || fixed < 0 || room < m.Position {
+		return 0
+	}
+	return int(min(room/m.Position, int64(maxSeqLen)))
+}
+
+// size is the number of elements of a shape times the size of one.
+func size(dims []int64, element int) int64 {
+	n := int64(element)
+	for _, d := range dims {
+		n = multiply(n, max(d, 0))
+	}
+	return n
+}
+
+// multiply is a product of numbers that are not negative; it stops at the largest int64.
+func multiply(a, b int64) int64 {
+	high, low := bits.Mul64(uint64(a), uint64(b))
+	if high != 0 || low > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(low)
+}
+
+// add is a sum of numbers that are not negative; it stops at the largest int64.
+func add(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
