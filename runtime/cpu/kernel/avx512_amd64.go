@@ -39,8 +39,9 @@ var avx512 = implementation{
 	tileFloat: [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int){
 		tileFloatBF16AVX512, tileFloatF32AVX512,
 	},
-	tileInteger: [2]func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int){
-		tileIntegerBF16AVX512, tileIntegerF32AVX512,
+	tileInteger: [2][2]func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int){
+		{tileIntegerBF16AVX512, tileIntegerF32AVX512},
+		{tileIntegerBF16AVX512, tileIntegerF32AVX512},
 	},
 
 	packRows: 16,

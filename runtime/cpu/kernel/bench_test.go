@@ -145,7 +145,7 @@ func peak(path Path, threads int) float64 {
 		scales, sums := make([]float32, 16*width), make([]float32, vectors*width)
 		run[t] = func() {
 			if path == Integer {
-				active.tileInteger[0](sums, panel, scales, scales, codes, depth+64, scales, scales, 16, vectors, 1, depth)
+				active.tileInteger[0][0](sums, panel, scales, scales, codes, depth+64, scales, scales, 16, vectors, 1, depth)
 			} else {
 				active.tileFloat[1](sums, width, panel, 4*width, x, depth+16, vectors, depth)
 			}

@@ -91,7 +91,7 @@ func matMulInteger(y []float32, stride int, w *Matrix, a *Activations) {
 			for i := 0; i < a.vectors; i += active.tileVectors {
 				n := min(active.tileVectors, a.vectors-i)
 				at := i*a.groupStride + lo/w.Group
-				active.tileInteger[w.scaleIndex()](s.sums[i*width:], s.codes, s.scales, s.biases, a.codes[i*a.codeStride+lo:], a.codeStride, a.scales[at:], a.sums[at:], a.groupStride, n, (hi-lo)/w.Group, w.Group)
+				active.tileInteger[w.bitsIndex()][w.scaleIndex()](s.sums[i*width:], s.codes, s.scales, s.biases, a.codes[i*a.codeStride+lo:], a.codeStride, a.scales[at:], a.sums[at:], a.groupStride, n, (hi-lo)/w.Group, w.Group)
 				if hi == w.Cols {
 					s.store(y[row:], stride, i, n, rows)
 				}

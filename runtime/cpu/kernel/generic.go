@@ -31,8 +31,9 @@ var generic = implementation{
 	tileFloat: [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int){
 		tileFloatGeneric(BF16, 8), tileFloatGeneric(F32, 8),
 	},
-	tileInteger: [2]func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int){
-		tileIntegerGeneric(8), tileIntegerGeneric(8),
+	tileInteger: [2][2]func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int){
+		{tileIntegerGeneric(8), tileIntegerGeneric(8)},
+		{tileIntegerGeneric(8), tileIntegerGeneric(8)},
 	},
 
 	vectorFunctions: genericVectorFunctions,

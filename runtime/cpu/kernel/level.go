@@ -39,8 +39,8 @@ type implementation struct {
 	// sums[i*stride+r] += Σ_k x[i*xStride+k]·panel[k][r].
 	panelRows, tileVectors int
 	tileFloat              [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int)
-	// By the format of the scales, which are float32 here.
-	tileInteger [2]func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int)
+	// By 4 and 8 bits and by the format of the scales, which are float32 here.
+	tileInteger [2][2]func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int)
 
 	// Panels are packed in squares of packRows rows and as many 32-bit words, chunks of them in a row, see
 	// pack.go. With packRows 0 there are none of these functions.

@@ -4,41 +4,131 @@
 
 #include "textflag.h"
 
-DATA splitBytes512<>+0(SB)/4, $0x03020100
-DATA splitBytes512<>+4(SB)/4, $0x07060504
-DATA splitBytes512<>+8(SB)/4, $0x0b0a0908
-DATA splitBytes512<>+12(SB)/4, $0x0f0e0d0c
-GLOBL splitBytes512<>(SB), RODATA|NOPTR, $16
+DATA keepBytesAVX512<>+0(SB)/4, $0x03020100
+DATA keepBytesAVX512<>+4(SB)/4, $0x07060504
+DATA keepBytesAVX512<>+8(SB)/4, $0x0b0a0908
+DATA keepBytesAVX512<>+12(SB)/4, $0x0f0e0d0c
+GLOBL keepBytesAVX512<>(SB), RODATA|NOPTR, $16
 
-DATA splitBytesOf8x512<>+0(SB)/4, $0x06040200
-DATA splitBytesOf8x512<>+4(SB)/4, $0x07050301
-DATA splitBytesOf8x512<>+8(SB)/4, $0x0e0c0a08
-DATA splitBytesOf8x512<>+12(SB)/4, $0x0f0d0b09
-GLOBL splitBytesOf8x512<>(SB), RODATA|NOPTR, $16
+DATA splitEightsAVX512<>+0(SB)/4, $0x06040200
+DATA splitEightsAVX512<>+4(SB)/4, $0x07050301
+DATA splitEightsAVX512<>+8(SB)/4, $0x0e0c0a08
+DATA splitEightsAVX512<>+12(SB)/4, $0x0f0d0b09
+GLOBL splitEightsAVX512<>(SB), RODATA|NOPTR, $16
 
-DATA splitBytesOf128x512<>+0(SB)/4, $0x06040200
-DATA splitBytesOf128x512<>+4(SB)/4, $0x0e0c0a08
-DATA splitBytesOf128x512<>+8(SB)/4, $0x07050301
-DATA splitBytesOf128x512<>+12(SB)/4, $0x0f0d0b09
-GLOBL splitBytesOf128x512<>(SB), RODATA|NOPTR, $16
+DATA splitBytesAVX512<>+0(SB)/4, $0x06040200
+DATA splitBytesAVX512<>+4(SB)/4, $0x0e0c0a08
+DATA splitBytesAVX512<>+8(SB)/4, $0x07050301
+DATA splitBytesAVX512<>+12(SB)/4, $0x0f0d0b09
+GLOBL splitBytesAVX512<>(SB), RODATA|NOPTR, $16
 
-DATA everyEighth512<>+0(SB)/4, $0x00000000
-DATA everyEighth512<>+4(SB)/4, $0x00000008
-DATA everyEighth512<>+8(SB)/4, $0x00000010
-DATA everyEighth512<>+12(SB)/4, $0x00000018
-DATA everyEighth512<>+16(SB)/4, $0x00000020
-DATA everyEighth512<>+20(SB)/4, $0x00000028
-DATA everyEighth512<>+24(SB)/4, $0x00000030
-DATA everyEighth512<>+28(SB)/4, $0x00000038
-DATA everyEighth512<>+32(SB)/4, $0x00000040
-DATA everyEighth512<>+36(SB)/4, $0x00000048
-DATA everyEighth512<>+40(SB)/4, $0x00000050
-DATA everyEighth512<>+44(SB)/4, $0x00000058
-DATA everyEighth512<>+48(SB)/4, $0x00000060
-DATA everyEighth512<>+52(SB)/4, $0x00000068
-DATA everyEighth512<>+56(SB)/4, $0x00000070
-DATA everyEighth512<>+60(SB)/4, $0x00000078
-GLOBL everyEighth512<>(SB), RODATA|NOPTR, $64
+DATA everyEighthAVX512<>+0(SB)/4, $0x00000000
+DATA everyEighthAVX512<>+4(SB)/4, $0x00000008
+DATA everyEighthAVX512<>+8(SB)/4, $0x00000010
+DATA everyEighthAVX512<>+12(SB)/4, $0x00000018
+DATA everyEighthAVX512<>+16(SB)/4, $0x00000020
+DATA everyEighthAVX512<>+20(SB)/4, $0x00000028
+DATA everyEighthAVX512<>+24(SB)/4, $0x00000030
+DATA everyEighthAVX512<>+28(SB)/4, $0x00000038
+DATA everyEighthAVX512<>+32(SB)/4, $0x00000040
+DATA everyEighthAVX512<>+36(SB)/4, $0x00000048
+DATA everyEighthAVX512<>+40(SB)/4, $0x00000050
+DATA everyEighthAVX512<>+44(SB)/4, $0x00000058
+DATA everyEighthAVX512<>+48(SB)/4, $0x00000060
+DATA everyEighthAVX512<>+52(SB)/4, $0x00000068
+DATA everyEighthAVX512<>+56(SB)/4, $0x00000070
+DATA everyEighthAVX512<>+60(SB)/4, $0x00000078
+GLOBL everyEighthAVX512<>(SB), RODATA|NOPTR, $64
+
+DATA codeMost512<>+0(SB)/4, $0x42fe0000
+DATA codeMost512<>+4(SB)/4, $0x42fe0000
+DATA codeMost512<>+8(SB)/4, $0x42fe0000
+DATA codeMost512<>+12(SB)/4, $0x42fe0000
+DATA codeMost512<>+16(SB)/4, $0x42fe0000
+DATA codeMost512<>+20(SB)/4, $0x42fe0000
+DATA codeMost512<>+24(SB)/4, $0x42fe0000
+DATA codeMost512<>+28(SB)/4, $0x42fe0000
+DATA codeMost512<>+32(SB)/4, $0x42fe0000
+DATA codeMost512<>+36(SB)/4, $0x42fe0000
+DATA codeMost512<>+40(SB)/4, $0x42fe0000
+DATA codeMost512<>+44(SB)/4, $0x42fe0000
+DATA codeMost512<>+48(SB)/4, $0x42fe0000
+DATA codeMost512<>+52(SB)/4, $0x42fe0000
+DATA codeMost512<>+56(SB)/4, $0x42fe0000
+DATA codeMost512<>+60(SB)/4, $0x42fe0000
+GLOBL codeMost512<>(SB), RODATA|NOPTR, $64
+
+DATA codeLeast512<>+0(SB)/4, $0xc2fe0000
+DATA codeLeast512<>+4(SB)/4, $0xc2fe0000
+DATA codeLeast512<>+8(SB)/4, $0xc2fe0000
+DATA codeLeast512<>+12(SB)/4, $0xc2fe0000
+DATA codeLeast512<>+16(SB)/4, $0xc2fe0000
+DATA codeLeast512<>+20(SB)/4, $0xc2fe0000
+DATA codeLeast512<>+24(SB)/4, $0xc2fe0000
+DATA codeLeast512<>+28(SB)/4, $0xc2fe0000
+DATA codeLeast512<>+32(SB)/4, $0xc2fe0000
+DATA codeLeast512<>+36(SB)/4, $0xc2fe0000
+DATA codeLeast512<>+40(SB)/4, $0xc2fe0000
+DATA codeLeast512<>+44(SB)/4, $0xc2fe0000
+DATA codeLeast512<>+48(SB)/4, $0xc2fe0000
+DATA codeLeast512<>+52(SB)/4, $0xc2fe0000
+DATA codeLeast512<>+56(SB)/4, $0xc2fe0000
+DATA codeLeast512<>+60(SB)/4, $0xc2fe0000
+GLOBL codeLeast512<>(SB), RODATA|NOPTR, $64
+
+DATA magnitude512<>+0(SB)/4, $0x7fffffff
+DATA magnitude512<>+4(SB)/4, $0x7fffffff
+DATA magnitude512<>+8(SB)/4, $0x7fffffff
+DATA magnitude512<>+12(SB)/4, $0x7fffffff
+DATA magnitude512<>+16(SB)/4, $0x7fffffff
+DATA magnitude512<>+20(SB)/4, $0x7fffffff
+DATA magnitude512<>+24(SB)/4, $0x7fffffff
+DATA magnitude512<>+28(SB)/4, $0x7fffffff
+DATA magnitude512<>+32(SB)/4, $0x7fffffff
+DATA magnitude512<>+36(SB)/4, $0x7fffffff
+DATA magnitude512<>+40(SB)/4, $0x7fffffff
+DATA magnitude512<>+44(SB)/4, $0x7fffffff
+DATA magnitude512<>+48(SB)/4, $0x7fffffff
+DATA magnitude512<>+52(SB)/4, $0x7fffffff
+DATA magnitude512<>+56(SB)/4, $0x7fffffff
+DATA magnitude512<>+60(SB)/4, $0x7fffffff
+GLOBL magnitude512<>(SB), RODATA|NOPTR, $64
+
+DATA sixteenth512<>+0(SB)/4, $0x3d800000
+DATA sixteenth512<>+4(SB)/4, $0x3d800000
+DATA sixteenth512<>+8(SB)/4, $0x3d800000
+DATA sixteenth512<>+12(SB)/4, $0x3d800000
+DATA sixteenth512<>+16(SB)/4, $0x3d800000
+DATA sixteenth512<>+20(SB)/4, $0x3d800000
+DATA sixteenth512<>+24(SB)/4, $0x3d800000
+DATA sixteenth512<>+28(SB)/4, $0x3d800000
+DATA sixteenth512<>+32(SB)/4, $0x3d800000
+DATA sixteenth512<>+36(SB)/4, $0x3d800000
+DATA sixteenth512<>+40(SB)/4, $0x3d800000
+DATA sixteenth512<>+44(SB)/4, $0x3d800000
+DATA sixteenth512<>+48(SB)/4, $0x3d800000
+DATA sixteenth512<>+52(SB)/4, $0x3d800000
+DATA sixteenth512<>+56(SB)/4, $0x3d800000
+DATA sixteenth512<>+60(SB)/4, $0x3d800000
+GLOBL sixteenth512<>(SB), RODATA|NOPTR, $64
+
+DATA one512<>+0(SB)/4, $0x3f800000
+DATA one512<>+4(SB)/4, $0x3f800000
+DATA one512<>+8(SB)/4, $0x3f800000
+DATA one512<>+12(SB)/4, $0x3f800000
+DATA one512<>+16(SB)/4, $0x3f800000
+DATA one512<>+20(SB)/4, $0x3f800000
+DATA one512<>+24(SB)/4, $0x3f800000
+DATA one512<>+28(SB)/4, $0x3f800000
+DATA one512<>+32(SB)/4, $0x3f800000
+DATA one512<>+36(SB)/4, $0x3f800000
+DATA one512<>+40(SB)/4, $0x3f800000
+DATA one512<>+44(SB)/4, $0x3f800000
+DATA one512<>+48(SB)/4, $0x3f800000
+DATA one512<>+52(SB)/4, $0x3f800000
+DATA one512<>+56(SB)/4, $0x3f800000
+DATA one512<>+60(SB)/4, $0x3f800000
+GLOBL one512<>(SB), RODATA|NOPTR, $64
 
 // func quantizeAVX512(codes []int8, scales, sums, x []float32, group, block int)
 TEXT ·quantizeAVX512(SB), NOSPLIT, $0-112
@@ -51,37 +141,34 @@ TEXT ·quantizeAVX512(SB), NOSPLIT, $0-112
 	XORQ DX, DX
 	DIVQ R11
 	MOVQ AX, DX
+	MOVQ $127, R15
 	MOVQ block+104(FP), AX
 	CMPQ AX, $1
 	JEQ natural1
 	CMPQ AX, $8
-	JEQ of8x2
-	VMOVDQU splitBytesOf128x512<>(SB), X6
+	JEQ pairs2
+	VMOVDQU splitBytesAVX512<>(SB), X6
 	MOVQ $8, R12
 	MOVQ $64, R13
 	LEAQ 64(DI), R8
 	JMP chosen3
 natural1:
-	VMOVDQU splitBytes512<>(SB), X6
+	VMOVDQU keepBytesAVX512<>(SB), X6
 	MOVQ $16, R12
 	XORQ R13, R13
 	LEAQ 8(DI), R8
 	JMP chosen3
-of8x2:
-	VMOVDQU splitBytesOf8x512<>(SB), X6
+pairs2:
+	VMOVDQU splitEightsAVX512<>(SB), X6
 	MOVQ $16, R12
 	XORQ R13, R13
 	LEAQ 8(DI), R8
 chosen3:
-	MOVL $0x7fffffff, AX
-	VPBROADCASTD AX, Z31
-	MOVL $0x42fe0000, AX
-	VPBROADCASTD AX, Z30
-	MOVL $0xc2fe0000, AX
-	VPBROADCASTD AX, Z29
 	XORQ BX, BX
 	TESTQ DX, DX
 	JZ end5
+	VMOVUPS codeMost512<>(SB), Z7
+	VMOVUPS codeLeast512<>(SB), Z8
 group4:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -89,7 +176,7 @@ group4:
 	MOVQ R11, AX
 first6:
 	VMOVUPS (CX), Z2
-	VANDPS Z31, Z2, Z3
+	VANDPS magnitude512<>(SB), Z2, Z3
 	VMAXPS Z0, Z3, Z0
 	VADDPS Z2, Z1, Z1
 	ADDQ $64, CX
@@ -110,22 +197,21 @@ first6:
 	VSHUFPS $0x4e, X0, X0, X2
 	VMAXPS X2, X0, X0
 	VSHUFPS $0xb1, X0, X0, X2
-	VMAXSS X2, X0, X0
+	VMAXPS X2, X0, X0
 	VMOVSS X1, (R10)
-	VMOVAPS X30, X4
-	VDIVSS X4, X0, X3
+	VDIVSS X7, X0, X3
 	VMOVSS X3, (R9)
 	VXORPS X2, X2, X2
 	VUCOMISS X2, X0
-	JEQ nonzero8
-	VDIVSS X0, X4, X2
-nonzero8:
+	JEQ zero8
+	VDIVSS X0, X7, X2
+zero8:
 	VBROADCASTSS X2, Z5
 	MOVQ R11, AX
 second7:
-	VMULPS (SI), Z5, Z2
-	VMINPS Z30, Z2, Z2
-	VMAXPS Z29, Z2, Z2
+	VMULPS 0(SI), Z5, Z2
+	VMINPS Z7, Z2, Z2
+	VMAXPS Z8, Z2, Z2
 	VCVTPS2DQ Z2, Z2
 	VPMOVSDB Z2, X2
 	VPSHUFB X6, X2, X2
@@ -135,7 +221,7 @@ second7:
 	ADDQ R12, R8
 	ADDQ $64, SI
 	ADDQ $16, BX
-	TESTQ $127, BX
+	TESTQ R15, BX
 	JNZ same9
 	ADDQ R13, DI
 	ADDQ R13, R8
@@ -186,14 +272,12 @@ TEXT ·spread4AVX512(SB), NOSPLIT, $0-48
 	MOVQ dst_base+0(FP), DI
 	MOVQ x_base+24(FP), SI
 	MOVQ x_len+32(FP), DX
-	VMOVDQU32 everyEighth512<>(SB), Z1
-	MOVL $0x3d800000, AX
-	VPBROADCASTD AX, Z3
+	VMOVUPS everyEighthAVX512<>(SB), Z1
+	VMOVUPS sixteenth512<>(SB), Z3
 loop1:
 	SUBQ $128, DX
 	JLT end2
-	MOVL $0x3f800000, AX
-	VPBROADCASTD AX, Z4
+	VMOVUPS one512<>(SB), Z4
 	KXNORW K1, K1, K1
 	VGATHERDPS 0(SI)(Z1*4), K1, Z2
 	VMULPS Z4, Z2, Z2

@@ -192,9 +192,11 @@ type quantizedKernel struct {
 	x      string // the argument that holds the vector
 	xBytes int    // of the vector for 64 bytes of codes
 	setUp  func() // once
-	batch  func() // after 16 scales were loaded into Z16
-	// chunk uses 64 bytes of codes, the i-th from DI, CX and R15 on, to add to Z0 and Z1.
+	batch  func() // after the scales of a batch were loaded
+	// chunk uses a register of codes, the i-th from DI, CX and R15 on, to add to registers 0 and 1.
 	chunk func(i int, mask string)
+	// codes is the register that chunk wants the codes in, or none; AVX2.
+	codes func(i int) string
 }
 
 // quantizedRows512 writes a function that goes through rows, batches of 16 groups and chunks of 64 bytes:
@@ -288,6 +290,11 @@ const dotDenseDoc = `multiplies rows of %s numbers, rowBytes apart, by vectors:
 //	DX y        BX bytes between y of vectors        CX, R15 place in the row and in x   AX elements left
 func dotDense512(f *file, format string) {
 	fn := f.function(fmt.Sprintf("dotDense%sAVX512", format), dotDenseParams, "", fmt.Sprintf(dotDenseDoc, strings.ToLower(format)))
+	fn.dotDenseRows(func(vectors int) { fn.dotDenseBody512(format, vectors) })
+}
+
+// dotDenseRows writes the loops over rows and vectors. body is a row times 4 vectors or 1.
+func (fn *function) dotDenseRows(body func(vectors int)) {
 	fn.frame = 8
 	const out = "out-8(SP)"
 	fn.load("y_base", "AX", "data_base", "DI", "rows", "R8", "xStride", "R9", "stride", "BX")
@@ -300,16 +307,36 @@ func dotDense512(f *file, format string) {
 	fn.op("MOVQ %s, DX", out)
 	fn.at(four)
 	fn.op("CMPQ R10, $4\nJLT %s", one)
-	fn.dotDenseBody512(format, 4)
+	body(4)
 	fn.op("LEAQ (SI)(R9*4), SI\nLEAQ (DX)(BX*4), DX\nSUBQ $4, R10\nJMP %s", four)
 	fn.at(one)
 	fn.op("TESTQ R10, R10\nJZ %s", next)
-	fn.dotDenseBody512(format, 1)
+	body(1)
 	fn.op("ADDQ R9, SI\nADDQ BX, DX\nDECQ R10\nJMP %s", one)
 	fn.at(next)
-	fn.op("ADDQ %s, DI\nADDQ $4, %s\nDECQ R8\nJNZ %s", fn.argument("rowBytes"), out, row)
+	fn.op("MOVQ %s, AX\nADDQ AX, DI\nADDQ $4, %s\nDECQ R8\nJNZ %s", fn.argument("rowBytes"), out, row)
 	fn.at(done)
 	fn.returnAMD64()
+}
+
+// pointAtRowVectors sets registers to the vectors, R9 bytes apart from SI on.
+func (fn *function) pointAtRowVectors(vectors int) []string {
+	registers := []string{"R11", "R12", "R13", "R15"}[:vectors]
+	fn.op("MOVQ SI, R11")
+	for i := 1; i < vectors; i++ {
+		fn.op("LEAQ (%s)(R9*1), %s", registers[i-1], registers[i])
+	}
+	return registers
+}
+
+// storeRowVectors stores sums, BX bytes apart from DX on.
+func (fn *function) storeRowVectors(vectors int, sum func(i int) string) {
+	for i, address := range []string{"(DX)", "(DX)(BX*1)", "(DX)(BX*2)", "(AX)"}[:vectors] {
+		if i == 3 {
+			fn.op("LEAQ (DX)(BX*2), AX\nADDQ BX, AX")
+		}
+		fn.op("VMOVSS %s, %s", sum(i), address)
+	}
 }
 
 // dotDenseBody512 is one row times vectors vectors.
@@ -320,18 +347,7 @@ func (fn *function) dotDenseBody512(format string, vectors int) {
 	for i := range vectors * unroll {
 		fn.zero(z(i))
 	}
-	// Addresses of the vectors at the place CX: SI, SI+R9, SI+2·R9 and R11.
-	address := func(i, offset int) string {
-		return fmt.Sprintf("%d(%s)", offset, []string{"R11", "R12", "R13", "R15"}[i])
-	}
-	registers := []string{"R11", "R12", "R13", "R15"}[:vectors]
-	for i, r := range registers {
-		if i == 0 {
-			fn.op("MOVQ SI, %s", r)
-		} else {
-			fn.op("LEAQ (%s)(R9*1), %s", registers[i-1], r)
-		}
-	}
+	registers := fn.pointAtRowVectors(vectors)
 	advance := func(n int) {
 		for _, r := range registers {
 			fn.op("ADDQ $%d, %s", 4*n, r)
@@ -344,8 +360,8 @@ func (fn *function) dotDenseBody512(format string, vectors int) {
 	for u := range unroll {
 		fn.op("PREFETCHT0 %d(CX)", prefetch+16*size*u)
 		fn.loadFloats512(format, fmt.Sprintf("%d(CX)", 16*size*u), "", z(8+u))
-		for i := range vectors {
-			fn.op("VFMADD231PS %s, %s, %s", address(i, 64*u), z(8+u), z(sum(i, u)))
+		for i, r := range registers {
+			fn.op("VFMADD231PS %d(%s), %s, %s", 64*u, r, z(8+u), z(sum(i, u)))
 		}
 	}
 	advance(16 * unroll)
@@ -355,8 +371,8 @@ func (fn *function) dotDenseBody512(format string, vectors int) {
 	fn.at(last)
 	fn.op("TESTQ AX, AX\nJLE %s\nMOVL $-1, R14\nBZHIL AX, R14, R14\nKMOVW R14, K1", reduce)
 	fn.loadFloats512(format, "(CX)", "K1", "Z8")
-	for i := range vectors {
-		fn.op("VMOVUPS.Z %s, K1, Z9\nVFMADD231PS Z9, Z8, %s", address(i, 0), z(sum(i, 0)))
+	for i, r := range registers {
+		fn.op("VMOVUPS.Z (%s), K1, Z9\nVFMADD231PS Z9, Z8, %s", r, z(sum(i, 0)))
 	}
 	advance(16)
 	fn.op("SUBQ $16, AX\nJMP %s", last)
@@ -367,11 +383,5 @@ func (fn *function) dotDenseBody512(format string, vectors int) {
 		}
 		fn.reduce512(sum(i, 0), 8+i)
 	}
-	for i := range vectors {
-		address := []string{"(DX)", "(DX)(BX*1)", "(DX)(BX*2)", "(AX)"}[i]
-		if i == 3 {
-			fn.op("LEAQ (DX)(BX*2), AX\nADDQ BX, AX")
-		}
-		fn.op("VMOVSS %s, %s", x(sum(i, 0)), address)
-	}
+	fn.storeRowVectors(vectors, func(i int) string { return x(sum(i, 0)) })
 }

@@ -16,7 +16,8 @@ func main() {
 	flag.Parse()
 	log.SetFlags(0)
 	for _, f := range []*file{
-		dotAVX512(), tileAVX512(), packAVX512(), prepareAVX512(), vectorAVX512(), vectorAVX2(),
+		dotAVX512(), tileAVX512(), packAVX512(), prepareAVX512(), vectorAVX512(),
+		dotAVX2(), tileAVX2(), packAVX2(), prepareAVX2(), vectorAVX2(),
 	} {
 		if err := f.write(*dir); err != nil {
 			log.Fatalf("gen: %v", err)

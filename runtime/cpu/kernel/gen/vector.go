@@ -17,6 +17,7 @@ func constantBits(name constant) uint32 {
 		return 1<<31 - 1
 	}
 	v, ok := map[constant]float64{
+		"codeMost": 127, "codeLeast": -127, "sixteenth": 1.0 / 16,
 		"one": 1, "minusTwo": -2, "minusInfinity": math.Inf(-1),
 		"log2E": math.Log2E, "ln2High": 0x1.62e4p-1, "ln2Low": math.Ln2 - 0x1.62e4p-1,
 		"expQ0": 0.49999993447796487, "expQ1": 0.16666520631709497, "expQ2": 0.041668388045313996,
