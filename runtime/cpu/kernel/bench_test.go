@@ -3,12 +3,22 @@ package kernel
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"sort"
 	"sync"
 	"testing"
 	"time"
 )
+
+// atLevel is KERNEL_LEVEL=name, to measure a level that is not the best of the CPU.
+func atLevel(b *testing.B) {
+	if name := os.Getenv("KERNEL_LEVEL"); name != "" {
+		if err := SetLevel(name); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
 
 // each runs f on parts of n that threads share evenly, multiples of 32.
 func each(threads, n int, f func(lo, hi int)) {
@@ -51,6 +61,7 @@ func benchmarkMatrix(format Format, rows, cols, group int) *Matrix {
 // BenchmarkMatVec is decode: weights from memory, alternating with a plain read of the same bytes. It reports
 // GB/s and the median share of the faster of the reads before and after.
 func BenchmarkMatVec(b *testing.B) {
+	atLevel(b)
 	for _, c := range []struct {
 		format Format
 		path   Path
@@ -102,6 +113,7 @@ func BenchmarkMatVec(b *testing.B) {
 // whose groups never end: the most that the instructions of the path give. It reports GFLOP/s and the median
 // share of that peak.
 func BenchmarkMatMul(b *testing.B) {
+	atLevel(b)
 	for _, c := range []struct {
 		format        Format
 		path          Path
