@@ -117,8 +117,14 @@ func updateScale(w []float32, scale float32, width int) float32 {
 		return updateScaleLong(w, scale, limit)
 	}
 	// The squares add up to at most 512 * 128^2 = 2^23, exact in any order; the products are rounded.
+	var lanes [vectorLen]float32
+	squares := updateSums(&lanes, w, scale, limit)
+	return leastSquares(addLanes(&lanes), float32(squares), scale)
+}
+
+// updateSumsGeneric sums w*q, by lane, and q*q over the codes q of w.
+func updateSumsGeneric(lanes *[vectorLen]float32, w []float32, scale, limit float32) (squares int32) {
 	var products [sumLanes]float32
-	var squares int32
 	for ; len(w) >= sumLanes; w = w[sumLanes:] {
 		for i := range products {
 			x := w[i]
@@ -127,7 +133,8 @@ func updateScale(w []float32, scale float32, width int) float32 {
 			squares += int32(q) * int32(q)
 		}
 	}
-	return leastSquares(foldLanes(&products), float32(squares), scale)
+	*lanes = foldVectors(&products)
+	return squares
 }
 
 // updateScaleLong is updateScale for groups of any multiple of 32.
@@ -163,12 +170,15 @@ func clamp(x, limit float32) float32 {
 	return x
 }
 
-// clampedQuotients sets t = clamp(w / scale).
-func clampedQuotients(t, w []float32, scale float32, bits int) {
-	limit := float32(int(1) << (bits - 1))
-	for i, x := range w[:len(t)] {
-		t[i] = clamp(x/scale, limit)
+// packSymmetricGeneric stores the codes round(clamp(w / scale)) + 2^(bits-1) as [Pack] does. scratch is as long
+// as w.
+func packSymmetricGeneric(dst []uint32, w, scratch []float32, scale float32, bits int) {
+	half := int32(1) << (bits - 1)
+	limit := float32(half)
+	for i, x := range w[:len(scratch)] {
+		scratch[i] = clamp(x/scale, limit)
 	}
+	packRounded(dst, scratch, half, bits)
 }
 
 func abs(x float32) float32 { return math.Float32frombits(math.Float32bits(x) &^ (1 << 31)) }

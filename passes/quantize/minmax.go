@@ -24,10 +24,10 @@ func minMaxParams(lo, hi float32, bits int) params {
 	return params{edge / steps, edge}
 }
 
-// packAffine stores the codes clamp(round((w - bias) / scale)) as [Pack] does. Every quotient lies
+// packAffineGeneric stores the codes clamp(round((w - bias) / scale)) as [Pack] does. Every quotient lies
 // between -1 and twice the number of levels, because the scale is at least half the extent over the
 // levels.
-func packAffine(dst []uint32, w []float32, p params, bits int) {
+func packAffineGeneric(dst []uint32, w []float32, p params, bits int) {
 	b, s := p.bias, p.scale
 	if bits == 8 {
 		for i := range dst {

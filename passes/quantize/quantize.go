@@ -109,7 +109,6 @@ func (q *quantizer) quantizeGroup(dst []uint32, w []float32, g int) (params, *Va
 	case HQQ:
 		exact.scale = q.hqqScale(w, max(-lo, hi), g)
 		stored.scale = q.Params.Round(exact.scale)
-		offset = 1 << (q.Bits - 1)
 		stored.bias = Bias(stored.scale, 0, q.Bits, q.Params)
 	}
 	if !isFinite(stored.scale) || !isFinite(stored.bias) || stored.scale == 0 {
@@ -121,8 +120,7 @@ func (q *quantizer) quantizeGroup(dst []uint32, w []float32, g int) (params, *Va
 	case MinMax, Best:
 		packAffine(dst, w, exact, q.Bits)
 	case HQQ:
-		clampedQuotients(q.quotients, w, exact.scale, q.Bits)
-		packRounded(dst, q.quotients, offset, q.Bits)
+		packSymmetric(dst, w, q.quotients, exact.scale, q.Bits)
 	default:
 		reciprocalQuotients(q.quotients, w, stored.scale)
 		packRounded(dst, q.quotients, offset, q.Bits)
@@ -145,15 +143,8 @@ func extent(w []float32) (lo, hi float32, finite bool) {
 	// those of negative floats; as unsigned integers the patterns of negative floats are ordered
 	// like their magnitudes and above those of positive ones. So two integer maxima find both ends
 	// of a group with both signs, which is what weights are.
-	first := math.Float32bits(w[0])
-	above0, below0 := int32(first), first
-	above1, below1 := above0, below0
-	for v := w; len(v) >= 4; v = v[4:] {
-		a, b, c, d := math.Float32bits(v[0]), math.Float32bits(v[1]), math.Float32bits(v[2]), math.Float32bits(v[3])
-		above0, below0 = max(above0, int32(a), int32(c)), max(below0, a, c)
-		above1, below1 = max(above1, int32(b), int32(d)), max(below1, b, d)
-	}
-	above, below := uint32(max(above0, above1)), max(below0, below1)
+	signed, below := patterns(w)
+	above := uint32(signed)
 	if above>>31 == 0 && above >= plusInfinity || below >= minusInfinity {
 		return 0, 0, false
 	}
@@ -165,6 +156,20 @@ func extent(w []float32) (lo, hi float32, finite bool) {
 		lo, hi = min(lo, x), max(hi, x)
 	}
 	return lo, hi, true
+}
+
+// patternsGeneric returns the greatest bit patterns of w, whose length is a multiple of 4, as signed and
+// as unsigned integers.
+func patternsGeneric(w []float32) (above int32, below uint32) {
+	first := math.Float32bits(w[0])
+	above0, below0 := int32(first), first
+	above1, below1 := above0, below0
+	for ; len(w) >= 4; w = w[4:] {
+		a, b, c, d := math.Float32bits(w[0]), math.Float32bits(w[1]), math.Float32bits(w[2]), math.Float32bits(w[3])
+		above0, below0 = max(above0, int32(a), int32(c)), max(below0, a, c)
+		above1, below1 = max(above1, int32(b), int32(d)), max(below1, b, d)
+	}
+	return max(above0, above1), max(below0, below1)
 }
 
 // nonFinite reports the first value of w that is not finite.

@@ -88,7 +88,7 @@ func (f Float) Round(x float32) float32 {
 func (f Float) Decode(dst []float32, src []byte) {
 	switch f {
 	case BF16:
-		numeric.BF16SliceToF32(dst, src)
+		decodeBF16(dst, src)
 	case F16:
 		numeric.F16SliceToF32(dst, src)
 	default:

@@ -15,9 +15,22 @@ const (
 
 // foldLanes adds the running sums of one level.
 func foldLanes(lanes *[sumLanes]float32) float32 {
-	var sum float32
-	for i := range vectorLen {
-		sum += lanes[i] + lanes[vectorLen+i] + lanes[2*vectorLen+i] + lanes[3*vectorLen+i]
+	v := foldVectors(lanes)
+	return addLanes(&v)
+}
+
+// foldVectors adds the four vectors of running sums.
+func foldVectors(lanes *[sumLanes]float32) (v [vectorLen]float32) {
+	for i := range v {
+		v[i] = lanes[i] + lanes[vectorLen+i] + lanes[2*vectorLen+i] + lanes[3*vectorLen+i]
+	}
+	return v
+}
+
+// addLanes adds the lanes of a vector.
+func addLanes(v *[vectorLen]float32) (sum float32) {
+	for _, x := range v {
+		sum += x
 	}
 	return sum
 }
