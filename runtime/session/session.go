@@ -107,8 +107,12 @@ func (s *Session) Prefill(ctx context.Context, tokens []int, p Sampling) (Step, 
 		if n < s.model.MinChunk {
 			n = 1
 		}
+		q := p
+		if n < len(tokens) {
+			q.Temperature = 0 // the token is dropped, so there is nothing to sample (requirement C10)
+		}
 		var err error
-		if step, err = s.call(tokens[:n], p); err != nil {
+		if step, err = s.call(tokens[:n], q); err != nil {
 			return Step{}, err
 		}
 		tokens = tokens[n:]

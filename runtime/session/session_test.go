@@ -57,6 +57,11 @@ func TestSeedSchedule(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []int{4, 4, 2, 1, 1, 1}, e.lengths())
 		require.Equal(t, []int64{seed, seed, seed, seed + 1, seed + 2, seed + 3}, e.seeds())
+		var temperatures []float32
+		for _, c := range e.calls {
+			temperatures = append(temperatures, c.scalars[0].Tensor.F[0])
+		}
+		require.Equal(t, []float32{0, 0, 1, 1, 1, 1}, temperatures, "the sampler does not run where its token is dropped (C10)")
 		require.Equal(t, sequence(10, 4), a.Tokens)
 		require.Equal(t, append(sequence(0, 10), sequence(10, 3)...), e.fed(t))
 	}
