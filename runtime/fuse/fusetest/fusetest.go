@@ -1,0 +1,134 @@
+package fusetest
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+)
+
+//go:embed testdata
+var files embed.FS
+
+// Names lists the graphs: those whose names begin with "etc-" are ours, of the checkpoints in testdata; the
+// others are ExecuTorch's, of the same checkpoints.
+func Names() []string {
+	list, err := files.ReadDir("testdata")
+	if err != nil {
+		panic(err)
+	}
+	var names []string
+	for _, f := range list {
+		names = append(names, strings.TrimSuffix(f.Name(), ".ir.gz"))
+	}
+	return names
+}
+
+// Load gives a module of that name. Its weights are random, but the same every time.
+func Load(t testing.TB, name string) *ir.Module { return LoadEdited(t, name, "", "") }
+
+// LoadEdited is Load after replacing a part of the text, which must be there once.
+func LoadEdited(t testing.TB, name, old, by string) *ir.Module {
+	t.Helper()
+	p, err := files.ReadFile("testdata/" + name + ".ir.gz")
+	require.NoError(t, err)
+	z, err := gzip.NewReader(bytes.NewReader(p))
+	require.NoError(t, err)
+	all, err := io.ReadAll(z)
+	require.NoError(t, err)
+	text, values, ok := strings.Cut(string(all), "\n---\n")
+	require.True(t, ok)
+	if old != "" {
+		require.Equal(t, 1, strings.Count(text, old), "%q", old)
+		text = strings.Replace(text, old, by, 1)
+	}
+	m, err := ir.Parse(text + "\n")
+	require.NoError(t, err)
+	kept := map[string][]byte{}
+	for s := bufio.NewScanner(strings.NewReader(values)); s.Scan(); {
+		var key, data string
+		_, err := fmt.Sscanf(s.Text(), "%q %s", &key, &data)
+		require.NoError(t, err, s.Text())
+		kept[key], err = hex.DecodeString(data)
+		require.NoError(t, err)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, c := range m.Constants {
+		dims, _ := c.Value.Type.Static()
+		data, ok := kept[c.Name]
+		if !ok {
+			data = weights(random, c.Name, c.Value.Type.DType, dims)
+		}
+		c.Data = ir.Bytes(c.Value.Type.DType, dims, data)
+	}
+	return m
+}
+
+// weights makes numbers of about the size that a constant of that name has in a trained model, so that
+// values neither grow nor vanish from layer to layer.
+func weights(random *rand.Rand, name string, d ir.DType, dims []int64) []byte {
+	n := int(ir.Elements(dims))
+	if !d.IsFloat() {
+		p := make([]byte, n*d.Size())
+		for i := range p {
+			p[i] = byte(random.Uint32())
+		}
+		return p
+	}
+	v := make([]float32, n)
+	width := float64(dims[len(dims)-1])
+	for i := range v {
+		x := random.NormFloat64()
+		switch {
+		case strings.Contains(name, "norm") || strings.Contains(name, "ln_") || strings.Contains(name, "rms"):
+			v[i] = float32(1 + x/10)
+		case strings.Contains(name, "scale") || strings.Contains(name, "original1"):
+			v[i] = float32((1 + x*x) / 100)
+		case strings.Contains(name, "bias") || strings.Contains(name, "zero_point"):
+			v[i] = float32(-(1 + x*x) / 100 * 7.5)
+		default:
+			v[i] = float32(x / math.Sqrt(width))
+		}
+	}
+	return eval.Floats(d, ints(dims), v).Encode()
+}
+
+func ints(dims []int64) []int {
+	out := make([]int, len(dims))
+	for i, d := range dims {
+		out[i] = int(d)
+	}
+	return out
+}
+
+// Inputs makes the inputs of forward for n tokens at a position; for graphs with a sampling head the
+// parameters vary with the position.
+func Inputs(m *ir.Module, position, n int) []eval.Value {
+	ids, positions := make([]int64, n), make([]int64, n)
+	for i := range ids {
+		ids[i], positions[i] = int64((position+i)*37%200+3), int64(position+i)
+	}
+	in := []eval.Value{{Tensor: eval.Ints(ir.I64, []int{1, n}, ids)}, {Tensor: eval.Ints(ir.I64, []int{n}, positions)}}
+	if len(m.Entry.Params) == 6 {
+		number := func(v float32) eval.Value { return eval.Value{Tensor: eval.Floats(ir.F32, nil, []float32{v})} }
+		integer := func(v int) eval.Value {
+			return eval.Value{Tensor: eval.Ints(ir.I64, nil, []int64{int64(v)})}
+		}
+		top := []float32{1, 0.9, 0.3}[position/3%3]
+		in = append(in, number(float32(position%3)*0.7), integer(position%5*9), number(top), integer(position*7919))
+	}
+	return in
+}
+
