@@ -18,7 +18,10 @@ import (
 
 // TestMain makes the test binary serve as etc too, so that scripts run the command line as users do.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"etc": func() { os.Exit(Main(os.Args[1:])) }})
+	testscript.Main(m, map[string]func(){"etc": func() {
+		setHooks()
+		os.Exit(Main(os.Args[1:]))
+	}})
 }
 
 // TestScripts runs testdata/script. $DATA is the testdata folder, $CHECKPOINTS the folder of small models.

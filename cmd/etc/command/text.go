@@ -2,6 +2,7 @@ package command
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/etc-ml/etc/runtime/chat"
 	"github.com/etc-ml/etc/runtime/program"
 	"github.com/etc-ml/etc/runtime/session"
+	"github.com/etc-ml/etc/runtime/template"
 	"github.com/etc-ml/etc/runtime/tokenizer"
 )
 
@@ -177,6 +179,13 @@ func (t *text) render(messages []chat.Message, generate bool) ([]int, error) {
 		return nil, usagef("%s holds no chat template: give --chat-template FILE, or --raw to use the prompt as it is", t.file)
 	}
 	prompt, err := t.template.render(messages, generate, t.think)
+	var failed *template.Error
+	if errors.As(err, &failed) {
+		if err = fmt.Errorf("%s: %w", t.file, err); failed.Kind == template.Raised {
+			return nil, usageError{err} // the template refuses what it is asked
+		}
+		return nil, invalidError{err}
+	}
 	if err != nil {
 		return nil, err
 	}

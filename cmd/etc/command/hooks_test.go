@@ -1,0 +1,72 @@
+package command
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/engine"
+)
+
+// Variables of the environment that change the test binary when it serves as etc.
+const (
+	memoryHook = "ETC_TEST_MEMORY" // usable memory in bytes
+	delayHook  = "ETC_TEST_DELAY"  // time that every call of a program takes more
+)
+
+// setHooks does what the environment asks for.
+func setHooks() {
+	if v := os.Getenv(memoryHook); v != "" {
+		n, err := strconv.ParseInt(v, 10, 64)
+		must(err)
+		usableMemory = func() int64 { return n }
+	}
+	if v := os.Getenv(delayHook); v != "" {
+		d, err := time.ParseDuration(v)
+		must(err)
+		for i, e := range engines {
+			engines[i] = slow{e, d}
+		}
+	}
+}
+
+func must(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(100)
+	}
+}
+
+// slow is an engine whose calls take longer.
+type slow struct {
+	engine.Engine
+	delay time.Duration
+}
+
+func (e slow) Compile(m *ir.Module, o engine.Options) (engine.Executable, error) {
+	x, err := e.Engine.Compile(m, o)
+	return slowExecutable{x, e.delay}, err
+}
+
+type slowExecutable struct {
+	engine.Executable
+	delay time.Duration
+}
+
+func (x slowExecutable) NewInstance() (engine.Instance, error) {
+	i, err := x.Executable.NewInstance()
+	return slowInstance{i, x.delay}, err
+}
+
+type slowInstance struct {
+	engine.Instance
+	delay time.Duration
+}
+
+func (i slowInstance) Run(inputs []eval.Value) ([]eval.Value, error) {
+	time.Sleep(i.delay)
+	return i.Instance.Run(inputs)
+}
