@@ -5,12 +5,26 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/cpu"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
-// engines lists the engines in the order in which --device auto tries them.
-var engines = []engine.Engine{reference.Engine{}}
+// engines lists the engines, the one that --device auto prefers first.
+var engines = []engine.Engine{cpu.Engine{}, reference.Engine{}}
+
+// auto is the engine that --device auto stands for: the first one, or the reference engine for precision
+// strict, which no other has.
+type auto struct{ engine.Engine }
+
+func (a *auto) Compile(m *ir.Module, o engine.Options) (engine.Executable, error) {
+	if a.Engine = engines[0]; o.Precision == eval.Strict {
+		a.Engine = reference.Engine{}
+	}
+	return a.Engine.Compile(m, o)
+}
 
 // addDeviceFlags adds --device and --threads.
 func addDeviceFlags(cmd *cobra.Command, device *string, threads *int) {
@@ -29,7 +43,7 @@ func engineNames() []string {
 // findEngine finds an engine by its name.
 func findEngine(name string) (engine.Engine, error) {
 	if name == "auto" {
-		return engines[0], nil
+		return &auto{engines[0]}, nil
 	}
 	for _, e := range engines {
 		if e.Name() == name {

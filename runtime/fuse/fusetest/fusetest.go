@@ -131,4 +131,3 @@ func Inputs(m *ir.Module, position, n int) []eval.Value {
 	}
 	return in
 }
-
