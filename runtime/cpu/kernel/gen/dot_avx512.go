@@ -197,6 +197,8 @@ type quantizedKernel struct {
 	chunk func(i int, mask string)
 	// codes is the register that chunk wants the codes in, or none; AVX2.
 	codes func(i int) string
+	// group ends the sum of a group in register 4; NEON.
+	group func()
 }
 
 // quantizedRows512 writes a function that goes through rows, batches of 16 groups and chunks of 64 bytes:

@@ -18,6 +18,7 @@ func main() {
 	for _, f := range []*file{
 		dotAVX512(), tileAVX512(), packAVX512(), prepareAVX512(), vectorAVX512(),
 		dotAVX2(), tileAVX2(), packAVX2(), prepareAVX2(), vectorAVX2(),
+		dotNEON(), tileNEON(), packNEON(), prepareNEON(), vectorNEON(),
 	} {
 		if err := f.write(*dir); err != nil {
 			log.Fatalf("gen: %v", err)
