@@ -17,7 +17,7 @@ build:
 
 # Compile the checkpoint to 4 bits and ask the result a question.
 demo: build
-	$(BIN) export $(DEMO_CHECKPOINT) --qlinear 4w --group-size 64 --max-seq-len 256 -o bin/demo.pte
+	$(BIN) export $(DEMO_CHECKPOINT) --sample --qlinear 4w --group-size 64 --max-seq-len 256 -o bin/demo.pte
 	@echo '> $(DEMO_QUESTION)'
 	@printf '$(DEMO_PROMPT)' | $(BIN) run bin/demo.pte --raw --temperature 0
 
