@@ -57,6 +57,20 @@ func TestWeights(t *testing.T) {
 	}
 	require.InDelta(t, 10*math.Log10(signal/noise), float64(off[0].SQNR), 1e-9)
 
+	// What is no number differs from numbers only.
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	for _, test := range []struct {
+		got []float32
+		max float64
+	}{{[]float32{1, inf, -inf, nan}, 0}, {[]float32{1.5, inf, -inf, nan}, 0.5}, {[]float32{1, -inf, inf, nan}, math.MaxFloat32}, {[]float32{1, inf, -inf, 3}, math.MaxFloat32}, {[]float32{nan, inf, -inf, nan}, math.MaxFloat32}} {
+		got, _, _, err := Weights(constants("w", ir.Float32s([]int64{4}, test.got...)), constants("w", ir.Float32s([]int64{4}, 1, inf, -inf, nan)))
+		require.NoError(t, err)
+		require.Equal(t, test.max, got[0].Max, test.got)
+		require.Equal(t, test.max == 0, math.IsInf(float64(got[0].SQNR), 1), test.got)
+		_, err = json.Marshal(got)
+		require.NoError(t, err)
+	}
+
 	_, missing, extra, err = Weights(constants("other", ir.Float32s([]int64{1}, 1)), original)
 	require.NoError(t, err)
 	require.Equal(t, []string{"w"}, missing)

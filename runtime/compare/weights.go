@@ -22,7 +22,7 @@ type Weight struct {
 	Elements      int64   `json:"elements"`
 	// SQNR is the signal-to-noise ratio in dB, +Inf where the weights are equal.
 	SQNR Decibel `json:"sqnr_db"`
-	// Max is the largest absolute difference.
+	// Max is the largest absolute difference; that of what is no number to a number is the largest float32.
 	Max float64 `json:"max_error"`
 	// RMS is the root mean square of the checkpoint's weight.
 	RMS float64 `json:"rms"`
@@ -120,8 +120,18 @@ func (s *sums) add(want, got []float32) {
 	}
 	var counts [512]int64
 	for i, w := range want {
-		d := math.Abs(float64(w) - float64(got[i]))
-		s.signal += float64(float64(w) * float64(w))
+		g, signal := got[i], float64(w)
+		d := math.Abs(signal - float64(g))
+		switch { // tables of frequencies hold infinities
+		case w == g || w != w && g != g:
+			d = 0
+		case math.IsInf(d, 0) || math.IsNaN(d):
+			d = math.MaxFloat32
+		}
+		if math.IsInf(signal, 0) || math.IsNaN(signal) {
+			signal = 0
+		}
+		s.signal += float64(signal * signal)
 		s.noise += float64(d * d)
 		s.max = math.Max(s.max, d)
 		_, e := math.Frexp(d)

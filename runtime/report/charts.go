@@ -25,13 +25,16 @@ type line struct {
 	y    []float64
 }
 
-// lines draws curves over 0, 1, 2, …, from zero upwards.
+// lines draws curves over 0, 1, 2, …, from zero upwards; those without a point are left out.
 func lines(title, x, y string, curves ...line) (template.HTML, error) {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
 	p.Add(plotter.NewGrid())
 	p.Legend.Top = true
 	for i, c := range curves {
+		if len(c.y) == 0 {
+			continue
+		}
 		points := make(plotter.XYs, len(c.y))
 		for j, v := range c.y {
 			points[j] = plotter.XY{X: float64(j), Y: v}
@@ -54,8 +57,11 @@ func lines(title, x, y string, curves ...line) (template.HTML, error) {
 	return svg(p, 760, 280)
 }
 
-// bars draws a bar for each name.
+// bars draws a bar for each name; without any there is nothing to draw.
 func bars(title, y string, names []string, values []float64) (template.HTML, error) {
+	if len(values) == 0 {
+		return "", nil
+	}
 	p := plot.New()
 	p.Title.Text, p.Y.Label.Text = title, y
 	b, err := plotter.NewBarChart(plotter.Values(values), vg.Points(max(4, min(28, 560/float64(max(len(values), 1))))))

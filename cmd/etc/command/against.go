@@ -17,6 +17,7 @@ import (
 	"github.com/etc-ml/etc/runtime/compare"
 	"github.com/etc-ml/etc/runtime/program"
 	"github.com/etc-ml/etc/runtime/report"
+	"github.com/etc-ml/etc/runtime/session"
 	"github.com/etc-ml/etc/runtime/tokenizer"
 )
 
@@ -56,6 +57,9 @@ func compareAgainst(path, dir string, tokens int) (*againstReport, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, err := session.Describe(file); err != nil {
+		return nil, invalidError{fmt.Errorf("%s: %w", path, err)}
+	}
 	c, err := loaders.Open(dir)
 	if err != nil {
 		return nil, invalidInput(err)
@@ -63,6 +67,9 @@ func compareAgainst(path, dir string, tokens int) (*againstReport, error) {
 	defer c.Close()
 	original, err := c.Build(loaders.Options{MaxSeqLen: constantOf(file, "get_max_seq_len")})
 	if err != nil {
+		return nil, invalidError{fmt.Errorf("%s: its context is none that the checkpoint has: %w", path, err)}
+	}
+	if err := setStopTokens(io.Discard, c, original); err != nil {
 		return nil, err
 	}
 	if err := passes.Run(original, &passes.Options{}); err != nil {
@@ -72,7 +79,8 @@ func compareAgainst(path, dir string, tokens int) (*againstReport, error) {
 	if r.Weights, r.Missing, r.Extra, err = compare.Weights(file, original); err != nil {
 		return nil, invalidError{fmt.Errorf("%s: %w", path, err)}
 	}
-	prompts, err := tokenizedPrompts(c, tokens)
+	r.Missing, r.Extra = append([]string{}, r.Missing...), append([]string{}, r.Extra...) // [] in JSON, not null
+	prompts, err := tokenizedPrompts(c, tokens, constantOf(original, "get_max_seq_len"))
 	if err != nil {
 		return nil, err
 	}
@@ -89,26 +97,36 @@ func compareAgainst(path, dir string, tokens int) (*againstReport, error) {
 			r.Metadata = append(r.Metadata, metadataCheck{x.key, string(got) == string(x.want)})
 		}
 	}
+	r.Metadata = append(r.Metadata, metadataCheck{stopMethod, slices.Equal(methodValues(file, stopMethod), methodValues(original, stopMethod))})
 	return r, nil
+}
+
+// methodValues are what a constant method gives, nil where there is no such method.
+func methodValues(m *ir.Module, name string) []any {
+	for _, k := range m.Metadata {
+		if k.Name == name {
+			return k.Values
+		}
+	}
+	return nil
 }
 
 // constantOf is the integer that a constant method gives, 0 where there is no such method.
 func constantOf(m *ir.Module, name string) int {
-	for _, k := range m.Metadata {
-		if k.Name == name && len(k.Values) == 1 {
-			if v, ok := k.Values[0].(int64); ok {
-				return int(v)
-			}
+	if values := methodValues(m, name); len(values) == 1 {
+		if v, ok := values[0].(int64); ok {
+			return int(v)
 		}
 	}
 	return 0
 }
 
-// tokenizedPrompts encodes the prompts by the checkpoint's tokenizer; without one they are ids in a row.
-func tokenizedPrompts(c *loaders.Checkpoint, tokens int) ([][]int, error) {
+// tokenizedPrompts encodes the prompts by the checkpoint's tokenizer, at most tokens in all and context in each;
+// without one they are ids in a row.
+func tokenizedPrompts(c *loaders.Checkpoint, tokens, context int) ([][]int, error) {
 	var out [][]int
 	if c.Model.Files.Tokenizer == nil {
-		ids := make([]int, min(tokens, c.Model.Config.Vocabulary()))
+		ids := make([]int, min(tokens, context, c.Model.Config.Vocabulary()))
 		for i := range ids {
 			ids[i] = i
 		}
@@ -120,7 +138,7 @@ func tokenizedPrompts(c *loaders.Checkpoint, tokens int) ([][]int, error) {
 	}
 	for _, text := range againstPrompts {
 		ids := t.Encode(text, tokenizer.EncodeOptions{AddSpecial: true})
-		ids = ids[:min(len(ids), tokens)]
+		ids = ids[:min(len(ids), tokens, context)]
 		if tokens -= len(ids); len(ids) > 0 {
 			out = append(out, ids)
 		}
@@ -136,7 +154,7 @@ func (r *againstReport) write(out io.Writer) error {
 		fmt.Fprintf(w, "%s\t%d\t%s\t%.2f\t%s\t%s\t%.3g\n", k.name, k.count, humanize.SIWithDigits(float64(k.elements), 1, ""), k.bits(), decibel(k.mean()), decibel(k.least), k.most)
 	}
 	if len(r.Missing)+len(r.Extra) > 0 {
-		fmt.Fprintf(w, "\nonly in the checkpoint: %s\nonly in the file: %s\n", orNone(r.Missing), orNone(r.Extra))
+		fmt.Fprintf(w, "\nonly in the checkpoint: %s\nonly in the file: %s\n", someOf(r.Missing), someOf(r.Extra))
 	}
 	if len(r.Layers) > 0 {
 		fmt.Fprintf(w, "\nlayer\trelative error\trouter agreement\n")
@@ -159,17 +177,26 @@ func (r *againstReport) write(out io.Writer) error {
 		}
 		fmt.Fprintf(w, "\nlogits over %d tokens\tmean error %.4g\tmax error %.4g\tKL divergence %.4g\ttop-1 agreement %.1f %%\n", n, mean, most, kl, 100*float64(agrees)/float64(n))
 	}
+	var other []string
 	for _, m := range r.Metadata {
 		if !m.Equal {
-			fmt.Fprintf(w, "\n%s is not the checkpoint's\n", m.Key)
+			other = append(other, m.Key)
 		}
+	}
+	if len(other) > 0 {
+		fmt.Fprintf(w, "\nnot the checkpoint's: %s\n", strings.Join(other, ", "))
 	}
 	return w.Flush()
 }
 
-func orNone(names []string) string {
-	if len(names) == 0 {
+// someOf lists the first names; --json has all.
+func someOf(names []string) string {
+	const most = 4
+	switch {
+	case len(names) == 0:
 		return "none"
+	case len(names) > most:
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 	}
 	return strings.Join(names, ", ")
 }
