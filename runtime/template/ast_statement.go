@@ -113,7 +113,7 @@ type (
 		body             []statement
 
 		block *block
-		local []export // the variables that a scoped block sees
+		place frame // whose variables a scoped block sees
 	}
 	// refusedNode is an include, import or extends: it parses, and is an error when it runs.
 	refusedNode struct {

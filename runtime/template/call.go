@@ -39,12 +39,13 @@ func (a *arguments) eval(in *interp, act *activation) callArgs {
 			in.fail(TypeError, "the argument after ** must be a mapping, not %s", v.TypeName())
 		}
 		in.allocValues(d.Len())
+		in.step(d.Len())
 		for i, k := range d.keys {
 			name, ok := asString(k)
 			if !ok {
 				in.fail(TypeError, "keywords must be strings, not %s", k.TypeName())
 			}
-			if slices.Contains(out.names, name) {
+			if slices.Contains(a.names, name) {
 				in.fail(TypeError, "got multiple values for keyword argument %s", quote(name))
 			}
 			out.names = append(out.names, name)

@@ -17,7 +17,7 @@ func (n *forNode) render(in *interp, outer *activation, iterable Value, depth in
 	out := &output{in: in}
 	recurse := func(v Value, depth int) Value { return n.render(in, outer, v, depth) }
 	n.iterate(in, newActivation(n.layout, outer), outer, iterable, depth, recurse, out)
-	return Str(out.text.String())
+	return Str(out.String())
 }
 
 // iterate runs the loop: the body's variables are in act, those of the place where the loop stands in outer.

@@ -1,9 +1,6 @@
 package template
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 // signal says how a statement ended.
 type signal int
@@ -13,21 +10,6 @@ const (
 	broke            // break: the innermost loop ends
 	continued        // continue: the iteration ends
 )
-
-// output collects what statements print.
-type output struct {
-	in    *interp
-	text  strings.Builder
-	limit int64 // of the bytes; 0 is none but that of all memory
-}
-
-func (o *output) write(s string) {
-	o.in.alloc(len(s))
-	if o.limit > 0 && int64(o.text.Len()+len(s)) > o.limit {
-		o.in.fail(LimitError, "the render prints more than %d bytes", o.limit)
-	}
-	o.text.WriteString(s)
-}
 
 // run runs statements.
 func (in *interp) run(list []statement, act *activation, out *output) signal {
@@ -44,7 +26,7 @@ func (in *interp) run(list []statement, act *activation, out *output) signal {
 func (in *interp) capture(list []statement, act *activation) (string, signal) {
 	out := &output{in: in}
 	sig := in.run(list, act, out)
-	return out.text.String(), sig
+	return out.String(), sig
 }
 
 func (n *textNode) exec(_ *interp, _ *activation, out *output) signal {
@@ -200,12 +182,7 @@ func (n *blockNode) exec(in *interp, act *activation, out *output) signal {
 	}
 	c := act.context
 	if n.scoped {
-		c = &context{outer: c}
-		for _, e := range n.local {
-			if v := *act.at(e.ref); v != nil {
-				c.set(e.name, v)
-			}
-		}
+		c = &context{outer: c, place: &n.place, around: act}
 	}
 	in.runBlock(n.block, c, out)
 	return finished

@@ -16,17 +16,19 @@ func filterWordWrap(in *interp, v Value, a []Value) Value {
 	w := wrapper{width: in.intArg(a[0], 79), breakLong: a[1] == nil || truth(a[1]), breakHyphens: a[3] == nil || truth(a[3])}
 	w.splitHyphens = a[3] == nil || a[3] == (Value)(Bool(true))
 	newline := in.textArg("the string between lines", a[2], "\n")
-	in.alloc(4 * len(s))
 	in.step(len(s))
 	var lines []string
 	for _, line := range splitLines(s, false) {
 		if w.width <= 0 {
 			in.fail(ValueError, "invalid width %d (must be > 0)", w.width)
 		}
-		lines = append(lines, strings.Join(w.wrap([]rune(line)), newline))
-		in.alloc(32 + len(newline))
+		in.alloc(4 * len(line))
+		wrapped := w.wrap([]rune(line))
+		in.allocString(len(line) + len(newline)*len(wrapped))
+		lines = append(lines, strings.Join(wrapped, newline))
+		in.alloc(16 + 16*len(wrapped))
 	}
-	in.alloc(len(s) + len(newline)*len(s)/w.atLeastOne())
+	in.allocString(len(s) + len(newline)*len(lines))
 	return Str(strings.Join(lines, newline))
 }
 
@@ -37,8 +39,6 @@ type wrapper struct {
 	// splitHyphens says that words with hyphens are made of parts.
 	splitHyphens bool
 }
-
-func (w wrapper) atLeastOne() int { return max(w.width, 1) }
 
 // wrap puts the chunks of a text into lines.
 func (w wrapper) wrap(text []rune) []string {

@@ -184,11 +184,14 @@ func filterJoin(in *interp, v Value, a []Value) Value {
 		in.fail(TypeError, "can only join an iterable")
 	}
 	var parts []string
+	size := 0
 	for x, ok := next(); ok; x, ok = next() {
 		s := in.str(getter(x))
-		in.alloc(16 + len(s) + len(separator))
+		in.alloc(16)
+		size += len(s) + len(separator)
 		parts = append(parts, s)
 	}
+	in.allocString(size)
 	return Str(strings.Join(parts, separator))
 }
 

@@ -50,19 +50,18 @@ func filterIndent(in *interp, v Value, a []Value) Value {
 	}
 	in.look(2 * len(s))
 	lines := splitLines(s+"\n", false)
-	in.alloc(len(s) + 16*len(lines))
-	var b strings.Builder
+	in.alloc(16 * len(lines))
+	out := output{in: in}
 	for i, line := range lines {
 		if i > 0 {
-			b.WriteByte('\n')
+			out.write("\n")
 		}
 		if i == 0 && boolArg(a[1]) || i > 0 && (line != "" || boolArg(a[2])) {
-			in.alloc(len(indent))
-			b.WriteString(indent)
+			out.write(indent)
 		}
-		b.WriteString(line)
+		out.write(line)
 	}
-	return like(v, b.String())
+	return like(v, out.String())
 }
 
 // asString2 is asString for a value that may be absent.

@@ -43,20 +43,18 @@ func (b *braceFormat) format(s string, depth int) string {
 	if depth < 0 {
 		in.fail(ValueError, "Max string recursion exceeded")
 	}
-	var out strings.Builder
+	out := output{in: in}
 	for s != "" {
 		i := strings.IndexAny(s, "{}")
 		if i < 0 {
-			in.alloc(len(s))
-			out.WriteString(s)
+			out.write(s)
 			break
 		}
-		in.alloc(i + 1)
-		out.WriteString(s[:i])
+		out.write(s[:i])
 		c := s[i]
 		s = s[i+1:]
 		if s != "" && s[0] == c {
-			out.WriteByte(c)
+			out.write(s[:1])
 			s = s[1:]
 			continue
 		}
@@ -70,9 +68,7 @@ func (b *braceFormat) format(s string, depth int) string {
 		if end < 0 {
 			in.fail(ValueError, "expected '}' before end of string")
 		}
-		text := b.field(s[:end], depth)
-		in.alloc(len(text))
-		out.WriteString(text)
+		out.write(b.field(s[:end], depth))
 		s = s[end+1:]
 	}
 	return out.String()

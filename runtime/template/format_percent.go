@@ -10,18 +10,17 @@ import (
 
 // percentFormat formats a string by the operator %.
 type percentFormat struct {
-	in      *interp
 	escape  bool // the string is a Markup, which escapes what it takes in
 	values  Value
 	args    []Value // of a tuple, or the one value
 	mapping bool    // the values may be a mapping: then no value is left over
 	next    int
-	out     strings.Builder
+	output
 }
 
 // percent is format % values.
 func (in *interp) percent(self Value, format string, values Value) string {
-	p := &percentFormat{in: in, values: values}
+	p := &percentFormat{output: output{in: in}, values: values}
 	_, p.escape = self.(markup)
 	switch v := values.(type) {
 	case *tuple:
@@ -44,7 +43,7 @@ func (in *interp) percent(self Value, format string, values Value) string {
 	if p.next < len(p.args) && !p.mapping {
 		in.fail(TypeError, "not all arguments converted during string formatting")
 	}
-	return p.out.String()
+	return p.String()
 }
 
 // subscriptable says whether the type of v has __getitem__.
@@ -54,11 +53,6 @@ func subscriptable(v Value) bool {
 		return true
 	}
 	return false
-}
-
-func (p *percentFormat) write(s string) {
-	p.in.alloc(len(s))
-	p.out.WriteString(s)
 }
 
 func (p *percentFormat) take() Value {

@@ -47,6 +47,8 @@ func (in *interp) makeDict(name string, args callArgs) *Dict {
 		case *Dict:
 			in.alloc(96 * v.Len())
 			d = v.Clone()
+		case *undefined:
+			in.failUndefined(v)
 		case *namespace:
 			in.fail(TypeError, "'Namespace' object is not iterable")
 		default:

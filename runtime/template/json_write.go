@@ -5,11 +5,12 @@ import (
 	"math"
 	"strings"
 	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // filterToJSON is transformers' tojson: json.dumps, by default without ASCII escapes.
 func filterToJSON(in *interp, v Value, a []Value) Value {
-	w := &jsonWriter{in: in, ascii: boolArg(a[0]), sortKeys: boolArg(a[3]), item: ", ", key: ": "}
+	w := &jsonWriter{output: output{in: in}, ascii: boolArg(a[0]), sortKeys: boolArg(a[3]), item: ", ", key: ": "}
 	_, isString := asString(v) // for which Python looks at no separators
 	if !absent(a[1]) {
 		w.pretty, w.item = true, ","
@@ -36,8 +37,7 @@ func filterToJSON(in *interp, v Value, a []Value) Value {
 
 // jsonWriter writes values as Python's json.dumps does.
 type jsonWriter struct {
-	strings.Builder
-	in              *interp
+	output
 	ascii, sortKeys bool
 	// item and key are the separators after elements and keys.
 	item, key string
@@ -45,21 +45,16 @@ type jsonWriter struct {
 	indent    string
 }
 
-func (w *jsonWriter) text(s string) {
-	w.in.alloc(len(s))
-	w.WriteString(s)
-}
-
 func (w *jsonWriter) value(v Value, depth nested) {
 	switch v := v.(type) {
 	case None:
-		w.text("null")
+		w.write("null")
 	case Bool:
-		w.text(strings.ToLower(w.in.str(v)))
+		w.write(strings.ToLower(w.in.str(v)))
 	case Int, *bigInt:
-		w.text(w.in.str(v))
+		w.write(w.in.str(v))
 	case Float:
-		w.text(jsonFloat(float64(v)))
+		w.write(jsonFloat(float64(v)))
 	case Str:
 		w.quoted(string(v))
 	case markup:
@@ -90,52 +85,52 @@ func jsonFloat(f float64) string {
 // newline starts a line of a pretty print.
 func (w *jsonWriter) newline(depth nested) {
 	if w.pretty {
-		w.text("\n")
-		w.text(w.in.repeatString(w.indent, int(depth)))
+		w.write("\n")
+		w.write(w.in.repeatString(w.indent, int(depth)))
 	}
 }
 
 func (w *jsonWriter) list(items []Value, depth nested) {
 	inner := w.in.deeper(depth)
 	if len(items) == 0 {
-		w.text("[]")
+		w.write("[]")
 		return
 	}
-	w.text("[")
+	w.write("[")
 	for i, x := range items {
 		if i > 0 {
-			w.text(w.item)
+			w.write(w.item)
 		}
 		w.newline(inner)
 		w.value(x, inner)
 	}
 	w.newline(depth)
-	w.text("]")
+	w.write("]")
 }
 
 func (w *jsonWriter) dict(d *Dict, depth nested) {
 	inner := w.in.deeper(depth)
 	if d.Len() == 0 {
-		w.text("{}")
+		w.write("{}")
 		return
 	}
 	pairs := w.in.collect(&view{d, viewItems})
 	if w.sortKeys {
 		pairs = w.in.sortBy(pairs, func(v Value) Value { return v.(*tuple).items[0] }, false)
 	}
-	w.text("{")
+	w.write("{")
 	for i, p := range pairs {
 		if i > 0 {
-			w.text(w.item)
+			w.write(w.item)
 		}
 		w.newline(inner)
 		pair := p.(*tuple).items
 		w.dictKey(pair[0])
-		w.text(w.key)
+		w.write(w.key)
 		w.value(pair[1], inner)
 	}
 	w.newline(depth)
-	w.text("}")
+	w.write("}")
 }
 
 // dictKey writes a key, which JSON wants as a string.
@@ -144,44 +139,37 @@ func (w *jsonWriter) dictKey(k Value) {
 	case Str, markup:
 		w.value(k, 0)
 	case None, Bool, Int, *bigInt, Float:
-		w.text(`"`)
+		w.write(`"`)
 		w.value(k, 0)
-		w.text(`"`)
+		w.write(`"`)
 	default:
 		w.in.fail(TypeError, "keys must be str, int, float, bool or None, not %s", k.TypeName())
 	}
 }
 
 func (w *jsonWriter) quoted(s string) {
-	w.in.alloc(len(s) + 2)
-	w.WriteByte('"')
-	for _, c := range s {
-		switch c {
-		case '"':
-			w.WriteString(`\"`)
-		case '\\':
-			w.WriteString(`\\`)
-		case '\n':
-			w.WriteString(`\n`)
-		case '\r':
-			w.WriteString(`\r`)
-		case '\t':
-			w.WriteString(`\t`)
-		case '\f':
-			w.WriteString(`\f`)
-		case '\b':
-			w.WriteString(`\b`)
+	w.write(`"`)
+	plain := 0 // where what needs no escape starts
+	for i, c := range s {
+		escape := jsonEscapes[c]
+		switch {
+		case escape != "":
+		case c < 0x20 || w.ascii && c >= 0x7f && c < 0x10000:
+			escape = fmt.Sprintf(`\u%04x`, c)
+		case w.ascii && c >= 0x10000:
+			high, low := utf16.EncodeRune(c)
+			escape = fmt.Sprintf(`\u%04x\u%04x`, high, low)
 		default:
-			switch {
-			case c < 0x20 || w.ascii && c >= 0x7f && c < 0x10000:
-				w.text(fmt.Sprintf(`\u%04x`, c))
-			case w.ascii && c >= 0x10000:
-				high, low := utf16.EncodeRune(c)
-				w.text(fmt.Sprintf(`\u%04x\u%04x`, high, low))
-			default:
-				w.WriteRune(c)
-			}
+			continue
 		}
+		w.write(s[plain:i])
+		w.write(escape)
+		plain = i + utf8.RuneLen(c)
 	}
-	w.WriteByte('"')
+	w.write(s[plain:])
+	w.write(`"`)
+}
+
+var jsonEscapes = map[rune]string{
+	'"': `\"`, '\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`, '\f': `\f`, '\b': `\b`,
 }

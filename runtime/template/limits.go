@@ -1,6 +1,9 @@
 package template
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Options bounds a render and says what time it is. The zero value has a default for everything.
 type Options struct {
@@ -11,7 +14,7 @@ type Options struct {
 	MaxSteps int64
 	// MaxMemory bounds the bytes of all strings, lists and dicts that a render makes. 0 means 512 MiB.
 	MaxMemory int64
-	// MaxOutput bounds the bytes of the rendered text. 0 means 64 MiB.
+	// MaxOutput bounds the bytes of the rendered text, and of every string on the way to it. 0 means 64 MiB.
 	MaxOutput int64
 	// MaxDepth bounds how deep macros, blocks and recursive loops call each other. 0 means 200, about where
 	// jinja2 reaches Python's recursion limit.
@@ -25,7 +28,9 @@ const (
 	defaultMaxDepth  = 200
 
 	// maxSource bounds the bytes of a template's source; the largest published ones have some 20 KB.
-	maxSource = 1 << 20
+	maxSource = 512 << 10
+	// maxArguments bounds the arguments of a call and the parameters of a macro.
+	maxArguments = 1000
 	// maxNesting bounds how deep values hold each other where they are walked; Python's own limit is near.
 	maxNesting = 900
 	// maxStatementDepth and maxExpressionDepth bound the nesting of a template's source. Python refuses the
@@ -79,13 +84,38 @@ func (in *interp) alloc(n int) {
 	in.step(n / 256)
 }
 
-// allocValues counts n values about to be put into a list or dict.
+// allocString counts a string of n bytes about to be made.
+func (in *interp) allocString(n int) {
+	if n < 0 || int64(n) > in.opts.MaxOutput {
+		in.fail(LimitError, "a string of more than %d bytes is too long", in.opts.MaxOutput)
+	}
+	in.alloc(n)
+}
+
+// allocValues counts a list of n values about to be made, or n values about to be put into one.
 func (in *interp) allocValues(n int) {
 	if n < 0 || n > 1<<40 {
 		in.fail(LimitError, "a list of %d elements is too long", n)
 	}
-	in.alloc(n * 24)
+	in.alloc(32 + n*24)
 }
+
+// output collects text: what statements print, or a string that is made of parts.
+type output struct {
+	in   *interp
+	text strings.Builder
+}
+
+func (o *output) write(s string) {
+	o.in.alloc(len(s))
+	if int64(o.text.Len()+len(s)) > o.in.opts.MaxOutput {
+		o.in.fail(LimitError, "a text of more than %d bytes is too long", o.in.opts.MaxOutput)
+	}
+	o.text.WriteString(s)
+}
+
+// String is the text so far.
+func (o *output) String() string { return o.text.String() }
 
 // enter counts a call of a macro, block or recursive loop; leave ends it.
 func (in *interp) enter() {

@@ -75,6 +75,7 @@ func (in *interp) bindMacro(m *macro, act *activation, args callArgs) {
 	}
 	names, named := slices.Clone(args.names), slices.Clone(args.named)
 	pop := func(name string) Value {
+		in.step(1 + len(names)/16)
 		i := slices.Index(names, name)
 		if i < 0 {
 			return nil
@@ -151,5 +152,5 @@ func (b *blockReference) attribute(name string) (Value, bool) {
 func (b *blockReference) call(in *interp) Value {
 	out := &output{in: in}
 	in.runBlock(b.block, b.context, out)
-	return Str(out.text.String())
+	return Str(out.String())
 }

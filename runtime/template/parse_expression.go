@@ -419,6 +419,7 @@ func (p *parser) arguments() arguments {
 		}
 	}
 	for comma := false; !p.is(")"); comma = true {
+		p.count(len(a.positional) + len(a.names))
 		if comma {
 			p.expect(",")
 			if p.is(")") {

@@ -253,8 +253,16 @@ func (p *parser) signature(d *procedure) {
 			p.fail("the parameter %q without a default follows one that has a default", name.name)
 		}
 		d.params = append(d.params, name)
+		p.count(len(d.params))
 	}
 	p.next()
+}
+
+// count bounds the number of arguments.
+func (p *parser) count(n int) {
+	if n > maxArguments {
+		p.fail("there are more than %d arguments", maxArguments)
+	}
 }
 
 func (p *parser) macroTag() statement {

@@ -25,44 +25,38 @@ func (in *interp) str(v Value) string {
 
 // repr is repr(v).
 func (in *interp) repr(v Value) string {
-	w := &reprWriter{in: in}
+	w := &reprWriter{output: output{in: in}}
 	w.value(v, 0)
 	return w.String()
 }
 
 // reprWriter writes values as Python's repr does, and counts what it writes.
 type reprWriter struct {
-	strings.Builder
-	in *interp
+	output
 	// inside are the namespaces that are being written; only they can hold themselves.
 	inside []*namespace
-}
-
-func (w *reprWriter) text(s string) {
-	w.in.alloc(len(s))
-	w.WriteString(s)
 }
 
 func (w *reprWriter) value(v Value, depth nested) {
 	switch v := v.(type) {
 	case None:
-		w.text("None")
+		w.write("None")
 	case Bool:
 		if v {
-			w.text("True")
+			w.write("True")
 		} else {
-			w.text("False")
+			w.write("False")
 		}
 	case Int:
-		w.text(strconv.FormatInt(int64(v), 10))
+		w.write(strconv.FormatInt(int64(v), 10))
 	case *bigInt:
-		w.text(w.in.decimal(v.z))
+		w.write(w.in.decimal(v.z))
 	case Float:
-		w.text(floatRepr(float64(v)))
+		w.write(floatRepr(float64(v)))
 	case Str:
-		w.text(quote(string(v)))
+		w.write(quote(string(v)))
 	case markup:
-		w.text("Markup(" + quote(string(v)) + ")")
+		w.write("Markup(" + quote(string(v)) + ")")
 	case *List:
 		w.items("[", "]", v.items, depth)
 	case *tuple:
@@ -74,63 +68,63 @@ func (w *reprWriter) value(v Value, depth nested) {
 	case *Dict:
 		w.dict(v, depth)
 	case *view:
-		w.text(v.TypeName() + "([")
+		w.write(v.TypeName() + "([")
 		depth = w.in.deeper(depth)
 		for i := range v.dict.keys {
 			if i > 0 {
-				w.text(", ")
+				w.write(", ")
 			}
 			w.value(v.at(i), depth)
 		}
-		w.text("])")
+		w.write("])")
 	case rangeValue:
-		w.text(v.repr())
+		w.write(v.repr())
 	case sliceValue:
 		w.items("slice(", ")", []Value{v.start, v.stop, v.step}, depth)
 	case *undefined:
-		w.text("Undefined")
+		w.write("Undefined")
 	case *namespace:
 		if slices.Contains(w.inside, v) {
-			w.text("<Namespace {...}>")
+			w.write("<Namespace {...}>")
 			return
 		}
 		w.inside = append(w.inside, v)
-		w.text("<Namespace ")
+		w.write("<Namespace ")
 		w.dict(v.attributes, depth)
-		w.text(">")
+		w.write(">")
 		w.inside = w.inside[:len(w.inside)-1]
 	case interface{ repr(in *interp) string }:
-		w.text(v.repr(w.in))
+		w.write(v.repr(w.in))
 	default:
 		// Python prints an address here.
-		w.text(fmt.Sprintf("<%s object>", v.TypeName()))
+		w.write(fmt.Sprintf("<%s object>", v.TypeName()))
 	}
 }
 
 func (w *reprWriter) items(open, end string, items []Value, depth nested) {
 	depth = w.in.deeper(depth)
-	w.text(open)
+	w.write(open)
 	for i, x := range items {
 		if i > 0 {
-			w.text(", ")
+			w.write(", ")
 		}
 		w.value(x, depth)
 	}
-	w.text(end)
+	w.write(end)
 }
 
 func (w *reprWriter) dict(d *Dict, depth nested) {
 	depth = w.in.deeper(depth)
-	w.text("{")
+	w.write("{")
 	for i, k := range d.keys {
 		if i > 0 {
-			w.text(", ")
+			w.write(", ")
 		}
 		w.value(k, depth)
-		w.text(": ")
+		w.write(": ")
 		w.value(d.values[i], depth)
 	}
-	w.text("}")
+	w.write("}")
 }
 
 // decimal writes an integer, which Python refuses beyond a number of digits.

@@ -117,6 +117,23 @@ func (f frame) ref(name string, line int) ref {
 	return f.layout.ref(s)
 }
 
+// assigned is where the variable of a name is, if the frame or one around it assigns the name.
+func (f frame) assigned(name string) (ref, bool) {
+	for s := f.symbols; s != nil; s = s.parent {
+		if !s.assigns(name) {
+			continue
+		}
+		at, _ := f.symbols.find(name)
+		l, hops := f.layout, 0
+		for ; at.level < l.base; l = l.outer {
+			hops++
+		}
+		slot, ok := l.slots[at]
+		return ref{hops, slot}, ok
+	}
+	return ref{}, false
+}
+
 // own is the slot of a variable of the frame's own scope.
 func (f frame) own(name string) int { return f.layout.slot(symbol{f.symbols.level, name}) }
 
@@ -239,11 +256,7 @@ func (r *resolver) statement(s statement, f frame) {
 		}
 	case *blockNode:
 		n.block = r.blocks[n.name]
-		if n.scoped {
-			for _, name := range f.symbols.visible() {
-				n.local = append(n.local, export{name, f.ref(name, int(n.pos))})
-			}
-		}
+		n.place = f
 	case *refusedNode:
 		if n.tag == "extends" && !f.toplevel {
 			failAt(int(n.pos), "extends is only allowed at the top level of a template")

@@ -208,7 +208,7 @@ func (in *interp) concat(parts ...string) string {
 	for _, p := range parts {
 		n += len(p)
 	}
-	in.alloc(n)
+	in.allocString(n)
 	return strings.Join(parts, "")
 }
 
@@ -217,7 +217,7 @@ func (in *interp) repeatString(s string, n int) string {
 	if n <= 0 || s == "" {
 		return ""
 	}
-	if n > int(in.opts.MaxMemory)/len(s) {
+	if int64(n) > in.opts.MaxOutput/int64(len(s)) {
 		in.fail(LimitError, "a string of %s bytes is too long", bigProduct(len(s), n))
 	}
 	in.alloc(len(s) * n)

@@ -1,6 +1,7 @@
 package template
 
 import (
+	"math"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -138,26 +139,25 @@ func zeroFill(in *interp, self Value, a []Value) Value {
 func expandTabs(in *interp, self Value, a []Value) Value {
 	s, _ := asString(self)
 	size := in.intArg(a[0], 8)
-	var b strings.Builder
+	out := output{in: in}
 	column := 0
 	for _, c := range s {
 		switch c {
 		case '\t':
 			if size > 0 {
 				n := size - column%size
-				b.WriteString(in.repeatString(" ", n))
+				out.write(in.repeatString(" ", n))
 				column += n
 			}
 		case '\n', '\r':
 			column = 0
-			b.WriteRune(c)
+			out.write(string(c))
 		default:
 			column++
-			b.WriteRune(c)
+			out.write(string(c))
 		}
 	}
-	in.alloc(len(s))
-	return like(self, b.String())
+	return like(self, out.String())
 }
 
 func joinMethod(in *interp, self Value, a []Value) Value {
@@ -168,6 +168,7 @@ func joinMethod(in *interp, self Value, a []Value) Value {
 		in.fail(TypeError, "can only join an iterable")
 	}
 	var parts []string
+	size := 0
 	for {
 		v, ok := next()
 		if !ok {
@@ -180,9 +181,11 @@ func joinMethod(in *interp, self Value, a []Value) Value {
 		if !ok {
 			in.fail(TypeError, "sequence item %d: expected str instance, %s found", len(parts), v.TypeName())
 		}
-		in.alloc(len(s) + len(separator))
+		in.alloc(16)
+		size += len(s) + len(separator)
 		parts = append(parts, s)
 	}
+	in.allocString(size)
 	return like(self, strings.Join(parts, separator))
 }
 
@@ -212,10 +215,10 @@ func (in *interp) replace(s, old, with string, count int) string {
 	if n == 0 {
 		return s
 	}
-	if grow := len(with) - len(old); grow > 0 && n > int(in.opts.MaxMemory)/grow {
-		in.fail(LimitError, "replacing %d times by %d bytes makes too long a string", n, len(with))
+	if len(with) > 0 && n > math.MaxInt32 {
+		in.fail(LimitError, "replacing %d times makes too long a string", n)
 	}
-	in.alloc(len(s) + n*(len(with)-len(old)))
+	in.allocString(len(s) + n*(len(with)-len(old)))
 	return strings.Replace(s, old, with, n)
 }
 
@@ -265,29 +268,27 @@ func makeTranslation(in *interp, _ Value, a []Value) Value {
 // translate is str.translate: the table maps code points to code points, strings or None.
 func translate(in *interp, self Value, a []Value) Value {
 	s, _ := asString(self)
-	var b strings.Builder
+	out := output{in: in}
 	for _, c := range s {
 		in.step(1)
 		v, ok := in.item(a[0], Int(c))
 		if !ok {
-			b.WriteRune(c)
+			out.write(string(c))
 			continue
 		}
 		switch v := v.(type) {
 		case None:
 		case Str, markup:
 			text, _ := asString(v)
-			in.alloc(len(text))
-			b.WriteString(text)
+			out.write(text)
 		case Int:
 			if v < 0 || v > unicode.MaxRune || !utf8.ValidRune(rune(v)) {
 				in.fail(ValueError, "character mapping must be in range(0x110000)")
 			}
-			b.WriteRune(rune(v))
+			out.write(string(rune(v)))
 		default:
 			in.fail(TypeError, "character mapping must return integer, None or str")
 		}
 	}
-	in.alloc(len(s))
-	return like(self, b.String())
+	return like(self, out.String())
 }

@@ -51,7 +51,7 @@ func (in *interp) strings(self Value, parts []string) Value {
 func split(right bool) func(in *interp, self Value, a []Value) Value {
 	return func(in *interp, self Value, a []Value) Value {
 		s, _ := asString(self)
-		in.look(len(s))
+		in.look(4 * len(s))
 		limit := in.intArg(a[1], -1)
 		if limit < 0 {
 			limit = len(s) + 1

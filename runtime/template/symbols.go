@@ -1,7 +1,5 @@
 package template
 
-import "slices"
-
 // jinja2 compiles a template to Python functions and gives every name a Python variable. The rules by which it
 // does so decide which assignments a reader sees, so they are followed here: symbols analyses the names of one
 // scope, resolve.go turns the result into slots.
@@ -132,7 +130,7 @@ func (s *symbols) merge(branches ...*symbols) {
 	var only []string
 	for _, b := range branches {
 		for _, name := range b.stored {
-			if !s.assigns(name) && !slices.Contains(only, name) {
+			if !s.assigns(name) {
 				only = append(only, name)
 			}
 		}
@@ -152,23 +150,6 @@ func (s *symbols) merge(branches ...*symbols) {
 			s.define(name, initial{origin: fromContext})
 		}
 	}
-}
-
-// visible gives all names that the scope and those around it assign.
-func (s *symbols) visible() []string {
-	var names []string
-	seen := map[string]bool{}
-	for ; s != nil; s = s.parent {
-		for b := s; b != nil; b = b.base {
-			for _, name := range b.stored {
-				if !seen[name] {
-					seen[name] = true
-					names = append(names, name)
-				}
-			}
-		}
-	}
-	return names
 }
 
 // analyze notes the names of a node that is in the scope. Inner scopes are not visited, but what they take from

@@ -51,10 +51,10 @@ func (t *Template) Render(ctx *Dict, opts Options) (text string, err error) {
 	if t.program.selfSlot >= 0 {
 		act.variables[t.program.selfSlot] = &templateReference{act.context, t.program.blocks}
 	}
-	out := &output{in: in, limit: in.opts.MaxOutput}
+	out := &output{in: in}
 	in.enterScope(t.program.scope, act)
 	in.run(t.program.body, act, out)
-	return out.text.String(), nil
+	return out.String(), nil
 }
 
 // interp is the state of a render.
@@ -97,6 +97,9 @@ func (a *activation) at(r ref) *Value {
 type context struct {
 	local map[string]Value
 	outer *context
+	// place and around are where a scoped block stands; they are nil in the context of the template.
+	place  *frame
+	around *activation
 }
 
 func (c *context) set(name string, v Value) {
@@ -111,6 +114,14 @@ func (in *interp) resolve(c *context, name string) Value {
 	for ; c != nil; c = c.outer {
 		if v, ok := c.local[name]; ok {
 			return v
+		}
+		if c.place == nil {
+			continue
+		}
+		if at, ok := c.place.assigned(name); ok {
+			if v := *c.around.at(at); v != nil {
+				return v
+			}
 		}
 	}
 	if v, ok := in.variables.Get(name); ok {

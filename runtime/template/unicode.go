@@ -30,13 +30,27 @@ func isWord(c rune) bool {
 	return isAlnum(c) || isIdentifierPart(c)
 }
 
+// isIdentifierStart is the property XID_Start (DerivedCoreProperties.txt), or an underscore.
 func isIdentifierStart(c rune) bool {
-	return c == '_' || unicode.IsLetter(c) || unicode.Is(unicode.Nl, c) || unicode.Is(unicode.Other_ID_Start, c)
+	return c == '_' || (unicode.IsLetter(c) || unicode.In(c, unicode.Nl, unicode.Other_ID_Start)) &&
+		!(c >= 0x37a && unicode.Is(unstableStart, c))
 }
 
+// isIdentifierPart is the property XID_Continue.
 func isIdentifierPart(c rune) bool {
+	switch c {
+	case 0xe33, 0xeb3, 0xff9e, 0xff9f:
+		return true
+	}
 	return isIdentifierStart(c) || unicode.In(c, unicode.Mn, unicode.Mc, unicode.Nd, unicode.Pc, unicode.Other_ID_Continue)
 }
+
+// unstableStart are the characters of ID_Start that are not of XID_Start, as their compatibility forms start no
+// identifier (Unicode Standard Annex 31, section 5.1).
+var unstableStart = &unicode.RangeTable{R16: []unicode.Range16{
+	{0x37a, 0x37a, 1}, {0xe33, 0xe33, 1}, {0xeb3, 0xeb3, 1}, {0x2e2f, 0x2e2f, 1}, {0x309b, 0x309c, 1},
+	{0xfc5e, 0xfc63, 1}, {0xfdfa, 0xfdfb, 1}, {0xfe70, 0xfe7e, 2}, {0xff9e, 0xff9f, 1},
+}}
 
 // isIdentifier is str.isidentifier.
 func isIdentifier(s string) bool {
