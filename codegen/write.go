@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/etc-ml/etc/ir"
 )
@@ -120,11 +121,11 @@ func (l *Layout) write(out io.WriterAt, f File) error {
 	return nil
 }
 
-// tasks splits the segments into parts: pieces of plain data, and whole computations where several
-// segments come from one.
+// tasks splits the segments into parts: pieces of plain data, and computations, or their blocks, where
+// several segments come from one.
 func (l *Layout) tasks() []task {
 	var tasks []task
-	computations := map[string]map[int]*segment{}
+	productions := map[string]*production{}
 	for _, s := range l.segments {
 		switch {
 		case s.bytes != nil:
@@ -133,13 +134,13 @@ func (l *Layout) tasks() []task {
 			if j, ok := s.data.(ir.Joint); ok {
 				c, output := j.Group()
 				key := c.Provenance()
-				if targets, known := computations[key]; known {
-					targets[output] = s
+				if p, known := productions[key]; known {
+					p.targets[output] = &target{segment: s}
 					continue
 				}
-				targets := map[int]*segment{output: s}
-				computations[key] = targets
-				tasks = append(tasks, func(w *worker) error { return produce(w, c, targets) })
+				p := &production{computation: c, targets: map[int]*target{output: {segment: s}}}
+				productions[key] = p
+				tasks = append(tasks, p.tasks()...)
 				continue
 			}
 			for off := int64(0); off < s.size; off += pieceSize {
@@ -165,26 +166,57 @@ func copyPiece(w *worker, s *segment, off int64) error {
 	return w.at(p, s.offset+off)
 }
 
-// produce runs a computation and writes those of its outputs that are in the file.
-func produce(w *worker, c ir.Computation, targets map[int]*segment) error {
-	got := map[int]int64{}
-	err := c.Produce(func(output int, offset int64, p []byte) error {
-		s := targets[output]
-		if s == nil {
+// production is a computation and those of its outputs that are in the file.
+type production struct {
+	computation ir.Computation
+	targets     map[int]*target
+	left        atomic.Int64 // tasks
+}
+
+type target struct {
+	*segment
+	got atomic.Int64 // bytes
+}
+
+// tasks are the blocks of a computation that has them; others are one task.
+func (p *production) tasks() []task {
+	blocked, ok := p.computation.(ir.Blocked)
+	if !ok {
+		p.left.Store(1)
+		return []task{func(w *worker) error { return p.run(w, p.computation.Produce) }}
+	}
+	tasks := make([]task, blocked.Blocks())
+	p.left.Store(int64(len(tasks)))
+	for i := range tasks {
+		tasks[i] = func(w *worker) error {
+			return p.run(w, func(emit func(int, int64, []byte) error) error { return blocked.ProduceBlock(i, emit) })
+		}
+	}
+	return tasks
+}
+
+// run writes what produce emits. The last task to end checks that the segments are whole.
+func (p *production) run(w *worker, produce func(emit func(output int, offset int64, p []byte) error) error) error {
+	err := produce(func(output int, offset int64, b []byte) error {
+		t := p.targets[output]
+		if t == nil {
 			return nil
 		}
-		if offset < 0 || offset+int64(len(p)) > s.size {
-			return fmt.Errorf("output %d has bytes at %d+%d, its size is %d", output, offset, len(p), s.size)
+		if offset < 0 || offset+int64(len(b)) > t.size {
+			return fmt.Errorf("output %d has bytes at %d+%d, its size is %d", output, offset, len(b), t.size)
 		}
-		got[output] += int64(len(p))
-		return w.at(p, s.offset+offset)
+		t.got.Add(int64(len(b)))
+		return w.at(b, t.offset+offset)
 	})
 	if err != nil {
-		return fmt.Errorf("%s: %w", c.Provenance(), err)
+		return fmt.Errorf("%s: %w", p.computation.Provenance(), err)
 	}
-	for output, s := range targets {
-		if got[output] != s.size {
-			return fmt.Errorf("%s: output %d gave %d of %d bytes", c.Provenance(), output, got[output], s.size)
+	if p.left.Add(-1) > 0 {
+		return nil
+	}
+	for output, t := range p.targets {
+		if got := t.got.Load(); got != t.size {
+			return fmt.Errorf("%s: output %d gave %d of %d bytes", p.computation.Provenance(), output, got, t.size)
 		}
 	}
 	return nil

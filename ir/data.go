@@ -39,6 +39,17 @@ type Computation interface {
 	Produce(emit func(output int, offset int64, p []byte) error) error
 }
 
+// Blocked is a computation whose outputs come in blocks that do not depend on each other, so that several
+// workers share a large one.
+type Blocked interface {
+	Computation
+	// Blocks is the number of blocks.
+	Blocks() int
+	// ProduceBlock computes block i, from 0, and hands its bytes to emit as Produce does. Together the
+	// blocks give every byte that Produce gives, once. It is safe for concurrent use with any i.
+	ProduceBlock(i int, emit func(output int, offset int64, p []byte) error) error
+}
+
 // Elements is the number of elements of a constant shape.
 func Elements(shape []int64) int64 {
 	n := int64(1)

@@ -4,36 +4,34 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/ir/numeric"
 	"github.com/etc-ml/etc/passes/quantize"
 )
 
 // quantization is the computation of a quantized weight: packed codes, scales and biases of a matrix,
 // or of a stack of matrices each of which is quantized by itself. It streams in blocks of rows.
 type quantization struct {
-	name   string
-	source ir.Data
-	scheme quantize.Scheme
-	cols   int
-	rows   int // of one matrix
-	stack  int // matrices
-	shape  []int64
+	name      string
+	source    ir.Data
+	scheme    quantize.Scheme
+	cols      int
+	rows      int // of one matrix
+	stack     int // matrices
+	shape     []int64
+	blockRows int // of all blocks of a matrix but the last
 
 	searches []search // hqq's stop test by matrix
 }
 
-// search holds the number of hqq's iterations for a matrix once it is known.
-type search struct {
-	once       sync.Once
-	iterations int
-	err        error
-}
-
-// blockBytes bounds the source bytes of a block of rows.
-const blockBytes = 1 << 20
+const (
+	// blockBytes bounds the source bytes of a block of rows.
+	blockBytes = 2 << 20
+	// tileWeights bounds the weights that are decoded at a time, so that they stay in a core's cache.
+	tileWeights = 64 << 10
+)
 
 func newQuantization(name string, source ir.Data, s quantize.Scheme) (*quantization, error) {
 	if !source.DType().IsFloat() || source.DType() == ir.F64 {
@@ -44,7 +42,10 @@ func newQuantization(name string, source ir.Data, s quantize.Scheme) (*quantizat
 	for _, d := range shape[:len(shape)-2] {
 		q.stack *= int(d)
 	}
-	q.searches = make([]search, q.stack)
+	q.blockRows = max(1, min(q.rows, blockBytes/(q.cols*source.DType().Size())))
+	if s.Method == quantize.HQQ {
+		q.searches = newSearches(q)
+	}
 	return q, nil
 }
 
@@ -78,31 +79,45 @@ func (q *quantization) rowBytes(output int) int64 {
 	return int64(2 * q.scheme.ParamCols(q.cols))
 }
 
+// matrixBlocks is the number of blocks of a matrix: none spans two.
+func (q *quantization) matrixBlocks() int { return (q.rows + q.blockRows - 1) / q.blockRows }
+
+// Blocks is the number of blocks of rows.
+func (q *quantization) Blocks() int { return q.stack * q.matrixBlocks() }
+
+// blockRange gives the rows of the stack in block i.
+func (q *quantization) blockRange(i int) (first, rows int) {
+	matrix, within := i/q.matrixBlocks(), i%q.matrixBlocks()*q.blockRows
+	return matrix*q.rows + within, min(q.blockRows, q.rows-within)
+}
+
 // Produce computes all blocks in order.
 func (q *quantization) Produce(emit func(output int, offset int64, p []byte) error) error {
-	w := &blockWork{}
-	for first := 0; first < q.rows*q.stack; {
-		rows := q.blockRows(first)
-		if err := q.block(w, first, rows); err != nil {
+	for i := range q.Blocks() {
+		if err := q.ProduceBlock(i, emit); err != nil {
 			return err
 		}
-		for i, p := range w.encoded {
-			if err := emit(i, int64(first)*q.rowBytes(i), p); err != nil {
-				return err
-			}
-		}
-		first += rows
 	}
 	return nil
 }
 
-// blockRows is the number of rows of the block that starts at a row: a block never spans two matrices.
-func (q *quantization) blockRows(first int) int {
-	most := max(1, blockBytes/(q.cols*q.source.DType().Size()))
-	return min(most, q.rows-first%q.rows)
+// ProduceBlock computes block i.
+func (q *quantization) ProduceBlock(i int, emit func(output int, offset int64, p []byte) error) error {
+	w := newBlockWork()
+	defer w.release()
+	if err := q.block(w, i); err != nil {
+		return err
+	}
+	first, _ := q.blockRange(i)
+	for output, p := range w.encoded {
+		if err := emit(output, int64(first)*q.rowBytes(output), p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// blockWork is what a block needs, kept from block to block.
+// blockWork is what a block needs, kept from block to block and from weight to weight.
 type blockWork struct {
 	raw     []byte
 	values  []float32
@@ -110,20 +125,38 @@ type blockWork struct {
 	encoded [3][]byte
 }
 
-func (q *quantization) read(w *blockWork, first, rows int) error {
-	size := q.source.DType().Size()
-	n := rows * q.cols
-	if cap(w.raw) < n*size {
-		w.raw, w.values = make([]byte, n*size), make([]float32, n)
+var blockWorks = sync.Pool{New: func() any { return new(blockWork) }}
+
+func newBlockWork() *blockWork { return blockWorks.Get().(*blockWork) }
+func (w *blockWork) release()  { blockWorks.Put(w) }
+func grow[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
 	}
-	w.raw, w.values = w.raw[:n*size], w.values[:n]
+	return s[:n]
+}
+
+// tiles reads block i and calls f for one piece of rows after another.
+func (q *quantization) tiles(w *blockWork, i int, f func(first, rows int) error) error {
+	size := q.source.DType().Size()
+	first, rows := q.blockRange(i)
+	w.raw = grow(w.raw, rows*q.cols*size)
 	if got, err := q.source.ReadAt(w.raw, int64(first)*int64(q.cols*size)); got < len(w.raw) {
 		if err == nil || err == io.EOF {
 			err = io.ErrUnexpectedEOF
 		}
 		return fmt.Errorf("tensor %s: %w", q.name, err)
 	}
-	floatOf(q.source.DType()).Decode(w.values, w.raw)
+	raw, format := w.raw, floatOf(q.source.DType())
+	for rows > 0 {
+		n := min(rows, max(1, tileWeights/q.cols))
+		w.values = grow(w.values, n*q.cols)
+		format.Decode(w.values, raw)
+		if err := f(first, n); err != nil {
+			return fmt.Errorf("tensor %s, rows from %d: %w", q.name, first, err)
+		}
+		first, rows, raw = first+n, rows-n, raw[n*q.cols*size:]
+	}
 	return nil
 }
 
@@ -137,55 +170,48 @@ func floatOf(d ir.DType) quantize.Float {
 	return quantize.BF16
 }
 
-// block quantizes rows [first, first+rows) of the stack and encodes the outputs.
-func (q *quantization) block(w *blockWork, first, rows int) error {
-	scheme := q.scheme
-	if scheme.Method == quantize.HQQ {
-		var err error
-		if scheme.Iterations, err = q.iterations(first / q.rows); err != nil {
+// block quantizes block i and encodes the outputs.
+func (q *quantization) block(w *blockWork, i int) error {
+	for output, p := range w.encoded {
+		w.encoded[output] = p[:0]
+	}
+	quantizeTile := func(_, rows int) error { return quantize.Quantize(&w.result, w.values, rows, q.cols, q.scheme) }
+	if q.scheme.Method == quantize.HQQ {
+		s, err := q.search(i / q.matrixBlocks())
+		if err != nil {
 			return err
 		}
-	}
-	if err := q.read(w, first, rows); err != nil {
-		return err
-	}
-	if err := quantize.Quantize(&w.result, w.values, rows, q.cols, scheme); err != nil {
-		return fmt.Errorf("tensor %s, rows from %d: %w", q.name, first, err)
-	}
-	w.encoded[packedOutput] = w.encoded[packedOutput][:0]
-	for _, word := range w.result.Packed {
-		w.encoded[packedOutput] = binary.LittleEndian.AppendUint32(w.encoded[packedOutput], word)
-	}
-	for i, values := range [][]float32{w.result.Scales, w.result.Biases} {
-		p := w.encoded[scalesOutput+i][:0]
-		for _, v := range values {
-			p = binary.LittleEndian.AppendUint16(p, numeric.F32ToBF16(v))
+		defer s.release()
+		scheme := q.scheme
+		scheme.Iterations = s.test.Iterations()
+		quantizeTile = func(first, rows int) error {
+			return quantize.QuantizeFitted(&w.result, w.values, rows, q.cols, scheme, s.fitsOf(q, first, rows))
 		}
-		w.encoded[scalesOutput+i] = p
 	}
-	return nil
+	return q.tiles(w, i, func(first, rows int) error {
+		if err := quantizeTile(first, rows); err != nil {
+			return err
+		}
+		w.encode()
+		return nil
+	})
 }
 
-// iterations runs hqq's stop test over a matrix, once.
-func (q *quantization) iterations(matrix int) (int, error) {
-	s := &q.searches[matrix]
-	s.once.Do(func() {
-		var test quantize.Search
-		w := &blockWork{}
-		for first := matrix * q.rows; first < (matrix+1)*q.rows; {
-			rows := q.blockRows(first)
-			if s.err = q.read(w, first, rows); s.err != nil {
-				return
-			}
-			if err := test.Observe(w.values, rows, q.cols, q.scheme); err != nil {
-				s.err = fmt.Errorf("tensor %s, rows from %d: %w", q.name, first, err)
-				return
-			}
-			first += rows
-		}
-		s.iterations = test.Iterations()
-	})
-	return s.iterations, s.err
+// encode appends the result.
+func (w *blockWork) encode() {
+	words := w.extend(packedOutput, 4*len(w.result.Packed))
+	for i, word := range w.result.Packed {
+		binary.LittleEndian.PutUint32(words[4*i:], word)
+	}
+	quantize.BF16.Encode(w.extend(scalesOutput, 2*len(w.result.Scales)), w.result.Scales)
+	quantize.BF16.Encode(w.extend(biasesOutput, 2*len(w.result.Biases)), w.result.Biases)
+}
+
+// extend makes an output n bytes longer and gives those.
+func (w *blockWork) extend(output, n int) []byte {
+	p := w.encoded[output]
+	w.encoded[output] = slices.Grow(p, n)[:len(p)+n]
+	return w.encoded[output][len(p):]
 }
 
 // quantizedPart is one output of a quantization.
@@ -210,15 +236,15 @@ func (p quantizedPart) ReadAt(dst []byte, off int64) (int, error) {
 		return 0, io.EOF
 	}
 	n := 0
-	w := &blockWork{}
-	for first := int(off / rowBytes); n < len(dst) && first < p.q.rows*p.q.stack; {
-		rows := p.q.blockRows(first)
-		if err := p.q.block(w, first, rows); err != nil {
+	w := newBlockWork()
+	defer w.release()
+	row := int(off / rowBytes)
+	for i := row/p.q.rows*p.q.matrixBlocks() + row%p.q.rows/p.q.blockRows; n < len(dst) && i < p.q.Blocks(); i++ {
+		if err := p.q.block(w, i); err != nil {
 			return n, err
 		}
-		encoded := w.encoded[p.number]
-		n += copy(dst[n:], encoded[max(0, off+int64(n)-int64(first)*rowBytes):])
-		first += rows
+		first, _ := p.q.blockRange(i)
+		n += copy(dst[n:], w.encoded[p.number][max(0, off+int64(n)-int64(first)*rowBytes):])
 	}
 	if n < len(dst) {
 		return n, io.EOF

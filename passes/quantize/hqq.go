@@ -25,16 +25,20 @@ type Search struct {
 	change [maxIterations]float32 // largest relative change of a scale at each update
 }
 
-// Observe takes the block w [rows, cols] of the tensor into account. It reports what [Quantize]
-// reports for the block, and a scheme that is not HQQ.
-func (s *Search) Observe(w []float32, rows, cols int, scheme Scheme) error {
+// Observe takes the block w [rows, cols] of the tensor into account. Unless fits is nil, it stores what
+// it found of each of the block's groups there, for [QuantizeFitted]; len(fits) must be their number. It
+// reports what [Quantize] reports for the block, and a scheme that is not HQQ.
+func (s *Search) Observe(w []float32, rows, cols int, scheme Scheme, fits []Fit) error {
 	if scheme.Method != HQQ {
 		return fmt.Errorf("search over a tensor for %s quantization: expected hqq, no other method needs one", scheme.Method)
 	}
 	if err := checkMatrix(w, rows, cols, scheme); err != nil {
 		return err
 	}
-	return s.observe(w, cols, scheme, nil)
+	if err := checkFits(fits, rows, cols, scheme); err != nil {
+		return err
+	}
+	return s.observe(w, cols, scheme, fits)
 }
 
 // Merge takes into account all that o has observed.
@@ -54,15 +58,22 @@ func (s *Search) Iterations() int {
 	return maxIterations
 }
 
-// fit is the scale of one group after a number of updates, which more updates would not change
-// unless that number is maxIterations.
-type fit struct {
+// Fit is what a [Search] found of one group: its scale after a number of updates, which more updates
+// would not change unless that number is the largest.
+type Fit struct {
 	scale   float32
-	updates int
+	updates uint8
+}
+
+func checkFits(fits []Fit, rows, cols int, s Scheme) error {
+	if groups := rows * (cols / s.group(cols)); fits != nil && len(fits) != groups {
+		return fmt.Errorf("%s quantization of a matrix [%d, %d] with %d fits: expected %d, one a group", s.Method, rows, cols, len(fits), groups)
+	}
+	return nil
 }
 
 // observe is Observe for whole rows. When fits is not nil it receives the fit of each group.
-func (s *Search) observe(w []float32, cols int, scheme Scheme, fits []fit) error {
+func (s *Search) observe(w []float32, cols int, scheme Scheme, fits []Fit) error {
 	group := scheme.group(cols)
 	for start := 0; start < len(w); start += group {
 		x := w[start : start+group]
@@ -82,7 +93,7 @@ func (s *Search) observe(w []float32, cols int, scheme Scheme, fits []fit) error
 			scale = next
 		}
 		if fits != nil {
-			fits[start/group] = fit{scale, updates}
+			fits[start/group] = Fit{scale, uint8(updates)}
 		}
 	}
 	return nil
@@ -90,7 +101,7 @@ func (s *Search) observe(w []float32, cols int, scheme Scheme, fits []fit) error
 
 // hqqScale returns the scale of the weights w, group number g, after q.Iterations updates.
 func (q *quantizer) hqqScale(w []float32, absMax float32, g int) float32 {
-	if q.fits != nil && q.fits[g].updates <= q.Iterations {
+	if q.fits != nil && int(q.fits[g].updates) <= q.Iterations {
 		return q.fits[g].scale
 	}
 	scale := startScale(absMax, q.Bits)

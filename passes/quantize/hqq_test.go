@@ -109,7 +109,7 @@ func TestHQQEqualsWholeTensorLoop(t *testing.T) {
 		want, updates := torchHQQ(w, s.group(cols), s.Bits)
 
 		var search Search
-		require.NoError(t, search.Observe(w, rows, cols, s))
+		require.NoError(t, search.Observe(w, rows, cols, s, nil))
 		require.Equal(t, updates, search.Iterations())
 		r := quantizedRapid(t, w, cols, s)
 		for i, scale := range r.Scales {

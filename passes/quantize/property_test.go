@@ -65,7 +65,7 @@ func quantizedRapid(t *rapid.T, w []float32, cols int, s Scheme) *Result {
 
 // TestRowSplitting quantizes a matrix in blocks of rows, in random order, with one reused Result, and
 // expects the bits of one call over the whole. For HQQ the blocks are first searched by two
-// Searches.
+// Searches, which may keep fits.
 func TestRowSplitting(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := rapid.SampledFrom(schemes).Draw(t, "scheme")
@@ -85,17 +85,30 @@ func TestRowSplitting(t *testing.T) {
 			return w[starts[i]*cols : end*cols]
 		}
 		order := rapid.Permutation(indices(len(starts))).Draw(t, "order")
+		fitted := s.Method == HQQ && rapid.Bool().Draw(t, "keep fits")
+		groups := make([]Fit, rows*(cols/s.group(cols)))
+		fits := func(i int) []Fit {
+			if !fitted {
+				return nil
+			}
+			perRow := len(groups) / rows
+			return groups[starts[i]*perRow:][:len(block(i))/cols*perRow]
+		}
 		if s.Method == HQQ {
 			var searches [2]Search
 			for _, i := range order {
-				require.NoError(t, searches[i%2].Observe(block(i), len(block(i))/cols, cols, s))
+				require.NoError(t, searches[i%2].Observe(block(i), len(block(i))/cols, cols, s, fits(i)))
 			}
 			searches[0].Merge(&searches[1])
 			s.Iterations = searches[0].Iterations()
 		}
 		part := &Result{}
 		for _, i := range order {
-			require.NoError(t, Quantize(part, block(i), len(block(i))/cols, cols, s))
+			if fitted {
+				require.NoError(t, QuantizeFitted(part, block(i), len(block(i))/cols, cols, s, fits(i)))
+			} else {
+				require.NoError(t, Quantize(part, block(i), len(block(i))/cols, cols, s))
+			}
 			first := starts[i]
 			require.Equal(t, whole.Packed[first*s.PackedCols(cols):][:len(part.Packed)], part.Packed)
 			require.Equal(t, whole.Scales[first*s.ParamCols(cols):][:len(part.Scales)], part.Scales)

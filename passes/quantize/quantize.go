@@ -30,16 +30,36 @@ func Quantize(dst *Result, w []float32, rows, cols int, s Scheme) error {
 	if err := checkMatrix(w, rows, cols, s); err != nil {
 		return err
 	}
-	dst.reset(rows, cols, s)
-	q := quantizer{Scheme: s, group: s.group(cols), quotients: make([]float32, s.group(cols))}
-	if s.Method == HQQ && s.Iterations == 0 {
-		q.fits = make([]fit, rows*(cols/q.group))
-		var search Search
-		if err := search.observe(w, cols, s, q.fits); err != nil {
-			return err
-		}
-		q.Iterations = search.Iterations()
+	if s.Method != HQQ || s.Iterations > 0 {
+		return quantizeMatrix(dst, w, rows, cols, s, nil)
 	}
+	fits := make([]Fit, rows*(cols/s.group(cols)))
+	var search Search
+	if err := search.observe(w, cols, s, fits); err != nil {
+		return err
+	}
+	s.Iterations = search.Iterations()
+	return quantizeMatrix(dst, w, rows, cols, s, fits)
+}
+
+// QuantizeFitted is [Quantize] for a block of a tensor of HQQ with what [Search.Observe] stored of the same
+// rows: the same result without another search. s.Iterations must be set.
+func QuantizeFitted(dst *Result, w []float32, rows, cols int, s Scheme, fits []Fit) error {
+	if err := checkMatrix(w, rows, cols, s); err != nil {
+		return err
+	}
+	if s.Method != HQQ || s.Iterations == 0 {
+		return fmt.Errorf("%s quantization with fits and %d iterations: expected hqq with at least one", s.Method, s.Iterations)
+	}
+	if err := checkFits(fits, rows, cols, s); err != nil {
+		return err
+	}
+	return quantizeMatrix(dst, w, rows, cols, s, fits)
+}
+
+func quantizeMatrix(dst *Result, w []float32, rows, cols int, s Scheme, fits []Fit) error {
+	dst.reset(rows, cols, s)
+	q := quantizer{Scheme: s, group: s.group(cols), quotients: make([]float32, s.group(cols)), fits: fits}
 	repeat := q.group / dst.GroupSize
 	words := q.group * s.Bits / 32
 	for g := range rows * (cols / q.group) {
@@ -83,7 +103,7 @@ type quantizer struct {
 	Scheme
 	group     int
 	quotients []float32 // scratch of one group
-	fits      []fit     // of every group after a Search over them; nil: none
+	fits      []Fit     // of every group after a Search over them; nil: none
 	search    bestSearch
 }
 

@@ -60,8 +60,20 @@ func TestMatrixShape(t *testing.T) {
 		require.ErrorContains(t, err, "minmax quantization of a matrix [")
 	}
 	var search Search
-	require.ErrorContains(t, search.Observe(make([]float32, 63), 2, 32, Scheme{Method: HQQ, Bits: 4}), "[2, 32]: found 63 weights")
-	require.EqualError(t, search.Observe(make([]float32, 64), 2, 32, s), "search over a tensor for minmax quantization: expected hqq, no other method needs one")
+	require.ErrorContains(t, search.Observe(make([]float32, 63), 2, 32, Scheme{Method: HQQ, Bits: 4}, nil), "[2, 32]: found 63 weights")
+	require.EqualError(t, search.Observe(make([]float32, 64), 2, 32, s, nil), "search over a tensor for minmax quantization: expected hqq, no other method needs one")
+}
+
+func TestFits(t *testing.T) {
+	hqq := Scheme{Method: HQQ, Bits: 4, GroupSize: 32}
+	w := make([]float32, 2*64)
+	var search Search
+	require.EqualError(t, search.Observe(w, 2, 64, hqq, make([]Fit, 3)), "hqq quantization of a matrix [2, 64] with 3 fits: expected 4, one a group")
+	require.EqualError(t, QuantizeFitted(&Result{}, w, 2, 64, hqq, make([]Fit, 4)), "hqq quantization with fits and 0 iterations: expected hqq with at least one")
+	hqq.Iterations = 20
+	require.EqualError(t, QuantizeFitted(&Result{}, w, 2, 64, hqq, make([]Fit, 5)), "hqq quantization of a matrix [2, 64] with 5 fits: expected 4, one a group")
+	require.ErrorContains(t, QuantizeFitted(&Result{}, w, 3, 64, hqq, make([]Fit, 4)), "[3, 64]: found 128 weights")
+	require.EqualError(t, QuantizeFitted(&Result{}, w, 2, 64, Scheme{Bits: 4, GroupSize: 32}, make([]Fit, 4)), "minmax quantization with fits and 0 iterations: expected hqq with at least one")
 }
 
 func TestNonFiniteWeights(t *testing.T) {
@@ -79,7 +91,7 @@ func TestNonFiniteWeights(t *testing.T) {
 			require.ErrorContains(t, err, "row 3, column 259: the weight is ")
 			if s.Method == HQQ {
 				var search Search
-				require.Equal(t, err, search.Observe(w, 5, 384, s))
+				require.Equal(t, err, search.Observe(w, 5, 384, s, nil))
 			}
 		}
 	}

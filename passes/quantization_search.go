@@ -1,0 +1,91 @@
+package passes
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/etc-ml/etc/passes/quantize"
+)
+
+// search is hqq's search over a matrix, which comes before its first block. Every worker that needs it takes
+// part: none waits while there are rows that nobody looks at.
+type search struct {
+	next   atomic.Int64 // block to look at
+	looked sync.WaitGroup
+	start  sync.Once
+	left   atomic.Int64 // blocks to quantize before the fits can go
+
+	mu   sync.Mutex
+	test quantize.Search
+	err  error
+	fits atomic.Pointer[[]quantize.Fit] // of all groups of the matrix; nil: none any more
+}
+
+func newSearches(q *quantization) []search {
+	s := make([]search, q.stack)
+	for i := range s {
+		s[i].looked.Add(q.matrixBlocks())
+		s[i].left.Store(int64(q.matrixBlocks()))
+	}
+	return s
+}
+
+// search gives the search over a matrix when it is complete.
+func (q *quantization) search(matrix int) (*search, error) {
+	s := &q.searches[matrix]
+	s.start.Do(func() {
+		fits := make([]quantize.Fit, q.groups(q.rows))
+		s.fits.Store(&fits)
+	})
+	for {
+		i := int(s.next.Add(1)) - 1
+		if i >= q.matrixBlocks() {
+			break
+		}
+		q.look(s, matrix*q.matrixBlocks()+i)
+	}
+	s.looked.Wait()
+	return s, s.err
+}
+
+// groups is the number of groups of so many rows.
+func (q *quantization) groups(rows int) int {
+	if q.scheme.GroupSize == 0 {
+		return rows
+	}
+	return rows * (q.cols / q.scheme.GroupSize)
+}
+
+// look takes block i into account.
+func (q *quantization) look(s *search, i int) {
+	defer s.looked.Done()
+	w := newBlockWork()
+	defer w.release()
+	var test quantize.Search
+	err := q.tiles(w, i, func(first, rows int) error {
+		return test.Observe(w.values, rows, q.cols, q.scheme, s.fitsOf(q, first, rows))
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.test.Merge(&test)
+	if s.err == nil {
+		s.err = err
+	}
+}
+
+// fitsOf are the fits of rows, counted from the first of the stack.
+func (s *search) fitsOf(q *quantization, first, rows int) []quantize.Fit {
+	fits := s.fits.Load()
+	if fits == nil {
+		return nil
+	}
+	return (*fits)[q.groups(first%q.rows):][:q.groups(rows)]
+}
+
+// release counts a block that is quantized; after as many as there are, the fits go. Whoever reads a block
+// once more computes them again.
+func (s *search) release() {
+	if s.left.Add(-1) == 0 {
+		s.fits.Store(nil)
+	}
+}
