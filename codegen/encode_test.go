@@ -135,6 +135,34 @@ func TestSlots(t *testing.T) {
 	require.Equal(t, []uint32{3, 3, 4, 4, 3, 2, 1}, outs)
 }
 
+// TestSlotsAreGivenBack: a long program of short-lived values needs few slots, whatever its control flow.
+func TestSlotsAreGivenBack(t *testing.T) {
+	m := parse(t, "module {\nentry f(%x: f32[2,3]) {\nreturn %x: f32[2,3]\n}\n}")
+	require.NoError(t, ir.Build(func() {
+		b := &ir.Builder{Module: m, Region: m.Entry.Body}
+		v := m.Entry.Params[0]
+		for range 30 {
+			n := b.Value("sym_size", nil, v)
+			rows := b.If(b.Value("subtract_int", nil, n, 1), func(b *ir.Builder) []*ir.Value {
+				return []*ir.Value{b.Value("neg", nil, b.Value("exp", nil, v))}
+			}, func(b *ir.Builder) []*ir.Value { return []*ir.Value{b.Value("exp", nil, b.Value("neg", nil, v))} })[0]
+			outputs, last := b.Scan(0, []*ir.Value{rows, v}, []*ir.Value{b.Value("id_copy", nil, b.Value("sum", &ir.ReduceAttrs{Axes: []int{0}}, v))}, func(b *ir.Builder, slices, carry []*ir.Value) (out, next []*ir.Value) {
+				sum := b.Value("add", nil, b.Value("add", nil, slices[0], slices[1]), carry[0])
+				return []*ir.Value{sum}, []*ir.Value{b.Value("id_copy", nil, sum)}
+			})
+			v = b.Value("add", nil, outputs[0], last[0])
+		}
+		m.Entry.Body.Results[0] = v
+	}))
+	require.NoError(t, ir.Verify(m))
+	g, err := codegen.Encode(m)
+	require.NoError(t, err)
+	require.LessOrEqual(t, g.NumTempTensors, uint32(8))
+	require.LessOrEqual(t, g.NumValues, uint32(2))
+	path, _ := write(t, codegen.File{Module: m})
+	require.Equal(t, m.String(), lifted(t, open(t, path), "f").String())
+}
+
 // TestEncodeIsAFunction of the module: two texts that are equal give equal graphs, whatever lies where in memory.
 func TestEncodeIsAFunction(t *testing.T) {
 	for seed := range uint64(20) {

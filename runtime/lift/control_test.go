@@ -185,6 +185,36 @@ var scanTexts = map[int][]any{
 	4: {"%4, %5, %6, %7 = scan(originals=[%input0], carry=[%1, %0, %3]) {scan_axis=0} : f32[3,2], f32[2], f32[2], f32[2] {\n      args %8: f32[2], %9: f32[2], %10: f32[2], %11: f32[2]", 11, 10, "yield %15, %16, %14, %12", 6, 5},
 }
 
+// TestScanCarryOfAnIf: what an If in a body writes for the next step alone is a result of the If.
+func TestScanCarryOfAnIf(t *testing.T) {
+	// 0: [3,2], 1: output [3,2], 2: slice, 3: carry
+	requireLifts(t, graph{inputs: 1, outputs: 1, intInputs: 1, types: map[uint32]ir.Type{0: f32(3, 2), 1: f32(3, 2)}, chains: [][]any{{
+		full(3, 0, lit(2)),
+		scan(1, tids(0), tids(2), tids(1), nil),
+	}, {
+		add(1, 2, 3), branch(reg(0), 2, 3),
+	}, {neg(3, 2)}, {}}},
+		`module {
+  symbol s0 [-2147483648, 2147483647]
+  entry forward(%input0: f32[3,2], %int0: int(s0)) {
+    %0 = full(shape=[2], v=0.0) {scalar_type=f32} : f32[2]
+    %1, %2 = scan(originals=[%input0], carry=[%0]) {scan_axis=0} : f32[3,2], f32[2] {
+      args %3: f32[2], %4: f32[2]
+      %5 = add(a=%3, b=%4) : f32[2]
+      %6 = if(cond=%int0) : f32[2] {
+        %7 = neg(x=%3) : f32[2]
+        yield %7
+      } else {
+        yield %4
+      }
+      yield %5, %6
+    }
+    return %1: f32[3,2]
+  }
+}
+`)
+}
+
 // TestScanBuffers: a step that writes a buffer loads it itself, every time.
 func TestScanBuffers(t *testing.T) {
 	// 0: [3,2], 1: output [3,2], 2: output, 3: buffer, 4: slice, 5: temporary
