@@ -111,6 +111,42 @@ func TestCheckpoints(t *testing.T) {
 	}
 }
 
+// TestLogits: requirements A1, A2, A3, E1, E2. Without a sampling head forward takes the tokens and their
+// position alone and returns the logits of the last one, (1, vocab), in the dtype that the authors give
+// them; the product with lm_head is of one row, whatever the number of tokens.
+func TestLogits(t *testing.T) {
+	for name, want := range map[string]struct{ output, head, node string }{
+		"qwen35moe-chat": {"bf16[1,768]", "lm_head.weight", "addmm"},
+		"gemma4-chat":    {"f32[1,960]", "embed_tokens.weight", "addmm"},
+	} {
+		m := compile(t, openCheckpoint(t, name), loaders.Options{}, passes.Options{})
+		path, _ := write(t, codegen.File{Module: m})
+		m = lifted(t, open(t, path), "forward")
+		require.Equal(t, want.output, m.Entry.Outputs[0].String())
+		require.Len(t, m.Entry.Params, 2)
+		require.Equal(t, []string{"tokens", "input_pos"}, []string{m.Entry.Params[0].Param, m.Entry.Params[1].Param})
+		products := 0
+		m.Entry.Body.Walk(func(op *ir.Op) {
+			if op.Def.Name != want.node {
+				return
+			}
+			w := op.Input("mat2")
+			for w.Def != nil && w.Def.Def.Name == "transpose" {
+				w = w.Def.Input("x")
+			}
+			if w.Constant == nil || w.Constant.Name != want.head {
+				return
+			}
+			products++
+			rows, ok := op.Input("mat1").Type.Shape[0].Const()
+			require.True(t, ok)
+			require.EqualValues(t, 1, rows)
+			require.Equal(t, 2, op.Input("mat1").Type.Rank())
+		})
+		require.Equal(t, 1, products)
+	}
+}
+
 // TestNoSamplerLeavesNoTrace: requirements E3 and B1, C1. A file without a sampling head has the same bytes
 // whether the builder made the authors' sampler and a pass took it away, or neither of them exists: the
 // compiler without the passes of both sampling features writes it too.

@@ -12,7 +12,8 @@ import (
 
 // TestRoundTrip: the modules of testdata, which use what the wire can hold, come back from a file as they
 // went in: control flow in control flow, integers as inputs, registers and results, state, derived constants,
-// outputs that are inputs, constants, loads or twice the same, and attributes of every kind.
+// outputs that are inputs, constants, loads or twice the same, attributes of every kind, and operands that
+// are absent, which the wire says by leaving them out (requirement D5).
 func TestRoundTrip(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.ir")
 	require.NoError(t, err)
