@@ -44,13 +44,22 @@ func (Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, error)
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
 	}
-	x := &executable{module: m, fused: fused, precision: o.Precision, warn: warn, path: kernel.Exact,
+	x := &executable{module: m, fused: fused, precision: o.Precision, warn: warn, path: pathOf(o),
 		constants: map[*ir.Value]*value{}, joins: map[*ir.Value]eval.Value{}, weights: map[*ir.Value]*weight{}}
 	if err := x.derive(); err != nil {
 		return nil, err
 	}
 	x.pool = pool.New(threads)
 	return x, nil
+}
+
+// pathOf chooses how quantized weights meet activations: rounded to 8 bits for precision mixed, as they are
+// for fp32 and where that is asked for.
+func pathOf(o engine.Options) kernel.Path {
+	if o.Exact || o.Precision != eval.Mixed {
+		return kernel.Exact
+	}
+	return kernel.Integer
 }
 
 // executable is a fused module with what its instances share.

@@ -94,6 +94,25 @@ func TestModels(t *testing.T) {
 	}
 }
 
+// TestRoundedActivations: with activations of 8 bits, which is what precision mixed has unless exact ones are
+// asked for, results are near those of exact ones, not the same, and do not depend on the threads either.
+func TestRoundedActivations(t *testing.T) {
+	for _, name := range []string{"qwen35moe-tiny-4w-g32-emb8w", "qwen35moe-tiny-bf16", "etc-qwen35moe-chat-portable"} {
+		m := fusetest.Load(t, name)
+		exact := runChunks(t, m, compile(t, cpu.Engine{}, m, engine.Options{Precision: eval.Mixed, Exact: true, Threads: 1}))
+		one := runChunks(t, m, compile(t, cpu.Engine{}, m, engine.Options{Precision: eval.Mixed, Threads: 1}))
+		require.Equal(t, one, runChunks(t, m, compile(t, cpu.Engine{}, m, engine.Options{Precision: eval.Mixed, Threads: 3})))
+		if name == "qwen35moe-tiny-bf16" { // nothing is quantized
+			require.Equal(t, exact, one)
+			continue
+		}
+		requireClose(t, exact[:1], one[:1], 0.1)
+		require.NotEqual(t, exact, one)
+		require.Equal(t, runChunks(t, m, compile(t, cpu.Engine{}, m, engine.Options{Precision: eval.FP32, Exact: true})),
+			runChunks(t, m, compile(t, cpu.Engine{}, m, engine.Options{Precision: eval.FP32})), "fp32 is always exact")
+	}
+}
+
 // TestInstances: instances share no state, Reset forgets everything, and going back to a snapshot gives the
 // same bits again.
 func TestInstances(t *testing.T) {
