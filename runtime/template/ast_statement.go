@@ -43,15 +43,14 @@ type (
 		body      []statement
 		otherwise []statement
 
-		to          target
-		loopRef     *ref // the variable loop, if the body uses it
-		layout      *layout
-		scope       scope
-		elseScope   scope
-		testLayout  *layout
-		testScope   scope
-		testTarget  target
-		clearsScope bool
+		to         target
+		loopRef    *ref // the variable loop, if the body uses it
+		layout     *layout
+		scope      scope
+		elseScope  scope
+		testLayout *layout
+		testScope  scope
+		testTarget target
 	}
 	breakNode    struct{ pos }
 	continueNode struct{ pos }

@@ -40,9 +40,6 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d: %s: %s", e.Template, e.Line, e.Kind, e.Message)
 }
 
-// lookupError says whether Python's LookupError would catch the error.
-func (k Kind) lookupError() bool { return k == KeyError || k == IndexError }
-
 // fail ends the evaluation with an error at the current line. Evaluation panics with an *Error, which Parse and
 // Render turn into a result; it keeps the evaluator as short as the language that it evaluates.
 func (in *interp) fail(kind Kind, format string, args ...any) {
