@@ -61,7 +61,24 @@ func (n *binaryNode) eval(in *interp, act *activation) Value {
 	left := in.eval(n.left, act)
 	right := in.eval(n.right, act)
 	in.line = n.position()
+	if n.op == "**" && isLiteral(n.left) && !isLiteral(n.right) && isNumber(left) && in.less("<", left, Int(0)) {
+		// jinja2 folds the base to a constant and writes it without parentheses, so that the sign comes last.
+		return in.negate(in.binary(n.op, in.negate(left), right))
+	}
 	return in.binary(n.op, left, right)
+}
+
+// isLiteral says whether an expression is made of numbers and arithmetic only.
+func isLiteral(e expression) bool {
+	switch e := e.(type) {
+	case *constant:
+		return isNumber(e.value)
+	case *unary:
+		return e.op != "not" && isLiteral(e.operand)
+	case *binaryNode:
+		return isLiteral(e.left) && isLiteral(e.right)
+	}
+	return false
 }
 
 func (n *logical) eval(in *interp, act *activation) Value {

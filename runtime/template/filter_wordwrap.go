@@ -1,6 +1,7 @@
 package template
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"unicode"
@@ -13,7 +14,13 @@ func filterWordWrap(in *interp, v Value, a []Value) Value {
 	if !ok {
 		in.fail(TypeError, "'%s' object has no attribute 'splitlines'", v.TypeName())
 	}
-	w := wrapper{width: in.intArg(a[0], 79), breakLong: a[1] == nil || truth(a[1]), breakHyphens: a[3] == nil || truth(a[3])}
+	w := wrapper{in: in, width: 79, breakLong: a[1] == nil || truth(a[1]), breakHyphens: a[3] == nil || truth(a[3])}
+	if f, ok := a[0].(Float); ok { // Python compares with it, and only fails where it would cut a word
+		w.fraction = true
+		w.width = int(math.Floor(min(max(float64(f), -1), math.MaxInt32)))
+	} else {
+		w.width = in.intArg(a[0], 79)
+	}
 	w.splitHyphens = a[3] == nil || a[3] == (Value)(Bool(true))
 	newline := in.textArg("the string between lines", a[2], "\n")
 	in.step(len(s))
@@ -34,7 +41,9 @@ func filterWordWrap(in *interp, v Value, a []Value) Value {
 
 // wrapper wraps lines of text.
 type wrapper struct {
+	in                      *interp
 	width                   int
+	fraction                bool // the width is a float
 	breakLong, breakHyphens bool
 	// splitHyphens says that words with hyphens are made of parts.
 	splitHyphens bool
@@ -58,6 +67,9 @@ func (w wrapper) wrap(text []rune) []string {
 		}
 		if len(chunks) > 0 && len(chunks[0]) > w.width {
 			if w.breakLong {
+				if w.fraction {
+					w.in.fail(TypeError, "slice indices must be integers or None or have an __index__ method")
+				}
 				n := w.breakAt(chunks[0], w.width-len(line))
 				last = len(line)
 				line = append(line, chunks[0][:n]...)

@@ -211,7 +211,7 @@ func (p *percentFormat) convert(f formatSpec, kind rune, zero bool, v Value) str
 		x := in.toFloat(v)
 		in.checkPrecision(f.precision)
 		digits, _ := in.floatDigits(math.Abs(x), byte(kind), f.precision, f.alternate)
-		if zero && !math.IsInf(x, 0) && !math.IsNaN(x) {
+		if zero {
 			f.align, f.fill = '=', "0"
 		}
 		return in.pad(f, f.signOf(math.Signbit(x) && !math.IsNaN(x)), digits)

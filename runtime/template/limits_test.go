@@ -2,6 +2,7 @@ package template
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -36,7 +37,7 @@ func TestLimits(t *testing.T) {
 		{deep + "{{ ns.x < ns.y }}", RecursionError},
 		{"{% set ns = namespace(x=(1,)) %}{% for i in range(1000) %}{% set ns.x = (ns.x,) %}{% endfor %}{{ {ns.x: 1} }}", RecursionError},
 		{"{{ 'a' * 10**9 }}", LimitError},
-		{"{{ 'a' * 10**30 }}", LimitError},
+		{"{{ 'a' * 10**30 }}", OverflowError},
 		{"{{ [1] * 10**9 }}", LimitError},
 		{"{{ (1, 2) * 10**9 }}", LimitError},
 		{"{{ 'x'.center(10**9) }}", LimitError},
@@ -88,6 +89,8 @@ func TestLimits(t *testing.T) {
 		{strings.Repeat("{% if x %}", 5000) + strings.Repeat("{% endif %}", 5000), SyntaxError},
 		{strings.Repeat("{% for x in y %}", 21) + strings.Repeat("{% endfor %}", 21), SyntaxError},
 		{strings.Repeat("a", maxSource+1), SyntaxError},
+		{"{{ f(" + strings.Repeat("1,", maxArguments+1) + ") }}", SyntaxError},
+		{"{% macro m(" + parameters(maxArguments+1) + ") %}{% endmacro %}", SyntaxError},
 	} {
 		name := c.source[:min(len(c.source), 120)]
 		tmpl, err := Parse("test", c.source)
@@ -98,6 +101,15 @@ func TestLimits(t *testing.T) {
 		require.ErrorAs(t, err, &e, name)
 		require.Equal(t, c.kind, e.Kind, "%s\n%v", name, err)
 	}
+}
+
+// parameters writes n names.
+func parameters(n int) string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = "p" + strconv.Itoa(i)
+	}
+	return strings.Join(names, ",")
 }
 
 // What stays within the limits must not be refused.

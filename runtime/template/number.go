@@ -175,8 +175,11 @@ func (in *interp) add(a, b Value) Value {
 // repeat is sequence * times, or nil if they are not that.
 func (in *interp) repeat(sequence, times Value) Value {
 	n, ok := in.clampedIndex(times)
-	if !ok {
+	if !ok || !isSequence(sequence) {
 		return nil
+	}
+	if _, big := times.(*bigInt); big {
+		in.fail(OverflowError, "cannot fit 'int' into an index-sized integer")
 	}
 	switch s := sequence.(type) {
 	case Str, markup:

@@ -82,7 +82,7 @@ func (in *interp) timeDirective(t time.Time, s string) (text string, n int) {
 	case swap && f.swapLower:
 		text = strings.ToLower(text)
 	}
-	if width > len(text) && flag != '-' {
+	if width > len(text) {
 		pad := " "
 		if flag == '0' {
 			pad = "0"

@@ -281,6 +281,8 @@ func translate(in *interp, self Value, a []Value) Value {
 		case Str, markup:
 			text, _ := asString(v)
 			out.write(text)
+		case *bigInt:
+			in.fail(ValueError, "character mapping must be in range(0x110000)")
 		case Int:
 			if v < 0 || v > unicode.MaxRune || !utf8.ValidRune(rune(v)) {
 				in.fail(ValueError, "character mapping must be in range(0x110000)")

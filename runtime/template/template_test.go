@@ -118,6 +118,7 @@ func TestRenderConcurrently(t *testing.T) {
 	tmpl, err := Parse("test", `{% set ns = namespace(s='') %}{% for m in messages %}{% macro p(x) %}<{{ x }}>{% endmacro %}`+
 		`{% set ns.s = ns.s ~ p(m.content) %}{% endfor %}{{ ns.s }}{{ messages|map(attribute='role')|join }}`)
 	require.NoError(t, err)
+	require.Equal(t, "test", tmpl.Name())
 	ctx := Chat{Messages: []Value{NewMessage("a", "1"), NewMessage("b", "2")}}.Context()
 	var wg sync.WaitGroup
 	for range 8 {
