@@ -167,6 +167,14 @@ func sum(format string, from, to int) string {
 	return b.String()
 }
 
+// TestParseNone: an attribute that may be absent can be said to be; the canonical text leaves it out.
+func TestParseNone(t *testing.T) {
+	const text = "module {\n  entry f() {\n    %0 = arange(start=0, stop=3, step=1)ATTRS : i32[3]\n    return %0: i32[3]\n  }\n}\n"
+	m := parse(t, strings.Replace(text, "ATTRS", " {scalar_type=none}", 1))
+	require.Nil(t, Attrs[OptionalDTypeAttrs](m.Entry.Body.Ops[0]).ScalarType)
+	require.Equal(t, strings.Replace(text, "ATTRS", "", 1), m.String())
+}
+
 // TestParseKeepsFreshSymbols: a type rule that makes a symbol takes the one of the text, so that later
 // uses of the symbol mean the same.
 func TestParseKeepsFreshSymbols(t *testing.T) {

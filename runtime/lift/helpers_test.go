@@ -44,9 +44,6 @@ func exp(out, x uint32) any    { return &mlxgraph.ExpNodeT{X: tid(x), Out: tid(o
 func idCopy(out, x uint32) any { return &mlxgraph.IdCopyNodeT{X: tid(x), Out: tid(out)} }
 func add(out, a, b uint32) any { return &mlxgraph.AddNodeT{A: tid(a), B: tid(b), Out: tid(out)} }
 func item(out, x uint32) any   { return &mlxgraph.ItemIntNodeT{X: tid(x), Out: vid(out)} }
-func toInt(out, x uint32) any {
-	return &mlxgraph.AsTypeNodeT{X: tid(x), Out: tid(out), ScalarType: int8(ir.I32)}
-}
 func branch(cond *mlxgraph.IntOrVidT, then, otherwise uint32) any {
 	return &mlxgraph.IfNodeT{Cond: cond, ThenChainIdx: then, ElseChainIdx: otherwise}
 }
