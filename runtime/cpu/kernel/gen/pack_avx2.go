@@ -143,13 +143,13 @@ func packDense256(f *file, format string) {
 
 // packScales256 turns whole squares of 8 groups.
 func packScales256(f *file, format string) {
-	fn := f.function(fmt.Sprintf("packScales%sAVX2", format), packScalesParams, "", fmt.Sprintf(`turns 8 rows of numbers, whole eights of groups:
+	fn := f.function(fmt.Sprintf("packScales%sAVX2", format), packScalesParams, "", `turns 8 rows of numbers, whole eights of groups:
 
 	for g := range groups &^ 7 {
 		for r := range 8 {
 			dst[g*stride+r] = element(r, g)
 		}
-	}`))
+	}`)
 	fn.load("dst_base", "DI", "stride", "BX", "data_base", "SI", "rowBytes", "R9", "groups", "DX")
 	loop, end := fn.label("loop"), fn.label("end")
 	fn.op("SHLQ $2, BX")
