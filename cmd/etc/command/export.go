@@ -61,7 +61,7 @@ written with the weights of the file.`,
 	fl.IntVar(&f.maxSeqLen, "max-seq-len", 4096, "positions that the caches hold")
 	fl.IntVar(&f.maxChunk, "max-prefill-chunk", 0, "most tokens of one call (default: the architecture's)")
 	fl.IntVarP(&f.jobs, "jobs", "j", 0, "workers, 0 for one per CPU")
-	fl.StringVar(&f.emit, "emit", "pte", "what to write: pte, or ir for the text of the lowered module")
+	fl.StringVar(&f.emit, "emit", "pte", "what to write: pte, or ir for the text of the lowered module (--output - for standard output)")
 	fl.StringVar(&f.weights, "weights", "", "file with the weights of an IR text")
 	fl.StringVar(&f.printAfter, "print-ir-after", "", "print the IR after a pass to standard error: "+strings.Join(passes.Names(), ", "))
 	fl.BoolVar(&f.verifyIR, "verify-ir", false, "run the verifier after every pass")
@@ -81,6 +81,9 @@ func runExport(cmd *cobra.Command, args []string, f exportFlags) error {
 	}
 	if f.emit != "pte" && f.emit != "ir" {
 		return usagef("--emit %q, want pte or ir", f.emit)
+	}
+	if f.emit == "pte" && f.output == "-" {
+		return usagef("--output -: a program is written to a file only; --emit ir writes its text to standard output")
 	}
 	if f.jobs < 0 {
 		return usagef("--jobs %d, want 0 or more", f.jobs)
@@ -137,7 +140,7 @@ func runExport(cmd *cobra.Command, args []string, f exportFlags) error {
 		logf(cmd.ErrOrStderr(), "etc: skipped %d %s tensors", skipped[kind], kind)
 	}
 	if f.emit == "ir" {
-		return writeText(f.output, m)
+		return writeText(cmd.OutOrStdout(), f.output, m)
 	}
 	file, err := newFile(c, m, options, f)
 	if err != nil {
@@ -295,6 +298,12 @@ func exportText(cmd *cobra.Command, path string, f exportFlags) error {
 	if f.weights == "" {
 		return usagef("%s is an IR text; --weights FILE.pte names the file with its weights", path)
 	}
+	for _, flag := range []string{"backend", "qlinear", "group-size", "qlinear-group-size", "qembedding", "qembedding-group-size", "recipe",
+		"quant-method", "sample", "portable", "max-seq-len", "max-prefill-chunk", "emit", "print-ir-after", "verify-ir"} {
+		if anyChanged(cmd, flag) {
+			return usagef("--%s goes with a checkpoint; %s is an IR text, which is written as it is", flag, path)
+		}
+	}
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -325,9 +334,10 @@ func exportText(cmd *cobra.Command, path string, f exportFlags) error {
 	return writeProgram(cmd, f, file)
 }
 
-func writeText(path string, m *ir.Module) error {
+// writeText writes a module as text to a file, or to out for "-".
+func writeText(out io.Writer, path string, m *ir.Module) error {
 	if path == "-" {
-		return ir.Print(os.Stdout, m)
+		return ir.Print(out, m)
 	}
 	return writeAtomically(path, func(w io.Writer) error { return ir.Print(w, m) })
 }

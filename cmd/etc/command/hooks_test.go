@@ -58,7 +58,15 @@ type slowExecutable struct {
 
 func (x slowExecutable) NewInstance() (engine.Instance, error) {
 	i, err := x.Executable.NewInstance()
+	if s, ok := i.(engine.Stateful); ok {
+		return slowStateful{slowInstance{i, x.delay}, s}, err
+	}
 	return slowInstance{i, x.delay}, err
+}
+
+type slowStateful struct {
+	slowInstance
+	engine.Stateful
 }
 
 type slowInstance struct {

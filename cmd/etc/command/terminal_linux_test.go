@@ -242,6 +242,18 @@ func TestCtrlCStopsAnAnswer(t *testing.T) {
 	require.Zero(t, x.leaves())
 }
 
+// Without a chat Ctrl-C ends the run, with what there is of the answer.
+func TestCtrlCStopsARun(t *testing.T) {
+	t.Parallel()
+	for _, more := range [][]string{nil, {"--session", filepath.Join(t.TempDir(), "chat")}} {
+		x := startTerminal(t, []string{delayHook + "=300ms"}, append([]string{"run", alphabetFile(t, "logits", 60), "i"}, more...)...)
+		x.sees("j")
+		x.types(ctrlC)
+		require.NotContains(t, x.sees("etc: the answer was stopped\r\n"), "z")
+		require.Equal(t, exitFailed, x.leaves())
+	}
+}
+
 // A session file keeps the chat when it ends; a seed that was drawn is told.
 func TestChatWithSessionFile(t *testing.T) {
 	t.Parallel()
