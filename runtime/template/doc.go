@@ -25,7 +25,9 @@
 // # Not supported
 //
 // Autoescape, complex numbers, bytes, sets, lipsum and the filters random, pprint and urlize are errors that say
-// so. sameas compares numbers and strings by value, since their identity is an accident of CPython.
+// so. Known differences remain where jinja2 shows accidents of CPython: the identity that sameas sees of equal
+// numbers and strings, addresses in the repr of generators and functions, a slice of a literal that has none
+// (none[1:] is undefined when jinja2 folds it), a loop variable read after its loop by a macro made in it.
 //
 // # Imports
 //

@@ -18,8 +18,13 @@ func filterWordWrap(in *interp, v Value, a []Value) Value {
 	if f, ok := a[0].(Float); ok { // Python compares with it, and only fails where it would cut a word
 		w.fraction = true
 		w.width = int(math.Floor(min(max(float64(f), -1), math.MaxInt32)))
-	} else {
-		w.width = in.intArg(a[0], 79)
+	} else if a[0] != nil {
+		in.checkDefined(a[0])
+		n, ok := in.clampedIndex(a[0])
+		if !ok {
+			in.fail(TypeError, "'<=' not supported between instances of '%s' and 'int'", a[0].TypeName())
+		}
+		w.width = min(n, math.MaxInt32)
 	}
 	w.splitHyphens = a[3] == nil || a[3] == (Value)(Bool(true))
 	newline := in.textArg("the string between lines", a[2], "\n")
