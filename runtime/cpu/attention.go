@@ -3,6 +3,7 @@ package cpu
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/etc-ml/etc/ir"
@@ -53,7 +54,7 @@ func bindAttention(b *binder) bool {
 	// The result lies token by token, as the projection after it reads it.
 	shape := []int{batch, a.heads, a.queries, a.vWidth}
 	stride := []int{a.queries * a.heads * a.vWidth, a.vWidth, a.heads * a.vWidth, 1}
-	if dims, ok := b.dims(b.op.Result().Type); !ok || fmt.Sprint(dims) != fmt.Sprint(shape) {
+	if dims, ok := b.dims(b.op.Result().Type); !ok || !slices.Equal(dims, shape) {
 		return false
 	}
 	a.out = b.result(0, stride)
@@ -116,6 +117,7 @@ func (a *attention) eachRun(lo, hi int, f func(position, slot, n int)) {
 // work is what one call of a body needs besides its operands.
 type work struct {
 	query, scores, max, sum, acc []float32
+	queries                      kernel.Activations
 }
 
 var spareWork struct {
@@ -147,6 +149,9 @@ func grow(s []float32, n int) []float32 {
 	return s[:n]
 }
 
+// manyQueries is the number of queries from which on the keys of a block are multiplied as a matrix.
+const manyQueries = 32
+
 // start prepares w for a number of queries.
 func (w *work) start(queries, width, vWidth int) {
 	w.query, w.acc = grow(w.query, queries*width), grow(w.acc, queries*vWidth)
@@ -163,7 +168,13 @@ func (w *work) start(queries, width, vWidth int) {
 // query sees, as the range of their numbers.
 func (a *attention) add(w *work, queries, head, slot, n int, bounds func(query int) (lo, hi int)) {
 	scores := w.scores[:queries*n]
-	kernel.AttentionScores(scores, n, w.query, a.width, queries, &a.keys[head], slot, slot+n)
+	if queries >= manyQueries {
+		// Enough to unpack the keys for tiles.
+		keys := a.keys[head].Slice(slot, slot+n)
+		kernel.MatMul(scores, n, &keys, &w.queries, 0, n)
+	} else {
+		kernel.AttentionScores(scores, n, w.query, a.width, queries, &a.keys[head], slot, slot+n)
+	}
 	for i := range queries {
 		lo, hi := bounds(i)
 		lo, hi = min(max(lo, 0), n), max(min(hi, n), 0)
@@ -224,6 +235,10 @@ func (a *attention) block(w *work, head, block, group int) {
 			from := n*a.q.stride[0] + (head%a.kvHeads*group+g)*a.q.stride[1] + (first+i)*a.q.stride[2]
 			kernel.Scale(w.query[(i*group+g)*a.width:][:a.width], in[from:from+a.width], a.scale)
 		}
+	}
+	if queries >= manyQueries {
+		w.queries.Reset(kernel.Layout{Path: kernel.Exact, Format: kernel.F32}, queries, a.width)
+		w.queries.Fill(w.query, a.width, 0, queries)
 	}
 	position := int(a.position.slot.n)
 	last := position + a.queries - 1

@@ -291,6 +291,7 @@ func (b *binder) scan(op *ir.Op) error {
 	}
 	outputs := len(body.Results) - len(carry)
 	b.op = op
+	b.x.exe.note(op)
 	b.step("scan", func() error {
 		sources := make([]eval.Value, len(originals))
 		for i, v := range originals {

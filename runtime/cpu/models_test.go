@@ -106,8 +106,13 @@ func TestRoundedActivations(t *testing.T) {
 			require.Equal(t, exact, one)
 			continue
 		}
-		requireClose(t, exact[:1], one[:1], 0.1)
-		require.NotEqual(t, exact, one)
+		difference, size := 0.0, 0.0
+		for i, v := range exact[0].F {
+			difference += math.Abs(float64(v - one[0].F[i]))
+			size += math.Abs(float64(v))
+		}
+		require.Less(t, difference, 0.2*size)
+		require.NotZero(t, difference)
 		require.Equal(t, runChunks(t, m, compile(t, cpu.Engine{}, m, engine.Options{Precision: eval.FP32, Exact: true})),
 			runChunks(t, m, compile(t, cpu.Engine{}, m, engine.Options{Precision: eval.FP32})), "fp32 is always exact")
 	}

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"math"
+	"slices"
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/numeric"
@@ -62,6 +63,7 @@ type sampler struct {
 	vocab         int
 	scaled, other *slot
 	heap          []float32
+	indices       []int32
 
 	temperature, topP float32
 	topK              int64
@@ -92,6 +94,11 @@ func (s *sampler) token(logits []float32, first int) int {
 	if !(s.temperature > 0) {
 		return kernel.ArgMax(logits)
 	}
+	if s.topK > 0 && s.topK <= maxSelected && s.topK < int64(len(logits)) {
+		if token, ok := s.selected(logits, first); ok {
+			return token
+		}
+	}
 	scaled := s.scaled.f[:s.vocab]
 	s.pool.Run(s.vocab, elementGrain, func(lo, hi int) {
 		for i, v := range logits[lo:hi] {
@@ -109,6 +116,48 @@ func (s *sampler) token(logits []float32, first int) int {
 		}
 	})
 	return kernel.ArgMax(noise)
+}
+
+// maxSelected is the largest k for which the tokens that top-k keeps are taken out of the logits.
+const maxSelected = 1024
+
+// selected is token where top-k keeps few: the others need not be looked at again. Division keeps the order,
+// so the k-th largest of the scaled logits is the k-th largest scaled. It fails where logits are not
+// finite.
+func (s *sampler) selected(logits []float32, first int) (int, bool) {
+	if sum := kernel.Sum(logits); math.IsNaN(float64(sum)) || math.IsInf(float64(sum), 0) {
+		return 0, false
+	}
+	s.indices = slices.Grow(s.indices[:0], int(s.topK))[:s.topK]
+	kernel.TopK(s.indices, logits)
+	threshold := logits[s.indices[len(s.indices)-1]] / s.temperature
+	// In the order of the vocabulary, as sums depend on it, with all that are equal to the last one.
+	s.indices = s.indices[:0]
+	values := s.scaled.f[:0]
+	const block = 1024
+	for lo := 0; lo < len(logits); lo += block {
+		part := logits[lo:min(lo+block, len(logits))]
+		if kernel.Max(part)/s.temperature < threshold {
+			continue
+		}
+		for i, v := range part {
+			if v /= s.temperature; v >= threshold {
+				s.indices = append(s.indices, int32(lo+i))
+				values = append(values, v)
+			}
+		}
+	}
+	if s.topP < 1 {
+		probabilities := s.other.f[:len(values)]
+		s.softmax(probabilities, values)
+		drop(values, probabilities, s.nucleus(probabilities))
+	}
+	for i, v := range values {
+		if v > float32(math.Inf(-1)) {
+			values[i] += s.gumbel(s.word(first + int(s.indices[i])))
+		}
+	}
+	return int(s.indices[kernel.ArgMax(values)]), true
 }
 
 // gumbel makes a number of the standard Gumbel distribution of a random word.

@@ -39,15 +39,16 @@ var Table = []Pass{
 // Fuse gives a fused copy of m, which must be verified.
 func Fuse(m *ir.Module) (*ir.Module, error) { return Trace(m, nil) }
 
-// Trace is Fuse that calls after with the module after every pass, where it is set.
+// Trace is Fuse that verifies the module after every pass, not only after the last, and calls after with
+// it, where that is set.
 func Trace(m *ir.Module, after func(pass string, m *ir.Module) error) (*ir.Module, error) {
 	m = clone(m)
-	for _, p := range Table {
+	for i, p := range Table {
 		err := p.Run(m)
 		if err == nil {
 			err = passes.Clean(m)
 		}
-		if err == nil {
+		if err == nil && (after != nil || i == len(Table)-1) {
 			dropDerived(m)
 			err = ir.Verify(m)
 		}
