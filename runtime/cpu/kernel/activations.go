@@ -40,9 +40,13 @@ type Activations struct {
 	// values is [vectors, valueStride], for the exact path; codes is [vectors, codeStride] and scales
 	// [vectors, groupStride], for the integer path; sums is [vectors, groupStride]. What the strides leave
 	// over is zero.
-	values                               []float32
-	codes                                []int8
-	scales, sums                         []float32
+	values       []float32
+	codes        []int8
+	scales, sums []float32
+
+	// blocks, blockScales and blockSums are the same for levels that multiply blocks, see blocks.go.
+	blocks                               []int8
+	blockScales, blockSums               []float32
 	valueStride, codeStride, groupStride int
 }
 
@@ -79,6 +83,9 @@ func (a *Activations) Reset(layout Layout, vectors, cols int) {
 	if layout.Path == Integer {
 		a.scales = grow(a.scales, vectors*a.groupStride)
 	}
+	if a.blocked() {
+		a.resetBlocks()
+	}
 }
 
 // Fill sets vectors [lo, hi) to those of x, stride elements apart: vector i is x[(i-lo)·stride:][:Cols].
@@ -110,6 +117,9 @@ func (a *Activations) Fill(x []float32, stride, lo, hi int) {
 		copy(values, v)
 		clear(values[a.cols:])
 	}
+	if a.blocked() {
+		a.turn(lo, hi)
+	}
 }
 
 // Gather sets vector i of a to vector rows[i] of src, for i in [lo, hi): the tokens of an expert. a must
@@ -137,6 +147,9 @@ func (a *Activations) Gather(src *Activations, rows []int32, lo, hi int) {
 		}
 		copy(dst, from)
 	}
+	if a.blocked() {
+		a.turn(lo, hi)
+	}
 }
 
 // codeBlock is the number of codes of which those at even places come before those at odd places. 8-bit
@@ -147,6 +160,8 @@ func (a *Activations) codeBlock() int {
 		return 1
 	case a.single:
 		return active.codeBlock
+	case a.blocked():
+		return blockPiece(a.layout.Group)
 	}
 	return tileCodeBlock
 }

@@ -25,11 +25,22 @@ func AttentionValues(dst []float32, dstStride int, weights []float32, stride, qu
 	if lo == hi {
 		return
 	}
+	// Some rows at a time, which stay in the first cache while their columns are gone through. A sum adds
+	// its products in the order of the rows, whatever their number.
+	rows := max(valueBytes/max(values.rowBytes(), 1), 1)
+	for at := lo; at < hi; at += rows {
+		addValues(dst, dstStride, weights[at-lo:], stride, queries, values, at, min(at+rows, hi))
+	}
+}
+
+const valueBytes = 16 << 10
+
+func addValues(dst []float32, dstStride int, weights []float32, stride, queries int, values *Matrix, lo, hi int) {
 	width, format := values.rowBytes(), values.Format
 	data := values.Data[lo*width : hi*width]
 	whole := values.Cols - values.Cols%active.panelRows
-	for i := 0; i < queries; i += active.tileVectors {
-		n := min(active.tileVectors, queries-i)
+	for i, n := 0, 0; i < queries; i += n {
+		n = tileSize(queries-i, active.tileVectors)
 		for at := 0; at < whole; at += active.panelRows {
 			active.tileFloat[floatIndex(format)](dst[i*dstStride+at:], dstStride, data[at*format.Bits()/8:], width, weights[i*stride:], stride, n, hi-lo)
 		}

@@ -34,13 +34,13 @@ var avx2 = implementation{
 	},
 
 	panelRows:   16,
-	tileVectors: 6,
+	tileVectors: 6, tileCodeVectors: 3,
 	tileFloat: [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int){
 		tileFloatBF16AVX2, tileFloatF32AVX2,
 	},
 	tileInteger: [2][2]func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int){
-		{byThree(tileIntegerQ4AVX2), byThree(tileIntegerQ4AVX2)},
-		{byThree(tileIntegerQ8AVX2), byThree(tileIntegerQ8AVX2)},
+		{tileIntegerQ4AVX2, tileIntegerQ4AVX2},
+		{tileIntegerQ8AVX2, tileIntegerQ8AVX2},
 	},
 
 	packRows: 8,
@@ -91,15 +91,6 @@ var avx2 = implementation{
 		convolve:  func(dst, taps, weight []float32) { convolveAVX2(dst, taps, weight, len(taps)/len(dst)) },
 		deltaRows: deltaRowsAVX2,
 	},
-}
-
-// byThree calls a tileInteger function that takes 3 vectors at most.
-func byThree(tile func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int)) func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int) {
-	return func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int) {
-		for i := 0; i < vectors; i += 3 {
-			tile(sums[i*16:], panel, scales, biases, codes[i*codeStride:], codeStride, codeScales[i*groupStride:], codeSums[i*groupStride:], groupStride, min(3, vectors-i), groups, group)
-		}
-	}
 }
 
 // packScalesAVX2 adds to a packScales function of whole eights of groups the rest of them.

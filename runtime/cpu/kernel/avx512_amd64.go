@@ -35,7 +35,7 @@ var avx512 = implementation{
 	},
 
 	panelRows:   32,
-	tileVectors: 12,
+	tileVectors: 12, tileCodeVectors: 12,
 	tileFloat: [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int){
 		tileFloatBF16AVX512, tileFloatF32AVX512,
 	},

@@ -151,10 +151,13 @@ func BenchmarkMatMul(b *testing.B) {
 func peak(path Path, threads int) float64 {
 	const depth, repeats = 512, 200
 	width, vectors := active.panelRows, active.tileVectors
+	if path == Integer {
+		vectors = active.tileCodeVectors
+	}
 	run := make([]func(), threads)
 	for t := range run {
 		panel, codes, x := make([]byte, 4*width*depth), make([]int8, vectors*(depth+64)), make([]float32, vectors*(depth+16))
-		scales, sums := make([]float32, 16*width), make([]float32, vectors*width)
+		scales, sums := make([]float32, 16*max(width, vectors)), make([]float32, vectors*width)
 		run[t] = func() {
 			if path == Integer {
 				active.tileInteger[0][0](sums, panel, scales, scales, codes, depth+64, scales, scales, 16, vectors, 1, depth)
@@ -171,4 +174,76 @@ func peak(path Path, threads int) float64 {
 		}
 	})
 	return 2 * float64(width*vectors*depth*repeats*threads) / time.Since(start).Seconds() / 1e9
+}
+
+// BenchmarkVector is the time of operations on the vectors of one token, in the cache.
+func BenchmarkVector(b *testing.B) {
+	atLevel(b)
+	const n = 2048
+	x, y, z := make([]float32, n), make([]float32, n), make([]float32, n)
+	for i := range x {
+		x[i] = float32(i%17) - 8
+	}
+	narrow := make([]byte, 2*n)
+	var integer, exact Activations
+	integer.Reset(Layout{Integer, Q4, 64}, 1, n)
+	exact.Reset(Layout{Exact, Q4, 64}, 1, n)
+	state := make([]float32, 128*128)
+	logits := make([]float32, 248320)
+	for i := range logits {
+		logits[i] = float32(i * 7919 % 100003)
+	}
+	top := make([]int32, 40)
+	for _, c := range []struct {
+		name string
+		run  func()
+	}{
+		{"RMSNorm", func() { RMSNorm(y, x, z, 1e-6) }},
+		{"SiLUMul", func() { SiLUMul(y, x, z) }},
+		{"GELUTanhMul", func() { GELUTanhMul(y, x, z) }},
+		{"Softmax", func() { Softmax(y, x) }},
+		{"Tanh", func() { Tanh(y, x) }},
+		{"Axpy", func() { Axpy(y, 0.5, x) }},
+		{"ToBF16", func() { ToBF16(narrow, x) }},
+		{"Rotate", func() { Rotate(x[:256], y[:128], z[:128]) }},
+		{"Convolve", func() { Convolve(y[:512], x, z) }},
+		{"DeltaStep128x128", func() { DeltaStep(y[:128], state, x[:128], z[:128], x[128:256], 0.9, 0.5) }},
+		{"FillInteger", func() { integer.Fill(x, n, 0, 1) }},
+		{"FillExact", func() { exact.Fill(x, n, 0, 1) }},
+		{"ArgMax248320", func() { ArgMax(logits) }},
+		{"Top40of248320", func() { TopK(top, logits) }},
+	} {
+		b.Run(Level()+"/"+c.name, func(b *testing.B) {
+			for b.Loop() {
+				c.run()
+			}
+		})
+	}
+}
+
+// BenchmarkAttention is decode: 8 queries of width 256 over a cache from memory. GB/s counts the cache.
+func BenchmarkAttention(b *testing.B) {
+	atLevel(b)
+	const rows, width, queries, chunk = 32768, 256, 8, 512
+	cache := benchmarkMatrix(BF16, rows, width, 0)
+	q, scores, out := make([]float32, queries*width), make([]float32, queries*chunk), make([]float32, queries*width)
+	for i := range scores {
+		scores[i] = 1.0 / chunk
+	}
+	for _, c := range []struct {
+		name string
+		run  func(lo, hi int)
+	}{
+		{"scores", func(lo, hi int) { AttentionScores(scores, chunk, q, width, queries, cache, lo, hi) }},
+		{"values", func(lo, hi int) { AttentionValues(out, width, scores, chunk, queries, cache, lo, hi) }},
+	} {
+		b.Run(Level()+"/"+c.name, func(b *testing.B) {
+			b.SetBytes(rows * width * 2)
+			for b.Loop() {
+				for lo := 0; lo < rows; lo += chunk {
+					c.run(lo, lo+chunk)
+				}
+			}
+		})
+	}
 }

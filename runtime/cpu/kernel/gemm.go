@@ -65,8 +65,8 @@ func matMulFloat(y []float32, stride int, w *Matrix, a *Activations) {
 		for lo := 0; lo < w.Cols; lo += floatDepth {
 			hi := min(lo+floatDepth, w.Cols)
 			s.packFloats(w, row, rows, lo, hi)
-			for i := 0; i < a.vectors; i += active.tileVectors {
-				n := min(active.tileVectors, a.vectors-i)
+			for i, n := 0, 0; i < a.vectors; i += n {
+				n = tileSize(a.vectors-i, active.tileVectors)
 				active.tileFloat[1](s.sums[i*width:], width, s.floats, 4*width, a.values[i*a.valueStride+lo:], a.valueStride, n, hi-lo)
 				if hi == w.Cols {
 					s.store(y[row:], stride, i, n, rows)
@@ -80,7 +80,7 @@ func matMulFloat(y []float32, stride int, w *Matrix, a *Activations) {
 // matMulInteger is MatMul of all rows of w on the integer path.
 func matMulInteger(y []float32, stride int, w *Matrix, a *Activations) {
 	s := getScratch(a.vectors)
-	width := active.panelRows
+	width, tile := active.panelRows, active.tileInteger[w.bitsIndex()][w.scaleIndex()]
 	for row := 0; row < w.Rows; row += width {
 		rows := min(width, w.Rows-row)
 		clear(s.sums)
@@ -88,10 +88,10 @@ func matMulInteger(y []float32, stride int, w *Matrix, a *Activations) {
 			hi := min(lo+integerDepth, w.Cols)
 			s.packCodes(w, row, rows, lo, hi)
 			s.packScales(w, row, rows, lo/w.Group, hi/w.Group)
-			for i := 0; i < a.vectors; i += active.tileVectors {
-				n := min(active.tileVectors, a.vectors-i)
+			for i, n := 0, 0; i < a.vectors; i += n {
+				n = tileSize(a.vectors-i, active.tileCodeVectors)
 				at := i*a.groupStride + lo/w.Group
-				active.tileInteger[w.bitsIndex()][w.scaleIndex()](s.sums[i*width:], s.codes, s.scales, s.biases, a.codes[i*a.codeStride+lo:], a.codeStride, a.scales[at:], a.sums[at:], a.groupStride, n, (hi-lo)/w.Group, w.Group)
+				tile(s.sums[i*width:], s.codes, s.scales, s.biases, a.codes[i*a.codeStride+lo:], a.codeStride, a.scales[at:], a.sums[at:], a.groupStride, n, (hi-lo)/w.Group, w.Group)
 				if hi == w.Cols {
 					s.store(y[row:], stride, i, n, rows)
 				}
@@ -99,6 +99,13 @@ func matMulInteger(y []float32, stride int, w *Matrix, a *Activations) {
 		}
 	}
 	putScratch(s)
+}
+
+// tileSize is how many of n vectors the next tile takes: as many as it can, but not so many that a small tile
+// is left.
+func tileSize(n, most int) int {
+	tiles := (n + most - 1) / most
+	return (n + tiles - 1) / tiles
 }
 
 // store copies the sums of a tile, the first rows rows of vectors [first, first+n), to y. Done right after

@@ -27,7 +27,7 @@ var generic = implementation{
 	},
 
 	panelRows:   8,
-	tileVectors: 4,
+	tileVectors: 4, tileCodeVectors: 4,
 	tileFloat: [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int){
 		tileFloatGeneric(BF16, 8), tileFloatGeneric(F32, 8),
 	},

@@ -34,13 +34,19 @@ type implementation struct {
 	// Rows of BF16 or F32, rowBytes apart, times several vectors: y[i*stride+r].
 	dotDense [2]func(y []float32, stride int, data []byte, rowBytes, rows int, x []float32, xStride, vectors, cols int)
 
-	// Tiles: tileVectors vectors at most times panels of panelRows rows, see gemm.go. A float panel is of
+	// Tiles: tileVectors vectors at most, or tileCodeVectors vectors of codes, times panels of panelRows
+	// rows, see gemm.go. A float panel is of
 	// stored BF16 or F32 numbers, whose rows are panelBytes apart:
 	// sums[i*stride+r] += Σ_k x[i*xStride+k]·panel[k][r].
-	panelRows, tileVectors int
-	tileFloat              [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int)
+	panelRows, tileVectors, tileCodeVectors int
+	tileFloat                               [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int)
 	// By 4 and 8 bits and by the format of the scales, which are float32 here.
 	tileInteger [2][2]func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int)
+
+	// Blocks of 16 vectors, turned, times 16 rows, see blocks.go; instead of tiles of codes, if not nil.
+	blockInteger func(sums []float32, rows []byte, codes []int8, scales, biases, codeScales, codeSums []float32, parts, rowStride, scaleStride, blocks, codeStride, codeScaleStride, groups, group int)
+	blockRows    [2]func(panel, data []byte, rowBytes, rows, pieces, piece int)
+	blockStore   func(y []float32, stride int, sums []float32, vectors, rows int)
 
 	// Panels are packed in squares of packRows rows and as many 32-bit words, chunks of them in a row, see
 	// pack.go. With packRows 0 there are none of these functions.

@@ -23,9 +23,12 @@ func MatMul(y []float32, stride int, w *Matrix, a *Activations, row0, row1 int) 
 	case !w.Format.Quantized() && a.vectors <= denseDotLimit:
 		active.dotDense[floatIndex(w.Format)](y[row0:], stride, part.Data, part.rowBytes(), part.Rows, a.values, a.valueStride, a.vectors, a.cols)
 	case !a.single || !w.Format.Quantized():
-		if a.layout.Path == Integer {
+		switch {
+		case a.blocked():
+			matMulBlocks(y[row0:], stride, &part, a)
+		case a.layout.Path == Integer:
 			matMulInteger(y[row0:], stride, &part, a)
-		} else {
+		default:
 			matMulFloat(y[row0:], stride, &part, a)
 		}
 	default:

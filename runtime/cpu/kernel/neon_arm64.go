@@ -32,7 +32,7 @@ func neonWith(name string, dotInteger [2][2]func(y []float32, data, scales, bias
 		},
 
 		panelRows:   8,
-		tileVectors: 8,
+		tileVectors: 8, tileCodeVectors: 8,
 		tileFloat: [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int){
 			tileFloatBF16NEON, tileFloatF32NEON,
 		},

@@ -93,16 +93,17 @@ TEXT ·quantizeAVX2(SB), NOSPLIT, $0-112
 	XORQ DX, DX
 	DIVQ R11
 	MOVQ AX, DX
-	MOVQ $63, R15
 	MOVQ block+104(FP), AX
+	LEAQ -1(AX), R15
 	CMPQ AX, $1
 	JEQ natural1
 	CMPQ AX, $8
 	JEQ pairs2
 	VMOVDQU splitBytesAVX2<>(SB), X6
 	MOVQ $8, R12
-	MOVQ $32, R13
-	LEAQ 32(DI), R8
+	MOVQ AX, R13
+	SHRQ $1, R13
+	LEAQ (DI)(R13*1), R8
 	JMP chosen3
 natural1:
 	VMOVDQU keepBytesAVX2<>(SB), X6

@@ -17,7 +17,7 @@ package kernel
 //		}
 //	}
 //
-// NaN is passed over by max and gives 127. block is 1, 8 or 128.
+// NaN is passed over by max and gives 127. block is 1, 8 or a power of two from 32 on.
 //
 //go:noescape
 func quantizeAVX512(codes []int8, scales, sums, x []float32, group, block int)

@@ -141,16 +141,17 @@ TEXT ·quantizeAVX512(SB), NOSPLIT, $0-112
 	XORQ DX, DX
 	DIVQ R11
 	MOVQ AX, DX
-	MOVQ $127, R15
 	MOVQ block+104(FP), AX
+	LEAQ -1(AX), R15
 	CMPQ AX, $1
 	JEQ natural1
 	CMPQ AX, $8
 	JEQ pairs2
 	VMOVDQU splitBytesAVX512<>(SB), X6
 	MOVQ $8, R12
-	MOVQ $64, R13
-	LEAQ 64(DI), R8
+	MOVQ AX, R13
+	SHRQ $1, R13
+	LEAQ (DI)(R13*1), R8
 	JMP chosen3
 natural1:
 	VMOVDQU keepBytesAVX512<>(SB), X6

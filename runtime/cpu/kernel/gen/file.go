@@ -16,6 +16,7 @@ type file struct {
 	functions []*function
 	tables    []string
 	has       map[string]bool // tables by name
+	includes  []string        // besides textflag.h
 }
 
 // function is one assembly function.
@@ -23,6 +24,7 @@ type function struct {
 	name, params, result string
 	doc                  string // what follows the name in its comment; a Go loop, mostly
 	frame                int
+	grows                bool // the stack must be asked for the frame, which holds no pointers
 	text                 strings.Builder
 	offsets              map[string]int
 	size                 int
@@ -123,6 +125,9 @@ func (f *file) table(name string, words ...uint32) {
 func (f *file) write(dir string) error {
 	var text, stubs strings.Builder
 	text.WriteString(generated + "// " + f.about + "\n\n#include \"textflag.h\"\n")
+	for _, name := range f.includes {
+		fmt.Fprintf(&text, "#include %q\n", name)
+	}
 	stubs.WriteString(generated + "package kernel\n")
 	for _, t := range f.tables {
 		text.WriteString("\n" + t)
@@ -132,7 +137,15 @@ func (f *file) write(dir string) error {
 		if fn.result != "" {
 			signature += " " + fn.result
 		}
-		fmt.Fprintf(&text, "\n// %s\nTEXT ·%s(SB), NOSPLIT, $%d-%d\n%s", signature, fn.name, fn.frame, fn.size, fn.text.String())
+		flags := "NOSPLIT"
+		if fn.grows {
+			flags = "0"
+		}
+		fmt.Fprintf(&text, "\n// %s\nTEXT ·%s(SB), %s, $%d-%d\n", signature, fn.name, flags, fn.frame, fn.size)
+		if fn.grows {
+			text.WriteString("\tNO_LOCAL_POINTERS\n")
+		}
+		text.WriteString(fn.text.String())
 		stubs.WriteString("\n")
 		for line := range strings.SplitSeq(fn.name+" "+strings.TrimRight(fn.doc, "\n"), "\n") {
 			stubs.WriteString(strings.TrimRight("// "+line, " ") + "\n")

@@ -25,7 +25,7 @@ func prepareX86(f *file, suffix string, wide bool) *file {
 		words[i] = uint32(8 * i)
 	}
 	f.table("everyEighth"+suffix, words...)
-	quantizeX86(use(f.function("quantize"+suffix, "codes []int8, scales, sums, x []float32, group, block int", "", fmt.Sprintf(quantizeDoc, 8*lanes))), suffix)
+	quantizeX86(use(f.function("quantize"+suffix, "codes []int8, scales, sums, x []float32, group, block int", "", fmt.Sprintf(quantizeDoc, "a power of two from 32 on"))), suffix)
 	groupSumsX86(use(f.function("groupSums"+suffix, "sums, x []float32, group int", "", groupSumsDoc)))
 	spreadX86(use(f.function("spread4"+suffix, "dst, x []float32", "", spreadDoc(lanes))), suffix)
 	touchX86(use(f.function("touch"+suffix, "data []byte", "uint64", fmt.Sprintf(touchDoc, 256, 32))))
@@ -60,17 +60,17 @@ const quantizeDoc = `rounds groups of x to 8 bits:
 		}
 	}
 
-NaN is passed over by max and gives 127. block is 1, 8 or %d.`
+NaN is passed over by max and gives 127. block is 1, 8 or %s.`
 
 // quantizeX86: DI and R8 where codes go, SI x, R9 scales, R10 sums, R11 group, R12 how far DI and R8 go on
 // for 16 codes, R13 and how much more after a block, R15 block less one, BX codes written, DX groups left.
 func quantizeX86(s *x86, suffix string) {
-	fn, block := s.fn, 8*s.lanes()
+	fn := s.fn
 	fn.load("codes_base", "DI", "scales_base", "R9", "sums_base", "R10", "x_base", "SI", "x_len", "AX", "group", "R11")
-	fn.op("XORQ DX, DX\nDIVQ R11\nMOVQ AX, DX\nMOVQ $%d, R15", block-1)
+	fn.op("XORQ DX, DX\nDIVQ R11\nMOVQ AX, DX")
 	natural, pairs, chosen, group, end := fn.label("natural"), fn.label("pairs"), fn.label("chosen"), fn.label("group"), fn.label("end")
-	fn.op("MOVQ %s, AX\nCMPQ AX, $1\nJEQ %s\nCMPQ AX, $8\nJEQ %s", fn.argument("block"), natural, pairs)
-	fn.op("VMOVDQU splitBytes%s<>(SB), X6\nMOVQ $8, R12\nMOVQ $%d, R13\nLEAQ %d(DI), R8\nJMP %s", suffix, block/2, block/2, chosen)
+	fn.op("MOVQ %s, AX\nLEAQ -1(AX), R15\nCMPQ AX, $1\nJEQ %s\nCMPQ AX, $8\nJEQ %s", fn.argument("block"), natural, pairs)
+	fn.op("VMOVDQU splitBytes%s<>(SB), X6\nMOVQ $8, R12\nMOVQ AX, R13\nSHRQ $1, R13\nLEAQ (DI)(R13*1), R8\nJMP %s", suffix, chosen)
 	fn.at(natural)
 	fn.op("VMOVDQU keepBytes%s<>(SB), X6\nMOVQ $16, R12\nXORQ R13, R13\nLEAQ 8(DI), R8\nJMP %s", suffix, chosen)
 	fn.at(pairs)
