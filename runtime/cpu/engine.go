@@ -246,9 +246,16 @@ type instance struct {
 // maxPlans is the number of plans that an instance keeps: one for single tokens, others for chunks.
 const maxPlans = 4
 
-// Run calls the entry function.
-func (x *instance) Run(inputs []eval.Value) ([]eval.Value, error) {
+// Run calls the entry function. After an error the buffers hold what the operations before it wrote.
+func (x *instance) Run(inputs []eval.Value) (out []eval.Value, err error) {
 	f := x.exe.fused.Entry
+	defer func() {
+		// Kernels trust what was checked when the plan was made. Should a program get around that, it must
+		// not take the process with it.
+		if r := recover(); r != nil {
+			out, err = nil, fmt.Errorf("%s: this program cannot run here: %v", f.Name, r)
+		}
+	}()
 	if len(inputs) != len(f.Params) {
 		return nil, fmt.Errorf("%s: %d inputs, want %d", f.Name, len(inputs), len(f.Params))
 	}
@@ -271,7 +278,7 @@ func (x *instance) Run(inputs []eval.Value) ([]eval.Value, error) {
 	if err := p.run(x); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name, err)
 	}
-	out := make([]eval.Value, len(p.outputs))
+	out = make([]eval.Value, len(p.outputs))
 	for i, v := range p.outputs {
 		if out[i], err = x.content(f.Body.Results[i], v); err != nil {
 			return nil, fmt.Errorf("%s: output %d: %w", f.Name, i, err)

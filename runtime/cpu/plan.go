@@ -74,8 +74,14 @@ func (x *instance) bind(shapes [][]int) (*plan, error) {
 		v.slot.last = len(b.plan.steps)
 	}
 	b.plan.place()
+	if b.plan.size > maxArena {
+		return nil, fmt.Errorf("a call of this size needs %d GiB of memory for intermediate results; use a smaller chunk", b.plan.size>>28)
+	}
 	return b.plan, nil
 }
+
+// maxArena bounds the memory of a plan, in floats.
+const maxArena = 1 << 32
 
 // dims gives the numbers of a shape, or false where they are known only when the plan runs.
 func (b *binder) dims(t ir.Type) ([]int, bool) {
@@ -87,7 +93,21 @@ func (b *binder) dims(t ir.Type) ([]int, bool) {
 		}
 		out[i] = n
 	}
-	return out, len(out) <= maxRank
+	return out, len(out) <= maxRank && fits(out)
+}
+
+// maxElements bounds a tensor, as the reference kernels do.
+const maxElements = 1 << 30
+
+func fits(shape []int) bool {
+	n := 1
+	for _, d := range shape {
+		if d > 0 && n > maxElements/d {
+			return false
+		}
+		n *= d
+	}
+	return true
 }
 
 func (b *binder) number(e *ir.Expr) (int, bool) {
@@ -188,7 +208,7 @@ func (b *binder) bindOp(op *ir.Op) error {
 	if views[op.Def.Name] != nil && b.viewable() && views[op.Def.Name](b) {
 		return nil
 	}
-	if k := kernels[op.Def.Name]; k != nil {
+	if k := kernels[op.Def.Name]; k != nil && b.hasElements() {
 		steps, slots := len(b.plan.steps), len(b.plan.slots)
 		if k(b) {
 			return nil
@@ -196,6 +216,23 @@ func (b *binder) bindOp(op *ir.Op) error {
 		b.plan.steps, b.plan.slots = b.plan.steps[:steps], b.plan.slots[:slots]
 	}
 	return b.reference(op)
+}
+
+// hasElements reports whether no operand and no result of a known shape is empty: kernels need not think
+// of that.
+func (b *binder) hasElements() bool {
+	ok := true
+	b.op.EachArg(func(a *ir.Arg) {
+		if v := b.values[a.Value]; a.Kind == ir.ValueArg && v != nil && v.kind == dense && v.len() == 0 {
+			ok = false
+		}
+	})
+	for _, r := range b.op.Results {
+		if shape, known := b.dims(r.Type); known && elements(shape) == 0 {
+			ok = false
+		}
+	}
+	return ok
 }
 
 // kernels bind operations to kernels of this engine: they make the result's value and steps. They give

@@ -139,7 +139,7 @@ var programs = map[string]string{
 func programOf(t *testing.T, body string) *ir.Module {
 	t.Helper()
 	head := `module {
-  symbol s0 [1, 64]
+  symbol s0 [0, 64]
   symbol p [-2147483648, 2147483647]
   symbol q [-2147483648, 2147483647]
   constant @w : f32[6]
@@ -211,6 +211,33 @@ func TestPrograms(t *testing.T) {
 				for i := range want {
 					requireClose(t, []*eval.Tensor{want[i].Tensor}, []*eval.Tensor{got[i].Tensor}, 1e-5)
 				}
+			}
+		})
+	}
+}
+
+// TestEmptyInputs: no tokens at all give what the reference engine gives, a result or an error.
+func TestEmptyInputs(t *testing.T) {
+	for name, body := range programs {
+		t.Run(name, func(t *testing.T) {
+			m := programOf(t, body)
+			empty := eval.Value{Tensor: eval.Floats(ir.F32, []int{0, 6}, []float32{})}
+			in := []eval.Value{empty, empty, {Tensor: eval.Ints(ir.I64, nil, []int64{1})}, {Tensor: eval.Ints(ir.Bool, nil, []int64{1})}}
+			var out [2][]eval.Value
+			var failed [2]bool
+			for i, e := range []engine.Engine{reference.Engine{}, cpu.Engine{}} {
+				exe, err := e.Compile(m, engine.Options{Precision: eval.FP32, Threads: 2, Warn: func(string) {}})
+				require.NoError(t, err)
+				defer exe.Close()
+				x, err := exe.NewInstance()
+				require.NoError(t, err)
+				out[i], err = x.Run(in)
+				failed[i] = err != nil
+			}
+			require.Equal(t, failed[0], failed[1])
+			for i := range out[0] {
+				require.Equal(t, out[0][i].Tensor.Shape, out[1][i].Tensor.Shape)
+				require.Equal(t, out[0][i].Tensor.Len(), out[1][i].Tensor.Len())
 			}
 		})
 	}

@@ -32,6 +32,7 @@ var Table = []Pass{
 	{"attention", raiseAttention},
 	{"glu", raiseGLU}, // after switch-mlp, which matches the gates of experts itself
 	{"softcap", raiseSoftcap},
+	{"last-token", sinkLastToken}, // after attention and switch-mlp, which it goes through
 	{"projections", groupLinears}, // after glu: what is left shares nothing but its input
 	{"hoist-weights", hoistWeights},
 }
