@@ -13,7 +13,9 @@ const (
 	// magnitude over this.
 	offsetRatio = 8
 	// fitRounds bounds the least-squares fits of a group.
-	fitRounds = 3
+	fitRounds = 2
+	// maxGrids bounds what is tried at once; a power of two.
+	maxGrids = 16
 	// maxGroup is the largest group that Best takes.
 	maxGroup = 128
 )
@@ -52,27 +54,41 @@ type affine struct{ a, b float64 }
 func (p affine) grid(bits int) (grid, bool) {
 	one := float64(int(1) << fractionBits(bits))
 	codes := one / p.a
-	m, c := math.Floor(float64(codes*0x1p15)+0.5), math.Floor(0.5-float64(p.b*codes))
-	if !(math.Abs(m) <= 0x7fff && math.Abs(c) <= 0x7000) {
+	m, c := codes*0x1p15, -float64(p.b*codes)
+	if !(math.Abs(m) < 0x7fff && math.Abs(c) < 0x7000) {
 		return grid{}, false
 	}
-	return grid{int16(m), int16(c + one/2)}, true
+	return grid{int16(nearest(m)), int16(nearest(c)) + int16(one/2)}, true
 }
+
+// nearest rounds x, of a magnitude below 2^16, to the nearest integer, ties up.
+func nearest(x float64) int { return int(x+(0x1p16+0.5)) - 1<<16 }
 
 // bestSearch is the search over one group.
 type bestSearch struct {
 	bits   int
 	format Float
-	unit   float64 // of a level, in weights
 	mid    float64 // the weight of level 0
-	n, sum float64 // number of weights, sum of their levels
+	unit   float64 // of a level, in weights
+	inUnit float64 // of a weight, in levels
 	levels []int16
+	n, sum int64   // number of weights, sum of their levels
+	perN   float64 // 1/n, exact: n is a power of two
 
 	best  params
 	least float64 // excess of best
 
+	// What is tried: trials of stored pairs, and grids, those of the trials first.
+	trials  [maxGrids]trial
+	grids   [maxGrids]grid
+	moments [maxGrids]moments
 	scratch [maxGroup]int16
-	moments [max(len(trims), len(nudges))]moments
+}
+
+// trial is a stored scale and bias, and what they are in levels.
+type trial struct {
+	params
+	levels affine
 }
 
 // bestParams returns Best's scale and bias of the group w with the finite extent lo..hi.
@@ -85,94 +101,104 @@ func (q *quantizer) bestParams(w []float32, lo, hi float32) params {
 		return q.offsetParams(w, lo, hi, minMax)
 	}
 	s := &q.search
-	s.begin(w, lo, hi, q.Bits, q.Params)
-	// No group gets worse than it is with MinMax.
+	mid := lo/2 + hi/2
+	s.bits, s.format = q.Bits, q.Params
+	s.mid, s.unit, s.inUnit = float64(mid), float64(hi-lo)/levelSpan, levelSpan/float64(hi-lo)
+	s.levels = s.scratch[:len(w)]
+	s.n, s.sum = int64(len(w)), int64(toLevels(s.levels, w, mid, levelSpan/(hi-lo)))
+	s.perN = 1 / float64(len(w))
 	s.best, s.least = minMax, math.Inf(1)
-	s.try(minMax)
 	if q.Bits == 8 {
-		s.nudge(lo, hi)
+		s.nudge(minMax, mid, (hi-lo)/255)
 	} else {
-		s.trim()
+		s.trim(minMax)
 	}
 	return s.best
 }
 
-// begin reads the group.
-func (s *bestSearch) begin(w []float32, lo, hi float32, bits int, format Float) {
-	mid := lo/2 + hi/2
-	s.bits, s.format = bits, format
-	s.unit, s.mid = float64(hi-lo)/levelSpan, float64(mid)
-	s.levels = s.scratch[:len(w)]
-	s.n, s.sum = float64(len(w)), float64(toLevels(s.levels, w, mid, levelSpan/(hi-lo)))
-}
-
-// try tests a scale and a bias as stored and keeps them when they are the best so far. It gives the moments
-// of their codes; false when that was not worth it.
-func (s *bestSearch) try(p params) (moments, bool) {
-	if p.scale == 0 || !isFinite(p.scale) || !isFinite(p.bias) {
-		return moments{}, false
-	}
-	levels := affine{float64(p.scale) / s.unit, (float64(p.bias) - s.mid) / s.unit}
-	g, ok := levels.grid(s.bits)
-	if !ok {
-		return moments{}, false
-	}
-	grids := [1]grid{g}
-	gridMoments(s.moments[:1], s.levels, grids[:], s.bits)
-	m := s.moments[0]
-	e := s.excess(m, levels)
-	if !(e < s.least) {
-		return m, false
-	}
-	s.best, s.least = p, e
-	return m, true
-}
-
-// nudge searches with 8 bits.
-func (s *bestSearch) nudge(lo, hi float32) {
-	mid, step := lo/2+hi/2, (hi-lo)/255
+// nudge searches with 8 bits. minMax is among what it tries, so that no group gets worse than that.
+func (s *bestSearch) nudge(minMax params, mid, step float32) {
+	n := s.add(0, minMax)
 	for _, d := range nudges {
 		scale := s.format.Round(step * (1 + d.scale/256))
-		s.try(params{scale, s.format.Round(mid - float32(scale*(127.5-d.bias/4)))})
+		n = s.add(n, params{scale, s.format.Round(mid - float32(scale*(127.5-d.bias/4)))})
+	}
+	s.measure(n)
+	s.judge(n)
+}
+
+// trim searches with 4 bits. minMax is among what it tries.
+func (s *bestSearch) trim(minMax params) {
+	n := s.add(0, minMax)
+	all := n + copy(s.grids[n:], trimmed[:])
+	s.measure(all)
+	s.judge(n)
+	// What codes explain of the levels is the square of the covariance over the variance. The patterns of
+	// positive numbers are ordered like the numbers, and the last bits have room for which it was.
+	explains := uint64(0)
+	for i, m := range s.moments[n:all] {
+		c, v := s.spread(m)
+		covariance, variance := float64(c), float64(max(v, 1))
+		explains = max(explains, math.Float64bits(float64(covariance*covariance)/variance)&^(maxGrids-1)|uint64(maxGrids-1-i))
+	}
+	codes := s.moments[n:][maxGrids-1-explains%maxGrids]
+	for range fitRounds {
+		if _, variance := s.spread(codes); variance <= 0 {
+			return
+		}
+		n := s.add(0, s.leastSquares(codes))
+		s.measure(n)
+		if !s.judge(n) {
+			return
+		}
+		codes = s.moments[0]
 	}
 }
 
-// trim searches with 4 bits.
-func (s *bestSearch) trim() {
-	gridMoments(s.moments[:len(trims)], s.levels, trimmed[:], 4)
-	var best moments
-	covariance, variance := 0.0, 1.0
-	for _, m := range s.moments[:len(trims)] {
-		// What the codes explain of the levels is the square of the covariance over the variance.
-		if c, v := s.spread(m); c > 0 && float64(float64(c*c)*variance) > float64(float64(covariance*covariance)*v) {
-			best, covariance, variance = m, c, v
+// add appends a trial to n others and gives their number. A pair that cannot be stored, or is of no use, is none.
+func (s *bestSearch) add(n int, p params) int {
+	if p.scale == 0 || !isFinite(p.scale) || !isFinite(p.bias) {
+		return n
+	}
+	levels := affine{float64(p.scale) * s.inUnit, float64((float64(p.bias) - s.mid) * s.inUnit)}
+	g, ok := levels.grid(s.bits)
+	if !ok {
+		return n
+	}
+	s.trials[n], s.grids[n] = trial{p, levels}, g
+	return n + 1
+}
+
+// measure computes the moments of n grids.
+func (s *bestSearch) measure(n int) {
+	if n > 0 {
+		gridMoments(s.moments[:n], s.levels, s.grids[:n], s.bits)
+	}
+}
+
+// judge keeps the best of n trials if it is better than all before.
+func (s *bestSearch) judge(n int) (better bool) {
+	for i, t := range s.trials[:n] {
+		if e := s.excess(s.moments[i], t.levels); e < s.least {
+			s.best, s.least, better = t.params, e, true
 		}
 	}
-	for range fitRounds {
-		if _, v := s.spread(best); v <= 0 {
-			return
-		}
-		m, improved := s.try(s.leastSquares(best))
-		if !improved {
-			return
-		}
-		best = m
-	}
+	return better
 }
 
 // spread gives the covariance of codes and levels and the variance of the codes with the moments m, both
-// times n*n and exact.
-func (s *bestSearch) spread(m moments) (covariance, variance float64) {
-	q := float64(m.q)
-	return float64(s.n*float64(m.qy)) - float64(q*s.sum), float64(s.n*float64(m.qq)) - float64(q*q)
+// times n*n.
+func (s *bestSearch) spread(m moments) (covariance, variance int64) {
+	q := int64(m.q)
+	return s.n*int64(m.qy) - q*s.sum, s.n*int64(m.qq) - q*q
 }
 
 // leastSquares gives the scale and the bias, as stored, that fit the codes with the moments m best. The
 // codes must not be all equal.
 func (s *bestSearch) leastSquares(m moments) params {
 	covariance, variance := s.spread(m)
-	a := covariance / variance
-	b := (s.sum - float64(a*float64(m.q))) / s.n
+	a := float64(covariance) / float64(variance)
+	b := (float64(s.sum) - float64(a*float64(m.q))) * s.perN
 	return params{float32(a * s.unit), float32(s.mid + float64(b*s.unit))}.rounded(s.format)
 }
 
@@ -180,6 +206,6 @@ func (s *bestSearch) leastSquares(m moments) params {
 // squared levels, which is the same for all codes.
 func (s *bestSearch) excess(m moments, p affine) float64 {
 	scale := float64(p.a * (float64(p.a*float64(m.qq)) - float64(2*float64(m.qy))))
-	bias := float64(p.b * (float64(p.b*s.n) - float64(2*s.sum)))
+	bias := float64(p.b * (float64(p.b*float64(s.n)) - float64(2*s.sum)))
 	return scale + bias + float64(2*float64(p.a*p.b)*float64(m.q))
 }
