@@ -42,8 +42,18 @@ type NamedBytes struct {
 type Record struct {
 	Key  string
 	Size int64
+	// Before is work that has to be done before Make, in the order of the constants, as hashing the sources
+	// that they come from. The workers do it beside the writing, near the constants, so that what is
+	// read twice is read from the disk once.
+	Before []Work
 	// Make gives the bytes; it is called when everything else has been written.
 	Make func() ([]byte, error)
+}
+
+// Work is work beside the writing.
+type Work struct {
+	Size int64 // what it takes, relative to the others
+	Do   func() error
 }
 
 // segment is a piece of the file after the program.

@@ -57,8 +57,11 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// task is a part of the file that one worker writes.
-type task func(w *worker) error
+// task is a part of the file that one worker writes, or work beside that.
+type task struct {
+	size int64 // bytes
+	run  func(w *worker) error
+}
 
 type worker struct {
 	out    io.WriterAt
@@ -98,7 +101,7 @@ func (l *Layout) write(out io.WriterAt, f File) error {
 	if jobs <= 0 {
 		jobs = runtime.GOMAXPROCS(0)
 	}
-	if err := runTasks(l.tasks(), jobs, func() *worker {
+	if err := runTasks(l.allTasks(), jobs, func() *worker {
 		return &worker{out: out, base: l.Base, wrote: wrote}
 	}); err != nil {
 		return err
@@ -121,6 +124,47 @@ func (l *Layout) write(out io.WriterAt, f File) error {
 	return nil
 }
 
+// allTasks are the tasks of writing, and among them those of the record, both spread evenly.
+func (l *Layout) allTasks() []task {
+	writing := l.tasks()
+	var beside []task
+	for _, s := range l.segments {
+		if s.record == nil {
+			continue
+		}
+		for _, b := range s.record.Before {
+			beside = append(beside, task{b.Size, func(*worker) error {
+				if err := b.Do(); err != nil {
+					return fmt.Errorf("%s: %w", s.record.Key, err)
+				}
+				return nil
+			}})
+		}
+	}
+	return spread(writing, beside)
+}
+
+// spread merges tasks so that the parts of a and of b, by size, that come before any task are alike.
+func spread(a, b []task) []task {
+	total := func(tasks []task) (n int64) {
+		for _, t := range tasks {
+			n += t.size
+		}
+		return max(n, 1)
+	}
+	merged := make([]task, 0, len(a)+len(b))
+	perA, perB := 1/float64(total(a)), 1/float64(total(b))
+	var doneA, doneB int64
+	for len(a)+len(b) > 0 {
+		if len(a) == 0 || len(b) > 0 && float64(doneB)*perB <= float64(doneA)*perA {
+			merged, doneB, b = append(merged, b[0]), doneB+b[0].size, b[1:]
+			continue
+		}
+		merged, doneA, a = append(merged, a[0]), doneA+a[0].size, a[1:]
+	}
+	return merged
+}
+
 // tasks splits the segments into parts: pieces of plain data, and computations, or their blocks, where
 // several segments come from one.
 func (l *Layout) tasks() []task {
@@ -129,7 +173,7 @@ func (l *Layout) tasks() []task {
 	for _, s := range l.segments {
 		switch {
 		case s.bytes != nil:
-			tasks = append(tasks, func(w *worker) error { return w.at(s.bytes, s.offset) })
+			tasks = append(tasks, task{s.size, func(w *worker) error { return w.at(s.bytes, s.offset) }})
 		case s.data != nil:
 			if j, ok := s.data.(ir.Joint); ok {
 				c, output := j.Group()
@@ -140,11 +184,11 @@ func (l *Layout) tasks() []task {
 				}
 				p := &production{computation: c, targets: map[int]*target{output: {segment: s}}}
 				productions[key] = p
-				tasks = append(tasks, p.tasks()...)
+				tasks = append(tasks, p.tasks(s.size)...)
 				continue
 			}
 			for off := int64(0); off < s.size; off += pieceSize {
-				tasks = append(tasks, func(w *worker) error { return copyPiece(w, s, off) })
+				tasks = append(tasks, task{min(pieceSize, s.size-off), func(w *worker) error { return copyPiece(w, s, off) }})
 			}
 		}
 	}
@@ -178,19 +222,19 @@ type target struct {
 	got atomic.Int64 // bytes
 }
 
-// tasks are the blocks of a computation that has them; others are one task.
-func (p *production) tasks() []task {
+// tasks are the blocks of a computation that has them; others are one task. size is that of the output at hand.
+func (p *production) tasks(size int64) []task {
 	blocked, ok := p.computation.(ir.Blocked)
 	if !ok {
 		p.left.Store(1)
-		return []task{func(w *worker) error { return p.run(w, p.computation.Produce) }}
+		return []task{{size, func(w *worker) error { return p.run(w, p.computation.Produce) }}}
 	}
 	tasks := make([]task, blocked.Blocks())
 	p.left.Store(int64(len(tasks)))
 	for i := range tasks {
-		tasks[i] = func(w *worker) error {
+		tasks[i] = task{size / int64(len(tasks)), func(w *worker) error {
 			return p.run(w, func(emit func(int, int64, []byte) error) error { return blocked.ProduceBlock(i, emit) })
-		}
+		}}
 	}
 	return tasks
 }
@@ -233,7 +277,7 @@ func runTasks(tasks []task, jobs int, newWorker func() *worker) error {
 		wait.Go(func() {
 			w := newWorker()
 			for t := range queue {
-				if err := t(w); err != nil {
+				if err := t.run(w); err != nil {
 					once.Do(func() { first = err; close(stop) })
 					return
 				}

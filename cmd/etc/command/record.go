@@ -71,25 +71,26 @@ func newFile(c *loaders.Checkpoint, m *ir.Module, o *passes.Options, f exportFla
 	if err != nil {
 		return file, err
 	}
-	file.Record = &codegen.Record{Key: keyBuild, Size: int64(len(planned)), Make: func() ([]byte, error) {
-		if err := hashSources(&record, c.Sources(), f.jobs); err != nil {
-			return nil, err
-		}
-		return json.Marshal(record)
-	}}
+	file.Record = &codegen.Record{Key: keyBuild, Size: int64(len(planned)), Make: func() ([]byte, error) { return json.Marshal(record) }}
+	for i, s := range c.Sources() {
+		file.Record.Before = append(file.Record.Before, codegen.Work{Size: s.Size, Do: func() (err error) {
+			record.Sources[i].SHA256, err = hashSource(s)
+			return err
+		}})
+	}
 	return file, nil
 }
 
-// hashSources computes the hashes of the source tensors.
-func hashSources(record *buildRecord, sources []loaders.Source, jobs int) error {
-	return parallel(len(sources), jobs, func(i int) error {
-		h := sha256.New()
-		if n, err := io.Copy(h, sources[i].Reader()); err != nil {
-			return fmt.Errorf("tensor %s: %w", sources[i].Name, err)
-		} else if n != sources[i].Size {
-			return fmt.Errorf("tensor %s: read %d of %d bytes", sources[i].Name, n, sources[i].Size)
-		}
-		record.Sources[i].SHA256 = hex.EncodeToString(h.Sum(nil))
-		return nil
-	})
+// hashBuffer is how much of a source is read at a time.
+const hashBuffer = 1 << 20
+
+// hashSource computes the SHA-256 of a source tensor, in hexadecimal.
+func hashSource(s loaders.Source) (string, error) {
+	h := sha256.New()
+	if n, err := io.CopyBuffer(h, s.Reader(), make([]byte, hashBuffer)); err != nil {
+		return "", fmt.Errorf("tensor %s: %w", s.Name, err)
+	} else if n != s.Size {
+		return "", fmt.Errorf("tensor %s: read %d of %d bytes", s.Name, n, s.Size)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
