@@ -36,6 +36,7 @@ type chatter struct {
 	conversation *chat.Conversation
 	request      session.Request
 	file         string // session file to write at the end
+	stats        bool   // print statistics after every answer
 	last         session.Answer
 	out          io.Writer // answers
 	log          io.Writer // all else
@@ -190,6 +191,9 @@ func (c *chatter) ask(ctx context.Context, question string) error {
 	}
 	c.last = a
 	_, err = io.WriteString(c.out, visible(c.out, stream.flush())+"\n")
+	if c.stats {
+		logf(c.log, "%s", statsLine(a, r.Sampling.Seed))
+	}
 	return err
 }
 

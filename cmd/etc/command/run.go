@@ -191,7 +191,7 @@ func converse(ctx context.Context, cmd *cobra.Command, args []string, s *session
 			return err
 		}
 	}
-	h := &chatter{text: text, session: s, conversation: c, request: r, file: f.sessionFile, out: cmd.OutOrStdout(), log: cmd.ErrOrStderr()}
+	h := &chatter{text: text, session: s, conversation: c, request: r, file: f.sessionFile, stats: f.stats, out: cmd.OutOrStdout(), log: cmd.ErrOrStderr()}
 	logSeed(cmd, s.Model(), r.Sampling)
 	if f.chats(cmd, args) {
 		return runChat(cmd, h)
@@ -206,9 +206,6 @@ func converse(ctx context.Context, cmd *cobra.Command, args []string, s *session
 			return usageError{err}
 		}
 		return err
-	}
-	if f.stats {
-		logf(cmd.ErrOrStderr(), "%s", statsLine(h.last, r.Sampling.Seed))
 	}
 	return errors.Join(h.close(), cancelled(h.last))
 }

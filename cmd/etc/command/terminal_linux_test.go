@@ -271,9 +271,8 @@ func TestChatWithSessionFile(t *testing.T) {
 	x.types(ctrlD)
 	require.Zero(t, x.leaves())
 
-	x = startTerminal(t, nil, "run", path, "--session", file, "--temperature", "0")
-	x.asks("e", "\r\nfgh\r\n")
-	x.asks("/stats", "prompt 3 tokens, ")
+	x = startTerminal(t, nil, "run", path, "--session", file, "--temperature", "0", "--stats")
+	x.asks("e", "\r\nfgh\r\nprompt 3 tokens, ")
 	x.asks("/quit", "\r\n")
 	require.Zero(t, x.leaves())
 
