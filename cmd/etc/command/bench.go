@@ -42,7 +42,7 @@ Speed of a model of toy size says nothing of a large one: measure the model that
 	fl.IntSliceVarP(&f.generate, "n-gen", "n", []int{128}, "numbers of tokens of the tg rows, 0 for none")
 	fl.IntVarP(&f.repetitions, "repetitions", "r", 5, "measurements of each row")
 	fl.BoolVar(&f.json, "json", false, "print one JSON object")
-	f.add(cmd)
+	f.add(cmd, "mixed")
 	return cmd
 }
 

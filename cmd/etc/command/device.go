@@ -3,8 +3,6 @@ package command
 import (
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/cpu"
@@ -26,12 +24,7 @@ func (a *auto) Compile(m *ir.Module, o engine.Options) (engine.Executable, error
 	return a.Engine.Compile(m, o)
 }
 
-// addDeviceFlags adds --device and --threads.
-func addDeviceFlags(cmd *cobra.Command, device *string, threads *int) {
-	cmd.Flags().StringVar(device, "device", "auto", "what runs the program: auto, "+strings.Join(engineNames(), ", "))
-	cmd.Flags().IntVar(threads, "threads", 0, "worker threads, 0 for one per CPU")
-}
-
+// engineNames are the names that --device takes, besides auto.
 func engineNames() []string {
 	names := make([]string, len(engines))
 	for i, e := range engines {

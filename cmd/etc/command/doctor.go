@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/etc-ml/etc/runtime/container"
+	"github.com/etc-ml/etc/runtime/cpu/kernel"
 	"github.com/etc-ml/etc/runtime/host"
 )
 
@@ -49,7 +50,9 @@ type diagnosis struct {
 	Cores    int         `json:"cores"`
 	Threads  int         `json:"threads"`
 	Features []string    `json:"cpu_features"`
-	Memory   host.Memory `json:"memory"`
+	// Levels are those that --cpu-features takes here, the default last.
+	Levels []string    `json:"cpu_levels"`
+	Memory host.Memory `json:"memory"`
 	// Weights is how many weights of 4 bits fit the memory that is available.
 	Weights  int64  `json:"weights_4bit"`
 	PageSize int    `json:"page_size"`
@@ -88,7 +91,7 @@ type deviceState struct {
 func examine() diagnosis {
 	info, _ := debug.ReadBuildInfo()
 	d := diagnosis{Version: versionOf(info), CPU: host.CPUModel(), Cores: runtime.NumCPU(), Threads: runtime.GOMAXPROCS(0),
-		Features: host.CPUFeatures(), Memory: host.ReadMemory(), PageSize: os.Getpagesize(), TempDir: os.TempDir(), CUDA: host.CUDADriver()}
+		Features: host.CPUFeatures(), Levels: kernel.Levels(), Memory: host.ReadMemory(), PageSize: os.Getpagesize(), TempDir: os.TempDir(), CUDA: host.CUDADriver()}
 	d.Weights = int64(float64(d.Memory.Usable()) * 8 / bitsPerWeight)
 	d.Temp, d.Mapping = tryFiles(d.TempDir)
 	if free, err := host.DiskFree(d.TempDir); err == nil {
@@ -155,6 +158,7 @@ func (d diagnosis) writeText(w io.Writer) error {
 	row("etc", "%s", d.Version)
 	row("cpu", "%s, %d cores, %d threads", orUnknown(d.CPU), d.Cores, d.Threads)
 	row("cpu features", "%s", orUnknown(strings.Join(d.Features, " ")))
+	row("cpu kernels", "%s", strings.Join(d.Levels, ", "))
 	memory := sizeText(d.Memory.Total)
 	if d.Memory.Available > 0 {
 		memory += ", " + sizeText(d.Memory.Available) + " available"

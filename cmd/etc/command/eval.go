@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -19,7 +20,7 @@ type evalFlags struct {
 	modelFlags
 	qa, text, reference, tokenizer, template string
 	every, limit, context, stride            int
-	think, noThink, json                     bool
+	exactReference, think, noThink, json     bool
 }
 
 func newEval() *cobra.Command {
@@ -41,7 +42,9 @@ its window known. Names of special tokens in the text are those tokens; if the t
 special token, every window begins with it.
 --reference OTHER.pte compares with another program of the same vocabulary: the mean, median, 99th percentile and
 maximum over the tokens of the Kullback-Leibler divergence D(other || file) in nats, and how often both find the
-same token most likely. Both need programs that give logits (etc export without --sample).`,
+same token most likely. --exact-reference runs the other program with exact activations (--exact); without
+--reference that is the same file, which shows what rounding activations costs. All need programs that give
+logits (etc export without --sample).`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return runEval(cmd, args[0], f) },
 	}
@@ -54,17 +57,18 @@ same token most likely. Both need programs that give logits (etc export without 
 	fl.BoolVar(&f.noThink, "no-think", false, "do not let the model think first")
 	fl.StringVar(&f.text, "text", "", "text file to predict")
 	fl.StringVar(&f.reference, "reference", "", "program to compare the predictions of --text with")
+	fl.BoolVar(&f.exactReference, "exact-reference", false, "run the reference with --exact; without --reference it is the same file")
 	fl.IntVar(&f.context, "context", 0, "tokens of a window (default: 512, or the model's context if that is smaller)")
 	fl.IntVar(&f.stride, "stride", 0, "tokens by which the window moves on (default: half the window)")
 	fl.StringVar(&f.tokenizer, "tokenizer", "", "tokenizer.json to use instead of the file's")
 	fl.BoolVar(&f.json, "json", false, "print one JSON object")
-	f.add(cmd)
+	f.add(cmd, "mixed")
 	return cmd
 }
 
 // check refuses flags that do not go together.
 func (f evalFlags) check(cmd *cobra.Command) error {
-	chosen, other := "--qa", []string{"reference", "context", "stride"}
+	chosen, other := "--qa", []string{"reference", "exact-reference", "context", "stride"}
 	switch {
 	case f.qa == "" && f.text == "":
 		return usagef("nothing to evaluate: give --qa FILE.json or --text FILE")
@@ -116,6 +120,10 @@ func runEval(cmd *cobra.Command, path string, f evalFlags) error {
 		return evalQuestions(cmd, m, text, f)
 	}
 	var reference *languageModel
+	if f.exactReference {
+		f.reference = cmp.Or(f.reference, path)
+		o.Exact = true
+	}
 	if f.reference != "" {
 		if reference, err = openModel(f.reference, e, o); err != nil {
 			return err

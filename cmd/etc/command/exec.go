@@ -10,13 +10,13 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/loaders/safetensors"
-	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/program"
 )
 
 type execFlags struct {
-	inputs, outputs, method, device, precision string
-	repeat, threads                            int
+	modelFlags
+	inputs, outputs, method string
+	repeat                  int
 }
 
 func newExec() *cobra.Command {
@@ -36,8 +36,7 @@ the method N times on one state; the outputs of call r > 0 get the suffix _callr
 	cmd.Flags().StringVar(&f.outputs, "outputs", "", "safetensors file to write the outputs to")
 	cmd.Flags().StringVar(&f.method, "method", "forward", "method to run")
 	cmd.Flags().IntVar(&f.repeat, "repeat", 1, "number of calls on one state")
-	cmd.Flags().StringVar(&f.precision, "precision", "strict", "fp32, mixed or strict")
-	addDeviceFlags(cmd, &f.device, &f.threads)
+	f.add(cmd, "strict")
 	return cmd
 }
 
@@ -48,11 +47,7 @@ func runExec(path string, f execFlags) error {
 	if f.repeat < 1 {
 		return usagef("exec: --repeat %d, want at least 1", f.repeat)
 	}
-	precision, err := eval.ParsePrecision(f.precision)
-	if err != nil {
-		return usageError{fmt.Errorf("--%w", err)}
-	}
-	device, err := findEngine(f.device)
+	device, options, err := f.runner()
 	if err != nil {
 		return err
 	}
@@ -69,7 +64,7 @@ func runExec(path string, f execFlags) error {
 	if err != nil {
 		return err
 	}
-	x, err := device.Compile(m, engine.Options{Precision: precision, Threads: f.threads})
+	x, err := device.Compile(m, options)
 	if err != nil {
 		return err
 	}

@@ -4,28 +4,35 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/cpu/kernel"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/program"
 	"github.com/etc-ml/etc/runtime/session"
 )
 
-// modelFlags say how a language model is run.
+// modelFlags say how a program is run.
 type modelFlags struct {
-	device, precision string
-	threads           int
+	device, precision, level string
+	threads                  int
+	exact                    bool
 }
 
-// add adds --device, --threads and --precision.
-func (f *modelFlags) add(cmd *cobra.Command) {
-	addDeviceFlags(cmd, &f.device, &f.threads)
-	cmd.Flags().StringVar(&f.precision, "precision", "mixed", "fp32, mixed or strict")
+// add adds --device, --threads, --cpu-features, --exact and --precision, which has this default.
+func (f *modelFlags) add(cmd *cobra.Command, precision string) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.device, "device", "auto", "what runs the program: auto, "+strings.Join(engineNames(), ", "))
+	fl.IntVar(&f.threads, "threads", 0, "worker threads, 0 for one per CPU")
+	fl.StringVar(&f.level, "cpu-features", "", "kernels of device cpu: "+strings.Join(kernel.Levels(), ", ")+" (default: the last of them)")
+	fl.BoolVar(&f.exact, "exact", false, "keep activations in float32 where device cpu would round them to 8 bits")
+	fl.StringVar(&f.precision, "precision", precision, "fp32, mixed or strict")
 }
 
-// runner finds the engine and its options.
+// runner finds the engine and its options, and chooses the kernels of the CPU engine for the whole process.
 func (f modelFlags) runner() (engine.Engine, engine.Options, error) {
 	precision, err := eval.ParsePrecision(f.precision)
 	if err != nil {
@@ -35,7 +42,18 @@ func (f modelFlags) runner() (engine.Engine, engine.Options, error) {
 		return nil, engine.Options{}, usagef("--threads %d, want 0 or more", f.threads)
 	}
 	device, err := findEngine(f.device)
-	return device, engine.Options{Precision: precision, Threads: f.threads}, err
+	if err != nil {
+		return nil, engine.Options{}, err
+	}
+	if f.level != "" {
+		if f.device != "auto" && f.device != "cpu" || precision == eval.Strict {
+			return nil, engine.Options{}, usagef("--cpu-features has no meaning with --device %s --precision %s", f.device, f.precision)
+		}
+		if err := kernel.SetLevel(f.level); err != nil {
+			return nil, engine.Options{}, usagef("--cpu-features: %w", err)
+		}
+	}
+	return device, engine.Options{Precision: precision, Threads: f.threads, Exact: f.exact}, nil
 }
 
 // workers is the number of worker threads that the flags ask for.

@@ -75,7 +75,7 @@ of a chat draws with the same one.`,
 	fl.BoolVar(&f.json, "json", false, "print one JSON object instead of the text")
 	fl.BoolVar(&f.stats, "stats", false, "print speed, memory and seed to standard error")
 	fl.StringVar(&f.tokenizer, "tokenizer", "", "tokenizer.json to use instead of the file's")
-	f.model.add(cmd)
+	f.model.add(cmd, "mixed")
 	return cmd
 }
 
