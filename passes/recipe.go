@@ -3,6 +3,7 @@ package passes
 import (
 	"fmt"
 	"path"
+	"slices"
 
 	"github.com/etc-ml/etc/passes/quantize"
 )
@@ -33,6 +34,8 @@ type Rule struct {
 	// Pattern is matched against the constant's name as path.Match does (* stands for any run of
 	// characters); "" matches every name.
 	Pattern string
+	// Layers limits the rule to weights of these layers; none means weights of any layer and of none.
+	Layers []LayerRange
 	// Scheme is how the weight is quantized; nil leaves it as it is.
 	Scheme *quantize.Scheme
 }
@@ -43,11 +46,19 @@ func (r Recipe) match(kind WeightKind, name string) *quantize.Scheme {
 		if rule.Kind != kind {
 			continue
 		}
-		if ok, _ := path.Match(rule.Pattern, name); ok || rule.Pattern == "" {
+		if ok, _ := path.Match(rule.Pattern, name); (ok || rule.Pattern == "") && rule.hasLayer(name) {
 			return rule.Scheme
 		}
 	}
 	return nil
+}
+
+func (rule Rule) hasLayer(name string) bool {
+	if len(rule.Layers) == 0 {
+		return true
+	}
+	n, ok := layerOf(name)
+	return ok && slices.ContainsFunc(rule.Layers, func(l LayerRange) bool { return l.First <= n && n <= l.Last })
 }
 
 // check reports a pattern that no name can match because it is malformed.
@@ -73,12 +84,12 @@ func DefaultRecipe(linear, embedding *quantize.Scheme) Recipe {
 		eight := *linear
 		eight.Bits = 8
 		for _, p := range sensitive {
-			r.Rules = append(r.Rules, Rule{LinearWeight, p, &eight})
+			r.Rules = append(r.Rules, Rule{Kind: LinearWeight, Pattern: p, Scheme: &eight})
 		}
-		r.Rules = append(r.Rules, Rule{LinearWeight, "", linear})
+		r.Rules = append(r.Rules, Rule{Kind: LinearWeight, Scheme: linear})
 	}
 	if embedding != nil {
-		r.Rules = append(r.Rules, Rule{EmbeddingWeight, "", embedding})
+		r.Rules = append(r.Rules, Rule{Kind: EmbeddingWeight, Scheme: embedding})
 	}
 	return r
 }
@@ -105,16 +116,16 @@ func ExecuTorchRecipe(style ExecuTorchStyle, linear, embedding *quantize.Scheme)
 				return r, fmt.Errorf("recipe executorch: %d-bit linears; ExecuTorch's exporter has 4 bits for this architecture", linear.Bits)
 			}
 			r.Rules = append(r.Rules,
-				Rule{LinearWeight, "", &quantize.Scheme{Method: quantize.TorchAOAsymmetric, Bits: 4, GroupSize: linear.GroupSize}},
-				Rule{EmbeddingWeight, "", &quantize.Scheme{Method: quantize.TorchAOSymmetric, Bits: 8}})
+				Rule{Kind: LinearWeight, Scheme: &quantize.Scheme{Method: quantize.TorchAOAsymmetric, Bits: 4, GroupSize: linear.GroupSize}},
+				Rule{Kind: EmbeddingWeight, Scheme: &quantize.Scheme{Method: quantize.TorchAOSymmetric, Bits: 8}})
 		}
 		return r, nil
 	}
 	if linear != nil {
-		r.Rules = append(r.Rules, Rule{LinearWeight, "", &quantize.Scheme{Method: quantize.HQQ, Bits: linear.Bits, GroupSize: linear.GroupSize}})
+		r.Rules = append(r.Rules, Rule{Kind: LinearWeight, Scheme: &quantize.Scheme{Method: quantize.HQQ, Bits: linear.Bits, GroupSize: linear.GroupSize}})
 	}
 	if embedding != nil {
-		r.Rules = append(r.Rules, Rule{EmbeddingWeight, "", &quantize.Scheme{Method: quantize.HQQ, Bits: embedding.Bits, GroupSize: embedding.GroupSize}})
+		r.Rules = append(r.Rules, Rule{Kind: EmbeddingWeight, Scheme: &quantize.Scheme{Method: quantize.HQQ, Bits: embedding.Bits, GroupSize: embedding.GroupSize}})
 	}
 	return r, nil
 }

@@ -67,7 +67,7 @@ func TestExecuTorchRecipe(t *testing.T) {
 
 func TestRecipeRules(t *testing.T) {
 	four, eight := minMax(4, 32), minMax(8, 32)
-	r := Recipe{Name: "mine", Rules: []Rule{{LinearWeight, "layers.0.*", nil}, {LinearWeight, "*.down_proj.weight", eight}, {LinearWeight, "", four}}}
+	r := Recipe{Name: "mine", Rules: []Rule{{Pattern: "layers.0.*"}, {Pattern: "*.down_proj.weight", Scheme: eight}, {Scheme: four}}}
 	require.NoError(t, r.check())
 	require.Nil(t, r.match(LinearWeight, "layers.0.mlp.down_proj.weight"), "the first rule that matches decides")
 	require.Same(t, eight, r.match(LinearWeight, "layers.1.mlp.down_proj.weight"))

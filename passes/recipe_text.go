@@ -1,0 +1,222 @@
+package passes
+
+import (
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/etc-ml/etc/passes/quantize"
+)
+
+// The text form of a recipe has one rule a line, of fields between blanks; the first rule that matches a
+// weight decides, and a weight that no rule matches stays as it is:
+//
+//	# kind     pattern              weights  options
+//	linear     *.mlp.gate.weight    8w
+//	linear     *.down_proj*         8w       group=32 layers=0-3,39
+//	linear     *                    4w       group=64 method=best
+//	embedding  *                    8w
+//	constants  bf16
+//
+// kind is linear or embedding. pattern is matched against the weight's whole name, as
+// [Rule.Pattern] says. weights are none, 4w or 8w. group is 32, 64 or 128, or row for one group a row
+// (hqq only); 64 where it is not given. method is best, minmax or hqq; best where it is not given. layers
+// are numbers and ranges of layers. "constants bf16" rounds the constants that are no quantized weights. A
+// # begins a comment.
+
+// limits of a recipe's text.
+const (
+	maxRecipeBytes = 1 << 20
+	maxRecipeLayer = 1 << 20
+)
+
+// ParseRecipe reads the text form of a recipe. Errors name the line.
+func ParseRecipe(name, text string) (Recipe, error) {
+	r := Recipe{Name: name}
+	if len(text) > maxRecipeBytes {
+		return r, fmt.Errorf("recipe %s: %d bytes, want at most %d", name, len(text), maxRecipeBytes)
+	}
+	for i, line := range strings.Split(text, "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		fields := strings.Fields(line)
+		if len(fields) == 0 {
+			continue
+		}
+		if err := r.parseLine(fields); err != nil {
+			return r, fmt.Errorf("recipe %s, line %d: %w", name, i+1, err)
+		}
+	}
+	if len(r.Rules) == 0 && !r.RoundConstants {
+		return r, fmt.Errorf("recipe %s: no rules, want lines like \"linear * 4w group=64\"", name)
+	}
+	return r, nil
+}
+
+func (r *Recipe) parseLine(fields []string) error {
+	if fields[0] == "constants" {
+		if len(fields) != 2 || fields[1] != "bf16" {
+			return fmt.Errorf("%q, want \"constants bf16\"", strings.Join(fields, " "))
+		}
+		r.RoundConstants = true
+		return nil
+	}
+	var rule Rule
+	switch fields[0] {
+	case "linear":
+		rule.Kind = LinearWeight
+	case "embedding":
+		rule.Kind = EmbeddingWeight
+	default:
+		return fmt.Errorf("a line begins with %q, want linear, embedding or constants", fields[0])
+	}
+	if len(fields) < 3 {
+		return fmt.Errorf("%d fields, want a kind, a pattern, and none, 4w or 8w", len(fields))
+	}
+	if rule.Pattern = fields[1]; rule.Pattern == "*" {
+		rule.Pattern = ""
+	} else if _, err := path.Match(rule.Pattern, ""); err != nil {
+		return fmt.Errorf("pattern %q: %w", rule.Pattern, err)
+	}
+	switch fields[2] {
+	case "none":
+	case "4w", "8w":
+		rule.Scheme = &quantize.Scheme{Method: quantize.Best, Bits: int(fields[2][0] - '0'), GroupSize: 64}
+	default:
+		return fmt.Errorf("weights %q, want none, 4w or 8w", fields[2])
+	}
+	seen := map[string]bool{}
+	for _, field := range fields[3:] {
+		key, value, ok := strings.Cut(field, "=")
+		if !ok || seen[key] {
+			return fmt.Errorf("option %q, want each of group=N, method=M and layers=L once at most", field)
+		}
+		seen[key] = true
+		if err := rule.parseOption(key, value); err != nil {
+			return err
+		}
+	}
+	if s := rule.Scheme; s != nil && s.GroupSize == 0 && s.Method != quantize.HQQ {
+		return fmt.Errorf("group=row with method %s; only hqq has one group a row", s.Method)
+	}
+	r.Rules = append(r.Rules, rule)
+	return nil
+}
+
+func (rule *Rule) parseOption(key, value string) (err error) {
+	if key == "layers" {
+		rule.Layers, err = parseLayers(value)
+		return err
+	}
+	s := rule.Scheme
+	if s == nil && (key == "group" || key == "method") {
+		return fmt.Errorf("option %s=%s of weights that are not quantized", key, value)
+	}
+	switch key {
+	case "group":
+		switch value {
+		case "32", "64", "128":
+			s.GroupSize, _ = strconv.Atoi(value)
+		case "row":
+			s.GroupSize = 0
+		default:
+			return fmt.Errorf("group=%s, want 32, 64, 128 or row", value)
+		}
+	case "method":
+		switch value {
+		case "best":
+			s.Method = quantize.Best
+		case "minmax":
+			s.Method = quantize.MinMax
+		case "hqq":
+			s.Method = quantize.HQQ
+		default:
+			return fmt.Errorf("method=%s, want best, minmax or hqq", value)
+		}
+	default:
+		return fmt.Errorf("option %s=%s, want group, method or layers", key, value)
+	}
+	return nil
+}
+
+// LayerRange is the layers from First to Last, both included.
+type LayerRange struct{ First, Last int }
+
+// parseLayers reads numbers and ranges: 0-3,39.
+func parseLayers(text string) ([]LayerRange, error) {
+	var ranges []LayerRange
+	for _, part := range strings.Split(text, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		a, err := strconv.Atoi(first)
+		b, err2 := strconv.Atoi(last)
+		if err != nil || err2 != nil || a < 0 || b < a || b > maxRecipeLayer {
+			return nil, fmt.Errorf("layers=%s: %q, want numbers and ranges of layers, as 0-3,39", text, part)
+		}
+		ranges = append(ranges, LayerRange{a, b})
+	}
+	return ranges, nil
+}
+
+// layerOf is the number of the layer that a weight belongs to: the first component of its name that is a
+// number, as in layers.12.mlp.gate.weight.
+func layerOf(name string) (int, bool) {
+	for component := range strings.SplitSeq(name, ".") {
+		if n, err := strconv.Atoi(component); err == nil && n >= 0 {
+			return n, true
+		}
+	}
+	return 0, false
+}
+
+// String gives the recipe's text form, as [ParseRecipe] reads it. A recipe with a method that has no
+// name there (torchao's, of recipe executorch) has a text that is only to look at.
+func (r Recipe) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# recipe %s\n", strings.Map(oneLine, r.Name))
+	width := len("*")
+	for _, rule := range r.Rules {
+		width = max(width, len(rule.Pattern))
+	}
+	for _, rule := range r.Rules {
+		b.WriteString(rule.text(width) + "\n")
+	}
+	if r.RoundConstants {
+		b.WriteString("constants bf16\n")
+	}
+	return b.String()
+}
+
+func oneLine(c rune) rune {
+	if c < ' ' {
+		return ' '
+	}
+	return c
+}
+
+func (rule Rule) text(width int) string {
+	kind, pattern, weights := "linear", rule.Pattern, "none"
+	if rule.Kind == EmbeddingWeight {
+		kind = "embedding"
+	}
+	if pattern == "" {
+		pattern = "*"
+	}
+	if s := rule.Scheme; s != nil {
+		group := "row"
+		if s.GroupSize != 0 {
+			group = strconv.Itoa(s.GroupSize)
+		}
+		weights = fmt.Sprintf("%dw group=%s method=%s", s.Bits, group, s.Method)
+	}
+	line := fmt.Sprintf("%-9s %-*s %s", kind, width, pattern, weights)
+	for i, l := range rule.Layers {
+		line += []string{" layers=", ","}[min(i, 1)] + strconv.Itoa(l.First)
+		if l.Last != l.First {
+			line += "-" + strconv.Itoa(l.Last)
+		}
+	}
+	return line
+}
