@@ -20,6 +20,9 @@ type QAOptions struct {
 	Decode func(tokens []int) string
 	// Stop are the tokens that end an answer.
 	Stop []int
+	// Reference is a program whose predictions along the answers are compared; nil for none. Both must give
+	// logits, over the same vocabulary.
+	Reference *session.Model
 	// Done is called after every question; nil for none.
 	Done func(a QAAnswer)
 }
@@ -47,6 +50,10 @@ type QAResult struct {
 	Questions int `json:"questions"`
 	// Misses are the answers that are not right, in the order of the questions.
 	Misses []QAAnswer `json:"misses"`
+	// Predictions is the number of tokens of the answers, their ends included, that Divergence is of: how far
+	// the program's predictions are from the reference's, which is fed the program's answers.
+	Predictions int         `json:"predictions,omitempty"`
+	Divergence  *Divergence `json:"divergence,omitempty"`
 }
 
 // QA asks every question in a context of its own at temperature 0 and compares the answers exactly: the
@@ -61,11 +68,23 @@ func QA(ctx context.Context, m *session.Model, questions []Question, o QAOptions
 			return r, &QuestionError{q.Number, err}
 		}
 	}
+	if err := checkReference(m, o.Reference); err != nil {
+		return r, err
+	}
 	s, err := m.NewSession()
 	if err != nil {
 		return r, err
 	}
 	defer s.Close()
+	sessions, score := []*session.Session{s}, &scores{loss: make([][]float64, 2)}
+	if o.Reference != nil {
+		other, err := o.Reference.NewSession()
+		if err != nil {
+			return r, err
+		}
+		defer other.Close()
+		sessions = append(sessions, other)
+	}
 	for i, q := range asked {
 		if err := s.Reset(); err != nil {
 			return r, err
@@ -76,6 +95,15 @@ func QA(ctx context.Context, m *session.Model, questions []Question, o QAOptions
 		}
 		if err := ctx.Err(); err != nil {
 			return r, err
+		}
+		if o.Reference != nil {
+			answer := slices.Clone(got.Tokens)
+			if got.Reason == session.StopEOS {
+				answer = append(answer, o.Stop[0]) // which of them does not matter for what is predicted
+			}
+			if err := score.window(ctx, sessions, q.prompt, answer, 0); err != nil {
+				return r, fmt.Errorf("question %d: the answer: %w", questions[i].Number, err)
+			}
 		}
 		a := q.judge(got, o)
 		a.Number, a.Question = questions[i].Number, questions[i].Text
@@ -88,8 +116,33 @@ func QA(ctx context.Context, m *session.Model, questions []Question, o QAOptions
 			o.Done(a)
 		}
 	}
+	if o.Reference != nil {
+		r.Predictions, r.Divergence = len(score.divergence), score.sumUp()
+	}
 	return r, nil
 }
+
+// checkReference reports why predictions of two programs cannot be compared; reference may be nil.
+func checkReference(m, reference *session.Model) error {
+	switch {
+	case reference == nil:
+		return nil
+	case m.Form != session.Logits:
+		return &ReferenceError{"the program gives a token, not logits, which a comparison needs: export it without --sample"}
+	case reference.Form != session.Logits:
+		return &ReferenceError{"the reference gives a token, not logits, which a comparison needs: export it without --sample"}
+	case m.Vocab != reference.Vocab:
+		return &ReferenceError{fmt.Sprintf("the program has a vocabulary of %d tokens, the reference of %d: their predictions cannot be compared", m.Vocab, reference.Vocab)}
+	case reference.MaxSeqLen < m.MaxSeqLen:
+		return &ReferenceError{fmt.Sprintf("the program has a context of %d tokens, the reference of %d only", m.MaxSeqLen, reference.MaxSeqLen)}
+	}
+	return nil
+}
+
+// ReferenceError says why the predictions of two programs cannot be compared.
+type ReferenceError struct{ problem string }
+
+func (e *ReferenceError) Error() string { return e.problem }
 
 // QuestionError is an error of a question that cannot be asked of the model.
 type QuestionError struct {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"unicode/utf8"
@@ -42,7 +43,7 @@ its window known. Names of special tokens in the text are those tokens; if the t
 special token, every window begins with it.
 --reference OTHER.pte compares with another program of the same vocabulary: the mean, median, 99th percentile and
 maximum over the tokens of the Kullback-Leibler divergence D(other || file) in nats, and how often both find the
-same token most likely. --exact-reference runs the other program with exact activations (--exact); without
+same token most likely. With --qa these are the tokens of the answers that the file gives. --exact-reference runs the other program with exact activations (--exact); without
 --reference that is the same file, which shows what rounding activations costs. All need programs that give
 logits (etc export without --sample).`,
 		Args: cobra.ExactArgs(1),
@@ -56,7 +57,7 @@ logits (etc export without --sample).`,
 	fl.BoolVar(&f.think, "think", false, "let the model think first, where its template knows of it")
 	fl.BoolVar(&f.noThink, "no-think", false, "do not let the model think first")
 	fl.StringVar(&f.text, "text", "", "text file to predict")
-	fl.StringVar(&f.reference, "reference", "", "program to compare the predictions of --text with")
+	fl.StringVar(&f.reference, "reference", "", "program to compare predictions with")
 	fl.BoolVar(&f.exactReference, "exact-reference", false, "run the reference with --exact; without --reference it is the same file")
 	fl.IntVar(&f.context, "context", 0, "tokens of a window (default: 512, or the model's context if that is smaller)")
 	fl.IntVar(&f.stride, "stride", 0, "tokens by which the window moves on (default: half the window)")
@@ -68,7 +69,7 @@ logits (etc export without --sample).`,
 
 // check refuses flags that do not go together.
 func (f evalFlags) check(cmd *cobra.Command) error {
-	chosen, other := "--qa", []string{"reference", "exact-reference", "context", "stride"}
+	chosen, other := "--qa", []string{"context", "stride"}
 	switch {
 	case f.qa == "" && f.text == "":
 		return usagef("nothing to evaluate: give --qa FILE.json or --text FILE")
@@ -110,15 +111,6 @@ func runEval(cmd *cobra.Command, path string, f evalFlags) error {
 	if err != nil {
 		return err
 	}
-	if f.qa != "" {
-		if text.template, err = openTemplate(m.program, f.template); err != nil {
-			return err
-		}
-		if f.think || f.noThink {
-			text.think = &f.think
-		}
-		return evalQuestions(cmd, m, text, f)
-	}
 	var reference *languageModel
 	if f.exactReference {
 		f.reference = cmp.Or(f.reference, path)
@@ -129,19 +121,32 @@ func runEval(cmd *cobra.Command, path string, f evalFlags) error {
 			return err
 		}
 		defer reference.Close()
+		if err := sameTokenizer(m, reference); err != nil {
+			return err
+		}
+	}
+	if f.qa != "" {
+		if text.template, err = openTemplate(m.program, f.template); err != nil {
+			return err
+		}
+		if f.think || f.noThink {
+			text.think = &f.think
+		}
+		return evalQuestions(cmd, m, reference, text, f)
 	}
 	return evalText(cmd, m, reference, text, f)
 }
 
 // qaResult is what --qa --json prints.
 type qaResult struct {
-	File   string `json:"file"`
-	QA     string `json:"qa"`
-	Device string `json:"device"`
+	File      string `json:"file"`
+	QA        string `json:"qa"`
+	Reference string `json:"reference_file,omitempty"`
+	Device    string `json:"device"`
 	evaluate.QAResult
 }
 
-func evalQuestions(cmd *cobra.Command, m *languageModel, text *text, f evalFlags) error {
+func evalQuestions(cmd *cobra.Command, m, reference *languageModel, text *text, f evalFlags) error {
 	b, err := os.ReadFile(f.qa)
 	if err != nil {
 		return err
@@ -162,9 +167,15 @@ func evalQuestions(cmd *cobra.Command, m *languageModel, text *text, f evalFlags
 		options.Decode = text.decode
 	}
 	r := qaResult{File: text.file, QA: f.qa, Device: m.Device}
+	if reference != nil {
+		options.Reference, r.Reference = reference.Model, f.reference
+	}
 	r.QAResult, err = evaluate.QA(cmd.Context(), m.Model, evaluate.Choose(questions, f.every, f.limit), options)
 	if q := (*evaluate.QuestionError)(nil); errors.As(err, &q) {
 		return usagef("%s: %w", f.qa, err)
+	}
+	if c := (*evaluate.ReferenceError)(nil); errors.As(err, &c) {
+		return usagef("%s: %w", text.file, err)
 	}
 	if err != nil {
 		return err
@@ -172,7 +183,13 @@ func evalQuestions(cmd *cobra.Command, m *languageModel, text *text, f evalFlags
 	if f.json {
 		return writeJSON(cmd.OutOrStdout(), r)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d/%d\n", r.Right, r.Questions)
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "%d/%d\n", r.Right, r.Questions)
+	if r.Divergence != nil {
+		writeDivergence(&out, r.Divergence)
+		fmt.Fprintf(&out, "%d tokens compared\n", r.Predictions)
+	}
+	_, err = cmd.OutOrStdout().Write(out.Bytes())
 	return err
 }
 
@@ -238,9 +255,6 @@ func evalText(cmd *cobra.Command, m, reference *languageModel, text *text, f eva
 		if !cmd.Flags().Changed("context") {
 			options.Context = min(options.Context, other.MaxSeqLen)
 		}
-		if err := sameTokenizer(m, reference); err != nil {
-			return err
-		}
 	}
 	if !cmd.Flags().Changed("stride") {
 		options.Stride = max(1, options.Context/2)
@@ -263,13 +277,17 @@ func (r evalTextResult) write(cmd *cobra.Command) error {
 	fmt.Fprintf(&b, "perplexity %.4f ± %.4f\n", r.Perplexity.Perplexity, r.Error)
 	if r.Divergence != nil {
 		fmt.Fprintf(&b, "reference perplexity %.4f ± %.4f\n", r.TextResult.Reference.Perplexity, r.TextResult.Reference.Error)
-		fmt.Fprintf(&b, "KL divergence from the reference %.6f mean, %.6f median, %.6f 99th percentile, %.6f max\n",
-			r.Divergence.Mean, r.Divergence.Median, r.Divergence.P99, r.Divergence.Max)
-		fmt.Fprintf(&b, "same most likely token %.2f %%\n", 100*r.Divergence.Top1)
+		writeDivergence(&b, r.Divergence)
 	}
 	fmt.Fprintf(&b, "%d of %d tokens scored in %d windows of %d, stride %d\n", r.Scored, r.Tokens, r.Windows, r.Context, r.Stride)
 	_, err := cmd.OutOrStdout().Write(b.Bytes())
 	return err
+}
+
+// writeDivergence writes what two programs differ by.
+func writeDivergence(w io.Writer, d *evaluate.Divergence) {
+	fmt.Fprintf(w, "KL divergence from the reference %.6f mean, %.6f median, %.6f 99th percentile, %.6f max\n", d.Mean, d.Median, d.P99, d.Max)
+	fmt.Fprintf(w, "same most likely token %.2f %%\n", 100*d.Top1)
 }
 
 // specialPrefix is what a tokenizer puts before a text: a BOS token, or nothing.
