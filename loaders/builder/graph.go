@@ -107,8 +107,12 @@ func metadata(d Decoder, o Options) []ir.Method {
 	return out
 }
 
-// Constant gives the constant of a weight; the same one for the same name.
+// Constant gives the constant of a weight, the same one for the same name, or joins the parts of a quantized one.
 func (g *Graph) Constant(w Weight) *ir.Value {
+	if q := w.Quantized; q != nil {
+		part := func(suffix string, d ir.Data) *ir.Value { return g.Constant(Weight{Name: w.Name + suffix, Data: d}) }
+		return g.Value("quantized", &ir.QuantizedAttrs{GroupSize: q.Group, Bits: q.Bits}, part(".packed", q.Packed), part(".scales", q.Scales), part(".biases", q.Biases))
+	}
 	v := g.constants[w.Name]
 	if v == nil {
 		v = g.Module.NewConstant(w.Name, ir.StaticType(w.Data.DType(), w.Data.Shape()...), w.Data)
@@ -119,7 +123,7 @@ func (g *Graph) Constant(w Weight) *ir.Value {
 
 // Scalar is a 0-d constant; there is one for each value and dtype.
 func (g *Graph) Scalar(d ir.DType, v float64) *ir.Value {
-	return g.Constant(Weight{fmt.Sprintf("scalar.%s.%g", d, v), scalarData(d, v)})
+	return g.Constant(Weight{Name: fmt.Sprintf("scalar.%s.%g", d, v), Data: scalarData(d, v)})
 }
 
 // Cast converts x to a dtype, where it has another.
@@ -141,10 +145,10 @@ func (g *Graph) Linear(x *ir.Value, w Weight) *ir.Value {
 }
 
 // Projections multiplies x by several matrices, which may be fused to one of the given name: their rows
-// in order. Matrices of different dtypes stay apart.
+// in order. Matrices of different dtypes, or quantized in different ways, stay apart.
 func (g *Graph) Projections(x *ir.Value, fused string, weights ...Weight) []*ir.Value {
 	for _, w := range weights[1:] {
-		if w.Data.DType() != weights[0].Data.DType() {
+		if !sameForm(w, weights[0]) {
 			fused = ""
 		}
 	}

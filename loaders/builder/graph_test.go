@@ -91,7 +91,7 @@ func TestBuildErrors(t *testing.T) {
 			return g.AttendWindow("b", x, x, x, 1, 9)
 		}, "b: expected the window of the other sliding layers, 8, found 9"},
 		{"types", Options{}, func(g *Graph) *ir.Value {
-			return g.Linear(g.Cast(g.Tokens, ir.BF16), Weight{"w", ir.Float32s([]int64{2, 9}, make([]float32, 18)...)})
+			return g.Linear(g.Cast(g.Tokens, ir.BF16), Weight{Name: "w", Data: ir.Float32s([]int64{2, 9}, make([]float32, 18)...)})
 		}, "linear"},
 	}
 	for _, test := range tests {

@@ -14,12 +14,24 @@ type Tensor struct {
 	DType string // as the checkpoint spells it, for messages
 	Shape []int64
 	Data  ir.Data // nil where the graph has no such dtype
+
+	// Quantized is a matrix that the checkpoint holds quantized; Shape is that of the matrix and Data nil.
+	Quantized *Quantized
+	// As is the name that transformers gives to the tensor, where the checkpoint's format has other names.
+	As string
 }
 
 // Tensors gives a builder the tensors of a checkpoint by their names in the language model
 // ("layers.0.input_layernorm.weight"), whatever prefix the checkpoint has. It notes what is missing or
 // wrong and goes on, so that [Tensors.Err] can list everything.
 type Tensors struct {
+	// Activations is the dtype of activations and caches; the zero value is what the embedding's dtype
+	// implies ([ActivationDType]).
+	Activations ir.DType
+	// Multipliers tells that weights of norms are stored as what the norms multiply by, though the model's
+	// authors store the difference from one.
+	Multipliers bool
+
 	byName   map[string]*entry
 	order    []*entry
 	prefix   string // of the language model in this checkpoint
@@ -39,6 +51,9 @@ func NewTensors(list []Tensor) *Tensors {
 	found := false
 	for _, tensor := range list {
 		prefix, inner := splitName(tensor.Name)
+		if tensor.As != "" {
+			_, inner = splitName(tensor.As)
+		}
 		if kind, ok := otherModule(inner); ok {
 			t.skipped[kind]++
 			continue
@@ -74,14 +89,42 @@ func (t *Tensors) Weight(name string, shape ...int) Weight {
 	e := t.byName[name]
 	if e == nil {
 		t.problem(t.fullName(name), expected, "none")
-		return Weight{name, absent{ir.BF16, dims}}
+		return missing(name, dims)
 	}
 	e.used = true
 	if !supported(e.Data) || !slices.Equal(e.Shape, dims) {
 		t.problem(e.Name, expected, e.DType+" "+formatDims(e.Shape))
-		return Weight{name, absent{ir.BF16, dims}}
+		return missing(name, dims)
 	}
-	return Weight{name, e.Data}
+	return Weight{Name: name, Data: e.Data}
+}
+
+func missing(name string, dims []int64) Weight {
+	return Weight{Name: name, Data: absent{ir.BF16, dims}}
+}
+
+// Matrix is [Tensors.Weight] for the matrix of a linear, of an embedding or of experts, which the checkpoint
+// may hold quantized.
+func (t *Tensors) Matrix(name string, shape ...int) Weight {
+	if e := t.byName[name]; e != nil && e.Quantized != nil && slices.Equal(e.Shape, int64s(shape)) {
+		e.used = true
+		return Weight{Name: name, Quantized: e.Quantized}
+	}
+	return t.Weight(name, shape...)
+}
+
+// HasShape reports whether the checkpoint has a tensor of that name and shape.
+func (t *Tensors) HasShape(name string, shape ...int) bool {
+	e := t.byName[name]
+	return e != nil && slices.Equal(e.Shape, int64s(shape))
+}
+
+// ActivationsFor is the dtype of activations and caches of a model with that embedding.
+func (t *Tensors) ActivationsFor(embedding Weight) ir.DType {
+	if t.Activations.IsFloat() {
+		return t.Activations
+	}
+	return ActivationDType(embedding.DType())
 }
 
 func supported(d ir.Data) bool {
@@ -91,17 +134,39 @@ func supported(d ir.Data) bool {
 // Stack gives tensors of one shape and dtype as one with a new first axis: the matrices of all experts,
 // which a checkpoint may hold one by one. name makes the name of number i.
 func (t *Tensors) Stack(as string, count int, name func(i int) string, shape ...int) Weight {
-	parts := make([]ir.Data, count)
+	parts := make([]Weight, count)
 	for i := range parts {
-		parts[i] = t.Weight(name(i), shape...).Data
-		if d := parts[i].DType(); d != parts[0].DType() {
-			if _, missing := parts[i].(absent); !missing {
-				t.problem(t.byName[name(i)].Name, "the dtype of the first, "+parts[0].DType().String(), d.String())
-			}
-			parts[i] = absent{parts[0].DType(), parts[0].Shape()}
+		parts[i] = t.Matrix(name(i), shape...)
+		if _, missing := parts[i].Data.(absent); !missing && !sameForm(parts[i], parts[0]) {
+			t.problem(t.byName[name(i)].Name, "the dtype of the first, "+form(parts[0]), form(parts[i]))
+		}
+		if !sameForm(parts[i], parts[0]) {
+			parts[i] = parts[0] // for the shape only: there is a problem already
 		}
 	}
-	return Weight{as, ir.Stack(parts...)}
+	stack := func(of func(Weight) ir.Data) ir.Data {
+		list := make([]ir.Data, count)
+		for i, p := range parts {
+			list[i] = of(p)
+		}
+		return ir.Stack(list...)
+	}
+	q := parts[0].Quantized
+	if q == nil {
+		return Weight{Name: as, Data: stack(func(w Weight) ir.Data { return w.Data })}
+	}
+	return Weight{Name: as, Quantized: &Quantized{q.Bits, q.Group,
+		stack(func(w Weight) ir.Data { return w.Quantized.Packed }),
+		stack(func(w Weight) ir.Data { return w.Quantized.Scales }),
+		stack(func(w Weight) ir.Data { return w.Quantized.Biases })}}
+}
+
+// form words what sameForm compares.
+func form(w Weight) string {
+	if q := w.Quantized; q != nil {
+		return fmt.Sprintf("%d bits in groups of %d, scales in %s", q.Bits, q.Group, q.Scales.DType())
+	}
+	return w.Data.DType().String()
 }
 
 // fullName is the name that this checkpoint would give to a tensor of the language model.

@@ -40,7 +40,7 @@ func TestNames(t *testing.T) {
 func TestStack(t *testing.T) {
 	tensor := func(name string, d ir.DType, v ...byte) Tensor {
 		shape := []int64{int64(len(v) / d.Size())}
-		return Tensor{name, d.String(), shape, ir.Bytes(d, shape, v)}
+		return Tensor{Name: name, DType: d.String(), Shape: shape, Data: ir.Bytes(d, shape, v)}
 	}
 	ts := NewTensors([]Tensor{tensor("model.1", ir.BF16, 3, 4, 5, 6), tensor("model.0", ir.BF16, 1, 2, 9, 9), tensor("model.2", ir.F32, 0, 0, 0, 0, 0, 0, 0, 0)})
 	require.True(t, ts.Has("0"))
@@ -79,7 +79,7 @@ func TestFloat32(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			w := Weight{"w", ir.Bytes(test.dtype, []int64{1}, test.bytes)}
+			w := Weight{Name: "w", Data: ir.Bytes(test.dtype, []int64{1}, test.bytes)}
 			for _, have := range []struct {
 				weight     Weight
 				want       float32

@@ -7,10 +7,49 @@ import (
 	"github.com/etc-ml/etc/ir/numeric"
 )
 
-// Weight is a tensor for the graph: the name of its constant and its bytes.
+// Weight is a tensor for the graph: the name of its constant and its bytes, or a matrix that the checkpoint
+// holds quantized, whose Data is nil.
 type Weight struct {
-	Name string
-	Data ir.Data
+	Name      string
+	Data      ir.Data
+	Quantized *Quantized
+}
+
+// Quantized is a matrix [..., N, K] in MLX's affine form: w = scale·code + bias, with one scale and bias for
+// each group of neighbours in a row.
+type Quantized struct {
+	Bits, Group    int
+	Packed         ir.Data // u32 [..., N, K·Bits/32], the first code in the lowest bits
+	Scales, Biases ir.Data // [..., N, K/Group], of one dtype
+}
+
+// each applies a function to the three parts.
+func (q *Quantized) each(f func(ir.Data) ir.Data) *Quantized {
+	return &Quantized{q.Bits, q.Group, f(q.Packed), f(q.Scales), f(q.Biases)}
+}
+
+// Each applies a function that takes or moves rows to the bytes of w, or to each part of a quantized one.
+func (w Weight) Each(f func(ir.Data) ir.Data) Weight {
+	if w.Quantized != nil {
+		return Weight{Name: w.Name, Quantized: w.Quantized.each(f)}
+	}
+	return Weight{Name: w.Name, Data: f(w.Data)}
+}
+
+// DType is the dtype of the weight's values: that of its scales if it is quantized.
+func (w Weight) DType() ir.DType {
+	if w.Quantized != nil {
+		return w.Quantized.Scales.DType()
+	}
+	return w.Data.DType()
+}
+
+// sameForm reports whether rows of both can be in one matrix.
+func sameForm(a, b Weight) bool {
+	if a.DType() != b.DType() || (a.Quantized == nil) != (b.Quantized == nil) {
+		return false
+	}
+	return a.Quantized == nil || a.Quantized.Bits == b.Quantized.Bits && a.Quantized.Group == b.Quantized.Group
 }
 
 // Float32 gives w in float32, which holds every bf16, f16 and f32 value exactly.
@@ -19,7 +58,7 @@ func (w Weight) Float32() Weight {
 		return w
 	}
 	from := w.Data.DType()
-	return Weight{w.Name, ir.Map(w.Data, ir.F32, "f32", func(dst, src []byte) {
+	return Weight{Name: w.Name, Data: ir.Map(w.Data, ir.F32, "f32", func(dst, src []byte) {
 		numeric.F32SliceToBytes(dst, decode(from, src))
 	})}
 }
@@ -27,7 +66,7 @@ func (w Weight) Float32() Weight {
 // OnePlus gives 1+w in float32: the multiplier of norms that are stored as the difference from one.
 func (w Weight) OnePlus() Weight {
 	from := w.Data.DType()
-	return Weight{w.Name, ir.Map(w.Data, ir.F32, "one_plus_f32", func(dst, src []byte) {
+	return Weight{Name: w.Name, Data: ir.Map(w.Data, ir.F32, "one_plus_f32", func(dst, src []byte) {
 		values := decode(from, src)
 		for i, v := range values {
 			values[i] = 1 + v
@@ -38,13 +77,15 @@ func (w Weight) OnePlus() Weight {
 
 // Reshape gives the bytes of w another shape.
 func (w Weight) Reshape(shape ...int) Weight {
-	return Weight{w.Name, ir.Reshape(w.Data, int64s(shape)...)}
+	return Weight{Name: w.Name, Data: ir.Reshape(w.Data, int64s(shape)...)}
 }
 
 // Part gives rows [start, start+count) of the second axis of w, under another name: half of the rows of
 // every expert.
 func (w Weight) Part(name string, start, count int) Weight {
-	return Weight{name, ir.Axis1Rows(w.Data, int64(start), int64(count))}
+	part := w.Each(func(d ir.Data) ir.Data { return ir.Axis1Rows(d, int64(start), int64(count)) })
+	part.Name = name
+	return part
 }
 
 func decode(from ir.DType, src []byte) []float32 {

@@ -14,12 +14,14 @@ type Model struct {
 	config  *huggingface.Gemma4
 	tokens  huggingface.Tokens
 	weights weights
+	dtype   ir.DType // of activations
 }
 
 // New takes the weights of the model out of a checkpoint's tensors. What does not fit is noted in t,
 // which the caller asks before it builds.
 func New(c *huggingface.Gemma4, tokens huggingface.Tokens, t *builder.Tensors) *Model {
-	return &Model{c, tokens, read(c, t)}
+	w := read(c, t)
+	return &Model{c, tokens, w, t.ActivationsFor(w.embedding)}
 }
 
 // defaultChunk is the default prefill chunk, that of ExecuTorch's exporter.
@@ -34,7 +36,7 @@ func (m *Model) Build(o builder.Options) (*ir.Module, error) {
 		}
 	}
 	d := builder.Decoder{
-		DType:      builder.ActivationDType(m.weights.embedding.Data.DType()),
+		DType:      m.dtype,
 		Vocabulary: m.config.VocabSize,
 		Depth:      len(m.config.Layers),
 		Limits:     limits,

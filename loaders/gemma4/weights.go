@@ -49,7 +49,7 @@ func geometry(c *huggingface.Gemma4, kind huggingface.LayerKind) huggingface.Att
 // read asks for all tensors; what is missing is noted in t.
 func read(c *huggingface.Gemma4, t *builder.Tensors) weights {
 	h, rows := c.HiddenSize, c.IntermediateSize
-	w := weights{embedding: t.Weight("embed_tokens.weight", c.VocabSize, h)}
+	w := weights{embedding: t.Matrix("embed_tokens.weight", c.VocabSize, h)}
 	for i, kind := range c.Layers {
 		prefix := fmt.Sprintf("layers.%d", i)
 		w.layers = append(w.layers, layer{
@@ -69,7 +69,7 @@ func read(c *huggingface.Gemma4, t *builder.Tensors) weights {
 	w.norm = t.Weight("norm.weight", h)
 	w.head = w.embedding
 	if !c.TieWordEmbeddings || t.Has(builder.Head) {
-		w.head = t.Weight(builder.Head, c.VocabSize, h)
+		w.head = t.Matrix(builder.Head, c.VocabSize, h)
 	}
 	return w
 }
@@ -77,14 +77,14 @@ func read(c *huggingface.Gemma4, t *builder.Tensors) weights {
 func readAttention(c *huggingface.Gemma4, t *builder.Tensors, prefix string, kind huggingface.LayerKind) attention {
 	h, g := c.HiddenSize, geometry(c, kind)
 	a := attention{
-		query:     t.Weight(prefix+"q_proj.weight", g.Heads*g.HeadDim, h),
-		key:       t.Weight(prefix+"k_proj.weight", g.KVHeads*g.HeadDim, h),
-		output:    t.Weight(prefix+"o_proj.weight", h, g.Heads*g.HeadDim),
+		query:     t.Matrix(prefix+"q_proj.weight", g.Heads*g.HeadDim, h),
+		key:       t.Matrix(prefix+"k_proj.weight", g.KVHeads*g.HeadDim, h),
+		output:    t.Matrix(prefix+"o_proj.weight", h, g.Heads*g.HeadDim),
 		queryNorm: t.Weight(prefix+"q_norm.weight", g.HeadDim),
 		keyNorm:   t.Weight(prefix+"k_norm.weight", g.HeadDim),
 	}
 	if kind == huggingface.SlidingAttention {
-		v := t.Weight(prefix+"v_proj.weight", g.KVHeads*g.HeadDim, h)
+		v := t.Matrix(prefix+"v_proj.weight", g.KVHeads*g.HeadDim, h)
 		a.value = &v
 	}
 	return a

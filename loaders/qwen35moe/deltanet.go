@@ -23,7 +23,12 @@ func (f *forward) deltaNet(w *deltaNet, prefix string, x *ir.Value) *ir.Value {
 
 	// The state decays by exp(-exp(A_log)·softplus(a+dt_bias)), softplus(x) being log(exp(x)+exp(0)).
 	step := f.Value("logaddexp", nil, f.Add(p[3], f.Constant(w.stepBias)), f.Scalar(ir.F32, 0))
-	rate := f.Unary("neg", f.Unary("exp", f.Constant(w.logDecay)))
+	var rate *ir.Value
+	if w.rate.Data != nil {
+		rate = f.Constant(w.rate)
+	} else {
+		rate = f.Unary("neg", f.Unary("exp", f.Constant(w.logDecay)))
+	}
 	decay := f.Unary("exp", f.Multiply(step, rate))
 	state := f.Buffer(prefix+".recurrent_state", ir.F32, 1, c.LinearValueHeads, c.LinearValueHeadDim, c.LinearKeyHeadDim)
 	rule := f.Op("gated_delta_rule", nil, q, k, v, decay, f.Unary("sigmoid", p[2]), f.resumed(state))

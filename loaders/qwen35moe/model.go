@@ -11,12 +11,14 @@ type Model struct {
 	config  *huggingface.Qwen35MoE
 	tokens  huggingface.Tokens
 	weights weights
+	dtype   ir.DType // of activations
 }
 
 // New takes the weights of the model out of a checkpoint's tensors. What does not fit is noted in t,
 // which the caller asks before it builds.
 func New(c *huggingface.Qwen35MoE, tokens huggingface.Tokens, t *builder.Tensors) *Model {
-	return &Model{c, tokens, read(c, t)}
+	w := read(c, t)
+	return &Model{c, tokens, w, t.ActivationsFor(w.embedding)}
 }
 
 // defaultChunk is the default prefill chunk, that of ExecuTorch's exporter.
@@ -26,7 +28,7 @@ const defaultChunk = 1024
 // dtype of activations.
 func (m *Model) Build(o builder.Options) (*ir.Module, error) {
 	d := builder.Decoder{
-		DType:      builder.ActivationDType(m.weights.embedding.Data.DType()),
+		DType:      m.dtype,
 		Vocabulary: m.config.VocabSize,
 		Depth:      len(m.config.Layers),
 		Limits:     builder.Limits{Positions: m.config.MaxPositions, Chunk: defaultChunk},
