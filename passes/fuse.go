@@ -38,16 +38,10 @@ func fuseRegion(m *ir.Module, r *ir.Region) {
 		if op != group[0] {
 			continue // merged with the first
 		}
-		var parts []ir.Data
-		for _, g := range group {
-			parts = append(parts, g.Input("weight").Constant.Data)
-		}
-		data := ir.Concat(parts...)
-		weight := insertConstant(m, group[0].Input("weight").Constant, f.name, ir.StaticType(data.DType(), data.Shape()...), data)
-		y := b.Value("linear", nil, op.Input("x"), weight)
+		y := b.Value("linear", nil, op.Input("x"), joinWeights(m, b, f.name, group))
 		start := int64(0)
 		for _, g := range group {
-			rows := g.Input("weight").Constant.Data.Shape()[0]
+			rows, _ := g.Input("weight").Type.Shape[0].Const()
 			replaced[g.Result()] = b.Value("slice", nil, y, y.Type.Rank()-1, start, start+rows)
 			start += rows
 		}
@@ -61,22 +55,53 @@ func fuseRegion(m *ir.Module, r *ir.Region) {
 	})
 }
 
-// family is what linears that merge have in common.
-type family struct {
-	x     *ir.Value
-	name  string
-	dtype ir.DType
+// joinWeights makes one weight of those of a family: a constant, or three for weights that the checkpoint
+// holds quantized.
+func joinWeights(m *ir.Module, b *ir.Builder, name string, group []*ir.Op) *ir.Value {
+	join := func(name string, of func(w *ir.Value) *ir.Constant) *ir.Value {
+		var data []ir.Data
+		for _, g := range group {
+			data = append(data, of(g.Input("weight")).Data)
+		}
+		all := ir.Concat(data...)
+		return insertConstant(m, of(group[0].Input("weight")), name, ir.StaticType(all.DType(), all.Shape()...), all)
+	}
+	first := group[0].Input("weight")
+	if first.Constant != nil {
+		return join(name, func(w *ir.Value) *ir.Constant { return w.Constant })
+	}
+	part := func(operand string) *ir.Value {
+		return join(name+"."+operand, func(w *ir.Value) *ir.Constant { return w.Def.Input(operand).Constant })
+	}
+	return b.Value("quantized", first.Def.Attrs, part("packed"), part("scales"), part("biases"))
 }
 
-// familyOf gives the family of a linear that can be merged: its weight is a matrix of the checkpoint and
-// it adds no bias.
+// family is what linears that merge have in common.
+type family struct {
+	x           *ir.Value
+	name        string
+	dtype       ir.DType
+	bits, group int // 0 where the weight is not quantized
+}
+
+// familyOf gives the family of a linear that can be merged: its weight is a matrix of the checkpoint, as
+// floats or quantized with biases, and it adds no bias.
 func familyOf(op *ir.Op) (family, bool) {
 	if op.Def.Name != "linear" {
 		return family{}, false
 	}
 	w := op.Input("weight")
-	f := family{op.Input("x"), ir.Attrs[ir.LinearAttrs](op).Fuse, w.Type.DType}
-	return f, f.name != "" && op.Input("bias") == nil && w.Constant != nil && w.Constant.Data != nil
+	f := family{op.Input("x"), ir.Attrs[ir.LinearAttrs](op).Fuse, w.Type.DType, w.Type.Bits, w.Type.Group}
+	return f, f.name != "" && op.Input("bias") == nil && fromCheckpoint(w)
+}
+
+// fromCheckpoint reports whether a weight is a constant, or joined from three.
+func fromCheckpoint(w *ir.Value) bool {
+	stored := func(v *ir.Value) bool { return v != nil && v.Constant != nil && v.Constant.Data != nil }
+	if w.Def == nil || w.Def.Def.Name != "quantized" {
+		return stored(w)
+	}
+	return stored(w.Def.Input("packed")) && stored(w.Def.Input("scales")) && stored(w.Def.Input("biases"))
 }
 
 // insertConstant puts a constant before another one, so that files keep the order of the layers.
