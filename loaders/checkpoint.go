@@ -9,6 +9,7 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders/builder"
 	"github.com/etc-ml/etc/loaders/huggingface"
+	"github.com/etc-ml/etc/loaders/mlx"
 	"github.com/etc-ml/etc/loaders/safetensors"
 )
 
@@ -21,11 +22,12 @@ type Checkpoint struct {
 	// sampling defaults, special tokens, and the files themselves.
 	Model *huggingface.Model
 
-	arch    architecture
-	files   *safetensors.Checkpoint
-	model   model
-	sources []Source
-	skipped map[string]int
+	arch     architecture
+	model    model
+	sources  []Source
+	skipped  map[string]int
+	unlisted []string
+	close    func() error
 }
 
 // Source is a tensor of the checkpoint that modules read.
@@ -55,36 +57,62 @@ func Open(dir string) (*Checkpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", config, err)
 	}
-	if m.Quantization != nil {
-		return nil, fmt.Errorf("%s: expected weights in bf16, f16 or f32, found the quantization %s; use the original checkpoint", config, m.Quantization)
+	if m.Quantization != nil && mlx.IsOther(m.Quantization) {
+		return nil, fmt.Errorf("%s: expected weights in bf16, f16 or f32, or those of mlx-lm, found the quantization %s; use the original checkpoint", config, m.Quantization)
 	}
 	files, err := safetensors.OpenCheckpoint(dir)
 	if err != nil {
 		return nil, err
 	}
-	c := &Checkpoint{Model: m, arch: arch, files: files}
-	if err := c.read(arch); err != nil {
+	c := &Checkpoint{Model: m, arch: arch, close: files.Close}
+	for _, t := range files.Unlisted() {
+		c.unlisted = append(c.unlisted, t.Name)
+	}
+	if err := c.readSafetensors(files, config); err != nil {
 		return nil, errors.Join(err, files.Close())
 	}
 	return c, nil
 }
 
-// read gives the architecture its tensors.
-func (c *Checkpoint) read(arch architecture) error {
-	list := make([]builder.Tensor, len(c.files.Tensors()))
-	for i, t := range c.files.Tensors() {
+// readSafetensors gives the architecture the tensors of safetensors files.
+func (c *Checkpoint) readSafetensors(files *safetensors.Checkpoint, config string) (err error) {
+	list := make([]builder.Tensor, len(files.Tensors()))
+	for i, t := range files.Tensors() {
 		list[i] = tensorOf(t)
 	}
-	tensors := builder.NewTensors(list)
-	if c.model = arch.open(c.Model.Config, c.Model.Tokens, tensors); c.model == nil {
-		return fmt.Errorf("%s: expected a configuration of %s, found %T", c.Model.Dir, arch.family, c.Model.Config)
+	parts := map[string][]string{} // tensors of a joint one
+	if c.Model.Quantization != nil {
+		quantization, err := mlx.ParseConfig(config, c.Model.Quantization)
+		if err != nil {
+			return err
+		}
+		if list, parts, err = mlx.Fold(quantization, list); err != nil {
+			return err
+		}
+	}
+	return c.read(builder.NewTensors(list), func(name string) []Source {
+		if parts[name] == nil {
+			parts[name] = []string{name}
+		}
+		var out []Source
+		for _, part := range parts[name] {
+			t, _ := files.Tensor(part)
+			out = append(out, Source{t.Name, string(t.DType), t.Shape, filepath.Base(t.File().Path()), t.Size(), t})
+		}
+		return out
+	})
+}
+
+// read gives the architecture its tensors. sources gives the tensors of the files that one of them is made of.
+func (c *Checkpoint) read(tensors *builder.Tensors, sources func(name string) []Source) error {
+	if c.model = c.arch.open(c.Model.Config, c.Model.Tokens, tensors); c.model == nil {
+		return fmt.Errorf("%s: expected a configuration of %s, found %T", c.Model.Dir, c.arch.family, c.Model.Config)
 	}
 	if err := tensors.Err(c.Model.Dir, c.Model.Architecture); err != nil {
 		return err
 	}
 	for _, name := range tensors.Used() {
-		t, _ := c.files.Tensor(name)
-		c.sources = append(c.sources, Source{t.Name, string(t.DType), t.Shape, filepath.Base(t.File().Path()), t.Size(), t})
+		c.sources = append(c.sources, sources(name)...)
 	}
 	c.skipped = tensors.Skipped()
 	return nil
@@ -118,13 +146,7 @@ func (c *Checkpoint) Sources() []Source { return c.sources }
 func (c *Checkpoint) Skipped() map[string]int { return c.skipped }
 
 // Unlisted lists the names of tensors that lie in the files but not in the index, which are left out.
-func (c *Checkpoint) Unlisted() []string {
-	var names []string
-	for _, t := range c.files.Unlisted() {
-		names = append(names, t.Name)
-	}
-	return names
-}
+func (c *Checkpoint) Unlisted() []string { return c.unlisted }
 
 // BOS is the id of the token that begins a text, or false if the model has none.
 func (c *Checkpoint) BOS() (int, bool) {
@@ -135,4 +157,4 @@ func (c *Checkpoint) BOS() (int, bool) {
 func (c *Checkpoint) EOS() []int { return c.Model.Tokens.EOS }
 
 // Close closes the files of the weights; modules cannot read their constants any more.
-func (c *Checkpoint) Close() error { return c.files.Close() }
+func (c *Checkpoint) Close() error { return c.close() }

@@ -231,7 +231,10 @@ func TestSources(t *testing.T) {
 	for _, s := range plain.Sources() {
 		byName[s.Name] = s
 	}
-	require.Len(t, byName, len(plain.files.Tensors()))
+	files, err := safetensors.OpenCheckpoint(dir)
+	require.NoError(t, err)
+	defer files.Close()
+	require.Len(t, byName, len(files.Tensors()))
 	require.Len(t, extended.Sources(), len(byName))
 	for _, s := range extended.Sources() {
 		p := byName[s.Name]
@@ -313,7 +316,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"other architecture", qwen, nil, func(root map[string]any) { root["architectures"] = []string{"LlamaForCausalLM"} }, []string{
 			`LlamaForCausalLM`, "Gemma4ForCausalLM, Gemma4ForConditionalGeneration, Qwen3_5MoeForCausalLM, Qwen3_5MoeForConditionalGeneration"}},
 		{"quantized", qwen, nil, func(root map[string]any) { root["quantization_config"] = map[string]any{"quant_method": "gptq"} }, []string{
-			`config.json: expected weights in bf16, f16 or f32, found the quantization {"quant_method":"gptq"}; use the original checkpoint`}},
+			`config.json: expected weights in bf16, f16 or f32, or those of mlx-lm, found the quantization {"quant_method":"gptq"}; use the original checkpoint`}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -50,3 +50,9 @@ func otherModule(inner string) (kind string, ok bool) {
 	}
 	return "", false
 }
+
+// Inner is a tensor's or module's name in the language model, without the prefix that a checkpoint has.
+func Inner(name string) string {
+	_, inner := splitName(name)
+	return inner
+}

@@ -1,0 +1,139 @@
+package mlx
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/etc-ml/etc/loaders/builder"
+	"github.com/etc-ml/etc/loaders/huggingface"
+)
+
+// Form is how a module is quantized.
+type Form struct {
+	Bits  int // of a code: 2, 3, 4, 5, 6 or 8
+	Group int // neighbours in a row that share a scale and a bias: 32, 64 or 128
+}
+
+// Config is the quantization section of a config.json.
+type Config struct {
+	Default Form
+	// Modules are the exceptions by the module's name inside the language model ("layers.0.mlp.gate"); nil for
+	// a module that is not quantized.
+	Modules map[string]*Form
+
+	file string
+}
+
+// sectionName is what messages call the section, though some files have it as quantization_config.
+const sectionName = "quantization"
+
+// fields of a form; every other key of the section is a module.
+const (
+	bitsKey   = "bits"
+	groupKey  = "group_size"
+	modeKey   = "mode"
+	methodKey = "quant_method"
+)
+
+var (
+	supportedBits   = []int{2, 3, 4, 5, 6, 8}
+	supportedGroups = []int{32, 64, 128}
+)
+
+// IsOther reports whether a quantization section is that of another quantizer than MLX's, as its key
+// quant_method says.
+func IsOther(section json.RawMessage) bool {
+	var values map[string]any
+	return json.Unmarshal(section, &values) != nil || values[methodKey] != nil && values[methodKey] != "mlx"
+}
+
+// ParseConfig reads a quantization section. file is for messages.
+func ParseConfig(file string, section json.RawMessage) (*Config, error) {
+	decoder := json.NewDecoder(bytes.NewReader(section))
+	decoder.UseNumber()
+	var values map[string]any
+	if err := decoder.Decode(&values); err != nil || values == nil {
+		return nil, &huggingface.ConfigError{File: file, Key: sectionName, Expected: "a JSON object", Found: clip(string(section))}
+	}
+	c := &Config{Modules: map[string]*Form{}, file: file}
+	var err error
+	if c.Default, err = c.form(sectionName, values, Form{}); err != nil {
+		return nil, err
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if key == bitsKey || key == groupKey || key == modeKey || key == methodKey {
+			continue
+		}
+		name, at := builder.Inner(key), sectionName+"."+clip(key)
+		if _, twice := c.Modules[name]; twice {
+			return nil, &huggingface.ConfigError{File: file, Key: at, Expected: "one entry for module " + clip(name), Found: "a second one"}
+		}
+		switch v := values[key].(type) {
+		case bool:
+			if v {
+				c.Modules[name] = &c.Default
+			} else {
+				c.Modules[name] = nil
+			}
+		case map[string]any:
+			f, err := c.form(at, v, c.Default)
+			if err != nil {
+				return nil, err
+			}
+			c.Modules[name] = &f
+		default:
+			return nil, &huggingface.ConfigError{File: file, Key: at, Expected: "an object with bits and group_size, or false", Found: clip(fmt.Sprint(v))}
+		}
+	}
+	return c, nil
+}
+
+// form reads bits, group_size and mode. Of an exception, what it does not list is as for all.
+func (c *Config) form(at string, values map[string]any, fallback Form) (Form, error) {
+	f := fallback
+	for _, field := range []struct {
+		key     string
+		allowed []int
+		into    *int
+	}{{bitsKey, supportedBits, &f.Bits}, {groupKey, supportedGroups, &f.Group}} {
+		value, ok := values[field.key]
+		if !ok && *field.into != 0 {
+			continue
+		}
+		number, _ := value.(json.Number)
+		n, err := strconv.Atoi(number.String())
+		if err != nil || !slices.Contains(field.allowed, n) {
+			return f, &huggingface.ConfigError{File: c.file, Key: at + "." + field.key, Expected: "one of " + strings.Trim(strings.ReplaceAll(fmt.Sprint(field.allowed), " ", ", "), "[]"), Found: found(value)}
+		}
+		*field.into = n
+	}
+	if mode, ok := values[modeKey]; ok && mode != "affine" {
+		return f, &huggingface.ConfigError{File: c.file, Key: at + "." + modeKey, Expected: `"affine", the only mode that etc supports`, Found: found(mode)}
+	}
+	return f, nil
+}
+
+func found(value any) string {
+	if value == nil {
+		return "no such key"
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Sprint(value)
+	}
+	return clip(string(text))
+}
+
+// clip shortens what comes from a file to what an error message can carry.
+func clip(s string) string {
+	const limit = 200
+	if len(s) <= limit {
+		return s
+	}
+	return s[:limit] + "…"
+}
