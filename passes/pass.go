@@ -26,6 +26,10 @@ type Options struct {
 	Portable bool
 	// Recipe says which weights get which bits. The zero value quantizes nothing.
 	Recipe Recipe
+	// Allocate has the pass allocate-bits add rules to the recipe; nil leaves it as it is.
+	Allocate *Allocation
+	// Report, where it is set, gets what became of the weights.
+	Report *Report
 	// After is called after every pass with its name, for --print-ir-after; nil for none.
 	After func(pass string, m *ir.Module) error
 	// Verify runs the verifier after every pass, not only after the last.
@@ -60,7 +64,11 @@ var Table = []Pass{
 	}},
 	{Name: "fuse-projections", Run: fuseProjections},
 	{Name: "round-constants", Run: roundConstants, When: func(o *Options) bool { return o.Recipe.RoundConstants }},
-	{Name: "quantize", Run: quantizeWeights, When: func(o *Options) bool { return len(o.Recipe.Rules) > 0 }, After: []Order{
+	{Name: "allocate-bits", Run: allocateBits, When: func(o *Options) bool { return o.Allocate != nil }, After: []Order{
+		{"fuse-projections", "bits are chosen for the weights that are quantized, the fused ones"},
+	}},
+	{Name: "quantize", Run: quantizeWeights, When: func(o *Options) bool { return len(o.Recipe.Rules) > 0 || o.Report != nil }, After: []Order{
+		{"allocate-bits", "it makes rules"},
 		{"fuse-projections", "hqq's stop test sees the whole fused tensor, as ExecuTorch's does"},
 		{"last-token", "a tied lm_head is told from the embedding by its operation, which last-token must have placed"},
 	}},
@@ -96,6 +104,9 @@ func Names() []string {
 
 // Run runs the passes that apply. The error names the pass.
 func Run(m *ir.Module, o *Options) error {
+	if err := o.Recipe.check(); err != nil {
+		return err
+	}
 	for i, p := range Table {
 		if p.When != nil && !p.When(o) {
 			continue

@@ -100,7 +100,7 @@ func TestRunErrors(t *testing.T) {
 	err := Run(parse(t, tiny), &Options{Backend: CUDA, Sample: true})
 	require.ErrorContains(t, err, "pass sampling-head: the sampling head takes logits of shape (B, vocab), forward returns i64[1]")
 	err = Run(parse(t, tiny), &Options{Recipe: Recipe{Name: "mine", Rules: []Rule{{Pattern: "[", Scheme: minMax(4, 32)}}}})
-	require.ErrorContains(t, err, `pass quantize: recipe mine: pattern "[": `)
+	require.ErrorContains(t, err, `recipe mine: pattern "[": `)
 
 	// A pass that leaves an invalid module is found, at once with Verify and else at the end.
 	for verify, want := range map[bool]string{true: "after pass dce: ", false: "after pass legalize: "} {

@@ -24,6 +24,7 @@ type quantization struct {
 	blockRows int // of all blocks of a matrix but the last
 
 	searches []search // hqq's stop test by matrix
+	measured measurement
 }
 
 const (
@@ -70,6 +71,9 @@ func (q *quantization) output(i int) ir.Data {
 	shape := append(append([]int64{}, q.shape[:len(q.shape)-1]...), last)
 	return quantizedPart{q, i, d, shape}
 }
+
+// storedGroup is the group size of the stored form.
+func (q *quantization) storedGroup() int { return q.scheme.StoredGroupSize(q.cols) }
 
 // rowBytes is the number of bytes of a row of an output.
 func (q *quantization) rowBytes(output int) int64 {
@@ -122,6 +126,7 @@ type blockWork struct {
 	raw     []byte
 	values  []float32
 	result  quantize.Result
+	stored  []float32 // the result's weights
 	encoded [3][]byte
 }
 
@@ -188,9 +193,19 @@ func (q *quantization) block(w *blockWork, i int) error {
 			return quantize.QuantizeFitted(&w.result, w.values, rows, q.cols, scheme, s.fitsOf(q, first, rows))
 		}
 	}
+	measured := false
 	return q.tiles(w, i, func(first, rows int) error {
 		if err := quantizeTile(first, rows); err != nil {
 			return err
+		}
+		if !measured { // a tile of each block is enough to know the error
+			measured = true
+			noise, signal, stored, err := squares(&w.result, w.values, w.stored)
+			if err != nil {
+				return err
+			}
+			w.stored = stored
+			q.measured.set(i, noise, signal)
 		}
 		w.encode()
 		return nil

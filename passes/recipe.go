@@ -42,12 +42,20 @@ type Rule struct {
 
 // match gives the scheme for a weight; nil for none.
 func (r Recipe) match(kind WeightKind, name string) *quantize.Scheme {
-	for _, rule := range r.Rules {
+	if rule := r.rule(kind, name); rule != nil {
+		return rule.Scheme
+	}
+	return nil
+}
+
+// rule gives the rule that decides about a weight; nil for none.
+func (r Recipe) rule(kind WeightKind, name string) *Rule {
+	for i, rule := range r.Rules {
 		if rule.Kind != kind {
 			continue
 		}
 		if ok, _ := path.Match(rule.Pattern, name); (ok || rule.Pattern == "") && rule.hasLayer(name) {
-			return rule.Scheme
+			return &r.Rules[i]
 		}
 	}
 	return nil
@@ -91,6 +99,15 @@ func DefaultRecipe(linear, embedding *quantize.Scheme) Recipe {
 	if embedding != nil {
 		r.Rules = append(r.Rules, Rule{Kind: EmbeddingWeight, Scheme: embedding})
 	}
+	return r
+}
+
+// AllocationRecipe is the recipe to put rules of an [Allocation] before: routers and shared-expert gates get
+// the scheme sensitive, embeddings the scheme embedding, nil for none, and the other linears are not decided.
+func AllocationRecipe(sensitiveScheme *quantize.Scheme, embedding *quantize.Scheme) Recipe {
+	r := DefaultRecipe(sensitiveScheme, embedding)
+	r.Rules = slices.Delete(r.Rules, len(sensitive), len(sensitive)+1)
+	r.Name = "allocated"
 	return r
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/passes/quantize"
 )
 
 var update = flag.Bool("update", false, "write what the passes make into testdata/text")
@@ -38,9 +39,10 @@ func TestText(t *testing.T) {
 			d := directives(t, comment)
 			before, m := parse(t, text), parse(t, text)
 			require.Equal(t, text, m.String(), "before is in the canonical text")
+			o := textOptions(t, d["options"])
 			for _, name := range d["pass"] {
 				covered[name] = true
-				if err = pass(t, name).Run(m, textOptions(t, d["options"])); err != nil {
+				if err = pass(t, name).Run(m, o); err != nil {
 					break
 				}
 				require.NoError(t, ir.Verify(m))
@@ -122,6 +124,9 @@ func textOptions(t *testing.T, words []string) *Options {
 			o.Recipe = DefaultRecipe(minMax(4, 32), nil)
 		case "4w+8w":
 			o.Recipe = DefaultRecipe(minMax(4, 32), minMax(8, 32))
+		case "6bpw":
+			o.Recipe = AllocationRecipe(minMax(8, 32), nil)
+			o.Allocate = &Allocation{BitsPerWeight: 6, Schemes: []quantize.Scheme{*minMax(4, 32), *minMax(4, 64), *minMax(8, 32)}}
 		case "round":
 			o.Recipe.RoundConstants = true
 		default:

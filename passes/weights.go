@@ -11,16 +11,10 @@ import (
 // quantizeWeights replaces weight constants by quantized weights as the recipe says. Bytes are computed
 // when the file is written.
 func quantizeWeights(m *ir.Module, o *Options) error {
-	if err := o.Recipe.check(); err != nil {
-		return err
-	}
-	q := &weightQuantizer{module: m, recipe: o.Recipe, done: map[weightUse]*quantizedConstant{}}
+	q := &weightQuantizer{module: m, recipe: o.Recipe, report: o.Report, done: map[weightUse]*quantizedConstant{}, kept: map[*ir.Constant]bool{}}
 	return ir.Build(func() {
 		rewrite(m, m.Entry.Body, func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
-			kind := LinearWeight
-			if op.Def.Name == "embedding" {
-				kind = EmbeddingWeight
-			}
+			kind := kindOf(op)
 			changed := false
 			for i, o := range op.Def.Operands {
 				if o.Kind != ir.WeightOperand {
@@ -40,6 +34,43 @@ func quantizeWeights(m *ir.Module, o *Options) error {
 	})
 }
 
+// kindOf is the kind of the weights of an operation.
+func kindOf(op *ir.Op) WeightKind {
+	if op.Def.Name == "embedding" {
+		return EmbeddingWeight
+	}
+	return LinearWeight
+}
+
+// isWeight reports whether a weight operand is a matrix of the checkpoint, or a stack of them, in floating point.
+func isWeight(w *ir.Value) bool {
+	return w.Constant != nil && w.Constant.Data != nil && w.Type.Kind == ir.TensorKind && w.Type.Rank() >= 2
+}
+
+// eachWeight calls f for every weight that an operation of r, or of a region in it, uses.
+func eachWeight(r *ir.Region, f func(kind WeightKind, c *ir.Constant) error) error {
+	for _, op := range r.Ops {
+		for i, o := range op.Def.Operands {
+			if o.Kind != ir.WeightOperand {
+				continue
+			}
+			for _, a := range op.Args[i] {
+				if a.Kind == ir.ValueArg && isWeight(a.Value) {
+					if err := f(kindOf(op), a.Value.Constant); err != nil {
+						return err
+					}
+				}
+			}
+		}
+		for _, n := range op.Regions {
+			if err := eachWeight(n, f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 type weightUse struct {
 	constant *ir.Constant
 	scheme   quantize.Scheme
@@ -50,17 +81,29 @@ type quantizedConstant struct{ packed, scales, biases *ir.Value }
 type weightQuantizer struct {
 	module *ir.Module
 	recipe Recipe
+	report *Report
 	done   map[weightUse]*quantizedConstant
+	kept   map[*ir.Constant]bool // those in the report that stay as they are
 }
 
 // weight gives the quantized form of a weight, or nil where it stays as it is.
 func (q *weightQuantizer) weight(b *ir.Builder, kind WeightKind, w *ir.Value) *ir.Value {
-	if w.Constant == nil || w.Constant.Data == nil || w.Type.Kind != ir.TensorKind || w.Type.Rank() < 2 {
+	if !isWeight(w) {
+		if d := w.Def; d != nil && d.Def.Name == "quantized" {
+			if packed := d.Input("packed").Constant; packed != nil && packed.Data != nil && !q.kept[packed] {
+				q.kept[packed] = true
+				q.report.add(givenWeight(kind, d))
+			}
+		}
 		return nil
 	}
 	c := w.Constant
 	scheme := q.recipe.match(kind, c.Name)
 	if scheme == nil {
+		if !q.kept[c] {
+			q.kept[c] = true
+			q.report.add(plainWeight(kind, c.Name, c.Data))
+		}
 		return nil
 	}
 	shape := c.Data.Shape()
@@ -71,14 +114,14 @@ func (q *weightQuantizer) weight(b *ir.Builder, kind WeightKind, w *ir.Value) *i
 	use := weightUse{c, *scheme}
 	k := q.done[use]
 	if k == nil {
-		k = q.constants(b, c, *scheme)
+		k = q.constants(b, kind, c, *scheme)
 		q.done[use] = k
 	}
 	return b.Value("quantized", &ir.QuantizedAttrs{GroupSize: scheme.StoredGroupSize(cols), Bits: scheme.Bits}, k.packed, k.scales, k.biases)
 }
 
 // constants makes the three constants of a quantized weight.
-func (q *weightQuantizer) constants(b *ir.Builder, c *ir.Constant, s quantize.Scheme) *quantizedConstant {
+func (q *weightQuantizer) constants(b *ir.Builder, kind WeightKind, c *ir.Constant, s quantize.Scheme) *quantizedConstant {
 	name := c.Name
 	for n := 2; slices.ContainsFunc(q.module.Constants, func(o *ir.Constant) bool { return o.Name == name+".packed" }); n++ {
 		name = fmt.Sprintf("%s.%d", c.Name, n) // a tied weight that is quantized in two ways
@@ -88,13 +131,16 @@ func (q *weightQuantizer) constants(b *ir.Builder, c *ir.Constant, s quantize.Sc
 		b.Fail("%w", err)
 	}
 	k := &quantizedConstant{}
+	report := &Weight{Name: c.Name, Kind: kind, Elements: ir.Elements(c.Data.Shape()), Bits: s.Bits, GroupSize: parts.storedGroup(), computed: parts}
 	for i, part := range []struct {
 		suffix string
 		value  **ir.Value
 	}{{".packed", &k.packed}, {".scales", &k.scales}, {".biases", &k.biases}} {
 		d := parts.output(i)
+		report.Bytes += ir.DataSize(d)
 		*part.value = insertConstant(q.module, c, name+part.suffix, ir.StaticType(d.DType(), d.Shape()...), d)
 	}
+	q.report.add(report)
 	return k
 }
 
