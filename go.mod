@@ -6,6 +6,7 @@ require (
 	charm.land/fang/v2 v2.0.1
 	github.com/dlclark/regexp2/v2 v2.12.0
 	github.com/dustin/go-humanize v1.1.0
+	github.com/ebitengine/purego v0.11.3
 	github.com/google/flatbuffers v25.12.19+incompatible
 	github.com/google/go-cmp v0.7.0
 	github.com/rogpeppe/go-internal v1.16.0

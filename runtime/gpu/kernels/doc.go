@@ -1,0 +1,35 @@
+// Package kernels holds the GPU kernels: one text for Metal, CUDA and the emulator. A family of kernels is
+// NAME.metal, the text; NAME.go, which gives the launch for a shape, with the order of the buffers, and a
+// plain-Go twin that computes the same; and NAME_test.go, which runs the text on the emulator against the twin.
+//
+// # Numbers
+//
+// Activations between kernels are fp32 and rows are dense. Weights are read as they lie in the file, in MLX's
+// layout (Format). Sums are in fp32, in an order of the kernel's own; only the tiled products of Tile round
+// activations to bf16, and only where precision mixed asks for them.
+//
+// What a model fixes (rows, columns, bits, tuning) is a definition before the text. What changes from step to
+// step stands in the buffer step, two int32: the number of tokens, which is at most what the launch was made
+// for, and the position of the first. So a recorded launch can be replayed.
+//
+// # Invariants of the text
+//
+//   - The first line is #include "port.h", the target's prelude; further includes stand in prelude/. See Source.
+//   - Kernels are plain functions: [[max_total_threads_per_threadgroup(N)]] kernel void f(...), every parameter
+//     with an attribute, buffers in order and a constant struct of 4-byte fields, if any, last. No templates of
+//     kernels, no function constants, no comma inside of a parameter's type. go generate writes NAME.entry.h,
+//     the entries that CUDA and the emulator start.
+//   - Threadgroup memory is declared by TG_ARRAY(type, name, n) at a kernel's scope, at most 32 KB in all. It
+//     is what a helper gets by a pointer, never what a helper declares.
+//   - simd operations and barriers stand in uniform control flow; the emulator refuses anything else.
+//   - bfloat is read by float(x), written by bfloat(v), and never computed with. Packed bf16 is better read as
+//     uint4 and split (port_bf16_low, port_bf16_high): Apple's M1 and M2 have no bf16 units.
+//   - Vectors are constructed, and indexed by [i] or .x .y .z .w; no swizzles.
+//   - UNROLL stands before loops over private arrays, whose indices must become constants.
+//   - No double, no lambdas, no infinity as a start value (-1e30f), no fast math; precise:: for what counts.
+//   - Work on matrices of 16x16 goes through tile16; tricks of a target stand in its prelude, with a plain form
+//     in the others'.
+//   - A kernel reads nothing past the end of a buffer, its padding to 16 bytes excepted.
+//
+// Package kernels imports nothing of ours and no GPU library, and must never import runtime/gpu or a model.
+package kernels

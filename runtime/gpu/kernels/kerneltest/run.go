@@ -1,0 +1,105 @@
+//go:build linux && (amd64 || arm64)
+
+package kerneltest
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+)
+
+// schedules are the orders in which lanes and simdgroups run: in order, reversed, two shuffles.
+var schedules = []uint32{0, 1, 2, 3}
+
+// MetalMemory is the threadgroup memory that every Metal device has, in bytes.
+const MetalMemory = 32 << 10
+
+// CUDAMemory is the threadgroup memory that a CUDA kernel may declare.
+const CUDAMemory = 48 << 10
+
+// Run runs a launch under every schedule, each on fresh copies of the buffers, requires equal results and
+// leaves them in the buffers: slices of 1-, 2- or 4-byte numbers in the order that the launch documents. The
+// launch must fit Metal's threadgroup memory.
+func Run(t testing.TB, l kernels.Launch, buffers ...any) {
+	t.Helper()
+	RunWithin(t, MetalMemory, l, buffers...)
+}
+
+// RunWithin is Run with another limit of threadgroup memory; texts that exceed Metal's are not for Metal.
+func RunWithin(t testing.TB, memory int, l kernels.Launch, buffers ...any) {
+	t.Helper()
+	if memory <= MetalMemory {
+		metal, err := l.Source(kernels.Metal)
+		require.NoError(t, err)
+		require.NoError(t, Lint(metal), l.Key())
+	}
+	cuda, err := l.Source(kernels.CUDA)
+	require.NoError(t, err)
+	require.NoError(t, compileCUDA(cuda), l.Key())
+	text, err := l.Source(kernels.CPU)
+	require.NoError(t, err)
+	library, err := open(text)
+	require.NoError(t, err, l.Key())
+	var first [][]byte
+	for _, schedule := range schedules {
+		got, err := library.launch(l, memory, schedule, buffers)
+		require.NoError(t, err, "%s, schedule %d", l.Key(), schedule)
+		if first == nil {
+			first = got
+		}
+		for i := range got {
+			require.True(t, bytes.Equal(first[i], got[i]), "%s: buffer %d is not the same under schedule %d", l.Key(), i, schedule)
+		}
+	}
+	for i, b := range buffers {
+		copy(raw(b), first[i])
+	}
+}
+
+// Outcome is what a kernel given as a text for the emulator does under a schedule.
+type Outcome struct {
+	Err     error
+	Buffers [][]byte
+}
+
+// Schedules runs a kernel of a text for the emulator under every schedule.
+func Schedules(t testing.TB, text string, l kernels.Launch, buffers ...any) []Outcome {
+	t.Helper()
+	library, err := open(text)
+	require.NoError(t, err)
+	var out []Outcome
+	for _, schedule := range schedules {
+		got, err := library.launch(l, MetalMemory, schedule, buffers)
+		out = append(out, Outcome{err, got})
+	}
+	return out
+}
+
+// raw is the memory of a slice of numbers.
+func raw(slice any) []byte {
+	switch s := slice.(type) {
+	case []byte:
+		return s
+	case []uint16:
+		return bytesOf(s)
+	case []uint32:
+		return bytesOf(s)
+	case []int32:
+		return bytesOf(s)
+	case []float32:
+		return bytesOf(s)
+	}
+	panic(fmt.Sprintf("kerneltest: a buffer of type %T", slice))
+}
+
+func bytesOf[T any](s []T) []byte {
+	if len(s) == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(&s[0])), len(s)*int(unsafe.Sizeof(s[0])))
+}

@@ -1,0 +1,65 @@
+package kernels
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strconv"
+)
+
+// Define is a preprocessor definition that stands before a kernel's text.
+type Define struct{ Name, Value string }
+
+// Launch is one dispatch of a kernel, less the buffers: the method that made it says which, in which order.
+// Two launches of equal File, Kernel and Defines share a compiled kernel.
+type Launch struct {
+	// File is the name of the source, without .metal.
+	File string
+	// Kernel is a kernel in it.
+	Kernel string
+	// Defines are the compile-time shape and the tuning.
+	Defines []Define
+	// Params is the constant struct, which follows the last buffer; nil where the kernel has none.
+	Params []byte
+	// Groups is the grid in threadgroups, Threads one threadgroup.
+	Groups, Threads [3]int
+}
+
+// Key tells compiled kernels apart.
+func (l Launch) Key() string {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s/%s", l.File, l.Kernel)
+	for _, d := range l.Defines {
+		fmt.Fprintf(&b, " %s=%s", d.Name, d.Value)
+	}
+	return b.String()
+}
+
+// define makes definitions of name-value pairs; values are ints, bools (1 or 0), strings (as they are) and
+// float32 (exactly, as a bit pattern that every target reads).
+func define(pairs ...any) []Define {
+	out := make([]Define, 0, len(pairs)/2)
+	for i := 0; i < len(pairs); i += 2 {
+		var value string
+		switch v := pairs[i+1].(type) {
+		case int:
+			value = strconv.Itoa(v)
+		case bool:
+			value = "0"
+			if v {
+				value = "1"
+			}
+		case float32:
+			value = fmt.Sprintf("as_type<float>(0x%08xu)", math.Float32bits(v))
+		case string:
+			value = v
+		default:
+			panic(fmt.Sprintf("kernels: definition %v of type %T", pairs[i], v))
+		}
+		out = append(out, Define{pairs[i].(string), value})
+	}
+	return out
+}
+
+// ceil is the least number of parts of a size that cover n.
+func ceil(n, size int) int { return (n + size - 1) / size }

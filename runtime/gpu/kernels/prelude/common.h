@@ -1,0 +1,66 @@
+// What all targets share. This text follows the prelude of the target.
+
+// The numbers that change from step to step lie in a small device buffer, so that a recorded command
+// stream can be replayed: step[STEP_TOKENS] rows of x are to be computed, the first of them is the token at
+// position step[STEP_POSITION] of the sequence. Rows past the first are those of the grid that do nothing.
+#define STEP_TOKENS 0
+#define STEP_POSITION 1
+
+// The two bf16 of a word, the lower half first.
+inline float port_bf16_low(uint word) { return as_type<float>(word << 16); }
+inline float port_bf16_high(uint word) { return as_type<float>(word & 0xffff0000u); }
+
+inline float port_sigmoid(float x) { return 1.0f / (1.0f + precise::exp(-x)); }
+inline float port_silu(float x) { return x * port_sigmoid(x); }
+// tanh by way of exp(-2|x|), which cannot overflow; small arguments by the series, where 1 - exp cancels.
+inline float port_tanh(float x) {
+  const float a = fabs(x);
+  if (a < 0.03125f) {
+    const float s = x * x;
+    return x * (1.0f + s * (-0.33333334f + s * (0.13333334f - s * 0.053968254f)));
+  }
+  const float e = precise::exp(-2.0f * a);
+  const float t = (1.0f - e) / (1.0f + e);
+  return x < 0.0f ? -t : t;
+}
+// Hendrycks and Gimpel, arXiv:1606.08415, with the tanh approximation.
+inline float port_gelu_tanh(float x) {
+  return 0.5f * x * (1.0f + port_tanh(0.7978845608028654f * (x + 0.044715f * x * x * x)));
+}
+// Abramowitz and Stegun 7.1.5 and 7.1.14: the series near 0, elsewhere the continued fraction of erfc.
+inline float port_erf(float x) {
+  const float a = fabs(x);
+  const float s = a * a;
+  float r = 1.0f;
+  if (a < 1.75f) {
+    float term = a;
+    float sum = a;
+    for (int n = 1; n < 24; n++) {
+      term *= -s / float(n);
+      sum += term / float(2 * n + 1);
+    }
+    r = 1.1283791671f * sum;
+  } else if (a < 4.0f) {
+    float f = a;
+    for (int n = 40; n > 0; n--) f = a + 0.5f * float(n) / f;
+    r = 1.0f - precise::exp(-s) * 0.5641895835f / f;
+  }
+  return x < 0.0f ? -r : r;
+}
+inline float port_gelu(float x) { return 0.5f * x * (1.0f + port_erf(x * 0.70710678f)); }
+
+// The activations by number, as the Go side has them.
+#define ACTIVATION_NONE 0
+#define ACTIVATION_SILU 1
+#define ACTIVATION_SIGMOID 2
+#define ACTIVATION_GELU 3
+#define ACTIVATION_GELU_TANH 4
+inline float port_activate(int activation, float x) {
+  switch (activation) {
+    case ACTIVATION_SILU: return port_silu(x);
+    case ACTIVATION_SIGMOID: return port_sigmoid(x);
+    case ACTIVATION_GELU: return port_gelu(x);
+    case ACTIVATION_GELU_TANH: return port_gelu_tanh(x);
+  }
+  return x;
+}

@@ -1,0 +1,296 @@
+// The emulator: Metal's vocabulary in C++17. simd operations and barriers leave the fiber; see emulator.h.
+#pragma once
+#include "emulator.h"
+
+typedef unsigned char uchar;
+typedef unsigned short ushort;
+typedef unsigned int uint;
+typedef unsigned long ulong;
+
+#define INFINITY __builtin_inff()
+#define NAN __builtin_nanf("")
+
+namespace metal {
+
+// -- vectors -------------------------------------------------------------------------------------------------
+template <class T, int N> struct vec;
+#define PORT_INDEX(N)                                                            \
+  T& operator[](int i) { return ((T*)this)[i]; }                                 \
+  const T& operator[](int i) const { return ((const T*)this)[i]; }
+template <class T> struct alignas(2 * sizeof(T)) vec<T, 2> {
+  T x, y;
+  vec() = default;
+  explicit vec(T s) : x(s), y(s) {}
+  vec(T a, T b) : x(a), y(b) {}
+  PORT_INDEX(2)
+};
+template <class T> struct alignas(4 * sizeof(T)) vec<T, 3> {
+  T x, y, z;
+  vec() = default;
+  explicit vec(T s) : x(s), y(s), z(s) {}
+  vec(T a, T b, T c) : x(a), y(b), z(c) {}
+  PORT_INDEX(3)
+};
+template <class T> struct alignas(4 * sizeof(T)) vec<T, 4> {
+  T x, y, z, w;
+  vec() = default;
+  explicit vec(T s) : x(s), y(s), z(s), w(s) {}
+  vec(T a, T b, T c, T d) : x(a), y(b), z(c), w(d) {}
+  PORT_INDEX(4)
+};
+#define PORT_BINARY(op)                                                                                         \
+  template <class T, int N> vec<T, N> operator op(vec<T, N> a, vec<T, N> b) {                                   \
+    vec<T, N> r; for (int i = 0; i < N; i++) r[i] = a[i] op b[i]; return r; }                                   \
+  template <class T, int N> vec<T, N> operator op(vec<T, N> a, T b) {                                           \
+    vec<T, N> r; for (int i = 0; i < N; i++) r[i] = a[i] op b; return r; }                                      \
+  template <class T, int N> vec<T, N> operator op(T a, vec<T, N> b) {                                           \
+    vec<T, N> r; for (int i = 0; i < N; i++) r[i] = a op b[i]; return r; }
+PORT_BINARY(+) PORT_BINARY(-) PORT_BINARY(*) PORT_BINARY(/)
+typedef vec<float, 2> float2;
+typedef vec<float, 3> float3;
+typedef vec<float, 4> float4;
+typedef vec<uint, 2> uint2;
+typedef vec<uint, 3> uint3;
+typedef vec<uint, 4> uint4;
+typedef vec<int, 2> int2;
+typedef vec<int, 4> int4;
+typedef vec<short, 2> short2;
+typedef vec<ushort, 2> ushort2;
+typedef vec<ulong, 2> ulong2;
+
+template <class T, class U> inline T as_type(U u) {
+  static_assert(sizeof(T) == sizeof(U), "as_type between sizes");
+  T t;
+  __builtin_memcpy(&t, &u, sizeof t);
+  return t;
+}
+
+// bfloat is made explicitly and read freely; arithmetic between two is refused, since Metal would round it.
+struct alignas(2) bfloat {
+  ushort bits;
+  bfloat() = default;
+  explicit bfloat(float f) {
+    const uint u = as_type<uint>(f);
+    bits = (u & 0x7fffffffu) > 0x7f800000u ? ushort((u >> 16) | 0x40) : ushort((u + 0x7fffu + ((u >> 16) & 1)) >> 16);
+  }
+  operator float() const { return as_type<float>(uint(bits) << 16); }
+};
+bfloat operator+(bfloat, bfloat) = delete;
+bfloat operator-(bfloat, bfloat) = delete;
+bfloat operator*(bfloat, bfloat) = delete;
+bfloat operator/(bfloat, bfloat) = delete;
+template <> inline ushort as_type<ushort, bfloat>(bfloat b) { return b.bits; }
+
+// -- barriers and simd operations ----------------------------------------------------------------------------
+#define PORT_AT int line = __builtin_LINE()
+#define PORT_LANE (emulator_group()->current & 31)
+enum class mem_flags { mem_none, mem_device, mem_threadgroup, mem_texture };
+inline mem_flags operator|(mem_flags a, mem_flags b) { return mem_flags(int(a) | int(b)); }
+inline void threadgroup_barrier(mem_flags, PORT_AT) { emulator_pause(emulator::AT_BARRIER, "threadgroup_barrier", line); }
+inline void simdgroup_barrier(mem_flags, PORT_AT) { emulator::exchange(0, "simdgroup_barrier", line); }
+template <class T> T simd_shuffle_xor(T v, ushort m, PORT_AT) {
+  auto& s = emulator::exchange(v, "simd_shuffle_xor", line);
+  return s[(PORT_LANE ^ m) & 31][0];
+}
+template <class T> T simd_shuffle_down(T v, ushort d, PORT_AT) {
+  auto& s = emulator::exchange(v, "simd_shuffle_down", line);
+  const int l = PORT_LANE + d;
+  return l < 32 ? s[l][0] : v;
+}
+template <class T> T simd_shuffle_up(T v, ushort d, PORT_AT) {
+  auto& s = emulator::exchange(v, "simd_shuffle_up", line);
+  const int l = PORT_LANE - d;
+  return l >= 0 ? s[l][0] : v;
+}
+template <class T> T simd_shuffle(T v, ushort l, PORT_AT) { return emulator::exchange(v, "simd_shuffle", line)[l & 31][0]; }
+template <class T> T simd_broadcast(T v, ushort l, PORT_AT) { return emulator::exchange(v, "simd_broadcast", line)[l & 31][0]; }
+template <class T> T simd_broadcast_first(T v, PORT_AT) { return emulator::exchange(v, "simd_broadcast_first", line)[0][0]; }
+// The sum in butterfly order, as the CUDA side makes it.
+template <class T> T simd_sum(T v, PORT_AT) {
+  auto& s = emulator::exchange(v, "simd_sum", line);
+  T a[32], b[32];
+  for (int i = 0; i < 32; i++) a[i] = s[i][0];
+  for (int m = 16; m > 0; m >>= 1) {
+    for (int i = 0; i < 32; i++) b[i] = a[i] + a[i ^ m];
+    __builtin_memcpy(a, b, sizeof a);
+  }
+  return a[PORT_LANE];
+}
+template <class T> T simd_max(T v, PORT_AT) {
+  auto& s = emulator::exchange(v, "simd_max", line);
+  T r = s[0][0];
+  for (int i = 1; i < 32; i++) r = s[i][0] > r ? s[i][0] : r;
+  return r;
+}
+template <class T> T simd_min(T v, PORT_AT) {
+  auto& s = emulator::exchange(v, "simd_min", line);
+  T r = s[0][0];
+  for (int i = 1; i < 32; i++) r = s[i][0] < r ? s[i][0] : r;
+  return r;
+}
+inline bool simd_any(bool v, PORT_AT) {
+  auto& s = emulator::exchange(int(v), "simd_any", line);
+  bool r = false;
+  for (int i = 0; i < 32; i++) r |= s[i][0] != 0;
+  return r;
+}
+inline bool simd_all(bool v, PORT_AT) {
+  auto& s = emulator::exchange(int(v), "simd_all", line);
+  bool r = true;
+  for (int i = 0; i < 32; i++) r &= s[i][0] != 0;
+  return r;
+}
+
+// -- functions -----------------------------------------------------------------------------------------------
+template <class T> inline T min(T a, T b) { return b < a ? b : a; }
+template <class T> inline T max(T a, T b) { return a < b ? b : a; }
+template <class T> inline T clamp(T v, T lo, T hi) { return v < lo ? lo : (v > hi ? hi : v); }
+template <class T> inline T select(T a, T b, bool c) { return c ? b : a; }
+inline float exp(float v) { return __builtin_expf(v); }
+inline float exp2(float v) { return __builtin_exp2f(v); }
+inline float log(float v) { return __builtin_logf(v); }
+inline float sqrt(float v) { return __builtin_sqrtf(v); }
+inline float rsqrt(float v) { return 1.0f / __builtin_sqrtf(v); }
+inline float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+inline float fabs(float v) { return __builtin_fabsf(v); }
+inline float floor(float v) { return __builtin_floorf(v); }
+inline float sin(float v) { return __builtin_sinf(v); }
+inline float cos(float v) { return __builtin_cosf(v); }
+inline float pow(float a, float b) { return __builtin_powf(a, b); }
+inline int abs(int v) { return v < 0 ? -v : v; }
+inline bool isnan(float v) { return v != v; }
+inline uint popcount(uint v) { return uint(__builtin_popcount(v)); }
+inline uint mulhi(uint a, uint b) { return uint((uint64_t(a) * b) >> 32); }
+namespace fast { using metal::exp; using metal::exp2; using metal::log; }
+namespace precise {
+using metal::cos; using metal::exp; using metal::exp2; using metal::log; using metal::pow;
+using metal::rsqrt; using metal::sin; using metal::sqrt;
+}
+
+// -- simdgroup_matrix 8x8, in Apple's order of elements ------------------------------------------------------
+template <class T, int R, int C> struct simdgroup_matrix {
+  T v[2];
+  T (&thread_elements())[2] { return v; }
+};
+typedef simdgroup_matrix<float, 8, 8> simdgroup_float8x8;
+typedef simdgroup_matrix<bfloat, 8, 8> simdgroup_bfloat8x8;
+inline short2 port_frag_coord(uint lane) {
+  const short q = short(lane) / 4;
+  return short2(short((q & 4) + (short(lane) / 2) % 4), short((q & 2) * 2 + (short(lane) % 2) * 2));
+}
+inline int port_frag_lane(int row, int col) {  // the lane that holds an element
+  return ((row & 4) << 2) | ((col & 4) << 1) | ((row & 3) << 1) | ((col & 2) >> 1);
+}
+template <class T, int R, int C> simdgroup_matrix<T, R, C> make_filled_simdgroup_matrix(T f) {
+  simdgroup_matrix<T, R, C> m;
+  m.v[0] = m.v[1] = f;
+  return m;
+}
+template <class T, class P> void simdgroup_load(simdgroup_matrix<T, 8, 8>& m, const P* p, ulong ld, ulong2 = ulong2(0, 0), bool transposed = false, PORT_AT) {
+  emulator::exchange(0, "simdgroup_load", line);
+  const short2 k = port_frag_coord(PORT_LANE);
+  for (int e = 0; e < 2; e++) m.v[e] = T(transposed ? p[(k.y + e) * ld + k.x] : p[k.x * ld + k.y + e]);
+}
+template <class T> void simdgroup_store(const simdgroup_matrix<T, 8, 8>& m, T* p, ulong ld, PORT_AT) {
+  emulator::exchange(0, "simdgroup_store", line);
+  const short2 k = port_frag_coord(PORT_LANE);
+  for (int e = 0; e < 2; e++) p[k.x * ld + k.y + e] = m.v[e];
+}
+template <class A, class B> void simdgroup_multiply_accumulate(simdgroup_float8x8& d, const simdgroup_matrix<A, 8, 8>& a, const simdgroup_matrix<B, 8, 8>& b, const simdgroup_float8x8& c, PORT_AT) {
+  auto& s = emulator::exchange(float4(a.v[0], a.v[1], b.v[0], b.v[1]), "simdgroup_multiply_accumulate", line);
+  const short2 k = port_frag_coord(PORT_LANE);
+  for (int e = 0; e < 2; e++) {
+    float sum = c.v[e];
+    for (int i = 0; i < 8; i++) sum += s[port_frag_lane(k.x, i)][0][i & 1] * s[port_frag_lane(i, k.y + e)][0][2 + ((k.y + e) & 1)];
+    d.v[e] = sum;
+  }
+}
+
+// -- number formats ------------------------------------------------------------------------------------------
+inline uint port_pack_bf16(float a, float b) { return uint(bfloat(a).bits) | (uint(bfloat(b).bits) << 16); }
+inline uint4 port_dequant8(uint w, float scale, float bias) {
+  uint4 r;
+  for (int i = 0; i < 4; i++) {
+    r[i] = port_pack_bf16(scale * float((w >> (8 * i)) & 15u) + bias, scale * float((w >> (8 * i + 4)) & 15u) + bias);
+  }
+  return r;
+}
+inline float port_byte_unit(uint w, int i) { return as_type<float>(0x3f000000u | (((w >> (8 * i)) & 0xffu) << 16)); }
+inline float port_byte_float(uint w, int i) { return float((w >> (8 * i)) & 0xffu); }
+
+// -- tile16 --------------------------------------------------------------------------------------------------
+struct tile_a { float v[4][2]; };
+struct tile_b { float v[4][2]; };
+struct tile_c { float v[8]; };
+inline void tile_zero(tile_c& c) { for (float& v : c.v) v = 0; }
+inline void tile_load_a(tile_a& a, const bfloat* p, uint ld, uint, PORT_AT) {
+  emulator::exchange(0, "tile_load_a", line);
+  const short2 k = port_frag_coord(PORT_LANE);
+  for (int i = 0; i < 4; i++) for (int e = 0; e < 2; e++) a.v[i][e] = p[(i / 2 * 8 + k.x) * ld + i % 2 * 8 + k.y + e];
+}
+inline void tile_load_bt(tile_b& b, const bfloat* p, uint ld, uint, PORT_AT) {
+  emulator::exchange(0, "tile_load_bt", line);
+  const short2 k = port_frag_coord(PORT_LANE);
+  for (int i = 0; i < 4; i++) for (int e = 0; e < 2; e++) b.v[i][e] = p[(i % 2 * 8 + k.y + e) * ld + i / 2 * 8 + k.x];
+}
+inline void tile_load_b(tile_b& b, const bfloat* p, uint ld, uint, PORT_AT) {
+  emulator::exchange(0, "tile_load_b", line);
+  const short2 k = port_frag_coord(PORT_LANE);
+  for (int i = 0; i < 4; i++) for (int e = 0; e < 2; e++) b.v[i][e] = p[(i / 2 * 8 + k.x) * ld + i % 2 * 8 + k.y + e];
+}
+inline void tile_mma(tile_c& c, tile_a& a, tile_b& b, PORT_AT) {
+  for (int i = 0; i < 2; i++) for (int j = 0; j < 2; j++) for (int k = 0; k < 2; k++) {
+    simdgroup_float8x8 d, A, B, C;
+    __builtin_memcpy(&A, a.v[i * 2 + k], 8);
+    __builtin_memcpy(&B, b.v[k * 2 + j], 8);
+    __builtin_memcpy(&C, c.v + (i * 2 + j) * 2, 8);
+    simdgroup_multiply_accumulate(d, A, B, C, line);
+    __builtin_memcpy(c.v + (i * 2 + j) * 2, &d, 8);
+  }
+}
+inline short2 tile_coord(uint lane, short e) {
+  const short2 k = port_frag_coord(lane);
+  return short2(short((e / 4) * 8 + k.x), short(((e / 2) % 2) * 8 + k.y + e % 2));
+}
+inline float tile_get(tile_c& c, short e) { return c.v[e]; }
+inline void tile_set(tile_c& c, short e, float v) { c.v[e] = v; }
+
+// -- places --------------------------------------------------------------------------------------------------
+inline uint3 port_u3(const uint32_t* v) { return uint3(v[0], v[1], v[2]); }
+inline uint3 port_local() {
+  const emulator::Group* g = emulator_group();
+  const uint i = uint(g->current);
+  return uint3(i % g->size[0], i / g->size[0] % g->size[1], i / g->size[0] / g->size[1]);
+}
+inline uint3 port_global() {
+  const emulator::Group* g = emulator_group();
+  const uint3 l = port_local();
+  return uint3(g->at[0] * g->size[0] + l.x, g->at[1] * g->size[1] + l.y, g->at[2] * g->size[2] + l.z);
+}
+
+}  // namespace metal
+using namespace metal;
+
+#define PORT_threadgroup_position_in_grid() port_u3(emulator_group()->at)
+#define PORT_threadgroups_per_grid() port_u3(emulator_group()->grid)
+#define PORT_threads_per_threadgroup() port_u3(emulator_group()->size)
+#define PORT_thread_position_in_threadgroup() port_local()
+#define PORT_thread_position_in_grid() port_global()
+#define PORT_thread_index_in_threadgroup() uint(emulator_group()->current)
+#define PORT_thread_index_in_simdgroup() uint(emulator_group()->current & 31)
+#define PORT_simdgroup_index_in_threadgroup() uint(emulator_group()->current >> 5)
+#define PORT_simdgroups_per_threadgroup() uint(emulator_group()->simds)
+
+// What the generated entries call: the threads that a threadgroup may have, the number of arguments.
+#define PORT_ENTRY(name, threads, arguments) \
+  extern "C" __attribute__((visibility("default"))) const int name##_entry_info[2] = {threads, arguments};
+
+#define UNROLL
+#define TG_ARRAY(T, name, n)           \
+  static const char name##_place = 0;  \
+  T(&name)[n] = *(T(*)[n])emulator_threadgroup_memory(&name##_place, sizeof(T) * (n))
+#define device
+#define constant const
+#define threadgroup
+#define thread
+#define kernel static inline

@@ -1,0 +1,250 @@
+// CUDA: Metal's vocabulary for NVRTC, with no CUDA header (see NVRTCOptions).
+#pragma once
+typedef unsigned char uchar;
+typedef unsigned short ushort;
+typedef unsigned int uint;
+typedef unsigned long long ulong;
+typedef long long port_long;
+
+#define UNROLL _Pragma("unroll")
+#define TG_ARRAY(T, name, n) __shared__ __align__(16) T name[n]
+#define INFINITY __int_as_float(0x7f800000)
+#define NAN __int_as_float(0x7fffffff)
+
+namespace metal {
+
+template <class T, class U> __forceinline__ T as_type(U u) {
+  static_assert(sizeof(T) == sizeof(U), "as_type between sizes");
+  union P { U u; T t; P() {} } p; p.u = u; return p.t;
+}
+template <> __forceinline__ float as_type<float, uint>(uint u) { return __uint_as_float(u); }
+template <> __forceinline__ uint as_type<uint, float>(float u) { return __float_as_uint(u); }
+
+template <class T, int N> struct vec;
+#define PORT_INDEX(N)                                                                              \
+  __forceinline__ T& operator[](int i) { return ((T*)this)[i]; }                                        \
+  __forceinline__ const T& operator[](int i) const { return ((const T*)this)[i]; }
+template <class T> struct alignas(2 * sizeof(T)) vec<T, 2> {
+  T x, y;
+  vec() = default;
+  __forceinline__ explicit vec(T s) : x(s), y(s) {}
+  __forceinline__ vec(T a, T b) : x(a), y(b) {}
+  PORT_INDEX(2)
+};
+template <class T> struct alignas(4 * sizeof(T)) vec<T, 3> {
+  T x, y, z;
+  vec() = default;
+  __forceinline__ explicit vec(T s) : x(s), y(s), z(s) {}
+  __forceinline__ vec(T a, T b, T c) : x(a), y(b), z(c) {}
+  PORT_INDEX(3)
+};
+template <class T> struct alignas(4 * sizeof(T)) vec<T, 4> {
+  T x, y, z, w;
+  vec() = default;
+  __forceinline__ explicit vec(T s) : x(s), y(s), z(s), w(s) {}
+  __forceinline__ vec(T a, T b, T c, T d) : x(a), y(b), z(c), w(d) {}
+  PORT_INDEX(4)
+};
+#define PORT_BINARY(op)                                                                              \
+  template <class T, int N> __forceinline__ vec<T, N> operator op(vec<T, N> a, vec<T, N> b) {     \
+    vec<T, N> r; UNROLL for (int i = 0; i < N; i++) r[i] = a[i] op b[i]; return r; }              \
+  template <class T, int N> __forceinline__ vec<T, N> operator op(vec<T, N> a, T b) {             \
+    vec<T, N> r; UNROLL for (int i = 0; i < N; i++) r[i] = a[i] op b; return r; }                 \
+  template <class T, int N> __forceinline__ vec<T, N> operator op(T a, vec<T, N> b) {             \
+    vec<T, N> r; UNROLL for (int i = 0; i < N; i++) r[i] = a op b[i]; return r; }
+PORT_BINARY(+) PORT_BINARY(-) PORT_BINARY(*) PORT_BINARY(/)
+
+// bfloat: only explicit conversion from float (as in MSL), free conversion to
+// float; arithmetic between two bfloats is refused (Metal would round it).
+struct alignas(2) bfloat {
+  ushort bits;
+  bfloat() = default;
+  __forceinline__ explicit bfloat(float f) {
+    ushort b; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(b) : "f"(f)); bits = b;
+  }
+  __forceinline__ operator float() const { return __uint_as_float(uint(bits) << 16); }
+};
+bfloat operator+(bfloat, bfloat) = delete;
+bfloat operator-(bfloat, bfloat) = delete;
+bfloat operator*(bfloat, bfloat) = delete;
+bfloat operator/(bfloat, bfloat) = delete;
+template <> __forceinline__ ushort as_type<ushort, bfloat>(bfloat b) { return b.bits; }
+
+enum class mem_flags { mem_none, mem_device, mem_threadgroup, mem_texture };
+__forceinline__ mem_flags operator|(mem_flags a, mem_flags b) { return mem_flags(int(a) | int(b)); }
+__forceinline__ void threadgroup_barrier(mem_flags) { __syncthreads(); }
+__forceinline__ void simdgroup_barrier(mem_flags) { __syncwarp(); }
+
+template <class T> __forceinline__ T simd_shuffle_xor(T v, ushort m) { return __shfl_xor_sync(~0u, v, m); }
+template <class T> __forceinline__ T simd_shuffle_down(T v, ushort d) { return __shfl_down_sync(~0u, v, d); }
+template <class T> __forceinline__ T simd_shuffle_up(T v, ushort d) { return __shfl_up_sync(~0u, v, d); }
+template <class T> __forceinline__ T simd_shuffle(T v, ushort l) { return __shfl_sync(~0u, v, l); }
+template <class T> __forceinline__ T simd_broadcast(T v, ushort l) { return __shfl_sync(~0u, v, l); }
+template <class T> __forceinline__ T simd_broadcast_first(T v) { return __shfl_sync(~0u, v, 0); }
+template <class T> __forceinline__ T simd_sum(T v) {
+  UNROLL for (int m = 16; m; m >>= 1) v += __shfl_xor_sync(~0u, v, m); return v; }
+template <class T> __forceinline__ T simd_max(T v) {
+  UNROLL for (int m = 16; m; m >>= 1) { T o = __shfl_xor_sync(~0u, v, m); v = o > v ? o : v; } return v; }
+template <class T> __forceinline__ T simd_min(T v) {
+  UNROLL for (int m = 16; m; m >>= 1) { T o = __shfl_xor_sync(~0u, v, m); v = o < v ? o : v; } return v; }
+__forceinline__ bool simd_any(bool b) { return __any_sync(~0u, b); }
+__forceinline__ bool simd_all(bool b) { return __all_sync(~0u, b); }
+
+// The same entities as the global ones, so that `using namespace metal` is not ambiguous.
+using ::min; using ::max; using ::exp; using ::exp2; using ::log; using ::sqrt; using ::rsqrt;
+using ::fma; using ::fabs; using ::floor; using ::abs; using ::pow; using ::sin; using ::cos;
+__forceinline__ bool isnan(float v) { return v != v; }
+template <class T> __forceinline__ T clamp(T v, T lo, T hi) { return v < lo ? lo : (v > hi ? hi : v); }
+template <class T> __forceinline__ T select(T a, T b, bool c) { return c ? b : a; }
+__forceinline__ uint popcount(uint v) { return __popc(v); }
+__forceinline__ uint mulhi(uint a, uint b) { return __umulhi(a, b); }
+namespace fast {
+__forceinline__ float exp(float v) { return __expf(v); }
+__forceinline__ float log(float v) { return __logf(v); }
+__forceinline__ float exp2(float v) { float r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v)); return r; }
+}
+namespace precise {
+__forceinline__ float rsqrt(float v) { return ::rsqrtf(v); }
+__forceinline__ float exp(float v) { return ::expf(v); }
+__forceinline__ float log(float v) { return ::logf(v); }
+__forceinline__ float sqrt(float v) { return ::sqrtf(v); }
+__forceinline__ float exp2(float v) { return ::exp2f(v); }
+__forceinline__ float sin(float v) { return ::sinf(v); }
+__forceinline__ float cos(float v) { return ::cosf(v); }
+__forceinline__ float pow(float a, float b) { return ::powf(a, b); }
+}
+
+// -- simdgroup_matrix 8x8 ------------------------------------------------------
+// Fragment order on NVIDIA: lane l holds row l/4, columns 2*(l%4) and +1. A
+// transposed load keeps the untransposed fragment and a flag; the flag is a
+// constant after inlining, so the transposition costs nothing for W^T operands.
+template <class T, int R, int C> struct simdgroup_matrix;
+template <> struct simdgroup_matrix<float, 8, 8> { float v[2]; };
+template <> struct simdgroup_matrix<bfloat, 8, 8> { uint v; bool t; };
+typedef simdgroup_matrix<float, 8, 8> simdgroup_float8x8;
+typedef simdgroup_matrix<bfloat, 8, 8> simdgroup_bfloat8x8;
+__forceinline__ uint port_lane() { uint l; asm("mov.u32 %0, %%laneid;" : "=r"(l)); return l; }
+template <class T, int R, int C> __forceinline__ simdgroup_matrix<T, R, C> make_filled_simdgroup_matrix(T f) {
+  simdgroup_matrix<T, R, C> m; m.v[0] = m.v[1] = f; return m; }
+__forceinline__ void simdgroup_load(simdgroup_bfloat8x8& m, const bfloat* p, ulong ld, vec<ulong, 2> = {}, bool tr = false) {
+  uint l = port_lane();
+  m.v = *(const uint*)(p + (l >> 2) * ld + (l & 3) * 2);
+  m.t = tr;
+}
+__forceinline__ uint port_movmatrix(uint a) {
+  uint d; asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(d) : "r"(a)); return d; }
+__forceinline__ void simdgroup_multiply_accumulate(simdgroup_float8x8& d, const simdgroup_bfloat8x8& a,
+                                                   const simdgroup_bfloat8x8& b, const simdgroup_float8x8& c) {
+  uint av = a.t ? port_movmatrix(a.v) : a.v;
+  uint bv = b.t ? b.v : port_movmatrix(b.v);
+  float d2, d3;
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%9,%9};"
+      : "=f"(d.v[0]), "=f"(d.v[1]), "=f"(d2), "=f"(d3)
+      : "r"(av), "r"(0), "r"(bv), "f"(c.v[0]), "f"(c.v[1]), "f"(0.0f));
+}
+__forceinline__ void simdgroup_store(const simdgroup_float8x8& m, float* p, ulong ld) {
+  uint l = port_lane();
+  p[(l >> 2) * ld + (l & 3) * 2] = m.v[0];
+  p[(l >> 2) * ld + (l & 3) * 2 + 1] = m.v[1];
+}
+
+// Eight nibbles as bf16(scale * q + bias), in order: 0x4300 | q is 128 + q in
+// bf16, the subtraction is exact, and the multiply-add rounds once.
+__forceinline__ vec<uint, 4> port_dequant8(uint w, bfloat scale, bfloat bias) {
+  uint s = uint(scale.bits) * 0x10001u, b = uint(bias.bits) * 0x10001u, d[4];
+  UNROLL for (int i = 0; i < 4; i++) {                 // columns i and i + 4
+    uint v = ((w >> (4 * i)) & 0x000f000fu) | 0x43004300u;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(v) : "r"(v), "r"(0x3f803f80u), "r"(0xc300c300u));
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d[i]) : "r"(v), "r"(s), "r"(b));
+  }
+  return vec<uint, 4>(__byte_perm(d[0], d[1], 0x5410), __byte_perm(d[2], d[3], 0x5410),
+                      __byte_perm(d[0], d[1], 0x7632), __byte_perm(d[2], d[3], 0x7632));
+}
+// Two numbers rounded to bf16, the first in the lower half.
+__forceinline__ uint port_pack_bf16(float a, float b) {
+  uint r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(b), "f"(a)); return r; }
+__forceinline__ vec<uint, 4> port_dequant8(uint w, float scale, float bias) {
+  vec<uint, 4> r;
+  UNROLL for (int i = 0; i < 4; i++)
+    r[i] = port_pack_bf16(scale * float((w >> (8 * i)) & 15u) + bias, scale * float((w >> (8 * i + 4)) & 15u) + bias);
+  return r;
+}
+// 1 + (byte i of w, less its top bit) / 128, where the byte's top bit is set: one PRMT.
+__forceinline__ float port_byte_unit(uint w, int i) { return __uint_as_float(__byte_perm(w, 0x3f000000u, 0x7044u | (i << 8))); }
+
+// Byte i of w: one PRMT makes 2^23 + byte.
+__forceinline__ float port_byte_float(uint w, int i) { return __uint_as_float(__byte_perm(w, 0x4b000000u, 0x7440u | i)) - 8388608.0f; }
+
+// -- tile16 ----------------------------------------------------------------------
+struct tile_a { uint r[4]; };
+struct tile_b { uint r[4]; };
+struct tile_c { float r[8]; };
+__forceinline__ void tile_zero(tile_c& c) { UNROLL for (int i = 0; i < 8; i++) c.r[i] = 0; }
+__forceinline__ uint port_smem(const void* p) { return (uint)__cvta_generic_to_shared(p); }
+__forceinline__ void tile_load_a(tile_a& a, const bfloat* p, uint ld, uint lane) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+      : "=r"(a.r[0]), "=r"(a.r[1]), "=r"(a.r[2]), "=r"(a.r[3])
+      : "r"(port_smem(p + (lane & 15) * ld + (lane >> 4) * 8)) : "memory");
+}
+__forceinline__ void tile_load_bt(tile_b& b, const bfloat* p, uint ld, uint lane) {
+  // matrices: n 0-7 k 0-7 | n 0-7 k 8-15 | n 8-15 k 0-7 | n 8-15 k 8-15
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+      : "=r"(b.r[0]), "=r"(b.r[1]), "=r"(b.r[2]), "=r"(b.r[3])
+      : "r"(port_smem(p + ((lane & 7) + (lane >> 4) * 8) * ld + ((lane >> 3) & 1) * 8)) : "memory");
+}
+// p holds B as it is: 16 rows of k, 16 columns of n.
+__forceinline__ void tile_load_b(tile_b& b, const bfloat* p, uint ld, uint lane) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+      : "=r"(b.r[0]), "=r"(b.r[1]), "=r"(b.r[2]), "=r"(b.r[3])
+      : "r"(port_smem(p + (lane & 15) * ld + (lane >> 4) * 8)) : "memory");
+}
+__forceinline__ void tile_mma(tile_c& c, tile_a& a, tile_b& b) {
+  UNROLL for (int j = 0; j < 2; j++)
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c.r[j * 4]), "+f"(c.r[j * 4 + 1]), "+f"(c.r[j * 4 + 2]), "+f"(c.r[j * 4 + 3])
+        : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "r"(b.r[j * 2]), "r"(b.r[j * 2 + 1]));
+}
+typedef vec<short, 2> port_short2;
+__forceinline__ port_short2 tile_coord(uint lane, short e) {
+  return port_short2(short((lane >> 2) + ((e >> 1) & 1) * 8), short((e >> 2) * 8 + (lane & 3) * 2 + (e & 1)));
+}
+__forceinline__ float tile_get(tile_c& c, short e) { return c.r[e]; }
+__forceinline__ void tile_set(tile_c& c, short e, float v) { c.r[e] = v; }
+
+// -- where am I ------------------------------------------------------------------
+__forceinline__ uint port_tidx() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
+}  // namespace metal
+using namespace metal;
+
+#define PORT_threadgroup_position_in_grid() vec<uint, 3>(blockIdx.x, blockIdx.y, blockIdx.z)
+#define PORT_threadgroups_per_grid() vec<uint, 3>(gridDim.x, gridDim.y, gridDim.z)
+#define PORT_threads_per_threadgroup() vec<uint, 3>(blockDim.x, blockDim.y, blockDim.z)
+#define PORT_thread_position_in_threadgroup() vec<uint, 3>(threadIdx.x, threadIdx.y, threadIdx.z)
+#define PORT_thread_position_in_grid()                                                           \
+  vec<uint, 3>(blockIdx.x * blockDim.x + threadIdx.x, blockIdx.y * blockDim.y + threadIdx.y,     \
+               blockIdx.z * blockDim.z + threadIdx.z)
+#define PORT_thread_index_in_threadgroup() port_tidx()
+#define PORT_thread_index_in_simdgroup() (port_tidx() & 31u)
+#define PORT_simdgroup_index_in_threadgroup() (port_tidx() >> 5)
+#define PORT_simdgroups_per_threadgroup() ((blockDim.x * blockDim.y * blockDim.z + 31u) >> 5)
+
+// Metal's vector names; CUDA has built-in types of the same names.
+#define float2 vec<float, 2>
+#define float3 vec<float, 3>
+#define float4 vec<float, 4>
+#define uint2 vec<uint, 2>
+#define uint3 vec<uint, 3>
+#define uint4 vec<uint, 4>
+#define int2 vec<int, 2>
+#define int4 vec<int, 4>
+#define short2 vec<short, 2>
+#define ushort2 vec<ushort, 2>
+#define ulong2 vec<ulong, 2>
+
+// On Windows long has 32 bits.
+#define long port_long
+#define device
+#define constant const
+#define threadgroup
+#define thread
+#define kernel static __forceinline__

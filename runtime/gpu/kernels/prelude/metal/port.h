@@ -1,0 +1,90 @@
+// Metal: what the kernels need beyond the language.
+#include <metal_stdlib>
+#include <metal_simdgroup>
+#include <metal_simdgroup_matrix>
+using namespace metal;
+
+#define TG_ARRAY(T, name, n) alignas(16) threadgroup T name[n]
+#define UNROLL _Pragma("clang loop unroll(full)")
+
+// Two numbers rounded to bf16, the first in the lower half.
+inline uint port_pack_bf16(float a, float b) {
+  return uint(as_type<ushort>(bfloat(a))) | (uint(as_type<ushort>(bfloat(b))) << 16);
+}
+// Eight nibbles as bf16(scale * q + bias), in order.
+inline uint4 port_dequant8(uint w, float scale, float bias) {
+  uint4 r;
+  UNROLL for (int i = 0; i < 4; i++) {
+    r[i] = port_pack_bf16(scale * float((w >> (8 * i)) & 15u) + bias, scale * float((w >> (8 * i + 4)) & 15u) + bias);
+  }
+  return r;
+}
+// 1 + (byte i of w, less its top bit) / 128, where the byte's top bit is set.
+inline float port_byte_unit(uint w, int i) { return as_type<float>(0x3f000000u | (((w >> (8 * i)) & 0xffu) << 16)); }
+// Byte i of w.
+inline float port_byte_float(uint w, int i) { return float((w >> (8 * i)) & 0xffu); }
+
+// -- tile16: 16x16x16 multiply-accumulate by one simdgroup ---------------------------------------------------
+// bf16 operands in threadgroup memory, sums in fp32: 2x2x2 operations on simdgroup_matrix 8x8 of floats.
+struct tile_a { simdgroup_matrix<float, 8, 8> m[4]; };
+struct tile_b { simdgroup_matrix<float, 8, 8> m[4]; };
+struct tile_c { simdgroup_matrix<float, 8, 8> m[4]; };
+
+inline short2 port_frag_coord(uint lane) {  // (row, column) of element 0; element 1 is in the next column
+  const short l = short(lane);
+  const short q = l / 4;
+  const short row = (q & 4) + (l / 2) % 4;
+  const short col = (q & 2) * 2 + (l % 2) * 2;
+  return short2(row, col);
+}
+inline void tile_zero(thread tile_c& c) {
+  UNROLL for (short i = 0; i < 4; i++) c.m[i] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+}
+inline void tile_load_a(thread tile_a& a, threadgroup const bfloat* p, uint ld, uint lane) {
+  short2 rc = port_frag_coord(lane);
+  UNROLL for (short i = 0; i < 2; i++) {
+    UNROLL for (short j = 0; j < 2; j++) {
+      threadgroup const bfloat* q = p + (i * 8 + rc.x) * ld + j * 8 + rc.y;
+      a.m[i * 2 + j].thread_elements()[0] = float(q[0]);
+      a.m[i * 2 + j].thread_elements()[1] = float(q[1]);
+    }
+  }
+}
+// p holds B transposed: 16 rows of n, 16 columns of k.
+inline void tile_load_bt(thread tile_b& b, threadgroup const bfloat* p, uint ld, uint lane) {
+  short2 rc = port_frag_coord(lane);
+  UNROLL for (short i = 0; i < 2; i++) {    // block of k
+    UNROLL for (short j = 0; j < 2; j++) {  // block of n
+      threadgroup const bfloat* q = p + (j * 8 + rc.y) * ld + i * 8 + rc.x;
+      b.m[i * 2 + j].thread_elements()[0] = float(q[0]);
+      b.m[i * 2 + j].thread_elements()[1] = float(q[ld]);
+    }
+  }
+}
+// p holds B as it is: 16 rows of k, 16 columns of n.
+inline void tile_load_b(thread tile_b& b, threadgroup const bfloat* p, uint ld, uint lane) {
+  short2 rc = port_frag_coord(lane);
+  UNROLL for (short i = 0; i < 2; i++) {
+    UNROLL for (short j = 0; j < 2; j++) {
+      threadgroup const bfloat* q = p + (i * 8 + rc.x) * ld + j * 8 + rc.y;
+      b.m[i * 2 + j].thread_elements()[0] = float(q[0]);
+      b.m[i * 2 + j].thread_elements()[1] = float(q[1]);
+    }
+  }
+}
+inline void tile_mma(thread tile_c& c, thread tile_a& a, thread tile_b& b) {
+  UNROLL for (short i = 0; i < 2; i++)
+    UNROLL for (short j = 0; j < 2; j++)
+      UNROLL for (short k = 0; k < 2; k++)
+        simdgroup_multiply_accumulate(c.m[i * 2 + j], a.m[i * 2 + k], b.m[k * 2 + j], c.m[i * 2 + j]);
+}
+// The place in the tile of element e (0 to 7) of the calling lane: (row, column). Elements 2i and 2i + 1 are
+// neighbours in a row.
+inline short2 tile_coord(uint lane, short e) {
+  const short2 rc = port_frag_coord(lane);
+  const short row = (e / 4) * 8 + rc.x;
+  const short col = ((e / 2) % 2) * 8 + rc.y + e % 2;
+  return short2(row, col);
+}
+inline float tile_get(thread tile_c& c, short e) { return c.m[e / 2].thread_elements()[e % 2]; }
+inline void tile_set(thread tile_c& c, short e, float v) { c.m[e / 2].thread_elements()[e % 2] = v; }

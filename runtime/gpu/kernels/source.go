@@ -1,0 +1,126 @@
+package kernels
+
+import (
+	"embed"
+	"fmt"
+	"strings"
+)
+
+//go:generate go run ./gen *.metal
+
+//go:embed *.metal *.entry.h prelude/*.h prelude/metal/port.h prelude/cuda/port.h prelude/cpu prelude/lint/include
+var files embed.FS
+
+// Target is what a kernel's text is made for.
+type Target int
+
+// The targets.
+const (
+	// Metal is for newLibraryWithSource, with Metal 3.1 or later and math mode safe.
+	Metal Target = iota
+	// CUDA is for NVRTC with NVRTCOptions.
+	CUDA
+	// CPU is for a C++17 compiler, as part of a shared object that is linked against the emulator of
+	// EmulatorFiles.
+	CPU
+)
+
+var preludes = map[Target]string{Metal: "prelude/metal/port.h", CUDA: "prelude/cuda/port.h", CPU: "prelude/cpu/port.h"}
+
+// NVRTCOptions are the options of NVRTC besides --gpu-architecture: helpers carry no __device__, and
+// attributes of Metal are unknown.
+var NVRTCOptions = []string{"--device-as-default-execution-space", "--std=c++14", "--diag-suppress=1097,550,177"}
+
+// EmulatorFiles are emulator.h and emulator.cc: what a kernel that is compiled for CPU includes, and what it
+// is linked against. A kernel is started by emulator_launch.
+func EmulatorFiles() map[string][]byte {
+	out := map[string][]byte{}
+	for _, name := range []string{"emulator.h", "emulator.cc"} {
+		out[name] = mustRead("prelude/cpu/" + name)
+	}
+	return out
+}
+
+// LintFiles are the headers that a text for Metal includes, for a clang that reads it as C++ for OpenCL.
+func LintFiles() map[string][]byte {
+	out := map[string][]byte{}
+	for _, name := range []string{"metal_stdlib", "metal_simdgroup", "metal_simdgroup_matrix"} {
+		out[name] = mustRead("prelude/lint/include/" + name)
+	}
+	return out
+}
+
+// EntryName is the name of a kernel's function in a compiled library of the target.
+func (l Launch) EntryName(t Target) string {
+	if t == Metal {
+		return l.Kernel
+	}
+	return l.Kernel + "_entry"
+}
+
+// Source is the whole text that is compiled for a launch on a target: its definitions, the prelude, the
+// kernel's text and, but for Metal, the entry.
+func (l Launch) Source(t Target) (string, error) {
+	text, err := files.ReadFile(l.File + ".metal")
+	if err != nil {
+		return "", fmt.Errorf("kernels: there is no source %q", l.File)
+	}
+	includes, body, line, err := splitIncludes(l.File, string(text))
+	if err != nil {
+		return "", err
+	}
+	entries := mustRead(l.File + ".entry.h")
+	if !strings.Contains(string(entries), "#ifdef ENTRY_"+l.Kernel+"\n") {
+		return "", fmt.Errorf("kernels: %s.metal has no kernel %q", l.File, l.Kernel)
+	}
+	b := &strings.Builder{}
+	b.Write(mustRead(preludes[t]))
+	b.Write(mustRead("prelude/common.h"))
+	for _, d := range l.Defines {
+		fmt.Fprintf(b, "#define %s %s\n", d.Name, d.Value)
+	}
+	for _, name := range includes {
+		b.Write(mustRead(name))
+	}
+	fmt.Fprintf(b, "#line %d \"%s.metal\"\n%s", line, l.File, body)
+	if t != Metal {
+		fmt.Fprintf(b, "#define ENTRY_%s\n", l.Kernel)
+		b.Write(entries)
+	}
+	return b.String(), nil
+}
+
+// splitIncludes takes the includes off the head of a kernel's text: "port.h", which comes first and is not
+// listed, and others that stand in prelude/. line is the number of the body's first line.
+func splitIncludes(file, text string) (includes []string, body string, line int, err error) {
+	const prefix = "#include \""
+	body = text
+	for line = 1; strings.HasPrefix(body, prefix); line++ {
+		head, rest, _ := strings.Cut(body, "\n")
+		name := strings.TrimSuffix(strings.TrimPrefix(head, prefix), "\"")
+		if line == 1 != (name == "port.h") {
+			return nil, "", 0, fmt.Errorf("kernels: %s.metal must include port.h first, and once", file)
+		}
+		if line > 1 {
+			name = "prelude/" + name
+			if _, err := files.ReadFile(name); err != nil {
+				return nil, "", 0, fmt.Errorf("kernels: %s.metal includes %s, which is not there", file, name)
+			}
+			includes = append(includes, name)
+		}
+		body = rest
+	}
+	if line == 1 {
+		return nil, "", 0, fmt.Errorf("kernels: the first line of %s.metal must be #include \"port.h\"", file)
+	}
+	return includes, body, line, nil
+}
+
+// mustRead reads an embedded file that is there in every build.
+func mustRead(name string) []byte {
+	b, err := files.ReadFile(name)
+	if err != nil {
+		panic("kernels: " + err.Error())
+	}
+	return b
+}

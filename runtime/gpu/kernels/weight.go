@@ -1,0 +1,100 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+)
+
+// Format says how a weight [N, K] is stored, in MLX's layout.
+type Format struct {
+	// Bits is 4 or 8 for affine codes: words u32 [N, K·Bits/32], the first code in the lowest bits, with
+	// scales and biases [N, K/Group], w = scale·q + bias. 16 is bf16 [N, K] and 32 f32 [N, K], which have
+	// neither.
+	Bits int
+	// Group is 32, 64 or 128 columns, and divides K.
+	Group int
+	// F32 says that scales and biases are f32, not bf16.
+	F32 bool
+	// Symmetric says that there are no biases: bias = −2^(Bits−1)·scale.
+	Symmetric bool
+}
+
+// Quantized reports whether the weight has scales.
+func (f Format) Quantized() bool { return f.Bits < 16 }
+
+// String is for the names of tests and tables.
+func (f Format) String() string {
+	switch f.Bits {
+	case 16:
+		return "bf16"
+	case 32:
+		return "f32"
+	}
+	s := fmt.Sprintf("%dbit/%d", f.Bits, f.Group)
+	if f.F32 {
+		s += "/f32"
+	}
+	if f.Symmetric {
+		s += "/symmetric"
+	}
+	return s
+}
+
+// check says why there is no kernel for rows of K columns; nil if there is one.
+func (f Format) check(k int) error {
+	switch {
+	case f.Bits != 4 && f.Bits != 8 && f.Bits != 16 && f.Bits != 32:
+		return fmt.Errorf("weights of %d bits, want 4, 8, 16 (bf16) or 32 (f32)", f.Bits)
+	case f.Quantized() && f.Group != 32 && f.Group != 64 && f.Group != 128:
+		return fmt.Errorf("groups of %d columns, want 32, 64 or 128", f.Group)
+	case f.Quantized() && k%f.Group != 0:
+		return fmt.Errorf("%d columns are no multiple of the group of %d", k, f.Group)
+	case k <= 0 || k%8 != 0:
+		return fmt.Errorf("%d columns, want a multiple of 8", k)
+	}
+	return nil
+}
+
+func (f Format) defines() []Define {
+	scale := "bfloat"
+	if f.F32 {
+		scale = "float"
+	}
+	return define("WEIGHT_BITS", f.Bits, "WEIGHT_GROUP", max(f.Group, 1), "WEIGHT_SCALE", scale, "WEIGHT_BIASES", !f.Symmetric)
+}
+
+// Weight is a stored weight for the Go twins.
+type Weight struct {
+	Format
+	N, K int
+	// Words are the codes, or the bf16 or f32 of a dense weight in words of 32 bits.
+	Words []uint32
+	// Scales and Biases are bf16 or f32 bit patterns.
+	Scales, Biases []uint32
+}
+
+// At is the element of a row and a column, exact in float64.
+func (w *Weight) At(row, column int) float64 {
+	i := row*w.K + column
+	switch w.Bits {
+	case 16:
+		return float64(math.Float32frombits(w.Words[i/2] >> (16 * (i % 2)) << 16))
+	case 32:
+		return float64(math.Float32frombits(w.Words[i]))
+	}
+	per := 32 / w.Bits
+	q := w.Words[i/per] >> (w.Bits * (i % per)) & (1<<w.Bits - 1)
+	scale := w.number(w.Scales[i/w.Group])
+	bias := scale * -float64(int(1)<<(w.Bits-1))
+	if !w.Symmetric {
+		bias = w.number(w.Biases[i/w.Group])
+	}
+	return float64(scale*float64(q)) + bias
+}
+
+func (w *Weight) number(bits uint32) float64 {
+	if !w.F32 {
+		bits <<= 16
+	}
+	return float64(math.Float32frombits(bits))
+}
