@@ -1,0 +1,64 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrUnavailable is wrapped by errors that say what a machine lacks: the device, its driver or a library.
+var ErrUnavailable = errors.New("not available")
+
+// CheckRange tells whether size bytes at an offset lie in a buffer of a size.
+func CheckRange(what string, offset, size, buffer int) error {
+	if offset < 0 || size < 0 || offset > buffer-size {
+		return fmt.Errorf("%s: bytes %d to %d of a buffer of %d", what, offset, offset+size, buffer)
+	}
+	return nil
+}
+
+// CheckDispatch checks what does not depend on a host: the grid, the threadgroup against the kernel, the
+// arguments against their buffers.
+func CheckDispatch(i int, d Dispatch) error {
+	fail := func(format string, args ...any) error {
+		return fmt.Errorf("dispatch %d (%s): %s", i, d.Label, fmt.Sprintf(format, args...))
+	}
+	if d.Kernel == nil {
+		return fail("there is no kernel")
+	}
+	for _, n := range d.Groups {
+		if n < 1 {
+			return fail("the grid is %v threadgroups, every number must be at least 1", d.Groups)
+		}
+	}
+	if d.Groups[0] > 1<<31-1 || d.Groups[1] > 1<<16-1 || d.Groups[2] > 1<<16-1 {
+		return fail("the grid is %v threadgroups, at most 2147483647, 65535 and 65535 are possible", d.Groups)
+	}
+	threads := 1
+	for _, n := range d.Threads {
+		if n < 1 || n > 1024 {
+			return fail("the threadgroup is %v threads, every number must be from 1 to 1024", d.Threads)
+		}
+		threads *= n
+	}
+	if limit := d.Kernel.MaxThreads(); threads > limit {
+		return fail("the threadgroup has %d threads, kernel %s allows %d", threads, d.Kernel.Name(), limit)
+	}
+	if len(d.Arguments) > 31 {
+		return fail("%d arguments, at most 31 are possible", len(d.Arguments))
+	}
+	for j, a := range d.Arguments {
+		switch {
+		case a.Bytes != nil && a.Buffer != nil:
+			return fail("argument %d is a buffer and bytes", j)
+		case a.Bytes != nil:
+			if len(a.Bytes) == 0 || len(a.Bytes) > MaxBytes || len(a.Bytes)%4 != 0 {
+				return fail("argument %d has %d bytes, want a multiple of 4 up to %d", j, len(a.Bytes), MaxBytes)
+			}
+		case a.Buffer == nil:
+			return fail("argument %d is not set", j)
+		case a.Offset < 0 || a.Offset >= a.Buffer.Size() || a.Offset%4 != 0:
+			return fail("argument %d is at offset %d of a buffer of %d bytes, want a multiple of 4 within it", j, a.Offset, a.Buffer.Size())
+		}
+	}
+	return nil
+}
