@@ -174,19 +174,24 @@ func layerOf(name string) (int, bool) {
 // String gives the recipe's text form, as [ParseRecipe] reads it. A recipe with a method that has no
 // name there (torchao's, of recipe executorch) has a text that is only to look at.
 func (r Recipe) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "# recipe %s\n", strings.Map(oneLine, r.Name))
+	lines := append([]string{"# recipe " + strings.Map(oneLine, r.Name)}, r.Lines()...)
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// Lines are the lines of the text form.
+func (r Recipe) Lines() []string {
 	width := len("*")
 	for _, rule := range r.Rules {
 		width = max(width, len(rule.Pattern))
 	}
+	lines := []string{}
 	for _, rule := range r.Rules {
-		b.WriteString(rule.text(width) + "\n")
+		lines = append(lines, rule.text(width))
 	}
 	if r.RoundConstants {
-		b.WriteString("constants bf16\n")
+		lines = append(lines, "constants bf16")
 	}
-	return b.String()
+	return lines
 }
 
 func oneLine(c rune) rune {

@@ -18,7 +18,6 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders"
 	"github.com/etc-ml/etc/passes"
-	"github.com/etc-ml/etc/passes/quantize"
 	"github.com/etc-ml/etc/runtime/program"
 )
 
@@ -29,6 +28,7 @@ type exportFlags struct {
 	sample, portable, verifyIR                 bool
 	maxSeqLen, maxChunk, jobs                  int
 	printAfter, weights                        string
+	targetBits                                 float64
 }
 
 func newExport() *cobra.Command {
@@ -54,14 +54,15 @@ written with the weights of the file.`,
 	fl.IntVar(&f.linearGroup, "qlinear-group-size", 64, "same as --group-size")
 	fl.StringVar(&f.embedding, "qembedding", "none", "embedding weights: none, 4w or 8w")
 	fl.IntVar(&f.embeddingGroup, "qembedding-group-size", 64, "elements of an embedding row that share a scale: 32, 64 or 128")
-	fl.StringVar(&f.recipe, "recipe", "default", "which weights get which bits: default or executorch")
+	fl.StringVar(&f.recipe, "recipe", "default", "which weights get which bits: default, executorch, or a recipe file")
+	fl.Float64Var(&f.targetBits, "target-bpw", 0, "choose the bits of each linear weight by measured error, so many a weight on average")
 	fl.StringVar(&f.method, "quant-method", "best", "best, minmax or hqq")
 	fl.BoolVar(&f.sample, "sample", false, "fuse the sampling head: forward gives a token")
 	fl.BoolVar(&f.portable, "portable", false, "write the gated delta rule as a scan instead of a Metal kernel")
 	fl.IntVar(&f.maxSeqLen, "max-seq-len", 4096, "positions that the caches hold")
 	fl.IntVar(&f.maxChunk, "max-prefill-chunk", 0, "most tokens of one call (default: the architecture's)")
 	fl.IntVarP(&f.jobs, "jobs", "j", 0, "workers, 0 for one per CPU")
-	fl.StringVar(&f.emit, "emit", "pte", "what to write: pte, or ir for the text of the lowered module (--output - for standard output)")
+	fl.StringVar(&f.emit, "emit", "pte", "what to write: pte, ir for the text of the lowered module, or recipe for the rules (--output - for standard output)")
 	fl.StringVar(&f.weights, "weights", "", "file with the weights of an IR text")
 	fl.StringVar(&f.printAfter, "print-ir-after", "", "print the IR after a pass to standard error: "+strings.Join(passes.Names(), ", "))
 	fl.BoolVar(&f.verifyIR, "verify-ir", false, "run the verifier after every pass")
@@ -79,8 +80,8 @@ func runExport(cmd *cobra.Command, args []string, f exportFlags) error {
 	if err := f.resolveGroups(cmd); err != nil {
 		return err
 	}
-	if f.emit != "pte" && f.emit != "ir" {
-		return usagef("--emit %q, want pte or ir", f.emit)
+	if f.emit != "pte" && f.emit != "ir" && f.emit != "recipe" {
+		return usagef("--emit %q, want pte, ir or recipe", f.emit)
 	}
 	if f.emit == "pte" && f.output == "-" {
 		return usagef("--output -: a program is written to a file only; --emit ir writes its text to standard output")
@@ -114,7 +115,7 @@ func runExport(cmd *cobra.Command, args []string, f exportFlags) error {
 		return invalidInput(err)
 	}
 	defer c.Close()
-	if options.Recipe, err = f.makeRecipe(cmd, c); err != nil {
+	if err := f.setRecipe(cmd, c, options); err != nil {
 		return err
 	}
 	limits := loaders.Options{MaxPrefillChunk: f.maxChunk}
@@ -130,7 +131,7 @@ func runExport(cmd *cobra.Command, args []string, f exportFlags) error {
 	}
 	if err := passes.Run(m, options); err != nil {
 		err = fmt.Errorf("%s: %w", dir, err)
-		if strings.Contains(err.Error(), ": pass quantize: tensor ") { // what the flags ask of a tensor
+		if strings.Contains(err.Error(), ": pass quantize: tensor ") || strings.Contains(err.Error(), ": pass allocate-bits: ") { // what the flags ask of a tensor
 			return usageError{err}
 		}
 		return err
@@ -139,14 +140,21 @@ func runExport(cmd *cobra.Command, args []string, f exportFlags) error {
 	for _, kind := range slices.Sorted(maps.Keys(skipped)) {
 		logf(cmd.ErrOrStderr(), "etc: skipped %d %s tensors", skipped[kind], kind)
 	}
-	if f.emit == "ir" {
-		return writeText(cmd.OutOrStdout(), f.output, m)
+	switch f.emit {
+	case "ir":
+		return writeText(cmd.OutOrStdout(), f.output, func(w io.Writer) error { return ir.Print(w, m) })
+	case "recipe":
+		return writeText(cmd.OutOrStdout(), f.output, func(w io.Writer) error { _, err := io.WriteString(w, options.Recipe.String()); return err })
 	}
 	file, err := newFile(c, m, options, f)
 	if err != nil {
 		return err
 	}
-	return writeProgram(cmd, f, file)
+	if err := writeProgram(cmd, f, file); err != nil {
+		return err
+	}
+	printQuality(cmd.ErrOrStderr(), options.Report)
+	return nil
 }
 
 // invalidInput marks an error of a checkpoint's content; what the system says stays a failure.
@@ -241,65 +249,13 @@ func (f *exportFlags) resolveGroups(cmd *cobra.Command) error {
 	return nil
 }
 
-// makeRecipe makes the recipe that the flags ask for.
-func (f exportFlags) makeRecipe(cmd *cobra.Command, c *loaders.Checkpoint) (passes.Recipe, error) {
-	var method quantize.Method
-	switch f.method {
-	case "best":
-		method = quantize.Best
-	case "minmax":
-		method = quantize.MinMax
-	case "hqq":
-		method = quantize.HQQ
-	default:
-		return passes.Recipe{}, usagef("--quant-method %q, want best, minmax or hqq", f.method)
-	}
-	linear, err := parseScheme("--qlinear", f.linear, f.group, method)
-	if err != nil {
-		return passes.Recipe{}, err
-	}
-	embedding, err := parseScheme("--qembedding", f.embedding, f.embeddingGroup, method)
-	if err != nil {
-		return passes.Recipe{}, err
-	}
-	switch f.recipe {
-	case "default":
-		return passes.DefaultRecipe(linear, embedding), nil
-	case "executorch":
-		if anyChanged(cmd, "quant-method") {
-			return passes.Recipe{}, usagef("--quant-method %s with --recipe executorch, which has methods of its own", f.method)
-		}
-		style := passes.ScaleOnly
-		if c.ExporterUsesMinMax() {
-			style = passes.MinMax
-		}
-		r, err := passes.ExecuTorchRecipe(style, linear, embedding)
-		if err != nil {
-			return r, usageError{err}
-		}
-		return r, nil
-	}
-	return passes.Recipe{}, usagef("--recipe %q, want default or executorch", f.recipe)
-}
-
-// parseScheme reads none, 4w or 8w.
-func parseScheme(flag, value string, group int, method quantize.Method) (*quantize.Scheme, error) {
-	switch value {
-	case "none":
-		return nil, nil
-	case "4w", "8w":
-		return &quantize.Scheme{Method: method, Bits: int(value[0] - '0'), GroupSize: group}, nil
-	}
-	return nil, usagef("%s %q, want none, 4w or 8w", flag, value)
-}
-
 // exportText writes the program of an IR text with the weights of a file.
 func exportText(cmd *cobra.Command, path string, f exportFlags) error {
 	if f.weights == "" {
 		return usagef("%s is an IR text; --weights FILE.pte names the file with its weights", path)
 	}
 	for _, flag := range []string{"backend", "qlinear", "group-size", "qlinear-group-size", "qembedding", "qembedding-group-size", "recipe",
-		"quant-method", "sample", "portable", "max-seq-len", "max-prefill-chunk", "emit", "print-ir-after", "verify-ir"} {
+		"quant-method", "target-bpw", "sample", "portable", "max-seq-len", "max-prefill-chunk", "emit", "print-ir-after", "verify-ir"} {
 		if anyChanged(cmd, flag) {
 			return usagef("--%s goes with a checkpoint; %s is an IR text, which is written as it is", flag, path)
 		}
@@ -334,12 +290,12 @@ func exportText(cmd *cobra.Command, path string, f exportFlags) error {
 	return writeProgram(cmd, f, file)
 }
 
-// writeText writes a module as text to a file, or to out for "-".
-func writeText(out io.Writer, path string, m *ir.Module) error {
+// writeText writes a text to a file, or to out for "-".
+func writeText(out io.Writer, path string, write func(io.Writer) error) error {
 	if path == "-" {
-		return ir.Print(out, m)
+		return write(out)
 	}
-	return writeAtomically(path, func(w io.Writer) error { return ir.Print(w, m) })
+	return writeAtomically(path, write)
 }
 
 // writeAtomically writes a file aside and renames it when it is whole.

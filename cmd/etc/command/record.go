@@ -18,6 +18,7 @@ type buildRecord struct {
 	Tool         string         `json:"tool"`
 	Architecture string         `json:"architecture"`
 	Recipe       string         `json:"recipe"`
+	Rules        []string       `json:"rules"` // the recipe's text, a line each
 	Options      recordOptions  `json:"options"`
 	Sources      []sourceRecord `json:"sources"`
 }
@@ -60,7 +61,7 @@ func newFile(c *loaders.Checkpoint, m *ir.Module, o *passes.Options, f exportFla
 			file.Extra = append(file.Extra, x)
 		}
 	}
-	record := buildRecord{Tool: toolVersion, Architecture: c.Architecture(), Recipe: o.Recipe.Name, Options: recordOptions{
+	record := buildRecord{Tool: toolVersion, Architecture: c.Architecture(), Recipe: o.Recipe.Name, Rules: o.Recipe.Lines(), Options: recordOptions{
 		Backend: f.backend, Linear: f.linear, GroupSize: f.group, Embedding: f.embedding, EmbeddingGroupSize: f.embeddingGroup, Method: f.method,
 		Sample: f.sample, Portable: f.portable, MaxSeqLen: constantOf(m, "get_max_seq_len"), MaxPrefillChunk: constantOf(m, "get_max_prefill_chunk")}}
 	for _, s := range c.Sources() {

@@ -1,0 +1,100 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/etc-ml/etc/passes"
+)
+
+// qualityRow is what the weights of one kind have in common: those of all layers whose names differ only
+// in the layer's number, and that are stored alike.
+type qualityRow struct {
+	kind, stored    string
+	count           int
+	elements, bytes int64
+	squares         float64 // of the relative errors
+	measured        int
+}
+
+// qualityRows puts weights of a kind together, in the order in which they first appear.
+func qualityRows(r *passes.Report) []*qualityRow {
+	var rows []*qualityRow
+	index := map[[2]string]*qualityRow{}
+	for _, w := range r.Weights {
+		key := [2]string{kindOfName(w), storedAs(w)}
+		row := index[key]
+		if row == nil {
+			row = &qualityRow{kind: key[0], stored: key[1]}
+			index[key], rows = row, append(rows, row)
+		}
+		row.count++
+		row.elements += w.Elements
+		row.bytes += w.Bytes
+		if e, ok := w.Error(); ok {
+			row.squares += e * e
+			row.measured++
+		}
+	}
+	return rows
+}
+
+// kindOfName is a weight's name with its layer's number left out.
+func kindOfName(w *passes.Weight) string {
+	var parts []string
+	for part := range strings.SplitSeq(strings.TrimSuffix(w.Name, ".weight"), ".") {
+		if _, err := strconv.Atoi(part); err != nil && part != "model" && part != "language_model" && part != "layers" {
+			parts = append(parts, part)
+		}
+	}
+	name := strings.Join(parts, ".")
+	if w.Kind == passes.EmbeddingWeight {
+		name += " (embedding)"
+	}
+	return name
+}
+
+// storedAs is the form in which a weight is stored.
+func storedAs(w *passes.Weight) string {
+	switch {
+	case w.Bits == 0:
+		return fmt.Sprintf("%g bits", w.BitsPerWeight())
+	case w.Given:
+		return fmt.Sprintf("%dw/%d, given", w.Bits, w.GroupSize)
+	}
+	return fmt.Sprintf("%dw/%d", w.Bits, w.GroupSize)
+}
+
+// error is the root of the mean of the squared relative errors of the row's weights.
+func (r *qualityRow) error() (float64, bool) {
+	return math.Sqrt(r.squares / float64(max(r.measured, 1))), r.measured > 0
+}
+
+// printQuality prints the quality card of an export: how each kind of weight is stored, the bits that it
+// takes, and the error of its rounding, relative and as a ratio of signal to noise. Nothing is printed where
+// nothing is quantized.
+func printQuality(out io.Writer, r *passes.Report) {
+	rows := qualityRows(r)
+	quantized, width := false, len("weights")
+	for _, row := range rows {
+		quantized = quantized || strings.Contains(row.stored, "w/")
+		width = max(width, len(row.kind))
+	}
+	if !quantized {
+		return
+	}
+	logf(out, "%-*s %5s  %-13s %11s %9s %8s", width, "weights", "count", "stored", "bits/weight", "error", "SQNR")
+	var elements, bytes int64
+	for _, row := range rows {
+		elements, bytes = elements+row.elements, bytes+row.bytes
+		line := fmt.Sprintf("%-*s %5d  %-13s %11.3f", width, row.kind, row.count, row.stored, 8*float64(row.bytes)/float64(row.elements))
+		if e, ok := row.error(); ok && e > 0 {
+			line += fmt.Sprintf(" %8.3f%% %5.1f dB", 100*e, -20*math.Log10(e))
+		}
+		logf(out, "%s", line)
+	}
+	logf(out, "%-*s %5s  %-13s %11.3f", width, "all", "", "", 8*float64(bytes)/float64(elements))
+}

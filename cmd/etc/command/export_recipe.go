@@ -1,0 +1,141 @@
+package command
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/etc-ml/etc/loaders"
+	"github.com/etc-ml/etc/passes"
+	"github.com/etc-ml/etc/passes/quantize"
+)
+
+// setRecipe settles how weights are quantized.
+func (f exportFlags) setRecipe(cmd *cobra.Command, c *loaders.Checkpoint, o *passes.Options) (err error) {
+	o.Report = &passes.Report{}
+	if anyChanged(cmd, "target-bpw") {
+		o.Recipe, o.Allocate, err = f.allocation(cmd)
+		return err
+	}
+	o.Recipe, err = f.makeRecipe(cmd, c)
+	return err
+}
+
+// leastBits and mostBits bound --target-bpw: 4 bits with a scale and a bias for 128 weights, and 32 bits.
+const leastBits, mostBits = 4.25, 32
+
+// allocation is what --target-bpw asks for: 4 or 8 bits, or the weight as it is, in groups of the size that
+// is asked for, else of any size.
+func (f exportFlags) allocation(cmd *cobra.Command) (passes.Recipe, *passes.Allocation, error) {
+	none := passes.Recipe{}
+	if !(f.targetBits >= leastBits && f.targetBits <= mostBits) {
+		return none, nil, usagef("--target-bpw %g, want %g to %g", f.targetBits, leastBits, float64(mostBits))
+	}
+	for _, flag := range []string{"recipe", "qlinear"} {
+		if anyChanged(cmd, flag) {
+			return none, nil, usagef("--target-bpw with --%s: the target alone decides how linears are quantized", flag)
+		}
+	}
+	method, err := f.quantMethod()
+	if err != nil {
+		return none, nil, err
+	}
+	if method == quantize.HQQ {
+		return none, nil, usagef("--target-bpw with --quant-method hqq, which looks at whole matrices; want best or minmax")
+	}
+	embedding, err := parseScheme("--qembedding", f.embedding, f.embeddingGroup, method)
+	if err != nil {
+		return none, nil, err
+	}
+	groups := []int{32, 64, 128}
+	if anyChanged(cmd, "group-size", "qlinear-group-size") {
+		groups = []int{f.group}
+	}
+	a := &passes.Allocation{BitsPerWeight: f.targetBits}
+	for _, bits := range []int{4, 8} {
+		for _, group := range groups {
+			a.Schemes = append(a.Schemes, quantize.Scheme{Method: method, Bits: bits, GroupSize: group})
+		}
+	}
+	return passes.AllocationRecipe(&quantize.Scheme{Method: method, Bits: 8, GroupSize: f.group}, embedding), a, nil
+}
+
+// readRecipe reads a recipe file, which alone says how weights are quantized.
+func (f exportFlags) readRecipe(cmd *cobra.Command) (passes.Recipe, error) {
+	for _, flag := range []string{"qlinear", "group-size", "qlinear-group-size", "qembedding", "qembedding-group-size", "quant-method"} {
+		if anyChanged(cmd, flag) {
+			return passes.Recipe{}, usagef("--%s with --recipe %s: the file says how weights are quantized", flag, f.recipe)
+		}
+	}
+	text, err := os.ReadFile(f.recipe)
+	if os.IsNotExist(err) {
+		return passes.Recipe{}, usagef("--recipe %q, want default, executorch or a recipe file", f.recipe)
+	} else if err != nil {
+		return passes.Recipe{}, fmt.Errorf("--recipe: %w", err)
+	}
+	r, err := passes.ParseRecipe(filepath.Base(f.recipe), string(text))
+	if err != nil {
+		return r, invalidError{err}
+	}
+	return r, nil
+}
+
+// makeRecipe makes the recipe that --recipe names.
+func (f exportFlags) makeRecipe(cmd *cobra.Command, c *loaders.Checkpoint) (passes.Recipe, error) {
+	if f.recipe != "default" && f.recipe != "executorch" {
+		return f.readRecipe(cmd)
+	}
+	method, err := f.quantMethod()
+	if err != nil {
+		return passes.Recipe{}, err
+	}
+	linear, err := parseScheme("--qlinear", f.linear, f.group, method)
+	if err != nil {
+		return passes.Recipe{}, err
+	}
+	embedding, err := parseScheme("--qembedding", f.embedding, f.embeddingGroup, method)
+	if err != nil {
+		return passes.Recipe{}, err
+	}
+	if f.recipe == "default" {
+		return passes.DefaultRecipe(linear, embedding), nil
+	}
+	if anyChanged(cmd, "quant-method") {
+		return passes.Recipe{}, usagef("--quant-method %s with --recipe executorch, which has methods of its own", f.method)
+	}
+	style := passes.ScaleOnly
+	if c.ExporterUsesMinMax() {
+		style = passes.MinMax
+	}
+	r, err := passes.ExecuTorchRecipe(style, linear, embedding)
+	if err != nil {
+		return r, usageError{err}
+	}
+	return r, nil
+}
+
+// quantMethod reads --quant-method.
+func (f exportFlags) quantMethod() (quantize.Method, error) {
+	switch f.method {
+	case "best":
+		return quantize.Best, nil
+	case "minmax":
+		return quantize.MinMax, nil
+	case "hqq":
+		return quantize.HQQ, nil
+	}
+	return 0, usagef("--quant-method %q, want best, minmax or hqq", f.method)
+}
+
+// parseScheme reads none, 4w or 8w.
+func parseScheme(flag, value string, group int, method quantize.Method) (*quantize.Scheme, error) {
+	switch value {
+	case "none":
+		return nil, nil
+	case "4w", "8w":
+		return &quantize.Scheme{Method: method, Bits: int(value[0] - '0'), GroupSize: group}, nil
+	}
+	return nil, usagef("%s %q, want none, 4w or 8w", flag, value)
+}
