@@ -8,8 +8,7 @@ type Path uint8
 const (
 	// Exact multiplies float32 activations by the codes.
 	Exact Path = iota
-	// Integer rounds activations to 8 bits with a scale for each group and multiplies integers. The biases
-	// of the weights are multiplied by the exact sums of the activations.
+	// Integer rounds activations to 8 bits with a scale for each group and multiplies integers.
 	Integer
 )
 

@@ -10,7 +10,7 @@ import (
 )
 
 // Rounding to 8 bits gives the same codes and scales at every level, in every order, for numbers that are not
-// finite too; sums differ by rounding.
+// finite too, and the same sums of them.
 func TestQuantizeActivations(t *testing.T) {
 	atEachLevel(t, func(t *testing.T) {
 		defer release()
@@ -26,18 +26,7 @@ func TestQuantizeActivations(t *testing.T) {
 						active.quantize(got, scales, sums, x, group, block)
 						require.Equal(t, want, got, "group %d, cols %d, block %d", group, cols, block)
 						requireSame(t, wantScales, scales, "scales")
-						for g := range sums {
-							sum, size := 0.0, 0.0
-							for _, v := range x[g*group : (g+1)*group] {
-								sum += float64(v)
-								size += math.Abs(float64(v))
-							}
-							if size < 1e38 { // no infinities, nor sums that overflow on the way
-								require.InDelta(t, sum, sums[g], 1e-6*size)
-							} else if math.IsNaN(sum) {
-								require.True(t, sums[g] != sums[g], "sum of %v", x[g*group:(g+1)*group])
-							}
-						}
+						requireSame(t, wantSums, sums, "sums")
 					}
 				}
 				release()
@@ -46,7 +35,8 @@ func TestQuantizeActivations(t *testing.T) {
 	})
 }
 
-// The codes are the nearest ones: half a step from the numbers at most.
+// The codes are the nearest ones: half a step from the numbers at most. Sums are those of the codes; NaN
+// stays.
 func TestQuantizeActivationsError(t *testing.T) {
 	defer release()
 	r := rand.New(rand.NewPCG(3, 4))
@@ -56,6 +46,17 @@ func TestQuantizeActivationsError(t *testing.T) {
 	for i, v := range x {
 		require.InDelta(t, float64(v), float64(codes[i])*float64(scales[i/64]), float64(scales[i/64])*0.50001)
 	}
+	for g, sum := range sums {
+		total := 0
+		for _, c := range codes[g*64 : (g+1)*64] {
+			total += int(c)
+		}
+		require.InEpsilon(t, float64(total)*float64(scales[g]), float64(sum), 1e-6)
+	}
+	x[70] = float32(math.NaN())
+	quantizeGeneric(codes, scales, sums, x, 64, 1)
+	require.True(t, math.IsNaN(float64(sums[1])))
+	require.False(t, math.IsNaN(float64(sums[0])))
 }
 
 func TestSpreadAndBlocks(t *testing.T) {

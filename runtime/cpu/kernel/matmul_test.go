@@ -15,42 +15,42 @@ func product(w *Matrix, path Path, x []float32, vectors int) (y, size []float64)
 	y, size = make([]float64, vectors*w.Rows), make([]float64, vectors*w.Rows)
 	row := make([]float32, w.Cols)
 	for i := range vectors {
-		v := x[i*w.Cols:][:w.Cols]
-		var codes []int8
-		var scales, sums []float32
-		integer := path == Integer && w.Format.Quantized()
-		if integer {
-			codes, scales, sums = make([]int8, w.Cols), make([]float32, w.Cols/w.Group), make([]float32, w.Cols/w.Group)
-			quantizeGeneric(codes, scales, sums, v, w.Group, 1)
+		v := make([]float64, w.Cols)
+		for k := range v {
+			v[k] = float64(x[i*w.Cols+k])
+		}
+		if path == Integer && w.Format.Quantized() {
+			v = rounded(x[i*w.Cols:][:w.Cols], w.Group)
 		}
 		for r := range w.Rows {
 			at := i*w.Rows + r
 			add := func(term float64) { y[at] += term; size[at] += math.Abs(term) }
-			if integer {
-				for k := range w.Cols {
-					scale, bias := w.scale(r, k/w.Group)
-					code := float64(w.code(r, k))
-					add(float64(scale) * float64(scales[k/w.Group]) * float64(codes[k]) * code)
-					y[at] += float64(bias) * float64(v[k])
-					size[at] += math.Abs(float64(bias) * float64(v[k]))
-				}
-				continue
-			}
 			if w.Format.Quantized() {
 				for k := range w.Cols {
 					scale, bias := w.scale(r, k/w.Group)
-					add(float64(v[k]) * float64(scale) * float64(w.code(r, k)))
-					add(float64(v[k]) * float64(bias))
+					add(v[k] * float64(scale) * float64(w.code(r, k)))
+					add(v[k] * float64(bias))
 				}
 				continue
 			}
 			w.Row(row, r)
 			for k := range w.Cols {
-				add(float64(v[k]) * float64(row[k]))
+				add(v[k] * float64(row[k]))
 			}
 		}
 	}
 	return y, size
+}
+
+// rounded is x as the codes of 8 bits have it.
+func rounded(x []float32, group int) []float64 {
+	codes, scales, sums := make([]int8, len(x)), make([]float32, len(x)/group), make([]float32, len(x)/group)
+	quantizeGeneric(codes, scales, sums, x, group, 1)
+	out := make([]float64, len(x))
+	for i, c := range codes {
+		out[i] = float64(c) * float64(scales[i/group])
+	}
+	return out
 }
 
 // tolerance of sums of products, as a part of the sum of magnitudes: what doc.go promises.

@@ -3,13 +3,16 @@ package kernel
 import "math"
 
 // quantizeGeneric rounds each group of x to codes[i] = round(x·(127/m)), m the largest magnitude of the
-// group, half to even, with scale m/127, so that |code| ≤ 127. sums are those of x itself. NaN is passed
-// over by m and gives code 127; the sum keeps it.
+// group, half to even, with scale m/127, so that |code| ≤ 127. sums are those of the rounded numbers: of
+// exact ones, which meet the biases, and rounded ones, which meet the weights' codes, the difference would
+// be multiplied by codes that lie around 8 or 128, not around 0 as the weights do. NaN is passed over by m
+// and gives code 127; the sum keeps it, as it keeps infinity.
 func quantizeGeneric(codes []int8, scales, sums, x []float32, group, block int) {
-	groupSumsGeneric(sums, x, group)
 	for g := range len(x) / group {
-		var largest float32
+		var largest, nan float32
+		total := 0
 		for _, v := range x[g*group : (g+1)*group] {
+			nan += v - v // 0 for what is finite
 			if v < 0 {
 				v = -v
 			}
@@ -23,8 +26,11 @@ func quantizeGeneric(codes []int8, scales, sums, x []float32, group, block int) 
 			inverse = 127 / largest
 		}
 		for k := g * group; k < (g+1)*group; k++ {
-			codes[blockPlace(k, block)] = roundCode(float32(x[k] * inverse))
+			code := roundCode(float32(x[k] * inverse))
+			codes[blockPlace(k, block)] = code
+			total += int(code)
 		}
+		sums[g] = float32(float32(total)*scales[g]) + nan
 	}
 }
 

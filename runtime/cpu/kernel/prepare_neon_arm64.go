@@ -5,19 +5,21 @@ package kernel
 // quantizeNEON rounds groups of x to 8 bits:
 //
 //	for g := range len(x) / group {
-//		largest := float32(0)
-//		sums[g] = 0
+//		largest, nan, total := float32(0), float32(0), 0
 //		for _, v := range x[g*group : (g+1)*group] {
 //			largest = max(largest, |v|)
-//			sums[g] += v
+//			nan += v - v
 //		}
 //		scales[g] = largest / 127
 //		for k := g * group; k < (g+1)*group; k++ {
-//			codes[blockPlace(k, block)] = round(x[k] * (127 / largest))
+//			code := round(x[k] * (127 / largest))
+//			codes[blockPlace(k, block)] = code
+//			total += code
 //		}
+//		sums[g] = float32(total)*scales[g] + nan
 //	}
 //
-// NaN is passed over by max and gives 127. block is 1, 8 or 32.
+// NaN is passed over by max and gives 127; nan, which is 0 for finite numbers, keeps it. block is 1, 8 or 32.
 //
 //go:noescape
 func quantizeNEON(codes []int8, scales, sums, x []float32, group, block int)

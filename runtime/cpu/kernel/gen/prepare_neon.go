@@ -26,17 +26,18 @@ func quantizeNEON(f *file) {
 	fn.broadcastWord(math.Float32bits(-127), 29)
 	fn.op("MOVD $splitEightsNEON<>(SB), R12\nFMOVQ (R12), F28\nCBZ R6, %s", end)
 	fn.at(group)
-	fn.zeroNEON(0, 1)
+	fn.zeroNEON(0, 1, 25)
 	fn.op("MOVD R4, R12\nMOVD R5, R13")
 	fn.at(first)
 	fn.loadQ(0, "R12", 2)
+	fn.word("FABS", 3, 2)
+	fn.word("FMAXNM", 0, 3, 0)
+	fn.word("FSUB", 2, 2, 2)
 	fn.word("FADD", 1, 1, 2)
-	fn.word("FABS", 2, 2)
-	fn.word("FMAXNM", 0, 2, 0)
 	fn.op("ADD $16, R12\nSUBS $4, R13, R13\nBNE %s", first)
 	fn.sumLanes(1)
 	fn.word("FMAXNMV", 0, 0)
-	fn.op("FMOVS.P F1, 4(R3)\nFDIVS F30, F0, F2\nFMOVS.P F2, 4(R2)")
+	fn.op("FDIVS F30, F0, F2\nFMOVS.P F2, 4(R2)")
 	fn.zeroNEON(5)
 	fn.op("FCMPS $(0.0), F0\nBEQ %s\nFDIVS F0, F30, F5", zero)
 	fn.at(zero)
@@ -48,6 +49,7 @@ func quantizeNEON(f *file) {
 		fn.word("FMINNM", 16+i, 16+i, 30) // NaN gives the number
 		fn.word("FMAXNM", 16+i, 16+i, 29)
 		fn.word("FCVTNS", 16+i, 16+i)
+		fn.op("VADD V%d.S4, V25.S4, V25.S4", 16+i)
 	}
 	fn.word("SQXTN.4H", 20, 16)
 	fn.word("SQXTN2.8H", 20, 17)
@@ -72,7 +74,15 @@ func quantizeNEON(f *file) {
 	fn.at(natural)
 	fn.op("FMOVQ F22, (R0)\nADD $16, R0")
 	fn.at(same)
-	fn.op("ADD $64, R4\nSUBS $16, R13, R13\nBNE %s\nSUBS $1, R6, R6\nBNE %s", second, group)
+	fn.op("ADD $64, R4\nSUBS $16, R13, R13\nBNE %s", second)
+	fn.op(`VADDV V25.S4, V25
+		VMOV V25.S[0], R13
+		SCVTFWS R13, F25
+		FMULS F2, F25, F25
+		FADDS F1, F25, F25
+		FMOVS.P F25, 4(R3)
+		SUBS $1, R6, R6
+		BNE %s`, group)
 	fn.at(end)
 	fn.op("RET")
 }

@@ -48,19 +48,21 @@ func splitBytes(block int) []uint32 {
 const quantizeDoc = `rounds groups of x to 8 bits:
 
 	for g := range len(x) / group {
-		largest := float32(0)
-		sums[g] = 0
+		largest, nan, total := float32(0), float32(0), 0
 		for _, v := range x[g*group : (g+1)*group] {
 			largest = max(largest, |v|)
-			sums[g] += v
+			nan += v - v
 		}
 		scales[g] = largest / 127
 		for k := g * group; k < (g+1)*group; k++ {
-			codes[blockPlace(k, block)] = round(x[k] * (127 / largest))
+			code := round(x[k] * (127 / largest))
+			codes[blockPlace(k, block)] = code
+			total += code
 		}
+		sums[g] = float32(total)*scales[g] + nan
 	}
 
-NaN is passed over by max and gives 127. block is 1, 8 or %s.`
+NaN is passed over by max and gives 127; nan, which is 0 for finite numbers, keeps it. block is 1, 8 or %s.`
 
 // quantizeX86: DI and R8 where codes go, SI x, R9 scales, R10 sums, R11 group, R12 how far DI and R8 go on
 // for 16 codes, R13 and how much more after a block, R15 block less one, BX codes written, DX groups left.
@@ -77,24 +79,25 @@ func quantizeX86(s *x86, suffix string) {
 	fn.op("VMOVDQU splitEights%s<>(SB), X6\nMOVQ $16, R12\nXORQ R13, R13\nLEAQ 8(DI), R8", suffix)
 	fn.at(chosen)
 	fn.op("XORQ BX, BX\nTESTQ DX, DX\nJZ %s", end)
-	const largest, sum, inverse, most, least = vec(0), vec(1), vec(5), vec(7), vec(8)
+	const largest, nan, inverse, most, least, total = vec(0), vec(1), vec(5), vec(7), vec(8), vec(9)
 	s.move(most, constant("codeMost"))
 	s.move(least, constant("codeLeast"))
 	fn.at(group)
 	first, second, zero, same := fn.label("first"), fn.label("second"), fn.label("zero"), fn.label("same")
 	s.zero(largest)
-	s.zero(sum)
+	s.zero(nan)
+	s.zero(total)
 	fn.op("MOVQ SI, CX\nMOVQ R11, AX")
 	fn.at(first)
 	s.loadFrom("(CX)", 2, false)
 	s.abs(3, 2)
 	s.number(largest, 3, largest)
-	s.add(sum, sum, vec(2))
+	fn.op("VSUBPS %[1]s, %[1]s, %[1]s", s.reg(2))
+	s.add(nan, nan, vec(2))
 	fn.op("ADDQ $%d, CX\nSUBQ $%d, AX\nJNZ %s", 4*s.lanes(), s.lanes(), first)
-	s.reduceAdd(sum, 2)
+	s.reduceAdd(nan, 2)
 	s.reduceMax(largest, 2)
-	fn.op(`VMOVSS X1, (R10)
-		VDIVSS X7, X0, X3
+	fn.op(`VDIVSS X7, X0, X3
 		VMOVSS X3, (R9)
 		VXORPS X2, X2, X2
 		VUCOMISS X2, X0
@@ -106,7 +109,7 @@ func quantizeX86(s *x86, suffix string) {
 	// round multiplies a vector, bounds it, NaN to most, and rounds it.
 	round := func(at int, v vec) {
 		fn.op("VMULPS %d(SI), %s, %s", at, s.reg(inverse), s.reg(v))
-		fn.op("VMINPS %[2]s, %[1]s, %[1]s\nVMAXPS %[3]s, %[1]s, %[1]s\nVCVTPS2DQ %[1]s, %[1]s", s.reg(v), s.reg(most), s.reg(least))
+		fn.op("VMINPS %[2]s, %[1]s, %[1]s\nVMAXPS %[3]s, %[1]s, %[1]s\nVCVTPS2DQ %[1]s, %[1]s\nVPADDD %[1]s, %[4]s, %[4]s", s.reg(v), s.reg(most), s.reg(least), s.reg(total))
 	}
 	round(0, 2)
 	if s.wide {
@@ -127,7 +130,24 @@ func quantizeX86(s *x86, suffix string) {
 		ADDQ R13, DI
 		ADDQ R13, R8`, same)
 	fn.at(same)
-	fn.op("SUBQ $16, AX\nJNZ %s\nADDQ $4, R9\nADDQ $4, R10\nDECQ DX\nJNZ %s", second, group)
+	fn.op("SUBQ $16, AX\nJNZ %s", second)
+	if s.wide {
+		fn.op("VEXTRACTI64X4 $1, Z9, Y2\nVPADDD Y2, Y9, Y9")
+	}
+	fn.op(`VEXTRACTI128 $1, Y9, X2
+		VPADDD X2, X9, X9
+		VPSHUFD $0x4e, X9, X2
+		VPADDD X2, X9, X9
+		VPSHUFD $0xb1, X9, X2
+		VPADDD X2, X9, X9
+		VCVTDQ2PS X9, X9
+		VMULSS (R9), X9, X9
+		VADDSS X1, X9, X9
+		VMOVSS X9, (R10)
+		ADDQ $4, R9
+		ADDQ $4, R10
+		DECQ DX
+		JNZ %s`, group)
 	fn.at(end)
 	s.end()
 }
