@@ -8,6 +8,7 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders/builder"
 	"github.com/etc-ml/etc/loaders/gemma4"
+	"github.com/etc-ml/etc/loaders/gguf"
 	"github.com/etc-ml/etc/loaders/huggingface"
 	"github.com/etc-ml/etc/loaders/qwen35moe"
 )
@@ -28,11 +29,13 @@ type architecture struct {
 	exporterUsesMinMax bool
 	// open takes the model's tensors, where the configuration is of the family; else it gives nil.
 	open func(huggingface.Config, huggingface.Tokens, *builder.Tensors) model
+	// gguf reads configuration and tensors of a GGUF file whose general.architecture is the family.
+	gguf func(*gguf.Model, bool) (map[string]any, []builder.Tensor, error)
 }
 
 var architectures = []architecture{
-	{"qwen35moe", []string{"Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM"}, false, open(qwen35moe.New)},
-	{"gemma4", []string{"Gemma4ForConditionalGeneration", "Gemma4ForCausalLM"}, true, open(gemma4.New)},
+	{"qwen35moe", []string{"Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM"}, false, open(qwen35moe.New), qwen35moe.FromGGUF},
+	{"gemma4", []string{"Gemma4ForConditionalGeneration", "Gemma4ForCausalLM"}, true, open(gemma4.New), gemma4.FromGGUF},
 }
 
 // open makes a row's function of a builder's constructor for configurations of type C.

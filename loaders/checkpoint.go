@@ -27,6 +27,7 @@ type Checkpoint struct {
 	sources  []Source
 	skipped  map[string]int
 	unlisted []string
+	notes    []string
 	close    func() error
 }
 
@@ -147,6 +148,9 @@ func (c *Checkpoint) Skipped() map[string]int { return c.skipped }
 
 // Unlisted lists the names of tensors that lie in the files but not in the index, which are left out.
 func (c *Checkpoint) Unlisted() []string { return c.unlisted }
+
+// Notes lists what the user should know of the input beside what is skipped.
+func (c *Checkpoint) Notes() []string { return c.notes }
 
 // BOS is the id of the token that begins a text, or false if the model has none.
 func (c *Checkpoint) BOS() (int, bool) {

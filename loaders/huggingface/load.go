@@ -83,6 +83,17 @@ func Load(dir string) (*Model, error) {
 		}
 		*f.into = text
 	}
+	return m.read(oldTemplate)
+}
+
+// Parse is [Load] of files that are in memory already; source stands for the directory in messages.
+func Parse(source string, files Files) (*Model, error) {
+	m := &Model{Dir: source, Files: files}
+	return m.read(nil)
+}
+
+// read reads the files.
+func (m *Model) read(oldTemplate []byte) (*Model, error) {
 	if err := m.readConfigs(); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,180 @@
+package qwen35moe
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/etc-ml/etc/loaders/builder"
+	"github.com/etc-ml/etc/loaders/gguf"
+	"github.com/etc-ml/etc/loaders/huggingface"
+)
+
+// ggufNames are llama.cpp's names (gguf-py/gguf/constants.py, MODEL_ARCH.QWEN35MOE).
+var ggufNames = gguf.Names{
+	"token_embd.weight":              "embed_tokens.weight",
+	"output_norm.weight":             "norm.weight",
+	"output.weight":                  builder.Head,
+	"blk.attn_norm.weight":           "layers.input_layernorm.weight",
+	"blk.post_attention_norm.weight": "layers.post_attention_layernorm.weight",
+
+	"blk.attn_q.weight":      "layers.self_attn.q_proj.weight",
+	"blk.attn_k.weight":      "layers.self_attn.k_proj.weight",
+	"blk.attn_v.weight":      "layers.self_attn.v_proj.weight",
+	"blk.attn_output.weight": "layers.self_attn.o_proj.weight",
+	"blk.attn_q_norm.weight": "layers.self_attn.q_norm.weight",
+	"blk.attn_k_norm.weight": "layers.self_attn.k_norm.weight",
+
+	"blk.attn_qkv.weight":   "layers.linear_attn.in_proj_qkv.weight",
+	"blk.attn_gate.weight":  "layers.linear_attn.in_proj_z.weight",
+	"blk.ssm_alpha.weight":  "layers.linear_attn.in_proj_a.weight",
+	"blk.ssm_beta.weight":   "layers.linear_attn.in_proj_b.weight",
+	"blk.ssm_conv1d.weight": "layers.linear_attn.conv1d.weight",
+	"blk.ssm_dt.bias":       "layers.linear_attn.dt_bias",
+	"blk.ssm_a":             "layers.linear_attn." + Rate,
+	"blk.ssm_norm.weight":   "layers.linear_attn.norm.weight",
+	"blk.ssm_out.weight":    "layers.linear_attn.out_proj.weight",
+
+	"blk.ffn_gate_inp.weight":       "layers.mlp.gate.weight",
+	"blk.ffn_gate_exps.weight":      "layers.mlp.experts.gate_proj.weight",
+	"blk.ffn_up_exps.weight":        "layers.mlp.experts.up_proj.weight",
+	"blk.ffn_down_exps.weight":      "layers.mlp.experts.down_proj.weight",
+	"blk.ffn_gate_inp_shexp.weight": "layers.mlp.shared_expert_gate.weight",
+	"blk.ffn_gate_shexp.weight":     "layers.mlp.shared_expert.gate_proj.weight",
+	"blk.ffn_up_shexp.weight":       "layers.mlp.shared_expert.up_proj.weight",
+	"blk.ffn_down_shexp.weight":     "layers.mlp.shared_expert.down_proj.weight",
+}
+
+// maxHeads bounds the heads of a file, so that what is made for each stays small.
+const maxHeads = 1 << 12
+
+// FromGGUF reads the model from a GGUF file: its configuration with the keys of config.json, and its tensors. What
+// llama.cpp's converter does to them (conversion/qwen.py) is undone, but that norms stay what they multiply by and
+// A_log stays -exp(A_log): see [Rate] and [builder.Tensors].Multipliers.
+func FromGGUF(m *gguf.Model, superblocks bool) (config map[string]any, tensors []builder.Tensor, err error) {
+	k := m.Keys()
+	key := func(name string) string { return "qwen35moe." + name }
+	layers := k.Layers("qwen35moe") - k.IntOr(key("nextn_predict_layers"), 0)
+	if layers < 1 {
+		k.Fault(key("nextn_predict_layers"), "fewer layers than block_count has")
+		layers = 1
+	}
+	head, keyHeads, valueHeads := k.Int(key("attention.key_length"), 1), k.Int(key("ssm.group_count"), 1), k.Int(key("ssm.time_step_rank"), 1)
+	keyDim, inner := k.Int(key("ssm.state_size"), 1), k.Int(key("ssm.inner_size"), 1)
+	if valueHeads > maxHeads || valueHeads%keyHeads != 0 || inner%valueHeads != 0 {
+		k.Fault(key("ssm.time_step_rank"), "a multiple of ssm.group_count that divides ssm.inner_size")
+	}
+	if k.IntOr(key("attention.value_length"), head) != head {
+		k.Fault(key("attention.value_length"), "attention.key_length")
+	}
+	_, untied := m.Tensor("output.weight")
+	config = map[string]any{
+		"architectures": []string{"Qwen3_5MoeForCausalLM"}, "model_type": "qwen3_5_moe_text",
+		"vocab_size": k.Vocabulary(), "hidden_size": k.Int(key("embedding_length"), 1), "tie_word_embeddings": !untied,
+		"num_hidden_layers": layers, "layer_types": layerTypes(k, layers),
+		"num_attention_heads": k.Int(key("attention.head_count"), 1), "num_key_value_heads": keyValueHeads(k, layers), "head_dim": head,
+		"rope_parameters": map[string]any{"rope_type": "default", "rope_theta": k.Float(key("rope.freq_base")),
+			"partial_rotary_factor": float64(k.IntOr(key("rope.dimension_count"), head)) / float64(head)},
+		"linear_num_key_heads": keyHeads, "linear_num_value_heads": valueHeads, "linear_key_head_dim": keyDim, "linear_value_head_dim": inner / valueHeads,
+		"linear_conv_kernel_dim": k.Int(key("ssm.conv_kernel"), 1),
+		"num_experts":            k.Int(key("expert_count"), 1), "num_experts_per_tok": k.Int(key("expert_used_count"), 1),
+		"moe_intermediate_size": k.Int(key("expert_feed_forward_length"), 1), "shared_expert_intermediate_size": k.Int(key("expert_shared_feed_forward_length"), 1),
+		"rms_norm_eps": k.Float(key("attention.layer_norm_rms_epsilon")), "max_position_embeddings": k.Int(key("context_length"), 1),
+	}
+	if err := k.Err(); err != nil {
+		return nil, nil, err
+	}
+	u := undo{groupedHeads(keyHeads, valueHeads), 2 * keyHeads * keyDim, superblocks}
+	for _, t := range m.Tensors() {
+		as, layer := ggufNames.Find(t.Name)
+		if layer >= layers {
+			as = "mtp." + as // layers that draft tokens
+		}
+		tensors = append(tensors, u.tensor(t, as))
+	}
+	return config, tensors, nil
+}
+
+// layerTypes reads which layers are delta nets: a flag for each, or the interval of the others.
+func layerTypes(k *gguf.Keys, layers int) []string {
+	const key = "qwen35moe.attention.recurrent_layers"
+	flags := k.Bools(key)
+	if flags != nil && len(flags) < layers {
+		k.Fault(key, fmt.Sprintf("a flag for each of %d layers", layers))
+		return nil
+	}
+	interval := max(1, k.IntOr("qwen35moe.full_attention_interval", 4))
+	types := make([]string, layers)
+	for i := range types {
+		types[i] = huggingface.FullAttention.String()
+		if flags != nil && flags[i] || flags == nil && (i+1)%interval != 0 {
+			types[i] = huggingface.LinearAttention.String()
+		}
+	}
+	return types
+}
+
+// keyValueHeads reads the heads of keys of attention, of which a file may have a list with 0 for delta nets.
+func keyValueHeads(k *gguf.Keys, layers int) int {
+	const key = "qwen35moe.attention.head_count_kv"
+	heads := int64(0)
+	for _, n := range k.Ints(key, layers) {
+		if n != 0 && heads != 0 && n != heads {
+			k.Fault(key, "one number for all layers")
+		}
+		heads = max(heads, n)
+	}
+	if heads < 1 || heads > maxHeads {
+		k.Fault(key, fmt.Sprintf("an integer from 1 to %d", maxHeads))
+	}
+	return int(heads)
+}
+
+// groupedHeads is the order that brings heads of values back to the authors', in which those of one key head are
+// neighbours. llama.cpp has the first of every key head, then the second of every one, and so on.
+func groupedHeads(keyHeads, valueHeads int) []int {
+	order := make([]int, 0, valueHeads)
+	for g := range keyHeads {
+		for j := range valueHeads / keyHeads {
+			order = append(order, j*keyHeads+g)
+		}
+	}
+	return order
+}
+
+// undo takes back what the converter does.
+type undo struct {
+	heads       []int // [groupedHeads]
+	qkRows      int   // rows of in_proj_qkv and channels of the convolution in front of those of values
+	superblocks bool
+}
+
+func (u undo) tensor(t *gguf.Tensor, as string) builder.Tensor {
+	b := t.Tensor(as, u.superblocks)
+	rows := t.Shape[0]
+	_, name, _ := strings.Cut(strings.TrimPrefix(as, "layers."), ".")
+	switch name {
+	case "linear_attn.in_proj_qkv.weight", "linear_attn.conv1d.weight":
+		if len(t.Shape) == 2 && name == "linear_attn.conv1d.weight" {
+			b = b.Reshaped(rows, t.Shape[1], 1)
+		}
+		if rows -= int64(u.qkRows); rows > 0 && rows%int64(len(u.heads)) == 0 {
+			b = b.PermuteRows(u.qkRows, u.heads)
+		}
+	case "linear_attn.in_proj_z.weight", "linear_attn.in_proj_a.weight", "linear_attn.in_proj_b.weight", "linear_attn.dt_bias", "linear_attn." + Rate:
+		if rows%int64(len(u.heads)) == 0 {
+			b = b.PermuteRows(0, u.heads)
+		}
+	case "linear_attn.out_proj.weight":
+		if !b.CanPermuteColumns(len(u.heads)) { // heads that share groups
+			b.Quantized, b.Data = nil, t.Floats()
+		}
+		if b.CanPermuteColumns(len(u.heads)) {
+			b = b.PermuteColumns(u.heads)
+		}
+	case "mlp.shared_expert_gate.weight":
+		if len(t.Shape) == 1 {
+			b = b.Reshaped(1, rows)
+		}
+	}
+	return b
+}
