@@ -41,7 +41,7 @@ func write(t testing.TB, f codegen.File) (string, []byte) {
 		f.Jobs = 1
 	}
 	path := filepath.Join(t.TempDir(), "model.pte")
-	require.NoError(t, codegen.Write(path, f))
+	require.NoError(t, codegen.Write(t.Context(), path, f))
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
 	return path, b

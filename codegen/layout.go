@@ -18,51 +18,16 @@ const (
 	smallAlignment = 128
 )
 
-// File is what [Write] writes.
-type File struct {
-	// Module is a legal module; its constants have data.
-	Module *ir.Module
-	// Extra is named data beside the constants, in order: tokenizer, configuration.
-	Extra []NamedBytes
-	// Record is named data that is known only after the weights have been read. It comes last.
-	Record *Record
-	// Jobs is the number of workers; 0 means one per CPU.
-	Jobs int
-	// Progress is called with the bytes written so far and the total, never concurrently; nil for none.
-	Progress func(written, total int64)
-}
-
-// NamedBytes is a piece of named data.
-type NamedBytes struct {
-	Key   string
-	Bytes []byte
-}
-
-// Record is named data of a size that is known before its bytes are.
-type Record struct {
-	Key  string
-	Size int64
-	// Before is work that has to be done before Make, in the order of the constants, as hashing the sources
-	// that they come from. The workers do it beside the writing, near the constants, so that what is
-	// read twice is read from the disk once.
-	Before []Work
-	// Make gives the bytes; it is called when everything else has been written.
-	Make func() ([]byte, error)
-}
-
-// Work is work beside the writing.
-type Work struct {
-	Size int64 // what it takes, relative to the others
-	Do   func() error
-}
-
 // segment is a piece of the file after the program.
 type segment struct {
 	offset, size int64
 	bytes        []byte  // known at layout time
 	data         ir.Data // streamed
-	record       *Record // made last
+	record       *Record // its bytes are known but for its fields
 }
+
+// extent is a range of the file.
+type extent struct{ offset, size int64 }
 
 // Layout is where everything of a file lies.
 type Layout struct {
@@ -152,7 +117,10 @@ func Plan(f File) (*Layout, error) {
 		}
 	}
 	if f.Record != nil {
-		if err := name(f.Record.Key, add(&segment{size: f.Record.Size, record: f.Record})); err != nil {
+		if err := f.Record.check(); err != nil {
+			return nil, err
+		}
+		if err := name(f.Record.Key, add(&segment{size: int64(len(f.Record.Bytes)), record: f.Record})); err != nil {
 			return nil, err
 		}
 	}
@@ -169,5 +137,8 @@ func Plan(f File) (*Layout, error) {
 		return uint64(align(int64(size), pageAlignment))
 	})
 	l.Program, l.Base, l.Size = bytes, int64(header.SegmentBase), int64(header.SegmentBase)+data
+	for _, s := range l.segments {
+		s.offset += l.Base
+	}
 	return l, nil
 }

@@ -2,6 +2,7 @@ package codegen_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,10 +62,11 @@ func TestLayout(t *testing.T) {
 		all = append(all, data{fmt.Sprint(i), []int64{size}, func(p []byte, off int64) (int, error) { return pattern(p, off+int64(i)*999) }})
 	}
 	path, file := write(t, codegen.File{Module: module(t, all...), Extra: []codegen.NamedBytes{{Key: "metadata.a", Bytes: []byte("A")}, {Key: "metadata.empty"}, {Key: "metadata.b", Bytes: make([]byte, 70000)}},
-		Record: &codegen.Record{Key: "etc.build", Size: 4, Make: func() ([]byte, error) { return []byte("last"), nil }}})
+		Record: &codegen.Record{Key: "etc.build", Bytes: []byte("[??]"),
+			Fields: []codegen.Field{{Offset: 1, Size: 2, Make: func(context.Context) ([]byte, error) { return []byte("at"), nil }}}}})
 	p := open(t, path)
 	requireLayout(t, p.File, file)
-	require.True(t, strings.HasSuffix(string(file), "last"), "the record comes last")
+	require.True(t, strings.HasSuffix(string(file), "[at]"), "the record comes last")
 	names := []string{}
 	for _, n := range p.File.NamedData() {
 		names = append(names, n.Key)

@@ -2,9 +2,10 @@ package codegen_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,44 +13,39 @@ import (
 	"github.com/etc-ml/etc/codegen"
 )
 
-// TestWorkBeforeTheRecord: it is done once, all of it before the record is made, and beside the writing: with
-// one worker, halfway through the work half of the weights are written.
-func TestWorkBeforeTheRecord(t *testing.T) {
-	var reads, done int
+// TestFieldsOfTheRecord: each is computed once, beside the writing: with one worker, halfway through the
+// fields half of the weights are written.
+func TestFieldsOfTheRecord(t *testing.T) {
+	var reads, made int
 	var readsAt []int
 	weights := data{"a", []int64{40 << 20}, func(p []byte, off int64) (int, error) {
 		reads++
 		return pattern(p, off)
 	}}
-	r := &codegen.Record{Key: "etc.build", Size: 3, Make: func() ([]byte, error) {
-		require.Equal(t, 10, done)
-		return []byte("abc"), nil
-	}}
-	for range 10 {
-		r.Before = append(r.Before, codegen.Work{Size: 100, Do: func() error {
-			done++
+	r := record("{?,?,?,?,?,?,?,?,?,?}")
+	for i := range 10 {
+		r.Fields = append(r.Fields, codegen.Field{Offset: 1 + 2*i, Size: 1, Work: 100, Make: func(context.Context) ([]byte, error) {
+			made++
 			readsAt = append(readsAt, reads)
-			return nil
+			return fmt.Append(nil, i), nil
 		}})
 	}
 	_, file := write(t, codegen.File{Module: module(t, weights), Jobs: 1, Record: r})
-	require.True(t, bytes.HasSuffix(file, []byte("abc")))
+	require.True(t, bytes.HasSuffix(file, []byte("{0,1,2,3,4,5,6,7,8,9}")))
 	require.Equal(t, 10, reads)
+	require.Equal(t, 10, made)
 	for i, n := range readsAt {
 		require.InDelta(t, i, n, 1)
 	}
 }
 
-// TestWorkErrors: failing work stops the export, and nothing is left of the file.
-func TestWorkErrors(t *testing.T) {
+// TestFieldErrors: a field that cannot be computed stops the export, and nothing is left of the file.
+func TestFieldErrors(t *testing.T) {
 	for _, jobs := range []int{1, 4} {
 		dir := t.TempDir()
-		var made atomic.Bool
-		err := codegen.Write(filepath.Join(dir, "model.pte"), codegen.File{Module: module(t, data{"a", []int64{9 << 20}, pattern}), Jobs: jobs,
-			Record: &codegen.Record{Key: "etc.build", Size: 3, Before: []codegen.Work{{Size: 1, Do: func() error { return errors.New("disk on fire") }}},
-				Make: func() ([]byte, error) { made.Store(true); return []byte("abc"), nil }}})
+		r := record("?", codegen.Field{Size: 1, Work: 1, Make: func(context.Context) ([]byte, error) { return nil, errors.New("disk on fire") }})
+		err := codegen.Write(t.Context(), filepath.Join(dir, "model.pte"), codegen.File{Module: module(t, data{"a", []int64{9 << 20}, pattern}), Jobs: jobs, Record: r})
 		require.ErrorContains(t, err, "etc.build: disk on fire")
-		require.False(t, made.Load())
 		requireOnly(t, dir)
 	}
 }

@@ -2,6 +2,7 @@ package codegen_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -45,6 +46,11 @@ func module(t testing.TB, all ...ir.Data) *ir.Module {
 		m.NewConstant(fmt.Sprintf("c%d", i), ir.StaticType(d.DType(), d.Shape()...), d)
 	}
 	return m
+}
+
+// record is a build record.
+func record(text string, fields ...codegen.Field) *codegen.Record {
+	return &codegen.Record{Key: "etc.build", Bytes: []byte(text), Fields: fields}
 }
 
 // requireOnly checks what a directory holds.
@@ -91,11 +97,17 @@ func TestWriteErrors(t *testing.T) {
 			return codegen.File{Module: m}
 		}, nil, "constant @w has no bytes"},
 		{"record", func() codegen.File {
-			return codegen.File{Module: module(t), Record: &codegen.Record{Key: "etc.build", Size: 2, Make: func() ([]byte, error) { return nil, cancelled }}}
+			return codegen.File{Module: module(t), Record: record("??", codegen.Field{Size: 2, Make: func(context.Context) ([]byte, error) { return nil, cancelled }})}
 		}, cancelled, "etc.build: cancelled"},
-		{"record of another size", func() codegen.File {
-			return codegen.File{Module: module(t), Record: &codegen.Record{Key: "etc.build", Size: 2, Make: func() ([]byte, error) { return []byte("{ }"), nil }}}
-		}, nil, "etc.build: 3 bytes, 2 were planned"},
+		{"field of another size", func() codegen.File {
+			return codegen.File{Module: module(t), Record: record("???", codegen.Field{Size: 2, Make: func(context.Context) ([]byte, error) { return []byte("{ }"), nil }})}
+		}, nil, "etc.build: field 0 has 3 bytes, 2 were planned"},
+		{"field outside", func() codegen.File {
+			return codegen.File{Module: module(t), Record: record("??", codegen.Field{Offset: 1, Size: 2})}
+		}, nil, "etc.build: field 0 lies at 1+2, want it in bytes 0 to 2"},
+		{"fields that overlap", func() codegen.File {
+			return codegen.File{Module: module(t), Record: record("??", codegen.Field{Size: 2}, codegen.Field{Offset: 1, Size: 1})}
+		}, nil, "etc.build: field 1 lies at 1+1, want it in bytes 2 to 2"},
 		{"computation", func() codegen.File {
 			return codegen.File{Module: module(t, part{&computation{fail: cancelled}, 0})}
 		}, cancelled, "double: cancelled"},
@@ -124,7 +136,7 @@ func TestWriteErrors(t *testing.T) {
 					}
 					f := test.file()
 					f.Jobs = jobs
-					err := codegen.Write(path, f)
+					err := codegen.Write(t.Context(), path, f)
 					require.ErrorContains(t, err, test.want)
 					require.ErrorContains(t, err, path)
 					if test.is != nil {
@@ -146,10 +158,10 @@ func TestWriteErrors(t *testing.T) {
 
 func TestWriteToNowhere(t *testing.T) {
 	dir := t.TempDir()
-	require.ErrorIs(t, codegen.Write(filepath.Join(dir, "none", "model.pte"), codegen.File{Module: module(t)}), os.ErrNotExist)
+	require.ErrorIs(t, codegen.Write(t.Context(), filepath.Join(dir, "none", "model.pte"), codegen.File{Module: module(t)}), os.ErrNotExist)
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "model.pte"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.pte", "x"), nil, 0o644))
-	require.Error(t, codegen.Write(filepath.Join(dir, "model.pte"), codegen.File{Module: module(t)}), "a directory that is not empty is not replaced")
+	require.Error(t, codegen.Write(t.Context(), filepath.Join(dir, "model.pte"), codegen.File{Module: module(t)}), "a directory that is not empty is not replaced")
 	requireOnly(t, dir, "model.pte")
 }
 
@@ -163,7 +175,7 @@ func TestWriteStopsAtAnError(t *testing.T) {
 			return 0, errors.New("broken")
 		}})
 	}
-	require.Error(t, codegen.Write(filepath.Join(t.TempDir(), "model.pte"), codegen.File{Module: module(t, all...), Jobs: 4}))
+	require.Error(t, codegen.Write(t.Context(), filepath.Join(t.TempDir(), "model.pte"), codegen.File{Module: module(t, all...), Jobs: 4}))
 	require.LessOrEqual(t, reads.Load(), int64(8))
 }
 
@@ -173,7 +185,7 @@ func TestWriteReplaces(t *testing.T) {
 	path := filepath.Join(dir, "model.pte")
 	require.NoError(t, os.WriteFile(path, bytes.Repeat([]byte("old"), 1<<20), 0o600))
 	f := codegen.File{Module: module(t, data{"c", []int64{5 << 20}, pattern})}
-	require.NoError(t, codegen.Write(path, f))
+	require.NoError(t, codegen.Write(t.Context(), path, f))
 	requireOnly(t, dir, "model.pte")
 	info, err := os.Stat(path)
 	require.NoError(t, err)
@@ -191,7 +203,7 @@ func TestProgress(t *testing.T) {
 	var mu sync.Mutex
 	var last, total int64
 	f := codegen.File{Module: module(t, data{"a", []int64{9 << 20}, pattern}, part{&computation{}, 0}, part{&computation{}, 1}), Jobs: 4,
-		Record: &codegen.Record{Key: "etc.build", Size: 3, Make: func() ([]byte, error) { return []byte("abc"), nil }}}
+		Record: record("(?)", codegen.Field{Offset: 1, Size: 1, Make: func(context.Context) ([]byte, error) { return []byte("b"), nil }})}
 	f.Progress = func(written, all int64) {
 		require.True(t, mu.TryLock())
 		defer mu.Unlock()

@@ -158,7 +158,7 @@ func TestPieces(t *testing.T) {
 				m.Entry.Body.Results, m.Entry.Outputs = []*ir.Value{y}, []ir.Type{y.Type}
 			}))
 			lower(t, m, passes.Options{Recipe: recipe})
-			require.NoError(t, codegen.Write(t.TempDir()+"/model.pte", codegen.File{Module: m, Jobs: 2}))
+			require.NoError(t, codegen.Write(t.Context(), t.TempDir()+"/model.pte", codegen.File{Module: m, Jobs: 2}))
 			require.EqualValues(t, ir.DataSize(w), w.total)
 			require.LessOrEqual(t, w.largest, limit)
 		})

@@ -115,6 +115,6 @@ func text(n int) []*eval.Tensor {
 func write(t *testing.T, m *ir.Module) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "model.pte")
-	require.NoError(t, codegen.Write(path, codegen.File{Module: m}))
+	require.NoError(t, codegen.Write(t.Context(), path, codegen.File{Module: m}))
 	return path
 }

@@ -117,7 +117,7 @@ func (f file) open(t *testing.T) *program.Program {
 		c.Data = named{ir.Bytes(c.Value.Type.DType, shape, p), c.Name}
 	}
 	path := filepath.Join(t.TempDir(), "model.pte")
-	require.NoError(t, codegen.Write(path, codegen.File{Module: m, Extra: f.extra}))
+	require.NoError(t, codegen.Write(t.Context(), path, codegen.File{Module: m, Extra: f.extra}))
 	return open(t, path)
 }
 

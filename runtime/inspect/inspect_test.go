@@ -31,7 +31,7 @@ func write(t testing.TB, f codegen.File) *inspect.Report {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "m.pte")
 	f.Jobs = 1
-	require.NoError(t, codegen.Write(path, f))
+	require.NoError(t, codegen.Write(t.Context(), path, f))
 	r := inspect.Read(open(t, path))
 	r.File = "m.pte"
 	return r

@@ -55,7 +55,7 @@ func modelBytes(t testing.TB, change func(*codegen.File)) []byte {
 		change(&f)
 	}
 	path := filepath.Join(t.TempDir(), "model.pte")
-	require.NoError(t, codegen.Write(path, f))
+	require.NoError(t, codegen.Write(t.Context(), path, f))
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
 	return b

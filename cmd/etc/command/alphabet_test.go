@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -74,7 +75,7 @@ func model(ts *testscript.TestScript, neg bool, args []string) {
 	for _, f := range overrides {
 		f()
 	}
-	ts.Check(codegen.Write(ts.MkAbs(args[0]), codegen.File{Module: m, Extra: extra, Jobs: 1}))
+	ts.Check(codegen.Write(context.Background(), ts.MkAbs(args[0]), codegen.File{Module: m, Extra: extra, Jobs: 1}))
 }
 
 func parseConstant(s string) any {

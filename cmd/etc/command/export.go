@@ -29,6 +29,7 @@ type exportFlags struct {
 	maxSeqLen, maxChunk, jobs                  int
 	printAfter, weights                        string
 	targetBits                                 float64
+	writeFlags
 }
 
 func newExport() *cobra.Command {
@@ -65,6 +66,7 @@ written with the weights of the file.`,
 	fl.StringVar(&f.emit, "emit", "pte", "what to write: pte, ir for the text of the lowered module, or recipe for the rules (--output - for standard output)")
 	fl.StringVar(&f.weights, "weights", "", "file with the weights of an IR text")
 	fl.StringVar(&f.printAfter, "print-ir-after", "", "print the IR after a pass to standard error: "+strings.Join(passes.Names(), ", "))
+	f.writeFlags.add(cmd)
 	fl.BoolVar(&f.verifyIR, "verify-ir", false, "run the verifier after every pass")
 	return cmd
 }
@@ -277,6 +279,14 @@ func exportText(cmd *cobra.Command, path string, f exportFlags) error {
 		return err
 	}
 	file := codegen.File{Module: m}
+	stored, err := readStored(p, m, f.weights)
+	if err != nil {
+		return err
+	}
+	defer stored.Close()
+	if file.Identity, err = identityOfText(f.weights); err != nil {
+		return err
+	}
 	names := map[string]bool{}
 	for _, c := range m.Constants {
 		names[c.Name] = true
@@ -322,6 +332,8 @@ func writeAtomically(path string, write func(io.Writer) error) error {
 // writeProgram writes the file, with a progress bar where somebody watches.
 func writeProgram(cmd *cobra.Command, f exportFlags, file codegen.File) error {
 	file.Jobs = f.jobs
+	ctx, stop := interruptibleExport(cmd, f, &file)
+	defer stop()
 	if stderr, ok := cmd.ErrOrStderr().(*os.File); ok && term.IsTerminal(int(stderr.Fd())) {
 		var bar *progressbar.ProgressBar
 		file.Progress = func(written, total int64) {
@@ -332,8 +344,8 @@ func writeProgram(cmd *cobra.Command, f exportFlags, file codegen.File) error {
 			bar.Set64(written) //nolint:errcheck // a bar that cannot be drawn is no reason to stop
 		}
 	}
-	if err := codegen.Write(f.output, file); err != nil {
-		return err
+	if err := codegen.Write(ctx, f.output, file); err != nil {
+		return exportError(err)
 	}
 	info, err := os.Stat(f.output)
 	if err != nil {

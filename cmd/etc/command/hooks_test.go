@@ -1,11 +1,13 @@
 package command
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strconv"
 	"time"
 
+	"github.com/etc-ml/etc/codegen"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/engine"
@@ -13,12 +15,14 @@ import (
 
 // Variables of the environment that change the test binary when it serves as etc.
 const (
-	memoryHook = "ETC_TEST_MEMORY" // usable memory in bytes
-	delayHook  = "ETC_TEST_DELAY"  // time that every call of a program takes more
+	memoryHook    = "ETC_TEST_MEMORY"    // usable memory in bytes
+	delayHook     = "ETC_TEST_DELAY"     // time that every call of a program takes more
+	interruptHook = "ETC_TEST_INTERRUPT" // bytes after which writing a program is interrupted
 )
 
 // setHooks does what the environment asks for.
 func setHooks() {
+	setWriteHooks()
 	if v := os.Getenv(memoryHook); v != "" {
 		n, err := strconv.ParseInt(v, 10, 64)
 		must(err)
@@ -29,6 +33,23 @@ func setHooks() {
 		must(err)
 		for i, e := range engines {
 			engines[i] = slow{e, d}
+		}
+	}
+}
+
+// setWriteHooks does what the environment asks for where programs are written.
+func setWriteHooks() {
+	if v := os.Getenv(interruptHook); v != "" {
+		n, err := strconv.ParseInt(v, 10, 64)
+		must(err)
+		beforeWriting = func(ctx context.Context, file *codegen.File) context.Context {
+			ctx, cancel := context.WithCancel(ctx)
+			file.Progress = func(written, _ int64) {
+				if written >= n {
+					cancel()
+				}
+			}
+			return ctx
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package command
 
 import (
+	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -68,30 +70,71 @@ func newFile(c *loaders.Checkpoint, m *ir.Module, o *passes.Options, f exportFla
 		record.Sources = append(record.Sources, sourceRecord{s.Name, hex.EncodeToString(make([]byte, sha256.Size))})
 	}
 	// The hashes have a fixed size, so the record's is known before a weight is read.
-	planned, err := json.Marshal(record)
+	var err error
+	file.Record, err = recordWithHashes(record, c.Sources())
 	if err != nil {
 		return file, err
 	}
-	file.Record = &codegen.Record{Key: keyBuild, Size: int64(len(planned)), Make: func() ([]byte, error) { return json.Marshal(record) }}
-	for i, s := range c.Sources() {
-		file.Record.Before = append(file.Record.Before, codegen.Work{Size: s.Size, Do: func() (err error) {
-			record.Sources[i].SHA256, err = hashSource(s)
-			return err
-		}})
+	if file.Identity, err = identityOf(record, c); err != nil {
+		return file, err
+	}
+	for _, s := range c.Sources() {
+		if path, offset, ok := s.Place(); ok {
+			file.Inputs = append(file.Inputs, codegen.Input{Provenance: s.Provenance(), Path: path, Offset: offset, Size: s.Size})
+		}
 	}
 	return file, nil
+}
+
+// recordWithHashes is the record of a file with the hashes of the sources as fields to be computed.
+func recordWithHashes(record buildRecord, sources []loaders.Source) (*codegen.Record, error) {
+	text, err := json.Marshal(record)
+	if err != nil {
+		return nil, err
+	}
+	r := &codegen.Record{Key: keyBuild, Bytes: text}
+	// No string of JSON holds a quotation mark as it is, so this finds the keys and nothing else.
+	const key = `"sha256":"`
+	at := 0
+	for _, s := range sources {
+		next := bytes.Index(text[at:], []byte(key))
+		if next < 0 {
+			return nil, fmt.Errorf("%s: no hash for tensor %s", keyBuild, s.Name)
+		}
+		at += next + len(key)
+		r.Fields = append(r.Fields, codegen.Field{Offset: at, Size: hex.EncodedLen(sha256.Size), Work: s.Size, Reads: s.Provenance(),
+			Make: func(ctx context.Context) ([]byte, error) {
+				hash, err := hashSource(ctx, s)
+				return []byte(hash), err
+			}})
+	}
+	return r, nil
 }
 
 // hashBuffer is how much of a source is read at a time.
 const hashBuffer = 1 << 20
 
 // hashSource computes the SHA-256 of a source tensor, in hexadecimal.
-func hashSource(s loaders.Source) (string, error) {
+func hashSource(ctx context.Context, s loaders.Source) (string, error) {
 	h := sha256.New()
-	if n, err := io.CopyBuffer(h, s.Reader(), make([]byte, hashBuffer)); err != nil {
+	// Only Reader and Writer are shown to CopyBuffer, so that it uses the buffer.
+	if n, err := io.CopyBuffer(h, struct{ io.Reader }{interruptible{ctx, s.Reader()}}, make([]byte, hashBuffer)); err != nil {
 		return "", fmt.Errorf("tensor %s: %w", s.Name, err)
 	} else if n != s.Size {
 		return "", fmt.Errorf("tensor %s: read %d of %d bytes", s.Name, n, s.Size)
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// interruptible is a reader that ends with its context.
+type interruptible struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (i interruptible) Read(p []byte) (int, error) {
+	if err := i.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return i.r.Read(p)
 }

@@ -37,7 +37,7 @@ func exported(t *testing.T, name string, context int) string {
 	file, err := newFile(c, m, o, exportFlags{})
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), name+".pte")
-	require.NoError(t, codegen.Write(path, file))
+	require.NoError(t, codegen.Write(t.Context(), path, file))
 	return path
 }
 

@@ -150,7 +150,7 @@ func alphabetFile(t *testing.T, form string, context int) string {
 	const template = `{% for m in messages %}{{ '<s>' if m.role == 'user' }}{{ m.content }}{{ '</s>' if m.role == 'assistant' }}{% endfor %}` +
 		`{{ 'c' if add_generation_prompt and enable_thinking is defined and enable_thinking }}`
 	path := filepath.Join(t.TempDir(), "m.pte")
-	require.NoError(t, codegen.Write(path, codegen.File{Module: m, Extra: []codegen.NamedBytes{
+	require.NoError(t, codegen.Write(t.Context(), path, codegen.File{Module: m, Extra: []codegen.NamedBytes{
 		{Key: keyTokenizer, Bytes: tokenizer}, {Key: keyChatTemplate, Bytes: []byte(template)}}}))
 	return path
 }

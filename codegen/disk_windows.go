@@ -1,0 +1,62 @@
+package codegen
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/windows"
+)
+
+// openLocked opens a file for writing and locks it against other exports, until it is closed.
+func openLocked(path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	// A range far behind the end is locked, so that reading and writing stay free.
+	at := &windows.Overlapped{Offset: 0, OffsetHigh: 1 << 30}
+	err = windows.LockFileEx(windows.Handle(file.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, at)
+	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) {
+		return nil, errors.Join(fmt.Errorf("%s: another export is writing it", path), file.Close())
+	}
+	return file, nil
+}
+
+// freeSpace is the space of a directory's disk that the user may take, in bytes.
+func freeSpace(dir string) (int64, bool) {
+	name, err := windows.UTF16PtrFromString(dir)
+	if err != nil {
+		return 0, false
+	}
+	var free uint64
+	if err := windows.GetDiskFreeSpaceEx(name, &free, nil, nil); err != nil || int64(free) < 0 {
+		return 0, false
+	}
+	return int64(free), true
+}
+
+// allocated is the part of a file that takes space on the disk already: setting the end takes it.
+func allocated(file *os.File) int64 {
+	info, err := file.Stat()
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// preallocate makes a file so long, which takes the space for it.
+func preallocate(file *os.File, size int64) error { return file.Truncate(size) }
+
+// renameOpen gives an open file another name and closes it, which has to come first here.
+func renameOpen(file *os.File, from, to string) error {
+	if err := file.Close(); err != nil {
+		return err
+	}
+	return os.Rename(from, to)
+}
+
+// removeOpen removes an open file and closes it, which has to come first here.
+func removeOpen(file *os.File, path string) error {
+	return errors.Join(ignoreClosed(file.Close()), removeIfThere(path))
+}

@@ -1,0 +1,103 @@
+package codegen
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/etc-ml/etc/ir"
+)
+
+// File is what [Write] writes.
+type File struct {
+	// Module is a legal module; its constants have data.
+	Module *ir.Module
+	// Extra is named data beside the constants, in order: tokenizer, configuration.
+	Extra []NamedBytes
+	// Record is named data of which a part is known only after the sources have been read. It comes last.
+	Record *Record
+	// Jobs is the number of workers; 0 means one per CPU.
+	Jobs int
+	// Resume keeps what has been written when writing is interrupted, and goes on from it.
+	Resume bool
+	// Identity is what the bytes follow from beside the module: flags, version, sources. What has been begun
+	// under one identity is not continued under another.
+	Identity []Property
+	// Inputs are where the leaves of the module's data lie ([ir.Leaves]), as far as they lie in files. The kernel
+	// is told when it may drop their pages; nothing is read from them here.
+	Inputs []Input
+	// Progress is called with the bytes written so far and the total, never concurrently; nil for none.
+	Progress func(written, total int64)
+	// Log is called with what a user should know and no error says; nil for none.
+	Log func(message string)
+}
+
+// NamedBytes is a piece of named data.
+type NamedBytes struct {
+	Key   string
+	Bytes []byte
+}
+
+// Property is a named value that the bytes of a file follow from.
+type Property struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+	// Local marks what may differ on another machine that writes a part of the same file, as a path and
+	// the time of a change.
+	Local bool `json:"local,omitempty"`
+}
+
+// Input is a place that data is read from.
+type Input struct {
+	Provenance   string // of the data
+	Path         string
+	Offset, Size int64 // bytes
+}
+
+// Record is named data whose size and most of whose bytes are known before a weight is read.
+type Record struct {
+	Key string
+	// Bytes are those of the record with anything in the place of the fields.
+	Bytes []byte
+	// Fields are the parts that have to be computed, as the hashes of the sources, in the order in which the
+	// constants come. The workers do it beside the writing, near the constants, so that what is read twice is
+	// read from the disk once.
+	Fields []Field
+}
+
+// Field is a part of a record.
+type Field struct {
+	Offset, Size int
+	// Work is what Make takes, relative to the other fields: the bytes that it reads.
+	Work int64
+	// Reads is the provenance of the data that Make reads, empty for none.
+	Reads string
+	Make  func(context.Context) ([]byte, error)
+}
+
+// check tells whether the fields lie in the record, one after the other.
+func (r *Record) check() error {
+	end := 0
+	for i, f := range r.Fields {
+		if f.Offset < end || f.Size < 0 || f.Offset > len(r.Bytes)-f.Size {
+			return fmt.Errorf("%s: field %d lies at %d+%d, want it in bytes %d to %d", r.Key, i, f.Offset, f.Size, end, len(r.Bytes))
+		}
+		end = f.Offset + f.Size
+	}
+	return nil
+}
+
+// constantBytes are the ranges of the record that no field covers.
+func (r *Record) constantBytes() []extent {
+	var out []extent
+	at := 0
+	for _, f := range r.Fields {
+		if f.Offset > at {
+			out = append(out, extent{int64(at), int64(f.Offset - at)})
+		}
+		at = f.Offset + f.Size
+	}
+	if at < len(r.Bytes) {
+		out = append(out, extent{int64(at), int64(len(r.Bytes) - at)})
+	}
+	return out
+}

@@ -1,0 +1,274 @@
+package codegen
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"sync/atomic"
+
+	"github.com/etc-ml/etc/ir"
+)
+
+// pieceSize is how much of a weight a worker holds at a time. Tests set it.
+var pieceSize = int64(4 << 20)
+
+// task is what one worker does at a time: it writes a part of the file. The list of all tasks is a pure
+// function of the layout, and id a task's place in it.
+type task struct {
+	id    int
+	group *group
+	size  int64    // what it takes, relative to its like: bytes that it writes, or reads for a field of the record
+	reads []string // provenances of the data that it reads
+	run   func(ctx context.Context, w *worker) error
+}
+
+// group is tasks that write into the same ranges of the file.
+type group struct{ extents []extent }
+
+// size is the number of bytes that a group writes.
+func (g *group) size() (n int64) {
+	for _, e := range g.extents {
+		n += e.size
+	}
+	return n
+}
+
+// worker is where tasks write to, and what a worker keeps from task to task.
+type worker struct {
+	out    *output
+	buffer []byte
+}
+
+// tasks are all tasks of a file: those of writing the weights, and among them those of the record's fields,
+// both spread evenly.
+func (l *Layout) tasks() []task {
+	writing := []task{{group: &group{[]extent{{0, int64(len(l.Program))}}}, size: int64(len(l.Program)), run: func(_ context.Context, w *worker) error {
+		return w.out.writeAt(l.Program, 0)
+	}}}
+	var fields []task
+	productions := map[string]*production{}
+	for _, s := range l.segments {
+		switch {
+		case s.record != nil:
+			constant, computed := s.record.tasks(s.offset)
+			writing, fields = append(writing, constant), append(fields, computed...)
+		case s.data == nil:
+			writing = append(writing, task{group: &group{[]extent{{s.offset, s.size}}}, size: s.size, run: func(_ context.Context, w *worker) error {
+				return w.out.writeAt(s.bytes, s.offset)
+			}})
+		default:
+			writing = append(writing, s.tasks(productions)...)
+		}
+	}
+	all := spread(writing, fields)
+	for i := range all {
+		all[i].id = i
+	}
+	return all
+}
+
+// tasks are those of a segment's data: pieces of it, or of the computation that it comes from, where no segment
+// before it does.
+func (s *segment) tasks(productions map[string]*production) []task {
+	reads := leaves(s.data)
+	j, joint := s.data.(ir.Joint)
+	if !joint {
+		var tasks []task
+		for off := int64(0); off < s.size; off += pieceSize {
+			n := min(pieceSize, s.size-off)
+			tasks = append(tasks, task{group: &group{[]extent{{s.offset + off, n}}}, size: n, reads: reads, run: func(_ context.Context, w *worker) error {
+				return s.copyPiece(w, off)
+			}})
+		}
+		return tasks
+	}
+	c, output := j.Group()
+	p := productions[c.Provenance()]
+	known := p != nil
+	if !known {
+		p = &production{computation: c, targets: map[int]*target{}, group: &group{}}
+		productions[c.Provenance()] = p
+	}
+	p.targets[output] = &target{segment: s}
+	p.group.extents = append(p.group.extents, extent{s.offset, s.size})
+	if known {
+		return nil
+	}
+	tasks := p.tasks(s.size)
+	for i := range tasks {
+		tasks[i].reads = reads
+	}
+	return tasks
+}
+
+// leaves are the provenances of what data is made of.
+func leaves(d ir.Data) []string {
+	var out []string
+	for _, l := range ir.Leaves(d) {
+		out = append(out, l.Provenance())
+	}
+	return out
+}
+
+func (s *segment) copyPiece(w *worker, off int64) error {
+	if w.buffer == nil {
+		w.buffer = make([]byte, pieceSize)
+	}
+	p := w.buffer[:min(pieceSize, s.size-off)]
+	n, err := s.data.ReadAt(p, off)
+	if n < len(p) {
+		if err == nil || err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return fmt.Errorf("%s: %w", s.data.Provenance(), err)
+	}
+	return w.out.writeAt(p, s.offset+off)
+}
+
+// tasks are one that writes what is known of a record that lies at offset, and one for each field.
+func (r *Record) tasks(offset int64) (constant task, fields []task) {
+	known := r.constantBytes()
+	constant = task{group: &group{}, run: func(_ context.Context, w *worker) error {
+		for _, e := range known {
+			if err := w.out.writeAt(r.Bytes[e.offset:e.offset+e.size], offset+e.offset); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+	for _, e := range known {
+		constant.group.extents = append(constant.group.extents, extent{offset + e.offset, e.size})
+		constant.size += e.size
+	}
+	for i, f := range r.Fields {
+		at := offset + int64(f.Offset)
+		var reads []string
+		if f.Reads != "" {
+			reads = []string{f.Reads}
+		}
+		fields = append(fields, task{group: &group{[]extent{{at, int64(f.Size)}}}, size: f.Work, reads: reads, run: func(ctx context.Context, w *worker) error {
+			p, err := f.Make(ctx)
+			if err != nil {
+				return fmt.Errorf("%s: %w", r.Key, err)
+			}
+			if len(p) != f.Size {
+				return fmt.Errorf("%s: field %d has %d bytes, %d were planned", r.Key, i, len(p), f.Size)
+			}
+			return w.out.writeAt(p, at)
+		}})
+	}
+	return constant, fields
+}
+
+// spread merges tasks so that the parts of a and of b, by size, that come before any task are alike.
+func spread(a, b []task) []task {
+	total := func(tasks []task) (n int64) {
+		for _, t := range tasks {
+			n += t.size
+		}
+		return max(n, 1)
+	}
+	merged := make([]task, 0, len(a)+len(b))
+	perA, perB := 1/float64(total(a)), 1/float64(total(b))
+	var doneA, doneB int64
+	for len(a)+len(b) > 0 {
+		if len(a) == 0 || len(b) > 0 && float64(float64(doneB)*perB) <= float64(float64(doneA)*perA) {
+			merged, doneB, b = append(merged, b[0]), doneB+b[0].size, b[1:]
+			continue
+		}
+		merged, doneA, a = append(merged, a[0]), doneA+a[0].size, a[1:]
+	}
+	return merged
+}
+
+// production is a computation and those of its outputs that are in the file.
+type production struct {
+	computation ir.Computation
+	targets     map[int]*target
+	group       *group
+	blocks      int64
+	ended       atomic.Int64 // tasks
+}
+
+type target struct {
+	*segment
+	got atomic.Int64 // bytes
+}
+
+// tasks are the blocks of a computation that has them; others are one task. size is that of the output at hand.
+func (p *production) tasks(size int64) []task {
+	blocked, ok := p.computation.(ir.Blocked)
+	if !ok {
+		p.blocks = 1
+		return []task{{group: p.group, size: size, run: func(ctx context.Context, w *worker) error {
+			return p.run(ctx, w, p.computation.Produce)
+		}}}
+	}
+	tasks := make([]task, blocked.Blocks())
+	p.blocks = int64(len(tasks))
+	for i := range tasks {
+		tasks[i] = task{group: p.group, size: size / p.blocks, run: func(ctx context.Context, w *worker) error {
+			return p.run(ctx, w, func(emit func(int, int64, []byte) error) error { return blocked.ProduceBlock(i, emit) })
+		}}
+	}
+	return tasks
+}
+
+// run writes what produce emits. Where all blocks have been run, the last one to end checks that the segments
+// are whole; blocks that an earlier, interrupted export has written are not run.
+func (p *production) run(ctx context.Context, w *worker, produce func(emit func(output int, offset int64, p []byte) error) error) error {
+	err := produce(func(output int, offset int64, b []byte) error {
+		t := p.targets[output]
+		if t == nil {
+			return ctx.Err()
+		}
+		if offset < 0 || offset+int64(len(b)) > t.size {
+			return fmt.Errorf("output %d has bytes at %d+%d, its size is %d", output, offset, len(b), t.size)
+		}
+		t.got.Add(int64(len(b)))
+		if err := w.out.writeAt(b, t.offset+offset); err != nil {
+			return err
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.computation.Provenance(), err)
+	}
+	if p.ended.Add(1) < p.blocks {
+		return nil
+	}
+	for output, t := range p.targets {
+		if got := t.got.Load(); got != t.size {
+			return fmt.Errorf("%s: output %d gave %d of %d bytes", p.computation.Provenance(), output, got, t.size)
+		}
+	}
+	return nil
+}
+
+// hash is the SHA-256 of everything that the bytes of the file follow from and that the layout knows.
+func (l *Layout) hash() string {
+	h := sha256.New()
+	add := func(p []byte) {
+		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(p))))
+		h.Write(p)
+	}
+	add(l.Program)
+	for _, s := range l.segments {
+		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(s.offset)))
+		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(s.size)))
+		switch {
+		case s.record != nil:
+			for _, e := range s.record.constantBytes() {
+				add(s.record.Bytes[e.offset : e.offset+e.size])
+			}
+		case s.data == nil:
+			add(s.bytes)
+		default:
+			add([]byte(s.data.Provenance()))
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

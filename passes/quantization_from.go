@@ -1,0 +1,32 @@
+package passes
+
+import "github.com/etc-ml/etc/ir"
+
+// From is the weight that is quantized.
+func (q *quantization) From() []ir.Data { return []ir.Data{q.source} }
+
+// hqqFitBytes is what hqq's search keeps for each group of a matrix: a float32 and a count, padded.
+const hqqFitBytes = 8
+
+// WorkerBytes is the memory that a worker needs for a block: its source bytes, a tile of decoded weights with
+// the quantizer's work on it, and the encoded outputs.
+func (q *quantization) WorkerBytes() int64 {
+	row := int64(q.cols * q.source.DType().Size())
+	_, rows := q.blockRange(0)
+	encoded := q.rowBytes(packedOutput) + q.rowBytes(scalesOutput) + q.rowBytes(biasesOutput)
+	tile := int64(max(tileWeights, q.cols))
+	return int64(rows)*(row+2*encoded) + tile*decodedBytes
+}
+
+// decodedBytes is what a weight of a tile takes while it is quantized: itself in float32, its code, and what
+// the methods that search keep beside it.
+const decodedBytes = 32
+
+// SharedBytes is the memory that all workers share while a matrix is being quantized: hqq's fits, of the
+// matrix and of the next, which other workers may have begun.
+func (q *quantization) SharedBytes() int64 {
+	if q.searches == nil {
+		return 0
+	}
+	return 2 * hqqFitBytes * int64(q.groups(q.rows))
+}
