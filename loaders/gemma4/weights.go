@@ -59,9 +59,9 @@ func read(c *huggingface.Gemma4, t *builder.Tensors) weights {
 			attention:        readAttention(c, t, prefix+".self_attn.", kind),
 			attentionOutNorm: t.Weight(prefix+".post_attention_layernorm.weight", h),
 			mlpNorm:          t.Weight(prefix+".pre_feedforward_layernorm.weight", h),
-			gate:             t.Weight(prefix+".mlp.gate_proj.weight", rows, h),
-			up:               t.Weight(prefix+".mlp.up_proj.weight", rows, h),
-			down:             t.Weight(prefix+".mlp.down_proj.weight", h, rows),
+			gate:             t.Matrix(prefix+".mlp.gate_proj.weight", rows, h),
+			up:               t.Matrix(prefix+".mlp.up_proj.weight", rows, h),
+			down:             t.Matrix(prefix+".mlp.down_proj.weight", h, rows),
 			mlpOutNorm:       t.Weight(prefix+".post_feedforward_layernorm.weight", h),
 			scalar:           t.Weight(prefix+".layer_scalar", 1),
 		})
