@@ -1,0 +1,59 @@
+// The kernels of the conformance test. Entries for CUDA and the emulator stand at the end, written by hand.
+
+struct Count {
+  uint n;
+};
+
+[[max_total_threads_per_threadgroup(64)]]
+kernel void copy_words(device const uint* x [[buffer(0)]], device uint* y [[buffer(1)]], constant Count& p [[buffer(2)]],
+                       uint i [[thread_position_in_grid]]) {
+  if (i < p.n) y[i] = x[i];
+}
+[[max_total_threads_per_threadgroup(64)]]
+kernel void add_words(device const uint* x [[buffer(0)]], device const uint* y [[buffer(1)]], device uint* z [[buffer(2)]],
+                      constant Count& p [[buffer(3)]], uint i [[thread_position_in_grid]]) {
+  if (i < p.n) z[i] = x[i] + y[i];
+}
+// y = x * step[0] + step[1]
+[[max_total_threads_per_threadgroup(64)]]
+kernel void affine(device const uint* x [[buffer(0)]], device uint* y [[buffer(1)]], device const uint* step [[buffer(2)]],
+                   constant Count& p [[buffer(3)]], uint i [[thread_position_in_grid]]) {
+  if (i < p.n) y[i] = x[i] * step[0] + step[1];
+}
+// Threadgroup memory: each group turns its 64 words round.
+[[max_total_threads_per_threadgroup(64)]]
+kernel void turn(device const uint* x [[buffer(0)]], device uint* y [[buffer(1)]],
+                 uint group [[threadgroup_position_in_grid]], uint t [[thread_index_in_threadgroup]]) {
+  TG_ARRAY(uint, words, 64);
+  words[t] = x[group * 64 + t];
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  y[group * 64 + t] = words[63 - t];
+}
+// The grid's three numbers: y[z][y][x] = x + 10 y + 100 z, over threadgroups of one simdgroup.
+[[max_total_threads_per_threadgroup(32)]]
+kernel void place(device float* y [[buffer(0)]], uint3 at [[threadgroup_position_in_grid]], uint3 grid [[threadgroups_per_grid]],
+                  uint lane [[thread_index_in_simdgroup]]) {
+  float sum = simd_sum(float(at.x + 10 * at.y + 100 * at.z) / 32.0f);
+  if (lane == 0) y[(at.z * grid.y + at.y) * grid.x + at.x] = sum;
+}
+
+#ifdef PORT_ENTRY
+#define ENTRY extern "C" __attribute__((visibility("default"))) void
+ENTRY copy_words_entry(void* const* a) { copy_words((const uint*)a[0], (uint*)a[1], *(const Count*)a[2], PORT_thread_position_in_grid().x); }
+PORT_ENTRY(copy_words, 64, 3)
+ENTRY add_words_entry(void* const* a) { add_words((const uint*)a[0], (const uint*)a[1], (uint*)a[2], *(const Count*)a[3], PORT_thread_position_in_grid().x); }
+PORT_ENTRY(add_words, 64, 4)
+ENTRY affine_entry(void* const* a) { affine((const uint*)a[0], (uint*)a[1], (const uint*)a[2], *(const Count*)a[3], PORT_thread_position_in_grid().x); }
+PORT_ENTRY(affine, 64, 4)
+ENTRY turn_entry(void* const* a) { turn((const uint*)a[0], (uint*)a[1], PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup()); }
+PORT_ENTRY(turn, 64, 2)
+ENTRY place_entry(void* const* a) { place((float*)a[0], PORT_threadgroup_position_in_grid(), PORT_threadgroups_per_grid(), PORT_thread_index_in_simdgroup()); }
+PORT_ENTRY(place, 32, 1)
+#elif defined(__CUDACC_RTC__)
+#define ENTRY(n) extern "C" __global__ void __launch_bounds__(n)
+ENTRY(64) copy_words_entry(const uint* x, uint* y, Count p) { copy_words(x, y, p, PORT_thread_position_in_grid().x); }
+ENTRY(64) add_words_entry(const uint* x, const uint* y, uint* z, Count p) { add_words(x, y, z, p, PORT_thread_position_in_grid().x); }
+ENTRY(64) affine_entry(const uint* x, uint* y, const uint* step, Count p) { affine(x, y, step, p, PORT_thread_position_in_grid().x); }
+ENTRY(64) turn_entry(const uint* x, uint* y) { turn(x, y, PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup()); }
+ENTRY(32) place_entry(float* y) { place(y, PORT_threadgroup_position_in_grid(), PORT_threadgroups_per_grid(), PORT_thread_index_in_simdgroup()); }
+#endif

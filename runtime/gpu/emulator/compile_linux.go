@@ -1,0 +1,152 @@
+//go:build amd64 || arm64
+
+package emulator
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+
+	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+)
+
+// flags of the compiler. -ffp-contract=off: the results are those of the text, on every processor.
+var flags = []string{"-std=c++17", "-O1", "-w", "-fPIC", "-fno-strict-aliasing", "-ffp-contract=off"}
+
+// compiler is a C++ compiler with what tells it from others.
+type compiler struct {
+	path, version string
+	cache         string
+
+	object func() (string, error) // the compiled emulator
+}
+
+func newCompiler(cache string) (*compiler, error) {
+	name := cmp.Or(os.Getenv("CXX"), "c++")
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return nil, fmt.Errorf("emulator: it needs a C++ compiler, and %s is not there (install g++ or set CXX): %w", name, device.ErrUnavailable)
+	}
+	version, err := exec.Command(path, "--version").Output()
+	if err != nil {
+		return nil, fmt.Errorf("emulator: %s --version: %w", path, err)
+	}
+	if cache == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return nil, fmt.Errorf("emulator: a folder for compiled kernels: %w", err)
+		}
+		cache = filepath.Join(user, "etc", "emulator")
+	}
+	if err := os.MkdirAll(cache, 0o700); err != nil {
+		return nil, fmt.Errorf("emulator: a folder for compiled kernels: %w", err)
+	}
+	c := &compiler{path: path, version: string(version), cache: cache}
+	c.object = sync.OnceValues(func() (string, error) {
+		return c.build("emulator.o", nil, []string{"-c", "emulator.cc"})
+	})
+	return c, nil
+}
+
+// shared compiles a kernel's text to a shared object and gives its path.
+func (c *compiler) shared(text string) (string, error) {
+	object, err := c.object()
+	if err != nil {
+		return "", err
+	}
+	return c.build("kernel.so", map[string][]byte{"kernel.cc": []byte(text)}, []string{"-shared", "kernel.cc", object, "-pthread"})
+}
+
+// build makes a file of sources by a command of the compiler, unless the cache has it.
+func (c *compiler) build(out string, sources map[string][]byte, args []string) (string, error) {
+	files := kernels.EmulatorFiles()
+	hash := sha256.New()
+	for _, part := range append([]string{c.path, c.version, strings.Join(flags, " "), string(files["emulator.h"]), string(files["emulator.cc"]), out}, string(sources["kernel.cc"])) {
+		fmt.Fprintf(hash, "%d %s", len(part), part)
+	}
+	path := filepath.Join(c.cache, hex.EncodeToString(hash.Sum(nil)[:16])+filepath.Ext(out))
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	folder, err := os.MkdirTemp(c.cache, "build")
+	if err != nil {
+		return "", fmt.Errorf("emulator: %w", err)
+	}
+	defer os.RemoveAll(folder)
+	for _, set := range []map[string][]byte{files, sources} {
+		for name, content := range set {
+			if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
+				return "", fmt.Errorf("emulator: %w", err)
+			}
+		}
+	}
+	command := exec.Command(c.path, append(append(append([]string{}, flags...), "-o", out), args...)...)
+	command.Dir = folder
+	if text, err := command.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, text)
+	}
+	if err := os.Rename(filepath.Join(folder, out), path); err != nil {
+		return "", fmt.Errorf("emulator: %w", err)
+	}
+	return path, nil
+}
+
+// library is a shared object of kernels.
+type library struct {
+	name   string
+	handle uintptr
+	launch uintptr
+}
+
+func (d *emulator) Compile(source device.Source) (device.Library, error) {
+	path, err := d.compiler.shared(source.Text)
+	if err != nil {
+		return nil, fmt.Errorf("emulator: %s: %w", source.Name, err)
+	}
+	handle, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	if err != nil {
+		return nil, fmt.Errorf("emulator: %s: %w", source.Name, err)
+	}
+	launch, err := purego.Dlsym(handle, "emulator_launch")
+	if err != nil {
+		return nil, fmt.Errorf("emulator: %s: %w", source.Name, err)
+	}
+	return &library{source.Name, handle, launch}, nil
+}
+
+func (l *library) Kernel(name string) (device.Kernel, error) {
+	entry, err := purego.Dlsym(l.handle, name+"_entry")
+	if err != nil {
+		return nil, fmt.Errorf("emulator: %s has no kernel %s", l.name, name)
+	}
+	info, err := purego.Dlsym(l.handle, name+"_entry_info")
+	if err != nil {
+		return nil, fmt.Errorf("emulator: %s: kernel %s has no %s_entry_info", l.name, name, name)
+	}
+	// An object of the library, not of Go: two ints, the threads and the arguments.
+	numbers := *(**[2]int32)(unsafe.Pointer(&info))
+	return &kernel{name, l, entry, info, int(numbers[0]), int(numbers[1])}, nil
+}
+
+func (l *library) Close() error { return purego.Dlclose(l.handle) }
+
+type kernel struct {
+	name               string
+	library            *library
+	entry, info        uintptr
+	threads, arguments int
+}
+
+func (k *kernel) Name() string    { return k.name }
+func (k *kernel) MaxThreads() int { return k.threads }
+func (k *kernel) Close() error    { return nil }
