@@ -3,6 +3,7 @@ package cpu
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/cpu/kernel"
@@ -149,18 +150,16 @@ func (e *experts) single() func() {
 	acts := b.activations(1)[0]
 	_, _, stride, _ := e.x.rows()
 	inputs := make([]kernel.Activations, e.perToken)
-	rows := func(m *kernel.Matrix) int { return max(8, pieceBytes/m.Bytes(1)&^7) }
-	grain := rows(&e.gate.matrices[0])
-	per := (e.inner + grain - 1) / grain
+	liftRows, liftParts := expertParts(&e.gate.matrices[0])
 	lift := func(lo, hi int) {
 		for i := lo; i < hi; i++ {
-			pair, part := i/(2*per), i%(2*per)
+			pair, part := i/(2*liftParts), i%(2*liftParts)
 			w, out := e.gate, e.hidden.f
-			if part >= per {
-				w, out, part = e.up, e.lifted.f, part-per
+			if part >= liftParts {
+				w, out, part = e.up, e.lifted.f, part-liftParts
 			}
-			from := part * grain
-			kernel.MatMul(out[pair*e.inner:(pair+1)*e.inner], e.inner, &w.matrices[e.pairs[pair]], acts, from, min(from+grain, e.inner))
+			from := part * liftRows
+			kernel.MatMul(out[pair*e.inner:(pair+1)*e.inner], e.inner, &w.matrices[e.pairs[pair]], acts, from, min(from+liftRows, e.inner))
 		}
 	}
 	act := func(lo, hi int) {
@@ -170,17 +169,22 @@ func (e *experts) single() func() {
 			inputs[i].Fill(h, e.inner, 0, 1)
 		}
 	}
-	// A piece of the last loop takes the same rows of all experts, and adds them up.
-	last := max(8, rows(&e.down.matrices[0])/e.perToken&^7)
+	// Who finishes the last expert's part of the rows adds them up.
+	fallRows, fallParts := expertParts(&e.down.matrices[0])
+	missing := make([]atomic.Int32, fallParts)
 	fall := func(lo, hi int) {
 		for i := lo; i < hi; i++ {
-			from, to := i*last, min((i+1)*last, e.width)
+			part, pair := i/e.perToken, i%e.perToken
+			from := part * fallRows
+			to := min(from+fallRows, e.width)
+			kernel.MatMul(e.rows.f[pair*e.width:(pair+1)*e.width], e.width, &e.down.matrices[e.pairs[pair]], &inputs[pair], from, to)
+			if missing[part].Add(-1) > 0 {
+				continue
+			}
 			sum := e.out.slot.f[from:to]
 			clear(sum)
 			for p := range e.perToken {
-				y := e.rows.f[p*e.width : (p+1)*e.width]
-				kernel.MatMul(y, e.width, &e.down.matrices[e.pairs[p]], &inputs[p], from, to)
-				kernel.Axpy(sum, e.scores.floats()[p], y[from:to])
+				kernel.Axpy(sum, e.scores.floats()[p], e.rows.f[p*e.width+from:p*e.width+to])
 			}
 		}
 	}
@@ -191,10 +195,20 @@ func (e *experts) single() func() {
 		for i := range inputs {
 			inputs[i].Reset(e.second, 1, e.inner)
 		}
-		p.Run(2*per*e.perToken, 1, lift)
+		for i := range missing {
+			missing[i].Store(int32(e.perToken))
+		}
+		p.Run(2*liftParts*e.perToken, 1, lift)
 		p.Run(e.perToken, 1+e.perToken/4, act)
-		p.Run((e.width+last-1)/last, 1, fall)
+		p.Run(fallParts*e.perToken, 1, fall)
 	}
+}
+
+// expertParts divides the rows of an expert's matrix into parts of about half the largest piece.
+func expertParts(m *kernel.Matrix) (rows, parts int) {
+	parts = max(1, m.Bytes(m.Rows)/(largestPiece/2))
+	rows = ((m.Rows+parts-1)/parts + 7) &^ 7
+	return rows, (m.Rows + rows - 1) / rows
 }
 
 // prepareMany makes room for the inputs of every expert.

@@ -13,21 +13,36 @@ type piece struct {
 	lo, hi int
 }
 
-// pieceBytes is about what a thread claims of a matrix that is multiplied by one vector.
-const pieceBytes = 32 << 10
+// A thread that begins a piece waits for memory before it reads at full speed, so pieces of a matrix that
+// is multiplied by one vector are large. They get smaller towards the end, so that threads end together.
+const (
+	largestPiece  = 256 << 10
+	smallestPiece = 32 << 10
+)
 
-// pieces cuts matrices into parts of about equal work for products with a number of vectors.
-func pieces(matrices []*kernel.Matrix, vectors int) []piece {
+// pieces cuts matrices into parts for products with a number of vectors.
+func pieces(matrices []*kernel.Matrix, vectors, threads int) []piece {
 	var out []piece
+	left := 0
+	for _, m := range matrices {
+		left += m.Bytes(m.Rows)
+	}
 	for i, m := range matrices {
-		rows := max(1, pieceBytes/max(m.Bytes(1), 1))
-		if panel := kernel.PanelRows(); vectors > 1 {
-			rows = panel * max(1, 64/vectors)
-		} else if rows > 8 {
-			rows &^= 7
-		}
-		for lo := 0; lo < m.Rows; lo += rows {
-			out = append(out, piece{i, lo, min(lo+rows, m.Rows)})
+		row := max(m.Bytes(1), 1)
+		for lo := 0; lo < m.Rows; {
+			rows := 0
+			if vectors > 1 {
+				rows = kernel.PanelRows() * max(1, 64/vectors)
+			} else {
+				rows = max(1, min(max(left/(2*threads), smallestPiece), largestPiece)/row)
+				if rows > 8 {
+					rows &^= 7
+				}
+			}
+			hi := min(lo+rows, m.Rows)
+			out = append(out, piece{i, lo, hi})
+			left -= (hi - lo) * row
+			lo = hi
 		}
 	}
 	return out
@@ -95,7 +110,7 @@ func (b *binder) products(weights []*weight, bias []float32) bool {
 			forms = append(forms, layout)
 		}
 	}
-	list := pieces(matrices, vectors)
+	list := pieces(matrices, vectors, b.x.exe.pool.Threads())
 	acts := b.activations(len(forms))
 	body := func(lo, hi int) {
 		for _, p := range list[lo:hi] {

@@ -6,8 +6,11 @@ import (
 	"strings"
 )
 
-// Products of rows with one vector or a few. Rows are read one after the other, so that memory is read in
-// one stream; the sums of a row stay in the lanes of registers until its end.
+// Products of rows with one vector or a few. The sums of a row stay in the lanes of registers until its end.
+//
+// A core that reads memory in one stream waits for it: the hardware prefetches each page by itself and no
+// further ahead than some lines. Integer products of 4 rows at a time, each of them from another quarter of
+// the rows, read at 1.5 times the speed of one row after the other.
 
 func dotAVX512() *file {
 	f := &file{name: "dot_avx512", arch: "amd64", about: "Products of rows with vectors, AVX-512 with VNNI."}
@@ -15,6 +18,7 @@ func dotAVX512() *file {
 	for _, bits := range []int{4, 8} {
 		for _, format := range []string{"BF16", "F32"} {
 			dotInteger512(f, bits, format)
+			dotIntegerFour512(f, bits, format)
 			dotQuantized512(f, bits, format)
 		}
 	}
@@ -37,6 +41,9 @@ func scaleOfWord(lanes int) (words []uint32) {
 
 // prefetch is how far ahead of use, in bytes, weights are fetched.
 const prefetch = 3072
+
+// fourAhead and scalesAhead are the same for products of 4 rows at a time.
+const fourAhead, scalesAhead = 1024, 512
 
 // floatBytes is the size of a stored float.
 func floatBytes(format string) int { return map[string]int{"BF16": 2, "F32": 4}[format] }
@@ -108,9 +115,144 @@ func dotInteger512(f *file, bits int, format string) {
 				fn.op("VPDPBUSD %d(CX), %s, %s", 64*i, codes, dot)
 			}
 			fn.op("VCVTDQ2PS %s, %s\nVMOVDQU32 %d(R15), %s\nVPERMPS Z16, %s, %s", dot, dot, 64*i, scale, scale, scale)
-			fn.op("VFMADD231PS %s, %s, %s", scale, dot, z(i%2))
+			fn.op("VFMADD231PS %s, %s, Z0", scale, dot) // in the order of dotIntegerFour
 		},
 	})
+}
+
+// dotIntegerFour512 is dotInteger512 for 4 rows at a time, with the same bits, in batches of 16 groups and
+// chunks of 64 bytes of each:
+//
+//	DI codes of row 0   R9, R8 bytes to rows 1 and 3   SI scales of row 0   DX biases of row 0, or 0
+//	R10 bytes between scales of rows   CX vector at the chunk   R15 scaleOfWord at the chunk
+//	R11 y   R12 rows left   R13 groups of a row   BX first group of the batch
+//	Z0 to Z3 sums   Z4 to Z7 sums of biases   Z8 to Z11 scales
+func dotIntegerFour512(f *file, bits int, format string) {
+	order := ""
+	if bits == 4 {
+		order = ", the even ones of 128 before the odd ones"
+	}
+	fn := f.function(fmt.Sprintf("dotIntegerFourQ%d%sAVX512", bits, format), dotIntegerParams, "", dotIntegerLoop(bits, format, order)+`
+The number of rows is a multiple of 4. Rows r, n+r, 2n+r and 3n+r, n = len(y)/4, are read at the same time.`)
+	fn.frame = 16
+	const index, factor = "index-8(SP)", "factor-16(SP)"
+	size := floatBytes(format)
+	fn.load("y_base", "R11", "data_base", "DI", "scales_base", "SI", "biases_base", "DX", "y_len", "R12")
+	fn.op("SHRQ $2, R12")
+	// A group is a power of two.
+	fn.op("MOVQ %s, AX\nBSFQ AX, CX\nMOVQ %s, R13\nMOVQ R13, R9\nSHRQ CX, R13", fn.argument("group"), fn.argument("cols"))
+	fn.op("IMULQ R12, R9")
+	if bits == 4 {
+		fn.op("SHRQ $1, R9")
+	}
+	fn.op("LEAQ (R9)(R9*2), R8\nMOVQ R13, R10\nIMULQ R12, R10\nSHLQ $%d, R10", size/2)
+	fn.op("IMULQ $%d, AX\nSUBQ $256, AX\nLEAQ scaleOfWord512<>(SB), CX\nADDQ CX, AX\nMOVQ AX, %s", 2*bits, index)
+	fn.op("MOVL $0x%08x, AX\nMOVL $0x%08x, BX", math.Float32bits(1), math.Float32bits(-float32(int(1)<<(bits-1))))
+	fn.op("TESTQ DX, DX\nCMOVQEQ BX, AX\nMOVL AX, %s", factor)
+	if bits == 4 {
+		fn.op("MOVL $0x0f0f0f0f, AX\nVPBROADCASTD AX, Z31")
+	}
+	ofRow := func(n int) string { return []string{"(DI)", "(DI)(R9*1)", "(DI)(R9*2)", "(DI)(R8*1)"}[n] }
+	row, full, last, chunk, reduce, done := fn.label("row"), fn.label("full"), fn.label("last"), fn.label("chunk"), fn.label("reduce"), fn.label("done")
+	loadBatch := func(mask string) {
+		symmetric, scaled := fn.label("symmetric"), fn.label("scaled")
+		four := func(from string, load func(n int, from string)) {
+			fn.op("LEAQ (%s)(BX*%d), R14", from, size)
+			for n, at := range []string{"(R14)", "(R14)(R10*1)", "(R14)(R10*2)", "(R14)(R10*2)"} {
+				if n == 3 {
+					fn.op("ADDQ R10, R14")
+				}
+				fn.op("PREFETCHT0 %d%s", scalesAhead, at)
+				load(n, at)
+			}
+		}
+		fn.op("MOVQ %s, R14\nVMOVUPS (R14)(BX*4), Z12", fn.argument("sums_base"))
+		four("SI", func(n int, from string) { fn.loadFloats512(format, from, mask, z(8+n)) })
+		fn.op("TESTQ DX, DX\nJZ %s", symmetric)
+		four("DX", func(n int, from string) {
+			fn.loadFloats512(format, from, mask, z(16+n))
+			fn.op("VFMADD231PS Z12, %s, %s", z(16+n), z(4+n))
+		})
+		fn.op("JMP %s", scaled)
+		fn.at(symmetric)
+		for n := range 4 {
+			fn.op("VFMADD231PS Z12, %s, %s", z(8+n), z(4+n))
+		}
+		fn.at(scaled)
+		fn.op("MOVQ %s, R14\nVMOVUPS (R14)(BX*4), Z12\nMOVQ %s, R15", fn.argument("codeScales_base"), index)
+		for n := range 4 {
+			fn.op("VMULPS Z12, %s, %s", z(8+n), z(8+n))
+		}
+	}
+	xBytes := 512 / bits
+	chunkOf := func(i int, mask string) {
+		fn.op("VMOVDQU32 %d(CX), Z29", xBytes*i)
+		if bits == 4 {
+			fn.op("VMOVDQU32 %d(CX), Z30", xBytes*i+64)
+		}
+		fn.op("VMOVDQU32 %d(R15), Z28", 64*i)
+		for n := range 4 {
+			codes, high, dot, scale := z(12+n), z(16+n), z(20+n), z(24+n)
+			if mask == "" {
+				fn.op("PREFETCHT0 %d%s\nVMOVDQU32 %d%s, %s", fourAhead+64*i, ofRow(n), 64*i, ofRow(n), codes)
+			} else {
+				fn.op("VMOVDQU32.Z %d%s, %s, %s", 64*i, ofRow(n), mask, codes)
+			}
+			fn.zero(dot)
+			if bits == 4 {
+				fn.op("VPSRLD $4, %s, %s\nVPANDD Z31, %s, %s\nVPANDD Z31, %s, %s", codes, high, codes, codes, high, high)
+				fn.op("VPDPBUSD Z29, %s, %s\nVPDPBUSD Z30, %s, %s", codes, dot, high, dot)
+			} else {
+				fn.op("VPDPBUSD Z29, %s, %s", codes, dot)
+			}
+			fn.op("VCVTDQ2PS %s, %s\nVPERMPS %s, Z28, %s\nVFMADD231PS %s, %s, %s", dot, dot, z(8+n), scale, scale, dot, z(n))
+		}
+	}
+	advance := func(n int) { fn.op("ADDQ $%d, CX\nADDQ $%d, R15", n*xBytes, n*64) }
+
+	fn.op("TESTQ R12, R12\nJZ %s", done)
+	fn.at(row)
+	for n := range 8 {
+		fn.zero(z(n))
+	}
+	fn.op("XORQ BX, BX\nMOVQ %s, CX", fn.argument("codes_base"))
+	fn.at(full)
+	fn.op("MOVQ R13, AX\nSUBQ BX, AX\nCMPQ AX, $16\nJLT %s", last)
+	loadBatch("")
+	// 16 groups are 16·group·bits/512 chunks, a multiple of 4.
+	fn.op("MOVQ %s, AX\nSHRQ $%d, AX", fn.argument("group"), map[int]int{4: 4, 8: 3}[bits])
+	fn.at(chunk)
+	chunkOf(0, "")
+	chunkOf(1, "")
+	fn.op("ADDQ $128, DI")
+	advance(2)
+	fn.op("DECQ AX\nJNZ %s\nADDQ $16, BX\nJMP %s", chunk, full)
+
+	// The last AX groups.
+	fn.at(last)
+	fn.op("TESTQ AX, AX\nJZ %s\nMOVL $-1, R14\nBZHIL AX, R14, R14\nKMOVW R14, K1", reduce)
+	loadBatch("K1")
+	// AX words; the last chunk may have fewer than 16.
+	fn.op("IMULQ %s, AX\nSHRQ $%d, AX", fn.argument("group"), map[int]int{4: 3, 8: 2}[bits])
+	part := fn.label("part")
+	fn.at(part)
+	fn.op("MOVL $16, R14\nCMPQ AX, R14\nCMOVQLT AX, R14\nSUBQ R14, AX\nMOVL $-1, BX\nBZHIL R14, BX, BX\nKMOVW BX, K2")
+	chunkOf(0, "K2")
+	fn.op("LEAQ (DI)(R14*4), DI")
+	advance(1)
+	fn.op("TESTQ AX, AX\nJNZ %s", part)
+
+	fn.at(reduce)
+	fn.op("VBROADCASTSS %s, Z12", factor)
+	for n := range 4 {
+		fn.op("VFMADD231PS Z12, %s, %s", z(4+n), z(n))
+		fn.reduce512(n, 8+n)
+	}
+	fn.op("MOVQ %s, R14\nSHRQ $2, R14\nVMOVSS X0, (R11)\nVMOVSS X1, (R11)(R14*4)\nVMOVSS X2, (R11)(R14*8)\nLEAQ (R11)(R14*4), BX\nVMOVSS X3, (BX)(R14*8)", fn.argument("y_len"))
+	fn.op("ADDQ $4, R11\nLEAQ (SI)(R13*%d), SI", size)
+	fn.op("LEAQ (DX)(R13*%d), BX\nTESTQ DX, DX\nCMOVQNE BX, DX\nDECQ R12\nJNZ %s", size, row)
+	fn.at(done)
+	fn.returnAMD64()
 }
 
 func dotQuantized512(f *file, bits int, format string) {
