@@ -63,7 +63,7 @@ written with the weights of the file.`,
 	fl.IntVar(&f.maxSeqLen, "max-seq-len", 4096, "positions that the caches hold")
 	fl.IntVar(&f.maxChunk, "max-prefill-chunk", 0, "most tokens of one call (default: the architecture's)")
 	fl.IntVarP(&f.jobs, "jobs", "j", 0, "workers, 0 for one per CPU")
-	fl.StringVar(&f.emit, "emit", "pte", "what to write: pte, ir for the text of the lowered module, or recipe for the rules (--output - for standard output)")
+	fl.StringVar(&f.emit, "emit", "pte", "what to write: pte, ir for the text of the lowered module, json for the tables of the file without weights, or recipe for the rules (--output - for standard output)")
 	fl.StringVar(&f.weights, "weights", "", "file with the weights of an IR text")
 	fl.StringVar(&f.printAfter, "print-ir-after", "", "print the IR after a pass to standard error: "+strings.Join(passes.Names(), ", "))
 	f.writeFlags.add(cmd)
@@ -82,8 +82,8 @@ func runExport(cmd *cobra.Command, args []string, f exportFlags) error {
 	if err := f.resolveGroups(cmd); err != nil {
 		return err
 	}
-	if f.emit != "pte" && f.emit != "ir" && f.emit != "recipe" {
-		return usagef("--emit %q, want pte, ir or recipe", f.emit)
+	if !slices.Contains([]string{"pte", "ir", "json", "recipe"}, f.emit) {
+		return usagef("--emit %q, want pte, ir, json or recipe", f.emit)
 	}
 	if f.emit == "pte" && f.output == "-" {
 		return usagef("--output -: a program is written to a file only; --emit ir writes its text to standard output")
@@ -151,6 +151,9 @@ func runExport(cmd *cobra.Command, args []string, f exportFlags) error {
 	file, err := newFile(c, m, options, f)
 	if err != nil {
 		return err
+	}
+	if f.emit == "json" {
+		return writeText(cmd.OutOrStdout(), f.output, func(w io.Writer) error { return codegen.WriteJSON(w, file) })
 	}
 	if err := writeProgram(cmd, f, file); err != nil {
 		return err
