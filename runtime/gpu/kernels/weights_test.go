@@ -15,6 +15,27 @@ type random struct{ *rand.Rand }
 
 func seeded(seed uint64) random { return random{rand.New(rand.NewPCG(seed, 5))} }
 
+func (r random) floats(n int) []float32 {
+	out := make([]float32, n)
+	for i := range out {
+		out[i] = float32(r.NormFloat64())
+	}
+	return out
+}
+
+// norm makes the weights of a norm: as numbers, and as a kernel reads them.
+func (r random) norm(kind kernels.Norm, n int) ([]float32, any) {
+	out, half := r.floats(n), make([]uint16, n)
+	if kind != kernels.NormBF16 {
+		return out, out
+	}
+	for i := range out {
+		half[i] = uint16(bf16(out[i]))
+		out[i] = math.Float32frombits(uint32(half[i]) << 16)
+	}
+	return out, half
+}
+
 // stored is a weight of random codes with what a kernel reads of it.
 type stored struct {
 	kernels.Weight

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"unsafe"
@@ -119,7 +120,8 @@ func compile(folder string, args []string) error {
 	return nil
 }
 
-// launch runs a kernel on guarded copies of the buffers and gives what they hold then.
+// launch runs a kernel on guarded copies of the buffers, one for each slice however often it is given, and
+// gives what they hold then.
 func (lib *library) launch(l kernels.Launch, memory int, schedule uint32, buffers []any) ([][]byte, error) {
 	name := l.EntryName(kernels.CPU)
 	entry, err := purego.Dlsym(lib.handle, name)
@@ -140,6 +142,10 @@ func (lib *library) launch(l kernels.Launch, memory int, schedule uint32, buffer
 	args := make([]unsafe.Pointer, len(inputs))
 	outputs := make([][]byte, len(inputs))
 	for i, in := range inputs {
+		if first := slices.IndexFunc(inputs[:i], func(other []byte) bool { return same(other, in) }); first >= 0 {
+			outputs[i], args[i] = outputs[first], args[first]
+			continue
+		}
 		memory, free, err := guarded(len(in))
 		if err != nil {
 			return nil, err
@@ -163,6 +169,9 @@ func (lib *library) launch(l kernels.Launch, memory int, schedule uint32, buffer
 	}
 	return outputs[:len(buffers)], nil
 }
+
+// same reports whether two slices are the same memory.
+func same(a, b []byte) bool { return len(a) > 0 && len(a) == len(b) && &a[0] == &b[0] }
 
 func indexZero(text []byte) int {
 	for i, c := range text {

@@ -1,0 +1,212 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+)
+
+// Norm says what vectors are normed with before a product: x / sqrt(mean(x²) + Eps) · weights. Zhang and
+// Sennrich, arXiv:1910.07467.
+type Norm int
+
+// The norms.
+const (
+	NoNorm    Norm = iota
+	NormBF16       // with weights bf16 [K]
+	NormF32        // with weights f32 [K]
+	NormPlain      // without weights
+)
+
+// Activation is a function of a gate.
+type Activation int
+
+// The activations, those of ir.Activations.
+const (
+	Identity Activation = iota
+	SiLU
+	Sigmoid
+	GELU
+	GELUTanh
+)
+
+// ActivationNamed finds the activation that ir calls by a name.
+func ActivationNamed(name string) (Activation, error) {
+	for i, n := range []string{"", "silu", "sigmoid", "gelu", "gelu_tanh"} {
+		if n == name {
+			return Activation(i), nil
+		}
+	}
+	return 0, fmt.Errorf("activation %q, want silu, sigmoid, gelu or gelu_tanh", name)
+}
+
+// of computes the activation in float64.
+func (a Activation) of(x float64) float64 {
+	switch a {
+	case SiLU:
+		return x / (1 + math.Exp(-x))
+	case Sigmoid:
+		return 1 / (1 + math.Exp(-x))
+	case GELU:
+		return 0.5 * x * (1 + math.Erf(x/math.Sqrt2))
+	case GELUTanh:
+		return 0.5 * x * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
+	}
+	return x
+}
+
+// Vectors is what products of a few vectors with stored weights have in common.
+type Vectors struct {
+	Format
+	// K is the vectors' length.
+	K int
+	// M is the number of vectors that the kernel is made for, 1 to 8. Where it is more than 1, step says how
+	// many there are.
+	M int
+	// Norm is fused with the product; Eps is its.
+	Norm Norm
+	Eps  float32
+}
+
+// MatVec is y = x·Wᵀ with x [M, K] and W [N, K].
+type MatVec struct {
+	Vectors
+	N int
+	// Epilogue is what follows.
+	Epilogue Epilogue
+	// Cap is the softcap's.
+	Cap float32
+}
+
+// Epilogue is what is done to the results of a product before they are written.
+type Epilogue int
+
+// The epilogues.
+const (
+	NoEpilogue Epilogue = iota
+	AddMatrix           // + extra [M, N]
+	AddVector           // + extra [N]
+	Softcap             // Cap · tanh(y / Cap)
+)
+
+// Launch is the dispatch. Buffers: w, scales, biases (w again where there are none), x f32 [M, K], norm [K]
+// (x again where there is none), extra f32 (x again where there is none), y f32 [M, N], step.
+func (v MatVec) Launch(t Tuning) (Launch, error) {
+	return v.launch(t, "matvec", "matvec", 1, []int{v.N}, define("MATVEC_EPILOGUE", int(v.Epilogue), "MATVEC_CAP", v.Cap))
+}
+
+// Twin computes what the kernel does for len(y)/N vectors.
+func (v MatVec) Twin(w *Weight, x, norm, extra, y []float32) {
+	v.products(w, x, norm, func(m, n int, sum float64) {
+		switch i := m*v.N + n; v.Epilogue {
+		case AddMatrix:
+			sum += float64(extra[i])
+		case AddVector:
+			sum += float64(extra[n])
+		case Softcap:
+			sum = float64(v.Cap) * math.Tanh(sum/float64(v.Cap))
+		}
+		y[m*v.N+n] = float32(sum)
+	})
+}
+
+// MatVecMany is the products of the same vectors with 2 to 4 weights of N[i] rows and one format.
+type MatVecMany struct {
+	Vectors
+	N []int
+}
+
+// Launch is the dispatch. Buffers: w, scales, biases, y of weight 0, then of 1, 2 and 3 (those of weight 0 again
+// where there are fewer), x f32 [M, K], norm [K] (x again where there is none), step.
+func (v MatVecMany) Launch(t Tuning) (Launch, error) {
+	if len(v.N) < 1 || len(v.N) > 4 {
+		return Launch{}, fmt.Errorf("products with %d weights at once, want 1 to 4", len(v.N))
+	}
+	return v.launch(t, "matvec", "matvec_many", 1, v.N, nil)
+}
+
+// Twin computes what the kernel does for one of the weights.
+func (v MatVecMany) Twin(w *Weight, x, norm, y []float32) {
+	v.products(w, x, norm, func(m, n int, sum float64) { y[m*w.N+n] = float32(sum) })
+}
+
+// MatVecGLU is y = activation(x·Gateᵀ) ⊙ x·Upᵀ.
+type MatVecGLU struct {
+	Vectors
+	N          int
+	Activation Activation
+}
+
+// Launch is the dispatch. Buffers: w, scales, biases of gate and then of up, x f32 [M, K], norm [K] (x again where
+// there is none), y f32 [M, N], step.
+func (v MatVecGLU) Launch(t Tuning) (Launch, error) {
+	return v.launch(t, "matvec", "matvec_glu", 2, []int{v.N}, define("MATVEC_ACTIVATION", int(v.Activation)))
+}
+
+// Twin computes what the kernel does.
+func (v MatVecGLU) Twin(gate, up *Weight, x, norm, y []float32) {
+	g := make([]float64, len(y))
+	v.products(gate, x, norm, func(m, n int, sum float64) { g[m*v.N+n] = v.Activation.of(sum) })
+	v.products(up, x, norm, func(m, n int, sum float64) { y[m*v.N+n] = float32(g[m*v.N+n] * sum) })
+}
+
+// products calls f with the product of each normed vector of x with each row of w.
+func (v Vectors) products(w *Weight, x, norm []float32, f func(m, n int, sum float64)) {
+	for m := range len(x) / v.K {
+		row := v.normed(x[m*v.K:(m+1)*v.K], norm)
+		for n := range w.N {
+			sum := 0.0
+			for k, e := range row {
+				sum += e * w.At(n, k)
+			}
+			f(m, n, sum)
+		}
+	}
+}
+
+// normed is a vector after the norm.
+func (v Vectors) normed(x, norm []float32) []float64 {
+	out := make([]float64, len(x))
+	squares := 0.0
+	for k, e := range x {
+		out[k] = float64(e)
+		squares += float64(e) * float64(e)
+	}
+	if v.Norm == NoNorm {
+		return out
+	}
+	factor := 1 / math.Sqrt(squares/float64(len(x))+float64(v.Eps))
+	for k := range out {
+		out[k] *= factor
+		if v.Norm != NormPlain {
+			out[k] *= float64(norm[k])
+		}
+	}
+	return out
+}
+
+// launch fills in what is common to the kernels of prelude/matvec.h.
+func (v Vectors) launch(t Tuning, file, kernel string, planes int, rows []int, more []Define) (Launch, error) {
+	if err := v.check(v.K); err != nil {
+		return Launch{}, fmt.Errorf("%s %v×%d: %w", kernel, rows, v.K, err)
+	}
+	t, err := v.tune(t, planes, 1)
+	if err != nil {
+		return Launch{}, fmt.Errorf("%s %v×%d: %w", kernel, rows, v.K, err)
+	}
+	groups := 0
+	defines := v.matvecDefines(t)
+	for i, n := range rows {
+		groups += ceil(n, t.block())
+		defines = append(defines, define(fmt.Sprintf("MATVEC_N%d", i), n)...)
+	}
+	return Launch{
+		File: file, Kernel: kernel, Defines: append(defines, more...),
+		Groups: [3]int{groups, 1, 1}, Threads: [3]int{t.threads(), 1, 1},
+	}, nil
+}
+
+func (v Vectors) matvecDefines(t Tuning) []Define {
+	return append(v.defines(), define("MATVEC_K", v.K, "MATVEC_M", v.M, "MATVEC_NORM", int(v.Norm), "MATVEC_EPS", v.Eps,
+		"MATVEC_ROWS", t.Rows, "MATVEC_LANES", t.Lanes, "MATVEC_SPLIT", t.Split, "MATVEC_SETS", t.Sets,
+		"MATVEC_BYTES", t.Bytes, "MATVEC_CHUNK", t.Chunk, "MATVEC_PERMUTE", t.Permute)...)
+}

@@ -1,0 +1,168 @@
+#include "port.h"
+#include "weights.h"
+#include "matvec.h"
+// y = x W^T for up to 8 rows of x, W [N, K] stored: one weight with an epilogue, up to four weights that share
+// x, and a gated pair. Rows of y past step[STEP_TOKENS] are not written.
+
+#ifndef MATVEC_N0         // rows of the weights
+#define MATVEC_N0 64
+#endif
+#ifndef MATVEC_N1
+#define MATVEC_N1 0
+#endif
+#ifndef MATVEC_N2
+#define MATVEC_N2 0
+#endif
+#ifndef MATVEC_N3
+#define MATVEC_N3 0
+#endif
+#ifndef MATVEC_EPILOGUE   // 0 none, 1 adds extra [M, N], 2 adds extra [N], 3 MATVEC_CAP * tanh(y / MATVEC_CAP)
+#define MATVEC_EPILOGUE 0
+#endif
+#ifndef MATVEC_CAP
+#define MATVEC_CAP 1.0f
+#endif
+#ifndef MATVEC_ACTIVATION // of the gated pair
+#define MATVEC_ACTIVATION ACTIVATION_SILU
+#endif
+#define MATVEC_GROUPS(n) (((n) + MATVEC_BLOCK - 1) / MATVEC_BLOCK)
+
+// The rows of x that are there.
+inline int matvec_vectors(device const int* step) {
+#if MATVEC_M == 1
+  return 1;
+#else
+  return min(step[STEP_TOKENS], MATVEC_M);
+#endif
+}
+
+[[max_total_threads_per_threadgroup(MATVEC_THREADS)]]
+kernel void matvec(device const uint* w [[buffer(0)]],
+                   device const WEIGHT_SCALE* scales [[buffer(1)]],
+                   device const WEIGHT_SCALE* biases [[buffer(2)]],
+                   device const float* x [[buffer(3)]],
+                   device const MATVEC_NORM_T* norm [[buffer(4)]],
+                   device const float* extra [[buffer(5)]],
+                   device float* y [[buffer(6)]],
+                   device const int* step [[buffer(7)]],
+                   uint group [[threadgroup_position_in_grid]],
+                   uint thread_index [[thread_index_in_threadgroup]]) {
+  TG_ARRAY(float, stage, MATVEC_STAGE);
+  TG_ARRAY(float, shared, MATVEC_SHARED(1));
+  matvec_place at;
+  matvec_find(at, thread_index);
+  const int row0 = int(group) * MATVEC_BLOCK + matvec_row(at);
+  const int vectors = matvec_vectors(step);
+  float sums[MATVEC_OUTS];
+  float squares[MATVEC_M];
+  float out[1];
+  matvec_sums<1, 1>(w, scales, biases, w, scales, biases, MATVEC_N0, row0, step, x, x, vectors, norm, stage, at, sums, squares);
+  if (!matvec_finish<1>(sums, squares, shared, at, out)) return;
+  const int row = row0 + at.lane / MATVEC_M;
+  const int vector = at.lane % MATVEC_M;
+  if (row >= MATVEC_N0 || vector >= vectors) return;
+  const long to = long(vector) * MATVEC_N0 + row;
+#if MATVEC_EPILOGUE == 1
+  out[0] += extra[to];
+#elif MATVEC_EPILOGUE == 2
+  out[0] += extra[row];
+#elif MATVEC_EPILOGUE == 3
+  out[0] = MATVEC_CAP * port_tanh(out[0] / MATVEC_CAP);
+#endif
+  y[to] = out[0];
+}
+
+[[max_total_threads_per_threadgroup(MATVEC_THREADS)]]
+kernel void matvec_many(device const uint* w0 [[buffer(0)]],
+                        device const WEIGHT_SCALE* scales0 [[buffer(1)]],
+                        device const WEIGHT_SCALE* biases0 [[buffer(2)]],
+                        device float* y0 [[buffer(3)]],
+                        device const uint* w1 [[buffer(4)]],
+                        device const WEIGHT_SCALE* scales1 [[buffer(5)]],
+                        device const WEIGHT_SCALE* biases1 [[buffer(6)]],
+                        device float* y1 [[buffer(7)]],
+                        device const uint* w2 [[buffer(8)]],
+                        device const WEIGHT_SCALE* scales2 [[buffer(9)]],
+                        device const WEIGHT_SCALE* biases2 [[buffer(10)]],
+                        device float* y2 [[buffer(11)]],
+                        device const uint* w3 [[buffer(12)]],
+                        device const WEIGHT_SCALE* scales3 [[buffer(13)]],
+                        device const WEIGHT_SCALE* biases3 [[buffer(14)]],
+                        device float* y3 [[buffer(15)]],
+                        device const float* x [[buffer(16)]],
+                        device const MATVEC_NORM_T* norm [[buffer(17)]],
+                        device const int* step [[buffer(18)]],
+                        uint group [[threadgroup_position_in_grid]],
+                        uint thread_index [[thread_index_in_threadgroup]]) {
+  TG_ARRAY(float, stage, MATVEC_STAGE);
+  TG_ARRAY(float, shared, MATVEC_SHARED(1));
+  matvec_place at;
+  matvec_find(at, thread_index);
+  int block = int(group);
+  int rows = MATVEC_N0;
+  if (block >= MATVEC_GROUPS(MATVEC_N0)) {
+    block -= MATVEC_GROUPS(MATVEC_N0);
+    rows = MATVEC_N1;
+    w0 = w1;
+    scales0 = scales1;
+    biases0 = biases1;
+    y0 = y1;
+    if (block >= MATVEC_GROUPS(MATVEC_N1)) {
+      block -= MATVEC_GROUPS(MATVEC_N1);
+      rows = MATVEC_N2;
+      w0 = w2;
+      scales0 = scales2;
+      biases0 = biases2;
+      y0 = y2;
+      if (block >= MATVEC_GROUPS(MATVEC_N2)) {
+        block -= MATVEC_GROUPS(MATVEC_N2);
+        rows = MATVEC_N3;
+        w0 = w3;
+        scales0 = scales3;
+        biases0 = biases3;
+        y0 = y3;
+      }
+    }
+  }
+  const int row0 = block * MATVEC_BLOCK + matvec_row(at);
+  const int vectors = matvec_vectors(step);
+  float sums[MATVEC_OUTS];
+  float squares[MATVEC_M];
+  float out[1];
+  matvec_sums<1, 1>(w0, scales0, biases0, w0, scales0, biases0, rows, row0, step, x, x, vectors, norm, stage, at, sums, squares);
+  if (!matvec_finish<1>(sums, squares, shared, at, out)) return;
+  const int row = row0 + at.lane / MATVEC_M;
+  const int vector = at.lane % MATVEC_M;
+  if (row < rows && vector < vectors) y0[long(vector) * rows + row] = out[0];
+}
+
+[[max_total_threads_per_threadgroup(MATVEC_THREADS)]]
+kernel void matvec_glu(device const uint* w0 [[buffer(0)]],
+                       device const WEIGHT_SCALE* scales0 [[buffer(1)]],
+                       device const WEIGHT_SCALE* biases0 [[buffer(2)]],
+                       device const uint* w1 [[buffer(3)]],
+                       device const WEIGHT_SCALE* scales1 [[buffer(4)]],
+                       device const WEIGHT_SCALE* biases1 [[buffer(5)]],
+                       device const float* x [[buffer(6)]],
+                       device const MATVEC_NORM_T* norm [[buffer(7)]],
+                       device float* y [[buffer(8)]],
+                       device const int* step [[buffer(9)]],
+                       uint group [[threadgroup_position_in_grid]],
+                       uint thread_index [[thread_index_in_threadgroup]]) {
+  TG_ARRAY(float, stage, MATVEC_STAGE);
+  TG_ARRAY(float, shared, MATVEC_SHARED(2));
+  matvec_place at;
+  matvec_find(at, thread_index);
+  const int row0 = int(group) * MATVEC_BLOCK + matvec_row(at);
+  const int vectors = matvec_vectors(step);
+  float sums[2 * MATVEC_OUTS];
+  float squares[MATVEC_M];
+  float out[2];
+  matvec_sums<2, 1>(w0, scales0, biases0, w1, scales1, biases1, MATVEC_N0, row0, step, x, x, vectors, norm, stage, at, sums, squares);
+  if (!matvec_finish<2>(sums, squares, shared, at, out)) return;
+  const int row = row0 + at.lane / MATVEC_M;
+  const int vector = at.lane % MATVEC_M;
+  if (row < MATVEC_N0 && vector < vectors) {
+    y[long(vector) * MATVEC_N0 + row] = port_activate(MATVEC_ACTIVATION, out[0]) * out[1];
+  }
+}

@@ -1,0 +1,283 @@
+// Products of a few vectors with stored weights, for decoding: what matvec.metal and experts.metal share.
+//
+// A threadgroup makes MATVEC_BLOCK rows. It stages MATVEC_CHUNK columns of the vectors in threadgroup memory
+// at a time, in the order in which lanes take them, and every lane reads MATVEC_BYTES of each of its rows.
+
+#ifndef MATVEC_K        // columns
+#define MATVEC_K 256
+#endif
+#ifndef MATVEC_M        // vectors, at most 8
+#define MATVEC_M 1
+#endif
+#ifndef MATVEC_ROWS     // rows of a lane; ROWS * M <= LANES
+#define MATVEC_ROWS 4
+#endif
+#ifndef MATVEC_LANES    // lanes that share rows: 8, 16 or 32; the others of the simdgroup take other rows
+#define MATVEC_LANES 32
+#endif
+#ifndef MATVEC_SPLIT    // simdgroups that share rows
+#define MATVEC_SPLIT 1
+#endif
+#ifndef MATVEC_SETS     // sets of such simdgroups
+#define MATVEC_SETS 2
+#endif
+#ifndef MATVEC_BYTES    // of a row that a lane reads at once: 8, 16 or 32; at least 8 columns
+#define MATVEC_BYTES 16
+#endif
+#ifndef MATVEC_CHUNK    // columns that are staged at a time, a multiple of those of a lane
+#define MATVEC_CHUNK 256
+#endif
+#ifndef MATVEC_PERMUTE  // codes of 4 bits become floats by byte permutation (1) or in place, by conversion (0)
+#define MATVEC_PERMUTE 0
+#endif
+#ifndef MATVEC_NORM     // the vectors are normed first: 0 no, 1 with weights bf16, 2 with weights f32, 3 without weights
+#define MATVEC_NORM 0
+#endif
+#ifndef MATVEC_EXPERTS  // matrices in a stack of them
+#define MATVEC_EXPERTS 1
+#endif
+#ifndef MATVEC_EPS
+#define MATVEC_EPS 1e-6f
+#endif
+#if MATVEC_NORM == 1
+#define MATVEC_NORM_T bfloat
+#else
+#define MATVEC_NORM_T float
+#endif
+
+#define MATVEC_COLS (MATVEC_BYTES * 8 / WEIGHT_BITS)       // columns of a lane at once
+#define MATVEC_WORDS (MATVEC_BYTES / 4)
+#define MATVEC_SUBS (32 / MATVEC_LANES)                    // parts of a simdgroup that take rows of their own
+#define MATVEC_BLOCK (MATVEC_ROWS * MATVEC_SUBS * MATVEC_SETS)
+#define MATVEC_SIMDS (MATVEC_SPLIT * MATVEC_SETS)
+#define MATVEC_THREADS (MATVEC_SIMDS * 32)
+#define MATVEC_OUTS (MATVEC_ROWS * MATVEC_M)               // results of a lane's rows
+#define MATVEC_QUADS (MATVEC_COLS / 4)
+#define MATVEC_PARTS (MATVEC_CHUNK / MATVEC_COLS)          // lanes' columns in a chunk
+#define MATVEC_PITCH (MATVEC_PARTS + 1)                    // padded, so that staging meets different banks
+#define MATVEC_STEPS ((MATVEC_PARTS + MATVEC_LANES * MATVEC_SPLIT - 1) / (MATVEC_LANES * MATVEC_SPLIT))
+#define MATVEC_STAGE (MATVEC_M * MATVEC_QUADS * MATVEC_PITCH * 4)                              // floats
+#define MATVEC_SHARED(planes) (MATVEC_SIMDS * ((planes) * MATVEC_OUTS * MATVEC_SUBS + MATVEC_M))  // floats
+
+// Where a thread stands.
+struct matvec_place {
+  int thread_index;
+  int lane;   // among MATVEC_LANES
+  int sub;    // of the simdgroup
+  int split;  // of MATVEC_SPLIT
+  int set;    // of MATVEC_SETS
+};
+inline void matvec_find(thread matvec_place& at, uint thread_index) {
+  at.thread_index = int(thread_index);
+  at.lane = int(thread_index) % MATVEC_LANES;
+  at.sub = int(thread_index) % 32 / MATVEC_LANES;
+  at.split = int(thread_index) / 32 % MATVEC_SPLIT;
+  at.set = int(thread_index) / 32 / MATVEC_SPLIT;
+}
+// The first row of a thread in its threadgroup's block.
+inline int matvec_row(thread const matvec_place& at) { return (at.set * MATVEC_SUBS + at.sub) * MATVEC_ROWS; }
+
+// The words of a lane's columns of a row, from column k, and their scale and bias.
+inline void matvec_read(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases,
+                        long row, int k, int columns, thread uint* words, thread float2& affine) {
+  w += row * WEIGHT_WORDS(columns) + WEIGHT_WORDS(k);
+#if MATVEC_BYTES == 8
+  const uint2 v = *(device const uint2*)w;
+  words[0] = v.x;
+  words[1] = v.y;
+#else
+  UNROLL for (int i = 0; i < MATVEC_WORDS / 4; i++) {
+    const uint4 v = ((device const uint4*)w)[i];
+    UNROLL for (int j = 0; j < 4; j++) words[4 * i + j] = v[j];
+  }
+#endif
+#if WEIGHT_QUANTIZED
+  affine = weight_affine(scales, biases, row * (columns / WEIGHT_GROUP) + k / WEIGHT_GROUP);
+#endif
+}
+
+// Eight codes, or numbers, of a lane's words from column 8 * i on, as floats. Codes of 4 bits are either
+// 1 + q / 16, or q * 16^(column % 4), see matvec_scaled.
+inline void matvec_unpack(thread const uint* words, int i, thread float* out) {
+#if WEIGHT_BITS == 4 && MATVEC_PERMUTE
+  const uint even = ((words[i] << 3) & 0x78787878u) | 0x80808080u;
+  const uint odd = ((words[i] >> 1) & 0x78787878u) | 0x80808080u;
+  UNROLL for (int j = 0; j < 4; j++) {
+    out[2 * j] = port_byte_unit(even, j);
+    out[2 * j + 1] = port_byte_unit(odd, j);
+  }
+#elif WEIGHT_BITS == 4
+  const uint low = words[i] & 0xffffu;
+  const uint high = words[i] >> 16;
+  UNROLL for (int j = 0; j < 4; j++) {
+    out[j] = float(low & (15u << (4 * j)));
+    out[4 + j] = float(high & (15u << (4 * j)));
+  }
+#elif WEIGHT_BITS == 8
+  UNROLL for (int j = 0; j < 8; j++) out[j] = port_byte_float(words[2 * i + j / 4], j % 4);
+#elif WEIGHT_BITS == 16
+  UNROLL for (int j = 0; j < 4; j++) {
+    out[2 * j] = port_bf16_low(words[4 * i + j]);
+    out[2 * j + 1] = port_bf16_high(words[4 * i + j]);
+  }
+#else
+  UNROLL for (int j = 0; j < 8; j++) out[j] = as_type<float>(words[8 * i + j]);
+#endif
+}
+// What an element of a vector is multiplied by where codes are left in place.
+inline float matvec_scaled(float x, int column) {
+#if WEIGHT_BITS == 4 && !MATVEC_PERMUTE
+  return x * (column % 4 == 0 ? 1.0f : column % 4 == 1 ? 0.0625f : column % 4 == 2 ? 0.00390625f : 0.000244140625f);
+#else
+  return x;
+#endif
+}
+
+// Adds to sums [plane][row][vector] the products of a thread's rows of one or two weights with the vectors, and
+// to squares the squares of the elements that the thread stages.
+//
+// PARTS > 1 says that the rows are those of PARTS stacked matrices of MATVEC_K / PARTS columns, one behind the
+// other, matrix i of them at rows experts[i] * rows of the stack, and that vectors are multiplied by scores[i].
+template <int PLANES, int PARTS>
+inline void matvec_sums(device const uint* w0, device const WEIGHT_SCALE* scales0, device const WEIGHT_SCALE* biases0,
+                        device const uint* w1, device const WEIGHT_SCALE* scales1, device const WEIGHT_SCALE* biases1,
+                        int rows, int row0, device const int* experts, device const float* scores,
+                        device const float* x, int vectors, device const MATVEC_NORM_T* norm,
+                        threadgroup float* stage, thread const matvec_place& at, thread float* sums, thread float* squares) {
+  const int columns = MATVEC_K / PARTS;
+  UNROLL for (int i = 0; i < PLANES * MATVEC_OUTS; i++) sums[i] = 0.0f;
+  UNROLL for (int m = 0; m < MATVEC_M; m++) squares[m] = 0.0f;
+
+  for (int k0 = 0; k0 < MATVEC_K; k0 += MATVEC_CHUNK) {
+    uint words[PLANES * MATVEC_ROWS][MATVEC_WORDS];
+    float2 affine[PLANES * MATVEC_ROWS];
+    UNROLL for (int step = -1; step < MATVEC_STEPS; step++) {
+      // Before the first products: the words of the first step are under way while the vectors are staged.
+      const int part = max(step, 0) * (MATVEC_LANES * MATVEC_SPLIT) + at.split * MATVEC_LANES + at.lane;
+      const int k = k0 + part * MATVEC_COLS;
+      const bool inside = part < MATVEC_PARTS && k < MATVEC_K;
+      if (step != 0) {
+        UNROLL for (int r = 0; r < MATVEC_ROWS; r++) {
+          if (inside) {
+            long row = min(row0 + r, rows - 1);
+            if (PARTS > 1) row += long(clamp(experts[k / columns], 0, MATVEC_EXPERTS - 1)) * rows;
+            matvec_read(w0, scales0, biases0, row, k % columns, columns, words[r], affine[r]);
+            if (PLANES == 2) matvec_read(w1, scales1, biases1, row, k % columns, columns, words[(PLANES - 1) * MATVEC_ROWS + r], affine[(PLANES - 1) * MATVEC_ROWS + r]);
+          }
+        }
+      }
+      if (step < 0) {
+        if (k0 > 0) threadgroup_barrier(mem_flags::mem_threadgroup);
+        UNROLL for (int m = 0; m < MATVEC_M; m++) {
+          device const float* from = x + long(min(m, vectors - 1)) * MATVEC_K;
+          threadgroup float4* to = (threadgroup float4*)stage + m * MATVEC_QUADS * MATVEC_PITCH;
+          for (int q = at.thread_index; q < MATVEC_CHUNK / 4; q += MATVEC_THREADS) {
+            const int column = k0 + 4 * q;
+            float4 v = float4(0.0f, 0.0f, 0.0f, 0.0f);
+            if (column < MATVEC_K) {
+              v = *(device const float4*)(from + column);
+              if (PARTS > 1) v = v * scores[column / columns];
+#if MATVEC_NORM
+              UNROLL for (int j = 0; j < 4; j++) squares[m] += v[j] * v[j];
+#if MATVEC_NORM != 3
+              UNROLL for (int j = 0; j < 4; j++) v[j] *= float(norm[column + j]);
+#endif
+#endif
+            }
+            to[q % MATVEC_QUADS * MATVEC_PITCH + q / MATVEC_QUADS] = v;
+          }
+        }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        continue;
+      }
+      if (!inside) continue;
+      float products[PLANES * MATVEC_OUTS];
+      float total[MATVEC_M];
+      UNROLL for (int i = 0; i < PLANES * MATVEC_OUTS; i++) products[i] = 0.0f;
+      UNROLL for (int m = 0; m < MATVEC_M; m++) total[m] = 0.0f;
+      UNROLL for (int i = 0; i < MATVEC_COLS / 8; i++) {
+        float v[MATVEC_M][8];
+        UNROLL for (int m = 0; m < MATVEC_M; m++) {
+          UNROLL for (int h = 0; h < 2; h++) {
+            const float4 f = ((threadgroup const float4*)stage)[(m * MATVEC_QUADS + 2 * i + h) * MATVEC_PITCH + part];
+            UNROLL for (int j = 0; j < 4; j++) {
+              total[m] += f[j];
+              v[m][4 * h + j] = matvec_scaled(f[j], j);
+            }
+          }
+        }
+        UNROLL for (int r = 0; r < PLANES * MATVEC_ROWS; r++) {
+          float codes[8];
+          matvec_unpack(words[r], i, codes);
+          UNROLL for (int m = 0; m < MATVEC_M; m++) {
+            UNROLL for (int j = 0; j < 8; j++) products[r * MATVEC_M + m] += v[m][j] * codes[j];
+          }
+        }
+      }
+      UNROLL for (int r = 0; r < PLANES * MATVEC_ROWS; r++) {
+        UNROLL for (int m = 0; m < MATVEC_M; m++) {
+#if WEIGHT_BITS == 4 && MATVEC_PERMUTE
+          const float scale = 16.0f * affine[r].x;
+          sums[r * MATVEC_M + m] += scale * products[r * MATVEC_M + m] + (affine[r].y - scale) * total[m];
+#elif WEIGHT_QUANTIZED
+          sums[r * MATVEC_M + m] += affine[r].x * products[r * MATVEC_M + m] + affine[r].y * total[m];
+#else
+          sums[r * MATVEC_M + m] += products[r * MATVEC_M + m];
+#endif
+        }
+      }
+    }
+  }
+}
+
+// Adds the sums of all lanes and simdgroups up, and norms them. Afterwards result i of a thread's rows, for
+// row i / MATVEC_M and vector i % MATVEC_M, is with lane i of split 0: it returns whether the thread has one.
+template <int PLANES>
+inline bool matvec_finish(thread float* sums, thread float* squares, threadgroup float* shared, thread const matvec_place& at,
+                          thread float* out) {
+  UNROLL for (int p = 0; p < PLANES; p++) {
+    out[p] = 0.0f;
+    UNROLL for (int i = 0; i < MATVEC_OUTS; i++) {
+      float v = sums[p * MATVEC_OUTS + i];
+#if MATVEC_LANES == 32
+      v = simd_sum(v);
+#else
+      UNROLL for (ushort distance = MATVEC_LANES / 2; distance > 0; distance /= 2) v += simd_shuffle_xor(v, distance);
+#endif
+      if (at.lane == i) out[p] = v;
+    }
+  }
+#if MATVEC_SPLIT > 1 || MATVEC_NORM
+  const int simd = at.thread_index / 32;
+  threadgroup float* norms = shared + MATVEC_SIMDS * PLANES * MATVEC_OUTS * MATVEC_SUBS;
+#if MATVEC_NORM
+  UNROLL for (int m = 0; m < MATVEC_M; m++) {
+    const float total = simd_sum(squares[m]);
+    if (at.thread_index % 32 == 0) norms[simd * MATVEC_M + m] = total;
+  }
+#endif
+#if MATVEC_SPLIT > 1
+  threadgroup float* partial = shared + (at.set * MATVEC_SUBS + at.sub) * PLANES * MATVEC_OUTS;
+  const int others = MATVEC_SETS * MATVEC_SUBS * PLANES * MATVEC_OUTS;
+  if (at.lane < MATVEC_OUTS) {
+    UNROLL for (int p = 0; p < PLANES; p++) partial[at.split * others + p * MATVEC_OUTS + at.lane] = out[p];
+  }
+#endif
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  if (at.split > 0 || at.lane >= MATVEC_OUTS) return false;
+#if MATVEC_SPLIT > 1
+  UNROLL for (int p = 0; p < PLANES; p++) {
+    UNROLL for (int s = 1; s < MATVEC_SPLIT; s++) out[p] += partial[s * others + p * MATVEC_OUTS + at.lane];
+  }
+#endif
+#if MATVEC_NORM
+  float total = 0.0f;
+  UNROLL for (int s = 0; s < MATVEC_SIMDS; s++) total += norms[s * MATVEC_M + at.lane % MATVEC_M];
+  const float factor = precise::rsqrt(total / float(MATVEC_K) + MATVEC_EPS);
+  UNROLL for (int p = 0; p < PLANES; p++) out[p] *= factor;
+#endif
+  return true;
+#else
+  return at.lane < MATVEC_OUTS;
+#endif
+}

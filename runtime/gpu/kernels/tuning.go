@@ -1,0 +1,118 @@
+package kernels
+
+import "fmt"
+
+// Tuning is how a product of a few vectors with a stored weight is divided. Fields that are 0 are filled in.
+type Tuning struct {
+	// Rows of a lane; 4 unless there are many vectors.
+	Rows int
+	// Lanes that share rows: 8, 16 or 32. Fewer suit short rows.
+	Lanes int
+	// Split is the number of simdgroups that share rows, Sets of sets of such simdgroups in a threadgroup.
+	Split, Sets int
+	// Bytes of a row that a lane reads at once: 8, 16 or 32.
+	Bytes int
+	// Chunk is the number of columns that stand in threadgroup memory at a time.
+	Chunk int
+	// Permute makes floats of codes of 4 bits by byte permutation, one instruction on NVIDIA.
+	Permute bool
+}
+
+func (t Tuning) block() int   { return t.Rows * (32 / t.Lanes) * t.Sets }
+func (t Tuning) threads() int { return t.Split * t.Sets * 32 }
+
+// Tunings are the ways worth measuring to divide a product with rows rows of K columns on a target, the
+// default first. experts is 1, or how many stacked matrices share the columns.
+func (v Vectors) Tunings(target Target, rows, experts int) []Tuning {
+	bytes := v.bytes()
+	columns := bytes * 8 / v.Bits
+	first := Tuning{Rows: max(1, min(4, 16/v.M)), Lanes: 32, Split: 1, Sets: 4, Bytes: bytes, Permute: target == CUDA}
+	for first.Lanes > 8 && columns*first.Lanes >= 2*v.K {
+		first.Lanes /= 2
+	}
+	if target == CUDA {
+		// Enough simdgroups to have many reads under way on every one of some 130 multiprocessors.
+		for first.Split < 4 && rows/first.Rows*first.Split < 4096 && columns*first.Lanes*first.Split*2 <= v.K {
+			first.Split *= 2
+		}
+		first.Sets = max(1, 8/first.Split)
+	}
+	var out []Tuning
+	seen := map[Tuning]bool{}
+	add := func(t Tuning) {
+		if full, err := v.tune(t, 2, experts); err == nil && !seen[full] {
+			seen[full] = true
+			out = append(out, t)
+		}
+	}
+	add(first)
+	for _, permute := range []bool{first.Permute, !first.Permute} {
+		for _, bytes := range []int{bytes, bytes / 2} {
+			for _, rows := range []int{4, 2, 8, 1} {
+				for _, split := range []int{1, 2, 4} {
+					for _, sets := range []int{2, 4, 8} {
+						if split*sets <= 16 && (v.Bits == 4 || permute == first.Permute) {
+							add(Tuning{Rows: rows, Lanes: first.Lanes, Split: split, Sets: sets, Bytes: bytes, Permute: permute})
+						}
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// bytes are what a lane should read at once: 16, or the 32 that eight f32 take.
+func (v Vectors) bytes() int {
+	if v.Bits == 32 {
+		return 32
+	}
+	return 16
+}
+
+// stageBytes is the threadgroup memory for the vectors: half of what a Metal device has, so that two
+// threadgroups may share a core.
+const stageBytes = 14 << 10
+
+// tune fills in a tuning and checks it. planes is the number of weights of a lane.
+func (v Vectors) tune(t Tuning, planes, experts int) (Tuning, error) {
+	fill := func(field *int, value int) {
+		if *field == 0 {
+			*field = value
+		}
+	}
+	fill(&t.Rows, max(1, min(4, 16/max(v.M, 1))))
+	fill(&t.Lanes, 32)
+	fill(&t.Split, 1)
+	fill(&t.Sets, 4)
+	fill(&t.Bytes, v.bytes())
+	columns := t.Bytes * 8 / v.Bits
+	at := columns * t.Lanes * t.Split // columns of one step
+	if t.Chunk == 0 {
+		chunks := ceil(v.K*v.M*4, stageBytes)
+		t.Chunk = min(ceil(ceil(v.K, chunks), at)*at, ceil(v.K, columns)*columns)
+		if t.Chunk*v.M*4 > stageBytes*3/2 {
+			t.Chunk = max(columns, stageBytes/(4*v.M)/columns*columns)
+		}
+	}
+	switch {
+	case v.M < 1 || v.M > 8:
+		return t, fmt.Errorf("%d vectors at once, want 1 to 8", v.M)
+	case t.Lanes != 8 && t.Lanes != 16 && t.Lanes != 32:
+		return t, fmt.Errorf("tuning: %d lanes for a row, want 8, 16 or 32", t.Lanes)
+	case t.Rows < 1 || t.Rows*v.M > t.Lanes:
+		return t, fmt.Errorf("tuning: %d rows of %d vectors do not fit %d lanes", t.Rows, v.M, t.Lanes)
+	case t.Split < 1 || t.Sets < 1 || t.threads() > 1024:
+		return t, fmt.Errorf("tuning: %d sets of %d simdgroups, want 1 to 32 simdgroups", t.Sets, t.Split)
+	case t.Bytes != 8 && t.Bytes != 16 && t.Bytes != 32 || columns < 8 || v.Quantized() && columns > v.Group || v.K/experts%columns != 0:
+		return t, fmt.Errorf("tuning: %d bytes a lane do not suit rows of %d columns of %s", t.Bytes, v.K/experts, v.Format)
+	case t.Chunk < columns || t.Chunk%columns != 0:
+		return t, fmt.Errorf("tuning: chunks of %d columns, want a multiple of %d", t.Chunk, columns)
+	}
+	stage := v.M * (columns / 4) * (t.Chunk/columns + 1) * 16
+	shared := t.Split * t.Sets * (planes*t.Rows*v.M*(32/t.Lanes) + v.M) * 4
+	if stage+shared+32 > 32<<10 {
+		return t, fmt.Errorf("tuning: %d bytes of threadgroup memory, there are %d", stage+shared, 32<<10)
+	}
+	return t, nil
+}
