@@ -26,6 +26,9 @@ type Options struct {
 	// Prompt are the prompt lengths of the pp rows, Generate the lengths of the tg rows, in tokens. Zeros
 	// are left out.
 	Prompt, Generate []int
+	// Depth are the numbers of tokens that the context holds before each measurement, fed unmeasured; every
+	// row is measured at each of them. None is an empty context.
+	Depth []int
 	// Repetitions is the number of measurements of each row; 3 to 6 are usual.
 	Repetitions int
 	// Now reads the clock; nil is time.Now.
@@ -36,10 +39,11 @@ type Options struct {
 
 // Row is the result of one test.
 type Row struct {
-	// Test is "pp512" or "tg128".
+	// Test is "pp512" or "tg128", and "tg128 @ d4096" behind a context of 4096 tokens.
 	Test string `json:"test"`
-	// Tokens is the number of tokens of one measurement.
+	// Tokens is the number of tokens of one measurement, Depth of those in the context before it.
 	Tokens int `json:"tokens"`
+	Depth  int `json:"depth"`
 	// Samples are tokens per second, in the order in which they were measured.
 	Samples []float64 `json:"samples"`
 	// Median, Min and Max are those of Samples, in tokens per second.
@@ -58,6 +62,13 @@ func Check(m *session.Model, o Options) error {
 	if o.Repetitions < 1 || o.Repetitions > maxRepetitions {
 		return fmt.Errorf("%d repetitions, want 1 to %d", o.Repetitions, maxRepetitions)
 	}
+	deepest := 0
+	for _, d := range o.Depth {
+		if d < 0 {
+			return fmt.Errorf("depth %d: a negative number of tokens", d)
+		}
+		deepest = max(deepest, d)
+	}
 	some := false
 	for _, tests := range []struct {
 		name  string
@@ -67,6 +78,8 @@ func Check(m *session.Model, o Options) error {
 			switch {
 			case n < 0:
 				return fmt.Errorf("%s%d: a negative number of tokens", tests.name, n)
+			case n > 0 && n > m.MaxSeqLen-deepest && deepest > 0:
+				return fmt.Errorf("%s%d: %d tokens behind %d do not fit the context of %d tokens", tests.name, n, n, deepest, m.MaxSeqLen)
 			case n > m.MaxSeqLen:
 				return fmt.Errorf("%s%d: %d tokens do not fit the context of %d tokens", tests.name, n, n, m.MaxSeqLen)
 			}
@@ -95,27 +108,33 @@ func Run(ctx context.Context, m *session.Model, o Options) ([]Row, error) {
 		return nil, err
 	}
 	defer s.Close()
-	b := &bench{s, o, m.Vocab}
-	var rows []Row
-	for _, n := range o.Prompt {
-		if n == 0 {
-			continue
-		}
-		row, err := b.measure(ctx, fmt.Sprintf("pp%d", n), n, n, b.prefill)
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, row)
+	b := &bench{session: s, options: o, vocab: m.Vocab}
+	depths := o.Depth
+	if len(depths) == 0 {
+		depths = []int{0}
 	}
-	for _, n := range o.Generate {
-		if n == 0 {
-			continue
+	var rows []Row
+	for _, depth := range depths {
+		if err := b.fill(ctx, depth); err != nil {
+			return nil, fmt.Errorf("context of %d tokens: %w", depth, err)
 		}
-		row, err := b.measure(ctx, fmt.Sprintf("tg%d", n), n, min(n, warmUpTokens), b.generate)
-		if err != nil {
-			return nil, err
+		for _, tests := range []struct {
+			name  string
+			sizes []int
+			warm  int
+			run   func(context.Context, []int) error
+		}{{"pp", o.Prompt, m.MaxSeqLen, b.prefill}, {"tg", o.Generate, warmUpTokens, b.generate}} {
+			for _, n := range tests.sizes {
+				if n == 0 {
+					continue
+				}
+				row, err := b.measure(ctx, fmt.Sprintf("%s%d", tests.name, n), n, min(n, tests.warm), tests.run)
+				if err != nil {
+					return nil, err
+				}
+				rows = append(rows, row)
+			}
 		}
-		rows = append(rows, row)
 	}
 	return rows, nil
 }
@@ -124,20 +143,55 @@ type bench struct {
 	session *session.Session
 	options Options
 	vocab   int
+	// depth tokens are in the context before a measurement, of which filled is the state; nil for none.
+	depth  int
+	filled *session.Snapshot
+}
+
+// fill makes the context that measurements begin with.
+func (b *bench) fill(ctx context.Context, depth int) error {
+	b.depth, b.filled = depth, nil
+	if depth == 0 {
+		return nil
+	}
+	err := b.session.Reset()
+	if err == nil {
+		err = b.prefill(ctx, randomTokens(depth, b.vocab))
+	}
+	if err != nil {
+		return err
+	}
+	b.filled, err = b.session.Snapshot()
+	return err
+}
+
+// begin brings back the context that measurements begin with.
+func (b *bench) begin() error {
+	if b.filled == nil {
+		return b.session.Reset()
+	}
+	return b.session.Restore(b.filled)
 }
 
 // measure runs one test: unmeasured on warm tokens, then as often as asked for on n.
 func (b *bench) measure(ctx context.Context, name string, n, warm int, run func(context.Context, []int) error) (Row, error) {
+	if b.depth > 0 {
+		name += fmt.Sprintf(" @ d%d", b.depth)
+	}
 	if b.options.Started != nil {
 		b.options.Started(name)
 	}
-	row := Row{Test: name, Tokens: n}
+	row := Row{Test: name, Tokens: n, Depth: b.depth}
 	tokens := randomTokens(n, b.vocab)
-	if err := b.again(ctx, tokens[:warm], run); err != nil {
+	err := b.begin()
+	if err == nil {
+		err = run(ctx, tokens[:warm])
+	}
+	if err != nil {
 		return row, fmt.Errorf("%s: warm-up: %w", name, err)
 	}
 	for range b.options.Repetitions {
-		if err := b.session.Reset(); err != nil {
+		if err := b.begin(); err != nil {
 			return row, err
 		}
 		start := b.options.Now()
@@ -152,14 +206,6 @@ func (b *bench) measure(ctx context.Context, name string, n, warm int, run func(
 	}
 	row.sumUp()
 	return row, nil
-}
-
-// again runs a test from an empty context.
-func (b *bench) again(ctx context.Context, tokens []int, run func(context.Context, []int) error) error {
-	if err := b.session.Reset(); err != nil {
-		return err
-	}
-	return run(ctx, tokens)
 }
 
 func (b *bench) prefill(ctx context.Context, tokens []int) error {

@@ -26,7 +26,7 @@ const (
 // recorder is an engine that notes what it is fed, always answers with the stop token, and lets a clock go
 // on by a second per token and once per call by extra seconds.
 type recorder struct {
-	calls  [][]int64 // nil marks a reset
+	calls  [][]int64 // nil marks a reset, an empty call that a state was put back
 	clock  time.Time
 	extra  []time.Duration
 	broken error
@@ -40,6 +40,11 @@ func (e *recorder) NewInstance() (engine.Instance, error) { return e, nil }
 func (*recorder) Close() error                            { return nil }
 func (e *recorder) Reset() error {
 	e.calls = append(e.calls, nil)
+	return nil
+}
+func (*recorder) Snapshot() ([]engine.State, error) { return nil, nil }
+func (e *recorder) Restore([]engine.State) error {
+	e.calls = append(e.calls, []int64{})
 	return nil
 }
 func (e *recorder) Run(inputs []eval.Value) ([]eval.Value, error) {
@@ -102,6 +107,30 @@ func TestProtocol(t *testing.T) {
 			require.True(t, token >= 0 && token < vocabulary, "token %d", token)
 		}
 	}
+}
+
+// A depth is fed once and brought back before each run.
+func TestDepth(t *testing.T) {
+	e := &recorder{}
+	rows, err := bench.Run(t.Context(), load(t, e, vocabulary), bench.Options{Prompt: []int{5}, Generate: []int{2}, Depth: []int{0, 20}, Repetitions: 2,
+		Now: func() time.Time { return e.clock }})
+	require.NoError(t, err)
+	var tests []string
+	for _, r := range rows {
+		tests = append(tests, r.Test)
+	}
+	require.Equal(t, []string{"pp5", "tg2", "pp5 @ d20", "tg2 @ d20"}, tests)
+	require.Equal(t, 20, rows[3].Depth)
+	var deep []string
+	for _, c := range e.calls[len(e.calls)-16:] {
+		if c == nil {
+			deep = append(deep, "reset")
+			continue
+		}
+		deep = append(deep, fmt.Sprint(len(c)))
+	}
+	measured := []string{"0", "5", "0", "5", "0", "5", "0", "1", "1", "0", "1", "1", "0", "1", "1"}
+	require.Equal(t, slices.Concat([]string{"4"}, measured), deep)
 }
 
 // The median stands for the row, and the spread says how far to trust it (requirement E10).

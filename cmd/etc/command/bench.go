@@ -14,9 +14,9 @@ import (
 
 type benchFlags struct {
 	modelFlags
-	prompt, generate []int
-	repetitions      int
-	json             bool
+	prompt, generate, depth []int
+	repetitions             int
+	json                    bool
 }
 
 func newBench() *cobra.Command {
@@ -26,7 +26,8 @@ func newBench() *cobra.Command {
 		Short: "Measure how fast a language model runs",
 		Long: `bench measures a language model in the terms of llama-bench: the row pp512 is the prefill of a prompt of 512
 tokens, tg128 the generation of 128 tokens one by one from an empty context. -p and -n take several lengths
-separated by commas; 0 leaves the row out.
+separated by commas; 0 leaves the row out. With -d the context holds so many tokens already, as in the row
+tg128 @ d4096.
 
 Each shape is run once, unmeasured, in the same process before it is measured. The tokens are pseudo-random
 and the same in every run; stop tokens end nothing. A row shows the median of the repetitions in tokens per
@@ -40,6 +41,7 @@ Speed of a model of toy size says nothing of a large one: measure the model that
 	fl := cmd.Flags()
 	fl.IntSliceVarP(&f.prompt, "n-prompt", "p", []int{512}, "prompt lengths of the pp rows, 0 for none")
 	fl.IntSliceVarP(&f.generate, "n-gen", "n", []int{128}, "numbers of tokens of the tg rows, 0 for none")
+	fl.IntSliceVarP(&f.depth, "depth", "d", []int{0}, "tokens in the context before each measurement")
 	fl.IntVarP(&f.repetitions, "repetitions", "r", 5, "measurements of each row")
 	fl.BoolVar(&f.json, "json", false, "print one JSON object")
 	f.add(cmd, "mixed")
@@ -66,7 +68,7 @@ func runBench(cmd *cobra.Command, path string, f benchFlags) error {
 		return err
 	}
 	defer m.Close()
-	options := bench.Options{Prompt: f.prompt, Generate: f.generate, Repetitions: f.repetitions}
+	options := bench.Options{Prompt: f.prompt, Generate: f.generate, Depth: f.depth, Repetitions: f.repetitions}
 	if err := bench.Check(m.Model, options); err != nil {
 		return usagef("%s: %w", path, err)
 	}
