@@ -254,6 +254,19 @@ inline short2 tile_coord(uint lane, short e) {
 }
 inline float tile_get(tile_c& c, short e) { return c.v[e]; }
 inline void tile_set(tile_c& c, short e, float v) { c.v[e] = v; }
+inline void tile_set_a(tile_a& a, short i, float v0, float v1) {
+  a.v[i][0] = float(bfloat(v0));
+  a.v[i][1] = float(bfloat(v1));
+}
+inline short tile_row(short e) { return e / 4; }
+inline float tile_row_sum(float v, PORT_AT) {
+  v += simd_shuffle_xor(v, 1, line);
+  return v + simd_shuffle_xor(v, 8, line);
+}
+inline float tile_row_max(float v, PORT_AT) {
+  v = max(v, simd_shuffle_xor(v, 1, line));
+  return max(v, simd_shuffle_xor(v, 8, line));
+}
 
 // -- places --------------------------------------------------------------------------------------------------
 inline uint3 port_u3(const uint32_t* v) { return uint3(v[0], v[1], v[2]); }

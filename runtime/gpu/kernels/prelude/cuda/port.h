@@ -210,6 +210,16 @@ __forceinline__ port_short2 tile_coord(uint lane, short e) {
 }
 __forceinline__ float tile_get(tile_c& c, short e) { return c.r[e]; }
 __forceinline__ void tile_set(tile_c& c, short e, float v) { c.r[e] = v; }
+__forceinline__ void tile_set_a(tile_a& a, short i, float v0, float v1) { a.r[i] = port_pack_bf16(v0, v1); }
+__forceinline__ short tile_row(short e) { return (e >> 1) & 1; }
+__forceinline__ float tile_row_sum(float v) {
+  v += __shfl_xor_sync(~0u, v, 1);
+  return v + __shfl_xor_sync(~0u, v, 2);
+}
+__forceinline__ float tile_row_max(float v) {
+  v = max(v, __shfl_xor_sync(~0u, v, 1));
+  return max(v, __shfl_xor_sync(~0u, v, 2));
+}
 
 // -- where am I ------------------------------------------------------------------
 __forceinline__ uint port_tidx() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }

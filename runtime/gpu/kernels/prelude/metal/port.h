@@ -88,3 +88,18 @@ inline short2 tile_coord(uint lane, short e) {
 }
 inline float tile_get(thread tile_c& c, short e) { return c.m[e / 2].thread_elements()[e % 2]; }
 inline void tile_set(thread tile_c& c, short e, float v) { c.m[e / 2].thread_elements()[e % 2] = v; }
+// Elements 2i and 2i + 1 of the calling lane in a tile of A, which lie where those of a tile of C do; rounded to bf16.
+inline void tile_set_a(thread tile_a& a, short i, float v0, float v1) {
+  a.m[i].thread_elements()[0] = float(bfloat(v0));
+  a.m[i].thread_elements()[1] = float(bfloat(v1));
+}
+// A lane has elements of two rows: the row of element e, and what the lanes with elements of a row have together.
+inline short tile_row(short e) { return e / 4; }
+inline float tile_row_sum(float v) {
+  v += simd_shuffle_xor(v, ushort(1));
+  return v + simd_shuffle_xor(v, ushort(8));
+}
+inline float tile_row_max(float v) {
+  v = max(v, simd_shuffle_xor(v, ushort(1)));
+  return max(v, simd_shuffle_xor(v, ushort(8)));
+}
