@@ -1,0 +1,209 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+)
+
+// Attention is attention over a cache [KVHeads, Slots, D] of keys and values in which position p lies in slot
+// p mod Slots. The call's tokens, whose keys are written already, see what lies before them and themselves, of
+// which a cache with a Window shows the last Window positions. Query head h reads head h/(Heads/KVHeads).
+type Attention struct {
+	// D is the width of a head: a multiple of 32 up to 1024.
+	D              int
+	Heads, KVHeads int
+	Slots          int
+	// Window is 0 for none.
+	Window int
+	// Scale multiplies the scores.
+	Scale float32
+	// Cache is the dtype of keys and values.
+	Cache DType
+	// Gated multiplies the output with sigmoid(gate); Gates are the heads of gate.
+	Gated bool
+	Gates Rows
+	// Tuning is for the launches in fp32; what is zero is chosen.
+	Tuning AttentionTuning
+}
+
+// AttentionTuning is how the launches in fp32 divide the work.
+type AttentionTuning struct {
+	// Heads of a key-value head and Tokens that a simdgroup serves, Keys that it reads at a time: powers of two,
+	// 2 to 32 in product.
+	Heads, Tokens, Keys int
+	// Blocks that a token's positions are divided into at most, of Least positions or more.
+	Blocks, Least int
+	// Simdgroups of a threadgroup.
+	Simdgroups int
+}
+
+func (a Attention) check() error {
+	switch {
+	case a.D <= 0 || a.D%32 != 0 || a.D > 1024:
+		return fmt.Errorf("attention of heads of %d elements, want a multiple of 32 up to 1024", a.D)
+	case a.KVHeads <= 0 || a.Heads <= 0 || a.Heads%a.KVHeads != 0:
+		return fmt.Errorf("attention of %d query heads, want a multiple of the %d key heads", a.Heads, a.KVHeads)
+	case a.Slots <= 0 || a.Window < 0:
+		return fmt.Errorf("attention over %d slots with a window of %d", a.Slots, a.Window)
+	}
+	if err := needFloat("the cache", a.Cache); err != nil {
+		return fmt.Errorf("attention: %w", err)
+	}
+	return nil
+}
+
+// tuning fills in what is not given, for launches of one token or of many.
+func (a Attention) tuning(many bool) (AttentionTuning, error) {
+	t, group := a.Tuning, a.Heads/a.KVHeads
+	if t.Heads == 0 {
+		// The heads of a simdgroup hold their queries and sums in registers: 512 elements of each are enough.
+		for t.Heads = 1; t.Heads < 8 && group%(2*t.Heads) == 0 && 2*t.Heads*a.D <= 1024; t.Heads *= 2 {
+		}
+	}
+	if t.Tokens == 0 {
+		for t.Tokens = 1; many && t.Tokens*t.Heads < 8 && 2*t.Tokens*t.Heads*a.D <= 1024; t.Tokens *= 2 {
+		}
+	}
+	if t.Keys == 0 {
+		// As many as keep a register's worth of loads in flight.
+		for t.Keys = 2; t.Keys < 8 && t.Heads*t.Tokens*t.Keys < 32 && t.Keys*a.D < 1024; t.Keys *= 2 {
+		}
+	}
+	if t.Simdgroups == 0 {
+		t.Simdgroups = 4
+	}
+	if t.Least == 0 {
+		t.Least = 128
+	}
+	if t.Blocks == 0 {
+		t.Blocks = 1
+		if !many {
+			seen := a.Slots
+			if a.Window > 0 {
+				seen = min(seen, a.Window)
+			}
+			t.Blocks = min(64, ceil(seen, t.Least))
+		}
+	}
+	scores := t.Heads * t.Tokens * t.Keys
+	if group%t.Heads != 0 || scores < 2 || scores > 32 || scores&(scores-1) != 0 || t.Keys&(t.Keys-1) != 0 {
+		return t, fmt.Errorf("attention tuned to %d heads, %d tokens and %d keys of a simdgroup, want powers of two, 2 to 32 in product, heads that divide %d", t.Heads, t.Tokens, t.Keys, group)
+	}
+	return t, nil
+}
+
+// Launches are the dispatches for up to tokens tokens in fp32: partial results of blocks of positions, then
+// their sum. A capture of them serves any position: blocks past the context end at once.
+//
+// Buffers of the first: q f32 [T, Heads, D], keys and values [KVHeads, Slots, D], part f32 [T, Heads, Blocks, D],
+// ml f32 [T, Heads, Blocks, 2], step. Of the second: part, ml, gate f32, out f32 [T, Heads, D], step. Blocks is
+// what the method gives beside them.
+func (a Attention) Launches(tokens int) (part, merge Launch, blocks int, err error) {
+	if err := a.check(); err != nil {
+		return part, merge, 0, err
+	}
+	t, err := a.tuning(tokens > 1)
+	if err != nil {
+		return part, merge, 0, err
+	}
+	gates := a.Gates.or(a.Heads, a.D)
+	defines := define("ATT_D", a.D, "ATT_HEADS", a.Heads, "ATT_KV_HEADS", a.KVHeads, "ATT_H", t.Heads, "ATT_Q", t.Tokens, "ATT_TOKENS", t.Keys,
+		"ATT_SIMDGROUPS", t.Simdgroups, "ATT_BLOCKS", t.Blocks, "ATT_LEAST", t.Least, "ATT_SLOTS", a.Slots, "ATT_WINDOW", a.Window,
+		"ATT_SCALE", float32(float64(a.Scale)*math.Log2E), "ATT_BF16", a.Cache == BF16,
+		"ATT_GATED", a.Gated, "ATT_GATE_TOKEN", gates.Token, "ATT_GATE_HEAD", gates.Row)
+	part = Launch{File: "attention", Kernel: "attention_part", Defines: defines,
+		Groups: [3]int{a.Heads / t.Heads, t.Blocks, ceil(tokens, t.Tokens)}, Threads: [3]int{t.Simdgroups * 32, 1, 1}}
+	merge = Launch{File: "attention", Kernel: "attention_merge", Defines: defines,
+		Groups: [3]int{a.Heads, tokens, 1}, Threads: [3]int{a.D, 1, 1}}
+	return part, merge, t.Blocks, nil
+}
+
+// ChunkTuning is how the tiled launch divides the work; what is zero is chosen for Metal's threadgroup memory.
+type ChunkTuning struct {
+	// Heads of a key-value head and Rows, blocks of 16 tokens, of a threadgroup: a simdgroup each.
+	Heads, Rows int
+	// Keys that are read at a time: a multiple of 16. Columns of the output that a threadgroup makes: a
+	// multiple of 16 that divides D.
+	Keys, Columns int
+	// Held keeps the queries in registers.
+	Held bool
+}
+
+// ChunkLaunch is the dispatch for up to tokens tokens by tiles, for caches in bf16: queries and weights are
+// rounded to bf16, sums are fp32. Buffers: q f32 [T, Heads, D], keys and values, gate f32, out f32 [T, Heads, D],
+// step.
+func (a Attention) ChunkLaunch(tokens int, t ChunkTuning) (Launch, error) {
+	if err := a.check(); err != nil {
+		return Launch{}, err
+	}
+	if a.Cache != BF16 {
+		return Launch{}, fmt.Errorf("attention by tiles over a cache of %s, want bf16", a.Cache)
+	}
+	group := a.Heads / a.KVHeads
+	if t == (ChunkTuning{}) {
+		t = ChunkTuning{Heads: 1, Rows: 4, Keys: 32, Columns: a.D, Held: a.D <= 256}
+		for t.Heads < 4 && group%(2*t.Heads) == 0 {
+			t.Heads, t.Rows = 2*t.Heads, t.Rows/2
+		}
+		for t.Columns > 256 || 2*t.Keys*(a.D+t.Columns+16) > 32<<10 && t.Columns > 128 {
+			t.Columns /= 2
+		}
+		if 2*t.Keys*(a.D+t.Columns+16) > 32<<10 {
+			t.Keys = 16
+		}
+	}
+	switch {
+	case t.Heads <= 0 || t.Rows <= 0 || group%t.Heads != 0 || t.Heads*t.Rows > 16:
+		return Launch{}, fmt.Errorf("attention by tiles tuned to %d heads and %d rows, want at most 16 in product and heads that divide %d", t.Heads, t.Rows, group)
+	case t.Keys <= 0 || t.Keys%16 != 0 || t.Columns <= 0 || t.Columns%16 != 0 || a.D%t.Columns != 0:
+		return Launch{}, fmt.Errorf("attention by tiles tuned to %d keys and %d columns, want multiples of 16 and columns that divide %d", t.Keys, t.Columns, a.D)
+	}
+	gates := a.Gates.or(a.Heads, a.D)
+	return Launch{
+		File: "attention_chunk", Kernel: "attention_chunk",
+		Defines: define("CHUNK_D", a.D, "CHUNK_HEADS", a.Heads, "CHUNK_KV_HEADS", a.KVHeads, "CHUNK_H", t.Heads, "CHUNK_ROWS", t.Rows,
+			"CHUNK_KEYS", t.Keys, "CHUNK_DV", t.Columns, "CHUNK_Q_HELD", t.Held, "CHUNK_SLOTS", a.Slots, "CHUNK_WINDOW", a.Window,
+			"CHUNK_SCALE", float32(float64(a.Scale)*math.Log2E), "CHUNK_GATED", a.Gated, "CHUNK_GATE_TOKEN", gates.Token, "CHUNK_GATE_HEAD", gates.Row),
+		Groups: [3]int{ceil(tokens, 16*t.Rows), a.Heads / t.Heads, a.D / t.Columns}, Threads: [3]int{t.Heads * t.Rows * 32, 1, 1},
+	}, nil
+}
+
+// Twin computes what the launches do, at the position of the first token.
+func (a Attention) Twin(tokens, position int, q, keys, values, gate, out []float32) {
+	gates, last := a.Gates.or(a.Heads, a.D), position+tokens-1
+	for t := range tokens {
+		at := position + t
+		low := max(0, last-a.Slots+1)
+		if a.Window > 0 {
+			low = max(low, at-a.Window+1)
+		}
+		for h := range a.Heads {
+			kv := h / (a.Heads / a.KVHeads) * a.Slots
+			query := q[(t*a.Heads+h)*a.D:][:a.D]
+			scores := make([]float64, at+1-low)
+			high := math.Inf(-1)
+			for i := range scores {
+				for d, x := range query {
+					scores[i] += float64(x) * float64(keys[(kv+(low+i)%a.Slots)*a.D+d])
+				}
+				scores[i] *= float64(a.Scale)
+				high = max(high, scores[i])
+			}
+			var sum float64
+			result := make([]float64, a.D)
+			for i, s := range scores {
+				w := math.Exp(s - high)
+				sum += w
+				for d := range result {
+					result[d] += w * float64(values[(kv+(low+i)%a.Slots)*a.D+d])
+				}
+			}
+			for d, x := range result {
+				if x /= sum; a.Gated {
+					x *= Sigmoid.of(float64(gate[gates.at(t, h)+d]))
+				}
+				out[(t*a.Heads+h)*a.D+d] = float32(x)
+			}
+		}
+	}
+}

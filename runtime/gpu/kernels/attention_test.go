@@ -1,0 +1,175 @@
+package kernels_test
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/gpu/kernels/kerneltest"
+)
+
+// context is a cache with random content in the slots of what the tokens see, and NaN in the others.
+type context struct {
+	kernels.Attention
+	tokens, position int
+	q, gate          []float32
+	k, v             []float32
+	keys, values     held
+}
+
+func newContext(a kernels.Attention, tokens, position int) *context {
+	r := seeded(uint64(position + 1))
+	c := &context{Attention: a, tokens: tokens, position: position, q: r.floats(tokens * a.Heads * a.D), gate: r.floats(tokens * max(a.Gates.Token, 1))}
+	fill := func() ([]float32, held) {
+		x := blank(a.KVHeads * a.Slots * a.D)
+		for p := max(0, position+tokens-a.Slots); p < position+tokens; p++ {
+			for h := range a.KVHeads {
+				copy(x[(h*a.Slots+p%a.Slots)*a.D:][:a.D], r.floats(a.D))
+			}
+		}
+		return x, hold(a.Cache, x)
+	}
+	c.k, c.keys = fill()
+	c.v, c.values = fill()
+	return c
+}
+
+func (c *context) want() []float32 {
+	out := blank(c.tokens * c.Heads * c.D)
+	c.Twin(c.tokens, c.position, c.q, c.k, c.v, c.gate, out)
+	return out
+}
+
+func (c *context) step() []int32 { return []int32{int32(c.tokens), int32(c.position)} }
+
+func TestAttention(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		kernels.Attention
+		tokens    int
+		positions []int
+	}{
+		"one token, groups, gate": {kernels.Attention{D: 64, Heads: 8, KVHeads: 2, Slots: 300, Scale: 0.125, Cache: kernels.BF16,
+			Gated: true, Gates: kernels.Rows{Token: 8 * 128, Row: 128}}, 1, []int{0, 3, 130, 299}},
+		"one token, window in a ring": {kernels.Attention{D: 256, Heads: 4, KVHeads: 2, Slots: 60, Window: 40, Scale: 1, Cache: kernels.BF16,
+			Tuning: kernels.AttentionTuning{Least: 8, Blocks: 3}}, 1, []int{5, 39, 59, 100}},
+		"one token, wide heads": {kernels.Attention{D: 512, Heads: 2, KVHeads: 1, Slots: 40, Scale: 0.05, Cache: kernels.BF16}, 1, []int{33}},
+		"one token, fp32":       {kernels.Attention{D: 128, Heads: 2, KVHeads: 2, Slots: 50, Scale: 0.1, Cache: kernels.F32}, 1, []int{49}},
+		"chunk, fp32":           {kernels.Attention{D: 32, Heads: 4, KVHeads: 2, Slots: 64, Scale: 0.2, Cache: kernels.F32}, 21, []int{0, 43}},
+		"chunk, window":         {kernels.Attention{D: 96, Heads: 2, KVHeads: 1, Slots: 24, Window: 16, Scale: 0.1, Cache: kernels.BF16}, 9, []int{0, 30}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			capacity := c.tokens
+			if capacity > 1 {
+				capacity += 3
+			}
+			part, merge, blocks, err := c.Launches(capacity)
+			require.NoError(t, err)
+			for _, position := range c.positions {
+				x := newContext(c.Attention, c.tokens, position)
+				partial, ml := blank(capacity*c.Heads*blocks*c.D), blank(capacity*c.Heads*blocks*2)
+				kerneltest.Run(t, part, x.q, x.keys.bytes, x.values.bytes, partial, ml, x.step())
+				out := blank(capacity * c.Heads * c.D)
+				kerneltest.Run(t, merge, partial, ml, x.gate, out, x.step())
+				n := c.tokens * c.Heads * c.D
+				requireClose(t, x.want(), out[:n], 3e-6)
+				requireBlank(t, out[n:])
+			}
+		})
+	}
+}
+
+func TestAttentionByTiles(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		kernels.Attention
+		tuning    kernels.ChunkTuning
+		tokens    int
+		positions []int
+	}{
+		"groups, gate": {kernels.Attention{D: 64, Heads: 4, KVHeads: 1, Slots: 128, Scale: 0.125, Cache: kernels.BF16, Gated: true,
+			Gates: kernels.Rows{Token: 4 * 128, Row: 128}}, kernels.ChunkTuning{}, 21, []int{0, 90}},
+		"window in a ring": {kernels.Attention{D: 32, Heads: 2, KVHeads: 1, Slots: 71, Window: 40, Scale: 0.3, Cache: kernels.BF16}, kernels.ChunkTuning{}, 32, []int{0, 50}},
+		"parts of columns": {kernels.Attention{D: 64, Heads: 1, KVHeads: 1, Slots: 40, Scale: 0.125, Cache: kernels.BF16},
+			kernels.ChunkTuning{Heads: 1, Rows: 2, Keys: 16, Columns: 32}, 33, []int{7}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			capacity := c.tokens + 20
+			l, err := c.ChunkLaunch(capacity, c.tuning)
+			require.NoError(t, err)
+			for _, position := range c.positions {
+				x := newContext(c.Attention, c.tokens, position)
+				out := blank(capacity * c.Heads * c.D)
+				kerneltest.Run(t, l, x.q, x.keys.bytes, x.values.bytes, x.gate, out, x.step())
+				n := c.tokens * c.Heads * c.D
+				requireClose(t, x.want(), out[:n], 1./128)
+				requireBlank(t, out[n:])
+			}
+		})
+	}
+}
+
+// TestAttentionFits: what is chosen for the models' shapes fits Metal.
+func TestAttentionFits(t *testing.T) {
+	for _, a := range []kernels.Attention{
+		{D: 256, Heads: 16, KVHeads: 2, Slots: 4096, Scale: 1, Cache: kernels.BF16},
+		{D: 256, Heads: 32, KVHeads: 16, Slots: 2047, Window: 1024, Scale: 1, Cache: kernels.BF16},
+		{D: 512, Heads: 32, KVHeads: 4, Slots: 4096, Scale: 1, Cache: kernels.BF16},
+	} {
+		part, merge, blocks, err := a.Launches(1)
+		require.NoError(t, err)
+		require.LessOrEqual(t, part.Threads[0], 1024)
+		require.LessOrEqual(t, merge.Threads[0], 1024)
+		require.Greater(t, blocks, 1)
+		l, err := a.ChunkLaunch(1024, kernels.ChunkTuning{})
+		require.NoError(t, err)
+		var keys, columns int
+		for _, d := range l.Defines {
+			switch d.Name {
+			case "CHUNK_KEYS":
+				keys = atoi(t, d.Value)
+			case "CHUNK_DV":
+				columns = atoi(t, d.Value)
+			}
+		}
+		require.LessOrEqual(t, 2*keys*(a.D+8+columns+8), kerneltest.MetalMemory)
+	}
+}
+
+func TestAttentionRefusals(t *testing.T) {
+	ok := kernels.Attention{D: 64, Heads: 4, KVHeads: 2, Slots: 8, Scale: 1, Cache: kernels.BF16}
+	for _, c := range []struct {
+		change func(a *kernels.Attention)
+		err    string
+	}{
+		{func(a *kernels.Attention) { a.D = 80 }, "attention of heads of 80 elements, want a multiple of 32 up to 1024"},
+		{func(a *kernels.Attention) { a.Heads = 3 }, "attention of 3 query heads, want a multiple of the 2 key heads"},
+		{func(a *kernels.Attention) { a.Slots = 0 }, "attention over 0 slots with a window of 0"},
+		{func(a *kernels.Attention) { a.Cache = kernels.Bool }, "attention: the cache is bool, want f32 or bf16"},
+		{func(a *kernels.Attention) { a.Tuning = kernels.AttentionTuning{Heads: 2, Tokens: 1, Keys: 3} },
+			"attention tuned to 2 heads, 1 tokens and 3 keys of a simdgroup, want powers of two, 2 to 32 in product, heads that divide 2"},
+	} {
+		a := ok
+		c.change(&a)
+		_, _, _, err := a.Launches(1)
+		require.EqualError(t, err, c.err)
+	}
+	f32 := ok
+	f32.Cache = kernels.F32
+	_, err := f32.ChunkLaunch(8, kernels.ChunkTuning{})
+	require.EqualError(t, err, "attention by tiles over a cache of f32, want bf16")
+	_, err = ok.ChunkLaunch(8, kernels.ChunkTuning{Heads: 4, Rows: 1, Keys: 16, Columns: 64})
+	require.EqualError(t, err, "attention by tiles tuned to 4 heads and 1 rows, want at most 16 in product and heads that divide 2")
+	_, err = ok.ChunkLaunch(8, kernels.ChunkTuning{Heads: 2, Rows: 1, Keys: 16, Columns: 48})
+	require.EqualError(t, err, "attention by tiles tuned to 16 keys and 48 columns, want multiples of 16 and columns that divide 64")
+}
+
+func atoi(t *testing.T, s string) int {
+	n, err := strconv.Atoi(s)
+	require.NoError(t, err)
+	return n
+}

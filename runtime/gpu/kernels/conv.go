@@ -1,0 +1,103 @@
+package kernels
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Reset is when a state counts as zeros.
+type Reset int
+
+// A state is never reset; or where the buffer reset, one bool, is true; or where the first token is at
+// position 0.
+const (
+	NoReset Reset = iota
+	ResetFlag
+	ResetAtStart
+)
+
+// set reports what a reset comes to, for twins.
+func (r Reset) set(flag bool, position int) bool {
+	return r == ResetFlag && flag || r == ResetAtStart && position == 0
+}
+
+// Conv is a causal convolution of each channel over the last Taps tokens, with the rows of the tokens before in
+// a state: y[t] = activation(Σ_j w[c, j]·s[t+1+j]) for the rows s of the state followed by those of x, whose
+// last Taps rows become the state.
+type Conv struct {
+	Channels, Taps int
+	// Token is the number of elements of x from one token to the next.
+	Token int
+	// SiLU is the activation, if there is one.
+	SiLU bool
+	// State is the dtype of the state: [Taps, Channels], or [Channels, Taps] where ChannelFirst.
+	State        DType
+	ChannelFirst bool
+	Weight       DType
+	Reset        Reset
+}
+
+// convTokens is the number of tokens that a thread of conv_tokens takes.
+const convTokens = 16
+
+func (c Conv) launch(kernel string, groups int) (Launch, error) {
+	if c.Channels <= 0 || c.Taps <= 0 || c.Taps > 32 {
+		return Launch{}, fmt.Errorf("convolution of %d channels over %d tokens, want 1 to 32 tokens", c.Channels, c.Taps)
+	}
+	if err := errors.Join(needFloat("the state", c.State), needFloat("the weight", c.Weight)); err != nil {
+		return Launch{}, fmt.Errorf("convolution: %w", err)
+	}
+	return Launch{
+		File: "conv", Kernel: kernel,
+		Defines: define("CONV_CHANNELS", c.Channels, "CONV_TAPS", c.Taps, "CONV_X_TOKEN", c.Token, "CONV_CHANNEL_FIRST", c.ChannelFirst,
+			"CONV_SILU", c.SiLU, "CONV_RESET", int(c.Reset), "CONV_TOKENS", convTokens, "CONV_STATE_T", c.State.text(), "CONV_WEIGHT_T", c.Weight.text()),
+		Groups: [3]int{ceil(c.Channels, 128), groups, 1}, Threads: [3]int{128, 1, 1},
+	}, nil
+}
+
+// StepLaunch is the dispatch for few tokens. Buffers: x f32, w [Channels, Taps], reset bool [1], state,
+// y f32 [T, Channels], step.
+func (c Conv) StepLaunch() (Launch, error) { return c.launch("conv_step", 1) }
+
+// Launches are the dispatches for up to tokens tokens: the outputs, and then the state. Buffers of the first:
+// those of StepLaunch; of the second: x, reset, state, step.
+func (c Conv) Launches(tokens int) (outputs, state Launch, err error) {
+	if outputs, err = c.launch("conv_tokens", ceil(tokens, convTokens)); err == nil {
+		state, err = c.launch("conv_state", 1)
+	}
+	return outputs, state, err
+}
+
+// Twin computes what the launches do.
+func (c Conv) Twin(tokens, position int, x, w []float32, reset bool, state, y []float32) {
+	at := func(row, channel int) int {
+		if c.ChannelFirst {
+			return channel*c.Taps + row
+		}
+		return row*c.Channels + channel
+	}
+	rows := make([]float32, c.Taps+tokens)
+	for channel := range c.Channels {
+		for j := range c.Taps {
+			if rows[j] = state[at(j, channel)]; c.Reset.set(reset, position) {
+				rows[j] = 0
+			}
+		}
+		for t := range tokens {
+			rows[c.Taps+t] = x[t*c.Token+channel]
+		}
+		for t := range tokens {
+			var sum float64
+			for j := range c.Taps {
+				sum += float64(w[channel*c.Taps+j]) * float64(rows[t+1+j])
+			}
+			if c.SiLU {
+				sum = SiLU.of(sum)
+			}
+			y[t*c.Channels+channel] = float32(sum)
+		}
+		for j := range c.Taps {
+			state[at(j, channel)] = c.State.store(rows[tokens+j])
+		}
+	}
+}

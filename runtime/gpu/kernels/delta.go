@@ -1,0 +1,185 @@
+package kernels
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Delta is the gated delta rule (Yang, Kautz and Hatamizadeh, Gated Delta Networks, 2025),
+//
+//	S = g·S;  S = S + β·(v − S·k)·kᵀ;  y = S·q
+//
+// for the states [Heads, DV, DK]; value head h reads key head h/(Heads/KHeads).
+type Delta struct {
+	// DK and DV are the widths of keys and values; DK is a multiple of 32 up to 256.
+	DK, DV        int
+	KHeads, Heads int
+	// QToken, KToken and VToken are elements from one token to the next of q, k and v, whose heads follow each
+	// other; GToken and BetaToken those of g and β. 0 stands for dense.
+	QToken, KToken, VToken, GToken, BetaToken int
+	// State is the dtype of the state.
+	State DType
+	Reset Reset
+
+	// Norm, for StepLaunch: q and k are RMS-normalized first, with weights of that dtype. None leaves them.
+	Norm DType
+	Eps  float32
+	// Gates, for StepLaunch: g and β are what GatesLaunch takes, with bias and rate of that dtype.
+	Gates DType
+	// Rows of a head's state that a simdgroup of StepLaunch keeps, Columns of the transposed state that a
+	// threadgroup of Launches keeps, and Length of its chunks, 32 or 64; 0 for a choice.
+	Rows, Columns, Length int
+}
+
+// deltaSimdgroups is the number of simdgroups of a threadgroup of delta_step.
+const deltaSimdgroups = 4
+
+// filled replaces zeros by what they stand for.
+func (d Delta) filled() Delta {
+	for _, f := range []struct {
+		field *int
+		value int
+	}{
+		{&d.QToken, d.KHeads * d.DK}, {&d.KToken, d.KHeads * d.DK}, {&d.VToken, d.Heads * d.DV}, {&d.GToken, d.Heads}, {&d.BetaToken, d.Heads},
+		{&d.Rows, 2}, {&d.Length, 32}, {&d.Columns, 16},
+	} {
+		if *f.field == 0 {
+			*f.field = f.value
+		}
+	}
+	return d
+}
+
+func (d Delta) check() error {
+	switch {
+	case d.DK <= 0 || d.DK%32 != 0 || d.DK > 256:
+		return fmt.Errorf("delta rule with keys of %d elements, want a multiple of 32 up to 256", d.DK)
+	case d.KHeads <= 0 || d.Heads <= 0 || d.Heads%d.KHeads != 0 || d.DV <= 0:
+		return fmt.Errorf("delta rule with %d heads of %d elements, want a multiple of the %d key heads", d.Heads, d.DV, d.KHeads)
+	}
+	if err := needFloat("the state", d.State); err != nil {
+		return fmt.Errorf("delta rule: %w", err)
+	}
+	return nil
+}
+
+func (d Delta) defines() []Define {
+	return define("DELTA_DK", d.DK, "DELTA_DV", d.DV, "DELTA_K_HEADS", d.KHeads, "DELTA_HEADS", d.Heads,
+		"DELTA_Q_TOKEN", d.QToken, "DELTA_K_TOKEN", d.KToken, "DELTA_V_TOKEN", d.VToken, "DELTA_G_TOKEN", d.GToken, "DELTA_BETA_TOKEN", d.BetaToken,
+		"DELTA_QK_NORM", d.Norm != None, "DELTA_EPS", d.Eps, "DELTA_GATES", d.Gates != None, "DELTA_RESET", int(d.Reset),
+		"DELTA_ROWS", d.Rows, "DELTA_SIMDGROUPS", deltaSimdgroups,
+		"DELTA_STATE_T", d.State.text(), "DELTA_WEIGHT_T", d.Norm.text(), "DELTA_GATE_T", d.Gates.text())
+}
+
+// GatesLaunch is the dispatch, for up to tokens tokens, that makes g = exp(rate·log(1 + exp(x + bias))) and
+// β = sigmoid(b). Buffers: x and b f32 at the strides of g and β, bias and rate [Heads] of dtype Gates, g f32
+// and β f32 [T, Heads], step.
+func (d Delta) GatesLaunch(tokens int) (Launch, error) {
+	d = d.filled()
+	if err := errors.Join(d.check(), needFloat("gates", d.Gates)); err != nil {
+		return Launch{}, err
+	}
+	return Launch{File: "delta", Kernel: "delta_gates", Defines: d.defines(), Groups: [3]int{ceil(tokens*d.Heads, 64), 1, 1}, Threads: [3]int{64, 1, 1}}, nil
+}
+
+// StepLaunch is the dispatch for few tokens: it takes them one by one. Buffers: q, k, v, g, β f32, the weights
+// [DK] of the norms of q and k, bias, rate [Heads], reset bool [1], state, y f32 [T, Heads, DV], step. Those that
+// a shape does not need may be any buffer.
+func (d Delta) StepLaunch() (Launch, error) {
+	d = d.filled()
+	if err := d.check(); err != nil {
+		return Launch{}, err
+	}
+	return Launch{File: "delta", Kernel: "delta_step", Defines: d.defines(),
+		Groups: [3]int{ceil(d.DV, d.Rows*deltaSimdgroups), d.Heads, 1}, Threads: [3]int{deltaSimdgroups * 32, 1, 1}}, nil
+}
+
+// Launches are the dispatches for up to tokens tokens in chunks, with q and k normalized and with g and β
+// themselves: a solve of the chunks, and a scan over them. DV is a multiple of Columns. Buffers of the first:
+// q, k, v, g, β f32, then what the second reads: sums f32 [T, Heads], w f32 [T, Heads, DK], u f32 [T, Heads, DV],
+// m f32 [⌈T/Length⌉, Heads, Length, Length]; step. Of the second: q, k, sums, w, u, m, reset bool [1], state,
+// y f32 [T, Heads, DV], step.
+func (d Delta) Launches(tokens int) (solve, scan Launch, err error) {
+	d = d.filled()
+	if err := d.check(); err != nil {
+		return solve, scan, err
+	}
+	switch {
+	case d.Norm != None || d.Gates != None:
+		err = errors.New("delta rule in chunks: q, k, g and β are made by launches of their own")
+	case d.Length != 32 && d.Length != 64:
+		err = fmt.Errorf("delta rule in chunks of %d tokens, want 32 or 64", d.Length)
+	case d.Columns <= 0 || d.Columns%4 != 0 || d.DV%d.Columns != 0:
+		err = fmt.Errorf("delta rule with %d columns in a threadgroup, want a multiple of 4 that divides %d", d.Columns, d.DV)
+	case d.QToken%4 != 0:
+		err = fmt.Errorf("delta rule with q %d elements from token to token, want a multiple of 4", d.QToken)
+	}
+	if err != nil {
+		return solve, scan, err
+	}
+	defines := define("CHUNK_LENGTH", d.Length, "CHUNK_DK", d.DK, "CHUNK_DV", d.DV, "CHUNK_K_HEADS", d.KHeads, "CHUNK_HEADS", d.Heads,
+		"CHUNK_Q_TOKEN", d.QToken, "CHUNK_K_TOKEN", d.KToken, "CHUNK_V_TOKEN", d.VToken, "CHUNK_G_TOKEN", d.GToken, "CHUNK_BETA_TOKEN", d.BetaToken,
+		"CHUNK_COLUMNS", d.Columns, "CHUNK_RESET", int(d.Reset), "CHUNK_STATE_T", d.State.text())
+	solve = Launch{File: "delta_chunk", Kernel: "delta_solve", Defines: defines, Groups: [3]int{ceil(tokens, d.Length), d.Heads, 1}, Threads: [3]int{256, 1, 1}}
+	scan = Launch{File: "delta_chunk", Kernel: "delta_scan", Defines: defines, Groups: [3]int{d.DV / d.Columns, d.Heads, 1}, Threads: [3]int{d.Length * d.Columns / 4, 1, 1}}
+	return solve, scan, nil
+}
+
+// DecayTwin is g of an input of GatesLaunch.
+func (d Delta) DecayTwin(x, bias, rate float32) float32 {
+	s := float64(x) + float64(bias)
+	return float32(math.Exp(float64(rate) * (max(s, 0) + math.Log1p(math.Exp(-math.Abs(s))))))
+}
+
+// Twin computes what the launches do, token by token in float64. qWeight and kWeight are nil without Norm, bias
+// and rate without Gates.
+func (d Delta) Twin(tokens, position int, q, k, v, g, beta, qWeight, kWeight, bias, rate []float32, reset bool, state, y []float32) {
+	d = d.filled()
+	keys, queries := make([]float64, d.DK), make([]float64, d.DK)
+	read := func(dst []float64, x, weight []float32) {
+		for i := range dst {
+			dst[i] = float64(x[i])
+		}
+		if d.Norm != None {
+			f := inverseRMS(dst, d.Eps)
+			for i := range dst {
+				dst[i] *= f * float64(weight[i])
+			}
+		}
+	}
+	s := make([]float64, d.DK)
+	for h := range d.Heads {
+		key := h / (d.Heads / d.KHeads) * d.DK
+		for r := range d.DV {
+			row := state[(h*d.DV+r)*d.DK:][:d.DK]
+			for i, x := range row {
+				if s[i] = float64(x); d.Reset.set(reset, position) {
+					s[i] = 0
+				}
+			}
+			for t := range tokens {
+				read(queries, q[t*d.QToken+key:][:d.DK], qWeight)
+				read(keys, k[t*d.KToken+key:][:d.DK], kWeight)
+				decay, b := float64(g[t*d.GToken+h]), float64(beta[t*d.BetaToken+h])
+				if d.Gates != None {
+					decay, b = float64(d.DecayTwin(float32(decay), bias[h], rate[h])), Sigmoid.of(b)
+				}
+				var memory, sum float64
+				for i := range s {
+					s[i] *= decay
+					memory += s[i] * keys[i]
+				}
+				delta := (float64(v[t*d.VToken+h*d.DV+r]) - memory) * b
+				for i := range s {
+					s[i] += keys[i] * delta
+					sum += s[i] * queries[i]
+				}
+				y[(t*d.Heads+h)*d.DV+r] = float32(sum)
+			}
+			for i := range row {
+				row[i] = d.State.store(float32(s[i]))
+			}
+		}
+	}
+}

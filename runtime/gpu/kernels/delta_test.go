@@ -1,0 +1,141 @@
+package kernels_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/gpu/kernels/kerneltest"
+)
+
+// deltaInput is what the delta rule reads, with keys of length about 1 as models have them.
+type deltaInput struct{ q, k, v, g, beta []float32 }
+
+func newDeltaInput(d kernels.Delta, tokens int) deltaInput {
+	r := seeded(uint64(tokens))
+	scaled := func(n int) []float32 {
+		x := r.floats(n)
+		for i := range x {
+			x[i] /= float32(d.DK) / 8
+		}
+		return x
+	}
+	in := deltaInput{scaled(tokens * max(d.QToken, d.KHeads*d.DK)), scaled(tokens * max(d.KToken, d.KHeads*d.DK)), r.floats(tokens * max(d.VToken, d.Heads*d.DV)),
+		r.uniform(tokens*max(d.GToken, d.Heads), 0.5, 1), r.uniform(tokens*max(d.BetaToken, d.Heads), 0, 1)}
+	in.g[0] = 0 // forgets all
+	return in
+}
+
+func TestDeltaStep(t *testing.T) {
+	t.Parallel()
+	for name, d := range map[string]kernels.Delta{
+		"groups, strides": {DK: 64, DV: 12, KHeads: 2, Heads: 4, QToken: 300, KToken: 300, VToken: 300, GToken: 9, State: kernels.F32, Reset: kernels.ResetFlag},
+		"norm and gates": {DK: 128, DV: 20, KHeads: 1, Heads: 2, State: kernels.BF16, Reset: kernels.ResetAtStart,
+			Norm: kernels.BF16, Eps: 1e-6, Gates: kernels.F32, Rows: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, err := d.StepLaunch()
+			require.NoError(t, err)
+			for _, run := range []struct {
+				tokens, position int
+				reset            bool
+			}{{1, 5, false}, {3, 0, true}} {
+				r, in := seeded(9), newDeltaInput(d, run.tokens)
+				qWeight, kWeight := r.floats(d.DK), r.floats(d.DK)
+				heldQ, heldK := hold(d.Norm, qWeight), hold(d.Norm, kWeight)
+				bias, rate, state := r.floats(d.Heads), r.uniform(d.Heads, -2, -0.1), r.floats(d.Heads*d.DV*d.DK)
+				got := hold(d.State, state)
+				want, y := blank(run.tokens*d.Heads*d.DV), blank(run.tokens*d.Heads*d.DV)
+				d.Twin(run.tokens, run.position, in.q, in.k, in.v, in.g, in.beta, qWeight, kWeight, bias, rate, run.reset, state, want)
+				kerneltest.Run(t, l, in.q, in.k, in.v, in.g, in.beta, heldQ.bytes, heldK.bytes, bias, rate, flag(run.reset), got.bytes, y, []int32{int32(run.tokens), int32(run.position)})
+				requireClose(t, want, y, 2e-6)
+				requireClose(t, state, got.floats(), got.within(2e-6))
+			}
+		})
+	}
+}
+
+func TestDeltaGates(t *testing.T) {
+	t.Parallel()
+	d := kernels.Delta{DK: 32, DV: 4, KHeads: 1, Heads: 7, GToken: 20, BetaToken: 30, State: kernels.F32, Gates: kernels.BF16}
+	l, err := d.GatesLaunch(12)
+	require.NoError(t, err)
+	const tokens = 10
+	r := seeded(4)
+	x, b, bias, rate := r.uniform(tokens*d.GToken, -30, 30), r.floats(tokens*d.BetaToken), r.floats(d.Heads), r.uniform(d.Heads, -16, 0)
+	heldBias, heldRate := hold(d.Gates, bias), hold(d.Gates, rate)
+	decay, beta := blank(12*d.Heads), blank(12*d.Heads)
+	kerneltest.Run(t, l, x, b, heldBias.bytes, heldRate.bytes, decay, beta, []int32{tokens, 0})
+	wantDecay, wantBeta := blank(tokens*d.Heads), blank(tokens*d.Heads)
+	for i := range wantDecay {
+		token, h := i/d.Heads, i%d.Heads
+		wantDecay[i] = d.DecayTwin(x[token*d.GToken+h], bias[h], rate[h])
+		wantBeta[i] = float32(1 / (1 + math.Exp(-float64(b[token*d.BetaToken+h]))))
+	}
+	requireClose(t, wantDecay, decay[:len(wantDecay)], 2e-6)
+	requireClose(t, wantBeta, beta[:len(wantBeta)], 1e-6)
+	requireBlank(t, decay[len(wantDecay):])
+	requireBlank(t, beta[len(wantBeta):])
+}
+
+// TestDeltaChunks: chunks give what the rule gives token by token.
+func TestDeltaChunks(t *testing.T) {
+	t.Parallel()
+	for name, d := range map[string]kernels.Delta{
+		"32 tokens": {DK: 64, DV: 32, KHeads: 1, Heads: 2, QToken: 300, KToken: 300, VToken: 300, GToken: 9, State: kernels.F32, Reset: kernels.ResetFlag},
+		"64 tokens": {DK: 32, DV: 16, KHeads: 2, Heads: 2, State: kernels.BF16, Reset: kernels.ResetAtStart, Length: 64, Columns: 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, run := range []struct {
+				tokens, position int
+				reset            bool
+			}{{1, 3, false}, {77, 5, false}, {64, 0, true}} {
+				const capacity = 100
+				solve, scan, err := d.Launches(capacity)
+				require.NoError(t, err)
+				r, in := seeded(9), newDeltaInput(d, run.tokens)
+				state := r.floats(d.Heads * d.DV * d.DK)
+				got := hold(d.State, state)
+				length := max(d.Length, 32)
+				chunks := (capacity + length - 1) / length
+				sums, w, u := blank(capacity*d.Heads), blank(capacity*d.Heads*d.DK), blank(capacity*d.Heads*d.DV)
+				m := blank(chunks * d.Heads * length * length)
+				want, y := blank(run.tokens*d.Heads*d.DV), blank(capacity*d.Heads*d.DV)
+				d.Twin(run.tokens, run.position, in.q, in.k, in.v, in.g, in.beta, nil, nil, nil, nil, run.reset, state, want)
+				step := []int32{int32(run.tokens), int32(run.position)}
+				kerneltest.Run(t, solve, in.q, in.k, in.v, in.g, in.beta, sums, w, u, m, step)
+				kerneltest.Run(t, scan, in.q, in.k, sums, w, u, m, flag(run.reset), got.bytes, y, step)
+				requireClose(t, want, y[:len(want)], 1e-5)
+				requireBlank(t, y[len(want):])
+				requireClose(t, state, got.floats(), got.within(1e-5))
+			}
+		})
+	}
+}
+
+func TestDeltaRefusals(t *testing.T) {
+	ok := kernels.Delta{DK: 64, DV: 32, KHeads: 1, Heads: 2, State: kernels.F32}
+	for _, c := range []struct {
+		change func(d *kernels.Delta)
+		err    string
+	}{
+		{func(d *kernels.Delta) { d.DK = 48 }, "delta rule with keys of 48 elements, want a multiple of 32 up to 256"},
+		{func(d *kernels.Delta) { d.KHeads = 3 }, "delta rule with 2 heads of 32 elements, want a multiple of the 3 key heads"},
+		{func(d *kernels.Delta) { d.State = kernels.None }, "delta rule: the state is none, want f32 or bf16"},
+		{func(d *kernels.Delta) { d.Norm = kernels.F32 }, "delta rule in chunks: q, k, g and β are made by launches of their own"},
+		{func(d *kernels.Delta) { d.Length = 16 }, "delta rule in chunks of 16 tokens, want 32 or 64"},
+		{func(d *kernels.Delta) { d.DV = 24 }, "delta rule with 16 columns in a threadgroup, want a multiple of 4 that divides 24"},
+		{func(d *kernels.Delta) { d.QToken = 66 }, "delta rule with q 66 elements from token to token, want a multiple of 4"},
+	} {
+		d := ok
+		c.change(&d)
+		_, _, err := d.Launches(1)
+		require.EqualError(t, err, c.err)
+	}
+	_, err := ok.GatesLaunch(1)
+	require.EqualError(t, err, "gates is none, want f32 or bf16")
+}

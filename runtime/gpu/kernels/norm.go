@@ -1,0 +1,121 @@
+package kernels
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// RMSNorm is RMS normalization of rows with what stands around it in a block:
+//
+//	v = x;  v = v/rms(v)·pre;  v = v + residual;  v = v·scale;  sum = v;  out = v/rms(v)·weight·activation(gate)
+//
+// each part where it is asked for; rms(v) = √(mean(v²) + eps).
+type RMSNorm struct {
+	// N is the length of a row, Heads the number of rows of a token.
+	N, Heads int
+	// X are the rows of x; the other operands but gate are dense.
+	X Rows
+	// Pre is the dtype of the first weight; None leaves the first normalization out.
+	Pre    DType
+	PreEps float32
+	// Add adds residual.
+	Add bool
+	// Scale is the dtype of scale [1].
+	Scale DType
+	// Sum says that v is written before the normalization, SumOnly that there is no out.
+	Sum, SumOnly bool
+	// Weight is the dtype of the weight; None normalizes without one.
+	Weight DType
+	Eps    float32
+	// Gated multiplies with Activation of gate, whose rows are Gates.
+	Gated      bool
+	Activation Activation
+	Gates      Rows
+	// Simdgroups share a row: a power of two up to 32, 0 for a choice by N.
+	Simdgroups int
+}
+
+// Launch is the dispatch for up to tokens tokens. Buffers: x f32, pre [N], residual f32 [T, Heads, N], scale [1],
+// weight [N], gate f32, sum f32 and out f32 [T, Heads, N], step. Those of parts that are not asked for may be
+// any buffer; sum may be residual.
+func (n RMSNorm) Launch(tokens int) (Launch, error) {
+	simdgroups := n.Simdgroups
+	if simdgroups == 0 {
+		for simdgroups = 1; n.N > 512 && simdgroups < 32 && simdgroups*256 < n.N; simdgroups *= 2 {
+		}
+	}
+	rows := 1
+	if simdgroups == 1 {
+		rows = 4
+	}
+	switch {
+	case n.N <= 0 || n.Heads <= 0:
+		return Launch{}, fmt.Errorf("norm of %d rows of %d elements, want at least one of each", n.Heads, n.N)
+	case ceil(n.N, simdgroups*32) > 64:
+		return Launch{}, fmt.Errorf("norm of rows of %d elements: %d for each of %d threads, more than the 64 that registers hold", n.N, ceil(n.N, simdgroups*32), simdgroups*32)
+	case n.SumOnly && !n.Sum:
+		return Launch{}, errors.New("norm that writes neither the sum nor the normalized rows")
+	}
+	x, gates := n.X.or(n.Heads, n.N), n.Gates.or(n.Heads, n.N)
+	return Launch{
+		File: "norm", Kernel: "norm",
+		Defines: define("NORM_N", n.N, "NORM_HEADS", n.Heads, "NORM_SIMDGROUPS", simdgroups, "NORM_ROWS", rows,
+			"NORM_X_TOKEN", x.Token, "NORM_X_HEAD", x.Row, "NORM_GATE_TOKEN", gates.Token, "NORM_GATE_HEAD", gates.Row,
+			"NORM_EPS", n.Eps, "NORM_PRE_EPS", n.PreEps, "NORM_PRE", n.Pre != None, "NORM_ADD", n.Add, "NORM_SCALE", n.Scale != None,
+			"NORM_SUM", n.Sum, "NORM_OUT", !n.SumOnly, "NORM_WEIGHT", n.Weight != None, "NORM_GATED", n.Gated, "NORM_ACTIVATION", int(n.Activation),
+			"NORM_PRE_T", n.Pre.text(), "NORM_SCALE_T", n.Scale.text(), "NORM_WEIGHT_T", n.Weight.text()),
+		Groups: [3]int{ceil(tokens*n.Heads, rows), 1, 1}, Threads: [3]int{simdgroups * rows * 32, 1, 1},
+	}, nil
+}
+
+// Twin computes what the kernel does; operands that are not asked for are nil.
+func (n RMSNorm) Twin(tokens int, x, pre, residual []float32, scale float32, weight, gate, sum, out []float32) {
+	xs, gates := n.X.or(n.Heads, n.N), n.Gates.or(n.Heads, n.N)
+	v := make([]float64, n.N)
+	for row := range tokens * n.Heads {
+		for i := range v {
+			v[i] = float64(x[xs.at(row/n.Heads, row%n.Heads)+i])
+		}
+		if n.Pre != None {
+			f := inverseRMS(v, n.PreEps)
+			for i := range v {
+				v[i] *= f * float64(pre[i])
+			}
+		}
+		for i := range v {
+			if n.Add {
+				v[i] += float64(residual[row*n.N+i])
+			}
+			if n.Scale != None {
+				v[i] *= float64(scale)
+			}
+			if n.Sum {
+				sum[row*n.N+i] = float32(v[i])
+			}
+		}
+		if n.SumOnly {
+			continue
+		}
+		f := inverseRMS(v, n.Eps)
+		for i := range v {
+			o := v[i] * f
+			if n.Weight != None {
+				o *= float64(weight[i])
+			}
+			if n.Gated {
+				o *= n.Activation.of(float64(gate[gates.at(row/n.Heads, row%n.Heads)+i]))
+			}
+			out[row*n.N+i] = float32(o)
+		}
+	}
+}
+
+// inverseRMS is 1/√(mean(v²) + eps).
+func inverseRMS(v []float64, eps float32) float64 {
+	var squares float64
+	for _, x := range v {
+		squares += x * x
+	}
+	return 1 / math.Sqrt(squares/float64(len(v))+float64(eps))
+}

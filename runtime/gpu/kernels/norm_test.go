@@ -1,0 +1,66 @@
+package kernels_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/gpu/kernels/kerneltest"
+)
+
+func TestNorm(t *testing.T) {
+	t.Parallel()
+	for name, n := range map[string]kernels.RMSNorm{
+		"plain":          {N: 100, Heads: 1, Eps: 1e-6},
+		"heads, strides": {N: 64, Heads: 3, X: kernels.Rows{Token: 400, Row: 128}, Weight: kernels.BF16, Eps: 1e-6},
+		"gated":          {N: 128, Heads: 4, Weight: kernels.F32, Eps: 1e-6, Gated: true, Activation: kernels.SiLU, Gates: kernels.Rows{Token: 600, Row: 128}},
+		"residual":       {N: 1100, Heads: 1, Add: true, Sum: true, Weight: kernels.BF16, Eps: 1e-6},
+		"sandwich":       {N: 700, Heads: 1, Pre: kernels.BF16, PreEps: 1e-5, Add: true, Scale: kernels.BF16, Sum: true, Weight: kernels.F32, Eps: 1e-6},
+		"sum alone":      {N: 600, Heads: 1, Pre: kernels.F32, PreEps: 1e-6, Add: true, Sum: true, SumOnly: true, Simdgroups: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := seeded(uint64(n.N))
+			const capacity, tokens = 4, 3
+			l, err := n.Launch(capacity)
+			require.NoError(t, err)
+			rows := n.X
+			if rows == (kernels.Rows{}) {
+				rows = kernels.Rows{Token: n.Heads * n.N, Row: n.N}
+			}
+			x, residual := r.floats(tokens*rows.Token), r.floats(tokens*n.Heads*n.N)
+			pre, weight, scale, gate := r.floats(n.N), r.floats(n.N), []float32{0.75}, r.floats(tokens*max(n.Gates.Token, 1))
+			heldPre, heldWeight := hold(n.Pre, pre), hold(n.Weight, weight)
+			out, sum := blank(capacity*n.Heads*n.N), blank(capacity*n.Heads*n.N)
+			wantOut, wantSum := blank(len(out)), blank(len(sum))
+			n.Twin(tokens, x, pre, residual, scale[0], weight, gate, wantSum, wantOut)
+			kerneltest.Run(t, l, x, heldPre.bytes, residual, hold(n.Scale, scale).bytes, heldWeight.bytes, gate, sum, out, []int32{tokens, 5})
+			written := tokens * n.Heads * n.N
+			if n.Sum {
+				requireClose(t, wantSum[:written], sum[:written], 1e-6)
+			} else {
+				requireBlank(t, sum)
+			}
+			if n.SumOnly {
+				written = 0
+			}
+			requireClose(t, wantOut[:written], out[:written], 2e-6)
+			requireBlank(t, out[written:])
+		})
+	}
+}
+
+func TestNormRefusals(t *testing.T) {
+	for _, c := range []struct {
+		n   kernels.RMSNorm
+		err string
+	}{
+		{kernels.RMSNorm{N: 0, Heads: 1}, "norm of 1 rows of 0 elements, want at least one of each"},
+		{kernels.RMSNorm{N: 80000, Heads: 1}, "norm of rows of 80000 elements: 79 for each of 1024 threads, more than the 64 that registers hold"},
+		{kernels.RMSNorm{N: 64, Heads: 1, SumOnly: true}, "norm that writes neither the sum nor the normalized rows"},
+	} {
+		_, err := c.n.Launch(1)
+		require.EqualError(t, err, c.err)
+	}
+}
