@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"sync"
 )
 
@@ -43,11 +42,7 @@ func write(ctx context.Context, path string, f File, i image) (err error) {
 			err = errors.Join(err, out.abandon())
 		}
 	}()
-	jobs := f.Jobs
-	if jobs <= 0 {
-		jobs = runtime.GOMAXPROCS(0)
-	}
-	if err := out.run(ctx, i.tasks, jobs); err != nil {
+	if err := out.run(ctx, i.tasks, f.Workers()); err != nil {
 		if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 			return &InterruptedError{Path: path, Kept: f.Resume, err: err}
 		}

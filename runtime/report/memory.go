@@ -10,6 +10,10 @@ type memoryPoint struct {
 	Bytes     int64  `json:"bytes"`
 }
 
+// Peak is the most that the temporaries of the entry take at once, in bytes, for a call of tokens tokens that
+// ends at position end.
+func Peak(m *ir.Module, tokens, end int64) int64 { return peak(memoryCurve(m, tokens, end)) }
+
 // memoryCurve gives the bytes of temporaries that are alive at each operation of the entry, for calls of
 // tokens tokens that end at position end. What an if needs is what its larger arm needs.
 func memoryCurve(m *ir.Module, tokens, end int64) []memoryPoint {

@@ -97,6 +97,9 @@ func runExport(cmd *cobra.Command, args []string, f exportFlags) error {
 	if anyChanged(cmd, "max-prefill-chunk") && f.maxChunk < 1 {
 		return usagef("--max-prefill-chunk %d, want at least 1", f.maxChunk)
 	}
+	if err := f.writeFlags.check(cmd, f.emit); err != nil {
+		return err
+	}
 	if strings.HasSuffix(dir, ".ir") {
 		return exportText(cmd, dir, f)
 	}
@@ -154,6 +157,9 @@ func runExport(cmd *cobra.Command, args []string, f exportFlags) error {
 	}
 	if f.emit == "json" {
 		return writeText(cmd.OutOrStdout(), f.output, func(w io.Writer) error { return codegen.WriteJSON(w, file) })
+	}
+	if done, err := f.prepare(cmd, &file, m, options.Report); done {
+		return err
 	}
 	if err := writeProgram(cmd, f, file); err != nil {
 		return err
@@ -300,6 +306,9 @@ func exportText(cmd *cobra.Command, path string, f exportFlags) error {
 			file.Extra = append(file.Extra, codegen.NamedBytes{Key: n.Key, Bytes: raw})
 		}
 	}
+	if done, err := f.prepare(cmd, &file, m, nil); done {
+		return err
+	}
 	return writeProgram(cmd, f, file)
 }
 
@@ -334,7 +343,6 @@ func writeAtomically(path string, write func(io.Writer) error) error {
 
 // writeProgram writes the file, with a progress bar where somebody watches.
 func writeProgram(cmd *cobra.Command, f exportFlags, file codegen.File) error {
-	file.Jobs = f.jobs
 	ctx, stop := interruptibleExport(cmd, f, &file)
 	defer stop()
 	if stderr, ok := cmd.ErrOrStderr().(*os.File); ok && term.IsTerminal(int(stderr.Fd())) {

@@ -23,15 +23,6 @@ import (
 	"github.com/etc-ml/etc/loaders"
 )
 
-// writeFlags say how a file is written; its bytes do not depend on them.
-type writeFlags struct {
-	resume bool
-}
-
-func (f *writeFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.resume, "resume", false, "go on from what an interrupted export has left; keep what is there when interrupted")
-}
-
 // interruptibleExport makes an export one that Ctrl-C ends, and what ends processes in containers too, and that
 // goes on where --resume asks for it.
 func interruptibleExport(cmd *cobra.Command, f exportFlags, file *codegen.File) (context.Context, context.CancelFunc) {

@@ -48,6 +48,7 @@ func TestScripts(t *testing.T) {
 			"poke":    poke,
 			"tensors": tensors,
 			"field":   field,
+			"sizes":   sizes,
 		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,

@@ -1,0 +1,98 @@
+package command
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/etc-ml/etc/codegen"
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/passes"
+)
+
+// writeFlags say how a file is written; its bytes do not depend on them.
+type writeFlags struct {
+	resume, plan, json bool
+	maxRAM             string
+}
+
+func (f *writeFlags) add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.BoolVar(&f.resume, "resume", false, "go on from what an interrupted export has left; keep what is there when interrupted")
+	fl.BoolVar(&f.plan, "plan", false, "write nothing; print what would be written, and what writing and running it need")
+	fl.BoolVar(&f.json, "json", false, "with --plan: print one JSON object")
+	fl.StringVar(&f.maxRAM, "max-ram", "", "memory that the export may take, as 2GiB or 500MB (default: as much as the workers need)")
+}
+
+// check refuses flags that do not go together.
+func (f writeFlags) check(cmd *cobra.Command, emit string) error {
+	if f.json && !f.plan {
+		return usagef("--json goes with --plan")
+	}
+	if emit == "pte" {
+		return nil
+	}
+	for _, flag := range []string{"resume", "plan", "max-ram"} {
+		if anyChanged(cmd, flag) {
+			return usagef("--%s goes with --emit pte", flag)
+		}
+	}
+	return nil
+}
+
+// limit is the memory that the export may take, 0 for any.
+func (f writeFlags) limit(cmd *cobra.Command) (int64, error) {
+	if !anyChanged(cmd, "max-ram") {
+		return 0, nil
+	}
+	n, err := humanize.ParseBytes(f.maxRAM)
+	if err != nil || n == 0 || int64(n) < 0 {
+		return 0, usagef("--max-ram %q, want a number of bytes, as 2GiB or 500MB", f.maxRAM)
+	}
+	return int64(n), nil
+}
+
+// collectorSlack is the part of the limit that the garbage collector does not see: code, and pages that go back late.
+const collectorSlack = 24 << 20
+
+// bound sets the number of workers so that the export stays within the limit of memory.
+func (f writeFlags) bound(cmd *cobra.Command, file *codegen.File, l *codegen.Layout) error {
+	limit, err := f.limit(cmd)
+	if err != nil || limit == 0 {
+		return err
+	}
+	memory := l.Memory()
+	jobs := memory.Jobs(limit, file.Workers())
+	if jobs == 0 {
+		return memoryError{fmt.Errorf("--max-ram %s: one worker needs %s (--max-ram %d)", f.maxRAM, humanize.IBytes(uint64(memory.For(1))), memory.For(1))}
+	}
+	file.Jobs = jobs
+	debug.SetMemoryLimit(max(limit-collectorSlack, limit/2))
+	return nil
+}
+
+// prepare is what comes before writing: the bounds of memory, or instead of writing the plan. It reports
+// whether that is all.
+func (f exportFlags) prepare(cmd *cobra.Command, file *codegen.File, m *ir.Module, weights *passes.Report) (bool, error) {
+	file.Jobs = f.jobs
+	if !f.plan && f.maxRAM == "" && !anyChanged(cmd, "max-ram") {
+		return false, nil
+	}
+	l, err := codegen.Plan(*file)
+	if err != nil {
+		return true, err
+	}
+	if err := f.bound(cmd, file, l); err != nil || !f.plan {
+		return err != nil, err
+	}
+	p, err := newExportPlan(cmd.Context(), f.output, *file, l, m, weights)
+	if err != nil {
+		return true, err
+	}
+	if f.json {
+		return true, writeJSON(cmd.OutOrStdout(), p)
+	}
+	return true, p.write(cmd.OutOrStdout())
+}
