@@ -16,10 +16,12 @@ func (b *binder) reference(op *ir.Op) error {
 	if err != nil {
 		return err
 	}
-	b.step("reference", run)
-	if !cheap[op.Def.Name] {
-		b.x.exe.note(op)
+	if cheap[op.Def.Name] {
+		b.step("numbers", run)
+		return nil
 	}
+	b.step("reference", run)
+	b.x.exe.note(op)
 	return nil
 }
 

@@ -1,49 +1,68 @@
 package cpu
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
 	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/cpu/kernel"
 	"github.com/etc-ml/etc/runtime/engine"
 )
 
-// Describe tells how the engine runs a module under precision mixed: the plan for a single token, step by
-// step, with what each reads; the fused operations, counted; the buffers, and the memory that plans for a
-// token and for a chunk need. Nothing of the weights is read.
-func Describe(m *ir.Module) string {
-	var b strings.Builder
-	exe, err := Engine{}.Compile(m, engine.Options{Precision: eval.Mixed, Threads: 1, Warn: func(text string) { fmt.Fprintln(&b, text) }})
+// Describe tells how the engine runs a module: the fused operations, counted; the plan for a single token,
+// step by step, with what each reads; that of a chunk of so many tokens at most, by kind of step; the buffers, and the memory
+// that plans need. Kind "numbers" is what runs on reference kernels and is too small to matter, kind
+// "reference" what should not. Nothing of the weights is read. What does not run here is an error.
+func Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options) error {
+	var warnings []string
+	o.Warn = func(text string) { warnings = append(warnings, text) }
+	exe, err := Engine{}.Compile(m, o)
 	if err != nil {
-		return err.Error() + "\n"
+		return err
 	}
 	defer exe.Close()
 	x, ok := exe.(*executable)
 	if !ok {
-		return b.String()
+		return errors.New(strings.Join(warnings, "; "))
 	}
 	made, err := x.NewInstance()
 	if err != nil {
-		return b.String() + err.Error() + "\n"
+		return err
 	}
+	defer made.Close()
 	n := made.(*instance)
 	decode, err := n.bind(shapesFor(x.fused, 1))
 	if err != nil {
-		return b.String() + err.Error() + "\n"
+		return err
 	}
-	fmt.Fprintf(&b, "engine cpu, kernels %s, activations of 8 bits for quantized weights\n\n", kernel.Level())
-	fmt.Fprintf(&b, "plan of %s for one token: %d steps\n", m.Entry.Name, len(decode.steps))
-	total := 0
-	for i, s := range decode.steps {
-		fmt.Fprintf(&b, "%5d  %-12s %-20s %s\n", i, s.kind, shapesOf(s.op), readsOf(&s))
-		total += s.bytes
+	var b bytes.Buffer
+	activations := "float32"
+	if x.path == kernel.Integer {
+		activations = "8 bits where weights are quantized"
 	}
-	fmt.Fprintf(&b, "\nreads %s of weights and state for a token\n\nfused operations\n", size(total))
+	fmt.Fprintf(&b, "engine cpu, kernels %s, activations of %s\n\nfused operations\n", kernel.Level(), activations)
 	for _, line := range counts(x.fused) {
 		fmt.Fprintln(&b, "  "+line)
+	}
+	fmt.Fprintf(&b, "\nplan of %s for one token\n", m.Entry.Name)
+	for i, s := range decode.steps {
+		fmt.Fprintf(&b, "%5d  %-12s %-20s %s\n", i, s.kind, shapesOf(s.op), readsOf(&s))
+	}
+	b.WriteString("\nby kind\n")
+	writeKinds(&b, decode)
+	memory := fmt.Sprintf("%s for a token", size(4*decode.size))
+	if chunk = min(chunk, largestChunk(x.fused)); chunk > 1 {
+		p, err := n.bind(shapesFor(x.fused, chunk))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, "\nplan of %s for a chunk of %d tokens, by kind\n", m.Entry.Name, chunk)
+		writeKinds(&b, p)
+		memory += fmt.Sprintf(", %s for a chunk of %d tokens", size(4*p.size), chunk)
 	}
 	b.WriteString("\nbuffers\n")
 	held := 0
@@ -53,14 +72,36 @@ func Describe(m *ir.Module) string {
 		held += bytes
 		fmt.Fprintf(&b, "  %-10s %-22s @%s\n", size(bytes), buffer.Type, buffer.Name)
 	}
-	fmt.Fprintf(&b, "\nmemory: %s of buffers, %s for a token", size(held), size(4*decode.size))
-	if chunk := largestChunk(x.fused); chunk > 1 {
-		if p, err := n.bind(shapesFor(x.fused, chunk)); err == nil {
-			fmt.Fprintf(&b, ", %s for a chunk of %d tokens", size(4*p.size), chunk)
+	fmt.Fprintf(&b, "\nmemory: %s of buffers, %s\n", size(held), memory)
+	for _, text := range warnings {
+		fmt.Fprintln(&b, text)
+	}
+	_, err = w.Write(b.Bytes())
+	return err
+}
+
+// writeKinds sums up the steps of a plan by kind, those that read most first.
+func writeKinds(b *bytes.Buffer, p *plan) {
+	type sum struct {
+		kind                string
+		count, bytes, flops int
+	}
+	var kinds []sum
+	all := sum{kind: "all"}
+	for _, s := range p.steps {
+		i := slices.IndexFunc(kinds, func(x sum) bool { return x.kind == s.kind })
+		if i < 0 {
+			i = len(kinds)
+			kinds = append(kinds, sum{kind: s.kind})
+		}
+		for _, x := range []*sum{&kinds[i], &all} {
+			x.count, x.bytes, x.flops = x.count+1, x.bytes+s.bytes, x.flops+s.flops
 		}
 	}
-	b.WriteByte('\n')
-	return b.String()
+	slices.SortStableFunc(kinds, func(x, y sum) int { return y.bytes - x.bytes })
+	for _, x := range append(kinds, all) {
+		fmt.Fprintf(b, "%5d  %-12s reads %-10s %.3g GFLOP\n", x.count, x.kind, size(x.bytes), float64(x.flops)/1e9)
+	}
 }
 
 // shapesFor gives the shapes of inputs whose symbolic dims are n.
@@ -82,8 +123,7 @@ func shapesFor(m *ir.Module, n int) [][]int {
 	return out
 }
 
-// largestChunk is the largest number that the symbolic dims of the inputs may have, as far as the method
-// that says so allows.
+// largestChunk is the largest number that the symbolic dims of the inputs may have.
 func largestChunk(m *ir.Module) int {
 	most := int64(1)
 	for _, p := range m.Entry.Params {
@@ -92,11 +132,6 @@ func largestChunk(m *ir.Module) int {
 				_, hi := d.Bounds()
 				most = max(most, hi)
 			}
-		}
-	}
-	for _, k := range m.Metadata {
-		if v, ok := k.Values[0].(int64); ok && k.Name == "get_max_prefill_chunk" && len(k.Values) == 1 && v > 0 {
-			most = min(most, v)
 		}
 	}
 	return int(min(most, 1<<16))
@@ -124,7 +159,7 @@ func shapesOf(op *ir.Op) string {
 // readsOf tells what a step reads, and the buffer or the weights that it is about.
 func readsOf(s *step) string {
 	var parts []string
-	if s.kind == "reference" {
+	if s.kind == "reference" || s.kind == "numbers" {
 		parts = append(parts, s.op.Def.Name)
 	}
 	if s.bytes > 0 {

@@ -260,10 +260,3 @@ func TestWarnings(t *testing.T) {
 	require.Len(t, warnings, 1)
 	require.Contains(t, warnings[0], "scan")
 }
-
-func TestDescribe(t *testing.T) {
-	text := cpu.Describe(programOf(t, programs["products"]))
-	for _, want := range []string{"linear", "1  glu", "1  softcap", "@m", "bf16[1,2,5,6]", "for a chunk of 64 tokens"} {
-		require.Contains(t, text, want)
-	}
-}

@@ -2,20 +2,28 @@ package command
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/cpu"
+	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/inspect"
 	"github.com/etc-ml/etc/runtime/program"
+	"github.com/etc-ml/etc/runtime/reference"
 	"github.com/etc-ml/etc/runtime/report"
+	"github.com/etc-ml/etc/runtime/session"
 )
 
 type inspectFlags struct {
-	json, ir, nodes, weights, dot bool
-	method, html                  string
+	modelFlags
+	json, ir, nodes, weights, dot, plan bool
+	method, html                        string
 }
 
 func newInspect() *cobra.Command {
@@ -26,7 +34,8 @@ func newInspect() *cobra.Command {
 		Long: `inspect shows what a .pte file holds: its segments, methods, constant methods and metadata, the nodes of its
 graph, how its weights are stored. --json gives the same facts under stable keys; --html writes one page of
 pictures: sizes, bits, memory over a forward pass, a layer of each kind. The other flags show one part of one
-method.`,
+method; --plan shows how a device runs it: operations after fusion, steps for one token and for a chunk, what
+they read, buffers and memory.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return runInspect(cmd, args[0], f) },
 	}
@@ -36,14 +45,16 @@ method.`,
 	fl.BoolVar(&f.nodes, "nodes", false, "print how many nodes of each type there are")
 	fl.BoolVar(&f.weights, "weights", false, "print a table of the weights")
 	fl.BoolVar(&f.dot, "dot", false, "print the method as a graph for Graphviz")
+	fl.BoolVar(&f.plan, "plan", false, "print how --device runs the method")
+	f.add(cmd, "mixed")
 	fl.StringVar(&f.html, "html", "", "write the pictures to this file")
-	fl.StringVar(&f.method, "method", "forward", "the method for --ir, --nodes, --weights, --dot and --html")
+	fl.StringVar(&f.method, "method", "forward", "the method for --ir, --nodes, --weights, --dot, --plan and --html")
 	return cmd
 }
 
 func runInspect(cmd *cobra.Command, path string, f inspectFlags) error {
 	var chosen []string
-	for _, name := range []string{"json", "ir", "nodes", "weights", "dot", "html"} {
+	for _, name := range []string{"json", "ir", "nodes", "weights", "dot", "plan", "html"} {
 		if cmd.Flags().Changed(name) {
 			chosen = append(chosen, "--"+name)
 		}
@@ -52,7 +63,13 @@ func runInspect(cmd *cobra.Command, path string, f inspectFlags) error {
 	case len(chosen) > 1:
 		return usagef("%s: give one of them", strings.Join(chosen, " "))
 	case cmd.Flags().Changed("method") && (len(chosen) == 0 || f.json):
-		return usagef("--method: all methods are shown without one of --ir, --nodes, --weights, --dot, --html")
+		return usagef("--method: all methods are shown without one of --ir, --nodes, --weights, --dot, --plan, --html")
+	case !f.plan && anyChanged(cmd, "device", "threads", "cpu-features", "exact", "precision"):
+		return usagef("--device, --threads, --cpu-features, --exact and --precision are about --plan")
+	}
+	e, o, err := f.runner()
+	if err != nil {
+		return err
 	}
 	p, err := program.Open(path)
 	if err != nil {
@@ -60,10 +77,13 @@ func runInspect(cmd *cobra.Command, path string, f inspectFlags) error {
 	}
 	defer p.Close()
 	out := cmd.OutOrStdout()
-	if f.ir || f.dot || f.html != "" {
+	if f.ir || f.dot || f.plan || f.html != "" {
 		m, err := p.Module(f.method)
 		if err != nil {
 			return err
+		}
+		if f.plan {
+			return writePlan(out, m, e, o)
 		}
 		if f.html != "" {
 			return writeAtomically(f.html, func(w io.Writer) error { return report.Inspection(w, inspect.Read(p), m) })
@@ -100,4 +120,26 @@ func writePart(out io.Writer, r *inspect.Report, f inspectFlags) error {
 		return m.Graph.WriteNodes(out)
 	}
 	return m.Graph.WriteWeights(out)
+}
+
+// writePlan writes how an engine runs a module.
+func writePlan(out io.Writer, m *ir.Module, e engine.Engine, o engine.Options) error {
+	name := e.Name()
+	if o.Precision == eval.Strict && name == (cpu.Engine{}).Name() {
+		name = reference.Engine{}.Name() // which runs it then
+	}
+	switch name {
+	case cpu.Engine{}.Name():
+		chunk := math.MaxInt
+		if d, err := session.Describe(m); err == nil {
+			chunk = d.MaxChunk
+		}
+		return cpu.Describe(out, m, chunk, o)
+	case reference.Engine{}.Name():
+		if _, err := fmt.Fprintln(out, "engine reference runs the operations of the graph as they stand, each on its own"); err != nil {
+			return err
+		}
+		return ir.Print(out, m)
+	}
+	return usagef("--plan: device %s shows none", name)
 }
