@@ -1,0 +1,189 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+)
+
+// Tile is how a tiled product is divided: a threadgroup of WM·WN simdgroups makes BM × BN results, BK columns at a
+// time.
+type Tile struct{ BM, BN, BK, WM, WN int }
+
+// Matrices is what tiled products of many vectors with stored weights have in common.
+type Matrices struct {
+	Format
+	// K is the number of columns.
+	K int
+	// Exact computes in fp32 throughout and takes x in f32. Otherwise x is bf16 and the weight is rounded to bf16,
+	// with sums in fp32.
+	Exact bool
+	// Half says that results are written in bf16, not in f32.
+	Half bool
+}
+
+// MatMul is y = x·Wᵀ with x [T, K] and W [N, K].
+type MatMul struct {
+	Matrices
+	N        int
+	Epilogue Epilogue
+	Cap      float32
+}
+
+// MatMulGLU is y = activation(x·Gateᵀ) ⊙ x·Upᵀ.
+type MatMulGLU struct {
+	Matrices
+	N          int
+	Activation Activation
+}
+
+// Tiles are the tiles worth measuring on a target, the default first, for products with about rows vectors.
+func (m Matrices) Tiles(target Target, rows int) []Tile {
+	small, large := []Tile{{32, 64, 32, 2, 2}, {16, 64, 32, 1, 2}, {32, 128, 32, 1, 4}, {16, 128, 32, 1, 4}, {64, 64, 32, 2, 2}}, []Tile{{64, 64, 32, 2, 2}, {64, 128, 32, 2, 2}, {32, 64, 32, 2, 2}, {64, 32, 32, 4, 1}}
+	if target == CUDA {
+		large = []Tile{{128, 128, 32, 2, 2}, {128, 128, 32, 2, 4}, {128, 128, 32, 4, 2}, {64, 128, 32, 2, 2}, {64, 128, 32, 1, 4}, {128, 64, 32, 2, 2}, {64, 64, 32, 2, 2}, {64, 64, 64, 2, 2}}
+	}
+	if m.Exact {
+		small, large = []Tile{{32, 64, 16, 2, 2}, {32, 128, 16, 2, 2}}, []Tile{{64, 64, 16, 2, 2}, {128, 64, 16, 4, 2}, {32, 64, 32, 2, 2}}
+	}
+	if rows <= 32 {
+		return small
+	}
+	return large
+}
+
+// Launch is the dispatch for up to tokens vectors. Buffers: w, scales, biases (w again where there are none), x [T, K]
+// in bf16, or f32 where Exact, extra f32 [T, N] or [N] (x again where there is none), y [T, N], step.
+func (m MatMul) Launch(t Tile, tokens int) (Launch, error) {
+	return m.launch(t, "matmul", 1, m.N, tokens, define("MATMUL_EPILOGUE", int(m.Epilogue), "MATMUL_CAP", m.Cap))
+}
+
+// Launch is the dispatch for up to tokens vectors. Buffers: w, scales, biases of gate and then of up, x [T, K] in bf16,
+// or f32 where Exact, y [T, N], step.
+func (m MatMulGLU) Launch(t Tile, tokens int) (Launch, error) {
+	return m.launch(t, "matmul_glu", 2, m.N, tokens, define("MATMUL_ACTIVATION", int(m.Activation)))
+}
+
+func (m Matrices) launch(t Tile, kernel string, planes, n, tokens int, more []Define) (Launch, error) {
+	if err := m.checkTile(t); err != nil {
+		return Launch{}, fmt.Errorf("%s %d×%d: %w", kernel, n, m.K, err)
+	}
+	out := "float"
+	if m.Half {
+		out = "bfloat"
+	}
+	return Launch{
+		File: "matmul", Kernel: kernel,
+		Defines: append(append(m.tileDefines(t), define("MATMUL_N", n, "MATMUL_OUT", out)...), more...),
+		Groups:  [3]int{ceil(n*planes, t.BN), ceil(tokens, t.BM), 1}, Threads: [3]int{t.WM * t.WN * 32, 1, 1},
+	}, nil
+}
+
+func (m Matrices) tileDefines(t Tile) []Define {
+	return append(m.defines(), define("MATMUL_K", m.K, "MATMUL_EXACT", m.Exact,
+		"MATMUL_BM", t.BM, "MATMUL_BN", t.BN, "MATMUL_BK", t.BK, "MATMUL_WM", t.WM, "MATMUL_WN", t.WN)...)
+}
+
+// Memory is the threadgroup memory in bytes that a tile takes; Metal has 32768, a CUDA kernel 49152.
+func (m Matrices) Memory(t Tile) int {
+	size, pad := 2, 8
+	if m.Exact {
+		size, pad = 4, 4
+	}
+	return 2 * (t.BM + t.BN) * (t.BK + pad) * size
+}
+
+func (m Matrices) checkTile(t Tile) error {
+	if err := m.check(m.K); err != nil {
+		return err
+	}
+	switch {
+	case t.WM < 1 || t.WN < 1 || t.WM*t.WN > 32:
+		return fmt.Errorf("tile: %d×%d simdgroups, want 1 to 32", t.WM, t.WN)
+	case t.BM < 16 || t.BM%(16*t.WM) != 0 || t.BN < 32 || t.BN%(32*t.WN) != 0:
+		return fmt.Errorf("tile: %d×%d results do not divide among %d×%d simdgroups by 16 and 32", t.BM, t.BN, t.WM, t.WN)
+	case t.BK < 16 || t.BK%16 != 0:
+		return fmt.Errorf("tile: %d columns, want a multiple of 16", t.BK)
+	case m.Memory(t) > 48<<10:
+		return fmt.Errorf("tile: %d bytes of threadgroup memory, there are %d", m.Memory(t), 48<<10)
+	}
+	return nil
+}
+
+// Twin computes what the kernel does for len(y)/N vectors, x being what the kernel is given, as numbers.
+func (m MatMul) Twin(w *Weight, x, extra, y []float32) {
+	m.products(w, x, func(t, n int, sum float64) {
+		switch i := t*m.N + n; m.Epilogue {
+		case AddMatrix:
+			sum += float64(extra[i])
+		case AddVector:
+			sum += float64(extra[n])
+		case Softcap:
+			sum = float64(m.Cap) * math.Tanh(sum/float64(m.Cap))
+		}
+		y[t*m.N+n] = float32(sum)
+	})
+}
+
+// Twin computes what the kernel does for len(y)/N vectors, x being what the kernel is given, as numbers.
+func (m MatMulGLU) Twin(gate, up *Weight, x, y []float32) {
+	g := make([]float64, len(y))
+	m.products(gate, x, func(t, n int, sum float64) { g[t*m.N+n] = m.Activation.of(sum) })
+	m.products(up, x, func(t, n int, sum float64) { y[t*m.N+n] = float32(g[t*m.N+n] * sum) })
+}
+
+// products calls f with the product of each vector of x with each row of w, as the tiles have it.
+func (m Matrices) products(w *Weight, x []float32, f func(t, n int, sum float64)) {
+	row := make([]float64, m.K)
+	for n := range w.N {
+		for k := range row {
+			if row[k] = w.At(n, k); !m.Exact {
+				row[k] = float64(roundBF16(float32(row[k])))
+			}
+		}
+		for t := range len(x) / m.K {
+			sum := 0.0
+			for k, e := range x[t*m.K : (t+1)*m.K] {
+				sum += float64(e) * row[k]
+			}
+			f(t, n, sum)
+		}
+	}
+}
+
+// roundBF16 rounds to the nearest bf16, ties to even.
+func roundBF16(f float32) float32 {
+	u := math.Float32bits(f)
+	return math.Float32frombits((u + 0x7fff + (u >> 16 & 1)) &^ 0xffff)
+}
+
+// Prepare brings x f32 [T, K] into the form that tiled products take, normed: bf16, or f32 where Exact.
+type Prepare struct {
+	K     int
+	Exact bool
+	Norm  Norm
+	Eps   float32
+}
+
+// Launch is the dispatch for up to tokens vectors. Buffers: x f32 [T, K], norm [K] (x again where there is none), y [T, K],
+// step.
+func (p Prepare) Launch(tokens int) (Launch, error) {
+	if p.K <= 0 || p.K%8 != 0 {
+		return Launch{}, fmt.Errorf("matmul_prepare: %d columns, want a multiple of 8", p.K)
+	}
+	threads := min(256, ceil(p.K/4, 32)*32)
+	return Launch{
+		File: "matmul", Kernel: "matmul_prepare",
+		Defines: define("MATMUL_K", p.K, "MATMUL_EXACT", p.Exact, "PREPARE_NORM", int(p.Norm), "PREPARE_EPS", p.Eps, "PREPARE_THREADS", threads),
+		Groups:  [3]int{tokens, 1, 1}, Threads: [3]int{threads, 1, 1},
+	}, nil
+}
+
+// Twin computes what the kernel does for len(y)/K vectors, but for the rounding to bf16.
+func (p Prepare) Twin(x, norm, y []float32) {
+	v := Vectors{K: p.K, Norm: p.Norm, Eps: p.Eps}
+	for t := range len(y) / p.K {
+		for k, e := range v.normed(x[t*p.K:(t+1)*p.K], norm) {
+			y[t*p.K+k] = float32(e)
+		}
+	}
+}

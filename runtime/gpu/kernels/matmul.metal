@@ -1,0 +1,160 @@
+#include "port.h"
+#include "weights.h"
+#include "matmul.h"
+// y = x W^T for many rows of x, W [N, K] stored: with an epilogue, or a gated pair of weights. The grid is (blocks of
+// columns, blocks of rows); blocks past step[STEP_TOKENS] do nothing. x is bf16, as matmul_prepare writes it, or f32
+// where MATMUL_EXACT is 1.
+
+#ifndef MATMUL_N
+#define MATMUL_N 64
+#endif
+#ifndef MATMUL_OUT         // float or bfloat
+#define MATMUL_OUT float
+#endif
+#ifndef MATMUL_EPILOGUE    // 0 none, 1 adds extra [T, N], 2 adds extra [N], 3 MATMUL_CAP * tanh(y / MATMUL_CAP)
+#define MATMUL_EPILOGUE 0
+#endif
+#ifndef MATMUL_CAP
+#define MATMUL_CAP 1.0f
+#endif
+#ifndef MATMUL_ACTIVATION
+#define MATMUL_ACTIVATION ACTIVATION_SILU
+#endif
+#ifndef PREPARE_NORM       // as MATVEC_NORM
+#define PREPARE_NORM 0
+#endif
+#ifndef PREPARE_EPS
+#define PREPARE_EPS 1e-6f
+#endif
+#ifndef PREPARE_THREADS
+#define PREPARE_THREADS 128
+#endif
+#if PREPARE_NORM == 1
+#define PREPARE_NORM_T bfloat
+#else
+#define PREPARE_NORM_T float
+#endif
+
+// The rows of x that a thread reads of a block.
+inline void matmul_rows(thread int* rows, int row0, int tokens, uint thread_index) {
+  UNROLL for (int i = 0; i < MATMUL_XV; i++) {
+    rows[i] = min(row0 + (int(thread_index) + i * MATMUL_THREADS) / MATMUL_ROW, tokens - 1);
+  }
+}
+
+[[max_total_threads_per_threadgroup(MATMUL_THREADS)]]
+kernel void matmul(device const uint* w [[buffer(0)]],
+                   device const WEIGHT_SCALE* scales [[buffer(1)]],
+                   device const WEIGHT_SCALE* biases [[buffer(2)]],
+                   device const MATMUL_T* x [[buffer(3)]],
+                   device const float* extra [[buffer(4)]],
+                   device MATMUL_OUT* y [[buffer(5)]],
+                   device const int* step [[buffer(6)]],
+                   uint3 group [[threadgroup_position_in_grid]],
+                   uint thread_index [[thread_index_in_threadgroup]]) {
+  TG_ARRAY(MATMUL_T, xs, MATMUL_XS);
+  TG_ARRAY(MATMUL_T, ws, MATMUL_WS);
+  const int tokens = step[STEP_TOKENS];
+  const int row0 = int(group.y) * MATMUL_BM;
+  const int col0 = int(group.x) * MATMUL_BN;
+  if (row0 >= tokens) return;
+  int rows[MATMUL_XV];
+  matmul_rows(rows, row0, tokens, thread_index);
+  matmul_tile sums[MATMUL_TILES];
+  matmul_block<1>(w, scales, biases, w, scales, biases, MATMUL_N, col0, x, rows, xs, ws, thread_index, sums);
+  UNROLL for (int i = 0; i < MATMUL_TM; i++) {
+    UNROLL for (int j = 0; j < MATMUL_TN; j++) {
+      UNROLL for (short e = 0; e < 8; e++) {
+        const short2 at = matmul_coord(thread_index % 32, e);
+        const int row = row0 + matmul_row(thread_index / 32) + i * 16 + at.x;
+        const int col = col0 + matmul_column(thread_index / 32) + j * 16 + at.y;
+        if (row < tokens && col < MATMUL_N) {
+          float v = matmul_get(sums[i * MATMUL_TN + j], e);
+#if MATMUL_EPILOGUE == 1
+          v += extra[long(row) * MATMUL_N + col];
+#elif MATMUL_EPILOGUE == 2
+          v += extra[col];
+#elif MATMUL_EPILOGUE == 3
+          v = MATMUL_CAP * port_tanh(v / MATMUL_CAP);
+#endif
+          y[long(row) * MATMUL_N + col] = MATMUL_OUT(v);
+        }
+      }
+    }
+  }
+}
+
+[[max_total_threads_per_threadgroup(MATMUL_THREADS)]]
+kernel void matmul_glu(device const uint* w0 [[buffer(0)]],
+                       device const WEIGHT_SCALE* scales0 [[buffer(1)]],
+                       device const WEIGHT_SCALE* biases0 [[buffer(2)]],
+                       device const uint* w1 [[buffer(3)]],
+                       device const WEIGHT_SCALE* scales1 [[buffer(4)]],
+                       device const WEIGHT_SCALE* biases1 [[buffer(5)]],
+                       device const MATMUL_T* x [[buffer(6)]],
+                       device MATMUL_OUT* y [[buffer(7)]],
+                       device const int* step [[buffer(8)]],
+                       uint3 group [[threadgroup_position_in_grid]],
+                       uint thread_index [[thread_index_in_threadgroup]]) {
+  TG_ARRAY(MATMUL_T, xs, MATMUL_XS);
+  TG_ARRAY(MATMUL_T, ws, MATMUL_WS);
+  const int tokens = step[STEP_TOKENS];
+  const int row0 = int(group.y) * MATMUL_BM;
+  const int col0 = int(group.x) * (MATMUL_BN / 2);
+  if (row0 >= tokens) return;
+  int rows[MATMUL_XV];
+  matmul_rows(rows, row0, tokens, thread_index);
+  matmul_tile sums[MATMUL_TILES];
+  matmul_block<2>(w0, scales0, biases0, w1, scales1, biases1, MATMUL_N, col0, x, rows, xs, ws, thread_index, sums);
+  UNROLL for (int i = 0; i < MATMUL_TM; i++) {
+    UNROLL for (int j = 0; j < MATMUL_TN; j += 2) {
+      UNROLL for (short e = 0; e < 8; e++) {
+        const short2 at = matmul_coord(thread_index % 32, e);
+        const int row = row0 + matmul_row(thread_index / 32) + i * 16 + at.x;
+        const int col = col0 + matmul_column(thread_index / 32) / 2 + j * 8 + at.y;
+        if (row < tokens && col < MATMUL_N) {
+          const float gate = matmul_get(sums[i * MATMUL_TN + j], e);
+          const float up = matmul_get(sums[i * MATMUL_TN + j + 1], e);
+          y[long(row) * MATMUL_N + col] = MATMUL_OUT(port_activate(MATMUL_ACTIVATION, gate) * up);
+        }
+      }
+    }
+  }
+}
+
+// Rows of x f32, normed, in the type of the tiles. The grid is rows.
+[[max_total_threads_per_threadgroup(PREPARE_THREADS)]]
+kernel void matmul_prepare(device const float* x [[buffer(0)]],
+                           device const PREPARE_NORM_T* norm [[buffer(1)]],
+                           device MATMUL_T* y [[buffer(2)]],
+                           device const int* step [[buffer(3)]],
+                           uint row [[threadgroup_position_in_grid]],
+                           uint thread_index [[thread_index_in_threadgroup]]) {
+  TG_ARRAY(float, partial, PREPARE_THREADS / 32);
+  if (int(row) >= step[STEP_TOKENS]) return;
+  device const float4* from = (device const float4*)(x + long(row) * MATMUL_K);
+  float factor = 1.0f;
+#if PREPARE_NORM
+  float squares = 0.0f;
+  for (int i = int(thread_index); i < MATMUL_K / 4; i += PREPARE_THREADS) {
+    const float4 v = from[i];
+    UNROLL for (int j = 0; j < 4; j++) squares += v[j] * v[j];
+  }
+  squares = simd_sum(squares);
+  if (thread_index % 32 == 0) partial[thread_index / 32] = squares;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  float total = 0.0f;
+  UNROLL for (int i = 0; i < PREPARE_THREADS / 32; i++) total += partial[i];
+  factor = precise::rsqrt(total / float(MATMUL_K) + PREPARE_EPS);
+#endif
+  for (int i = int(thread_index); i < MATMUL_K / 4; i += PREPARE_THREADS) {
+    const float4 v = from[i] * factor;
+    UNROLL for (int j = 0; j < 4; j++) {
+#if PREPARE_NORM == 1 || PREPARE_NORM == 2
+      y[long(row) * MATMUL_K + 4 * i + j] = MATMUL_T(v[j] * float(norm[4 * i + j]));
+#else
+      y[long(row) * MATMUL_K + 4 * i + j] = MATMUL_T(v[j]);
+#endif
+    }
+  }
+}

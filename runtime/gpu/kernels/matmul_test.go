@@ -1,0 +1,168 @@
+package kernels_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/gpu/kernels/kerneltest"
+)
+
+// rounded are numbers as a tiled product takes them: as numbers, and as the kernel reads them.
+func rounded(x []float32, exact bool) ([]float32, any) {
+	if exact {
+		return x, x
+	}
+	out, half := make([]float32, len(x)), make([]uint16, len(x))
+	for i, v := range x {
+		half[i] = uint16(bf16(v))
+		out[i] = math.Float32frombits(uint32(half[i]) << 16)
+	}
+	return out, half
+}
+
+// matmulBound is what results may be off: codes of 4 bits are rounded once by CUDA and the twin, twice by others.
+func matmulBound(exact bool) float64 {
+	if exact {
+		return bound
+	}
+	return 3e-3
+}
+
+func TestMatMul(t *testing.T) {
+	t.Parallel()
+	type test struct {
+		m      kernels.MatMul
+		tile   kernels.Tile
+		tokens int
+	}
+	tests := []test{
+		{kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 192}, N: 100, Epilogue: kernels.AddMatrix}, kernels.Tile{BM: 32, BN: 64, BK: 32, WM: 2, WN: 2}, 37},
+		{kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 192}, N: 100, Epilogue: kernels.AddVector}, kernels.Tile{BM: 16, BN: 128, BK: 64, WM: 1, WN: 4}, 17},
+		{kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 192, Exact: true}, N: 40, Epilogue: kernels.Softcap, Cap: 2}, kernels.Tile{BM: 64, BN: 64, BK: 16, WM: 2, WN: 2}, 33},
+		{kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 128}, N: 130}, kernels.Tile{BM: 128, BN: 128, BK: 32, WM: 2, WN: 2}, 70},
+		{kernels.MatMul{Matrices: kernels.Matrices{Format: kernels.Format{Bits: 16}, K: 72}, N: 40}, kernels.Tile{BM: 32, BN: 64, BK: 32, WM: 2, WN: 2}, 20},
+	}
+	for _, f := range formats {
+		for _, exact := range []bool{false, true} {
+			tests = append(tests, test{kernels.MatMul{Matrices: kernels.Matrices{Format: f, K: 128, Exact: exact}, N: 40}, kernels.Tile{BM: 32, BN: 32, BK: 16, WM: 2, WN: 1}, 20})
+		}
+	}
+	for i, c := range tests {
+		t.Run(fmt.Sprintf("%d %s exact=%v", i, c.m.Format, c.m.Exact), func(t *testing.T) {
+			t.Parallel()
+			r := seeded(uint64(i))
+			m := c.m
+			l, err := m.Launch(c.tile, c.tokens+c.tile.BM) // a block of rows does nothing
+			require.NoError(t, err)
+			w := r.weight(m.Format, m.N, m.K)
+			x, xs := rounded(r.floats(c.tokens*m.K), m.Exact)
+			extra, got, want := r.floats(c.tokens*m.N), blank(c.tokens*m.N), blank(c.tokens*m.N)
+			kerneltest.RunWithin(t, max(m.Memory(c.tile), kerneltest.MetalMemory), l, w.Words, w.scales, w.biases, xs, extra, got, []int32{int32(c.tokens), 0})
+			m.Twin(&w.Weight, x, extra, want)
+			requireClose(t, want, got, matmulBound(m.Exact))
+		})
+	}
+}
+
+func TestMatMulGLU(t *testing.T) {
+	t.Parallel()
+	for i, c := range []struct {
+		m    kernels.MatMulGLU
+		tile kernels.Tile
+	}{
+		{kernels.MatMulGLU{Matrices: kernels.Matrices{Format: affine4, K: 128, Half: true}, N: 50, Activation: kernels.SiLU}, kernels.Tile{BM: 32, BN: 64, BK: 32, WM: 2, WN: 2}},
+		{kernels.MatMulGLU{Matrices: kernels.Matrices{Format: kernels.Format{Bits: 8, Group: 32}, K: 96, Exact: true}, N: 50, Activation: kernels.GELUTanh}, kernels.Tile{BM: 32, BN: 64, BK: 16, WM: 2, WN: 2}},
+	} {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			const tokens = 19
+			r, m := seeded(uint64(i)), c.m
+			l, err := m.Launch(c.tile, tokens)
+			require.NoError(t, err)
+			gate, up := r.weight(m.Format, m.N, m.K), r.weight(m.Format, m.N, m.K)
+			x, xs := rounded(r.floats(tokens*m.K), m.Exact)
+			want, got, half := blank(tokens*m.N), blank(tokens*m.N), make([]uint16, tokens*m.N)
+			y := any(got)
+			if m.Half {
+				y = half
+			}
+			kerneltest.Run(t, l, gate.Words, gate.scales, gate.biases, up.Words, up.scales, up.biases, xs, y, []int32{tokens, 0})
+			if m.Half {
+				for i, v := range half {
+					got[i] = math.Float32frombits(uint32(v) << 16)
+				}
+			}
+			m.Twin(&gate.Weight, &up.Weight, x, want)
+			requireClose(t, want, got, 2*matmulBound(m.Exact))
+		})
+	}
+}
+
+func TestPrepare(t *testing.T) {
+	t.Parallel()
+	for _, p := range []kernels.Prepare{{K: 264}, {K: 264, Norm: kernels.NormBF16, Eps: 1e-3}, {K: 96, Norm: kernels.NormF32, Exact: true}, {K: 96, Norm: kernels.NormPlain, Exact: true}} {
+		t.Run(fmt.Sprintf("%+v", p), func(t *testing.T) {
+			t.Parallel()
+			const tokens = 3
+			r := seeded(9)
+			l, err := p.Launch(tokens + 1)
+			require.NoError(t, err)
+			x := r.floats(tokens * p.K)
+			norm, norms := r.norm(p.Norm, p.K)
+			want, got, half := blank(tokens*p.K), blank(tokens*p.K), make([]uint16, tokens*p.K)
+			p.Twin(x, norm, want)
+			if p.Exact {
+				kerneltest.Run(t, l, x, norms, got, []int32{tokens, 0})
+				requireClose(t, want, got, 1e-6)
+				return
+			}
+			kerneltest.Run(t, l, x, norms, half, []int32{tokens, 0})
+			for i, v := range half {
+				got[i] = math.Float32frombits(uint32(v) << 16)
+			}
+			requireClose(t, want, got, 4e-3)
+		})
+	}
+}
+
+func TestTiles(t *testing.T) {
+	for _, f := range formats {
+		for _, exact := range []bool{false, true} {
+			for _, rows := range []int{16, 512} {
+				for target, memory := range map[kernels.Target]int{kernels.Metal: kerneltest.MetalMemory, kernels.CUDA: kerneltest.CUDAMemory} {
+					m := kernels.MatMul{Matrices: kernels.Matrices{Format: f, K: 2048, Exact: exact}, N: 512}
+					for _, tile := range m.Tiles(target, rows) {
+						_, err := m.Launch(tile, rows)
+						require.NoError(t, err)
+						require.LessOrEqual(t, m.Memory(tile), memory, "%v", tile)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestMatMulRefusals(t *testing.T) {
+	m := kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 128}, N: 8}
+	for _, c := range []struct {
+		tile kernels.Tile
+		err  string
+	}{
+		{kernels.Tile{BM: 32, BN: 64, BK: 32}, "matmul 8×128: tile: 0×0 simdgroups, want 1 to 32"},
+		{kernels.Tile{BM: 32, BN: 32, BK: 32, WM: 2, WN: 2}, "matmul 8×128: tile: 32×32 results do not divide among 2×2 simdgroups by 16 and 32"},
+		{kernels.Tile{BM: 32, BN: 64, BK: 8, WM: 2, WN: 2}, "matmul 8×128: tile: 8 columns, want a multiple of 16"},
+		{kernels.Tile{BM: 128, BN: 256, BK: 32, WM: 2, WN: 2}, "matmul 8×128: tile: 61440 bytes of threadgroup memory, there are 49152"},
+	} {
+		_, err := m.Launch(c.tile, 1)
+		require.EqualError(t, err, c.err)
+	}
+	m.K = 100
+	_, err := m.Launch(kernels.Tile{BM: 32, BN: 64, BK: 32, WM: 2, WN: 2}, 1)
+	require.EqualError(t, err, "matmul 8×100: 100 columns are no multiple of the group of 64")
+	_, err = kernels.Prepare{K: 12}.Launch(1)
+	require.EqualError(t, err, "matmul_prepare: 12 columns, want a multiple of 8")
+}
