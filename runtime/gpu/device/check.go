@@ -3,6 +3,9 @@ package device
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
 )
 
 // ErrUnavailable is wrapped by errors that say what a machine lacks: the device, its driver or a library.
@@ -62,3 +65,21 @@ func CheckDispatch(i int, d Dispatch) error {
 	}
 	return nil
 }
+
+// CountArguments counts the buffers of a kernel in a text: the highest n of its [[buffer(n)]], and one. It is
+// false where there is no such kernel.
+func CountArguments(text, kernel string) (int, bool) {
+	start := regexp.MustCompile(`\bkernel\s+void\s+` + regexp.QuoteMeta(kernel) + `\s*\(`).FindStringIndex(text)
+	if start == nil {
+		return 0, false
+	}
+	parameters, _, _ := strings.Cut(text[start[1]:], "{")
+	count := 0
+	for _, m := range bufferIndex.FindAllStringSubmatch(parameters, -1) {
+		n, _ := strconv.Atoi(m[1])
+		count = max(count, n+1)
+	}
+	return count, true
+}
+
+var bufferIndex = regexp.MustCompile(`\[\[buffer\((\d{1,3})\)\]\]`)

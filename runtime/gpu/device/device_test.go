@@ -57,3 +57,23 @@ func TestCheckRange(t *testing.T) {
 		require.Error(t, CheckRange("read", c[0], c[1], c[2]), "%v", c)
 	}
 }
+
+func TestCountArguments(t *testing.T) {
+	const text = `
+inline float f(float x) { return x; }
+[[max_total_threads_per_threadgroup(N)]]
+kernel void one(device float* y [[buffer(0)]], // the only one
+                uint i [[thread_position_in_grid]]) { y[i] = 0; }
+kernel  void
+three (device float* x [[buffer(0)]], device float* y [[buffer(1)]], constant P& p [[buffer(2)]]) { }
+kernel void none(uint i [[thread_position_in_grid]]) {}`
+	for name, want := range map[string]int{"one": 1, "three": 3, "none": 0} {
+		got, ok := CountArguments(text, name)
+		require.True(t, ok, name)
+		require.Equal(t, want, got, name)
+	}
+	for _, name := range []string{"f", "absent", "thre", "."} {
+		_, ok := CountArguments(text, name)
+		require.False(t, ok, name)
+	}
+}

@@ -1,0 +1,142 @@
+//go:build (linux && !nocuda) || windows
+
+package cuda
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/etc-ml/etc/runtime/gpu/device"
+)
+
+// buffer is memory of the GPU.
+type buffer struct {
+	device  *gpu
+	address uintptr
+	size    int
+	wrapped bool
+}
+
+func (d *gpu) NewBuffer(size int) (device.Buffer, error) {
+	b, err := d.allocate(size)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.do(func() error { return d.call("cuMemsetD8Async", b.address, 0, uintptr(size), d.stream) }); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+func (d *gpu) allocate(size int) (*buffer, error) {
+	if size < 1 || size > 1<<46 {
+		return nil, fmt.Errorf("cuda: a buffer of %d bytes, want 1 to 2^46", size)
+	}
+	b := &buffer{device: d, size: size}
+	// Kernels may read on to a multiple of 16.
+	err := d.do(func() error {
+		return d.call("cuMemAlloc_v2", uintptr(unsafe.Pointer(&b.address)), uintptr((size+15)/16*16))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w (a buffer of %d bytes; the GPU had %d free at the start)", err, size, d.info.Memory)
+	}
+	return b, nil
+}
+
+func (d *gpu) Wrap(memory []byte) (device.Buffer, error) {
+	if len(memory) == 0 {
+		return nil, errors.New("cuda: there is no memory to wrap")
+	}
+	b, err := d.allocate(len(memory))
+	if err != nil {
+		return nil, err
+	}
+	if err := b.Write(0, memory); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	b.wrapped = true
+	return b, nil
+}
+
+func (b *buffer) Size() int { return b.size }
+
+func (b *buffer) Write(offset int, from []byte) error {
+	if err := device.CheckRange("cuda: write", offset, len(from), b.size); err != nil {
+		return err
+	}
+	if b.wrapped {
+		return errors.New("cuda: write to wrapped memory, which is only read")
+	}
+	if len(from) == 0 {
+		return nil
+	}
+	d := b.device
+	return d.do(func() error {
+		if len(from) <= smallBytes {
+			return d.small.write(d, b.address+uintptr(offset), from)
+		}
+		return d.large.write(d, b.address+uintptr(offset), from)
+	})
+}
+
+func (b *buffer) Read(offset int, to []byte) error {
+	if err := device.CheckRange("cuda: read", offset, len(to), b.size); err != nil {
+		return err
+	}
+	if len(to) > smallBytes {
+		d := b.device
+		return d.do(func() error { return d.large.read(d, to, b.address+uintptr(offset)) })
+	}
+	if len(to) == 0 {
+		return b.device.Wait()
+	}
+	f, err := b.Fetch(offset, len(to))
+	if err != nil {
+		return err
+	}
+	got, err := f.Bytes()
+	copy(to, got)
+	return err
+}
+
+// fetch is a place of the ring.
+type fetch struct {
+	device      *gpu
+	place, size int
+}
+
+func (b *buffer) Fetch(offset, size int) (device.Fetch, error) {
+	if err := device.CheckRange("cuda: fetch", offset, size, b.size); err != nil {
+		return nil, err
+	}
+	if size < 1 || size > smallBytes {
+		return nil, fmt.Errorf("cuda: fetch of %d bytes, want 1 to %d", size, smallBytes)
+	}
+	d := b.device
+	f := fetch{device: d, size: size}
+	err := d.do(func() (err error) {
+		f.place, err = d.small.fetch(d, b.address+uintptr(offset), size)
+		return err
+	})
+	return f, err
+}
+
+func (f fetch) Bytes() (out []byte, err error) {
+	err = f.device.do(func() error {
+		got, err := f.device.small.wait(f.device, f.place, f.size)
+		out = bytes.Clone(got)
+		return err
+	})
+	return out, err
+}
+
+func (b *buffer) Close() error {
+	if b.address == 0 {
+		return nil
+	}
+	address := b.address
+	b.address = 0
+	return b.device.do(func() error { return b.device.call("cuMemFree_v2", address) })
+}

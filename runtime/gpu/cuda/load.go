@@ -1,0 +1,75 @@
+//go:build (linux && !nocuda) || windows
+
+package cuda
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/ebitengine/purego"
+
+	"github.com/etc-ml/etc/runtime/gpu/device"
+)
+
+// api is a loaded library with the functions that are called.
+type api struct {
+	path    string
+	symbols map[string]uintptr
+}
+
+// newAPI resolves functions.
+func newAPI(path string, library uintptr, names []string) (*api, error) {
+	a := &api{path, map[string]uintptr{}}
+	for _, name := range names {
+		address, err := findSymbol(library, name)
+		if err != nil {
+			return nil, fmt.Errorf("cuda: %s has no %s; a newer one is needed: %w", path, name, device.ErrUnavailable)
+		}
+		a.symbols[name] = address
+	}
+	return a, nil
+}
+
+// result calls a function and gives its status. Pointers given as uintptr(unsafe.Pointer(p)) in the call stay
+// valid during it.
+//
+//go:uintptrescapes
+func (a *api) result(name string, args ...uintptr) int {
+	status, _, _ := purego.SyscallN(a.symbols[name], args...)
+	return int(int32(status))
+}
+
+// find loads a library of NVIDIA's by the base of its name (libnvrtc), or else by the patterns of its file's
+// name in the usual folders. variable names an environment variable with a path that comes before all.
+func find(base string, patterns []string, variable string) (path string, library uintptr, err error) {
+	if path := os.Getenv(variable); path != "" {
+		library, err := openLibrary(path)
+		if err != nil {
+			return "", 0, fmt.Errorf("cuda: %s=%s: %w", variable, path, err)
+		}
+		return path, library, nil
+	}
+	for _, name := range bareNames(base) {
+		if library, err := openLibrary(name); err == nil {
+			return name, library, nil
+		}
+	}
+	var problem error
+	for _, folder := range libraryFolders() {
+		for _, pattern := range patterns {
+			found, _ := filepath.Glob(filepath.Join(folder, pattern))
+			for i := len(found) - 1; i >= 0; i-- { // the highest version first
+				library, err := openLibrary(found[i])
+				if err == nil {
+					return found[i], library, nil
+				}
+				problem = fmt.Errorf("%s: %w", found[i], err)
+			}
+		}
+	}
+	if problem == nil {
+		problem = fmt.Errorf("there is none in the usual folders")
+	}
+	return "", 0, fmt.Errorf("cuda: %s is needed: install the CUDA toolkit (or: pip install nvidia-cuda-nvrtc nvidia-cublas), or name the file in %s: %w: %w", base, variable, problem, device.ErrUnavailable)
+}
