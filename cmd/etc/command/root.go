@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
+	"slices"
 	"strings"
 
 	"charm.land/fang/v2"
@@ -54,11 +56,28 @@ func Main(args []string) int {
 	defer stop()
 	root := newRoot()
 	root.SetArgs(args)
-	// fang styles the help on terminals and adds completions and a manual page (hidden command man).
-	err := fang.Execute(ctx, root, fang.WithoutVersion(), fang.WithErrorHandler(func(w io.Writer, _ fang.Styles, err error) {
-		fmt.Fprintln(os.Stderr, "etc: "+err.Error())
-	}))
+	if !needsFang(args) {
+		err := root.ExecuteContext(ctx)
+		if err != nil {
+			printError(err)
+		}
+		return exitCode(err)
+	}
+	err := fang.Execute(ctx, root, fang.WithoutVersion(), fang.WithErrorHandler(func(_ io.Writer, _ fang.Styles, err error) { printError(err) }))
 	return exitCode(err)
+}
+
+func printError(err error) { fmt.Fprintln(os.Stderr, "etc: "+err.Error()) }
+
+// needsFang reports whether the command line may end in something that fang makes: help, which it styles on
+// terminals, or the manual page (hidden command man); on Windows fang also has the console take escape sequences.
+// Other commands do without, because before fang reports an error it asks the terminal for its background,
+// and waits for seconds where none answers.
+func needsFang(args []string) bool {
+	if len(args) == 0 || runtime.GOOS == "windows" {
+		return true
+	}
+	return slices.ContainsFunc(args, func(a string) bool { return a == "-h" || a == "--help" || a == "help" || a == "man" })
 }
 
 // exitCode is the exit code for an error.

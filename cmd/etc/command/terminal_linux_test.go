@@ -80,9 +80,6 @@ func startTerminal(t *testing.T, environment []string, args ...string) *terminal
 			x.mu.Lock()
 			x.screen.Write(b[:n])
 			x.mu.Unlock()
-			if strings.Contains(string(b[:n]), "\x1b[c") { // what are you? The library that styles the help asks.
-				master.WriteString("\x1b]11;rgb:0000/0000/0000\x07\x1b[?62c") //nolint:errcheck // it may have ended
-			}
 			if err != nil {
 				return
 			}
