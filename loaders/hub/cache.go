@@ -1,0 +1,134 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// cache is the folder of one repository.
+type cache struct {
+	root  string // the folder
+	locks string
+}
+
+func newCache(o Options, r Repo) cache {
+	return cache{filepath.Join(o.Cache, r.folder()), filepath.Join(o.Cache, ".locks", r.folder())}
+}
+
+func (c cache) blob(hash string) string       { return filepath.Join(c.root, "blobs", hash) }
+func (c cache) snapshot(commit string) string { return filepath.Join(c.root, "snapshots", commit) }
+func (c cache) file(commit, name string) string {
+	return filepath.Join(c.snapshot(commit), filepath.FromSlash(name))
+}
+func (c cache) has(commit, name string) bool { return exists(c.file(commit, name)) }
+
+func exists(path string) bool {
+	_, err := os.Stat(path) // through the link: of a blob that is gone there is nothing
+	return err == nil
+}
+
+// commit is the commit of a revision as the cache knows it.
+func (c cache) commit(revision string) (string, bool) {
+	if commit.MatchString(revision) {
+		return revision, exists(c.snapshot(revision))
+	}
+	text, err := os.ReadFile(filepath.Join(c.root, "refs", filepath.FromSlash(revision)))
+	id := strings.TrimSpace(string(text))
+	return id, err == nil && commit.MatchString(id)
+}
+
+// setCommit notes the commit of a branch or tag.
+func (c cache) setCommit(revision, id string) error {
+	if commit.MatchString(revision) {
+		return nil
+	}
+	path := filepath.Join(c.root, "refs", filepath.FromSlash(revision))
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	temporary, err := os.CreateTemp(filepath.Dir(path), ".ref-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temporary.Name()) // gone already where all went well
+	_, err = temporary.WriteString(id)
+	if err = errors.Join(err, temporary.Chmod(0o644), temporary.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temporary.Name(), path)
+}
+
+// link gives a blob its name in a snapshot: a relative link, or a copy where the system has no links.
+func (c cache) link(commit, name, hash string) error {
+	path := c.file(commit, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	target, err := filepath.Rel(filepath.Dir(path), c.blob(hash))
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // a link to a blob that is gone
+		return err
+	}
+	if err = os.Symlink(target, path); err == nil || errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if os.Link(c.blob(hash), path) == nil {
+		return nil
+	}
+	return copyFile(c.blob(hash), path)
+}
+
+func copyFile(from, to string) (err error) {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if err = errors.Join(err, out.Close()); err != nil {
+		os.Remove(to) //nolint:errcheck // the copy's error says it all
+	}
+	return err
+}
+
+// lock takes the lock of a blob, and waits where another process has it. The result gives it back.
+func (c cache) lock(ctx context.Context, hash string, waiting func()) (func(), error) {
+	if err := os.MkdirAll(c.locks, 0o777); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(c.locks, hash+".lock")
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	for first := true; ; first = false {
+		ok, err := tryLock(f)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
+		}
+		if ok {
+			return func() { f.Close() }, nil //nolint:errcheck // closing gives the lock back
+		}
+		if first {
+			waiting()
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), f.Close())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
