@@ -28,15 +28,9 @@
 #endif
 #define DELTA_EACH (DELTA_DK / 32)
 
-// log(1 + e) for e ≥ 0, accurate for small e: the error of 1 + e is divided out (Goldberg, 1991, theorem 4).
-inline float delta_log1p(float e) {
-  const float u = 1.0f + e;
-  const float d = u - 1.0f;
-  return d == 0.0f ? e : precise::log(u) * (e / d);
-}
 inline float delta_decay(float x, float bias, float rate) {
   x += bias;
-  return precise::exp(rate * (max(x, 0.0f) + delta_log1p(precise::exp(-fabs(x)))));
+  return precise::exp(rate * (max(x, 0.0f) + port_log1p(precise::exp(-fabs(x)))));
 }
 
 // decay [T][HEADS] = exp(rate · log(1 + exp(x + bias))) for x at stride G_TOKEN, and beta [T][HEADS] =

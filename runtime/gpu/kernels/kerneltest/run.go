@@ -23,7 +23,7 @@ const MetalMemory = 32 << 10
 const CUDAMemory = 48 << 10
 
 // Run runs a launch under every schedule, each on fresh copies of the buffers, requires equal results and
-// leaves them in the buffers: slices of 1-, 2- or 4-byte numbers in the order that the launch documents. The
+// leaves them in the buffers: slices of 1-, 2-, 4- or 8-byte numbers in the order that the launch documents. The
 // launch must fit Metal's threadgroup memory.
 func Run(t testing.TB, l kernels.Launch, buffers ...any) {
 	t.Helper()
@@ -90,6 +90,8 @@ func raw(slice any) []byte {
 	case []uint32:
 		return bytesOf(s)
 	case []int32:
+		return bytesOf(s)
+	case []int64:
 		return bytesOf(s)
 	case []float32:
 		return bytesOf(s)

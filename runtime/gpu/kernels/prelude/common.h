@@ -10,6 +10,13 @@
 inline float port_bf16_low(uint word) { return as_type<float>(word << 16); }
 inline float port_bf16_high(uint word) { return as_type<float>(word & 0xffff0000u); }
 
+// log(1 + e) for e >= 0, accurate for small e: the error of 1 + e is divided out (Goldberg, What Every Computer
+// Scientist Should Know About Floating-Point Arithmetic, 1991, theorem 4).
+inline float port_log1p(float e) {
+  const float u = 1.0f + e;
+  const float d = u - 1.0f;
+  return d == 0.0f ? e : precise::log(u) * (e / d);
+}
 inline float port_sigmoid(float x) { return 1.0f / (1.0f + precise::exp(-x)); }
 inline float port_silu(float x) { return x * port_sigmoid(x); }
 // tanh by way of exp(-2|x|), which cannot overflow; small arguments by the series, where 1 - exp cancels.
