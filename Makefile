@@ -10,7 +10,7 @@ DEMO_CHECKPOINT := testdata/checkpoints/qwen35moe-chat
 DEMO_QUESTION   := What is the capital of France?
 DEMO_PROMPT     := <|im_start|>user\n$(DEMO_QUESTION)<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n
 
-.PHONY: build demo test lint cross fuzz bench clean
+.PHONY: build demo test lint cross fuzz bench bench-peers clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) ./cmd/etc
@@ -52,6 +52,11 @@ fuzz:
 # The figures of BENCHMARKS.md come from here and from the commands quoted there.
 bench:
 	$(GO) test -run='^$$' -bench=. -benchmem ./...
+
+# The tables against llama.cpp, which is built from its sources outside of the repository (needs npm, cmake, a C++ compiler and
+# 20 GB). PEERS chooses parts: make bench-peers PEERS='-models qwen4 -threads 4 -depths 0,4096'; see internal/benchpeers.
+bench-peers: build
+	@$(GO) run ./internal/benchpeers $(PEERS)
 
 clean:
 	rm -rf bin

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	reader "github.com/etc-ml/etc/loaders/gguf"
+)
+
+// Files are what another reader of the format takes them for.
+func TestGGUF(t *testing.T) {
+	g := start("qwen35moe", 1)
+	g.set("qwen35moe.rope.dimension_sections", []int32{11, 11, 10, 0})
+	g.set("qwen35moe.pattern", []bool{true, false})
+	g.quantized("a.weight", 64, 3)
+	g.constant("b.weight", 0.5, 5)
+	g.tensors = append(g.tensors, tensor{"c.weight", typeQ8_0, []uint64{32, 2}, 0, 2})
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	require.NoError(t, g.write(path))
+	m, err := reader.Open(path)
+	require.NoError(t, err)
+	defer m.Close()
+	var got []string
+	for _, x := range m.Tensors() {
+		got = append(got, strings.TrimSpace(fmt.Sprintln(x.Name, x.Type, x.Shape)))
+	}
+	require.Equal(t, []string{"a.weight Q4_0 [3 64]", "b.weight F32 [5]", "c.weight Q8_0 [2 32]"}, got)
+	require.InDelta(t, 3*2*18+5*4+2*34/2, g.tokenBytes(), 0)
+}
+
+func TestFloat16(t *testing.T) {
+	for v, want := range map[float64]uint16{1: 0x3c00, 0.5: 0x3800, 1.5: 0x3e00, 0.000999: 0x1417, 6.103515625e-05: 0x0400} {
+		require.Equal(t, want, float16(v), "%v", v)
+	}
+}
+
+// The models have the parameters of the published ones, less layers.
+func TestModels(t *testing.T) {
+	for name, want := range map[string]float64{"qwen4": 4.38e9, "gemma6": 4.34e9} {
+		m := models()[name]
+		parameters := 0.0
+		for _, x := range m.gguf(m.layers).tensors {
+			parameters += float64(x.elements())
+		}
+		require.InEpsilon(t, want, parameters, 0.01, name)
+	}
+}
+
+func TestTable(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "results.jsonl")
+	one := result{setting: setting{Model: "gemma6", Threads: 4, Test: "tg64"}, Etc: []float64{20, 30}, Llama: []float64{10}, Read: []float64{100}, Commit: "abc"}
+	two := one
+	two.Etc, two.Llama = []float64{22}, []float64{10, 11}
+	other := one
+	other.Commit = "def"
+	deep := one
+	deep.Depth, deep.Busy = 4096, 3
+	require.NoError(t, keep(path, []result{deep, one, other}))
+	require.NoError(t, keep(path, []result{two}))
+	results, err := kept(path, "abc")
+	require.NoError(t, err)
+	var b bytes.Buffer
+	writeTable(&b, results)
+	rows := strings.Split(strings.TrimSpace(b.String()), "\n")
+	require.Equal(t, []string{
+		"| Gemma4-31B, 6 layers | tg64 | 4 | 22 (20 to 30) | 10 (10 to 11) | 2.20 | 100 | 54 % | 24 % |",
+		"| Gemma4-31B, 6 layers | tg64 @ d4096, 3 cores busy | 4 | 25 (20 to 30) | 10 (10 to 10) | 2.50 |  |  |  |",
+	}, rows[2:])
+	require.NoError(t, os.WriteFile(path, []byte("{}\n{"), 0o600))
+	_, err = kept(path, "abc")
+	require.ErrorContains(t, err, "results.jsonl:2")
+	var syntax *json.SyntaxError
+	require.ErrorAs(t, err, &syntax)
+}

@@ -1,0 +1,16 @@
+// Command benchpeers compares etc with llama.cpp on this machine: make bench-peers.
+//
+// It builds llama.cpp from the sources in the npm package node-llama-cpp, writes a model of the same
+// dimensions for each of the two, random weights of 4.5 bits, and runs `etc bench` and `llama-bench` in
+// turns, with a plain read of memory beside them. Everything lies in a directory outside of the repository
+// (-dir) and is made once; measurements are added to results.jsonl there, so that a table may be measured in
+// parts. The table of all of them goes to standard output, in Markdown.
+//
+// # Invariants
+//
+//   - Figures that are compared were taken in turns, in the same minute.
+//   - Both programs run with their defaults for the number of threads, prompt and context given.
+//   - Nothing of llama.cpp is copied into this repository.
+//
+// The command imports runtime/cpu/kernel and runtime/cpu/pool, to read memory; nothing imports it.
+package main

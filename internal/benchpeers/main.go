@@ -1,0 +1,109 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+func main() {
+	if os.Getenv(spinning) != "" {
+		spin()
+		return
+	}
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "benchpeers:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir()
+	}
+	p := &peers{log: os.Stderr}
+	flag.StringVar(&p.dir, "dir", filepath.Join(cache, "etc-peers"), "where sources, models and results are kept; 10 to 30 GB")
+	flag.StringVar(&p.etc, "etc", filepath.Join("bin", "etc"), "the program etc")
+	flag.StringVar(&p.llama, "llama-bench", "", "a llama-bench that is built, instead of building one")
+	names := flag.String("models", "qwen4,gemma6", "qwen4, qwen8, qwen12, gemma6, gemma12: the number of layers")
+	threads := flag.String("threads", "1,2,4", "numbers of threads")
+	depths := flag.String("depths", "0", "tokens in the context before a measurement")
+	var n plan
+	flag.IntVar(&n.prompt, "p", 512, "tokens of the prompt, 0 for none")
+	flag.IntVar(&n.generate, "n", 64, "tokens generated, 0 for none")
+	flag.IntVar(&n.rounds, "rounds", 3, "how often each program runs")
+	flag.IntVar(&n.repetitions, "r", 2, "measurements of a run")
+	busy := flag.Int("busy", 0, "busy processes beside")
+	only := flag.Bool("table", false, "only print the table of the results of this commit")
+	commit := flag.String("commit", "", "what the results are of (default: git's HEAD)")
+	flag.Parse()
+
+	if err := os.MkdirAll(p.dir, 0o755); err != nil {
+		return err
+	}
+	if p.etc, err = filepath.Abs(p.etc); err != nil {
+		return err
+	}
+	if *commit == "" {
+		head, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
+		if err != nil {
+			return fmt.Errorf("git rev-parse: %w; -commit names what is measured", err)
+		}
+		*commit = strings.TrimSpace(string(head))
+	}
+	path := filepath.Join(p.dir, "results.jsonl")
+	if !*only {
+		if err := p.measureAll(path, *commit, *names, *threads, *depths, *busy, n); err != nil {
+			return err
+		}
+	}
+	results, err := kept(path, *commit)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("commit %s\n\n", *commit)
+	writeTable(os.Stdout, results)
+	return nil
+}
+
+// measureAll measures every combination of a list of models, numbers of threads and depths.
+func (p *peers) measureAll(path, commit, names, threads, depths string, busy int, n plan) error {
+	if err := p.build(); err != nil {
+		return err
+	}
+	for name := range strings.SplitSeq(names, ",") {
+		m, ok := models()[name]
+		if !ok {
+			return fmt.Errorf("-models: there is no %q", name)
+		}
+		for _, t := range strings.Split(threads, ",") {
+			for _, d := range strings.Split(depths, ",") {
+				s := setting{Model: name, Busy: busy}
+				var err error
+				if s.Threads, err = strconv.Atoi(t); err != nil || s.Threads < 1 {
+					return fmt.Errorf("-threads: %q is no number of threads", t)
+				}
+				if s.Depth, err = strconv.Atoi(d); err != nil || s.Depth < 0 {
+					return fmt.Errorf("-depths: %q is no number of tokens", d)
+				}
+				fmt.Fprintf(p.log, "benchpeers: %s, %d threads, depth %d\n", name, s.Threads, s.Depth)
+				results, err := p.compare(m, s, n)
+				if err != nil {
+					return err
+				}
+				for i := range results {
+					results[i].Commit = commit
+				}
+				if err := keep(path, results); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}

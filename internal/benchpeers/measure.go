@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"time"
+
+	"github.com/etc-ml/etc/runtime/cpu/kernel"
+	"github.com/etc-ml/etc/runtime/cpu/pool"
+)
+
+// setting is what is measured on both programs.
+type setting struct {
+	Model   string `json:"model"`
+	Threads int    `json:"threads"`
+	Depth   int    `json:"depth"`
+	Busy    int    `json:"busy"` // processes that do nothing but keep a core busy
+	Test    string `json:"test"` // pp512, tg64
+}
+
+// result are the figures of one setting, in tokens per second; a line of results.jsonl.
+type result struct {
+	setting
+	Etc   []float64 `json:"etc"`
+	Llama []float64 `json:"llama"`
+	// Read is the bandwidth of a plain read with as many threads, before and after, in GB/s.
+	Read   []float64 `json:"read"`
+	Commit string    `json:"commit"`
+	Time   time.Time `json:"time"`
+}
+
+// plan is the command line of a comparison.
+type plan struct {
+	prompt, generate, rounds, repetitions int
+}
+
+// compare runs both programs in turns for one model and number of threads.
+func (p *peers) compare(m model, s setting, n plan) ([]result, error) {
+	pte, ggufPath, err := p.files(m)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]*result{}
+	var order []*result
+	at := func(test string) *result {
+		if all[test] == nil {
+			r := &result{setting: s, Time: time.Now().UTC().Truncate(time.Second)}
+			r.Test = test
+			all[test] = r
+			order = append(order, r)
+		}
+		return all[test]
+	}
+	stop, err := startSpinners(s.Busy)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	var reads []float64
+	for range n.rounds {
+		if s.Busy == 0 {
+			reads = append(reads, readSpeed(s.Threads))
+		}
+		if err := p.runLlama(ggufPath, s, n, at); err != nil {
+			return nil, err
+		}
+		if err := p.runEtc(pte, s, n, at); err != nil {
+			return nil, err
+		}
+	}
+	var out []result
+	for _, r := range order {
+		r.Read = reads
+		out = append(out, *r)
+	}
+	return out, nil
+}
+
+func arguments(s setting, n plan) []string {
+	return []string{"-t", fmt.Sprint(s.Threads), "-p", fmt.Sprint(n.prompt), "-n", fmt.Sprint(n.generate), "-d", fmt.Sprint(s.Depth), "-r", fmt.Sprint(n.repetitions)}
+}
+
+// runLlama adds what llama-bench says.
+func (p *peers) runLlama(path string, s setting, n plan, at func(test string) *result) error {
+	text, err := p.output(p.llama, append(arguments(s, n), "-m", path, "-o", "json")...)
+	if err != nil {
+		return err
+	}
+	var rows []struct {
+		Prompt   int       `json:"n_prompt"`
+		Generate int       `json:"n_gen"`
+		Samples  []float64 `json:"samples_ts"`
+	}
+	if err := json.Unmarshal(text, &rows); err != nil {
+		return fmt.Errorf("%s: %w", p.llama, err)
+	}
+	for _, row := range rows {
+		test := fmt.Sprintf("pp%d", row.Prompt)
+		if row.Generate > 0 {
+			test = fmt.Sprintf("tg%d", row.Generate)
+		}
+		r := at(test)
+		r.Llama = append(r.Llama, row.Samples...)
+	}
+	return nil
+}
+
+// runEtc adds what etc bench says.
+func (p *peers) runEtc(path string, s setting, n plan, at func(test string) *result) error {
+	args := arguments(s, n)
+	args[0] = "--threads"
+	text, err := p.output(p.etc, append([]string{"bench", path, "--device", "cpu", "--json"}, args...)...)
+	if err != nil {
+		return err
+	}
+	var got struct {
+		Rows []struct {
+			Test    string    `json:"test"`
+			Tokens  int       `json:"tokens"`
+			Samples []float64 `json:"samples"`
+		} `json:"rows"`
+	}
+	if err := json.Unmarshal(text, &got); err != nil {
+		return fmt.Errorf("%s: %w", p.etc, err)
+	}
+	for _, row := range got.Rows {
+		r := at(fmt.Sprintf("%s%d", row.Test[:2], row.Tokens))
+		r.Etc = append(r.Etc, row.Samples...)
+	}
+	return nil
+}
+
+// output runs a program and gives its standard output.
+func (p *peers) output(name string, args ...string) ([]byte, error) {
+	var failed bytes.Buffer
+	c := exec.Command(name, args...)
+	c.Stderr = &failed
+	text, err := c.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s %v: %w\n%s", name, args, err, failed.Bytes())
+	}
+	return text, nil
+}
+
+// readBuffer is larger than any cache.
+var readBuffer []byte
+
+// readSpeed is the best of some reads of a buffer by threads, in GB/s.
+func readSpeed(threads int) float64 {
+	if readBuffer == nil {
+		readBuffer = make([]byte, 1<<30)
+		for i := 0; i < len(readBuffer); i += 4096 {
+			readBuffer[i] = 1
+		}
+	}
+	p := pool.New(threads)
+	defer p.Close()
+	best := 0.0
+	for range 4 {
+		start := time.Now()
+		p.Run(len(readBuffer), 256<<10, func(lo, hi int) { kernel.Touch(readBuffer[lo:hi]) })
+		best = max(best, float64(len(readBuffer))/time.Since(start).Seconds()/1e9)
+	}
+	return best
+}
+
+// spinning is set in the environment of a process that only keeps a core busy.
+const spinning = "BENCHPEERS_SPIN"
+
+// spin keeps a core busy until the process is killed or its parent has gone.
+func spin() {
+	runtime.GOMAXPROCS(1)
+	for parent := os.Getppid(); os.Getppid() == parent; {
+		for range 1 << 28 {
+		}
+	}
+}
+
+// startSpinners starts n busy processes.
+func startSpinners(n int) (stop func(), err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	var running []*exec.Cmd
+	stop = func() {
+		for _, c := range running {
+			c.Process.Kill()
+			c.Wait()
+		}
+	}
+	for range n {
+		c := exec.Command(self)
+		c.Env = append(os.Environ(), spinning+"=1")
+		if err := c.Start(); err != nil {
+			stop()
+			return nil, err
+		}
+		running = append(running, c)
+	}
+	return stop, nil
+}
