@@ -30,6 +30,8 @@ type Options struct {
 	Allocate *Allocation
 	// Report, where it is set, gets what became of the weights.
 	Report *Report
+	// Disable names passes that do not run, to measure what they are worth. What follows may need them.
+	Disable []string
 	// After is called after every pass with its name, for --print-ir-after; nil for none.
 	After func(pass string, m *ir.Module) error
 	// Verify runs the verifier after every pass, not only after the last.
@@ -108,7 +110,7 @@ func Run(m *ir.Module, o *Options) error {
 		return err
 	}
 	for i, p := range Table {
-		if p.When != nil && !p.When(o) {
+		if p.When != nil && !p.When(o) || slices.Contains(o.Disable, p.Name) {
 			continue
 		}
 		if err := p.Run(m, o); err != nil {
