@@ -25,7 +25,7 @@
 
 // A key in the order of floats, a NaN above all; 0 is below all.
 inline uint router_key(float v) {
-  if (isnan(v)) return 0xffffffffu;
+  if (port_isnan(v)) return 0xffffffffu;
   const uint u = as_type<uint>(v == 0.0f ? 0.0f : v);
   return (u & 0x80000000u) != 0u ? ~u : u | 0x80000000u;
 }

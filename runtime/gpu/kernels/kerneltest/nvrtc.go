@@ -73,7 +73,7 @@ func (n *nvrtc) check(text string) error {
 	log := make([]byte, size+1)
 	n.log(program, unsafe.Pointer(&log[0]))
 	_ = held
-	if log = bytes.TrimSpace(bytes.Trim(log, "\x00")); code != 0 || len(log) > 0 {
+	if log = bytes.TrimSpace(bytes.Trim(log, "\x00")); code != 0 {
 		return fmt.Errorf("NVRTC: error %d\n%s", code, log)
 	}
 	return nil

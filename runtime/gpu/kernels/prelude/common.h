@@ -17,6 +17,9 @@ inline float port_log1p(float e) {
   const float d = u - 1.0f;
   return d == 0.0f ? e : precise::log(u) * (e / d);
 }
+// By the bits, which no compiler takes for an impossible comparison.
+inline bool port_isnan(float x) { return (as_type<uint>(x) & 0x7fffffffu) > 0x7f800000u; }
+
 inline float port_sigmoid(float x) { return 1.0f / (1.0f + precise::exp(-x)); }
 inline float port_silu(float x) { return x * port_sigmoid(x); }
 // tanh by way of exp(-2|x|), which cannot overflow; small arguments by the series, where 1 - exp cancels.

@@ -158,7 +158,6 @@ inline float sin(float v) { return __builtin_sinf(v); }
 inline float cos(float v) { return __builtin_cosf(v); }
 inline float pow(float a, float b) { return __builtin_powf(a, b); }
 inline int abs(int v) { return v < 0 ? -v : v; }
-inline bool isnan(float v) { return v != v; }
 inline uint popcount(uint v) { return uint(__builtin_popcount(v)); }
 inline uint mulhi(uint a, uint b) { return uint((uint64_t(a) * b) >> 32); }
 namespace fast { using metal::exp; using metal::exp2; using metal::log; }

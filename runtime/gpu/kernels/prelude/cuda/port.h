@@ -93,7 +93,6 @@ __forceinline__ bool simd_all(bool b) { return __all_sync(~0u, b); }
 // The same entities as the global ones, so that `using namespace metal` is not ambiguous.
 using ::min; using ::max; using ::exp; using ::exp2; using ::log; using ::sqrt; using ::rsqrt;
 using ::fma; using ::fabs; using ::floor; using ::abs; using ::pow; using ::sin; using ::cos;
-__forceinline__ bool isnan(float v) { return v != v; }
 template <class T> __forceinline__ T clamp(T v, T lo, T hi) { return v < lo ? lo : (v > hi ? hi : v); }
 template <class T> __forceinline__ T select(T a, T b, bool c) { return c ? b : a; }
 __forceinline__ uint popcount(uint v) { return __popc(v); }
