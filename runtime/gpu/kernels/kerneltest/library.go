@@ -19,6 +19,9 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
+// HasEmulator reports whether kernels can run on this machine's processor.
+const HasEmulator = true
+
 // library is a kernel's text as a shared object, the emulator included.
 type library struct {
 	handle uintptr
@@ -169,9 +172,6 @@ func (lib *library) launch(l kernels.Launch, memory int, schedule uint32, buffer
 	}
 	return outputs[:len(buffers)], nil
 }
-
-// same reports whether two slices are the same memory.
-func same(a, b []byte) bool { return len(a) > 0 && len(a) == len(b) && &a[0] == &b[0] }
 
 func indexZero(text []byte) int {
 	for i, c := range text {

@@ -1,5 +1,3 @@
-//go:build linux && (amd64 || arm64)
-
 package kerneltest
 
 import (
@@ -22,6 +20,8 @@ const MetalMemory = 32 << 10
 // CUDAMemory is the threadgroup memory that a CUDA kernel may declare.
 const CUDAMemory = 48 << 10
 
+const onLinux = "the emulator of kernels runs on Linux, on amd64 and arm64"
+
 // Run runs a launch under every schedule, each on fresh copies of the buffers, requires equal results and
 // leaves them in the buffers: slices of 1-, 2-, 4- or 8-byte numbers in the order that the launch documents. The
 // launch must fit Metal's threadgroup memory.
@@ -41,6 +41,13 @@ func RunWithin(t testing.TB, memory int, l kernels.Launch, buffers ...any) {
 	cuda, err := l.Source(kernels.CUDA)
 	require.NoError(t, err)
 	require.NoError(t, compileCUDA(cuda), l.Key())
+	if deviceName() != "" {
+		require.NoError(t, runOnDevice(l, buffers), l.Key())
+		return
+	}
+	if !HasEmulator {
+		t.Skip(onLinux)
+	}
 	text, err := l.Source(kernels.CPU)
 	require.NoError(t, err)
 	library, err := open(text)
@@ -70,6 +77,9 @@ type Outcome struct {
 // Schedules runs a kernel of a text for the emulator under every schedule.
 func Schedules(t testing.TB, text string, l kernels.Launch, buffers ...any) []Outcome {
 	t.Helper()
+	if !HasEmulator {
+		t.Skip(onLinux)
+	}
 	library, err := open(text)
 	require.NoError(t, err)
 	var out []Outcome

@@ -1,0 +1,31 @@
+package kernels
+
+import "fmt"
+
+// Dequantize makes bf16 of a stored weight [N, K], for a library of matrix products.
+type Dequantize struct {
+	Format
+	N, K int
+}
+
+// Launch is the dispatch. Buffers: w, scales, biases (w again where there are none), y bf16 [N, K].
+func (d Dequantize) Launch() (Launch, error) {
+	if err := d.check(d.K); err != nil {
+		return Launch{}, fmt.Errorf("dequantize [%d, %d]: %w", d.N, d.K, err)
+	}
+	threads := min(256, ceil(d.K/8, 32)*32)
+	return Launch{
+		File: "dequantize", Kernel: "dequantize",
+		Defines: append(d.defines(), define("DEQUANTIZE_K", d.K, "DEQUANTIZE_THREADS", threads)...),
+		Groups:  [3]int{ceil(d.K/8, threads), d.N, 1}, Threads: [3]int{threads, 1, 1},
+	}, nil
+}
+
+// Twin computes what the kernel does, as numbers.
+func (d Dequantize) Twin(w *Weight, y []float32) {
+	for n := range d.N {
+		for k := range d.K {
+			y[n*d.K+k] = roundBF16(float32(w.At(n, k)))
+		}
+	}
+}

@@ -1,0 +1,32 @@
+package kernels_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/gpu/kernels/kerneltest"
+)
+
+func TestDequantize(t *testing.T) {
+	t.Parallel()
+	for _, f := range formats {
+		t.Run(f.String(), func(t *testing.T) {
+			t.Parallel()
+			d := kernels.Dequantize{Format: f, N: 5, K: 384}
+			w, want, got, half := seeded(2).weight(f, d.N, d.K), blank(d.N*d.K), blank(d.N*d.K), make([]uint16, d.N*d.K)
+			l, err := d.Launch()
+			require.NoError(t, err)
+			kerneltest.Run(t, l, w.Words, w.scales, w.biases, half)
+			for i, v := range half {
+				got[i] = math.Float32frombits(uint32(v) << 16)
+			}
+			d.Twin(&w.Weight, want)
+			requireClose(t, want, got, 4e-3) // rounded once, or in fp32 first
+		})
+	}
+	_, err := kernels.Dequantize{Format: affine4, N: 1, K: 100}.Launch()
+	require.EqualError(t, err, "dequantize [1, 100]: 100 columns are no multiple of the group of 64")
+}

@@ -1,0 +1,100 @@
+package kerneltest
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/etc-ml/etc/runtime/gpu/cuda"
+	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+)
+
+// deviceName is the device that runs kernels instead of the emulator, or "".
+func deviceName() string { return os.Getenv("ETC_KERNELTEST_DEVICE") }
+
+// hosts are the devices that ETC_KERNELTEST_DEVICE names.
+var hosts = map[string]func() (device.Device, error){
+	"cuda": func() (device.Device, error) { return cuda.Open(cuda.Options{}) },
+}
+
+var openDevice = sync.OnceValues(func() (device.Device, error) {
+	host := hosts[deviceName()]
+	if host == nil {
+		return nil, fmt.Errorf("ETC_KERNELTEST_DEVICE: there is no device %q", deviceName())
+	}
+	return host()
+})
+
+// timeline guards the device, whose calls must not overlap.
+var timeline sync.Mutex
+
+// runOnDevice runs a launch on the device and leaves the results in the buffers.
+func runOnDevice(l kernels.Launch, buffers []any) (err error) {
+	d, err := openDevice()
+	if err != nil {
+		return err
+	}
+	text, err := l.Source(d.Info().Target)
+	if err != nil {
+		return err
+	}
+	library, err := d.Compile(device.Source{Name: l.File + ".metal", Text: text})
+	if err != nil {
+		return err
+	}
+	timeline.Lock()
+	defer timeline.Unlock()
+	defer func() { err = firstError(err, library.Close()) }()
+	kernel, err := library.Kernel(l.Kernel)
+	if err != nil {
+		return err
+	}
+	x := device.Dispatch{Label: l.Kernel, Kernel: kernel, Groups: l.Groups, Threads: l.Threads}
+	memory := make([][]byte, len(buffers))
+	for i, b := range buffers {
+		memory[i] = raw(b)
+		if first := slices.IndexFunc(memory[:i], func(other []byte) bool { return same(other, memory[i]) }); first >= 0 {
+			x.Arguments = append(x.Arguments, x.Arguments[first])
+			continue
+		}
+		buffer, err := d.NewBuffer(max(1, len(memory[i])))
+		if err != nil {
+			return err
+		}
+		defer buffer.Close()
+		if err := buffer.Write(0, memory[i]); err != nil {
+			return err
+		}
+		x.Arguments = append(x.Arguments, device.Argument{Binding: device.Binding{Buffer: buffer}})
+	}
+	if l.Params != nil {
+		x.Arguments = append(x.Arguments, device.Argument{Bytes: l.Params})
+	}
+	s, err := d.Record([]device.Dispatch{x})
+	if err != nil {
+		return err
+	}
+	defer func() { err = firstError(err, s.Close()) }()
+	if err := s.Submit(); err != nil {
+		return err
+	}
+	for i := range buffers {
+		if err := x.Arguments[i].Buffer.Read(0, memory[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// firstError is the first error.
+func firstError(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// same reports whether two slices are the same memory.
+func same(a, b []byte) bool { return len(a) > 0 && len(a) == len(b) && &a[0] == &b[0] }
