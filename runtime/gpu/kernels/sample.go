@@ -1,0 +1,156 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+)
+
+// Sample chooses a token of logits [Vocab] with the Gumbel-max trick: the first of the largest logit/temperature +
+// noise among those that top-k and then top-p keep, or of the largest logits where the temperature is not above 0.
+// The noise is made of MLX's random words for a seed, as ir/eval has it; for equal logits the tokens are equal, but
+// where two of them are closer than the last bit of a logarithm or of a probability. NaNs are never chosen.
+type Sample struct {
+	Vocab int
+	// Greedy is the argmax: there is no temperature.
+	Greedy bool
+	// Filters says that there are top_k, top_p and a seed. Without, the temperature is at least 1e-6, the noise
+	// −log(−log(u + 1e-20) + 1e-20), and the key of the random words is given.
+	Filters bool
+}
+
+// Parts of the vocabulary, and the logits of each.
+func (s Sample) Parts() (parts, each int) {
+	each = max(32, ceil(ceil(s.Vocab, 1024), 32)*32)
+	return ceil(s.Vocab, each), each
+}
+
+const sampleSimdgroups = 8
+
+// Launches are the dispatches; without Filters the second is not needed.
+//
+// Buffers of part: logits f32, temperature f32 [1], top_k i64 [1], top_p f32 [1], seed i64 [1] (or the key, two u32,
+// upper word first), tops f32 and tops_at i32 [Parts]. Of collect: logits, temperature, top_k, top_p, tops, values
+// f32 and places i32 [Parts·each], counts i32 [Parts], sums u64 [Parts]. Of choose: logits, temperature, top_k,
+// top_p, seed, tops, tops_at, values, places, counts, sums, token i32 [1]. What a sampler does not have may be
+// any buffer.
+func (s Sample) Launches() (part, collect, choose Launch, err error) {
+	if s.Vocab <= 0 || s.Vocab > 1<<19 || s.Greedy && s.Filters {
+		return part, collect, choose, fmt.Errorf("sampling of %d logits (greedy %t, filters %t), want 1 to 2^19, and no filters where it is greedy", s.Vocab, s.Greedy, s.Filters)
+	}
+	parts, each := s.Parts()
+	shift := float32(0)
+	if !s.Greedy && !s.Filters {
+		shift = sampleShift
+	}
+	defines := define("SAMPLE_VOCAB", s.Vocab, "SAMPLE_PARTS", parts, "SAMPLE_EACH", each, "SAMPLE_GREEDY", s.Greedy, "SAMPLE_FILTERS", s.Filters, "SAMPLE_SHIFT", shift)
+	launch := func(kernel string, groups, threads int) Launch {
+		return Launch{File: "sample", Kernel: kernel, Defines: defines, Groups: [3]int{groups, 1, 1}, Threads: [3]int{threads, 1, 1}}
+	}
+	groups := ceil(parts, sampleSimdgroups)
+	return launch("sample_part", groups, sampleSimdgroups*32), launch("sample_collect", groups, sampleSimdgroups*32), launch("sample_choose", 1, 1024), nil
+}
+
+// sampleShift keeps the noise of the sampler without filters finite.
+const sampleShift = 1e-20
+
+// Twin chooses the token with full sorts. key is that of a seed, or the one given.
+func (s Sample) Twin(logits []float32, temperature float32, topK int64, topP float32, key [2]uint32) int {
+	shift := 0.0
+	if !s.Greedy && !s.Filters {
+		temperature, shift = max(temperature, 1e-6), sampleShift
+	}
+	first := func(x []float32) int {
+		at := 0
+		high := float32(math.Inf(-1))
+		for i, v := range x {
+			if v > high {
+				at, high = i, v
+			}
+		}
+		return at
+	}
+	if s.Greedy || !(temperature > 0) {
+		return first(logits)
+	}
+	scaled := make([]float32, len(logits))
+	for i, v := range logits {
+		scaled[i] = v / temperature
+	}
+	sorted := func(x []float32) []float32 {
+		out := slices.Clone(x)
+		slices.SortFunc(out, func(a, b float32) int {
+			switch {
+			case a > b:
+				return -1
+			case a < b:
+				return 1
+			}
+			return 0
+		})
+		return out
+	}
+	drop := func(values []float32, least float32) {
+		for i, v := range values {
+			if v < least {
+				scaled[i] = float32(math.Inf(-1))
+			}
+		}
+	}
+	if s.Filters && topK > 0 && topK < int64(len(logits)) {
+		drop(scaled, sorted(scaled)[topK-1])
+	}
+	if s.Filters && topP < 1 {
+		p, z := make([]float32, len(logits)), 0.0
+		high := slices.Max(scaled)
+		for i, v := range scaled {
+			p[i] = float32(math.Exp(float64(v - high)))
+			z += float64(p[i])
+		}
+		for i := range p {
+			p[i] = float32(float64(p[i]) / z)
+		}
+		least, sum := float32(math.Inf(1)), 0.0
+		for _, v := range sorted(p) {
+			sum += float64(v)
+			if !(float32(sum)-v > topP) {
+				least = min(least, v)
+			}
+		}
+		drop(p, least)
+	}
+	for i, v := range scaled {
+		if !math.IsInf(float64(v), -1) {
+			u := float64(min(float32(randomWord(key, s.Vocab, i))/(1<<32), 1-1.0/(1<<24)))
+			scaled[i] += float32(-math.Log(float64(float32(-math.Log(u+shift) + shift))))
+		}
+	}
+	return first(scaled)
+}
+
+// randomWord is word i of MLX's draw of n words: 20 rounds of Threefry-2x32 (Salmon et al., 2011) on the pair of
+// counters that the word belongs to.
+func randomWord(key [2]uint32, n, i int) uint32 {
+	upper := (n + 1) / 2
+	x, y, second := uint32(i), uint32(upper+i), i >= upper
+	switch {
+	case second:
+		x, y = uint32(i-upper), uint32(i)
+	case i >= n/2:
+		y = 0
+	}
+	keys := [3]uint32{key[0], key[1], key[0] ^ key[1] ^ 0x1bd11bda}
+	x, y = x+keys[0], y+keys[1]
+	for round := range uint32(5) {
+		for _, by := range [2][4]int{{13, 15, 26, 6}, {17, 29, 16, 24}}[round%2] {
+			x += y
+			y = bits.RotateLeft32(y, by) ^ x
+		}
+		x, y = x+keys[(round+1)%3], y+keys[(round+2)%3]+round+1
+	}
+	if second {
+		return y
+	}
+	return x
+}
