@@ -31,11 +31,13 @@ type architecture struct {
 	open func(huggingface.Config, huggingface.Tokens, *builder.Tensors) model
 	// gguf reads configuration and tensors of a GGUF file whose general.architecture is the family.
 	gguf func(*gguf.Model, bool) (map[string]any, []builder.Tensor, error)
+	// bundle gives the tensors of a bundle of ExecuTorch's the names of transformers; nil where it has them.
+	bundle func(huggingface.Config, []builder.Tensor) []builder.Tensor
 }
 
 var architectures = []architecture{
-	{"qwen35moe", []string{"Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM"}, false, open(qwen35moe.New), qwen35moe.FromGGUF},
-	{"gemma4", []string{"Gemma4ForConditionalGeneration", "Gemma4ForCausalLM"}, true, open(gemma4.New), gemma4.FromGGUF},
+	{"qwen35moe", []string{"Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM"}, false, open(qwen35moe.New), qwen35moe.FromGGUF, qwen35moe.FromBundle},
+	{"gemma4", []string{"Gemma4ForConditionalGeneration", "Gemma4ForCausalLM"}, true, open(gemma4.New), gemma4.FromGGUF, nil},
 }
 
 // open makes a row's function of a builder's constructor for configurations of type C.

@@ -10,6 +10,7 @@ import (
 	"github.com/etc-ml/etc/loaders/builder"
 	"github.com/etc-ml/etc/loaders/huggingface"
 	"github.com/etc-ml/etc/loaders/mlx"
+	"github.com/etc-ml/etc/loaders/prequantized"
 	"github.com/etc-ml/etc/loaders/safetensors"
 )
 
@@ -28,7 +29,9 @@ type Checkpoint struct {
 	skipped  map[string]int
 	unlisted []string
 	notes    []string
-	close    func() error
+
+	prequantized bool
+	close        func() error
 }
 
 // Source is a tensor of the checkpoint that modules read.
@@ -82,7 +85,16 @@ func (c *Checkpoint) readSafetensors(files *safetensors.Checkpoint, config strin
 		list[i] = tensorOf(t)
 	}
 	parts := map[string][]string{} // tensors of a joint one
-	if c.Model.Quantization != nil {
+	switch metadata := files.Files()[0].Metadata(); {
+	case prequantized.IsBundle(metadata):
+		c.prequantized = true
+		if list, parts, err = prequantized.Unflatten(files.Files()[0].Path(), metadata, list); err != nil {
+			return err
+		}
+		if c.arch.bundle != nil {
+			list = c.arch.bundle(c.Model.Config, list)
+		}
+	case c.Model.Quantization != nil:
 		quantization, err := mlx.ParseConfig(config, c.Model.Quantization)
 		if err != nil {
 			return err
@@ -112,8 +124,12 @@ func (c *Checkpoint) read(tensors *builder.Tensors, sources func(name string) []
 	if err := tensors.Err(c.Model.Dir, c.Model.Architecture); err != nil {
 		return err
 	}
+	seen := map[string]bool{} // what a bundle has fused is several tensors of one name
 	for _, name := range tensors.Used() {
-		c.sources = append(c.sources, sources(name)...)
+		if !seen[name] {
+			seen[name] = true
+			c.sources = append(c.sources, sources(name)...)
+		}
 	}
 	c.skipped = tensors.Skipped()
 	return nil
@@ -151,6 +167,9 @@ func (c *Checkpoint) Unlisted() []string { return c.unlisted }
 
 // Notes lists what the user should know of the input beside what is skipped.
 func (c *Checkpoint) Notes() []string { return c.notes }
+
+// Prequantized reports whether the checkpoint is a bundle that ExecuTorch's quantize_and_save wrote.
+func (c *Checkpoint) Prequantized() bool { return c.prequantized }
 
 // BOS is the id of the token that begins a text, or false if the model has none.
 func (c *Checkpoint) BOS() (int, bool) {

@@ -1,15 +1,19 @@
 package loaders
 
 import (
+	"github.com/etc-ml/etc/loaders/gguf"
 	"github.com/etc-ml/etc/loaders/safetensors"
 )
 
 // Provenance is that of the data of modules that read the tensor ([ir.Data]).
 func (s Source) Provenance() string {
-	if t, ok := s.data.(*safetensors.Tensor); ok {
+	switch t := s.data.(type) {
+	case *safetensors.Tensor:
 		if d := tensorOf(t).Data; d != nil {
 			return d.Provenance()
 		}
+	case *gguf.Tensor:
+		return t.Provenance()
 	}
 	return ""
 }
@@ -17,8 +21,11 @@ func (s Source) Provenance() string {
 // Place is the path of the file that holds the tensor's bytes, as they are, and where they begin; false where they are
 // not those of a file.
 func (s Source) Place() (path string, offset int64, ok bool) {
-	if t, ok := s.data.(*safetensors.Tensor); ok {
+	switch t := s.data.(type) {
+	case *safetensors.Tensor:
 		return t.File().Path(), t.Offset(), true
+	case *gguf.Tensor:
+		return t.File(), t.Offset(), true
 	}
 	return "", 0, false
 }

@@ -20,6 +20,9 @@ func (p permuted) Provenance() string {
 	return fmt.Sprintf("permuted(%s,%dB,%s)", p.Data.Provenance(), p.block, strings.ReplaceAll(fmt.Sprint(p.order), " ", ","))
 }
 
+// From is the data in its own order.
+func (p permuted) From() []ir.Data { return []ir.Data{p.Data} }
+
 func (p permuted) ReadAt(dst []byte, off int64) (int, error) {
 	size, run := ir.DataSize(p), int64(len(p.order))
 	if off < 0 || off >= size {
@@ -92,5 +95,12 @@ func (t Tensor) Reshaped(shape ...int64) Tensor {
 	if t.Data != nil && ir.Elements(shape) == ir.Elements(t.Shape) {
 		t.Data, t.Shape = ir.Reshape(t.Data, shape...), shape
 	}
+	return t
+}
+
+// Rows gives rows [start, start+count) of a matrix.
+func (t Tensor) Rows(start, count int64) Tensor {
+	t = t.each(func(d ir.Data) ir.Data { return ir.Rows(d, start, count) })
+	t.Shape = append([]int64{count}, t.Shape[1:]...)
 	return t
 }

@@ -23,9 +23,20 @@ type data struct {
 func (d data) DType() ir.DType { return d.dtype }
 func (d data) Shape() []int64  { return d.shape }
 
-// Provenance names the tensor, and not its file: where a model lies changes nothing.
-func (d data) Provenance() string {
-	return fmt.Sprintf("gguf(%s,%s%s,%s)", d.tensor.Name, d.tensor.Type, strings.ReplaceAll(fmt.Sprint(d.tensor.Shape), " ", ","), d.what)
+func (d data) Provenance() string { return d.what + "(" + d.tensor.Provenance() + ")" }
+
+// From is the tensor as it is stored.
+func (d data) From() []ir.Data { return []ir.Data{stored{d.tensor}} }
+
+// stored is the tensor's bytes in its file.
+type stored struct{ *Tensor }
+
+func (s stored) DType() ir.DType { return ir.U8 }
+func (s stored) Shape() []int64  { return []int64{s.size} }
+
+// Provenance names the tensor's stored bytes, and not its file: where a model lies changes nothing.
+func (t *Tensor) Provenance() string {
+	return fmt.Sprintf("gguf(%s,%s%s)", t.Name, t.Type, strings.ReplaceAll(fmt.Sprint(t.Shape), " ", ","))
 }
 
 // pieceBytes bounds the blocks that are converted at a time.

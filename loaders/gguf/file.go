@@ -46,6 +46,9 @@ type Tensor struct {
 // Size is the number of bytes of the tensor in its file.
 func (t *Tensor) Size() int64 { return t.size }
 
+// Offset is the position of the tensor's first byte in its file.
+func (t *Tensor) Offset() int64 { return t.offset }
+
 // File is the path of the file that holds the tensor.
 func (t *Tensor) File() string { return t.file.path }
 

@@ -22,13 +22,15 @@ import (
 )
 
 type exportFlags struct {
-	modelDir, output, outputDir, backend, emit string
-	linear, embedding, recipe, method          string
-	group, linearGroup, embeddingGroup         int
-	sample, portable, verifyIR                 bool
-	maxSeqLen, maxChunk, jobs                  int
-	printAfter, weights                        string
-	targetBits                                 float64
+	input                              inputFlags
+	output, outputDir, backend, emit   string
+	linear, embedding, recipe, method  string
+	group, linearGroup, embeddingGroup int
+	sample, portable, verifyIR         bool
+	maxSeqLen, maxChunk, jobs          int
+	printAfter, weights                string
+	targetBits                         float64
+	disablePasses                      []string
 	writeFlags
 }
 
@@ -37,8 +39,12 @@ func newExport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export [MODEL]",
 		Short: "Compile a checkpoint to an ExecuTorch program",
-		Long: `export compiles a Hugging Face checkpoint, the current directory if none is named, to one .pte file for
-ExecuTorch's MLX delegate: weights, graph, tokenizer and defaults. It reads and writes in bounded memory.
+		Long: `export compiles a checkpoint to one .pte file for ExecuTorch's MLX delegate: weights, graph, tokenizer and
+defaults. It reads and writes in bounded memory.
+
+MODEL is a directory in the layout of Hugging Face, as its authors, mlx-lm or ExecuTorch's quantize_and_save
+wrote it (default: the current one), a GGUF file, or an id on the Hugging Face hub, org/name[@revision].
+Weights that are quantized already stay as they are; --qlinear and --qembedding are for the others.
 
 MODEL may also be an IR text (as --emit ir writes it) with --weights FILE.pte: the program of the text is
 written with the weights of the file.`,
@@ -46,7 +52,7 @@ written with the weights of the file.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return runExport(cmd, args, f) },
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&f.modelDir, "model-dir", "", "checkpoint directory, same as MODEL")
+	f.input.register(cmd)
 	fl.StringVarP(&f.output, "output", "o", "model.pte", "file to write")
 	fl.StringVar(&f.outputDir, "output-dir", "", "directory to write model.pte to")
 	fl.StringVar(&f.backend, "backend", "mlx", "mlx (or metal): forward gives logits; cuda: forward gives a token, for etc run --device cuda")
@@ -67,12 +73,14 @@ written with the weights of the file.`,
 	fl.StringVar(&f.weights, "weights", "", "file with the weights of an IR text")
 	fl.StringVar(&f.printAfter, "print-ir-after", "", "print the IR after a pass to standard error: "+strings.Join(passes.Names(), ", "))
 	f.writeFlags.add(cmd)
+	fl.StringSliceVar(&f.disablePasses, "disable-pass", nil, "do not run these passes, to measure what they are worth")
+	fl.MarkHidden("disable-pass") //nolint:errcheck // it is there
 	fl.BoolVar(&f.verifyIR, "verify-ir", false, "run the verifier after every pass")
 	return cmd
 }
 
 func runExport(cmd *cobra.Command, args []string, f exportFlags) error {
-	dir, err := f.source(cmd, args)
+	dir, err := f.input.source(args)
 	if err != nil {
 		return err
 	}
@@ -110,14 +118,9 @@ func runExport(cmd *cobra.Command, args []string, f exportFlags) error {
 	if err != nil {
 		return err
 	}
-	if info, err := os.Stat(dir); err != nil {
-		return err
-	} else if !info.IsDir() {
-		return usagef("%s is not a checkpoint directory", dir)
-	}
-	c, err := loaders.Open(dir)
+	c, err := f.openInput(cmd, dir)
 	if err != nil {
-		return invalidInput(err)
+		return err
 	}
 	defer c.Close()
 	if err := f.setRecipe(cmd, c, options); err != nil {
@@ -141,6 +144,10 @@ func runExport(cmd *cobra.Command, args []string, f exportFlags) error {
 		}
 		return err
 	}
+	if err := f.checkGiven(cmd, dir, options.Report); err != nil {
+		return err
+	}
+	f.logInput(cmd, c)
 	skipped := c.Skipped()
 	for _, kind := range slices.Sorted(maps.Keys(skipped)) {
 		logf(cmd.ErrOrStderr(), "etc: skipped %d %s tensors", skipped[kind], kind)
@@ -176,19 +183,6 @@ func invalidInput(err error) error {
 	return invalidError{err}
 }
 
-// source is the checkpoint that the arguments name.
-func (f exportFlags) source(cmd *cobra.Command, args []string) (string, error) {
-	switch {
-	case len(args) > 0 && f.modelDir != "":
-		return "", usagef("two checkpoints: %s and --model-dir %s", args[0], f.modelDir)
-	case len(args) > 0:
-		return args[0], nil
-	case f.modelDir != "":
-		return f.modelDir, nil
-	}
-	return ".", nil
-}
-
 // target is the file to write.
 func (f exportFlags) target(cmd *cobra.Command) (string, error) {
 	if f.outputDir == "" {
@@ -205,7 +199,7 @@ func (f exportFlags) target(cmd *cobra.Command) (string, error) {
 
 // options reads the flags that the passes need, the recipe aside.
 func (f exportFlags) options(cmd *cobra.Command) (*passes.Options, error) {
-	o := &passes.Options{Sample: f.sample, Portable: f.portable, Verify: f.verifyIR}
+	o := &passes.Options{Sample: f.sample, Portable: f.portable, Verify: f.verifyIR, Disable: f.disablePasses}
 	switch f.backend {
 	case "mlx", "metal":
 	case "cuda":
@@ -216,15 +210,16 @@ func (f exportFlags) options(cmd *cobra.Command) (*passes.Options, error) {
 	default:
 		return nil, usagef("--backend %q, want mlx, metal or cuda", f.backend)
 	}
+	for _, p := range f.disablePasses {
+		if err := checkPass("--disable-pass", p); err != nil {
+			return nil, err
+		}
+	}
 	if f.printAfter == "" {
 		return o, nil
 	}
-	known := false
-	for _, n := range passes.Names() {
-		known = known || n == f.printAfter
-	}
-	if !known {
-		return nil, usagef("--print-ir-after %q, want one of %s", f.printAfter, strings.Join(passes.Names(), ", "))
+	if err := checkPass("--print-ir-after", f.printAfter); err != nil {
+		return nil, err
 	}
 	o.After = func(pass string, m *ir.Module) error {
 		if pass != f.printAfter {
@@ -233,6 +228,14 @@ func (f exportFlags) options(cmd *cobra.Command) (*passes.Options, error) {
 		return ir.Print(cmd.ErrOrStderr(), m)
 	}
 	return o, nil
+}
+
+// checkPass checks that a flag names a pass.
+func checkPass(flag, name string) error {
+	if !slices.Contains(passes.Names(), name) {
+		return usagef("%s %q, want one of %s", flag, name, strings.Join(passes.Names(), ", "))
+	}
+	return nil
 }
 
 // wholeRow is the group size of one group a row.
@@ -266,7 +269,7 @@ func exportText(cmd *cobra.Command, path string, f exportFlags) error {
 		return usagef("%s is an IR text; --weights FILE.pte names the file with its weights", path)
 	}
 	for _, flag := range []string{"backend", "qlinear", "group-size", "qlinear-group-size", "qembedding", "qembedding-group-size", "recipe",
-		"quant-method", "target-bpw", "sample", "portable", "max-seq-len", "max-prefill-chunk", "emit", "print-ir-after", "verify-ir"} {
+		"quant-method", "target-bpw", "sample", "portable", "max-seq-len", "max-prefill-chunk", "emit", "print-ir-after", "verify-ir", "disable-pass"} {
 		if anyChanged(cmd, flag) {
 			return usagef("--%s goes with a checkpoint; %s is an IR text, which is written as it is", flag, path)
 		}
