@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"math"
@@ -38,6 +39,8 @@ type againstReport struct {
 	Layers     []compare.Layer  `json:"layers"`
 	Logits     []compare.Logits `json:"logits"`
 	Metadata   []metadataCheck  `json:"metadata"`
+	// Sources is nil where the file has no build record.
+	Sources *sourceCheck `json:"sources,omitempty"`
 }
 
 // metadataCheck tells whether a piece of metadata is the checkpoint's.
@@ -47,7 +50,7 @@ type metadataCheck struct {
 }
 
 // compareAgainst compares a program with the checkpoint in dir. tokens bounds the tokens that are run.
-func compareAgainst(path, dir string, tokens int) (*againstReport, error) {
+func compareAgainst(ctx context.Context, path, dir string, tokens int) (*againstReport, error) {
 	p, err := program.Open(path)
 	if err != nil {
 		return nil, err
@@ -76,6 +79,13 @@ func compareAgainst(path, dir string, tokens int) (*againstReport, error) {
 		return nil, err
 	}
 	r := &againstReport{File: path, Checkpoint: dir}
+	if record, err := readRecord(p); err != nil {
+		return nil, invalidError{fmt.Errorf("%s: %w", path, err)}
+	} else if record != nil {
+		if r.Sources, err = checkSources(ctx, record, c); err != nil {
+			return nil, err
+		}
+	}
 	if r.Weights, r.Missing, r.Extra, err = compare.Weights(file, original); err != nil {
 		return nil, invalidError{fmt.Errorf("%s: %w", path, err)}
 	}
@@ -186,6 +196,9 @@ func (r *againstReport) write(out io.Writer) error {
 	if len(other) > 0 {
 		fmt.Fprintf(w, "\nnot the checkpoint's: %s\n", strings.Join(other, ", "))
 	}
+	if r.Sources != nil {
+		fmt.Fprintf(w, "\n%s\n", r.Sources)
+	}
 	return w.Flush()
 }
 
@@ -267,7 +280,7 @@ func runAgainst(cmd *cobra.Command, path, dir, page string, tokens int, asJSON b
 	if tokens < 1 {
 		return usagef("--tokens %d, want at least 1", tokens)
 	}
-	r, err := compareAgainst(path, dir, tokens)
+	r, err := compareAgainst(cmd.Context(), path, dir, tokens)
 	if err != nil {
 		return err
 	}
@@ -280,7 +293,12 @@ func runAgainst(cmd *cobra.Command, path, dir, page string, tokens int, asJSON b
 		}
 	}
 	if asJSON {
-		return writeJSON(cmd.OutOrStdout(), r)
+		err = writeJSON(cmd.OutOrStdout(), r)
+	} else {
+		err = r.write(cmd.OutOrStdout())
 	}
-	return r.write(cmd.OutOrStdout())
+	if err == nil && r.Sources != nil && !r.Sources.ok() {
+		err = invalidError{fmt.Errorf("%s was not made of %s: %s", path, dir, r.Sources)}
+	}
+	return err
 }

@@ -366,5 +366,5 @@ func writeProgram(cmd *cobra.Command, f exportFlags, file codegen.File) error {
 		return err
 	}
 	logf(cmd.ErrOrStderr(), "etc: wrote %s, %s", f.output, humanize.IBytes(uint64(info.Size())))
-	return nil
+	return f.signed(cmd, f.output)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/etc-ml/etc/codegen"
+	"github.com/etc-ml/etc/internal/minisign"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/passes"
 )
@@ -15,7 +16,8 @@ import (
 // writeFlags say how a file is written; its bytes do not depend on them.
 type writeFlags struct {
 	resume, plan, json bool
-	maxRAM             string
+	maxRAM, sign       string
+	key                *minisign.PrivateKey // of sign
 }
 
 func (f *writeFlags) add(cmd *cobra.Command) {
@@ -23,22 +25,44 @@ func (f *writeFlags) add(cmd *cobra.Command) {
 	fl.BoolVar(&f.resume, "resume", false, "go on from what an interrupted export has left; keep what is there when interrupted")
 	fl.BoolVar(&f.plan, "plan", false, "write nothing; print what would be written, and what writing and running it need")
 	fl.BoolVar(&f.json, "json", false, "with --plan: print one JSON object")
+	fl.StringVar(&f.sign, "sign", "", "private key of minisign to sign the file with; writes FILE.root and FILE.root.minisig")
 	fl.StringVar(&f.maxRAM, "max-ram", "", "memory that the export may take, as 2GiB or 500MB (default: as much as the workers need)")
 }
 
 // check refuses flags that do not go together.
-func (f writeFlags) check(cmd *cobra.Command, emit string) error {
+func (f *writeFlags) check(cmd *cobra.Command, emit string) error {
 	if f.json && !f.plan {
 		return usagef("--json goes with --plan")
 	}
-	if emit == "pte" {
-		return nil
-	}
-	for _, flag := range []string{"resume", "plan", "max-ram"} {
-		if anyChanged(cmd, flag) {
-			return usagef("--%s goes with --emit pte", flag)
+	if emit != "pte" {
+		for _, flag := range []string{"resume", "plan", "max-ram", "sign"} {
+			if anyChanged(cmd, flag) {
+				return usagef("--%s goes with --emit pte", flag)
+			}
 		}
 	}
+	return f.readKey(cmd)
+}
+
+// readKey reads the key of --sign, before anything is written.
+func (f *writeFlags) readKey(cmd *cobra.Command) error {
+	if !anyChanged(cmd, "sign") || f.plan {
+		return nil
+	}
+	key, err := readKey(f.sign, cmd.ErrOrStderr())
+	f.key = &key
+	return err
+}
+
+// signed signs what has been written, where a key was given.
+func (f writeFlags) signed(cmd *cobra.Command, path string) error {
+	if f.key == nil {
+		return nil
+	}
+	if err := sign(cmd.Context(), path, *f.key, 0); err != nil {
+		return err
+	}
+	logf(cmd.ErrOrStderr(), "etc: signed %s with the key %s", path, f.key.Public().Name())
 	return nil
 }
 

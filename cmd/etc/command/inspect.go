@@ -96,11 +96,30 @@ func runInspect(cmd *cobra.Command, path string, f inspectFlags) error {
 	r := inspect.Read(p)
 	switch {
 	case f.json:
-		return writeJSON(out, r)
+		return writeJSON(out, inspection{r, recordOf(p)})
 	case f.nodes, f.weights:
 		return writePart(out, r, f)
 	}
-	return r.WriteText(out)
+	if err := r.WriteText(out); err != nil {
+		return err
+	}
+	return recordOf(p).write(out)
+}
+
+// inspection is what --json prints.
+type inspection struct {
+	*inspect.Report
+	// Build is the build record, absent in files of other tools.
+	Build *buildRecord `json:"build,omitempty"`
+}
+
+// recordOf is the build record of a program, nil where it has none that can be read; etc verify tells why.
+func recordOf(p *program.Program) *buildRecord {
+	r, err := readRecord(p)
+	if err != nil {
+		return nil
+	}
+	return r
 }
 
 // writePart writes the nodes or the weights of one method.

@@ -49,6 +49,7 @@ func TestScripts(t *testing.T) {
 			"tensors": tensors,
 			"field":   field,
 			"sizes":   sizes,
+			"swap":    swap,
 		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
@@ -113,6 +114,17 @@ func poke(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	b[offset] = byte(value)
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), b, 0o644))
+}
+
+// swap replaces the first place of a text by another, filled up with spaces to its length, in a copy of a file: swap FROM TO OLD NEW.
+func swap(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 4 && len(args[2]) >= len(args[3]), "swap FROM TO OLD NEW")
+	b := ts.ReadFile(args[0])
+	if !strings.Contains(b, args[2]) {
+		ts.Fatalf("%s has no %s", args[0], args[2])
+	}
+	text := args[3] + strings.Repeat(" ", len(args[2])-len(args[3]))
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(strings.Replace(b, args[2], text, 1)), 0o644))
 }
 
 // tensors prints the tensors of a safetensors file, "logits F32 [3 32]" a line, for stdout to look at.

@@ -44,6 +44,17 @@ type sourceRecord struct {
 	SHA256 string `json:"sha256"`
 }
 
+// write prints the record for people: the hashes are in --json.
+func (r *buildRecord) write(out io.Writer) error {
+	if r == nil {
+		return nil
+	}
+	o := r.Options
+	_, err := fmt.Fprintf(out, "build      %s; %s; recipe %s, qlinear %s, qembedding %s, groups of %d, method %s; hashes of %d source tensors\n",
+		r.Tool, r.Architecture, r.Recipe, o.Linear, o.Embedding, o.GroupSize, o.Method, len(r.Sources))
+	return err
+}
+
 // toolVersion is the version that files record. It changes with what export writes, not with every build:
 // the same input and flags give the same bytes whoever built the tool.
 const toolVersion = "etc 0.1.0"

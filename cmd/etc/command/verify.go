@@ -13,7 +13,7 @@ import (
 
 func newVerify() *cobra.Command {
 	var asJSON bool
-	var against, page string
+	var against, page, signed string
 	var tokens int
 	cmd := &cobra.Command{
 		Use:   "verify FILE.pte",
@@ -23,19 +23,31 @@ tokenizer. It prints all findings. The exit code is 3 where one of them is an er
 
 With --against it runs the program beside the checkpoint that it was made of, in float32 and unquantized, and
 reports the error of every kind of weight, of the residual stream at every layer, the routers' choices and
-the logits.`,
+the logits, and whether the checkpoint's tensors have the hashes of the build record.
+
+With --signed it computes the root hash of the file again and checks the signature beside it (FILE.root and
+FILE.root.minisig, as etc export --sign writes them) with a public key of minisign.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			var signature *signedResult
+			if anyChanged(cmd, "signed") {
+				var err error
+				if signature, err = checkSigned(cmd.Context(), args[0], signed); err != nil {
+					return err
+				}
+				logf(cmd.ErrOrStderr(), "etc: %s: signed by %s, root %s", args[0], signature.Key, signature.Root)
+			}
 			if against != "" {
 				return runAgainst(cmd, args[0], against, page, tokens, asJSON)
 			}
 			if anyChanged(cmd, "tokens", "html") {
 				return usagef("--tokens and --html go with --against")
 			}
-			return runVerify(cmd, args[0], asJSON)
+			return runVerify(cmd, args[0], signature, asJSON)
 		},
 	}
 	cmd.Flags().StringVar(&against, "against", "", "checkpoint directory to compare with")
+	cmd.Flags().StringVar(&signed, "signed", "", "public key of minisign, a file or the key itself, that must have signed the file")
 	cmd.Flags().StringVar(&page, "html", "", "write the comparison as a page of pictures to this file")
 	cmd.Flags().IntVar(&tokens, "tokens", 64, "tokens to run for --against")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
@@ -50,15 +62,17 @@ type verifyResult struct {
 	Warnings int              `json:"warnings"`
 	Notes    int              `json:"notes"`
 	Findings []verify.Finding `json:"findings"`
+	Signed   *signedResult    `json:"signed,omitempty"`
 }
 
-func runVerify(cmd *cobra.Command, path string, asJSON bool) error {
+func runVerify(cmd *cobra.Command, path string, signature *signedResult, asJSON bool) error {
 	findings, err := verify.File(path)
 	if err != nil {
 		return err
 	}
 	findings = append(findings, verifyGeneration(path)...)
-	r := verifyResult{File: path, Valid: !verify.Invalid(findings), Findings: findings}
+	findings = append(findings, verifyRecord(path)...)
+	r := verifyResult{File: path, Valid: !verify.Invalid(findings), Findings: findings, Signed: signature}
 	if r.Findings == nil {
 		r.Findings = []verify.Finding{}
 	}
