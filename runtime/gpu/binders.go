@@ -1,0 +1,28 @@
+package gpu
+
+import "github.com/etc-ml/etc/runtime/gpu/kernels"
+
+// kernelBinders bind operations to kernels: they make the results' values and steps. They give false where the
+// arguments are not what the kernels take.
+var kernelBinders map[string]func(b *binder) bool
+
+func init() {
+	kernelBinders = map[string]func(*binder) bool{
+		"load": bindLoad, "buffer_slice_update": bindCacheWrite, "buffer_ring_update": bindCacheWrite,
+		"linear": bindLinear, "linears": bindLinears, "embedding": bindEmbedding,
+		"rms_norm": bindNorm, "rope": bindRope, "glu": bindGLU, "softcap": bindSoftcap,
+		"sigmoid": bindSigmoid, "add": bindAdd, "multiply": bindMultiply,
+		"cached_attention": bindAttention, "buffer_conv": bindConv, "buffer_delta_rule": bindDeltaRule, "delta_decay": bindDecay,
+		"switch_mlp": bindSwitchMLP, "top_k": bindTopK, "softmax": bindSoftmax,
+	}
+	for _, name := range []string{"neg", "abs", "square", "sign", "floor", "exp", "log", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tanh", "erf", "silu", "gelu"} {
+		if kernels.Arity(name) == 1 {
+			kernelBinders[name] = bindUnary
+		}
+	}
+	for _, name := range []string{"subtract", "maximum", "minimum", "divide", "power", "logaddexp"} {
+		if kernels.Arity(name) == 2 {
+			kernelBinders[name] = bindBinary
+		}
+	}
+}

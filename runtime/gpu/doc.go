@@ -1,0 +1,32 @@
+// Package gpu is the engine for GPUs: Metal, CUDA, and an emulator of both for tests. It fuses a module
+// (runtime/fuse), binds it to the shapes of a call as a plan, and records the plan's kernels (runtime/gpu/kernels)
+// as sequences of a device (runtime/gpu/device), which a call replays.
+//
+// # Plans
+//
+// Dims are symbolic until a call tells the shapes of its inputs. A plan is made for these once: for single
+// tokens, and for every size of a chunk that comes up. Numbers that follow from the inputs alone (positions,
+// sizes, flags) are computed on the host and written into one small buffer before the first kernel runs, so that
+// the recorded kernels are the same for every call. Reshapes, slices and transpositions are views and cost
+// nothing. What lives at the same time has its place in one arena for each instance.
+//
+// A result is not computed before something reads it (deferred): what reads it may do it as a part of its own
+// kernel. So a normalization becomes the first part of a product, a sum its last; rotation of queries and keys
+// and the writes of both caches become one kernel.
+//
+// # Invariants
+//
+//   - An operation that has no kernel here runs on its reference kernel (ir/eval) between two sequences: slowly,
+//     never with another answer. So does everything whose shape is known only when it runs. Modules with
+//     control flow that is left after fusion run on the reference engine.
+//   - A kernel runs after those that write what it reads, or use what it overwrites: a barrier stands where ranges
+//     of bytes say so, and nowhere else.
+//   - Weights are wrapped over the file's map; nothing of them is copied where the device shares memory with the
+//     host.
+//   - The state belongs to the instance: in float32 with precision fp32, in the declared dtype with mixed. Strict
+//     runs on the reference engine.
+//   - What a call cannot do is an error before anything runs: kernels trust what was checked.
+//
+// Package gpu imports ir, ir/eval, ir/numeric, runtime/engine, runtime/fuse, runtime/reference and its own
+// subpackages; it must never import a model, a session or another engine.
+package gpu

@@ -1,0 +1,252 @@
+package gpu
+
+import (
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+)
+
+// elements adds out = f(x, ...), where operands repeat as broadcasting has it. It fails where they have more dims
+// than a kernel takes.
+func (b *binder) elements(kind, f string, out *value, x ...*value) bool {
+	strides := make([][]int, 0, len(x)+1)
+	for _, v := range append(slices.Clone(x), out) {
+		s := make([]int, len(out.shape))
+		for i := range v.shape {
+			j := i + len(out.shape) - len(v.shape)
+			if j < 0 || v.shape[i] != 1 && v.shape[i] != out.shape[j] {
+				return false
+			}
+			if v.shape[i] != 1 {
+				s[j] = v.stride[i]
+			}
+		}
+		strides = append(strides, s)
+	}
+	shape, strides := packDims(out.shape, strides)
+	box := make(kernels.Box, len(shape))
+	for i, d := range shape {
+		box[i] = kernels.Fixed(d)
+	}
+	place := func(v *value, s []int) kernels.Place {
+		p := kernels.Place{DType: v.format.kernelType(), Strides: make([]kernels.Extent, len(s))}
+		for i, n := range s {
+			p.Strides[i] = kernels.Fixed(n)
+		}
+		return p
+	}
+	k := kernels.Elementwise{Op: f, Box: box, Out: place(out, strides[len(x)])}
+	operands := make([]operand, 3)
+	for i := range operands {
+		operands[i] = reads(x[min(i, len(x)-1)])
+	}
+	for i, v := range x {
+		k.In = append(k.In, place(v, strides[i]))
+	}
+	l, err := k.Launch(1)
+	return b.dispatch(kind, l, err, append(operands, writes(out), b.stepAt(1, nil))...)
+}
+
+// packDims drops dims of 1 and joins those that every operand steps through evenly.
+func packDims(dims []int, strides [][]int) (shape []int, packed [][]int) {
+	packed = make([][]int, len(strides))
+	for i, d := range dims {
+		if d == 1 {
+			continue
+		}
+		last := len(shape) - 1
+		even := last >= 0
+		for j, s := range strides {
+			even = even && packed[j][last] == s[i]*d
+		}
+		if even {
+			shape[last] *= d
+		} else {
+			shape = append(shape, d)
+		}
+		for j, s := range strides {
+			if even {
+				packed[j][last] = s[i]
+			} else {
+				packed[j] = append(packed[j], s[i])
+			}
+		}
+	}
+	return shape, packed
+}
+
+// dense is v as float32 with its elements in row-major order, copied where they are not; nil where no kernel
+// copies them.
+func (b *binder) dense(v *value) *value {
+	if v.isDense() && v.format == f32 {
+		return v
+	}
+	if v.format == i32 {
+		return nil
+	}
+	n := &value{place: onDevice, dtype: v.dtype, shape: v.shape, slot: b.scratch(4 * v.len()), stride: rowMajor(v.shape)}
+	if !b.elements("copy", "copy", n, v) {
+		return nil
+	}
+	return n
+}
+
+// function computes a function of the operands into the result, which lies in the order of the first operand that
+// has its shape.
+func (b *binder) function(f string, x ...*value) bool {
+	shape, ok := b.dims(b.op.Result().Type)
+	if !ok || len(shape) > maxRank {
+		return false
+	}
+	var strides []int
+	for _, v := range x {
+		if v == nil {
+			return false
+		}
+		if strides == nil && slices.Equal(shape, v.shape) {
+			strides = inOrder(v.shape, v.stride)
+		}
+	}
+	out := b.result(0, strides)
+	return out != nil && out.dtype.IsFloat() && b.elements(b.op.Def.Name, f, out, x...)
+}
+
+// bindUnary computes functions of one operand.
+func bindUnary(b *binder) bool { return b.function(b.op.Def.Name, b.floats("x")) }
+
+// bindBinary computes functions of two operands.
+func bindBinary(b *binder) bool { return b.function(b.op.Def.Name, b.floats("a"), b.floats("b")) }
+
+// sigmoidOf is a sigmoid that is deferred: the delta rule takes its operand.
+type sigmoidOf struct{ x, out *value }
+
+func (s *sigmoidOf) emit(b *binder) { b.elements("sigmoid", "sigmoid", s.out, s.x) }
+
+func bindSigmoid(b *binder) bool {
+	s := &sigmoidOf{x: b.floats("x")}
+	if s.x == nil || len(s.x.shape) > 4 {
+		return false
+	}
+	b.flush(s.x.slot)
+	if s.out = b.result(0, inOrder(s.x.shape, s.x.stride)); s.out == nil || !slices.Equal(s.out.shape, s.x.shape) {
+		return false
+	}
+	b.later(s.out.slot, s, s.x)
+	return true
+}
+
+// bindAdd adds: as the end of a product, as a part of the normalization after it, or on its own.
+func bindAdd(b *binder) bool {
+	x, y := b.floats("a"), b.floats("b")
+	if x == nil || y == nil {
+		return false
+	}
+	if b.addToExperts(x, y, "a") || b.addToExperts(y, x, "b") || b.addToProduct(y, x, "b") || b.addToProduct(x, y, "a") {
+		return true
+	}
+	if _, ok := x.slot.pending.(*normOf); ok && b.deferSum(x, y, "a") {
+		return true
+	}
+	if b.deferSum(y, x, "b") || b.deferSum(x, y, "a") {
+		return true
+	}
+	return b.function("add", x, y)
+}
+
+// bindMultiply multiplies, with a number as a part of the sum before it.
+func bindMultiply(b *binder) bool {
+	x, y, operand := b.floats("a"), b.floats("b"), "a"
+	if x == nil || y == nil {
+		return false
+	}
+	if y.len() > x.len() || x.len() == 1 && len(y.shape) > len(x.shape) {
+		x, y, operand = y, x, "b"
+	}
+	if s, ok := x.slot.pending.(*sumOf); ok && y.len() == 1 && y.slot.fixed && s.scale == nil && x.same(s.out) && b.only(operand) {
+		out := b.result(0, nil)
+		if out == nil || !slices.Equal(out.shape, x.shape) {
+			return false
+		}
+		b.take(x.slot)
+		n := *s
+		n.scale, n.out = y, out
+		b.later(out.slot, &n, n.x, n.residual)
+		return true
+	}
+	return b.function("multiply", x, y)
+}
+
+// bindGLU computes activation(gate) · x: as a part of the products that they are, of the normalization before
+// it, of attention, or on its own.
+func bindGLU(b *binder) bool {
+	activation, err := kernels.ActivationNamed(ir.Attrs[ir.GLUAttrs](b.op).Activation)
+	gate, x := b.floats("gate"), b.floats("x")
+	if err != nil || gate == nil || x == nil {
+		return false
+	}
+	if b.gluOf(gate, x, activation) {
+		return true
+	}
+	if slices.Equal(gate.shape, x.shape) {
+		b.flush(gate.slot)
+		switch d := x.slot.pending.(type) {
+		case *normOf:
+			if x.same(d.out) && b.only("x") {
+				if g, ok := d.x.grid(); ok && g.width == d.out.shape[len(d.out.shape)-1] {
+					if _, ok := gate.gridAs(g); ok {
+						out := b.result(0, nil)
+						b.take(x.slot)
+						return out != nil && d.run(b, gate, activation, out)
+					}
+				}
+			}
+		case *mergeOf:
+			if m := d; activation == kernels.Sigmoid && x.slot == m.out.slot && x.len() == m.out.len() && x.isDense() && b.only("x") {
+				if _, ok := gate.gridAs(grid{tokens: m.tokens, rows: m.a.Heads, width: m.a.D}); ok {
+					out := b.result(0, nil)
+					b.take(x.slot)
+					return out != nil && m.run(b, gate, out)
+				}
+			}
+		}
+	}
+	return b.function("glu_"+ir.Attrs[ir.GLUAttrs](b.op).Activation, gate, x)
+}
+
+// bindSoftcap bounds values by tanh: as the end of a product, or in steps.
+func bindSoftcap(b *binder) bool {
+	x, limit := b.floats("x"), b.input("cap")
+	if x == nil || limit == nil || limit.place != onHost || !limit.cell.constant || limit.shape == nil || limit.len() != 1 {
+		return false
+	}
+	c, err := limit.cell.fixed()
+	if err != nil || c.Tensor == nil || len(c.Tensor.F) != 1 {
+		return false
+	}
+	l := b.pendingLinear(x, "x")
+	if l == nil {
+		return b.function("softcap", x, b.floats("cap"))
+	}
+	out := b.result(0, nil)
+	if out == nil || !slices.Equal(out.shape, x.shape) {
+		return false
+	}
+	b.take(x.slot)
+	return b.product(l, kernels.Softcap, nil, c.Tensor.F[0], out)
+}
+
+// bindLoad gives the buffer's own memory where nothing writes it meanwhile, else a copy.
+func bindLoad(b *binder) bool {
+	s := b.x.states[b.op.Buffer]
+	if s == nil || s.slot == nil {
+		return false
+	}
+	v := s.value()
+	if b.held[b.op] {
+		b.values[b.op.Result()] = v
+		return true
+	}
+	out := b.result(0, nil)
+	return out != nil && b.elements("load", "copy", out, v)
+}

@@ -1,0 +1,274 @@
+package gpu
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/ir/numeric"
+	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/fuse"
+	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/reference"
+)
+
+// Engine runs modules on a GPU.
+type Engine struct {
+	// Device is the name, as --device takes it: "metal" or "cuda".
+	Device string
+	// Open opens the device, or says why it cannot be used.
+	Open func() (device.Device, error)
+}
+
+// Name of the device.
+func (e Engine) Name() string { return e.Device }
+
+// Compile fuses the module and opens the device. Precision strict, which rounds every result, runs on the
+// reference engine, as does a module that cannot be fused or has control flow that is left after that;
+// Options.Warn is told.
+func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, error) {
+	warn := o.Warn
+	if warn == nil {
+		warn = func(text string) { fmt.Fprintln(os.Stderr, "etc: "+text) }
+	}
+	if o.Precision == eval.Strict {
+		warn(fmt.Sprintf("--device %s has no precision strict: this runs on the reference engine, slowly", e.Device))
+		return reference.Engine{}.Compile(m, o)
+	}
+	fused, err := fuse.Fuse(m)
+	if err == nil {
+		for _, op := range fused.Entry.Body.Ops {
+			if len(op.Regions) > 0 {
+				err = fmt.Errorf("--device %s has no %s", e.Device, op.Def.Name)
+			}
+		}
+	}
+	if err != nil {
+		warn(fmt.Sprintf("this runs on the reference engine, slowly: %v", err))
+		return reference.Engine{}.Compile(m, o)
+	}
+	d, err := e.Open()
+	if err != nil {
+		return nil, fmt.Errorf("--device %s: %w", e.Device, err)
+	}
+	x := &executable{name: e.Device, device: d, target: kernels.Target(d.Info().Target), module: m, fused: fused, precision: o.Precision, exact: o.Exact, warn: warn,
+		constants: map[*ir.Value]*value{}, joins: map[*ir.Value]eval.Value{}, weights: map[*ir.Value]*weight{},
+		memory: map[memoryKey]*slot{}, kernels: map[string]device.Kernel{}}
+	if err := x.derive(); err != nil {
+		x.Close()
+		return nil, err
+	}
+	return x, nil
+}
+
+// executable is a fused module with what its instances share.
+type executable struct {
+	name          string
+	device        device.Device
+	target        kernels.Target
+	module, fused *ir.Module
+	precision     eval.Precision
+	exact         bool
+	warn          func(string)
+
+	// timeline is held by an instance that uses the device: calls must not overlap.
+	timeline sync.Mutex
+
+	mu        sync.Mutex
+	constants map[*ir.Value]*value
+	joins     map[*ir.Value]eval.Value
+	weights   map[*ir.Value]*weight
+	memory    map[memoryKey]*slot // constants on the device
+	buffers   []device.Buffer     // those that Close frees
+	kernels   map[string]device.Kernel
+	libraries []device.Library
+	noted     bool
+	failure   error // why a constant could not be brought to the device
+}
+
+// Close frees what the engine holds.
+func (x *executable) Close() error {
+	err := x.device.Wait()
+	for _, k := range x.kernels {
+		err = errors.Join(err, k.Close())
+	}
+	for _, l := range x.libraries {
+		err = errors.Join(err, l.Close())
+	}
+	for _, m := range x.buffers {
+		err = errors.Join(err, m.Close())
+	}
+	return errors.Join(err, x.device.Close())
+}
+
+// wrap makes memory of the host readable by kernels; nil where that fails.
+func (x *executable) wrap(p []byte) *slot {
+	m, err := x.device.Wrap(p)
+	return x.hold(m, len(p), err)
+}
+
+// upload copies bytes to the device; nil where that fails.
+func (x *executable) upload(p []byte) *slot {
+	if len(p) == 0 {
+		return nil
+	}
+	m, err := x.device.NewBuffer(max(len(p), alignment))
+	if err == nil {
+		if err = m.Write(0, p); err != nil {
+			m.Close()
+		}
+	}
+	return x.hold(m, len(p), err)
+}
+
+// hold keeps a buffer until Close.
+func (x *executable) hold(m device.Buffer, size int, err error) *slot {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if err != nil {
+		x.failure = err
+		return nil
+	}
+	x.buffers = append(x.buffers, m)
+	return &slot{buffer: m, size: size, fixed: true}
+}
+
+// note warns, once, of an operation that runs on its reference kernel.
+func (x *executable) note(op *ir.Op) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.noted {
+		x.noted = true
+		x.warn(fmt.Sprintf("--device %s has no kernel for %s and perhaps other operations of this program: they run on reference kernels, slowly", x.name, op.Def.Name))
+	}
+}
+
+// derive runs the init function, if the fused module still needs it.
+func (x *executable) derive() error {
+	m := x.fused
+	if m.Init == nil {
+		return nil
+	}
+	body := &ir.Region{Ops: m.Init.Ops}
+	f := &ir.Func{Name: "init", Body: body}
+	for _, d := range m.Derived {
+		body.Results = append(body.Results, d.From)
+		f.Outputs = append(f.Outputs, d.From.Type)
+	}
+	machine, err := eval.NewMachine(&ir.Module{Constants: m.Constants, Entry: f}, x.precision, nil)
+	if err != nil {
+		return err
+	}
+	out, err := machine.Run(nil)
+	if err != nil {
+		return err
+	}
+	for i, d := range m.Derived {
+		x.constants[d.Value] = constantOf(out[i].Tensor)
+	}
+	return nil
+}
+
+func constantOf(t *eval.Tensor) *value {
+	return &value{place: onHost, dtype: t.DType, shape: t.Shape, cell: &cell{constant: true, content: eval.Value{Tensor: t}}}
+}
+
+// constant decodes a constant. Large weights do not come here: kernels read them where they are.
+func (x *executable) constant(v *ir.Value) (*value, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if n := x.constants[v]; n != nil {
+		return n, nil
+	}
+	if v.Constant == nil {
+		return nil, fmt.Errorf("a value is used where no operation that ran has defined it")
+	}
+	t, err := decode(v.Constant)
+	if err != nil {
+		return nil, err
+	}
+	n := constantOf(t)
+	x.constants[v] = n
+	return n, nil
+}
+
+func decode(c *ir.Constant) (*eval.Tensor, error) {
+	p, err := constantBytes(c)
+	if err != nil {
+		return nil, err
+	}
+	shape := make([]int, len(c.Data.Shape()))
+	for i, d := range c.Data.Shape() {
+		shape[i] = int(d)
+	}
+	t, err := eval.Decode(c.Data.DType(), shape, p)
+	if err != nil {
+		return nil, fmt.Errorf("constant @%s: %w", c.Name, err)
+	}
+	return t, nil
+}
+
+// constantBytes gives the bytes of a constant, in the file's map where they lie there.
+func constantBytes(c *ir.Constant) ([]byte, error) {
+	if c.Data == nil {
+		return nil, fmt.Errorf("constant @%s has no bytes: the module was read from text without weights", c.Name)
+	}
+	if d, ok := c.Data.(interface{ Bytes() []byte }); ok {
+		return d.Bytes(), nil
+	}
+	p, err := ir.ReadData(c.Data)
+	if err != nil {
+		return nil, fmt.Errorf("constant @%s: %w", c.Name, err)
+	}
+	return p, nil
+}
+
+// quantized joins a weight for reference kernels.
+func (x *executable) quantized(v *ir.Value) (eval.Value, error) {
+	x.mu.Lock()
+	q, ok := x.joins[v]
+	x.mu.Unlock()
+	if ok {
+		return q, nil
+	}
+	op := v.Def
+	c := &eval.Call{Op: op, Precision: x.precision, Args: make([][]eval.Value, len(op.Args))}
+	for i, list := range op.Args {
+		for _, a := range list {
+			n, err := x.constant(a.Value)
+			if err != nil {
+				return eval.Value{}, err
+			}
+			c.Args[i] = append(c.Args[i], n.cell.content)
+		}
+	}
+	out, err := eval.Run(c)
+	if err != nil {
+		return eval.Value{}, err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.joins[v] = out[0]
+	return out[0], nil
+}
+
+// unseededBits draws from a sequence of keys that differs from run to run, as MLX does without a seed.
+func unseededBits() func(n int) []uint32 {
+	keys := numeric.NewUnseededKeySequence()
+	return func(n int) []uint32 {
+		out := make([]uint32, n)
+		p, err := numeric.Bits(keys.Next(), n, 4)
+		if err != nil {
+			return out // n is the size of a tensor that has been allocated; Bits refuses only sizes beyond that
+		}
+		for i := range out {
+			out[i] = binary.LittleEndian.Uint32(p[4*i:])
+		}
+		return out
+	}
+}

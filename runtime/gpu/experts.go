@@ -1,0 +1,213 @@
+package gpu
+
+import (
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+)
+
+// topKOf are the k largest of rows, deferred until a softmax of them, which is one kernel with it.
+type topKOf struct {
+	x               *value
+	k, rows, width  int
+	values, indices *value
+}
+
+func (t *topKOf) emit(b *binder) {
+	t.run(b, kernels.Router{Experts: t.width, Top: t.k, Logits: true, Scale: 1}, t.values)
+}
+
+func (t *topKOf) run(b *binder, r kernels.Router, scores *value) bool {
+	b.take(t.values.slot)
+	b.take(t.indices.slot)
+	l, err := r.Launch(t.rows)
+	return b.dispatch("top-k", l, err, reads(t.x), writes(t.indices), writes(scores), b.stepAt(t.rows, nil))
+}
+
+// bindTopK finds the k largest of each row, in the order of the reference kernel.
+func bindTopK(b *binder) bool {
+	x, k := b.floats("x"), ir.Attrs[ir.TopKAttrs](b.op).K
+	if x == nil || len(x.shape) == 0 || k < 1 || k > x.shape[len(x.shape)-1] {
+		return false
+	}
+	t := &topKOf{k: k, width: x.shape[len(x.shape)-1]}
+	t.rows = x.len() / t.width
+	if _, err := (kernels.Router{Experts: t.width, Top: k, Logits: true, Scale: 1}).Launch(t.rows); err != nil {
+		return false
+	}
+	if t.x = b.dense(x); t.x == nil {
+		return false
+	}
+	t.values, t.indices = b.result(0, nil), b.result(1, nil)
+	if t.values == nil || t.indices == nil {
+		return false
+	}
+	b.later(t.values.slot, t, t.x)
+	b.later(t.indices.slot, t, t.x)
+	return true
+}
+
+// bindSoftmax normalizes rows to probabilities.
+func bindSoftmax(b *binder) bool {
+	x, axis := b.floats("x"), ir.Attrs[ir.SoftmaxAttrs](b.op).Axis
+	if x == nil || len(x.shape) == 0 || axis != -1 && axis != len(x.shape)-1 {
+		return false
+	}
+	if t, ok := x.slot.pending.(*topKOf); ok && x.same(t.values) && b.only("x") && x.shape[len(x.shape)-1] == t.k {
+		// The softmax of the largest is that of all, divided by their sum.
+		out := b.result(0, nil)
+		return out != nil && t.run(b, kernels.Router{Experts: t.width, Top: t.k, Normalize: true, Scale: 1}, out)
+	}
+	g, ok := x.grid()
+	if !ok {
+		return false
+	}
+	l, err := kernels.Reduce{N: g.width, Heads: g.rows, X: g.strides}.SoftmaxLaunch(g.tokens)
+	out := b.result(0, nil)
+	return out != nil && b.dispatch("softmax", l, err, reads(x), writes(out), b.stepAt(g.tokens, nil))
+}
+
+// expertsOf is the second half of a mixture of experts: what adds to its result is done by it.
+type expertsOf struct {
+	run func(b *binder, extra, out *value) bool
+	out *value
+}
+
+func (e *expertsOf) emit(b *binder) { e.run(b, nil, e.out) }
+
+// addToExperts makes a sum the end of the mixture of experts that is one of its terms.
+func (b *binder) addToExperts(x, other *value, operand string) bool {
+	e, ok := x.slot.pending.(*expertsOf)
+	if !ok || !x.same(e.out) || !b.only(operand) || !other.isDense() || !slices.Equal(x.shape, other.shape) {
+		return false
+	}
+	out := b.result(0, nil)
+	if out == nil || !slices.Equal(out.shape, x.shape) {
+		return false
+	}
+	b.take(x.slot)
+	return e.run(b, other, out)
+}
+
+// bindSwitchMLP computes a mixture of experts.
+func bindSwitchMLP(b *binder) bool {
+	exe := b.x.exe
+	gate, up, down := exe.weight(b.op.Input("gate")), exe.weight(b.op.Input("up")), exe.weight(b.op.Input("down"))
+	x, indices, scores := b.floats("x"), b.input("indices"), b.floats("scores")
+	if gate == nil || up == nil || down == nil || x == nil || scores == nil || indices == nil || indices.place != onDevice || indices.format != i32 ||
+		len(x.shape) == 0 || len(indices.shape) == 0 || !indices.isDense() {
+		return false
+	}
+	top := indices.shape[len(indices.shape)-1]
+	rows, norm, tokens := b.rowsFor(x, gate.cols)
+	if rows == nil || gate.Format != up.Format || gate.Format != down.Format || gate.count != up.count || gate.count != down.count ||
+		gate.rows != up.rows || gate.cols != up.cols || down.cols != gate.rows || down.rows != gate.cols ||
+		!slices.Equal(indices.shape, scores.shape) || indices.len() != tokens*top {
+		return false
+	}
+	if scores = b.dense(scores); scores == nil {
+		return false
+	}
+	m := &mixture{gate: gate, up: up, down: down, x: rows, norm: norm, indices: indices, scores: scores, tokens: tokens, top: top}
+	second := m.few(b)
+	if second == nil || tokens > fewRows {
+		if many := m.many(b); many != nil {
+			second = many
+		}
+	}
+	if second == nil {
+		return false
+	}
+	out := b.result(0, nil)
+	if out == nil || !slices.Equal(out.shape, x.shape) {
+		return false
+	}
+	b.later(out.slot, &expertsOf{second, out})
+	return true
+}
+
+// mixture is a mixture of experts and its operands.
+type mixture struct {
+	gate, up, down     *weight
+	x, indices, scores *value
+	norm               *normOf
+	tokens, top        int
+}
+
+// few reads every token's experts on their own. It gives the second half, nil where there are no kernels.
+func (m *mixture) few(b *binder) func(b *binder, extra, out *value) bool {
+	e := kernels.Experts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols, Inner: m.gate.rows, Activation: kernels.SiLU}
+	normed := reads(m.x)
+	e.Norm, e.Eps, normed = m.norm.vectors(normed)
+	first, second := e.Tunings(b.x.exe.target)
+	if len(first) == 0 || len(second) == 0 {
+		return nil
+	}
+	lift, err := e.LaunchUp(first[0], m.tokens)
+	if err != nil {
+		return nil
+	}
+	if _, err := e.LaunchDown(second[0], m.tokens); err != nil {
+		return nil
+	}
+	pairs, at := m.tokens*m.top, b.stepAt(m.tokens, nil)
+	return func(b *binder, extra, out *value) bool {
+		hidden := b.scratch(4 * pairs * e.Inner)
+		b.dispatch("experts up", lift, nil, append(append(m.gate.operands(), m.up.operands()...), reads(m.indices), reads(m.x), normed, written(hidden), at)...)
+		b.reading(min(pairs, m.gate.count) * 2 * m.gate.bytes())
+		more := whole(hidden)
+		if extra != nil {
+			e.Residual, more = true, reads(extra)
+		}
+		fall, err := e.LaunchDown(second[0], m.tokens)
+		if !b.dispatch("experts down", fall, err, append(m.down.operands(), reads(m.indices), reads(m.scores), whole(hidden), more, writes(out), at)...) {
+			return false
+		}
+		b.reading(min(pairs, m.gate.count) * m.down.bytes())
+		return true
+	}
+}
+
+// many sorts the tokens by expert and multiplies those of an expert together.
+func (m *mixture) many(b *binder) func(b *binder, extra, out *value) bool {
+	exact := !b.tiled(m.tokens)
+	e := kernels.ManyExperts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols, Inner: m.gate.rows, Activation: kernels.SiLU, Exact: exact}
+	tile := e.Tiles(b.x.exe.target, m.tokens)[0]
+	sort, err := e.LaunchSort(tile, m.tokens)
+	if err != nil {
+		return nil
+	}
+	lift, err := e.LaunchUp(tile, m.tokens)
+	if err != nil {
+		return nil
+	}
+	fall, err := e.LaunchDown(tile, m.tokens)
+	if err != nil {
+		return nil
+	}
+	if _, err := e.LaunchCombine(m.tokens); err != nil {
+		return nil
+	}
+	pairs, at := m.tokens*m.top, b.stepAt(m.tokens, nil)
+	return func(b *binder, extra, out *value) bool {
+		x := b.prepared(m.x, m.norm, m.tokens, e.Hidden, exact)
+		order, tiles := b.scratch(4*pairs), b.scratch(16*e.MaxTiles(tile, m.tokens))
+		width := 2
+		if exact {
+			width = 4
+		}
+		hidden, parts := b.scratch(width*pairs*e.Inner), b.scratch(4*pairs*e.Hidden)
+		b.dispatch("experts sort", sort, nil, reads(m.indices), written(order), written(tiles), at)
+		b.dispatch("experts up", lift, nil, append(append(m.gate.operands(), m.up.operands()...), whole(order), whole(tiles), x, written(hidden))...)
+		b.reading(min(pairs, m.gate.count) * 2 * m.gate.bytes())
+		b.dispatch("experts down", fall, nil, append(m.down.operands(), whole(order), whole(tiles), whole(hidden), written(parts))...)
+		b.reading(min(pairs, m.gate.count) * m.down.bytes())
+		more := whole(parts)
+		if extra != nil {
+			e.Residual, more = true, reads(extra)
+		}
+		combine, err := e.LaunchCombine(m.tokens)
+		return b.dispatch("experts combine", combine, err, whole(parts), reads(m.scores), more, writes(out), at)
+	}
+}

@@ -1,0 +1,217 @@
+package gpu
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+)
+
+// This file holds what runs on reference kernels: numbers that follow from the inputs, before the first
+// kernel; and operations without a kernel, between two sequences.
+
+// cheap are operations on a number or two that models have once or twice for a call.
+var cheap = map[string]bool{"item_int": true, "sym_size": true, "add_int": true, "subtract_int": true, "multiply_int": true, "floor_divide_int": true,
+	"mod_int": true, "equal": true, "take": true, "astype": true, "full": true, "greater": true, "less": true, "logical_and": true, "reshape": true,
+	"expand_dims": true, "squeeze": true, "slice": true, "broadcast_to": true, "id_copy": true, "contiguous": true, "transpose": true, "undef": true, "load": true}
+
+// reference binds the operation to its reference kernel: of cells alone it makes cells, else a step.
+func (b *binder) reference() error {
+	op := b.op
+	if len(op.Results) == 1 && op.Result().Type.Kind == ir.IntKind {
+		if n, ok := b.number(op.Result().Type.Int); ok {
+			b.values[op.Result()] = &value{place: onHost, cell: &cell{constant: true, content: eval.Value{Int: int64(n)}}}
+			return nil
+		}
+	}
+	args := make([][]*value, len(op.Args))
+	step := op.Buffer != nil
+	constant := !step && op.Def.Name != "random_bits" && op.Def.Name != "sample"
+	var uses []*cell
+	for i, list := range op.Args {
+		args[i] = make([]*value, len(list))
+		for j, a := range list {
+			if a.Kind != ir.ValueArg {
+				continue
+			}
+			v, err := b.value(a.Value)
+			if err != nil {
+				return err
+			}
+			args[i][j] = v
+			switch v.place {
+			case onHost:
+				uses = append(uses, v.cell)
+				step = step || v.cell.step
+				constant = constant && v.cell.constant
+			case onDevice:
+				b.flush(v.slot)
+				step, constant = true, false
+			}
+		}
+	}
+	if !cheap[op.Def.Name] || step && op.Buffer == nil {
+		b.x.exe.note(op)
+	}
+	if s := b.x.states[op.Buffer]; s != nil && s.slot != nil {
+		b.flush(s.slot)
+	}
+	evaluate := b.evaluator(args)
+	if step {
+		return b.referenceStep(uses, evaluate)
+	}
+	var first *cell
+	for i, r := range op.Results {
+		c := &cell{constant: constant, uses: uses}
+		shape, known := b.dims(r.Type)
+		if !known || r.Type.Kind == ir.IntKind {
+			shape = nil
+		}
+		if i == 0 {
+			first = c
+		} else {
+			c.uses = []*cell{first}
+		}
+		b.values[r] = &value{place: onHost, dtype: r.Type.DType, shape: shape, cell: c}
+		b.plan.cells = append(b.plan.cells, c)
+	}
+	if first == nil {
+		return nil
+	}
+	results := b.cellsOf(op)
+	first.run = func() error {
+		out, err := evaluate()
+		if err != nil {
+			return err
+		}
+		for i, r := range out {
+			if err := results[i].cell.set(r, results[i].shape); err != nil {
+				return fmt.Errorf("%s: %w", op.Def.Name, err)
+			}
+		}
+		return nil
+	}
+	return nil
+}
+
+func (b *binder) cellsOf(op *ir.Op) []*value {
+	out := make([]*value, len(op.Results))
+	for i, r := range op.Results {
+		out[i] = b.values[r]
+	}
+	return out
+}
+
+// referenceStep adds a step that reads the arguments from the device and writes what comes out of floats
+// back; integers stay on the host.
+func (b *binder) referenceStep(uses []*cell, evaluate func() ([]eval.Value, error)) error {
+	op := b.op
+	for _, c := range uses {
+		c.need()
+	}
+	results := make([]*value, len(op.Results))
+	for i, r := range op.Results {
+		shape, known := b.dims(r.Type)
+		if known && r.Type.Kind == ir.TensorKind && r.Type.DType.IsFloat() && elements(shape) > 0 {
+			results[i] = b.result(i, nil)
+			continue
+		}
+		results[i] = &value{place: onHost, dtype: r.Type.DType, cell: &cell{step: true}}
+		if known && r.Type.Kind == ir.TensorKind {
+			results[i].shape = shape
+		}
+		b.values[r] = results[i]
+	}
+	x := b.x
+	for _, v := range results {
+		if v.place == onDevice {
+			v.slot.first = len(b.plan.steps)
+		}
+	}
+	b.plan.steps = append(b.plan.steps, step{op: op, kind: "reference", host: func() error {
+		out, err := evaluate()
+		if err != nil {
+			return err
+		}
+		for i, r := range out {
+			v := results[i]
+			if v.place == onHost {
+				err = v.cell.set(r, v.shape)
+			} else if r.Tensor == nil || !slices.Equal(r.Tensor.Shape, v.shape) {
+				err = fmt.Errorf("gives %v where the shape %v follows from the types", r.Tensor, v.shape)
+			} else {
+				err = x.write(v, r.Tensor)
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", op.Def.Name, err)
+			}
+		}
+		return nil
+	}})
+	return nil
+}
+
+// evaluator makes a call of the operation's reference kernel.
+func (b *binder) evaluator(args [][]*value) func() ([]eval.Value, error) {
+	op, x := b.op, b.x
+	call := &eval.Call{Op: op, Precision: x.exe.precision, Args: make([][]eval.Value, len(args)), Bits: x.bits}
+	for i := range args {
+		call.Args[i] = make([]eval.Value, len(args[i]))
+	}
+	state := x.states[op.Buffer]
+	return func() ([]eval.Value, error) {
+		for i, list := range args {
+			for j, v := range list {
+				if v == nil {
+					call.Args[i][j] = eval.Value{Int: op.Args[i][j].Int}
+					continue
+				}
+				var err error
+				if call.Args[i][j], err = x.content(op.Args[i][j].Value, v); err != nil {
+					return nil, err
+				}
+			}
+		}
+		switch {
+		case op.Def.Name == "load":
+			t, err := x.readState(state)
+			return []eval.Value{{Tensor: t}}, err
+		case op.Def.Effect == ir.Writes:
+			return x.updateState(state, call)
+		}
+		return eval.Run(call)
+	}
+}
+
+// content is v as the reference kernels take it.
+func (x *instance) content(of *ir.Value, v *value) (eval.Value, error) {
+	switch v.place {
+	case onHost:
+		if v.cell.constant {
+			return v.cell.fixed()
+		}
+		return v.cell.content, nil
+	case joined:
+		return x.exe.quantized(of)
+	}
+	t, err := x.read(v)
+	return eval.Value{Tensor: t}, err
+}
+
+// fixed is the content of a cell that is the same for every call, computed when it is first asked for.
+func (c *cell) fixed() (eval.Value, error) {
+	if c.content.Tensor == nil && c.content.Quantized == nil {
+		for _, u := range c.uses {
+			if _, err := u.fixed(); err != nil {
+				return eval.Value{}, err
+			}
+		}
+		if c.run != nil {
+			if err := c.run(); err != nil {
+				return eval.Value{}, err
+			}
+		}
+	}
+	return c.content, nil
+}

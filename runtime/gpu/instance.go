@@ -1,0 +1,172 @@
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/gpu/device"
+)
+
+// instance is the state of a module, with its plans.
+type instance struct {
+	exe     *executable
+	states  map[*ir.Buffer]*state
+	bits    func(n int) []uint32
+	plans   []*plan // the last used first
+	arena   *slot
+	profile *Profile
+	// buffers are what Close frees.
+	buffers []device.Buffer
+}
+
+// maxPlans is the number of plans that an instance keeps: one for single tokens, others for chunks.
+const maxPlans = 4
+
+// NewInstance makes an instance whose buffers are zeros.
+func (x *executable) NewInstance() (engine.Instance, error) {
+	n := &instance{exe: x, states: map[*ir.Buffer]*state{}, bits: unseededBits()}
+	if err := n.newStates(); err != nil {
+		n.Close()
+		return nil, err
+	}
+	if err := n.Reset(); err != nil {
+		n.Close()
+		return nil, err
+	}
+	return n, nil
+}
+
+// alloc allocates memory of the instance.
+func (x *instance) alloc(size int) (device.Buffer, error) {
+	m, err := x.exe.device.NewBuffer(max(size, alignment))
+	if err == nil {
+		x.buffers = append(x.buffers, m)
+	}
+	return m, err
+}
+
+// locate gives the buffer that a slot lies in, and where, in bytes.
+func (x *instance) locate(s *slot) (device.Buffer, int) {
+	if s.buffer != nil {
+		return s.buffer, s.offset
+	}
+	return x.arena.buffer, s.offset
+}
+
+// Run calls the entry function. After an error the buffers hold what the operations before it wrote.
+func (x *instance) Run(inputs []eval.Value) (out []eval.Value, err error) {
+	f := x.exe.fused.Entry
+	defer func() {
+		// Kernels trust what was checked when the plan was made. Should a program get around that, it must
+		// not take the process with it.
+		if r := recover(); r != nil {
+			out, err = nil, fmt.Errorf("%s: this program cannot run here: %v", f.Name, r)
+		}
+	}()
+	if len(inputs) != len(f.Params) {
+		return nil, fmt.Errorf("%s: %d inputs, want %d", f.Name, len(inputs), len(f.Params))
+	}
+	for i, p := range f.Params {
+		if err := eval.CheckInput(p.Type, inputs[i]); err != nil {
+			return nil, fmt.Errorf("%s: input %d (%s): %w", f.Name, i, p.Param, err)
+		}
+	}
+	x.exe.timeline.Lock()
+	defer x.exe.timeline.Unlock()
+	p, err := x.planFor(inputs)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name, err)
+	}
+	for i, v := range inputs {
+		p.inputs[i].content = v
+	}
+	if err := x.run(p); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name, err)
+	}
+	out = make([]eval.Value, len(p.outputs))
+	for i, v := range p.outputs {
+		if out[i], err = x.content(f.Body.Results[i], v); err != nil {
+			return nil, fmt.Errorf("%s: output %d: %w", f.Name, i, err)
+		}
+		if out[i].Tensor != nil {
+			out[i].Tensor = eval.ConvertOutput(out[i].Tensor, f.Outputs[i].DType, x.exe.precision)
+			if v.place == onHost {
+				out[i].Tensor = out[i].Tensor.Clone() // it may be an input, or a constant
+			}
+		}
+	}
+	return out, nil
+}
+
+// planFor finds or makes the plan for inputs of these shapes, and its memory.
+func (x *instance) planFor(inputs []eval.Value) (*plan, error) {
+	at := slices.IndexFunc(x.plans, func(p *plan) bool {
+		for i, v := range inputs {
+			if v.Tensor != nil && !slices.Equal(p.shapes[i], v.Tensor.Shape) {
+				return false
+			}
+		}
+		return true
+	})
+	if at >= 0 {
+		p := x.plans[at]
+		copy(x.plans[1:at+1], x.plans[:at])
+		x.plans[0] = p
+		return p, nil
+	}
+	shapes := make([][]int, len(inputs))
+	for i, v := range inputs {
+		if v.Tensor != nil {
+			shapes[i] = slices.Clone(v.Tensor.Shape)
+		}
+	}
+	p, err := x.bind(shapes)
+	if err != nil {
+		return nil, err
+	}
+	if err := x.reserve(p.size); err != nil {
+		return nil, err
+	}
+	x.plans = slices.Insert(x.plans, 0, p)
+	for len(x.plans) > maxPlans {
+		last := len(x.plans) - 1
+		if err := x.plans[last].close(x); err != nil {
+			return nil, err
+		}
+		x.plans = x.plans[:last]
+	}
+	return p, nil
+}
+
+// free gives memory of the instance back.
+func (x *instance) free(m device.Buffer) error {
+	x.buffers = slices.DeleteFunc(x.buffers, func(b device.Buffer) bool { return b == m })
+	return m.Close()
+}
+
+// submit starts a sequence, or measures it.
+func (x *instance) submit(s *segment) error {
+	if x.profile != nil {
+		return x.profile.run(s)
+	}
+	return s.sequence.Submit()
+}
+
+// Close frees the instance.
+func (x *instance) Close() error {
+	x.exe.timeline.Lock()
+	defer x.exe.timeline.Unlock()
+	err := x.exe.device.Wait()
+	for _, p := range x.plans {
+		err = errors.Join(err, p.forget())
+	}
+	for _, m := range x.buffers {
+		err = errors.Join(err, m.Close())
+	}
+	x.plans, x.buffers, x.states, x.arena = nil, nil, nil, nil
+	return err
+}

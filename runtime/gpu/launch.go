@@ -1,0 +1,64 @@
+package gpu
+
+import (
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+)
+
+// step is an operation of a plan, or a part of one: a kernel, or work of the host between kernels.
+type step struct {
+	op   *ir.Op
+	kind string
+	host func() error
+
+	launch   kernels.Launch
+	operands []operand
+
+	// bytes are what the step reads of weights and state.
+	bytes int
+}
+
+// operand is a buffer of a kernel: bytes [at, at+size) of a slot, which the kernel may write.
+type operand struct {
+	slot     *slot
+	at, size int
+	write    bool
+}
+
+// whole is a slot that a kernel reads.
+func whole(s *slot) operand { return operand{slot: s, size: s.size} }
+
+// written is a slot that a kernel writes.
+func written(s *slot) operand { return operand{slot: s, size: s.size, write: true} }
+
+// reads is a value that a kernel reads.
+func reads(v *value) operand {
+	return operand{slot: v.slot, at: v.at(), size: extent(v.shape, v.stride) * v.format.size()}
+}
+
+// writes is a value that a kernel writes.
+func writes(v *value) operand {
+	o := reads(v)
+	o.write = true
+	return o
+}
+
+// dispatch adds a kernel with its buffers, after what is deferred on them. It fails where err says that there
+// is none.
+func (b *binder) dispatch(kind string, l kernels.Launch, err error, operands ...operand) bool {
+	if err != nil {
+		return false
+	}
+	for _, o := range operands {
+		b.flush(o.slot)
+	}
+	for _, o := range operands {
+		o.slot.first = min(o.slot.first, len(b.plan.steps))
+		o.slot.last = max(o.slot.last, len(b.plan.steps))
+	}
+	b.plan.steps = append(b.plan.steps, step{op: b.op, kind: kind, launch: l, operands: operands})
+	return true
+}
+
+// reading notes how many bytes of weights and state the last step reads.
+func (b *binder) reading(bytes int) { b.plan.steps[len(b.plan.steps)-1].bytes += bytes }

@@ -1,0 +1,426 @@
+package gpu
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+)
+
+// fewRows is the number of rows up to which a product is one of vectors.
+const fewRows = 8
+
+// linearOf is a product of rows with a weight that is deferred: y = x·wᵀ, plus a bias.
+type linearOf struct {
+	w        *weight
+	x        *value // rows, dense
+	norm     *normOf
+	bias     *value
+	rows     int
+	out      *value
+	siblings []*linearOf // products of the same rows
+	absorbed bool        // what reads it computes it
+}
+
+// vectors describes the product of up to fewRows rows to kernels, and gives the operand of the norm.
+func (l *linearOf) vectors() (kernels.Vectors, operand) {
+	v := kernels.Vectors{Format: l.w.Format, K: l.w.cols, M: min(l.rows, fewRows)}
+	norm := reads(l.x)
+	v.Norm, v.Eps, norm = l.norm.vectors(norm)
+	return v, norm
+}
+
+// vectors tells products about a normalization, which may be nil, with its weight.
+func (n *normOf) vectors(none operand) (kernels.Norm, float32, operand) {
+	switch {
+	case n == nil:
+		return kernels.NoNorm, 0, none
+	case n.weight == nil:
+		return kernels.NormPlain, n.eps, none
+	}
+	return kernels.NormF32, n.eps, reads(n.weight)
+}
+
+func (l *linearOf) emit(b *binder) {
+	if l.rows <= fewRows && l.bias == nil {
+		group := []*linearOf{l}
+		for _, s := range l.siblings {
+			if s != l && s.out.slot.pending == deferred(s) && !s.absorbed && s.w.Format == l.w.Format && s.bias == nil && len(group) < 4 {
+				group = append(group, s)
+			}
+		}
+		if len(group) > 1 && b.many(group) {
+			return
+		}
+	}
+	b.product(l, kernels.NoEpilogue, nil, 0, l.out)
+}
+
+// tuning is how a product of a few vectors is divided.
+func (b *binder) tuning(v kernels.Vectors, rows, experts int) kernels.Tuning {
+	return v.Tunings(b.x.exe.target, rows, experts)[0]
+}
+
+// many computes several products of the same few rows in one kernel.
+func (b *binder) many(group []*linearOf) bool {
+	l := group[0]
+	v, norm := l.vectors()
+	k := kernels.MatVecMany{Vectors: v}
+	var operands []operand
+	bytes := 0
+	for i := range 4 {
+		g := group[0]
+		if i < len(group) {
+			g = group[i]
+			k.N = append(k.N, g.w.rows)
+			bytes += g.w.bytes()
+		}
+		operands = append(append(operands, g.w.operands()...), writes(g.out))
+	}
+	launch, err := k.Launch(b.tuning(v, k.N[0], 1))
+	if err != nil {
+		return false
+	}
+	for _, g := range group {
+		b.take(g.out.slot)
+	}
+	b.dispatch("linears", launch, nil, append(operands, reads(l.x), norm, b.stepAt(l.rows, nil))...)
+	b.reading(bytes)
+	return true
+}
+
+// product computes a product with what follows it. extra and out are dense, of the product's size.
+func (b *binder) product(l *linearOf, epilogue kernels.Epilogue, extra *value, limit float32, out *value) bool {
+	if l.rows > fewRows && b.matmul(l, epilogue, extra, limit, out) {
+		return true
+	}
+	if l.norm != nil && l.rows > fewRows {
+		n := *l
+		n.x, n.norm = l.norm.out, nil
+		b.later(n.x.slot, l.norm, l.norm.x)
+		l = &n
+	}
+	return b.blocks(l, epilogue, extra, limit, out)
+}
+
+// blocks computes a product fewRows rows at a time.
+func (b *binder) blocks(l *linearOf, epilogue kernels.Epilogue, extra *value, limit float32, out *value) bool {
+	v, norm := l.vectors()
+	k := kernels.MatVec{Vectors: v, N: l.w.rows, Epilogue: epilogue, Cap: limit}
+	if l.bias != nil {
+		if epilogue != kernels.NoEpilogue {
+			return false
+		}
+		k.Epilogue = kernels.AddVector
+	}
+	launch, err := k.Launch(b.tuning(v, l.w.rows, 1))
+	if err != nil {
+		return false
+	}
+	for at := 0; at < l.rows; at += fewRows {
+		n := min(fewRows, l.rows-at)
+		x, y := part(l.x, at*l.w.cols, n*l.w.cols), part(out, at*l.w.rows, n*l.w.rows)
+		y.write = true
+		other := x
+		switch {
+		case l.bias != nil:
+			other = reads(l.bias)
+		case extra != nil:
+			other = part(extra, at*l.w.rows, n*l.w.rows)
+		}
+		if l.norm == nil {
+			norm = x
+		}
+		b.dispatch("linear", launch, nil, append(l.w.operands(), x, norm, other, y, b.stepAt(n, nil))...)
+		b.reading(l.w.bytes())
+	}
+	return true
+}
+
+// part is elements of a dense value that a kernel reads.
+func part(v *value, at, n int) operand {
+	size := v.format.size()
+	return operand{slot: v.slot, at: (v.offset + at) * size, size: n * size}
+}
+
+// rowsFor gives x as dense rows of a width, with the normalization before it, which products do themselves.
+func (b *binder) rowsFor(x *value, width int) (rows *value, norm *normOf, count int) {
+	if len(x.shape) == 0 || x.shape[len(x.shape)-1] != width {
+		return nil, nil, 0
+	}
+	count = x.len() / width
+	if n, ok := x.slot.pending.(*normOf); ok && x.same(n.out) && n.out.shape[len(n.out.shape)-1] == width && n.x.isDense() {
+		return n.x, n, count
+	}
+	if x = b.dense(x); x == nil {
+		return nil, nil, 0
+	}
+	return x, nil, count
+}
+
+func bindLinear(b *binder) bool {
+	w := b.x.exe.weight(b.op.Input("weight"))
+	if w == nil {
+		return false
+	}
+	var bias *value
+	if b.op.Input("bias") != nil {
+		if bias = b.vector("bias", w.rows); bias == nil {
+			return false
+		}
+	}
+	return b.linears([]*weight{w}, bias)
+}
+
+func bindLinears(b *binder) bool {
+	var weights []*weight
+	for _, a := range b.op.Operand("weights") {
+		w := b.x.exe.weight(a.Value)
+		if w == nil {
+			return false
+		}
+		weights = append(weights, w)
+	}
+	return b.linears(weights, nil)
+}
+
+// linears defers products of x with weights.
+func (b *binder) linears(weights []*weight, bias *value) bool {
+	x := b.floats("x")
+	if x == nil {
+		return false
+	}
+	var list []*linearOf
+	for i, w := range weights {
+		l := &linearOf{w: w, bias: bias}
+		if w.count != 1 {
+			return false
+		}
+		if l.x, l.norm, l.rows = b.rowsFor(x, w.cols); l.x == nil {
+			return false
+		}
+		v, _ := l.vectors()
+		if _, err := (kernels.MatVec{Vectors: v, N: w.rows}).Launch(kernels.Tuning{}); err != nil {
+			return false
+		}
+		if l.out = b.result(i, nil); l.out == nil || l.out.len() != l.rows*w.rows {
+			return false
+		}
+		list = append(list, l)
+	}
+	for _, l := range list {
+		l.siblings = list
+		b.later(l.out.slot, l, l.x)
+	}
+	return true
+}
+
+// pendingLinear is the deferred product that v is the whole result of, and nothing else reads.
+func (b *binder) pendingLinear(v *value, operand string) *linearOf {
+	l, ok := v.slot.pending.(*linearOf)
+	if !ok || !v.same(l.out) || l.bias != nil || !b.only(operand) {
+		return nil
+	}
+	return l
+}
+
+// addToProduct makes a sum the end of the product that is one of its terms.
+func (b *binder) addToProduct(x, other *value, operand string) bool {
+	l := b.pendingLinear(x, operand)
+	if l == nil || !other.isDense() || !slices.Equal(x.shape, other.shape) {
+		return false
+	}
+	out := b.result(0, nil)
+	if out == nil || !slices.Equal(out.shape, x.shape) {
+		return false
+	}
+	b.take(x.slot)
+	return b.product(l, kernels.AddMatrix, other, 0, out)
+}
+
+// gluOf makes activation(gate) · up part of the products that they are, for few rows: of two weights, or of
+// two halves of one.
+func (b *binder) gluOf(gate, up *value, activation kernels.Activation) bool {
+	g, ok := gate.slot.pending.(*linearOf)
+	u, ok2 := up.slot.pending.(*linearOf)
+	if !ok || !ok2 || g.bias != nil || u.bias != nil {
+		return false
+	}
+	v, norm := g.vectors()
+	var n int
+	var first, second []operand
+	switch {
+	case g == u:
+		// Both are columns of the result: one half each.
+		n = g.w.rows / 2
+		cols := func(x *value) bool {
+			return len(x.shape) > 0 && x.shape[len(x.shape)-1] == n && x.len() == g.rows*n && (g.rows == 1 || strideOfRows(x) == g.w.rows)
+		}
+		if g.w.rows != 2*n || !cols(gate) || !cols(up) || gate.offset != 0 || up.offset != n {
+			return false
+		}
+		first, second = g.w.part(0, n), g.w.part(n, n)
+	default:
+		if n = g.w.rows; !gate.same(g.out) || !up.same(u.out) || u.w.Format != g.w.Format || u.w.rows != n || u.x != g.x || (u.norm == nil) != (g.norm == nil) {
+			return false
+		}
+		first, second = g.w.operands(), u.w.operands()
+	}
+	if g.rows > fewRows {
+		return b.matmulGLU(g, u, n, first, second, activation)
+	}
+	l, err := kernels.MatVecGLU{Vectors: v, N: n, Activation: activation}.Launch(b.tuning(v, n, 1))
+	out := b.result(0, nil)
+	if err != nil || out == nil || out.len() != g.rows*n {
+		return false
+	}
+	// What else reads the products computes them again: nothing does in the models that there are.
+	g.absorbed, u.absorbed = true, true
+	b.dispatch("glu", l, nil, append(append(first, second...), reads(g.x), norm, writes(out), b.stepAt(g.rows, nil))...)
+	b.reading(g.w.bytes() * 2 * n / g.w.rows)
+	return true
+}
+
+// matmulGLU is gluOf for many rows.
+func (b *binder) matmulGLU(g, u *linearOf, n int, first, second []operand, activation kernels.Activation) bool {
+	exact := !b.tiled(g.rows)
+	k := kernels.MatMulGLU{Matrices: kernels.Matrices{Format: g.w.Format, K: g.w.cols, Exact: exact}, N: n, Activation: activation}
+	l, err := k.Launch(k.Tiles(b.x.exe.target, g.rows)[0], g.rows)
+	out := b.result(0, nil)
+	if err != nil || out == nil || out.len() != g.rows*n {
+		return false
+	}
+	g.absorbed, u.absorbed = true, true
+	x := b.prepared(g.x, g.norm, g.rows, g.w.cols, exact)
+	b.dispatch("matmul glu", l, nil, append(append(first, second...), x, writes(out), b.stepAt(g.rows, nil))...)
+	b.reading(g.w.bytes() * 2 * n / g.w.rows)
+	return true
+}
+
+// strideOfRows is the distance of rows, where they are evenly spaced.
+func strideOfRows(v *value) int {
+	_, _, stride, ok := v.rows()
+	if !ok {
+		return -1
+	}
+	return stride
+}
+
+// bindEmbedding looks up rows of a weight.
+func bindEmbedding(b *binder) bool {
+	w, indices := b.x.exe.weight(b.op.Input("weight")), b.input("indices")
+	if w == nil || w.count != 1 || indices == nil || indices.dtype.IsFloat() {
+		return false
+	}
+	tokens := b.indices(indices, w.rows)
+	if tokens == nil {
+		return false
+	}
+	n := tokens.len()
+	l, err := kernels.Embedding{Format: w.Format, N: w.rows, K: w.cols, Multiplier: 1}.Launch(n)
+	out := b.result(0, nil)
+	if err != nil || out == nil || out.len() != n*w.cols {
+		return false
+	}
+	b.dispatch("embedding", l, nil, append(w.operands(), reads(tokens), writes(out), b.stepAt(n, nil))...)
+	b.reading(n * w.bytes() / w.rows)
+	return true
+}
+
+// indices are the numbers of rows on the device. Those that the host knows are checked before anything runs.
+func (b *binder) indices(v *value, rows int) *value {
+	if v.place == onDevice {
+		if v.format != i32 || !v.isDense() {
+			return nil
+		}
+		return v
+	}
+	if v.place != onHost || v.shape == nil || v.cell.step || v.cell.constant {
+		return nil
+	}
+	v.cell.need()
+	c, n, unsigned := v.cell, v.len(), v.dtype == ir.U64
+	d := &value{place: onDevice, dtype: v.dtype, shape: v.shape, stride: rowMajor(v.shape), format: i32}
+	d.slot = b.word(4*n, func(p []byte) error {
+		t := c.content.Tensor
+		if t == nil || len(t.I) != n {
+			return fmt.Errorf("embedding: indices are no %d integers", n)
+		}
+		for i, at := range t.I {
+			if at < 0 && !unsigned {
+				at += int64(rows)
+			}
+			if at < 0 || at >= int64(rows) {
+				return fmt.Errorf("embedding: indices[%d] is %d, the weight has %d rows", i, t.I[i], rows)
+			}
+			binary.LittleEndian.PutUint32(p[4*i:], uint32(at))
+		}
+		return nil
+	})
+	return d
+}
+
+// matmul computes a product of many rows by tiles. It fails where there is no kernel.
+func (b *binder) matmul(l *linearOf, epilogue kernels.Epilogue, extra *value, limit float32, out *value) bool {
+	exact := !b.tiled(l.rows)
+	k := kernels.MatMul{Matrices: kernels.Matrices{Format: l.w.Format, K: l.w.cols, Exact: exact}, N: l.w.rows, Epilogue: epilogue, Cap: limit}
+	var other operand
+	switch {
+	case l.bias != nil && epilogue != kernels.NoEpilogue:
+		return false
+	case l.bias != nil:
+		k.Epilogue, other = kernels.AddVector, reads(l.bias)
+	case extra != nil:
+		other = reads(extra)
+	}
+	launch, err := k.Launch(k.Tiles(b.x.exe.target, l.rows)[0], l.rows)
+	if err != nil {
+		return false
+	}
+	x := b.prepared(l.x, l.norm, l.rows, l.w.cols, exact)
+	if other.slot == nil {
+		other = x
+	}
+	b.dispatch("matmul", launch, nil, append(l.w.operands(), x, other, writes(out), b.stepAt(l.rows, nil))...)
+	b.reading(l.w.bytes())
+	return true
+}
+
+// preparedKey tells rows in the form that tiled products take.
+type preparedKey struct {
+	slot   *slot
+	offset int
+	norm   *slot
+	eps    float32
+	exact  bool
+}
+
+// prepared brings rows into the form that tiled products take, normalized: once, for all products of them.
+func (b *binder) prepared(x *value, norm *normOf, rows, width int, exact bool) operand {
+	if exact && norm == nil {
+		return reads(x)
+	}
+	key := preparedKey{slot: x.slot, offset: x.offset, exact: exact}
+	p := kernels.Prepare{K: width, Exact: exact}
+	weight := reads(x)
+	p.Norm, p.Eps, weight = norm.vectors(weight)
+	if norm != nil {
+		key.norm, key.eps = weight.slot, norm.eps
+	}
+	if s := b.forms[key]; s != nil && !x.slot.state {
+		return whole(s)
+	}
+	size := 2
+	if exact {
+		size = 4
+	}
+	l, err := p.Launch(rows)
+	s := b.scratch(size * rows * width)
+	if !b.dispatch("prepare", l, err, reads(x), weight, written(s), b.stepAt(rows, nil)) {
+		panic(err) // the product that takes it has checked the width
+	}
+	b.forms[key] = s
+	return whole(s)
+}

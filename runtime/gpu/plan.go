@@ -1,0 +1,332 @@
+package gpu
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+)
+
+// plan is a module bound to the shapes of its inputs.
+type plan struct {
+	shapes  [][]int // of the inputs; nil for ints
+	inputs  []*cell
+	cells   []*cell // computed before the first step, in order
+	steps   []step
+	outputs []*value
+	slots   []*slot // those in the arena
+	size    int     // bytes of the arena
+
+	checks []func() error // of cells: what kernels trust
+
+	words   words // what the steps read of a call
+	program []segment
+}
+
+// binder makes a plan.
+type binder struct {
+	x       *instance
+	plan    *plan
+	symbols map[*ir.Symbol]int64
+	values  map[*ir.Value]*value
+	// held are the loads whose buffer nothing writes while they are used.
+	held map[*ir.Op]bool
+	// uses counts the uses of values.
+	uses map[*ir.Value]int
+	// waiting are the slots that had something deferred.
+	waiting []*slot
+	// angles are the tables of angles that were computed already.
+	angles map[angleKey]*slot
+	// forms are rows in the form that tiled products take.
+	forms map[preparedKey]*slot
+	// op is the operation that is bound.
+	op *ir.Op
+	// uploaded are the values of cells on the device.
+	uploaded map[*cell]*value
+}
+
+// bind makes a plan for inputs of these shapes.
+func (x *instance) bind(shapes [][]int) (*plan, error) {
+	m := x.exe.fused
+	b := &binder{x: x, plan: &plan{shapes: shapes}, symbols: map[*ir.Symbol]int64{},
+		values: map[*ir.Value]*value{}, held: heldLoads(m.Entry.Body), uses: countUses(m.Entry.Body), uploaded: map[*cell]*value{}, angles: map[angleKey]*slot{}, forms: map[preparedKey]*slot{}}
+	for i, p := range m.Entry.Params {
+		for j, d := range p.Type.Shape {
+			if s, ok := d.Symbol(); ok {
+				b.symbols[s] = int64(shapes[i][j])
+			}
+		}
+	}
+	for i, p := range m.Entry.Params {
+		c := &cell{}
+		b.values[p] = &value{place: onHost, dtype: p.Type.DType, shape: shapes[i], cell: c}
+		b.plan.inputs = append(b.plan.inputs, c)
+	}
+	for _, op := range m.Entry.Body.Ops {
+		first := len(b.plan.steps)
+		if err := b.bindOp(op); err != nil {
+			return nil, fmt.Errorf("%w\n\tin %s", err, ir.Describe(m, op))
+		}
+		// What the steps use lives until the last of them.
+		b.use(op, max(first, len(b.plan.steps)-1))
+	}
+	for _, r := range m.Entry.Body.Results {
+		v, err := b.value(r)
+		if err != nil {
+			return nil, err
+		}
+		b.plan.outputs = append(b.plan.outputs, v)
+		if v.place == onDevice {
+			b.flush(v.slot)
+		} else if v.cell != nil {
+			v.cell.need()
+		}
+	}
+	b.flushAll()
+	for _, v := range b.plan.outputs {
+		if v.place == onDevice {
+			v.slot.last = len(b.plan.steps)
+		}
+	}
+	b.plan.cells = slices.DeleteFunc(b.plan.cells, func(c *cell) bool { return !c.needed || c.constant })
+	b.plan.place()
+	if b.plan.size > maxArena {
+		return nil, fmt.Errorf("a call of this size needs %d GiB of memory for intermediate results; use a smaller chunk", b.plan.size>>30)
+	}
+	if b.x.exe.failure != nil {
+		return nil, b.x.exe.failure
+	}
+	w := &b.plan.words
+	if w.size > 0 {
+		var err error
+		if w.buffer, err = x.alloc(w.size); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range w.slots {
+		s.buffer = w.buffer
+	}
+	return b.plan, nil
+}
+
+// maxArena bounds the memory of a plan in bytes: kernels index it with 32 bits.
+const maxArena = 1 << 34
+
+// dims gives the numbers of a shape, or false where they are known only when the plan runs.
+func (b *binder) dims(t ir.Type) ([]int, bool) {
+	out := make([]int, len(t.Shape))
+	total := 1
+	for i, d := range t.Shape {
+		n, ok := b.number(d)
+		if !ok || n < 0 || n > 0 && total > maxElements/n {
+			return nil, false
+		}
+		total *= n
+		out[i] = n
+	}
+	return out, len(out) <= maxRank
+}
+
+// maxElements bounds a tensor, as the reference kernels do.
+const maxElements = 1 << 30
+
+func (b *binder) number(e *ir.Expr) (int, bool) {
+	n, err := e.Eval(func(s *ir.Symbol) (int64, bool) { v, ok := b.symbols[s]; return v, ok })
+	return int(n), err == nil
+}
+
+// integer is the number of an int operand, where it is known now.
+func (b *binder) integer(operand string) (int, bool) {
+	a, ok := b.op.Arg(operand)
+	switch {
+	case !ok:
+		return 0, false
+	case a.Kind == ir.IntArg:
+		return int(max(min(a.Int, 1<<31-1), -1<<31)), true
+	}
+	return b.number(a.Value.Type.Int)
+}
+
+// value is what a value of the IR is bound to.
+func (b *binder) value(v *ir.Value) (*value, error) {
+	if n := b.values[v]; n != nil {
+		return n, nil
+	}
+	n, err := b.x.exe.constant(v)
+	if err != nil {
+		return nil, err
+	}
+	b.values[v] = n
+	return n, nil
+}
+
+// input is the value of an operand, or nil where it is absent or no value. Errors of constants come up
+// again where they are bound as arguments of the reference kernel.
+func (b *binder) input(name string) *value {
+	v := b.op.Input(name)
+	if v == nil {
+		return nil
+	}
+	n, err := b.value(v)
+	if err != nil {
+		return nil
+	}
+	return n
+}
+
+// use notes that the arguments of op live until a step.
+func (b *binder) use(op *ir.Op, last int) {
+	op.EachArg(func(a *ir.Arg) {
+		if n := b.values[a.Value]; n != nil && n.place == onDevice {
+			n.slot.last = max(n.slot.last, last)
+		}
+	})
+}
+
+// bindOp binds an operation: as a view, by kernels, on the host, or to its reference kernel.
+func (b *binder) bindOp(op *ir.Op) error {
+	b.op = op
+	switch op.Def.Name {
+	case "quantized":
+		b.values[op.Result()] = &value{place: joined}
+		return nil
+	case "noop":
+		return nil
+	}
+	if views[op.Def.Name] != nil && b.viewable() && views[op.Def.Name](b) {
+		return nil
+	}
+	if bind := kernelBinders[op.Def.Name]; bind != nil && b.hasElements() && !b.onlyHost() {
+		if bind(b) {
+			return nil
+		}
+	}
+	return b.reference()
+}
+
+// onlyHost reports whether an operation of cells alone is cheap enough for the host: arithmetic of a few
+// numbers.
+func (b *binder) onlyHost() bool {
+	host := b.op.Buffer == nil
+	b.op.EachArg(func(a *ir.Arg) {
+		if v := b.values[a.Value]; a.Kind == ir.ValueArg && (v == nil || v.place != onHost || v.shape != nil && v.len() > 1<<16) {
+			host = host && v == nil && a.Value.Constant != nil && ir.Elements(a.Value.Constant.Data.Shape()) <= 1<<10
+		}
+	})
+	return host
+}
+
+// hasElements reports whether no operand and no result of a known shape is empty: kernels need not think
+// of that.
+func (b *binder) hasElements() bool {
+	ok := true
+	b.op.EachArg(func(a *ir.Arg) {
+		if v := b.values[a.Value]; a.Kind == ir.ValueArg && v != nil && v.place == onDevice && v.len() == 0 {
+			ok = false
+		}
+	})
+	for _, r := range b.op.Results {
+		if shape, known := b.dims(r.Type); known && elements(shape) == 0 {
+			ok = false
+		}
+	}
+	return ok
+}
+
+// result gives result number i of the operation memory in the arena, its elements in row-major order where
+// no strides are given. It gives nil where the shape is not known.
+func (b *binder) result(i int, strides []int) *value {
+	r := b.op.Results[i]
+	shape, ok := b.dims(r.Type)
+	if !ok || r.Type.Kind == ir.IntKind {
+		return nil
+	}
+	if strides == nil {
+		strides = rowMajor(shape)
+	}
+	v := &value{dtype: r.Type.DType, shape: shape, stride: strides}
+	if !r.Type.DType.IsFloat() {
+		v.format = i32
+	}
+	v.slot = b.scratch(4 * elements(shape))
+	b.values[r] = v
+	return v
+}
+
+// never is the first step of a slot that nothing fills.
+const never = 1 << 30
+
+// scratch is memory in the arena of a number of bytes, from the first step on that names it.
+func (b *binder) scratch(size int) *slot {
+	s := &slot{size: size, first: never, last: len(b.plan.steps)}
+	b.plan.slots = append(b.plan.slots, s)
+	return s
+}
+
+// alignment of what lies in the arena, in bytes: that of the widest load of a kernel, and what bindings of
+// buffers at an offset need on every device.
+const alignment = 256
+
+// place gives every slot of the arena its place: what lives at the same time does not overlap.
+func (p *plan) place() {
+	p.slots = slices.DeleteFunc(p.slots, func(s *slot) bool { return s.first == never })
+	slices.SortStableFunc(p.slots, func(a, b *slot) int {
+		if a.first != b.first {
+			return a.first - b.first
+		}
+		return b.size - a.size
+	})
+	type span struct{ lo, hi int }
+	for i, s := range p.slots {
+		var taken []span
+		for _, o := range p.slots[:i] {
+			if o.last >= s.first && o.size > 0 {
+				taken = append(taken, span{o.offset, o.offset + o.size})
+			}
+		}
+		slices.SortFunc(taken, func(a, b span) int { return a.lo - b.lo })
+		s.offset = 0
+		for _, t := range taken {
+			if t.lo >= s.offset+s.size {
+				break
+			}
+			s.offset = max(s.offset, (t.hi+alignment-1)&^(alignment-1))
+		}
+		p.size = max(p.size, s.offset+s.size)
+	}
+}
+
+// heldLoads finds the loads whose value can be the buffer's memory itself: nothing uses them, or a view of
+// them, after a later write of the buffer.
+func heldLoads(r *ir.Region) map[*ir.Op]bool {
+	held := map[*ir.Op]bool{}
+	source := map[*ir.Value]*ir.Op{} // the load that a value may be a view of
+	stale := map[*ir.Op]bool{}
+	for _, op := range r.Ops {
+		op.EachArg(func(a *ir.Arg) {
+			if load := source[a.Value]; load != nil && stale[load] {
+				held[load] = false
+			}
+		})
+		switch {
+		case op.Def.Effect == ir.Reads:
+			source[op.Result()], held[op] = op, true
+		case op.Def.Effect == ir.Writes:
+			for load := range held {
+				if load.Buffer == op.Buffer {
+					stale[load] = true
+				}
+			}
+		case views[op.Def.Name] != nil:
+			if x := op.Input("x"); x != nil && source[x] != nil {
+				source[op.Result()] = source[x]
+			}
+		}
+	}
+	for _, v := range r.Results {
+		if load := source[v]; load != nil && stale[load] {
+			held[load] = false
+		}
+	}
+	return held
+}

@@ -1,0 +1,233 @@
+package gpu
+
+import (
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+)
+
+// fewTokens is the number of tokens up to which recurrent states take one after the other.
+const fewTokens = 8
+
+// reset is the optional bool that sets a state to zeros first, on the device.
+func (b *binder) reset() (v *value, kind kernels.Reset, ok bool) {
+	of := b.op.Input("reset")
+	if of == nil {
+		return nil, kernels.NoReset, true
+	}
+	v = b.device(of, b.input("reset"))
+	if v == nil || v.format != i32 || v.dtype != ir.Bool || v.len() != 1 {
+		return nil, kernels.NoReset, false
+	}
+	return v, kernels.ResetFlag, true
+}
+
+// bindConv convolves each channel of x [1, S, C] with its taps, over the rows that the buffer holds and those
+// of x.
+func bindConv(b *binder) bool {
+	attrs, x, s := ir.Attrs[ir.BufferConvAttrs](b.op), b.floats("x"), b.x.states[b.op.Buffer]
+	w, of := b.input("w"), b.op.Input("w")
+	reset, kind, ok := b.reset()
+	if !ok || x == nil || s == nil || s.slot == nil || w == nil || w.place != onHost || !w.cell.constant || len(w.shape) != 3 || len(x.shape) != 3 ||
+		x.shape[0] != 1 || x.shape[2] > 1 && x.stride[2] != 1 || attrs.Activation != "" && attrs.Activation != "silu" {
+		return false
+	}
+	tokens, channels, taps := x.shape[1], x.shape[2], w.shape[1]
+	want := []int{1, taps, channels}
+	if attrs.ChannelFirst {
+		want = []int{1, channels, taps}
+	}
+	if !slices.Equal(s.shape, want) || !slices.Equal(w.shape, []int{channels, taps, 1}) {
+		return false
+	}
+	weight := b.device(of, w)
+	k := kernels.Conv{Channels: channels, Taps: taps, Token: x.stride[1], SiLU: attrs.Activation == "silu", State: s.format.kernelType(),
+		ChannelFirst: attrs.ChannelFirst, Weight: kernels.F32, Reset: kind}
+	out := b.result(0, nil)
+	if weight == nil || out == nil || !slices.Equal(out.shape, x.shape) {
+		return false
+	}
+	flag := reads(weight)
+	if reset != nil {
+		flag = reads(reset)
+	}
+	at := b.stepAt(tokens, nil)
+	if tokens <= fewTokens {
+		l, err := k.StepLaunch()
+		return b.dispatch("conv", l, err, reads(x), reads(weight), flag, written(s.slot), writes(out), at)
+	}
+	outputs, state, err := k.Launches(tokens)
+	return b.dispatch("conv", outputs, err, reads(x), reads(weight), flag, whole(s.slot), writes(out), at) &&
+		b.dispatch("conv state", state, err, reads(x), flag, written(s.slot), at)
+}
+
+// decayOf are decays of the gated delta rule that are deferred.
+type decayOf struct {
+	x, bias, rate *value
+	out           *value
+}
+
+func (d *decayOf) emit(b *binder) { d.gates(b, nil, nil, nil) }
+
+// gates computes the decays g, and beta = sigmoid(x) where that is set.
+func (d *decayOf) gates(b *binder, g, betaOf, beta *value) bool {
+	if g == nil {
+		g = d.out
+	}
+	heads := d.x.shape[len(d.x.shape)-1]
+	n, _, stride, _ := d.x.rows()
+	k := kernels.Delta{DK: 32, DV: 32, KHeads: heads, Heads: heads, GToken: stride, BetaToken: stride, State: kernels.F32, Gates: kernels.F32}
+	in, out := d.x, operand{}
+	if beta != nil {
+		in, out = betaOf, writes(beta)
+		k.BetaToken = strideOfRows(betaOf)
+	} else {
+		out = written(b.scratch(4 * n * heads)) // the kernel makes both
+	}
+	l, err := k.GatesLaunch(n)
+	return b.dispatch("gates", l, err, reads(d.x), reads(in), reads(d.bias), reads(d.rate), writes(g), out, b.stepAt(n, nil))
+}
+
+// bindDecay defers the decays of the gated delta rule, a few numbers for each token.
+func bindDecay(b *binder) bool {
+	x := b.floats("x")
+	if x == nil || len(x.shape) == 0 {
+		return false
+	}
+	heads := x.shape[len(x.shape)-1]
+	_, _, _, ok := x.rows()
+	d := &decayOf{x: x, bias: b.vector("bias", heads), rate: b.vector("rate", heads)}
+	if !ok || d.bias == nil || d.rate == nil {
+		return false
+	}
+	if d.out = b.result(0, nil); d.out == nil {
+		return false
+	}
+	b.flush(x.slot)
+	b.later(d.out.slot, d, x)
+	return true
+}
+
+// bindDeltaRule runs the gated delta rule over the tokens of a call, on the state that a buffer holds. With few
+// tokens the kernel does what comes before: the normalization of q and k, and the gates.
+func bindDeltaRule(b *binder) bool {
+	s := b.x.states[b.op.Buffer]
+	reset, kind, ok := b.reset()
+	q, k, v, g, beta := b.floats("q"), b.floats("k"), b.floats("v"), b.floats("g"), b.floats("beta")
+	for _, x := range []*value{q, k, v, g, beta} {
+		if x == nil {
+			return false
+		}
+	}
+	if !ok || s == nil || s.slot == nil || len(q.shape) != 4 || len(v.shape) != 4 || len(g.shape) != 3 || len(s.shape) != 4 || q.shape[0] != 1 {
+		return false
+	}
+	tokens, keyHeads, keyWidth := q.shape[1], q.shape[2], q.shape[3]
+	heads, width := v.shape[2], v.shape[3]
+	if !slices.Equal(k.shape, q.shape) || !slices.Equal(v.shape, []int{1, tokens, heads, width}) || !slices.Equal(g.shape, []int{1, tokens, heads}) ||
+		!slices.Equal(beta.shape, g.shape) || !slices.Equal(s.shape, []int{1, heads, width, keyWidth}) || keyHeads == 0 || heads%keyHeads != 0 {
+		return false
+	}
+	d := kernels.Delta{DK: keyWidth, DV: width, KHeads: keyHeads, Heads: heads, State: s.format.kernelType(), Reset: kind}
+	if _, err := d.StepLaunch(); err != nil {
+		return false
+	}
+	qWeight, kWeight, bias, rate := v, v, v, v
+	if tokens <= fewTokens {
+		qn, kn := b.keyNorm(q, "q"), b.keyNorm(k, "k")
+		if qn != nil && kn != nil && qn.eps == kn.eps {
+			d.Norm, d.Eps, qWeight, kWeight = kernels.F32, qn.eps, qn.weight, kn.weight
+			q, k = as(qn.x, q.shape), as(kn.x, k.shape)
+		}
+		decay, _ := g.slot.pending.(*decayOf)
+		gate, _ := beta.slot.pending.(*sigmoidOf)
+		if decay != nil && g.same(decay.out) && gate != nil && beta.same(gate.out) {
+			d.Gates, bias, rate = kernels.F32, decay.bias, decay.rate
+			g, beta = as(decay.x, g.shape), as(gate.x, g.shape)
+		}
+	} else {
+		// One kernel for decays and the gates of the updates.
+		decay, _ := g.slot.pending.(*decayOf)
+		gate, _ := beta.slot.pending.(*sigmoidOf)
+		if decay != nil && gate != nil && beta.same(gate.out) && strideOfRows(gate.x) > 0 && elements(gate.x.shape) == decay.x.len() {
+			b.take(g.slot)
+			b.take(beta.slot)
+			decay.gates(b, decay.out, gate.x, gate.out)
+		}
+	}
+	// Heads follow each other.
+	rows := func(x *value, n, width int) (*value, int) {
+		if x = b.denseRows(x, n*width, n, width); x == nil {
+			return nil, 0
+		}
+		return x, x.stride[1]
+	}
+	if q, d.QToken = rows(q, keyHeads, keyWidth); q == nil {
+		return false
+	}
+	if k, d.KToken = rows(k, keyHeads, keyWidth); k == nil {
+		return false
+	}
+	if v, d.VToken = rows(v, heads, width); v == nil {
+		return false
+	}
+	if g.stride[2] != 1 && heads > 1 || beta.stride[2] != 1 && heads > 1 {
+		return false
+	}
+	d.GToken, d.BetaToken = g.stride[1], beta.stride[1]
+	out := b.result(0, nil)
+	if out == nil || !slices.Equal(out.shape, v.shape) {
+		return false
+	}
+	flag := reads(v)
+	if reset != nil {
+		flag = reads(reset)
+	}
+	at := b.stepAt(tokens, nil)
+	if tokens > fewTokens {
+		if solve, scan, err := d.Launches(tokens); err == nil {
+			const length = 32
+			sums, w, u := b.scratch(4*tokens*heads), b.scratch(4*tokens*heads*keyWidth), b.scratch(4*tokens*heads*width)
+			m := b.scratch(4 * (tokens + length - 1) / length * heads * length * length)
+			m.size = 4 * ((tokens + length - 1) / length) * heads * length * length
+			return b.dispatch("delta solve", solve, nil, reads(q), reads(k), reads(v), reads(g), reads(beta), written(sums), written(w), written(u), written(m), at) &&
+				b.dispatch("delta scan", scan, nil, reads(q), reads(k), whole(sums), whole(w), whole(u), whole(m), flag, written(s.slot), writes(out), at)
+		}
+	}
+	l, err := d.StepLaunch()
+	if !b.dispatch("delta rule", l, err, reads(q), reads(k), reads(v), reads(g), reads(beta), reads(qWeight), reads(kWeight), reads(bias), reads(rate), flag, written(s.slot), writes(out), at) {
+		return false
+	}
+	b.reading(2 * s.slot.size)
+	return true
+}
+
+// keyNorm is a deferred normalization of heads with a weight that x is the result of.
+func (b *binder) keyNorm(x *value, operand string) *normOf {
+	n, ok := x.slot.pending.(*normOf)
+	if !ok || !x.same(n.out) || n.weight == nil || len(n.out.shape) == 0 || n.out.shape[len(n.out.shape)-1] != x.shape[3] || !b.only(operand) {
+		return nil
+	}
+	if stride, ok := reshapeStrides(n.x.shape, n.x.stride, x.shape); !ok || stride[3] != 1 {
+		return nil
+	}
+	return n
+}
+
+// as sees v in another shape, which its strides allow.
+func as(v *value, shape []int) *value {
+	n := *v
+	n.shape = shape
+	n.stride, _ = reshapeStrides(v.shape, v.stride, shape)
+	return &n
+}
+
+// denseRows gives x [1, T, n, width] with the n rows of a token one after the other, copied where they are
+// not.
+func (b *binder) denseRows(x *value, _, n, width int) *value {
+	if (x.stride[3] == 1 || width == 1) && (x.stride[2] == width || n == 1) {
+		return x
+	}
+	return b.dense(x)
+}

@@ -1,0 +1,110 @@
+package gpu
+
+import (
+	"fmt"
+
+	"github.com/etc-ml/etc/ir"
+)
+
+// run executes the plan for the inputs that its cells hold.
+func (x *instance) run(p *plan) error {
+	if err := x.prepare(p); err != nil {
+		return err
+	}
+	if p.program == nil {
+		program, err := x.record(p)
+		if err != nil {
+			for i := range program {
+				program[i].close()
+			}
+			return err
+		}
+		p.program = program
+	}
+	for i := range p.program {
+		s := &p.program[i]
+		if s.host != nil {
+			if err := s.host.host(); err != nil {
+				return x.failed(s.host.op, err)
+			}
+			continue
+		}
+		if err := x.submit(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prepare computes the cells and writes what kernels read of them.
+func (x *instance) prepare(p *plan) error {
+	for _, c := range p.cells {
+		if c.run == nil {
+			continue
+		}
+		if err := c.run(); err != nil {
+			return err
+		}
+	}
+	for _, check := range p.checks {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	if err := p.words.fill(); err != nil {
+		return err
+	}
+	if p.words.size == 0 {
+		return nil
+	}
+	return p.words.buffer.Write(0, p.words.content[:p.words.size])
+}
+
+// failed says which operation an error is of.
+func (x *instance) failed(op *ir.Op, err error) error {
+	return fmt.Errorf("%w\n\tin %s", err, ir.Describe(x.exe.fused, op))
+}
+
+// reserve makes room for intermediate results. Recordings name the memory that they use: where it moves,
+// they are made anew.
+func (x *instance) reserve(size int) error {
+	if x.arena != nil && x.arena.size >= size {
+		return nil
+	}
+	if x.arena != nil {
+		for _, p := range x.plans {
+			if err := p.forget(); err != nil {
+				return err
+			}
+		}
+		if err := x.free(x.arena.buffer); err != nil {
+			return err
+		}
+		x.arena = nil
+	}
+	m, err := x.alloc(size)
+	if err != nil {
+		return err
+	}
+	x.arena = &slot{buffer: m, size: m.Size()}
+	return nil
+}
+
+// forget drops the recording.
+func (p *plan) forget() error {
+	for i := range p.program {
+		if err := p.program[i].close(); err != nil {
+			return err
+		}
+	}
+	p.program = nil
+	return nil
+}
+
+// close frees what the plan holds on the device.
+func (p *plan) close(x *instance) error {
+	if err := p.forget(); err != nil || p.words.buffer == nil {
+		return err
+	}
+	return x.free(p.words.buffer)
+}

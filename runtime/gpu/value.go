@@ -1,0 +1,146 @@
+package gpu
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+)
+
+// place tells where a value is.
+type place uint8
+
+const (
+	onDevice place = iota // elements of a slot, strided
+	onHost                // a cell
+	joined                // a quantized weight, which kernels read in parts
+)
+
+// format is how elements are stored on the device.
+type format uint8
+
+const (
+	f32 format = iota
+	bf16
+	i32
+)
+
+// size of an element in bytes.
+func (f format) size() int {
+	if f == bf16 {
+		return 2
+	}
+	return 4
+}
+
+func (f format) kernelType() kernels.DType {
+	return [...]kernels.DType{f32: kernels.F32, bf16: kernels.BF16, i32: kernels.I32}[f]
+}
+
+// slot is memory on the device.
+type slot struct {
+	// buffer holds the slot at offset, in bytes; nil for a place in the arena that placing finds.
+	buffer       device.Buffer
+	offset, size int
+	// fixed says that no kernel writes it.
+	fixed bool
+	// state says that it is a buffer's content.
+	state bool
+	// pending is what fills the slot, when something reads it; by is the operation.
+	pending deferred
+	by      *ir.Op
+	// first and last are the steps between which a slot of the arena holds something.
+	first, last int
+}
+
+// value is a value of the IR, bound to a plan.
+type value struct {
+	place place
+	dtype ir.DType
+	// shape is nil where it is known only when the plan runs.
+	shape []int
+
+	// The elements of a value on the device: strides and offset count elements.
+	slot   *slot
+	format format
+	offset int
+	stride []int
+
+	cell *cell
+}
+
+func (v *value) len() int { return elements(v.shape) }
+
+// isDense reports whether the elements lie one after the other.
+func (v *value) isDense() bool {
+	n := 1
+	for i := len(v.shape) - 1; i >= 0; i-- {
+		if v.shape[i] != 1 && v.stride[i] != n {
+			return false
+		}
+		n *= v.shape[i]
+	}
+	return true
+}
+
+// isFloats reports whether v is float32 numbers on the device.
+func (v *value) isFloats() bool { return v != nil && v.place == onDevice && v.format == f32 }
+
+// rows sees v as n rows of its last dim, of width elements, that lie stride apart. It fails where rows are
+// not evenly spaced or their elements not adjacent.
+func (v *value) rows() (n, width, stride int, ok bool) {
+	last := len(v.shape) - 1
+	if last < 0 {
+		return 1, 1, 1, true
+	}
+	width = v.shape[last]
+	if width != 1 && v.stride[last] != 1 {
+		return 0, 0, 0, false
+	}
+	n, stride, ok = mergeDims(v.shape[:last], v.stride[:last])
+	if n == 1 {
+		stride = width
+	}
+	return n, width, stride, ok
+}
+
+// at is the place of the first element in the slot, in bytes.
+func (v *value) at() int { return v.offset * v.format.size() }
+
+// cell holds a value on the host: what is computed of the inputs alone, and what reference kernels give of
+// integers.
+type cell struct {
+	content eval.Value
+	// run computes content of other cells; nil for an input, a constant, and what a step of the plan sets.
+	run func() error
+	// uses are the cells that run reads.
+	uses []*cell
+	// constant says that the content is the same for every call.
+	constant bool
+	// needed says that something reads it.
+	needed bool
+	// step says that a step of the plan sets it, after others have run on the device.
+	step bool
+}
+
+// need marks a cell, and those that it is computed of.
+func (c *cell) need() {
+	if !c.needed {
+		c.needed = true
+		for _, u := range c.uses {
+			u.need()
+		}
+	}
+}
+
+// set checks the shape that follows from the types.
+func (c *cell) set(r eval.Value, shape []int) error {
+	if r.Tensor != nil && shape != nil && !slices.Equal(r.Tensor.Shape, shape) {
+		return fmt.Errorf("gives shape %v where %v follows from the types", r.Tensor.Shape, shape)
+	}
+	c.content = r
+	return nil
+}

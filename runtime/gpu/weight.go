@@ -1,0 +1,209 @@
+package gpu
+
+import (
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+)
+
+// weight is a stored matrix [N, K], or a stack of them, as kernels read it.
+type weight struct {
+	kernels.Format
+	count      int // of matrices
+	rows, cols int
+
+	data, scales, biases *slot // scales and biases are data where there are none
+}
+
+// bytes that one of the matrices takes.
+func (w *weight) bytes() int {
+	n := w.rows * w.cols * w.Bits / 8
+	if w.Quantized() {
+		size := 2
+		if w.F32 {
+			size = 4
+		}
+		if !w.Symmetric {
+			size *= 2
+		}
+		n += w.rows * w.cols / w.Group * size
+	}
+	return n
+}
+
+// operands are the buffers that kernels take of a weight: its numbers, scales and biases.
+func (w *weight) operands() []operand {
+	return []operand{whole(w.data), whole(w.scales), whole(w.biases)}
+}
+
+// memoryKey tells a constant on the device, and in which form.
+type memoryKey struct {
+	value  *ir.Value
+	format format
+	stored bool // as the file has it
+}
+
+// weight opens the weight [N, K] or [E, N, K] behind a value, or gives nil where no kernel can read it.
+func (x *executable) weight(v *ir.Value) *weight {
+	if v == nil {
+		return nil
+	}
+	x.mu.Lock()
+	w, known := x.weights[v]
+	x.mu.Unlock()
+	if known {
+		return w
+	}
+	w = x.openWeight(v)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.weights[v] = w
+	return w
+}
+
+func (x *executable) openWeight(v *ir.Value) *weight {
+	dims, static := v.Type.Static()
+	for v.Def != nil && v.Def.Def.Name == "astype" && v.Type.DType.IsFloat() && v.Def.Input("x").Type.DType.IsFloat() {
+		v = v.Def.Input("x")
+	}
+	n := len(dims)
+	if !static || n < 2 || n > 3 {
+		return nil
+	}
+	w := &weight{count: 1, rows: int(dims[n-2]), cols: int(dims[n-1])}
+	if n == 3 {
+		w.count = int(dims[0])
+	}
+	switch {
+	case w.count*w.rows*w.cols == 0:
+		return nil
+	case v.Def != nil && v.Def.Def.Name == "quantized":
+		return x.openQuantized(w, v)
+	case v.Def != nil && v.Def.Def.Name == "transpose":
+		return x.openTransposed(w, v)
+	case v.Constant != nil:
+		w.Bits = 16
+		f := bf16
+		if v.Type.DType != ir.BF16 {
+			w.Bits, f = 32, f32
+		}
+		if w.data = x.stored(v, f); w.data == nil {
+			return nil
+		}
+		w.scales, w.biases = w.data, w.data
+		return w
+	}
+	return nil
+}
+
+// openQuantized reads codes where they lie. Scales and biases are read there too if both are bf16 or f32;
+// otherwise they are copied, as f32.
+func (x *executable) openQuantized(w *weight, v *ir.Value) *weight {
+	w.Bits, w.Group = v.Type.Bits, v.Type.Group
+	op := v.Def
+	packed, scales, biases := op.Input("packed"), op.Input("scales"), op.Input("biases")
+	if packed.Constant == nil {
+		return nil
+	}
+	if w.data = x.wrapped(packed); w.data == nil {
+		return nil
+	}
+	f := f32
+	if scales.Type.DType == ir.BF16 && (biases == nil || biases.Type.DType == ir.BF16) {
+		f = bf16
+	}
+	w.F32, w.Symmetric = f == f32, biases == nil
+	if w.scales = x.stored(scales, f); w.scales == nil {
+		return nil
+	}
+	w.biases = w.data
+	if biases != nil {
+		if w.biases = x.stored(biases, f); w.biases == nil {
+			return nil
+		}
+	}
+	return w
+}
+
+// openTransposed copies a stack of matrices that is stored by columns.
+func (x *executable) openTransposed(w *weight, v *ir.Value) *weight {
+	c, perm := v.Def.Input("x"), ir.Attrs[ir.TransposeAttrs](v.Def).Perm
+	if c.Constant == nil || !slices.Equal(perm, []int{0, 2, 1}) && !slices.Equal(perm, []int{1, 0}) || c.Type.DType != ir.BF16 && c.Type.DType != ir.F32 {
+		return nil
+	}
+	data, err := constantBytes(c.Constant)
+	if err != nil {
+		return nil
+	}
+	size := c.Type.DType.Size()
+	w.Bits = 8 * size
+	out := make([]byte, len(data))
+	k, rows := w.cols, w.rows // stored [.., K, N]
+	for at := 0; at < len(out); at += k * rows * size {
+		for i := range k {
+			for j := range rows {
+				copy(out[at+(j*k+i)*size:][:size], data[at+(i*rows+j)*size:])
+			}
+		}
+	}
+	if w.data = x.remembered(memoryKey{value: v}, func() *slot { return x.upload(out) }); w.data == nil {
+		return nil
+	}
+	w.scales, w.biases = w.data, w.data
+	return w
+}
+
+// remembered is a slot of a constant, made when it is first asked for; nil where that fails.
+func (x *executable) remembered(key memoryKey, build func() *slot) *slot {
+	x.mu.Lock()
+	s, ok := x.memory[key]
+	x.mu.Unlock()
+	if ok {
+		return s
+	}
+	s = build()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.memory[key] = s
+	return s
+}
+
+// stored is a constant in a format: where it lies, if it is stored so, else copied. It gives nil where that
+// cannot be done.
+func (x *executable) stored(v *ir.Value, f format) *slot {
+	if v.Constant != nil && (v.Type.DType == ir.BF16 && f == bf16 || v.Type.DType == ir.F32 && f == f32) {
+		return x.wrapped(v)
+	}
+	return x.remembered(memoryKey{value: v, format: f}, func() *slot {
+		n, err := x.constant(v)
+		if err != nil {
+			return nil
+		}
+		t := n.cell.content.Tensor
+		if t == nil || t.DType.IsFloat() != (f != i32) {
+			return nil
+		}
+		return x.upload(encode(f, t))
+	})
+}
+
+// wrapped is a constant's own memory.
+func (x *executable) wrapped(v *ir.Value) *slot {
+	return x.remembered(memoryKey{value: v, stored: true}, func() *slot {
+		p, err := constantBytes(v.Constant)
+		if err != nil || len(p) == 0 {
+			return nil
+		}
+		return x.wrap(p)
+	})
+}
+
+// part are the operands of n rows from a first one on.
+func (w *weight) part(first, n int) []operand {
+	total := w.count * w.rows
+	rows := func(s *slot) operand {
+		return operand{slot: s, at: s.size / total * first, size: s.size / total * n}
+	}
+	return []operand{rows(w.data), rows(w.scales), rows(w.biases)}
+}

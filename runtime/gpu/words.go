@@ -1,0 +1,166 @@
+package gpu
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/gpu/device"
+)
+
+// words are what kernels read of a call, in one small buffer: tokens, positions, flags, parameters of the
+// sampler. Those that cells hold are written before the first step.
+type words struct {
+	slots   []*slot
+	size    int // bytes
+	uploads []upload
+	pairs   map[pair]*slot
+	content []byte
+	buffer  device.Buffer
+}
+
+// upload is a cell on its way to the device.
+type upload struct {
+	at     *slot
+	encode func(p []byte) error
+}
+
+// pair is what kernels take as step: a number of rows, and the position of the first.
+type pair struct {
+	tokens   int
+	position *cell
+}
+
+// word makes a place of size bytes in the buffer, which encode fills for every call.
+func (b *binder) word(size int, encode func(p []byte) error) *slot {
+	w := &b.plan.words
+	s := &slot{offset: w.size, size: size}
+	w.size = (w.size + size + alignment - 1) &^ (alignment - 1)
+	w.slots = append(w.slots, s)
+	w.uploads = append(w.uploads, upload{s, encode})
+	return s
+}
+
+// stepAt is the step operand of a kernel for tokens rows from a position on; nil stands for position 0.
+func (b *binder) stepAt(tokens int, position *cell) operand {
+	w := &b.plan.words
+	if w.pairs == nil {
+		w.pairs = map[pair]*slot{}
+	}
+	key := pair{tokens, position}
+	s := w.pairs[key]
+	if s == nil {
+		if position != nil {
+			position.need()
+		}
+		s = b.word(8, func(p []byte) error {
+			binary.LittleEndian.PutUint32(p, uint32(tokens))
+			n := int64(0)
+			if position != nil {
+				n = position.content.Int
+			}
+			if n != int64(int32(n)) {
+				return fmt.Errorf("position %d has more than 32 bits", n)
+			}
+			binary.LittleEndian.PutUint32(p[4:], uint32(n))
+			return nil
+		})
+		w.pairs[key] = s
+	}
+	return whole(s)
+}
+
+// register is the int in an operand, if it is known before the first step runs.
+func (b *binder) register(operand string) *cell {
+	a, ok := b.op.Arg(operand)
+	switch {
+	case !ok:
+		return nil
+	case a.Kind == ir.IntArg:
+		return &cell{constant: true, content: eval.Value{Int: a.Int}}
+	}
+	if v := b.input(operand); v != nil && v.place == onHost && !v.cell.step && v.shape == nil {
+		v.cell.need()
+		return v.cell
+	}
+	return nil
+}
+
+// device brings a value to the device, if it is not there: floats as float32, integers as int32. It gives nil
+// where the shape is not known, or where a step computes it.
+func (b *binder) device(of *ir.Value, v *value) *value {
+	if v == nil || v.place == onDevice {
+		return v
+	}
+	if v.place != onHost || v.shape == nil || v.cell.step || v.len() == 0 {
+		return nil
+	}
+	if d := b.uploaded[v.cell]; d != nil {
+		return d
+	}
+	d := &value{place: onDevice, dtype: v.dtype, shape: v.shape, stride: rowMajor(v.shape)}
+	if !v.dtype.IsFloat() {
+		d.format = i32
+	}
+	if v.cell.constant {
+		c, err := v.cell.fixed()
+		if err != nil || c.Tensor == nil {
+			return nil
+		}
+		if d.slot = b.x.exe.remembered(memoryKey{value: of, format: d.format}, func() *slot { return b.x.exe.upload(encode(d.format, c.Tensor)) }); d.slot == nil {
+			return nil
+		}
+	} else {
+		v.cell.need()
+		cell, shape := v.cell, v.shape
+		d.slot = b.word(4*v.len(), func(p []byte) error {
+			t := cell.content.Tensor
+			if t == nil || t.Len() != elements(shape) {
+				return fmt.Errorf("an input has another size than its type says")
+			}
+			for i, n := range t.I {
+				binary.LittleEndian.PutUint32(p[4*i:], uint32(n))
+			}
+			if len(t.F) > 0 {
+				copy(p, encode(f32, t))
+			}
+			return nil
+		})
+	}
+	b.uploaded[v.cell] = d
+	return d
+}
+
+// floats is an operand as float32 numbers on the device, or nil.
+func (b *binder) floats(operand string) *value {
+	v := b.device(b.op.Input(operand), b.input(operand))
+	if !v.isFloats() {
+		return nil
+	}
+	return v
+}
+
+// vector is a constant vector of n floats on the device in float32, such as the weight of a norm; nil where
+// the operand is none.
+func (b *binder) vector(operand string, n int) *value {
+	of := b.op.Input(operand)
+	v := b.input(operand)
+	if v == nil || v.place != onHost || !v.cell.constant || !v.dtype.IsFloat() || len(v.shape) != 1 || v.shape[0] != n {
+		return nil
+	}
+	return b.device(of, v)
+}
+
+// fill computes the content of the buffer for a call.
+func (w *words) fill() error {
+	if len(w.content) < w.size {
+		w.content = make([]byte, w.size)
+	}
+	for _, u := range w.uploads {
+		if err := u.encode(w.content[u.at.offset:][:u.at.size]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
