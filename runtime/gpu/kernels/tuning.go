@@ -46,18 +46,18 @@ func (v Vectors) Tunings(target Target, rows, experts int) []Tuning {
 		}
 	}
 	add(first)
-	for _, permute := range []bool{first.Permute, !first.Permute} {
-		for _, bytes := range []int{bytes, bytes / 2} {
-			for _, rows := range []int{4, 2, 8, 1} {
-				for _, split := range []int{1, 2, 4} {
-					for _, sets := range []int{2, 4, 8} {
-						if split*sets <= 16 && (v.Bits == 4 || permute == first.Permute) {
-							add(Tuning{Rows: rows, Lanes: first.Lanes, Split: split, Sets: sets, Bytes: bytes, Permute: permute})
-						}
-					}
+	for _, bytes := range []int{bytes, bytes / 2} {
+		for _, rows := range []int{4, 2, 8, 1} {
+			for _, split := range []int{1, 2, 4} {
+				for _, simds := range []int{4, 8, 16} {
+					add(Tuning{Rows: rows, Lanes: first.Lanes, Split: split, Sets: max(1, simds/split), Bytes: bytes, Permute: first.Permute})
 				}
 			}
 		}
+	}
+	if v.Bits == 4 {
+		first.Permute = !first.Permute
+		add(first)
 	}
 	return out
 }

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etc-ml/etc/runtime/gpu/emulator"
+)
+
+// TestBench runs some cases at small dims on the emulator.
+func TestBench(t *testing.T) {
+	d, err := emulator.Open(emulator.Options{Cache: t.TempDir()})
+	if err != nil {
+		t.Skip(err)
+	}
+	var out strings.Builder
+	require.NoError(t, bench(&out, d, cases(64), options{run: "^(qwen (lm_head|delta in|router|experts down|experts up by 16 of 16|experts sort of 16)$|dequantize)", top: 4, dispatches: 2, repeat: 1, rotate: 1 << 16}))
+	for _, name := range []string{"qwen lm_head (", "qwen delta in (", "qwen experts down (", "dequantize gemma gate ("} {
+		require.Contains(t, out.String(), name)
+	}
+	t.Log(out.String())
+	for line := range strings.Lines(out.String()) {
+		require.False(t, strings.HasPrefix(line, "  ") && !strings.Contains(line, " diff 0.0e+00"), line)
+	}
+}
+
+// TestCases makes the launches of all cases at their real dims.
+func TestCases(t *testing.T) {
+	names := map[string]bool{}
+	for _, c := range cases(1) {
+		require.False(t, names[c.name], c.name)
+		names[c.name] = true
+		variants, err := c.variants(1)
+		require.NoError(t, err, c.name)
+		require.NotEmpty(t, variants, c.name)
+		for _, v := range variants {
+			for _, at := range append(v.buffers, c.result) {
+				require.Less(t, at, len(c.memory), c.name)
+			}
+		}
+	}
+}

@@ -1,0 +1,280 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+)
+
+// four and eight are the formats of the default recipe.
+var (
+	four  = kernels.Format{Bits: 4, Group: 64}
+	eight = kernels.Format{Bits: 8, Group: 64}
+)
+
+// cases are the products of both models; dims are divided by small, for a test.
+func cases(small int) []testCase {
+	s := func(n int) int { return max(64, n/small/64*64) }
+	out := []testCase{
+		matvec("qwen lm_head", kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(2048), M: 1, Norm: kernels.NormF32}, N: s(248320)}),
+		matvec("qwen qkv", kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(2048), M: 1, Norm: kernels.NormF32}, N: s(8192)}),
+		matvec("qwen out", kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(4096), M: 1}, N: s(2048), Epilogue: kernels.AddMatrix}),
+		matvec("qwen router", kernels.MatVec{Vectors: kernels.Vectors{Format: eight, K: s(2048), M: 1}, N: 256}),
+		many("qwen delta in", kernels.MatVecMany{Vectors: kernels.Vectors{Format: four, K: s(2048), M: 1, Norm: kernels.NormF32}, N: []int{s(8192), s(4096), 32, 32}}),
+		matvec("gemma lm_head", kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(5376), M: 1}, N: s(262144), Epilogue: kernels.Softcap, Cap: 30}),
+		glu("gemma gate up", kernels.MatVecGLU{Vectors: kernels.Vectors{Format: four, K: s(5376), M: 1}, N: s(21504), Activation: kernels.GELUTanh}),
+		matvec("gemma down", kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(21504), M: 1}, N: s(5376)}),
+	}
+	for _, m := range []int{2, 4, 8} {
+		out = append(out, matvec(fmt.Sprintf("qwen qkv of %d", m), kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(2048), M: m}, N: s(8192)}))
+	}
+	moe := kernels.Experts{Format: four, Count: max(8, 256/small), Top: 8, Hidden: s(2048), Inner: s(512), Activation: kernels.SiLU, Norm: kernels.NormF32}
+	out = append(out, expertsUp("qwen experts up", moe), expertsDown("qwen experts down", moe))
+	for _, c := range []struct{ tokens, n, k int }{{512, 8192, 2048}, {2048, 8192, 2048}, {512, 5376, 21504}, {4096, 8192, 4096}} {
+		for _, exact := range []bool{false, true} {
+			name := fmt.Sprintf("prefill %d %dx%d", s(c.tokens), s(c.n), s(c.k))
+			if exact {
+				name += " fp32"
+			}
+			out = append(out, matmul(name, kernels.MatMul{Matrices: kernels.Matrices{Format: four, K: s(c.k), Exact: exact}, N: s(c.n)}, s(c.tokens)))
+		}
+	}
+	out = append(out,
+		matmulGLU("prefill gemma gate up", kernels.MatMulGLU{Matrices: kernels.Matrices{Format: four, K: s(5376), Half: true}, N: s(21504), Activation: kernels.GELUTanh}, s(512)),
+		dequantize("dequantize gemma gate", kernels.Dequantize{Format: four, N: s(21504), K: s(5376)}))
+	for _, tokens := range []int{512, 4096} {
+		out = append(out, manyExperts(moe, max(16, tokens/small))...)
+	}
+	return out
+}
+
+// weight are the buffers of a weight: w, scales, biases.
+func weight(f kernels.Format, n, k int) []memory {
+	size := n * k / f.Group * 2
+	return []memory{{content: codes, bytes: n * k * f.Bits / 8}, {content: scales, bytes: size}, {content: scales, bytes: size}}
+}
+
+func total(memory []memory) (bytes float64) {
+	for _, m := range memory {
+		bytes += float64(m.bytes)
+	}
+	return bytes
+}
+
+func vectors(n int) memory   { return memory{content: values, bytes: n * 4} }
+func results(n int) memory   { return memory{content: zeros, bytes: n * 4} }
+func step(tokens int) memory { return integers(int32(tokens), 0) }
+
+func integers(ints ...int32) memory {
+	return memory{content: numbers, bytes: len(ints) * 4, ints: ints}
+}
+
+// tuned makes variants of tunings.
+func tuned(tunings []kernels.Tuning, launch func(kernels.Tuning) (kernels.Launch, error), buffers ...int) ([]variant, error) {
+	var out []variant
+	for _, t := range tunings {
+		l, err := launch(t)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, variant{label: fmt.Sprintf("%+v", t), launch: l, buffers: buffers})
+	}
+	return out, nil
+}
+
+// tiled makes variants of tiles.
+func tiled(tiles []kernels.Tile, launch func(kernels.Tile) (kernels.Launch, error), buffers ...int) ([]variant, error) {
+	var out []variant
+	for _, t := range tiles {
+		l, err := launch(t)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, variant{label: fmt.Sprintf("%+v", t), launch: l, buffers: buffers})
+	}
+	return out, nil
+}
+
+func matvec(name string, v kernels.MatVec) testCase {
+	w := weight(v.Format, v.N, v.K)
+	return testCase{
+		name: name, memory: append(w, vectors(v.M*v.K), vectors(v.K), vectors(v.M*v.N), results(v.M*v.N), step(v.M)), result: 6,
+		bytes: total(w), flops: 2 * float64(v.M*v.N*v.K),
+		variants: func(target kernels.Target) ([]variant, error) {
+			return tuned(v.Tunings(target, v.N, 1), v.Launch, 0, 1, 2, 3, 4, 5, 6, 7)
+		},
+	}
+}
+
+func many(name string, v kernels.MatVecMany) testCase {
+	var all []memory
+	var buffers []int
+	rows := 0
+	for _, n := range v.N {
+		for i := range 4 {
+			buffers = append(buffers, len(all)+i)
+		}
+		all = append(append(all, weight(v.Format, n, v.K)...), results(v.M*n))
+		rows += n
+	}
+	bytes, at := total(all), len(all)
+	return testCase{
+		name: name, memory: append(all, vectors(v.M*v.K), vectors(v.K), step(v.M)), result: 3, bytes: bytes, flops: 2 * float64(v.M*rows*v.K),
+		variants: func(target kernels.Target) ([]variant, error) {
+			return tuned(v.Tunings(target, rows, 1), v.Launch, append(buffers, at, at+1, at+2)...)
+		},
+	}
+}
+
+func glu(name string, v kernels.MatVecGLU) testCase {
+	w := append(weight(v.Format, v.N, v.K), weight(v.Format, v.N, v.K)...)
+	return testCase{
+		name: name, memory: append(w, vectors(v.M*v.K), vectors(v.K), results(v.M*v.N), step(v.M)), result: 8, bytes: total(w), flops: 4 * float64(v.M*v.N*v.K),
+		variants: func(target kernels.Target) ([]variant, error) {
+			return tuned(v.Tunings(target, v.N, 1), v.Launch, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
+		},
+	}
+}
+
+// chosen are the experts of a token, spread over all of them.
+func chosen(count, top, tokens int) memory {
+	ints := make([]int32, tokens*top)
+	for i := range ints {
+		ints[i] = int32((i*(count/top) + i/top*7) % count)
+	}
+	return integers(ints...)
+}
+
+func expertsUp(name string, e kernels.Experts) testCase {
+	w := append(weight(e.Format, e.Count*e.Inner, e.Hidden), weight(e.Format, e.Count*e.Inner, e.Hidden)...)
+	return testCase{
+		name: name, memory: append(w, chosen(e.Count, e.Top, 1), vectors(e.Hidden), vectors(e.Hidden), results(e.Top*e.Inner), step(1)), result: 9,
+		bytes: total(w) * float64(e.Top) / float64(e.Count), flops: 4 * float64(e.Top*e.Inner*e.Hidden),
+		variants: func(target kernels.Target) ([]variant, error) {
+			up, _ := e.Tunings(target)
+			return tuned(up, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchUp(t, 1) }, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
+		},
+	}
+}
+
+func expertsDown(name string, e kernels.Experts) testCase {
+	w := weight(e.Format, e.Count*e.Hidden, e.Inner)
+	return testCase{
+		name: name, memory: append(w, chosen(e.Count, e.Top, 1), vectors(e.Top), vectors(e.Top*e.Inner), vectors(e.Hidden), results(e.Hidden), step(1)), result: 7,
+		bytes: total(w) * float64(e.Top) / float64(e.Count), flops: 2 * float64(e.Top*e.Inner*e.Hidden),
+		variants: func(target kernels.Target) ([]variant, error) {
+			_, down := e.Tunings(target)
+			return tuned(down, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchDown(t, 1) }, 0, 1, 2, 3, 4, 5, 6, 7, 8)
+		},
+	}
+}
+
+// rows are vectors as tiled products take them.
+func rows(n int, exact bool) memory {
+	if exact {
+		return vectors(n)
+	}
+	return memory{content: halves, bytes: n * 2}
+}
+
+func matmul(name string, m kernels.MatMul, tokens int) testCase {
+	w := weight(m.Format, m.N, m.K)
+	dense := memory{content: zeros, bytes: 2}
+	if !m.Exact {
+		dense = memory{content: halves, bytes: m.N * m.K * 2}
+	}
+	return testCase{
+		name: name, memory: append(w, rows(tokens*m.K, m.Exact), results(tokens*m.N), step(tokens), dense), result: 4,
+		bytes: total(w) + float64(tokens*(m.K*2+m.N*4)), flops: 2 * float64(tokens) * float64(m.N*m.K),
+		variants: func(target kernels.Target) ([]variant, error) {
+			out, err := tiled(m.Tiles(target, tokens), func(t kernels.Tile) (kernels.Launch, error) { return m.Launch(t, tokens) }, 0, 1, 2, 3, 3, 4, 5)
+			if !m.Exact {
+				out = append(out, variant{label: "cuBLAS, dense bf16", product: &device.Product{M: tokens, N: m.N, K: m.K, Float32: true}, buffers: []int{3, 6, 4}})
+			}
+			return out, err
+		},
+	}
+}
+
+func matmulGLU(name string, m kernels.MatMulGLU, tokens int) testCase {
+	w := append(weight(m.Format, m.N, m.K), weight(m.Format, m.N, m.K)...)
+	return testCase{
+		name: name, memory: append(w, rows(tokens*m.K, m.Exact), memory{content: zeros, bytes: tokens * m.N * 2}, step(tokens)), result: 7, half: true,
+		bytes: total(w) + float64(tokens*(m.K+m.N)*2), flops: 4 * float64(tokens) * float64(m.N*m.K),
+		variants: func(target kernels.Target) ([]variant, error) {
+			return tiled(m.Tiles(target, tokens), func(t kernels.Tile) (kernels.Launch, error) { return m.Launch(t, tokens) }, 0, 1, 2, 3, 4, 5, 6, 7, 8)
+		},
+	}
+}
+
+func dequantize(name string, d kernels.Dequantize) testCase {
+	w := weight(d.Format, d.N, d.K)
+	return testCase{
+		name: name, memory: append(w, memory{content: zeros, bytes: d.N * d.K * 2}), result: 3, half: true, bytes: total(w) + float64(d.N*d.K*2),
+		variants: func(kernels.Target) ([]variant, error) {
+			l, err := d.Launch()
+			return []variant{{label: "one thread for 8 columns", launch: l, buffers: []int{0, 1, 2, 3}}}, err
+		},
+	}
+}
+
+// manyExperts are the dispatches of a mixture of experts for a chunk, each on its own. Tiles are those of the twin,
+// since all variants of a case share their inputs: they differ in what they do with 16 rows at a time.
+func manyExperts(few kernels.Experts, tokens int) []testCase {
+	e := kernels.ManyExperts{Format: few.Format, Count: few.Count, Top: few.Top, Hidden: few.Hidden, Inner: few.Inner, Activation: few.Activation}
+	experts := chosen(e.Count, e.Top, tokens)
+	pairs := tokens * e.Top
+	name := func(s string) string { return fmt.Sprintf("qwen experts %s of %d", s, tokens) }
+	var out []testCase
+	for _, size := range []int{16, 32, 64, 128} {
+		var fit []kernels.Tile
+		for _, t := range append(e.Tiles(kernels.CUDA, 16*e.Count/e.Top), e.Tiles(kernels.CUDA, 512*e.Count)...) {
+			if t.BM == size {
+				fit = append(fit, t)
+			}
+		}
+		if len(fit) == 0 {
+			continue
+		}
+		order, tiles := e.TwinSort(kernels.Tile{BM: size}, experts.ints)
+		table := make([]int32, 0, 4*e.MaxTiles(fit[0], tokens))
+		for _, t := range tiles {
+			table = append(table, t[:]...)
+		}
+		for len(table) < cap(table) {
+			table = append(table, -1, 0, 0, 0)
+		}
+		w := append(weight(e.Format, e.Count*e.Inner, e.Hidden), weight(e.Format, e.Count*e.Inner, e.Hidden)...)
+		out = append(out, testCase{
+			name: name(fmt.Sprintf("up by %d", size)), memory: append(w, integers(order...), integers(table...), rows(tokens*e.Hidden, false), memory{content: zeros, bytes: pairs * e.Inner * 2}), result: 9, half: true,
+			bytes: total(w), flops: 4 * float64(pairs) * float64(e.Inner*e.Hidden),
+			variants: func(kernels.Target) ([]variant, error) {
+				return tiled(fit, func(t kernels.Tile) (kernels.Launch, error) { return e.LaunchUp(t, tokens) }, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
+			},
+		})
+		w = weight(e.Format, e.Count*e.Hidden, e.Inner)
+		out = append(out, testCase{
+			name: name(fmt.Sprintf("down by %d", size)), memory: append(w, integers(order...), integers(table...), rows(pairs*e.Inner, false), results(pairs*e.Hidden)), result: 6,
+			bytes: total(w), flops: 2 * float64(pairs) * float64(e.Inner*e.Hidden),
+			variants: func(kernels.Target) ([]variant, error) {
+				return tiled(fit, func(t kernels.Tile) (kernels.Launch, error) { return e.LaunchDown(t, tokens) }, 0, 1, 2, 3, 4, 5, 6)
+			},
+		})
+	}
+	tile := e.Tiles(kernels.CUDA, tokens)[0]
+	return append(out, testCase{
+		name: name("sort"), memory: []memory{experts, results(pairs), results(4 * e.MaxTiles(tile, tokens)), step(tokens)}, result: 1,
+		variants: func(kernels.Target) ([]variant, error) {
+			l, err := e.LaunchSort(tile, tokens)
+			return []variant{{label: "one threadgroup", launch: l, buffers: []int{0, 1, 2, 3}}}, err
+		},
+	}, testCase{
+		name: name("combine"), memory: []memory{vectors(pairs * e.Hidden), vectors(pairs), results(tokens * e.Hidden), step(tokens)}, result: 2,
+		bytes: float64((pairs + tokens) * e.Hidden * 4),
+		variants: func(kernels.Target) ([]variant, error) {
+			l, err := e.LaunchCombine(tokens)
+			return []variant{{label: "one thread for 4 columns", launch: l, buffers: []int{0, 1, 0, 2, 3}}}, err
+		},
+	})
+}
