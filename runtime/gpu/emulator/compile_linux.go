@@ -67,6 +67,16 @@ func (c *compiler) shared(text string) (string, error) {
 	return c.build("kernel.so", map[string][]byte{"kernel.cc": []byte(text)}, []string{"-shared", "kernel.cc", object, "-pthread"})
 }
 
+// SharedObject compiles a text as Compile does, and gives the path of the result in the user's cache. It is for
+// what runs kernels by itself, such as the stand-in for Metal.
+func SharedObject(text string) (string, error) {
+	c, err := newCompiler("")
+	if err != nil {
+		return "", err
+	}
+	return c.shared(text)
+}
+
 // build makes a file of sources by a command of the compiler, unless the cache has it.
 func (c *compiler) build(out string, sources map[string][]byte, args []string) (string, error) {
 	files := kernels.EmulatorFiles()

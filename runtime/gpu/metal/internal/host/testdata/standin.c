@@ -1,0 +1,523 @@
+// A stand-in for the Objective-C runtime and Metal, as much of them as package host uses, for tests on Linux.
+//
+// It counts references, refuses what the system would refuse or what would go wrong there silently (unknown
+// selectors, dead objects, autorelease without a pool, missing bindings, threadgroups that are too large,
+// sequences without a fence), and runs kernels with the emulator of package kernels. A command buffer runs when
+// somebody waits for it and no earlier, and dispatches between two barriers run last to first: a host that
+// forgot a wait or a barrier gives wrong results.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef uintptr_t Word;
+enum { MAX_ARGUMENTS = 31, MAX_BYTES = 4096, MAX_POOL = 4096 };
+
+typedef struct Object Object;
+
+typedef struct {
+  Object* buffer;
+  Word offset;
+  unsigned char bytes[MAX_BYTES];
+  Word length;  // of bytes
+} Argument;
+
+typedef struct {
+  Object* pipeline;
+  Argument* arguments[MAX_ARGUMENTS];
+  Word groups[3], threads[3];
+  int barrier;
+} Dispatch;
+
+struct Object {
+  const char* class;
+  int references;
+  int is_class;
+  Object* owner;  // kept as long as the object
+  char* text;
+  void* memory;
+  Word length;
+  int owns_memory;
+  void* handle;  // of a library
+  // of a function and a pipeline
+  Word max_threads, arguments;
+  // of options
+  Word language, math, options_set;
+  // of an encoder and a command buffer
+  Dispatch* dispatches;
+  int count, capacity;
+  Dispatch current;
+  int barrier, waits_fence, updates_fence, ended;
+  Word status;
+  double start, end;
+  // of a queue: command buffers in order; of a residency set: allocations
+  Object** members;
+  int member_count, run_count;
+  Object* residency;  // of a queue
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int live;
+static int complaint_count;
+static char complaint[4096];  // the first ones
+static Word largest_buffer = (Word)1 << 34;
+static int residency_sets = 1, no_copy = 1;
+
+// The test's compiler: the path of a shared object for a text, or 0 with the reason in error.
+static int (*compile_text)(const char* text, char* path_or_error, Word size);
+
+static void complain(const char* format, ...) {
+  va_list list;
+  va_start(list, format);
+  const size_t used = strlen(complaint);
+  vsnprintf(complaint + used, sizeof complaint - used, format, list);
+  va_end(list);
+  if (strlen(complaint) + 2 < sizeof complaint) strcat(complaint, "\n");
+  complaint_count++;
+}
+
+// -- what the tests ask --------------------------------------------------------------------------------------
+void standin_compiler(void* f) { *(void**)&compile_text = f; }
+int standin_live(void) { return live; }
+const char* standin_complaints(void) { return complaint; }
+void standin_reset(void) { complaint[0] = 0, complaint_count = 0, largest_buffer = (Word)1 << 34, residency_sets = 1, no_copy = 1; }
+void standin_largest_buffer(Word n) { largest_buffer = n; }
+void standin_residency_sets(int yes) { residency_sets = yes; }
+void standin_no_copy(int yes) { no_copy = yes; }
+
+// -- objects ---------------------------------------------------------------------------------------------------
+static Object* make(const char* class) {
+  Object* o = calloc(1, sizeof *o);
+  o->class = class;
+  o->references = 1;
+  pthread_mutex_lock(&lock);
+  live++;
+  pthread_mutex_unlock(&lock);
+  return o;
+}
+
+static void drop(Object* o);
+
+static void destroy(Object* o) {
+  pthread_mutex_lock(&lock);
+  live--;
+  pthread_mutex_unlock(&lock);
+  if (!strcmp(o->class, "MTLComputeCommandEncoder") && !o->ended) complain("an encoder was released before endEncoding");
+  if (o->owns_memory) free(o->memory);
+  free(o->text);
+  for (int i = 0; i < o->count; i++) {
+    for (int j = 0; j < MAX_ARGUMENTS; j++) free(o->dispatches[i].arguments[j]);
+  }
+  for (int j = 0; j < MAX_ARGUMENTS; j++) free(o->current.arguments[j]);
+  free(o->dispatches);
+  for (int i = 0; i < o->member_count; i++) drop(o->members[i]);
+  free(o->members);
+  drop(o->residency);
+  drop(o->owner);
+  const char* class = o->class;
+  memset(o, 0, sizeof *o);  // the body stays, so that a later use is seen
+  o->class = class;
+}
+
+static void drop(Object* o) {
+  if (!o || o->is_class) return;
+  if (o->references <= 0) {
+    complain("release of a dead %s", o->class);
+    return;
+  }
+  if (--o->references == 0) destroy(o);
+}
+
+static Object* keep(Object* o) {
+  if (o) o->references++;
+  return o;
+}
+
+static __thread Object* pooled[MAX_POOL];
+static __thread int pooled_count, pool_depth;
+void* objc_autoreleasePoolPush(void) {
+  pool_depth++;
+  return (void*)(Word)(pooled_count + 1);
+}
+void objc_autoreleasePoolPop(void* token) {
+  pool_depth--;
+  while (pooled_count > (int)(Word)token - 1) drop(pooled[--pooled_count]);
+}
+static Object* autoreleased(Object* o) {
+  if (!pool_depth) complain("a %s was autoreleased without a pool", o->class);
+  else if (pooled_count < MAX_POOL) pooled[pooled_count++] = o;
+  return o;
+}
+
+const char* sel_registerName(const char* name) {
+  static const char* names[256];
+  static int count;
+  pthread_mutex_lock(&lock);
+  int i = 0;
+  while (i < count && strcmp(names[i], name)) i++;
+  if (i == count) names[count++] = strdup(name);
+  pthread_mutex_unlock(&lock);
+  return names[i];
+}
+
+void* objc_getClass(const char* name) {
+  static Object classes[] = {
+      {.class = "NSString", .is_class = 1}, {.class = "MTLCompileOptions", .is_class = 1}, {.class = "MTLResidencySetDescriptor", .is_class = 1}};
+  for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
+    if (!strcmp(classes[i].class, name)) return &classes[i];
+  }
+  return 0;
+}
+
+void* MTLCreateSystemDefaultDevice(void) { return make("MTLDevice"); }
+
+static Object* string(const char* text) {
+  Object* o = make("NSString");
+  o->text = strdup(text);
+  return o;
+}
+
+static Object* error(const char* text) {
+  Object* o = make("NSError");
+  o->owner = string(text);
+  return autoreleased(o);
+}
+
+static void add_member(Object* to, Object* o) {
+  to->members = realloc(to->members, sizeof(Object*) * (to->member_count + 1));
+  to->members[to->member_count++] = keep(o);
+}
+
+// -- execution -------------------------------------------------------------------------------------------------
+typedef int (*Launch)(void*, const void*, void* const*, long, const uint32_t*, uint32_t, long, char*, long);
+
+// run runs a dispatch; 0, or what went wrong.
+static char* run(const Dispatch* d) {
+  static char text[500];
+  void* arguments[MAX_ARGUMENTS];
+  Object* pipeline = d->pipeline;
+  for (Word i = 0; i < pipeline->arguments; i++) {
+    const Argument* a = d->arguments[i];
+    if (!a) {
+      snprintf(text, sizeof text, "argument %d of %s is not bound", (int)i, pipeline->text);
+      return text;
+    }
+    if (a->buffer && a->buffer->references <= 0) complain("%s runs with a dead buffer", pipeline->text);
+    arguments[i] = a->buffer ? (char*)a->buffer->memory + a->offset : (void*)a->bytes;
+  }
+  uint32_t shape[6];
+  for (int i = 0; i < 3; i++) shape[i] = (uint32_t)d->groups[i], shape[3 + i] = (uint32_t)d->threads[i];
+  char name[200];
+  void* library = pipeline->owner->owner->handle;
+  snprintf(name, sizeof name, "%s_entry", pipeline->text);
+  void* entry = dlsym(library, name);
+  strcat(name, "_info");
+  Launch launch;
+  *(void**)&launch = dlsym(library, "emulator_launch");
+  return launch(entry, dlsym(library, name), arguments, (long)pipeline->arguments, shape, 1, 32768, text, sizeof text) ? text : 0;
+}
+
+static void execute(Object* commands) {
+  static double clock = 1;
+  commands->start = clock;
+  commands->status = 4;
+  for (int i = 0; i < commands->count && commands->status != 5;) {
+    int next = i + 1;
+    while (next < commands->count && !commands->dispatches[next].barrier) next++;
+    for (int j = next - 1; j >= i; j--) {
+      char* problem = run(&commands->dispatches[j]);
+      if (problem) {
+        commands->status = 5;
+        free(commands->text);
+        commands->text = strdup(problem);
+        break;
+      }
+      clock += 0.25e-3;
+    }
+    i = next;
+  }
+  commands->end = clock;
+}
+
+// wait_for runs the queue's command buffers up to one.
+static void wait_for(Object* commands) {
+  Object* queue = commands->owner;
+  if (commands->status < 2) complain("waitUntilCompleted before commit");
+  while (commands->status < 4 && queue->run_count < queue->member_count) {
+    Object* next = queue->members[queue->run_count];
+    execute(next);
+    queue->members[queue->run_count++] = 0;
+    drop(next);
+  }
+}
+
+static void commit(Object* commands) {
+  Object* queue = commands->owner;
+  if (commands->status) complain("commit of a command buffer that was committed");
+  if (commands->count && !commands->ended) complain("commit before endEncoding");
+  if (queue->run_count < queue->member_count && !commands->waits_fence) complain("a command buffer does not wait for the fence of those before");
+  if (!commands->updates_fence) complain("a command buffer does not update the fence");
+  commands->status = 2;
+  add_member(queue, commands);
+}
+
+// -- messages --------------------------------------------------------------------------------------------------
+static Argument* rebind(Object* encoder, Word index) {
+  static Argument nowhere;
+  if (index >= MAX_ARGUMENTS) {
+    complain("argument %d", (int)index);
+    return &nowhere;
+  }
+  Argument** a = &encoder->current.arguments[index];
+  if (!*a) *a = malloc(sizeof **a);
+  memset(*a, 0, sizeof **a);
+  return *a;
+}
+
+static Word encode(Object* o, const char* name, Word a, Word b, Word c, const Word* sizes) {
+  Object* commands = o->owner;
+  if (o->ended) complain("%s after endEncoding", name);
+  if (!strcmp(name, "setComputePipelineState:")) {
+    o->current.pipeline = (Object*)a;
+  } else if (!strcmp(name, "setBuffer:offset:atIndex:")) {
+    Object* buffer = (Object*)a;
+    if (b >= buffer->length) complain("offset %zu of a buffer of %zu bytes", (size_t)b, (size_t)buffer->length);
+    Argument* to = rebind(o, c);
+    to->buffer = buffer, to->offset = b;
+  } else if (!strcmp(name, "setBytes:length:atIndex:")) {
+    if (b > MAX_BYTES) complain("setBytes of %zu bytes", (size_t)b);
+    Argument* to = rebind(o, c);
+    to->length = b < MAX_BYTES ? b : MAX_BYTES;
+    memcpy(to->bytes, (void*)a, to->length);
+  } else if (!strcmp(name, "memoryBarrierWithScope:")) {
+    if (a != 1) complain("memoryBarrierWithScope:%zu", (size_t)a);
+    o->barrier = 1;
+  } else if (!strcmp(name, "waitForFence:")) {
+    if (o->count || commands->count) complain("waitForFence after a dispatch");
+    commands->waits_fence = 1;
+  } else if (!strcmp(name, "updateFence:")) {
+    commands->updates_fence = 1;
+  } else if (!strcmp(name, "dispatchThreadgroups:threadsPerThreadgroup:")) {
+    if (!o->current.pipeline) {
+      complain("a dispatch without a pipeline");
+      return 0;
+    }
+    if (sizes[3] * sizes[4] * sizes[5] > o->current.pipeline->max_threads || sizes[3] * sizes[4] * sizes[5] == 0)
+      complain("a threadgroup of %zu threads, %s allows %zu", (size_t)(sizes[3] * sizes[4] * sizes[5]), o->current.pipeline->text, (size_t)o->current.pipeline->max_threads);
+    if (commands->count == commands->capacity) {
+      commands->capacity = commands->capacity ? 2 * commands->capacity : 8;
+      commands->dispatches = realloc(commands->dispatches, sizeof(Dispatch) * commands->capacity);
+    }
+    Dispatch* d = &commands->dispatches[commands->count++];
+    *d = o->current;
+    for (int i = 0; i < MAX_ARGUMENTS; i++) {
+      if (!o->current.arguments[i]) continue;
+      d->arguments[i] = malloc(sizeof(Argument));
+      *d->arguments[i] = *o->current.arguments[i];
+    }
+    memcpy(d->groups, sizes, sizeof d->groups);
+    memcpy(d->threads, sizes + 3, sizeof d->threads);
+    d->barrier = o->barrier;
+    o->barrier = 0;
+  } else if (!strcmp(name, "endEncoding")) {
+    o->ended = commands->ended = 1;
+  } else {
+    complain("-[%s %s]: unrecognized selector", o->class, name);
+  }
+  return 0;
+}
+
+static Word new_library(Object* source, Object* options, Object** failure) {
+  if (!options || options->language != (3 << 16 | 1)) complain("language version %zx", (size_t)options->language);
+  if (!options->options_set || options->math != 0) complain("math mode is not safe");
+  const Word size = 100000;
+  char* text = malloc(size);
+  void* handle = 0;
+  if (!compile_text(source->text, text, size)) *failure = error(text);
+  else if (!(handle = dlopen(text, RTLD_NOW | RTLD_LOCAL))) *failure = error(dlerror());
+  free(text);
+  if (!handle) return 0;
+  Object* library = make("MTLLibrary");
+  library->handle = handle;
+  return (Word)library;
+}
+
+static Word new_function(Object* library, const char* name) {
+  char symbol[200];
+  snprintf(symbol, sizeof symbol, "%s_entry_info", name);
+  const int* info = dlsym(library->handle, symbol);
+  if (!info) return 0;
+  Object* f = make("MTLFunction");
+  f->owner = keep(library);
+  f->text = strdup(name);
+  f->max_threads = (Word)info[0];
+  f->arguments = (Word)info[1];
+  return (Word)f;
+}
+
+static Word new_buffer(void* memory, Word length, Word options) {
+  if (length == 0 || length > largest_buffer) {
+    complain("a buffer of %zu bytes, the largest is %zu", (size_t)length, (size_t)largest_buffer);
+    return 0;
+  }
+  if (options != 1 << 8) complain("buffer options %zx, want shared and untracked", (size_t)options);
+  const Word page = (Word)sysconf(_SC_PAGESIZE);
+  if (memory && ((Word)memory % page || length % page)) {
+    complain("no-copy memory of %zu bytes at %p is not whole pages", (size_t)length, memory);
+    return 0;
+  }
+  if (memory && !no_copy) return 0;
+  Object* b = make("MTLBuffer");
+  b->length = length;
+  b->memory = memory;
+  if (!memory) {
+    b->memory = aligned_alloc(page, (length + page - 1) / page * page);
+    memset(b->memory, 0xff, length);
+    b->owns_memory = 1;
+  }
+  return (Word)b;
+}
+
+static Word residency(Object* o, const char* name, Object* a) {
+  if (!strcmp(name, "addAllocation:")) {
+    add_member(o, a);
+  } else if (!strcmp(name, "removeAllocation:")) {
+    for (int i = 0; i < o->member_count; i++) {
+      if (o->members[i] != a) continue;
+      drop(a);
+      o->members[i] = o->members[--o->member_count];
+      return 0;
+    }
+    complain("removeAllocation of what was not added");
+  } else if (strcmp(name, "commit") && strcmp(name, "requestResidency")) {
+    complain("-[%s %s]: unrecognized selector", o->class, name);
+  }
+  return 0;
+}
+
+static Word device(Object* o, const char* name, Word a, Word b, Word c) {
+  if (!strcmp(name, "name")) return (Word)autoreleased(string("stand-in"));
+  if (!strcmp(name, "supportsFamily:")) return 0xabcdef00 | (a == 1007);  // a BOOL is one byte, the rest is anything
+  if (!strcmp(name, "maxBufferLength")) return largest_buffer;
+  if (!strcmp(name, "recommendedMaxWorkingSetSize")) return (Word)1 << 32;
+  if (!strcmp(name, "maxThreadgroupMemoryLength")) return 32768;
+  if (!strcmp(name, "newCommandQueue")) {
+    Object* q = make("MTLCommandQueue");
+    q->owner = keep(o);
+    return (Word)q;
+  }
+  if (!strcmp(name, "newFence")) return (Word)make("MTLFence");
+  if (!strcmp(name, "newResidencySetWithDescriptor:error:")) return (Word)make("MTLResidencySet");
+  if (!strcmp(name, "newLibraryWithSource:options:error:")) return new_library((Object*)a, (Object*)b, (Object**)c);
+  if (!strcmp(name, "newBufferWithLength:options:")) return new_buffer(0, a, b);
+  if (!strcmp(name, "newBufferWithBytesNoCopy:length:options:deallocator:")) return new_buffer((void*)a, b, c);
+  if (!strcmp(name, "newComputePipelineStateWithFunction:error:")) {
+    Object* f = (Object*)a;
+    Object* p = make("MTLComputePipelineState");
+    p->owner = keep(f);
+    p->text = strdup(f->text);
+    p->max_threads = f->max_threads;
+    p->arguments = f->arguments;
+    return (Word)p;
+  }
+  complain("-[%s %s]: unrecognized selector", o->class, name);
+  return 0;
+}
+
+static Word message(Object* o, const char* name, Word a, Word b, Word c, const Word* sizes) {
+  if (o->is_class) {
+    if (!strcmp(name, "new") && strcmp(o->class, "NSString")) return (Word)make(o->class);
+    if (!strcmp(name, "stringWithUTF8String:")) return (Word)autoreleased(string((const char*)a));
+    complain("+[%s %s]: unrecognized selector", o->class, name);
+    return 0;
+  }
+  if (o->references <= 0) {
+    complain("%s was sent to a dead %s", name, o->class);
+    return 0;
+  }
+  if (!strcmp(name, "retain")) return (Word)keep(o);
+  if (!strcmp(name, "release")) {
+    drop(o);
+    return 0;
+  }
+  if (!strcmp(name, "respondsToSelector:")) return 0xabcdef00 | !(!residency_sets && (strstr((const char*)a, "esidency") || !strcmp((const char*)a, "setMathMode:")));
+  if (!strcmp(o->class, "MTLDevice")) return device(o, name, a, b, c);
+  if (!strcmp(o->class, "MTLComputeCommandEncoder")) return encode(o, name, a, b, c, sizes);
+  if (!strcmp(o->class, "MTLResidencySet")) return residency(o, name, (Object*)a);
+  if (!strcmp(o->class, "NSString") && !strcmp(name, "UTF8String")) return (Word)o->text;
+  if (!strcmp(o->class, "NSError") && !strcmp(name, "localizedDescription")) return (Word)o->owner;
+  if (!strcmp(o->class, "MTLCompileOptions")) {
+    if (!strcmp(name, "setLanguageVersion:")) return o->language = a, 0;
+    if (!strcmp(name, "setMathMode:") || !strcmp(name, "setFastMathEnabled:")) return o->math = a, o->options_set = 1, 0;
+  }
+  if (!strcmp(o->class, "MTLLibrary") && !strcmp(name, "newFunctionWithName:")) return new_function(o, ((Object*)a)->text);
+  if (!strcmp(o->class, "MTLComputePipelineState")) {
+    if (!strcmp(name, "maxTotalThreadsPerThreadgroup")) return o->max_threads;
+    if (!strcmp(name, "threadExecutionWidth")) return 32;
+    if (!strcmp(name, "staticThreadgroupMemoryLength")) return 0;
+  }
+  if (!strcmp(o->class, "MTLBuffer") && !strcmp(name, "contents")) return (Word)o->memory;
+  if (!strcmp(o->class, "MTLCommandQueue")) {
+    if (!strcmp(name, "addResidencySet:")) return o->residency = keep((Object*)a), 0;
+    if (!strcmp(name, "commandBufferWithUnretainedReferences")) {
+      Object* commands = make("MTLCommandBuffer");
+      commands->owner = keep(o);
+      return (Word)autoreleased(commands);
+    }
+  }
+  if (!strcmp(o->class, "MTLCommandBuffer")) {
+    if (!strcmp(name, "computeCommandEncoderWithDispatchType:")) {
+      if (a != 1) complain("the encoder is not concurrent");
+      Object* e = make("MTLComputeCommandEncoder");
+      e->owner = keep(o);
+      return (Word)autoreleased(e);
+    }
+    if (!strcmp(name, "commit")) return commit(o), 0;
+    if (!strcmp(name, "waitUntilCompleted")) return wait_for(o), 0;
+    if (!strcmp(name, "status")) return o->status;
+    if (!strcmp(name, "error")) return (Word)error(o->text ? o->text : "");
+  }
+  complain("-[%s %s]: unrecognized selector", o->class, name);
+  return 0;
+}
+
+// The result's two halves are in the registers of an integer and of a double, as the caller wants either.
+typedef struct {
+  Word word;
+  double seconds;
+} Result;
+
+Result objc_msgSend(Object* o, const char* name, Word a, Word b, Word c, Word d, Word s0, Word s1, Word s2, Word s3, Word s4, Word s5) {
+  Result r = {0, 0};
+  (void)d;
+  if (!o) return r;
+  Word sizes[6] = {0};
+  if (!strcmp(name, "dispatchThreadgroups:threadsPerThreadgroup:")) {
+#if defined(__x86_64__)
+    const Word stack[6] = {s0, s1, s2, s3, s4, s5};  // two MTLSize on the stack
+    memcpy(sizes, stack, sizeof sizes);
+#else
+    (void)s0, (void)s1, (void)s2, (void)s3, (void)s4, (void)s5;
+    memcpy(sizes, (void*)a, 24);  // addresses of copies
+    memcpy(sizes + 3, (void*)b, 24);
+    a = b = 0;
+#endif
+  }
+  if (!strcmp(o->class, "MTLCommandBuffer") && !strcmp(name, "GPUStartTime")) {
+    r.seconds = o->start;
+  } else if (!strcmp(o->class, "MTLCommandBuffer") && !strcmp(name, "GPUEndTime")) {
+    r.seconds = o->end;
+  } else {
+    r.word = message(o, name, a, b, c, sizes);
+  }
+#if defined(__aarch64__)
+  // There the struct is in x0 and x1: the double goes to d0 by hand.
+  __asm__ volatile("fmov d0, %0" : : "r"(r.seconds) : "d0");
+#endif
+  return r;
+}

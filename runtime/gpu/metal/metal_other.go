@@ -1,0 +1,15 @@
+//go:build !darwin
+
+package metal
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/etc-ml/etc/runtime/gpu/device"
+)
+
+// Open is for macOS.
+func Open() (device.Device, error) {
+	return nil, fmt.Errorf("metal: it is for macOS, this is %s: %w", runtime.GOOS, device.ErrUnavailable)
+}
