@@ -1,6 +1,7 @@
 package kernels_test
 
 import (
+	"encoding/binary"
 	"math"
 	"testing"
 
@@ -38,6 +39,22 @@ func (h held) floats() []float32 {
 		out = append(out, unbf16(v))
 	}
 	return out
+}
+
+// from is the buffer with the content of memory.
+func (h held) from(memory []byte) held {
+	if h.dtype != kernels.BF16 {
+		out := make([]float32, len(memory)/4)
+		for i := range out {
+			out[i] = math.Float32frombits(binary.LittleEndian.Uint32(memory[4*i:]))
+		}
+		return held{h.dtype, out}
+	}
+	out := make([]uint16, len(memory)/2)
+	for i := range out {
+		out[i] = binary.LittleEndian.Uint16(memory[2*i:])
+	}
+	return held{h.dtype, out}
 }
 
 // within is the tolerance of a comparison of stored numbers with the twin's: fp32, or a rounding to bf16.
