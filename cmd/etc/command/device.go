@@ -1,34 +1,59 @@
 package command
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/cpu"
 	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/gpu"
+	"github.com/etc-ml/etc/runtime/gpu/cuda"
+	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/gpu/metal"
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
-// engines lists the engines, the one that --device auto prefers first.
+// gpus are the engines of GPUs, which a machine may have, in the order in which --device auto tries them.
+var gpus = []gpu.Engine{
+	{Device: "metal", Open: metal.Open},
+	{Device: "cuda", Open: func() (device.Device, error) { return cuda.Open(cuda.Options{}) }},
+}
+
+// engines lists the engines that every machine has, the one that --device auto prefers first.
 var engines = []engine.Engine{cpu.Engine{}, reference.Engine{}}
 
-// auto is the engine that --device auto stands for: the first one, or the reference engine for precision
-// strict, which no other has.
+// auto is the engine that --device auto stands for: that of the first GPU that there is, else the first of the
+// others; or the reference engine for precision strict, which no other has.
 type auto struct{ engine.Engine }
 
 func (a *auto) Compile(m *ir.Module, o engine.Options) (engine.Executable, error) {
 	if a.Engine = engines[0]; o.Precision == eval.Strict {
 		a.Engine = reference.Engine{}
+		return a.Engine.Compile(m, o)
+	}
+	for _, g := range gpus {
+		x, err := g.Compile(m, o)
+		if err == nil {
+			a.Engine = g
+			return x, nil
+		}
+		if !errors.Is(err, device.ErrUnavailable) {
+			return nil, err
+		}
 	}
 	return a.Engine.Compile(m, o)
 }
 
 // engineNames are the names that --device takes, besides auto.
 func engineNames() []string {
-	names := make([]string, len(engines))
-	for i, e := range engines {
-		names[i] = e.Name()
+	var names []string
+	for _, g := range gpus {
+		names = append(names, g.Name())
+	}
+	for _, e := range engines {
+		names = append(names, e.Name())
 	}
 	return names
 }
@@ -37,6 +62,11 @@ func engineNames() []string {
 func findEngine(name string) (engine.Engine, error) {
 	if name == "auto" {
 		return &auto{engines[0]}, nil
+	}
+	for _, g := range gpus {
+		if g.Name() == name {
+			return g, nil
+		}
 	}
 	for _, e := range engines {
 		if e.Name() == name {

@@ -83,6 +83,8 @@ func checked(err error) check {
 type deviceState struct {
 	Name string `json:"name"`
 	check
+	// About describes a GPU.
+	About string `json:"about,omitempty"`
 	// Auto marks the one that --device auto takes.
 	Auto bool `json:"auto"`
 }
@@ -97,7 +99,7 @@ func examine() diagnosis {
 	if free, err := host.DiskFree(d.TempDir); err == nil {
 		d.TempFree = free
 	}
-	d.Devices = deviceStates(runtime.GOOS, d.CUDA)
+	d.Devices = deviceStates()
 	return d
 }
 
@@ -122,31 +124,23 @@ func tryFiles(dir string) (temp, mapping check) {
 	return check{OK: true}, checked(err)
 }
 
-// deviceStates says of every device whether this build runs programs on it under an operating system, with
-// CUDA's driver library where that is not "".
-func deviceStates(system, cudaDriver string) []deviceState {
-	var out []deviceState
-	known := map[string]bool{}
-	for i, e := range engines {
-		known[e.Name()] = true
-		out = append(out, deviceState{Name: e.Name(), check: check{OK: true}, Auto: i == 0})
-	}
-	for _, name := range []string{"metal", "cuda", "cpu"} {
-		if known[name] {
+// deviceStates opens every GPU and says of every device whether programs run on it, the one first that --device
+// auto takes; what cannot run comes last.
+func deviceStates() []deviceState {
+	var out, missing []deviceState
+	for _, g := range gpus {
+		d, err := g.Open()
+		if err != nil {
+			missing = append(missing, deviceState{Name: g.Name(), check: checked(err)})
 			continue
 		}
-		problem := "this build of etc has no engine for it"
-		switch {
-		case name == "metal" && system != "darwin":
-			problem = "needs macOS, this is " + system
-		case name == "cuda" && system == "darwin":
-			problem = "does not exist for macOS"
-		case name == "cuda" && cudaDriver == "":
-			problem = "no driver library (libcuda.so.1, nvcuda.dll) in the places where loaders look"
-		}
-		out = append(out, deviceState{Name: name, check: check{Problem: problem}})
+		out = append(out, deviceState{Name: g.Name(), check: checked(d.Close()), About: d.Info().Description})
 	}
-	return out
+	for _, e := range engines {
+		out = append(out, deviceState{Name: e.Name(), check: check{OK: true}})
+	}
+	out[0].Auto = true
+	return append(out, missing...)
 }
 
 // writeText writes the diagnosis for people.
@@ -181,6 +175,9 @@ func (d diagnosis) writeText(w io.Writer) error {
 	row("temporary files", "%s", temp)
 	for _, x := range d.Devices {
 		state := x.check.String()
+		if x.About != "" {
+			state += ", " + x.About
+		}
 		if x.Auto {
 			state += ", what --device auto takes"
 		}
