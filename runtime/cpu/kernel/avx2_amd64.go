@@ -26,8 +26,8 @@ var avx2 = implementation{
 		{dotQuantizedQ8BF16AVX2, dotQuantizedQ8F32AVX2},
 	},
 	dotInteger: [2][2]func(y []float32, data, scales, biases []byte, codes []int8, codeScales, sums []float32, cols, group int){
-		{dotIntegerQ4BF16AVX2, dotIntegerQ4F32AVX2},
-		{dotIntegerQ8BF16AVX2, dotIntegerQ8F32AVX2},
+		{inFours(4, 2, 4, dotIntegerFourQ4BF16AVX2, dotIntegerQ4BF16AVX2), inFours(4, 4, 4, dotIntegerFourQ4F32AVX2, dotIntegerQ4F32AVX2)},
+		{inFours(8, 2, 4, dotIntegerFourQ8BF16AVX2, dotIntegerQ8BF16AVX2), inFours(8, 4, 4, dotIntegerFourQ8F32AVX2, dotIntegerQ8F32AVX2)},
 	},
 	dotDense: [2]func(y []float32, stride int, data []byte, rowBytes, rows int, x []float32, xStride, vectors, cols int){
 		dotDenseBF16AVX2, dotDenseF32AVX2,

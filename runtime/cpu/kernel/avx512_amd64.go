@@ -27,8 +27,8 @@ var avx512 = implementation{
 		{dotQuantizedQ8BF16AVX512, dotQuantizedQ8F32AVX512},
 	},
 	dotInteger: [2][2]func(y []float32, data, scales, biases []byte, codes []int8, codeScales, sums []float32, cols, group int){
-		{inFours(4, 2, dotIntegerFourQ4BF16AVX512, dotIntegerQ4BF16AVX512), inFours(4, 4, dotIntegerFourQ4F32AVX512, dotIntegerQ4F32AVX512)},
-		{inFours(8, 2, dotIntegerFourQ8BF16AVX512, dotIntegerQ8BF16AVX512), inFours(8, 4, dotIntegerFourQ8F32AVX512, dotIntegerQ8F32AVX512)},
+		{inFours(4, 2, 1, dotIntegerFourQ4BF16AVX512, dotIntegerQ4BF16AVX512), inFours(4, 4, 1, dotIntegerFourQ4F32AVX512, dotIntegerQ4F32AVX512)},
+		{inFours(8, 2, 1, dotIntegerFourQ8BF16AVX512, dotIntegerQ8BF16AVX512), inFours(8, 4, 1, dotIntegerFourQ8F32AVX512, dotIntegerQ8F32AVX512)},
 	},
 	dotDense: [2]func(y []float32, stride int, data []byte, rowBytes, rows int, x []float32, xStride, vectors, cols int){
 		dotDenseBF16AVX512, dotDenseF32AVX512,
@@ -92,25 +92,4 @@ var avx512 = implementation{
 		convolve:  func(dst, taps, weight []float32) { convolveAVX512(dst, taps, weight, len(taps)/len(dst)) },
 		deltaRows: deltaRowsAVX512,
 	},
-}
-
-// dotInteger is the type of functions that multiply rows of codes by one vector of codes.
-type dotInteger = func(y []float32, data, scales, biases []byte, codes []int8, codeScales, sums []float32, cols, group int)
-
-// inFours multiplies the rows by four, which takes a multiple of 4 rows, and what is left by one. Codes have
-// bits bits, scales scaleSize bytes.
-func inFours(bits, scaleSize int, four, one dotInteger) dotInteger {
-	return func(y []float32, data, scales, biases []byte, codes []int8, codeScales, sums []float32, cols, group int) {
-		whole := len(y) &^ 3
-		if whole > 0 {
-			four(y[:whole], data, scales, biases, codes, codeScales, sums, cols, group)
-		}
-		if whole < len(y) {
-			at := whole * (cols / group) * scaleSize
-			if biases != nil {
-				biases = biases[at:]
-			}
-			one(y[whole:], data[whole*cols*bits/8:], scales[at:], biases, codes, codeScales, sums, cols, group)
-		}
-	}
 }

@@ -20,6 +20,26 @@ package kernel
 //go:noescape
 func dotIntegerQ4BF16AVX2(y []float32, data, scales, biases []byte, codes []int8, codeScales, sums []float32, cols, group int)
 
+// dotIntegerFourQ4BF16AVX2 multiplies rows of 4-bit codes with BF16 scales by a vector of 8-bit codes, the even ones of 64 before the odd ones:
+//
+//	for r := range y {
+//		y[r] = 0
+//		for g := range cols / group {
+//			dot := int32(0)
+//			for k := g * group; k < (g+1)*group; k++ {
+//				dot += int32(code(r, k)) * int32(codes[k])
+//			}
+//			y[r] += scale(r, g)*codeScales[g]*float32(dot) + bias(r, g)*sums[g]
+//		}
+//	}
+//
+// Without biases bias(r, g) is -8*scale(r, g).
+// The number of rows is a multiple of 4, that of groups too. Rows r, n+r, 2n+r and 3n+r, n = len(y)/4, are read
+// at the same time.
+//
+//go:noescape
+func dotIntegerFourQ4BF16AVX2(y []float32, data, scales, biases []byte, codes []int8, codeScales, sums []float32, cols, group int)
+
 // dotQuantizedQ4BF16AVX2 multiplies rows of 4-bit codes with BF16 scales by a vector, whose elements spread4AVX2 has ordered and scaled:
 //
 //	for r := range y {
@@ -55,6 +75,26 @@ func dotQuantizedQ4BF16AVX2(y []float32, data, scales, biases []byte, x, sums []
 //
 //go:noescape
 func dotIntegerQ4F32AVX2(y []float32, data, scales, biases []byte, codes []int8, codeScales, sums []float32, cols, group int)
+
+// dotIntegerFourQ4F32AVX2 multiplies rows of 4-bit codes with F32 scales by a vector of 8-bit codes, the even ones of 64 before the odd ones:
+//
+//	for r := range y {
+//		y[r] = 0
+//		for g := range cols / group {
+//			dot := int32(0)
+//			for k := g * group; k < (g+1)*group; k++ {
+//				dot += int32(code(r, k)) * int32(codes[k])
+//			}
+//			y[r] += scale(r, g)*codeScales[g]*float32(dot) + bias(r, g)*sums[g]
+//		}
+//	}
+//
+// Without biases bias(r, g) is -8*scale(r, g).
+// The number of rows is a multiple of 4, that of groups too. Rows r, n+r, 2n+r and 3n+r, n = len(y)/4, are read
+// at the same time.
+//
+//go:noescape
+func dotIntegerFourQ4F32AVX2(y []float32, data, scales, biases []byte, codes []int8, codeScales, sums []float32, cols, group int)
 
 // dotQuantizedQ4F32AVX2 multiplies rows of 4-bit codes with F32 scales by a vector, whose elements spread4AVX2 has ordered and scaled:
 //
@@ -92,6 +132,26 @@ func dotQuantizedQ4F32AVX2(y []float32, data, scales, biases []byte, x, sums []f
 //go:noescape
 func dotIntegerQ8BF16AVX2(y []float32, data, scales, biases []byte, codes []int8, codeScales, sums []float32, cols, group int)
 
+// dotIntegerFourQ8BF16AVX2 multiplies rows of 8-bit codes with BF16 scales by a vector of 8-bit codes:
+//
+//	for r := range y {
+//		y[r] = 0
+//		for g := range cols / group {
+//			dot := int32(0)
+//			for k := g * group; k < (g+1)*group; k++ {
+//				dot += int32(code(r, k)) * int32(codes[k])
+//			}
+//			y[r] += scale(r, g)*codeScales[g]*float32(dot) + bias(r, g)*sums[g]
+//		}
+//	}
+//
+// Without biases bias(r, g) is -128*scale(r, g).
+// The number of rows is a multiple of 4, that of groups too. Rows r, n+r, 2n+r and 3n+r, n = len(y)/4, are read
+// at the same time.
+//
+//go:noescape
+func dotIntegerFourQ8BF16AVX2(y []float32, data, scales, biases []byte, codes []int8, codeScales, sums []float32, cols, group int)
+
 // dotQuantizedQ8BF16AVX2 multiplies rows of 8-bit codes with BF16 scales by a vector:
 //
 //	for r := range y {
@@ -127,6 +187,26 @@ func dotQuantizedQ8BF16AVX2(y []float32, data, scales, biases []byte, x, sums []
 //
 //go:noescape
 func dotIntegerQ8F32AVX2(y []float32, data, scales, biases []byte, codes []int8, codeScales, sums []float32, cols, group int)
+
+// dotIntegerFourQ8F32AVX2 multiplies rows of 8-bit codes with F32 scales by a vector of 8-bit codes:
+//
+//	for r := range y {
+//		y[r] = 0
+//		for g := range cols / group {
+//			dot := int32(0)
+//			for k := g * group; k < (g+1)*group; k++ {
+//				dot += int32(code(r, k)) * int32(codes[k])
+//			}
+//			y[r] += scale(r, g)*codeScales[g]*float32(dot) + bias(r, g)*sums[g]
+//		}
+//	}
+//
+// Without biases bias(r, g) is -128*scale(r, g).
+// The number of rows is a multiple of 4, that of groups too. Rows r, n+r, 2n+r and 3n+r, n = len(y)/4, are read
+// at the same time.
+//
+//go:noescape
+func dotIntegerFourQ8F32AVX2(y []float32, data, scales, biases []byte, codes []int8, codeScales, sums []float32, cols, group int)
 
 // dotQuantizedQ8F32AVX2 multiplies rows of 8-bit codes with F32 scales by a vector:
 //

@@ -17,6 +17,7 @@ func dotAVX2() *file {
 	for _, bits := range []int{4, 8} {
 		for _, format := range []string{"BF16", "F32"} {
 			dotInteger256(f, bits, format)
+			dotIntegerFour256(f, bits, format)
 			dotQuantized256(f, bits, format)
 		}
 	}
@@ -59,10 +60,117 @@ func dotInteger256(f *file, bits int, format string) {
 				fn.op("VMOVDQU %d(CX), %s\nVPMADDUBSW %[2]s, %[3]s, %[3]s\nVPMADDUBSW %[2]s, %[4]s, %[4]s", 32*i, sum, low, high)
 				fn.op("VPMADDWD Y14, %[1]s, %[1]s\nVPMADDWD Y13, %[2]s, %[2]s\nVPADDD %[1]s, %[2]s, %[3]s", low, high, sum)
 			}
-			fn.op("VCVTDQ2PS %s, %s\nVMOVDQU %d(R15), %s\nVPERMPS Y3, %s, %s\nVFMADD231PS %s, %s, %s", sum, sum, 32*i, scale, scale, scale, scale, sum, y(i%2))
+			// One sum, in the order of dotIntegerFour.
+			fn.op("VCVTDQ2PS %s, %s\nVMOVDQU %d(R15), %s\nVPERMPS Y3, %s, %s\nVFMADD231PS %s, %s, Y0", sum, sum, 32*i, scale, scale, scale, scale, sum)
 		},
 		codes: func(i int) string { return y(4 + i%2) },
 	})
+}
+
+// dotIntegerFour256 is dotInteger256 for 4 rows at a time, with the same bits, in batches of 8 groups, of 4 at
+// the end, and chunks of 32 bytes of each. Registers of addresses are those of dotIntegerFour512.
+//
+//	Y0 to Y3 sums   Y4 to Y7 scales   Y12 scaleOfWord   Y13 to Y15 constants; sums of biases on the stack
+func dotIntegerFour256(f *file, bits int, format string) {
+	order := ""
+	if bits == 4 {
+		order = ", the even ones of 64 before the odd ones"
+	}
+	fn := f.function(fmt.Sprintf("dotIntegerFourQ%d%sAVX2", bits, format), dotIntegerParams, "", dotIntegerLoop(bits, format, order)+`
+The number of rows is a multiple of 4, that of groups too. Rows r, n+r, 2n+r and 3n+r, n = len(y)/4, are read
+at the same time.`)
+	fn.frame = 144
+	const index, factor = "index-8(SP)", "factor-16(SP)"
+	bias := func(n int) string { return fmt.Sprintf("bias%d-%d(SP)", n, 48+32*n) }
+	size := floatBytes(format)
+	fn.fourRows(bits, size)
+	fn.op("SUBQ $128, AX\nLEAQ scaleOfWord256<>(SB), CX\nADDQ CX, AX\nMOVQ AX, %s", index)
+	fn.op("MOVL $0x%08x, AX\nMOVL $0x%08x, BX\nTESTQ DX, DX\nCMOVQEQ BX, AX\nMOVL AX, %s", math.Float32bits(1), math.Float32bits(-float32(int(1)<<(bits-1))), factor)
+	fn.op("MOVL $0x0f0f0f0f, AX\nVMOVD AX, X15\nVPBROADCASTD X15, Y15\nVMOVDQU wordOnes256<>(SB), Y14")
+	if bits == 8 {
+		fn.op("VMOVDQU wordSixteens256<>(SB), Y13")
+	}
+	row, full, last, done, reduce := fn.label("row"), fn.label("full"), fn.label("last"), fn.label("done"), fn.label("reduce")
+	loadFloats := func(from string, to, groups int) {
+		if groups == 8 {
+			fn.loadFloats256(format, from, y(to))
+		} else {
+			fn.loadFloats256(format, from, x(to)) // clears the other half
+		}
+	}
+	batch := func(groups int) {
+		symmetric, scaled, chunk := fn.label("symmetric"), fn.label("scaled"), fn.label("chunk")
+		fn.eachOfFour("SI", size, func(n int, from string) { loadFloats(from, 4+n, groups) })
+		fn.op("MOVQ %s, AX\nVMOVUPS (AX)(BX*4), Y8\nTESTQ DX, DX\nJZ %s", fn.argument("sums_base"), symmetric)
+		fn.eachOfFour("DX", size, func(n int, from string) {
+			loadFloats(from, 10, groups)
+			fn.op("VMOVUPS %[1]s, Y9\nVFMADD231PS Y8, Y10, Y9\nVMOVUPS Y9, %[1]s", bias(n))
+		})
+		fn.op("JMP %s", scaled)
+		fn.at(symmetric)
+		for n := range 4 {
+			fn.op("VMOVUPS %[1]s, Y9\nVFMADD231PS Y8, %[2]s, Y9\nVMOVUPS Y9, %[1]s", bias(n), y(4+n))
+		}
+		fn.at(scaled)
+		fn.op("MOVQ %s, AX\nVMOVUPS (AX)(BX*4), Y8\nMOVQ %s, R15", fn.argument("codeScales_base"), index)
+		for n := range 4 {
+			fn.op("VMULPS Y8, %s, %s", y(4+n), y(4+n))
+		}
+		// groups·group·bits/256 chunks, two at a time.
+		shift := map[int]int{4: 4, 8: 3}[bits]
+		if groups == 4 {
+			shift++
+		}
+		fn.op("MOVQ %s, AX\nSHRQ $%d, AX", fn.argument("group"), shift)
+		fn.at(chunk)
+		for i := range 2 {
+			fn.op("VMOVDQU %d(R15), Y12", 32*i)
+			for n := range 4 {
+				fn.chunkOfFour256(bits, i, n)
+			}
+		}
+		fn.op("ADDQ $64, DI\nADDQ $%d, CX\nADDQ $64, R15\nDECQ AX\nJNZ %s", 2*256/bits, chunk)
+	}
+	fn.op("TESTQ R12, R12\nJZ %s", done)
+	fn.at(row)
+	fn.zero("Y0", "Y1", "Y2", "Y3")
+	for n := range 4 {
+		fn.op("VMOVUPS Y0, %s", bias(n))
+	}
+	fn.op("XORQ BX, BX\nMOVQ %s, CX", fn.argument("codes_base"))
+	fn.at(full)
+	fn.op("MOVQ R13, AX\nSUBQ BX, AX\nCMPQ AX, $8\nJLT %s", last)
+	batch(8)
+	fn.op("ADDQ $8, BX\nJMP %s", full)
+	fn.at(last)
+	fn.op("TESTQ AX, AX\nJZ %s", reduce)
+	batch(4)
+	fn.at(reduce)
+	fn.op("VBROADCASTSS %s, Y8", factor)
+	for n := range 4 {
+		fn.op("VMOVUPS %s, Y9\nVFMADD231PS Y8, Y9, %s", bias(n), y(n))
+		fn.reduce256(n, 10)
+	}
+	fn.storeFour(size)
+	fn.op("DECQ R12\nJNZ %s", row)
+	fn.at(done)
+	fn.returnAMD64()
+}
+
+// chunkOfFour256 adds chunk i of row n, from DI, CX and R15 on, to its sum.
+func (fn *function) chunkOfFour256(bits, i, n int) {
+	from := fmt.Sprintf("%d%s", 32*i, rowOfFour(n))
+	if i == 0 {
+		fn.op("PREFETCHT0 %d%s", fourAhead, rowOfFour(n))
+	}
+	fn.op("VMOVDQU %s, Y8\nVPSRLD $4, Y8, Y9\nVPAND Y15, Y8, Y8\nVPAND Y15, Y9, Y9", from)
+	if bits == 4 {
+		fn.op("VPMADDUBSW %d(CX), Y8, Y8\nVPMADDUBSW %d(CX), Y9, Y9\nVPADDW Y9, Y8, Y8\nVPMADDWD Y14, Y8, Y10", 64*i, 64*i+32)
+	} else {
+		fn.op("VMOVDQU %d(CX), Y10\nVPMADDUBSW Y10, Y8, Y8\nVPMADDUBSW Y10, Y9, Y9", 32*i)
+		fn.op("VPMADDWD Y14, Y8, Y8\nVPMADDWD Y13, Y9, Y9\nVPADDD Y8, Y9, Y10")
+	}
+	fn.op("VCVTDQ2PS Y10, Y10\nVPERMPS %s, Y12, Y11\nVFMADD231PS Y11, Y10, %s", y(4+n), y(n))
 }
 
 func dotQuantized256(f *file, bits int, format string) {

@@ -137,39 +137,20 @@ The number of rows is a multiple of 4. Rows r, n+r, 2n+r and 3n+r, n = len(y)/4,
 	fn.frame = 16
 	const index, factor = "index-8(SP)", "factor-16(SP)"
 	size := floatBytes(format)
-	fn.load("y_base", "R11", "data_base", "DI", "scales_base", "SI", "biases_base", "DX", "y_len", "R12")
-	fn.op("SHRQ $2, R12")
-	// A group is a power of two.
-	fn.op("MOVQ %s, AX\nBSFQ AX, CX\nMOVQ %s, R13\nMOVQ R13, R9\nSHRQ CX, R13", fn.argument("group"), fn.argument("cols"))
-	fn.op("IMULQ R12, R9")
-	if bits == 4 {
-		fn.op("SHRQ $1, R9")
-	}
-	fn.op("LEAQ (R9)(R9*2), R8\nMOVQ R13, R10\nIMULQ R12, R10\nSHLQ $%d, R10", size/2)
-	fn.op("IMULQ $%d, AX\nSUBQ $256, AX\nLEAQ scaleOfWord512<>(SB), CX\nADDQ CX, AX\nMOVQ AX, %s", 2*bits, index)
+	fn.fourRows(bits, size)
+	fn.op("SHLQ $1, AX\nSUBQ $256, AX\nLEAQ scaleOfWord512<>(SB), CX\nADDQ CX, AX\nMOVQ AX, %s", index)
 	fn.op("MOVL $0x%08x, AX\nMOVL $0x%08x, BX", math.Float32bits(1), math.Float32bits(-float32(int(1)<<(bits-1))))
 	fn.op("TESTQ DX, DX\nCMOVQEQ BX, AX\nMOVL AX, %s", factor)
 	if bits == 4 {
 		fn.op("MOVL $0x0f0f0f0f, AX\nVPBROADCASTD AX, Z31")
 	}
-	ofRow := func(n int) string { return []string{"(DI)", "(DI)(R9*1)", "(DI)(R9*2)", "(DI)(R8*1)"}[n] }
 	row, full, last, chunk, reduce, done := fn.label("row"), fn.label("full"), fn.label("last"), fn.label("chunk"), fn.label("reduce"), fn.label("done")
 	loadBatch := func(mask string) {
 		symmetric, scaled := fn.label("symmetric"), fn.label("scaled")
-		four := func(from string, load func(n int, from string)) {
-			fn.op("LEAQ (%s)(BX*%d), R14", from, size)
-			for n, at := range []string{"(R14)", "(R14)(R10*1)", "(R14)(R10*2)", "(R14)(R10*2)"} {
-				if n == 3 {
-					fn.op("ADDQ R10, R14")
-				}
-				fn.op("PREFETCHT0 %d%s", scalesAhead, at)
-				load(n, at)
-			}
-		}
 		fn.op("MOVQ %s, R14\nVMOVUPS (R14)(BX*4), Z12", fn.argument("sums_base"))
-		four("SI", func(n int, from string) { fn.loadFloats512(format, from, mask, z(8+n)) })
+		fn.eachOfFour("SI", size, func(n int, from string) { fn.loadFloats512(format, from, mask, z(8+n)) })
 		fn.op("TESTQ DX, DX\nJZ %s", symmetric)
-		four("DX", func(n int, from string) {
+		fn.eachOfFour("DX", size, func(n int, from string) {
 			fn.loadFloats512(format, from, mask, z(16+n))
 			fn.op("VFMADD231PS Z12, %s, %s", z(16+n), z(4+n))
 		})
@@ -194,9 +175,9 @@ The number of rows is a multiple of 4. Rows r, n+r, 2n+r and 3n+r, n = len(y)/4,
 		for n := range 4 {
 			codes, high, dot, scale := z(12+n), z(16+n), z(20+n), z(24+n)
 			if mask == "" {
-				fn.op("PREFETCHT0 %d%s\nVMOVDQU32 %d%s, %s", fourAhead+64*i, ofRow(n), 64*i, ofRow(n), codes)
+				fn.op("PREFETCHT0 %d%s\nVMOVDQU32 %d%s, %s", fourAhead+64*i, rowOfFour(n), 64*i, rowOfFour(n), codes)
 			} else {
-				fn.op("VMOVDQU32.Z %d%s, %s, %s", 64*i, ofRow(n), mask, codes)
+				fn.op("VMOVDQU32.Z %d%s, %s, %s", 64*i, rowOfFour(n), mask, codes)
 			}
 			fn.zero(dot)
 			if bits == 4 {
@@ -248,11 +229,45 @@ The number of rows is a multiple of 4. Rows r, n+r, 2n+r and 3n+r, n = len(y)/4,
 		fn.op("VFMADD231PS Z12, %s, %s", z(4+n), z(n))
 		fn.reduce512(n, 8+n)
 	}
-	fn.op("MOVQ %s, R14\nSHRQ $2, R14\nVMOVSS X0, (R11)\nVMOVSS X1, (R11)(R14*4)\nVMOVSS X2, (R11)(R14*8)\nLEAQ (R11)(R14*4), BX\nVMOVSS X3, (BX)(R14*8)", fn.argument("y_len"))
-	fn.op("ADDQ $4, R11\nLEAQ (SI)(R13*%d), SI", size)
-	fn.op("LEAQ (DX)(R13*%d), BX\nTESTQ DX, DX\nCMOVQNE BX, DX\nDECQ R12\nJNZ %s", size, row)
+	fn.storeFour(size)
+	fn.op("DECQ R12\nJNZ %s", row)
 	fn.at(done)
 	fn.returnAMD64()
+}
+
+// fourRows sets the registers of dotIntegerFour512, R12 and addresses first, and AX to bits·group.
+func (fn *function) fourRows(bits, scaleSize int) {
+	fn.load("y_base", "R11", "data_base", "DI", "scales_base", "SI", "biases_base", "DX", "y_len", "R12")
+	fn.op("SHRQ $2, R12")
+	// A group is a power of two.
+	fn.op("MOVQ %s, AX\nBSFQ AX, CX\nMOVQ %s, R13\nMOVQ R13, R9\nSHRQ CX, R13", fn.argument("group"), fn.argument("cols"))
+	fn.op("IMULQ R12, R9")
+	if bits == 4 {
+		fn.op("SHRQ $1, R9")
+	}
+	fn.op("LEAQ (R9)(R9*2), R8\nMOVQ R13, R10\nIMULQ R12, R10\nSHLQ $%d, R10\nIMULQ $%d, AX", scaleSize/2, bits)
+}
+
+// rowOfFour is the place of the codes of row n.
+func rowOfFour(n int) string { return []string{"(DI)", "(DI)(R9*1)", "(DI)(R9*2)", "(DI)(R8*1)"}[n] }
+
+// eachOfFour calls load with the place of the scales or biases of each row at group BX.
+func (fn *function) eachOfFour(base string, size int, load func(n int, from string)) {
+	fn.op("LEAQ (%s)(BX*%d), R14", base, size)
+	for n, at := range []string{"(R14)", "(R14)(R10*1)", "(R14)(R10*2)", "(R14)(R10*2)"} {
+		if n == 3 {
+			fn.op("ADDQ R10, R14")
+		}
+		fn.op("PREFETCHT0 %d%s", scalesAhead, at)
+		load(n, at)
+	}
+}
+
+// storeFour stores the sums of 4 rows, registers 0 to 3, and goes on to the next ones.
+func (fn *function) storeFour(scaleSize int) {
+	fn.op("MOVQ %s, R14\nSHRQ $2, R14\nLEAQ (R11)(R14*4), BX", fn.argument("y_len"))
+	fn.op("VMOVSS X0, (R11)\nVMOVSS X1, (R11)(R14*4)\nVMOVSS X2, (R11)(R14*8)\nVMOVSS X3, (BX)(R14*8)\nADDQ $4, R11")
+	fn.op("LEAQ (SI)(R13*%[1]d), SI\nLEAQ (DX)(R13*%[1]d), BX\nTESTQ DX, DX\nCMOVQNE BX, DX", scaleSize)
 }
 
 func dotQuantized512(f *file, bits int, format string) {
