@@ -15,6 +15,6 @@
 //     buffer: a binding has at least half such a window behind its offset.
 //   - Kernels are compiled with Metal 3.1 and math mode safe, and have simdgroups of 32 threads.
 //
-// It runs on macOS against the system's libraries, and on Linux against the stand-in that the tests build from
-// testdata. It imports packages device and kernels, and must never import the planner.
+// It runs on macOS against the system's libraries, and on Linux against the stand-in that the tests build
+// (package standin). It imports packages device and kernels, and must never import the planner.
 package host

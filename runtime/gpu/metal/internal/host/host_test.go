@@ -12,22 +12,30 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/device/devicetest"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/gpu/metal/internal/standin"
 )
+
+// open opens the stand-in's device.
+func open(t testing.TB, l *standin.Library) *gpu {
+	d, err := Open(Libraries{ObjectiveC: l.Path, Metal: l.Path, Others: []string{l.Path}})
+	require.NoError(t, err)
+	return d.(*gpu)
+}
 
 func TestConformance(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		setUp func(*standIn)
+		setUp func(*standin.Library)
 	}{
-		{"macOS 15", func(*standIn) {}},
-		{"macOS 14", func(s *standIn) { s.residencySets(0) }},
-		{"memory that cannot be wrapped", func(s *standIn) { s.noCopy(0) }},
+		{"macOS 15", func(*standin.Library) {}},
+		{"macOS 14", func(l *standin.Library) { l.ResidencySets(0) }},
+		{"memory that cannot be wrapped", func(l *standin.Library) { l.NoCopy(0) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			devicetest.Run(t, func(t testing.TB) device.Device {
-				s := newStandIn(t)
-				c.setUp(s)
-				return s.open(t)
+				l := standin.Checked(t)
+				c.setUp(l)
+				return open(t, l)
 			})
 		})
 	}
@@ -74,7 +82,7 @@ func (w *words) close(buffers ...device.Buffer) {
 // The stand-in runs dispatches that may overlap last to first, so that a forgotten barrier shows.
 func TestMissingBarrier(t *testing.T) {
 	for barrier, want := range map[bool]byte{true: 7, false: 0} {
-		d := newStandIn(t).open(t)
+		d := open(t, standin.Checked(t))
 		w := newWords(t, d)
 		x, err := d.NewBuffer(12)
 		require.NoError(t, err)
@@ -137,7 +145,7 @@ func TestStandInComplains(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := newStandIn(t, c.want).open(t)
+			d := open(t, standin.Checked(t, c.want))
 			w := newWords(t, d)
 			c.do(d, w)
 			w.close()
@@ -147,7 +155,7 @@ func TestStandInComplains(t *testing.T) {
 
 // A command buffer that ends in an error says so at the next call that waits, and from then on.
 func TestFault(t *testing.T) {
-	d := newStandIn(t).open(t)
+	d := open(t, standin.Checked(t))
 	library, err := d.Compile(device.Source{Name: "faulty", Text: kernels.Prelude(kernels.Metal) + `
 [[max_total_threads_per_threadgroup(64)]]
 kernel void divergent(device float* y [[buffer(0)]], uint t [[thread_index_in_threadgroup]]) {
@@ -177,15 +185,15 @@ PORT_ENTRY(divergent, 64, 1)
 
 // Memory that is longer than the largest buffer is wrapped in windows; every binding finds its words.
 func TestWindows(t *testing.T) {
-	s := newStandIn(t)
+	l := standin.Checked(t)
 	page := os.Getpagesize()
 	memory, err := syscall.Mmap(-1, 0, 11*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
 	require.NoError(t, err)
 	for i := range memory {
 		memory[i] = byte(i % 251)
 	}
-	d := s.open(t)
-	s.largestBuffer(uintptr(5*page + 100))
+	d := open(t, l)
+	l.LargestBuffer(uintptr(5*page + 100))
 	d.maxBuffer = 5*page + 100
 	w := newWords(t, d)
 	x, err := d.Wrap(memory[8:])
@@ -223,33 +231,11 @@ func TestCover(t *testing.T) {
 	}
 }
 
-// The host's part of a token: one dispatch of six arguments is some eight messages.
-func BenchmarkEncode(b *testing.B) {
-	d := newStandIn(b).open(b)
-	library, err := d.Compile(devicetest.Source(kernels.Metal))
-	require.NoError(b, err)
-	k, err := library.Kernel("add_words")
-	require.NoError(b, err)
-	x, err := d.NewBuffer(64)
-	require.NoError(b, err)
-	at := func(i int) device.Argument {
-		return device.Argument{Binding: device.Binding{Buffer: x, Offset: 4 * i}}
-	}
-	var list []device.Dispatch
-	for i := range 500 {
-		list = append(list, device.Dispatch{Label: "add", Kernel: k, Groups: [3]int{1, 1, 1}, Threads: [3]int{1, 1, 1}, Barrier: true,
-			Arguments: []device.Argument{at(i % 2), at(2 + i%2), at(4 + i%2), {Bytes: []byte{1, 0, 0, 0}}}})
-	}
-	s, err := d.Record(list)
-	require.NoError(b, err)
+// BenchmarkMessage is what a message costs without what it does; a dispatch is some eight.
+func BenchmarkMessage(b *testing.B) {
+	d := open(b, standin.Checked(b))
 	for b.Loop() {
-		require.NoError(b, s.Submit())
-		b.StopTimer()
-		require.NoError(b, d.Wait())
-		b.StartTimer()
+		send(d.device, selMaxBuffer)
 	}
-	require.NoError(b, x.Close())
-	require.NoError(b, k.Close())
-	require.NoError(b, library.Close())
 	require.NoError(b, d.Close())
 }

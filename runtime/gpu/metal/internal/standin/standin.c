@@ -1,3 +1,5 @@
+//go:build ignore
+
 // A stand-in for the Objective-C runtime and Metal, as much of them as package host uses, for tests on Linux.
 //
 // It counts references, refuses what the system would refuse or what would go wrong there silently (unknown
