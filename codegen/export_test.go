@@ -1,6 +1,7 @@
 package codegen
 
 import (
+	"io"
 	"os"
 	"testing"
 	"time"
@@ -58,3 +59,9 @@ func ParseJournal(text []byte, tasks int) (identity []Property, done, whole int)
 
 // DropsPages tells whether pages of inputs are dropped on this system.
 const DropsPages = dropsPages
+
+// ReadPartHeader is readPartHeader: the ranges of a part and where they begin.
+func ReadPartHeader(r io.ReaderAt, size int64) ([][2]int64, int64, error) {
+	h, start, err := readPartHeader(r, size)
+	return h.Extents, start, err
+}

@@ -20,6 +20,7 @@ var pieceSize = int64(4 << 20)
 type task struct {
 	id    int
 	group *group
+	field bool     // of the record
 	size  int64    // what it takes, relative to its like: bytes that it writes, or reads for a field of the record
 	reads []string // provenances of the data that it reads
 	run   func(ctx context.Context, w *worker) error
@@ -149,7 +150,7 @@ func (r *Record) tasks(offset int64) (constant task, fields []task) {
 		if f.Reads != "" {
 			reads = []string{f.Reads}
 		}
-		fields = append(fields, task{group: &group{[]extent{{at, int64(f.Size)}}}, size: f.Work, reads: reads, run: func(ctx context.Context, w *worker) error {
+		fields = append(fields, task{group: &group{[]extent{{at, int64(f.Size)}}}, field: true, size: f.Work, reads: reads, run: func(ctx context.Context, w *worker) error {
 			p, err := f.Make(ctx)
 			if err != nil {
 				return fmt.Errorf("%s: %w", r.Key, err)

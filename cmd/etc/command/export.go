@@ -185,7 +185,14 @@ func invalidInput(err error) error {
 
 // target is the file to write.
 func (f exportFlags) target(cmd *cobra.Command) (string, error) {
+	name := "model.pte"
+	if f.part != "" {
+		name = f.partName()
+	}
 	if f.outputDir == "" {
+		if f.part != "" && !anyChanged(cmd, "output") {
+			return name, nil
+		}
 		return f.output, nil
 	}
 	if anyChanged(cmd, "output") {
@@ -194,7 +201,7 @@ func (f exportFlags) target(cmd *cobra.Command) (string, error) {
 	if err := os.MkdirAll(f.outputDir, 0o755); err != nil {
 		return "", err
 	}
-	return filepath.Join(f.outputDir, "model.pte"), nil
+	return filepath.Join(f.outputDir, name), nil
 }
 
 // options reads the flags that the passes need, the recipe aside.
@@ -358,8 +365,8 @@ func writeProgram(cmd *cobra.Command, f exportFlags, file codegen.File) error {
 			bar.Set64(written) //nolint:errcheck // a bar that cannot be drawn is no reason to stop
 		}
 	}
-	if err := codegen.Write(ctx, f.output, file); err != nil {
-		return exportError(err)
+	if err := f.write(ctx, f.output, file); err != nil {
+		return err
 	}
 	info, err := os.Stat(f.output)
 	if err != nil {

@@ -1,8 +1,11 @@
 package command
 
 import (
+	"context"
 	"fmt"
 	"runtime/debug"
+	"strconv"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -16,7 +19,7 @@ import (
 // writeFlags say how a file is written; its bytes do not depend on them.
 type writeFlags struct {
 	resume, plan, json bool
-	maxRAM, sign       string
+	maxRAM, sign, part string
 	key                *minisign.PrivateKey // of sign
 }
 
@@ -26,6 +29,7 @@ func (f *writeFlags) add(cmd *cobra.Command) {
 	fl.BoolVar(&f.plan, "plan", false, "write nothing; print what would be written, and what writing and running it need")
 	fl.BoolVar(&f.json, "json", false, "with --plan: print one JSON object")
 	fl.StringVar(&f.sign, "sign", "", "private key of minisign to sign the file with; writes FILE.root and FILE.root.minisig")
+	fl.StringVar(&f.part, "part", "", "write part I of N of the program, as 3/8, for etc link (default output: model-I-of-N.part)")
 	fl.StringVar(&f.maxRAM, "max-ram", "", "memory that the export may take, as 2GiB or 500MB (default: as much as the workers need)")
 }
 
@@ -35,13 +39,51 @@ func (f *writeFlags) check(cmd *cobra.Command, emit string) error {
 		return usagef("--json goes with --plan")
 	}
 	if emit != "pte" {
-		for _, flag := range []string{"resume", "plan", "max-ram", "sign"} {
+		for _, flag := range []string{"resume", "plan", "max-ram", "sign", "part"} {
 			if anyChanged(cmd, flag) {
 				return usagef("--%s goes with --emit pte", flag)
 			}
 		}
 	}
+	if anyChanged(cmd, "part") {
+		if _, _, err := f.parsePart(); err != nil {
+			return err
+		}
+		for _, flag := range []string{"plan", "sign"} {
+			if anyChanged(cmd, flag) {
+				return usagef("--%s with --part: it goes with the whole file", flag)
+			}
+		}
+	}
 	return f.readKey(cmd)
+}
+
+// parsePart reads --part.
+func (f writeFlags) parsePart() (part, parts int, err error) {
+	first, second, ok := strings.Cut(f.part, "/")
+	part, errPart := strconv.Atoi(first)
+	parts, errParts := strconv.Atoi(second)
+	if !ok || errPart != nil || errParts != nil || part < 1 || part > parts || parts > codegen.MaxParts {
+		return 0, 0, usagef("--part %q, want I/N with I from 1 to N, at most %d", f.part, codegen.MaxParts)
+	}
+	return part, parts, nil
+}
+
+// partName is the default name of a part.
+func (f writeFlags) partName() string {
+	return "model-" + strings.ReplaceAll(f.part, "/", "-of-") + ".part"
+}
+
+// write writes a file, or the part of it that --part asks for.
+func (f writeFlags) write(ctx context.Context, path string, file codegen.File) error {
+	if f.part == "" {
+		return exportError(codegen.Write(ctx, path, file))
+	}
+	part, parts, err := f.parsePart()
+	if err != nil {
+		return err
+	}
+	return exportError(codegen.WritePart(ctx, path, file, part, parts))
 }
 
 // readKey reads the key of --sign, before anything is written.
