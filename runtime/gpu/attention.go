@@ -385,9 +385,13 @@ func (b *binder) fuseRope(q *value, k, v *state) {
 		kw.rope.angles != qr.angles || kw.rope.dims != qr.dims || kw.rope.pairs != qr.pairs || vw.norm != nil && vw.norm.weight != nil {
 		return
 	}
-	for _, n := range []*normOf{kw.rope.norm, vw.norm} {
-		if n != nil && qr.norm != nil && n.eps != qr.norm.eps {
+	var eps *float32
+	for _, n := range []*normOf{qr.norm, kw.rope.norm, vw.norm} {
+		if n != nil && eps != nil && n.eps != *eps {
 			return
+		}
+		if n != nil {
+			eps = &n.eps
 		}
 	}
 	qh, _ := qr.x.heads()
@@ -398,10 +402,10 @@ func (b *binder) fuseRope(q *value, k, v *state) {
 	}
 	r := kernels.Rope{D: qh.width, Dims: qr.dims, Traditional: qr.pairs, QHeads: qh.heads, KVHeads: kh.heads, Q: qh.strides, K: kh.strides, V: vh.strides,
 		Cache: k.format.kernelType(), Slots: k.shape[2], Ring: kw.ring}
-	qWeight, kWeight, vWeight := qr.x, qr.x, qr.x
+	qWeight, kWeight := qr.x, qr.x
 	r.QNorm, r.Eps, qWeight = qr.norm.of(r.Eps, qWeight)
 	r.KNorm, r.Eps, kWeight = kw.rope.norm.of(r.Eps, kWeight)
-	r.VNorm, r.Eps, vWeight = vw.norm.of(r.Eps, vWeight)
+	r.VNorm, r.Eps, _ = vw.norm.of(r.Eps, nil)
 	if qWeight != qr.x || kWeight != qr.x {
 		r.Weight = kernels.F32
 	}

@@ -13,7 +13,7 @@ func init() {
 		"rms_norm": bindNorm, "rope": bindRope, "glu": bindGLU, "softcap": bindSoftcap,
 		"sigmoid": bindSigmoid, "add": bindAdd, "multiply": bindMultiply,
 		"cached_attention": bindAttention, "buffer_conv": bindConv, "buffer_delta_rule": bindDeltaRule, "delta_decay": bindDecay,
-		"switch_mlp": bindSwitchMLP, "top_k": bindTopK, "softmax": bindSoftmax,
+		"switch_mlp": bindSwitchMLP, "top_k": bindTopK, "softmax": bindSoftmax, "sample": bindSample,
 	}
 	for _, name := range []string{"neg", "abs", "square", "sign", "floor", "exp", "log", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tanh", "erf", "silu", "gelu"} {
 		if kernels.Arity(name) == 1 {

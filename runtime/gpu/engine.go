@@ -175,7 +175,7 @@ func (x *executable) derive() error {
 }
 
 func constantOf(t *eval.Tensor) *value {
-	return &value{place: onHost, dtype: t.DType, shape: t.Shape, cell: &cell{constant: true, content: eval.Value{Tensor: t}}}
+	return &value{place: onHost, dtype: t.DType, shape: append([]int{}, t.Shape...), cell: &cell{constant: true, content: eval.Value{Tensor: t}}}
 }
 
 // constant decodes a constant. Large weights do not come here: kernels read them where they are.
@@ -257,18 +257,15 @@ func (x *executable) quantized(v *ir.Value) (eval.Value, error) {
 	return out[0], nil
 }
 
-// unseededBits draws from a sequence of keys that differs from run to run, as MLX does without a seed.
-func unseededBits() func(n int) []uint32 {
-	keys := numeric.NewUnseededKeySequence()
-	return func(n int) []uint32 {
-		out := make([]uint32, n)
-		p, err := numeric.Bits(keys.Next(), n, 4)
-		if err != nil {
-			return out // n is the size of a tensor that has been allocated; Bits refuses only sizes beyond that
-		}
-		for i := range out {
-			out[i] = binary.LittleEndian.Uint32(p[4*i:])
-		}
-		return out
+// bits draws n words from a sequence of keys that differs from run to run, as MLX does without a seed.
+func (x *instance) bits(n int) []uint32 {
+	out := make([]uint32, n)
+	p, err := numeric.Bits(x.keys.Next(), n, 4)
+	if err != nil {
+		return out // n is the size of a tensor that has been allocated; Bits refuses only sizes beyond that
 	}
+	for i := range out {
+		out[i] = binary.LittleEndian.Uint32(p[4*i:])
+	}
+	return out
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/ir/numeric"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 )
@@ -15,8 +16,8 @@ import (
 type instance struct {
 	exe     *executable
 	states  map[*ir.Buffer]*state
-	bits    func(n int) []uint32
-	plans   []*plan // the last used first
+	keys    *numeric.KeySequence // of draws without a seed
+	plans   []*plan              // the last used first
 	arena   *slot
 	profile *Profile
 	// buffers are what Close frees.
@@ -28,7 +29,7 @@ const maxPlans = 4
 
 // NewInstance makes an instance whose buffers are zeros.
 func (x *executable) NewInstance() (engine.Instance, error) {
-	n := &instance{exe: x, states: map[*ir.Buffer]*state{}, bits: unseededBits()}
+	n := &instance{exe: x, states: map[*ir.Buffer]*state{}, keys: numeric.NewUnseededKeySequence()}
 	if err := n.newStates(); err != nil {
 		n.Close()
 		return nil, err
@@ -121,7 +122,7 @@ func (x *instance) planFor(inputs []eval.Value) (*plan, error) {
 	shapes := make([][]int, len(inputs))
 	for i, v := range inputs {
 		if v.Tensor != nil {
-			shapes[i] = slices.Clone(v.Tensor.Shape)
+			shapes[i] = append([]int{}, v.Tensor.Shape...) // not nil, which stands for a shape that is not known
 		}
 	}
 	p, err := x.bind(shapes)

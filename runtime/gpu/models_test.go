@@ -3,6 +3,7 @@ package gpu_test
 import (
 	"errors"
 	"math"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -87,11 +88,14 @@ func requireClose(t *testing.T, want, got []*eval.Tensor, tolerance float64) {
 }
 
 // graphs are a graph of each family and of each writer: the emulator takes seconds for one.
-var graphs = []string{"etc-qwen35moe-chat-portable", "gemma4-chat-bf16-ropefix"}
+var graphs = []string{"etc-qwen35moe-chat-sample", "gemma4-chat-bf16-ropefix", "etc-gemma4-chat-sample"}
 
 // TestModels: every graph gives what the reference engine gives, tokens exactly, with no operation on a
 // reference kernel.
 func TestModels(t *testing.T) {
+	if os.Getenv("ETC_TEST_DEVICE") != "" {
+		graphs = fusetest.Names()
+	}
 	for _, name := range graphs {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -102,7 +106,7 @@ func TestModels(t *testing.T) {
 			}{{eval.FP32, 3e-4}, {eval.Mixed, 2e-2}} {
 				o := engine.Options{Precision: c.precision, Exact: true, Threads: 1}
 				want := runChunks(t, m, compile(t, reference.Engine{}, m, o))
-				requireClose(t, want, runChunks(t, m, compile(t, emulated(t), m, o)), c.tolerance)
+				requireClose(t, want, runChunks(t, m, compile(t, onDevice(t), m, o)), c.tolerance)
 			}
 		})
 	}
