@@ -150,16 +150,19 @@ func (e *experts) single() func() {
 	acts := b.activations(1)[0]
 	_, _, stride, _ := e.x.rows()
 	inputs := make([]kernel.Activations, e.perToken)
-	liftRows, liftParts := expertParts(&e.gate.matrices[0])
+	// The matrices of all experts are alike, so how they are cut does not depend on which are chosen.
+	stack := make([]*kernel.Matrix, 2*e.perToken)
+	for i := range stack {
+		stack[i] = &e.gate.matrices[0]
+	}
+	liftPieces := pieces(stack, 1, b.x.exe.pool.Threads())
 	lift := func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			pair, part := i/(2*liftParts), i%(2*liftParts)
-			w, out := e.gate, e.hidden.f
-			if part >= liftParts {
-				w, out, part = e.up, e.lifted.f, part-liftParts
+		for _, piece := range liftPieces[lo:hi] {
+			pair, w, out := piece.matrix/2, e.gate, e.hidden.f
+			if piece.matrix%2 == 1 {
+				w, out = e.up, e.lifted.f
 			}
-			from := part * liftRows
-			kernel.MatMul(out[pair*e.inner:(pair+1)*e.inner], e.inner, &w.matrices[e.pairs[pair]], acts, from, min(from+liftRows, e.inner))
+			kernel.MatMul(out[pair*e.inner:(pair+1)*e.inner], e.inner, &w.matrices[e.pairs[pair]], acts, piece.lo, piece.hi)
 		}
 	}
 	act := func(lo, hi int) {
@@ -198,7 +201,7 @@ func (e *experts) single() func() {
 		for i := range missing {
 			missing[i].Store(int32(e.perToken))
 		}
-		p.Run(2*liftParts*e.perToken, 1, lift)
+		p.Run(len(liftPieces), 1, lift)
 		p.Run(e.perToken, 1+e.perToken/4, act)
 		p.Run(fallParts*e.perToken, 1, fall)
 	}

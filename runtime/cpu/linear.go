@@ -34,9 +34,11 @@ func pieces(matrices []*kernel.Matrix, vectors, threads int) []piece {
 			if vectors > 1 {
 				rows = kernel.PanelRows() * max(1, 64/vectors)
 			} else {
+				// Parts of what is left of the matrix, of equal size.
 				rows = max(1, min(max(left/(2*threads), smallestPiece), largestPiece)/row)
-				if rows > 8 {
-					rows &^= 7
+				parts := (m.Rows - lo + rows - 1) / rows
+				if rows = (m.Rows - lo + parts - 1) / parts; rows > 8 {
+					rows = (rows + 7) &^ 7
 				}
 			}
 			hi := min(lo+rows, m.Rows)
