@@ -4,6 +4,8 @@ package cuda
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,8 +15,8 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-// chain records n dispatches of one threadgroup that depend on each other.
-func chain(b *testing.B, d device.Device, n int) (device.Sequence, device.Buffer) {
+// chain records n dispatches of a number of threadgroups that depend on each other.
+func chain(b *testing.B, d device.Device, n, groups int) (device.Sequence, device.Buffer) {
 	library, err := d.Compile(devicetest.Source(kernels.CUDA))
 	require.NoError(b, err)
 	k, err := library.Kernel("copy_words")
@@ -23,7 +25,7 @@ func chain(b *testing.B, d device.Device, n int) (device.Sequence, device.Buffer
 	require.NoError(b, err)
 	list := make([]device.Dispatch, n)
 	for i := range list {
-		list[i] = device.Dispatch{Label: "copy", Kernel: k, Barrier: true, Groups: [3]int{1, 1, 1}, Threads: [3]int{64, 1, 1}, Arguments: []device.Argument{
+		list[i] = device.Dispatch{Label: "copy", Kernel: k, Barrier: true, Groups: [3]int{groups, 1, 1}, Threads: [3]int{64, 1, 1}, Arguments: []device.Argument{
 			{Binding: device.Binding{Buffer: x}}, {Binding: device.Binding{Buffer: x, Offset: 1024}}, {Bytes: []byte{64, 0, 0, 0}}}}
 	}
 	s, err := d.Record(list)
@@ -34,10 +36,14 @@ func chain(b *testing.B, d device.Device, n int) (device.Sequence, device.Buffer
 // BenchmarkStep is what a token costs besides its kernels: a write of the step, a graph of dispatches that do
 // next to nothing, and the fetch of the token before.
 func BenchmarkStep(b *testing.B) {
-	for _, n := range []int{1, 500} {
-		b.Run(fmt.Sprint(n, "_dispatches"), func(b *testing.B) {
+	for _, c := range []struct {
+		n, groups int
+		overlap   bool
+	}{{1, 1, true}, {500, 1, false}, {500, 1, true}, {500, 264, false}, {500, 264, true}} {
+		b.Run(fmt.Sprintf("%d_dispatches_of_%d_overlap=%v", c.n, c.groups, c.overlap), func(b *testing.B) {
 			d := open(b)
-			s, x := chain(b, d, n)
+			d.(*gpu).overlap = c.overlap && d.(*gpu).overlap
+			s, x := chain(b, d, c.n, c.groups)
 			var pending device.Fetch
 			for b.Loop() {
 				require.NoError(b, x.Write(2048, []byte{1, 2, 3, 4, 5, 6, 7, 8}))
@@ -58,7 +64,7 @@ func BenchmarkStep(b *testing.B) {
 // BenchmarkSubmit is the host's part of it.
 func BenchmarkSubmit(b *testing.B) {
 	d := open(b)
-	s, x := chain(b, d, 500)
+	s, x := chain(b, d, 500, 1)
 	i := 0
 	for b.Loop() {
 		require.NoError(b, x.Write(2048, []byte{1, 2, 3, 4, 5, 6, 7, 8}))
@@ -93,6 +99,37 @@ func BenchmarkTransfer(b *testing.B) {
 			require.NoError(b, x.Read(0, memory))
 		}
 	})
+}
+
+// BenchmarkWrap brings a mapped file of 2 GiB, in the page cache, to the GPU.
+func BenchmarkWrap(b *testing.B) {
+	d := open(b)
+	const size = 2 << 30
+	path := filepath.Join(b.TempDir(), "weights")
+	piece := make([]byte, 64<<20)
+	for i := range piece {
+		piece[i] = byte(i * i >> 5)
+	}
+	f, err := os.Create(path)
+	require.NoError(b, err)
+	for range size / len(piece) {
+		_, err := f.Write(piece)
+		require.NoError(b, err)
+	}
+	require.NoError(b, f.Close())
+	b.SetBytes(size)
+	for b.Loop() {
+		b.StopTimer()
+		memory, unmap := devicetest.MapFile(b, path) // pages are mapped anew
+		b.StartTimer()
+		x, err := d.Wrap(memory)
+		require.NoError(b, err)
+		require.NoError(b, d.Wait())
+		b.StopTimer()
+		require.NoError(b, x.Close())
+		unmap()
+		b.StartTimer()
+	}
 }
 
 // BenchmarkProduct is cuBLAS through a sequence; operations are 2 M N K.

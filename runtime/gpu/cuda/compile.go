@@ -188,14 +188,19 @@ type library struct {
 	device *gpu
 	source device.Source
 	module uintptr
+	early  bool // whether its kernels may start before those they depend on are done
 }
 
 func (d *gpu) Compile(source device.Source) (device.Library, error) {
-	code, err := d.compiler.compile(source.Name, source.Text)
+	text, early := source.Text, false
+	if d.overlap {
+		text, early = startEarly(text)
+	}
+	code, err := d.compiler.compile(source.Name, text)
 	if err != nil {
 		return nil, err
 	}
-	l := &library{device: d, source: source}
+	l := &library{device: d, source: source, early: early}
 	err = d.do(func() error {
 		return d.call("cuModuleLoadData", uintptr(unsafe.Pointer(&l.module)), uintptr(unsafe.Pointer(&code[0])))
 	})
@@ -207,7 +212,7 @@ func (d *gpu) Compile(source device.Source) (device.Library, error) {
 
 func (l *library) Kernel(name string) (device.Kernel, error) {
 	d := l.device
-	k := &kernel{name: name, device: d}
+	k := &kernel{name: name, device: d, early: l.early}
 	var ok bool
 	if k.arguments, ok = device.CountArguments(l.source.Text, name); !ok {
 		return nil, fmt.Errorf("cuda: %s has no kernel %s", l.source.Name, name)
@@ -241,6 +246,7 @@ type kernel struct {
 	device             *gpu
 	function           uintptr
 	threads, arguments int
+	early              bool
 }
 
 func (k *kernel) Name() string    { return k.name }

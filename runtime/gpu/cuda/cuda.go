@@ -20,6 +20,7 @@ type gpu struct {
 	number   int32
 	context  uintptr
 	stream   uintptr
+	overlap  bool // whether kernels may start early, see startEarly
 	info     device.Info
 	small    ring
 	large    staging
@@ -58,6 +59,7 @@ func Open(options Options) (device.Device, error) {
 	if d.compiler, err = newCompiler(options.Cache, attribute[attributeMajor], attribute[attributeMinor]); err != nil {
 		return nil, err
 	}
+	d.overlap = attribute[attributeMajor] >= 9 && driver.has("cuGraphAddDependencies_v2")
 	if err := d.call("cuDevicePrimaryCtxRetain", uintptr(unsafe.Pointer(&d.context)), uintptr(d.number)); err != nil {
 		return nil, err
 	}

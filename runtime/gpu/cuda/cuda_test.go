@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,7 +28,38 @@ func open(t testing.TB) device.Device {
 	return d
 }
 
-func TestConformance(t *testing.T) { devicetest.Run(t, open) }
+func TestConformance(t *testing.T) {
+	for name, overlap := range map[string]bool{"one after another": false, "early starts": true} {
+		t.Run(name, func(t *testing.T) {
+			devicetest.Run(t, func(t testing.TB) device.Device {
+				d := open(t).(*gpu)
+				if overlap && !d.overlap {
+					t.Skip("the GPU or its driver has no programmatic dependent launch")
+				}
+				d.overlap = overlap
+				return d
+			})
+		})
+	}
+}
+
+func TestStartEarly(t *testing.T) {
+	source := devicetest.Source(kernels.CUDA).Text
+	text, ok := startEarly(source)
+	require.True(t, ok)
+	require.Equal(t, 5, strings.Count(text, "griddepcontrol.wait;"))
+	require.Contains(t, text, "place_entry(float* y) {\n  asm volatile(\"griddepcontrol.launch_dependents;\"")
+	launch, err := kernels.Embedding{Format: kernels.Format{Bits: 16}, N: 8, K: 32, Multiplier: 1}.Launch(1)
+	require.NoError(t, err)
+	embedding, err := launch.Source(kernels.CUDA)
+	require.NoError(t, err)
+	_, ok = startEarly(embedding)
+	require.True(t, ok, "the form of the entries has changed")
+	other := source + "\n__global__ void other() {}\n"
+	text, ok = startEarly(other)
+	require.False(t, ok)
+	require.Equal(t, other, text)
+}
 
 func TestInfo(t *testing.T) {
 	d := open(t)

@@ -46,7 +46,7 @@ var driver = sync.OnceValues(func() (*api, error) {
 		"cuMemAlloc_v2", "cuMemFree_v2", "cuMemHostAlloc", "cuMemFreeHost", "cuMemsetD8Async", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
 		"cuModuleLoadData", "cuModuleUnload", "cuModuleGetFunction", "cuFuncGetAttribute",
 		"cuGraphCreate", "cuGraphDestroy", "cuGraphAddKernelNode", "cuGraphAddEmptyNode", "cuGraphAddChildGraphNode", "cuGraphAddEventRecordNode",
-		"cuGraphInstantiateWithFlags", "cuGraphExecDestroy", "cuGraphUpload", "cuGraphLaunch",
+		"cuGraphInstantiateWithFlags", "cuGraphExecDestroy", "cuGraphUpload", "cuGraphLaunch", "?cuGraphAddDependencies_v2", // CUDA 12.3
 	})
 	if err != nil {
 		return nil, err

@@ -30,6 +30,7 @@ type sequence struct {
 	device     *gpu
 	dispatches []command
 	executable uintptr
+	early      map[node]bool // of the graph in the making: kernels that may start early, and let others
 }
 
 // command is a dispatch that was checked: of a kernel, or of a product.
@@ -123,7 +124,7 @@ func (s *sequence) build() error {
 			if c.product != nil && product != 0 {
 				after = append(append([]node{}, before...), product)
 			}
-			n, err := s.add(graph, after, c)
+			n, err := s.add(graph, after, c, s.device.overlap)
 			if err != nil {
 				return err
 			}
@@ -139,6 +140,8 @@ func (s *sequence) build() error {
 // instantiate makes an executable graph of what fill puts into a graph.
 func (s *sequence) instantiate(fill func(graph uintptr) error, executable *uintptr) error {
 	d := s.device
+	s.early = map[node]bool{}
+	defer func() { s.early = nil }()
 	var graph uintptr
 	if err := d.call("cuGraphCreate", uintptr(unsafe.Pointer(&graph)), 0); err != nil {
 		return err
@@ -153,8 +156,8 @@ func (s *sequence) instantiate(fill func(graph uintptr) error, executable *uintp
 	return errors.Join(err, d.call("cuGraphDestroy", graph))
 }
 
-// add puts a dispatch into a graph, after other nodes.
-func (s *sequence) add(graph uintptr, after []node, c *command) (n node, err error) {
+// add puts a dispatch into a graph, after other nodes; early lets a kernel start before they are done.
+func (s *sequence) add(graph uintptr, after []node, c *command, early bool) (n node, err error) {
 	d := s.device
 	if c.product != nil {
 		n, err = c.product.add(d, graph, after, c.values)
@@ -171,7 +174,15 @@ func (s *sequence) add(graph uintptr, after []node, c *command) (n node, err err
 		for i := range 3 {
 			params.groups[i], params.threads[i] = uint32(c.Groups[i]), uint32(c.Threads[i])
 		}
-		err = d.call("cuGraphAddKernelNode", uintptr(unsafe.Pointer(&n)), graph, uintptr(unsafe.Pointer(unsafe.SliceData(after))), uintptr(len(after)), uintptr(unsafe.Pointer(params)))
+		if !d.overlap {
+			err = d.call("cuGraphAddKernelNode", uintptr(unsafe.Pointer(&n)), graph, uintptr(unsafe.Pointer(unsafe.SliceData(after))), uintptr(len(after)), uintptr(unsafe.Pointer(params)))
+		} else {
+			err = d.call("cuGraphAddKernelNode", uintptr(unsafe.Pointer(&n)), graph, 0, 0, uintptr(unsafe.Pointer(params)))
+			if err == nil {
+				err = s.depend(graph, n, after, early && c.kernel.early)
+			}
+			s.early[n] = c.kernel.early
+		}
 	}
 	if err != nil {
 		return 0, fmt.Errorf("%w (dispatch %s)", err, c.Label)
@@ -226,7 +237,7 @@ func (s *sequence) times() (out []time.Duration, err error) {
 			}
 			after = []node{n}
 			if i < len(s.dispatches) {
-				if n, err = s.add(graph, after, &s.dispatches[i]); err != nil {
+				if n, err = s.add(graph, after, &s.dispatches[i], false); err != nil {
 					return err
 				}
 				after = []node{n}

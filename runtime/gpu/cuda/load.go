@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/ebitengine/purego"
 
@@ -18,18 +19,23 @@ type api struct {
 	symbols map[string]uintptr
 }
 
-// newAPI resolves functions.
+// newAPI resolves functions; those after "?" may be missing.
 func newAPI(path string, library uintptr, names []string) (*api, error) {
 	a := &api{path, map[string]uintptr{}}
 	for _, name := range names {
+		name, optional := strings.CutPrefix(name, "?")
 		address, err := findSymbol(library, name)
-		if err != nil {
+		if err != nil && !optional {
 			return nil, fmt.Errorf("cuda: %s has no %s; a newer one is needed: %w", path, name, device.ErrUnavailable)
 		}
-		a.symbols[name] = address
+		if err == nil {
+			a.symbols[name] = address
+		}
 	}
 	return a, nil
 }
+
+func (a *api) has(name string) bool { return a.symbols[name] != 0 }
 
 // result calls a function and gives its status. Pointers given as uintptr(unsafe.Pointer(p)) in the call stay
 // valid during it.

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mapFile reads a file; mapping is for the tests on Unix.
-func mapFile(t testing.TB, path string) (memory []byte, closeFile func()) {
+// MapFile reads a file; mapping is for the tests on Unix.
+func MapFile(t testing.TB, path string) (memory []byte, closeFile func()) {
 	memory, err := os.ReadFile(path)
 	require.NoError(t, err)
 	return memory, func() {}

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mapFile maps a file to be read.
-func mapFile(t testing.TB, path string) (memory []byte, closeFile func()) {
+// MapFile maps a file to be read, until the function it gives is called.
+func MapFile(t testing.TB, path string) (memory []byte, closeFile func()) {
 	f, err := os.Open(path)
 	require.NoError(t, err)
 	defer f.Close()

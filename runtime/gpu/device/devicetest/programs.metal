@@ -50,10 +50,19 @@ PORT_ENTRY(turn, 64, 2)
 ENTRY place_entry(void* const* a) { place((float*)a[0], PORT_threadgroup_position_in_grid(), PORT_threadgroups_per_grid(), PORT_thread_index_in_simdgroup()); }
 PORT_ENTRY(place, 32, 1)
 #elif defined(__CUDACC_RTC__)
-#define ENTRY(n) extern "C" __global__ void __launch_bounds__(n)
-ENTRY(64) copy_words_entry(const uint* x, uint* y, Count p) { copy_words(x, y, p, PORT_thread_position_in_grid().x); }
-ENTRY(64) add_words_entry(const uint* x, const uint* y, uint* z, Count p) { add_words(x, y, z, p, PORT_thread_position_in_grid().x); }
-ENTRY(64) affine_entry(const uint* x, uint* y, const uint* step, Count p) { affine(x, y, step, p, PORT_thread_position_in_grid().x); }
-ENTRY(64) turn_entry(const uint* x, uint* y) { turn(x, y, PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup()); }
-ENTRY(32) place_entry(float* y) { place(y, PORT_threadgroup_position_in_grid(), PORT_threadgroups_per_grid(), PORT_thread_index_in_simdgroup()); }
+extern "C" __global__ void __launch_bounds__(64) copy_words_entry(const uint* x, uint* y, Count p) {
+  copy_words(x, y, p, PORT_thread_position_in_grid().x);
+}
+extern "C" __global__ void __launch_bounds__(64) add_words_entry(const uint* x, const uint* y, uint* z, Count p) {
+  add_words(x, y, z, p, PORT_thread_position_in_grid().x);
+}
+extern "C" __global__ void __launch_bounds__(64) affine_entry(const uint* x, uint* y, const uint* step, Count p) {
+  affine(x, y, step, p, PORT_thread_position_in_grid().x);
+}
+extern "C" __global__ void __launch_bounds__(64) turn_entry(const uint* x, uint* y) {
+  turn(x, y, PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup());
+}
+extern "C" __global__ void __launch_bounds__(32) place_entry(float* y) {
+  place(y, PORT_threadgroup_position_in_grid(), PORT_threadgroups_per_grid(), PORT_thread_index_in_simdgroup());
+}
 #endif

@@ -172,7 +172,7 @@ func wrappedFile(b *bench) {
 	path := filepath.Join(b.t.TempDir(), "weights")
 	want := numbers(n, 13)
 	require.NoError(b.t, os.WriteFile(path, encode(want...), 0o600))
-	memory, closeFile := mapFile(b.t, path)
+	memory, closeFile := MapFile(b.t, path)
 	b.t.Cleanup(closeFile)
 	y := b.words(n)
 	for _, start := range []int{0, 4096, 1 << 16} { // in words: pages of 4 and of 16 KB, and none of either
