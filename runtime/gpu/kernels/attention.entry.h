@@ -14,12 +14,12 @@ extern "C" __global__ void __launch_bounds__(ATT_SIMDGROUPS * 32) attention_part
 #ifdef ENTRY_attention_merge
 #ifdef PORT_ENTRY
 extern "C" __attribute__((visibility("default"))) void attention_merge_entry(void* const* a) {
-  attention_merge((device const float*)a[0], (device const float2*)a[1], (device const float*)a[2], (device float*)a[3], (device const int*)a[4], PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
+  attention_merge((device const float*)a[0], (device const float2*)a[1], (device const float*)a[2], (device float*)a[3], (device const int*)a[4], PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
 }
-PORT_ENTRY(attention_merge, ATT_D, 5)
+PORT_ENTRY(attention_merge, ATT_SLICES * ATT_D, 5)
 #else
-extern "C" __global__ void __launch_bounds__(ATT_D) attention_merge_entry(device const float* part, device const float2* ml, device const float* gate, device float* out, device const int* step) {
-  attention_merge(part, ml, gate, out, step, PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
+extern "C" __global__ void __launch_bounds__(ATT_SLICES * ATT_D) attention_merge_entry(device const float* part, device const float2* ml, device const float* gate, device float* out, device const int* step) {
+  attention_merge(part, ml, gate, out, step, PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
 }
 #endif
 #endif

@@ -52,11 +52,43 @@ func (a Attention) check() error {
 	return nil
 }
 
+// Tunings are the ways worth measuring to divide the launches in fp32, of one token or of many, on a target; the
+// default comes first.
+func (a Attention) Tunings(target Target, many bool) []AttentionTuning {
+	var out []AttentionTuning
+	seen := map[AttentionTuning]bool{}
+	add := func(t AttentionTuning) {
+		b := a
+		b.Tuning = t
+		if full, err := b.tuning(many); err == nil && !seen[full] && full.Heads*full.Tokens*a.D <= 2048 && full.Keys*a.D <= 2048 {
+			seen[full] = true
+			out = append(out, full)
+		}
+	}
+	if target == CUDA {
+		// All heads that share keys, so that these are read once.
+		for heads := 8; heads > 0; heads /= 2 {
+			if heads*a.D <= 2048 && len(out) == 0 {
+				add(AttentionTuning{Heads: heads})
+			}
+		}
+	}
+	add(AttentionTuning{})
+	for _, heads := range []int{1, 2, 4, 8} {
+		for _, keys := range []int{2, 4, 8} {
+			for _, simdgroups := range []int{4, 8} {
+				add(AttentionTuning{Heads: heads, Keys: keys, Simdgroups: simdgroups})
+			}
+		}
+	}
+	return out
+}
+
 // tuning fills in what is not given, for launches of one token or of many.
 func (a Attention) tuning(many bool) (AttentionTuning, error) {
 	t, group := a.Tuning, a.Heads/a.KVHeads
 	if t.Heads == 0 {
-		// The heads of a simdgroup hold their queries and sums in registers: 512 elements of each are enough.
+		// The heads of a simdgroup hold their queries and sums in registers.
 		for t.Heads = 1; t.Heads < 8 && group%(2*t.Heads) == 0 && 2*t.Heads*a.D <= 1024; t.Heads *= 2 {
 		}
 	}
@@ -65,7 +97,6 @@ func (a Attention) tuning(many bool) (AttentionTuning, error) {
 		}
 	}
 	if t.Keys == 0 {
-		// As many as keep a register's worth of loads in flight.
 		for t.Keys = 2; t.Keys < 8 && t.Heads*t.Tokens*t.Keys < 32 && t.Keys*a.D < 1024; t.Keys *= 2 {
 		}
 	}
@@ -73,7 +104,7 @@ func (a Attention) tuning(many bool) (AttentionTuning, error) {
 		t.Simdgroups = 4
 	}
 	if t.Least == 0 {
-		t.Least = 128
+		t.Least = 64
 	}
 	if t.Blocks == 0 {
 		t.Blocks = 1
@@ -82,7 +113,7 @@ func (a Attention) tuning(many bool) (AttentionTuning, error) {
 			if a.Window > 0 {
 				seen = min(seen, a.Window)
 			}
-			t.Blocks = min(64, ceil(seen, t.Least))
+			t.Blocks = min(256, ceil(seen, t.Least))
 		}
 	}
 	scores := t.Heads * t.Tokens * t.Keys
@@ -90,6 +121,15 @@ func (a Attention) tuning(many bool) (AttentionTuning, error) {
 		return t, fmt.Errorf("attention tuned to %d heads, %d tokens and %d keys of a simdgroup, want powers of two, 2 to 32 in product, heads that divide %d", t.Heads, t.Tokens, t.Keys, group)
 	}
 	return t, nil
+}
+
+// slices is the number of threads that share an element of the merge of so many blocks.
+func (a Attention) slices(blocks int) int {
+	n := 1
+	for 2*n*a.D <= 1024 && 4*n < blocks {
+		n *= 2
+	}
+	return n
 }
 
 // Launches are the dispatches for up to tokens tokens in fp32: partial results of blocks of positions, then
@@ -108,13 +148,13 @@ func (a Attention) Launches(tokens int) (part, merge Launch, blocks int, err err
 	}
 	gates := a.Gates.or(a.Heads, a.D)
 	defines := define("ATT_D", a.D, "ATT_HEADS", a.Heads, "ATT_KV_HEADS", a.KVHeads, "ATT_H", t.Heads, "ATT_Q", t.Tokens, "ATT_TOKENS", t.Keys,
-		"ATT_SIMDGROUPS", t.Simdgroups, "ATT_BLOCKS", t.Blocks, "ATT_LEAST", t.Least, "ATT_SLOTS", a.Slots, "ATT_WINDOW", a.Window,
+		"ATT_SIMDGROUPS", t.Simdgroups, "ATT_BLOCKS", t.Blocks, "ATT_LEAST", t.Least, "ATT_SLICES", a.slices(t.Blocks), "ATT_SLOTS", a.Slots, "ATT_WINDOW", a.Window,
 		"ATT_SCALE", float32(float64(a.Scale)*math.Log2E), "ATT_BF16", a.Cache == BF16,
 		"ATT_GATED", a.Gated, "ATT_GATE_TOKEN", gates.Token, "ATT_GATE_HEAD", gates.Row)
 	part = Launch{File: "attention", Kernel: "attention_part", Defines: defines,
 		Groups: [3]int{a.Heads / t.Heads, t.Blocks, ceil(tokens, t.Tokens)}, Threads: [3]int{t.Simdgroups * 32, 1, 1}}
 	merge = Launch{File: "attention", Kernel: "attention_merge", Defines: defines,
-		Groups: [3]int{a.Heads, tokens, 1}, Threads: [3]int{a.D, 1, 1}}
+		Groups: [3]int{a.Heads, tokens, 1}, Threads: [3]int{a.slices(t.Blocks) * a.D, 1, 1}}
 	return part, merge, t.Blocks, nil
 }
 
@@ -129,6 +169,46 @@ type ChunkTuning struct {
 	Held bool
 }
 
+// metalMemory is the threadgroup memory of every Metal device.
+const metalMemory = 32 << 10
+
+// ChunkTunings are the ways worth measuring to divide the tiled launch on a target, the default first. Those for
+// CUDA may need more threadgroup memory than Metal has.
+func (a Attention) ChunkTunings(target Target) []ChunkTuning {
+	memory, columns := metalMemory, min(a.D, 128)
+	if target == CUDA {
+		memory, columns = 48<<10, min(a.D, 256)
+	}
+	first := ChunkTuning{Heads: 1, Rows: 4, Keys: 32, Columns: columns, Held: a.D <= 256 && a.D+columns <= 384}
+	for first.Heads < 4 && a.Heads/a.KVHeads%(2*first.Heads) == 0 {
+		first.Heads, first.Rows = 2*first.Heads, first.Rows/2
+	}
+	var out []ChunkTuning
+	seen := map[ChunkTuning]bool{}
+	add := func(t ChunkTuning) {
+		if !seen[t] && a.D%t.Columns == 0 && t.Columns <= 256 && 2*t.Keys*(a.D+t.Columns+16) <= memory {
+			seen[t] = true
+			out = append(out, t)
+		}
+	}
+	// Wide parts first: every part computes all scores.
+	for _, keys := range []int{32, 16} {
+		t := first
+		t.Keys = keys
+		add(t)
+	}
+	for _, keys := range []int{32, 16, 64} {
+		for _, columns := range []int{a.D, 256, 128, 64} {
+			for _, held := range []bool{first.Held, !first.Held} {
+				for _, more := range []int{1, 2} {
+					add(ChunkTuning{Heads: first.Heads, Rows: first.Rows * more, Keys: keys, Columns: columns, Held: held && a.D <= 256})
+				}
+			}
+		}
+	}
+	return out
+}
+
 // ChunkLaunch is the dispatch for up to tokens tokens by tiles, for caches in bf16: queries and weights are
 // rounded to bf16, sums are fp32. Buffers: q f32 [T, Heads, D], keys and values, gate f32, out f32 [T, Heads, D],
 // step.
@@ -141,16 +221,11 @@ func (a Attention) ChunkLaunch(tokens int, t ChunkTuning) (Launch, error) {
 	}
 	group := a.Heads / a.KVHeads
 	if t == (ChunkTuning{}) {
-		t = ChunkTuning{Heads: 1, Rows: 4, Keys: 32, Columns: a.D, Held: a.D <= 256}
-		for t.Heads < 4 && group%(2*t.Heads) == 0 {
-			t.Heads, t.Rows = 2*t.Heads, t.Rows/2
+		tunings := a.ChunkTunings(Metal)
+		if len(tunings) == 0 {
+			return Launch{}, fmt.Errorf("attention by tiles of heads of %d elements does not fit %d bytes of threadgroup memory", a.D, metalMemory)
 		}
-		for t.Columns > 256 || 2*t.Keys*(a.D+t.Columns+16) > 32<<10 && t.Columns > 128 {
-			t.Columns /= 2
-		}
-		if 2*t.Keys*(a.D+t.Columns+16) > 32<<10 {
-			t.Keys = 16
-		}
+		t = tunings[0]
 	}
 	switch {
 	case t.Heads <= 0 || t.Rows <= 0 || group%t.Heads != 0 || t.Heads*t.Rows > 16:

@@ -13,7 +13,8 @@
 #define ATT_TOKENS 32        // H · Q · TOKENS is 2, 4, 8, 16 or 32
 #define ATT_SIMDGROUPS 4
 #define ATT_BLOCKS 1         // that a query's positions may be divided into
-#define ATT_LEAST 128        // positions of a block, so that short contexts use fewer blocks
+#define ATT_LEAST 64         // positions of a block, so that short contexts use fewer blocks
+#define ATT_SLICES 1
 #define ATT_SLOTS 1
 #define ATT_WINDOW 0
 #define ATT_SCALE 1.0f       // of the scores, times log2(e)
@@ -247,16 +248,20 @@ kernel void attention_part(device const float* q [[buffer(0)]],
   }
 }
 
-// part, ml: from attention_part; gate: heads at their strides; out [T][HEADS][D].
+// part, ml: from attention_part; gate: heads at their strides; out [T][HEADS][D]. SLICES threads share an element.
 // grid: HEADS, T
-[[max_total_threads_per_threadgroup(ATT_D)]]
+[[max_total_threads_per_threadgroup(ATT_SLICES * ATT_D)]]
 kernel void attention_merge(device const float* part [[buffer(0)]],
                             device const float2* ml [[buffer(1)]],
                             device const float* gate [[buffer(2)]],
                             device float* out [[buffer(3)]],
                             device const int* step [[buffer(4)]],
                             uint3 tg [[threadgroup_position_in_grid]],
-                            uint d [[thread_index_in_threadgroup]]) {
+                            uint tid [[thread_index_in_threadgroup]],
+                            uint sg [[simdgroup_index_in_threadgroup]],
+                            uint lane [[thread_index_in_simdgroup]]) {
+  TG_ARRAY(float, factors, ATT_BLOCKS);
+  TG_ARRAY(float, sums, ATT_SLICES * ATT_D);
   const int head = int(tg.x);
   const int t = int(tg.y);
   const int tokens = step[STEP_TOKENS];
@@ -267,20 +272,32 @@ kernel void attention_merge(device const float* part [[buffer(0)]],
   const int token1 = min(token0 + ATT_Q, tokens) - 1;
   const int blocks = att_blocks(position + token1 + 1 - att_visible(position + token0, position + tokens - 1).x);
   ml += (long(t) * ATT_HEADS + head) * ATT_BLOCKS;
-  part += (long(t) * ATT_HEADS + head) * ATT_BLOCKS * ATT_D + d;
-  float m = ml[0].x;
-  for (int b = 1; b < blocks; b++) m = max(m, ml[b].x);
+  part += (long(t) * ATT_HEADS + head) * ATT_BLOCKS * ATT_D;
+  float m = -1e30f;
+  for (int b = int(lane); b < blocks; b += 32) m = max(m, ml[b].x);
+  m = simd_max(m);
   float l = 0.0f;
-  float o = 0.0f;
-  for (int b = 0; b < blocks; b++) {
+  for (int b = int(lane); b < blocks; b += 32) {
     const float2 of = ml[b];
     const float f = fast::exp2(of.x - m);
     l += of.y * f;
-    o += part[long(b) * ATT_D] * f;
+    if (sg == 0) factors[b] = f;
   }
+  l = simd_sum(l);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  const int d = int(tid) % ATT_D;
+  const int slice = int(tid) / ATT_D;
+  float o = 0.0f;
+  for (int b = slice; b < blocks; b += ATT_SLICES) o += part[long(b) * ATT_D + d] * factors[b];
+#if ATT_SLICES > 1
+  sums[tid] = o;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  if (slice > 0) return;
+  for (int i = 1; i < ATT_SLICES; i++) o += sums[i * ATT_D + d];
+#endif
   o /= l;
 #if ATT_GATED
-  o *= port_sigmoid(gate[long(t) * ATT_GATE_TOKEN + head * ATT_GATE_HEAD + int(d)]);
+  o *= port_sigmoid(gate[long(t) * ATT_GATE_TOKEN + head * ATT_GATE_HEAD + d]);
 #endif
-  out[(long(t) * ATT_HEADS + head) * ATT_D + int(d)] = o;
+  out[(long(t) * ATT_HEADS + head) * ATT_D + d] = o;
 }

@@ -30,6 +30,7 @@
 #define CHUNK_SOLVERS 256     // threads of delta_solve
 #define CHUNK_BLOCKS (CHUNK_LENGTH * CHUNK_LENGTH / 4 / CHUNK_SOLVERS)  // 2x2 blocks of A and M of a thread
 #define CHUNK_SCANNERS (CHUNK_LENGTH * CHUNK_COLUMNS / 4)               // threads of delta_scan
+#define CHUNK_STRETCH 4  // rows of the substitution between two barriers
 #define CHUNK_SLD (CHUNK_COLUMNS + 4)
 
 // q, k, v, g, beta: as for delta_step, q and k normalized; sums [T][HEADS] of log g in a chunk;
@@ -53,6 +54,7 @@ kernel void delta_solve(device const float* q [[buffer(0)]],
   TG_ARRAY(float, a, CHUNK_LENGTH * CHUNK_LENGTH);
   TG_ARRAY(float, logs, CHUNK_LENGTH);
   TG_ARRAY(float, rates, CHUNK_LENGTH);
+  TG_ARRAY(float, decays, CHUNK_LENGTH);     // Γ_t
   const int head = int(tg.y);
   const int first = int(tg.x) * CHUNK_LENGTH;
   const int count = min(step[STEP_TOKENS] - first, CHUNK_LENGTH);
@@ -80,6 +82,7 @@ kernel void delta_solve(device const float* q [[buffer(0)]],
   threadgroup_barrier(mem_flags::mem_threadgroup);
   if (int(tid) < CHUNK_LENGTH) {
     logs[tid] = sum;
+    decays[tid] = precise::exp(sum);
     if (int(tid) < count) sums[long(first + int(tid)) * CHUNK_HEADS + head] = sum;
   }
 
@@ -135,21 +138,23 @@ kernel void delta_solve(device const float* q [[buffer(0)]],
   threadgroup_barrier(mem_flags::mem_threadgroup);
 
   // one column of W or U to a thread
-  for (int column = int(tid); column < CHUNK_DK + CHUNK_DV; column += CHUNK_SOLVERS) {
+  for (int first_column = 0; first_column < CHUNK_DK + CHUNK_DV; first_column += CHUNK_SOLVERS) {
+    const int column = min(first_column + int(tid), CHUNK_DK + CHUNK_DV - 1);
     const bool is_w = column < CHUNK_DK;
     const int c = is_w ? column : column - CHUNK_DK;
+    device const float* from = is_w ? k + c : v + c;
+    device float* to = is_w ? w + c : u + c;
+    const int from_token = is_w ? CHUNK_K_TOKEN : CHUNK_V_TOKEN;
+    const int to_token = is_w ? CHUNK_HEADS * CHUNK_DK : CHUNK_HEADS * CHUNK_DV;
     float x[CHUNK_LENGTH];
     UNROLL for (int t = 0; t < CHUNK_LENGTH; t++) {
       float r = 0.0f;
-      if (t < count) r = rates[t] * (is_w ? precise::exp(logs[t]) * k[long(t) * CHUNK_K_TOKEN + c] : v[long(t) * CHUNK_V_TOKEN + c]);
+      if (t < count) r = rates[t] * (is_w ? decays[t] : 1.0f) * from[long(t) * from_token];
       UNROLL for (int i = 0; i < t; i++) r -= a[t * CHUNK_LENGTH + i] * x[i];
       x[t] = r;
-    }
-    UNROLL for (int t = 0; t < CHUNK_LENGTH; t++) {
-      if (t < count) {
-        if (is_w) w[long(t) * (CHUNK_HEADS * CHUNK_DK) + c] = x[t];
-        else u[long(t) * (CHUNK_HEADS * CHUNK_DV) + c] = x[t];
-      }
+      if (t < count && first_column + int(tid) < CHUNK_DK + CHUNK_DV) to[long(t) * to_token] = r;
+      // Loads of later rows are not to be hoisted over this: there are more of them than registers.
+      if (t % CHUNK_STRETCH == CHUNK_STRETCH - 1) simdgroup_barrier(mem_flags::mem_threadgroup);
     }
   }
 }

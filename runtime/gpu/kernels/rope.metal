@@ -25,7 +25,7 @@
 #define ROPE_SIMDGROUPS 4
 #endif
 #define ROPE_HALF (ROPE_DIMS / 2)
-#define ROPE_EACH (ROPE_D / 32)
+#define ROPE_EACH ((ROPE_D + 31) / 32)
 
 // angles [T][HALF] of (cosine, sine) of (position + t) · SCALE · inverse[i]; inverse [HALF] are the reciprocals
 // of the frequencies, 0 where a pair stays as it is. One table serves all layers.
