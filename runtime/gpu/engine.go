@@ -58,7 +58,7 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 	}
 	x := &executable{name: e.Device, device: d, target: kernels.Target(d.Info().Target), module: m, fused: fused, precision: o.Precision, exact: o.Exact, warn: warn,
 		constants: map[*ir.Value]*value{}, joins: map[*ir.Value]eval.Value{}, weights: map[*ir.Value]*weight{},
-		memory: map[memoryKey]*slot{}, kernels: map[string]device.Kernel{}}
+		memory: map[memoryKey]*slot{}, kernels: map[string]device.Kernel{}, products: map[device.Product]device.Kernel{}}
 	if err := x.derive(); err != nil {
 		x.Close()
 		return nil, err
@@ -87,6 +87,7 @@ type executable struct {
 	buffers   []device.Buffer     // those that Close frees
 	kernels   map[string]device.Kernel
 	libraries []device.Library
+	products  map[device.Product]device.Kernel // nil where the device has none
 	noted     bool
 	failure   error // why a constant could not be brought to the device
 }
@@ -96,6 +97,11 @@ func (x *executable) Close() error {
 	err := x.device.Wait()
 	for _, k := range x.kernels {
 		err = errors.Join(err, k.Close())
+	}
+	for _, k := range x.products {
+		if k != nil {
+			err = errors.Join(err, k.Close())
+		}
 	}
 	for _, l := range x.libraries {
 		err = errors.Join(err, l.Close())

@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
@@ -12,6 +13,7 @@ type step struct {
 	host func() error
 
 	launch   kernels.Launch
+	kernel   device.Kernel // of a library of the device, instead of one that is compiled
 	operands []operand
 
 	// bytes are what the step reads of weights and state.
@@ -46,9 +48,12 @@ func writes(v *value) operand {
 // dispatch adds a kernel with its buffers, after what is deferred on them. It fails where err says that there
 // is none.
 func (b *binder) dispatch(kind string, l kernels.Launch, err error, operands ...operand) bool {
-	if err != nil {
-		return false
-	}
+	return err == nil && b.add(step{op: b.op, kind: kind, launch: l, operands: operands})
+}
+
+// add adds a step for the device, after what is deferred on its operands.
+func (b *binder) add(s step) bool {
+	operands := s.operands
 	for _, o := range operands {
 		b.flush(o.slot)
 	}
@@ -56,7 +61,7 @@ func (b *binder) dispatch(kind string, l kernels.Launch, err error, operands ...
 		o.slot.first = min(o.slot.first, len(b.plan.steps))
 		o.slot.last = max(o.slot.last, len(b.plan.steps))
 	}
-	b.plan.steps = append(b.plan.steps, step{op: b.op, kind: kind, launch: l, operands: operands})
+	b.plan.steps = append(b.plan.steps, s)
 	return true
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
@@ -229,7 +230,7 @@ func (b *binder) pendingLinear(v *value, operand string) *linearOf {
 // addToProduct makes a sum the end of the product that is one of its terms.
 func (b *binder) addToProduct(x, other *value, operand string) bool {
 	l := b.pendingLinear(x, operand)
-	if l == nil || !other.isDense() || !slices.Equal(x.shape, other.shape) {
+	if l == nil || b.hasLibrary(l.rows) || !other.isDense() || !slices.Equal(x.shape, other.shape) {
 		return false
 	}
 	out := b.result(0, nil)
@@ -285,6 +286,9 @@ func (b *binder) gluOf(gate, up *value, activation kernels.Activation) bool {
 
 // matmulGLU is gluOf for many rows.
 func (b *binder) matmulGLU(g, u *linearOf, n int, first, second []operand, activation kernels.Activation) bool {
+	if b.hasLibrary(g.rows) {
+		return false // two halves at full speed are faster than both in one kernel
+	}
 	exact := !b.tiled(g.rows)
 	k := kernels.MatMulGLU{Matrices: kernels.Matrices{Format: g.w.Format, K: g.w.cols, Exact: exact}, N: n, Activation: activation}
 	l, err := k.Launch(k.Tiles(b.x.exe.target, g.rows)[0], g.rows)
@@ -364,6 +368,9 @@ func (b *binder) indices(v *value, rows int) *value {
 
 // matmul computes a product of many rows by tiles. It fails where there is no kernel.
 func (b *binder) matmul(l *linearOf, epilogue kernels.Epilogue, extra *value, limit float32, out *value) bool {
+	if epilogue == kernels.NoEpilogue && l.bias == nil && b.libraryProduct(l, out) {
+		return true
+	}
 	exact := !b.tiled(l.rows)
 	k := kernels.MatMul{Matrices: kernels.Matrices{Format: l.w.Format, K: l.w.cols, Exact: exact}, N: l.w.rows, Epilogue: epilogue, Cap: limit}
 	var other operand
@@ -423,4 +430,54 @@ func (b *binder) prepared(x *value, norm *normOf, rows, width int, exact bool) o
 	}
 	b.forms[key] = s
 	return whole(s)
+}
+
+// libraryRows is the number of rows from which on a library of matrix products, which wants bf16, is worth making
+// bf16 of a weight.
+const libraryRows = 64
+
+// hasLibrary reports whether products of so many rows go to the device's library.
+func (b *binder) hasLibrary(rows int) bool {
+	return rows >= libraryRows && b.tiled(rows) && b.x.exe.product(device.Product{M: rows, N: 64, K: 64, Float32: true}) != nil
+}
+
+// product is a kernel of the device's library of matrix products; nil where there is none.
+func (x *executable) product(p device.Product) device.Kernel {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if k, ok := x.products[p]; ok {
+		return k
+	}
+	var k device.Kernel
+	if m, ok := x.device.(device.MatrixMultiplier); ok {
+		if made, err := m.MatrixProduct(p); err == nil {
+			k = made
+		}
+	}
+	x.products[p] = k
+	return k
+}
+
+// libraryProduct computes a product by the device's library. It fails where there is none.
+func (b *binder) libraryProduct(l *linearOf, out *value) bool {
+	if !b.hasLibrary(l.rows) {
+		return false
+	}
+	kernel := b.x.exe.product(device.Product{M: l.rows, N: l.w.rows, K: l.w.cols, Float32: true})
+	if kernel == nil {
+		return false
+	}
+	w := whole(l.w.data)
+	if l.w.Bits != 16 {
+		launch, err := kernels.Dequantize{Format: l.w.Format, N: l.w.rows, K: l.w.cols}.Launch()
+		if err != nil {
+			return false
+		}
+		s := b.scratch(2 * l.w.rows * l.w.cols)
+		b.dispatch("dequantize", launch, nil, append(l.w.operands(), written(s))...)
+		b.reading(l.w.bytes())
+		w = whole(s)
+	}
+	x := b.prepared(l.x, l.norm, l.rows, l.w.cols, false)
+	return b.add(step{op: b.op, kind: "product", kernel: kernel, launch: kernels.Launch{Groups: [3]int{1, 1, 1}, Threads: [3]int{1, 1, 1}}, operands: []operand{x, w, writes(out)}})
 }

@@ -267,6 +267,9 @@ func (b *binder) scratch(size int) *slot {
 // buffers at an offset need on every device.
 const alignment = 256
 
+// roomy is the size, in bytes, up to which every result has memory of its own.
+const roomy = 64 << 20
+
 // place gives every slot of the arena its place: what lives at the same time does not overlap.
 func (p *plan) place() {
 	p.slots = slices.DeleteFunc(p.slots, func(s *slot) bool { return s.first == never })
@@ -276,6 +279,15 @@ func (p *plan) place() {
 		}
 		return b.size - a.size
 	})
+	total := 0
+	for _, s := range p.slots {
+		s.offset = total
+		total += (s.size + alignment - 1) &^ (alignment - 1)
+	}
+	if total <= roomy {
+		p.size = total // nothing shares memory, so that nothing waits for memory
+		return
+	}
 	type span struct{ lo, hi int }
 	for i, s := range p.slots {
 		var taken []span

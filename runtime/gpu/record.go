@@ -3,6 +3,7 @@ package gpu
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/etc-ml/etc/runtime/gpu/device"
@@ -28,40 +29,35 @@ func (x *instance) record(p *plan) (program []segment, err error) {
 	if err := x.exe.compile(p.steps); err != nil {
 		return nil, err
 	}
-	r := &recorder{x: x}
+	var list []*step
 	end := func() error {
-		if len(r.dispatches) == 0 {
+		if len(list) == 0 {
 			return nil
 		}
-		s, err := x.exe.device.Record(r.dispatches)
+		dispatches, steps, err := x.dispatches(list)
 		if err != nil {
 			return err
 		}
-		program = append(program, segment{sequence: s, steps: r.steps})
-		r = &recorder{x: x}
+		s, err := x.exe.device.Record(dispatches)
+		if err != nil {
+			return err
+		}
+		program = append(program, segment{sequence: s, steps: steps})
+		list = nil
 		return nil
 	}
 	for i := range p.steps {
 		s := &p.steps[i]
 		if s.host == nil {
-			err = r.add(s)
-		} else if err = end(); err == nil {
-			program = append(program, segment{host: s})
+			list = append(list, s)
+			continue
 		}
-		if err != nil {
-			return program, x.failed(s.op, err)
+		if err := end(); err != nil {
+			return program, err
 		}
+		program = append(program, segment{host: s})
 	}
 	return program, end()
-}
-
-// recorder collects kernels, with a barrier where one depends on those before it.
-type recorder struct {
-	x          *instance
-	dispatches []device.Dispatch
-	steps      []*step
-	// since are the ranges that kernels since the last barrier touch.
-	since []access
 }
 
 // access is a range of bytes that a kernel touches.
@@ -75,38 +71,61 @@ func (a access) conflicts(b access) bool {
 	return (a.write || b.write) && a.buffer == b.buffer && a.lo < b.hi && b.lo < a.hi
 }
 
-func (r *recorder) add(s *step) error {
-	l := s.launch
-	kernel, err := r.x.exe.kernel(l)
-	if err != nil {
-		return err
+// dispatches makes the list of a sequence. A step stands on the first level behind all those that it depends on,
+// so that what does not depend on each other runs at the same time; a barrier stands between levels.
+func (x *instance) dispatches(list []*step) ([]device.Dispatch, []*step, error) {
+	all := make([]device.Dispatch, len(list))
+	touched := make([][]access, len(list))
+	levels := make([]int, len(list))
+	order := make([]int, len(list))
+	for i, s := range list {
+		var err error
+		if all[i], touched[i], err = x.dispatch(s); err != nil {
+			return nil, nil, x.failed(s.op, err)
+		}
+		order[i] = i
+		for j := range i {
+			if levels[j] >= levels[i] && depends(touched[i], touched[j]) {
+				levels[i] = levels[j] + 1
+			}
+		}
 	}
-	d := device.Dispatch{Label: s.kind, Kernel: kernel, Groups: l.Groups, Threads: l.Threads}
-	touched := make([]access, 0, len(s.operands))
+	slices.SortStableFunc(order, func(i, j int) int { return levels[i] - levels[j] })
+	out, steps := make([]device.Dispatch, len(list)), make([]*step, len(list))
+	for at, i := range order {
+		out[at], steps[at] = all[i], list[i]
+		out[at].Barrier = at > 0 && levels[i] != levels[order[at-1]]
+	}
+	return out, steps, nil
+}
+
+// dispatch makes the dispatch of a step, and tells what it touches that kernels write.
+func (x *instance) dispatch(s *step) (d device.Dispatch, touched []access, err error) {
+	kernel := s.kernel
+	if kernel == nil {
+		if kernel, err = x.exe.kernel(s.launch); err != nil {
+			return d, nil, err
+		}
+	}
+	d = device.Dispatch{Label: s.kind, Kernel: kernel, Groups: s.launch.Groups, Threads: s.launch.Threads}
 	for _, o := range s.operands {
-		buffer, offset := r.x.locate(o.slot)
+		buffer, offset := x.locate(o.slot)
 		offset += o.at
 		d.Arguments = append(d.Arguments, device.Argument{Binding: device.Binding{Buffer: buffer, Offset: offset}})
 		if !o.slot.fixed {
 			touched = append(touched, access{buffer, offset, offset + o.size, o.write})
 		}
 	}
-	if l.Params != nil {
-		d.Arguments = append(d.Arguments, device.Argument{Bytes: l.Params})
+	if s.launch.Params != nil {
+		d.Arguments = append(d.Arguments, device.Argument{Bytes: s.launch.Params})
 	}
-	if r.depends(touched) {
-		d.Barrier = true
-		r.since = r.since[:0]
-	}
-	r.since = append(r.since, touched...)
-	r.dispatches, r.steps = append(r.dispatches, d), append(r.steps, s)
-	return nil
+	return d, touched, nil
 }
 
-func (r *recorder) depends(touched []access) bool {
-	for _, t := range touched {
-		for _, s := range r.since {
-			if t.conflicts(s) {
+func depends(a, b []access) bool {
+	for _, x := range a {
+		for _, y := range b {
+			if x.conflicts(y) {
 				return true
 			}
 		}
@@ -118,7 +137,7 @@ func (r *recorder) depends(touched []access) bool {
 func (x *executable) compile(steps []step) error {
 	todo := map[string]kernels.Launch{}
 	for i := range steps {
-		if steps[i].host == nil {
+		if steps[i].host == nil && steps[i].kernel == nil {
 			todo[steps[i].launch.Key()] = steps[i].launch
 		}
 	}
