@@ -71,7 +71,7 @@ func (x *instance) bind(shapes [][]int) (*plan, error) {
 			return nil, err
 		}
 		b.plan.outputs = append(b.plan.outputs, v)
-		v.slot.last = len(b.plan.steps)
+		v.slot.keep(len(b.plan.steps))
 	}
 	b.plan.place()
 	if b.plan.size > maxArena {
@@ -171,7 +171,7 @@ func (b *binder) region(r *ir.Region) error {
 func (b *binder) use(op *ir.Op, last int) {
 	mark := func(v *ir.Value) {
 		if n := b.values[v]; n != nil {
-			n.slot.last = max(n.slot.last, last)
+			n.slot.keep(last)
 		}
 	}
 	op.EachArg(func(a *ir.Arg) { mark(a.Value) })

@@ -25,6 +25,13 @@ type slot struct {
 	size, offset, first, last int
 }
 
+// keep lets a slot of the arena live until a step. Others may be constants, which instances share.
+func (s *slot) keep(last int) {
+	if s.size > 0 {
+		s.last = max(s.last, last)
+	}
+}
+
 // kind tells how a value is held.
 type kind uint8
 
