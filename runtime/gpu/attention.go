@@ -289,6 +289,7 @@ type mergeOf struct {
 	tokens   int
 	part, ml *slot
 	tiles    *attentionTiles
+	tuning   kernels.ChunkTuning
 	step     operand
 	out      *value
 }
@@ -314,7 +315,7 @@ func (m *mergeOf) run(b *binder, gate *value, out *value) bool {
 	}
 	g := reads(gated)
 	if m.tiles != nil {
-		l, err := a.ChunkLaunch(m.tokens, kernels.ChunkTuning{})
+		l, err := a.ChunkLaunch(m.tokens, m.tuning)
 		return b.dispatch("attention", l, err, reads(m.tiles.q), whole(m.tiles.k.slot), whole(m.tiles.v.slot), g, writes(out), m.step)
 	}
 	_, l, _, err := a.Launches(m.tokens)
@@ -333,6 +334,9 @@ func bindAttention(b *binder) bool {
 		return false
 	}
 	a := kernels.Attention{D: h.width, Heads: h.heads, KVHeads: k.shape[1], Slots: k.shape[2], Window: attrs.Window, Scale: attrs.Scale, Cache: k.format.kernelType()}
+	if tunings := a.Tunings(b.x.exe.target, h.tokens > 1); len(tunings) > 0 {
+		a.Tuning = tunings[0]
+	}
 	part, _, blocks, err := a.Launches(h.tokens)
 	if err != nil {
 		return false
@@ -361,7 +365,10 @@ func bindAttention(b *binder) bool {
 		return false
 	}
 	m := &mergeOf{a: a, tokens: h.tokens, step: b.stepAt(h.tokens, position), out: out}
-	if _, err := a.ChunkLaunch(h.tokens, kernels.ChunkTuning{}); err == nil && b.tiled(h.tokens) {
+	if tunings := a.ChunkTunings(b.x.exe.target); len(tunings) > 0 {
+		m.tuning = tunings[0]
+	}
+	if _, err := a.ChunkLaunch(h.tokens, m.tuning); err == nil && b.tiled(h.tokens) {
 		m.tiles = &attentionTiles{q, k, v}
 	} else {
 		m.part, m.ml = b.scratch(4*h.tokens*h.heads*blocks*h.width), b.scratch(8*h.tokens*h.heads*blocks)
