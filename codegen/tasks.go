@@ -24,6 +24,7 @@ type task struct {
 	size  int64    // what it takes, relative to its like: bytes that it writes, or reads for a field of the record
 	reads []string // provenances of the data that it reads
 	run   func(ctx context.Context, w *worker) error
+	skip  func() // called instead where an earlier export has done it; nil: nothing is to be done then
 }
 
 // group is tasks that write into the same ranges of the file.
@@ -210,13 +211,20 @@ func (p *production) tasks(size int64) []task {
 	}
 	tasks := make([]task, blocked.Blocks())
 	p.blocks = int64(len(tasks))
+	skipper, skips := p.computation.(skipper)
 	for i := range tasks {
 		tasks[i] = task{group: p.group, size: size / p.blocks, run: func(ctx context.Context, w *worker) error {
 			return p.run(ctx, w, func(emit func(int, int64, []byte) error) error { return blocked.ProduceBlock(i, emit) })
 		}}
+		if skips {
+			tasks[i].skip = func() { skipper.Skip(i) }
+		}
 	}
 	return tasks
 }
+
+// skipper is a computation that is told of blocks that nobody will ask for, and frees what it kept for them.
+type skipper interface{ Skip(block int) }
 
 // run writes what produce emits. Where all blocks have been run, the last one to end checks that the segments
 // are whole; blocks that an earlier, interrupted export has written are not run.

@@ -95,6 +95,9 @@ func (o *output) run(ctx context.Context, tasks []task, jobs int) error {
 feed:
 	for _, t := range tasks {
 		if o.done.has(t.id) {
+			if t.skip != nil {
+				t.skip()
+			}
 			continue
 		}
 		select {

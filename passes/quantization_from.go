@@ -30,3 +30,10 @@ func (q *quantization) SharedBytes() int64 {
 	}
 	return 2 * hqqFitBytes * int64(q.groups(q.rows))
 }
+
+// Skip says that block i is not needed, so that what hqq's search keeps for it can go.
+func (q *quantization) Skip(i int) {
+	if q.searches != nil {
+		q.searches[i/q.matrixBlocks()].release()
+	}
+}

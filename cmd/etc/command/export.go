@@ -165,6 +165,11 @@ func runExport(cmd *cobra.Command, args []string, f exportFlags) error {
 	if f.emit == "json" {
 		return writeText(cmd.OutOrStdout(), f.output, func(w io.Writer) error { return codegen.WriteJSON(w, file) })
 	}
+	cached, err := f.useCache(cmd, &file, c)
+	if err != nil {
+		return err
+	}
+	defer cached()
 	if done, err := f.prepare(cmd, &file, m, options.Report); done {
 		return err
 	}
@@ -276,7 +281,7 @@ func exportText(cmd *cobra.Command, path string, f exportFlags) error {
 		return usagef("%s is an IR text; --weights FILE.pte names the file with its weights", path)
 	}
 	for _, flag := range []string{"backend", "qlinear", "group-size", "qlinear-group-size", "qembedding", "qembedding-group-size", "recipe",
-		"quant-method", "target-bpw", "sample", "portable", "max-seq-len", "max-prefill-chunk", "emit", "print-ir-after", "verify-ir", "disable-pass"} {
+		"quant-method", "target-bpw", "sample", "portable", "max-seq-len", "max-prefill-chunk", "cache", "emit", "print-ir-after", "verify-ir", "disable-pass"} {
 		if anyChanged(cmd, flag) {
 			return usagef("--%s goes with a checkpoint; %s is an IR text, which is written as it is", flag, path)
 		}

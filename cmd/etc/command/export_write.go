@@ -20,6 +20,7 @@ import (
 type writeFlags struct {
 	resume, plan, json bool
 	maxRAM, sign, part string
+	cacheDir, cacheMax string
 	key                *minisign.PrivateKey // of sign
 }
 
@@ -29,6 +30,8 @@ func (f *writeFlags) add(cmd *cobra.Command) {
 	fl.BoolVar(&f.plan, "plan", false, "write nothing; print what would be written, and what writing and running it need")
 	fl.BoolVar(&f.json, "json", false, "with --plan: print one JSON object")
 	fl.StringVar(&f.sign, "sign", "", "private key of minisign to sign the file with; writes FILE.root and FILE.root.minisig")
+	fl.StringVar(&f.cacheDir, "cache", "", "directory to keep computed weights in, and to take them from")
+	fl.StringVar(&f.cacheMax, "cache-size", "40GiB", "what --cache may hold; what was not used for the longest time goes first")
 	fl.StringVar(&f.part, "part", "", "write part I of N of the program, as 3/8, for etc link (default output: model-I-of-N.part)")
 	fl.StringVar(&f.maxRAM, "max-ram", "", "memory that the export may take, as 2GiB or 500MB (default: as much as the workers need)")
 }
@@ -39,7 +42,7 @@ func (f *writeFlags) check(cmd *cobra.Command, emit string) error {
 		return usagef("--json goes with --plan")
 	}
 	if emit != "pte" {
-		for _, flag := range []string{"resume", "plan", "max-ram", "sign", "part"} {
+		for _, flag := range []string{"resume", "plan", "max-ram", "sign", "part", "cache", "cache-size"} {
 			if anyChanged(cmd, flag) {
 				return usagef("--%s goes with --emit pte", flag)
 			}
@@ -113,11 +116,7 @@ func (f writeFlags) limit(cmd *cobra.Command) (int64, error) {
 	if !anyChanged(cmd, "max-ram") {
 		return 0, nil
 	}
-	n, err := humanize.ParseBytes(f.maxRAM)
-	if err != nil || n == 0 || int64(n) < 0 {
-		return 0, usagef("--max-ram %q, want a number of bytes, as 2GiB or 500MB", f.maxRAM)
-	}
-	return int64(n), nil
+	return parseSize("--max-ram", f.maxRAM)
 }
 
 // collectorSlack is the part of the limit that the garbage collector does not see: code, and pages that go back late.

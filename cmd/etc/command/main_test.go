@@ -50,6 +50,7 @@ func TestScripts(t *testing.T) {
 			"field":   field,
 			"sizes":   sizes,
 			"swap":    swap,
+			"damage":  damage,
 		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
@@ -125,6 +126,22 @@ func swap(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	text := args[3] + strings.Repeat(" ", len(args[2])-len(args[3]))
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(strings.Replace(b, args[2], text, 1)), 0o644))
+}
+
+// damage changes a byte in the middle of every file of a folder: damage DIR.
+func damage(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 1, "damage DIR")
+	ts.Check(filepath.WalkDir(ts.MkAbs(args[0]), func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if err == nil {
+			b[len(b)/2] ^= 1
+			err = os.WriteFile(path, b, 0o644)
+		}
+		return err
+	}))
 }
 
 // tensors prints the tensors of a safetensors file, "logits F32 [3 32]" a line, for stdout to look at.

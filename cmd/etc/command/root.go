@@ -118,7 +118,7 @@ func newRoot() *cobra.Command {
 	root.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
 	})
-	root.AddCommand(newExport(), newLink(), newRun(), newExec(), newInspect(), newVerify(), newTokenize(), newTemplate(), newVersion(), newSynthetic(), newBench(), newEval(), newDiff(), newDoctor())
+	root.AddCommand(newExport(), newLink(), newCache(), newRun(), newExec(), newInspect(), newVerify(), newTokenize(), newTemplate(), newVersion(), newSynthetic(), newBench(), newEval(), newDiff(), newDoctor())
 	for _, c := range root.Commands() {
 		c.Args = usageArgs(c.Args)
 	}
