@@ -211,6 +211,17 @@ func bindGLU(b *binder) bool {
 			}
 		}
 	}
+	last := len(x.shape) - 1
+	if activation == kernels.Sigmoid && last >= 0 && len(gate.shape) == len(x.shape) && gate.shape[last] == 1 && slices.Equal(gate.shape[:last], x.shape[:last]) && x.isDense() && len(x.shape) <= 4 {
+		if stride := strideOfRows(gate); stride > 0 {
+			g := &gatedOf{gate: gate, x: x}
+			if g.out = b.result(0, nil); g.out == nil || !slices.Equal(g.out.shape, x.shape) {
+				return false
+			}
+			b.later(g.out.slot, g, gate, x)
+			return true
+		}
+	}
 	return b.function("glu_"+ir.Attrs[ir.GLUAttrs](b.op).Activation, gate, x)
 }
 

@@ -68,26 +68,49 @@ func bindSoftmax(b *binder) bool {
 	return out != nil && b.dispatch("softmax", l, err, reads(x), writes(out), b.stepAt(g.tokens, nil))
 }
 
-// expertsOf is the second half of a mixture of experts: what adds to its result is done by it.
+// expertsOf is a mixture of experts that is deferred: what is added to its result is a part of it.
 type expertsOf struct {
-	run func(b *binder, extra, out *value) bool
-	out *value
+	run   func(b *binder, extra, out *value) bool
+	extra *value
+	out   *value
 }
 
-func (e *expertsOf) emit(b *binder) { e.run(b, nil, e.out) }
+func (e *expertsOf) emit(b *binder) { e.run(b, e.extra, e.out) }
 
-// addToExperts makes a sum the end of the mixture of experts that is one of its terms.
+// gatedOf is sigmoid(gate) · x that is deferred, for a gate of one number a row.
+type gatedOf struct{ gate, x, out *value }
+
+func (g *gatedOf) emit(b *binder) { b.elements("gate", "glu_sigmoid", g.out, g.gate, g.x) }
+
+// addToExperts makes a sum the end of the mixture of experts that is one of its terms. A second sum is made of
+// what is added: so the residual goes along.
 func (b *binder) addToExperts(x, other *value, operand string) bool {
 	e, ok := x.slot.pending.(*expertsOf)
-	if !ok || !x.same(e.out) || !b.only(operand) || !other.isDense() || !slices.Equal(x.shape, other.shape) {
+	if !ok || !x.same(e.out) || !b.only(operand) || !other.isDense() || x.len() != other.len() || len(x.shape) == 0 {
 		return false
 	}
 	out := b.result(0, nil)
 	if out == nil || !slices.Equal(out.shape, x.shape) {
 		return false
 	}
+	sum := other
+	if e.extra != nil {
+		sum = &value{place: onDevice, dtype: out.dtype, shape: e.out.shape, stride: rowMajor(e.out.shape), slot: b.scratch(4 * out.len())}
+		term := as(other, e.out.shape)
+		if g, ok := e.extra.slot.pending.(*gatedOf); ok && e.extra.same(g.out) && g.out.len() == out.len() {
+			width := e.out.shape[len(e.out.shape)-1]
+			rows := []int{out.len() / width, width}
+			b.take(e.extra.slot)
+			if !b.elements("gate", "gated_add", as(sum, rows), as(g.gate, []int{rows[0], 1}), as(g.x, rows), as(term, rows)) {
+				return false
+			}
+		} else if !b.elements("add", "add", sum, as(e.extra, e.out.shape), term) {
+			return false
+		}
+	}
 	b.take(x.slot)
-	return e.run(b, other, out)
+	b.later(out.slot, &expertsOf{e.run, sum, out}, sum)
+	return true
 }
 
 // bindSwitchMLP computes a mixture of experts.
@@ -123,7 +146,7 @@ func bindSwitchMLP(b *binder) bool {
 	if out == nil || !slices.Equal(out.shape, x.shape) {
 		return false
 	}
-	b.later(out.slot, &expertsOf{second, out})
+	b.later(out.slot, &expertsOf{run: second, out: out})
 	return true
 }
 

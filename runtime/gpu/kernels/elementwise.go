@@ -174,7 +174,8 @@ var operations = map[string]operation{
 		}
 		return c
 	}, false},
-	"clip": {3, "((a < b ? b : a) > c ? c : (a < b ? b : a))", func(a, b, c float64) float64 { return min(max(a, b), c) }, false},
+	"gated_add": {3, "(port_sigmoid(a) * b + c)", func(a, b, c float64) float64 { return Sigmoid.of(a)*b + c }, true},
+	"clip":      {3, "((a < b ? b : a) > c ? c : (a < b ? b : a))", func(a, b, c float64) float64 { return min(max(a, b), c) }, false},
 
 	"full":   {0, "EW_T(EW_VALUE)", nil, false},
 	"arange": {0, "EW_T(EW_START + index * EW_STEP)", nil, false},
