@@ -40,7 +40,7 @@ func (e Experts) LaunchUp(t Tuning, tokens int) (Launch, error) {
 	}
 	return Launch{
 		File: "experts", Kernel: "experts_up",
-		Defines: append(v.matvecDefines(t), define("EXPERTS_TOP", e.Top, "EXPERTS_N", e.Inner, "MATVEC_EXPERTS", e.Count, "EXPERTS_ACTIVATION", int(e.Activation))...),
+		Defines: append(v.matvecDefines(t, e.Inner), define("EXPERTS_TOP", e.Top, "EXPERTS_N", e.Inner, "MATVEC_EXPERTS", e.Count, "EXPERTS_ACTIVATION", int(e.Activation))...),
 		Groups:  [3]int{ceil(e.Inner, t.block()), tokens * e.Top, 1}, Threads: [3]int{t.threads(), 1, 1},
 	}, nil
 }
@@ -59,7 +59,7 @@ func (e Experts) LaunchDown(t Tuning, tokens int) (Launch, error) {
 	}
 	return Launch{
 		File: "experts", Kernel: "experts_down",
-		Defines: append(v.matvecDefines(t), define("EXPERTS_TOP", e.Top, "EXPERTS_N", e.Hidden, "MATVEC_EXPERTS", e.Count, "EXPERTS_RESIDUAL", e.Residual)...),
+		Defines: append(v.matvecDefines(t, e.Hidden), define("EXPERTS_TOP", e.Top, "EXPERTS_N", e.Hidden, "MATVEC_EXPERTS", e.Count, "EXPERTS_RESIDUAL", e.Residual)...),
 		Groups:  [3]int{ceil(e.Hidden, t.block()), tokens, 1}, Threads: [3]int{t.threads(), 1, 1},
 	}, nil
 }

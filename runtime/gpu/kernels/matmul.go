@@ -38,17 +38,23 @@ type MatMulGLU struct {
 
 // Tiles are the tiles worth measuring on a target, the default first, for products with about rows vectors.
 func (m Matrices) Tiles(target Target, rows int) []Tile {
-	small, large := []Tile{{32, 64, 32, 2, 2}, {16, 64, 32, 1, 2}, {32, 128, 32, 1, 4}, {16, 128, 32, 1, 4}, {64, 64, 32, 2, 2}}, []Tile{{64, 64, 32, 2, 2}, {64, 128, 32, 2, 2}, {32, 64, 32, 2, 2}, {64, 32, 32, 4, 1}}
-	if target == CUDA {
-		large = []Tile{{128, 128, 32, 2, 2}, {128, 128, 32, 2, 4}, {128, 128, 32, 4, 2}, {64, 128, 32, 2, 2}, {64, 128, 32, 1, 4}, {128, 64, 32, 2, 2}, {64, 64, 32, 2, 2}, {64, 64, 64, 2, 2}}
+	switch {
+	case m.Exact && rows <= 32:
+		return []Tile{{32, 64, 16, 2, 2}, {32, 128, 16, 2, 2}}
+	case m.Exact:
+		return []Tile{{64, 64, 16, 2, 2}, {128, 64, 16, 4, 2}, {32, 64, 32, 2, 2}}
+	case target != CUDA && rows <= 32:
+		return []Tile{{32, 64, 32, 2, 2}, {16, 64, 32, 1, 2}, {32, 128, 32, 1, 4}, {16, 128, 32, 1, 4}, {64, 64, 32, 2, 2}}
+	case target != CUDA:
+		return []Tile{{64, 64, 32, 2, 2}, {64, 128, 32, 2, 2}, {32, 64, 32, 2, 2}, {64, 32, 32, 4, 1}}
+	case rows <= 8:
+		return []Tile{{16, 64, 64, 1, 2}, {32, 64, 64, 1, 2}, {16, 128, 64, 1, 4}, {16, 64, 64, 1, 1}}
+	case rows <= 48:
+		return []Tile{{32, 64, 64, 1, 2}, {16, 64, 64, 1, 2}, {32, 64, 64, 2, 2}, {32, 128, 32, 1, 4}}
+	case rows <= 96:
+		return []Tile{{64, 64, 64, 2, 2}, {64, 128, 32, 2, 2}, {128, 128, 32, 2, 2}}
 	}
-	if m.Exact {
-		small, large = []Tile{{32, 64, 16, 2, 2}, {32, 128, 16, 2, 2}}, []Tile{{64, 64, 16, 2, 2}, {128, 64, 16, 4, 2}, {32, 64, 32, 2, 2}}
-	}
-	if rows <= 32 {
-		return small
-	}
-	return large
+	return []Tile{{128, 128, 32, 2, 2}, {128, 128, 32, 2, 4}, {64, 128, 32, 2, 2}, {64, 128, 32, 1, 4}, {128, 64, 32, 2, 2}, {64, 64, 64, 2, 2}}
 }
 
 // Launch is the dispatch for up to tokens vectors. Buffers: w, scales, biases (w again where there are none), x [T, K]

@@ -3,6 +3,7 @@ package kernels
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Norm says what vectors are normed with before a product: x / sqrt(mean(x²) + Eps) · weights. Zhang and
@@ -194,7 +195,7 @@ func (v Vectors) launch(t Tuning, file, kernel string, planes int, rows []int, m
 		return Launch{}, fmt.Errorf("%s %v×%d: %w", kernel, rows, v.K, err)
 	}
 	groups := 0
-	defines := v.matvecDefines(t)
+	defines := v.matvecDefines(t, rows...)
 	for i, n := range rows {
 		groups += ceil(n, t.block())
 		defines = append(defines, define(fmt.Sprintf("MATVEC_N%d", i), n)...)
@@ -205,8 +206,9 @@ func (v Vectors) launch(t Tuning, file, kernel string, planes int, rows []int, m
 	}, nil
 }
 
-func (v Vectors) matvecDefines(t Tuning) []Define {
+func (v Vectors) matvecDefines(t Tuning, rows ...int) []Define {
+	aligned := !slices.ContainsFunc(rows, func(n int) bool { return n%t.block() != 0 })
 	return append(v.defines(), define("MATVEC_K", v.K, "MATVEC_M", v.M, "MATVEC_NORM", int(v.Norm), "MATVEC_EPS", v.Eps,
 		"MATVEC_ROWS", t.Rows, "MATVEC_LANES", t.Lanes, "MATVEC_SPLIT", t.Split, "MATVEC_SETS", t.Sets,
-		"MATVEC_BYTES", t.Bytes, "MATVEC_CHUNK", t.Chunk, "MATVEC_PERMUTE", t.Permute)...)
+		"MATVEC_BYTES", t.Bytes, "MATVEC_CHUNK", t.Chunk, "MATVEC_PERMUTE", t.Permute, "MATVEC_ALIGNED", aligned)...)
 }

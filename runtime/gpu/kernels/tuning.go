@@ -31,11 +31,7 @@ func (v Vectors) Tunings(target Target, rows, experts int) []Tuning {
 		first.Lanes /= 2
 	}
 	if target == CUDA {
-		// Enough simdgroups to have many reads under way on every one of some 130 multiprocessors.
-		for first.Split < 4 && rows/first.Rows*first.Split < 4096 && columns*first.Lanes*first.Split*2 <= v.K {
-			first.Split *= 2
-		}
-		first.Sets = max(1, 8/first.Split)
+		first = v.cuda(first, rows)
 	}
 	var out []Tuning
 	seen := map[Tuning]bool{}
@@ -60,6 +56,39 @@ func (v Vectors) Tunings(target Target, rows, experts int) []Tuning {
 		add(first)
 	}
 	return out
+}
+
+// cuda is the default on NVIDIA, as the command bench found it on an H200: few rows a lane, so that many reads are under
+// way on each of some 130 multiprocessors, and rows that are split where there are too few of them.
+func (v Vectors) cuda(t Tuning, rows int) Tuning {
+	simds := 16 // of a threadgroup
+	if v.K > 4096 {
+		simds = 8
+	}
+	switch {
+	case v.M > 2:
+		t.Rows, simds = 4, 8
+		if v.M > 4 && v.Quantized() {
+			t.Bytes = 8
+		}
+	case rows >= 1<<16 && v.K <= 4096:
+		t.Rows, simds = max(1, 8/v.M), 4
+	case rows >= 1<<16:
+		t.Rows = max(1, 4/v.M)
+	case rows <= 512:
+		t.Rows = 1
+	default:
+		t.Rows = 2
+	}
+	columns := t.Bytes * 8 / v.Bits * t.Lanes
+	for v.M <= 2 && t.Split < 4 && (rows/t.Rows*t.Split < 4096 || v.K > 8192) && columns*t.Split*2 <= v.K {
+		t.Split *= 2
+	}
+	if t.Split == 4 {
+		simds = 16
+	}
+	t.Sets = simds / t.Split
+	return t
 }
 
 // bytes are what a lane should read at once: 16, or the 32 that eight f32 take.
@@ -109,7 +138,7 @@ func (v Vectors) tune(t Tuning, planes, experts int) (Tuning, error) {
 	case t.Chunk < columns || t.Chunk%columns != 0:
 		return t, fmt.Errorf("tuning: chunks of %d columns, want a multiple of %d", t.Chunk, columns)
 	}
-	stage := v.M * (columns / 4) * (t.Chunk/columns + 1) * 16
+	stage := v.M * (columns + 1) * (t.Chunk/columns + 1) * 4
 	shared := t.Split * t.Sets * (planes*t.Rows*v.M*(32/t.Lanes) + v.M) * 4
 	if stage+shared+32 > 32<<10 {
 		return t, fmt.Errorf("tuning: %d bytes of threadgroup memory, there are %d", stage+shared, 32<<10)

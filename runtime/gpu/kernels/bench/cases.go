@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
@@ -190,7 +191,7 @@ func matmul(name string, m kernels.MatMul, tokens int) testCase {
 		variants: func(target kernels.Target) ([]variant, error) {
 			out, err := tiled(m.Tiles(target, tokens), func(t kernels.Tile) (kernels.Launch, error) { return m.Launch(t, tokens) }, 0, 1, 2, 3, 3, 4, 5)
 			if !m.Exact {
-				out = append(out, variant{label: "cuBLAS, dense bf16", product: &device.Product{M: tokens, N: m.N, K: m.K, Float32: true}, buffers: []int{3, 6, 4}})
+				out = append(out, variant{label: "cuBLAS, dense bf16", launch: kernels.Launch{Groups: [3]int{1, 1, 1}, Threads: [3]int{1, 1, 1}}, product: &device.Product{M: tokens, N: m.N, K: m.K, Float32: true}, buffers: []int{3, 6, 4}})
 			}
 			return out, err
 		},
@@ -229,7 +230,10 @@ func manyExperts(few kernels.Experts, tokens int) []testCase {
 	var out []testCase
 	for _, size := range []int{16, 32, 64, 128} {
 		var fit []kernels.Tile
-		for _, t := range append(e.Tiles(kernels.CUDA, 16*e.Count/e.Top), e.Tiles(kernels.CUDA, 512*e.Count)...) {
+		for _, t := range slices.Concat(e.Tiles(kernels.CUDA, 8*e.Count/e.Top), e.Tiles(kernels.CUDA, 32*e.Count/e.Top), e.Tiles(kernels.CUDA, 512*e.Count)) {
+			if slices.Contains(fit, t) {
+				continue
+			}
 			if t.BM == size {
 				fit = append(fit, t)
 			}

@@ -41,10 +41,19 @@
 #define MATMUL_TN (MATMUL_BN / MATMUL_WN / 16)
 #define MATMUL_ROW (MATMUL_BK / 8)                  // vectors of eight columns in a tile's row
 #define MATMUL_XV ((MATMUL_BM * MATMUL_ROW + MATMUL_THREADS - 1) / MATMUL_THREADS)  // vectors of a thread
-#define MATMUL_WV ((MATMUL_BN * MATMUL_ROW + MATMUL_THREADS - 1) / MATMUL_THREADS)
+// Columns of the weight that a thread reads at once: 16 bytes, if there are enough for all threads.
+#if WEIGHT_BITS == 4 && MATMUL_BK % 32 == 0 && MATMUL_BN * MATMUL_BK / 32 % MATMUL_THREADS == 0
+#define MATMUL_UNIT 32
+#elif WEIGHT_BITS == 8 && MATMUL_BN * MATMUL_BK / 16 % MATMUL_THREADS == 0
+#define MATMUL_UNIT 16
+#else
+#define MATMUL_UNIT 8
+#endif
+#define MATMUL_WROW (MATMUL_BK / MATMUL_UNIT)
+#define MATMUL_WV ((MATMUL_BN * MATMUL_WROW + MATMUL_THREADS - 1) / MATMUL_THREADS)
 #define MATMUL_XS (2 * MATMUL_BM * MATMUL_LD)       // numbers in the two tiles of x, and of the weight
 #define MATMUL_WS (2 * MATMUL_BN * MATMUL_LD)
-#define MATMUL_WORDS (8 * WEIGHT_BITS / 32)         // words of eight columns of the weight
+#define MATMUL_WORDS (MATMUL_UNIT * WEIGHT_BITS / 32)
 
 #if MATMUL_EXACT
 // A 16x16 tile of fp32 results: element e of a lane is in row (e / 4) * 8 + lane / 4, column (e % 4) * 4 + lane % 4.
@@ -162,17 +171,17 @@ inline void matmul_block(device const uint* w0, device const WEIGHT_SCALE* scale
       }
       UNROLL for (int i = 0; i < MATMUL_WV; i++) {
         const int v = int(thread_index) + i * MATMUL_THREADS;
-        const int at = next + v % MATMUL_ROW * 8;
-        const int r = v / MATMUL_ROW;
+        const int at = next + v % MATMUL_WROW * MATMUL_UNIT;
+        const int r = v / MATMUL_WROW;
         const bool second = PLANES == 2 && r / 16 % 2 == 1;
         const long row = min(column + (PLANES == 2 ? r / 32 * 16 + r % 16 : r), columns - 1);
         UNROLL for (int q = 0; q < MATMUL_WORDS; q++) wr[i][q] = 0u;
         affine[i] = float2(0.0f, 0.0f);
         if (MATMUL_K % MATMUL_BK == 0 || at < MATMUL_K) {
           device const uint* from = (second ? w1 : w0) + row * WEIGHT_WORDS(MATMUL_K) + WEIGHT_WORDS(at);
-#if WEIGHT_BITS == 4
+#if MATMUL_WORDS == 1
           wr[i][0] = from[0];
-#elif WEIGHT_BITS == 8
+#elif MATMUL_WORDS == 2
           const uint2 f = *(device const uint2*)from;
           wr[i][0] = f.x;
           wr[i][1] = f.y;
@@ -204,8 +213,10 @@ inline void matmul_block(device const uint* w0, device const WEIGHT_SCALE* scale
       }
       UNROLL for (int i = 0; i < MATMUL_WV; i++) {
         const int v = int(thread_index) + i * MATMUL_THREADS;
-        if (MATMUL_BN * MATMUL_ROW % MATMUL_THREADS == 0 || v < MATMUL_BN * MATMUL_ROW) {
-          matmul_store(wb + v / MATMUL_ROW * MATMUL_LD + v % MATMUL_ROW * 8, wr[i], affine[i]);
+        if (MATMUL_BN * MATMUL_WROW % MATMUL_THREADS == 0 || v < MATMUL_BN * MATMUL_WROW) {
+          UNROLL for (int u = 0; u < MATMUL_UNIT / 8; u++) {
+            matmul_store(wb + v / MATMUL_WROW * MATMUL_LD + v % MATMUL_WROW * MATMUL_UNIT + u * 8, wr[i] + u * (8 * WEIGHT_BITS / 32), affine[i]);
+          }
         }
       }
     }

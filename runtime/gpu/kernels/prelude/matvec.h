@@ -1,7 +1,8 @@
 // Products of a few vectors with stored weights, for decoding: what matvec.metal and experts.metal share.
 //
 // A threadgroup makes MATVEC_BLOCK rows. It stages MATVEC_CHUNK columns of the vectors in threadgroup memory
-// at a time, in the order in which lanes take them, and every lane reads MATVEC_BYTES of each of its rows.
+// at a time, in the order in which lanes take them, with the sums of what a lane takes at once. Every lane reads
+// MATVEC_BYTES of each of its rows in a step; two steps are under way while a third one is computed.
 
 #ifndef MATVEC_K        // columns
 #define MATVEC_K 256
@@ -36,6 +37,9 @@
 #ifndef MATVEC_EXPERTS  // matrices in a stack of them
 #define MATVEC_EXPERTS 1
 #endif
+#ifndef MATVEC_ALIGNED  // the weights' rows are a multiple of MATVEC_BLOCK
+#define MATVEC_ALIGNED 0
+#endif
 #ifndef MATVEC_EPS
 #define MATVEC_EPS 1e-6f
 #endif
@@ -56,7 +60,13 @@
 #define MATVEC_PARTS (MATVEC_CHUNK / MATVEC_COLS)          // lanes' columns in a chunk
 #define MATVEC_PITCH (MATVEC_PARTS + 1)                    // padded, so that staging meets different banks
 #define MATVEC_STEPS ((MATVEC_PARTS + MATVEC_LANES * MATVEC_SPLIT - 1) / (MATVEC_LANES * MATVEC_SPLIT))
-#define MATVEC_STAGE (MATVEC_M * MATVEC_QUADS * MATVEC_PITCH * 4)                              // floats
+#define MATVEC_ALL ((MATVEC_K + MATVEC_CHUNK - 1) / MATVEC_CHUNK * MATVEC_STEPS)               // steps of all chunks
+#define MATVEC_STAGE (MATVEC_M * (MATVEC_QUADS * 4 + WEIGHT_QUANTIZED) * MATVEC_PITCH)         // floats
+#if MATVEC_ALL <= 8
+#define MATVEC_UNROLL UNROLL
+#else
+#define MATVEC_UNROLL
+#endif
 #define MATVEC_SHARED(planes) (MATVEC_SIMDS * ((planes) * MATVEC_OUTS * MATVEC_SUBS + MATVEC_M))  // floats
 
 // Where a thread stands.
@@ -133,6 +143,78 @@ inline float matvec_scaled(float x, int column) {
 #endif
 }
 
+// Stages the columns from k0 on: float4 q of a lane's columns of part p, of vector m, at
+// ((m * QUADS + q) * PITCH + p), and behind them the sums over the columns of parts. Adds the squares of the elements
+// that the thread stages to squares.
+template <int PARTS>
+inline void matvec_stage(device const float* x, int vectors, device const float* scores, device const MATVEC_NORM_T* norm, int k0,
+                         threadgroup float* stage, thread const matvec_place& at, thread float* squares) {
+  threadgroup float* totals = stage + MATVEC_M * MATVEC_QUADS * MATVEC_PITCH * 4;
+  UNROLL for (int m = 0; m < MATVEC_M; m++) {
+    device const float* from = x + long(min(m, vectors - 1)) * MATVEC_K;
+    threadgroup float4* to = (threadgroup float4*)stage + m * MATVEC_QUADS * MATVEC_PITCH;
+    for (int first = 0; first < MATVEC_CHUNK / 4; first += MATVEC_THREADS) {
+      const int q = first + at.thread_index;
+      const int column = k0 + 4 * q;
+      float4 v = float4(0.0f, 0.0f, 0.0f, 0.0f);
+      if (q < MATVEC_CHUNK / 4 && column < MATVEC_K) {
+        v = *(device const float4*)(from + column);
+        if (PARTS > 1) v = v * scores[column / (MATVEC_K / PARTS)];
+#if MATVEC_NORM
+        UNROLL for (int j = 0; j < 4; j++) squares[m] += v[j] * v[j];
+#if MATVEC_NORM != 3
+        UNROLL for (int j = 0; j < 4; j++) v[j] *= float(norm[column + j]);
+#endif
+#endif
+      }
+#if WEIGHT_QUANTIZED
+      float total = (v[0] + v[1]) + (v[2] + v[3]);
+      UNROLL for (ushort distance = 1; distance < MATVEC_QUADS; distance *= 2) total += simd_shuffle_xor(total, distance);
+      if (q < MATVEC_CHUNK / 4 && q % MATVEC_QUADS == 0) totals[m * MATVEC_PITCH + q / MATVEC_QUADS] = total;
+#endif
+      if (q < MATVEC_CHUNK / 4) to[q % MATVEC_QUADS * MATVEC_PITCH + q / MATVEC_QUADS] = v;
+    }
+  }
+}
+
+// Adds the products of a lane's columns of its rows with the staged part to sums.
+template <int PLANES>
+inline void matvec_add(thread const uint* words, thread const float2* affine, threadgroup const float* stage, int part, thread float* sums) {
+  float products[PLANES * MATVEC_OUTS];
+  UNROLL for (int i = 0; i < PLANES * MATVEC_OUTS; i++) products[i] = 0.0f;
+  UNROLL for (int i = 0; i < MATVEC_COLS / 8; i++) {
+    float v[MATVEC_M][8];
+    UNROLL for (int m = 0; m < MATVEC_M; m++) {
+      UNROLL for (int h = 0; h < 2; h++) {
+        const float4 f = ((threadgroup const float4*)stage)[(m * MATVEC_QUADS + 2 * i + h) * MATVEC_PITCH + part];
+        UNROLL for (int j = 0; j < 4; j++) v[m][4 * h + j] = matvec_scaled(f[j], j);
+      }
+    }
+    UNROLL for (int r = 0; r < PLANES * MATVEC_ROWS; r++) {
+      float codes[8];
+      matvec_unpack(words + r * MATVEC_WORDS, i, codes);
+      UNROLL for (int m = 0; m < MATVEC_M; m++) {
+        UNROLL for (int j = 0; j < 8; j++) products[r * MATVEC_M + m] += v[m][j] * codes[j];
+      }
+    }
+  }
+#if WEIGHT_QUANTIZED
+  UNROLL for (int m = 0; m < MATVEC_M; m++) {
+    const float total = stage[MATVEC_M * MATVEC_QUADS * MATVEC_PITCH * 4 + m * MATVEC_PITCH + part];
+    UNROLL for (int r = 0; r < PLANES * MATVEC_ROWS; r++) {
+#if WEIGHT_BITS == 4 && MATVEC_PERMUTE
+      const float scale = 16.0f * affine[r].x;
+      sums[r * MATVEC_M + m] += scale * products[r * MATVEC_M + m] + (affine[r].y - scale) * total;
+#else
+      sums[r * MATVEC_M + m] += affine[r].x * products[r * MATVEC_M + m] + affine[r].y * total;
+#endif
+    }
+  }
+#else
+  UNROLL for (int i = 0; i < PLANES * MATVEC_OUTS; i++) sums[i] += products[i];
+#endif
+}
+
 // Adds to sums [plane][row][vector] the products of a thread's rows of one or two weights with the vectors, and
 // to squares the squares of the elements that the thread stages.
 //
@@ -147,83 +229,40 @@ inline void matvec_sums(device const uint* w0, device const WEIGHT_SCALE* scales
   const int columns = MATVEC_K / PARTS;
   UNROLL for (int i = 0; i < PLANES * MATVEC_OUTS; i++) sums[i] = 0.0f;
   UNROLL for (int m = 0; m < MATVEC_M; m++) squares[m] = 0.0f;
-
-  for (int k0 = 0; k0 < MATVEC_K; k0 += MATVEC_CHUNK) {
-    uint words[PLANES * MATVEC_ROWS][MATVEC_WORDS];
-    float2 affine[PLANES * MATVEC_ROWS];
-    UNROLL for (int step = -1; step < MATVEC_STEPS; step++) {
-      // Before the first products: the words of the first step are under way while the vectors are staged.
-      const int part = max(step, 0) * (MATVEC_LANES * MATVEC_SPLIT) + at.split * MATVEC_LANES + at.lane;
-      const int k = k0 + part * MATVEC_COLS;
-      const bool inside = part < MATVEC_PARTS && k < MATVEC_K;
-      if (step != 0) {
-        UNROLL for (int r = 0; r < MATVEC_ROWS; r++) {
-          if (inside) {
-            long row = min(row0 + r, rows - 1);
-            if (PARTS > 1) row += long(clamp(experts[k / columns], 0, MATVEC_EXPERTS - 1)) * rows;
-            matvec_read(w0, scales0, biases0, row, k % columns, columns, words[r], affine[r]);
-            if (PLANES == 2) matvec_read(w1, scales1, biases1, row, k % columns, columns, words[(PLANES - 1) * MATVEC_ROWS + r], affine[(PLANES - 1) * MATVEC_ROWS + r]);
-          }
+  uint words[2][PLANES * MATVEC_ROWS * MATVEC_WORDS];  // of two steps
+  float2 affine[2][PLANES * MATVEC_ROWS];
+  // Step -2 and -1 read steps 0 and 1, which are under way while the vectors are staged.
+  MATVEC_UNROLL for (int pair = -2; pair < MATVEC_ALL; pair += 2) {
+    UNROLL for (int turn = 0; turn < 2; turn++) {
+      const int step = pair + turn;
+      if (step >= 0 && step < MATVEC_ALL) {
+        const int k0 = step / MATVEC_STEPS * MATVEC_CHUNK;
+        if (step % MATVEC_STEPS == 0) {
+          if (step > 0) threadgroup_barrier(mem_flags::mem_threadgroup);
+          matvec_stage<PARTS>(x, vectors, scores, norm, k0, stage, at, squares);
+          threadgroup_barrier(mem_flags::mem_threadgroup);
         }
+        const int part = step % MATVEC_STEPS * (MATVEC_LANES * MATVEC_SPLIT) + at.split * MATVEC_LANES + at.lane;
+        if (part < MATVEC_PARTS && k0 + part * MATVEC_COLS < MATVEC_K) matvec_add<PLANES>(words[turn], affine[turn], stage, part, sums);
       }
-      if (step < 0) {
-        if (k0 > 0) threadgroup_barrier(mem_flags::mem_threadgroup);
-        UNROLL for (int m = 0; m < MATVEC_M; m++) {
-          device const float* from = x + long(min(m, vectors - 1)) * MATVEC_K;
-          threadgroup float4* to = (threadgroup float4*)stage + m * MATVEC_QUADS * MATVEC_PITCH;
-          for (int q = at.thread_index; q < MATVEC_CHUNK / 4; q += MATVEC_THREADS) {
-            const int column = k0 + 4 * q;
-            float4 v = float4(0.0f, 0.0f, 0.0f, 0.0f);
-            if (column < MATVEC_K) {
-              v = *(device const float4*)(from + column);
-              if (PARTS > 1) v = v * scores[column / columns];
-#if MATVEC_NORM
-              UNROLL for (int j = 0; j < 4; j++) squares[m] += v[j] * v[j];
-#if MATVEC_NORM != 3
-              UNROLL for (int j = 0; j < 4; j++) v[j] *= float(norm[column + j]);
-#endif
-#endif
-            }
-            to[q % MATVEC_QUADS * MATVEC_PITCH + q / MATVEC_QUADS] = v;
-          }
-        }
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-        continue;
-      }
-      if (!inside) continue;
-      float products[PLANES * MATVEC_OUTS];
-      float total[MATVEC_M];
-      UNROLL for (int i = 0; i < PLANES * MATVEC_OUTS; i++) products[i] = 0.0f;
-      UNROLL for (int m = 0; m < MATVEC_M; m++) total[m] = 0.0f;
-      UNROLL for (int i = 0; i < MATVEC_COLS / 8; i++) {
-        float v[MATVEC_M][8];
-        UNROLL for (int m = 0; m < MATVEC_M; m++) {
-          UNROLL for (int h = 0; h < 2; h++) {
-            const float4 f = ((threadgroup const float4*)stage)[(m * MATVEC_QUADS + 2 * i + h) * MATVEC_PITCH + part];
-            UNROLL for (int j = 0; j < 4; j++) {
-              total[m] += f[j];
-              v[m][4 * h + j] = matvec_scaled(f[j], j);
-            }
-          }
-        }
-        UNROLL for (int r = 0; r < PLANES * MATVEC_ROWS; r++) {
-          float codes[8];
-          matvec_unpack(words[r], i, codes);
-          UNROLL for (int m = 0; m < MATVEC_M; m++) {
-            UNROLL for (int j = 0; j < 8; j++) products[r * MATVEC_M + m] += v[m][j] * codes[j];
-          }
-        }
-      }
-      UNROLL for (int r = 0; r < PLANES * MATVEC_ROWS; r++) {
-        UNROLL for (int m = 0; m < MATVEC_M; m++) {
-#if WEIGHT_BITS == 4 && MATVEC_PERMUTE
-          const float scale = 16.0f * affine[r].x;
-          sums[r * MATVEC_M + m] += scale * products[r * MATVEC_M + m] + (affine[r].y - scale) * total[m];
-#elif WEIGHT_QUANTIZED
-          sums[r * MATVEC_M + m] += affine[r].x * products[r * MATVEC_M + m] + affine[r].y * total[m];
+      const int next = step + 2;
+      if (next < MATVEC_ALL) {
+        const int part = next % MATVEC_STEPS * (MATVEC_LANES * MATVEC_SPLIT) + at.split * MATVEC_LANES + at.lane;
+        const int k = next / MATVEC_STEPS * MATVEC_CHUNK + part * MATVEC_COLS;
+        if (part < MATVEC_PARTS && k < MATVEC_K) {
+          UNROLL for (int r = 0; r < MATVEC_ROWS; r++) {
+#if MATVEC_ALIGNED
+            long row = row0 + r;
 #else
-          sums[r * MATVEC_M + m] += products[r * MATVEC_M + m];
+            long row = min(row0 + r, rows - 1);
 #endif
+            if (PARTS > 1) row += long(clamp(experts[k / columns], 0, MATVEC_EXPERTS - 1)) * rows;
+            matvec_read(w0, scales0, biases0, row, k % columns, columns, words[turn] + r * MATVEC_WORDS, affine[turn][r]);
+            if (PLANES == 2) {
+              const int second = (PLANES - 1) * MATVEC_ROWS + r;
+              matvec_read(w1, scales1, biases1, row, k % columns, columns, words[turn] + second * MATVEC_WORDS, affine[turn][second]);
+            }
+          }
         }
       }
     }
