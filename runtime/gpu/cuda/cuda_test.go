@@ -18,8 +18,9 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-// open opens the first GPU with a cache of the test's own, or skips the test.
+// open opens the first GPU, or the stand-in, with a cache of the test's own, or skips the test.
 func open(t testing.TB) device.Device {
+	checkStandIn(t, "")
 	d, err := Open(Options{Cache: t.TempDir()})
 	if errors.Is(err, device.ErrUnavailable) {
 		t.Skip(err)

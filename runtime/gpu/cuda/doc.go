@@ -9,12 +9,13 @@
 //   - No context is current on a thread between calls: every method makes the device's current (do).
 //   - Compiled kernels are kept in the user's cache folder under the hash of the text, the options, NVRTC's
 //     version and the architecture; they are written aside and renamed.
+//   - From Hopper on kernels start early and wait on the GPU (overlap.go); memory is ordered as without.
 //   - Errors name the call and what the driver says of it; an error of a kernel shows at the next call that
 //     waits, and stays.
 //
 // It runs on Linux and Windows; with -tags nocuda, and elsewhere, Open says so. (Loading libraries makes the
 // Linux program a dynamic one; with the tag it is static.) It imports packages device and kernels, and must
-// never import the planner.
+// never import the planner. Tests run on a GPU where there is one, else on a stand-in for its driver.
 package cuda
 
 // Options of Open.

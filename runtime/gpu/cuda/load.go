@@ -52,7 +52,7 @@ func find(base string, patterns []string, variable string) (path string, library
 	if path := os.Getenv(variable); path != "" {
 		library, err := openLibrary(path)
 		if err != nil {
-			return "", 0, fmt.Errorf("cuda: %s=%s: %w", variable, path, err)
+			return "", 0, fmt.Errorf("cuda: %s=%s: %w: %w", variable, path, err, device.ErrUnavailable)
 		}
 		return path, library, nil
 	}
