@@ -28,6 +28,7 @@ func TestMatVec(t *testing.T) {
 		{"permuted codes", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 512, M: 1}, N: 29}, tuning{Permute: true}},
 		{"a tail of columns, split", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 576, M: 1}, N: 24}, tuning{Split: 4, Sets: 2, Rows: 2}},
 		{"chunks of columns", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 1344, M: 1}, N: 12}, tuning{Chunk: 512, Split: 2, Sets: 1, Permute: true}},
+		{"many steps", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 2624, M: 1, Norm: kernels.NormPlain}, N: 24}, tuning{Chunk: 256, Sets: 3, Permute: true}},
 		{"short rows", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 256, M: 1}, N: 45}, tuning{Lanes: 8, Sets: 2}},
 		{"words of 8 bytes, split", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 256, M: 1}, N: 20}, tuning{Bytes: 8, Lanes: 16, Split: 2, Sets: 1}},
 		{"eight vectors", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 512, M: 8}, N: 20}, tuning{Permute: true}},

@@ -19,14 +19,14 @@ type Router struct {
 // Launch is the dispatch for up to tokens tokens. Buffers: logits f32 [T, Experts], experts i32 [T, Top], scores f32
 // [T, Top], step.
 func (r Router) Launch(tokens int) (Launch, error) {
-	if r.Experts < 1 || r.Experts > 1024 || r.Top < 1 || r.Top > min(32, r.Experts) {
-		return Launch{}, fmt.Errorf("router: the %d largest of %d experts, want at most 32 of at most 1024", r.Top, r.Experts)
+	if r.Experts < 1 || r.Experts > 4096 || r.Top < 1 || r.Top > min(32, r.Experts) {
+		return Launch{}, fmt.Errorf("router: the %d largest of %d experts, want at most 32 of at most 4096", r.Top, r.Experts)
 	}
-	simds := min(4, tokens)
+	simds := min(16, ceil(r.Experts, 32))
 	return Launch{
 		File: "router", Kernel: "router",
 		Defines: define("ROUTER_EXPERTS", r.Experts, "ROUTER_TOP", r.Top, "ROUTER_SOFTMAX", !r.Logits, "ROUTER_NORMALIZE", r.Normalize, "ROUTER_SCALE", r.Scale, "ROUTER_SIMDS", simds),
-		Groups:  [3]int{ceil(tokens, simds), 1, 1}, Threads: [3]int{simds * 32, 1, 1},
+		Groups:  [3]int{tokens, 1, 1}, Threads: [3]int{simds * 32, 1, 1},
 	}, nil
 }
 

@@ -1,12 +1,12 @@
 #include "port.h"
 // The experts of a token: softmax over the router's logits [T, ROUTER_EXPERTS], the ROUTER_TOP largest, and their
-// scores. A simdgroup takes a token. Of equal elements the later ones are chosen, and come first; a NaN is larger than
-// all: the order of top_k in ir/eval.
+// scores. A threadgroup takes a token, a thread ROUTER_PER of its logits, and counts how many elements come before its
+// own: of equal elements the later ones come first, and a NaN comes before all, as in top_k of ir/eval.
 
-#ifndef ROUTER_EXPERTS    // at most 1024
+#ifndef ROUTER_EXPERTS
 #define ROUTER_EXPERTS 32
 #endif
-#ifndef ROUTER_TOP        // at most 32
+#ifndef ROUTER_TOP
 #define ROUTER_TOP 2
 #endif
 #ifndef ROUTER_SOFTMAX    // 0: the scores are the logits
@@ -21,7 +21,9 @@
 #ifndef ROUTER_SIMDS
 #define ROUTER_SIMDS 1
 #endif
-#define ROUTER_PER ((ROUTER_EXPERTS + 31) / 32)
+#define ROUTER_THREADS (ROUTER_SIMDS * 32)
+#define ROUTER_PER ((ROUTER_EXPERTS + ROUTER_THREADS - 1) / ROUTER_THREADS)
+#define ROUTER_PADDED ((ROUTER_EXPERTS + 3) / 4 * 4)
 
 // A key in the order of floats, a NaN above all; 0 is below all.
 inline uint router_key(float v) {
@@ -30,69 +32,72 @@ inline uint router_key(float v) {
   return (u & 0x80000000u) != 0u ? ~u : u | 0x80000000u;
 }
 
-[[max_total_threads_per_threadgroup(ROUTER_SIMDS * 32)]]
+[[max_total_threads_per_threadgroup(ROUTER_THREADS)]]
 kernel void router(device const float* logits [[buffer(0)]],
                    device int* experts [[buffer(1)]],
                    device float* scores [[buffer(2)]],
                    device const int* step [[buffer(3)]],
-                   uint group [[threadgroup_position_in_grid]],
-                   uint simd [[simdgroup_index_in_threadgroup]],
-                   uint lane [[thread_index_in_simdgroup]]) {
-  const int token = int(group * ROUTER_SIMDS + simd);
-  if (token >= step[STEP_TOKENS]) return;
+                   uint token [[threadgroup_position_in_grid]],
+                   uint thread_index [[thread_index_in_threadgroup]],
+                   uint simd [[simdgroup_index_in_threadgroup]]) {
+  TG_ARRAY(uint, keys, ROUTER_PADDED);
+  TG_ARRAY(float, chosen, ROUTER_TOP);
+  TG_ARRAY(float, partial, 2 * ROUTER_SIMDS);
+  if (int(token) >= step[STEP_TOKENS]) return;
   device const float* from = logits + long(token) * ROUTER_EXPERTS;
   float v[ROUTER_PER];
   UNROLL for (int i = 0; i < ROUTER_PER; i++) {
-    const int at = i * 32 + int(lane);
-    v[i] = at < ROUTER_EXPERTS ? from[at] : 0.0f;
+    const int at = i * ROUTER_THREADS + int(thread_index);
+    v[i] = at < ROUTER_EXPERTS ? from[at] : -3e38f;
   }
 #if ROUTER_SOFTMAX
   float largest = -3e38f;
-  UNROLL for (int i = 0; i < ROUTER_PER; i++) {
-    if (i * 32 + int(lane) < ROUTER_EXPERTS) largest = v[i] > largest ? v[i] : largest;
-  }
+  UNROLL for (int i = 0; i < ROUTER_PER; i++) largest = v[i] > largest ? v[i] : largest;
   largest = simd_max(largest);
+  if (thread_index % 32 == 0) partial[simd] = largest;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  UNROLL for (int i = 0; i < ROUTER_SIMDS; i++) largest = partial[i] > largest ? partial[i] : largest;
   float total = 0.0f;
   UNROLL for (int i = 0; i < ROUTER_PER; i++) {
-    if (i * 32 + int(lane) < ROUTER_EXPERTS) {
+    if (i * ROUTER_THREADS + int(thread_index) < ROUTER_EXPERTS) {
       v[i] = precise::exp(v[i] - largest);
       total += v[i];
     }
   }
   total = simd_sum(total);
+  if (thread_index % 32 == 0) partial[ROUTER_SIMDS + simd] = total;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  total = 0.0f;
+  UNROLL for (int i = 0; i < ROUTER_SIMDS; i++) total += partial[ROUTER_SIMDS + i];
   UNROLL for (int i = 0; i < ROUTER_PER; i++) v[i] /= total;
 #endif
-  uint key[ROUTER_PER];
-  UNROLL for (int i = 0; i < ROUTER_PER; i++) key[i] = i * 32 + int(lane) < ROUTER_EXPERTS ? router_key(v[i]) : 0u;
-  int chosen = 0;      // lane j keeps the j-th
-  float score = 0.0f;
-  for (int j = 0; j < ROUTER_TOP; j++) {
-    uint best = 0u;
-    int at = -1;
-    float value = 0.0f;
-    UNROLL for (int i = 0; i < ROUTER_PER; i++) {
-      if (key[i] != 0u && key[i] >= best) {
-        best = key[i];
-        at = i * 32 + int(lane);
-        value = v[i];
-      }
-    }
-    const uint top = simd_max(best);
-    const int where = simd_max(best == top ? at : -1);
-    value = simd_shuffle(value, ushort(where & 31));
-    UNROLL for (int i = 0; i < ROUTER_PER; i++) {
-      if (i * 32 + int(lane) == where) key[i] = 0u;
-    }
-    if (int(lane) == j) {
-      chosen = where;
-      score = value;
-    }
+  UNROLL for (int i = 0; i < ROUTER_PER; i++) {
+    const int at = i * ROUTER_THREADS + int(thread_index);
+    if (at < ROUTER_PADDED) keys[at] = at < ROUTER_EXPERTS ? router_key(v[i]) : 0u;
   }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  int rank[ROUTER_PER];
+  UNROLL for (int i = 0; i < ROUTER_PER; i++) {
+    const int at = i * ROUTER_THREADS + int(thread_index);
+    const uint own = at < ROUTER_EXPERTS ? keys[at] : 0xffffffffu;
+    rank[i] = 0;
+    for (int j = 0; j < ROUTER_PADDED; j += 4) {
+      const uint4 other = *(threadgroup const uint4*)(keys + j);
+      UNROLL for (int e = 0; e < 4; e++) rank[i] += other[e] > own || (other[e] == own && j + e > at) ? 1 : 0;
+    }
+    if (at < ROUTER_EXPERTS && rank[i] < ROUTER_TOP) chosen[rank[i]] = v[i];
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  float sum = 1.0f;
 #if ROUTER_NORMALIZE
-  score /= simd_sum(score);
+  sum = 0.0f;
+  UNROLL for (int j = 0; j < ROUTER_TOP; j++) sum += chosen[j];
 #endif
-  if (lane < ROUTER_TOP) {
-    experts[token * ROUTER_TOP + int(lane)] = chosen;
-    scores[token * ROUTER_TOP + int(lane)] = score * ROUTER_SCALE;
+  UNROLL for (int i = 0; i < ROUTER_PER; i++) {
+    const int at = i * ROUTER_THREADS + int(thread_index);
+    if (at < ROUTER_EXPERTS && rank[i] < ROUTER_TOP) {
+      experts[int(token) * ROUTER_TOP + rank[i]] = at;
+      scores[int(token) * ROUTER_TOP + rank[i]] = v[i] / sum * ROUTER_SCALE;
+    }
   }
 }

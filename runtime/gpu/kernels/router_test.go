@@ -19,6 +19,7 @@ func TestRouter(t *testing.T) {
 		logits func(r random, n int) []float32
 	}{
 		{kernels.Router{Experts: 256, Top: 8, Normalize: true, Scale: 1}, random.floats},
+		{kernels.Router{Experts: 1030, Top: 32, Normalize: true, Scale: 1}, random.floats},
 		{kernels.Router{Experts: 40, Top: 3, Scale: 2.5}, random.floats},
 		{kernels.Router{Experts: 7, Top: 7, Logits: true, Normalize: true, Scale: 1}, func(r random, n int) []float32 { // ties
 			out := make([]float32, n)
@@ -47,7 +48,7 @@ func TestRouter(t *testing.T) {
 			kerneltest.Run(t, l, logits, experts, scores, []int32{written, 0})
 			c.r.Twin(logits[:written*c.r.Experts], wantExperts, wantScores)
 			require.Equal(t, wantExperts, experts)
-			if i == 3 {
+			if i == 4 {
 				require.True(t, math.IsNaN(float64(scores[0])))
 				scores[0], wantScores[0] = 0, 0
 			}
@@ -55,5 +56,5 @@ func TestRouter(t *testing.T) {
 		})
 	}
 	_, err := kernels.Router{Experts: 4, Top: 5}.Launch(1)
-	require.EqualError(t, err, "router: the 5 largest of 4 experts, want at most 32 of at most 1024")
+	require.EqualError(t, err, "router: the 5 largest of 4 experts, want at most 32 of at most 4096")
 }
