@@ -9,6 +9,8 @@
 // # Invariants
 //
 //   - Figures that are compared were taken in turns, in the same minute.
+//   - A run during which other processes used more than half a core is repeated and does not count, where the
+//     system tells (Linux).
 //   - Both programs run with their defaults for the number of threads, prompt and context given.
 //   - Nothing of llama.cpp is copied into this repository.
 //

@@ -65,11 +65,18 @@ func (p *peers) compare(m model, s setting, n plan) ([]result, error) {
 		if s.Busy == 0 {
 			reads = append(reads, readSpeed(s.Threads))
 		}
-		if err := p.runLlama(ggufPath, s, n, at); err != nil {
+		speeds, err := p.alone(s, func() (samples, *exec.Cmd, error) { return p.runLlama(ggufPath, s, n) })
+		if err != nil {
 			return nil, err
 		}
-		if err := p.runEtc(pte, s, n, at); err != nil {
+		for _, x := range speeds {
+			at(x.test).Llama = append(at(x.test).Llama, x.speeds...)
+		}
+		if speeds, err = p.alone(s, func() (samples, *exec.Cmd, error) { return p.runEtc(pte, s, n) }); err != nil {
 			return nil, err
+		}
+		for _, x := range speeds {
+			at(x.test).Etc = append(at(x.test).Etc, x.speeds...)
 		}
 	}
 	var out []result
@@ -80,15 +87,56 @@ func (p *peers) compare(m model, s setting, n plan) ([]result, error) {
 	return out, nil
 }
 
+// samples are the figures of one run of a program, in the order of its tests.
+type samples []struct {
+	test   string
+	speeds []float64
+}
+
+// attempts bounds how often a run is repeated that was not alone.
+const attempts = 4
+
+// alone runs a program again where others used more than half a core meanwhile.
+func (p *peers) alone(s setting, run func() (samples, *exec.Cmd, error)) (samples, error) {
+	for i := 1; ; i++ {
+		start := time.Now()
+		before, known := busyTime()
+		got, c, err := run()
+		if err != nil || !known || s.Busy > 0 {
+			return got, err
+		}
+		after, _ := busyTime()
+		others := float64(after-before-c.ProcessState.UserTime()-c.ProcessState.SystemTime()) / float64(time.Since(start))
+		if others <= 0.5 {
+			return got, nil
+		}
+		fmt.Fprintf(p.log, "benchpeers: %s: others used %.1f cores meanwhile; these figures do not count\n", c.Path, others)
+		if i == attempts {
+			return nil, fmt.Errorf("this machine is too busy to measure anything")
+		}
+	}
+}
+
+// busyTime is how long all processors have worked since the start of the machine, where Linux says so.
+func busyTime() (time.Duration, bool) {
+	text, err := os.ReadFile("/proc/stat")
+	var user, nice, system, idle, wait, interrupts, soft int64
+	if err == nil {
+		_, err = fmt.Sscanf(string(text), "cpu %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &wait, &interrupts, &soft)
+	}
+	const tick = time.Second / 100 // USER_HZ
+	return time.Duration(user+nice+system+interrupts+soft) * tick, err == nil
+}
+
 func arguments(s setting, n plan) []string {
 	return []string{"-t", fmt.Sprint(s.Threads), "-p", fmt.Sprint(n.prompt), "-n", fmt.Sprint(n.generate), "-d", fmt.Sprint(s.Depth), "-r", fmt.Sprint(n.repetitions)}
 }
 
-// runLlama adds what llama-bench says.
-func (p *peers) runLlama(path string, s setting, n plan, at func(test string) *result) error {
-	text, err := p.output(p.llama, append(arguments(s, n), "-m", path, "-o", "json")...)
+// runLlama gives what llama-bench says.
+func (p *peers) runLlama(path string, s setting, n plan) (samples, *exec.Cmd, error) {
+	text, c, err := p.output(p.llama, append(arguments(s, n), "-m", path, "-o", "json")...)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	var rows []struct {
 		Prompt   int       `json:"n_prompt"`
@@ -96,54 +144,53 @@ func (p *peers) runLlama(path string, s setting, n plan, at func(test string) *r
 		Samples  []float64 `json:"samples_ts"`
 	}
 	if err := json.Unmarshal(text, &rows); err != nil {
-		return fmt.Errorf("%s: %w", p.llama, err)
+		return nil, nil, fmt.Errorf("%s: %w", p.llama, err)
 	}
-	for _, row := range rows {
-		test := fmt.Sprintf("pp%d", row.Prompt)
+	got := make(samples, len(rows))
+	for i, row := range rows {
+		got[i].test, got[i].speeds = fmt.Sprintf("pp%d", row.Prompt), row.Samples
 		if row.Generate > 0 {
-			test = fmt.Sprintf("tg%d", row.Generate)
+			got[i].test = fmt.Sprintf("tg%d", row.Generate)
 		}
-		r := at(test)
-		r.Llama = append(r.Llama, row.Samples...)
 	}
-	return nil
+	return got, c, nil
 }
 
-// runEtc adds what etc bench says.
-func (p *peers) runEtc(path string, s setting, n plan, at func(test string) *result) error {
+// runEtc gives what etc bench says.
+func (p *peers) runEtc(path string, s setting, n plan) (samples, *exec.Cmd, error) {
 	args := arguments(s, n)
 	args[0] = "--threads"
-	text, err := p.output(p.etc, append([]string{"bench", path, "--device", "cpu", "--json"}, args...)...)
+	text, c, err := p.output(p.etc, append([]string{"bench", path, "--device", "cpu", "--json"}, args...)...)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	var got struct {
+	var bench struct {
 		Rows []struct {
 			Test    string    `json:"test"`
 			Tokens  int       `json:"tokens"`
 			Samples []float64 `json:"samples"`
 		} `json:"rows"`
 	}
-	if err := json.Unmarshal(text, &got); err != nil {
-		return fmt.Errorf("%s: %w", p.etc, err)
+	if err := json.Unmarshal(text, &bench); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", p.etc, err)
 	}
-	for _, row := range got.Rows {
-		r := at(fmt.Sprintf("%s%d", row.Test[:2], row.Tokens))
-		r.Etc = append(r.Etc, row.Samples...)
+	got := make(samples, len(bench.Rows))
+	for i, row := range bench.Rows {
+		got[i].test, got[i].speeds = fmt.Sprintf("%s%d", row.Test[:2], row.Tokens), row.Samples
 	}
-	return nil
+	return got, c, nil
 }
 
 // output runs a program and gives its standard output.
-func (p *peers) output(name string, args ...string) ([]byte, error) {
+func (p *peers) output(name string, args ...string) ([]byte, *exec.Cmd, error) {
 	var failed bytes.Buffer
 	c := exec.Command(name, args...)
 	c.Stderr = &failed
 	text, err := c.Output()
 	if err != nil {
-		return nil, fmt.Errorf("%s %v: %w\n%s", name, args, err, failed.Bytes())
+		return nil, nil, fmt.Errorf("%s %v: %w\n%s", name, args, err, failed.Bytes())
 	}
-	return text, nil
+	return text, c, nil
 }
 
 // readBuffer is larger than any cache.
