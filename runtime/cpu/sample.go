@@ -3,6 +3,7 @@ package cpu
 import (
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/numeric"
@@ -69,20 +70,23 @@ type sampler struct {
 	topK              int64
 	shift             float32
 	word              func(i int) uint32
+	key               [2]uint32
+	keyed             bool // the words are those of key for one row
+	mu                sync.Mutex
 }
 
 // words chooses the random words: MLX's for a seed, unseeded ones without; and the form of the noise,
 // which is another one for a sampler that takes a temperature only (see eval's sample).
 func (s *sampler) words(n int, others [3]*value) {
-	s.shift = 0
+	s.shift, s.keyed = 0, false
 	if others[0] == nil && others[1] == nil && others[2] == nil {
 		s.temperature, s.shift = max(s.temperature, 1e-6), 1e-20
 	}
 	switch {
 	case !(s.temperature > 0):
 	case others[2] != nil:
-		key := numeric.Key(uint64(int32(others[2].ints()[0])))
-		s.word = func(i int) uint32 { return numeric.Word(key, n, i) }
+		s.key, s.keyed = numeric.Key(uint64(int32(others[2].ints()[0]))), n == s.vocab
+		s.word = func(i int) uint32 { return numeric.Word(s.key, n, i) }
 	default:
 		words := s.bits(n)
 		s.word = func(i int) uint32 { return words[i] }
@@ -106,6 +110,11 @@ func (s *sampler) token(logits []float32, first int) int {
 		}
 	})
 	s.filter(scaled)
+	if s.keyed {
+		if best := s.noisiest(scaled); !best.NaN {
+			return best.Index
+		}
+	}
 	const grain = 2 << 10
 	noise := s.other.f[:s.vocab]
 	s.pool.Run(s.vocab, grain, func(lo, hi int) {
@@ -116,6 +125,20 @@ func (s *sampler) token(logits []float32, first int) int {
 		}
 	})
 	return kernel.ArgMax(noise)
+}
+
+// noisiest finds the greatest sum of a logit and its noise.
+func (s *sampler) noisiest(scaled []float32) numeric.Greatest {
+	search := numeric.NewGumbelMax(scaled, s.key, s.shift)
+	best := search.Find(0, 1)
+	const grain = 1 << 10
+	s.pool.Run(search.Pairs(), grain, func(lo, hi int) {
+		found := search.Find(lo, hi)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		best = best.Or(found)
+	})
+	return best
 }
 
 // maxSelected is the largest k for which the tokens that top-k keeps are taken out of the logits.
@@ -162,9 +185,7 @@ func (s *sampler) selected(logits []float32, first int) (int, bool) {
 
 // gumbel makes a number of the standard Gumbel distribution of a random word.
 func (s *sampler) gumbel(word uint32) float32 {
-	const belowOne = 1 - 1.0/(1<<24)
-	u := min(float32(word)/math.MaxUint32, belowOne)
-	return -numeric.Log32(-numeric.Log32(u+s.shift) + s.shift)
+	return numeric.GumbelNoise(word, s.shift)
 }
 
 // filter sets the logits of the tokens that top-k and top-p drop to −∞.

@@ -194,23 +194,3 @@ func (s *Session) read(t *eval.Tensor, p Sampling) (Step, error) {
 	logits := t.F[len(t.F)-vocab:]
 	return Step{Token: s.choose(logits, p.Temperature), Logits: logits}, nil
 }
-
-// choose is the host's sampler for programs that give logits: the most likely token, or a draw from
-// softmax(logits/temperature) by the Gumbel-max trick.
-func (s *Session) choose(logits []float32, temperature float32) int {
-	var noise []float32
-	if temperature > 0 {
-		noise = make([]float32, len(logits))
-		numeric.FillGumbel(noise, s.keys.Next())
-	}
-	best, at := float32(math.Inf(-1)), 0
-	for i, v := range logits {
-		if noise != nil {
-			v = float32(v/temperature) + noise[i]
-		}
-		if v > best {
-			best, at = v, i
-		}
-	}
-	return at
-}
