@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -217,6 +218,58 @@ func TestResumeOfErrors(t *testing.T) {
 	f.Resume = true
 	require.NoError(t, codegen.Write(t.Context(), path, f))
 	require.LessOrEqual(t, n.Load(), manyEvents-first+3)
+}
+
+// recording is a computation that notes its blocks, and those that it is told are not needed.
+type recording struct {
+	counted
+	computed, skipped *sync.Map
+}
+
+func (r recording) Skip(i int) { r.skipped.Store(i, true) }
+
+func (r recording) ProduceBlock(i int, emit func(output int, offset int64, p []byte) error) error {
+	r.computed.Store(i, true)
+	return r.counted.ProduceBlock(i, emit)
+}
+
+type recordingPart struct {
+	countedPart
+	r recording
+}
+
+func (p recordingPart) Group() (ir.Computation, int) { return p.r, p.output }
+
+// TestSkippedBlocks: a computation hears of the blocks that an earlier export has written, and computes the others.
+func TestSkippedBlocks(t *testing.T) {
+	defer codegen.SetSizes(100, 1000)()
+	path := filepath.Join(t.TempDir(), "model.pte")
+	var computed, skipped sync.Map
+	file := func(stop int64, cancel func()) codegen.File {
+		var n atomic.Int64
+		c := recording{counted{func() {
+			if n.Add(1) == stop {
+				cancel()
+			}
+		}}, &computed, &skipped}
+		return codegen.File{Module: module(t, recordingPart{countedPart{c.counted, 0}, c}), Resume: true, Jobs: 2}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	require.ErrorIs(t, codegen.Write(ctx, path, file(20, cancel)), context.Canceled)
+	first := count(&computed)
+	require.Zero(t, count(&skipped))
+	require.GreaterOrEqual(t, first, 20)
+	require.Less(t, first, 50)
+	require.NoError(t, codegen.Write(t.Context(), path, file(0, nil)))
+	require.Equal(t, 50, count(&computed))
+	require.InDelta(t, first, count(&skipped), 3)
+	require.Positive(t, count(&skipped))
+}
+
+func count(m *sync.Map) (n int) {
+	m.Range(func(any, any) bool { n++; return true })
+	return n
 }
 
 // TestResumeRefuses: what follows from something else is not continued, and stays until it is written anew.
