@@ -13,6 +13,7 @@ import (
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/cpu"
 	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/gpu"
 	"github.com/etc-ml/etc/runtime/inspect"
 	"github.com/etc-ml/etc/runtime/program"
 	"github.com/etc-ml/etc/runtime/reference"
@@ -144,15 +145,17 @@ func writePart(out io.Writer, r *inspect.Report, f inspectFlags) error {
 // writePlan writes how an engine runs a module.
 func writePlan(out io.Writer, m *ir.Module, e engine.Engine, o engine.Options) error {
 	name := e.Name()
-	if o.Precision == eval.Strict && name == (cpu.Engine{}).Name() {
+	if o.Precision == eval.Strict {
 		name = reference.Engine{}.Name() // which runs it then
 	}
+	chunk := math.MaxInt
+	if d, err := session.Describe(m); err == nil {
+		chunk = d.MaxChunk
+	}
 	switch name {
+	case "metal", "cuda":
+		return gpu.Describe(out, m, name, chunk, o)
 	case cpu.Engine{}.Name():
-		chunk := math.MaxInt
-		if d, err := session.Describe(m); err == nil {
-			chunk = d.MaxChunk
-		}
 		return cpu.Describe(out, m, chunk, o)
 	case reference.Engine{}.Name():
 		if _, err := fmt.Fprintln(out, "engine reference runs the operations of the graph as they stand, each on its own"); err != nil {

@@ -1,0 +1,172 @@
+package gpu
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+)
+
+// Describe tells how the engine of a device, "metal" or "cuda", runs a module, on any machine: the plan for a
+// single token, kernel by kernel, with what each reads of weights and state; that of a chunk of so many tokens,
+// by kind of kernel; and the memory that plans need. Kind "reference" is what has no kernel. What does not run
+// there is an error.
+func Describe(w io.Writer, m *ir.Module, name string, chunk int, o engine.Options) error {
+	target := kernels.CUDA
+	if name == "metal" {
+		target = kernels.Metal
+	}
+	var warnings []string
+	o.Warn = func(text string) { warnings = append(warnings, text) }
+	exe, err := Engine{Device: name, Open: func() (device.Device, error) { return paper{target}, nil }}.Compile(m, o)
+	if err != nil {
+		return err
+	}
+	defer exe.Close()
+	x, ok := exe.(*executable)
+	if !ok {
+		return errors.New(strings.Join(warnings, "; "))
+	}
+	made, err := x.NewInstance()
+	if err != nil {
+		return err
+	}
+	defer made.Close()
+	n := made.(*instance)
+	one, err := n.bind(shapesFor(x.fused, 1))
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "engine %s, tuned for no device in particular\n\nplan of %s for one token\n", name, m.Entry.Name)
+	for i := range one.steps {
+		s := &one.steps[i]
+		fmt.Fprintf(&b, "%5d  %-16s %s\n", i, s.kind, s.about())
+	}
+	b.WriteString("\nby kind\n")
+	one.writeKinds(&b)
+	memory := fmt.Sprintf("%d KiB for a token", one.size>>10)
+	if chunk > 1 && chunk <= maxChunk {
+		p, err := n.bind(shapesFor(x.fused, chunk))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, "\nplan of %s for a chunk of %d tokens, by kind\n", m.Entry.Name, chunk)
+		p.writeKinds(&b)
+		memory += fmt.Sprintf(", %d KiB for a chunk of %d tokens", p.size>>10, chunk)
+	}
+	held := 0
+	for _, s := range n.states {
+		if s.slot != nil {
+			held += s.slot.size
+		}
+	}
+	fmt.Fprintf(&b, "\nmemory: %d KiB of buffers, %s\n", held>>10, memory)
+	for _, text := range warnings {
+		fmt.Fprintln(&b, text)
+	}
+	_, err = w.Write(b.Bytes())
+	return err
+}
+
+// maxChunk bounds the chunks that plans are shown for: programs that are no language models name none.
+const maxChunk = 1 << 14
+
+// about tells what a step is of: its operation, the weights and the buffer.
+func (s *step) about() string {
+	parts := []string{s.op.Def.Name}
+	if s.bytes > 0 {
+		parts = append(parts, fmt.Sprintf("%d KiB", s.bytes>>10))
+	}
+	if s.op.Buffer != nil {
+		parts = append(parts, "@"+s.op.Buffer.Name)
+	}
+	s.op.EachArg(func(a *ir.Arg) {
+		v := a.Value
+		if v != nil && v.Def != nil && v.Def.Def.Name == "quantized" {
+			v = v.Def.Input("packed")
+		}
+		if v != nil && v.Constant != nil {
+			parts = append(parts, "@"+v.Constant.Name)
+		}
+	})
+	return strings.Join(parts, " ")
+}
+
+// writeKinds sums up the steps of a plan by kind, those that read most first.
+func (p *plan) writeKinds(b *bytes.Buffer) {
+	type sum struct {
+		kind         string
+		count, bytes int
+	}
+	var kinds []sum
+	for _, s := range p.steps {
+		i := slices.IndexFunc(kinds, func(x sum) bool { return x.kind == s.kind })
+		if i < 0 {
+			i = len(kinds)
+			kinds = append(kinds, sum{kind: s.kind})
+		}
+		kinds[i].count++
+		kinds[i].bytes += s.bytes
+	}
+	slices.SortStableFunc(kinds, func(x, y sum) int { return cmp.Compare(y.bytes, x.bytes) })
+	all := sum{kind: "all"}
+	for _, k := range kinds {
+		all.count, all.bytes = all.count+k.count, all.bytes+k.bytes
+	}
+	for _, k := range append(kinds, all) {
+		fmt.Fprintf(b, "%5d  %-16s reads %d KiB\n", k.count, k.kind, k.bytes>>10)
+	}
+}
+
+// shapesFor gives the shapes of inputs whose symbolic dims are n.
+func shapesFor(m *ir.Module, n int) [][]int {
+	out := make([][]int, len(m.Entry.Params))
+	for i, p := range m.Entry.Params {
+		if p.Type.Kind == ir.IntKind {
+			continue
+		}
+		out[i] = make([]int, p.Type.Rank())
+		for j, d := range p.Type.Shape {
+			if c, ok := d.Const(); ok {
+				out[i][j] = int(c)
+			} else {
+				out[i][j] = n
+			}
+		}
+	}
+	return out
+}
+
+// paper is a device that plans are made for and nothing runs on.
+type paper struct{ target kernels.Target }
+
+func (d paper) Name() string                            { return "paper" }
+func (d paper) Info() device.Info                       { return device.Info{Target: d.target} }
+func (paper) NewBuffer(size int) (device.Buffer, error) { return &sheet{size: size}, nil }
+func (paper) Wrap(memory []byte) (device.Buffer, error) { return &sheet{size: len(memory)}, nil }
+func (paper) Wait() error                               { return nil }
+func (paper) Close() error                              { return nil }
+
+func (paper) Compile(device.Source) (device.Library, error) { return nil, errPaper }
+
+func (paper) Record([]device.Dispatch) (device.Sequence, error) { return nil, errPaper }
+
+var errPaper = errors.New("a plan on paper does not run")
+
+// sheet is a buffer of such a device.
+type sheet struct{ size int }
+
+func (s *sheet) Size() int                            { return s.size }
+func (s *sheet) Write(int, []byte) error              { return nil }
+func (s *sheet) Read(int, []byte) error               { return errPaper }
+func (s *sheet) Fetch(_, _ int) (device.Fetch, error) { return nil, errPaper }
+func (s *sheet) Close() error                         { return nil }
