@@ -11,7 +11,8 @@ import (
 // From Hopper on a kernel can be put on the GPU while the one it depends on still runs, and wait there: the time
 // between two kernels of a graph shrinks (programmatic dependent launch). Every kernel says at its start that
 // its dependents may come, then waits until what it depends on is done and its memory is written, so that
-// nothing changes but the time.
+// nothing changes but the time. Kernels of a text that defines PORT_WAITS wait by themselves, by port_wait, and read
+// weights meanwhile.
 
 var entry = regexp.MustCompile(`(?m)^(extern "C" __global__ void .*_entry\(.*\) \{)$`)
 
@@ -21,9 +22,13 @@ func startEarly(text string) (string, bool) {
 	if n := len(entry.FindAllStringIndex(text, -1)); n == 0 || n != strings.Count(text, "__global__ ") {
 		return text, false
 	}
-	return entry.ReplaceAllString(text, `$1
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-  asm volatile("griddepcontrol.wait;" ::: "memory");`), true
+	start := `$1
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");`
+	if !strings.Contains(text, "\n#define PORT_WAITS\n") {
+		start += `
+  asm volatile("griddepcontrol.wait;" ::: "memory");`
+	}
+	return entry.ReplaceAllString(text, start), true
 }
 
 // edge is CUgraphEdgeData.

@@ -29,6 +29,8 @@
 //   - No double, no lambdas, no infinity as a start value (-1e30f), no fast math; precise:: for what counts.
 //   - Work on matrices of 16x16 goes through tile16; tricks of a target stand in its prelude, with a plain form
 //     in the others'.
+//   - A text that defines PORT_WAITS calls port_wait before it touches what other kernels write: on CUDA a kernel may
+//     start while those before it still run, and read weights meanwhile.
 //   - A kernel reads nothing past the end of a buffer, its padding to 16 bytes excepted.
 //
 // Package kernels imports nothing of ours and no GPU library, and must never import runtime/gpu or a model.

@@ -35,6 +35,7 @@ kernel void experts_up(device const uint* w0 [[buffer(0)]],
                        uint thread_index [[thread_index_in_threadgroup]]) {
   TG_ARRAY(float, stage, MATVEC_STAGE);
   TG_ARRAY(float, shared, MATVEC_SHARED(2));
+  port_wait();
   const int pair = int(group.y);
   if (pair >= step[STEP_TOKENS] * EXPERTS_TOP) return;
   matvec_place at;
@@ -69,6 +70,7 @@ kernel void experts_down(device const uint* w [[buffer(0)]],
                          uint thread_index [[thread_index_in_threadgroup]]) {
   TG_ARRAY(float, stage, MATVEC_STAGE);
   TG_ARRAY(float, shared, MATVEC_SHARED(1));
+  port_wait();
   const int token = int(group.y);
   if (token >= step[STEP_TOKENS]) return;
   matvec_place at;

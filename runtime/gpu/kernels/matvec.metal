@@ -32,6 +32,7 @@ inline int matvec_vectors(device const int* step) {
 #if MATVEC_M == 1
   return 1;
 #else
+  port_wait();
   return min(step[STEP_TOKENS], MATVEC_M);
 #endif
 }

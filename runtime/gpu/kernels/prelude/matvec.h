@@ -4,6 +4,8 @@
 // at a time, in the order in which lanes take them, with the sums of what a lane takes at once. Every lane reads
 // MATVEC_BYTES of each of its rows in a step; two steps are under way while a third one is computed.
 
+#define PORT_WAITS
+
 #ifndef MATVEC_K        // columns
 #define MATVEC_K 256
 #endif
@@ -231,13 +233,14 @@ inline void matvec_sums(device const uint* w0, device const WEIGHT_SCALE* scales
   UNROLL for (int m = 0; m < MATVEC_M; m++) squares[m] = 0.0f;
   uint words[2][PLANES * MATVEC_ROWS * MATVEC_WORDS];  // of two steps
   float2 affine[2][PLANES * MATVEC_ROWS];
-  // Step -2 and -1 read steps 0 and 1, which are under way while the vectors are staged.
+  // Step -2 and -1 read steps 0 and 1, which are under way while the vectors are waited for and staged.
   MATVEC_UNROLL for (int pair = -2; pair < MATVEC_ALL; pair += 2) {
     UNROLL for (int turn = 0; turn < 2; turn++) {
       const int step = pair + turn;
       if (step >= 0 && step < MATVEC_ALL) {
         const int k0 = step / MATVEC_STEPS * MATVEC_CHUNK;
         if (step % MATVEC_STEPS == 0) {
+          if (step == 0) port_wait();
           if (step > 0) threadgroup_barrier(mem_flags::mem_threadgroup);
           matvec_stage<PARTS>(x, vectors, scores, norm, k0, stage, at, squares);
           threadgroup_barrier(mem_flags::mem_threadgroup);

@@ -141,6 +141,11 @@ inline bool simd_all(bool v, PORT_AT) {
   return r;
 }
 
+// Waits until what the kernels before this one write is there: a device may start a kernel before those are done. Where
+// the text defines PORT_WAITS, every thread of its kernels calls it before it reads what other kernels write, and before
+// it writes; weights may be read sooner. Elsewhere kernels need not know.
+inline void port_wait() {}
+
 // -- functions -----------------------------------------------------------------------------------------------
 template <class T> inline T min(T a, T b) { return b < a ? b : a; }
 template <class T> inline T max(T a, T b) { return a < b ? b : a; }

@@ -75,6 +75,15 @@ __forceinline__ mem_flags operator|(mem_flags a, mem_flags b) { return mem_flags
 __forceinline__ void threadgroup_barrier(mem_flags) { __syncthreads(); }
 __forceinline__ void simdgroup_barrier(mem_flags) { __syncwarp(); }
 
+// Waits until what the kernels before this one write is there: a device may start a kernel before those are done. Where
+// the text defines PORT_WAITS, every thread of its kernels calls it before it reads what other kernels write, and before
+// it writes; weights may be read sooner. Elsewhere kernels need not know.
+__forceinline__ void port_wait() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol." "wait;" ::: "memory");
+#endif
+}
+
 template <class T> __forceinline__ T simd_shuffle_xor(T v, ushort m) { return __shfl_xor_sync(~0u, v, m); }
 template <class T> __forceinline__ T simd_shuffle_down(T v, ushort d) { return __shfl_down_sync(~0u, v, d); }
 template <class T> __forceinline__ T simd_shuffle_up(T v, ushort d) { return __shfl_up_sync(~0u, v, d); }

@@ -24,6 +24,11 @@ inline float port_byte_unit(uint w, int i) { return as_type<float>(0x3f000000u |
 // Byte i of w.
 inline float port_byte_float(uint w, int i) { return float((w >> (8 * i)) & 0xffu); }
 
+// Waits until what the kernels before this one write is there: a device may start a kernel before those are done. Where
+// the text defines PORT_WAITS, every thread of its kernels calls it before it reads what other kernels write, and before
+// it writes; weights may be read sooner. Elsewhere kernels need not know.
+inline void port_wait() {}
+
 // -- tile16: 16x16x16 multiply-accumulate by one simdgroup ---------------------------------------------------
 // bf16 operands in threadgroup memory, sums in fp32: 2x2x2 operations on simdgroup_matrix 8x8 of floats.
 struct tile_a { simdgroup_matrix<float, 8, 8> m[4]; };
