@@ -115,7 +115,8 @@ inline ulong sample_mass(float p) { return ulong(p * 1152921504606846976.0f); }
 inline float sample_of_powers(ulong s) { return float(s) * 5.684341886080802e-14f; }
 inline float sample_of_masses(ulong s) { return float(s) * 8.673617379884035e-19f; }
 
-// The sum over a threadgroup of up to 32 simdgroups; part is not used by the call after the next.
+// The sum over a threadgroup of up to 32 simdgroups. The next call has another part: its barrier ends the reading of
+// this one.
 inline ulong sample_total(ulong v, threadgroup ulong* part, uint sg, uint lane, uint simdgroups) {
   v = sample_sum(v);
   if (lane == 0) part[sg] = v;
@@ -396,7 +397,6 @@ kernel void sample_choose(device const float* logits [[buffer(0)]],
             if (n >= ulong(s.k)) digit = uint(d + 1);
           }
           bound |= digit << shift;
-          threadgroup_barrier(mem_flags::mem_threadgroup);
         }
       }
       uint least = 0;
@@ -427,7 +427,6 @@ kernel void sample_choose(device const float* logits [[buffer(0)]],
             if (sample_total(above[d], shared + d * 32, sg, lane, 32) > limit) digit = uint(d + 1);
           }
           least |= digit << shift;
-          threadgroup_barrier(mem_flags::mem_threadgroup);
         }
       }
       for (int i = int(tid); i < SAMPLE_VOCAB; i += 1024) {
@@ -452,7 +451,6 @@ kernel void sample_choose(device const float* logits [[buffer(0)]],
       at = i;
     }
   }
-  threadgroup_barrier(mem_flags::mem_threadgroup);
   if (lane == 0) {
     shared_top[sg] = best;
     shared_at[sg] = at;
