@@ -31,7 +31,7 @@ var avx512 = implementation{
 		{inFours(8, 2, 1, dotIntegerFourQ8BF16AVX512, dotIntegerQ8BF16AVX512), inFours(8, 4, 1, dotIntegerFourQ8F32AVX512, dotIntegerQ8F32AVX512)},
 	},
 	dotDense: [2]func(y []float32, stride int, data []byte, rowBytes, rows int, x []float32, xStride, vectors, cols int){
-		dotDenseBF16AVX512, dotDenseF32AVX512,
+		denseInFours(2, dotDenseFourBF16AVX512, dotDenseBF16AVX512), denseInFours(4, dotDenseFourF32AVX512, dotDenseF32AVX512),
 	},
 
 	panelRows:   32,

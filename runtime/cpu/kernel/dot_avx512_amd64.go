@@ -236,6 +236,20 @@ func dotQuantizedQ8F32AVX512(y []float32, data, scales, biases []byte, x, sums [
 //go:noescape
 func dotDenseBF16AVX512(y []float32, stride int, data []byte, rowBytes, rows int, x []float32, xStride, vectors, cols int)
 
+// dotDenseFourBF16AVX512 multiplies rows of bf16 numbers, one after the other in data, by a vector:
+//
+//	for r := range y {
+//		y[r] = 0
+//		for k := range x {
+//			y[r] += element(r, k) * x[k]
+//		}
+//	}
+//
+// The number of rows is a multiple of 4. Rows r, n+r, 2n+r and 3n+r, n = len(y)/4, are read at the same time.
+//
+//go:noescape
+func dotDenseFourBF16AVX512(y []float32, data []byte, x []float32)
+
 // dotDenseF32AVX512 multiplies rows of f32 numbers, rowBytes apart, by vectors:
 //
 //	for r := range rows {
@@ -249,3 +263,17 @@ func dotDenseBF16AVX512(y []float32, stride int, data []byte, rowBytes, rows int
 //
 //go:noescape
 func dotDenseF32AVX512(y []float32, stride int, data []byte, rowBytes, rows int, x []float32, xStride, vectors, cols int)
+
+// dotDenseFourF32AVX512 multiplies rows of f32 numbers, one after the other in data, by a vector:
+//
+//	for r := range y {
+//		y[r] = 0
+//		for k := range x {
+//			y[r] += element(r, k) * x[k]
+//		}
+//	}
+//
+// The number of rows is a multiple of 4. Rows r, n+r, 2n+r and 3n+r, n = len(y)/4, are read at the same time.
+//
+//go:noescape
+func dotDenseFourF32AVX512(y []float32, data []byte, x []float32)

@@ -23,3 +23,20 @@ func inFours(bits, scaleSize, groups int, four, one dotInteger) dotInteger {
 		}
 	}
 }
+
+// dotDense is the type of functions that multiply rows that are not quantized by vectors.
+type dotDense = func(y []float32, stride int, data []byte, rowBytes, rows int, x []float32, xStride, vectors, cols int)
+
+// denseInFours is inFours for rows of elements of size bytes, where there is one vector.
+func denseInFours(size int, four func(y []float32, data []byte, x []float32), one dotDense) dotDense {
+	return func(y []float32, stride int, data []byte, rowBytes, rows int, x []float32, xStride, vectors, cols int) {
+		if vectors == 1 && rowBytes == cols*size && rows >= 4 {
+			whole := rows &^ 3
+			four(y[:whole], data, x[:cols])
+			y, data, rows = y[whole:], data[whole*rowBytes:], rows-whole
+		}
+		if rows > 0 {
+			one(y, stride, data, rowBytes, rows, x, xStride, vectors, cols)
+		}
+	}
+}

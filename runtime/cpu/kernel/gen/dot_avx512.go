@@ -24,6 +24,7 @@ func dotAVX512() *file {
 	}
 	for _, format := range []string{"BF16", "F32"} {
 		dotDense512(f, format)
+		dotDenseFour512(f, format)
 	}
 	return f
 }
@@ -543,4 +544,67 @@ func (fn *function) dotDenseBody512(format string, vectors int) {
 		fn.reduce512(sum(i, 0), 8+i)
 	}
 	fn.storeRowVectors(vectors, func(i int) string { return x(sum(i, 0)) })
+}
+
+const dotDenseFourParams = "y []float32, data []byte, x []float32"
+
+// dotDenseFour512 is dotDense512 for one vector and 4 rows at a time, with the same bits. Registers of
+// addresses are those of dotIntegerFour512.
+//
+//	Z0 to Z15 sums, 4 of each row   Z16 to Z19 elements of a row   Z28 to Z31 elements of the vector
+func dotDenseFour512(f *file, format string) {
+	fn := f.function(fmt.Sprintf("dotDenseFour%sAVX512", format), dotDenseFourParams, "", fmt.Sprintf(`multiplies rows of %s numbers, one after the other in data, by a vector:
+
+	for r := range y {
+		y[r] = 0
+		for k := range x {
+			y[r] += element(r, k) * x[k]
+		}
+	}
+
+The number of rows is a multiple of 4. Rows r, n+r, 2n+r and 3n+r, n = len(y)/4, are read at the same time.`, strings.ToLower(format)))
+	size := floatBytes(format)
+	fn.load("y_base", "R11", "data_base", "DI", "x_base", "SI", "y_len", "R12", "x_len", "R13")
+	fn.op("SHRQ $2, R12\nMOVQ R13, R9\nIMULQ R12, R9\nSHLQ $%d, R9\nLEAQ (R9)(R9*2), R8", size/2)
+	row, whole, part, last, reduce, done := fn.label("row"), fn.label("whole"), fn.label("part"), fn.label("last"), fn.label("reduce"), fn.label("done")
+	fn.op("TESTQ R12, R12\nJZ %s", done)
+	fn.at(row)
+	for i := range 16 {
+		fn.zero(z(i))
+	}
+	fn.op("MOVQ SI, CX\nMOVQ R13, AX\nSUBQ $64, AX\nJLT %s", part)
+	fn.at(whole)
+	for u := range 4 {
+		fn.op("VMOVUPS %d(CX), %s", 64*u, z(28+u))
+	}
+	for n := range 4 {
+		for u := range 4 {
+			if 16*size*u%64 == 0 {
+				fn.op("PREFETCHT0 %d%s", fourAhead+16*size*u, rowOfFour(n))
+			}
+			fn.loadFloats512(format, fmt.Sprintf("%d%s", 16*size*u, rowOfFour(n)), "", z(16+u))
+			fn.op("VFMADD231PS %s, %s, %s", z(28+u), z(16+u), z(4*n+u))
+		}
+	}
+	fn.op("ADDQ $%d, DI\nADDQ $256, CX\nSUBQ $64, AX\nJGE %s", 64*size, whole)
+	fn.at(part)
+	fn.op("ADDQ $64, AX")
+	fn.at(last)
+	fn.op("TESTQ AX, AX\nJLE %s\nMOVL $-1, R14\nBZHIL AX, R14, R14\nKMOVW R14, K1\nVMOVUPS.Z (CX), K1, Z28", reduce)
+	for n := range 4 {
+		fn.loadFloats512(format, rowOfFour(n), "K1", z(16+n))
+		fn.op("VFMADD231PS Z28, %s, %s", z(16+n), z(4*n))
+	}
+	fn.op("MOVL $16, R14\nCMPQ AX, R14\nCMOVQLT AX, R14\nLEAQ (DI)(R14*%d), DI\nADDQ $64, CX\nSUBQ $16, AX\nJMP %s", size, last)
+	fn.at(reduce)
+	for n := range 4 {
+		for u := 1; u < 4; u++ {
+			fn.op("VADDPS %s, %s, %s", z(4*n+u), z(4*n), z(4*n))
+		}
+		fn.reduce512(4*n, 4*n+1)
+	}
+	fn.op("MOVQ %s, R14\nSHRQ $2, R14\nLEAQ (R11)(R14*4), BX", fn.argument("y_len"))
+	fn.op("VMOVSS X0, (R11)\nVMOVSS X4, (R11)(R14*4)\nVMOVSS X8, (R11)(R14*8)\nVMOVSS X12, (BX)(R14*8)\nADDQ $4, R11\nDECQ R12\nJNZ %s", row)
+	fn.at(done)
+	fn.returnAMD64()
 }
