@@ -105,6 +105,19 @@ func (t *Tensor) entry(name string) safetensors.Entry {
 	return safetensors.Entry{Name: name, DType: safetensors.F32, Shape: t.Shape, Data: safetensors.Bytes(p)}
 }
 
+// WriteDir writes the checkpoint in the layout of Hugging Face.
+func (s *Source) WriteDir(dir string) error {
+	var entries []safetensors.Entry
+	for _, name := range s.Names() {
+		full := "model." + name
+		if name == "lm_head.weight" {
+			full = name
+		}
+		entries = append(entries, s.Tensors[name].entry(full))
+	}
+	return s.writeDir(dir, s.Config, entries, nil)
+}
+
 // writeDir writes a checkpoint directory.
 func (s *Source) writeDir(dir string, config map[string]any, entries []safetensors.Entry, metadata map[string]string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
