@@ -1,7 +1,8 @@
 #include "port.h"
 // The experts of a token: softmax over the router's logits [T, ROUTER_EXPERTS], the ROUTER_TOP largest, and their
-// scores. A threadgroup takes a token, a thread ROUTER_PER of its logits, and counts how many elements come before its
-// own: of equal elements the later ones come first, and a NaN comes before all, as in top_k of ir/eval.
+// scores. A threadgroup takes a token, a thread ROUTER_PER of its logits. Elements are ranked by counting those that
+// come before them, first among 32 neighbours, then among the best of these: of equal elements the later ones come
+// first, and a NaN comes before all, as in top_k of ir/eval.
 
 #ifndef ROUTER_EXPERTS
 #define ROUTER_EXPERTS 32
@@ -23,7 +24,13 @@
 #endif
 #define ROUTER_THREADS (ROUTER_SIMDS * 32)
 #define ROUTER_PER ((ROUTER_EXPERTS + ROUTER_THREADS - 1) / ROUTER_THREADS)
-#define ROUTER_PADDED ((ROUTER_EXPERTS + 3) / 4 * 4)
+#define ROUTER_BEST (ROUTER_PER * ROUTER_SIMDS * ROUTER_TOP)    // of all neighbourhoods
+#define ROUTER_PADDED ((ROUTER_BEST + 3) / 4 * 4)
+#if ROUTER_PADDED <= 128
+#define ROUTER_UNROLL UNROLL
+#else
+#define ROUTER_UNROLL
+#endif
 
 // A key in the order of floats, a NaN above all; 0 is below all.
 inline uint router_key(float v) {
@@ -41,6 +48,8 @@ kernel void router(device const float* logits [[buffer(0)]],
                    uint thread_index [[thread_index_in_threadgroup]],
                    uint simd [[simdgroup_index_in_threadgroup]]) {
   TG_ARRAY(uint, keys, ROUTER_PADDED);
+  TG_ARRAY(float, values, ROUTER_BEST);
+  TG_ARRAY(int, places, ROUTER_BEST);
   TG_ARRAY(float, chosen, ROUTER_TOP);
   TG_ARRAY(float, partial, 2 * ROUTER_SIMDS);
   if (int(token) >= step[STEP_TOKENS]) return;
@@ -71,33 +80,50 @@ kernel void router(device const float* logits [[buffer(0)]],
   UNROLL for (int i = 0; i < ROUTER_SIMDS; i++) total += partial[ROUTER_SIMDS + i];
   UNROLL for (int i = 0; i < ROUTER_PER; i++) v[i] /= total;
 #endif
+  const int lane = int(thread_index % 32);
   UNROLL for (int i = 0; i < ROUTER_PER; i++) {
     const int at = i * ROUTER_THREADS + int(thread_index);
-    if (at < ROUTER_PADDED) keys[at] = at < ROUTER_EXPERTS ? router_key(v[i]) : 0u;
+    const uint own = at < ROUTER_EXPERTS ? router_key(v[i]) : 0u;
+    int rank = 0;
+    UNROLL for (int l = 0; l < 32; l++) {
+      const uint other = simd_shuffle(own, ushort(l));
+      rank += other > own || (other == own && l > lane) ? 1 : 0;
+    }
+    if (rank < ROUTER_TOP) {
+      const int to = (i * ROUTER_SIMDS + int(simd)) * ROUTER_TOP + rank;
+      keys[to] = own;
+      values[to] = v[i];
+      places[to] = at;
+    }
   }
+  if (int(thread_index) < ROUTER_PADDED - ROUTER_BEST) keys[ROUTER_BEST + thread_index] = 0u;
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  int rank[ROUTER_PER];
-  UNROLL for (int i = 0; i < ROUTER_PER; i++) {
-    const int at = i * ROUTER_THREADS + int(thread_index);
-    const uint own = at < ROUTER_EXPERTS ? keys[at] : 0xffffffffu;
-    rank[i] = 0;
-    for (int j = 0; j < ROUTER_PADDED; j += 4) {
+  for (int i = int(thread_index); i < ROUTER_BEST; i += ROUTER_THREADS) {
+    const uint own = keys[i];
+    int before = 0;
+    ROUTER_UNROLL for (int j = 0; j < ROUTER_PADDED; j += 4) {
       const uint4 other = *(threadgroup const uint4*)(keys + j);
-      UNROLL for (int e = 0; e < 4; e++) rank[i] += other[e] > own || (other[e] == own && j + e > at) ? 1 : 0;
+      UNROLL for (int e = 0; e < 4; e++) {
+        // A later neighbourhood holds later elements; within one they are in order.
+        const bool first = (j + e) / ROUTER_TOP == i / ROUTER_TOP ? j + e < i : j + e > i;
+        before += other[e] > own || (other[e] == own && first) ? 1 : 0;
+      }
     }
-    if (at < ROUTER_EXPERTS && rank[i] < ROUTER_TOP) chosen[rank[i]] = v[i];
-  }
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  float sum = 1.0f;
+    if (before < ROUTER_TOP) {
+      experts[int(token) * ROUTER_TOP + before] = places[i];
 #if ROUTER_NORMALIZE
-  sum = 0.0f;
-  UNROLL for (int j = 0; j < ROUTER_TOP; j++) sum += chosen[j];
+      chosen[before] = values[i];
+#else
+      scores[int(token) * ROUTER_TOP + before] = values[i] * ROUTER_SCALE;
 #endif
-  UNROLL for (int i = 0; i < ROUTER_PER; i++) {
-    const int at = i * ROUTER_THREADS + int(thread_index);
-    if (at < ROUTER_EXPERTS && rank[i] < ROUTER_TOP) {
-      experts[int(token) * ROUTER_TOP + rank[i]] = at;
-      scores[int(token) * ROUTER_TOP + rank[i]] = v[i] / sum * ROUTER_SCALE;
     }
   }
+#if ROUTER_NORMALIZE
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  if (thread_index < ROUTER_TOP) {
+    float sum = 0.0f;
+    UNROLL for (int j = 0; j < ROUTER_TOP; j++) sum += chosen[j];
+    scores[int(token) * ROUTER_TOP + int(thread_index)] = chosen[thread_index] / sum * ROUTER_SCALE;
+  }
+#endif
 }
