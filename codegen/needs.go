@@ -38,7 +38,9 @@ func (m Memory) Jobs(limit int64, most int) int {
 
 const (
 	// processBytes is what the process has before it compiles: code, runtime, stacks.
-	processBytes = 48 << 20
+	processBytes = 64 << 20
+	// garbage is what large memory that comes and goes takes until it is collected.
+	garbage = 2
 	// copies is how often the parts of a file that are held in memory are there: built, encoded, and as garbage.
 	copies = 4
 	// hashBytes is what computing a field of the record takes.
@@ -48,7 +50,9 @@ const (
 // Memory estimates what writing takes.
 func (l *Layout) Memory() Memory {
 	held := int64(len(l.Program))
-	piece, worker, shared := int64(0), int64(0), int64(0)
+	piece, worker := int64(0), int64(0)
+	var shared [2]int64 // the largest: while some workers end one computation, others begin the next
+	seen := map[string]bool{}
 	for _, s := range l.segments {
 		switch {
 		case s.record != nil:
@@ -63,14 +67,23 @@ func (l *Layout) Memory() Memory {
 				continue
 			}
 			c, _ := j.Group()
+			if seen[c.Provenance()] {
+				continue
+			}
+			seen[c.Provenance()] = true
 			if sized, ok := c.(Sized); ok {
-				worker, shared = max(worker, sized.WorkerBytes()), max(shared, sized.SharedBytes())
+				worker = max(worker, sized.WorkerBytes())
+				if n := sized.SharedBytes(); n > shared[0] {
+					shared = [2]int64{n, shared[0]}
+				} else {
+					shared[1] = max(shared[1], n)
+				}
 			} else {
 				worker = max(worker, pieceSize)
 			}
 		}
 	}
-	return Memory{Fixed: processBytes + copies*held + shared, Worker: max(piece+worker, 1)}
+	return Memory{Fixed: processBytes + copies*held + garbage*(shared[0]+shared[1]), Worker: max(piece+worker, 1)}
 }
 
 // Disk is the space that a file takes beside path, and what is free there; free is negative where it is not known.
@@ -137,6 +150,10 @@ func (l *Layout) Estimate(ctx context.Context, inputs []Input) (Work, error) {
 		}
 	}
 	if sample != nil {
+		// The first time reads from the disk, which is counted by itself.
+		if _, _, err := timeSample(ctx, sample); err != nil {
+			return w, err
+		}
 		took, n, err := timeSample(ctx, sample)
 		if err != nil {
 			return w, err
@@ -145,6 +162,9 @@ func (l *Layout) Estimate(ctx context.Context, inputs []Input) (Work, error) {
 		w.Computing += scale(took, total, n)
 	}
 	if field != nil {
+		if _, err := field.Make(ctx); err != nil {
+			return w, err
+		}
 		start := time.Now()
 		if _, err := field.Make(ctx); err != nil {
 			return w, err

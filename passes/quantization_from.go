@@ -22,13 +22,12 @@ func (q *quantization) WorkerBytes() int64 {
 // the methods that search keep beside it.
 const decodedBytes = 32
 
-// SharedBytes is the memory that all workers share while a matrix is being quantized: hqq's fits, of the
-// matrix and of the next, which other workers may have begun.
+// SharedBytes is the memory that all workers share while a matrix is being quantized: hqq's fits.
 func (q *quantization) SharedBytes() int64 {
 	if q.searches == nil {
 		return 0
 	}
-	return 2 * hqqFitBytes * int64(q.groups(q.rows))
+	return hqqFitBytes * int64(q.groups(q.rows))
 }
 
 // Skip says that block i is not needed, so that what hqq's search keeps for it can go.

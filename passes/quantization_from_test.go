@@ -26,7 +26,7 @@ func TestQuantizationMemory(t *testing.T) {
 	require.Less(t, small, int64(4*blockBytes))
 	_, shared := need(quantize.HQQ, 1024, 2048)
 	_, more := need(quantize.HQQ, 2048, 2048)
-	require.Equal(t, int64(2*hqqFitBytes*1024*32), shared)
+	require.Equal(t, int64(hqqFitBytes*1024*32), shared)
 	require.Equal(t, 2*shared, more)
 	_, stacked := need(quantize.HQQ, 100, 1024, 2048)
 	require.Equal(t, shared, stacked, "what is shared is that of a matrix")
