@@ -154,6 +154,33 @@ func TestFind(t *testing.T) {
 	require.ErrorContains(t, err, "ETC_TEST_LIBRARY="+path)
 }
 
+// TestStaging writes and reads more than the places of the staging memory hold, in both directions and again.
+func TestStaging(t *testing.T) {
+	d := open(t).(*gpu)
+	d.large.bytes = 4096
+	const n = 50*4096 + 77
+	var buffers []device.Buffer
+	for round := range 2 {
+		content := make([]byte, n)
+		for i := range content {
+			content[i] = byte(i*i>>7 + i*round)
+		}
+		b, err := d.NewBuffer(n + 8)
+		require.NoError(t, err)
+		require.NoError(t, b.Write(3, content))
+		want := bytes.Clone(content)
+		clear(content) // the bytes are taken at once
+		got := make([]byte, n)
+		require.NoError(t, b.Read(3, got))
+		require.True(t, bytes.Equal(want, got))
+		buffers = append(buffers, b)
+	}
+	for _, b := range buffers {
+		require.NoError(t, b.Close())
+	}
+	require.NoError(t, d.Close())
+}
+
 func TestParallelCopy(t *testing.T) {
 	old := runtime.GOMAXPROCS(3)
 	defer runtime.GOMAXPROCS(old)

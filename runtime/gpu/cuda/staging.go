@@ -125,6 +125,7 @@ func (r *ring) wait(d *gpu, place, size int) ([]byte, error) {
 // the next.
 type staging struct {
 	memory pinned
+	bytes  int // of a place
 	done   [stagingPlaces]event
 	next   int
 }
@@ -135,6 +136,7 @@ const (
 )
 
 func (s *staging) open(d *gpu) error {
+	s.bytes = stagingBytes
 	errs := []error{}
 	for i := range s.done {
 		errs = append(errs, s.done[i].open(d, eventNoTiming))
@@ -153,7 +155,7 @@ func (s *staging) close(d *gpu) error {
 // take gives the next place once the device is done with it. The memory is made when it is first needed.
 func (s *staging) take(d *gpu) (place int, err error) {
 	if s.memory.address == 0 {
-		if err := s.memory.open(d, stagingPlaces*stagingBytes); err != nil {
+		if err := s.memory.open(d, stagingPlaces*s.bytes); err != nil {
 			return 0, err
 		}
 	}
@@ -168,9 +170,9 @@ func (s *staging) write(d *gpu, to uintptr, from []byte) error {
 		if err != nil {
 			return err
 		}
-		n := min(len(from), stagingBytes)
-		parallelCopy(s.memory.bytes[place*stagingBytes:][:n], from[:n])
-		if err := d.call("cuMemcpyHtoDAsync_v2", to, s.memory.address+uintptr(place*stagingBytes), uintptr(n), d.stream); err != nil {
+		n := min(len(from), s.bytes)
+		parallelCopy(s.memory.bytes[place*s.bytes:][:n], from[:n])
+		if err := d.call("cuMemcpyHtoDAsync_v2", to, s.memory.address+uintptr(place*s.bytes), uintptr(n), d.stream); err != nil {
 			return err
 		}
 		if err := s.done[place].record(d); err != nil {
@@ -194,7 +196,7 @@ func (s *staging) read(d *gpu, to []byte, from uintptr) error {
 		if err := s.done[p.place].wait(d); err != nil {
 			return err
 		}
-		parallelCopy(p.to, s.memory.bytes[p.place*stagingBytes:][:len(p.to)])
+		parallelCopy(p.to, s.memory.bytes[p.place*s.bytes:][:len(p.to)])
 		return nil
 	}
 	for len(to) > 0 {
@@ -207,8 +209,8 @@ func (s *staging) read(d *gpu, to []byte, from uintptr) error {
 		if err != nil {
 			return err
 		}
-		n := min(len(to), stagingBytes)
-		if err := d.call("cuMemcpyDtoHAsync_v2", s.memory.address+uintptr(place*stagingBytes), from, uintptr(n), d.stream); err != nil {
+		n := min(len(to), s.bytes)
+		if err := d.call("cuMemcpyDtoHAsync_v2", s.memory.address+uintptr(place*s.bytes), from, uintptr(n), d.stream); err != nil {
 			return err
 		}
 		if err := s.done[place].record(d); err != nil {

@@ -24,6 +24,7 @@ func Run(t *testing.T, open func(testing.TB) device.Device) {
 		{"write and read", writeAndRead},
 		{"ranges", ranges},
 		{"copy and add", copyAndAdd},
+		{"bindings", bindings},
 		{"grids", grids},
 		{"threadgroup memory", threadgroupMemory},
 		{"chains and fans", chainsAndFans},
@@ -101,6 +102,19 @@ func copyAndAdd(b *bench) {
 	b.submit(s)
 	want[0] = 1000
 	require.Equal(b.t, want, b.read(z, 0, n+1))
+}
+
+// bindings has kernels whose buffers and constants stand at other places than those of the one before.
+func bindings(b *bench) {
+	const n = 64
+	x, y, z := b.words(n, numbers(n, 3)...), b.words(n, numbers(n, 5)...), b.words(n)
+	add := dispatch(b.kernel("add_words"), n, true, at(x, 0), at(y, 0), at(z, 0))
+	b.submit(b.record(add, dispatch(b.kernel("copy_words"), n, true, at(z, 0), at(y, 0)), add))
+	want := make([]uint32, n)
+	for i := range want {
+		want[i] = 2*(uint32(i)*3+1) + uint32(i)*5 + 1
+	}
+	require.Equal(b.t, want, b.read(z, 0, n))
 }
 
 func grids(b *bench) {
@@ -199,15 +213,15 @@ func bigOffsets(b *bench) {
 
 // twoInFlight submits steps without a wait; each sees the numbers written just before it.
 func twoInFlight(b *bench) {
-	const n, steps = 100, 300 // more than any host has places for small writes
+	const n, steps = 100, 200 // more than any host has places for small writes
 	x, step := b.words(n, numbers(n, 1)...), b.words(2)
 	s := b.record(dispatch(b.kernel("affine"), n, false, at(x, 0), at(x, 0), at(step, 0)))
 	want := numbers(n, 1)
 	for i := range uint32(steps) {
-		require.NoError(b.t, step.Write(0, encode(i+3, 7*i)))
+		require.NoError(b.t, step.Write(0, encode(2*i+3, 7*i))) // odd: nothing is forgotten modulo 2^32
 		b.submit(s)
 		for j := range want {
-			want[j] = want[j]*(i+3) + 7*i
+			want[j] = want[j]*(2*i+3) + 7*i
 		}
 	}
 	require.Equal(b.t, want, b.read(x, 0, n))

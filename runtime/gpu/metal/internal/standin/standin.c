@@ -110,6 +110,7 @@ static void destroy(Object* o) {
   live--;
   pthread_mutex_unlock(&lock);
   if (!strcmp(o->class, "MTLComputeCommandEncoder") && !o->ended) complain("an encoder was released before endEncoding");
+  if (!strcmp(o->class, "MTLResidencySet") && o->member_count) complain("%d allocations were left in a residency set", o->member_count);
   if (o->owns_memory) free(o->memory);
   free(o->text);
   for (int i = 0; i < o->count; i++) {
