@@ -67,7 +67,23 @@ func bindAttention(b *binder) bool {
 	} else {
 		a.bindChunk(b)
 	}
+	b.plan.steps[len(b.plan.steps)-1].cost = a.cost
 	return true
+}
+
+// cost is what a call reads of the caches, and the products of queries with keys and of scores with values.
+func (a *attention) cost() (bytes, flops int) {
+	at, last := int(a.position.slot.n), int(a.position.slot.n)+a.queries-1
+	first, _ := a.visible(at, last)
+	for i := range a.queries {
+		lo, hi := a.visible(at+i, last)
+		flops += (hi - lo) * a.heads
+	}
+	of := func(m kernel.Matrix) int { return m.Bytes(last + 1 - first) }
+	for i := range a.keys {
+		bytes += of(a.keys[i]) + of(a.values[i])
+	}
+	return bytes, 2 * flops * (a.width + a.vWidth) * a.q.shape[0]
 }
 
 // cacheOf is the buffer whose content an operand is.

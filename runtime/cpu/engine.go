@@ -44,7 +44,7 @@ func (Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, error)
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
 	}
-	x := &executable{module: m, fused: fused, precision: o.Precision, warn: warn, path: pathOf(o),
+	x := &executable{module: m, fused: fused, precision: o.Precision, warn: warn, observe: o.Observe, path: pathOf(o),
 		constants: map[*ir.Value]*value{}, joins: map[*ir.Value]eval.Value{}, weights: map[*ir.Value]*weight{}}
 	if err := x.derive(); err != nil {
 		return nil, err
@@ -69,6 +69,7 @@ type executable struct {
 	path          kernel.Path
 	pool          *pool.Pool
 	warn          func(string)
+	observe       func(*engine.Step)
 
 	mu        sync.Mutex
 	constants map[*ir.Value]*value // decoded constants
@@ -233,12 +234,11 @@ func unseededBits() func(n int) []uint32 {
 
 // instance is the state of a module, with its plans.
 type instance struct {
-	exe     *executable
-	states  map[*ir.Buffer]*state
-	bits    func(n int) []uint32
-	plans   []*plan // the last used first
-	arena   []float32
-	profile *Profile
+	exe    *executable
+	states map[*ir.Buffer]*state
+	bits   func(n int) []uint32
+	plans  []*plan // the last used first
+	arena  []float32
 	// activations are the inputs of products in the form that these need; each step fills them anew.
 	activations, gathered []*kernel.Activations
 }

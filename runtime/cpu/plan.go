@@ -17,6 +17,11 @@ type plan struct {
 	slots   []*slot // those in the arena
 	size    int     // floats of the arena
 	arena   []float32
+
+	// names, layers and tokens are what observers are told of the steps.
+	names  []string
+	layers []int
+	tokens int
 }
 
 // step is an operation, or a part of one.
@@ -26,6 +31,8 @@ type step struct {
 	run  func() error
 	// bytes and flops are what the step reads of weights and state, and its multiply-adds times two.
 	bytes, flops int
+	// cost gives these where they depend on the position, after the step ran; nil where they do not.
+	cost func() (bytes, flops int)
 }
 
 // binder makes a plan.
@@ -340,16 +347,12 @@ func (p *plan) attach(arena []float32) {
 
 // run executes the plan.
 func (p *plan) run(x *instance) error {
+	if x.exe.observe != nil {
+		return p.observe(x)
+	}
 	for i := range p.steps {
-		s := &p.steps[i]
-		if x.profile != nil {
-			if err := x.profile.run(s); err != nil {
-				return x.failed(s, err)
-			}
-			continue
-		}
-		if err := s.run(); err != nil {
-			return x.failed(s, err)
+		if err := p.steps[i].run(); err != nil {
+			return x.failed(&p.steps[i], err)
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/etc-ml/etc/runtime/bench"
+	"github.com/etc-ml/etc/runtime/engine"
 )
 
 type benchFlags struct {
@@ -17,6 +18,7 @@ type benchFlags struct {
 	prompt, generate, depth []int
 	repetitions             int
 	json                    bool
+	observe                 observeFlags
 }
 
 func newBench() *cobra.Command {
@@ -34,6 +36,8 @@ and the same in every run; stop tokens end nothing. A row shows the median of th
 second, their range, and the spread, which is the range over the median: rows that spread by more than 14 %
 are too noisy to compare, which a note on standard error says.
 
+--profile and --trace cover the unmeasured runs too, and cost a little time themselves.
+
 Speed of a model of toy size says nothing of a large one: measure the model that you talk about.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return runBench(cmd, args[0], f) },
@@ -44,6 +48,7 @@ Speed of a model of toy size says nothing of a large one: measure the model that
 	fl.IntSliceVarP(&f.depth, "depth", "d", []int{0}, "tokens in the context before each measurement")
 	fl.IntVarP(&f.repetitions, "repetitions", "r", 5, "measurements of each row")
 	fl.BoolVar(&f.json, "json", false, "print one JSON object")
+	f.observe.add(cmd)
 	f.add(cmd, "mixed")
 	return cmd
 }
@@ -63,6 +68,11 @@ func runBench(cmd *cobra.Command, path string, f benchFlags) error {
 	if err != nil {
 		return err
 	}
+	return f.observe.around(cmd, e, &o, func() error { return measure(cmd, path, f, e, o) })
+}
+
+// measure measures and prints the rows.
+func measure(cmd *cobra.Command, path string, f benchFlags, e engine.Engine, o engine.Options) error {
 	m, err := openModel(path, e, o)
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/loaders/safetensors"
 	"github.com/etc-ml/etc/runtime/chat"
+	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/program"
 	"github.com/etc-ml/etc/runtime/session"
 )
@@ -29,6 +30,7 @@ type runFlags struct {
 	maxNew                                  int
 	logits, tokenizer                       string
 	model                                   modelFlags
+	observe                                 observeFlags
 }
 
 func newRun() *cobra.Command {
@@ -75,6 +77,7 @@ of a chat draws with the same one.`,
 	fl.BoolVar(&f.json, "json", false, "print one JSON object instead of the text")
 	fl.BoolVar(&f.stats, "stats", false, "print speed, memory and seed to standard error")
 	fl.StringVar(&f.tokenizer, "tokenizer", "", "tokenizer.json to use instead of the file's")
+	f.observe.add(cmd)
 	f.model.add(cmd, "mixed")
 	return cmd
 }
@@ -87,6 +90,11 @@ func runRun(ctx context.Context, cmd *cobra.Command, args []string, f runFlags) 
 	if err := checkCombinations(cmd, args, f); err != nil {
 		return err
 	}
+	return f.observe.around(cmd, device, &options, func() error { return runProgram(ctx, cmd, args, f, device, options) })
+}
+
+// runProgram answers or chats with flags that go together.
+func runProgram(ctx context.Context, cmd *cobra.Command, args []string, f runFlags, device engine.Engine, options engine.Options) error {
 	request, err := requestOf(cmd, f)
 	if err != nil {
 		return err
