@@ -77,11 +77,13 @@ func (v Vectors) cuda(t Tuning, rows int) Tuning {
 		t.Rows = max(1, 4/v.M)
 	case rows <= 512:
 		t.Rows = 1
+	case v.M == 2:
+		t.Rows, simds = 4, 8
 	default:
 		t.Rows = 2
 	}
 	columns := t.Bytes * 8 / v.Bits * t.Lanes
-	for v.M <= 2 && t.Split < 4 && (rows/t.Rows*t.Split < 4096 || v.K > 8192) && columns*t.Split*2 <= v.K {
+	for v.M == 1 && t.Split < 4 && (rows/t.Rows*t.Split < 4096 || v.K > 8192) && columns*t.Split*2 <= v.K {
 		t.Split *= 2
 	}
 	if t.Split == 4 {

@@ -63,6 +63,7 @@
 #define MATVEC_PITCH (MATVEC_PARTS + 1)                    // padded, so that staging meets different banks
 #define MATVEC_STEPS ((MATVEC_PARTS + MATVEC_LANES * MATVEC_SPLIT - 1) / (MATVEC_LANES * MATVEC_SPLIT))
 #define MATVEC_ALL ((MATVEC_K + MATVEC_CHUNK - 1) / MATVEC_CHUNK * MATVEC_STEPS)               // steps of all chunks
+#define MATVEC_FETCH ((MATVEC_CHUNK / 4 + MATVEC_THREADS - 1) / MATVEC_THREADS)                // float4 of a thread
 #define MATVEC_STAGE (MATVEC_M * (MATVEC_QUADS * 4 + WEIGHT_QUANTIZED) * MATVEC_PITCH)         // floats
 #if MATVEC_ALL <= 8
 #define MATVEC_UNROLL UNROLL
@@ -145,30 +146,49 @@ inline float matvec_scaled(float x, int column) {
 #endif
 }
 
-// Stages the columns from k0 on: float4 q of a lane's columns of part p, of vector m, at
-// ((m * QUADS + q) * PITCH + p), and behind them the sums over the columns of parts. Adds the squares of the elements
-// that the thread stages to squares.
-template <int PARTS>
-inline void matvec_stage(device const float* x, int vectors, device const float* scores, device const MATVEC_NORM_T* norm, int k0,
-                         threadgroup float* stage, thread const matvec_place& at, thread float* squares) {
-  threadgroup float* totals = stage + MATVEC_M * MATVEC_QUADS * MATVEC_PITCH * 4;
+// Reads what a thread stages of the columns from k0 on, zeros past the last.
+inline void matvec_fetch(device const float* x, int vectors, int k0, thread const matvec_place& at, thread float4* ahead) {
   UNROLL for (int m = 0; m < MATVEC_M; m++) {
     device const float* from = x + long(min(m, vectors - 1)) * MATVEC_K;
-    threadgroup float4* to = (threadgroup float4*)stage + m * MATVEC_QUADS * MATVEC_PITCH;
-    for (int first = 0; first < MATVEC_CHUNK / 4; first += MATVEC_THREADS) {
-      const int q = first + at.thread_index;
-      const int column = k0 + 4 * q;
+    UNROLL for (int i = 0; i < MATVEC_FETCH; i++) {
+      const int q = i * MATVEC_THREADS + at.thread_index;
       float4 v = float4(0.0f, 0.0f, 0.0f, 0.0f);
-      if (q < MATVEC_CHUNK / 4 && column < MATVEC_K) {
-        v = *(device const float4*)(from + column);
-        if (PARTS > 1) v = v * scores[column / (MATVEC_K / PARTS)];
+      if (q < MATVEC_CHUNK / 4 && k0 + 4 * q < MATVEC_K) v = *(device const float4*)(from + k0 + 4 * q);
+      ahead[m * MATVEC_FETCH + i] = v;
+    }
+  }
+}
+
+// Reads what a thread multiplies the columns from k0 on by: weights of the norm, or scores of experts.
+template <int PARTS>
+inline void matvec_factors(device const float* scores, device const MATVEC_NORM_T* norm, int k0, thread const matvec_place& at, thread float4* factors) {
+  UNROLL for (int i = 0; i < MATVEC_FETCH; i++) {
+    const int column = k0 + 4 * (i * MATVEC_THREADS + at.thread_index);
+    float4 v = float4(1.0f, 1.0f, 1.0f, 1.0f);
+    if (column < min(k0 + MATVEC_CHUNK, MATVEC_K)) {
+      if (PARTS > 1) v = v * scores[column / (MATVEC_K / PARTS)];
+#if MATVEC_NORM == 1 || MATVEC_NORM == 2
+      UNROLL for (int j = 0; j < 4; j++) v[j] = float(norm[column + j]);
+#endif
+    }
+    factors[i] = v;
+  }
+}
+
+// Stages what was read: float4 q of a lane's columns of part p, of vector m, at ((m * QUADS + q) * PITCH + p), and behind
+// them the sums over the columns of parts. Adds the squares of the elements to squares.
+template <int PARTS>
+inline void matvec_stage(thread const float4* ahead, thread const float4* factors, threadgroup float* stage, thread const matvec_place& at, thread float* squares) {
+  threadgroup float* totals = stage + MATVEC_M * MATVEC_QUADS * MATVEC_PITCH * 4;
+  UNROLL for (int m = 0; m < MATVEC_M; m++) {
+    threadgroup float4* to = (threadgroup float4*)stage + m * MATVEC_QUADS * MATVEC_PITCH;
+    UNROLL for (int i = 0; i < MATVEC_FETCH; i++) {
+      const int q = i * MATVEC_THREADS + at.thread_index;
+      float4 v = ahead[m * MATVEC_FETCH + i];
 #if MATVEC_NORM
-        UNROLL for (int j = 0; j < 4; j++) squares[m] += v[j] * v[j];
-#if MATVEC_NORM != 3
-        UNROLL for (int j = 0; j < 4; j++) v[j] *= float(norm[column + j]);
+      UNROLL for (int j = 0; j < 4; j++) squares[m] += v[j] * v[j];
 #endif
-#endif
-      }
+      if (PARTS > 1 || MATVEC_NORM == 1 || MATVEC_NORM == 2) v = v * factors[i];
 #if WEIGHT_QUANTIZED
       float total = (v[0] + v[1]) + (v[2] + v[3]);
       UNROLL for (ushort distance = 1; distance < MATVEC_QUADS; distance *= 2) total += simd_shuffle_xor(total, distance);
@@ -233,6 +253,8 @@ inline void matvec_sums(device const uint* w0, device const WEIGHT_SCALE* scales
   UNROLL for (int m = 0; m < MATVEC_M; m++) squares[m] = 0.0f;
   uint words[2][PLANES * MATVEC_ROWS * MATVEC_WORDS];  // of two steps
   float2 affine[2][PLANES * MATVEC_ROWS];
+  float4 ahead[MATVEC_M * MATVEC_FETCH];  // of the vectors' next chunk
+  float4 factors[MATVEC_FETCH];
   // Step -2 and -1 read steps 0 and 1, which are under way while the vectors are waited for and staged.
   MATVEC_UNROLL for (int pair = -2; pair < MATVEC_ALL; pair += 2) {
     UNROLL for (int turn = 0; turn < 2; turn++) {
@@ -240,10 +262,20 @@ inline void matvec_sums(device const uint* w0, device const WEIGHT_SCALE* scales
       if (step >= 0 && step < MATVEC_ALL) {
         const int k0 = step / MATVEC_STEPS * MATVEC_CHUNK;
         if (step % MATVEC_STEPS == 0) {
-          if (step == 0) port_wait();
-          if (step > 0) threadgroup_barrier(mem_flags::mem_threadgroup);
-          matvec_stage<PARTS>(x, vectors, scores, norm, k0, stage, at, squares);
+          if (step == 0) {
+            if (PARTS == 1) matvec_factors<PARTS>(scores, norm, 0, at, factors);
+            port_wait();
+            if (PARTS > 1) matvec_factors<PARTS>(scores, norm, 0, at, factors);
+            matvec_fetch(x, vectors, 0, at, ahead);
+          } else {
+            threadgroup_barrier(mem_flags::mem_threadgroup);
+          }
+          matvec_stage<PARTS>(ahead, factors, stage, at, squares);
           threadgroup_barrier(mem_flags::mem_threadgroup);
+          if (k0 + MATVEC_CHUNK < MATVEC_K) {
+            matvec_factors<PARTS>(scores, norm, k0 + MATVEC_CHUNK, at, factors);
+            matvec_fetch(x, vectors, k0 + MATVEC_CHUNK, at, ahead);
+          }
         }
         const int part = step % MATVEC_STEPS * (MATVEC_LANES * MATVEC_SPLIT) + at.split * MATVEC_LANES + at.lane;
         if (part < MATVEC_PARTS && k0 + part * MATVEC_COLS < MATVEC_K) matvec_add<PLANES>(words[turn], affine[turn], stage, part, sums);
