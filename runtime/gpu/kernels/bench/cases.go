@@ -47,7 +47,7 @@ func cases(small int) []testCase {
 	for _, tokens := range []int{512, 4096} {
 		out = append(out, manyExperts(moe, max(16, tokens/small))...)
 	}
-	return out
+	return append(out, sequences(small)...)
 }
 
 // weight are the buffers of a weight: w, scales, biases.

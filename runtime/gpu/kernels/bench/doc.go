@@ -1,4 +1,4 @@
-// Command bench measures the matrix kernels on a GPU at the dims of Qwen3.5-35B-A3B and Gemma4-31B, with the tunings
+// Command bench measures the kernels on a GPU at the dims of Qwen3.5-35B-A3B and Gemma4-31B, with the tunings
 // worth trying of each: what to make the defaults of package kernels.
 //
 //	go run ./runtime/gpu/kernels/bench [-device cuda] [-run REGEXP] [-all] [-top 3]

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+)
+
+// sequences are the kernels of both models that mix tokens, or prepare and finish that: attention, the delta rule,
+// norms, the sampler. Contexts and chunks are divided by small, for a test.
+func sequences(small int) []testCase {
+	qwen := kernels.Attention{D: 256, Heads: 16, KVHeads: 2, Slots: 32768 / small, Scale: 1. / 16, Cache: kernels.BF16}
+	sliding := kernels.Attention{D: 256, Heads: 32, KVHeads: 16, Slots: max(2047/small, 64), Window: 1024 / small, Scale: 1, Cache: kernels.BF16}
+	full := kernels.Attention{D: 512, Heads: 32, KVHeads: 4, Slots: 32768 / small, Scale: 1, Cache: kernels.BF16}
+	var out []testCase
+	for _, context := range []int{128, 4096, 32768} {
+		context := max(1, context/small)
+		out = append(out, attention("qwen attention", qwen, context)...)
+		out = append(out, attention("gemma full attention", full, context)...)
+	}
+	out = append(out, attention("gemma sliding attention", sliding, sliding.Slots)...)
+	for _, tokens := range []int{512, 4096} {
+		tokens := tokens / small
+		out = append(out, chunk("qwen", qwen, tokens), chunk("gemma full", full, tokens))
+		out = append(out, delta(tokens)...)
+	}
+	out = append(out, chunk("gemma sliding", sliding, 256/small), deltaStep())
+	return append(append(out, sampler(248320/small)...), norms(small)...)
+}
+
+// cache is a cache of keys or values in bf16.
+func cache(a kernels.Attention) memory {
+	return memory{content: scales, bytes: a.KVHeads * a.Slots * a.D * 2}
+}
+
+func attention(name string, a kernels.Attention, context int) []testCase {
+	_, merge, blocks, err := a.Launches(1)
+	all := []memory{vectors(a.Heads * a.D), cache(a), cache(a), results(a.Heads * blocks * a.D), results(a.Heads * blocks * 2), integers(1, int32(context-1)), results(a.Heads * a.D)}
+	seen := context
+	if a.Window > 0 {
+		seen = min(seen, a.Window)
+	}
+	return []testCase{{
+		name: fmt.Sprintf("%s at %d", name, context), memory: all, result: 3,
+		bytes: float64(4 * seen * a.KVHeads * a.D), flops: float64(4 * seen * a.Heads * a.D),
+		variants: func(target kernels.Target) ([]variant, error) {
+			var out []variant
+			for _, t := range a.Tunings(target, false) {
+				tuned := a
+				tuned.Tuning = t
+				l, _, _, err := tuned.Launches(1)
+				if err != nil {
+					return nil, err
+				}
+				out = append(out, variant{label: fmt.Sprintf("%+v", t), launch: l, buffers: []int{0, 1, 2, 3, 4, 5}})
+			}
+			return out, nil
+		},
+	}, {
+		name: fmt.Sprintf("%s at %d, merge", name, context), memory: all, result: 6,
+		variants: func(kernels.Target) ([]variant, error) {
+			return []variant{{label: fmt.Sprintf("%d blocks", blocks), launch: merge, buffers: []int{3, 4, 3, 6, 5}}}, err
+		},
+	}}
+}
+
+func chunk(name string, a kernels.Attention, tokens int) testCase {
+	pairs := 0
+	for t := range tokens {
+		seen := t + 1
+		if a.Window > 0 {
+			seen = min(seen, a.Window)
+		}
+		pairs += seen
+	}
+	n := tokens * a.Heads * a.D
+	return testCase{
+		name: fmt.Sprintf("prefill %s attention of %d", name, tokens), memory: []memory{vectors(n), cache(a), cache(a), results(n), step(tokens)}, result: 3,
+		flops: float64(4 * pairs * a.Heads * a.D),
+		variants: func(target kernels.Target) ([]variant, error) {
+			var out []variant
+			for _, t := range a.ChunkTunings(target) {
+				l, err := a.ChunkLaunch(tokens, t)
+				if err != nil {
+					return nil, err
+				}
+				out = append(out, variant{label: fmt.Sprintf("%+v", t), launch: l, buffers: []int{0, 1, 2, 0, 3, 4}})
+			}
+			return out, nil
+		},
+	}
+}
+
+// qwenDelta is the gated delta rule of Qwen3.5.
+func qwenDelta() kernels.Delta {
+	return kernels.Delta{DK: 128, DV: 128, KHeads: 16, Heads: 32, State: kernels.F32}
+}
+
+func deltaStep() testCase {
+	d := qwenDelta()
+	d.Norm, d.Eps, d.Gates = kernels.F32, 1e-6, kernels.F32
+	state := d.Heads * d.DV * d.DK
+	return testCase{
+		name: "qwen delta step", result: 6, bytes: float64(8 * state),
+		memory: []memory{vectors(d.KHeads * d.DK), vectors(d.KHeads * d.DK), vectors(d.Heads * d.DV), vectors(d.DK), results(d.Heads), results(state), results(d.Heads * d.DV), step(1)},
+		variants: func(kernels.Target) ([]variant, error) {
+			var out []variant
+			for _, rows := range []int{2, 1, 4, 8} {
+				d.Rows = rows
+				l, err := d.StepLaunch()
+				if err != nil {
+					return nil, err
+				}
+				out = append(out, variant{label: fmt.Sprintf("%d rows a simdgroup", rows), launch: l, buffers: []int{0, 1, 2, 2, 2, 3, 3, 4, 4, 2, 5, 6, 7}})
+			}
+			return out, nil
+		},
+	}
+}
+
+// delta are the dispatches of the rule for a chunk of tokens. g is 1 and β 0 in them: the time is that of any.
+func delta(tokens int) []testCase {
+	d := qwenDelta()
+	keys, valuesOf, gates := tokens*d.KHeads*d.DK, tokens*d.Heads*d.DV, tokens*d.Heads
+	var out []testCase
+	for _, length := range []int{32, 64} {
+		d := d
+		d.Length = length
+		m := (tokens + length - 1) / length * d.Heads * length * length
+		all := []memory{vectors(keys), vectors(keys), vectors(valuesOf), results(gates), results(gates), results(tokens * d.Heads * d.DK), results(valuesOf), results(m), results(d.Heads * d.DV * d.DK), results(valuesOf), step(tokens)}
+		solve, _, err := d.Launches(tokens)
+		out = append(out, testCase{
+			name: fmt.Sprintf("prefill delta solve of %d by %d", tokens, length), memory: all, result: 7,
+			variants: func(kernels.Target) ([]variant, error) {
+				return []variant{{label: "256 threads", launch: solve, buffers: []int{0, 1, 2, 3, 3, 4, 5, 6, 7, 10}}}, err
+			},
+		}, testCase{
+			name: fmt.Sprintf("prefill delta scan of %d by %d", tokens, length), memory: all, result: 9,
+			variants: func(kernels.Target) ([]variant, error) {
+				var out []variant
+				for _, columns := range []int{16, 8, 32} {
+					d := d
+					d.Columns = columns
+					_, scan, err := d.Launches(tokens)
+					if err != nil {
+						return nil, err
+					}
+					out = append(out, variant{label: fmt.Sprintf("%d columns", columns), launch: scan, buffers: []int{0, 1, 4, 5, 6, 7, 10, 8, 9, 10}})
+				}
+				return out, nil
+			},
+		})
+	}
+	return out
+}
+
+// sampler are the dispatches of a sampler with top-k 20 and top-p 0.95, 33 candidates for the last, and the argmax.
+func sampler(vocab int) []testCase {
+	s := kernels.Sample{Vocab: vocab, Filters: true}
+	parts, each := s.Parts()
+	counts := make([]int32, parts)
+	for i := 0; i < parts; i += max(1, parts/33) {
+		counts[i] = 1
+	}
+	const one, most = 0x3f800000, 0x3f733333 // 1 and 0.95
+	all := []memory{vectors(vocab), integers(one), integers(20, 0), integers(most), integers(7, 0), vectors(parts), results(parts), vectors(parts * each), results(parts * each), integers(counts...), results(2 * parts), results(1)}
+	part, collect, choose, err := s.Launches()
+	argmax, _, first, err2 := kernels.Sample{Vocab: vocab, Greedy: true}.Launches()
+	if err == nil {
+		err = err2
+	}
+	var out []testCase
+	for _, c := range []struct {
+		name    string
+		launch  kernels.Launch
+		result  int
+		buffers []int
+	}{
+		{"part", part, 5, []int{0, 1, 2, 3, 4, 5, 6}}, {"collect", collect, 7, []int{0, 1, 2, 3, 5, 7, 8, 9, 10}},
+		{"choose", choose, 11, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}},
+		{"argmax part", argmax, 5, []int{0, 1, 2, 3, 4, 5, 6}}, {"argmax", first, 11, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}},
+	} {
+		out = append(out, testCase{name: "sample " + c.name, memory: all, result: c.result,
+			variants: func(kernels.Target) ([]variant, error) {
+				return []variant{{label: fmt.Sprintf("%d parts", parts), launch: c.launch, buffers: c.buffers}}, err
+			}})
+	}
+	return out
+}
+
+// norms are the norms of both models, the convolution and the rotation of a token.
+func norms(small int) []testCase {
+	var out []testCase
+	for _, n := range []int{2048, 5376} {
+		for _, tokens := range []int{1, max(2, 4096/small)} {
+			norm := kernels.RMSNorm{N: n, Heads: 1, Pre: kernels.F32, PreEps: 1e-6, Add: true, Sum: true, Weight: kernels.F32, Eps: 1e-6}
+			out = append(out, testCase{
+				name: fmt.Sprintf("norm of %dx%d", tokens, n), memory: []memory{vectors(tokens * n), vectors(n), vectors(tokens * n), results(tokens * n), results(tokens * n), step(tokens)}, result: 4,
+				bytes: float64(16 * tokens * n),
+				variants: func(kernels.Target) ([]variant, error) {
+					var out []variant
+					for _, simdgroups := range []int{0, 4, 8, 16, 32} {
+						norm.Simdgroups = simdgroups
+						l, err := norm.Launch(tokens)
+						if err != nil {
+							return nil, err
+						}
+						out = append(out, variant{label: fmt.Sprintf("%d simdgroups", simdgroups), launch: l, buffers: []int{0, 1, 2, 1, 1, 1, 3, 4, 5}})
+					}
+					return out, nil
+				},
+			})
+		}
+	}
+	conv := kernels.Conv{Channels: 8192, Taps: 4, Token: 8192, SiLU: true, State: kernels.BF16, Weight: kernels.F32}
+	rope := kernels.Rope{D: 256, Dims: 64, QHeads: 16, KVHeads: 2, Q: kernels.Rows{Token: 9216, Row: 512}, K: kernels.Rows{Token: 9216, Row: 256}, V: kernels.Rows{Token: 9216, Row: 256},
+		QNorm: kernels.WeightedHeadNorm, KNorm: kernels.WeightedHeadNorm, Eps: 1e-6, Weight: kernels.F32, Cache: kernels.BF16, Slots: 64}
+	return append(out, testCase{
+		name: "qwen conv step", memory: []memory{vectors(8192), vectors(4 * 8192), {content: halves, bytes: 2 * 4 * 8192}, results(8192), step(1)}, result: 3,
+		variants: func(kernels.Target) ([]variant, error) {
+			l, err := conv.StepLaunch()
+			return []variant{{label: "one thread a channel", launch: l, buffers: []int{0, 1, 4, 2, 3, 4}}}, err
+		},
+	}, testCase{
+		name: "qwen rope", memory: []memory{vectors(9216), vectors(256), vectors(64), results(16 * 256), results(64 * 256), step(1)}, result: 3,
+		variants: func(kernels.Target) ([]variant, error) {
+			l, err := rope.Launch(1)
+			return []variant{{label: "one simdgroup a head", launch: l, buffers: []int{0, 0, 0, 1, 1, 2, 3, 4, 4, 5}}}, err
+		},
+	})
+}

@@ -1,0 +1,24 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etc-ml/etc/runtime/gpu/emulator"
+)
+
+// TestSequences runs some of the cases at small dims on the emulator.
+func TestSequences(t *testing.T) {
+	d, err := emulator.Open(emulator.Options{Cache: t.TempDir()})
+	if err != nil {
+		t.Skip(err)
+	}
+	var out strings.Builder
+	require.NoError(t, bench(&out, d, sequences(256), options{run: "^(qwen attention at 16|qwen delta step|prefill delta .* of 2 by 32|sample |norm of 1x2048|qwen (conv|rope))", top: 4, dispatches: 1, repeat: 1, rotate: 1 << 16}))
+	for _, name := range []string{"qwen attention at 16 (", "qwen attention at 16, merge (", "qwen delta step (", "prefill delta scan of 2 by 32 (", "sample choose (", "norm of 1x2048 (", "qwen rope ("} {
+		require.Contains(t, out.String(), name)
+	}
+	t.Log(out.String())
+}
