@@ -144,14 +144,16 @@ func threadgroupMemory(b *bench) {
 // chainsAndFans has dispatches that depend on one, on many, and on none before them.
 func chainsAndFans(b *bench) {
 	const n, width, depth = 70, 9, 20
-	add := b.kernel("add_words")
-	one := b.words(n, numbers(n, 1)...)
+	add, affine := b.kernel("add_words"), b.kernel("affine")
+	steps := b.words(2*depth, numbers(2*depth, 2)...)
 	rows := b.words(n*width + n)
 	var list []device.Dispatch
-	for i := range depth { // every row: row += one, side by side
+	each := uint32(0)
+	for i := range depth { // every row: row = row * odd + another, side by side; the order of levels matters
 		for r := range width {
-			list = append(list, dispatch(add, n, i > 0 && r == 0, at(rows, n*r), at(one, 0), at(rows, n*r)))
+			list = append(list, dispatch(affine, n, i > 0 && r == 0, at(rows, n*r), at(rows, n*r), at(steps, 2*i)))
 		}
+		each = each*uint32(4*i+1) + uint32(4*i+3)
 	}
 	for r := range width { // the row after the last: their sum, one after another
 		list = append(list, dispatch(add, n, true, at(rows, n*r), at(rows, n*width), at(rows, n*width)))
@@ -161,9 +163,9 @@ func chainsAndFans(b *bench) {
 	}
 	b.submit(b.record(list...))
 	for i, got := range b.read(rows, 0, n*(width+1)) {
-		sum := uint32(i%n+1) * depth * width
+		sum := each * width
 		if i/n < width {
-			sum += uint32(i%n+1) * depth
+			sum += each
 		}
 		require.Equal(b.t, sum, got, "row %d, word %d", i/n, i%n)
 	}
