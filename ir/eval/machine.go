@@ -70,7 +70,7 @@ func NewMachine(m *ir.Module, precision Precision, constants *Constants) (*Machi
 		constants = NewConstants()
 	}
 	x := &Machine{module: m, precision: precision, constants: constants, derived: map[*ir.Value]Value{},
-		uses: map[*ir.Region][][]*ir.Value{}, bits: unseededBits()}
+		uses: map[*ir.Region][][]*ir.Value{}, bits: UnseededBits()}
 	if err := x.Reset(); err != nil {
 		return nil, err
 	}
@@ -91,8 +91,8 @@ func NewMachine(m *ir.Module, precision Precision, constants *Constants) (*Machi
 	return x, nil
 }
 
-// unseededBits draws from a sequence of keys that differs from run to run, as MLX does without a seed.
-func unseededBits() func(n int) []uint32 {
+// UnseededBits draws from a sequence of keys that differs from run to run, as MLX does without a seed.
+func UnseededBits() func(n int) []uint32 {
 	keys := numeric.NewUnseededKeySequence()
 	return func(n int) []uint32 {
 		out := make([]uint32, n)

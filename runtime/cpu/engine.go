@@ -1,7 +1,6 @@
 package cpu
 
 import (
-	"encoding/binary"
 	"fmt"
 	"os"
 	"runtime"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
-	"github.com/etc-ml/etc/ir/numeric"
 	"github.com/etc-ml/etc/runtime/cpu/kernel"
 	"github.com/etc-ml/etc/runtime/cpu/pool"
 	"github.com/etc-ml/etc/runtime/engine"
@@ -205,7 +203,7 @@ func (x *executable) quantized(v *ir.Value) (eval.Value, error) {
 
 // NewInstance makes an instance whose buffers are zeros.
 func (x *executable) NewInstance() (engine.Instance, error) {
-	n := &instance{exe: x, states: map[*ir.Buffer]*state{}, bits: unseededBits()}
+	n := &instance{exe: x, states: map[*ir.Buffer]*state{}, bits: eval.UnseededBits()}
 	for _, b := range x.fused.Buffers {
 		s, err := newState(b, x.precision)
 		if err != nil {
@@ -214,22 +212,6 @@ func (x *executable) NewInstance() (engine.Instance, error) {
 		n.states[b] = s
 	}
 	return n, nil
-}
-
-// unseededBits draws from a sequence of keys that differs from run to run, as MLX does without a seed.
-func unseededBits() func(n int) []uint32 {
-	keys := numeric.NewUnseededKeySequence()
-	return func(n int) []uint32 {
-		out := make([]uint32, n)
-		p, err := numeric.Bits(keys.Next(), n, 4)
-		if err != nil {
-			return out // n is the size of a tensor that has been allocated; Bits refuses only sizes beyond that
-		}
-		for i := range out {
-			out[i] = binary.LittleEndian.Uint32(p[4*i:])
-		}
-		return out
-	}
 }
 
 // instance is the state of a module, with its plans.

@@ -85,7 +85,7 @@ func TestModels(t *testing.T) {
 				want := runChunks(t, m, compile(t, reference.Engine{}, m, o))
 				one := runChunks(t, m, compile(t, cpu.Engine{}, m, o))
 				requireClose(t, want, one, c.tolerance)
-				for _, threads := range []int{2, 3} {
+				for _, threads := range []int{2, 3, 4} {
 					o.Threads = threads
 					require.Equal(t, one, runChunks(t, m, compile(t, cpu.Engine{}, m, o)), "%d threads", threads)
 				}

@@ -20,3 +20,6 @@ func peakMemory() int64 {
 	}
 	return int64(u.Maxrss) << 10
 }
+
+// ownMemory, without the pages of files, is not known on this system.
+func ownMemory() int64 { return 0 }

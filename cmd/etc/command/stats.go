@@ -15,6 +15,9 @@ func statsLine(a session.Answer, seed int64) string {
 		len(a.Tokens), perSecond(a.Decoded, a.DecodeTime))
 	if peak := peakMemory(); peak > 0 {
 		fmt.Fprintf(&b, "; peak memory %d MiB", peak>>20)
+		if own := ownMemory(); own > 0 {
+			fmt.Fprintf(&b, ", %d MiB of it now and not of files", own>>20)
+		}
 	}
 	fmt.Fprintf(&b, "; seed %d", seed)
 	return b.String()
