@@ -17,7 +17,7 @@ func (d Dequantize) Launch() (Launch, error) {
 	return Launch{
 		File: "dequantize", Kernel: "dequantize",
 		Defines: append(d.defines(), define("DEQUANTIZE_K", d.K, "DEQUANTIZE_THREADS", threads)...),
-		Groups:  [3]int{ceil(d.K/8, threads), d.N, 1}, Threads: [3]int{threads, 1, 1},
+		Groups:  [3]int{d.N, ceil(d.K/8, threads), 1}, Threads: [3]int{threads, 1, 1},
 	}, nil
 }
 
