@@ -63,7 +63,11 @@ func compareAgainst(ctx context.Context, path, dir string, tokens int) (*against
 	if _, err := session.Describe(file); err != nil {
 		return nil, invalidError{fmt.Errorf("%s: %w", path, err)}
 	}
-	c, err := loaders.Open(dir)
+	open := loaders.Open // the weights of a GGUF file are compared by value, in whichever form the program has them
+	if strings.HasSuffix(dir, ".gguf") {
+		open = func(path string) (*loaders.Checkpoint, error) { return loaders.OpenGGUF(path, false) }
+	}
+	c, err := open(dir)
 	if err != nil {
 		return nil, invalidInput(err)
 	}

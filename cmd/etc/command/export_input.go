@@ -57,7 +57,11 @@ func (f exportFlags) openInput(cmd *cobra.Command, name string) (*loaders.Checkp
 	switch {
 	case f.input.modelID != "":
 		return f.openHub(cmd, name)
-	case err == nil && info.IsDir() && f.input.gguf == "":
+	case err == nil && f.input.gguf != "" && info.IsDir():
+		return nil, usagef("--gguf %s: expected a GGUF file, found a directory", name)
+	case err == nil && f.input.prequantized != "" && !info.IsDir():
+		return nil, usagef("--prequantized %s: expected a directory, found a file", name)
+	case err == nil && info.IsDir():
 		c, err := loaders.Open(name)
 		if err == nil && f.input.prequantized != "" && !c.Prequantized() {
 			return nil, errors.Join(invalidError{fmt.Errorf("%s: expected a directory that ExecuTorch's quantize_and_save wrote, found a checkpoint of another form; name it without --prequantized", name)}, c.Close())

@@ -51,6 +51,8 @@ func TestScripts(t *testing.T) {
 			"sizes":   sizes,
 			"swap":    swap,
 			"damage":  damage,
+			"input":   writeInput,
+			"hub":     serveHub,
 		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
