@@ -47,12 +47,12 @@ func minMax(values []float32, rows, cols, bits, group int) ([]uint32, []float32,
 const hubCommit = "0123456789abcdef0123456789abcdef01234567"
 
 // serveHub serves a checkpoint as org/name for the rest of a script and sets HF_ENDPOINT, HF_HOME and HF_TOKEN: hub
-// CHECKPOINT [longer]. It sends those who want the weights to a second host, which must not see the token, ends the
-// first answer in the middle, asks to come later the second time, and then gives the range that is asked for; with
-// longer it gives a byte too many.
+// CHECKPOINT [busy]. It sends those who want the weights to a second host, which must not see the token. That gives a
+// byte too many, then ends an answer in the middle, then asks to come later, and then gives the range that is asked
+// for; with busy it asks to come tomorrow.
 func serveHub(ts *testscript.TestScript, neg bool, args []string) {
-	longer := len(args) == 2 && args[1] == "longer"
-	usage(ts, neg, len(args) == 1 || longer, "hub CHECKPOINT [longer]")
+	busy := len(args) == 2 && args[1] == "busy"
+	usage(ts, neg, len(args) == 1 || busy, "hub CHECKPOINT [busy]")
 	const weights = "model.safetensors"
 	var listing strings.Builder
 	files := map[string]string{}
@@ -70,15 +70,18 @@ func serveHub(ts *testscript.TestScript, neg bool, args []string) {
 		switch n := answers.Add(1); {
 		case r.Header.Get("Authorization") != "":
 			http.Error(w, "the token is for another host", http.StatusBadRequest)
-		case longer:
+		case busy:
+			w.Header().Set("Retry-After", "86400")
+			w.WriteHeader(http.StatusTooManyRequests)
+		case n == 1:
 			w.(http.Flusher).Flush()       // without a length
 			io.WriteString(w, content+"x") //nolint:errcheck
-		case n == 1:
+		case n == 2:
 			w.Header().Set("Content-Length", strconv.Itoa(len(content)))
 			io.WriteString(w, content[:len(content)/2]) //nolint:errcheck
 			w.(http.Flusher).Flush()
 			panic(http.ErrAbortHandler)
-		case n == 2:
+		case n == 3:
 			w.Header().Set("Retry-After", "1")
 			w.WriteHeader(http.StatusTooManyRequests)
 		case r.Header.Get("Range") != fmt.Sprintf("bytes=%d-", len(content)/2):
