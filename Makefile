@@ -10,7 +10,7 @@ DEMO_CHECKPOINT := testdata/checkpoints/qwen35moe-chat
 DEMO_QUESTION   := What is the capital of France?
 DEMO_PROMPT     := <|im_start|>user\n$(DEMO_QUESTION)<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n
 
-.PHONY: build demo test lint cross fuzz bench bench-peers clean
+.PHONY: build demo test lint cross fuzz bench bench-peers metal clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) ./cmd/etc
@@ -57,6 +57,10 @@ bench:
 # 20 GB). PEERS chooses parts: make bench-peers PEERS='-models qwen4 -threads 4 -depths 0,4096'; see internal/benchpeers.
 bench-peers: build
 	@$(GO) run ./internal/benchpeers $(PEERS)
+
+# The report of a run on a Mac (docs/metal.md), in metal-report.txt.
+metal: build
+	sh docs/metal-report.sh metal 2>&1 | tee metal-report.txt
 
 clean:
 	rm -rf bin

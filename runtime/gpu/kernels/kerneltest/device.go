@@ -9,6 +9,7 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/cuda"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/gpu/metal"
 )
 
 // deviceName is the device that runs kernels instead of the emulator, or "".
@@ -16,7 +17,8 @@ func deviceName() string { return os.Getenv("ETC_KERNELTEST_DEVICE") }
 
 // hosts are the devices that ETC_KERNELTEST_DEVICE names.
 var hosts = map[string]func() (device.Device, error){
-	"cuda": func() (device.Device, error) { return cuda.Open(cuda.Options{}) },
+	"cuda":  func() (device.Device, error) { return cuda.Open(cuda.Options{}) },
+	"metal": metal.Open,
 }
 
 var openDevice = sync.OnceValues(func() (device.Device, error) {

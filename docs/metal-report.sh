@@ -1,0 +1,42 @@
+#!/bin/sh
+# A report of what a GPU gives: sh docs/metal-report.sh metal (or cuda), from the project's root, after make build.
+# Every part runs, whatever becomes of those before it; the last line says how many parts passed.
+device=$1
+passed=0 failed=0
+part() { # NAME COMMAND...
+	name=$1
+	shift
+	echo
+	echo "== $name"
+	if "$@"; then passed=$((passed + 1)); else failed=$((failed + 1)) && echo "-- FAILED: $name"; fi
+}
+
+system() {
+	uname -mrs
+	if command -v sw_vers; then sw_vers && sysctl -n machdep.cpu.brand_string hw.memsize; fi
+	go version
+	git rev-parse --short HEAD
+}
+answer() { # CHECKPOINT FLAGS...
+	checkpoint=$1
+	shift
+	bin/etc export "testdata/checkpoints/$checkpoint" "$@" --max-seq-len 512 -o bin/report.pte &&
+		bin/etc run bin/report.pte "What is the capital of France?" --device "$device" --temperature 0 --stats | grep 'Paris'
+}
+bench() {
+	bin/etc export testdata/checkpoints/qwen35moe-chat --qlinear 4w --sample --max-seq-len 1024 -o bin/report.pte &&
+		bin/etc bench bin/report.pte --device "$device" -p 512 -n 128
+}
+
+part "system" system
+part "etc doctor" bin/etc doctor
+part "known answers of every kernel" env ETC_KERNELTEST_DEVICE="$device" go test -count=1 ./runtime/gpu/kernels
+part "device" go test -count=1 ./runtime/gpu/metal/... ./runtime/gpu/cuda/...
+part "whole models" env ETC_TEST_DEVICE="$device" go test -count=1 ./runtime/gpu
+part "an answer, 4 bits" answer qwen35moe-chat --qlinear 4w --sample
+part "an answer, bf16" answer gemma4-chat
+part "bench" bench
+[ -z "$MODEL" ] || part "bench of $MODEL" bin/etc bench "$MODEL" --device "$device" -p 512,4096 -n 128
+echo
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
