@@ -19,15 +19,17 @@ import (
 	"github.com/etc-ml/etc/passes/quantize"
 )
 
-// writeInput writes a checkpoint in the form of another program: input CHECKPOINT mlx|bundle|GGUFTYPE OUT.
+// writeInput writes a checkpoint in the form of another program: input CHECKPOINT mlx|mlx5|bundle|GGUFTYPE OUT.
 func writeInput(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, neg, len(args) == 3, "input CHECKPOINT mlx|bundle|GGUFTYPE OUT")
+	usage(ts, neg, len(args) == 3, "input CHECKPOINT mlx|mlx5|bundle|GGUFTYPE OUT")
 	s, err := inputtest.Read(ts.MkAbs(args[0]))
 	ts.Check(err)
 	out := ts.MkAbs(args[2])
 	switch args[1] {
 	case "mlx":
 		ts.Check(s.WriteMLX(out, 4, minMax))
+	case "mlx5":
+		ts.Check(s.WriteMLX(out, 5, minMax))
 	case "bundle":
 		_, err := s.WritePrequantized(out)
 		ts.Check(err)
@@ -36,10 +38,21 @@ func writeInput(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// minMax is the quantizer of mlx-lm.
+// minMax is the quantizer of mlx-lm. Its weights of 5 bits have the codes of those of 4.
 func minMax(values []float32, rows, cols, bits, group int) ([]uint32, []float32, []float32, error) {
 	var r quantize.Result
-	err := quantize.Quantize(&r, values, rows, cols, quantize.Scheme{Method: quantize.MinMax, Bits: bits, GroupSize: group, Params: quantize.BF16})
+	err := quantize.Quantize(&r, values, rows, cols, quantize.Scheme{Method: quantize.MinMax, Bits: bits &^ 1, GroupSize: group, Params: quantize.BF16})
+	if bits == 5 {
+		packed := make([]uint32, rows*cols*bits/32)
+		for i := range rows * cols {
+			code := uint64(r.Packed[i/8]>>(4*(i%8))&15) << (i * bits % 32)
+			packed[i*bits/32] |= uint32(code)
+			if code>>32 != 0 {
+				packed[i*bits/32+1] |= uint32(code >> 32)
+			}
+		}
+		r.Packed = packed
+	}
 	return r.Packed, r.Scales, r.Biases, err
 }
 
