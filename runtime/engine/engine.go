@@ -64,3 +64,9 @@ type Stateful interface {
 	// leaves the instance as it was.
 	Restore(states []State) error
 }
+
+// Bounded is an executable on a device with a memory of its own, or with a part of the machine's.
+type Bounded interface {
+	// Memory is what weights and the state of all instances may take there in all, in bytes.
+	Memory() int64
+}

@@ -92,6 +92,9 @@ type executable struct {
 	failure   error // why a constant could not be brought to the device
 }
 
+// Memory is what buffers may take on the device in all, in bytes.
+func (x *executable) Memory() int64 { return x.device.Info().Memory }
+
 // Close frees what the engine holds.
 func (x *executable) Close() error {
 	err := x.device.Wait()

@@ -53,6 +53,14 @@ func Load(m *ir.Module, e engine.Engine, o engine.Options) (*Model, error) {
 	return model, nil
 }
 
+// DeviceMemory is the memory of the device that the model runs on in bytes; false where that is the machine's.
+func (m *Model) DeviceMemory() (int64, bool) {
+	if b, ok := m.executable.(engine.Bounded); ok {
+		return b.Memory(), true
+	}
+	return 0, false
+}
+
 // Close frees the compiled program; sessions must be closed before.
 func (m *Model) Close() error { return m.executable.Close() }
 

@@ -15,9 +15,10 @@ import (
 
 // Variables of the environment that change the test binary when it serves as etc.
 const (
-	memoryHook    = "ETC_TEST_MEMORY"    // usable memory in bytes
-	delayHook     = "ETC_TEST_DELAY"     // time that every call of a program takes more
-	interruptHook = "ETC_TEST_INTERRUPT" // bytes after which writing a program is interrupted
+	memoryHook    = "ETC_TEST_MEMORY"        // usable memory in bytes
+	deviceHook    = "ETC_TEST_DEVICE_MEMORY" // memory of every device in bytes
+	delayHook     = "ETC_TEST_DELAY"         // time that every call of a program takes more
+	interruptHook = "ETC_TEST_INTERRUPT"     // bytes after which writing a program is interrupted
 )
 
 // setHooks does what the environment asks for.
@@ -27,6 +28,13 @@ func setHooks() {
 		n, err := strconv.ParseInt(v, 10, 64)
 		must(err)
 		usableMemory = func() int64 { return n }
+	}
+	if v := os.Getenv(deviceHook); v != "" {
+		n, err := strconv.ParseInt(v, 10, 64)
+		must(err)
+		for i, e := range engines {
+			engines[i] = small{e, n}
+		}
 	}
 	if v := os.Getenv(delayHook); v != "" {
 		d, err := time.ParseDuration(v)
@@ -60,6 +68,24 @@ func must(err error) {
 		os.Exit(100)
 	}
 }
+
+// small is an engine of a device with memory of its own.
+type small struct {
+	engine.Engine
+	memory int64
+}
+
+func (e small) Compile(m *ir.Module, o engine.Options) (engine.Executable, error) {
+	x, err := e.Engine.Compile(m, o)
+	return smallExecutable{x, e.memory}, err
+}
+
+type smallExecutable struct {
+	engine.Executable
+	memory int64
+}
+
+func (x smallExecutable) Memory() int64 { return x.memory }
 
 // slow is an engine whose calls take longer.
 type slow struct {

@@ -14,15 +14,19 @@ import (
 // usableMemory is the memory that a model can count on in bytes, 0 where that is not known. Tests set it.
 var usableMemory = func() int64 { return host.ReadMemory().Usable() }
 
-// checkMemory refuses a language model whose weights and sessions do not fit the memory, with the context
-// that would. What is no language model is an invalid file.
-func checkMemory(file string, m *ir.Module, p eval.Precision, sessions int) error {
-	d, err := session.Describe(m)
-	if err != nil {
-		return invalidError{fmt.Errorf("%s: %w", file, err)}
+// memoryOf is the memory for a model in bytes, its device's or else the machine's, 0 where that is not known.
+func memoryOf(model *session.Model) int64 {
+	if n, ok := model.DeviceMemory(); ok {
+		return n
 	}
-	available := usableMemory()
-	need := session.MeasureMemory(m, d.MaxSeqLen, p)
+	return usableMemory()
+}
+
+// checkMemory refuses a language model whose weights and sessions do not fit the memory that it runs in, with the
+// context that would.
+func checkMemory(file string, m *ir.Module, model *session.Model, p eval.Precision, sessions int) error {
+	available := memoryOf(model)
+	need := session.MeasureMemory(m, model.MaxSeqLen, p)
 	if available == 0 || need.Need(sessions) <= available {
 		return nil
 	}
@@ -31,10 +35,14 @@ func checkMemory(file string, m *ir.Module, p eval.Precision, sessions int) erro
 	if sessions > 1 {
 		state = fmt.Sprintf("%d times a %s", sessions, state)
 	}
+	where := ""
+	if _, ok := model.DeviceMemory(); ok {
+		where = " on " + model.Device
+	}
 	advice := "a shorter context would not help"
-	if n := need.Longest(d.MaxSeqLen, sessions, available); n > 1 {
+	if n := need.Longest(model.MaxSeqLen, sessions, available); n > 1 {
 		advice = fmt.Sprintf("it fits when exported with --max-seq-len %d", n)
 	}
-	return memoryError{fmt.Errorf("%s would not fit in memory: weights of %s and %s for %d positions, but %s are available; %s",
-		file, size(need.Weights), state, d.MaxSeqLen, size(available), advice)}
+	return memoryError{fmt.Errorf("%s would not fit in memory: weights of %s and %s for %d positions, but %s are available%s; %s",
+		file, size(need.Weights), state, model.MaxSeqLen, size(available), where, advice)}
 }

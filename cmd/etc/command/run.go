@@ -122,14 +122,14 @@ func runProgram(ctx context.Context, cmd *cobra.Command, args []string, f runFla
 	if f.keepsChat(cmd, args) {
 		sessions = 2 // a conversation keeps the session as it was before the last answer
 	}
-	if err := checkMemory(args[0], m, options.Precision, sessions); err != nil {
-		return err
-	}
-	model, err := session.Load(m, device, options)
+	model, err := session.Load(m, device, options) // reads no weights
 	if err != nil {
 		return invalidError{fmt.Errorf("%s: %w", args[0], err)}
 	}
 	defer model.Close()
+	if err := checkMemory(args[0], m, model, options.Precision, sessions); err != nil {
+		return err
+	}
 	if err := checkSampling(cmd, model, &request.Sampling, f); err != nil {
 		return err
 	}
