@@ -3,7 +3,6 @@ package eval
 import (
 	"encoding/binary"
 	"fmt"
-	"sync"
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/numeric"
@@ -22,45 +21,6 @@ type Machine struct {
 	env       map[*ir.Value]Value
 	// Trace is called after every operation, where it is set, with the values of its results.
 	Trace func(op *ir.Op, results []Value)
-}
-
-// Constants decodes the constants of a module when they are first used and keeps them. It is safe for
-// concurrent use, so that the machines of one module can share it.
-type Constants struct {
-	mu     sync.Mutex
-	values map[*ir.Constant]*Tensor
-}
-
-// NewConstants makes an empty store.
-func NewConstants() *Constants { return &Constants{values: map[*ir.Constant]*Tensor{}} }
-
-func (s *Constants) get(c *ir.Constant) (*Tensor, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t := s.values[c]; t != nil {
-		return t, nil
-	}
-	if c.Data == nil {
-		return nil, fmt.Errorf("constant @%s has no bytes: the module was read from text without weights", c.Name)
-	}
-	p, err := ir.ReadData(c.Data)
-	if err != nil {
-		return nil, fmt.Errorf("constant @%s: %w", c.Name, err)
-	}
-	t, err := Decode(c.Data.DType(), ints(c.Data.Shape()), p)
-	if err != nil {
-		return nil, fmt.Errorf("constant @%s: %w", c.Name, err)
-	}
-	s.values[c] = t
-	return t, nil
-}
-
-func ints(dims []int64) []int {
-	out := make([]int, len(dims))
-	for i, d := range dims {
-		out[i] = int(d)
-	}
-	return out
 }
 
 // NewMachine prepares m, which must be verified, for execution and runs its init function. constants

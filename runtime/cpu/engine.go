@@ -94,28 +94,11 @@ func (x *executable) note(op *ir.Op) {
 
 // derive runs the init function, if the fused module still needs it.
 func (x *executable) derive() error {
-	m := x.fused
-	if m.Init == nil {
-		return nil
+	derived, err := eval.Derive(x.fused, x.precision)
+	for v, content := range derived {
+		x.constants[v] = constantOf(content.Tensor)
 	}
-	body := &ir.Region{Ops: m.Init.Ops}
-	f := &ir.Func{Name: "init", Body: body}
-	for _, d := range m.Derived {
-		body.Results = append(body.Results, d.From)
-		f.Outputs = append(f.Outputs, d.From.Type)
-	}
-	machine, err := eval.NewMachine(&ir.Module{Constants: m.Constants, Entry: f}, x.precision, nil)
-	if err != nil {
-		return err
-	}
-	out, err := machine.Run(nil)
-	if err != nil {
-		return err
-	}
-	for i, d := range m.Derived {
-		x.constants[d.Value] = constantOf(out[i].Tensor)
-	}
-	return nil
+	return err
 }
 
 func constantOf(t *eval.Tensor) *value {
@@ -132,44 +115,13 @@ func (x *executable) constant(v *ir.Value) (*value, error) {
 	if v.Constant == nil {
 		return nil, fmt.Errorf("a value is used where no operation that ran has defined it")
 	}
-	t, err := decode(v.Constant)
+	t, err := eval.DecodeConstant(v.Constant)
 	if err != nil {
 		return nil, err
 	}
 	n := constantOf(t)
 	x.constants[v] = n
 	return n, nil
-}
-
-func decode(c *ir.Constant) (*eval.Tensor, error) {
-	p, err := constantBytes(c)
-	if err != nil {
-		return nil, err
-	}
-	shape := make([]int, len(c.Data.Shape()))
-	for i, d := range c.Data.Shape() {
-		shape[i] = int(d)
-	}
-	t, err := eval.Decode(c.Data.DType(), shape, p)
-	if err != nil {
-		return nil, fmt.Errorf("constant @%s: %w", c.Name, err)
-	}
-	return t, nil
-}
-
-// constantBytes gives the bytes of a constant, in the file's map where they lie there.
-func constantBytes(c *ir.Constant) ([]byte, error) {
-	if c.Data == nil {
-		return nil, fmt.Errorf("constant @%s has no bytes: the module was read from text without weights", c.Name)
-	}
-	if d, ok := c.Data.(interface{ Bytes() []byte }); ok {
-		return d.Bytes(), nil
-	}
-	p, err := ir.ReadData(c.Data)
-	if err != nil {
-		return nil, fmt.Errorf("constant @%s: %w", c.Name, err)
-	}
-	return p, nil
 }
 
 // quantized joins a weight for reference kernels.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/cpu/kernel"
 )
 
@@ -74,7 +75,7 @@ func (x *executable) openWeight(v *ir.Value) *weight {
 
 // openDense reads a float constant where it lies, if it is bf16 or f32; of others a copy in f32.
 func openDense(m *kernel.Matrix, c *ir.Constant) bool {
-	p, err := constantBytes(c)
+	p, err := eval.ConstantBytes(c)
 	if err != nil || !c.Value.Type.DType.IsFloat() {
 		return false
 	}
@@ -84,7 +85,7 @@ func openDense(m *kernel.Matrix, c *ir.Constant) bool {
 	case ir.F32:
 		m.Format, m.Data = kernel.F32, p
 	default:
-		t, err := decode(c)
+		t, err := eval.DecodeConstant(c)
 		if err != nil {
 			return false
 		}
@@ -139,7 +140,7 @@ func (x *executable) openQuantized(m *kernel.Matrix, v *ir.Value) bool {
 		return false
 	}
 	var err error
-	if m.Data, err = constantBytes(packed.Constant); err != nil {
+	if m.Data, err = eval.ConstantBytes(packed.Constant); err != nil {
 		return false
 	}
 	scales, biases := op.Input("scales"), op.Input("biases")
@@ -147,11 +148,11 @@ func (x *executable) openQuantized(m *kernel.Matrix, v *ir.Value) bool {
 		if m.ScaleFormat = kernel.BF16; scales.Type.DType == ir.F32 {
 			m.ScaleFormat = kernel.F32
 		}
-		if m.Scales, err = constantBytes(scales.Constant); err != nil {
+		if m.Scales, err = eval.ConstantBytes(scales.Constant); err != nil {
 			return false
 		}
 		if biases != nil {
-			m.Biases, err = constantBytes(biases.Constant)
+			m.Biases, err = eval.ConstantBytes(biases.Constant)
 		}
 		return err == nil
 	}

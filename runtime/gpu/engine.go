@@ -1,7 +1,6 @@
 package gpu
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
-	"github.com/etc-ml/etc/ir/numeric"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/fuse"
 	"github.com/etc-ml/etc/runtime/gpu/device"
@@ -159,28 +157,11 @@ func (x *executable) note(op *ir.Op) {
 
 // derive runs the init function, if the fused module still needs it.
 func (x *executable) derive() error {
-	m := x.fused
-	if m.Init == nil {
-		return nil
+	derived, err := eval.Derive(x.fused, x.precision)
+	for v, content := range derived {
+		x.constants[v] = constantOf(content.Tensor)
 	}
-	body := &ir.Region{Ops: m.Init.Ops}
-	f := &ir.Func{Name: "init", Body: body}
-	for _, d := range m.Derived {
-		body.Results = append(body.Results, d.From)
-		f.Outputs = append(f.Outputs, d.From.Type)
-	}
-	machine, err := eval.NewMachine(&ir.Module{Constants: m.Constants, Entry: f}, x.precision, nil)
-	if err != nil {
-		return err
-	}
-	out, err := machine.Run(nil)
-	if err != nil {
-		return err
-	}
-	for i, d := range m.Derived {
-		x.constants[d.Value] = constantOf(out[i].Tensor)
-	}
-	return nil
+	return err
 }
 
 func constantOf(t *eval.Tensor) *value {
@@ -197,44 +178,13 @@ func (x *executable) constant(v *ir.Value) (*value, error) {
 	if v.Constant == nil {
 		return nil, fmt.Errorf("a value is used where no operation that ran has defined it")
 	}
-	t, err := decode(v.Constant)
+	t, err := eval.DecodeConstant(v.Constant)
 	if err != nil {
 		return nil, err
 	}
 	n := constantOf(t)
 	x.constants[v] = n
 	return n, nil
-}
-
-func decode(c *ir.Constant) (*eval.Tensor, error) {
-	p, err := constantBytes(c)
-	if err != nil {
-		return nil, err
-	}
-	shape := make([]int, len(c.Data.Shape()))
-	for i, d := range c.Data.Shape() {
-		shape[i] = int(d)
-	}
-	t, err := eval.Decode(c.Data.DType(), shape, p)
-	if err != nil {
-		return nil, fmt.Errorf("constant @%s: %w", c.Name, err)
-	}
-	return t, nil
-}
-
-// constantBytes gives the bytes of a constant, in the file's map where they lie there.
-func constantBytes(c *ir.Constant) ([]byte, error) {
-	if c.Data == nil {
-		return nil, fmt.Errorf("constant @%s has no bytes: the module was read from text without weights", c.Name)
-	}
-	if d, ok := c.Data.(interface{ Bytes() []byte }); ok {
-		return d.Bytes(), nil
-	}
-	p, err := ir.ReadData(c.Data)
-	if err != nil {
-		return nil, fmt.Errorf("constant @%s: %w", c.Name, err)
-	}
-	return p, nil
 }
 
 // quantized joins a weight for reference kernels.
@@ -264,17 +214,4 @@ func (x *executable) quantized(v *ir.Value) (eval.Value, error) {
 	defer x.mu.Unlock()
 	x.joins[v] = out[0]
 	return out[0], nil
-}
-
-// bits draws n words from a sequence of keys that differs from run to run, as MLX does without a seed.
-func (x *instance) bits(n int) []uint32 {
-	out := make([]uint32, n)
-	p, err := numeric.Bits(x.keys.Next(), n, 4)
-	if err != nil {
-		return out // n is the size of a tensor that has been allocated; Bits refuses only sizes beyond that
-	}
-	for i := range out {
-		out[i] = binary.LittleEndian.Uint32(p[4*i:])
-	}
-	return out
 }

@@ -16,7 +16,8 @@ import (
 type instance struct {
 	exe     *executable
 	states  map[*ir.Buffer]*state
-	keys    *numeric.KeySequence // of draws without a seed
+	keys    *numeric.KeySequence // of the sampler's draws without a seed
+	bits    func(n int) []uint32 // of reference kernels' draws without a seed
 	plans   []*plan              // the last used first
 	arena   *slot
 	profile *Profile
@@ -29,7 +30,7 @@ const maxPlans = 4
 
 // NewInstance makes an instance whose buffers are zeros.
 func (x *executable) NewInstance() (engine.Instance, error) {
-	n := &instance{exe: x, states: map[*ir.Buffer]*state{}, keys: numeric.NewUnseededKeySequence()}
+	n := &instance{exe: x, states: map[*ir.Buffer]*state{}, keys: numeric.NewUnseededKeySequence(), bits: eval.UnseededBits()}
 	if err := n.newStates(); err != nil {
 		n.Close()
 		return nil, err

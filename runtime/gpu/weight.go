@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
@@ -132,7 +133,7 @@ func (x *executable) openTransposed(w *weight, v *ir.Value) *weight {
 	if c.Constant == nil || !slices.Equal(perm, []int{0, 2, 1}) && !slices.Equal(perm, []int{1, 0}) || c.Type.DType != ir.BF16 && c.Type.DType != ir.F32 {
 		return nil
 	}
-	data, err := constantBytes(c.Constant)
+	data, err := eval.ConstantBytes(c.Constant)
 	if err != nil {
 		return nil
 	}
@@ -191,7 +192,7 @@ func (x *executable) stored(v *ir.Value, f format) *slot {
 // wrapped is a constant's own memory.
 func (x *executable) wrapped(v *ir.Value) *slot {
 	return x.remembered(memoryKey{value: v, stored: true}, func() *slot {
-		p, err := constantBytes(v.Constant)
+		p, err := eval.ConstantBytes(v.Constant)
 		if err != nil || len(p) == 0 {
 			return nil
 		}
