@@ -6,6 +6,7 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/strided"
 )
 
 // This file holds what runs on reference kernels, and control flow.
@@ -68,7 +69,7 @@ func (b *binder) evaluator(op *ir.Op) (func() error, error) {
 		var err error
 		switch {
 		case op.Def.Name == "load":
-			t := (&value{dtype: buffer.dtype, slot: buffer.slot, shape: buffer.shape, stride: rowMajor(buffer.shape)}).tensor()
+			t := (&value{dtype: buffer.dtype, slot: buffer.slot, shape: buffer.shape, stride: strided.RowMajor(buffer.shape)}).tensor()
 			out = []eval.Value{{Tensor: t.Clone()}}
 		case op.Def.Effect == ir.Writes:
 			out, err = buffer.update(call)
@@ -113,7 +114,7 @@ func (b *binder) ownMemory(r *ir.Value) *value {
 	if r.Type.Kind == ir.IntKind {
 		v.kind = register
 	} else if shape, ok := b.dims(r.Type); ok {
-		v.shape, v.stride = shape, rowMajor(shape)
+		v.shape, v.stride = shape, strided.RowMajor(shape)
 	} else {
 		v.kind = boxed
 	}
@@ -180,7 +181,7 @@ func (b *binder) move(to *value, from *ir.Value) (func() error, error) {
 	if to.kind == dense && v.kind == dense && v.isFloats() && slices.Equal(to.shape, v.shape) {
 		own := make([]float32, v.len())
 		return func() error {
-			copyStrided(own, rowMajor(v.shape), v.floats(), v.stride, v.shape)
+			copyStrided(own, strided.RowMajor(v.shape), v.floats(), v.stride, v.shape)
 			to.slot.f = own
 			return nil
 		}, nil

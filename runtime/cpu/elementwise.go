@@ -6,6 +6,7 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/numeric"
 	"github.com/etc-ml/etc/runtime/cpu/kernel"
+	"github.com/etc-ml/etc/runtime/strided"
 )
 
 // elementGrain is the number of elements, of a cheap function, that a thread claims.
@@ -115,7 +116,7 @@ func bindScalarGate(b *binder, gate *value) bool {
 	}
 	last := len(x.shape) - 1
 	n, width, stride, ok := x.rows()
-	count, step, ok2 := mergeDims(gate.shape[:last], gate.stride[:last])
+	count, step, ok2 := strided.Merge(gate.shape[:last], gate.stride[:last])
 	if !ok || !ok2 || !slices.Equal(x.shape[:last], gate.shape[:last]) || !x.isDense() || !gate.isDense() || n != count {
 		return false
 	}
@@ -143,7 +144,7 @@ func bindBinary(b *binder) bool {
 	if x == nil || y == nil || !x.isFloats() || !y.isFloats() {
 		return false
 	}
-	if len(x.shape) == 0 || elements(x.shape) == 1 && y.len() > 1 {
+	if len(x.shape) == 0 || strided.Elements(x.shape) == 1 && y.len() > 1 {
 		x, y = y, x
 	}
 	if y.len() == 1 && len(y.shape) <= len(x.shape) && b.op.Def.Name == "multiply" {

@@ -14,6 +14,7 @@ import (
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/fuse"
 	"github.com/etc-ml/etc/runtime/reference"
+	"github.com/etc-ml/etc/runtime/strided"
 )
 
 // Engine is the CPU engine.
@@ -102,7 +103,7 @@ func (x *executable) derive() error {
 }
 
 func constantOf(t *eval.Tensor) *value {
-	return &value{dtype: t.DType, slot: &slot{f: t.F, i: t.I}, shape: t.Shape, stride: rowMajor(t.Shape)}
+	return &value{dtype: t.DType, slot: &slot{f: t.F, i: t.I}, shape: t.Shape, stride: strided.RowMajor(t.Shape)}
 }
 
 // constant decodes a constant. Large weights do not come here: kernels read them where they are.
@@ -279,7 +280,7 @@ func (x *instance) Snapshot() ([]engine.State, error) {
 	out := make([]engine.State, len(x.exe.fused.Buffers))
 	for i, b := range x.exe.fused.Buffers {
 		s := x.states[b]
-		v := &value{dtype: s.dtype, slot: s.slot, shape: s.shape, stride: rowMajor(s.shape)}
+		v := &value{dtype: s.dtype, slot: s.slot, shape: s.shape, stride: strided.RowMajor(s.shape)}
 		out[i] = engine.State{Buffer: b.Name, Tensor: v.tensor().Clone()}
 	}
 	return out, nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/cpu/kernel"
+	"github.com/etc-ml/etc/runtime/strided"
 )
 
 // bindTopK finds the k largest of each row, as the reference kernel does: of equal elements the later ones
@@ -19,10 +20,10 @@ func bindTopK(b *binder) bool {
 	n, width, stride, ok := x.rows()
 	shape, ok2 := b.dims(b.op.Results[1].Type)
 	out := b.result(0, nil)
-	if !ok || !ok2 || out == nil || elements(shape) != n*k {
+	if !ok || !ok2 || out == nil || strided.Elements(shape) != n*k {
 		return false
 	}
-	indices := &value{dtype: b.op.Results[1].Type.DType, slot: &slot{i: make([]int64, n*k)}, shape: shape, stride: rowMajor(shape)}
+	indices := &value{dtype: b.op.Results[1].Type.DType, slot: &slot{i: make([]int64, n*k)}, shape: shape, stride: strided.RowMajor(shape)}
 	b.values[b.op.Results[1]] = indices
 	b.do("top-k", b.parallel(n, max(1, elementGrain/8/width), func(lo, hi int) {
 		in := x.floats()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/strided"
 )
 
 // plan is a module bound to the shapes of its inputs.
@@ -64,7 +65,7 @@ func (x *instance) bind(shapes [][]int) (*plan, error) {
 	for i, p := range m.Entry.Params {
 		v := &value{kind: register, dtype: p.Type.DType, slot: &slot{}}
 		if p.Type.Kind != ir.IntKind {
-			v.kind, v.shape, v.stride = dense, shapes[i], rowMajor(shapes[i])
+			v.kind, v.shape, v.stride = dense, shapes[i], strided.RowMajor(shapes[i])
 		}
 		b.values[p] = v
 		b.plan.inputs = append(b.plan.inputs, v)
@@ -235,7 +236,7 @@ func (b *binder) hasElements() bool {
 		}
 	})
 	for _, r := range b.op.Results {
-		if shape, known := b.dims(r.Type); known && elements(shape) == 0 {
+		if shape, known := b.dims(r.Type); known && strided.Elements(shape) == 0 {
 			ok = false
 		}
 	}
@@ -278,9 +279,9 @@ func (b *binder) result(i int, strides []int) *value {
 		return nil
 	}
 	if strides == nil {
-		strides = rowMajor(shape)
+		strides = strided.RowMajor(shape)
 	}
-	v := &value{dtype: r.Type.DType, slot: b.scratch(elements(shape)), shape: shape, stride: strides}
+	v := &value{dtype: r.Type.DType, slot: b.scratch(strided.Elements(shape)), shape: shape, stride: strides}
 	b.values[r] = v
 	return v
 }
@@ -297,7 +298,7 @@ func (b *binder) denseFloats(v *value) *value {
 	if v.isDense() {
 		return v
 	}
-	n := &value{dtype: v.dtype, slot: b.scratch(v.len()), shape: v.shape, stride: rowMajor(v.shape)}
+	n := &value{dtype: v.dtype, slot: b.scratch(v.len()), shape: v.shape, stride: strided.RowMajor(v.shape)}
 	b.do("copy", func() { copyStrided(n.floats(), n.stride, v.floats(), v.stride, v.shape) })
 	n.slot.last = len(b.plan.steps)
 	return n
@@ -429,20 +430,20 @@ func (v *value) tensor() *eval.Tensor {
 		whole := make([]float32, v.slot.state.size)
 		v.slot.state.decode(whole)
 		t.F = make([]float32, n)
-		copyStrided(t.F, rowMajor(v.shape), whole[v.offset:], v.stride, v.shape)
+		copyStrided(t.F, strided.RowMajor(v.shape), whole[v.offset:], v.stride, v.shape)
 	case v.dtype.IsFloat():
 		if t.F = []float32{}; n > 0 && v.isDense() {
 			t.F = v.floats()[:n:n]
 		} else if n > 0 {
 			t.F = make([]float32, n)
-			copyStrided(t.F, rowMajor(v.shape), v.floats(), v.stride, v.shape)
+			copyStrided(t.F, strided.RowMajor(v.shape), v.floats(), v.stride, v.shape)
 		}
 	default:
 		if t.I = []int64{}; n > 0 && v.isDense() {
 			t.I = v.ints()[:n:n]
 		} else if n > 0 {
 			t.I = make([]int64, n)
-			copyStrided(t.I, rowMajor(v.shape), v.ints(), v.stride, v.shape)
+			copyStrided(t.I, strided.RowMajor(v.shape), v.ints(), v.stride, v.shape)
 		}
 	}
 	return t

@@ -7,6 +7,7 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/cpu/kernel"
+	"github.com/etc-ml/etc/runtime/strided"
 )
 
 // state is the content of a buffer: floats in slot.f, or bfloat16 numbers in bytes; integers in slot.i.
@@ -24,7 +25,7 @@ func newState(b *ir.Buffer, precision eval.Precision) (*state, error) {
 	for _, d := range dims {
 		s.shape = append(s.shape, int(d))
 	}
-	s.size = elements(s.shape)
+	s.size = strided.Elements(s.shape)
 	if len(s.shape) > maxRank || ir.Elements(dims) > 1<<32 {
 		return nil, fmt.Errorf("buffer @%s has type %s; at most %d dims and 2^32 elements are supported", b.Name, b.Type, maxRank)
 	}
@@ -62,7 +63,7 @@ func (s *state) store(t *eval.Tensor) {
 
 // update runs the reference kernel of an operation that writes the buffer.
 func (s *state) update(c *eval.Call) ([]eval.Value, error) {
-	v := &value{dtype: s.dtype, slot: s.slot, shape: s.shape, stride: rowMajor(s.shape)}
+	v := &value{dtype: s.dtype, slot: s.slot, shape: s.shape, stride: strided.RowMajor(s.shape)}
 	if c.Op.Def.Name == "store" {
 		t := c.Args[0][0].Tensor
 		if !slices.Equal(t.Shape, s.shape) {
@@ -111,7 +112,7 @@ func (s *state) get(dst []float32, at int) {
 // bindLoad gives the buffer's own memory where nothing writes it meanwhile, else a copy.
 func bindLoad(b *binder) bool {
 	s := b.x.states[b.op.Buffer]
-	v := &value{dtype: s.dtype, slot: s.slot, shape: s.shape, stride: rowMajor(s.shape)}
+	v := &value{dtype: s.dtype, slot: s.slot, shape: s.shape, stride: strided.RowMajor(s.shape)}
 	if b.held[b.op] {
 		b.values[b.op.Result()] = v
 		return true

@@ -1,11 +1,11 @@
 package cpu
 
 import (
-	"slices"
 	"unsafe"
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/strided"
 )
 
 // slot is memory that values of a plan lie in.
@@ -52,26 +52,7 @@ type value struct {
 	stride []int
 }
 
-func elements(shape []int) int {
-	n := 1
-	for _, d := range shape {
-		n *= d
-	}
-	return n
-}
-
-// rowMajor are the strides of a dense tensor.
-func rowMajor(shape []int) []int {
-	strides := make([]int, len(shape))
-	n := 1
-	for i := len(shape) - 1; i >= 0; i-- {
-		strides[i] = n
-		n *= shape[i]
-	}
-	return strides
-}
-
-func (v *value) len() int { return elements(v.shape) }
+func (v *value) len() int { return strided.Elements(v.shape) }
 
 // isDense reports whether the elements lie one after the other.
 func (v *value) isDense() bool {
@@ -105,49 +86,17 @@ func (v *value) rows() (n, width, stride int, ok bool) {
 	if width != 1 && v.stride[last] != 1 {
 		return 0, 0, 0, false
 	}
-	n, stride, ok = mergeDims(v.shape[:last], v.stride[:last])
+	n, stride, ok = strided.Merge(v.shape[:last], v.stride[:last])
 	if n == 1 {
 		stride = width
 	}
 	return n, width, stride, ok
 }
 
-// mergeDims sees dims as one, of n elements that lie stride apart.
-func mergeDims(shape, strides []int) (n, stride int, ok bool) {
-	n, stride = 1, 0
-	for i := len(shape) - 1; i >= 0; i-- {
-		if shape[i] == 1 {
-			continue
-		}
-		switch {
-		case n == 1:
-			stride = strides[i]
-		case strides[i] != n*stride:
-			return 0, 0, false
-		}
-		n *= shape[i]
-	}
-	return n, stride, true
-}
-
 // inOrder are strides for the elements of v one after the other in the order in which v has them in
 // memory: what is computed from a transposed value is transposed too.
 func (v *value) inOrder() []int {
-	if overlaps(v) {
-		return rowMajor(v.shape)
-	}
-	order := make([]int, len(v.shape))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return v.stride[b] - v.stride[a] })
-	strides := make([]int, len(v.shape))
-	n := 1
-	for i := len(order) - 1; i >= 0; i-- {
-		strides[order[i]] = n
-		n *= v.shape[order[i]]
-	}
-	return strides
+	return strided.InOrder(v.shape, v.stride)
 }
 
 // overlaps reports whether elements of v share memory, as those of a broadcast do.
@@ -162,7 +111,7 @@ func overlaps(v *value) bool {
 
 // reshaped views v in another shape, where its strides allow.
 func (v *value) reshaped(shape []int) (*value, bool) {
-	strides, ok := reshapeStrides(v.shape, v.stride, shape)
+	strides, ok := strided.Reshape(v.shape, v.stride, shape)
 	if !ok {
 		return nil, false
 	}
@@ -171,61 +120,12 @@ func (v *value) reshaped(shape []int) (*value, bool) {
 	return &n, true
 }
 
-// reshapeStrides gives the strides with which a strided tensor is seen in another shape of as many
-// elements. Groups of dims with as many elements on both sides are matched; those of the old shape must
-// be evenly spaced.
-func reshapeStrides(old, strides, shape []int) ([]int, bool) {
-	var dims, steps []int
-	for i, d := range old {
-		if d != 1 {
-			dims, steps = append(dims, d), append(steps, strides[i])
-		}
-	}
-	out := make([]int, len(shape))
-	if elements(old) == 0 {
-		return rowMajor(shape), true
-	}
-	at, to := 0, 0
-	for at < len(dims) {
-		from, first := at, to
-		have, want := dims[at], 1
-		at++
-		for have != want {
-			if want < have {
-				if to == len(shape) {
-					return nil, false
-				}
-				want *= shape[to]
-				to++
-			} else {
-				if at == len(dims) {
-					return nil, false
-				}
-				have *= dims[at]
-				at++
-			}
-		}
-		n, step, ok := mergeDims(dims[from:at], steps[from:at])
-		if !ok || n != want {
-			return nil, false
-		}
-		for i := to - 1; i >= first; i-- {
-			out[i] = step
-			step *= shape[i]
-		}
-	}
-	for i := to; i < len(shape); i++ { // only ones are left
-		out[i] = 1
-	}
-	return out, true
-}
-
 // maxRank is the largest number of dims that values of slots have.
 const maxRank = 8
 
 // copyStrided copies elements between two strided views of one shape.
 func copyStrided[T any](dst []T, dstStride []int, src []T, srcStride []int, shape []int) {
-	if elements(shape) == 0 {
+	if strided.Elements(shape) == 0 {
 		return
 	}
 	last := len(shape) - 1

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/strided"
 )
 
 // views are the operations whose result is their operand x seen in another way. They give false where it
@@ -59,7 +60,7 @@ func viewCast(b *binder) bool {
 func viewReshape(b *binder) bool {
 	x := b.input("x")
 	shape, _ := b.dims(b.op.Result().Type)
-	if elements(shape) != x.len() {
+	if strided.Elements(shape) != x.len() {
 		return false
 	}
 	v, ok := x.reshaped(shape)
@@ -67,7 +68,7 @@ func viewReshape(b *binder) bool {
 		if x.isFloats() && b.op.Def.Name == "reshape" {
 			if x = b.denseFloats(x); x != nil {
 				n := *x
-				n.dtype, n.shape, n.stride = b.op.Result().Type.DType, shape, rowMajor(shape)
+				n.dtype, n.shape, n.stride = b.op.Result().Type.DType, shape, strided.RowMajor(shape)
 				b.values[b.op.Result()] = &n
 				return true
 			}
@@ -111,7 +112,7 @@ func viewSlice(b *binder) bool {
 	shape, stride := slices.Clone(x.shape), slices.Clone(x.stride)
 	shape[axis] = max(0, (stop-start+step-1)/step)
 	offset := start * stride[axis]
-	if elements(shape) == 0 {
+	if strided.Elements(shape) == 0 {
 		offset = 0
 	}
 	stride[axis] *= step

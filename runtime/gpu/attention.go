@@ -8,6 +8,7 @@ import (
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/ir/numeric"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/strided"
 )
 
 // angleKey tells which angles a rope uses; those of all layers are the same as a rule.
@@ -81,7 +82,7 @@ func (b *binder) headNorm(x *value, operand string) (*value, *normOf) {
 	if x.stride[2] != heads*width || x.stride[1] != width || x.shape[0] != 1 {
 		return x, nil
 	}
-	stride, ok := reshapeStrides(n.x.shape, n.x.stride, []int{tokens, heads, width})
+	stride, ok := strided.Reshape(n.x.shape, n.x.stride, []int{tokens, heads, width})
 	if !ok || stride[2] != 1 && width > 1 {
 		return x, nil
 	}

@@ -27,6 +27,6 @@
 //     runs on the reference engine.
 //   - What a call cannot do is an error before anything runs: kernels trust what was checked.
 //
-// Package gpu imports ir, ir/eval, ir/numeric, runtime/engine, runtime/fuse, runtime/reference and its own
+// Package gpu imports ir, ir/eval, ir/numeric, runtime/engine, runtime/fuse, runtime/reference, runtime/strided and its own
 // subpackages; it must never import a model, a session or another engine.
 package gpu

@@ -5,6 +5,7 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/strided"
 )
 
 // elements adds out = f(x, ...), where operands repeat as broadcasting has it. It fails where they have more dims
@@ -85,7 +86,7 @@ func (b *binder) dense(v *value) *value {
 	if v.format == i32 {
 		return nil
 	}
-	n := &value{place: onDevice, dtype: v.dtype, shape: v.shape, slot: b.scratch(4 * v.len()), stride: rowMajor(v.shape)}
+	n := &value{place: onDevice, dtype: v.dtype, shape: v.shape, slot: b.scratch(4 * v.len()), stride: strided.RowMajor(v.shape)}
 	if !b.elements("copy", "copy", n, v) {
 		return nil
 	}
@@ -105,7 +106,7 @@ func (b *binder) function(f string, x ...*value) bool {
 			return false
 		}
 		if strides == nil && slices.Equal(shape, v.shape) {
-			strides = inOrder(v.shape, v.stride)
+			strides = strided.InOrder(v.shape, v.stride)
 		}
 	}
 	out := b.result(0, strides)
@@ -129,7 +130,7 @@ func bindSigmoid(b *binder) bool {
 		return false
 	}
 	b.flush(s.x.slot)
-	if s.out = b.result(0, inOrder(s.x.shape, s.x.stride)); s.out == nil || !slices.Equal(s.out.shape, s.x.shape) {
+	if s.out = b.result(0, strided.InOrder(s.x.shape, s.x.stride)); s.out == nil || !slices.Equal(s.out.shape, s.x.shape) {
 		return false
 	}
 	b.later(s.out.slot, s, s.x)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/strided"
 )
 
 // topKOf are the k largest of rows, deferred until a softmax of them, which is one kernel with it.
@@ -95,7 +96,7 @@ func (b *binder) addToExperts(x, other *value, operand string) bool {
 	}
 	sum := other
 	if e.extra != nil {
-		sum = &value{place: onDevice, dtype: out.dtype, shape: e.out.shape, stride: rowMajor(e.out.shape), slot: b.scratch(4 * out.len())}
+		sum = &value{place: onDevice, dtype: out.dtype, shape: e.out.shape, stride: strided.RowMajor(e.out.shape), slot: b.scratch(4 * out.len())}
 		term := as(other, e.out.shape)
 		if g, ok := e.extra.slot.pending.(*gatedOf); ok && e.extra.same(g.out) && g.out.len() == out.len() {
 			width := e.out.shape[len(e.out.shape)-1]

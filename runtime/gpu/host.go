@@ -6,6 +6,7 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/strided"
 )
 
 // This file holds what runs on reference kernels: numbers that follow from the inputs, before the first
@@ -113,7 +114,7 @@ func (b *binder) referenceStep(uses []*cell, evaluate func() ([]eval.Value, erro
 	results := make([]*value, len(op.Results))
 	for i, r := range op.Results {
 		shape, known := b.dims(r.Type)
-		if known && r.Type.Kind == ir.TensorKind && r.Type.DType.IsFloat() && elements(shape) > 0 {
+		if known && r.Type.Kind == ir.TensorKind && r.Type.DType.IsFloat() && strided.Elements(shape) > 0 {
 			results[i] = b.result(i, nil)
 			continue
 		}

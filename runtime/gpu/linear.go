@@ -8,6 +8,7 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/strided"
 )
 
 // fewRows is the number of rows up to which a product is one of vectors.
@@ -346,7 +347,7 @@ func (b *binder) indices(v *value, rows int) *value {
 	}
 	v.cell.need()
 	c, n, unsigned := v.cell, v.len(), v.dtype == ir.U64
-	d := &value{place: onDevice, dtype: v.dtype, shape: v.shape, stride: rowMajor(v.shape), format: i32}
+	d := &value{place: onDevice, dtype: v.dtype, shape: v.shape, stride: strided.RowMajor(v.shape), format: i32}
 	d.slot = b.word(4*n, func(p []byte) error {
 		t := c.content.Tensor
 		if t == nil || len(t.I) != n {

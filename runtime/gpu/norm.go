@@ -5,6 +5,7 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/strided"
 )
 
 // grid sees a value as rows of its last dim: tokens of rows each.
@@ -25,8 +26,8 @@ func (v *value) grid() (g grid, ok bool) {
 	}
 	dims, strides := v.shape[:last], v.stride[:last]
 	for i := last; i >= 0; i-- {
-		n, stride, ok := mergeDims(dims[i:], strides[i:])
-		m, outer, ok2 := mergeDims(dims[:i], strides[:i])
+		n, stride, ok := strided.Merge(dims[i:], strides[i:])
+		m, outer, ok2 := strided.Merge(dims[:i], strides[:i])
 		if !ok {
 			break
 		}
@@ -85,7 +86,7 @@ func (n *normOf) run(b *binder, gate *value, activation kernels.Activation, out 
 
 // gridAs gives the strides of v's rows, as many as g has and in the same two levels.
 func (v *value) gridAs(g grid) (kernels.Rows, bool) {
-	stride, ok := reshapeStrides(v.shape, v.stride, []int{g.tokens, g.rows, g.width})
+	stride, ok := strided.Reshape(v.shape, v.stride, []int{g.tokens, g.rows, g.width})
 	if !ok || v.len() != g.tokens*g.rows*g.width || g.width != 1 && stride[2] != 1 {
 		return kernels.Rows{}, false
 	}
@@ -170,7 +171,7 @@ func (s *sumOf) run(b *binder, after *normOf, sum bool) bool {
 func (v *value) gridLike(out *value) (grid, bool) {
 	width := out.shape[len(out.shape)-1]
 	shape := []int{v.len() / max(width, 1), 1, width}
-	stride, ok := reshapeStrides(v.shape, v.stride, shape)
+	stride, ok := strided.Reshape(v.shape, v.stride, shape)
 	if !ok || width != 1 && stride[2] != 1 {
 		return grid{}, false
 	}

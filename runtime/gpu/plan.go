@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/strided"
 )
 
 // plan is a module bound to the shapes of its inputs.
@@ -226,7 +227,7 @@ func (b *binder) hasElements() bool {
 		}
 	})
 	for _, r := range b.op.Results {
-		if shape, known := b.dims(r.Type); known && elements(shape) == 0 {
+		if shape, known := b.dims(r.Type); known && strided.Elements(shape) == 0 {
 			ok = false
 		}
 	}
@@ -242,13 +243,13 @@ func (b *binder) result(i int, strides []int) *value {
 		return nil
 	}
 	if strides == nil {
-		strides = rowMajor(shape)
+		strides = strided.RowMajor(shape)
 	}
 	v := &value{dtype: r.Type.DType, shape: shape, stride: strides}
 	if !r.Type.DType.IsFloat() {
 		v.format = i32
 	}
-	v.slot = b.scratch(4 * elements(shape))
+	v.slot = b.scratch(4 * strided.Elements(shape))
 	b.values[r] = v
 	return v
 }

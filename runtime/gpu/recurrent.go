@@ -5,6 +5,7 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/strided"
 )
 
 // fewTokens is the number of tokens up to which recurrent states take one after the other.
@@ -150,7 +151,7 @@ func bindDeltaRule(b *binder) bool {
 		// One kernel for decays and the gates of the updates.
 		decay, _ := g.slot.pending.(*decayOf)
 		gate, _ := beta.slot.pending.(*sigmoidOf)
-		if decay != nil && gate != nil && beta.same(gate.out) && strideOfRows(gate.x) > 0 && elements(gate.x.shape) == decay.x.len() {
+		if decay != nil && gate != nil && beta.same(gate.out) && strideOfRows(gate.x) > 0 && strided.Elements(gate.x.shape) == decay.x.len() {
 			b.take(g.slot)
 			b.take(beta.slot)
 			decay.gates(b, decay.out, gate.x, gate.out)
@@ -209,7 +210,7 @@ func (b *binder) keyNorm(x *value, operand string) *normOf {
 	if !ok || !x.same(n.out) || n.weight == nil || len(n.out.shape) == 0 || n.out.shape[len(n.out.shape)-1] != x.shape[3] || !b.only(operand) {
 		return nil
 	}
-	if stride, ok := reshapeStrides(n.x.shape, n.x.stride, x.shape); !ok || stride[3] != 1 {
+	if stride, ok := strided.Reshape(n.x.shape, n.x.stride, x.shape); !ok || stride[3] != 1 {
 		return nil
 	}
 	return n
@@ -219,7 +220,7 @@ func (b *binder) keyNorm(x *value, operand string) *normOf {
 func as(v *value, shape []int) *value {
 	n := *v
 	n.shape = shape
-	n.stride, _ = reshapeStrides(v.shape, v.stride, shape)
+	n.stride, _ = strided.Reshape(v.shape, v.stride, shape)
 	return &n
 }
 

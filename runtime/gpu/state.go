@@ -7,6 +7,7 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/strided"
 )
 
 // state is the content of a buffer: on the device in float32 or bfloat16, or on the host where it is
@@ -41,7 +42,7 @@ func (x *instance) newState(b *ir.Buffer) (*state, error) {
 	for _, d := range dims {
 		s.shape = append(s.shape, int(d))
 	}
-	s.size = elements(s.shape)
+	s.size = strided.Elements(s.shape)
 	if len(s.shape) > maxRank || ir.Elements(dims) > 1<<32 {
 		return nil, fmt.Errorf("buffer @%s has type %s; at most %d dims and 2^32 elements are supported", b.Name, b.Type, maxRank)
 	}
@@ -65,7 +66,7 @@ func (x *instance) newState(b *ir.Buffer) (*state, error) {
 
 // value is the whole content, on the device.
 func (s *state) value() *value {
-	return &value{place: onDevice, dtype: s.dtype, shape: s.shape, slot: s.slot, format: s.format, stride: rowMajor(s.shape)}
+	return &value{place: onDevice, dtype: s.dtype, shape: s.shape, slot: s.slot, format: s.format, stride: strided.RowMajor(s.shape)}
 }
 
 // readState copies the content.

@@ -8,6 +8,7 @@ import (
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/strided"
 )
 
 // place tells where a value is.
@@ -72,7 +73,7 @@ type value struct {
 	cell *cell
 }
 
-func (v *value) len() int { return elements(v.shape) }
+func (v *value) len() int { return strided.Elements(v.shape) }
 
 // isDense reports whether the elements lie one after the other.
 func (v *value) isDense() bool {
@@ -100,7 +101,7 @@ func (v *value) rows() (n, width, stride int, ok bool) {
 	if width != 1 && v.stride[last] != 1 {
 		return 0, 0, 0, false
 	}
-	n, stride, ok = mergeDims(v.shape[:last], v.stride[:last])
+	n, stride, ok = strided.Merge(v.shape[:last], v.stride[:last])
 	if n == 1 {
 		stride = width
 	}

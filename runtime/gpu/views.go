@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/strided"
 )
 
 // views are the operations whose result is their operand x seen in another way. They give false where it
@@ -61,10 +62,10 @@ func viewCast(b *binder) bool {
 func viewReshape(b *binder) bool {
 	x := b.input("x")
 	shape, _ := b.dims(b.op.Result().Type)
-	if elements(shape) != x.len() {
+	if strided.Elements(shape) != x.len() {
 		return false
 	}
-	stride, ok := reshapeStrides(x.shape, x.stride, shape)
+	stride, ok := strided.Reshape(x.shape, x.stride, shape)
 	if !ok {
 		if b.op.Def.Name != "reshape" || !x.isFloats() {
 			return false
@@ -74,7 +75,7 @@ func viewReshape(b *binder) bool {
 			return false
 		}
 		n := *x
-		n.dtype, n.shape, n.stride = b.op.Result().Type.DType, shape, rowMajor(shape)
+		n.dtype, n.shape, n.stride = b.op.Result().Type.DType, shape, strided.RowMajor(shape)
 		b.values[b.op.Result()] = &n
 		return true
 	}
@@ -115,7 +116,7 @@ func viewSlice(b *binder) bool {
 	shape, stride := slices.Clone(x.shape), slices.Clone(x.stride)
 	shape[axis] = max(0, (stop-start+step-1)/step)
 	offset := start * stride[axis]
-	if elements(shape) == 0 {
+	if strided.Elements(shape) == 0 {
 		offset = 0
 	}
 	stride[axis] *= step

@@ -7,6 +7,7 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/strided"
 )
 
 // words are what kernels read of a call, in one small buffer: tokens, positions, flags, parameters of the
@@ -99,7 +100,7 @@ func (b *binder) device(of *ir.Value, v *value) *value {
 	if d := b.uploaded[v.cell]; d != nil {
 		return d
 	}
-	d := &value{place: onDevice, dtype: v.dtype, shape: v.shape, stride: rowMajor(v.shape)}
+	d := &value{place: onDevice, dtype: v.dtype, shape: v.shape, stride: strided.RowMajor(v.shape)}
 	if !v.dtype.IsFloat() {
 		d.format = i32
 	}
@@ -116,7 +117,7 @@ func (b *binder) device(of *ir.Value, v *value) *value {
 		cell, shape := v.cell, v.shape
 		d.slot = b.word(4*v.len(), func(p []byte) error {
 			t := cell.content.Tensor
-			if t == nil || t.Len() != elements(shape) {
+			if t == nil || t.Len() != strided.Elements(shape) {
 				return fmt.Errorf("an input has another size than its type says")
 			}
 			for i, n := range t.I {

@@ -1,0 +1,112 @@
+package strided
+
+import "slices"
+
+// Elements is the number of elements of a shape.
+func Elements(shape []int) int {
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	return n
+}
+
+// RowMajor gives the strides of a dense tensor.
+func RowMajor(shape []int) []int {
+	strides := make([]int, len(shape))
+	n := 1
+	for i := len(shape) - 1; i >= 0; i-- {
+		strides[i] = n
+		n *= shape[i]
+	}
+	return strides
+}
+
+// Merge sees dims as one, of n elements that lie stride apart.
+func Merge(shape, strides []int) (n, stride int, ok bool) {
+	n, stride = 1, 0
+	for i := len(shape) - 1; i >= 0; i-- {
+		if shape[i] == 1 {
+			continue
+		}
+		switch {
+		case n == 1:
+			stride = strides[i]
+		case strides[i] != n*stride:
+			return 0, 0, false
+		}
+		n *= shape[i]
+	}
+	return n, stride, true
+}
+
+// Reshape gives the strides with which a strided tensor is seen in another shape of as many
+// elements. Groups of dims with as many elements on both sides are matched; those of the old shape must
+// be evenly spaced.
+func Reshape(old, strides, shape []int) ([]int, bool) {
+	if Elements(old) == 0 {
+		return RowMajor(shape), true
+	}
+	var dims, steps []int
+	for i, d := range old {
+		if d != 1 {
+			dims, steps = append(dims, d), append(steps, strides[i])
+		}
+	}
+	out := make([]int, len(shape))
+	at, to := 0, 0
+	for at < len(dims) {
+		from, first := at, to
+		have, want := dims[at], 1
+		at++
+		for have != want {
+			if want < have {
+				if to == len(shape) {
+					return nil, false
+				}
+				want *= shape[to]
+				to++
+			} else {
+				if at == len(dims) {
+					return nil, false
+				}
+				have *= dims[at]
+				at++
+			}
+		}
+		n, step, ok := Merge(dims[from:at], steps[from:at])
+		if !ok || n != want {
+			return nil, false
+		}
+		for i := to - 1; i >= first; i-- {
+			out[i] = step
+			step *= shape[i]
+		}
+	}
+	for i := to; i < len(shape); i++ { // only ones are left
+		out[i] = 1
+	}
+	return out, true
+}
+
+// InOrder gives strides for the elements of a tensor one after the other, in the order in which these strides
+// have them in memory: what is computed from a transposed value is transposed too.
+func InOrder(shape, stride []int) []int {
+	for i, s := range stride {
+		if s == 0 && shape[i] > 1 {
+			return RowMajor(shape)
+		}
+	}
+	order := make([]int, len(shape))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return stride[b] - stride[a] })
+	out := make([]int, len(shape))
+	n := 1
+	for i := len(order) - 1; i >= 0; i-- {
+		out[order[i]] = n
+		n *= shape[order[i]]
+	}
+	return out
+}
