@@ -164,7 +164,7 @@ func TestFindings(t *testing.T) {
 			plan.Values = append(plan.Values, &schemaprogram.EValueT{Val: &schemaprogram.KernelTypesT{
 				Type: schemaprogram.KernelTypesIntList, Value: &schemaprogram.IntListT{Items: []int64{0, 1}}}})
 			plan.Outputs = []int32{2}
-		}, []string{"warning: metadata: method get_eos_ids gives its ids in a list or a tensor; etc run reads Ints only"}},
+		}, []string{"warning: metadata: method get_eos_ids gives its ids in a list or a tensor; ExecuTorch's runners read Ints only"}},
 		{"segments overlap", nil, func(p *schemaprogram.ProgramT) { p.Segments[3].Offset = p.Segments[2].Offset + 8 },
 			[]string{"warning: segments: segment 3 at offset "}},
 		{"kernel call", nil, func(p *schemaprogram.ProgramT) {

@@ -62,16 +62,16 @@ func openText(p *program.Program, path string, idsOnly bool) (*text, error) {
 		}
 		t.unused = unusedSampling(b)
 	}
-	for _, m := range p.Metadata {
-		if m.Name != stopMethod && m.Name != "get_eos_id" {
-			continue
+	for _, method := range []string{stopMethod, "get_eos_id"} {
+		ids, _, err := p.File.ConstantInts(method) // Ints, or a list or tensor of them
+		if err != nil {
+			return nil, err
 		}
-		for _, v := range m.Values {
-			if id, ok := v.(int64); ok {
-				t.stop = append(t.stop, int(id))
-			}
+		for _, id := range ids {
+			t.stop = append(t.stop, int(id))
 		}
 	}
+	t.stop = unique(t.stop)
 	return t, nil
 }
 
