@@ -40,10 +40,13 @@ type Model struct {
 	buffers    []*ir.Buffer
 }
 
-// Load recognises the form of a module's entry and compiles it.
+// Load recognises the form of a module's entry and compiles it, as [LastRow] gives it.
 func Load(m *ir.Module, e engine.Engine, o engine.Options) (*Model, error) {
 	model, err := recognise(m)
 	if err != nil {
+		return nil, err
+	}
+	if m, err = LastRow(m); err != nil {
 		return nil, err
 	}
 	if model.executable, err = e.Compile(m, o); err != nil {

@@ -151,6 +151,9 @@ func writePlan(out io.Writer, m *ir.Module, e engine.Engine, o engine.Options) e
 	chunk := math.MaxInt
 	if d, err := session.Describe(m); err == nil {
 		chunk = d.MaxChunk
+		if m, err = session.LastRow(m); err != nil {
+			return err
+		}
 	}
 	switch name {
 	case "metal", "cuda":
