@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
 )
 
 func constants(entries ...any) *ir.Module {
@@ -83,20 +84,67 @@ func TestWeights(t *testing.T) {
 }
 
 func TestDecibelJSON(t *testing.T) {
-	b, err := json.Marshal([]Decibel{Decibel(math.Inf(1)), 20.98765})
+	b, err := json.Marshal([]Decibel{Decibel(math.Inf(1)), 20.98765, Decibel(math.Inf(-1)), Decibel(math.NaN())})
 	require.NoError(t, err)
-	require.Equal(t, "[null,20.99]", string(b))
+	require.Equal(t, `[null,20.99,"-Infinity","NaN"]`, string(b))
+}
+
+func TestNumberJSON(t *testing.T) {
+	b, err := json.Marshal([]Number{0, 1e-9, 20.98765, Number(math.Inf(1)), Number(math.Inf(-1)), Number(math.NaN())})
+	require.NoError(t, err)
+	require.Equal(t, `[0,1e-9,20.98765,"Infinity","-Infinity","NaN"]`, string(b))
+}
+
+// Logits that are no numbers: what they make of the figures can be told, in JSON too.
+func TestCompareLogitsThatAreNoNumbers(t *testing.T) {
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	for _, test := range []struct {
+		name      string
+		want, got []float32
+		json      string
+	}{
+		{"the program's are NaN", []float32{1, 2}, []float32{nan, nan}, `{"position":0,"mean_error":"NaN","max_error":"NaN","kl_divergence":"NaN","top1_agrees":false}`},
+		{"one of the checkpoint's is NaN", []float32{1, nan}, []float32{1, 2}, `{"position":0,"mean_error":"NaN","max_error":"NaN","kl_divergence":"NaN","top1_agrees":false}`},
+		{"all are NaN", []float32{nan, 1}, []float32{nan, 1}, `{"position":0,"mean_error":"NaN","max_error":"NaN","kl_divergence":"NaN","top1_agrees":false}`},
+		{"NaN beside an infinity", []float32{1, 2}, []float32{nan, inf}, `{"position":0,"mean_error":"NaN","max_error":"NaN","kl_divergence":"NaN","top1_agrees":false}`},
+		{"both exclude a token", []float32{0, -inf, 0}, []float32{0, -inf, 0}, `{"position":0,"mean_error":0,"max_error":0,"kl_divergence":0,"top1_agrees":true}`},
+		{"the program excludes a token", []float32{2, 1}, []float32{2, -inf}, `{"position":0,"mean_error":"Infinity","max_error":"Infinity","kl_divergence":"Infinity","top1_agrees":true}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b, err := json.Marshal(compareLogits(test.want, test.got))
+			require.NoError(t, err)
+			require.Equal(t, test.json, string(b))
+		})
+	}
+}
+
+// A stream that is NaN on either side, or differs where the checkpoint's is zero, is no equal stream.
+func TestLayersThatAreNoNumbers(t *testing.T) {
+	nan := float32(math.NaN())
+	for _, test := range []struct {
+		want, got float32
+		json      string
+	}{{1, 1, "0"}, {0, 0, "0"}, {2, 1, "0.5"}, {nan, 1, `"NaN"`}, {1, nan, `"NaN"`}, {0, 1, `"Infinity"`}} {
+		side := func(v float32) *probe {
+			return &probe{stream: map[int]*eval.Tensor{3: eval.Floats(ir.F32, []int{1}, []float32{v})}}
+		}
+		acc := newAccumulator()
+		acc.add(side(test.want), side(test.got))
+		b, err := json.Marshal(acc.layers())
+		require.NoError(t, err)
+		require.Equal(t, `[{"layer":3,"relative_error":`+test.json+`,"router_agreement":-1}]`, string(b))
+	}
 }
 
 func TestCompareLogits(t *testing.T) {
 	same := compareLogits([]float32{1, 2, 3}, []float32{1, 2, 3})
 	require.Zero(t, same.Max)
-	require.InDelta(t, 0, same.KL, 1e-12)
+	require.InDelta(t, 0, float64(same.KL), 1e-12)
 	require.True(t, same.Agrees)
 	off := compareLogits([]float32{0, 1}, []float32{1, 0})
 	require.False(t, off.Agrees)
-	require.InDelta(t, 1, off.Mean, 1e-9)
+	require.InDelta(t, 1, float64(off.Mean), 1e-9)
 	p := 1 / (1 + math.E)
-	require.InDelta(t, (1-2*p)*1, off.KL, 1e-9) // KL of (p, 1-p) from (1-p, p) is (1-2p) log((1-p)/p)
-	require.True(t, math.IsNaN(compareLogits([]float32{1}, nil).Mean))
+	require.InDelta(t, (1-2*p)*1, float64(off.KL), 1e-9) // KL of (p, 1-p) from (1-p, p) is (1-2p) log((1-p)/p)
+	require.True(t, math.IsNaN(float64(compareLogits([]float32{1}, nil).Mean)))
 }

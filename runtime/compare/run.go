@@ -15,19 +15,20 @@ import (
 type Layer struct {
 	Layer int `json:"layer"`
 	// Error is the root mean square of the difference over that of the checkpoint's values.
-	Error float64 `json:"relative_error"`
+	Error Number `json:"relative_error"`
 	// Router is the share of the checkpoint's experts that the program chose too; -1 without a router.
 	Router float64 `json:"router_agreement"`
 }
 
-// Logits is how far the logits of a program are from the checkpoint's, over all positions.
+// Logits is how far the logits of a program are from the checkpoint's at one position. Equal infinities do not differ;
+// a NaN on either side makes NaN of the figures that it is part of.
 type Logits struct {
-	Position int     `json:"position"`
-	Mean     float64 `json:"mean_error"`
-	Max      float64 `json:"max_error"`
+	Position int    `json:"position"`
+	Mean     Number `json:"mean_error"`
+	Max      Number `json:"max_error"`
 	// KL is the Kullback-Leibler divergence of the program's distribution from the checkpoint's, in nats.
-	KL float64 `json:"kl_divergence"`
-	// Agrees tells whether the most likely token is the same.
+	KL Number `json:"kl_divergence"`
+	// Agrees tells whether the most likely token is the same; where logits are NaN, there is none.
 	Agrees bool `json:"top1_agrees"`
 }
 
@@ -253,8 +254,8 @@ func (c *accumulator) layers() []Layer {
 	var out []Layer
 	for n, signal := range c.signal {
 		l := Layer{Layer: n, Router: -1}
-		if signal > 0 {
-			l.Error = math.Sqrt(c.noise[n] / signal)
+		if c.noise[n] != 0 {
+			l.Error = Number(math.Sqrt(c.noise[n] / signal))
 		}
 		if c.chosen[n] > 0 {
 			l.Router = float64(c.same[n]) / float64(c.chosen[n])
@@ -266,23 +267,24 @@ func (c *accumulator) layers() []Layer {
 }
 
 func compareLogits(want, got []float32) Logits {
-	var l Logits
 	if len(want) != len(got) || len(want) == 0 {
-		return Logits{Mean: math.NaN(), Max: math.NaN(), KL: math.NaN()}
+		nan := Number(math.NaN())
+		return Logits{Mean: nan, Max: nan, KL: nan}
 	}
-	sum := 0.0
-	for i, w := range want {
-		d := math.Abs(float64(w) - float64(got[i]))
-		sum += d
-		l.Max = math.Max(l.Max, d)
-	}
-	l.Mean = sum / float64(len(want))
+	sum, most, kl := 0.0, 0.0, 0.0
 	p, q := logSoftmax(want), logSoftmax(got)
-	for i := range p {
-		l.KL += math.Exp(p[i]) * (p[i] - q[i])
+	for i, w := range want {
+		if w != got[i] {
+			d := math.Abs(float64(w) - float64(got[i]))
+			sum += d
+			most = max(most, d) // NaN stays, which math.Max drops for an infinity
+		}
+		if share := math.Exp(p[i]); share != 0 { // a token that cannot come adds nothing, whatever the program says of it
+			kl += share * (p[i] - q[i])
+		}
 	}
-	l.Agrees = argmax(want) == argmax(got)
-	return l
+	best, found := argmax(want), argmax(got)
+	return Logits{Mean: Number(sum / float64(len(want))), Max: Number(most), KL: Number(kl), Agrees: best >= 0 && best == found}
 }
 
 func logSoftmax(x []float32) []float64 {
@@ -299,10 +301,14 @@ func logSoftmax(x []float32) []float64 {
 	return out
 }
 
+// argmax is the first place of the largest value, -1 where there is a NaN.
 func argmax(x []float32) int {
 	best := 0
 	for i, v := range x {
-		if v > x[best] {
+		switch {
+		case v != v:
+			return -1
+		case v > x[best]:
 			best = i
 		}
 	}

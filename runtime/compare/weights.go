@@ -35,17 +35,6 @@ type Weight struct {
 // bins is the number of bins of a histogram.
 const bins = 10
 
-// Decibel is a ratio in dB; JSON has no infinity, so an infinite one is null there.
-type Decibel float64
-
-// MarshalJSON writes null for an infinite ratio.
-func (d Decibel) MarshalJSON() ([]byte, error) {
-	if math.IsInf(float64(d), 0) {
-		return []byte("null"), nil
-	}
-	return fmt.Appendf(nil, "%.4g", float64(d)), nil
-}
-
 // Suffixes of the constants of a quantized weight, as passes name them.
 const (
 	packedSuffix = ".packed"

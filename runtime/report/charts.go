@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"html/template"
 	"image/color"
+	"math"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -25,19 +26,22 @@ type line struct {
 	y    []float64
 }
 
-// lines draws curves over 0, 1, 2, …, from zero upwards; those without a point are left out.
+// lines draws curves over 0, 1, 2, …, from zero upwards. Values that are not finite have no point; curves without a
+// point are left out.
 func lines(title, x, y string, curves ...line) (template.HTML, error) {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
 	p.Add(plotter.NewGrid())
 	p.Legend.Top = true
 	for i, c := range curves {
-		if len(c.y) == 0 {
-			continue
-		}
-		points := make(plotter.XYs, len(c.y))
+		var points plotter.XYs
 		for j, v := range c.y {
-			points[j] = plotter.XY{X: float64(j), Y: v}
+			if !math.IsInf(v, 0) && !math.IsNaN(v) {
+				points = append(points, plotter.XY{X: float64(j), Y: v})
+			}
+		}
+		if points == nil {
+			continue
 		}
 		l, err := plotter.NewLine(points)
 		if err != nil {

@@ -26,7 +26,7 @@ func Comparison(w io.Writer, file, checkpoint string, weights []compare.Weight, 
 		var mean, kl, most float64
 		agrees := 0
 		for _, l := range logits {
-			mean, kl, most = mean+l.Mean/float64(n), kl+l.KL/float64(n), math.Max(most, l.Max)
+			mean, kl, most = mean+float64(l.Mean)/float64(n), kl+float64(l.KL)/float64(n), max(most, float64(l.Max))
 			if l.Agrees {
 				agrees++
 			}
@@ -44,7 +44,7 @@ func Comparison(w io.Writer, file, checkpoint string, weights []compare.Weight, 
 		y := make([]float64, len(logits))
 		kl := make([]float64, len(logits))
 		for i, l := range logits {
-			y[i], kl[i] = l.Max, l.KL
+			y[i], kl[i] = float64(l.Max), float64(l.KL)
 		}
 		c, err := lines("Logits by token", "token", "", line{"largest error", y}, line{"KL divergence", kl})
 		if err != nil {
@@ -131,7 +131,7 @@ func layerSection(p *page, layers []compare.Layer) error {
 	var routers []float64
 	t := &table{Head: []string{"layer", "relative error", "router agreement"}}
 	for i, l := range layers {
-		errors[i] = l.Error
+		errors[i] = float64(l.Error)
 		agreement := "–"
 		if l.Router >= 0 {
 			routers = append(routers, 100*l.Router)

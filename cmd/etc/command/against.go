@@ -184,7 +184,7 @@ func (r *againstReport) write(out io.Writer) error {
 		var mean, most, kl float64
 		agrees := 0
 		for _, l := range r.Logits {
-			mean, most, kl = mean+l.Mean/float64(n), math.Max(most, l.Max), kl+l.KL/float64(n)
+			mean, most, kl = mean+float64(l.Mean)/float64(n), max(most, float64(l.Max)), kl+float64(l.KL)/float64(n)
 			if l.Agrees {
 				agrees++
 			}
