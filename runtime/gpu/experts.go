@@ -175,19 +175,22 @@ func (m *mixture) few(b *binder) func(b *binder, extra, out *value) bool {
 	if _, err := e.LaunchDown(second[0], m.tokens); err != nil {
 		return nil
 	}
-	pairs, at := m.tokens*m.top, b.stepAt(m.tokens, nil)
+	pairs, at, chosen := m.tokens*m.top, b.stepAt(m.tokens, nil), reads(m.indices)
+	chosen.below = m.gate.count
 	return func(b *binder, extra, out *value) bool {
 		hidden := b.scratch(4 * pairs * e.Inner)
-		b.dispatch("experts up", lift, nil, append(append(m.gate.operands(), m.up.operands()...), reads(m.indices), reads(m.x), normed, written(hidden), at)...)
+		b.dispatch("experts up", lift, nil, append(append(m.gate.operands(), m.up.operands()...), chosen, reads(m.x), normed, written(hidden), at)...)
+		tuned(b, first, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchUp(t, m.tokens) })
 		b.reading(min(pairs, m.gate.count) * 2 * m.gate.bytes())
 		more := whole(hidden)
 		if extra != nil {
 			e.Residual, more = true, reads(extra)
 		}
 		fall, err := e.LaunchDown(second[0], m.tokens)
-		if !b.dispatch("experts down", fall, err, append(m.down.operands(), reads(m.indices), reads(m.scores), whole(hidden), more, writes(out), at)...) {
+		if !b.dispatch("experts down", fall, err, append(m.down.operands(), chosen, reads(m.scores), whole(hidden), more, writes(out), at)...) {
 			return false
 		}
+		tuned(b, second, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchDown(t, m.tokens) })
 		b.reading(min(pairs, m.gate.count) * m.down.bytes())
 		return true
 	}

@@ -4,6 +4,7 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/gpu/tune"
 )
 
 // step is an operation of a plan, or a part of one: a kernel, or work of the host between kernels.
@@ -18,6 +19,8 @@ type step struct {
 
 	// bytes are what the step reads of weights and state.
 	bytes int
+	// ways are other launches with the same operands, of which the tuner chooses; nil where there are none.
+	ways func() tune.Ways
 }
 
 // operand is a buffer of a kernel: bytes [at, at+size) of a slot, which the kernel may write.
@@ -25,6 +28,8 @@ type operand struct {
 	slot     *slot
 	at, size int
 	write    bool
+	// below is set where the bytes are i32 that a kernel trusts to be from 0 to below-1.
+	below int
 }
 
 // whole is a slot that a kernel reads.

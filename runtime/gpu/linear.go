@@ -60,9 +60,9 @@ func (l *linearOf) emit(b *binder) {
 	b.product(l, kernels.NoEpilogue, nil, 0, l.out)
 }
 
-// tuning is how a product of a few vectors is divided.
-func (b *binder) tuning(v kernels.Vectors, rows, experts int) kernels.Tuning {
-	return v.Tunings(b.x.exe.target, rows, experts)[0]
+// tunings are the ways to divide a product of a few vectors, the default first.
+func (b *binder) tunings(v kernels.Vectors, rows int) []kernels.Tuning {
+	return v.Tunings(b.x.exe.target, rows, 1)
 }
 
 // many computes several products of the same few rows in one kernel.
@@ -81,7 +81,8 @@ func (b *binder) many(group []*linearOf) bool {
 		}
 		operands = append(append(operands, g.w.operands()...), writes(g.out))
 	}
-	launch, err := k.Launch(b.tuning(v, k.N[0], 1))
+	ways := b.tunings(v, k.N[0])
+	launch, err := k.Launch(ways[0])
 	if err != nil {
 		return false
 	}
@@ -89,6 +90,7 @@ func (b *binder) many(group []*linearOf) bool {
 		b.take(g.out.slot)
 	}
 	b.dispatch("linears", launch, nil, append(operands, reads(l.x), norm, b.stepAt(l.rows, nil))...)
+	tuned(b, ways, k.Launch)
 	b.reading(bytes)
 	return true
 }
@@ -117,7 +119,8 @@ func (b *binder) blocks(l *linearOf, epilogue kernels.Epilogue, extra *value, li
 		}
 		k.Epilogue = kernels.AddVector
 	}
-	launch, err := k.Launch(b.tuning(v, l.w.rows, 1))
+	ways := b.tunings(v, l.w.rows)
+	launch, err := k.Launch(ways[0])
 	if err != nil {
 		return false
 	}
@@ -136,6 +139,7 @@ func (b *binder) blocks(l *linearOf, epilogue kernels.Epilogue, extra *value, li
 			norm = x
 		}
 		b.dispatch("linear", launch, nil, append(l.w.operands(), x, norm, other, y, b.stepAt(n, nil))...)
+		tuned(b, ways, k.Launch)
 		b.reading(l.w.bytes())
 	}
 	return true
@@ -273,7 +277,8 @@ func (b *binder) gluOf(gate, up *value, activation kernels.Activation) bool {
 	if g.rows > fewRows {
 		return b.matmulGLU(g, u, n, first, second, activation)
 	}
-	l, err := kernels.MatVecGLU{Vectors: v, N: n, Activation: activation}.Launch(b.tuning(v, n, 1))
+	k, ways := kernels.MatVecGLU{Vectors: v, N: n, Activation: activation}, b.tunings(v, n)
+	l, err := k.Launch(ways[0])
 	out := b.result(0, nil)
 	if err != nil || out == nil || out.len() != g.rows*n {
 		return false
@@ -281,6 +286,7 @@ func (b *binder) gluOf(gate, up *value, activation kernels.Activation) bool {
 	// What else reads the products computes them again: nothing does in the models that there are.
 	g.absorbed, u.absorbed = true, true
 	b.dispatch("glu", l, nil, append(append(first, second...), reads(g.x), norm, writes(out), b.stepAt(g.rows, nil))...)
+	tuned(b, ways, k.Launch)
 	b.reading(g.w.bytes() * 2 * n / g.w.rows)
 	return true
 }
@@ -292,7 +298,8 @@ func (b *binder) matmulGLU(g, u *linearOf, n int, first, second []operand, activ
 	}
 	exact := !b.tiled(g.rows)
 	k := kernels.MatMulGLU{Matrices: kernels.Matrices{Format: g.w.Format, K: g.w.cols, Exact: exact}, N: n, Activation: activation}
-	l, err := k.Launch(k.Tiles(b.x.exe.target, g.rows)[0], g.rows)
+	ways := k.Tiles(b.x.exe.target, g.rows)
+	l, err := k.Launch(ways[0], g.rows)
 	out := b.result(0, nil)
 	if err != nil || out == nil || out.len() != g.rows*n {
 		return false
@@ -300,6 +307,7 @@ func (b *binder) matmulGLU(g, u *linearOf, n int, first, second []operand, activ
 	g.absorbed, u.absorbed = true, true
 	x := b.prepared(g.x, g.norm, g.rows, g.w.cols, exact)
 	b.dispatch("matmul glu", l, nil, append(append(first, second...), x, writes(out), b.stepAt(g.rows, nil))...)
+	tuned(b, ways, func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, g.rows) })
 	b.reading(g.w.bytes() * 2 * n / g.w.rows)
 	return true
 }
@@ -383,7 +391,8 @@ func (b *binder) matmul(l *linearOf, epilogue kernels.Epilogue, extra *value, li
 	case extra != nil:
 		other = reads(extra)
 	}
-	launch, err := k.Launch(k.Tiles(b.x.exe.target, l.rows)[0], l.rows)
+	ways := k.Tiles(b.x.exe.target, l.rows)
+	launch, err := k.Launch(ways[0], l.rows)
 	if err != nil {
 		return false
 	}
@@ -392,6 +401,7 @@ func (b *binder) matmul(l *linearOf, epilogue kernels.Epilogue, extra *value, li
 		other = x
 	}
 	b.dispatch("matmul", launch, nil, append(l.w.operands(), x, other, writes(out), b.stepAt(l.rows, nil))...)
+	tuned(b, ways, func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, l.rows) })
 	b.reading(l.w.bytes())
 	return true
 }

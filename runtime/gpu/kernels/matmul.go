@@ -9,6 +9,9 @@ import (
 // time.
 type Tile struct{ BM, BN, BK, WM, WN int }
 
+// Near is true: tiles are few, and differ in several respects at once.
+func (t Tile) Near(Tile) bool { return true }
+
 // Matrices is what tiled products of many vectors with stored weights have in common.
 type Matrices struct {
 	Format

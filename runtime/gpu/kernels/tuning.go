@@ -18,6 +18,17 @@ type Tuning struct {
 	Permute bool
 }
 
+// Near reports whether t and o differ in one respect, simdgroups of a threadgroup being one.
+func (t Tuning) Near(o Tuning) bool {
+	n := 0
+	for _, differ := range []bool{t.Rows != o.Rows, t.Lanes != o.Lanes, t.Split != o.Split, t.Split*t.Sets != o.Split*o.Sets, t.Bytes != o.Bytes, t.Chunk != o.Chunk, t.Permute != o.Permute} {
+		if differ {
+			n++
+		}
+	}
+	return n == 1
+}
+
 func (t Tuning) block() int   { return t.Rows * (32 / t.Lanes) * t.Sets }
 func (t Tuning) threads() int { return t.Split * t.Sets * 32 }
 
