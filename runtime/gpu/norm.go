@@ -79,9 +79,15 @@ func (n *normOf) run(b *binder, gate *value, activation kernels.Activation, out 
 		}
 		k.Gates, gated = gg, gate
 	}
+	k.Unaligned = unaligned(n.x, gated)
 	l, err := k.Launch(g.tokens)
 	x := reads(n.x)
 	return b.dispatch("norm", l, err, x, x, x, x, reads(weight), reads(gated), x, writes(out), b.stepAt(g.tokens, nil))
+}
+
+// unaligned reports whether one of the values does not begin at a multiple of 16 bytes.
+func unaligned(values ...*value) bool {
+	return slices.ContainsFunc(values, func(v *value) bool { return v.at()%16 != 0 })
 }
 
 // gridAs gives the strides of v's rows, as many as g has and in the same two levels.
@@ -145,7 +151,7 @@ func (s *sumOf) run(b *binder, after *normOf, sum bool) bool {
 	if !ok {
 		return false
 	}
-	k := kernels.RMSNorm{N: g.width, Heads: g.rows, X: g.strides, Add: true, Sum: sum, SumOnly: after == nil}
+	k := kernels.RMSNorm{N: g.width, Heads: g.rows, X: g.strides, Add: true, Sum: sum, SumOnly: after == nil, Unaligned: unaligned(s.x, s.residual)}
 	x := reads(s.x)
 	pre, scale, weight, out, total := x, x, x, x, x
 	if s.pre != nil {

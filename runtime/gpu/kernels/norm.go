@@ -32,17 +32,31 @@ type RMSNorm struct {
 	Gated      bool
 	Activation Activation
 	Gates      Rows
-	// Simdgroups share a row: a power of two up to 32, 0 for a choice by N.
+	// Unaligned says that x, residual or gate does not begin at a multiple of 16 bytes.
+	Unaligned bool
+	// Simdgroups share a row, up to 32; 0 is for a choice by N.
 	Simdgroups int
+}
+
+// vec is the number of elements that a thread reads at once.
+func (n RMSNorm) vec() int {
+	x, gates := n.X.or(n.Heads, n.N), n.Gates.or(n.Heads, n.N)
+	if n.Unaligned || (n.N|x.Token|x.Row|gates.Token|gates.Row)%4 != 0 {
+		return 1
+	}
+	return 4
 }
 
 // Launch is the dispatch for up to tokens tokens. Buffers: x f32, pre [N], residual f32 [T, Heads, N], scale [1],
 // weight [N], gate f32, sum f32 and out f32 [T, Heads, N], step. Those of parts that are not asked for may be
-// any buffer; sum may be residual.
+// any buffer; sum may be residual. No kernel may write the weights and scale: they are read before it is this kernel's turn.
 func (n RMSNorm) Launch(tokens int) (Launch, error) {
 	simdgroups := n.Simdgroups
 	if simdgroups == 0 {
-		for simdgroups = 1; n.N > 512 && simdgroups < 32 && simdgroups*256 < n.N; simdgroups *= 2 {
+		// As few reads of a thread as there can be, which are under way together.
+		simdgroups = 1
+		if units := n.N / n.vec(); n.N > 512 {
+			simdgroups = ceil(ceil(units, ceil(units, 1024)), 32)
 		}
 	}
 	rows := 1
@@ -52,6 +66,8 @@ func (n RMSNorm) Launch(tokens int) (Launch, error) {
 	switch {
 	case n.N <= 0 || n.Heads <= 0:
 		return Launch{}, fmt.Errorf("norm of %d rows of %d elements, want at least one of each", n.Heads, n.N)
+	case simdgroups < 1 || simdgroups > 32:
+		return Launch{}, fmt.Errorf("norm by %d simdgroups, want 1 to 32", simdgroups)
 	case ceil(n.N, simdgroups*32) > 64:
 		return Launch{}, fmt.Errorf("norm of rows of %d elements: %d for each of %d threads, more than the 64 that registers hold", n.N, ceil(n.N, simdgroups*32), simdgroups*32)
 	case n.SumOnly && !n.Sum:
@@ -60,7 +76,7 @@ func (n RMSNorm) Launch(tokens int) (Launch, error) {
 	x, gates := n.X.or(n.Heads, n.N), n.Gates.or(n.Heads, n.N)
 	return Launch{
 		File: "norm", Kernel: "norm",
-		Defines: define("NORM_N", n.N, "NORM_HEADS", n.Heads, "NORM_SIMDGROUPS", simdgroups, "NORM_ROWS", rows,
+		Defines: define("NORM_N", n.N, "NORM_HEADS", n.Heads, "NORM_SIMDGROUPS", simdgroups, "NORM_ROWS", rows, "NORM_VEC", n.vec(),
 			"NORM_X_TOKEN", x.Token, "NORM_X_HEAD", x.Row, "NORM_GATE_TOKEN", gates.Token, "NORM_GATE_HEAD", gates.Row,
 			"NORM_EPS", n.Eps, "NORM_PRE_EPS", n.PreEps, "NORM_PRE", n.Pre != None, "NORM_ADD", n.Add, "NORM_SCALE", n.Scale != None,
 			"NORM_SUM", n.Sum, "NORM_OUT", !n.SumOnly, "NORM_WEIGHT", n.Weight != None, "NORM_GATED", n.Gated, "NORM_ACTIVATION", int(n.Activation),

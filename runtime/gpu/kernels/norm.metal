@@ -8,12 +8,14 @@
 //   out = v / rms(v) · weight · activation(gate)           where NORM_OUT; weight where NORM_WEIGHT
 //
 // with rms(v) = √(mean(v²) + eps). A token has NORM_HEADS rows of NORM_N elements. NORM_SIMDGROUPS simdgroups
-// share a row; where one is enough, a threadgroup takes NORM_ROWS rows. Elements stay in registers.
+// share a row; where one is enough, a threadgroup takes NORM_ROWS rows. A thread takes NORM_VEC elements at a time and
+// reads all that it needs before it uses any: one row is over sooner than two reads of memory, one behind the other.
 #ifndef NORM_N
 #define NORM_N 256
 #define NORM_HEADS 1
 #define NORM_SIMDGROUPS 1
 #define NORM_ROWS 1
+#define NORM_VEC 4          // 4, or 1 where N, a stride or an operand is not a multiple of 4 elements
 #define NORM_X_TOKEN 256   // elements from one token to the next, and from one row of a token to the next
 #define NORM_X_HEAD 256
 #define NORM_GATE_TOKEN 256
@@ -32,24 +34,62 @@
 #define NORM_SCALE_T float
 #define NORM_WEIGHT_T float
 #endif
+#define PORT_WAITS
 #define NORM_THREADS (NORM_SIMDGROUPS * 32)
-#define NORM_EACH ((NORM_N + NORM_THREADS - 1) / NORM_THREADS)
+#define NORM_EACH ((NORM_N / NORM_VEC + NORM_THREADS - 1) / NORM_THREADS)  // times NORM_VEC elements
 
-// The sum of v over the threads of a row. Threadgroup memory that a call used may be used again after the
-// next call but one: part has room for two.
-inline float norm_sum(float v, threadgroup float* part, uint sg, uint lane) {
-  v = simd_sum(v);
-#if NORM_SIMDGROUPS > 1
-  if (lane == 0) part[sg] = v;
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  v = 0.0f;
-  UNROLL for (int i = 0; i < NORM_SIMDGROUPS; i++) v += part[i];
+// NORM_VEC elements.
+inline void norm_read(device const float* from, thread float* v) {
+#if NORM_VEC == 4
+  const float4 f = *(device const float4*)from;
+  UNROLL for (int j = 0; j < 4; j++) v[j] = f[j];
+#else
+  v[0] = from[0];
 #endif
-  return v;
+}
+inline void norm_read(device const bfloat* from, thread float* v) {
+#if NORM_VEC == 4
+  const uint2 f = *(device const uint2*)from;
+  UNROLL for (int j = 0; j < 2; j++) {
+    v[2 * j] = port_bf16_low(f[j]);
+    v[2 * j + 1] = port_bf16_high(f[j]);
+  }
+#else
+  v[0] = float(from[0]);
+#endif
+}
+inline void norm_write(device float* to, thread const float* v) {
+#if NORM_VEC == 4
+  *(device float4*)to = float4(v[0], v[1], v[2], v[3]);
+#else
+  to[0] = v[0];
+#endif
+}
+
+// The elements of a row that a thread holds: EACH runs of VEC, THREADS runs apart; zeros past the last.
+#define NORM_EACH_RUN                                     \
+  UNROLL for (int i = 0, at = first * NORM_VEC; i < NORM_EACH; i++, at += NORM_THREADS * NORM_VEC) \
+    if ((i + 1) * NORM_THREADS * NORM_VEC <= NORM_N || at < NORM_N)
+#define NORM_EACH_ELEMENT UNROLL for (int j = 0; j < NORM_VEC; j++)
+
+// The sum of the squares of v over the threads of a row. Threadgroup memory that a call used may be used again after the
+// next call but one: part has room for two.
+inline float norm_squares(thread const float v[NORM_EACH][NORM_VEC], threadgroup float* part, uint sg, uint lane) {
+  float sum = 0.0f;
+  UNROLL for (int i = 0; i < NORM_EACH; i++) {
+    NORM_EACH_ELEMENT sum += v[i][j] * v[i][j];
+  }
+  sum = simd_sum(sum);
+#if NORM_SIMDGROUPS > 1
+  if (lane == 0) part[sg] = sum;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  sum = simd_sum(lane < NORM_SIMDGROUPS ? part[lane] : 0.0f);
+#endif
+  return sum;
 }
 
 // x: rows at the strides above; pre, weight [N]; residual, sum, out [T][HEADS][N]; scale [1]; gate: rows at
-// its strides; step. What is not in use may be any buffer; sum may be residual.
+// its strides; step. What is not in use may be any buffer; sum may be residual. No kernel writes pre, scale and weight.
 // grid: rows / NORM_ROWS
 [[max_total_threads_per_threadgroup(NORM_SIMDGROUPS * NORM_ROWS * 32)]]
 kernel void norm(device const float* x [[buffer(0)]],
@@ -66,67 +106,70 @@ kernel void norm(device const float* x [[buffer(0)]],
                  uint lane [[thread_index_in_simdgroup]]) {
   TG_ARRAY(float, part, 2 * NORM_SIMDGROUPS);
   const int row = int(group) * NORM_ROWS + (NORM_ROWS > 1 ? int(sg) : 0);
-  if (row >= step[STEP_TOKENS] * NORM_HEADS) return;
   const int first = int(NORM_ROWS > 1 ? lane : sg * 32 + lane);
+  float v[NORM_EACH][NORM_VEC];
+#if NORM_PRE
+  float before[NORM_EACH][NORM_VEC];
+  NORM_EACH_RUN norm_read(pre + at, before[i]);
+#endif
+#if NORM_OUT && NORM_WEIGHT
+  float after[NORM_EACH][NORM_VEC];
+  NORM_EACH_RUN norm_read(weight + at, after[i]);
+#endif
+#if NORM_SCALE
+  const float times = float(scale[0]);
+#endif
+  port_wait();
+  if (row >= step[STEP_TOKENS] * NORM_HEADS) return;
   x += long(row / NORM_HEADS) * NORM_X_TOKEN + (row % NORM_HEADS) * NORM_X_HEAD;
+  gate += long(row / NORM_HEADS) * NORM_GATE_TOKEN + (row % NORM_HEADS) * NORM_GATE_HEAD;
   residual += long(row) * NORM_N;
   sum += long(row) * NORM_N;
   out += long(row) * NORM_N;
-  float v[NORM_EACH];
   UNROLL for (int i = 0; i < NORM_EACH; i++) {
-    const int at = first + i * NORM_THREADS;
-    v[i] = at < NORM_N ? x[at] : 0.0f;
+    NORM_EACH_ELEMENT v[i][j] = 0.0f;
   }
+  NORM_EACH_RUN norm_read(x + at, v[i]);
+#if NORM_ADD
+  float other[NORM_EACH][NORM_VEC];
+  NORM_EACH_RUN norm_read(residual + at, other[i]);
+#endif
+#if NORM_OUT && NORM_GATED
+  float gates[NORM_EACH][NORM_VEC];
+  NORM_EACH_RUN norm_read(gate + at, gates[i]);
+#endif
 #if NORM_PRE
-  {
-    float squares = 0.0f;
-    UNROLL for (int i = 0; i < NORM_EACH; i++) squares += v[i] * v[i];
-    squares = norm_sum(squares, part, sg, lane);
-    const float factor = precise::rsqrt(squares / float(NORM_N) + NORM_PRE_EPS);
-    UNROLL for (int i = 0; i < NORM_EACH; i++) {
-      const int at = first + i * NORM_THREADS;
-      if (at < NORM_N) v[i] *= factor * float(pre[at]);
-    }
+  const float rms = precise::rsqrt(norm_squares(v, part, sg, lane) / float(NORM_N) + NORM_PRE_EPS);
+  NORM_EACH_RUN {
+    NORM_EACH_ELEMENT v[i][j] *= rms * before[i][j];
   }
 #endif
 #if NORM_ADD
-  UNROLL for (int i = 0; i < NORM_EACH; i++) {
-    const int at = first + i * NORM_THREADS;
-    if (at < NORM_N) v[i] += residual[at];
+  NORM_EACH_RUN {
+    NORM_EACH_ELEMENT v[i][j] += other[i][j];
   }
 #endif
 #if NORM_SCALE
-  {
-    const float factor = float(scale[0]);
-    UNROLL for (int i = 0; i < NORM_EACH; i++) v[i] *= factor;
+  UNROLL for (int i = 0; i < NORM_EACH; i++) {
+    NORM_EACH_ELEMENT v[i][j] *= times;
   }
 #endif
 #if NORM_SUM
-  UNROLL for (int i = 0; i < NORM_EACH; i++) {
-    const int at = first + i * NORM_THREADS;
-    if (at < NORM_N) sum[at] = v[i];
-  }
+  NORM_EACH_RUN norm_write(sum + at, v[i]);
 #endif
 #if NORM_OUT
-  float squares = 0.0f;
-  UNROLL for (int i = 0; i < NORM_EACH; i++) squares += v[i] * v[i];
-  squares = norm_sum(squares, part + NORM_SIMDGROUPS, sg, lane);
-  const float factor = precise::rsqrt(squares / float(NORM_N) + NORM_EPS);
-#if NORM_GATED
-  gate += long(row / NORM_HEADS) * NORM_GATE_TOKEN + (row % NORM_HEADS) * NORM_GATE_HEAD;
-#endif
-  UNROLL for (int i = 0; i < NORM_EACH; i++) {
-    const int at = first + i * NORM_THREADS;
-    if (at < NORM_N) {
-      float o = v[i] * factor;
+  const float factor = precise::rsqrt(norm_squares(v, part + NORM_SIMDGROUPS, sg, lane) / float(NORM_N) + NORM_EPS);
+  NORM_EACH_RUN {
+    NORM_EACH_ELEMENT {
+      v[i][j] *= factor;
 #if NORM_WEIGHT
-      o *= float(weight[at]);
+      v[i][j] *= after[i][j];
 #endif
 #if NORM_GATED
-      o *= port_activate(NORM_ACTIVATION, gate[at]);
+      v[i][j] *= port_activate(NORM_ACTIVATION, gates[i][j]);
 #endif
-      out[at] = o;
     }
+    norm_write(out + at, v[i]);
   }
 #endif
 }

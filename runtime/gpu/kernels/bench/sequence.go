@@ -199,7 +199,7 @@ func norms(small int) []testCase {
 				bytes: float64(16 * tokens * n),
 				variants: func(kernels.Target) ([]variant, error) {
 					var out []variant
-					for _, simdgroups := range []int{0, 4, 8, 16, 32} {
+					for _, simdgroups := range []int{0, 8, 11, 14, 16, 32} {
 						norm.Simdgroups = simdgroups
 						l, err := norm.Launch(tokens)
 						if err != nil {
