@@ -89,7 +89,8 @@ func (b *binder) many(group []*linearOf) bool {
 	for _, g := range group {
 		b.take(g.out.slot)
 	}
-	b.dispatch("linears", launch, nil, append(operands, reads(l.x), norm, b.stepAt(l.rows, nil))...)
+	none := whole(l.w.data)
+	b.dispatch("linears", launch, nil, append(operands, reads(l.x), norm, none, none, none, none, b.stepAt(l.rows, nil))...)
 	tuned(b, ways, k.Launch)
 	b.reading(bytes)
 	return true
@@ -138,7 +139,7 @@ func (b *binder) blocks(l *linearOf, epilogue kernels.Epilogue, extra *value, li
 		if l.norm == nil {
 			norm = x
 		}
-		b.dispatch("linear", launch, nil, append(l.w.operands(), x, norm, other, y, b.stepAt(n, nil))...)
+		b.dispatch("linear", launch, nil, append(l.w.operands(), x, norm, x, other, y, b.stepAt(n, nil))...)
 		tuned(b, ways, k.Launch)
 		b.reading(l.w.bytes())
 	}

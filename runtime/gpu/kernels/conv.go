@@ -40,17 +40,27 @@ type Conv struct {
 // convTokens is the number of tokens that a thread of conv_tokens takes.
 const convTokens = 16
 
-func (c Conv) launch(kernel string, groups int) (Launch, error) {
+func (c Conv) check() error {
 	if c.Channels <= 0 || c.Taps <= 0 || c.Taps > 32 {
-		return Launch{}, fmt.Errorf("convolution of %d channels over %d tokens, want 1 to 32 tokens", c.Channels, c.Taps)
+		return fmt.Errorf("convolution of %d channels over %d tokens, want 1 to 32 tokens", c.Channels, c.Taps)
 	}
 	if err := errors.Join(needFloat("the state", c.State), needFloat("the weight", c.Weight)); err != nil {
-		return Launch{}, fmt.Errorf("convolution: %w", err)
+		return fmt.Errorf("convolution: %w", err)
+	}
+	return nil
+}
+
+func (c Conv) defines() []Define {
+	return define("CONV_CHANNELS", c.Channels, "CONV_TAPS", c.Taps, "CONV_X_TOKEN", c.Token, "CONV_CHANNEL_FIRST", c.ChannelFirst,
+		"CONV_SILU", c.SiLU, "CONV_RESET", int(c.Reset), "CONV_TOKENS", convTokens, "CONV_STATE_T", c.State.text(), "CONV_WEIGHT_T", c.Weight.text())
+}
+
+func (c Conv) launch(kernel string, groups int) (Launch, error) {
+	if err := c.check(); err != nil {
+		return Launch{}, err
 	}
 	return Launch{
-		File: "conv", Kernel: kernel,
-		Defines: define("CONV_CHANNELS", c.Channels, "CONV_TAPS", c.Taps, "CONV_X_TOKEN", c.Token, "CONV_CHANNEL_FIRST", c.ChannelFirst,
-			"CONV_SILU", c.SiLU, "CONV_RESET", int(c.Reset), "CONV_TOKENS", convTokens, "CONV_STATE_T", c.State.text(), "CONV_WEIGHT_T", c.Weight.text()),
+		File: "conv", Kernel: kernel, Defines: c.defines(),
 		Groups: [3]int{ceil(c.Channels, 128), groups, 1}, Threads: [3]int{128, 1, 1},
 	}, nil
 }

@@ -2,24 +2,24 @@
 #ifdef ENTRY_matvec
 #ifdef PORT_ENTRY
 extern "C" __attribute__((visibility("default"))) void matvec_entry(void* const* a) {
-  matvec((device const uint*)a[0], (device const WEIGHT_SCALE*)a[1], (device const WEIGHT_SCALE*)a[2], (device const float*)a[3], (device const MATVEC_NORM_T*)a[4], (device const float*)a[5], (device float*)a[6], (device const int*)a[7], PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup());
+  matvec((device const uint*)a[0], (device const WEIGHT_SCALE*)a[1], (device const WEIGHT_SCALE*)a[2], (device const float*)a[3], (device const MATVEC_NORM_T*)a[4], (device const float*)a[5], (device const float*)a[6], (device float*)a[7], (device const int*)a[8], PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup());
 }
-PORT_ENTRY(matvec, MATVEC_THREADS, 8)
+PORT_ENTRY(matvec, MATVEC_THREADS, 9)
 #else
-extern "C" __global__ void __launch_bounds__(MATVEC_THREADS) matvec_entry(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, device const float* x, device const MATVEC_NORM_T* norm, device const float* extra, device float* y, device const int* step) {
-  matvec(w, scales, biases, x, norm, extra, y, step, PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup());
+extern "C" __global__ void __launch_bounds__(MATVEC_THREADS) matvec_entry(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, device const float* x, device const MATVEC_NORM_T* norm, device const float* gate, device const float* extra, device float* y, device const int* step) {
+  matvec(w, scales, biases, x, norm, gate, extra, y, step, PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup());
 }
 #endif
 #endif
 #ifdef ENTRY_matvec_many
 #ifdef PORT_ENTRY
 extern "C" __attribute__((visibility("default"))) void matvec_many_entry(void* const* a) {
-  matvec_many((device const uint*)a[0], (device const WEIGHT_SCALE*)a[1], (device const WEIGHT_SCALE*)a[2], (device float*)a[3], (device const uint*)a[4], (device const WEIGHT_SCALE*)a[5], (device const WEIGHT_SCALE*)a[6], (device float*)a[7], (device const uint*)a[8], (device const WEIGHT_SCALE*)a[9], (device const WEIGHT_SCALE*)a[10], (device float*)a[11], (device const uint*)a[12], (device const WEIGHT_SCALE*)a[13], (device const WEIGHT_SCALE*)a[14], (device float*)a[15], (device const float*)a[16], (device const MATVEC_NORM_T*)a[17], (device const int*)a[18], PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup());
+  matvec_many((device const uint*)a[0], (device const WEIGHT_SCALE*)a[1], (device const WEIGHT_SCALE*)a[2], (device float*)a[3], (device const uint*)a[4], (device const WEIGHT_SCALE*)a[5], (device const WEIGHT_SCALE*)a[6], (device float*)a[7], (device const uint*)a[8], (device const WEIGHT_SCALE*)a[9], (device const WEIGHT_SCALE*)a[10], (device float*)a[11], (device const uint*)a[12], (device const WEIGHT_SCALE*)a[13], (device const WEIGHT_SCALE*)a[14], (device float*)a[15], (device const float*)a[16], (device const MATVEC_NORM_T*)a[17], (device const CONV_WEIGHT_T*)a[18], (device const uchar*)a[19], (device CONV_STATE_T*)a[20], (device float*)a[21], (device const int*)a[22], PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup());
 }
-PORT_ENTRY(matvec_many, MATVEC_THREADS, 19)
+PORT_ENTRY(matvec_many, MATVEC_THREADS, 23)
 #else
-extern "C" __global__ void __launch_bounds__(MATVEC_THREADS) matvec_many_entry(device const uint* w0, device const WEIGHT_SCALE* scales0, device const WEIGHT_SCALE* biases0, device float* y0, device const uint* w1, device const WEIGHT_SCALE* scales1, device const WEIGHT_SCALE* biases1, device float* y1, device const uint* w2, device const WEIGHT_SCALE* scales2, device const WEIGHT_SCALE* biases2, device float* y2, device const uint* w3, device const WEIGHT_SCALE* scales3, device const WEIGHT_SCALE* biases3, device float* y3, device const float* x, device const MATVEC_NORM_T* norm, device const int* step) {
-  matvec_many(w0, scales0, biases0, y0, w1, scales1, biases1, y1, w2, scales2, biases2, y2, w3, scales3, biases3, y3, x, norm, step, PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup());
+extern "C" __global__ void __launch_bounds__(MATVEC_THREADS) matvec_many_entry(device const uint* w0, device const WEIGHT_SCALE* scales0, device const WEIGHT_SCALE* biases0, device float* y0, device const uint* w1, device const WEIGHT_SCALE* scales1, device const WEIGHT_SCALE* biases1, device float* y1, device const uint* w2, device const WEIGHT_SCALE* scales2, device const WEIGHT_SCALE* biases2, device float* y2, device const uint* w3, device const WEIGHT_SCALE* scales3, device const WEIGHT_SCALE* biases3, device float* y3, device const float* x, device const MATVEC_NORM_T* norm, device const CONV_WEIGHT_T* conv_w, device const uchar* reset, device CONV_STATE_T* state, device float* conv_y, device const int* step) {
+  matvec_many(w0, scales0, biases0, y0, w1, scales1, biases1, y1, w2, scales2, biases2, y2, w3, scales3, biases3, y3, x, norm, conv_w, reset, state, conv_y, step, PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup());
 }
 #endif
 #endif

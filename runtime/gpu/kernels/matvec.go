@@ -76,6 +76,10 @@ type MatVec struct {
 	Epilogue Epilogue
 	// Cap is the softcap's.
 	Cap float32
+	// Head, where it is not 0, norms the vector in heads of so many columns, each on its own, and multiplies it by
+	// a gate: x = head/rms(head)·weights·Activation(gate), with weights [Head], a gate [K], and one vector.
+	Head       int
+	Activation Activation
 }
 
 // Epilogue is what is done to the results of a product before they are written.
@@ -89,14 +93,27 @@ const (
 	Softcap             // Cap · tanh(y / Cap)
 )
 
-// Launch is the dispatch. Buffers: w, scales, biases (w again where there are none), x f32 [M, K], norm [K]
-// (x again where there is none), extra f32 (x again where there is none), y f32 [M, N], step.
+// Launch is the dispatch. Buffers: w, scales, biases (w again where there are none), x f32 [M, K], norm [K] or [Head],
+// gate f32 [K], extra f32, y f32 [M, N], step; x again for what there is none of.
 func (v MatVec) Launch(t Tuning) (Launch, error) {
-	return v.launch(t, "matvec", "matvec", 1, []int{v.N}, define("MATVEC_EPILOGUE", int(v.Epilogue), "MATVEC_CAP", v.Cap))
+	more := define("MATVEC_EPILOGUE", int(v.Epilogue), "MATVEC_CAP", v.Cap)
+	if v.Head != 0 {
+		if v.Head < 8 || v.Head > 128 || v.Head&(v.Head-1) != 0 || v.K%v.Head != 0 || v.M != 1 || v.Norm == NoNorm {
+			return Launch{}, fmt.Errorf("matvec of %d vectors of %d columns in heads of %d: want one vector, normed in heads of 8, 16, 32, 64 or 128", v.M, v.K, v.Head)
+		}
+		if full, err := v.tune(t, 1, 1); err == nil && full.Chunk < v.K && full.Chunk%v.Head != 0 {
+			return Launch{}, fmt.Errorf("matvec: tuning: chunks of %d columns part heads of %d", full.Chunk, v.Head)
+		}
+		more = append(more, define("MATVEC_HEAD", v.Head, "MATVEC_GATE", int(v.Activation))...)
+	}
+	return v.launch(t, "matvec", "matvec", 1, []int{v.N}, more)
 }
 
 // Twin computes what the kernel does for len(y)/N vectors.
-func (v MatVec) Twin(w *Weight, x, norm, extra, y []float32) {
+func (v MatVec) Twin(w *Weight, x, norm, gate, extra, y []float32) {
+	if v.Head != 0 {
+		x, v.Norm = v.gated(x, norm, gate), NoNorm
+	}
 	v.products(w, x, norm, func(m, n int, sum float64) {
 		switch i := m*v.N + n; v.Epilogue {
 		case AddMatrix:
@@ -110,22 +127,50 @@ func (v MatVec) Twin(w *Weight, x, norm, extra, y []float32) {
 	})
 }
 
-// MatVecMany is the products of the same vectors with 2 to 4 weights of N[i] rows and one format.
+// gated is the vector after the norm of heads and the gate.
+func (v MatVec) gated(x, norm, gate []float32) []float32 {
+	out := make([]float32, v.K)
+	for at := 0; at < v.K; at += v.Head {
+		for i, e := range v.normed(x[at:at+v.Head], norm) {
+			out[at+i] = float32(e * v.Activation.of(float64(gate[at+i])))
+		}
+	}
+	return out
+}
+
+// MatVecMany is the products of the same vectors with 1 to 4 weights of N[i] rows and one format.
 type MatVecMany struct {
 	Vectors
 	N []int
+	// Conv, where it is set, takes the first Channels results of weight 0 as its token, and there is one vector. Token
+	// means nothing.
+	Conv *Conv
+	// Early says that no kernel of the sequence writes the state and reset before this one, so that they can be read
+	// while those before it still run.
+	Early bool
 }
 
 // Launch is the dispatch. Buffers: w, scales, biases, y of weight 0, then of 1, 2 and 3 (those of weight 0 again
-// where there are fewer), x f32 [M, K], norm [K] (x again where there is none), step.
+// where there are fewer), x f32 [M, K], norm [K] (x again where there is none), the convolution's w, reset, state and
+// y f32 [Channels] (any where there is none), step.
 func (v MatVecMany) Launch(t Tuning) (Launch, error) {
 	if len(v.N) < 1 || len(v.N) > 4 {
 		return Launch{}, fmt.Errorf("products with %d weights at once, want 1 to 4", len(v.N))
 	}
-	return v.launch(t, "matvec", "matvec_many", 1, v.N, nil)
+	var more []Define
+	if v.Conv != nil {
+		if err := v.Conv.check(); err != nil {
+			return Launch{}, err
+		}
+		if v.M != 1 || v.Conv.Channels > v.N[0] {
+			return Launch{}, fmt.Errorf("convolution of %d channels behind products of %d vectors with %d rows, want one vector and a row for every channel", v.Conv.Channels, v.M, v.N[0])
+		}
+		more = append(define("MATVEC_CONV", true, "MATVEC_CONV_EARLY", v.Early), v.Conv.defines()...)
+	}
+	return v.launch(t, "matvec", "matvec_many", 1, v.N, more)
 }
 
-// Twin computes what the kernel does for one of the weights.
+// Twin computes what the kernel does for one of the weights; Conv.Twin follows.
 func (v MatVecMany) Twin(w *Weight, x, norm, y []float32) {
 	v.products(w, x, norm, func(m, n int, sum float64) { y[m*w.N+n] = float32(sum) })
 }

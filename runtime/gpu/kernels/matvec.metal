@@ -1,8 +1,10 @@
 #include "port.h"
 #include "weights.h"
 #include "matvec.h"
+#include "conv.h"
 // y = x W^T for up to 8 rows of x, W [N, K] stored: one weight with an epilogue, up to four weights that share
-// x, and a gated pair. Rows of y past step[STEP_TOKENS] are not written.
+// x, with a convolution of the first one's rows behind them, and a gated pair. Rows of y past step[STEP_TOKENS] are
+// not written.
 
 #ifndef MATVEC_N0         // rows of the weights
 #define MATVEC_N0 64
@@ -25,6 +27,12 @@
 #ifndef MATVEC_ACTIVATION // of the gated pair
 #define MATVEC_ACTIVATION ACTIVATION_SILU
 #endif
+#ifndef MATVEC_CONV       // the first CONV_CHANNELS rows of weight 0 are convolved, of one vector
+#define MATVEC_CONV 0
+#endif
+#ifndef MATVEC_CONV_EARLY // no kernel of the sequence writes state and reset before this one: they are read before port_wait
+#define MATVEC_CONV_EARLY 0
+#endif
 #define MATVEC_GROUPS(n) (((n) + MATVEC_BLOCK - 1) / MATVEC_BLOCK)
 
 // The rows of x that are there.
@@ -43,9 +51,10 @@ kernel void matvec(device const uint* w [[buffer(0)]],
                    device const WEIGHT_SCALE* biases [[buffer(2)]],
                    device const float* x [[buffer(3)]],
                    device const MATVEC_NORM_T* norm [[buffer(4)]],
-                   device const float* extra [[buffer(5)]],
-                   device float* y [[buffer(6)]],
-                   device const int* step [[buffer(7)]],
+                   device const float* gate [[buffer(5)]],
+                   device const float* extra [[buffer(6)]],
+                   device float* y [[buffer(7)]],
+                   device const int* step [[buffer(8)]],
                    uint group [[threadgroup_position_in_grid]],
                    uint thread_index [[thread_index_in_threadgroup]]) {
   TG_ARRAY(float, stage, MATVEC_STAGE);
@@ -57,7 +66,7 @@ kernel void matvec(device const uint* w [[buffer(0)]],
   float sums[MATVEC_OUTS];
   float squares[MATVEC_M];
   float out[1];
-  matvec_sums<1, 1>(w, scales, biases, w, scales, biases, MATVEC_N0, row0, step, x, x, vectors, norm, stage, at, sums, squares);
+  matvec_sums<1, 1>(w, scales, biases, w, scales, biases, MATVEC_N0, row0, step, x, x, vectors, norm, stage, at, sums, squares, gate);
   if (!matvec_finish<1>(sums, squares, shared, at, out)) return;
   const int row = row0 + at.lane / MATVEC_M;
   const int vector = at.lane % MATVEC_M;
@@ -73,6 +82,8 @@ kernel void matvec(device const uint* w [[buffer(0)]],
   y[to] = out[0];
 }
 
+// The result of a row of weight 0 that is a channel is the last row of the channel's state, whose output goes to conv_y:
+// the thread that has it does that.
 [[max_total_threads_per_threadgroup(MATVEC_THREADS)]]
 kernel void matvec_many(device const uint* w0 [[buffer(0)]],
                         device const WEIGHT_SCALE* scales0 [[buffer(1)]],
@@ -92,7 +103,11 @@ kernel void matvec_many(device const uint* w0 [[buffer(0)]],
                         device float* y3 [[buffer(15)]],
                         device const float* x [[buffer(16)]],
                         device const MATVEC_NORM_T* norm [[buffer(17)]],
-                        device const int* step [[buffer(18)]],
+                        device const CONV_WEIGHT_T* conv_w [[buffer(18)]],
+                        device const uchar* reset [[buffer(19)]],
+                        device CONV_STATE_T* state [[buffer(20)]],
+                        device float* conv_y [[buffer(21)]],
+                        device const int* step [[buffer(22)]],
                         uint group [[threadgroup_position_in_grid]],
                         uint thread_index [[thread_index_in_threadgroup]]) {
   TG_ARRAY(float, stage, MATVEC_STAGE);
@@ -130,11 +145,38 @@ kernel void matvec_many(device const uint* w0 [[buffer(0)]],
   float sums[MATVEC_OUTS];
   float squares[MATVEC_M];
   float out[1];
+#if MATVEC_CONV
+  const int c = row0 + at.lane;
+  const bool channel = int(group) < MATVEC_GROUPS(MATVEC_N0) && at.split == 0 && at.lane < MATVEC_ROWS && c < CONV_CHANNELS;
+  float past[CONV_TAPS];
+  float taps[CONV_TAPS];
+  bool zero = false;
+#if MATVEC_CONV_EARLY
+  if (channel) {
+    zero = conv_reset(reset, step);
+    conv_read(state, conv_w, c, past, taps);
+  }
+#endif
+#endif
   matvec_sums<1, 1>(w0, scales0, biases0, w0, scales0, biases0, rows, row0, step, x, x, vectors, norm, stage, at, sums, squares);
+#if MATVEC_CONV && !MATVEC_CONV_EARLY
+  if (channel) {
+    zero = conv_reset(reset, step);
+    conv_read(state, conv_w, c, past, taps);
+  }
+#endif
   if (!matvec_finish<1>(sums, squares, shared, at, out)) return;
   const int row = row0 + at.lane / MATVEC_M;
   const int vector = at.lane % MATVEC_M;
   if (row < rows && vector < vectors) y0[long(vector) * rows + row] = out[0];
+#if MATVEC_CONV
+  if (channel) {
+    UNROLL for (int j = 0; j < CONV_TAPS; j++) past[j] = zero ? 0.0f : past[j];
+    conv_shift(past, out[0]);
+    conv_write(state, c, past);
+    conv_y[c] = conv_output(past, taps);
+  }
+#endif
 }
 
 [[max_total_threads_per_threadgroup(MATVEC_THREADS)]]

@@ -37,6 +37,9 @@ func TestMatVec(t *testing.T) {
 		{"norm in f32 of three vectors, split", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 512, M: 4, Norm: kernels.NormF32, Eps: 1e-6}, N: 16}, tuning{Split: 2, Chunk: 256}},
 		{"norm without weights, residual", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 512, M: 2, Norm: kernels.NormPlain, Eps: 1e-6}, N: 18, Epilogue: kernels.AddMatrix}, tuning{}},
 		{"bias", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 256, M: 2}, N: 18, Epilogue: kernels.AddVector}, tuning{}},
+		{"gated heads of a simdgroup's reads, residual, chunks", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 1152, M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: 18, Epilogue: kernels.AddMatrix, Head: 128, Activation: kernels.SiLU}, tuning{Chunk: 512, Split: 2, Sets: 1, Permute: true}},
+		{"gated heads of 32, more threads than columns", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 128, M: 1, Norm: kernels.NormBF16, Eps: 1e-2}, N: 18, Epilogue: kernels.AddMatrix, Head: 32, Activation: kernels.GELU}, tuning{Lanes: 8, Sets: 4}},
+		{"gated heads of 8, no weights", kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 16}, K: 200, M: 1, Norm: kernels.NormPlain}, N: 9, Head: 8}, tuning{Sets: 1, Chunk: 96}},
 		{"softcap", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 256, M: 1}, N: 18, Epilogue: kernels.Softcap, Cap: 3}, tuning{}},
 	}
 	for _, f := range formats {
@@ -54,11 +57,15 @@ func TestMatVec(t *testing.T) {
 			l, err := v.Launch(c.t)
 			require.NoError(t, err)
 			w, x := r.weight(v.Format, v.N, v.K), r.floats(vectors*v.K)
-			norm, norms := r.norm(v.Norm, v.K)
-			extra := r.floats(v.M * v.N)
+			width := v.K
+			if v.Head > 0 {
+				width = v.Head
+			}
+			norm, norms := r.norm(v.Norm, width)
+			gate, extra := r.floats(v.K), r.floats(v.M*v.N)
 			got, want := blank(v.M*v.N), blank(vectors*v.N)
-			kerneltest.Run(t, l, w.Words, w.scales, w.biases, x, norms, extra, got, []int32{int32(vectors), 0})
-			v.Twin(&w.Weight, x, norm, extra, want)
+			kerneltest.Run(t, l, w.Words, w.scales, w.biases, x, norms, gate, extra, got, []int32{int32(vectors), 0})
+			v.Twin(&w.Weight, x, norm, gate, extra, want)
 			requireClose(t, want, got[:len(want)], bound)
 			for _, rest := range got[len(want):] {
 				require.True(t, math.IsNaN(float64(rest)), "a vector past the last is written")
@@ -90,7 +97,7 @@ func TestMatVecMany(t *testing.T) {
 				weights, results = append(weights, w), append(results, y)
 				args = append(args, w.Words, w.scales, w.biases, y)
 			}
-			kerneltest.Run(t, l, append(args, x, norms, []int32{1, 0})...)
+			kerneltest.Run(t, l, append(args, x, norms, x, x, x, x, []int32{1, 0})...)
 			for i, w := range weights {
 				want := blank(rows[i])
 				v.Twin(&w.Weight, x, norm, want)
@@ -98,6 +105,63 @@ func TestMatVecMany(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestMatVecConv: the convolution behind the products is that of Conv, and all products are there too.
+func TestMatVecConv(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		rows     []int
+		conv     kernels.Conv
+		early    bool
+		position int
+		reset    bool
+		tuning   kernels.Tuning
+	}{
+		"all weights, some rows":      {[]int{40, 8, 17, 33}, kernels.Conv{Channels: 29, Taps: 4, SiLU: true, State: kernels.BF16, Weight: kernels.F32, Reset: kernels.ResetFlag}, false, 5, false, kernels.Tuning{Sets: 2, Rows: 2}},
+		"one weight, early":           {[]int{45}, kernels.Conv{Channels: 45, Taps: 3, State: kernels.F32, ChannelFirst: true, Weight: kernels.BF16, Reset: kernels.ResetAtStart}, true, 7, true, kernels.Tuning{Split: 2, Sets: 2}},
+		"reset by the flag, early":    {[]int{24, 9}, kernels.Conv{Channels: 24, Taps: 4, SiLU: true, State: kernels.BF16, ChannelFirst: true, Weight: kernels.F32, Reset: kernels.ResetFlag}, true, 3, true, kernels.Tuning{Lanes: 8, Sets: 1}},
+		"reset by the position":       {[]int{24, 9}, kernels.Conv{Channels: 20, Taps: 1, SiLU: true, State: kernels.F32, Weight: kernels.F32, Reset: kernels.ResetAtStart}, false, 0, false, kernels.Tuning{Sets: 3, Rows: 1}},
+		"never reset, words of eight": {[]int{16}, kernels.Conv{Channels: 8, Taps: 4, SiLU: true, State: kernels.F32, Weight: kernels.F32}, false, 0, true, kernels.Tuning{Bytes: 8, Lanes: 16, Split: 2, Sets: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := seeded(11)
+			v := kernels.MatVecMany{Vectors: kernels.Vectors{Format: affine4, K: 256, M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: c.rows, Conv: &c.conv, Early: c.early}
+			l, err := v.Launch(c.tuning)
+			require.NoError(t, err)
+			x, norm := r.floats(v.K), r.floats(v.K)
+			var args []any
+			var weights []stored
+			var results [][]float32
+			for i := range 4 {
+				if i >= len(c.rows) {
+					args = append(args, args[:4]...)
+					continue
+				}
+				w, y := r.weight(v.Format, c.rows[i], v.K), blank(c.rows[i])
+				weights, results = append(weights, w), append(results, y)
+				args = append(args, w.Words, w.scales, w.biases, y)
+			}
+			taps, state := r.floats(c.conv.Channels*c.conv.Taps), r.floats(c.conv.Channels*c.conv.Taps)
+			weight, got, y := hold(c.conv.Weight, taps), hold(c.conv.State, state), blank(c.conv.Channels+3)
+			kerneltest.Run(t, l, append(args, x, norm, weight.bytes, flag(c.reset), got.bytes, y, []int32{1, int32(c.position)})...)
+			for i, w := range weights {
+				want := blank(c.rows[i])
+				v.Twin(&w.Weight, x, norm, want)
+				requireClose(t, want, results[i], bound)
+			}
+			want := blank(c.conv.Channels)
+			c.conv.Twin(1, c.position, results[0], taps, c.reset, state, want)
+			requireClose(t, want, y[:len(want)], bound)
+			requireBlank(t, y[len(want):])
+			require.Equal(t, state, got.floats())
+		})
+	}
+	_, err := kernels.MatVecMany{Vectors: kernels.Vectors{Format: affine4, K: 256, M: 2}, N: []int{8}, Conv: &kernels.Conv{Channels: 8, Taps: 4, State: kernels.F32, Weight: kernels.F32}}.Launch(kernels.Tuning{})
+	require.EqualError(t, err, "convolution of 8 channels behind products of 2 vectors with 8 rows, want one vector and a row for every channel")
+	_, err = kernels.MatVecMany{Vectors: kernels.Vectors{Format: affine4, K: 256, M: 1}, N: []int{8}, Conv: &kernels.Conv{Channels: 8, Taps: 40}}.Launch(kernels.Tuning{})
+	require.EqualError(t, err, "convolution of 8 channels over 40 tokens, want 1 to 32 tokens")
 }
 
 func TestMatVecGLU(t *testing.T) {
@@ -152,6 +216,8 @@ func TestMatVecRefusals(t *testing.T) {
 		{kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 100, M: 1}, N: 8}, kernels.Tuning{}, "matvec [8]×100: 100 columns are no multiple of the group of 64"},
 		{kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 128, M: 9}, N: 8}, kernels.Tuning{}, "matvec [8]×128: 9 vectors at once, want 1 to 8"},
 		{kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 128, M: 1}, N: 8}, kernels.Tuning{Lanes: 4}, "matvec [8]×128: tuning: 4 lanes for a row, want 8, 16 or 32"},
+		{kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 128, M: 1, Norm: kernels.NormF32}, N: 8, Head: 48}, kernels.Tuning{}, "matvec of 1 vectors of 128 columns in heads of 48: want one vector, normed in heads of 8, 16, 32, 64 or 128"},
+		{kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 512, M: 1, Norm: kernels.NormF32}, N: 8, Head: 128}, kernels.Tuning{Chunk: 192}, "matvec: tuning: chunks of 192 columns part heads of 128"},
 		{kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 128, M: 8}, N: 8}, kernels.Tuning{Rows: 5}, "matvec [8]×128: tuning: 5 rows of 8 vectors do not fit 32 lanes"},
 		{kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 128, M: 1}, N: 8}, kernels.Tuning{Split: 8, Sets: 8}, "matvec [8]×128: tuning: 8 sets of 8 simdgroups, want 1 to 32 simdgroups"},
 		{kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 32}, K: 128, M: 1}, N: 8}, kernels.Tuning{Bytes: 16}, "matvec [8]×128: tuning: 16 bytes a lane do not suit rows of 128 columns of f32"},

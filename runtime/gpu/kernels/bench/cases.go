@@ -100,10 +100,10 @@ func tiled(tiles []kernels.Tile, launch func(kernels.Tile) (kernels.Launch, erro
 func matvec(name string, v kernels.MatVec) testCase {
 	w := weight(v.Format, v.N, v.K)
 	return testCase{
-		name: name, memory: append(w, vectors(v.M*v.K), vectors(v.K), vectors(v.M*v.N), results(v.M*v.N), step(v.M)), result: 6,
+		name: name, memory: append(w, vectors(v.M*v.K), vectors(v.K), vectors(v.M*v.N), results(v.M*v.N), step(v.M), vectors(v.K)), result: 6,
 		bytes: total(w), flops: 2 * float64(v.M*v.N*v.K),
 		variants: func(target kernels.Target) ([]variant, error) {
-			return tuned(v.Tunings(target, v.N, 1), v.Launch, 0, 1, 2, 3, 4, 5, 6, 7)
+			return tuned(v.Tunings(target, v.N, 1), v.Launch, 0, 1, 2, 3, 4, 8, 5, 6, 7)
 		},
 	}
 }
@@ -123,7 +123,7 @@ func many(name string, v kernels.MatVecMany) testCase {
 	return testCase{
 		name: name, memory: append(all, vectors(v.M*v.K), vectors(v.K), step(v.M)), result: 3, bytes: bytes, flops: 2 * float64(v.M*rows*v.K),
 		variants: func(target kernels.Target) ([]variant, error) {
-			return tuned(v.Tunings(target, rows, 1), v.Launch, append(buffers, at, at+1, at+2)...)
+			return tuned(v.Tunings(target, rows, 1), v.Launch, append(buffers, at, at+1, at, at, at, at, at+2)...)
 		},
 	}
 }

@@ -36,6 +36,12 @@
 #ifndef MATVEC_NORM     // the vectors are normed first: 0 no, 1 with weights bf16, 2 with weights f32, 3 without weights
 #define MATVEC_NORM 0
 #endif
+#ifndef MATVEC_HEAD     // columns that are normed on their own, and multiplied by activations of a gate; 0: all, and by nothing
+#define MATVEC_HEAD 0   // a power of two from 8 to 128 that divides K and, where there is a second chunk, CHUNK; M is 1
+#endif
+#ifndef MATVEC_GATE     // the gate's activation
+#define MATVEC_GATE ACTIVATION_NONE
+#endif
 #ifndef MATVEC_EXPERTS  // matrices in a stack of them
 #define MATVEC_EXPERTS 1
 #endif
@@ -50,6 +56,7 @@
 #else
 #define MATVEC_NORM_T float
 #endif
+#define MATVEC_SQUARES (MATVEC_NORM && !MATVEC_HEAD)       // the norm's factor is that of whole vectors
 
 #define MATVEC_COLS (MATVEC_BYTES * 8 / WEIGHT_BITS)       // columns of a lane at once
 #define MATVEC_WORDS (MATVEC_BYTES / 4)
@@ -168,12 +175,30 @@ inline void matvec_factors(device const float* scores, device const MATVEC_NORM_
     if (column < min(k0 + MATVEC_CHUNK, MATVEC_K)) {
       if (PARTS > 1) v = v * scores[column / (MATVEC_K / PARTS)];
 #if MATVEC_NORM == 1 || MATVEC_NORM == 2
+#if MATVEC_HEAD
+      UNROLL for (int j = 0; j < 4; j++) v[j] = float(norm[column % MATVEC_HEAD + j]);
+#else
       UNROLL for (int j = 0; j < 4; j++) v[j] = float(norm[column + j]);
+#endif
 #endif
     }
     factors[i] = v;
   }
 }
+
+#if MATVEC_HEAD
+// Norms heads of what was read, and multiplies it by the gate's activations: neighbouring lanes hold neighbouring columns.
+inline void matvec_heads(thread float4* ahead, thread const float4* gates) {
+  UNROLL for (int i = 0; i < MATVEC_FETCH; i++) {
+    float4 v = ahead[i];
+    float square = (v[0] * v[0] + v[1] * v[1]) + (v[2] * v[2] + v[3] * v[3]);
+    UNROLL for (ushort distance = 1; distance < MATVEC_HEAD / 4; distance *= 2) square += simd_shuffle_xor(square, distance);
+    v = v * precise::rsqrt(square / float(MATVEC_HEAD) + MATVEC_EPS);
+    UNROLL for (int j = 0; j < 4; j++) v[j] *= port_activate(MATVEC_GATE, gates[i][j]);
+    ahead[i] = v;
+  }
+}
+#endif
 
 // Stages what was read: float4 q of a lane's columns of part p, of vector m, at ((m * QUADS + q) * PITCH + p), and behind
 // them the sums over the columns of parts. Adds the squares of the elements to squares.
@@ -185,7 +210,7 @@ inline void matvec_stage(thread const float4* ahead, thread const float4* factor
     UNROLL for (int i = 0; i < MATVEC_FETCH; i++) {
       const int q = i * MATVEC_THREADS + at.thread_index;
       float4 v = ahead[m * MATVEC_FETCH + i];
-#if MATVEC_NORM
+#if MATVEC_SQUARES
       UNROLL for (int j = 0; j < 4; j++) squares[m] += v[j] * v[j];
 #endif
       if (PARTS > 1 || MATVEC_NORM == 1 || MATVEC_NORM == 2) v = v * factors[i];
@@ -242,12 +267,14 @@ inline void matvec_add(thread const uint* words, thread const float2* affine, th
 //
 // PARTS > 1 says that the rows are those of PARTS stacked matrices of MATVEC_K / PARTS columns, one behind the
 // other, matrix i of them at rows experts[i] * rows of the stack, and that vectors are multiplied by scores[i].
+// gate [MATVEC_K] is that of MATVEC_HEAD.
 template <int PLANES, int PARTS>
 inline void matvec_sums(device const uint* w0, device const WEIGHT_SCALE* scales0, device const WEIGHT_SCALE* biases0,
                         device const uint* w1, device const WEIGHT_SCALE* scales1, device const WEIGHT_SCALE* biases1,
                         int rows, int row0, device const int* experts, device const float* scores,
                         device const float* x, int vectors, device const MATVEC_NORM_T* norm,
-                        threadgroup float* stage, thread const matvec_place& at, thread float* sums, thread float* squares) {
+                        threadgroup float* stage, thread const matvec_place& at, thread float* sums, thread float* squares,
+                        device const float* gate = 0) {
   const int columns = MATVEC_K / PARTS;
   UNROLL for (int i = 0; i < PLANES * MATVEC_OUTS; i++) sums[i] = 0.0f;
   UNROLL for (int m = 0; m < MATVEC_M; m++) squares[m] = 0.0f;
@@ -255,6 +282,9 @@ inline void matvec_sums(device const uint* w0, device const WEIGHT_SCALE* scales
   float2 affine[2][PLANES * MATVEC_ROWS];
   float4 ahead[MATVEC_M * MATVEC_FETCH];  // of the vectors' next chunk
   float4 factors[MATVEC_FETCH];
+#if MATVEC_HEAD
+  float4 gates[MATVEC_FETCH];
+#endif
   // Step -2 and -1 read steps 0 and 1, which are under way while the vectors are waited for and staged.
   MATVEC_UNROLL for (int pair = -2; pair < MATVEC_ALL; pair += 2) {
     UNROLL for (int turn = 0; turn < 2; turn++) {
@@ -267,14 +297,23 @@ inline void matvec_sums(device const uint* w0, device const WEIGHT_SCALE* scales
             port_wait();
             if (PARTS > 1) matvec_factors<PARTS>(scores, norm, 0, at, factors);
             matvec_fetch(x, vectors, 0, at, ahead);
+#if MATVEC_HEAD
+            matvec_fetch(gate, 1, 0, at, gates);
+#endif
           } else {
             threadgroup_barrier(mem_flags::mem_threadgroup);
           }
+#if MATVEC_HEAD
+          matvec_heads(ahead, gates);
+#endif
           matvec_stage<PARTS>(ahead, factors, stage, at, squares);
           threadgroup_barrier(mem_flags::mem_threadgroup);
           if (k0 + MATVEC_CHUNK < MATVEC_K) {
             matvec_factors<PARTS>(scores, norm, k0 + MATVEC_CHUNK, at, factors);
             matvec_fetch(x, vectors, k0 + MATVEC_CHUNK, at, ahead);
+#if MATVEC_HEAD
+            matvec_fetch(gate, 1, k0 + MATVEC_CHUNK, at, gates);
+#endif
           }
         }
         const int part = step % MATVEC_STEPS * (MATVEC_LANES * MATVEC_SPLIT) + at.split * MATVEC_LANES + at.lane;
@@ -321,10 +360,10 @@ inline bool matvec_finish(thread float* sums, thread float* squares, threadgroup
       if (at.lane == i) out[p] = v;
     }
   }
-#if MATVEC_SPLIT > 1 || MATVEC_NORM
+#if MATVEC_SPLIT > 1 || MATVEC_SQUARES
   const int simd = at.thread_index / 32;
   threadgroup float* norms = shared + MATVEC_SIMDS * PLANES * MATVEC_OUTS * MATVEC_SUBS;
-#if MATVEC_NORM
+#if MATVEC_SQUARES
   UNROLL for (int m = 0; m < MATVEC_M; m++) {
     const float total = simd_sum(squares[m]);
     if (at.thread_index % 32 == 0) norms[simd * MATVEC_M + m] = total;
@@ -344,7 +383,7 @@ inline bool matvec_finish(thread float* sums, thread float* squares, threadgroup
     UNROLL for (int s = 1; s < MATVEC_SPLIT; s++) out[p] += partial[s * others + p * MATVEC_OUTS + at.lane];
   }
 #endif
-#if MATVEC_NORM
+#if MATVEC_SQUARES
   float total = 0.0f;
   UNROLL for (int s = 0; s < MATVEC_SIMDS; s++) total += norms[s * MATVEC_M + at.lane % MATVEC_M];
   const float factor = precise::rsqrt(total / float(MATVEC_K) + MATVEC_EPS);

@@ -1,0 +1,56 @@
+// The step of a causal convolution of a channel: what conv.metal and matvec.metal share.
+#ifndef CONV_CHANNELS
+#define CONV_CHANNELS 64
+#define CONV_TAPS 4
+#define CONV_X_TOKEN 64        // elements from one token to the next
+#define CONV_CHANNEL_FIRST 0   // the state is [CHANNELS][TAPS], not [TAPS][CHANNELS]
+#define CONV_SILU 1
+#define CONV_RESET 0           // the state counts as zeros 1: where reset[0] is not 0, 2: at position 0
+#define CONV_TOKENS 16         // of a thread of conv_tokens
+#define CONV_STATE_T float
+#define CONV_WEIGHT_T float
+#endif
+#if CONV_CHANNEL_FIRST
+#define CONV_STATE_AT(row, c) ((c) * CONV_TAPS + (row))
+#else
+#define CONV_STATE_AT(row, c) ((row) * CONV_CHANNELS + (c))
+#endif
+
+inline bool conv_reset(device const uchar* reset, device const int* step) {
+#if CONV_RESET == 1
+  return reset[0] != 0;
+#elif CONV_RESET == 2
+  return step[STEP_POSITION] == 0;
+#else
+  return false;
+#endif
+}
+
+// Reads the rows of a channel's state, and its taps.
+inline void conv_read(device const CONV_STATE_T* state, device const CONV_WEIGHT_T* w, int c, thread float* row, thread float* taps) {
+  UNROLL for (int j = 0; j < CONV_TAPS; j++) {
+    row[j] = float(state[CONV_STATE_AT(j, c)]);
+    taps[j] = float(w[c * CONV_TAPS + j]);
+  }
+}
+
+// The output for the rows that are there.
+inline float conv_output(thread const float* row, thread const float* taps) {
+  float sum = 0.0f;
+  UNROLL for (int j = 0; j < CONV_TAPS; j++) sum += taps[j] * row[j];
+#if CONV_SILU
+  return port_silu(sum);
+#else
+  return sum;
+#endif
+}
+
+// Makes x the last row, and the first one go.
+inline void conv_shift(thread float* row, float x) {
+  UNROLL for (int j = 0; j + 1 < CONV_TAPS; j++) row[j] = row[j + 1];
+  row[CONV_TAPS - 1] = x;
+}
+
+inline void conv_write(device CONV_STATE_T* state, int c, thread const float* row) {
+  UNROLL for (int j = 0; j < CONV_TAPS; j++) state[CONV_STATE_AT(j, c)] = CONV_STATE_T(row[j]);
+}
