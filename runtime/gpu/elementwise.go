@@ -196,9 +196,13 @@ func bindGLU(b *binder) bool {
 			if x.same(d.out) && b.only("x") {
 				if g, ok := d.x.grid(); ok && g.width == d.out.shape[len(d.out.shape)-1] {
 					if _, ok := gate.gridAs(g); ok {
-						out := b.result(0, nil)
+						g := &gatedNormOf{norm: d, gate: gate, activation: activation, out: b.result(0, nil)}
+						if g.out == nil {
+							return false
+						}
 						b.take(x.slot)
-						return out != nil && d.run(b, gate, activation, out)
+						b.later(g.out.slot, g, d.x, gate)
+						return true
 					}
 				}
 			}

@@ -110,8 +110,41 @@ func (b *binder) product(l *linearOf, epilogue kernels.Epilogue, extra *value, l
 	return b.blocks(l, epilogue, extra, limit, out)
 }
 
+// ofHeads computes a product of one row that is a deferred normalization of heads with a gate. What else reads that has it
+// computed.
+func (b *binder) ofHeads(l *linearOf, epilogue kernels.Epilogue, extra *value, limit float32, out *value) bool {
+	h, ok := l.x.slot.pending.(*gatedNormOf)
+	if !ok || l.rows != 1 || l.norm != nil || l.bias != nil || !l.x.same(h.out) {
+		return false
+	}
+	in := h.norm.x
+	if !in.isDense() || !h.gate.isDense() || h.gate.len() != in.len() || in.offset%4 != 0 || h.gate.offset%4 != 0 {
+		return false // read as vectors of four
+	}
+	v, _ := l.vectors()
+	k := kernels.MatVec{Vectors: v, N: l.w.rows, Epilogue: epilogue, Cap: limit, Head: in.shape[len(in.shape)-1], Activation: h.activation}
+	x := reads(in)
+	norm, other := x, x
+	k.Norm, k.Eps, norm = h.norm.vectors(x)
+	if extra != nil {
+		other = reads(extra)
+	}
+	ways := b.tunings(k.Vectors, l.w.rows)
+	launch, err := k.Launch(ways[0])
+	if err != nil {
+		return false
+	}
+	b.dispatch("linear of heads", launch, nil, append(l.w.operands(), x, norm, reads(h.gate), other, writes(out), b.stepAt(1, nil))...)
+	tuned(b, ways, k.Launch)
+	b.reading(l.w.bytes())
+	return true
+}
+
 // blocks computes a product fewRows rows at a time.
 func (b *binder) blocks(l *linearOf, epilogue kernels.Epilogue, extra *value, limit float32, out *value) bool {
+	if b.ofHeads(l, epilogue, extra, limit, out) {
+		return true
+	}
 	v, norm := l.vectors()
 	k := kernels.MatVec{Vectors: v, N: l.w.rows, Epilogue: epilogue, Cap: limit}
 	if l.bias != nil {

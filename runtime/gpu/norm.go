@@ -90,6 +90,17 @@ func unaligned(values ...*value) bool {
 	return slices.ContainsFunc(values, func(v *value) bool { return v.at()%16 != 0 })
 }
 
+// gatedNormOf is a normalization of heads, times an activation of a gate, that is deferred: a product of one token does it
+// while it reads that.
+type gatedNormOf struct {
+	norm       *normOf
+	gate       *value
+	activation kernels.Activation
+	out        *value
+}
+
+func (g *gatedNormOf) emit(b *binder) { g.norm.run(b, g.gate, g.activation, g.out) }
+
 // gridAs gives the strides of v's rows, as many as g has and in the same two levels.
 func (v *value) gridAs(g grid) (kernels.Rows, bool) {
 	stride, ok := strided.Reshape(v.shape, v.stride, []int{g.tokens, g.rows, g.width})
