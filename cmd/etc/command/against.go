@@ -1,7 +1,6 @@
 package command
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"math"
@@ -49,8 +48,8 @@ type metadataCheck struct {
 	Equal bool   `json:"equal"`
 }
 
-// compareAgainst compares a program with the checkpoint in dir. tokens bounds the tokens that are run.
-func compareAgainst(ctx context.Context, path, dir string, tokens int) (*againstReport, error) {
+// compareAgainst compares a program with a checkpoint. tokens bounds the tokens that are run.
+func compareAgainst(cmd *cobra.Command, path, checkpoint string, tokens int) (*againstReport, error) {
 	p, err := program.Open(path)
 	if err != nil {
 		return nil, err
@@ -63,13 +62,9 @@ func compareAgainst(ctx context.Context, path, dir string, tokens int) (*against
 	if _, err := session.Describe(file); err != nil {
 		return nil, invalidError{fmt.Errorf("%s: %w", path, err)}
 	}
-	open := loaders.Open // the weights of a GGUF file are compared by value, in whichever form the program has them
-	if strings.HasSuffix(dir, ".gguf") {
-		open = func(path string) (*loaders.Checkpoint, error) { return loaders.OpenGGUF(path, false) }
-	}
-	c, err := open(dir)
+	c, err := openAgainst(cmd, checkpoint)
 	if err != nil {
-		return nil, invalidInput(err)
+		return nil, err
 	}
 	defer c.Close()
 	original, err := c.Build(loaders.Options{MaxSeqLen: constantOf(file, "get_max_seq_len")})
@@ -82,11 +77,11 @@ func compareAgainst(ctx context.Context, path, dir string, tokens int) (*against
 	if err := passes.Run(original, &passes.Options{}); err != nil {
 		return nil, err
 	}
-	r := &againstReport{File: path, Checkpoint: dir}
+	r := &againstReport{File: path, Checkpoint: checkpoint}
 	if record, err := readRecord(p); err != nil {
 		return nil, invalidError{fmt.Errorf("%s: %w", path, err)}
 	} else if record != nil {
-		if r.Sources, err = checkSources(ctx, record, c); err != nil {
+		if r.Sources, err = checkSources(cmd.Context(), record, c); err != nil {
 			return nil, err
 		}
 	}
@@ -280,17 +275,17 @@ func (r *againstReport) kinds() []*weightKind {
 }
 
 // runAgainst is etc verify --against.
-func runAgainst(cmd *cobra.Command, path, dir, page string, tokens int, asJSON bool) error {
+func runAgainst(cmd *cobra.Command, path, checkpoint, page string, tokens int, asJSON bool) error {
 	if tokens < 1 {
 		return usagef("--tokens %d, want at least 1", tokens)
 	}
-	r, err := compareAgainst(cmd.Context(), path, dir, tokens)
+	r, err := compareAgainst(cmd, path, checkpoint, tokens)
 	if err != nil {
 		return err
 	}
 	if page != "" {
 		err := writeAtomically(page, func(w io.Writer) error {
-			return report.Comparison(w, path, dir, r.Weights, r.Layers, r.Logits)
+			return report.Comparison(w, path, checkpoint, r.Weights, r.Layers, r.Logits)
 		})
 		if err != nil {
 			return err
@@ -302,7 +297,7 @@ func runAgainst(cmd *cobra.Command, path, dir, page string, tokens int, asJSON b
 		err = r.write(cmd.OutOrStdout())
 	}
 	if err == nil && r.Sources != nil && !r.Sources.ok() {
-		err = invalidError{fmt.Errorf("%s was not made of %s: %s", path, dir, r.Sources)}
+		err = invalidError{fmt.Errorf("%s was not made of %s: %s", path, checkpoint, r.Sources)}
 	}
 	return err
 }

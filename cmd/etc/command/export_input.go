@@ -56,7 +56,7 @@ func (f exportFlags) openInput(cmd *cobra.Command, name string) (*loaders.Checkp
 	info, err := os.Stat(name)
 	switch {
 	case f.input.modelID != "":
-		return f.openHub(cmd, name)
+		return openHub(cmd, name)
 	case err == nil && f.input.gguf != "" && info.IsDir():
 		return nil, usagef("--gguf %s: expected a GGUF file, found a directory", name)
 	case err == nil && f.input.prequantized != "" && !info.IsDir():
@@ -78,12 +78,35 @@ func (f exportFlags) openInput(cmd *cobra.Command, name string) (*loaders.Checkp
 		return c, nil
 	case err == nil:
 		return nil, usagef("%s is neither a checkpoint directory nor a .gguf file", name)
-	case errors.Is(err, fs.ErrNotExist) && f.input == (inputFlags{}) && !strings.HasSuffix(name, ".gguf"):
-		if _, notID := hub.ParseRepo(name); notID == nil {
-			return f.openHub(cmd, name)
-		}
+	case f.input == (inputFlags{}) && isHubID(name, err):
+		return openHub(cmd, name)
 	}
 	return nil, err
+}
+
+// isHubID reports whether a name stands for a checkpoint on the hub; missing is what os.Stat says of it.
+func isHubID(name string, missing error) bool {
+	_, err := hub.ParseRepo(name)
+	return err == nil && errors.Is(missing, fs.ErrNotExist) && !strings.HasSuffix(name, ".gguf")
+}
+
+// openAgainst opens what --against of etc verify names: a directory, a GGUF file, whose weights are compared by value in
+// whichever form the program has them, or an id on the hub.
+func openAgainst(cmd *cobra.Command, name string) (*loaders.Checkpoint, error) {
+	if _, err := os.Stat(name); isHubID(name, err) {
+		return openHub(cmd, name)
+	} else if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("--against %s: expected a directory, a GGUF file, or an id on the Hugging Face hub, org/name or org/name@revision, found none: %w", name, err)
+	}
+	open := loaders.Open
+	if strings.HasSuffix(name, ".gguf") {
+		open = func(name string) (*loaders.Checkpoint, error) { return loaders.OpenGGUF(name, false) }
+	}
+	c, err := open(name)
+	if err != nil {
+		return nil, invalidInput(err)
+	}
+	return c, nil
 }
 
 // keepsSuperblocks reports whether weights of K-quants keep their values, in more bits: where nothing asks for others.
@@ -92,7 +115,7 @@ func (f exportFlags) keepsSuperblocks(cmd *cobra.Command) bool {
 }
 
 // openHub fetches a checkpoint from the hub, with a progress bar where somebody watches, and opens it.
-func (f exportFlags) openHub(cmd *cobra.Command, id string) (*loaders.Checkpoint, error) {
+func openHub(cmd *cobra.Command, id string) (*loaders.Checkpoint, error) {
 	repo, err := hub.ParseRepo(id)
 	if err != nil {
 		return nil, usageError{err}

@@ -46,7 +46,7 @@ FILE.root.minisig, as etc export --sign writes them) with a public key of minisi
 			return runVerify(cmd, args[0], signature, asJSON)
 		},
 	}
-	cmd.Flags().StringVar(&against, "against", "", "checkpoint directory or GGUF file to compare with")
+	cmd.Flags().StringVar(&against, "against", "", "checkpoint to compare with: a directory, a GGUF file, or an id on the Hugging Face hub")
 	cmd.Flags().StringVar(&signed, "signed", "", "public key of minisign, a file or the key itself, that must have signed the file")
 	cmd.Flags().StringVar(&page, "html", "", "write the comparison as a page of pictures to this file")
 	cmd.Flags().IntVar(&tokens, "tokens", 64, "tokens to run for --against")
