@@ -13,6 +13,9 @@ type Options struct {
 	Threads int
 	// Exact keeps activations in float32 where an engine would round them for speed.
 	Exact bool
+	// NoTune takes the default of every kernel where an engine would measure once which way to divide its work is the
+	// fastest on this machine.
+	NoTune bool
 	// Observe is told of every step that ran, on the goroutine of the call; nil costs nothing. Instances that
 	// run at the same time call it at the same time. An engine that has no steps does not call it.
 	Observe func(*Step)

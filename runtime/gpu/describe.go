@@ -13,6 +13,7 @@ import (
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/gpu/tune"
 )
 
 // Describe tells how the engine of a device, "metal" or "cuda", runs a module, on any machine: the plan for a
@@ -20,6 +21,12 @@ import (
 // by kind of kernel; and the memory that plans need. Kind "reference" is what has no kernel. What does not run
 // there is an error.
 func Describe(w io.Writer, m *ir.Module, name string, chunk int, o engine.Options) error {
+	return Engine{Device: name}.Describe(w, m, chunk, o)
+}
+
+// Describe is the function Describe for the device of this machine, if it has it: what was tuned for it is told.
+func (e Engine) Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options) error {
+	name := e.Device
 	target := kernels.CUDA
 	if name == "metal" {
 		target = kernels.Metal
@@ -46,7 +53,7 @@ func Describe(w io.Writer, m *ir.Module, name string, chunk int, o engine.Option
 		return err
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "engine %s, tuned for no device in particular\n\nplan of %s for one token\n", name, m.Entry.Name)
+	fmt.Fprintf(&b, "engine %s, tuned for %s\n\nplan of %s for one token\n", name, e.tunedFor(one, o), m.Entry.Name)
 	for i := range one.steps {
 		s := &one.steps[i]
 		fmt.Fprintf(&b, "%5d  %-16s %s\n", i, s.kind, s.about())
@@ -75,6 +82,29 @@ func Describe(w io.Writer, m *ir.Module, name string, chunk int, o engine.Option
 	}
 	_, err = w.Write(b.Bytes())
 	return err
+}
+
+// tunedFor says which device a plan is tuned for.
+func (e Engine) tunedFor(p *plan, o engine.Options) string {
+	const none = "no device in particular"
+	if e.Tune == nil || o.NoTune {
+		return none
+	}
+	d, err := e.Open()
+	if err != nil {
+		return none
+	}
+	t := tune.New(d, *e.Tune, o.Warn)
+	if err := d.Close(); err != nil {
+		o.Warn(err.Error())
+	}
+	products, kept := p.products(t), 0
+	for _, q := range products {
+		if _, ok := t.Kept(q.steps[0].ways()); ok {
+			kept++
+		}
+	}
+	return fmt.Sprintf("%s: %d of %d products, kept in %s", t.About(), kept, len(products), t.Dir())
 }
 
 // maxChunk bounds the chunks that plans are shown for: programs that are no language models name none.

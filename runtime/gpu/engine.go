@@ -12,6 +12,7 @@ import (
 	"github.com/etc-ml/etc/runtime/fuse"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/gpu/tune"
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
@@ -21,6 +22,9 @@ type Engine struct {
 	Device string
 	// Open opens the device, or says why it cannot be used.
 	Open func() (device.Device, error)
+	// Tune says where choices among the ways to divide the work of kernels are kept, and what making them may cost; nil
+	// takes the defaults.
+	Tune *tune.Options
 }
 
 // Name of the device.
@@ -57,6 +61,9 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 	x := &executable{name: e.Device, device: d, target: d.Info().Target, module: m, fused: fused, precision: o.Precision, exact: o.Exact, warn: warn,
 		constants: map[*ir.Value]*value{}, joins: map[*ir.Value]eval.Value{}, weights: map[*ir.Value]*weight{},
 		memory: map[memoryKey]*slot{}, kernels: map[string]device.Kernel{}, products: map[device.Product]device.Kernel{}}
+	if e.Tune != nil && !o.NoTune {
+		x.tuner, x.choices = tune.New(d, *e.Tune, warn), map[string]kernels.Launch{}
+	}
 	if err := x.derive(); err != nil {
 		x.Close()
 		return nil, err
@@ -73,6 +80,9 @@ type executable struct {
 	precision     eval.Precision
 	exact         bool
 	warn          func(string)
+
+	tuner   *tune.Tuner               // nil for none
+	choices map[string]kernels.Launch // of the tuner, by the launch they take the place of
 
 	// timeline is held by an instance that uses the device: calls must not overlap.
 	timeline sync.Mutex

@@ -12,6 +12,7 @@ func (x *instance) run(p *plan) error {
 		return err
 	}
 	if p.program == nil {
+		x.tune(p)
 		program, err := x.record(p)
 		if err != nil {
 			for i := range program {

@@ -65,8 +65,8 @@ func runInspect(cmd *cobra.Command, path string, f inspectFlags) error {
 		return usagef("%s: give one of them", strings.Join(chosen, " "))
 	case cmd.Flags().Changed("method") && (len(chosen) == 0 || f.json):
 		return usagef("--method: all methods are shown without one of --ir, --nodes, --weights, --dot, --plan, --html")
-	case !f.plan && anyChanged(cmd, "device", "threads", "cpu-features", "exact", "precision"):
-		return usagef("--device, --threads, --cpu-features, --exact and --precision are about --plan")
+	case !f.plan && anyChanged(cmd, "device", "threads", "cpu-features", "exact", "no-tune", "precision"):
+		return usagef("--device, --threads, --cpu-features, --exact, --no-tune and --precision are about --plan")
 	}
 	e, o, err := f.runner()
 	if err != nil {
@@ -157,7 +157,7 @@ func writePlan(out io.Writer, m *ir.Module, e engine.Engine, o engine.Options) e
 	}
 	switch name {
 	case "metal", "cuda":
-		return gpu.Describe(out, m, name, chunk, o)
+		return e.(gpu.Engine).Describe(out, m, chunk, o)
 	case cpu.Engine{}.Name():
 		return cpu.Describe(out, m, chunk, o)
 	case reference.Engine{}.Name():

@@ -19,16 +19,17 @@ import (
 type modelFlags struct {
 	device, precision, level string
 	threads                  int
-	exact                    bool
+	exact, noTune            bool
 }
 
-// add adds --device, --threads, --cpu-features, --exact and --precision, which has this default.
+// add adds --device, --threads, --cpu-features, --exact, --no-tune and --precision, which has this default.
 func (f *modelFlags) add(cmd *cobra.Command, precision string) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.device, "device", "auto", "what runs the program: auto, "+strings.Join(engineNames(), ", "))
 	fl.IntVar(&f.threads, "threads", 0, "worker threads, 0 for one per CPU")
 	fl.StringVar(&f.level, "cpu-features", "", "kernels of device cpu: "+strings.Join(kernel.Levels(), ", ")+" (default: the last of them)")
 	fl.BoolVar(&f.exact, "exact", false, "keep activations in float32 where device cpu would round them to 8 bits")
+	fl.BoolVar(&f.noTune, "no-tune", false, "take the default kernels of a GPU: neither measure what is fastest on it nor use what was measured")
 	fl.StringVar(&f.precision, "precision", precision, "fp32, mixed or strict")
 }
 
@@ -53,7 +54,7 @@ func (f modelFlags) runner() (engine.Engine, engine.Options, error) {
 			return nil, engine.Options{}, usagef("--cpu-features: %w", err)
 		}
 	}
-	return device, engine.Options{Precision: precision, Threads: f.threads, Exact: f.exact}, nil
+	return device, engine.Options{Precision: precision, Threads: f.threads, Exact: f.exact, NoTune: f.noTune}, nil
 }
 
 // workers is the number of worker threads that the flags ask for.

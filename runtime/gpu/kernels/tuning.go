@@ -53,11 +53,25 @@ func (v Vectors) Tunings(target Target, rows, experts int) []Tuning {
 		}
 	}
 	add(first)
+	try := func(bytes, rows, split, simds int) {
+		add(Tuning{Rows: rows, Lanes: first.Lanes, Split: split, Sets: max(1, simds/split), Bytes: bytes, Permute: first.Permute})
+	}
+	allRows, splits, allSimds := []int{1, 2, 4, 8}, []int{1, 2, 4}, []int{4, 8, 16}
+	// A tuner whose time is short sees what differs from the default in one respect, and mostly helps, first.
+	for _, rows := range allRows {
+		try(first.Bytes, rows, first.Split, first.Split*first.Sets)
+	}
+	for _, simds := range allSimds {
+		try(first.Bytes, first.Rows, first.Split, simds)
+	}
+	for _, split := range splits {
+		try(first.Bytes, first.Rows, split, first.Split*first.Sets)
+	}
 	for _, bytes := range []int{bytes, bytes / 2} {
-		for _, rows := range []int{4, 2, 8, 1} {
-			for _, split := range []int{1, 2, 4} {
-				for _, simds := range []int{4, 8, 16} {
-					add(Tuning{Rows: rows, Lanes: first.Lanes, Split: split, Sets: max(1, simds/split), Bytes: bytes, Permute: first.Permute})
+		for _, rows := range allRows {
+			for _, split := range splits {
+				for _, simds := range allSimds {
+					try(bytes, rows, split, simds)
 				}
 			}
 		}

@@ -1,0 +1,163 @@
+package tune
+
+import (
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+)
+
+const (
+	// long is the time that a measurement takes at least, so that starting it and waiting for its end count little.
+	long = time.Millisecond
+	// repeats is how often a way is measured; the least time counts.
+	repeats = 3
+	// warming is how long the device works before measurements count: its clock rises with work.
+	warming = 10 * time.Millisecond
+)
+
+// candidate is a compiled launch, recorded on all runs.
+type candidate struct {
+	library  device.Library
+	kernel   device.Kernel
+	sequence device.Sequence
+	runs     int
+	submits  int // of the sequence in a measurement
+}
+
+// close frees what a candidate holds. Errors are those of the device, which come up again in its next use.
+func (c *candidate) close() {
+	if c.sequence != nil {
+		_ = c.sequence.Close()
+	}
+	if c.kernel != nil {
+		_ = c.kernel.Close()
+	}
+	if c.library != nil {
+		_ = c.library.Close()
+	}
+	*c = candidate{}
+}
+
+// compile compiles launches side by side, until the time is over.
+func (t *Tuner) compile(todo []job, end time.Time) {
+	work := make(chan job)
+	var wait sync.WaitGroup
+	for range min(len(todo), runtime.GOMAXPROCS(0)) {
+		wait.Go(func() {
+			for j := range work {
+				w := &j.search.ways[j.way]
+				w.open(t.device, j.search.Launches[j.way])
+				w.failed = w.kernel == nil
+			}
+		})
+	}
+	for _, j := range todo {
+		if !t.clock().Before(end) {
+			break
+		}
+		work <- j
+	}
+	close(work)
+	wait.Wait()
+}
+
+// open compiles a launch. Without success there is no kernel.
+func (c *candidate) open(d device.Device, l kernels.Launch) {
+	text, err := l.Source(d.Info().Target)
+	if err != nil {
+		return
+	}
+	if c.library, err = d.Compile(device.Source{Name: l.File, Text: text}); err != nil {
+		c.library = nil
+		return
+	}
+	if c.kernel, err = c.library.Kernel(l.Kernel); err != nil {
+		c.kernel = nil
+	}
+}
+
+// record makes the sequence of a candidate, if it has none yet.
+func (t *Tuner) record(c *candidate, l kernels.Launch, runs [][]device.Argument) error {
+	if c.sequence != nil {
+		return nil
+	}
+	list := make([]device.Dispatch, len(runs))
+	for i, arguments := range runs {
+		if l.Params != nil {
+			arguments = append(arguments[:len(arguments):len(arguments)], device.Argument{Bytes: l.Params})
+		}
+		list[i] = device.Dispatch{Label: "tuning", Kernel: c.kernel, Arguments: arguments, Groups: l.Groups, Threads: l.Threads, Barrier: true}
+	}
+	s, err := t.device.Record(list)
+	if err == nil {
+		c.sequence, c.runs, c.submits = s, len(runs), 1
+	}
+	return err
+}
+
+// measure gives the least time of a dispatch, of several measurements, or of one where it is hopeless against the best.
+// best is 0 where there is none yet.
+func (t *Tuner) measure(c *candidate, l kernels.Launch, runs [][]device.Argument, best time.Duration) (time.Duration, error) {
+	if err := t.record(c, l, runs); err != nil {
+		return 0, err
+	}
+	c.submits = 1
+	if _, err := t.time(c); err != nil { // what is done once: code is brought to the device, pages are read
+		return 0, err
+	}
+	once, err := t.time(c)
+	if err != nil {
+		return 0, err
+	}
+	c.submits = int(min(100, max(1, long/max(1, once*time.Duration(c.runs)))))
+	var least time.Duration
+	for range repeats {
+		took, err := t.time(c)
+		if err != nil {
+			return 0, err
+		}
+		if least == 0 || took < least {
+			least = took
+		}
+		if best > 0 && float64(least) > hopeless*float64(best) {
+			break
+		}
+	}
+	return max(1, least), nil
+}
+
+// warm lets the device work on what is measured next.
+func (t *Tuner) warm(products []*search) {
+	for _, s := range products {
+		w := &s.ways[s.best]
+		if w.kernel == nil {
+			continue
+		}
+		if err := t.record(&w.candidate, s.Launches[s.best], s.Runs); err != nil {
+			continue
+		}
+		for start := t.clock(); t.clock().Sub(start) < warming; {
+			if _, err := t.time(&w.candidate); err != nil {
+				break
+			}
+		}
+		return
+	}
+}
+
+// time submits a candidate's sequence and gives the time of a dispatch.
+func (t *Tuner) time(c *candidate) (time.Duration, error) {
+	start := t.clock()
+	for range c.submits {
+		if err := c.sequence.Submit(); err != nil {
+			return 0, err
+		}
+	}
+	if err := t.device.Wait(); err != nil {
+		return 0, err
+	}
+	return t.clock().Sub(start) / time.Duration(c.submits*c.runs), nil
+}

@@ -1,0 +1,164 @@
+package tune
+
+import "time"
+
+// What a search may do.
+const (
+	// compiling is the share of the time that goes to compiling in a round, which measures what it has compiled.
+	compiling = 0.6
+	// confirming is the share of all time that is left for measuring the best against the default.
+	confirming = 0.1
+	// margin is how many times as long as the best the default must take to be replaced.
+	margin = 1.03
+	// hopeless is how many times as long as the best a way takes that is not measured again.
+	hopeless = 1.1
+	// duels is how often the best and the default are measured in turns.
+	duels = 5
+)
+
+// search is a product whose ways are measured.
+type search struct {
+	Product
+	ways  []way // as many as Launches
+	asked []int // in this round
+	best  int
+}
+
+// way is what is known of a launch.
+type way struct {
+	candidate
+	asked  bool
+	failed bool          // to compile or to run
+	time   time.Duration // of a dispatch, 0 where it was not measured
+}
+
+// tried is the number of launches that were measured.
+func (s *search) tried() (n int) {
+	for _, w := range s.ways {
+		if w.time > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// ask chooses what is tried next: the default and all near it, then all near the best.
+func (s *search) ask() {
+	s.asked = s.asked[:0]
+	if s.ways[0].failed {
+		return
+	}
+	for i := range s.ways {
+		if w := &s.ways[i]; !w.asked && (i == 0 || s.near(s.best, i)) {
+			w.asked = true
+			s.asked = append(s.asked, i)
+		}
+	}
+}
+
+// job is a launch to compile.
+type job struct {
+	search *search
+	way    int
+}
+
+// batch is how many launches of a product are compiled before those of the next one.
+const batch = 4
+
+// jobs are the launches that products ask for, some of each in turn, since the time may not suffice for all.
+func jobs(products []*search) (out []job) {
+	most := 0
+	for _, s := range products {
+		s.ask()
+		most = max(most, len(s.asked))
+	}
+	for from := 0; from < most; from += batch {
+		for _, s := range products {
+			for _, i := range s.asked[min(from, len(s.asked)):min(from+batch, len(s.asked))] {
+				out = append(out, job{s, i})
+			}
+		}
+	}
+	return out
+}
+
+// climb finds the best launches of products, of which the first are the most important ones.
+func (t *Tuner) climb(products []*search, start time.Time) {
+	end := start.Add(t.left)
+	last := end.Add(-time.Duration(confirming * float64(t.left)))
+	for _, s := range products {
+		s.ways = make([]way, len(s.Launches))
+	}
+	for {
+		todo, now := jobs(products), t.clock()
+		left := last.Sub(now)
+		if left <= warming || len(todo) == 0 {
+			break
+		}
+		t.compile(todo, now.Add(time.Duration(compiling*float64(left))))
+		t.warm(products)
+		for _, s := range products {
+			t.measureAsked(s, last)
+		}
+	}
+	for _, s := range products {
+		t.confirm(s, end)
+		for i := range s.ways {
+			s.ways[i].close()
+		}
+	}
+}
+
+// measureAsked measures what a product asked for. What the time did not suffice to compile is asked for again.
+func (t *Tuner) measureAsked(s *search, last time.Time) {
+	for _, i := range s.asked {
+		w := &s.ways[i]
+		if w.asked = w.kernel != nil || w.failed; w.kernel == nil || !t.clock().Before(last) {
+			continue
+		}
+		if i > 0 && s.ways[0].time == 0 {
+			w.close() // without the default there is nothing to compare with
+			continue
+		}
+		var err error
+		if w.time, err = t.measure(&w.candidate, s.Launches[i], s.Runs, s.ways[s.best].time); err != nil {
+			w.failed = true
+		}
+		switch {
+		case w.time == 0 || i > 0 && w.time >= s.ways[s.best].time:
+			w.close()
+		case i > 0:
+			if s.best > 0 {
+				s.ways[s.best].close()
+			}
+			s.best = i
+		}
+	}
+}
+
+// confirm measures the best against the default, in turns, and goes back to the default unless it is faster by the
+// margin.
+func (t *Tuner) confirm(s *search, end time.Time) {
+	if s.best == 0 {
+		return
+	}
+	first, best := &s.ways[0], &s.ways[s.best]
+	var least [2]time.Duration
+	for turn := 0; turn < duels && t.clock().Before(end); turn++ {
+		for i, w := range []*way{first, best} {
+			took, err := t.time(&w.candidate)
+			if err != nil {
+				s.best = 0
+				return
+			}
+			if least[i] == 0 || took < least[i] {
+				least[i] = took
+			}
+		}
+	}
+	if least[1] == 0 || float64(least[0]) < margin*float64(least[1]) {
+		s.best = 0
+		return
+	}
+	first.time, best.time = least[0], least[1]
+}

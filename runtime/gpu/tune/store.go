@@ -1,0 +1,170 @@
+package tune
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+)
+
+// store keeps choices, one in a file.
+type store struct {
+	dir    string // "" for none
+	device string
+	target kernels.Target
+}
+
+// newStore makes the store of a device that an identity tells from others.
+func newStore(dir string, info device.Info, system string) store {
+	if dir == "" {
+		if user, err := os.UserCacheDir(); err == nil {
+			dir = filepath.Join(user, "etc", "kernels")
+		}
+	}
+	return store{dir: dir, device: identity(info, system), target: info.Target}
+}
+
+// identity is what speed depends on of a device: what it is, with its driver.
+func identity(info device.Info, system string) string {
+	text := fmt.Sprintf("%s; %d cores; %d threads and %d bytes of a threadgroup; %s", info.Description, info.Cores, info.MaxThreads, info.ThreadgroupMemory, system)
+	return strings.TrimRight(strings.Join(strings.Fields(text), " "), "; ")
+}
+
+// entry is a choice, as a file has it.
+type entry struct {
+	device          string
+	first, choice   string // keys of launches
+	tried           int    // ways that were measured
+	firstTime, time time.Duration
+}
+
+// header is the first line of a file, with the version of the format.
+const header = "etc tuning 1"
+
+// maxFile bounds a file in bytes.
+const maxFile = 64 << 10
+
+// String is the content of a file: lines, the last of which is the hash of those before.
+func (e entry) String() string {
+	text := fmt.Sprintf("%s\ndevice %s\ndefault %s\nchoice %s\ntried %d\ntimes %d %d ns\n", header, e.device, e.first, e.choice, e.tried, e.firstTime, e.time)
+	return text + "hash " + hashOf(text) + "\n"
+}
+
+func hashOf(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%d %s", len(p), p)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// parse reads the content of a file.
+func parse(text string) (e entry, err error) {
+	rest := text
+	line := func(prefix string) string {
+		value, after, ok := strings.Cut(rest, "\n")
+		value, found := strings.CutPrefix(value, prefix)
+		if err == nil && (!ok || !found) {
+			err = fmt.Errorf("at byte %d, want a line %q", len(text)-len(rest), prefix)
+		}
+		rest = after
+		return value
+	}
+	number := func(s string) int {
+		n, bad := strconv.Atoi(s)
+		if err == nil && (bad != nil || n < 0 || strconv.Itoa(n) != s) {
+			err = fmt.Errorf("%q is no number", s)
+		}
+		return n
+	}
+	if line(header) != "" && err == nil {
+		err = fmt.Errorf("its first line is not %q", header)
+	}
+	e.device, e.first, e.choice = line("device "), line("default "), line("choice ")
+	e.tried = number(line("tried "))
+	first, best, _ := strings.Cut(strings.TrimSuffix(line("times "), " ns"), " ")
+	e.firstTime, e.time = time.Duration(number(first)), time.Duration(number(best))
+	hash := line("hash ")
+	if err == nil && (rest != "" || e.String() != text) {
+		err = fmt.Errorf("its content has another hash than %q", hash)
+	}
+	return e, err
+}
+
+// path is the file of a product, which its default launch stands for: its name is the hash of all that the choice
+// depends on.
+func (s store) path(first kernels.Launch) string {
+	text, err := first.Source(s.target)
+	if s.dir == "" || err != nil {
+		return ""
+	}
+	return filepath.Join(s.dir, fileName(s.device, first.Key(), text))
+}
+
+// fileName is the name of the file for a device, the key of a default launch and the text of its kernel.
+func fileName(device, key, text string) string { return hashOf(device, key, text) + ".tuning" }
+
+var errNoFolder = errors.New("there is no folder for it")
+
+// read reads a file. What is absent is fs.ErrNotExist.
+func (s store) read(path, first string) (entry, error) {
+	if path == "" {
+		return entry{}, fs.ErrNotExist
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return entry{}, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxFile {
+		return entry{}, fmt.Errorf("%s is no file of up to %d bytes", path, maxFile)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return entry{}, err
+	}
+	e, err := parse(string(text))
+	switch {
+	case err != nil:
+		return entry{}, fmt.Errorf("%s is damaged: %w", path, err)
+	case e.device != s.device || e.first != first:
+		return entry{}, fmt.Errorf("%s is of another device or kernel", path)
+	}
+	return e, nil
+}
+
+// write writes a file aside and puts it where it belongs, unless another process has done so meanwhile with a choice that
+// is valid: then that one counts, and is given.
+func (s store) write(path string, e entry, valid func(entry) bool) (entry, error) {
+	if path == "" {
+		return e, errNoFolder
+	}
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return e, err
+	}
+	f, err := os.CreateTemp(s.dir, "new")
+	if err != nil {
+		return e, err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.WriteString(e.String())
+	if err = errors.Join(err, f.Close()); err != nil {
+		return e, err
+	}
+	// A link, other than a renaming, does not take the place of a file.
+	if err := os.Link(f.Name(), path); err == nil {
+		return e, nil
+	}
+	if other, err := s.read(path, e.first); err == nil && valid(other) {
+		return other, nil
+	}
+	return e, os.Rename(f.Name(), path)
+}

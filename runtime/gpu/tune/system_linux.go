@@ -1,0 +1,16 @@
+package tune
+
+import (
+	"os"
+	"strings"
+)
+
+// system is the version of NVIDIA's driver, "" where there is none.
+func system() string {
+	text, err := os.ReadFile("/proc/driver/nvidia/version")
+	if err != nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	return line
+}

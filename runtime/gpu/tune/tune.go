@@ -1,0 +1,158 @@
+package tune
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+)
+
+// DefaultBudget is the time that measuring takes at most, compiling included, but for what is under way when it is over.
+const DefaultBudget = 2 * time.Second
+
+// DefaultLeast is the size, in bytes, from which on products are worth measuring: they take a microsecond or so.
+const DefaultLeast = 1 << 20
+
+// Options say where choices are kept and what they may cost.
+type Options struct {
+	// Dir is the folder of the files; "" stands for that of compiled kernels in the user's cache.
+	Dir string
+	// Budget is the time for all calls of Choose; 0 stands for DefaultBudget.
+	Budget time.Duration
+	// Least is how many bytes a pass must read for a product for it to be worth measuring; 0 stands for DefaultLeast.
+	Least int
+	// Clock tells the time; nil stands for the system's clock.
+	Clock func() time.Time
+}
+
+// Tuner chooses for a device. Its methods must not be called at the same time, nor while something else uses the device.
+type Tuner struct {
+	device device.Device
+	about  string
+	store  store
+	least  int
+	left   time.Duration
+	clock  func() time.Time
+	note   func(string)
+	// complained says that the user knows of files that are not as they were written.
+	complained bool
+}
+
+// New makes the tuner of a device. note is told what a user should know: that products were measured, that files
+// cannot be read or written.
+func New(d device.Device, o Options, note func(string)) *Tuner {
+	t := &Tuner{device: d, about: d.Info().Description, store: newStore(o.Dir, d.Info(), system()),
+		least: cmp.Or(o.Least, DefaultLeast), left: cmp.Or(o.Budget, DefaultBudget), clock: o.Clock, note: note}
+	if t.clock == nil {
+		t.clock = time.Now
+	}
+	return t
+}
+
+// About describes the device.
+func (t *Tuner) About() string { return t.about }
+
+// Dir is the folder where choices are kept, "" where there is none.
+func (t *Tuner) Dir() string { return t.store.dir }
+
+// Worth reports whether a product is measured for which a pass reads so many bytes of weights.
+func (t *Tuner) Worth(bytes int) bool { return bytes >= t.least }
+
+// Kept gives the choice that was made for a product before, by whichever process.
+func (t *Tuner) Kept(w Ways) (kernels.Launch, bool) {
+	if i, ok := t.kept(w); ok {
+		return w.Launches[i], true
+	}
+	return kernels.Launch{}, false
+}
+
+// kept is Kept, as the number of the launch.
+func (t *Tuner) kept(w Ways) (int, bool) {
+	first := w.Launches[0]
+	e, err := t.store.read(t.store.path(first), first.Key())
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) && !t.complained {
+			t.complained = true
+			t.note(fmt.Sprintf("tuning: %v; this is measured anew", err))
+		}
+		return 0, false
+	}
+	return w.find(e.choice)
+}
+
+// find is the number of the launch of a key. There may be none: versions of etc differ in what they try.
+func (w Ways) find(key string) (int, bool) {
+	i := slices.IndexFunc(w.Launches, func(l kernels.Launch) bool { return l.Key() == key })
+	return max(i, 0), i >= 0
+}
+
+// Choose gives a launch for each product: what is kept for it, else what measuring finds, which is kept from now on.
+func (t *Tuner) Choose(products []Product) []kernels.Launch {
+	out := make([]kernels.Launch, len(products))
+	searches := make([]*search, len(products)) // nil for what is known
+	var open []*search
+	for i, p := range products {
+		out[i] = p.Launches[0]
+		if at, ok := t.kept(p.Ways); ok {
+			out[i] = p.Launches[at]
+		} else if len(p.Launches) > 1 && len(p.Runs) > 0 {
+			searches[i] = &search{Product: p}
+			open = append(open, searches[i])
+		}
+	}
+	if len(open) == 0 {
+		return out
+	}
+	start := t.clock()
+	slices.SortStableFunc(open, func(a, b *search) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	t.climb(open, start)
+	took := t.clock().Sub(start)
+	t.left -= took
+	var failed error
+	measured, changed := 0, 0
+	for i, s := range searches {
+		if s == nil {
+			continue
+		}
+		at, err := t.keep(s)
+		if err != nil {
+			failed = err
+		}
+		out[i] = s.Launches[at]
+		if s.tried() > 1 {
+			measured++
+		}
+		if at > 0 {
+			changed++
+		}
+	}
+	text := fmt.Sprintf("tuned %d products for %s in %.1f s: %d differ from the default; ", measured, t.about, took.Seconds(), changed)
+	if n := len(open) - measured; n > 0 {
+		text += fmt.Sprintf("%d were not measured and have the default; ", n)
+	}
+	if failed == nil {
+		text += "kept in " + t.store.dir
+	} else {
+		text += fmt.Sprintf("not kept, so that every start measures again: %v", failed)
+	}
+	t.note(text)
+	return out
+}
+
+// keep writes the result of a search down and gives the choice: that of another process, where it was faster.
+func (t *Tuner) keep(s *search) (int, error) {
+	if s.ways[0].failed {
+		return 0, nil // nothing was found out
+	}
+	first := s.Launches[0]
+	e, err := t.store.write(t.store.path(first), entry{
+		device: t.store.device, first: first.Key(), choice: s.Launches[s.best].Key(), tried: s.tried(), firstTime: s.ways[0].time, time: s.ways[s.best].time,
+	}, func(e entry) bool { _, ok := s.find(e.choice); return ok })
+	at, _ := s.find(e.choice)
+	return at, err
+}

@@ -1,0 +1,463 @@
+package tune
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+)
+
+// fake is a device with a clock of its own, on which only compiling and dispatches take time.
+type fake struct {
+	device.Device
+	info device.Info
+	// cost is the time of a dispatch of a kernel with these definitions.
+	cost func(ints map[string]int) time.Duration
+	// compiling is the time of a compilation.
+	compiling time.Duration
+	// refuse is how kernels fail, by the stage: compile, kernel, record, submit, wait.
+	refuse func(stage string, ints map[string]int) bool
+	// submitted is called with every Submit.
+	submitted func()
+
+	mu         sync.Mutex
+	now        time.Time
+	queue      time.Duration
+	failure    error
+	compiled   int
+	dispatches int
+	open       int // libraries, kernels and sequences that are not closed
+}
+
+var errFake = errors.New("the device refuses")
+
+func newFake(cost func(map[string]int) time.Duration) *fake {
+	return &fake{cost: cost, info: device.Info{Description: "Test GPU, driver 1", Target: kernels.CUDA, Cores: 8}, refuse: func(string, map[string]int) bool { return false }, submitted: func() {}}
+}
+
+func (d *fake) Info() device.Info { return d.info }
+
+func (d *fake) clock() time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.now
+}
+
+func (d *fake) Wait() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.now, d.queue = d.now.Add(d.queue), 0
+	err := d.failure
+	d.failure = nil
+	return err
+}
+
+var defined = regexp.MustCompile(`(?m)^#define MATVEC_(\w+) (\d+)$`)
+
+type thing struct {
+	d    *fake
+	ints map[string]int
+	list []device.Dispatch
+}
+
+func (d *fake) Compile(s device.Source) (device.Library, error) {
+	ints := map[string]int{}
+	for _, m := range defined.FindAllStringSubmatch(s.Text, -1) {
+		if _, ok := ints[m[1]]; !ok { // later ones are those of the kernel's text, for what is not defined
+			ints[m[1]], _ = strconv.Atoi(m[2])
+		}
+	}
+	if d.refuse("compile", ints) {
+		return nil, errFake
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.compiled++
+	d.open++
+	d.now = d.now.Add(d.compiling)
+	return fakeLibrary{&thing{d: d, ints: ints}}, nil
+}
+
+type fakeLibrary struct{ *thing }
+
+func (l fakeLibrary) Kernel(string) (device.Kernel, error) {
+	if l.d.refuse("kernel", l.ints) {
+		return nil, errFake
+	}
+	l.d.mu.Lock()
+	defer l.d.mu.Unlock()
+	l.d.open++
+	return fakeKernel{l.thing}, nil
+}
+
+type fakeKernel struct{ *thing }
+
+func (fakeKernel) Name() string    { return "fake" }
+func (fakeKernel) MaxThreads() int { return 1024 }
+
+func (d *fake) Record(list []device.Dispatch) (device.Sequence, error) {
+	k := list[0].Kernel.(fakeKernel)
+	if d.refuse("record", k.ints) {
+		return nil, errFake
+	}
+	d.open++
+	return fakeSequence{&thing{d, k.ints, list}}, nil
+}
+
+type fakeSequence struct{ *thing }
+
+func (s fakeSequence) Submit() error {
+	s.d.submitted()
+	if s.d.refuse("submit", s.ints) {
+		return errFake
+	}
+	if s.d.refuse("wait", s.ints) {
+		s.d.failure = errFake
+	}
+	for range s.list {
+		s.d.queue += s.d.cost(s.ints)
+	}
+	s.d.dispatches += len(s.list)
+	return nil
+}
+
+func (t *thing) Close() error {
+	t.d.open--
+	return nil
+}
+
+// matvec is the product of a vector with a weight of rows of 4096 columns.
+func matvec(rows int) Product {
+	v := kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 4, Group: 64}, K: 4096, M: 1}, N: rows}
+	p := Product{Bytes: rows * 4096 / 2, Runs: make([][]device.Argument, 20)}
+	tunings := v.Tunings(kernels.CUDA, rows, 1)
+	for _, t := range tunings {
+		l, err := v.Launch(t)
+		if err != nil {
+			panic(err)
+		}
+		p.Launches = append(p.Launches, l)
+	}
+	p.Near = func(i, j int) bool { return tunings[i].Near(tunings[j]) }
+	return p
+}
+
+// number is a definition of a launch.
+func number(l kernels.Launch, name string) int {
+	for _, d := range l.Defines {
+		if d.Name == "MATVEC_"+name {
+			n, _ := strconv.Atoi(d.Value)
+			return n
+		}
+	}
+	return -1
+}
+
+// slope costs less the fewer rows a lane has and the more simdgroups there are.
+func slope(ints map[string]int) time.Duration {
+	return time.Duration(10000*ints["ROWS"] + 100000/(ints["SETS"]*ints["SPLIT"]))
+}
+
+func flat(map[string]int) time.Duration { return 10 * time.Microsecond }
+
+// tuner makes a tuner whose notes go to a list.
+func tuner(d *fake, dir string, notes *[]string) *Tuner {
+	return New(d, Options{Dir: dir, Clock: d.clock}, func(s string) { *notes = append(*notes, s) })
+}
+
+// TestChoose: the best is found over several steps, told of, kept, and taken from then on without any measuring.
+func TestChoose(t *testing.T) {
+	d, dir := newFake(slope), t.TempDir()
+	var notes []string
+	products := []Product{matvec(1024), matvec(2048)}
+	got := tuner(d, dir, &notes).Choose(products)
+	for i, l := range got {
+		require.Equal(t, 1, number(l, "ROWS"))
+		require.Equal(t, 16, number(l, "SETS")*number(l, "SPLIT"))
+		require.NotEqual(t, products[i].Launches[0].Key(), l.Key())
+	}
+	require.Len(t, notes, 1)
+	require.Regexp(t, `^tuned 2 products for Test GPU, driver 1 in \d\.\d s: 2 differ from the default; kept in `, notes[0])
+	require.Less(t, d.compiled, 2*len(products[0].Launches), "not everything is tried")
+	require.Zero(t, d.open, "everything is closed")
+
+	again, silent := newFake(slope), []string(nil)
+	next := tuner(again, dir, &silent)
+	require.Equal(t, got, next.Choose(products))
+	require.Zero(t, again.compiled+again.dispatches)
+	require.Empty(t, silent)
+	kept, ok := next.Kept(products[1].Ways)
+	require.True(t, ok)
+	require.Equal(t, got[1], kept)
+	_, ok = next.Kept(matvec(3072).Ways)
+	require.False(t, ok)
+}
+
+// TestMargin: what is a little faster, or faster by chance, does not take the default's place.
+func TestMargin(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	first := number(matvec(1024).Launches[0], "ROWS")
+	faster := func(percent int) func(map[string]int) time.Duration {
+		return func(ints map[string]int) time.Duration {
+			if ints["ROWS"] == first {
+				return 100 * time.Microsecond
+			}
+			return time.Duration(100-percent) * time.Microsecond
+		}
+	}
+	for _, c := range []struct {
+		name string
+		cost func(map[string]int) time.Duration
+		same bool
+	}{
+		{"all equal", flat, true},
+		{"2 % faster", faster(2), true},
+		{"4 % faster", faster(4), false},
+		{"slower", faster(-50), true},
+		{"noise of 4 %", func(map[string]int) time.Duration { return 10*time.Microsecond + time.Duration(r.IntN(400)) }, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, notes := matvec(1024), []string(nil)
+			got := tuner(newFake(c.cost), t.TempDir(), &notes).Choose([]Product{p})
+			require.Equal(t, c.same, got[0].Key() == p.Launches[0].Key(), got[0].Key())
+		})
+	}
+}
+
+// TestBudget: the time goes to what reads most, is kept to but for what is under way, and what is left out keeps the
+// default for good.
+func TestBudget(t *testing.T) {
+	d, dir := newFake(slope), t.TempDir()
+	d.compiling = 50 * time.Millisecond
+	var notes []string
+	var products []Product
+	for i := range 40 {
+		products = append(products, matvec(512+64*i))
+	}
+	start := d.clock()
+	x := tuner(d, dir, &notes)
+	got := x.Choose(products)
+	const rest = 500 * time.Millisecond // compilations under way, one for each processor, and a measurement
+	require.Less(t, d.clock().Sub(start), DefaultBudget+rest)
+	require.NotEqual(t, products[39].Launches[0].Key(), got[39].Key(), "the largest product is tuned")
+	require.Equal(t, products[0].Launches[0].Key(), got[0].Key(), "the time was over")
+	require.Regexp(t, `; \d+ were not measured and have the default; `, notes[0])
+	require.Zero(t, d.open)
+
+	// The same tuner has no time left, another one nothing to do.
+	x.Choose([]Product{matvec(8192), matvec(8256)})
+	require.Less(t, d.clock().Sub(start), DefaultBudget+2*rest)
+	again := newFake(slope)
+	require.Equal(t, got, tuner(again, dir, &notes).Choose(products))
+	require.Zero(t, again.compiled)
+}
+
+// TestRefused: what does not compile or run is passed over; without a time of the default nothing is chosen or kept.
+func TestRefused(t *testing.T) {
+	p := matvec(1024)
+	first := number(p.Launches[0], "ROWS")
+	for _, stage := range []string{"compile", "kernel", "record", "submit", "wait"} {
+		for _, c := range []struct {
+			name   string
+			refuse func(ints map[string]int) bool
+			rows   int
+			files  int
+		}{
+			{"the best", func(ints map[string]int) bool { return ints["ROWS"] < first }, first, 1},
+			{"the default", func(ints map[string]int) bool { return ints["ROWS"] == first }, first, 0},
+			{"all", func(map[string]int) bool { return true }, first, 0},
+		} {
+			t.Run(stage+" "+c.name, func(t *testing.T) {
+				d, dir, notes := newFake(slope), t.TempDir(), []string(nil)
+				d.refuse = func(at string, ints map[string]int) bool { return at == stage && c.refuse(ints) }
+				got := tuner(d, dir, &notes).Choose([]Product{p})
+				require.Equal(t, c.rows, number(got[0], "ROWS"))
+				files, err := filepath.Glob(filepath.Join(dir, "*.tuning"))
+				require.NoError(t, err)
+				require.Len(t, files, c.files)
+				require.Zero(t, d.open)
+			})
+		}
+	}
+}
+
+// TestKey: a choice counts for its device, driver, kernel and shape, and for no others.
+func TestKey(t *testing.T) {
+	dir, p := t.TempDir(), matvec(1024)
+	info := newFake(flat).info
+	path := func(change func(*device.Info), system string, l kernels.Launch) string {
+		other := info
+		change(&other)
+		return newStore(dir, other, system).path(l)
+	}
+	same := func(*device.Info) {}
+	seen := map[string]string{}
+	for name, got := range map[string]string{
+		"as it is":    path(same, "1", p.Launches[0]),
+		"description": path(func(i *device.Info) { i.Description = "Test GPU, driver 2" }, "1", p.Launches[0]),
+		"cores":       path(func(i *device.Info) { i.Cores++ }, "1", p.Launches[0]),
+		"threads":     path(func(i *device.Info) { i.MaxThreads = 512 }, "1", p.Launches[0]),
+		"memory":      path(func(i *device.Info) { i.ThreadgroupMemory = 1 }, "1", p.Launches[0]),
+		"target":      path(func(i *device.Info) { i.Target = kernels.Metal }, "1", p.Launches[0]),
+		"system":      path(same, "2", p.Launches[0]),
+		"shape":       path(same, "1", matvec(1032).Launches[0]),
+		"default":     path(same, "1", p.Launches[1]),
+		"text":        filepath.Join(dir, fileName(identity(info, "1"), p.Launches[0].Key(), "changed")),
+	} {
+		require.NotContains(t, seen, got, name)
+		seen[got] = name
+	}
+	free := info
+	free.Memory = 1 << 40
+	require.Equal(t, "as it is", seen[newStore(dir, free, "1").path(p.Launches[0])], "free memory is no part of it")
+}
+
+// TestDamagedFile: what is not as it was written is told of once, measured anew and replaced.
+func TestDamagedFile(t *testing.T) {
+	products := []Product{matvec(1024), matvec(2048)}
+	var notes []string
+	good := t.TempDir()
+	want := tuner(newFake(slope), good, &notes).Choose(products)
+	names, err := filepath.Glob(filepath.Join(good, "*.tuning"))
+	require.NoError(t, err)
+	require.Len(t, names, 2)
+	text, err := os.ReadFile(names[0])
+	require.NoError(t, err)
+	other, err := os.ReadFile(names[1])
+	require.NoError(t, err)
+	for name, content := range map[string]string{
+		"empty":          "",
+		"foreign":        "\x7fELF\x00\x01",
+		"cut":            string(text[:len(text)/2]),
+		"longer":         string(text) + "\n",
+		"changed":        strings.Replace(string(text), "times ", "times 1", 1),
+		"another kernel": string(other),
+		"another device": strings.Replace(string(text), "driver 1", "driver 9", 1),
+		"huge":           strings.Repeat("x", maxFile+1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, n := range names {
+				if name == "another kernel" && n == names[1] {
+					continue
+				}
+				require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(n)), []byte(content), 0o600))
+			}
+			d, notes := newFake(slope), []string(nil)
+			require.Equal(t, want, tuner(d, dir, &notes).Choose(products))
+			require.NotZero(t, d.compiled)
+			require.Len(t, notes, 2)
+			require.Regexp(t, `^tuning: .*\.tuning .*; this is measured anew$`, notes[0])
+
+			again, silent := newFake(slope), []string(nil)
+			require.Equal(t, want, tuner(again, dir, &silent).Choose(products))
+			require.Zero(t, again.compiled)
+			require.Empty(t, silent)
+		})
+	}
+}
+
+// TestStaleChoice: a way that is tried no longer is no choice.
+func TestStaleChoice(t *testing.T) {
+	p, dir, notes := matvec(1024), t.TempDir(), []string(nil)
+	got := tuner(newFake(slope), dir, &notes).Choose([]Product{p})
+	less := p
+	less.Launches, less.Near = nil, nil
+	for _, l := range p.Launches {
+		if l.Key() != got[0].Key() {
+			less.Launches = append(less.Launches, l)
+		}
+	}
+	d := newFake(flat)
+	require.Equal(t, less.Launches[0], tuner(d, dir, &notes).Choose([]Product{less})[0])
+	require.NotZero(t, d.compiled)
+	d = newFake(slope)
+	require.Equal(t, less.Launches[0], tuner(d, dir, &notes).Choose([]Product{p})[0], "the file was replaced")
+	require.Zero(t, d.compiled)
+}
+
+// TestNoFolder: where nothing can be kept, what was measured is used, and a note says so.
+func TestNoFolder(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	var notes []string
+	got := tuner(newFake(slope), filepath.Join(file, "folder"), &notes).Choose([]Product{matvec(1024)})
+	require.Equal(t, 1, number(got[0], "ROWS"))
+	require.Contains(t, notes[len(notes)-1], "not kept, so that every start measures again: ")
+}
+
+// TestTwoProcesses: of two that measure at the same time, both take the choice of the one that was done first.
+func TestTwoProcesses(t *testing.T) {
+	dir, p := t.TempDir(), matvec(1024)
+	var notes []string
+	var first kernels.Launch
+	late := newFake(func(ints map[string]int) time.Duration { return time.Duration(100000 / ints["ROWS"]) })
+	var once sync.Once
+	late.submitted = func() {
+		once.Do(func() { first = tuner(newFake(slope), dir, &notes).Choose([]Product{p})[0] })
+	}
+	got := tuner(late, dir, &notes).Choose([]Product{p})
+	require.Equal(t, 1, number(first, "ROWS"))
+	require.Equal(t, first, got[0])
+	names, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, names, 1, "nothing is left aside")
+}
+
+// TestParams: constants of a launch follow its buffers.
+func TestParams(t *testing.T) {
+	p, notes := matvec(1024), []string(nil)
+	p.Launches = p.Launches[:2]
+	for i := range p.Launches {
+		p.Launches[i].Params = []byte{1, 2, 3, 4}
+	}
+	p.Runs = [][]device.Argument{make([]device.Argument, 2, 8), make([]device.Argument, 2, 8)}
+	d := newFake(flat)
+	seen := 0
+	recorded := recorder{d, func(list []device.Dispatch) {
+		for _, x := range list {
+			seen++
+			require.Len(t, x.Arguments, 3)
+			require.Equal(t, []byte{1, 2, 3, 4}, x.Arguments[2].Bytes)
+		}
+	}}
+	New(recorded, Options{Dir: t.TempDir(), Clock: d.clock}, func(s string) { notes = append(notes, s) }).Choose([]Product{p})
+	require.NotZero(t, seen)
+}
+
+// recorder looks at what is recorded.
+type recorder struct {
+	*fake
+	look func([]device.Dispatch)
+}
+
+func (r recorder) Record(list []device.Dispatch) (device.Sequence, error) {
+	r.look(list)
+	return r.fake.Record(list)
+}
+
+func FuzzParse(f *testing.F) {
+	e := entry{device: "GPU; 8 cores", first: "matvec/matvec A=1", choice: "matvec/matvec A=2", tried: 3, firstTime: 4400, time: 3800}
+	f.Add(e.String())
+	f.Add("")
+	f.Add(header + "\n")
+	f.Add(fmt.Sprintf("%s\ndevice \ndefault \nchoice \ntried -1\ntimes 1 2 ns\nhash \n", header))
+	f.Fuzz(func(t *testing.T, text string) {
+		e, err := parse(text)
+		if err == nil {
+			require.Equal(t, text, e.String())
+		}
+	})
+}
