@@ -48,7 +48,7 @@ func allocateBits(m *ir.Module, o *Options) error {
 	}
 	budget := int64(o.Allocate.BitsPerWeight * float64(total) / 8)
 	if budget < least {
-		return fmt.Errorf("%.4g bits a weight: the least for these linears is %.4g", o.Allocate.BitsPerWeight, 8*float64(least)/float64(total))
+		return &BudgetError{o.Allocate.BitsPerWeight, 8 * float64(least) / float64(total)}
 	}
 	spend(choices, budget-least)
 	rules := make([]Rule, len(choices))
@@ -98,7 +98,7 @@ func linearWeights(m *ir.Module, o *Options) (choices []*choice, elements int64,
 				continue
 			}
 			if err := option.scheme.Check(x.cols()); err != nil {
-				return fmt.Errorf("tensor %s %v: %w", c.Name, c.Data.Shape(), err)
+				return &SchemeError{c.Name, c.Data.Shape(), err}
 			}
 		}
 		choices = append(choices, x)

@@ -1,6 +1,7 @@
 package passes
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
@@ -99,6 +100,25 @@ func TestAllocate(t *testing.T) {
 	}
 	err := Run(parse(t, twoLinears), &Options{Allocate: &Allocation{4.4, schemes}})
 	require.EqualError(t, err, "pass allocate-bits: 4.4 bits a weight: the least for these linears is 4.5")
+	var budget *BudgetError
+	require.ErrorAs(t, err, &budget)
+	require.Equal(t, BudgetError{4.4, 4.5}, *budget)
+}
+
+// TestSchemeError: a group that does not divide a row is an error of its own type, from either pass that may find it.
+func TestSchemeError(t *testing.T) {
+	wide := minMax(4, 128) // the rows have 64
+	for pass, o := range map[string]*Options{
+		"quantize":      {Recipe: DefaultRecipe(wide, nil)},
+		"allocate-bits": {Recipe: Recipe{Rules: []Rule{{Kind: LinearWeight, Scheme: wide}}}, Allocate: &Allocation{16, []quantize.Scheme{*minMax(4, 64)}}},
+	} {
+		err := Run(parse(t, twoLinears), o)
+		var scheme *SchemeError
+		require.ErrorAs(t, err, &scheme)
+		require.Equal(t, int64(64), scheme.Shape[len(scheme.Shape)-1])
+		require.EqualError(t, scheme.Err, wide.Check(64).Error())
+		require.EqualError(t, err, fmt.Sprintf("pass %s: tensor %s %v: %v", pass, scheme.Tensor, scheme.Shape, scheme.Err))
+	}
 }
 
 // TestReportErrors: the error of a weight is that of the stored form, known once blocks have been computed.

@@ -36,7 +36,7 @@ const (
 
 func newQuantization(name string, source ir.Data, s quantize.Scheme) (*quantization, error) {
 	if !source.DType().IsFloat() || source.DType() == ir.F64 {
-		return nil, fmt.Errorf("tensor %s is %s, want bf16, f16 or f32 to quantize", name, source.DType())
+		return nil, &SchemeError{name, source.Shape(), fmt.Errorf("%s, want bf16, f16 or f32 to quantize", source.DType())}
 	}
 	shape := source.Shape()
 	q := &quantization{name: name, source: source, scheme: s, cols: int(shape[len(shape)-1]), rows: int(shape[len(shape)-2]), stack: 1, shape: shape}

@@ -230,7 +230,7 @@ func TestQuantizationErrors(t *testing.T) {
 	require.ErrorIs(t, q.Produce(func(int, int64, []byte) error { return broken }), broken, "the writer's error stops the computation")
 	for _, d := range []ir.DType{ir.I32, ir.F64, ir.U8} {
 		_, err := newQuantization("w", ir.Bytes(d, []int64{1, 32}, make([]byte, 32*d.Size())), *minMax(4, 32))
-		require.EqualError(t, err, fmt.Sprintf("tensor w is %s, want bf16, f16 or f32 to quantize", d))
+		require.EqualError(t, err, fmt.Sprintf("tensor w [1 32]: %s, want bf16, f16 or f32 to quantize", d))
 	}
 }
 

@@ -109,7 +109,7 @@ func (q *weightQuantizer) weight(b *ir.Builder, kind WeightKind, w *ir.Value) *i
 	shape := c.Data.Shape()
 	cols := int(shape[len(shape)-1])
 	if err := scheme.Check(cols); err != nil {
-		b.Fail("tensor %s %v: %w", c.Name, shape, err)
+		b.Fail("%w", &SchemeError{c.Name, shape, err})
 	}
 	use := weightUse{c, *scheme}
 	k := q.done[use]

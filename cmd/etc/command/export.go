@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -139,7 +140,8 @@ func runExport(cmd *cobra.Command, args []string, f exportFlags) error {
 	}
 	if err := passes.Run(m, options); err != nil {
 		err = fmt.Errorf("%s: %w", dir, err)
-		if strings.Contains(err.Error(), ": pass quantize: tensor ") || strings.Contains(err.Error(), ": pass allocate-bits: ") { // what the flags ask of a tensor
+		scheme, budget := (*passes.SchemeError)(nil), (*passes.BudgetError)(nil)
+		if errors.As(err, &scheme) || errors.As(err, &budget) { // what the flags ask for
 			return usageError{err}
 		}
 		return err

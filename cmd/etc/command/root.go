@@ -17,6 +17,7 @@ import (
 
 	"github.com/etc-ml/etc/loaders/huggingface"
 	"github.com/etc-ml/etc/loaders/safetensors"
+	"github.com/etc-ml/etc/passes/quantize"
 	"github.com/etc-ml/etc/runtime/container"
 	"github.com/etc-ml/etc/runtime/tokenizer"
 )
@@ -88,6 +89,7 @@ func exitCode(err error) int {
 	var format *safetensors.FormatError
 	var config *huggingface.ConfigError
 	var tokens *tokenizer.Error
+	var weights *quantize.ValueError
 	switch {
 	case err == nil:
 		return exitDone
@@ -96,7 +98,7 @@ func exitCode(err error) int {
 	case errors.As(err, &memory):
 		return exitMemory
 	case errors.Is(err, container.ErrInvalid), errors.As(err, &format), errors.As(err, &config), errors.As(err, &tokens),
-		errors.As(err, &invalid):
+		errors.As(err, &weights), errors.As(err, &invalid):
 		return exitInvalid
 	}
 	return exitFailed
