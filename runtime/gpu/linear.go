@@ -46,18 +46,24 @@ func (n *normOf) vectors(none operand) (kernels.Norm, float32, operand) {
 }
 
 func (l *linearOf) emit(b *binder) {
-	if l.rows <= fewRows && l.bias == nil {
-		group := []*linearOf{l}
-		for _, s := range l.siblings {
-			if s != l && s.out.slot.pending == deferred(s) && !s.absorbed && s.w.Format == l.w.Format && s.bias == nil && len(group) < 4 {
-				group = append(group, s)
-			}
-		}
-		if len(group) > 1 && b.many(group) {
-			return
-		}
+	if group := l.group(); len(group) > 1 && b.many(group, nil) {
+		return
 	}
 	b.product(l, kernels.NoEpilogue, nil, 0, l.out)
+}
+
+// group is the product with those of the same rows that one kernel can compute with it.
+func (l *linearOf) group() []*linearOf {
+	group := []*linearOf{l}
+	if l.rows > fewRows || l.bias != nil {
+		return group
+	}
+	for _, s := range l.siblings {
+		if s != l && s.out.slot.pending == deferred(s) && !s.absorbed && s.w.Format == l.w.Format && s.bias == nil && len(group) < 4 {
+			group = append(group, s)
+		}
+	}
+	return group
 }
 
 // tunings are the ways to divide a product of a few vectors, the default first.
@@ -65,11 +71,18 @@ func (b *binder) tunings(v kernels.Vectors, rows int) []kernels.Tuning {
 	return v.Tunings(b.x.exe.target, rows, 1)
 }
 
-// many computes several products of the same few rows in one kernel.
-func (b *binder) many(group []*linearOf) bool {
+// many computes several products of the same few rows in one kernel, with a convolution of the first one's results
+// where that is set.
+func (b *binder) many(group []*linearOf, conv *convOf) bool {
 	l := group[0]
 	v, norm := l.vectors()
 	k := kernels.MatVecMany{Vectors: v}
+	none := whole(l.w.data)
+	kind, more := "linears", []operand{none, none, none, none}
+	if conv != nil {
+		kind, more = "linear conv", conv.operands
+		k.Conv, k.Early = &conv.kernel, conv.early
+	}
 	var operands []operand
 	bytes := 0
 	for i := range 4 {
@@ -89,8 +102,8 @@ func (b *binder) many(group []*linearOf) bool {
 	for _, g := range group {
 		b.take(g.out.slot)
 	}
-	none := whole(l.w.data)
-	b.dispatch("linears", launch, nil, append(operands, reads(l.x), norm, none, none, none, none, b.stepAt(l.rows, nil))...)
+	operands = append(append(operands, reads(l.x), norm), more...)
+	b.dispatch(kind, launch, nil, append(operands, b.stepAt(l.rows, nil))...)
 	tuned(b, ways, k.Launch)
 	b.reading(bytes)
 	return true

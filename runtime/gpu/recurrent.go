@@ -54,6 +54,10 @@ func bindConv(b *binder) bool {
 		flag = reads(reset)
 	}
 	at := b.stepAt(tokens, nil)
+	c := &convOf{kernel: k, operands: []operand{reads(weight), flag, written(s.slot), writes(out)}, early: b.unwritten(s.slot, flag.slot)}
+	if tokens == 1 && b.convolveProduct(x, c) {
+		return true
+	}
 	if tokens <= fewTokens {
 		l, err := k.StepLaunch()
 		return b.dispatch("conv", l, err, reads(x), reads(weight), flag, written(s.slot), writes(out), at)
@@ -61,6 +65,41 @@ func bindConv(b *binder) bool {
 	outputs, state, err := k.Launches(tokens)
 	return b.dispatch("conv", outputs, err, reads(x), reads(weight), flag, whole(s.slot), writes(out), at) &&
 		b.dispatch("conv state", state, err, reads(x), flag, written(s.slot), at)
+}
+
+// convOf is a convolution for one token as the end of the product that is its input.
+type convOf struct {
+	kernel   kernels.Conv
+	operands []operand // its weight, reset, state and output
+	early    bool      // nothing writes the state or reset before it
+}
+
+// convolveProduct makes a convolution the end of a deferred product whose first columns are its channels. The product is
+// there too, for what else reads it.
+func (b *binder) convolveProduct(x *value, c *convOf) bool {
+	l, ok := x.slot.pending.(*linearOf)
+	if !ok || l.rows != 1 || l.bias != nil || l.absorbed || x.offset != l.out.offset || c.kernel.Channels > l.w.rows {
+		return false
+	}
+	return b.many(l.group(), c)
+}
+
+// unwritten reports whether no step before this one writes what slots hold, so that a kernel may read it before the
+// kernels in front of it are done.
+func (b *binder) unwritten(slots ...*slot) bool {
+	for _, s := range slots {
+		if s.pending != nil {
+			return false
+		}
+	}
+	for i := range b.plan.steps {
+		for _, o := range b.plan.steps[i].operands {
+			if o.write && slices.Contains(slots, o.slot) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // decayOf are decays of the gated delta rule that are deferred.

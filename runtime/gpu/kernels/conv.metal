@@ -18,7 +18,8 @@ kernel void conv_step(device const float* x [[buffer(0)]],
   const bool zero = conv_reset(reset, step);
   float row[CONV_TAPS];
   float taps[CONV_TAPS];
-  conv_read(state, w, c, row, taps);
+  conv_rows(state, c, row);
+  conv_taps(w, c, taps);
   UNROLL for (int j = 0; j < CONV_TAPS; j++) row[j] = zero ? 0.0f : row[j];
   const int tokens = step[STEP_TOKENS];
   for (int t = 0; t < tokens; t++) {
@@ -48,8 +49,8 @@ kernel void conv_tokens(device const float* x [[buffer(0)]],
   UNROLL for (int j = 0; j < CONV_TAPS; j++) {
     const int t = first - CONV_TAPS + j;
     row[j] = t >= 0 ? x[long(t) * CONV_X_TOKEN + c] : (zero ? 0.0f : float(state[CONV_STATE_AT(t + CONV_TAPS, c)]));
-    taps[j] = float(w[c * CONV_TAPS + j]);
   }
+  conv_taps(w, c, taps);
   for (int t = first; t < end; t++) {
     conv_shift(row, x[long(t) * CONV_X_TOKEN + c]);
     y[long(t) * CONV_CHANNELS + c] = conv_output(row, taps);

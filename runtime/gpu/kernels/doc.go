@@ -30,7 +30,10 @@
 //   - Work on matrices of 16x16 goes through tile16; tricks of a target stand in its prelude, with a plain form
 //     in the others'.
 //   - A text that defines PORT_WAITS calls port_wait before it touches what other kernels write: on CUDA a kernel may
-//     start while those before it still run, and read weights meanwhile.
+//     start while those before it still run, and read weights meanwhile. A state, too, where no kernel of the sequence
+//     writes it before: a sequence starts when all that was submitted before it is done, so the last one that wrote the
+//     state is. Nothing is known of kernels of the same sequence, however far back: each may start, and wait, as soon
+//     as the one before it has started.
 //   - A kernel reads nothing past the end of a buffer, its padding to 16 bytes excepted.
 //
 // Package kernels imports nothing of ours and no GPU library, and must never import runtime/gpu or a model.

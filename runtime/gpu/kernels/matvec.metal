@@ -154,15 +154,18 @@ kernel void matvec_many(device const uint* w0 [[buffer(0)]],
 #if MATVEC_CONV_EARLY
   if (channel) {
     zero = conv_reset(reset, step);
-    conv_read(state, conv_w, c, past, taps);
+    conv_rows(state, c, past);
   }
 #endif
 #endif
   matvec_sums<1, 1>(w0, scales0, biases0, w0, scales0, biases0, rows, row0, step, x, x, vectors, norm, stage, at, sums, squares);
-#if MATVEC_CONV && !MATVEC_CONV_EARLY
+#if MATVEC_CONV
   if (channel) {
+#if !MATVEC_CONV_EARLY
     zero = conv_reset(reset, step);
-    conv_read(state, conv_w, c, past, taps);
+    conv_rows(state, c, past);
+#endif
+    conv_taps(conv_w, c, taps);
   }
 #endif
   if (!matvec_finish<1>(sums, squares, shared, at, out)) return;

@@ -26,12 +26,13 @@ inline bool conv_reset(device const uchar* reset, device const int* step) {
 #endif
 }
 
-// Reads the rows of a channel's state, and its taps.
-inline void conv_read(device const CONV_STATE_T* state, device const CONV_WEIGHT_T* w, int c, thread float* row, thread float* taps) {
-  UNROLL for (int j = 0; j < CONV_TAPS; j++) {
-    row[j] = float(state[CONV_STATE_AT(j, c)]);
-    taps[j] = float(w[c * CONV_TAPS + j]);
-  }
+// Reads the rows of a channel's state.
+inline void conv_rows(device const CONV_STATE_T* state, int c, thread float* row) {
+  UNROLL for (int j = 0; j < CONV_TAPS; j++) row[j] = float(state[CONV_STATE_AT(j, c)]);
+}
+
+inline void conv_taps(device const CONV_WEIGHT_T* w, int c, thread float* taps) {
+  UNROLL for (int j = 0; j < CONV_TAPS; j++) taps[j] = float(w[c * CONV_TAPS + j]);
 }
 
 // The output for the rows that are there.
