@@ -34,6 +34,7 @@
 //     writes it before: a sequence starts when all that was submitted before it is done, so the last one that wrote the
 //     state is. Nothing is known of kernels of the same sequence, however far back: each may start, and wait, as soon
 //     as the one before it has started.
+//   - port_last, which finds the last of some threadgroups, is not for Metal: what uses it has a form with another kernel.
 //   - A kernel reads nothing past the end of a buffer, its padding to 16 bytes excepted.
 //
 // Package kernels imports nothing of ours and no GPU library, and must never import runtime/gpu or a model.

@@ -146,6 +146,19 @@ inline bool simd_all(bool v, PORT_AT) {
 // it writes; weights may be read sooner. Elsewhere kernels need not know.
 inline void port_wait() {}
 
+// Whether the threadgroup is the last of count that call this with one counter, which is 0 before and after. The last one sees
+// what the others wrote to device memory before they called. Not for Metal, which has no order of memory between
+// threadgroups: what uses it has another form.
+inline bool port_last(uint* arrivals, uint count, uint thread_index, uint* flag, PORT_AT) {
+  threadgroup_barrier(mem_flags::mem_device, line);
+  if (thread_index == 0) {
+    *flag = __atomic_add_fetch(arrivals, 1u, __ATOMIC_ACQ_REL) == count;
+    if (*flag != 0) __atomic_store_n(arrivals, 0u, __ATOMIC_RELAXED);
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup, line);
+  return *flag != 0;
+}
+
 // -- functions -----------------------------------------------------------------------------------------------
 template <class T> inline T min(T a, T b) { return b < a ? b : a; }
 template <class T> inline T max(T a, T b) { return a < b ? b : a; }

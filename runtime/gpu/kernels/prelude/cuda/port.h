@@ -84,6 +84,20 @@ __forceinline__ void port_wait() {
 #endif
 }
 
+// Whether the threadgroup is the last of count that call this with one counter, which is 0 before and after. The last one sees
+// what the others wrote to device memory before they called. Not for Metal, which has no order of memory between
+// threadgroups: what uses it has another form.
+__forceinline__ bool port_last(uint* arrivals, uint count, uint thread_index, uint* flag) {
+  __syncthreads();
+  if (thread_index == 0) {
+    uint before;
+    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(before) : "l"(arrivals), "r"(count - 1) : "memory");
+    *flag = before == count - 1;
+  }
+  __syncthreads();
+  return *flag != 0;
+}
+
 template <class T> __forceinline__ T simd_shuffle_xor(T v, ushort m) { return __shfl_xor_sync(~0u, v, m); }
 template <class T> __forceinline__ T simd_shuffle_down(T v, ushort d) { return __shfl_down_sync(~0u, v, d); }
 template <class T> __forceinline__ T simd_shuffle_up(T v, ushort d) { return __shfl_up_sync(~0u, v, d); }

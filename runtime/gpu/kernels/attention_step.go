@@ -1,0 +1,161 @@
+package kernels
+
+import "fmt"
+
+// AttentionStep is the attention of one token with what comes before it: queries and key are normalized and rotated, key and
+// value are written to their caches, and what the caches hold then is attended to.
+type AttentionStep struct {
+	// Attention is what is attended to; its Tuning is for other launches.
+	Attention
+	// Rope are the heads; it has the sizes, the dtype of the caches and the slots of Attention, and writes a position to the
+	// slot that Attention reads it from.
+	Rope Rope
+	// Early says that no other kernel of the recording writes the caches: what they hold of earlier positions is read before
+	// it is this kernel's turn.
+	Early bool
+	// Step is how the work is divided; what is zero is chosen.
+	Step StepTuning
+}
+
+// StepTuning is how AttentionStep divides the work.
+type StepTuning struct {
+	// Heads of a key-value head that a threadgroup serves, Keys that a simdgroup reads at a time: powers of two, 2 to 32 in
+	// product. Buffers times as many are read ahead.
+	Heads, Keys, Buffers int
+	// Simdgroups of a threadgroup.
+	Simdgroups int
+	// Blocks that the positions are divided into at most, of Least positions or more.
+	Blocks, Least int
+	// Last says that the last threadgroup puts the blocks together, which Metal cannot: there is no second launch.
+	Last bool
+}
+
+// StepTunings are the ways worth measuring to divide the launch on a target; the default comes first.
+func (a AttentionStep) StepTunings(target Target) []StepTuning {
+	var out []StepTuning
+	seen := map[StepTuning]bool{}
+	add := func(t StepTuning) {
+		t.Last = target != Metal
+		b := a
+		b.Step = t
+		if full, err := b.tuning(); err == nil && !seen[full] && full.Heads*a.D <= 2048 && full.Keys*a.D <= 2048 {
+			seen[full] = true
+			out = append(out, full)
+		}
+	}
+	add(StepTuning{})
+	for _, heads := range []int{0, 1, 2, 4, 8} {
+		add(StepTuning{Heads: heads})
+		add(StepTuning{Heads: heads, Least: 64})
+		add(StepTuning{Heads: heads, Blocks: ceil(256*max(heads, 1), a.Heads)})
+		for _, simdgroups := range []int{4, 16} {
+			add(StepTuning{Heads: heads, Simdgroups: simdgroups})
+			add(StepTuning{Heads: heads, Simdgroups: simdgroups, Buffers: 1})
+		}
+		for _, keys := range []int{2, 4, 8} {
+			add(StepTuning{Heads: heads, Keys: keys, Buffers: 1})
+			add(StepTuning{Heads: heads, Keys: keys})
+		}
+	}
+	for _, least := range []int{16, 128, 256} {
+		add(StepTuning{Least: least})
+	}
+	return out
+}
+
+// tuning fills in what is not given.
+func (a AttentionStep) tuning() (StepTuning, error) {
+	t, group := a.Step, a.Heads/a.KVHeads
+	if t.Heads == 0 {
+		// The heads of a simdgroup hold their queries and sums in registers.
+		for t.Heads = 1; t.Heads < 4 && group%(2*t.Heads) == 0 && 2*t.Heads*a.D <= 2048; t.Heads *= 2 {
+		}
+	}
+	if t.Keys == 0 {
+		for t.Keys = 2; t.Keys < 8 && t.Heads*t.Keys < 32 && 2*t.Keys*a.D <= 1024; t.Keys *= 2 {
+		}
+	}
+	if t.Buffers == 0 {
+		t.Buffers = 2
+	}
+	if t.Simdgroups == 0 {
+		for t.Simdgroups = 8; t.Simdgroups > 1 && t.Simdgroups*a.D > 4096; t.Simdgroups /= 2 {
+		}
+	}
+	if t.Least == 0 {
+		t.Least = t.Simdgroups * t.Keys // what a threadgroup reads at once
+	}
+	if t.Blocks == 0 {
+		seen := a.Slots
+		if a.Window > 0 {
+			seen = min(seen, a.Window)
+		}
+		// About as many threadgroups as a large GPU has multiprocessors.
+		t.Blocks = min(ceil(128*t.Heads, a.Heads), ceil(seen, t.Least))
+	}
+	scores := t.Heads * t.Keys
+	switch {
+	case group%t.Heads != 0 || scores < 2 || scores > 32 || scores&(scores-1) != 0 || t.Keys&(t.Keys-1) != 0:
+		return t, fmt.Errorf("attention step tuned to %d heads and %d keys of a simdgroup, want powers of two, 2 to 32 in product, heads that divide %d", t.Heads, t.Keys, group)
+	case t.Buffers < 1 || t.Buffers > 2 || t.Simdgroups < 1 || t.Simdgroups > 32 || t.Least < 1 || t.Blocks < 1:
+		return t, fmt.Errorf("attention step tuned to %d buffers, %d simdgroups and %d blocks of %d positions, want 1 or 2, 1 to 32, and at least one of each", t.Buffers, t.Simdgroups, t.Blocks, t.Least)
+	}
+	if bytes := t.memory(a.D); bytes > metalMemory {
+		return t, fmt.Errorf("attention step tuned to %d simdgroups needs %d bytes of threadgroup memory, there are %d", t.Simdgroups, bytes, metalMemory)
+	}
+	return t, nil
+}
+
+// memory is the threadgroup memory in bytes.
+func (t StepTuning) memory(d int) int {
+	shared := max((t.Heads+2)*d, max(1, 4096/(t.Simdgroups*d))*t.Simdgroups*d)
+	if t.Last {
+		shared = max(shared, t.Heads*t.Blocks)
+	}
+	return 4*(shared+2*t.Simdgroups*t.Heads+t.Heads+1) + 64
+}
+
+// Launches are the dispatch and, unless the tuning says Last, the second one that puts blocks together. Blocks is the number
+// of parts of a head. A capture of them serves any position.
+//
+// Buffers of the first: q, k, v f32, the weights [D] of the norms of q and k, which no kernel may write, angles of RopeAngles,
+// keys and values [KVHeads, Slots, D], part f32 [Heads, Blocks, D], ml f32 [Heads, Blocks, 2], gate f32, out f32 [Heads, D],
+// arrivals u32 [Heads], zeros before and after, step. Without Last, gate, out and arrivals may be any buffer. Of the second:
+// part, ml, gate, out, step.
+func (a AttentionStep) Launches() (one, merge Launch, blocks int, err error) {
+	if err := a.check(); err != nil {
+		return one, merge, 0, err
+	}
+	if err := a.Rope.check(); err != nil {
+		return one, merge, 0, fmt.Errorf("attention step: %w", err)
+	}
+	r := a.Rope
+	if r.D != a.D || r.QHeads != a.Heads || r.KVHeads != a.KVHeads || r.Slots != a.Slots || r.Cache != a.Cache {
+		return one, merge, 0, fmt.Errorf("attention step: %d+%d heads of %d elements of %s in %d slots are rotated, %d+%d of %d of %s in %d are attended to",
+			r.QHeads, r.KVHeads, r.D, r.Cache, r.Slots, a.Heads, a.KVHeads, a.D, a.Cache, a.Slots)
+	}
+	t, err := a.tuning()
+	if err != nil {
+		return one, merge, 0, err
+	}
+	b := a.Attention
+	b.Tuning = AttentionTuning{Heads: t.Heads, Tokens: 1, Keys: t.Keys, Blocks: t.Blocks, Least: t.Least, Simdgroups: t.Simdgroups}
+	_, merge, blocks, err = b.Launches(1)
+	if err != nil {
+		return one, merge, 0, err
+	}
+	q, k, v := r.Q.or(r.QHeads, r.D), r.K.or(r.KVHeads, r.D), r.V.or(r.KVHeads, r.D)
+	one = Launch{File: "attention_step", Kernel: "attention_step",
+		Defines: append(merge.Defines[:len(merge.Defines):len(merge.Defines)], define("ATT_DIMS", r.Dims, "ATT_TRADITIONAL", r.Traditional,
+			"ATT_Q_HEAD", q.Row, "ATT_K_HEAD", k.Row, "ATT_V_HEAD", v.Row, "ATT_Q_NORM", int(r.QNorm), "ATT_K_NORM", int(r.KNorm), "ATT_V_NORM", int(r.VNorm),
+			"ATT_EPS", r.Eps, "ATT_WEIGHT_T", r.Weight.text(), "ATT_EARLY", a.Early, "ATT_BUFFERS", t.Buffers, "ATT_LAST", t.Last)...),
+		Groups: [3]int{a.Heads / t.Heads, t.Blocks, 1}, Threads: [3]int{t.Simdgroups * 32, 1, 1}}
+	return one, merge, blocks, nil
+}
+
+// Twin computes what the launches do, at a position.
+func (a AttentionStep) Twin(position int, q, k, v, qWeight, kWeight, angles, keys, values, gate, out []float32) {
+	rotated := make([]float32, a.Heads*a.D)
+	a.Rope.Twin(1, position, q, k, v, qWeight, kWeight, angles, rotated, keys, values)
+	a.Attention.Twin(1, position, rotated, keys, values, gate, out)
+}

@@ -1,0 +1,170 @@
+package kernels_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/gpu/kernels/kerneltest"
+)
+
+// stepOf makes the heads of a case those of its attention.
+func stepOf(a kernels.AttentionStep) kernels.AttentionStep {
+	r := &a.Rope
+	r.D, r.QHeads, r.KVHeads, r.Cache, r.Slots = a.D, a.Heads, a.KVHeads, a.Cache, a.Slots
+	return a
+}
+
+func TestAttentionStep(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		kernels.AttentionStep
+		positions []int
+	}{
+		"groups, gate, part of the heads": {kernels.AttentionStep{
+			Attention: kernels.Attention{D: 64, Heads: 8, KVHeads: 2, Slots: 300, Scale: 0.125, Cache: kernels.BF16, Gated: true, Gates: kernels.Rows{Token: 8 * 128, Row: 128}},
+			Rope: kernels.Rope{Dims: 16, Q: kernels.Rows{Token: 1024, Row: 128}, K: kernels.Rows{Token: 1024, Row: 64}, V: kernels.Rows{Token: 1024, Row: 64},
+				QNorm: kernels.WeightedHeadNorm, KNorm: kernels.WeightedHeadNorm, Eps: 1e-6, Weight: kernels.F32},
+			Early: true,
+		}, []int{0, 3, 130, 299}},
+		"window in a ring": {kernels.AttentionStep{
+			Attention: kernels.Attention{D: 256, Heads: 4, KVHeads: 2, Slots: 60, Window: 40, Scale: 1, Cache: kernels.BF16},
+			Rope:      kernels.Rope{Dims: 256, QNorm: kernels.WeightedHeadNorm, KNorm: kernels.WeightedHeadNorm, VNorm: kernels.PlainHeadNorm, Eps: 1e-6, Weight: kernels.BF16, Ring: true},
+			Step:      kernels.StepTuning{Least: 8, Blocks: 3, Simdgroups: 2},
+		}, []int{5, 39, 59, 100}},
+		"wide heads, keys shared by two threadgroups": {kernels.AttentionStep{
+			Attention: kernels.Attention{D: 512, Heads: 4, KVHeads: 1, Slots: 50, Scale: 0.05, Cache: kernels.BF16},
+			Rope:      kernels.Rope{Dims: 128, KNorm: kernels.PlainHeadNorm, Eps: 1e-6},
+			Step:      kernels.StepTuning{Heads: 2, Keys: 2, Simdgroups: 2, Least: 9},
+			Early:     true,
+		}, []int{0, 46}},
+		"many blocks": {kernels.AttentionStep{
+			Attention: kernels.Attention{D: 32, Heads: 8, KVHeads: 1, Slots: 90, Scale: 0.2, Cache: kernels.BF16},
+			Rope:      kernels.Rope{Dims: 32},
+			Step:      kernels.StepTuning{Heads: 8, Keys: 4, Buffers: 1, Simdgroups: 1, Least: 2, Blocks: 40},
+		}, []int{77}},
+		"fp32, traditional": {kernels.AttentionStep{
+			Attention: kernels.Attention{D: 96, Heads: 2, KVHeads: 2, Slots: 150, Scale: 0.1, Cache: kernels.F32},
+			Rope:      kernels.Rope{Dims: 24, Traditional: true, QNorm: kernels.PlainHeadNorm, Eps: 1e-5},
+			Early:     true,
+		}, []int{1, 149}},
+	} {
+		for last, suffix := range map[bool]string{false: "", true: ", put together by the last"} {
+			t.Run(name+suffix, func(t *testing.T) {
+				t.Parallel()
+				a := stepOf(c.AttentionStep)
+				a.Step.Last = last
+				one, merge, blocks, err := a.Launches()
+				require.NoError(t, err)
+				for _, position := range c.positions {
+					testStep(t, a, one, merge, blocks, position)
+				}
+			})
+		}
+	}
+}
+
+func testStep(t *testing.T, a kernels.AttentionStep, one, merge kernels.Launch, blocks, position int) {
+	r := seeded(uint64(position + 1))
+	rows := func(r kernels.Rows, heads int) kernels.Rows {
+		if r == (kernels.Rows{}) {
+			return kernels.Rows{Token: heads * a.D, Row: a.D}
+		}
+		return r
+	}
+	q, k, v := r.floats(rows(a.Rope.Q, a.Heads).Token), r.floats(rows(a.Rope.K, a.KVHeads).Token), r.floats(rows(a.Rope.V, a.KVHeads).Token)
+	qWeight, kWeight := r.floats(a.D), r.floats(a.D)
+	heldQ, heldK := hold(a.Rope.Weight, qWeight), hold(a.Rope.Weight, kWeight)
+	angles, gate := r.floats(a.Rope.Dims), r.floats(max(a.Gates.Token, 1))
+	cache := func() ([]float32, held) {
+		x := blank(a.KVHeads * a.Slots * a.D)
+		for p := max(0, position+1-a.Slots); p < position; p++ {
+			for h := range a.KVHeads {
+				copy(x[(h*a.Slots+p%a.Slots)*a.D:][:a.D], r.floats(a.D))
+			}
+		}
+		return x, hold(a.Cache, x)
+	}
+	wantK, keys := cache()
+	wantV, values := cache()
+	want := blank(a.Heads * a.D)
+	a.Twin(position, q, k, v, qWeight, kWeight, angles, wantK, wantV, gate, want)
+
+	part, ml, out, arrivals, step := blank(a.Heads*blocks*a.D), blank(a.Heads*blocks*2), blank(a.Heads*a.D), make([]uint32, a.Heads), []int32{1, int32(position)}
+	memory := kerneltest.MetalMemory
+	if a.Step.Last {
+		memory = kerneltest.CUDAMemory // no text for Metal
+	}
+	kerneltest.RunWithin(t, memory, one, q, k, v, heldQ.bytes, heldK.bytes, angles, keys.bytes, values.bytes, part, ml, gate, out, arrivals, step)
+	if a.Step.Last {
+		require.Equal(t, make([]uint32, a.Heads), arrivals)
+	} else {
+		requireBlank(t, out)
+		kerneltest.Run(t, merge, part, ml, gate, out, step)
+	}
+	requireClose(t, want, out, 3e-6)
+	slot := func(x []float32, h int) []float32 { return x[(h*a.Slots+position%a.Slots)*a.D:][:a.D] }
+	for h := range a.KVHeads {
+		requireClose(t, slot(wantK, h), slot(keys.floats(), h), keys.within(2e-6))
+		requireClose(t, slot(wantV, h), slot(values.floats(), h), values.within(2e-6))
+		copy(slot(wantK, h), slot(keys.floats(), h))
+		copy(slot(wantV, h), slot(values.floats(), h))
+	}
+	requireSame(t, wantK, keys.floats())
+	requireSame(t, wantV, values.floats())
+}
+
+// requireSame requires equal numbers, NaN in the same places.
+func requireSame(t testing.TB, want, got []float32) {
+	t.Helper()
+	require.Len(t, got, len(want))
+	for i, w := range want {
+		require.True(t, w == got[i] || w != w && got[i] != got[i], "element %d: %g, want %g", i, got[i], w)
+	}
+}
+
+// TestStepTunings: what is proposed for the models' shapes can be launched, with one launch where the last threadgroup puts
+// blocks together.
+func TestStepTunings(t *testing.T) {
+	for _, a := range []kernels.AttentionStep{
+		{Attention: kernels.Attention{D: 256, Heads: 16, KVHeads: 2, Slots: 262144, Scale: 1, Cache: kernels.BF16}, Rope: kernels.Rope{Dims: 64}},
+		{Attention: kernels.Attention{D: 256, Heads: 32, KVHeads: 16, Slots: 2047, Window: 1024, Scale: 1, Cache: kernels.BF16}, Rope: kernels.Rope{Dims: 256, Ring: true}},
+		{Attention: kernels.Attention{D: 512, Heads: 32, KVHeads: 4, Slots: 262144, Scale: 1, Cache: kernels.BF16}, Rope: kernels.Rope{Dims: 512}},
+	} {
+		a = stepOf(a)
+		for _, target := range []kernels.Target{kernels.Metal, kernels.CUDA, kernels.CPU} {
+			tunings := a.StepTunings(target)
+			require.Greater(t, len(tunings), 4)
+			for _, tuning := range tunings {
+				a.Step = tuning
+				one, _, blocks, err := a.Launches()
+				require.NoError(t, err)
+				require.Equal(t, target != kernels.Metal, tuning.Last)
+				require.LessOrEqual(t, one.Threads[0], 1024)
+				require.Equal(t, blocks, one.Groups[1])
+			}
+			a.Step = kernels.StepTuning{}
+		}
+	}
+}
+
+func TestAttentionStepRefusals(t *testing.T) {
+	ok := stepOf(kernels.AttentionStep{Attention: kernels.Attention{D: 64, Heads: 4, KVHeads: 2, Slots: 8, Scale: 1, Cache: kernels.BF16}, Rope: kernels.Rope{Dims: 64}})
+	for _, c := range []struct {
+		change func(a *kernels.AttentionStep)
+		err    string
+	}{
+		{func(a *kernels.AttentionStep) { a.D = 80 }, "attention of heads of 80 elements, want a multiple of 32 up to 1024"},
+		{func(a *kernels.AttentionStep) { a.Rope.Dims = 66 }, "attention step: 66 dims are rotated, want an even number from 2 to 64"},
+		{func(a *kernels.AttentionStep) { a.Rope.Slots = 9 }, "attention step: 4+2 heads of 64 elements of bf16 in 9 slots are rotated, 4+2 of 64 of bf16 in 8 are attended to"},
+		{func(a *kernels.AttentionStep) { a.Step.Keys = 3 }, "attention step tuned to 2 heads and 3 keys of a simdgroup, want powers of two, 2 to 32 in product, heads that divide 2"},
+		{func(a *kernels.AttentionStep) { a.Step.Simdgroups = 33 }, "attention step tuned to 2 buffers, 33 simdgroups and 1 blocks of 264 positions, want 1 or 2, 1 to 32, and at least one of each"},
+		{func(a *kernels.AttentionStep) { a.D, a.Rope.D, a.Step.Simdgroups = 1024, 1024, 16 }, "attention step tuned to 16 simdgroups needs 65868 bytes of threadgroup memory, there are 32768"},
+	} {
+		a := ok
+		c.change(&a)
+		_, _, _, err := a.Launches()
+		require.EqualError(t, err, c.err)
+	}
+}
