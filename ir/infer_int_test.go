@@ -32,8 +32,8 @@ func intCases() []inferCase {
 		{op: "mod_int", operands: []any{"int(T)", 256}, want: "int(T)"},
 		{op: "mod_int", operands: []any{"int(P)", "int(T-T)"}, err: "division by zero"},
 		{op: "add_int", operands: []any{math.MaxInt32, 1}, err: "2147483647 and 1: the result 2147483648 does not fit 32 bits"},
-		{op: "add_int", operands: []any{math.MaxInt64, -1}, want: "int(2147483646)"}, // literals are limited to 32 bits first
-		{op: "subtract_int", operands: []any{math.MinInt64, "int(T)"}, err: "does not fit 32 bits"},
+		{op: "add_int", operands: []any{math.MaxInt, -1}, want: "int(2147483646)"}, // literals are limited to 32 bits first
+		{op: "subtract_int", operands: []any{math.MinInt, "int(T)"}, err: "does not fit 32 bits"},
 		{op: "multiply_int", operands: []any{1 << 16, 1 << 16}, err: "the result 4294967296 does not fit 32 bits"},
 		{op: "add_int", operands: []any{"f32[]", 1}, err: "f32[], want int"},
 		{op: "add_int", operands: []any{1.5, 1}, err: "the literal 1.5, want int"},

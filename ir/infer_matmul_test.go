@@ -1,6 +1,9 @@
 package ir
 
-import "testing"
+import (
+	"math"
+	"testing"
+)
 
 func TestInferMatmul(t *testing.T) { runInferCases(t, matmulCases()) }
 
@@ -121,7 +124,7 @@ func convCases() []inferCase {
 		{op: "conv3d", attrs: &Conv3DAttrs{1, 1, 1, 0, 0, 0, 1, 1, 1, 2}, operands: []any{"f32[1,4,5,6,2]", "f32[6,2,2,2,1]"}, err: "found 2"},
 		{op: "conv1d", attrs: &Conv1DAttrs{0, 0, 1, 1}, operands: []any{"f32[1,8,8]", "f32[5,3,8]"}, err: "stride and dilation must be positive, found 0 and 1"},
 		{op: "conv1d", attrs: &Conv1DAttrs{1, 0, -1, 1}, operands: []any{"f32[1,8,8]", "f32[5,3,8]"}, err: "found 1 and -1"},
-		{op: "conv1d", attrs: &Conv1DAttrs{1, 1 << 32, 1, 1}, operands: []any{"f32[1,8,8]", "f32[5,3,8]"}, err: "must fit 32 bits"},
+		{op: "conv1d", attrs: &Conv1DAttrs{1, math.MaxInt, 1, 1}, operands: []any{"f32[1,8,8]", "f32[5,3,8]"}, err: "must fit 32 bits"},
 		{op: "conv1d", operands: []any{"f32[1,2,8]", "f32[5,3,8]"}, err: "spatial dim 0 of x f32[1,2,8] is too short for w f32[5,3,8] (result length 0)"},
 		{op: "conv1d", operands: []any{"f32[1,M,8]", "f32[5,65,8]"}, err: "too short"},
 		{op: "conv1d", operands: []any{"f32[1,M,8]", "f32[5,64,8]"}, want: "f32[1,M-63,5]"},

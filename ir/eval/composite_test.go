@@ -80,9 +80,9 @@ func TestTopKIsPartitionAndSort(t *testing.T) {
 		last := func(x *Tensor, start, stop, step int) *Tensor {
 			return run(t, "slice", &ir.StepAttrs{Step: step}, FP32, x, -1, start, stop)[0]
 		}
-		values := last(run(t, "partition", axis, FP32, x, -k)[0], -k, math.MaxInt64, 1)
+		values := last(run(t, "partition", axis, FP32, x, -k)[0], -k, math.MaxInt, 1)
 		values = last(run(t, "sort", axis, FP32, values)[0], -1, -k-1, -1)
-		indices := last(run(t, "argpartition", axis, FP32, x, -k)[0], -k, math.MaxInt64, 1)
+		indices := last(run(t, "argpartition", axis, FP32, x, -k)[0], -k, math.MaxInt, 1)
 		chosen := run(t, "take_along_axis", axis, FP32, x, indices)[0]
 		order := last(run(t, "argsort", axis, FP32, chosen)[0], -1, -k-1, -1)
 		indices = run(t, "take_along_axis", axis, FP32, indices, order)[0]

@@ -32,7 +32,7 @@ func TestARange(t *testing.T) {
 		want              []int64
 	}{
 		{0, 3, 1, []int64{0, 1, 2}}, {0, 7, 3, []int64{0, 3, 6}}, {5, -1, -2, []int64{5, 3, 1}}, {5, -2, -2, []int64{5, 3, 1, -1}},
-		{-3, -1, 1, []int64{-3, -2}}, {0, 1, math.MaxInt64, []int64{0}}, {0, -1, math.MinInt64, []int64{0}}, {math.MinInt64, math.MaxInt64, math.MaxInt32, []int64{math.MinInt32, -1, math.MaxInt32 - 1}},
+		{-3, -1, 1, []int64{-3, -2}}, {0, 1, math.MaxInt, []int64{0}}, {0, -1, math.MinInt, []int64{0}}, {math.MinInt, math.MaxInt, math.MaxInt32, []int64{math.MinInt32, -1, math.MaxInt32 - 1}},
 	} {
 		require.Equal(t, list(ir.I32, k.want...), must(t, "arange", nil, k.start, k.stop, k.step), "%+v", k)
 		require.Equal(t, list(ir.I32, k.want...), must(t, "arange", nil, register32(clampInt32(int64(k.start))), k.stop, register32(clampInt32(int64(k.step)))))

@@ -17,7 +17,7 @@ func TestIntArithmetic(t *testing.T) {
 		{"add_int", 3, 4, 7}, {"subtract_int", 3, 9, -6}, {"multiply_int", -3, 9, -27}, {"multiply_int", 1 << 16, -1 << 15, math.MinInt32},
 		{"floor_divide_int", 7, 2, 3}, {"floor_divide_int", -7, 2, -4}, {"floor_divide_int", 7, -2, -4}, {"floor_divide_int", -7, -2, 3}, {"floor_divide_int", math.MinInt32, 1, math.MinInt32},
 		{"mod_int", 7, 2, 1}, {"mod_int", -7, 2, 1}, {"mod_int", 7, -2, -1}, {"mod_int", -7, -2, -1}, {"mod_int", math.MinInt32, -1, 0},
-		{"add_int", math.MaxInt64, -1, math.MaxInt32 - 1}, // a literal is clamped to 32 bits
+		{"add_int", math.MaxInt, -1, math.MaxInt32 - 1}, // a literal is clamped to 32 bits
 	} {
 		for _, operands := range [][]any{{k.a, k.b}, {register32(clampInt32(int64(k.a))), k.b}, {k.a, register32(clampInt32(int64(k.b)))}} {
 			got, err := evaluate(FP32, k.op, nil, operands...)

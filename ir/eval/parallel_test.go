@@ -2,6 +2,7 @@ package eval
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -12,7 +13,7 @@ import (
 
 func TestParallelCoversEveryIndexOnce(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 7, 1000} {
-		for _, cost := range []int{0, 1, grain, 1 << 40} {
+		for _, cost := range []int{0, 1, grain, math.MaxInt} {
 			seen := make([]int, n)
 			parallel(n, cost, func(lo, hi int) {
 				for i := lo; i < hi; i++ {

@@ -19,7 +19,7 @@ func TestReshape(t *testing.T) {
 		require.Equal(t, x.F, got.F)
 	}
 	require.Equal(t, []int{0, 3}, must(t, "reshape", nil, f32([]int{0}), []int{-1, 3}).Shape)
-	for want, shape := range map[string][]int{"more than one -1": {-1, -1}, "negative": {-2, 6}, "12 elements": {5, -1}, "2147483647": {math.MaxInt64}} {
+	for want, shape := range map[string][]int{"more than one -1": {-1, -1}, "negative": {-2, 6}, "12 elements": {5, -1}, "2147483647": {math.MaxInt}} {
 		refuses(t, want, "reshape", nil, x, shape)
 	}
 	// A register that the type rule could not know.
@@ -95,7 +95,7 @@ func TestAsStrided(t *testing.T) {
 		offset         int
 		shape, strides []int
 	}{
-		{1, []int{10}, []int{1}}, {0, []int{2}, []int{-1}}, {10, []int{1}, []int{1}}, {math.MaxInt64, []int{2}, []int{1}}, {0, []int{2}, []int{math.MaxInt32}},
+		{1, []int{10}, []int{1}}, {0, []int{2}, []int{-1}}, {10, []int{1}, []int{1}}, {math.MaxInt, []int{2}, []int{1}}, {0, []int{2}, []int{math.MaxInt32}},
 	} {
 		refuses(t, "", "as_strided", &ir.AsStridedAttrs{Offset: k.offset}, x, k.shape, k.strides)
 	}

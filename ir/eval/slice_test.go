@@ -16,10 +16,10 @@ func TestSlice(t *testing.T) {
 		start, stop, step int
 		want              []int
 	}{
-		{0, math.MaxInt64, 1, []int{0, 1, 2, 3, 4}}, {1, 3, 1, []int{1, 2}}, {-2, 5, 1, []int{3, 4}}, {0, -1, 2, []int{0, 2}},
+		{0, math.MaxInt, 1, []int{0, 1, 2, 3, 4}}, {1, 3, 1, []int{1, 2}}, {-2, 5, 1, []int{3, 4}}, {0, -1, 2, []int{0, 2}},
 		{-9, 2, 1, []int{0, 1}}, {3, 1, 1, []int{}}, {7, 9, 1, []int{}}, {4, -6, -1, []int{4, 3, 2, 1, 0}}, {-1, -4, -2, []int{4, 2}},
-		{9, 0, -1, []int{4, 3, 2, 1}}, {-9, 0, -1, []int{}}, {2, 4, -1, []int{}}, {4, math.MinInt64, -3, []int{4, 1}}, {0, 5, math.MaxInt32, []int{0}},
-		{0, math.MinInt64, math.MinInt32, []int{0}},
+		{9, 0, -1, []int{4, 3, 2, 1}}, {-9, 0, -1, []int{}}, {2, 4, -1, []int{}}, {4, math.MinInt, -3, []int{4, 1}}, {0, 5, math.MaxInt32, []int{0}},
+		{0, math.MinInt, math.MinInt32, []int{0}},
 	} {
 		got := must(t, "slice", &ir.StepAttrs{Step: k.step}, x, 1, k.start, k.stop)
 		require.Equal(t, []int{2, len(k.want), 2}, got.Shape, "%+v", k)
@@ -39,7 +39,7 @@ func TestSliceUpdate(t *testing.T) {
 		want              []int64
 	}{
 		{"rows", Ints(ir.I32, []int{2, 2}, []int64{1, 2, 3, 4}), 1, 3, 1, []int64{0, 0, 1, 2, 3, 4, 0, 0}},
-		{"one row for all", list(ir.I32, 5, 6), 0, math.MaxInt64, 1, []int64{5, 6, 5, 6, 5, 6, 5, 6}},
+		{"one row for all", list(ir.I32, 5, 6), 0, math.MaxInt, 1, []int64{5, 6, 5, 6, 5, 6, 5, 6}},
 		{"cast to the destination", f32([]int{1, 1}, 2.9), -1, 4, 1, []int64{0, 0, 0, 0, 0, 0, 2, 2}},
 		{"step", list(ir.I32, 7, 8), 0, 4, 3, []int64{7, 8, 0, 0, 0, 0, 7, 8}},
 		{"empty", Ints(ir.I32, []int{3, 2}, make([]int64, 6)), 4, 9, 1, make([]int64, 8)},
