@@ -3,6 +3,7 @@ package kernels
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Attention is attention over a cache [KVHeads, Slots, D] of keys and values in which position p lies in slot
@@ -149,11 +150,11 @@ func (a Attention) Launches(tokens int) (part, merge Launch, blocks int, err err
 	gates := a.Gates.or(a.Heads, a.D)
 	defines := define("ATT_D", a.D, "ATT_HEADS", a.Heads, "ATT_KV_HEADS", a.KVHeads, "ATT_H", t.Heads, "ATT_Q", t.Tokens, "ATT_TOKENS", t.Keys,
 		"ATT_SIMDGROUPS", t.Simdgroups, "ATT_BLOCKS", t.Blocks, "ATT_LEAST", t.Least, "ATT_SLICES", a.slices(t.Blocks), "ATT_SLOTS", a.Slots, "ATT_WINDOW", a.Window,
-		"ATT_SCALE", float32(float64(a.Scale)*math.Log2E), "ATT_BF16", a.Cache == BF16,
-		"ATT_GATED", a.Gated, "ATT_GATE_TOKEN", gates.Token, "ATT_GATE_HEAD", gates.Row)
+		"ATT_SCALE", float32(float64(a.Scale)*math.Log2E), "ATT_BF16", a.Cache == BF16)
 	part = Launch{File: "attention", Kernel: "attention_part", Defines: defines,
 		Groups: [3]int{a.Heads / t.Heads, t.Blocks, ceil(tokens, t.Tokens)}, Threads: [3]int{t.Simdgroups * 32, 1, 1}}
-	merge = Launch{File: "attention", Kernel: "attention_merge", Defines: defines,
+	merge = Launch{File: "attention", Kernel: "attention_merge",
+		Defines: append(slices.Clip(defines), define("ATT_GATED", a.Gated, "ATT_GATE_TOKEN", gates.Token, "ATT_GATE_HEAD", gates.Row)...), Trial: func() Trial { return a.trial(tokens > 1) },
 		Groups: [3]int{a.Heads, tokens, 1}, Threads: [3]int{a.slices(t.Blocks) * a.D, 1, 1}}
 	return part, merge, t.Blocks, nil
 }
@@ -235,7 +236,7 @@ func (a Attention) ChunkLaunch(tokens int, t ChunkTuning) (Launch, error) {
 	}
 	gates := a.Gates.or(a.Heads, a.D)
 	return Launch{
-		File: "attention_chunk", Kernel: "attention_chunk",
+		File: "attention_chunk", Kernel: "attention_chunk", Trial: func() Trial { return a.trialChunk(t) },
 		Defines: define("CHUNK_D", a.D, "CHUNK_HEADS", a.Heads, "CHUNK_KV_HEADS", a.KVHeads, "CHUNK_H", t.Heads, "CHUNK_ROWS", t.Rows,
 			"CHUNK_KEYS", t.Keys, "CHUNK_DV", t.Columns, "CHUNK_Q_HELD", t.Held, "CHUNK_SLOTS", a.Slots, "CHUNK_WINDOW", a.Window,
 			"CHUNK_SCALE", float32(float64(a.Scale)*math.Log2E), "CHUNK_GATED", a.Gated, "CHUNK_GATE_TOKEN", gates.Token, "CHUNK_GATE_HEAD", gates.Row),

@@ -38,11 +38,13 @@ func (e Experts) LaunchUp(t Tuning, tokens int) (Launch, error) {
 	if err != nil {
 		return Launch{}, fmt.Errorf("experts_up %d×%d×%d: %w", e.Count, e.Inner, e.Hidden, err)
 	}
-	return Launch{
+	l := Launch{
 		File: "experts", Kernel: "experts_up",
 		Defines: append(v.matvecDefines(t, e.Inner), define("EXPERTS_TOP", e.Top, "EXPERTS_N", e.Inner, "MATVEC_EXPERTS", e.Count, "EXPERTS_ACTIVATION", int(e.Activation))...),
 		Groups:  [3]int{ceil(e.Inner, t.block()), tokens * e.Top, 1}, Threads: [3]int{t.threads(), 1, 1},
-	}, nil
+	}
+	l.Trial = func() Trial { return e.trialUp(l, t.block()) }
+	return l, nil
 }
 
 // LaunchDown is the second dispatch: y = Σ scores[j] · down[e_j]·h_j, plus extra. Buffers: w, scales, biases,
@@ -57,11 +59,13 @@ func (e Experts) LaunchDown(t Tuning, tokens int) (Launch, error) {
 	if err != nil {
 		return Launch{}, fmt.Errorf("experts_down %d×%d×%d: %w", e.Count, e.Hidden, e.Inner, err)
 	}
-	return Launch{
+	l := Launch{
 		File: "experts", Kernel: "experts_down",
 		Defines: append(v.matvecDefines(t, e.Hidden), define("EXPERTS_TOP", e.Top, "EXPERTS_N", e.Hidden, "MATVEC_EXPERTS", e.Count, "EXPERTS_RESIDUAL", e.Residual)...),
 		Groups:  [3]int{ceil(e.Hidden, t.block()), tokens, 1}, Threads: [3]int{t.threads(), 1, 1},
-	}, nil
+	}
+	l.Trial = func() Trial { return e.trialDown(l, t.block()) }
+	return l, nil
 }
 
 // Twin computes both: h [T, Top, Inner] and y [T, Hidden] for T = len(h)/(Top·Inner) tokens. Weights have the

@@ -41,22 +41,28 @@ func (e ManyExperts) LaunchSort(t Tile, tokens int) (Launch, error) {
 	for simds*e.Count*2 > 28<<10 {
 		simds /= 2
 	}
-	return Launch{
+	l := Launch{
 		File: "experts_sort", Kernel: "experts_sort",
 		Defines: define("SORT_TOP", e.Top, "SORT_EXPERTS", e.Count, "SORT_SIMDS", simds, "SORT_ROWS", t.BM, "SORT_TILES", e.MaxTiles(t, tokens)),
 		Groups:  [3]int{1, 1, 1}, Threads: [3]int{simds * 32, 1, 1},
-	}, nil
+	}
+	l.Trial = func() Trial { return e.trialSort(l, t, tokens) }
+	return l, nil
 }
 
 // LaunchUp is the dispatch for up to tokens tokens. Buffers: w, scales, biases of gate and then of up (w again where there
 // are none), order, tiles, x [T, Hidden] as Prepare leaves it, h [T·Top, Inner] in bf16, or f32 where Exact.
 func (e ManyExperts) LaunchUp(t Tile, tokens int) (Launch, error) {
-	return e.launch(e.up(), t, "experts_matmul_up", 2, e.Inner, tokens)
+	l, err := e.launch(e.up(), t, "experts_matmul_up", 2, e.Inner, tokens)
+	l.Trial = func() Trial { return e.trialUp(l, t) }
+	return l, err
 }
 
 // LaunchDown is the dispatch for up to tokens tokens. Buffers: w, scales, biases, order, tiles, h, y f32 [T, Top, Hidden].
 func (e ManyExperts) LaunchDown(t Tile, tokens int) (Launch, error) {
-	return e.launch(e.down(), t, "experts_matmul_down", 1, e.Hidden, tokens)
+	l, err := e.launch(e.down(), t, "experts_matmul_down", 1, e.Hidden, tokens)
+	l.Trial = func() Trial { return e.trialDown(l, t) }
+	return l, err
 }
 
 func (e ManyExperts) launch(m Matrices, t Tile, kernel string, planes, n, tokens int) (Launch, error) {
@@ -78,7 +84,7 @@ func (e ManyExperts) LaunchCombine(tokens int) (Launch, error) {
 	}
 	threads := min(128, ceil(e.Hidden/4, 32)*32)
 	return Launch{
-		File: "experts_sort", Kernel: "experts_combine",
+		File: "experts_sort", Kernel: "experts_combine", Trial: e.trialCombine,
 		Defines: define("SORT_TOP", e.Top, "COMBINE_N", e.Hidden, "COMBINE_RESIDUAL", e.Residual, "COMBINE_THREADS", threads),
 		Groups:  [3]int{ceil(e.Hidden/4, threads), tokens, 1}, Threads: [3]int{threads, 1, 1},
 	}, nil

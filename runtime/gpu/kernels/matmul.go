@@ -63,13 +63,17 @@ func (m Matrices) Tiles(target Target, rows int) []Tile {
 // Launch is the dispatch for up to tokens vectors. Buffers: w, scales, biases (w again where there are none), x [T, K]
 // in bf16, or f32 where Exact, extra f32 [T, N] or [N] (x again where there is none), y [T, N], step.
 func (m MatMul) Launch(t Tile, tokens int) (Launch, error) {
-	return m.launch(t, "matmul", 1, m.N, tokens, define("MATMUL_EPILOGUE", int(m.Epilogue), "MATMUL_CAP", m.Cap))
+	l, err := m.launch(t, "matmul", 1, m.N, tokens, define("MATMUL_EPILOGUE", int(m.Epilogue), "MATMUL_CAP", m.Cap))
+	l.Trial = func() Trial { return m.trial(l, t) }
+	return l, err
 }
 
 // Launch is the dispatch for up to tokens vectors. Buffers: w, scales, biases of gate and then of up, x [T, K] in bf16,
 // or f32 where Exact, y [T, N], step.
 func (m MatMulGLU) Launch(t Tile, tokens int) (Launch, error) {
-	return m.launch(t, "matmul_glu", 2, m.N, tokens, define("MATMUL_ACTIVATION", int(m.Activation)))
+	l, err := m.launch(t, "matmul_glu", 2, m.N, tokens, define("MATMUL_ACTIVATION", int(m.Activation)))
+	l.Trial = func() Trial { return m.trial(l, t) }
+	return l, err
 }
 
 func (m Matrices) launch(t Tile, kernel string, planes, n, tokens int, more []Define) (Launch, error) {
@@ -181,7 +185,7 @@ func (p Prepare) Launch(tokens int) (Launch, error) {
 	}
 	threads := min(256, ceil(p.K/4, 32)*32)
 	return Launch{
-		File: "matmul", Kernel: "matmul_prepare",
+		File: "matmul", Kernel: "matmul_prepare", Trial: p.trial,
 		Defines: define("MATMUL_K", p.K, "MATMUL_EXACT", p.Exact, "PREPARE_NORM", int(p.Norm), "PREPARE_EPS", p.Eps, "PREPARE_THREADS", threads),
 		Groups:  [3]int{tokens, 1, 1}, Threads: [3]int{threads, 1, 1},
 	}, nil

@@ -106,7 +106,7 @@ func (v MatVec) Launch(t Tuning) (Launch, error) {
 		}
 		more = append(more, define("MATVEC_HEAD", v.Head, "MATVEC_GATE", int(v.Activation))...)
 	}
-	return v.launch(t, "matvec", "matvec", 1, []int{v.N}, more)
+	return v.launch(t, "matvec", "matvec", 1, []int{v.N}, more, v.trial)
 }
 
 // Twin computes what the kernel does for len(y)/N vectors.
@@ -167,7 +167,7 @@ func (v MatVecMany) Launch(t Tuning) (Launch, error) {
 		}
 		more = append(define("MATVEC_CONV", true, "MATVEC_CONV_EARLY", v.Early), v.Conv.defines()...)
 	}
-	return v.launch(t, "matvec", "matvec_many", 1, v.N, more)
+	return v.launch(t, "matvec", "matvec_many", 1, v.N, more, v.trial)
 }
 
 // Twin computes what the kernel does for one of the weights; Conv.Twin follows.
@@ -185,7 +185,7 @@ type MatVecGLU struct {
 // Launch is the dispatch. Buffers: w, scales, biases of gate and then of up, x f32 [M, K], norm [K] (x again where
 // there is none), y f32 [M, N], step.
 func (v MatVecGLU) Launch(t Tuning) (Launch, error) {
-	return v.launch(t, "matvec", "matvec_glu", 2, []int{v.N}, define("MATVEC_ACTIVATION", int(v.Activation)))
+	return v.launch(t, "matvec", "matvec_glu", 2, []int{v.N}, define("MATVEC_ACTIVATION", int(v.Activation)), v.trial)
 }
 
 // Twin computes what the kernel does.
@@ -231,7 +231,7 @@ func (v Vectors) normed(x, norm []float32) []float64 {
 }
 
 // launch fills in what is common to the kernels of prelude/matvec.h.
-func (v Vectors) launch(t Tuning, file, kernel string, planes int, rows []int, more []Define) (Launch, error) {
+func (v Vectors) launch(t Tuning, file, kernel string, planes int, rows []int, more []Define, trial func(l Launch, block int) Trial) (Launch, error) {
 	if err := v.check(v.K); err != nil {
 		return Launch{}, fmt.Errorf("%s %v×%d: %w", kernel, rows, v.K, err)
 	}
@@ -245,10 +245,12 @@ func (v Vectors) launch(t Tuning, file, kernel string, planes int, rows []int, m
 		groups += ceil(n, t.block())
 		defines = append(defines, define(fmt.Sprintf("MATVEC_N%d", i), n)...)
 	}
-	return Launch{
+	l := Launch{
 		File: file, Kernel: kernel, Defines: append(defines, more...),
 		Groups: [3]int{groups, 1, 1}, Threads: [3]int{t.threads(), 1, 1},
-	}, nil
+	}
+	l.Trial = func() Trial { return trial(l, t.block()) }
+	return l, nil
 }
 
 func (v Vectors) matvecDefines(t Tuning, rows ...int) []Define {

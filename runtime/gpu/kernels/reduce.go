@@ -50,7 +50,11 @@ func (r Reduce) launch(kernel string, tokens int) (Launch, error) {
 func (r Reduce) Launch(tokens int) (Launch, error) { return r.launch("reduce", tokens) }
 
 // SoftmaxLaunch is the dispatch for up to tokens tokens. Buffers: x f32, y f32 [T, Heads, N], step.
-func (r Reduce) SoftmaxLaunch(tokens int) (Launch, error) { return r.launch("softmax", tokens) }
+func (r Reduce) SoftmaxLaunch(tokens int) (Launch, error) {
+	l, err := r.launch("softmax", tokens)
+	l.Trial = r.trialSoftmax
+	return l, err
+}
 
 // Twin computes what the kernel does; places are numbers.
 func (r Reduce) Twin(tokens int, x, out []float32) {

@@ -49,7 +49,9 @@ func (s Sample) Launches() (part, collect, choose Launch, err error) {
 		return Launch{File: "sample", Kernel: kernel, Defines: defines, Groups: [3]int{groups, 1, 1}, Threads: [3]int{threads, 1, 1}}
 	}
 	groups := ceil(parts, sampleSimdgroups)
-	return launch("sample_part", groups, sampleSimdgroups*32), launch("sample_collect", groups, sampleSimdgroups*32), launch("sample_choose", 1, 1024), nil
+	part, collect, choose = launch("sample_part", groups, sampleSimdgroups*32), launch("sample_collect", groups, sampleSimdgroups*32), launch("sample_choose", 1, 1024)
+	choose.Trial = func() Trial { return s.trial(part, collect, choose) }
+	return part, collect, choose, nil
 }
 
 // sampleShift keeps the noise of the sampler without filters finite.

@@ -1,0 +1,139 @@
+package kernels
+
+// sorted makes the experts of tokens in the order of tiles.
+func (e ManyExperts) sorted(t *trial, tile Tile, experts []int32) (order []int32, tiles [][4]int32, orderAt, tilesAt int) {
+	order, tiles = e.TwinSort(tile, experts)
+	flat := make([]int32, 0, 4*len(tiles))
+	for _, x := range tiles {
+		flat = append(flat, x[:]...)
+	}
+	return order, tiles, t.ints(order...), t.ints(flat...)
+}
+
+func (e ManyExperts) trialSort(l Launch, tile Tile, capacity int) Trial {
+	t := newTrial()
+	experts := make([]int32, min(capacity, 37)*e.Top)
+	for i := range experts {
+		experts[i] = int32(t.IntN(e.Count))
+	}
+	order, tiles := e.TwinSort(tile, experts)
+	wantOrder, wantTiles := make([]float32, len(order)), make([]float32, 4*e.MaxTiles(tile, capacity))
+	for i, at := range order {
+		wantOrder[i] = float32(at)
+	}
+	for i := range wantTiles {
+		switch {
+		case i/4 < len(tiles):
+			wantTiles[i] = float32(tiles[i/4][i%4])
+		case i%4 == 0:
+			wantTiles[i] = -1
+		}
+	}
+	orderAt, tilesAt := t.out(I32, len(order)), t.out(I32, len(wantTiles))
+	t.run(l, t.ints(experts...), orderAt, tilesAt, t.ints(int32(len(experts)/e.Top), 0))
+	t.want(orderAt, I32, wantOrder, 0)
+	t.want(tilesAt, I32, wantTiles, 0)
+	return t.Trial
+}
+
+// tilePairs are the places, in the order of tiles, of the first and the last pair of each.
+func tilePairs(tiles [][4]int32) []int {
+	var out []int
+	for _, x := range tiles {
+		if out = append(out, int(x[1])); x[2]-1 > x[1] {
+			out = append(out, int(x[2]-1))
+		}
+	}
+	return out
+}
+
+// trialTokens is the number of tokens of trials of mixtures of experts.
+const trialTokens = 5
+
+func (e ManyExperts) trialUp(l Launch, tile Tile) Trial {
+	t := newTrial()
+	experts, _ := t.choose(e.Count, trialTokens*e.Top)
+	order, tiles, orderAt, tilesAt := e.sorted(t, tile, experts)
+	rows := l.few(tile.BN/2+1, e.Inner, tile.BN/2)
+	l.Groups[1] = len(tiles)
+	m := e.up()
+	d, bound := m.tiled()
+	total := min(trialExperts, e.Count) * e.Inner
+	gate, gates := t.weight(e.Format, total, e.Hidden, total)
+	up, ups := t.weight(e.Format, total, e.Hidden, total)
+	x, xAt := t.held(d, trialTokens*e.Hidden)
+	out := t.out(d, len(order)*e.Inner)
+	t.run(l, append(append(gates, ups...), orderAt, tilesAt, xAt, out)...)
+	product := MatMulGLU{Matrices: m, N: rows, Activation: e.Activation}
+	for _, place := range tilePairs(tiles) {
+		pair, h := int(order[place]), make([]float32, rows)
+		expert := int(experts[pair]) * e.Inner
+		product.Twin(gate.rows(expert, rows), up.rows(expert, rows), x[pair/e.Top*e.Hidden:][:e.Hidden], h)
+		t.Wants = append(t.Wants, Want{out, place * e.Inner, d, h, 2 * bound})
+	}
+	return t.Trial
+}
+
+func (e ManyExperts) trialDown(l Launch, tile Tile) Trial {
+	t := newTrial()
+	experts, _ := t.choose(e.Count, trialTokens*e.Top)
+	order, tiles, orderAt, tilesAt := e.sorted(t, tile, experts)
+	rows := l.few(tile.BN+1, e.Hidden, tile.BN)
+	l.Groups[1] = len(tiles)
+	m := e.down()
+	d, bound := m.tiled()
+	total := min(trialExperts, e.Count) * e.Hidden
+	down, downs := t.weight(e.Format, total, e.Inner, total)
+	h, hAt := t.held(d, len(order)*e.Inner)
+	out := t.out(F32, len(order)*e.Hidden)
+	t.run(l, append(downs, orderAt, tilesAt, hAt, out)...)
+	product := MatMul{Matrices: m, N: rows}
+	for _, place := range tilePairs(tiles) {
+		pair, y := int(order[place]), make([]float32, rows)
+		product.Twin(down.rows(int(experts[pair])*e.Hidden, rows), h[place*e.Inner:][:e.Inner], nil, y)
+		t.Wants = append(t.Wants, Want{out, pair * e.Hidden, F32, y, bound})
+	}
+	return t.Trial
+}
+
+func (e ManyExperts) trialCombine() Trial {
+	t := newTrial()
+	const tokens = 2
+	l, _ := e.LaunchCombine(tokens)
+	x, xAt := t.floats(tokens * e.Top * e.Hidden)
+	scores, scoresAt := t.floats(tokens * e.Top)
+	extra, extraAt := t.floats(tokens * e.Hidden)
+	y := make([]float32, tokens*e.Hidden)
+	for i := range y {
+		sum := 0.0
+		if e.Residual {
+			sum = float64(extra[i])
+		}
+		for j := range e.Top {
+			pair := i/e.Hidden*e.Top + j
+			sum += float64(float64(scores[pair]) * float64(x[pair*e.Hidden+i%e.Hidden]))
+		}
+		y[i] = float32(sum)
+	}
+	out := t.out(F32, len(y))
+	t.run(l, xAt, scoresAt, extraAt, out, t.ints(tokens, 0))
+	t.want(out, F32, y, sums(1))
+	return t.Trial
+}
+
+func (r Router) trial() Trial {
+	t := newTrial()
+	const tokens = 2
+	l, _ := r.Launch(tokens)
+	logits, logitsAt := t.floats(tokens * r.Experts)
+	experts, scores, places := make([]int32, tokens*r.Top), make([]float32, tokens*r.Top), make([]float32, tokens*r.Top)
+	r.Twin(logits, experts, scores)
+	for i, at := range experts {
+		places[i] = float32(at)
+	}
+	expertsAt, scoresAt := t.out(I32, len(experts)), t.out(F32, len(scores))
+	t.run(l, logitsAt, expertsAt, scoresAt, t.ints(tokens, 0))
+	t.want(expertsAt, I32, places, 0)
+	t.want(scoresAt, F32, scores, sums(1))
+	return t.Trial
+}

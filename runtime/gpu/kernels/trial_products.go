@@ -1,0 +1,278 @@
+package kernels
+
+// trialRows is the number of rows of a product that a trial makes at least.
+const trialRows = 24
+
+func (v MatVec) trial(l Launch, block int) Trial {
+	t := newTrial()
+	rows := l.few(trialRows, v.N, block)
+	vectors := v.M - v.M/3
+	w, weight := t.weight(v.Format, rows, v.K, rows)
+	x, xAt := t.floats(vectors * v.K)
+	norm, normAt := t.norm(v.Norm, v.K)
+	gate, gateAt := t.floats(v.K)
+	few := v
+	few.N = rows
+	var extra []float32
+	extraAt := xAt
+	switch v.Epilogue {
+	case AddVector:
+		extra, extraAt = t.floats(rows)
+	case AddMatrix:
+		extra = t.random(F32, vectors*rows)
+		extraAt = t.spread(F32, extra, rows, v.N)
+	}
+	y := make([]float32, vectors*rows)
+	few.Twin(w, x, norm, gate, extra, y)
+	out := t.out(F32, vectors*v.N)
+	t.run(l, append(weight, xAt, normAt, gateAt, extraAt, out, t.ints(int32(vectors), 0))...)
+	t.wants(out, F32, rows, v.N, y, sums(v.K))
+	return t.Trial
+}
+
+// spread adds a buffer of rows of n numbers, stride apart.
+func (t *trial) spread(d DType, values []float32, n, stride int) int {
+	var parts []TrialPart
+	for i := 0; i*n < len(values); i++ {
+		parts = append(parts, TrialPart{i * stride * d.Size(), d.bytes(values[i*n:][:n])})
+	}
+	return t.add(len(values)/n*stride*d.Size(), parts...)
+}
+
+func (v MatVecMany) trial(l Launch, block int) Trial {
+	t := newTrial()
+	vectors := v.M - v.M/3
+	x, xAt := t.floats(vectors * v.K)
+	norm, normAt := t.norm(v.Norm, v.K)
+	var buffers []int
+	var first []float32 // results of weight 0
+	for i := range 4 {
+		if i >= len(v.N) {
+			buffers = append(buffers, buffers[:4]...)
+			continue
+		}
+		rows := min(v.N[i], max(block, trialRows))
+		w, weight := t.weight(v.Format, rows, v.K, v.N[i])
+		y := make([]float32, vectors*rows)
+		v.Twin(w, x, norm, y)
+		out := t.out(F32, vectors*v.N[i])
+		buffers = append(append(buffers, weight...), out)
+		t.wants(out, F32, rows, v.N[i], y, sums(v.K))
+		if i == 0 {
+			first = y
+		}
+	}
+	conv := []int{xAt, xAt, xAt, xAt}
+	if v.Conv != nil {
+		c := *v.Conv
+		c.Channels = min(c.Channels, len(first))
+		c.Token = c.Channels
+		conv = c.trialOf(t, v.Conv.Channels, 1, first[:c.Channels], sums(v.K))
+	}
+	t.run(l, append(append(buffers, xAt, normAt), append(conv, t.ints(int32(vectors), 5))...)...)
+	return t.Trial
+}
+
+func (v MatVecGLU) trial(l Launch, block int) Trial {
+	t := newTrial()
+	rows := l.few(trialRows, v.N, block)
+	vectors := v.M - v.M/3
+	gate, gates := t.weight(v.Format, rows, v.K, rows)
+	up, ups := t.weight(v.Format, rows, v.K, rows)
+	x, xAt := t.floats(vectors * v.K)
+	norm, normAt := t.norm(v.Norm, v.K)
+	few, y := v, make([]float32, vectors*rows)
+	few.N = rows
+	few.Twin(gate, up, x, norm, y)
+	out := t.out(F32, vectors*v.N)
+	t.run(l, append(append(gates, ups...), xAt, normAt, out, t.ints(int32(vectors), 0))...)
+	t.wants(out, F32, rows, v.N, y, 3*sums(v.K))
+	return t.Trial
+}
+
+// trialExperts is the number of experts that a trial has weights of.
+const trialExperts = 3
+
+// choose makes the experts of tokens, and the buffer of them.
+func (t *trial) choose(count, pairs int) ([]int32, int) {
+	out := make([]int32, pairs)
+	for i := range out {
+		out[i] = int32((i*2 + i/3) % min(trialExperts, count))
+	}
+	return out, t.ints(out...)
+}
+
+func (e Experts) trialUp(l Launch, block int) Trial {
+	t := newTrial()
+	rows := l.few(trialRows, e.Inner, block)
+	l.Groups[1] = e.Top
+	total := min(trialExperts, e.Count) * e.Inner
+	gate, gates := t.weight(e.Format, total, e.Hidden, total)
+	up, ups := t.weight(e.Format, total, e.Hidden, total)
+	experts, expertsAt := t.choose(e.Count, e.Top)
+	x, xAt := t.floats(e.Hidden)
+	norm, normAt := t.norm(e.Norm, e.Hidden)
+	product := MatVecGLU{Vectors: e.up(), N: rows, Activation: e.Activation}
+	h := make([]float32, e.Top*rows)
+	for i, at := range experts {
+		product.Twin(gate.rows(int(at)*e.Inner, rows), up.rows(int(at)*e.Inner, rows), x, norm, h[i*rows:][:rows])
+	}
+	out := t.out(F32, e.Top*e.Inner)
+	t.run(l, append(append(gates, ups...), expertsAt, xAt, normAt, out, t.ints(1, 0))...)
+	t.wants(out, F32, rows, e.Inner, h, 3*sums(e.Hidden))
+	return t.Trial
+}
+
+func (e Experts) trialDown(l Launch, block int) Trial {
+	t := newTrial()
+	rows := l.few(trialRows, e.Hidden, block)
+	l.Groups[1] = 1
+	total := min(trialExperts, e.Count) * e.Hidden
+	down, downs := t.weight(e.Format, total, e.Inner, total)
+	experts, expertsAt := t.choose(e.Count, e.Top)
+	scores, scoresAt := t.floats(e.Top)
+	h, hAt := t.floats(e.Top * e.Inner)
+	extra, extraAt := t.floats(e.Hidden)
+	product := MatVec{Vectors: Vectors{Format: e.Format, K: e.Inner, M: 1}, N: rows}
+	y, part := make([]float32, rows), make([]float32, rows)
+	if e.Residual {
+		copy(y, extra)
+	}
+	for i, at := range experts {
+		product.Twin(down.rows(int(at)*e.Hidden, rows), h[i*e.Inner:][:e.Inner], nil, nil, nil, part)
+		for n, v := range part {
+			y[n] += float32(scores[i] * v)
+		}
+	}
+	out := t.out(F32, e.Hidden)
+	t.run(l, append(downs, expertsAt, scoresAt, hAt, extraAt, out, t.ints(1, 0))...)
+	t.want(out, F32, y, 2*sums(e.Top*e.Inner))
+	return t.Trial
+}
+
+// tiled is the dtype of vectors, and the bound of results, of tiled products.
+func (m Matrices) tiled() (DType, float64) {
+	if m.Exact {
+		return F32, sums(m.K)
+	}
+	return BF16, roundedAll
+}
+
+// sample adds vectors [tokens, k] of which some are random, the others zeros; at are those.
+func (t *trial) sample(d DType, tokens, k int, at []int) ([]float32, int) {
+	values := t.random(d, len(at)*k)
+	return values, t.sparse(d, tokens, k, values, k, at)
+}
+
+// sparse adds a buffer [tokens, width] of which some rows begin with n of the values each, and the rest is zeros.
+func (t *trial) sparse(d DType, tokens, width int, values []float32, n int, at []int) int {
+	var parts []TrialPart
+	for i, row := range at {
+		parts = append(parts, TrialPart{row * width * d.Size(), d.bytes(values[i*n:][:n])})
+	}
+	return t.add(tokens*width*d.Size(), parts...)
+}
+
+// tileRows are a few of the rows of two blocks, the last of all among them.
+func (l Tile) tileRows() (at []int, tokens int) {
+	return []int{0, 5, l.BM/2 + 3, l.BM - 1, l.BM + 2}, l.BM + 3
+}
+
+func (m MatMul) trial(l Launch, tile Tile) Trial {
+	t := newTrial()
+	at, tokens := tile.tileRows()
+	l.Groups[1] = 2
+	rows := l.few(tile.BN+1, m.N, tile.BN)
+	d, bound := m.tiled()
+	w, weight := t.weight(m.Format, rows, m.K, rows)
+	x, xAt := t.sample(d, tokens, m.K, at)
+	few, y := m, make([]float32, len(at)*rows)
+	few.N = rows
+	var extra []float32
+	extraAt := xAt
+	switch m.Epilogue {
+	case AddVector:
+		extra, extraAt = t.floats(rows)
+	case AddMatrix:
+		extra = t.random(F32, len(at)*rows)
+		extraAt = t.sparse(F32, tokens, m.N, extra, rows, at)
+	}
+	few.Twin(w, x, extra, y)
+	t.tiles(l, append(weight, xAt, extraAt), m.Half, at, tokens, rows, m.N, y, bound)
+	return t.Trial
+}
+
+func (m MatMulGLU) trial(l Launch, tile Tile) Trial {
+	t := newTrial()
+	at, tokens := tile.tileRows()
+	l.Groups[1] = 2
+	rows := l.few(tile.BN/2+1, m.N, tile.BN/2)
+	d, bound := m.tiled()
+	gate, gates := t.weight(m.Format, rows, m.K, rows)
+	up, ups := t.weight(m.Format, rows, m.K, rows)
+	x, xAt := t.sample(d, tokens, m.K, at)
+	few, y := m, make([]float32, len(at)*rows)
+	few.N = rows
+	few.Twin(gate, up, x, y)
+	t.tiles(l, append(append(gates, ups...), xAt), m.Half, at, tokens, rows, m.N, y, 2*bound)
+	return t.Trial
+}
+
+// tiles adds the launch of a tiled product and what rows of its results must be.
+func (t *trial) tiles(l Launch, buffers []int, half bool, at []int, tokens, rows, n int, y []float32, bound float64) {
+	d := F32
+	if half {
+		d, bound = BF16, max(bound, roundedOnce)
+	}
+	out := t.out(d, tokens*n)
+	t.run(l, append(buffers, out, t.ints(int32(tokens), 0))...)
+	for i, row := range at {
+		t.Wants = append(t.Wants, Want{out, row * n, d, y[i*rows:][:rows], bound})
+	}
+}
+
+func (p Prepare) trial() Trial {
+	const tokens = 2
+	t := newTrial()
+	l, _ := p.Launch(tokens)
+	x, xAt := t.floats(tokens * p.K)
+	norm, normAt := t.norm(p.Norm, p.K)
+	y := make([]float32, len(x))
+	p.Twin(x, norm, y)
+	d, bound := F32, sums(1)
+	if !p.Exact {
+		d, bound = BF16, roundedOnce
+	}
+	out := t.out(d, len(y))
+	t.run(l, xAt, normAt, out, t.ints(tokens, 0))
+	t.want(out, d, y, bound)
+	return t.Trial
+}
+
+func (d Dequantize) trial() Trial {
+	t := newTrial()
+	few := d
+	few.N = min(d.N, 3)
+	l, _ := few.Launch()
+	w, weight := t.weight(d.Format, few.N, d.K, few.N)
+	y := make([]float32, few.N*d.K)
+	few.Twin(w, y)
+	out := t.out(BF16, len(y))
+	t.run(l, append(weight, out)...)
+	t.want(out, BF16, y, roundedOnce)
+	return t.Trial
+}
+
+func (e Embedding) trial() Trial {
+	t := newTrial()
+	n := min(e.N, 3)
+	l, _ := e.Launch(2)
+	w, weight := t.weight(e.Format, n, e.K, n)
+	tokens, y := []int32{int32(n - 1), 0}, make([]float32, 2*e.K)
+	e.Twin(w, tokens, y)
+	out := t.out(F32, len(y))
+	t.run(l, append(weight, t.ints(tokens...), out, t.ints(2, 0))...)
+	t.want(out, F32, y, sums(1))
+	return t.Trial
+}
+

@@ -1,0 +1,130 @@
+package kernels
+
+// trialOf adds the operands of a convolution of the first of so many channels, x being what it is given: w, reset,
+// state, y. The results and the state must be those of the twin.
+func (c Conv) trialOf(t *trial, channels, tokens int, x []float32, bound float64) []int {
+	w, state := t.random(c.Weight, c.Channels*c.Taps), t.random(c.State, c.Channels*c.Taps)
+	wAt := t.add(channels*c.Taps*c.Weight.Size(), TrialPart{0, c.Weight.bytes(w)})
+	stateAt := t.spread(c.State, state, c.Channels, channels)
+	if c.ChannelFirst {
+		stateAt = t.add(channels*c.Taps*c.State.Size(), TrialPart{0, c.State.bytes(state)})
+	}
+	y := make([]float32, tokens*c.Channels)
+	c.Twin(tokens, 5, x, w, false, state, y)
+	out := t.out(F32, tokens*channels)
+	t.wants(out, F32, c.Channels, channels, y, bound)
+	if c.State == BF16 {
+		bound = max(bound, roundedOnce)
+	}
+	if c.ChannelFirst {
+		t.want(stateAt, c.State, state, bound)
+	} else {
+		t.wants(stateAt, c.State, c.Channels, channels, state, bound)
+	}
+	return []int{wAt, t.ints(0), stateAt, out}
+}
+
+func (c Conv) trialStep(l Launch) Trial {
+	t := newTrial()
+	x, xAt := t.floats(trialled * c.Token)
+	operands := c.trialOf(t, c.Channels, trialled, x, sums(1))
+	t.run(l, append(append([]int{xAt}, operands...), t.ints(trialled, 5))...)
+	return t.Trial
+}
+
+// trialTokens is of both launches.
+func (c Conv) trialTokens() Trial {
+	const tokens = convTokens + 3
+	outputs, state, _ := c.Launches(tokens)
+	t := newTrial()
+	x, xAt := t.floats(tokens * c.Token)
+	operands := c.trialOf(t, c.Channels, tokens, x, sums(1))
+	step := t.ints(tokens, 5)
+	t.run(outputs, append(append([]int{xAt}, operands...), step)...)
+	t.run(state, xAt, operands[1], operands[2], step)
+	return t.Trial
+}
+
+// inputs adds the operands of the rule for so many tokens: q, k, v, g, β.
+func (d Delta) inputs(t *trial, tokens int) (q, k, v, g, beta []float32, at []int) {
+	add := func(stride, n int, f func(x float32) float32) []float32 {
+		values := t.random(F32, (tokens-1)*stride+n)
+		for i, x := range values {
+			values[i] = f(x)
+		}
+		at = append(at, t.hold(F32, values))
+		return values
+	}
+	keys := func(x float32) float32 { return x / float32(d.DK/8) } // of a length below 1
+	gate := func(x float32) float32 { return 0.5 + x/4 }
+	q, k = add(d.QToken, d.KHeads*d.DK, keys), add(d.KToken, d.KHeads*d.DK, keys)
+	v = add(d.VToken, d.Heads*d.DV, func(x float32) float32 { return x })
+	g, beta = add(d.GToken, d.Heads, gate), add(d.BetaToken, d.Heads, gate)
+	return q, k, v, g, beta, at
+}
+
+// trialOf compares the results and the state with the twin's. rest are the buffers that lie between the inputs and reset.
+func (d Delta) trialOf(t *trial, tokens int, run func(in []int, weights []int, reset, state, y, step int)) {
+	q, k, v, g, beta, in := d.inputs(t, tokens)
+	qWeight, qAt := t.held(d.Norm, d.DK)
+	kWeight, kAt := t.held(d.Norm, d.DK)
+	bias, biasAt := t.held(d.Gates, d.Heads)
+	rate := t.random(d.Gates, d.Heads)
+	for i, x := range rate {
+		rate[i] = d.Gates.store(-0.1 - x*x)
+	}
+	rateAt := t.hold(d.Gates, rate)
+	state, stateAt := t.held(d.State, d.Heads*d.DV*d.DK)
+	y := make([]float32, tokens*d.Heads*d.DV)
+	d.Twin(tokens, 5, q, k, v, g, beta, qWeight, kWeight, bias, rate, false, state, y)
+	out := t.out(F32, len(y))
+	run(in, []int{qAt, kAt, biasAt, rateAt}, t.ints(0), stateAt, out, t.ints(int32(tokens), 5))
+	bound := 5 * sums(d.DK)
+	t.want(out, F32, y, bound)
+	if d.State == BF16 {
+		bound = roundedOnce
+	}
+	t.want(stateAt, d.State, state, bound)
+}
+
+func (d Delta) trialStep(l Launch) Trial {
+	t := newTrial()
+	d.trialOf(t, trialled, func(in, weights []int, reset, state, y, step int) {
+		t.run(l, append(append(in, weights...), reset, state, y, step)...)
+	})
+	return t.Trial
+}
+
+// trialChunks is of both launches.
+func (d Delta) trialChunks() Trial {
+	t := newTrial()
+	tokens := d.Length + 5
+	solve, scan, _ := d.Launches(tokens)
+	d.trialOf(t, tokens, func(in, _ []int, reset, state, y, step int) {
+		sums, w, u := t.out(F32, tokens*d.Heads), t.out(F32, tokens*d.Heads*d.DK), t.out(F32, tokens*d.Heads*d.DV)
+		m := t.out(F32, ceil(tokens, d.Length)*d.Heads*d.Length*d.Length)
+		t.run(solve, append(in, sums, w, u, m, step)...)
+		t.run(scan, in[0], in[1], sums, w, u, m, reset, state, y, step)
+	})
+	return t.Trial
+}
+
+func (d Delta) trialGates() Trial {
+	t := newTrial()
+	l, _ := d.GatesLaunch(trialled)
+	x, xAt := t.floats((trialled-1)*d.GToken + d.Heads)
+	b, bAt := t.floats((trialled-1)*d.BetaToken + d.Heads)
+	bias, biasAt := t.held(d.Gates, d.Heads)
+	rate, rateAt := t.held(d.Gates, d.Heads)
+	g, beta := make([]float32, trialled*d.Heads), make([]float32, trialled*d.Heads)
+	for i := range g {
+		token, h := i/d.Heads, i%d.Heads
+		g[i] = d.DecayTwin(x[token*d.GToken+h], bias[h], rate[h])
+		beta[i] = float32(Sigmoid.of(float64(b[token*d.BetaToken+h])))
+	}
+	gAt, betaAt := t.out(F32, len(g)), t.out(F32, len(g))
+	t.run(l, xAt, bAt, biasAt, rateAt, gAt, betaAt, t.ints(trialled, 0))
+	t.want(gAt, F32, g, sums(1))
+	t.want(betaAt, F32, beta, sums(1))
+	return t.Trial
+}

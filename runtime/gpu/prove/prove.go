@@ -1,0 +1,106 @@
+package prove
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+)
+
+// Options say where results are kept.
+type Options struct {
+	// Dir is the folder of the files; "" stands for that of compiled kernels in the user's cache.
+	Dir string
+}
+
+// Failure is a kernel that must not be used.
+type Failure struct {
+	// Launch is the one whose trial it was.
+	Launch kernels.Launch
+	// Keys are those of all kernels of the trial: any of them may be what is wrong.
+	Keys []string
+	// Result is how far off the numbers are, where Err is nil.
+	Result Result
+	// Err is why there are no numbers: the kernel does not compile, or does not run.
+	Err error
+}
+
+// String says what is wrong.
+func (f Failure) String() string {
+	name := f.Launch.File + "/" + f.Launch.Kernel
+	if f.Err != nil {
+		return fmt.Sprintf("%s does not run: %v", name, f.Err)
+	}
+	return fmt.Sprintf("%s is off by %.2g of the largest number, where %.2g is allowed", name, f.Result.Difference, f.Result.Bound)
+}
+
+// Prover tries the kernels of a device. Its methods must not be called at the same time, nor while something else uses
+// the device.
+type Prover struct {
+	device device.Device
+	store  store
+	done   map[string]bool // keys of what has passed, or is taken on trust
+}
+
+// New makes the prover of a device, which identity tells from others, with its driver.
+func New(d device.Device, identity string, o Options) *Prover {
+	return &Prover{device: d, store: newStore(o.Dir, identity, d.Info().Target), done: map[string]bool{}}
+}
+
+// Prove tries what was not tried yet, with kernels that kernel gives; it calls that from several goroutines.
+func (p *Prover) Prove(launches []kernels.Launch, kernel func(kernels.Launch) (device.Kernel, error)) []Failure {
+	var todo []kernels.Launch
+	for _, l := range launches {
+		key := l.Key()
+		if p.done[key] || l.Trial == nil {
+			continue
+		}
+		p.done[key] = true
+		if !p.store.passed(l) {
+			todo = append(todo, l)
+		}
+	}
+	// Known answers are made, and kernels compiled, side by side; the device runs one after the other.
+	type prepared struct {
+		trial kernels.Trial
+		err   error
+	}
+	ready := make([]prepared, len(todo))
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	var wait sync.WaitGroup
+	for i, l := range todo {
+		slots <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-slots }()
+			ready[i].trial = l.Trial()
+			for _, x := range ready[i].trial.Launches {
+				if _, err := kernel(x.Launch); err != nil && ready[i].err == nil {
+					ready[i].err = err
+				}
+			}
+		})
+	}
+	wait.Wait()
+	var out []Failure
+	for i, l := range todo {
+		f := Failure{Launch: l, Err: ready[i].err}
+		for _, x := range ready[i].trial.Launches {
+			f.Keys = append(f.Keys, x.Launch.Key())
+		}
+		if f.Err == nil {
+			f.Result, f.Err = Run(p.device, ready[i].trial, kernel)
+		}
+		switch {
+		case errors.Is(f.Err, errMemory):
+		case f.Err != nil || !f.Result.Passed():
+			out = append(out, f)
+			p.store.keep(l, f.String())
+		default:
+			p.store.keep(l, "")
+		}
+	}
+	return out
+}

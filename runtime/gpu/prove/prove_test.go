@@ -1,0 +1,191 @@
+package prove_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/gpu/emulator"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/gpu/prove"
+)
+
+// open opens the emulator, with a fault in what it compiles where old is in the text.
+func open(t *testing.T, old, by string) (device.Device, func(kernels.Launch) (device.Kernel, error)) {
+	t.Helper()
+	d, err := emulator.Open(emulator.Options{})
+	if errors.Is(err, device.ErrUnavailable) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	var mu sync.Mutex
+	made := map[string]device.Kernel{}
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	return d, func(l kernels.Launch) (device.Kernel, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if k := made[l.Key()]; k != nil {
+			return k, nil
+		}
+		text, err := l.Source(d.Info().Target)
+		if err != nil {
+			return nil, err
+		}
+		if old != "" {
+			require.Contains(t, text, old, l.Key())
+			text = strings.ReplaceAll(text, old, by)
+		}
+		library, err := d.Compile(device.Source{Name: l.File, Text: text})
+		if err != nil {
+			return nil, err
+		}
+		k, err := library.Kernel(l.Kernel)
+		made[l.Key()] = k
+		return k, err
+	}
+}
+
+// launches are launches of every family, at odd shapes and at some of those that models have.
+func launches(t *testing.T) map[string]kernels.Launch {
+	out := map[string]kernels.Launch{}
+	add := func(name string, l kernels.Launch, err error) {
+		require.NoError(t, err, name)
+		require.NotNil(t, l.Trial, name)
+		out[name] = l
+	}
+	affine := kernels.Format{Bits: 4, Group: 64}
+	eight := kernels.Format{Bits: 8, Group: 32, Symmetric: true, F32: true}
+	vectors := func(f kernels.Format, k, m int) kernels.Vectors { return kernels.Vectors{Format: f, K: k, M: m} }
+	normed := kernels.Vectors{Format: affine, K: 512, M: 1, Norm: kernels.NormF32, Eps: 1e-6}
+	one := func(name string, v interface {
+		Launch(kernels.Tuning) (kernels.Launch, error)
+	}) {
+		l, err := v.Launch(kernels.Tuning{})
+		add(name, l, err)
+	}
+	one("matvec", kernels.MatVec{Vectors: normed, N: 3001})
+	one("matvec, vocabulary", kernels.MatVec{Vectors: vectors(affine, 256, 1), N: 200000, Epilogue: kernels.Softcap, Cap: 2})
+	one("matvec of eight, sum", kernels.MatVec{Vectors: vectors(eight, 256, 8), N: 300, Epilogue: kernels.AddMatrix})
+	one("matvec, bf16, bias", kernels.MatVec{Vectors: vectors(kernels.Format{Bits: 16}, 264, 2), N: 21, Epilogue: kernels.AddVector})
+	one("matvec of gated heads", kernels.MatVec{Vectors: normed, N: 40, Head: 128, Activation: kernels.SiLU, Epilogue: kernels.AddMatrix})
+	one("matvecs", kernels.MatVecMany{Vectors: normed, N: []int{400, 8, 33}})
+	one("matvecs, convolution", kernels.MatVecMany{Vectors: normed, N: []int{400, 8}, Conv: &kernels.Conv{Channels: 384, Taps: 4, Token: 384, SiLU: true, State: kernels.BF16, Weight: kernels.F32}})
+	one("matvecs, convolution of channels", kernels.MatVecMany{Vectors: normed, N: []int{48}, Conv: &kernels.Conv{Channels: 40, Taps: 3, Token: 40, State: kernels.F32, ChannelFirst: true, Weight: kernels.BF16, Reset: kernels.ResetFlag}})
+	one("glu", kernels.MatVecGLU{Vectors: vectors(kernels.Format{Bits: 32}, 256, 3), N: 500, Activation: kernels.GELUTanh})
+	experts := kernels.Experts{Format: affine, Count: 256, Top: 8, Hidden: 256, Inner: 128, Activation: kernels.SiLU, Norm: kernels.NormF32, Eps: 1e-6}
+	l, err := experts.LaunchUp(kernels.Tuning{}, 3)
+	add("experts up", l, err)
+	experts.Residual = true
+	l, err = experts.LaunchDown(kernels.Tuning{}, 3)
+	add("experts down", l, err)
+	for name, exact := range map[string]bool{"": false, ", exact": true} {
+		many := kernels.ManyExperts{Format: affine, Count: 256, Top: 8, Hidden: 256, Inner: 128, Activation: kernels.SiLU, Exact: exact, Residual: true}
+		tile := many.Tiles(kernels.Metal, 512)[0]
+		l, err = many.LaunchSort(tile, 100)
+		add("experts sort"+name, l, err)
+		l, err = many.LaunchUp(tile, 100)
+		add("experts up by tiles"+name, l, err)
+		l, err = many.LaunchDown(tile, 100)
+		add("experts down by tiles"+name, l, err)
+		l, err = many.LaunchCombine(100)
+		add("experts combine"+name, l, err)
+		m := kernels.MatMul{Matrices: kernels.Matrices{Format: affine, K: 256, Exact: exact}, N: 300, Epilogue: kernels.AddMatrix}
+		l, err = m.Launch(m.Tiles(kernels.Metal, 512)[0], 512)
+		add("matmul"+name, l, err)
+		g := kernels.MatMulGLU{Matrices: kernels.Matrices{Format: eight, K: 128, Exact: exact, Half: !exact}, N: 300, Activation: kernels.SiLU}
+		l, err = g.Launch(m.Tiles(kernels.Metal, 16)[0], 16)
+		add("matmul glu"+name, l, err)
+		l, err = kernels.Prepare{K: 256, Exact: exact, Norm: kernels.NormF32, Eps: 1e-6}.Launch(64)
+		add("prepare"+name, l, err)
+	}
+	l, err = kernels.Dequantize{Format: affine, N: 1000, K: 256}.Launch()
+	add("dequantize", l, err)
+	l, err = kernels.Embedding{Format: affine, N: 100000, K: 256, Multiplier: 1.5}.Launch(9)
+	add("embedding", l, err)
+	l, err = kernels.RMSNorm{N: 700, Heads: 1, Pre: kernels.F32, PreEps: 1e-5, Add: true, Scale: kernels.F32, Sum: true, Weight: kernels.F32, Eps: 1e-6}.Launch(9)
+	add("norm", l, err)
+	l, err = kernels.RMSNorm{N: 128, Heads: 4, X: kernels.Rows{Token: 1000, Row: 128}, Weight: kernels.F32, Gated: true, Activation: kernels.SiLU, Gates: kernels.Rows{Token: 600, Row: 128}}.Launch(9)
+	add("gated norm", l, err)
+	l, err = kernels.Reduce{N: 256, Heads: 1}.SoftmaxLaunch(7)
+	add("softmax", l, err)
+	l, err = kernels.Router{Experts: 256, Top: 8, Normalize: true, Scale: 1}.Launch(7)
+	add("router", l, err)
+	box := kernels.Box{kernels.Fixed(300), kernels.Fixed(70)}
+	place := func(d kernels.DType, strides ...int) kernels.Place {
+		return kernels.Place{DType: d, Strides: []kernels.Extent{kernels.Fixed(strides[0]), kernels.Fixed(strides[1])}}
+	}
+	for _, op := range []string{"add", "exp", "log", "power", "sigmoid", "glu_silu", "gated_add", "copy"} {
+		e := kernels.Elementwise{Op: op, Box: box, Out: place(kernels.F32, 70, 1)}
+		for i := range kernels.Arity(op) {
+			e.In = append(e.In, []kernels.Place{place(kernels.F32, 1, 300), place(kernels.BF16, 1, 0), place(kernels.F32, 70, 1)}[i])
+		}
+		l, err = e.Launch(1)
+		add(op, l, err)
+	}
+	l, err = kernels.RopeAngles{Dims: 64, Scale: 1}.Launch(9)
+	add("angles", l, err)
+	rope := kernels.Rope{D: 64, Dims: 16, QHeads: 4, KVHeads: 2, Q: kernels.Rows{Token: 768, Row: 128}, K: kernels.Rows{Token: 768, Row: 64}, V: kernels.Rows{Token: 768, Row: 64},
+		QNorm: kernels.WeightedHeadNorm, KNorm: kernels.WeightedHeadNorm, Eps: 1e-6, Weight: kernels.F32, Cache: kernels.BF16, Slots: 4000}
+	l, err = rope.Launch(9)
+	add("rope", l, err)
+	l, err = kernels.Rope{D: 32, Dims: 24, Traditional: true, QHeads: 3}.Launch(9)
+	add("rope of queries", l, err)
+	l, err = kernels.CacheWrite{D: 48, Heads: 2, Cache: kernels.F32, Slots: 6, Ring: true}.Launch(3)
+	add("cache write", l, err)
+	a := kernels.Attention{D: 64, Heads: 8, KVHeads: 2, Slots: 3000, Scale: 0.125, Cache: kernels.BF16, Gated: true, Gates: kernels.Rows{Token: 1024, Row: 128}}
+	for name, tokens := range map[string]int{"attention": 1, "attention of many": 50} {
+		_, l, _, err = a.Launches(tokens)
+		add(name, l, err)
+	}
+	l, err = a.ChunkLaunch(60, a.ChunkTunings(kernels.Metal)[0])
+	add("attention by tiles", l, err)
+	ring := kernels.Attention{D: 32, Heads: 4, KVHeads: 2, Slots: 50, Window: 16, Scale: 0.2, Cache: kernels.F32}
+	_, l, _, err = ring.Launches(1)
+	add("attention in a ring", l, err)
+	conv := kernels.Conv{Channels: 200, Taps: 4, Token: 230, SiLU: true, State: kernels.BF16, Weight: kernels.F32, Reset: kernels.ResetFlag}
+	l, err = conv.StepLaunch()
+	add("conv", l, err)
+	_, l, err = conv.Launches(60)
+	add("conv of many", l, err)
+	delta := kernels.Delta{DK: 64, DV: 32, KHeads: 2, Heads: 4, State: kernels.F32, Reset: kernels.ResetFlag}
+	_, l, err = delta.Launches(60)
+	add("delta in chunks", l, err)
+	delta.Gates = kernels.F32
+	l, err = delta.GatesLaunch(9)
+	add("gates", l, err)
+	delta.Norm, delta.Eps, delta.State = kernels.F32, 1e-6, kernels.BF16
+	l, err = delta.StepLaunch()
+	add("delta", l, err)
+	for name, s := range map[string]kernels.Sample{"sample": {Vocab: 5000, Filters: true}, "sample by temperature": {Vocab: 3000}, "argmax": {Vocab: 3000, Greedy: true}} {
+		_, _, l, err = s.Launches()
+		add(name, l, err)
+	}
+	return out
+}
+
+// TestTrials: every trial is of its launch's kernel, and passes on the emulator.
+func TestTrials(t *testing.T) {
+	d, kernel := open(t, "", "")
+	var mu sync.Mutex
+	for name, l := range launches(t) {
+		t.Run(name, func(t *testing.T) {
+			trial := l.Trial()
+			var keys []string
+			for _, x := range trial.Launches {
+				require.Nil(t, x.Launch.Trial)
+				keys = append(keys, x.Launch.Key())
+			}
+			require.Contains(t, keys, l.Key())
+			mu.Lock()
+			defer mu.Unlock()
+			r, err := prove.Run(d, trial, kernel)
+			require.NoError(t, err)
+			t.Logf("off by %.2g of %.2g", r.Difference, r.Bound)
+			require.LessOrEqual(t, r.Difference, 0.8*r.Bound, "near the bound: a device that rounds otherwise would fail")
+		})
+	}
+}

@@ -1,0 +1,84 @@
+package prove
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+)
+
+// Result is how far results were from those of the twins: the largest difference, relative to the largest result, where
+// it exceeds its bound the most.
+type Result struct{ Difference, Bound float64 }
+
+// Passed reports whether the difference is within the bound.
+func (r Result) Passed() bool { return r.Difference <= r.Bound }
+
+// errMemory is that of a trial that the device has no memory for.
+var errMemory = errors.New("no memory for the buffers")
+
+// Run runs a trial with kernels that kernel gives. The caller has the device's timeline.
+func Run(d device.Device, t kernels.Trial, kernel func(kernels.Launch) (device.Kernel, error)) (r Result, err error) {
+	var buffers []device.Buffer
+	defer func() {
+		for _, b := range buffers {
+			err = errors.Join(err, b.Close())
+		}
+	}()
+	for _, b := range t.Buffers {
+		m, err := d.NewBuffer(b.Size)
+		if err != nil {
+			return r, fmt.Errorf("%w: %w", errMemory, err)
+		}
+		buffers = append(buffers, m)
+		for _, p := range b.Parts {
+			if err := m.Write(p.At, p.Content); err != nil {
+				return r, err
+			}
+		}
+	}
+	var list []device.Dispatch
+	for i, l := range t.Launches {
+		k, err := kernel(l.Launch)
+		if err != nil {
+			return r, err
+		}
+		x := device.Dispatch{Label: l.Launch.Kernel, Kernel: k, Groups: l.Launch.Groups, Threads: l.Launch.Threads, Barrier: i > 0}
+		for _, b := range l.Buffers {
+			x.Arguments = append(x.Arguments, device.Argument{Binding: device.Binding{Buffer: buffers[b]}})
+		}
+		if l.Launch.Params != nil {
+			x.Arguments = append(x.Arguments, device.Argument{Bytes: l.Launch.Params})
+		}
+		list = append(list, x)
+	}
+	s, err := d.Record(list)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, d.Wait(), s.Close()) }()
+	if err := s.Submit(); err != nil {
+		return r, err
+	}
+	return compare(t.Wants, func(w kernels.Want, p []byte) error { return buffers[w.Buffer].Read(w.At(), p) })
+}
+
+// compare gives the result of what read gives of every want.
+func compare(wants []kernels.Want, read func(w kernels.Want, p []byte) error) (Result, error) {
+	worst := Result{}
+	excess := -1.0
+	for _, w := range wants {
+		p := make([]byte, w.Size())
+		if err := read(w, p); err != nil {
+			return worst, err
+		}
+		r := Result{w.Difference(p), w.Bound}
+		over := r.Difference / math.Max(r.Bound, math.SmallestNonzeroFloat64)
+		if over > excess {
+			worst, excess = r, over
+		}
+	}
+	return worst, nil
+}

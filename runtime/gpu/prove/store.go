@@ -1,0 +1,126 @@
+package prove
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+)
+
+// store keeps results, one in a file.
+type store struct {
+	dir      string // "" for none
+	identity string
+	target   kernels.Target
+}
+
+const extension = ".known"
+
+// header is the first line of a file. Its number changes with the trials.
+const header = "etc known answer 1"
+
+func newStore(dir, identity string, target kernels.Target) store {
+	if dir == "" {
+		if user, err := os.UserCacheDir(); err == nil {
+			dir = filepath.Join(user, "etc", "kernels")
+		}
+	}
+	return store{dir, strings.Join(strings.Fields(identity), " "), target}
+}
+
+// path is the file of a launch: its name is the hash of all that the result depends on. It is "" where nothing is kept.
+func (s store) path(l kernels.Launch) string {
+	text, err := l.Source(s.target)
+	if s.dir == "" || err != nil {
+		return ""
+	}
+	hash := sha256.New()
+	for _, part := range []string{header, s.identity, l.Key(), text} {
+		fmt.Fprintf(hash, "%d %s", len(part), part)
+	}
+	return filepath.Join(s.dir, hex.EncodeToString(hash.Sum(nil)[:16])+extension)
+}
+
+// text tells versions of a kernel's source apart: what is remembered of another one is nothing to report.
+func (s store) text(file, kernel string) string {
+	text, err := kernels.Launch{File: file, Kernel: kernel}.Source(s.target)
+	if err != nil {
+		return ""
+	}
+	hash := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(hash[:8])
+}
+
+// content is that of the file of a launch that passed, or what was wrong.
+func (s store) content(l kernels.Launch, wrong string) string {
+	result := "passed"
+	if wrong != "" {
+		result = "failed " + strings.Join(strings.Fields(wrong), " ")
+	}
+	return fmt.Sprintf("%s\ndevice %s\ntext %s\nkernel %s\n%s\n", header, s.identity, s.text(l.File, l.Kernel), l.Key(), result)
+}
+
+// passed reports whether a launch is known to give the right numbers.
+func (s store) passed(l kernels.Launch) bool {
+	path := s.path(l)
+	if path == "" {
+		return false
+	}
+	text, err := os.ReadFile(path)
+	return err == nil && string(text) == s.content(l, "")
+}
+
+// keep writes the file of a launch aside and renames it. A full disk does not stop anybody.
+func (s store) keep(l kernels.Launch, wrong string) {
+	path := s.path(l)
+	if path == "" || os.MkdirAll(s.dir, 0o700) != nil {
+		return
+	}
+	f, err := os.CreateTemp(s.dir, "new")
+	if err != nil {
+		return
+	}
+	defer os.Remove(f.Name())
+	_, err = f.WriteString(s.content(l, wrong))
+	if errors.Join(err, f.Close()) == nil {
+		_ = os.Rename(f.Name(), path)
+	}
+}
+
+// Known tells how many kernels of this version of etc have passed on a device, and of those that failed what was wrong,
+// sorted.
+func Known(identity string, target kernels.Target, o Options) (passed int, failed []string) {
+	s := newStore(o.Dir, identity, target)
+	names, err := filepath.Glob(filepath.Join(s.dir, "*"+extension))
+	if s.dir == "" || err != nil {
+		return 0, nil
+	}
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			continue
+		}
+		lines := strings.Split(string(text), "\n")
+		if len(lines) != 6 || lines[0] != header || lines[1] != "device "+s.identity {
+			continue
+		}
+		key, _, _ := strings.Cut(strings.TrimPrefix(lines[3], "kernel "), " ")
+		file, kernel, _ := strings.Cut(key, "/")
+		if lines[2] != "text "+s.text(file, kernel) {
+			continue
+		}
+		if lines[4] == "passed" {
+			passed++
+		} else if wrong, ok := strings.CutPrefix(lines[4], "failed "); ok {
+			failed = append(failed, wrong)
+		}
+	}
+	slices.Sort(failed)
+	return passed, slices.Compact(failed)
+}
