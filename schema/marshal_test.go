@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"math"
 	"testing"
 
 	flatbuffers "github.com/google/flatbuffers/go"
@@ -90,5 +91,27 @@ func TestCreateAlignedBytes(t *testing.T) {
 		var buffer program.Buffer
 		require.True(t, program.GetRootAsProgram(buf, 0).ConstantBuffer(&buffer, 0))
 		require.Equal(t, string(content), string(buffer.StorageBytes()))
+	}
+}
+
+// TestZerosOfEitherSign: a float whose default is 0 keeps its bits; only 0 itself is left out, as FlatBuffers has it.
+func TestZerosOfEitherSign(t *testing.T) {
+	zero := 0
+	for _, v := range []float32{0, float32(math.Copysign(0, -1)), 1, math.SmallestNonzeroFloat32} {
+		g := sampleGraph()
+		pad := &mlxgraph.PadNodeT{X: &mlxgraph.TidT{}, Out: &mlxgraph.TidT{}, PadWidth: []*mlxgraph.IntOrVidT{}, ConstantValue: v}
+		full := &mlxgraph.FullNodeT{Out: &mlxgraph.TidT{}, Shape: []*mlxgraph.IntOrVidT{}, V: &mlxgraph.FloatOrVidT{Literal: float64(v)}}
+		g.InstructionChains = []*mlxgraph.InstructionChainT{{Instructions: []*mlxgraph.InstructionT{
+			{Op: &mlxgraph.OpNodeT{Type: mlxgraph.OpNodePadNode, Value: pad}}, {Op: &mlxgraph.OpNodeT{Type: mlxgraph.OpNodeFullNode, Value: full}}}}}
+		b, err := Marshal(MLXGraph(), g)
+		require.NoError(t, err)
+		got := mlxgraph.GetRootAsMLXGraph(b, 0).UnPack().InstructionChains[0].Instructions
+		require.Equal(t, math.Float32bits(v), math.Float32bits(got[0].Op.Value.(*mlxgraph.PadNodeT).ConstantValue))
+		require.Equal(t, math.Float64bits(float64(v)), math.Float64bits(got[1].Op.Value.(*mlxgraph.FullNodeT).V.Literal))
+		if math.Float32bits(v) == 0 {
+			zero = len(b)
+		} else {
+			require.Greater(t, len(b), zero)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"go/format"
@@ -40,6 +41,19 @@ func outputs(schemaDir, moduleDir string) []output {
 // docMark is flatc's mark of a documentation comment, which Go writes with two slashes.
 var docMark = regexp.MustCompile(`(?m)^(\s*)///`)
 
+// zeroSlot is a float field whose default is 0. FlatBuffers leaves out what equals the default, so -0 too, whose sign
+// would be lost; compared by its bits, only 0 itself is left out. The bytes of all other values are the same.
+var zeroSlot = regexp.MustCompile(`\.PrependFloat(32|64)Slot\((\d+), (\w+), 0\.0\)`)
+
+// edit makes of flatc's Go what is checked in.
+func edit(source []byte) ([]byte, error) {
+	source = docMark.ReplaceAll(source, []byte("$1//"))
+	if bits := zeroSlot.ReplaceAll(source, []byte(".PrependUint${1}Slot($2, math.Float${1}bits($3), 0)")); !bytes.Equal(bits, source) {
+		source = bytes.Replace(bits, []byte("import (\n"), []byte("import (\n\t\"math\"\n"), 1)
+	}
+	return format.Source(source)
+}
+
 // generate writes every output below dir.
 func generate(ctx context.Context, flatc string, files []output, dir string) error {
 	work, err := os.MkdirTemp("", "flatc-")
@@ -57,7 +71,7 @@ func generate(ctx context.Context, flatc string, files []output, dir string) err
 			return err
 		}
 		if filepath.Ext(file.target) == ".go" {
-			if content, err = format.Source(docMark.ReplaceAll(content, []byte("$1//"))); err != nil {
+			if content, err = edit(content); err != nil {
 				return fmt.Errorf("%s: %w", file.made, err)
 			}
 		}

@@ -4,6 +4,7 @@ package mlxgraph
 
 import (
 	flatbuffers "github.com/google/flatbuffers/go"
+	"math"
 	"strconv"
 )
 
@@ -1617,7 +1618,7 @@ func FloatOrVidStart(builder *flatbuffers.Builder) {
 	builder.StartObject(3)
 }
 func FloatOrVidAddLiteral(builder *flatbuffers.Builder, literal float64) {
-	builder.PrependFloat64Slot(0, literal, 0.0)
+	builder.PrependUint64Slot(0, math.Float64bits(literal), 0)
 }
 func FloatOrVidAddVid(builder *flatbuffers.Builder, vid flatbuffers.UOffsetT) {
 	builder.PrependStructSlot(1, flatbuffers.UOffsetT(vid), 0)
@@ -5596,7 +5597,7 @@ func PadNodeAddMode(builder *flatbuffers.Builder, mode flatbuffers.UOffsetT) {
 	builder.PrependUOffsetTSlot(3, flatbuffers.UOffsetT(mode), 0)
 }
 func PadNodeAddConstantValue(builder *flatbuffers.Builder, constantValue float32) {
-	builder.PrependFloat32Slot(4, constantValue, 0.0)
+	builder.PrependUint32Slot(4, math.Float32bits(constantValue), 0)
 }
 func PadNodeEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
 	return builder.EndObject()
@@ -11140,7 +11141,7 @@ func SdpaNodeAddOut(builder *flatbuffers.Builder, out flatbuffers.UOffsetT) {
 	builder.PrependStructSlot(3, flatbuffers.UOffsetT(out), 0)
 }
 func SdpaNodeAddScale(builder *flatbuffers.Builder, scale float32) {
-	builder.PrependFloat32Slot(4, scale, 0.0)
+	builder.PrependUint32Slot(4, math.Float32bits(scale), 0)
 }
 func SdpaNodeAddMask(builder *flatbuffers.Builder, mask flatbuffers.UOffsetT) {
 	builder.PrependStructSlot(5, flatbuffers.UOffsetT(mask), 0)
@@ -11740,7 +11741,7 @@ func RMSNormNodeAddOut(builder *flatbuffers.Builder, out flatbuffers.UOffsetT) {
 	builder.PrependStructSlot(2, flatbuffers.UOffsetT(out), 0)
 }
 func RMSNormNodeAddEps(builder *flatbuffers.Builder, eps float32) {
-	builder.PrependFloat32Slot(3, eps, 0.0)
+	builder.PrependUint32Slot(3, math.Float32bits(eps), 0)
 }
 func RMSNormNodeEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
 	return builder.EndObject()
@@ -11904,7 +11905,7 @@ func LayerNormNodeAddBias(builder *flatbuffers.Builder, bias flatbuffers.UOffset
 	builder.PrependStructSlot(3, flatbuffers.UOffsetT(bias), 0)
 }
 func LayerNormNodeAddEps(builder *flatbuffers.Builder, eps float32) {
-	builder.PrependFloat32Slot(4, eps, 0.0)
+	builder.PrependUint32Slot(4, math.Float32bits(eps), 0)
 }
 func LayerNormNodeEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
 	return builder.EndObject()

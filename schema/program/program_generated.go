@@ -4,6 +4,7 @@ package program
 
 import (
 	flatbuffers "github.com/google/flatbuffers/go"
+	"math"
 	"strconv"
 )
 
@@ -1358,7 +1359,7 @@ func DoubleStart(builder *flatbuffers.Builder) {
 	builder.StartObject(1)
 }
 func DoubleAddDoubleVal(builder *flatbuffers.Builder, doubleVal float64) {
-	builder.PrependFloat64Slot(0, doubleVal, 0.0)
+	builder.PrependUint64Slot(0, math.Float64bits(doubleVal), 0)
 }
 func DoubleEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
 	return builder.EndObject()

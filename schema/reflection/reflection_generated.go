@@ -5,6 +5,7 @@ package reflection
 import (
 	"bytes"
 	flatbuffers "github.com/google/flatbuffers/go"
+	"math"
 	"strconv"
 )
 
@@ -1027,7 +1028,7 @@ func FieldAddDefaultInteger(builder *flatbuffers.Builder, defaultInteger int64) 
 	builder.PrependInt64Slot(4, defaultInteger, 0)
 }
 func FieldAddDefaultReal(builder *flatbuffers.Builder, defaultReal float64) {
-	builder.PrependFloat64Slot(5, defaultReal, 0.0)
+	builder.PrependUint64Slot(5, math.Float64bits(defaultReal), 0)
 }
 func FieldAddDeprecated(builder *flatbuffers.Builder, deprecated bool) {
 	builder.PrependBoolSlot(6, deprecated, false)
