@@ -27,12 +27,12 @@ func Describe(w io.Writer, m *ir.Module, name string, chunk int, o engine.Option
 // Describe is the function Describe for the device of this machine, if it has it: what was tuned for it is told.
 func (e Engine) Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options) error {
 	name := e.Device
-	target := kernels.CUDA
-	if name == "metal" {
-		target = kernels.Metal
-	}
 	var warnings []string
 	o.Warn = func(text string) { warnings = append(warnings, text) }
+	tuner, target, err := e.here(o)
+	if err != nil {
+		return err
+	}
 	exe, err := Engine{Device: name, Open: func() (device.Device, error) { return paper{target}, nil }}.Compile(m, o)
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func (e Engine) Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options)
 		return err
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "engine %s, tuned for %s\n\nplan of %s for one token\n", name, e.tunedFor(one, o), m.Entry.Name)
+	fmt.Fprintf(&b, "engine %s, tuned for %s\n\nplan of %s for one token\n", name, tunedFor(one, tuner), m.Entry.Name)
 	for i := range one.steps {
 		s := &one.steps[i]
 		fmt.Fprintf(&b, "%5d  %-16s %s\n", i, s.kind, s.about())
@@ -84,19 +84,29 @@ func (e Engine) Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options)
 	return err
 }
 
-// tunedFor says which device a plan is tuned for.
-func (e Engine) tunedFor(p *plan, o engine.Options) string {
-	const none = "no device in particular"
+// here is the tuner of the device of this machine, nil where it has none or nothing is tuned, and the target.
+func (e Engine) here(o engine.Options) (*tune.Tuner, kernels.Target, error) {
+	target := kernels.CUDA
+	if e.Device == "metal" {
+		target = kernels.Metal
+	}
 	if e.Tune == nil || o.NoTune {
-		return none
+		return nil, target, nil
 	}
 	d, err := e.Open()
-	if err != nil {
-		return none
+	if errors.Is(err, device.ErrUnavailable) {
+		return nil, target, nil
 	}
-	t := tune.New(d, *e.Tune, o.Warn)
-	if err := d.Close(); err != nil {
-		o.Warn(err.Error())
+	if err != nil {
+		return nil, target, fmt.Errorf("--device %s: %w", e.Device, err)
+	}
+	return tune.New(d, *e.Tune, o.Warn), d.Info().Target, d.Close()
+}
+
+// tunedFor says which device a plan is tuned for.
+func tunedFor(p *plan, t *tune.Tuner) string {
+	if t == nil {
+		return "no device in particular"
 	}
 	products, kept := p.products(t), 0
 	for _, q := range products {

@@ -49,8 +49,14 @@ func compile(t *testing.T, e engine.Engine, m *ir.Module, o engine.Options) engi
 // chunks are the sizes of calls: single tokens, small and large chunks, past the ends of windows and rings.
 var chunks = []int{5, 1, 60, 1, 33, 2, 64, 1, 1}
 
-// runChunks runs the calls and gives their outputs, then the buffers.
+// runChunks runs calls of all sizes and gives their outputs, then the buffers.
 func runChunks(t *testing.T, m *ir.Module, x engine.Instance) []*eval.Tensor {
+	t.Helper()
+	return runCalls(t, m, x, chunks)
+}
+
+// runCalls runs calls of so many tokens.
+func runCalls(t *testing.T, m *ir.Module, x engine.Instance, chunks []int) []*eval.Tensor {
 	t.Helper()
 	var out []*eval.Tensor
 	position := 0

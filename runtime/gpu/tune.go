@@ -2,12 +2,12 @@ package gpu
 
 import (
 	"encoding/binary"
-	"fmt"
 	"slices"
 
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 	"github.com/etc-ml/etc/runtime/gpu/tune"
+	"github.com/etc-ml/etc/runtime/strided"
 )
 
 // tuned notes that the last step can be launched in any of these ways, with the same operands. The step has the
@@ -34,11 +34,31 @@ const (
 	tuneRuns = 256
 )
 
-// product is the steps of a plan that run one kernel at one shape.
+// product is the steps of a plan that run one kernel at about one shape.
 type product struct {
 	key   string
 	steps []*step
 	bytes int // that they read
+}
+
+// choose gives the steps the kernel that was chosen for one of them.
+func (t *product) choose(choice kernels.Launch) {
+	fitted := map[[3]int]kernels.Launch{} // by the default's threadgroups
+	for _, s := range t.steps {
+		groups, params := s.launch.Groups, s.launch.Params
+		l, ok := fitted[groups]
+		if w := s.ways; !ok {
+			if l = s.launch; l.Key() != choice.Key() {
+				ways := w()
+				if i, ok := ways.Find(choice); ok {
+					l = ways.Launches[i]
+				}
+			}
+			fitted[groups] = l
+		}
+		s.launch = l
+		s.launch.Params = params
+	}
 }
 
 // products groups the steps that can be tuned and are worth it.
@@ -49,7 +69,7 @@ func (p *plan) products(t *tune.Tuner) (out []*product) {
 		if s.ways == nil {
 			continue
 		}
-		key := fmt.Sprint(s.launch.Key(), s.launch.Groups)
+		key := tune.Key(s.launch)
 		if at[key] == nil {
 			at[key] = &product{key: key}
 			out = append(out, at[key])
@@ -74,25 +94,24 @@ func (x *instance) tune(p *plan) {
 	var open []*product
 	var todo []tune.Product
 	for _, t := range products {
-		if _, known := x.exe.choices[t.key]; known {
-			continue
-		}
-		if runs := r.runs(t); runs != nil {
+		if _, known := x.exe.choices[t.key]; !known {
 			open = append(open, t)
-			todo = append(todo, tune.Product{Ways: t.steps[0].ways(), Bytes: t.bytes, Runs: runs})
+			todo = append(todo, tune.Product{Ways: t.steps[0].ways(), Bytes: t.bytes, Runs: func() [][]device.Argument { return r.runs(t) }})
 		}
 	}
-	for i, l := range x.exe.tuner.Choose(todo) {
+	reserve := 0.0
+	if slices.ContainsFunc(p.shapes, func(shape []int) bool { return strided.Elements(shape) > 1 }) {
+		reserve = 0.5 // a prompt comes first, but time is spent in the plan for one token, which is next
+	}
+	for i, l := range x.exe.tuner.Choose(todo, reserve) {
 		x.exe.choices[open[i].key] = l
 	}
 	r.close()
 	for _, t := range products {
-		for _, s := range t.steps {
-			if l, ok := x.exe.choices[t.key]; ok {
-				s.launch = l
-			}
-			s.ways = nil
-		}
+		t.choose(x.exe.choices[t.key])
+	}
+	for i := range p.steps {
+		p.steps[i].ways = nil // a plan is tuned once
 	}
 }
 
@@ -138,8 +157,13 @@ func (r *rotation) take(size int) (device.Binding, bool) {
 
 // runs are the buffers of the dispatches that measure a product; nil where there is no memory for them.
 func (r *rotation) runs(t *product) [][]device.Argument {
-	own := 0 // bytes of all weights of the product, of which a step may read a part: some of the experts
+	var steps []*step // those of the same size
+	own := 0          // bytes of all their weights, of which a step may read a part: some of the experts
 	for _, s := range t.steps {
+		if s.launch.Groups != t.steps[0].launch.Groups {
+			continue
+		}
+		steps = append(steps, s)
 		for _, o := range s.operands {
 			if rotates(o) {
 				own += o.size
@@ -149,9 +173,9 @@ func (r *rotation) runs(t *product) [][]device.Argument {
 	count := min(max(2, tuneRotate/(t.bytes/len(t.steps)+1)), tuneRuns)
 	out := make([][]device.Argument, count)
 	for i := range out {
-		s := t.steps[i%len(t.steps)]
+		s := steps[i%len(steps)]
 		for _, o := range s.operands {
-			b, ok := r.binding(o, i, i >= len(t.steps) && own < tuneRotate)
+			b, ok := r.binding(o, i, i >= len(steps) && own < tuneRotate)
 			if !ok {
 				return nil
 			}

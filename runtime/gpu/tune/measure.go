@@ -136,7 +136,7 @@ func (t *Tuner) warm(products []*search) {
 		if w.kernel == nil {
 			continue
 		}
-		if err := t.record(&w.candidate, s.Launches[s.best], s.Runs); err != nil {
+		if err := t.record(&w.candidate, s.Launches[s.best], s.runs); err != nil {
 			continue
 		}
 		for start := t.clock(); t.clock().Sub(start) < warming; {

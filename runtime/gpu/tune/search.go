@@ -1,6 +1,10 @@
 package tune
 
-import "time"
+import (
+	"time"
+
+	"github.com/etc-ml/etc/runtime/gpu/device"
+)
 
 // What a search may do.
 const (
@@ -19,6 +23,7 @@ const (
 // search is a product whose ways are measured.
 type search struct {
 	Product
+	runs  [][]device.Argument
 	ways  []way // as many as Launches
 	asked []int // in this round
 	best  int
@@ -82,10 +87,10 @@ func jobs(products []*search) (out []job) {
 	return out
 }
 
-// climb finds the best launches of products, of which the first are the most important ones.
-func (t *Tuner) climb(products []*search, start time.Time) {
-	end := start.Add(t.left)
-	last := end.Add(-time.Duration(confirming * float64(t.left)))
+// climb finds the best launches of products, of which the first are the most important ones, in a time.
+func (t *Tuner) climb(products []*search, start time.Time, budget time.Duration) {
+	end := start.Add(budget)
+	last := end.Add(-time.Duration(confirming * float64(budget)))
 	for _, s := range products {
 		s.ways = make([]way, len(s.Launches))
 	}
@@ -121,7 +126,7 @@ func (t *Tuner) measureAsked(s *search, last time.Time) {
 			continue
 		}
 		var err error
-		if w.time, err = t.measure(&w.candidate, s.Launches[i], s.Runs, s.ways[s.best].time); err != nil {
+		if w.time, err = t.measure(&w.candidate, s.Launches[i], s.runs, s.ways[s.best].time); err != nil {
 			w.failed = true
 		}
 		switch {

@@ -42,7 +42,7 @@ func identity(info device.Info, system string) string {
 // entry is a choice, as a file has it.
 type entry struct {
 	device          string
-	first, choice   string // keys of launches
+	first, choice   string // the product's Key, and that of the launch
 	tried           int    // ways that were measured
 	firstTime, time time.Duration
 }
@@ -107,10 +107,10 @@ func (s store) path(first kernels.Launch) string {
 	if s.dir == "" || err != nil {
 		return ""
 	}
-	return filepath.Join(s.dir, fileName(s.device, first.Key(), text))
+	return filepath.Join(s.dir, fileName(s.device, Key(first), text))
 }
 
-// fileName is the name of the file for a device, the key of a default launch and the text of its kernel.
+// fileName is the name of the file for a device, the key of a product and the text of its default kernel.
 func fileName(device, key, text string) string { return hashOf(device, key, text) + ".tuning" }
 
 var errNoFolder = errors.New("there is no folder for it")

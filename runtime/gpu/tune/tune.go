@@ -36,7 +36,8 @@ type Tuner struct {
 	about  string
 	store  store
 	least  int
-	left   time.Duration
+	budget time.Duration
+	left   time.Duration // of it
 	clock  func() time.Time
 	note   func(string)
 	// complained says that the user knows of files that are not as they were written.
@@ -47,7 +48,8 @@ type Tuner struct {
 // cannot be read or written.
 func New(d device.Device, o Options, note func(string)) *Tuner {
 	t := &Tuner{device: d, about: d.Info().Description, store: newStore(o.Dir, d.Info(), system()),
-		least: cmp.Or(o.Least, DefaultLeast), left: cmp.Or(o.Budget, DefaultBudget), clock: o.Clock, note: note}
+		least: cmp.Or(o.Least, DefaultLeast), budget: cmp.Or(o.Budget, DefaultBudget), clock: o.Clock, note: note}
+	t.left = t.budget
 	if t.clock == nil {
 		t.clock = time.Now
 	}
@@ -74,7 +76,7 @@ func (t *Tuner) Kept(w Ways) (kernels.Launch, bool) {
 // kept is Kept, as the number of the launch.
 func (t *Tuner) kept(w Ways) (int, bool) {
 	first := w.Launches[0]
-	e, err := t.store.read(t.store.path(first), first.Key())
+	e, err := t.store.read(t.store.path(first), Key(first))
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) && !t.complained {
 			t.complained = true
@@ -85,14 +87,9 @@ func (t *Tuner) kept(w Ways) (int, bool) {
 	return w.find(e.choice)
 }
 
-// find is the number of the launch of a key. There may be none: versions of etc differ in what they try.
-func (w Ways) find(key string) (int, bool) {
-	i := slices.IndexFunc(w.Launches, func(l kernels.Launch) bool { return l.Key() == key })
-	return max(i, 0), i >= 0
-}
-
 // Choose gives a launch for each product: what is kept for it, else what measuring finds, which is kept from now on.
-func (t *Tuner) Choose(products []Product) []kernels.Launch {
+// reserve is the share of the budget that is left for later calls.
+func (t *Tuner) Choose(products []Product, reserve float64) []kernels.Launch {
 	out := make([]kernels.Launch, len(products))
 	searches := make([]*search, len(products)) // nil for what is known
 	var open []*search
@@ -100,17 +97,19 @@ func (t *Tuner) Choose(products []Product) []kernels.Launch {
 		out[i] = p.Launches[0]
 		if at, ok := t.kept(p.Ways); ok {
 			out[i] = p.Launches[at]
-		} else if len(p.Launches) > 1 && len(p.Runs) > 0 {
-			searches[i] = &search{Product: p}
-			open = append(open, searches[i])
+		} else if len(p.Launches) > 1 {
+			if runs := p.Runs(); len(runs) > 0 {
+				searches[i] = &search{Product: p, runs: runs}
+				open = append(open, searches[i])
+			}
 		}
 	}
 	if len(open) == 0 {
 		return out
 	}
-	start := t.clock()
 	slices.SortStableFunc(open, func(a, b *search) int { return cmp.Compare(b.Bytes, a.Bytes) })
-	t.climb(open, start)
+	start := t.clock()
+	t.climb(open, start, t.left-time.Duration(reserve*float64(t.budget)))
 	took := t.clock().Sub(start)
 	t.left -= took
 	var failed error
@@ -130,6 +129,9 @@ func (t *Tuner) Choose(products []Product) []kernels.Launch {
 		if at > 0 {
 			changed++
 		}
+	}
+	if measured == 0 {
+		return out
 	}
 	text := fmt.Sprintf("tuned %d products for %s in %.1f s: %d differ from the default; ", measured, t.about, took.Seconds(), changed)
 	if n := len(open) - measured; n > 0 {
@@ -151,7 +153,7 @@ func (t *Tuner) keep(s *search) (int, error) {
 	}
 	first := s.Launches[0]
 	e, err := t.store.write(t.store.path(first), entry{
-		device: t.store.device, first: first.Key(), choice: s.Launches[s.best].Key(), tried: s.tried(), firstTime: s.ways[0].time, time: s.ways[s.best].time,
+		device: t.store.device, first: Key(first), choice: s.Launches[s.best].Key(), tried: s.tried(), firstTime: s.ways[0].time, time: s.ways[s.best].time,
 	}, func(e entry) bool { _, ok := s.find(e.choice); return ok })
 	at, _ := s.find(e.choice)
 	return at, err

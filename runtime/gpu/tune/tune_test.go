@@ -141,7 +141,7 @@ func (t *thing) Close() error {
 // matvec is the product of a vector with a weight of rows of 4096 columns.
 func matvec(rows int) Product {
 	v := kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 4, Group: 64}, K: 4096, M: 1}, N: rows}
-	p := Product{Bytes: rows * 4096 / 2, Runs: make([][]device.Argument, 20)}
+	p := Product{Bytes: rows * 4096 / 2, Runs: func() [][]device.Argument { return make([][]device.Argument, 20) }}
 	tunings := v.Tunings(kernels.CUDA, rows, 1)
 	for _, t := range tunings {
 		l, err := v.Launch(t)
@@ -182,7 +182,7 @@ func TestChoose(t *testing.T) {
 	d, dir := newFake(slope), t.TempDir()
 	var notes []string
 	products := []Product{matvec(1024), matvec(2048)}
-	got := tuner(d, dir, &notes).Choose(products)
+	got := tuner(d, dir, &notes).Choose(products, 0)
 	for i, l := range got {
 		require.Equal(t, 1, number(l, "ROWS"))
 		require.Equal(t, 16, number(l, "SETS")*number(l, "SPLIT"))
@@ -195,7 +195,7 @@ func TestChoose(t *testing.T) {
 
 	again, silent := newFake(slope), []string(nil)
 	next := tuner(again, dir, &silent)
-	require.Equal(t, got, next.Choose(products))
+	require.Equal(t, got, next.Choose(products, 0))
 	require.Zero(t, again.compiled+again.dispatches)
 	require.Empty(t, silent)
 	kept, ok := next.Kept(products[1].Ways)
@@ -230,7 +230,7 @@ func TestMargin(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, notes := matvec(1024), []string(nil)
-			got := tuner(newFake(c.cost), t.TempDir(), &notes).Choose([]Product{p})
+			got := tuner(newFake(c.cost), t.TempDir(), &notes).Choose([]Product{p}, 0)
 			require.Equal(t, c.same, got[0].Key() == p.Launches[0].Key(), got[0].Key())
 		})
 	}
@@ -248,7 +248,7 @@ func TestBudget(t *testing.T) {
 	}
 	start := d.clock()
 	x := tuner(d, dir, &notes)
-	got := x.Choose(products)
+	got := x.Choose(products, 0)
 	const rest = 500 * time.Millisecond // compilations under way, one for each processor, and a measurement
 	require.Less(t, d.clock().Sub(start), DefaultBudget+rest)
 	require.NotEqual(t, products[39].Launches[0].Key(), got[39].Key(), "the largest product is tuned")
@@ -257,10 +257,10 @@ func TestBudget(t *testing.T) {
 	require.Zero(t, d.open)
 
 	// The same tuner has no time left, another one nothing to do.
-	x.Choose([]Product{matvec(8192), matvec(8256)})
+	x.Choose([]Product{matvec(8192), matvec(8256)}, 0)
 	require.Less(t, d.clock().Sub(start), DefaultBudget+2*rest)
 	again := newFake(slope)
-	require.Equal(t, got, tuner(again, dir, &notes).Choose(products))
+	require.Equal(t, got, tuner(again, dir, &notes).Choose(products, 0))
 	require.Zero(t, again.compiled)
 }
 
@@ -282,7 +282,7 @@ func TestRefused(t *testing.T) {
 			t.Run(stage+" "+c.name, func(t *testing.T) {
 				d, dir, notes := newFake(slope), t.TempDir(), []string(nil)
 				d.refuse = func(at string, ints map[string]int) bool { return at == stage && c.refuse(ints) }
-				got := tuner(d, dir, &notes).Choose([]Product{p})
+				got := tuner(d, dir, &notes).Choose([]Product{p}, 0)
 				require.Equal(t, c.rows, number(got[0], "ROWS"))
 				files, err := filepath.Glob(filepath.Join(dir, "*.tuning"))
 				require.NoError(t, err)
@@ -314,7 +314,7 @@ func TestKey(t *testing.T) {
 		"system":      path(same, "2", p.Launches[0]),
 		"shape":       path(same, "1", matvec(1032).Launches[0]),
 		"default":     path(same, "1", p.Launches[1]),
-		"text":        filepath.Join(dir, fileName(identity(info, "1"), p.Launches[0].Key(), "changed")),
+		"text":        filepath.Join(dir, fileName(identity(info, "1"), Key(p.Launches[0]), "changed")),
 	} {
 		require.NotContains(t, seen, got, name)
 		seen[got] = name
@@ -329,7 +329,7 @@ func TestDamagedFile(t *testing.T) {
 	products := []Product{matvec(1024), matvec(2048)}
 	var notes []string
 	good := t.TempDir()
-	want := tuner(newFake(slope), good, &notes).Choose(products)
+	want := tuner(newFake(slope), good, &notes).Choose(products, 0)
 	names, err := filepath.Glob(filepath.Join(good, "*.tuning"))
 	require.NoError(t, err)
 	require.Len(t, names, 2)
@@ -356,13 +356,13 @@ func TestDamagedFile(t *testing.T) {
 				require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(n)), []byte(content), 0o600))
 			}
 			d, notes := newFake(slope), []string(nil)
-			require.Equal(t, want, tuner(d, dir, &notes).Choose(products))
+			require.Equal(t, want, tuner(d, dir, &notes).Choose(products, 0))
 			require.NotZero(t, d.compiled)
 			require.Len(t, notes, 2)
 			require.Regexp(t, `^tuning: .*\.tuning .*; this is measured anew$`, notes[0])
 
 			again, silent := newFake(slope), []string(nil)
-			require.Equal(t, want, tuner(again, dir, &silent).Choose(products))
+			require.Equal(t, want, tuner(again, dir, &silent).Choose(products, 0))
 			require.Zero(t, again.compiled)
 			require.Empty(t, silent)
 		})
@@ -372,7 +372,7 @@ func TestDamagedFile(t *testing.T) {
 // TestStaleChoice: a way that is tried no longer is no choice.
 func TestStaleChoice(t *testing.T) {
 	p, dir, notes := matvec(1024), t.TempDir(), []string(nil)
-	got := tuner(newFake(slope), dir, &notes).Choose([]Product{p})
+	got := tuner(newFake(slope), dir, &notes).Choose([]Product{p}, 0)
 	less := p
 	less.Launches, less.Near = nil, nil
 	for _, l := range p.Launches {
@@ -381,10 +381,10 @@ func TestStaleChoice(t *testing.T) {
 		}
 	}
 	d := newFake(flat)
-	require.Equal(t, less.Launches[0], tuner(d, dir, &notes).Choose([]Product{less})[0])
+	require.Equal(t, less.Launches[0], tuner(d, dir, &notes).Choose([]Product{less}, 0)[0])
 	require.NotZero(t, d.compiled)
 	d = newFake(slope)
-	require.Equal(t, less.Launches[0], tuner(d, dir, &notes).Choose([]Product{p})[0], "the file was replaced")
+	require.Equal(t, less.Launches[0], tuner(d, dir, &notes).Choose([]Product{p}, 0)[0], "the file was replaced")
 	require.Zero(t, d.compiled)
 }
 
@@ -393,7 +393,7 @@ func TestNoFolder(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	var notes []string
-	got := tuner(newFake(slope), filepath.Join(file, "folder"), &notes).Choose([]Product{matvec(1024)})
+	got := tuner(newFake(slope), filepath.Join(file, "folder"), &notes).Choose([]Product{matvec(1024)}, 0)
 	require.Equal(t, 1, number(got[0], "ROWS"))
 	require.Contains(t, notes[len(notes)-1], "not kept, so that every start measures again: ")
 }
@@ -406,9 +406,9 @@ func TestTwoProcesses(t *testing.T) {
 	late := newFake(func(ints map[string]int) time.Duration { return time.Duration(100000 / ints["ROWS"]) })
 	var once sync.Once
 	late.submitted = func() {
-		once.Do(func() { first = tuner(newFake(slope), dir, &notes).Choose([]Product{p})[0] })
+		once.Do(func() { first = tuner(newFake(slope), dir, &notes).Choose([]Product{p}, 0)[0] })
 	}
-	got := tuner(late, dir, &notes).Choose([]Product{p})
+	got := tuner(late, dir, &notes).Choose([]Product{p}, 0)
 	require.Equal(t, 1, number(first, "ROWS"))
 	require.Equal(t, first, got[0])
 	names, err := os.ReadDir(dir)
@@ -423,7 +423,9 @@ func TestParams(t *testing.T) {
 	for i := range p.Launches {
 		p.Launches[i].Params = []byte{1, 2, 3, 4}
 	}
-	p.Runs = [][]device.Argument{make([]device.Argument, 2, 8), make([]device.Argument, 2, 8)}
+	p.Runs = func() [][]device.Argument {
+		return [][]device.Argument{make([]device.Argument, 2, 8), make([]device.Argument, 2, 8)}
+	}
 	d := newFake(flat)
 	seen := 0
 	recorded := recorder{d, func(list []device.Dispatch) {
@@ -433,7 +435,7 @@ func TestParams(t *testing.T) {
 			require.Equal(t, []byte{1, 2, 3, 4}, x.Arguments[2].Bytes)
 		}
 	}}
-	New(recorded, Options{Dir: t.TempDir(), Clock: d.clock}, func(s string) { notes = append(notes, s) }).Choose([]Product{p})
+	New(recorded, Options{Dir: t.TempDir(), Clock: d.clock}, func(s string) { notes = append(notes, s) }).Choose([]Product{p}, 0)
 	require.NotZero(t, seen)
 }
 

@@ -1,6 +1,10 @@
 package tune
 
 import (
+	"fmt"
+	"math/bits"
+	"slices"
+
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
@@ -13,6 +17,22 @@ type Ways struct {
 	Near func(i, j int) bool
 }
 
+// Key tells products apart that are tuned each on its own: by the default launch, with its number of threadgroups up to
+// the next power of two, since a launch of more tokens may want another way.
+func Key(first kernels.Launch) string {
+	groups := first.Groups[0] * first.Groups[1] * first.Groups[2]
+	return fmt.Sprintf("%s groups<=%d", first.Key(), 1<<bits.Len(uint(max(1, groups)-1)))
+}
+
+// Find is the number of the launch whose kernel is that of another.
+func (w Ways) Find(other kernels.Launch) (int, bool) { return w.find(other.Key()) }
+
+// find is the number of the launch of a key. There may be none: versions of etc differ in what they try.
+func (w Ways) find(key string) (int, bool) {
+	i := slices.IndexFunc(w.Launches, func(l kernels.Launch) bool { return l.Key() == key })
+	return max(i, 0), i >= 0
+}
+
 func (w Ways) near(i, j int) bool { return w.Near == nil || w.Near(i, j) }
 
 // Product is a kernel at a shape that is to be tuned.
@@ -21,7 +41,8 @@ type Product struct {
 	// Bytes are what a pass of the model reads of weights for it: where the time does not suffice for all products,
 	// it goes to those that read most.
 	Bytes int
-	// Runs are the buffers of the dispatches that measure it, in the order of the kernel's: the same kernel on one set
-	// of weights after the other, so that no cache holds them. The kernel may write what it writes there.
-	Runs [][]device.Argument
+	// Runs gives the buffers of the dispatches that measure it, in the order of the kernel's: the same kernel on one set
+	// of weights after the other, so that no cache holds them. The kernel may write what it writes there. None means
+	// that it cannot be measured. It is called if the choice was not made before.
+	Runs func() [][]device.Argument
 }
