@@ -86,6 +86,12 @@ func (b *binder) dense(v *value) *value {
 	if v.format == i32 {
 		return nil
 	}
+	return b.copied(v)
+}
+
+// copied is a copy of v as float32 with its elements in row-major order, in memory of its own; nil where no kernel
+// copies them.
+func (b *binder) copied(v *value) *value {
 	n := &value{place: onDevice, dtype: v.dtype, shape: v.shape, slot: b.scratch(4 * v.len()), stride: strided.RowMajor(v.shape)}
 	if !b.elements("copy", "copy", n, v) {
 		return nil

@@ -196,12 +196,18 @@ func bindDeltaRule(b *binder) bool {
 			decay.gates(b, decay.out, gate.x, gate.out)
 		}
 	}
-	// Heads follow each other.
+	// Heads follow each other; the distance of tokens means nothing where there is one.
 	rows := func(x *value, n, width int) (*value, int) {
-		if x = b.denseRows(x, n*width, n, width); x == nil {
+		if x = b.denseRows(x, n, width); x == nil {
 			return nil, 0
 		}
+		if tokens == 1 {
+			return x, 0
+		}
 		return x, x.stride[1]
+	}
+	if q, k = b.fours(q), b.fours(k); q == nil || k == nil {
+		return false
 	}
 	if q, d.QToken = rows(q, keyHeads, keyWidth); q == nil {
 		return false
@@ -220,9 +226,10 @@ func bindDeltaRule(b *binder) bool {
 	if out == nil || !slices.Equal(out.shape, v.shape) {
 		return false
 	}
-	flag := reads(v)
+	flag, early := reads(v), b.unwritten(s.slot)
 	if reset != nil {
 		flag = reads(reset)
+		early = early && b.unwritten(flag.slot)
 	}
 	at := b.stepAt(tokens, nil)
 	if tokens > fewTokens {
@@ -235,6 +242,7 @@ func bindDeltaRule(b *binder) bool {
 				b.dispatch("delta scan", scan, nil, reads(q), reads(k), whole(sums), whole(w), whole(u), whole(m), flag, written(s.slot), writes(out), at)
 		}
 	}
+	d.Early = early
 	l, err := d.StepLaunch()
 	if !b.dispatch("delta rule", l, err, reads(q), reads(k), reads(v), reads(g), reads(beta), reads(qWeight), reads(kWeight), reads(bias), reads(rate), flag, written(s.slot), writes(out), at) {
 		return false
@@ -265,9 +273,17 @@ func as(v *value, shape []int) *value {
 
 // denseRows gives x [1, T, n, width] with the n rows of a token one after the other, copied where they are
 // not.
-func (b *binder) denseRows(x *value, _, n, width int) *value {
+func (b *binder) denseRows(x *value, n, width int) *value {
 	if (x.stride[3] == 1 || width == 1) && (x.stride[2] == width || n == 1) {
 		return x
 	}
 	return b.dense(x)
+}
+
+// fours gives x [1, T, ..] such that its tokens can be read as vectors of four, copied where they cannot.
+func (b *binder) fours(x *value) *value {
+	if x.offset%4 == 0 && (x.shape[1] == 1 || x.stride[1]%4 == 0) {
+		return x
+	}
+	return b.copied(x)
 }

@@ -27,9 +27,20 @@ type Delta struct {
 	Eps  float32
 	// Gates, for StepLaunch: g and β are what GatesLaunch takes, with bias and rate of that dtype.
 	Gates DType
-	// Rows of a head's state that a simdgroup of StepLaunch keeps, Columns of the transposed state that a
+	// Early, for StepLaunch, says that no kernel of the sequence writes the state and reset before this one, so that they
+	// can be read while those before it still run.
+	Early bool
+	// Rows of a head's state that lanes of StepLaunch keep, Columns of the transposed state that a
 	// threadgroup of Launches keeps, and Length of its chunks, 32 or 64; 0 for a choice.
 	Rows, Columns, Length int
+}
+
+// lanes is the number of lanes that share a row of the state in delta_step.
+func (d Delta) lanes() int {
+	if d.DK > 128 && d.DK%64 == 0 {
+		return 16
+	}
+	return 8
 }
 
 // deltaSimdgroups is the number of simdgroups of a threadgroup of delta_step.
@@ -42,7 +53,7 @@ func (d Delta) filled() Delta {
 		value int
 	}{
 		{&d.QToken, d.KHeads * d.DK}, {&d.KToken, d.KHeads * d.DK}, {&d.VToken, d.Heads * d.DV}, {&d.GToken, d.Heads}, {&d.BetaToken, d.Heads},
-		{&d.Rows, 2}, {&d.Length, 32}, {&d.Columns, 16},
+		{&d.Rows, 1}, {&d.Length, 32}, {&d.Columns, 16},
 	} {
 		if *f.field == 0 {
 			*f.field = f.value
@@ -68,7 +79,7 @@ func (d Delta) defines() []Define {
 	return define("DELTA_DK", d.DK, "DELTA_DV", d.DV, "DELTA_K_HEADS", d.KHeads, "DELTA_HEADS", d.Heads,
 		"DELTA_Q_TOKEN", d.QToken, "DELTA_K_TOKEN", d.KToken, "DELTA_V_TOKEN", d.VToken, "DELTA_G_TOKEN", d.GToken, "DELTA_BETA_TOKEN", d.BetaToken,
 		"DELTA_QK_NORM", d.Norm != None, "DELTA_EPS", d.Eps, "DELTA_GATES", d.Gates != None, "DELTA_RESET", int(d.Reset),
-		"DELTA_ROWS", d.Rows, "DELTA_SIMDGROUPS", deltaSimdgroups,
+		"DELTA_EARLY", d.Early, "DELTA_LANES", d.lanes(), "DELTA_ROWS", d.Rows, "DELTA_SIMDGROUPS", deltaSimdgroups,
 		"DELTA_STATE_T", d.State.text(), "DELTA_WEIGHT_T", d.Norm.text(), "DELTA_GATE_T", d.Gates.text())
 }
 
@@ -91,10 +102,18 @@ func (d Delta) StepLaunch() (Launch, error) {
 	if err := d.check(); err != nil {
 		return Launch{}, err
 	}
+<<<<<<< Updated upstream
 	l := Launch{File: "delta", Kernel: "delta_step", Defines: d.defines(),
 		Groups: [3]int{ceil(d.DV, d.Rows*deltaSimdgroups), d.Heads, 1}, Threads: [3]int{deltaSimdgroups * 32, 1, 1}}
 	l.Trial = func() Trial { return d.trialStep(l) }
 	return l, nil
+=======
+	if d.QToken%4 != 0 || d.KToken%4 != 0 {
+		return Launch{}, fmt.Errorf("delta rule with q and k %d and %d elements from token to token, want multiples of 4", d.QToken, d.KToken)
+	}
+	return Launch{File: "delta", Kernel: "delta_step", Defines: d.defines(),
+		Groups: [3]int{ceil(d.DV, d.Rows*32/d.lanes()*deltaSimdgroups), d.Heads, 1}, Threads: [3]int{deltaSimdgroups * 32, 1, 1}}, nil
+>>>>>>> Stashed changes
 }
 
 // Launches are the dispatches for up to tokens tokens in chunks, with q and k normalized and with g and β

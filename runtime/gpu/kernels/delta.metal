@@ -3,9 +3,13 @@
 //
 //   S = g · S;  S = S + β · (v − S k) kᵀ;  y = S q
 //
-// for the state S [DV][DK] of a value head, which reads key head h / (HEADS / K_HEADS). A simdgroup keeps
-// DELTA_ROWS rows of a head's state in registers from the first token to the last. delta_chunk.metal is the
-// form for many tokens.
+// for the state S [DV][DK] of a value head, which reads key head h / (HEADS / K_HEADS). DELTA_LANES lanes keep DELTA_ROWS
+// rows of a head's state in registers from the first token to the last, and so do the others of the simdgroup.
+// delta_chunk.metal is the form for many tokens.
+//
+// The output is y = g · (S q) + (k · q) · β · (v − g · S k), so that all sums over a row are made of the state before, at
+// the same time; factors of the norms of q and k are multiplied in after the sums.
+#define PORT_WAITS
 #ifndef DELTA_DK
 #define DELTA_DK 64           // a multiple of 32
 #define DELTA_DV 64
@@ -20,13 +24,16 @@
 #define DELTA_EPS 1e-6f
 #define DELTA_GATES 0         // g and β are made of their inputs first: see delta_gates
 #define DELTA_RESET 0         // the state counts as zeros 1: where reset[0] is not 0, 2: at position 0
+#define DELTA_EARLY 0         // no kernel of the sequence writes state and reset before: they are read before port_wait
+#define DELTA_LANES 8         // 8 or 16 that share a row
 #define DELTA_ROWS 1
 #define DELTA_SIMDGROUPS 4
 #define DELTA_STATE_T float
 #define DELTA_WEIGHT_T float
 #define DELTA_GATE_T float
 #endif
-#define DELTA_EACH (DELTA_DK / 32)
+#define DELTA_EACH (DELTA_DK / DELTA_LANES)
+#define DELTA_BLOCK (DELTA_ROWS * (32 / DELTA_LANES) * DELTA_SIMDGROUPS)  // rows of a threadgroup
 
 inline float delta_decay(float x, float bias, float rate) {
   x += bias;
@@ -45,6 +52,7 @@ kernel void delta_gates(device const float* x [[buffer(0)]],
                         device float* beta [[buffer(5)]],
                         device const int* step [[buffer(6)]],
                         uint i [[thread_position_in_grid]]) {
+  port_wait();
   const int t = int(i) / DELTA_HEADS;
   const int h = int(i) % DELTA_HEADS;
   if (t >= step[STEP_TOKENS]) return;
@@ -52,10 +60,51 @@ kernel void delta_gates(device const float* x [[buffer(0)]],
   beta[i] = port_sigmoid(b[long(t) * DELTA_BETA_TOKEN + h]);
 }
 
-// q, k: [T][..] with K_HEADS heads of DK; v: [T][..] with HEADS heads of DV; g, beta [T][..][HEADS], or x and
-// b of delta_gates with bias and rate; q_weight, k_weight [DK]; reset [1]; state [HEADS][DV][DK];
-// y [T][HEADS][DV].
-// grid: DV / (ROWS · SIMDGROUPS), HEADS
+inline float4 delta_four(device const float* p) { return *(device const float4*)p; }
+inline float4 delta_four(device const bfloat* p) {
+  const uint2 words = *(device const uint2*)p;
+  return float4(port_bf16_low(words.x), port_bf16_high(words.x), port_bf16_low(words.y), port_bf16_high(words.y));
+}
+
+inline void delta_put(device float* p, float4 v) { *(device float4*)p = v; }
+inline void delta_put(device bfloat* p, float4 v) {
+  UNROLL for (int j = 0; j < 4; j++) p[j] = bfloat(v[j]);
+}
+
+// A lane's columns of DK: fours, LANES of them apart.
+template <typename T>
+inline void delta_columns(device const T* from, int lane, thread float* out) {
+  UNROLL for (int i = 0; i < DELTA_EACH; i += 4) {
+    const float4 v = delta_four(from + i * DELTA_LANES + 4 * lane);
+    UNROLL for (int j = 0; j < 4; j++) out[i + j] = v[j];
+  }
+}
+
+// The sum over the lanes of a row.
+inline float delta_sum(float v) {
+  UNROLL for (ushort distance = 1; distance < DELTA_LANES; distance *= 2) v += simd_shuffle_xor(v, distance);
+  return v;
+}
+
+// What a lane keeps of the state, for rows from row0 on: those past the last are the last one again, and not written.
+inline void delta_state(device const DELTA_STATE_T* state, int row0, int lane, thread float* s) {
+  UNROLL for (int r = 0; r < DELTA_ROWS; r++) delta_columns(state + min(row0 + r, DELTA_DV - 1) * DELTA_DK, lane, s + r * DELTA_EACH);
+}
+
+inline bool delta_reset(device const uchar* reset, device const int* step) {
+#if DELTA_RESET == 1
+  return reset[0] != 0;
+#elif DELTA_RESET == 2
+  return step[STEP_POSITION] == 0;
+#else
+  return false;
+#endif
+}
+
+// q, k: [T][..] with K_HEADS heads of DK, tokens a multiple of 4 elements apart; v: [T][..] with HEADS heads of DV; g,
+// beta [T][..][HEADS], or x and b of delta_gates with bias and rate; q_weight, k_weight [DK]; reset [1]; state
+// [HEADS][DV][DK]; y [T][HEADS][DV].
+// grid: DV / BLOCK, HEADS
 [[max_total_threads_per_threadgroup(DELTA_SIMDGROUPS * 32)]]
 kernel void delta_step(device const float* q [[buffer(0)]],
                        device const float* k [[buffer(1)]],
@@ -72,39 +121,49 @@ kernel void delta_step(device const float* q [[buffer(0)]],
                        device const int* step [[buffer(12)]],
                        uint3 tg [[threadgroup_position_in_grid]],
                        uint sg [[simdgroup_index_in_threadgroup]],
-                       uint lane [[thread_index_in_simdgroup]]) {
+                       uint thread_index [[thread_index_in_simdgroup]]) {
   const int head = int(tg.y);
   const int key_head = head / (DELTA_HEADS / DELTA_K_HEADS);
-  const int row0 = (int(tg.x) * DELTA_SIMDGROUPS + int(sg)) * DELTA_ROWS;
-  if (row0 >= DELTA_DV) return;
-  const int tokens = step[STEP_TOKENS];
-  q += key_head * DELTA_DK + int(lane);
-  k += key_head * DELTA_DK + int(lane);
-  v += head * DELTA_DV + row0;
-  y += head * DELTA_DV + row0;
-  g += head;
-  beta += head;
-  state += (long(head) * DELTA_DV + row0) * DELTA_DK + int(lane);
-#if DELTA_RESET == 1
-  const bool zero = reset[0] != 0;
-#elif DELTA_RESET == 2
-  const bool zero = step[STEP_POSITION] == 0;
-#else
-  const bool zero = false;
+  const int lane = int(thread_index) % DELTA_LANES;
+  const int row0 = int(tg.x) * DELTA_BLOCK + (int(sg) * (32 / DELTA_LANES) + int(thread_index) / DELTA_LANES) * DELTA_ROWS;
+  state += long(head) * DELTA_DV * DELTA_DK;
+  float s[DELTA_ROWS * DELTA_EACH];
+#if DELTA_EARLY
+  delta_state(state, row0, lane, s);
+  const bool zero = delta_reset(reset, step);
 #endif
-  float s[DELTA_ROWS][DELTA_EACH];
-  UNROLL for (int r = 0; r < DELTA_ROWS; r++) {
-    UNROLL for (int i = 0; i < DELTA_EACH; i++) {
-      s[r][i] = !zero && row0 + r < DELTA_DV ? float(state[r * DELTA_DK + i * 32]) : 0.0f;
-    }
-  }
+#if DELTA_QK_NORM
+  float key_weights[DELTA_EACH];
+  float query_weights[DELTA_EACH];
+  delta_columns(k_weight, lane, key_weights);
+  delta_columns(q_weight, lane, query_weights);
+#endif
+#if DELTA_GATES
+  const float bias_of = float(bias[head]);
+  const float rate_of = float(rate[head]);
+#endif
+  port_wait();
+#if !DELTA_EARLY
+  delta_state(state, row0, lane, s);
+  const bool zero = delta_reset(reset, step);
+#endif
+  const int tokens = step[STEP_TOKENS];
   for (int t = 0; t < tokens; t++) {
     float keys[DELTA_EACH];
     float queries[DELTA_EACH];
-    UNROLL for (int i = 0; i < DELTA_EACH; i++) {
-      keys[i] = k[i * 32];
-      queries[i] = q[i * 32];
-    }
+    float values[DELTA_ROWS];
+    delta_columns(k + long(t) * DELTA_K_TOKEN + key_head * DELTA_DK, lane, keys);
+    delta_columns(q + long(t) * DELTA_Q_TOKEN + key_head * DELTA_DK, lane, queries);
+    UNROLL for (int r = 0; r < DELTA_ROWS; r++) values[r] = v[long(t) * DELTA_V_TOKEN + head * DELTA_DV + min(row0 + r, DELTA_DV - 1)];
+#if DELTA_GATES
+    const float decay = delta_decay(g[long(t) * DELTA_G_TOKEN + head], bias_of, rate_of);
+    const float write = port_sigmoid(beta[long(t) * DELTA_BETA_TOKEN + head]);
+#else
+    const float decay = g[long(t) * DELTA_G_TOKEN + head];
+    const float write = beta[long(t) * DELTA_BETA_TOKEN + head];
+#endif
+    float key_factor = 1.0f;
+    float query_factor = 1.0f;
 #if DELTA_QK_NORM
     {
       float kk = 0.0f;
@@ -112,49 +171,38 @@ kernel void delta_step(device const float* q [[buffer(0)]],
       UNROLL for (int i = 0; i < DELTA_EACH; i++) {
         kk += keys[i] * keys[i];
         qq += queries[i] * queries[i];
+        keys[i] *= key_weights[i];
+        queries[i] *= query_weights[i];
       }
-      kk = precise::rsqrt(simd_sum(kk) / float(DELTA_DK) + DELTA_EPS);
-      qq = precise::rsqrt(simd_sum(qq) / float(DELTA_DK) + DELTA_EPS);
-      UNROLL for (int i = 0; i < DELTA_EACH; i++) {
-        keys[i] *= kk * float(k_weight[int(lane) + i * 32]);
-        queries[i] *= qq * float(q_weight[int(lane) + i * 32]);
-      }
+      key_factor = precise::rsqrt(delta_sum(kk) / float(DELTA_DK) + DELTA_EPS);
+      query_factor = precise::rsqrt(delta_sum(qq) / float(DELTA_DK) + DELTA_EPS);
     }
 #endif
-#if DELTA_GATES
-    const float decay = delta_decay(g[0], float(bias[head]), float(rate[head]));
-    const float rate_of = port_sigmoid(beta[0]);
-#else
-    const float decay = g[0];
-    const float rate_of = beta[0];
-#endif
+    float kq = 0.0f;
+    UNROLL for (int i = 0; i < DELTA_EACH; i++) kq += keys[i] * queries[i];
+    kq = delta_sum(kq) * key_factor;
     UNROLL for (int r = 0; r < DELTA_ROWS; r++) {
       float memory = 0.0f;
-      UNROLL for (int i = 0; i < DELTA_EACH; i++) {
-        s[r][i] *= decay;
-        memory += s[r][i] * keys[i];
-      }
-      memory = simd_sum(memory);
-      const float value = row0 + r < DELTA_DV ? v[r] : 0.0f;
-      const float delta = (value - memory) * rate_of;
       float sum = 0.0f;
       UNROLL for (int i = 0; i < DELTA_EACH; i++) {
-        s[r][i] += keys[i] * delta;
-        sum += s[r][i] * queries[i];
+        float e = s[r * DELTA_EACH + i];
+        e = zero && t == 0 ? 0.0f : e * decay;
+        s[r * DELTA_EACH + i] = e;
+        memory += e * keys[i];
+        sum += e * queries[i];
       }
-      sum = simd_sum(sum);
-      if (lane == 0 && row0 + r < DELTA_DV) y[r] = sum;
+      const float delta = (values[r] - delta_sum(memory) * key_factor) * write;
+      sum = (delta_sum(sum) + kq * delta) * query_factor;
+      UNROLL for (int i = 0; i < DELTA_EACH; i++) s[r * DELTA_EACH + i] += keys[i] * (key_factor * delta);
+      if (lane == 0 && row0 + r < DELTA_DV) y[(long(t) * DELTA_HEADS + head) * DELTA_DV + row0 + r] = sum;
     }
-    q += DELTA_Q_TOKEN;
-    k += DELTA_K_TOKEN;
-    v += DELTA_V_TOKEN;
-    g += DELTA_G_TOKEN;
-    beta += DELTA_BETA_TOKEN;
-    y += DELTA_HEADS * DELTA_DV;
   }
   UNROLL for (int r = 0; r < DELTA_ROWS; r++) {
     if (row0 + r < DELTA_DV) {
-      UNROLL for (int i = 0; i < DELTA_EACH; i++) state[r * DELTA_DK + i * 32] = DELTA_STATE_T(s[r][i]);
+      device DELTA_STATE_T* to = state + (row0 + r) * DELTA_DK + 4 * lane;
+      UNROLL for (int i = 0; i < DELTA_EACH; i += 4) {
+        delta_put(to + i * DELTA_LANES, float4(s[r * DELTA_EACH + i], s[r * DELTA_EACH + i + 1], s[r * DELTA_EACH + i + 2], s[r * DELTA_EACH + i + 3]));
+      }
     }
   }
 }

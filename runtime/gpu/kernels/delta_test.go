@@ -33,7 +33,9 @@ func TestDeltaStep(t *testing.T) {
 	for name, d := range map[string]kernels.Delta{
 		"groups, strides": {DK: 64, DV: 12, KHeads: 2, Heads: 4, QToken: 300, KToken: 300, VToken: 300, GToken: 9, State: kernels.F32, Reset: kernels.ResetFlag},
 		"norm and gates": {DK: 128, DV: 20, KHeads: 1, Heads: 2, State: kernels.BF16, Reset: kernels.ResetAtStart,
-			Norm: kernels.BF16, Eps: 1e-6, Gates: kernels.F32, Rows: 1},
+			Norm: kernels.BF16, Eps: 1e-6, Gates: kernels.F32, Rows: 2},
+		"wide keys, early": {DK: 256, DV: 18, KHeads: 1, Heads: 1, State: kernels.F32, Reset: kernels.ResetFlag, Norm: kernels.F32, Eps: 1e-6, Early: true, Rows: 2},
+		"narrow keys":      {DK: 32, DV: 9, KHeads: 1, Heads: 2, State: kernels.BF16, Early: true, Gates: kernels.F32},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -45,6 +47,9 @@ func TestDeltaStep(t *testing.T) {
 			}{{1, 5, false}, {3, 0, true}} {
 				r, in := seeded(9), newDeltaInput(d, run.tokens)
 				qWeight, kWeight := r.floats(d.DK), r.floats(d.DK)
+				for i := range kWeight {
+					kWeight[i] /= float32(math.Sqrt(float64(d.DK))) // keys of length about 1
+				}
 				heldQ, heldK := hold(d.Norm, qWeight), hold(d.Norm, kWeight)
 				bias, rate, state := r.floats(d.Heads), r.uniform(d.Heads, -2, -0.1), r.floats(d.Heads*d.DV*d.DK)
 				got := hold(d.State, state)
@@ -136,6 +141,8 @@ func TestDeltaRefusals(t *testing.T) {
 		_, _, err := d.Launches(1)
 		require.EqualError(t, err, c.err)
 	}
-	_, err := ok.GatesLaunch(1)
+	_, err := kernels.Delta{DK: 64, DV: 32, KHeads: 1, Heads: 2, KToken: 66, State: kernels.F32}.StepLaunch()
+	require.EqualError(t, err, "delta rule with q and k 64 and 66 elements from token to token, want multiples of 4")
+	_, err = ok.GatesLaunch(1)
 	require.EqualError(t, err, "gates is none, want f32 or bf16")
 }

@@ -21,8 +21,10 @@ func cases(small int) []testCase {
 		matvec("qwen lm_head", kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(2048), M: 1, Norm: kernels.NormF32}, N: s(248320)}),
 		matvec("qwen qkv", kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(2048), M: 1, Norm: kernels.NormF32}, N: s(8192)}),
 		matvec("qwen out", kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(4096), M: 1}, N: s(2048), Epilogue: kernels.AddMatrix}),
+		matvec("qwen out of heads", kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(4096), M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: s(2048), Epilogue: kernels.AddMatrix, Head: min(128, s(4096)), Activation: kernels.SiLU}),
 		matvec("qwen router", kernels.MatVec{Vectors: kernels.Vectors{Format: eight, K: s(2048), M: 1}, N: 256}),
 		many("qwen delta in", kernels.MatVecMany{Vectors: kernels.Vectors{Format: four, K: s(2048), M: 1, Norm: kernels.NormF32}, N: []int{s(8192), s(4096), 32, 32}}),
+		convolved("qwen delta in, conv", kernels.MatVecMany{Vectors: kernels.Vectors{Format: four, K: s(2048), M: 1, Norm: kernels.NormF32}, N: []int{s(12352)}}, s(8192)),
 		matvec("gemma lm_head", kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(5376), M: 1}, N: s(262144), Epilogue: kernels.Softcap, Cap: 30}),
 		glu("gemma gate up", kernels.MatVecGLU{Vectors: kernels.Vectors{Format: four, K: s(5376), M: 1}, N: s(21504), Activation: kernels.GELUTanh}),
 		matvec("gemma down", kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(21504), M: 1}, N: s(5376)}),
@@ -126,6 +128,29 @@ func many(name string, v kernels.MatVecMany) testCase {
 			return tuned(v.Tunings(target, rows, 1), v.Launch, append(buffers, at, at+1, at, at, at, at, at+2)...)
 		},
 	}
+}
+
+// convolved is a product with a convolution of its first rows behind it: that state rotates as weights do.
+func convolved(name string, v kernels.MatVecMany, channels int) testCase {
+	c := many(name, v)
+	last := len(c.memory)
+	c.memory = append(c.memory, memory{content: scales, bytes: 16 * channels}, memory{content: scales, bytes: 8 * channels}, results(channels))
+	c.variants = func(target kernels.Target) (out []variant, err error) {
+		for _, early := range []bool{true, false} {
+			v.Conv = &kernels.Conv{Channels: channels, Taps: 4, SiLU: true, State: kernels.BF16, Weight: kernels.F32, Reset: kernels.ResetFlag}
+			v.Early = early
+			some, err := tuned(v.Tunings(target, v.N[0], 1), v.Launch, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 4, 5, last, 6, last+1, last+2, 6)
+			if err != nil {
+				return nil, err
+			}
+			for i := range some {
+				some[i].label += fmt.Sprintf(" early %v", early)
+			}
+			out = append(out, some...)
+		}
+		return out, nil
+	}
+	return c
 }
 
 func glu(name string, v kernels.MatVecGLU) testCase {

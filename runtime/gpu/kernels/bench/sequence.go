@@ -102,16 +102,18 @@ func deltaStep() testCase {
 	state := d.Heads * d.DV * d.DK
 	return testCase{
 		name: "qwen delta step", result: 6, bytes: float64(8 * state),
-		memory: []memory{vectors(d.KHeads * d.DK), vectors(d.KHeads * d.DK), vectors(d.Heads * d.DV), vectors(d.DK), results(d.Heads), results(state), results(d.Heads * d.DV), step(1)},
+		memory: []memory{vectors(d.KHeads * d.DK), vectors(d.KHeads * d.DK), vectors(d.Heads * d.DV), vectors(d.DK), results(d.Heads), {content: scales, bytes: 4 * state}, results(d.Heads * d.DV), step(1)},
 		variants: func(kernels.Target) ([]variant, error) {
 			var out []variant
-			for _, rows := range []int{2, 1, 4, 8} {
-				d.Rows = rows
-				l, err := d.StepLaunch()
-				if err != nil {
-					return nil, err
+			for _, rows := range []int{1, 2, 4} {
+				for _, early := range []bool{true, false} {
+					d.Rows, d.Early = rows, early
+					l, err := d.StepLaunch()
+					if err != nil {
+						return nil, err
+					}
+					out = append(out, variant{label: fmt.Sprintf("%d rows of lanes, early %v", rows, early), launch: l, buffers: []int{0, 1, 2, 2, 2, 3, 3, 4, 4, 2, 5, 6, 7}})
 				}
-				out = append(out, variant{label: fmt.Sprintf("%d rows a simdgroup", rows), launch: l, buffers: []int{0, 1, 2, 2, 2, 3, 3, 4, 4, 2, 5, 6, 7}})
 			}
 			return out, nil
 		},
