@@ -42,10 +42,10 @@ func addValues(dst []float32, dstStride int, weights []float32, stride, queries 
 	for i, n := 0, 0; i < queries; i += n {
 		n = tileSize(queries-i, active.tileVectors)
 		for at := 0; at < whole; at += active.panelRows {
-			active.tileFloat[floatIndex(format)](dst[i*dstStride+at:], dstStride, data[at*format.Bits()/8:], width, weights[i*stride:], stride, n, hi-lo)
+			active.tileFloat[floatIndex(format)](dst[i*dstStride+at:], dstStride, data[at*format.Bits()/8:], width, weights[i*stride:], stride, n, hi-lo, 1)
 		}
 		if whole < values.Cols {
-			tileFloatGeneric(format, values.Cols-whole)(dst[i*dstStride+whole:], dstStride, data[whole*format.Bits()/8:], width, weights[i*stride:], stride, n, hi-lo)
+			tileFloatGeneric(format, values.Cols-whole)(dst[i*dstStride+whole:], dstStride, data[whole*format.Bits()/8:], width, weights[i*stride:], stride, n, hi-lo, 1)
 		}
 	}
 }

@@ -5,6 +5,7 @@ var avx2 = implementation{
 	name: "avx2",
 
 	singleLimit: [2]int{3, 1},
+	deltaLimit:  11,
 
 	touch: touchAVX2,
 
@@ -35,7 +36,7 @@ var avx2 = implementation{
 
 	panelRows:   16,
 	tileVectors: 6, tileCodeVectors: 3,
-	tileFloat: [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int){
+	tileFloat: [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int, keep float32){
 		tileFloatBF16AVX2, tileFloatF32AVX2,
 	},
 	tileInteger: [2][2]func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int){
@@ -89,6 +90,7 @@ var avx2 = implementation{
 			rotateHalvesAVX2(x[:len(cos)], x[len(cos):], cos, sin)
 		},
 		convolve:  func(dst, taps, weight []float32) { convolveAVX2(dst, taps, weight, len(taps)/len(dst)) },
+		scaleRows: scaleRowsAVX2,
 		deltaRows: deltaRowsAVX2,
 	},
 }

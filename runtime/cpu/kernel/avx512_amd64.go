@@ -6,6 +6,7 @@ var avx512 = implementation{
 	name: "avx512",
 
 	singleLimit: [2]int{3, 1},
+	deltaLimit:  11,
 
 	touch: touchAVX512,
 
@@ -36,7 +37,7 @@ var avx512 = implementation{
 
 	panelRows:   32,
 	tileVectors: 12, tileCodeVectors: 12,
-	tileFloat: [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int){
+	tileFloat: [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int, keep float32){
 		tileFloatBF16AVX512, tileFloatF32AVX512,
 	},
 	tileInteger: [2][2]func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int){
@@ -90,6 +91,7 @@ var avx512 = implementation{
 			rotateHalvesAVX512(x[:len(cos)], x[len(cos):], cos, sin)
 		},
 		convolve:  func(dst, taps, weight []float32) { convolveAVX512(dst, taps, weight, len(taps)/len(dst)) },
+		scaleRows: scaleRowsAVX512,
 		deltaRows: deltaRowsAVX512,
 	},
 }

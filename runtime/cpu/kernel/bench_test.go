@@ -162,7 +162,7 @@ func peak(path Path, threads int) float64 {
 			if path == Integer {
 				active.tileInteger[0][0](sums, panel, scales, scales, codes, depth+64, scales, scales, 16, vectors, 1, depth)
 			} else {
-				active.tileFloat[1](sums, width, panel, 4*width, x, depth+16, vectors, depth)
+				active.tileFloat[1](sums, width, panel, 4*width, x, depth+16, vectors, depth, 1)
 			}
 		}
 		run[t]()
@@ -245,5 +245,41 @@ func BenchmarkAttention(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkDelta is the gated delta rule of two value heads of 128 × 128 that share their keys, in steps and in
+// chunks, with the strides of Qwen3.5-35B-A3B.
+func BenchmarkDelta(b *testing.B) {
+	atLevel(b)
+	const heads, width, keyHeads = 32, 128, 16
+	for _, tokens := range []int{4, 8, 12, 16, 32, 64, 128, 256, 512} {
+		values := func(n int) []float32 {
+			x := make([]float32, n)
+			for i := range x {
+				x[i] = float32(i*7919%101)/1000 - 0.05
+			}
+			return x
+		}
+		q, v, g, y := values(tokens*keyHeads*width), values(tokens*2*heads*width), values(tokens*heads), values(tokens*heads*width)
+		for i := range g {
+			g[i] += 0.9
+		}
+		d := DeltaRun{Tokens: tokens, Keys: width, Q: q, K: q[width:], QStride: keyHeads * width, KStride: keyHeads * width,
+			VStride: 2 * heads * width, YStride: heads * width, DecayStride: heads, BetaStride: heads}
+		for h := range 2 {
+			d.Heads = append(d.Heads, DeltaHead{Rows: width, State: values(width * width), V: v[h*width:], Y: y[h*width:], Decay: g[h:], Beta: g[h+2:]})
+		}
+		for _, form := range []struct {
+			name string
+			run  func()
+		}{{"steps", d.steps}, {"chunks", d.chunks}} {
+			b.Run(fmt.Sprintf("%s/%d/%s", Level(), tokens, form.name), func(b *testing.B) {
+				for b.Loop() {
+					form.run()
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*2*tokens), "ns/token")
+			})
+		}
 	}
 }

@@ -67,7 +67,7 @@ func matMulFloat(y []float32, stride int, w *Matrix, a *Activations) {
 			s.packFloats(w, row, rows, lo, hi)
 			for i, n := 0, 0; i < a.vectors; i += n {
 				n = tileSize(a.vectors-i, active.tileVectors)
-				active.tileFloat[1](s.sums[i*width:], width, s.floats, 4*width, a.values[i*a.valueStride+lo:], a.valueStride, n, hi-lo)
+				active.tileFloat[1](s.sums[i*width:], width, s.floats, 4*width, a.values[i*a.valueStride+lo:], a.valueStride, n, hi-lo, 1)
 				if hi == w.Cols {
 					s.store(y[row:], stride, i, n, rows)
 				}

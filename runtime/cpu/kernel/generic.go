@@ -1,11 +1,14 @@
 package kernel
 
+import "math"
+
 // generic is the level of plain Go. Its functions define what the other levels compute, up to the order
 // of float32 additions.
 var generic = implementation{
 	name: "generic",
 
 	singleLimit: [2]int{1, 1},
+	deltaLimit:  math.MaxInt,
 
 	touch: touchGeneric,
 
@@ -28,7 +31,7 @@ var generic = implementation{
 
 	panelRows:   8,
 	tileVectors: 4, tileCodeVectors: 4,
-	tileFloat: [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int){
+	tileFloat: [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int, keep float32){
 		tileFloatGeneric(BF16, 8), tileFloatGeneric(F32, 8),
 	},
 	tileInteger: [2][2]func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int){

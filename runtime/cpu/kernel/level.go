@@ -16,6 +16,9 @@ type implementation struct {
 	// by one vector after the other; for more it is worth to unpack a panel.
 	singleLimit [2]int
 
+	// deltaLimit is the largest number of tokens for which DeltaRule goes step by step.
+	deltaLimit int
+
 	// touch is Touch of whole blocks of 256 bytes.
 	touch func(data []byte) uint64
 
@@ -37,9 +40,9 @@ type implementation struct {
 	// Tiles: tileVectors vectors at most, or tileCodeVectors vectors of codes, times panels of panelRows
 	// rows, see gemm.go. A float panel is of
 	// stored BF16 or F32 numbers, whose rows are panelBytes apart:
-	// sums[i*stride+r] += Σ_k x[i*xStride+k]·panel[k][r].
+	// sums[i*stride+r] = keep·sums[i*stride+r] + Σ_k x[i*xStride+k]·panel[k][r].
 	panelRows, tileVectors, tileCodeVectors int
-	tileFloat                               [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int)
+	tileFloat                               [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int, keep float32)
 	// By 4 and 8 bits and by the format of the scales, which are float32 here.
 	tileInteger [2][2]func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int)
 
@@ -79,6 +82,7 @@ type vectorFunctions struct {
 	geluMul    func(dst, gate, up []float32)
 	rotate     func(x, cos, sin []float32)
 	convolve   func(dst, taps, weight []float32)
+	scaleRows  func(dst []float32, dstStride int, x []float32, xStride int, factors []float32, cols int)
 	deltaRows  func(y, state, q, k, v []float32, decay, beta float32)
 }
 

@@ -149,6 +149,44 @@ func TestMatMulOfExpert(t *testing.T) {
 	})
 }
 
+// Tiles of floats add to sums of any distance, times a factor.
+func TestTileFloat(t *testing.T) {
+	atEachLevel(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(9, 10))
+		width := active.panelRows
+		for vectors := 1; vectors <= active.tileVectors; vectors++ {
+			for depth := range 10 {
+				for i, format := range []Format{BF16, F32} {
+					keep := []float32{1, 0.75, 0}[r.IntN(3)]
+					stride, xStride, panelBytes := width+r.IntN(3), depth+r.IntN(3), (width+r.IntN(3))*format.Bits()/8
+					sums, x := floats(r, (vectors-1)*stride+width), floats(r, (vectors-1)*xStride+depth)
+					panel := encode(format, floats(r, max((depth-1)*panelBytes*8/format.Bits()+width, 0)))
+					want, size := make([]float64, len(sums)), make([]float64, len(sums))
+					for at, v := range sums {
+						want[at] = float64(v)
+						if at%stride < width {
+							want[at] *= float64(keep)
+						}
+						size[at] = math.Abs(want[at])
+					}
+					for v := range vectors {
+						for k := range depth {
+							for c := range width {
+								p := float64(x[v*xStride+k]) * float64(stored(panel[k*panelBytes:], format, c))
+								want[v*stride+c] += p
+								size[v*stride+c] += math.Abs(p)
+							}
+						}
+					}
+					active.tileFloat[i](sums, stride, panel, panelBytes, x, xStride, vectors, depth, keep)
+					requireClose(t, want, size, sums, 1e-6, fmt.Sprintf("%v, %d vectors, depth %d, keep %v", format, vectors, depth, keep))
+				}
+			}
+			release()
+		}
+	})
+}
+
 func TestMatMulDoesNotAllocate(t *testing.T) {
 	atEachLevel(t, func(t *testing.T) {
 		defer release()

@@ -6,6 +6,7 @@ func neonWith(name string, dotInteger [2][2]func(y []float32, data, scales, bias
 		name: name,
 
 		singleLimit: [2]int{3, 1},
+		deltaLimit:  15,
 
 		touch: touchNEON,
 
@@ -33,7 +34,7 @@ func neonWith(name string, dotInteger [2][2]func(y []float32, data, scales, bias
 
 		panelRows:   8,
 		tileVectors: 8, tileCodeVectors: 8,
-		tileFloat: [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int){
+		tileFloat: [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int, keep float32){
 			tileFloatBF16NEON, tileFloatF32NEON,
 		},
 		tileInteger: tileInteger,
@@ -84,6 +85,7 @@ func neonWith(name string, dotInteger [2][2]func(y []float32, data, scales, bias
 				rotateHalvesNEON(x[:len(cos)], x[len(cos):], cos, sin)
 			},
 			convolve:  func(dst, taps, weight []float32) { convolveNEON(dst, taps, weight, len(taps)/len(dst)) },
+			scaleRows: scaleRowsNEON,
 			deltaRows: deltaRowsNEON,
 		},
 	}

@@ -2,10 +2,11 @@
 
 package kernel
 
-// tileFloatBF16AVX2 adds the products of vectors with a panel of bf16 numbers, whose rows are panelBytes apart, to sums, for at most 6 vectors:
+// tileFloatBF16AVX2 adds the products of vectors with a panel of bf16 numbers, whose rows are panelBytes apart, to sums times keep, for at most 6 vectors:
 //
 //	for i := range vectors {
 //		for r := range 16 {
+//			sums[i*stride+r] *= keep
 //			for k := range depth {
 //				sums[i*stride+r] += x[i*xStride+k] * element(k, r)
 //			}
@@ -13,12 +14,13 @@ package kernel
 //	}
 //
 //go:noescape
-func tileFloatBF16AVX2(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int)
+func tileFloatBF16AVX2(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int, keep float32)
 
-// tileFloatF32AVX2 adds the products of vectors with a panel of f32 numbers, whose rows are panelBytes apart, to sums, for at most 6 vectors:
+// tileFloatF32AVX2 adds the products of vectors with a panel of f32 numbers, whose rows are panelBytes apart, to sums times keep, for at most 6 vectors:
 //
 //	for i := range vectors {
 //		for r := range 16 {
+//			sums[i*stride+r] *= keep
 //			for k := range depth {
 //				sums[i*stride+r] += x[i*xStride+k] * element(k, r)
 //			}
@@ -26,7 +28,7 @@ func tileFloatBF16AVX2(sums []float32, stride int, panel []byte, panelBytes int,
 //	}
 //
 //go:noescape
-func tileFloatF32AVX2(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int)
+func tileFloatF32AVX2(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int, keep float32)
 
 // tileIntegerQ4AVX2 adds the products of vectors of 8-bit codes with a panel of codes to sums, for at most 3 vectors:
 //

@@ -1,10 +1,13 @@
 package kernel
 
-// tileFloatGeneric is sums[i][r] += Σ_k x[i][k]·panel[k][r] for r < width.
-func tileFloatGeneric(format Format, width int) func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int) {
-	return func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int) {
+// tileFloatGeneric is sums[i][r] = keep·sums[i][r] + Σ_k x[i][k]·panel[k][r] for r < width.
+func tileFloatGeneric(format Format, width int) func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int, keep float32) {
+	return func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int, keep float32) {
 		for i := range vectors {
 			out := sums[i*stride:][:width]
+			for r := range out {
+				out[r] *= keep
+			}
 			for k, v := range x[i*xStride:][:depth] {
 				row := panel[k*panelBytes:]
 				for r := range out {

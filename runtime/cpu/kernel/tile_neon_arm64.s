@@ -4,8 +4,8 @@
 
 #include "textflag.h"
 
-// func tileFloatBF16NEON(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int)
-TEXT ·tileFloatBF16NEON(SB), NOSPLIT, $0-112
+// func tileFloatBF16NEON(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int, keep float32)
+TEXT ·tileFloatBF16NEON(SB), NOSPLIT, $0-116
 	MOVD sums_base+0(FP), R0
 	MOVD stride+24(FP), R1
 	MOVD panel_base+32(FP), R2
@@ -16,6 +16,8 @@ TEXT ·tileFloatBF16NEON(SB), NOSPLIT, $0-112
 	MOVD vectors+96(FP), R7
 	LSL $2, R1
 	LSL $2, R5
+	FMOVS keep+112(FP), F26
+	VDUP V26.S[0], V26.S4
 	CMP $8, R7
 	BEQ vectors1
 	CMP $7, R7
@@ -58,6 +60,22 @@ vectors1:
 	ADD R1, R8
 	FMOVQ (R8), F14
 	FMOVQ 16(R8), F15
+	WORD $0x6e3adc00 // FMUL V0 V0 V26
+	WORD $0x6e3adc21 // FMUL V1 V1 V26
+	WORD $0x6e3adc42 // FMUL V2 V2 V26
+	WORD $0x6e3adc63 // FMUL V3 V3 V26
+	WORD $0x6e3adc84 // FMUL V4 V4 V26
+	WORD $0x6e3adca5 // FMUL V5 V5 V26
+	WORD $0x6e3adcc6 // FMUL V6 V6 V26
+	WORD $0x6e3adce7 // FMUL V7 V7 V26
+	WORD $0x6e3add08 // FMUL V8 V8 V26
+	WORD $0x6e3add29 // FMUL V9 V9 V26
+	WORD $0x6e3add4a // FMUL V10 V10 V26
+	WORD $0x6e3add6b // FMUL V11 V11 V26
+	WORD $0x6e3add8c // FMUL V12 V12 V26
+	WORD $0x6e3addad // FMUL V13 V13 V26
+	WORD $0x6e3addce // FMUL V14 V14 V26
+	WORD $0x6e3addef // FMUL V15 V15 V26
 loop9:
 	CMP $4, R6
 	BLT end10
@@ -256,6 +274,20 @@ vectors2:
 	ADD R1, R8
 	FMOVQ (R8), F12
 	FMOVQ 16(R8), F13
+	WORD $0x6e3adc00 // FMUL V0 V0 V26
+	WORD $0x6e3adc21 // FMUL V1 V1 V26
+	WORD $0x6e3adc42 // FMUL V2 V2 V26
+	WORD $0x6e3adc63 // FMUL V3 V3 V26
+	WORD $0x6e3adc84 // FMUL V4 V4 V26
+	WORD $0x6e3adca5 // FMUL V5 V5 V26
+	WORD $0x6e3adcc6 // FMUL V6 V6 V26
+	WORD $0x6e3adce7 // FMUL V7 V7 V26
+	WORD $0x6e3add08 // FMUL V8 V8 V26
+	WORD $0x6e3add29 // FMUL V9 V9 V26
+	WORD $0x6e3add4a // FMUL V10 V10 V26
+	WORD $0x6e3add6b // FMUL V11 V11 V26
+	WORD $0x6e3add8c // FMUL V12 V12 V26
+	WORD $0x6e3addad // FMUL V13 V13 V26
 loop13:
 	CMP $4, R6
 	BLT end14
@@ -434,6 +466,18 @@ vectors3:
 	ADD R1, R8
 	FMOVQ (R8), F10
 	FMOVQ 16(R8), F11
+	WORD $0x6e3adc00 // FMUL V0 V0 V26
+	WORD $0x6e3adc21 // FMUL V1 V1 V26
+	WORD $0x6e3adc42 // FMUL V2 V2 V26
+	WORD $0x6e3adc63 // FMUL V3 V3 V26
+	WORD $0x6e3adc84 // FMUL V4 V4 V26
+	WORD $0x6e3adca5 // FMUL V5 V5 V26
+	WORD $0x6e3adcc6 // FMUL V6 V6 V26
+	WORD $0x6e3adce7 // FMUL V7 V7 V26
+	WORD $0x6e3add08 // FMUL V8 V8 V26
+	WORD $0x6e3add29 // FMUL V9 V9 V26
+	WORD $0x6e3add4a // FMUL V10 V10 V26
+	WORD $0x6e3add6b // FMUL V11 V11 V26
 loop17:
 	CMP $4, R6
 	BLT end18
@@ -592,6 +636,16 @@ vectors4:
 	ADD R1, R8
 	FMOVQ (R8), F8
 	FMOVQ 16(R8), F9
+	WORD $0x6e3adc00 // FMUL V0 V0 V26
+	WORD $0x6e3adc21 // FMUL V1 V1 V26
+	WORD $0x6e3adc42 // FMUL V2 V2 V26
+	WORD $0x6e3adc63 // FMUL V3 V3 V26
+	WORD $0x6e3adc84 // FMUL V4 V4 V26
+	WORD $0x6e3adca5 // FMUL V5 V5 V26
+	WORD $0x6e3adcc6 // FMUL V6 V6 V26
+	WORD $0x6e3adce7 // FMUL V7 V7 V26
+	WORD $0x6e3add08 // FMUL V8 V8 V26
+	WORD $0x6e3add29 // FMUL V9 V9 V26
 loop21:
 	CMP $4, R6
 	BLT end22
@@ -730,6 +784,14 @@ vectors5:
 	ADD R1, R8
 	FMOVQ (R8), F6
 	FMOVQ 16(R8), F7
+	WORD $0x6e3adc00 // FMUL V0 V0 V26
+	WORD $0x6e3adc21 // FMUL V1 V1 V26
+	WORD $0x6e3adc42 // FMUL V2 V2 V26
+	WORD $0x6e3adc63 // FMUL V3 V3 V26
+	WORD $0x6e3adc84 // FMUL V4 V4 V26
+	WORD $0x6e3adca5 // FMUL V5 V5 V26
+	WORD $0x6e3adcc6 // FMUL V6 V6 V26
+	WORD $0x6e3adce7 // FMUL V7 V7 V26
 loop25:
 	CMP $4, R6
 	BLT end26
@@ -848,6 +910,12 @@ vectors6:
 	ADD R1, R8
 	FMOVQ (R8), F4
 	FMOVQ 16(R8), F5
+	WORD $0x6e3adc00 // FMUL V0 V0 V26
+	WORD $0x6e3adc21 // FMUL V1 V1 V26
+	WORD $0x6e3adc42 // FMUL V2 V2 V26
+	WORD $0x6e3adc63 // FMUL V3 V3 V26
+	WORD $0x6e3adc84 // FMUL V4 V4 V26
+	WORD $0x6e3adca5 // FMUL V5 V5 V26
 loop29:
 	CMP $4, R6
 	BLT end30
@@ -946,6 +1014,10 @@ vectors7:
 	ADD R1, R8
 	FMOVQ (R8), F2
 	FMOVQ 16(R8), F3
+	WORD $0x6e3adc00 // FMUL V0 V0 V26
+	WORD $0x6e3adc21 // FMUL V1 V1 V26
+	WORD $0x6e3adc42 // FMUL V2 V2 V26
+	WORD $0x6e3adc63 // FMUL V3 V3 V26
 loop33:
 	CMP $4, R6
 	BLT end34
@@ -1024,6 +1096,8 @@ vectors8:
 	MOVD R0, R8
 	FMOVQ (R8), F0
 	FMOVQ 16(R8), F1
+	WORD $0x6e3adc00 // FMUL V0 V0 V26
+	WORD $0x6e3adc21 // FMUL V1 V1 V26
 loop37:
 	CMP $4, R6
 	BLT end38
@@ -1082,8 +1156,8 @@ end40:
 	FMOVQ F1, 16(R8)
 	RET
 
-// func tileFloatF32NEON(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int)
-TEXT ·tileFloatF32NEON(SB), NOSPLIT, $0-112
+// func tileFloatF32NEON(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int, keep float32)
+TEXT ·tileFloatF32NEON(SB), NOSPLIT, $0-116
 	MOVD sums_base+0(FP), R0
 	MOVD stride+24(FP), R1
 	MOVD panel_base+32(FP), R2
@@ -1094,6 +1168,8 @@ TEXT ·tileFloatF32NEON(SB), NOSPLIT, $0-112
 	MOVD vectors+96(FP), R7
 	LSL $2, R1
 	LSL $2, R5
+	FMOVS keep+112(FP), F26
+	VDUP V26.S[0], V26.S4
 	CMP $8, R7
 	BEQ vectors1
 	CMP $7, R7
@@ -1136,6 +1212,22 @@ vectors1:
 	ADD R1, R8
 	FMOVQ (R8), F14
 	FMOVQ 16(R8), F15
+	WORD $0x6e3adc00 // FMUL V0 V0 V26
+	WORD $0x6e3adc21 // FMUL V1 V1 V26
+	WORD $0x6e3adc42 // FMUL V2 V2 V26
+	WORD $0x6e3adc63 // FMUL V3 V3 V26
+	WORD $0x6e3adc84 // FMUL V4 V4 V26
+	WORD $0x6e3adca5 // FMUL V5 V5 V26
+	WORD $0x6e3adcc6 // FMUL V6 V6 V26
+	WORD $0x6e3adce7 // FMUL V7 V7 V26
+	WORD $0x6e3add08 // FMUL V8 V8 V26
+	WORD $0x6e3add29 // FMUL V9 V9 V26
+	WORD $0x6e3add4a // FMUL V10 V10 V26
+	WORD $0x6e3add6b // FMUL V11 V11 V26
+	WORD $0x6e3add8c // FMUL V12 V12 V26
+	WORD $0x6e3addad // FMUL V13 V13 V26
+	WORD $0x6e3addce // FMUL V14 V14 V26
+	WORD $0x6e3addef // FMUL V15 V15 V26
 loop9:
 	CMP $4, R6
 	BLT end10
@@ -1324,6 +1416,20 @@ vectors2:
 	ADD R1, R8
 	FMOVQ (R8), F12
 	FMOVQ 16(R8), F13
+	WORD $0x6e3adc00 // FMUL V0 V0 V26
+	WORD $0x6e3adc21 // FMUL V1 V1 V26
+	WORD $0x6e3adc42 // FMUL V2 V2 V26
+	WORD $0x6e3adc63 // FMUL V3 V3 V26
+	WORD $0x6e3adc84 // FMUL V4 V4 V26
+	WORD $0x6e3adca5 // FMUL V5 V5 V26
+	WORD $0x6e3adcc6 // FMUL V6 V6 V26
+	WORD $0x6e3adce7 // FMUL V7 V7 V26
+	WORD $0x6e3add08 // FMUL V8 V8 V26
+	WORD $0x6e3add29 // FMUL V9 V9 V26
+	WORD $0x6e3add4a // FMUL V10 V10 V26
+	WORD $0x6e3add6b // FMUL V11 V11 V26
+	WORD $0x6e3add8c // FMUL V12 V12 V26
+	WORD $0x6e3addad // FMUL V13 V13 V26
 loop13:
 	CMP $4, R6
 	BLT end14
@@ -1492,6 +1598,18 @@ vectors3:
 	ADD R1, R8
 	FMOVQ (R8), F10
 	FMOVQ 16(R8), F11
+	WORD $0x6e3adc00 // FMUL V0 V0 V26
+	WORD $0x6e3adc21 // FMUL V1 V1 V26
+	WORD $0x6e3adc42 // FMUL V2 V2 V26
+	WORD $0x6e3adc63 // FMUL V3 V3 V26
+	WORD $0x6e3adc84 // FMUL V4 V4 V26
+	WORD $0x6e3adca5 // FMUL V5 V5 V26
+	WORD $0x6e3adcc6 // FMUL V6 V6 V26
+	WORD $0x6e3adce7 // FMUL V7 V7 V26
+	WORD $0x6e3add08 // FMUL V8 V8 V26
+	WORD $0x6e3add29 // FMUL V9 V9 V26
+	WORD $0x6e3add4a // FMUL V10 V10 V26
+	WORD $0x6e3add6b // FMUL V11 V11 V26
 loop17:
 	CMP $4, R6
 	BLT end18
@@ -1640,6 +1758,16 @@ vectors4:
 	ADD R1, R8
 	FMOVQ (R8), F8
 	FMOVQ 16(R8), F9
+	WORD $0x6e3adc00 // FMUL V0 V0 V26
+	WORD $0x6e3adc21 // FMUL V1 V1 V26
+	WORD $0x6e3adc42 // FMUL V2 V2 V26
+	WORD $0x6e3adc63 // FMUL V3 V3 V26
+	WORD $0x6e3adc84 // FMUL V4 V4 V26
+	WORD $0x6e3adca5 // FMUL V5 V5 V26
+	WORD $0x6e3adcc6 // FMUL V6 V6 V26
+	WORD $0x6e3adce7 // FMUL V7 V7 V26
+	WORD $0x6e3add08 // FMUL V8 V8 V26
+	WORD $0x6e3add29 // FMUL V9 V9 V26
 loop21:
 	CMP $4, R6
 	BLT end22
@@ -1768,6 +1896,14 @@ vectors5:
 	ADD R1, R8
 	FMOVQ (R8), F6
 	FMOVQ 16(R8), F7
+	WORD $0x6e3adc00 // FMUL V0 V0 V26
+	WORD $0x6e3adc21 // FMUL V1 V1 V26
+	WORD $0x6e3adc42 // FMUL V2 V2 V26
+	WORD $0x6e3adc63 // FMUL V3 V3 V26
+	WORD $0x6e3adc84 // FMUL V4 V4 V26
+	WORD $0x6e3adca5 // FMUL V5 V5 V26
+	WORD $0x6e3adcc6 // FMUL V6 V6 V26
+	WORD $0x6e3adce7 // FMUL V7 V7 V26
 loop25:
 	CMP $4, R6
 	BLT end26
@@ -1876,6 +2012,12 @@ vectors6:
 	ADD R1, R8
 	FMOVQ (R8), F4
 	FMOVQ 16(R8), F5
+	WORD $0x6e3adc00 // FMUL V0 V0 V26
+	WORD $0x6e3adc21 // FMUL V1 V1 V26
+	WORD $0x6e3adc42 // FMUL V2 V2 V26
+	WORD $0x6e3adc63 // FMUL V3 V3 V26
+	WORD $0x6e3adc84 // FMUL V4 V4 V26
+	WORD $0x6e3adca5 // FMUL V5 V5 V26
 loop29:
 	CMP $4, R6
 	BLT end30
@@ -1964,6 +2106,10 @@ vectors7:
 	ADD R1, R8
 	FMOVQ (R8), F2
 	FMOVQ 16(R8), F3
+	WORD $0x6e3adc00 // FMUL V0 V0 V26
+	WORD $0x6e3adc21 // FMUL V1 V1 V26
+	WORD $0x6e3adc42 // FMUL V2 V2 V26
+	WORD $0x6e3adc63 // FMUL V3 V3 V26
 loop33:
 	CMP $4, R6
 	BLT end34
@@ -2032,6 +2178,8 @@ vectors8:
 	MOVD R0, R8
 	FMOVQ (R8), F0
 	FMOVQ 16(R8), F1
+	WORD $0x6e3adc00 // FMUL V0 V0 V26
+	WORD $0x6e3adc21 // FMUL V1 V1 V26
 loop37:
 	CMP $4, R6
 	BLT end38

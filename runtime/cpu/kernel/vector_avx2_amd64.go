@@ -176,6 +176,17 @@ func toBF16AVX2(dst []byte, src []float32)
 //go:noescape
 func convolveAVX2(dst, taps, weight []float32, width int)
 
+// scaleRowsAVX2 is
+//
+//	for r, factor := range factors {
+//		for c := range cols {
+//			dst[r*dstStride+c] = x[r*xStride+c] * factor
+//		}
+//	}
+//
+//go:noescape
+func scaleRowsAVX2(dst []float32, dstStride int, x []float32, xStride int, factors []float32, cols int)
+
 // deltaRowsAVX2 is
 //
 //	for r := range v {

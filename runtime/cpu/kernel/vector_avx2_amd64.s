@@ -1384,6 +1384,65 @@ whole5:
 	VZEROUPPER
 	RET
 
+// func scaleRowsAVX2(dst []float32, dstStride int, x []float32, xStride int, factors []float32, cols int)
+TEXT ·scaleRowsAVX2(SB), NOSPLIT, $0-96
+	MOVQ dst_base+0(FP), DI
+	MOVQ dstStride+24(FP), R8
+	MOVQ x_base+32(FP), SI
+	MOVQ xStride+56(FP), R9
+	MOVQ factors_base+64(FP), DX
+	MOVQ factors_len+72(FP), R10
+	MOVQ cols+88(FP), R11
+	SHLQ $2, R8
+	SHLQ $2, R9
+	TESTQ R10, R10
+	JZ done2
+row1:
+	VBROADCASTSS (DX), Y1
+	XORQ CX, CX
+	MOVQ R11, BX
+loop3:
+	CMPQ BX, $16
+	JLT end4
+	VMOVUPS 0(SI)(CX*1), Y0
+	VMULPS Y1, Y0, Y0
+	VMOVUPS Y0, 0(DI)(CX*1)
+	VMOVUPS 32(SI)(CX*1), Y0
+	VMULPS Y1, Y0, Y0
+	VMOVUPS Y0, 32(DI)(CX*1)
+	ADDQ $64, CX
+	SUBQ $16, BX
+	JMP loop3
+end4:
+loop5:
+	CMPQ BX, $8
+	JLT end6
+	VMOVUPS 0(SI)(CX*1), Y0
+	VMULPS Y1, Y0, Y0
+	VMOVUPS Y0, 0(DI)(CX*1)
+	ADDQ $32, CX
+	SUBQ $8, BX
+	JMP loop5
+end6:
+	TESTQ BX, BX
+	JZ whole7
+	LEAQ part256<>+32(SB), AX
+	SHLQ $2, BX
+	SUBQ BX, AX
+	VMOVUPS (AX), Y15
+	VMASKMOVPS (SI)(CX*1), Y15, Y0
+	VMULPS Y1, Y0, Y0
+	VMASKMOVPS Y0, Y15, (DI)(CX*1)
+whole7:
+	ADDQ R8, DI
+	ADDQ R9, SI
+	ADDQ $4, DX
+	DECQ R10
+	JNZ row1
+done2:
+	VZEROUPPER
+	RET
+
 // func deltaRowsAVX2(y, state, q, k, v []float32, decay, beta float32)
 TEXT ·deltaRowsAVX2(SB), NOSPLIT, $0-128
 	MOVQ state_base+24(FP), DI

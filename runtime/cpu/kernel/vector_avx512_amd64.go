@@ -176,6 +176,17 @@ func toBF16AVX512(dst []byte, src []float32)
 //go:noescape
 func convolveAVX512(dst, taps, weight []float32, width int)
 
+// scaleRowsAVX512 is
+//
+//	for r, factor := range factors {
+//		for c := range cols {
+//			dst[r*dstStride+c] = x[r*xStride+c] * factor
+//		}
+//	}
+//
+//go:noescape
+func scaleRowsAVX512(dst []float32, dstStride int, x []float32, xStride int, factors []float32, cols int)
+
 // deltaRowsAVX512 is
 //
 //	for r := range v {

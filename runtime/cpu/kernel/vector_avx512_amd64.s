@@ -1445,6 +1445,64 @@ whole5:
 	VZEROUPPER
 	RET
 
+// func scaleRowsAVX512(dst []float32, dstStride int, x []float32, xStride int, factors []float32, cols int)
+TEXT ·scaleRowsAVX512(SB), NOSPLIT, $0-96
+	MOVQ dst_base+0(FP), DI
+	MOVQ dstStride+24(FP), R8
+	MOVQ x_base+32(FP), SI
+	MOVQ xStride+56(FP), R9
+	MOVQ factors_base+64(FP), DX
+	MOVQ factors_len+72(FP), R10
+	MOVQ cols+88(FP), R11
+	SHLQ $2, R8
+	SHLQ $2, R9
+	TESTQ R10, R10
+	JZ done2
+row1:
+	VBROADCASTSS (DX), Z1
+	XORQ CX, CX
+	MOVQ R11, BX
+loop3:
+	CMPQ BX, $32
+	JLT end4
+	VMOVUPS 0(SI)(CX*1), Z0
+	VMULPS Z1, Z0, Z0
+	VMOVUPS Z0, 0(DI)(CX*1)
+	VMOVUPS 64(SI)(CX*1), Z0
+	VMULPS Z1, Z0, Z0
+	VMOVUPS Z0, 64(DI)(CX*1)
+	ADDQ $128, CX
+	SUBQ $32, BX
+	JMP loop3
+end4:
+loop5:
+	CMPQ BX, $16
+	JLT end6
+	VMOVUPS 0(SI)(CX*1), Z0
+	VMULPS Z1, Z0, Z0
+	VMOVUPS Z0, 0(DI)(CX*1)
+	ADDQ $64, CX
+	SUBQ $16, BX
+	JMP loop5
+end6:
+	TESTQ BX, BX
+	JZ whole7
+	MOVL $-1, AX
+	BZHIL BX, AX, AX
+	KMOVW AX, K1
+	VMOVUPS.Z (SI)(CX*1), K1, Z0
+	VMULPS Z1, Z0, Z0
+	VMOVUPS Z0, K1, (DI)(CX*1)
+whole7:
+	ADDQ R8, DI
+	ADDQ R9, SI
+	ADDQ $4, DX
+	DECQ R10
+	JNZ row1
+done2:
+	VZEROUPPER
+	RET
+
 // func deltaRowsAVX512(y, state, q, k, v []float32, decay, beta float32)
 TEXT ·deltaRowsAVX512(SB), NOSPLIT, $0-128
 	MOVQ state_base+24(FP), DI

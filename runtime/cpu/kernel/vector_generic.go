@@ -121,6 +121,14 @@ var genericVectorFunctions = vectorFunctions{
 			dst[c] = total
 		}
 	},
+	scaleRows: func(dst []float32, dstStride int, x []float32, xStride int, factors []float32, cols int) {
+		for r, factor := range factors {
+			to := dst[r*dstStride:]
+			for c, v := range x[r*xStride:][:cols] {
+				to[c] = v * factor
+			}
+		}
+	},
 	deltaRows: func(y, state, q, k, v []float32, decay, beta float32) {
 		for r, value := range v {
 			row := state[r*len(k):][:len(k)]

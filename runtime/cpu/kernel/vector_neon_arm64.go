@@ -176,6 +176,17 @@ func toBF16NEON(dst []byte, src []float32)
 //go:noescape
 func convolveNEON(dst, taps, weight []float32, width int)
 
+// scaleRowsNEON is
+//
+//	for r, factor := range factors {
+//		for c := range cols {
+//			dst[r*dstStride+c] = x[r*xStride+c] * factor
+//		}
+//	}
+//
+//go:noescape
+func scaleRowsNEON(dst []float32, dstStride int, x []float32, xStride int, factors []float32, cols int)
+
 // deltaRowsNEON is
 //
 //	for r := range v {

@@ -1347,6 +1347,49 @@ taps8:
 end6:
 	RET
 
+// func scaleRowsNEON(dst []float32, dstStride int, x []float32, xStride int, factors []float32, cols int)
+TEXT ·scaleRowsNEON(SB), NOSPLIT, $0-96
+	MOVD dst_base+0(FP), R0
+	MOVD dstStride+24(FP), R1
+	MOVD x_base+32(FP), R2
+	MOVD xStride+56(FP), R3
+	MOVD factors_base+64(FP), R4
+	MOVD factors_len+72(FP), R5
+	MOVD cols+88(FP), R9
+	LSL $2, R1
+	LSL $2, R3
+	CBZ R5, done2
+row1:
+	FMOVS.P 4(R4), F1
+	VDUP V1.S[0], V1.S4
+	MOVD R0, R10
+	MOVD R2, R11
+	MOVD R9, R6
+loop3:
+	CMP $4, R6
+	BLT end4
+	FMOVQ.P 16(R11), F0
+	WORD $0x6e21dc00 // FMUL V0 V0 V1
+	FMOVQ.P F0, 16(R10)
+	SUB $4, R6
+	B loop3
+end4:
+loop5:
+	CMP $1, R6
+	BLT end6
+	FMOVS.P 4(R11), F0
+	WORD $0x6e21dc00 // FMUL V0 V0 V1
+	FMOVS.P F0, 4(R10)
+	SUB $1, R6
+	B loop5
+end6:
+	ADD R1, R0
+	ADD R3, R2
+	SUB $1, R5
+	CBNZ R5, row1
+done2:
+	RET
+
 // func deltaRowsNEON(y, state, q, k, v []float32, decay, beta float32)
 TEXT ·deltaRowsNEON(SB), NOSPLIT, $0-128
 	MOVD state_base+24(FP), R0

@@ -156,6 +156,12 @@ func TestExactFunctions(t *testing.T) {
 			Scale(got, a, 0.7)
 			requireSame(t, want, got, "Scale")
 			require.Equal(t, g.maximum(a), Max(a))
+			const rows, apart = 3, 5
+			factors, many := []float32{0.7, 0, -3}, arguments(r, (rows-1)*(n+1)+n)
+			wide, wantWide := guarded[float32]((rows-1)*(n+apart)+n), make([]float32, (rows-1)*(n+apart)+n)
+			g.scaleRows(wantWide, n+apart, many, n+1, factors, n)
+			active.scaleRows(wide, n+apart, many, n+1, factors, n)
+			requireSame(t, wantWide, wide, "scaleRows")
 
 			narrow, wantNarrow := guarded[byte](2*n), make([]byte, 2*n)
 			for i := range a {

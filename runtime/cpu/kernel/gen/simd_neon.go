@@ -171,6 +171,7 @@ func vectorNEON() *file {
 	fromBF16NEON(f)
 	toBF16NEON(f)
 	convolveNEON(f)
+	scaleRowsNEON(f)
 	deltaRowsNEON(f)
 	return f
 }
@@ -233,6 +234,30 @@ func convolveNEON(f *file) {
 		s.store(0, 0, u, part)
 	})
 	s.end()
+}
+
+// scaleRowsNEON: R0 and R2 rows of dst and x, R1 and R3 bytes between them, R4 factor, R5 rows left, R9
+// columns, R10 and R11 dst and x at a place, R6 elements left.
+func scaleRowsNEON(f *file) {
+	s := &neon{fn: f.function("scaleRowsNEON", scaleRowsParams, "", scaleRowsDoc)}
+	fn := s.fn
+	fn.loadARM64("dst_base", "R0", "dstStride", "R1", "x_base", "R2", "xStride", "R3", "factors_base", "R4", "factors_len", "R5", "cols", "R9")
+	row, done := fn.label("row"), fn.label("done")
+	fn.op("LSL $2, R1\nLSL $2, R3\nCBZ R5, %s", done)
+	fn.at(row)
+	fn.op("FMOVS.P 4(R4), F1\nVDUP V1.S[0], V1.S4\nMOVD R0, R10\nMOVD R2, R11\nMOVD R9, R6")
+	for _, n := range []int{4, 1} {
+		move := map[int]string{4: "FMOVQ", 1: "FMOVS"}[n]
+		loop, end := fn.label("loop"), fn.label("end")
+		fn.at(loop)
+		fn.op("CMP $%d, R6\nBLT %s\n%s.P %d(R11), F0", n, end, move, 4*n)
+		s.mul(0, 0, vec(1))
+		fn.op("%s.P F0, %d(R10)\nSUB $%d, R6\nB %s", move, 4*n, n, loop)
+		fn.at(end)
+	}
+	fn.op("ADD R1, R0\nADD R3, R2\nSUB $1, R5\nCBNZ R5, %s", row)
+	fn.at(done)
+	fn.op("RET")
 }
 
 // deltaRowsNEON: R0 row, R1 q, R2 k, R3 y, R4 v, R5 rows left, R9 columns, R10, R11 and R12 row, q and k at

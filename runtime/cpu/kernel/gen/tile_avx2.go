@@ -26,11 +26,11 @@ func tileAVX2() *file {
 	return f
 }
 
-// tileFloat256 has the registers of tileFloat512, with Y0 to Y11 sums.
+// tileFloat256 has the registers of tileFloat512, with Y0 to Y11 sums; Y12 is keep at first.
 func tileFloat256(f *file, format string) {
 	fn := f.function(fmt.Sprintf("tileFloat%sAVX2", format), tileFloatParams, "", fmt.Sprintf(tileFloatDoc, strings.ToLower(format), tileVectors256, 16))
 	fn.load("sums_base", "DI", "stride", "SI", "panel_base", "DX", "panelBytes", "BX", "x_base", "R10", "xStride", "R9", "depth", "CX", "vectors", "R8")
-	fn.op("SHLQ $2, SI\nSHLQ $2, R9")
+	fn.op("SHLQ $2, SI\nSHLQ $2, R9\nVBROADCASTSS %s, Y12", fn.argument("keep"))
 	base := []string{"R10", "R11"}
 	fn.byVectors(tileVectors256, "R8", func(n int) {
 		fn.pointAtVectors(n, base, "R9", "AX")
@@ -44,7 +44,7 @@ func tileFloat256(f *file, format string) {
 				}
 			}
 		}
-		eachSum(func(at int, register string) { fn.op("VMOVUPS %d(AX), %s", at, register) })
+		eachSum(func(at int, register string) { fn.op("VMULPS %d(AX), Y12, %s", at, register) })
 		step := func(k int) {
 			fn.loadFloats256(format, "(DX)", "Y12")
 			fn.loadFloats256(format, fmt.Sprintf("%d(DX)", 8*floatBytes(format)), "Y13")

@@ -24,14 +24,15 @@ func tileAVX512() *file {
 }
 
 const (
-	tileFloatParams   = "sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int"
+	tileFloatParams   = "sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int, keep float32"
 	tileIntegerParams = "sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int"
 )
 
-const tileFloatDoc = `adds the products of vectors with a panel of %s numbers, whose rows are panelBytes apart, to sums, for at most %d vectors:
+const tileFloatDoc = `adds the products of vectors with a panel of %s numbers, whose rows are panelBytes apart, to sums times keep, for at most %d vectors:
 
 	for i := range vectors {
 		for r := range %d {
+			sums[i*stride+r] *= keep
 			for k := range depth {
 				sums[i*stride+r] += x[i*xStride+k] * element(k, r)
 			}
@@ -92,11 +93,11 @@ func (fn *function) byVectors(most int, register string, body func(vectors int))
 }
 
 // tileFloat512: DI sums, SI bytes between them, DX panel, BX bytes between its rows, R9 bytes between
-// vectors, R10 to R13 vectors, CX depth left, Z0 to Z23 sums.
+// vectors, R10 to R13 vectors, CX depth left, Z0 to Z23 sums, Z30 keep.
 func tileFloat512(f *file, format string) {
 	fn := f.function(fmt.Sprintf("tileFloat%sAVX512", format), tileFloatParams, "", fmt.Sprintf(tileFloatDoc, strings.ToLower(format), tileVectors512, 32))
 	fn.load("sums_base", "DI", "stride", "SI", "panel_base", "DX", "panelBytes", "BX", "x_base", "R10", "xStride", "R9", "depth", "CX", "vectors", "R8")
-	fn.op("SHLQ $2, SI\nSHLQ $2, R9")
+	fn.op("SHLQ $2, SI\nSHLQ $2, R9\nVBROADCASTSS %s, Z30", fn.argument("keep"))
 	base := []string{"R10", "R11", "R12", "R13"}
 	fn.byVectors(tileVectors512, "R8", func(n int) {
 		fn.pointAtVectors(n, base, "R9", "AX")
@@ -111,7 +112,7 @@ func tileFloat512(f *file, format string) {
 				}
 			}
 		}
-		eachSum("VMOVUPS %d(AX), %s")
+		eachSum("VMULPS %d(AX), Z30, %s")
 		step := func(k int) {
 			fn.loadFloats512(format, "(DX)", "", "Z24")
 			fn.loadFloats512(format, fmt.Sprintf("%d(DX)", 16*floatBytes(format)), "", "Z25")

@@ -37,11 +37,11 @@ func (fn *function) byVectorsNEON(most int, body func(vectors int)) {
 }
 
 // tileFloatNEON: R0 sums, R1 bytes between them, R2 panel, R3 bytes between its rows, R4 x, R5 bytes between
-// vectors, R6 depth left, R8 sums or x of a vector; 0 to 15 sums, 16 and 17 the panel, 18 to 25 vectors.
+// vectors, R6 depth left, R8 sums or x of a vector; 0 to 15 sums, 16 and 17 the panel, 18 to 25 vectors, 26 keep.
 func tileFloatNEON(f *file, format string) {
 	fn := f.function(fmt.Sprintf("tileFloat%sNEON", format), tileFloatParams, "", fmt.Sprintf(tileFloatDoc, strings.ToLower(format), tileVectorsNEON, 8))
 	fn.loadARM64("sums_base", "R0", "stride", "R1", "panel_base", "R2", "panelBytes", "R3", "x_base", "R4", "xStride", "R5", "depth", "R6", "vectors", "R7")
-	fn.op("LSL $2, R1\nLSL $2, R5")
+	fn.op("LSL $2, R1\nLSL $2, R5\nFMOVS %s, F26\nVDUP V26.S[0], V26.S4", fn.argument("keep"))
 	fn.byVectorsNEON(tileVectorsNEON, func(n int) {
 		eachSum := func(op func(i int)) {
 			fn.op("MOVD R0, R8")
@@ -53,6 +53,9 @@ func tileFloatNEON(f *file, format string) {
 			}
 		}
 		eachSum(func(i int) { fn.op("FMOVQ (R8), F%d\nFMOVQ 16(R8), F%d", 2*i, 2*i+1) })
+		for i := range 2 * n {
+			fn.word("FMUL", i, i, 26)
+		}
 		for _, columns := range []int{4, 1} {
 			loop, end := fn.label("loop"), fn.label("end")
 			fn.at(loop)

@@ -17,6 +17,7 @@ func vectorX86(f *file, suffix string, use func(fn *function) *x86) *file {
 	fromBF16X86(use(f.function("fromBF16"+suffix, "dst []float32, src []byte", "", fromBF16Doc)))
 	toBF16X86(use(f.function("toBF16"+suffix, "dst []byte, src []float32", "", toBF16Doc)))
 	convolveX86(use(f.function("convolve"+suffix, "dst, taps, weight []float32, width int", "", convolveDoc)))
+	scaleRowsX86(use(f.function("scaleRows"+suffix, scaleRowsParams, "", scaleRowsDoc)))
 	deltaRowsX86(use(f.function("deltaRows"+suffix, "y, state, q, k, v []float32, decay, beta float32", "", deltaRowsDoc)))
 	return f
 }
@@ -44,6 +45,14 @@ const (
 		dst[c] = 0
 		for t := range width {
 			dst[c] += taps[t*len(dst)+c] * weight[t*len(dst)+c]
+		}
+	}`
+	scaleRowsParams = "dst []float32, dstStride int, x []float32, xStride int, factors []float32, cols int"
+	scaleRowsDoc    = `is
+
+	for r, factor := range factors {
+		for c := range cols {
+			dst[r*dstStride+c] = x[r*xStride+c] * factor
 		}
 	}`
 	deltaRowsDoc = `is
@@ -130,6 +139,45 @@ func convolveX86(s *x86) {
 	s.end()
 }
 
+// through writes body for the vectors of a row: R11 elements, BX left, CX place in the row.
+func (s *x86) through(unroll int, body func(u int, at func(base string) string, part bool)) {
+	fn := s.fn
+	fn.op("XORQ CX, CX\nMOVQ R11, BX")
+	for _, n := range []int{unroll, 1} {
+		loop, end := fn.label("loop"), fn.label("end")
+		fn.at(loop)
+		fn.op("CMPQ BX, $%d\nJLT %s", n*s.lanes(), end)
+		for u := range n {
+			body(u, func(base string) string { return fmt.Sprintf("%d(%s)(CX*1)", 4*u*s.lanes(), base) }, false)
+		}
+		fn.op("ADDQ $%d, CX\nSUBQ $%d, BX\nJMP %s", 4*n*s.lanes(), n*s.lanes(), loop)
+		fn.at(end)
+	}
+	end := fn.label("whole")
+	fn.op("TESTQ BX, BX\nJZ %s", end)
+	s.partOf("BX")
+	body(0, func(base string) string { return fmt.Sprintf("(%s)(CX*1)", base) }, true)
+	fn.at(end)
+}
+
+// scaleRowsX86: DI and SI rows of dst and x, R8 and R9 bytes between them, DX factor, R10 rows left.
+func scaleRowsX86(s *x86) {
+	fn := s.fn
+	fn.load("dst_base", "DI", "dstStride", "R8", "x_base", "SI", "xStride", "R9", "factors_base", "DX", "factors_len", "R10", "cols", "R11")
+	row, done := fn.label("row"), fn.label("done")
+	fn.op("SHLQ $2, R8\nSHLQ $2, R9\nTESTQ R10, R10\nJZ %s", done)
+	fn.at(row)
+	fn.op("VBROADCASTSS (DX), %s", s.reg(1))
+	s.through(2, func(u int, at func(base string) string, part bool) {
+		s.loadFrom(at("SI"), 0, part)
+		s.mul(0, 0, vec(1))
+		s.storeTo(at("DI"), 0, part)
+	})
+	fn.op("ADDQ R8, DI\nADDQ R9, SI\nADDQ $4, DX\nDECQ R10\nJNZ %s", row)
+	fn.at(done)
+	s.end()
+}
+
 // deltaRowsX86: DI row, SI q, DX k, CX place in the row, R8 y, R9 v, R10 rows left, BX elements left, R11 of
 // a row; 8 decay, 9 beta, 10 Σ k·q in lane 0.
 func deltaRowsX86(s *x86) {
@@ -137,27 +185,8 @@ func deltaRowsX86(s *x86) {
 	fn.load("state_base", "DI", "q_base", "SI", "k_base", "DX", "y_base", "R8", "v_base", "R9", "v_len", "R10", "k_len", "R11")
 	s.scalar("decay", 8)
 	s.scalar("beta", 9)
-	// through writes body for the vectors of a row.
-	through := func(unroll int, body func(u int, at func(base string) string, part bool)) {
-		fn.op("XORQ CX, CX\nMOVQ R11, BX")
-		for _, n := range []int{unroll, 1} {
-			loop, end := fn.label("loop"), fn.label("end")
-			fn.at(loop)
-			fn.op("CMPQ BX, $%d\nJLT %s", n*s.lanes(), end)
-			for u := range n {
-				body(u, func(base string) string { return fmt.Sprintf("%d(%s)(CX*1)", 4*u*s.lanes(), base) }, false)
-			}
-			fn.op("ADDQ $%d, CX\nSUBQ $%d, BX\nJMP %s", 4*n*s.lanes(), n*s.lanes(), loop)
-			fn.at(end)
-		}
-		end := fn.label("whole")
-		fn.op("TESTQ BX, BX\nJZ %s", end)
-		s.partOf("BX")
-		body(0, func(base string) string { return fmt.Sprintf("(%s)(CX*1)", base) }, true)
-		fn.at(end)
-	}
 	s.zero(10)
-	through(1, func(u int, at func(base string) string, part bool) {
+	s.through(1, func(u int, at func(base string) string, part bool) {
 		s.loadFrom(at("SI"), 0, part)
 		s.loadFrom(at("DX"), 1, part)
 		s.mulAdd(10, 0, vec(1))
@@ -169,7 +198,7 @@ func deltaRowsX86(s *x86) {
 	for i := range vec(4) {
 		s.zero(i)
 	}
-	through(2, func(u int, at func(base string) string, part bool) {
+	s.through(2, func(u int, at func(base string) string, part bool) {
 		s.loadFrom(at("DI"), 4, part)
 		s.loadFrom(at("DX"), 5, part)
 		s.loadFrom(at("SI"), 6, part)
@@ -183,7 +212,7 @@ func deltaRowsX86(s *x86) {
 	// X0 = (v − decay·X0)·beta, X1 = decay·X1 + X0·X10
 	fn.op("VMOVSS (R9), X4\nVFNMADD231SS X8, X0, X4\nVMULSS X9, X4, X0\nVMULSS X8, X1, X1\nVFMADD231SS X10, X0, X1\nVMOVSS X1, (R8)")
 	fn.op("VBROADCASTSS X0, %s", s.reg(7))
-	through(1, func(u int, at func(base string) string, part bool) {
+	s.through(1, func(u int, at func(base string) string, part bool) {
 		s.loadFrom(at("DI"), 4, part)
 		s.loadFrom(at("DX"), 5, part)
 		s.mul(4, 4, vec(8))
