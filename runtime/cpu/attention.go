@@ -134,6 +134,7 @@ func (a *attention) eachRun(lo, hi int, f func(position, slot, n int)) {
 type work struct {
 	query, scores, max, sum, acc []float32
 	queries                      kernel.Activations
+	delta                        kernel.DeltaRun
 }
 
 var spareWork struct {
