@@ -142,7 +142,7 @@ func (t *Tuner) measureAsked(s *search, last time.Time) {
 }
 
 // confirm measures the best against the default, in turns, and goes back to the default unless it is faster by the
-// margin.
+// margin, and sound.
 func (t *Tuner) confirm(s *search, end time.Time) {
 	if s.best == 0 {
 		return
@@ -161,7 +161,7 @@ func (t *Tuner) confirm(s *search, end time.Time) {
 			}
 		}
 	}
-	if least[1] == 0 || float64(least[0]) < margin*float64(least[1]) {
+	if least[1] == 0 || float64(least[0]) < margin*float64(least[1]) || t.Sound != nil && !t.Sound(s.Launches[s.best]) {
 		s.best = 0
 		return
 	}

@@ -33,7 +33,9 @@ func newStore(dir string, info device.Info, system string) store {
 	return store{dir: dir, device: identity(info, system), target: info.Target}
 }
 
-// identity is what speed depends on of a device: what it is, with its driver.
+// Identity is a line that tells a device, its driver and what compiles for it from others.
+func Identity(info device.Info) string { return identity(info, system()) }
+
 func identity(info device.Info, system string) string {
 	text := fmt.Sprintf("%s; %d cores; %d threads and %d bytes of a threadgroup; %s", info.Description, info.Cores, info.MaxThreads, info.ThreadgroupMemory, system)
 	return strings.TrimRight(strings.Join(strings.Fields(text), " "), "; ")

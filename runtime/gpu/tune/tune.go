@@ -32,6 +32,10 @@ type Options struct {
 
 // Tuner chooses for a device. Its methods must not be called at the same time, nor while something else uses the device.
 type Tuner struct {
+	// Sound reports whether a kernel gives the right numbers on the device; nil where that is not to be doubted. It is
+	// asked of what would be chosen.
+	Sound func(kernels.Launch) bool
+
 	device device.Device
 	about  string
 	store  store
