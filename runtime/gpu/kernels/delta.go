@@ -102,18 +102,13 @@ func (d Delta) StepLaunch() (Launch, error) {
 	if err := d.check(); err != nil {
 		return Launch{}, err
 	}
-<<<<<<< Updated upstream
-	l := Launch{File: "delta", Kernel: "delta_step", Defines: d.defines(),
-		Groups: [3]int{ceil(d.DV, d.Rows*deltaSimdgroups), d.Heads, 1}, Threads: [3]int{deltaSimdgroups * 32, 1, 1}}
-	l.Trial = func() Trial { return d.trialStep(l) }
-	return l, nil
-=======
 	if d.QToken%4 != 0 || d.KToken%4 != 0 {
 		return Launch{}, fmt.Errorf("delta rule with q and k %d and %d elements from token to token, want multiples of 4", d.QToken, d.KToken)
 	}
-	return Launch{File: "delta", Kernel: "delta_step", Defines: d.defines(),
-		Groups: [3]int{ceil(d.DV, d.Rows*32/d.lanes()*deltaSimdgroups), d.Heads, 1}, Threads: [3]int{deltaSimdgroups * 32, 1, 1}}, nil
->>>>>>> Stashed changes
+	l := Launch{File: "delta", Kernel: "delta_step", Defines: d.defines(),
+		Groups: [3]int{ceil(d.DV, d.Rows*32/d.lanes()*deltaSimdgroups), d.Heads, 1}, Threads: [3]int{deltaSimdgroups * 32, 1, 1}}
+	l.Trial = func() Trial { return d.trialStep(l) }
+	return l, nil
 }
 
 // Launches are the dispatches for up to tokens tokens in chunks, with q and k normalized and with g and β
