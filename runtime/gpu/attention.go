@@ -174,6 +174,7 @@ type cacheWrite struct {
 	rope  *ropeOf
 	norm  *normOf
 	start *cell
+	at    *ir.Expr // which start is
 	ring  bool
 }
 
@@ -248,7 +249,7 @@ func bindCacheWrite(b *binder) bool {
 	if u.slot.state {
 		return false // a cache that is written of another is none of a model
 	}
-	w := &cacheWrite{s: s, x: u, start: start, ring: ring}
+	w := &cacheWrite{s: s, x: u, start: start, at: b.expr("start"), ring: ring}
 	if r, ok := u.slot.pending.(*ropeOf); ok && b.only("update") && u.slot == r.out.slot && u.len() == r.out.len() && slices.Equal(u.shape, r.out.shape) {
 		b.take(u.slot)
 		w.rope = r
@@ -260,6 +261,20 @@ func bindCacheWrite(b *binder) bool {
 	}
 	b.later(s.slot, w, w.x)
 	return true
+}
+
+// expr is the int in an operand, for the shapes of the plan.
+func (b *binder) expr(operand string) *ir.Expr {
+	a, _ := b.op.Arg(operand)
+	if a.Kind == ir.IntArg {
+		return ir.Const(a.Int)
+	}
+	return a.Value.Type.Int.Substitute(func(s *ir.Symbol) *ir.Expr {
+		if n, ok := b.symbols[s]; ok {
+			return ir.Const(n)
+		}
+		return nil // it stays
+	})
 }
 
 // check adds a check of a cell for every call.
@@ -284,13 +299,14 @@ func (b *binder) cacheOf(operand string) *state {
 	return s
 }
 
-// mergeOf is the second half of attention, deferred until the output is multiplied with its gate.
+// mergeOf is the second half of attention, or all of it, deferred until the output is multiplied with its gate.
 type mergeOf struct {
 	a        kernels.Attention
 	tokens   int
 	part, ml *slot
 	tiles    *attentionTiles
 	tuning   kernels.ChunkTuning
+	one      *attentionStep
 	step     operand
 	out      *value
 }
@@ -315,6 +331,9 @@ func (m *mergeOf) run(b *binder, gate *value, out *value) bool {
 		a.Gated, a.Gates, gated = true, rows, gate
 	}
 	g := reads(gated)
+	if m.one != nil {
+		return m.one.run(b, a, g, out, m.step)
+	}
 	if m.tiles != nil {
 		l, err := a.ChunkLaunch(m.tokens, m.tuning)
 		return b.dispatch("attention", l, err, reads(m.tiles.q), whole(m.tiles.k.slot), whole(m.tiles.v.slot), g, writes(out), m.step)
@@ -349,7 +368,20 @@ func bindAttention(b *binder) bool {
 		}
 		return nil
 	})
-	b.fuseRope(q, k, v)
+	if r := b.pendingRope(q, k, v); r != nil && tokens == 1 && r.writesAt(b.expr("position")) {
+		if one := r.step(b, a, k, v); one != nil {
+			if out := b.result(0, nil); out != nil && slices.Equal(out.shape, []int{1, h.heads, 1, h.width}) {
+				r.take(b, q, k, v)
+				b.later(out.slot, &mergeOf{a: a, tokens: 1, one: one, step: b.stepAt(1, position), out: out})
+				b.later(k.slot, &alongOf{out.slot})
+				b.later(v.slot, &alongOf{out.slot})
+				return true
+			}
+			return false
+		}
+	} else if r != nil {
+		r.run(b, q, k, v)
+	}
 	b.flush(q.slot)
 	b.flush(k.slot)
 	b.flush(v.slot)
@@ -384,19 +416,31 @@ func (b *binder) tiled(rows int) bool {
 	return rows > 8 && b.x.exe.precision == eval.Mixed && !b.x.exe.exact
 }
 
-// fuseRope rotates queries and keys and writes both caches in one kernel, where all that is deferred.
-func (b *binder) fuseRope(q *value, k, v *state) {
+// ropeAll rotates queries and keys and writes both caches in one kernel.
+type ropeAll struct {
+	kernel           kernels.Rope
+	tokens           int
+	q, k, v          *value
+	qWeight, kWeight *value
+	angles           *slot
+	rotated          *value // queries
+	start            *cell
+	at               *ir.Expr // which start is
+}
+
+// pendingRope is the rotation of queries and keys and the writes of both caches, where all that is deferred.
+func (b *binder) pendingRope(q *value, k, v *state) *ropeAll {
 	qr, ok := q.slot.pending.(*ropeOf)
 	kw, ok2 := k.slot.pending.(*cacheWrite)
 	vw, ok3 := v.slot.pending.(*cacheWrite)
 	if !ok || !ok2 || !ok3 || kw.rope == nil || vw.rope != nil || kw.start != vw.start || kw.ring != vw.ring ||
 		kw.rope.angles != qr.angles || kw.rope.dims != qr.dims || kw.rope.pairs != qr.pairs || vw.norm != nil && vw.norm.weight != nil {
-		return
+		return nil
 	}
 	var eps *float32
 	for _, n := range []*normOf{qr.norm, kw.rope.norm, vw.norm} {
 		if n != nil && eps != nil && n.eps != *eps {
-			return
+			return nil
 		}
 		if n != nil {
 			eps = &n.eps
@@ -406,24 +450,99 @@ func (b *binder) fuseRope(q *value, k, v *state) {
 	kh, _ := kw.rope.x.heads()
 	vh, ok := vw.x.heads()
 	if !ok || qh.tokens != kh.tokens || kh.tokens != vh.tokens || kh.heads != vh.heads || qh.width != kh.width || kh.width != vh.width {
-		return
+		return nil
 	}
-	r := kernels.Rope{D: qh.width, Dims: qr.dims, Traditional: qr.pairs, QHeads: qh.heads, KVHeads: kh.heads, Q: qh.strides, K: kh.strides, V: vh.strides,
+	a := &ropeAll{tokens: qh.tokens, q: qr.x, k: kw.rope.x, v: vw.x, qWeight: qr.x, kWeight: qr.x, angles: qr.angles, rotated: qr.out, start: kw.start, at: kw.at}
+	r := &a.kernel
+	*r = kernels.Rope{D: qh.width, Dims: qr.dims, Traditional: qr.pairs, QHeads: qh.heads, KVHeads: kh.heads, Q: qh.strides, K: kh.strides, V: vh.strides,
 		Cache: k.format.kernelType(), Slots: k.shape[2], Ring: kw.ring}
-	qWeight, kWeight := qr.x, qr.x
-	r.QNorm, r.Eps, qWeight = qr.norm.of(r.Eps, qWeight)
-	r.KNorm, r.Eps, kWeight = kw.rope.norm.of(r.Eps, kWeight)
+	r.QNorm, r.Eps, a.qWeight = qr.norm.of(r.Eps, a.qWeight)
+	r.KNorm, r.Eps, a.kWeight = kw.rope.norm.of(r.Eps, a.kWeight)
 	r.VNorm, r.Eps, _ = vw.norm.of(r.Eps, nil)
-	if qWeight != qr.x || kWeight != qr.x {
+	if a.qWeight != qr.x || a.kWeight != qr.x {
 		r.Weight = kernels.F32
 	}
-	l, err := r.Launch(qh.tokens)
-	if err != nil {
-		return
+	if _, err := r.Launch(a.tokens); err != nil {
+		return nil
 	}
+	return a
+}
+
+// take takes over what is deferred.
+func (a *ropeAll) take(b *binder, q *value, k, v *state) {
 	b.take(q.slot)
 	b.take(k.slot)
 	b.take(v.slot)
-	b.dispatch("rope", l, nil, reads(qr.x), reads(kw.rope.x), reads(vw.x), reads(qWeight), reads(kWeight), whole(qr.angles),
-		writes(qr.out), written(k.slot), written(v.slot), b.stepAt(qh.tokens, kw.start))
 }
+
+// writesAt reports whether the first token goes to the slot of a position.
+func (a *ropeAll) writesAt(position *ir.Expr) bool {
+	return a.at.Equal(position) || a.kernel.Ring && a.at.Equal(position.Mod(ir.Const(int64(a.kernel.Slots))))
+}
+
+// run adds the kernel.
+func (a *ropeAll) run(b *binder, q *value, k, v *state) {
+	a.take(b, q, k, v)
+	l, err := a.kernel.Launch(a.tokens)
+	b.dispatch("rope", l, err, reads(a.q), reads(a.k), reads(a.v), reads(a.qWeight), reads(a.kWeight), whole(a.angles),
+		writes(a.rotated), written(k.slot), written(v.slot), b.stepAt(a.tokens, a.start))
+}
+
+// attentionStep is attention of one token, with the rotation and the writes before it.
+type attentionStep struct {
+	*ropeAll
+	keys, values *slot
+	tuning       kernels.StepTuning
+}
+
+// step makes the rotation and the writes a part of attention of one token; nil where there is no kernel for that.
+func (a *ropeAll) step(b *binder, of kernels.Attention, k, v *state) *attentionStep {
+	s := &attentionStep{ropeAll: a, keys: k.slot, values: v.slot}
+	if tunings := s.kernelOf(of).StepTunings(b.x.exe.target); len(tunings) > 0 {
+		s.tuning = tunings[0]
+	}
+	if _, _, _, err := s.kernelOf(of).Launches(); err != nil {
+		return nil
+	}
+	return s
+}
+
+func (s *attentionStep) kernelOf(a kernels.Attention) kernels.AttentionStep {
+	return kernels.AttentionStep{Attention: a, Rope: s.kernel, Step: s.tuning}
+}
+
+// run adds the kernel, and that which puts blocks together where it is one of its own.
+func (s *attentionStep) run(b *binder, a kernels.Attention, gate operand, out *value, step operand) bool {
+	b.take(s.keys)
+	b.take(s.values)
+	k := s.kernelOf(a)
+	k.Early = b.unwritten(s.keys, s.values)
+	one, merge, blocks, err := k.Launches()
+	if err != nil {
+		return false
+	}
+	part, ml := b.scratch(4*a.Heads*blocks*a.D), b.scratch(8*a.Heads*blocks)
+	to, arrivals := writes(out), written(b.arrivals(a.Heads))
+	if !s.tuning.Last {
+		to, arrivals = gate, gate
+	}
+	b.dispatch("attention", one, nil, reads(s.q), reads(s.k), reads(s.v), reads(s.qWeight), reads(s.kWeight), whole(s.angles),
+		written(s.keys), written(s.values), written(part), written(ml), gate, to, arrivals, step)
+	if !s.tuning.Last {
+		b.dispatch("attention merge", merge, nil, whole(part), whole(ml), gate, writes(out), step)
+	}
+	return true
+}
+
+// arrivals are counters that are 0 before a call, and between the kernels that use them, which thereby depend on each other.
+func (b *binder) arrivals(n int) *slot {
+	if b.counters == nil || b.counters.size < 4*n {
+		b.counters = b.word(4*n, func([]byte) error { return nil })
+	}
+	return b.counters
+}
+
+// alongOf is what is filled along with another slot.
+type alongOf struct{ slot *slot }
+
+func (a *alongOf) emit(b *binder) { b.flush(a.slot) }

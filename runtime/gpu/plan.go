@@ -38,6 +38,8 @@ type binder struct {
 	waiting []*slot
 	// angles are the tables of angles that were computed already.
 	angles map[angleKey]*slot
+	// counters are what arrivals gives.
+	counters *slot
 	// forms are rows in the form that tiled products take.
 	forms map[preparedKey]*slot
 	// op is the operation that is bound.
