@@ -25,7 +25,8 @@
 //   - bfloat is read by float(x), written by bfloat(v), and never computed with. Packed bf16 is better read as
 //     uint4 and split (port_bf16_low, port_bf16_high): Apple's M1 and M2 have no bf16 units.
 //   - Vectors are constructed, and indexed by [i] or .x .y .z .w; no swizzles.
-//   - UNROLL stands before loops over private arrays, whose indices must become constants.
+//   - UNROLL stands before loops over private arrays, whose indices must become constants; NOUNROLL before loops that a
+//     compiler would only make long.
 //   - No double, no lambdas, no infinity as a start value (-1e30f), no fast math; precise:: for what counts.
 //   - Work on matrices of 16x16 goes through tile16; tricks of a target stand in its prelude, with a plain form
 //     in the others'.

@@ -11,6 +11,18 @@ extern "C" __global__ void __launch_bounds__(MATVEC_THREADS) experts_up_entry(de
 }
 #endif
 #endif
+#ifdef ENTRY_experts_choose
+#ifdef PORT_ENTRY
+extern "C" __attribute__((visibility("default"))) void experts_choose_entry(void* const* a) {
+  experts_choose((device const uint*)a[0], (device const WEIGHT_SCALE*)a[1], (device const WEIGHT_SCALE*)a[2], (device const uint*)a[3], (device const WEIGHT_SCALE*)a[4], (device const WEIGHT_SCALE*)a[5], (device const uint*)a[6], (device const WEIGHT_SCALE*)a[7], (device const WEIGHT_SCALE*)a[8], (device const uint*)a[9], (device const WEIGHT_SCALE*)a[10], (device const WEIGHT_SCALE*)a[11], (device const float*)a[12], (device const float*)a[13], (device const float*)a[14], (device const MATVEC_NORM_T*)a[15], (device int*)a[16], (device float*)a[17], (device float*)a[18], (device const int*)a[19], PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
+}
+PORT_ENTRY(experts_choose, MATVEC_THREADS, 20)
+#else
+extern "C" __global__ void __launch_bounds__(MATVEC_THREADS) experts_choose_entry(device const uint* w0, device const WEIGHT_SCALE* scales0, device const WEIGHT_SCALE* biases0, device const uint* w1, device const WEIGHT_SCALE* scales1, device const WEIGHT_SCALE* biases1, device const uint* v0, device const WEIGHT_SCALE* vscales0, device const WEIGHT_SCALE* vbiases0, device const uint* v1, device const WEIGHT_SCALE* vscales1, device const WEIGHT_SCALE* vbiases1, device const float* logits, device const float* gates, device const float* x, device const MATVEC_NORM_T* norm, device int* experts, device float* scores, device float* y, device const int* step) {
+  experts_choose(w0, scales0, biases0, w1, scales1, biases1, v0, vscales0, vbiases0, v1, vscales1, vbiases1, logits, gates, x, norm, experts, scores, y, step, PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
+}
+#endif
+#endif
 #ifdef ENTRY_experts_down
 #ifdef PORT_ENTRY
 extern "C" __attribute__((visibility("default"))) void experts_down_entry(void* const* a) {
@@ -20,6 +32,18 @@ PORT_ENTRY(experts_down, MATVEC_THREADS, 9)
 #else
 extern "C" __global__ void __launch_bounds__(MATVEC_THREADS) experts_down_entry(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, device const int* experts, device const float* scores, device const float* x, device const float* extra, device float* y, device const int* step) {
   experts_down(w, scales, biases, experts, scores, x, extra, y, step, PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
+}
+#endif
+#endif
+#ifdef ENTRY_experts_join
+#ifdef PORT_ENTRY
+extern "C" __attribute__((visibility("default"))) void experts_join_entry(void* const* a) {
+  experts_join((device const uint*)a[0], (device const WEIGHT_SCALE*)a[1], (device const WEIGHT_SCALE*)a[2], (device const uint*)a[3], (device const WEIGHT_SCALE*)a[4], (device const WEIGHT_SCALE*)a[5], (device const int*)a[6], (device const float*)a[7], (device const float*)a[8], (device const float*)a[9], (device float*)a[10], (device const int*)a[11], PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
+}
+PORT_ENTRY(experts_join, MATVEC_THREADS, 12)
+#else
+extern "C" __global__ void __launch_bounds__(MATVEC_THREADS) experts_join_entry(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, device const uint* v, device const WEIGHT_SCALE* vscales, device const WEIGHT_SCALE* vbiases, device const int* experts, device const float* scores, device const float* x, device const float* extra, device float* y, device const int* step) {
+  experts_join(w, scales, biases, v, vscales, vbiases, experts, scores, x, extra, y, step, PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
 }
 #endif
 #endif

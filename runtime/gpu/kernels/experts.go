@@ -1,6 +1,10 @@
 package kernels
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+	"slices"
+)
 
 // Experts is a mixture of experts for a few tokens: every token's experts are read on their own. Gate and up
 // are [Count, Inner, Hidden], down is [Count, Hidden, Inner].
@@ -12,88 +16,202 @@ type Experts struct {
 	// Norm is that of the input.
 	Norm Norm
 	Eps  float32
+	// Router, where its Top is set, says that the first product chooses the experts itself, Top of Count.
+	Router Router
+	// Shared says that a token has one more expert, before those that are chosen: weights of its own with the same Inner
+	// and Format, and the sigmoid of a number for its score. Only where the first product chooses.
+	Shared bool
 	// Residual says that extra is added to the result.
 	Residual bool
+}
+
+// Parts is the number of a token's experts.
+func (e Experts) Parts() int {
+	if e.Shared {
+		return e.Top + 1
+	}
+	return e.Top
 }
 
 // up are the vectors of the first product, down those of the second: the results of a token's experts, one
 // behind the other.
 func (e Experts) up() Vectors   { return Vectors{e.Format, e.Hidden, 1, e.Norm, e.Eps} }
-func (e Experts) down() Vectors { return Vectors{e.Format, e.Top * e.Inner, 1, NoNorm, 0} }
+func (e Experts) down() Vectors { return Vectors{e.Format, e.Parts() * e.Inner, 1, NoNorm, 0} }
 
 // Tunings are the ways to divide the two products, the default first.
 func (e Experts) Tunings(target Target) (up, down []Tuning) {
-	return e.up().Tunings(target, e.Inner*e.Top, 1), e.down().Tunings(target, e.Hidden, e.Top)
+	up = slices.DeleteFunc(e.up().Tunings(target, e.Inner*e.Parts(), 1), func(t Tuning) bool {
+		_, err := e.LaunchUp(t, 1)
+		return err != nil
+	})
+	return up, e.downTunings(target)
+}
+
+// downTunings prefers the ways in which all lanes that share a row have columns of it, in one step: with a shared expert
+// the number of parts is odd.
+func (e Experts) downTunings(target Target) []Tuning {
+	v := e.down()
+	out := v.Tunings(target, e.Hidden, e.Parts())
+	if !e.Shared || target != CUDA {
+		return out
+	}
+	var fit []Tuning
+	for _, bytes := range []int{out[0].Bytes, 8} {
+		for _, lanes := range []int{16, 32} {
+			split := ceil(v.K, bytes*8/v.Bits*lanes)
+			for _, sets := range []int{2, 1, 4} {
+				for _, rows := range []int{2, 4, 1} {
+					t := Tuning{Rows: rows, Lanes: lanes, Split: split, Sets: sets, Bytes: bytes, Permute: out[0].Permute}
+					if _, err := v.tune(t, 1, e.Parts()); err == nil && split*sets <= 20 && !slices.Contains(fit, t) {
+						fit = append(fit, t)
+					}
+				}
+			}
+		}
+	}
+	return append(fit, out...)
+}
+
+// mostChosen is the largest number of experts among which the first product chooses: 16 for a lane.
+const mostChosen = 512
+
+// check says why there are no kernels for these experts.
+func (e Experts) check() error {
+	switch {
+	case e.Router.Top == 0 && e.Shared:
+		return fmt.Errorf("a shared expert beside experts that are given, want them chosen")
+	case e.Router.Top == 0:
+		return nil
+	case e.Router.Top != e.Top || e.Router.Experts != e.Count:
+		return fmt.Errorf("a router that chooses %d of %d experts for %d of %d", e.Router.Top, e.Router.Experts, e.Top, e.Count)
+	}
+	return e.Router.check(mostChosen)
 }
 
 // LaunchUp is the first dispatch: h = activation(gate[e]·x) ⊙ up[e]·x for the experts e of up to tokens tokens.
 // Buffers: w, scales, biases of gate and then of up (w again where there are none), experts i32 [T, Top], x f32
 // [T, Hidden], norm [Hidden] (x again where there is none), h f32 [T, Top, Inner], step.
+//
+// With a Router: w, scales, biases of gate and up as before and then of the shared expert's (the others' again where
+// there is none), logits f32 [T, Count], the shared expert's gate f32 [T] (logits again where there is none), x, norm, and
+// what is written: experts i32 and scores f32 [T, Parts], the shared expert's number being 0, and h f32 [T, Parts, Inner];
+// step.
 func (e Experts) LaunchUp(t Tuning, tokens int) (Launch, error) {
 	v := e.up()
-	err := v.check(v.K)
+	err := e.check()
+	if err == nil {
+		err = v.check(v.K)
+	}
 	if err == nil {
 		t, err = v.tune(t, 2, 1)
+	}
+	kernel, more := "experts_up", []Define(nil)
+	if err == nil && e.Router.Top > 0 {
+		kernel, more = "experts_choose", e.Router.defines()
+		if used, most := v.memory(t, 2)+4*(2*e.Count+2*e.Top+16), 32<<10; used > most {
+			err = fmt.Errorf("tuning: %d bytes of threadgroup memory with the choice of experts, there are %d", used, most)
+		}
 	}
 	if err != nil {
 		return Launch{}, fmt.Errorf("experts_up %d×%d×%d: %w", e.Count, e.Inner, e.Hidden, err)
 	}
 	l := Launch{
-		File: "experts", Kernel: "experts_up",
-		Defines: append(v.matvecDefines(t, e.Inner), define("EXPERTS_TOP", e.Top, "EXPERTS_N", e.Inner, "MATVEC_EXPERTS", e.Count, "EXPERTS_ACTIVATION", int(e.Activation))...),
-		Groups:  [3]int{ceil(e.Inner, t.block()), tokens * e.Top, 1}, Threads: [3]int{t.threads(), 1, 1},
+		File: "experts", Kernel: kernel,
+		Defines: slices.Concat(v.matvecDefines(t, e.Inner), define("EXPERTS_ACTIVATION", int(e.Activation)), e.defines(e.Inner, tokens), more),
+		Groups:  [3]int{ceil(e.Inner, t.block()), tokens * e.Parts(), 1}, Threads: [3]int{t.threads(), 1, 1},
 	}
 	l.Trial = func() Trial { return e.trialUp(l, t.block()) }
+	if e.Router.Top > 0 {
+		l.Trial = func() Trial { return e.trialChoice(l, t.block()) }
+	}
 	return l, nil
 }
 
-// LaunchDown is the second dispatch: y = Σ scores[j] · down[e_j]·h_j, plus extra. Buffers: w, scales, biases,
-// experts i32 [T, Top], scores f32 [T, Top], h, extra f32 [T, Hidden] (h again where there is none), y f32 [T, Hidden],
-// step.
+// LaunchDown is the second dispatch: y = Σ scores[j] · down[e_j]·h_j, plus extra. Buffers: w, scales, biases, those of
+// the shared expert where there is one, experts i32 and scores f32 [T, Parts], h, extra f32 [T, Hidden] (h again where
+// there is none), y f32 [T, Hidden], step.
 func (e Experts) LaunchDown(t Tuning, tokens int) (Launch, error) {
 	v := e.down()
-	err := v.check(e.Inner)
+	err := e.check()
 	if err == nil {
-		t, err = v.tune(t, 1, e.Top)
+		err = v.check(e.Inner)
+	}
+	if err == nil {
+		t, err = v.tune(t, 1, e.Parts())
 	}
 	if err != nil {
 		return Launch{}, fmt.Errorf("experts_down %d×%d×%d: %w", e.Count, e.Hidden, e.Inner, err)
 	}
+	kernel, more := "experts_down", define("EXPERTS_RESIDUAL", e.Residual)
+	if e.Shared {
+		kernel, more = "experts_join", append(more, define("MATVEC_APART", true)...)
+	}
 	l := Launch{
-		File: "experts", Kernel: "experts_down",
-		Defines: append(v.matvecDefines(t, e.Hidden), define("EXPERTS_TOP", e.Top, "EXPERTS_N", e.Hidden, "MATVEC_EXPERTS", e.Count, "EXPERTS_RESIDUAL", e.Residual)...),
+		File: "experts", Kernel: kernel,
+		Defines: slices.Concat(v.matvecDefines(t, e.Hidden), e.defines(e.Hidden, tokens), more),
 		Groups:  [3]int{ceil(e.Hidden, t.block()), tokens, 1}, Threads: [3]int{t.threads(), 1, 1},
 	}
 	l.Trial = func() Trial { return e.trialDown(l, t.block()) }
+	if e.Shared {
+		l.Trial = func() Trial { return e.trialJoin(l, t.block()) }
+	}
 	return l, nil
 }
 
-// Twin computes both: h [T, Top, Inner] and y [T, Hidden] for T = len(h)/(Top·Inner) tokens. Weights have the
-// rows of all experts.
-func (e Experts) Twin(gate, up, down *Weight, experts []int32, scores, x, norm, extra, h, y []float32) {
-	v := e.up()
+// defines are those that both products have, of matrices of so many rows.
+func (e Experts) defines(rows, tokens int) []Define {
+	return define("EXPERTS_TOP", e.Top, "EXPERTS_SHARED", e.Shared, "EXPERTS_N", rows, "EXPERTS_TOKENS", min(tokens, 2), "MATVEC_EXPERTS", e.Count)
+}
+
+// ExpertWeights are the three weights of a mixture of experts for the Twin, with the rows of all of them, or of the
+// shared expert.
+type ExpertWeights struct{ Gate, Up, Down *Weight }
+
+// TwinChoice is what the first dispatch chooses, of logits and the shared expert's gate: experts and scores [T, Parts].
+func (e Experts) TwinChoice(logits, gate []float32, experts []int32, scores []float32) {
+	for t := range len(logits) / e.Count {
+		to := (t+1)*e.Parts() - e.Top
+		e.Router.Twin(logits[t*e.Count:(t+1)*e.Count], experts[to:to+e.Top], scores[to:to+e.Top])
+		if e.Shared {
+			experts[to-1], scores[to-1] = 0, float32(1/(1+math.Exp(-float64(gate[t]))))
+		}
+	}
+}
+
+// Twin computes both products: h [T, Parts, Inner] and y [T, Hidden] for T = len(h)/(Parts·Inner) tokens.
+func (e Experts) Twin(w, shared ExpertWeights, experts []int32, scores, x, norm, extra, h, y []float32) {
+	v, parts := e.up(), e.Parts()
+	// of gives the weights of a token's part, and the number of the first row in a matrix of so many.
+	of := func(pair, rows int) (ExpertWeights, int) {
+		if e.Shared && pair%parts == 0 {
+			return shared, 0
+		}
+		return w, int(experts[pair]) * rows
+	}
 	for pair := range len(h) / e.Inner {
-		token, expert := pair/e.Top, int(experts[pair])
+		token := pair / parts
 		row := v.normed(x[token*e.Hidden:(token+1)*e.Hidden], norm)
+		weights, first := of(pair, e.Inner)
 		for n := range e.Inner {
 			var g, u float64
 			for k, a := range row {
-				g += a * gate.At(expert*e.Inner+n, k)
-				u += a * up.At(expert*e.Inner+n, k)
+				g += a * weights.Gate.At(first+n, k)
+				u += a * weights.Up.At(first+n, k)
 			}
 			h[pair*e.Inner+n] = float32(e.Activation.of(g) * u)
 		}
 	}
-	for token := range len(h) / e.Inner / e.Top {
+	for token := range len(h) / e.Inner / parts {
 		for n := range e.Hidden {
 			sum := 0.0
 			if e.Residual {
 				sum = float64(extra[token*e.Hidden+n])
 			}
-			for pair := token * e.Top; pair < (token+1)*e.Top; pair++ {
+			for pair := token * parts; pair < (token+1)*parts; pair++ {
+				weights, first := of(pair, e.Hidden)
 				part := 0.0
 				for k := range e.Inner {
-					part += float64(h[pair*e.Inner+k]) * down.At(int(experts[pair])*e.Hidden+n, k)
+					part += float64(h[pair*e.Inner+k]) * weights.Down.At(first+n, k)
 				}
 				sum += float64(scores[pair]) * part
 			}

@@ -1,12 +1,20 @@
 #include "port.h"
 #include "weights.h"
+#include "router.h"
 #include "matvec.h"
 // Mixtures of experts for a few tokens, whose experts are read each on its own: experts_up makes
 // activation(gate x) * (up x) of a token and one of its experts, experts_down the sum of the experts' products
 // with their scores. Weights are stacks: gate and up [E, I, H], down [E, H, I].
+//
+// experts_choose is experts_up that chooses the experts itself, and experts_join is the experts_down that follows. A
+// token's parts are its experts; with EXPERTS_SHARED one more stands before them, of weights of its own and with
+// the sigmoid of a gate for its score.
 
 #ifndef EXPERTS_TOP       // experts of a token
 #define EXPERTS_TOP 2
+#endif
+#ifndef EXPERTS_SHARED    // 1: and one that all tokens share
+#define EXPERTS_SHARED 0
 #endif
 #ifndef EXPERTS_N         // rows of one matrix of the stack
 #define EXPERTS_N 64
@@ -17,8 +25,14 @@
 #ifndef EXPERTS_ACTIVATION
 #define EXPERTS_ACTIVATION ACTIVATION_SILU
 #endif
+#ifndef EXPERTS_TOKENS    // that the launch is made for
+#define EXPERTS_TOKENS 2
+#endif
+#define EXPERTS_PARTS (EXPERTS_TOP + EXPERTS_SHARED)
 
-// The grid is (blocks of rows, token-expert pairs).
+// Whether there is a token of that number. One there always is, so that nothing is read to know it.
+inline bool experts_token(int token, device const int* step) { return EXPERTS_TOKENS == 1 || token < step[STEP_TOKENS]; }
+
 [[max_total_threads_per_threadgroup(MATVEC_THREADS)]]
 kernel void experts_up(device const uint* w0 [[buffer(0)]],
                        device const WEIGHT_SCALE* scales0 [[buffer(1)]],
@@ -37,7 +51,7 @@ kernel void experts_up(device const uint* w0 [[buffer(0)]],
   TG_ARRAY(float, shared, MATVEC_SHARED(2));
   port_wait();
   const int pair = int(group.y);
-  if (pair >= step[STEP_TOKENS] * EXPERTS_TOP) return;
+  if (!experts_token(pair / EXPERTS_TOP, step)) return;
   matvec_place at;
   matvec_find(at, thread_index);
   const int row0 = int(group.x) * MATVEC_BLOCK + matvec_row(at);
@@ -54,7 +68,139 @@ kernel void experts_up(device const uint* w0 [[buffer(0)]],
   if (row < EXPERTS_N) y[long(pair) * EXPERTS_N + row] = port_activate(EXPERTS_ACTIVATION, out[0]) * out[1];
 }
 
-// The grid is (blocks of rows, tokens). MATVEC_K is EXPERTS_TOP times I: x [T, EXPERTS_TOP * I] is what
+// experts_up of logits [T, ROUTER_EXPERTS] and, with EXPERTS_SHARED, of gates [T] and the shared expert's weights v0 and
+// v1 [I, H]. The grid is (blocks of rows, tokens' parts). Every threadgroup chooses for itself, but those of the shared
+// expert, which read weights while the logits are waited for; the first one of a token writes what was chosen,
+// experts and scores [T, EXPERTS_PARTS].
+[[max_total_threads_per_threadgroup(MATVEC_THREADS)]]
+kernel void experts_choose(device const uint* w0 [[buffer(0)]],
+                           device const WEIGHT_SCALE* scales0 [[buffer(1)]],
+                           device const WEIGHT_SCALE* biases0 [[buffer(2)]],
+                           device const uint* w1 [[buffer(3)]],
+                           device const WEIGHT_SCALE* scales1 [[buffer(4)]],
+                           device const WEIGHT_SCALE* biases1 [[buffer(5)]],
+                           device const uint* v0 [[buffer(6)]],
+                           device const WEIGHT_SCALE* vscales0 [[buffer(7)]],
+                           device const WEIGHT_SCALE* vbiases0 [[buffer(8)]],
+                           device const uint* v1 [[buffer(9)]],
+                           device const WEIGHT_SCALE* vscales1 [[buffer(10)]],
+                           device const WEIGHT_SCALE* vbiases1 [[buffer(11)]],
+                           device const float* logits [[buffer(12)]],
+                           device const float* gates [[buffer(13)]],
+                           device const float* x [[buffer(14)]],
+                           device const MATVEC_NORM_T* norm [[buffer(15)]],
+                           device int* experts [[buffer(16)]],
+                           device float* scores [[buffer(17)]],
+                           device float* y [[buffer(18)]],
+                           device const int* step [[buffer(19)]],
+                           uint3 group [[threadgroup_position_in_grid]],
+                           uint thread_index [[thread_index_in_threadgroup]]) {
+  TG_ARRAY(float, stage, MATVEC_STAGE);
+  TG_ARRAY(float, shared, MATVEC_SHARED(2));
+  TG_ARRAY(uint, list, ROUTER_LIST);
+  TG_ARRAY(int, list_places, ROUTER_LIST);
+  TG_ARRAY(int, count, 1);
+  TG_ARRAY(uint, keys, ROUTER_TOP);
+  TG_ARRAY(int, places, ROUTER_TOP);
+  const int token = int(group.y) / EXPERTS_PARTS;
+  const int part = int(group.y) % EXPERTS_PARTS;
+  const bool apart = EXPERTS_SHARED && part == 0;
+  const bool first = part == 0 && group.x == 0;
+  device const float* from = logits + long(token) * ROUTER_EXPERTS;
+  matvec_place at;
+  matvec_find(at, thread_index);
+  if (!apart || first) {
+    port_wait();
+    if (!experts_token(token, step)) return;
+    const int lane = int(thread_index % 32);
+    const int simd = int(thread_index / 32);
+    if (simd == 0) {
+      const int n = router_shorten(from, lane, list, list_places);
+      if (lane == 0) count[0] = n;
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    router_rank(list, list_places, count[0], lane, simd, MATVEC_SIMDS, keys, places);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+  }
+  if (apart) {
+    w0 = v0;
+    scales0 = vscales0;
+    biases0 = vbiases0;
+    w1 = v1;
+    scales1 = vscales1;
+    biases1 = vbiases1;
+  } else {
+    const long before = long(places[part - EXPERTS_SHARED]) * EXPERTS_N;
+    const long words = before * WEIGHT_WORDS(MATVEC_K);
+    const long affine = before * (MATVEC_K / WEIGHT_GROUP);
+    w0 += words;
+    scales0 += affine;
+    biases0 += affine;
+    w1 += words;
+    scales1 += affine;
+    biases1 += affine;
+  }
+  const int row0 = int(group.x) * MATVEC_BLOCK + matvec_row(at);
+  float sums[2 * MATVEC_OUTS];
+  float squares[1];
+  float out[2];
+  matvec_sums<2, 1>(w0, scales0, biases0, w1, scales1, biases1, EXPERTS_N, row0, step, x, x + long(token) * MATVEC_K, 1, norm, stage, at,
+                    sums, squares);
+  if (!experts_token(token, step)) return;
+  if (first && thread_index < 32) {
+    const int lane = int(thread_index);
+    const int rank = min(lane, ROUTER_TOP - 1);
+    const float logit = router_number(keys[rank]);
+    const float score = router_score(logit, lane, router_total(from, lane, router_number(keys[0])));
+    const long to = long(token) * EXPERTS_PARTS;
+    if (lane < ROUTER_TOP) {
+      experts[to + EXPERTS_SHARED + lane] = places[rank];
+      scores[to + EXPERTS_SHARED + lane] = score;
+    }
+    if (apart && lane == 0) {
+      experts[to] = 0;
+      scores[to] = port_sigmoid(gates[token]);
+    }
+  }
+  if (!matvec_finish<2>(sums, squares, shared, at, out)) return;
+  const int row = row0 + at.lane;
+  if (row < EXPERTS_N) y[long(group.y) * EXPERTS_N + row] = port_activate(EXPERTS_ACTIVATION, out[0]) * out[1];
+}
+
+// A thread's product for experts_down and experts_join: of the weights of a token's parts, v being the first's where
+// EXPERTS_SHARED says so, with x [T, EXPERTS_PARTS * I].
+inline void experts_sum(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases,
+                        device const uint* v, device const WEIGHT_SCALE* vscales, device const WEIGHT_SCALE* vbiases,
+                        device const int* experts, device const float* scores, device const float* x, device const float* extra, device float* y,
+                        int block, int token, uint thread_index, threadgroup float* stage, threadgroup float* shared) {
+  matvec_place at;
+  matvec_find(at, thread_index);
+  const int row0 = block * MATVEC_BLOCK + matvec_row(at);
+  float sums[MATVEC_OUTS];
+  float squares[1];
+  float out[1];
+#if EXPERTS_PARTS == 1  // which matvec_sums takes for one weight, not for parts
+  const long before = long(clamp(experts[token], 0, MATVEC_EXPERTS - 1)) * EXPERTS_N;
+  w += before * WEIGHT_WORDS(MATVEC_K);
+  scales += before * (MATVEC_K / WEIGHT_GROUP);
+  biases += before * (MATVEC_K / WEIGHT_GROUP);
+#endif
+  matvec_sums<1, EXPERTS_PARTS>(w, scales, biases, v, vscales, vbiases, EXPERTS_N, row0, experts + token * EXPERTS_PARTS,
+                                scores + token * EXPERTS_PARTS, x + long(token) * MATVEC_K, 1, (device const MATVEC_NORM_T*)x, stage, at, sums, squares);
+  if (!matvec_finish<1>(sums, squares, shared, at, out)) return;
+  const int row = row0 + at.lane;
+  if (row >= EXPERTS_N) return;
+  const long to = long(token) * EXPERTS_N + row;
+#if EXPERTS_PARTS == 1
+  out[0] *= scores[token];
+#endif
+#if EXPERTS_RESIDUAL
+  out[0] += extra[to];
+#endif
+  y[to] = out[0];
+}
+
+// The grid is (blocks of rows, tokens). MATVEC_K is EXPERTS_PARTS times I: x [T, EXPERTS_PARTS * I] is what
 // experts_up wrote.
 [[max_total_threads_per_threadgroup(MATVEC_THREADS)]]
 kernel void experts_down(device const uint* w [[buffer(0)]],
@@ -71,22 +217,29 @@ kernel void experts_down(device const uint* w [[buffer(0)]],
   TG_ARRAY(float, stage, MATVEC_STAGE);
   TG_ARRAY(float, shared, MATVEC_SHARED(1));
   port_wait();
-  const int token = int(group.y);
-  if (token >= step[STEP_TOKENS]) return;
-  matvec_place at;
-  matvec_find(at, thread_index);
-  const int row0 = int(group.x) * MATVEC_BLOCK + matvec_row(at);
-  float sums[MATVEC_OUTS];
-  float squares[1];
-  float out[1];
-  matvec_sums<1, EXPERTS_TOP>(w, scales, biases, w, scales, biases, EXPERTS_N, row0, experts + token * EXPERTS_TOP,
-                              scores + token * EXPERTS_TOP, x + long(token) * MATVEC_K, 1, (device const MATVEC_NORM_T*)x, stage, at, sums, squares);
-  if (!matvec_finish<1>(sums, squares, shared, at, out)) return;
-  const int row = row0 + at.lane;
-  if (row >= EXPERTS_N) return;
-  const long to = long(token) * EXPERTS_N + row;
-#if EXPERTS_RESIDUAL
-  out[0] += extra[to];
-#endif
-  y[to] = out[0];
+  if (!experts_token(int(group.y), step)) return;
+  experts_sum(w, scales, biases, w, scales, biases, experts, scores, x, extra, y, int(group.x), int(group.y), thread_index, stage, shared);
+}
+
+// experts_down with a shared expert, whose down is v [H, I].
+[[max_total_threads_per_threadgroup(MATVEC_THREADS)]]
+kernel void experts_join(device const uint* w [[buffer(0)]],
+                         device const WEIGHT_SCALE* scales [[buffer(1)]],
+                         device const WEIGHT_SCALE* biases [[buffer(2)]],
+                         device const uint* v [[buffer(3)]],
+                         device const WEIGHT_SCALE* vscales [[buffer(4)]],
+                         device const WEIGHT_SCALE* vbiases [[buffer(5)]],
+                         device const int* experts [[buffer(6)]],
+                         device const float* scores [[buffer(7)]],
+                         device const float* x [[buffer(8)]],
+                         device const float* extra [[buffer(9)]],
+                         device float* y [[buffer(10)]],
+                         device const int* step [[buffer(11)]],
+                         uint3 group [[threadgroup_position_in_grid]],
+                         uint thread_index [[thread_index_in_threadgroup]]) {
+  TG_ARRAY(float, stage, MATVEC_STAGE);
+  TG_ARRAY(float, shared, MATVEC_SHARED(1));
+  port_wait();
+  if (!experts_token(int(group.y), step)) return;
+  experts_sum(w, scales, biases, v, vscales, vbiases, experts, scores, x, extra, y, int(group.x), int(group.y), thread_index, stage, shared);
 }

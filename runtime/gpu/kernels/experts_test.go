@@ -13,35 +13,94 @@ import (
 
 // mixture is the weights and inputs of a mixture of experts.
 type mixture struct {
-	gate, up, down  stored
-	experts         []int32
-	scores, x       []float32
-	norm            []float32
-	norms           any
-	extra, h, y     []float32
-	wantH, wantY    []float32
-	tokens, written int
+	gate, up, down       stored
+	gate1, up1, down1    stored // of the shared expert
+	logits, gates        []float32
+	experts, wantExperts []int32
+	scores, wantScores   []float32
+	x, norm              []float32
+	norms                any
+	extra, h, y          []float32
+	wantH, wantY         []float32
+	tokens, written      int
 }
 
+// newMixture makes one that was given the experts, or that chooses them by logits of few different numbers.
 func newMixture(e kernels.Experts, tokens, written int) *mixture {
 	r := seeded(uint64(tokens))
+	n := e.Parts()
 	m := &mixture{
 		gate: r.weight(e.Format, e.Count*e.Inner, e.Hidden), up: r.weight(e.Format, e.Count*e.Inner, e.Hidden), down: r.weight(e.Format, e.Count*e.Hidden, e.Inner),
-		experts: make([]int32, tokens*e.Top), scores: make([]float32, tokens*e.Top), x: r.floats(tokens * e.Hidden), extra: r.floats(tokens * e.Hidden),
-		h: blank(tokens * e.Top * e.Inner), y: blank(tokens * e.Hidden), wantH: blank(written * e.Top * e.Inner), wantY: blank(written * e.Hidden),
-		tokens: tokens, written: written,
+		experts: make([]int32, tokens*n), scores: blank(tokens * n), x: r.floats(tokens * e.Hidden), extra: r.floats(tokens * e.Hidden),
+		h: blank(tokens * n * e.Inner), y: blank(tokens * e.Hidden), wantH: blank(written * n * e.Inner), wantY: blank(written * e.Hidden),
+		logits: r.floats(tokens * e.Count), gates: r.floats(tokens), tokens: tokens, written: written,
 	}
-	for i := range m.experts {
-		if i%e.Top == 0 {
-			for j, at := range r.Perm(e.Count)[:e.Top] {
-				m.experts[i+j] = int32(at)
-			}
-		}
-		m.scores[i] = r.Float32()
+	var shared kernels.ExpertWeights
+	if e.Shared {
+		m.gate1, m.up1, m.down1 = r.weight(e.Format, e.Inner, e.Hidden), r.weight(e.Format, e.Inner, e.Hidden), r.weight(e.Format, e.Hidden, e.Inner)
+		shared = kernels.ExpertWeights{Gate: &m.gate1.Weight, Up: &m.up1.Weight, Down: &m.down1.Weight}
 	}
 	m.norm, m.norms = r.norm(e.Norm, e.Hidden)
-	e.Twin(&m.gate.Weight, &m.up.Weight, &m.down.Weight, m.experts, m.scores, m.x, m.norm, m.extra, m.wantH, m.wantY)
+	if e.Router.Top > 0 {
+		for i, v := range m.logits {
+			m.logits[i] = float32(math.Round(float64(4*v)) / 4)
+			if e.Router.Logits {
+				m.logits[i] = 1 + max(v, -v) // whose sum is never near 0
+			}
+		}
+		m.wantExperts, m.wantScores = make([]int32, tokens*n), blank(tokens*n)
+		e.TwinChoice(m.logits[:written*e.Count], m.gates, m.wantExperts, m.wantScores)
+	} else {
+		for i := range m.experts {
+			if i%e.Top == 0 {
+				for j, at := range r.Perm(e.Count)[:e.Top] {
+					m.experts[i+j] = int32(at)
+				}
+			}
+			m.scores[i] = r.Float32()
+		}
+		m.wantExperts, m.wantScores = m.experts, m.scores
+	}
+	e.Twin(kernels.ExpertWeights{Gate: &m.gate.Weight, Up: &m.up.Weight, Down: &m.down.Weight}, shared, m.wantExperts, m.wantScores, m.x, m.norm, m.extra, m.wantH, m.wantY)
 	return m
+}
+
+// run runs both products and compares what they write.
+func (m *mixture) run(t *testing.T, e kernels.Experts, upTuning, downTuning kernels.Tuning) {
+	up, err := e.LaunchUp(upTuning, m.tokens)
+	require.NoError(t, err)
+	down, err := e.LaunchDown(downTuning, m.tokens)
+	require.NoError(t, err)
+	step := []int32{int32(m.written), 0}
+	gate1, up1, down1 := m.gate, m.up, m.down
+	if e.Shared {
+		gate1, up1, down1 = m.gate1, m.up1, m.down1
+	}
+	untouched := func(v []float32, from int) {
+		t.Helper()
+		for _, f := range v[from:] {
+			require.True(t, math.IsNaN(float64(f)), "a token past the last is written")
+		}
+	}
+	if e.Router.Top > 0 {
+		kerneltest.Run(t, up, m.gate.Words, m.gate.scales, m.gate.biases, m.up.Words, m.up.scales, m.up.biases, gate1.Words, gate1.scales, gate1.biases,
+			up1.Words, up1.scales, up1.biases, m.logits, m.gates, m.x, m.norms, m.experts, m.scores, m.h, step)
+		require.Equal(t, m.wantExperts, m.experts)
+		n := m.written * e.Parts()
+		requireClose(t, m.wantScores[:n], m.scores[:n], 1e-6)
+		untouched(m.scores, n)
+	} else {
+		kerneltest.Run(t, up, m.gate.Words, m.gate.scales, m.gate.biases, m.up.Words, m.up.scales, m.up.biases, m.experts, m.x, m.norms, m.h, step)
+	}
+	requireClose(t, m.wantH, m.h[:len(m.wantH)], bound)
+	untouched(m.h, len(m.wantH))
+	if e.Shared {
+		kerneltest.Run(t, down, m.down.Words, m.down.scales, m.down.biases, down1.Words, down1.scales, down1.biases, m.experts, m.scores, m.h, m.extra, m.y, step)
+	} else {
+		kerneltest.Run(t, down, m.down.Words, m.down.scales, m.down.biases, m.experts, m.scores, m.h, m.extra, m.y, step)
+	}
+	requireClose(t, m.wantY, m.y[:len(m.wantY)], 2*bound)
+	untouched(m.y, len(m.wantY))
 }
 
 func TestExperts(t *testing.T) {
@@ -58,18 +117,114 @@ func TestExperts(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
-			e, m := c.e, newMixture(c.e, 3, 2)
-			up, err := e.LaunchUp(c.u, m.tokens)
-			require.NoError(t, err)
-			down, err := e.LaunchDown(c.d, m.tokens)
-			require.NoError(t, err)
-			step := []int32{int32(m.written), 0}
-			kerneltest.Run(t, up, m.gate.Words, m.gate.scales, m.gate.biases, m.up.Words, m.up.scales, m.up.biases, m.experts, m.x, m.norms, m.h, step)
-			requireClose(t, m.wantH, m.h[:len(m.wantH)], bound)
-			require.True(t, math.IsNaN(float64(m.h[len(m.wantH)])), "a token past the last is written")
-			kerneltest.Run(t, down, m.down.Words, m.down.scales, m.down.biases, m.experts, m.scores, m.h, m.extra, m.y, step)
-			requireClose(t, m.wantY, m.y[:len(m.wantY)], 2*bound)
-			require.True(t, math.IsNaN(float64(m.y[len(m.wantY)])), "a token past the last is written")
+			newMixture(c.e, 3, 2).run(t, c.e, c.u, c.d)
 		})
 	}
+}
+
+// TestExpertsChosen: the first product chooses the experts as the router does, with a shared expert and without, for
+// any number of tokens.
+func TestExpertsChosen(t *testing.T) {
+	t.Parallel()
+	chosen := func(e kernels.Experts, r kernels.Router) kernels.Experts {
+		r.Experts, r.Top = e.Count, e.Top
+		if r.Scale == 0 {
+			r.Scale = 1
+		}
+		e.Router, e.Activation = r, kernels.SiLU
+		return e
+	}
+	softmax := kernels.Router{Normalize: true}
+	for i, c := range []struct {
+		e               kernels.Experts
+		u, d            kernels.Tuning
+		tokens, written int
+	}{
+		{chosen(kernels.Experts{Format: affine4, Count: 40, Top: 3, Hidden: 128, Inner: 64, Shared: true, Norm: kernels.NormF32, Eps: 1e-6, Residual: true}, softmax),
+			kernels.Tuning{Lanes: 8, Split: 2}, kernels.Tuning{Lanes: 8, Split: 2}, 1, 1},
+		{chosen(kernels.Experts{Format: kernels.Format{Bits: 4, Group: 32}, Count: 64, Top: 8, Hidden: 96, Inner: 32, Shared: true}, softmax), kernels.Tuning{Permute: true, Rows: 2}, kernels.Tuning{Permute: true, Rows: 2, Lanes: 16}, 2, 2},
+		{chosen(kernels.Experts{Format: kernels.Format{Bits: 4, Group: 128, Symmetric: true}, Count: 6, Top: 2, Hidden: 128, Inner: 128, Shared: true}, kernels.Router{Logits: true, Normalize: true}), kernels.Tuning{}, kernels.Tuning{Chunk: 64, Split: 3}, 8, 5},
+		{chosen(kernels.Experts{Format: kernels.Format{Bits: 8, Group: 64}, Count: 33, Top: 5, Hidden: 128, Inner: 64, Shared: true, Norm: kernels.NormPlain}, kernels.Router{Scale: 2.5}), kernels.Tuning{Split: 2}, kernels.Tuning{Split: 2}, 3, 2},
+		{chosen(kernels.Experts{Format: kernels.Format{Bits: 16}, Count: 9, Top: 2, Hidden: 64, Inner: 40, Shared: true, Norm: kernels.NormBF16}, softmax), kernels.Tuning{}, kernels.Tuning{}, 4, 1},
+		{chosen(kernels.Experts{Format: affine4, Count: 17, Top: 1, Hidden: 64, Inner: 64, Residual: true}, kernels.Router{Logits: true, Scale: 0.5}), kernels.Tuning{}, kernels.Tuning{}, 1, 1},
+		{chosen(kernels.Experts{Format: affine4, Count: 70, Top: 17, Hidden: 64, Inner: 64, Norm: kernels.NormF32}, softmax), kernels.Tuning{}, kernels.Tuning{}, 6, 4},
+		{chosen(kernels.Experts{Format: affine4, Count: 4, Top: 4, Hidden: 64, Inner: 64}, softmax), kernels.Tuning{Lanes: 16, Split: 2}, kernels.Tuning{Lanes: 16}, 7, 7},
+	} {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			newMixture(c.e, c.tokens, c.written).run(t, c.e, c.u, c.d)
+		})
+	}
+}
+
+// TestExpertsChosenAsRouter: the choice is that of the kernel router, to the last bit: ties of all logits, zeros of
+// both signs, infinities and NaN, logits that differ by less than their probabilities show.
+func TestExpertsChosenAsRouter(t *testing.T) {
+	t.Parallel()
+	e := kernels.Experts{Format: kernels.Format{Bits: 4, Group: 32}, Count: 256, Top: 8, Hidden: 32, Inner: 8, Activation: kernels.SiLU, Shared: true,
+		Router: kernels.Router{Experts: 256, Top: 8, Normalize: true, Scale: 1}}
+	const tokens = 8
+	m := newMixture(e, tokens, tokens)
+	for i := range m.logits {
+		at, special := i%256, float32(math.NaN())
+		switch i / 256 {
+		case 0: // numbers of a normal distribution, in steps of a quarter
+		case 1:
+			m.logits[i] = 1
+		case 2:
+			m.logits[i] = float32(math.Copysign(0, float64(at%2)-0.5))
+		case 3:
+			m.logits[i] = float32(at/3) - 90
+		case 4:
+			m.logits[i] = math.Float32frombits(0x3a800000 + uint32(at*37%256))
+		case 5:
+			if at == 100 || at == 7 {
+				m.logits[i] = special
+			}
+		case 6:
+			m.logits[i] = float32(math.Inf(-1))
+			if at > 200 {
+				m.logits[i] = -float32(at)
+			}
+		case 7: // all of the largest in one lane's
+			m.logits[i] = -1
+			if at%32 == 5 {
+				m.logits[i] = float32(at)
+			}
+		}
+	}
+	router, err := e.Router.Launch(tokens)
+	require.NoError(t, err)
+	experts, scores := make([]int32, tokens*8), blank(tokens*8)
+	step := []int32{tokens, 0}
+	kerneltest.Run(t, router, m.logits, experts, scores, step)
+	up, err := e.LaunchUp(kernels.Tuning{}, tokens)
+	require.NoError(t, err)
+	kerneltest.Run(t, up, m.gate.Words, m.gate.scales, m.gate.biases, m.up.Words, m.up.scales, m.up.biases, m.gate1.Words, m.gate1.scales, m.gate1.biases,
+		m.up1.Words, m.up1.scales, m.up1.biases, m.logits, m.gates, m.x, m.norms, m.experts, m.scores, m.h, step)
+	want := make([]int32, tokens*9)
+	e.TwinChoice(m.logits, m.gates, want, blank(tokens*9))
+	require.Equal(t, want, m.experts)
+	for i := range tokens {
+		require.Equal(t, experts[i*8:(i+1)*8], m.experts[i*9+1:(i+1)*9])
+		for j := range 8 {
+			want, got := scores[i*8+j], m.scores[i*9+1+j]
+			require.True(t, want == got || want != want && got != got, "token %d, expert %d: %g, want %g", i, j, got, want)
+		}
+	}
+}
+
+func TestExpertsRefused(t *testing.T) {
+	e := kernels.Experts{Format: affine4, Count: 8, Top: 2, Hidden: 64, Inner: 64, Shared: true}
+	_, err := e.LaunchUp(kernels.Tuning{}, 1)
+	require.EqualError(t, err, "experts_up 8×64×64: a shared expert beside experts that are given, want them chosen")
+	e.Router = kernels.Router{Experts: 8, Top: 3}
+	_, err = e.LaunchDown(kernels.Tuning{}, 1)
+	require.EqualError(t, err, "experts_down 8×64×64: a router that chooses 3 of 8 experts for 2 of 8")
+	e.Count, e.Router = 600, kernels.Router{Experts: 600, Top: 2}
+	_, err = e.LaunchUp(kernels.Tuning{}, 1)
+	require.EqualError(t, err, "experts_up 600×64×64: router: the 2 largest of 600 experts, want at most 32 of at most 512")
+	e.Count, e.Router, e.Hidden = 512, kernels.Router{Experts: 512, Top: 2}, 7168
+	_, err = e.LaunchUp(kernels.Tuning{Chunk: 7168}, 1)
+	require.EqualError(t, err, "experts_up 512×64×7168: tuning: 34020 bytes of threadgroup memory with the choice of experts, there are 32768")
 }

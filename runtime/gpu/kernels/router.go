@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// Router chooses the experts of tokens: of the softmax of logits [T, Experts] the Top largest, in the order of top_k.
+// Router chooses the experts of tokens: of logits [T, Experts] the Top largest, in the order of top_k.
 type Router struct {
 	Experts, Top int
-	// Logits says that scores are the logits themselves, not their softmax.
+	// Logits says that scores are the logits themselves, not their softmax over all experts.
 	Logits bool
 	// Normalize divides the scores of a token by their sum; Scale multiplies them (1 for none).
 	Normalize bool
@@ -19,31 +19,33 @@ type Router struct {
 // Launch is the dispatch for up to tokens tokens. Buffers: logits f32 [T, Experts], experts i32 [T, Top], scores f32
 // [T, Top], step.
 func (r Router) Launch(tokens int) (Launch, error) {
-	if r.Experts < 1 || r.Experts > 4096 || r.Top < 1 || r.Top > min(32, r.Experts) {
-		return Launch{}, fmt.Errorf("router: the %d largest of %d experts, want at most 32 of at most 4096", r.Top, r.Experts)
+	if err := r.check(4096); err != nil {
+		return Launch{}, err
 	}
 	simds := min(16, ceil(r.Experts, 32))
 	return Launch{
-		File: "router", Kernel: "router", Trial: r.trial,
-		Defines: define("ROUTER_EXPERTS", r.Experts, "ROUTER_TOP", r.Top, "ROUTER_SOFTMAX", !r.Logits, "ROUTER_NORMALIZE", r.Normalize, "ROUTER_SCALE", r.Scale, "ROUTER_SIMDS", simds),
-		Groups:  [3]int{tokens, 1, 1}, Threads: [3]int{simds * 32, 1, 1},
+		File: "router", Kernel: "router", Trial: r.trial, Defines: append(r.defines(), define("ROUTER_SIMDS", simds)...),
+		Groups: [3]int{tokens, 1, 1}, Threads: [3]int{simds * 32, 1, 1},
 	}, nil
+}
+
+// check says why experts cannot be chosen among at most most.
+func (r Router) check(most int) error {
+	if r.Experts < 1 || r.Experts > most || r.Top < 1 || r.Top > min(32, r.Experts) {
+		return fmt.Errorf("router: the %d largest of %d experts, want at most 32 of at most %d", r.Top, r.Experts, most)
+	}
+	return nil
+}
+
+// defines are those of prelude/router.h.
+func (r Router) defines() []Define {
+	return define("ROUTER_EXPERTS", r.Experts, "ROUTER_TOP", r.Top, "ROUTER_SOFTMAX", !r.Logits, "ROUTER_NORMALIZE", r.Normalize, "ROUTER_SCALE", r.Scale)
 }
 
 // Twin computes what the kernel does for len(logits)/Experts tokens.
 func (r Router) Twin(logits []float32, experts []int32, scores []float32) {
 	for t := range len(logits) / r.Experts {
-		row := slices.Clone(logits[t*r.Experts : (t+1)*r.Experts])
-		if !r.Logits {
-			total := 0.0
-			for _, v := range row {
-				total += math.Exp(float64(v) - float64(slices.Max(row)))
-			}
-			top := slices.Max(row)
-			for i, v := range row {
-				row[i] = float32(math.Exp(float64(v)-float64(top)) / total)
-			}
-		}
+		row := logits[t*r.Experts : (t+1)*r.Experts]
 		order := make([]int32, r.Experts)
 		for i := range order {
 			order[i] = int32(i)
@@ -58,16 +60,26 @@ func (r Router) Twin(logits []float32, experts []int32, scores []float32) {
 			}
 			return int(j - i)
 		})
-		sum := float32(1)
-		if r.Normalize {
-			sum = 0
-			for _, at := range order[:r.Top] {
-				sum += row[at]
+		score := func(at int32) float64 {
+			if r.Logits {
+				return float64(row[at])
 			}
+			return math.Exp(float64(row[at]) - float64(row[order[0]]))
+		}
+		of := order // which scores are divided by the sum of
+		if r.Normalize {
+			of = order[:r.Top]
+		}
+		sum := 0.0
+		for _, at := range of {
+			sum += score(at)
+		}
+		if r.Logits && !r.Normalize {
+			sum = 1
 		}
 		for j, at := range order[:r.Top] {
 			experts[t*r.Top+j] = at
-			scores[t*r.Top+j] = row[at] / sum * r.Scale
+			scores[t*r.Top+j] = float32(score(at) / sum * float64(r.Scale))
 		}
 	}
 }

@@ -1,24 +1,10 @@
 #include "port.h"
-// The experts of a token: softmax over the router's logits [T, ROUTER_EXPERTS], the ROUTER_TOP largest, and their
-// scores. A threadgroup takes a token, a thread ROUTER_PER of its logits. Elements are ranked by counting those that
-// come before them, first among 32 neighbours, then among the best of these: of equal elements the later ones come
-// first, and a NaN comes before all, as in top_k of ir/eval.
+#include "router.h"
+// The experts of a token: the ROUTER_TOP largest of the router's logits [T, ROUTER_EXPERTS], and their scores. A
+// threadgroup takes a token, a thread ROUTER_PER of its logits. Elements are ranked by counting those that come before
+// them, first among 32 neighbours, then among the best of these: of equal elements the later ones come first, and a
+// NaN comes before all, as in top_k of ir/eval.
 
-#ifndef ROUTER_EXPERTS
-#define ROUTER_EXPERTS 32
-#endif
-#ifndef ROUTER_TOP
-#define ROUTER_TOP 2
-#endif
-#ifndef ROUTER_SOFTMAX    // 0: the scores are the logits
-#define ROUTER_SOFTMAX 1
-#endif
-#ifndef ROUTER_NORMALIZE  // scores are divided by their sum
-#define ROUTER_NORMALIZE 1
-#endif
-#ifndef ROUTER_SCALE      // and multiplied by this
-#define ROUTER_SCALE 1.0f
-#endif
 #ifndef ROUTER_SIMDS
 #define ROUTER_SIMDS 1
 #endif
@@ -32,13 +18,6 @@
 #define ROUTER_UNROLL
 #endif
 
-// A key in the order of floats, a NaN above all; 0 is below all.
-inline uint router_key(float v) {
-  if (port_isnan(v)) return 0xffffffffu;
-  const uint u = as_type<uint>(v == 0.0f ? 0.0f : v);
-  return (u & 0x80000000u) != 0u ? ~u : u | 0x80000000u;
-}
-
 [[max_total_threads_per_threadgroup(ROUTER_THREADS)]]
 kernel void router(device const float* logits [[buffer(0)]],
                    device int* experts [[buffer(1)]],
@@ -51,35 +30,14 @@ kernel void router(device const float* logits [[buffer(0)]],
   TG_ARRAY(float, values, ROUTER_BEST);
   TG_ARRAY(int, places, ROUTER_BEST);
   TG_ARRAY(float, chosen, ROUTER_TOP);
-  TG_ARRAY(float, partial, 2 * ROUTER_SIMDS);
+  TG_ARRAY(float, partial, ROUTER_SIMDS);
   if (int(token) >= step[STEP_TOKENS]) return;
   device const float* from = logits + long(token) * ROUTER_EXPERTS;
   float v[ROUTER_PER];
   UNROLL for (int i = 0; i < ROUTER_PER; i++) {
     const int at = i * ROUTER_THREADS + int(thread_index);
-    v[i] = at < ROUTER_EXPERTS ? from[at] : -3e38f;
+    v[i] = at < ROUTER_EXPERTS ? from[at] : 0.0f;
   }
-#if ROUTER_SOFTMAX
-  float largest = -3e38f;
-  UNROLL for (int i = 0; i < ROUTER_PER; i++) largest = v[i] > largest ? v[i] : largest;
-  largest = simd_max(largest);
-  if (thread_index % 32 == 0) partial[simd] = largest;
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  UNROLL for (int i = 0; i < ROUTER_SIMDS; i++) largest = partial[i] > largest ? partial[i] : largest;
-  float total = 0.0f;
-  UNROLL for (int i = 0; i < ROUTER_PER; i++) {
-    if (i * ROUTER_THREADS + int(thread_index) < ROUTER_EXPERTS) {
-      v[i] = precise::exp(v[i] - largest);
-      total += v[i];
-    }
-  }
-  total = simd_sum(total);
-  if (thread_index % 32 == 0) partial[ROUTER_SIMDS + simd] = total;
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  total = 0.0f;
-  UNROLL for (int i = 0; i < ROUTER_SIMDS; i++) total += partial[ROUTER_SIMDS + i];
-  UNROLL for (int i = 0; i < ROUTER_PER; i++) v[i] /= total;
-#endif
   const int lane = int(thread_index % 32);
   UNROLL for (int i = 0; i < ROUTER_PER; i++) {
     const int at = i * ROUTER_THREADS + int(thread_index);
@@ -111,19 +69,24 @@ kernel void router(device const float* logits [[buffer(0)]],
     }
     if (before < ROUTER_TOP) {
       experts[int(token) * ROUTER_TOP + before] = places[i];
-#if ROUTER_NORMALIZE
       chosen[before] = values[i];
-#else
-      scores[int(token) * ROUTER_TOP + before] = values[i] * ROUTER_SCALE;
-#endif
     }
   }
-#if ROUTER_NORMALIZE
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  if (thread_index < ROUTER_TOP) {
-    float sum = 0.0f;
-    UNROLL for (int j = 0; j < ROUTER_TOP; j++) sum += chosen[j];
-    scores[int(token) * ROUTER_TOP + int(thread_index)] = chosen[thread_index] / sum * ROUTER_SCALE;
+  float total = 1.0f;
+#if ROUTER_SOFTMAX && !ROUTER_NORMALIZE
+  total = 0.0f;
+  UNROLL for (int i = 0; i < ROUTER_PER; i++) {
+    if (i * ROUTER_THREADS + int(thread_index) < ROUTER_EXPERTS) total += precise::exp(v[i] - chosen[0]);
   }
+  total = simd_sum(total);
+  if (lane == 0) partial[simd] = total;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  total = 0.0f;
+  UNROLL for (int i = 0; i < ROUTER_SIMDS; i++) total += partial[i];
 #endif
+  if (simd == 0) {
+    const float score = router_score(chosen[min(lane, ROUTER_TOP - 1)], lane, total);
+    if (lane < ROUTER_TOP) scores[int(token) * ROUTER_TOP + lane] = score;
+  }
 }

@@ -36,6 +36,20 @@ func TestRouter(t *testing.T) {
 			out[3] = nan
 			return out
 		}},
+		{kernels.Router{Experts: 64, Top: 4, Normalize: true, Scale: 1}, func(r random, n int) []float32 { // equal probabilities, different logits
+			out := make([]float32, n)
+			for i := range out {
+				out[i] = math.Float32frombits(0x3a800000 + uint32(i*37%64))
+			}
+			return out
+		}},
+		{kernels.Router{Experts: 33, Top: 8, Scale: 1}, func(r random, n int) []float32 { // probabilities that underflow
+			out := make([]float32, n)
+			for i := range out {
+				out[i] = -40 * float32(i%33)
+			}
+			return out
+		}},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()

@@ -165,10 +165,16 @@ func (v Vectors) tune(t Tuning, planes, experts int) (Tuning, error) {
 	case t.Chunk < columns || t.Chunk%columns != 0:
 		return t, fmt.Errorf("tuning: chunks of %d columns, want a multiple of %d", t.Chunk, columns)
 	}
-	stage := v.M * (columns + 1) * (t.Chunk/columns + 1) * 4
-	shared := t.Split * t.Sets * (planes*t.Rows*v.M*(32/t.Lanes) + v.M) * 4
-	if stage+shared+32 > 32<<10 {
-		return t, fmt.Errorf("tuning: %d bytes of threadgroup memory, there are %d", stage+shared, 32<<10)
+	if used := v.memory(t, planes); used+32 > 32<<10 {
+		return t, fmt.Errorf("tuning: %d bytes of threadgroup memory, there are %d", used, 32<<10)
 	}
 	return t, nil
+}
+
+// memory is the threadgroup memory that a product takes, in bytes.
+func (v Vectors) memory(t Tuning, planes int) int {
+	columns := t.Bytes * 8 / v.Bits
+	stage := v.M * (columns + 1) * (t.Chunk/columns + 1)
+	shared := t.Split * t.Sets * (planes*t.Rows*v.M*(32/t.Lanes) + v.M)
+	return 4 * (stage + shared)
 }

@@ -82,6 +82,11 @@ func launches(t *testing.T) map[string]kernels.Launch {
 	experts.Residual = true
 	l, err = experts.LaunchDown(kernels.Tuning{}, 3)
 	add("experts down", l, err)
+	experts.Router, experts.Shared = kernels.Router{Experts: 256, Top: 8, Normalize: true, Scale: 1}, true
+	l, err = experts.LaunchUp(kernels.Tuning{}, 3)
+	add("experts up, chosen", l, err)
+	l, err = experts.LaunchDown(kernels.Tuning{}, 1)
+	add("experts down, one shared", l, err)
 	for name, exact := range map[string]bool{"": false, ", exact": true} {
 		many := kernels.ManyExperts{Format: affine, Count: 256, Top: 8, Hidden: 256, Inner: 128, Activation: kernels.SiLU, Exact: exact, Residual: true}
 		tile := many.Tiles(kernels.Metal, 512)[0]

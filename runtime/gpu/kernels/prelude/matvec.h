@@ -45,6 +45,9 @@
 #ifndef MATVEC_EXPERTS  // matrices in a stack of them
 #define MATVEC_EXPERTS 1
 #endif
+#ifndef MATVEC_APART    // of PARTS matrices the first is not of the stack: it is the second weight
+#define MATVEC_APART 0
+#endif
 #ifndef MATVEC_ALIGNED  // the weights' rows are a multiple of MATVEC_BLOCK
 #define MATVEC_ALIGNED 0
 #endif
@@ -330,8 +333,10 @@ inline void matvec_sums(device const uint* w0, device const WEIGHT_SCALE* scales
 #else
             long row = min(row0 + r, rows - 1);
 #endif
-            if (PARTS > 1) row += long(clamp(experts[k / columns], 0, MATVEC_EXPERTS - 1)) * rows;
-            matvec_read(w0, scales0, biases0, row, k % columns, columns, words[turn] + r * MATVEC_WORDS, affine[turn][r]);
+            const bool apart = MATVEC_APART && PARTS > 1 && k < columns;
+            if (PARTS > 1 && !apart) row += long(clamp(experts[k / columns], 0, MATVEC_EXPERTS - 1)) * rows;
+            matvec_read(apart ? w1 : w0, apart ? scales1 : scales0, apart ? biases1 : biases0, row, k % columns, columns,
+                        words[turn] + r * MATVEC_WORDS, affine[turn][r]);
             if (PLANES == 2) {
               const int second = (PLANES - 1) * MATVEC_ROWS + r;
               matvec_read(w1, scales1, biases1, row, k % columns, columns, words[turn] + second * MATVEC_WORDS, affine[turn][second]);

@@ -140,6 +140,13 @@ inline bool simd_all(bool v, PORT_AT) {
   for (int i = 0; i < 32; i++) r &= s[i][0] != 0;
   return r;
 }
+// The lanes that say so, lane 0 in the lowest bit.
+inline uint port_ballot(bool v, PORT_AT) {
+  auto& s = emulator::exchange(int(v), "port_ballot", line);
+  uint r = 0;
+  for (int i = 0; i < 32; i++) r |= s[i][0] != 0 ? 1u << i : 0u;
+  return r;
+}
 
 // Waits until what the kernels before this one write is there: a device may start a kernel before those are done. Where
 // the text defines PORT_WAITS, every thread of its kernels calls it before it reads what other kernels write, and before
@@ -316,6 +323,7 @@ using namespace metal;
   extern "C" __attribute__((visibility("default"))) const int name##_entry_info[2] = {threads, arguments};
 
 #define UNROLL
+#define NOUNROLL
 #define TG_ARRAY(T, name, n)           \
   static const char name##_place = 0;  \
   T(&name)[n] = *(T(*)[n])emulator_threadgroup_memory(&name##_place, sizeof(T) * (n))

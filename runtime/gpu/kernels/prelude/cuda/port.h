@@ -7,6 +7,7 @@ typedef unsigned long long ulong;
 typedef long long port_long;
 
 #define UNROLL _Pragma("unroll")
+#define NOUNROLL _Pragma("unroll 1")
 #define TG_ARRAY(T, name, n) __shared__ __align__(16) T name[n]
 #define INFINITY __int_as_float(0x7f800000)
 #define NAN __int_as_float(0x7fffffff)
@@ -112,6 +113,12 @@ template <class T> __forceinline__ T simd_min(T v) {
   UNROLL for (int m = 16; m; m >>= 1) { T o = __shfl_xor_sync(~0u, v, m); v = o < v ? o : v; } return v; }
 __forceinline__ bool simd_any(bool b) { return __any_sync(~0u, b); }
 __forceinline__ bool simd_all(bool b) { return __all_sync(~0u, b); }
+// The lanes that say so, lane 0 in the lowest bit.
+__forceinline__ uint port_ballot(bool b) { return __ballot_sync(~0u, b); }
+#if __CUDA_ARCH__ >= 800
+template <> __forceinline__ uint simd_min<uint>(uint v) {
+  uint r; asm volatile("redux.sync.min.u32 %0, %1, 0xffffffff;" : "=r"(r) : "r"(v)); return r; }
+#endif
 
 // The same entities as the global ones, so that `using namespace metal` is not ambiguous.
 using ::min; using ::max; using ::exp; using ::exp2; using ::log; using ::sqrt; using ::rsqrt;

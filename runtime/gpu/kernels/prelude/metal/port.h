@@ -6,6 +6,7 @@ using namespace metal;
 
 #define TG_ARRAY(T, name, n) alignas(16) threadgroup T name[n]
 #define UNROLL _Pragma("clang loop unroll(full)")
+#define NOUNROLL _Pragma("clang loop unroll(disable)")
 
 // Two numbers rounded to bf16, the first in the lower half.
 inline uint port_pack_bf16(float a, float b) {
@@ -21,6 +22,8 @@ inline uint4 port_dequant8(uint w, float scale, float bias) {
 }
 // 1 + (byte i of w, less its top bit) / 128, where the byte's top bit is set.
 inline float port_byte_unit(uint w, int i) { return as_type<float>(0x3f000000u | (((w >> (8 * i)) & 0xffu) << 16)); }
+// The lanes that say so, lane 0 in the lowest bit.
+inline uint port_ballot(bool b) { return uint((simd_vote::vote_t)simd_ballot(b)); }
 // Byte i of w.
 inline float port_byte_float(uint w, int i) { return float((w >> (8 * i)) & 0xffu); }
 

@@ -1,0 +1,110 @@
+// The choice of a token's experts by the router's logits: what router.metal and experts.metal share.
+
+#ifndef ROUTER_EXPERTS
+#define ROUTER_EXPERTS 32
+#endif
+#ifndef ROUTER_TOP
+#define ROUTER_TOP 2
+#endif
+#ifndef ROUTER_SOFTMAX    // 0: the scores are the logits
+#define ROUTER_SOFTMAX 1
+#endif
+#ifndef ROUTER_NORMALIZE  // scores are divided by their sum
+#define ROUTER_NORMALIZE 1
+#endif
+#ifndef ROUTER_SCALE      // and multiplied by this
+#define ROUTER_SCALE 1.0f
+#endif
+
+// A key in the order of floats, a NaN above all; 0 is below all.
+inline uint router_key(float v) {
+  const uint u = as_type<uint>(v == 0.0f ? 0.0f : v);
+  const uint key = u ^ (uint(as_type<int>(u) >> 31) | 0x80000000u);
+  return port_isnan(v) ? 0xffffffffu : key;
+}
+// The number of a key.
+inline float router_number(uint key) { return as_type<float>((key & 0x80000000u) != 0u ? key ^ 0x80000000u : ~key); }
+
+// The score of the expert that a lane of a simdgroup stands for, by its logit: lane 0 has the largest, lanes from
+// ROUTER_TOP on have none. total is the sum of exp(logit - largest) over all experts; it matters where scores are a
+// softmax that is not normalized.
+inline float router_score(float logit, int lane, float total) {
+  const bool is = lane < ROUTER_TOP;
+#if ROUTER_SOFTMAX
+  const float largest = simd_broadcast(logit, 0);
+  const float v = is ? precise::exp(logit - largest) : 0.0f;
+#else
+  const float v = is ? logit : 0.0f;
+#endif
+#if ROUTER_NORMALIZE
+  return v / simd_sum(v) * ROUTER_SCALE;
+#elif ROUTER_SOFTMAX
+  return v / total * ROUTER_SCALE;
+#else
+  return v * ROUTER_SCALE;
+#endif
+}
+
+// Groups of lanes, ROUTER_TOP at least: of this many lanes each.
+#define ROUTER_GROUP (ROUTER_TOP <= 1 ? 32 : ROUTER_TOP <= 2 ? 16 : ROUTER_TOP <= 4 ? 8 : ROUTER_TOP <= 8 ? 4 : ROUTER_TOP <= 16 ? 2 : 1)
+#define ROUTER_LOGITS ((ROUTER_EXPERTS + 31) / 32)  // of a lane
+#define ROUTER_LIST (ROUTER_EXPERTS + 1)            // the last place is for what is not in the list
+
+// Finds which logits of a token may be among the ROUTER_TOP largest, by one simdgroup: their number and, in order, their
+// keys in list and their places in at, both of ROUTER_LIST. For the least of the largest logits of ROUTER_TOP groups of
+// lanes or more is no larger than the last of those that are wanted; of 256, some twenty are left.
+inline int router_shorten(device const float* logits, int lane, threadgroup uint* list, threadgroup int* at) {
+  float v[ROUTER_LOGITS];
+  UNROLL for (int i = 0; i < ROUTER_LOGITS; i++) {
+    v[i] = logits[i * 32 + (ROUTER_EXPERTS % 32 == 0 ? lane : min(lane, ROUTER_EXPERTS - 1 - i * 32))];
+  }
+  uint own[ROUTER_LOGITS];
+  uint largest = 0u;
+  UNROLL for (int i = 0; i < ROUTER_LOGITS; i++) {
+    own[i] = i * 32 + lane < ROUTER_EXPERTS ? router_key(v[i]) : 0u;
+    largest = max(largest, own[i]);
+  }
+  UNROLL for (ushort distance = 1; distance < ROUTER_GROUP; distance *= 2) largest = max(largest, simd_shuffle_xor(largest, distance));
+  const uint least = max(simd_min(largest), 1u);
+  int count = 0;
+  UNROLL for (int i = 0; i < ROUTER_LOGITS; i++) {
+    const uint stay = port_ballot(own[i] >= least);
+    // What does not stay goes where nothing is read: a branch would cost more.
+    const int to = own[i] >= least ? count + int(popcount(stay & ((1u << lane) - 1u))) : ROUTER_LIST - 1;
+    list[to] = own[i];
+    at[to] = i * 32 + lane;
+    count += int(popcount(stay));
+  }
+  return count;
+}
+
+// Ranks what router_shorten has left, by simds simdgroups: the keys of the ROUTER_TOP largest and their places, the largest
+// first. Of equal logits the later ones come first. A barrier stands before it and behind it.
+inline void router_rank(threadgroup const uint* list, threadgroup const int* at, int count, int lane, int simd, int simds,
+                        threadgroup uint* keys, threadgroup int* places) {
+  NOUNROLL for (int j = simd; j < count; j += simds) {
+    const uint key = list[j];
+    int before = 0;
+    NOUNROLL for (int i = 0; i < count; i += 32) {
+      const uint other = i + lane < count ? list[i + lane] : 0u;
+      before += int(popcount(port_ballot(other > key || (other == key && i + lane > j))));
+    }
+    if (lane == 0 && before < ROUTER_TOP) {
+      keys[before] = key;
+      places[before] = at[j];
+    }
+  }
+}
+
+// The sum that router_score takes, by one simdgroup: 1 where it takes none.
+inline float router_total(device const float* logits, int lane, float largest) {
+  float total = 1.0f;
+#if ROUTER_SOFTMAX && !ROUTER_NORMALIZE
+  total = 0.0f;
+  UNROLL for (int i = 0; i < ROUTER_LOGITS; i++) {
+    if (i * 32 + lane < ROUTER_EXPERTS) total += precise::exp(logits[i * 32 + lane] - largest);
+  }
+  total = simd_sum(total);
+#endif
+  return total;
+}
