@@ -13,6 +13,13 @@ func sequences(small int) []testCase {
 	sliding := kernels.Attention{D: 256, Heads: 32, KVHeads: 16, Slots: max(2047/small, 64), Window: 1024 / small, Scale: 1, Cache: kernels.BF16}
 	full := kernels.Attention{D: 512, Heads: 32, KVHeads: 4, Slots: 32768 / small, Scale: 1, Cache: kernels.BF16}
 	var out []testCase
+	for _, context := range []int{128, 512, 4096, 32768} {
+		context := max(1, context/small)
+		out = append(out, attentionStep("qwen", qwen, 64, context), attentionStep("gemma full", full, 512, context))
+		if context <= 2*sliding.Slots {
+			out = append(out, attentionStep("gemma sliding", sliding, 256, min(context, sliding.Slots)))
+		}
+	}
 	for _, context := range []int{128, 4096, 32768} {
 		context := max(1, context/small)
 		out = append(out, attention("qwen attention", qwen, context)...)
@@ -62,6 +69,40 @@ func attention(name string, a kernels.Attention, context int) []testCase {
 			return []variant{{label: fmt.Sprintf("%d blocks", blocks), launch: merge, buffers: []int{3, 4, 3, 6, 5}}}, err
 		},
 	}}
+}
+
+// attentionStep is attention of one token with all around it. Caches have the slots that it sees, so that more of them rotate.
+func attentionStep(name string, a kernels.Attention, dims, context int) testCase {
+	a.Slots = context
+	a.Gated = a.Window == 0 && a.D == 256
+	s := kernels.AttentionStep{Attention: a, Early: true, Rope: kernels.Rope{D: a.D, Dims: dims, QHeads: a.Heads, KVHeads: a.KVHeads, QNorm: kernels.WeightedHeadNorm, KNorm: kernels.WeightedHeadNorm,
+		Eps: 1e-6, Weight: kernels.F32, Cache: a.Cache, Slots: a.Slots, Ring: a.Window > 0}}
+	seen := context
+	if a.Window > 0 {
+		seen = min(seen, a.Window)
+	}
+	most := 256 // blocks of any variant
+	return testCase{
+		name: fmt.Sprintf("%s attention step at %d", name, context), result: 7,
+		memory: []memory{vectors(a.Heads * a.D), vectors(a.D), vectors(dims), cache(a), cache(a), results(a.Heads * most * a.D), results(a.Heads * most * 2),
+			results(a.Heads * a.D), results(a.Heads), integers(1, int32(context-1))},
+		bytes: float64(4 * seen * a.KVHeads * a.D), flops: float64(4 * seen * a.Heads * a.D),
+		variants: func(target kernels.Target) ([]variant, error) {
+			var out []variant
+			for _, t := range s.StepTunings(target) {
+				tuned := s
+				tuned.Step = t
+				l, _, blocks, err := tuned.Launches()
+				if err != nil {
+					return nil, err
+				}
+				if blocks <= most {
+					out = append(out, variant{label: fmt.Sprintf("%+v", t), launch: l, buffers: []int{0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 0, 7, 8, 9}})
+				}
+			}
+			return out, nil
+		},
+	}
 }
 
 func chunk(name string, a kernels.Attention, tokens int) testCase {
