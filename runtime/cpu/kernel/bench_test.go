@@ -248,38 +248,52 @@ func BenchmarkAttention(b *testing.B) {
 	}
 }
 
-// BenchmarkDelta is the gated delta rule of two value heads of 128 × 128 that share their keys, in steps and in
-// chunks, with the strides of Qwen3.5-35B-A3B.
+// BenchmarkDelta is the gated delta rule of a layer of Qwen3.5-35B-A3B, 16 key heads and 32 value heads of
+// width 128, in steps and in chunks, with threads that take key heads in turn. It reports the time of a thread
+// for a token of a value head.
 func BenchmarkDelta(b *testing.B) {
 	atLevel(b)
-	const heads, width, keyHeads = 32, 128, 16
+	const keyHeads, heads, width = 16, 32, 128
+	values := func(n int, center float32) []float32 {
+		x := make([]float32, n)
+		for i := range x {
+			x[i] = center + float32(i*7919%101-50)/1000
+		}
+		return x
+	}
 	for _, tokens := range []int{4, 8, 12, 16, 32, 64, 128, 256, 512} {
-		values := func(n int) []float32 {
-			x := make([]float32, n)
-			for i := range x {
-				x[i] = float32(i*7919%101)/1000 - 0.05
+		q, k := values(tokens*keyHeads*width, 0), values(tokens*keyHeads*width, 0.05)
+		v, y := values(tokens*2*heads*width, 0), values(tokens*heads*width, 0)
+		decay, beta := values(tokens*heads, 0.9), values(tokens*heads, 0.5)
+		var runs []*DeltaRun
+		for key := range keyHeads {
+			d := &DeltaRun{Tokens: tokens, Keys: width, Q: q[key*width:], K: k[key*width:], QStride: keyHeads * width, KStride: keyHeads * width,
+				VStride: 2 * heads * width, YStride: heads * width, DecayStride: heads, BetaStride: heads}
+			for h := 2 * key; h < 2*key+2; h++ {
+				d.Heads = append(d.Heads, DeltaHead{Rows: width, State: values(width*width, 0), V: v[h*width:], Y: y[h*width:], Decay: decay[h:], Beta: beta[h:]})
 			}
-			return x
+			runs = append(runs, d)
 		}
-		q, v, g, y := values(tokens*keyHeads*width), values(tokens*2*heads*width), values(tokens*heads), values(tokens*heads*width)
-		for i := range g {
-			g[i] += 0.9
-		}
-		d := DeltaRun{Tokens: tokens, Keys: width, Q: q, K: q[width:], QStride: keyHeads * width, KStride: keyHeads * width,
-			VStride: 2 * heads * width, YStride: heads * width, DecayStride: heads, BetaStride: heads}
-		for h := range 2 {
-			d.Heads = append(d.Heads, DeltaHead{Rows: width, State: values(width * width), V: v[h*width:], Y: y[h*width:], Decay: g[h:], Beta: g[h+2:]})
-		}
-		for _, form := range []struct {
-			name string
-			run  func()
-		}{{"steps", d.steps}, {"chunks", d.chunks}} {
-			b.Run(fmt.Sprintf("%s/%d/%s", Level(), tokens, form.name), func(b *testing.B) {
-				for b.Loop() {
-					form.run()
-				}
-				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*2*tokens), "ns/token")
-			})
+		for _, threads := range []int{1, 2, 4} {
+			for _, form := range []struct {
+				name string
+				run  func(d *DeltaRun)
+			}{{"steps", (*DeltaRun).steps}, {"chunks", (*DeltaRun).chunks}} {
+				b.Run(fmt.Sprintf("%s/%d/threads%d/%s", Level(), tokens, threads, form.name), func(b *testing.B) {
+					for b.Loop() {
+						var all sync.WaitGroup
+						for t := range threads {
+							all.Go(func() {
+								for i := t; i < keyHeads; i += threads {
+									form.run(runs[i])
+								}
+							})
+						}
+						all.Wait()
+					}
+					b.ReportMetric(float64(b.Elapsed().Nanoseconds())*float64(threads)/float64(b.N*heads*tokens), "ns/token")
+				})
+			}
 		}
 	}
 }
