@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,39 +20,11 @@ import (
 	"github.com/etc-ml/etc/runtime/session"
 )
 
-// allLogits gives the graph of that name with logits for every position, as files from elsewhere have them: without
-// the take of the last one, so that what follows it computes every row.
+// allLogits gives the graph of that name with logits for every position, as files from elsewhere have them.
 func allLogits(t *testing.T, name string) *ir.Module {
-	m := fusetest.Load(t, name)
-	require.NoError(t, ir.Build(func() {
-		body := m.Entry.Body
-		at := slices.IndexFunc(body.Ops, func(op *ir.Op) bool {
-			if op.Def.Name != "take" {
-				return false
-			}
-			index, _ := op.Arg("index")
-			return index.Kind == ir.IntArg && index.Int == -1 && op.Result().Type.Rank() == 2
-		})
-		b := &ir.Builder{Module: m, Insert: func(*ir.Op) {}}
-		all := map[*ir.Value]*ir.Value{body.Ops[at].Result(): body.Ops[at].Input("x")}
-		for i := at + 1; i < len(body.Ops); i++ {
-			n := &ir.Op{Def: body.Ops[i].Def, Attrs: body.Ops[i].Attrs, Args: body.Ops[i].Args}
-			rows := false
-			n.EachArg(func(a *ir.Arg) {
-				if v := all[a.Value]; v != nil {
-					a.Value, rows = v, true
-				}
-			})
-			if rows {
-				all[body.Ops[i].Result()] = b.Append(n).Result()
-				body.Ops[i] = n
-			}
-		}
-		logits := all[body.Results[0]]
-		body.Ops = slices.Delete(body.Ops, at, at+1)
-		body.Results, m.Entry.Outputs = []*ir.Value{logits}, []ir.Type{logits.Type}
-	}))
-	m.Metadata = []ir.Method{{Name: "get_max_seq_len", Values: []any{int64(64)}}}
+	m, ok := session.AllRows(fusetest.Load(t, name))
+	require.True(t, ok)
+	m.Metadata = metadata(method("get_max_seq_len", int64(64)), method("get_vocab_size", int64(0)))
 	require.NoError(t, ir.Verify(m))
 	require.Equal(t, 3, m.Entry.Outputs[0].Rank())
 	return m

@@ -36,6 +36,7 @@ type Model struct {
 	Device string
 
 	executable engine.Executable
+	rows       bool // forward gives logits for every position
 	params     []*ir.Value
 	buffers    []*ir.Buffer
 }

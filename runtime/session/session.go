@@ -135,15 +135,24 @@ func (s *Session) checkRoom(n int) error {
 	return nil
 }
 
-// call runs forward on tokens at the session's position.
+// call runs forward on tokens at the session's position and takes the token that follows.
 func (s *Session) call(tokens []int, p Sampling) (Step, error) {
-	if err := p.Check(); err != nil {
+	out, err := s.forward(tokens, p)
+	if err != nil {
 		return Step{}, err
+	}
+	return s.read(out, p)
+}
+
+// forward runs forward on tokens at the session's position.
+func (s *Session) forward(tokens []int, p Sampling) (*eval.Tensor, error) {
+	if err := p.Check(); err != nil {
+		return nil, err
 	}
 	ids, positions := make([]int64, len(tokens)), make([]int64, len(tokens))
 	for i, t := range tokens {
 		if t < 0 || s.model.Vocab > 0 && t >= s.model.Vocab {
-			return Step{}, fmt.Errorf("token %d is not in the vocabulary of %d tokens", t, s.model.Vocab)
+			return nil, fmt.Errorf("token %d is not in the vocabulary of %d tokens", t, s.model.Vocab)
 		}
 		ids[i], positions[i] = int64(t), int64(len(s.tokens)+i)
 	}
@@ -164,10 +173,10 @@ func (s *Session) call(tokens []int, p Sampling) (Step, error) {
 	}
 	out, err := s.instance.Run(inputs)
 	if err != nil {
-		return Step{}, err
+		return nil, err
 	}
 	s.tokens = append(s.tokens, tokens...)
-	return s.read(out[0].Tensor, p)
+	return out[0].Tensor, nil
 }
 
 func floatScalar(v float32) eval.Value {

@@ -1,0 +1,93 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/engine"
+)
+
+// rowsBytes bounds the logits of one call that gives them for every position.
+const rowsBytes = 64 << 20
+
+// LoadRows is [Load] for a program whose logits are all read ([Session.Rows]), as one that is measured on a text. It
+// compiles what [AllRows] gives, in chunks whose logits take at most 64 MiB; where there is no such program, what Load
+// compiles.
+func LoadRows(m *ir.Module, e engine.Engine, o engine.Options) (*Model, error) {
+	model, err := recognise(m)
+	if err != nil {
+		return nil, err
+	}
+	all, ok := AllRows(m)
+	chunk := rowsBytes / (4 * max(model.Vocab, 1))
+	if model.Form != Logits || !ok || chunk < max(model.MinChunk, 2) {
+		return Load(m, e, o)
+	}
+	model.MaxChunk = min(model.MaxChunk, chunk)
+	model.rows = true
+	if model.executable, err = e.Compile(all, o); err != nil {
+		return nil, err
+	}
+	model.Device = e.Name()
+	return model, nil
+}
+
+// Rows feeds tokens and gives the most likely token and the logits behind each of them but the first skip. A model of
+// [LoadRows] takes them in chunks; any other takes those that are given one by one.
+func (s *Session) Rows(ctx context.Context, tokens []int, skip int) ([]Step, error) {
+	if s.model.Form != Logits {
+		return nil, fmt.Errorf("logits of a program that gives tokens")
+	}
+	if skip < 0 || skip >= len(tokens) {
+		return nil, fmt.Errorf("the logits behind %d tokens but the first %d: none are left", len(tokens), skip)
+	}
+	if err := s.checkRoom(len(tokens)); err != nil {
+		return nil, err
+	}
+	var out []Step
+	if !s.model.rows {
+		step, err := s.Prefill(ctx, tokens[:skip+1], Greedy)
+		for _, token := range tokens[skip+1:] {
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err != nil {
+				return nil, err
+			}
+			step.Logits = slices.Clone(step.Logits)
+			out = append(out, step)
+			step, err = s.Decode(token, Greedy)
+		}
+		return append(out, step), err
+	}
+	for at := 0; at < len(tokens); {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		n := min(len(tokens)-at, s.model.MaxChunk)
+		if n < s.model.MinChunk {
+			n = 1
+		}
+		logits, err := s.forward(tokens[at:at+n], Greedy)
+		if err != nil {
+			return nil, err
+		}
+		vocab := logits.Shape[len(logits.Shape)-1]
+		if len(logits.F) != n*vocab {
+			return nil, fmt.Errorf("the program gave %s%v for %d tokens, want logits for each", logits.DType, logits.Shape, n)
+		}
+		for i := max(skip-at, 0); i < n; i++ {
+			row := *logits
+			row.Shape, row.F = []int{1, vocab}, slices.Clone(logits.F[i*vocab:(i+1)*vocab])
+			step, err := s.read(&row, Greedy)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, step)
+		}
+		at += n
+	}
+	return out, nil
+}
