@@ -68,7 +68,7 @@ type job struct {
 }
 
 // batch is how many launches of a product are compiled before those of the next one.
-const batch = 4
+const batch = 3
 
 // jobs are the launches that products ask for, some of each in turn, since the time may not suffice for all.
 func jobs(products []*search) (out []job) {

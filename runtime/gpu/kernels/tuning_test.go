@@ -1,0 +1,55 @@
+package kernels_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+)
+
+func TestNear(t *testing.T) {
+	first := kernels.Tuning{Rows: 2, Lanes: 32, Split: 2, Sets: 8, Bytes: 16}
+	for name, c := range map[string]struct {
+		other kernels.Tuning
+		near  bool
+	}{
+		"itself":                   {first, false},
+		"rows":                     {kernels.Tuning{Rows: 1, Lanes: 32, Split: 2, Sets: 8, Bytes: 16}, true},
+		"sets":                     {kernels.Tuning{Rows: 2, Lanes: 32, Split: 2, Sets: 4, Bytes: 16}, true},
+		"split, as many threads":   {kernels.Tuning{Rows: 2, Lanes: 32, Split: 4, Sets: 4, Bytes: 16}, true},
+		"split, other threads":     {kernels.Tuning{Rows: 2, Lanes: 32, Split: 4, Sets: 8, Bytes: 16}, false},
+		"bytes":                    {kernels.Tuning{Rows: 2, Lanes: 32, Split: 2, Sets: 8, Bytes: 8}, true},
+		"rows and bytes":           {kernels.Tuning{Rows: 1, Lanes: 32, Split: 2, Sets: 8, Bytes: 8}, false},
+		"permuted":                 {kernels.Tuning{Rows: 2, Lanes: 32, Split: 2, Sets: 8, Bytes: 16, Permute: true}, true},
+		"lanes":                    {kernels.Tuning{Rows: 2, Lanes: 16, Split: 2, Sets: 8, Bytes: 16}, true},
+		"chunks of another length": {kernels.Tuning{Rows: 2, Lanes: 32, Split: 2, Sets: 8, Bytes: 16, Chunk: 512}, true},
+	} {
+		require.Equal(t, c.near, first.Near(c.other), name)
+		require.Equal(t, c.near, c.other.Near(first), name)
+	}
+	require.True(t, kernels.Tile{BM: 16}.Near(kernels.Tile{BM: 32, BN: 64}))
+}
+
+// TestClimbable: a search that goes from way to way, each near the last one, can get everywhere, and what is near the
+// default is listed before what is not.
+func TestClimbable(t *testing.T) {
+	for _, v := range []kernels.Vectors{{Format: affine4, K: 2048, M: 1}, {Format: affine4, K: 21504, M: 1}, {Format: affine4, K: 2048, M: 4},
+		{Format: kernels.Format{Bits: 8, Group: 64}, K: 2048, M: 1}, {Format: kernels.Format{Bits: 16}, K: 512, M: 2}} {
+		for _, target := range []kernels.Target{kernels.CUDA, kernels.Metal} {
+			all := v.Tunings(target, 2048, 1)
+			reached := []int{0}
+			seen := map[int]bool{0: true}
+			for i := 0; i < len(reached); i++ {
+				for j := range all {
+					if !seen[j] && all[reached[i]].Near(all[j]) {
+						seen[j] = true
+						reached = append(reached, j)
+					}
+				}
+			}
+			require.Len(t, reached, len(all), "%+v", v)
+			require.True(t, all[0].Near(all[1]) && all[0].Near(all[2]), "%+v", v)
+		}
+	}
+}
