@@ -301,7 +301,6 @@ func (b *binder) gluOf(gate, up *value, activation kernels.Activation) bool {
 	if !ok || !ok2 || g.bias != nil || u.bias != nil {
 		return false
 	}
-	v, norm := g.vectors()
 	var n int
 	var first, second []operand
 	switch {
@@ -324,18 +323,7 @@ func (b *binder) gluOf(gate, up *value, activation kernels.Activation) bool {
 	if g.rows > fewRows {
 		return b.matmulGLU(g, u, n, first, second, activation)
 	}
-	k, ways := kernels.MatVecGLU{Vectors: v, N: n, Activation: activation}, b.tunings(v, n)
-	l, err := k.Launch(ways[0])
-	out := b.result(0, nil)
-	if err != nil || out == nil || out.len() != g.rows*n {
-		return false
-	}
-	// What else reads the products computes them again: nothing does in the models that there are.
-	g.absorbed, u.absorbed = true, true
-	b.dispatch("glu", l, nil, append(append(first, second...), reads(g.x), norm, writes(out), b.stepAt(g.rows, nil))...)
-	tuned(b, ways, k.Launch)
-	b.reading(g.w.bytes() * 2 * n / g.w.rows)
-	return true
+	return b.deferGLU(&pairOf{gate: g, up: u, n: n, first: first, second: second, activation: activation})
 }
 
 // matmulGLU is gluOf for many rows.

@@ -1,0 +1,44 @@
+package gpu
+
+import "github.com/etc-ml/etc/runtime/gpu/kernels"
+
+// pairOf is activation(gate)·up of two products of the same few rows that is deferred: a shared expert's becomes a part
+// of the mixture of experts. first and second are the operands of both weights, of n rows.
+type pairOf struct {
+	gate, up      *linearOf
+	n             int
+	first, second []operand
+	activation    kernels.Activation
+	out           *value
+}
+
+// deferGLU defers the operation, whose products then are a part of it.
+func (b *binder) deferGLU(p *pairOf) bool {
+	if _, err := p.kernel().Launch(b.tunings(p.kernel().Vectors, p.n)[0]); err != nil {
+		return false
+	}
+	if p.out = b.result(0, nil); p.out == nil || p.out.len() != p.gate.rows*p.n {
+		return false
+	}
+	// What else reads the products computes them again: nothing does in the models that there are.
+	p.gate.absorbed, p.up.absorbed = true, true
+	b.later(p.out.slot, p, p.gate.x)
+	return true
+}
+
+func (p *pairOf) kernel() kernels.MatVecGLU {
+	v, _ := p.gate.vectors()
+	return kernels.MatVecGLU{Vectors: v, N: p.n, Activation: p.activation}
+}
+
+func (p *pairOf) emit(b *binder) {
+	k := p.kernel()
+	_, norm := p.gate.vectors()
+	ways := b.tunings(k.Vectors, p.n)
+	l, err := k.Launch(ways[0])
+	operands := append(append([]operand{}, p.first...), p.second...)
+	if b.dispatch("glu", l, err, append(operands, reads(p.gate.x), norm, writes(p.out), b.stepAt(p.gate.rows, nil))...) {
+		tuned(b, ways, k.Launch)
+		b.reading(p.gate.w.bytes() * 2 * p.n / p.gate.w.rows)
+	}
+}
