@@ -16,6 +16,7 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/cuda"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/metal"
+	"github.com/etc-ml/etc/runtime/gpu/tune"
 	"github.com/etc-ml/etc/runtime/program"
 )
 
@@ -82,13 +83,18 @@ func call(t *testing.T, m *ir.Module, i engine.Instance, tokens, position int) {
 	require.NoError(t, err)
 }
 
-// onDevice is the engine of the device that ETC_TEST_DEVICE names: metal or cuda; else that of the emulator.
+// onDevice is the engine of the device that ETC_TEST_DEVICE names: metal or cuda; else that of the emulator. A device is
+// tuned if ETC_TEST_TUNE names a folder to keep choices in.
 func onDevice(t testing.TB) engine.Engine {
+	var options *tune.Options
+	if dir := os.Getenv("ETC_TEST_TUNE"); dir != "" {
+		options = &tune.Options{Dir: dir}
+	}
 	switch os.Getenv("ETC_TEST_DEVICE") {
 	case "metal":
-		return gpu.Engine{Device: "metal", Open: metal.Open}
+		return gpu.Engine{Device: "metal", Open: metal.Open, Tune: options}
 	case "cuda":
-		return gpu.Engine{Device: "cuda", Open: func() (device.Device, error) { return cuda.Open(cuda.Options{}) }}
+		return gpu.Engine{Device: "cuda", Open: func() (device.Device, error) { return cuda.Open(cuda.Options{}) }, Tune: options}
 	}
 	return emulated(t)
 }

@@ -99,7 +99,7 @@ func (l fakeLibrary) Kernel(string) (device.Kernel, error) {
 	l.d.mu.Lock()
 	defer l.d.mu.Unlock()
 	l.d.open++
-	return fakeKernel{l.thing}, nil
+	return fakeKernel(l), nil
 }
 
 type fakeKernel struct{ *thing }
