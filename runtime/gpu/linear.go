@@ -78,10 +78,10 @@ func (b *binder) many(group []*linearOf, conv *convOf) bool {
 	v, norm := l.vectors()
 	k := kernels.MatVecMany{Vectors: v}
 	none := whole(l.w.data)
-	kind, more := "linears", []operand{none, none, none, none}
+	kind, more := "linears", []operand{none, none, none, none, none}
 	if conv != nil {
 		kind, more = "linear conv", conv.operands
-		k.Conv, k.Early = &conv.kernel, conv.early
+		k.Conv, k.Early, k.Activated = &conv.kernel, conv.early, conv.activated
 	}
 	var operands []operand
 	bytes := 0
@@ -136,6 +136,10 @@ func (b *binder) ofHeads(l *linearOf, epilogue kernels.Epilogue, extra *value, l
 	}
 	v, _ := l.vectors()
 	k := kernels.MatVec{Vectors: v, N: l.w.rows, Epilogue: epilogue, Cap: limit, Head: in.shape[len(in.shape)-1], Activation: h.activation}
+	gate := h.gate
+	if a := b.activatedAs(gate, h.activation); a != nil {
+		gate, k.Activation = a, kernels.Identity
+	}
 	x := reads(in)
 	norm, other := x, x
 	k.Norm, k.Eps, norm = h.norm.vectors(x)
@@ -147,7 +151,7 @@ func (b *binder) ofHeads(l *linearOf, epilogue kernels.Epilogue, extra *value, l
 	if err != nil {
 		return false
 	}
-	b.dispatch("linear of heads", launch, nil, append(l.w.operands(), x, norm, reads(h.gate), other, writes(out), b.stepAt(1, nil))...)
+	b.dispatch("linear of heads", launch, nil, append(l.w.operands(), x, norm, reads(gate), other, writes(out), b.stepAt(1, nil))...)
 	tuned(b, ways, k.Launch)
 	b.reading(l.w.bytes())
 	return true

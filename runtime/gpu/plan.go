@@ -42,6 +42,8 @@ type binder struct {
 	counters *slot
 	// forms are rows in the form that tiled products take.
 	forms map[preparedKey]*slot
+	// activated are results of products that are there with an activation, too.
+	activated []activatedOf
 	// op is the operation that is bound.
 	op *ir.Op
 	// uploaded are the values of cells on the device.

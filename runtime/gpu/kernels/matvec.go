@@ -148,11 +148,19 @@ type MatVecMany struct {
 	// Early says that no kernel of the sequence writes the state and reset before this one, so that they can be read
 	// while those before it still run.
 	Early bool
+	// Activated are results that are written after an activation, too.
+	Activated Activated
+}
+
+// Activated are Rows results of weight number Weight, from First on; none where Rows is 0.
+type Activated struct {
+	Weight, First, Rows int
+	Activation          Activation
 }
 
 // Launch is the dispatch. Buffers: w, scales, biases, y of weight 0, then of 1, 2 and 3 (those of weight 0 again
 // where there are fewer), x f32 [M, K], norm [K] (x again where there is none), the convolution's w, reset, state and
-// y f32 [Channels] (any where there is none), step.
+// y f32 [Channels] (any where there is none), the activated results f32 [M, Rows] (any where there are none), step.
 func (v MatVecMany) Launch(t Tuning) (Launch, error) {
 	if len(v.N) < 1 || len(v.N) > 4 {
 		return Launch{}, fmt.Errorf("products with %d weights at once, want 1 to 4", len(v.N))
@@ -167,12 +175,28 @@ func (v MatVecMany) Launch(t Tuning) (Launch, error) {
 		}
 		more = append(define("MATVEC_CONV", true, "MATVEC_CONV_EARLY", v.Early), v.Conv.defines()...)
 	}
+	if a := v.Activated; a.Rows > 0 {
+		if a.Weight < 0 || a.Weight >= len(v.N) || a.First < 0 || a.First+a.Rows > v.N[a.Weight] {
+			return Launch{}, fmt.Errorf("activations of results %d to %d of weight %d, there are %v", a.First, a.First+a.Rows, a.Weight, v.N)
+		}
+		more = append(more, define("MATVEC_ACTIVATED", a.Rows, "MATVEC_ACTIVATED_OF", a.Weight, "MATVEC_ACTIVATED_FIRST", a.First, "MATVEC_ACTIVATION", int(a.Activation))...)
+	}
 	return v.launch(t, "matvec", "matvec_many", 1, v.N, more, v.trial)
 }
 
 // Twin computes what the kernel does for one of the weights; Conv.Twin follows.
 func (v MatVecMany) Twin(w *Weight, x, norm, y []float32) {
 	v.products(w, x, norm, func(m, n int, sum float64) { y[m*w.N+n] = float32(sum) })
+}
+
+// ActivatedTwin computes the activated results of y, those of the weight that they are of, into activated.
+func (v MatVecMany) ActivatedTwin(y, activated []float32) {
+	a := v.Activated
+	for m := range len(activated) / max(a.Rows, 1) {
+		for i := range a.Rows {
+			activated[m*a.Rows+i] = float32(a.Activation.of(float64(y[m*v.N[a.Weight]+a.First+i])))
+		}
+	}
 }
 
 // MatVecGLU is y = activation(x·Gateᵀ) ⊙ x·Upᵀ.

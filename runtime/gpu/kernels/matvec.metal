@@ -24,7 +24,7 @@
 #ifndef MATVEC_CAP
 #define MATVEC_CAP 1.0f
 #endif
-#ifndef MATVEC_ACTIVATION // of the gated pair
+#ifndef MATVEC_ACTIVATION // of the gated pair, or of the activated rows
 #define MATVEC_ACTIVATION ACTIVATION_SILU
 #endif
 #ifndef MATVEC_CONV       // the first CONV_CHANNELS rows of weight 0 are convolved, of one vector
@@ -32,6 +32,11 @@
 #endif
 #ifndef MATVEC_CONV_EARLY // no kernel of the sequence writes state and reset before this one: they are read before port_wait
 #define MATVEC_CONV_EARLY 0
+#endif
+#ifndef MATVEC_ACTIVATED  // rows of weight ACTIVATED_OF, from ACTIVATED_FIRST on, whose activations are written too
+#define MATVEC_ACTIVATED 0
+#define MATVEC_ACTIVATED_OF 0
+#define MATVEC_ACTIVATED_FIRST 0
 #endif
 #define MATVEC_GROUPS(n) (((n) + MATVEC_BLOCK - 1) / MATVEC_BLOCK)
 
@@ -82,8 +87,8 @@ kernel void matvec(device const uint* w [[buffer(0)]],
   y[to] = out[0];
 }
 
-// The result of a row of weight 0 that is a channel is the last row of the channel's state, whose output goes to conv_y:
-// the thread that has it does that.
+// What is done to results is done by the thread that has them. That of a row of weight 0 that is a channel is
+// the last row of the channel's state, whose output goes to conv_y.
 [[max_total_threads_per_threadgroup(MATVEC_THREADS)]]
 kernel void matvec_many(device const uint* w0 [[buffer(0)]],
                         device const WEIGHT_SCALE* scales0 [[buffer(1)]],
@@ -107,7 +112,8 @@ kernel void matvec_many(device const uint* w0 [[buffer(0)]],
                         device const uchar* reset [[buffer(19)]],
                         device CONV_STATE_T* state [[buffer(20)]],
                         device float* conv_y [[buffer(21)]],
-                        device const int* step [[buffer(22)]],
+                        device float* activated [[buffer(22)]],
+                        device const int* step [[buffer(23)]],
                         uint group [[threadgroup_position_in_grid]],
                         uint thread_index [[thread_index_in_threadgroup]]) {
   TG_ARRAY(float, stage, MATVEC_STAGE);
@@ -115,9 +121,11 @@ kernel void matvec_many(device const uint* w0 [[buffer(0)]],
   matvec_place at;
   matvec_find(at, thread_index);
   int block = int(group);
+  int which = 0;
   int rows = MATVEC_N0;
   if (block >= MATVEC_GROUPS(MATVEC_N0)) {
     block -= MATVEC_GROUPS(MATVEC_N0);
+    which = 1;
     rows = MATVEC_N1;
     w0 = w1;
     scales0 = scales1;
@@ -125,6 +133,7 @@ kernel void matvec_many(device const uint* w0 [[buffer(0)]],
     y0 = y1;
     if (block >= MATVEC_GROUPS(MATVEC_N1)) {
       block -= MATVEC_GROUPS(MATVEC_N1);
+      which = 2;
       rows = MATVEC_N2;
       w0 = w2;
       scales0 = scales2;
@@ -132,6 +141,7 @@ kernel void matvec_many(device const uint* w0 [[buffer(0)]],
       y0 = y2;
       if (block >= MATVEC_GROUPS(MATVEC_N2)) {
         block -= MATVEC_GROUPS(MATVEC_N2);
+        which = 3;
         rows = MATVEC_N3;
         w0 = w3;
         scales0 = scales3;
@@ -147,7 +157,7 @@ kernel void matvec_many(device const uint* w0 [[buffer(0)]],
   float out[1];
 #if MATVEC_CONV
   const int c = row0 + at.lane;
-  const bool channel = int(group) < MATVEC_GROUPS(MATVEC_N0) && at.split == 0 && at.lane < MATVEC_ROWS && c < CONV_CHANNELS;
+  const bool channel = which == 0 && at.split == 0 && at.lane < MATVEC_ROWS && c < CONV_CHANNELS;
   float past[CONV_TAPS];
   float taps[CONV_TAPS];
   bool zero = false;
@@ -178,6 +188,12 @@ kernel void matvec_many(device const uint* w0 [[buffer(0)]],
     conv_shift(past, out[0]);
     conv_write(state, c, past);
     conv_y[c] = conv_output(past, taps);
+  }
+#endif
+#if MATVEC_ACTIVATED
+  const int place = row - MATVEC_ACTIVATED_FIRST;
+  if (which == MATVEC_ACTIVATED_OF && place >= 0 && place < MATVEC_ACTIVATED && vector < vectors) {
+    activated[long(vector) * MATVEC_ACTIVATED + place] = port_activate(MATVEC_ACTIVATION, out[0]);
   }
 #endif
 }

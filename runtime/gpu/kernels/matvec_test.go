@@ -97,7 +97,7 @@ func TestMatVecMany(t *testing.T) {
 				weights, results = append(weights, w), append(results, y)
 				args = append(args, w.Words, w.scales, w.biases, y)
 			}
-			kerneltest.Run(t, l, append(args, x, norms, x, x, x, x, []int32{1, 0})...)
+			kerneltest.Run(t, l, append(args, x, norms, x, x, x, x, x, []int32{1, 0})...)
 			for i, w := range weights {
 				want := blank(rows[i])
 				v.Twin(&w.Weight, x, norm, want)
@@ -111,23 +111,24 @@ func TestMatVecMany(t *testing.T) {
 func TestMatVecConv(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		rows     []int
-		conv     kernels.Conv
-		early    bool
-		position int
-		reset    bool
-		tuning   kernels.Tuning
+		rows      []int
+		conv      kernels.Conv
+		early     bool
+		position  int
+		reset     bool
+		tuning    kernels.Tuning
+		activated kernels.Activated
 	}{
-		"all weights, some rows":      {[]int{40, 8, 17, 33}, kernels.Conv{Channels: 29, Taps: 4, SiLU: true, State: kernels.BF16, Weight: kernels.F32, Reset: kernels.ResetFlag}, false, 5, false, kernels.Tuning{Sets: 2, Rows: 2}},
-		"one weight, early":           {[]int{45}, kernels.Conv{Channels: 45, Taps: 3, State: kernels.F32, ChannelFirst: true, Weight: kernels.BF16, Reset: kernels.ResetAtStart}, true, 7, true, kernels.Tuning{Split: 2, Sets: 2}},
-		"reset by the flag, early":    {[]int{24, 9}, kernels.Conv{Channels: 24, Taps: 4, SiLU: true, State: kernels.BF16, ChannelFirst: true, Weight: kernels.F32, Reset: kernels.ResetFlag}, true, 3, true, kernels.Tuning{Lanes: 8, Sets: 1}},
-		"reset by the position":       {[]int{24, 9}, kernels.Conv{Channels: 20, Taps: 1, SiLU: true, State: kernels.F32, Weight: kernels.F32, Reset: kernels.ResetAtStart}, false, 0, false, kernels.Tuning{Sets: 3, Rows: 1}},
-		"never reset, words of eight": {[]int{16}, kernels.Conv{Channels: 8, Taps: 4, SiLU: true, State: kernels.F32, Weight: kernels.F32}, false, 0, true, kernels.Tuning{Bytes: 8, Lanes: 16, Split: 2, Sets: 1}},
+		"all weights, some rows":      {[]int{40, 8, 17, 33}, kernels.Conv{Channels: 29, Taps: 4, SiLU: true, State: kernels.BF16, Weight: kernels.F32, Reset: kernels.ResetFlag}, false, 5, false, kernels.Tuning{Sets: 2, Rows: 2}, kernels.Activated{Weight: 2, First: 3, Rows: 9, Activation: kernels.SiLU}},
+		"one weight, early":           {[]int{45}, kernels.Conv{Channels: 45, Taps: 3, State: kernels.F32, ChannelFirst: true, Weight: kernels.BF16, Reset: kernels.ResetAtStart}, true, 7, true, kernels.Tuning{Split: 2, Sets: 2}, kernels.Activated{First: 40, Rows: 5, Activation: kernels.GELU}},
+		"reset by the flag, early":    {[]int{24, 9}, kernels.Conv{Channels: 24, Taps: 4, SiLU: true, State: kernels.BF16, ChannelFirst: true, Weight: kernels.F32, Reset: kernels.ResetFlag}, true, 3, true, kernels.Tuning{Lanes: 8, Sets: 1}, kernels.Activated{}},
+		"reset by the position":       {[]int{24, 9}, kernels.Conv{Channels: 20, Taps: 1, SiLU: true, State: kernels.F32, Weight: kernels.F32, Reset: kernels.ResetAtStart}, false, 0, false, kernels.Tuning{Sets: 3, Rows: 1}, kernels.Activated{}},
+		"never reset, words of eight": {[]int{16}, kernels.Conv{Channels: 8, Taps: 4, SiLU: true, State: kernels.F32, Weight: kernels.F32}, false, 0, true, kernels.Tuning{Bytes: 8, Lanes: 16, Split: 2, Sets: 1}, kernels.Activated{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := seeded(11)
-			v := kernels.MatVecMany{Vectors: kernels.Vectors{Format: affine4, K: 256, M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: c.rows, Conv: &c.conv, Early: c.early}
+			v := kernels.MatVecMany{Vectors: kernels.Vectors{Format: affine4, K: 256, M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: c.rows, Conv: &c.conv, Early: c.early, Activated: c.activated}
 			l, err := v.Launch(c.tuning)
 			require.NoError(t, err)
 			x, norm := r.floats(v.K), r.floats(v.K)
@@ -145,7 +146,8 @@ func TestMatVecConv(t *testing.T) {
 			}
 			taps, state := r.floats(c.conv.Channels*c.conv.Taps), r.floats(c.conv.Channels*c.conv.Taps)
 			weight, got, y := hold(c.conv.Weight, taps), hold(c.conv.State, state), blank(c.conv.Channels+3)
-			kerneltest.Run(t, l, append(args, x, norm, weight.bytes, flag(c.reset), got.bytes, y, []int32{1, int32(c.position)})...)
+			gate := blank(c.activated.Rows + 2)
+			kerneltest.Run(t, l, append(args, x, norm, weight.bytes, flag(c.reset), got.bytes, y, gate, []int32{1, int32(c.position)})...)
 			for i, w := range weights {
 				want := blank(c.rows[i])
 				v.Twin(&w.Weight, x, norm, want)
@@ -156,12 +158,18 @@ func TestMatVecConv(t *testing.T) {
 			requireClose(t, want, y[:len(want)], bound)
 			requireBlank(t, y[len(want):])
 			require.Equal(t, state, got.floats())
+			want = blank(c.activated.Rows)
+			v.ActivatedTwin(results[c.activated.Weight], want)
+			requireClose(t, want, gate[:len(want)], bound)
+			requireBlank(t, gate[len(want):])
 		})
 	}
 	_, err := kernels.MatVecMany{Vectors: kernels.Vectors{Format: affine4, K: 256, M: 2}, N: []int{8}, Conv: &kernels.Conv{Channels: 8, Taps: 4, State: kernels.F32, Weight: kernels.F32}}.Launch(kernels.Tuning{})
 	require.EqualError(t, err, "convolution of 8 channels behind products of 2 vectors with 8 rows, want one vector and a row for every channel")
 	_, err = kernels.MatVecMany{Vectors: kernels.Vectors{Format: affine4, K: 256, M: 1}, N: []int{8}, Conv: &kernels.Conv{Channels: 8, Taps: 40}}.Launch(kernels.Tuning{})
 	require.EqualError(t, err, "convolution of 8 channels over 40 tokens, want 1 to 32 tokens")
+	_, err = kernels.MatVecMany{Vectors: kernels.Vectors{Format: affine4, K: 256, M: 1}, N: []int{8}, Activated: kernels.Activated{First: 5, Rows: 4}}.Launch(kernels.Tuning{})
+	require.EqualError(t, err, "activations of results 5 to 9 of weight 0, there are [8]")
 }
 
 func TestMatVecGLU(t *testing.T) {

@@ -46,6 +46,7 @@ func (v MatVecMany) trial(l Launch, block int) Trial {
 	norm, normAt := t.norm(v.Norm, v.K)
 	var buffers []int
 	var first []float32 // results of weight 0
+	activated := xAt
 	for i := range 4 {
 		if i >= len(v.N) {
 			buffers = append(buffers, buffers[:4]...)
@@ -61,6 +62,15 @@ func (v MatVecMany) trial(l Launch, block int) Trial {
 		if i == 0 {
 			first = y
 		}
+		if a := v.Activated; a.Rows > 0 && i == a.Weight {
+			all, wanted := make([]float32, vectors*v.N[i]), make([]float32, vectors*a.Rows)
+			for m := range vectors {
+				copy(all[m*v.N[i]:], y[m*rows:(m+1)*rows]) // the rest are products with zeros
+			}
+			v.ActivatedTwin(all, wanted)
+			activated = t.out(F32, len(wanted))
+			t.want(activated, F32, wanted, sums(v.K))
+		}
 	}
 	conv := []int{xAt, xAt, xAt, xAt}
 	if v.Conv != nil {
@@ -69,7 +79,7 @@ func (v MatVecMany) trial(l Launch, block int) Trial {
 		c.Token = c.Channels
 		conv = c.trialOf(t, v.Conv.Channels, 1, first[:c.Channels], sums(v.K))
 	}
-	t.run(l, append(append(buffers, xAt, normAt), append(conv, t.ints(int32(vectors), 5))...)...)
+	t.run(l, append(append(buffers, xAt, normAt), append(conv, activated, t.ints(int32(vectors), 5))...)...)
 	return t.Trial
 }
 
@@ -275,4 +285,3 @@ func (e Embedding) trial() Trial {
 	t.want(out, F32, y, sums(1))
 	return t.Trial
 }
-

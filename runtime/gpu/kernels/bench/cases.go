@@ -22,6 +22,7 @@ func cases(small int) []testCase {
 		matvec("qwen qkv", kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(2048), M: 1, Norm: kernels.NormF32}, N: s(8192)}),
 		matvec("qwen out", kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(4096), M: 1}, N: s(2048), Epilogue: kernels.AddMatrix}),
 		matvec("qwen out of heads", kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(4096), M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: s(2048), Epilogue: kernels.AddMatrix, Head: min(128, s(4096)), Activation: kernels.SiLU}),
+		matvec("qwen out of heads, gate activated", kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(4096), M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: s(2048), Epilogue: kernels.AddMatrix, Head: min(128, s(4096))}),
 		matvec("qwen router", kernels.MatVec{Vectors: kernels.Vectors{Format: eight, K: s(2048), M: 1}, N: 256}),
 		many("qwen delta in", kernels.MatVecMany{Vectors: kernels.Vectors{Format: four, K: s(2048), M: 1, Norm: kernels.NormF32}, N: []int{s(8192), s(4096), 32, 32}}),
 		convolved("qwen delta in, conv", kernels.MatVecMany{Vectors: kernels.Vectors{Format: four, K: s(2048), M: 1, Norm: kernels.NormF32}, N: []int{s(12352)}}, s(8192)),
@@ -125,7 +126,7 @@ func many(name string, v kernels.MatVecMany) testCase {
 	return testCase{
 		name: name, memory: append(all, vectors(v.M*v.K), vectors(v.K), step(v.M)), result: 3, bytes: bytes, flops: 2 * float64(v.M*rows*v.K),
 		variants: func(target kernels.Target) ([]variant, error) {
-			return tuned(v.Tunings(target, rows, 1), v.Launch, append(buffers, at, at+1, at, at, at, at, at+2)...)
+			return tuned(v.Tunings(target, rows, 1), v.Launch, append(buffers, at, at+1, at, at, at, at, at, at+2)...)
 		},
 	}
 }
@@ -134,12 +135,12 @@ func many(name string, v kernels.MatVecMany) testCase {
 func convolved(name string, v kernels.MatVecMany, channels int) testCase {
 	c := many(name, v)
 	last := len(c.memory)
-	c.memory = append(c.memory, memory{content: scales, bytes: 16 * channels}, memory{content: scales, bytes: 8 * channels}, results(channels))
+	c.memory = append(c.memory, memory{content: scales, bytes: 16 * channels}, memory{content: scales, bytes: 8 * channels}, results(channels), results(v.N[0]-channels))
 	c.variants = func(target kernels.Target) (out []variant, err error) {
 		for _, early := range []bool{true, false} {
 			v.Conv = &kernels.Conv{Channels: channels, Taps: 4, SiLU: true, State: kernels.BF16, Weight: kernels.F32, Reset: kernels.ResetFlag}
-			v.Early = early
-			some, err := tuned(v.Tunings(target, v.N[0], 1), v.Launch, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 4, 5, last, 6, last+1, last+2, 6)
+			v.Early, v.Activated = early, kernels.Activated{First: channels, Rows: min(channels/2, v.N[0]-channels), Activation: kernels.SiLU}
+			some, err := tuned(v.Tunings(target, v.N[0], 1), v.Launch, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 4, 5, last, 6, last+1, last+2, last+3, 6)
 			if err != nil {
 				return nil, err
 			}
