@@ -28,6 +28,6 @@ func TestDescribe(t *testing.T) {
 		}
 	}
 	// 4 layers, one of attention; 6 layers of attention.
-	require.Equal(t, 46, kernels["etc-qwen35moe-chat-sample"])
+	require.Equal(t, 30, kernels["etc-qwen35moe-chat-sample"])
 	require.Equal(t, 50, kernels["etc-gemma4-chat-sample"])
 }

@@ -8,22 +8,28 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// topKOf are the k largest of rows, deferred until a softmax of them, which is one kernel with it.
+// topKOf are the k largest of rows, deferred: a softmax of them is a part of the same kernel, and both are a part of the
+// mixture of experts that they choose the experts of.
 type topKOf struct {
 	x               *value
 	k, rows, width  int
 	values, indices *value
+	scores          *value // the softmax of values, which nothing else reads then
+}
+
+func (t *topKOf) router() kernels.Router {
+	return kernels.Router{Experts: t.width, Top: t.k, Logits: t.scores == nil, Normalize: t.scores != nil, Scale: 1}
 }
 
 func (t *topKOf) emit(b *binder) {
-	t.run(b, kernels.Router{Experts: t.width, Top: t.k, Logits: true, Scale: 1}, t.values)
-}
-
-func (t *topKOf) run(b *binder, r kernels.Router, scores *value) bool {
-	b.take(t.values.slot)
+	scores := t.values
+	if t.scores != nil {
+		scores = t.scores
+	}
 	b.take(t.indices.slot)
-	l, err := r.Launch(t.rows)
-	return b.dispatch("top-k", l, err, reads(t.x), writes(t.indices), writes(scores), b.stepAt(t.rows, nil))
+	b.take(scores.slot)
+	l, err := t.router().Launch(t.rows)
+	b.dispatch("top-k", l, err, reads(t.x), writes(t.indices), writes(scores), b.stepAt(t.rows, nil))
 }
 
 // bindTopK finds the k largest of each row, in the order of the reference kernel.
@@ -57,8 +63,12 @@ func bindSoftmax(b *binder) bool {
 	}
 	if t, ok := x.slot.pending.(*topKOf); ok && x.same(t.values) && b.only("x") && x.shape[len(x.shape)-1] == t.k {
 		// The softmax of the largest is that of all, divided by their sum.
-		out := b.result(0, nil)
-		return out != nil && t.run(b, kernels.Router{Experts: t.width, Top: t.k, Normalize: true, Scale: 1}, out)
+		if t.scores = b.result(0, nil); t.scores == nil {
+			return false
+		}
+		b.take(t.values.slot)
+		b.later(t.scores.slot, t, t.x)
+		return true
 	}
 	g, ok := x.grid()
 	if !ok {
@@ -71,12 +81,14 @@ func bindSoftmax(b *binder) bool {
 
 // expertsOf is a mixture of experts that is deferred: what is added to its result is a part of it.
 type expertsOf struct {
-	run   func(b *binder, extra, out *value) bool
-	extra *value
-	out   *value
+	mixture *mixture
+	run     func(b *binder, e *expertsOf) bool
+	shared  *sharedOf // of the terms the one that is an expert of all tokens
+	extra   *value    // the other terms
+	out     *value
 }
 
-func (e *expertsOf) emit(b *binder) { e.run(b, e.extra, e.out) }
+func (e *expertsOf) emit(b *binder) { e.run(b, e) }
 
 // gatedOf is sigmoid(gate) · x that is deferred, for a gate of one number a row.
 type gatedOf struct{ gate, x, out *value }
@@ -94,6 +106,15 @@ func (b *binder) addToExperts(x, other *value, operand string) bool {
 	if out == nil || !slices.Equal(out.shape, x.shape) {
 		return false
 	}
+	with := *e
+	with.out = out
+	if e.shared == nil {
+		if with.shared = b.sharedBy(e.mixture, other); with.shared != nil {
+			b.take(x.slot)
+			b.later(out.slot, &with)
+			return true
+		}
+	}
 	sum := other
 	if e.extra != nil {
 		sum = &value{place: onDevice, dtype: out.dtype, shape: e.out.shape, stride: strided.RowMajor(e.out.shape), slot: b.scratch(4 * out.len())}
@@ -110,7 +131,8 @@ func (b *binder) addToExperts(x, other *value, operand string) bool {
 		}
 	}
 	b.take(x.slot)
-	b.later(out.slot, &expertsOf{e.run, sum, out}, sum)
+	with.extra = sum
+	b.later(out.slot, &with, sum)
 	return true
 }
 
@@ -134,20 +156,24 @@ func bindSwitchMLP(b *binder) bool {
 		return false
 	}
 	m := &mixture{gate: gate, up: up, down: down, x: rows, norm: norm, indices: indices, scores: scores, tokens: tokens, top: top}
-	second := m.few(b)
-	if second == nil || tokens > fewRows {
+	if t, ok := indices.slot.pending.(*topKOf); ok && tokens <= fewRows && t.rows == tokens && t.width == gate.count && t.scores != nil &&
+		scores.slot.pending == deferred(t) && indices.same(t.indices) && scores.same(t.scores) && b.only("indices") && b.only("scores") {
+		m.choice = t
+	}
+	run := m.few(b)
+	if run == nil || tokens > fewRows {
 		if many := m.many(b); many != nil {
-			second = many
+			run = many
 		}
 	}
-	if second == nil {
+	if run == nil {
 		return false
 	}
 	out := b.result(0, nil)
 	if out == nil || !slices.Equal(out.shape, x.shape) {
 		return false
 	}
-	b.later(out.slot, &expertsOf{run: second, out: out})
+	b.later(out.slot, &expertsOf{mixture: m, run: run, out: out})
 	return true
 }
 
@@ -157,47 +183,119 @@ type mixture struct {
 	x, indices, scores *value
 	norm               *normOf
 	tokens, top        int
+	// choice is what indices and scores are, where the experts' first kernel is to make them.
+	choice *topKOf
 }
 
-// few reads every token's experts on their own. It gives the second half, nil where there are no kernels.
-func (m *mixture) few(b *binder) func(b *binder, extra, out *value) bool {
+// kernel describes the kernels for a few tokens.
+func (m *mixture) kernel() kernels.Experts {
 	e := kernels.Experts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols, Inner: m.gate.rows, Activation: kernels.SiLU}
-	normed := reads(m.x)
-	e.Norm, e.Eps, normed = m.norm.vectors(normed)
+	e.Norm, e.Eps, _ = m.norm.vectors(operand{})
+	if m.choice != nil {
+		e.Router = m.choice.router()
+	}
+	return e
+}
+
+// fits reports whether there are both kernels.
+func (m *mixture) fits(b *binder, e kernels.Experts) bool {
 	first, second := e.Tunings(b.x.exe.target)
 	if len(first) == 0 || len(second) == 0 {
+		return false
+	}
+	_, err := e.LaunchUp(first[0], m.tokens)
+	_, err2 := e.LaunchDown(second[0], m.tokens)
+	return err == nil && err2 == nil
+}
+
+// sharedOf is an expert of all tokens: sigmoid(score) · down(activation(gate) · up).
+type sharedOf struct {
+	glu   *pairOf
+	down  *weight
+	score *value
+}
+
+// sharedBy sees a term beside a mixture of experts as one expert more; nil where it is something else, or has another
+// shape or format.
+func (b *binder) sharedBy(m *mixture, v *value) *sharedOf {
+	g, ok := v.slot.pending.(*gatedOf)
+	if !ok || m.choice == nil || !v.same(g.out) || g.gate.len() != m.tokens || !g.gate.isDense() {
 		return nil
+	}
+	l, ok := g.x.slot.pending.(*linearOf)
+	if !ok || !g.x.same(l.out) || l.bias != nil || l.norm != nil || l.w.Format != m.down.Format || l.w.rows != m.down.rows || l.w.cols != m.down.cols {
+		return nil
+	}
+	p, ok := l.x.slot.pending.(*pairOf)
+	if !ok || !l.x.same(p.out) || p.activation != kernels.SiLU || p.n != m.gate.rows || p.gate.w.Format != m.gate.Format || p.gate.w.cols != m.gate.cols ||
+		p.gate.rows != m.tokens || !p.gate.x.same(m.x) || p.gate.norm != m.norm {
+		return nil
+	}
+	e := m.kernel()
+	if e.Shared = true; !m.fits(b, e) {
+		return nil
+	}
+	return &sharedOf{p, l.w, g.gate}
+}
+
+// few reads every token's experts on their own; nil where there are no kernels.
+func (m *mixture) few(b *binder) func(b *binder, mix *expertsOf) bool {
+	if m.choice != nil && !m.fits(b, m.kernel()) {
+		m.choice = nil
+	}
+	if !m.fits(b, m.kernel()) {
+		return nil
+	}
+	return m.runFew
+}
+
+func (m *mixture) runFew(b *binder, mix *expertsOf) bool {
+	e, at := m.kernel(), b.stepAt(m.tokens, nil)
+	e.Shared, e.Residual = mix.shared != nil, mix.extra != nil
+	_, _, normed := m.norm.vectors(reads(m.x))
+	first, second := e.Tunings(b.x.exe.target)
+	pairs := m.tokens * m.top
+	hidden := b.scratch(4 * m.tokens * e.Parts() * e.Inner)
+	up, down := append(m.gate.operands(), m.up.operands()...), m.down.operands()
+	upBytes, downBytes := min(pairs, m.gate.count)*2*m.gate.bytes(), min(pairs, m.gate.count)*m.down.bytes()
+	chosen, scores := reads(m.indices), reads(m.scores)
+	if m.choice == nil {
+		up = append(up, chosen, reads(m.x), normed)
+	} else {
+		n := 4 * m.tokens * e.Parts()
+		made, madeScores := b.scratch(n), b.scratch(n)
+		logits := reads(m.choice.x)
+		shared, score := up, logits
+		if s := mix.shared; s != nil {
+			shared, score = append(slices.Clone(s.glu.first), s.glu.second...), reads(s.score)
+			down = append(down, s.down.operands()...)
+			upBytes, downBytes = upBytes+2*m.gate.bytes(), downBytes+s.down.bytes()
+		}
+		up = append(slices.Concat(up, shared), logits, score, reads(m.x), normed, written(made), written(madeScores))
+		chosen, scores = whole(made), whole(madeScores)
 	}
 	lift, err := e.LaunchUp(first[0], m.tokens)
-	if err != nil {
-		return nil
+	if !b.dispatch("experts up", lift, err, append(up, written(hidden), at)...) {
+		return false
 	}
-	if _, err := e.LaunchDown(second[0], m.tokens); err != nil {
-		return nil
+	tuned(b, first, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchUp(t, m.tokens) })
+	b.reading(upBytes)
+	more := whole(hidden)
+	if mix.extra != nil {
+		more = reads(mix.extra)
 	}
-	pairs, at, chosen := m.tokens*m.top, b.stepAt(m.tokens, nil), reads(m.indices)
 	chosen.below = m.gate.count
-	return func(b *binder, extra, out *value) bool {
-		hidden := b.scratch(4 * pairs * e.Inner)
-		b.dispatch("experts up", lift, nil, append(append(m.gate.operands(), m.up.operands()...), chosen, reads(m.x), normed, written(hidden), at)...)
-		tuned(b, first, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchUp(t, m.tokens) })
-		b.reading(min(pairs, m.gate.count) * 2 * m.gate.bytes())
-		more := whole(hidden)
-		if extra != nil {
-			e.Residual, more = true, reads(extra)
-		}
-		fall, err := e.LaunchDown(second[0], m.tokens)
-		if !b.dispatch("experts down", fall, err, append(m.down.operands(), chosen, reads(m.scores), whole(hidden), more, writes(out), at)...) {
-			return false
-		}
-		tuned(b, second, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchDown(t, m.tokens) })
-		b.reading(min(pairs, m.gate.count) * m.down.bytes())
-		return true
+	fall, err := e.LaunchDown(second[0], m.tokens)
+	if !b.dispatch("experts down", fall, err, append(down, chosen, scores, whole(hidden), more, writes(mix.out), at)...) {
+		return false
 	}
+	tuned(b, second, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchDown(t, m.tokens) })
+	b.reading(downBytes)
+	return true
 }
 
 // many sorts the tokens by expert and multiplies those of an expert together.
-func (m *mixture) many(b *binder) func(b *binder, extra, out *value) bool {
+func (m *mixture) many(b *binder) func(b *binder, mix *expertsOf) bool {
 	exact := !b.tiled(m.tokens)
 	e := kernels.ManyExperts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols, Inner: m.gate.rows, Activation: kernels.SiLU, Exact: exact}
 	tile := e.Tiles(b.x.exe.target, m.tokens)[0]
@@ -217,7 +315,7 @@ func (m *mixture) many(b *binder) func(b *binder, extra, out *value) bool {
 		return nil
 	}
 	pairs, at := m.tokens*m.top, b.stepAt(m.tokens, nil)
-	return func(b *binder, extra, out *value) bool {
+	return func(b *binder, mix *expertsOf) bool {
 		x := b.prepared(m.x, m.norm, m.tokens, e.Hidden, exact)
 		order, tiles := b.scratch(4*pairs), b.scratch(16*e.MaxTiles(tile, m.tokens))
 		width := 2
@@ -231,10 +329,10 @@ func (m *mixture) many(b *binder) func(b *binder, extra, out *value) bool {
 		b.dispatch("experts down", fall, nil, append(m.down.operands(), whole(order), whole(tiles), whole(hidden), written(parts))...)
 		b.reading(min(pairs, m.gate.count) * m.down.bytes())
 		more := whole(parts)
-		if extra != nil {
-			e.Residual, more = true, reads(extra)
+		if mix.extra != nil {
+			e.Residual, more = true, reads(mix.extra)
 		}
 		combine, err := e.LaunchCombine(m.tokens)
-		return b.dispatch("experts combine", combine, err, whole(parts), reads(m.scores), more, writes(out), at)
+		return b.dispatch("experts combine", combine, err, whole(parts), reads(m.scores), more, writes(mix.out), at)
 	}
 }
