@@ -368,7 +368,7 @@ func bindAttention(b *binder) bool {
 		}
 		return nil
 	})
-	if r := b.pendingRope(q, k, v); r != nil && tokens == 1 && r.writesAt(b.expr("position")) {
+	if r := b.pendingRope(q, k, v); r != nil && tokens == 1 && b.only("q") && r.writesAt(b.expr("position")) {
 		if one := r.step(b, a, k, v); one != nil {
 			if out := b.result(0, nil); out != nil && slices.Equal(out.shape, []int{1, h.heads, 1, h.width}) {
 				r.take(b, q, k, v)

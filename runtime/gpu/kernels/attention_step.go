@@ -59,6 +59,7 @@ func (a AttentionStep) StepTunings(target Target) []StepTuning {
 	}
 	for _, least := range []int{16, 128, 256} {
 		add(StepTuning{Least: least})
+		add(StepTuning{Least: least, Simdgroups: 16})
 	}
 	return out
 }

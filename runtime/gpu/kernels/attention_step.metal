@@ -109,10 +109,7 @@ kernel void attention_step(device const float* q [[buffer(0)]],
   const int kv_head = head0 / ATT_GROUP;
   keys += long(kv_head) * ATT_SLOTS * ATT_D;
   values += long(kv_head) * ATT_SLOTS * ATT_D;
-  if (int(tg.y) >= blocks) {
-    port_wait();
-    return;
-  }
+  if (int(tg.y) >= blocks) return;  // without a wait: it neither reads nor writes, and others do wait
 
   // The first keys and values are under way while the token's heads are prepared.
 #if !ATT_EARLY
