@@ -11,8 +11,8 @@
 // nothing. What lives at the same time has its place in one arena for each instance.
 //
 // A result is not computed before something reads it (deferred): what reads it may do it as a part of its own
-// kernel. So a normalization becomes the first part of a product, a sum its last; rotation of queries and keys
-// and the writes of both caches become one kernel.
+// kernel. So a normalization becomes the first part of a product, a sum or a convolution its last; rotation of queries
+// and keys and the writes of both caches become one kernel.
 //
 // # Invariants
 //
