@@ -1,0 +1,137 @@
+package gpu
+
+import (
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+)
+
+// ropeAll rotates queries and keys and writes both caches in one kernel.
+type ropeAll struct {
+	kernel           kernels.Rope
+	tokens           int
+	q, k, v          *value
+	qWeight, kWeight *value
+	angles           *slot
+	rotated          *value // queries
+	start            *cell
+	at               *ir.Expr // which start is
+}
+
+// pendingRope is the rotation of queries and keys and the writes of both caches, where all that is deferred.
+func (b *binder) pendingRope(q *value, k, v *state) *ropeAll {
+	qr, ok := q.slot.pending.(*ropeOf)
+	kw, ok2 := k.slot.pending.(*cacheWrite)
+	vw, ok3 := v.slot.pending.(*cacheWrite)
+	if !ok || !ok2 || !ok3 || kw.rope == nil || vw.rope != nil || kw.start != vw.start || kw.ring != vw.ring ||
+		kw.rope.angles != qr.angles || kw.rope.dims != qr.dims || kw.rope.pairs != qr.pairs || vw.norm != nil && vw.norm.weight != nil {
+		return nil
+	}
+	var eps *float32
+	for _, n := range []*normOf{qr.norm, kw.rope.norm, vw.norm} {
+		if n != nil && eps != nil && n.eps != *eps {
+			return nil
+		}
+		if n != nil {
+			eps = &n.eps
+		}
+	}
+	qh, _ := qr.x.heads()
+	kh, _ := kw.rope.x.heads()
+	vh, ok := vw.x.heads()
+	if !ok || qh.tokens != kh.tokens || kh.tokens != vh.tokens || kh.heads != vh.heads || qh.width != kh.width || kh.width != vh.width {
+		return nil
+	}
+	a := &ropeAll{tokens: qh.tokens, q: qr.x, k: kw.rope.x, v: vw.x, qWeight: qr.x, kWeight: qr.x, angles: qr.angles, rotated: qr.out, start: kw.start, at: kw.at}
+	r := &a.kernel
+	*r = kernels.Rope{D: qh.width, Dims: qr.dims, Traditional: qr.pairs, QHeads: qh.heads, KVHeads: kh.heads, Q: qh.strides, K: kh.strides, V: vh.strides,
+		Cache: k.format.kernelType(), Slots: k.shape[2], Ring: kw.ring}
+	r.QNorm, r.Eps, a.qWeight = qr.norm.of(r.Eps, a.qWeight)
+	r.KNorm, r.Eps, a.kWeight = kw.rope.norm.of(r.Eps, a.kWeight)
+	r.VNorm, r.Eps, _ = vw.norm.of(r.Eps, nil)
+	if a.qWeight != qr.x || a.kWeight != qr.x {
+		r.Weight = kernels.F32
+	}
+	if _, err := r.Launch(a.tokens); err != nil {
+		return nil
+	}
+	return a
+}
+
+// take takes over what is deferred.
+func (a *ropeAll) take(b *binder, q *value, k, v *state) {
+	b.take(q.slot)
+	b.take(k.slot)
+	b.take(v.slot)
+}
+
+// writesAt reports whether the first token goes to the slot of a position.
+func (a *ropeAll) writesAt(position *ir.Expr) bool {
+	return a.at.Equal(position) || a.kernel.Ring && a.at.Equal(position.Mod(ir.Const(int64(a.kernel.Slots))))
+}
+
+// run adds the kernel.
+func (a *ropeAll) run(b *binder, q *value, k, v *state) {
+	a.take(b, q, k, v)
+	l, err := a.kernel.Launch(a.tokens)
+	b.dispatch("rope", l, err, reads(a.q), reads(a.k), reads(a.v), reads(a.qWeight), reads(a.kWeight), whole(a.angles),
+		writes(a.rotated), written(k.slot), written(v.slot), b.stepAt(a.tokens, a.start))
+}
+
+// attentionStep is attention of one token, with the rotation and the writes before it.
+type attentionStep struct {
+	*ropeAll
+	keys, values *slot
+	tuning       kernels.StepTuning
+}
+
+// step makes the rotation and the writes a part of attention of one token; nil where there is no kernel for that.
+func (a *ropeAll) step(b *binder, of kernels.Attention, k, v *state) *attentionStep {
+	s := &attentionStep{ropeAll: a, keys: k.slot, values: v.slot}
+	if tunings := s.kernelOf(of).StepTunings(b.x.exe.target); len(tunings) > 0 {
+		s.tuning = tunings[0]
+	}
+	if _, _, _, err := s.kernelOf(of).Launches(); err != nil {
+		return nil
+	}
+	return s
+}
+
+func (s *attentionStep) kernelOf(a kernels.Attention) kernels.AttentionStep {
+	return kernels.AttentionStep{Attention: a, Rope: s.kernel, Step: s.tuning}
+}
+
+// run adds the kernel, and that which puts blocks together where it is one of its own.
+func (s *attentionStep) run(b *binder, a kernels.Attention, gate operand, out *value, step operand) bool {
+	b.take(s.keys)
+	b.take(s.values)
+	k := s.kernelOf(a)
+	k.Early = b.unwritten(s.keys, s.values)
+	one, merge, blocks, err := k.Launches()
+	if err != nil {
+		return false
+	}
+	part, ml := b.scratch(4*a.Heads*blocks*a.D), b.scratch(8*a.Heads*blocks)
+	to, arrivals := writes(out), written(b.arrivals(a.Heads))
+	if !s.tuning.Last {
+		to, arrivals = gate, gate
+	}
+	b.dispatch("attention", one, nil, reads(s.q), reads(s.k), reads(s.v), reads(s.qWeight), reads(s.kWeight), whole(s.angles),
+		written(s.keys), written(s.values), written(part), written(ml), gate, to, arrivals, step)
+	if !s.tuning.Last {
+		b.dispatch("attention merge", merge, nil, whole(part), whole(ml), gate, writes(out), step)
+	}
+	return true
+}
+
+// arrivals are counters that are 0 before a call, and between the kernels that use them, which thereby depend on each other.
+func (b *binder) arrivals(n int) *slot {
+	if b.counters == nil || b.counters.size < 4*n {
+		b.counters = b.word(4*n, func([]byte) error { return nil })
+	}
+	return b.counters
+}
+
+// alongOf is what is filled along with another slot.
+type alongOf struct{ slot *slot }
+
+func (a *alongOf) emit(b *binder) { b.flush(a.slot) }
