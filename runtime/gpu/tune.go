@@ -2,6 +2,8 @@ package gpu
 
 import (
 	"encoding/binary"
+	"math"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/etc-ml/etc/runtime/gpu/device"
@@ -11,8 +13,8 @@ import (
 )
 
 // tuned notes that the last step can be launched in any of these ways, with the same operands. The step has the
-// first of them until the tuner, if there is one, has chosen: it runs them on what the arena holds by chance, so that an
-// operand of indices, which a kernel trusts, says what they must be below.
+// first of them until the tuner, if there is one, has chosen: it runs them on random numbers from -1 to 1, so that an
+// operand of indices says what they must be below.
 func tuned[T interface{ Near(T) bool }](b *binder, tunings []T, launch func(T) (kernels.Launch, error)) {
 	b.plan.steps[len(b.plan.steps)-1].ways = func() tune.Ways {
 		var w tune.Ways
@@ -32,6 +34,8 @@ const (
 	tuneRotate = 256 << 20
 	// tuneRuns bounds the dispatches of a measurement.
 	tuneRuns = 256
+	// tuneFill bounds the bytes of the arena that get random numbers, in blocks of so many.
+	tuneFill, tuneBlock = 64 << 20, 1 << 20
 )
 
 // product is the steps of a plan that run one kernel at about one shape.
@@ -123,6 +127,7 @@ type rotation struct {
 	at      int // in weights
 	offset  int // in weights[at], in bytes
 
+	filled bool                     // whether the arena has numbers
 	states map[*slot]device.Binding // memory in the place of states, which stay as they are
 	made   []device.Buffer
 }
@@ -155,10 +160,33 @@ func (r *rotation) take(size int) (device.Binding, bool) {
 	return device.Binding{}, false
 }
 
+// fill gives the arena, which holds nothing between calls, random numbers: so that a router chooses other experts in
+// every layer, and nothing is NaN.
+func (r *rotation) fill() error {
+	if r.filled {
+		return nil
+	}
+	r.filled = true
+	random := rand.New(rand.NewPCG(1, 2))
+	block := make([]byte, 0, tuneBlock)
+	for len(block) < tuneBlock {
+		block = binary.LittleEndian.AppendUint32(block, math.Float32bits(2*random.Float32()-1))
+	}
+	for at, size := 0, min(r.arena.size, tuneFill); at < size; at += tuneBlock {
+		if err := r.arena.buffer.Write(at, block[:min(tuneBlock, size-at)]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // runs are the buffers of the dispatches that measure a product; nil where there is no memory for them.
 func (r *rotation) runs(t *product) [][]device.Argument {
+	if r.fill() != nil {
+		return nil
+	}
 	var steps []*step // those of the same size
-	own := 0          // bytes of all their weights, of which a step may read a part: some of the experts
+	all := 0          // bytes of all their weights, of which a step may read a part: some of the experts
 	for _, s := range t.steps {
 		if s.launch.Groups != t.steps[0].launch.Groups {
 			continue
@@ -166,7 +194,7 @@ func (r *rotation) runs(t *product) [][]device.Argument {
 		steps = append(steps, s)
 		for _, o := range s.operands {
 			if rotates(o) {
-				own += o.size
+				all += o.size
 			}
 		}
 	}
@@ -175,7 +203,7 @@ func (r *rotation) runs(t *product) [][]device.Argument {
 	for i := range out {
 		s := steps[i%len(steps)]
 		for _, o := range s.operands {
-			b, ok := r.binding(o, i, i >= len(steps) && own < tuneRotate)
+			b, ok := r.binding(o, i, i >= len(steps) && all < tuneRotate)
 			if !ok {
 				return nil
 			}
@@ -193,10 +221,10 @@ func (r *rotation) binding(o operand, i int, other bool) (device.Binding, bool) 
 		for j := 0; 4*j < o.size; j++ {
 			binary.LittleEndian.PutUint32(content[4*j:], uint32((i*o.size/4+j)%o.below))
 		}
-		return r.filled(content)
+		return r.own(content)
 	case o.write && o.slot.state:
 		if _, ok := r.states[o.slot]; !ok {
-			b, ok := r.filled(make([]byte, o.slot.size))
+			b, ok := r.own(make([]byte, o.slot.size))
 			if !ok {
 				return b, false
 			}
@@ -214,8 +242,8 @@ func (r *rotation) binding(o operand, i int, other bool) (device.Binding, bool) 
 	return device.Binding{Buffer: buffer, Offset: offset + o.at}, true
 }
 
-// filled is memory of its own.
-func (r *rotation) filled(content []byte) (device.Binding, bool) {
+// own is memory of its own.
+func (r *rotation) own(content []byte) (device.Binding, bool) {
 	m, err := r.exe.device.NewBuffer(max(len(content), alignment))
 	if err != nil {
 		return device.Binding{}, false

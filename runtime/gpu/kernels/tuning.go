@@ -18,13 +18,21 @@ type Tuning struct {
 	Permute bool
 }
 
-// Near reports whether t and o differ in one respect, simdgroups of a threadgroup being one.
+// Near reports whether t and o differ in one respect: the rows of a lane, the lanes that share a row, with as many sets
+// or simdgroups, the size of the threadgroup, what is read at a time.
 func (t Tuning) Near(o Tuning) bool {
 	n := 0
-	for _, differ := range []bool{t.Rows != o.Rows, t.Lanes != o.Lanes, t.Split != o.Split, t.Split*t.Sets != o.Split*o.Sets, t.Bytes != o.Bytes, t.Chunk != o.Chunk, t.Permute != o.Permute} {
+	for _, differ := range []bool{t.Rows != o.Rows, t.Bytes != o.Bytes, t.Chunk != o.Chunk, t.Permute != o.Permute} {
 		if differ {
 			n++
 		}
+	}
+	switch {
+	case t.Lanes == o.Lanes && t.Split == o.Split && t.Sets == o.Sets:
+	case t.Lanes == o.Lanes && t.Split == o.Split, t.Sets == o.Sets, t.Split*t.Sets == o.Split*o.Sets:
+		n++
+	default:
+		n += 2
 	}
 	return n == 1
 }
