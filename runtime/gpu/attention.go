@@ -401,7 +401,7 @@ func bindAttention(b *binder) bool {
 	if tunings := a.ChunkTunings(b.x.exe.target); len(tunings) > 0 {
 		m.tuning = tunings[0]
 	}
-	if _, err := a.ChunkLaunch(h.tokens, m.tuning); err == nil && b.tiled(h.tokens) {
+	if _, err := b.allowed(a.ChunkLaunch(h.tokens, m.tuning)); err == nil && b.tiled(h.tokens) {
 		m.tiles = &attentionTiles{q, k, v}
 	} else {
 		m.part, m.ml = b.scratch(4*h.tokens*h.heads*blocks*h.width), b.scratch(8*h.tokens*h.heads*blocks)

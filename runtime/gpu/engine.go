@@ -12,6 +12,7 @@ import (
 	"github.com/etc-ml/etc/runtime/fuse"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/gpu/prove"
 	"github.com/etc-ml/etc/runtime/gpu/tune"
 	"github.com/etc-ml/etc/runtime/reference"
 )
@@ -25,6 +26,9 @@ type Engine struct {
 	// Tune says where choices among the ways to divide the work of kernels are kept, and what making them may cost; nil
 	// takes the defaults.
 	Tune *tune.Options
+	// Prove says where results of known answers are kept, which kernels are tried against before they are used; nil takes
+	// kernels on trust.
+	Prove *prove.Options
 }
 
 // Name of the device.
@@ -64,6 +68,9 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 	if e.Tune != nil && !o.NoTune {
 		x.tuner, x.choices = tune.New(d, *e.Tune, warn), map[string]kernels.Launch{}
 	}
+	if e.Prove != nil {
+		x.known = known{prove.New(d, tune.Identity(d.Info()), *e.Prove), map[string]bool{}, map[slowKey]bool{}}
+	}
 	if err := x.derive(); err != nil {
 		x.Close()
 		return nil, err
@@ -83,6 +90,8 @@ type executable struct {
 
 	tuner   *tune.Tuner               // nil for none
 	choices map[string]kernels.Launch // of the tuner, by the launch they take the place of
+
+	known known
 
 	// timeline is held by an instance that uses the device: calls must not overlap.
 	timeline sync.Mutex

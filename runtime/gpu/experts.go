@@ -259,6 +259,7 @@ func (m *mixture) runFew(b *binder, mix *expertsOf) bool {
 	up, down := append(m.gate.operands(), m.up.operands()...), m.down.operands()
 	upBytes, downBytes := min(pairs, m.gate.count)*2*m.gate.bytes(), min(pairs, m.gate.count)*m.down.bytes()
 	chosen, scores := reads(m.indices), reads(m.scores)
+	chosen.below = e.Count
 	if m.choice == nil {
 		up = append(up, chosen, reads(m.x), normed)
 	} else {
@@ -273,6 +274,7 @@ func (m *mixture) runFew(b *binder, mix *expertsOf) bool {
 		}
 		up = append(slices.Concat(up, shared), logits, score, reads(m.x), normed, written(made), written(madeScores))
 		chosen, scores = whole(made), whole(madeScores)
+		chosen.below = e.Count
 	}
 	lift, err := e.LaunchUp(first[0], m.tokens)
 	if !b.dispatch("experts up", lift, err, append(up, written(hidden), at)...) {
@@ -284,7 +286,6 @@ func (m *mixture) runFew(b *binder, mix *expertsOf) bool {
 	if mix.extra != nil {
 		more = reads(mix.extra)
 	}
-	chosen.below = m.gate.count
 	fall, err := e.LaunchDown(second[0], m.tokens)
 	if !b.dispatch("experts down", fall, err, append(down, chosen, scores, whole(hidden), more, writes(mix.out), at)...) {
 		return false
@@ -299,19 +300,19 @@ func (m *mixture) many(b *binder) func(b *binder, mix *expertsOf) bool {
 	exact := !b.tiled(m.tokens)
 	e := kernels.ManyExperts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols, Inner: m.gate.rows, Activation: kernels.SiLU, Exact: exact}
 	tile := e.Tiles(b.x.exe.target, m.tokens)[0]
-	sort, err := e.LaunchSort(tile, m.tokens)
+	sort, err := b.allowed(e.LaunchSort(tile, m.tokens))
 	if err != nil {
 		return nil
 	}
-	lift, err := e.LaunchUp(tile, m.tokens)
+	lift, err := b.allowed(e.LaunchUp(tile, m.tokens))
 	if err != nil {
 		return nil
 	}
-	fall, err := e.LaunchDown(tile, m.tokens)
+	fall, err := b.allowed(e.LaunchDown(tile, m.tokens))
 	if err != nil {
 		return nil
 	}
-	if _, err := e.LaunchCombine(m.tokens); err != nil {
+	if _, err := b.allowed(e.LaunchCombine(m.tokens)); err != nil {
 		return nil
 	}
 	pairs, at := m.tokens*m.top, b.stepAt(m.tokens, nil)

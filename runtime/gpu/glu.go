@@ -14,7 +14,7 @@ type pairOf struct {
 
 // deferGLU defers the operation, whose products then are a part of it.
 func (b *binder) deferGLU(p *pairOf) bool {
-	if _, err := p.kernel().Launch(b.tunings(p.kernel().Vectors, p.n)[0]); err != nil {
+	if _, err := usable(b, b.tunings(p.kernel().Vectors, p.n), p.kernel().Launch); err != nil {
 		return false
 	}
 	if p.out = b.result(0, nil); p.out == nil || p.out.len() != p.gate.rows*p.n {

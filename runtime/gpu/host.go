@@ -52,7 +52,7 @@ func (b *binder) reference() error {
 			}
 		}
 	}
-	if !cheap[op.Def.Name] || step && op.Buffer == nil {
+	if (!cheap[op.Def.Name] || step && op.Buffer == nil) && !b.slow(op) {
 		b.x.exe.note(op)
 	}
 	if s := b.x.states[op.Buffer]; s != nil && s.slot != nil {

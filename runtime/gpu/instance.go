@@ -79,14 +79,8 @@ func (x *instance) Run(inputs []eval.Value) (out []eval.Value, err error) {
 	}
 	x.exe.timeline.Lock()
 	defer x.exe.timeline.Unlock()
-	p, err := x.planFor(inputs)
+	p, err := x.runPlan(inputs)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", f.Name, err)
-	}
-	for i, v := range inputs {
-		p.inputs[i].content = v
-	}
-	if err := x.run(p); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name, err)
 	}
 	out = make([]eval.Value, len(p.outputs))
@@ -102,6 +96,26 @@ func (x *instance) Run(inputs []eval.Value) (out []eval.Value, err error) {
 		}
 	}
 	return out, nil
+}
+
+// runPlan runs the plan for the inputs, made anew as long as it has kernels that must not be used.
+func (x *instance) runPlan(inputs []eval.Value) (*plan, error) {
+	for {
+		p, err := x.planFor(inputs)
+		if err != nil {
+			return nil, err
+		}
+		for i, v := range inputs {
+			p.inputs[i].content = v
+		}
+		if err := x.run(p); !errors.Is(err, errAnew) {
+			return p, err
+		}
+		x.plans = x.plans[1:]
+		if err := p.close(x); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // planFor finds or makes the plan for inputs of these shapes, and its memory.

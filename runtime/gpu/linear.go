@@ -95,7 +95,7 @@ func (b *binder) many(group []*linearOf, conv *convOf) bool {
 		operands = append(append(operands, g.w.operands()...), writes(g.out))
 	}
 	ways := b.tunings(v, k.N[0])
-	launch, err := k.Launch(ways[0])
+	launch, err := usable(b, ways, k.Launch)
 	if err != nil {
 		return false
 	}
@@ -147,7 +147,7 @@ func (b *binder) ofHeads(l *linearOf, epilogue kernels.Epilogue, extra *value, l
 		other = reads(extra)
 	}
 	ways := b.tunings(k.Vectors, l.w.rows)
-	launch, err := k.Launch(ways[0])
+	launch, err := usable(b, ways, k.Launch)
 	if err != nil {
 		return false
 	}
@@ -338,7 +338,8 @@ func (b *binder) matmulGLU(g, u *linearOf, n int, first, second []operand, activ
 	exact := !b.tiled(g.rows)
 	k := kernels.MatMulGLU{Matrices: kernels.Matrices{Format: g.w.Format, K: g.w.cols, Exact: exact}, N: n, Activation: activation}
 	ways := k.Tiles(b.x.exe.target, g.rows)
-	l, err := k.Launch(ways[0], g.rows)
+	launch := func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, g.rows) }
+	l, err := usable(b, ways, launch)
 	out := b.result(0, nil)
 	if err != nil || out == nil || out.len() != g.rows*n {
 		return false
@@ -346,7 +347,7 @@ func (b *binder) matmulGLU(g, u *linearOf, n int, first, second []operand, activ
 	g.absorbed, u.absorbed = true, true
 	x := b.prepared(g.x, g.norm, g.rows, g.w.cols, exact)
 	b.dispatch("matmul glu", l, nil, append(append(first, second...), x, writes(out), b.stepAt(g.rows, nil))...)
-	tuned(b, ways, func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, g.rows) })
+	tuned(b, ways, launch)
 	b.reading(g.w.bytes() * 2 * n / g.w.rows)
 	return true
 }
@@ -431,7 +432,8 @@ func (b *binder) matmul(l *linearOf, epilogue kernels.Epilogue, extra *value, li
 		other = reads(extra)
 	}
 	ways := k.Tiles(b.x.exe.target, l.rows)
-	launch, err := k.Launch(ways[0], l.rows)
+	of := func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, l.rows) }
+	launch, err := usable(b, ways, of)
 	if err != nil {
 		return false
 	}
@@ -440,7 +442,7 @@ func (b *binder) matmul(l *linearOf, epilogue kernels.Epilogue, extra *value, li
 		other = x
 	}
 	b.dispatch("matmul", launch, nil, append(l.w.operands(), x, other, writes(out), b.stepAt(l.rows, nil))...)
-	tuned(b, ways, func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, l.rows) })
+	tuned(b, ways, of)
 	b.reading(l.w.bytes())
 	return true
 }

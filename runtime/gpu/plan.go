@@ -198,6 +198,9 @@ func (b *binder) bindOp(op *ir.Op) error {
 	case "noop":
 		return nil
 	}
+	if b.slow(op) {
+		return b.reference()
+	}
 	if views[op.Def.Name] != nil && b.viewable() && views[op.Def.Name](b) {
 		return nil
 	}

@@ -288,7 +288,7 @@ func bindDeltaRule(b *binder) bool {
 	}
 	at := b.stepAt(tokens, nil)
 	if tokens > fewTokens {
-		if solve, scan, err := d.Launches(tokens); err == nil {
+		if solve, scan, err := d.Launches(tokens); err == nil && !b.x.exe.known.refused[scan.Key()] {
 			const length = 32
 			sums, w, u := b.scratch(4*tokens*heads), b.scratch(4*tokens*heads*keyWidth), b.scratch(4*tokens*heads*width)
 			m := b.scratch(4 * (tokens + length - 1) / length * heads * length * length)

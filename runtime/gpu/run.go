@@ -13,6 +13,9 @@ func (x *instance) run(p *plan) error {
 	}
 	if p.program == nil {
 		x.tune(p)
+		if err := x.prove(p); err != nil {
+			return err
+		}
 		program, err := x.record(p)
 		if err != nil {
 			for i := range program {

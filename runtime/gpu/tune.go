@@ -16,7 +16,8 @@ import (
 // first of them until the tuner, if there is one, has chosen: it runs them on random numbers from -1 to 1, so that an
 // operand of indices says what they must be below.
 func tuned[T interface{ Near(T) bool }](b *binder, tunings []T, launch func(T) (kernels.Launch, error)) {
-	b.plan.steps[len(b.plan.steps)-1].ways = func() tune.Ways {
+	last := &b.plan.steps[len(b.plan.steps)-1]
+	last.ways = func() tune.Ways {
 		var w tune.Ways
 		var fit []T
 		for _, t := range tunings {
@@ -27,6 +28,7 @@ func tuned[T interface{ Near(T) bool }](b *binder, tunings []T, launch func(T) (
 		w.Near = func(i, j int) bool { return fit[i].Near(fit[j]) }
 		return w
 	}
+	b.another(last)
 }
 
 const (
@@ -112,7 +114,9 @@ func (x *instance) tune(p *plan) {
 	}
 	r.close()
 	for _, t := range products {
-		t.choose(x.exe.choices[t.key])
+		if l := x.exe.choices[t.key]; !x.exe.known.refused[l.Key()] {
+			t.choose(l)
+		}
 	}
 	for i := range p.steps {
 		p.steps[i].ways = nil // a plan is tuned once
@@ -187,13 +191,15 @@ func (r *rotation) runs(t *product) [][]device.Argument {
 	}
 	var steps []*step // those of the same size
 	all := 0          // bytes of all their weights, of which a step may read a part: some of the experts
+	seen := map[operand]bool{}
 	for _, s := range t.steps {
 		if s.launch.Groups != t.steps[0].launch.Groups {
 			continue
 		}
 		steps = append(steps, s)
 		for _, o := range s.operands {
-			if rotates(o) {
+			if rotates(o) && !seen[o] {
+				seen[o] = true
 				all += o.size
 			}
 		}
@@ -202,10 +208,14 @@ func (r *rotation) runs(t *product) [][]device.Argument {
 	out := make([][]device.Argument, count)
 	for i := range out {
 		s := steps[i%len(steps)]
+		bound := map[operand]device.Binding{}
 		for _, o := range s.operands {
-			b, ok := r.binding(o, i, i >= len(steps) && all < tuneRotate)
+			b, ok := bound[o]
 			if !ok {
-				return nil
+				if b, ok = r.binding(o, i, i >= len(steps) && all < tuneRotate); !ok {
+					return nil
+				}
+				bound[o] = b
 			}
 			out[i] = append(out[i], device.Argument{Binding: b})
 		}

@@ -118,3 +118,40 @@ func (a Attention) trialChunk(tuning ChunkTuning) Trial {
 	t.want(out, F32, want, 2*roundedAll)
 	return t.Trial
 }
+
+// trial is of all launches.
+func (a AttentionStep) trial() Trial {
+	t := newTrial()
+	position, _ := start(a.Slots, 100, 1)
+	one, merge, blocks, _ := a.Launches()
+	few := a
+	few.Attention.Slots, few.Rope.Slots = position+1, position+1
+	r, n := a.Rope, (position+1)*a.D
+	q, qAt := t.floats(r.Q.span(1, a.Heads, a.D))
+	k, kAt := t.floats(r.K.span(1, a.KVHeads, a.D))
+	v, vAt := t.floats(r.V.span(1, a.KVHeads, a.D))
+	qWeight, qWeightAt := t.held(r.Weight, a.D)
+	kWeight, kWeightAt := t.held(r.Weight, a.D)
+	angles := make([]float32, r.Dims)
+	RopeAngles{Dims: r.Dims, Scale: 1}.Twin(1, position, t.random(F32, r.Dims/2), angles)
+	anglesAt := t.hold(F32, angles)
+	keys, values := t.random(a.Cache, a.KVHeads*n), t.random(a.Cache, a.KVHeads*n)
+	keysAt, valuesAt := t.spread(a.Cache, keys, n, a.Slots*a.D), t.spread(a.Cache, values, n, a.Slots*a.D)
+	gate, gateAt := t.floats(a.Gates.span(1, a.Heads, a.D))
+	out := make([]float32, a.Heads*a.D)
+	few.Twin(position, q, k, v, qWeight, kWeight, angles, keys, values, gate, out)
+	parts, ml, arrivals := t.out(F32, a.Heads*blocks*a.D), t.out(F32, a.Heads*blocks*2), t.add(4*max(a.Heads, 4))
+	outAt, step := t.out(F32, len(out)), t.ints(1, int32(position))
+	t.run(one, qAt, kAt, vAt, qWeightAt, kWeightAt, anglesAt, keysAt, valuesAt, parts, ml, gateAt, outAt, arrivals, step)
+	if full, _ := a.tuning(); !full.Last {
+		t.run(merge, parts, ml, gateAt, outAt, step)
+	}
+	bound := sums(1)
+	if a.Cache == BF16 {
+		bound = roundedOnce
+	}
+	t.want(outAt, F32, out, max(2*sums(a.D), bound)) // what is attended to was rounded
+	t.wants(keysAt, a.Cache, n, a.Slots*a.D, keys, bound)
+	t.wants(valuesAt, a.Cache, n, a.Slots*a.D, values, bound)
+	return t.Trial
+}

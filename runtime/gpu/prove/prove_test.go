@@ -151,6 +151,15 @@ func launches(t *testing.T) map[string]kernels.Launch {
 	ring := kernels.Attention{D: 32, Heads: 4, KVHeads: 2, Slots: 50, Window: 16, Scale: 0.2, Cache: kernels.F32}
 	_, l, _, err = ring.Launches(1)
 	add("attention in a ring", l, err)
+	turned := rope
+	turned.QHeads, turned.Slots = a.Heads, a.Slots
+	turned.Q, turned.K, turned.V = kernels.Rows{Token: 1024, Row: 128}, kernels.Rows{}, kernels.Rows{}
+	step := kernels.AttentionStep{Attention: a, Rope: turned}
+	_, l, _, err = step.Launches()
+	add("attention step", l, err)
+	step.Step.Last, step.Early = true, true
+	l, _, _, err = step.Launches()
+	add("attention step that ends itself", l, err)
 	conv := kernels.Conv{Channels: 200, Taps: 4, Token: 230, SiLU: true, State: kernels.BF16, Weight: kernels.F32, Reset: kernels.ResetFlag}
 	l, err = conv.StepLaunch()
 	add("conv", l, err)
