@@ -8,7 +8,7 @@
 // delta_chunk.metal is the form for many tokens.
 //
 // The output is y = g · (S q) + (k · q) · β · (v − g · S k), so that all sums over a row are made of the state before, at
-// the same time; factors of the norms of q and k are multiplied in after the sums.
+// the same time. The decay, and the factors of the norms of q and k, are multiplied in after the sums.
 #define PORT_WAITS
 #ifndef DELTA_DK
 #define DELTA_DK 64           // a multiple of 32
@@ -148,6 +148,7 @@ kernel void delta_step(device const float* q [[buffer(0)]],
   const bool zero = delta_reset(reset, step);
 #endif
   const int tokens = step[STEP_TOKENS];
+  UNROLL for (int i = 0; i < DELTA_ROWS * DELTA_EACH; i++) s[i] = zero ? 0.0f : s[i];
   for (int t = 0; t < tokens; t++) {
     float keys[DELTA_EACH];
     float queries[DELTA_EACH];
@@ -185,15 +186,13 @@ kernel void delta_step(device const float* q [[buffer(0)]],
       float memory = 0.0f;
       float sum = 0.0f;
       UNROLL for (int i = 0; i < DELTA_EACH; i++) {
-        float e = s[r * DELTA_EACH + i];
-        e = zero && t == 0 ? 0.0f : e * decay;
-        s[r * DELTA_EACH + i] = e;
-        memory += e * keys[i];
-        sum += e * queries[i];
+        memory += s[r * DELTA_EACH + i] * keys[i];
+        sum += s[r * DELTA_EACH + i] * queries[i];
       }
-      const float delta = (values[r] - delta_sum(memory) * key_factor) * write;
-      sum = (delta_sum(sum) + kq * delta) * query_factor;
-      UNROLL for (int i = 0; i < DELTA_EACH; i++) s[r * DELTA_EACH + i] += keys[i] * (key_factor * delta);
+      const float delta = (values[r] - delta_sum(memory) * (decay * key_factor)) * write;
+      sum = (delta_sum(sum) * decay + kq * delta) * query_factor;
+      const float factor = key_factor * delta;
+      UNROLL for (int i = 0; i < DELTA_EACH; i++) s[r * DELTA_EACH + i] = s[r * DELTA_EACH + i] * decay + keys[i] * factor;
       if (lane == 0 && row0 + r < DELTA_DV) y[(long(t) * DELTA_HEADS + head) * DELTA_DV + row0 + r] = sum;
     }
   }
