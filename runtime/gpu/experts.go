@@ -122,7 +122,6 @@ func (b *binder) addToExperts(x, other *value, operand string) bool {
 		if g, ok := e.extra.slot.pending.(*gatedOf); ok && e.extra.same(g.out) && g.out.len() == out.len() {
 			width := e.out.shape[len(e.out.shape)-1]
 			rows := []int{out.len() / width, width}
-			b.take(e.extra.slot)
 			if !b.elements("gate", "gated_add", as(sum, rows), as(g.gate, []int{rows[0], 1}), as(g.x, rows), as(term, rows)) {
 				return false
 			}
