@@ -70,6 +70,9 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 	}
 	if e.Prove != nil {
 		x.known = known{prove.New(d, tune.Identity(d.Info()), *e.Prove), map[string]bool{}, map[slowKey]bool{}}
+		if x.tuner != nil {
+			x.tuner.Sound = x.sound
+		}
 	}
 	if err := x.derive(); err != nil {
 		x.Close()

@@ -123,6 +123,15 @@ func (x *instance) tune(p *plan) {
 	}
 }
 
+// sound reports whether a launch that is fast gives the right numbers. One that does not is passed over silently, as if it
+// were slow.
+func (x *executable) sound(l kernels.Launch) bool {
+	if len(x.known.prover.Prove([]kernels.Launch{l}, x.kernel)) > 0 {
+		x.known.refused[l.Key()] = true
+	}
+	return !x.known.refused[l.Key()]
+}
+
 // rotation gives measurements their buffers: those of the steps of a plan, and weights of others in the place of theirs
 // where they have too few to be more than the caches hold.
 type rotation struct {

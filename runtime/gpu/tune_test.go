@@ -13,6 +13,7 @@ import (
 	"github.com/etc-ml/etc/runtime/fuse/fusetest"
 	"github.com/etc-ml/etc/runtime/gpu"
 	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/gpu/prove"
 	"github.com/etc-ml/etc/runtime/gpu/tune"
 )
 
@@ -59,6 +60,35 @@ func TestTune(t *testing.T) {
 	}
 	require.Regexp(t, `^engine emulator, tuned for emulator on .*: ([1-9]) of \d products, kept in /`, plan(engine.Options{Precision: eval.FP32}))
 	require.Regexp(t, `^engine emulator, tuned for no device in particular\n`, plan(engine.Options{Precision: eval.FP32, NoTune: true}))
+}
+
+// TestTuneUnsound: what is fast and wrong is not chosen, and nobody is bothered.
+func TestTuneUnsound(t *testing.T) {
+	t.Parallel()
+	m, e := fusetest.Load(t, "etc-qwen35moe-chat-sample"), emulated(t).(gpu.Engine)
+	calls := []int{1, 1}
+	want := runCalls(t, m, compile(t, e, m, engine.Options{Precision: eval.FP32}), calls)
+	d := &faulty{compiled: map[string]int{}, changed: map[string]int{}, fault: func(file, text string) (string, error) {
+		if strings.Contains(text, "#define MATVEC_ROWS 1\n") {
+			return replace("matvec", "out[0];", "out[0] * 2.0f;")(file, text)
+		}
+		return text, nil
+	}}
+	var clock stopwatch
+	recorded, dir := 0, t.TempDir()
+	x, err := gpu.Engine{Device: e.Device, Prove: &prove.Options{Dir: dir}, Tune: &tune.Options{Dir: dir, Clock: clock.time, Budget: time.Hour, Least: 80 << 10}, Open: func() (device.Device, error) {
+		var err error
+		d.Device, err = e.Open()
+		return timed{d, &clock, &recorded}, err
+	}}.Compile(m, engine.Options{Precision: eval.FP32, Warn: func(text string) { require.Contains(t, text, "tuned ") }})
+	require.NoError(t, err)
+	i, err := x.NewInstance()
+	require.NoError(t, err)
+	requireClose(t, want, runCalls(t, m, i, calls), 1e-4)
+	require.NotZero(t, recorded)
+	require.NotZero(t, d.changed["matvec"])
+	require.NoError(t, i.Close())
+	require.NoError(t, x.Close())
 }
 
 // stopwatch is a clock that dispatches move.
