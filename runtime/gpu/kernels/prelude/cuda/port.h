@@ -92,7 +92,7 @@ __forceinline__ bool port_last(uint* arrivals, uint count, uint thread_index, ui
   __syncthreads();
   if (thread_index == 0) {
     uint before;
-    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(before) : "l"(arrivals), "r"(count - 1) : "memory");
+    asm volatile("atom.acq_rel.gpu.inc.u32 %0, [%1], %2;" : "=r"(before) : "l"(arrivals), "r"(count - 1) : "memory");
     *flag = before == count - 1;
   }
   __syncthreads();
