@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/etc-ml/etc/runtime/gpu/device"
@@ -34,7 +35,13 @@ func cases(small int) []testCase {
 		out = append(out, matvec(fmt.Sprintf("qwen qkv of %d", m), kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(2048), M: m}, N: s(8192)}))
 	}
 	moe := kernels.Experts{Format: four, Count: max(8, 256/small), Top: 8, Hidden: s(2048), Inner: s(512), Activation: kernels.SiLU, Norm: kernels.NormF32}
-	out = append(out, expertsUp("qwen experts up", moe), expertsDown("qwen experts down", moe))
+	out = append(out, router("qwen top-k", kernels.Router{Experts: moe.Count, Top: moe.Top, Normalize: true, Scale: 1}),
+		expertsUp("qwen experts up", moe), expertsDown("qwen experts down", moe))
+	chosen := moe
+	chosen.Router, chosen.Residual = kernels.Router{Experts: moe.Count, Top: moe.Top, Normalize: true, Scale: 1}, true
+	out = append(out, expertsUp("qwen experts up, chosen", chosen))
+	chosen.Shared = true
+	out = append(out, expertsUp("qwen experts up, chosen, one shared", chosen), expertsDown("qwen experts down, one shared", chosen))
 	for _, c := range []struct{ tokens, n, k int }{{512, 8192, 2048}, {2048, 8192, 2048}, {512, 5376, 21504}, {4096, 8192, 4096}} {
 		for _, exact := range []bool{false, true} {
 			name := fmt.Sprintf("prefill %d %dx%d", s(c.tokens), s(c.n), s(c.k))
@@ -173,26 +180,77 @@ func chosen(count, top, tokens int) memory {
 	return integers(ints...)
 }
 
-func expertsUp(name string, e kernels.Experts) testCase {
-	w := append(weight(e.Format, e.Count*e.Inner, e.Hidden), weight(e.Format, e.Count*e.Inner, e.Hidden)...)
+func router(name string, r kernels.Router) testCase {
 	return testCase{
-		name: name, memory: append(w, chosen(e.Count, e.Top, 1), vectors(e.Hidden), vectors(e.Hidden), results(e.Top*e.Inner), step(1)), result: 9,
-		bytes: total(w) * float64(e.Top) / float64(e.Count), flops: 4 * float64(e.Top*e.Inner*e.Hidden),
-		variants: func(target kernels.Target) ([]variant, error) {
-			up, _ := e.Tunings(target)
-			return tuned(up, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchUp(t, 1) }, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
+		name: name, memory: []memory{vectors(r.Experts), results(r.Top), results(r.Top), step(1)}, result: 2,
+		variants: func(kernels.Target) ([]variant, error) {
+			l, err := r.Launch(1)
+			return []variant{{label: "one threadgroup", launch: l, buffers: []int{0, 1, 2, 3}}}, err
 		},
 	}
 }
 
-func expertsDown(name string, e kernels.Experts) testCase {
-	w := weight(e.Format, e.Count*e.Hidden, e.Inner)
+// favoured are logits that choose the first experts of all.
+func favoured(r kernels.Router) memory {
+	ints := make([]int32, r.Experts)
+	for i := range ints {
+		logit := float32(i*37%r.Experts)/float32(r.Experts) - 2
+		if i < r.Top {
+			logit += 3
+		}
+		ints[i] = int32(math.Float32bits(logit))
+	}
+	return integers(ints...)
+}
+
+// expertsUp are the first products of a token: of experts that are given or that it chooses, with a shared one or without.
+// There is no memory but for the first Top experts, so that what a dispatch reads rotates.
+func expertsUp(name string, e kernels.Experts) testCase {
+	n := e.Parts()
+	w := append(weight(e.Format, e.Top*e.Inner, e.Hidden), weight(e.Format, e.Top*e.Inner, e.Hidden)...)
+	of := []int{0, 1, 2, 3, 4, 5}
+	all, buffers := slices.Clone(w), slices.Clone(of)
+	if e.Router.Top == 0 {
+		all, buffers = append(all, chosen(e.Top, e.Top, 1)), append(buffers, 6)
+	} else {
+		if e.Shared {
+			all = append(append(all, weight(e.Format, e.Inner, e.Hidden)...), weight(e.Format, e.Inner, e.Hidden)...)
+			of = []int{6, 7, 8, 9, 10, 11}
+		}
+		buffers = append(append(buffers, of...), len(all), len(all))
+		all = append(all, favoured(e.Router))
+	}
+	x := len(all)
+	all, buffers = append(all, vectors(e.Hidden), vectors(e.Hidden)), append(buffers, x, x+1)
+	if e.Router.Top > 0 {
+		all, buffers = append(all, results(n), results(n)), append(buffers, x+2, x+3)
+	}
+	out := len(all)
 	return testCase{
-		name: name, memory: append(w, chosen(e.Count, e.Top, 1), vectors(e.Top), vectors(e.Top*e.Inner), vectors(e.Hidden), results(e.Hidden), step(1)), result: 7,
-		bytes: total(w) * float64(e.Top) / float64(e.Count), flops: 2 * float64(e.Top*e.Inner*e.Hidden),
+		name: name, memory: append(all, results(n*e.Inner), step(1)), result: out,
+		bytes: total(w) * float64(n) / float64(e.Top), flops: 4 * float64(n*e.Inner*e.Hidden),
+		variants: func(target kernels.Target) ([]variant, error) {
+			up, _ := e.Tunings(target)
+			return tuned(up, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchUp(t, 1) }, append(buffers, out, out+1)...)
+		},
+	}
+}
+
+// expertsDown are the second products of a token, with those of a shared expert or without.
+func expertsDown(name string, e kernels.Experts) testCase {
+	n := e.Parts()
+	w := weight(e.Format, e.Top*e.Hidden, e.Inner)
+	all, buffers := slices.Clone(w), []int{0, 1, 2}
+	if e.Shared {
+		all, buffers = append(all, weight(e.Format, e.Hidden, e.Inner)...), append(buffers, 3, 4, 5)
+	}
+	at := len(all)
+	return testCase{
+		name: name, memory: append(all, chosen(e.Top, n, 1), vectors(n), vectors(n*e.Inner), vectors(e.Hidden), results(e.Hidden), step(1)), result: at + 4,
+		bytes: total(w) * float64(n) / float64(e.Top), flops: 2 * float64(n*e.Inner*e.Hidden),
 		variants: func(target kernels.Target) ([]variant, error) {
 			_, down := e.Tunings(target)
-			return tuned(down, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchDown(t, 1) }, 0, 1, 2, 3, 4, 5, 6, 7, 8)
+			return tuned(down, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchDown(t, 1) }, append(buffers, at, at+1, at+2, at+3, at+4, at+5)...)
 		},
 	}
 }
