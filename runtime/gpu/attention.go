@@ -369,7 +369,7 @@ func bindAttention(b *binder) bool {
 		return nil
 	})
 	if r := b.pendingRope(q, k, v); r != nil && tokens == 1 && b.only("q") && r.writesAt(b.expr("position")) {
-		if one := r.step(b, a, k, v); one != nil {
+		if one := r.step(b, a, q, k, v); one != nil {
 			if out := b.result(0, nil); out != nil && slices.Equal(out.shape, []int{1, h.heads, 1, h.width}) {
 				r.take(b, q, k, v)
 				b.later(out.slot, &mergeOf{a: a, tokens: 1, one: one, step: b.stepAt(1, position), out: out})

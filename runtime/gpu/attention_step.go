@@ -80,47 +80,54 @@ func (a *ropeAll) run(b *binder, q *value, k, v *state) {
 // attentionStep is attention of one token, with the rotation and the writes before it.
 type attentionStep struct {
 	*ropeAll
-	keys, values *slot
-	tuning       kernels.StepTuning
+	queries      *value
+	keys, values *state
+	tunings      []kernels.StepTuning
 }
 
 // step makes the rotation and the writes a part of attention of one token; nil where there is no kernel for that.
-func (a *ropeAll) step(b *binder, of kernels.Attention, k, v *state) *attentionStep {
-	s := &attentionStep{ropeAll: a, keys: k.slot, values: v.slot}
-	if tunings := s.kernelOf(of).StepTunings(b.x.exe.target); len(tunings) > 0 {
-		s.tuning = tunings[0]
-	}
-	if _, _, _, err := s.kernelOf(of).Launches(); err != nil {
+func (a *ropeAll) step(b *binder, of kernels.Attention, q *value, k, v *state) *attentionStep {
+	s := &attentionStep{ropeAll: a, queries: q, keys: k, values: v}
+	s.tunings = kernels.AttentionStep{Attention: of, Rope: a.kernel}.StepTunings(b.x.exe.target)
+	if len(s.tunings) == 0 {
 		return nil
 	}
 	return s
 }
 
-func (s *attentionStep) kernelOf(a kernels.Attention) kernels.AttentionStep {
-	return kernels.AttentionStep{Attention: a, Rope: s.kernel, Step: s.tuning}
-}
-
-// run adds the kernel, and that which puts blocks together where it is one of its own.
+// run adds the kernel, and that which puts blocks together where it is one of its own. If there is none that may be used,
+// rotation, attention and the rest are kernels of their own.
 func (s *attentionStep) run(b *binder, a kernels.Attention, gate operand, out *value, step operand) bool {
-	b.take(s.keys)
-	b.take(s.values)
-	k := s.kernelOf(a)
-	k.Early = b.unwritten(s.keys, s.values)
-	one, merge, blocks, err := k.Launches()
+	s.take(b, s.queries, s.keys, s.values)
+	k := kernels.AttentionStep{Attention: a, Rope: s.kernel, Early: b.unwritten(s.keys.slot, s.values.slot)}
+	for _, k.Step = range s.tunings[:min(len(s.tunings), maxRefused)] {
+		one, merge, blocks, err := k.Launches()
+		if one, err = b.allowed(one, err); err == nil && !k.Step.Last {
+			merge, err = b.allowed(merge, nil)
+		}
+		if err != nil {
+			continue
+		}
+		part, ml := b.scratch(4*a.Heads*blocks*a.D), b.scratch(8*a.Heads*blocks)
+		to, arrivals := gate, gate
+		if k.Step.Last {
+			to, arrivals = writes(out), written(b.arrivals(a.Heads))
+		}
+		b.dispatch("attention", one, nil, reads(s.q), reads(s.k), reads(s.v), reads(s.qWeight), reads(s.kWeight), whole(s.angles),
+			written(s.keys.slot), written(s.values.slot), written(part), written(ml), gate, to, arrivals, step)
+		if !k.Step.Last {
+			b.dispatch("attention merge", merge, nil, whole(part), whole(ml), gate, writes(out), step)
+		}
+		return true
+	}
+	s.ropeAll.run(b, s.queries, s.keys, s.values)
+	part, merge, blocks, err := a.Launches(1)
 	if err != nil {
 		return false
 	}
-	part, ml := b.scratch(4*a.Heads*blocks*a.D), b.scratch(8*a.Heads*blocks)
-	to, arrivals := writes(out), written(b.arrivals(a.Heads))
-	if !s.tuning.Last {
-		to, arrivals = gate, gate
-	}
-	b.dispatch("attention", one, nil, reads(s.q), reads(s.k), reads(s.v), reads(s.qWeight), reads(s.kWeight), whole(s.angles),
-		written(s.keys), written(s.values), written(part), written(ml), gate, to, arrivals, step)
-	if !s.tuning.Last {
-		b.dispatch("attention merge", merge, nil, whole(part), whole(ml), gate, writes(out), step)
-	}
-	return true
+	parts, ml := b.scratch(4*a.Heads*blocks*a.D), b.scratch(8*a.Heads*blocks)
+	b.dispatch("attention", part, nil, reads(s.rotated), whole(s.keys.slot), whole(s.values.slot), written(parts), written(ml), step)
+	return b.dispatch("attention merge", merge, nil, whole(parts), whole(ml), gate, writes(out), step)
 }
 
 // arrivals are counters that are 0 before a call, and between the kernels that use them, which thereby depend on each other.
