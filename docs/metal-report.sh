@@ -31,11 +31,13 @@ bench() {
 part "system" system
 part "etc doctor" bin/etc doctor
 part "known answers of every kernel" env ETC_KERNELTEST_DEVICE="$device" go test -count=1 ./runtime/gpu/kernels
+part "known answers of launches" env ETC_TEST_DEVICE="$device" go test -count=1 ./runtime/gpu/prove
 part "device" go test -count=1 ./runtime/gpu/metal/... ./runtime/gpu/cuda/...
 part "whole models" env ETC_TEST_DEVICE="$device" go test -count=1 ./runtime/gpu
 part "an answer, 4 bits" answer qwen35moe-chat --qlinear 4w --sample
 part "an answer, bf16" answer gemma4-chat
 part "bench" bench
+part "kernels that passed and failed" bin/etc doctor
 [ -z "$MODEL" ] || part "bench of $MODEL" bin/etc bench "$MODEL" --device "$device" -p 512,4096 -n 128
 echo
 echo "$passed passed, $failed failed"

@@ -25,6 +25,8 @@
 //     host.
 //   - The state belongs to the instance: in float32 with precision fp32, in the declared dtype with mixed. Strict
 //     runs on the reference engine.
+//   - Where Engine.Prove is set, no kernel is used whose known answer (kernels.Trial) has failed on this device: another
+//     takes its place, in the end the reference kernel of its operation.
 //   - What a call cannot do is an error before anything runs: kernels trust what was checked.
 //
 // Package gpu imports ir, ir/eval, ir/numeric, runtime/engine, runtime/fuse, runtime/reference, runtime/strided and its own

@@ -16,6 +16,8 @@ import (
 
 	"github.com/etc-ml/etc/runtime/container"
 	"github.com/etc-ml/etc/runtime/cpu/kernel"
+	"github.com/etc-ml/etc/runtime/gpu/prove"
+	"github.com/etc-ml/etc/runtime/gpu/tune"
 	"github.com/etc-ml/etc/runtime/host"
 )
 
@@ -85,6 +87,10 @@ type deviceState struct {
 	check
 	// About describes a GPU.
 	About string `json:"about,omitempty"`
+	// KernelsPassed counts the kernels that have passed their known answers on a GPU, KernelsFailed tells of those that
+	// have not, in the programs that have run.
+	KernelsPassed int      `json:"kernels_passed,omitempty"`
+	KernelsFailed []string `json:"kernels_failed,omitempty"`
 	// Auto marks the one that --device auto takes.
 	Auto bool `json:"auto"`
 }
@@ -134,7 +140,10 @@ func deviceStates() []deviceState {
 			missing = append(missing, deviceState{Name: g.Name(), check: checked(err)})
 			continue
 		}
-		out = append(out, deviceState{Name: g.Name(), check: checked(d.Close()), About: d.Info().Description})
+		info := d.Info()
+		s := deviceState{Name: g.Name(), check: checked(d.Close()), About: info.Description}
+		s.KernelsPassed, s.KernelsFailed = prove.Known(tune.Identity(info), info.Target, *g.Prove)
+		out = append(out, s)
 	}
 	for _, e := range engines {
 		out = append(out, deviceState{Name: e.Name(), check: check{OK: true}})
@@ -182,6 +191,12 @@ func (d diagnosis) writeText(w io.Writer) error {
 			state += ", what --device auto takes"
 		}
 		row("device "+x.Name, "%s", state)
+		if x.KernelsPassed > 0 || len(x.KernelsFailed) > 0 {
+			row("", "%d kernels have passed their known answers, %d have failed", x.KernelsPassed, len(x.KernelsFailed))
+		}
+		for _, wrong := range x.KernelsFailed {
+			row("", "kernel %s", wrong)
+		}
 	}
 	cuda := d.CUDA
 	if cuda == "" {

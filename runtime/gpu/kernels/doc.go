@@ -38,5 +38,10 @@
 //   - port_last, which finds the last of some threadgroups, is not for Metal: what uses it has a form with another kernel.
 //   - A kernel reads nothing past the end of a buffer, its padding to 16 bytes excepted.
 //
+// # Known answers
+//
+// Every launch has a Trial, or is part of that of a launch behind it: a known answer of the compiled kernel at its real
+// shape, by the twin, on few rows. Package prove runs them on the user's device before a kernel is used.
+//
 // Package kernels imports nothing of ours and no GPU library, and must never import runtime/gpu or a model.
 package kernels

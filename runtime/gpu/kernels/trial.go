@@ -118,8 +118,8 @@ func (t *trial) random(d DType, n int) []float32 {
 	return out
 }
 
-// bytes are numbers as a buffer of the dtype holds them.
-func (d DType) bytes(values []float32) []byte {
+// Bytes are numbers as a buffer of the dtype holds them: f32, bf16, i32 or u32.
+func (d DType) Bytes(values []float32) []byte {
 	out := make([]byte, 0, len(values)*d.Size())
 	for _, v := range values {
 		switch d {
@@ -136,7 +136,7 @@ func (d DType) bytes(values []float32) []byte {
 
 // hold adds a buffer of a dtype.
 func (t *trial) hold(d DType, values []float32) int {
-	p := d.bytes(values)
+	p := d.Bytes(values)
 	return t.add(max(len(p), 16), TrialPart{0, p})
 }
 
@@ -221,9 +221,9 @@ func (t *trial) weight(f Format, rows, k, total int) (*Weight, []int) {
 		w.Biases = append(w.Biases, math.Float32bits(biases[i])>>shift)
 	}
 	size := total * k / f.Group * d.Size()
-	ids := []int{at, t.add(size, TrialPart{0, d.bytes(scales)}), at}
+	ids := []int{at, t.add(size, TrialPart{0, d.Bytes(scales)}), at}
 	if !f.Symmetric {
-		ids[2] = t.add(size, TrialPart{0, d.bytes(biases)})
+		ids[2] = t.add(size, TrialPart{0, d.Bytes(biases)})
 	}
 	return w, ids
 }

@@ -34,7 +34,7 @@ func (v MatVec) trial(l Launch, block int) Trial {
 func (t *trial) spread(d DType, values []float32, n, stride int) int {
 	var parts []TrialPart
 	for i := 0; i*n < len(values); i++ {
-		parts = append(parts, TrialPart{i * stride * d.Size(), d.bytes(values[i*n:][:n])})
+		parts = append(parts, TrialPart{i * stride * d.Size(), d.Bytes(values[i*n:][:n])})
 	}
 	return t.add(len(values)/n*stride*d.Size(), parts...)
 }
@@ -178,7 +178,7 @@ func (t *trial) sample(d DType, tokens, k int, at []int) ([]float32, int) {
 func (t *trial) sparse(d DType, tokens, width int, values []float32, n int, at []int) int {
 	var parts []TrialPart
 	for i, row := range at {
-		parts = append(parts, TrialPart{row * width * d.Size(), d.bytes(values[i*n:][:n])})
+		parts = append(parts, TrialPart{row * width * d.Size(), d.Bytes(values[i*n:][:n])})
 	}
 	return t.add(tokens*width*d.Size(), parts...)
 }

@@ -89,7 +89,7 @@ func (e Elementwise) trial(l Launch) Trial {
 			values[i], numbers[i] = v, float64(v)
 		}
 		in = append(in, numbers)
-		buffers = append(buffers, t.add(max(16, span(e.Box, p)*p.DType.Size()), TrialPart{0, p.DType.bytes(values)}))
+		buffers = append(buffers, t.add(max(16, span(e.Box, p)*p.DType.Size()), TrialPart{0, p.DType.Bytes(values)}))
 	}
 	for len(buffers) < 3 {
 		buffers = append(buffers, buffers[0])

@@ -4,10 +4,10 @@ package kernels
 // state, y. The results and the state must be those of the twin.
 func (c Conv) trialOf(t *trial, channels, tokens int, x []float32, bound float64) []int {
 	w, state := t.random(c.Weight, c.Channels*c.Taps), t.random(c.State, c.Channels*c.Taps)
-	wAt := t.add(channels*c.Taps*c.Weight.Size(), TrialPart{0, c.Weight.bytes(w)})
+	wAt := t.add(channels*c.Taps*c.Weight.Size(), TrialPart{0, c.Weight.Bytes(w)})
 	stateAt := t.spread(c.State, state, c.Channels, channels)
 	if c.ChannelFirst {
-		stateAt = t.add(channels*c.Taps*c.State.Size(), TrialPart{0, c.State.bytes(state)})
+		stateAt = t.add(channels*c.Taps*c.State.Size(), TrialPart{0, c.State.Bytes(state)})
 	}
 	y := make([]float32, tokens*c.Channels)
 	c.Twin(tokens, 5, x, w, false, state, y)

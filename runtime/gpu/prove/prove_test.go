@@ -2,22 +2,34 @@ package prove_test
 
 import (
 	"errors"
+	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etc-ml/etc/runtime/gpu/cuda"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/emulator"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/gpu/metal"
 	"github.com/etc-ml/etc/runtime/gpu/prove"
 )
 
-// open opens the emulator, with a fault in what it compiles where old is in the text.
-func open(t *testing.T, old, by string) (device.Device, func(kernels.Launch) (device.Kernel, error)) {
+// hosts are the devices that ETC_TEST_DEVICE names; without it, it is the emulator.
+var hosts = map[string]func() (device.Device, error){
+	"":      func() (device.Device, error) { return emulator.Open(emulator.Options{}) },
+	"cuda":  func() (device.Device, error) { return cuda.Open(cuda.Options{}) },
+	"metal": metal.Open,
+}
+
+// open opens the device, and gives what compiles kernels for it.
+func open(t *testing.T) (device.Device, func(kernels.Launch) (device.Kernel, error)) {
 	t.Helper()
-	d, err := emulator.Open(emulator.Options{})
+	d, err := hosts[os.Getenv("ETC_TEST_DEVICE")]()
 	if errors.Is(err, device.ErrUnavailable) {
 		t.Skip(err)
 	}
@@ -34,10 +46,6 @@ func open(t *testing.T, old, by string) (device.Device, func(kernels.Launch) (de
 		text, err := l.Source(d.Info().Target)
 		if err != nil {
 			return nil, err
-		}
-		if old != "" {
-			require.Contains(t, text, old, l.Key())
-			text = strings.ReplaceAll(text, old, by)
 		}
 		library, err := d.Compile(device.Source{Name: l.File, Text: text})
 		if err != nil {
@@ -183,8 +191,7 @@ func launches(t *testing.T) map[string]kernels.Launch {
 
 // TestTrials: every trial is of its launch's kernel, and passes on the emulator.
 func TestTrials(t *testing.T) {
-	d, kernel := open(t, "", "")
-	var mu sync.Mutex
+	d, kernel := open(t)
 	for name, l := range launches(t) {
 		t.Run(name, func(t *testing.T) {
 			trial := l.Trial()
@@ -194,8 +201,6 @@ func TestTrials(t *testing.T) {
 				keys = append(keys, x.Launch.Key())
 			}
 			require.Contains(t, keys, l.Key())
-			mu.Lock()
-			defer mu.Unlock()
 			r, err := prove.Run(d, trial, kernel)
 			require.NoError(t, err)
 			t.Logf("off by %.2g of %.2g", r.Difference, r.Bound)
@@ -203,3 +208,127 @@ func TestTrials(t *testing.T) {
 		})
 	}
 }
+
+// TestDifference: the largest difference is relative to the largest number, and a NaN is never near.
+func TestDifference(t *testing.T) {
+	nan := float32(math.NaN())
+	for _, c := range []struct {
+		dtype     kernels.DType
+		want, got []float32
+		expect    float64
+	}{
+		{kernels.F32, []float32{1, -4, 0}, []float32{1, -4, 0}, 0},
+		{kernels.F32, []float32{1, -4, 0}, []float32{1.5, -4, 1}, 0.25},
+		{kernels.F32, []float32{0, 0}, []float32{0, 0}, 0},
+		{kernels.F32, []float32{0, 0}, []float32{0, 1e-30}, math.Inf(1)},
+		{kernels.F32, []float32{1, 2}, []float32{1, nan}, math.Inf(1)},
+		{kernels.F32, []float32{1, 2}, []float32{float32(math.Inf(-1)), 2}, math.Inf(1)},
+		{kernels.BF16, []float32{2, 1}, []float32{2, 1.5}, 0.25},
+		{kernels.I32, []float32{-1, 70000}, []float32{-1, 70000}, 0},
+		{kernels.I32, []float32{-1, 4}, []float32{1, 4}, 0.5},
+	} {
+		w := kernels.Want{DType: c.dtype, Values: c.want}
+		require.Equal(t, c.expect, w.Difference(c.dtype.Bytes(c.got)), "%+v", c)
+		require.Equal(t, len(c.want)*c.dtype.Size(), w.Size())
+	}
+}
+
+// TestKept: what passes is remembered by device and kernel, what fails is told of and tried again, and neither is of
+// another device or another text of the kernel.
+func TestKept(t *testing.T) {
+	d, kernel := open(t)
+	dir := t.TempDir()
+	l, err := kernels.Embedding{Format: kernels.Format{Bits: 16}, N: 9, K: 64, Multiplier: 1}.Launch(2)
+	require.NoError(t, err)
+	other, err := kernels.Embedding{Format: kernels.Format{Bits: 16}, N: 9, K: 72, Multiplier: 1}.Launch(2)
+	require.NoError(t, err)
+	wrong := other
+	wrong.Trial = func() kernels.Trial {
+		trial := other.Trial()
+		trial.Wants[0].Values[7] += 0.5
+		return trial
+	}
+	tried := 0
+	counted := func(l kernels.Launch) (device.Kernel, error) { tried++; return kernel(l) }
+	attempt := func(identity string, l kernels.Launch) ([]prove.Failure, int) {
+		tried = 0
+		failures := prove.New(d, identity, prove.Options{Dir: dir}).Prove([]kernels.Launch{l, l}, counted)
+		return failures, tried
+	}
+	target := d.Info().Target
+	failures, n := attempt("a  GPU", l)
+	require.Empty(t, failures)
+	require.NotZero(t, n)
+	_, n = attempt("a GPU", l)
+	require.Zero(t, n, "it is known")
+	_, n = attempt("another GPU", l)
+	require.NotZero(t, n)
+	for range 2 {
+		failures, n = attempt("a GPU", wrong)
+		require.Len(t, failures, 1)
+		require.NotZero(t, n, "it is tried again")
+		require.Regexp(t, `^embedding/embedding is off by 0\.\d+ of the largest number, where 1e-05 is allowed$`, failures[0].String())
+		require.Equal(t, []string{other.Key()}, failures[0].Keys)
+		passed, failed := prove.Known("a GPU", target, prove.Options{Dir: dir})
+		require.Equal(t, 1, passed)
+		require.Equal(t, []string{failures[0].String()}, failed)
+	}
+	failures, _ = attempt("a GPU", other)
+	require.Empty(t, failures)
+	passed, failed := prove.Known("a GPU", target, prove.Options{Dir: dir})
+	require.Equal(t, 2, passed)
+	require.Empty(t, failed, "a kernel that passes now")
+	passed, _ = prove.Known("a third GPU", target, prove.Options{Dir: dir})
+	require.Zero(t, passed)
+	files, err := filepath.Glob(filepath.Join(dir, "*.known"))
+	require.NoError(t, err)
+	require.Len(t, files, 3)
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(name, []byte(strings.Replace(string(text), "text ", "text 0", 1)), 0o600))
+	}
+	passed, failed = prove.Known("a GPU", target, prove.Options{Dir: dir})
+	require.Zero(t, passed, "of another version of etc")
+	require.Empty(t, failed)
+	_, n = attempt("a GPU", l)
+	require.NotZero(t, n)
+}
+
+// TestUntried: what the device has no memory for, or has no trial, is taken on trust and not remembered; what does not
+// compile fails.
+func TestUntried(t *testing.T) {
+	d, kernel := open(t)
+	dir := t.TempDir()
+	l, err := kernels.Embedding{Format: kernels.Format{Bits: 16}, N: 9, K: 64, Multiplier: 1}.Launch(2)
+	require.NoError(t, err)
+	full := prove.New(small{d}, "a GPU", prove.Options{Dir: dir})
+	require.Empty(t, full.Prove([]kernels.Launch{l}, kernel))
+	bare := l
+	bare.Trial = nil
+	require.Empty(t, full.Prove([]kernels.Launch{bare}, kernel))
+	passed, failed := prove.Known("a GPU", d.Info().Target, prove.Options{Dir: dir})
+	require.Zero(t, passed)
+	require.Empty(t, failed)
+	broken := func(kernels.Launch) (device.Kernel, error) { return nil, errors.New("line 7: a word too many") }
+	failures := prove.New(d, "a GPU", prove.Options{Dir: dir}).Prove([]kernels.Launch{l}, broken)
+	require.Len(t, failures, 1)
+	require.Equal(t, "embedding/embedding does not run: line 7: a word too many", failures[0].String())
+	threads := l
+	threads.Trial = func() kernels.Trial {
+		trial := l.Trial()
+		trial.Launches[0].Launch.Threads[0] = 2048
+		return trial
+	}
+	failures = prove.New(d, "a GPU", prove.Options{Dir: dir}).Prove([]kernels.Launch{threads}, kernel)
+	require.Len(t, failures, 1)
+	require.ErrorContains(t, failures[0].Err, "2048", "a threadgroup that the kernel cannot have")
+	file := filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	require.Empty(t, prove.New(d, "a GPU", prove.Options{Dir: filepath.Join(file, "no")}).Prove([]kernels.Launch{l}, kernel), "nothing can be kept")
+}
+
+// small is a device that is full.
+type small struct{ device.Device }
+
+func (small) NewBuffer(int) (device.Buffer, error) { return nil, errors.New("there is no room") }
