@@ -5,7 +5,10 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/etc-ml/etc/ir/numeric"
 	"github.com/etc-ml/etc/runtime/session"
@@ -149,67 +152,95 @@ type scores struct {
 	agree      int
 }
 
+// blockBytes bounds the logits of one model that are held at a time.
+const blockBytes = 64 << 20
+
 // window scores the tokens that follow those before; first is the number of the first one in the text.
 func (x *scores) window(ctx context.Context, sessions []*session.Session, before, tokens []int, first int) error {
-	steps := make([]session.Step, len(sessions))
-	for i, s := range sessions {
+	for _, s := range sessions {
 		if err := s.Reset(); err != nil {
 			return err
 		}
-		var err error
-		if steps[i], err = s.Prefill(ctx, before, session.Greedy); err != nil {
-			return err
-		}
 	}
-	for at, token := range tokens {
-		if err := x.token(steps, token); err != nil {
-			return fmt.Errorf("token number %d of the text: %w", first+at, err)
-		}
-		if at == len(tokens)-1 {
-			return nil
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
+	block := max(1, blockBytes/(4*max(sessions[0].Model().Vocab, 1)))
+	feed, skip := slices.Concat(before, tokens[:len(tokens)-1]), len(before)-1
+	for at := 0; at < len(tokens); {
+		n := min(block, len(tokens)-at)
+		rows := make([][]session.Step, len(sessions))
 		for i, s := range sessions {
 			var err error
-			if steps[i], err = s.Decode(token, session.Greedy); err != nil {
+			if rows[i], err = s.Rows(ctx, feed[:skip+n], skip); err != nil {
 				return err
 			}
 		}
+		figures := make([]figure, n)
+		var workers errgroup.Group // a vocabulary's exponentials take as long as a small model does
+		workers.SetLimit(runtime.GOMAXPROCS(0))
+		for k, token := range tokens[at : at+n] {
+			workers.Go(func() error {
+				figures[k] = figureOf(rows, k, token)
+				return nil
+			})
+		}
+		workers.Wait() //nolint:errcheck // figures have their own
+		for k, f := range figures {
+			if f.err != nil {
+				return fmt.Errorf("token number %d of the text: %w", first+at+k, f.err)
+			}
+			x.add(f)
+		}
+		feed, skip, at = feed[skip+n:], 0, at+n
 	}
 	return nil
 }
 
-// token scores one token.
-func (x *scores) token(steps []session.Step, token int) error {
-	logs := make([][]float64, len(steps))
-	for i, step := range steps {
-		logs[i] = logSoftmax(step.Logits)
+// add counts a token's figures.
+func (x *scores) add(f figure) {
+	for i, loss := range f.loss {
+		x.loss[i] = append(x.loss[i], loss)
+	}
+	if len(f.loss) == 2 {
+		x.divergence = append(x.divergence, f.divergence)
+	}
+	if f.agrees {
+		x.agree++
+	}
+}
+
+// figure is what one token adds to the scores.
+type figure struct {
+	loss       []float64 // of each model
+	divergence float64
+	agrees     bool
+	err        error // why there is none
+}
+
+// figureOf scores one token by the rows at k of each model.
+func figureOf(rows [][]session.Step, k, token int) (f figure) {
+	logs := make([][]float64, len(rows))
+	for i := range rows {
+		logs[i] = logSoftmax(rows[i][k].Logits)
 		if token >= len(logs[i]) {
-			return fmt.Errorf("%d logits, want one for token %d", len(logs[i]), token)
+			return figure{err: fmt.Errorf("%d logits, want one for token %d", len(logs[i]), token)}
 		}
 		loss := -logs[i][token]
 		if math.IsNaN(loss) || math.IsInf(loss, 0) {
-			return fmt.Errorf("the loss of token %d is %g, so there is no perplexity", token, loss)
+			return figure{err: fmt.Errorf("the loss of token %d is %g, so there is no perplexity", token, loss)}
 		}
-		x.loss[i] = append(x.loss[i], loss)
+		f.loss = append(f.loss, loss)
 	}
-	if len(steps) == 1 {
-		return nil
+	if len(rows) == 1 {
+		return f
 	}
 	if len(logs[0]) != len(logs[1]) {
-		return fmt.Errorf("the program gives %d logits, the reference %d", len(logs[0]), len(logs[1]))
+		return figure{err: fmt.Errorf("the program gives %d logits, the reference %d", len(logs[0]), len(logs[1]))}
 	}
-	d := divergence(logs[1], logs[0])
-	if math.IsNaN(d) || math.IsInf(d, 0) {
-		return fmt.Errorf("the divergence is %g: the program excludes a token that the reference does not", d)
+	f.divergence = divergence(logs[1], logs[0])
+	if math.IsNaN(f.divergence) || math.IsInf(f.divergence, 0) {
+		return figure{err: fmt.Errorf("the divergence is %g: the program excludes a token that the reference does not", f.divergence)}
 	}
-	x.divergence = append(x.divergence, d)
-	if steps[0].Token == steps[1].Token {
-		x.agree++
-	}
-	return nil
+	f.agrees = rows[0][k].Token == rows[1][k].Token
+	return f
 }
 
 // logSoftmax gives ln softmax(logits) in float64, computed as x - max - ln Σ exp(x - max).

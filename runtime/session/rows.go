@@ -34,8 +34,9 @@ func LoadRows(m *ir.Module, e engine.Engine, o engine.Options) (*Model, error) {
 	return model, nil
 }
 
-// Rows feeds tokens and gives the most likely token and the logits behind each of them but the first skip. A model of
-// [LoadRows] takes them in chunks; any other takes those that are given one by one.
+// Rows feeds tokens and gives the most likely token and the logits behind each of them but the first skip; they are
+// valid until the next call. A model of [LoadRows] takes tokens in chunks; any other takes those whose logits are given
+// one by one.
 func (s *Session) Rows(ctx context.Context, tokens []int, skip int) ([]Step, error) {
 	if s.model.Form != Logits {
 		return nil, fmt.Errorf("logits of a program that gives tokens")
@@ -80,7 +81,10 @@ func (s *Session) Rows(ctx context.Context, tokens []int, skip int) ([]Step, err
 		}
 		for i := max(skip-at, 0); i < n; i++ {
 			row := *logits
-			row.Shape, row.F = []int{1, vocab}, slices.Clone(logits.F[i*vocab:(i+1)*vocab])
+			row.Shape, row.F = []int{1, vocab}, logits.F[i*vocab:(i+1)*vocab]
+			if at+n < len(tokens) {
+				row.F = slices.Clone(row.F) // the next call may write there
+			}
 			step, err := s.read(&row, Greedy)
 			if err != nil {
 				return nil, err

@@ -102,7 +102,11 @@ func runEval(cmd *cobra.Command, path string, f evalFlags) error {
 	if err != nil {
 		return err
 	}
-	m, err := openModel(path, e, o)
+	load := session.Load
+	if f.text != "" {
+		load = session.LoadRows // every row counts
+	}
+	m, err := loadModel(path, e, o, load)
 	if err != nil {
 		return err
 	}
@@ -117,7 +121,7 @@ func runEval(cmd *cobra.Command, path string, f evalFlags) error {
 		o.Exact = true
 	}
 	if f.reference != "" {
-		if reference, err = openModel(f.reference, e, o); err != nil {
+		if reference, err = loadModel(f.reference, e, o, load); err != nil {
 			return err
 		}
 		defer reference.Close()

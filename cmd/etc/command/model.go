@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/cpu/kernel"
 	"github.com/etc-ml/etc/runtime/engine"
@@ -73,6 +74,11 @@ type languageModel struct {
 
 // openModel opens a file and compiles its forward. What is no language model is an invalid file.
 func openModel(path string, e engine.Engine, o engine.Options) (*languageModel, error) {
+	return loadModel(path, e, o, session.Load)
+}
+
+// loadModel opens a file and compiles its forward by load.
+func loadModel(path string, e engine.Engine, o engine.Options, load func(*ir.Module, engine.Engine, engine.Options) (*session.Model, error)) (*languageModel, error) {
 	p, err := program.Open(path)
 	if err != nil {
 		return nil, err
@@ -81,7 +87,7 @@ func openModel(path string, e engine.Engine, o engine.Options) (*languageModel, 
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
-	model, err := session.Load(m, e, o)
+	model, err := load(m, e, o)
 	if err != nil {
 		return nil, errors.Join(invalidError{fmt.Errorf("%s: %w", path, err)}, p.Close())
 	}
