@@ -147,9 +147,11 @@ func (s *deltaScratch) chunk(d *DeltaRun, h *DeltaHead, state []float32, first, 
 	s.invert(n)
 	active.scaleRows(s.pastQ, keys, s.q, keys, s.past[:n], keys)
 	active.scaleRows(s.pastK, keys, s.k, keys, s.minus[:n], keys)
-	clear(s.r[:n*rows])
 	clear(s.u[:n*rows])
 	clear(s.y[:n*rows])
+	if rows > h.Rows { // what fills up a panel is 0, as nothing costs less
+		clear(s.r[:n*rows])
+	}
 	active.scaleRows(s.r, rows, h.V[first*d.VStride:], d.VStride, s.beta[:n], h.Rows)
 	// A panel of the state stays in the first cache for its three products.
 	for c := 0; c < rows; c += width {

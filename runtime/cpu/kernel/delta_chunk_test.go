@@ -24,6 +24,7 @@ var deltaDecays = map[string]func(r *rand.Rand, t int) float32{
 	"zero":      func(r *rand.Rand, t int) float32 { return 0 },
 	"one":       func(r *rand.Rand, t int) float32 { return 1 },
 	"near one":  func(r *rand.Rand, t int) float32 { return 1 - 1e-4*r.Float32() },
+	"negative":  func(r *rand.Rand, t int) float32 { return -r.Float32() },
 	"near zero": func(r *rand.Rand, t int) float32 { return 1e-20 * r.Float32() },
 	"vanishing": func(r *rand.Rand, t int) float32 { return 1e-3 },
 	"subnormal": func(r *rand.Rand, t int) float32 { return 1e-42 },
