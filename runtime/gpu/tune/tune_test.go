@@ -272,6 +272,21 @@ func TestBudget(t *testing.T) {
 	require.Zero(t, again.compiled)
 }
 
+// TestReserve: what is reserved is there for the next call.
+func TestReserve(t *testing.T) {
+	d, notes := newFake(slope), []string(nil)
+	d.compiling = 50 * time.Millisecond
+	x, start := tuner(d, t.TempDir(), &notes), d.clock()
+	var prompt []Product
+	for i := range 40 {
+		prompt = append(prompt, matvec(512+64*i))
+	}
+	x.Choose(prompt, 0.5)
+	require.Less(t, d.clock().Sub(start), DefaultBudget*3/4)
+	p := matvec(8192)
+	require.NotEqual(t, keys(p.Launches[0]), keys(x.Choose([]Product{p}, 0)...))
+}
+
 // TestRefused: what does not compile or run is passed over; without a time of the default nothing is chosen or kept.
 func TestRefused(t *testing.T) {
 	p := matvec(1024)
@@ -362,6 +377,9 @@ func TestDamagedFile(t *testing.T) {
 	require.NoError(t, err)
 	other, err := os.ReadFile(names[1])
 	require.NoError(t, err)
+	foreign, err := parse(string(text))
+	require.NoError(t, err)
+	foreign.device = "another GPU"
 	for name, content := range map[string]string{
 		"empty":          "",
 		"foreign":        "\x7fELF\x00\x01",
@@ -369,17 +387,13 @@ func TestDamagedFile(t *testing.T) {
 		"longer":         string(text) + "\n",
 		"changed":        strings.Replace(string(text), "times ", "times 1", 1),
 		"another kernel": string(other),
-		"another device": strings.Replace(string(text), "driver 1", "driver 9", 1),
+		"another device": foreign.String(),
 		"huge":           strings.Repeat("x", maxFile+1),
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			for _, n := range names {
-				if name == "another kernel" && n == names[1] {
-					continue
-				}
-				require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(n)), []byte(content), 0o600))
-			}
+			require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(names[0])), []byte(content), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(names[1])), other, 0o600))
 			d, notes := newFake(slope), []string(nil)
 			require.Equal(t, want, keys(tuner(d, dir, &notes).Choose(products, 0)...))
 			require.NotZero(t, d.compiled)
