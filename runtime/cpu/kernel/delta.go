@@ -37,7 +37,7 @@ type DeltaHead struct {
 }
 
 // DeltaRule is DeltaStep for every token of d in turn. For many tokens it goes in chunks, whose sums have another
-// order: for |beta|·|k|² ≤ 2 and decays from 0 to 1 both forms are within 1e-5 of the rule, as a part of the
+// order: for |beta|·|k|² ≤ 2 and |decay| ≤ 1 both forms are within 1e-5 of the rule, as a part of the
 // largest norm that the row of the state and its v had, and of the norm of q for y. Rows do not depend on which
 // other rows are in the call. In chunks a NaN or infinity of a row may reach tokens of that row before it.
 func DeltaRule(d *DeltaRun) {
