@@ -32,11 +32,11 @@ func TestAttentionStep(t *testing.T) {
 			Attention: kernels.Attention{D: 256, Heads: 4, KVHeads: 2, Slots: 60, Window: 40, Scale: 1, Cache: kernels.BF16},
 			Rope:      kernels.Rope{Dims: 256, QNorm: kernels.WeightedHeadNorm, KNorm: kernels.WeightedHeadNorm, VNorm: kernels.PlainHeadNorm, Eps: 1e-6, Weight: kernels.BF16, Ring: true},
 			Step:      kernels.StepTuning{Least: 8, Blocks: 3, Simdgroups: 2},
-		}, []int{5, 39, 59, 100}},
+		}, []int{5, 39, 59, 75, 100}},
 		"wide heads, keys shared by two threadgroups": {kernels.AttentionStep{
-			Attention: kernels.Attention{D: 512, Heads: 4, KVHeads: 1, Slots: 50, Scale: 0.05, Cache: kernels.BF16},
+			Attention: kernels.Attention{D: 512, Heads: 8, KVHeads: 1, Slots: 50, Scale: 0.05, Cache: kernels.BF16},
 			Rope:      kernels.Rope{Dims: 128, KNorm: kernels.PlainHeadNorm, Eps: 1e-6},
-			Step:      kernels.StepTuning{Heads: 2, Keys: 2, Simdgroups: 2, Least: 9},
+			Step:      kernels.StepTuning{Heads: 4, Keys: 2, Simdgroups: 4, Least: 17},
 			Early:     true,
 		}, []int{0, 46}},
 		"many blocks": {kernels.AttentionStep{
