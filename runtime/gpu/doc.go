@@ -12,7 +12,7 @@
 //
 // A result is not computed before something reads it (deferred): what reads it may do it as a part of its own
 // kernel. So a normalization becomes the first part of a product, a sum or a convolution its last; rotation of queries
-// and keys and the writes of both caches become one kernel.
+// and keys and the writes of both caches become one kernel, and for one token a part of attention.
 //
 // # Invariants
 //
