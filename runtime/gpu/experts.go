@@ -191,7 +191,7 @@ func (m *mixture) kernel() kernels.Experts {
 	e := kernels.Experts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols, Inner: m.gate.rows, Activation: kernels.SiLU}
 	e.Norm, e.Eps, _ = m.norm.vectors(operand{})
 	if m.choice != nil {
-		e.Router = m.choice.router()
+		e.Router, e.Ahead = m.choice.router(), true
 	}
 	return e
 }
@@ -265,14 +265,16 @@ func (m *mixture) runFew(b *binder, mix *expertsOf) bool {
 		n := 4 * m.tokens * e.Parts()
 		made, madeScores := b.scratch(n), b.scratch(n)
 		logits := reads(m.choice.x)
-		shared, score := up, logits
+		shared, sharedDown, score := up, down, logits
 		if s := mix.shared; s != nil {
-			shared, score = append(slices.Clone(s.glu.first), s.glu.second...), reads(s.score)
-			down = append(down, s.down.operands()...)
+			shared, sharedDown, score = slices.Concat(s.glu.first, s.glu.second), s.down.operands(), reads(s.score)
 			upBytes, downBytes = upBytes+2*m.gate.bytes(), downBytes+s.down.bytes()
 		}
-		up = append(slices.Concat(up, shared), logits, score, reads(m.x), normed, written(made), written(madeScores))
+		up = append(slices.Concat(up, shared, down, sharedDown), logits, score, reads(m.x), normed, written(made), written(madeScores))
 		chosen, scores = whole(made), whole(madeScores)
+		if mix.shared != nil {
+			down = append(down, sharedDown...)
+		}
 		chosen.below = e.Count
 	}
 	lift, err := e.LaunchUp(first[0], m.tokens)

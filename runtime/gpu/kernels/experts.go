@@ -21,6 +21,8 @@ type Experts struct {
 	// Shared says that a token has one more expert, before those that are chosen: weights of its own with the same Inner
 	// and Format, and the sigmoid of a number for its score. Only where the first product chooses.
 	Shared bool
+	// Ahead says that the first product, where it chooses, asks for the weights that the second one reads.
+	Ahead bool
 	// Residual says that extra is added to the result.
 	Residual bool
 }
@@ -93,7 +95,7 @@ func (e Experts) check() error {
 // [T, Hidden], norm [Hidden] (x again where there is none), h f32 [T, Top, Inner], step.
 //
 // With a Router: w, scales, biases of gate and up as before and then of the shared expert's (the others' again where
-// there is none), logits f32 [T, Count], the shared expert's gate f32 [T] (logits again where there is none), x, norm, and
+// there is none), those of down and of the shared expert's (down's again where there is none), logits f32 [T, Count], the shared expert's gate f32 [T] (logits again where there is none), x, norm, and
 // what is written: experts i32 and scores f32 [T, Parts], the shared expert's number being 0, and h f32 [T, Parts, Inner];
 // step.
 func (e Experts) LaunchUp(t Tuning, tokens int) (Launch, error) {
@@ -107,7 +109,7 @@ func (e Experts) LaunchUp(t Tuning, tokens int) (Launch, error) {
 	}
 	kernel, more := "experts_up", []Define(nil)
 	if err == nil && e.Router.Top > 0 {
-		kernel, more = "experts_choose", e.Router.defines()
+		kernel, more = "experts_choose", append(e.Router.defines(), define("EXPERTS_AHEAD", e.Ahead)...)
 		if used, most := v.memory(t, 2)+4*(2*e.Count+2*e.Top+16), 32<<10; used > most {
 			err = fmt.Errorf("tuning: %d bytes of threadgroup memory with the choice of experts, there are %d", used, most)
 		}

@@ -25,6 +25,9 @@
 #ifndef EXPERTS_ACTIVATION
 #define EXPERTS_ACTIVATION ACTIVATION_SILU
 #endif
+#ifndef EXPERTS_AHEAD     // 1: experts_choose says which weights experts_down reads
+#define EXPERTS_AHEAD 0
+#endif
 #ifndef EXPERTS_TOKENS    // that the launch is made for
 #define EXPERTS_TOKENS 2
 #endif
@@ -71,7 +74,7 @@ kernel void experts_up(device const uint* w0 [[buffer(0)]],
 // experts_up of logits [T, ROUTER_EXPERTS] and, with EXPERTS_SHARED, of gates [T] and the shared expert's weights v0 and
 // v1 [I, H]. The grid is (blocks of rows, tokens' parts). Every threadgroup chooses for itself, but those of the shared
 // expert, which read weights while the logits are waited for; the first one of a token writes what was chosen,
-// experts and scores [T, EXPERTS_PARTS].
+// experts and scores [T, EXPERTS_PARTS]. d and e [H, I] are down, of the stack and of the shared expert.
 [[max_total_threads_per_threadgroup(MATVEC_THREADS)]]
 kernel void experts_choose(device const uint* w0 [[buffer(0)]],
                            device const WEIGHT_SCALE* scales0 [[buffer(1)]],
@@ -85,14 +88,20 @@ kernel void experts_choose(device const uint* w0 [[buffer(0)]],
                            device const uint* v1 [[buffer(9)]],
                            device const WEIGHT_SCALE* vscales1 [[buffer(10)]],
                            device const WEIGHT_SCALE* vbiases1 [[buffer(11)]],
-                           device const float* logits [[buffer(12)]],
-                           device const float* gates [[buffer(13)]],
-                           device const float* x [[buffer(14)]],
-                           device const MATVEC_NORM_T* norm [[buffer(15)]],
-                           device int* experts [[buffer(16)]],
-                           device float* scores [[buffer(17)]],
-                           device float* y [[buffer(18)]],
-                           device const int* step [[buffer(19)]],
+                           device const uint* d [[buffer(12)]],
+                           device const WEIGHT_SCALE* dscales [[buffer(13)]],
+                           device const WEIGHT_SCALE* dbiases [[buffer(14)]],
+                           device const uint* e [[buffer(15)]],
+                           device const WEIGHT_SCALE* escales [[buffer(16)]],
+                           device const WEIGHT_SCALE* ebiases [[buffer(17)]],
+                           device const float* logits [[buffer(18)]],
+                           device const float* gates [[buffer(19)]],
+                           device const float* x [[buffer(20)]],
+                           device const MATVEC_NORM_T* norm [[buffer(21)]],
+                           device int* experts [[buffer(22)]],
+                           device float* scores [[buffer(23)]],
+                           device float* y [[buffer(24)]],
+                           device const int* step [[buffer(25)]],
                            uint3 group [[threadgroup_position_in_grid]],
                            uint thread_index [[thread_index_in_threadgroup]]) {
   TG_ARRAY(float, stage, MATVEC_STAGE);
@@ -147,6 +156,24 @@ kernel void experts_choose(device const uint* w0 [[buffer(0)]],
   matvec_sums<2, 1>(w0, scales0, biases0, w1, scales1, biases1, EXPERTS_N, row0, step, x, x + long(token) * MATVEC_K, 1, norm, stage, at,
                     sums, squares);
   if (!experts_token(token, step)) return;
+#if EXPERTS_AHEAD
+  // What this threadgroup waited for is there, so the memory is free for a part of the same expert's rows of down.
+  if (thread_index == 0) {
+    const int groups = (EXPERTS_N + MATVEC_BLOCK - 1) / MATVEC_BLOCK;
+    const int rows = (MATVEC_K + groups - 1) / groups;
+    const int row = min(int(group.x) * rows, MATVEC_K);
+    const int n = min(rows, MATVEC_K - row);
+    const long from = row + (apart ? 0 : long(places[part - EXPERTS_SHARED]) * MATVEC_K);
+    port_prefetch((apart ? e : d) + from * WEIGHT_WORDS(EXPERTS_N), uint(n) * WEIGHT_WORDS(EXPERTS_N) * 4);
+#if WEIGHT_QUANTIZED
+    const int scales = EXPERTS_N / WEIGHT_GROUP;
+    port_prefetch((apart ? escales : dscales) + from * scales, uint(n) * scales * sizeof(WEIGHT_SCALE));
+#if WEIGHT_BIASES
+    port_prefetch((apart ? ebiases : dbiases) + from * scales, uint(n) * scales * sizeof(WEIGHT_SCALE));
+#endif
+#endif
+  }
+#endif
   if (first && thread_index < 32) {
     const int lane = int(thread_index);
     const int rank = min(lane, ROUTER_TOP - 1);
@@ -239,7 +266,12 @@ kernel void experts_join(device const uint* w [[buffer(0)]],
                          uint thread_index [[thread_index_in_threadgroup]]) {
   TG_ARRAY(float, stage, MATVEC_STAGE);
   TG_ARRAY(float, shared, MATVEC_SHARED(1));
+#if EXPERTS_TOKENS == 1 && MATVEC_ALL == 1 && MATVEC_LANES * MATVEC_COLS * EXPERTS_PARTS == MATVEC_K
+  // These simdgroups read the shared expert alone, which need not be waited for.
+  if (thread_index / 32 % MATVEC_SPLIT != 0) port_wait();
+#else
   port_wait();
+#endif
   if (!experts_token(int(group.y), step)) return;
   experts_sum(w, scales, biases, v, vscales, vbiases, experts, scores, x, extra, y, int(group.x), int(group.y), thread_index, stage, shared);
 }

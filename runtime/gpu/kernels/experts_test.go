@@ -84,7 +84,7 @@ func (m *mixture) run(t *testing.T, e kernels.Experts, upTuning, downTuning kern
 	}
 	if e.Router.Top > 0 {
 		kerneltest.Run(t, up, m.gate.Words, m.gate.scales, m.gate.biases, m.up.Words, m.up.scales, m.up.biases, gate1.Words, gate1.scales, gate1.biases,
-			up1.Words, up1.scales, up1.biases, m.logits, m.gates, m.x, m.norms, m.experts, m.scores, m.h, step)
+			up1.Words, up1.scales, up1.biases, m.down.Words, m.down.scales, m.down.biases, down1.Words, down1.scales, down1.biases, m.logits, m.gates, m.x, m.norms, m.experts, m.scores, m.h, step)
 		require.Equal(t, m.wantExperts, m.experts)
 		n := m.written * e.Parts()
 		requireClose(t, m.wantScores[:n], m.scores[:n], 1e-6)
@@ -140,12 +140,12 @@ func TestExpertsChosen(t *testing.T) {
 		u, d            kernels.Tuning
 		tokens, written int
 	}{
-		{chosen(kernels.Experts{Format: affine4, Count: 40, Top: 3, Hidden: 128, Inner: 64, Shared: true, Norm: kernels.NormF32, Eps: 1e-6, Residual: true}, softmax),
+		{chosen(kernels.Experts{Format: affine4, Count: 40, Top: 3, Hidden: 128, Inner: 64, Shared: true, Norm: kernels.NormF32, Eps: 1e-6, Residual: true, Ahead: true}, softmax),
 			kernels.Tuning{Lanes: 8, Split: 2}, kernels.Tuning{Lanes: 8, Split: 2}, 1, 1},
 		{chosen(kernels.Experts{Format: kernels.Format{Bits: 4, Group: 32}, Count: 64, Top: 8, Hidden: 96, Inner: 32, Shared: true}, softmax), kernels.Tuning{Permute: true, Rows: 2}, kernels.Tuning{Permute: true, Rows: 2, Lanes: 16}, 2, 2},
 		{chosen(kernels.Experts{Format: kernels.Format{Bits: 4, Group: 128, Symmetric: true}, Count: 6, Top: 2, Hidden: 128, Inner: 128, Shared: true}, kernels.Router{Logits: true, Normalize: true}), kernels.Tuning{}, kernels.Tuning{Chunk: 64, Split: 3}, 8, 5},
 		{chosen(kernels.Experts{Format: kernels.Format{Bits: 8, Group: 64}, Count: 33, Top: 5, Hidden: 128, Inner: 64, Shared: true, Norm: kernels.NormPlain}, kernels.Router{Scale: 2.5}), kernels.Tuning{Split: 2}, kernels.Tuning{Split: 2}, 3, 2},
-		{chosen(kernels.Experts{Format: kernels.Format{Bits: 16}, Count: 9, Top: 2, Hidden: 64, Inner: 40, Shared: true, Norm: kernels.NormBF16}, softmax), kernels.Tuning{}, kernels.Tuning{}, 4, 1},
+		{chosen(kernels.Experts{Format: kernels.Format{Bits: 16}, Count: 9, Top: 2, Hidden: 64, Inner: 40, Shared: true, Norm: kernels.NormBF16, Ahead: true}, softmax), kernels.Tuning{}, kernels.Tuning{}, 4, 1},
 		{chosen(kernels.Experts{Format: affine4, Count: 17, Top: 1, Hidden: 64, Inner: 64, Residual: true}, kernels.Router{Logits: true, Scale: 0.5}), kernels.Tuning{}, kernels.Tuning{}, 1, 1},
 		{chosen(kernels.Experts{Format: affine4, Count: 70, Top: 17, Hidden: 64, Inner: 64, Norm: kernels.NormF32}, softmax), kernels.Tuning{}, kernels.Tuning{}, 6, 4},
 		{chosen(kernels.Experts{Format: affine4, Count: 4, Top: 4, Hidden: 64, Inner: 64}, softmax), kernels.Tuning{Lanes: 16, Split: 2}, kernels.Tuning{Lanes: 16}, 7, 7},
@@ -201,7 +201,7 @@ func TestExpertsChosenAsRouter(t *testing.T) {
 	up, err := e.LaunchUp(kernels.Tuning{}, tokens)
 	require.NoError(t, err)
 	kerneltest.Run(t, up, m.gate.Words, m.gate.scales, m.gate.biases, m.up.Words, m.up.scales, m.up.biases, m.gate1.Words, m.gate1.scales, m.gate1.biases,
-		m.up1.Words, m.up1.scales, m.up1.biases, m.logits, m.gates, m.x, m.norms, m.experts, m.scores, m.h, step)
+		m.up1.Words, m.up1.scales, m.up1.biases, m.down.Words, m.down.scales, m.down.biases, m.down1.Words, m.down1.scales, m.down1.biases, m.logits, m.gates, m.x, m.norms, m.experts, m.scores, m.h, step)
 	want := make([]int32, tokens*9)
 	e.TwinChoice(m.logits, m.gates, want, blank(tokens*9))
 	require.Equal(t, want, m.experts)

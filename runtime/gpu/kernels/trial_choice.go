@@ -20,6 +20,7 @@ func (e Experts) trialChoice(l Launch, block int) Trial {
 	for i := range e.Top {
 		logits[i] += 4
 	}
+	_, down := t.weight(e.Format, 1, e.Inner, e.Top*e.Hidden) // of which nothing is read
 	score, scoreAt := t.floats(1)
 	x, xAt := t.floats(e.Hidden)
 	norm, normAt := t.norm(e.Norm, e.Hidden)
@@ -36,7 +37,7 @@ func (e Experts) trialChoice(l Launch, block int) Trial {
 		places[i] = float32(at)
 	}
 	logitsAt, expertsAt, scoresAt, out := t.hold(F32, logits), t.out(I32, len(experts)), t.out(F32, len(scores)), t.out(F32, e.Parts()*e.Inner)
-	t.run(l, slices.Concat(gates, ups, sharedGates, sharedUps, []int{logitsAt, scoreAt, xAt, normAt, expertsAt, scoresAt, out, t.ints(1, 0)})...)
+	t.run(l, slices.Concat(gates, ups, sharedGates, sharedUps, down, down, []int{logitsAt, scoreAt, xAt, normAt, expertsAt, scoresAt, out, t.ints(1, 0)})...)
 	t.want(expertsAt, I32, places, 0)
 	t.want(scoresAt, F32, scores, sums(1))
 	t.wants(out, F32, rows, e.Inner, h, 3*sums(e.Hidden))

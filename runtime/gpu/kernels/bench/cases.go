@@ -42,6 +42,8 @@ func cases(small int) []testCase {
 	out = append(out, expertsUp("qwen experts up, chosen", chosen))
 	chosen.Shared = true
 	out = append(out, expertsUp("qwen experts up, chosen, one shared", chosen), expertsDown("qwen experts down, one shared", chosen))
+	chosen.Ahead = true
+	out = append(out, expertsUp("qwen experts up, chosen, one shared, ahead", chosen))
 	for _, c := range []struct{ tokens, n, k int }{{512, 8192, 2048}, {2048, 8192, 2048}, {512, 5376, 21504}, {4096, 8192, 4096}} {
 		for _, exact := range []bool{false, true} {
 			name := fmt.Sprintf("prefill %d %dx%d", s(c.tokens), s(c.n), s(c.k))
@@ -217,7 +219,9 @@ func expertsUp(name string, e kernels.Experts) testCase {
 			all = append(append(all, weight(e.Format, e.Inner, e.Hidden)...), weight(e.Format, e.Inner, e.Hidden)...)
 			of = []int{6, 7, 8, 9, 10, 11}
 		}
-		buffers = append(append(buffers, of...), len(all), len(all))
+		down := []int{len(all), len(all) + 1, len(all) + 2}
+		all = append(all, weight(e.Format, e.Top*e.Hidden, e.Inner)...)
+		buffers = append(slices.Concat(buffers, of, down, down), len(all), len(all))
 		all = append(all, favoured(e.Router))
 	}
 	x := len(all)

@@ -48,7 +48,7 @@ inline float router_score(float logit, int lane, float total) {
 // Groups of lanes, ROUTER_TOP at least: of this many lanes each.
 #define ROUTER_GROUP (ROUTER_TOP <= 1 ? 32 : ROUTER_TOP <= 2 ? 16 : ROUTER_TOP <= 4 ? 8 : ROUTER_TOP <= 8 ? 4 : ROUTER_TOP <= 16 ? 2 : 1)
 #define ROUTER_LOGITS ((ROUTER_EXPERTS + 31) / 32)  // of a lane
-#define ROUTER_LIST (ROUTER_EXPERTS + 1)            // the last place is for what is not in the list
+#define ROUTER_LIST (ROUTER_EXPERTS / 4 * 4 + 4)    // the last place is for what is not in the list
 
 // Finds which logits of a token may be among the ROUTER_TOP largest, by one simdgroup: their number and, in order, their
 // keys in list and their places in at, both of ROUTER_LIST. For the least of the largest logits of ROUTER_TOP groups of
@@ -82,16 +82,20 @@ inline int router_shorten(device const float* logits, int lane, threadgroup uint
 // first. Of equal logits the later ones come first. A barrier stands before it and behind it.
 inline void router_rank(threadgroup const uint* list, threadgroup const int* at, int count, int lane, int simd, int simds,
                         threadgroup uint* keys, threadgroup int* places) {
-  NOUNROLL for (int j = simd; j < count; j += simds) {
-    const uint key = list[j];
-    int before = 0;
-    NOUNROLL for (int i = 0; i < count; i += 32) {
+  const uint near = lane < count ? list[lane] : 0u;
+  NOUNROLL for (int j = 4 * simd; j < count; j += 4 * simds) {
+    const uint4 key = *(threadgroup const uint4*)(list + j);
+    int before[4];
+    UNROLL for (int e = 0; e < 4; e++) before[e] = int(popcount(port_ballot(near > key[e] || (near == key[e] && lane > j + e))));
+    NOUNROLL for (int i = 32; i < count; i += 32) {
       const uint other = i + lane < count ? list[i + lane] : 0u;
-      before += int(popcount(port_ballot(other > key || (other == key && i + lane > j))));
+      UNROLL for (int e = 0; e < 4; e++) before[e] += int(popcount(port_ballot(other > key[e] || (other == key[e] && i + lane > j + e))));
     }
-    if (lane == 0 && before < ROUTER_TOP) {
-      keys[before] = key;
-      places[before] = at[j];
+    // Lane e writes what is known of element j + e.
+    const int rank = lane == 0 ? before[0] : lane == 1 ? before[1] : lane == 2 ? before[2] : before[3];
+    if (lane < 4 && j + lane < count && rank < ROUTER_TOP) {
+      keys[rank] = list[j + lane];
+      places[rank] = at[j + lane];
     }
   }
 }

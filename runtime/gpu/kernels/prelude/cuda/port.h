@@ -99,6 +99,14 @@ __forceinline__ bool port_last(uint* arrivals, uint count, uint thread_index, ui
   return *flag != 0;
 }
 
+// Says that weights from p on are read soon, by a kernel behind this one: a device may bring them nearer meanwhile.
+__forceinline__ void port_prefetch(const void* p, uint bytes) {
+#if __CUDA_ARCH__ >= 900 && __CUDACC_VER_MAJOR__ >= 12
+  const ulong from = ((ulong)p + 15) / 16 * 16, to = ((ulong)p + bytes) / 16 * 16;
+  if (from < to) asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" :: "l"(from), "r"((uint)(to - from)));
+#endif
+}
+
 template <class T> __forceinline__ T simd_shuffle_xor(T v, ushort m) { return __shfl_xor_sync(~0u, v, m); }
 template <class T> __forceinline__ T simd_shuffle_down(T v, ushort d) { return __shfl_down_sync(~0u, v, d); }
 template <class T> __forceinline__ T simd_shuffle_up(T v, ushort d) { return __shfl_up_sync(~0u, v, d); }

@@ -32,6 +32,9 @@ inline float port_byte_float(uint w, int i) { return float((w >> (8 * i)) & 0xff
 // it writes; weights may be read sooner. Elsewhere kernels need not know.
 inline void port_wait() {}
 
+// Says that weights from p on are read soon, by a kernel behind this one: a device may bring them nearer meanwhile.
+inline void port_prefetch(device const void* p, uint bytes) {}
+
 // -- tile16: 16x16x16 multiply-accumulate by one simdgroup ---------------------------------------------------
 // bf16 operands in threadgroup memory, sums in fp32: 2x2x2 operations on simdgroup_matrix 8x8 of floats.
 struct tile_a { simdgroup_matrix<float, 8, 8> m[4]; };
