@@ -1,0 +1,166 @@
+package gpu
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/etc-ml/etc/runtime/gpu/device"
+)
+
+const (
+	// tuneRotate is the memory that the dispatches of a measurement read, in bytes: more than the caches of GPUs hold.
+	tuneRotate = 256 << 20
+	// tuneRuns bounds the dispatches of a measurement.
+	tuneRuns = 256
+	// tuneFill bounds the bytes of the arena that get random numbers, in blocks of so many.
+	tuneFill, tuneBlock = 64 << 20, 1 << 20
+)
+
+// rotation gives measurements their buffers: those of the steps of a plan, and weights of others in the place of theirs
+// where they have too few to be more than the caches hold.
+type rotation struct {
+	*instance
+	weights []*slot
+	at      int // in weights
+	offset  int // in weights[at], in bytes
+
+	filled bool                     // whether the arena has numbers
+	states map[*slot]device.Binding // memory in the place of states, which stay as they are
+	made   []device.Buffer
+}
+
+// add adds the weights of steps to those that rotate. They begin where their buffer does, and so are aligned.
+func (r *rotation) add(steps []*step) {
+	for _, s := range steps {
+		for _, o := range s.operands {
+			if rotates(o) && o.slot.offset == 0 && !slices.Contains(r.weights, o.slot) {
+				r.weights = append(r.weights, o.slot)
+			}
+		}
+	}
+}
+
+// rotates reports whether an operand is a weight, or a part of one, and not a few numbers that all runs may share.
+func rotates(o operand) bool { return o.slot.fixed && !o.write && o.size >= 16<<10 }
+
+// take gives the next memory of a size among the weights.
+func (r *rotation) take(size int) (device.Binding, bool) {
+	for range len(r.weights) + 1 {
+		s := r.weights[r.at]
+		if r.offset+size <= s.size {
+			b := device.Binding{Buffer: s.buffer, Offset: r.offset}
+			r.offset += (size + alignment - 1) &^ (alignment - 1)
+			return b, true
+		}
+		r.at, r.offset = (r.at+1)%len(r.weights), 0
+	}
+	return device.Binding{}, false
+}
+
+// fill gives the arena, which holds nothing between calls, random numbers: so that a router chooses other experts in
+// every layer, and nothing is NaN.
+func (r *rotation) fill() error {
+	if r.filled {
+		return nil
+	}
+	r.filled = true
+	random := rand.New(rand.NewPCG(1, 2))
+	block := make([]byte, 0, tuneBlock)
+	for len(block) < tuneBlock {
+		block = binary.LittleEndian.AppendUint32(block, math.Float32bits(2*random.Float32()-1))
+	}
+	for at, size := 0, min(r.arena.size, tuneFill); at < size; at += tuneBlock {
+		if err := r.arena.buffer.Write(at, block[:min(tuneBlock, size-at)]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runs are the buffers of the dispatches that measure a product; nil where there is no memory for them.
+func (r *rotation) runs(t *product) [][]device.Argument {
+	if r.fill() != nil {
+		return nil
+	}
+	var steps []*step // those of the same size
+	all := 0          // bytes of all their weights, of which a step may read a part: some of the experts
+	seen := map[operand]bool{}
+	for _, s := range t.steps {
+		if s.launch.Groups != t.steps[0].launch.Groups {
+			continue
+		}
+		steps = append(steps, s)
+		for _, o := range s.operands {
+			if rotates(o) && !seen[o] {
+				seen[o] = true
+				all += o.size
+			}
+		}
+	}
+	count := min(max(2, tuneRotate/(t.bytes/len(t.steps)+1)), tuneRuns)
+	out := make([][]device.Argument, count)
+	for i := range out {
+		s := steps[i%len(steps)]
+		bound := map[operand]device.Binding{}
+		for _, o := range s.operands {
+			b, ok := bound[o]
+			if !ok {
+				if b, ok = r.binding(o, i, i >= len(steps) && all < tuneRotate); !ok {
+					return nil
+				}
+				bound[o] = b
+			}
+			out[i] = append(out[i], device.Argument{Binding: b})
+		}
+	}
+	return out
+}
+
+// binding is the memory of an operand in run i; other says that a weight is to be one that the run before did not have.
+func (r *rotation) binding(o operand, i int, other bool) (device.Binding, bool) {
+	switch {
+	case o.below > 0:
+		content := make([]byte, o.size)
+		for j := 0; 4*j < o.size; j++ {
+			binary.LittleEndian.PutUint32(content[4*j:], uint32((i*o.size/4+j)%o.below))
+		}
+		return r.own(content)
+	case o.write && o.slot.state:
+		if _, ok := r.states[o.slot]; !ok {
+			b, ok := r.own(make([]byte, o.slot.size))
+			if !ok {
+				return b, false
+			}
+			r.states[o.slot] = b
+		}
+		b := r.states[o.slot]
+		b.Offset += o.at
+		return b, true
+	case other && rotates(o):
+		if b, ok := r.take(o.size); ok {
+			return b, true
+		}
+	}
+	buffer, offset := r.locate(o.slot)
+	return device.Binding{Buffer: buffer, Offset: offset + o.at}, true
+}
+
+// own is memory of its own.
+func (r *rotation) own(content []byte) (device.Binding, bool) {
+	m, err := r.exe.device.NewBuffer(max(len(content), alignment))
+	if err != nil {
+		return device.Binding{}, false
+	}
+	r.made = append(r.made, m)
+	return device.Binding{Buffer: m}, m.Write(0, content) == nil
+}
+
+// close frees the memory that was made.
+func (r *rotation) close() {
+	_ = r.exe.device.Wait() // its error comes up again
+	for _, m := range r.made {
+		_ = m.Close()
+	}
+}
