@@ -5,6 +5,7 @@ import (
 	"path"
 	"slices"
 
+	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/passes/quantize"
 )
 
@@ -65,7 +66,7 @@ func (rule Rule) hasLayer(name string) bool {
 	if len(rule.Layers) == 0 {
 		return true
 	}
-	n, ok := layerOf(name)
+	_, n, _, ok := ir.SplitLayer(name)
 	return ok && slices.ContainsFunc(rule.Layers, func(l LayerRange) bool { return l.First <= n && n <= l.Last })
 }
 

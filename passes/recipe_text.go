@@ -160,17 +160,6 @@ func parseLayers(text string) ([]LayerRange, error) {
 	return ranges, nil
 }
 
-// layerOf is the number of the layer that a weight belongs to: the first component of its name that is a
-// number, as in layers.12.mlp.gate.weight.
-func layerOf(name string) (int, bool) {
-	for component := range strings.SplitSeq(name, ".") {
-		if n, err := strconv.Atoi(component); err == nil && n >= 0 {
-			return n, true
-		}
-	}
-	return 0, false
-}
-
 // String gives the recipe's text form, as [ParseRecipe] reads it. A recipe with a method that has no
 // name there (torchao's, of recipe executorch) has a text that is only to look at.
 func (r Recipe) String() string {

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
@@ -96,12 +94,9 @@ type tap struct {
 func newProbe(m *ir.Module) (*probe, error) {
 	p := &probe{taps: map[*ir.Value]tap{}, inputs: m.Entry.Params}
 	for _, op := range m.Entry.Body.Ops {
-		switch op.Def.Name {
-		case "rms_norm":
-			if n, ok := layerOf(op.Input("weight"), "input_layernorm.weight"); ok {
-				p.taps[op.Input("x")] = tap{tapStream, n}
-			}
-		case "take_along_axis":
+		if n, ok := LayerInput(op); ok {
+			p.taps[op.Input("x")] = tap{tapStream, n}
+		} else if op.Def.Name == "take_along_axis" {
 			if n, ok := routerLayer(op.Input("x")); ok {
 				p.taps[op.Input("indices")] = tap{tapChosen, n}
 			}
@@ -133,18 +128,21 @@ func newProbe(m *ir.Module) (*probe, error) {
 	return p, nil
 }
 
-// layerOf reads the layer's number from a constant's name that ends with suffix: layers.N.suffix.
-func layerOf(v *ir.Value, suffix string) (int, bool) {
+// LayerInput gives the layer whose input op norms, as the first thing that a layer does.
+func LayerInput(op *ir.Op) (layer int, ok bool) {
+	if op.Def.Name != "rms_norm" {
+		return 0, false
+	}
+	return layerOf(op.Input("weight"), "input_layernorm.weight")
+}
+
+// layerOf gives the layer of which v is the constant of that name.
+func layerOf(v *ir.Value, name string) (int, bool) {
 	if v == nil || v.Constant == nil {
 		return 0, false
 	}
-	name := v.Constant.Name
-	_, rest, ok := strings.Cut(name, "layers.")
-	if !ok || !strings.HasSuffix(rest, "."+suffix) {
-		return 0, false
-	}
-	n, err := strconv.Atoi(strings.TrimSuffix(rest, "."+suffix))
-	return n, err == nil
+	_, n, rest, ok := ir.SplitLayer(v.Constant.Name)
+	return n, ok && rest == name
 }
 
 // routerLayer gives the layer whose router computes v, possibly through casts.

@@ -1,8 +1,6 @@
 package cpu
 
 import (
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/etc-ml/etc/ir"
@@ -88,13 +86,10 @@ func subject(op *ir.Op) string {
 	return name
 }
 
-// layerOf is the first number in a dotted name: "model.layers.3.mlp.gate.weight" is of layer 3.
+// layerOf is the layer that a name belongs to.
 func layerOf(name string) int {
-	parts := strings.Split(name, ".")
-	for _, part := range parts[1:] {
-		if n, err := strconv.Atoi(part); err == nil && n >= 0 {
-			return n
-		}
+	if _, n, _, ok := ir.SplitLayer(name); ok {
+		return n
 	}
 	return engine.NoLayer
 }

@@ -6,8 +6,8 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
-	"strings"
 
+	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/compare"
 )
 
@@ -66,9 +66,9 @@ func errorSections(p *page, weights []compare.Weight) error {
 		if math.IsInf(float64(w.SQNR), 1) {
 			continue
 		}
-		rest := w.Name
-		if _, after, ok := strings.Cut(w.Name, "layers."); ok {
-			_, rest, _ = strings.Cut(after, ".")
+		_, _, rest, ok := ir.SplitLayer(w.Name)
+		if !ok {
+			rest = w.Name
 		}
 		i := slices.IndexFunc(kinds, func(k *kind) bool { return k.name == rest })
 		if i < 0 {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/etc-ml/etc/ir"
@@ -86,8 +87,8 @@ func fileTiles(r *inspect.Report, g *inspect.Graph) []tile {
 
 // splitName gives a weight's layer, "" for none, and its kind: the module that it belongs to.
 func splitName(name string) (layer, kind string) {
-	if _, rest, ok := strings.Cut(name, "layers."); ok {
-		layer, name, _ = strings.Cut(rest, ".")
+	if _, n, rest, ok := ir.SplitLayer(name); ok {
+		layer, name = strconv.Itoa(n), rest
 	} else if i := strings.LastIndexByte(name, '/'); i >= 0 {
 		name = name[i+1:]
 	}

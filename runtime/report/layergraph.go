@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"html"
 	"html/template"
-	"strconv"
 	"strings"
 
 	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/compare"
 )
 
 // layerGraph is the part of a module that computes one layer.
@@ -22,7 +22,7 @@ type layerGraph struct {
 func layers(m *ir.Module) []layerGraph {
 	var all []layerGraph
 	for _, op := range m.Entry.Body.Ops {
-		if n, ok := startsLayer(op); ok && (len(all) == 0 || all[len(all)-1].Layer != n) {
+		if n, ok := compare.LayerInput(op); ok && (len(all) == 0 || all[len(all)-1].Layer != n) {
 			all = append(all, layerGraph{Layer: n})
 		}
 		if len(all) > 0 {
@@ -41,19 +41,6 @@ func layers(m *ir.Module) []layerGraph {
 		}
 	}
 	return out
-}
-
-func startsLayer(op *ir.Op) (int, bool) {
-	if op.Def.Name != "rms_norm" || op.Input("weight") == nil || op.Input("weight").Constant == nil {
-		return 0, false
-	}
-	_, rest, ok := strings.Cut(op.Input("weight").Constant.Name, "layers.")
-	number, name, found := strings.Cut(rest, ".")
-	if !ok || !found || name != "input_layernorm.weight" {
-		return 0, false
-	}
-	n, err := strconv.Atoi(number)
-	return n, err == nil
 }
 
 // kindOfLayer names a layer after what mixes its tokens.

@@ -241,13 +241,10 @@ func (k *weightKind) mean() float64 {
 
 // kindOf is a weight's name with the layer's number left out.
 func kindOf(name string) string {
-	parts := strings.Split(name, ".")
-	for i, p := range parts {
-		if p != "" && strings.Trim(p, "0123456789") == "" {
-			parts[i] = "N"
-		}
+	if before, _, rest, ok := ir.SplitLayer(name); ok {
+		return before + ".N." + rest
 	}
-	return strings.Join(parts, ".")
+	return name
 }
 
 // kinds groups the weights by kind, in the order in which kinds appear.

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strconv"
 	"strings"
 
+	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/passes"
 )
 
@@ -44,13 +44,11 @@ func qualityRows(r *passes.Report) []*qualityRow {
 
 // kindOfName is a weight's name with its layer's number left out.
 func kindOfName(w *passes.Weight) string {
-	var parts []string
-	for part := range strings.SplitSeq(strings.TrimSuffix(w.Name, ".weight"), ".") {
-		if _, err := strconv.Atoi(part); err != nil && part != "model" && part != "language_model" && part != "layers" {
-			parts = append(parts, part)
-		}
+	_, _, name, ok := ir.SplitLayer(w.Name)
+	if !ok {
+		name = w.Name
 	}
-	name := strings.Join(parts, ".")
+	name = strings.TrimSuffix(name, ".weight")
 	if w.Kind == passes.EmbeddingWeight {
 		name += " (embedding)"
 	}
