@@ -196,15 +196,19 @@ func (m *mixture) kernel() kernels.Experts {
 	return e
 }
 
-// fits reports whether there are both kernels.
+// fits reports whether there are both kernels, whatever is added to their result.
 func (m *mixture) fits(b *binder, e kernels.Experts) bool {
 	first, second := e.Tunings(b.x.exe.target)
 	if len(first) == 0 || len(second) == 0 {
 		return false
 	}
-	_, err := e.LaunchUp(first[0], m.tokens)
-	_, err2 := e.LaunchDown(second[0], m.tokens)
-	return err == nil && err2 == nil
+	_, err := usable(b, first, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchUp(t, m.tokens) })
+	for _, e.Residual = range []bool{false, true} {
+		if err == nil {
+			_, err = usable(b, second, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchDown(t, m.tokens) })
+		}
+	}
+	return err == nil
 }
 
 // sharedOf is an expert of all tokens: sigmoid(score) · down(activation(gate) · up).
