@@ -25,20 +25,23 @@ func bindNorm(b *binder) bool {
 			return false
 		}
 	}
-	n, _, stride, ok := x.rows()
-	if !ok {
+	n, order := x.len()/max(width, 1), strided.RowMajor(x.shape)
+	place, ok := x.places()
+	if _, _, stride, even := x.rows(); even {
+		place, order = func(i int) int { return i * stride }, x.inOrder()
+	} else if !ok {
 		x = b.denseFloats(x)
-		n, _, stride, _ = x.rows()
+		place, _ = x.places()
 	}
-	out := b.result(0, x.inOrder())
+	out := b.result(0, order)
 	if out == nil || !slices.Equal(out.shape, x.shape) {
 		return false
 	}
 	eps := ir.Attrs[ir.NormAttrs](b.op).Eps
-	run := b.parallel(n, max(1, elementGrain/width), func(lo, hi int) {
+	run := b.parallel(n, max(1, elementGrain/max(width, 1)), func(lo, hi int) {
 		in, dst := x.floats(), out.slot.f
 		for i := lo; i < hi; i++ {
-			kernel.RMSNorm(dst[i*width:(i+1)*width], in[i*stride:i*stride+width], weight, eps)
+			kernel.RMSNorm(dst[i*width:(i+1)*width], in[place(i):][:width], weight, eps)
 		}
 	})
 	b.do("norm", run)
@@ -177,29 +180,23 @@ func (b *binder) pairwise(kind string, x, y *value, f func(dst, x, y []float32),
 	if x == nil || y == nil || !x.isFloats() || !y.isFloats() {
 		return false
 	}
-	if !slices.Equal(x.shape, y.shape) {
-		if !slices.Equal(y.shape, lastDims(x.shape, len(y.shape))) || len(y.shape) != 1 {
-			return false
-		}
-	} else if !slices.Equal(x.inOrder(), y.inOrder()) {
-		// The elements lie in another order: bring both into that of the shape.
-		x, y = b.denseFloats(x), b.denseFloats(y)
+	single := !slices.Equal(x.shape, y.shape)
+	if single && (len(y.shape) != 1 || !slices.Equal(y.shape, lastDims(x.shape, 1))) {
+		return false
 	}
 	n, width, xs, ok := x.rows()
 	_, _, ys, ok2 := y.rows()
-	if !ok || !ok2 {
-		x, y = b.denseFloats(x), b.denseFloats(y)
-		n, width, xs, _ = x.rows()
-		_, _, ys, _ = y.rows()
+	if !ok || !ok2 || !single && !slices.Equal(x.inOrder(), y.inOrder()) {
+		return b.scattered(kind, x, y, f, grain)
 	}
-	if len(y.shape) < len(x.shape) {
+	if single {
 		ys = 0
 	}
 	out := b.result(0, x.inOrder())
 	if out == nil || !slices.Equal(out.shape, x.shape) {
 		return false
 	}
-	if n > 1 && xs == width && (ys == width || n == 1) { // one run
+	if n > 1 && xs == width && ys == width { // one run
 		width, n = width*n, 1
 	}
 	if n == 1 {
@@ -212,6 +209,33 @@ func (b *binder) pairwise(kind string, x, y *value, f func(dst, x, y []float32),
 		p, q, dst := x.floats(), y.floats(), out.slot.f
 		for i := lo; i < hi; i++ {
 			f(dst[i*width:(i+1)*width], p[i*xs:i*xs+width], q[i*ys:i*ys+width])
+		}
+	}))
+	return true
+}
+
+// scattered is pairwise for rows that are not evenly spaced, or not in the order of their shape: they are taken
+// from where they lie.
+func (b *binder) scattered(kind string, x, y *value, f func(dst, x, y []float32), grain int) bool {
+	out := b.result(0, nil)
+	if out == nil || len(x.shape) == 0 || !slices.Equal(out.shape, x.shape) {
+		return false
+	}
+	at, ok := x.places()
+	if !ok {
+		x = b.denseFloats(x)
+		at, _ = x.places()
+	}
+	of, ok := y.places() // of a single row always its beginning
+	if !ok {
+		y = b.denseFloats(y)
+		of, _ = y.places()
+	}
+	width := x.shape[len(x.shape)-1]
+	b.do(kind, b.parallel(x.len()/max(width, 1), max(1, grain/max(width, 1)), func(lo, hi int) {
+		p, q, dst := x.floats(), y.floats(), out.slot.f
+		for i := lo; i < hi; i++ {
+			f(dst[i*width:(i+1)*width], p[at(i):][:width], q[of(i):][:width])
 		}
 	}))
 	return true

@@ -119,6 +119,29 @@ var programs = map[string]string{
     %11 = tanh(x=%10) : f32[s0,3]
     %12 = multiply(a=%11, b=@s) : f32[s0,3]
     return %12: f32[s0,3]`,
+	"rows that are not evenly spaced": `
+    %0 = reshape(x=%x, shape=[1, -1, 3, 2]) : f32[1,s0,3,2]
+    %1 = slice(x=%0, axis=2, start=1, stop=3) : f32[1,s0,2,2]
+    %2 = rms_norm(x=%1) {eps=0.001} : f32[1,s0,2,2]
+    %3 = reshape(x=%y, shape=[1, -1, 3, 2]) : f32[1,s0,3,2]
+    %4 = slice(x=%3, axis=2, start=0, stop=2) : f32[1,s0,2,2]
+    %5 = multiply(a=%1, b=%4) : f32[1,s0,2,2]
+    %6 = add(a=%5, b=%2) : f32[1,s0,2,2]
+    %7 = transpose(x=%1) {perm=[0, 2, 1, 3]} : f32[1,2,s0,2]
+    %8 = transpose(x=%6) {perm=[0, 2, 1, 3]} : f32[1,2,s0,2]
+    %9 = add(a=%7, b=%8) : f32[1,2,s0,2]
+    %10 = rms_norm(x=%7) {eps=0.001} : f32[1,2,s0,2]
+    %11 = reshape(x=%4, shape=[1, 2, -1, 2]) : f32[1,2,s0,2]
+    %12 = multiply(a=%11, b=%10) : f32[1,2,s0,2]
+    %13 = slice(x=@w, axis=0, start=1, stop=3) : f32[2]
+    %14 = add(a=%7, b=%13) : f32[1,2,s0,2]
+    %15 = transpose(x=%x) {perm=[1, 0]} : f32[6,s0]
+    %16 = rms_norm(x=%15) {eps=0.001} : f32[6,s0]
+    %17 = multiply(a=%15, b=%16) : f32[6,s0]
+    %18 = reshape(x=%1, shape=[1, -1, 2, 2, 1]) : f32[1,s0,2,2,1]
+    %19 = reshape(x=%4, shape=[1, -1, 2, 2, 1]) : f32[1,s0,2,2,1]
+    %20 = multiply(a=%18, b=%19) : f32[1,s0,2,2,1]
+    return %9: f32[1,2,s0,2], %12: f32[1,2,s0,2], %14: f32[1,2,s0,2], %17: f32[6,s0], %20: f32[1,s0,2,2,1]`,
 	"the result is an input, or part of a constant": `
     %0 = slice(x=@m, axis=1, start=2, stop=4) : f32[6,2]
     return %0: f32[6,2], %y: f32[s0,6], %i: i64[]`,

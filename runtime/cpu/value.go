@@ -93,6 +93,43 @@ func (v *value) rows() (n, width, stride int, ok bool) {
 	return n, width, stride, ok
 }
 
+// places are where rows of the last dim lie that need not be evenly spaced, as those of a slice of a projection
+// are not: row i, in the order of the shape, begins at at(i). It fails where the elements of a row are not adjacent.
+func (v *value) places() (at func(i int) int, ok bool) {
+	last := len(v.shape) - 1
+	if last < 0 {
+		return func(int) int { return 0 }, true
+	}
+	if v.shape[last] != 1 && v.stride[last] != 1 {
+		return nil, false
+	}
+	// Dims from the last on, merged where they are evenly spaced.
+	var dims, strides []int
+	for i := last - 1; i >= 0; i-- {
+		n, stride := v.shape[i], v.stride[i]
+		switch k := len(dims) - 1; {
+		case n == 1:
+		case k >= 0 && stride == dims[k]*strides[k]:
+			dims[k] *= n
+		default:
+			dims, strides = append(dims, n), append(strides, stride)
+		}
+	}
+	switch len(dims) {
+	case 0:
+		return func(int) int { return 0 }, true
+	case 1:
+		return func(i int) int { return i * strides[0] }, true
+	}
+	return func(i int) (place int) {
+		for k, n := range dims {
+			place += i % n * strides[k]
+			i /= n
+		}
+		return place
+	}, true
+}
+
 // inOrder are strides for the elements of v one after the other in the order in which v has them in
 // memory: what is computed from a transposed value is transposed too.
 func (v *value) inOrder() []int {
