@@ -57,13 +57,39 @@ func (s store) text(file, kernel string) string {
 	return hex.EncodeToString(hash[:8])
 }
 
-// content is that of the file of a launch that passed, or what was wrong.
-func (s store) content(l kernels.Launch, wrong string) string {
+// entry is the content of a file.
+type entry struct {
+	device string
+	text   string // of the kernel's source, a hash
+	key    string // of the launch
+	wrong  string // "" for one that passed
+}
+
+// String is the content of the file, four lines below the header's.
+func (e entry) String() string {
 	result := "passed"
-	if wrong != "" {
-		result = "failed " + strings.Join(strings.Fields(wrong), " ")
+	if e.wrong != "" {
+		result = "failed " + e.wrong
 	}
-	return fmt.Sprintf("%s\ndevice %s\ntext %s\nkernel %s\n%s\n", header, s.identity, s.text(l.File, l.Kernel), l.Key(), result)
+	return fmt.Sprintf("%s\ndevice %s\ntext %s\nkernel %s\n%s\n", header, e.device, e.text, e.key, result)
+}
+
+// parse reads the content of a file; it is false where String does not write such.
+func parse(text string) (e entry, ok bool) {
+	lines := strings.Split(text, "\n")
+	if len(lines) != 6 {
+		return e, false
+	}
+	e.device, e.text, e.key = strings.TrimPrefix(lines[1], "device "), strings.TrimPrefix(lines[2], "text "), strings.TrimPrefix(lines[3], "kernel ")
+	if lines[4] != "passed" {
+		e.wrong = strings.TrimPrefix(lines[4], "failed ")
+	}
+	return e, e.String() == text
+}
+
+// entry is that of a launch that passed, or what was wrong.
+func (s store) entry(l kernels.Launch, wrong string) entry {
+	return entry{s.identity, s.text(l.File, l.Kernel), l.Key(), strings.Join(strings.Fields(wrong), " ")}
 }
 
 // passed reports whether a launch is known to give the right numbers.
@@ -73,7 +99,7 @@ func (s store) passed(l kernels.Launch) bool {
 		return false
 	}
 	text, err := os.ReadFile(path)
-	return err == nil && string(text) == s.content(l, "")
+	return err == nil && string(text) == s.entry(l, "").String()
 }
 
 // keep writes the file of a launch aside and renames it. A full disk does not stop anybody.
@@ -87,7 +113,7 @@ func (s store) keep(l kernels.Launch, wrong string) {
 		return
 	}
 	defer os.Remove(f.Name())
-	_, err = f.WriteString(s.content(l, wrong))
+	_, err = f.WriteString(s.entry(l, wrong).String())
 	if errors.Join(err, f.Close()) == nil {
 		_ = os.Rename(f.Name(), path)
 	}
@@ -106,19 +132,15 @@ func Known(identity string, target kernels.Target, o Options) (passed int, faile
 		if err != nil {
 			continue
 		}
-		lines := strings.Split(string(text), "\n")
-		if len(lines) != 6 || lines[0] != header || lines[1] != "device "+s.identity {
-			continue
-		}
-		key, _, _ := strings.Cut(strings.TrimPrefix(lines[3], "kernel "), " ")
-		file, kernel, _ := strings.Cut(key, "/")
-		if lines[2] != "text "+s.text(file, kernel) {
-			continue
-		}
-		if lines[4] == "passed" {
+		e, ok := parse(string(text))
+		name, _, _ := strings.Cut(e.key, " ")
+		file, kernel, _ := strings.Cut(name, "/")
+		switch {
+		case !ok || e.device != s.identity || e.text != s.text(file, kernel):
+		case e.wrong == "":
 			passed++
-		} else if wrong, ok := strings.CutPrefix(lines[4], "failed "); ok {
-			failed = append(failed, wrong)
+		default:
+			failed = append(failed, e.wrong)
 		}
 	}
 	slices.Sort(failed)
