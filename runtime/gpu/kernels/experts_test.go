@@ -49,6 +49,9 @@ func newMixture(e kernels.Experts, tokens, written int) *mixture {
 			}
 		}
 		m.wantExperts, m.wantScores = make([]int32, tokens*n), blank(tokens*n)
+		for i := range m.experts {
+			m.experts[i], m.wantExperts[i] = -1, -1
+		}
 		e.TwinChoice(m.logits[:written*e.Count], m.gates, m.wantExperts, m.wantScores)
 	} else {
 		for i := range m.experts {
@@ -166,7 +169,7 @@ func TestExpertsChosenAsRouter(t *testing.T) {
 	const tokens = 8
 	m := newMixture(e, tokens, tokens)
 	for i := range m.logits {
-		at, special := i%256, float32(math.NaN())
+		at := i % 256
 		switch i / 256 {
 		case 0: // numbers of a normal distribution, in steps of a quarter
 		case 1:
@@ -179,7 +182,7 @@ func TestExpertsChosenAsRouter(t *testing.T) {
 			m.logits[i] = math.Float32frombits(0x3a800000 + uint32(at*37%256))
 		case 5:
 			if at == 100 || at == 7 {
-				m.logits[i] = special
+				m.logits[i] = math.Float32frombits(0x7fc00000 + uint32(at%2)<<31)
 			}
 		case 6:
 			m.logits[i] = float32(math.Inf(-1))
