@@ -153,8 +153,12 @@ inline uint port_ballot(bool v, PORT_AT) {
 // it writes; weights may be read sooner. Elsewhere kernels need not know.
 inline void port_wait() {}
 
-// Says that weights from p on are read soon, by a kernel behind this one: a device may bring them nearer meanwhile.
-inline void port_prefetch(const void* p, uint bytes) {}
+// Says that weights from p on are read soon, by a kernel behind this one: a device may bring them nearer meanwhile. Here
+// the ends are read, so that what is not there is found.
+inline void port_prefetch(const void* p, uint bytes) {
+  const volatile uchar* at = (const volatile uchar*)p;
+  if (bytes > 0) (void)(at[0] + at[bytes - 1]);
+}
 
 // Whether the threadgroup is the last of count that call this with one counter, which is 0 before and after. The last one sees
 // what the others wrote to device memory before they called. Not for Metal, which has no order of memory between
