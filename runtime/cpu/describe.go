@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/cpu/kernel"
 	"github.com/etc-ml/etc/runtime/engine"
 )
@@ -35,7 +36,7 @@ func Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options) error {
 	}
 	defer made.Close()
 	n := made.(*instance)
-	decode, err := n.bind(shapesFor(x.fused, 1))
+	decode, err := n.bind(bind.Shapes(x.fused, 1))
 	if err != nil {
 		return err
 	}
@@ -56,7 +57,7 @@ func Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options) error {
 	writeKinds(&b, decode)
 	memory := fmt.Sprintf("%s for a token", size(4*decode.size))
 	if chunk = min(chunk, largestChunk(x.fused)); chunk > 1 {
-		p, err := n.bind(shapesFor(x.fused, chunk))
+		p, err := n.bind(bind.Shapes(x.fused, chunk))
 		if err != nil {
 			return err
 		}
@@ -102,25 +103,6 @@ func writeKinds(b *bytes.Buffer, p *plan) {
 	for _, x := range append(kinds, all) {
 		fmt.Fprintf(b, "%5d  %-12s reads %-10s %.3g GFLOP\n", x.count, x.kind, size(x.bytes), float64(x.flops)/1e9)
 	}
-}
-
-// shapesFor gives the shapes of inputs whose symbolic dims are n.
-func shapesFor(m *ir.Module, n int) [][]int {
-	out := make([][]int, len(m.Entry.Params))
-	for i, p := range m.Entry.Params {
-		if p.Type.Kind == ir.IntKind {
-			continue
-		}
-		out[i] = make([]int, p.Type.Rank())
-		for j, d := range p.Type.Shape {
-			if c, ok := d.Const(); ok {
-				out[i][j] = int(c)
-			} else {
-				out[i][j] = n
-			}
-		}
-	}
-	return out
 }
 
 // largestChunk is the largest number that the symbolic dims of the inputs may have.
@@ -184,7 +166,7 @@ func readsOf(s *step) string {
 func counts(m *ir.Module) []string {
 	n := map[string]int{}
 	m.Entry.Body.Walk(func(op *ir.Op) {
-		if views[op.Def.Name] == nil && !cheap[op.Def.Name] && op.Def.Name != "quantized" {
+		if !bind.IsView(op.Def.Name) && !cheap[op.Def.Name] && op.Def.Name != "quantized" {
 			n[op.Def.Name]++
 		}
 	})

@@ -2,10 +2,10 @@ package cpu
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
@@ -40,7 +40,7 @@ type step struct {
 type binder struct {
 	x       *instance
 	plan    *plan
-	symbols map[*ir.Symbol]int64
+	symbols bind.Sizes
 	values  map[*ir.Value]*value
 	// held are the loads whose buffer nothing writes while they are used.
 	held map[*ir.Op]bool
@@ -53,15 +53,8 @@ type binder struct {
 // bind makes a plan for inputs of these shapes.
 func (x *instance) bind(shapes [][]int) (*plan, error) {
 	m := x.exe.fused
-	b := &binder{x: x, plan: &plan{shapes: shapes}, symbols: map[*ir.Symbol]int64{}, values: map[*ir.Value]*value{},
-		held: heldLoads(m.Entry.Body), ropes: map[ropeKey]*ropeTable{}}
-	for i, p := range m.Entry.Params {
-		for j, d := range p.Type.Shape {
-			if s, ok := d.Symbol(); ok {
-				b.symbols[s] = int64(shapes[i][j])
-			}
-		}
-	}
+	b := &binder{x: x, plan: &plan{shapes: shapes}, symbols: bind.SizesOf(m.Entry.Params, shapes), values: map[*ir.Value]*value{},
+		held: bind.HeldLoads(m.Entry.Body), ropes: map[ropeKey]*ropeTable{}}
 	for i, p := range m.Entry.Params {
 		v := &value{kind: register, dtype: p.Type.DType, slot: &slot{}}
 		if p.Type.Kind != ir.IntKind {
@@ -92,47 +85,13 @@ func (x *instance) bind(shapes [][]int) (*plan, error) {
 const maxArena = 1 << 32
 
 // dims gives the numbers of a shape, or false where they are known only when the plan runs.
-func (b *binder) dims(t ir.Type) ([]int, bool) {
-	out := make([]int, len(t.Shape))
-	for i, d := range t.Shape {
-		n, ok := b.number(d)
-		if !ok || n < 0 {
-			return nil, false
-		}
-		out[i] = n
-	}
-	return out, len(out) <= maxRank && fits(out)
-}
+func (b *binder) dims(t ir.Type) ([]int, bool) { return b.symbols.Dims(t) }
 
-// maxElements bounds a tensor, as the reference kernels do.
-const maxElements = 1 << 30
-
-func fits(shape []int) bool {
-	n := 1
-	for _, d := range shape {
-		if d > 0 && n > maxElements/d {
-			return false
-		}
-		n *= d
-	}
-	return true
-}
-
-func (b *binder) number(e *ir.Expr) (int, bool) {
-	n, err := e.Eval(func(s *ir.Symbol) (int64, bool) { v, ok := b.symbols[s]; return v, ok })
-	return int(n), err == nil
-}
+func (b *binder) number(e *ir.Expr) (int, bool) { return b.symbols.Number(e) }
 
 // integer is the number of an int operand, where it is known now.
 func (b *binder) integer(op *ir.Op, operand string) (int, bool) {
-	a, ok := op.Arg(operand)
-	switch {
-	case !ok:
-		return 0, false
-	case a.Kind == ir.IntArg:
-		return int(max(min(a.Int, 1<<31-1), -1<<31)), true
-	}
-	return b.number(a.Value.Type.Int)
+	return b.symbols.Integer(op, operand)
 }
 
 // value is what a value of the IR is bound to.
@@ -213,7 +172,7 @@ func (b *binder) bindOp(op *ir.Op) error {
 		b.values[op.Result()] = &value{kind: boxed, slot: &slot{}}
 		return nil
 	}
-	if views[op.Def.Name] != nil && b.viewable() && views[op.Def.Name](b) {
+	if bind.IsView(op.Def.Name) && b.bindView() {
 		return nil
 	}
 	if k := kernels[op.Def.Name]; k != nil && b.hasElements() {
@@ -306,34 +265,18 @@ func (b *binder) denseFloats(v *value) *value {
 
 // place gives every slot of the arena its place: what lives at the same time does not overlap.
 func (p *plan) place() {
-	slices.SortStableFunc(p.slots, func(a, b *slot) int {
-		if a.first != b.first {
-			return a.first - b.first
-		}
-		return b.size - a.size
-	})
-	type span struct{ lo, hi int }
+	slots := make([]bind.Slot, len(p.slots))
 	for i, s := range p.slots {
-		var taken []span
-		for _, o := range p.slots[:i] {
-			if o.last >= s.first && o.size > 0 {
-				taken = append(taken, span{o.offset, o.offset + o.size})
-			}
-		}
-		slices.SortFunc(taken, func(a, b span) int { return a.lo - b.lo })
-		s.offset = 0
-		for _, t := range taken {
-			if t.lo >= s.offset+s.size {
-				break
-			}
-			s.offset = max(s.offset, roundUp(t.hi))
-		}
-		p.size = max(p.size, s.offset+s.size)
+		slots[i] = bind.Slot{Size: s.size, First: s.first, Last: s.last}
+	}
+	p.size = bind.Place(slots, cacheLine)
+	for i, s := range p.slots {
+		s.offset = slots[i].Offset
 	}
 }
 
-// roundUp rounds a number of floats to whole cache lines.
-func roundUp(n int) int { return (n + 15) &^ 15 }
+// cacheLine is the alignment of slots, in floats.
+const cacheLine = 16
 
 // attach points the slots to an arena.
 func (p *plan) attach(arena []float32) {
@@ -362,63 +305,6 @@ func (p *plan) run(x *instance) error {
 // failed says which operation an error is of.
 func (x *instance) failed(s *step, err error) error {
 	return fmt.Errorf("%w\n\tin %s", err, ir.Describe(x.exe.fused, s.op))
-}
-
-// heldLoads finds the loads whose value can be the buffer's memory itself: they stand in the entry's own
-// list, and nothing uses them, or a view of them, after a later write of the buffer.
-func heldLoads(r *ir.Region) map[*ir.Op]bool {
-	held := map[*ir.Op]bool{}
-	source := map[*ir.Value]*ir.Op{} // the load that a value may be a view of
-	written := map[*ir.Buffer]bool{} // by nested regions
-	for _, op := range r.Ops {
-		for _, n := range op.Regions {
-			n.Walk(func(o *ir.Op) {
-				if o.Def.Effect == ir.Writes {
-					written[o.Buffer] = true
-				}
-			})
-		}
-	}
-	stale := map[*ir.Op]bool{}
-	use := func(op *ir.Op) {
-		op.EachArg(func(a *ir.Arg) {
-			if load := source[a.Value]; load != nil && stale[load] {
-				held[load] = false
-			}
-		})
-	}
-	for _, op := range r.Ops {
-		use(op)
-		for _, n := range op.Regions {
-			n.Walk(use)
-			for _, v := range n.Results {
-				if load := source[v]; load != nil {
-					held[load] = false // becomes a result of the if
-				}
-			}
-		}
-		switch {
-		case op.Def.Effect == ir.Reads:
-			source[op.Result()] = op
-			held[op] = !written[op.Buffer]
-		case op.Def.Effect == ir.Writes:
-			for load := range held {
-				if load.Buffer == op.Buffer {
-					stale[load] = true
-				}
-			}
-		case views[op.Def.Name] != nil:
-			if x := op.Input("x"); x != nil && source[x] != nil {
-				source[op.Result()] = source[x]
-			}
-		}
-	}
-	for _, v := range r.Results {
-		if load := source[v]; load != nil && stale[load] {
-			held[load] = false
-		}
-	}
-	return held
 }
 
 // tensor is v as the reference kernels take it: its own memory where it is dense.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
@@ -146,19 +147,8 @@ func overlaps(v *value) bool {
 	return false
 }
 
-// reshaped views v in another shape, where its strides allow.
-func (v *value) reshaped(shape []int) (*value, bool) {
-	strides, ok := strided.Reshape(v.shape, v.stride, shape)
-	if !ok {
-		return nil, false
-	}
-	n := *v
-	n.shape, n.stride = shape, strides
-	return &n, true
-}
-
 // maxRank is the largest number of dims that values of slots have.
-const maxRank = 8
+const maxRank = bind.MaxRank
 
 // copyStrided copies elements between two strided views of one shape.
 func copyStrided[T any](dst []T, dstStride []int, src []T, srcStride []int, shape []int) {

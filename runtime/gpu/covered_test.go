@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/fuse/fusetest"
 	"github.com/etc-ml/etc/runtime/gpu/device"
@@ -26,7 +27,7 @@ func TestTrialsCoverPlans(t *testing.T) {
 				x, err := made.NewInstance()
 				require.NoError(t, err)
 				for _, tokens := range []int{1, 4, 64} {
-					plan, err := x.(*instance).bind(shapesFor(made.(*executable).fused, tokens))
+					plan, err := x.(*instance).bind(bind.Shapes(made.(*executable).fused, tokens))
 					require.NoError(t, err)
 					tried := map[string]bool{}
 					for _, s := range plan.steps {

@@ -1,6 +1,9 @@
 package gpu
 
-import "github.com/etc-ml/etc/ir"
+import (
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/bind"
+)
 
 // deferred is work whose result nothing has read yet: what reads it next may do it as a part of its own
 // kernel. A slot that holds such a result has it in pending until then.
@@ -71,7 +74,7 @@ func (b *binder) only(operand string) bool {
 		if b.uses[v] != 1 {
 			return false
 		}
-		if v.Def == nil || views[v.Def.Def.Name] == nil {
+		if v.Def == nil || !bind.IsView(v.Def.Def.Name) {
 			return true
 		}
 		v = v.Def.Input("x")

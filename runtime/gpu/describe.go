@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
@@ -48,7 +49,7 @@ func (e Engine) Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options)
 	}
 	defer made.Close()
 	n := made.(*instance)
-	one, err := n.bind(shapesFor(x.fused, 1))
+	one, err := n.bind(bind.Shapes(x.fused, 1))
 	if err != nil {
 		return err
 	}
@@ -62,7 +63,7 @@ func (e Engine) Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options)
 	one.writeKinds(&b)
 	memory := fmt.Sprintf("%d KiB for a token", one.size>>10)
 	if chunk > 1 && chunk <= maxChunk {
-		p, err := n.bind(shapesFor(x.fused, chunk))
+		p, err := n.bind(bind.Shapes(x.fused, chunk))
 		if err != nil {
 			return err
 		}
@@ -165,25 +166,6 @@ func (p *plan) writeKinds(b *bytes.Buffer) {
 	for _, k := range append(kinds, all) {
 		fmt.Fprintf(b, "%5d  %-16s reads %d KiB\n", k.count, k.kind, k.bytes>>10)
 	}
-}
-
-// shapesFor gives the shapes of inputs whose symbolic dims are n.
-func shapesFor(m *ir.Module, n int) [][]int {
-	out := make([][]int, len(m.Entry.Params))
-	for i, p := range m.Entry.Params {
-		if p.Type.Kind == ir.IntKind {
-			continue
-		}
-		out[i] = make([]int, p.Type.Rank())
-		for j, d := range p.Type.Shape {
-			if c, ok := d.Const(); ok {
-				out[i][j] = int(c)
-			} else {
-				out[i][j] = n
-			}
-		}
-	}
-	return out
 }
 
 // paper is a device that plans are made for and nothing runs on.

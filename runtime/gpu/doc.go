@@ -31,6 +31,6 @@
 //     for the first time on this machine, and launched in the fastest way from then on (gpu/tune).
 //   - What a call cannot do is an error before anything runs: kernels trust what was checked.
 //
-// Package gpu imports ir, ir/eval, ir/numeric, runtime/engine, runtime/fuse, runtime/reference, runtime/strided and its own
-// subpackages; it must never import a model, a session or another engine.
+// Package gpu imports ir, ir/eval, ir/numeric, runtime/bind, runtime/engine, runtime/fuse, runtime/reference,
+// runtime/strided and its own subpackages; it must never import a model, a session or another engine.
 package gpu

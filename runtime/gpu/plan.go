@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
@@ -28,7 +29,7 @@ type plan struct {
 type binder struct {
 	x       *instance
 	plan    *plan
-	symbols map[*ir.Symbol]int64
+	symbols bind.Sizes
 	values  map[*ir.Value]*value
 	// held are the loads whose buffer nothing writes while they are used.
 	held map[*ir.Op]bool
@@ -53,15 +54,8 @@ type binder struct {
 // bind makes a plan for inputs of these shapes.
 func (x *instance) bind(shapes [][]int) (*plan, error) {
 	m := x.exe.fused
-	b := &binder{x: x, plan: &plan{shapes: shapes}, symbols: map[*ir.Symbol]int64{},
-		values: map[*ir.Value]*value{}, held: heldLoads(m.Entry.Body), uses: countUses(m.Entry.Body), uploaded: map[*cell]*value{}, angles: map[angleKey]*slot{}, forms: map[preparedKey]*slot{}}
-	for i, p := range m.Entry.Params {
-		for j, d := range p.Type.Shape {
-			if s, ok := d.Symbol(); ok {
-				b.symbols[s] = int64(shapes[i][j])
-			}
-		}
-	}
+	b := &binder{x: x, plan: &plan{shapes: shapes}, symbols: bind.SizesOf(m.Entry.Params, shapes),
+		values: map[*ir.Value]*value{}, held: bind.HeldLoads(m.Entry.Body), uses: countUses(m.Entry.Body), uploaded: map[*cell]*value{}, angles: map[angleKey]*slot{}, forms: map[preparedKey]*slot{}}
 	for i, p := range m.Entry.Params {
 		c := &cell{}
 		b.values[p] = &value{place: onHost, dtype: p.Type.DType, shape: shapes[i], cell: c}
@@ -118,39 +112,12 @@ func (x *instance) bind(shapes [][]int) (*plan, error) {
 const maxArena = 1 << 34
 
 // dims gives the numbers of a shape, or false where they are known only when the plan runs.
-func (b *binder) dims(t ir.Type) ([]int, bool) {
-	out := make([]int, len(t.Shape))
-	total := 1
-	for i, d := range t.Shape {
-		n, ok := b.number(d)
-		if !ok || n < 0 || n > 0 && total > maxElements/n {
-			return nil, false
-		}
-		total *= n
-		out[i] = n
-	}
-	return out, len(out) <= maxRank
-}
+func (b *binder) dims(t ir.Type) ([]int, bool) { return b.symbols.Dims(t) }
 
-// maxElements bounds a tensor, as the reference kernels do.
-const maxElements = 1 << 30
-
-func (b *binder) number(e *ir.Expr) (int, bool) {
-	n, err := e.Eval(func(s *ir.Symbol) (int64, bool) { v, ok := b.symbols[s]; return v, ok })
-	return int(n), err == nil
-}
+func (b *binder) number(e *ir.Expr) (int, bool) { return b.symbols.Number(e) }
 
 // integer is the number of an int operand, where it is known now.
-func (b *binder) integer(operand string) (int, bool) {
-	a, ok := b.op.Arg(operand)
-	switch {
-	case !ok:
-		return 0, false
-	case a.Kind == ir.IntArg:
-		return int(max(min(a.Int, 1<<31-1), -1<<31)), true
-	}
-	return b.number(a.Value.Type.Int)
-}
+func (b *binder) integer(operand string) (int, bool) { return b.symbols.Integer(b.op, operand) }
 
 // value is what a value of the IR is bound to.
 func (b *binder) value(v *ir.Value) (*value, error) {
@@ -201,11 +168,11 @@ func (b *binder) bindOp(op *ir.Op) error {
 	if b.slow(op) {
 		return b.reference()
 	}
-	if views[op.Def.Name] != nil && b.viewable() && views[op.Def.Name](b) {
+	if bind.IsView(op.Def.Name) && b.bindView() {
 		return nil
 	}
-	if bind := kernelBinders[op.Def.Name]; bind != nil && b.hasElements() && !b.onlyHost() {
-		if bind(b) {
+	if kernel := kernelBinders[op.Def.Name]; kernel != nil && b.hasElements() && !b.onlyHost() {
+		if kernel(b) {
 			return nil
 		}
 	}
@@ -281,72 +248,16 @@ const roomy = 64 << 20
 // place gives every slot of the arena its place: what lives at the same time does not overlap.
 func (p *plan) place() {
 	p.slots = slices.DeleteFunc(p.slots, func(s *slot) bool { return s.first == never })
-	slices.SortStableFunc(p.slots, func(a, b *slot) int {
-		if a.first != b.first {
-			return a.first - b.first
-		}
-		return b.size - a.size
-	})
+	slots := make([]bind.Slot, len(p.slots))
 	total := 0
-	for _, s := range p.slots {
-		s.offset = total
+	for i, s := range p.slots {
+		slots[i] = bind.Slot{Size: s.size, First: s.first, Last: s.last, Offset: total}
 		total += (s.size + alignment - 1) &^ (alignment - 1)
 	}
-	if total <= roomy {
-		p.size = total // nothing shares memory, so that nothing waits for memory
-		return
+	if p.size = total; total > roomy { // else nothing shares memory, so that nothing waits for memory
+		p.size = bind.Place(slots, alignment)
 	}
-	type span struct{ lo, hi int }
 	for i, s := range p.slots {
-		var taken []span
-		for _, o := range p.slots[:i] {
-			if o.last >= s.first && o.size > 0 {
-				taken = append(taken, span{o.offset, o.offset + o.size})
-			}
-		}
-		slices.SortFunc(taken, func(a, b span) int { return a.lo - b.lo })
-		s.offset = 0
-		for _, t := range taken {
-			if t.lo >= s.offset+s.size {
-				break
-			}
-			s.offset = max(s.offset, (t.hi+alignment-1)&^(alignment-1))
-		}
-		p.size = max(p.size, s.offset+s.size)
+		s.offset = slots[i].Offset
 	}
-}
-
-// heldLoads finds the loads whose value can be the buffer's memory itself: nothing uses them, or a view of
-// them, after a later write of the buffer.
-func heldLoads(r *ir.Region) map[*ir.Op]bool {
-	held := map[*ir.Op]bool{}
-	source := map[*ir.Value]*ir.Op{} // the load that a value may be a view of
-	stale := map[*ir.Op]bool{}
-	for _, op := range r.Ops {
-		op.EachArg(func(a *ir.Arg) {
-			if load := source[a.Value]; load != nil && stale[load] {
-				held[load] = false
-			}
-		})
-		switch {
-		case op.Def.Effect == ir.Reads:
-			source[op.Result()], held[op] = op, true
-		case op.Def.Effect == ir.Writes:
-			for load := range held {
-				if load.Buffer == op.Buffer {
-					stale[load] = true
-				}
-			}
-		case views[op.Def.Name] != nil:
-			if x := op.Input("x"); x != nil && source[x] != nil {
-				source[op.Result()] = source[x]
-			}
-		}
-	}
-	for _, v := range r.Results {
-		if load := source[v]; load != nil && stale[load] {
-			held[load] = false
-		}
-	}
-	return held
 }

@@ -1,9 +1,12 @@
 package gpu
 
-import "github.com/etc-ml/etc/runtime/strided"
+import (
+	"github.com/etc-ml/etc/runtime/bind"
+	"github.com/etc-ml/etc/runtime/strided"
+)
 
 // maxRank is the largest number of dims of a value on the device.
-const maxRank = 8
+const maxRank = bind.MaxRank
 
 // extent is the number of elements from the first of a strided tensor to behind its last.
 func extent(shape, stride []int) int {

@@ -1,0 +1,60 @@
+package bind
+
+import "github.com/etc-ml/etc/ir"
+
+// HeldLoads finds the loads whose value can be the buffer's memory itself: they stand in the list of r, and nothing uses
+// them, or a view of them, after a later write of the buffer.
+func HeldLoads(r *ir.Region) map[*ir.Op]bool {
+	held := map[*ir.Op]bool{}
+	source := map[*ir.Value]*ir.Op{} // the load that a value may be a view of
+	written := map[*ir.Buffer]bool{} // by nested regions
+	for _, op := range r.Ops {
+		for _, n := range op.Regions {
+			n.Walk(func(o *ir.Op) {
+				if o.Def.Effect == ir.Writes {
+					written[o.Buffer] = true
+				}
+			})
+		}
+	}
+	stale := map[*ir.Op]bool{}
+	use := func(op *ir.Op) {
+		op.EachArg(func(a *ir.Arg) {
+			if load := source[a.Value]; load != nil && stale[load] {
+				held[load] = false
+			}
+		})
+	}
+	for _, op := range r.Ops {
+		use(op)
+		for _, n := range op.Regions {
+			n.Walk(use)
+			for _, v := range n.Results {
+				if load := source[v]; load != nil {
+					held[load] = false // becomes a result of the if
+				}
+			}
+		}
+		switch {
+		case op.Def.Effect == ir.Reads:
+			source[op.Result()] = op
+			held[op] = !written[op.Buffer]
+		case op.Def.Effect == ir.Writes:
+			for load := range held {
+				if load.Buffer == op.Buffer {
+					stale[load] = true
+				}
+			}
+		case IsView(op.Def.Name):
+			if x := op.Input("x"); x != nil && source[x] != nil {
+				source[op.Result()] = source[x]
+			}
+		}
+	}
+	for _, v := range r.Results {
+		if load := source[v]; load != nil && stale[load] {
+			held[load] = false
+		}
+	}
+	return held
+}

@@ -1,0 +1,135 @@
+package bind
+
+import (
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/strided"
+)
+
+// View is a tensor as elements of another: the first one at Offset, the others Strides apart, in elements.
+type View struct {
+	Offset         int
+	Shape, Strides []int
+}
+
+// views are the operations whose result is their operand x seen in another way. They give false where it cannot be:
+// where a size is not known yet, or the elements are not spaced as they must be.
+var views = map[string]func(op *ir.Op, s Sizes, x View, want []int) (View, bool){
+	"id_copy": same, "contiguous": same, "astype": same,
+	"reshape": reshape, "expand_dims": reshape, "squeeze": reshape,
+	"transpose": transpose, "slice": slice, "take": take, "broadcast_to": broadcast,
+}
+
+// IsView reports whether operations of that name may be views of their operand x.
+func IsView(name string) bool { return views[name] != nil }
+
+// ViewOf gives the result of op as a view of its operand x; false where it is none. A cast is one as far as bind knows:
+// whether its elements are stored alike is for the engine to say.
+func ViewOf(op *ir.Op, s Sizes, x View) (View, bool) {
+	view := views[op.Def.Name]
+	if view == nil {
+		return View{}, false
+	}
+	want, ok := s.Dims(op.Result().Type)
+	if !ok {
+		return View{}, false
+	}
+	n, ok := view(op, s, x, want)
+	return n, ok && slices.Equal(n.Shape, want)
+}
+
+func same(_ *ir.Op, _ Sizes, x View, _ []int) (View, bool) { return x, true }
+
+func reshape(_ *ir.Op, _ Sizes, x View, want []int) (View, bool) {
+	if strided.Elements(want) != strided.Elements(x.Shape) {
+		return View{}, false
+	}
+	strides, ok := strided.Reshape(x.Shape, x.Strides, want)
+	return View{x.Offset, want, strides}, ok
+}
+
+func transpose(op *ir.Op, _ Sizes, x View, _ []int) (View, bool) {
+	perm := ir.Attrs[ir.TransposeAttrs](op).Perm
+	n := View{x.Offset, make([]int, len(perm)), make([]int, len(perm))}
+	for i, p := range perm {
+		if p < 0 {
+			p += len(perm)
+		}
+		n.Shape[i], n.Strides[i] = x.Shape[p], x.Strides[p]
+	}
+	return n, true
+}
+
+func slice(op *ir.Op, s Sizes, x View, _ []int) (View, bool) {
+	step := ir.Attrs[ir.StepAttrs](op).Step
+	axis, ok := s.Integer(op, "axis")
+	start, ok2 := s.Integer(op, "start")
+	stop, ok3 := s.Integer(op, "stop")
+	if axis < 0 {
+		axis += len(x.Shape)
+	}
+	if !ok || !ok2 || !ok3 || step < 1 || axis < 0 || axis >= len(x.Shape) {
+		return View{}, false
+	}
+	size := x.Shape[axis]
+	bound := func(i int) int {
+		if i < 0 {
+			i += size
+		}
+		return min(max(i, 0), size)
+	}
+	start, stop = bound(start), bound(stop)
+	n := View{x.Offset, slices.Clone(x.Shape), slices.Clone(x.Strides)}
+	n.Shape[axis] = max(0, (stop-start+step-1)/step)
+	n.Strides[axis] *= step
+	if strided.Elements(n.Shape) > 0 {
+		n.Offset += start * x.Strides[axis]
+	}
+	return n, true
+}
+
+// take takes one index of an axis, which it drops.
+func take(op *ir.Op, s Sizes, x View, _ []int) (View, bool) {
+	axis := ir.Attrs[ir.AxisAttrs](op).Axis
+	if a, _ := op.Arg("index"); a.Kind == ir.ValueArg && a.Value.Type.Kind != ir.IntKind {
+		return View{}, false
+	}
+	at, ok := s.Integer(op, "index")
+	if axis < 0 {
+		axis += len(x.Shape)
+	}
+	if !ok || axis < 0 || axis >= len(x.Shape) {
+		return View{}, false
+	}
+	if at < 0 {
+		at += x.Shape[axis]
+	}
+	if at < 0 || at >= x.Shape[axis] {
+		return View{}, false // the reference kernel says so
+	}
+	drop := func(v []int) []int { return slices.Delete(slices.Clone(v), axis, axis+1) }
+	return View{x.Offset + at*x.Strides[axis], drop(x.Shape), drop(x.Strides)}, true
+}
+
+func broadcast(_ *ir.Op, _ Sizes, x View, want []int) (View, bool) {
+	if len(want) < len(x.Shape) {
+		return View{}, false
+	}
+	strides := make([]int, len(want))
+	for i := range want {
+		if j := i - len(want) + len(x.Shape); j >= 0 {
+			switch x.Shape[j] {
+			case want[i]:
+				strides[i] = x.Strides[j]
+			case 1:
+			default:
+				return View{}, false
+			}
+		}
+	}
+	return View{x.Offset, want, strides}, true
+}
+
+// RowMajor is a tensor of a shape whose elements lie one after the other.
+func RowMajor(shape []int) View { return View{Shape: shape, Strides: strided.RowMajor(shape)} }
