@@ -73,6 +73,11 @@ func (v Vectors) Tunings(target Target, rows, experts int) []Tuning {
 	for _, split := range splits {
 		try(first.Bytes, first.Rows, split, first.Split*first.Sets)
 	}
+	for _, lanes := range []int{32, 16, 8} {
+		t := first
+		t.Lanes = lanes
+		add(t)
+	}
 	for _, simds := range allSimds {
 		try(first.Bytes, first.Rows, first.Split, simds)
 	}
@@ -92,7 +97,7 @@ func (v Vectors) Tunings(target Target, rows, experts int) []Tuning {
 	return out
 }
 
-// cuda is the default on NVIDIA, as the command bench found it on an H200: few rows a lane, so that many reads are under
+// cuda is the default on NVIDIA, as the command bench found it on an H100 and an H200: few rows a lane, so that many reads are under
 // way on each of some 130 multiprocessors, and rows that are split where there are too few of them.
 func (v Vectors) cuda(t Tuning, rows int) Tuning {
 	simds := 16 // of a threadgroup
@@ -111,6 +116,10 @@ func (v Vectors) cuda(t Tuning, rows int) Tuning {
 		t.Rows = max(1, 4/v.M)
 	case rows <= 512:
 		t.Rows = 1
+	case v.M == 1 && rows <= 1<<12 && v.K <= 4096:
+		t.Rows = 1
+	case v.M == 1 && rows >= 1<<13 && v.K <= 2048:
+		t.Rows, t.Lanes = 1, min(t.Lanes, 16)
 	case v.M == 2:
 		t.Rows, simds = 4, 8
 	default:

@@ -13,7 +13,7 @@ import (
 )
 
 // DefaultBudget is the time that measuring takes at most, compiling included, but for what is under way when it is over.
-const DefaultBudget = 2 * time.Second
+const DefaultBudget = 10 * time.Second
 
 // DefaultLeast is the size, in bytes, from which on products are worth measuring: they take a microsecond or so.
 const DefaultLeast = 1 << 20
@@ -139,7 +139,7 @@ func (t *Tuner) Choose(products []Product, reserve float64) []kernels.Launch {
 	}
 	text := fmt.Sprintf("tuned %d products for %s in %.1f s: %d differ from the default; ", measured, t.about, took.Seconds(), changed)
 	if n := len(open) - measured; n > 0 {
-		text += fmt.Sprintf("%d were not measured and have the default; ", n)
+		text += fmt.Sprintf("%d were not measured, which the next start does; ", n)
 	}
 	if failed == nil {
 		text += "kept in " + t.store.dir
@@ -152,8 +152,8 @@ func (t *Tuner) Choose(products []Product, reserve float64) []kernels.Launch {
 
 // keep writes the result of a search down and gives the choice: that of another process, where it was faster.
 func (t *Tuner) keep(s *search) (int, error) {
-	if s.ways[0].failed {
-		return 0, nil // nothing was found out
+	if s.ways[0].failed || s.ways[0].time == 0 {
+		return 0, nil // nothing was found out, or the time did not suffice: the next start goes on
 	}
 	first := s.Launches[0]
 	e, err := t.store.write(t.store.path(first), entry{
