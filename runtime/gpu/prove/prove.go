@@ -42,19 +42,26 @@ func (f Failure) String() string {
 type Prover struct {
 	device device.Device
 	store  store
-	done   map[string]bool // keys of what has passed, or is taken on trust
+	done   map[string]bool    // keys of what was tried, or is taken on trust
+	failed map[string]Failure // by the key of the launch
 }
 
 // New makes the prover of a device, which identity tells from others, with its driver.
 func New(d device.Device, identity string, o Options) *Prover {
-	return &Prover{device: d, store: newStore(o.Dir, identity, d.Info().Target), done: map[string]bool{}}
+	return &Prover{device: d, store: newStore(o.Dir, identity, d.Info().Target), done: map[string]bool{}, failed: map[string]Failure{}}
 }
 
-// Prove tries what was not tried yet, with kernels that kernel gives; it calls that from several goroutines.
-func (p *Prover) Prove(launches []kernels.Launch, kernel func(kernels.Launch) (device.Kernel, error)) []Failure {
+// Prove tries what was not tried yet, with kernels that kernel gives; it calls that from several goroutines. It gives all
+// that fail, those that it has given before, too.
+func (p *Prover) Prove(launches []kernels.Launch, kernel func(kernels.Launch) (device.Kernel, error)) (out []Failure) {
 	var todo []kernels.Launch
+	given := map[string]bool{}
 	for _, l := range launches {
 		key := l.Key()
+		if f, failed := p.failed[key]; failed && !given[key] {
+			given[key] = true
+			out = append(out, f)
+		}
 		if p.done[key] || l.Trial == nil {
 			continue
 		}
@@ -84,7 +91,6 @@ func (p *Prover) Prove(launches []kernels.Launch, kernel func(kernels.Launch) (d
 		})
 	}
 	wait.Wait()
-	var out []Failure
 	for i, l := range todo {
 		f := Failure{Launch: l, Err: ready[i].err}
 		for _, x := range ready[i].trial.Launches {
@@ -97,6 +103,7 @@ func (p *Prover) Prove(launches []kernels.Launch, kernel func(kernels.Launch) (d
 		case errors.Is(f.Err, errMemory):
 		case f.Err != nil || !f.Result.Passed():
 			out = append(out, f)
+			p.failed[l.Key()] = f
 			p.store.keep(l, f.String())
 		default:
 			p.store.keep(l, "")

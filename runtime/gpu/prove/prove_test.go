@@ -310,6 +310,16 @@ func TestUntried(t *testing.T) {
 	passed, failed := prove.Known("a GPU", d.Info().Target, prove.Options{Dir: dir})
 	require.Zero(t, passed)
 	require.Empty(t, failed)
+	same := prove.New(d, "a GPU", prove.Options{Dir: dir})
+	wrong := l
+	wrong.Trial = func() kernels.Trial {
+		trial := l.Trial()
+		trial.Wants[0].Values[0] += 1
+		return trial
+	}
+	first := same.Prove([]kernels.Launch{wrong, wrong}, kernel)
+	require.Len(t, first, 1)
+	require.Equal(t, first[0].String(), same.Prove([]kernels.Launch{wrong, wrong}, kernel)[0].String(), "what has failed goes on failing")
 	broken := func(kernels.Launch) (device.Kernel, error) { return nil, errors.New("line 7: a word too many") }
 	failures := prove.New(d, "a GPU", prove.Options{Dir: dir}).Prove([]kernels.Launch{l}, broken)
 	require.Len(t, failures, 1)
