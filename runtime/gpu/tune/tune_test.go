@@ -138,10 +138,10 @@ func (t *thing) Close() error {
 	return nil
 }
 
-// matvec is the product of a vector with a weight of rows of 4096 columns.
+// matvec is the product of a vector with a weight of rows of 8192 columns.
 func matvec(rows int) Product {
-	v := kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 4, Group: 64}, K: 4096, M: 1}, N: rows}
-	p := Product{Bytes: rows * 4096 / 2, Runs: func() [][]device.Argument { return make([][]device.Argument, 20) }}
+	v := kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 4, Group: 64}, K: 8192, M: 1}, N: rows}
+	p := Product{Bytes: rows * 8192 / 2, Runs: func() [][]device.Argument { return make([][]device.Argument, 20) }}
 	tunings := v.Tunings(kernels.CUDA, rows, 1)
 	for _, t := range tunings {
 		l, err := v.Launch(t)
