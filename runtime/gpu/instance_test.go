@@ -5,14 +5,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/engine/enginetest"
 	"github.com/etc-ml/etc/runtime/fuse/fusetest"
 	"github.com/etc-ml/etc/runtime/gpu"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/emulator"
-	"github.com/etc-ml/etc/runtime/reference"
 )
 
 // TestInstances: instances share no state, Reset forgets everything, and going back to a snapshot gives the same
@@ -73,35 +72,7 @@ func TestSchedules(t *testing.T) {
 	}
 }
 
-// TestRefusals: what does not fit is an error that says what was expected, and what runs elsewhere is a warning.
-func TestRefusals(t *testing.T) {
-	m := fusetest.Load(t, "qwen35moe-tiny-bf16")
-	x := compile(t, onDevice(t), m, engine.Options{})
-	_, err := x.Run(nil)
-	require.ErrorContains(t, err, "0 inputs, want 2")
-	in := fusetest.Inputs(m, 0, 3)
-	in[0].Tensor.I[1] = 4096
-	_, err = x.Run(in)
-	require.ErrorContains(t, err, "indices[1] is 4096")
-	_, err = x.Run(fusetest.Inputs(m, 255, 3))
-	require.ErrorContains(t, err, "the cache has 256 slots")
-	in = fusetest.Inputs(m, 0, 3)
-	in[0].Tensor.DType = ir.I32
-	_, err = x.Run(in)
-	require.ErrorContains(t, err, "input 0")
-
-	var warning string
-	exe, err := onDevice(t).Compile(m, engine.Options{Precision: eval.Strict, Warn: func(text string) { warning = text }})
-	require.NoError(t, err)
-	require.Contains(t, warning, "strict")
-	strict, err := exe.NewInstance()
-	require.NoError(t, err)
-	got, err := strict.Run(fusetest.Inputs(m, 0, 3))
-	require.NoError(t, err)
-	want, err := compile(t, reference.Engine{}, m, engine.Options{Precision: eval.Strict}).Run(fusetest.Inputs(m, 0, 3))
-	require.NoError(t, err)
-	require.Equal(t, want, got)
-}
+func TestRefusals(t *testing.T) { enginetest.Refusals(t, onDevice(t)) }
 
 // TestUnavailable: a device that is not there is an error of that kind.
 func TestUnavailable(t *testing.T) {
