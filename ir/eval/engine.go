@@ -1,12 +1,26 @@
 package eval
 
-import "github.com/etc-ml/etc/ir"
+import (
+	"fmt"
+
+	"github.com/etc-ml/etc/ir"
+)
 
 // What engines share with the machine.
 
-// CheckInput checks an input against its parameter's type: dtype, rank, constant dims, upper bounds of
-// symbolic dims.
-func CheckInput(t ir.Type, v Value) error { return checkInput(t, v) }
+// CheckInputs checks the inputs of a call of f against its parameters: how many there are, and of each the dtype, rank,
+// constant dims and upper bounds of symbolic dims. The error names the input.
+func CheckInputs(f *ir.Func, inputs []Value) error {
+	if len(inputs) != len(f.Params) {
+		return fmt.Errorf("%s: %d inputs, want %d", f.Name, len(inputs), len(f.Params))
+	}
+	for i, p := range f.Params {
+		if err := checkInput(p.Type, inputs[i]); err != nil {
+			return fmt.Errorf("%s: input %d (%s): %w", f.Name, i, p.Param, err)
+		}
+	}
+	return nil
+}
 
 // ConvertOutput gives a result the dtype that its output declares, in memory of its own.
 func ConvertOutput(t *Tensor, d ir.DType, p Precision) *Tensor {

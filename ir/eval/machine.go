@@ -96,15 +96,12 @@ func (x *Machine) Module() *ir.Module { return x.module }
 // operations before it wrote.
 func (x *Machine) Run(inputs []Value) ([]Value, error) {
 	f := x.module.Entry
-	if len(inputs) != len(f.Params) {
-		return nil, fmt.Errorf("%s: %d inputs, want %d", f.Name, len(inputs), len(f.Params))
+	if err := CheckInputs(f, inputs); err != nil {
+		return nil, err
 	}
 	x.env = map[*ir.Value]Value{}
 	defer func() { x.env = nil }()
 	for i, p := range f.Params {
-		if err := checkInput(p.Type, inputs[i]); err != nil {
-			return nil, fmt.Errorf("%s: input %d (%s): %w", f.Name, i, p.Param, err)
-		}
 		x.env[p] = inputs[i]
 	}
 	if err := x.run(f.Body, f.Body.Results); err != nil {

@@ -191,13 +191,8 @@ func (x *instance) Run(inputs []eval.Value) (out []eval.Value, err error) {
 			out, err = nil, fmt.Errorf("%s: this program cannot run here: %v", f.Name, r)
 		}
 	}()
-	if len(inputs) != len(f.Params) {
-		return nil, fmt.Errorf("%s: %d inputs, want %d", f.Name, len(inputs), len(f.Params))
-	}
-	for i, p := range f.Params {
-		if err := eval.CheckInput(p.Type, inputs[i]); err != nil {
-			return nil, fmt.Errorf("%s: input %d (%s): %w", f.Name, i, p.Param, err)
-		}
+	if err := eval.CheckInputs(f, inputs); err != nil {
+		return nil, err
 	}
 	p, err := x.planFor(inputs)
 	if err != nil {

@@ -76,23 +76,9 @@ func (v *value) floats() []float32 { return v.slot.f[v.offset:] }
 // ints are the elements from the first on.
 func (v *value) ints() []int64 { return v.slot.i[v.offset:] }
 
-// rows sees v as rows of its last dim that lie stride apart: n rows of width elements. It fails where
-// rows are not evenly spaced or their elements not adjacent.
-func (v *value) rows() (n, width, stride int, ok bool) {
-	last := len(v.shape) - 1
-	if last < 0 {
-		return 1, 1, 1, true
-	}
-	width = v.shape[last]
-	if width != 1 && v.stride[last] != 1 {
-		return 0, 0, 0, false
-	}
-	n, stride, ok = strided.Merge(v.shape[:last], v.stride[:last])
-	if n == 1 {
-		stride = width
-	}
-	return n, width, stride, ok
-}
+// rows sees v as n rows of its last dim, of width elements, that lie stride apart. It fails where rows are not evenly
+// spaced or their elements not adjacent.
+func (v *value) rows() (n, width, stride int, ok bool) { return strided.Rows(v.shape, v.stride) }
 
 // places are where rows of the last dim lie that need not be evenly spaced, as those of a slice of a projection
 // are not: row i, in the order of the shape, begins at at(i). It fails where the elements of a row are not adjacent.

@@ -90,23 +90,9 @@ func (v *value) isDense() bool {
 // isFloats reports whether v is float32 numbers on the device.
 func (v *value) isFloats() bool { return v != nil && v.place == onDevice && v.format == f32 }
 
-// rows sees v as n rows of its last dim, of width elements, that lie stride apart. It fails where rows are
-// not evenly spaced or their elements not adjacent.
-func (v *value) rows() (n, width, stride int, ok bool) {
-	last := len(v.shape) - 1
-	if last < 0 {
-		return 1, 1, 1, true
-	}
-	width = v.shape[last]
-	if width != 1 && v.stride[last] != 1 {
-		return 0, 0, 0, false
-	}
-	n, stride, ok = strided.Merge(v.shape[:last], v.stride[:last])
-	if n == 1 {
-		stride = width
-	}
-	return n, width, stride, ok
-}
+// rows sees v as n rows of its last dim, of width elements, that lie stride apart. It fails where rows are not evenly
+// spaced or their elements not adjacent.
+func (v *value) rows() (n, width, stride int, ok bool) { return strided.Rows(v.shape, v.stride) }
 
 // at is the place of the first element in the slot, in bytes.
 func (v *value) at() int { return v.offset * v.format.size() }

@@ -40,6 +40,24 @@ func Merge(shape, strides []int) (n, stride int, ok bool) {
 	return n, stride, true
 }
 
+// Rows sees a tensor as n rows of its last dim, of width elements, that lie stride apart. It fails where rows are not
+// evenly spaced or their elements not adjacent.
+func Rows(shape, strides []int) (n, width, stride int, ok bool) {
+	last := len(shape) - 1
+	if last < 0 {
+		return 1, 1, 1, true
+	}
+	width = shape[last]
+	if width != 1 && strides[last] != 1 {
+		return 0, 0, 0, false
+	}
+	n, stride, ok = Merge(shape[:last], strides[:last])
+	if n == 1 {
+		stride = width
+	}
+	return n, width, stride, ok
+}
+
 // Reshape gives the strides with which a strided tensor is seen in another shape of as many
 // elements. Groups of dims with as many elements on both sides are matched; those of the old shape must
 // be evenly spaced.

@@ -54,3 +54,28 @@ func TestInOrder(t *testing.T) {
 	require.Equal(t, []int{3, 1}, InOrder([]int{2, 3}, []int{0, 1}))
 	require.Equal(t, []int{3, 3, 1}, InOrder([]int{2, 1, 3}, []int{9, 9, 1}))
 }
+
+// TestRows: the rows of a tensor begin stride apart, if they are evenly spaced and their elements adjacent.
+func TestRows(t *testing.T) {
+	for _, test := range []struct {
+		shape, strides   []int
+		n, width, stride int
+		ok               bool
+	}{
+		{[]int{2, 3, 4}, []int{12, 4, 1}, 6, 4, 4, true},
+		{[]int{2, 3, 4}, []int{24, 8, 1}, 6, 4, 8, true}, // columns of a wider matrix
+		{[]int{3, 2, 4}, []int{4, 12, 1}, 0, 0, 0, false},
+		{[]int{3, 4}, []int{1, 3}, 0, 0, 0, false}, // transposed
+		{[]int{3, 1}, []int{1, 3}, 3, 1, 1, true},
+		{[]int{1, 4}, []int{9, 1}, 1, 4, 4, true},
+		{[]int{4}, []int{1}, 1, 4, 4, true},
+		{[]int{3, 4}, []int{0, 1}, 3, 4, 0, true}, // one row, three times
+		{nil, nil, 1, 1, 1, true},
+	} {
+		n, width, stride, ok := Rows(test.shape, test.strides)
+		require.Equal(t, test.ok, ok, "%v", test)
+		if ok {
+			require.Equal(t, []int{test.n, test.width, test.stride}, []int{n, width, stride}, "%v", test)
+		}
+	}
+}
