@@ -42,7 +42,13 @@ func (e Experts) down() Vectors { return Vectors{e.Format, e.Parts() * e.Inner, 
 
 // Tunings are the ways to divide the two products, the default first.
 func (e Experts) Tunings(target Target) (up, down []Tuning) {
-	up = slices.DeleteFunc(e.up().Tunings(target, e.Inner*e.Parts(), 1), func(t Tuning) bool {
+	up = e.up().Tunings(target, e.Inner*e.Parts(), 1)
+	if target == CUDA && e.Shared {
+		// Small threadgroups: many can wait for the choice on a multiprocessor, and one that is done makes room for the next.
+		t := Tuning{Rows: 2, Lanes: up[0].Lanes, Split: 1, Sets: 4, Bytes: up[0].Bytes, Permute: true}
+		up = slices.Insert(slices.DeleteFunc(up, func(o Tuning) bool { return o == t }), 0, t)
+	}
+	up = slices.DeleteFunc(up, func(t Tuning) bool {
 		_, err := e.LaunchUp(t, 1)
 		return err != nil
 	})
