@@ -12,10 +12,13 @@ import (
 type Constants struct {
 	mu     sync.Mutex
 	values map[*ir.Constant]*Tensor
+	words  map[*ir.Constant]*Tensor // packed codes
 }
 
 // NewConstants makes an empty store.
-func NewConstants() *Constants { return &Constants{values: map[*ir.Constant]*Tensor{}} }
+func NewConstants() *Constants {
+	return &Constants{values: map[*ir.Constant]*Tensor{}, words: map[*ir.Constant]*Tensor{}}
+}
 
 func (s *Constants) get(c *ir.Constant) (*Tensor, error) {
 	s.mu.Lock()

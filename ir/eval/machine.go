@@ -187,6 +187,15 @@ func (x *Machine) value(v *ir.Value) (Value, error) {
 	return r, nil
 }
 
+// operand is a value as op takes it.
+func (x *Machine) operand(op *ir.Op, name string, v *ir.Value) (Value, error) {
+	if c := v.Constant; c != nil && c.Data != nil && c.Data.DType() == ir.U32 && packedOperands[op.Def.Name] == name {
+		t, err := x.constants.packed(c)
+		return Value{Tensor: t}, err
+	}
+	return x.value(v)
+}
+
 func (x *Machine) args(op *ir.Op) ([][]Value, error) {
 	out := make([][]Value, len(op.Args))
 	for i, args := range op.Args {
@@ -196,7 +205,7 @@ func (x *Machine) args(op *ir.Op) ([][]Value, error) {
 				out[i][j].Int = a.Int
 				continue
 			}
-			v, err := x.value(a.Value)
+			v, err := x.operand(op, op.Def.Operands[i].Name, a.Value)
 			if err != nil {
 				return nil, fmt.Errorf("%s: operand %s: %w", op.Def.Name, op.Def.Operands[i].Name, err)
 			}

@@ -30,7 +30,9 @@ type Quantized struct {
 // joinQuantized makes a quantized weight of its parts.
 func joinQuantized(c *Call) ([]Value, error) {
 	attrs := ir.Attrs[ir.QuantizedAttrs](c.Op)
-	q := &Quantized{c.Tensor("packed"), c.Tensor("scales"), c.Tensor("biases"), attrs.Bits, attrs.GroupSize}
+	packed := c.Tensor("packed")
+	packed = &Tensor{DType: packed.DType, Shape: packed.Shape, words: wordsOf(packed)}
+	q := &Quantized{packed, c.Tensor("scales"), c.Tensor("biases"), attrs.Bits, attrs.GroupSize}
 	if _, err := c.open(q); err != nil {
 		return nil, err
 	}
@@ -47,7 +49,7 @@ type codes struct {
 	batch       []int
 	rows, inner int
 	bits, group int
-	words       []int64 // 32 bits each
+	words       []uint32
 	rowWords    int
 	scales      []float32
 	biases      []float32 // nil for block floating point
@@ -66,7 +68,7 @@ func (c *Call) openCodes(packed, scales, biases, global *Tensor, mode string, gr
 	if len(packed.Shape) < 2 || len(scales.Shape) != len(packed.Shape) {
 		return nil, fmt.Errorf("packed codes %v and scales %v: want as many dims, at least two", packed.Shape, scales.Shape)
 	}
-	q := &codes{bits: bits, group: group, words: packed.I}
+	q := &codes{bits: bits, group: group, words: wordsOf(packed)}
 	q.batch, q.rows, q.rowWords = split2(packed.Shape)
 	if !slices.Contains([]int{2, 3, 4, 5, 6, 8}, bits) {
 		return nil, fmt.Errorf("codes of %d bits, want 2, 3, 4, 5, 6 or 8", bits)
@@ -115,7 +117,7 @@ func (q *codes) unpack(dst []float32, r int) {
 	have, next := 0, 0
 	for i := range dst {
 		if have < bits {
-			stream |= uint64(uint32(words[next])) << have
+			stream |= uint64(words[next]) << have
 			have, next = have+32, next+1
 		}
 		dst[i] = float32(stream & mask)
@@ -153,7 +155,7 @@ func (q *codes) row(dst []float32, r int) {
 }
 
 // row4 is the case of four bits: it computes the 16 values of a group once.
-func (q *codes) row4(dst []float32, words []int64, scales, biases []float32) {
+func (q *codes) row4(dst []float32, words []uint32, scales, biases []float32) {
 	var table [16]float32
 	for g, scale := range scales {
 		bias := biases[g]
@@ -161,7 +163,7 @@ func (q *codes) row4(dst []float32, words []int64, scales, biases []float32) {
 			table[code] = float32(scale*float32(code)) + bias
 		}
 		for range q.group / 8 {
-			w, out := uint32(words[0]), (*[8]float32)(dst)
+			w, out := words[0], (*[8]float32)(dst)
 			out[0] = table[w&15]
 			out[1] = table[w>>4&15]
 			out[2] = table[w>>8&15]

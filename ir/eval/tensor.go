@@ -16,6 +16,9 @@ type Tensor struct {
 	Shape []int
 	F     []float32
 	I     []int64
+
+	// words are the elements in place of I where they are packed codes that only openCodes reads.
+	words []uint32
 }
 
 // maxElements bounds a single tensor, so that no program makes the process run out of memory by a
