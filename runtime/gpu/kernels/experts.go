@@ -46,7 +46,15 @@ func (e Experts) Tunings(target Target) (up, down []Tuning) {
 	if target == CUDA && e.Shared {
 		// Small threadgroups: many can wait for the choice on a multiprocessor, and one that is done makes room for the next.
 		t := Tuning{Rows: 2, Lanes: up[0].Lanes, Split: 1, Sets: 4, Bytes: up[0].Bytes, Permute: true}
-		up = slices.Insert(slices.DeleteFunc(up, func(o Tuning) bool { return o == t }), 0, t)
+		isNear := func(o Tuning) int {
+			if o.Near(t) {
+				return 0
+			}
+			return 1
+		}
+		up = slices.DeleteFunc(up, func(o Tuning) bool { return o == t })
+		slices.SortStableFunc(up, func(a, b Tuning) int { return isNear(a) - isNear(b) })
+		up = slices.Insert(up, 0, t)
 	}
 	up = slices.DeleteFunc(up, func(t Tuning) bool {
 		_, err := e.LaunchUp(t, 1)
