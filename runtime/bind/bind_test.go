@@ -216,3 +216,27 @@ func TestPlace(t *testing.T) {
 func TestRowMajor(t *testing.T) {
 	require.Equal(t, View{0, []int{2, 3}, strided.RowMajor([]int{2, 3})}, RowMajor([]int{2, 3}))
 }
+
+// TestStored: a step is named after its buffer and its weights, in whichever form these are.
+func TestStored(t *testing.T) {
+	m, err := ir.Parse(`module {
+  constant @w : f32[4,32]
+  constant @q.packed : u32[4,4]
+  constant @q.scales : f32[4,1]
+  buffer @b : f32[1,4]
+  entry forward(%x: f32[1,32]) {
+    %0 = quantized(packed=@q.packed, scales=@q.scales) {group_size=32, bits=4} : quantized<4,32,f32>[4,32]
+    %1 = linear(x=%x, weight=%0) : f32[1,4]
+    store @b(x=%1)
+    %2 = linear(x=%x, weight=@w) : f32[1,4]
+    return %2: f32[1,4]
+  }
+}
+`)
+	require.NoError(t, err)
+	var got [][]string
+	for _, op := range m.Entry.Body.Ops {
+		got = append(got, Stored(op))
+	}
+	require.Equal(t, [][]string{{"@q.packed", "@q.scales"}, {"@q.packed"}, {"@b"}, {"@w"}}, got)
+}

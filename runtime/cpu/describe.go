@@ -147,19 +147,7 @@ func readsOf(s *step) string {
 	if s.bytes > 0 {
 		parts = append(parts, size(s.bytes))
 	}
-	if s.op.Buffer != nil {
-		parts = append(parts, "@"+s.op.Buffer.Name)
-	}
-	s.op.EachArg(func(a *ir.Arg) {
-		v := a.Value
-		if v != nil && v.Def != nil && v.Def.Def.Name == "quantized" {
-			v = v.Def.Input("packed")
-		}
-		if v != nil && v.Constant != nil {
-			parts = append(parts, "@"+v.Constant.Name)
-		}
-	})
-	return strings.Join(parts, " ")
+	return strings.Join(append(parts, bind.Stored(s.op)...), " ")
 }
 
 // counts counts the operations of a module that are more than views and numbers.

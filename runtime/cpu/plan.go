@@ -87,8 +87,6 @@ const maxArena = 1 << 32
 // dims gives the numbers of a shape, or false where they are known only when the plan runs.
 func (b *binder) dims(t ir.Type) ([]int, bool) { return b.symbols.Dims(t) }
 
-func (b *binder) number(e *ir.Expr) (int, bool) { return b.symbols.Number(e) }
-
 // integer is the number of an int operand, where it is known now.
 func (b *binder) integer(op *ir.Op, operand string) (int, bool) {
 	return b.symbols.Integer(op, operand)

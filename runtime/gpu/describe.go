@@ -127,19 +127,7 @@ func (s *step) about() string {
 	if s.bytes > 0 {
 		parts = append(parts, fmt.Sprintf("%d KiB", s.bytes>>10))
 	}
-	if s.op.Buffer != nil {
-		parts = append(parts, "@"+s.op.Buffer.Name)
-	}
-	s.op.EachArg(func(a *ir.Arg) {
-		v := a.Value
-		if v != nil && v.Def != nil && v.Def.Def.Name == "quantized" {
-			v = v.Def.Input("packed")
-		}
-		if v != nil && v.Constant != nil {
-			parts = append(parts, "@"+v.Constant.Name)
-		}
-	})
-	return strings.Join(parts, " ")
+	return strings.Join(append(parts, bind.Stored(s.op)...), " ")
 }
 
 // writeKinds sums up the steps of a plan by kind, those that read most first.
