@@ -124,7 +124,7 @@ func (e Experts) LaunchUp(t Tuning, tokens int) (Launch, error) {
 	kernel, more := "experts_up", []Define(nil)
 	if err == nil && e.Router.Top > 0 {
 		kernel, more = "experts_choose", append(e.Router.defines(), define("EXPERTS_AHEAD", e.Ahead)...)
-		if used, most := v.memory(t, 2)+4*(2*e.Count+2*e.Top+16), 32<<10; used > most {
+		if used, most := v.memory(t, 2)+4*(2*(e.Count+36)+2*e.Top+16), 32<<10; used > most {
 			err = fmt.Errorf("tuning: %d bytes of threadgroup memory with the choice of experts, there are %d", used, most)
 		}
 	}

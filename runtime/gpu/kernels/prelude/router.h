@@ -48,7 +48,7 @@ inline float router_score(float logit, int lane, float total) {
 // Groups of lanes, ROUTER_TOP at least: of this many lanes each.
 #define ROUTER_GROUP (ROUTER_TOP <= 1 ? 32 : ROUTER_TOP <= 2 ? 16 : ROUTER_TOP <= 4 ? 8 : ROUTER_TOP <= 8 ? 4 : ROUTER_TOP <= 16 ? 2 : 1)
 #define ROUTER_LOGITS ((ROUTER_EXPERTS + 31) / 32)  // of a lane
-#define ROUTER_LIST (ROUTER_EXPERTS / 4 * 4 + 4)    // the last place is for what is not in the list
+#define ROUTER_LIST (ROUTER_EXPERTS / 4 * 4 + 36)   // the last 32 places are for what is not in the list, one of each lane
 
 // Finds which logits of a token may be among the ROUTER_TOP largest, by one simdgroup: their number and, in order, their
 // keys in list and their places in at, both of ROUTER_LIST. For the least of the largest logits of ROUTER_TOP groups of
@@ -70,7 +70,7 @@ inline int router_shorten(device const float* logits, int lane, threadgroup uint
   UNROLL for (int i = 0; i < ROUTER_LOGITS; i++) {
     const uint stay = port_ballot(own[i] >= least);
     // What does not stay goes where nothing is read: a branch would cost more.
-    const int to = own[i] >= least ? count + int(popcount(stay & ((1u << lane) - 1u))) : ROUTER_LIST - 1;
+    const int to = own[i] >= least ? count + int(popcount(stay & ((1u << lane) - 1u))) : ROUTER_LIST - 32 + lane;
     list[to] = own[i];
     at[to] = i * 32 + lane;
     count += int(popcount(stay));
