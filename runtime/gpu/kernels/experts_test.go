@@ -229,5 +229,5 @@ func TestExpertsRefused(t *testing.T) {
 	require.EqualError(t, err, "experts_up 600×64×64: router: the 2 largest of 600 experts, want at most 32 of at most 512")
 	e.Count, e.Router, e.Hidden = 512, kernels.Router{Experts: 512, Top: 2}, 7168
 	_, err = e.LaunchUp(kernels.Tuning{Chunk: 7168}, 1)
-	require.EqualError(t, err, "experts_up 512×64×7168: tuning: 34020 bytes of threadgroup memory with the choice of experts, there are 32768")
+	require.EqualError(t, err, "experts_up 512×64×7168: tuning: 34308 bytes of threadgroup memory with the choice of experts, there are 32768")
 }
