@@ -109,9 +109,9 @@ func (e Experts) check() error {
 // [T, Hidden], norm [Hidden] (x again where there is none), h f32 [T, Top, Inner], step.
 //
 // With a Router: w, scales, biases of gate and up as before and then of the shared expert's (the others' again where
-// there is none), those of down and of the shared expert's (down's again where there is none), logits f32 [T, Count], the shared expert's gate f32 [T] (logits again where there is none), x, norm, and
-// what is written: experts i32 and scores f32 [T, Parts], the shared expert's number being 0, and h f32 [T, Parts, Inner];
-// step.
+// there is none), those of down and of the shared expert's (down's again where there is none), logits f32 [T, Count], the
+// shared expert's gate f32 [T] (logits again where there is none), x, norm, and what is written: experts i32 and scores
+// f32 [T, Parts], the shared expert's number being 0, and h f32 [T, Parts, Inner]; step.
 func (e Experts) LaunchUp(t Tuning, tokens int) (Launch, error) {
 	v := e.up()
 	err := e.check()

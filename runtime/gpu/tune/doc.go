@@ -18,7 +18,7 @@
 //     first decides, for other processes too.
 //   - Nothing here is an error for the caller: a way that does not compile or run is passed over, and where nothing can
 //     be measured or kept, the default is taken, with a note.
-//   - The time is bounded: what it does not suffice for keeps the default, for good.
+//   - The time is bounded: what it does not suffice for has the default until the next start, which goes on.
 //
 // It imports packages device and kernels, and must never import the planner or a host.
 package tune
