@@ -4,8 +4,6 @@ package cuda
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/gpu/keep"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
@@ -66,11 +65,7 @@ func newCompiler(cache string, major, minor int) (*compiler, error) {
 	}
 	c.binary = binary
 	c.options = append([]string{"--gpu-architecture=" + architecture}, kernels.NVRTCOptions...)
-	if c.cache == "" {
-		if user, err := os.UserCacheDir(); err == nil {
-			c.cache = filepath.Join(user, "etc", "kernels")
-		}
-	}
+	c.cache = keep.Dir(c.cache)
 	if c.cache != "" && os.MkdirAll(c.cache, 0o700) != nil {
 		c.cache = "" // a read-only home: every start compiles
 	}
@@ -110,11 +105,7 @@ func (c *compiler) call(name string, args ...uintptr) error {
 
 // compile gives the code of a text, ending in a zero as the driver wants PTX, from the cache if it is there.
 func (c *compiler) compile(name, text string) ([]byte, error) {
-	hash := sha256.New()
-	for _, part := range []string{c.version, strings.Join(c.options, " "), text} {
-		fmt.Fprintf(hash, "%d %s", len(part), part)
-	}
-	path := filepath.Join(c.cache, hex.EncodeToString(hash.Sum(nil)[:16])+".cubin")
+	path := filepath.Join(c.cache, keep.Hash(c.version, strings.Join(c.options, " "), text)+".cubin")
 	if c.cache != "" {
 		// The last bytes are the hash of what is before them.
 		if code, err := os.ReadFile(path); err == nil && len(code) > sha256.Size {
@@ -129,23 +120,10 @@ func (c *compiler) compile(name, text string) ([]byte, error) {
 		return nil, err
 	}
 	if c.cache != "" {
-		c.store(path, code) // a full disk does not stop anybody
+		sum := sha256.Sum256(code)
+		_ = keep.Write(path, append(slices.Clip(code), sum[:]...)) // a full disk does not stop anybody
 	}
 	return code, nil
-}
-
-// store writes a file of the cache aside, and renames it.
-func (c *compiler) store(path string, code []byte) {
-	f, err := os.CreateTemp(c.cache, "new")
-	if err != nil {
-		return
-	}
-	defer os.Remove(f.Name())
-	sum := sha256.Sum256(code)
-	_, err = f.Write(append(slices.Clip(code), sum[:]...))
-	if err = errors.Join(err, f.Close()); err == nil {
-		_ = os.Rename(f.Name(), path)
-	}
 }
 
 func (c *compiler) run(name, text string) ([]byte, error) {

@@ -14,7 +14,7 @@
 //     waits, and stays.
 //
 // It runs on Linux and Windows; with -tags nocuda, and elsewhere, Open says so. (Loading libraries makes the
-// Linux program a dynamic one; with the tag it is static.) It imports packages device and kernels, and must
+// Linux program a dynamic one; with the tag it is static.) It imports packages device, keep and kernels, and must
 // never import the planner. Tests run on a GPU where there is one, else on a stand-in for its driver.
 package cuda
 

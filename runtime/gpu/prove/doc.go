@@ -10,5 +10,5 @@
 //   - What cannot be tried, for want of memory or because there is no trial, is taken on trust and not remembered.
 //   - A file that cannot be read or written costs time and nothing else.
 //
-// It imports packages device and kernels, and must never import the planner or a host.
+// It imports packages device, keep and kernels, and must never import the planner or a host.
 package prove

@@ -3,13 +3,13 @@ package prove
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/etc-ml/etc/runtime/gpu/keep"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
@@ -26,12 +26,7 @@ const extension = ".known"
 const header = "etc known answer 1"
 
 func newStore(dir, identity string, target kernels.Target) store {
-	if dir == "" {
-		if user, err := os.UserCacheDir(); err == nil {
-			dir = filepath.Join(user, "etc", "kernels")
-		}
-	}
-	return store{dir, strings.Join(strings.Fields(identity), " "), target}
+	return store{keep.Dir(dir), strings.Join(strings.Fields(identity), " "), target}
 }
 
 // path is the file of a launch: its name is the hash of all that the result depends on. It is "" where nothing is kept.
@@ -40,11 +35,7 @@ func (s store) path(l kernels.Launch) string {
 	if s.dir == "" || err != nil {
 		return ""
 	}
-	hash := sha256.New()
-	for _, part := range []string{header, s.identity, l.Key(), text} {
-		fmt.Fprintf(hash, "%d %s", len(part), part)
-	}
-	return filepath.Join(s.dir, hex.EncodeToString(hash.Sum(nil)[:16])+extension)
+	return filepath.Join(s.dir, keep.Hash(header, s.identity, l.Key(), text)+extension)
 }
 
 // text tells versions of a kernel's source apart: what is remembered of another one is nothing to report.
@@ -104,18 +95,8 @@ func (s store) passed(l kernels.Launch) bool {
 
 // keep writes the file of a launch aside and renames it. A full disk does not stop anybody.
 func (s store) keep(l kernels.Launch, wrong string) {
-	path := s.path(l)
-	if path == "" || os.MkdirAll(s.dir, 0o700) != nil {
-		return
-	}
-	f, err := os.CreateTemp(s.dir, "new")
-	if err != nil {
-		return
-	}
-	defer os.Remove(f.Name())
-	_, err = f.WriteString(s.entry(l, wrong).String())
-	if errors.Join(err, f.Close()) == nil {
-		_ = os.Rename(f.Name(), path)
+	if path := s.path(l); path != "" {
+		_ = keep.Write(path, []byte(s.entry(l, wrong).String()))
 	}
 }
 

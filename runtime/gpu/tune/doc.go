@@ -20,5 +20,5 @@
 //     be measured or kept, the default is taken, with a note.
 //   - The time is bounded: what it does not suffice for has the default until the next start, which goes on.
 //
-// It imports packages device and kernels, and must never import the planner or a host.
+// It imports packages device, keep and kernels, and must never import the planner or a host.
 package tune

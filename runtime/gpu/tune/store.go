@@ -1,8 +1,6 @@
 package tune
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +11,7 @@ import (
 	"time"
 
 	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/gpu/keep"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
@@ -25,12 +24,7 @@ type store struct {
 
 // newStore makes the store of a device that an identity tells from others.
 func newStore(dir string, info device.Info, system string) store {
-	if dir == "" {
-		if user, err := os.UserCacheDir(); err == nil {
-			dir = filepath.Join(user, "etc", "kernels")
-		}
-	}
-	return store{dir: dir, device: identity(info, system), target: info.Target}
+	return store{dir: keep.Dir(dir), device: identity(info, system), target: info.Target}
 }
 
 // Identity is a line that tells a device, its driver and what compiles for it from others.
@@ -58,15 +52,7 @@ const maxFile = 64 << 10
 // String is the content of a file: lines, the last of which is the hash of those before.
 func (e entry) String() string {
 	text := fmt.Sprintf("%s\ndevice %s\ndefault %s\nchoice %s\ntried %d\ntimes %d %d ns\n", header, e.device, e.first, e.choice, e.tried, e.firstTime, e.time)
-	return text + "hash " + hashOf(text) + "\n"
-}
-
-func hashOf(parts ...string) string {
-	h := sha256.New()
-	for _, p := range parts {
-		fmt.Fprintf(h, "%d %s", len(p), p)
-	}
-	return hex.EncodeToString(h.Sum(nil)[:16])
+	return text + "hash " + keep.Hash(text) + "\n"
 }
 
 // parse reads the content of a file.
@@ -113,7 +99,7 @@ func (s store) path(first kernels.Launch) string {
 }
 
 // fileName is the name of the file for a device, the key of a product and the text of its default kernel.
-func fileName(device, key, text string) string { return hashOf(device, key, text) + ".tuning" }
+func fileName(device, key, text string) string { return keep.Hash(device, key, text) + ".tuning" }
 
 var errNoFolder = errors.New("there is no folder for it")
 
@@ -149,24 +135,17 @@ func (s store) write(path string, e entry, valid func(entry) bool) (entry, error
 	if path == "" {
 		return e, errNoFolder
 	}
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
-		return e, err
-	}
-	f, err := os.CreateTemp(s.dir, "new")
+	aside, err := keep.Aside(s.dir, []byte(e.String()))
 	if err != nil {
 		return e, err
 	}
-	defer os.Remove(f.Name())
-	_, err = f.WriteString(e.String())
-	if err = errors.Join(err, f.Close()); err != nil {
-		return e, err
-	}
+	defer os.Remove(aside)
 	// A link, other than a renaming, does not take the place of a file.
-	if err := os.Link(f.Name(), path); err == nil {
+	if err := os.Link(aside, path); err == nil {
 		return e, nil
 	}
 	if other, err := s.read(path, e.first); err == nil && valid(other) {
 		return other, nil
 	}
-	return e, os.Rename(f.Name(), path)
+	return e, os.Rename(aside, path)
 }
