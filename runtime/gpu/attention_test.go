@@ -1,8 +1,6 @@
 package gpu_test
 
 import (
-	"math/rand/v2"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -11,7 +9,6 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/engine"
-	"github.com/etc-ml/etc/runtime/gpu"
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
@@ -74,24 +71,10 @@ func TestAttentionOfOneToken(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m, err := ir.Parse(strings.Replace(attend, "MORE", c.more, 1))
 			require.NoError(t, err)
-			random := rand.New(rand.NewPCG(4, 1))
-			floats := func(dims ...int) *eval.Tensor {
-				x, err := eval.NewTensor(ir.F32, dims...)
-				require.NoError(t, err)
-				for i := range x.F {
-					x.F[i] = float32(random.NormFloat64())
-				}
-				return x
-			}
-			m.Constants[0].Data = ir.Bytes(ir.BF16, []int64{512, 32}, eval.Floats(ir.BF16, []int{512, 32}, floats(512, 32).F).Encode())
+			random := normals(4)
+			m.Constants[0].Data = ir.Bytes(ir.BF16, []int64{512, 32}, eval.Floats(ir.BF16, []int{512, 32}, random.tensor(t, 512, 32).F).Encode())
 			for device, want := range map[string][]string{"cuda": c.cuda, "metal": c.metal} {
-				var plan strings.Builder
-				require.NoError(t, gpu.Describe(&plan, m, device, 1, engine.Options{Precision: eval.FP32}))
-				steps, _, _ := strings.Cut(plan.String(), "\nby kind\n")
-				var kinds []string
-				for _, step := range regexp.MustCompile(`(?m)^ +\d+  (.*?)  `).FindAllStringSubmatch(steps, -1) {
-					kinds = append(kinds, step[1])
-				}
+				kinds := kindsOf(t, m, device)
 				if want != nil {
 					require.Equal(t, want, kinds)
 				}
@@ -103,14 +86,7 @@ func TestAttentionOfOneToken(t *testing.T) {
 				at, err := eval.NewTensor(ir.I64, 1)
 				require.NoError(t, err)
 				at.I[0] = int64(position)
-				in := []eval.Value{{Tensor: floats(1, 1, 32)}, {Tensor: at}}
-				w, err := want.Run(in)
-				require.NoError(t, err)
-				g, err := got.Run(in)
-				require.NoError(t, err)
-				for i := range w {
-					requireClose(t, []*eval.Tensor{w[i].Tensor}, []*eval.Tensor{g[i].Tensor}, 1e-5)
-				}
+				requireSameRun(t, want, got, eval.Value{Tensor: random.tensor(t, 1, 1, 32)}, eval.Value{Tensor: at})
 			}
 			w, err := want.(engine.Stateful).Snapshot()
 			require.NoError(t, err)

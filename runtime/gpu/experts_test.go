@@ -2,8 +2,6 @@ package gpu_test
 
 import (
 	"cmp"
-	"math/rand/v2"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -12,7 +10,6 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/engine"
-	"github.com/etc-ml/etc/runtime/gpu"
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
@@ -105,44 +102,15 @@ func TestExperts(t *testing.T) {
 			t.Parallel()
 			m, err := ir.Parse(strings.NewReplacer("ROUTE", c.route, "REST", c.rest, cmp.Or(c.old, "ROUTE"), cmp.Or(c.by, c.route)).Replace(mixture))
 			require.NoError(t, err)
-			random := rand.New(rand.NewPCG(8, 1))
-			floats := func(dims ...int) *eval.Tensor {
-				x, err := eval.NewTensor(ir.F32, dims...)
-				require.NoError(t, err)
-				for i := range x.F {
-					x.F[i] = float32(random.NormFloat64())
-				}
-				return x
-			}
-			for _, c := range m.Constants {
-				dims, _ := c.Value.Type.Static()
-				x := floats(int(ir.Elements(dims)))
-				for i := range x.F {
-					x.F[i] /= 8
-				}
-				c.Data = ir.Bytes(c.Value.Type.DType, dims, eval.Floats(c.Value.Type.DType, x.Shape, x.F).Encode())
-			}
-			var plan strings.Builder
-			require.NoError(t, gpu.Describe(&plan, m, "cuda", 1, engine.Options{Precision: eval.FP32}))
-			steps, _, _ := strings.Cut(plan.String(), "\nby kind\n")
-			var kinds []string
-			for _, step := range regexp.MustCompile(`(?m)^ +\d+  (.*?)  `).FindAllStringSubmatch(steps, -1) {
-				kinds = append(kinds, step[1])
-			}
-			if c.kinds != nil {
+			random := normals(8)
+			random.fill(t, m, 1.0/8)
+			if kinds := kindsOf(t, m, "cuda"); c.kinds != nil {
 				require.Equal(t, c.kinds, kinds)
 			}
 			o := engine.Options{Precision: eval.FP32, Exact: true, Threads: 1}
 			want, got := compile(t, reference.Engine{}, m, o), compile(t, onDevice(t), m, o)
 			for _, n := range []int{1, 2, 8, 9, 40} {
-				in := []eval.Value{{Tensor: floats(1, n, 32)}}
-				w, err := want.Run(in)
-				require.NoError(t, err)
-				g, err := got.Run(in)
-				require.NoError(t, err)
-				for i := range w {
-					requireClose(t, []*eval.Tensor{w[i].Tensor}, []*eval.Tensor{g[i].Tensor}, 1e-5)
-				}
+				requireSameRun(t, want, got, eval.Value{Tensor: random.tensor(t, 1, n, 32)})
 			}
 		})
 	}

@@ -1,8 +1,6 @@
 package gpu_test
 
 import (
-	"math/rand/v2"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -11,7 +9,6 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/engine"
-	"github.com/etc-ml/etc/runtime/gpu"
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
@@ -54,39 +51,13 @@ func TestDeltaLayer(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m, err := ir.Parse(strings.Replace(layer, "RESULTS", c.results, 1))
 			require.NoError(t, err)
-			random := rand.New(rand.NewPCG(8, 1))
-			floats := func(dims ...int) *eval.Tensor {
-				x, err := eval.NewTensor(ir.F32, dims...)
-				require.NoError(t, err)
-				for i := range x.F {
-					x.F[i] = float32(random.NormFloat64())
-				}
-				return x
-			}
-			for _, c := range m.Constants {
-				dims, _ := c.Value.Type.Static()
-				x := floats(int(ir.Elements(dims)))
-				c.Data = ir.Bytes(c.Value.Type.DType, dims, eval.Floats(c.Value.Type.DType, x.Shape, x.F).Encode())
-			}
-			var plan strings.Builder
-			require.NoError(t, gpu.Describe(&plan, m, "cuda", 1, engine.Options{Precision: eval.FP32}))
-			steps, _, _ := strings.Cut(plan.String(), "\nby kind\n")
-			var kinds []string
-			for _, step := range regexp.MustCompile(`(?m)^ +\d+  (.*?)  `).FindAllStringSubmatch(steps, -1) {
-				kinds = append(kinds, step[1])
-			}
-			require.Equal(t, c.kinds, kinds)
+			random := normals(8)
+			random.fill(t, m, 1)
+			require.Equal(t, c.kinds, kindsOf(t, m, "cuda"))
 			o := engine.Options{Precision: eval.FP32, Exact: true, Threads: 1}
 			want, got := compile(t, reference.Engine{}, m, o), compile(t, onDevice(t), m, o)
 			for _, n := range []int{1, 3, 1, 1} {
-				in := []eval.Value{{Tensor: floats(1, n, 64)}, {Tensor: floats(1, n, 16)}}
-				w, err := want.Run(in)
-				require.NoError(t, err)
-				g, err := got.Run(in)
-				require.NoError(t, err)
-				for i := range w {
-					requireClose(t, []*eval.Tensor{w[i].Tensor}, []*eval.Tensor{g[i].Tensor}, 1e-5)
-				}
+				requireSameRun(t, want, got, eval.Value{Tensor: random.tensor(t, 1, n, 64)}, eval.Value{Tensor: random.tensor(t, 1, n, 16)})
 			}
 		})
 	}
