@@ -107,7 +107,7 @@ func (x *instance) dispatch(s *step) (d device.Dispatch, touched []access, err e
 			return d, nil, err
 		}
 	}
-	d = device.Dispatch{Label: s.kind, Kernel: kernel, Groups: s.launch.Groups, Threads: s.launch.Threads}
+	d = device.Dispatch{Label: s.kind, Kernel: kernel, Groups: s.launch.Groups, Threads: s.launch.Threads, Memory: s.launch.Memory}
 	for _, o := range s.operands {
 		buffer, offset := x.locate(o.slot)
 		offset += o.at

@@ -25,6 +25,8 @@ type compiler struct {
 	options []string
 	binary  bool   // whether it makes the GPU's own code, else PTX, which the driver compiles
 	cache   string // "" for none
+
+	transfers bool // whether it knows bulk copies to threadgroup memory: Hopper's code and CUDA 12
 }
 
 // nvrtc is NVRTC's library, loaded once.
@@ -64,6 +66,7 @@ func newCompiler(cache string, major, minor int) (*compiler, error) {
 		return nil, fmt.Errorf("cuda: NVRTC %s (%s): %w", c.version, api.path, err)
 	}
 	c.binary = binary
+	c.transfers = version[0] >= 12 && slices.ContainsFunc(supported, func(s int32) bool { return s >= 90 && s <= int32(10*major+minor) })
 	c.options = append([]string{"--gpu-architecture=" + architecture}, kernels.NVRTCOptions...)
 	c.cache = keep.Dir(c.cache)
 	if c.cache != "" && os.MkdirAll(c.cache, 0o700) != nil {
@@ -225,6 +228,22 @@ type kernel struct {
 	function           uintptr
 	threads, arguments int
 	early              bool
+	memory             int // the dynamic shared memory that the driver knows of
+}
+
+// allow tells the driver that a kernel may be launched with so much dynamic shared memory, which beyond 48 KB it
+// refuses else.
+func (k *kernel) allow(memory int) error {
+	if memory <= k.memory {
+		return nil
+	}
+	for _, a := range [][2]uintptr{{functionDynamicShared, uintptr(memory)}, {functionCarveout, 100}} {
+		if err := k.device.call("cuFuncSetAttribute", k.function, a[0], a[1]); err != nil {
+			return fmt.Errorf("%w (kernel %s, %d bytes of TG_MEMORY)", err, k.name, memory)
+		}
+	}
+	k.memory = memory
+	return nil
 }
 
 func (k *kernel) Name() string    { return k.name }

@@ -13,6 +13,9 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
+// staticMemory is what the arrays of a kernel with TG_MEMORY may take beside it, in bytes.
+const staticMemory = 2048
+
 // gpu is a device with its stream.
 type gpu struct {
 	driver   *api
@@ -48,7 +51,7 @@ func Open(options Options) (device.Device, error) {
 	if err := d.call("cuDeviceGet", uintptr(unsafe.Pointer(&d.number)), uintptr(options.Device)); err != nil {
 		return nil, err
 	}
-	attribute := map[uintptr]int{attributeMaxThreads: 0, attributeSharedMemory: 0, attributeMultiprocessors: 0, attributeMajor: 0, attributeMinor: 0}
+	attribute := map[uintptr]int{attributeMaxThreads: 0, attributeSharedMemory: 0, attributeMultiprocessors: 0, attributeMajor: 0, attributeMinor: 0, attributeMostSharedMemory: 0}
 	for a := range attribute {
 		var value int32
 		if err := d.call("cuDeviceGetAttribute", uintptr(unsafe.Pointer(&value)), a, uintptr(d.number)); err != nil {
@@ -98,6 +101,9 @@ func (d *gpu) start(attribute map[uintptr]int) error {
 		Description: fmt.Sprintf("%s, CUDA %d.%d, NVRTC %s", product, version/1000, version%1000/10, d.compiler.version),
 		Target:      kernels.CUDA, Memory: int64(free), Cores: attribute[attributeMultiprocessors],
 		ThreadgroupMemory: attribute[attributeSharedMemory], MaxThreads: attribute[attributeMaxThreads],
+	}
+	if d.compiler.transfers {
+		d.info.TransferMemory = max(0, attribute[attributeMostSharedMemory]-staticMemory)
 	}
 	return nil
 }

@@ -19,7 +19,10 @@ const (
 	attributeMultiprocessors   = 16
 	attributeMajor             = 75
 	attributeMinor             = 76
+	attributeMostSharedMemory  = 97 // of a threadgroup whose kernel asks for it
 	functionMaxThreads         = 0
+	functionDynamicShared      = 8
+	functionCarveout           = 9
 	streamNonBlocking          = 1
 	eventTiming, eventNoTiming = 0, 2
 	captureRelaxed             = 2
@@ -44,7 +47,7 @@ var driver = sync.OnceValues(func() (*api, error) {
 		"cuStreamCreate", "cuStreamDestroy_v2", "cuStreamSynchronize", "cuStreamBeginCapture_v2", "cuStreamEndCapture",
 		"cuEventCreate", "cuEventDestroy_v2", "cuEventRecord", "cuEventSynchronize", "cuEventElapsedTime",
 		"cuMemAlloc_v2", "cuMemFree_v2", "cuMemHostAlloc", "cuMemFreeHost", "cuMemsetD8Async", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
-		"cuModuleLoadData", "cuModuleUnload", "cuModuleGetFunction", "cuFuncGetAttribute",
+		"cuModuleLoadData", "cuModuleUnload", "cuModuleGetFunction", "cuFuncGetAttribute", "cuFuncSetAttribute",
 		"cuGraphCreate", "cuGraphDestroy", "cuGraphAddKernelNode", "cuGraphAddEmptyNode", "cuGraphAddChildGraphNode", "cuGraphAddEventRecordNode",
 		"cuGraphInstantiateWithFlags", "cuGraphExecDestroy", "cuGraphUpload", "cuGraphLaunch", "?cuGraphAddDependencies_v2", // CUDA 12.3
 	})

@@ -60,7 +60,7 @@ func (d *gpu) Record(dispatches []device.Dispatch) (device.Sequence, error) {
 // check checks a dispatch and takes copies of its arguments.
 func (d *gpu) check(i int, x device.Dispatch) (command, error) {
 	c := command{Dispatch: x}
-	if err := device.CheckDispatch(i, x); err != nil {
+	if err := device.CheckDispatch(i, x, d.info); err != nil {
 		return c, err
 	}
 	want := 0
@@ -170,7 +170,10 @@ func (s *sequence) add(graph uintptr, after []node, c *command, early bool) (n n
 				arguments[j] = unsafe.Pointer(unsafe.SliceData(a.Bytes))
 			}
 		}
-		params := &kernelNode{function: c.kernel.function, arguments: unsafe.SliceData(arguments)}
+		if err := c.kernel.allow(c.Memory); err != nil {
+			return 0, err
+		}
+		params := &kernelNode{function: c.kernel.function, dynamicShared: uint32(c.Memory), arguments: unsafe.SliceData(arguments)}
 		for i := range 3 {
 			params.groups[i], params.threads[i] = uint32(c.Groups[i]), uint32(c.Threads[i])
 		}

@@ -19,9 +19,9 @@ func CheckRange(what string, offset, size, buffer int) error {
 	return nil
 }
 
-// CheckDispatch checks what does not depend on a host: the grid, the threadgroup against the kernel, the
-// arguments against their buffers.
-func CheckDispatch(i int, d Dispatch) error {
+// CheckDispatch checks what does not depend on a host: the grid, the threadgroup against the kernel, its memory
+// against the device, the arguments against their buffers.
+func CheckDispatch(i int, d Dispatch, info Info) error {
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("dispatch %d (%s): %s", i, d.Label, fmt.Sprintf(format, args...))
 	}
@@ -45,6 +45,9 @@ func CheckDispatch(i int, d Dispatch) error {
 	}
 	if limit := d.Kernel.MaxThreads(); threads > limit {
 		return fail("the threadgroup has %d threads, kernel %s allows %d", threads, d.Kernel.Name(), limit)
+	}
+	if d.Memory < 0 || d.Memory > info.TransferMemory {
+		return fail("TG_MEMORY of %d bytes, the device allows %d", d.Memory, info.TransferMemory)
 	}
 	if len(d.Arguments) > 31 {
 		return fail("%d arguments, at most 31 are possible", len(d.Arguments))

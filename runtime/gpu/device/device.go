@@ -21,6 +21,9 @@ type Info struct {
 	Cores int
 	// ThreadgroupMemory is the limit of a threadgroup's own memory in bytes, MaxThreads of its threads.
 	ThreadgroupMemory, MaxThreads int
+	// TransferMemory is the largest Dispatch.Memory in bytes; 0 where the device has no transfers that run beside
+	// threads, so that kernels that use them are no choice.
+	TransferMemory int
 	// Unified is set where the processor and the device share memory: then Wrap does not copy.
 	Unified bool
 }
@@ -120,6 +123,8 @@ type Dispatch struct {
 	Arguments []Argument
 	// Groups is the grid in threadgroups, Threads the size of one.
 	Groups, Threads [3]int
+	// Memory is the bytes of TG_MEMORY of the kernel, at most Info.TransferMemory; 0 where it has none.
+	Memory int
 	// Barrier makes it wait for all dispatches before it.
 	Barrier bool
 }

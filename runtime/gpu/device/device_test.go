@@ -22,11 +22,12 @@ func TestCheckDispatch(t *testing.T) {
 	buffer := fakeBuffer{size: 64}
 	good := func() Dispatch {
 		return Dispatch{
-			Label: "l", Kernel: fakeKernel{}, Groups: [3]int{2, 1, 1}, Threads: [3]int{32, 2, 1},
+			Label: "l", Kernel: fakeKernel{}, Groups: [3]int{2, 1, 1}, Threads: [3]int{32, 2, 1}, Memory: 1024,
 			Arguments: []Argument{{Binding: Binding{Buffer: buffer, Offset: 60}}, {Bytes: make([]byte, 8)}},
 		}
 	}
-	require.NoError(t, CheckDispatch(0, good()))
+	info := Info{TransferMemory: 1024}
+	require.NoError(t, CheckDispatch(0, good(), info))
 	for _, c := range []struct {
 		change func(*Dispatch)
 		want   string
@@ -36,6 +37,8 @@ func TestCheckDispatch(t *testing.T) {
 		{func(d *Dispatch) { d.Groups[2] = 65536 }, "at most 2147483647, 65535 and 65535"},
 		{func(d *Dispatch) { d.Threads[0] = 0 }, "from 1 to 1024"},
 		{func(d *Dispatch) { d.Threads[1] = 3 }, "the threadgroup has 96 threads, kernel k allows 64"},
+		{func(d *Dispatch) { d.Memory = 1025 }, "TG_MEMORY of 1025 bytes, the device allows 1024"},
+		{func(d *Dispatch) { d.Memory = -1 }, "TG_MEMORY of -1 bytes"},
 		{func(d *Dispatch) { d.Arguments[0].Bytes = []byte{1, 2, 3, 4} }, "argument 0 is a buffer and bytes"},
 		{func(d *Dispatch) { d.Arguments[1].Bytes = make([]byte, 4100) }, "argument 1 has 4100 bytes"},
 		{func(d *Dispatch) { d.Arguments[1].Bytes = make([]byte, 6) }, "argument 1 has 6 bytes"},
@@ -46,7 +49,7 @@ func TestCheckDispatch(t *testing.T) {
 	} {
 		d := good()
 		c.change(&d)
-		require.ErrorContains(t, CheckDispatch(3, d), c.want)
+		require.ErrorContains(t, CheckDispatch(3, d, info), c.want)
 	}
 }
 

@@ -19,6 +19,8 @@ type Options struct {
 	// Schedule is 0 for dispatches, threadgroups and lanes in order, 1 for the reverse, else they are shuffled,
 	// for every number in another way.
 	Schedule uint32
+	// TransferMemory is device.Info's: the largest TG_MEMORY in bytes, 0 for a device without transfers.
+	TransferMemory int
 	// Cache is the folder of compiled kernels, "" for the user's.
 	Cache string
 }

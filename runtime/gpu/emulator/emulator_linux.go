@@ -22,6 +22,7 @@ const ThreadgroupMemory = 32 << 10
 type emulator struct {
 	compiler *compiler
 	schedule uint32
+	transfer int // the largest TG_MEMORY
 	random   *rand.Rand
 	queue    []func() error
 	err      error // of a sequence: nothing runs after it
@@ -33,7 +34,7 @@ func Open(options Options) (device.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &emulator{compiler: c, schedule: options.Schedule, random: rand.New(rand.NewPCG(uint64(options.Schedule), 0))}, nil
+	return &emulator{compiler: c, schedule: options.Schedule, transfer: options.TransferMemory, random: rand.New(rand.NewPCG(uint64(options.Schedule), 0))}, nil
 }
 
 func (d *emulator) Name() string { return "emulator" }
@@ -42,7 +43,7 @@ func (d *emulator) Info() device.Info {
 	return device.Info{
 		Description: fmt.Sprintf("emulator on %s/%s, schedule %d", runtime.GOOS, runtime.GOARCH, d.schedule),
 		Target:      kernels.CPU, Memory: 64 << 30, Cores: runtime.NumCPU(),
-		ThreadgroupMemory: ThreadgroupMemory, MaxThreads: 1024, Unified: true,
+		ThreadgroupMemory: ThreadgroupMemory, MaxThreads: 1024, TransferMemory: d.transfer, Unified: true,
 	}
 }
 
@@ -76,7 +77,7 @@ type sequence struct {
 func (d *emulator) Record(dispatches []device.Dispatch) (device.Sequence, error) {
 	s := &sequence{device: d}
 	for i, x := range dispatches {
-		if err := device.CheckDispatch(i, x); err != nil {
+		if err := device.CheckDispatch(i, x, d.Info()); err != nil {
 			return nil, fmt.Errorf("emulator: %w", err)
 		}
 		k, ok := x.Kernel.(*kernel)
@@ -163,7 +164,7 @@ func (c *command) run(schedule uint32) error {
 	text := make([]byte, 400)
 	failed, _, _ := purego.SyscallN(c.kernel.library.launch, c.kernel.entry, c.kernel.info,
 		uintptr(unsafe.Pointer(unsafe.SliceData(c.args))), uintptr(len(c.args)), uintptr(unsafe.Pointer(&shape)),
-		uintptr(schedule), ThreadgroupMemory, uintptr(unsafe.Pointer(&text[0])), uintptr(len(text)))
+		uintptr(schedule), ThreadgroupMemory, uintptr(c.Memory), uintptr(unsafe.Pointer(&text[0])), uintptr(len(text)))
 	runtime.KeepAlive(c)
 	if int32(failed) == 0 {
 		return nil

@@ -23,6 +23,8 @@ type Launch struct {
 	Params []byte
 	// Groups is the grid in threadgroups, Threads one threadgroup.
 	Groups, Threads [3]int
+	// Memory is the bytes of TG_MEMORY of the kernel; 0 where it has none.
+	Memory int
 	// Trial makes a known answer of the compiled kernel, and of those that run before it; nil where another launch's
 	// trial has this kernel in it, or where there is none.
 	Trial func() Trial

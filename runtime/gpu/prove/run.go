@@ -45,7 +45,7 @@ func Run(d device.Device, t kernels.Trial, kernel func(kernels.Launch) (device.K
 		if err != nil {
 			return r, err
 		}
-		x := device.Dispatch{Label: l.Launch.Kernel, Kernel: k, Groups: l.Launch.Groups, Threads: l.Launch.Threads, Barrier: i > 0}
+		x := device.Dispatch{Label: l.Launch.Kernel, Kernel: k, Groups: l.Launch.Groups, Threads: l.Launch.Threads, Memory: l.Launch.Memory, Barrier: i > 0}
 		for _, b := range l.Buffers {
 			x.Arguments = append(x.Arguments, device.Argument{Binding: device.Binding{Buffer: buffers[b]}})
 		}

@@ -89,7 +89,7 @@ func (t *Tuner) record(c *candidate, l kernels.Launch, runs [][]device.Argument)
 		if l.Params != nil {
 			arguments = append(arguments[:len(arguments):len(arguments)], device.Argument{Bytes: l.Params})
 		}
-		list[i] = device.Dispatch{Label: "tuning", Kernel: c.kernel, Arguments: arguments, Groups: l.Groups, Threads: l.Threads, Barrier: true}
+		list[i] = device.Dispatch{Label: "tuning", Kernel: c.kernel, Arguments: arguments, Groups: l.Groups, Threads: l.Threads, Memory: l.Memory, Barrier: true}
 	}
 	s, err := t.device.Record(list)
 	if err == nil {

@@ -169,7 +169,7 @@ func (c testCase) try(d device.Device, v variant, k compiled, buffers [][]device
 	record := func(n int) (device.Sequence, error) {
 		var list []device.Dispatch
 		for i := range n {
-			x := device.Dispatch{Label: v.label, Kernel: k.kernel, Groups: v.launch.Groups, Threads: v.launch.Threads, Barrier: true}
+			x := device.Dispatch{Label: v.label, Kernel: k.kernel, Groups: v.launch.Groups, Threads: v.launch.Threads, Memory: v.launch.Memory, Barrier: true}
 			for _, at := range v.buffers {
 				x.Arguments = append(x.Arguments, device.Argument{Binding: device.Binding{Buffer: buffers[at][i%copies%len(buffers[at])]}})
 			}

@@ -53,7 +53,7 @@ func runOnDevice(l kernels.Launch, buffers []any) (err error) {
 	if err != nil {
 		return err
 	}
-	x := device.Dispatch{Label: l.Kernel, Kernel: kernel, Groups: l.Groups, Threads: l.Threads}
+	x := device.Dispatch{Label: l.Kernel, Kernel: kernel, Groups: l.Groups, Threads: l.Threads, Memory: l.Memory}
 	memory := make([][]byte, len(buffers))
 	for i, b := range buffers {
 		memory[i] = raw(b)

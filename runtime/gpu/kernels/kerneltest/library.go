@@ -25,7 +25,7 @@ const HasEmulator = true
 // library is a kernel's text as a shared object, the emulator included.
 type library struct {
 	handle uintptr
-	start  func(entry, info uintptr, args unsafe.Pointer, count int, shape unsafe.Pointer, schedule uint32, memory int, text unsafe.Pointer, size int) int32
+	start  func(entry, info uintptr, args unsafe.Pointer, count int, shape unsafe.Pointer, schedule uint32, limit, memory int, text unsafe.Pointer, size int) int32
 }
 
 // once makes a value of a key one time, however many tests ask for it.
@@ -125,7 +125,7 @@ func compile(folder string, args []string) error {
 
 // launch runs a kernel on guarded copies of the buffers, one for each slice however often it is given, and
 // gives what they hold then.
-func (lib *library) launch(l kernels.Launch, memory int, schedule uint32, buffers []any) ([][]byte, error) {
+func (lib *library) launch(l kernels.Launch, limit int, schedule uint32, buffers []any) ([][]byte, error) {
 	name := l.EntryName(kernels.CPU)
 	entry, err := purego.Dlsym(lib.handle, name)
 	if err != nil {
@@ -162,7 +162,7 @@ func (lib *library) launch(l kernels.Launch, memory int, schedule uint32, buffer
 		shape[i], shape[3+i] = uint32(l.Groups[i]), uint32(l.Threads[i])
 	}
 	text := make([]byte, 400)
-	failed := lib.start(entry, info, unsafe.Pointer(unsafe.SliceData(args)), len(args), unsafe.Pointer(&shape), schedule, memory, unsafe.Pointer(&text[0]), len(text))
+	failed := lib.start(entry, info, unsafe.Pointer(unsafe.SliceData(args)), len(args), unsafe.Pointer(&shape), schedule, limit, l.Memory, unsafe.Pointer(&text[0]), len(text))
 	runtime.KeepAlive(args)
 	if failed != 0 {
 		return nil, fmt.Errorf("%s", text[:max(0, indexZero(text))])

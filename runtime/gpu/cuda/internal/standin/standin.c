@@ -24,13 +24,14 @@ typedef struct {
   void* handle;
 } Module;
 
-typedef int (*Launch)(void*, const void*, void* const*, long, const uint32_t*, uint32_t, long, char*, long);
+typedef int (*Launch)(void*, const void*, void* const*, long, const uint32_t*, uint32_t, long, long, char*, long);
 
 typedef struct {
   void* entry;
   void* info;
   const uint32_t* constant;  // the number of the argument that is a struct, or -1, and its size
   Launch launch;
+  int dynamic, carveout;  // the dynamic shared memory that it may have, what is preferred of it in percent
 } Function;
 
 typedef enum { KERNEL, EMPTY, RECORD, SET, COPY, GRAPH } Kind;
@@ -51,7 +52,7 @@ struct Node {
   int done;
   // of a kernel
   Function* function;
-  uint32_t shape[6];
+  uint32_t shape[6], dynamic;
   uint64_t buffers[MAX_PARAMETERS];
   unsigned char constant[MAX_CONSTANT];
   // of the others
@@ -116,6 +117,7 @@ Status cuDeviceGetAttribute(int* value, int attribute, int d) {
     case 16: *value = 4; return OK;
     case 75: *value = 9; return OK;
     case 76: *value = 0; return OK;
+    case 97: *value = 232448; return OK;
   }
   return INVALID_VALUE;
 }
@@ -185,7 +187,7 @@ static Status run_kernel(Node* n) {
   void* arguments[MAX_PARAMETERS];
   const int count = ((const int*)n->function->info)[1];
   for (int i = 0; i < count; i++) arguments[i] = (uint32_t)i == n->function->constant[0] ? (void*)n->constant : (void*)n->buffers[i];
-  if (n->function->launch(n->function->entry, n->function->info, arguments, count, n->shape, 1, 49152, text, sizeof text)) {
+  if (n->function->launch(n->function->entry, n->function->info, arguments, count, n->shape, 1, 49152, n->dynamic, text, sizeof text)) {
     complain("%s", text);
     return LAUNCH_FAILED;
   }
@@ -321,13 +323,19 @@ Status cuModuleGetFunction(Function** f, Module* m, const char* name) {
   static Function functions[1000];  // they are the module's
   static _Atomic int count;
   Function* new = &functions[count++ % 1000];
-  new->entry = entry, new->info = info, new->constant = constant;
+  new->entry = entry, new->info = info, new->constant = constant, new->dynamic = 0, new->carveout = 0;
   *(void**)&new->launch = dlsym(m->handle, "emulator_launch");
   return *f = new, OK;
 }
 Status cuFuncGetAttribute(int* value, int attribute, Function* f) {
   NEEDS_CONTEXT;
   return attribute ? INVALID_VALUE : (*value = ((const int*)f->info)[0], OK);
+}
+Status cuFuncSetAttribute(Function* f, int attribute, int value) {
+  NEEDS_CONTEXT;
+  if (attribute == 8 && value >= 0 && value <= 232448) return f->dynamic = value, OK;
+  if (attribute == 9 && value >= 0 && value <= 100) return f->carveout = value, OK;
+  return INVALID_VALUE;
 }
 
 // -- graphs --------------------------------------------------------------------------------------------------------
@@ -374,7 +382,10 @@ Status cuGraphAddKernelNode(Node** n, Graph* g, Node** after, size_t count, cons
   if (status) return status;
   (*n)->function = p->function;
   memcpy((*n)->shape, p->shape, sizeof p->shape);
-  if (p->dynamic || p->extra) complain("parameters of a kernel node that should be 0");
+  (*n)->dynamic = p->dynamic;
+  if (p->dynamic > (uint32_t)p->function->dynamic) complain("%u bytes of dynamic shared memory, the function may have %d", p->dynamic, p->function->dynamic);
+  if (p->dynamic && p->function->carveout != 100) complain("dynamic shared memory, and the cache is not carved out for it");
+  if (p->extra) complain("parameters of a kernel node that should be 0");
   const int parameters = ((const int*)p->function->info)[1];
   for (int i = 0; i < parameters; i++) {
     if ((uint32_t)i == p->function->constant[0]) memcpy((*n)->constant, p->parameters[i], p->function->constant[1]);

@@ -1,8 +1,9 @@
-// The scheduler of the emulator: fibers, poisoned threadgroup memory, the checks of simd operations and
-// barriers, and a few OS threads that take threadgroups in turn.
+// The scheduler of the emulator: fibers, poisoned threadgroup memory, the checks of simd operations, barriers
+// and transfers, and a few OS threads that take threadgroups in turn.
 #include "emulator.h"
 
 #include <atomic>
+#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -85,6 +86,7 @@ namespace emulator {
 
 const size_t stack_bytes = 128 << 10;
 const size_t arena_bytes = 96 << 10;
+const size_t large_bytes = 240 << 10;
 
 typedef void (*Entry)(void* const* args);
 
@@ -93,6 +95,20 @@ struct Lane {
   State state;
   int line;  // of the operation that it waits in
   const char* operation;
+};
+
+struct Copy {
+  void* to;
+  const void* from;
+  size_t bytes;
+};
+
+// Transfer is a port_transfer: of its turns as many are done, one more may be expected.
+struct Transfer {
+  uint32_t expected, done;
+  size_t bytes;  // of the turn that is expected
+  std::vector<Copy> copies;
+  int thread, line;  // that expect it
 };
 
 // Runner is a Group and what only the scheduler needs.
@@ -104,10 +120,12 @@ struct Runner {
   std::vector<Lane> lanes;
   std::vector<char*> stacks;
   std::map<const void*, size_t> places;  // of threadgroup arrays in the arena
-  size_t used, limit;
+  std::map<void*, Transfer> transfers;
+  size_t used, limit, memory;  // limit is of the arena, memory of the large memory
   uint32_t random;
   std::string error;
-  alignas(64) unsigned char arena[arena_bytes];
+  alignas(128) unsigned char arena[arena_bytes];
+  alignas(128) unsigned char large[large_bytes];
 };
 
 static thread_local Runner* running;
@@ -170,12 +188,25 @@ static bool run_simdgroup(Runner* r, int first, int lanes, std::vector<int>& ord
   }
 }
 
+// check_transfers finds the turn that nobody has waited for when a threadgroup ends.
+static void check_transfers(Runner* r) {
+  for (const auto& [place, t] : r->transfers) {
+    if (t.expected == t.done) continue;
+    char text[200];
+    snprintf(text, sizeof text, "a threadgroup ends with copies under way: turn %u, by thread %d in port_transfer_expect at line %d, was not waited for",
+             t.done, t.thread, t.line);
+    r->error = text;
+  }
+}
+
 // run_group runs one threadgroup. schedule 0 takes lanes and simdgroups in order, 1 in reverse, others shuffled.
 static void run_group(Runner* r, uint32_t schedule) {
   Group& g = r->group;
-  memset(r->arena, 0xff, sizeof r->arena);  // NaN
+  memset(r->arena, 0xff, r->limit);  // NaN
+  memset(r->large, 0xff, r->memory);
   r->used = 0;
   r->places.clear();
+  r->transfers.clear();
   r->random = schedule * 2654435761u + g.at[0] * 97u + g.at[1] * 31u + 1u;
   std::vector<int> groups(g.simds), lanes(32);
   for (int i = 0; i < g.simds; i++) groups[i] = schedule == 1 ? g.simds - 1 - i : i;
@@ -198,7 +229,7 @@ static void run_group(Runner* r, uint32_t schedule) {
     }
     int waiting = -1, returned = -1;
     for (int i = 0; i < g.threads; i++) (r->lanes[i].state == AT_BARRIER ? waiting : returned) = i;
-    if (waiting < 0) return;
+    if (waiting < 0) return check_transfers(r);
     if (returned >= 0) {
       r->error = "barrier not reached by all: " + where(r, waiting) + ", " + where(r, returned);
       return;
@@ -228,16 +259,26 @@ extern "C" void emulator_pause(emulator::State state, const char* operation, int
   emulator_switch(&lane.sp, r->scheduler_sp);
 }
 
+// fail ends the kernel with an error; it does not come back.
+__attribute__((format(printf, 1, 2))) static void fail(const char* format, ...) {
+  Runner* r = runner();
+  char text[200];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  r->error = text;
+  emulator_switch(&r->lanes[r->group.current].sp, r->scheduler_sp);
+  abort();
+}
+
 extern "C" void* emulator_threadgroup_memory(const void* key, unsigned long bytes) {
   Runner* r = runner();
   auto it = r->places.find(key);
   if (it == r->places.end()) {
     const size_t at = (r->used + 15) & ~size_t(15);
     if (at + bytes > r->limit) {
-      char text[100];
-      snprintf(text, sizeof text, "%zu bytes of threadgroup memory, the limit is %zu", at + bytes, r->limit);
-      r->error = text;
-      emulator_switch(&r->lanes[r->group.current].sp, r->scheduler_sp);  // and never comes back
+      fail("%zu bytes of threadgroup memory, the limit is %zu", at + bytes, r->limit);
     }
     r->used = at + bytes;
     it = r->places.emplace(key, at).first;
@@ -245,12 +286,85 @@ extern "C" void* emulator_threadgroup_memory(const void* key, unsigned long byte
   return r->arena + it->second;
 }
 
+extern "C" void* emulator_large_memory(unsigned long bytes) {
+  Runner* r = runner();
+  if (bytes > r->memory) fail("TG_MEMORY of %lu bytes, the launch gives %zu", bytes, r->memory);
+  return r->large;
+}
+
+// transfer_at is a port_transfer that was made ready; operation and line are for messages.
+static Transfer& transfer_at(void* place, const char* operation, int line) {
+  Runner* r = runner();
+  auto it = r->transfers.find(place);
+  if (it == r->transfers.end()) {
+    fail("thread %d in %s at line %d: no port_transfer_init was there before", r->group.current, operation, line);
+  }
+  return it->second;
+}
+
+extern "C" void emulator_transfer_init(void* transfer, int line) {
+  Runner* r = runner();
+  if (!r->transfers.emplace(transfer, Transfer{}).second) {
+    fail("thread %d in port_transfer_init at line %d: it is the second for this port_transfer", r->group.current, line);
+  }
+}
+
+extern "C" void emulator_transfer_expect(void* transfer, uint32_t bytes, int line) {
+  const int thread = runner()->group.current;
+  Transfer& t = transfer_at(transfer, "port_transfer_expect", line);
+  if (t.expected != t.done) {
+    fail("thread %d in port_transfer_expect at line %d: turn %u is under way, nobody has waited for it", thread, line, t.done);
+  }
+  if (bytes % 16 != 0 || bytes >= 1 << 20) {
+    fail("thread %d in port_transfer_expect at line %d: %u bytes, want a multiple of 16 below 2^20", thread, line, bytes);
+  }
+  t.expected++;
+  t.bytes = bytes;
+  t.thread = thread;
+  t.line = line;
+}
+
+extern "C" void emulator_transfer_copy(void* to, const void* from, uint32_t bytes, void* transfer, int line) {
+  Runner* r = runner();
+  const int thread = r->group.current;
+  Transfer& t = transfer_at(transfer, "port_transfer_copy", line);
+  if (t.expected == t.done) {
+    fail("thread %d in port_transfer_copy at line %d: no port_transfer_expect was there before for turn %u", thread, line, t.done);
+  }
+  if (bytes == 0 || bytes % 16 != 0 || uintptr_t(to) % 16 != 0 || uintptr_t(from) % 16 != 0) {
+    fail("thread %d in port_transfer_copy at line %d: %u bytes from %p to %p, want multiples of 16", thread, line, bytes, from, to);
+  }
+  const uintptr_t at = uintptr_t(to), arena = uintptr_t(r->arena), large = uintptr_t(r->large);
+  if (!(at >= arena && at + bytes <= arena + r->used) && !(at >= large && at + bytes <= large + r->memory)) {
+    fail("thread %d in port_transfer_copy at line %d: %u bytes to what is not threadgroup memory", thread, line, bytes);
+  }
+  memset(to, 0xff, bytes);
+  t.copies.push_back(Copy{to, from, bytes});
+}
+
+extern "C" void emulator_transfer_wait(void* transfer, uint32_t turn, int line) {
+  const int thread = runner()->group.current;
+  Transfer& t = transfer_at(transfer, "port_transfer_wait", line);
+  if (turn + 1 == t.done && t.expected == t.done) return;  // others have waited for it
+  if (turn != t.done || t.expected == t.done) {
+    fail("thread %d in port_transfer_wait at line %d: for turn %u, %u turns were expected and %u are done", thread, line, turn, t.expected, t.done);
+  }
+  size_t bytes = 0;
+  for (const Copy& c : t.copies) bytes += c.bytes;
+  if (bytes != t.bytes) {
+    fail("thread %d in port_transfer_wait at line %d: %zu bytes are copied in turn %u, %zu were expected", thread, line, bytes, turn, t.bytes);
+  }
+  for (const Copy& c : t.copies) memcpy(c.to, c.from, c.bytes);
+  t.copies.clear();
+  t.done++;
+}
+
 // emulator_launch runs a kernel over a grid of threadgroups. entry is its <name>_entry, info its
 // <name>_entry_info: the largest threadgroup and the number of arguments. shape is the grid's three numbers
-// and the threadgroup's. limit is the size of threadgroup memory in bytes. It returns 0, or 1 and what went
-// wrong in error.
+// and the threadgroup's. limit is the size of threadgroup memory in bytes, memory that of TG_MEMORY, which is not
+// counted there. It returns 0, or 1 and what went wrong in error.
 extern "C" int emulator_launch(Entry entry, const int* info, void* const* args, long count, const uint32_t* shape,
-                               uint32_t schedule, long limit, char* error, long error_bytes) {
+                               uint32_t schedule, long limit, long memory, char* error, long error_bytes) {
   const uint64_t total = uint64_t(shape[0]) * shape[1] * shape[2];
   const uint64_t threads = uint64_t(shape[3]) * shape[4] * shape[5];
   std::string problem;
@@ -260,6 +374,8 @@ extern "C" int emulator_launch(Entry entry, const int* info, void* const* args, 
     problem = std::to_string(count) + " arguments, the kernel has " + std::to_string(info[1]);
   } else if (limit > long(arena_bytes)) {
     problem = "threadgroup memory is at most " + std::to_string(arena_bytes) + " bytes";
+  } else if (memory > long(large_bytes)) {
+    problem = "TG_MEMORY is at most " + std::to_string(large_bytes) + " bytes";
   }
   std::atomic<uint64_t> next{0};
   std::atomic<bool> failed{!problem.empty()};
@@ -273,6 +389,7 @@ extern "C" int emulator_launch(Entry entry, const int* info, void* const* args, 
     r->entry = entry;
     r->args = args;
     r->limit = size_t(limit);
+    r->memory = size_t(memory);
     running = r;
     for (uint64_t i; !failed && (i = next++) < total;) {
       const uint64_t j = schedule == 1 ? total - 1 - i : i;

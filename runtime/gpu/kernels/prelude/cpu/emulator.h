@@ -28,6 +28,13 @@ emulator::Group* emulator_group();
 void emulator_pause(emulator::State state, const char* operation, int line);
 // emulator_threadgroup_memory is the place of a threadgroup array, the same for all threads of the group.
 void* emulator_threadgroup_memory(const void* key, unsigned long bytes);
+// emulator_large_memory is the place of TG_MEMORY, which there is once: the launch gives it.
+void* emulator_large_memory(unsigned long bytes);
+// What port_transfer does, called at a line of the kernel. A copy is made by the first wait for its turn.
+void emulator_transfer_init(void* transfer, int line);
+void emulator_transfer_expect(void* transfer, uint32_t bytes, int line);
+void emulator_transfer_copy(void* to, const void* from, uint32_t bytes, void* transfer, int line);
+void emulator_transfer_wait(void* transfer, uint32_t turn, int line);
 }
 
 namespace emulator {

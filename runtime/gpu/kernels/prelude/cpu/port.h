@@ -173,6 +173,43 @@ inline bool port_last(uint* arrivals, uint count, uint thread_index, uint* flag,
   return *flag != 0;
 }
 
+// -- transfers: copies from device memory to threadgroup memory that run beside the threads ----------------------
+// port_transfer, in a TG_ARRAY, counts the copies under way. One thread makes it ready, and before each turn, which
+// are numbered from 0, says how many bytes will come; then any threads start copies. A threadgroup_barrier stands
+// between the first and the use by other threads, between the copies of a turn and the waits for it, which are by
+// whole simdgroups, and between the reads of what came and the copies of the next turn. Addresses and sizes are
+// multiples of 16.
+// Here a copy is made when somebody waits for it, and what it will overwrite is NaN until then; the emulator checks
+// the rules.
+struct port_transfer { ulong unused; };
+inline void port_transfer_init(port_transfer* t, PORT_AT) { emulator_transfer_init(t, line); }
+inline void port_transfer_expect(port_transfer* t, uint bytes, PORT_AT) { emulator_transfer_expect(t, bytes, line); }
+inline void port_transfer_copy(void* to, const void* from, uint bytes, port_transfer* t, PORT_AT) {
+  emulator_transfer_copy(to, from, bytes, t, line);
+}
+inline void port_transfer_wait(port_transfer* t, uint turn, PORT_AT) {
+  emulator::exchange(0, "port_transfer_wait", line);
+  emulator_transfer_wait(t, turn, line);
+}
+
+// c += a·b of a simdgroup: a is 16x32 u8, b is 32x8 s8, c is 16x8. With g = lane / 4 and j = lane % 4, a0 to a3 are
+// bytes 4j to 4j + 3 of rows g and g + 8 of a's left half, then of its right half; b0 and b1 are the same bytes of column g
+// of b's upper and lower half; c is columns 2j and 2j + 1 of row g, then of row g + 8 (PTX, mma.m16n8k32).
+inline void port_mma_u8s8(int* c, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1, PORT_AT) {
+  uint a[32][4];  // copies: a lane that is ahead may write to the slots of the first exchange after the second
+  __builtin_memcpy(a, emulator::exchange(uint4(a0, a1, a2, a3), "port_mma_u8s8", line), sizeof a);
+  auto& b = emulator::exchange(uint2(b0, b1), "port_mma_u8s8", line);
+  const int g = PORT_LANE / 4, j = PORT_LANE % 4;
+  for (int i = 0; i < 4; i++) {
+    for (int k = 0; k < 32; k++) {
+      const int half = k / 16, from = k % 16 / 4, shift = k % 4 * 8;
+      const uchar x = uchar(a[g * 4 + from][half * 2 + i / 2] >> shift);
+      const signed char y = (signed char)(b[(j * 2 + i % 2) * 4 + from][0][half] >> shift);
+      c[i] += int(x) * int(y);
+    }
+  }
+}
+
 // -- functions -----------------------------------------------------------------------------------------------
 template <class T> inline T min(T a, T b) { return b < a ? b : a; }
 template <class T> inline T max(T a, T b) { return a < b ? b : a; }
@@ -334,6 +371,8 @@ using namespace metal;
 #define TG_ARRAY(T, name, n)           \
   static const char name##_place = 0;  \
   T(&name)[n] = *(T(*)[n])emulator_threadgroup_memory(&name##_place, sizeof(T) * (n))
+// The large threadgroup memory of a kernel, at most one: name is a pointer to bytes of it, at a multiple of 128.
+#define TG_MEMORY(name, bytes) uchar* const name = (uchar*)emulator_large_memory(bytes)
 #define device
 #define constant const
 #define threadgroup

@@ -9,6 +9,11 @@ typedef long long port_long;
 #define UNROLL _Pragma("unroll")
 #define NOUNROLL _Pragma("unroll 1")
 #define TG_ARRAY(T, name, n) __shared__ __align__(16) T name[n]
+// The large threadgroup memory of a kernel, at most one: name is a pointer to bytes of it, at a multiple of 128. It is
+// dynamic, since only that may exceed 48 KB: the launch says its size (kernels.Launch.Memory).
+#define TG_MEMORY(name, bytes)                              \
+  extern __shared__ __align__(128) uchar port_tg_memory[]; \
+  uchar* const name = port_tg_memory
 #define INFINITY __int_as_float(0x7f800000)
 #define NAN __int_as_float(0x7fffffff)
 
@@ -105,6 +110,55 @@ __forceinline__ void port_prefetch(const void* p, uint bytes) {
   const ulong from = ((ulong)p + 15) / 16 * 16, to = ((ulong)p + bytes) / 16 * 16;
   if (from < to) asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" :: "l"(from), "r"((uint)(to - from)));
 #endif
+}
+
+// -- transfers: copies from device memory to threadgroup memory that run beside the threads ----------------------
+// port_transfer, in a TG_ARRAY, counts the copies under way. One thread makes it ready, and before each turn, which
+// are numbered from 0, says how many bytes will come; then any threads start copies. A threadgroup_barrier stands
+// between the first and the use by other threads, between the copies of a turn and the waits for it, which are by
+// whole simdgroups, and between the reads of what came and the copies of the next turn. Addresses and sizes are
+// multiples of 16.
+#define PORT_TRANSFERS (__CUDA_ARCH__ >= 900 && __CUDACC_VER_MAJOR__ >= 12)
+struct alignas(8) port_transfer { ulong barrier; };  // mbarrier
+__forceinline__ uint port_smem(const void* p) { return (uint)__cvta_generic_to_shared(p); }
+__forceinline__ void port_transfer_init(port_transfer* t) {
+#if PORT_TRANSFERS
+  asm volatile("mbarrier.init.shared.b64 [%0], 1;" :: "r"(port_smem(t)) : "memory");
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile("fence.proxy.async;" ::: "memory");
+#endif
+}
+__forceinline__ void port_transfer_expect(port_transfer* t, uint bytes) {
+#if PORT_TRANSFERS
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" :: "r"(port_smem(t)), "r"(bytes) : "memory");
+#endif
+}
+// Reads by threads before it need no fence of proxies: at the barrier they are done. Only writes by threads would.
+__forceinline__ void port_transfer_copy(void* to, const void* from, uint bytes, port_transfer* t) {
+#if PORT_TRANSFERS
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+      :: "r"(port_smem(to)), "l"(from), "r"(bytes), "r"(port_smem(t)) : "memory");
+#else
+  for (uint i = 0; i < bytes / 16; i++) ((vec<uint, 4>*)to)[i] = ((const vec<uint, 4>*)from)[i];
+#endif
+}
+// That the last byte has come is also the fence between the copies and the reads by threads.
+__forceinline__ void port_transfer_wait(port_transfer* t, uint turn) {
+#if PORT_TRANSFERS
+  uint done;
+  do {
+    asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+        : "=r"(done) : "r"(port_smem(t)), "r"(turn & 1) : "memory");
+  } while (done == 0);
+#endif
+}
+
+// c += a·b of a simdgroup: a is 16x32 u8, b is 32x8 s8, c is 16x8. With g = lane / 4 and j = lane % 4, a0 to a3 are
+// bytes 4j to 4j + 3 of rows g and g + 8 of a's left half, then of its right half; b0 and b1 are the same bytes of column g
+// of b's upper and lower half; c is columns 2j and 2j + 1 of row g, then of row g + 8 (PTX, mma.m16n8k32).
+__forceinline__ void port_mma_u8s8(int* c, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
 template <class T> __forceinline__ T simd_shuffle_xor(T v, ushort m) { return __shfl_xor_sync(~0u, v, m); }
@@ -217,7 +271,6 @@ struct tile_a { uint r[4]; };
 struct tile_b { uint r[4]; };
 struct tile_c { float r[8]; };
 __forceinline__ void tile_zero(tile_c& c) { UNROLL for (int i = 0; i < 8; i++) c.r[i] = 0; }
-__forceinline__ uint port_smem(const void* p) { return (uint)__cvta_generic_to_shared(p); }
 __forceinline__ void tile_load_a(tile_a& a, const bfloat* p, uint ld, uint lane) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
       : "=r"(a.r[0]), "=r"(a.r[1]), "=r"(a.r[2]), "=r"(a.r[3])

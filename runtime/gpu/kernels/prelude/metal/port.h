@@ -5,6 +5,10 @@
 using namespace metal;
 
 #define TG_ARRAY(T, name, n) alignas(16) threadgroup T name[n]
+// The large threadgroup memory of a kernel, at most one: name is a pointer to bytes of it, at a multiple of 128.
+#define TG_MEMORY(name, bytes)                      \
+  alignas(128) threadgroup uchar name##_memory[bytes]; \
+  threadgroup uchar* const name = name##_memory
 #define UNROLL _Pragma("clang loop unroll(full)")
 #define NOUNROLL _Pragma("clang loop unroll(disable)")
 
@@ -34,6 +38,44 @@ inline void port_wait() {}
 
 // Says that weights from p on are read soon, by a kernel behind this one: a device may bring them nearer meanwhile.
 inline void port_prefetch(device const void* p, uint bytes) {}
+
+// -- transfers: copies from device memory to threadgroup memory that run beside the threads ----------------------
+// port_transfer, in a TG_ARRAY, counts the copies under way. One thread makes it ready, and before each turn, which
+// are numbered from 0, says how many bytes will come; then any threads start copies. A threadgroup_barrier stands
+// between the first and the use by other threads, between the copies of a turn and the waits for it, which are by
+// whole simdgroups, and between the reads of what came and the copies of the next turn. Addresses and sizes are
+// multiples of 16.
+// Here the thread that starts a copy makes it, and the barrier before the wait is what orders.
+struct port_transfer { uint unused; };
+inline void port_transfer_init(threadgroup port_transfer* t) {}
+inline void port_transfer_expect(threadgroup port_transfer* t, uint bytes) {}
+inline void port_transfer_copy(threadgroup void* to, device const void* from, uint bytes, threadgroup port_transfer* t) {
+  threadgroup uint4* out = (threadgroup uint4*)to;
+  device const uint4* in = (device const uint4*)from;
+  for (uint i = 0; i < bytes / 16; i++) out[i] = in[i];
+}
+inline void port_transfer_wait(threadgroup port_transfer* t, uint turn) {}
+
+// c += a·b of a simdgroup: a is 16x32 u8, b is 32x8 s8, c is 16x8. With g = lane / 4 and j = lane % 4, a0 to a3 are
+// bytes 4j to 4j + 3 of rows g and g + 8 of a's left half, then of its right half; b0 and b1 are the same bytes of column g
+// of b's upper and lower half; c is columns 2j and 2j + 1 of row g, then of row g + 8 (PTX, mma.m16n8k32).
+// Apple's GPUs have no such instruction; this is here to be right.
+inline void port_mma_u8s8(thread int* c, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
+  const uint lane = simd_prefix_exclusive_sum(1u);
+  UNROLL for (uint j = 0; j < 4; j++) {
+    const ushort row = ushort(lane / 4 * 4 + j);
+    const uint a[4] = {simd_shuffle(a0, row), simd_shuffle(a1, row), simd_shuffle(a2, row), simd_shuffle(a3, row)};
+    UNROLL for (uint e = 0; e < 2; e++) {
+      const ushort column = ushort((lane % 4 * 2 + e) * 4 + j);
+      const uint b[2] = {simd_shuffle(b0, column), simd_shuffle(b1, column)};
+      UNROLL for (uint k = 0; k < 8; k++) {
+        const int v = int(b[k / 4] << (24 - k % 4 * 8)) >> 24;
+        c[e] += int((a[k / 4 * 2] >> (k % 4 * 8)) & 0xffu) * v;
+        c[2 + e] += int((a[k / 4 * 2 + 1] >> (k % 4 * 8)) & 0xffu) * v;
+      }
+    }
+  }
+}
 
 // -- tile16: 16x16x16 multiply-accumulate by one simdgroup ---------------------------------------------------
 // bf16 operands in threadgroup memory, sums in fp32: 2x2x2 operations on simdgroup_matrix 8x8 of floats.

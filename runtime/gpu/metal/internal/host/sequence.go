@@ -83,7 +83,7 @@ type sequence struct {
 func (d *gpu) Record(dispatches []device.Dispatch) (device.Sequence, error) {
 	s := &sequence{d, make([]command, len(dispatches))}
 	for i, x := range dispatches {
-		if err := device.CheckDispatch(i, x); err != nil {
+		if err := device.CheckDispatch(i, x, d.info); err != nil {
 			return nil, fmt.Errorf("metal: %w", err)
 		}
 		k, ok := x.Kernel.(*kernel)

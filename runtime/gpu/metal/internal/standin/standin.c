@@ -197,7 +197,7 @@ static void add_member(Object* to, Object* o) {
 }
 
 // -- execution -------------------------------------------------------------------------------------------------
-typedef int (*Launch)(void*, const void*, void* const*, long, const uint32_t*, uint32_t, long, char*, long);
+typedef int (*Launch)(void*, const void*, void* const*, long, const uint32_t*, uint32_t, long, long, char*, long);
 
 // run runs a dispatch; 0, or what went wrong.
 static char* run(const Dispatch* d) {
@@ -222,7 +222,7 @@ static char* run(const Dispatch* d) {
   strcat(name, "_info");
   Launch launch;
   *(void**)&launch = dlsym(library, "emulator_launch");
-  return launch(entry, dlsym(library, name), arguments, (long)pipeline->arguments, shape, 1, 32768, text, sizeof text) ? text : 0;
+  return launch(entry, dlsym(library, name), arguments, (long)pipeline->arguments, shape, 1, 32768, 0, text, sizeof text) ? text : 0;
 }
 
 static void execute(Object* commands) {
