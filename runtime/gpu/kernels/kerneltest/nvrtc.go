@@ -44,8 +44,8 @@ var openNVRTC = sync.OnceValues(func() (*nvrtc, error) {
 
 var compiledCUDA once[struct{}]
 
-// compileCUDA compiles a text for CUDA, if there is an NVRTC. ETC_NVRTC_ARCH is sm_90 unless it is set.
-func compileCUDA(text string) error {
+// CompileCUDA compiles a text for CUDA, if there is an NVRTC. ETC_NVRTC_ARCH is sm_90 unless it is set.
+func CompileCUDA(text string) error {
 	n, err := openNVRTC()
 	if n == nil || err != nil {
 		return err

@@ -40,7 +40,7 @@ func RunWithin(t testing.TB, memory int, l kernels.Launch, buffers ...any) {
 	}
 	cuda, err := l.Source(kernels.CUDA)
 	require.NoError(t, err)
-	require.NoError(t, compileCUDA(cuda), l.Key())
+	require.NoError(t, CompileCUDA(cuda), l.Key())
 	if deviceName() == "metal" && memory > MetalMemory {
 		t.Skipf("%d bytes of threadgroup memory are not for Metal", memory)
 	}
