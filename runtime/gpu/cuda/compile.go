@@ -61,13 +61,13 @@ func newCompiler(cache string, major, minor int) (*compiler, error) {
 	if err := c.call("nvrtcGetSupportedArchs", uintptr(unsafe.Pointer(&supported[0]))); err != nil {
 		return nil, err
 	}
-	architecture, binary, err := chooseArchitecture(int32(10*major+minor), supported)
+	architecture, name, binary, err := chooseArchitecture(int32(10*major+minor), supported)
 	if err != nil {
 		return nil, fmt.Errorf("cuda: NVRTC %s (%s): %w", c.version, api.path, err)
 	}
 	c.binary = binary
-	c.transfers = version[0] >= 12 && slices.ContainsFunc(supported, func(s int32) bool { return s >= 90 && s <= int32(10*major+minor) })
-	c.options = append([]string{"--gpu-architecture=" + architecture}, kernels.NVRTCOptions...)
+	c.transfers = version[0] >= 12 && architecture >= 90
+	c.options = append([]string{"--gpu-architecture=" + name}, kernels.NVRTCOptions...)
 	c.cache = keep.Dir(c.cache)
 	if c.cache != "" && os.MkdirAll(c.cache, 0o700) != nil {
 		c.cache = "" // a read-only home: every start compiles
@@ -75,14 +75,14 @@ func newCompiler(cache string, major, minor int) (*compiler, error) {
 	return c, nil
 }
 
-// chooseArchitecture gives NVRTC's name of a GPU's architecture: its own where NVRTC knows it, with the
+// chooseArchitecture gives the architecture for a GPU and NVRTC's name of it: its own where NVRTC knows it, with the
 // instructions that only it has (a) from Hopper on; else the last before it, as PTX.
-func chooseArchitecture(gpu int32, supported []int32) (name string, binary bool, err error) {
+func chooseArchitecture(gpu int32, supported []int32) (architecture int32, name string, binary bool, err error) {
 	if gpu >= 80 && slices.Contains(supported, gpu) {
 		if gpu >= 90 {
-			return fmt.Sprintf("sm_%da", gpu), true, nil
+			return gpu, fmt.Sprintf("sm_%da", gpu), true, nil
 		}
-		return fmt.Sprintf("sm_%d", gpu), true, nil
+		return gpu, fmt.Sprintf("sm_%d", gpu), true, nil
 	}
 	last := int32(0)
 	for _, s := range supported {
@@ -91,9 +91,9 @@ func chooseArchitecture(gpu int32, supported []int32) (name string, binary bool,
 		}
 	}
 	if gpu < 80 || last < 80 { // bf16 and ldmatrix
-		return "", false, fmt.Errorf("the GPU has compute capability %d.%d, it supports %v; 8.0 (Ampere) is the least that the kernels need: %w", gpu/10, gpu%10, supported, device.ErrUnavailable)
+		return 0, "", false, fmt.Errorf("the GPU has compute capability %d.%d, it supports %v; 8.0 (Ampere) is the least that the kernels need: %w", gpu/10, gpu%10, supported, device.ErrUnavailable)
 	}
-	return fmt.Sprintf("compute_%d", last), false, nil
+	return last, fmt.Sprintf("compute_%d", last), false, nil
 }
 
 // call calls a function of NVRTC.

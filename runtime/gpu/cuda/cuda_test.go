@@ -48,7 +48,7 @@ func TestStartEarly(t *testing.T) {
 	source := devicetest.Source(kernels.CUDA).Text
 	text, ok := startEarly(source)
 	require.True(t, ok)
-	require.Equal(t, 5, strings.Count(text, "griddepcontrol.wait;"))
+	require.Equal(t, 6, strings.Count(text, "griddepcontrol.wait;"))
 	require.Contains(t, text, "place_entry(float* y) {\n  asm volatile(\"griddepcontrol.launch_dependents;\"")
 	launch, err := kernels.Embedding{Format: kernels.Format{Bits: 16}, N: 8, K: 32, Multiplier: 1}.Launch(1)
 	require.NoError(t, err)
@@ -78,6 +78,9 @@ func TestInfo(t *testing.T) {
 	require.NotZero(t, info.Cores)
 	require.GreaterOrEqual(t, info.ThreadgroupMemory, 48<<10)
 	require.Equal(t, 1024, info.MaxThreads)
+	if standIn != nil {
+		require.Equal(t, 230400, info.TransferMemory)
+	}
 	require.NoError(t, d.Close())
 	require.NoError(t, d.Close(), "twice")
 }
@@ -117,24 +120,26 @@ func TestChooseArchitecture(t *testing.T) {
 	for _, c := range []struct {
 		gpu       int32
 		supported []int32
+		want      int32
 		name      string
 		binary    bool
 		err       string
 	}{
-		{80, []int32{75, 80, 86, 90}, "sm_80", true, ""},
-		{90, []int32{75, 80, 86, 90}, "sm_90a", true, ""},
-		{89, []int32{75, 80, 86, 90}, "compute_86", false, ""},
-		{120, []int32{80, 90, 100}, "compute_100", false, ""},
-		{75, []int32{75, 80}, "", false, "the GPU has compute capability 7.5"},
-		{90, []int32{70, 75}, "", false, "8.0 (Ampere) is the least"},
+		{80, []int32{75, 80, 86, 90}, 80, "sm_80", true, ""},
+		{90, []int32{75, 80, 86, 90}, 90, "sm_90a", true, ""},
+		{89, []int32{75, 80, 86, 90}, 86, "compute_86", false, ""},
+		{120, []int32{80, 90, 100}, 100, "compute_100", false, ""},
+		{75, []int32{75, 80}, 0, "", false, "the GPU has compute capability 7.5"},
+		{90, []int32{70, 75}, 0, "", false, "8.0 (Ampere) is the least"},
 	} {
-		name, binary, err := chooseArchitecture(c.gpu, c.supported)
+		architecture, name, binary, err := chooseArchitecture(c.gpu, c.supported)
 		if c.err != "" {
 			require.ErrorContains(t, err, c.err)
 			require.ErrorIs(t, err, device.ErrUnavailable)
 			continue
 		}
 		require.NoError(t, err)
+		require.Equal(t, c.want, architecture)
 		require.Equal(t, c.name, name)
 		require.Equal(t, c.binary, binary)
 	}

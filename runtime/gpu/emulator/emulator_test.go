@@ -14,8 +14,8 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-func open(t testing.TB, schedule uint32) device.Device {
-	d, err := Open(Options{Schedule: schedule})
+func open(t testing.TB, options Options) device.Device {
+	d, err := Open(options)
 	if errors.Is(err, device.ErrUnavailable) {
 		t.Skip(err)
 	}
@@ -26,7 +26,12 @@ func open(t testing.TB, schedule uint32) device.Device {
 func TestConformance(t *testing.T) {
 	for _, schedule := range []uint32{0, 1, 2} {
 		t.Run(fmt.Sprint("schedule ", schedule), func(t *testing.T) {
-			devicetest.Run(t, func(t testing.TB) device.Device { return open(t, schedule) })
+			devicetest.Run(t, func(t testing.TB) device.Device { return open(t, Options{Schedule: schedule}) })
+			t.Run("transfers beside threads", func(t *testing.T) {
+				devicetest.Run(t, func(t testing.TB) device.Device {
+					return open(t, Options{Schedule: schedule, TransferMemory: 200 << 10})
+				})
+			})
 		})
 	}
 }
@@ -38,7 +43,7 @@ func TestMissingBarrier(t *testing.T) {
 		barrier  bool
 		want     byte
 	}{{0, false, 7}, {1, false, 0}, {1, true, 7}} {
-		d := open(t, c.schedule)
+		d := open(t, Options{Schedule: c.schedule})
 		library, err := d.Compile(devicetest.Source(kernels.CPU))
 		require.NoError(t, err)
 		k, err := library.Kernel("copy_words")
@@ -78,6 +83,13 @@ kernel void greedy(device float* y [[buffer(0)]], uint t [[thread_index_in_threa
 }
 extern "C" void greedy_entry(void* const* a) { greedy((float*)a[0], PORT_thread_index_in_threadgroup()); }
 PORT_ENTRY(greedy, 64, 1)
+[[max_total_threads_per_threadgroup(64)]]
+kernel void unasked(device float* y [[buffer(0)]], uint t [[thread_index_in_threadgroup]]) {
+  TG_MEMORY(large, 256);
+  y[t] = float(large[t]);
+}
+extern "C" void unasked_entry(void* const* a) { unasked((float*)a[0], PORT_thread_index_in_threadgroup()); }
+PORT_ENTRY(unasked, 64, 1)
 `
 
 // What a kernel may not do ends the timeline with an error that says where.
@@ -85,8 +97,9 @@ func TestFaults(t *testing.T) {
 	for name, want := range map[string]string{
 		"divergent": "emulator: dispatch first, kernel divergent: simd operation in divergent code",
 		"greedy":    "emulator: dispatch first, kernel greedy: 40000 bytes of threadgroup memory, the limit is 32768",
+		"unasked":   "emulator: dispatch first, kernel unasked: TG_MEMORY of 256 bytes, the launch gives 0",
 	} {
-		d := open(t, 0)
+		d := open(t, Options{})
 		library, err := d.Compile(device.Source{Name: "faulty", Text: kernels.Prelude(kernels.CPU) + faulty})
 		require.NoError(t, err)
 		k, err := library.Kernel(name)

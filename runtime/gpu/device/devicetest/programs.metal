@@ -37,6 +37,38 @@ kernel void place(device float* y [[buffer(0)]], uint3 at [[threadgroup_position
   if (lane == 0) y[(at.z * grid.y + at.y) * grid.x + at.x] = sum;
 }
 
+#if defined(PORT_ENTRY) || defined(__CUDACC_RTC__)
+// Large threadgroup memory, into which four blocks of a threadgroup come, two at a time: every thread adds up its words.
+// Not for Metal, which has no such memory.
+#define BLOCK 30720
+inline void start_block(threadgroup uchar* ring, threadgroup port_transfer* came, device const uchar* x, uint block, uint t) {
+  threadgroup port_transfer* c = came + block % 2;
+  if (t == 0) port_transfer_expect(c, BLOCK);
+  if (t < 32) simdgroup_barrier(mem_flags::mem_threadgroup);
+  if (t < 16) port_transfer_copy(ring + block % 2 * BLOCK + t * (BLOCK / 16), x + block * BLOCK + t * (BLOCK / 16), BLOCK / 16, c);
+}
+[[max_total_threads_per_threadgroup(64)]]
+kernel void sum_blocks(device const uchar* x [[buffer(0)]], device uint* y [[buffer(1)]],
+                       uint group [[threadgroup_position_in_grid]], uint t [[thread_index_in_threadgroup]]) {
+  TG_MEMORY(ring, 2 * BLOCK);
+  TG_ARRAY(port_transfer, came, 2);
+  if (t == 0) {
+    for (uint i = 0; i < 2; i++) port_transfer_init(came + i);
+  }
+  for (uint block = 0; block < 2; block++) start_block(ring, came, x + group * (4 * BLOCK), block, t);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  uint sum = 0;
+  for (uint block = 0; block < 4; block++) {
+    port_transfer_wait(came + block % 2, block / 2);
+    threadgroup const uint* words = (threadgroup const uint*)(ring + block % 2 * BLOCK);
+    for (uint i = t; i < BLOCK / 4; i += 64) sum = sum * 3 + words[i];
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (block < 2) start_block(ring, came, x + group * (4 * BLOCK), block + 2, t);
+  }
+  y[group * 64 + t] = sum;
+}
+#endif
+
 #ifdef PORT_ENTRY
 #define ENTRY extern "C" __attribute__((visibility("default"))) void
 ENTRY copy_words_entry(void* const* a) { copy_words((const uint*)a[0], (uint*)a[1], *(const Count*)a[2], PORT_thread_position_in_grid().x); }
@@ -47,6 +79,8 @@ ENTRY affine_entry(void* const* a) { affine((const uint*)a[0], (uint*)a[1], (con
 PORT_ENTRY(affine, 64, 4)
 ENTRY turn_entry(void* const* a) { turn((const uint*)a[0], (uint*)a[1], PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup()); }
 PORT_ENTRY(turn, 64, 2)
+ENTRY sum_blocks_entry(void* const* a) { sum_blocks((const uchar*)a[0], (uint*)a[1], PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup()); }
+PORT_ENTRY(sum_blocks, 64, 2)
 ENTRY place_entry(void* const* a) { place((float*)a[0], PORT_threadgroup_position_in_grid(), PORT_threadgroups_per_grid(), PORT_thread_index_in_simdgroup()); }
 PORT_ENTRY(place, 32, 1)
 #elif defined(__CUDACC_RTC__)
@@ -61,6 +95,9 @@ extern "C" __global__ void __launch_bounds__(64) affine_entry(const uint* x, uin
 }
 extern "C" __global__ void __launch_bounds__(64) turn_entry(const uint* x, uint* y) {
   turn(x, y, PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup());
+}
+extern "C" __global__ void __launch_bounds__(64) sum_blocks_entry(const uchar* x, uint* y) {
+  sum_blocks(x, y, PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup());
 }
 extern "C" __global__ void __launch_bounds__(32) place_entry(float* y) {
   place(y, PORT_threadgroup_position_in_grid(), PORT_threadgroups_per_grid(), PORT_thread_index_in_simdgroup());

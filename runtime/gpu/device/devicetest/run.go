@@ -27,6 +27,7 @@ func Run(t *testing.T, open func(testing.TB) device.Device) {
 		{"bindings", bindings},
 		{"grids", grids},
 		{"threadgroup memory", threadgroupMemory},
+		{"transfers", transfers},
 		{"chains and fans", chainsAndFans},
 		{"wrapped memory", wrappedMemory},
 		{"wrapped file", wrappedFile},
@@ -138,6 +139,39 @@ func threadgroupMemory(b *bench) {
 	b.submit(b.record(d))
 	for i, got := range b.read(y, 0, n) {
 		require.Equal(b.t, uint32(i/64*64+63-i%64)*5+1, got)
+	}
+}
+
+// transfers streams more than 48 KB through large threadgroup memory, where the device has it, and in a chain of two.
+func transfers(b *bench) {
+	const groups, block = 5, 30720 / 4
+	x, y := b.words(groups*4*block, numbers(groups*4*block, 5)...), b.words(groups*64)
+	limit := b.device.Info().TransferMemory
+	if limit == 0 {
+		d := dispatch(b.kernel("turn"), 64, false, at(x, 0), at(y, 0))
+		d.Arguments, d.Memory = d.Arguments[:2], 16
+		_, err := b.device.Record([]device.Dispatch{d})
+		require.ErrorContains(b.t, err, "dispatch 0 (turn): TG_MEMORY of 16 bytes, the device allows 0")
+		return
+	}
+	k := b.kernel("sum_blocks")
+	d := dispatch(k, groups*64, true, at(x, 0), at(y, 0))
+	d.Arguments, d.Memory = d.Arguments[:2], limit+16
+	_, err := b.device.Record([]device.Dispatch{d})
+	require.ErrorContains(b.t, err, "dispatch 0 (sum_blocks): TG_MEMORY of")
+	d.Memory = 2 * 4 * block
+	z := b.words(groups * 64)
+	again := d
+	again.Arguments = []device.Argument{d.Arguments[0], {Binding: at(z, 0)}}
+	add := dispatch(b.kernel("add_words"), groups*64, true, at(y, 0), at(z, 0), at(z, 0))
+	b.submit(b.record(d, again, add))
+	got := b.read(z, 0, groups*64)
+	for i := range got {
+		want := uint32(0)
+		for j := i % 64; j < 4*block; j += 64 {
+			want = want*3 + uint32(i/64*4*block+j)*5 + 1
+		}
+		require.Equal(b.t, 2*want, got[i], "thread %d of threadgroup %d", i%64, i/64)
 	}
 }
 
