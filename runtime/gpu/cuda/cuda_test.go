@@ -78,9 +78,6 @@ func TestInfo(t *testing.T) {
 	require.NotZero(t, info.Cores)
 	require.GreaterOrEqual(t, info.ThreadgroupMemory, 48<<10)
 	require.Equal(t, 1024, info.MaxThreads)
-	if standIn != nil {
-		require.Equal(t, 230400, info.TransferMemory)
-	}
 	require.NoError(t, d.Close())
 	require.NoError(t, d.Close(), "twice")
 }

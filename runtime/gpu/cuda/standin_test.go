@@ -86,6 +86,18 @@ func TestEdges(t *testing.T) {
 	}
 }
 
+// A Hopper GPU with NVRTC 12 has transfers; 2048 bytes of its threadgroup memory are left for arrays.
+func TestTransferMemory(t *testing.T) {
+	if standIn == nil {
+		t.Skip("there is a real driver, or no compiler for the stand-in")
+	}
+	checkStandIn(t, "")
+	d, err := Open(Options{Cache: t.TempDir()})
+	require.NoError(t, err)
+	require.Equal(t, 232448-2048, d.Info().TransferMemory)
+	require.NoError(t, d.Close())
+}
+
 // An error of a kernel shows at the next call that waits, names the call, and stays.
 func TestFault(t *testing.T) {
 	if standIn == nil {
