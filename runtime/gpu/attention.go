@@ -354,7 +354,7 @@ func bindAttention(b *binder) bool {
 		return false
 	}
 	a := kernels.Attention{D: h.width, Heads: h.heads, KVHeads: k.shape[1], Slots: k.shape[2], Window: attrs.Window, Scale: attrs.Scale, Cache: k.format.kernelType()}
-	if tunings := a.Tunings(b.x.exe.target, h.tokens > 1); len(tunings) > 0 {
+	if tunings := a.Tunings(b.x.exe.machine.Target, h.tokens > 1); len(tunings) > 0 {
 		a.Tuning = tunings[0]
 	}
 	part, _, blocks, err := a.Launches(h.tokens)
@@ -398,7 +398,7 @@ func bindAttention(b *binder) bool {
 		return false
 	}
 	m := &mergeOf{a: a, tokens: h.tokens, step: b.stepAt(h.tokens, position), out: out}
-	if tunings := a.ChunkTunings(b.x.exe.target); len(tunings) > 0 {
+	if tunings := a.ChunkTunings(b.x.exe.machine.Target); len(tunings) > 0 {
 		m.tuning = tunings[0]
 	}
 	if _, err := b.allowed(a.ChunkLaunch(h.tokens, m.tuning)); err == nil && b.tiled(h.tokens) {

@@ -88,7 +88,7 @@ type attentionStep struct {
 // step makes the rotation and the writes a part of attention of one token; nil where there is no kernel for that.
 func (a *ropeAll) step(b *binder, of kernels.Attention, q *value, k, v *state) *attentionStep {
 	s := &attentionStep{ropeAll: a, queries: q, keys: k, values: v}
-	s.tunings = kernels.AttentionStep{Attention: of, Rope: a.kernel}.StepTunings(b.x.exe.target)
+	s.tunings = kernels.AttentionStep{Attention: of, Rope: a.kernel}.StepTunings(b.x.exe.machine.Target)
 	if len(s.tunings) == 0 {
 		return nil
 	}

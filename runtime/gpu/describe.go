@@ -30,11 +30,11 @@ func (e Engine) Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options)
 	name := e.Device
 	var warnings []string
 	o.Warn = func(text string) { warnings = append(warnings, text) }
-	tuner, target, err := e.here(o)
+	tuner, info, err := e.here(o)
 	if err != nil {
 		return err
 	}
-	exe, err := Engine{Device: name, Open: func() (device.Device, error) { return paper{target}, nil }}.Compile(m, o)
+	exe, err := Engine{Device: name, Open: func() (device.Device, error) { return paper{info}, nil }}.Compile(m, o)
 	if err != nil {
 		return err
 	}
@@ -85,23 +85,23 @@ func (e Engine) Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options)
 	return err
 }
 
-// here is the tuner of the device of this machine, nil where it has none or nothing is tuned, and the target.
-func (e Engine) here(o engine.Options) (*tune.Tuner, kernels.Target, error) {
-	target := kernels.CUDA
+// here is the tuner of the device of this machine, nil where it has none or nothing is tuned, and what is known of the device.
+func (e Engine) here(o engine.Options) (*tune.Tuner, device.Info, error) {
+	info := device.Info{Target: kernels.CUDA}
 	if e.Device == "metal" {
-		target = kernels.Metal
+		info.Target = kernels.Metal
 	}
 	if e.Tune == nil || o.NoTune {
-		return nil, target, nil
+		return nil, info, nil
 	}
 	d, err := e.Open()
 	if errors.Is(err, device.ErrUnavailable) {
-		return nil, target, nil
+		return nil, info, nil
 	}
 	if err != nil {
-		return nil, target, fmt.Errorf("--device %s: %w", e.Device, err)
+		return nil, info, fmt.Errorf("--device %s: %w", e.Device, err)
 	}
-	return tune.New(d, *e.Tune, o.Warn), d.Info().Target, d.Close()
+	return tune.New(d, *e.Tune, o.Warn), d.Info(), d.Close()
 }
 
 // tunedFor says which device a plan is tuned for.
@@ -157,10 +157,10 @@ func (p *plan) writeKinds(b *bytes.Buffer) {
 }
 
 // paper is a device that plans are made for and nothing runs on.
-type paper struct{ target kernels.Target }
+type paper struct{ info device.Info }
 
 func (d paper) Name() string                            { return "paper" }
-func (d paper) Info() device.Info                       { return device.Info{Target: d.target} }
+func (d paper) Info() device.Info                       { return d.info }
 func (paper) NewBuffer(size int) (device.Buffer, error) { return &sheet{size: size}, nil }
 func (paper) Wrap(memory []byte) (device.Buffer, error) { return &sheet{size: len(memory)}, nil }
 func (paper) Wait() error                               { return nil }

@@ -198,7 +198,7 @@ func (m *mixture) kernel() kernels.Experts {
 
 // fits reports whether there are both kernels, whatever is added to their result.
 func (m *mixture) fits(b *binder, e kernels.Experts) bool {
-	first, second := e.Tunings(b.x.exe.target)
+	first, second := e.Tunings(b.x.exe.machine, m.tokens)
 	if len(first) == 0 || len(second) == 0 {
 		return false
 	}
@@ -256,7 +256,7 @@ func (m *mixture) runFew(b *binder, mix *expertsOf) bool {
 	e, at := m.kernel(), b.stepAt(m.tokens, nil)
 	e.Shared, e.Residual = mix.shared != nil, mix.extra != nil
 	_, _, normed := m.norm.vectors(reads(m.x))
-	first, second := e.Tunings(b.x.exe.target)
+	first, second := e.Tunings(b.x.exe.machine, m.tokens)
 	pairs := m.tokens * m.top
 	hidden := b.scratch(4 * m.tokens * e.Parts() * e.Inner)
 	up, down := append(m.gate.operands(), m.up.operands()...), m.down.operands()
@@ -304,7 +304,7 @@ func (m *mixture) runFew(b *binder, mix *expertsOf) bool {
 func (m *mixture) many(b *binder) func(b *binder, mix *expertsOf) bool {
 	exact := !b.tiled(m.tokens)
 	e := kernels.ManyExperts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols, Inner: m.gate.rows, Activation: kernels.SiLU, Exact: exact}
-	tile := e.Tiles(b.x.exe.target, m.tokens)[0]
+	tile := e.Tiles(b.x.exe.machine.Target, m.tokens)[0]
 	sort, err := b.allowed(e.LaunchSort(tile, m.tokens))
 	if err != nil {
 		return nil

@@ -14,7 +14,8 @@ type pairOf struct {
 
 // deferGLU defers the operation, whose products then are a part of it.
 func (b *binder) deferGLU(p *pairOf) bool {
-	if _, err := usable(b, b.tunings(p.kernel().Vectors, p.n), p.kernel().Launch); err != nil {
+	k := p.kernel()
+	if _, err := usable(b, k.Tunings(b.x.exe.machine), k.Launch); err != nil {
 		return false
 	}
 	if p.out = b.result(0, nil); p.out == nil || p.out.len() != p.gate.rows*p.n {
@@ -34,7 +35,7 @@ func (p *pairOf) kernel() kernels.MatVecGLU {
 func (p *pairOf) emit(b *binder) {
 	k := p.kernel()
 	_, norm := p.gate.vectors()
-	ways := b.tunings(k.Vectors, p.n)
+	ways := k.Tunings(b.x.exe.machine)
 	l, err := k.Launch(ways[0])
 	operands := append(append([]operand{}, p.first...), p.second...)
 	if b.dispatch("glu", l, err, append(operands, reads(p.gate.x), norm, writes(p.out), b.stepAt(p.gate.rows, nil))...) {

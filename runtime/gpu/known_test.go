@@ -132,7 +132,7 @@ func TestWrongKernels(t *testing.T) {
 		fault       func(file, text string) (string, error)
 		want        string
 	}{
-		"products of vectors":    {qwen, "matvec", eval.FP32, replace("matvec", "out[0];", "out[0] * 1.001f;"), "matvec/matvec is off by "},
+		"products of vectors":    {qwen, "matvec", eval.FP32, replace("matvec", "out[0]", "out[0] * 1.001f"), "matvec/matvec is off by "},
 		"products by tiles":      {qwen, "matmul", eval.FP32, replace("matmul", "MATMUL_OUT(v)", "MATMUL_OUT(v + 1.0f)"), "matmul/matmul is off by "},
 		"experts by tiles":       {qwen, "experts_matmul", eval.FP32, refuse("experts_matmul"), "experts_matmul/experts_matmul_up does not run: kernel experts_matmul/experts_matmul_up "},
 		"a sort":                 {qwen, "experts_sort", eval.FP32, replace("experts_sort", "= ushort(seen + equal)", "= ushort(seen + 1)"), "experts_sort/experts_sort is off by "},

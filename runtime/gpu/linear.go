@@ -66,11 +66,6 @@ func (l *linearOf) group() []*linearOf {
 	return group
 }
 
-// tunings are the ways to divide a product of a few vectors, the default first.
-func (b *binder) tunings(v kernels.Vectors, rows int) []kernels.Tuning {
-	return v.Tunings(b.x.exe.target, rows, 1)
-}
-
 // many computes several products of the same few rows in one kernel, with a convolution of the first one's results
 // where that is set.
 func (b *binder) many(group []*linearOf, conv *convOf) bool {
@@ -94,7 +89,7 @@ func (b *binder) many(group []*linearOf, conv *convOf) bool {
 		}
 		operands = append(append(operands, g.w.operands()...), writes(g.out))
 	}
-	ways := b.tunings(v, k.N[0])
+	ways := k.Tunings(b.x.exe.machine)
 	launch, err := usable(b, ways, k.Launch)
 	if err != nil {
 		return false
@@ -146,7 +141,7 @@ func (b *binder) ofHeads(l *linearOf, epilogue kernels.Epilogue, extra *value, l
 	if extra != nil {
 		other = reads(extra)
 	}
-	ways := b.tunings(k.Vectors, l.w.rows)
+	ways := k.Tunings(b.x.exe.machine)
 	launch, err := usable(b, ways, k.Launch)
 	if err != nil {
 		return false
@@ -170,7 +165,7 @@ func (b *binder) blocks(l *linearOf, epilogue kernels.Epilogue, extra *value, li
 		}
 		k.Epilogue = kernels.AddVector
 	}
-	ways := b.tunings(v, l.w.rows)
+	ways := k.Tunings(b.x.exe.machine)
 	launch, err := k.Launch(ways[0])
 	if err != nil {
 		return false
@@ -337,7 +332,7 @@ func (b *binder) matmulGLU(g, u *linearOf, n int, first, second []operand, activ
 	}
 	exact := !b.tiled(g.rows)
 	k := kernels.MatMulGLU{Matrices: kernels.Matrices{Format: g.w.Format, K: g.w.cols, Exact: exact}, N: n, Activation: activation}
-	ways := k.Tiles(b.x.exe.target, g.rows)
+	ways := k.Tiles(b.x.exe.machine.Target, g.rows)
 	launch := func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, g.rows) }
 	l, err := usable(b, ways, launch)
 	out := b.result(0, nil)
@@ -431,7 +426,7 @@ func (b *binder) matmul(l *linearOf, epilogue kernels.Epilogue, extra *value, li
 	case extra != nil:
 		other = reads(extra)
 	}
-	ways := k.Tiles(b.x.exe.target, l.rows)
+	ways := k.Tiles(b.x.exe.machine.Target, l.rows)
 	of := func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, l.rows) }
 	launch, err := usable(b, ways, of)
 	if err != nil {

@@ -171,7 +171,7 @@ func (x *executable) kernel(l kernels.Launch) (device.Kernel, error) {
 		return k, nil
 	}
 	fail := func(err error) (device.Kernel, error) { return nil, fmt.Errorf("kernel %s: %w", key, err) }
-	text, err := l.Source(x.target)
+	text, err := l.Source(x.machine.Target)
 	if err != nil {
 		return fail(err)
 	}

@@ -22,7 +22,8 @@ func tuned[T interface{ Near(T) bool }](b *binder, tunings []T, launch func(T) (
 				w.Launches, fit = append(w.Launches, l), append(fit, t)
 			}
 		}
-		w.Near = func(i, j int) bool { return fit[i].Near(fit[j]) }
+		// Where there are two kinds of ways, their defaults come first.
+		w.Near = func(i, j int) bool { return fit[i].Near(fit[j]) || i+j == 1 }
 		return w
 	}
 	b.another(last)

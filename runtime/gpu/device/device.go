@@ -28,6 +28,11 @@ type Info struct {
 	Unified bool
 }
 
+// Machine is what kernels depend on.
+func (i Info) Machine() kernels.Machine {
+	return kernels.Machine{Target: i.Target, Cores: i.Cores, TransferMemory: i.TransferMemory}
+}
+
 // Device is a GPU, or what stands in for one.
 type Device interface {
 	// Name is the host's name: metal, cuda or emulator.

@@ -93,6 +93,15 @@ const (
 	Softcap             // Cap · tanh(y / Cap)
 )
 
+// Tunings are the ways worth measuring to divide the launch on a machine, the default first.
+func (v MatVec) Tunings(m Machine) []Tuning {
+	return among(v.streamed(Stream{}).streams(m), v.tunings(m.Target, v.N, 1))
+}
+
+func (v MatVec) streamed(s Stream) streamed {
+	return streamed{Vectors: v.Vectors, Stream: s, planes: 1, pieces: 1, rows: []int{v.N}}
+}
+
 // Launch is the dispatch. Buffers: w, scales, biases (w again where there are none), x f32 [M, K], norm [K] or [Head],
 // gate f32 [K], extra f32, y f32 [M, N], step; x again for what there is none of.
 func (v MatVec) Launch(t Tuning) (Launch, error) {
@@ -101,10 +110,13 @@ func (v MatVec) Launch(t Tuning) (Launch, error) {
 		if v.Head < 8 || v.Head > 128 || v.Head&(v.Head-1) != 0 || v.K%v.Head != 0 || v.M != 1 || v.Norm == NoNorm {
 			return Launch{}, fmt.Errorf("matvec of %d vectors of %d columns in heads of %d: want one vector, normed in heads of 8, 16, 32, 64 or 128", v.M, v.K, v.Head)
 		}
-		if full, err := v.tune(t, 1, 1); err == nil && full.Chunk < v.K && full.Chunk%v.Head != 0 {
+		if full, err := v.tune(t, 1, 1); err == nil && t.Stream.Rows == 0 && full.Chunk < v.K && full.Chunk%v.Head != 0 {
 			return Launch{}, fmt.Errorf("matvec: tuning: chunks of %d columns part heads of %d", full.Chunk, v.Head)
 		}
 		more = append(more, define("MATVEC_HEAD", v.Head, "MATVEC_GATE", int(v.Activation))...)
+	}
+	if t.Stream.Rows > 0 {
+		return v.streamed(t.Stream).launch("stream", "stream", more, v.trial)
 	}
 	return v.launch(t, "matvec", "matvec", 1, []int{v.N}, more, v.trial)
 }
@@ -158,6 +170,15 @@ type Activated struct {
 	Activation          Activation
 }
 
+// Tunings are the ways worth measuring to divide the launch on a machine, the default first.
+func (v MatVecMany) Tunings(m Machine) []Tuning {
+	return among(v.streamed(Stream{}).streams(m), v.tunings(m.Target, v.N[0], 1))
+}
+
+func (v MatVecMany) streamed(s Stream) streamed {
+	return streamed{Vectors: v.Vectors, Stream: s, planes: 1, pieces: 1, rows: v.N}
+}
+
 // Launch is the dispatch. Buffers: w, scales, biases, y of weight 0, then of 1, 2 and 3 (those of weight 0 again
 // where there are fewer), x f32 [M, K], norm [K] (x again where there is none), the convolution's w, reset, state and
 // y f32 [Channels] (any where there is none), the activated results f32 [M, Rows] (any where there are none), step.
@@ -180,6 +201,9 @@ func (v MatVecMany) Launch(t Tuning) (Launch, error) {
 			return Launch{}, fmt.Errorf("activations of results %d to %d of weight %d, there are %v", a.First, a.First+a.Rows, a.Weight, v.N)
 		}
 		more = append(more, define("MATVEC_ACTIVATED", a.Rows, "MATVEC_ACTIVATED_OF", a.Weight, "MATVEC_ACTIVATED_FIRST", a.First, "MATVEC_ACTIVATION", int(a.Activation))...)
+	}
+	if t.Stream.Rows > 0 {
+		return v.streamed(t.Stream).launch("stream", "stream_many", more, v.trial)
 	}
 	return v.launch(t, "matvec", "matvec_many", 1, v.N, more, v.trial)
 }
@@ -206,10 +230,23 @@ type MatVecGLU struct {
 	Activation Activation
 }
 
+// Tunings are the ways worth measuring to divide the launch on a machine, the default first.
+func (v MatVecGLU) Tunings(m Machine) []Tuning {
+	return among(v.streamed(Stream{}).streams(m), v.tunings(m.Target, v.N, 1))
+}
+
+func (v MatVecGLU) streamed(s Stream) streamed {
+	return streamed{Vectors: v.Vectors, Stream: s, planes: 2, pieces: 1, rows: []int{v.N}}
+}
+
 // Launch is the dispatch. Buffers: w, scales, biases of gate and then of up, x f32 [M, K], norm [K] (x again where
 // there is none), y f32 [M, N], step.
 func (v MatVecGLU) Launch(t Tuning) (Launch, error) {
-	return v.launch(t, "matvec", "matvec_glu", 2, []int{v.N}, define("MATVEC_ACTIVATION", int(v.Activation)), v.trial)
+	more := define("MATVEC_ACTIVATION", int(v.Activation))
+	if t.Stream.Rows > 0 {
+		return v.streamed(t.Stream).launch("stream", "stream_glu", more, v.trial)
+	}
+	return v.launch(t, "matvec", "matvec_glu", 2, []int{v.N}, more, v.trial)
 }
 
 // Twin computes what the kernel does.

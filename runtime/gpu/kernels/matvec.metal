@@ -1,43 +1,12 @@
 #include "port.h"
 #include "weights.h"
+#include "product.h"
 #include "matvec.h"
 #include "conv.h"
 // y = x W^T for up to 8 rows of x, W [N, K] stored: one weight with an epilogue, up to four weights that share
 // x, with a convolution of the first one's rows behind them, and a gated pair. Rows of y past step[STEP_TOKENS] are
 // not written.
 
-#ifndef MATVEC_N0         // rows of the weights
-#define MATVEC_N0 64
-#endif
-#ifndef MATVEC_N1
-#define MATVEC_N1 0
-#endif
-#ifndef MATVEC_N2
-#define MATVEC_N2 0
-#endif
-#ifndef MATVEC_N3
-#define MATVEC_N3 0
-#endif
-#ifndef MATVEC_EPILOGUE   // 0 none, 1 adds extra [M, N], 2 adds extra [N], 3 MATVEC_CAP * tanh(y / MATVEC_CAP)
-#define MATVEC_EPILOGUE 0
-#endif
-#ifndef MATVEC_CAP
-#define MATVEC_CAP 1.0f
-#endif
-#ifndef MATVEC_ACTIVATION // of the gated pair, or of the activated rows
-#define MATVEC_ACTIVATION ACTIVATION_SILU
-#endif
-#ifndef MATVEC_CONV       // the first CONV_CHANNELS rows of weight 0 are convolved, of one vector
-#define MATVEC_CONV 0
-#endif
-#ifndef MATVEC_CONV_EARLY // no kernel of the sequence writes state and reset before this one: they are read before port_wait
-#define MATVEC_CONV_EARLY 0
-#endif
-#ifndef MATVEC_ACTIVATED  // rows of weight ACTIVATED_OF, from ACTIVATED_FIRST on, whose activations are written too
-#define MATVEC_ACTIVATED 0
-#define MATVEC_ACTIVATED_OF 0
-#define MATVEC_ACTIVATED_FIRST 0
-#endif
 #define MATVEC_GROUPS(n) (((n) + MATVEC_BLOCK - 1) / MATVEC_BLOCK)
 
 // The rows of x that are there.
@@ -77,14 +46,7 @@ kernel void matvec(device const uint* w [[buffer(0)]],
   const int vector = at.lane % MATVEC_M;
   if (row >= MATVEC_N0 || vector >= vectors) return;
   const long to = long(vector) * MATVEC_N0 + row;
-#if MATVEC_EPILOGUE == 1
-  out[0] += extra[to];
-#elif MATVEC_EPILOGUE == 2
-  out[0] += extra[row];
-#elif MATVEC_EPILOGUE == 3
-  out[0] = MATVEC_CAP * port_tanh(out[0] / MATVEC_CAP);
-#endif
-  y[to] = out[0];
+  y[to] = matvec_end(out[0], extra, to, row);
 }
 
 // What is done to results is done by the thread that has them. That of a row of weight 0 that is a channel is

@@ -16,11 +16,16 @@ type Tuning struct {
 	Chunk int
 	// Permute makes floats of codes of 4 bits by byte permutation, one instruction on NVIDIA.
 	Permute bool
+	// Stream, where it is set, divides the product in another way; the other fields mean nothing then.
+	Stream Stream
 }
 
 // Near reports whether t and o differ in one respect: the rows of a lane, the lanes that share a row, with as many sets
-// or simdgroups, the size of the threadgroup, what is read at a time.
+// or simdgroups, the size of the threadgroup, what is read at a time. Streamed ones are all near.
 func (t Tuning) Near(o Tuning) bool {
+	if t.Stream != (Stream{}) || o.Stream != (Stream{}) {
+		return t.Stream != (Stream{}) && o.Stream != (Stream{})
+	}
 	n := 0
 	for _, differ := range []bool{t.Rows != o.Rows, t.Bytes != o.Bytes, t.Chunk != o.Chunk, t.Permute != o.Permute} {
 		if differ {
@@ -40,9 +45,9 @@ func (t Tuning) Near(o Tuning) bool {
 func (t Tuning) block() int   { return t.Rows * (32 / t.Lanes) * t.Sets }
 func (t Tuning) threads() int { return t.Split * t.Sets * 32 }
 
-// Tunings are the ways worth measuring to divide a product with rows rows of K columns on a target, the
+// tunings are the ways worth measuring to divide a product with rows rows of K columns on a target, the
 // default first. experts is 1, or how many stacked matrices share the columns.
-func (v Vectors) Tunings(target Target, rows, experts int) []Tuning {
+func (v Vectors) tunings(target Target, rows, experts int) []Tuning {
 	bytes := v.bytes()
 	columns := bytes * 8 / v.Bits
 	first := Tuning{Rows: max(1, min(4, 16/v.M)), Lanes: 32, Split: 1, Sets: 4, Bytes: bytes, Permute: target == CUDA}

@@ -142,7 +142,7 @@ func (t *thing) Close() error {
 func matvec(rows int) Product {
 	v := kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 4, Group: 64}, K: 8192, M: 1}, N: rows}
 	p := Product{Bytes: rows * 8192 / 2, Runs: func() [][]device.Argument { return make([][]device.Argument, 20) }}
-	tunings := v.Tunings(kernels.CUDA, rows, 1)
+	tunings := v.Tunings(kernels.Machine{Target: kernels.CUDA})
 	for _, t := range tunings {
 		l, err := v.Launch(t)
 		if err != nil {

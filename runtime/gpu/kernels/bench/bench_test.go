@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etc-ml/etc/runtime/gpu/emulator"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
 // TestBench runs some cases at small dims on the emulator.
@@ -32,7 +33,7 @@ func TestCases(t *testing.T) {
 	for _, c := range cases(1) {
 		require.False(t, names[c.name], c.name)
 		names[c.name] = true
-		variants, err := c.variants(1)
+		variants, err := c.variants(kernels.Machine{Target: kernels.CUDA, Cores: 132, TransferMemory: 225 << 10})
 		require.NoError(t, err, c.name)
 		require.NotEmpty(t, variants, c.name)
 		for _, v := range variants {

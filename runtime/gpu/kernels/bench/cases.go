@@ -114,8 +114,8 @@ func matvec(name string, v kernels.MatVec) testCase {
 	return testCase{
 		name: name, memory: append(w, vectors(v.M*v.K), vectors(v.K), vectors(v.M*v.N), results(v.M*v.N), step(v.M), vectors(v.K)), result: 6,
 		bytes: total(w), flops: 2 * float64(v.M*v.N*v.K),
-		variants: func(target kernels.Target) ([]variant, error) {
-			return tuned(v.Tunings(target, v.N, 1), v.Launch, 0, 1, 2, 3, 4, 8, 5, 6, 7)
+		variants: func(on kernels.Machine) ([]variant, error) {
+			return tuned(v.Tunings(on), v.Launch, 0, 1, 2, 3, 4, 8, 5, 6, 7)
 		},
 	}
 }
@@ -134,8 +134,8 @@ func many(name string, v kernels.MatVecMany) testCase {
 	bytes, at := total(all), len(all)
 	return testCase{
 		name: name, memory: append(all, vectors(v.M*v.K), vectors(v.K), step(v.M)), result: 3, bytes: bytes, flops: 2 * float64(v.M*rows*v.K),
-		variants: func(target kernels.Target) ([]variant, error) {
-			return tuned(v.Tunings(target, rows, 1), v.Launch, append(buffers, at, at+1, at, at, at, at, at, at+2)...)
+		variants: func(on kernels.Machine) ([]variant, error) {
+			return tuned(v.Tunings(on), v.Launch, append(buffers, at, at+1, at, at, at, at, at, at+2)...)
 		},
 	}
 }
@@ -145,11 +145,11 @@ func convolved(name string, v kernels.MatVecMany, channels int) testCase {
 	c := many(name, v)
 	last := len(c.memory)
 	c.memory = append(c.memory, memory{content: scales, bytes: 16 * channels}, memory{content: scales, bytes: 8 * channels}, results(channels), results(v.N[0]-channels))
-	c.variants = func(target kernels.Target) (out []variant, err error) {
+	c.variants = func(on kernels.Machine) (out []variant, err error) {
 		for _, early := range []bool{true, false} {
 			v.Conv = &kernels.Conv{Channels: channels, Taps: 4, SiLU: true, State: kernels.BF16, Weight: kernels.F32, Reset: kernels.ResetFlag}
 			v.Early, v.Activated = early, kernels.Activated{First: channels, Rows: min(channels/2, v.N[0]-channels), Activation: kernels.SiLU}
-			some, err := tuned(v.Tunings(target, v.N[0], 1), v.Launch, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 4, 5, last, 6, last+1, last+2, last+3, 6)
+			some, err := tuned(v.Tunings(on), v.Launch, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 4, 5, last, 6, last+1, last+2, last+3, 6)
 			if err != nil {
 				return nil, err
 			}
@@ -167,8 +167,8 @@ func glu(name string, v kernels.MatVecGLU) testCase {
 	w := append(weight(v.Format, v.N, v.K), weight(v.Format, v.N, v.K)...)
 	return testCase{
 		name: name, memory: append(w, vectors(v.M*v.K), vectors(v.K), results(v.M*v.N), step(v.M)), result: 8, bytes: total(w), flops: 4 * float64(v.M*v.N*v.K),
-		variants: func(target kernels.Target) ([]variant, error) {
-			return tuned(v.Tunings(target, v.N, 1), v.Launch, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
+		variants: func(on kernels.Machine) ([]variant, error) {
+			return tuned(v.Tunings(on), v.Launch, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 		},
 	}
 }
@@ -185,7 +185,7 @@ func chosen(count, top, tokens int) memory {
 func router(name string, r kernels.Router) testCase {
 	return testCase{
 		name: name, memory: []memory{vectors(r.Experts), results(r.Top), results(r.Top), step(1)}, result: 2,
-		variants: func(kernels.Target) ([]variant, error) {
+		variants: func(kernels.Machine) ([]variant, error) {
 			l, err := r.Launch(1)
 			return []variant{{label: "one threadgroup", launch: l, buffers: []int{0, 1, 2, 3}}}, err
 		},
@@ -233,8 +233,8 @@ func expertsUp(name string, e kernels.Experts) testCase {
 	return testCase{
 		name: name, memory: append(all, results(n*e.Inner), step(1)), result: out,
 		bytes: total(w) * float64(n) / float64(e.Top), flops: 4 * float64(n*e.Inner*e.Hidden),
-		variants: func(target kernels.Target) ([]variant, error) {
-			up, _ := e.Tunings(target)
+		variants: func(on kernels.Machine) ([]variant, error) {
+			up, _ := e.Tunings(on, 1)
 			return tuned(up, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchUp(t, 1) }, append(buffers, out, out+1)...)
 		},
 	}
@@ -252,8 +252,8 @@ func expertsDown(name string, e kernels.Experts) testCase {
 	return testCase{
 		name: name, memory: append(all, chosen(e.Top, n, 1), vectors(n), vectors(n*e.Inner), vectors(e.Hidden), results(e.Hidden), step(1)), result: at + 4,
 		bytes: total(w) * float64(n) / float64(e.Top), flops: 2 * float64(n*e.Inner*e.Hidden),
-		variants: func(target kernels.Target) ([]variant, error) {
-			_, down := e.Tunings(target)
+		variants: func(on kernels.Machine) ([]variant, error) {
+			_, down := e.Tunings(on, 1)
 			return tuned(down, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchDown(t, 1) }, append(buffers, at, at+1, at+2, at+3, at+4, at+5)...)
 		},
 	}
@@ -276,8 +276,8 @@ func matmul(name string, m kernels.MatMul, tokens int) testCase {
 	return testCase{
 		name: name, memory: append(w, rows(tokens*m.K, m.Exact), results(tokens*m.N), step(tokens), dense), result: 4,
 		bytes: total(w) + float64(tokens*(m.K*2+m.N*4)), flops: 2 * float64(tokens) * float64(m.N*m.K),
-		variants: func(target kernels.Target) ([]variant, error) {
-			out, err := tiled(m.Tiles(target, tokens), func(t kernels.Tile) (kernels.Launch, error) { return m.Launch(t, tokens) }, 0, 1, 2, 3, 3, 4, 5)
+		variants: func(on kernels.Machine) ([]variant, error) {
+			out, err := tiled(m.Tiles(on.Target, tokens), func(t kernels.Tile) (kernels.Launch, error) { return m.Launch(t, tokens) }, 0, 1, 2, 3, 3, 4, 5)
 			if !m.Exact {
 				out = append(out, variant{label: "cuBLAS, dense bf16", launch: kernels.Launch{Groups: [3]int{1, 1, 1}, Threads: [3]int{1, 1, 1}}, product: &device.Product{M: tokens, N: m.N, K: m.K, Float32: true}, buffers: []int{3, 6, 4}})
 			}
@@ -291,8 +291,8 @@ func matmulGLU(name string, m kernels.MatMulGLU, tokens int) testCase {
 	return testCase{
 		name: name, memory: append(w, rows(tokens*m.K, m.Exact), memory{content: zeros, bytes: tokens * m.N * 2}, step(tokens)), result: 7, half: true,
 		bytes: total(w) + float64(tokens*(m.K+m.N)*2), flops: 4 * float64(tokens) * float64(m.N*m.K),
-		variants: func(target kernels.Target) ([]variant, error) {
-			return tiled(m.Tiles(target, tokens), func(t kernels.Tile) (kernels.Launch, error) { return m.Launch(t, tokens) }, 0, 1, 2, 3, 4, 5, 6, 7, 8)
+		variants: func(on kernels.Machine) ([]variant, error) {
+			return tiled(m.Tiles(on.Target, tokens), func(t kernels.Tile) (kernels.Launch, error) { return m.Launch(t, tokens) }, 0, 1, 2, 3, 4, 5, 6, 7, 8)
 		},
 	}
 }
@@ -301,7 +301,7 @@ func dequantize(name string, d kernels.Dequantize) testCase {
 	w := weight(d.Format, d.N, d.K)
 	return testCase{
 		name: name, memory: append(w, memory{content: zeros, bytes: d.N * d.K * 2}), result: 3, half: true, bytes: total(w) + float64(d.N*d.K*2),
-		variants: func(kernels.Target) ([]variant, error) {
+		variants: func(kernels.Machine) ([]variant, error) {
 			l, err := d.Launch()
 			return []variant{{label: "one thread for 8 columns", launch: l, buffers: []int{0, 1, 2, 3}}}, err
 		},
@@ -341,7 +341,7 @@ func manyExperts(few kernels.Experts, tokens int) []testCase {
 		out = append(out, testCase{
 			name: name(fmt.Sprintf("up by %d", size)), memory: append(w, integers(order...), integers(table...), rows(tokens*e.Hidden, false), memory{content: zeros, bytes: pairs * e.Inner * 2}), result: 9, half: true,
 			bytes: total(w), flops: 4 * float64(pairs) * float64(e.Inner*e.Hidden),
-			variants: func(kernels.Target) ([]variant, error) {
+			variants: func(kernels.Machine) ([]variant, error) {
 				return tiled(fit, func(t kernels.Tile) (kernels.Launch, error) { return e.LaunchUp(t, tokens) }, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 			},
 		})
@@ -349,7 +349,7 @@ func manyExperts(few kernels.Experts, tokens int) []testCase {
 		out = append(out, testCase{
 			name: name(fmt.Sprintf("down by %d", size)), memory: append(w, integers(order...), integers(table...), rows(pairs*e.Inner, false), results(pairs*e.Hidden)), result: 6,
 			bytes: total(w), flops: 2 * float64(pairs) * float64(e.Inner*e.Hidden),
-			variants: func(kernels.Target) ([]variant, error) {
+			variants: func(kernels.Machine) ([]variant, error) {
 				return tiled(fit, func(t kernels.Tile) (kernels.Launch, error) { return e.LaunchDown(t, tokens) }, 0, 1, 2, 3, 4, 5, 6)
 			},
 		})
@@ -357,14 +357,14 @@ func manyExperts(few kernels.Experts, tokens int) []testCase {
 	tile := e.Tiles(kernels.CUDA, tokens)[0]
 	return append(out, testCase{
 		name: name("sort"), memory: []memory{experts, results(pairs), results(4 * e.MaxTiles(tile, tokens)), step(tokens)}, result: 1,
-		variants: func(kernels.Target) ([]variant, error) {
+		variants: func(kernels.Machine) ([]variant, error) {
 			l, err := e.LaunchSort(tile, tokens)
 			return []variant{{label: "one threadgroup", launch: l, buffers: []int{0, 1, 2, 3}}}, err
 		},
 	}, testCase{
 		name: name("combine"), memory: []memory{vectors(pairs * e.Hidden), vectors(pairs), results(tokens * e.Hidden), step(tokens)}, result: 2,
 		bytes: float64((pairs + tokens) * e.Hidden * 4),
-		variants: func(kernels.Target) ([]variant, error) {
+		variants: func(kernels.Machine) ([]variant, error) {
 			l, err := e.LaunchCombine(tokens)
 			return []variant{{label: "one thread for 4 columns", launch: l, buffers: []int{0, 1, 0, 2, 3}}}, err
 		},

@@ -52,7 +52,7 @@ type testCase struct {
 	half     bool
 	flops    float64
 	bytes    float64
-	variants func(target kernels.Target) ([]variant, error)
+	variants func(m kernels.Machine) ([]variant, error)
 }
 
 // measurement is what came of a variant.
@@ -64,7 +64,7 @@ type measurement struct {
 }
 
 func (c testCase) measure(w io.Writer, d device.Device, o options) error {
-	variants, err := c.variants(d.Info().Target)
+	variants, err := c.variants(d.Info().Machine())
 	if err != nil {
 		return err
 	}

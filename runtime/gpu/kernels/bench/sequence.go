@@ -50,9 +50,9 @@ func attention(name string, a kernels.Attention, context int) []testCase {
 	return []testCase{{
 		name: fmt.Sprintf("%s at %d", name, context), memory: all, result: 3,
 		bytes: float64(4 * seen * a.KVHeads * a.D), flops: float64(4 * seen * a.Heads * a.D),
-		variants: func(target kernels.Target) ([]variant, error) {
+		variants: func(on kernels.Machine) ([]variant, error) {
 			var out []variant
-			for _, t := range a.Tunings(target, false) {
+			for _, t := range a.Tunings(on.Target, false) {
 				tuned := a
 				tuned.Tuning = t
 				l, _, _, err := tuned.Launches(1)
@@ -65,7 +65,7 @@ func attention(name string, a kernels.Attention, context int) []testCase {
 		},
 	}, {
 		name: fmt.Sprintf("%s at %d, merge", name, context), memory: all, result: 6,
-		variants: func(kernels.Target) ([]variant, error) {
+		variants: func(kernels.Machine) ([]variant, error) {
 			return []variant{{label: fmt.Sprintf("%d blocks", blocks), launch: merge, buffers: []int{3, 4, 3, 6, 5}}}, err
 		},
 	}}
@@ -87,9 +87,9 @@ func attentionStep(name string, a kernels.Attention, dims, context int) testCase
 		memory: []memory{vectors(a.Heads * a.D), vectors(a.D), vectors(dims), cache(a), cache(a), results(a.Heads * most * a.D), results(a.Heads * most * 2),
 			results(a.Heads * a.D), results(a.Heads), integers(1, int32(context-1))},
 		bytes: float64(4 * seen * a.KVHeads * a.D), flops: float64(4 * seen * a.Heads * a.D),
-		variants: func(target kernels.Target) ([]variant, error) {
+		variants: func(on kernels.Machine) ([]variant, error) {
 			var out []variant
-			for _, t := range s.StepTunings(target) {
+			for _, t := range s.StepTunings(on.Target) {
 				tuned := s
 				tuned.Step = t
 				l, _, blocks, err := tuned.Launches()
@@ -118,9 +118,9 @@ func chunk(name string, a kernels.Attention, tokens int) testCase {
 	return testCase{
 		name: fmt.Sprintf("prefill %s attention of %d", name, tokens), memory: []memory{vectors(n), cache(a), cache(a), results(n), step(tokens)}, result: 3,
 		flops: float64(4 * pairs * a.Heads * a.D),
-		variants: func(target kernels.Target) ([]variant, error) {
+		variants: func(on kernels.Machine) ([]variant, error) {
 			var out []variant
-			for _, t := range a.ChunkTunings(target) {
+			for _, t := range a.ChunkTunings(on.Target) {
 				l, err := a.ChunkLaunch(tokens, t)
 				if err != nil {
 					return nil, err
@@ -144,7 +144,7 @@ func deltaStep() testCase {
 	return testCase{
 		name: "qwen delta step", result: 6, bytes: float64(8 * state),
 		memory: []memory{vectors(d.KHeads * d.DK), vectors(d.KHeads * d.DK), vectors(d.Heads * d.DV), vectors(d.DK), results(d.Heads), {content: scales, bytes: 4 * state}, results(d.Heads * d.DV), step(1)},
-		variants: func(kernels.Target) ([]variant, error) {
+		variants: func(kernels.Machine) ([]variant, error) {
 			var out []variant
 			for _, rows := range []int{1, 2, 4} {
 				for _, early := range []bool{true, false} {
@@ -174,12 +174,12 @@ func delta(tokens int) []testCase {
 		solve, _, err := d.Launches(tokens)
 		out = append(out, testCase{
 			name: fmt.Sprintf("prefill delta solve of %d by %d", tokens, length), memory: all, result: 7,
-			variants: func(kernels.Target) ([]variant, error) {
+			variants: func(kernels.Machine) ([]variant, error) {
 				return []variant{{label: "256 threads", launch: solve, buffers: []int{0, 1, 2, 3, 3, 4, 5, 6, 7, 10}}}, err
 			},
 		}, testCase{
 			name: fmt.Sprintf("prefill delta scan of %d by %d", tokens, length), memory: all, result: 9,
-			variants: func(kernels.Target) ([]variant, error) {
+			variants: func(kernels.Machine) ([]variant, error) {
 				var out []variant
 				for _, columns := range []int{16, 8, 32} {
 					d := d
@@ -224,7 +224,7 @@ func sampler(vocab int) []testCase {
 		{"argmax part", argmax, 5, []int{0, 1, 2, 3, 4, 5, 6}}, {"argmax", first, 11, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}},
 	} {
 		out = append(out, testCase{name: "sample " + c.name, memory: all, result: c.result,
-			variants: func(kernels.Target) ([]variant, error) {
+			variants: func(kernels.Machine) ([]variant, error) {
 				return []variant{{label: fmt.Sprintf("%d parts", parts), launch: c.launch, buffers: c.buffers}}, err
 			}})
 	}
@@ -240,7 +240,7 @@ func norms(small int) []testCase {
 			out = append(out, testCase{
 				name: fmt.Sprintf("norm of %dx%d", tokens, n), memory: []memory{vectors(tokens * n), vectors(n), vectors(tokens * n), results(tokens * n), results(tokens * n), step(tokens)}, result: 4,
 				bytes: float64(16 * tokens * n),
-				variants: func(kernels.Target) ([]variant, error) {
+				variants: func(kernels.Machine) ([]variant, error) {
 					var out []variant
 					for _, simdgroups := range []int{0, 8, 11, 14, 16, 32} {
 						norm.Simdgroups = simdgroups
@@ -260,13 +260,13 @@ func norms(small int) []testCase {
 		QNorm: kernels.WeightedHeadNorm, KNorm: kernels.WeightedHeadNorm, Eps: 1e-6, Weight: kernels.F32, Cache: kernels.BF16, Slots: 64}
 	return append(out, testCase{
 		name: "qwen conv step", memory: []memory{vectors(8192), vectors(4 * 8192), {content: halves, bytes: 2 * 4 * 8192}, results(8192), step(1)}, result: 3,
-		variants: func(kernels.Target) ([]variant, error) {
+		variants: func(kernels.Machine) ([]variant, error) {
 			l, err := conv.StepLaunch()
 			return []variant{{label: "one thread a channel", launch: l, buffers: []int{0, 1, 4, 2, 3, 4}}}, err
 		},
 	}, testCase{
 		name: "qwen rope", memory: []memory{vectors(9216), vectors(256), vectors(64), results(16 * 256), results(64 * 256), step(1)}, result: 3,
-		variants: func(kernels.Target) ([]variant, error) {
+		variants: func(kernels.Machine) ([]variant, error) {
 			l, err := rope.Launch(1)
 			return []variant{{label: "one simdgroup a head", launch: l, buffers: []int{0, 0, 0, 1, 1, 2, 3, 4, 4, 5}}}, err
 		},

@@ -6,9 +6,6 @@
 
 #define PORT_WAITS
 
-#ifndef MATVEC_K        // columns
-#define MATVEC_K 256
-#endif
 #ifndef MATVEC_M        // vectors, at most 8
 #define MATVEC_M 1
 #endif
@@ -33,15 +30,6 @@
 #ifndef MATVEC_PERMUTE  // codes of 4 bits become floats by byte permutation (1) or in place, by conversion (0)
 #define MATVEC_PERMUTE 0
 #endif
-#ifndef MATVEC_NORM     // the vectors are normed first: 0 no, 1 with weights bf16, 2 with weights f32, 3 without weights
-#define MATVEC_NORM 0
-#endif
-#ifndef MATVEC_HEAD     // columns that are normed on their own, and multiplied by activations of a gate; 0: all, and by nothing
-#define MATVEC_HEAD 0   // a power of two from 8 to 128 that divides K and, where there is a second chunk, CHUNK; M is 1
-#endif
-#ifndef MATVEC_GATE     // the gate's activation
-#define MATVEC_GATE ACTIVATION_NONE
-#endif
 #ifndef MATVEC_EXPERTS  // matrices in a stack of them
 #define MATVEC_EXPERTS 1
 #endif
@@ -50,14 +38,6 @@
 #endif
 #ifndef MATVEC_ALIGNED  // the weights' rows are a multiple of MATVEC_BLOCK
 #define MATVEC_ALIGNED 0
-#endif
-#ifndef MATVEC_EPS
-#define MATVEC_EPS 1e-6f
-#endif
-#if MATVEC_NORM == 1
-#define MATVEC_NORM_T bfloat
-#else
-#define MATVEC_NORM_T float
 #endif
 #define MATVEC_SQUARES (MATVEC_NORM && !MATVEC_HEAD)       // the norm's factor is that of whole vectors
 

@@ -1,0 +1,67 @@
+// Products of vectors with stored weights, for decoding: what matvec.h and stream.h have in common.
+
+#ifndef MATVEC_K        // columns
+#define MATVEC_K 256
+#endif
+#ifndef MATVEC_NORM     // the vectors are normed first: 0 no, 1 with weights bf16, 2 with weights f32, 3 without weights
+#define MATVEC_NORM 0
+#endif
+#ifndef MATVEC_HEAD     // columns that are normed on their own, and multiplied by activations of a gate; 0: all, and by nothing
+#define MATVEC_HEAD 0   // a power of two from 8 to 128 that divides K and, where there is a second chunk, CHUNK; M is 1
+#endif
+#ifndef MATVEC_GATE     // the gate's activation
+#define MATVEC_GATE ACTIVATION_NONE
+#endif
+#ifndef MATVEC_EPS
+#define MATVEC_EPS 1e-6f
+#endif
+#if MATVEC_NORM == 1
+#define MATVEC_NORM_T bfloat
+#else
+#define MATVEC_NORM_T float
+#endif
+#ifndef MATVEC_N0         // rows of the weights
+#define MATVEC_N0 64
+#endif
+#ifndef MATVEC_N1
+#define MATVEC_N1 0
+#endif
+#ifndef MATVEC_N2
+#define MATVEC_N2 0
+#endif
+#ifndef MATVEC_N3
+#define MATVEC_N3 0
+#endif
+#ifndef MATVEC_EPILOGUE   // 0 none, 1 adds extra [M, N], 2 adds extra [N], 3 MATVEC_CAP * tanh(y / MATVEC_CAP)
+#define MATVEC_EPILOGUE 0
+#endif
+#ifndef MATVEC_CAP
+#define MATVEC_CAP 1.0f
+#endif
+#ifndef MATVEC_ACTIVATION // of the gated pair, or of the activated rows
+#define MATVEC_ACTIVATION ACTIVATION_SILU
+#endif
+#ifndef MATVEC_CONV       // the first CONV_CHANNELS rows of weight 0 are convolved, of one vector
+#define MATVEC_CONV 0
+#endif
+#ifndef MATVEC_CONV_EARLY // no kernel of the sequence writes state and reset before this one: they are read before port_wait
+#define MATVEC_CONV_EARLY 0
+#endif
+#ifndef MATVEC_ACTIVATED  // rows of weight ACTIVATED_OF, from ACTIVATED_FIRST on, whose activations are written too
+#define MATVEC_ACTIVATED 0
+#define MATVEC_ACTIVATED_OF 0
+#define MATVEC_ACTIVATED_FIRST 0
+#endif
+
+// What follows a product: its result for a row is number at of all.
+inline float matvec_end(float v, device const float* extra, long at, int row) {
+#if MATVEC_EPILOGUE == 1
+  return v + extra[at];
+#elif MATVEC_EPILOGUE == 2
+  return v + extra[row];
+#elif MATVEC_EPILOGUE == 3
+  return MATVEC_CAP * port_tanh(v / MATVEC_CAP);
+#else
+  return v;
+#endif
+}

@@ -1,0 +1,426 @@
+// Products of one vector with stored weights of 4 or 8 bits, for devices whose copies run beside their threads.
+//
+// A threadgroup makes STREAM_ROWS rows, in strips of 16 or 8: of so many rows of a weight or, in pairs of weights, of 8 rows of
+// each.
+// A simdgroup of its own has strips copied into a ring of stages in threadgroup memory. The first copies start before
+// what the kernel depends on is done, for nothing writes weights: while one kernel ends, the next one's weights arrive.
+//
+// The other simdgroups first make integers of 23 bits of the vector, with a scale for every 64 columns, and take
+// them apart into three signed digits of 8 bits. port_mma_u8s8 multiplies digits with codes, and its sums are exact; so
+// the result is as near as sums of fp32 products are, at a fraction of their instructions. Of the eight columns of its second
+// operand, 0 to 2 are the digits of one group of 64 columns, in lanes 0 and 1 of four, and 4 to 6 those of the next group,
+// in lanes 2 and 3: for the others' columns lanes have zeros, so that a lane reads 32 columns of a row at once.
+
+#define PORT_WAITS
+
+#ifndef STREAM_ROWS     // of a threadgroup
+#define STREAM_ROWS 64
+#endif
+#ifndef STREAM_SIMDS    // simdgroups that multiply; each takes STREAM_OWN times 128 columns of a stage
+#define STREAM_SIMDS 2
+#endif
+#ifndef STREAM_COLUMNS  // of a stage, a divisor of K
+#define STREAM_COLUMNS 256
+#endif
+#ifndef STREAM_STRIP    // rows that are multiplied at once, of all weights: 8 or 16
+#define STREAM_STRIP 16
+#endif
+#ifndef STREAM_STAGES   // at least 2, or as many as there are
+#define STREAM_STAGES 2
+#endif
+#ifndef STREAM_FLUSH    // rows whose sums are kept before they are finished, a multiple of 16
+#define STREAM_FLUSH 64
+#endif
+#ifndef STREAM_PIECES   // matrices that share a row, each having K / PIECES columns of it; only of whole rows
+#define STREAM_PIECES 1
+#endif
+#ifndef MATVEC_EXPERTS  // matrices in a stack of them
+#define MATVEC_EXPERTS 1
+#endif
+#ifndef STREAM_BANDS    // matrices of N0 rows one below the other; 0: the weights N0 to N3
+#define STREAM_BANDS 0
+#endif
+#ifndef STREAM_PLANES   // weights whose rows are multiplied together: of the kernel that is to run
+#define STREAM_PLANES 1
+#endif
+#ifndef STREAM_BYTES    // of threadgroup memory
+#define STREAM_BYTES 32768
+#endif
+
+#define STREAM_THREADS (STREAM_SIMDS * 32)  // that multiply
+#define STREAM_SEGMENTS (MATVEC_K / STREAM_COLUMNS)
+#define STREAM_CHUNKS (STREAM_COLUMNS / 128)
+#define STREAM_OWN (STREAM_CHUNKS / STREAM_SIMDS)
+#define STREAM_KEEP (STREAM_SEGMENTS == 1 && STREAM_OWN <= 4)  // the digits of a simdgroup's columns stay in registers
+#define STREAM_WIDTH (MATVEC_K / STREAM_PIECES)                // columns of a matrix
+#define STREAM_PIECE (STREAM_COLUMNS / STREAM_PIECES)          // columns of a stage that are of one matrix
+#define STREAM_GROUPS (STREAM_PIECE / WEIGHT_GROUP)            // groups of them
+#define STREAM_ROW (STREAM_PIECE * WEIGHT_BITS / 8)            // bytes of them
+#define STREAM_PITCH (STREAM_ROW + (STREAM_SEGMENTS == 1 ? 0 : WEIGHT_BITS == 4 ? 64 : 16))  // rows that are copied one by one meet different banks
+#define STREAM_AFFINE (STREAM_PIECES * STREAM_GROUPS * int(sizeof(WEIGHT_SCALE)))       // bytes of a row's scales
+#define STREAM_STAGE (STREAM_STRIP * (STREAM_PIECES * STREAM_PITCH + (1 + WEIGHT_BIASES) * STREAM_AFFINE))
+#define STREAM_TAKES ((MATVEC_K / 8 + STREAM_THREADS - 1) / STREAM_THREADS)             // times that a thread takes 8 columns
+#define STREAM_AHEAD (STREAM_TAKES < 4 ? STREAM_TAKES : 4)                              // that are read at once
+#if STREAM_BANDS
+#define STREAM_ALL (STREAM_BANDS * MATVEC_N0)
+#else
+#define STREAM_ALL (MATVEC_N0 + MATVEC_N1 + MATVEC_N2 + MATVEC_N3)
+#endif
+
+// Where things stand in threadgroup memory.
+#define STREAM_DIGITS (STREAM_STAGES * STREAM_STAGE)      // uint [K / 128][3 digits][4 lanes][8]
+#define STREAM_FACTORS (STREAM_DIGITS + MATVEC_K * 3)     // float [K / 64][2], of the two upper digits and of the lowest one
+#define STREAM_HALF_SUMS (STREAM_FACTORS + MATVEC_K / 8)     // float [K / 64], half the sum of the columns
+#define STREAM_ZEROS (STREAM_HALF_SUMS + MATVEC_K / 16)      // 32 bytes
+#define STREAM_SUMS (STREAM_ZEROS + 32)                   // float [PLANES][SIMDS][FLUSH]
+#define STREAM_MEMORY(planes) (STREAM_SUMS + (planes) * STREAM_SIMDS * STREAM_FLUSH * 4)
+
+// The rows of a strip: count of them from row on, of matrix number band. at counts the rows of all matrices.
+struct stream_strip {
+  int at, end;
+  int band, row, count;
+};
+
+inline void stream_look(thread stream_strip& strip, int most) {
+#if STREAM_BANDS
+  strip.band = strip.at / MATVEC_N0;
+  strip.row = strip.at % MATVEC_N0;
+  int left = MATVEC_N0 - strip.row;
+#else
+  int left = MATVEC_N0 - strip.at;
+  strip.band = 0;
+  strip.row = strip.at;
+  if (left <= 0) {
+    strip.band = 1;
+    strip.row = -left;
+    left += MATVEC_N1;
+    if (left <= 0) {
+      strip.band = 2;
+      strip.row = -left;
+      left += MATVEC_N2;
+      if (left <= 0) {
+        strip.band = 3;
+        strip.row = -left;
+        left += MATVEC_N3;
+      }
+    }
+  }
+#endif
+  strip.count = min(min(most, left), strip.end - strip.at);
+}
+
+// Says how much stream_copy will bring for a strip's segment.
+inline void stream_expect(int rows, threadgroup port_transfer* arrived) {
+  port_transfer_expect(arrived, uint(rows * (STREAM_PIECES * STREAM_ROW + (1 + WEIGHT_BIASES) * STREAM_AFFINE)));
+}
+
+// Has the rows of a segment copied to rows of a stage from slot on: of one matrix, piece number piece of theirs. Of whole
+// rows it is one copy: a multiprocessor of an H100 starts one in some 50 ns, however small it is.
+inline void stream_copy(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, int row, int count, int segment,
+                        int slot, int piece, int lane, int lanes, threadgroup uchar* stage, threadgroup port_transfer* arrived) {
+  const int bytes = STREAM_GROUPS * int(sizeof(WEIGHT_SCALE));
+  threadgroup uchar* to = stage + (piece * STREAM_STRIP + slot) * STREAM_PITCH;
+  threadgroup uchar* affine = stage + STREAM_STRIP * STREAM_PIECES * STREAM_PITCH + (piece * STREAM_STRIP + slot) * bytes;
+  device const uchar* from = (device const uchar*)w + long(row) * (STREAM_WIDTH * WEIGHT_BITS / 8);
+  const long group = long(row) * (STREAM_WIDTH / WEIGHT_GROUP);
+#if STREAM_SEGMENTS > 1
+  for (int r = lane; r < count; r += lanes) {
+    port_transfer_copy(to + r * STREAM_PITCH, from + long(r) * (STREAM_WIDTH * WEIGHT_BITS / 8) + segment * STREAM_ROW, STREAM_ROW, arrived);
+    const long at = group + r * (STREAM_WIDTH / WEIGHT_GROUP) + segment * STREAM_GROUPS;
+    port_transfer_copy(affine + r * bytes, scales + at, uint(bytes), arrived);
+#if WEIGHT_BIASES
+    port_transfer_copy(affine + STREAM_STRIP * STREAM_AFFINE + r * bytes, biases + at, uint(bytes), arrived);
+#endif
+  }
+#else
+  if (lane == 0) port_transfer_copy(to, from, uint(count * STREAM_ROW), arrived);
+  if (lane == 1) port_transfer_copy(affine, scales + group, uint(count * bytes), arrived);
+#if WEIGHT_BIASES
+  if (lane == 2) port_transfer_copy(affine + STREAM_STRIP * STREAM_AFFINE, biases + group, uint(count * bytes), arrived);
+#endif
+#endif
+}
+
+// Reads 8 columns of what a thread multiplies the vector by: weights of the norm.
+inline void stream_factors(device const MATVEC_NORM_T* norm, int take, thread float* out) {
+#if MATVEC_NORM == 1 || MATVEC_NORM == 2
+#if MATVEC_HEAD
+  UNROLL for (int i = 0; i < 8; i++) out[i] = float(norm[(8 * take + i) % MATVEC_HEAD]);
+#else
+  UNROLL for (int i = 0; i < 8; i++) out[i] = float(norm[8 * take + i]);
+#endif
+#endif
+}
+
+// Makes the digits of 8 columns, and with the threads of the same 64 columns their scale and sum.
+inline void stream_digits(thread const float* v, int take, threadgroup uchar* memory) {
+  uint largest = 0u;
+  float sum = 0.0f;
+  UNROLL for (int i = 0; i < 8; i++) {
+    largest = max(largest, as_type<uint>(v[i]) & 0x7fffffffu);
+    sum += v[i];
+  }
+  UNROLL for (ushort distance = 1; distance < 8; distance *= 2) {
+    largest = max(largest, simd_shuffle_xor(largest, distance));
+    sum += simd_shuffle_xor(sum, distance);
+  }
+  // Numbers below 2^(e+1) times 2^(21-e) are below 2^22. What is not finite is in the sum, which every row takes.
+  const uint exponent = max(largest >> 23, 32u);
+  const float scale = as_type<float>((275u - exponent) << 23);
+  uint d[8];
+  UNROLL for (int i = 0; i < 8; i++) {
+    const uint integer = as_type<uint>(v[i] * scale + 12582912.0f) - 0x4b400000u;  // 1.5 * 2^23 leaves no fraction
+    d[i] = (integer + 0x00808080u) ^ 0x00808080u;                                  // bytes are digits from -128 to 127
+  }
+  threadgroup uint* to = (threadgroup uint*)(memory + STREAM_DIGITS) + (take / 16 * 12 + take % 16 / 4) * 8 + take % 4 * 2;
+  UNROLL for (int g = 0; g < 3; g++) {
+    const int shift = 16 - 8 * g;
+    // Codes of 4 bits come as those of even columns and those of odd ones.
+    const int next = WEIGHT_BITS == 4 ? 2 : 1;
+    UNROLL for (int h = 0; h < 2; h++) {
+      const int first = WEIGHT_BITS == 4 ? h : 4 * h;
+      uint word = 0u;
+      UNROLL for (int i = 0; i < 4; i++) word |= ((d[first + next * i] >> shift) & 255u) << (8 * i);
+      to[g * 32 + h] = word;
+    }
+  }
+  if (take % 8 == 0) {
+    const float unit = as_type<float>((exponent - 21u) << 23);
+    threadgroup float* factors = (threadgroup float*)(memory + STREAM_FACTORS) + take / 8 * 2;
+    factors[0] = unit * 256.0f;
+    factors[1] = unit * 0.00390625f;
+    ((threadgroup float*)(memory + STREAM_HALF_SUMS))[take / 8] = sum * 0.5f;
+  }
+}
+
+// Reads the vector, norms it as far as a thread can, and makes digits of it. Adds the squares of the elements to square. gate
+// is that of MATVEC_HEAD, scores [PIECES] are those that pieces are multiplied by.
+inline void stream_vector(device const float* x, device const MATVEC_NORM_T* norm, device const float* gate, device const float* scores,
+                          int thread_index, threadgroup uchar* memory, thread float& square) {
+  float factors[STREAM_AHEAD][8];
+  float v[STREAM_AHEAD][8];
+  for (int first = 0; first < STREAM_TAKES; first += STREAM_AHEAD) {
+    UNROLL for (int a = 0; a < STREAM_AHEAD; a++) {
+      const int take = (first + a) * STREAM_THREADS + thread_index;
+      if (take < MATVEC_K / 8) stream_factors(norm, take, factors[a]);
+    }
+    if (first == 0) port_wait();
+    UNROLL for (int a = 0; a < STREAM_AHEAD; a++) {
+      const int take = (first + a) * STREAM_THREADS + thread_index;
+      if (take < MATVEC_K / 8) {
+        const float4 low = ((device const float4*)x)[2 * take];
+        const float4 high = ((device const float4*)x)[2 * take + 1];
+        UNROLL for (int i = 0; i < 4; i++) {
+          v[a][i] = low[i];
+          v[a][4 + i] = high[i];
+        }
+      }
+    }
+    UNROLL for (int a = 0; a < STREAM_AHEAD; a++) {
+      const int take = (first + a) * STREAM_THREADS + thread_index;
+      if (take < MATVEC_K / 8) {
+#if MATVEC_HEAD
+        float total = 0.0f;
+        UNROLL for (int i = 0; i < 8; i++) total += v[a][i] * v[a][i];
+        UNROLL for (ushort distance = 1; distance < MATVEC_HEAD / 8; distance *= 2) total += simd_shuffle_xor(total, distance);
+        const float factor = precise::rsqrt(total / float(MATVEC_HEAD) + MATVEC_EPS);
+        UNROLL for (int i = 0; i < 8; i++) v[a][i] *= factor * port_activate(MATVEC_GATE, gate[8 * take + i]);
+#elif MATVEC_NORM
+        UNROLL for (int i = 0; i < 8; i++) square += v[a][i] * v[a][i];
+#endif
+#if MATVEC_NORM == 1 || MATVEC_NORM == 2
+        UNROLL for (int i = 0; i < 8; i++) v[a][i] *= factors[a][i];
+#endif
+#if STREAM_PIECES > 1
+        const float score = scores[8 * take / STREAM_WIDTH];
+        UNROLL for (int i = 0; i < 8; i++) v[a][i] *= score;
+#endif
+        stream_digits(v[a], take, memory);
+      }
+    }
+  }
+}
+
+// What a lane multiplies 128 columns with.
+struct stream_columns {
+  uint digits[8];
+  float factor, half_sum;
+};
+
+inline void stream_columns_of(int chunk, int lane, threadgroup const uchar* memory, thread stream_columns& out) {
+  const int column = lane / 4;
+  const int quarter = lane % 4;
+  const bool has = quarter < 2 ? column < 3 : column >= 4 && column < 7;
+  threadgroup const uchar* from = memory + (has ? STREAM_DIGITS + ((chunk * 3 + column % 4) * 4 + quarter) * 32 : STREAM_ZEROS);
+  UNROLL for (int i = 0; i < 2; i++) {
+    const uint4 words = ((threadgroup const uint4*)from)[i];
+    UNROLL for (int j = 0; j < 4; j++) out.digits[4 * i + j] = words[j];
+  }
+  out.factor = ((threadgroup const float*)(memory + STREAM_FACTORS))[chunk * 4 + quarter];
+  out.half_sum = ((threadgroup const float*)(memory + STREAM_HALF_SUMS))[chunk * 2 + quarter / 2];
+}
+
+// The codes of a lane's 32 columns of a row, as two operands of port_mma_u8s8 for every 8 columns.
+inline void stream_codes(threadgroup const uchar* from, thread uint* out) {
+#if WEIGHT_BITS == 4
+  const uint4 words = *(threadgroup const uint4*)from;
+  UNROLL for (int i = 0; i < 4; i++) {
+    out[2 * i] = words[i] & 0x0f0f0f0fu;
+    out[2 * i + 1] = (words[i] >> 4) & 0x0f0f0f0fu;
+  }
+#else
+  UNROLL for (int i = 0; i < 2; i++) {
+    const uint4 words = ((threadgroup const uint4*)from)[i];
+    UNROLL for (int j = 0; j < 4; j++) out[4 * i + j] = words[j];
+  }
+#endif
+}
+
+// Adds the products of a simdgroup's columns of a stage with two of its rows, lane / 4 and 8 more, to sums.
+inline void stream_multiply(threadgroup const uchar* stage, threadgroup const uchar* memory, int segment, int simd, int lane,
+                            thread const stream_columns* kept, thread float* sums) {
+  UNROLL for (int own = 0; own < STREAM_OWN; own++) {
+    const int chunk = simd * STREAM_OWN + own;
+#if STREAM_KEEP
+    const stream_columns columns = kept[own];
+#else
+    stream_columns columns;
+    stream_columns_of(segment * STREAM_CHUNKS + chunk, lane, memory, columns);
+#endif
+    const int at = chunk * 128 + lane % 4 * 32;
+    const int row = at / STREAM_PIECE * STREAM_STRIP + lane / 4;  // of those of all pieces
+    threadgroup const WEIGHT_SCALE* scales = (threadgroup const WEIGHT_SCALE*)(stage + STREAM_STRIP * STREAM_PIECES * STREAM_PITCH) +
+        row * STREAM_GROUPS + at % STREAM_PIECE / WEIGHT_GROUP;
+    uint codes[2][8] = {};
+    float scale[2];
+    float bias[2];
+    UNROLL for (int h = 0; h < STREAM_STRIP / 8; h++) {
+      stream_codes(stage + (row + 8 * h) * STREAM_PITCH + at % STREAM_PIECE * WEIGHT_BITS / 8, codes[h]);
+      scale[h] = float(scales[8 * h * STREAM_GROUPS]);
+#if WEIGHT_BIASES
+      bias[h] = float(scales[STREAM_STRIP * STREAM_PIECES * STREAM_GROUPS + 8 * h * STREAM_GROUPS]);
+#else
+      bias[h] = scale[h] * -float(1 << (WEIGHT_BITS - 1));
+#endif
+    }
+    int products[4] = {0, 0, 0, 0};
+    UNROLL for (int i = 0; i < 4; i++) {
+      port_mma_u8s8(products, codes[0][2 * i], codes[1][2 * i], codes[0][2 * i + 1], codes[1][2 * i + 1], columns.digits[2 * i], columns.digits[2 * i + 1]);
+    }
+    // A lane has the two upper digits, or the lowest one and nothing. Rows from the last on that there is have any bits.
+    UNROLL for (int h = 0; h < STREAM_STRIP / 8; h++) {
+      sums[h] += scale[h] * (columns.factor * float(products[2 * h] * 256 + products[2 * h + 1])) + bias[h] * columns.half_sum;
+    }
+  }
+}
+
+// Runs a product. A Product has copy, which has a strip's segment copied by a simdgroup, and end, which a thread calls with the results
+// of a row of each plane. x is that of all matrices.
+template <int PLANES, class Product>
+inline void stream_run(thread Product& product, int group, int thread_index, device const float* x, device const MATVEC_NORM_T* norm,
+                       device const float* gate, device const float* scores, threadgroup uchar* memory, threadgroup port_transfer* arrived,
+                       threadgroup float* squares) {
+  static_assert(PLANES != STREAM_PLANES || STREAM_MEMORY(PLANES) <= STREAM_BYTES, "STREAM_BYTES");
+  static_assert(STREAM_OWN * STREAM_SIMDS * 128 == STREAM_COLUMNS && STREAM_SEGMENTS * STREAM_COLUMNS == MATVEC_K, "STREAM_COLUMNS");
+  const int lane = thread_index % 32;
+  const int simd = thread_index / 32;
+  const bool copies = simd == STREAM_SIMDS;
+  stream_strip strip;  // that is multiplied
+  strip.at = group * STREAM_ROWS;
+  strip.end = min(strip.at + STREAM_ROWS, STREAM_ALL);
+  stream_look(strip, STREAM_STRIP / PLANES);
+  stream_strip next = strip;  // that is copied
+  int next_segment = 0;
+  int segment = 0;
+  int kept_from = strip.at;  // the first row whose sums are kept
+  float square = 0.0f;
+  float sums[2] = {0.0f, 0.0f};
+  stream_columns columns[STREAM_KEEP ? STREAM_OWN : 1];
+  threadgroup float* kept = (threadgroup float*)(memory + STREAM_SUMS);
+  if (copies) {
+    if (lane == 0) {
+      for (int i = 0; i < STREAM_STAGES; i++) port_transfer_init(arrived + i);
+    }
+    simdgroup_barrier(mem_flags::mem_threadgroup);
+  }
+  // From turn 0 on, what is copied goes where the turn before has read.
+  for (int turn = 1 - STREAM_STAGES; strip.at < strip.end; turn++) {
+    if (copies && next.at < next.end) {
+      const int slot = (turn + STREAM_STAGES - 1) % STREAM_STAGES;
+      if (lane == 0) stream_expect(PLANES * next.count, arrived + slot);
+      simdgroup_barrier(mem_flags::mem_none);
+      product.copy(next, next_segment, lane, memory + slot * STREAM_STAGE, arrived + slot);
+      next_segment++;
+      if (next_segment == STREAM_SEGMENTS) {
+        next_segment = 0;
+        next.at += next.count;
+        if (next.at < next.end) stream_look(next, STREAM_STRIP / PLANES);
+      }
+    }
+    if (turn < 0) continue;
+    if (turn == 0) {
+      if (!copies) {
+        product.begin(strip.at + thread_index, strip.end);
+        if (thread_index < 8) ((threadgroup uint*)(memory + STREAM_ZEROS))[thread_index] = 0u;
+        stream_vector(x, norm, gate, scores, thread_index, memory, square);
+#if MATVEC_NORM && !MATVEC_HEAD
+        square = simd_sum(square);
+        if (lane == 0) squares[simd] = square;
+#endif
+      }
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+#if STREAM_KEEP
+      if (!copies) {
+        UNROLL for (int own = 0; own < STREAM_OWN; own++) stream_columns_of(simd * STREAM_OWN + own, lane, memory, columns[own]);
+      }
+#endif
+    }
+    if (!copies) {
+      const int slot = turn % STREAM_STAGES;
+      port_transfer_wait(arrived + slot, uint(turn / STREAM_STAGES));
+      stream_multiply(memory + slot * STREAM_STAGE, memory, segment, simd, lane, columns, sums);
+      if (segment == STREAM_SEGMENTS - 1) {
+        UNROLL for (int h = 0; h < STREAM_STRIP / 8; h++) {
+          float v = sums[h];
+          v += simd_shuffle_xor(v, 1);
+          v += simd_shuffle_xor(v, 2);
+          const int row = lane / 4 + (PLANES == 1 ? 8 * h : 0);
+          if (lane % 4 == 0 && row < strip.count) kept[((PLANES == 1 ? 0 : h) * STREAM_SIMDS + simd) * STREAM_FLUSH + strip.at - kept_from + row] = v;
+          sums[h] = 0.0f;
+        }
+      }
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    segment++;
+    if (segment < STREAM_SEGMENTS) continue;
+    segment = 0;
+    strip.at += strip.count;
+    if (strip.at < strip.end) stream_look(strip, STREAM_STRIP / PLANES);
+#if STREAM_FLUSH < STREAM_ROWS
+    if (strip.at < strip.end && strip.at - kept_from + STREAM_STRIP / PLANES <= STREAM_FLUSH) continue;
+#else
+    if (strip.at < strip.end) continue;
+#endif
+    if (!copies) {
+      float factor = 1.0f;
+#if MATVEC_NORM && !MATVEC_HEAD
+      float total = 0.0f;
+      UNROLL for (int i = 0; i < STREAM_SIMDS; i++) total += squares[i];
+      factor = precise::rsqrt(total / float(MATVEC_K) + MATVEC_EPS);
+#endif
+      for (int r = thread_index; r < strip.at - kept_from; r += STREAM_THREADS) {
+        float out[PLANES];
+        UNROLL for (int p = 0; p < PLANES; p++) {
+          out[p] = 0.0f;
+          UNROLL for (int i = 0; i < STREAM_SIMDS; i++) out[p] += kept[(p * STREAM_SIMDS + i) * STREAM_FLUSH + r];
+          out[p] *= factor;
+        }
+        product.end(kept_from + r, out);
+      }
+    }
+#if STREAM_FLUSH < STREAM_ROWS
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+#endif
+    kept_from = strip.at;
+  }
+}

@@ -1,0 +1,184 @@
+package kernels
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Machine is what the division of a product depends on.
+type Machine struct {
+	Target Target
+	// Cores is the number of multiprocessors; 0 where it is not known.
+	Cores int
+	// TransferMemory is the largest Launch.Memory in bytes; 0 where nothing is to be streamed.
+	TransferMemory int
+}
+
+// Stream is how a product of one vector is divided whose weights are copied to threadgroup memory beside the work, see
+// prelude/stream.h. The zero Stream says that a product is not streamed.
+type Stream struct {
+	// Rows of a threadgroup.
+	Rows int
+	// Simdgroups that multiply; one more copies.
+	Simdgroups int
+	// Strip is the number of rows that are multiplied at once, of all weights: 8 or 16.
+	Strip int
+	// Columns of a stage, a divisor of all columns and a multiple of 128 for each simdgroup.
+	Columns int
+	// Stages of the ring, at least 2 unless there is one in all.
+	Stages int
+}
+
+// maxKept is the number of rows whose sums a threadgroup keeps before it finishes them.
+const maxKept = 192
+
+// streamed is a product that is streamed.
+type streamed struct {
+	Vectors
+	Stream
+	planes int
+	// pieces is the number of matrices that share a row.
+	pieces int
+	// rows of the weights, or of bands matrices of so many rows.
+	rows  []int
+	bands int
+}
+
+// strip is the number of rows of each weight that are multiplied at once.
+func (s streamed) strip() int { return s.Strip / s.planes }
+
+// affine is the number of bytes of n columns' scales.
+func (s streamed) affine(n int) int {
+	if s.F32 {
+		return n / s.Group * 4
+	}
+	return n / s.Group * 2
+}
+
+func (s streamed) all() int {
+	n := 0
+	for _, rows := range s.rows {
+		n += rows
+	}
+	return n * max(s.bands, 1)
+}
+
+// stage is the number of bytes of a stage.
+func (s streamed) stage() int {
+	pitch, affine := s.Columns*s.Bits/8, s.affine(s.Columns)
+	switch {
+	case s.Columns == s.K:
+	case s.Bits == 4:
+		pitch += 64
+	default:
+		pitch += 16
+	}
+	if !s.Symmetric {
+		affine *= 2
+	}
+	return s.Strip * (pitch + affine)
+}
+
+// kept is the number of rows whose sums are kept.
+func (s streamed) kept() int { return min(ceil(s.Rows, 16)*16, maxKept) }
+
+// memory is what STREAM_MEMORY in prelude/stream.h is.
+func (s streamed) memory() int {
+	return s.Stages*s.stage() + s.K*3 + s.K/8 + s.K/16 + 32 + s.planes*s.Simdgroups*s.kept()*4
+}
+
+// check says why there is no such kernel.
+func (s streamed) check() error {
+	if err := s.Vectors.check(s.K / s.pieces); err != nil {
+		return err
+	}
+	switch {
+	case s.M != 1:
+		return fmt.Errorf("%d vectors, one can be streamed to", s.M)
+	case s.Bits > 8 || s.Group%64 != 0:
+		return fmt.Errorf("weights %s, want 4 or 8 bits in groups of 64 or 128", s.Format)
+	case s.K%256 != 0 || s.K/s.pieces%128 != 0:
+		return fmt.Errorf("%d columns, want a multiple of 256", s.K)
+	case s.Simdgroups < 1 || s.Simdgroups > 31 || s.Columns < 1 || s.Columns%(128*s.Simdgroups) != 0 || s.K%s.Columns != 0 || s.pieces > 1 && s.Columns != s.K:
+		return fmt.Errorf("tuning: stages of %d of %d columns do not suit %d simdgroups", s.Columns, s.K, s.Simdgroups)
+	case s.Strip != 16 && (s.Strip != 8 || s.planes == 2):
+		return fmt.Errorf("tuning: strips of %d rows of %d weights, want 16, or 8 of one weight", s.Strip, s.planes)
+	case s.Rows < 1 || s.Stages < 1 || s.Stages < 2 && (s.Rows > s.strip() || s.Columns != s.K || len(s.rows) > 1 || s.bands > 1):
+		return fmt.Errorf("tuning: %d stages for %d rows", s.Stages, s.Rows)
+	}
+	// What is copied begins and ends at a multiple of 16 bytes.
+	each := s.affine(s.K / s.pieces)
+	odd := slices.ContainsFunc(append([]int{s.Rows, s.strip()}, s.rows...), func(n int) bool { return n*each%16 != 0 })
+	if s.Columns < s.K && s.pieces == 1 {
+		odd = s.affine(s.Columns)%16 != 0 || each%16 != 0
+	}
+	if odd {
+		return fmt.Errorf("%v rows of %d columns in steps of %d: scales do not begin at multiples of 16 bytes", s.rows, s.K, s.Rows)
+	}
+	return nil
+}
+
+// launch is the dispatch of a kernel.
+func (s streamed) launch(file, kernel string, more []Define, trial func(l Launch, block int) Trial) (Launch, error) {
+	if err := s.check(); err != nil {
+		return Launch{}, fmt.Errorf("%s %v×%d: %w", kernel, s.rows, s.K, err)
+	}
+	defines := append(s.defines(), define("MATVEC_K", s.K, "MATVEC_NORM", int(s.Norm), "MATVEC_EPS", s.Eps, "STREAM_ROWS", s.Rows,
+		"STREAM_SIMDS", s.Simdgroups, "STREAM_STRIP", s.Strip, "STREAM_COLUMNS", s.Columns, "STREAM_STAGES", s.Stages, "STREAM_FLUSH", s.kept(), "STREAM_PLANES", s.planes,
+		"STREAM_PIECES", s.pieces, "STREAM_BANDS", s.bands, "STREAM_BYTES", s.memory())...)
+	for i, n := range s.rows {
+		defines = append(defines, define(fmt.Sprintf("MATVEC_N%d", i), n)...)
+	}
+	l := Launch{
+		File: file, Kernel: kernel, Defines: append(defines, more...), Memory: s.memory(),
+		Groups: [3]int{ceil(s.all(), s.Rows), 1, 1}, Threads: [3]int{(s.Simdgroups + 1) * 32, 1, 1},
+	}
+	l.Trial = func() Trial { return trial(l, s.Rows) }
+	return l, nil
+}
+
+// The sizes of rings: so much that the next kernel's has room beside it on a multiprocessor.
+const (
+	ring     = 100 << 10
+	leastRun = 1 << 20 // bytes of weights from which on streaming is worth its start
+)
+
+// streams are the ways worth measuring to stream a product on a machine, the default first.
+func (s streamed) streams(m Machine) (out []Tuning) {
+	if m.TransferMemory == 0 || m.Cores == 0 || s.all()*s.planes*s.K*s.Bits/8 < leastRun {
+		return nil
+	}
+	step := 1 // rows whose scales are a multiple of 16 bytes
+	for step < 16 && s.affine(s.K/s.pieces)*step%16 != 0 {
+		step *= 2
+	}
+	s.Rows = ceil(ceil(s.all(), m.Cores), step) * step
+	for _, s.Strip = range []int{16, 8} {
+		// Whole rows, or the longest segments of which two stages fit.
+		for parts := 1; parts <= s.K/128; parts++ {
+			if s.Columns = s.K / parts; s.K%(128*parts) == 0 && 2*s.stage() <= ring {
+				break
+			}
+		}
+		most := min(max(ring/s.stage(), 2), 5)
+		for _, s.Simdgroups = range []int{8, 7, 9, 6, 12, 14, 10, 16, 5, 4, 3, 2, 1} {
+			for s.Stages = most; s.Stages >= 2; s.Stages-- {
+				if s.check() == nil && s.memory() <= m.TransferMemory {
+					out = append(out, Tuning{Stream: s.Stream})
+				}
+			}
+		}
+	}
+	// Copies of parts of rows are many and small.
+	slices.SortStableFunc(out, func(a, b Tuning) int { return b.Stream.Columns - a.Stream.Columns })
+	return out
+}
+
+// among are ways to stream a product and others, the default of both first, for one that fails on a device leaves room to
+// the other.
+func among(streams, others []Tuning) []Tuning {
+	if len(streams) == 0 || len(others) == 0 {
+		return append(streams, others...)
+	}
+	return slices.Concat(streams[:1], others[:1], streams[1:], others[1:])
+}

@@ -1,0 +1,172 @@
+#include "port.h"
+#include "weights.h"
+#include "product.h"
+#include "stream.h"
+#include "conv.h"
+// The kernels of matvec.metal, for one vector: the same buffers, the same results, weights that are copied to
+// threadgroup memory beside the work.
+
+// One weight.
+struct stream_one {
+  device const uint* w;
+  device const WEIGHT_SCALE* scales;
+  device const WEIGHT_SCALE* biases;
+  device const float* extra;
+  device float* y;
+  void begin(int row, int end) thread {}
+  void copy(thread const stream_strip& strip, int segment, int lane, threadgroup uchar* stage, threadgroup port_transfer* arrived) thread {
+    stream_copy(w, scales, biases, strip.row, strip.count, segment, 0, 0, lane, 32, stage, arrived);
+  }
+  void end(int row, thread const float* out) thread { y[row] = matvec_end(out[0], extra, row, row); }
+};
+
+[[max_total_threads_per_threadgroup(STREAM_THREADS + 32)]]
+kernel void stream(device const uint* w [[buffer(0)]],
+                   device const WEIGHT_SCALE* scales [[buffer(1)]],
+                   device const WEIGHT_SCALE* biases [[buffer(2)]],
+                   device const float* x [[buffer(3)]],
+                   device const MATVEC_NORM_T* norm [[buffer(4)]],
+                   device const float* gate [[buffer(5)]],
+                   device const float* extra [[buffer(6)]],
+                   device float* y [[buffer(7)]],
+                   device const int* step [[buffer(8)]],
+                   uint group [[threadgroup_position_in_grid]],
+                   uint thread_index [[thread_index_in_threadgroup]]) {
+  TG_MEMORY(memory, STREAM_BYTES);
+  TG_ARRAY(port_transfer, arrived, STREAM_STAGES);
+  TG_ARRAY(float, squares, STREAM_SIMDS);
+  stream_one product = {w, scales, biases, extra, y};
+  stream_run<1>(product, int(group), int(thread_index), x, norm, gate, x, memory, arrived, squares);
+}
+
+// Up to four weights, with a convolution behind the first rows of weight 0 and activations of some.
+struct stream_more {
+  device const uint* w[4];
+  device const WEIGHT_SCALE* scales[4];
+  device const WEIGHT_SCALE* biases[4];
+  device float* y[4];
+  device const CONV_WEIGHT_T* conv_w;
+  device const uchar* reset;
+  device CONV_STATE_T* state;
+  device float* conv_y;
+  device float* activated;
+  device const int* step;
+  int early;  // the channel whose state a thread has read before the wait
+  bool zero;
+  float past[CONV_TAPS];
+  float taps[CONV_TAPS];
+  void read(int c) thread {
+#if MATVEC_CONV
+    zero = conv_reset(reset, step);
+    conv_rows(state, c, past);
+    conv_taps(conv_w, c, taps);
+#endif
+  }
+  void begin(int row, int end) thread {
+    early = -1;
+#if MATVEC_CONV && MATVEC_CONV_EARLY
+    if (row < min(end, CONV_CHANNELS)) {
+      early = row;
+      read(row);
+    }
+#endif
+  }
+  void copy(thread const stream_strip& strip, int segment, int lane, threadgroup uchar* stage, threadgroup port_transfer* arrived) thread {
+    // The index is not a constant, the addresses of arguments are: choose among them.
+    device const uint* from = strip.band == 0 ? w[0] : strip.band == 1 ? w[1] : strip.band == 2 ? w[2] : w[3];
+    device const WEIGHT_SCALE* s = strip.band == 0 ? scales[0] : strip.band == 1 ? scales[1] : strip.band == 2 ? scales[2] : scales[3];
+    device const WEIGHT_SCALE* b = strip.band == 0 ? biases[0] : strip.band == 1 ? biases[1] : strip.band == 2 ? biases[2] : biases[3];
+    stream_copy(from, s, b, strip.row, strip.count, segment, 0, 0, lane, 32, stage, arrived);
+  }
+  void end(int at, thread const float* out) thread {
+    stream_strip strip;
+    strip.at = at;
+    strip.end = STREAM_ALL;
+    stream_look(strip, 1);
+    device float* to = strip.band == 0 ? y[0] : strip.band == 1 ? y[1] : strip.band == 2 ? y[2] : y[3];
+    to[strip.row] = out[0];
+#if MATVEC_CONV
+    if (at < CONV_CHANNELS) {
+      if (early != at) read(at);
+      UNROLL for (int j = 0; j < CONV_TAPS; j++) past[j] = zero ? 0.0f : past[j];
+      conv_shift(past, out[0]);
+      conv_write(state, at, past);
+      conv_y[at] = conv_output(past, taps);
+    }
+#endif
+#if MATVEC_ACTIVATED
+    const int place = strip.row - MATVEC_ACTIVATED_FIRST;
+    if (strip.band == MATVEC_ACTIVATED_OF && place >= 0 && place < MATVEC_ACTIVATED) activated[place] = port_activate(MATVEC_ACTIVATION, out[0]);
+#endif
+  }
+};
+
+[[max_total_threads_per_threadgroup(STREAM_THREADS + 32)]]
+kernel void stream_many(device const uint* w0 [[buffer(0)]],
+                        device const WEIGHT_SCALE* scales0 [[buffer(1)]],
+                        device const WEIGHT_SCALE* biases0 [[buffer(2)]],
+                        device float* y0 [[buffer(3)]],
+                        device const uint* w1 [[buffer(4)]],
+                        device const WEIGHT_SCALE* scales1 [[buffer(5)]],
+                        device const WEIGHT_SCALE* biases1 [[buffer(6)]],
+                        device float* y1 [[buffer(7)]],
+                        device const uint* w2 [[buffer(8)]],
+                        device const WEIGHT_SCALE* scales2 [[buffer(9)]],
+                        device const WEIGHT_SCALE* biases2 [[buffer(10)]],
+                        device float* y2 [[buffer(11)]],
+                        device const uint* w3 [[buffer(12)]],
+                        device const WEIGHT_SCALE* scales3 [[buffer(13)]],
+                        device const WEIGHT_SCALE* biases3 [[buffer(14)]],
+                        device float* y3 [[buffer(15)]],
+                        device const float* x [[buffer(16)]],
+                        device const MATVEC_NORM_T* norm [[buffer(17)]],
+                        device const CONV_WEIGHT_T* conv_w [[buffer(18)]],
+                        device const uchar* reset [[buffer(19)]],
+                        device CONV_STATE_T* state [[buffer(20)]],
+                        device float* conv_y [[buffer(21)]],
+                        device float* activated [[buffer(22)]],
+                        device const int* step [[buffer(23)]],
+                        uint group [[threadgroup_position_in_grid]],
+                        uint thread_index [[thread_index_in_threadgroup]]) {
+  TG_MEMORY(memory, STREAM_BYTES);
+  TG_ARRAY(port_transfer, arrived, STREAM_STAGES);
+  TG_ARRAY(float, squares, STREAM_SIMDS);
+  stream_more product = {{w0, w1, w2, w3}, {scales0, scales1, scales2, scales3}, {biases0, biases1, biases2, biases3}, {y0, y1, y2, y3},
+                         conv_w, reset, state, conv_y, activated, step};
+  stream_run<1>(product, int(group), int(thread_index), x, norm, x, x, memory, arrived, squares);
+}
+
+// A gated pair.
+struct stream_pair {
+  device const uint* w[2];
+  device const WEIGHT_SCALE* scales[2];
+  device const WEIGHT_SCALE* biases[2];
+  device float* y;
+  void begin(int row, int end) thread {}
+  void copy(thread const stream_strip& strip, int segment, int lane, threadgroup uchar* stage, threadgroup port_transfer* arrived) thread {
+    const bool up = lane >= 16;
+    stream_copy(up ? w[1] : w[0], up ? scales[1] : scales[0], up ? biases[1] : biases[0], strip.row, strip.count, segment, up ? 8 : 0, 0, lane % 16, 16,
+                stage, arrived);
+  }
+  void end(int row, thread const float* out) thread { y[row] = port_activate(MATVEC_ACTIVATION, out[0]) * out[1]; }
+};
+
+[[max_total_threads_per_threadgroup(STREAM_THREADS + 32)]]
+kernel void stream_glu(device const uint* w0 [[buffer(0)]],
+                       device const WEIGHT_SCALE* scales0 [[buffer(1)]],
+                       device const WEIGHT_SCALE* biases0 [[buffer(2)]],
+                       device const uint* w1 [[buffer(3)]],
+                       device const WEIGHT_SCALE* scales1 [[buffer(4)]],
+                       device const WEIGHT_SCALE* biases1 [[buffer(5)]],
+                       device const float* x [[buffer(6)]],
+                       device const MATVEC_NORM_T* norm [[buffer(7)]],
+                       device float* y [[buffer(8)]],
+                       device const int* step [[buffer(9)]],
+                       uint group [[threadgroup_position_in_grid]],
+                       uint thread_index [[thread_index_in_threadgroup]]) {
+  TG_MEMORY(memory, STREAM_BYTES);
+  TG_ARRAY(port_transfer, arrived, STREAM_STAGES);
+  TG_ARRAY(float, squares, STREAM_SIMDS);
+  stream_pair product = {{w0, w1}, {scales0, scales1}, {biases0, biases1}, y};
+  stream_run<2>(product, int(group), int(thread_index), x, norm, x, x, memory, arrived, squares);
+}
