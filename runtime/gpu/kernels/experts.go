@@ -134,7 +134,7 @@ func (e Experts) check() error {
 // shared expert's gate f32 [T] (logits again where there is none), x, norm, and what is written: experts i32 and scores
 // f32 [T, Parts], the shared expert's number being 0, and h f32 [T, Parts, Inner]; step.
 func (e Experts) LaunchUp(t Tuning, tokens int) (Launch, error) {
-	if t.Stream.Rows > 0 {
+	if t.Stream.Groups > 0 {
 		return e.streamUp(t.Stream, tokens)
 	}
 	v := e.up()
@@ -171,7 +171,7 @@ func (e Experts) LaunchUp(t Tuning, tokens int) (Launch, error) {
 // the shared expert where there is one, experts i32 and scores f32 [T, Parts], h, extra f32 [T, Hidden] (h again where
 // there is none), y f32 [T, Hidden], step.
 func (e Experts) LaunchDown(t Tuning, tokens int) (Launch, error) {
-	if t.Stream.Rows > 0 {
+	if t.Stream.Groups > 0 {
 		return e.streamDown(t.Stream, tokens)
 	}
 	v := e.down()

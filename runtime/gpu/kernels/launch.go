@@ -21,6 +21,8 @@ type Launch struct {
 	Defines []Define
 	// Params is the constant struct, which follows the last buffer; nil where the kernel has none.
 	Params []byte
+	// covers is the number of rows that so many threadgroups make, where it is no multiple of that of one.
+	covers func(groups int) int
 	// Groups is the grid in threadgroups, Threads one threadgroup.
 	Groups, Threads [3]int
 	// Memory is the bytes of TG_MEMORY of the kernel; 0 where it has none.

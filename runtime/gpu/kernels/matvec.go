@@ -110,12 +110,12 @@ func (v MatVec) Launch(t Tuning) (Launch, error) {
 		if v.Head < 8 || v.Head > 128 || v.Head&(v.Head-1) != 0 || v.K%v.Head != 0 || v.M != 1 || v.Norm == NoNorm {
 			return Launch{}, fmt.Errorf("matvec of %d vectors of %d columns in heads of %d: want one vector, normed in heads of 8, 16, 32, 64 or 128", v.M, v.K, v.Head)
 		}
-		if full, err := v.tune(t, 1, 1); err == nil && t.Stream.Rows == 0 && full.Chunk < v.K && full.Chunk%v.Head != 0 {
+		if full, err := v.tune(t, 1, 1); err == nil && t.Stream.Groups == 0 && full.Chunk < v.K && full.Chunk%v.Head != 0 {
 			return Launch{}, fmt.Errorf("matvec: tuning: chunks of %d columns part heads of %d", full.Chunk, v.Head)
 		}
 		more = append(more, define("MATVEC_HEAD", v.Head, "MATVEC_GATE", int(v.Activation))...)
 	}
-	if t.Stream.Rows > 0 {
+	if t.Stream.Groups > 0 {
 		return v.streamed(t.Stream).launch("stream", "stream", more, v.trial)
 	}
 	return v.launch(t, "matvec", "matvec", 1, []int{v.N}, more, v.trial)
@@ -202,7 +202,7 @@ func (v MatVecMany) Launch(t Tuning) (Launch, error) {
 		}
 		more = append(more, define("MATVEC_ACTIVATED", a.Rows, "MATVEC_ACTIVATED_OF", a.Weight, "MATVEC_ACTIVATED_FIRST", a.First, "MATVEC_ACTIVATION", int(a.Activation))...)
 	}
-	if t.Stream.Rows > 0 {
+	if t.Stream.Groups > 0 {
 		return v.streamed(t.Stream).launch("stream", "stream_many", more, v.trial)
 	}
 	return v.launch(t, "matvec", "matvec_many", 1, v.N, more, v.trial)
@@ -243,7 +243,7 @@ func (v MatVecGLU) streamed(s Stream) streamed {
 // there is none), y f32 [M, N], step.
 func (v MatVecGLU) Launch(t Tuning) (Launch, error) {
 	more := define("MATVEC_ACTIVATION", int(v.Activation))
-	if t.Stream.Rows > 0 {
+	if t.Stream.Groups > 0 {
 		return v.streamed(t.Stream).launch("stream", "stream_glu", more, v.trial)
 	}
 	return v.launch(t, "matvec", "matvec_glu", 2, []int{v.N}, more, v.trial)

@@ -40,18 +40,19 @@ func TestMatVec(t *testing.T) {
 		{"gated heads of a simdgroup's reads, residual, chunks", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 1152, M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: 18, Epilogue: kernels.AddMatrix, Head: 128, Activation: kernels.SiLU}, tuning{Chunk: 512, Split: 2, Sets: 1, Permute: true}},
 		{"gated heads of 32, more threads than columns", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 128, M: 1, Norm: kernels.NormBF16, Eps: 1e-2}, N: 18, Epilogue: kernels.AddMatrix, Head: 32, Activation: kernels.GELU}, tuning{Lanes: 8, Sets: 4}},
 		{"gated heads of 8, no weights", kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 16}, K: 200, M: 1, Norm: kernels.NormPlain}, N: 9, Head: 8}, tuning{Sets: 1, Chunk: 96}},
-		{"streamed, a tail of rows", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 512, M: 1}, N: 77}, tuning{Stream: kernels.Stream{Rows: 40, Simdgroups: 2, Strip: 16, Columns: 512, Stages: 2}}},
-		{"streamed in strips of 8, two segments", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 1024, M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: 30}, tuning{Stream: kernels.Stream{Rows: 12, Simdgroups: 2, Strip: 8, Columns: 512, Stages: 2}}},
-		{"streamed in strips of 8, groups of 128", kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 8, Group: 128}, K: 512, M: 1}, N: 44, Epilogue: kernels.AddMatrix}, tuning{Stream: kernels.Stream{Rows: 20, Simdgroups: 4, Strip: 8, Columns: 512, Stages: 3}}},
-		{"streamed once", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 256, M: 1}, N: 24}, tuning{Stream: kernels.Stream{Rows: 16, Simdgroups: 2, Strip: 16, Columns: 256, Stages: 1}}},
-		{"streamed in segments, residual", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 1536, M: 1}, N: 46, Epilogue: kernels.AddMatrix}, tuning{Stream: kernels.Stream{Rows: 32, Simdgroups: 2, Strip: 16, Columns: 512, Stages: 3}}},
-		{"streamed, many columns of a simdgroup, bias", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 1280, M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: 20, Epilogue: kernels.AddVector}, tuning{Stream: kernels.Stream{Rows: 20, Simdgroups: 1, Strip: 16, Columns: 1280, Stages: 2}}},
-		{"streamed, codes of 8 bits, norm in bf16", kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 8, Group: 64}, K: 768, M: 1, Norm: kernels.NormBF16, Eps: 1e-3}, N: 36}, tuning{Stream: kernels.Stream{Rows: 36, Simdgroups: 3, Strip: 16, Columns: 768, Stages: 2}}},
-		{"streamed, groups of 128 without biases, softcap", kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 4, Group: 128, Symmetric: true, F32: true}, K: 1024, M: 1, Norm: kernels.NormPlain}, N: 20, Epilogue: kernels.Softcap, Cap: 3}, tuning{Stream: kernels.Stream{Rows: 12, Simdgroups: 4, Strip: 16, Columns: 1024, Stages: 2}}},
-		{"streamed, gated heads of 128, residual", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 768, M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: 34, Epilogue: kernels.AddMatrix, Head: 128, Activation: kernels.SiLU}, tuning{Stream: kernels.Stream{Rows: 18, Simdgroups: 3, Strip: 16, Columns: 768, Stages: 2}}},
-		{"streamed, gated heads of 8", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 256, M: 1, Norm: kernels.NormPlain, Eps: 1e-6}, N: 18, Head: 8, Activation: kernels.Sigmoid}, tuning{Stream: kernels.Stream{Rows: 18, Simdgroups: 1, Strip: 16, Columns: 256, Stages: 2}}},
-		{"streamed, more rows than are kept", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 256, M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: 450}, tuning{Stream: kernels.Stream{Rows: 230, Simdgroups: 2, Strip: 16, Columns: 256, Stages: 2}}},
-		{"streamed, a vector in many reads", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 3072, M: 1}, N: 10}, tuning{Stream: kernels.Stream{Rows: 10, Simdgroups: 1, Strip: 16, Columns: 1536, Stages: 2}}},
+		{"streamed, a tail of rows", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 512, M: 1}, N: 77}, tuning{Stream: kernels.Stream{Groups: 3, Simdgroups: 2, Strip: 16, Columns: 512, Stages: 2}}},
+		{"streamed in strips of 8, two segments", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 1024, M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: 30}, tuning{Stream: kernels.Stream{Groups: 2, Simdgroups: 2, Strip: 8, Columns: 512, Stages: 2}}},
+		{"streamed in strips of 8, groups of 128", kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 8, Group: 128}, K: 512, M: 1}, N: 44, Epilogue: kernels.AddMatrix}, tuning{Stream: kernels.Stream{Groups: 2, Simdgroups: 4, Strip: 8, Columns: 512, Stages: 3}}},
+		{"streamed in strips of 48", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 512, M: 1}, N: 110}, tuning{Stream: kernels.Stream{Groups: 2, Simdgroups: 4, Strip: 48, Columns: 512, Stages: 2}}},
+		{"streamed once", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 256, M: 1}, N: 26}, tuning{Stream: kernels.Stream{Groups: 2, Simdgroups: 2, Strip: 16, Columns: 256, Stages: 1}}},
+		{"streamed in segments, residual", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 1536, M: 1}, N: 46, Epilogue: kernels.AddMatrix}, tuning{Stream: kernels.Stream{Groups: 2, Simdgroups: 2, Strip: 16, Columns: 512, Stages: 3}}},
+		{"streamed, many columns of a simdgroup, bias", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 1280, M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: 20, Epilogue: kernels.AddVector}, tuning{Stream: kernels.Stream{Groups: 1, Simdgroups: 1, Strip: 16, Columns: 1280, Stages: 2}}},
+		{"streamed, codes of 8 bits, norm in bf16", kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 8, Group: 64}, K: 768, M: 1, Norm: kernels.NormBF16, Eps: 1e-3}, N: 36}, tuning{Stream: kernels.Stream{Groups: 2, Simdgroups: 3, Strip: 16, Columns: 768, Stages: 2}}},
+		{"streamed, groups of 128 without biases, softcap", kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 4, Group: 128, Symmetric: true, F32: true}, K: 1024, M: 1, Norm: kernels.NormPlain}, N: 20, Epilogue: kernels.Softcap, Cap: 3}, tuning{Stream: kernels.Stream{Groups: 2, Simdgroups: 4, Strip: 16, Columns: 1024, Stages: 2}}},
+		{"streamed, gated heads of 128, residual", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 768, M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: 34, Epilogue: kernels.AddMatrix, Head: 128, Activation: kernels.SiLU}, tuning{Stream: kernels.Stream{Groups: 2, Simdgroups: 3, Strip: 16, Columns: 768, Stages: 2}}},
+		{"streamed, gated heads of 8", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 256, M: 1, Norm: kernels.NormPlain, Eps: 1e-6}, N: 18, Head: 8, Activation: kernels.Sigmoid}, tuning{Stream: kernels.Stream{Groups: 2, Simdgroups: 1, Strip: 16, Columns: 256, Stages: 2}}},
+		{"streamed, more rows than are kept", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 256, M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: 450}, tuning{Stream: kernels.Stream{Groups: 2, Simdgroups: 2, Strip: 16, Columns: 256, Stages: 2}}},
+		{"streamed, a vector in many reads", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 3072, M: 1}, N: 10}, tuning{Stream: kernels.Stream{Groups: 2, Simdgroups: 1, Strip: 16, Columns: 1536, Stages: 2}}},
 		{"softcap", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 256, M: 1}, N: 18, Epilogue: kernels.Softcap, Cap: 3}, tuning{}},
 	}
 	for _, f := range formats {
@@ -88,7 +89,7 @@ func TestMatVec(t *testing.T) {
 
 func TestMatVecMany(t *testing.T) {
 	t.Parallel()
-	streams := kernels.Tuning{Stream: kernels.Stream{Rows: 22, Simdgroups: 1, Strip: 16, Columns: 256, Stages: 3}}
+	streams := kernels.Tuning{Stream: kernels.Stream{Groups: 2, Simdgroups: 1, Strip: 16, Columns: 256, Stages: 3}}
 	for i, c := range []struct {
 		rows   []int
 		tuning kernels.Tuning
@@ -139,8 +140,8 @@ func TestMatVecConv(t *testing.T) {
 		"one weight, early":           {[]int{45}, kernels.Conv{Channels: 45, Taps: 3, State: kernels.F32, ChannelFirst: true, Weight: kernels.BF16, Reset: kernels.ResetAtStart}, true, 7, true, kernels.Tuning{Split: 2, Sets: 2}, kernels.Activated{First: 40, Rows: 5, Activation: kernels.GELU}},
 		"reset by the flag, early":    {[]int{24, 9}, kernels.Conv{Channels: 24, Taps: 4, SiLU: true, State: kernels.BF16, ChannelFirst: true, Weight: kernels.F32, Reset: kernels.ResetFlag}, true, 3, true, kernels.Tuning{Lanes: 8, Sets: 1}, kernels.Activated{}},
 		"reset by the position":       {[]int{24, 9}, kernels.Conv{Channels: 20, Taps: 1, SiLU: true, State: kernels.F32, Weight: kernels.F32, Reset: kernels.ResetAtStart}, false, 0, false, kernels.Tuning{Sets: 3, Rows: 1}, kernels.Activated{}},
-		"streamed":                    {[]int{40, 8, 18, 32}, kernels.Conv{Channels: 30, Taps: 4, SiLU: true, State: kernels.BF16, Weight: kernels.F32, Reset: kernels.ResetFlag}, false, 5, true, kernels.Tuning{Stream: kernels.Stream{Rows: 26, Simdgroups: 1, Strip: 16, Columns: 256, Stages: 2}}, kernels.Activated{Weight: 2, First: 3, Rows: 9, Activation: kernels.SiLU}},
-		"streamed, early":             {[]int{70, 8}, kernels.Conv{Channels: 64, Taps: 4, SiLU: true, State: kernels.F32, ChannelFirst: true, Weight: kernels.BF16, Reset: kernels.ResetAtStart}, true, 7, false, kernels.Tuning{Stream: kernels.Stream{Rows: 44, Simdgroups: 1, Strip: 16, Columns: 256, Stages: 2}}, kernels.Activated{First: 60, Rows: 5, Activation: kernels.GELU}},
+		"streamed":                    {[]int{40, 8, 18, 32}, kernels.Conv{Channels: 30, Taps: 4, SiLU: true, State: kernels.BF16, Weight: kernels.F32, Reset: kernels.ResetFlag}, false, 5, true, kernels.Tuning{Stream: kernels.Stream{Groups: 2, Simdgroups: 1, Strip: 16, Columns: 256, Stages: 2}}, kernels.Activated{Weight: 2, First: 3, Rows: 9, Activation: kernels.SiLU}},
+		"streamed, early":             {[]int{70, 8}, kernels.Conv{Channels: 64, Taps: 4, SiLU: true, State: kernels.F32, ChannelFirst: true, Weight: kernels.BF16, Reset: kernels.ResetAtStart}, true, 7, false, kernels.Tuning{Stream: kernels.Stream{Groups: 2, Simdgroups: 1, Strip: 16, Columns: 256, Stages: 2}}, kernels.Activated{First: 60, Rows: 5, Activation: kernels.GELU}},
 		"never reset, words of eight": {[]int{16}, kernels.Conv{Channels: 8, Taps: 4, SiLU: true, State: kernels.F32, Weight: kernels.F32}, false, 0, true, kernels.Tuning{Bytes: 8, Lanes: 16, Split: 2, Sets: 1}, kernels.Activated{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -205,7 +206,7 @@ func TestMatVecGLU(t *testing.T) {
 			r := seeded(uint64(i))
 			tuning := kernels.Tuning{Rows: 2, Split: 2, Permute: i%2 == 0}
 			if i > 3 {
-				tuning = kernels.Tuning{Stream: kernels.Stream{Rows: 14, Simdgroups: 2, Strip: 16, Columns: v.K, Stages: 2}}
+				tuning = kernels.Tuning{Stream: kernels.Stream{Groups: 2, Simdgroups: 2, Strip: 16 * (i - 3), Columns: v.K, Stages: 2}}
 			}
 			l, err := v.Launch(tuning)
 			require.NoError(t, err)

@@ -17,11 +17,11 @@ type Machine struct {
 // Stream is how a product of one vector is divided whose weights are copied to threadgroup memory beside the work, see
 // prelude/stream.h. The zero Stream says that a product is not streamed.
 type Stream struct {
-	// Rows of a threadgroup.
-	Rows int
+	// Groups is the number of threadgroups, over which the rows are spread: one for each multiprocessor.
+	Groups int
 	// Simdgroups that multiply; one more copies.
 	Simdgroups int
-	// Strip is the number of rows that are multiplied at once, of all weights: 8 or 16.
+	// Strip is the number of rows of a stage, of all weights: 8, or a multiple of 16.
 	Strip int
 	// Columns of a stage, a divisor of all columns and a multiple of 128 for each simdgroup.
 	Columns int
@@ -44,7 +44,7 @@ type streamed struct {
 	bands int
 }
 
-// strip is the number of rows of each weight that are multiplied at once.
+// strip is the number of rows of each weight in a stage.
 func (s streamed) strip() int { return s.Strip / s.planes }
 
 // affine is the number of bytes of n columns' scales.
@@ -54,6 +54,32 @@ func (s streamed) affine(n int) int {
 	}
 	return n / s.Group * 2
 }
+
+// unit is the number of rows whose scales take a multiple of 16 bytes.
+func (s streamed) unit() int {
+	n := 1
+	for n < 16 && s.affine(s.K/s.pieces)*n%16 != 0 {
+		n *= 2
+	}
+	return n
+}
+
+// room is the number of threadgroups that a multiprocessor has memory for, 1 or 2: so many are to have registers.
+func (s streamed) room() int {
+	if s.memory() <= ring+10<<10 && s.Simdgroups < 12 {
+		return 2
+	}
+	return 1
+}
+
+// covered is the number of rows that the first threadgroups make.
+func (s streamed) covered(groups int) int {
+	unit := s.unit()
+	return min(ceil(s.all(), unit)*groups/s.Groups*unit, s.all())
+}
+
+// most is the number of rows of a threadgroup at most.
+func (s streamed) most() int { return ceil(ceil(s.all(), s.unit()), s.Groups) * s.unit() }
 
 func (s streamed) all() int {
 	n := 0
@@ -80,7 +106,7 @@ func (s streamed) stage() int {
 }
 
 // kept is the number of rows whose sums are kept.
-func (s streamed) kept() int { return min(ceil(s.Rows, 16)*16, maxKept) }
+func (s streamed) kept() int { return min(ceil(s.most(), s.Strip)*s.Strip, maxKept) }
 
 // memory is what STREAM_MEMORY in prelude/stream.h is.
 func (s streamed) memory() int {
@@ -101,19 +127,18 @@ func (s streamed) check() error {
 		return fmt.Errorf("%d columns, want a multiple of 256", s.K)
 	case s.Simdgroups < 1 || s.Simdgroups > 31 || s.Columns < 1 || s.Columns%(128*s.Simdgroups) != 0 || s.K%s.Columns != 0 || s.pieces > 1 && s.Columns != s.K:
 		return fmt.Errorf("tuning: stages of %d of %d columns do not suit %d simdgroups", s.Columns, s.K, s.Simdgroups)
-	case s.Strip != 16 && (s.Strip != 8 || s.planes == 2):
-		return fmt.Errorf("tuning: strips of %d rows of %d weights, want 16, or 8 of one weight", s.Strip, s.planes)
-	case s.Rows < 1 || s.Stages < 1 || s.Stages < 2 && (s.Rows > s.strip() || s.Columns != s.K || len(s.rows) > 1 || s.bands > 1):
-		return fmt.Errorf("tuning: %d stages for %d rows", s.Stages, s.Rows)
+	case s.Strip < 1 || s.Strip%16 != 0 && (s.Strip != 8 || s.planes == 2):
+		return fmt.Errorf("tuning: strips of %d rows of %d weights, want a multiple of 16, or 8 of one weight", s.Strip, s.planes)
+	case s.Groups < 1 || s.Groups*s.unit() > s.all() || s.Stages < 1 || s.Stages < 2 && (s.most() > s.strip() || s.Columns != s.K || len(s.rows) > 1 || s.bands > 1):
+		return fmt.Errorf("tuning: %d threadgroups with %d stages for %d rows", s.Groups, s.Stages, s.all())
 	}
 	// What is copied begins and ends at a multiple of 16 bytes.
-	each := s.affine(s.K / s.pieces)
-	odd := slices.ContainsFunc(append([]int{s.Rows, s.strip()}, s.rows...), func(n int) bool { return n*each%16 != 0 })
-	if s.Columns < s.K && s.pieces == 1 {
-		odd = s.affine(s.Columns)%16 != 0 || each%16 != 0
+	odd := slices.ContainsFunc(append([]int{s.strip()}, s.rows...), func(n int) bool { return n%s.unit() != 0 })
+	if s.Columns < s.K {
+		odd = s.affine(s.Columns)%16 != 0
 	}
 	if odd {
-		return fmt.Errorf("%v rows of %d columns in steps of %d: scales do not begin at multiples of 16 bytes", s.rows, s.K, s.Rows)
+		return fmt.Errorf("%v rows of %d columns in steps of %d: scales do not begin at multiples of 16 bytes", s.rows, s.K, s.Columns)
 	}
 	return nil
 }
@@ -123,7 +148,7 @@ func (s streamed) launch(file, kernel string, more []Define, trial func(l Launch
 	if err := s.check(); err != nil {
 		return Launch{}, fmt.Errorf("%s %v×%d: %w", kernel, s.rows, s.K, err)
 	}
-	defines := append(s.defines(), define("MATVEC_K", s.K, "MATVEC_NORM", int(s.Norm), "MATVEC_EPS", s.Eps, "STREAM_ROWS", s.Rows,
+	defines := append(s.defines(), define("MATVEC_K", s.K, "MATVEC_NORM", int(s.Norm), "MATVEC_EPS", s.Eps, "STREAM_GRID", s.Groups, "STREAM_UNIT", s.unit(), "STREAM_ROOM", s.room(),
 		"STREAM_SIMDS", s.Simdgroups, "STREAM_STRIP", s.Strip, "STREAM_COLUMNS", s.Columns, "STREAM_STAGES", s.Stages, "STREAM_FLUSH", s.kept(), "STREAM_PLANES", s.planes,
 		"STREAM_PIECES", s.pieces, "STREAM_BANDS", s.bands, "STREAM_BYTES", s.memory())...)
 	for i, n := range s.rows {
@@ -131,9 +156,9 @@ func (s streamed) launch(file, kernel string, more []Define, trial func(l Launch
 	}
 	l := Launch{
 		File: file, Kernel: kernel, Defines: append(defines, more...), Memory: s.memory(),
-		Groups: [3]int{ceil(s.all(), s.Rows), 1, 1}, Threads: [3]int{(s.Simdgroups + 1) * 32, 1, 1},
+		Groups: [3]int{s.Groups, 1, 1}, covers: s.covered, Threads: [3]int{(s.Simdgroups + 1) * 32, 1, 1},
 	}
-	l.Trial = func() Trial { return trial(l, s.Rows) }
+	l.Trial = func() Trial { return trial(l, s.most()) }
 	return l, nil
 }
 
@@ -148,12 +173,11 @@ func (s streamed) streams(m Machine) (out []Tuning) {
 	if m.TransferMemory == 0 || m.Cores == 0 || s.all()*s.planes*s.K*s.Bits/8 < leastRun {
 		return nil
 	}
-	step := 1 // rows whose scales are a multiple of 16 bytes
-	for step < 16 && s.affine(s.K/s.pieces)*step%16 != 0 {
-		step *= 2
-	}
-	s.Rows = ceil(ceil(s.all(), m.Cores), step) * step
-	for _, s.Strip = range []int{16, 8} {
+	s.Groups = m.Cores
+	for _, s.Strip = range []int{16, 32, 48, 64, 8} {
+		if s.Strip > 16 && s.strip() >= s.most()+8 {
+			continue
+		}
 		// Whole rows, or the longest segments of which two stages fit.
 		for parts := 1; parts <= s.K/128; parts++ {
 			if s.Columns = s.K / parts; s.K%(128*parts) == 0 && 2*s.stage() <= ring {

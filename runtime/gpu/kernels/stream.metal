@@ -20,7 +20,7 @@ struct stream_one {
   void end(int row, thread const float* out) thread { y[row] = matvec_end(out[0], extra, row, row); }
 };
 
-[[max_total_threads_per_threadgroup(STREAM_THREADS + 32)]]
+[[max_total_threads_per_threadgroup(PORT_BOUND(STREAM_THREADS + 32, STREAM_ROOM))]]
 kernel void stream(device const uint* w [[buffer(0)]],
                    device const WEIGHT_SCALE* scales [[buffer(1)]],
                    device const WEIGHT_SCALE* biases [[buffer(2)]],
@@ -101,7 +101,7 @@ struct stream_more {
   }
 };
 
-[[max_total_threads_per_threadgroup(STREAM_THREADS + 32)]]
+[[max_total_threads_per_threadgroup(PORT_BOUND(STREAM_THREADS + 32, STREAM_ROOM))]]
 kernel void stream_many(device const uint* w0 [[buffer(0)]],
                         device const WEIGHT_SCALE* scales0 [[buffer(1)]],
                         device const WEIGHT_SCALE* biases0 [[buffer(2)]],
@@ -145,13 +145,13 @@ struct stream_pair {
   void begin(int row, int end) thread {}
   void copy(thread const stream_strip& strip, int segment, int lane, threadgroup uchar* stage, threadgroup port_transfer* arrived) thread {
     const bool up = lane >= 16;
-    stream_copy(up ? w[1] : w[0], up ? scales[1] : scales[0], up ? biases[1] : biases[0], strip.row, strip.count, segment, up ? 8 : 0, 0, lane % 16, 16,
+    stream_copy(up ? w[1] : w[0], up ? scales[1] : scales[0], up ? biases[1] : biases[0], strip.row, strip.count, segment, up ? STREAM_STRIP / 2 : 0, 0, lane % 16, 16,
                 stage, arrived);
   }
   void end(int row, thread const float* out) thread { y[row] = port_activate(MATVEC_ACTIVATION, out[0]) * out[1]; }
 };
 
-[[max_total_threads_per_threadgroup(STREAM_THREADS + 32)]]
+[[max_total_threads_per_threadgroup(PORT_BOUND(STREAM_THREADS + 32, STREAM_ROOM))]]
 kernel void stream_glu(device const uint* w0 [[buffer(0)]],
                        device const WEIGHT_SCALE* scales0 [[buffer(1)]],
                        device const WEIGHT_SCALE* biases0 [[buffer(2)]],

@@ -40,12 +40,12 @@ struct stream_choice {
     device const uint* from = apart ? (up ? v[1] : v[0]) : up ? w[1] : w[0];
     device const WEIGHT_SCALE* s = apart ? (up ? vscales[1] : vscales[0]) : up ? scales[1] : scales[0];
     device const WEIGHT_SCALE* b = apart ? (up ? vbiases[1] : vbiases[0]) : up ? biases[1] : biases[0];
-    stream_copy(from, s, b, row, strip.count, segment, up ? 8 : 0, 0, lane % 16, 16, stage, arrived);
+    stream_copy(from, s, b, row, strip.count, segment, up ? STREAM_STRIP / 2 : 0, 0, lane % 16, 16, stage, arrived);
   }
   void end(int row, thread const float* out) thread { y[row] = port_activate(EXPERTS_ACTIVATION, out[0]) * out[1]; }
 };
 
-[[max_total_threads_per_threadgroup(STREAM_THREADS + 32)]]
+[[max_total_threads_per_threadgroup(PORT_BOUND(STREAM_THREADS + 32, STREAM_ROOM))]]
 kernel void stream_choose(device const uint* w0 [[buffer(0)]],
                           device const WEIGHT_SCALE* scales0 [[buffer(1)]],
                           device const WEIGHT_SCALE* biases0 [[buffer(2)]],
@@ -128,7 +128,7 @@ struct stream_sum {
   }
 };
 
-[[max_total_threads_per_threadgroup(STREAM_THREADS + 32)]]
+[[max_total_threads_per_threadgroup(PORT_BOUND(STREAM_THREADS + 32, STREAM_ROOM))]]
 kernel void stream_join(device const uint* w [[buffer(0)]],
                         device const WEIGHT_SCALE* scales [[buffer(1)]],
                         device const WEIGHT_SCALE* biases [[buffer(2)]],

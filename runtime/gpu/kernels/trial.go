@@ -255,6 +255,14 @@ const (
 // few makes the grid of a launch smaller: as many threadgroups along the first axis as make at least so many rows,
 // of n in all, a threadgroup making each. It gives the number of rows.
 func (l *Launch) few(least, n, each int) int {
+	if l.covers != nil {
+		groups := 1
+		for groups < l.Groups[0] && l.covers(groups) < least {
+			groups++
+		}
+		l.Groups[0] = groups
+		return l.covers(groups)
+	}
 	l.Groups[0] = min(l.Groups[0], ceil(least, each))
 	return min(n, l.Groups[0]*each)
 }

@@ -1,7 +1,9 @@
 // Products of one vector with stored weights of 4 or 8 bits, for devices whose copies run beside their threads.
 //
-// A threadgroup makes STREAM_ROWS rows, in strips of 16 or 8: of so many rows of a weight or, in pairs of weights, of 8 rows of
-// each.
+// A grid is as many threadgroups as there are multiprocessors, and its rows are spread evenly over them: while a kernel runs, each
+// multiprocessor has room for one threadgroup of the next. Where a grid has fewer, two of the next one's land on
+// one, and take twice as long. A threadgroup makes its rows in strips of STREAM_STRIP: of so many rows of a weight or, in pairs
+// of weights, of half as many rows of each.
 // A simdgroup of its own has strips copied into a ring of stages in threadgroup memory. The first copies start before
 // what the kernel depends on is done, for nothing writes weights: while one kernel ends, the next one's weights arrive.
 //
@@ -13,8 +15,14 @@
 
 #define PORT_WAITS
 
-#ifndef STREAM_ROWS     // of a threadgroup
-#define STREAM_ROWS 64
+#ifndef STREAM_GRID     // threadgroups
+#define STREAM_GRID 1
+#endif
+#ifndef STREAM_ROOM     // threadgroups that a multiprocessor is to have room for
+#define STREAM_ROOM 1
+#endif
+#ifndef STREAM_UNIT     // rows that are not parted
+#define STREAM_UNIT 1
 #endif
 #ifndef STREAM_SIMDS    // simdgroups that multiply; each takes STREAM_OWN times 128 columns of a stage
 #define STREAM_SIMDS 2
@@ -22,7 +30,7 @@
 #ifndef STREAM_COLUMNS  // of a stage, a divisor of K
 #define STREAM_COLUMNS 256
 #endif
-#ifndef STREAM_STRIP    // rows that are multiplied at once, of all weights: 8 or 16
+#ifndef STREAM_STRIP    // rows of a stage, of all weights: 8, or a multiple of 16
 #define STREAM_STRIP 16
 #endif
 #ifndef STREAM_STAGES   // at least 2, or as many as there are
@@ -47,11 +55,12 @@
 #define STREAM_BYTES 32768
 #endif
 
+#define STREAM_EIGHTS (STREAM_STRIP / 8)
 #define STREAM_THREADS (STREAM_SIMDS * 32)  // that multiply
 #define STREAM_SEGMENTS (MATVEC_K / STREAM_COLUMNS)
 #define STREAM_CHUNKS (STREAM_COLUMNS / 128)
 #define STREAM_OWN (STREAM_CHUNKS / STREAM_SIMDS)
-#define STREAM_KEEP (STREAM_SEGMENTS == 1 && STREAM_OWN <= 4)  // the digits of a simdgroup's columns stay in registers
+#define STREAM_KEEP (STREAM_SEGMENTS == 1 && STREAM_OWN <= 2)  // the digits of a simdgroup's columns stay in registers
 #define STREAM_WIDTH (MATVEC_K / STREAM_PIECES)                // columns of a matrix
 #define STREAM_PIECE (STREAM_COLUMNS / STREAM_PIECES)          // columns of a stage that are of one matrix
 #define STREAM_GROUPS (STREAM_PIECE / WEIGHT_GROUP)            // groups of them
@@ -66,6 +75,8 @@
 #else
 #define STREAM_ALL (MATVEC_N0 + MATVEC_N1 + MATVEC_N2 + MATVEC_N3)
 #endif
+#define STREAM_UNITS ((STREAM_ALL + STREAM_UNIT - 1) / STREAM_UNIT)
+#define STREAM_ROWS ((STREAM_UNITS + STREAM_GRID - 1) / STREAM_GRID * STREAM_UNIT)  // of a threadgroup at most
 
 // Where things stand in threadgroup memory.
 #define STREAM_DIGITS (STREAM_STAGES * STREAM_STAGE)      // uint [K / 128][3 digits][4 lanes][8]
@@ -141,6 +152,16 @@ inline void stream_copy(device const uint* w, device const WEIGHT_SCALE* scales,
 #endif
 }
 
+// Reads 8 columns of a vector.
+inline void stream_read(device const float* x, int take, thread float* out) {
+  const float4 low = ((device const float4*)x)[2 * take];
+  const float4 high = ((device const float4*)x)[2 * take + 1];
+  UNROLL for (int i = 0; i < 4; i++) {
+    out[i] = low[i];
+    out[4 + i] = high[i];
+  }
+}
+
 // Reads 8 columns of what a thread multiplies the vector by: weights of the norm.
 inline void stream_factors(device const MATVEC_NORM_T* norm, int take, thread float* out) {
 #if MATVEC_NORM == 1 || MATVEC_NORM == 2
@@ -199,6 +220,9 @@ inline void stream_vector(device const float* x, device const MATVEC_NORM_T* nor
                           int thread_index, threadgroup uchar* memory, thread float& square) {
   float factors[STREAM_AHEAD][8];
   float v[STREAM_AHEAD][8];
+#if MATVEC_HEAD
+  float gates[STREAM_AHEAD][8];
+#endif
   for (int first = 0; first < STREAM_TAKES; first += STREAM_AHEAD) {
     UNROLL for (int a = 0; a < STREAM_AHEAD; a++) {
       const int take = (first + a) * STREAM_THREADS + thread_index;
@@ -208,12 +232,10 @@ inline void stream_vector(device const float* x, device const MATVEC_NORM_T* nor
     UNROLL for (int a = 0; a < STREAM_AHEAD; a++) {
       const int take = (first + a) * STREAM_THREADS + thread_index;
       if (take < MATVEC_K / 8) {
-        const float4 low = ((device const float4*)x)[2 * take];
-        const float4 high = ((device const float4*)x)[2 * take + 1];
-        UNROLL for (int i = 0; i < 4; i++) {
-          v[a][i] = low[i];
-          v[a][4 + i] = high[i];
-        }
+        stream_read(x, take, v[a]);
+#if MATVEC_HEAD
+        stream_read(gate, take, gates[a]);
+#endif
       }
     }
     UNROLL for (int a = 0; a < STREAM_AHEAD; a++) {
@@ -224,7 +246,7 @@ inline void stream_vector(device const float* x, device const MATVEC_NORM_T* nor
         UNROLL for (int i = 0; i < 8; i++) total += v[a][i] * v[a][i];
         UNROLL for (ushort distance = 1; distance < MATVEC_HEAD / 8; distance *= 2) total += simd_shuffle_xor(total, distance);
         const float factor = precise::rsqrt(total / float(MATVEC_HEAD) + MATVEC_EPS);
-        UNROLL for (int i = 0; i < 8; i++) v[a][i] *= factor * port_activate(MATVEC_GATE, gate[8 * take + i]);
+        UNROLL for (int i = 0; i < 8; i++) v[a][i] *= factor * port_activate(MATVEC_GATE, gates[a][i]);
 #elif MATVEC_NORM
         UNROLL for (int i = 0; i < 8; i++) square += v[a][i] * v[a][i];
 #endif
@@ -276,7 +298,13 @@ inline void stream_codes(threadgroup const uchar* from, thread uint* out) {
 #endif
 }
 
-// Adds the products of a simdgroup's columns of a stage with two of its rows, lane / 4 and 8 more, to sums.
+// The first of the rows of a stage that lanes take as number eight of eight rows: in pairs of weights, the two of 16 are of
+// one weight each.
+template <int PLANES>
+inline int stream_row(int eight) { return PLANES == 1 ? eight * 8 : eight % 2 * (STREAM_STRIP / 2) + eight / 2 * 8; }
+
+// Adds the products of a simdgroup's columns of a stage with a lane's rows, one of every eight, to sums.
+template <int PLANES>
 inline void stream_multiply(threadgroup const uchar* stage, threadgroup const uchar* memory, int segment, int simd, int lane,
                             thread const stream_columns* kept, thread float* sums) {
   UNROLL for (int own = 0; own < STREAM_OWN; own++) {
@@ -291,25 +319,28 @@ inline void stream_multiply(threadgroup const uchar* stage, threadgroup const uc
     const int row = at / STREAM_PIECE * STREAM_STRIP + lane / 4;  // of those of all pieces
     threadgroup const WEIGHT_SCALE* scales = (threadgroup const WEIGHT_SCALE*)(stage + STREAM_STRIP * STREAM_PIECES * STREAM_PITCH) +
         row * STREAM_GROUPS + at % STREAM_PIECE / WEIGHT_GROUP;
-    uint codes[2][8] = {};
-    float scale[2];
-    float bias[2];
-    UNROLL for (int h = 0; h < STREAM_STRIP / 8; h++) {
-      stream_codes(stage + (row + 8 * h) * STREAM_PITCH + at % STREAM_PIECE * WEIGHT_BITS / 8, codes[h]);
-      scale[h] = float(scales[8 * h * STREAM_GROUPS]);
+    UNROLL for (int first = 0; first < STREAM_EIGHTS; first += 2) {
+      uint codes[2][8] = {};
+      float scale[2];
+      float bias[2];
+      UNROLL for (int h = 0; h < (STREAM_EIGHTS < 2 ? 1 : 2); h++) {
+        const int eight = stream_row<PLANES>(first + h);
+        stream_codes(stage + (row + eight) * STREAM_PITCH + at % STREAM_PIECE * WEIGHT_BITS / 8, codes[h]);
+        scale[h] = float(scales[eight * STREAM_GROUPS]);
 #if WEIGHT_BIASES
-      bias[h] = float(scales[STREAM_STRIP * STREAM_PIECES * STREAM_GROUPS + 8 * h * STREAM_GROUPS]);
+        bias[h] = float(scales[(STREAM_STRIP * STREAM_PIECES + eight) * STREAM_GROUPS]);
 #else
-      bias[h] = scale[h] * -float(1 << (WEIGHT_BITS - 1));
+        bias[h] = scale[h] * -float(1 << (WEIGHT_BITS - 1));
 #endif
-    }
-    int products[4] = {0, 0, 0, 0};
-    UNROLL for (int i = 0; i < 4; i++) {
-      port_mma_u8s8(products, codes[0][2 * i], codes[1][2 * i], codes[0][2 * i + 1], codes[1][2 * i + 1], columns.digits[2 * i], columns.digits[2 * i + 1]);
-    }
-    // A lane has the two upper digits, or the lowest one and nothing. Rows from the last on that there is have any bits.
-    UNROLL for (int h = 0; h < STREAM_STRIP / 8; h++) {
-      sums[h] += scale[h] * (columns.factor * float(products[2 * h] * 256 + products[2 * h + 1])) + bias[h] * columns.half_sum;
+      }
+      int products[4] = {0, 0, 0, 0};
+      UNROLL for (int i = 0; i < 4; i++) {
+        port_mma_u8s8(products, codes[0][2 * i], codes[1][2 * i], codes[0][2 * i + 1], codes[1][2 * i + 1], columns.digits[2 * i], columns.digits[2 * i + 1]);
+      }
+      // A lane has the two upper digits, or the lowest one and nothing. Rows from the last on that there is have any bits.
+      UNROLL for (int h = 0; h < (STREAM_EIGHTS < 2 ? 1 : 2); h++) {
+        sums[first + h] += scale[h] * (columns.factor * float(products[2 * h] * 256 + products[2 * h + 1])) + bias[h] * columns.half_sum;
+      }
     }
   }
 }
@@ -321,20 +352,22 @@ inline void stream_run(thread Product& product, int group, int thread_index, dev
                        device const float* gate, device const float* scores, threadgroup uchar* memory, threadgroup port_transfer* arrived,
                        threadgroup float* squares) {
   static_assert(PLANES != STREAM_PLANES || STREAM_MEMORY(PLANES) <= STREAM_BYTES, "STREAM_BYTES");
+  static_assert(PLANES != STREAM_PLANES || (STREAM_STRIP == 8 && PLANES == 1) || STREAM_STRIP % 16 == 0, "STREAM_STRIP");
   static_assert(STREAM_OWN * STREAM_SIMDS * 128 == STREAM_COLUMNS && STREAM_SEGMENTS * STREAM_COLUMNS == MATVEC_K, "STREAM_COLUMNS");
   const int lane = thread_index % 32;
   const int simd = thread_index / 32;
   const bool copies = simd == STREAM_SIMDS;
   stream_strip strip;  // that is multiplied
-  strip.at = group * STREAM_ROWS;
-  strip.end = min(strip.at + STREAM_ROWS, STREAM_ALL);
+  strip.at = int(long(group) * STREAM_UNITS / STREAM_GRID) * STREAM_UNIT;
+  strip.end = min(int(long(group + 1) * STREAM_UNITS / STREAM_GRID) * STREAM_UNIT, STREAM_ALL);
   stream_look(strip, STREAM_STRIP / PLANES);
   stream_strip next = strip;  // that is copied
   int next_segment = 0;
   int segment = 0;
   int kept_from = strip.at;  // the first row whose sums are kept
   float square = 0.0f;
-  float sums[2] = {0.0f, 0.0f};
+  float sums[STREAM_EIGHTS];
+  UNROLL for (int h = 0; h < STREAM_EIGHTS; h++) sums[h] = 0.0f;
   stream_columns columns[STREAM_KEEP ? STREAM_OWN : 1];
   threadgroup float* kept = (threadgroup float*)(memory + STREAM_SUMS);
   if (copies) {
@@ -378,14 +411,15 @@ inline void stream_run(thread Product& product, int group, int thread_index, dev
     if (!copies) {
       const int slot = turn % STREAM_STAGES;
       port_transfer_wait(arrived + slot, uint(turn / STREAM_STAGES));
-      stream_multiply(memory + slot * STREAM_STAGE, memory, segment, simd, lane, columns, sums);
+      stream_multiply<PLANES>(memory + slot * STREAM_STAGE, memory, segment, simd, lane, columns, sums);
       if (segment == STREAM_SEGMENTS - 1) {
-        UNROLL for (int h = 0; h < STREAM_STRIP / 8; h++) {
+        UNROLL for (int h = 0; h < STREAM_EIGHTS; h++) {
           float v = sums[h];
           v += simd_shuffle_xor(v, 1);
           v += simd_shuffle_xor(v, 2);
-          const int row = lane / 4 + (PLANES == 1 ? 8 * h : 0);
-          if (lane % 4 == 0 && row < strip.count) kept[((PLANES == 1 ? 0 : h) * STREAM_SIMDS + simd) * STREAM_FLUSH + strip.at - kept_from + row] = v;
+          const int row = lane / 4 + (PLANES == 1 ? h : h / 2) * 8;
+          const int plane = PLANES == 1 ? 0 : h % 2;
+          if (lane % 4 == 0 && row < strip.count) kept[(plane * STREAM_SIMDS + simd) * STREAM_FLUSH + strip.at - kept_from + row] = v;
           sums[h] = 0.0f;
         }
       }

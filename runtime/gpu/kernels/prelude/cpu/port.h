@@ -368,6 +368,7 @@ using namespace metal;
 
 #define UNROLL
 #define NOUNROLL
+#define PORT_BOUND(threads, room) (threads)
 #define TG_ARRAY(T, name, n)           \
   static const char name##_place = 0;  \
   T(&name)[n] = *(T(*)[n])emulator_threadgroup_memory(&name##_place, sizeof(T) * (n))

@@ -8,6 +8,8 @@ typedef long long port_long;
 
 #define UNROLL _Pragma("unroll")
 #define NOUNROLL _Pragma("unroll 1")
+// Threads of a threadgroup, and for how many of those a multiprocessor is to have registers.
+#define PORT_BOUND(threads, room) threads, room
 #define TG_ARRAY(T, name, n) __shared__ __align__(16) T name[n]
 // The large threadgroup memory of a kernel, at most one: name is a pointer to bytes of it, at a multiple of 128. It is
 // dynamic, since only that may exceed 48 KB: the launch says its size (kernels.Launch.Memory).

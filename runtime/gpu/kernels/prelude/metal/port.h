@@ -4,6 +4,7 @@
 #include <metal_simdgroup_matrix>
 using namespace metal;
 
+#define PORT_BOUND(threads, room) threads
 #define TG_ARRAY(T, name, n) alignas(16) threadgroup T name[n]
 // The large threadgroup memory of a kernel, at most one: name is a pointer to bytes of it, at a multiple of 128.
 #define TG_MEMORY(name, bytes)                      \
