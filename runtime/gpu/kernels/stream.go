@@ -66,7 +66,7 @@ func (s streamed) unit() int {
 
 // room is the number of threadgroups that a multiprocessor has memory for, 1 or 2: so many are to have registers.
 func (s streamed) room() int {
-	if s.memory() <= ring+10<<10 && s.Simdgroups < 12 {
+	if s.memory() <= halfMemory && s.Simdgroups < 12 {
 		return 2
 	}
 	return 1
@@ -91,7 +91,7 @@ func (s streamed) all() int {
 
 // stage is the number of bytes of a stage.
 func (s streamed) stage() int {
-	pitch, affine := s.Columns*s.Bits/8, s.affine(s.Columns)
+	pitch := s.Columns * s.Bits / 8
 	switch {
 	case s.Columns == s.K:
 	case s.Bits == 4:
@@ -99,10 +99,17 @@ func (s streamed) stage() int {
 	default:
 		pitch += 16
 	}
+	return s.Strip * pitch
+}
+
+// shelves is the number of bytes of the scales and biases of all strips that stages are of.
+func (s streamed) shelves() int {
+	n := s.Strip * s.affine(s.K)
 	if !s.Symmetric {
-		affine *= 2
+		n *= 2
 	}
-	return s.Strip * (pitch + affine)
+	segments := s.K / s.Columns
+	return n * (1 + (s.Stages+segments-2)/segments)
 }
 
 // kept is the number of rows whose sums are kept.
@@ -110,7 +117,7 @@ func (s streamed) kept() int { return min(ceil(s.most(), s.Strip)*s.Strip, maxKe
 
 // memory is what STREAM_MEMORY in prelude/stream.h is.
 func (s streamed) memory() int {
-	return s.Stages*s.stage() + s.K*3 + s.K/8 + s.K/16 + 32 + s.planes*s.Simdgroups*s.kept()*4
+	return s.Stages*s.stage() + s.shelves() + s.K*3 + s.K/8 + s.K/16 + 32 + s.planes*s.Simdgroups*s.kept()*4
 }
 
 // check says why there is no such kernel.
@@ -133,12 +140,8 @@ func (s streamed) check() error {
 		return fmt.Errorf("tuning: %d threadgroups with %d stages for %d rows", s.Groups, s.Stages, s.all())
 	}
 	// What is copied begins and ends at a multiple of 16 bytes.
-	odd := slices.ContainsFunc(append([]int{s.strip()}, s.rows...), func(n int) bool { return n%s.unit() != 0 })
-	if s.Columns < s.K {
-		odd = s.affine(s.Columns)%16 != 0
-	}
-	if odd {
-		return fmt.Errorf("%v rows of %d columns in steps of %d: scales do not begin at multiples of 16 bytes", s.rows, s.K, s.Columns)
+	if slices.ContainsFunc(append([]int{s.strip()}, s.rows...), func(n int) bool { return n%s.unit() != 0 }) {
+		return fmt.Errorf("%v rows of %d columns in strips of %d: scales do not begin at multiples of 16 bytes", s.rows, s.K, s.Strip)
 	}
 	return nil
 }
@@ -162,39 +165,46 @@ func (s streamed) launch(file, kernel string, more []Define, trial func(l Launch
 	return l, nil
 }
 
-// The sizes of rings: so much that the next kernel's has room beside it on a multiprocessor.
+// The memory of a threadgroup beside which the next kernel's has room on a multiprocessor of Hopper, and the size of a product,
+// in bytes of codes, from which on streaming is worth its start.
 const (
-	ring     = 100 << 10
-	leastRun = 1 << 20 // bytes of weights from which on streaming is worth its start
+	halfMemory = 110 << 10
+	leastRun   = 1 << 20
 )
 
-// streams are the ways worth measuring to stream a product on a machine, the default first.
+// streams are the ways worth measuring to stream a product on a machine, the default first, as the command bench found it on
+// an H100: whole rows where strips of them fit, else parts of some 4096 columns; as many stages as leave room for the next
+// kernel, or, for long rows, as there is memory for.
 func (s streamed) streams(m Machine) (out []Tuning) {
 	if m.TransferMemory == 0 || m.Cores == 0 || s.all()*s.planes*s.K*s.Bits/8 < leastRun {
 		return nil
 	}
 	s.Groups = m.Cores
-	for _, s.Strip = range []int{16, 32, 48, 64, 8} {
-		if s.Strip > 16 && s.strip() >= s.most()+8 {
-			continue
-		}
-		// Whole rows, or the longest segments of which two stages fit.
-		for parts := 1; parts <= s.K/128; parts++ {
-			if s.Columns = s.K / parts; s.K%(128*parts) == 0 && 2*s.stage() <= ring {
-				break
-			}
-		}
-		most := min(max(ring/s.stage(), 2), 5)
-		for _, s.Simdgroups = range []int{8, 7, 9, 6, 12, 14, 10, 16, 5, 4, 3, 2, 1} {
-			for s.Stages = most; s.Stages >= 2; s.Stages-- {
-				if s.check() == nil && s.memory() <= m.TransferMemory {
-					out = append(out, Tuning{Stream: s.Stream})
+	add := func(most int) {
+		for s.Stages = 5; s.Stages >= 2; s.Stages-- {
+			if s.check() == nil && s.memory() <= most {
+				if t := (Tuning{Stream: s.Stream}); !slices.Contains(out, t) {
+					out = append(out, t)
 				}
+				return
 			}
 		}
 	}
-	// Copies of parts of rows are many and small.
-	slices.SortStableFunc(out, func(a, b Tuning) int { return b.Stream.Columns - a.Stream.Columns })
+	for _, s.Strip = range []int{16, 32, 8} {
+		tried := 0
+		for parts := 1; parts <= s.K/128 && tried < 2; parts++ {
+			if s.Columns = s.K / parts; s.K%(128*parts) != 0 || s.Columns*s.Bits > 5376*4 {
+				continue
+			}
+			tried++
+			for _, s.Simdgroups = range []int{8, 7, 4, 6, 9, 14, 12, 16, 5, 3, 2, 1} {
+				if s.K > 4096 {
+					add(m.TransferMemory)
+				}
+				add(halfMemory)
+			}
+		}
+	}
 	return out
 }
 

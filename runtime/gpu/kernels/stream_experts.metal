@@ -32,7 +32,8 @@ struct stream_choice {
     chosen = true;
   }
   void begin(int row, int end) thread {}
-  void copy(thread const stream_strip& strip, int segment, int lane, threadgroup uchar* stage, threadgroup port_transfer* arrived) thread {
+  void copy(thread const stream_strip& strip, int segment, int lane, threadgroup uchar* stage, threadgroup uchar* shelf,
+            threadgroup port_transfer* arrived) thread {
     const bool apart = EXPERTS_SHARED && strip.band == 0;
     if (!apart && !chosen) choose(lane);
     const int row = strip.row + (apart ? 0 : places[strip.band - EXPERTS_SHARED] * EXPERTS_N);
@@ -40,7 +41,7 @@ struct stream_choice {
     device const uint* from = apart ? (up ? v[1] : v[0]) : up ? w[1] : w[0];
     device const WEIGHT_SCALE* s = apart ? (up ? vscales[1] : vscales[0]) : up ? scales[1] : scales[0];
     device const WEIGHT_SCALE* b = apart ? (up ? vbiases[1] : vbiases[0]) : up ? biases[1] : biases[0];
-    stream_copy(from, s, b, row, strip.count, segment, up ? STREAM_STRIP / 2 : 0, 0, lane % 16, 16, stage, arrived);
+    stream_copy(from, s, b, row, strip.count, segment, up ? STREAM_STRIP / 2 : 0, 0, lane % 16, 16, stage, shelf, arrived);
   }
   void end(int row, thread const float* out) thread { y[row] = port_activate(EXPERTS_ACTIVATION, out[0]) * out[1]; }
 };
@@ -104,9 +105,10 @@ struct stream_sum {
   device float* y;
   int expert;  // the lane's, or -1 before it is known
   void begin(int row, int end) thread {}
-  void copy(thread const stream_strip& strip, int segment, int lane, threadgroup uchar* stage, threadgroup port_transfer* arrived) thread {
+  void copy(thread const stream_strip& strip, int segment, int lane, threadgroup uchar* stage, threadgroup uchar* shelf,
+            threadgroup port_transfer* arrived) thread {
 #if EXPERTS_SHARED
-    stream_copy(v, vscales, vbiases, strip.row, strip.count, segment, 0, 0, lane, 32, stage, arrived);
+    stream_copy(v, vscales, vbiases, strip.row, strip.count, segment, 0, 0, lane, 32, stage, shelf, arrived);
 #endif
     if (expert < 0) {
       port_wait();
@@ -116,7 +118,7 @@ struct stream_sum {
     for (int first = EXPERTS_SHARED; first < EXPERTS_PARTS; first += 2) {
       const int part = first + lane / 16;
       const int row = strip.row + simd_shuffle(expert, ushort(min(part, EXPERTS_PARTS - 1))) * EXPERTS_N;
-      if (part < EXPERTS_PARTS) stream_copy(w, scales, biases, row, strip.count, segment, 0, part, lane % 16, 16, stage, arrived);
+      if (part < EXPERTS_PARTS) stream_copy(w, scales, biases, row, strip.count, segment, 0, part, lane % 16, 16, stage, shelf, arrived);
     }
   }
   void end(int row, thread const float* out) thread {

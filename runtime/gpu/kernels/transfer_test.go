@@ -28,7 +28,7 @@ kernel void stream(device const uchar* w [[buffer(0)]], device uint* y [[buffer(
   TG_ARRAY(port_transfer, full, 2);
   device const uchar* mine = w + group * (4 * BLOCK);
   if (t == 0) {
-    for (uint i = 0; i < 2; i++) port_transfer_init(full + i);
+    port_transfer_init(full, 2);
   }
   for (uint block = 0; block < 2; block++) start(ring, full, mine, block, t);
   threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -103,8 +103,8 @@ func TestTransferFaults(t *testing.T) {
 		"odd source":         {"w + block * BLOCK + t", "w + 4 + block * BLOCK + t", "want multiples of 16"},
 		"odd place":          {"(ring + block % 2 * BLOCK + t *", "(ring + 4 + block % 2 * BLOCK + t *", "want multiples of 16"},
 		"past the end":       {"(ring + block % 2 * BLOCK + t *", "(ring + 16 + block % 2 * BLOCK + t *", "256 bytes to what is not threadgroup memory"},
-		"no beginning":       {"port_transfer_init(full + i)", "(void)i", "no port_transfer_init was there before"},
-		"two beginnings":     {"port_transfer_init(full + i)", "port_transfer_init(full)", "it is the second for this port_transfer"},
+		"no beginning":       {"port_transfer_init(full, 2)", "(void)0", "no port_transfer_init was there before"},
+		"two beginnings":     {"port_transfer_init(full, 2)", "port_transfer_init(full, 2), port_transfer_init(full, 1)", "it is the second for this port_transfer"},
 		"left at the end":    {"if (block < 2) start", "if (block < 3) start", "a threadgroup ends with copies under way: turn 2, by thread 0 in port_transfer_expect at line 4, was not waited for"},
 		"more than is given": {"TG_MEMORY(ring, 2 * BLOCK)", "TG_MEMORY(ring, 3 * BLOCK)", "TG_MEMORY of 3072 bytes, the launch gives 2048"},
 	} {

@@ -53,7 +53,7 @@ kernel void sum_blocks(device const uchar* x [[buffer(0)]], device uint* y [[buf
   TG_MEMORY(ring, 2 * BLOCK);
   TG_ARRAY(port_transfer, came, 2);
   if (t == 0) {
-    for (uint i = 0; i < 2; i++) port_transfer_init(came + i);
+    port_transfer_init(came, 2);
   }
   for (uint block = 0; block < 2; block++) start_block(ring, came, x + group * (4 * BLOCK), block, t);
   threadgroup_barrier(mem_flags::mem_threadgroup);

@@ -63,13 +63,14 @@
 #define STREAM_KEEP (STREAM_SEGMENTS == 1 && STREAM_OWN <= 2)  // the digits of a simdgroup's columns stay in registers
 #define STREAM_WIDTH (MATVEC_K / STREAM_PIECES)                // columns of a matrix
 #define STREAM_PIECE (STREAM_COLUMNS / STREAM_PIECES)          // columns of a stage that are of one matrix
-#define STREAM_GROUPS (STREAM_PIECE / WEIGHT_GROUP)            // groups of them
-#define STREAM_ROW (STREAM_PIECE * WEIGHT_BITS / 8)            // bytes of them
+#define STREAM_GROUPS (STREAM_WIDTH / WEIGHT_GROUP)            // groups of a matrix's row
+#define STREAM_ROW (STREAM_PIECE * WEIGHT_BITS / 8)            // bytes of the former
 #define STREAM_PITCH (STREAM_ROW + (STREAM_SEGMENTS == 1 ? 0 : WEIGHT_BITS == 4 ? 64 : 16))  // rows that are copied one by one meet different banks
-#define STREAM_AFFINE (STREAM_PIECES * STREAM_GROUPS * int(sizeof(WEIGHT_SCALE)))       // bytes of a row's scales
-#define STREAM_STAGE (STREAM_STRIP * (STREAM_PIECES * STREAM_PITCH + (1 + WEIGHT_BIASES) * STREAM_AFFINE))
-#define STREAM_TAKES ((MATVEC_K / 8 + STREAM_THREADS - 1) / STREAM_THREADS)             // times that a thread takes 8 columns
-#define STREAM_AHEAD (STREAM_TAKES < 4 ? STREAM_TAKES : 4)                              // that are read at once
+#define STREAM_AFFINE (STREAM_PIECES * STREAM_GROUPS * int(sizeof(WEIGHT_SCALE)))       // bytes of a row's scales, of all pieces
+#define STREAM_STAGE (STREAM_STRIP * STREAM_PIECES * STREAM_PITCH)
+#define STREAM_SHELF (STREAM_STRIP * (1 + WEIGHT_BIASES) * STREAM_AFFINE)               // scales and biases of a strip
+#define STREAM_SHELVES (1 + (STREAM_STAGES + STREAM_SEGMENTS - 2) / STREAM_SEGMENTS)    // of strips that stages are of
+#define STREAM_TAKES ((STREAM_OWN * 16 + 31) / 32)                                      // times that a lane makes digits of 8 columns in a segment
 #if STREAM_BANDS
 #define STREAM_ALL (STREAM_BANDS * MATVEC_N0)
 #else
@@ -79,7 +80,8 @@
 #define STREAM_ROWS ((STREAM_UNITS + STREAM_GRID - 1) / STREAM_GRID * STREAM_UNIT)  // of a threadgroup at most
 
 // Where things stand in threadgroup memory.
-#define STREAM_DIGITS (STREAM_STAGES * STREAM_STAGE)      // uint [K / 128][3 digits][4 lanes][8]
+#define STREAM_SCALES (STREAM_STAGES * STREAM_STAGE)      // shelves: [pieces][rows][groups], and the biases so
+#define STREAM_DIGITS (STREAM_SCALES + STREAM_SHELVES * STREAM_SHELF)  // uint [K / 128][3 digits][4 lanes][8]
 #define STREAM_FACTORS (STREAM_DIGITS + MATVEC_K * 3)     // float [K / 64][2], of the two upper digits and of the lowest one
 #define STREAM_HALF_SUMS (STREAM_FACTORS + MATVEC_K / 8)     // float [K / 64], half the sum of the columns
 #define STREAM_ZEROS (STREAM_HALF_SUMS + MATVEC_K / 16)      // 32 bytes
@@ -90,6 +92,7 @@
 struct stream_strip {
   int at, end;
   int band, row, count;
+  int number;  // among the strips of a threadgroup
 };
 
 inline void stream_look(thread stream_strip& strip, int most) {
@@ -120,35 +123,46 @@ inline void stream_look(thread stream_strip& strip, int most) {
   strip.count = min(min(most, left), strip.end - strip.at);
 }
 
-// Says how much stream_copy will bring for a strip's segment.
-inline void stream_expect(int rows, threadgroup port_transfer* arrived) {
-  port_transfer_expect(arrived, uint(rows * (STREAM_PIECES * STREAM_ROW + (1 + WEIGHT_BIASES) * STREAM_AFFINE)));
+// Goes on by a segment.
+inline void stream_step(thread stream_strip& strip, thread int& segment, int most) {
+  segment++;
+  if (segment < STREAM_SEGMENTS) return;
+  segment = 0;
+  strip.number++;
+  strip.at += strip.count;
+  if (strip.at < strip.end) stream_look(strip, most);
 }
 
-// Has the rows of a segment copied to rows of a stage from slot on: of one matrix, piece number piece of theirs. Of whole
-// rows it is one copy: a multiprocessor of an H100 starts one in some 50 ns, however small it is.
+// Says how much stream_copy will bring of so many rows.
+inline void stream_expect(int rows, int segment, threadgroup port_transfer* arrived) {
+  const int affine = segment == 0 ? (1 + WEIGHT_BIASES) * STREAM_AFFINE : 0;
+  port_transfer_expect(arrived, uint(rows * (STREAM_PIECES * STREAM_ROW + affine)));
+}
+
+// Where a strip's scales stand.
+inline threadgroup uchar* stream_shelf(threadgroup uchar* memory, int number) { return memory + STREAM_SCALES + number % STREAM_SHELVES * STREAM_SHELF; }
+
+// Has the rows of a segment copied, to rows of a stage from slot on: of one matrix, piece number piece of theirs. The scales
+// come with the first segment. All lanes of the simdgroup call it, lane of them being one of lanes.
 inline void stream_copy(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, int row, int count, int segment,
-                        int slot, int piece, int lane, int lanes, threadgroup uchar* stage, threadgroup port_transfer* arrived) {
-  const int bytes = STREAM_GROUPS * int(sizeof(WEIGHT_SCALE));
+                        int slot, int piece, int lane, int lanes, threadgroup uchar* stage, threadgroup uchar* shelf, threadgroup port_transfer* arrived) {
   threadgroup uchar* to = stage + (piece * STREAM_STRIP + slot) * STREAM_PITCH;
-  threadgroup uchar* affine = stage + STREAM_STRIP * STREAM_PIECES * STREAM_PITCH + (piece * STREAM_STRIP + slot) * bytes;
-  device const uchar* from = (device const uchar*)w + long(row) * (STREAM_WIDTH * WEIGHT_BITS / 8);
-  const long group = long(row) * (STREAM_WIDTH / WEIGHT_GROUP);
+  device const uchar* from = (device const uchar*)w + long(row) * (STREAM_WIDTH * WEIGHT_BITS / 8) + segment * STREAM_ROW;
+  const int bytes = STREAM_GROUPS * int(sizeof(WEIGHT_SCALE));
+  threadgroup uchar* affine = shelf + (piece * STREAM_STRIP + slot) * bytes + (lane == 2 ? STREAM_STRIP * STREAM_AFFINE : 0);
+  device const uchar* stored = (device const uchar*)((lane == 2 ? biases : scales) + long(row) * STREAM_GROUPS);
 #if STREAM_SEGMENTS > 1
-  for (int r = lane; r < count; r += lanes) {
-    port_transfer_copy(to + r * STREAM_PITCH, from + long(r) * (STREAM_WIDTH * WEIGHT_BITS / 8) + segment * STREAM_ROW, STREAM_ROW, arrived);
-    const long at = group + r * (STREAM_WIDTH / WEIGHT_GROUP) + segment * STREAM_GROUPS;
-    port_transfer_copy(affine + r * bytes, scales + at, uint(bytes), arrived);
-#if WEIGHT_BIASES
-    port_transfer_copy(affine + STREAM_STRIP * STREAM_AFFINE + r * bytes, biases + at, uint(bytes), arrived);
-#endif
+  if (lane < count) port_transfer_copy(to + lane * STREAM_PITCH, from + long(lane) * (STREAM_WIDTH * WEIGHT_BITS / 8), STREAM_ROW, arrived);
+  for (int r = lanes; r < count; r += lanes) {
+    simdgroup_barrier(mem_flags::mem_none);
+    if (r + lane < count) {
+      port_transfer_copy(to + (r + lane) * STREAM_PITCH, from + long(r + lane) * (STREAM_WIDTH * WEIGHT_BITS / 8), STREAM_ROW, arrived);
+    }
   }
+  simdgroup_barrier(mem_flags::mem_none);
+  if (segment == 0 && lane > 0 && lane < 2 + WEIGHT_BIASES) port_transfer_copy(affine, stored, uint(count * bytes), arrived);
 #else
-  if (lane == 0) port_transfer_copy(to, from, uint(count * STREAM_ROW), arrived);
-  if (lane == 1) port_transfer_copy(affine, scales + group, uint(count * bytes), arrived);
-#if WEIGHT_BIASES
-  if (lane == 2) port_transfer_copy(affine + STREAM_STRIP * STREAM_AFFINE, biases + group, uint(count * bytes), arrived);
-#endif
+  if (lane < 2 + WEIGHT_BIASES) port_transfer_copy(lane == 0 ? to : affine, lane == 0 ? from : stored, uint(count * (lane == 0 ? STREAM_ROW : bytes)), arrived);
 #endif
 }
 
@@ -173,8 +187,9 @@ inline void stream_factors(device const MATVEC_NORM_T* norm, int take, thread fl
 #endif
 }
 
-// Makes the digits of 8 columns, and with the threads of the same 64 columns their scale and sum.
-inline void stream_digits(thread const float* v, int take, threadgroup uchar* memory) {
+// Makes the digits of 8 columns, and with the lanes of the same 64 columns their scale and sum; of those that are not own,
+// none.
+inline void stream_digits(thread const float* v, int take, bool own, threadgroup uchar* memory) {
   uint largest = 0u;
   float sum = 0.0f;
   UNROLL for (int i = 0; i < 8; i++) {
@@ -193,6 +208,7 @@ inline void stream_digits(thread const float* v, int take, threadgroup uchar* me
     const uint integer = as_type<uint>(v[i] * scale + 12582912.0f) - 0x4b400000u;  // 1.5 * 2^23 leaves no fraction
     d[i] = (integer + 0x00808080u) ^ 0x00808080u;                                  // bytes are digits from -128 to 127
   }
+  if (!own) return;
   threadgroup uint* to = (threadgroup uint*)(memory + STREAM_DIGITS) + (take / 16 * 12 + take % 16 / 4) * 8 + take % 4 * 2;
   UNROLL for (int g = 0; g < 3; g++) {
     const int shift = 16 - 8 * g;
@@ -214,53 +230,70 @@ inline void stream_digits(thread const float* v, int take, threadgroup uchar* me
   }
 }
 
-// Reads the vector, norms it as far as a thread can, and makes digits of it. Adds the squares of the elements to square. gate
-// is that of MATVEC_HEAD, scores [PIECES] are those that pieces are multiplied by.
-inline void stream_vector(device const float* x, device const MATVEC_NORM_T* norm, device const float* gate, device const float* scores,
-                          int thread_index, threadgroup uchar* memory, thread float& square) {
-  float factors[STREAM_AHEAD][8];
-  float v[STREAM_AHEAD][8];
+// What a lane has read of the vector for a segment, and of what it is multiplied by.
+struct stream_part {
+  float v[STREAM_TAKES][8];
 #if MATVEC_HEAD
-  float gates[STREAM_AHEAD][8];
-#endif
-  for (int first = 0; first < STREAM_TAKES; first += STREAM_AHEAD) {
-    UNROLL for (int a = 0; a < STREAM_AHEAD; a++) {
-      const int take = (first + a) * STREAM_THREADS + thread_index;
-      if (take < MATVEC_K / 8) stream_factors(norm, take, factors[a]);
-    }
-    if (first == 0) port_wait();
-    UNROLL for (int a = 0; a < STREAM_AHEAD; a++) {
-      const int take = (first + a) * STREAM_THREADS + thread_index;
-      if (take < MATVEC_K / 8) {
-        stream_read(x, take, v[a]);
-#if MATVEC_HEAD
-        stream_read(gate, take, gates[a]);
-#endif
-      }
-    }
-    UNROLL for (int a = 0; a < STREAM_AHEAD; a++) {
-      const int take = (first + a) * STREAM_THREADS + thread_index;
-      if (take < MATVEC_K / 8) {
-#if MATVEC_HEAD
-        float total = 0.0f;
-        UNROLL for (int i = 0; i < 8; i++) total += v[a][i] * v[a][i];
-        UNROLL for (ushort distance = 1; distance < MATVEC_HEAD / 8; distance *= 2) total += simd_shuffle_xor(total, distance);
-        const float factor = precise::rsqrt(total / float(MATVEC_HEAD) + MATVEC_EPS);
-        UNROLL for (int i = 0; i < 8; i++) v[a][i] *= factor * port_activate(MATVEC_GATE, gates[a][i]);
-#elif MATVEC_NORM
-        UNROLL for (int i = 0; i < 8; i++) square += v[a][i] * v[a][i];
+  float gates[STREAM_TAKES][8];
 #endif
 #if MATVEC_NORM == 1 || MATVEC_NORM == 2
-        UNROLL for (int i = 0; i < 8; i++) v[a][i] *= factors[a][i];
+  float factors[STREAM_TAKES][8];
+#endif
+};
+
+// The 8 columns of the vector that a lane takes as number i of its simdgroup's in a segment. Where there are not as many,
+// lanes take some twice.
+inline int stream_take(int segment, int simd, int lane, int i, thread bool& own) {
+  const int at = i * 32 + lane;
+  own = at < STREAM_OWN * 16;
+  return (segment * STREAM_CHUNKS + simd * STREAM_OWN) * 16 + (own ? at : at - 16);
+}
+
+inline void stream_read_factors(device const MATVEC_NORM_T* norm, int segment, int simd, int lane, thread stream_part& part) {
+#if MATVEC_NORM == 1 || MATVEC_NORM == 2
+  bool own;
+  UNROLL for (int i = 0; i < STREAM_TAKES; i++) stream_factors(norm, stream_take(segment, simd, lane, i, own), part.factors[i]);
+#endif
+}
+
+inline void stream_read_part(device const float* x, device const float* gate, int segment, int simd, int lane, thread stream_part& part) {
+  bool own;
+  UNROLL for (int i = 0; i < STREAM_TAKES; i++) {
+    const int take = stream_take(segment, simd, lane, i, own);
+    stream_read(x, take, part.v[i]);
+#if MATVEC_HEAD
+    stream_read(gate, take, part.gates[i]);
+#endif
+  }
+}
+
+// Norms what was read as far as a lane can, and makes digits of it. Adds the squares of the elements to square. scores
+// [PIECES] are what pieces are multiplied by.
+inline void stream_make(device const float* scores, int segment, int simd, int lane, thread stream_part& part, threadgroup uchar* memory,
+                        thread float& square) {
+  UNROLL for (int i = 0; i < STREAM_TAKES; i++) {
+    bool own;
+    const int take = stream_take(segment, simd, lane, i, own);
+    thread float* v = part.v[i];
+#if MATVEC_HEAD
+    float total = 0.0f;
+    UNROLL for (int j = 0; j < 8; j++) total += v[j] * v[j];
+    UNROLL for (ushort distance = 1; distance < MATVEC_HEAD / 8; distance *= 2) total += simd_shuffle_xor(total, distance);
+    const float factor = precise::rsqrt(total / float(MATVEC_HEAD) + MATVEC_EPS);
+    UNROLL for (int j = 0; j < 8; j++) v[j] *= factor * port_activate(MATVEC_GATE, part.gates[i][j]);
+#elif MATVEC_NORM
+    UNROLL for (int j = 0; j < 8; j++) square += own ? v[j] * v[j] : 0.0f;
+#endif
+#if MATVEC_NORM == 1 || MATVEC_NORM == 2
+    UNROLL for (int j = 0; j < 8; j++) v[j] *= part.factors[i][j];
 #endif
 #if STREAM_PIECES > 1
-        const float score = scores[8 * take / STREAM_WIDTH];
-        UNROLL for (int i = 0; i < 8; i++) v[a][i] *= score;
+    const float score = scores[8 * take / STREAM_WIDTH];
+    UNROLL for (int j = 0; j < 8; j++) v[j] *= score;
 #endif
-        stream_digits(v[a], take, memory);
-      }
-    }
+    stream_digits(v, take, own, memory);
   }
+  simdgroup_barrier(mem_flags::mem_threadgroup);
 }
 
 // What a lane multiplies 128 columns with.
@@ -305,7 +338,7 @@ inline int stream_row(int eight) { return PLANES == 1 ? eight * 8 : eight % 2 * 
 
 // Adds the products of a simdgroup's columns of a stage with a lane's rows, one of every eight, to sums.
 template <int PLANES>
-inline void stream_multiply(threadgroup const uchar* stage, threadgroup const uchar* memory, int segment, int simd, int lane,
+inline void stream_multiply(threadgroup const uchar* stage, threadgroup const uchar* shelf, threadgroup const uchar* memory, int segment, int simd, int lane,
                             thread const stream_columns* kept, thread float* sums) {
   UNROLL for (int own = 0; own < STREAM_OWN; own++) {
     const int chunk = simd * STREAM_OWN + own;
@@ -317,8 +350,8 @@ inline void stream_multiply(threadgroup const uchar* stage, threadgroup const uc
 #endif
     const int at = chunk * 128 + lane % 4 * 32;
     const int row = at / STREAM_PIECE * STREAM_STRIP + lane / 4;  // of those of all pieces
-    threadgroup const WEIGHT_SCALE* scales = (threadgroup const WEIGHT_SCALE*)(stage + STREAM_STRIP * STREAM_PIECES * STREAM_PITCH) +
-        row * STREAM_GROUPS + at % STREAM_PIECE / WEIGHT_GROUP;
+    threadgroup const WEIGHT_SCALE* scales = (threadgroup const WEIGHT_SCALE*)shelf + row * STREAM_GROUPS +
+        (segment * STREAM_COLUMNS + at % STREAM_PIECE) / WEIGHT_GROUP;
     UNROLL for (int first = 0; first < STREAM_EIGHTS; first += 2) {
       uint codes[2][8] = {};
       float scale[2];
@@ -360,6 +393,7 @@ inline void stream_run(thread Product& product, int group, int thread_index, dev
   stream_strip strip;  // that is multiplied
   strip.at = int(long(group) * STREAM_UNITS / STREAM_GRID) * STREAM_UNIT;
   strip.end = min(int(long(group + 1) * STREAM_UNITS / STREAM_GRID) * STREAM_UNIT, STREAM_ALL);
+  strip.number = 0;
   stream_look(strip, STREAM_STRIP / PLANES);
   stream_strip next = strip;  // that is copied
   int next_segment = 0;
@@ -368,50 +402,53 @@ inline void stream_run(thread Product& product, int group, int thread_index, dev
   float square = 0.0f;
   float sums[STREAM_EIGHTS];
   UNROLL for (int h = 0; h < STREAM_EIGHTS; h++) sums[h] = 0.0f;
+  stream_part part;
   stream_columns columns[STREAM_KEEP ? STREAM_OWN : 1];
   threadgroup float* kept = (threadgroup float*)(memory + STREAM_SUMS);
-  if (copies) {
-    if (lane == 0) {
-      for (int i = 0; i < STREAM_STAGES; i++) port_transfer_init(arrived + i);
-    }
-    simdgroup_barrier(mem_flags::mem_threadgroup);
-  }
-  // From turn 0 on, what is copied goes where the turn before has read.
+  if (copies && lane == 0) port_transfer_init(arrived, STREAM_STAGES);
+  if (thread_index < 8) ((threadgroup uint*)(memory + STREAM_ZEROS))[thread_index] = 0u;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  // From turn 1 on, what is copied goes where the turn before has read.
   for (int turn = 1 - STREAM_STAGES; strip.at < strip.end; turn++) {
-    if (copies && next.at < next.end) {
-      const int slot = (turn + STREAM_STAGES - 1) % STREAM_STAGES;
-      if (lane == 0) stream_expect(PLANES * next.count, arrived + slot);
-      simdgroup_barrier(mem_flags::mem_none);
-      product.copy(next, next_segment, lane, memory + slot * STREAM_STAGE, arrived + slot);
-      next_segment++;
-      if (next_segment == STREAM_SEGMENTS) {
-        next_segment = 0;
-        next.at += next.count;
-        if (next.at < next.end) stream_look(next, STREAM_STRIP / PLANES);
+    if (next.at < next.end) {
+      if (copies) {
+        const int slot = (turn + STREAM_STAGES - 1) % STREAM_STAGES;
+        if (lane == 0) stream_expect(PLANES * next.count, next_segment, arrived + slot);
+        simdgroup_barrier(mem_flags::mem_none);
+        product.copy(next, next_segment, lane, memory + slot * STREAM_STAGE, stream_shelf(memory, next.number), arrived + slot);
       }
+      stream_step(next, next_segment, STREAM_STRIP / PLANES);
     }
     if (turn < 0) continue;
-    if (turn == 0) {
-      if (!copies) {
-        product.begin(strip.at + thread_index, strip.end);
-        if (thread_index < 8) ((threadgroup uint*)(memory + STREAM_ZEROS))[thread_index] = 0u;
-        stream_vector(x, norm, gate, scores, thread_index, memory, square);
-#if MATVEC_NORM && !MATVEC_HEAD
-        square = simd_sum(square);
-        if (lane == 0) squares[simd] = square;
+#if !PORT_TRANSFERS
+    threadgroup_barrier(mem_flags::mem_threadgroup);
 #endif
-      }
-      threadgroup_barrier(mem_flags::mem_threadgroup);
-#if STREAM_KEEP
-      if (!copies) {
-        UNROLL for (int own = 0; own < STREAM_OWN; own++) stream_columns_of(simd * STREAM_OWN + own, lane, memory, columns[own]);
-      }
-#endif
-    }
     if (!copies) {
+      if (turn == 0) {
+        product.begin(strip.at + thread_index, strip.end);
+        stream_read_factors(norm, 0, simd, lane, part);
+        port_wait();
+        stream_read_part(x, gate, 0, simd, lane, part);
+      }
+      // While the first strip is multiplied, a simdgroup makes digits of its columns, having read them a segment ahead.
+      if (strip.number == 0) {
+        stream_make(scores, segment, simd, lane, part, memory, square);
+        if (segment < STREAM_SEGMENTS - 1) {
+          stream_read_factors(norm, segment + 1, simd, lane, part);
+          stream_read_part(x, gate, segment + 1, simd, lane, part);
+        } else {
+#if MATVEC_NORM && !MATVEC_HEAD
+          square = simd_sum(square);
+          if (lane == 0) squares[simd] = square;
+#endif
+        }
+#if STREAM_KEEP
+        UNROLL for (int own = 0; own < STREAM_OWN; own++) stream_columns_of(simd * STREAM_OWN + own, lane, memory, columns[own]);
+#endif
+      }
       const int slot = turn % STREAM_STAGES;
       port_transfer_wait(arrived + slot, uint(turn / STREAM_STAGES));
-      stream_multiply<PLANES>(memory + slot * STREAM_STAGE, memory, segment, simd, lane, columns, sums);
+      stream_multiply<PLANES>(memory + slot * STREAM_STAGE, stream_shelf(memory, strip.number), memory, segment, simd, lane, columns, sums);
       if (segment == STREAM_SEGMENTS - 1) {
         UNROLL for (int h = 0; h < STREAM_EIGHTS; h++) {
           float v = sums[h];
@@ -424,17 +461,13 @@ inline void stream_run(thread Product& product, int group, int thread_index, dev
         }
       }
     }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    segment++;
-    if (segment < STREAM_SEGMENTS) continue;
-    segment = 0;
-    strip.at += strip.count;
-    if (strip.at < strip.end) stream_look(strip, STREAM_STRIP / PLANES);
+    stream_step(strip, segment, STREAM_STRIP / PLANES);
+    bool full = segment == 0 && strip.at >= strip.end;
 #if STREAM_FLUSH < STREAM_ROWS
-    if (strip.at < strip.end && strip.at - kept_from + STREAM_STRIP / PLANES <= STREAM_FLUSH) continue;
-#else
-    if (strip.at < strip.end) continue;
+    full = full || (segment == 0 && strip.at - kept_from + STREAM_STRIP / PLANES > STREAM_FLUSH);
 #endif
+    if (full || next.at < next.end) threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (!full) continue;
     if (!copies) {
       float factor = 1.0f;
 #if MATVEC_NORM && !MATVEC_HEAD

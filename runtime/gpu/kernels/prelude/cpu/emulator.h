@@ -6,7 +6,7 @@
 
 namespace emulator {
 
-enum State : unsigned char { READY, AT_SIMD, AT_BARRIER, DONE };
+enum State : unsigned char { READY, AT_SIMD, AT_TRANSFER, AT_BARRIER, DONE };
 
 // Group is the threadgroup that an OS thread is running. Its layout is shared by emulator.cc and by the
 // kernels, which are compiled apart from it.

@@ -174,15 +174,18 @@ inline bool port_last(uint* arrivals, uint count, uint thread_index, uint* flag,
 }
 
 // -- transfers: copies from device memory to threadgroup memory that run beside the threads ----------------------
-// port_transfer, in a TG_ARRAY, counts the copies under way. One thread makes it ready, and before each turn, which
+// port_transfer, in a TG_ARRAY, counts the copies under way. One thread makes some ready, and before each turn, which
 // are numbered from 0, says how many bytes will come; then any threads start copies. A threadgroup_barrier stands
-// between the first and the use by other threads, between the copies of a turn and the waits for it, which are by
-// whole simdgroups, and between the reads of what came and the copies of the next turn. Addresses and sizes are
-// multiples of 16.
+// between the first and the use by other threads, and between the reads of what came and the copies of the next turn.
+// Waits are by whole simdgroups; where PORT_TRANSFERS is not 0 they may come before the turn is begun, elsewhere a
+// threadgroup_barrier stands between. Addresses and sizes are multiples of 16.
 // Here a copy is made when somebody waits for it, and what it will overwrite is NaN until then; the emulator checks
 // the rules.
+#define PORT_TRANSFERS 1
 struct port_transfer { ulong unused; };
-inline void port_transfer_init(port_transfer* t, PORT_AT) { emulator_transfer_init(t, line); }
+inline void port_transfer_init(port_transfer* t, int count, PORT_AT) {
+  for (int i = 0; i < count; i++) emulator_transfer_init(t + i, line);
+}
 inline void port_transfer_expect(port_transfer* t, uint bytes, PORT_AT) { emulator_transfer_expect(t, bytes, line); }
 inline void port_transfer_copy(void* to, const void* from, uint bytes, port_transfer* t, PORT_AT) {
   emulator_transfer_copy(to, from, bytes, t, line);

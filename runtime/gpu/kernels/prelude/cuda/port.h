@@ -115,19 +115,20 @@ __forceinline__ void port_prefetch(const void* p, uint bytes) {
 }
 
 // -- transfers: copies from device memory to threadgroup memory that run beside the threads ----------------------
-// port_transfer, in a TG_ARRAY, counts the copies under way. One thread makes it ready, and before each turn, which
+// port_transfer, in a TG_ARRAY, counts the copies under way. One thread makes some ready, and before each turn, which
 // are numbered from 0, says how many bytes will come; then any threads start copies. A threadgroup_barrier stands
-// between the first and the use by other threads, between the copies of a turn and the waits for it, which are by
-// whole simdgroups, and between the reads of what came and the copies of the next turn. Addresses and sizes are
-// multiples of 16.
+// between the first and the use by other threads, and between the reads of what came and the copies of the next turn.
+// Waits are by whole simdgroups; where PORT_TRANSFERS is not 0 they may come before the turn is begun, elsewhere a
+// threadgroup_barrier stands between. Addresses and sizes are multiples of 16.
 #define PORT_TRANSFERS (__CUDA_ARCH__ >= 900 && __CUDACC_VER_MAJOR__ >= 12)
 struct alignas(8) port_transfer { ulong barrier; };  // mbarrier
 __forceinline__ uint port_smem(const void* p) { return (uint)__cvta_generic_to_shared(p); }
-__forceinline__ void port_transfer_init(port_transfer* t) {
+__forceinline__ void port_transfer_init(port_transfer* t, int count) {
 #if PORT_TRANSFERS
-  asm volatile("mbarrier.init.shared.b64 [%0], 1;" :: "r"(port_smem(t)) : "memory");
+  for (int i = 0; i < count; i++) asm volatile("mbarrier.init.shared.b64 [%0], 1;" :: "r"(port_smem(t + i)) : "memory");
+  // One fence for all, and of shared memory alone: a fence of all memory takes most of a microsecond.
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  asm volatile("fence.proxy.async;" ::: "memory");
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
 }
 __forceinline__ void port_transfer_expect(port_transfer* t, uint bytes) {
@@ -135,6 +136,8 @@ __forceinline__ void port_transfer_expect(port_transfer* t, uint bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" :: "r"(port_smem(t)), "r"(bytes) : "memory");
 #endif
 }
+// Lanes of a simdgroup that start copies at once do so in one place of the text: the instruction takes registers that lanes
+// share, and lanes that have parted write over each other's.
 // Reads by threads before it need no fence of proxies: at the barrier they are done. Only writes by threads would.
 __forceinline__ void port_transfer_copy(void* to, const void* from, uint bytes, port_transfer* t) {
 #if PORT_TRANSFERS

@@ -41,14 +41,15 @@ inline void port_wait() {}
 inline void port_prefetch(device const void* p, uint bytes) {}
 
 // -- transfers: copies from device memory to threadgroup memory that run beside the threads ----------------------
-// port_transfer, in a TG_ARRAY, counts the copies under way. One thread makes it ready, and before each turn, which
+// port_transfer, in a TG_ARRAY, counts the copies under way. One thread makes some ready, and before each turn, which
 // are numbered from 0, says how many bytes will come; then any threads start copies. A threadgroup_barrier stands
-// between the first and the use by other threads, between the copies of a turn and the waits for it, which are by
-// whole simdgroups, and between the reads of what came and the copies of the next turn. Addresses and sizes are
-// multiples of 16.
+// between the first and the use by other threads, and between the reads of what came and the copies of the next turn.
+// Waits are by whole simdgroups; where PORT_TRANSFERS is not 0 they may come before the turn is begun, elsewhere a
+// threadgroup_barrier stands between. Addresses and sizes are multiples of 16.
 // Here the thread that starts a copy makes it, and the barrier before the wait is what orders.
+#define PORT_TRANSFERS 0
 struct port_transfer { uint unused; };
-inline void port_transfer_init(threadgroup port_transfer* t) {}
+inline void port_transfer_init(threadgroup port_transfer* t, int count) {}
 inline void port_transfer_expect(threadgroup port_transfer* t, uint bytes) {}
 inline void port_transfer_copy(threadgroup void* to, device const void* from, uint bytes, threadgroup port_transfer* t) {
   threadgroup uint4* out = (threadgroup uint4*)to;
