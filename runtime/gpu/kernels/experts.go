@@ -43,8 +43,9 @@ func (e Experts) down() Vectors { return Vectors{e.Format, e.Parts() * e.Inner, 
 // Tunings are the ways to divide the two products of so many tokens, the default first.
 func (e Experts) Tunings(m Machine, tokens int) (up, down []Tuning) {
 	up, down = e.tunings(m.Target)
-	if tokens == 1 && e.Router.Top > 0 {
-		up = among(e.streamedUp(Stream{}).streams(m), up)
+	if tokens == 1 && e.Router.Top > 0 && len(up) > 0 {
+		// The choice is most of it, which all simdgroups share where weights are not streamed.
+		up = slices.Insert(up, 1, e.streamedUp(Stream{}).streams(m)...)
 	}
 	if tokens == 1 && e.Shared {
 		down = among(e.streamedDown(Stream{}).streams(m), down)

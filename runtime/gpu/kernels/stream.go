@@ -27,6 +27,9 @@ type Stream struct {
 	Columns int
 	// Stages of the ring, at least 2 unless there is one in all.
 	Stages int
+	// Apart says that rows are copied one by one, to where they meet different banks of memory; so they are where a stage has
+	// no whole rows.
+	Apart bool
 }
 
 // maxKept is the number of rows whose sums a threadgroup keeps before it finishes them.
@@ -93,7 +96,7 @@ func (s streamed) all() int {
 func (s streamed) stage() int {
 	pitch := s.Columns * s.Bits / 8
 	switch {
-	case s.Columns == s.K:
+	case s.Columns == s.K && !s.Apart:
 	case s.Bits == 4:
 		pitch += 64
 	default:
@@ -132,7 +135,7 @@ func (s streamed) check() error {
 		return fmt.Errorf("weights %s, want 4 or 8 bits in groups of 64 or 128", s.Format)
 	case s.K%256 != 0 || s.K/s.pieces%128 != 0:
 		return fmt.Errorf("%d columns, want a multiple of 256", s.K)
-	case s.Simdgroups < 1 || s.Simdgroups > 31 || s.Columns < 1 || s.Columns%(128*s.Simdgroups) != 0 || s.K%s.Columns != 0 || s.pieces > 1 && s.Columns != s.K:
+	case s.Simdgroups < 1 || s.Simdgroups > 31 || s.Columns < 1 || s.Columns%(128*s.Simdgroups) != 0 || s.K%s.Columns != 0 || s.pieces > 1 && (s.Columns != s.K || s.Apart):
 		return fmt.Errorf("tuning: stages of %d of %d columns do not suit %d simdgroups", s.Columns, s.K, s.Simdgroups)
 	case s.Strip < 1 || s.Strip%16 != 0 && (s.Strip != 8 || s.planes == 2):
 		return fmt.Errorf("tuning: strips of %d rows of %d weights, want a multiple of 16, or 8 of one weight", s.Strip, s.planes)
@@ -152,7 +155,7 @@ func (s streamed) launch(file, kernel string, more []Define, trial func(l Launch
 		return Launch{}, fmt.Errorf("%s %v×%d: %w", kernel, s.rows, s.K, err)
 	}
 	defines := append(s.defines(), define("MATVEC_K", s.K, "MATVEC_NORM", int(s.Norm), "MATVEC_EPS", s.Eps, "STREAM_GRID", s.Groups, "STREAM_UNIT", s.unit(), "STREAM_ROOM", s.room(),
-		"STREAM_SIMDS", s.Simdgroups, "STREAM_STRIP", s.Strip, "STREAM_COLUMNS", s.Columns, "STREAM_STAGES", s.Stages, "STREAM_FLUSH", s.kept(), "STREAM_PLANES", s.planes,
+		"STREAM_SIMDS", s.Simdgroups, "STREAM_STRIP", s.Strip, "STREAM_COLUMNS", s.Columns, "STREAM_STAGES", s.Stages, "STREAM_APART", s.Apart, "STREAM_FLUSH", s.kept(), "STREAM_PLANES", s.planes,
 		"STREAM_PIECES", s.pieces, "STREAM_BANDS", s.bands, "STREAM_BYTES", s.memory())...)
 	for i, n := range s.rows {
 		defines = append(defines, define(fmt.Sprintf("MATVEC_N%d", i), n)...)
@@ -173,8 +176,7 @@ const (
 )
 
 // streams are the ways worth measuring to stream a product on a machine, the default first, as the command bench found it on
-// an H100: whole rows where strips of them fit, else parts of some 4096 columns; as many stages as leave room for the next
-// kernel, or, for long rows, as there is memory for.
+// an H100.
 func (s streamed) streams(m Machine) (out []Tuning) {
 	if m.TransferMemory == 0 || m.Cores == 0 || s.all()*s.planes*s.K*s.Bits/8 < leastRun {
 		return nil
@@ -190,19 +192,48 @@ func (s streamed) streams(m Machine) (out []Tuning) {
 			}
 		}
 	}
-	for _, s.Strip = range []int{16, 32, 8} {
-		tried := 0
-		for parts := 1; parts <= s.K/128 && tried < 2; parts++ {
-			if s.Columns = s.K / parts; s.K%(128*parts) != 0 || s.Columns*s.Bits > 5376*4 {
-				continue
-			}
-			tried++
-			for _, s.Simdgroups = range []int{8, 7, 4, 6, 9, 14, 12, 16, 5, 3, 2, 1} {
-				if s.K > 4096 {
-					add(m.TransferMemory)
+	simdgroups := []int{8, 7, 14, 6, 4, 16, 9, 12, 5, 3, 2, 1}
+	if s.pieces > 1 {
+		simdgroups = []int{6, 3, 4, 9, 12, 8, 2, 1}
+	}
+	// Short products do better with rows that are copied one by one, long ones with few copies.
+	apart := []bool{s.pieces == 1 && s.K <= 4096 && s.most() <= maxKept, false}
+	for _, s.Strip = range []int{16, 32} {
+		for _, s.Apart = range slices.Compact(apart) {
+			for _, s.Columns = range s.columns() {
+				if s.Apart && s.Columns < s.K {
+					continue
 				}
-				add(halfMemory)
+				fit := 0
+				for _, n := range simdgroups {
+					if s.Columns%(128*n) != 0 || fit == 3 {
+						continue
+					}
+					fit++
+					s.Simdgroups = n
+					if s.K > 4096 && s.pieces == 1 {
+						add(m.TransferMemory)
+					}
+					add(halfMemory)
+				}
 			}
+		}
+	}
+	return out
+}
+
+// columns are two lengths of stages, the better one first: 2048 columns, or whole rows, or the longest parts of them that
+// leave room for several.
+func (s streamed) columns() (out []int) {
+	if s.pieces > 1 {
+		return []int{s.K}
+	}
+	if s.K%2048 == 0 {
+		out = append(out, 2048)
+	}
+	for parts := 1; parts <= s.K/128 && len(out) < 2; parts++ {
+		if n := s.K / parts; s.K%(128*parts) == 0 && n*s.Bits <= 5376*4 && n != 2048 {
+			out = append(out, n)
 		}
 	}
 	return out

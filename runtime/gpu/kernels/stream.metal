@@ -14,9 +14,10 @@ struct stream_one {
   device const float* extra;
   device float* y;
   void begin(int row, int end) thread {}
-  void copy(thread const stream_strip& strip, int segment, int lane, threadgroup uchar* stage, threadgroup uchar* shelf,
+  void ready(thread const stream_strip& strip, int lane) thread {}
+  void copy(thread const stream_strip& strip, int segment, int lane, int lanes, threadgroup uchar* stage, threadgroup uchar* shelf,
             threadgroup port_transfer* arrived) thread {
-    stream_copy(w, scales, biases, strip.row, strip.count, segment, 0, 0, lane, 32, stage, shelf, arrived);
+    stream_copy(w, scales, biases, strip.row, strip.count, segment, 0, 0, lane, lanes, stage, shelf, arrived);
   }
   void end(int row, thread const float* out) thread { y[row] = matvec_end(out[0], extra, row, row); }
 };
@@ -63,6 +64,7 @@ struct stream_more {
     conv_taps(conv_w, c, taps);
 #endif
   }
+  void ready(thread const stream_strip& strip, int lane) thread {}
   void begin(int row, int end) thread {
     early = -1;
 #if MATVEC_CONV && MATVEC_CONV_EARLY
@@ -72,13 +74,13 @@ struct stream_more {
     }
 #endif
   }
-  void copy(thread const stream_strip& strip, int segment, int lane, threadgroup uchar* stage, threadgroup uchar* shelf,
+  void copy(thread const stream_strip& strip, int segment, int lane, int lanes, threadgroup uchar* stage, threadgroup uchar* shelf,
             threadgroup port_transfer* arrived) thread {
     // The index is not a constant, the addresses of arguments are: choose among them.
     device const uint* from = strip.band == 0 ? w[0] : strip.band == 1 ? w[1] : strip.band == 2 ? w[2] : w[3];
     device const WEIGHT_SCALE* s = strip.band == 0 ? scales[0] : strip.band == 1 ? scales[1] : strip.band == 2 ? scales[2] : scales[3];
     device const WEIGHT_SCALE* b = strip.band == 0 ? biases[0] : strip.band == 1 ? biases[1] : strip.band == 2 ? biases[2] : biases[3];
-    stream_copy(from, s, b, strip.row, strip.count, segment, 0, 0, lane, 32, stage, shelf, arrived);
+    stream_copy(from, s, b, strip.row, strip.count, segment, 0, 0, lane, lanes, stage, shelf, arrived);
   }
   void end(int at, thread const float* out) thread {
     stream_strip strip;
@@ -145,10 +147,11 @@ struct stream_pair {
   device const WEIGHT_SCALE* biases[2];
   device float* y;
   void begin(int row, int end) thread {}
-  void copy(thread const stream_strip& strip, int segment, int lane, threadgroup uchar* stage, threadgroup uchar* shelf,
+  void ready(thread const stream_strip& strip, int lane) thread {}
+  void copy(thread const stream_strip& strip, int segment, int lane, int lanes, threadgroup uchar* stage, threadgroup uchar* shelf,
             threadgroup port_transfer* arrived) thread {
-    const bool up = lane >= 16;
-    stream_copy(up ? w[1] : w[0], up ? scales[1] : scales[0], up ? biases[1] : biases[0], strip.row, strip.count, segment, up ? STREAM_STRIP / 2 : 0, 0, lane % 16, 16,
+    const bool up = lane >= lanes / 2;
+    stream_copy(up ? w[1] : w[0], up ? scales[1] : scales[0], up ? biases[1] : biases[0], strip.row, strip.count, segment, up ? STREAM_STRIP / 2 : 0, 0, lane % (lanes / 2), lanes / 2,
                 stage, shelf, arrived);
   }
   void end(int row, thread const float* out) thread { y[row] = port_activate(MATVEC_ACTIVATION, out[0]) * out[1]; }

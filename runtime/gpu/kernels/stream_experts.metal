@@ -32,16 +32,18 @@ struct stream_choice {
     chosen = true;
   }
   void begin(int row, int end) thread {}
-  void copy(thread const stream_strip& strip, int segment, int lane, threadgroup uchar* stage, threadgroup uchar* shelf,
+  void ready(thread const stream_strip& strip, int lane) thread {
+    if (strip.end > EXPERTS_SHARED * EXPERTS_N) choose(lane);
+  }
+  void copy(thread const stream_strip& strip, int segment, int lane, int lanes, threadgroup uchar* stage, threadgroup uchar* shelf,
             threadgroup port_transfer* arrived) thread {
     const bool apart = EXPERTS_SHARED && strip.band == 0;
-    if (!apart && !chosen) choose(lane);
     const int row = strip.row + (apart ? 0 : places[strip.band - EXPERTS_SHARED] * EXPERTS_N);
-    const bool up = lane >= 16;
+    const bool up = lane >= lanes / 2;
     device const uint* from = apart ? (up ? v[1] : v[0]) : up ? w[1] : w[0];
     device const WEIGHT_SCALE* s = apart ? (up ? vscales[1] : vscales[0]) : up ? scales[1] : scales[0];
     device const WEIGHT_SCALE* b = apart ? (up ? vbiases[1] : vbiases[0]) : up ? biases[1] : biases[0];
-    stream_copy(from, s, b, row, strip.count, segment, up ? STREAM_STRIP / 2 : 0, 0, lane % 16, 16, stage, shelf, arrived);
+    stream_copy(from, s, b, row, strip.count, segment, up ? STREAM_STRIP / 2 : 0, 0, lane % (lanes / 2), lanes / 2, stage, shelf, arrived);
   }
   void end(int row, thread const float* out) thread { y[row] = port_activate(EXPERTS_ACTIVATION, out[0]) * out[1]; }
 };
@@ -103,22 +105,26 @@ struct stream_sum {
   device const int* experts;
   device const float* extra;
   device float* y;
-  int expert;  // the lane's, or -1 before it is known
+  int expert;  // the lane's
   void begin(int row, int end) thread {}
-  void copy(thread const stream_strip& strip, int segment, int lane, threadgroup uchar* stage, threadgroup uchar* shelf,
+  void ready(thread const stream_strip& strip, int lane) thread {
+    port_wait();
+    expert = clamp(experts[min(lane, EXPERTS_PARTS - 1)], 0, MATVEC_EXPERTS - 1);
+  }
+  void copy(thread const stream_strip& strip, int segment, int lane, int lanes, threadgroup uchar* stage, threadgroup uchar* shelf,
             threadgroup port_transfer* arrived) thread {
-#if EXPERTS_SHARED
-    stream_copy(v, vscales, vbiases, strip.row, strip.count, segment, 0, 0, lane, 32, stage, shelf, arrived);
-#endif
-    if (expert < 0) {
-      port_wait();
-      expert = clamp(experts[min(lane, EXPERTS_PARTS - 1)], 0, MATVEC_EXPERTS - 1);
-    }
-    // Half of the simdgroup copies one part, the other half the next one.
-    for (int first = EXPERTS_SHARED; first < EXPERTS_PARTS; first += 2) {
-      const int part = first + lane / 16;
-      const int row = strip.row + simd_shuffle(expert, ushort(min(part, EXPERTS_PARTS - 1))) * EXPERTS_N;
-      if (part < EXPERTS_PARTS) stream_copy(w, scales, biases, row, strip.count, segment, 0, part, lane % 16, 16, stage, shelf, arrived);
+    // Codes of all parts first, then scales, then biases.
+    const int copies = EXPERTS_PARTS * (2 + WEIGHT_BIASES);
+    for (int first = 0; first < copies; first += 32) {
+      const int part = (first + lane) % EXPERTS_PARTS;
+      const int what = (first + lane) / EXPERTS_PARTS;
+      const bool apart = EXPERTS_SHARED && part == 0;
+      const int of = simd_shuffle(expert, ushort(part));
+      const int row = strip.row + (apart ? 0 : of * EXPERTS_N);
+      if (first + lane < copies) {
+        stream_copy(apart ? v : w, apart ? vscales : scales, apart ? vbiases : biases, row, strip.count, segment, 0, part, what, 2 + WEIGHT_BIASES,
+                    stage, shelf, arrived);
+      }
     }
   }
   void end(int row, thread const float* out) thread {

@@ -51,6 +51,9 @@
 #ifndef STREAM_PLANES   // weights whose rows are multiplied together: of the kernel that is to run
 #define STREAM_PLANES 1
 #endif
+#ifndef STREAM_APART    // 1: rows are copied one by one, as they are where a stage has no whole rows
+#define STREAM_APART 0
+#endif
 #ifndef STREAM_BYTES    // of threadgroup memory
 #define STREAM_BYTES 32768
 #endif
@@ -65,7 +68,8 @@
 #define STREAM_PIECE (STREAM_COLUMNS / STREAM_PIECES)          // columns of a stage that are of one matrix
 #define STREAM_GROUPS (STREAM_WIDTH / WEIGHT_GROUP)            // groups of a matrix's row
 #define STREAM_ROW (STREAM_PIECE * WEIGHT_BITS / 8)            // bytes of the former
-#define STREAM_PITCH (STREAM_ROW + (STREAM_SEGMENTS == 1 ? 0 : WEIGHT_BITS == 4 ? 64 : 16))  // rows that are copied one by one meet different banks
+#define STREAM_SINGLE (STREAM_APART || STREAM_SEGMENTS > 1)
+#define STREAM_PITCH (STREAM_ROW + (!STREAM_SINGLE ? 0 : WEIGHT_BITS == 4 ? 64 : 16))  // rows that are copied one by one meet different banks
 #define STREAM_AFFINE (STREAM_PIECES * STREAM_GROUPS * int(sizeof(WEIGHT_SCALE)))       // bytes of a row's scales, of all pieces
 #define STREAM_STAGE (STREAM_STRIP * STREAM_PIECES * STREAM_PITCH)
 #define STREAM_SHELF (STREAM_STRIP * (1 + WEIGHT_BIASES) * STREAM_AFFINE)               // scales and biases of a strip
@@ -151,7 +155,7 @@ inline void stream_copy(device const uint* w, device const WEIGHT_SCALE* scales,
   const int bytes = STREAM_GROUPS * int(sizeof(WEIGHT_SCALE));
   threadgroup uchar* affine = shelf + (piece * STREAM_STRIP + slot) * bytes + (lane == 2 ? STREAM_STRIP * STREAM_AFFINE : 0);
   device const uchar* stored = (device const uchar*)((lane == 2 ? biases : scales) + long(row) * STREAM_GROUPS);
-#if STREAM_SEGMENTS > 1
+#if STREAM_SINGLE
   if (lane < count) port_transfer_copy(to + lane * STREAM_PITCH, from + long(lane) * (STREAM_WIDTH * WEIGHT_BITS / 8), STREAM_ROW, arrived);
   for (int r = lanes; r < count; r += lanes) {
     simdgroup_barrier(mem_flags::mem_none);
@@ -378,8 +382,18 @@ inline void stream_multiply(threadgroup const uchar* stage, threadgroup const uc
   }
 }
 
-// Runs a product. A Product has copy, which has a strip's segment copied by a simdgroup, and end, which a thread calls with the results
-// of a row of each plane. x is that of all matrices.
+// Starts the copies of a strip's segment to a stage, by a simdgroup.
+template <int PLANES, class Product>
+inline void stream_start(thread Product& product, thread const stream_strip& strip, int segment, int stage, int lane, threadgroup uchar* memory,
+                         threadgroup port_transfer* arrived) {
+  if (lane == 0) stream_expect(PLANES * strip.count, segment, arrived + stage);
+  simdgroup_barrier(mem_flags::mem_none);
+  product.copy(strip, segment, lane, 32, memory + stage * STREAM_STAGE, stream_shelf(memory, strip.number), arrived + stage);
+}
+
+// Runs a product. Of a Product, the simdgroup that copies calls ready first, and then lanes of it copy, to have a strip's segment
+// copied; a thread that multiplies calls begin before it waits, and end with the results of a row of each plane. x is that
+// of all matrices.
 template <int PLANES, class Product>
 inline void stream_run(thread Product& product, int group, int thread_index, device const float* x, device const MATVEC_NORM_T* norm,
                        device const float* gate, device const float* scores, threadgroup uchar* memory, threadgroup port_transfer* arrived,
@@ -408,18 +422,16 @@ inline void stream_run(thread Product& product, int group, int thread_index, dev
   if (copies && lane == 0) port_transfer_init(arrived, STREAM_STAGES);
   if (thread_index < 8) ((threadgroup uint*)(memory + STREAM_ZEROS))[thread_index] = 0u;
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  // From turn 1 on, what is copied goes where the turn before has read.
-  for (int turn = 1 - STREAM_STAGES; strip.at < strip.end; turn++) {
+  if (copies) product.ready(strip, lane);
+  UNROLL for (int i = 0; i < STREAM_STAGES; i++) {
     if (next.at < next.end) {
-      if (copies) {
-        const int slot = (turn + STREAM_STAGES - 1) % STREAM_STAGES;
-        if (lane == 0) stream_expect(PLANES * next.count, next_segment, arrived + slot);
-        simdgroup_barrier(mem_flags::mem_none);
-        product.copy(next, next_segment, lane, memory + slot * STREAM_STAGE, stream_shelf(memory, next.number), arrived + slot);
-      }
+      if (copies) stream_start<PLANES>(product, next, next_segment, i, lane, memory, arrived);
       stream_step(next, next_segment, STREAM_STRIP / PLANES);
     }
-    if (turn < 0) continue;
+  }
+  int slot = 0;
+  int round = 0;
+  for (int turn = 0; strip.at < strip.end; turn++) {
 #if !PORT_TRANSFERS
     threadgroup_barrier(mem_flags::mem_threadgroup);
 #endif
@@ -446,8 +458,7 @@ inline void stream_run(thread Product& product, int group, int thread_index, dev
         UNROLL for (int own = 0; own < STREAM_OWN; own++) stream_columns_of(simd * STREAM_OWN + own, lane, memory, columns[own]);
 #endif
       }
-      const int slot = turn % STREAM_STAGES;
-      port_transfer_wait(arrived + slot, uint(turn / STREAM_STAGES));
+      port_transfer_wait(arrived + slot, uint(round));
       stream_multiply<PLANES>(memory + slot * STREAM_STAGE, stream_shelf(memory, strip.number), memory, segment, simd, lane, columns, sums);
       if (segment == STREAM_SEGMENTS - 1) {
         UNROLL for (int h = 0; h < STREAM_EIGHTS; h++) {
@@ -466,7 +477,17 @@ inline void stream_run(thread Product& product, int group, int thread_index, dev
 #if STREAM_FLUSH < STREAM_ROWS
     full = full || (segment == 0 && strip.at - kept_from + STREAM_STRIP / PLANES > STREAM_FLUSH);
 #endif
-    if (full || next.at < next.end) threadgroup_barrier(mem_flags::mem_threadgroup);
+    const bool more = next.at < next.end;
+    if (full || more) threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (more) {  // where this turn has read
+      if (copies) stream_start<PLANES>(product, next, next_segment, slot, lane, memory, arrived);
+      stream_step(next, next_segment, STREAM_STRIP / PLANES);
+    }
+    slot++;
+    if (slot == STREAM_STAGES) {
+      slot = 0;
+      round++;
+    }
     if (!full) continue;
     if (!copies) {
       float factor = 1.0f;
