@@ -198,7 +198,7 @@ func (m *mixture) kernel() kernels.Experts {
 
 // fits reports whether there are both kernels, whatever is added to their result.
 func (m *mixture) fits(b *binder, e kernels.Experts) bool {
-	first, second := e.Tunings(b.x.exe.machine, m.tokens)
+	first, second := e.Tunings(b.x.exe.machine.Target)
 	if len(first) == 0 || len(second) == 0 {
 		return false
 	}
@@ -256,7 +256,7 @@ func (m *mixture) runFew(b *binder, mix *expertsOf) bool {
 	e, at := m.kernel(), b.stepAt(m.tokens, nil)
 	e.Shared, e.Residual = mix.shared != nil, mix.extra != nil
 	_, _, normed := m.norm.vectors(reads(m.x))
-	first, second := e.Tunings(b.x.exe.machine, m.tokens)
+	first, second := e.Tunings(b.x.exe.machine.Target)
 	pairs := m.tokens * m.top
 	hidden := b.scratch(4 * m.tokens * e.Parts() * e.Inner)
 	up, down := append(m.gate.operands(), m.up.operands()...), m.down.operands()

@@ -16,6 +16,10 @@ import (
 // staticMemory is what the arrays of a kernel with TG_MEMORY may take beside it, in bytes.
 const staticMemory = 2048
 
+// transferLeast is what device.Info says of it, found on an H100 with 12 layers of two models. Between a kernel with much
+// dynamic shared memory and one with little, a multiprocessor divides its memory anew, for which it must be empty.
+const transferLeast = 16 << 20
+
 // gpu is a device with its stream.
 type gpu struct {
 	driver   *api
@@ -103,7 +107,7 @@ func (d *gpu) start(attribute map[uintptr]int) error {
 		ThreadgroupMemory: attribute[attributeSharedMemory], MaxThreads: attribute[attributeMaxThreads],
 	}
 	if d.compiler.transfers {
-		d.info.TransferMemory = max(0, attribute[attributeMostSharedMemory]-staticMemory)
+		d.info.TransferMemory, d.info.TransferLeast = max(0, attribute[attributeMostSharedMemory]-staticMemory), transferLeast
 	}
 	return nil
 }

@@ -24,13 +24,16 @@ type Info struct {
 	// TransferMemory is the largest Dispatch.Memory in bytes; 0 where the device has no transfers that run beside
 	// threads, so that kernels that use them are no choice.
 	TransferMemory int
+	// TransferLeast is the size of a product's weights in bytes from which on such kernels may be better. It is that of products
+	// among kernels of a model: alone, smaller ones are faster too.
+	TransferLeast int
 	// Unified is set where the processor and the device share memory: then Wrap does not copy.
 	Unified bool
 }
 
 // Machine is what kernels depend on.
 func (i Info) Machine() kernels.Machine {
-	return kernels.Machine{Target: i.Target, Cores: i.Cores, TransferMemory: i.TransferMemory}
+	return kernels.Machine{Target: i.Target, Cores: i.Cores, TransferMemory: i.TransferMemory, TransferLeast: i.TransferLeast}
 }
 
 // Device is a GPU, or what stands in for one.

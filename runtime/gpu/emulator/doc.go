@@ -21,6 +21,8 @@ type Options struct {
 	Schedule uint32
 	// TransferMemory is device.Info's: the largest TG_MEMORY in bytes, 0 for a device without transfers.
 	TransferMemory int
+	// TransferLeast is device.Info's.
+	TransferLeast int
 	// Cache is the folder of compiled kernels, "" for the user's.
 	Cache string
 }

@@ -22,7 +22,7 @@ const ThreadgroupMemory = 32 << 10
 type emulator struct {
 	compiler *compiler
 	schedule uint32
-	transfer int // the largest TG_MEMORY
+	options  Options
 	random   *rand.Rand
 	queue    []func() error
 	err      error // of a sequence: nothing runs after it
@@ -34,7 +34,7 @@ func Open(options Options) (device.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &emulator{compiler: c, schedule: options.Schedule, transfer: options.TransferMemory, random: rand.New(rand.NewPCG(uint64(options.Schedule), 0))}, nil
+	return &emulator{compiler: c, schedule: options.Schedule, options: options, random: rand.New(rand.NewPCG(uint64(options.Schedule), 0))}, nil
 }
 
 func (d *emulator) Name() string { return "emulator" }
@@ -43,7 +43,7 @@ func (d *emulator) Info() device.Info {
 	return device.Info{
 		Description: fmt.Sprintf("emulator on %s/%s, schedule %d", runtime.GOOS, runtime.GOARCH, d.schedule),
 		Target:      kernels.CPU, Memory: 64 << 30, Cores: runtime.NumCPU(),
-		ThreadgroupMemory: ThreadgroupMemory, MaxThreads: 1024, TransferMemory: d.transfer, Unified: true,
+		ThreadgroupMemory: ThreadgroupMemory, MaxThreads: 1024, TransferMemory: d.options.TransferMemory, TransferLeast: d.options.TransferLeast, Unified: true,
 	}
 }
 

@@ -20,7 +20,9 @@
 //     kernels, no function constants, no comma inside of a parameter's type. go generate writes NAME.entry.h,
 //     the entries that CUDA and the emulator start.
 //   - Threadgroup memory is declared by TG_ARRAY(type, name, n) at a kernel's scope, at most 32 KB in all. It
-//     is what a helper gets by a pointer, never what a helper declares.
+//     is what a helper gets by a pointer, never what a helper declares. TG_MEMORY(name, bytes), once in a kernel, is what a
+//     launch gives it beside that, Launch.Memory: up to 225 KB on Hopper. Copies into it that run beside the threads are
+//     counted by port_transfer, whose rules the emulator checks.
 //   - simd operations and barriers stand in uniform control flow; the emulator refuses anything else.
 //   - bfloat is read by float(x), written by bfloat(v), and never computed with. Packed bf16 is better read as
 //     uint4 and split (port_bf16_low, port_bf16_high): Apple's M1 and M2 have no bf16 units.

@@ -40,30 +40,8 @@ func (e Experts) Parts() int {
 func (e Experts) up() Vectors   { return Vectors{e.Format, e.Hidden, 1, e.Norm, e.Eps} }
 func (e Experts) down() Vectors { return Vectors{e.Format, e.Parts() * e.Inner, 1, NoNorm, 0} }
 
-// Tunings are the ways to divide the two products of so many tokens, the default first.
-func (e Experts) Tunings(m Machine, tokens int) (up, down []Tuning) {
-	up, down = e.tunings(m.Target)
-	if tokens == 1 && e.Router.Top > 0 && len(up) > 0 {
-		// The choice is most of it, which all simdgroups share where weights are not streamed.
-		up = slices.Insert(up, 1, e.streamedUp(Stream{}).streams(m)...)
-	}
-	if tokens == 1 && e.Shared {
-		down = among(e.streamedDown(Stream{}).streams(m), down)
-	}
-	return up, down
-}
-
-// streamedUp and streamedDown are the products of a token that are streamed.
-func (e Experts) streamedUp(s Stream) streamed {
-	return streamed{Vectors: e.up(), Stream: s, planes: 2, pieces: 1, rows: []int{e.Inner}, bands: e.Parts()}
-}
-
-func (e Experts) streamedDown(s Stream) streamed {
-	return streamed{Vectors: e.down(), Stream: s, planes: 1, pieces: e.Parts(), rows: []int{e.Hidden}}
-}
-
-// tunings are the ways to divide the products that are not streamed.
-func (e Experts) tunings(target Target) (up, down []Tuning) {
+// Tunings are the ways to divide the two products, the default first.
+func (e Experts) Tunings(target Target) (up, down []Tuning) {
 	up = e.up().tunings(target, e.Inner*e.Parts(), 1)
 	if target == CUDA && e.Shared {
 		// Small threadgroups: many can wait for the choice on a multiprocessor, and one that is done makes room for the next.
@@ -135,9 +113,6 @@ func (e Experts) check() error {
 // shared expert's gate f32 [T] (logits again where there is none), x, norm, and what is written: experts i32 and scores
 // f32 [T, Parts], the shared expert's number being 0, and h f32 [T, Parts, Inner]; step.
 func (e Experts) LaunchUp(t Tuning, tokens int) (Launch, error) {
-	if t.Stream.Groups > 0 {
-		return e.streamUp(t.Stream, tokens)
-	}
 	v := e.up()
 	err := e.check()
 	if err == nil {
@@ -172,9 +147,6 @@ func (e Experts) LaunchUp(t Tuning, tokens int) (Launch, error) {
 // the shared expert where there is one, experts i32 and scores f32 [T, Parts], h, extra f32 [T, Hidden] (h again where
 // there is none), y f32 [T, Hidden], step.
 func (e Experts) LaunchDown(t Tuning, tokens int) (Launch, error) {
-	if t.Stream.Groups > 0 {
-		return e.streamDown(t.Stream, tokens)
-	}
 	v := e.down()
 	err := e.check()
 	if err == nil {

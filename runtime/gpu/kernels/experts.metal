@@ -1,7 +1,6 @@
 #include "port.h"
 #include "weights.h"
 #include "router.h"
-#include "mixture.h"
 #include "product.h"
 #include "matvec.h"
 // Mixtures of experts for a few tokens, whose experts are read each on its own: experts_up makes
@@ -12,9 +11,31 @@
 // token's parts are its experts; with EXPERTS_SHARED one more stands before them, of weights of its own and with
 // the sigmoid of a gate for its score.
 
+#ifndef EXPERTS_TOP       // experts of a token
+#define EXPERTS_TOP 2
+#endif
+#ifndef EXPERTS_SHARED    // 1: and one that all tokens share
+#define EXPERTS_SHARED 0
+#endif
+#ifndef EXPERTS_N         // rows of one matrix of the stack
+#define EXPERTS_N 64
+#endif
+#ifndef EXPERTS_RESIDUAL  // experts_down adds extra [T, H]
+#define EXPERTS_RESIDUAL 0
+#endif
+#ifndef EXPERTS_ACTIVATION
+#define EXPERTS_ACTIVATION ACTIVATION_SILU
+#endif
 #ifndef EXPERTS_AHEAD     // 1: experts_choose says which weights experts_down reads
 #define EXPERTS_AHEAD 0
 #endif
+#ifndef EXPERTS_TOKENS    // that the launch is made for
+#define EXPERTS_TOKENS 2
+#endif
+#define EXPERTS_PARTS (EXPERTS_TOP + EXPERTS_SHARED)
+
+// Whether there is a token of that number. One there always is, so that nothing is read to know it.
+inline bool experts_token(int token, device const int* step) { return EXPERTS_TOKENS == 1 || token < step[STEP_TOKENS]; }
 
 [[max_total_threads_per_threadgroup(MATVEC_THREADS)]]
 kernel void experts_up(device const uint* w0 [[buffer(0)]],
@@ -154,7 +175,21 @@ kernel void experts_choose(device const uint* w0 [[buffer(0)]],
 #endif
   }
 #endif
-  if (first && thread_index < 32) experts_write(keys, places, from, gates, token, int(thread_index), experts, scores);
+  if (first && thread_index < 32) {
+    const int lane = int(thread_index);
+    const int rank = min(lane, ROUTER_TOP - 1);
+    const float logit = router_number(keys[rank]);
+    const float score = router_score(logit, lane, router_total(from, lane, router_number(keys[0])));
+    const long to = long(token) * EXPERTS_PARTS;
+    if (lane < ROUTER_TOP) {
+      experts[to + EXPERTS_SHARED + lane] = places[rank];
+      scores[to + EXPERTS_SHARED + lane] = score;
+    }
+    if (apart && lane == 0) {
+      experts[to] = 0;
+      scores[to] = port_sigmoid(gates[token]);
+    }
+  }
   if (!matvec_finish<2>(sums, squares, shared, at, out)) return;
   const int row = row0 + at.lane;
   if (row < EXPERTS_N) y[long(group.y) * EXPERTS_N + row] = port_activate(EXPERTS_ACTIVATION, out[0]) * out[1];

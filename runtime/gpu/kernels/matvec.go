@@ -99,7 +99,7 @@ func (v MatVec) Tunings(m Machine) []Tuning {
 }
 
 func (v MatVec) streamed(s Stream) streamed {
-	return streamed{Vectors: v.Vectors, Stream: s, planes: 1, pieces: 1, rows: []int{v.N}}
+	return streamed{Vectors: v.Vectors, Stream: s, planes: 1, rows: []int{v.N}}
 }
 
 // Launch is the dispatch. Buffers: w, scales, biases (w again where there are none), x f32 [M, K], norm [K] or [Head],
@@ -176,7 +176,7 @@ func (v MatVecMany) Tunings(m Machine) []Tuning {
 }
 
 func (v MatVecMany) streamed(s Stream) streamed {
-	return streamed{Vectors: v.Vectors, Stream: s, planes: 1, pieces: 1, rows: v.N}
+	return streamed{Vectors: v.Vectors, Stream: s, planes: 1, rows: v.N}
 }
 
 // Launch is the dispatch. Buffers: w, scales, biases, y of weight 0, then of 1, 2 and 3 (those of weight 0 again
@@ -236,7 +236,7 @@ func (v MatVecGLU) Tunings(m Machine) []Tuning {
 }
 
 func (v MatVecGLU) streamed(s Stream) streamed {
-	return streamed{Vectors: v.Vectors, Stream: s, planes: 2, pieces: 1, rows: []int{v.N}}
+	return streamed{Vectors: v.Vectors, Stream: s, planes: 2, rows: []int{v.N}}
 }
 
 // Launch is the dispatch. Buffers: w, scales, biases of gate and then of up, x f32 [M, K], norm [K] (x again where

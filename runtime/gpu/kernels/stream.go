@@ -12,6 +12,8 @@ type Machine struct {
 	Cores int
 	// TransferMemory is the largest Launch.Memory in bytes; 0 where nothing is to be streamed.
 	TransferMemory int
+	// TransferLeast is the size of a product's codes in bytes from which on streaming is worth measuring.
+	TransferLeast int
 }
 
 // Stream is how a product of one vector is divided whose weights are copied to threadgroup memory beside the work, see
@@ -40,11 +42,8 @@ type streamed struct {
 	Vectors
 	Stream
 	planes int
-	// pieces is the number of matrices that share a row.
-	pieces int
-	// rows of the weights, or of bands matrices of so many rows.
-	rows  []int
-	bands int
+	// rows of the weights; of a pair, of one of them.
+	rows []int
 }
 
 // strip is the number of rows of each weight in a stage.
@@ -61,7 +60,7 @@ func (s streamed) affine(n int) int {
 // unit is the number of rows whose scales take a multiple of 16 bytes.
 func (s streamed) unit() int {
 	n := 1
-	for n < 16 && s.affine(s.K/s.pieces)*n%16 != 0 {
+	for n < 16 && s.affine(s.K)*n%16 != 0 {
 		n *= 2
 	}
 	return n
@@ -89,7 +88,7 @@ func (s streamed) all() int {
 	for _, rows := range s.rows {
 		n += rows
 	}
-	return n * max(s.bands, 1)
+	return n
 }
 
 // stage is the number of bytes of a stage.
@@ -125,7 +124,7 @@ func (s streamed) memory() int {
 
 // check says why there is no such kernel.
 func (s streamed) check() error {
-	if err := s.Vectors.check(s.K / s.pieces); err != nil {
+	if err := s.Vectors.check(s.K); err != nil {
 		return err
 	}
 	switch {
@@ -133,13 +132,13 @@ func (s streamed) check() error {
 		return fmt.Errorf("%d vectors, one can be streamed to", s.M)
 	case s.Bits > 8 || s.Group%64 != 0:
 		return fmt.Errorf("weights %s, want 4 or 8 bits in groups of 64 or 128", s.Format)
-	case s.K%256 != 0 || s.K/s.pieces%128 != 0:
+	case s.K%256 != 0:
 		return fmt.Errorf("%d columns, want a multiple of 256", s.K)
-	case s.Simdgroups < 1 || s.Simdgroups > 31 || s.Columns < 1 || s.Columns%(128*s.Simdgroups) != 0 || s.K%s.Columns != 0 || s.pieces > 1 && (s.Columns != s.K || s.Apart):
+	case s.Simdgroups < 1 || s.Simdgroups > 31 || s.Columns < 1 || s.Columns%(128*s.Simdgroups) != 0 || s.K%s.Columns != 0:
 		return fmt.Errorf("tuning: stages of %d of %d columns do not suit %d simdgroups", s.Columns, s.K, s.Simdgroups)
 	case s.Strip < 1 || s.Strip%16 != 0 && (s.Strip != 8 || s.planes == 2):
 		return fmt.Errorf("tuning: strips of %d rows of %d weights, want a multiple of 16, or 8 of one weight", s.Strip, s.planes)
-	case s.Groups < 1 || s.Groups*s.unit() > s.all() || s.Stages < 1 || s.Stages < 2 && (s.most() > s.strip() || s.Columns != s.K || len(s.rows) > 1 || s.bands > 1):
+	case s.Groups < 1 || s.Groups*s.unit() > s.all() || s.Stages < 1 || s.Stages < 2 && (s.most() > s.strip() || s.Columns != s.K || len(s.rows) > 1):
 		return fmt.Errorf("tuning: %d threadgroups with %d stages for %d rows", s.Groups, s.Stages, s.all())
 	}
 	// What is copied begins and ends at a multiple of 16 bytes.
@@ -156,7 +155,7 @@ func (s streamed) launch(file, kernel string, more []Define, trial func(l Launch
 	}
 	defines := append(s.defines(), define("MATVEC_K", s.K, "MATVEC_NORM", int(s.Norm), "MATVEC_EPS", s.Eps, "STREAM_GRID", s.Groups, "STREAM_UNIT", s.unit(), "STREAM_ROOM", s.room(),
 		"STREAM_SIMDS", s.Simdgroups, "STREAM_STRIP", s.Strip, "STREAM_COLUMNS", s.Columns, "STREAM_STAGES", s.Stages, "STREAM_APART", s.Apart, "STREAM_FLUSH", s.kept(), "STREAM_PLANES", s.planes,
-		"STREAM_PIECES", s.pieces, "STREAM_BANDS", s.bands, "STREAM_BYTES", s.memory())...)
+		"STREAM_BYTES", s.memory())...)
 	for i, n := range s.rows {
 		defines = append(defines, define(fmt.Sprintf("MATVEC_N%d", i), n)...)
 	}
@@ -168,20 +167,16 @@ func (s streamed) launch(file, kernel string, more []Define, trial func(l Launch
 	return l, nil
 }
 
-// The memory of a threadgroup beside which the next kernel's has room on a multiprocessor of Hopper, and the size of a product,
-// in bytes of codes, from which on streaming is worth its start.
-const (
-	halfMemory = 110 << 10
-	leastRun   = 1 << 20
-)
+// halfMemory is that of a threadgroup beside which the next kernel's has room on a multiprocessor of Hopper, in bytes.
+const halfMemory = 110 << 10
 
 // streams are the ways worth measuring to stream a product on a machine, the default first, as the command bench found it on
 // an H100.
 func (s streamed) streams(m Machine) (out []Tuning) {
-	if m.TransferMemory == 0 || m.Cores == 0 || s.all()*s.planes*s.K*s.Bits/8 < leastRun {
+	if !s.Quantized() || m.TransferMemory == 0 || m.Cores == 0 || s.all()*s.planes*s.K*s.Bits/8 < m.TransferLeast {
 		return nil
 	}
-	s.Groups = m.Cores
+	s.Groups = min(m.Cores, s.all()/s.unit())
 	add := func(most int) {
 		for s.Stages = 5; s.Stages >= 2; s.Stages-- {
 			if s.check() == nil && s.memory() <= most {
@@ -193,11 +188,8 @@ func (s streamed) streams(m Machine) (out []Tuning) {
 		}
 	}
 	simdgroups := []int{8, 7, 14, 6, 4, 16, 9, 12, 5, 3, 2, 1}
-	if s.pieces > 1 {
-		simdgroups = []int{6, 3, 4, 9, 12, 8, 2, 1}
-	}
 	// Short products do better with rows that are copied one by one, long ones with few copies.
-	apart := []bool{s.pieces == 1 && s.K <= 4096 && s.most() <= maxKept, false}
+	apart := []bool{s.K <= 4096 && s.most() <= maxKept, false}
 	for _, s.Strip = range []int{16, 32} {
 		for _, s.Apart = range slices.Compact(apart) {
 			for _, s.Columns = range s.columns() {
@@ -211,7 +203,7 @@ func (s streamed) streams(m Machine) (out []Tuning) {
 					}
 					fit++
 					s.Simdgroups = n
-					if s.K > 4096 && s.pieces == 1 {
+					if s.K > 4096 {
 						add(m.TransferMemory)
 					}
 					add(halfMemory)
@@ -225,9 +217,6 @@ func (s streamed) streams(m Machine) (out []Tuning) {
 // columns are two lengths of stages, the better one first: 2048 columns, or whole rows, or the longest parts of them that
 // leave room for several.
 func (s streamed) columns() (out []int) {
-	if s.pieces > 1 {
-		return []int{s.K}
-	}
 	if s.K%2048 == 0 {
 		out = append(out, 2048)
 	}

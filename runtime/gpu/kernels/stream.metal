@@ -14,10 +14,9 @@ struct stream_one {
   device const float* extra;
   device float* y;
   void begin(int row, int end) thread {}
-  void ready(thread const stream_strip& strip, int lane) thread {}
-  void copy(thread const stream_strip& strip, int segment, int lane, int lanes, threadgroup uchar* stage, threadgroup uchar* shelf,
+  void copy(thread const stream_strip& strip, int segment, int lane, threadgroup uchar* stage, threadgroup uchar* shelf,
             threadgroup port_transfer* arrived) thread {
-    stream_copy(w, scales, biases, strip.row, strip.count, segment, 0, 0, lane, lanes, stage, shelf, arrived);
+    stream_copy(w, scales, biases, strip.row, strip.count, segment, 0, lane, 32, stage, shelf, arrived);
   }
   void end(int row, thread const float* out) thread { y[row] = matvec_end(out[0], extra, row, row); }
 };
@@ -38,7 +37,7 @@ kernel void stream(device const uint* w [[buffer(0)]],
   TG_ARRAY(port_transfer, arrived, STREAM_STAGES);
   TG_ARRAY(float, squares, STREAM_SIMDS);
   stream_one product = {w, scales, biases, extra, y};
-  stream_run<1>(product, int(group), int(thread_index), x, norm, gate, x, memory, arrived, squares);
+  stream_run<1>(product, int(group), int(thread_index), x, norm, gate, memory, arrived, squares);
 }
 
 // Up to four weights, with a convolution behind the first rows of weight 0 and activations of some.
@@ -64,7 +63,6 @@ struct stream_more {
     conv_taps(conv_w, c, taps);
 #endif
   }
-  void ready(thread const stream_strip& strip, int lane) thread {}
   void begin(int row, int end) thread {
     early = -1;
 #if MATVEC_CONV && MATVEC_CONV_EARLY
@@ -74,20 +72,20 @@ struct stream_more {
     }
 #endif
   }
-  void copy(thread const stream_strip& strip, int segment, int lane, int lanes, threadgroup uchar* stage, threadgroup uchar* shelf,
+  void copy(thread const stream_strip& strip, int segment, int lane, threadgroup uchar* stage, threadgroup uchar* shelf,
             threadgroup port_transfer* arrived) thread {
     // The index is not a constant, the addresses of arguments are: choose among them.
-    device const uint* from = strip.band == 0 ? w[0] : strip.band == 1 ? w[1] : strip.band == 2 ? w[2] : w[3];
-    device const WEIGHT_SCALE* s = strip.band == 0 ? scales[0] : strip.band == 1 ? scales[1] : strip.band == 2 ? scales[2] : scales[3];
-    device const WEIGHT_SCALE* b = strip.band == 0 ? biases[0] : strip.band == 1 ? biases[1] : strip.band == 2 ? biases[2] : biases[3];
-    stream_copy(from, s, b, strip.row, strip.count, segment, 0, 0, lane, lanes, stage, shelf, arrived);
+    device const uint* from = strip.which == 0 ? w[0] : strip.which == 1 ? w[1] : strip.which == 2 ? w[2] : w[3];
+    device const WEIGHT_SCALE* s = strip.which == 0 ? scales[0] : strip.which == 1 ? scales[1] : strip.which == 2 ? scales[2] : scales[3];
+    device const WEIGHT_SCALE* b = strip.which == 0 ? biases[0] : strip.which == 1 ? biases[1] : strip.which == 2 ? biases[2] : biases[3];
+    stream_copy(from, s, b, strip.row, strip.count, segment, 0, lane, 32, stage, shelf, arrived);
   }
   void end(int at, thread const float* out) thread {
     stream_strip strip;
     strip.at = at;
     strip.end = STREAM_ALL;
     stream_look(strip, 1);
-    device float* to = strip.band == 0 ? y[0] : strip.band == 1 ? y[1] : strip.band == 2 ? y[2] : y[3];
+    device float* to = strip.which == 0 ? y[0] : strip.which == 1 ? y[1] : strip.which == 2 ? y[2] : y[3];
     to[strip.row] = out[0];
 #if MATVEC_CONV
     if (at < CONV_CHANNELS) {
@@ -100,7 +98,7 @@ struct stream_more {
 #endif
 #if MATVEC_ACTIVATED
     const int place = strip.row - MATVEC_ACTIVATED_FIRST;
-    if (strip.band == MATVEC_ACTIVATED_OF && place >= 0 && place < MATVEC_ACTIVATED) activated[place] = port_activate(MATVEC_ACTIVATION, out[0]);
+    if (strip.which == MATVEC_ACTIVATED_OF && place >= 0 && place < MATVEC_ACTIVATED) activated[place] = port_activate(MATVEC_ACTIVATION, out[0]);
 #endif
   }
 };
@@ -137,7 +135,7 @@ kernel void stream_many(device const uint* w0 [[buffer(0)]],
   TG_ARRAY(float, squares, STREAM_SIMDS);
   stream_more product = {{w0, w1, w2, w3}, {scales0, scales1, scales2, scales3}, {biases0, biases1, biases2, biases3}, {y0, y1, y2, y3},
                          conv_w, reset, state, conv_y, activated, step};
-  stream_run<1>(product, int(group), int(thread_index), x, norm, x, x, memory, arrived, squares);
+  stream_run<1>(product, int(group), int(thread_index), x, norm, x, memory, arrived, squares);
 }
 
 // A gated pair.
@@ -147,11 +145,10 @@ struct stream_pair {
   device const WEIGHT_SCALE* biases[2];
   device float* y;
   void begin(int row, int end) thread {}
-  void ready(thread const stream_strip& strip, int lane) thread {}
-  void copy(thread const stream_strip& strip, int segment, int lane, int lanes, threadgroup uchar* stage, threadgroup uchar* shelf,
+  void copy(thread const stream_strip& strip, int segment, int lane, threadgroup uchar* stage, threadgroup uchar* shelf,
             threadgroup port_transfer* arrived) thread {
-    const bool up = lane >= lanes / 2;
-    stream_copy(up ? w[1] : w[0], up ? scales[1] : scales[0], up ? biases[1] : biases[0], strip.row, strip.count, segment, up ? STREAM_STRIP / 2 : 0, 0, lane % (lanes / 2), lanes / 2,
+    const bool up = lane >= 16;
+    stream_copy(up ? w[1] : w[0], up ? scales[1] : scales[0], up ? biases[1] : biases[0], strip.row, strip.count, segment, up ? STREAM_STRIP / 2 : 0, lane % 16, 16,
                 stage, shelf, arrived);
   }
   void end(int row, thread const float* out) thread { y[row] = port_activate(MATVEC_ACTIVATION, out[0]) * out[1]; }
@@ -174,5 +171,5 @@ kernel void stream_glu(device const uint* w0 [[buffer(0)]],
   TG_ARRAY(port_transfer, arrived, STREAM_STAGES);
   TG_ARRAY(float, squares, STREAM_SIMDS);
   stream_pair product = {{w0, w1}, {scales0, scales1}, {biases0, biases1}, y};
-  stream_run<2>(product, int(group), int(thread_index), x, norm, x, x, memory, arrived, squares);
+  stream_run<2>(product, int(group), int(thread_index), x, norm, x, memory, arrived, squares);
 }

@@ -6,11 +6,8 @@ import "slices"
 // weights of are the largest.
 func (e Experts) trialChoice(l Launch, block int) Trial {
 	t := newTrial()
-	rows := min(trialRows, e.Inner)
-	if l.Memory == 0 { // else a grid of one axis is that of all parts
-		rows = l.few(trialRows, e.Inner, block)
-		l.Groups[1] = e.Parts()
-	}
+	rows := l.few(trialRows, e.Inner, block)
+	l.Groups[1] = e.Parts()
 	total := e.Top * e.Inner
 	gate, gates := t.weight(e.Format, total, e.Hidden, total)
 	up, ups := t.weight(e.Format, total, e.Hidden, total)

@@ -38,7 +38,7 @@ func TestNear(t *testing.T) {
 func TestClimbable(t *testing.T) {
 	experts := kernels.Experts{Format: affine4, Count: 256, Top: 8, Hidden: 2048, Inner: 512, Router: kernels.Router{Experts: 256, Top: 8, Normalize: true, Scale: 1}, Shared: true}
 	for _, target := range []kernels.Target{kernels.CUDA, kernels.Metal} {
-		up, down := experts.Tunings(kernels.Machine{Target: target}, 1)
+		up, down := experts.Tunings(target)
 		lists := [][]kernels.Tuning{up, down}
 		for _, v := range []kernels.Vectors{{Format: affine4, K: 2048, M: 1}, {Format: affine4, K: 21504, M: 1}, {Format: affine4, K: 2048, M: 4},
 			{Format: kernels.Format{Bits: 8, Group: 64}, K: 2048, M: 1}, {Format: kernels.Format{Bits: 16}, K: 512, M: 2}} {

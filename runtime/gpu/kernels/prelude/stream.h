@@ -39,15 +39,6 @@
 #ifndef STREAM_FLUSH    // rows whose sums are kept before they are finished, a multiple of 16
 #define STREAM_FLUSH 64
 #endif
-#ifndef STREAM_PIECES   // matrices that share a row, each having K / PIECES columns of it; only of whole rows
-#define STREAM_PIECES 1
-#endif
-#ifndef MATVEC_EXPERTS  // matrices in a stack of them
-#define MATVEC_EXPERTS 1
-#endif
-#ifndef STREAM_BANDS    // matrices of N0 rows one below the other; 0: the weights N0 to N3
-#define STREAM_BANDS 0
-#endif
 #ifndef STREAM_PLANES   // weights whose rows are multiplied together: of the kernel that is to run
 #define STREAM_PLANES 1
 #endif
@@ -64,66 +55,54 @@
 #define STREAM_CHUNKS (STREAM_COLUMNS / 128)
 #define STREAM_OWN (STREAM_CHUNKS / STREAM_SIMDS)
 #define STREAM_KEEP (STREAM_SEGMENTS == 1 && STREAM_OWN <= 2)  // the digits of a simdgroup's columns stay in registers
-#define STREAM_WIDTH (MATVEC_K / STREAM_PIECES)                // columns of a matrix
-#define STREAM_PIECE (STREAM_COLUMNS / STREAM_PIECES)          // columns of a stage that are of one matrix
-#define STREAM_GROUPS (STREAM_WIDTH / WEIGHT_GROUP)            // groups of a matrix's row
-#define STREAM_ROW (STREAM_PIECE * WEIGHT_BITS / 8)            // bytes of the former
-#define STREAM_SINGLE (STREAM_APART || STREAM_SEGMENTS > 1)
-#define STREAM_PITCH (STREAM_ROW + (!STREAM_SINGLE ? 0 : WEIGHT_BITS == 4 ? 64 : 16))  // rows that are copied one by one meet different banks
-#define STREAM_AFFINE (STREAM_PIECES * STREAM_GROUPS * int(sizeof(WEIGHT_SCALE)))       // bytes of a row's scales, of all pieces
-#define STREAM_STAGE (STREAM_STRIP * STREAM_PIECES * STREAM_PITCH)
-#define STREAM_SHELF (STREAM_STRIP * (1 + WEIGHT_BIASES) * STREAM_AFFINE)               // scales and biases of a strip
-#define STREAM_SHELVES (1 + (STREAM_STAGES + STREAM_SEGMENTS - 2) / STREAM_SEGMENTS)    // of strips that stages are of
-#define STREAM_TAKES ((STREAM_OWN * 16 + 31) / 32)                                      // times that a lane makes digits of 8 columns in a segment
-#if STREAM_BANDS
-#define STREAM_ALL (STREAM_BANDS * MATVEC_N0)
-#else
+#define STREAM_TAKES ((STREAM_OWN * 16 + 31) / 32)             // times that a lane makes digits of 8 columns in a segment
+#define STREAM_GROUPS (MATVEC_K / WEIGHT_GROUP)                // groups of a row
+#define STREAM_AFFINE (STREAM_GROUPS * int(sizeof(WEIGHT_SCALE)))                     // bytes of a row's scales
+#define STREAM_ROW (STREAM_COLUMNS * WEIGHT_BITS / 8)                                 // bytes of a segment of a row
+#define STREAM_SINGLE (STREAM_APART || STREAM_SEGMENTS > 1)                           // rows are copied one by one: then they meet different banks
+#define STREAM_PITCH (STREAM_ROW + (!STREAM_SINGLE ? 0 : WEIGHT_BITS == 4 ? 64 : 16))
+#define STREAM_STAGE (STREAM_STRIP * STREAM_PITCH)
+#define STREAM_SHELF (STREAM_STRIP * (1 + WEIGHT_BIASES) * STREAM_AFFINE)             // scales and biases of a strip
+#define STREAM_SHELVES (1 + (STREAM_STAGES + STREAM_SEGMENTS - 2) / STREAM_SEGMENTS)  // of strips that stages are of
 #define STREAM_ALL (MATVEC_N0 + MATVEC_N1 + MATVEC_N2 + MATVEC_N3)
-#endif
 #define STREAM_UNITS ((STREAM_ALL + STREAM_UNIT - 1) / STREAM_UNIT)
 #define STREAM_ROWS ((STREAM_UNITS + STREAM_GRID - 1) / STREAM_GRID * STREAM_UNIT)  // of a threadgroup at most
 
 // Where things stand in threadgroup memory.
-#define STREAM_SCALES (STREAM_STAGES * STREAM_STAGE)      // shelves: [pieces][rows][groups], and the biases so
+#define STREAM_SCALES (STREAM_STAGES * STREAM_STAGE)      // shelves: [rows][groups], and the biases so
 #define STREAM_DIGITS (STREAM_SCALES + STREAM_SHELVES * STREAM_SHELF)  // uint [K / 128][3 digits][4 lanes][8]
 #define STREAM_FACTORS (STREAM_DIGITS + MATVEC_K * 3)     // float [K / 64][2], of the two upper digits and of the lowest one
-#define STREAM_HALF_SUMS (STREAM_FACTORS + MATVEC_K / 8)     // float [K / 64], half the sum of the columns
-#define STREAM_ZEROS (STREAM_HALF_SUMS + MATVEC_K / 16)      // 32 bytes
+#define STREAM_HALF_SUMS (STREAM_FACTORS + MATVEC_K / 8)  // float [K / 64], half the sum of the columns
+#define STREAM_ZEROS (STREAM_HALF_SUMS + MATVEC_K / 16)   // 32 bytes
 #define STREAM_SUMS (STREAM_ZEROS + 32)                   // float [PLANES][SIMDS][FLUSH]
 #define STREAM_MEMORY(planes) (STREAM_SUMS + (planes) * STREAM_SIMDS * STREAM_FLUSH * 4)
 
-// The rows of a strip: count of them from row on, of matrix number band. at counts the rows of all matrices.
+// The rows of a strip: count of them from row on, of weight number which. at counts the rows of all weights.
 struct stream_strip {
   int at, end;
-  int band, row, count;
+  int which, row, count;
   int number;  // among the strips of a threadgroup
 };
 
 inline void stream_look(thread stream_strip& strip, int most) {
-#if STREAM_BANDS
-  strip.band = strip.at / MATVEC_N0;
-  strip.row = strip.at % MATVEC_N0;
-  int left = MATVEC_N0 - strip.row;
-#else
   int left = MATVEC_N0 - strip.at;
-  strip.band = 0;
+  strip.which = 0;
   strip.row = strip.at;
   if (left <= 0) {
-    strip.band = 1;
+    strip.which = 1;
     strip.row = -left;
     left += MATVEC_N1;
     if (left <= 0) {
-      strip.band = 2;
+      strip.which = 2;
       strip.row = -left;
       left += MATVEC_N2;
       if (left <= 0) {
-        strip.band = 3;
+        strip.which = 3;
         strip.row = -left;
         left += MATVEC_N3;
       }
     }
   }
-#endif
   strip.count = min(min(most, left), strip.end - strip.at);
 }
 
@@ -140,33 +119,32 @@ inline void stream_step(thread stream_strip& strip, thread int& segment, int mos
 // Says how much stream_copy will bring of so many rows.
 inline void stream_expect(int rows, int segment, threadgroup port_transfer* arrived) {
   const int affine = segment == 0 ? (1 + WEIGHT_BIASES) * STREAM_AFFINE : 0;
-  port_transfer_expect(arrived, uint(rows * (STREAM_PIECES * STREAM_ROW + affine)));
+  port_transfer_expect(arrived, uint(rows * (STREAM_ROW + affine)));
 }
 
 // Where a strip's scales stand.
 inline threadgroup uchar* stream_shelf(threadgroup uchar* memory, int number) { return memory + STREAM_SCALES + number % STREAM_SHELVES * STREAM_SHELF; }
 
-// Has the rows of a segment copied, to rows of a stage from slot on: of one matrix, piece number piece of theirs. The scales
-// come with the first segment. All lanes of the simdgroup call it, lane of them being one of lanes.
+// Has the rows of a segment copied, to rows of a stage from slot on. The scales come with the first segment. All lanes of the
+// simdgroup call it, lane of them being one of lanes that copy from the same weight.
 inline void stream_copy(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, int row, int count, int segment,
-                        int slot, int piece, int lane, int lanes, threadgroup uchar* stage, threadgroup uchar* shelf, threadgroup port_transfer* arrived) {
-  threadgroup uchar* to = stage + (piece * STREAM_STRIP + slot) * STREAM_PITCH;
-  device const uchar* from = (device const uchar*)w + long(row) * (STREAM_WIDTH * WEIGHT_BITS / 8) + segment * STREAM_ROW;
-  const int bytes = STREAM_GROUPS * int(sizeof(WEIGHT_SCALE));
-  threadgroup uchar* affine = shelf + (piece * STREAM_STRIP + slot) * bytes + (lane == 2 ? STREAM_STRIP * STREAM_AFFINE : 0);
+                        int slot, int lane, int lanes, threadgroup uchar* stage, threadgroup uchar* shelf, threadgroup port_transfer* arrived) {
+  threadgroup uchar* to = stage + slot * STREAM_PITCH;
+  device const uchar* from = (device const uchar*)w + long(row) * (MATVEC_K * WEIGHT_BITS / 8) + segment * STREAM_ROW;
+  threadgroup uchar* affine = shelf + slot * STREAM_AFFINE + (lane == 2 ? STREAM_STRIP * STREAM_AFFINE : 0);
   device const uchar* stored = (device const uchar*)((lane == 2 ? biases : scales) + long(row) * STREAM_GROUPS);
 #if STREAM_SINGLE
-  if (lane < count) port_transfer_copy(to + lane * STREAM_PITCH, from + long(lane) * (STREAM_WIDTH * WEIGHT_BITS / 8), STREAM_ROW, arrived);
+  if (lane < count) port_transfer_copy(to + lane * STREAM_PITCH, from + long(lane) * (MATVEC_K * WEIGHT_BITS / 8), STREAM_ROW, arrived);
   for (int r = lanes; r < count; r += lanes) {
     simdgroup_barrier(mem_flags::mem_none);
     if (r + lane < count) {
-      port_transfer_copy(to + (r + lane) * STREAM_PITCH, from + long(r + lane) * (STREAM_WIDTH * WEIGHT_BITS / 8), STREAM_ROW, arrived);
+      port_transfer_copy(to + (r + lane) * STREAM_PITCH, from + long(r + lane) * (MATVEC_K * WEIGHT_BITS / 8), STREAM_ROW, arrived);
     }
   }
   simdgroup_barrier(mem_flags::mem_none);
-  if (segment == 0 && lane > 0 && lane < 2 + WEIGHT_BIASES) port_transfer_copy(affine, stored, uint(count * bytes), arrived);
+  if (segment == 0 && lane > 0 && lane < 2 + WEIGHT_BIASES) port_transfer_copy(affine, stored, uint(count * STREAM_AFFINE), arrived);
 #else
-  if (lane < 2 + WEIGHT_BIASES) port_transfer_copy(lane == 0 ? to : affine, lane == 0 ? from : stored, uint(count * (lane == 0 ? STREAM_ROW : bytes)), arrived);
+  if (lane < 2 + WEIGHT_BIASES) port_transfer_copy(lane == 0 ? to : affine, lane == 0 ? from : stored, uint(count * (lane == 0 ? STREAM_ROW : STREAM_AFFINE)), arrived);
 #endif
 }
 
@@ -271,9 +249,8 @@ inline void stream_read_part(device const float* x, device const float* gate, in
   }
 }
 
-// Norms what was read as far as a lane can, and makes digits of it. Adds the squares of the elements to square. scores
-// [PIECES] are what pieces are multiplied by.
-inline void stream_make(device const float* scores, int segment, int simd, int lane, thread stream_part& part, threadgroup uchar* memory,
+// Norms what was read as far as a lane can, and makes digits of it. Adds the squares of the elements to square.
+inline void stream_make(int segment, int simd, int lane, thread stream_part& part, threadgroup uchar* memory,
                         thread float& square) {
   UNROLL for (int i = 0; i < STREAM_TAKES; i++) {
     bool own;
@@ -290,10 +267,6 @@ inline void stream_make(device const float* scores, int segment, int simd, int l
 #endif
 #if MATVEC_NORM == 1 || MATVEC_NORM == 2
     UNROLL for (int j = 0; j < 8; j++) v[j] *= part.factors[i][j];
-#endif
-#if STREAM_PIECES > 1
-    const float score = scores[8 * take / STREAM_WIDTH];
-    UNROLL for (int j = 0; j < 8; j++) v[j] *= score;
 #endif
     stream_digits(v, take, own, memory);
   }
@@ -353,19 +326,17 @@ inline void stream_multiply(threadgroup const uchar* stage, threadgroup const uc
     stream_columns_of(segment * STREAM_CHUNKS + chunk, lane, memory, columns);
 #endif
     const int at = chunk * 128 + lane % 4 * 32;
-    const int row = at / STREAM_PIECE * STREAM_STRIP + lane / 4;  // of those of all pieces
-    threadgroup const WEIGHT_SCALE* scales = (threadgroup const WEIGHT_SCALE*)shelf + row * STREAM_GROUPS +
-        (segment * STREAM_COLUMNS + at % STREAM_PIECE) / WEIGHT_GROUP;
+    threadgroup const WEIGHT_SCALE* scales = (threadgroup const WEIGHT_SCALE*)shelf + lane / 4 * STREAM_GROUPS + (segment * STREAM_COLUMNS + at) / WEIGHT_GROUP;
     UNROLL for (int first = 0; first < STREAM_EIGHTS; first += 2) {
       uint codes[2][8] = {};
       float scale[2];
       float bias[2];
       UNROLL for (int h = 0; h < (STREAM_EIGHTS < 2 ? 1 : 2); h++) {
         const int eight = stream_row<PLANES>(first + h);
-        stream_codes(stage + (row + eight) * STREAM_PITCH + at % STREAM_PIECE * WEIGHT_BITS / 8, codes[h]);
+        stream_codes(stage + (lane / 4 + eight) * STREAM_PITCH + at * WEIGHT_BITS / 8, codes[h]);
         scale[h] = float(scales[eight * STREAM_GROUPS]);
 #if WEIGHT_BIASES
-        bias[h] = float(scales[(STREAM_STRIP * STREAM_PIECES + eight) * STREAM_GROUPS]);
+        bias[h] = float(scales[(STREAM_STRIP + eight) * STREAM_GROUPS]);
 #else
         bias[h] = scale[h] * -float(1 << (WEIGHT_BITS - 1));
 #endif
@@ -388,16 +359,14 @@ inline void stream_start(thread Product& product, thread const stream_strip& str
                          threadgroup port_transfer* arrived) {
   if (lane == 0) stream_expect(PLANES * strip.count, segment, arrived + stage);
   simdgroup_barrier(mem_flags::mem_none);
-  product.copy(strip, segment, lane, 32, memory + stage * STREAM_STAGE, stream_shelf(memory, strip.number), arrived + stage);
+  product.copy(strip, segment, lane, memory + stage * STREAM_STAGE, stream_shelf(memory, strip.number), arrived + stage);
 }
 
-// Runs a product. Of a Product, the simdgroup that copies calls ready first, and then lanes of it copy, to have a strip's segment
-// copied; a thread that multiplies calls begin before it waits, and end with the results of a row of each plane. x is that
-// of all matrices.
+// Runs a product. Of a Product, the simdgroup that copies calls copy, to have a strip's segment copied; a thread that multiplies calls
+// begin before it waits, and end with the results of a row of each plane.
 template <int PLANES, class Product>
 inline void stream_run(thread Product& product, int group, int thread_index, device const float* x, device const MATVEC_NORM_T* norm,
-                       device const float* gate, device const float* scores, threadgroup uchar* memory, threadgroup port_transfer* arrived,
-                       threadgroup float* squares) {
+                       device const float* gate, threadgroup uchar* memory, threadgroup port_transfer* arrived, threadgroup float* squares) {
   static_assert(PLANES != STREAM_PLANES || STREAM_MEMORY(PLANES) <= STREAM_BYTES, "STREAM_BYTES");
   static_assert(PLANES != STREAM_PLANES || (STREAM_STRIP == 8 && PLANES == 1) || STREAM_STRIP % 16 == 0, "STREAM_STRIP");
   static_assert(STREAM_OWN * STREAM_SIMDS * 128 == STREAM_COLUMNS && STREAM_SEGMENTS * STREAM_COLUMNS == MATVEC_K, "STREAM_COLUMNS");
@@ -422,7 +391,6 @@ inline void stream_run(thread Product& product, int group, int thread_index, dev
   if (copies && lane == 0) port_transfer_init(arrived, STREAM_STAGES);
   if (thread_index < 8) ((threadgroup uint*)(memory + STREAM_ZEROS))[thread_index] = 0u;
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  if (copies) product.ready(strip, lane);
   UNROLL for (int i = 0; i < STREAM_STAGES; i++) {
     if (next.at < next.end) {
       if (copies) stream_start<PLANES>(product, next, next_segment, i, lane, memory, arrived);
@@ -444,7 +412,7 @@ inline void stream_run(thread Product& product, int group, int thread_index, dev
       }
       // While the first strip is multiplied, a simdgroup makes digits of its columns, having read them a segment ahead.
       if (strip.number == 0) {
-        stream_make(scores, segment, simd, lane, part, memory, square);
+        stream_make(segment, simd, lane, part, memory, square);
         if (segment < STREAM_SEGMENTS - 1) {
           stream_read_factors(norm, segment + 1, simd, lane, part);
           stream_read_part(x, gate, segment + 1, simd, lane, part);
@@ -479,7 +447,7 @@ inline void stream_run(thread Product& product, int group, int thread_index, dev
 #endif
     const bool more = next.at < next.end;
     if (full || more) threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (more) {  // where this turn has read
+    if (more) {  // to where this turn has read
       if (copies) stream_start<PLANES>(product, next, next_segment, slot, lane, memory, arrived);
       stream_step(next, next_segment, STREAM_STRIP / PLANES);
     }

@@ -1,0 +1,146 @@
+package kernels_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/gpu/kernels/kerneltest"
+)
+
+// hopper is a machine on which products may be streamed.
+var hopper = kernels.Machine{Target: kernels.CUDA, Cores: 132, TransferMemory: 225 << 10, TransferLeast: 16 << 20}
+
+// TestStreams: large products are streamed where there are transfers, by one threadgroup for a multiprocessor; another way
+// follows the default, and all ways can be launched.
+func TestStreams(t *testing.T) {
+	vectors := func(k int) kernels.Vectors { return kernels.Vectors{Format: affine4, K: k, M: 1} }
+	eight := kernels.Vectors{Format: kernels.Format{Bits: 8, Group: 128}, K: 8192, M: 1}
+	for name, c := range map[string]struct {
+		ways   []kernels.Tuning
+		launch func(kernels.Tuning) (kernels.Launch, error)
+		at     int // of the first streamed one; -1 for none
+	}{
+		"one":               {kernels.MatVec{Vectors: vectors(8192), N: 5376}.Tunings(hopper), kernels.MatVec{Vectors: vectors(8192), N: 5376}.Launch, 0},
+		"long rows":         {kernels.MatVec{Vectors: vectors(21504), N: 5376}.Tunings(hopper), kernels.MatVec{Vectors: vectors(21504), N: 5376}.Launch, 0},
+		"several":           {kernels.MatVecMany{Vectors: vectors(5376), N: []int{8192, 4096, 4096}}.Tunings(hopper), kernels.MatVecMany{Vectors: vectors(5376), N: []int{8192, 4096, 4096}}.Launch, 0},
+		"a pair":            {kernels.MatVecGLU{Vectors: vectors(5376), N: 21504}.Tunings(hopper), kernels.MatVecGLU{Vectors: vectors(5376), N: 21504}.Launch, 0},
+		"codes of 8 bits":   {kernels.MatVec{Vectors: eight, N: 8192}.Tunings(hopper), kernels.MatVec{Vectors: eight, N: 8192}.Launch, 0},
+		"small":             {kernels.MatVec{Vectors: vectors(2048), N: 8192}.Tunings(hopper), kernels.MatVec{Vectors: vectors(2048), N: 8192}.Launch, -1},
+		"bf16":              {kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 16}, K: 8192, M: 1}, N: 8192}.Tunings(hopper), kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 16}, K: 8192, M: 1}, N: 8192}.Launch, -1},
+		"groups of 32":      {kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 4, Group: 32}, K: 8192, M: 1}, N: 8192}.Tunings(hopper), kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 4, Group: 32}, K: 8192, M: 1}, N: 8192}.Launch, -1},
+		"two vectors":       {kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 8192, M: 2}, N: 8192}.Tunings(hopper), kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 8192, M: 2}, N: 8192}.Launch, -1},
+		"no multiprocessor": {kernels.MatVec{Vectors: vectors(8192), N: 8192}.Tunings(kernels.Machine{Target: kernels.CUDA}), kernels.MatVec{Vectors: vectors(8192), N: 8192}.Launch, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, others := -1, 0
+			for i, w := range c.ways {
+				l, err := c.launch(w)
+				require.NoError(t, err, "%+v", w)
+				require.LessOrEqual(t, l.Memory, hopper.TransferMemory)
+				switch {
+				case w.Stream == kernels.Stream{}:
+					others++
+					require.Zero(t, l.Memory)
+				case first < 0:
+					first = i
+					fallthrough
+				default:
+					require.Equal(t, [3]int{132, 1, 1}, l.Groups)
+				}
+			}
+			require.Equal(t, c.at, first)
+			require.Positive(t, others)
+			if first >= 0 {
+				require.Equal(t, kernels.Stream{}, c.ways[1].Stream, "the defaults of both kinds come first")
+			}
+		})
+	}
+}
+
+func TestStreamRefusals(t *testing.T) {
+	product := kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 512, M: 1}, N: 64}
+	good := kernels.Stream{Groups: 2, Simdgroups: 2, Strip: 16, Columns: 512, Stages: 2}
+	for _, c := range []struct {
+		change func(v *kernels.MatVec, s *kernels.Stream)
+		err    string
+	}{
+		{func(v *kernels.MatVec, s *kernels.Stream) {}, ""},
+		{func(v *kernels.MatVec, s *kernels.Stream) { v.M = 2 }, "stream [64]×512: 2 vectors, one can be streamed to"},
+		{func(v *kernels.MatVec, s *kernels.Stream) { v.Group = 32 }, "stream [64]×512: weights 4bit/32, want 4 or 8 bits in groups of 64 or 128"},
+		{func(v *kernels.MatVec, s *kernels.Stream) { v.K = 640 }, "stream [64]×640: 640 columns, want a multiple of 256"},
+		{func(v *kernels.MatVec, s *kernels.Stream) { s.Simdgroups = 3 }, "stream [64]×512: tuning: stages of 512 of 512 columns do not suit 3 simdgroups"},
+		{func(v *kernels.MatVec, s *kernels.Stream) { s.Strip = 24 }, "stream [64]×512: tuning: strips of 24 rows of 1 weights, want a multiple of 16, or 8 of one weight"},
+		{func(v *kernels.MatVec, s *kernels.Stream) { s.Stages = 1 }, "stream [64]×512: tuning: 2 threadgroups with 1 stages for 64 rows"},
+		{func(v *kernels.MatVec, s *kernels.Stream) { s.Groups = 65 }, "stream [64]×512: tuning: 65 threadgroups with 2 stages for 64 rows"},
+		{func(v *kernels.MatVec, s *kernels.Stream) { v.K, v.N, s.Columns = 768, 63, 768 }, "stream [63]×768: [63] rows of 768 columns in strips of 16: scales do not begin at multiples of 16 bytes"},
+	} {
+		v, s := product, good
+		c.change(&v, &s)
+		_, err := v.Launch(kernels.Tuning{Stream: s})
+		if c.err == "" {
+			require.NoError(t, err)
+		} else {
+			require.EqualError(t, err, c.err)
+		}
+	}
+}
+
+// TestStreamNumbers: digits hold vectors of any size, of numbers that differ much in size, and what is no number stays none.
+func TestStreamNumbers(t *testing.T) {
+	t.Parallel()
+	v := kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 512, M: 1}, N: 20}
+	l, err := v.Launch(kernels.Tuning{Stream: kernels.Stream{Groups: 1, Simdgroups: 2, Strip: 16, Columns: 512, Stages: 2}})
+	require.NoError(t, err)
+	for name, change := range map[string]func(i int, x float32) float32{
+		"zeros":                  func(int, float32) float32 { return 0 },
+		"1e30":                   func(_ int, x float32) float32 { return x * 1e30 },
+		"1e-20":                  func(_ int, x float32) float32 { return x * 1e-20 },
+		"one is large":           func(i int, x float32) float32 { return x * float32(1+1000*btoi(i == 77)) },
+		"powers of two":          func(i int, x float32) float32 { return float32(math.Ldexp(math.Copysign(1, float64(x)), i%16)) },
+		"just below a power":     func(i int, x float32) float32 { return math.Nextafter32(2, 0) },
+		"groups of their own":    func(i int, x float32) float32 { return x * float32(math.Ldexp(1, i/64*3)) },
+		"one is infinite":        func(i int, x float32) float32 { return x + float32(math.Inf(btoi(i == 300)))*float32(btoi(i == 300)) },
+		"one is not a number":    func(i int, x float32) float32 { return map[bool]float32{true: float32(math.NaN()), false: x}[i == 300] },
+		"smaller than can count": func(int, float32) float32 { return 1e-40 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := seeded(5)
+			w, x := r.weight(v.Format, v.N, v.K), r.floats(v.K)
+			bad := false
+			for i := range x {
+				x[i] = change(i, x[i])
+				if name == "one is infinite" && i != 300 {
+					x[i] = 1
+				}
+				bad = bad || x[i]-x[i] != 0
+			}
+			got, want := blank(v.N), blank(v.N)
+			kerneltest.Run(t, l, w.Words, w.scales, w.biases, x, x, x, x, got, []int32{1, 0})
+			v.Twin(&w.Weight, x, nil, nil, nil, want)
+			if bad {
+				for i, y := range got {
+					require.False(t, y-y == 0, "row %d is %g", i, y)
+				}
+				return
+			}
+			if name == "smaller than can count" {
+				for i := range want {
+					require.InDelta(t, want[i], got[i], 1e-37)
+				}
+				return
+			}
+			requireClose(t, want, got, bound)
+		})
+	}
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
