@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -65,26 +64,33 @@ func (c cache) setCommit(revision, id string) error {
 	return os.Rename(temporary.Name(), path)
 }
 
-// link gives a blob its name in a snapshot: a relative link, or a copy where the system has no links.
-func (c cache) link(commit, name, hash string) error {
+// link gives a blob its name in a snapshot: a relative link, or a copy where the system has no links. It is made aside and put in
+// place, so that the name is never missing for another process that has it already.
+func (c cache) link(commit, name, hash string) (err error) {
 	path := c.file(commit, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
-	target, err := filepath.Rel(filepath.Dir(path), c.blob(hash))
+	target, err := filepath.Rel(dir, c.blob(hash))
 	if err != nil {
 		return err
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // a link to a blob that is gone
+	if old, err := os.Readlink(path); err == nil && old == target {
+		return nil
+	}
+	aside, err := os.MkdirTemp(dir, ".link-*")
+	if err != nil {
 		return err
 	}
-	if err = os.Symlink(target, path); err == nil || errors.Is(err, fs.ErrExist) {
-		return nil
+	defer func() { err = errors.Join(err, os.RemoveAll(aside)) }()
+	made := filepath.Join(aside, filepath.Base(path))
+	if os.Symlink(target, made) != nil && os.Link(c.blob(hash), made) != nil {
+		if err := copyFile(c.blob(hash), made); err != nil {
+			return err
+		}
 	}
-	if os.Link(c.blob(hash), path) == nil {
-		return nil
-	}
-	return copyFile(c.blob(hash), path)
+	return os.Rename(made, path)
 }
 
 func copyFile(from, to string) (err error) {
