@@ -93,7 +93,7 @@ func (c cache) link(commit, name, hash string) (err error) {
 	return os.Rename(made, path)
 }
 
-func copyFile(from, to string) (err error) {
+func copyFile(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
 		return err
@@ -104,10 +104,7 @@ func copyFile(from, to string) (err error) {
 		return err
 	}
 	_, err = io.Copy(out, in)
-	if err = errors.Join(err, out.Close()); err != nil {
-		os.Remove(to) //nolint:errcheck // the copy's error says it all
-	}
-	return err
+	return errors.Join(err, out.Close())
 }
 
 // lock takes the lock of a blob, and waits where another process has it. The result gives it back.

@@ -21,7 +21,9 @@ func TestTrialsCoverPlans(t *testing.T) {
 		m := fusetest.Load(t, name)
 		for _, target := range []kernels.Target{kernels.Metal, kernels.CUDA} {
 			for _, p := range []eval.Precision{eval.FP32, eval.Mixed} {
-				e := Engine{Device: "paper", Open: func() (device.Device, error) { return paper{device.Info{Target: target}}, nil }}
+				e := Engine{Device: "paper", Open: func() (device.Device, error) {
+					return paper{device.Info{Machine: kernels.Machine{Target: target}}}, nil
+				}}
 				made, err := e.Compile(m, engine.Options{Precision: p})
 				require.NoError(t, err)
 				x, err := made.NewInstance()

@@ -62,7 +62,7 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 	if err != nil {
 		return nil, fmt.Errorf("--device %s: %w", e.Device, err)
 	}
-	x := &executable{name: e.Device, device: d, machine: d.Info().Machine(), module: m, fused: fused, precision: o.Precision, exact: o.Exact, warn: warn,
+	x := &executable{name: e.Device, device: d, machine: d.Info().Machine, module: m, fused: fused, precision: o.Precision, exact: o.Exact, warn: warn,
 		constants: map[*ir.Value]*value{}, joins: map[*ir.Value]eval.Value{}, weights: map[*ir.Value]*weight{},
 		memory: map[memoryKey]*slot{}, kernels: map[string]device.Kernel{}, products: map[device.Product]device.Kernel{}}
 	if e.Tune != nil && !o.NoTune {

@@ -21,14 +21,10 @@ type weight struct {
 func (w *weight) bytes() int {
 	n := w.rows * w.cols * w.Bits / 8
 	if w.Quantized() {
-		size := 2
-		if w.F32 {
-			size = 4
+		scales := w.ScaleBytes(w.rows * w.cols)
+		if n += scales; !w.Symmetric {
+			n += scales
 		}
-		if !w.Symmetric {
-			size *= 2
-		}
-		n += w.rows * w.cols / w.Group * size
 	}
 	return n
 }

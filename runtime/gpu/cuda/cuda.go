@@ -103,7 +103,7 @@ func (d *gpu) start(attribute map[uintptr]int) error {
 	product, _, _ := strings.Cut(string(name), "\x00")
 	d.info = device.Info{
 		Description: fmt.Sprintf("%s, CUDA %d.%d, NVRTC %s", product, version/1000, version%1000/10, d.compiler.version),
-		Target:      kernels.CUDA, Memory: int64(free), Cores: attribute[attributeMultiprocessors],
+		Machine:     kernels.Machine{Target: kernels.CUDA, Cores: attribute[attributeMultiprocessors]}, Memory: int64(free),
 		ThreadgroupMemory: attribute[attributeSharedMemory], MaxThreads: attribute[attributeMaxThreads],
 	}
 	if d.compiler.transfers {

@@ -13,27 +13,14 @@ type Target = kernels.Target
 type Info struct {
 	// Description is what a person would call it: the product's name, and what it runs on.
 	Description string
-	// Target is the language of its kernels.
-	Target Target
+	// Machine is what kernels depend on.
+	kernels.Machine
 	// Memory is what buffers may take in all, in bytes.
 	Memory int64
-	// Cores counts multiprocessors; 0 where the system does not tell.
-	Cores int
 	// ThreadgroupMemory is the limit of a threadgroup's own memory in bytes, MaxThreads of its threads.
 	ThreadgroupMemory, MaxThreads int
-	// TransferMemory is the largest Dispatch.Memory in bytes; 0 where the device has no transfers that run beside
-	// threads, so that kernels that use them are no choice.
-	TransferMemory int
-	// TransferLeast is the size of a product's weights in bytes from which on such kernels may be better. It is that of products
-	// among kernels of a model: alone, smaller ones are faster too.
-	TransferLeast int
 	// Unified is set where the processor and the device share memory: then Wrap does not copy.
 	Unified bool
-}
-
-// Machine is what kernels depend on.
-func (i Info) Machine() kernels.Machine {
-	return kernels.Machine{Target: i.Target, Cores: i.Cores, TransferMemory: i.TransferMemory, TransferLeast: i.TransferLeast}
 }
 
 // Device is a GPU, or what stands in for one.

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
 type fakeBuffer struct {
@@ -26,7 +28,7 @@ func TestCheckDispatch(t *testing.T) {
 			Arguments: []Argument{{Binding: Binding{Buffer: buffer, Offset: 60}}, {Bytes: make([]byte, 8)}},
 		}
 	}
-	info := Info{TransferMemory: 1024}
+	info := Info{Machine: kernels.Machine{TransferMemory: 1024}}
 	require.NoError(t, CheckDispatch(0, good(), info))
 	for _, c := range []struct {
 		change func(*Dispatch)

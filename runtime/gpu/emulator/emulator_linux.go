@@ -21,7 +21,6 @@ const ThreadgroupMemory = 32 << 10
 
 type emulator struct {
 	compiler *compiler
-	schedule uint32
 	options  Options
 	random   *rand.Rand
 	queue    []func() error
@@ -34,16 +33,18 @@ func Open(options Options) (device.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &emulator{compiler: c, schedule: options.Schedule, options: options, random: rand.New(rand.NewPCG(uint64(options.Schedule), 0))}, nil
+	return &emulator{compiler: c, options: options, random: rand.New(rand.NewPCG(uint64(options.Schedule), 0))}, nil
 }
 
 func (d *emulator) Name() string { return "emulator" }
 
 func (d *emulator) Info() device.Info {
 	return device.Info{
-		Description: fmt.Sprintf("emulator on %s/%s, schedule %d", runtime.GOOS, runtime.GOARCH, d.schedule),
-		Target:      kernels.CPU, Memory: 64 << 30, Cores: runtime.NumCPU(),
-		ThreadgroupMemory: ThreadgroupMemory, MaxThreads: 1024, TransferMemory: d.options.TransferMemory, TransferLeast: d.options.TransferLeast, Unified: true,
+		Description: fmt.Sprintf("emulator on %s/%s, schedule %d", runtime.GOOS, runtime.GOARCH, d.options.Schedule),
+		Machine: kernels.Machine{
+			Target: kernels.CPU, Cores: runtime.NumCPU(), TransferMemory: d.options.TransferMemory, TransferLeast: d.options.TransferLeast,
+		},
+		Memory: 64 << 30, ThreadgroupMemory: ThreadgroupMemory, MaxThreads: 1024, Unified: true,
 	}
 }
 
@@ -119,15 +120,15 @@ func (s *sequence) run() error {
 		order := make([]int, len(group))
 		for i := range order {
 			order[i] = i
-			if s.device.schedule == 1 {
+			if s.device.options.Schedule == 1 {
 				order[i] = len(group) - 1 - i
 			}
 		}
-		if s.device.schedule > 1 {
+		if s.device.options.Schedule > 1 {
 			s.device.random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 		}
 		for _, i := range order {
-			if err := group[i].run(s.device.schedule); err != nil {
+			if err := group[i].run(s.device.options.Schedule); err != nil {
 				return err
 			}
 		}
@@ -144,7 +145,7 @@ func (s *sequence) Times() ([]time.Duration, error) {
 	for _, group := range s.groups {
 		for i := range group {
 			start := time.Now()
-			if err := group[i].run(s.device.schedule); err != nil {
+			if err := group[i].run(s.device.options.Schedule); err != nil {
 				s.device.err = err
 				return nil, err
 			}

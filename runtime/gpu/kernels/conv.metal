@@ -20,7 +20,7 @@ kernel void conv_step(device const float* x [[buffer(0)]],
   float taps[CONV_TAPS];
   conv_rows(state, c, row);
   conv_taps(w, c, taps);
-  UNROLL for (int j = 0; j < CONV_TAPS; j++) row[j] = zero ? 0.0f : row[j];
+  conv_clear(zero, row);
   const int tokens = step[STEP_TOKENS];
   for (int t = 0; t < tokens; t++) {
     conv_shift(row, x[long(t) * CONV_X_TOKEN + c]);

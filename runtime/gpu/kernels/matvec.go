@@ -94,13 +94,7 @@ const (
 )
 
 // Tunings are the ways worth measuring to divide the launch on a machine, the default first.
-func (v MatVec) Tunings(m Machine) []Tuning {
-	return among(v.streamed(Stream{}).streams(m), v.tunings(m.Target, v.N, 1))
-}
-
-func (v MatVec) streamed(s Stream) streamed {
-	return streamed{Vectors: v.Vectors, Stream: s, planes: 1, rows: []int{v.N}}
-}
+func (v MatVec) Tunings(m Machine) []Tuning { return v.ways(m, 1, []int{v.N}) }
 
 // Launch is the dispatch. Buffers: w, scales, biases (w again where there are none), x f32 [M, K], norm [K] or [Head],
 // gate f32 [K], extra f32, y f32 [M, N], step; x again for what there is none of.
@@ -115,10 +109,7 @@ func (v MatVec) Launch(t Tuning) (Launch, error) {
 		}
 		more = append(more, define("MATVEC_HEAD", v.Head, "MATVEC_GATE", int(v.Activation))...)
 	}
-	if t.Stream.Groups > 0 {
-		return v.streamed(t.Stream).launch("stream", "stream", more, v.trial)
-	}
-	return v.launch(t, "matvec", "matvec", 1, []int{v.N}, more, v.trial)
+	return v.launch(t, "", 1, []int{v.N}, more, v.trial)
 }
 
 // Twin computes what the kernel does for len(y)/N vectors.
@@ -171,13 +162,7 @@ type Activated struct {
 }
 
 // Tunings are the ways worth measuring to divide the launch on a machine, the default first.
-func (v MatVecMany) Tunings(m Machine) []Tuning {
-	return among(v.streamed(Stream{}).streams(m), v.tunings(m.Target, v.N[0], 1))
-}
-
-func (v MatVecMany) streamed(s Stream) streamed {
-	return streamed{Vectors: v.Vectors, Stream: s, planes: 1, rows: v.N}
-}
+func (v MatVecMany) Tunings(m Machine) []Tuning { return v.ways(m, 1, v.N) }
 
 // Launch is the dispatch. Buffers: w, scales, biases, y of weight 0, then of 1, 2 and 3 (those of weight 0 again
 // where there are fewer), x f32 [M, K], norm [K] (x again where there is none), the convolution's w, reset, state and
@@ -202,10 +187,7 @@ func (v MatVecMany) Launch(t Tuning) (Launch, error) {
 		}
 		more = append(more, define("MATVEC_ACTIVATED", a.Rows, "MATVEC_ACTIVATED_OF", a.Weight, "MATVEC_ACTIVATED_FIRST", a.First, "MATVEC_ACTIVATION", int(a.Activation))...)
 	}
-	if t.Stream.Groups > 0 {
-		return v.streamed(t.Stream).launch("stream", "stream_many", more, v.trial)
-	}
-	return v.launch(t, "matvec", "matvec_many", 1, v.N, more, v.trial)
+	return v.launch(t, "_many", 1, v.N, more, v.trial)
 }
 
 // Twin computes what the kernel does for one of the weights; Conv.Twin follows.
@@ -231,22 +213,12 @@ type MatVecGLU struct {
 }
 
 // Tunings are the ways worth measuring to divide the launch on a machine, the default first.
-func (v MatVecGLU) Tunings(m Machine) []Tuning {
-	return among(v.streamed(Stream{}).streams(m), v.tunings(m.Target, v.N, 1))
-}
-
-func (v MatVecGLU) streamed(s Stream) streamed {
-	return streamed{Vectors: v.Vectors, Stream: s, planes: 2, rows: []int{v.N}}
-}
+func (v MatVecGLU) Tunings(m Machine) []Tuning { return v.ways(m, 2, []int{v.N}) }
 
 // Launch is the dispatch. Buffers: w, scales, biases of gate and then of up, x f32 [M, K], norm [K] (x again where
 // there is none), y f32 [M, N], step.
 func (v MatVecGLU) Launch(t Tuning) (Launch, error) {
-	more := define("MATVEC_ACTIVATION", int(v.Activation))
-	if t.Stream.Groups > 0 {
-		return v.streamed(t.Stream).launch("stream", "stream_glu", more, v.trial)
-	}
-	return v.launch(t, "matvec", "matvec_glu", 2, []int{v.N}, more, v.trial)
+	return v.launch(t, "_glu", 2, []int{v.N}, define("MATVEC_ACTIVATION", int(v.Activation)), v.trial)
 }
 
 // Twin computes what the kernel does.
@@ -291,32 +263,63 @@ func (v Vectors) normed(x, norm []float32) []float64 {
 	return out
 }
 
-// launch fills in what is common to the kernels of prelude/matvec.h.
-func (v Vectors) launch(t Tuning, file, kernel string, planes int, rows []int, more []Define, trial func(l Launch, block int) Trial) (Launch, error) {
-	if err := v.check(v.K); err != nil {
-		return Launch{}, fmt.Errorf("%s %v×%d: %w", kernel, rows, v.K, err)
+// ways are the ways worth measuring to divide a product with weights of so many rows, or with pairs of weights, which are two
+// planes: to stream it and not to, the default of both first, so that one that fails on a device leaves room to the other.
+func (v Vectors) ways(m Machine, planes int, rows []int) []Tuning {
+	streams, others := streamed{Vectors: v, planes: planes, rows: rows}.streams(m), v.tunings(m.Target, rows[0], 1)
+	if len(streams) == 0 || len(others) == 0 {
+		return append(streams, others...)
 	}
-	t, err := v.tune(t, planes, 1)
+	return slices.Concat(streams[:1], others[:1], streams[1:], others[1:])
+}
+
+// launch fills in what is common to the kernels of matvec.metal and, for tunings that say so, of stream.metal. kernel is what
+// follows the file's name in that of the kernel.
+func (v Vectors) launch(t Tuning, kernel string, planes int, rows []int, more []Define, trial func(l Launch, block int) Trial) (Launch, error) {
+	var l Launch
+	var block int
+	var err error
+	if t.Stream != (Stream{}) {
+		l, block, err = streamed{v, t.Stream, planes, rows}.launch()
+	} else {
+		l, block, err = v.divided(t, planes, rows)
+	}
+	l.Kernel += kernel
 	if err != nil {
-		return Launch{}, fmt.Errorf("%s %v×%d: %w", kernel, rows, v.K, err)
+		return Launch{}, fmt.Errorf("%s %v×%d: %w", l.Kernel, rows, v.K, err)
+	}
+	for i, n := range rows {
+		l.Defines = append(l.Defines, define(fmt.Sprintf("MATVEC_N%d", i), n)...)
+	}
+	l.Defines = append(l.Defines, more...)
+	l.Trial = func() Trial { return trial(l, block) }
+	return l, nil
+}
+
+// divided is the dispatch of a product that is not streamed, and the number of rows of a threadgroup.
+func (v Vectors) divided(t Tuning, planes int, rows []int) (l Launch, block int, err error) {
+	l = Launch{File: "matvec", Kernel: "matvec"}
+	if err := v.check(v.K); err != nil {
+		return l, 0, err
+	}
+	if t, err = v.tune(t, planes, 1); err != nil {
+		return l, 0, err
 	}
 	groups := 0
-	defines := v.matvecDefines(t, rows...)
-	for i, n := range rows {
+	for _, n := range rows {
 		groups += ceil(n, t.block())
-		defines = append(defines, define(fmt.Sprintf("MATVEC_N%d", i), n)...)
 	}
-	l := Launch{
-		File: file, Kernel: kernel, Defines: append(defines, more...),
-		Groups: [3]int{groups, 1, 1}, Threads: [3]int{t.threads(), 1, 1},
-	}
-	l.Trial = func() Trial { return trial(l, t.block()) }
-	return l, nil
+	l.Defines, l.Groups, l.Threads = v.matvecDefines(t, rows...), [3]int{groups, 1, 1}, [3]int{t.threads(), 1, 1}
+	return l, t.block(), nil
+}
+
+// defines are those of all kernels of products of vectors.
+func (v Vectors) defines() []Define {
+	return append(v.Format.defines(), define("MATVEC_K", v.K, "MATVEC_M", v.M, "MATVEC_NORM", int(v.Norm), "MATVEC_EPS", v.Eps)...)
 }
 
 func (v Vectors) matvecDefines(t Tuning, rows ...int) []Define {
 	aligned := !slices.ContainsFunc(rows, func(n int) bool { return n%t.block() != 0 })
-	return append(v.defines(), define("MATVEC_K", v.K, "MATVEC_M", v.M, "MATVEC_NORM", int(v.Norm), "MATVEC_EPS", v.Eps,
-		"MATVEC_ROWS", t.Rows, "MATVEC_LANES", t.Lanes, "MATVEC_SPLIT", t.Split, "MATVEC_SETS", t.Sets,
+	return append(v.defines(), define("MATVEC_ROWS", t.Rows, "MATVEC_LANES", t.Lanes, "MATVEC_SPLIT", t.Split, "MATVEC_SETS", t.Sets,
 		"MATVEC_BYTES", t.Bytes, "MATVEC_CHUNK", t.Chunk, "MATVEC_PERMUTE", t.Permute, "MATVEC_ALIGNED", aligned)...)
 }

@@ -145,19 +145,9 @@ kernel void matvec_many(device const uint* w0 [[buffer(0)]],
   const int vector = at.lane % MATVEC_M;
   if (row < rows && vector < vectors) y0[long(vector) * rows + row] = out[0];
 #if MATVEC_CONV
-  if (channel) {
-    UNROLL for (int j = 0; j < CONV_TAPS; j++) past[j] = zero ? 0.0f : past[j];
-    conv_shift(past, out[0]);
-    conv_write(state, c, past);
-    conv_y[c] = conv_output(past, taps);
-  }
+  if (channel) conv_advance(state, c, zero, out[0], past, taps, conv_y);
 #endif
-#if MATVEC_ACTIVATED
-  const int place = row - MATVEC_ACTIVATED_FIRST;
-  if (which == MATVEC_ACTIVATED_OF && place >= 0 && place < MATVEC_ACTIVATED && vector < vectors) {
-    activated[long(vector) * MATVEC_ACTIVATED + place] = port_activate(MATVEC_ACTIVATION, out[0]);
-  }
-#endif
+  if (vector < vectors) matvec_activate(activated, which, row, vector, out[0]);
 }
 
 [[max_total_threads_per_threadgroup(MATVEC_THREADS)]]

@@ -5,17 +5,6 @@ import (
 	"slices"
 )
 
-// Machine is what the division of a product depends on.
-type Machine struct {
-	Target Target
-	// Cores is the number of multiprocessors; 0 where it is not known.
-	Cores int
-	// TransferMemory is the largest Launch.Memory in bytes; 0 where nothing is to be streamed.
-	TransferMemory int
-	// TransferLeast is the size of a product's codes in bytes from which on streaming is worth measuring.
-	TransferLeast int
-}
-
 // Stream is how a product of one vector is divided whose weights are copied to threadgroup memory beside the work, see
 // prelude/stream.h. The zero Stream says that a product is not streamed.
 type Stream struct {
@@ -23,7 +12,7 @@ type Stream struct {
 	Groups int
 	// Simdgroups that multiply; one more copies.
 	Simdgroups int
-	// Strip is the number of rows of a stage, of all weights: 8, or a multiple of 16.
+	// Strip is the number of rows of a stage, of all weights: a multiple of 16.
 	Strip int
 	// Columns of a stage, a divisor of all columns and a multiple of 128 for each simdgroup.
 	Columns int
@@ -49,18 +38,10 @@ type streamed struct {
 // strip is the number of rows of each weight in a stage.
 func (s streamed) strip() int { return s.Strip / s.planes }
 
-// affine is the number of bytes of n columns' scales.
-func (s streamed) affine(n int) int {
-	if s.F32 {
-		return n / s.Group * 4
-	}
-	return n / s.Group * 2
-}
-
 // unit is the number of rows whose scales take a multiple of 16 bytes.
 func (s streamed) unit() int {
 	n := 1
-	for n < 16 && s.affine(s.K)*n%16 != 0 {
+	for n < 16 && s.ScaleBytes(s.K)*n%16 != 0 {
 		n *= 2
 	}
 	return n
@@ -106,7 +87,7 @@ func (s streamed) stage() int {
 
 // shelves is the number of bytes of the scales and biases of all strips that stages are of.
 func (s streamed) shelves() int {
-	n := s.Strip * s.affine(s.K)
+	n := s.Strip * s.ScaleBytes(s.K)
 	if !s.Symmetric {
 		n *= 2
 	}
@@ -136,8 +117,8 @@ func (s streamed) check() error {
 		return fmt.Errorf("%d columns, want a multiple of 256", s.K)
 	case s.Simdgroups < 1 || s.Simdgroups > 31 || s.Columns < 1 || s.Columns%(128*s.Simdgroups) != 0 || s.K%s.Columns != 0:
 		return fmt.Errorf("tuning: stages of %d of %d columns do not suit %d simdgroups", s.Columns, s.K, s.Simdgroups)
-	case s.Strip < 1 || s.Strip%16 != 0 && (s.Strip != 8 || s.planes == 2):
-		return fmt.Errorf("tuning: strips of %d rows of %d weights, want a multiple of 16, or 8 of one weight", s.Strip, s.planes)
+	case s.Strip < 16 || s.Strip%16 != 0:
+		return fmt.Errorf("tuning: strips of %d rows, want a multiple of 16", s.Strip)
 	case s.Groups < 1 || s.Groups*s.unit() > s.all() || s.Stages < 1 || s.Stages < 2 && (s.most() > s.strip() || s.Columns != s.K || len(s.rows) > 1):
 		return fmt.Errorf("tuning: %d threadgroups with %d stages for %d rows", s.Groups, s.Stages, s.all())
 	}
@@ -148,23 +129,17 @@ func (s streamed) check() error {
 	return nil
 }
 
-// launch is the dispatch of a kernel.
-func (s streamed) launch(file, kernel string, more []Define, trial func(l Launch, block int) Trial) (Launch, error) {
+// launch is the dispatch, and the number of rows of a threadgroup at most.
+func (s streamed) launch() (l Launch, block int, err error) {
+	l = Launch{File: "stream", Kernel: "stream"}
 	if err := s.check(); err != nil {
-		return Launch{}, fmt.Errorf("%s %v×%d: %w", kernel, s.rows, s.K, err)
+		return l, 0, err
 	}
-	defines := append(s.defines(), define("MATVEC_K", s.K, "MATVEC_NORM", int(s.Norm), "MATVEC_EPS", s.Eps, "STREAM_GRID", s.Groups, "STREAM_UNIT", s.unit(), "STREAM_ROOM", s.room(),
-		"STREAM_SIMDS", s.Simdgroups, "STREAM_STRIP", s.Strip, "STREAM_COLUMNS", s.Columns, "STREAM_STAGES", s.Stages, "STREAM_APART", s.Apart, "STREAM_FLUSH", s.kept(), "STREAM_PLANES", s.planes,
-		"STREAM_BYTES", s.memory())...)
-	for i, n := range s.rows {
-		defines = append(defines, define(fmt.Sprintf("MATVEC_N%d", i), n)...)
-	}
-	l := Launch{
-		File: file, Kernel: kernel, Defines: append(defines, more...), Memory: s.memory(),
-		Groups: [3]int{s.Groups, 1, 1}, covers: s.covered, Threads: [3]int{(s.Simdgroups + 1) * 32, 1, 1},
-	}
-	l.Trial = func() Trial { return trial(l, s.most()) }
-	return l, nil
+	l.Defines = append(s.defines(), define("STREAM_GRID", s.Groups, "STREAM_UNIT", s.unit(), "STREAM_ROOM", s.room(),
+		"STREAM_SIMDS", s.Simdgroups, "STREAM_STRIP", s.Strip, "STREAM_COLUMNS", s.Columns, "STREAM_STAGES", s.Stages, "STREAM_APART", s.Apart,
+		"STREAM_FLUSH", s.kept(), "STREAM_PLANES", s.planes, "STREAM_BYTES", s.memory())...)
+	l.Groups, l.Threads, l.Memory, l.covers = [3]int{s.Groups, 1, 1}, [3]int{(s.Simdgroups + 1) * 32, 1, 1}, s.memory(), s.covered
+	return l, s.most(), nil
 }
 
 // halfMemory is that of a threadgroup beside which the next kernel's has room on a multiprocessor of Hopper, in bytes.
@@ -226,13 +201,4 @@ func (s streamed) columns() (out []int) {
 		}
 	}
 	return out
-}
-
-// among are ways to stream a product and others, the default of both first, for one that fails on a device leaves room to
-// the other.
-func among(streams, others []Tuning) []Tuning {
-	if len(streams) == 0 || len(others) == 0 {
-		return append(streams, others...)
-	}
-	return slices.Concat(streams[:1], others[:1], streams[1:], others[1:])
 }

@@ -40,6 +40,10 @@ kernel void stream(device const uint* w [[buffer(0)]],
   stream_run<1>(product, int(group), int(thread_index), x, norm, gate, memory, arrived, squares);
 }
 
+// One of four, by constant indices: arrays of arguments stay in registers.
+template <class T>
+inline T stream_pick(thread const T* of, int which) { return which == 0 ? of[0] : which == 1 ? of[1] : which == 2 ? of[2] : of[3]; }
+
 // Up to four weights, with a convolution behind the first rows of weight 0 and activations of some.
 struct stream_more {
   device const uint* w[4];
@@ -74,32 +78,21 @@ struct stream_more {
   }
   void copy(thread const stream_strip& strip, int segment, int lane, threadgroup uchar* stage, threadgroup uchar* shelf,
             threadgroup port_transfer* arrived) thread {
-    // The index is not a constant, the addresses of arguments are: choose among them.
-    device const uint* from = strip.which == 0 ? w[0] : strip.which == 1 ? w[1] : strip.which == 2 ? w[2] : w[3];
-    device const WEIGHT_SCALE* s = strip.which == 0 ? scales[0] : strip.which == 1 ? scales[1] : strip.which == 2 ? scales[2] : scales[3];
-    device const WEIGHT_SCALE* b = strip.which == 0 ? biases[0] : strip.which == 1 ? biases[1] : strip.which == 2 ? biases[2] : biases[3];
-    stream_copy(from, s, b, strip.row, strip.count, segment, 0, lane, 32, stage, shelf, arrived);
+    stream_copy(stream_pick(w, strip.which), stream_pick(scales, strip.which), stream_pick(biases, strip.which), strip.row, strip.count, segment, 0, lane, 32, stage, shelf, arrived);
   }
   void end(int at, thread const float* out) thread {
     stream_strip strip;
     strip.at = at;
     strip.end = STREAM_ALL;
     stream_look(strip, 1);
-    device float* to = strip.which == 0 ? y[0] : strip.which == 1 ? y[1] : strip.which == 2 ? y[2] : y[3];
-    to[strip.row] = out[0];
+    stream_pick(y, strip.which)[strip.row] = out[0];
 #if MATVEC_CONV
     if (at < CONV_CHANNELS) {
       if (early != at) read(at);
-      UNROLL for (int j = 0; j < CONV_TAPS; j++) past[j] = zero ? 0.0f : past[j];
-      conv_shift(past, out[0]);
-      conv_write(state, at, past);
-      conv_y[at] = conv_output(past, taps);
+      conv_advance(state, at, zero, out[0], past, taps, conv_y);
     }
 #endif
-#if MATVEC_ACTIVATED
-    const int place = strip.row - MATVEC_ACTIVATED_FIRST;
-    if (strip.which == MATVEC_ACTIVATED_OF && place >= 0 && place < MATVEC_ACTIVATED) activated[place] = port_activate(MATVEC_ACTIVATION, out[0]);
-#endif
+    matvec_activate(activated, strip.which, strip.row, 0, out[0]);
   }
 };
 

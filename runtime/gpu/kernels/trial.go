@@ -253,16 +253,16 @@ const (
 )
 
 // few makes the grid of a launch smaller: as many threadgroups along the first axis as make at least so many rows,
-// of n in all, a threadgroup making each. It gives the number of rows.
+// of n in all, a threadgroup making each unless the launch says otherwise. It gives the number of rows.
 func (l *Launch) few(least, n, each int) int {
-	if l.covers != nil {
-		groups := 1
-		for groups < l.Groups[0] && l.covers(groups) < least {
-			groups++
-		}
-		l.Groups[0] = groups
-		return l.covers(groups)
+	covers := l.covers
+	if covers == nil {
+		covers = func(groups int) int { return min(n, groups*each) }
 	}
-	l.Groups[0] = min(l.Groups[0], ceil(least, each))
-	return min(n, l.Groups[0]*each)
+	groups := 1
+	for groups < l.Groups[0] && covers(groups) < least {
+		groups++
+	}
+	l.Groups[0] = groups
+	return covers(groups)
 }

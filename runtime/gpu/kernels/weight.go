@@ -22,6 +22,14 @@ type Format struct {
 // Quantized reports whether the weight has scales.
 func (f Format) Quantized() bool { return f.Bits < 16 }
 
+// ScaleBytes is the size of the scales of so many columns; biases, where there are some, take as much again.
+func (f Format) ScaleBytes(columns int) int {
+	if f.F32 {
+		return columns / f.Group * 4
+	}
+	return columns / f.Group * 2
+}
+
 // String is for the names of tests and tables.
 func (f Format) String() string {
 	switch f.Bits {

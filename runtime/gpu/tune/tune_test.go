@@ -44,7 +44,7 @@ type fake struct {
 var errFake = errors.New("the device refuses")
 
 func newFake(cost func(map[string]int) time.Duration) *fake {
-	return &fake{cost: cost, info: device.Info{Description: "Test GPU, driver 1", Target: kernels.CUDA, Cores: 8}, refuse: func(string, map[string]int) bool { return false }, submitted: func() {}}
+	return &fake{cost: cost, info: device.Info{Description: "Test GPU, driver 1", Machine: kernels.Machine{Target: kernels.CUDA, Cores: 8}}, refuse: func(string, map[string]int) bool { return false }, submitted: func() {}}
 }
 
 func (d *fake) Info() device.Info { return d.info }

@@ -64,7 +64,7 @@ type measurement struct {
 }
 
 func (c testCase) measure(w io.Writer, d device.Device, o options) error {
-	on := d.Info().Machine()
+	on := d.Info().Machine
 	on.TransferLeast = 0 // it is of models
 	variants, err := c.variants(on)
 	if err != nil {

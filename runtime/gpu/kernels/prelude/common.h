@@ -1,5 +1,16 @@
 // What all targets share. This text follows the prelude of the target.
 
+// Transfers are copies from device memory to threadgroup memory that run beside the threads.
+// port_transfer, in a TG_ARRAY, counts the copies under way. One thread makes some ready, and before each turn, which
+// are numbered from 0, says how many bytes will come; then any threads start copies. A threadgroup_barrier stands
+// between the first and the use by other threads, and between the reads of what came and the copies of the next turn.
+// Waits are by whole simdgroups; where PORT_TRANSFERS is not 0 they may come before the turn is begun, elsewhere a
+// threadgroup_barrier stands between. Addresses and sizes are multiples of 16.
+//
+// port_mma_u8s8, by a simdgroup, is c += a·b: a is 16x32 u8, b is 32x8 s8, c is 16x8. With g = lane / 4 and j = lane % 4, a0 to a3 are
+// bytes 4j to 4j + 3 of rows g and g + 8 of a's left half, then of its right half; b0 and b1 are the same bytes of column g
+// of b's upper and lower half; c is columns 2j and 2j + 1 of row g, then of row g + 8 (PTX, mma.m16n8k32).
+
 // The numbers that change from step to step lie in a small device buffer, so that a recorded command
 // stream can be replayed: step[STEP_TOKENS] rows of x are to be computed, the first of them is the token at
 // position step[STEP_POSITION] of the sequence. Rows past the first are those of the grid that do nothing.

@@ -52,6 +52,19 @@ inline void conv_shift(thread float* row, float x) {
   row[CONV_TAPS - 1] = x;
 }
 
+// A state that counts as zeros is read as such.
+inline void conv_clear(bool zero, thread float* row) {
+  UNROLL for (int j = 0; j < CONV_TAPS; j++) row[j] = zero ? 0.0f : row[j];
+}
+
 inline void conv_write(device CONV_STATE_T* state, int c, thread const float* row) {
   UNROLL for (int j = 0; j < CONV_TAPS; j++) state[CONV_STATE_AT(j, c)] = CONV_STATE_T(row[j]);
+}
+
+// The step of a channel: x becomes the last row of its state, and the output goes to y.
+inline void conv_advance(device CONV_STATE_T* state, int c, bool zero, float x, thread float* row, thread const float* taps, device float* y) {
+  conv_clear(zero, row);
+  conv_shift(row, x);
+  conv_write(state, c, row);
+  y[c] = conv_output(row, taps);
 }

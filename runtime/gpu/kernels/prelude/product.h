@@ -65,3 +65,13 @@ inline float matvec_end(float v, device const float* extra, long at, int row) {
   return v;
 #endif
 }
+
+// Writes the activation of a result, if it is one of those that are written so too.
+inline void matvec_activate(device float* activated, int which, int row, int vector, float v) {
+#if MATVEC_ACTIVATED
+  const int place = row - MATVEC_ACTIVATED_FIRST;
+  if (which == MATVEC_ACTIVATED_OF && place >= 0 && place < MATVEC_ACTIVATED) {
+    activated[long(vector) * MATVEC_ACTIVATED + place] = port_activate(MATVEC_ACTIVATION, v);
+  }
+#endif
+}

@@ -30,7 +30,7 @@
 #ifndef STREAM_COLUMNS  // of a stage, a divisor of K
 #define STREAM_COLUMNS 256
 #endif
-#ifndef STREAM_STRIP    // rows of a stage, of all weights: 8, or a multiple of 16
+#ifndef STREAM_STRIP    // rows of a stage, of all weights: a multiple of 16
 #define STREAM_STRIP 16
 #endif
 #ifndef STREAM_STAGES   // at least 2, or as many as there are
@@ -134,14 +134,11 @@ inline void stream_copy(device const uint* w, device const WEIGHT_SCALE* scales,
   threadgroup uchar* affine = shelf + slot * STREAM_AFFINE + (lane == 2 ? STREAM_STRIP * STREAM_AFFINE : 0);
   device const uchar* stored = (device const uchar*)((lane == 2 ? biases : scales) + long(row) * STREAM_GROUPS);
 #if STREAM_SINGLE
-  if (lane < count) port_transfer_copy(to + lane * STREAM_PITCH, from + long(lane) * (MATVEC_K * WEIGHT_BITS / 8), STREAM_ROW, arrived);
-  for (int r = lanes; r < count; r += lanes) {
+  for (int first = 0; first < count; first += lanes) {
+    const int r = first + lane;
+    if (r < count) port_transfer_copy(to + r * STREAM_PITCH, from + long(r) * (MATVEC_K * WEIGHT_BITS / 8), STREAM_ROW, arrived);
     simdgroup_barrier(mem_flags::mem_none);
-    if (r + lane < count) {
-      port_transfer_copy(to + (r + lane) * STREAM_PITCH, from + long(r + lane) * (MATVEC_K * WEIGHT_BITS / 8), STREAM_ROW, arrived);
-    }
   }
-  simdgroup_barrier(mem_flags::mem_none);
   if (segment == 0 && lane > 0 && lane < 2 + WEIGHT_BIASES) port_transfer_copy(affine, stored, uint(count * STREAM_AFFINE), arrived);
 #else
   if (lane < 2 + WEIGHT_BIASES) port_transfer_copy(lane == 0 ? to : affine, lane == 0 ? from : stored, uint(count * (lane == 0 ? STREAM_ROW : STREAM_AFFINE)), arrived);
@@ -158,7 +155,7 @@ inline void stream_read(device const float* x, int take, thread float* out) {
   }
 }
 
-// Reads 8 columns of what a thread multiplies the vector by: weights of the norm.
+// Reads the norm's weights of 8 columns.
 inline void stream_factors(device const MATVEC_NORM_T* norm, int take, thread float* out) {
 #if MATVEC_NORM == 1 || MATVEC_NORM == 2
 #if MATVEC_HEAD
@@ -328,10 +325,10 @@ inline void stream_multiply(threadgroup const uchar* stage, threadgroup const uc
     const int at = chunk * 128 + lane % 4 * 32;
     threadgroup const WEIGHT_SCALE* scales = (threadgroup const WEIGHT_SCALE*)shelf + lane / 4 * STREAM_GROUPS + (segment * STREAM_COLUMNS + at) / WEIGHT_GROUP;
     UNROLL for (int first = 0; first < STREAM_EIGHTS; first += 2) {
-      uint codes[2][8] = {};
+      uint codes[2][8];
       float scale[2];
       float bias[2];
-      UNROLL for (int h = 0; h < (STREAM_EIGHTS < 2 ? 1 : 2); h++) {
+      UNROLL for (int h = 0; h < 2; h++) {
         const int eight = stream_row<PLANES>(first + h);
         stream_codes(stage + (lane / 4 + eight) * STREAM_PITCH + at * WEIGHT_BITS / 8, codes[h]);
         scale[h] = float(scales[eight * STREAM_GROUPS]);
@@ -346,7 +343,7 @@ inline void stream_multiply(threadgroup const uchar* stage, threadgroup const uc
         port_mma_u8s8(products, codes[0][2 * i], codes[1][2 * i], codes[0][2 * i + 1], codes[1][2 * i + 1], columns.digits[2 * i], columns.digits[2 * i + 1]);
       }
       // A lane has the two upper digits, or the lowest one and nothing. Rows from the last on that there is have any bits.
-      UNROLL for (int h = 0; h < (STREAM_EIGHTS < 2 ? 1 : 2); h++) {
+      UNROLL for (int h = 0; h < 2; h++) {
         sums[first + h] += scale[h] * (columns.factor * float(products[2 * h] * 256 + products[2 * h + 1])) + bias[h] * columns.half_sum;
       }
     }
@@ -368,7 +365,7 @@ template <int PLANES, class Product>
 inline void stream_run(thread Product& product, int group, int thread_index, device const float* x, device const MATVEC_NORM_T* norm,
                        device const float* gate, threadgroup uchar* memory, threadgroup port_transfer* arrived, threadgroup float* squares) {
   static_assert(PLANES != STREAM_PLANES || STREAM_MEMORY(PLANES) <= STREAM_BYTES, "STREAM_BYTES");
-  static_assert(PLANES != STREAM_PLANES || (STREAM_STRIP == 8 && PLANES == 1) || STREAM_STRIP % 16 == 0, "STREAM_STRIP");
+  static_assert(STREAM_STRIP % 16 == 0, "STREAM_STRIP");
   static_assert(STREAM_OWN * STREAM_SIMDS * 128 == STREAM_COLUMNS && STREAM_SEGMENTS * STREAM_COLUMNS == MATVEC_K, "STREAM_COLUMNS");
   const int lane = thread_index % 32;
   const int simd = thread_index / 32;

@@ -173,12 +173,7 @@ inline bool port_last(uint* arrivals, uint count, uint thread_index, uint* flag,
   return *flag != 0;
 }
 
-// -- transfers: copies from device memory to threadgroup memory that run beside the threads ----------------------
-// port_transfer, in a TG_ARRAY, counts the copies under way. One thread makes some ready, and before each turn, which
-// are numbered from 0, says how many bytes will come; then any threads start copies. A threadgroup_barrier stands
-// between the first and the use by other threads, and between the reads of what came and the copies of the next turn.
-// Waits are by whole simdgroups; where PORT_TRANSFERS is not 0 they may come before the turn is begun, elsewhere a
-// threadgroup_barrier stands between. Addresses and sizes are multiples of 16.
+// -- transfers: see common.h ---------------------------------------------------------------------------------
 // Here a copy is made when somebody waits for it, and what it will overwrite is NaN until then; the emulator checks
 // the rules.
 #define PORT_TRANSFERS 1
@@ -195,9 +190,6 @@ inline void port_transfer_wait(port_transfer* t, uint turn, PORT_AT) {
   emulator_transfer_wait(t, turn, line);
 }
 
-// c += a·b of a simdgroup: a is 16x32 u8, b is 32x8 s8, c is 16x8. With g = lane / 4 and j = lane % 4, a0 to a3 are
-// bytes 4j to 4j + 3 of rows g and g + 8 of a's left half, then of its right half; b0 and b1 are the same bytes of column g
-// of b's upper and lower half; c is columns 2j and 2j + 1 of row g, then of row g + 8 (PTX, mma.m16n8k32).
 inline void port_mma_u8s8(int* c, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1, PORT_AT) {
   uint a[32][4];  // copies: a lane that is ahead may write to the slots of the first exchange after the second
   __builtin_memcpy(a, emulator::exchange(uint4(a0, a1, a2, a3), "port_mma_u8s8", line), sizeof a);

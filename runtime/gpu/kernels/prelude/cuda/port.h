@@ -114,12 +114,7 @@ __forceinline__ void port_prefetch(const void* p, uint bytes) {
 #endif
 }
 
-// -- transfers: copies from device memory to threadgroup memory that run beside the threads ----------------------
-// port_transfer, in a TG_ARRAY, counts the copies under way. One thread makes some ready, and before each turn, which
-// are numbered from 0, says how many bytes will come; then any threads start copies. A threadgroup_barrier stands
-// between the first and the use by other threads, and between the reads of what came and the copies of the next turn.
-// Waits are by whole simdgroups; where PORT_TRANSFERS is not 0 they may come before the turn is begun, elsewhere a
-// threadgroup_barrier stands between. Addresses and sizes are multiples of 16.
+// -- transfers: see common.h ---------------------------------------------------------------------------------
 #define PORT_TRANSFERS (__CUDA_ARCH__ >= 900 && __CUDACC_VER_MAJOR__ >= 12)
 struct alignas(8) port_transfer { ulong barrier; };  // mbarrier
 __forceinline__ uint port_smem(const void* p) { return (uint)__cvta_generic_to_shared(p); }
@@ -158,9 +153,6 @@ __forceinline__ void port_transfer_wait(port_transfer* t, uint turn) {
 #endif
 }
 
-// c += a·b of a simdgroup: a is 16x32 u8, b is 32x8 s8, c is 16x8. With g = lane / 4 and j = lane % 4, a0 to a3 are
-// bytes 4j to 4j + 3 of rows g and g + 8 of a's left half, then of its right half; b0 and b1 are the same bytes of column g
-// of b's upper and lower half; c is columns 2j and 2j + 1 of row g, then of row g + 8 (PTX, mma.m16n8k32).
 __forceinline__ void port_mma_u8s8(int* c, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
   asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));

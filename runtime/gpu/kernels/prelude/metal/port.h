@@ -40,12 +40,7 @@ inline void port_wait() {}
 // Says that weights from p on are read soon, by a kernel behind this one: a device may bring them nearer meanwhile.
 inline void port_prefetch(device const void* p, uint bytes) {}
 
-// -- transfers: copies from device memory to threadgroup memory that run beside the threads ----------------------
-// port_transfer, in a TG_ARRAY, counts the copies under way. One thread makes some ready, and before each turn, which
-// are numbered from 0, says how many bytes will come; then any threads start copies. A threadgroup_barrier stands
-// between the first and the use by other threads, and between the reads of what came and the copies of the next turn.
-// Waits are by whole simdgroups; where PORT_TRANSFERS is not 0 they may come before the turn is begun, elsewhere a
-// threadgroup_barrier stands between. Addresses and sizes are multiples of 16.
+// -- transfers: see common.h ---------------------------------------------------------------------------------
 // Here the thread that starts a copy makes it, and the barrier before the wait is what orders.
 #define PORT_TRANSFERS 0
 struct port_transfer { uint unused; };
@@ -58,9 +53,6 @@ inline void port_transfer_copy(threadgroup void* to, device const void* from, ui
 }
 inline void port_transfer_wait(threadgroup port_transfer* t, uint turn) {}
 
-// c += a·b of a simdgroup: a is 16x32 u8, b is 32x8 s8, c is 16x8. With g = lane / 4 and j = lane % 4, a0 to a3 are
-// bytes 4j to 4j + 3 of rows g and g + 8 of a's left half, then of its right half; b0 and b1 are the same bytes of column g
-// of b's upper and lower half; c is columns 2j and 2j + 1 of row g, then of row g + 8 (PTX, mma.m16n8k32).
 // Apple's GPUs have no such instruction; this is here to be right.
 inline void port_mma_u8s8(thread int* c, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
   const uint lane = simd_prefix_exclusive_sum(1u);
