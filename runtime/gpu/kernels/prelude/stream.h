@@ -5,7 +5,8 @@
 // one, and take twice as long. A threadgroup makes its rows in strips of STREAM_STRIP: of so many rows of a weight or, in pairs
 // of weights, of half as many rows of each.
 // A simdgroup of its own has strips copied into a ring of stages in threadgroup memory. The first copies start before
-// what the kernel depends on is done, for nothing writes weights: while one kernel ends, the next one's weights arrive.
+// what the kernel depends on is done, for nothing writes weights: while one kernel ends, the next one's weights arrive. They are
+// few, because what that kernel still reads, and then the vector, would wait behind them.
 //
 // The other simdgroups first make integers of 23 bits of the vector, with a scale for every 64 columns, and take
 // them apart into three signed digits of 8 bits. port_mma_u8s8 multiplies digits with codes, and its sums are exact; so
@@ -35,6 +36,9 @@
 #endif
 #ifndef STREAM_STAGES   // at least 2, or as many as there are
 #define STREAM_STAGES 2
+#endif
+#ifndef STREAM_AHEAD    // stages whose copies start before what the kernel depends on is done
+#define STREAM_AHEAD 1
 #endif
 #ifndef STREAM_FLUSH    // rows whose sums are kept before they are finished, a multiple of 16
 #define STREAM_FLUSH 64
@@ -389,6 +393,7 @@ inline void stream_run(thread Product& product, int group, int thread_index, dev
   if (thread_index < 8) ((threadgroup uint*)(memory + STREAM_ZEROS))[thread_index] = 0u;
   threadgroup_barrier(mem_flags::mem_threadgroup);
   UNROLL for (int i = 0; i < STREAM_STAGES; i++) {
+    if (copies && i == STREAM_AHEAD) port_wait();
     if (next.at < next.end) {
       if (copies) stream_start<PLANES>(product, next, next_segment, i, lane, memory, arrived);
       stream_step(next, next_segment, STREAM_STRIP / PLANES);
