@@ -19,6 +19,8 @@ type step struct {
 
 	// bytes are what the step reads of weights and state.
 	bytes int
+	// norm is what the step does if it is a sum that is normalized: a product of that may do it.
+	norm *normedSum
 	// ways are other launches with the same operands, of which the tuner chooses; nil where there are none.
 	ways func() tune.Ways
 }

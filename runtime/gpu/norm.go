@@ -181,7 +181,55 @@ func (s *sumOf) run(b *binder, after *normOf, sum bool) bool {
 		total = writes(s.out)
 	}
 	l, err := k.Launch(g.tokens)
-	return b.dispatch("norm", l, err, x, pre, reads(s.residual), scale, weight, x, total, out, b.stepAt(g.tokens, nil))
+	if !b.dispatch("norm", l, err, x, pre, reads(s.residual), scale, weight, x, total, out, b.stepAt(g.tokens, nil)) {
+		return false
+	}
+	if s.pre != nil && after != nil && g.tokens == 1 && !k.Unaligned {
+		b.plan.steps[len(b.plan.steps)-1].norm = &normedSum{s, after, sum}
+	}
+	return true
+}
+
+// normedSum is a step that adds, and normalizes the sum. kept says that something else reads the sum.
+type normedSum struct {
+	*sumOf
+	after *normOf
+	kept  bool
+}
+
+// normedSum is the last step, where that is the sum of which x is the normalization.
+func (b *binder) normedSum(x *value) *normedSum {
+	if len(b.plan.steps) == 0 {
+		return nil
+	}
+	n := b.plan.steps[len(b.plan.steps)-1].norm
+	if n == nil || !x.same(n.after.out) {
+		return nil
+	}
+	return n
+}
+
+// describe tells a product about its vector, and gives the operands x and norm.
+func (n *normedSum) describe(v *kernels.Vectors) (x, norm operand) {
+	x = reads(n.x)
+	v.Norm, v.Eps, norm = n.after.vectors(x)
+	v.Sum = &kernels.VectorSum{Eps: n.pre.eps, Scaled: n.scale != nil, Kept: n.kept}
+	return x, norm
+}
+
+// takeBack takes the step back, whose work the next step does: with these operands behind those of the product.
+func (n *normedSum) takeBack(b *binder) []operand {
+	b.plan.steps = b.plan.steps[:len(b.plan.steps)-1]
+	n.after.out.slot.first = never
+	x := reads(n.x)
+	out := []operand{reads(n.pre.weight), reads(n.residual), x, x}
+	if n.scale != nil {
+		out[2] = reads(n.scale)
+	}
+	if n.kept {
+		out[3] = writes(n.out)
+	}
+	return out
 }
 
 // gridLike is the grid of v for a result whose rows are as long as out's.

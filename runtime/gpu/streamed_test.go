@@ -1,6 +1,8 @@
 package gpu_test
 
 import (
+	"maps"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -38,23 +40,50 @@ const quantizedLayer = `module {
 }
 `
 
-// TestStreamed: on a device with transfers, products of one vector stream their weights; they pass their known answers, and the
-// results are the reference engine's, for several vectors too.
-func TestStreamed(t *testing.T) {
-	t.Parallel()
-	emulated(t)
-	var constants, weights []string
-	for _, w := range []struct{ name, rows, columns, words, groups string }{
-		{"q", "80", "256", "32", "4"}, {"k", "48", "256", "32", "4"}, {"gate", "512", "256", "32", "4"}, {"up", "512", "256", "32", "4"},
-		{"down", "256", "512", "64", "8"}, {"out", "72", "256", "32", "4"},
-	} {
-		named := strings.NewReplacer("NAME", w.name, "ROWS", w.rows, "COLUMNS", w.columns, "WORDS", w.words, "GROUPS", w.groups)
+// sandwich is a layer whose parts are normalized before and behind, with a scale at its end, and the product behind that.
+const sandwich = `module {
+  symbol s0 [1, 4]
+  constant @in : bf16[256,32]
+  constant @norm1 : f32[256]
+  constant @norm2 : f32[256]
+  constant @norm3 : f32[256]
+  constant @norm4 : f32[256]
+  constant @scale : f32[1]
+  CONSTANTS
+  entry forward(%in: f32[1,s0,32]) {
+    %x = linear(x=%in, weight=@in) : f32[1,s0,256]
+    WEIGHTS
+    %a = linear(x=%x, weight=%wsquare) : f32[1,s0,256]
+    %an = rms_norm(x=%a, weight=@norm1) {eps=1e-06} : f32[1,s0,256]
+    %b = add(a=%an, b=%x) : f32[1,s0,256]
+    %bn = rms_norm(x=%b, weight=@norm2) {eps=1e-06} : f32[1,s0,256]
+    %gate, %up = linears(x=%bn, weights=[%wgate, %wup]) : f32[1,s0,512], f32[1,s0,512]
+    %h = glu(gate=%gate, x=%up) {activation="gelu_tanh"} : f32[1,s0,512]
+    %d = linear(x=%h, weight=%wdown) : f32[1,s0,256]
+    %dn = rms_norm(x=%d, weight=@norm3) {eps=1e-06} : f32[1,s0,256]
+    %c = add(a=%dn, b=%b) : f32[1,s0,256]
+    %y = multiply(a=%c, b=@scale) : f32[1,s0,256]
+    %yn = rms_norm(x=%y, weight=@norm4) {eps=1e-06} : f32[1,s0,256]
+    %z = linear(x=%yn, weight=%wout) : f32[1,s0,72]
+    return RESULTS
+  }
+}
+`
+
+// streamedModule is a program with weights of 4 bits, NAME ROWS COLUMNS, and random constants.
+func streamedModule(t *testing.T, random normal, text string, weights ...string) *ir.Module {
+	t.Helper()
+	var constants, values []string
+	for _, w := range weights {
+		f := strings.Fields(w)
+		columns, err := strconv.Atoi(f[2])
+		require.NoError(t, err)
+		named := strings.NewReplacer("NAME", f[0], "ROWS", f[1], "COLUMNS", f[2], "WORDS", strconv.Itoa(columns/8), "GROUPS", strconv.Itoa(columns/64))
 		constants = append(constants, named.Replace("constant @NAME.packed : u32[ROWS,WORDS]\n  constant @NAME.scales : bf16[ROWS,GROUPS]\n  constant @NAME.biases : bf16[ROWS,GROUPS]"))
-		weights = append(weights, named.Replace("%wNAME = quantized(packed=@NAME.packed, scales=@NAME.scales, biases=@NAME.biases) {group_size=64, bits=4} : quantized<4,64,bf16>[ROWS,COLUMNS]"))
+		values = append(values, named.Replace("%wNAME = quantized(packed=@NAME.packed, scales=@NAME.scales, biases=@NAME.biases) {group_size=64, bits=4} : quantized<4,64,bf16>[ROWS,COLUMNS]"))
 	}
-	m, err := ir.Parse(strings.NewReplacer("CONSTANTS", strings.Join(constants, "\n  "), "WEIGHTS", strings.Join(weights, "\n    ")).Replace(quantizedLayer))
+	m, err := ir.Parse(strings.NewReplacer("CONSTANTS", strings.Join(constants, "\n  "), "WEIGHTS", strings.Join(values, "\n    ")).Replace(text))
 	require.NoError(t, err)
-	random := normals(6)
 	random.fill(t, m, 1.0/64)
 	for _, c := range m.Constants {
 		if strings.HasSuffix(c.Name, ".packed") {
@@ -66,21 +95,60 @@ func TestStreamed(t *testing.T) {
 			c.Data = ir.Bytes(c.Value.Type.DType, dims, codes)
 		}
 	}
+	return m
+}
 
+// runStreamed compiles a program for a device with transfers, whose kernels pass their known answers, and compares what it gives
+// for one vector with the reference engine. It returns how often each text was compiled, and what runs it for more vectors.
+func runStreamed(t *testing.T, random normal, m *ir.Module) (compiled map[string]int, run func(vectors int)) {
+	t.Helper()
 	d := &faulty{fault: refuse(), compiled: map[string]int{}, changed: map[string]int{}}
-	var warnings []string
 	e := gpu.Engine{Device: "emulator", Prove: &prove.Options{Dir: t.TempDir()}, Open: func() (device.Device, error) {
 		var err error
 		d.Device, err = emulator.Open(emulator.Options{TransferMemory: 200 << 10, TransferLeast: 1})
 		return d, err
 	}}
-	o := engine.Options{Precision: eval.FP32, Exact: true, Threads: 1, Warn: func(text string) { warnings = append(warnings, text) }}
+	o := engine.Options{Precision: eval.FP32, Exact: true, Threads: 1, Warn: func(text string) { t.Error(text) }}
 	want, got := compile(t, reference.Engine{}, m, o), compile(t, e, m, o)
-	requireSameRun(t, want, got, eval.Value{Tensor: random.tensor(t, 1, 1, 32)})
-	require.Equal(t, 4, d.compiled["stream"], "kernels: %v", d.compiled)
-	require.Equal(t, 1, d.compiled["matvec"], "the product with bf16; kernels: %v", d.compiled)
-	for _, n := range []int{3, 1} {
-		requireSameRun(t, want, got, eval.Value{Tensor: random.tensor(t, 1, n, 32)})
+	run = func(vectors int) { requireSameRun(t, want, got, eval.Value{Tensor: random.tensor(t, 1, vectors, 32)}) }
+	run(1)
+	return maps.Clone(d.compiled), run
+}
+
+// TestStreamed: on a device with transfers, products of one vector stream their weights; the results are the reference
+// engine's, for several vectors too.
+func TestStreamed(t *testing.T) {
+	t.Parallel()
+	emulated(t)
+	random := normals(6)
+	compiled, run := runStreamed(t, random, streamedModule(t, random, quantizedLayer, "q 80 256", "k 48 256", "gate 512 256", "up 512 256", "down 256 512", "out 72 256"))
+	require.Equal(t, 4, compiled["stream"], "kernels: %v", compiled)
+	require.Equal(t, 1, compiled["matvec"], "the product with bf16; kernels: %v", compiled)
+	run(3)
+	run(1)
+}
+
+// TestStreamedSums: streamed products add and normalize what they are of, unless something else reads the normalized sum.
+func TestStreamedSums(t *testing.T) {
+	t.Parallel()
+	emulated(t)
+	for name, c := range map[string]struct {
+		results string
+		norms   int // kernels that normalize
+	}{
+		"all":                      {"%z: f32[1,s0,72]", 0},
+		"and sums are results":     {"%z: f32[1,s0,72], %b: f32[1,s0,256], %y: f32[1,s0,256]", 0},
+		"a normalized one is, too": {"%z: f32[1,s0,72], %bn: f32[1,s0,256]", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			random := normals(7)
+			compiled, run := runStreamed(t, random, streamedModule(t, random, strings.Replace(sandwich, "RESULTS", c.results, 1),
+				"square 256 256", "gate 512 256", "up 512 256", "down 256 512", "out 72 256"))
+			require.Equal(t, c.norms, compiled["norm"], "kernels: %v", compiled)
+			require.Equal(t, 4, compiled["stream"], "kernels: %v", compiled)
+			run(3)
+			run(1)
+		})
 	}
-	require.Empty(t, warnings)
 }

@@ -37,8 +37,10 @@ func (e Experts) Parts() int {
 
 // up are the vectors of the first product, down those of the second: the results of a token's experts, one
 // behind the other.
-func (e Experts) up() Vectors   { return Vectors{e.Format, e.Hidden, 1, e.Norm, e.Eps} }
-func (e Experts) down() Vectors { return Vectors{e.Format, e.Parts() * e.Inner, 1, NoNorm, 0} }
+func (e Experts) up() Vectors {
+	return Vectors{Format: e.Format, K: e.Hidden, M: 1, Norm: e.Norm, Eps: e.Eps}
+}
+func (e Experts) down() Vectors { return Vectors{Format: e.Format, K: e.Parts() * e.Inner, M: 1} }
 
 // Tunings are the ways to divide the two products, the default first.
 func (e Experts) Tunings(target Target) (up, down []Tuning) {

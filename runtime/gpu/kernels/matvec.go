@@ -1,6 +1,8 @@
 package kernels
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -66,6 +68,30 @@ type Vectors struct {
 	// Norm is fused with the product; Eps is its.
 	Norm Norm
 	Eps  float32
+	// Sum, where it is set, makes the vector that is normed. Only streamed products do that, of one vector.
+	Sum *VectorSum
+}
+
+// VectorSum makes the vector of a product: of a vector x [K], which is normed itself, and a residual,
+//
+//	v = (x/rms(x)·before + residual)·scale
+//
+// with rms(x) = √(mean(x²) + Eps).
+type VectorSum struct {
+	Eps float32
+	// Scaled says that there is a scale, Kept that v is written.
+	Scaled, Kept bool
+}
+
+// Twin makes the vector.
+func (s VectorSum) Twin(x, before, residual []float32, scale float32) []float32 {
+	n := RMSNorm{N: len(x), Heads: 1, Pre: F32, PreEps: s.Eps, Add: true, Sum: true, SumOnly: true}
+	if s.Scaled {
+		n.Scale = F32
+	}
+	v := make([]float32, len(x))
+	n.Twin(1, x, before, residual, scale, nil, nil, v, nil)
+	return v
 }
 
 // MatVec is y = x·Wᵀ with x [M, K] and W [N, K].
@@ -97,12 +123,14 @@ const (
 func (v MatVec) Tunings(m Machine) []Tuning { return v.ways(m, 1, []int{v.N}) }
 
 // Launch is the dispatch. Buffers: w, scales, biases (w again where there are none), x f32 [M, K], norm [K] or [Head],
-// gate f32 [K], extra f32, y f32 [M, N], step; x again for what there is none of.
+// gate f32 [K], extra f32, y f32 [M, N], step; x again for what there is none of. With a Sum there is no gate, and before
+// step stand before f32 [K], residual f32 [K], scale f32 [1] (any where there is none) and v f32 [K] (any where it is not kept);
+// no kernel may write before and scale.
 func (v MatVec) Launch(t Tuning) (Launch, error) {
 	more := define("MATVEC_EPILOGUE", int(v.Epilogue), "MATVEC_CAP", v.Cap)
 	if v.Head != 0 {
-		if v.Head < 8 || v.Head > 128 || v.Head&(v.Head-1) != 0 || v.K%v.Head != 0 || v.M != 1 || v.Norm == NoNorm {
-			return Launch{}, fmt.Errorf("matvec of %d vectors of %d columns in heads of %d: want one vector, normed in heads of 8, 16, 32, 64 or 128", v.M, v.K, v.Head)
+		if v.Sum != nil || v.Head < 8 || v.Head > 128 || v.Head&(v.Head-1) != 0 || v.K%v.Head != 0 || v.M != 1 || v.Norm == NoNorm {
+			return Launch{}, fmt.Errorf("matvec of %d vectors of %d columns in heads of %d: want one vector that is no sum, normed in heads of 8, 16, 32, 64 or 128", v.M, v.K, v.Head)
 		}
 		if full, err := v.tune(t, 1, 1); err == nil && t.Stream.Groups == 0 && full.Chunk < v.K && full.Chunk%v.Head != 0 {
 			return Launch{}, fmt.Errorf("matvec: tuning: chunks of %d columns part heads of %d", full.Chunk, v.Head)
@@ -168,8 +196,8 @@ func (v MatVecMany) Tunings(m Machine) []Tuning { return v.ways(m, 1, v.N) }
 // where there are fewer), x f32 [M, K], norm [K] (x again where there is none), the convolution's w, reset, state and
 // y f32 [Channels] (any where there is none), the activated results f32 [M, Rows] (any where there are none), step.
 func (v MatVecMany) Launch(t Tuning) (Launch, error) {
-	if len(v.N) < 1 || len(v.N) > 4 {
-		return Launch{}, fmt.Errorf("products with %d weights at once, want 1 to 4", len(v.N))
+	if len(v.N) < 1 || len(v.N) > 4 || v.Sum != nil {
+		return Launch{}, fmt.Errorf("products with %d weights at once, want 1 to 4, and a vector that is no sum", len(v.N))
 	}
 	var more []Define
 	if v.Conv != nil {
@@ -216,7 +244,7 @@ type MatVecGLU struct {
 func (v MatVecGLU) Tunings(m Machine) []Tuning { return v.ways(m, 2, []int{v.N}) }
 
 // Launch is the dispatch. Buffers: w, scales, biases of gate and then of up, x f32 [M, K], norm [K] (x again where
-// there is none), y f32 [M, N], step.
+// there is none), y f32 [M, N], step; with a Sum, before step what MatVec has there.
 func (v MatVecGLU) Launch(t Tuning) (Launch, error) {
 	return v.launch(t, "_glu", 2, []int{v.N}, define("MATVEC_ACTIVATION", int(v.Activation)), v.trial)
 }
@@ -267,6 +295,9 @@ func (v Vectors) normed(x, norm []float32) []float64 {
 // planes: to stream it and not to, the default of both first, so that one that fails on a device leaves room to the other.
 func (v Vectors) ways(m Machine, planes int, rows []int) []Tuning {
 	streams, others := streamed{Vectors: v, planes: planes, rows: rows}.streams(m), v.tunings(m.Target, rows[0], 1)
+	if v.Sum != nil {
+		return streams
+	}
 	if len(streams) == 0 || len(others) == 0 {
 		return append(streams, others...)
 	}
@@ -281,6 +312,10 @@ func (v Vectors) launch(t Tuning, kernel string, planes int, rows []int, more []
 	var err error
 	if t.Stream != (Stream{}) {
 		l, block, err = streamed{v, t.Stream, planes, rows}.launch()
+		if v.Sum != nil {
+			l.Kernel += "_sum"
+			kernel = cmp.Or(kernel, "_one")
+		}
 	} else {
 		l, block, err = v.divided(t, planes, rows)
 	}
@@ -299,6 +334,9 @@ func (v Vectors) launch(t Tuning, kernel string, planes int, rows []int, more []
 // divided is the dispatch of a product that is not streamed, and the number of rows of a threadgroup.
 func (v Vectors) divided(t Tuning, planes int, rows []int) (l Launch, block int, err error) {
 	l = Launch{File: "matvec", Kernel: "matvec"}
+	if v.Sum != nil {
+		return l, 0, errors.New("a vector that is a sum, want the product to be streamed")
+	}
 	if err := v.check(v.K); err != nil {
 		return l, 0, err
 	}

@@ -254,7 +254,7 @@ func TestMatVecRefusals(t *testing.T) {
 		{kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 100, M: 1}, N: 8}, kernels.Tuning{}, "matvec [8]×100: 100 columns are no multiple of the group of 64"},
 		{kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 128, M: 9}, N: 8}, kernels.Tuning{}, "matvec [8]×128: 9 vectors at once, want 1 to 8"},
 		{kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 128, M: 1}, N: 8}, kernels.Tuning{Lanes: 4}, "matvec [8]×128: tuning: 4 lanes for a row, want 8, 16 or 32"},
-		{kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 128, M: 1, Norm: kernels.NormF32}, N: 8, Head: 48}, kernels.Tuning{}, "matvec of 1 vectors of 128 columns in heads of 48: want one vector, normed in heads of 8, 16, 32, 64 or 128"},
+		{kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 128, M: 1, Norm: kernels.NormF32}, N: 8, Head: 48}, kernels.Tuning{}, "matvec of 1 vectors of 128 columns in heads of 48: want one vector that is no sum, normed in heads of 8, 16, 32, 64 or 128"},
 		{kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 512, M: 1, Norm: kernels.NormF32}, N: 8, Head: 128}, kernels.Tuning{Chunk: 192}, "matvec: tuning: chunks of 192 columns part heads of 128"},
 		{kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 128, M: 8}, N: 8}, kernels.Tuning{Rows: 5}, "matvec [8]×128: tuning: 5 rows of 8 vectors do not fit 32 lanes"},
 		{kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 128, M: 1}, N: 8}, kernels.Tuning{Split: 8, Sets: 8}, "matvec [8]×128: tuning: 8 sets of 8 simdgroups, want 1 to 32 simdgroups"},

@@ -11,6 +11,18 @@ extern "C" __global__ void __launch_bounds__(PORT_BOUND(STREAM_THREADS + 32, STR
 }
 #endif
 #endif
+#ifdef ENTRY_stream_sum_one
+#ifdef PORT_ENTRY
+extern "C" __attribute__((visibility("default"))) void stream_sum_one_entry(void* const* a) {
+  stream_sum_one((device const uint*)a[0], (device const WEIGHT_SCALE*)a[1], (device const WEIGHT_SCALE*)a[2], (device const float*)a[3], (device const MATVEC_NORM_T*)a[4], (device const float*)a[5], (device float*)a[6], (device const float*)a[7], (device const float*)a[8], (device const float*)a[9], (device float*)a[10], (device const int*)a[11], PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup());
+}
+PORT_ENTRY(stream_sum_one, PORT_BOUND(STREAM_THREADS + 32, STREAM_ROOM), 12)
+#else
+extern "C" __global__ void __launch_bounds__(PORT_BOUND(STREAM_THREADS + 32, STREAM_ROOM)) stream_sum_one_entry(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, device const float* x, device const MATVEC_NORM_T* norm, device const float* extra, device float* y, device const float* before, device const float* residual, device const float* scale, device float* out, device const int* step) {
+  stream_sum_one(w, scales, biases, x, norm, extra, y, before, residual, scale, out, step, PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup());
+}
+#endif
+#endif
 #ifdef ENTRY_stream_many
 #ifdef PORT_ENTRY
 extern "C" __attribute__((visibility("default"))) void stream_many_entry(void* const* a) {
@@ -32,6 +44,18 @@ PORT_ENTRY(stream_glu, PORT_BOUND(STREAM_THREADS + 32, STREAM_ROOM), 10)
 #else
 extern "C" __global__ void __launch_bounds__(PORT_BOUND(STREAM_THREADS + 32, STREAM_ROOM)) stream_glu_entry(device const uint* w0, device const WEIGHT_SCALE* scales0, device const WEIGHT_SCALE* biases0, device const uint* w1, device const WEIGHT_SCALE* scales1, device const WEIGHT_SCALE* biases1, device const float* x, device const MATVEC_NORM_T* norm, device float* y, device const int* step) {
   stream_glu(w0, scales0, biases0, w1, scales1, biases1, x, norm, y, step, PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup());
+}
+#endif
+#endif
+#ifdef ENTRY_stream_sum_glu
+#ifdef PORT_ENTRY
+extern "C" __attribute__((visibility("default"))) void stream_sum_glu_entry(void* const* a) {
+  stream_sum_glu((device const uint*)a[0], (device const WEIGHT_SCALE*)a[1], (device const WEIGHT_SCALE*)a[2], (device const uint*)a[3], (device const WEIGHT_SCALE*)a[4], (device const WEIGHT_SCALE*)a[5], (device const float*)a[6], (device const MATVEC_NORM_T*)a[7], (device float*)a[8], (device const float*)a[9], (device const float*)a[10], (device const float*)a[11], (device float*)a[12], (device const int*)a[13], PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup());
+}
+PORT_ENTRY(stream_sum_glu, PORT_BOUND(STREAM_THREADS + 32, STREAM_ROOM), 14)
+#else
+extern "C" __global__ void __launch_bounds__(PORT_BOUND(STREAM_THREADS + 32, STREAM_ROOM)) stream_sum_glu_entry(device const uint* w0, device const WEIGHT_SCALE* scales0, device const WEIGHT_SCALE* biases0, device const uint* w1, device const WEIGHT_SCALE* scales1, device const WEIGHT_SCALE* biases1, device const float* x, device const MATVEC_NORM_T* norm, device float* y, device const float* before, device const float* residual, device const float* scale, device float* out, device const int* step) {
+  stream_sum_glu(w0, scales0, biases0, w1, scales1, biases1, x, norm, y, before, residual, scale, out, step, PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup());
 }
 #endif
 #endif

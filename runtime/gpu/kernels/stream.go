@@ -117,6 +117,8 @@ func (s streamed) check() error {
 		return fmt.Errorf("%d columns, want a multiple of 256", s.K)
 	case s.Simdgroups < 1 || s.Simdgroups > 31 || s.Columns < 1 || s.Columns%(128*s.Simdgroups) != 0 || s.K%s.Columns != 0:
 		return fmt.Errorf("tuning: stages of %d of %d columns do not suit %d simdgroups", s.Columns, s.K, s.Simdgroups)
+	case s.Sum != nil && s.Columns != s.K:
+		return fmt.Errorf("tuning: stages of %d of %d columns, want all for a vector that is a sum", s.Columns, s.K)
 	case s.Strip < 16 || s.Strip%16 != 0:
 		return fmt.Errorf("tuning: strips of %d rows, want a multiple of 16", s.Strip)
 	case s.Groups < 1 || s.Groups*s.unit() > s.all() || s.Stages < 1 || s.Stages < 2 && (s.most() > s.strip() || s.Columns != s.K || len(s.rows) > 1):
@@ -138,6 +140,13 @@ func (s streamed) launch() (l Launch, block int, err error) {
 	l.Defines = append(s.defines(), define("STREAM_GRID", s.Groups, "STREAM_UNIT", s.unit(), "STREAM_ROOM", s.room(),
 		"STREAM_SIMDS", s.Simdgroups, "STREAM_STRIP", s.Strip, "STREAM_COLUMNS", s.Columns, "STREAM_STAGES", s.Stages, "STREAM_APART", s.Apart,
 		"STREAM_FLUSH", s.kept(), "STREAM_PLANES", s.planes, "STREAM_BYTES", s.memory())...)
+	if s.Sum != nil {
+		sum := 1
+		if s.Sum.Scaled {
+			sum = 2
+		}
+		l.Defines = append(l.Defines, define("MATVEC_SUM", sum, "MATVEC_SUM_EPS", s.Sum.Eps, "MATVEC_SUM_KEPT", s.Sum.Kept)...)
+	}
 	l.Groups, l.Threads, l.Memory, l.covers = [3]int{s.Groups, 1, 1}, [3]int{(s.Simdgroups + 1) * 32, 1, 1}, s.memory(), s.covered
 	return l, s.most(), nil
 }

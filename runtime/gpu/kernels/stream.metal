@@ -35,9 +35,33 @@ kernel void stream(device const uint* w [[buffer(0)]],
                    uint thread_index [[thread_index_in_threadgroup]]) {
   TG_MEMORY(memory, STREAM_BYTES);
   TG_ARRAY(port_transfer, arrived, STREAM_STAGES);
-  TG_ARRAY(float, squares, STREAM_SIMDS);
+  TG_ARRAY(float, squares, STREAM_SQUARES);
   stream_one product = {w, scales, biases, extra, y};
-  stream_run<1>(product, int(group), int(thread_index), x, norm, gate, memory, arrived, squares);
+  stream_run<1>(product, int(group), int(thread_index), x, norm, gate, stream_sum(), memory, arrived, squares);
+}
+
+// The product of a vector that is made of x.
+[[max_total_threads_per_threadgroup(PORT_BOUND(STREAM_THREADS + 32, STREAM_ROOM))]]
+kernel void stream_sum_one(device const uint* w [[buffer(0)]],
+                           device const WEIGHT_SCALE* scales [[buffer(1)]],
+                           device const WEIGHT_SCALE* biases [[buffer(2)]],
+                           device const float* x [[buffer(3)]],
+                           device const MATVEC_NORM_T* norm [[buffer(4)]],
+                           device const float* extra [[buffer(5)]],
+                           device float* y [[buffer(6)]],
+                           device const float* before [[buffer(7)]],
+                           device const float* residual [[buffer(8)]],
+                           device const float* scale [[buffer(9)]],
+                           device float* out [[buffer(10)]],
+                           device const int* step [[buffer(11)]],
+                           uint group [[threadgroup_position_in_grid]],
+                           uint thread_index [[thread_index_in_threadgroup]]) {
+  TG_MEMORY(memory, STREAM_BYTES);
+  TG_ARRAY(port_transfer, arrived, STREAM_STAGES);
+  TG_ARRAY(float, squares, STREAM_SQUARES);
+  stream_one product = {w, scales, biases, extra, y};
+  const stream_sum sum = {before, residual, scale, out};
+  stream_run<1>(product, int(group), int(thread_index), x, norm, x, sum, memory, arrived, squares);
 }
 
 // One of four, by constant indices: arrays of arguments stay in registers.
@@ -125,10 +149,10 @@ kernel void stream_many(device const uint* w0 [[buffer(0)]],
                         uint thread_index [[thread_index_in_threadgroup]]) {
   TG_MEMORY(memory, STREAM_BYTES);
   TG_ARRAY(port_transfer, arrived, STREAM_STAGES);
-  TG_ARRAY(float, squares, STREAM_SIMDS);
+  TG_ARRAY(float, squares, STREAM_SQUARES);
   stream_more product = {{w0, w1, w2, w3}, {scales0, scales1, scales2, scales3}, {biases0, biases1, biases2, biases3}, {y0, y1, y2, y3},
                          conv_w, reset, state, conv_y, activated, step};
-  stream_run<1>(product, int(group), int(thread_index), x, norm, x, memory, arrived, squares);
+  stream_run<1>(product, int(group), int(thread_index), x, norm, x, stream_sum(), memory, arrived, squares);
 }
 
 // A gated pair.
@@ -162,7 +186,33 @@ kernel void stream_glu(device const uint* w0 [[buffer(0)]],
                        uint thread_index [[thread_index_in_threadgroup]]) {
   TG_MEMORY(memory, STREAM_BYTES);
   TG_ARRAY(port_transfer, arrived, STREAM_STAGES);
-  TG_ARRAY(float, squares, STREAM_SIMDS);
+  TG_ARRAY(float, squares, STREAM_SQUARES);
   stream_pair product = {{w0, w1}, {scales0, scales1}, {biases0, biases1}, y};
-  stream_run<2>(product, int(group), int(thread_index), x, norm, x, memory, arrived, squares);
+  stream_run<2>(product, int(group), int(thread_index), x, norm, x, stream_sum(), memory, arrived, squares);
+}
+
+// The gated pair of a vector that is made of x.
+[[max_total_threads_per_threadgroup(PORT_BOUND(STREAM_THREADS + 32, STREAM_ROOM))]]
+kernel void stream_sum_glu(device const uint* w0 [[buffer(0)]],
+                           device const WEIGHT_SCALE* scales0 [[buffer(1)]],
+                           device const WEIGHT_SCALE* biases0 [[buffer(2)]],
+                           device const uint* w1 [[buffer(3)]],
+                           device const WEIGHT_SCALE* scales1 [[buffer(4)]],
+                           device const WEIGHT_SCALE* biases1 [[buffer(5)]],
+                           device const float* x [[buffer(6)]],
+                           device const MATVEC_NORM_T* norm [[buffer(7)]],
+                           device float* y [[buffer(8)]],
+                           device const float* before [[buffer(9)]],
+                           device const float* residual [[buffer(10)]],
+                           device const float* scale [[buffer(11)]],
+                           device float* out [[buffer(12)]],
+                           device const int* step [[buffer(13)]],
+                           uint group [[threadgroup_position_in_grid]],
+                           uint thread_index [[thread_index_in_threadgroup]]) {
+  TG_MEMORY(memory, STREAM_BYTES);
+  TG_ARRAY(port_transfer, arrived, STREAM_STAGES);
+  TG_ARRAY(float, squares, STREAM_SQUARES);
+  stream_pair product = {{w0, w1}, {scales0, scales1}, {biases0, biases1}, y};
+  const stream_sum sum = {before, residual, scale, out};
+  stream_run<2>(product, int(group), int(thread_index), x, norm, x, sum, memory, arrived, squares);
 }

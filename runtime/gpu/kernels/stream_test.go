@@ -2,6 +2,7 @@ package kernels_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,6 +18,9 @@ var hopper = kernels.Machine{Target: kernels.CUDA, Cores: 132, TransferMemory: 2
 // follows the default, and all ways can be launched.
 func TestStreams(t *testing.T) {
 	vectors := func(k int) kernels.Vectors { return kernels.Vectors{Format: affine4, K: k, M: 1} }
+	sum := func(k int) kernels.Vectors {
+		return kernels.Vectors{Format: affine4, K: k, M: 1, Norm: kernels.NormF32, Sum: &kernels.VectorSum{Scaled: true, Kept: true}}
+	}
 	eight := kernels.Vectors{Format: kernels.Format{Bits: 8, Group: 128}, K: 8192, M: 1}
 	for name, c := range map[string]struct {
 		ways   []kernels.Tuning
@@ -31,6 +35,8 @@ func TestStreams(t *testing.T) {
 		"small":             {kernels.MatVec{Vectors: vectors(2048), N: 8192}.Tunings(hopper), kernels.MatVec{Vectors: vectors(2048), N: 8192}.Launch, -1},
 		"bf16":              {kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 16}, K: 8192, M: 1}, N: 8192}.Tunings(hopper), kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 16}, K: 8192, M: 1}, N: 8192}.Launch, -1},
 		"groups of 32":      {kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 4, Group: 32}, K: 8192, M: 1}, N: 8192}.Tunings(hopper), kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 4, Group: 32}, K: 8192, M: 1}, N: 8192}.Launch, -1},
+		"a sum":             {kernels.MatVec{Vectors: sum(5376), N: 16384}.Tunings(hopper), kernels.MatVec{Vectors: sum(5376), N: 16384}.Launch, 0},
+		"a sum of a pair":   {kernels.MatVecGLU{Vectors: sum(5376), N: 21504}.Tunings(hopper), kernels.MatVecGLU{Vectors: sum(5376), N: 21504}.Launch, 0},
 		"two vectors":       {kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 8192, M: 2}, N: 8192}.Tunings(hopper), kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 8192, M: 2}, N: 8192}.Launch, -1},
 		"no multiprocessor": {kernels.MatVec{Vectors: vectors(8192), N: 8192}.Tunings(kernels.Machine{Target: kernels.CUDA}), kernels.MatVec{Vectors: vectors(8192), N: 8192}.Launch, -1},
 	} {
@@ -52,8 +58,8 @@ func TestStreams(t *testing.T) {
 				}
 			}
 			require.Equal(t, c.at, first)
-			require.Positive(t, others)
-			if first >= 0 {
+			require.Equal(t, !strings.HasPrefix(name, "a sum"), others > 0, "only streamed products make their vector")
+			if first >= 0 && others > 0 {
 				require.Equal(t, kernels.Stream{}, c.ways[1].Stream, "the defaults of both kinds come first")
 			}
 		})
@@ -75,6 +81,11 @@ func TestStreamRefusals(t *testing.T) {
 		{func(v *kernels.MatVec, s *kernels.Stream) { s.Strip = 24 }, "stream [64]×512: tuning: strips of 24 rows, want a multiple of 16"},
 		{func(v *kernels.MatVec, s *kernels.Stream) { s.Stages = 1 }, "stream [64]×512: tuning: 2 threadgroups with 1 stages for 64 rows"},
 		{func(v *kernels.MatVec, s *kernels.Stream) { s.Groups = 65 }, "stream [64]×512: tuning: 65 threadgroups with 2 stages for 64 rows"},
+		{func(v *kernels.MatVec, s *kernels.Stream) { s.Columns, v.Sum = 256, &kernels.VectorSum{} }, "stream_sum_one [64]×512: tuning: stages of 256 of 512 columns, want all for a vector that is a sum"},
+		{func(v *kernels.MatVec, s *kernels.Stream) { *s, v.Sum = kernels.Stream{}, &kernels.VectorSum{} }, "matvec [64]×512: a vector that is a sum, want the product to be streamed"},
+		{func(v *kernels.MatVec, s *kernels.Stream) {
+			v.Norm, v.Head, v.Sum = kernels.NormF32, 64, &kernels.VectorSum{}
+		}, "matvec of 1 vectors of 512 columns in heads of 64: want one vector that is no sum, normed in heads of 8, 16, 32, 64 or 128"},
 		{func(v *kernels.MatVec, s *kernels.Stream) { v.K, v.N, s.Columns = 768, 63, 768 }, "stream [63]×768: [63] rows of 768 columns in strips of 16: scales do not begin at multiples of 16 bytes"},
 	} {
 		v, s := product, good
@@ -85,6 +96,53 @@ func TestStreamRefusals(t *testing.T) {
 		} else {
 			require.EqualError(t, err, c.err)
 		}
+	}
+}
+
+// TestStreamSums: a product makes its vector of another one and a residual, norms it, and leaves it behind.
+func TestStreamSums(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		sum    kernels.VectorSum
+		norm   kernels.Norm
+		k      int
+		stream kernels.Stream
+	}{
+		"scaled, kept":      {kernels.VectorSum{Eps: 1e-6, Scaled: true, Kept: true}, kernels.NormF32, 768, kernels.Stream{Groups: 2, Simdgroups: 3, Strip: 16, Columns: 768, Stages: 2}},
+		"kept":              {kernels.VectorSum{Eps: 1e-2, Kept: true}, kernels.NormPlain, 512, kernels.Stream{Groups: 3, Simdgroups: 2, Strip: 32, Columns: 512, Stages: 2, Apart: true}},
+		"scaled, not kept":  {kernels.VectorSum{Eps: 1e-6, Scaled: true}, kernels.NormBF16, 1024, kernels.Stream{Groups: 1, Simdgroups: 1, Strip: 16, Columns: 1024, Stages: 3}},
+		"not normed behind": {kernels.VectorSum{Eps: 1e-6, Kept: true}, kernels.NoNorm, 512, kernels.Stream{Groups: 2, Simdgroups: 4, Strip: 16, Columns: 512, Stages: 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := seeded(9)
+			v := kernels.Vectors{Format: affine4, K: c.k, M: 1, Norm: c.norm, Eps: 1e-6, Sum: &c.sum}
+			one := kernels.MatVec{Vectors: v, N: 72, Epilogue: kernels.AddMatrix}
+			pair := kernels.MatVecGLU{Vectors: v, N: 72, Activation: kernels.GELUTanh}
+			gate, up := r.weight(v.Format, 72, c.k), r.weight(v.Format, 72, c.k)
+			x, before, residual, scale, extra := r.floats(c.k), r.floats(c.k), r.floats(c.k), r.floats(1), r.floats(72)
+			norm, norms := r.norm(v.Norm, c.k)
+			vector := c.sum.Twin(x, before, residual, scale[0])
+			run := func(l kernels.Launch, err error, bound float64, want []float32, operands ...any) {
+				require.NoError(t, err)
+				got, kept := blank(72), blank(c.k)
+				kerneltest.Run(t, l, append(operands, got, before, residual, scale, kept, []int32{1, 0})...)
+				requireClose(t, want, got, bound)
+				if c.sum.Kept {
+					requireClose(t, vector, kept, 1e-6)
+				} else {
+					requireBlank(t, kept)
+				}
+			}
+			want := blank(72)
+			one.Twin(&gate.Weight, vector, norm, nil, extra, want)
+			l, err := one.Launch(kernels.Tuning{Stream: c.stream})
+			run(l, err, bound, want, gate.Words, gate.scales, gate.biases, x, norms, extra)
+			want = blank(72)
+			pair.Twin(&gate.Weight, &up.Weight, vector, norm, want)
+			l, err = pair.Launch(kernels.Tuning{Stream: c.stream})
+			run(l, err, 3*bound, want, gate.Words, gate.scales, gate.biases, up.Words, up.scales, up.biases, x, norms)
+		})
 	}
 }
 

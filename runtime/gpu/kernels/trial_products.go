@@ -1,5 +1,7 @@
 package kernels
 
+import "slices"
+
 // trialRows is the number of rows of a product that a trial makes at least.
 const trialRows = 24
 
@@ -23,11 +25,30 @@ func (v MatVec) trial(l Launch, block int) Trial {
 		extraAt = t.spread(F32, extra, rows, v.N)
 	}
 	y := make([]float32, vectors*rows)
+	operands := append(weight, xAt, normAt, gateAt, extraAt)
+	var sum []int
+	if v.Sum != nil {
+		operands = append(weight, xAt, normAt, extraAt)
+		x, sum = t.sum(*v.Sum, x)
+	}
 	few.Twin(w, x, norm, gate, extra, y)
 	out := t.out(F32, vectors*v.N)
-	t.run(l, append(weight, xAt, normAt, gateAt, extraAt, out, t.ints(int32(vectors), 0))...)
+	t.run(l, slices.Concat(operands, []int{out}, sum, []int{t.ints(int32(vectors), 0)})...)
 	t.wants(out, F32, rows, v.N, y, sums(v.K))
 	return t.Trial
+}
+
+// sum adds what makes a vector of x, and gives that vector.
+func (t *trial) sum(s VectorSum, x []float32) (v []float32, buffers []int) {
+	before, beforeAt := t.floats(len(x))
+	residual, residualAt := t.floats(len(x))
+	scale, scaleAt := t.floats(1)
+	v = s.Twin(x, before, residual, scale[0])
+	out := t.out(F32, len(x))
+	if s.Kept {
+		t.want(out, F32, v, sums(len(x)))
+	}
+	return v, []int{beforeAt, residualAt, scaleAt, out}
 }
 
 // spread adds a buffer of rows of n numbers, stride apart.
@@ -93,9 +114,13 @@ func (v MatVecGLU) trial(l Launch, block int) Trial {
 	norm, normAt := t.norm(v.Norm, v.K)
 	few, y := v, make([]float32, vectors*rows)
 	few.N = rows
+	var sum []int
+	if v.Sum != nil {
+		x, sum = t.sum(*v.Sum, x)
+	}
 	few.Twin(gate, up, x, norm, y)
 	out := t.out(F32, vectors*v.N)
-	t.run(l, append(append(gates, ups...), xAt, normAt, out, t.ints(int32(vectors), 0))...)
+	t.run(l, slices.Concat(gates, ups, []int{xAt, normAt, out}, sum, []int{t.ints(int32(vectors), 0)})...)
 	t.wants(out, F32, rows, v.N, y, 3*sums(v.K))
 	return t.Trial
 }

@@ -15,6 +15,15 @@
 #ifndef MATVEC_EPS
 #define MATVEC_EPS 1e-6f
 #endif
+#ifndef MATVEC_SUM      // the vector is made first: x / rms(x) · before + residual, and, where this is 2, times a scale
+#define MATVEC_SUM 0
+#endif
+#ifndef MATVEC_SUM_EPS
+#define MATVEC_SUM_EPS 1e-6f
+#endif
+#ifndef MATVEC_SUM_KEPT   // and it is written
+#define MATVEC_SUM_KEPT 0
+#endif
 #if MATVEC_NORM == 1
 #define MATVEC_NORM_T bfloat
 #else

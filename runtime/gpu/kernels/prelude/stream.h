@@ -213,9 +213,22 @@ inline void stream_digits(thread const float* v, int take, bool own, threadgroup
   }
 }
 
+// What makes the vector, where MATVEC_SUM says so; no kernel writes before and scale. out is what is written.
+struct stream_sum {
+  device const float* before;
+  device const float* residual;
+  device const float* scale;
+  device float* out;
+};
+
 // What a lane has read of the vector for a segment, and of what it is multiplied by.
 struct stream_part {
   float v[STREAM_TAKES][8];
+#if MATVEC_SUM
+  float before[STREAM_TAKES][8];
+  float residual[STREAM_TAKES][8];
+  float scale;
+#endif
 #if MATVEC_HEAD
   float gates[STREAM_TAKES][8];
 #endif
@@ -249,6 +262,42 @@ inline void stream_read_part(device const float* x, device const float* gate, in
 #endif
   }
 }
+
+#if MATVEC_SUM
+// Reads the weights that the vector is made with.
+inline void stream_read_before(thread const stream_sum& sum, int simd, int lane, thread stream_part& part) {
+  bool own;
+  UNROLL for (int i = 0; i < STREAM_TAKES; i++) stream_read(sum.before, stream_take(0, simd, lane, i, own), part.before[i]);
+  part.scale = MATVEC_SUM == 2 ? sum.scale[0] : 1.0f;
+}
+
+// Reads the residual, and gives a simdgroup's squares of the elements of what is added to it.
+inline float stream_read_residual(thread const stream_sum& sum, int simd, int lane, thread stream_part& part) {
+  float square = 0.0f;
+  UNROLL for (int i = 0; i < STREAM_TAKES; i++) {
+    bool own;
+    stream_read(sum.residual, stream_take(0, simd, lane, i, own), part.residual[i]);
+    UNROLL for (int j = 0; j < 8; j++) square += own ? part.v[i][j] * part.v[i][j] : 0.0f;
+  }
+  return simd_sum(square);
+}
+
+// Makes the vector of what was read, by the squares of all simdgroups. One threadgroup of all writes it.
+inline void stream_add(thread const stream_sum& sum, threadgroup const float* squares, bool writes, int simd, int lane, thread stream_part& part) {
+  float total = 0.0f;
+  UNROLL for (int i = 0; i < STREAM_SIMDS; i++) total += squares[i];
+  const float factor = precise::rsqrt(total / float(MATVEC_K) + MATVEC_SUM_EPS);
+  UNROLL for (int i = 0; i < STREAM_TAKES; i++) {
+    bool own;
+    const int take = stream_take(0, simd, lane, i, own);
+    thread float* v = part.v[i];
+    UNROLL for (int j = 0; j < 8; j++) v[j] = (v[j] * (factor * part.before[i][j]) + part.residual[i][j]) * part.scale;
+    if (MATVEC_SUM_KEPT && writes && own) {
+      UNROLL for (int h = 0; h < 2; h++) ((device float4*)sum.out)[2 * take + h] = float4(v[4 * h], v[4 * h + 1], v[4 * h + 2], v[4 * h + 3]);
+    }
+  }
+}
+#endif
 
 // Norms what was read as far as a lane can, and makes digits of it. Adds the squares of the elements to square.
 inline void stream_make(int segment, int simd, int lane, thread stream_part& part, threadgroup uchar* memory,
@@ -363,13 +412,18 @@ inline void stream_start(thread Product& product, thread const stream_strip& str
   product.copy(strip, segment, lane, memory + stage * STREAM_STAGE, stream_shelf(memory, strip.number), arrived + stage);
 }
 
+// The floats of squares.
+#define STREAM_SQUARES (MATVEC_SUM ? 2 * STREAM_SIMDS : STREAM_SIMDS)
+
 // Runs a product. Of a Product, the simdgroup that copies calls copy, to have a strip's segment copied; a thread that multiplies calls
 // begin before it waits, and end with the results of a row of each plane.
 template <int PLANES, class Product>
 inline void stream_run(thread Product& product, int group, int thread_index, device const float* x, device const MATVEC_NORM_T* norm,
-                       device const float* gate, threadgroup uchar* memory, threadgroup port_transfer* arrived, threadgroup float* squares) {
+                       device const float* gate, thread const stream_sum& sum, threadgroup uchar* memory, threadgroup port_transfer* arrived,
+                       threadgroup float* squares) {
   static_assert(PLANES != STREAM_PLANES || STREAM_MEMORY(PLANES) <= STREAM_BYTES, "STREAM_BYTES");
   static_assert(STREAM_STRIP % 16 == 0, "STREAM_STRIP");
+  static_assert(!MATVEC_SUM || STREAM_SEGMENTS == 1, "the vector is made in one segment");
   static_assert(STREAM_OWN * STREAM_SIMDS * 128 == STREAM_COLUMNS && STREAM_SEGMENTS * STREAM_COLUMNS == MATVEC_K, "STREAM_COLUMNS");
   const int lane = thread_index % 32;
   const int simd = thread_index / 32;
@@ -405,13 +459,26 @@ inline void stream_run(thread Product& product, int group, int thread_index, dev
 #if !PORT_TRANSFERS
     threadgroup_barrier(mem_flags::mem_threadgroup);
 #endif
+    if (!copies && turn == 0) {
+      product.begin(strip.at + thread_index, strip.end);
+      stream_read_factors(norm, 0, simd, lane, part);
+#if MATVEC_SUM
+      stream_read_before(sum, simd, lane, part);
+#endif
+      port_wait();
+      stream_read_part(x, gate, 0, simd, lane, part);
+#if MATVEC_SUM
+      const float before = stream_read_residual(sum, simd, lane, part);
+      if (lane == 0) squares[STREAM_SIMDS + simd] = before;
+#endif
+    }
+#if MATVEC_SUM
+    if (turn == 0) {
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+      if (!copies) stream_add(sum, squares + STREAM_SIMDS, group == 0, simd, lane, part);
+    }
+#endif
     if (!copies) {
-      if (turn == 0) {
-        product.begin(strip.at + thread_index, strip.end);
-        stream_read_factors(norm, 0, simd, lane, part);
-        port_wait();
-        stream_read_part(x, gate, 0, simd, lane, part);
-      }
       // While the first strip is multiplied, a simdgroup makes digits of its columns, having read them a segment ahead.
       if (strip.number == 0) {
         stream_make(segment, simd, lane, part, memory, square);
