@@ -111,7 +111,7 @@ func tunedFor(p *plan, t *tune.Tuner) string {
 	}
 	products, kept := p.products(t), 0
 	for _, q := range products {
-		if _, ok := t.Kept(q.steps[0].ways()); ok {
+		if _, ok := t.Kept(q.ways()); ok {
 			kept++
 		}
 	}

@@ -29,35 +29,35 @@ func (x *instance) record(p *plan) (program []segment, err error) {
 	if err := x.exe.compile(p.steps); err != nil {
 		return nil, err
 	}
-	var list []*step
-	end := func() error {
-		if len(list) == 0 {
-			return nil
+	for _, list := range p.parts() {
+		if list[0].host != nil {
+			program = append(program, segment{host: list[0]})
+			continue
 		}
 		dispatches, steps, err := x.dispatches(list)
 		if err != nil {
-			return err
+			return program, err
 		}
 		s, err := x.exe.device.Record(dispatches)
 		if err != nil {
-			return err
-		}
-		program = append(program, segment{sequence: s, steps: steps})
-		list = nil
-		return nil
-	}
-	for i := range p.steps {
-		s := &p.steps[i]
-		if s.host == nil {
-			list = append(list, s)
-			continue
-		}
-		if err := end(); err != nil {
 			return program, err
 		}
-		program = append(program, segment{host: s})
+		program = append(program, segment{sequence: s, steps: steps})
 	}
-	return program, end()
+	return program, nil
+}
+
+// parts are the steps of each segment: one of the host, or all kernels up to the next one of the host.
+func (p *plan) parts() (out [][]*step) {
+	for i := range p.steps {
+		s := &p.steps[i]
+		if last := len(out) - 1; last >= 0 && s.host == nil && out[last][0].host == nil {
+			out[last] = append(out[last], s)
+		} else {
+			out = append(out, []*step{s})
+		}
+	}
+	return out
 }
 
 // access is a range of bytes that a kernel touches.

@@ -26,9 +26,23 @@ type rotation struct {
 	at      int // in weights
 	offset  int // in weights[at], in bytes
 
-	filled bool                     // whether the arena has numbers
-	states map[*slot]device.Binding // memory in the place of states, which stay as they are
+	filled bool                        // whether the arena has numbers
+	states map[stateKey]device.Binding // memory in the place of states, which stay as they are
 	made   []device.Buffer
+}
+
+// tuneState is the size in bytes up to which every state has memory of its own in its place. Larger ones, of which a token
+// uses a part, share it, lest all states be there twice.
+const tuneState = 16 << 20
+
+// stateKey tells the memory in the place of states: by the state, or by its size and the number of the operand that it is.
+type stateKey struct {
+	slot       *slot
+	size, kind int
+}
+
+func newRotation(x *instance) *rotation {
+	return &rotation{instance: x, states: map[stateKey]device.Binding{}}
 }
 
 // add adds the weights of steps to those that rotate. They begin where their buffer does, and so are aligned.
@@ -79,8 +93,8 @@ func (r *rotation) fill() error {
 	return nil
 }
 
-// runs are the buffers of the dispatches that measure a product; nil where there is no memory for them.
-func (r *rotation) runs(t *product) [][]device.Argument {
+// runs are the dispatches that measure a product in a chain of itself; nil where there is no memory for them.
+func (r *rotation) runs(t *product) []device.Dispatch {
 	if r.fill() != nil {
 		return nil
 	}
@@ -88,7 +102,7 @@ func (r *rotation) runs(t *product) [][]device.Argument {
 	all := 0          // bytes of all their weights, of which a step may read a part: some of the experts
 	seen := map[operand]bool{}
 	for _, s := range t.steps {
-		if s.launch.Groups != t.steps[0].launch.Groups {
+		if !t.of(s) {
 			continue
 		}
 		steps = append(steps, s)
@@ -100,61 +114,75 @@ func (r *rotation) runs(t *product) [][]device.Argument {
 		}
 	}
 	count := min(max(2, tuneRotate/(t.bytes/len(t.steps)+1)), tuneRuns)
-	out := make([][]device.Argument, count)
+	out := make([]device.Dispatch, count)
 	for i := range out {
+		out[i].Barrier = true
 		s := steps[i%len(steps)]
 		bound := map[operand]device.Binding{}
-		for _, o := range s.operands {
+		for j, o := range s.operands {
 			b, ok := bound[o]
 			if !ok {
-				if b, ok = r.binding(o, i, i >= len(steps) && all < tuneRotate); !ok {
+				var err error
+				if b, err = r.binding(o, j, i, i >= len(steps) && all < tuneRotate); err != nil {
 					return nil
 				}
 				bound[o] = b
 			}
-			out[i] = append(out[i], device.Argument{Binding: b})
+			out[i].Arguments = append(out[i].Arguments, device.Argument{Binding: b})
 		}
 	}
 	return out
 }
 
-// binding is the memory of an operand in run i; other says that a weight is to be one that the run before did not have.
-func (r *rotation) binding(o operand, i int, other bool) (device.Binding, bool) {
+// binding is the memory of operand number n in run i; other says that a weight is to be one that the run before did not have.
+func (r *rotation) binding(o operand, n, i int, other bool) (device.Binding, error) {
 	switch {
 	case o.below > 0:
 		content := make([]byte, o.size)
 		for j := 0; 4*j < o.size; j++ {
 			binary.LittleEndian.PutUint32(content[4*j:], uint32((i*o.size/4+j)%o.below))
 		}
-		return r.own(content)
-	case o.write && o.slot.state:
-		if _, ok := r.states[o.slot]; !ok {
-			b, ok := r.own(make([]byte, o.slot.size))
-			if !ok {
-				return b, false
-			}
-			r.states[o.slot] = b
+		b, err := r.own(o.size)
+		if err == nil {
+			err = b.Buffer.Write(0, content)
 		}
-		b := r.states[o.slot]
-		b.Offset += o.at
-		return b, true
+		return b, err
+	case o.write && o.slot.state:
+		return r.state(o, n)
 	case other && rotates(o):
 		if b, ok := r.take(o.size); ok {
-			return b, true
+			return b, nil
 		}
 	}
 	buffer, offset := r.locate(o.slot)
-	return device.Binding{Buffer: buffer, Offset: offset + o.at}, true
+	return device.Binding{Buffer: buffer, Offset: offset + o.at}, nil
+}
+
+// state is memory in the place of a state that operand number n writes. It holds zeros at first.
+func (r *rotation) state(o operand, n int) (device.Binding, error) {
+	key := stateKey{slot: o.slot}
+	if o.slot.size > tuneState {
+		key = stateKey{nil, o.slot.size, n}
+	}
+	b, ok := r.states[key]
+	if !ok {
+		var err error
+		if b, err = r.own(o.slot.size); err != nil {
+			return b, err
+		}
+		r.states[key] = b
+	}
+	b.Offset += o.at
+	return b, nil
 }
 
 // own is memory of its own.
-func (r *rotation) own(content []byte) (device.Binding, bool) {
-	m, err := r.exe.device.NewBuffer(max(len(content), alignment))
-	if err != nil {
-		return device.Binding{}, false
+func (r *rotation) own(size int) (device.Binding, error) {
+	m, err := r.exe.device.NewBuffer(max(size, alignment))
+	if err == nil {
+		r.made = append(r.made, m)
 	}
-	r.made = append(r.made, m)
-	return device.Binding{Buffer: m}, m.Write(0, content) == nil
+	return device.Binding{Buffer: m}, err
 }
 
 // close frees the memory that was made.

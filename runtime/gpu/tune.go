@@ -31,9 +31,22 @@ func tuned[T interface{ Near(T) bool }](b *binder, tunings []T, launch func(T) (
 
 // product is the steps of a plan that run one kernel at about one shape.
 type product struct {
-	key   string
-	steps []*step
-	bytes int // that they read
+	key     string
+	steps   []*step
+	bytes   int  // that they read
+	inPlace bool // they are measured in their place in the plan
+}
+
+// ways are the launches of the steps' kernel at their shape, the default first.
+func (t *product) ways() tune.Ways {
+	w := t.steps[0].ways()
+	w.InPlace = t.inPlace
+	return w
+}
+
+// of reports whether a step is one of the product's at the shape of the first of them.
+func (t *product) of(s *step) bool {
+	return s.launch.Groups == t.steps[0].launch.Groups && slices.Contains(t.steps, s)
 }
 
 // choose gives the steps the kernel that was chosen for one of them.
@@ -59,15 +72,15 @@ func (t *product) choose(choice kernels.Launch) {
 
 // products groups the steps that can be tuned and are worth it.
 func (p *plan) products(t *tune.Tuner) (out []*product) {
-	at := map[string]*product{}
+	at, inPlace := map[string]*product{}, p.inPlace()
 	for i := range p.steps {
 		s := &p.steps[i]
 		if s.ways == nil {
 			continue
 		}
-		key := tune.Key(s.launch)
+		key := tune.Key(s.launch, inPlace)
 		if at[key] == nil {
-			at[key] = &product{key: key}
+			at[key] = &product{key: key, inPlace: inPlace}
 			out = append(out, at[key])
 		}
 		at[key].steps = append(at[key].steps, s)
@@ -82,35 +95,55 @@ func (x *instance) tune(p *plan) {
 	if x.exe.tuner == nil {
 		return
 	}
-	products := p.products(x.exe.tuner)
-	r := &rotation{instance: x, states: map[*slot]device.Binding{}}
-	for _, t := range products {
-		r.add(t.steps)
-	}
+	r := newRotation(x)
+	w := &windows{rotation: r, plan: p}
 	var open []*product
 	var todo []tune.Product
-	for _, t := range products {
+	for _, t := range p.products(x.exe.tuner) {
+		r.add(t.steps)
 		if _, known := x.exe.choices[t.key]; !known {
-			open = append(open, t)
-			todo = append(todo, tune.Product{Ways: t.steps[0].ways(), Bytes: t.bytes, Runs: func() [][]device.Argument { return r.runs(t) }})
+			if l, kept := x.exe.tuner.Kept(t.ways()); kept {
+				x.exe.choices[t.key] = l
+			}
 		}
+		if x.choose(t) {
+			continue
+		}
+		runs := func() []device.Dispatch { return r.runs(t) }
+		if t.inPlace {
+			runs = func() []device.Dispatch { return w.runs(t) }
+		}
+		open = append(open, t)
+		todo = append(todo, tune.Product{Ways: t.ways(), Bytes: t.bytes, Runs: runs})
 	}
 	reserve := 0.0
-	if slices.ContainsFunc(p.shapes, func(shape []int) bool { return strided.Elements(shape) > 1 }) {
+	if !p.single() {
 		reserve = 0.5 // a prompt comes first, but time is spent in the plan for one token, which is next
 	}
 	for i, l := range x.exe.tuner.Choose(todo, reserve) {
 		x.exe.choices[open[i].key] = l
 	}
 	r.close()
-	for _, t := range products {
-		if l := x.exe.choices[t.key]; !x.exe.known.refused[l.Key()] {
-			t.choose(l)
-		}
+	for _, t := range open {
+		x.choose(t)
 	}
 	for i := range p.steps {
 		p.steps[i].ways = nil // a plan is tuned once
 	}
+}
+
+// choose gives a product's steps the kernel that was chosen for them. It is false where none was chosen yet.
+func (x *instance) choose(t *product) bool {
+	l, known := x.exe.choices[t.key]
+	if known && !x.exe.known.refused[l.Key()] {
+		t.choose(l)
+	}
+	return known
+}
+
+// single reports whether a plan is for one token.
+func (p *plan) single() bool {
+	return !slices.ContainsFunc(p.shapes, func(shape []int) bool { return strided.Elements(shape) > 1 })
 }
 
 // sound reports whether a launch that is fast gives the right numbers. One that does not is passed over silently, as if it

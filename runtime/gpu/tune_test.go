@@ -1,6 +1,8 @@
 package gpu_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -8,11 +10,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/fuse/fusetest"
 	"github.com/etc-ml/etc/runtime/gpu"
 	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/gpu/emulator"
 	"github.com/etc-ml/etc/runtime/gpu/prove"
 	"github.com/etc-ml/etc/runtime/gpu/tune"
 )
@@ -91,6 +95,175 @@ func TestTuneUnsound(t *testing.T) {
 	require.NoError(t, x.Close())
 }
 
+// spy is a device that notes what is recorded, on which all measurements take as long. Of those of the same product only the
+// first one runs to its end.
+type spy struct {
+	device.Device
+	clock *stopwatch
+	lists [][]device.Dispatch
+	seen  map[string]bool
+}
+
+func (d *spy) Record(list []device.Dispatch) (device.Sequence, error) {
+	d.lists = append(d.lists, slices.Clone(list))
+	end := slices.IndexFunc(list, measured) + 1
+	if end == 0 {
+		return d.Device.Record(list)
+	}
+	if of := shape(list); !d.seen[of] {
+		d.seen[of], end = true, len(list)
+	}
+	s, err := d.Device.Record(list[:end])
+	return &timedSequence{s, d.clock, time.Millisecond, false}, err
+}
+
+func measured(x device.Dispatch) bool { return x.Label == "tuning" }
+
+// shape is what tells lists of dispatches apart but for what is measured.
+func shape(list []device.Dispatch) string {
+	var b strings.Builder
+	for _, x := range list {
+		groups := fmt.Sprint(x.Groups, x.Threads)
+		if measured(x) {
+			groups = ""
+		}
+		fmt.Fprintln(&b, x.Label, x.Barrier, len(x.Arguments), groups)
+	}
+	return b.String()
+}
+
+// spied runs a module, tuned or not, and gives what comes of it, and what was recorded.
+func spied(t *testing.T, m *ir.Module, o engine.Options, run func(engine.Instance) []*eval.Tensor) ([]*eval.Tensor, [][]device.Dispatch) {
+	t.Helper()
+	d := &spy{clock: &stopwatch{}, seen: map[string]bool{}}
+	x, err := gpu.Engine{Device: "emulator", Open: func() (device.Device, error) {
+		var err error
+		d.Device, err = emulator.Open(emulator.Options{})
+		return d, err
+	}, Tune: &tune.Options{Dir: t.TempDir(), Clock: d.clock.time, Budget: time.Hour, Least: 1 << 10}}.Compile(m, o)
+	require.NoError(t, err)
+	i, err := x.NewInstance()
+	require.NoError(t, err)
+	out := run(i)
+	require.NoError(t, i.Close())
+	require.NoError(t, x.Close())
+	return out, d.lists
+}
+
+// requireWindows requires that measurements are parts of recorded programs but for the dispatches of one product, and gives how
+// many of these each has.
+func requireWindows(t *testing.T, program, lists [][]device.Dispatch) (products []int) {
+	t.Helper()
+	for _, list := range lists {
+		if !slices.ContainsFunc(list, measured) {
+			continue
+		}
+		found := false
+		for _, p := range program {
+			for at := 0; at+len(list) <= len(p) && !found; at++ {
+				kinds, part := map[string]bool{}, slices.Clone(p[at:at+len(list)])
+				for i := range part {
+					if measured(list[i]) {
+						kinds[fmt.Sprint(part[i].Label, part[i].Groups)] = true
+						part[i].Label = list[i].Label
+					}
+				}
+				found = len(kinds) == 1 && shape(part) == shape(list)
+			}
+		}
+		require.True(t, found, "no part of a program:\n%s", shape(list))
+		n := 0
+		for _, x := range list {
+			if measured(x) {
+				n++
+			}
+		}
+		products = append(products, n)
+	}
+	return products
+}
+
+// TestTuneInPlace: for a token, products are measured among the kernels that stand around them in the program, as they are
+// recorded, and tuning leaves nothing behind: where it chooses nothing, results and states are those without it, to the bit.
+func TestTuneInPlace(t *testing.T) {
+	t.Parallel()
+	emulated(t)
+	for _, name := range []string{"etc-qwen35moe-chat-sample", "gemma4-chat-bf16-ropefix"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := fusetest.Load(t, name)
+			run := func(i engine.Instance) (out []*eval.Tensor) { // results and states, of tokens that follow others: states are not reset
+				for position := 7; position < 9; position++ {
+					result, err := i.Run(fusetest.Inputs(m, position, 1))
+					require.NoError(t, err)
+					out = append(out, result[0].Tensor)
+				}
+				states, err := i.(engine.Stateful).Snapshot()
+				require.NoError(t, err)
+				for _, s := range states {
+					out = append(out, s.Tensor)
+				}
+				return out
+			}
+			var notes []string
+			o := engine.Options{Precision: eval.Mixed, Warn: func(text string) { notes = append(notes, text) }}
+			got, lists := spied(t, m, o, run)
+			o.NoTune = true
+			want, program := spied(t, m, o, run)
+			require.Len(t, program, 1)
+			require.Equal(t, want, got)
+			require.Len(t, notes, 1)
+			require.Regexp(t, `^tuned [1-9]\d* products for emulator on .*: 0 differ from the default; `, notes[0])
+			require.Equal(t, shape(program[0]), shape(lists[0]), "a pass comes first")
+			require.Equal(t, shape(program[0]), shape(lists[len(lists)-1]), "the program comes last")
+			products := requireWindows(t, program, lists)
+			require.Equal(t, len(lists)-2, len(products))
+			require.Greater(t, slices.Max(products), 1)
+		})
+	}
+}
+
+// TestTuneBetweenHostSteps: what stands around a product ends at a step of the host.
+func TestTuneBetweenHostSteps(t *testing.T) {
+	t.Parallel()
+	emulated(t)
+	m, err := ir.Parse(`module {
+  constant @ones : f32[64]
+  constant @a : bf16[64,64]
+  constant @b : bf16[64,64]
+  constant @c : bf16[64,64]
+  entry forward(%in: f32[1,1]) {
+    %w = multiply(a=%in, b=@ones) : f32[1,64]
+    %x = linear(x=%w, weight=@a) : f32[1,64]
+    %s = sort(x=%x) {axis=-1} : f32[1,64]
+    %y = linear(x=%s, weight=@b) : f32[1,64]
+    %e = exp(x=%y) : f32[1,64]
+    %z = linear(x=%e, weight=@c) : f32[1,64]
+    return %z: f32[1,64]
+  }
+}
+`)
+	require.NoError(t, err)
+	normals(3).fill(t, m, 1.0/8)
+	in := []eval.Value{{Tensor: normals(4).tensor(t, 1, 1)}}
+	run := func(i engine.Instance) []*eval.Tensor {
+		out, err := i.Run(in)
+		require.NoError(t, err)
+		return []*eval.Tensor{out[0].Tensor}
+	}
+	o := engine.Options{Precision: eval.FP32, Warn: func(string) {}}
+	got, lists := spied(t, m, o, run)
+	o.NoTune = true
+	want, program := spied(t, m, o, run)
+	require.Len(t, program, 2)
+	require.Equal(t, want, got)
+	products := requireWindows(t, program, lists)
+	require.NotEmpty(t, products)
+	for _, n := range products {
+		require.Equal(t, 2, n, "those behind the sort, which are most")
+	}
+}
+
 // stopwatch is a clock that dispatches move.
 type stopwatch struct {
 	mu  sync.Mutex
@@ -103,7 +276,7 @@ func (s *stopwatch) time() time.Time {
 	return s.now
 }
 
-// timed is a device whose measurements take time by a clock of their own, and run twice only.
+// timed is a device whose measurements take time by a clock of their own, and run to the first of a product's dispatches only.
 type timed struct {
 	device.Device
 	clock    *stopwatch
@@ -111,16 +284,24 @@ type timed struct {
 }
 
 func (d timed) Record(list []device.Dispatch) (device.Sequence, error) {
-	if list[0].Label != "tuning" {
-		return d.Device.Record(list)
+	var cost time.Duration
+	end := len(list)
+	for i, x := range list {
+		if x.Label == "tuning" {
+			threads := 1
+			for i := range 3 {
+				threads *= x.Groups[i] * x.Threads[i]
+			}
+			cost += 20 * time.Millisecond / time.Duration(threads)
+			end = min(end, i+1)
+		}
+	}
+	s, err := d.Device.Record(list[:end])
+	if cost == 0 {
+		return s, err
 	}
 	*d.recorded++
-	threads := 1
-	for i := range 3 {
-		threads *= list[0].Groups[i] * list[0].Threads[i]
-	}
-	s, err := d.Device.Record(list[:2])
-	return &timedSequence{s, d.clock, time.Duration(len(list)) * 20 * time.Millisecond / time.Duration(threads), false}, err
+	return &timedSequence{s, d.clock, cost, false}, err
 }
 
 type timedSequence struct {

@@ -8,14 +8,23 @@
 // are measured, then those near the best of them, until none is better or the time is over. What is best in the end is
 // measured against the default once more, in turns, and wins only by a clear margin, so that noise changes nothing.
 //
-// A measurement is a recorded sequence of dispatches, each behind a barrier, that rotates through weights: through more
-// than a GPU's caches hold, as a pass of the model does. So what it tells is time at the memory's speed, not the cache's.
+// A measurement is a recorded sequence that reads more weights than a GPU's caches hold, as a pass of the model does, so that
+// it tells of time at the memory's speed. It is one of two. A chain is the product again and again, each dispatch behind a
+// barrier, on one layer's weights after the other's. In place, the product stands among the kernels that stand around it in a
+// program, with the program's barriers, and the time of all of them is what counts: in a chain a kernel's code is in the
+// instruction cache, its threadgroups start while the last ones of the same kernel end, and the division of memory on a
+// multiprocessor stays, all of which a program does not give. What is best in one may not be in the other, so choices are
+// kept for each (Key).
+//
+// In place, other products that are measured at the same start have their defaults, since that of which the best is not
+// known yet cannot stand there: products are compiled together, which takes most of the time, and measured in rounds. What
+// was kept before stands there as chosen.
 //
 // # Invariants
 //
 //   - A choice is made once. It is kept in a file whose name is the hash of what it depends on: the device and its
-//     driver, the whole text of the default's kernel with its definitions (its shape, too). Whoever writes the file
-//     first decides, for other processes too.
+//     driver, the whole text of the default's kernel with its definitions (its shape, too), how it is measured. Whoever
+//     writes the file first decides, for other processes too.
 //   - Nothing here is an error for the caller: a way that does not compile or run is passed over, and where nothing can
 //     be measured or kept, the default is taken, with a note.
 //   - The time is bounded: what it does not suffice for has the default until the next start, which goes on.

@@ -2,6 +2,7 @@ package tune
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,8 +11,6 @@ import (
 )
 
 const (
-	// long is the time that a measurement takes at least, so that starting it and waiting for its end count little.
-	long = time.Millisecond
 	// repeats is how often a way is measured; the least time counts.
 	repeats = 3
 	// warming is how long the device works before measurements count: its clock rises with work.
@@ -23,7 +22,6 @@ type candidate struct {
 	library  device.Library
 	kernel   device.Kernel
 	sequence device.Sequence
-	runs     int
 	submits  int // of the sequence in a measurement
 }
 
@@ -80,28 +78,31 @@ func (c *candidate) open(d device.Device, l kernels.Launch) {
 }
 
 // record makes the sequence of a candidate, if it has none yet.
-func (t *Tuner) record(c *candidate, l kernels.Launch, runs [][]device.Argument) error {
+func (t *Tuner) record(c *candidate, l kernels.Launch, runs []device.Dispatch) error {
 	if c.sequence != nil {
 		return nil
 	}
-	list := make([]device.Dispatch, len(runs))
-	for i, arguments := range runs {
-		if l.Params != nil {
-			arguments = append(arguments[:len(arguments):len(arguments)], device.Argument{Bytes: l.Params})
+	list := slices.Clone(runs)
+	for i := range list {
+		if d := &list[i]; d.Kernel == nil {
+			if l.Params != nil {
+				d.Arguments = append(slices.Clip(d.Arguments), device.Argument{Bytes: l.Params})
+			}
+			d.Label, d.Kernel, d.Groups, d.Threads, d.Memory = "tuning", c.kernel, l.Groups, l.Threads, l.Memory
 		}
-		list[i] = device.Dispatch{Label: "tuning", Kernel: c.kernel, Arguments: arguments, Groups: l.Groups, Threads: l.Threads, Memory: l.Memory, Barrier: true}
 	}
 	s, err := t.device.Record(list)
 	if err == nil {
-		c.sequence, c.runs, c.submits = s, len(runs), 1
+		c.sequence, c.submits = s, 1
 	}
 	return err
 }
 
-// measure gives the least time of a dispatch, of several measurements, or of one where it is hopeless against the best.
-// best is 0 where there is none yet.
-func (t *Tuner) measure(c *candidate, l kernels.Launch, runs [][]device.Argument, best time.Duration) (time.Duration, error) {
-	if err := t.record(c, l, runs); err != nil {
+// measure gives the least time of a product's runs in a way, of several measurements, or of one where it is hopeless against
+// the best so far.
+func (t *Tuner) measure(s *search, i int) (time.Duration, error) {
+	c, by, best := &s.ways[i].candidate, s.comparison(), s.ways[s.best].time
+	if err := t.record(c, s.Launches[i], s.runs); err != nil {
 		return 0, err
 	}
 	c.submits = 1
@@ -112,7 +113,7 @@ func (t *Tuner) measure(c *candidate, l kernels.Launch, runs [][]device.Argument
 	if err != nil {
 		return 0, err
 	}
-	c.submits = int(min(100, max(1, long/max(1, once*time.Duration(c.runs)))))
+	c.submits = int(min(100, max(1, by.long/max(1, once))))
 	var least time.Duration
 	for range repeats {
 		took, err := t.time(c)
@@ -122,7 +123,7 @@ func (t *Tuner) measure(c *candidate, l kernels.Launch, runs [][]device.Argument
 		if least == 0 || took < least {
 			least = took
 		}
-		if best > 0 && float64(least) > hopeless*float64(best) {
+		if best > 0 && float64(least) > by.hopeless*float64(best) {
 			break
 		}
 	}
@@ -148,7 +149,7 @@ func (t *Tuner) warm(products []*search) {
 	}
 }
 
-// time submits a candidate's sequence and gives the time of a dispatch.
+// time submits a candidate's sequence and gives the time that it takes.
 func (t *Tuner) time(c *candidate) (time.Duration, error) {
 	start := t.clock()
 	for range c.submits {
@@ -159,5 +160,5 @@ func (t *Tuner) time(c *candidate) (time.Duration, error) {
 	if err := t.device.Wait(); err != nil {
 		return 0, err
 	}
-	return t.clock().Sub(start) / time.Duration(c.submits*c.runs), nil
+	return t.clock().Sub(start) / time.Duration(c.submits), nil
 }

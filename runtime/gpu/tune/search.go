@@ -12,18 +12,39 @@ const (
 	compiling = 0.6
 	// confirming is the share of all time that is left for measuring the best against the default.
 	confirming = 0.1
-	// margin is how many times as long as the best the default must take to be replaced.
-	margin = 1.03
-	// hopeless is how many times as long as the best a way takes that is not measured again.
-	hopeless = 1.1
-	// duels is how often the best and the default are measured in turns.
-	duels = 5
 )
+
+// comparison is how times are compared.
+type comparison struct {
+	// long is the time that a measurement takes at least, so that starting it and waiting for its end count little.
+	long time.Duration
+	// margin is how many times as long as the best the default must take to be replaced.
+	margin float64
+	// hopeless is how many times as long as the best a way takes that is not measured again.
+	hopeless float64
+	// duels is how often the best and the default are measured in turns.
+	duels int
+}
+
+var (
+	chained = comparison{long: time.Millisecond, margin: 1.03, hopeless: 1.1, duels: 5}
+	// In place a product is a part of what is measured, often no more than a tenth: shares of the whole are smaller, and
+	// take longer to tell from noise. Half a percent of a token is worth having; a product that makes the whole a
+	// twentieth longer takes half as long again itself.
+	inPlace = comparison{long: 2 * time.Millisecond, margin: 1.005, hopeless: 1.05, duels: 11}
+)
+
+func (s *search) comparison() comparison {
+	if s.InPlace {
+		return inPlace
+	}
+	return chained
+}
 
 // search is a product whose ways are measured.
 type search struct {
 	Product
-	runs  [][]device.Argument
+	runs  []device.Dispatch
 	ways  []way // as many as Launches
 	asked []int // in this round
 	best  int
@@ -34,7 +55,7 @@ type way struct {
 	candidate
 	asked  bool
 	failed bool          // to compile or to run
-	time   time.Duration // of a dispatch, 0 where it was not measured
+	time   time.Duration // of all runs, 0 where it was not measured
 }
 
 // tried is the number of launches that were measured.
@@ -126,7 +147,7 @@ func (t *Tuner) measureAsked(s *search, last time.Time) {
 			continue
 		}
 		var err error
-		if w.time, err = t.measure(&w.candidate, s.Launches[i], s.runs, s.ways[s.best].time); err != nil {
+		if w.time, err = t.measure(s, i); err != nil {
 			w.failed = true
 		}
 		switch {
@@ -147,9 +168,9 @@ func (t *Tuner) confirm(s *search, end time.Time) {
 	if s.best == 0 {
 		return
 	}
-	first, best := &s.ways[0], &s.ways[s.best]
+	by, first, best := s.comparison(), &s.ways[0], &s.ways[s.best]
 	var least [2]time.Duration
-	for turn := 0; turn < duels && t.clock().Before(end); turn++ {
+	for turn := 0; turn < by.duels && t.clock().Before(end); turn++ {
 		for i, w := range []*way{first, best} {
 			took, err := t.time(&w.candidate)
 			if err != nil {
@@ -161,7 +182,7 @@ func (t *Tuner) confirm(s *search, end time.Time) {
 			}
 		}
 	}
-	if least[1] == 0 || float64(least[0]) < margin*float64(least[1]) || t.Sound != nil && !t.Sound(s.Launches[s.best]) {
+	if least[1] == 0 || float64(least[0]) < by.margin*float64(least[1]) || t.Sound != nil && !t.Sound(s.Launches[s.best]) {
 		s.best = 0
 		return
 	}

@@ -38,9 +38,9 @@ func identity(info device.Info, system string) string {
 // entry is a choice, as a file has it.
 type entry struct {
 	device          string
-	first, choice   string // the product's Key, and that of the launch
-	tried           int    // ways that were measured
-	firstTime, time time.Duration
+	first, choice   string        // the product's Key, and that of the launch
+	tried           int           // ways that were measured
+	firstTime, time time.Duration // of a dispatch; in place, of all that was measured with the product
 }
 
 // header is the first line of a file, with the version of the format.
@@ -88,14 +88,13 @@ func parse(text string) (e entry, err error) {
 	return e, err
 }
 
-// path is the file of a product, which its default launch stands for: its name is the hash of all that the choice
-// depends on.
-func (s store) path(first kernels.Launch) string {
-	text, err := first.Source(s.target)
+// path is the file of a product: its name is the hash of all that the choice depends on.
+func (s store) path(w Ways) string {
+	text, err := w.Launches[0].Source(s.target)
 	if s.dir == "" || err != nil {
 		return ""
 	}
-	return filepath.Join(s.dir, fileName(s.device, Key(first), text))
+	return filepath.Join(s.dir, fileName(s.device, w.key(), text))
 }
 
 // fileName is the name of the file for a device, the key of a product and the text of its default kernel.

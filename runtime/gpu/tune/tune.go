@@ -79,8 +79,7 @@ func (t *Tuner) Kept(w Ways) (kernels.Launch, bool) {
 
 // kept is Kept, as the number of the launch.
 func (t *Tuner) kept(w Ways) (int, bool) {
-	first := w.Launches[0]
-	e, err := t.store.read(t.store.path(first), Key(first))
+	e, err := t.store.read(t.store.path(w), w.key())
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) && !t.complained {
 			t.complained = true
@@ -155,9 +154,12 @@ func (t *Tuner) keep(s *search) (int, error) {
 	if s.ways[0].failed || s.ways[0].time == 0 {
 		return 0, nil // nothing was found out, or the time did not suffice: the next start goes on
 	}
-	first := s.Launches[0]
-	e, err := t.store.write(t.store.path(first), entry{
-		device: t.store.device, first: Key(first), choice: s.Launches[s.best].Key(), tried: s.tried(), firstTime: s.ways[0].time, time: s.ways[s.best].time,
+	each := time.Duration(1)
+	if !s.InPlace {
+		each = time.Duration(len(s.runs))
+	}
+	e, err := t.store.write(t.store.path(s.Ways), entry{
+		device: t.store.device, first: s.key(), choice: s.Launches[s.best].Key(), tried: s.tried(), firstTime: s.ways[0].time / each, time: s.ways[s.best].time / each,
 	}, func(e entry) bool { _, ok := s.find(e.choice); return ok })
 	at, _ := s.find(e.choice)
 	return at, err

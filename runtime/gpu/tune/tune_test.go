@@ -108,12 +108,18 @@ func (fakeKernel) Name() string    { return "fake" }
 func (fakeKernel) MaxThreads() int { return 1024 }
 
 func (d *fake) Record(list []device.Dispatch) (device.Sequence, error) {
-	k := list[0].Kernel.(fakeKernel)
-	if d.refuse("record", k.ints) {
-		return nil, errFake
+	for _, x := range list {
+		if x.Label != "tuning" {
+			continue
+		}
+		k := x.Kernel.(fakeKernel)
+		if d.refuse("record", k.ints) {
+			return nil, errFake
+		}
+		d.open++
+		return fakeSequence{&thing{d, k.ints, list}}, nil
 	}
-	d.open++
-	return fakeSequence{&thing{d, k.ints, list}}, nil
+	return nil, errors.New("nothing is measured")
 }
 
 type fakeSequence struct{ *thing }
@@ -126,8 +132,8 @@ func (s fakeSequence) Submit() error {
 	if s.d.refuse("wait", s.ints) {
 		s.d.failure = errFake
 	}
-	for range s.list {
-		s.d.queue += s.d.cost(s.ints)
+	for _, x := range s.list {
+		s.d.queue += s.d.cost(x.Kernel.(fakeKernel).ints)
 	}
 	s.d.dispatches += len(s.list)
 	return nil
@@ -141,7 +147,7 @@ func (t *thing) Close() error {
 // matvec is the product of a vector with a weight of rows of 8192 columns.
 func matvec(rows int) Product {
 	v := kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 4, Group: 64}, K: 8192, M: 1}, N: rows}
-	p := Product{Bytes: rows * 8192 / 2, Runs: func() [][]device.Argument { return make([][]device.Argument, 20) }}
+	p := Product{Bytes: rows * 8192 / 2, Runs: func() []device.Dispatch { return make([]device.Dispatch, 20) }}
 	tunings := v.Tunings(kernels.Machine{Target: kernels.CUDA})
 	for _, t := range tunings {
 		l, err := v.Launch(t)
@@ -213,34 +219,104 @@ func TestChoose(t *testing.T) {
 	require.False(t, ok)
 }
 
-// TestMargin: what is a little faster, or faster by chance, does not take the default's place.
+// among makes a product one that is measured in its place: two of its dispatches, each behind one of another kernel.
+func among(p Product, d *fake) Product {
+	k := fakeKernel{&thing{d: d, ints: map[string]int{"ELSE": 1}}}
+	p.InPlace = true
+	p.Runs = func() []device.Dispatch {
+		return []device.Dispatch{{Label: "before", Kernel: k, Groups: [3]int{7, 1, 1}}, {}, {Label: "between", Kernel: k, Barrier: true}, {Barrier: true}}
+	}
+	return p
+}
+
+// TestMargin: what is a little faster, or faster by chance, does not take the default's place. In place, a little of the whole
+// is much of the product.
 func TestMargin(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	first := number(matvec(1024).Launches[0], "ROWS")
-	faster := func(percent int) func(map[string]int) time.Duration {
+	faster := func(percent float64) func(map[string]int) time.Duration {
 		return func(ints map[string]int) time.Duration {
-			if ints["ROWS"] == first {
+			if ints["ROWS"] == first || ints["ELSE"] == 1 {
 				return 100 * time.Microsecond
 			}
-			return time.Duration(100-percent) * time.Microsecond
+			return time.Duration((100 - percent) * float64(time.Microsecond))
 		}
 	}
+	noise := func(percent int) func(map[string]int) time.Duration {
+		return func(map[string]int) time.Duration { return 100*time.Microsecond + time.Duration(r.IntN(percent*1000)) }
+	}
 	for _, c := range []struct {
-		name string
-		cost func(map[string]int) time.Duration
-		same bool
+		name          string
+		cost          func(map[string]int) time.Duration
+		same, inPlace bool // whether the default stays, in a chain and in place, where half of the time is the product's
 	}{
-		{"all equal", flat, true},
-		{"2 % faster", faster(2), true},
-		{"4 % faster", faster(4), false},
-		{"slower", faster(-50), true},
-		{"noise of 4 %", func(map[string]int) time.Duration { return 10*time.Microsecond + time.Duration(r.IntN(400)) }, true},
+		{"all equal", flat, true, true},
+		{"0.8 % faster", faster(0.8), true, true},
+		{"2 % faster", faster(2), true, false},
+		{"4 % faster", faster(4), false, false},
+		{"slower", faster(-50), true, true},
+		{"noise of 4 %", noise(4), true, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p, notes := matvec(1024), []string(nil)
-			got := tuner(newFake(c.cost), t.TempDir(), &notes).Choose([]Product{p}, 0)
+			p, d, notes := matvec(1024), newFake(c.cost), []string(nil)
+			got := tuner(d, t.TempDir(), &notes).Choose([]Product{p}, 0)
 			require.Equal(t, c.same, got[0].Key() == p.Launches[0].Key(), got[0].Key())
+			got = tuner(d, t.TempDir(), &notes).Choose([]Product{among(p, d)}, 0)
+			require.Equal(t, c.inPlace, got[0].Key() == p.Launches[0].Key(), got[0].Key())
 		})
+	}
+}
+
+// TestInPlace: what stands around a product is recorded as it is, with each way in the product's places; the best is that of
+// the whole, and is kept apart from that of a chain.
+func TestInPlace(t *testing.T) {
+	d, dir, notes := newFake(slope), t.TempDir(), []string(nil)
+	cost := d.cost
+	d.cost = func(ints map[string]int) time.Duration {
+		if ints["ELSE"] == 1 {
+			return 3 * time.Microsecond
+		}
+		return cost(ints)
+	}
+	chain := matvec(1024)
+	alone := tuner(d, dir, &notes).Choose([]Product{chain}, 0)
+	require.NotEqual(t, keys(chain.Launches[0]), keys(alone...))
+
+	// A file of a chain is no choice in place, and no reason to complain.
+	notes = nil
+	p := among(chain, d)
+	d.cost = func(ints map[string]int) time.Duration {
+		if ints["ELSE"] == 1 {
+			return 3 * time.Microsecond
+		}
+		return time.Duration(1000 * (ints["SETS"]*ints["SPLIT"] + ints["ROWS"]))
+	}
+	ways := map[string]bool{}
+	recorded := recorder{d, func(list []device.Dispatch) {
+		require.Len(t, list, 4)
+		for i, label := range []string{"before", "tuning", "between", "tuning"} {
+			require.Equal(t, label, list[i].Label)
+			require.Equal(t, i >= 2, list[i].Barrier)
+		}
+		require.Equal(t, [3]int{7, 1, 1}, list[0].Groups)
+		require.Same(t, list[1].Kernel.(fakeKernel).thing, list[3].Kernel.(fakeKernel).thing)
+		require.Equal(t, list[1].Groups, list[3].Groups)
+		ways[fmt.Sprint(list[1].Kernel.(fakeKernel).ints)] = true
+	}}
+	x := New(recorded, Options{Dir: dir, Clock: d.clock}, func(s string) { notes = append(notes, s) })
+	got := x.Choose([]Product{p}, 0)
+	require.NotEqual(t, keys(alone...), keys(got...))
+	require.Equal(t, 5, number(got[0], "SETS")*number(got[0], "SPLIT")+number(got[0], "ROWS"))
+	require.Greater(t, len(ways), 3)
+	require.Len(t, notes, 1)
+	require.Zero(t, d.open)
+	for _, c := range []struct {
+		ways Ways
+		want []kernels.Launch
+	}{{chain.Ways, alone}, {p.Ways, got}} {
+		kept, ok := x.Kept(c.ways)
+		require.True(t, ok)
+		require.Equal(t, keys(c.want...), keys(kept))
 	}
 }
 
@@ -341,31 +417,34 @@ func TestUnsound(t *testing.T) {
 func TestKey(t *testing.T) {
 	dir, p := t.TempDir(), matvec(1024)
 	info := newFake(flat).info
-	path := func(change func(*device.Info), system string, l kernels.Launch) string {
+	path := func(change func(*device.Info), system string, w Ways) string {
 		other := info
 		change(&other)
-		return newStore(dir, other, system).path(l)
+		return newStore(dir, other, system).path(w)
 	}
+	second, inPlace := p.Ways, p.Ways
+	second.Launches, inPlace.InPlace = p.Launches[1:], true
 	same := func(*device.Info) {}
 	seen := map[string]string{}
 	for name, got := range map[string]string{
-		"as it is":    path(same, "1", p.Launches[0]),
-		"description": path(func(i *device.Info) { i.Description = "Test GPU, driver 2" }, "1", p.Launches[0]),
-		"cores":       path(func(i *device.Info) { i.Cores++ }, "1", p.Launches[0]),
-		"threads":     path(func(i *device.Info) { i.MaxThreads = 512 }, "1", p.Launches[0]),
-		"memory":      path(func(i *device.Info) { i.ThreadgroupMemory = 1 }, "1", p.Launches[0]),
-		"target":      path(func(i *device.Info) { i.Target = kernels.Metal }, "1", p.Launches[0]),
-		"system":      path(same, "2", p.Launches[0]),
-		"shape":       path(same, "1", matvec(1032).Launches[0]),
-		"default":     path(same, "1", p.Launches[1]),
-		"text":        filepath.Join(dir, fileName(identity(info, "1"), Key(p.Launches[0]), "changed")),
+		"as it is":    path(same, "1", p.Ways),
+		"description": path(func(i *device.Info) { i.Description = "Test GPU, driver 2" }, "1", p.Ways),
+		"cores":       path(func(i *device.Info) { i.Cores++ }, "1", p.Ways),
+		"threads":     path(func(i *device.Info) { i.MaxThreads = 512 }, "1", p.Ways),
+		"memory":      path(func(i *device.Info) { i.ThreadgroupMemory = 1 }, "1", p.Ways),
+		"target":      path(func(i *device.Info) { i.Target = kernels.Metal }, "1", p.Ways),
+		"system":      path(same, "2", p.Ways),
+		"shape":       path(same, "1", matvec(1032).Ways),
+		"default":     path(same, "1", second),
+		"in place":    path(same, "1", inPlace),
+		"text":        filepath.Join(dir, fileName(identity(info, "1"), p.key(), "changed")),
 	} {
 		require.NotContains(t, seen, got, name)
 		seen[got] = name
 	}
 	free := info
 	free.Memory = 1 << 40
-	require.Equal(t, "as it is", seen[newStore(dir, free, "1").path(p.Launches[0])], "free memory is no part of it")
+	require.Equal(t, "as it is", seen[newStore(dir, free, "1").path(p.Ways)], "free memory is no part of it")
 }
 
 // TestDamagedFile: what is not as it was written is told of once, measured anew and replaced.
@@ -466,8 +545,8 @@ func TestParams(t *testing.T) {
 	for i := range p.Launches {
 		p.Launches[i].Params = []byte{1, 2, 3, 4}
 	}
-	p.Runs = func() [][]device.Argument {
-		return [][]device.Argument{make([]device.Argument, 2, 8), make([]device.Argument, 2, 8)}
+	p.Runs = func() []device.Dispatch {
+		return []device.Dispatch{{Arguments: make([]device.Argument, 2, 8)}, {Arguments: make([]device.Argument, 2, 8)}}
 	}
 	d := newFake(flat)
 	seen := 0

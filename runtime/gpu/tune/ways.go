@@ -15,14 +15,23 @@ type Ways struct {
 	Launches []kernels.Launch
 	// Near reports whether launches i and j differ in one respect; nil where all of them are near each other.
 	Near func(i, j int) bool
+	// InPlace says that they are measured in their place in a program, else in a chain of themselves.
+	InPlace bool
 }
 
 // Key tells products apart that are tuned each on its own: by the default launch, with its number of threadgroups up to
-// the next power of two, since a launch of more tokens may want another way.
-func Key(first kernels.Launch) string {
+// the next power of two, since a launch of more tokens may want another way, and by how they are measured, since what is best
+// in a chain may not be in a program.
+func Key(first kernels.Launch, inPlace bool) string {
 	groups := first.Groups[0] * first.Groups[1] * first.Groups[2]
-	return fmt.Sprintf("%s groups<=%d", first.Key(), 1<<bits.Len(uint(max(1, groups)-1)))
+	key := fmt.Sprintf("%s groups<=%d", first.Key(), 1<<bits.Len(uint(max(1, groups)-1)))
+	if inPlace {
+		key += " in place"
+	}
+	return key
 }
+
+func (w Ways) key() string { return Key(w.Launches[0], w.InPlace) }
 
 // Find is the number of the launch whose kernel is that of another.
 func (w Ways) Find(other kernels.Launch) (int, bool) { return w.find(other.Key()) }
@@ -41,8 +50,9 @@ type Product struct {
 	// Bytes are what a pass of the model reads of weights for it: where the time does not suffice for all products,
 	// it goes to those that read most.
 	Bytes int
-	// Runs gives the buffers of the dispatches that measure it, in the order of the kernel's: the same kernel on one set
-	// of weights after the other, so that no cache holds them. The kernel may write what it writes there. None means
-	// that it cannot be measured. It is called if the choice was not made before.
-	Runs func() [][]device.Argument
+	// Runs gives the dispatches that measure it, which read more weights than caches hold. Those without a kernel are the
+	// product's: of them only Barrier and the buffers count, in the order of the kernel's, and it may write what it writes
+	// there. In a chain all of them are. None at all means that it cannot be measured. It is called if the choice was not
+	// made before.
+	Runs func() []device.Dispatch
 }
