@@ -145,6 +145,8 @@ func TestExpertsChosen(t *testing.T) {
 	}{
 		{chosen(kernels.Experts{Format: affine4, Count: 40, Top: 3, Hidden: 128, Inner: 64, Shared: true, Norm: kernels.NormF32, Eps: 1e-6, Residual: true, Ahead: true}, softmax),
 			kernels.Tuning{Lanes: 8, Split: 2}, kernels.Tuning{Lanes: 8, Split: 2}, 1, 1},
+		{chosen(kernels.Experts{Format: affine4, Count: 40, Top: 3, Hidden: 128, Inner: 64, Shared: true, Norm: kernels.NormF32, Eps: 1e-6, Residual: true, Ahead: true}, softmax),
+			kernels.Tuning{Rows: 2, Sets: 9, Permute: true}, kernels.Tuning{Rows: 1, Sets: 5, Permute: true}, 1, 1},
 		{chosen(kernels.Experts{Format: kernels.Format{Bits: 4, Group: 32}, Count: 64, Top: 8, Hidden: 96, Inner: 32, Shared: true}, softmax), kernels.Tuning{Permute: true, Rows: 2}, kernels.Tuning{Permute: true, Rows: 2, Lanes: 16}, 2, 2},
 		{chosen(kernels.Experts{Format: kernels.Format{Bits: 4, Group: 128, Symmetric: true}, Count: 6, Top: 2, Hidden: 128, Inner: 128, Shared: true}, kernels.Router{Logits: true, Normalize: true}), kernels.Tuning{}, kernels.Tuning{Chunk: 64, Split: 3}, 8, 5},
 		{chosen(kernels.Experts{Format: kernels.Format{Bits: 8, Group: 64}, Count: 33, Top: 5, Hidden: 128, Inner: 64, Shared: true, Norm: kernels.NormPlain}, kernels.Router{Scale: 2.5}), kernels.Tuning{Split: 2}, kernels.Tuning{Split: 2}, 3, 2},

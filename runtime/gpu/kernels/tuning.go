@@ -86,12 +86,26 @@ func (v Vectors) tunings(target Target, rows, experts int) []Tuning {
 	for _, simds := range allSimds {
 		try(first.Bytes, first.Rows, first.Split, simds)
 	}
+	// Other numbers of simdgroups make grids that multiprocessors can hold at once, or that are even over them.
+	var between []int
+	if target == CUDA {
+		between = []int{6, 12, 10, 5, 7, 9}
+	}
+	tryBetween := func(bytes, rows, split int) {
+		for _, simds := range between {
+			if split <= 2 && simds%split == 0 {
+				try(bytes, rows, split, simds)
+			}
+		}
+	}
+	tryBetween(first.Bytes, first.Rows, first.Split)
 	for _, bytes := range []int{bytes, bytes / 2} {
 		for _, rows := range allRows {
 			for _, split := range splits {
 				for _, simds := range allSimds {
 					try(bytes, rows, split, simds)
 				}
+				tryBetween(bytes, rows, split)
 			}
 		}
 	}

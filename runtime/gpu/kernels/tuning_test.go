@@ -1,6 +1,7 @@
 package kernels_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -57,6 +58,32 @@ func TestClimbable(t *testing.T) {
 			}
 			require.Len(t, reached, len(all), "list %d", i)
 			require.True(t, all[0].Near(all[1]) && all[0].Near(all[2]), "list %d", i)
+		}
+	}
+}
+
+// TestNumbersOfSimdgroups: on NVIDIA numbers of simdgroups between powers of two are tried, too, and grids of the experts' first
+// product of which a multiprocessor of an H100 holds two or three threadgroups at once come early.
+func TestNumbersOfSimdgroups(t *testing.T) {
+	e := kernels.Experts{Format: affine4, Count: 256, Top: 8, Hidden: 2048, Inner: 512, Router: kernels.Router{Experts: 256, Top: 8, Normalize: true, Scale: 1}, Shared: true}
+	up, _ := e.Tunings(kernels.CUDA)
+	for i, most := range []int{2 * 132, 3 * 132} {
+		l, err := e.LaunchUp(up[i+1], 1)
+		require.NoError(t, err)
+		groups := l.Groups[0] * l.Groups[1]
+		require.True(t, groups <= most && groups > most*9/10, "%d threadgroups, want up to %d", groups, most)
+		require.True(t, up[0].Near(up[i+1]))
+	}
+	for target, want := range map[kernels.Target][]int{kernels.Metal: {4, 8, 16}, kernels.CUDA: {4, 5, 6, 7, 8, 9, 10, 12, 16}} {
+		for _, v := range []kernels.MatVec{{Vectors: kernels.Vectors{Format: affine4, K: 2048, M: 1}, N: 2048}, {Vectors: kernels.Vectors{Format: affine4, K: 2048, M: 1}, N: 8192}} {
+			var got []int
+			for _, w := range v.Tunings(kernels.Machine{Target: target}) {
+				if w.Split <= 2 {
+					got = append(got, w.Split*w.Sets)
+				}
+			}
+			slices.Sort(got)
+			require.Equal(t, want, slices.Compact(got))
 		}
 	}
 }
