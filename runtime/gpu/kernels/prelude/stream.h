@@ -6,7 +6,10 @@
 // of weights, of half as many rows of each.
 // A simdgroup of its own has strips copied into a ring of stages in threadgroup memory. The first copies start before
 // what the kernel depends on is done, for nothing writes weights: while one kernel ends, the next one's weights arrive. They are
-// few, because what that kernel still reads, and then the vector, would wait behind them.
+// few, because what that kernel still reads, and then the vector, would wait behind them; more where the vector takes long to make.
+//
+// Code, too, comes to a multiprocessor when it first runs there, behind all copies under way. So a turn is rehearsed, on zeros and
+// a stage that nothing is copied to yet, while there is nothing to do but to wait.
 //
 // The other simdgroups first make integers of 23 bits of the vector, with a scale for every 64 columns, and take
 // them apart into three signed digits of 8 bits. port_mma_u8s8 multiplies digits with codes, and its sums are exact; so
@@ -37,8 +40,8 @@
 #ifndef STREAM_STAGES   // at least 2, or as many as there are
 #define STREAM_STAGES 2
 #endif
-#ifndef STREAM_AHEAD    // stages whose copies start before what the kernel depends on is done
-#define STREAM_AHEAD 1
+#ifndef STREAM_AHEAD    // stages whose copies start before what the kernel depends on is done, less than all unless there is one
+#define STREAM_AHEAD (MATVEC_SUM && STREAM_STAGES > 2 ? STREAM_STAGES - 1 : 1)
 #endif
 #ifndef STREAM_FLUSH    // rows whose sums are kept before they are finished, a multiple of 16
 #define STREAM_FLUSH 64
@@ -245,6 +248,18 @@ inline int stream_take(int segment, int simd, int lane, int i, thread bool& own)
   return (segment * STREAM_CHUNKS + simd * STREAM_OWN) * 16 + (own ? at : at - 16);
 }
 
+// A vector of zeros.
+inline void stream_nothing(thread stream_part& part) {
+  UNROLL for (int i = 0; i < STREAM_TAKES; i++) {
+    UNROLL for (int j = 0; j < 8; j++) {
+      part.v[i][j] = 0.0f;
+#if MATVEC_HEAD
+      part.gates[i][j] = 0.0f;
+#endif
+    }
+  }
+}
+
 inline void stream_read_factors(device const MATVEC_NORM_T* norm, int segment, int simd, int lane, thread stream_part& part) {
 #if MATVEC_NORM == 1 || MATVEC_NORM == 2
   bool own;
@@ -446,43 +461,52 @@ inline void stream_run(thread Product& product, int group, int thread_index, dev
   if (copies && lane == 0) port_transfer_init(arrived, STREAM_STAGES);
   if (thread_index < 8) ((threadgroup uint*)(memory + STREAM_ZEROS))[thread_index] = 0u;
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  UNROLL for (int i = 0; i < STREAM_STAGES; i++) {
-    if (copies && i == STREAM_AHEAD) port_wait();
+  UNROLL for (int i = 0; i < STREAM_AHEAD; i++) {
     if (next.at < next.end) {
       if (copies) stream_start<PLANES>(product, next, next_segment, i, lane, memory, arrived);
       stream_step(next, next_segment, STREAM_STRIP / PLANES);
     }
   }
+  if (!copies) {
+    product.begin(strip.at + thread_index, strip.end);
+    stream_read_factors(norm, 0, simd, lane, part);
+#if MATVEC_SUM
+    stream_read_before(sum, simd, lane, part);
+#endif
+  }
   int slot = 0;
   int round = 0;
-  for (int turn = 0; strip.at < strip.end; turn++) {
+  // Turn -1 is the rehearsal. A compiler does not know that there always is one, and so makes no code of its own for it.
+  int turn = STREAM_STAGES > STREAM_AHEAD && group >= 0 ? -1 : 0;
+  NOUNROLL for (; strip.at < strip.end; turn++) {
+    const bool rehearsal = turn < 0;
 #if !PORT_TRANSFERS
     threadgroup_barrier(mem_flags::mem_threadgroup);
 #endif
-    if (!copies && turn == 0) {
-      product.begin(strip.at + thread_index, strip.end);
-      stream_read_factors(norm, 0, simd, lane, part);
-#if MATVEC_SUM
-      stream_read_before(sum, simd, lane, part);
-#endif
-      port_wait();
-      stream_read_part(x, gate, 0, simd, lane, part);
-#if MATVEC_SUM
-      const float before = stream_read_residual(sum, simd, lane, part);
-      if (lane == 0) squares[STREAM_SIMDS + simd] = before;
-#endif
-    }
-#if MATVEC_SUM
     if (turn == 0) {
-      threadgroup_barrier(mem_flags::mem_threadgroup);
+      port_wait();
+      if (!copies) stream_read_part(x, gate, 0, simd, lane, part);
+#if MATVEC_SUM
+      if (!copies) {
+        const float before = stream_read_residual(sum, simd, lane, part);
+        if (lane == 0) squares[STREAM_SIMDS + simd] = before;
+      }
+      threadgroup_barrier(mem_flags::mem_threadgroup);  // further copies start when these reads are done
       if (!copies) stream_add(sum, squares + STREAM_SIMDS, group == 0, simd, lane, part);
-    }
 #endif
+      UNROLL for (int i = STREAM_AHEAD; i < STREAM_STAGES; i++) {
+        if (next.at < next.end) {
+          if (copies) stream_start<PLANES>(product, next, next_segment, i, lane, memory, arrived);
+          stream_step(next, next_segment, STREAM_STRIP / PLANES);
+        }
+      }
+    }
     if (!copies) {
       // While the first strip is multiplied, a simdgroup makes digits of its columns, having read them a segment ahead.
       if (strip.number == 0) {
+        if (rehearsal) stream_nothing(part);
         stream_make(segment, simd, lane, part, memory, square);
-        if (segment < STREAM_SEGMENTS - 1) {
+        if (!rehearsal && segment < STREAM_SEGMENTS - 1) {
           stream_read_factors(norm, segment + 1, simd, lane, part);
           stream_read_part(x, gate, segment + 1, simd, lane, part);
         } else {
@@ -495,9 +519,10 @@ inline void stream_run(thread Product& product, int group, int thread_index, dev
         UNROLL for (int own = 0; own < STREAM_OWN; own++) stream_columns_of(simd * STREAM_OWN + own, lane, memory, columns[own]);
 #endif
       }
-      port_transfer_wait(arrived + slot, uint(round));
-      stream_multiply<PLANES>(memory + slot * STREAM_STAGE, stream_shelf(memory, strip.number), memory, segment, simd, lane, columns, sums);
-      if (segment == STREAM_SEGMENTS - 1) {
+      if (!rehearsal) port_transfer_wait(arrived + slot, uint(round));
+      stream_multiply<PLANES>(memory + (rehearsal ? STREAM_STAGES - 1 : slot) * STREAM_STAGE, stream_shelf(memory, rehearsal ? STREAM_SHELVES - 1 : strip.number), memory,
+                              segment, simd, lane, columns, sums);
+      if (rehearsal || segment == STREAM_SEGMENTS - 1) {
         UNROLL for (int h = 0; h < STREAM_EIGHTS; h++) {
           float v = sums[h];
           v += simd_shuffle_xor(v, 1);
@@ -508,6 +533,10 @@ inline void stream_run(thread Product& product, int group, int thread_index, dev
           sums[h] = 0.0f;
         }
       }
+    }
+    if (rehearsal) {
+      square = 0.0f;
+      continue;
     }
     stream_step(strip, segment, STREAM_STRIP / PLANES);
     bool full = segment == 0 && strip.at >= strip.end;
