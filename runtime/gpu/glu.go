@@ -1,10 +1,6 @@
 package gpu
 
-import (
-	"slices"
-
-	"github.com/etc-ml/etc/runtime/gpu/kernels"
-)
+import "github.com/etc-ml/etc/runtime/gpu/kernels"
 
 // pairOf is activation(gate)·up of two products of the same few rows that is deferred: a shared expert's becomes a part
 // of the mixture of experts. first and second are the operands of both weights, of n rows.
@@ -47,29 +43,9 @@ func (p *pairOf) emit(b *binder) {
 	operands := append(append([]operand{}, p.first...), p.second...)
 	if b.dispatch("glu", l, err, append(operands, reads(p.gate.x), norm, writes(p.out), b.stepAt(p.gate.rows, nil))...) {
 		tuned(b, ways, k.Launch)
-		b.reading(p.gate.w.bytes() * 2 * p.n / p.gate.w.rows)
+		b.reading(p.bytes())
 	}
 }
 
-// ofSum is ofSum of a product, for the pair.
-func (p *pairOf) ofSum(b *binder) bool {
-	n := b.normedSum(p.gate.x)
-	if n == nil || !p.gate.sole || p.gate.norm != nil || p.gate != p.up && len(p.gate.siblings) > 2 || p.gate != p.up && !slices.Contains(p.gate.siblings, p.up) {
-		return false
-	}
-	k := p.kernel()
-	x, norm := n.describe(&k.Vectors)
-	ways := k.Tunings(b.x.exe.machine)
-	if len(ways) == 0 {
-		return false
-	}
-	l, err := usable(b, ways, k.Launch)
-	if err != nil {
-		return false
-	}
-	operands := append(slices.Concat(p.first, p.second), x, norm, writes(p.out))
-	b.dispatch("glu of a sum", l, nil, append(append(operands, n.takeBack(b)...), b.stepAt(1, nil))...)
-	tuned(b, ways, k.Launch)
-	b.reading(p.gate.w.bytes() * 2 * p.n / p.gate.w.rows)
-	return true
-}
+// bytes are those of both weights.
+func (p *pairOf) bytes() int { return p.gate.w.bytes() * 2 * p.n / p.gate.w.rows }

@@ -153,35 +153,6 @@ func (b *binder) ofHeads(l *linearOf, epilogue kernels.Epilogue, extra *value, l
 	return true
 }
 
-// ofSum computes a product of one row that is the normalization of a sum, which was the last step and is a part of the product now:
-// a kernel fewer between two that stream their weights.
-func (b *binder) ofSum(l *linearOf, epilogue kernels.Epilogue, extra *value, limit float32, out *value) bool {
-	n := b.normedSum(l.x)
-	if n == nil || !l.sole || len(l.siblings) > 1 || l.norm != nil || l.bias != nil {
-		return false
-	}
-	v, _ := l.vectors()
-	x, norm := n.describe(&v)
-	k := kernels.MatVec{Vectors: v, N: l.w.rows, Epilogue: epilogue, Cap: limit}
-	ways := k.Tunings(b.x.exe.machine)
-	if len(ways) == 0 {
-		return false
-	}
-	launch, err := usable(b, ways, k.Launch)
-	if err != nil {
-		return false
-	}
-	other := x
-	if extra != nil {
-		other = reads(extra)
-	}
-	operands := append(append(l.w.operands(), x, norm, other, writes(out)), n.takeBack(b)...)
-	b.dispatch("linear of a sum", launch, nil, append(operands, b.stepAt(1, nil))...)
-	tuned(b, ways, k.Launch)
-	b.reading(l.w.bytes())
-	return true
-}
-
 // blocks computes a product fewRows rows at a time.
 func (b *binder) blocks(l *linearOf, epilogue kernels.Epilogue, extra *value, limit float32, out *value) bool {
 	if b.ofHeads(l, epilogue, extra, limit, out) || b.ofSum(l, epilogue, extra, limit, out) {

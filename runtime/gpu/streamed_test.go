@@ -49,6 +49,7 @@ const sandwich = `module {
   constant @norm3 : f32[256]
   constant @norm4 : f32[256]
   constant @scale : f32[1]
+  constant @back : bf16[256,72]
   CONSTANTS
   entry forward(%in: f32[1,s0,32]) {
     %x = linear(x=%in, weight=@in) : f32[1,s0,256]
@@ -65,6 +66,7 @@ const sandwich = `module {
     %y = multiply(a=%c, b=@scale) : f32[1,s0,256]
     %yn = rms_norm(x=%y, weight=@norm4) {eps=1e-06} : f32[1,s0,256]
     %z = linear(x=%yn, weight=%wout) : f32[1,s0,72]
+    REST
     return RESULTS
   }
 }
@@ -133,20 +135,27 @@ func TestStreamedSums(t *testing.T) {
 	t.Parallel()
 	emulated(t)
 	for name, c := range map[string]struct {
-		results string
-		norms   int // kernels that normalize
+		rest, results string
+		norms         int // kernels that normalize
+		streams       int
 	}{
-		"all":                      {"%z: f32[1,s0,72]", 0},
-		"and sums are results":     {"%z: f32[1,s0,72], %b: f32[1,s0,256], %y: f32[1,s0,256]", 0},
-		"a normalized one is, too": {"%z: f32[1,s0,72], %bn: f32[1,s0,256]", 1},
+		"all":                      {"", "%z: f32[1,s0,72]", 0, 4},
+		"and sums are results":     {"", "%z: f32[1,s0,72], %b: f32[1,s0,256], %y: f32[1,s0,256]", 0, 4},
+		"a normalized one is, too": {"", "%z: f32[1,s0,72], %bn: f32[1,s0,256]", 1, 4},
+		"and the sum is added": {`%m = linear(x=%z, weight=@back) : f32[1,s0,256]
+    %mn = rms_norm(x=%m, weight=@norm1) {eps=1e-06} : f32[1,s0,256]
+    %e = add(a=%mn, b=%y) : f32[1,s0,256]
+    %en = rms_norm(x=%e, weight=@norm2) {eps=1e-06} : f32[1,s0,256]
+    %l = linear(x=%en, weight=%wsquare) : f32[1,s0,256]
+    %r = add(a=%l, b=%e) : f32[1,s0,256]`, "%r: f32[1,s0,256]", 1, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			random := normals(7)
-			compiled, run := runStreamed(t, random, streamedModule(t, random, strings.Replace(sandwich, "RESULTS", c.results, 1),
+			compiled, run := runStreamed(t, random, streamedModule(t, random, strings.NewReplacer("RESULTS", c.results, "REST", c.rest).Replace(sandwich),
 				"square 256 256", "gate 512 256", "up 512 256", "down 256 512", "out 72 256"))
 			require.Equal(t, c.norms, compiled["norm"], "kernels: %v", compiled)
-			require.Equal(t, 4, compiled["stream"], "kernels: %v", compiled)
+			require.Equal(t, c.streams, compiled["stream"], "kernels: %v", compiled)
 			run(3)
 			run(1)
 		})
