@@ -3,21 +3,14 @@
 package standin
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
-	"unsafe"
 
-	"github.com/ebitengine/purego"
-
-	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/emulator"
+	"github.com/etc-ml/etc/runtime/gpu/internal/standin"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
@@ -38,51 +31,16 @@ type Library struct {
 // Load builds and loads the stand-in, once in the process. Its error wraps device.ErrUnavailable where there
 // are no compilers.
 var Load = sync.OnceValues(func() (*Library, error) {
-	cc, err := exec.LookPath(cmp.Or(os.Getenv("CC"), "cc"))
-	if err == nil {
-		_, err = exec.LookPath(cmp.Or(os.Getenv("CXX"), "c++"))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the stand-in for CUDA needs a C and a C++ compiler (CC, CXX): %w: %w", err, device.ErrUnavailable)
-	}
-	folder, err := os.MkdirTemp("", "standin")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(folder)
-	text := filepath.Join(folder, "standin.c")
-	if err := os.WriteFile(text, source, 0o600); err != nil {
-		return nil, err
-	}
-	l := &Library{Path: filepath.Join(folder, "standin.so")}
-	if out, err := exec.Command(cc, "-O1", "-shared", "-fPIC", "-o", l.Path, text).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%w\n%s", err, out)
-	}
-	handle, err := purego.Dlopen(l.Path, purego.RTLD_NOW|purego.RTLD_GLOBAL)
-	if err != nil {
-		return nil, err
-	}
-	purego.RegisterLibFunc(&l.Live, handle, "standin_live")
-	purego.RegisterLibFunc(&l.Programmatic, handle, "standin_programmatic")
-	purego.RegisterLibFunc(&l.Complaints, handle, "standin_complaints")
-	purego.RegisterLibFunc(&l.Reset, handle, "standin_reset")
-	var setCompiler func(uintptr)
-	purego.RegisterLibFunc(&setCompiler, handle, "standin_compiler")
-	setCompiler(purego.NewCallback(compile))
-	return l, nil
+	l := &Library{}
+	var err error
+	l.Path, err = standin.Load("CUDA", source, sharedObject, map[string]any{
+		"standin_live":         &l.Live,
+		"standin_programmatic": &l.Programmatic,
+		"standin_complaints":   &l.Complaints,
+		"standin_reset":        &l.Reset,
+	})
+	return l, err
 })
-
-// compile is the stand-in's compiler: it writes the path of a shared object, or an error, to size bytes at out.
-func compile(text, out, size uintptr) uintptr {
-	path, err := sharedObject(cText(text))
-	ok := uintptr(1)
-	if err != nil {
-		path, ok = err.Error(), 0
-	}
-	to := unsafe.Slice((*byte)(pointer(out)), size)
-	to[copy(to[:size-1], path)] = 0
-	return ok
-}
 
 var (
 	kernelHead = regexp.MustCompile(`\bkernel\s+void\s+(\w+)\s*\(([^{]*)\{`)
@@ -106,15 +64,3 @@ func sharedObject(text string) (string, error) {
 	}
 	return emulator.SharedObject(kernels.Prelude(kernels.CPU) + body + "\n")
 }
-
-func cText(address uintptr) string {
-	start := pointer(address)
-	n := 0
-	for *(*byte)(unsafe.Add(start, n)) != 0 {
-		n++
-	}
-	return strings.Clone(unsafe.String((*byte)(start), n))
-}
-
-// pointer is an address of memory that is not Go's.
-func pointer(address uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&address)) }
