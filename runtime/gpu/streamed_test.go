@@ -142,6 +142,7 @@ func TestStreamedSums(t *testing.T) {
 		"all":                      {"", "%z: f32[1,s0,72]", 0, 4},
 		"and sums are results":     {"", "%z: f32[1,s0,72], %b: f32[1,s0,256], %y: f32[1,s0,256]", 0, 4},
 		"a normalized one is, too": {"", "%z: f32[1,s0,72], %bn: f32[1,s0,256]", 1, 4},
+		"a half of a pair is, too": {"", "%z: f32[1,s0,72], %gate: f32[1,s0,512]", 1, 5},
 		"and the sum is added": {`%m = linear(x=%z, weight=@back) : f32[1,s0,256]
     %mn = rms_norm(x=%m, weight=@norm1) {eps=1e-06} : f32[1,s0,256]
     %e = add(a=%mn, b=%y) : f32[1,s0,256]

@@ -120,10 +120,15 @@ func (n *normedSum) describe(v *kernels.Vectors) (x, norm operand) {
 	return x, norm
 }
 
+// emit normalizes once more, for what reads the normalization although a product has taken the step: that of a pair is
+// computed again, where something else reads it.
+func (n *normedSum) emit(b *binder) { n.run(b, n.after, false) }
+
 // takeBack takes the step back, whose work the next step does: with these operands behind those of the product.
 func (n *normedSum) takeBack(b *binder) []operand {
-	b.plan.steps = b.plan.steps[:len(b.plan.steps)-1]
-	n.after.out.slot.first = never
+	last, s := len(b.plan.steps)-1, n.after.out.slot
+	s.first, s.pending, s.by = never, n, b.plan.steps[last].op
+	b.plan.steps = b.plan.steps[:last]
 	x := reads(n.x)
 	out := []operand{reads(n.pre.weight), reads(n.residual), x, x}
 	if n.scale != nil {
