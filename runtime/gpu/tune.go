@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/etc-ml/etc/runtime/gpu/device"
@@ -121,6 +122,9 @@ func (x *instance) tune(p *plan) {
 		reserve = 0.5 // a prompt comes first, but time is spent in the plan for one token, which is next
 	}
 	for i, l := range x.exe.tuner.Choose(todo, reserve) {
+		if open[i].inPlace && errors.Is(w.err, errUnsound) {
+			continue // they are measured in the plan that is made anew
+		}
 		x.exe.choices[open[i].key] = l
 	}
 	r.close()

@@ -95,6 +95,33 @@ func TestTuneUnsound(t *testing.T) {
 	require.NoError(t, x.Close())
 }
 
+// TestTuneBesideFaults: where a kernel of a token gives wrong numbers, the others are tuned, in the plan that does without it.
+func TestTuneBesideFaults(t *testing.T) {
+	t.Parallel()
+	m, e := fusetest.Load(t, "etc-qwen35moe-chat-sample"), emulated(t).(gpu.Engine)
+	calls := []int{1, 1}
+	want := runCalls(t, m, compile(t, e, m, engine.Options{Precision: eval.FP32}), calls)
+	d := &faulty{compiled: map[string]int{}, changed: map[string]int{}, fault: refuse("embedding")}
+	var clock stopwatch
+	recorded, dir := 0, t.TempDir()
+	var notes []string
+	x, err := gpu.Engine{Device: e.Device, Prove: &prove.Options{Dir: dir}, Tune: &tune.Options{Dir: dir, Clock: clock.time, Budget: time.Hour, Least: 80 << 10}, Open: func() (device.Device, error) {
+		var err error
+		d.Device, err = e.Open()
+		return timed{d, &clock, &recorded}, err
+	}}.Compile(m, engine.Options{Precision: eval.FP32, Warn: func(text string) { notes = append(notes, text) }})
+	require.NoError(t, err)
+	i, err := x.NewInstance()
+	require.NoError(t, err)
+	requireClose(t, want, runCalls(t, m, i, calls), 1e-4)
+	require.NotZero(t, d.changed["embedding"])
+	require.NotEmpty(t, notes)
+	require.Contains(t, notes[0], "embedding/embedding does not run: ")
+	require.Regexp(t, `^tuned [1-9]`, notes[len(notes)-1])
+	require.NoError(t, i.Close())
+	require.NoError(t, x.Close())
+}
+
 // spy is a device that notes what is recorded, on which all measurements take as long. Of those of the same product only the
 // first one runs to its end.
 type spy struct {
