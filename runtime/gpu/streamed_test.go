@@ -149,6 +149,11 @@ func TestStreamedSums(t *testing.T) {
     %en = rms_norm(x=%e, weight=@norm2) {eps=1e-06} : f32[1,s0,256]
     %l = linear(x=%en, weight=%wsquare) : f32[1,s0,256]
     %r = add(a=%l, b=%e) : f32[1,s0,256]`, "%r: f32[1,s0,256]", 1, 5},
+		"and a bias is added": {`%m = linear(x=%z, weight=@back) : f32[1,s0,256]
+    %mn = rms_norm(x=%m, weight=@norm1) {eps=1e-06} : f32[1,s0,256]
+    %e = add(a=%mn, b=%y) : f32[1,s0,256]
+    %en = rms_norm(x=%e, weight=@norm2) {eps=1e-06} : f32[1,s0,256]
+    %l = linear(x=%en, weight=%wsquare, bias=@norm3) : f32[1,s0,256]`, "%l: f32[1,s0,256]", 1, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
