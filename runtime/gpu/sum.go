@@ -141,7 +141,7 @@ func (n *normedSum) takeBack(b *binder) []operand {
 }
 
 // ofSum computes a product of one row that is the normalization of a sum, which was the last step and is a part of the product now,
-// where that streams its weights. Nothing else may read the normalization.
+// where that streams its weights. Where something else reads the normalization, which would make it again, the step stays.
 func (b *binder) ofSum(l *linearOf, epilogue kernels.Epilogue, extra *value, limit float32, out *value) bool {
 	n := b.normedSum(l.x)
 	// What is added may be the sum, which is not there before the kernel ends.

@@ -11,8 +11,8 @@ import (
 )
 
 // tuned notes that the last step can be launched in any of these ways, with the same operands. The step has the
-// first of them until the tuner, if there is one, has chosen: it runs them on random numbers from -1 to 1, so that an
-// operand of indices says what they must be below.
+// first of them until the tuner, if there is one, has chosen: in a chain it runs them on random numbers from -1 to 1, so that
+// an operand of indices says what they must be below.
 func tuned[T interface{ Near(T) bool }](b *binder, tunings []T, launch func(T) (kernels.Launch, error)) {
 	last := &b.plan.steps[len(b.plan.steps)-1]
 	last.ways = func() tune.Ways {

@@ -4,7 +4,7 @@
 #include "stream.h"
 #include "conv.h"
 // The kernels of matvec.metal, for one vector: the same buffers, the same results, weights that are copied to
-// threadgroup memory beside the work.
+// threadgroup memory beside the work. stream_sum_one and stream_sum_glu make their vector first, of more buffers.
 
 // One weight.
 struct stream_one {
