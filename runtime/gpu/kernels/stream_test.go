@@ -2,6 +2,7 @@ package kernels_test
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -125,6 +126,7 @@ func TestStreamSums(t *testing.T) {
 			vector := c.sum.Twin(x, before, residual, scale[0])
 			run := func(l kernels.Launch, err error, bound float64, want []float32, operands ...any) {
 				require.NoError(t, err)
+				require.Equal(t, c.sum.Kept, slices.ContainsFunc(l.Trial().Wants, func(w kernels.Want) bool { return len(w.Values) == c.k }), "known answers of the vector")
 				got, kept := blank(72), blank(c.k)
 				kerneltest.Run(t, l, append(operands, got, before, residual, scale, kept, []int32{1, 0})...)
 				requireClose(t, want, got, bound)

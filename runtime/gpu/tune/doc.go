@@ -25,8 +25,8 @@
 //   - A choice is made once. It is kept in a file whose name is the hash of what it depends on: the device and its
 //     driver, the whole text of the default's kernel with its definitions (its shape, too), how it is measured. Whoever
 //     writes the file first decides, for other processes too.
-//   - Nothing here is an error for the caller: a way that does not compile or run is passed over, and where nothing can
-//     be measured or kept, the default is taken, with a note.
+//   - Nothing here is an error for the caller: a way that does not compile or run is passed over, a product that cannot be
+//     measured has the default, and what cannot be kept is measured again at the next start, with a note.
 //   - The time is bounded: what it does not suffice for has the default until the next start, which goes on.
 //
 // It imports packages device, keep and kernels, and must never import the planner or a host.
