@@ -18,6 +18,7 @@ type plan struct {
 	outputs []*value
 	slots   []*slot // those in the arena
 	size    int     // bytes of the arena
+	apart   bool    // nothing in the arena shares memory
 
 	checks []func() error // of cells: what kernels trust
 
@@ -254,7 +255,8 @@ func (p *plan) place() {
 		slots[i] = bind.Slot{Size: s.size, First: s.first, Last: s.last, Offset: total}
 		total += (s.size + alignment - 1) &^ (alignment - 1)
 	}
-	if p.size = total; total > roomy { // else nothing shares memory, so that nothing waits for memory
+	// Where nothing shares memory, nothing waits for memory.
+	if p.size, p.apart = total, total <= roomy; !p.apart {
 		p.size = bind.Place(slots, alignment)
 	}
 	for i, s := range p.slots {

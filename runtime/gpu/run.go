@@ -12,7 +12,9 @@ func (x *instance) run(p *plan) error {
 		return err
 	}
 	if p.program == nil {
-		x.tune(p)
+		if err := x.tune(p); err != nil {
+			return err
+		}
 		if err := x.prove(p); err != nil {
 			return err
 		}

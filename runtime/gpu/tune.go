@@ -1,7 +1,6 @@
 package gpu
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/etc-ml/etc/runtime/gpu/device"
@@ -91,10 +90,11 @@ func (p *plan) products(t *tune.Tuner) (out []*product) {
 }
 
 // tune gives the steps of a plan the launches that are fastest on this device, if there is a tuner. The plan has its
-// memory, and what kernels read of the call, but is not recorded yet.
-func (x *instance) tune(p *plan) {
+// memory, and what kernels read of the call, but is not recorded yet. It fails where the plan would run to measure products in
+// their place and must not.
+func (x *instance) tune(p *plan) error {
 	if x.exe.tuner == nil {
-		return
+		return nil
 	}
 	r := newRotation(x)
 	w := &windows{rotation: r, plan: p}
@@ -117,14 +117,16 @@ func (x *instance) tune(p *plan) {
 		open = append(open, t)
 		todo = append(todo, tune.Product{Ways: t.ways(), Bytes: t.bytes, Runs: runs})
 	}
+	if len(open) > 0 && open[0].inPlace {
+		if err := x.prove(p); err != nil {
+			return err
+		}
+	}
 	reserve := 0.0
 	if !p.single() {
 		reserve = 0.5 // a prompt comes first, but time is spent in the plan for one token, which is next
 	}
 	for i, l := range x.exe.tuner.Choose(todo, reserve) {
-		if open[i].inPlace && errors.Is(w.err, errUnsound) {
-			continue // they are measured in the plan that is made anew
-		}
 		x.exe.choices[open[i].key] = l
 	}
 	r.close()
@@ -134,6 +136,7 @@ func (x *instance) tune(p *plan) {
 	for i := range p.steps {
 		p.steps[i].ways = nil // a plan is tuned once
 	}
+	return nil
 }
 
 // choose gives a product's steps the kernel that was chosen for them. It is false where none was chosen yet.

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/etc-ml/etc/runtime/gpu/device"
-	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
 // windowAround is the number of steps that stand before the first one of a product in its window, and behind the last one at
@@ -13,8 +12,8 @@ import (
 const windowAround = 2
 
 // windows give the products of a plan for one token their measurements: parts of the plan as a call has them, in order, with
-// the barriers and the launches that steps have now, but for the products' own. All kernels of the plan have run once before
-// that, so that what a window reads of steps before it is there: the experts that a router chose, how many tokens a sampler
+// the barriers and the launches that steps have now, but for the products' own. All kernels of the plan are proved, and have run
+// once before that, so that what a window reads of steps before it is there: the experts that a router chose, how many tokens a sampler
 // kept. States are others.
 type windows struct {
 	*rotation
@@ -22,8 +21,6 @@ type windows struct {
 	parts []recorded // nil before they are needed
 	err   error      // why there are none
 }
-
-var errUnsound = errors.New("kernels of the plan fail their known answers")
 
 // recorded are kernels between two steps of the host in the order in which they are recorded, with their steps.
 type recorded struct {
@@ -33,25 +30,10 @@ type recorded struct {
 
 // inPlace reports whether products are measured in their place in a plan: in one for a token, where what a part of it reads
 // is there after a pass, because no results share memory.
-func (p *plan) inPlace() bool {
-	size := 0
-	for _, s := range p.slots {
-		size += (s.size + alignment - 1) &^ (alignment - 1)
-	}
-	return p.single() && size <= roomy
-}
+func (p *plan) inPlace() bool { return p.single() && p.apart }
 
-// pass makes the parts, and runs them once. Kernels that fail their known answers do not run: the plan will be made anew.
+// pass makes the parts, and runs them once.
 func (w *windows) pass() error {
-	var launches []kernels.Launch
-	for _, s := range w.plan.steps {
-		if s.host == nil && s.kernel == nil {
-			launches = append(launches, s.launch)
-		}
-	}
-	if k := &w.exe.known; k.prover != nil && len(k.prover.Prove(launches, w.exe.kernel)) > 0 {
-		return errUnsound
-	}
 	if err := w.exe.compile(w.plan.steps); err != nil {
 		return err
 	}
