@@ -198,7 +198,7 @@ func (m *mixture) kernel() kernels.Experts {
 
 // fits reports whether there are both kernels, whatever is added to their result.
 func (m *mixture) fits(b *binder, e kernels.Experts) bool {
-	first, second := e.Tunings(b.x.exe.machine.Target)
+	first, second := e.Tunings(b.x.exe.machine, m.tokens)
 	if len(first) == 0 || len(second) == 0 {
 		return false
 	}
@@ -256,12 +256,12 @@ func (m *mixture) runFew(b *binder, mix *expertsOf) bool {
 	e, at := m.kernel(), b.stepAt(m.tokens, nil)
 	e.Shared, e.Residual = mix.shared != nil, mix.extra != nil
 	_, _, normed := m.norm.vectors(reads(m.x))
-	first, second := e.Tunings(b.x.exe.machine.Target)
+	first, second := e.Tunings(b.x.exe.machine, m.tokens)
 	pairs := m.tokens * m.top
 	hidden := b.scratch(4 * m.tokens * e.Parts() * e.Inner)
 	up, down := append(m.gate.operands(), m.up.operands()...), m.down.operands()
 	upBytes, downBytes := min(pairs, m.gate.count)*2*m.gate.bytes(), min(pairs, m.gate.count)*m.down.bytes()
-	chosen, scores := reads(m.indices), reads(m.scores)
+	chosen, scores, last := reads(m.indices), reads(m.scores), []operand{at}
 	chosen.below = e.Count
 	if m.choice == nil {
 		up = append(up, chosen, reads(m.x), normed)
@@ -278,6 +278,7 @@ func (m *mixture) runFew(b *binder, mix *expertsOf) bool {
 		chosen, scores = whole(made), whole(madeScores)
 		if mix.shared != nil {
 			down = append(down, sharedDown...)
+			last = []operand{logits, at}
 		}
 		chosen.below = e.Count
 	}
@@ -292,7 +293,7 @@ func (m *mixture) runFew(b *binder, mix *expertsOf) bool {
 		more = reads(mix.extra)
 	}
 	fall, err := e.LaunchDown(second[0], m.tokens)
-	if !b.dispatch("experts down", fall, err, append(down, chosen, scores, whole(hidden), more, writes(mix.out), at)...) {
+	if !b.dispatch("experts down", fall, err, append(append(down, chosen, scores, whole(hidden), more, writes(mix.out)), last...)...) {
 		return false
 	}
 	tuned(b, second, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchDown(t, m.tokens) })

@@ -12,7 +12,7 @@ import (
 // between two kernels of a graph shrinks (programmatic dependent launch). Every kernel says at its start that
 // its dependents may come, then waits until what it depends on is done and its memory is written, so that
 // nothing changes but the time. Kernels of a text that defines PORT_WAITS wait by themselves, by port_wait, and read
-// weights meanwhile.
+// weights meanwhile; those of one that defines PORT_RELEASES say by themselves when their dependents may come.
 
 var entry = regexp.MustCompile(`(?m)^(extern "C" __global__ void .*_entry\(.*\) \{)$`)
 
@@ -22,8 +22,11 @@ func startEarly(text string) (string, bool) {
 	if n := len(entry.FindAllStringIndex(text, -1)); n == 0 || n != strings.Count(text, "__global__ ") {
 		return text, false
 	}
-	start := `$1
+	start := "$1"
+	if !strings.Contains(text, "\n#define PORT_RELEASES\n") {
+		start += `
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");`
+	}
 	if !strings.Contains(text, "\n#define PORT_WAITS\n") {
 		start += `
   asm volatile("griddepcontrol.wait;" ::: "memory");`

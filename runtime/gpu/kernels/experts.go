@@ -42,8 +42,18 @@ func (e Experts) up() Vectors {
 }
 func (e Experts) down() Vectors { return Vectors{Format: e.Format, K: e.Parts() * e.Inner, M: 1} }
 
-// Tunings are the ways to divide the two products, the default first.
-func (e Experts) Tunings(target Target) (up, down []Tuning) {
+// Tunings are the ways to divide the two products of so many tokens on a machine, the default first.
+func (e Experts) Tunings(m Machine, tokens int) (up, down []Tuning) {
+	up, down = e.tunings(m.Target)
+	if tokens != 1 {
+		return up, down
+	}
+	heldUp, heldDown := e.holds(m)
+	return among(heldUp, up), among(heldDown, down)
+}
+
+// tunings are the ways in which the products are not held.
+func (e Experts) tunings(target Target) (up, down []Tuning) {
 	up = e.up().tunings(target, e.Inner*e.Parts(), 1)
 	if target == CUDA && e.Shared {
 		// Small threadgroups: many can wait for the choice on a multiprocessor, and one that is done makes room for the next.
@@ -119,6 +129,9 @@ func (e Experts) check() error {
 // shared expert's gate f32 [T] (logits again where there is none), x, norm, and what is written: experts i32 and scores
 // f32 [T, Parts], the shared expert's number being 0, and h f32 [T, Parts, Inner]; step.
 func (e Experts) LaunchUp(t Tuning, tokens int) (Launch, error) {
+	if t.Stream != (Stream{}) {
+		return e.launchHeldUp(t, tokens)
+	}
 	v := e.up()
 	err := e.check()
 	if err == nil {
@@ -151,8 +164,12 @@ func (e Experts) LaunchUp(t Tuning, tokens int) (Launch, error) {
 
 // LaunchDown is the second dispatch: y = Σ scores[j] · down[e_j]·h_j, plus extra. Buffers: w, scales, biases, those of
 // the shared expert where there is one, experts i32 and scores f32 [T, Parts], h, extra f32 [T, Hidden] (h again where
-// there is none), y f32 [T, Hidden], step.
+// there is none), y f32 [T, Hidden], logits f32 [T, Count] where there is a shared expert, step. The experts are those
+// that the first dispatch chooses by the logits, and it is the one before in the sequence.
 func (e Experts) LaunchDown(t Tuning, tokens int) (Launch, error) {
+	if t.Stream != (Stream{}) {
+		return e.launchHeldDown(t, tokens)
+	}
 	v := e.down()
 	err := e.check()
 	if err == nil {

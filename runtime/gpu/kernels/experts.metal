@@ -3,6 +3,7 @@
 #include "router.h"
 #include "product.h"
 #include "matvec.h"
+#include "mixture.h"
 // Mixtures of experts for a few tokens, whose experts are read each on its own: experts_up makes
 // activation(gate x) * (up x) of a token and one of its experts, experts_down the sum of the experts' products
 // with their scores. Weights are stacks: gate and up [E, I, H], down [E, H, I].
@@ -11,28 +12,15 @@
 // token's parts are its experts; with EXPERTS_SHARED one more stands before them, of weights of its own and with
 // the sigmoid of a gate for its score.
 
-#ifndef EXPERTS_TOP       // experts of a token
-#define EXPERTS_TOP 2
-#endif
-#ifndef EXPERTS_SHARED    // 1: and one that all tokens share
-#define EXPERTS_SHARED 0
-#endif
-#ifndef EXPERTS_N         // rows of one matrix of the stack
-#define EXPERTS_N 64
-#endif
-#ifndef EXPERTS_RESIDUAL  // experts_down adds extra [T, H]
-#define EXPERTS_RESIDUAL 0
-#endif
-#ifndef EXPERTS_ACTIVATION
-#define EXPERTS_ACTIVATION ACTIVATION_SILU
-#endif
+// What follows experts_choose may read the logits before its wait: so it starts when they are there.
+#define PORT_RELEASES
+
 #ifndef EXPERTS_AHEAD     // 1: experts_choose says which weights experts_down reads
 #define EXPERTS_AHEAD 0
 #endif
 #ifndef EXPERTS_TOKENS    // that the launch is made for
 #define EXPERTS_TOKENS 2
 #endif
-#define EXPERTS_PARTS (EXPERTS_TOP + EXPERTS_SHARED)
 
 // Whether there is a token of that number. One there always is, so that nothing is read to know it.
 inline bool experts_token(int token, device const int* step) { return EXPERTS_TOKENS == 1 || token < step[STEP_TOKENS]; }
@@ -53,6 +41,7 @@ kernel void experts_up(device const uint* w0 [[buffer(0)]],
                        uint thread_index [[thread_index_in_threadgroup]]) {
   TG_ARRAY(float, stage, MATVEC_STAGE);
   TG_ARRAY(float, shared, MATVEC_SHARED(2));
+  port_release();
   port_wait();
   const int pair = int(group.y);
   if (!experts_token(pair / EXPERTS_TOP, step)) return;
@@ -121,16 +110,11 @@ kernel void experts_choose(device const uint* w0 [[buffer(0)]],
   matvec_find(at, thread_index);
   if (!apart || first) {
     port_wait();
+    port_release();
     if (!experts_token(token, step)) return;
-    const int lane = int(thread_index % 32);
-    const int simd = int(thread_index / 32);
-    if (simd == 0) {
-      const int n = router_shorten(from, lane, list, list_places);
-      if (lane == 0) count[0] = n;
-    }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    router_rank(list, list_places, count[0], lane, simd, MATVEC_SIMDS, keys, places);
-    threadgroup_barrier(mem_flags::mem_threadgroup);
+    router_choose(from, int(thread_index % 32), int(thread_index / 32), MATVEC_SIMDS, list, list_places, count, keys, places);
+  } else {
+    port_release();
   }
   if (apart) {
     w0 = v0;
@@ -175,21 +159,7 @@ kernel void experts_choose(device const uint* w0 [[buffer(0)]],
 #endif
   }
 #endif
-  if (first && thread_index < 32) {
-    const int lane = int(thread_index);
-    const int rank = min(lane, ROUTER_TOP - 1);
-    const float logit = router_number(keys[rank]);
-    const float score = router_score(logit, lane, router_total(from, lane, router_number(keys[0])));
-    const long to = long(token) * EXPERTS_PARTS;
-    if (lane < ROUTER_TOP) {
-      experts[to + EXPERTS_SHARED + lane] = places[rank];
-      scores[to + EXPERTS_SHARED + lane] = score;
-    }
-    if (apart && lane == 0) {
-      experts[to] = 0;
-      scores[to] = port_sigmoid(gates[token]);
-    }
-  }
+  if (first && thread_index < 32) mixture_write(from, gates, keys, places, token, int(thread_index), experts, scores);
   if (!matvec_finish<2>(sums, squares, shared, at, out)) return;
   const int row = row0 + at.lane;
   if (row < EXPERTS_N) y[long(group.y) * EXPERTS_N + row] = port_activate(EXPERTS_ACTIVATION, out[0]) * out[1];
@@ -244,12 +214,13 @@ kernel void experts_down(device const uint* w [[buffer(0)]],
                          uint thread_index [[thread_index_in_threadgroup]]) {
   TG_ARRAY(float, stage, MATVEC_STAGE);
   TG_ARRAY(float, shared, MATVEC_SHARED(1));
+  port_release();
   port_wait();
   if (!experts_token(int(group.y), step)) return;
   experts_sum(w, scales, biases, w, scales, biases, experts, scores, x, extra, y, int(group.x), int(group.y), thread_index, stage, shared);
 }
 
-// experts_down with a shared expert, whose down is v [H, I].
+// experts_down with a shared expert, whose down is v [H, I]. Who chooses by the logits reads those; here nobody does.
 [[max_total_threads_per_threadgroup(MATVEC_THREADS)]]
 kernel void experts_join(device const uint* w [[buffer(0)]],
                          device const WEIGHT_SCALE* scales [[buffer(1)]],
@@ -262,11 +233,13 @@ kernel void experts_join(device const uint* w [[buffer(0)]],
                          device const float* x [[buffer(8)]],
                          device const float* extra [[buffer(9)]],
                          device float* y [[buffer(10)]],
-                         device const int* step [[buffer(11)]],
+                         device const float* logits [[buffer(11)]],
+                         device const int* step [[buffer(12)]],
                          uint3 group [[threadgroup_position_in_grid]],
                          uint thread_index [[thread_index_in_threadgroup]]) {
   TG_ARRAY(float, stage, MATVEC_STAGE);
   TG_ARRAY(float, shared, MATVEC_SHARED(1));
+  port_release();
 #if EXPERTS_TOKENS == 1 && MATVEC_ALL == 1 && MATVEC_LANES * MATVEC_COLS * EXPERTS_PARTS == MATVEC_K
   // These simdgroups read the shared expert alone, which need not be waited for.
   if (thread_index / 32 % MATVEC_SPLIT != 0) port_wait();

@@ -98,7 +98,7 @@ func (m *mixture) run(t *testing.T, e kernels.Experts, upTuning, downTuning kern
 	requireClose(t, m.wantH, m.h[:len(m.wantH)], bound)
 	untouched(m.h, len(m.wantH))
 	if e.Shared {
-		kerneltest.Run(t, down, m.down.Words, m.down.scales, m.down.biases, down1.Words, down1.scales, down1.biases, m.experts, m.scores, m.h, m.extra, m.y, step)
+		kerneltest.Run(t, down, m.down.Words, m.down.scales, m.down.biases, down1.Words, down1.scales, down1.biases, m.experts, m.scores, m.h, m.extra, m.y, m.logits, step)
 	} else {
 		kerneltest.Run(t, down, m.down.Words, m.down.scales, m.down.biases, m.experts, m.scores, m.h, m.extra, m.y, step)
 	}
@@ -153,6 +153,11 @@ func TestExpertsChosen(t *testing.T) {
 		{chosen(kernels.Experts{Format: kernels.Format{Bits: 16}, Count: 9, Top: 2, Hidden: 64, Inner: 40, Shared: true, Norm: kernels.NormBF16, Ahead: true}, softmax), kernels.Tuning{}, kernels.Tuning{}, 4, 1},
 		{chosen(kernels.Experts{Format: affine4, Count: 17, Top: 1, Hidden: 64, Inner: 64, Residual: true}, kernels.Router{Logits: true, Scale: 0.5}), kernels.Tuning{}, kernels.Tuning{}, 1, 1},
 		{chosen(kernels.Experts{Format: affine4, Count: 70, Top: 17, Hidden: 64, Inner: 64, Norm: kernels.NormF32}, softmax), kernels.Tuning{}, kernels.Tuning{}, 6, 4},
+		{chosen(kernels.Experts{Format: affine4, Count: 40, Top: 3, Hidden: 512, Inner: 128, Shared: true, Norm: kernels.NormF32, Eps: 1e-6, Residual: true, Ahead: true}, softmax),
+			holding(33, 4, 512, 2), holding(32, 4, 512, 1), 1, 1},
+		{chosen(kernels.Experts{Format: kernels.Format{Bits: 8, Group: 128, Symmetric: true}, Count: 33, Top: 5, Hidden: 1024, Inner: 128, Shared: true}, kernels.Router{Scale: 2.5}),
+			holding(128, 8, 1024, 1), holding(64, 6, 768, 1), 1, 1},
+		{chosen(kernels.Experts{Format: affine4, Count: 40, Top: 3, Hidden: 512, Inner: 128, Shared: true}, softmax), kernels.Tuning{}, holding(33, 4, 512, 1), 1, 1},
 		{chosen(kernels.Experts{Format: affine4, Count: 4, Top: 4, Hidden: 64, Inner: 64}, softmax), kernels.Tuning{Lanes: 16, Split: 2}, kernels.Tuning{Lanes: 16}, 7, 7},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
@@ -232,4 +237,26 @@ func TestExpertsRefused(t *testing.T) {
 	e.Count, e.Router, e.Hidden = 512, kernels.Router{Experts: 512, Top: 2}, 7168
 	_, err = e.LaunchUp(kernels.Tuning{Chunk: 7168}, 1)
 	require.EqualError(t, err, "experts_up 512×64×7168: tuning: 34308 bytes of threadgroup memory with the choice of experts, there are 32768")
+	e = kernels.Experts{Format: affine4, Count: 8, Top: 3, Hidden: 512, Inner: 128, Shared: true, Router: kernels.Router{Experts: 8, Top: 3, Scale: 1}}
+	for _, c := range []struct {
+		launch func(kernels.Tuning, int) (kernels.Launch, error)
+		tuning kernels.Tuning
+		tokens int
+		err    string
+	}{
+		{e.LaunchUp, holding(32, 4, 512, 2), 2, "stream_choose 8×128×512: tuning: weights of 2 tokens are held, want one"},
+		{e.LaunchUp, holding(40, 4, 512, 2), 1, ""},
+		{e.LaunchUp, holding(43, 4, 512, 2), 1, "stream_choose 8×128×512: tuning: 3 rows of a part in a threadgroup, want 1, 2, 4 or 8 that are held"},
+		{e.LaunchUp, holding(32, 4, 512, 1), 1, "stream_choose 8×128×512: tuning: 1 strips of 8 rows are held, there are 16 rows"},
+		{e.LaunchDown, holding(32, 2, 512, 1), 1, "stream_join 8×512×128: tuning: 2 simdgroups with 1 strips, want one strip that is held and a simdgroup for each of 4 parts, one of them shared"},
+		{e.LaunchDown, holding(16, 4, 512, 1), 1, "stream_join 8×512×128: tuning: 1 strips of 16 rows are held, there are 32 rows"},
+		{kernels.Experts{Format: affine4, Count: 8, Top: 2, Hidden: 512, Inner: 128}.LaunchUp, holding(32, 4, 512, 2), 1, "stream_choose 8×128×512: tuning: weights of experts that are given are held, want them chosen"},
+	} {
+		_, err = c.launch(c.tuning, c.tokens)
+		if c.err == "" {
+			require.NoError(t, err)
+		} else {
+			require.EqualError(t, err, c.err)
+		}
+	}
 }

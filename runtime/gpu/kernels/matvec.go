@@ -292,16 +292,25 @@ func (v Vectors) normed(x, norm []float32) []float64 {
 }
 
 // ways are the ways worth measuring to divide a product with weights of so many rows, or with pairs of weights, which are two
-// planes: to stream it and not to, the default of both first, so that one that fails on a device leaves room to the other.
+// planes: to stream it (or to hold it, where it is too small for that) and not to, the default of both first, so that one that fails on a device leaves room to the other.
 func (v Vectors) ways(m Machine, planes int, rows []int) []Tuning {
-	streams, others := streamed{Vectors: v, planes: planes, rows: rows}.streams(m), v.tunings(m.Target, rows[0], 1)
+	s := streamed{Vectors: v, planes: planes, rows: rows}
+	streams, others := s.streams(m), v.tunings(m.Target, rows[0], 1)
 	if v.Sum != nil {
 		return streams
 	}
-	if len(streams) == 0 || len(others) == 0 {
-		return append(streams, others...)
+	if len(streams) == 0 {
+		streams = s.holds(m)
 	}
-	return slices.Concat(streams[:1], others[:1], streams[1:], others[1:])
+	return among(streams, others)
+}
+
+// among are the ways of two kinds, the default of both first.
+func among(first, second []Tuning) []Tuning {
+	if len(first) == 0 || len(second) == 0 {
+		return append(first, second...)
+	}
+	return slices.Concat(first[:1], second[:1], first[1:], second[1:])
 }
 
 // launch fills in what is common to the kernels of matvec.metal and, for tunings that say so, of stream.metal. kernel is what
@@ -311,7 +320,7 @@ func (v Vectors) launch(t Tuning, kernel string, planes int, rows []int, more []
 	var block int
 	var err error
 	if t.Stream != (Stream{}) {
-		l, block, err = streamed{v, t.Stream, planes, rows}.launch()
+		l, block, err = streamed{Vectors: v, Stream: t.Stream, planes: planes, rows: rows}.launch()
 		if v.Sum != nil {
 			l.Kernel += "_sum"
 			kernel = cmp.Or(kernel, "_one")

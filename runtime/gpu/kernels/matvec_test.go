@@ -55,6 +55,12 @@ func TestMatVec(t *testing.T) {
 		{"streamed, gated heads of 128, residual", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 768, M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: 34, Epilogue: kernels.AddMatrix, Head: 128, Activation: kernels.SiLU}, tuning{Stream: kernels.Stream{Groups: 2, Simdgroups: 3, Strip: 16, Columns: 768, Stages: 2}}},
 		{"streamed, gated heads of 8", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 256, M: 1, Norm: kernels.NormPlain, Eps: 1e-6}, N: 18, Head: 8, Activation: kernels.Sigmoid}, tuning{Stream: kernels.Stream{Groups: 2, Simdgroups: 1, Strip: 16, Columns: 256, Stages: 2}}},
 		{"streamed, more rows than are kept", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 256, M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: 450}, tuning{Stream: kernels.Stream{Groups: 2, Simdgroups: 2, Strip: 16, Columns: 256, Stages: 2}}},
+		{"held, several strips", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 512, M: 1}, N: 111, Epilogue: kernels.AddVector}, holding(2, 4, 512, 4)},
+		{"held, an odd strip", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 512, M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: 70}, holding(2, 2, 512, 3)},
+		{"held, one strip, gated heads of 128, residual", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 1024, M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: 29, Epilogue: kernels.AddMatrix, Head: 128, Activation: kernels.SiLU}, holding(2, 2, 1024, 1)},
+		{"held, an odd number of columns of a simdgroup", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 1536, M: 1}, N: 20}, holding(2, 4, 1536, 1)},
+		{"held, codes of 8 bits, norm in bf16", kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 8, Group: 64}, K: 512, M: 1, Norm: kernels.NormBF16, Eps: 1e-3}, N: 41}, holding(2, 4, 512, 2)},
+		{"held, groups of 128 without biases, softcap", kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 4, Group: 128, Symmetric: true, F32: true}, K: 1024, M: 1, Norm: kernels.NormPlain}, N: 20, Epilogue: kernels.Softcap, Cap: 3}, holding(2, 4, 1024, 1)},
 		{"streamed, a vector in many reads", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 3072, M: 1}, N: 10}, tuning{Stream: kernels.Stream{Groups: 2, Simdgroups: 1, Strip: 16, Columns: 1536, Stages: 2}}},
 		{"softcap", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 256, M: 1}, N: 18, Epilogue: kernels.Softcap, Cap: 3}, tuning{}},
 	}
@@ -96,11 +102,11 @@ func TestMatVecMany(t *testing.T) {
 	for i, c := range []struct {
 		rows   []int
 		tuning kernels.Tuning
-	}{{[]int{40, 8, 17, 33}, kernels.Tuning{Sets: 2, Permute: true}}, {[]int{24, 9}, kernels.Tuning{Sets: 2, Permute: true}}, {[]int{40, 8, 16, 34}, streams}, {[]int{24, 10}, streams}} {
+	}{{[]int{41, 8, 17, 33}, holding(3, 4, 512, 3)}, {[]int{40, 8, 17, 33}, kernels.Tuning{Sets: 2, Permute: true}}, {[]int{24, 9}, kernels.Tuning{Sets: 2, Permute: true}}, {[]int{40, 8, 16, 34}, streams}, {[]int{24, 10}, streams}} {
 		t.Run(fmt.Sprint(i, c.rows), func(t *testing.T) {
 			t.Parallel()
 			r, rows := seeded(3), c.rows
-			v := kernels.MatVecMany{Vectors: kernels.Vectors{Format: affine4, K: 256, M: 1, Norm: kernels.NormBF16, Eps: 1e-6}, N: rows}
+			v := kernels.MatVecMany{Vectors: kernels.Vectors{Format: affine4, K: max(256, c.tuning.Stream.Columns), M: 1, Norm: kernels.NormBF16, Eps: 1e-6}, N: rows}
 			l, err := v.Launch(c.tuning)
 			require.NoError(t, err)
 			x := r.floats(v.K)
@@ -145,12 +151,14 @@ func TestMatVecConv(t *testing.T) {
 		"reset by the position":       {[]int{24, 9}, kernels.Conv{Channels: 20, Taps: 1, SiLU: true, State: kernels.F32, Weight: kernels.F32, Reset: kernels.ResetAtStart}, false, 0, false, kernels.Tuning{Sets: 3, Rows: 1}, kernels.Activated{}},
 		"streamed":                    {[]int{40, 8, 18, 32}, kernels.Conv{Channels: 30, Taps: 4, SiLU: true, State: kernels.BF16, Weight: kernels.F32, Reset: kernels.ResetFlag}, false, 5, true, kernels.Tuning{Stream: kernels.Stream{Groups: 2, Simdgroups: 1, Strip: 16, Columns: 256, Stages: 2}}, kernels.Activated{Weight: 2, First: 3, Rows: 9, Activation: kernels.SiLU}},
 		"streamed, early":             {[]int{70, 8}, kernels.Conv{Channels: 64, Taps: 4, SiLU: true, State: kernels.F32, ChannelFirst: true, Weight: kernels.BF16, Reset: kernels.ResetAtStart}, true, 7, false, kernels.Tuning{Stream: kernels.Stream{Groups: 2, Simdgroups: 1, Strip: 16, Columns: 256, Stages: 2}}, kernels.Activated{First: 60, Rows: 5, Activation: kernels.GELU}},
+		"held":                        {[]int{40, 8, 17, 33}, kernels.Conv{Channels: 30, Taps: 4, SiLU: true, State: kernels.BF16, Weight: kernels.F32, Reset: kernels.ResetFlag}, false, 5, true, holding(2, 2, 512, 4), kernels.Activated{Weight: 2, First: 3, Rows: 9, Activation: kernels.SiLU}},
+		"held, early":                 {[]int{70, 8}, kernels.Conv{Channels: 64, Taps: 4, SiLU: true, State: kernels.F32, ChannelFirst: true, Weight: kernels.BF16, Reset: kernels.ResetAtStart}, true, 7, false, holding(2, 4, 512, 3), kernels.Activated{First: 60, Rows: 5, Activation: kernels.GELU}},
 		"never reset, words of eight": {[]int{16}, kernels.Conv{Channels: 8, Taps: 4, SiLU: true, State: kernels.F32, Weight: kernels.F32}, false, 0, true, kernels.Tuning{Bytes: 8, Lanes: 16, Split: 2, Sets: 1}, kernels.Activated{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := seeded(11)
-			v := kernels.MatVecMany{Vectors: kernels.Vectors{Format: affine4, K: 256, M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: c.rows, Conv: &c.conv, Early: c.early, Activated: c.activated}
+			v := kernels.MatVecMany{Vectors: kernels.Vectors{Format: affine4, K: max(256, c.tuning.Stream.Columns), M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: c.rows, Conv: &c.conv, Early: c.early, Activated: c.activated}
 			l, err := v.Launch(c.tuning)
 			require.NoError(t, err)
 			x, norm := r.floats(v.K), r.floats(v.K)
@@ -203,12 +211,17 @@ func TestMatVecGLU(t *testing.T) {
 		{Vectors: kernels.Vectors{Format: affine4, K: 256, M: 1}, N: 21, Activation: kernels.Sigmoid},
 		{Vectors: kernels.Vectors{Format: affine4, K: 256, M: 1}, N: 22, Activation: kernels.SiLU},
 		{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 8, Group: 128, Symmetric: true}, K: 512, M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: 24, Activation: kernels.GELUTanh},
+		{Vectors: kernels.Vectors{Format: affine4, K: 512, M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: 37, Activation: kernels.SiLU},
+		{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 8, Group: 64}, K: 512, M: 1}, N: 14, Activation: kernels.GELU},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
 			r := seeded(uint64(i))
 			tuning := kernels.Tuning{Rows: 2, Split: 2, Permute: i%2 == 0}
-			if i > 3 {
+			switch {
+			case i > 5:
+				tuning = holding(2, 4, v.K, (v.N+15)/16)
+			case i > 3:
 				tuning = kernels.Tuning{Stream: kernels.Stream{Groups: 2, Simdgroups: 2, Strip: 16 * (i - 3), Columns: v.K, Stages: 2}}
 			}
 			l, err := v.Launch(tuning)
@@ -266,4 +279,9 @@ func TestMatVecRefusals(t *testing.T) {
 		_, err := c.v.Launch(c.t)
 		require.EqualError(t, err, c.err)
 	}
+}
+
+// holding is a way to hold the strips of a product.
+func holding(groups, simdgroups, columns, strips int) kernels.Tuning {
+	return kernels.Tuning{Stream: kernels.Stream{Groups: groups, Simdgroups: simdgroups, Strip: 16, Columns: columns, Stages: strips, Held: true}}
 }

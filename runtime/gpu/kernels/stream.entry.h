@@ -4,9 +4,9 @@
 extern "C" __attribute__((visibility("default"))) void stream_entry(void* const* a) {
   stream((device const uint*)a[0], (device const WEIGHT_SCALE*)a[1], (device const WEIGHT_SCALE*)a[2], (device const float*)a[3], (device const MATVEC_NORM_T*)a[4], (device const float*)a[5], (device const float*)a[6], (device float*)a[7], (device const int*)a[8], PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup());
 }
-PORT_ENTRY(stream, PORT_BOUND(STREAM_THREADS + 32, STREAM_ROOM), 9)
+PORT_ENTRY(stream, PORT_BOUND(STREAM_ALL_THREADS, STREAM_ROOM), 9)
 #else
-extern "C" __global__ void __launch_bounds__(PORT_BOUND(STREAM_THREADS + 32, STREAM_ROOM)) stream_entry(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, device const float* x, device const MATVEC_NORM_T* norm, device const float* gate, device const float* extra, device float* y, device const int* step) {
+extern "C" __global__ void __launch_bounds__(PORT_BOUND(STREAM_ALL_THREADS, STREAM_ROOM)) stream_entry(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, device const float* x, device const MATVEC_NORM_T* norm, device const float* gate, device const float* extra, device float* y, device const int* step) {
   stream(w, scales, biases, x, norm, gate, extra, y, step, PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup());
 }
 #endif
@@ -16,9 +16,9 @@ extern "C" __global__ void __launch_bounds__(PORT_BOUND(STREAM_THREADS + 32, STR
 extern "C" __attribute__((visibility("default"))) void stream_sum_one_entry(void* const* a) {
   stream_sum_one((device const uint*)a[0], (device const WEIGHT_SCALE*)a[1], (device const WEIGHT_SCALE*)a[2], (device const float*)a[3], (device const MATVEC_NORM_T*)a[4], (device const float*)a[5], (device float*)a[6], (device const float*)a[7], (device const float*)a[8], (device const float*)a[9], (device float*)a[10], (device const int*)a[11], PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup());
 }
-PORT_ENTRY(stream_sum_one, PORT_BOUND(STREAM_THREADS + 32, STREAM_ROOM), 12)
+PORT_ENTRY(stream_sum_one, PORT_BOUND(STREAM_ALL_THREADS, STREAM_ROOM), 12)
 #else
-extern "C" __global__ void __launch_bounds__(PORT_BOUND(STREAM_THREADS + 32, STREAM_ROOM)) stream_sum_one_entry(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, device const float* x, device const MATVEC_NORM_T* norm, device const float* extra, device float* y, device const float* before, device const float* residual, device const float* scale, device float* out, device const int* step) {
+extern "C" __global__ void __launch_bounds__(PORT_BOUND(STREAM_ALL_THREADS, STREAM_ROOM)) stream_sum_one_entry(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, device const float* x, device const MATVEC_NORM_T* norm, device const float* extra, device float* y, device const float* before, device const float* residual, device const float* scale, device float* out, device const int* step) {
   stream_sum_one(w, scales, biases, x, norm, extra, y, before, residual, scale, out, step, PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup());
 }
 #endif
@@ -28,9 +28,9 @@ extern "C" __global__ void __launch_bounds__(PORT_BOUND(STREAM_THREADS + 32, STR
 extern "C" __attribute__((visibility("default"))) void stream_many_entry(void* const* a) {
   stream_many((device const uint*)a[0], (device const WEIGHT_SCALE*)a[1], (device const WEIGHT_SCALE*)a[2], (device float*)a[3], (device const uint*)a[4], (device const WEIGHT_SCALE*)a[5], (device const WEIGHT_SCALE*)a[6], (device float*)a[7], (device const uint*)a[8], (device const WEIGHT_SCALE*)a[9], (device const WEIGHT_SCALE*)a[10], (device float*)a[11], (device const uint*)a[12], (device const WEIGHT_SCALE*)a[13], (device const WEIGHT_SCALE*)a[14], (device float*)a[15], (device const float*)a[16], (device const MATVEC_NORM_T*)a[17], (device const CONV_WEIGHT_T*)a[18], (device const uchar*)a[19], (device CONV_STATE_T*)a[20], (device float*)a[21], (device float*)a[22], (device const int*)a[23], PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup());
 }
-PORT_ENTRY(stream_many, PORT_BOUND(STREAM_THREADS + 32, STREAM_ROOM), 24)
+PORT_ENTRY(stream_many, PORT_BOUND(STREAM_ALL_THREADS, STREAM_ROOM), 24)
 #else
-extern "C" __global__ void __launch_bounds__(PORT_BOUND(STREAM_THREADS + 32, STREAM_ROOM)) stream_many_entry(device const uint* w0, device const WEIGHT_SCALE* scales0, device const WEIGHT_SCALE* biases0, device float* y0, device const uint* w1, device const WEIGHT_SCALE* scales1, device const WEIGHT_SCALE* biases1, device float* y1, device const uint* w2, device const WEIGHT_SCALE* scales2, device const WEIGHT_SCALE* biases2, device float* y2, device const uint* w3, device const WEIGHT_SCALE* scales3, device const WEIGHT_SCALE* biases3, device float* y3, device const float* x, device const MATVEC_NORM_T* norm, device const CONV_WEIGHT_T* conv_w, device const uchar* reset, device CONV_STATE_T* state, device float* conv_y, device float* activated, device const int* step) {
+extern "C" __global__ void __launch_bounds__(PORT_BOUND(STREAM_ALL_THREADS, STREAM_ROOM)) stream_many_entry(device const uint* w0, device const WEIGHT_SCALE* scales0, device const WEIGHT_SCALE* biases0, device float* y0, device const uint* w1, device const WEIGHT_SCALE* scales1, device const WEIGHT_SCALE* biases1, device float* y1, device const uint* w2, device const WEIGHT_SCALE* scales2, device const WEIGHT_SCALE* biases2, device float* y2, device const uint* w3, device const WEIGHT_SCALE* scales3, device const WEIGHT_SCALE* biases3, device float* y3, device const float* x, device const MATVEC_NORM_T* norm, device const CONV_WEIGHT_T* conv_w, device const uchar* reset, device CONV_STATE_T* state, device float* conv_y, device float* activated, device const int* step) {
   stream_many(w0, scales0, biases0, y0, w1, scales1, biases1, y1, w2, scales2, biases2, y2, w3, scales3, biases3, y3, x, norm, conv_w, reset, state, conv_y, activated, step, PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup());
 }
 #endif
@@ -40,9 +40,9 @@ extern "C" __global__ void __launch_bounds__(PORT_BOUND(STREAM_THREADS + 32, STR
 extern "C" __attribute__((visibility("default"))) void stream_glu_entry(void* const* a) {
   stream_glu((device const uint*)a[0], (device const WEIGHT_SCALE*)a[1], (device const WEIGHT_SCALE*)a[2], (device const uint*)a[3], (device const WEIGHT_SCALE*)a[4], (device const WEIGHT_SCALE*)a[5], (device const float*)a[6], (device const MATVEC_NORM_T*)a[7], (device float*)a[8], (device const int*)a[9], PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup());
 }
-PORT_ENTRY(stream_glu, PORT_BOUND(STREAM_THREADS + 32, STREAM_ROOM), 10)
+PORT_ENTRY(stream_glu, PORT_BOUND(STREAM_ALL_THREADS, STREAM_ROOM), 10)
 #else
-extern "C" __global__ void __launch_bounds__(PORT_BOUND(STREAM_THREADS + 32, STREAM_ROOM)) stream_glu_entry(device const uint* w0, device const WEIGHT_SCALE* scales0, device const WEIGHT_SCALE* biases0, device const uint* w1, device const WEIGHT_SCALE* scales1, device const WEIGHT_SCALE* biases1, device const float* x, device const MATVEC_NORM_T* norm, device float* y, device const int* step) {
+extern "C" __global__ void __launch_bounds__(PORT_BOUND(STREAM_ALL_THREADS, STREAM_ROOM)) stream_glu_entry(device const uint* w0, device const WEIGHT_SCALE* scales0, device const WEIGHT_SCALE* biases0, device const uint* w1, device const WEIGHT_SCALE* scales1, device const WEIGHT_SCALE* biases1, device const float* x, device const MATVEC_NORM_T* norm, device float* y, device const int* step) {
   stream_glu(w0, scales0, biases0, w1, scales1, biases1, x, norm, y, step, PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup());
 }
 #endif
@@ -52,9 +52,9 @@ extern "C" __global__ void __launch_bounds__(PORT_BOUND(STREAM_THREADS + 32, STR
 extern "C" __attribute__((visibility("default"))) void stream_sum_glu_entry(void* const* a) {
   stream_sum_glu((device const uint*)a[0], (device const WEIGHT_SCALE*)a[1], (device const WEIGHT_SCALE*)a[2], (device const uint*)a[3], (device const WEIGHT_SCALE*)a[4], (device const WEIGHT_SCALE*)a[5], (device const float*)a[6], (device const MATVEC_NORM_T*)a[7], (device float*)a[8], (device const float*)a[9], (device const float*)a[10], (device const float*)a[11], (device float*)a[12], (device const int*)a[13], PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup());
 }
-PORT_ENTRY(stream_sum_glu, PORT_BOUND(STREAM_THREADS + 32, STREAM_ROOM), 14)
+PORT_ENTRY(stream_sum_glu, PORT_BOUND(STREAM_ALL_THREADS, STREAM_ROOM), 14)
 #else
-extern "C" __global__ void __launch_bounds__(PORT_BOUND(STREAM_THREADS + 32, STREAM_ROOM)) stream_sum_glu_entry(device const uint* w0, device const WEIGHT_SCALE* scales0, device const WEIGHT_SCALE* biases0, device const uint* w1, device const WEIGHT_SCALE* scales1, device const WEIGHT_SCALE* biases1, device const float* x, device const MATVEC_NORM_T* norm, device float* y, device const float* before, device const float* residual, device const float* scale, device float* out, device const int* step) {
+extern "C" __global__ void __launch_bounds__(PORT_BOUND(STREAM_ALL_THREADS, STREAM_ROOM)) stream_sum_glu_entry(device const uint* w0, device const WEIGHT_SCALE* scales0, device const WEIGHT_SCALE* biases0, device const uint* w1, device const WEIGHT_SCALE* scales1, device const WEIGHT_SCALE* biases1, device const float* x, device const MATVEC_NORM_T* norm, device float* y, device const float* before, device const float* residual, device const float* scale, device float* out, device const int* step) {
   stream_sum_glu(w0, scales0, biases0, w1, scales1, biases1, x, norm, y, before, residual, scale, out, step, PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup());
 }
 #endif

@@ -1,26 +1,29 @@
 package kernels
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
 
-// Stream is how a product of one vector is divided whose weights are copied to threadgroup memory beside the work, see
-// prelude/stream.h. The zero Stream says that a product is not streamed.
+// Stream is how a product of one vector is divided whose weights are copied to threadgroup memory beside the work, through a
+// ring (prelude/ring.h) or all of them (prelude/hold.h). The zero Stream says that a product is not streamed.
 type Stream struct {
 	// Groups is the number of threadgroups, over which the rows are spread: one for each multiprocessor.
 	Groups int
-	// Simdgroups that multiply; one more copies.
+	// Simdgroups that multiply; with a ring, one more copies.
 	Simdgroups int
 	// Strip is the number of rows of a stage, of all weights: a multiple of 16.
 	Strip int
 	// Columns of a stage, a divisor of all columns and a multiple of 128 for each simdgroup.
 	Columns int
-	// Stages of the ring, at least 2 unless there is one in all.
+	// Stages of the ring, at least 2 unless there is one in all; or the strips that are held.
 	Stages int
 	// Apart says that rows are copied one by one, to where they meet different banks of memory; so they are where a stage has
 	// no whole rows.
 	Apart bool
+	// Held says that every strip of a threadgroup has a stage of its own.
+	Held bool
 }
 
 // maxKept is the number of rows whose sums a threadgroup keeps before it finishes them.
@@ -33,6 +36,8 @@ type streamed struct {
 	planes int
 	// rows of the weights; of a pair, of one of them.
 	rows []int
+	// piece is the number of columns of a weight, where the rows of several stand side by side; 0 where they are all.
+	piece int
 }
 
 // strip is the number of rows of each weight in a stage.
@@ -41,7 +46,7 @@ func (s streamed) strip() int { return s.Strip / s.planes }
 // unit is the number of rows whose scales take a multiple of 16 bytes.
 func (s streamed) unit() int {
 	n := 1
-	for n < 16 && s.ScaleBytes(s.K)*n%16 != 0 {
+	for n < 16 && s.ScaleBytes(cmp.Or(s.piece, s.K))*n%16 != 0 {
 		n *= 2
 	}
 	return n
@@ -49,6 +54,9 @@ func (s streamed) unit() int {
 
 // room is the number of threadgroups that a multiprocessor has memory for, 1 or 2: so many are to have registers.
 func (s streamed) room() int {
+	if s.Held {
+		return s.heldRoom()
+	}
 	if s.memory() <= halfMemory && s.Simdgroups < 12 {
 		return 2
 	}
@@ -96,10 +104,26 @@ func (s streamed) shelves() int {
 }
 
 // kept is the number of rows whose sums are kept.
-func (s streamed) kept() int { return min(ceil(s.most(), s.Strip)*s.Strip, maxKept) }
+func (s streamed) kept() int {
+	if s.Held {
+		return s.Stages * s.strip()
+	}
+	return min(ceil(s.most(), s.Strip)*s.Strip, maxKept)
+}
+
+// threads is the number of a threadgroup.
+func (s streamed) threads() int {
+	if s.Held {
+		return s.Simdgroups * 32
+	}
+	return (s.Simdgroups + 1) * 32
+}
 
 // memory is what STREAM_MEMORY in prelude/stream.h is.
 func (s streamed) memory() int {
+	if s.Held {
+		return s.heldMemory()
+	}
 	return s.Stages*s.stage() + s.shelves() + s.K*3 + s.K/8 + s.K/16 + 32 + s.planes*s.Simdgroups*s.kept()*4
 }
 
@@ -117,11 +141,15 @@ func (s streamed) check() error {
 		return fmt.Errorf("%d columns, want a multiple of 256", s.K)
 	case s.Simdgroups < 1 || s.Simdgroups > 31 || s.Columns < 1 || s.Columns%(128*s.Simdgroups) != 0 || s.K%s.Columns != 0:
 		return fmt.Errorf("tuning: stages of %d of %d columns do not suit %d simdgroups", s.Columns, s.K, s.Simdgroups)
+	case s.Groups < 1 || s.Groups*s.unit() > s.all() || s.Stages < 1:
+		return fmt.Errorf("tuning: %d threadgroups with %d stages for %d rows", s.Groups, s.Stages, s.all())
+	case s.Held:
+		return s.checkHeld()
 	case s.Sum != nil && s.Columns != s.K:
 		return fmt.Errorf("tuning: stages of %d of %d columns, want all for a vector that is a sum", s.Columns, s.K)
 	case s.Strip < 16 || s.Strip%16 != 0:
 		return fmt.Errorf("tuning: strips of %d rows, want a multiple of 16", s.Strip)
-	case s.Groups < 1 || s.Groups*s.unit() > s.all() || s.Stages < 1 || s.Stages < 2 && (s.most() > s.strip() || s.Columns != s.K || len(s.rows) > 1):
+	case s.Stages < 2 && (s.most() > s.strip() || s.Columns != s.K || len(s.rows) > 1):
 		return fmt.Errorf("tuning: %d threadgroups with %d stages for %d rows", s.Groups, s.Stages, s.all())
 	}
 	// What is copied begins and ends at a multiple of 16 bytes.
@@ -139,7 +167,7 @@ func (s streamed) launch() (l Launch, block int, err error) {
 	}
 	l.Defines = append(s.defines(), define("STREAM_GRID", s.Groups, "STREAM_UNIT", s.unit(), "STREAM_ROOM", s.room(),
 		"STREAM_SIMDS", s.Simdgroups, "STREAM_STRIP", s.Strip, "STREAM_COLUMNS", s.Columns, "STREAM_STAGES", s.Stages, "STREAM_APART", s.Apart,
-		"STREAM_FLUSH", s.kept(), "STREAM_PLANES", s.planes, "STREAM_BYTES", s.memory())...)
+		"STREAM_FLUSH", s.kept(), "STREAM_PLANES", s.planes, "STREAM_BYTES", s.memory(), "STREAM_HELD", s.Held)...)
 	if s.Sum != nil {
 		sum := 1
 		if s.Sum.Scaled {
@@ -147,7 +175,7 @@ func (s streamed) launch() (l Launch, block int, err error) {
 		}
 		l.Defines = append(l.Defines, define("MATVEC_SUM", sum, "MATVEC_SUM_EPS", s.Sum.Eps, "MATVEC_SUM_KEPT", s.Sum.Kept)...)
 	}
-	l.Groups, l.Threads, l.Memory, l.covers = [3]int{s.Groups, 1, 1}, [3]int{(s.Simdgroups + 1) * 32, 1, 1}, s.memory(), s.covered
+	l.Groups, l.Threads, l.Memory, l.covers = [3]int{s.Groups, 1, 1}, [3]int{s.threads(), 1, 1}, s.asked(), s.covered
 	return l, s.most(), nil
 }
 

@@ -2,9 +2,40 @@
 #include "weights.h"
 #include "product.h"
 #include "stream.h"
+#include "ring.h"
+#include "hold.h"
 #include "conv.h"
 // The kernels of matvec.metal, for one vector: the same buffers, the same results, weights that are copied to
-// threadgroup memory beside the work. stream_sum_one and stream_sum_glu make their vector first, of more buffers.
+// threadgroup memory beside the work, through a ring or all of them (STREAM_HELD). stream_sum_one and stream_sum_glu make their vector
+// first, of more buffers, and have a ring.
+
+#if STREAM_HELD
+#define STREAM_ALL_THREADS STREAM_THREADS
+#else
+#define STREAM_ALL_THREADS (STREAM_THREADS + 32)
+#endif
+
+template <int PLANES, class Product>
+inline void stream_run(thread Product& product, uint group, uint thread_index, device const float* x, device const MATVEC_NORM_T* norm,
+                       device const float* gate, thread const stream_sum& sum, threadgroup uchar* memory, threadgroup port_transfer* arrived,
+                       threadgroup float* squares) {
+#if STREAM_HELD
+  hold_run<PLANES>(product, group, thread_index, x, norm, gate, memory, arrived, squares);
+#else
+  ring_run<PLANES>(product, group, thread_index, x, norm, gate, sum, memory, arrived, squares);
+#endif
+}
+
+// What a product has copied where its rows are held.
+#if STREAM_HELD
+#define STREAM_COPIES(planes)                                                                                                               \
+  int rows(int count) thread { return count; }                                                                                             \
+  void copy(int first, int count, int simd, int lane, threadgroup uchar* memory, threadgroup port_transfer* arrived) thread {              \
+    hold_rows<planes>(*this, first, count, simd, lane, memory, arrived);                                                                    \
+  }
+#else
+#define STREAM_COPIES(planes)
+#endif
 
 // One weight.
 struct stream_one {
@@ -13,15 +44,13 @@ struct stream_one {
   device const WEIGHT_SCALE* biases;
   device const float* extra;
   device float* y;
+  STREAM_COPIES(1)
+  void place(int at, int plane, thread stream_place& p) thread { stream_row(w, scales, biases, at, p); }
   void begin(int row, int end) thread {}
-  void copy(thread const stream_strip& strip, int segment, int lane, threadgroup uchar* stage, threadgroup uchar* shelf,
-            threadgroup port_transfer* arrived) thread {
-    stream_copy(w, scales, biases, strip.row, strip.count, segment, 0, lane, 32, stage, shelf, arrived);
-  }
   void end(int row, thread const float* out) thread { y[row] = matvec_end(out[0], extra, row, row); }
 };
 
-[[max_total_threads_per_threadgroup(PORT_BOUND(STREAM_THREADS + 32, STREAM_ROOM))]]
+[[max_total_threads_per_threadgroup(PORT_BOUND(STREAM_ALL_THREADS, STREAM_ROOM))]]
 kernel void stream(device const uint* w [[buffer(0)]],
                    device const WEIGHT_SCALE* scales [[buffer(1)]],
                    device const WEIGHT_SCALE* biases [[buffer(2)]],
@@ -37,11 +66,11 @@ kernel void stream(device const uint* w [[buffer(0)]],
   TG_ARRAY(port_transfer, arrived, STREAM_STAGES);
   TG_ARRAY(float, squares, STREAM_SQUARES);
   stream_one product = {w, scales, biases, extra, y};
-  stream_run<1>(product, int(group), int(thread_index), x, norm, gate, stream_sum(), memory, arrived, squares);
+  stream_run<1>(product, group, thread_index, x, norm, gate, stream_sum(), memory, arrived, squares);
 }
 
 // The product of a vector that is made of x.
-[[max_total_threads_per_threadgroup(PORT_BOUND(STREAM_THREADS + 32, STREAM_ROOM))]]
+[[max_total_threads_per_threadgroup(PORT_BOUND(STREAM_ALL_THREADS, STREAM_ROOM))]]
 kernel void stream_sum_one(device const uint* w [[buffer(0)]],
                            device const WEIGHT_SCALE* scales [[buffer(1)]],
                            device const WEIGHT_SCALE* biases [[buffer(2)]],
@@ -61,7 +90,7 @@ kernel void stream_sum_one(device const uint* w [[buffer(0)]],
   TG_ARRAY(float, squares, STREAM_SQUARES);
   stream_one product = {w, scales, biases, extra, y};
   const stream_sum sum = {before, residual, scale, out};
-  stream_run<1>(product, int(group), int(thread_index), x, norm, x, sum, memory, arrived, squares);
+  stream_run<1>(product, group, thread_index, x, norm, x, sum, memory, arrived, squares);
 }
 
 // One of four, by constant indices: arrays of arguments stay in registers.
@@ -84,6 +113,14 @@ struct stream_more {
   bool zero;
   float past[CONV_TAPS];
   float taps[CONV_TAPS];
+  STREAM_COPIES(1)
+  void place(int at, int plane, thread stream_place& p) thread {
+    stream_strip strip;
+    strip.at = at;
+    strip.end = STREAM_ALL;
+    stream_look(strip, 1);
+    stream_row(stream_pick(w, strip.which), stream_pick(scales, strip.which), stream_pick(biases, strip.which), strip.row, p);
+  }
   void read(int c) thread {
 #if MATVEC_CONV
     zero = conv_reset(reset, step);
@@ -99,10 +136,6 @@ struct stream_more {
       read(row);
     }
 #endif
-  }
-  void copy(thread const stream_strip& strip, int segment, int lane, threadgroup uchar* stage, threadgroup uchar* shelf,
-            threadgroup port_transfer* arrived) thread {
-    stream_copy(stream_pick(w, strip.which), stream_pick(scales, strip.which), stream_pick(biases, strip.which), strip.row, strip.count, segment, 0, lane, 32, stage, shelf, arrived);
   }
   void end(int at, thread const float* out) thread {
     stream_strip strip;
@@ -120,7 +153,7 @@ struct stream_more {
   }
 };
 
-[[max_total_threads_per_threadgroup(PORT_BOUND(STREAM_THREADS + 32, STREAM_ROOM))]]
+[[max_total_threads_per_threadgroup(PORT_BOUND(STREAM_ALL_THREADS, STREAM_ROOM))]]
 kernel void stream_many(device const uint* w0 [[buffer(0)]],
                         device const WEIGHT_SCALE* scales0 [[buffer(1)]],
                         device const WEIGHT_SCALE* biases0 [[buffer(2)]],
@@ -152,7 +185,7 @@ kernel void stream_many(device const uint* w0 [[buffer(0)]],
   TG_ARRAY(float, squares, STREAM_SQUARES);
   stream_more product = {{w0, w1, w2, w3}, {scales0, scales1, scales2, scales3}, {biases0, biases1, biases2, biases3}, {y0, y1, y2, y3},
                          conv_w, reset, state, conv_y, activated, step};
-  stream_run<1>(product, int(group), int(thread_index), x, norm, x, stream_sum(), memory, arrived, squares);
+  stream_run<1>(product, group, thread_index, x, norm, x, stream_sum(), memory, arrived, squares);
 }
 
 // A gated pair.
@@ -161,17 +194,15 @@ struct stream_pair {
   device const WEIGHT_SCALE* scales[2];
   device const WEIGHT_SCALE* biases[2];
   device float* y;
-  void begin(int row, int end) thread {}
-  void copy(thread const stream_strip& strip, int segment, int lane, threadgroup uchar* stage, threadgroup uchar* shelf,
-            threadgroup port_transfer* arrived) thread {
-    const bool up = lane >= 16;
-    stream_copy(up ? w[1] : w[0], up ? scales[1] : scales[0], up ? biases[1] : biases[0], strip.row, strip.count, segment, up ? STREAM_STRIP / 2 : 0, lane % 16, 16,
-                stage, shelf, arrived);
+  STREAM_COPIES(2)
+  void place(int at, int plane, thread stream_place& p) thread {
+    stream_row(plane ? w[1] : w[0], plane ? scales[1] : scales[0], plane ? biases[1] : biases[0], at, p);
   }
+  void begin(int row, int end) thread {}
   void end(int row, thread const float* out) thread { y[row] = port_activate(MATVEC_ACTIVATION, out[0]) * out[1]; }
 };
 
-[[max_total_threads_per_threadgroup(PORT_BOUND(STREAM_THREADS + 32, STREAM_ROOM))]]
+[[max_total_threads_per_threadgroup(PORT_BOUND(STREAM_ALL_THREADS, STREAM_ROOM))]]
 kernel void stream_glu(device const uint* w0 [[buffer(0)]],
                        device const WEIGHT_SCALE* scales0 [[buffer(1)]],
                        device const WEIGHT_SCALE* biases0 [[buffer(2)]],
@@ -188,11 +219,11 @@ kernel void stream_glu(device const uint* w0 [[buffer(0)]],
   TG_ARRAY(port_transfer, arrived, STREAM_STAGES);
   TG_ARRAY(float, squares, STREAM_SQUARES);
   stream_pair product = {{w0, w1}, {scales0, scales1}, {biases0, biases1}, y};
-  stream_run<2>(product, int(group), int(thread_index), x, norm, x, stream_sum(), memory, arrived, squares);
+  stream_run<2>(product, group, thread_index, x, norm, x, stream_sum(), memory, arrived, squares);
 }
 
 // The gated pair of a vector that is made of x.
-[[max_total_threads_per_threadgroup(PORT_BOUND(STREAM_THREADS + 32, STREAM_ROOM))]]
+[[max_total_threads_per_threadgroup(PORT_BOUND(STREAM_ALL_THREADS, STREAM_ROOM))]]
 kernel void stream_sum_glu(device const uint* w0 [[buffer(0)]],
                            device const WEIGHT_SCALE* scales0 [[buffer(1)]],
                            device const WEIGHT_SCALE* biases0 [[buffer(2)]],
@@ -214,5 +245,5 @@ kernel void stream_sum_glu(device const uint* w0 [[buffer(0)]],
   TG_ARRAY(float, squares, STREAM_SQUARES);
   stream_pair product = {{w0, w1}, {scales0, scales1}, {biases0, biases1}, y};
   const stream_sum sum = {before, residual, scale, out};
-  stream_run<2>(product, int(group), int(thread_index), x, norm, x, sum, memory, arrived, squares);
+  stream_run<2>(product, group, thread_index, x, norm, x, sum, memory, arrived, squares);
 }

@@ -15,8 +15,8 @@ import (
 // hopper is a machine on which products may be streamed.
 var hopper = kernels.Machine{Target: kernels.CUDA, Cores: 132, TransferMemory: 225 << 10, TransferLeast: 16 << 20}
 
-// TestStreams: large products are streamed where there are transfers, by one threadgroup for a multiprocessor; another way
-// follows the default, and all ways can be launched.
+// TestStreams: large products are streamed where there are transfers and smaller ones held, by one threadgroup for a multiprocessor;
+// another way follows the default, and all ways can be launched.
 func TestStreams(t *testing.T) {
 	vectors := func(k int) kernels.Vectors { return kernels.Vectors{Format: affine4, K: k, M: 1} }
 	sum := func(k int) kernels.Vectors {
@@ -33,7 +33,8 @@ func TestStreams(t *testing.T) {
 		"several":           {kernels.MatVecMany{Vectors: vectors(5376), N: []int{8192, 4096, 4096}}.Tunings(hopper), kernels.MatVecMany{Vectors: vectors(5376), N: []int{8192, 4096, 4096}}.Launch, 0},
 		"a pair":            {kernels.MatVecGLU{Vectors: vectors(5376), N: 21504}.Tunings(hopper), kernels.MatVecGLU{Vectors: vectors(5376), N: 21504}.Launch, 0},
 		"codes of 8 bits":   {kernels.MatVec{Vectors: eight, N: 8192}.Tunings(hopper), kernels.MatVec{Vectors: eight, N: 8192}.Launch, 0},
-		"small":             {kernels.MatVec{Vectors: vectors(2048), N: 8192}.Tunings(hopper), kernels.MatVec{Vectors: vectors(2048), N: 8192}.Launch, -1},
+		"small":             {kernels.MatVec{Vectors: vectors(2048), N: 8192}.Tunings(hopper), kernels.MatVec{Vectors: vectors(2048), N: 8192}.Launch, 0},
+		"smaller":           {kernels.MatVec{Vectors: vectors(2048), N: 512}.Tunings(hopper), kernels.MatVec{Vectors: vectors(2048), N: 512}.Launch, -1},
 		"bf16":              {kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 16}, K: 8192, M: 1}, N: 8192}.Tunings(hopper), kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 16}, K: 8192, M: 1}, N: 8192}.Launch, -1},
 		"groups of 32":      {kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 4, Group: 32}, K: 8192, M: 1}, N: 8192}.Tunings(hopper), kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 4, Group: 32}, K: 8192, M: 1}, N: 8192}.Launch, -1},
 		"a sum":             {kernels.MatVec{Vectors: sum(5376), N: 16384}.Tunings(hopper), kernels.MatVec{Vectors: sum(5376), N: 16384}.Launch, 0},
@@ -53,6 +54,7 @@ func TestStreams(t *testing.T) {
 					require.Zero(t, l.Memory)
 				case first < 0:
 					first = i
+					require.Equal(t, name == "small", w.Stream.Held)
 					fallthrough
 				default:
 					require.Equal(t, [3]int{132, 1, 1}, l.Groups)
@@ -88,6 +90,11 @@ func TestStreamRefusals(t *testing.T) {
 			v.Norm, v.Head, v.Sum = kernels.NormF32, 64, &kernels.VectorSum{}
 		}, "matvec of 1 vectors of 512 columns in heads of 64: want one vector that is no sum, normed in heads of 8, 16, 32, 64 or 128"},
 		{func(v *kernels.MatVec, s *kernels.Stream) { v.K, v.N, s.Columns = 768, 63, 768 }, "stream [63]×768: [63] rows of 768 columns in strips of 16: scales do not begin at multiples of 16 bytes"},
+		{func(v *kernels.MatVec, s *kernels.Stream) { s.Held, s.Stages = true, 2 }, ""},
+		{func(v *kernels.MatVec, s *kernels.Stream) { s.Held, s.Stages = true, 1 }, "stream [64]×512: tuning: 1 strips of 16 rows are held, there are 32 rows"},
+		{func(v *kernels.MatVec, s *kernels.Stream) { s.Held, s.Columns = true, 256 }, "stream [64]×512: tuning: strips of 16 rows of 256 columns are held, want 16 of 512"},
+		{func(v *kernels.MatVec, s *kernels.Stream) { s.Held, v.K, s.Columns = true, 768, 768 }, "stream [64]×768: tuning: rows of 768 columns are held, whose scales do not take a multiple of 16 bytes"},
+		{func(v *kernels.MatVec, s *kernels.Stream) { s.Held, v.Sum = true, &kernels.VectorSum{} }, "stream_sum_one [64]×512: tuning: weights that are held and a vector that is a sum"},
 	} {
 		v, s := product, good
 		c.change(&v, &s)
@@ -152,8 +159,7 @@ func TestStreamSums(t *testing.T) {
 func TestStreamNumbers(t *testing.T) {
 	t.Parallel()
 	v := kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 512, M: 1}, N: 20}
-	l, err := v.Launch(kernels.Tuning{Stream: kernels.Stream{Groups: 1, Simdgroups: 2, Strip: 16, Columns: 512, Stages: 2}})
-	require.NoError(t, err)
+	ring := kernels.Tuning{Stream: kernels.Stream{Groups: 1, Simdgroups: 2, Strip: 16, Columns: 512, Stages: 2}}
 	for name, change := range map[string]func(i int, x float32) float32{
 		"zeros":               func(int, float32) float32 { return 0 },
 		"1e30":                func(_ int, x float32) float32 { return x * 1e30 },
@@ -168,8 +174,10 @@ func TestStreamNumbers(t *testing.T) {
 		"one is not a number":    func(i int, x float32) float32 { return map[bool]float32{true: float32(math.NaN()), false: x}[i == 300] },
 		"smaller than can count": func(int, float32) float32 { return 1e-40 },
 	} {
-		t.Run(name, func(t *testing.T) {
+		run := func(t *testing.T, tuning kernels.Tuning) {
 			t.Parallel()
+			l, err := v.Launch(tuning)
+			require.NoError(t, err)
 			r := seeded(5)
 			w, x := r.weight(v.Format, v.N, v.K), r.floats(v.K)
 			bad := false
@@ -193,7 +201,9 @@ func TestStreamNumbers(t *testing.T) {
 				return
 			}
 			requireClose(t, want, got, bound)
-		})
+		}
+		t.Run(name, func(t *testing.T) { run(t, ring) })
+		t.Run(name+", held", func(t *testing.T) { run(t, holding(1, 2, 512, 2)) })
 	}
 }
 

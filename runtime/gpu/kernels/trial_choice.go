@@ -7,7 +7,9 @@ import "slices"
 func (e Experts) trialChoice(l Launch, block int) Trial {
 	t := newTrial()
 	rows := l.few(trialRows, e.Inner, block)
-	l.Groups[1] = e.Parts()
+	if l.Groups[1] > 1 {
+		l.Groups[1] = e.Parts()
+	}
 	total := e.Top * e.Inner
 	gate, gates := t.weight(e.Format, total, e.Hidden, total)
 	up, ups := t.weight(e.Format, total, e.Hidden, total)
@@ -49,10 +51,15 @@ func (e Experts) trialJoin(l Launch, block int) Trial {
 	t := newTrial()
 	rows := l.few(trialRows, e.Hidden, block)
 	l.Groups[1] = 1
-	total := min(trialExperts, e.Count) * e.Hidden
+	total := e.Top * e.Hidden
 	down, downs := t.weight(e.Format, total, e.Inner, total)
 	shared, shareds := t.weight(e.Format, e.Hidden, e.Inner, e.Hidden)
-	experts, expertsAt := t.choose(e.Count, e.Parts())
+	logits, experts := t.random(F32, e.Count), make([]int32, e.Parts())
+	for i := range e.Top {
+		logits[i] += 4
+	}
+	e.TwinChoice(logits, []float32{0}, experts, make([]float32, e.Parts()))
+	expertsAt, logitsAt := t.ints(experts...), t.hold(F32, logits)
 	scores, scoresAt := t.floats(e.Parts())
 	h, hAt := t.floats(e.Parts() * e.Inner)
 	extra, extraAt := t.floats(e.Hidden)
@@ -72,7 +79,7 @@ func (e Experts) trialJoin(l Launch, block int) Trial {
 		}
 	}
 	out := t.out(F32, e.Hidden)
-	t.run(l, slices.Concat(downs, shareds, []int{expertsAt, scoresAt, hAt, extraAt, out, t.ints(1, 0)})...)
+	t.run(l, slices.Concat(downs, shareds, []int{expertsAt, scoresAt, hAt, extraAt, out, logitsAt, t.ints(1, 0)})...)
 	t.want(out, F32, y, 2*sums(e.Parts()*e.Inner))
 	return t.Trial
 }

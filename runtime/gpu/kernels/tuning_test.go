@@ -39,7 +39,7 @@ func TestNear(t *testing.T) {
 func TestClimbable(t *testing.T) {
 	experts := kernels.Experts{Format: affine4, Count: 256, Top: 8, Hidden: 2048, Inner: 512, Router: kernels.Router{Experts: 256, Top: 8, Normalize: true, Scale: 1}, Shared: true}
 	for _, target := range []kernels.Target{kernels.CUDA, kernels.Metal} {
-		up, down := experts.Tunings(target)
+		up, down := experts.Tunings(kernels.Machine{Target: target}, 1)
 		lists := [][]kernels.Tuning{up, down}
 		for _, v := range []kernels.Vectors{{Format: affine4, K: 2048, M: 1}, {Format: affine4, K: 21504, M: 1}, {Format: affine4, K: 2048, M: 4},
 			{Format: kernels.Format{Bits: 8, Group: 64}, K: 2048, M: 1}, {Format: kernels.Format{Bits: 16}, K: 512, M: 2}} {
@@ -66,7 +66,7 @@ func TestClimbable(t *testing.T) {
 // product of which a multiprocessor of an H100 holds two or three threadgroups at once come early.
 func TestNumbersOfSimdgroups(t *testing.T) {
 	e := kernels.Experts{Format: affine4, Count: 256, Top: 8, Hidden: 2048, Inner: 512, Router: kernels.Router{Experts: 256, Top: 8, Normalize: true, Scale: 1}, Shared: true}
-	up, _ := e.Tunings(kernels.CUDA)
+	up, _ := e.Tunings(kernels.Machine{Target: kernels.CUDA}, 1)
 	for i, most := range []int{2 * 132, 3 * 132} {
 		l, err := e.LaunchUp(up[i+1], 1)
 		require.NoError(t, err)

@@ -234,7 +234,7 @@ func expertsUp(name string, e kernels.Experts) testCase {
 		name: name, memory: append(all, results(n*e.Inner), step(1)), result: out,
 		bytes: total(w) * float64(n) / float64(e.Top), flops: 4 * float64(n*e.Inner*e.Hidden),
 		variants: func(on kernels.Machine) ([]variant, error) {
-			up, _ := e.Tunings(on.Target)
+			up, _ := e.Tunings(on, 1)
 			return tuned(up, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchUp(t, 1) }, append(buffers, out, out+1)...)
 		},
 	}
@@ -249,12 +249,17 @@ func expertsDown(name string, e kernels.Experts) testCase {
 		all, buffers = append(all, weight(e.Format, e.Hidden, e.Inner)...), append(buffers, 3, 4, 5)
 	}
 	at := len(all)
+	all = append(all, chosen(e.Top, n, 1), vectors(n), vectors(n*e.Inner), vectors(e.Hidden), results(e.Hidden), step(1))
+	buffers = append(buffers, at, at+1, at+2, at+3, at+4)
+	if e.Shared {
+		all, buffers = append(all, favoured(e.Router)), append(buffers, at+6)
+	}
 	return testCase{
-		name: name, memory: append(all, chosen(e.Top, n, 1), vectors(n), vectors(n*e.Inner), vectors(e.Hidden), results(e.Hidden), step(1)), result: at + 4,
+		name: name, memory: all, result: at + 4,
 		bytes: total(w) * float64(n) / float64(e.Top), flops: 2 * float64(n*e.Inner*e.Hidden),
 		variants: func(on kernels.Machine) ([]variant, error) {
-			_, down := e.Tunings(on.Target)
-			return tuned(down, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchDown(t, 1) }, append(buffers, at, at+1, at+2, at+3, at+4, at+5)...)
+			_, down := e.Tunings(on, 1)
+			return tuned(down, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchDown(t, 1) }, append(buffers, at+5)...)
 		},
 	}
 }

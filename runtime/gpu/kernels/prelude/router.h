@@ -100,6 +100,18 @@ inline void router_rank(threadgroup const uint* list, threadgroup const int* at,
   }
 }
 
+// Chooses by all simdgroups of a threadgroup: keys and places as router_rank gives them, behind a barrier. count is one int.
+inline void router_choose(device const float* logits, int lane, int simd, int simds, threadgroup uint* list, threadgroup int* at, threadgroup int* count,
+                          threadgroup uint* keys, threadgroup int* places) {
+  if (simd == 0) {
+    const int n = router_shorten(logits, lane, list, at);
+    if (lane == 0) count[0] = n;
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  router_rank(list, at, count[0], lane, simd, simds, keys, places);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+}
+
 // The sum that router_score takes, by one simdgroup: 1 where it takes none.
 inline float router_total(device const float* logits, int lane, float largest) {
   float total = 1.0f;

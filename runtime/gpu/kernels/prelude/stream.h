@@ -1,21 +1,20 @@
-// Products of one vector with stored weights of 4 or 8 bits, for devices whose copies run beside their threads.
+// Products of one vector with stored weights of 4 or 8 bits, for devices whose copies run beside their threads: what ring.h and
+// hold.h have in common.
 //
 // A grid is as many threadgroups as there are multiprocessors, and its rows are spread evenly over them: while a kernel runs, each
 // multiprocessor has room for one threadgroup of the next. Where a grid has fewer, two of the next one's land on
 // one, and take twice as long. A threadgroup makes its rows in strips of STREAM_STRIP: of so many rows of a weight or, in pairs
-// of weights, of half as many rows of each.
-// A simdgroup of its own has strips copied into a ring of stages in threadgroup memory. The first copies start before
-// what the kernel depends on is done, for nothing writes weights: while one kernel ends, the next one's weights arrive. They are
-// few, because what that kernel still reads, and then the vector, would wait behind them; more where the vector takes long to make.
+// of weights, of half as many rows of each. Strips are copied to threadgroup memory, the first ones before what the kernel depends
+// on is done, for nothing writes weights: while one kernel ends, the next one's weights arrive.
 //
-// Code, too, comes to a multiprocessor when it first runs there, behind all copies under way. So a turn is rehearsed, on zeros and
-// a stage that nothing is copied to yet, while there is nothing to do but to wait.
-//
-// The other simdgroups first make integers of 23 bits of the vector, with a scale for every 64 columns, and take
+// Simdgroups make integers of 23 bits of the vector, with a scale for every 64 columns, and take
 // them apart into three signed digits of 8 bits. port_mma_u8s8 multiplies digits with codes, and its sums are exact; so
 // the result is as near as sums of fp32 products are, at a fraction of their instructions. Of the eight columns of its second
 // operand, 0 to 2 are the digits of one group of 64 columns, in lanes 0 and 1 of four, and 4 to 6 those of the next group,
 // in lanes 2 and 3: for the others' columns lanes have zeros, so that a lane reads 32 columns of a row at once.
+//
+// A Product is what a kernel multiplies. place(at, plane, p) tells where row number at of all stands, of the plane's weight;
+// begin(row, end) is called before the wait by the thread that may finish a row first, and end(row, out) with a row's results of all planes.
 
 #define PORT_WAITS
 
@@ -52,6 +51,15 @@
 #ifndef STREAM_APART    // 1: rows are copied one by one, as they are where a stage has no whole rows
 #define STREAM_APART 0
 #endif
+#ifndef STREAM_HELD     // 1: all strips have a stage of their own, see hold.h
+#define STREAM_HELD 0
+#endif
+#ifndef STREAM_PIECE    // columns of a weight: less than K where the rows of several stand side by side
+#define STREAM_PIECE MATVEC_K
+#endif
+#ifndef STREAM_SCORED   // 1: the vector's pieces are multiplied by scores
+#define STREAM_SCORED 0
+#endif
 #ifndef STREAM_BYTES    // of threadgroup memory
 #define STREAM_BYTES 32768
 #endif
@@ -75,14 +83,34 @@
 #define STREAM_UNITS ((STREAM_ALL + STREAM_UNIT - 1) / STREAM_UNIT)
 #define STREAM_ROWS ((STREAM_UNITS + STREAM_GRID - 1) / STREAM_GRID * STREAM_UNIT)  // of a threadgroup at most
 
-// Where things stand in threadgroup memory.
+// Where things stand in threadgroup memory: stages first, but where they are held.
+#if STREAM_HELD
+#define STREAM_DIGITS 0
+#else
 #define STREAM_SCALES (STREAM_STAGES * STREAM_STAGE)      // shelves: [rows][groups], and the biases so
 #define STREAM_DIGITS (STREAM_SCALES + STREAM_SHELVES * STREAM_SHELF)  // uint [K / 128][3 digits][4 lanes][8]
+#endif
 #define STREAM_FACTORS (STREAM_DIGITS + MATVEC_K * 3)     // float [K / 64][2], of the two upper digits and of the lowest one
 #define STREAM_HALF_SUMS (STREAM_FACTORS + MATVEC_K / 8)  // float [K / 64], half the sum of the columns
 #define STREAM_ZEROS (STREAM_HALF_SUMS + MATVEC_K / 16)   // 32 bytes
 #define STREAM_SUMS (STREAM_ZEROS + 32)                   // float [PLANES][SIMDS][FLUSH]
 #define STREAM_MEMORY(planes) (STREAM_SUMS + (planes) * STREAM_SIMDS * STREAM_FLUSH * 4)
+
+// The floats of squares.
+#define STREAM_SQUARES (MATVEC_SUM ? 2 * STREAM_SIMDS : STREAM_SIMDS)
+
+// Where a row stands in device memory.
+struct stream_place {
+  device const uchar* codes;
+  device const uchar* scales;
+  device const uchar* biases;
+};
+
+inline void stream_row(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, long row, thread stream_place& p) {
+  p.codes = (device const uchar*)w + row * (STREAM_PIECE * WEIGHT_BITS / 8);
+  p.scales = (device const uchar*)(scales + row * (STREAM_PIECE / WEIGHT_GROUP));
+  p.biases = (device const uchar*)(biases + row * (STREAM_PIECE / WEIGHT_GROUP));
+}
 
 // The rows of a strip: count of them from row on, of weight number which. at counts the rows of all weights.
 struct stream_strip {
@@ -111,45 +139,6 @@ inline void stream_look(thread stream_strip& strip, int most) {
     }
   }
   strip.count = min(min(most, left), strip.end - strip.at);
-}
-
-// Goes on by a segment.
-inline void stream_step(thread stream_strip& strip, thread int& segment, int most) {
-  segment++;
-  if (segment < STREAM_SEGMENTS) return;
-  segment = 0;
-  strip.number++;
-  strip.at += strip.count;
-  if (strip.at < strip.end) stream_look(strip, most);
-}
-
-// Says how much stream_copy will bring of so many rows.
-inline void stream_expect(int rows, int segment, threadgroup port_transfer* arrived) {
-  const int affine = segment == 0 ? (1 + WEIGHT_BIASES) * STREAM_AFFINE : 0;
-  port_transfer_expect(arrived, uint(rows * (STREAM_ROW + affine)));
-}
-
-// Where a strip's scales stand.
-inline threadgroup uchar* stream_shelf(threadgroup uchar* memory, int number) { return memory + STREAM_SCALES + number % STREAM_SHELVES * STREAM_SHELF; }
-
-// Has the rows of a segment copied, to rows of a stage from slot on. The scales come with the first segment. All lanes of the
-// simdgroup call it, lane of them being one of lanes that copy from the same weight.
-inline void stream_copy(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, int row, int count, int segment,
-                        int slot, int lane, int lanes, threadgroup uchar* stage, threadgroup uchar* shelf, threadgroup port_transfer* arrived) {
-  threadgroup uchar* to = stage + slot * STREAM_PITCH;
-  device const uchar* from = (device const uchar*)w + long(row) * (MATVEC_K * WEIGHT_BITS / 8) + segment * STREAM_ROW;
-  threadgroup uchar* affine = shelf + slot * STREAM_AFFINE + (lane == 2 ? STREAM_STRIP * STREAM_AFFINE : 0);
-  device const uchar* stored = (device const uchar*)((lane == 2 ? biases : scales) + long(row) * STREAM_GROUPS);
-#if STREAM_SINGLE
-  for (int first = 0; first < count; first += lanes) {
-    const int r = first + lane;
-    if (r < count) port_transfer_copy(to + r * STREAM_PITCH, from + long(r) * (MATVEC_K * WEIGHT_BITS / 8), STREAM_ROW, arrived);
-    simdgroup_barrier(mem_flags::mem_none);
-  }
-  if (segment == 0 && lane > 0 && lane < 2 + WEIGHT_BIASES) port_transfer_copy(affine, stored, uint(count * STREAM_AFFINE), arrived);
-#else
-  if (lane < 2 + WEIGHT_BIASES) port_transfer_copy(lane == 0 ? to : affine, lane == 0 ? from : stored, uint(count * (lane == 0 ? STREAM_ROW : STREAM_AFFINE)), arrived);
-#endif
 }
 
 // Reads 8 columns of a vector.
@@ -274,6 +263,9 @@ inline void stream_read_part(device const float* x, device const float* gate, in
     stream_read(x, take, part.v[i]);
 #if MATVEC_HEAD
     stream_read(gate, take, part.gates[i]);
+#elif STREAM_SCORED
+    const float score = gate[take * 8 / STREAM_PIECE];
+    UNROLL for (int j = 0; j < 8; j++) part.v[i][j] *= score;
 #endif
   }
 }
@@ -355,226 +347,4 @@ inline void stream_columns_of(int chunk, int lane, threadgroup const uchar* memo
   }
   out.factor = ((threadgroup const float*)(memory + STREAM_FACTORS))[chunk * 4 + quarter];
   out.half_sum = ((threadgroup const float*)(memory + STREAM_HALF_SUMS))[chunk * 2 + quarter / 2];
-}
-
-// The codes of a lane's 32 columns of a row, as two operands of port_mma_u8s8 for every 8 columns.
-inline void stream_codes(threadgroup const uchar* from, thread uint* out) {
-#if WEIGHT_BITS == 4
-  const uint4 words = *(threadgroup const uint4*)from;
-  UNROLL for (int i = 0; i < 4; i++) {
-    out[2 * i] = words[i] & 0x0f0f0f0fu;
-    out[2 * i + 1] = (words[i] >> 4) & 0x0f0f0f0fu;
-  }
-#else
-  UNROLL for (int i = 0; i < 2; i++) {
-    const uint4 words = ((threadgroup const uint4*)from)[i];
-    UNROLL for (int j = 0; j < 4; j++) out[4 * i + j] = words[j];
-  }
-#endif
-}
-
-// The first of the rows of a stage that lanes take as number eight of eight rows: in pairs of weights, the two of 16 are of
-// one weight each.
-template <int PLANES>
-inline int stream_row(int eight) { return PLANES == 1 ? eight * 8 : eight % 2 * (STREAM_STRIP / 2) + eight / 2 * 8; }
-
-// Adds the products of a simdgroup's columns of a stage with a lane's rows, one of every eight, to sums.
-template <int PLANES>
-inline void stream_multiply(threadgroup const uchar* stage, threadgroup const uchar* shelf, threadgroup const uchar* memory, int segment, int simd, int lane,
-                            thread const stream_columns* kept, thread float* sums) {
-  UNROLL for (int own = 0; own < STREAM_OWN; own++) {
-    const int chunk = simd * STREAM_OWN + own;
-#if STREAM_KEEP
-    const stream_columns columns = kept[own];
-#else
-    stream_columns columns;
-    stream_columns_of(segment * STREAM_CHUNKS + chunk, lane, memory, columns);
-#endif
-    const int at = chunk * 128 + lane % 4 * 32;
-    threadgroup const WEIGHT_SCALE* scales = (threadgroup const WEIGHT_SCALE*)shelf + lane / 4 * STREAM_GROUPS + (segment * STREAM_COLUMNS + at) / WEIGHT_GROUP;
-    UNROLL for (int first = 0; first < STREAM_EIGHTS; first += 2) {
-      uint codes[2][8];
-      float scale[2];
-      float bias[2];
-      UNROLL for (int h = 0; h < 2; h++) {
-        const int eight = stream_row<PLANES>(first + h);
-        stream_codes(stage + (lane / 4 + eight) * STREAM_PITCH + at * WEIGHT_BITS / 8, codes[h]);
-        scale[h] = float(scales[eight * STREAM_GROUPS]);
-#if WEIGHT_BIASES
-        bias[h] = float(scales[(STREAM_STRIP + eight) * STREAM_GROUPS]);
-#else
-        bias[h] = scale[h] * -float(1 << (WEIGHT_BITS - 1));
-#endif
-      }
-      int products[4] = {0, 0, 0, 0};
-      UNROLL for (int i = 0; i < 4; i++) {
-        port_mma_u8s8(products, codes[0][2 * i], codes[1][2 * i], codes[0][2 * i + 1], codes[1][2 * i + 1], columns.digits[2 * i], columns.digits[2 * i + 1]);
-      }
-      // A lane has the two upper digits, or the lowest one and nothing. Rows from the last on that there is have any bits.
-      UNROLL for (int h = 0; h < 2; h++) {
-        sums[first + h] += scale[h] * (columns.factor * float(products[2 * h] * 256 + products[2 * h + 1])) + bias[h] * columns.half_sum;
-      }
-    }
-  }
-}
-
-// Starts the copies of a strip's segment to a stage, by a simdgroup.
-template <int PLANES, class Product>
-inline void stream_start(thread Product& product, thread const stream_strip& strip, int segment, int stage, int lane, threadgroup uchar* memory,
-                         threadgroup port_transfer* arrived) {
-  if (lane == 0) stream_expect(PLANES * strip.count, segment, arrived + stage);
-  simdgroup_barrier(mem_flags::mem_none);
-  product.copy(strip, segment, lane, memory + stage * STREAM_STAGE, stream_shelf(memory, strip.number), arrived + stage);
-}
-
-// The floats of squares.
-#define STREAM_SQUARES (MATVEC_SUM ? 2 * STREAM_SIMDS : STREAM_SIMDS)
-
-// Runs a product. Of a Product, the simdgroup that copies calls copy, to have a strip's segment copied; a thread that multiplies calls
-// begin before it waits, and end with the results of a row of each plane.
-template <int PLANES, class Product>
-inline void stream_run(thread Product& product, int group, int thread_index, device const float* x, device const MATVEC_NORM_T* norm,
-                       device const float* gate, thread const stream_sum& sum, threadgroup uchar* memory, threadgroup port_transfer* arrived,
-                       threadgroup float* squares) {
-  static_assert(PLANES != STREAM_PLANES || STREAM_MEMORY(PLANES) <= STREAM_BYTES, "STREAM_BYTES");
-  static_assert(STREAM_STRIP % 16 == 0, "STREAM_STRIP");
-  static_assert(!MATVEC_SUM || STREAM_SEGMENTS == 1, "the vector is made in one segment");
-  static_assert(STREAM_OWN * STREAM_SIMDS * 128 == STREAM_COLUMNS && STREAM_SEGMENTS * STREAM_COLUMNS == MATVEC_K, "STREAM_COLUMNS");
-  const int lane = thread_index % 32;
-  const int simd = thread_index / 32;
-  const bool copies = simd == STREAM_SIMDS;
-  stream_strip strip;  // that is multiplied
-  strip.at = int(long(group) * STREAM_UNITS / STREAM_GRID) * STREAM_UNIT;
-  strip.end = min(int(long(group + 1) * STREAM_UNITS / STREAM_GRID) * STREAM_UNIT, STREAM_ALL);
-  strip.number = 0;
-  stream_look(strip, STREAM_STRIP / PLANES);
-  stream_strip next = strip;  // that is copied
-  int next_segment = 0;
-  int segment = 0;
-  int kept_from = strip.at;  // the first row whose sums are kept
-  float square = 0.0f;
-  float sums[STREAM_EIGHTS];
-  UNROLL for (int h = 0; h < STREAM_EIGHTS; h++) sums[h] = 0.0f;
-  stream_part part;
-  stream_columns columns[STREAM_KEEP ? STREAM_OWN : 1];
-  threadgroup float* kept = (threadgroup float*)(memory + STREAM_SUMS);
-  if (copies && lane == 0) port_transfer_init(arrived, STREAM_STAGES);
-  if (thread_index < 8) ((threadgroup uint*)(memory + STREAM_ZEROS))[thread_index] = 0u;
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  UNROLL for (int i = 0; i < STREAM_AHEAD; i++) {
-    if (next.at < next.end) {
-      if (copies) stream_start<PLANES>(product, next, next_segment, i, lane, memory, arrived);
-      stream_step(next, next_segment, STREAM_STRIP / PLANES);
-    }
-  }
-  if (!copies) {
-    product.begin(strip.at + thread_index, strip.end);
-    stream_read_factors(norm, 0, simd, lane, part);
-#if MATVEC_SUM
-    stream_read_before(sum, simd, lane, part);
-#endif
-  }
-  int slot = 0;
-  int round = 0;
-  // Turn -1 is the rehearsal. A compiler does not know that there always is one, and so makes no code of its own for it.
-  int turn = STREAM_STAGES > STREAM_AHEAD && group >= 0 ? -1 : 0;
-  NOUNROLL for (; strip.at < strip.end; turn++) {
-    const bool rehearsal = turn < 0;
-#if !PORT_TRANSFERS
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-#endif
-    if (turn == 0) {
-      port_wait();
-      if (!copies) stream_read_part(x, gate, 0, simd, lane, part);
-#if MATVEC_SUM
-      if (!copies) {
-        const float before = stream_read_residual(sum, simd, lane, part);
-        if (lane == 0) squares[STREAM_SIMDS + simd] = before;
-      }
-      threadgroup_barrier(mem_flags::mem_threadgroup);  // further copies start when these reads are done
-      if (!copies) stream_add(sum, squares + STREAM_SIMDS, group == 0, simd, lane, part);
-#endif
-      UNROLL for (int i = STREAM_AHEAD; i < STREAM_STAGES; i++) {
-        if (next.at < next.end) {
-          if (copies) stream_start<PLANES>(product, next, next_segment, i, lane, memory, arrived);
-          stream_step(next, next_segment, STREAM_STRIP / PLANES);
-        }
-      }
-    }
-    if (!copies) {
-      // While the first strip is multiplied, a simdgroup makes digits of its columns, having read them a segment ahead.
-      if (strip.number == 0) {
-        if (rehearsal) stream_nothing(part);
-        stream_make(segment, simd, lane, part, memory, square);
-        if (!rehearsal && segment < STREAM_SEGMENTS - 1) {
-          stream_read_factors(norm, segment + 1, simd, lane, part);
-          stream_read_part(x, gate, segment + 1, simd, lane, part);
-        } else {
-#if MATVEC_NORM && !MATVEC_HEAD
-          square = simd_sum(square);
-          if (lane == 0) squares[simd] = square;
-#endif
-        }
-#if STREAM_KEEP
-        UNROLL for (int own = 0; own < STREAM_OWN; own++) stream_columns_of(simd * STREAM_OWN + own, lane, memory, columns[own]);
-#endif
-      }
-      if (!rehearsal) port_transfer_wait(arrived + slot, uint(round));
-      stream_multiply<PLANES>(memory + (rehearsal ? STREAM_STAGES - 1 : slot) * STREAM_STAGE, stream_shelf(memory, rehearsal ? STREAM_SHELVES - 1 : strip.number), memory,
-                              segment, simd, lane, columns, sums);
-      if (rehearsal || segment == STREAM_SEGMENTS - 1) {
-        UNROLL for (int h = 0; h < STREAM_EIGHTS; h++) {
-          float v = sums[h];
-          v += simd_shuffle_xor(v, 1);
-          v += simd_shuffle_xor(v, 2);
-          const int row = lane / 4 + (PLANES == 1 ? h : h / 2) * 8;
-          const int plane = PLANES == 1 ? 0 : h % 2;
-          if (lane % 4 == 0 && row < strip.count) kept[(plane * STREAM_SIMDS + simd) * STREAM_FLUSH + strip.at - kept_from + row] = v;
-          sums[h] = 0.0f;
-        }
-      }
-    }
-    if (rehearsal) {
-      square = 0.0f;
-      continue;
-    }
-    stream_step(strip, segment, STREAM_STRIP / PLANES);
-    bool full = segment == 0 && strip.at >= strip.end;
-#if STREAM_FLUSH < STREAM_ROWS
-    full = full || (segment == 0 && strip.at - kept_from + STREAM_STRIP / PLANES > STREAM_FLUSH);
-#endif
-    const bool more = next.at < next.end;
-    if (full || more) threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (more) {  // to where this turn has read
-      if (copies) stream_start<PLANES>(product, next, next_segment, slot, lane, memory, arrived);
-      stream_step(next, next_segment, STREAM_STRIP / PLANES);
-    }
-    slot++;
-    if (slot == STREAM_STAGES) {
-      slot = 0;
-      round++;
-    }
-    if (!full) continue;
-    if (!copies) {
-      float factor = 1.0f;
-#if MATVEC_NORM && !MATVEC_HEAD
-      float total = 0.0f;
-      UNROLL for (int i = 0; i < STREAM_SIMDS; i++) total += squares[i];
-      factor = precise::rsqrt(total / float(MATVEC_K) + MATVEC_EPS);
-#endif
-      for (int r = thread_index; r < strip.at - kept_from; r += STREAM_THREADS) {
-        float out[PLANES];
-        UNROLL for (int p = 0; p < PLANES; p++) {
-          out[p] = 0.0f;
-          UNROLL for (int i = 0; i < STREAM_SIMDS; i++) out[p] += kept[(p * STREAM_SIMDS + i) * STREAM_FLUSH + r];
-          out[p] *= factor;
-        }
-        product.end(kept_from + r, out);
-      }
-    }
-#if STREAM_FLUSH < STREAM_ROWS
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-#endif
-    kept_from = strip.at;
-  }
 }

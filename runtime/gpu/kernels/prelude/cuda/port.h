@@ -83,6 +83,15 @@ __forceinline__ mem_flags operator|(mem_flags a, mem_flags b) { return mem_flags
 __forceinline__ void threadgroup_barrier(mem_flags) { __syncthreads(); }
 __forceinline__ void simdgroup_barrier(mem_flags) { __syncwarp(); }
 
+// Says that the kernels that depend on this one may start, once every threadgroup has called it or is done; those wait by
+// themselves. The kernels of a text that defines PORT_RELEASES call it, elsewhere they may start from the first on.
+// What was there before the last threadgroup called it, they may read before they wait.
+__forceinline__ void port_release() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol." "launch_dependents;" ::: "memory");
+#endif
+}
+
 // Waits until what the kernels before this one write is there: a device may start a kernel before those are done. Where
 // the text defines PORT_WAITS, every thread of its kernels calls it before it reads what other kernels write, and before
 // it writes; weights may be read sooner. Elsewhere kernels need not know.
@@ -154,7 +163,7 @@ __forceinline__ void port_transfer_wait(port_transfer* t, uint turn) {
 }
 
 __forceinline__ void port_mma_u8s8(int* c, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
-  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 

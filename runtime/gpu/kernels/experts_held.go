@@ -1,0 +1,89 @@
+package kernels
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// heldUp is the first product of one token where its weights are held: of a part's rows every threadgroup has equally many,
+// or one fewer, which it counts as slots.
+func (e Experts) heldUp(s Stream) streamed {
+	return streamed{Vectors: e.up(), Stream: s, planes: 2, rows: []int{s.Groups * e.Parts() * e.slots(s)}}
+}
+
+// slots is the number of slots of a threadgroup for a part's rows.
+func (e Experts) slots(s Stream) int { return ceil(e.Inner, max(1, s.Groups)) }
+
+// heldDown is the second product of one token where its weights are held: the rows of its parts stand side by side.
+func (e Experts) heldDown(s Stream) streamed {
+	return streamed{Vectors: e.down(), Stream: s, planes: 1, rows: []int{e.Hidden}, piece: e.Inner}
+}
+
+// checkHeld says why there are no kernels that hold the weights of so many tokens.
+func (e Experts) checkHeld(tokens int) error {
+	switch {
+	case tokens != 1:
+		return fmt.Errorf("tuning: weights of %d tokens are held, want one", tokens)
+	case e.Router.Top == 0:
+		return errors.New("tuning: weights of experts that are given are held, want them chosen")
+	}
+	return e.check()
+}
+
+func (e Experts) launchHeldUp(t Tuning, tokens int) (Launch, error) {
+	s, slots := e.heldUp(t.Stream), e.slots(t.Stream)
+	err := e.checkHeld(tokens)
+	if err == nil && (8%slots != 0 || !t.Stream.Held) {
+		err = fmt.Errorf("tuning: %d rows of a part in a threadgroup, want 1, 2, 4 or 8 that are held", slots)
+	}
+	var l Launch
+	if err == nil {
+		l, _, err = s.launch()
+	}
+	if err != nil {
+		return Launch{}, fmt.Errorf("stream_choose %d×%d×%d: %w", e.Count, e.Inner, e.Hidden, err)
+	}
+	l.File, l.Kernel = "stream_experts", "stream_choose"
+	l.Defines = slices.Concat(l.Defines, define("MATVEC_N0", s.rows[0], "STREAM_LATE", true, "EXPERTS_ACTIVATION", int(e.Activation), "EXPERTS_SLOTS", slots),
+		e.defines(e.Inner, 1), e.Router.defines())
+	l.covers = func(groups int) int { return groups * e.Inner / s.Groups }
+	l.Trial = func() Trial { return e.trialChoice(l, 0) }
+	return l, nil
+}
+
+func (e Experts) launchHeldDown(t Tuning, tokens int) (Launch, error) {
+	s := e.heldDown(t.Stream)
+	err := e.checkHeld(tokens)
+	if err == nil && (t.Stream.Simdgroups != e.Parts() || t.Stream.Stages != 1 || !t.Stream.Held || !e.Shared) {
+		err = fmt.Errorf("tuning: %d simdgroups with %d strips, want one strip that is held and a simdgroup for each of %d parts, one of them shared", t.Stream.Simdgroups, t.Stream.Stages, e.Parts())
+	}
+	var l Launch
+	if err == nil {
+		l, _, err = s.launch()
+	}
+	if err != nil {
+		return Launch{}, fmt.Errorf("stream_join %d×%d×%d: %w", e.Count, e.Hidden, e.Inner, err)
+	}
+	l.File, l.Kernel = "stream_experts", "stream_join"
+	l.Defines = slices.Concat(l.Defines, define("MATVEC_N0", e.Hidden, "STREAM_PIECE", e.Inner, "STREAM_SCORED", true, "EXPERTS_RESIDUAL", e.Residual), e.defines(e.Hidden, 1), e.Router.defines())
+	l.Trial = func() Trial { return e.trialJoin(l, 0) }
+	return l, nil
+}
+
+// holds are the ways to hold the weights of one token on a machine, none where there are none.
+func (e Experts) holds(m Machine) (up, down []Tuning) {
+	if m.TransferMemory == 0 || m.Cores == 0 || !e.Shared || 3*e.Parts()*e.Inner*e.Hidden*e.Bits/8 < leastHeld {
+		return nil, nil
+	}
+	lift := Tuning{Stream: Stream{Groups: m.Cores, Simdgroups: 8, Strip: 16, Columns: e.Hidden, Held: true}}
+	lift.Stream.Stages = ceil(e.Parts()*e.slots(lift.Stream), 8)
+	if _, err := e.launchHeldUp(lift, 1); err == nil && e.heldUp(lift.Stream).memory() <= mostHeld {
+		up = append(up, lift)
+	}
+	fall := Tuning{Stream: Stream{Groups: min(m.Cores, e.Hidden/16), Simdgroups: e.Parts(), Strip: 16, Columns: e.Parts() * e.Inner, Stages: 1, Held: true}}
+	if _, err := e.launchHeldDown(fall, 1); err == nil && e.heldDown(fall.Stream).memory() <= smallHeld {
+		down = append(down, fall)
+	}
+	return up, down
+}

@@ -1,0 +1,79 @@
+package kernels
+
+import "fmt"
+
+// What a threadgroup asks for at least whose strips are held, in bytes, so that a multiprocessor of Hopper, with 228 KB, has
+// room for no second one of the same kernel where it has several strips, and beside such a one for one of a kernel that has one.
+const (
+	largeHeld = 116 << 10
+	smallHeld = 88 << 10
+)
+
+// leastHeld is the size of codes from which on holding them is worth measuring: of a smaller product little is waited for.
+const leastHeld = 1 << 20
+
+// checkHeld says why there is no such kernel, of a product that can be streamed else.
+func (s streamed) checkHeld() error {
+	switch {
+	case s.Sum != nil:
+		return fmt.Errorf("tuning: weights that are held and a vector that is a sum")
+	case s.Columns != s.K || s.Strip != 16:
+		return fmt.Errorf("tuning: strips of %d rows of %d columns are held, want 16 of %d", s.Strip, s.Columns, s.K)
+	case s.Stages < ceil(s.most(), s.strip()):
+		return fmt.Errorf("tuning: %d strips of %d rows are held, there are %d rows", s.Stages, s.strip(), s.most())
+	case s.piece == 0 && s.unit() > 1:
+		return fmt.Errorf("tuning: rows of %d columns are held, whose scales do not take a multiple of 16 bytes", s.K)
+	}
+	return nil
+}
+
+// heldMemory is what HOLD_MEMORY in prelude/hold.h is.
+func (s streamed) heldMemory() int {
+	row := s.K * s.Bits / 8
+	switch {
+	case s.piece > 0:
+	case s.Bits == 4:
+		row += 64
+	default:
+		row += 16
+	}
+	scales := s.ScaleBytes(s.K)
+	if !s.Symmetric {
+		scales *= 2
+	}
+	before := s.K*3 + s.K/8 + s.K/16 + 32 + s.planes*s.Simdgroups*s.kept()*4
+	return ceil(before, 128)*128 + s.Stages*16*(row+scales)
+}
+
+// asked is the memory that the launch asks for.
+func (s streamed) asked() int {
+	switch {
+	case !s.Held:
+		return s.memory()
+	case s.Stages > 1:
+		return max(s.memory(), largeHeld)
+	}
+	return max(s.memory(), smallHeld)
+}
+
+// heldRoom is the number of threadgroups that are to have registers on a multiprocessor: 3 of eight simdgroups. A simdgroup is
+// one of four parts of a multiprocessor's, so that nine take the registers of twelve.
+func (s streamed) heldRoom() int { return max(1, 24/(ceil(s.Simdgroups, 4)*4)) }
+
+// holds are the ways worth measuring to hold a product's strips on a machine.
+func (s streamed) holds(m Machine) (out []Tuning) {
+	if !s.Quantized() || m.TransferMemory == 0 || m.Cores == 0 || s.all()*s.planes*s.K*s.Bits/8 < leastHeld {
+		return nil
+	}
+	s.Groups, s.Strip, s.Columns, s.Held = min(m.Cores, s.all()/s.unit()), 16, s.K, true
+	s.Stages = ceil(s.most(), s.strip())
+	for _, s.Simdgroups = range []int{8, 7, 6, 5, 4, 16} {
+		if s.check() == nil && s.memory() <= mostHeld && len(out) < 2 {
+			out = append(out, Tuning{Stream: s.Stream})
+		}
+	}
+	return out
+}
+
+// mostHeld is the memory beside which a kernel of one strip has room.
+const mostHeld = 228<<10 - smallHeld - 4<<10

@@ -1,0 +1,214 @@
+// Products of one vector whose weights all stand in threadgroup memory before they are multiplied: those of so few rows
+// that a multiprocessor has room for a kernel's and for the next one's.
+//
+// All simdgroups have rows copied, for a copy takes some forty cycles of the one that starts it; two strips are under way at
+// a time, as other kernels' reads wait behind what is. Then the vector is the only thing that a kernel waits for, unless
+// the vector tells which rows there are (STREAM_LATE). A Product's copy has a threadgroup's rows copied.
+//
+// A threadgroup has as few registers and as much memory as leave room for the next kernel's, but not for a second of
+// the same kernel, which would leave another multiprocessor without work.
+
+#ifndef STREAM_LATE  // 1: what is copied is known after the wait
+#define STREAM_LATE 0
+#endif
+
+#if STREAM_HELD
+#define HOLD_STRIPS STREAM_STAGES
+#define HOLD_ROW (STREAM_PIECE * WEIGHT_BITS / 8)                                                           // bytes of a row of a piece
+#define HOLD_PITCH (HOLD_ROW + (STREAM_PIECE < MATVEC_K ? 0 : WEIGHT_BITS == 4 ? 64 : 16))                  // rows meet different banks
+#define HOLD_CODES (STREAM_PIECE < MATVEC_K ? 16 * MATVEC_K * WEIGHT_BITS / 8 : 16 * HOLD_PITCH)            // bytes of a strip: [pieces][16][PITCH]
+#define HOLD_SCALES (STREAM_PIECE / WEIGHT_GROUP * int(sizeof(WEIGHT_SCALE)))                               // bytes of a row of a piece
+#define HOLD_AFFINE (16 * (1 + WEIGHT_BIASES) * STREAM_AFFINE)                                              // of a strip: [pieces][scales, biases][16][SCALES]
+#define HOLD_BEGIN ((STREAM_MEMORY(STREAM_PLANES) + 127) / 128 * 128)                                       // where the strips' codes stand, then their scales
+#define HOLD_MEMORY (HOLD_BEGIN + HOLD_STRIPS * (HOLD_CODES + HOLD_AFFINE))
+#define HOLD_PACE 2                                                                                         // strips under way
+
+// What is multiplied side by side, so that one waits for less: strips, and 128 columns each of so many units.
+#define HOLD_TURN (HOLD_STRIPS > 1 ? 2 : 1)
+#define HOLD_UNITS (STREAM_OWN * HOLD_TURN)
+#define HOLD_SIDE (HOLD_UNITS % 2 == 0 ? 2 : 1)
+
+// Where slot number slot of a strip stands, and where its scales do. In pairs of weights the second one's slots are 8 to 15.
+inline threadgroup uchar* hold_codes(threadgroup uchar* memory, int strip, int slot) { return memory + HOLD_BEGIN + strip * HOLD_CODES + slot * HOLD_PITCH; }
+inline threadgroup uchar* hold_affine(threadgroup uchar* memory, int strip, int slot) {
+  return memory + HOLD_BEGIN + HOLD_STRIPS * HOLD_CODES + strip * HOLD_AFFINE + slot * HOLD_SCALES;
+}
+
+// Has rows copied, count of each plane from row first on: row r of a strip's by simdgroup r % SIMDS.
+template <int PLANES, class Product>
+inline void hold_rows(thread Product& product, int first, int count, int simd, int lane, threadgroup uchar* memory, threadgroup port_transfer* arrived) {
+  for (int strip = 0; strip * (16 / PLANES) < count; strip++) {
+    if (strip >= HOLD_PACE) port_transfer_wait(arrived + (strip - HOLD_PACE), 0);
+    const int r = lane * STREAM_SIMDS + simd;
+    const int row = strip * (16 / PLANES) + r / PLANES;
+    const int slot = PLANES == 1 ? r : r / 2 + r % 2 * 8;
+    const bool is = r < 16 && row < count;
+    stream_place from;
+    product.place(first + min(row, count - 1), PLANES == 1 ? 0 : r % 2, from);
+    threadgroup uchar* affine = hold_affine(memory, strip, slot);
+    if (is) port_transfer_copy(affine, from.scales, HOLD_SCALES, arrived + strip);
+    simdgroup_barrier(mem_flags::mem_none);
+#if WEIGHT_BIASES
+    if (is) port_transfer_copy(affine + 16 * HOLD_SCALES, from.biases, HOLD_SCALES, arrived + strip);
+    simdgroup_barrier(mem_flags::mem_none);
+#endif
+    if (is) port_transfer_copy(hold_codes(memory, strip, slot), from.codes, HOLD_ROW, arrived + strip);
+    simdgroup_barrier(mem_flags::mem_none);
+  }
+}
+
+// Adds the products of a simdgroup's columns of HOLD_TURN strips with a lane's rows, one of every eight, to sums.
+inline void hold_multiply(threadgroup const uchar* const* codes, threadgroup const uchar* const* affine, threadgroup const uchar* memory, int simd, int lane,
+                          thread const stream_columns* kept, thread float* sums) {
+  const int row = lane / 4;
+  const int quarter = lane % 4;
+  const uint mask = 0x0f0f0f0fu;
+  UNROLL for (int first = 0; first < HOLD_UNITS; first += HOLD_SIDE) {
+    uint4 words[HOLD_SIDE][2][WEIGHT_BITS / 4];
+    float scale[HOLD_SIDE][2];
+    float bias[HOLD_SIDE][2];
+    stream_columns columns[HOLD_SIDE];
+    int low[HOLD_SIDE][4];   // of codes of 4 bits those of even columns, which are worth 16
+    int high[HOLD_SIDE][4];  // and those of odd ones, as they stand in their bytes
+    UNROLL for (int u = 0; u < HOLD_SIDE; u++) {
+      const int own = (first + u) / HOLD_TURN;
+      const int t = (first + u) % HOLD_TURN;
+#if STREAM_KEEP
+      columns[u] = kept[own];
+#else
+      stream_columns_of(simd * STREAM_OWN + own, lane, memory, columns[u]);
+#endif
+      const int at = (simd * STREAM_OWN + own) * 128;
+      const int piece = at / STREAM_PIECE;
+      const int column = at % STREAM_PIECE + quarter * 32;
+      UNROLL for (int h = 0; h < 2; h++) {
+        const int slot = row + 8 * h;
+        threadgroup const uint4* from = (threadgroup const uint4*)(codes[t] + (piece * 16 + slot) * HOLD_PITCH + column * WEIGHT_BITS / 8);
+        UNROLL for (int i = 0; i < WEIGHT_BITS / 4; i++) words[u][h][i] = from[i];
+        threadgroup const uchar* scales = affine[t] + (piece * (1 + WEIGHT_BIASES) * 16 + slot) * HOLD_SCALES + column / WEIGHT_GROUP * int(sizeof(WEIGHT_SCALE));
+        scale[u][h] = float(*(threadgroup const WEIGHT_SCALE*)scales);
+#if WEIGHT_BIASES
+        bias[u][h] = float(*(threadgroup const WEIGHT_SCALE*)(scales + 16 * HOLD_SCALES));
+#else
+        bias[u][h] = scale[u][h] * -float(1 << (WEIGHT_BITS - 1));
+#endif
+      }
+      UNROLL for (int i = 0; i < 4; i++) {
+        low[u][i] = 0;
+        high[u][i] = 0;
+      }
+    }
+    UNROLL for (int i = 0; i < 2; i++) {
+      UNROLL for (int u = 0; u < HOLD_SIDE; u++) {
+        thread const uint* d = columns[u].digits + 4 * i;
+#if WEIGHT_BITS == 4
+        const uint a0 = words[u][0][0][2 * i];
+        const uint a1 = words[u][1][0][2 * i];
+        const uint a2 = words[u][0][0][2 * i + 1];
+        const uint a3 = words[u][1][0][2 * i + 1];
+        port_mma_u8s8(low[u], a0 & mask, a1 & mask, a2 & mask, a3 & mask, d[0], d[2]);
+        port_mma_u8s8(high[u], a0 & ~mask, a1 & ~mask, a2 & ~mask, a3 & ~mask, d[1], d[3]);
+#else
+        port_mma_u8s8(low[u], words[u][0][i][0], words[u][1][i][0], words[u][0][i][1], words[u][1][i][1], d[0], d[1]);
+        port_mma_u8s8(high[u], words[u][0][i][2], words[u][1][i][2], words[u][0][i][3], words[u][1][i][3], d[2], d[3]);
+#endif
+      }
+    }
+    const int worth = WEIGHT_BITS == 4 ? 16 : 1;
+    UNROLL for (int u = 0; u < HOLD_SIDE; u++) {
+      const int t = (first + u) % HOLD_TURN;
+      const float factor = columns[u].factor * (1.0f / worth);
+      UNROLL for (int h = 0; h < 2; h++) {
+        const int upper = low[u][2 * h] * worth + high[u][2 * h];
+        const int lower = low[u][2 * h + 1] * worth + high[u][2 * h + 1];
+        sums[2 * t + h] += scale[u][h] * (factor * float(upper * 256 + lower)) + bias[u][h] * columns[u].half_sum;
+      }
+    }
+  }
+}
+
+// Runs a product.
+template <int PLANES, class Product>
+inline void hold_run(thread Product& product, int group, int thread_index, device const float* x, device const MATVEC_NORM_T* norm,
+                     device const float* gate, threadgroup uchar* memory, threadgroup port_transfer* arrived, threadgroup float* squares) {
+  static_assert(PLANES != STREAM_PLANES || HOLD_MEMORY <= STREAM_BYTES, "STREAM_BYTES");
+  static_assert(STREAM_SEGMENTS == 1 && STREAM_STRIP == 16, "STREAM_STRIP");
+  static_assert(!MATVEC_SUM, "a vector that is a sum");
+  static_assert(STREAM_FLUSH == HOLD_STRIPS * 16 / STREAM_PLANES, "STREAM_FLUSH");
+  const int lane = thread_index % 32;
+  const int simd = thread_index / 32;
+  const int each = 16 / PLANES;  // rows of a strip
+  const int first = int(long(group) * STREAM_UNITS / STREAM_GRID) * STREAM_UNIT;
+  const int count = min(int(long(group + 1) * STREAM_UNITS / STREAM_GRID) * STREAM_UNIT, STREAM_ALL) - first;
+  const int strips = (count + each - 1) / each;
+  if (thread_index < 8) ((threadgroup uint*)(memory + STREAM_ZEROS))[thread_index] = 0u;
+  if (thread_index == 0) {
+    port_transfer_init(arrived, HOLD_STRIPS);
+    for (int s = 0; s < strips; s++) {
+      const int rows = product.rows(min(each, count - s * each));
+      port_transfer_expect(arrived + s, uint(PLANES * rows * (STREAM_ROW + (1 + WEIGHT_BIASES) * STREAM_AFFINE)));
+    }
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  product.begin(first + thread_index, first + count);
+  if (!STREAM_LATE) product.copy(first, count, simd, lane, memory, arrived);
+  stream_part part;
+  stream_columns columns[STREAM_KEEP ? STREAM_OWN : 1];
+  float square = 0.0f;
+  stream_read_factors(norm, 0, simd, lane, part);
+  port_wait();
+  stream_read_part(x, gate, 0, simd, lane, part);
+  // Where there is something to do before the copies, the first simdgroup has most of it, and makes its digits later than the others.
+  NOUNROLL for (int late = 0; late < 1 + STREAM_LATE; late++) {
+    if (!STREAM_LATE || (simd == 0) == (late == 1)) {
+      stream_make(0, simd, lane, part, memory, square);
+#if STREAM_KEEP
+      UNROLL for (int own = 0; own < STREAM_OWN; own++) stream_columns_of(simd * STREAM_OWN + own, lane, memory, columns[own]);
+#endif
+    }
+    if (STREAM_LATE && late == 0) product.copy(first, count, simd, lane, memory, arrived);
+  }
+  threadgroup float* kept = (threadgroup float*)(memory + STREAM_SUMS);
+  NOUNROLL for (int s = 0; s < strips; s += HOLD_TURN) {
+    float sums[2 * HOLD_TURN];
+    threadgroup const uchar* codes[HOLD_TURN];
+    threadgroup const uchar* affine[HOLD_TURN];
+    UNROLL for (int t = 0; t < HOLD_TURN; t++) {
+      const int strip = min(s + t, strips - 1);
+      codes[t] = hold_codes(memory, strip, 0);
+      affine[t] = hold_affine(memory, strip, 0);
+      sums[2 * t] = 0.0f;
+      sums[2 * t + 1] = 0.0f;
+      port_transfer_wait(arrived + strip, 0);
+    }
+    hold_multiply(codes, affine, memory, simd, lane, columns, sums);
+    UNROLL for (int i = 0; i < 2 * HOLD_TURN; i++) sums[i] += simd_shuffle_xor(sums[i], 1);
+    UNROLL for (int i = 0; i < 2 * HOLD_TURN; i++) sums[i] += simd_shuffle_xor(sums[i], 2);
+    // Slots without a row have any sums, which nobody reads.
+    UNROLL for (int i = 0; i < 2 * HOLD_TURN; i++) {
+      const int at = min(s + i / 2, strips - 1) * each + lane / 4 + (PLANES == 1 ? i % 2 * 8 : 0);
+      if (lane % 4 == 0) kept[((PLANES == 1 ? 0 : i % 2) * STREAM_SIMDS + simd) * STREAM_FLUSH + at] = sums[i];
+    }
+  }
+#if MATVEC_NORM && !MATVEC_HEAD
+  square = simd_sum(square);
+  if (lane == 0) squares[simd] = square;
+#endif
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  float factor = 1.0f;
+#if MATVEC_NORM && !MATVEC_HEAD
+  float total = 0.0f;
+  UNROLL for (int i = 0; i < STREAM_SIMDS; i++) total += squares[i];
+  factor = precise::rsqrt(total / float(MATVEC_K) + MATVEC_EPS);
+#endif
+  for (int r = thread_index; r < count; r += STREAM_THREADS) {
+    float out[PLANES];
+    UNROLL for (int p = 0; p < PLANES; p++) {
+      out[p] = 0.0f;
+      UNROLL for (int i = 0; i < STREAM_SIMDS; i++) out[p] += kept[(p * STREAM_SIMDS + i) * STREAM_FLUSH + r];
+      out[p] *= factor;
+    }
+    product.end(first + r, out);
+  }
+}
+#endif

@@ -1,0 +1,36 @@
+// Mixtures of experts for a few tokens: what experts.metal and stream_experts.metal have in common.
+
+#ifndef EXPERTS_TOP       // experts of a token
+#define EXPERTS_TOP 2
+#endif
+#ifndef EXPERTS_SHARED    // 1: and one that all tokens share
+#define EXPERTS_SHARED 0
+#endif
+#ifndef EXPERTS_N         // rows of one matrix of the stack
+#define EXPERTS_N 64
+#endif
+#ifndef EXPERTS_RESIDUAL  // the second product adds extra [T, H]
+#define EXPERTS_RESIDUAL 0
+#endif
+#ifndef EXPERTS_ACTIVATION
+#define EXPERTS_ACTIVATION ACTIVATION_SILU
+#endif
+#define EXPERTS_PARTS (EXPERTS_TOP + EXPERTS_SHARED)
+
+// Writes what was chosen for a token, experts and scores [T, EXPERTS_PARTS], by one simdgroup: the shared expert is number 0,
+// and its score is the sigmoid of its gate.
+inline void mixture_write(device const float* logits, device const float* gates, threadgroup const uint* keys, threadgroup const int* places, int token, int lane,
+                          device int* experts, device float* scores) {
+  const int rank = min(lane, ROUTER_TOP - 1);
+  const float logit = router_number(keys[rank]);
+  const float score = router_score(logit, lane, router_total(logits, lane, router_number(keys[0])));
+  const long to = long(token) * EXPERTS_PARTS;
+  if (lane < ROUTER_TOP) {
+    experts[to + EXPERTS_SHARED + lane] = places[rank];
+    scores[to + EXPERTS_SHARED + lane] = score;
+  }
+  if (EXPERTS_SHARED && lane == 0) {
+    experts[to] = 0;
+    scores[to] = port_sigmoid(gates[token]);
+  }
+}

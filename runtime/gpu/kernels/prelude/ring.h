@@ -1,0 +1,271 @@
+// Products of one vector whose weights are copied through a ring of stages while they are multiplied.
+//
+// A simdgroup of its own has strips copied into the ring. The first copies start before what the kernel depends on is done. They are
+// few, because what that kernel still reads, and then the vector, would wait behind them; more where the vector takes long to make.
+//
+// Code, too, comes to a multiprocessor when it first runs there, behind all copies under way. So a turn is rehearsed, on zeros and
+// a stage that nothing is copied to yet, while there is nothing to do but to wait.
+
+#if !STREAM_HELD
+// Goes on by a segment.
+inline void stream_step(thread stream_strip& strip, thread int& segment, int most) {
+  segment++;
+  if (segment < STREAM_SEGMENTS) return;
+  segment = 0;
+  strip.number++;
+  strip.at += strip.count;
+  if (strip.at < strip.end) stream_look(strip, most);
+}
+
+// Says how much stream_copy will bring of so many rows.
+inline void stream_expect(int rows, int segment, threadgroup port_transfer* arrived) {
+  const int affine = segment == 0 ? (1 + WEIGHT_BIASES) * STREAM_AFFINE : 0;
+  port_transfer_expect(arrived, uint(rows * (STREAM_ROW + affine)));
+}
+
+// Where a strip's scales stand.
+inline threadgroup uchar* stream_shelf(threadgroup uchar* memory, int number) { return memory + STREAM_SCALES + number % STREAM_SHELVES * STREAM_SHELF; }
+
+// Has count rows of a segment copied, to rows of a stage from slot on. The scales come with the first segment. All lanes of the
+// simdgroup call it, lane of them being one of lanes that copy from the same weight.
+inline void stream_copy(thread const stream_place& from, int count, int segment, int slot, int lane, int lanes, threadgroup uchar* stage,
+                        threadgroup uchar* shelf, threadgroup port_transfer* arrived) {
+  threadgroup uchar* to = stage + slot * STREAM_PITCH;
+  device const uchar* codes = from.codes + segment * STREAM_ROW;
+  threadgroup uchar* affine = shelf + slot * STREAM_AFFINE + (lane == 2 ? STREAM_STRIP * STREAM_AFFINE : 0);
+  device const uchar* stored = lane == 2 ? from.biases : from.scales;
+#if STREAM_SINGLE
+  for (int first = 0; first < count; first += lanes) {
+    const int r = first + lane;
+    if (r < count) port_transfer_copy(to + r * STREAM_PITCH, codes + long(r) * (MATVEC_K * WEIGHT_BITS / 8), STREAM_ROW, arrived);
+    simdgroup_barrier(mem_flags::mem_none);
+  }
+  if (segment == 0 && lane > 0 && lane < 2 + WEIGHT_BIASES) port_transfer_copy(affine, stored, uint(count * STREAM_AFFINE), arrived);
+#else
+  if (lane < 2 + WEIGHT_BIASES) port_transfer_copy(lane == 0 ? to : affine, lane == 0 ? codes : stored, uint(count * (lane == 0 ? STREAM_ROW : STREAM_AFFINE)), arrived);
+#endif
+}
+
+// The codes of a lane's 32 columns of a row, as two operands of port_mma_u8s8 for every 8 columns.
+inline void stream_codes(threadgroup const uchar* from, thread uint* out) {
+#if WEIGHT_BITS == 4
+  const uint4 words = *(threadgroup const uint4*)from;
+  UNROLL for (int i = 0; i < 4; i++) {
+    out[2 * i] = words[i] & 0x0f0f0f0fu;
+    out[2 * i + 1] = (words[i] >> 4) & 0x0f0f0f0fu;
+  }
+#else
+  UNROLL for (int i = 0; i < 2; i++) {
+    const uint4 words = ((threadgroup const uint4*)from)[i];
+    UNROLL for (int j = 0; j < 4; j++) out[4 * i + j] = words[j];
+  }
+#endif
+}
+
+// The first of the rows of a stage that lanes take as number eight of eight rows: in pairs of weights, the two of 16 are of
+// one weight each.
+template <int PLANES>
+inline int stream_eight(int eight) { return PLANES == 1 ? eight * 8 : eight % 2 * (STREAM_STRIP / 2) + eight / 2 * 8; }
+
+// Adds the products of a simdgroup's columns of a stage with a lane's rows, one of every eight, to sums.
+template <int PLANES>
+inline void stream_multiply(threadgroup const uchar* stage, threadgroup const uchar* shelf, threadgroup const uchar* memory, int segment, int simd, int lane,
+                            thread const stream_columns* kept, thread float* sums) {
+  UNROLL for (int own = 0; own < STREAM_OWN; own++) {
+    const int chunk = simd * STREAM_OWN + own;
+#if STREAM_KEEP
+    const stream_columns columns = kept[own];
+#else
+    stream_columns columns;
+    stream_columns_of(segment * STREAM_CHUNKS + chunk, lane, memory, columns);
+#endif
+    const int at = chunk * 128 + lane % 4 * 32;
+    threadgroup const WEIGHT_SCALE* scales = (threadgroup const WEIGHT_SCALE*)shelf + lane / 4 * STREAM_GROUPS + (segment * STREAM_COLUMNS + at) / WEIGHT_GROUP;
+    UNROLL for (int first = 0; first < STREAM_EIGHTS; first += 2) {
+      uint codes[2][8];
+      float scale[2];
+      float bias[2];
+      UNROLL for (int h = 0; h < 2; h++) {
+        const int eight = stream_eight<PLANES>(first + h);
+        stream_codes(stage + (lane / 4 + eight) * STREAM_PITCH + at * WEIGHT_BITS / 8, codes[h]);
+        scale[h] = float(scales[eight * STREAM_GROUPS]);
+#if WEIGHT_BIASES
+        bias[h] = float(scales[(STREAM_STRIP + eight) * STREAM_GROUPS]);
+#else
+        bias[h] = scale[h] * -float(1 << (WEIGHT_BITS - 1));
+#endif
+      }
+      int products[4] = {0, 0, 0, 0};
+      UNROLL for (int i = 0; i < 4; i++) {
+        port_mma_u8s8(products, codes[0][2 * i], codes[1][2 * i], codes[0][2 * i + 1], codes[1][2 * i + 1], columns.digits[2 * i], columns.digits[2 * i + 1]);
+      }
+      // A lane has the two upper digits, or the lowest one and nothing. Rows from the last on that there is have any bits.
+      UNROLL for (int h = 0; h < 2; h++) {
+        sums[first + h] += scale[h] * (columns.factor * float(products[2 * h] * 256 + products[2 * h + 1])) + bias[h] * columns.half_sum;
+      }
+    }
+  }
+}
+
+// Starts the copies of a strip's segment to a stage, by a simdgroup.
+template <int PLANES, class Product>
+inline void stream_start(thread Product& product, thread const stream_strip& strip, int segment, int stage, int lane, threadgroup uchar* memory,
+                         threadgroup port_transfer* arrived) {
+  if (lane == 0) stream_expect(PLANES * strip.count, segment, arrived + stage);
+  simdgroup_barrier(mem_flags::mem_none);
+  const int lanes = 32 / PLANES;
+  const int plane = lane / lanes;
+  stream_place from;
+  product.place(strip.at, plane, from);
+  stream_copy(from, strip.count, segment, plane * (STREAM_STRIP / 2), lane % lanes, lanes, memory + stage * STREAM_STAGE, stream_shelf(memory, strip.number),
+              arrived + stage);
+}
+
+// Runs a product.
+template <int PLANES, class Product>
+inline void ring_run(thread Product& product, int group, int thread_index, device const float* x, device const MATVEC_NORM_T* norm,
+                       device const float* gate, thread const stream_sum& sum, threadgroup uchar* memory, threadgroup port_transfer* arrived,
+                       threadgroup float* squares) {
+  static_assert(PLANES != STREAM_PLANES || STREAM_MEMORY(PLANES) <= STREAM_BYTES, "STREAM_BYTES");
+  static_assert(STREAM_STRIP % 16 == 0, "STREAM_STRIP");
+  static_assert(!MATVEC_SUM || STREAM_SEGMENTS == 1, "the vector is made in one segment");
+  static_assert(STREAM_OWN * STREAM_SIMDS * 128 == STREAM_COLUMNS && STREAM_SEGMENTS * STREAM_COLUMNS == MATVEC_K, "STREAM_COLUMNS");
+  const int lane = thread_index % 32;
+  const int simd = thread_index / 32;
+  const bool copies = simd == STREAM_SIMDS;
+  stream_strip strip;  // that is multiplied
+  strip.at = int(long(group) * STREAM_UNITS / STREAM_GRID) * STREAM_UNIT;
+  strip.end = min(int(long(group + 1) * STREAM_UNITS / STREAM_GRID) * STREAM_UNIT, STREAM_ALL);
+  strip.number = 0;
+  stream_look(strip, STREAM_STRIP / PLANES);
+  stream_strip next = strip;  // that is copied
+  int next_segment = 0;
+  int segment = 0;
+  int kept_from = strip.at;  // the first row whose sums are kept
+  float square = 0.0f;
+  float sums[STREAM_EIGHTS];
+  UNROLL for (int h = 0; h < STREAM_EIGHTS; h++) sums[h] = 0.0f;
+  stream_part part;
+  stream_columns columns[STREAM_KEEP ? STREAM_OWN : 1];
+  threadgroup float* kept = (threadgroup float*)(memory + STREAM_SUMS);
+  if (copies && lane == 0) port_transfer_init(arrived, STREAM_STAGES);
+  if (thread_index < 8) ((threadgroup uint*)(memory + STREAM_ZEROS))[thread_index] = 0u;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  UNROLL for (int i = 0; i < STREAM_AHEAD; i++) {
+    if (next.at < next.end) {
+      if (copies) stream_start<PLANES>(product, next, next_segment, i, lane, memory, arrived);
+      stream_step(next, next_segment, STREAM_STRIP / PLANES);
+    }
+  }
+  if (!copies) {
+    product.begin(strip.at + thread_index, strip.end);
+    stream_read_factors(norm, 0, simd, lane, part);
+#if MATVEC_SUM
+    stream_read_before(sum, simd, lane, part);
+#endif
+  }
+  int slot = 0;
+  int round = 0;
+  // Turn -1 is the rehearsal. A compiler does not know that there always is one, and so makes no code of its own for it.
+  int turn = STREAM_STAGES > STREAM_AHEAD && group >= 0 ? -1 : 0;
+  NOUNROLL for (; strip.at < strip.end; turn++) {
+    const bool rehearsal = turn < 0;
+#if !PORT_TRANSFERS
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+#endif
+    if (turn == 0) {
+      port_wait();
+      if (!copies) stream_read_part(x, gate, 0, simd, lane, part);
+#if MATVEC_SUM
+      if (!copies) {
+        const float before = stream_read_residual(sum, simd, lane, part);
+        if (lane == 0) squares[STREAM_SIMDS + simd] = before;
+      }
+      threadgroup_barrier(mem_flags::mem_threadgroup);  // further copies start when these reads are done
+      if (!copies) stream_add(sum, squares + STREAM_SIMDS, group == 0, simd, lane, part);
+#endif
+      UNROLL for (int i = STREAM_AHEAD; i < STREAM_STAGES; i++) {
+        if (next.at < next.end) {
+          if (copies) stream_start<PLANES>(product, next, next_segment, i, lane, memory, arrived);
+          stream_step(next, next_segment, STREAM_STRIP / PLANES);
+        }
+      }
+    }
+    if (!copies) {
+      // While the first strip is multiplied, a simdgroup makes digits of its columns, having read them a segment ahead.
+      if (strip.number == 0) {
+        if (rehearsal) stream_nothing(part);
+        stream_make(segment, simd, lane, part, memory, square);
+        if (!rehearsal && segment < STREAM_SEGMENTS - 1) {
+          stream_read_factors(norm, segment + 1, simd, lane, part);
+          stream_read_part(x, gate, segment + 1, simd, lane, part);
+        } else {
+#if MATVEC_NORM && !MATVEC_HEAD
+          square = simd_sum(square);
+          if (lane == 0) squares[simd] = square;
+#endif
+        }
+#if STREAM_KEEP
+        UNROLL for (int own = 0; own < STREAM_OWN; own++) stream_columns_of(simd * STREAM_OWN + own, lane, memory, columns[own]);
+#endif
+      }
+      if (!rehearsal) port_transfer_wait(arrived + slot, uint(round));
+      stream_multiply<PLANES>(memory + (rehearsal ? STREAM_STAGES - 1 : slot) * STREAM_STAGE, stream_shelf(memory, rehearsal ? STREAM_SHELVES - 1 : strip.number), memory,
+                              segment, simd, lane, columns, sums);
+      if (rehearsal || segment == STREAM_SEGMENTS - 1) {
+        UNROLL for (int h = 0; h < STREAM_EIGHTS; h++) {
+          float v = sums[h];
+          v += simd_shuffle_xor(v, 1);
+          v += simd_shuffle_xor(v, 2);
+          const int row = lane / 4 + (PLANES == 1 ? h : h / 2) * 8;
+          const int plane = PLANES == 1 ? 0 : h % 2;
+          if (lane % 4 == 0 && row < strip.count) kept[(plane * STREAM_SIMDS + simd) * STREAM_FLUSH + strip.at - kept_from + row] = v;
+          sums[h] = 0.0f;
+        }
+      }
+    }
+    if (rehearsal) {
+      square = 0.0f;
+      continue;
+    }
+    stream_step(strip, segment, STREAM_STRIP / PLANES);
+    bool full = segment == 0 && strip.at >= strip.end;
+#if STREAM_FLUSH < STREAM_ROWS
+    full = full || (segment == 0 && strip.at - kept_from + STREAM_STRIP / PLANES > STREAM_FLUSH);
+#endif
+    const bool more = next.at < next.end;
+    if (full || more) threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (more) {  // to where this turn has read
+      if (copies) stream_start<PLANES>(product, next, next_segment, slot, lane, memory, arrived);
+      stream_step(next, next_segment, STREAM_STRIP / PLANES);
+    }
+    slot++;
+    if (slot == STREAM_STAGES) {
+      slot = 0;
+      round++;
+    }
+    if (!full) continue;
+    if (!copies) {
+      float factor = 1.0f;
+#if MATVEC_NORM && !MATVEC_HEAD
+      float total = 0.0f;
+      UNROLL for (int i = 0; i < STREAM_SIMDS; i++) total += squares[i];
+      factor = precise::rsqrt(total / float(MATVEC_K) + MATVEC_EPS);
+#endif
+      for (int r = thread_index; r < strip.at - kept_from; r += STREAM_THREADS) {
+        float out[PLANES];
+        UNROLL for (int p = 0; p < PLANES; p++) {
+          out[p] = 0.0f;
+          UNROLL for (int i = 0; i < STREAM_SIMDS; i++) out[p] += kept[(p * STREAM_SIMDS + i) * STREAM_FLUSH + r];
+          out[p] *= factor;
+        }
+        product.end(kept_from + r, out);
+      }
+    }
+#if STREAM_FLUSH < STREAM_ROWS
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+#endif
+    kept_from = strip.at;
+  }
+}
+#endif
