@@ -27,6 +27,9 @@ type faulty struct {
 	// fault changes the text of a file.
 	fault func(file, text string) (string, error)
 
+	// named names a text, where it is set, else its file does.
+	named func(s device.Source) string
+
 	mu sync.Mutex
 	// compiled counts the compiled texts of files, changed those that fault has changed; recorded counts sequences.
 	compiled, changed map[string]int
@@ -35,8 +38,12 @@ type faulty struct {
 
 func (d *faulty) Compile(s device.Source) (device.Library, error) {
 	text, err := d.fault(s.Name, s.Text)
+	name := s.Name
+	if d.named != nil {
+		name = d.named(s)
+	}
 	d.mu.Lock()
-	d.compiled[s.Name]++
+	d.compiled[name]++
 	if err != nil || text != s.Text {
 		d.changed[s.Name]++
 	}

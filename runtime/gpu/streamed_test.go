@@ -101,17 +101,25 @@ func streamedModule(t *testing.T, random normal, text string, weights ...string)
 }
 
 // runStreamed compiles a program for a device with transfers, whose kernels pass their known answers, and compares what it gives
-// for one vector with the reference engine. It returns how often each text was compiled, and what runs it for more vectors.
-func runStreamed(t *testing.T, random normal, m *ir.Module) (compiled map[string]int, run func(vectors int)) {
+// for one vector with the reference engine. It returns how often each text was compiled, those that hold weights being named so,
+// and what runs it for more vectors.
+func runStreamed(t *testing.T, random normal, m *ir.Module, o emulator.Options) (compiled map[string]int, run func(vectors int)) {
 	t.Helper()
 	d := &faulty{fault: refuse(), compiled: map[string]int{}, changed: map[string]int{}}
+	d.named = func(s device.Source) string {
+		if strings.Contains(s.Text, "#define STREAM_HELD 1\n") {
+			return s.Name + ", held"
+		}
+		return s.Name
+	}
 	e := gpu.Engine{Device: "emulator", Prove: &prove.Options{Dir: t.TempDir()}, Open: func() (device.Device, error) {
 		var err error
-		d.Device, err = emulator.Open(emulator.Options{TransferMemory: 200 << 10, TransferLeast: 1})
+		o.TransferMemory = 200 << 10
+		d.Device, err = emulator.Open(o)
 		return d, err
 	}}
-	o := engine.Options{Precision: eval.FP32, Exact: true, Threads: 1, Warn: func(text string) { t.Error(text) }}
-	want, got := compile(t, reference.Engine{}, m, o), compile(t, e, m, o)
+	options := engine.Options{Precision: eval.FP32, Exact: true, Threads: 1, Warn: func(text string) { t.Error(text) }}
+	want, got := compile(t, reference.Engine{}, m, options), compile(t, e, m, options)
 	run = func(vectors int) { requireSameRun(t, want, got, eval.Value{Tensor: random.tensor(t, 1, vectors, 32)}) }
 	run(1)
 	return maps.Clone(d.compiled), run
@@ -123,9 +131,63 @@ func TestStreamed(t *testing.T) {
 	t.Parallel()
 	emulated(t)
 	random := normals(6)
-	compiled, run := runStreamed(t, random, streamedModule(t, random, quantizedLayer, "q 80 256", "k 48 256", "gate 512 256", "up 512 256", "down 256 512", "out 72 256"))
+	compiled, run := runStreamed(t, random, streamedModule(t, random, quantizedLayer, "q 80 256", "k 48 256", "gate 512 256", "up 512 256", "down 256 512", "out 72 256"), emulator.Options{TransferLeast: 1})
 	require.Equal(t, 4, compiled["stream"], "kernels: %v", compiled)
 	require.Equal(t, 1, compiled["matvec"], "the product with bf16; kernels: %v", compiled)
+	run(3)
+	run(1)
+}
+
+// TestHeld: those that are too small for a ring are held, and the smallest are neither.
+func TestHeld(t *testing.T) {
+	t.Parallel()
+	emulated(t)
+	random := normals(8)
+	text := strings.ReplaceAll(quantizedLayer, "256", "512")
+	compiled, run := runStreamed(t, random, streamedModule(t, random, text, "q 80 512", "k 48 512", "gate 512 512", "up 512 512", "down 512 512", "out 72 512"),
+		emulator.Options{TransferLeast: 400 << 10, Cores: 8})
+	require.Equal(t, 3, compiled["stream, held"], "kernels: %v", compiled)
+	require.Equal(t, 2, compiled["matvec"], "the product with bf16, and the smallest; kernels: %v", compiled)
+	run(3)
+	run(1)
+}
+
+// heldMixture is a mixture of experts with a shared one.
+const heldMixture = `module {
+  symbol s0 [1, 4]
+  constant @in : bf16[512,32]
+  constant @norm : f32[512]
+  constant @router : bf16[8,512]
+  constant @score : bf16[1,512]
+  CONSTANTS
+  entry forward(%in: f32[1,s0,32]) {
+    %x = linear(x=%in, weight=@in) : f32[1,s0,512]
+    %n = rms_norm(x=%x, weight=@norm) {eps=1e-06} : f32[1,s0,512]
+    WEIGHTS
+    %0, %1 = linears(x=%n, weights=[@router, @score]) : f32[1,s0,8], f32[1,s0,1]
+    %t, %i = top_k(x=%0) {k=3} : f32[1,s0,3], u32[1,s0,3]
+    %s = softmax(x=%t) {axis=-1} : f32[1,s0,3]
+    %m = switch_mlp(x=%n, gate=%wgate, up=%wup, down=%wdown, indices=%i, scores=%s) : f32[1,s0,512]
+    %2, %3 = linears(x=%n, weights=[%wgate1, %wup1]) : f32[1,s0,128], f32[1,s0,128]
+    %h = glu(gate=%2, x=%3) {activation="silu"} : f32[1,s0,128]
+    %d = linear(x=%h, weight=%wdown1) : f32[1,s0,512]
+    %g = glu(gate=%1, x=%d) {activation="sigmoid"} : f32[1,s0,512]
+    %a = add(a=%m, b=%g) : f32[1,s0,512]
+    %y = add(a=%x, b=%a) : f32[1,s0,512]
+    return %y: f32[1,s0,512]
+  }
+}
+`
+
+// TestHeldExperts: the experts of one token are held, those of several are not.
+func TestHeldExperts(t *testing.T) {
+	t.Parallel()
+	emulated(t)
+	random := normals(9)
+	compiled, run := runStreamed(t, random, streamedModule(t, random, heldMixture, "gate 8,128 512", "up 8,128 512", "down 8,512 128", "gate1 128 512", "up1 128 512", "down1 512 128"),
+		emulator.Options{TransferLeast: 4 << 20, Cores: 32})
+	require.Equal(t, 2, compiled["stream_experts, held"], "kernels: %v", compiled)
+	require.Zero(t, compiled["experts"])
 	run(3)
 	run(1)
 }
@@ -159,7 +221,7 @@ func TestStreamedSums(t *testing.T) {
 			t.Parallel()
 			random := normals(7)
 			compiled, run := runStreamed(t, random, streamedModule(t, random, strings.NewReplacer("RESULTS", c.results, "REST", c.rest).Replace(sandwich),
-				"square 256 256", "gate 512 256", "up 512 256", "down 256 512", "out 72 256"))
+				"square 256 256", "gate 512 256", "up 512 256", "down 256 512", "out 72 256"), emulator.Options{TransferLeast: 1})
 			require.Equal(t, c.norms, compiled["norm"], "kernels: %v", compiled)
 			require.Equal(t, c.streams, compiled["stream"], "kernels: %v", compiled)
 			run(3)

@@ -64,6 +64,13 @@ func TestStartEarly(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, 3, strings.Count(product, "griddepcontrol.launch_dependents;"))
 	require.NotContains(t, product, "griddepcontrol.wait;", "its kernels wait by themselves")
+	launch, err = kernels.Experts{Format: kernels.Format{Bits: 16}, Count: 4, Top: 2, Hidden: 64, Inner: 64}.LaunchUp(kernels.Tuning{}, 1)
+	require.NoError(t, err)
+	experts, err := launch.Source(kernels.CUDA)
+	require.NoError(t, err)
+	experts, ok = startEarly(experts)
+	require.True(t, ok)
+	require.NotContains(t, experts, "griddepcontrol.launch_dependents;", "its kernels release theirs by themselves")
 	other := source + "\n__global__ void other() {}\n"
 	text, ok = startEarly(other)
 	require.False(t, ok)

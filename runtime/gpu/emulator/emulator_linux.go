@@ -4,6 +4,7 @@ package emulator
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -42,7 +43,7 @@ func (d *emulator) Info() device.Info {
 	return device.Info{
 		Description: fmt.Sprintf("emulator on %s/%s, schedule %d", runtime.GOOS, runtime.GOARCH, d.options.Schedule),
 		Machine: kernels.Machine{
-			Target: kernels.CPU, Cores: runtime.NumCPU(), TransferMemory: d.options.TransferMemory, TransferLeast: d.options.TransferLeast,
+			Target: kernels.CPU, Cores: cmp.Or(d.options.Cores, runtime.NumCPU()), TransferMemory: d.options.TransferMemory, TransferLeast: d.options.TransferLeast,
 		},
 		Memory: 64 << 30, ThreadgroupMemory: ThreadgroupMemory, MaxThreads: 1024, Unified: true,
 	}

@@ -73,13 +73,15 @@ func (e Experts) launchHeldDown(t Tuning, tokens int) (Launch, error) {
 
 // holds are the ways to hold the weights of one token on a machine, none where there are none.
 func (e Experts) holds(m Machine) (up, down []Tuning) {
-	if m.TransferMemory == 0 || m.Cores == 0 || !e.Shared || 3*e.Parts()*e.Inner*e.Hidden*e.Bits/8 < leastHeld {
+	if m.TransferMemory == 0 || m.Cores == 0 || !e.Shared || 3*e.Parts()*e.Inner*e.Hidden*e.Bits/8 < leastHeld(m) {
 		return nil, nil
 	}
-	lift := Tuning{Stream: Stream{Groups: m.Cores, Simdgroups: 8, Strip: 16, Columns: e.Hidden, Held: true}}
+	lift := Tuning{Stream: Stream{Groups: m.Cores, Strip: 16, Columns: e.Hidden, Held: true}}
 	lift.Stream.Stages = ceil(e.Parts()*e.slots(lift.Stream), 8)
-	if _, err := e.launchHeldUp(lift, 1); err == nil && e.heldUp(lift.Stream).memory() <= mostHeld {
-		up = append(up, lift)
+	for _, lift.Stream.Simdgroups = range heldSimdgroups {
+		if _, err := e.launchHeldUp(lift, 1); err == nil && e.heldUp(lift.Stream).memory() <= mostHeld && len(up) == 0 {
+			up = append(up, lift)
+		}
 	}
 	fall := Tuning{Stream: Stream{Groups: min(m.Cores, e.Hidden/16), Simdgroups: e.Parts(), Strip: 16, Columns: e.Parts() * e.Inner, Stages: 1, Held: true}}
 	if _, err := e.launchHeldDown(fall, 1); err == nil && e.heldDown(fall.Stream).memory() <= smallHeld {

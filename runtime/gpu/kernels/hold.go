@@ -9,8 +9,9 @@ const (
 	smallHeld = 88 << 10
 )
 
-// leastHeld is the size of codes from which on holding them is worth measuring: of a smaller product little is waited for.
-const leastHeld = 1 << 20
+// leastHeld is the size of codes from which on holding them is worth measuring on a machine: of a smaller product little is
+// waited for.
+func leastHeld(m Machine) int { return m.TransferLeast / 16 }
 
 // checkHeld says why there is no such kernel, of a product that can be streamed else.
 func (s streamed) checkHeld() error {
@@ -60,14 +61,17 @@ func (s streamed) asked() int {
 // one of four parts of a multiprocessor's, so that nine take the registers of twelve.
 func (s streamed) heldRoom() int { return max(1, 24/(ceil(s.Simdgroups, 4)*4)) }
 
+// heldSimdgroups are the numbers of simdgroups worth measuring, the best first.
+var heldSimdgroups = []int{8, 7, 6, 5, 4, 16}
+
 // holds are the ways worth measuring to hold a product's strips on a machine.
 func (s streamed) holds(m Machine) (out []Tuning) {
-	if !s.Quantized() || m.TransferMemory == 0 || m.Cores == 0 || s.all()*s.planes*s.K*s.Bits/8 < leastHeld {
+	if !s.Quantized() || m.TransferMemory == 0 || m.Cores == 0 || s.all()*s.planes*s.K*s.Bits/8 < leastHeld(m) {
 		return nil
 	}
 	s.Groups, s.Strip, s.Columns, s.Held = min(m.Cores, s.all()/s.unit()), 16, s.K, true
 	s.Stages = ceil(s.most(), s.strip())
-	for _, s.Simdgroups = range []int{8, 7, 6, 5, 4, 16} {
+	for _, s.Simdgroups = range heldSimdgroups {
 		if s.check() == nil && s.memory() <= mostHeld && len(out) < 2 {
 			out = append(out, Tuning{Stream: s.Stream})
 		}
