@@ -226,6 +226,7 @@ inline void ring_run(thread Product& product, int group, int thread_index, devic
     }
     if (rehearsal) {
       square = 0.0f;
+      threadgroup_barrier(mem_flags::mem_threadgroup);  // what was rehearsed on may be copied to
       continue;
     }
     stream_step(strip, segment, STREAM_STRIP / PLANES);
