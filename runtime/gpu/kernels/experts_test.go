@@ -158,6 +158,10 @@ func TestExpertsChosen(t *testing.T) {
 		{chosen(kernels.Experts{Format: kernels.Format{Bits: 8, Group: 128, Symmetric: true}, Count: 33, Top: 5, Hidden: 1024, Inner: 128, Shared: true}, kernels.Router{Scale: 2.5}),
 			holding(128, 8, 1024, 1), holding(64, 6, 768, 1), 1, 1},
 		{chosen(kernels.Experts{Format: affine4, Count: 40, Top: 3, Hidden: 512, Inner: 128, Shared: true}, softmax), kernels.Tuning{}, holding(33, 4, 512, 1), 1, 1},
+		{chosen(kernels.Experts{Format: affine4, Count: 40, Top: 3, Hidden: 512, Inner: 128, Norm: kernels.NormF32, Eps: 1e-6}, softmax), holding(33, 4, 512, 2), kernels.Tuning{}, 1, 1},
+		{chosen(kernels.Experts{Format: kernels.Format{Bits: 4, Group: 128, F32: true}, Count: 60, Top: 9, Hidden: 512, Inner: 256, Shared: true, Norm: kernels.NormBF16, Residual: true}, softmax),
+			holding(128, 2, 512, 3), holding(37, 10, 2560, 1), 1, 1},
+		{chosen(kernels.Experts{Format: kernels.Format{Bits: 8, Group: 64}, Count: 60, Top: 17, Hidden: 512, Inner: 128, Shared: true}, softmax), holding(64, 1, 512, 5), holding(37, 18, 2304, 1), 1, 1},
 		{chosen(kernels.Experts{Format: affine4, Count: 4, Top: 4, Hidden: 64, Inner: 64}, softmax), kernels.Tuning{Lanes: 16, Split: 2}, kernels.Tuning{Lanes: 16}, 7, 7},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
@@ -238,6 +242,8 @@ func TestExpertsRefused(t *testing.T) {
 	_, err = e.LaunchUp(kernels.Tuning{Chunk: 7168}, 1)
 	require.EqualError(t, err, "experts_up 512×64×7168: tuning: 34308 bytes of threadgroup memory with the choice of experts, there are 32768")
 	e = kernels.Experts{Format: affine4, Count: 8, Top: 3, Hidden: 512, Inner: 128, Shared: true, Router: kernels.Router{Experts: 8, Top: 3, Scale: 1}}
+	few := e
+	few.Hidden = 510
 	for _, c := range []struct {
 		launch func(kernels.Tuning, int) (kernels.Launch, error)
 		tuning kernels.Tuning
@@ -247,9 +253,11 @@ func TestExpertsRefused(t *testing.T) {
 		{e.LaunchUp, holding(32, 4, 512, 2), 2, "stream_choose 8×128×512: tuning: weights of 2 tokens are held, want one"},
 		{e.LaunchUp, holding(40, 4, 512, 2), 1, ""},
 		{e.LaunchUp, holding(43, 4, 512, 2), 1, "stream_choose 8×128×512: tuning: 3 rows of a part in a threadgroup, want 1, 2, 4 or 8 that are held"},
+		{e.LaunchUp, holding(129, 4, 512, 1), 1, "stream_choose 8×128×512: tuning: 129 threadgroups for 128 rows of a part"},
 		{e.LaunchUp, holding(32, 4, 512, 1), 1, "stream_choose 8×128×512: tuning: 1 strips of 8 rows are held, there are 16 rows"},
 		{e.LaunchDown, holding(32, 2, 512, 1), 1, "stream_join 8×512×128: tuning: 2 simdgroups with 1 strips, want one strip that is held and a simdgroup for each of 4 parts, one of them shared"},
 		{e.LaunchDown, holding(16, 4, 512, 1), 1, "stream_join 8×512×128: tuning: 1 strips of 16 rows are held, there are 32 rows"},
+		{few.LaunchDown, holding(32, 4, 512, 1), 1, "stream_join 8×510×128: tuning: 510 rows are held, the scales of 4 take a multiple of 16 bytes"},
 		{kernels.Experts{Format: affine4, Count: 8, Top: 2, Hidden: 512, Inner: 128}.LaunchUp, holding(32, 4, 512, 2), 1, "stream_choose 8×128×512: tuning: weights of experts that are given are held, want them chosen"},
 	} {
 		_, err = c.launch(c.tuning, c.tokens)

@@ -24,6 +24,8 @@ func (s streamed) checkHeld() error {
 		return fmt.Errorf("tuning: %d strips of %d rows are held, there are %d rows", s.Stages, s.strip(), s.most())
 	case s.piece == 0 && s.unit() > 1:
 		return fmt.Errorf("tuning: rows of %d columns are held, whose scales do not take a multiple of 16 bytes", s.K)
+	case s.all()%s.unit() != 0:
+		return fmt.Errorf("tuning: %d rows are held, the scales of %d take a multiple of 16 bytes", s.all(), s.unit())
 	}
 	return nil
 }
@@ -72,7 +74,7 @@ func (s streamed) holds(m Machine) (out []Tuning) {
 	s.Groups, s.Strip, s.Columns, s.Held = min(m.Cores, s.all()/s.unit()), 16, s.K, true
 	s.Stages = ceil(s.most(), s.strip())
 	for _, s.Simdgroups = range heldSimdgroups {
-		if s.check() == nil && s.memory() <= mostHeld && len(out) < 2 {
+		if s.check() == nil && s.memory() <= mostHeld && s.asked() <= m.TransferMemory && len(out) < 2 {
 			out = append(out, Tuning{Stream: s.Stream})
 		}
 	}

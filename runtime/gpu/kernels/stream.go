@@ -218,7 +218,7 @@ func (s streamed) streams(m Machine) (out []Tuning) {
 					if s.K > 4096 {
 						add(m.TransferMemory)
 					}
-					add(halfMemory)
+					add(min(halfMemory, m.TransferMemory))
 				}
 			}
 		}

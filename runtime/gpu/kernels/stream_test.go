@@ -213,3 +213,43 @@ func btoi(b bool) int {
 	}
 	return 0
 }
+
+// TestTransferMemory: no way asks for more memory than a machine has, with what the choice of experts has beside it; where there is
+// little, those that ask for less are offered. A part of experts may have fewer rows than there are multiprocessors.
+func TestTransferMemory(t *testing.T) {
+	router := kernels.Router{Experts: 256, Top: 8, Normalize: true, Scale: 1}
+	experts := kernels.Experts{Format: affine4, Count: 256, Top: 8, Hidden: 2048, Inner: 512, Router: router, Shared: true}
+	narrow := experts
+	narrow.Inner = 128
+	vectors := kernels.Vectors{Format: affine4, K: 2048, M: 1}
+	large := kernels.Vectors{Format: affine4, K: 5376, M: 1}
+	for memory, want := range map[int][]bool{225 << 10: {true, true, true, true, true, true}, 97 << 10: {true, false, false, true, false, true}, 32 << 10: make([]bool, 6)} {
+		m := hopper
+		m.TransferMemory = memory
+		up, down := experts.Tunings(m, 1)
+		narrowUp, _ := narrow.Tunings(m, 1)
+		for i, c := range []struct {
+			ways   []kernels.Tuning
+			launch func(kernels.Tuning) (kernels.Launch, error)
+			beside int
+		}{
+			{kernels.MatVec{Vectors: vectors, N: 2048}.Tunings(m), kernels.MatVec{Vectors: vectors, N: 2048}.Launch, 0},
+			{kernels.MatVec{Vectors: vectors, N: 8192}.Tunings(m), kernels.MatVec{Vectors: vectors, N: 8192}.Launch, 0},
+			{up, func(t kernels.Tuning) (kernels.Launch, error) { return experts.LaunchUp(t, 1) }, 8 * (256 + 36)},
+			{down, func(t kernels.Tuning) (kernels.Launch, error) { return experts.LaunchDown(t, 1) }, 8 * (256 + 36)},
+			{narrowUp, func(t kernels.Tuning) (kernels.Launch, error) { return narrow.LaunchUp(t, 1) }, 8 * (256 + 36)},
+			{kernels.MatVec{Vectors: large, N: 21504}.Tunings(m), kernels.MatVec{Vectors: large, N: 21504}.Launch, 0},
+		} {
+			some := false
+			for _, w := range c.ways {
+				l, err := c.launch(w)
+				require.NoError(t, err, "%+v", w)
+				if w.Stream != (kernels.Stream{}) {
+					some = true
+					require.LessOrEqual(t, l.Memory+c.beside, memory, "%d %+v", i, w)
+				}
+			}
+			require.Equal(t, want[i], some, "case %d with %d bytes", i, memory)
+		}
+	}
+}

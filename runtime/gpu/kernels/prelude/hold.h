@@ -58,7 +58,7 @@ inline void hold_rows(thread Product& product, int first, int count, int simd, i
 }
 
 // Adds the products of a simdgroup's columns of HOLD_TURN strips with a lane's rows, one of every eight, to sums.
-inline void hold_multiply(threadgroup const uchar* const* codes, threadgroup const uchar* const* affine, threadgroup const uchar* memory, int simd, int lane,
+inline void hold_multiply(threadgroup const uchar* const thread* codes, threadgroup const uchar* const thread* affine, threadgroup const uchar* memory, int simd, int lane,
                           thread const stream_columns* kept, thread float* sums) {
   const int row = lane / 4;
   const int quarter = lane % 4;
@@ -168,6 +168,9 @@ inline void hold_run(thread Product& product, int group, int thread_index, devic
     }
     if (STREAM_LATE && late == 0) product.copy(first, count, simd, lane, memory, arrived);
   }
+#if !PORT_TRANSFERS
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+#endif
   threadgroup float* kept = (threadgroup float*)(memory + STREAM_SUMS);
   NOUNROLL for (int s = 0; s < strips; s += HOLD_TURN) {
     float sums[2 * HOLD_TURN];
