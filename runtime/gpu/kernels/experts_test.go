@@ -3,6 +3,7 @@ package kernels_test
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -266,5 +267,35 @@ func TestExpertsRefused(t *testing.T) {
 		} else {
 			require.EqualError(t, err, c.err)
 		}
+	}
+}
+
+// TestReleasesAfterTheWait: kernels that choose experts let the next one start only after their own wait, since that one may read
+// the logits before its wait.
+func TestReleasesAfterTheWait(t *testing.T) {
+	t.Parallel()
+	e := kernels.Experts{Format: affine4, Count: 8, Top: 3, Hidden: 512, Inner: 128, Router: kernels.Router{Experts: 8, Top: 3, Scale: 1}}
+	for name, tuning := range map[string]kernels.Tuning{"read": {}, "held": holding(32, 4, 512, 2)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, err := e.LaunchUp(tuning, 1)
+			require.NoError(t, err)
+			l.Groups = [3]int{1, 1, 1}
+			text, err := l.Source(kernels.CPU)
+			require.NoError(t, err)
+			for from, to := range map[string]string{
+				"inline void port_wait() {}": "inline void port_wait() { waited = true; }",
+				// There is no such transfer: the emulator says so.
+				"inline void port_release() {}": "inline thread_local bool waited;\ninline void port_release() { if (!waited) emulator_transfer_expect(nullptr, 0, 0); }",
+			} {
+				require.Contains(t, text, from)
+				text = strings.Replace(text, from, to, 1)
+			}
+			m := newMixture(e, 1, 1)
+			for _, o := range kerneltest.Schedules(t, text, l, m.gate.Words, m.gate.scales, m.gate.biases, m.up.Words, m.up.scales, m.up.biases, m.gate.Words, m.gate.scales, m.gate.biases,
+				m.up.Words, m.up.scales, m.up.biases, m.down.Words, m.down.scales, m.down.biases, m.down.Words, m.down.scales, m.down.biases, m.logits, m.gates, m.x, m.norms, m.experts, m.scores, m.h, []int32{1, 0}) {
+				require.NoError(t, o.Err)
+			}
+		})
 	}
 }
