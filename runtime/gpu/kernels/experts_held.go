@@ -34,7 +34,7 @@ func (e Experts) checkHeld(tokens int) error {
 func (e Experts) launchHeldUp(t Tuning, tokens int) (Launch, error) {
 	s, slots := e.heldUp(t.Stream), e.slots(t.Stream)
 	err := e.checkHeld(tokens)
-	if err == nil && t.Stream.Groups > e.Inner {
+	if err == nil && (t.Stream.Groups < 1 || t.Stream.Groups > e.Inner) {
 		err = fmt.Errorf("tuning: %d threadgroups for %d rows of a part", t.Stream.Groups, e.Inner)
 	}
 	if err == nil && (8%slots != 0 || !t.Stream.Held) {
