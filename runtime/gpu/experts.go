@@ -293,7 +293,7 @@ func (m *mixture) runFew(b *binder, mix *expertsOf) bool {
 		more = reads(mix.extra)
 	}
 	fall, err := e.LaunchDown(second[0], m.tokens)
-	if !b.dispatch("experts down", fall, err, append(append(down, chosen, scores, whole(hidden), more, writes(mix.out)), last...)...) {
+	if !b.dispatch("experts down", fall, err, slices.Concat(down, []operand{chosen, scores, whole(hidden), more, writes(mix.out)}, last)...) {
 		return false
 	}
 	tuned(b, second, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchDown(t, m.tokens) })

@@ -31,25 +31,35 @@ func (e Experts) checkHeld(tokens int) error {
 	return e.check()
 }
 
-func (e Experts) launchHeldUp(t Tuning, tokens int) (Launch, error) {
-	s, slots := e.heldUp(t.Stream), e.slots(t.Stream)
-	err := e.checkHeld(tokens)
-	if err == nil && (t.Stream.Groups < 1 || t.Stream.Groups > e.Inner) {
-		err = fmt.Errorf("tuning: %d threadgroups for %d rows of a part", t.Stream.Groups, e.Inner)
+// launchHeld is the dispatch of a kernel whose matrices have so many rows and columns. wrong is what else there is to say against it.
+func (e Experts) launchHeld(kernel string, s streamed, tokens, rows, columns int, wrong error, more ...any) (l Launch, err error) {
+	if err = e.checkHeld(tokens); err == nil {
+		err = wrong
 	}
-	if err == nil && (8%slots != 0 || !t.Stream.Held) {
-		err = fmt.Errorf("tuning: %d rows of a part in a threadgroup, want 1, 2, 4 or 8 that are held", slots)
-	}
-	var l Launch
 	if err == nil {
 		l, _, err = s.launch()
 	}
 	if err != nil {
-		return Launch{}, fmt.Errorf("stream_choose %d×%d×%d: %w", e.Count, e.Inner, e.Hidden, err)
+		return Launch{}, fmt.Errorf("%s %d×%d×%d: %w", kernel, e.Count, rows, columns, err)
 	}
-	l.File, l.Kernel = "stream_experts", "stream_choose"
-	l.Defines = slices.Concat(l.Defines, define("MATVEC_N0", s.rows[0], "STREAM_LATE", true, "EXPERTS_ACTIVATION", int(e.Activation), "EXPERTS_SLOTS", slots),
-		e.defines(e.Inner, 1), e.Router.defines())
+	l.File, l.Kernel = "stream_experts", kernel
+	l.Defines = slices.Concat(l.Defines, define("MATVEC_N0", s.rows[0]), define(more...), e.defines(rows, 1), e.Router.defines())
+	return l, nil
+}
+
+func (e Experts) launchHeldUp(t Tuning, tokens int) (Launch, error) {
+	s, slots := e.heldUp(t.Stream), e.slots(t.Stream)
+	var wrong error
+	switch {
+	case t.Stream.Groups < 1 || t.Stream.Groups > e.Inner:
+		wrong = fmt.Errorf("tuning: %d threadgroups for %d rows of a part", t.Stream.Groups, e.Inner)
+	case 8%slots != 0 || !t.Stream.Held:
+		wrong = fmt.Errorf("tuning: %d rows of a part in a threadgroup, want 1, 2, 4 or 8 that are held", slots)
+	}
+	l, err := e.launchHeld("stream_choose", s, tokens, e.Inner, e.Hidden, wrong, "STREAM_LATE", true, "EXPERTS_ACTIVATION", int(e.Activation), "EXPERTS_SLOTS", slots)
+	if err != nil {
+		return l, err
+	}
 	l.covers = func(groups int) int { return groups * e.Inner / s.Groups }
 	l.Trial = func() Trial { return e.trialChoice(l, 0) }
 	return l, nil
@@ -57,19 +67,14 @@ func (e Experts) launchHeldUp(t Tuning, tokens int) (Launch, error) {
 
 func (e Experts) launchHeldDown(t Tuning, tokens int) (Launch, error) {
 	s := e.heldDown(t.Stream)
-	err := e.checkHeld(tokens)
-	if err == nil && (t.Stream.Simdgroups != e.Parts() || t.Stream.Stages != 1 || !t.Stream.Held || !e.Shared) {
-		err = fmt.Errorf("tuning: %d simdgroups with %d strips, want one strip that is held and a simdgroup for each of %d parts, one of them shared", t.Stream.Simdgroups, t.Stream.Stages, e.Parts())
+	var wrong error
+	if t.Stream.Simdgroups != e.Parts() || t.Stream.Stages != 1 || !t.Stream.Held || !e.Shared {
+		wrong = fmt.Errorf("tuning: %d simdgroups with %d strips, want one strip that is held and a simdgroup for each of %d parts, one of them shared", t.Stream.Simdgroups, t.Stream.Stages, e.Parts())
 	}
-	var l Launch
-	if err == nil {
-		l, _, err = s.launch()
-	}
+	l, err := e.launchHeld("stream_join", s, tokens, e.Hidden, e.Inner, wrong, "STREAM_PIECE", e.Inner, "STREAM_SCORED", true, "EXPERTS_RESIDUAL", e.Residual)
 	if err != nil {
-		return Launch{}, fmt.Errorf("stream_join %d×%d×%d: %w", e.Count, e.Hidden, e.Inner, err)
+		return l, err
 	}
-	l.File, l.Kernel = "stream_experts", "stream_join"
-	l.Defines = slices.Concat(l.Defines, define("MATVEC_N0", e.Hidden, "STREAM_PIECE", e.Inner, "STREAM_SCORED", true, "EXPERTS_RESIDUAL", e.Residual), e.defines(e.Hidden, 1), e.Router.defines())
 	l.Trial = func() Trial { return e.trialJoin(l, 0) }
 	return l, nil
 }

@@ -32,20 +32,11 @@ func (s streamed) checkHeld() error {
 
 // heldMemory is what HOLD_MEMORY in prelude/hold.h is.
 func (s streamed) heldMemory() int {
-	row := s.K * s.Bits / 8
-	switch {
-	case s.piece > 0:
-	case s.Bits == 4:
-		row += 64
-	default:
-		row += 16
+	row := s.K*s.Bits/8 + s.affine()
+	if s.piece == 0 {
+		row += s.between()
 	}
-	scales := s.ScaleBytes(s.K)
-	if !s.Symmetric {
-		scales *= 2
-	}
-	before := s.K*3 + s.K/8 + s.K/16 + 32 + s.planes*s.Simdgroups*s.kept()*4
-	return ceil(before, 128)*128 + s.Stages*16*(row+scales)
+	return ceil(s.working(), 128)*128 + s.Stages*16*row
 }
 
 // asked is the memory that the launch asks for.
@@ -68,7 +59,7 @@ var heldSimdgroups = []int{8, 7, 6, 5, 4, 16}
 
 // holds are the ways worth measuring to hold a product's strips on a machine.
 func (s streamed) holds(m Machine) (out []Tuning) {
-	if !s.Quantized() || m.TransferMemory == 0 || m.Cores == 0 || s.all()*s.planes*s.K*s.Bits/8 < leastHeld(m) {
+	if !s.worth(m, leastHeld(m)) {
 		return nil
 	}
 	s.Groups, s.Strip, s.Columns, s.Held = min(m.Cores, s.all()/s.unit()), 16, s.K, true

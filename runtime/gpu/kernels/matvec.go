@@ -292,7 +292,8 @@ func (v Vectors) normed(x, norm []float32) []float64 {
 }
 
 // ways are the ways worth measuring to divide a product with weights of so many rows, or with pairs of weights, which are two
-// planes: to stream it (or to hold it, where it is too small for that) and not to, the default of both first, so that one that fails on a device leaves room to the other.
+// planes: to stream it (or to hold it, where it is too small for that) and not to, the default of both first, so that one that
+// fails on a device leaves room to the other.
 func (v Vectors) ways(m Machine, planes int, rows []int) []Tuning {
 	s := streamed{Vectors: v, planes: planes, rows: rows}
 	streams, others := s.streams(m), v.tunings(m.Target, rows[0], 1)

@@ -83,24 +83,37 @@ func (s streamed) all() int {
 // stage is the number of bytes of a stage.
 func (s streamed) stage() int {
 	pitch := s.Columns * s.Bits / 8
-	switch {
-	case s.Columns == s.K && !s.Apart:
-	case s.Bits == 4:
-		pitch += 64
-	default:
-		pitch += 16
+	if s.Columns != s.K || s.Apart {
+		pitch += s.between()
 	}
 	return s.Strip * pitch
 }
 
+// between is the number of bytes that stand between rows so that they meet different banks.
+func (s streamed) between() int {
+	if s.Bits == 4 {
+		return 64
+	}
+	return 16
+}
+
+// affine is the number of bytes of a row's scales and biases.
+func (s streamed) affine() int {
+	if s.Symmetric {
+		return s.ScaleBytes(s.K)
+	}
+	return 2 * s.ScaleBytes(s.K)
+}
+
 // shelves is the number of bytes of the scales and biases of all strips that stages are of.
 func (s streamed) shelves() int {
-	n := s.Strip * s.ScaleBytes(s.K)
-	if !s.Symmetric {
-		n *= 2
-	}
 	segments := s.K / s.Columns
-	return n * (1 + (s.Stages+segments-2)/segments)
+	return s.Strip * s.affine() * (1 + (s.Stages+segments-2)/segments)
+}
+
+// working is the number of bytes of the vector's digits and of the sums.
+func (s streamed) working() int {
+	return s.K*3 + s.K/8 + s.K/16 + 32 + s.planes*s.Simdgroups*s.kept()*4
 }
 
 // kept is the number of rows whose sums are kept.
@@ -124,7 +137,7 @@ func (s streamed) memory() int {
 	if s.Held {
 		return s.heldMemory()
 	}
-	return s.Stages*s.stage() + s.shelves() + s.K*3 + s.K/8 + s.K/16 + 32 + s.planes*s.Simdgroups*s.kept()*4
+	return s.Stages*s.stage() + s.shelves() + s.working()
 }
 
 // check says why there is no such kernel.
@@ -182,10 +195,15 @@ func (s streamed) launch() (l Launch, block int, err error) {
 // halfMemory is that of a threadgroup beside which the next kernel's has room on a multiprocessor of Hopper, in bytes.
 const halfMemory = 110 << 10
 
+// worth reports whether a machine has what streamed products need, and this one at least so many bytes of codes.
+func (s streamed) worth(m Machine, least int) bool {
+	return s.Quantized() && m.TransferMemory > 0 && m.Cores > 0 && s.all()*s.planes*s.K*s.Bits/8 >= least
+}
+
 // streams are the ways worth measuring to stream a product on a machine, the default first, as the command bench found it on
 // an H100.
 func (s streamed) streams(m Machine) (out []Tuning) {
-	if !s.Quantized() || m.TransferMemory == 0 || m.Cores == 0 || s.all()*s.planes*s.K*s.Bits/8 < m.TransferLeast {
+	if !s.worth(m, m.TransferLeast) {
 		return nil
 	}
 	s.Groups = min(m.Cores, s.all()/s.unit())

@@ -7,9 +7,7 @@ import "slices"
 func (e Experts) trialChoice(l Launch, block int) Trial {
 	t := newTrial()
 	rows := l.few(trialRows, e.Inner, block)
-	if l.Groups[1] > 1 {
-		l.Groups[1] = e.Parts()
-	}
+	l.Groups[1] = min(l.Groups[1], e.Parts()) // where weights are held, every threadgroup has rows of all parts
 	total := e.Top * e.Inner
 	gate, gates := t.weight(e.Format, total, e.Hidden, total)
 	up, ups := t.weight(e.Format, total, e.Hidden, total)
@@ -18,10 +16,7 @@ func (e Experts) trialChoice(l Launch, block int) Trial {
 		shared, sharedGates = t.weight(e.Format, e.Inner, e.Hidden, e.Inner)
 		sharedUp, sharedUps = t.weight(e.Format, e.Inner, e.Hidden, e.Inner)
 	}
-	logits := t.random(F32, e.Count)
-	for i := range e.Top {
-		logits[i] += 4
-	}
+	logits := e.favoured(t)
 	_, down := t.weight(e.Format, 1, e.Inner, e.Top*e.Hidden) // of which nothing is read
 	score, scoreAt := t.floats(1)
 	x, xAt := t.floats(e.Hidden)
@@ -46,6 +41,15 @@ func (e Experts) trialChoice(l Launch, block int) Trial {
 	return t.Trial
 }
 
+// favoured are logits that choose the first experts of all, which a trial has weights of.
+func (e Experts) favoured(t *trial) []float32 {
+	logits := t.random(F32, e.Count)
+	for i := range e.Top {
+		logits[i] += 4
+	}
+	return logits
+}
+
 // trialJoin is a trial of a second product with a shared expert.
 func (e Experts) trialJoin(l Launch, block int) Trial {
 	t := newTrial()
@@ -54,10 +58,7 @@ func (e Experts) trialJoin(l Launch, block int) Trial {
 	total := e.Top * e.Hidden
 	down, downs := t.weight(e.Format, total, e.Inner, total)
 	shared, shareds := t.weight(e.Format, e.Hidden, e.Inner, e.Hidden)
-	logits, experts := t.random(F32, e.Count), make([]int32, e.Parts())
-	for i := range e.Top {
-		logits[i] += 4
-	}
+	logits, experts := e.favoured(t), make([]int32, e.Parts())
 	e.TwinChoice(logits, []float32{0}, experts, make([]float32, e.Parts()))
 	expertsAt, logitsAt := t.ints(experts...), t.hold(F32, logits)
 	scores, scoresAt := t.floats(e.Parts())

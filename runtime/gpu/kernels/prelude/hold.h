@@ -138,8 +138,8 @@ inline void hold_run(thread Product& product, int group, int thread_index, devic
   const int lane = thread_index % 32;
   const int simd = thread_index / 32;
   const int each = 16 / PLANES;  // rows of a strip
-  const int first = int(long(group) * STREAM_UNITS / STREAM_GRID) * STREAM_UNIT;
-  const int count = min(int(long(group + 1) * STREAM_UNITS / STREAM_GRID) * STREAM_UNIT, STREAM_ALL) - first;
+  const int first = stream_first(group);
+  const int count = min(stream_first(group + 1), STREAM_ALL) - first;
   const int strips = (count + each - 1) / each;
   if (thread_index < 8) ((threadgroup uint*)(memory + STREAM_ZEROS))[thread_index] = 0u;
   if (thread_index == 0) {
@@ -198,20 +198,6 @@ inline void hold_run(thread Product& product, int group, int thread_index, devic
   if (lane == 0) squares[simd] = square;
 #endif
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  float factor = 1.0f;
-#if MATVEC_NORM && !MATVEC_HEAD
-  float total = 0.0f;
-  UNROLL for (int i = 0; i < STREAM_SIMDS; i++) total += squares[i];
-  factor = precise::rsqrt(total / float(MATVEC_K) + MATVEC_EPS);
-#endif
-  for (int r = thread_index; r < count; r += STREAM_THREADS) {
-    float out[PLANES];
-    UNROLL for (int p = 0; p < PLANES; p++) {
-      out[p] = 0.0f;
-      UNROLL for (int i = 0; i < STREAM_SIMDS; i++) out[p] += kept[(p * STREAM_SIMDS + i) * STREAM_FLUSH + r];
-      out[p] *= factor;
-    }
-    product.end(first + r, out);
-  }
+  stream_finish<PLANES>(product, first, count, thread_index, kept, squares);
 }
 #endif

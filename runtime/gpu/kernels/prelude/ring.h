@@ -8,7 +8,7 @@
 
 #if !STREAM_HELD
 // Goes on by a segment.
-inline void stream_step(thread stream_strip& strip, thread int& segment, int most) {
+inline void ring_step(thread stream_strip& strip, thread int& segment, int most) {
   segment++;
   if (segment < STREAM_SEGMENTS) return;
   segment = 0;
@@ -17,18 +17,18 @@ inline void stream_step(thread stream_strip& strip, thread int& segment, int mos
   if (strip.at < strip.end) stream_look(strip, most);
 }
 
-// Says how much stream_copy will bring of so many rows.
-inline void stream_expect(int rows, int segment, threadgroup port_transfer* arrived) {
+// Says how much ring_copy will bring of so many rows.
+inline void ring_expect(int rows, int segment, threadgroup port_transfer* arrived) {
   const int affine = segment == 0 ? (1 + WEIGHT_BIASES) * STREAM_AFFINE : 0;
   port_transfer_expect(arrived, uint(rows * (STREAM_ROW + affine)));
 }
 
 // Where a strip's scales stand.
-inline threadgroup uchar* stream_shelf(threadgroup uchar* memory, int number) { return memory + STREAM_SCALES + number % STREAM_SHELVES * STREAM_SHELF; }
+inline threadgroup uchar* ring_shelf(threadgroup uchar* memory, int number) { return memory + STREAM_SCALES + number % STREAM_SHELVES * STREAM_SHELF; }
 
 // Has count rows of a segment copied, to rows of a stage from slot on. The scales come with the first segment. All lanes of the
 // simdgroup call it, lane of them being one of lanes that copy from the same weight.
-inline void stream_copy(thread const stream_place& from, int count, int segment, int slot, int lane, int lanes, threadgroup uchar* stage,
+inline void ring_copy(thread const stream_place& from, int count, int segment, int slot, int lane, int lanes, threadgroup uchar* stage,
                         threadgroup uchar* shelf, threadgroup port_transfer* arrived) {
   threadgroup uchar* to = stage + slot * STREAM_PITCH;
   device const uchar* codes = from.codes + segment * STREAM_ROW;
@@ -47,7 +47,7 @@ inline void stream_copy(thread const stream_place& from, int count, int segment,
 }
 
 // The codes of a lane's 32 columns of a row, as two operands of port_mma_u8s8 for every 8 columns.
-inline void stream_codes(threadgroup const uchar* from, thread uint* out) {
+inline void ring_codes(threadgroup const uchar* from, thread uint* out) {
 #if WEIGHT_BITS == 4
   const uint4 words = *(threadgroup const uint4*)from;
   UNROLL for (int i = 0; i < 4; i++) {
@@ -65,11 +65,11 @@ inline void stream_codes(threadgroup const uchar* from, thread uint* out) {
 // The first of the rows of a stage that lanes take as number eight of eight rows: in pairs of weights, the two of 16 are of
 // one weight each.
 template <int PLANES>
-inline int stream_eight(int eight) { return PLANES == 1 ? eight * 8 : eight % 2 * (STREAM_STRIP / 2) + eight / 2 * 8; }
+inline int ring_eight(int eight) { return PLANES == 1 ? eight * 8 : eight % 2 * (STREAM_STRIP / 2) + eight / 2 * 8; }
 
 // Adds the products of a simdgroup's columns of a stage with a lane's rows, one of every eight, to sums.
 template <int PLANES>
-inline void stream_multiply(threadgroup const uchar* stage, threadgroup const uchar* shelf, threadgroup const uchar* memory, int segment, int simd, int lane,
+inline void ring_multiply(threadgroup const uchar* stage, threadgroup const uchar* shelf, threadgroup const uchar* memory, int segment, int simd, int lane,
                             thread const stream_columns* kept, thread float* sums) {
   UNROLL for (int own = 0; own < STREAM_OWN; own++) {
     const int chunk = simd * STREAM_OWN + own;
@@ -86,8 +86,8 @@ inline void stream_multiply(threadgroup const uchar* stage, threadgroup const uc
       float scale[2];
       float bias[2];
       UNROLL for (int h = 0; h < 2; h++) {
-        const int eight = stream_eight<PLANES>(first + h);
-        stream_codes(stage + (lane / 4 + eight) * STREAM_PITCH + at * WEIGHT_BITS / 8, codes[h]);
+        const int eight = ring_eight<PLANES>(first + h);
+        ring_codes(stage + (lane / 4 + eight) * STREAM_PITCH + at * WEIGHT_BITS / 8, codes[h]);
         scale[h] = float(scales[eight * STREAM_GROUPS]);
 #if WEIGHT_BIASES
         bias[h] = float(scales[(STREAM_STRIP + eight) * STREAM_GROUPS]);
@@ -109,23 +109,23 @@ inline void stream_multiply(threadgroup const uchar* stage, threadgroup const uc
 
 // Starts the copies of a strip's segment to a stage, by a simdgroup.
 template <int PLANES, class Product>
-inline void stream_start(thread Product& product, thread const stream_strip& strip, int segment, int stage, int lane, threadgroup uchar* memory,
+inline void ring_start(thread Product& product, thread const stream_strip& strip, int segment, int stage, int lane, threadgroup uchar* memory,
                          threadgroup port_transfer* arrived) {
-  if (lane == 0) stream_expect(PLANES * strip.count, segment, arrived + stage);
+  if (lane == 0) ring_expect(PLANES * strip.count, segment, arrived + stage);
   simdgroup_barrier(mem_flags::mem_none);
   const int lanes = 32 / PLANES;
   const int plane = lane / lanes;
   stream_place from;
   product.place(strip.at, plane, from);
-  stream_copy(from, strip.count, segment, plane * (STREAM_STRIP / 2), lane % lanes, lanes, memory + stage * STREAM_STAGE, stream_shelf(memory, strip.number),
+  ring_copy(from, strip.count, segment, plane * (STREAM_STRIP / 2), lane % lanes, lanes, memory + stage * STREAM_STAGE, ring_shelf(memory, strip.number),
               arrived + stage);
 }
 
 // Runs a product.
 template <int PLANES, class Product>
 inline void ring_run(thread Product& product, int group, int thread_index, device const float* x, device const MATVEC_NORM_T* norm,
-                       device const float* gate, thread const stream_sum& sum, threadgroup uchar* memory, threadgroup port_transfer* arrived,
-                       threadgroup float* squares) {
+                     device const float* gate, thread const stream_sum& sum, threadgroup uchar* memory, threadgroup port_transfer* arrived,
+                     threadgroup float* squares) {
   static_assert(PLANES != STREAM_PLANES || STREAM_MEMORY(PLANES) <= STREAM_BYTES, "STREAM_BYTES");
   static_assert(STREAM_STRIP % 16 == 0, "STREAM_STRIP");
   static_assert(!MATVEC_SUM || STREAM_SEGMENTS == 1, "the vector is made in one segment");
@@ -134,8 +134,8 @@ inline void ring_run(thread Product& product, int group, int thread_index, devic
   const int simd = thread_index / 32;
   const bool copies = simd == STREAM_SIMDS;
   stream_strip strip;  // that is multiplied
-  strip.at = int(long(group) * STREAM_UNITS / STREAM_GRID) * STREAM_UNIT;
-  strip.end = min(int(long(group + 1) * STREAM_UNITS / STREAM_GRID) * STREAM_UNIT, STREAM_ALL);
+  strip.at = stream_first(group);
+  strip.end = min(stream_first(group + 1), STREAM_ALL);
   strip.number = 0;
   stream_look(strip, STREAM_STRIP / PLANES);
   stream_strip next = strip;  // that is copied
@@ -153,8 +153,8 @@ inline void ring_run(thread Product& product, int group, int thread_index, devic
   threadgroup_barrier(mem_flags::mem_threadgroup);
   UNROLL for (int i = 0; i < STREAM_AHEAD; i++) {
     if (next.at < next.end) {
-      if (copies) stream_start<PLANES>(product, next, next_segment, i, lane, memory, arrived);
-      stream_step(next, next_segment, STREAM_STRIP / PLANES);
+      if (copies) ring_start<PLANES>(product, next, next_segment, i, lane, memory, arrived);
+      ring_step(next, next_segment, STREAM_STRIP / PLANES);
     }
   }
   if (!copies) {
@@ -186,8 +186,8 @@ inline void ring_run(thread Product& product, int group, int thread_index, devic
 #endif
       UNROLL for (int i = STREAM_AHEAD; i < STREAM_STAGES; i++) {
         if (next.at < next.end) {
-          if (copies) stream_start<PLANES>(product, next, next_segment, i, lane, memory, arrived);
-          stream_step(next, next_segment, STREAM_STRIP / PLANES);
+          if (copies) ring_start<PLANES>(product, next, next_segment, i, lane, memory, arrived);
+          ring_step(next, next_segment, STREAM_STRIP / PLANES);
         }
       }
     }
@@ -210,7 +210,7 @@ inline void ring_run(thread Product& product, int group, int thread_index, devic
 #endif
       }
       if (!rehearsal) port_transfer_wait(arrived + slot, uint(round));
-      stream_multiply<PLANES>(memory + (rehearsal ? STREAM_STAGES - 1 : slot) * STREAM_STAGE, stream_shelf(memory, rehearsal ? STREAM_SHELVES - 1 : strip.number), memory,
+      ring_multiply<PLANES>(memory + (rehearsal ? STREAM_STAGES - 1 : slot) * STREAM_STAGE, ring_shelf(memory, rehearsal ? STREAM_SHELVES - 1 : strip.number), memory,
                               segment, simd, lane, columns, sums);
       if (rehearsal || segment == STREAM_SEGMENTS - 1) {
         UNROLL for (int h = 0; h < STREAM_EIGHTS; h++) {
@@ -229,7 +229,7 @@ inline void ring_run(thread Product& product, int group, int thread_index, devic
       threadgroup_barrier(mem_flags::mem_threadgroup);  // what was rehearsed on may be copied to
       continue;
     }
-    stream_step(strip, segment, STREAM_STRIP / PLANES);
+    ring_step(strip, segment, STREAM_STRIP / PLANES);
     bool full = segment == 0 && strip.at >= strip.end;
 #if STREAM_FLUSH < STREAM_ROWS
     full = full || (segment == 0 && strip.at - kept_from + STREAM_STRIP / PLANES > STREAM_FLUSH);
@@ -237,8 +237,8 @@ inline void ring_run(thread Product& product, int group, int thread_index, devic
     const bool more = next.at < next.end;
     if (full || more) threadgroup_barrier(mem_flags::mem_threadgroup);
     if (more) {  // to where this turn has read
-      if (copies) stream_start<PLANES>(product, next, next_segment, slot, lane, memory, arrived);
-      stream_step(next, next_segment, STREAM_STRIP / PLANES);
+      if (copies) ring_start<PLANES>(product, next, next_segment, slot, lane, memory, arrived);
+      ring_step(next, next_segment, STREAM_STRIP / PLANES);
     }
     slot++;
     if (slot == STREAM_STAGES) {
@@ -246,23 +246,7 @@ inline void ring_run(thread Product& product, int group, int thread_index, devic
       round++;
     }
     if (!full) continue;
-    if (!copies) {
-      float factor = 1.0f;
-#if MATVEC_NORM && !MATVEC_HEAD
-      float total = 0.0f;
-      UNROLL for (int i = 0; i < STREAM_SIMDS; i++) total += squares[i];
-      factor = precise::rsqrt(total / float(MATVEC_K) + MATVEC_EPS);
-#endif
-      for (int r = thread_index; r < strip.at - kept_from; r += STREAM_THREADS) {
-        float out[PLANES];
-        UNROLL for (int p = 0; p < PLANES; p++) {
-          out[p] = 0.0f;
-          UNROLL for (int i = 0; i < STREAM_SIMDS; i++) out[p] += kept[(p * STREAM_SIMDS + i) * STREAM_FLUSH + r];
-          out[p] *= factor;
-        }
-        product.end(kept_from + r, out);
-      }
-    }
+    if (!copies) stream_finish<PLANES>(product, kept_from, strip.at - kept_from, thread_index, kept, squares);
 #if STREAM_FLUSH < STREAM_ROWS
     threadgroup_barrier(mem_flags::mem_threadgroup);
 #endif

@@ -99,6 +99,9 @@
 // The floats of squares.
 #define STREAM_SQUARES (MATVEC_SUM ? 2 * STREAM_SIMDS : STREAM_SIMDS)
 
+// The first row of a threadgroup.
+inline int stream_first(int group) { return int(long(group) * STREAM_UNITS / STREAM_GRID) * STREAM_UNIT; }
+
 // Where a row stands in device memory.
 struct stream_place {
   device const uchar* codes;
@@ -347,4 +350,25 @@ inline void stream_columns_of(int chunk, int lane, threadgroup const uchar* memo
   }
   out.factor = ((threadgroup const float*)(memory + STREAM_FACTORS))[chunk * 4 + quarter];
   out.half_sum = ((threadgroup const float*)(memory + STREAM_HALF_SUMS))[chunk * 2 + quarter / 2];
+}
+
+// Ends count rows from row first on, by the threads that multiply: adds up the simdgroups' sums, kept as STREAM_SUMS says, and norms
+// them by the simdgroups' squares.
+template <int PLANES, class Product>
+inline void stream_finish(thread Product& product, int first, int count, int thread_index, threadgroup const float* kept, threadgroup const float* squares) {
+  float factor = 1.0f;
+#if MATVEC_NORM && !MATVEC_HEAD
+  float total = 0.0f;
+  UNROLL for (int i = 0; i < STREAM_SIMDS; i++) total += squares[i];
+  factor = precise::rsqrt(total / float(MATVEC_K) + MATVEC_EPS);
+#endif
+  for (int r = thread_index; r < count; r += STREAM_THREADS) {
+    float out[PLANES];
+    UNROLL for (int p = 0; p < PLANES; p++) {
+      out[p] = 0.0f;
+      UNROLL for (int i = 0; i < STREAM_SIMDS; i++) out[p] += kept[(p * STREAM_SIMDS + i) * STREAM_FLUSH + r];
+      out[p] *= factor;
+    }
+    product.end(first + r, out);
+  }
 }
