@@ -261,7 +261,7 @@ func (m *mixture) runFew(b *binder, mix *expertsOf) bool {
 	hidden := b.scratch(4 * m.tokens * e.Parts() * e.Inner)
 	up, down := append(m.gate.operands(), m.up.operands()...), m.down.operands()
 	upBytes, downBytes := min(pairs, m.gate.count)*2*m.gate.bytes(), min(pairs, m.gate.count)*m.down.bytes()
-	chosen, scores, last := reads(m.indices), reads(m.scores), []operand{at}
+	chosen, scores := reads(m.indices), reads(m.scores)
 	chosen.below = e.Count
 	if m.choice == nil {
 		up = append(up, chosen, reads(m.x), normed)
@@ -278,7 +278,6 @@ func (m *mixture) runFew(b *binder, mix *expertsOf) bool {
 		chosen, scores = whole(made), whole(madeScores)
 		if mix.shared != nil {
 			down = append(down, sharedDown...)
-			last = []operand{logits, at}
 		}
 		chosen.below = e.Count
 	}
@@ -293,7 +292,7 @@ func (m *mixture) runFew(b *binder, mix *expertsOf) bool {
 		more = reads(mix.extra)
 	}
 	fall, err := e.LaunchDown(second[0], m.tokens)
-	if !b.dispatch("experts down", fall, err, slices.Concat(down, []operand{chosen, scores, whole(hidden), more, writes(mix.out)}, last)...) {
+	if !b.dispatch("experts down", fall, err, append(down, chosen, scores, whole(hidden), more, writes(mix.out), at)...) {
 		return false
 	}
 	tuned(b, second, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchDown(t, m.tokens) })

@@ -38,12 +38,12 @@ extern "C" __global__ void __launch_bounds__(MATVEC_THREADS) experts_down_entry(
 #ifdef ENTRY_experts_join
 #ifdef PORT_ENTRY
 extern "C" __attribute__((visibility("default"))) void experts_join_entry(void* const* a) {
-  experts_join((device const uint*)a[0], (device const WEIGHT_SCALE*)a[1], (device const WEIGHT_SCALE*)a[2], (device const uint*)a[3], (device const WEIGHT_SCALE*)a[4], (device const WEIGHT_SCALE*)a[5], (device const int*)a[6], (device const float*)a[7], (device const float*)a[8], (device const float*)a[9], (device float*)a[10], (device const float*)a[11], (device const int*)a[12], PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
+  experts_join((device const uint*)a[0], (device const WEIGHT_SCALE*)a[1], (device const WEIGHT_SCALE*)a[2], (device const uint*)a[3], (device const WEIGHT_SCALE*)a[4], (device const WEIGHT_SCALE*)a[5], (device const int*)a[6], (device const float*)a[7], (device const float*)a[8], (device const float*)a[9], (device float*)a[10], (device const int*)a[11], PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
 }
-PORT_ENTRY(experts_join, MATVEC_THREADS, 13)
+PORT_ENTRY(experts_join, MATVEC_THREADS, 12)
 #else
-extern "C" __global__ void __launch_bounds__(MATVEC_THREADS) experts_join_entry(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, device const uint* v, device const WEIGHT_SCALE* vscales, device const WEIGHT_SCALE* vbiases, device const int* experts, device const float* scores, device const float* x, device const float* extra, device float* y, device const float* logits, device const int* step) {
-  experts_join(w, scales, biases, v, vscales, vbiases, experts, scores, x, extra, y, logits, step, PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
+extern "C" __global__ void __launch_bounds__(MATVEC_THREADS) experts_join_entry(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, device const uint* v, device const WEIGHT_SCALE* vscales, device const WEIGHT_SCALE* vbiases, device const int* experts, device const float* scores, device const float* x, device const float* extra, device float* y, device const int* step) {
+  experts_join(w, scales, biases, v, vscales, vbiases, experts, scores, x, extra, y, step, PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
 }
 #endif
 #endif

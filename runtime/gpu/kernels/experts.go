@@ -164,8 +164,7 @@ func (e Experts) LaunchUp(t Tuning, tokens int) (Launch, error) {
 
 // LaunchDown is the second dispatch: y = Σ scores[j] · down[e_j]·h_j, plus extra. Buffers: w, scales, biases, those of
 // the shared expert where there is one, experts i32 and scores f32 [T, Parts], h, extra f32 [T, Hidden] (h again where
-// there is none), y f32 [T, Hidden], logits f32 [T, Count] where there is a shared expert, step. The experts are those
-// that the first dispatch chooses by the logits, and it is the one before in the sequence.
+// there is none), y f32 [T, Hidden], step. With a Router the first dispatch, which writes experts, is the one before in the sequence.
 func (e Experts) LaunchDown(t Tuning, tokens int) (Launch, error) {
 	if t.Stream != (Stream{}) {
 		return e.launchHeldDown(t, tokens)

@@ -12,7 +12,7 @@
 // token's parts are its experts; with EXPERTS_SHARED one more stands before them, of weights of its own and with
 // the sigmoid of a gate for its score.
 
-// What follows experts_choose may read the logits before its wait: so it starts when they are there.
+// What follows experts_choose starts when it has chosen, and may read the experts before its wait.
 #define PORT_RELEASES
 
 #ifndef EXPERTS_AHEAD     // 1: experts_choose says which weights experts_down reads
@@ -110,9 +110,10 @@ kernel void experts_choose(device const uint* w0 [[buffer(0)]],
   matvec_find(at, thread_index);
   if (!apart || first) {
     port_wait();
-    port_release();
+    if (!first) port_release();
     if (!experts_token(token, step)) return;
     router_choose(from, int(thread_index % 32), int(thread_index / 32), MATVEC_SIMDS, list, list_places, count, keys, places);
+    if (first && thread_index < 32) mixture_experts(places, token, int(thread_index), experts);
   } else {
     port_release();
   }
@@ -159,7 +160,7 @@ kernel void experts_choose(device const uint* w0 [[buffer(0)]],
 #endif
   }
 #endif
-  if (first && thread_index < 32) mixture_write(from, gates, keys, places, token, int(thread_index), experts, scores);
+  if (first && thread_index < 32) mixture_scores(from, gates, keys, token, int(thread_index), scores);
   if (!matvec_finish<2>(sums, squares, shared, at, out)) return;
   const int row = row0 + at.lane;
   if (row < EXPERTS_N) y[long(group.y) * EXPERTS_N + row] = port_activate(EXPERTS_ACTIVATION, out[0]) * out[1];
@@ -220,7 +221,7 @@ kernel void experts_down(device const uint* w [[buffer(0)]],
   experts_sum(w, scales, biases, w, scales, biases, experts, scores, x, extra, y, int(group.x), int(group.y), thread_index, stage, shared);
 }
 
-// experts_down with a shared expert, whose down is v [H, I]. Who chooses by the logits reads those; here nobody does.
+// experts_down with a shared expert, whose down is v [H, I].
 [[max_total_threads_per_threadgroup(MATVEC_THREADS)]]
 kernel void experts_join(device const uint* w [[buffer(0)]],
                          device const WEIGHT_SCALE* scales [[buffer(1)]],
@@ -233,8 +234,7 @@ kernel void experts_join(device const uint* w [[buffer(0)]],
                          device const float* x [[buffer(8)]],
                          device const float* extra [[buffer(9)]],
                          device float* y [[buffer(10)]],
-                         device const float* logits [[buffer(11)]],
-                         device const int* step [[buffer(12)]],
+                         device const int* step [[buffer(11)]],
                          uint3 group [[threadgroup_position_in_grid]],
                          uint thread_index [[thread_index_in_threadgroup]]) {
   TG_ARRAY(float, stage, MATVEC_STAGE);

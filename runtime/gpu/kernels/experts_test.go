@@ -99,7 +99,7 @@ func (m *mixture) run(t *testing.T, e kernels.Experts, upTuning, downTuning kern
 	requireClose(t, m.wantH, m.h[:len(m.wantH)], bound)
 	untouched(m.h, len(m.wantH))
 	if e.Shared {
-		kerneltest.Run(t, down, m.down.Words, m.down.scales, m.down.biases, down1.Words, down1.scales, down1.biases, m.experts, m.scores, m.h, m.extra, m.y, m.logits, step)
+		kerneltest.Run(t, down, m.down.Words, m.down.scales, m.down.biases, down1.Words, down1.scales, down1.biases, m.experts, m.scores, m.h, m.extra, m.y, step)
 	} else {
 		kerneltest.Run(t, down, m.down.Words, m.down.scales, m.down.biases, m.experts, m.scores, m.h, m.extra, m.y, step)
 	}
@@ -270,9 +270,9 @@ func TestExpertsRefused(t *testing.T) {
 	}
 }
 
-// TestReleasesAfterTheWait: kernels that choose experts let the next one start only after their own wait, since that one may read
-// the logits before its wait.
-func TestReleasesAfterTheWait(t *testing.T) {
+// TestReleasesWhatIsWritten: the threadgroup that writes which experts were chosen lets the next kernel start only when they are
+// published, since that one may read them before its wait.
+func TestReleasesWhatIsWritten(t *testing.T) {
 	t.Parallel()
 	e := kernels.Experts{Format: affine4, Count: 8, Top: 3, Hidden: 512, Inner: 128, Router: kernels.Router{Experts: 8, Top: 3, Scale: 1}}
 	for name, tuning := range map[string]kernels.Tuning{"read": {}, "held": holding(32, 4, 512, 2)} {
@@ -284,9 +284,9 @@ func TestReleasesAfterTheWait(t *testing.T) {
 			text, err := l.Source(kernels.CPU)
 			require.NoError(t, err)
 			for from, to := range map[string]string{
-				"inline void port_wait() {}": "inline void port_wait() { waited = true; }",
+				"inline void port_publish() {}": "inline void port_publish() { published = true; }",
 				// There is no such transfer: the emulator says so.
-				"inline void port_release() {}": "inline thread_local bool waited;\ninline void port_release() { if (!waited) emulator_transfer_expect(nullptr, 0, 0); }",
+				"inline void port_release() {}": "inline thread_local bool published;\ninline void port_release() { if (!published) emulator_transfer_expect(nullptr, 0, 0); }",
 			} {
 				require.Contains(t, text, from)
 				text = strings.Replace(text, from, to, 1)

@@ -50,9 +50,8 @@ func (s streamed) asked() int {
 	return max(s.memory(), smallHeld)
 }
 
-// heldRoom is the number of threadgroups that are to have registers on a multiprocessor: 3 of eight simdgroups. A simdgroup is
-// one of four parts of a multiprocessor's, so that nine take the registers of twelve.
-func (s streamed) heldRoom() int { return max(1, 24/(ceil(s.Simdgroups, 4)*4)) }
+// heldRoom is the number of threadgroups that are to have registers on a multiprocessor: 2 of twelve simdgroups.
+func (s streamed) heldRoom() int { return max(1, 24*32/s.threads()) }
 
 // heldSimdgroups are the numbers of simdgroups worth measuring, the best first.
 var heldSimdgroups = []int{8, 7, 6, 5, 4, 16}

@@ -41,12 +41,14 @@ kernel void matvec(device const uint* w [[buffer(0)]],
   float squares[MATVEC_M];
   float out[1];
   matvec_sums<1, 1>(w, scales, biases, w, scales, biases, MATVEC_N0, row0, step, x, x, vectors, norm, stage, at, sums, squares, gate);
-  if (!matvec_finish<1>(sums, squares, shared, at, out)) return;
+  // What is added comes while the sums are added up.
   const int row = row0 + at.lane / MATVEC_M;
   const int vector = at.lane % MATVEC_M;
-  if (row >= MATVEC_N0 || vector >= vectors) return;
   const long to = long(vector) * MATVEC_N0 + row;
-  y[to] = matvec_end(out[0], extra, to, row);
+  const bool is = at.lane < MATVEC_OUTS && row < MATVEC_N0 && vector < vectors;
+  const float term = is ? matvec_extra(extra, to, row) : 0.0f;
+  if (!matvec_finish<1>(sums, squares, shared, at, out) || !is) return;
+  y[to] = matvec_end(out[0], term);
 }
 
 // What is done to results is done by the thread that has them. That of a row of weight 0 that is a channel is

@@ -11,7 +11,7 @@ import (
 type Stream struct {
 	// Groups is the number of threadgroups, over which the rows are spread: one for each multiprocessor.
 	Groups int
-	// Simdgroups that multiply; with a ring, one more copies.
+	// Simdgroups that multiply. With a ring, one more copies; else as many more, at least one, as make them a multiple of four.
 	Simdgroups int
 	// Strip is the number of rows of a stage, of all weights: a multiple of 16.
 	Strip int
@@ -127,7 +127,7 @@ func (s streamed) kept() int {
 // threads is the number of a threadgroup.
 func (s streamed) threads() int {
 	if s.Held {
-		return s.Simdgroups * 32
+		return ceil(s.Simdgroups+1, 4) * 4 * 32
 	}
 	return (s.Simdgroups + 1) * 32
 }

@@ -10,7 +10,7 @@
 // first, of more buffers, and have a ring.
 
 #if STREAM_HELD
-#define STREAM_ALL_THREADS STREAM_THREADS
+#define STREAM_ALL_THREADS (HOLD_SIMDS * 32)
 #else
 #define STREAM_ALL_THREADS (STREAM_THREADS + 32)
 #endif
@@ -30,8 +30,9 @@ inline void stream_run(thread Product& product, uint group, uint thread_index, d
 #if STREAM_HELD
 #define STREAM_COPIES(planes)                                                                                                               \
   int rows(int count) thread { return count; }                                                                                             \
-  void copy(int first, int count, int simd, int lane, threadgroup uchar* memory, threadgroup port_transfer* arrived) thread {              \
-    hold_rows<planes>(*this, first, count, simd, lane, memory, arrived);                                                                    \
+  void find(int simd, int lane) thread {}                                                                                                  \
+  void copy(int first, int count, int copier, int lane, threadgroup uchar* memory, threadgroup port_transfer* arrived) thread {              \
+    hold_rows<planes>(*this, first, count, copier, lane, memory, arrived);                                                                    \
   }
 #else
 #define STREAM_COPIES(planes)
@@ -44,10 +45,17 @@ struct stream_one {
   device const WEIGHT_SCALE* biases;
   device const float* extra;
   device float* y;
+  int early;   // the row for which a thread has read what is added
+  float term;
   STREAM_COPIES(1)
   void place(int at, int plane, thread stream_place& p) thread { stream_row(w, scales, biases, at, p); }
-  void begin(int row, int end) thread {}
-  void end(int row, thread const float* out) thread { y[row] = matvec_end(out[0], extra, row, row); }
+  void begin(int row, int end) thread { early = -1; }
+  void meet(int row, int end) thread {
+    if (row >= end) return;
+    early = row;
+    term = matvec_extra(extra, row, row);
+  }
+  void end(int row, thread const float* out) thread { y[row] = matvec_end(out[0], row == early ? term : matvec_extra(extra, row, row)); }
 };
 
 [[max_total_threads_per_threadgroup(PORT_BOUND(STREAM_ALL_THREADS, STREAM_ROOM))]]
@@ -128,6 +136,7 @@ struct stream_more {
     conv_taps(conv_w, c, taps);
 #endif
   }
+  void meet(int row, int end) thread {}
   void begin(int row, int end) thread {
     early = -1;
 #if MATVEC_CONV && MATVEC_CONV_EARLY
@@ -199,6 +208,7 @@ struct stream_pair {
     stream_row(plane ? w[1] : w[0], plane ? scales[1] : scales[0], plane ? biases[1] : biases[0], at, p);
   }
   void begin(int row, int end) thread {}
+  void meet(int row, int end) thread {}
   void end(int row, thread const float* out) thread { y[row] = port_activate(MATVEC_ACTIVATION, out[0]) * out[1]; }
 };
 

@@ -4,9 +4,9 @@
 extern "C" __attribute__((visibility("default"))) void stream_choose_entry(void* const* a) {
   stream_choose((device const uint*)a[0], (device const WEIGHT_SCALE*)a[1], (device const WEIGHT_SCALE*)a[2], (device const uint*)a[3], (device const WEIGHT_SCALE*)a[4], (device const WEIGHT_SCALE*)a[5], (device const uint*)a[6], (device const WEIGHT_SCALE*)a[7], (device const WEIGHT_SCALE*)a[8], (device const uint*)a[9], (device const WEIGHT_SCALE*)a[10], (device const WEIGHT_SCALE*)a[11], (device const uint*)a[12], (device const WEIGHT_SCALE*)a[13], (device const WEIGHT_SCALE*)a[14], (device const uint*)a[15], (device const WEIGHT_SCALE*)a[16], (device const WEIGHT_SCALE*)a[17], (device const float*)a[18], (device const float*)a[19], (device const float*)a[20], (device const MATVEC_NORM_T*)a[21], (device int*)a[22], (device float*)a[23], (device float*)a[24], (device const int*)a[25], PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
 }
-PORT_ENTRY(stream_choose, PORT_BOUND(STREAM_THREADS, STREAM_ROOM), 26)
+PORT_ENTRY(stream_choose, PORT_BOUND(HOLD_SIMDS * 32, STREAM_ROOM), 26)
 #else
-extern "C" __global__ void __launch_bounds__(PORT_BOUND(STREAM_THREADS, STREAM_ROOM)) stream_choose_entry(device const uint* w0, device const WEIGHT_SCALE* scales0, device const WEIGHT_SCALE* biases0, device const uint* w1, device const WEIGHT_SCALE* scales1, device const WEIGHT_SCALE* biases1, device const uint* v0, device const WEIGHT_SCALE* vscales0, device const WEIGHT_SCALE* vbiases0, device const uint* v1, device const WEIGHT_SCALE* vscales1, device const WEIGHT_SCALE* vbiases1, device const uint* d, device const WEIGHT_SCALE* dscales, device const WEIGHT_SCALE* dbiases, device const uint* e, device const WEIGHT_SCALE* escales, device const WEIGHT_SCALE* ebiases, device const float* logits, device const float* gates, device const float* x, device const MATVEC_NORM_T* norm, device int* experts, device float* scores, device float* y, device const int* step) {
+extern "C" __global__ void __launch_bounds__(PORT_BOUND(HOLD_SIMDS * 32, STREAM_ROOM)) stream_choose_entry(device const uint* w0, device const WEIGHT_SCALE* scales0, device const WEIGHT_SCALE* biases0, device const uint* w1, device const WEIGHT_SCALE* scales1, device const WEIGHT_SCALE* biases1, device const uint* v0, device const WEIGHT_SCALE* vscales0, device const WEIGHT_SCALE* vbiases0, device const uint* v1, device const WEIGHT_SCALE* vscales1, device const WEIGHT_SCALE* vbiases1, device const uint* d, device const WEIGHT_SCALE* dscales, device const WEIGHT_SCALE* dbiases, device const uint* e, device const WEIGHT_SCALE* escales, device const WEIGHT_SCALE* ebiases, device const float* logits, device const float* gates, device const float* x, device const MATVEC_NORM_T* norm, device int* experts, device float* scores, device float* y, device const int* step) {
   stream_choose(w0, scales0, biases0, w1, scales1, biases1, v0, vscales0, vbiases0, v1, vscales1, vbiases1, d, dscales, dbiases, e, escales, ebiases, logits, gates, x, norm, experts, scores, y, step, PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
 }
 #endif
@@ -14,12 +14,12 @@ extern "C" __global__ void __launch_bounds__(PORT_BOUND(STREAM_THREADS, STREAM_R
 #ifdef ENTRY_stream_join
 #ifdef PORT_ENTRY
 extern "C" __attribute__((visibility("default"))) void stream_join_entry(void* const* a) {
-  stream_join((device const uint*)a[0], (device const WEIGHT_SCALE*)a[1], (device const WEIGHT_SCALE*)a[2], (device const uint*)a[3], (device const WEIGHT_SCALE*)a[4], (device const WEIGHT_SCALE*)a[5], (device const int*)a[6], (device const float*)a[7], (device const float*)a[8], (device const float*)a[9], (device float*)a[10], (device const float*)a[11], (device const int*)a[12], PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
+  stream_join((device const uint*)a[0], (device const WEIGHT_SCALE*)a[1], (device const WEIGHT_SCALE*)a[2], (device const uint*)a[3], (device const WEIGHT_SCALE*)a[4], (device const WEIGHT_SCALE*)a[5], (device const int*)a[6], (device const float*)a[7], (device const float*)a[8], (device const float*)a[9], (device float*)a[10], (device const int*)a[11], PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
 }
-PORT_ENTRY(stream_join, PORT_BOUND(STREAM_THREADS, STREAM_ROOM), 13)
+PORT_ENTRY(stream_join, PORT_BOUND(HOLD_SIMDS * 32, STREAM_ROOM), 12)
 #else
-extern "C" __global__ void __launch_bounds__(PORT_BOUND(STREAM_THREADS, STREAM_ROOM)) stream_join_entry(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, device const uint* v, device const WEIGHT_SCALE* vscales, device const WEIGHT_SCALE* vbiases, device const int* experts, device const float* scores, device const float* x, device const float* extra, device float* y, device const float* logits, device const int* step) {
-  stream_join(w, scales, biases, v, vscales, vbiases, experts, scores, x, extra, y, logits, step, PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
+extern "C" __global__ void __launch_bounds__(PORT_BOUND(HOLD_SIMDS * 32, STREAM_ROOM)) stream_join_entry(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, device const uint* v, device const WEIGHT_SCALE* vscales, device const WEIGHT_SCALE* vbiases, device const int* experts, device const float* scores, device const float* x, device const float* extra, device float* y, device const int* step) {
+  stream_join(w, scales, biases, v, vscales, vbiases, experts, scores, x, extra, y, step, PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup());
 }
 #endif
 #endif

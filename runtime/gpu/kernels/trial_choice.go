@@ -58,9 +58,11 @@ func (e Experts) trialJoin(l Launch, block int) Trial {
 	total := e.Top * e.Hidden
 	down, downs := t.weight(e.Format, total, e.Inner, total)
 	shared, shareds := t.weight(e.Format, e.Hidden, e.Inner, e.Hidden)
-	logits, experts := e.favoured(t), make([]int32, e.Parts())
-	e.TwinChoice(logits, []float32{0}, experts, make([]float32, e.Parts()))
-	expertsAt, logitsAt := t.ints(experts...), t.hold(F32, logits)
+	experts := make([]int32, e.Parts())
+	for i := range e.Top {
+		experts[i+1] = int32(i)
+	}
+	expertsAt := t.ints(experts...)
 	scores, scoresAt := t.floats(e.Parts())
 	h, hAt := t.floats(e.Parts() * e.Inner)
 	extra, extraAt := t.floats(e.Hidden)
@@ -80,7 +82,7 @@ func (e Experts) trialJoin(l Launch, block int) Trial {
 		}
 	}
 	out := t.out(F32, e.Hidden)
-	t.run(l, slices.Concat(downs, shareds, []int{expertsAt, scoresAt, hAt, extraAt, out, logitsAt, t.ints(1, 0)})...)
+	t.run(l, slices.Concat(downs, shareds, []int{expertsAt, scoresAt, hAt, extraAt, out, t.ints(1, 0)})...)
 	t.want(out, F32, y, 2*sums(e.Parts()*e.Inner))
 	return t.Trial
 }

@@ -251,9 +251,6 @@ func expertsDown(name string, e kernels.Experts) testCase {
 	at := len(all)
 	all = append(all, chosen(e.Top, n, 1), vectors(n), vectors(n*e.Inner), vectors(e.Hidden), results(e.Hidden), step(1))
 	buffers = append(buffers, at, at+1, at+2, at+3, at+4)
-	if e.Shared {
-		all, buffers = append(all, favoured(e.Router)), append(buffers, at+6)
-	}
 	return testCase{
 		name: name, memory: all, result: at + 4,
 		bytes: total(w) * float64(n) / float64(e.Top), flops: 2 * float64(n*e.Inner*e.Hidden),

@@ -1,9 +1,11 @@
 // Products of one vector whose weights all stand in threadgroup memory before they are multiplied: those of so few rows
 // that a multiprocessor has room for a kernel's and for the next one's.
 //
-// All simdgroups have rows copied, for a copy takes some forty cycles of the one that starts it; two strips are under way at
-// a time, as other kernels' reads wait behind what is. Then the vector is the only thing that a kernel waits for, unless
-// the vector tells which rows there are (STREAM_LATE). A Product's copy has a threadgroup's rows copied.
+// Some simdgroups have rows copied, several of them since a copy takes some fifty cycles of the one that starts it. Few
+// strips are under way at a time, as all other reads wait behind what is: those of the next kernel's instructions, too. The
+// other simdgroups make digits and multiply. So the vector is the only thing that a kernel waits for, unless the
+// kernel before tells which rows there are (STREAM_LATE). Then a Product's find finds that out behind the wait, by all simdgroups, of
+// which number 0 has the most to do. Its copy has a threadgroup's rows copied, by those that copy.
 //
 // A threadgroup has as few registers and as much memory as leave room for the next kernel's, but not for a second of
 // the same kernel, which would leave another multiprocessor without work.
@@ -13,6 +15,8 @@
 #endif
 
 #if STREAM_HELD
+#define HOLD_SIMDS ((STREAM_SIMDS + 4) / 4 * 4)                                                             // registers are those of a multiple of four
+#define HOLD_COPIERS (HOLD_SIMDS - STREAM_SIMDS)
 #define HOLD_STRIPS STREAM_STAGES
 #define HOLD_ROW (STREAM_PIECE * WEIGHT_BITS / 8)                                                           // bytes of a row of a piece
 #define HOLD_PITCH (HOLD_ROW + (STREAM_PIECE < MATVEC_K ? 0 : WEIGHT_BITS == 4 ? 64 : 16))                  // rows meet different banks
@@ -34,12 +38,12 @@ inline threadgroup uchar* hold_affine(threadgroup uchar* memory, int strip, int 
   return memory + HOLD_BEGIN + HOLD_STRIPS * HOLD_CODES + strip * HOLD_AFFINE + slot * HOLD_SCALES;
 }
 
-// Has rows copied, count of each plane from row first on: row r of a strip's by simdgroup r % SIMDS.
+// Has rows copied, count of each plane from row first on: row r of a strip's by copier r % COPIERS.
 template <int PLANES, class Product>
-inline void hold_rows(thread Product& product, int first, int count, int simd, int lane, threadgroup uchar* memory, threadgroup port_transfer* arrived) {
+inline void hold_rows(thread Product& product, int first, int count, int copier, int lane, threadgroup uchar* memory, threadgroup port_transfer* arrived) {
   for (int strip = 0; strip * (16 / PLANES) < count; strip++) {
     if (strip >= HOLD_PACE) port_transfer_wait(arrived + (strip - HOLD_PACE), 0);
-    const int r = lane * STREAM_SIMDS + simd;
+    const int r = lane * HOLD_COPIERS + copier;
     const int row = strip * (16 / PLANES) + r / PLANES;
     const int slot = PLANES == 1 ? r : r / 2 + r % 2 * 8;
     const bool is = r < 16 && row < count;
@@ -137,6 +141,7 @@ inline void hold_run(thread Product& product, int group, int thread_index, devic
   static_assert(STREAM_FLUSH == HOLD_STRIPS * 16 / STREAM_PLANES, "STREAM_FLUSH");
   const int lane = thread_index % 32;
   const int simd = thread_index / 32;
+  const bool multiplies = simd < STREAM_SIMDS;
   const int each = 16 / PLANES;  // rows of a strip
   const int first = stream_first(group);
   const int count = min(stream_first(group + 1), STREAM_ALL) - first;
@@ -150,29 +155,33 @@ inline void hold_run(thread Product& product, int group, int thread_index, devic
     }
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  product.begin(first + thread_index, first + count);
-  if (!STREAM_LATE) product.copy(first, count, simd, lane, memory, arrived);
   stream_part part;
   stream_columns columns[STREAM_KEEP ? STREAM_OWN : 1];
   float square = 0.0f;
-  stream_read_factors(norm, 0, simd, lane, part);
+  if (multiplies) {
+    product.begin(first + thread_index, first + count);
+    stream_read_factors(norm, 0, simd, lane, part);
+  } else if (!STREAM_LATE) {
+    product.copy(first, count, simd - STREAM_SIMDS, lane, memory, arrived);
+  }
   port_wait();
-  stream_read_part(x, gate, 0, simd, lane, part);
-  // Where there is something to do before the copies, the first simdgroup has most of it, and makes its digits later than the others.
-  NOUNROLL for (int late = 0; late < 1 + STREAM_LATE; late++) {
-    if (!STREAM_LATE || (simd == 0) == (late == 1)) {
-      stream_make(0, simd, lane, part, memory, square);
+  if (multiplies) {
+    stream_read_part(x, gate, 0, simd, lane, part);
+    product.meet(first + thread_index, first + count);
+    stream_make(0, simd, lane, part, memory, square);
 #if STREAM_KEEP
-      UNROLL for (int own = 0; own < STREAM_OWN; own++) stream_columns_of(simd * STREAM_OWN + own, lane, memory, columns[own]);
+    UNROLL for (int own = 0; own < STREAM_OWN; own++) stream_columns_of(simd * STREAM_OWN + own, lane, memory, columns[own]);
 #endif
-    }
-    if (STREAM_LATE && late == 0) product.copy(first, count, simd, lane, memory, arrived);
+  }
+  if (STREAM_LATE) {
+    product.find((simd + HOLD_COPIERS) % HOLD_SIMDS, lane);
+    if (!multiplies) product.copy(first, count, simd - STREAM_SIMDS, lane, memory, arrived);
   }
 #if !PORT_TRANSFERS
   threadgroup_barrier(mem_flags::mem_threadgroup);
 #endif
   threadgroup float* kept = (threadgroup float*)(memory + STREAM_SUMS);
-  NOUNROLL for (int s = 0; s < strips; s += HOLD_TURN) {
+  NOUNROLL for (int s = 0; multiplies && s < strips; s += HOLD_TURN) {
     float sums[2 * HOLD_TURN];
     threadgroup const uchar* codes[HOLD_TURN];
     threadgroup const uchar* affine[HOLD_TURN];
@@ -195,9 +204,9 @@ inline void hold_run(thread Product& product, int group, int thread_index, devic
   }
 #if MATVEC_NORM && !MATVEC_HEAD
   square = simd_sum(square);
-  if (lane == 0) squares[simd] = square;
+  if (multiplies && lane == 0) squares[simd] = square;
 #endif
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  stream_finish<PLANES>(product, first, count, thread_index, kept, squares);
+  if (multiplies) stream_finish<PLANES>(product, first, count, thread_index, kept, squares);
 }
 #endif

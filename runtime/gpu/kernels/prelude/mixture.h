@@ -17,20 +17,22 @@
 #endif
 #define EXPERTS_PARTS (EXPERTS_TOP + EXPERTS_SHARED)
 
-// Writes what was chosen for a token, experts and scores [T, EXPERTS_PARTS], by one simdgroup: the shared expert is number 0,
-// and its score is the sigmoid of its gate.
-inline void mixture_write(device const float* logits, device const float* gates, threadgroup const uint* keys, threadgroup const int* places, int token, int lane,
-                          device int* experts, device float* scores) {
-  const int rank = min(lane, ROUTER_TOP - 1);
-  const float logit = router_number(keys[rank]);
+// Writes which experts were chosen for a token, to [T, EXPERTS_PARTS], by one simdgroup, and lets the next kernel start:
+// it may read them before its wait. The shared expert is number 0.
+inline void mixture_experts(threadgroup const int* places, int token, int lane, device int* experts) {
+  const long to = long(token) * EXPERTS_PARTS;
+  if (lane < ROUTER_TOP) experts[to + EXPERTS_SHARED + lane] = places[lane];
+  if (EXPERTS_SHARED && lane == 0) experts[to] = 0;
+  port_publish();
+  simdgroup_barrier(mem_flags::mem_none);
+  port_release();
+}
+
+// Writes their scores so: that of the shared expert is the sigmoid of its gate.
+inline void mixture_scores(device const float* logits, device const float* gates, threadgroup const uint* keys, int token, int lane, device float* scores) {
+  const float logit = router_number(keys[min(lane, ROUTER_TOP - 1)]);
   const float score = router_score(logit, lane, router_total(logits, lane, router_number(keys[0])));
   const long to = long(token) * EXPERTS_PARTS;
-  if (lane < ROUTER_TOP) {
-    experts[to + EXPERTS_SHARED + lane] = places[rank];
-    scores[to + EXPERTS_SHARED + lane] = score;
-  }
-  if (EXPERTS_SHARED && lane == 0) {
-    experts[to] = 0;
-    scores[to] = port_sigmoid(gates[token]);
-  }
+  if (lane < ROUTER_TOP) scores[to + EXPERTS_SHARED + lane] = score;
+  if (EXPERTS_SHARED && lane == 0) scores[to] = port_sigmoid(gates[token]);
 }

@@ -62,12 +62,21 @@
 #define MATVEC_ACTIVATED_FIRST 0
 #endif
 
-// What follows a product: its result for a row is number at of all.
-inline float matvec_end(float v, device const float* extra, long at, int row) {
+// What is added to a product: its result for a row is number at of all.
+inline float matvec_extra(device const float* extra, long at, int row) {
 #if MATVEC_EPILOGUE == 1
-  return v + extra[at];
+  return extra[at];
 #elif MATVEC_EPILOGUE == 2
-  return v + extra[row];
+  return extra[row];
+#else
+  return 0.0f;
+#endif
+}
+
+// What follows a product.
+inline float matvec_end(float v, float extra) {
+#if MATVEC_EPILOGUE == 1 || MATVEC_EPILOGUE == 2
+  return v + extra;
 #elif MATVEC_EPILOGUE == 3
   return MATVEC_CAP * port_tanh(v / MATVEC_CAP);
 #else

@@ -14,7 +14,8 @@
 // in lanes 2 and 3: for the others' columns lanes have zeros, so that a lane reads 32 columns of a row at once.
 //
 // A Product is what a kernel multiplies. place(at, plane, p) tells where row number at of all stands, of the plane's weight;
-// begin(row, end) is called before the wait by the thread that may finish a row first, and end(row, out) with a row's results of all planes.
+// begin(row, end) is called before the wait by the thread that may finish a row first, meet(row, end) by it soon behind the
+// wait where weights are held, and end(row, out) with a row's results of all planes.
 
 #define PORT_WAITS
 

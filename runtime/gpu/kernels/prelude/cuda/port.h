@@ -85,12 +85,15 @@ __forceinline__ void simdgroup_barrier(mem_flags) { __syncwarp(); }
 
 // Says that the kernels that depend on this one may start, once every threadgroup has called it or is done; those wait by
 // themselves. The kernels of a text that defines PORT_RELEASES call it, elsewhere they may start from the first on.
-// What was there before the last threadgroup called it, they may read before they wait.
 __forceinline__ void port_release() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol." "launch_dependents;" ::: "memory");
 #endif
 }
+
+// Between what a thread writes and its port_release: the next kernel may read that before it waits, by port_published.
+__forceinline__ void port_publish() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+__forceinline__ int port_published(const int* p) { return __ldcg(p); }
 
 // Waits until what the kernels before this one write is there: a device may start a kernel before those are done. Where
 // the text defines PORT_WAITS, every thread of its kernels calls it before it reads what other kernels write, and before

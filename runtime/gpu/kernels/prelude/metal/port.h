@@ -33,6 +33,8 @@ inline uint port_ballot(bool b) { return uint((simd_vote::vote_t)simd_ballot(b))
 inline float port_byte_float(uint w, int i) { return float((w >> (8 * i)) & 0xffu); }
 
 inline void port_release() {}
+inline void port_publish() {}
+inline int port_published(device const int* p) { return *p; }
 // Waits until what the kernels before this one write is there: a device may start a kernel before those are done. Where
 // the text defines PORT_WAITS, every thread of its kernels calls it before it reads what other kernels write, and before
 // it writes; weights may be read sooner. Elsewhere kernels need not know.
