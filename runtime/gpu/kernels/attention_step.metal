@@ -97,8 +97,10 @@ kernel void attention_step(device const float* q [[buffer(0)]],
 #if ATT_LAST
   TG_ARRAY(uint, flag, 1);
 #endif
-  // The host wrote step.
-  const int position = step[STEP_POSITION];
+  // By a broadcast a compiler knows that all lanes have one number, and that simd operations under conditions of it meet no
+  // lanes that have parted: NVRTC writes each of those twice otherwise.
+  sg = simd_broadcast_first(sg);
+  const int position = simd_broadcast_first(step[STEP_POSITION]);  // which the host wrote
   const int low = att_visible(position, position).x;
   const int blocks = att_blocks(position + 1 - low);
   const int chunk = (position - low + blocks - 1) / blocks;
