@@ -70,7 +70,9 @@ kernel void attention_part(device const float* q [[buffer(0)]],
       }
     }
     const int at = t + mine % ATT_TOKENS;
-    att_add(qv, kv, vv, at >= seen.x && at < min(seen.y, end), lane, m, l, o);
+    float s[ATT_SCORES];
+    att_scores(qv, kv, s);
+    att_add(att_weigh(s, at >= seen.x && at < min(seen.y, end), lane, m, l, o), vv, o);
   }
   UNROLL for (int w = 1; w < ATT_TOKENS; w *= 2) l += simd_shuffle_xor(l, ushort(w));
   if (int(lane) < ATT_SCORES && lane % ATT_TOKENS == 0) {

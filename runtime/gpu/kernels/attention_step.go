@@ -20,10 +20,11 @@ type AttentionStep struct {
 // StepTuning is how AttentionStep divides the work.
 type StepTuning struct {
 	// Heads of a key-value head that a threadgroup serves, Keys that a simdgroup reads at a time: powers of two, 2 to 32 in
-	// product. Buffers times as many are read ahead.
+	// product. Buffers times as many are read ahead: with one, the next keys are read when scores are made of those before, and
+	// the next values when those before are added.
 	Heads, Keys, Buffers int
-	// Simdgroups of a threadgroup.
-	Simdgroups int
+	// Simdgroups of a threadgroup, and how many threadgroups a multiprocessor is to have registers for, on CUDA.
+	Simdgroups, Room int
 	// Blocks that the positions are divided into at most, of Least positions or more.
 	Blocks, Least int
 	// Last says that the last threadgroup puts the blocks together, which Metal cannot: there is no second launch.
@@ -44,6 +45,10 @@ func (a AttentionStep) StepTunings(target Target) []StepTuning {
 		}
 	}
 	add(StepTuning{})
+	add(StepTuning{Buffers: 2})
+	if full, err := a.tuning(); err == nil {
+		add(StepTuning{Blocks: 2 * full.Blocks})
+	}
 	for _, heads := range []int{0, 1, 2, 4, 8} {
 		add(StepTuning{Heads: heads})
 		add(StepTuning{Heads: heads, Least: 64})
@@ -76,11 +81,18 @@ func (a AttentionStep) tuning() (StepTuning, error) {
 		for t.Keys = 2; t.Keys < 8 && t.Heads*t.Keys < 32 && 2*t.Keys*a.D <= 1024; t.Keys *= 2 {
 		}
 	}
-	if t.Buffers == 0 {
-		t.Buffers = 2
-	}
 	if t.Simdgroups == 0 {
 		for t.Simdgroups = 8; t.Simdgroups > 1 && t.Simdgroups*a.D > 4096; t.Simdgroups /= 2 {
+		}
+	}
+	if t.Buffers == 0 {
+		if t.Buffers = 2; t.Last && !t.fits(a, 2) {
+			t.Buffers = 1
+		}
+	}
+	if t.Room == 0 {
+		if t.Room = 1; t.fits(a, t.Buffers) {
+			t.Room = max(1, 16/t.Simdgroups)
 		}
 	}
 	if t.Least == 0 {
@@ -98,22 +110,34 @@ func (a AttentionStep) tuning() (StepTuning, error) {
 	switch {
 	case group%t.Heads != 0 || scores < 2 || scores > 32 || scores&(scores-1) != 0 || t.Keys&(t.Keys-1) != 0:
 		return t, fmt.Errorf("attention step tuned to %d heads and %d keys of a simdgroup, want powers of two, 2 to 32 in product, heads that divide %d", t.Heads, t.Keys, group)
-	case t.Buffers < 1 || t.Buffers > 2 || t.Simdgroups < 1 || t.Simdgroups > 32 || t.Least < 1 || t.Blocks < 1:
+	case t.Buffers < 1 || t.Buffers > 2 || t.Simdgroups < 1 || t.Simdgroups > 32 || t.Room < 1 || t.Room > 32 || t.Least < 1 || t.Blocks < 1:
 		return t, fmt.Errorf("attention step tuned to %d buffers, %d simdgroups and %d blocks of %d positions, want 1 or 2, 1 to 32, and at least one of each", t.Buffers, t.Simdgroups, t.Blocks, t.Least)
 	}
-	if bytes := t.memory(a.D); bytes > metalMemory {
-		return t, fmt.Errorf("attention step tuned to %d simdgroups needs %d bytes of threadgroup memory, there are %d", t.Simdgroups, bytes, metalMemory)
+	memory := metalMemory
+	if t.Last {
+		memory = 48 << 10 // without a form for Metal
+	}
+	if bytes := t.memory(a.D); bytes > memory {
+		return t, fmt.Errorf("attention step tuned to %d simdgroups needs %d bytes of threadgroup memory, there are %d", t.Simdgroups, bytes, memory)
 	}
 	return t, nil
 }
 
+// fits reports whether the registers of a lane, for queries and sums, keys and values, and scores, leave some of the 128 that a
+// lane has where a multiprocessor of 64K registers runs 16 simdgroups. This kernel is then beside those before it and behind it.
+func (t StepTuning) fits(a AttentionStep, buffers int) bool {
+	each := a.D / 32
+	return 2*t.Heads*each+2*buffers*t.Keys*each*a.Cache.Size()/4+t.Heads*t.Keys <= 112
+}
+
 // memory is the threadgroup memory in bytes.
 func (t StepTuning) memory(d int) int {
-	shared := max((t.Heads+2)*d, max(1, 4096/(t.Simdgroups*d))*t.Simdgroups*d)
+	sums := 4096
 	if t.Last {
-		shared = max(shared, t.Heads*t.Blocks)
+		sums = 8192
 	}
-	return 4*(shared+2*t.Simdgroups*t.Heads+t.Heads+1) + 64
+	shared := max((t.Heads+2)*d, min(t.Heads, max(1, sums/(t.Simdgroups*d)))*t.Simdgroups*d)
+	return 4*(shared+2*t.Simdgroups*t.Heads+1) + 64
 }
 
 // Launches are the dispatch and, unless the tuning says Last, the second one that puts blocks together. Blocks is the number
@@ -149,7 +173,7 @@ func (a AttentionStep) Launches() (one, merge Launch, blocks int, err error) {
 	one = Launch{File: "attention_step", Kernel: "attention_step",
 		Defines: append(merge.Defines[:len(merge.Defines):len(merge.Defines)], define("ATT_DIMS", r.Dims, "ATT_TRADITIONAL", r.Traditional,
 			"ATT_Q_HEAD", q.Row, "ATT_K_HEAD", k.Row, "ATT_V_HEAD", v.Row, "ATT_Q_NORM", int(r.QNorm), "ATT_K_NORM", int(r.KNorm), "ATT_V_NORM", int(r.VNorm),
-			"ATT_EPS", r.Eps, "ATT_WEIGHT_T", r.Weight.text(), "ATT_EARLY", a.Early, "ATT_BUFFERS", t.Buffers, "ATT_LAST", t.Last)...),
+			"ATT_EPS", r.Eps, "ATT_WEIGHT_T", r.Weight.text(), "ATT_EARLY", a.Early, "ATT_BUFFERS", t.Buffers, "ATT_ROOM", t.Room, "ATT_LAST", t.Last)...),
 		Groups: [3]int{a.Heads / t.Heads, t.Blocks, 1}, Threads: [3]int{t.Simdgroups * 32, 1, 1}}
 	if merge.Trial = nil; t.Last {
 		one.Trial = a.trial

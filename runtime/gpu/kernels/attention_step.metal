@@ -3,8 +3,8 @@
 // Attention of one token, with what comes before it and after: its heads are normalized and rotated (as rope.metal has it),
 // its key and value are written to the caches, and the results of blocks of positions are put together.
 //
-// The threadgroups of the blocks but for the last attend to positions that earlier calls wrote to the caches. The last one also
-// attends to the token itself, whose key and value it has in threadgroup memory, rounded as the caches hold them.
+// The threadgroups of the blocks attend to positions that earlier calls wrote to the caches. That of the last block also
+// attends to the token itself, whose key and value it has in threadgroup memory as the caches hold them.
 #ifndef ATT_DIMS
 #define ATT_DIMS 64         // of a head that are rotated, in pairs (i, i + DIMS/2), or (2i, 2i + 1) where traditional
 #define ATT_TRADITIONAL 0
@@ -18,6 +18,7 @@
 #define ATT_WEIGHT_T float
 #define ATT_EARLY 0         // no kernel of this recording writes the caches but for this one
 #define ATT_BUFFERS 2       // times TOKENS keys and values that a simdgroup reads ahead
+#define ATT_ROOM 1          // threadgroups that a multiprocessor is to have registers for
 #define ATT_LAST 0          // the last threadgroup of some heads puts their blocks together; else attention_merge does
 #endif
 #define PORT_WAITS
@@ -25,8 +26,11 @@
 #define ATT_STRIDE (ATT_SIMDGROUPS * ATT_TOKENS)  // keys of a threadgroup at a time
 #define ATT_HALF (ATT_DIMS / 2)
 #define ATT_MOST(a, b) ((a) > (b) ? (a) : (b))
-#define ATT_TOGETHER ATT_MOST(1, 4096 / (ATT_SIMDGROUPS * ATT_D))  // heads that are summed up at a time
-#define ATT_SHARED ATT_MOST((ATT_H + 2) * ATT_D, ATT_MOST(ATT_TOGETHER * ATT_SIMDGROUPS * ATT_D, ATT_LAST * ATT_H * ATT_BLOCKS))
+#define ATT_LESS(a, b) ((a) < (b) ? (a) : (b))
+#define ATT_ROWS (ATT_H + 2)  // to be prepared: queries, the key, the value
+#define ATT_TOGETHER ATT_LESS(ATT_H, ATT_MOST(1, (ATT_LAST ? 8192 : 4096) / (ATT_SIMDGROUPS * ATT_D)))  // heads that are summed up at a time
+#define ATT_SHARED ATT_MOST(ATT_ROWS * ATT_D, ATT_TOGETHER * ATT_SIMDGROUPS * ATT_D)
+#define ATT_AT_ONCE (ATT_THREADS * 4)  // elements that are summed up at once, four by a thread
 
 // What a lane holds of TOKENS keys or values from position t on, of those up to end; slot is where begin lies.
 inline void att_read(device const ATT_T* rows, int t, int begin, int end, int slot, uint lane, thread ATT_RAW* to) {
@@ -41,29 +45,63 @@ inline void att_read(device const ATT_T* rows, int t, int begin, int end, int sl
 inline void att_get(threadgroup const float* row, uint lane, thread float* to) {
   UNROLL for (int i = 0; i < ATT_EACH; i++) to[i] = row[i / ATT_VEC * (32 * ATT_VEC) + lane * ATT_VEC + i % ATT_VEC];
 }
-inline void att_put(thread const float* from, float factor, uint lane, threadgroup float* row) {
-#if ATT_VEC % 4 == 0
-  UNROLL for (int i = 0; i < ATT_EACH; i += 4) {
-    *(threadgroup float4*)(row + i / ATT_VEC * (32 * ATT_VEC) + lane * ATT_VEC + i % ATT_VEC) = float4(from[i] * factor, from[i + 1] * factor, from[i + 2] * factor, from[i + 3] * factor);
+inline void att_put(thread const float* from, uint lane, threadgroup float* row) {
+  UNROLL for (int i = 0; i < ATT_EACH; i++) row[i / ATT_VEC * (32 * ATT_VEC) + lane * ATT_VEC + i % ATT_VEC] = from[i];
+}
+
+// The norm's weights of a row to be prepared; element i of a lane is number lane + 32i.
+inline void att_norm(device const ATT_WEIGHT_T* q_weight, device const ATT_WEIGHT_T* k_weight, int row, uint lane, thread float* w) {
+  UNROLL for (int i = 0; i < ATT_EACH; i++) w[i] = 1.0f;
+  if ((row < ATT_H && ATT_Q_NORM == 2) || (row == ATT_H && ATT_K_NORM == 2)) {
+    device const ATT_WEIGHT_T* from = row < ATT_H ? q_weight : k_weight;
+    UNROLL for (int i = 0; i < ATT_EACH; i++) w[i] = float(from[int(lane) + i * 32]);
   }
+}
+
+// Rotates a row, of which a lane has e: numbers lane + 32i.
+#if !ATT_TRADITIONAL && ATT_HALF % 32 == 0
+// Both of a pair are with one lane.
+inline void att_rotate(thread float* e, device const float2* angles, uint lane, threadgroup float* row) {
+  UNROLL for (int i = 0; i < ATT_HALF / 32; i++) {
+    const float2 a = angles[int(lane) + i * 32];
+    const float x = e[i], y = e[i + ATT_HALF / 32];
+    e[i] = x * a.x - y * a.y;
+    e[i + ATT_HALF / 32] = x * a.y + y * a.x;
+  }
+}
 #else
-  UNROLL for (int i = 0; i < ATT_EACH; i++) row[i / ATT_VEC * (32 * ATT_VEC) + lane * ATT_VEC + i % ATT_VEC] = from[i] * factor;
+inline void att_rotate(thread float* e, device const float2* angles, uint lane, threadgroup float* row) {
+  UNROLL for (int i = 0; i < ATT_EACH; i++) row[int(lane) + i * 32] = e[i];
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+  UNROLL for (int i = 0; i < ATT_EACH; i++) {
+    const int j = int(lane) + i * 32;
+    if (j < ATT_DIMS) {
+      const float2 a = angles[ATT_TRADITIONAL ? j / 2 : j % ATT_HALF];
+      const bool second = ATT_TRADITIONAL ? j % 2 != 0 : j >= ATT_HALF;
+      const float o = row[ATT_TRADITIONAL ? j ^ 1 : (second ? j - ATT_HALF : j + ATT_HALF)];
+      e[i] = second ? o * a.y + e[i] * a.x : e[i] * a.x - o * a.y;
+    }
+  }
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+}
+#endif
+
+// The gates of four elements from number e of the threadgroup's heads on.
+inline void att_gates(device const float* gate, int e, thread float* to) {
+#if ATT_GATED
+  UNROLL for (int j = 0; j < 4; j++) to[j] = gate[e / ATT_D * ATT_GATE_HEAD + e % ATT_D + j];
 #endif
 }
-
-inline void att_weights(device const ATT_WEIGHT_T* q_weight, device const ATT_WEIGHT_T* k_weight, int row, uint lane, thread float* w) {
-  UNROLL for (int i = 0; i < ATT_EACH; i++) w[i] = 1.0f;
-  if (row < ATT_H && ATT_Q_NORM == 2) {
-    UNROLL for (int i = 0; i < ATT_EACH; i++) w[i] = float(q_weight[int(lane) + i * 32]);
+// Four elements of the result. No 1 + exp is so large that fast::divide gives 0 where the quotient is not.
+inline float4 att_result(float4 sum, float total, thread const float* g) {
+  UNROLL for (int j = 0; j < 4; j++) {
+#if ATT_GATED
+    sum[j] = fast::divide(sum[j], total * (1.0f + precise::exp(-g[j])));
+#else
+    sum[j] = fast::divide(sum[j], total);
+#endif
   }
-  if (row == ATT_H && ATT_K_NORM == 2) {
-    UNROLL for (int i = 0; i < ATT_EACH; i++) w[i] = float(k_weight[int(lane) + i * 32]);
-  }
-}
-
-// Eight blocks' sums of four elements, from block b on; those past the last as the last.
-inline void att_parts(device const float* part, int b, int blocks, thread float4* to) {
-  UNROLL for (int i = 0; i < 8; i++) to[i] = *(device const float4*)(part + long(min(b + i, blocks - 1)) * ATT_D);
+  return sum;
 }
 
 // q, k, v: heads of the token at the strides above; q_weight, k_weight [D], which no kernel writes; angles [HALF] of (cosine,
@@ -71,7 +109,7 @@ inline void att_parts(device const float* part, int b, int blocks, thread float4
 // heads at their stride; out [HEADS][D]; arrivals [HEADS / H], zeros before and after. Only with LAST there are gate, out and
 // arrivals, and part and ml are of use within.
 // grid: HEADS / H, BLOCKS
-[[max_total_threads_per_threadgroup(ATT_SIMDGROUPS * 32)]]
+[[max_total_threads_per_threadgroup(PORT_BOUND(ATT_SIMDGROUPS * 32, ATT_ROOM))]]
 kernel void attention_step(device const float* q [[buffer(0)]],
                            device const float* k [[buffer(1)]],
                            device const float* v [[buffer(2)]],
@@ -93,7 +131,6 @@ kernel void attention_step(device const float* q [[buffer(0)]],
   TG_ARRAY(float, shared, ATT_SHARED);
   TG_ARRAY(float, sh_m, ATT_SIMDGROUPS * ATT_H);
   TG_ARRAY(float, sh_l, ATT_SIMDGROUPS * ATT_H);
-  TG_ARRAY(float, totals, ATT_H);
 #if ATT_LAST
   TG_ARRAY(uint, flag, 1);
 #endif
@@ -103,9 +140,9 @@ kernel void attention_step(device const float* q [[buffer(0)]],
   const int position = simd_broadcast_first(step[STEP_POSITION]);  // which the host wrote
   const int low = att_visible(position, position).x;
   const int blocks = att_blocks(position + 1 - low);
-  const int chunk = (position - low + blocks - 1) / blocks;
+  const int chunk = (position - low + blocks) / blocks;
   const int begin = min(low + int(tg.y) * chunk, position);
-  const int end = min(position, begin + chunk);
+  const int end = min(position, begin + chunk);  // of earlier positions
   const bool newest = int(tg.y) == blocks - 1;
   const int head0 = int(tg.x) * ATT_H;
   const int kv_head = head0 / ATT_GROUP;
@@ -128,26 +165,22 @@ kernel void attention_step(device const float* q [[buffer(0)]],
     }
   }
   float w[ATT_EACH];
-  att_weights(q_weight, k_weight, int(sg), lane, w);
+  att_norm(q_weight, k_weight, int(sg), lane, w);
 #if ATT_EARLY
   port_wait();
 #endif
 
-  // Row r of shared is a query for r < H, then the key, then the value.
-  for (int row = int(sg); row < (newest ? ATT_H + 2 : ATT_H); row += ATT_SIMDGROUPS) {
+  // Row r of shared is a query for r < H, then, as the caches hold them, the key and the value.
+  NOUNROLL for (int turn = 0; turn < (ATT_ROWS + ATT_SIMDGROUPS - 1) / ATT_SIMDGROUPS; turn++) {
+    const int row = turn * ATT_SIMDGROUPS + int(sg);
+    if (row >= (newest ? ATT_ROWS : ATT_H)) break;
     const bool is_q = row < ATT_H;
     const bool is_k = row == ATT_H;
     device const float* x = is_q ? q + long(head0 + row) * ATT_Q_HEAD : (is_k ? k + long(kv_head) * ATT_K_HEAD : v + long(kv_head) * ATT_V_HEAD);
     const int norm = is_q ? ATT_Q_NORM : (is_k ? ATT_K_NORM : ATT_V_NORM);
     float e[ATT_EACH];
-    float2 a[ATT_EACH];
     UNROLL for (int i = 0; i < ATT_EACH; i++) e[i] = x[int(lane) + i * 32];
-    UNROLL for (int i = 0; i < ATT_EACH; i++) {
-      const int j = int(lane) + i * 32;
-      a[i] = float2(1.0f, 0.0f);
-      if (j < ATT_DIMS && (is_q || is_k)) a[i] = angles[ATT_TRADITIONAL ? j / 2 : j % ATT_HALF];
-    }
-    if (row != int(sg)) att_weights(q_weight, k_weight, row, lane, w);
+    if (turn > 0) att_norm(q_weight, k_weight, row, lane, w);
     if (norm != 0) {
       float squares = 0.0f;
       UNROLL for (int i = 0; i < ATT_EACH; i++) squares += e[i] * e[i];
@@ -156,27 +189,15 @@ kernel void attention_step(device const float* q [[buffer(0)]],
       UNROLL for (int i = 0; i < ATT_EACH; i++) e[i] *= factor * w[i];
     }
     threadgroup float* to = shared + row * ATT_D;
-    if (is_q || is_k) {
-      UNROLL for (int i = 0; i < ATT_EACH; i++) to[int(lane) + i * 32] = e[i];
-      simdgroup_barrier(mem_flags::mem_threadgroup);
-      UNROLL for (int i = 0; i < ATT_EACH; i++) {
-        const int j = int(lane) + i * 32;
-        if (j < ATT_DIMS) {
-          const bool second = ATT_TRADITIONAL ? j % 2 != 0 : j >= ATT_HALF;
-          const float o = to[ATT_TRADITIONAL ? j ^ 1 : (second ? j - ATT_HALF : j + ATT_HALF)];
-          e[i] = second ? o * a[i].y + e[i] * a[i].x : e[i] * a[i].x - o * a[i].y;
-        }
-      }
-      simdgroup_barrier(mem_flags::mem_threadgroup);
-    }
+    if (is_q || is_k) att_rotate(e, angles, lane, to);
     if (is_q) {
       UNROLL for (int i = 0; i < ATT_EACH; i++) to[int(lane) + i * 32] = e[i] * ATT_SCALE;
     } else {
       device ATT_T* row_of = (is_k ? keys : values) + long(position % ATT_SLOTS) * ATT_D;
       UNROLL for (int i = 0; i < ATT_EACH; i++) {
-        const ATT_T held = ATT_T(e[i]);
-        to[int(lane) + i * 32] = float(held);
-        if (head0 % ATT_GROUP == 0) row_of[int(lane) + i * 32] = held;
+        const ATT_T of = ATT_T(e[i]);
+        ((threadgroup ATT_T*)to)[int(lane) + i * 32] = of;
+        if (head0 % ATT_GROUP == 0) row_of[int(lane) + i * 32] = of;
       }
     }
   }
@@ -189,116 +210,118 @@ kernel void attention_step(device const float* q [[buffer(0)]],
   const int mine = int(lane) % ATT_SCORES;
   float m = -1e30f;  // the largest score of the lane's query, in units of log2
   float l = 0.0f;    // the weights of the lane's query and place among the keys
-  if (newest && sg == ATT_SIMDGROUPS - 1) {
-    float of[ATT_EACH];
-    att_get(shared + ATT_H * ATT_D, lane, of);
-    UNROLL for (int r = 0; r < ATT_H; r++) {
-      float s = 0.0f;
-      UNROLL for (int i = 0; i < ATT_EACH; i++) s += qv[r * ATT_EACH + i] * of[i];
-      s = simd_sum(s);
-      if (mine / ATT_TOKENS == r) m = s;
-    }
-    if (mine % ATT_TOKENS == 0) l = 1.0f;
-    att_get(shared + (ATT_H + 1) * ATT_D, lane, of);
-    UNROLL for (int i = 0; i < ATT_H * ATT_EACH; i++) o[i] = of[i % ATT_EACH];
-  }
-  for (int t = first; t < end; t += ATT_BUFFERS * ATT_STRIDE) {
-    UNROLL for (int i = 0; i < ATT_BUFFERS; i++) {
-      const int at = t + i * ATT_STRIDE;
-      if (at < end) {
-        att_add(qv, kv[i], vv[i], at + mine % ATT_TOKENS < end, lane, m, l, o);
-        const int next = at + ATT_BUFFERS * ATT_STRIDE;
-        if (next < end) {
-          att_read(keys, next, begin, end, slot, lane, kv[i]);
-          att_read(values, next, begin, end, slot, lane, vv[i]);
+  threadgroup const ATT_T* held_k = (threadgroup const ATT_T*)(shared + ATT_H * ATT_D);
+  threadgroup const ATT_T* held_v = (threadgroup const ATT_T*)(shared + (ATT_H + 1) * ATT_D);
+  const int stop = newest ? position + 1 : end;
+  // Each thing stands once: the kernel is so short that to fetch instructions takes a good part of its time. So buffers move
+  // up, and what is read next goes to the last of them as soon as it is free.
+  NOUNROLL for (int t = first; t < stop; t += ATT_STRIDE) {
+    if (newest && t + ATT_TOKENS > position) {
+      UNROLL for (int j = 0; j < ATT_TOKENS; j++) {
+        if (t + j >= position) {
+          UNROLL for (int i = 0; i < ATT_PARTS; i++) {
+            kv[0][j * ATT_PARTS + i] = *(threadgroup const ATT_RAW*)(held_k + i * (32 * ATT_VEC) + lane * ATT_VEC);
+            vv[0][j * ATT_PARTS + i] = *(threadgroup const ATT_RAW*)(held_v + i * (32 * ATT_VEC) + lane * ATT_VEC);
+          }
         }
       }
     }
+    const int next = t + ATT_BUFFERS * ATT_STRIDE;
+    float s[ATT_SCORES];
+    att_scores(qv, kv[0], s);
+    UNROLL for (int b = 1; b < ATT_BUFFERS; b++) {
+      UNROLL for (int i = 0; i < ATT_TOKENS * ATT_PARTS; i++) kv[b - 1][i] = kv[b][i];
+    }
+    if (next < end) att_read(keys, next, begin, end, slot, lane, kv[ATT_BUFFERS - 1]);
+    att_add(att_weigh(s, t + mine % ATT_TOKENS < stop, lane, m, l, o), vv[0], o);
+    UNROLL for (int b = 1; b < ATT_BUFFERS; b++) {
+      UNROLL for (int i = 0; i < ATT_TOKENS * ATT_PARTS; i++) vv[b - 1][i] = vv[b][i];
+    }
+    if (next < end) att_read(values, next, begin, end, slot, lane, vv[ATT_BUFFERS - 1]);
   }
 
-  // The sums of the simdgroups, relative to the largest score.
   UNROLL for (int w = 1; w < ATT_TOKENS; w *= 2) l += simd_shuffle_xor(l, ushort(w));
   if (int(lane) < ATT_SCORES && lane % ATT_TOKENS == 0) {
-    sh_m[sg * ATT_H + lane / ATT_TOKENS] = m;
-    sh_l[sg * ATT_H + lane / ATT_TOKENS] = l;
+    sh_m[lane / ATT_TOKENS * ATT_SIMDGROUPS + sg] = m;
+    sh_l[lane / ATT_TOKENS * ATT_SIMDGROUPS + sg] = l;
   }
-  threadgroup_barrier(mem_flags::mem_threadgroup);
   const bool whole = ATT_LAST && blocks == 1;
-  part += (long(head0) * ATT_BLOCKS + tg.y) * ATT_D;
-  if (int(tid) < ATT_H) {
-    float top = sh_m[tid];
-    UNROLL for (int g = 1; g < ATT_SIMDGROUPS; g++) top = max(top, sh_m[g * ATT_H + tid]);
-    float total = 0.0f;
-    UNROLL for (int g = 0; g < ATT_SIMDGROUPS; g++) total += sh_l[g * ATT_H + tid] * fast::exp2(sh_m[g * ATT_H + tid] - top);
-    totals[tid] = total;
-    if (!whole) ml[(head0 + int(tid)) * ATT_BLOCKS + tg.y] = float2(top, total);
-  }
-  UNROLL for (int r0 = 0; r0 < ATT_H; r0 += ATT_TOGETHER) {
-    if (r0 > 0) threadgroup_barrier(mem_flags::mem_threadgroup);
-    UNROLL for (int r = r0; r < min(r0 + ATT_TOGETHER, ATT_H); r++) {
-      float top = sh_m[r];
-      UNROLL for (int g = 1; g < ATT_SIMDGROUPS; g++) top = max(top, sh_m[g * ATT_H + r]);
-      att_put(o + r * ATT_EACH, fast::exp2(sh_m[sg * ATT_H + r] - top), lane, shared + ((r - r0) * ATT_SIMDGROUPS + sg) * ATT_D);
-    }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    for (int e = int(tid); e < min(ATT_TOGETHER, ATT_H - r0) * ATT_D; e += ATT_THREADS) {
-      const int r = r0 + e / ATT_D;
-      const int d = e % ATT_D;
-      float a = 0.0f;
-      UNROLL for (int g = 0; g < ATT_SIMDGROUPS; g++) a += shared[(e / ATT_D * ATT_SIMDGROUPS + g) * ATT_D + d];
-      if (whole) {
-        a /= totals[r];
-#if ATT_GATED
-        a *= port_sigmoid(gate[(head0 + r) * ATT_GATE_HEAD + d]);
+  const int e0 = int(tid) * 4;
+  part += long(head0) * ATT_BLOCKS * ATT_D;
+  ml += head0 * ATT_BLOCKS;
+#if ATT_LAST
+  gate += head0 * ATT_GATE_HEAD;
+  out += head0 * ATT_D;
+  float g[4];
+  if (e0 < ATT_H * ATT_D) att_gates(gate, e0, g);  // while others still sum up
 #endif
-        out[long(head0 + r) * ATT_D + d] = a;
-      } else {
-        part[long(r) * ATT_BLOCKS * ATT_D + d] = a;
+  // The sums of the simdgroups become the block's, relative to the largest score.
+  NOUNROLL for (int r0 = 0; r0 < ATT_H; r0 += ATT_TOGETHER) {
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    UNROLL for (int r = 0; r < ATT_TOGETHER; r++) att_put(o + r * ATT_EACH, lane, shared + (r * ATT_SIMDGROUPS + sg) * ATT_D);
+    UNROLL for (int i = 0; i < (ATT_H - ATT_TOGETHER) * ATT_EACH; i++) o[i] = o[i + ATT_TOGETHER * ATT_EACH];
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    const int n = min(ATT_TOGETHER, ATT_H - r0) * ATT_D;
+    NOUNROLL for (int from = 0; from < ATT_TOGETHER * ATT_D; from += ATT_AT_ONCE) {
+      if (from + e0 >= n) break;
+      const int e = r0 * ATT_D + from + e0;
+      const int r = e / ATT_D;
+      const int d = e % ATT_D;
+      float top = -1e30f;
+      UNROLL for (int i = 0; i < ATT_SIMDGROUPS; i++) top = max(top, sh_m[r * ATT_SIMDGROUPS + i]);
+      float total = 0.0f;
+      float4 sum = float4(0.0f, 0.0f, 0.0f, 0.0f);
+      UNROLL for (int i = 0; i < ATT_SIMDGROUPS; i++) {
+        const float f = fast::exp2(sh_m[r * ATT_SIMDGROUPS + i] - top);
+        total += sh_l[r * ATT_SIMDGROUPS + i] * f;
+        sum = sum + *(threadgroup const float4*)(shared + ((r - r0) * ATT_SIMDGROUPS + i) * ATT_D + d) * f;
       }
+#if ATT_LAST
+      if (whole) {
+        if (r0 + from > 0) att_gates(gate, e, g);
+        *(device float4*)(out + e) = att_result(sum, total, g);
+        continue;
+      }
+#endif
+      const int to = r * ATT_BLOCKS + int(tg.y);
+      ((device float4*)part)[to * (ATT_D / 4) + d / 4] = sum;
+      if (d == 0) ml[to] = float2(top, total);
     }
   }
 
 #if ATT_LAST
   if (whole || !port_last(arrivals + tg.x, uint(blocks), tid, flag)) return;
-  part -= long(tg.y) * ATT_D;
-  float4 p[8];
-  const int e0 = int(tid) * 4;
-  if (e0 < ATT_H * ATT_D) att_parts(part + long(e0 / ATT_D) * ATT_BLOCKS * ATT_D + e0 % ATT_D, 0, blocks, p);
-  for (int r = int(sg); r < ATT_H; r += ATT_SIMDGROUPS) {
-    device const float2* of = ml + (head0 + r) * ATT_BLOCKS;
-    float top = -1e30f;
-    for (int b = int(lane); b < blocks; b += 32) top = max(top, of[b].x);
-    top = simd_max(top);
-    float total = 0.0f;
-    for (int b = int(lane); b < blocks; b += 32) {
-      const float f = fast::exp2(of[b].x - top);
-      shared[r * ATT_BLOCKS + b] = f;
-      total += of[b].y * f;
-    }
-    total = simd_sum(total);
-    if (lane == 0) totals[r] = total;
-  }
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  for (int e = e0; e < ATT_H * ATT_D; e += ATT_THREADS * 4) {
+  // And the sums of the blocks those of all positions, eight blocks at a time.
+  NOUNROLL for (int from = 0; from < ATT_H * ATT_D; from += ATT_AT_ONCE) {
+    const int e = from + e0;
+    if (e >= ATT_H * ATT_D) break;
     const int r = e / ATT_D;
     const int d = e % ATT_D;
-    device const float* from = part + long(r) * ATT_BLOCKS * ATT_D + d;
-    float a[4];
-    UNROLL for (int j = 0; j < 4; j++) a[j] = 0.0f;
-    for (int b = 0; b < blocks; b += 8) {
-      if (b > 0 || e > e0) att_parts(from, b, blocks, p);
+    if (from > 0) att_gates(gate, e, g);
+    float top = -1e30f;
+    float total = 0.0f;
+    float4 sum = float4(0.0f, 0.0f, 0.0f, 0.0f);
+    NOUNROLL for (int b = 0; b < blocks; b += 8) {
+      float2 of[8];
+      float4 p[8];
       UNROLL for (int i = 0; i < 8; i++) {
-        const float f = b + i < blocks ? shared[r * ATT_BLOCKS + b + i] : 0.0f;
-        UNROLL for (int j = 0; j < 4; j++) a[j] += p[i][j] * f;
+        const int at = r * ATT_BLOCKS + min(b + i, blocks - 1);
+        of[i] = ml[at];
+        p[i] = *(device const float4*)(part + long(at) * ATT_D + d);
+      }
+      float grown = top;
+      UNROLL for (int i = 0; i < 8; i++) grown = max(grown, of[i].x);
+      const float f = fast::exp2(top - grown);
+      top = grown;
+      total *= f;
+      sum = sum * f;
+      UNROLL for (int i = 0; i < 8; i++) {
+        const float f = b + i < blocks ? fast::exp2(of[i].x - top) : 0.0f;
+        total += of[i].y * f;
+        sum = sum + p[i] * f;
       }
     }
-    UNROLL for (int j = 0; j < 4; j++) {
-      a[j] /= totals[r];
-#if ATT_GATED
-      a[j] *= port_sigmoid(gate[(head0 + r) * ATT_GATE_HEAD + d + j]);
-#endif
-    }
-    *(device float4*)(out + long(head0 + r) * ATT_D + d) = float4(a[0], a[1], a[2], a[3]);
+    *(device float4*)(out + e) = att_result(sum, total, g);
   }
 #endif
 }

@@ -114,12 +114,8 @@ inline void att_gather(thread float* s, uint lane) {
   att_fold<1>(s, lane);
 }
 
-// Adds TOKENS keys k with their values v, [TOKENS][PARTS], to the sums o of the queries q, both [QUERIES][EACH]. Of a lane's query, which is its number mod SCORES
-// over TOKENS, m is the largest score so far and l the sum of the weights of the lane's place among the keys; visible says
-// whether the query sees that key.
-inline void att_add(thread const float* q, thread const ATT_RAW* k, thread const ATT_RAW* v, bool visible, uint lane,
-                    thread float& m, thread float& l, thread float* o) {
-  float s[ATT_SCORES];  // [query][key]
+// A lane's part of the scores s [QUERIES][TOKENS] of the queries q [QUERIES][EACH] and TOKENS keys k [TOKENS][PARTS].
+inline void att_scores(thread const float* q, thread const ATT_RAW* k, thread float* s) {
   UNROLL for (int j = 0; j < ATT_TOKENS; j++) {
     UNROLL for (int r = 0; r < ATT_QUERIES; r++) {
       float a = 0.0f;
@@ -127,6 +123,12 @@ inline void att_add(thread const float* q, thread const ATT_RAW* k, thread const
       s[r * ATT_TOKENS + j] = a;
     }
   }
+}
+
+// Sums the scores s over lanes, and gives the weight of the lane's query, which is its number mod SCORES over TOKENS, and of the
+// lane's place among the keys. m is the query's largest score so far, l the sum of the weights of the lane's query and place; l
+// and o [QUERIES][EACH] become relative to the m of now. visible says whether the query sees that key.
+inline float att_weigh(thread float* s, bool visible, uint lane, thread float& m, thread float& l, thread float* o) {
   att_gather(s, lane);
   const float score = visible ? s[0] : -1e30f;
   float top = score;
@@ -143,9 +145,14 @@ inline void att_add(thread const float* q, thread const ATT_RAW* k, thread const
   }
   const float e = visible ? fast::exp2(score - m) : 0.0f;
   l += e;
+  return e;
+}
+
+// Adds TOKENS values v, [TOKENS][PARTS], by the weights that att_weigh gave the lanes.
+inline void att_add(float weight, thread const ATT_RAW* v, thread float* o) {
   UNROLL for (int r = 0; r < ATT_QUERIES; r++) {
     UNROLL for (int j = 0; j < ATT_TOKENS; j++) {
-      const float p = simd_shuffle(e, ushort(r * ATT_TOKENS + j));
+      const float p = simd_shuffle(weight, ushort(r * ATT_TOKENS + j));
       UNROLL for (int i = 0; i < ATT_EACH; i++) o[r * ATT_EACH + i] += p * att_element(v[j * ATT_PARTS + i / ATT_VEC], i % ATT_VEC);
     }
   }

@@ -227,7 +227,10 @@ inline float pow(float a, float b) { return __builtin_powf(a, b); }
 inline int abs(int v) { return v < 0 ? -v : v; }
 inline uint popcount(uint v) { return uint(__builtin_popcount(v)); }
 inline uint mulhi(uint a, uint b) { return uint((uint64_t(a) * b) >> 32); }
-namespace fast { using metal::exp; using metal::exp2; using metal::log; }
+namespace fast {
+using metal::exp; using metal::exp2; using metal::log;
+inline float divide(float a, float b) { return a / b; }
+}
 namespace precise {
 using metal::cos; using metal::exp; using metal::exp2; using metal::log; using metal::pow;
 using metal::rsqrt; using metal::sin; using metal::sqrt;

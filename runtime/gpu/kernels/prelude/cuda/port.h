@@ -202,6 +202,8 @@ namespace fast {
 __forceinline__ float exp(float v) { return __expf(v); }
 __forceinline__ float log(float v) { return __logf(v); }
 __forceinline__ float exp2(float v) { float r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v)); return r; }
+// Within 2 units in the last place where b is less than 2^126; 0 from there on.
+__forceinline__ float divide(float a, float b) { float r; asm("div.approx.ftz.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
 }
 namespace precise {
 __forceinline__ float rsqrt(float v) { return ::rsqrtf(v); }
