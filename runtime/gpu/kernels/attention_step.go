@@ -27,6 +27,9 @@ type StepTuning struct {
 	Simdgroups, Room int
 	// Blocks that the positions are divided into at most, of Least positions or more.
 	Blocks, Least int
+	// DryRun says that every threadgroup goes through its instructions once before its turn, where Early and the size of the
+	// caches allow it.
+	DryRun bool
 	// Last says that the last threadgroup puts the blocks together, which Metal cannot: there is no second launch.
 	Last bool
 }
@@ -45,9 +48,15 @@ func (a AttentionStep) StepTunings(target Target) []StepTuning {
 		}
 	}
 	add(StepTuning{})
-	add(StepTuning{Buffers: 2})
-	if full, err := a.tuning(); err == nil {
-		add(StepTuning{Blocks: 2 * full.Blocks})
+	full, _ := a.tuning()
+	for _, dry := range []bool{false, true} {
+		add(StepTuning{DryRun: dry})
+		add(StepTuning{DryRun: dry, Buffers: 2})
+		add(StepTuning{DryRun: dry, Blocks: 2 * full.Blocks})
+		for _, heads := range []int{2, 1} {
+			add(StepTuning{DryRun: dry, Heads: heads})
+			add(StepTuning{DryRun: dry, Heads: heads, Least: 128})
+		}
 	}
 	for _, heads := range []int{0, 1, 2, 4, 8} {
 		add(StepTuning{Heads: heads})
@@ -130,6 +139,12 @@ func (t StepTuning) fits(a AttentionStep, buffers int) bool {
 	return 2*t.Heads*each+2*buffers*t.Keys*each*a.Cache.Size()/4+t.Heads*t.Keys <= 112
 }
 
+// dryRun reports whether there is a dry run, which reads keys in place of queries, angles, gates and parts.
+func (a AttentionStep) dryRun(t StepTuning, gates int) bool {
+	reads := 4 * max(a.D, a.Rope.Dims, t.Heads*gates, t.Heads*t.Blocks*a.D)
+	return t.DryRun && a.Early && a.KVHeads*a.Slots*a.D*a.Cache.Size() >= reads
+}
+
 // memory is the threadgroup memory in bytes.
 func (t StepTuning) memory(d int) int {
 	sums := 4096
@@ -173,7 +188,7 @@ func (a AttentionStep) Launches() (one, merge Launch, blocks int, err error) {
 	one = Launch{File: "attention_step", Kernel: "attention_step",
 		Defines: append(merge.Defines[:len(merge.Defines):len(merge.Defines)], define("ATT_DIMS", r.Dims, "ATT_TRADITIONAL", r.Traditional,
 			"ATT_Q_HEAD", q.Row, "ATT_K_HEAD", k.Row, "ATT_V_HEAD", v.Row, "ATT_Q_NORM", int(r.QNorm), "ATT_K_NORM", int(r.KNorm), "ATT_V_NORM", int(r.VNorm),
-			"ATT_EPS", r.Eps, "ATT_WEIGHT_T", r.Weight.text(), "ATT_EARLY", a.Early, "ATT_BUFFERS", t.Buffers, "ATT_ROOM", t.Room, "ATT_LAST", t.Last)...),
+			"ATT_EPS", r.Eps, "ATT_WEIGHT_T", r.Weight.text(), "ATT_EARLY", a.Early, "ATT_BUFFERS", t.Buffers, "ATT_ROOM", t.Room, "ATT_DRY_RUN", a.dryRun(t, a.Gates.or(a.Heads, a.D).Row), "ATT_LAST", t.Last)...),
 		Groups: [3]int{a.Heads / t.Heads, t.Blocks, 1}, Threads: [3]int{t.Simdgroups * 32, 1, 1}}
 	if merge.Trial = nil; t.Last {
 		one.Trial = a.trial

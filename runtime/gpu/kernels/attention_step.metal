@@ -19,6 +19,7 @@
 #define ATT_EARLY 0         // no kernel of this recording writes the caches but for this one
 #define ATT_BUFFERS 2       // times TOKENS keys and values that a simdgroup reads ahead
 #define ATT_ROOM 1          // threadgroups that a multiprocessor is to have registers for
+#define ATT_DRY_RUN 0       // 1: with EARLY, everything is gone through once before the wait
 #define ATT_LAST 0          // the last threadgroup of some heads puts their blocks together; else attention_merge does
 #endif
 #define PORT_WAITS
@@ -135,193 +136,211 @@ kernel void attention_step(device const float* q [[buffer(0)]],
   TG_ARRAY(uint, flag, 1);
 #endif
   // By a broadcast a compiler knows that all lanes have one number, and that simd operations under conditions of it meet no
-  // lanes that have parted: NVRTC writes each of those twice otherwise.
+  // lanes that have parted: NVRTC writes each of those twice otherwise. Nor does it reckon anew what was broadcast.
   sg = simd_broadcast_first(sg);
   const int position = simd_broadcast_first(step[STEP_POSITION]);  // which the host wrote
   const int low = att_visible(position, position).x;
-  const int blocks = att_blocks(position + 1 - low);
+  const int blocks = simd_broadcast_first(att_blocks(position + 1 - low));
   const int chunk = (position - low + blocks) / blocks;
   const int begin = min(low + int(tg.y) * chunk, position);
   const int end = min(position, begin + chunk);  // of earlier positions
   const bool newest = int(tg.y) == blocks - 1;
+  const int stop = newest ? position + 1 : end;
+  const int own = simd_broadcast_first(newest ? position : 0x40000000);  // no turn comes to it
   const int head0 = int(tg.x) * ATT_H;
   const int kv_head = head0 / ATT_GROUP;
+  device const ATT_T* cache = keys;
   keys += long(kv_head) * ATT_SLOTS * ATT_D;
   values += long(kv_head) * ATT_SLOTS * ATT_D;
   if (int(tg.y) >= blocks) return;  // without a wait: it neither reads nor writes, and others do wait
 
-  // The first keys and values are under way while the token's heads are prepared.
 #if !ATT_EARLY
   port_wait();
 #endif
   const int slot = begin % ATT_SLOTS;
   const int first = begin + int(sg) * ATT_TOKENS;
-  ATT_RAW kv[ATT_BUFFERS][ATT_TOKENS * ATT_PARTS];
-  ATT_RAW vv[ATT_BUFFERS][ATT_TOKENS * ATT_PARTS];
-  UNROLL for (int i = 0; i < ATT_BUFFERS; i++) {
-    if (first + i * ATT_STRIDE < end) {
-      att_read(keys, first + i * ATT_STRIDE, begin, end, slot, lane, kv[i]);
-      att_read(values, first + i * ATT_STRIDE, begin, end, slot, lane, vv[i]);
-    }
-  }
-  float w[ATT_EACH];
-  att_norm(q_weight, k_weight, int(sg), lane, w);
-#if ATT_EARLY
-  port_wait();
-#endif
-
-  // Row r of shared is a query for r < H, then, as the caches hold them, the key and the value.
-  NOUNROLL for (int turn = 0; turn < (ATT_ROWS + ATT_SIMDGROUPS - 1) / ATT_SIMDGROUPS; turn++) {
-    const int row = turn * ATT_SIMDGROUPS + int(sg);
-    if (row >= (newest ? ATT_ROWS : ATT_H)) break;
-    const bool is_q = row < ATT_H;
-    const bool is_k = row == ATT_H;
-    device const float* x = is_q ? q + long(head0 + row) * ATT_Q_HEAD : (is_k ? k + long(kv_head) * ATT_K_HEAD : v + long(kv_head) * ATT_V_HEAD);
-    const int norm = is_q ? ATT_Q_NORM : (is_k ? ATT_K_NORM : ATT_V_NORM);
-    float e[ATT_EACH];
-    UNROLL for (int i = 0; i < ATT_EACH; i++) e[i] = x[int(lane) + i * 32];
-    if (turn > 0) att_norm(q_weight, k_weight, row, lane, w);
-    if (norm != 0) {
-      float squares = 0.0f;
-      UNROLL for (int i = 0; i < ATT_EACH; i++) squares += e[i] * e[i];
-      squares = simd_sum(squares);
-      const float factor = precise::rsqrt(squares / float(ATT_D) + ATT_EPS);
-      UNROLL for (int i = 0; i < ATT_EACH; i++) e[i] *= factor * w[i];
-    }
-    threadgroup float* to = shared + row * ATT_D;
-    if (is_q || is_k) att_rotate(e, angles, lane, to);
-    if (is_q) {
-      UNROLL for (int i = 0; i < ATT_EACH; i++) to[int(lane) + i * 32] = e[i] * ATT_SCALE;
-    } else {
-      device ATT_T* row_of = (is_k ? keys : values) + long(position % ATT_SLOTS) * ATT_D;
-      UNROLL for (int i = 0; i < ATT_EACH; i++) {
-        const ATT_T of = ATT_T(e[i]);
-        ((threadgroup ATT_T*)to)[int(lane) + i * 32] = of;
-        if (head0 % ATT_GROUP == 0) row_of[int(lane) + i * 32] = of;
-      }
-    }
-  }
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  float qv[ATT_H * ATT_EACH];
-  UNROLL for (int r = 0; r < ATT_H; r++) att_get(shared + r * ATT_D, lane, qv + r * ATT_EACH);
-
-  float o[ATT_H * ATT_EACH];
-  UNROLL for (int i = 0; i < ATT_H * ATT_EACH; i++) o[i] = 0.0f;
-  const int mine = int(lane) % ATT_SCORES;
-  float m = -1e30f;  // the largest score of the lane's query, in units of log2
-  float l = 0.0f;    // the weights of the lane's query and place among the keys
-  threadgroup const ATT_T* held_k = (threadgroup const ATT_T*)(shared + ATT_H * ATT_D);
-  threadgroup const ATT_T* held_v = (threadgroup const ATT_T*)(shared + (ATT_H + 1) * ATT_D);
-  const int stop = newest ? position + 1 : end;
-  // Each thing stands once: the kernel is so short that to fetch instructions takes a good part of its time. So buffers move
-  // up, and what is read next goes to the last of them as soon as it is free.
-  NOUNROLL for (int t = first; t < stop; t += ATT_STRIDE) {
-    if (newest && t + ATT_TOKENS > position) {
-      UNROLL for (int j = 0; j < ATT_TOKENS; j++) {
-        if (t + j >= position) {
-          UNROLL for (int i = 0; i < ATT_PARTS; i++) {
-            kv[0][j * ATT_PARTS + i] = *(threadgroup const ATT_RAW*)(held_k + i * (32 * ATT_VEC) + lane * ATT_VEC);
-            vv[0][j * ATT_PARTS + i] = *(threadgroup const ATT_RAW*)(held_v + i * (32 * ATT_VEC) + lane * ATT_VEC);
-          }
-        }
-      }
-    }
-    const int next = t + ATT_BUFFERS * ATT_STRIDE;
-    float s[ATT_SCORES];
-    att_scores(qv, kv[0], s);
-    UNROLL for (int b = 1; b < ATT_BUFFERS; b++) {
-      UNROLL for (int i = 0; i < ATT_TOKENS * ATT_PARTS; i++) kv[b - 1][i] = kv[b][i];
-    }
-    if (next < end) att_read(keys, next, begin, end, slot, lane, kv[ATT_BUFFERS - 1]);
-    att_add(att_weigh(s, t + mine % ATT_TOKENS < stop, lane, m, l, o), vv[0], o);
-    UNROLL for (int b = 1; b < ATT_BUFFERS; b++) {
-      UNROLL for (int i = 0; i < ATT_TOKENS * ATT_PARTS; i++) vv[b - 1][i] = vv[b][i];
-    }
-    if (next < end) att_read(values, next, begin, end, slot, lane, vv[ATT_BUFFERS - 1]);
-  }
-
-  UNROLL for (int w = 1; w < ATT_TOKENS; w *= 2) l += simd_shuffle_xor(l, ushort(w));
-  if (int(lane) < ATT_SCORES && lane % ATT_TOKENS == 0) {
-    sh_m[lane / ATT_TOKENS * ATT_SIMDGROUPS + sg] = m;
-    sh_l[lane / ATT_TOKENS * ATT_SIMDGROUPS + sg] = l;
-  }
-  const bool whole = ATT_LAST && blocks == 1;
-  const int e0 = int(tid) * 4;
   part += long(head0) * ATT_BLOCKS * ATT_D;
   ml += head0 * ATT_BLOCKS;
 #if ATT_LAST
   gate += head0 * ATT_GATE_HEAD;
   out += head0 * ATT_D;
-  float g[4];
-  if (e0 < ATT_H * ATT_D) att_gates(gate, e0, g);  // while others still sum up
 #endif
-  // The sums of the simdgroups become the block's, relative to the largest score.
-  NOUNROLL for (int r0 = 0; r0 < ATT_H; r0 += ATT_TOGETHER) {
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    UNROLL for (int r = 0; r < ATT_TOGETHER; r++) att_put(o + r * ATT_EACH, lane, shared + (r * ATT_SIMDGROUPS + sg) * ATT_D);
-    UNROLL for (int i = 0; i < (ATT_H - ATT_TOGETHER) * ATT_EACH; i++) o[i] = o[i + ATT_TOGETHER * ATT_EACH];
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    const int n = min(ATT_TOGETHER, ATT_H - r0) * ATT_D;
-    NOUNROLL for (int from = 0; from < ATT_TOGETHER * ATT_D; from += ATT_AT_ONCE) {
-      if (from + e0 >= n) break;
-      const int e = r0 * ATT_D + from + e0;
-      const int r = e / ATT_D;
-      const int d = e % ATT_D;
-      float top = -1e30f;
-      UNROLL for (int i = 0; i < ATT_SIMDGROUPS; i++) top = max(top, sh_m[r * ATT_SIMDGROUPS + i]);
-      float total = 0.0f;
-      float4 sum = float4(0.0f, 0.0f, 0.0f, 0.0f);
-      UNROLL for (int i = 0; i < ATT_SIMDGROUPS; i++) {
-        const float f = fast::exp2(sh_m[r * ATT_SIMDGROUPS + i] - top);
-        total += sh_l[r * ATT_SIMDGROUPS + i] * f;
-        sum = sum + *(threadgroup const float4*)(shared + ((r - r0) * ATT_SIMDGROUPS + i) * ATT_D + d) * f;
+  // A dry run reads keys in place of what other kernels write, and writes no device memory. Otherwise most instructions are
+  // fetched for the first time when all the others wait for this kernel.
+  NOUNROLL for (int run = ATT_DRY_RUN ? 0 : 1; run < 2; run++) {
+    const bool dry = run == 0;
+    device const float* any = (device const float*)cache;
+    device const float2* angles_of = dry ? (device const float2*)any : angles;
+    device const float* gate_of = dry ? any : gate;
+    device const float* part_of = dry ? any : part;
+    device const float2* ml_of = dry ? (device const float2*)any : ml;
+    // The first keys and values are under way while the token's heads are prepared.
+    ATT_RAW kv[ATT_BUFFERS][ATT_TOKENS * ATT_PARTS];
+    ATT_RAW vv[ATT_BUFFERS][ATT_TOKENS * ATT_PARTS];
+    UNROLL for (int i = 0; i < ATT_BUFFERS; i++) {
+      if (first + i * ATT_STRIDE < end) {
+        att_read(keys, first + i * ATT_STRIDE, begin, end, slot, lane, kv[i]);
+        att_read(values, first + i * ATT_STRIDE, begin, end, slot, lane, vv[i]);
       }
-#if ATT_LAST
-      if (whole) {
-        if (r0 + from > 0) att_gates(gate, e, g);
-        *(device float4*)(out + e) = att_result(sum, total, g);
-        continue;
-      }
-#endif
-      const int to = r * ATT_BLOCKS + int(tg.y);
-      ((device float4*)part)[to * (ATT_D / 4) + d / 4] = sum;
-      if (d == 0) ml[to] = float2(top, total);
     }
-  }
+    float w[ATT_EACH];
+    att_norm(q_weight, k_weight, int(sg), lane, w);
+#if ATT_EARLY
+    if (!dry) port_wait();
+#endif
+    // Row r of shared is a query for r < H, then, as the caches hold them, the key and the value.
+    NOUNROLL for (int turn = 0; turn < (ATT_ROWS + ATT_SIMDGROUPS - 1) / ATT_SIMDGROUPS; turn++) {
+      const int row = turn * ATT_SIMDGROUPS + int(sg);
+      if (row >= (newest ? ATT_ROWS : ATT_H)) break;
+      const bool is_q = row < ATT_H;
+      const bool is_k = row == ATT_H;
+      device const float* x = dry ? any : is_q ? q + long(head0 + row) * ATT_Q_HEAD : (is_k ? k + long(kv_head) * ATT_K_HEAD : v + long(kv_head) * ATT_V_HEAD);
+      const int norm = is_q ? ATT_Q_NORM : (is_k ? ATT_K_NORM : ATT_V_NORM);
+      float e[ATT_EACH];
+      UNROLL for (int i = 0; i < ATT_EACH; i++) e[i] = x[int(lane) + i * 32];
+      if (turn > 0) att_norm(q_weight, k_weight, row, lane, w);
+      if (norm != 0) {
+        float squares = 0.0f;
+        UNROLL for (int i = 0; i < ATT_EACH; i++) squares += e[i] * e[i];
+        squares = simd_sum(squares);
+        const float factor = precise::rsqrt(squares / float(ATT_D) + ATT_EPS);
+        UNROLL for (int i = 0; i < ATT_EACH; i++) e[i] *= factor * w[i];
+      }
+      threadgroup float* to = shared + row * ATT_D;
+      if (is_q || is_k) att_rotate(e, angles_of, lane, to);
+      if (is_q) {
+        UNROLL for (int i = 0; i < ATT_EACH; i++) to[int(lane) + i * 32] = e[i] * ATT_SCALE;
+      } else {
+        device ATT_T* row_of = (is_k ? keys : values) + long(position % ATT_SLOTS) * ATT_D;
+        UNROLL for (int i = 0; i < ATT_EACH; i++) {
+          const ATT_T of = ATT_T(e[i]);
+          ((threadgroup ATT_T*)to)[int(lane) + i * 32] = of;
+          if (!dry && head0 % ATT_GROUP == 0) row_of[int(lane) + i * 32] = of;
+        }
+      }
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    float qv[ATT_H * ATT_EACH];
+    UNROLL for (int r = 0; r < ATT_H; r++) att_get(shared + r * ATT_D, lane, qv + r * ATT_EACH);
+
+    float o[ATT_H * ATT_EACH];
+    UNROLL for (int i = 0; i < ATT_H * ATT_EACH; i++) o[i] = 0.0f;
+    const int mine = int(lane) % ATT_SCORES;
+    float m = -1e30f;  // the largest score of the lane's query, in units of log2
+    float l = 0.0f;    // the weights of the lane's query and place among the keys
+    threadgroup const ATT_T* held_k = (threadgroup const ATT_T*)(shared + ATT_H * ATT_D);
+    threadgroup const ATT_T* held_v = (threadgroup const ATT_T*)(shared + (ATT_H + 1) * ATT_D);
+    // Each thing stands once: the kernel is so short that to fetch instructions takes a good part of its time. So buffers move
+    // up, and what is read next goes to the last of them as soon as it is free.
+    NOUNROLL for (int t = first; t < stop; t += dry ? stop : ATT_STRIDE) {
+      if (t + ATT_TOKENS > own) {
+        UNROLL for (int j = 0; j < ATT_TOKENS; j++) {
+          if (t + j >= position) {
+            UNROLL for (int i = 0; i < ATT_PARTS; i++) {
+              kv[0][j * ATT_PARTS + i] = *(threadgroup const ATT_RAW*)(held_k + i * (32 * ATT_VEC) + lane * ATT_VEC);
+              vv[0][j * ATT_PARTS + i] = *(threadgroup const ATT_RAW*)(held_v + i * (32 * ATT_VEC) + lane * ATT_VEC);
+            }
+          }
+        }
+      }
+      const int next = t + ATT_BUFFERS * ATT_STRIDE;
+      float s[ATT_SCORES];
+      att_scores(qv, kv[0], s);
+      UNROLL for (int b = 1; b < ATT_BUFFERS; b++) {
+        UNROLL for (int i = 0; i < ATT_TOKENS * ATT_PARTS; i++) kv[b - 1][i] = kv[b][i];
+      }
+      if (!dry && next < end) att_read(keys, next, begin, end, slot, lane, kv[ATT_BUFFERS - 1]);
+      att_add(att_weigh(s, t + mine % ATT_TOKENS < stop, lane, m, l, o), vv[0], o);
+      UNROLL for (int b = 1; b < ATT_BUFFERS; b++) {
+        UNROLL for (int i = 0; i < ATT_TOKENS * ATT_PARTS; i++) vv[b - 1][i] = vv[b][i];
+      }
+      if (!dry && next < end) att_read(values, next, begin, end, slot, lane, vv[ATT_BUFFERS - 1]);
+    }
+
+    UNROLL for (int w = 1; w < ATT_TOKENS; w *= 2) l += simd_shuffle_xor(l, ushort(w));
+    if (int(lane) < ATT_SCORES && lane % ATT_TOKENS == 0) {
+      sh_m[lane / ATT_TOKENS * ATT_SIMDGROUPS + sg] = m;
+      sh_l[lane / ATT_TOKENS * ATT_SIMDGROUPS + sg] = l;
+    }
+    const bool whole = ATT_LAST && blocks == 1;
+    const int e0 = int(tid) * 4;
+#if ATT_LAST
+    float g[4];
+    if (e0 < ATT_H * ATT_D) att_gates(gate_of, e0, g);  // while others still sum up
+#endif
+    // The sums of the simdgroups become the block's, relative to the largest score.
+    NOUNROLL for (int r0 = 0; r0 < ATT_H; r0 += ATT_TOGETHER) {
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+      UNROLL for (int r = 0; r < ATT_TOGETHER; r++) att_put(o + r * ATT_EACH, lane, shared + (r * ATT_SIMDGROUPS + sg) * ATT_D);
+      UNROLL for (int i = 0; i < (ATT_H - ATT_TOGETHER) * ATT_EACH; i++) o[i] = o[i + ATT_TOGETHER * ATT_EACH];
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+      const int n = min(ATT_TOGETHER, ATT_H - r0) * ATT_D;
+      NOUNROLL for (int from = 0; from < ATT_TOGETHER * ATT_D; from += ATT_AT_ONCE) {
+        if (from + e0 >= n) break;
+        const int e = r0 * ATT_D + from + e0;
+        const int r = e / ATT_D;
+        const int d = e % ATT_D;
+        float top = -1e30f;
+        UNROLL for (int i = 0; i < ATT_SIMDGROUPS; i++) top = max(top, sh_m[r * ATT_SIMDGROUPS + i]);
+        float total = 0.0f;
+        float4 sum = float4(0.0f, 0.0f, 0.0f, 0.0f);
+        UNROLL for (int i = 0; i < ATT_SIMDGROUPS; i++) {
+          const float f = fast::exp2(sh_m[r * ATT_SIMDGROUPS + i] - top);
+          total += sh_l[r * ATT_SIMDGROUPS + i] * f;
+          sum = sum + *(threadgroup const float4*)(shared + ((r - r0) * ATT_SIMDGROUPS + i) * ATT_D + d) * f;
+        }
+#if ATT_LAST
+        if (whole) {
+          if (r0 + from > 0) att_gates(gate_of, e, g);
+          const float4 result = att_result(sum, total, g);
+          if (!dry) *(device float4*)(out + e) = result;
+          continue;
+        }
+#endif
+        const int to = r * ATT_BLOCKS + int(tg.y);
+        if (!dry) ((device float4*)part)[to * (ATT_D / 4) + d / 4] = sum;
+        if (!dry && d == 0) ml[to] = float2(top, total);
+      }
+    }
 
 #if ATT_LAST
-  if (whole || !port_last(arrivals + tg.x, uint(blocks), tid, flag)) return;
-  // And the sums of the blocks those of all positions, eight blocks at a time.
-  NOUNROLL for (int from = 0; from < ATT_H * ATT_D; from += ATT_AT_ONCE) {
-    const int e = from + e0;
-    if (e >= ATT_H * ATT_D) break;
-    const int r = e / ATT_D;
-    const int d = e % ATT_D;
-    if (from > 0) att_gates(gate, e, g);
-    float top = -1e30f;
-    float total = 0.0f;
-    float4 sum = float4(0.0f, 0.0f, 0.0f, 0.0f);
-    NOUNROLL for (int b = 0; b < blocks; b += 8) {
-      float2 of[8];
-      float4 p[8];
-      UNROLL for (int i = 0; i < 8; i++) {
-        const int at = r * ATT_BLOCKS + min(b + i, blocks - 1);
-        of[i] = ml[at];
-        p[i] = *(device const float4*)(part + long(at) * ATT_D + d);
+    if (!dry && (whole || !port_last(arrivals + tg.x, uint(blocks), tid, flag))) return;
+    // And the sums of the blocks those of all positions, eight blocks at a time.
+    NOUNROLL for (int from = 0; from < ATT_H * ATT_D; from += ATT_AT_ONCE) {
+      const int e = from + e0;
+      if (e >= ATT_H * ATT_D) break;
+      const int r = e / ATT_D;
+      const int d = e % ATT_D;
+      if (from > 0) att_gates(gate_of, e, g);
+      float top = -1e30f;
+      float total = 0.0f;
+      float4 sum = float4(0.0f, 0.0f, 0.0f, 0.0f);
+      NOUNROLL for (int b = 0; b < blocks; b += 8) {
+        float2 of[8];
+        float4 p[8];
+        UNROLL for (int i = 0; i < 8; i++) {
+          const int at = r * ATT_BLOCKS + min(b + i, blocks - 1);
+          of[i] = ml_of[at];
+          p[i] = *(device const float4*)(part_of + long(at) * ATT_D + d);
+        }
+        float grown = top;
+        UNROLL for (int i = 0; i < 8; i++) grown = max(grown, of[i].x);
+        const float f = fast::exp2(top - grown);
+        top = grown;
+        total *= f;
+        sum = sum * f;
+        UNROLL for (int i = 0; i < 8; i++) {
+          const float f = b + i < blocks ? fast::exp2(of[i].x - top) : 0.0f;
+          total += of[i].y * f;
+          sum = sum + p[i] * f;
+        }
       }
-      float grown = top;
-      UNROLL for (int i = 0; i < 8; i++) grown = max(grown, of[i].x);
-      const float f = fast::exp2(top - grown);
-      top = grown;
-      total *= f;
-      sum = sum * f;
-      UNROLL for (int i = 0; i < 8; i++) {
-        const float f = b + i < blocks ? fast::exp2(of[i].x - top) : 0.0f;
-        total += of[i].y * f;
-        sum = sum + p[i] * f;
-      }
+      const float4 result = att_result(sum, total, g);
+      if (!dry) *(device float4*)(out + e) = result;
     }
-    *(device float4*)(out + e) = att_result(sum, total, g);
-  }
 #endif
+#if ATT_DRY_RUN
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+#endif
+  }
 }
