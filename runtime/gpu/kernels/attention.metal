@@ -71,8 +71,8 @@ kernel void attention_part(device const float* q [[buffer(0)]],
     }
     const int at = t + mine % ATT_TOKENS;
     float s[ATT_SCORES];
-    att_scores(qv, kv, s);
-    att_add(att_weigh(s, at >= seen.x && at < min(seen.y, end), lane, m, l, o), vv, o);
+    att_scores<ATT_QUERIES>(qv, kv, s);
+    att_add<ATT_QUERIES>(att_weigh<ATT_QUERIES>(s, at >= seen.x && at < min(seen.y, end), lane, m, l, o), vv, o);
   }
   UNROLL for (int w = 1; w < ATT_TOKENS; w *= 2) l += simd_shuffle_xor(l, ushort(w));
   if (int(lane) < ATT_SCORES && lane % ATT_TOKENS == 0) {

@@ -30,6 +30,9 @@ type StepTuning struct {
 	// DryRun says that every threadgroup goes through its instructions once before its turn, where Early and the size of the
 	// caches allow it.
 	DryRun bool
+	// Short is up to how many positions a threadgroup serves one head, and all of them: nothing is put together then. It needs
+	// Last, and as many blocks as heads.
+	Short int
 	// Last says that the last threadgroup puts the blocks together, which Metal cannot: there is no second launch.
 	Last bool
 }
@@ -51,6 +54,8 @@ func (a AttentionStep) StepTunings(target Target) []StepTuning {
 	full, _ := a.tuning()
 	for _, dry := range []bool{false, true} {
 		add(StepTuning{DryRun: dry})
+		add(StepTuning{DryRun: dry, Short: 128})
+		add(StepTuning{DryRun: dry, Short: 256})
 		add(StepTuning{DryRun: dry, Buffers: 2})
 		add(StepTuning{DryRun: dry, Blocks: 2 * full.Blocks})
 		for _, heads := range []int{2, 1} {
@@ -115,11 +120,14 @@ func (a AttentionStep) tuning() (StepTuning, error) {
 		// About as many threadgroups as a large GPU has multiprocessors.
 		t.Blocks = min(ceil(128*t.Heads, a.Heads), ceil(seen, t.Least))
 	}
+	if !t.Last || t.Blocks < t.Heads {
+		t.Short = 0
+	}
 	scores := t.Heads * t.Keys
 	switch {
 	case group%t.Heads != 0 || scores < 2 || scores > 32 || scores&(scores-1) != 0 || t.Keys&(t.Keys-1) != 0:
 		return t, fmt.Errorf("attention step tuned to %d heads and %d keys of a simdgroup, want powers of two, 2 to 32 in product, heads that divide %d", t.Heads, t.Keys, group)
-	case t.Buffers < 1 || t.Buffers > 2 || t.Simdgroups < 1 || t.Simdgroups > 32 || t.Room < 1 || t.Room > 32 || t.Least < 1 || t.Blocks < 1:
+	case t.Buffers < 1 || t.Buffers > 2 || t.Simdgroups < 1 || t.Simdgroups > 32 || t.Room < 1 || t.Room > 32 || t.Least < 1 || t.Blocks < 1 || t.Short < 0:
 		return t, fmt.Errorf("attention step tuned to %d buffers, %d simdgroups and %d blocks of %d positions, want 1 or 2, 1 to 32, and at least one of each", t.Buffers, t.Simdgroups, t.Blocks, t.Least)
 	}
 	memory := metalMemory
@@ -188,7 +196,7 @@ func (a AttentionStep) Launches() (one, merge Launch, blocks int, err error) {
 	one = Launch{File: "attention_step", Kernel: "attention_step",
 		Defines: append(merge.Defines[:len(merge.Defines):len(merge.Defines)], define("ATT_DIMS", r.Dims, "ATT_TRADITIONAL", r.Traditional,
 			"ATT_Q_HEAD", q.Row, "ATT_K_HEAD", k.Row, "ATT_V_HEAD", v.Row, "ATT_Q_NORM", int(r.QNorm), "ATT_K_NORM", int(r.KNorm), "ATT_V_NORM", int(r.VNorm),
-			"ATT_EPS", r.Eps, "ATT_WEIGHT_T", r.Weight.text(), "ATT_EARLY", a.Early, "ATT_BUFFERS", t.Buffers, "ATT_ROOM", t.Room, "ATT_DRY_RUN", a.dryRun(t, a.Gates.or(a.Heads, a.D).Row), "ATT_LAST", t.Last)...),
+			"ATT_EPS", r.Eps, "ATT_WEIGHT_T", r.Weight.text(), "ATT_EARLY", a.Early, "ATT_BUFFERS", t.Buffers, "ATT_ROOM", t.Room, "ATT_SHORT", t.Short, "ATT_DRY_RUN", a.dryRun(t, a.Gates.or(a.Heads, a.D).Row), "ATT_LAST", t.Last)...),
 		Groups: [3]int{a.Heads / t.Heads, t.Blocks, 1}, Threads: [3]int{t.Simdgroups * 32, 1, 1}}
 	if merge.Trial = nil; t.Last {
 		one.Trial = a.trial

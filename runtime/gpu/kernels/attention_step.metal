@@ -20,6 +20,7 @@
 #define ATT_BUFFERS 2       // times TOKENS keys and values that a simdgroup reads ahead
 #define ATT_ROOM 1          // threadgroups that a multiprocessor is to have registers for
 #define ATT_DRY_RUN 0       // 1: with EARLY, everything is gone through once before the wait
+#define ATT_SHORT 0         // up to so many positions, a threadgroup serves one head and all of them; with LAST, and BLOCKS of H or more
 #define ATT_LAST 0          // the last threadgroup of some heads puts their blocks together; else attention_merge does
 #endif
 #define PORT_WAITS
@@ -28,9 +29,8 @@
 #define ATT_HALF (ATT_DIMS / 2)
 #define ATT_MOST(a, b) ((a) > (b) ? (a) : (b))
 #define ATT_LESS(a, b) ((a) < (b) ? (a) : (b))
-#define ATT_ROWS (ATT_H + 2)  // to be prepared: queries, the key, the value
-#define ATT_TOGETHER ATT_LESS(ATT_H, ATT_MOST(1, (ATT_LAST ? 8192 : 4096) / (ATT_SIMDGROUPS * ATT_D)))  // heads that are summed up at a time
-#define ATT_SHARED ATT_MOST(ATT_ROWS * ATT_D, ATT_TOGETHER * ATT_SIMDGROUPS * ATT_D)
+#define ATT_TOGETHER(h) ATT_LESS(h, ATT_MOST(1, (ATT_LAST ? 8192 : 4096) / (ATT_SIMDGROUPS * ATT_D)))  // of h heads, are summed up at a time
+#define ATT_SHARED ATT_MOST((ATT_H + 2) * ATT_D, ATT_TOGETHER(ATT_H) * ATT_SIMDGROUPS * ATT_D)
 #define ATT_AT_ONCE (ATT_THREADS * 4)  // elements that are summed up at once, four by a thread
 
 // What a lane holds of TOKENS keys or values from position t on, of those up to end; slot is where begin lies.
@@ -50,11 +50,11 @@ inline void att_put(thread const float* from, uint lane, threadgroup float* row)
   UNROLL for (int i = 0; i < ATT_EACH; i++) row[i / ATT_VEC * (32 * ATT_VEC) + lane * ATT_VEC + i % ATT_VEC] = from[i];
 }
 
-// The norm's weights of a row to be prepared; element i of a lane is number lane + 32i.
-inline void att_norm(device const ATT_WEIGHT_T* q_weight, device const ATT_WEIGHT_T* k_weight, int row, uint lane, thread float* w) {
+// The norm's weights for a query or, is_k, the key; element i of a lane is number lane + 32i.
+inline void att_norm(device const ATT_WEIGHT_T* q_weight, device const ATT_WEIGHT_T* k_weight, bool is_q, bool is_k, uint lane, thread float* w) {
   UNROLL for (int i = 0; i < ATT_EACH; i++) w[i] = 1.0f;
-  if ((row < ATT_H && ATT_Q_NORM == 2) || (row == ATT_H && ATT_K_NORM == 2)) {
-    device const ATT_WEIGHT_T* from = row < ATT_H ? q_weight : k_weight;
+  if ((is_q && ATT_Q_NORM == 2) || (is_k && ATT_K_NORM == 2)) {
+    device const ATT_WEIGHT_T* from = is_q ? q_weight : k_weight;
     UNROLL for (int i = 0; i < ATT_EACH; i++) w[i] = float(from[int(lane) + i * 32]);
   }
 }
@@ -105,58 +105,30 @@ inline float4 att_result(float4 sum, float total, thread const float* g) {
   return sum;
 }
 
-// q, k, v: heads of the token at the strides above; q_weight, k_weight [D], which no kernel writes; angles [HALF] of (cosine,
-// sine); keys, values [KV_HEADS][SLOTS][D]; part [HEADS][BLOCKS][D] and ml [HEADS][BLOCKS] as of attention_part; gate:
-// heads at their stride; out [HEADS][D]; arrivals [HEADS / H], zeros before and after. Only with LAST there are gate, out and
-// arrivals, and part and ml are of use within.
-// grid: HEADS / H, BLOCKS
-[[max_total_threads_per_threadgroup(PORT_BOUND(ATT_SIMDGROUPS * 32, ATT_ROOM))]]
-kernel void attention_step(device const float* q [[buffer(0)]],
-                           device const float* k [[buffer(1)]],
-                           device const float* v [[buffer(2)]],
-                           device const ATT_WEIGHT_T* q_weight [[buffer(3)]],
-                           device const ATT_WEIGHT_T* k_weight [[buffer(4)]],
-                           device const float2* angles [[buffer(5)]],
-                           device ATT_T* keys [[buffer(6)]],
-                           device ATT_T* values [[buffer(7)]],
-                           device float* part [[buffer(8)]],
-                           device float2* ml [[buffer(9)]],
-                           device const float* gate [[buffer(10)]],
-                           device float* out [[buffer(11)]],
-                           device uint* arrivals [[buffer(12)]],
-                           device const int* step [[buffer(13)]],
-                           uint3 tg [[threadgroup_position_in_grid]],
-                           uint tid [[thread_index_in_threadgroup]],
-                           uint sg [[simdgroup_index_in_threadgroup]],
-                           uint lane [[thread_index_in_simdgroup]]) {
-  TG_ARRAY(float, shared, ATT_SHARED);
-  TG_ARRAY(float, sh_m, ATT_SIMDGROUPS * ATT_H);
-  TG_ARRAY(float, sh_l, ATT_SIMDGROUPS * ATT_H);
-#if ATT_LAST
-  TG_ARRAY(uint, flag, 1);
-#endif
-  // By a broadcast a compiler knows that all lanes have one number, and that simd operations under conditions of it meet no
-  // lanes that have parted: NVRTC writes each of those twice otherwise. Nor does it reckon anew what was broadcast.
-  sg = simd_broadcast_first(sg);
-  const int position = simd_broadcast_first(step[STEP_POSITION]);  // which the host wrote
-  const int low = att_visible(position, position).x;
-  const int blocks = simd_broadcast_first(att_blocks(position + 1 - low));
+// Some H heads of the token and a block of the positions it sees, from low on, or all of them: WHOLE. The rest are the kernel's.
+template <int H, bool WHOLE>
+inline void att_step(device const float* q, device const float* k, device const float* v, device const ATT_WEIGHT_T* q_weight, device const ATT_WEIGHT_T* k_weight,
+                     device const float2* angles, device ATT_T* keys, device ATT_T* values, device float* part, device float2* ml, device const float* gate,
+                     device float* out, device uint* arrivals, int position, int low, int head0, int block, threadgroup float* shared, threadgroup float* sh_m,
+                     threadgroup float* sh_l, threadgroup uint* flag, uint tid, uint sg, uint lane) {
+  const int blocks = WHOLE ? 1 : simd_broadcast_first(att_blocks(position + 1 - low));
   const int chunk = (position - low + blocks) / blocks;
-  const int begin = min(low + int(tg.y) * chunk, position);
+  const int begin = min(low + block * chunk, position);
   const int end = min(position, begin + chunk);  // of earlier positions
-  const bool newest = int(tg.y) == blocks - 1;
+  const bool newest = block == blocks - 1;
   const int stop = newest ? position + 1 : end;
   const int own = simd_broadcast_first(newest ? position : 0x40000000);  // no turn comes to it
-  const int head0 = int(tg.x) * ATT_H;
   const int kv_head = head0 / ATT_GROUP;
   device const ATT_T* cache = keys;
   keys += long(kv_head) * ATT_SLOTS * ATT_D;
   values += long(kv_head) * ATT_SLOTS * ATT_D;
-  if (int(tg.y) >= blocks) return;  // without a wait: it neither reads nor writes, and others do wait
+  if (block >= blocks) return;  // without a wait: it neither reads nor writes, and others do wait
 
 #if !ATT_EARLY
   port_wait();
 #endif
+  const int together = ATT_TOGETHER(H);
+  const int scores = H * ATT_TOKENS;
   const int slot = begin % ATT_SLOTS;
   const int first = begin + int(sg) * ATT_TOKENS;
   part += long(head0) * ATT_BLOCKS * ATT_D;
@@ -184,21 +156,27 @@ kernel void attention_step(device const float* q [[buffer(0)]],
       }
     }
     float w[ATT_EACH];
-    att_norm(q_weight, k_weight, int(sg), lane, w);
+    att_norm(q_weight, k_weight, int(sg) < H, int(sg) == H, lane, w);
 #if ATT_EARLY
     if (!dry) port_wait();
 #endif
+    const int e0 = int(tid) * 4;
+#if ATT_LAST
+    float g[4];
+    if (WHOLE && e0 < H * ATT_D) att_gates(gate_of, e0, g);
+#endif
+    const int rows = H + 2;  // to be prepared
     // Row r of shared is a query for r < H, then, as the caches hold them, the key and the value.
-    NOUNROLL for (int turn = 0; turn < (ATT_ROWS + ATT_SIMDGROUPS - 1) / ATT_SIMDGROUPS; turn++) {
+    NOUNROLL for (int turn = 0; turn < (rows + ATT_SIMDGROUPS - 1) / ATT_SIMDGROUPS; turn++) {
       const int row = turn * ATT_SIMDGROUPS + int(sg);
-      if (row >= (newest ? ATT_ROWS : ATT_H)) break;
-      const bool is_q = row < ATT_H;
-      const bool is_k = row == ATT_H;
+      if (row >= (newest ? rows : H)) break;
+      const bool is_q = row < H;
+      const bool is_k = row == H;
       device const float* x = dry ? any : is_q ? q + long(head0 + row) * ATT_Q_HEAD : (is_k ? k + long(kv_head) * ATT_K_HEAD : v + long(kv_head) * ATT_V_HEAD);
       const int norm = is_q ? ATT_Q_NORM : (is_k ? ATT_K_NORM : ATT_V_NORM);
       float e[ATT_EACH];
       UNROLL for (int i = 0; i < ATT_EACH; i++) e[i] = x[int(lane) + i * 32];
-      if (turn > 0) att_norm(q_weight, k_weight, row, lane, w);
+      if (turn > 0) att_norm(q_weight, k_weight, is_q, is_k, lane, w);
       if (norm != 0) {
         float squares = 0.0f;
         UNROLL for (int i = 0; i < ATT_EACH; i++) squares += e[i] * e[i];
@@ -220,16 +198,16 @@ kernel void attention_step(device const float* q [[buffer(0)]],
       }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    float qv[ATT_H * ATT_EACH];
-    UNROLL for (int r = 0; r < ATT_H; r++) att_get(shared + r * ATT_D, lane, qv + r * ATT_EACH);
+    float qv[H * ATT_EACH];
+    UNROLL for (int r = 0; r < H; r++) att_get(shared + r * ATT_D, lane, qv + r * ATT_EACH);
 
-    float o[ATT_H * ATT_EACH];
-    UNROLL for (int i = 0; i < ATT_H * ATT_EACH; i++) o[i] = 0.0f;
-    const int mine = int(lane) % ATT_SCORES;
+    float o[H * ATT_EACH];
+    UNROLL for (int i = 0; i < H * ATT_EACH; i++) o[i] = 0.0f;
+    const int mine = int(lane) % scores;
     float m = -1e30f;  // the largest score of the lane's query, in units of log2
     float l = 0.0f;    // the weights of the lane's query and place among the keys
-    threadgroup const ATT_T* held_k = (threadgroup const ATT_T*)(shared + ATT_H * ATT_D);
-    threadgroup const ATT_T* held_v = (threadgroup const ATT_T*)(shared + (ATT_H + 1) * ATT_D);
+    threadgroup const ATT_T* held_k = (threadgroup const ATT_T*)(shared + H * ATT_D);
+    threadgroup const ATT_T* held_v = (threadgroup const ATT_T*)(shared + (H + 1) * ATT_D);
     // Each thing stands once: the kernel is so short that to fetch instructions takes a good part of its time. So buffers move
     // up, and what is read next goes to the last of them as soon as it is free.
     NOUNROLL for (int t = first; t < stop; t += dry ? stop : ATT_STRIDE) {
@@ -244,13 +222,13 @@ kernel void attention_step(device const float* q [[buffer(0)]],
         }
       }
       const int next = t + ATT_BUFFERS * ATT_STRIDE;
-      float s[ATT_SCORES];
-      att_scores(qv, kv[0], s);
+      float s[scores];
+      att_scores<H>(qv, kv[0], s);
       UNROLL for (int b = 1; b < ATT_BUFFERS; b++) {
         UNROLL for (int i = 0; i < ATT_TOKENS * ATT_PARTS; i++) kv[b - 1][i] = kv[b][i];
       }
       if (!dry && next < end) att_read(keys, next, begin, end, slot, lane, kv[ATT_BUFFERS - 1]);
-      att_add(att_weigh(s, t + mine % ATT_TOKENS < stop, lane, m, l, o), vv[0], o);
+      att_add<H>(att_weigh<H>(s, t + mine % ATT_TOKENS < stop, lane, m, l, o), vv[0], o);
       UNROLL for (int b = 1; b < ATT_BUFFERS; b++) {
         UNROLL for (int i = 0; i < ATT_TOKENS * ATT_PARTS; i++) vv[b - 1][i] = vv[b][i];
       }
@@ -258,24 +236,22 @@ kernel void attention_step(device const float* q [[buffer(0)]],
     }
 
     UNROLL for (int w = 1; w < ATT_TOKENS; w *= 2) l += simd_shuffle_xor(l, ushort(w));
-    if (int(lane) < ATT_SCORES && lane % ATT_TOKENS == 0) {
+    if (int(lane) < scores && lane % ATT_TOKENS == 0) {
       sh_m[lane / ATT_TOKENS * ATT_SIMDGROUPS + sg] = m;
       sh_l[lane / ATT_TOKENS * ATT_SIMDGROUPS + sg] = l;
     }
-    const bool whole = ATT_LAST && blocks == 1;
-    const int e0 = int(tid) * 4;
+    const bool whole = ATT_LAST && (WHOLE || blocks == 1);
 #if ATT_LAST
-    float g[4];
-    if (e0 < ATT_H * ATT_D) att_gates(gate_of, e0, g);  // while others still sum up
+    if (!WHOLE && e0 < H * ATT_D) att_gates(gate_of, e0, g);  // while others still sum up
 #endif
     // The sums of the simdgroups become the block's, relative to the largest score.
-    NOUNROLL for (int r0 = 0; r0 < ATT_H; r0 += ATT_TOGETHER) {
+    NOUNROLL for (int r0 = 0; r0 < H; r0 += together) {
       threadgroup_barrier(mem_flags::mem_threadgroup);
-      UNROLL for (int r = 0; r < ATT_TOGETHER; r++) att_put(o + r * ATT_EACH, lane, shared + (r * ATT_SIMDGROUPS + sg) * ATT_D);
-      UNROLL for (int i = 0; i < (ATT_H - ATT_TOGETHER) * ATT_EACH; i++) o[i] = o[i + ATT_TOGETHER * ATT_EACH];
+      UNROLL for (int r = 0; r < together; r++) att_put(o + r * ATT_EACH, lane, shared + (r * ATT_SIMDGROUPS + sg) * ATT_D);
+      UNROLL for (int i = 0; i < (H - together) * ATT_EACH; i++) o[i] = o[i + together * ATT_EACH];
       threadgroup_barrier(mem_flags::mem_threadgroup);
-      const int n = min(ATT_TOGETHER, ATT_H - r0) * ATT_D;
-      NOUNROLL for (int from = 0; from < ATT_TOGETHER * ATT_D; from += ATT_AT_ONCE) {
+      const int n = min(together, H - r0) * ATT_D;
+      NOUNROLL for (int from = 0; from < together * ATT_D; from += ATT_AT_ONCE) {
         if (from + e0 >= n) break;
         const int e = r0 * ATT_D + from + e0;
         const int r = e / ATT_D;
@@ -297,50 +273,97 @@ kernel void attention_step(device const float* q [[buffer(0)]],
           continue;
         }
 #endif
-        const int to = r * ATT_BLOCKS + int(tg.y);
+        const int to = r * ATT_BLOCKS + block;
         if (!dry) ((device float4*)part)[to * (ATT_D / 4) + d / 4] = sum;
         if (!dry && d == 0) ml[to] = float2(top, total);
       }
     }
 
 #if ATT_LAST
-    if (!dry && (whole || !port_last(arrivals + tg.x, uint(blocks), tid, flag))) return;
-    // And the sums of the blocks those of all positions, eight blocks at a time.
-    NOUNROLL for (int from = 0; from < ATT_H * ATT_D; from += ATT_AT_ONCE) {
-      const int e = from + e0;
-      if (e >= ATT_H * ATT_D) break;
-      const int r = e / ATT_D;
-      const int d = e % ATT_D;
-      if (from > 0) att_gates(gate_of, e, g);
-      float top = -1e30f;
-      float total = 0.0f;
-      float4 sum = float4(0.0f, 0.0f, 0.0f, 0.0f);
-      NOUNROLL for (int b = 0; b < blocks; b += 8) {
-        float2 of[8];
-        float4 p[8];
-        UNROLL for (int i = 0; i < 8; i++) {
-          const int at = r * ATT_BLOCKS + min(b + i, blocks - 1);
-          of[i] = ml_of[at];
-          p[i] = *(device const float4*)(part_of + long(at) * ATT_D + d);
+    if (!whole) {
+      if (!dry && !port_last(arrivals, uint(blocks), tid, flag)) return;
+      // And the sums of the blocks those of all positions, eight blocks at a time.
+      NOUNROLL for (int from = 0; from < H * ATT_D; from += ATT_AT_ONCE) {
+        const int e = from + e0;
+        if (e >= H * ATT_D) break;
+        const int r = e / ATT_D;
+        const int d = e % ATT_D;
+        if (from > 0) att_gates(gate_of, e, g);
+        float top = -1e30f;
+        float total = 0.0f;
+        float4 sum = float4(0.0f, 0.0f, 0.0f, 0.0f);
+        NOUNROLL for (int b = 0; b < blocks; b += 8) {
+          float2 of[8];
+          float4 p[8];
+          UNROLL for (int i = 0; i < 8; i++) {
+            const int at = r * ATT_BLOCKS + min(b + i, blocks - 1);
+            of[i] = ml_of[at];
+            p[i] = *(device const float4*)(part_of + long(at) * ATT_D + d);
+          }
+          float grown = top;
+          UNROLL for (int i = 0; i < 8; i++) grown = max(grown, of[i].x);
+          const float f = fast::exp2(top - grown);
+          top = grown;
+          total *= f;
+          sum = sum * f;
+          UNROLL for (int i = 0; i < 8; i++) {
+            const float f = b + i < blocks ? fast::exp2(of[i].x - top) : 0.0f;
+            total += of[i].y * f;
+            sum = sum + p[i] * f;
+          }
         }
-        float grown = top;
-        UNROLL for (int i = 0; i < 8; i++) grown = max(grown, of[i].x);
-        const float f = fast::exp2(top - grown);
-        top = grown;
-        total *= f;
-        sum = sum * f;
-        UNROLL for (int i = 0; i < 8; i++) {
-          const float f = b + i < blocks ? fast::exp2(of[i].x - top) : 0.0f;
-          total += of[i].y * f;
-          sum = sum + p[i] * f;
-        }
+        const float4 result = att_result(sum, total, g);
+        if (!dry) *(device float4*)(out + e) = result;
       }
-      const float4 result = att_result(sum, total, g);
-      if (!dry) *(device float4*)(out + e) = result;
     }
 #endif
 #if ATT_DRY_RUN
     threadgroup_barrier(mem_flags::mem_threadgroup);
 #endif
   }
+}
+
+// q, k, v: heads of the token at the strides above; q_weight, k_weight [D], which no kernel writes; angles [HALF] of (cosine,
+// sine); keys, values [KV_HEADS][SLOTS][D]; part [HEADS][BLOCKS][D] and ml [HEADS][BLOCKS] as of attention_part; gate:
+// heads at their stride; out [HEADS][D]; arrivals [HEADS / H], zeros before and after. Only with LAST there are gate, out and
+// arrivals, and part and ml are of use within.
+// grid: HEADS / H, BLOCKS
+[[max_total_threads_per_threadgroup(PORT_BOUND(ATT_SIMDGROUPS * 32, ATT_ROOM))]]
+kernel void attention_step(device const float* q [[buffer(0)]],
+                           device const float* k [[buffer(1)]],
+                           device const float* v [[buffer(2)]],
+                           device const ATT_WEIGHT_T* q_weight [[buffer(3)]],
+                           device const ATT_WEIGHT_T* k_weight [[buffer(4)]],
+                           device const float2* angles [[buffer(5)]],
+                           device ATT_T* keys [[buffer(6)]],
+                           device ATT_T* values [[buffer(7)]],
+                           device float* part [[buffer(8)]],
+                           device float2* ml [[buffer(9)]],
+                           device const float* gate [[buffer(10)]],
+                           device float* out [[buffer(11)]],
+                           device uint* arrivals [[buffer(12)]],
+                           device const int* step [[buffer(13)]],
+                           uint3 tg [[threadgroup_position_in_grid]],
+                           uint tid [[thread_index_in_threadgroup]],
+                           uint sg [[simdgroup_index_in_threadgroup]],
+                           uint lane [[thread_index_in_simdgroup]]) {
+  TG_ARRAY(float, shared, ATT_SHARED);
+  TG_ARRAY(float, sh_m, ATT_SIMDGROUPS * ATT_H);
+  TG_ARRAY(float, sh_l, ATT_SIMDGROUPS * ATT_H);
+  TG_ARRAY(uint, flag, 1);
+  // By a broadcast a compiler knows that all lanes have one number, and that simd operations under conditions of it meet no
+  // lanes that have parted: NVRTC writes each of those twice otherwise. Nor does it reckon anew what was broadcast.
+  sg = simd_broadcast_first(sg);
+  const int position = simd_broadcast_first(step[STEP_POSITION]);  // which the host wrote
+  const int low = att_visible(position, position).x;
+#if ATT_SHORT
+  if (position + 1 - low <= ATT_SHORT) {
+    if (int(tg.y) >= ATT_H) return;
+    att_step<1, true>(q, k, v, q_weight, k_weight, angles, keys, values, part, ml, gate, out, arrivals, position, low,
+                      int(tg.x) * ATT_H + int(tg.y), 0, shared, sh_m, sh_l, flag, tid, sg, lane);
+    return;
+  }
+#endif
+  att_step<ATT_H, false>(q, k, v, q_weight, k_weight, angles, keys, values, part, ml, gate, out, arrivals + tg.x, position, low,
+                         int(tg.x) * ATT_H, int(tg.y), shared, sh_m, sh_l, flag, tid, sg, lane);
 }

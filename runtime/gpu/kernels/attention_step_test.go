@@ -44,6 +44,12 @@ func TestAttentionStep(t *testing.T) {
 			Rope:      kernels.Rope{Dims: 32},
 			Step:      kernels.StepTuning{Heads: 8, Keys: 4, Buffers: 1, Simdgroups: 1, Least: 2, Blocks: 40},
 		}, []int{77}},
+		"short": {kernels.AttentionStep{
+			Attention: kernels.Attention{D: 256, Heads: 8, KVHeads: 2, Slots: 130, Scale: 0.1, Cache: kernels.BF16, Gated: true, Gates: kernels.Rows{Token: 8 * 256, Row: 256}},
+			Rope:      kernels.Rope{Dims: 64, QNorm: kernels.WeightedHeadNorm, KNorm: kernels.WeightedHeadNorm, Eps: 1e-6, Weight: kernels.F32},
+			Step:      kernels.StepTuning{Short: 70},
+			Early:     true,
+		}, []int{0, 68, 69, 70, 129}},
 		"fp32, traditional": {kernels.AttentionStep{
 			Attention: kernels.Attention{D: 96, Heads: 2, KVHeads: 2, Slots: 150, Scale: 0.1, Cache: kernels.F32},
 			Rope:      kernels.Rope{Dims: 24, Traditional: true, QNorm: kernels.PlainHeadNorm, Eps: 1e-5},

@@ -85,39 +85,22 @@ template <int W> inline void att_fold(thread float* s, uint lane) {
   }
 }
 
-// Sums s over 32 lanes; each lane keeps that of number lane mod SCORES in s[0].
-inline void att_gather(thread float* s, uint lane) {
-#if ATT_SCORES < 32
-  UNROLL for (int i = 0; i < ATT_SCORES; i++) s[i] += simd_shuffle_xor(s[i], 16);
-#endif
-#if ATT_SCORES < 16
-  UNROLL for (int i = 0; i < ATT_SCORES; i++) s[i] += simd_shuffle_xor(s[i], 8);
-#endif
-#if ATT_SCORES < 8
-  UNROLL for (int i = 0; i < ATT_SCORES; i++) s[i] += simd_shuffle_xor(s[i], 4);
-#endif
-#if ATT_SCORES < 4
-  UNROLL for (int i = 0; i < ATT_SCORES; i++) s[i] += simd_shuffle_xor(s[i], 2);
-#endif
-#if ATT_SCORES >= 32
-  att_fold<16>(s, lane);
-#endif
-#if ATT_SCORES >= 16
-  att_fold<8>(s, lane);
-#endif
-#if ATT_SCORES >= 8
-  att_fold<4>(s, lane);
-#endif
-#if ATT_SCORES >= 4
-  att_fold<2>(s, lane);
-#endif
+// Sums s over 32 lanes; each lane keeps that of number lane mod N in s[0].
+template <int N> inline void att_gather(thread float* s, uint lane) {
+  UNROLL for (int w = 16; w >= N; w /= 2) {
+    UNROLL for (int i = 0; i < N; i++) s[i] += simd_shuffle_xor(s[i], ushort(w));
+  }
+  if (N >= 32) att_fold<16>(s, lane);
+  if (N >= 16) att_fold<8>(s, lane);
+  if (N >= 8) att_fold<4>(s, lane);
+  if (N >= 4) att_fold<2>(s, lane);
   att_fold<1>(s, lane);
 }
 
 // A lane's part of the scores s [QUERIES][TOKENS] of the queries q [QUERIES][EACH] and TOKENS keys k [TOKENS][PARTS].
-inline void att_scores(thread const float* q, thread const ATT_RAW* k, thread float* s) {
+template <int QUERIES> inline void att_scores(thread const float* q, thread const ATT_RAW* k, thread float* s) {
   UNROLL for (int j = 0; j < ATT_TOKENS; j++) {
-    UNROLL for (int r = 0; r < ATT_QUERIES; r++) {
+    UNROLL for (int r = 0; r < QUERIES; r++) {
       float a = 0.0f;
       UNROLL for (int i = 0; i < ATT_EACH; i++) a += q[r * ATT_EACH + i] * att_element(k[j * ATT_PARTS + i / ATT_VEC], i % ATT_VEC);
       s[r * ATT_TOKENS + j] = a;
@@ -125,11 +108,11 @@ inline void att_scores(thread const float* q, thread const ATT_RAW* k, thread fl
   }
 }
 
-// Sums the scores s over lanes, and gives the weight of the lane's query, which is its number mod SCORES over TOKENS, and of the
-// lane's place among the keys. m is the query's largest score so far, l the sum of the weights of the lane's query and place; l
+// Sums the scores s over lanes, and gives the weight of the lane's query and place among the keys: s has that of number lane mod
+// QUERIES · TOKENS. m is the query's largest score so far, l the sum of the weights of the lane's query and place; l
 // and o [QUERIES][EACH] become relative to the m of now. visible says whether the query sees that key.
-inline float att_weigh(thread float* s, bool visible, uint lane, thread float& m, thread float& l, thread float* o) {
-  att_gather(s, lane);
+template <int QUERIES> inline float att_weigh(thread float* s, bool visible, uint lane, thread float& m, thread float& l, thread float* o) {
+  att_gather<QUERIES * ATT_TOKENS>(s, lane);
   const float score = visible ? s[0] : -1e30f;
   float top = score;
   UNROLL for (int w = 1; w < ATT_TOKENS; w *= 2) top = max(top, simd_shuffle_xor(top, ushort(w)));
@@ -138,7 +121,7 @@ inline float att_weigh(thread float* s, bool visible, uint lane, thread float& m
     const float f = fast::exp2(m - grown);
     m = grown;
     l *= f;
-    UNROLL for (int r = 0; r < ATT_QUERIES; r++) {
+    UNROLL for (int r = 0; r < QUERIES; r++) {
       const float fr = simd_shuffle(f, ushort(r * ATT_TOKENS));
       UNROLL for (int i = 0; i < ATT_EACH; i++) o[r * ATT_EACH + i] *= fr;
     }
@@ -149,8 +132,8 @@ inline float att_weigh(thread float* s, bool visible, uint lane, thread float& m
 }
 
 // Adds TOKENS values v, [TOKENS][PARTS], by the weights that att_weigh gave the lanes.
-inline void att_add(float weight, thread const ATT_RAW* v, thread float* o) {
-  UNROLL for (int r = 0; r < ATT_QUERIES; r++) {
+template <int QUERIES> inline void att_add(float weight, thread const ATT_RAW* v, thread float* o) {
+  UNROLL for (int r = 0; r < QUERIES; r++) {
     UNROLL for (int j = 0; j < ATT_TOKENS; j++) {
       const float p = simd_shuffle(weight, ushort(r * ATT_TOKENS + j));
       UNROLL for (int i = 0; i < ATT_EACH; i++) o[r * ATT_EACH + i] += p * att_element(v[j * ATT_PARTS + i / ATT_VEC], i % ATT_VEC);
