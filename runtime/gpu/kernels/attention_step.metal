@@ -5,6 +5,9 @@
 //
 // The threadgroups of the blocks attend to positions that earlier calls wrote to the caches. That of the last block also
 // attends to the token itself, whose key and value it has in threadgroup memory as the caches hold them.
+//
+// It is a short kernel that others wait for, so what counts is how much of it follows the wait: how many reads one after
+// another, and how many instructions, each of which is fetched for the first time in a launch, unless there is a dry run.
 #ifndef ATT_DIMS
 #define ATT_DIMS 64         // of a head that are rotated, in pairs (i, i + DIMS/2), or (2i, 2i + 1) where traditional
 #define ATT_TRADITIONAL 0
@@ -59,28 +62,36 @@ inline void att_norm(device const ATT_WEIGHT_T* q_weight, device const ATT_WEIGH
   }
 }
 
-// Rotates a row, of which a lane has e: numbers lane + 32i.
+// Rotates a row, of which a lane has e, numbers lane + 32i, by the angles that att_angles has read for it.
 #if !ATT_TRADITIONAL && ATT_HALF % 32 == 0
-// Both of a pair are with one lane.
-inline void att_rotate(thread float* e, device const float2* angles, uint lane, threadgroup float* row) {
-  UNROLL for (int i = 0; i < ATT_HALF / 32; i++) {
-    const float2 a = angles[int(lane) + i * 32];
-    const float x = e[i], y = e[i + ATT_HALF / 32];
-    e[i] = x * a.x - y * a.y;
-    e[i + ATT_HALF / 32] = x * a.y + y * a.x;
+#define ATT_ANGLES (ATT_HALF / 32)  // both of a pair are with one lane
+inline void att_angles(device const float2* angles, uint lane, thread float2* a) {
+  UNROLL for (int i = 0; i < ATT_ANGLES; i++) a[i] = angles[int(lane) + i * 32];
+}
+inline void att_rotate(thread float* e, thread const float2* a, uint lane, threadgroup float* row) {
+  UNROLL for (int i = 0; i < ATT_ANGLES; i++) {
+    const float x = e[i], y = e[i + ATT_ANGLES];
+    e[i] = x * a[i].x - y * a[i].y;
+    e[i + ATT_ANGLES] = x * a[i].y + y * a[i].x;
   }
 }
 #else
-inline void att_rotate(thread float* e, device const float2* angles, uint lane, threadgroup float* row) {
+#define ATT_ANGLES ATT_EACH
+inline void att_angles(device const float2* angles, uint lane, thread float2* a) {
+  UNROLL for (int i = 0; i < ATT_EACH; i++) {
+    const int j = min(int(lane) + i * 32, ATT_DIMS - 1);
+    a[i] = angles[ATT_TRADITIONAL ? j / 2 : j % ATT_HALF];
+  }
+}
+inline void att_rotate(thread float* e, thread const float2* a, uint lane, threadgroup float* row) {
   UNROLL for (int i = 0; i < ATT_EACH; i++) row[int(lane) + i * 32] = e[i];
   simdgroup_barrier(mem_flags::mem_threadgroup);
   UNROLL for (int i = 0; i < ATT_EACH; i++) {
     const int j = int(lane) + i * 32;
     if (j < ATT_DIMS) {
-      const float2 a = angles[ATT_TRADITIONAL ? j / 2 : j % ATT_HALF];
       const bool second = ATT_TRADITIONAL ? j % 2 != 0 : j >= ATT_HALF;
       const float o = row[ATT_TRADITIONAL ? j ^ 1 : (second ? j - ATT_HALF : j + ATT_HALF)];
-      e[i] = second ? o * a.y + e[i] * a.x : e[i] * a.x - o * a.y;
+      e[i] = second ? o * a[i].y + e[i] * a[i].x : e[i] * a[i].x - o * a[i].y;
     }
   }
   simdgroup_barrier(mem_flags::mem_threadgroup);
@@ -127,6 +138,7 @@ inline void att_step(device const float* q, device const float* k, device const 
 #if !ATT_EARLY
   port_wait();
 #endif
+  const int buffers = WHOLE ? 2 : ATT_BUFFERS;  // there is room for two of one head, and little to do while one is read
   const int together = ATT_TOGETHER(H);
   const int scores = H * ATT_TOKENS;
   const int slot = begin % ATT_SLOTS;
@@ -137,8 +149,7 @@ inline void att_step(device const float* q, device const float* k, device const 
   gate += head0 * ATT_GATE_HEAD;
   out += head0 * ATT_D;
 #endif
-  // A dry run reads keys in place of what other kernels write, and writes no device memory. Otherwise most instructions are
-  // fetched for the first time when all the others wait for this kernel.
+  // A dry run reads keys in place of what other kernels write, and writes no device memory.
   NOUNROLL for (int run = ATT_DRY_RUN ? 0 : 1; run < 2; run++) {
     const bool dry = run == 0;
     device const float* any = (device const float*)cache;
@@ -147,9 +158,9 @@ inline void att_step(device const float* q, device const float* k, device const 
     device const float* part_of = dry ? any : part;
     device const float2* ml_of = dry ? (device const float2*)any : ml;
     // The first keys and values are under way while the token's heads are prepared.
-    ATT_RAW kv[ATT_BUFFERS][ATT_TOKENS * ATT_PARTS];
-    ATT_RAW vv[ATT_BUFFERS][ATT_TOKENS * ATT_PARTS];
-    UNROLL for (int i = 0; i < ATT_BUFFERS; i++) {
+    ATT_RAW kv[buffers][ATT_TOKENS * ATT_PARTS];
+    ATT_RAW vv[buffers][ATT_TOKENS * ATT_PARTS];
+    UNROLL for (int i = 0; i < buffers; i++) {
       if (first + i * ATT_STRIDE < end) {
         att_read(keys, first + i * ATT_STRIDE, begin, end, slot, lane, kv[i]);
         att_read(values, first + i * ATT_STRIDE, begin, end, slot, lane, vv[i]);
@@ -176,6 +187,8 @@ inline void att_step(device const float* q, device const float* k, device const 
       const int norm = is_q ? ATT_Q_NORM : (is_k ? ATT_K_NORM : ATT_V_NORM);
       float e[ATT_EACH];
       UNROLL for (int i = 0; i < ATT_EACH; i++) e[i] = x[int(lane) + i * 32];
+      float2 a[ATT_ANGLES];
+      att_angles(angles_of, lane, a);
       if (turn > 0) att_norm(q_weight, k_weight, is_q, is_k, lane, w);
       if (norm != 0) {
         float squares = 0.0f;
@@ -185,7 +198,7 @@ inline void att_step(device const float* q, device const float* k, device const 
         UNROLL for (int i = 0; i < ATT_EACH; i++) e[i] *= factor * w[i];
       }
       threadgroup float* to = shared + row * ATT_D;
-      if (is_q || is_k) att_rotate(e, angles_of, lane, to);
+      if (is_q || is_k) att_rotate(e, a, lane, to);
       if (is_q) {
         UNROLL for (int i = 0; i < ATT_EACH; i++) to[int(lane) + i * 32] = e[i] * ATT_SCALE;
       } else {
@@ -208,8 +221,7 @@ inline void att_step(device const float* q, device const float* k, device const 
     float l = 0.0f;    // the weights of the lane's query and place among the keys
     threadgroup const ATT_T* held_k = (threadgroup const ATT_T*)(shared + H * ATT_D);
     threadgroup const ATT_T* held_v = (threadgroup const ATT_T*)(shared + (H + 1) * ATT_D);
-    // Each thing stands once: the kernel is so short that to fetch instructions takes a good part of its time. So buffers move
-    // up, and what is read next goes to the last of them as soon as it is free.
+    // The turn stands once: buffers move up, and what is read next goes to the last of them as soon as it is free.
     NOUNROLL for (int t = first; t < stop; t += dry ? stop : ATT_STRIDE) {
       if (t + ATT_TOKENS > own) {
         UNROLL for (int j = 0; j < ATT_TOKENS; j++) {
@@ -221,18 +233,18 @@ inline void att_step(device const float* q, device const float* k, device const 
           }
         }
       }
-      const int next = t + ATT_BUFFERS * ATT_STRIDE;
+      const int next = t + buffers * ATT_STRIDE;
       float s[scores];
       att_scores<H>(qv, kv[0], s);
-      UNROLL for (int b = 1; b < ATT_BUFFERS; b++) {
+      UNROLL for (int b = 1; b < buffers; b++) {
         UNROLL for (int i = 0; i < ATT_TOKENS * ATT_PARTS; i++) kv[b - 1][i] = kv[b][i];
       }
-      if (!dry && next < end) att_read(keys, next, begin, end, slot, lane, kv[ATT_BUFFERS - 1]);
+      if (!dry && next < end) att_read(keys, next, begin, end, slot, lane, kv[buffers - 1]);
       att_add<H>(att_weigh<H>(s, t + mine % ATT_TOKENS < stop, lane, m, l, o), vv[0], o);
-      UNROLL for (int b = 1; b < ATT_BUFFERS; b++) {
+      UNROLL for (int b = 1; b < buffers; b++) {
         UNROLL for (int i = 0; i < ATT_TOKENS * ATT_PARTS; i++) vv[b - 1][i] = vv[b][i];
       }
-      if (!dry && next < end) att_read(values, next, begin, end, slot, lane, vv[ATT_BUFFERS - 1]);
+      if (!dry && next < end) att_read(values, next, begin, end, slot, lane, vv[buffers - 1]);
     }
 
     UNROLL for (int w = 1; w < ATT_TOKENS; w *= 2) l += simd_shuffle_xor(l, ushort(w));
