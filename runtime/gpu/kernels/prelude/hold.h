@@ -140,7 +140,7 @@ inline void hold_run(thread Product& product, int group, int thread_index, devic
   static_assert(!MATVEC_SUM, "a vector that is a sum");
   static_assert(STREAM_FLUSH == HOLD_STRIPS * 16 / STREAM_PLANES, "STREAM_FLUSH");
   const int lane = thread_index % 32;
-  const int simd = thread_index / 32;
+  const int simd = simd_broadcast_first(thread_index / 32);  // as a compiler then knows, lanes do not part
   const bool multiplies = simd < STREAM_SIMDS;
   const int each = 16 / PLANES;  // rows of a strip
   const int first = stream_first(group);

@@ -131,7 +131,7 @@ inline void ring_run(thread Product& product, int group, int thread_index, devic
   static_assert(!MATVEC_SUM || STREAM_SEGMENTS == 1, "the vector is made in one segment");
   static_assert(STREAM_OWN * STREAM_SIMDS * 128 == STREAM_COLUMNS && STREAM_SEGMENTS * STREAM_COLUMNS == MATVEC_K, "STREAM_COLUMNS");
   const int lane = thread_index % 32;
-  const int simd = thread_index / 32;
+  const int simd = simd_broadcast_first(thread_index / 32);  // as a compiler then knows, lanes do not part
   const bool copies = simd == STREAM_SIMDS;
   stream_strip strip;  // that is multiplied
   strip.at = stream_first(group);
