@@ -8,7 +8,8 @@
 // experts_choose and experts_join of experts.metal, for one token: the same buffers, the same results, weights that are all
 // copied to threadgroup memory.
 //
-// The second one starts when the first one has chosen the experts, and has its weights copied behind the first one's.
+// The second one starts when the first one has chosen the experts, and has its weights copied behind the first one's, which
+// are under way all at once: nobody else reads much then.
 #define PORT_RELEASES
 
 #ifndef EXPERTS_SLOTS  // a threadgroup's rows of a part, or one more than it has: 1, 2, 4 or 8
@@ -16,7 +17,6 @@
 #endif
 #define LIFT_PARTS (8 / EXPERTS_SLOTS)                         // of a strip
 #define LIFT_COPIES (16 + LIFT_PARTS * 2 * (1 + WEIGHT_BIASES))  // for a strip: one for each row's codes, so that rows meet different banks, one for the scales of all rows of a part
-#define LIFT_PACE 4                                            // strips under way
 
 // The parts' gates and ups. A threadgroup has the same rows of all parts: so all have equally much to wait for. Its
 // rows are numbered as slots, EXPERTS_SLOTS for each part.
@@ -58,7 +58,6 @@ struct stream_lift {
   }
   void copy(int first, int count, int copier, int lane, threadgroup uchar* memory, threadgroup port_transfer* arrived) thread {
     NOUNROLL for (int strip = 0; strip * LIFT_PARTS < EXPERTS_PARTS; strip++) {
-      if (strip >= LIFT_PACE) port_transfer_wait(arrived + (strip - LIFT_PACE), 0);
       NOUNROLL for (int c = lane * HOLD_COPIERS + copier; c < LIFT_COPIES; c += 32 * HOLD_COPIERS) {
         const bool codes = c < 16;
         const int slot = codes ? c / 2 : (c - 16) / (2 * (1 + WEIGHT_BIASES)) * EXPERTS_SLOTS;
