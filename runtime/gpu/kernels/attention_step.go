@@ -1,6 +1,9 @@
 package kernels
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // AttentionStep is the attention of one token with what comes before it: queries and key are normalized and rotated, key and
 // value are written to their caches, and what the caches hold then is attended to.
@@ -27,9 +30,6 @@ type StepTuning struct {
 	Simdgroups, Room int
 	// Blocks that the positions are divided into at most, of Least positions or more.
 	Blocks, Least int
-	// DryRun says that every threadgroup goes through its instructions once before its turn, where Early and the size of the
-	// caches allow it.
-	DryRun bool
 	// Short is up to how many positions a threadgroup serves one head, and all of them: nothing is put together then. It needs
 	// Last, and as many blocks as heads.
 	Short int
@@ -39,46 +39,24 @@ type StepTuning struct {
 
 // StepTunings are the ways worth measuring to divide the launch on a target; the default comes first.
 func (a AttentionStep) StepTunings(target Target) []StepTuning {
+	const short = 128 // above it, one threadgroup for each head reads too long
+	a.Step = StepTuning{Last: target != Metal}
+	full, _ := a.tuning()
 	var out []StepTuning
-	seen := map[StepTuning]bool{}
-	add := func(t StepTuning) {
+	for _, t := range []StepTuning{
+		{}, {Short: short},
+		// More is under way, or more threadgroups find room.
+		{Buffers: 2}, {Buffers: 1},
+		// More threadgroups, of which several read the same keys.
+		{Heads: 1}, {Heads: 2}, {Blocks: 2 * full.Blocks},
+		// Fewer sums to put together.
+		{Simdgroups: 4}, {Simdgroups: 16}, {Least: 128},
+	} {
 		t.Last = target != Metal
-		b := a
-		b.Step = t
-		if full, err := b.tuning(); err == nil && !seen[full] && full.Heads*a.D <= 2048 && full.Keys*a.D <= 2048 {
-			seen[full] = true
+		a.Step = t
+		if full, err := a.tuning(); err == nil && !slices.Contains(out, full) {
 			out = append(out, full)
 		}
-	}
-	add(StepTuning{})
-	full, _ := a.tuning()
-	for _, dry := range []bool{false, true} {
-		add(StepTuning{DryRun: dry})
-		add(StepTuning{DryRun: dry, Short: 128})
-		add(StepTuning{DryRun: dry, Short: 256})
-		add(StepTuning{DryRun: dry, Buffers: 2})
-		add(StepTuning{DryRun: dry, Blocks: 2 * full.Blocks})
-		for _, heads := range []int{2, 1} {
-			add(StepTuning{DryRun: dry, Heads: heads})
-			add(StepTuning{DryRun: dry, Heads: heads, Least: 128})
-		}
-	}
-	for _, heads := range []int{0, 1, 2, 4, 8} {
-		add(StepTuning{Heads: heads})
-		add(StepTuning{Heads: heads, Least: 64})
-		add(StepTuning{Heads: heads, Blocks: ceil(256*max(heads, 1), a.Heads)})
-		for _, simdgroups := range []int{4, 16} {
-			add(StepTuning{Heads: heads, Simdgroups: simdgroups})
-			add(StepTuning{Heads: heads, Simdgroups: simdgroups, Buffers: 1})
-		}
-		for _, keys := range []int{2, 4, 8} {
-			add(StepTuning{Heads: heads, Keys: keys, Buffers: 1})
-			add(StepTuning{Heads: heads, Keys: keys})
-		}
-	}
-	for _, least := range []int{16, 128, 256} {
-		add(StepTuning{Least: least})
-		add(StepTuning{Least: least, Simdgroups: 16})
 	}
 	return out
 }
@@ -147,12 +125,6 @@ func (t StepTuning) fits(a AttentionStep, buffers int) bool {
 	return 2*t.Heads*each+2*buffers*t.Keys*each*a.Cache.Size()/4+t.Heads*t.Keys <= 112
 }
 
-// dryRun reports whether there is a dry run, which reads keys in place of queries, angles, gates and parts.
-func (a AttentionStep) dryRun(t StepTuning, gates int) bool {
-	reads := 4 * max(a.D, a.Rope.Dims, t.Heads*gates, t.Heads*t.Blocks*a.D)
-	return t.DryRun && a.Early && a.KVHeads*a.Slots*a.D*a.Cache.Size() >= reads
-}
-
 // memory is the threadgroup memory in bytes.
 func (t StepTuning) memory(d int) int {
 	sums := 4096
@@ -196,7 +168,7 @@ func (a AttentionStep) Launches() (one, merge Launch, blocks int, err error) {
 	one = Launch{File: "attention_step", Kernel: "attention_step",
 		Defines: append(merge.Defines[:len(merge.Defines):len(merge.Defines)], define("ATT_DIMS", r.Dims, "ATT_TRADITIONAL", r.Traditional,
 			"ATT_Q_HEAD", q.Row, "ATT_K_HEAD", k.Row, "ATT_V_HEAD", v.Row, "ATT_Q_NORM", int(r.QNorm), "ATT_K_NORM", int(r.KNorm), "ATT_V_NORM", int(r.VNorm),
-			"ATT_EPS", r.Eps, "ATT_WEIGHT_T", r.Weight.text(), "ATT_EARLY", a.Early, "ATT_BUFFERS", t.Buffers, "ATT_ROOM", t.Room, "ATT_SHORT", t.Short, "ATT_DRY_RUN", a.dryRun(t, a.Gates.or(a.Heads, a.D).Row), "ATT_LAST", t.Last)...),
+			"ATT_EPS", r.Eps, "ATT_WEIGHT_T", r.Weight.text(), "ATT_EARLY", a.Early, "ATT_BUFFERS", t.Buffers, "ATT_ROOM", t.Room, "ATT_SHORT", t.Short, "ATT_LAST", t.Last)...),
 		Groups: [3]int{a.Heads / t.Heads, t.Blocks, 1}, Threads: [3]int{t.Simdgroups * 32, 1, 1}}
 	if merge.Trial = nil; t.Last {
 		one.Trial = a.trial

@@ -7,7 +7,7 @@
 // attends to the token itself, whose key and value it has in threadgroup memory as the caches hold them.
 //
 // It is a short kernel that others wait for, so what counts is how much of it follows the wait: how many reads one after
-// another, and how many instructions, each of which is fetched for the first time in a launch, unless there is a dry run.
+// another, and how many instructions, each of which is fetched for the first time in a launch.
 #ifndef ATT_DIMS
 #define ATT_DIMS 64         // of a head that are rotated, in pairs (i, i + DIMS/2), or (2i, 2i + 1) where traditional
 #define ATT_TRADITIONAL 0
@@ -22,7 +22,6 @@
 #define ATT_EARLY 0         // no kernel of this recording writes the caches but for this one
 #define ATT_BUFFERS 2       // times TOKENS keys and values that a simdgroup reads ahead
 #define ATT_ROOM 1          // threadgroups that a multiprocessor is to have registers for
-#define ATT_DRY_RUN 0       // 1: with EARLY, everything is gone through once before the wait
 #define ATT_SHORT 0         // up to so many positions, a threadgroup serves one head and all of them; with LAST, and BLOCKS of H or more
 #define ATT_LAST 0          // the last threadgroup of some heads puts their blocks together; else attention_merge does
 #endif
@@ -130,7 +129,6 @@ inline void att_step(device const float* q, device const float* k, device const 
   const int stop = newest ? position + 1 : end;
   const int own = simd_broadcast_first(newest ? position : 0x40000000);  // no turn comes to it
   const int kv_head = head0 / ATT_GROUP;
-  device const ATT_T* cache = keys;
   keys += long(kv_head) * ATT_SLOTS * ATT_D;
   values += long(kv_head) * ATT_SLOTS * ATT_D;
   if (block >= blocks) return;  // without a wait: it neither reads nor writes, and others do wait
@@ -149,190 +147,178 @@ inline void att_step(device const float* q, device const float* k, device const 
   gate += head0 * ATT_GATE_HEAD;
   out += head0 * ATT_D;
 #endif
-  // A dry run reads keys in place of what other kernels write, and writes no device memory.
-  NOUNROLL for (int run = ATT_DRY_RUN ? 0 : 1; run < 2; run++) {
-    const bool dry = run == 0;
-    device const float* any = (device const float*)cache;
-    device const float2* angles_of = dry ? (device const float2*)any : angles;
-    device const float* gate_of = dry ? any : gate;
-    device const float* part_of = dry ? any : part;
-    device const float2* ml_of = dry ? (device const float2*)any : ml;
-    // The first keys and values are under way while the token's heads are prepared.
-    ATT_RAW kv[buffers][ATT_TOKENS * ATT_PARTS];
-    ATT_RAW vv[buffers][ATT_TOKENS * ATT_PARTS];
-    UNROLL for (int i = 0; i < buffers; i++) {
-      if (first + i * ATT_STRIDE < end) {
-        att_read(keys, first + i * ATT_STRIDE, begin, end, slot, lane, kv[i]);
-        att_read(values, first + i * ATT_STRIDE, begin, end, slot, lane, vv[i]);
-      }
+  // The first keys and values are under way while the token's heads are prepared.
+  ATT_RAW kv[buffers][ATT_TOKENS * ATT_PARTS];
+  ATT_RAW vv[buffers][ATT_TOKENS * ATT_PARTS];
+  UNROLL for (int i = 0; i < buffers; i++) {
+    if (first + i * ATT_STRIDE < end) {
+      att_read(keys, first + i * ATT_STRIDE, begin, end, slot, lane, kv[i]);
+      att_read(values, first + i * ATT_STRIDE, begin, end, slot, lane, vv[i]);
     }
-    float w[ATT_EACH];
-    att_norm(q_weight, k_weight, int(sg) < H, int(sg) == H, lane, w);
-#if ATT_EARLY
-    if (!dry) port_wait();
-#endif
-    const int e0 = int(tid) * 4;
-#if ATT_LAST
-    float g[4];
-    if (WHOLE && e0 < H * ATT_D) att_gates(gate_of, e0, g);
-#endif
-    const int rows = H + 2;  // to be prepared
-    // Row r of shared is a query for r < H, then, as the caches hold them, the key and the value.
-    NOUNROLL for (int turn = 0; turn < (rows + ATT_SIMDGROUPS - 1) / ATT_SIMDGROUPS; turn++) {
-      const int row = turn * ATT_SIMDGROUPS + int(sg);
-      if (row >= (newest ? rows : H)) break;
-      const bool is_q = row < H;
-      const bool is_k = row == H;
-      device const float* x = dry ? any : is_q ? q + long(head0 + row) * ATT_Q_HEAD : (is_k ? k + long(kv_head) * ATT_K_HEAD : v + long(kv_head) * ATT_V_HEAD);
-      const int norm = is_q ? ATT_Q_NORM : (is_k ? ATT_K_NORM : ATT_V_NORM);
-      float e[ATT_EACH];
-      UNROLL for (int i = 0; i < ATT_EACH; i++) e[i] = x[int(lane) + i * 32];
-      float2 a[ATT_ANGLES];
-      att_angles(angles_of, lane, a);
-      if (turn > 0) att_norm(q_weight, k_weight, is_q, is_k, lane, w);
-      if (norm != 0) {
-        float squares = 0.0f;
-        UNROLL for (int i = 0; i < ATT_EACH; i++) squares += e[i] * e[i];
-        squares = simd_sum(squares);
-        const float factor = precise::rsqrt(squares / float(ATT_D) + ATT_EPS);
-        UNROLL for (int i = 0; i < ATT_EACH; i++) e[i] *= factor * w[i];
-      }
-      threadgroup float* to = shared + row * ATT_D;
-      if (is_q || is_k) att_rotate(e, a, lane, to);
-      if (is_q) {
-        UNROLL for (int i = 0; i < ATT_EACH; i++) to[int(lane) + i * 32] = e[i] * ATT_SCALE;
-      } else {
-        device ATT_T* row_of = (is_k ? keys : values) + long(position % ATT_SLOTS) * ATT_D;
-        UNROLL for (int i = 0; i < ATT_EACH; i++) {
-          const ATT_T of = ATT_T(e[i]);
-          ((threadgroup ATT_T*)to)[int(lane) + i * 32] = of;
-          if (!dry && head0 % ATT_GROUP == 0) row_of[int(lane) + i * 32] = of;
-        }
-      }
-    }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    float qv[H * ATT_EACH];
-    UNROLL for (int r = 0; r < H; r++) att_get(shared + r * ATT_D, lane, qv + r * ATT_EACH);
-
-    float o[H * ATT_EACH];
-    UNROLL for (int i = 0; i < H * ATT_EACH; i++) o[i] = 0.0f;
-    const int mine = int(lane) % scores;
-    float m = -1e30f;  // the largest score of the lane's query, in units of log2
-    float l = 0.0f;    // the weights of the lane's query and place among the keys
-    threadgroup const ATT_T* held_k = (threadgroup const ATT_T*)(shared + H * ATT_D);
-    threadgroup const ATT_T* held_v = (threadgroup const ATT_T*)(shared + (H + 1) * ATT_D);
-    // The turn stands once: buffers move up, and what is read next goes to the last of them as soon as it is free.
-    NOUNROLL for (int t = first; t < stop; t += dry ? stop : ATT_STRIDE) {
-      if (t + ATT_TOKENS > own) {
-        UNROLL for (int j = 0; j < ATT_TOKENS; j++) {
-          if (t + j >= position) {
-            UNROLL for (int i = 0; i < ATT_PARTS; i++) {
-              kv[0][j * ATT_PARTS + i] = *(threadgroup const ATT_RAW*)(held_k + i * (32 * ATT_VEC) + lane * ATT_VEC);
-              vv[0][j * ATT_PARTS + i] = *(threadgroup const ATT_RAW*)(held_v + i * (32 * ATT_VEC) + lane * ATT_VEC);
-            }
-          }
-        }
-      }
-      const int next = t + buffers * ATT_STRIDE;
-      float s[scores];
-      att_scores<H>(qv, kv[0], s);
-      UNROLL for (int b = 1; b < buffers; b++) {
-        UNROLL for (int i = 0; i < ATT_TOKENS * ATT_PARTS; i++) kv[b - 1][i] = kv[b][i];
-      }
-      if (!dry && next < end) att_read(keys, next, begin, end, slot, lane, kv[buffers - 1]);
-      att_add<H>(att_weigh<H>(s, t + mine % ATT_TOKENS < stop, lane, m, l, o), vv[0], o);
-      UNROLL for (int b = 1; b < buffers; b++) {
-        UNROLL for (int i = 0; i < ATT_TOKENS * ATT_PARTS; i++) vv[b - 1][i] = vv[b][i];
-      }
-      if (!dry && next < end) att_read(values, next, begin, end, slot, lane, vv[buffers - 1]);
-    }
-
-    UNROLL for (int w = 1; w < ATT_TOKENS; w *= 2) l += simd_shuffle_xor(l, ushort(w));
-    if (int(lane) < scores && lane % ATT_TOKENS == 0) {
-      sh_m[lane / ATT_TOKENS * ATT_SIMDGROUPS + sg] = m;
-      sh_l[lane / ATT_TOKENS * ATT_SIMDGROUPS + sg] = l;
-    }
-    const bool whole = ATT_LAST && (WHOLE || blocks == 1);
-#if ATT_LAST
-    if (!WHOLE && e0 < H * ATT_D) att_gates(gate_of, e0, g);  // while others still sum up
-#endif
-    // The sums of the simdgroups become the block's, relative to the largest score.
-    NOUNROLL for (int r0 = 0; r0 < H; r0 += together) {
-      threadgroup_barrier(mem_flags::mem_threadgroup);
-      UNROLL for (int r = 0; r < together; r++) att_put(o + r * ATT_EACH, lane, shared + (r * ATT_SIMDGROUPS + sg) * ATT_D);
-      UNROLL for (int i = 0; i < (H - together) * ATT_EACH; i++) o[i] = o[i + together * ATT_EACH];
-      threadgroup_barrier(mem_flags::mem_threadgroup);
-      const int n = min(together, H - r0) * ATT_D;
-      NOUNROLL for (int from = 0; from < together * ATT_D; from += ATT_AT_ONCE) {
-        if (from + e0 >= n) break;
-        const int e = r0 * ATT_D + from + e0;
-        const int r = e / ATT_D;
-        const int d = e % ATT_D;
-        float top = -1e30f;
-        UNROLL for (int i = 0; i < ATT_SIMDGROUPS; i++) top = max(top, sh_m[r * ATT_SIMDGROUPS + i]);
-        float total = 0.0f;
-        float4 sum = float4(0.0f, 0.0f, 0.0f, 0.0f);
-        UNROLL for (int i = 0; i < ATT_SIMDGROUPS; i++) {
-          const float f = fast::exp2(sh_m[r * ATT_SIMDGROUPS + i] - top);
-          total += sh_l[r * ATT_SIMDGROUPS + i] * f;
-          sum = sum + *(threadgroup const float4*)(shared + ((r - r0) * ATT_SIMDGROUPS + i) * ATT_D + d) * f;
-        }
-#if ATT_LAST
-        if (whole) {
-          if (r0 + from > 0) att_gates(gate_of, e, g);
-          const float4 result = att_result(sum, total, g);
-          if (!dry) *(device float4*)(out + e) = result;
-          continue;
-        }
-#endif
-        const int to = r * ATT_BLOCKS + block;
-        if (!dry) ((device float4*)part)[to * (ATT_D / 4) + d / 4] = sum;
-        if (!dry && d == 0) ml[to] = float2(top, total);
-      }
-    }
-
-#if ATT_LAST
-    if (!whole) {
-      if (!dry && !port_last(arrivals, uint(blocks), tid, flag)) return;
-      // And the sums of the blocks those of all positions, eight blocks at a time.
-      NOUNROLL for (int from = 0; from < H * ATT_D; from += ATT_AT_ONCE) {
-        const int e = from + e0;
-        if (e >= H * ATT_D) break;
-        const int r = e / ATT_D;
-        const int d = e % ATT_D;
-        if (from > 0) att_gates(gate_of, e, g);
-        float top = -1e30f;
-        float total = 0.0f;
-        float4 sum = float4(0.0f, 0.0f, 0.0f, 0.0f);
-        NOUNROLL for (int b = 0; b < blocks; b += 8) {
-          float2 of[8];
-          float4 p[8];
-          UNROLL for (int i = 0; i < 8; i++) {
-            const int at = r * ATT_BLOCKS + min(b + i, blocks - 1);
-            of[i] = ml_of[at];
-            p[i] = *(device const float4*)(part_of + long(at) * ATT_D + d);
-          }
-          float grown = top;
-          UNROLL for (int i = 0; i < 8; i++) grown = max(grown, of[i].x);
-          const float f = fast::exp2(top - grown);
-          top = grown;
-          total *= f;
-          sum = sum * f;
-          UNROLL for (int i = 0; i < 8; i++) {
-            const float f = b + i < blocks ? fast::exp2(of[i].x - top) : 0.0f;
-            total += of[i].y * f;
-            sum = sum + p[i] * f;
-          }
-        }
-        const float4 result = att_result(sum, total, g);
-        if (!dry) *(device float4*)(out + e) = result;
-      }
-    }
-#endif
-#if ATT_DRY_RUN
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-#endif
   }
+  float w[ATT_EACH];
+  att_norm(q_weight, k_weight, int(sg) < H, int(sg) == H, lane, w);
+#if ATT_EARLY
+  port_wait();
+#endif
+  const int e0 = int(tid) * 4;
+#if ATT_LAST
+  float g[4];
+  if (WHOLE && e0 < H * ATT_D) att_gates(gate, e0, g);
+#endif
+  const int rows = H + 2;  // to be prepared
+  // Row r of shared is a query for r < H, then, as the caches hold them, the key and the value.
+  NOUNROLL for (int turn = 0; turn < (rows + ATT_SIMDGROUPS - 1) / ATT_SIMDGROUPS; turn++) {
+    const int row = turn * ATT_SIMDGROUPS + int(sg);
+    if (row >= (newest ? rows : H)) break;
+    const bool is_q = row < H;
+    const bool is_k = row == H;
+    device const float* x = is_q ? q + long(head0 + row) * ATT_Q_HEAD : (is_k ? k + long(kv_head) * ATT_K_HEAD : v + long(kv_head) * ATT_V_HEAD);
+    const int norm = is_q ? ATT_Q_NORM : (is_k ? ATT_K_NORM : ATT_V_NORM);
+    float e[ATT_EACH];
+    UNROLL for (int i = 0; i < ATT_EACH; i++) e[i] = x[int(lane) + i * 32];
+    float2 a[ATT_ANGLES];
+    att_angles(angles, lane, a);
+    if (turn > 0) att_norm(q_weight, k_weight, is_q, is_k, lane, w);
+    if (norm != 0) {
+      float squares = 0.0f;
+      UNROLL for (int i = 0; i < ATT_EACH; i++) squares += e[i] * e[i];
+      squares = simd_sum(squares);
+      const float factor = precise::rsqrt(squares / float(ATT_D) + ATT_EPS);
+      UNROLL for (int i = 0; i < ATT_EACH; i++) e[i] *= factor * w[i];
+    }
+    threadgroup float* to = shared + row * ATT_D;
+    if (is_q || is_k) att_rotate(e, a, lane, to);
+    if (is_q) {
+      UNROLL for (int i = 0; i < ATT_EACH; i++) to[int(lane) + i * 32] = e[i] * ATT_SCALE;
+    } else {
+      device ATT_T* row_of = (is_k ? keys : values) + long(position % ATT_SLOTS) * ATT_D;
+      UNROLL for (int i = 0; i < ATT_EACH; i++) {
+        const ATT_T of = ATT_T(e[i]);
+        ((threadgroup ATT_T*)to)[int(lane) + i * 32] = of;
+        if (head0 % ATT_GROUP == 0) row_of[int(lane) + i * 32] = of;
+      }
+    }
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  float qv[H * ATT_EACH];
+  UNROLL for (int r = 0; r < H; r++) att_get(shared + r * ATT_D, lane, qv + r * ATT_EACH);
+
+  float o[H * ATT_EACH];
+  UNROLL for (int i = 0; i < H * ATT_EACH; i++) o[i] = 0.0f;
+  const int mine = int(lane) % scores;
+  float m = -1e30f;  // the largest score of the lane's query, in units of log2
+  float l = 0.0f;    // the weights of the lane's query and place among the keys
+  threadgroup const ATT_T* held_k = (threadgroup const ATT_T*)(shared + H * ATT_D);
+  threadgroup const ATT_T* held_v = (threadgroup const ATT_T*)(shared + (H + 1) * ATT_D);
+  // The turn stands once: buffers move up, and what is read next goes to the last of them as soon as it is free.
+  NOUNROLL for (int t = first; t < stop; t += ATT_STRIDE) {
+    if (t + ATT_TOKENS > own) {
+      UNROLL for (int j = 0; j < ATT_TOKENS; j++) {
+        if (t + j >= position) {
+          UNROLL for (int i = 0; i < ATT_PARTS; i++) {
+            kv[0][j * ATT_PARTS + i] = *(threadgroup const ATT_RAW*)(held_k + i * (32 * ATT_VEC) + lane * ATT_VEC);
+            vv[0][j * ATT_PARTS + i] = *(threadgroup const ATT_RAW*)(held_v + i * (32 * ATT_VEC) + lane * ATT_VEC);
+          }
+        }
+      }
+    }
+    const int next = t + buffers * ATT_STRIDE;
+    float s[scores];
+    att_scores<H>(qv, kv[0], s);
+    UNROLL for (int b = 1; b < buffers; b++) {
+      UNROLL for (int i = 0; i < ATT_TOKENS * ATT_PARTS; i++) kv[b - 1][i] = kv[b][i];
+    }
+    if (next < end) att_read(keys, next, begin, end, slot, lane, kv[buffers - 1]);
+    att_add<H>(att_weigh<H>(s, t + mine % ATT_TOKENS < stop, lane, m, l, o), vv[0], o);
+    UNROLL for (int b = 1; b < buffers; b++) {
+      UNROLL for (int i = 0; i < ATT_TOKENS * ATT_PARTS; i++) vv[b - 1][i] = vv[b][i];
+    }
+    if (next < end) att_read(values, next, begin, end, slot, lane, vv[buffers - 1]);
+  }
+
+  UNROLL for (int w = 1; w < ATT_TOKENS; w *= 2) l += simd_shuffle_xor(l, ushort(w));
+  if (int(lane) < scores && lane % ATT_TOKENS == 0) {
+    sh_m[lane / ATT_TOKENS * ATT_SIMDGROUPS + sg] = m;
+    sh_l[lane / ATT_TOKENS * ATT_SIMDGROUPS + sg] = l;
+  }
+  const bool whole = ATT_LAST && (WHOLE || blocks == 1);
+#if ATT_LAST
+  if (!WHOLE && e0 < H * ATT_D) att_gates(gate, e0, g);  // while others still sum up
+#endif
+  // The sums of the simdgroups become the block's, relative to the largest score.
+  NOUNROLL for (int r0 = 0; r0 < H; r0 += together) {
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    UNROLL for (int r = 0; r < together; r++) att_put(o + r * ATT_EACH, lane, shared + (r * ATT_SIMDGROUPS + sg) * ATT_D);
+    UNROLL for (int i = 0; i < (H - together) * ATT_EACH; i++) o[i] = o[i + together * ATT_EACH];
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    const int n = min(together, H - r0) * ATT_D;
+    NOUNROLL for (int from = 0; from < together * ATT_D; from += ATT_AT_ONCE) {
+      if (from + e0 >= n) break;
+      const int e = r0 * ATT_D + from + e0;
+      const int r = e / ATT_D;
+      const int d = e % ATT_D;
+      float top = -1e30f;
+      UNROLL for (int i = 0; i < ATT_SIMDGROUPS; i++) top = max(top, sh_m[r * ATT_SIMDGROUPS + i]);
+      float total = 0.0f;
+      float4 sum = float4(0.0f, 0.0f, 0.0f, 0.0f);
+      UNROLL for (int i = 0; i < ATT_SIMDGROUPS; i++) {
+        const float f = fast::exp2(sh_m[r * ATT_SIMDGROUPS + i] - top);
+        total += sh_l[r * ATT_SIMDGROUPS + i] * f;
+        sum = sum + *(threadgroup const float4*)(shared + ((r - r0) * ATT_SIMDGROUPS + i) * ATT_D + d) * f;
+      }
+#if ATT_LAST
+      if (whole) {
+        if (r0 + from > 0) att_gates(gate, e, g);
+        const float4 result = att_result(sum, total, g);
+        *(device float4*)(out + e) = result;
+        continue;
+      }
+#endif
+      const int to = r * ATT_BLOCKS + block;
+      ((device float4*)part)[to * (ATT_D / 4) + d / 4] = sum;
+      if (d == 0) ml[to] = float2(top, total);
+    }
+  }
+
+#if ATT_LAST
+  if (!whole) {
+    if (!port_last(arrivals, uint(blocks), tid, flag)) return;
+    // And the sums of the blocks those of all positions, eight blocks at a time.
+    NOUNROLL for (int from = 0; from < H * ATT_D; from += ATT_AT_ONCE) {
+      const int e = from + e0;
+      if (e >= H * ATT_D) break;
+      const int r = e / ATT_D;
+      const int d = e % ATT_D;
+      if (from > 0) att_gates(gate, e, g);
+      float top = -1e30f;
+      float total = 0.0f;
+      float4 sum = float4(0.0f, 0.0f, 0.0f, 0.0f);
+      NOUNROLL for (int b = 0; b < blocks; b += 8) {
+        float2 of[8];
+        float4 p[8];
+        UNROLL for (int i = 0; i < 8; i++) {
+          const int at = r * ATT_BLOCKS + min(b + i, blocks - 1);
+          of[i] = ml[at];
+          p[i] = *(device const float4*)(part + long(at) * ATT_D + d);
+        }
+        float grown = top;
+        UNROLL for (int i = 0; i < 8; i++) grown = max(grown, of[i].x);
+        const float f = fast::exp2(top - grown);
+        top = grown;
+        total *= f;
+        sum = sum * f;
+        UNROLL for (int i = 0; i < 8; i++) {
+          const float f = b + i < blocks ? fast::exp2(of[i].x - top) : 0.0f;
+          total += of[i].y * f;
+          sum = sum + p[i] * f;
+        }
+      }
+      const float4 result = att_result(sum, total, g);
+      *(device float4*)(out + e) = result;
+    }
+  }
+#endif
 }
 
 // q, k, v: heads of the token at the strides above; q_weight, k_weight [D], which no kernel writes; angles [HALF] of (cosine,

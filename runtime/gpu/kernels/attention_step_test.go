@@ -57,21 +57,16 @@ func TestAttentionStep(t *testing.T) {
 		}, []int{1, 149}},
 	} {
 		for last, suffix := range map[bool]string{false: "", true: ", put together by the last"} {
-			for dry, prefix := range map[bool]string{false: "", true: "dry run, "} {
-				if dry && !c.Early {
-					continue
+			t.Run(name+suffix, func(t *testing.T) {
+				t.Parallel()
+				a := stepOf(c.AttentionStep)
+				a.Step.Last = last
+				one, merge, blocks, err := a.Launches()
+				require.NoError(t, err)
+				for _, position := range c.positions {
+					testStep(t, a, one, merge, blocks, position)
 				}
-				t.Run(prefix+name+suffix, func(t *testing.T) {
-					t.Parallel()
-					a := stepOf(c.AttentionStep)
-					a.Step.Last, a.Step.DryRun = last, dry
-					one, merge, blocks, err := a.Launches()
-					require.NoError(t, err)
-					for _, position := range c.positions {
-						testStep(t, a, one, merge, blocks, position)
-					}
-				})
-			}
+			})
 		}
 	}
 }
