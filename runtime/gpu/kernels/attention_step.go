@@ -39,18 +39,19 @@ type StepTuning struct {
 
 // StepTunings are the ways worth measuring to divide the launch on a target; the default comes first.
 func (a AttentionStep) StepTunings(target Target) []StepTuning {
-	const short = 128 // above it, one threadgroup for each head reads too long
+	const short = 128 // positions; of more, one threadgroup for each head has too much to read
 	a.Step = StepTuning{Last: target != Metal}
 	full, _ := a.tuning()
 	var out []StepTuning
 	for _, t := range []StepTuning{
-		{}, {Short: short},
+		{Short: short},
+		{}, // the same in fewer instructions
 		// More is under way, or more threadgroups find room.
-		{Buffers: 2}, {Buffers: 1},
+		{Short: short, Buffers: 2}, {Short: short, Buffers: 1},
 		// More threadgroups, of which several read the same keys.
-		{Heads: 1}, {Heads: 2}, {Blocks: 2 * full.Blocks},
+		{Short: short, Heads: 1}, {Short: short, Heads: 2}, {Short: short, Blocks: 2 * full.Blocks},
 		// Fewer sums to put together.
-		{Simdgroups: 4}, {Simdgroups: 16}, {Least: 128},
+		{Short: short, Simdgroups: 4}, {Short: short, Simdgroups: 16}, {Short: short, Least: 128},
 	} {
 		t.Last = target != Metal
 		a.Step = t

@@ -144,6 +144,7 @@ func TestStepTunings(t *testing.T) {
 		for _, target := range []kernels.Target{kernels.Metal, kernels.CUDA, kernels.CPU} {
 			tunings := a.StepTunings(target)
 			require.Greater(t, len(tunings), 4)
+			require.Equal(t, target != kernels.Metal, tunings[0].Short > 0)
 			for _, tuning := range tunings {
 				a.Step = tuning
 				one, _, blocks, err := a.Launches()
