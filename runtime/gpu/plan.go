@@ -6,6 +6,7 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/bind"
+	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
@@ -22,7 +23,8 @@ type plan struct {
 
 	checks []func() error // of cells: what kernels trust
 
-	words   words // what the steps read of a call
+	words   words         // what the steps read of a call
+	results device.Buffer // where results of a few bytes lie, if they do not lie in the arena
 	program []segment
 }
 
@@ -88,6 +90,9 @@ func (x *instance) bind(shapes [][]int) (*plan, error) {
 			v.slot.last = len(b.plan.steps)
 		}
 	}
+	if err := b.deliver(); err != nil {
+		return nil, err
+	}
 	b.plan.cells = slices.DeleteFunc(b.plan.cells, func(c *cell) bool { return !c.needed || c.constant })
 	b.plan.place()
 	if b.plan.size > maxArena {
@@ -107,6 +112,37 @@ func (x *instance) bind(shapes [][]int) (*plan, error) {
 		s.buffer = w.buffer
 	}
 	return b.plan, nil
+}
+
+// maxDelivered is the size of results, in bytes, that kernels write to the host's memory: of a token.
+const maxDelivered = 64
+
+// deliver places results of a few bytes in the host's memory, where the device can write to it: to copy them there afterwards takes
+// longer than the kernel that makes them, and the next token waits for it.
+func (b *binder) deliver() (err error) {
+	d, ok := b.x.exe.device.(device.HostWriter)
+	if !ok {
+		return nil
+	}
+	var small []*slot
+	for _, v := range b.plan.outputs {
+		if v.place == onDevice && v.slot.size <= maxDelivered && v.slot.first != never && slices.Contains(b.plan.slots, v.slot) && !slices.Contains(small, v.slot) {
+			small = append(small, v.slot)
+		}
+	}
+	small = small[:min(len(small), 4096/alignment)]
+	if len(small) == 0 {
+		return nil
+	}
+	if b.plan.results, err = d.NewHostBuffer(len(small) * alignment); err != nil {
+		return err
+	}
+	b.x.buffers = append(b.x.buffers, b.plan.results)
+	for i, s := range small {
+		s.buffer, s.offset = b.plan.results, i*alignment
+	}
+	b.plan.slots = slices.DeleteFunc(b.plan.slots, func(s *slot) bool { return slices.Contains(small, s) })
+	return nil
 }
 
 // maxArena bounds the memory of a plan in bytes: kernels index it with 32 bits.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/gpu/device"
 )
 
 // run executes the plan for the inputs that its cells hold.
@@ -109,8 +110,16 @@ func (p *plan) forget() error {
 
 // close frees what the plan holds on the device.
 func (p *plan) close(x *instance) error {
-	if err := p.forget(); err != nil || p.words.buffer == nil {
+	if err := p.forget(); err != nil {
 		return err
 	}
-	return x.free(p.words.buffer)
+	for _, m := range []device.Buffer{p.words.buffer, p.results} {
+		if m == nil {
+			continue
+		}
+		if err := x.free(m); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -11,12 +11,13 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/device"
 )
 
-// buffer is memory of the GPU.
+// buffer is memory of the GPU, or of the host.
 type buffer struct {
 	device  *gpu
 	address uintptr
 	size    int
 	wrapped bool
+	host    pinned // where it is the host's, which has the same address on the GPU
 }
 
 func (d *gpu) NewBuffer(size int) (device.Buffer, error) {
@@ -27,6 +28,19 @@ func (d *gpu) NewBuffer(size int) (device.Buffer, error) {
 	if err := d.do(func() error { return d.call("cuMemsetD8Async", b.address, 0, uintptr(size), d.stream) }); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
+	return b, nil
+}
+
+func (d *gpu) NewHostBuffer(size int) (device.Buffer, error) {
+	if size < 1 || size > smallBytes {
+		return nil, fmt.Errorf("cuda: a buffer of %d bytes in the host's memory, want 1 to %d", size, smallBytes)
+	}
+	b := &buffer{device: d, size: size}
+	if err := d.do(func() error { return b.host.open(d, (size+15)/16*16) }); err != nil {
+		return nil, err
+	}
+	clear(b.host.bytes)
+	b.address = b.host.address
 	return b, nil
 }
 
@@ -69,6 +83,9 @@ func (b *buffer) Write(offset int, from []byte) error {
 	if b.wrapped {
 		return errors.New("cuda: write to wrapped memory, which is only read")
 	}
+	if b.host.bytes != nil {
+		return errors.New("cuda: write to a buffer of the host's memory, which kernels write to")
+	}
 	if len(from) == 0 {
 		return nil
 	}
@@ -105,6 +122,7 @@ func (b *buffer) Read(offset int, to []byte) error {
 type fetch struct {
 	device      *gpu
 	place, size int
+	from        []byte // in the host's memory already
 }
 
 func (b *buffer) Fetch(offset, size int) (device.Fetch, error) {
@@ -117,6 +135,11 @@ func (b *buffer) Fetch(offset, size int) (device.Fetch, error) {
 	d := b.device
 	f := fetch{device: d, size: size}
 	err := d.do(func() (err error) {
+		if b.host.bytes != nil {
+			f.from = b.host.bytes[offset:][:size]
+			f.place, err = d.small.mark(d)
+			return err
+		}
 		f.place, err = d.small.fetch(d, b.address+uintptr(offset), size)
 		return err
 	})
@@ -126,6 +149,9 @@ func (b *buffer) Fetch(offset, size int) (device.Fetch, error) {
 func (f fetch) Bytes() (out []byte, err error) {
 	err = f.device.do(func() error {
 		got, err := f.device.small.wait(f.device, f.place, f.size)
+		if f.from != nil {
+			got = f.from
+		}
 		out = bytes.Clone(got)
 		return err
 	})
@@ -138,5 +164,8 @@ func (b *buffer) Close() error {
 	}
 	address := b.address
 	b.address = 0
+	if b.host.bytes != nil {
+		return b.device.do(func() error { return b.host.close(b.device) })
+	}
 	return b.device.do(func() error { return b.device.call("cuMemFree_v2", address) })
 }

@@ -106,12 +106,17 @@ func (r *ring) write(d *gpu, to uintptr, from []byte) error {
 
 // fetch copies up to smallBytes from the device, in the stream's order, to a place with an event.
 func (r *ring) fetch(d *gpu, from uintptr, size int) (place int, err error) {
-	place = r.fetches % fetchPlaces
-	r.fetches++
-	at := (writePlaces + place) * smallBytes
+	at := (writePlaces + r.fetches%fetchPlaces) * smallBytes
 	if err := d.call("cuMemcpyDtoHAsync_v2", r.memory.address+uintptr(at), from, uintptr(size), d.stream); err != nil {
 		return 0, err
 	}
+	return r.mark(d)
+}
+
+// mark is a fetch of nothing.
+func (r *ring) mark(d *gpu) (place int, err error) {
+	place = r.fetches % fetchPlaces
+	r.fetches++
 	return place, r.done[place].record(d)
 }
 

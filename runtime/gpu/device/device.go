@@ -47,6 +47,13 @@ type Device interface {
 	Close() error
 }
 
+// HostWriter is implemented by devices that have memory of their own, and can write to the host's, too.
+type HostWriter interface {
+	// NewHostBuffer makes a buffer of 1 to 4096 bytes in the host's memory. It holds zeros. Kernels reach it, slowly; Read and
+	// Fetch copy nothing on the device, which takes longer than the kernel that gives a token. It refuses Write.
+	NewHostBuffer(size int) (Buffer, error)
+}
+
 // Buffer is memory of a device.
 type Buffer interface {
 	// Size in bytes.

@@ -4,6 +4,7 @@ package emulator
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"syscall"
@@ -18,6 +19,7 @@ type buffer struct {
 	device  *emulator
 	memory  []byte
 	mapping []byte // what to unmap; nil for the caller's
+	host    bool   // it was asked for as the host's
 }
 
 func (d *emulator) NewBuffer(size int) (device.Buffer, error) {
@@ -34,7 +36,19 @@ func (d *emulator) NewBuffer(size int) (device.Buffer, error) {
 	if err := syscall.Mprotect(all[whole:], syscall.PROT_NONE); err != nil {
 		return nil, fmt.Errorf("emulator: protecting the end of a buffer: %w", err)
 	}
-	return &buffer{d, all[whole-padded:][:size:size], all}, nil
+	return &buffer{device: d, memory: all[whole-padded:][:size:size], mapping: all}, nil
+}
+
+// NewHostBuffer makes a buffer like any other, but for what it refuses.
+func (d *emulator) NewHostBuffer(size int) (device.Buffer, error) {
+	if size > 4096 {
+		return nil, fmt.Errorf("emulator: a buffer of %d bytes in the host's memory, want 1 to 4096", size)
+	}
+	b, err := d.NewBuffer(size)
+	if err == nil {
+		b.(*buffer).host = true
+	}
+	return b, err
 }
 
 func (d *emulator) Wrap(memory []byte) (device.Buffer, error) {
@@ -44,7 +58,7 @@ func (d *emulator) Wrap(memory []byte) (device.Buffer, error) {
 	if at := uintptr(unsafe.Pointer(unsafe.SliceData(memory))); at%4 != 0 {
 		return nil, fmt.Errorf("emulator: wrapped memory begins at %#x, want a multiple of 4", at)
 	}
-	return &buffer{d, memory, nil}, nil
+	return &buffer{device: d, memory: memory}, nil
 }
 
 func (b *buffer) Size() int { return len(b.memory) }
@@ -55,6 +69,9 @@ func (b *buffer) Write(offset int, from []byte) error {
 	}
 	if b.mapping == nil {
 		return fmt.Errorf("emulator: write to wrapped memory, which is only read")
+	}
+	if b.host {
+		return errors.New("emulator: write to a buffer of the host's memory, which kernels write to")
 	}
 	from = bytes.Clone(from)
 	b.device.enqueue(func() error { copy(b.memory[offset:], from); return nil })

@@ -24,6 +24,7 @@ func Run(t *testing.T, open func(testing.TB) device.Device) {
 		{"write and read", writeAndRead},
 		{"ranges", ranges},
 		{"copy and add", copyAndAdd},
+		{"host memory", hostMemory},
 		{"bindings", bindings},
 		{"grids", grids},
 		{"threadgroup memory", threadgroupMemory},
@@ -84,6 +85,36 @@ func ranges(b *bench) {
 	}
 	_, err = b.device.Wrap(nil)
 	require.Error(b.t, err)
+}
+
+// hostMemory has kernels write to memory of the host, where the device can.
+func hostMemory(b *bench) {
+	w, ok := b.device.(device.HostWriter)
+	if !ok {
+		return
+	}
+	const n = 100
+	for _, size := range []int{0, -1, 4097} {
+		_, err := w.NewHostBuffer(size)
+		require.Error(b.t, err, size)
+	}
+	x := b.words(n, numbers(n, 3)...)
+	y, err := w.NewHostBuffer(4 * n)
+	require.NoError(b.t, err)
+	b.t.Cleanup(func() { require.NoError(b.t, y.Close()) })
+	require.Equal(b.t, make([]uint32, n), b.read(y, 0, n))
+	require.ErrorContains(b.t, y.Write(0, encode(1)), "write to a buffer of the host's memory")
+	s := b.record(dispatch(b.kernel("copy_words"), n, false, at(x, 0), at(y, 0)))
+	b.submit(s)
+	require.Equal(b.t, numbers(n, 3), b.read(y, 0, n))
+	// as it is after what was submitted
+	require.NoError(b.t, x.Write(8, encode(77)))
+	b.submit(s)
+	f, err := y.Fetch(4, 8)
+	require.NoError(b.t, err)
+	got, err := f.Bytes()
+	require.NoError(b.t, err)
+	require.Equal(b.t, encode(uint32(3+1), 77), got)
 }
 
 func copyAndAdd(b *bench) {
