@@ -167,7 +167,7 @@ func (a AttentionStep) Launches() (one, merge Launch, blocks int, err error) {
 	}
 	q, k, v := r.Q.or(r.QHeads, r.D), r.K.or(r.KVHeads, r.D), r.V.or(r.KVHeads, r.D)
 	one = Launch{File: "attention_step", Kernel: "attention_step",
-		Defines: append(merge.Defines[:len(merge.Defines):len(merge.Defines)], define("ATT_DIMS", r.Dims, "ATT_TRADITIONAL", r.Traditional,
+		Defines: append(merge.Defines[:len(merge.Defines):len(merge.Defines)], define("ATT_DIMS", r.Dims, "ATT_TRADITIONAL", r.Traditional, "ATT_RING", r.Ring,
 			"ATT_Q_HEAD", q.Row, "ATT_K_HEAD", k.Row, "ATT_V_HEAD", v.Row, "ATT_Q_NORM", int(r.QNorm), "ATT_K_NORM", int(r.KNorm), "ATT_V_NORM", int(r.VNorm),
 			"ATT_EPS", r.Eps, "ATT_WEIGHT_T", r.Weight.text(), "ATT_EARLY", a.Early, "ATT_BUFFERS", t.Buffers, "ATT_ROOM", t.Room, "ATT_SHORT", t.Short, "ATT_LAST", t.Last)...),
 		Groups: [3]int{a.Heads / t.Heads, t.Blocks, 1}, Threads: [3]int{t.Simdgroups * 32, 1, 1}}

@@ -11,6 +11,7 @@
 #ifndef ATT_DIMS
 #define ATT_DIMS 64         // of a head that are rotated, in pairs (i, i + DIMS/2), or (2i, 2i + 1) where traditional
 #define ATT_TRADITIONAL 0
+#define ATT_RING 0          // position p lies in slot p mod SLOTS; else all positions are less than SLOTS
 #define ATT_Q_HEAD 64       // elements from one head to the next
 #define ATT_K_HEAD 64
 #define ATT_V_HEAD 64
@@ -29,17 +30,20 @@
 #define ATT_THREADS (ATT_SIMDGROUPS * 32)
 #define ATT_STRIDE (ATT_SIMDGROUPS * ATT_TOKENS)  // keys of a threadgroup at a time
 #define ATT_HALF (ATT_DIMS / 2)
-#define ATT_MOST(a, b) ((a) > (b) ? (a) : (b))
-#define ATT_LESS(a, b) ((a) < (b) ? (a) : (b))
-#define ATT_TOGETHER(h) ATT_LESS(h, ATT_MOST(1, (ATT_LAST ? 8192 : 4096) / (ATT_SIMDGROUPS * ATT_D)))  // of h heads, are summed up at a time
-#define ATT_SHARED ATT_MOST((ATT_H + 2) * ATT_D, ATT_TOGETHER(ATT_H) * ATT_SIMDGROUPS * ATT_D)
+#define ATT_MAX(a, b) ((a) > (b) ? (a) : (b))
+#define ATT_MIN(a, b) ((a) < (b) ? (a) : (b))
+#define ATT_TOGETHER(h) ATT_MIN(h, ATT_MAX(1, (ATT_LAST ? 8192 : 4096) / (ATT_SIMDGROUPS * ATT_D)))  // of h heads, are summed up at a time
+#define ATT_SHARED ATT_MAX((ATT_H + 2) * ATT_D, ATT_TOGETHER(ATT_H) * ATT_SIMDGROUPS * ATT_D)
 #define ATT_AT_ONCE (ATT_THREADS * 4)  // elements that are summed up at once, four by a thread
+
+// Where a position lies in the caches.
+inline int att_slot(int position) { return ATT_RING ? position % ATT_SLOTS : position; }
 
 // What a lane holds of TOKENS keys or values from position t on, of those up to end; slot is where begin lies.
 inline void att_read(device const ATT_T* rows, int t, int begin, int end, int slot, uint lane, thread ATT_RAW* to) {
   UNROLL for (int j = 0; j < ATT_TOKENS; j++) {
     int at = slot + min(t + j, end - 1) - begin;
-    if (at >= ATT_SLOTS) at -= ATT_SLOTS;
+    if (ATT_RING && at >= ATT_SLOTS) at -= ATT_SLOTS;
     UNROLL for (int i = 0; i < ATT_PARTS; i++) to[j * ATT_PARTS + i] = *(device const ATT_RAW*)(rows + long(at) * ATT_D + i * (32 * ATT_VEC) + lane * ATT_VEC);
   }
 }
@@ -98,7 +102,7 @@ inline void att_rotate(thread float* e, thread const float2* a, uint lane, threa
 #endif
 
 // The gates of four elements from number e of the threadgroup's heads on.
-inline void att_gates(device const float* gate, int e, thread float* to) {
+inline void att_gates(device const float* gate, uint e, thread float* to) {
 #if ATT_GATED
   UNROLL for (int j = 0; j < 4; j++) to[j] = gate[e / ATT_D * ATT_GATE_HEAD + e % ATT_D + j];
 #endif
@@ -115,31 +119,32 @@ inline float4 att_result(float4 sum, float total, thread const float* g) {
   return sum;
 }
 
-// Some H heads of the token and a block of the positions it sees, from low on, or all of them: WHOLE. The rest are the kernel's.
+// H heads of the token from head0 on and a block of the positions it sees, which are low and those behind it; or, WHOLE, all of
+// these. sh_m and sh_l [H][SIMDGROUPS] are the largest score of each simdgroup and the sum of its weights; the rest is the
+// kernel's.
 template <int H, bool WHOLE>
 inline void att_step(device const float* q, device const float* k, device const float* v, device const ATT_WEIGHT_T* q_weight, device const ATT_WEIGHT_T* k_weight,
                      device const float2* angles, device ATT_T* keys, device ATT_T* values, device float* part, device float2* ml, device const float* gate,
                      device float* out, device uint* arrivals, int position, int low, int head0, int block, threadgroup float* shared, threadgroup float* sh_m,
                      threadgroup float* sh_l, threadgroup uint* flag, uint tid, uint sg, uint lane) {
   const int blocks = WHOLE ? 1 : simd_broadcast_first(att_blocks(position + 1 - low));
+  if (block >= blocks) return;  // without a wait: it neither reads nor writes, and others do wait
   const int chunk = (position - low + blocks) / blocks;
   const int begin = min(low + block * chunk, position);
   const int end = min(position, begin + chunk);  // of earlier positions
   const bool newest = block == blocks - 1;
   const int stop = newest ? position + 1 : end;
-  const int own = simd_broadcast_first(newest ? position : 0x40000000);  // no turn comes to it
   const int kv_head = head0 / ATT_GROUP;
   keys += long(kv_head) * ATT_SLOTS * ATT_D;
   values += long(kv_head) * ATT_SLOTS * ATT_D;
-  if (block >= blocks) return;  // without a wait: it neither reads nor writes, and others do wait
 
 #if !ATT_EARLY
   port_wait();
 #endif
   const int buffers = WHOLE ? 2 : ATT_BUFFERS;  // there is room for two of one head, and little to do while one is read
-  const int together = ATT_TOGETHER(H);
+  const uint together = ATT_TOGETHER(H);
   const int scores = H * ATT_TOKENS;
-  const int slot = begin % ATT_SLOTS;
+  const int slot = att_slot(begin);
   const int first = begin + int(sg) * ATT_TOKENS;
   part += long(head0) * ATT_BLOCKS * ATT_D;
   ml += head0 * ATT_BLOCKS;
@@ -160,11 +165,6 @@ inline void att_step(device const float* q, device const float* k, device const 
   att_norm(q_weight, k_weight, int(sg) < H, int(sg) == H, lane, w);
 #if ATT_EARLY
   port_wait();
-#endif
-  const int e0 = int(tid) * 4;
-#if ATT_LAST
-  float g[4];
-  if (WHOLE && e0 < H * ATT_D) att_gates(gate, e0, g);
 #endif
   const int rows = H + 2;  // to be prepared
   // Row r of shared is a query for r < H, then, as the caches hold them, the key and the value.
@@ -192,28 +192,33 @@ inline void att_step(device const float* q, device const float* k, device const 
     if (is_q) {
       UNROLL for (int i = 0; i < ATT_EACH; i++) to[int(lane) + i * 32] = e[i] * ATT_SCALE;
     } else {
-      device ATT_T* row_of = (is_k ? keys : values) + long(position % ATT_SLOTS) * ATT_D;
-      UNROLL for (int i = 0; i < ATT_EACH; i++) {
-        const ATT_T of = ATT_T(e[i]);
-        ((threadgroup ATT_T*)to)[int(lane) + i * 32] = of;
-        if (head0 % ATT_GROUP == 0) row_of[int(lane) + i * 32] = of;
+      threadgroup ATT_T* held = (threadgroup ATT_T*)to;
+      UNROLL for (int i = 0; i < ATT_EACH; i++) held[int(lane) + i * 32] = ATT_T(e[i]);
+      if (head0 % ATT_GROUP == 0) {
+        device ATT_T* row_of = (is_k ? keys : values) + long(att_slot(position)) * ATT_D;
+        UNROLL for (int i = 0; i < ATT_EACH; i++) row_of[int(lane) + i * 32] = ATT_T(e[i]);
       }
     }
   }
+  const uint e0 = tid * 4;  // the thread's first elements of those that are summed up
+#if ATT_LAST
+  float g[4];
+  if (WHOLE && e0 < H * ATT_D) att_gates(gate, e0, g);  // registers of one head leave room for them
+#endif
   threadgroup_barrier(mem_flags::mem_threadgroup);
   float qv[H * ATT_EACH];
   UNROLL for (int r = 0; r < H; r++) att_get(shared + r * ATT_D, lane, qv + r * ATT_EACH);
 
   float o[H * ATT_EACH];
   UNROLL for (int i = 0; i < H * ATT_EACH; i++) o[i] = 0.0f;
-  const int mine = int(lane) % scores;
+  const int place = int(lane % ATT_TOKENS);  // of the lane's key among those of a turn
   float m = -1e30f;  // the largest score of the lane's query, in units of log2
   float l = 0.0f;    // the weights of the lane's query and place among the keys
   threadgroup const ATT_T* held_k = (threadgroup const ATT_T*)(shared + H * ATT_D);
   threadgroup const ATT_T* held_v = (threadgroup const ATT_T*)(shared + (H + 1) * ATT_D);
   // The turn stands once: buffers move up, and what is read next goes to the last of them as soon as it is free.
   NOUNROLL for (int t = first; t < stop; t += ATT_STRIDE) {
-    if (t + ATT_TOKENS > own) {
+    if (newest && t + ATT_TOKENS > position) {
       UNROLL for (int j = 0; j < ATT_TOKENS; j++) {
         if (t + j >= position) {
           UNROLL for (int i = 0; i < ATT_PARTS; i++) {
@@ -230,7 +235,7 @@ inline void att_step(device const float* q, device const float* k, device const 
       UNROLL for (int i = 0; i < ATT_TOKENS * ATT_PARTS; i++) kv[b - 1][i] = kv[b][i];
     }
     if (next < end) att_read(keys, next, begin, end, slot, lane, kv[buffers - 1]);
-    att_add<H>(att_weigh<H>(s, t + mine % ATT_TOKENS < stop, lane, m, l, o), vv[0], o);
+    att_add<H>(att_weigh<H>(s, t + place < stop, lane, m, l, o), vv[0], o);
     UNROLL for (int b = 1; b < buffers; b++) {
       UNROLL for (int i = 0; i < ATT_TOKENS * ATT_PARTS; i++) vv[b - 1][i] = vv[b][i];
     }
@@ -242,22 +247,21 @@ inline void att_step(device const float* q, device const float* k, device const 
     sh_m[lane / ATT_TOKENS * ATT_SIMDGROUPS + sg] = m;
     sh_l[lane / ATT_TOKENS * ATT_SIMDGROUPS + sg] = l;
   }
-  const bool whole = ATT_LAST && (WHOLE || blocks == 1);
 #if ATT_LAST
   if (!WHOLE && e0 < H * ATT_D) att_gates(gate, e0, g);  // while others still sum up
 #endif
   // The sums of the simdgroups become the block's, relative to the largest score.
-  NOUNROLL for (int r0 = 0; r0 < H; r0 += together) {
+  NOUNROLL for (uint r0 = 0; r0 < H; r0 += together) {
     threadgroup_barrier(mem_flags::mem_threadgroup);
     UNROLL for (int r = 0; r < together; r++) att_put(o + r * ATT_EACH, lane, shared + (r * ATT_SIMDGROUPS + sg) * ATT_D);
     UNROLL for (int i = 0; i < (H - together) * ATT_EACH; i++) o[i] = o[i + together * ATT_EACH];
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    const int n = min(together, H - r0) * ATT_D;
-    NOUNROLL for (int from = 0; from < together * ATT_D; from += ATT_AT_ONCE) {
+    const uint n = min(together, H - r0) * ATT_D;
+    NOUNROLL for (uint from = 0; from < together * ATT_D; from += ATT_AT_ONCE) {
       if (from + e0 >= n) break;
-      const int e = r0 * ATT_D + from + e0;
-      const int r = e / ATT_D;
-      const int d = e % ATT_D;
+      const uint e = r0 * ATT_D + from + e0;
+      const uint r = e / ATT_D;
+      const uint d = e % ATT_D;
       float top = -1e30f;
       UNROLL for (int i = 0; i < ATT_SIMDGROUPS; i++) top = max(top, sh_m[r * ATT_SIMDGROUPS + i]);
       float total = 0.0f;
@@ -268,28 +272,28 @@ inline void att_step(device const float* q, device const float* k, device const 
         sum = sum + *(threadgroup const float4*)(shared + ((r - r0) * ATT_SIMDGROUPS + i) * ATT_D + d) * f;
       }
 #if ATT_LAST
-      if (whole) {
+      if (blocks == 1) {
         if (r0 + from > 0) att_gates(gate, e, g);
         const float4 result = att_result(sum, total, g);
         *(device float4*)(out + e) = result;
         continue;
       }
 #endif
-      const int to = r * ATT_BLOCKS + block;
+      const uint to = r * ATT_BLOCKS + block;
       ((device float4*)part)[to * (ATT_D / 4) + d / 4] = sum;
       if (d == 0) ml[to] = float2(top, total);
     }
   }
 
 #if ATT_LAST
-  if (!whole) {
+  if (blocks > 1) {
     if (!port_last(arrivals, uint(blocks), tid, flag)) return;
     // And the sums of the blocks those of all positions, eight blocks at a time.
-    NOUNROLL for (int from = 0; from < H * ATT_D; from += ATT_AT_ONCE) {
-      const int e = from + e0;
+    NOUNROLL for (uint from = 0; from < H * ATT_D; from += ATT_AT_ONCE) {
+      const uint e = from + e0;
       if (e >= H * ATT_D) break;
-      const int r = e / ATT_D;
-      const int d = e % ATT_D;
+      const uint r = e / ATT_D;
+      const uint d = e % ATT_D;
       if (from > 0) att_gates(gate, e, g);
       float top = -1e30f;
       float total = 0.0f;
@@ -298,7 +302,7 @@ inline void att_step(device const float* q, device const float* k, device const 
         float2 of[8];
         float4 p[8];
         UNROLL for (int i = 0; i < 8; i++) {
-          const int at = r * ATT_BLOCKS + min(b + i, blocks - 1);
+          const uint at = r * ATT_BLOCKS + min(b + i, blocks - 1);
           of[i] = ml[at];
           p[i] = *(device const float4*)(part + long(at) * ATT_D + d);
         }
@@ -356,7 +360,7 @@ kernel void attention_step(device const float* q [[buffer(0)]],
   const int low = att_visible(position, position).x;
 #if ATT_SHORT
   if (position + 1 - low <= ATT_SHORT) {
-    if (int(tg.y) >= ATT_H) return;
+    if (int(tg.y) >= ATT_H) return;  // without a wait, too
     att_step<1, true>(q, k, v, q_weight, k_weight, angles, keys, values, part, ml, gate, out, arrivals, position, low,
                       int(tg.x) * ATT_H + int(tg.y), 0, shared, sh_m, sh_l, flag, tid, sg, lane);
     return;
