@@ -1,6 +1,9 @@
 package kernels
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 func (r RopeAngles) trial() Trial {
 	t := newTrial()
@@ -130,8 +133,9 @@ func (a Attention) trialChunk(tuning ChunkTuning) Trial {
 // trial is of all launches.
 func (a AttentionStep) trial() Trial {
 	t := newTrial()
-	position, _ := start(a.Slots, 100, 1)
 	one, merge, blocks, _ := a.Launches()
+	full, _ := a.tuning()
+	position, _ := start(a.Slots, max(100, full.Short+30), 1)
 	few := a
 	few.Attention.Slots, few.Rope.Slots = position+1, position+1
 	r, n := a.Rope, (position+1)*a.D
@@ -147,18 +151,24 @@ func (a AttentionStep) trial() Trial {
 	keysAt, valuesAt := t.spread(a.Cache, keys, n, a.Slots*a.D), t.spread(a.Cache, values, n, a.Slots*a.D)
 	gate, gateAt := t.floats(a.Gates.span(1, a.Heads, a.D))
 	out := make([]float32, a.Heads*a.D)
-	few.Twin(position, q, k, v, qWeight, kWeight, angles, keys, values, gate, out)
 	parts, ml, arrivals := t.out(F32, a.Heads*blocks*a.D), t.out(F32, a.Heads*blocks*2), t.add(4*max(a.Heads, 4))
-	outAt, step := t.out(F32, len(out)), t.ints(1, int32(position))
-	t.run(one, qAt, kAt, vAt, qWeightAt, kWeightAt, anglesAt, keysAt, valuesAt, parts, ml, gateAt, outAt, arrivals, step)
-	if full, _ := a.tuning(); !full.Last {
-		t.run(merge, parts, ml, gateAt, outAt, step)
-	}
 	bound, result := sums(1), 2*sums(a.D)
 	if a.Cache == BF16 {
 		bound, result = roundedOnce, 2*roundedAll // a key that is rounded the other way changes the scores
 	}
-	t.want(outAt, F32, out, result)
+	at := []int{position}
+	if full.Short > 0 {
+		at = append(at, min(position, full.Short)/2) // few positions have a form of their own
+	}
+	for _, position := range at {
+		few.Twin(position, q, k, v, qWeight, kWeight, angles, keys, values, gate, out)
+		outAt, step := t.out(F32, len(out)), t.ints(1, int32(position))
+		t.run(one, qAt, kAt, vAt, qWeightAt, kWeightAt, anglesAt, keysAt, valuesAt, parts, ml, gateAt, outAt, arrivals, step)
+		if !full.Last {
+			t.run(merge, parts, ml, gateAt, outAt, step)
+		}
+		t.want(outAt, F32, slices.Clone(out), result)
+	}
 	t.wants(keysAt, a.Cache, n, a.Slots*a.D, keys, bound)
 	t.wants(valuesAt, a.Cache, n, a.Slots*a.D, values, bound)
 	return t.Trial

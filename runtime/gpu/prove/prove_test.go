@@ -165,7 +165,7 @@ func launches(t *testing.T) map[string]kernels.Launch {
 	step := kernels.AttentionStep{Attention: a, Rope: turned}
 	_, l, _, err = step.Launches()
 	add("attention step", l, err)
-	step.Step.Last, step.Early = true, true
+	step.Step.Last, step.Step.Short, step.Early = true, 20, true
 	l, _, _, err = step.Launches()
 	add("attention step that ends itself", l, err)
 	conv := kernels.Conv{Channels: 200, Taps: 4, Token: 230, SiLU: true, State: kernels.BF16, Weight: kernels.F32, Reset: kernels.ResetFlag}
