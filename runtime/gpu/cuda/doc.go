@@ -5,7 +5,7 @@
 //   - Everything of a device is on one stream, so that the timeline of package device holds by itself. A
 //     sequence is one CUDA graph, whose edges are its barriers.
 //   - What passes between host and device goes through pinned memory of a fixed size: a ring of small places
-//     for Write and Fetch, a few larger ones for what is long.
+//     for Write and Fetch, a few larger ones for what is long. Results of a few bytes lie in such memory themselves.
 //   - No context is current on a thread between calls: every method makes the device's current (do).
 //   - Compiled kernels are kept in the user's cache folder under the hash of the text, the options, NVRTC's
 //     version and the architecture; they are written aside and renamed.

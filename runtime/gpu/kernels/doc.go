@@ -37,6 +37,8 @@
 //     writes it before: a sequence starts when all that was submitted before it is done, so the last one that wrote the
 //     state is. Nothing is known of kernels of the same sequence, however far back: each may start, and wait, as soon
 //     as the one before it has started.
+//   - A text that defines PORT_RELEASES says by port_release when the kernel behind it may start, in every threadgroup. What a
+//     thread wrote and published by port_publish before, that kernel may read before its wait, by port_published.
 //   - port_last, which finds the last of some threadgroups, is not for Metal: what uses it has a form with another kernel.
 //   - A kernel reads nothing past the end of a buffer, its padding to 16 bytes excepted.
 //
