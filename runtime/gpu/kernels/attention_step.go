@@ -109,12 +109,8 @@ func (a AttentionStep) tuning() (StepTuning, error) {
 	case t.Buffers < 1 || t.Buffers > 2 || t.Simdgroups < 1 || t.Simdgroups > 32 || t.Room < 1 || t.Room > 32 || t.Least < 1 || t.Blocks < 1 || t.Short < 0:
 		return t, fmt.Errorf("attention step tuned to %d buffers, %d simdgroups and %d blocks of %d positions, want 1 or 2, 1 to 32, and at least one of each", t.Buffers, t.Simdgroups, t.Blocks, t.Least)
 	}
-	memory := metalMemory
-	if t.Last {
-		memory = 48 << 10 // without a form for Metal
-	}
-	if bytes := t.memory(a.D); bytes > memory {
-		return t, fmt.Errorf("attention step tuned to %d simdgroups needs %d bytes of threadgroup memory, there are %d", t.Simdgroups, bytes, memory)
+	if bytes := t.memory(a.D); bytes > metalMemory {
+		return t, fmt.Errorf("attention step tuned to %d simdgroups needs %d bytes of threadgroup memory, there are %d", t.Simdgroups, bytes, metalMemory)
 	}
 	return t, nil
 }
@@ -128,11 +124,7 @@ func (t StepTuning) fits(a AttentionStep, buffers int) bool {
 
 // memory is the threadgroup memory in bytes.
 func (t StepTuning) memory(d int) int {
-	sums := 4096
-	if t.Last {
-		sums = 8192
-	}
-	shared := max((t.Heads+2)*d, min(t.Heads, max(1, sums/(t.Simdgroups*d)))*t.Simdgroups*d)
+	shared := max((t.Heads+2)*d, min(t.Heads, max(1, 4096/(t.Simdgroups*d)))*t.Simdgroups*d)
 	return 4*(shared+2*t.Simdgroups*t.Heads+1) + 64
 }
 

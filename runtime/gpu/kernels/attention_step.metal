@@ -32,7 +32,7 @@
 #define ATT_HALF (ATT_DIMS / 2)
 #define ATT_MAX(a, b) ((a) > (b) ? (a) : (b))
 #define ATT_MIN(a, b) ((a) < (b) ? (a) : (b))
-#define ATT_TOGETHER(h) ATT_MIN(h, ATT_MAX(1, (ATT_LAST ? 8192 : 4096) / (ATT_SIMDGROUPS * ATT_D)))  // of h heads, are summed up at a time
+#define ATT_TOGETHER(h) ATT_MIN(h, ATT_MAX(1, 4096 / (ATT_SIMDGROUPS * ATT_D)))  // of h heads, are summed up at a time
 #define ATT_SHARED ATT_MAX((ATT_H + 2) * ATT_D, ATT_TOGETHER(ATT_H) * ATT_SIMDGROUPS * ATT_D)
 #define ATT_AT_ONCE (ATT_THREADS * 4)  // elements that are summed up at once, four by a thread
 
