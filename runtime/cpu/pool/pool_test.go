@@ -130,6 +130,10 @@ func TestCloseEndsThreads(t *testing.T) {
 		p.Close()
 		require.Panics(t, func() { p.Run(10, 1, func(lo, hi int) {}) })
 	}
+	// A worker has said that it is done before it is gone.
+	for i := 0; i < 10_000 && runtime.NumGoroutine() > before; i++ {
+		time.Sleep(time.Millisecond)
+	}
 	require.LessOrEqual(t, runtime.NumGoroutine(), before)
 }
 
