@@ -8,7 +8,8 @@
 // tokens, and for every size of a chunk that comes up. Numbers that follow from the inputs alone (positions,
 // sizes, flags) are computed on the host and written into one small buffer before the first kernel runs, so that
 // the recorded kernels are the same for every call. Reshapes, slices and transpositions are views and cost
-// nothing. What lives at the same time has its place in one arena for each instance.
+// nothing. What lives at the same time has its place in one arena for each instance; results of a few bytes lie in the host's memory
+// where a device with memory of its own can write to it (device.HostWriter).
 //
 // A result is not computed before something reads it (deferred): what reads it may do it as a part of its own
 // kernel. So a normalization becomes the first part of a product, a sum or a convolution its last; rotation of queries

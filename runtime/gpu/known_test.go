@@ -36,6 +36,10 @@ type faulty struct {
 	recorded          int
 }
 
+func (d *faulty) NewHostBuffer(size int) (device.Buffer, error) {
+	return d.Device.(device.HostWriter).NewHostBuffer(size)
+}
+
 func (d *faulty) Compile(s device.Source) (device.Library, error) {
 	text, err := d.fault(s.Name, s.Text)
 	name := s.Name

@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -90,28 +91,33 @@ func (x *instance) bind(shapes [][]int) (*plan, error) {
 			v.slot.last = len(b.plan.steps)
 		}
 	}
-	if err := b.deliver(); err != nil {
-		return nil, err
-	}
 	b.plan.cells = slices.DeleteFunc(b.plan.cells, func(c *cell) bool { return !c.needed || c.constant })
-	b.plan.place()
-	if b.plan.size > maxArena {
-		return nil, fmt.Errorf("a call of this size needs %d GiB of memory for intermediate results; use a smaller chunk", b.plan.size>>30)
-	}
 	if b.x.exe.failure != nil {
 		return nil, b.x.exe.failure
 	}
+	if err := b.memory(); err != nil {
+		return nil, errors.Join(err, b.plan.close(x))
+	}
+	return b.plan, nil
+}
+
+// memory places what the plan needs memory for, but for the arena itself.
+func (b *binder) memory() (err error) {
+	b.deliver()
+	b.plan.place()
+	if b.plan.size > maxArena {
+		return fmt.Errorf("a call of this size needs %d GiB of memory for intermediate results; use a smaller chunk", b.plan.size>>30)
+	}
 	w := &b.plan.words
 	if w.size > 0 {
-		var err error
-		if w.buffer, err = x.alloc(w.size); err != nil {
-			return nil, err
+		if w.buffer, err = b.x.alloc(w.size); err != nil {
+			return err
 		}
 	}
 	for _, s := range w.slots {
 		s.buffer = w.buffer
 	}
-	return b.plan, nil
+	return nil
 }
 
 // maxDelivered is the size of results, in bytes, that kernels write to the host's memory: of a token.
@@ -119,30 +125,40 @@ const maxDelivered = 64
 
 // deliver places results of a few bytes in the host's memory, where the device can write to it: to copy them there afterwards takes
 // longer than the kernel that makes them, and the next token waits for it.
-func (b *binder) deliver() (err error) {
+func (b *binder) deliver() {
 	d, ok := b.x.exe.device.(device.HostWriter)
 	if !ok {
-		return nil
+		return
 	}
 	var small []*slot
 	for _, v := range b.plan.outputs {
-		if v.place == onDevice && v.slot.size <= maxDelivered && v.slot.first != never && slices.Contains(b.plan.slots, v.slot) && !slices.Contains(small, v.slot) {
+		if v.place == onDevice && v.slot.size <= maxDelivered && slices.Contains(b.plan.slots, v.slot) && !slices.Contains(small, v.slot) && b.plan.kernelsWrite(v.slot) {
 			small = append(small, v.slot)
 		}
 	}
-	small = small[:min(len(small), 4096/alignment)]
+	small = small[:min(len(small), device.MaxHostBuffer/alignment)]
 	if len(small) == 0 {
-		return nil
+		return
 	}
-	if b.plan.results, err = d.NewHostBuffer(len(small) * alignment); err != nil {
-		return err
+	m, err := d.NewHostBuffer(len(small) * alignment)
+	if err != nil {
+		return // the arena does, too
 	}
-	b.x.buffers = append(b.x.buffers, b.plan.results)
+	b.x.buffers, b.plan.results = append(b.x.buffers, m), m
 	for i, s := range small {
-		s.buffer, s.offset = b.plan.results, i*alignment
+		s.buffer, s.offset = m, i*alignment
 	}
 	b.plan.slots = slices.DeleteFunc(b.plan.slots, func(s *slot) bool { return slices.Contains(small, s) })
-	return nil
+}
+
+// kernelsWrite reports whether kernels write a slot, and neither the host does nor do others read it.
+func (p *plan) kernelsWrite(of *slot) bool {
+	if of.first == never || p.steps[of.first].host != nil {
+		return false
+	}
+	return !slices.ContainsFunc(p.steps, func(s step) bool {
+		return slices.ContainsFunc(s.operands, func(o operand) bool { return o.slot == of && !o.write })
+	})
 }
 
 // maxArena bounds the memory of a plan in bytes: kernels index it with 32 bits.

@@ -32,8 +32,8 @@ func (d *gpu) NewBuffer(size int) (device.Buffer, error) {
 }
 
 func (d *gpu) NewHostBuffer(size int) (device.Buffer, error) {
-	if size < 1 || size > smallBytes {
-		return nil, fmt.Errorf("cuda: a buffer of %d bytes in the host's memory, want 1 to %d", size, smallBytes)
+	if size < 1 || size > device.MaxHostBuffer {
+		return nil, fmt.Errorf("cuda: a buffer of %d bytes in the host's memory, want 1 to %d", size, device.MaxHostBuffer)
 	}
 	b := &buffer{device: d, size: size}
 	if err := d.do(func() error { return b.host.open(d, (size+15)/16*16) }); err != nil {

@@ -47,10 +47,14 @@ type Device interface {
 	Close() error
 }
 
+// MaxHostBuffer is the largest buffer in the host's memory, in bytes.
+const MaxHostBuffer = 4096
+
 // HostWriter is implemented by devices that have memory of their own, and can write to the host's, too.
 type HostWriter interface {
-	// NewHostBuffer makes a buffer of 1 to 4096 bytes in the host's memory. It holds zeros. Kernels reach it, slowly; Read and
-	// Fetch copy nothing on the device, which takes longer than the kernel that gives a token. It refuses Write.
+	// NewHostBuffer makes a buffer of 1 to MaxHostBuffer bytes in the host's memory. It holds zeros. Kernels reach it, slowly. Read
+	// and Fetch wait, but have the device copy nothing: a copy takes longer than the kernel that gives a token. What is
+	// fetched is what is there when Bytes is called, and the buffer is closed after that. It refuses Write.
 	NewHostBuffer(size int) (Buffer, error)
 }
 

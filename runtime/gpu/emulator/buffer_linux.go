@@ -41,8 +41,8 @@ func (d *emulator) NewBuffer(size int) (device.Buffer, error) {
 
 // NewHostBuffer makes a buffer like any other, but for what it refuses.
 func (d *emulator) NewHostBuffer(size int) (device.Buffer, error) {
-	if size > 4096 {
-		return nil, fmt.Errorf("emulator: a buffer of %d bytes in the host's memory, want 1 to 4096", size)
+	if size > device.MaxHostBuffer {
+		return nil, fmt.Errorf("emulator: a buffer of %d bytes in the host's memory, want 1 to %d", size, device.MaxHostBuffer)
 	}
 	b, err := d.NewBuffer(size)
 	if err == nil {

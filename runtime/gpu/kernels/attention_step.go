@@ -24,14 +24,14 @@ type AttentionStep struct {
 type StepTuning struct {
 	// Heads of a key-value head that a threadgroup serves, Keys that a simdgroup reads at a time: powers of two, 2 to 32 in
 	// product. Buffers times as many are read ahead: with one, the next keys are read when scores are made of those before, and
-	// the next values when those before are added.
+	// the next values when those before are added. Short has its own.
 	Heads, Keys, Buffers int
 	// Simdgroups of a threadgroup, and how many threadgroups a multiprocessor is to have registers for, on CUDA.
 	Simdgroups, Room int
 	// Blocks that the positions are divided into at most, of Least positions or more.
 	Blocks, Least int
-	// Short is up to how many positions a threadgroup serves one head, and all of them: nothing is put together then. It needs
-	// Last, and as many blocks as heads.
+	// Short is up to how many positions a threadgroup serves one head, and all of them: nothing is put together then. It is 0
+	// without Last, or where there are fewer Blocks than Heads.
 	Short int
 	// Last says that the last threadgroup puts the blocks together, which Metal cannot: there is no second launch.
 	Last bool
@@ -122,6 +122,14 @@ func (t StepTuning) fits(a AttentionStep, buffers int) bool {
 	return 2*t.Heads*each+2*buffers*t.Keys*each*a.Cache.Size()/4+t.Heads*t.Keys <= 112
 }
 
+// shortBuffers is Buffers where a threadgroup serves one head: with most caches a lane has registers for two.
+func (t StepTuning) shortBuffers(a AttentionStep) int {
+	if t.Heads = 1; t.fits(a, 2) {
+		return 2
+	}
+	return 1
+}
+
 // memory is the threadgroup memory in bytes.
 func (t StepTuning) memory(d int) int {
 	shared := max((t.Heads+2)*d, min(t.Heads, max(1, 4096/(t.Simdgroups*d)))*t.Simdgroups*d)
@@ -161,7 +169,7 @@ func (a AttentionStep) Launches() (one, merge Launch, blocks int, err error) {
 	one = Launch{File: "attention_step", Kernel: "attention_step",
 		Defines: append(merge.Defines[:len(merge.Defines):len(merge.Defines)], define("ATT_DIMS", r.Dims, "ATT_TRADITIONAL", r.Traditional, "ATT_RING", r.Ring,
 			"ATT_Q_HEAD", q.Row, "ATT_K_HEAD", k.Row, "ATT_V_HEAD", v.Row, "ATT_Q_NORM", int(r.QNorm), "ATT_K_NORM", int(r.KNorm), "ATT_V_NORM", int(r.VNorm),
-			"ATT_EPS", r.Eps, "ATT_WEIGHT_T", r.Weight.text(), "ATT_EARLY", a.Early, "ATT_BUFFERS", t.Buffers, "ATT_ROOM", t.Room, "ATT_SHORT", t.Short, "ATT_LAST", t.Last)...),
+			"ATT_EPS", r.Eps, "ATT_WEIGHT_T", r.Weight.text(), "ATT_EARLY", a.Early, "ATT_BUFFERS", t.Buffers, "ATT_ROOM", t.Room, "ATT_SHORT", t.Short, "ATT_SHORT_BUFFERS", t.shortBuffers(a), "ATT_LAST", t.Last)...),
 		Groups: [3]int{a.Heads / t.Heads, t.Blocks, 1}, Threads: [3]int{t.Simdgroups * 32, 1, 1}}
 	if merge.Trial = nil; t.Last {
 		one.Trial = a.trial

@@ -24,6 +24,7 @@
 #define ATT_BUFFERS 2       // times TOKENS keys and values that a simdgroup reads ahead
 #define ATT_ROOM 1          // threadgroups that a multiprocessor is to have registers for
 #define ATT_SHORT 0         // up to so many positions, a threadgroup serves one head and all of them; with LAST, and BLOCKS of H or more
+#define ATT_SHORT_BUFFERS 2 // BUFFERS there
 #define ATT_LAST 0          // the last threadgroup of some heads puts their blocks together; else attention_merge does
 #endif
 #define PORT_WAITS
@@ -107,7 +108,7 @@ inline void att_gates(device const float* gate, uint e, thread float* to) {
   UNROLL for (int j = 0; j < 4; j++) to[j] = gate[e / ATT_D * ATT_GATE_HEAD + e % ATT_D + j];
 #endif
 }
-// Four elements of the result. No 1 + exp is so large that fast::divide gives 0 where the quotient is not.
+// Four elements of the result. Where a gate is so small that fast::divide gives 0, the quotient is less than 2^-126 of the sum.
 inline float4 att_result(float4 sum, float total, thread const float* g) {
   UNROLL for (int j = 0; j < 4; j++) {
 #if ATT_GATED
@@ -141,7 +142,7 @@ inline void att_step(device const float* q, device const float* k, device const 
 #if !ATT_EARLY
   port_wait();
 #endif
-  const int buffers = WHOLE ? 2 : ATT_BUFFERS;  // there is room for two of one head, and little to do while one is read
+  const int buffers = WHOLE ? ATT_SHORT_BUFFERS : ATT_BUFFERS;
   const uint together = ATT_TOGETHER(H);
   const int scores = H * ATT_TOKENS;
   const int slot = att_slot(begin);

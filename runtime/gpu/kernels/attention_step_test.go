@@ -50,6 +50,21 @@ func TestAttentionStep(t *testing.T) {
 			Step:      kernels.StepTuning{Short: 70},
 			Early:     true,
 		}, []int{0, 68, 69, 70, 129}},
+		"short, window in a ring": {kernels.AttentionStep{
+			Attention: kernels.Attention{D: 96, Heads: 8, KVHeads: 2, Slots: 100, Window: 80, Scale: 0.1, Cache: kernels.BF16, Gated: true, Gates: kernels.Rows{Token: 8 * 96, Row: 96}},
+			Rope:      kernels.Rope{Dims: 48, Ring: true},
+			Step:      kernels.StepTuning{Short: 70, Blocks: 5, Least: 9},
+		}, []int{5, 68, 69, 70, 129, 300}},
+		"short, all of a window's ring, fp32": {kernels.AttentionStep{
+			Attention: kernels.Attention{D: 96, Heads: 8, KVHeads: 2, Slots: 60, Window: 50, Scale: 0.1, Cache: kernels.F32},
+			Rope:      kernels.Rope{Dims: 48, Ring: true},
+			Step:      kernels.StepTuning{Short: 70, Blocks: 5, Least: 9, Simdgroups: 16},
+		}, []int{0, 49, 59, 60, 300}},
+		"short, one simdgroup, one key": {kernels.AttentionStep{
+			Attention: kernels.Attention{D: 96, Heads: 8, KVHeads: 1, Slots: 60, Window: 50, Scale: 0.1, Cache: kernels.BF16},
+			Rope:      kernels.Rope{Dims: 48, Ring: true},
+			Step:      kernels.StepTuning{Short: 20, Heads: 8, Blocks: 8, Least: 3, Simdgroups: 1, Keys: 1},
+		}, []int{5, 19, 20, 60, 129}},
 		"fp32, traditional": {kernels.AttentionStep{
 			Attention: kernels.Attention{D: 96, Heads: 2, KVHeads: 2, Slots: 150, Scale: 0.1, Cache: kernels.F32},
 			Rope:      kernels.Rope{Dims: 24, Traditional: true, QNorm: kernels.PlainHeadNorm, Eps: 1e-5},

@@ -163,6 +163,12 @@ func TestExpertsChosen(t *testing.T) {
 		{chosen(kernels.Experts{Format: kernels.Format{Bits: 4, Group: 128, F32: true}, Count: 60, Top: 9, Hidden: 512, Inner: 256, Shared: true, Norm: kernels.NormBF16, Residual: true}, softmax),
 			holding(128, 2, 512, 3), holding(37, 10, 2560, 1), 1, 1},
 		{chosen(kernels.Experts{Format: kernels.Format{Bits: 8, Group: 64}, Count: 60, Top: 17, Hidden: 512, Inner: 128, Shared: true}, softmax), holding(64, 1, 512, 5), holding(37, 18, 2304, 1), 1, 1},
+		// One simdgroup copies; a threadgroup has 1, 2 and up to 8 rows of a part.
+		{chosen(kernels.Experts{Format: affine4, Count: 20, Top: 2, Hidden: 1536, Inner: 256, Shared: true, Norm: kernels.NormF32, Eps: 1e-6, Residual: true}, softmax),
+			holding(256, 3, 1536, 1), holding(96, 3, 768, 1), 1, 1},
+		{chosen(kernels.Experts{Format: affine4, Count: 20, Top: 6, Hidden: 3584, Inner: 256, Shared: true, Residual: true}, softmax), holding(128, 7, 3584, 2), holding(224, 7, 1792, 1), 1, 1},
+		{chosen(kernels.Experts{Format: kernels.Format{Bits: 4, Group: 128, Symmetric: true, F32: true}, Count: 20, Top: 2, Hidden: 1536, Inner: 256, Shared: true}, softmax),
+			holding(33, 3, 1536, 3), holding(96, 3, 768, 1), 1, 1},
 		{chosen(kernels.Experts{Format: affine4, Count: 4, Top: 4, Hidden: 64, Inner: 64}, softmax), kernels.Tuning{Lanes: 16, Split: 2}, kernels.Tuning{Lanes: 16}, 7, 7},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
@@ -284,9 +290,10 @@ func TestReleasesWhatIsWritten(t *testing.T) {
 			text, err := l.Source(kernels.CPU)
 			require.NoError(t, err)
 			for from, to := range map[string]string{
-				"inline void port_publish() {}": "inline void port_publish() { published = true; }",
-				// There is no such transfer: the emulator says so.
-				"inline void port_release() {}": "inline thread_local bool published;\ninline void port_release() { if (!published) emulator_transfer_expect(nullptr, 0, 0); }",
+				// All lanes publish, what is written by then. There is no such transfer as below: the emulator says so.
+				"inline void port_publish() {}": "inline void port_publish() { published++; }",
+				"  port_publish();":              "  if (lane < ROUTER_TOP && experts[to + EXPERTS_SHARED + lane] != places[lane]) emulator_transfer_expect(nullptr, 0, 0);\n  port_publish();",
+				"inline void port_release() {}": "inline thread_local int published;\ninline void port_release() { if (published % 32 != 0 || published == 0) emulator_transfer_expect(nullptr, 0, 0); }",
 			} {
 				require.Contains(t, text, from)
 				text = strings.Replace(text, from, to, 1)

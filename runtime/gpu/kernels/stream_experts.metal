@@ -8,8 +8,8 @@
 // experts_choose and experts_join of experts.metal, for one token: the same buffers, the same results, weights that are all
 // copied to threadgroup memory.
 //
-// The second one starts when the first one has chosen the experts, and has its weights copied behind the first one's, which
-// are under way all at once: nobody else reads much then.
+// The second one starts, where there is room, when the first one has chosen the experts (RATIONALE.md "How does the experts'
+// second product know its weights before the first one is done?"). Their copies are under way all at once: nobody else reads much then.
 #define PORT_RELEASES
 
 #ifndef EXPERTS_SLOTS  // a threadgroup's rows of a part, or one more than it has: 1, 2, 4 or 8

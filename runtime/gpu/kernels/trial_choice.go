@@ -60,7 +60,7 @@ func (e Experts) trialJoin(l Launch, block int) Trial {
 	shared, shareds := t.weight(e.Format, e.Hidden, e.Inner, e.Hidden)
 	experts := make([]int32, e.Parts())
 	for i := range e.Top {
-		experts[i+1] = int32(i)
+		experts[i+1] = int32(e.Top - 1 - i)
 	}
 	expertsAt := t.ints(experts...)
 	scores, scoresAt := t.floats(e.Parts())

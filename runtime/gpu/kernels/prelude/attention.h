@@ -94,7 +94,7 @@ template <int N> inline void att_gather(thread float* s, uint lane) {
   if (N >= 16) att_fold<8>(s, lane);
   if (N >= 8) att_fold<4>(s, lane);
   if (N >= 4) att_fold<2>(s, lane);
-  att_fold<1>(s, lane);
+  if (N >= 2) att_fold<1>(s, lane);
 }
 
 // A lane's part of the scores s [QUERIES][TOKENS] of the queries q [QUERIES][EACH] and TOKENS keys k [TOKENS][PARTS].

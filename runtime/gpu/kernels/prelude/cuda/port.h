@@ -91,7 +91,9 @@ __forceinline__ void port_release() {
 #endif
 }
 
-// Between what a thread writes and its port_release: the next kernel may read that before it waits, by port_published.
+// Between what a thread writes and its port_release: the next kernel may read that before it waits, by port_published. A
+// threadgroup has called port_release as soon as one of its threads has, so all that write come first. (What the next kernel
+// sees before its wait no document promises: it rests on the fence, and on reads that do not stop at a multiprocessor's own cache.)
 __forceinline__ void port_publish() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 __forceinline__ int port_published(const int* p) { return __ldcg(p); }
 
