@@ -292,7 +292,7 @@ func TestReleasesWhatIsWritten(t *testing.T) {
 			for from, to := range map[string]string{
 				// All lanes publish, what is written by then. There is no such transfer as below: the emulator says so.
 				"inline void port_publish() {}": "inline void port_publish() { published++; }",
-				"  port_publish();":              "  if (lane < ROUTER_TOP && experts[to + EXPERTS_SHARED + lane] != places[lane]) emulator_transfer_expect(nullptr, 0, 0);\n  port_publish();",
+				"  port_publish();":             "  if (lane < ROUTER_TOP && experts[to + EXPERTS_SHARED + lane] != places[lane]) emulator_transfer_expect(nullptr, 0, 0);\n  port_publish();",
 				"inline void port_release() {}": "inline thread_local int published;\ninline void port_release() { if (published % 32 != 0 || published == 0) emulator_transfer_expect(nullptr, 0, 0); }",
 			} {
 				require.Contains(t, text, from)
