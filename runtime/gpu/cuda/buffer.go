@@ -118,11 +118,11 @@ func (b *buffer) Read(offset int, to []byte) error {
 	return err
 }
 
-// fetch is a place of the ring.
+// fetch is what lies at from when an event of the ring is past.
 type fetch struct {
-	device      *gpu
-	place, size int
-	from        []byte // in the host's memory already
+	device *gpu
+	place  int
+	from   []byte
 }
 
 func (b *buffer) Fetch(offset, size int) (device.Fetch, error) {
@@ -133,14 +133,14 @@ func (b *buffer) Fetch(offset, size int) (device.Fetch, error) {
 		return nil, fmt.Errorf("cuda: fetch of %d bytes, want 1 to %d", size, smallBytes)
 	}
 	d := b.device
-	f := fetch{device: d, size: size}
+	f := fetch{device: d}
 	err := d.do(func() (err error) {
-		if b.host.bytes != nil {
-			f.from = b.host.bytes[offset:][:size]
-			f.place, err = d.small.mark(d)
+		if b.host.bytes == nil {
+			f.place, f.from, err = d.small.fetch(d, b.address+uintptr(offset), size)
 			return err
 		}
-		f.place, err = d.small.fetch(d, b.address+uintptr(offset), size)
+		f.from = b.host.bytes[offset:][:size]
+		f.place, err = d.small.mark(d)
 		return err
 	})
 	return f, err
@@ -148,11 +148,8 @@ func (b *buffer) Fetch(offset, size int) (device.Fetch, error) {
 
 func (f fetch) Bytes() (out []byte, err error) {
 	err = f.device.do(func() error {
-		got, err := f.device.small.wait(f.device, f.place, f.size)
-		if f.from != nil {
-			got = f.from
-		}
-		out = bytes.Clone(got)
+		err := f.device.small.done[f.place].wait(f.device)
+		out = bytes.Clone(f.from)
 		return err
 	})
 	return out, err

@@ -104,26 +104,21 @@ func (r *ring) write(d *gpu, to uintptr, from []byte) error {
 	return d.call("cuMemcpyHtoDAsync_v2", to, r.memory.address+uintptr(place), uintptr(len(from)), d.stream)
 }
 
-// fetch copies up to smallBytes from the device, in the stream's order, to a place with an event.
-func (r *ring) fetch(d *gpu, from uintptr, size int) (place int, err error) {
+// fetch copies up to smallBytes from the device, in the stream's order, to a place with an event: got, when that is past.
+func (r *ring) fetch(d *gpu, from uintptr, size int) (place int, got []byte, err error) {
 	at := (writePlaces + r.fetches%fetchPlaces) * smallBytes
 	if err := d.call("cuMemcpyDtoHAsync_v2", r.memory.address+uintptr(at), from, uintptr(size), d.stream); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
-	return r.mark(d)
+	place, err = r.mark(d)
+	return place, r.memory.bytes[at:][:size], err
 }
 
-// mark is a fetch of nothing.
+// mark records the event of the next place.
 func (r *ring) mark(d *gpu) (place int, err error) {
 	place = r.fetches % fetchPlaces
 	r.fetches++
 	return place, r.done[place].record(d)
-}
-
-// wait waits for a fetch and gives its bytes, which are the ring's.
-func (r *ring) wait(d *gpu, place, size int) ([]byte, error) {
-	at := (writePlaces + place) * smallBytes
-	return r.memory.bytes[at:][:size], r.done[place].wait(d)
 }
 
 // staging is a few large places for what does not fit the ring: while the device copies one, the host fills
