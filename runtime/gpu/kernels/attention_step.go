@@ -79,9 +79,7 @@ func (a AttentionStep) tuning() (StepTuning, error) {
 		}
 	}
 	if t.Buffers == 0 {
-		if t.Buffers = 2; t.Last && !t.fits(a, 2) {
-			t.Buffers = 1
-		}
+		t.Buffers = t.buffers(a, t.Heads)
 	}
 	if t.Room == 0 {
 		if t.Room = 1; t.fits(a, t.Buffers) {
@@ -122,9 +120,10 @@ func (t StepTuning) fits(a AttentionStep, buffers int) bool {
 	return 2*t.Heads*each+2*buffers*t.Keys*each*a.Cache.Size()/4+t.Heads*t.Keys <= 112
 }
 
-// shortBuffers is Buffers where a threadgroup serves one head: with most caches a lane has registers for two.
-func (t StepTuning) shortBuffers(a AttentionStep) int {
-	if t.Heads = 1; t.fits(a, 2) {
+// buffers is how many times Keys are read ahead where a threadgroup serves so many heads: two, if a lane has registers for them.
+// Without Last none were measured.
+func (t StepTuning) buffers(a AttentionStep, heads int) int {
+	if t.Heads = heads; !t.Last || t.fits(a, 2) {
 		return 2
 	}
 	return 1
@@ -169,7 +168,7 @@ func (a AttentionStep) Launches() (one, merge Launch, blocks int, err error) {
 	one = Launch{File: "attention_step", Kernel: "attention_step",
 		Defines: append(merge.Defines[:len(merge.Defines):len(merge.Defines)], define("ATT_DIMS", r.Dims, "ATT_TRADITIONAL", r.Traditional, "ATT_RING", r.Ring,
 			"ATT_Q_HEAD", q.Row, "ATT_K_HEAD", k.Row, "ATT_V_HEAD", v.Row, "ATT_Q_NORM", int(r.QNorm), "ATT_K_NORM", int(r.KNorm), "ATT_V_NORM", int(r.VNorm),
-			"ATT_EPS", r.Eps, "ATT_WEIGHT_T", r.Weight.text(), "ATT_EARLY", a.Early, "ATT_BUFFERS", t.Buffers, "ATT_ROOM", t.Room, "ATT_SHORT", t.Short, "ATT_SHORT_BUFFERS", t.shortBuffers(a), "ATT_LAST", t.Last)...),
+			"ATT_EPS", r.Eps, "ATT_WEIGHT_T", r.Weight.text(), "ATT_EARLY", a.Early, "ATT_BUFFERS", t.Buffers, "ATT_ROOM", t.Room, "ATT_SHORT", t.Short, "ATT_SHORT_BUFFERS", t.buffers(a, 1), "ATT_LAST", t.Last)...),
 		Groups: [3]int{a.Heads / t.Heads, t.Blocks, 1}, Threads: [3]int{t.Simdgroups * 32, 1, 1}}
 	if merge.Trial = nil; t.Last {
 		one.Trial = a.trial

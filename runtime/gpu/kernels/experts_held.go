@@ -87,18 +87,16 @@ func (e Experts) holds(m Machine) (up, down []Tuning) {
 	if m.TransferMemory == 0 || m.Cores == 0 || !e.Shared || 3*e.Parts()*e.Inner*e.Hidden*e.Bits/8 < leastHeld(m) {
 		return nil, nil
 	}
-	fits := func(s streamed, most, more int) bool {
-		return s.memory() <= most && s.asked()+more <= m.TransferMemory
-	}
 	lift := Tuning{Stream: Stream{Groups: min(m.Cores, e.Inner), Strip: 16, Columns: e.Hidden, Held: true}}
 	lift.Stream.Stages = ceil(e.Parts()*e.slots(lift.Stream), 8)
 	for _, lift.Stream.Simdgroups = range heldSimdgroups {
-		if _, err := e.launchHeldUp(lift, 1); err == nil && fits(e.heldUp(lift.Stream), mostHeld, choiceMemory) && len(up) == 0 {
+		if _, err := e.launchHeldUp(lift, 1); err == nil && e.heldUp(lift.Stream).fits(m, mostHeld, choiceMemory) {
 			up = append(up, lift)
+			break
 		}
 	}
 	fall := Tuning{Stream: Stream{Groups: min(m.Cores, e.Hidden/16), Simdgroups: e.Parts(), Strip: 16, Columns: e.Parts() * e.Inner, Stages: 1, Held: true}}
-	if _, err := e.launchHeldDown(fall, 1); err == nil && fits(e.heldDown(fall.Stream), smallHeld, 0) {
+	if _, err := e.launchHeldDown(fall, 1); err == nil && e.heldDown(fall.Stream).fits(m, smallHeld, 0) {
 		down = append(down, fall)
 	}
 	return up, down

@@ -64,11 +64,16 @@ func (s streamed) holds(m Machine) (out []Tuning) {
 	s.Groups, s.Strip, s.Columns, s.Held = min(m.Cores, s.all()/s.unit()), 16, s.K, true
 	s.Stages = ceil(s.most(), s.strip())
 	for _, s.Simdgroups = range heldSimdgroups {
-		if s.check() == nil && s.memory() <= mostHeld && s.asked() <= m.TransferMemory && len(out) < 2 {
+		if s.check() == nil && s.fits(m, mostHeld, 0) && len(out) < 2 {
 			out = append(out, Tuning{Stream: s.Stream})
 		}
 	}
 	return out
+}
+
+// fits reports whether what is held takes at most so much memory, and what is asked for is there on a machine, with more beside it.
+func (s streamed) fits(m Machine, most, more int) bool {
+	return s.memory() <= most && s.asked()+more <= m.TransferMemory
 }
 
 // mostHeld is the memory beside which a kernel of one strip has room.

@@ -89,7 +89,7 @@ func (s streamed) stage() int {
 	return s.Strip * pitch
 }
 
-// between is the number of bytes that stand between rows so that they meet different banks.
+// between is STREAM_BETWEEN in prelude/stream.h: the bytes between rows that meet different banks.
 func (s streamed) between() int {
 	if s.Bits == 4 {
 		return 64
@@ -124,7 +124,7 @@ func (s streamed) kept() int {
 	return min(ceil(s.most(), s.Strip)*s.Strip, maxKept)
 }
 
-// threads is the number of a threadgroup.
+// threads is the number of a threadgroup: where rows are held, of HOLD_SIMDS in prelude/hold.h.
 func (s streamed) threads() int {
 	if s.Held {
 		return ceil(s.Simdgroups+1, 4) * 4 * 32

@@ -19,7 +19,7 @@
 #define HOLD_COPIERS (HOLD_SIMDS - STREAM_SIMDS)
 #define HOLD_STRIPS STREAM_STAGES
 #define HOLD_ROW (STREAM_PIECE * WEIGHT_BITS / 8)                                                           // bytes of a row of a piece
-#define HOLD_PITCH (HOLD_ROW + (STREAM_PIECE < MATVEC_K ? 0 : WEIGHT_BITS == 4 ? 64 : 16))                  // rows meet different banks
+#define HOLD_PITCH (HOLD_ROW + (STREAM_PIECE < MATVEC_K ? 0 : STREAM_BETWEEN))                              // rows meet different banks
 #define HOLD_CODES (STREAM_PIECE < MATVEC_K ? 16 * MATVEC_K * WEIGHT_BITS / 8 : 16 * HOLD_PITCH)            // bytes of a strip: [pieces][16][PITCH]
 #define HOLD_SCALES (STREAM_PIECE / WEIGHT_GROUP * int(sizeof(WEIGHT_SCALE)))                               // bytes of a row of a piece
 #define HOLD_AFFINE (16 * (1 + WEIGHT_BIASES) * STREAM_AFFINE)                                              // of a strip: [pieces][scales, biases][16][SCALES]

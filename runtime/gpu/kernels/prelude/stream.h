@@ -76,7 +76,8 @@
 #define STREAM_AFFINE (STREAM_GROUPS * int(sizeof(WEIGHT_SCALE)))                     // bytes of a row's scales
 #define STREAM_ROW (STREAM_COLUMNS * WEIGHT_BITS / 8)                                 // bytes of a segment of a row
 #define STREAM_SINGLE (STREAM_APART || STREAM_SEGMENTS > 1)                           // rows are copied one by one: then they meet different banks
-#define STREAM_PITCH (STREAM_ROW + (!STREAM_SINGLE ? 0 : WEIGHT_BITS == 4 ? 64 : 16))
+#define STREAM_BETWEEN (WEIGHT_BITS == 4 ? 64 : 16)                                   // bytes between rows that meet different banks
+#define STREAM_PITCH (STREAM_ROW + (STREAM_SINGLE ? STREAM_BETWEEN : 0))
 #define STREAM_STAGE (STREAM_STRIP * STREAM_PITCH)
 #define STREAM_SHELF (STREAM_STRIP * (1 + WEIGHT_BIASES) * STREAM_AFFINE)             // scales and biases of a strip
 #define STREAM_SHELVES (1 + (STREAM_STAGES + STREAM_SEGMENTS - 2) / STREAM_SEGMENTS)  // of strips that stages are of
