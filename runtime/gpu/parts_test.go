@@ -59,6 +59,7 @@ func requireSameRun(t *testing.T, want, got engine.Instance, in ...eval.Value) {
 	require.NoError(t, err)
 	g, err := got.Run(in)
 	require.NoError(t, err)
+	require.Len(t, g, len(w))
 	for i := range w {
 		requireClose(t, []*eval.Tensor{w[i].Tensor}, []*eval.Tensor{g[i].Tensor}, 1e-5)
 	}

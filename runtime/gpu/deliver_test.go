@@ -37,29 +37,11 @@ func TestSmallResults(t *testing.T) {
 `)
 			require.NoError(t, err)
 			random := normals(4)
-			m.Constants[0].Data = ir.Bytes(ir.BF16, []int64{512, 32}, eval.Floats(ir.BF16, []int{512, 32}, random.tensor(t, 512, 32).F).Encode())
+			random.fill(t, m, 1)
 			o := engine.Options{Precision: eval.FP32, Exact: true, Threads: 1, Warn: func(string) {}}
-			var runs [2]engine.Instance
-			for i, e := range []engine.Engine{reference.Engine{}, onDevice(t)} {
-				x, err := e.Compile(m, o)
-				require.NoError(t, err)
-				runs[i], err = x.NewInstance()
-				require.NoError(t, err)
-				t.Cleanup(func() {
-					require.NoError(t, runs[i].Close())
-					require.NoError(t, x.Close())
-				})
-			}
+			want, got := compile(t, reference.Engine{}, m, o), compile(t, onDevice(t), m, o)
 			for range 2 {
-				in := []eval.Value{{Tensor: random.tensor(t, 1, 32)}}
-				want, err := runs[0].Run(in)
-				require.NoError(t, err)
-				got, err := runs[1].Run(in)
-				require.NoError(t, err)
-				require.Len(t, got, len(want))
-				for i := range want {
-					requireClose(t, []*eval.Tensor{want[i].Tensor}, []*eval.Tensor{got[i].Tensor}, 1e-5)
-				}
+				requireSameRun(t, want, got, eval.Value{Tensor: random.tensor(t, 1, 32)})
 			}
 		})
 	}
