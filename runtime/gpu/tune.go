@@ -22,8 +22,7 @@ func tuned[T interface{ Near(T) bool }](b *binder, tunings []T, launch func(T) (
 				w.Launches, fit = append(w.Launches, l), append(fit, t)
 			}
 		}
-		// Where there are two kinds of ways, their defaults come first.
-		w.Near = func(i, j int) bool { return fit[i].Near(fit[j]) || i+j == 1 }
+		w.Near = func(i, j int) bool { return fit[i].Near(fit[j]) }
 		return w
 	}
 	b.another(last)

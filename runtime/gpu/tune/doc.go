@@ -5,7 +5,9 @@
 //
 // A product is a kernel at a shape. Its ways are launches with the same buffers that give the same result but for the
 // order of sums; the first is the default of the table in package kernels. The search climbs: all ways near the default
-// are measured, then those near the best of them, until none is better or the time is over. What is best in the end is
+// are measured, then those near the best of them, until none is better or the time is over. Ways may be of different kinds, other
+// kernels even: each kind is climbed from its own default, unless its best is far behind, lest the kind whose default is
+// faster by chance be the only one that is known. What is best in the end is
 // measured against the default once more, in turns, and wins only by a clear margin, so that noise changes nothing.
 //
 // A measurement is a recorded sequence that reads more weights than a GPU's caches hold, as a pass of the model does, so that

@@ -22,16 +22,18 @@ type comparison struct {
 	margin float64
 	// hopeless is how many times as long as the best a way takes that is not measured again.
 	hopeless float64
+	// promising is how many times as long as the best the best of another kind takes at most for what is near it to be tried.
+	promising float64
 	// duels is how often the best and the default are measured in turns.
 	duels int
 }
 
 var (
-	chained = comparison{long: time.Millisecond, margin: 1.03, hopeless: 1.1, duels: 5}
+	chained = comparison{long: time.Millisecond, margin: 1.03, hopeless: 1.1, promising: 1.3, duels: 5}
 	// In place a product is a part of what is measured, often no more than a tenth: shares of the whole are smaller, and
 	// take longer to tell from noise. Half a percent of a token is worth having; a product that makes the whole a
 	// twentieth longer takes half as long again itself.
-	inPlace = comparison{long: 2 * time.Millisecond, margin: 1.005, hopeless: 1.05, duels: 11}
+	inPlace = comparison{long: 2 * time.Millisecond, margin: 1.005, hopeless: 1.05, promising: 1.05, duels: 11}
 )
 
 func (s *search) comparison() comparison {
@@ -48,11 +50,13 @@ type search struct {
 	ways  []way // as many as Launches
 	asked []int // in this round
 	best  int
+	kinds []int // the best of each kind, at first the default of it
 }
 
 // way is what is known of a launch.
 type way struct {
 	candidate
+	kind   int
 	asked  bool
 	failed bool          // to compile or to run
 	time   time.Duration // of all runs, 0 where it was not measured
@@ -68,14 +72,42 @@ func (s *search) tried() (n int) {
 	return n
 }
 
-// ask chooses what is tried next: the default and all near it, then all near the best.
+// open makes the ways of a search and tells their kinds: those that no chain of near ones leads to from the default are of
+// another kind, the first of which is its default.
+func (s *search) open() {
+	s.ways = make([]way, len(s.Launches))
+	known := make([]bool, len(s.ways))
+	for first := range s.ways {
+		if known[first] {
+			continue
+		}
+		known[first] = true
+		for reached := []int{first}; len(reached) > 0; reached = reached[1:] {
+			s.ways[reached[0]].kind = len(s.kinds)
+			for i := range s.ways {
+				if !known[i] && s.near(reached[0], i) {
+					known[i] = true
+					reached = append(reached, i)
+				}
+			}
+		}
+		s.kinds = append(s.kinds, first)
+	}
+}
+
+// ask chooses what is tried next: the defaults of all kinds and all near that of the first one, then all near the best of each
+// kind. A kind whose best is not promising is left.
 func (s *search) ask() {
 	s.asked = s.asked[:0]
 	if s.ways[0].failed {
 		return
 	}
+	limit := time.Duration(s.comparison().promising * float64(s.ways[s.best].time))
 	for i := range s.ways {
-		if w := &s.ways[i]; !w.asked && (i == 0 || s.near(s.best, i)) {
+		w := &s.ways[i]
+		best := s.kinds[w.kind]
+		first := w.kind == 0 && s.ways[best].time == 0
+		if time := s.ways[best].time; !w.asked && (i == best || (first || time > 0 && time <= limit) && s.near(best, i)) {
 			w.asked = true
 			s.asked = append(s.asked, i)
 		}
@@ -113,7 +145,7 @@ func (t *Tuner) climb(products []*search, start time.Time, budget time.Duration)
 	end := start.Add(budget)
 	last := end.Add(-time.Duration(confirming * float64(budget)))
 	for _, s := range products {
-		s.ways = make([]way, len(s.Launches))
+		s.open()
 	}
 	for {
 		todo, now := jobs(products), t.clock()
@@ -149,6 +181,9 @@ func (t *Tuner) measureAsked(s *search, last time.Time) {
 		var err error
 		if w.time, err = t.measure(s, i); err != nil {
 			w.failed = true
+		}
+		if best := &s.kinds[w.kind]; w.time > 0 && (s.ways[*best].time == 0 || w.time < s.ways[*best].time) {
+			*best = i
 		}
 		switch {
 		case w.time == 0 || i > 0 && w.time >= s.ways[s.best].time:

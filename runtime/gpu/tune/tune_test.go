@@ -320,6 +320,67 @@ func TestInPlace(t *testing.T) {
 	}
 }
 
+// TestKinds: ways that no chain of near ones joins with the default are climbed from a default of their own, where that is not far
+// behind.
+func TestKinds(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		inPlace bool
+		second  float64 // time of the second kind's default, the first one's being 1
+		climbs  bool
+	}{
+		{"as fast", false, 1, true},
+		{"a little slower", false, 1.2, true},
+		{"far behind", false, 1.5, false},
+		{"in place, a little slower", true, 1.05, true}, // half of the time is the product's
+		{"in place, far behind", true, 1.2, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, notes := matvec(1024), []string(nil)
+			near := p.Near
+			p.Near = func(i, j int) bool { return i > 0 && j > 0 && near(i, j) }
+			same := func(l kernels.Launch, ints map[string]int) bool {
+				for _, name := range []string{"ROWS", "SETS", "SPLIT", "LANES", "BYTES", "CHUNK", "PERMUTE"} {
+					if number(l, name) != ints[name] {
+						return false
+					}
+				}
+				return true
+			}
+			best := 1
+			for i := range p.Launches {
+				if i > 1 && p.Near(1, i) {
+					best = i
+				}
+			}
+			d := newFake(func(ints map[string]int) time.Duration {
+				switch {
+				case ints["ELSE"] == 1, same(p.Launches[0], ints):
+					return 100 * time.Microsecond
+				case same(p.Launches[best], ints):
+					return 50 * time.Microsecond
+				}
+				return time.Duration(c.second * float64(100*time.Microsecond))
+			})
+			if c.inPlace {
+				p = among(p, d)
+			}
+			want := p.Launches[0]
+			if c.climbs {
+				want = p.Launches[best]
+			}
+			require.Greater(t, best, 1)
+			require.Equal(t, keys(want), keys(tuner(d, t.TempDir(), &notes).Choose([]Product{p}, 0)...))
+			s := search{Product: p}
+			s.open()
+			require.Equal(t, []int{0, 1}, s.kinds[:2])
+			require.GreaterOrEqual(t, d.compiled, len(s.kinds), "the defaults of all kinds are tried in any case")
+			require.Equal(t, c.climbs, d.compiled > len(s.kinds))
+			require.Zero(t, d.open)
+		})
+	}
+}
+
 // TestBudget: the time goes to what reads most, is kept to but for what is under way, and what is left out is measured by
 // the next start.
 func TestBudget(t *testing.T) {

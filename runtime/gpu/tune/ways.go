@@ -13,7 +13,8 @@ import (
 type Ways struct {
 	// Launches has the default first.
 	Launches []kernels.Launch
-	// Near reports whether launches i and j differ in one respect; nil where all of them are near each other.
+	// Near reports whether launches i and j differ in one respect; nil where all of them are near each other. Launches that no
+	// chain of near ones joins are of different kinds.
 	Near func(i, j int) bool
 	// InPlace says that they are measured in their place in a program, else in a chain of themselves.
 	InPlace bool
