@@ -148,10 +148,14 @@ __forceinline__ void port_transfer_expect(port_transfer* t, uint bytes) {
 // Lanes of a simdgroup that start copies at once do so in one place of the text: the instruction takes registers that lanes
 // share, and lanes that have parted write over each other's.
 // Reads by threads before it need no fence of proxies: at the barrier they are done. Only writes by threads would.
+// What is copied leaves the L2 cache first: weights that a token reads once, more than the cache holds, would drive out what
+// it reads in every layer, its code above all.
 __forceinline__ void port_transfer_copy(void* to, const void* from, uint bytes, port_transfer* t) {
 #if PORT_TRANSFERS
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-      :: "r"(port_smem(to)), "l"(from), "r"(bytes), "r"(port_smem(t)) : "memory");
+  ulong policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"
+      :: "r"(port_smem(to)), "l"(from), "r"(bytes), "r"(port_smem(t)), "l"(policy) : "memory");
 #else
   for (uint i = 0; i < bytes / 16; i++) ((vec<uint, 4>*)to)[i] = ((const vec<uint, 4>*)from)[i];
 #endif
