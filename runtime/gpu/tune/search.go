@@ -106,8 +106,9 @@ func (s *search) ask() {
 	for i := range s.ways {
 		w := &s.ways[i]
 		best := s.kinds[w.kind]
-		first := w.kind == 0 && s.ways[best].time == 0
-		if time := s.ways[best].time; !w.asked && (i == best || (first || time > 0 && time <= limit) && s.near(best, i)) {
+		takes := s.ways[best].time
+		climbs := takes > 0 && takes <= limit || takes == 0 && w.kind == 0
+		if !w.asked && (i == best || climbs && s.near(best, i)) {
 			w.asked = true
 			s.asked = append(s.asked, i)
 		}
