@@ -18,6 +18,8 @@ type buffer struct {
 	size    int
 	wrapped bool
 	host    pinned // where it is the host's, which has the same address on the GPU
+	awaited int    // the offset of the word of it that tells when it is written, or -1: see await
+	pending bool   // what was launched last and writes to it was not waited for
 }
 
 func (d *gpu) NewBuffer(size int) (device.Buffer, error) {
@@ -40,7 +42,7 @@ func (d *gpu) NewHostBuffer(size int) (device.Buffer, error) {
 		return nil, err
 	}
 	clear(b.host.bytes)
-	b.address = b.host.address
+	b.address, b.awaited = b.host.address, -1
 	return b, nil
 }
 
@@ -118,11 +120,13 @@ func (b *buffer) Read(offset int, to []byte) error {
 	return err
 }
 
-// fetch is what lies at from when an event of the ring is past.
+// fetch is what lies at from when an event of the ring is past, or when word was written.
 type fetch struct {
 	device *gpu
 	place  int
 	from   []byte
+	host   *buffer // where from is its memory
+	word   *uint32 // nil for none
 }
 
 func (b *buffer) Fetch(offset, size int) (device.Fetch, error) {
@@ -139,7 +143,10 @@ func (b *buffer) Fetch(offset, size int) (device.Fetch, error) {
 			f.place, f.from, err = d.small.fetch(d, b.address+uintptr(offset), size)
 			return err
 		}
-		f.from = b.host.bytes[offset:][:size]
+		f.from, f.host = b.host.bytes[offset:][:size], b
+		if size == 4 && offset == b.awaited {
+			f.word = b.word(offset)
+		}
 		f.place, err = d.small.mark(d)
 		return err
 	})
@@ -148,7 +155,16 @@ func (b *buffer) Fetch(offset, size int) (device.Fetch, error) {
 
 func (f fetch) Bytes() (out []byte, err error) {
 	err = f.device.do(func() error {
-		err := f.device.small.done[f.place].wait(f.device)
+		e := f.device.small.done[f.place]
+		var err error
+		if f.word != nil {
+			err = f.device.glance(f.word, e)
+		} else {
+			err = e.wait(f.device)
+		}
+		if f.host != nil {
+			f.host.pending = false
+		}
 		out = bytes.Clone(f.from)
 		return err
 	})

@@ -30,6 +30,7 @@ type sequence struct {
 	device     *gpu
 	dispatches []command
 	executable uintptr
+	words      hostWords
 	early      map[node]bool // of the graph in the making: kernels that may start early, and let others
 }
 
@@ -41,6 +42,9 @@ type command struct {
 	values  []uint64 // of buffers: addresses
 }
 
+// small reports whether c is a kernel of one threadgroup.
+func (c *command) small() bool { return c.kernel != nil && c.Groups == [3]int{1, 1, 1} }
+
 func (d *gpu) Record(dispatches []device.Dispatch) (device.Sequence, error) {
 	s := &sequence{device: d, dispatches: make([]command, len(dispatches))}
 	for i, x := range dispatches {
@@ -49,6 +53,11 @@ func (d *gpu) Record(dispatches []device.Dispatch) (device.Sequence, error) {
 			return nil, fmt.Errorf("cuda: %w", err)
 		}
 		s.dispatches[i] = c
+		for _, a := range x.Arguments {
+			if a.Bytes == nil {
+				s.words.see(a.Buffer.(*buffer), a.Offset)
+			}
+		}
 	}
 	err := d.do(func() error { return s.build() })
 	if err != nil {
@@ -98,14 +107,16 @@ func (d *gpu) check(i int, x device.Dispatch) (command, error) {
 const maxEdges = 64
 
 // build makes the graph. What stands between two barriers depends on what stood between the two before;
-// products also depend on each other, since cuBLAS has one workspace.
+// products also depend on each other, since cuBLAS has one workspace. A kernel of one threadgroup may depend on what stands
+// beside it, too: where kernels start early that takes a microsecond, and a graph without forks is launched and begins sooner.
 func (s *sequence) build() error {
 	return s.instantiate(func(graph uintptr) error {
 		var before, group []node
 		var product node
 		for i := range s.dispatches {
 			c := &s.dispatches[i]
-			if c.Barrier && len(group) > 0 {
+			chained := s.device.overlap && len(group) == 1 && c.small() && s.dispatches[i-1].small()
+			if (c.Barrier || chained) && len(group) > 0 {
 				before, group = group, nil
 				width := 0
 				for j := i; j < len(s.dispatches) && (j == i || !s.dispatches[j].Barrier); j++ {
@@ -203,6 +214,7 @@ func (s *sequence) Submit() error {
 }
 
 func (s *sequence) launch() error {
+	s.words.await()
 	return s.device.call("cuGraphLaunch", s.executable, s.device.stream)
 }
 
@@ -218,6 +230,7 @@ func (s *sequence) Times() (out []time.Duration, err error) {
 
 func (s *sequence) times() (out []time.Duration, err error) {
 	d := s.device
+	s.words.await()
 	events := make([]event, len(s.dispatches)+1)
 	defer func() {
 		for _, e := range events {

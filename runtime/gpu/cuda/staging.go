@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"unsafe"
@@ -43,6 +44,16 @@ func (e *event) open(d *gpu, flags uintptr) error {
 
 func (e event) record(d *gpu) error { return d.call("cuEventRecord", uintptr(e), d.stream) }
 func (e event) wait(d *gpu) error   { return d.call("cuEventSynchronize", uintptr(e)) }
+
+// past reports whether the place was passed.
+func (e event) past(d *gpu) (bool, error) {
+	status := d.driver.result("cuEventQuery", uintptr(e))
+	if status == 0 || status == statusNotReady {
+		return status == 0, nil
+	}
+	return false, fmt.Errorf("cuda: cuEventQuery: %s", describe(d.driver, status))
+}
+
 func (e event) close(d *gpu) error {
 	if e == 0 {
 		return nil

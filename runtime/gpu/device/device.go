@@ -54,7 +54,8 @@ const MaxHostBuffer = 4096
 type HostWriter interface {
 	// NewHostBuffer makes a buffer of 1 to MaxHostBuffer bytes in the host's memory. It holds zeros. Kernels reach it, slowly. Read
 	// and Fetch wait, but have the device copy nothing: a copy takes longer than the kernel that gives a token. What is
-	// fetched is what is there when Bytes is called, and the buffer is closed after that. It refuses Write.
+	// fetched is what is there when Bytes is called, and the buffer is closed after that. A word may be given as soon as it
+	// is written, before what was submitted is done: a kernel writes it once. It refuses Write.
 	NewHostBuffer(size int) (Buffer, error)
 }
 

@@ -293,6 +293,7 @@ Status cuEventSynchronize(Event* e) {
   NEEDS_CONTEXT;
   return the_stream ? drain(the_stream, e->waits) : OK;
 }
+Status cuEventQuery(Event* e) { return cuEventSynchronize(e); }
 Status cuEventElapsedTime(float* ms, Event* start, Event* end) { return *ms = (float)(end->time - start->time), OK; }
 
 // -- modules: the code is the path of a shared object -----------------------------------------------------------------
