@@ -142,26 +142,26 @@ kernel void delta_step(device const float* q [[buffer(0)]],
   const float bias_of = float(bias[head]);
   const float rate_of = float(rate[head]);
 #endif
+  const int tokens = simd_broadcast_first(step[STEP_TOKENS]);  // which the host wrote
   port_wait();
 #if !DELTA_EARLY
   delta_state(state, row0, lane, s);
   const bool zero = delta_reset(reset, step);
 #endif
-  const int tokens = step[STEP_TOKENS];
   UNROLL for (int i = 0; i < DELTA_ROWS * DELTA_EACH; i++) s[i] = zero ? 0.0f : s[i];
   for (int t = 0; t < tokens; t++) {
     float keys[DELTA_EACH];
     float queries[DELTA_EACH];
     float values[DELTA_ROWS];
+    // All that is read comes before what is computed of some of it with a branch.
+    float decay = g[long(t) * DELTA_G_TOKEN + head];
+    float write = beta[long(t) * DELTA_BETA_TOKEN + head];
     delta_columns(k + long(t) * DELTA_K_TOKEN + key_head * DELTA_DK, lane, keys);
     delta_columns(q + long(t) * DELTA_Q_TOKEN + key_head * DELTA_DK, lane, queries);
     UNROLL for (int r = 0; r < DELTA_ROWS; r++) values[r] = v[long(t) * DELTA_V_TOKEN + head * DELTA_DV + min(row0 + r, DELTA_DV - 1)];
 #if DELTA_GATES
-    const float decay = delta_decay(g[long(t) * DELTA_G_TOKEN + head], bias_of, rate_of);
-    const float write = port_sigmoid(beta[long(t) * DELTA_BETA_TOKEN + head]);
-#else
-    const float decay = g[long(t) * DELTA_G_TOKEN + head];
-    const float write = beta[long(t) * DELTA_BETA_TOKEN + head];
+    decay = delta_decay(decay, bias_of, rate_of);
+    write = port_sigmoid(write);
 #endif
     float key_factor = 1.0f;
     float query_factor = 1.0f;
