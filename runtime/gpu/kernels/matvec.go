@@ -120,7 +120,13 @@ const (
 )
 
 // Tunings are the ways worth measuring to divide the launch on a machine, the default first.
-func (v MatVec) Tunings(m Machine) []Tuning { return v.ways(m, 1, []int{v.N}) }
+func (v MatVec) Tunings(m Machine) []Tuning {
+	all := v.ways(m, 1, []int{v.N})
+	if v.Head != 0 {
+		all = slices.DeleteFunc(all, func(t Tuning) bool { return t.Direct })
+	}
+	return all
+}
 
 // Launch is the dispatch. Buffers: w, scales, biases (w again where there are none), x f32 [M, K], norm [K] or [Head],
 // gate f32 [K], extra f32, y f32 [M, N], step; x again for what there is none of. With a Sum there is no gate, and before
@@ -131,6 +137,9 @@ func (v MatVec) Launch(t Tuning) (Launch, error) {
 	if v.Head != 0 {
 		if v.Sum != nil || v.Head < 8 || v.Head > 128 || v.Head&(v.Head-1) != 0 || v.K%v.Head != 0 || v.M != 1 || v.Norm == NoNorm {
 			return Launch{}, fmt.Errorf("matvec of %d vectors of %d columns in heads of %d: want one vector that is no sum, normed in heads of 8, 16, 32, 64 or 128", v.M, v.K, v.Head)
+		}
+		if t.Direct {
+			return Launch{}, fmt.Errorf("matvec: tuning: heads of %d columns are read directly, want them staged", v.Head)
 		}
 		if full, err := v.tune(t, 1, 1); err == nil && t.Stream.Groups == 0 && full.Chunk < v.K && full.Chunk%v.Head != 0 {
 			return Launch{}, fmt.Errorf("matvec: tuning: chunks of %d columns part heads of %d", full.Chunk, v.Head)
@@ -293,7 +302,7 @@ func (v Vectors) normed(x, norm []float32) []float64 {
 
 // ways are the ways worth measuring to divide a product with weights of so many rows, or with pairs of weights, which are two
 // planes: to stream it (or to hold it, where it is too small for that) and not to, the default of both first, so that one that
-// fails on a device leaves room to the other.
+// fails on a device leaves room to the other. Behind them are those in which nothing is staged.
 func (v Vectors) ways(m Machine, planes int, rows []int) []Tuning {
 	s := streamed{Vectors: v, planes: planes, rows: rows}
 	streams, others := s.streams(m), v.tunings(m.Target, rows[0], 1)
@@ -303,7 +312,7 @@ func (v Vectors) ways(m Machine, planes int, rows []int) []Tuning {
 	if len(streams) == 0 {
 		streams = s.holds(m)
 	}
-	return among(streams, others)
+	return append(among(streams, others), v.directs(m.Target, planes, s.all())...)
 }
 
 // among are the ways of two kinds, the default of both first.
@@ -368,6 +377,10 @@ func (v Vectors) defines() []Define {
 
 func (v Vectors) matvecDefines(t Tuning, rows ...int) []Define {
 	aligned := !slices.ContainsFunc(rows, func(n int) bool { return n%t.block() != 0 })
-	return append(v.defines(), define("MATVEC_ROWS", t.Rows, "MATVEC_LANES", t.Lanes, "MATVEC_SPLIT", t.Split, "MATVEC_SETS", t.Sets,
+	out := append(v.defines(), define("MATVEC_ROWS", t.Rows, "MATVEC_LANES", t.Lanes, "MATVEC_SPLIT", t.Split, "MATVEC_SETS", t.Sets,
 		"MATVEC_BYTES", t.Bytes, "MATVEC_CHUNK", t.Chunk, "MATVEC_PERMUTE", t.Permute, "MATVEC_ALIGNED", aligned)...)
+	if t.Direct { // the others keep their keys
+		out = append(out, define("MATVEC_DIRECT", true)...)
+	}
+	return out
 }

@@ -62,14 +62,25 @@ func TestMatVec(t *testing.T) {
 		{"held, codes of 8 bits, norm in bf16", kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 8, Group: 64}, K: 512, M: 1, Norm: kernels.NormBF16, Eps: 1e-3}, N: 41}, holding(2, 4, 512, 2)},
 		{"held, groups of 128 without biases, softcap", kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 4, Group: 128, Symmetric: true, F32: true}, K: 1024, M: 1, Norm: kernels.NormPlain}, N: 20, Epilogue: kernels.Softcap, Cap: 3}, holding(2, 4, 1024, 1)},
 		{"streamed, a vector in many reads", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 3072, M: 1}, N: 10}, tuning{Stream: kernels.Stream{Groups: 2, Simdgroups: 1, Strip: 16, Columns: 1536, Stages: 2}}},
+		{"direct, two rows, four simdgroups, bias", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 2048, M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: 5, Epilogue: kernels.AddVector}, tuning{Direct: true, Rows: 2, Split: 4, Sets: 1, Bytes: 8, Permute: true}},
+		{"direct in steps, a tail of columns, residual", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 1216, M: 1, Norm: kernels.NormBF16, Eps: 1e-3}, N: 29, Epilogue: kernels.AddMatrix}, tuning{Direct: true, Rows: 1, Split: 2, Sets: 3, Bytes: 8}},
+		{"direct, one simdgroup for a row", kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 8, Group: 64}, K: 1024, M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: 7}, tuning{Direct: true, Rows: 1, Sets: 4}},
+		{"direct, parts of a simdgroup, the last without rows", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 256, M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: 17}, tuning{Direct: true, Lanes: 8, Rows: 2, Sets: 2}},
+		{"direct, parts of simdgroups, split", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 448, M: 1, Norm: kernels.NormPlain, Eps: 1e-6}, N: 9}, tuning{Direct: true, Lanes: 16, Rows: 1, Split: 2, Sets: 2, Bytes: 8, Permute: true}},
 		{"softcap", kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 256, M: 1}, N: 18, Epilogue: kernels.Softcap, Cap: 3}, tuning{}},
 	}
 	for _, f := range formats {
-		cases = append(cases, struct {
+		type one = struct {
 			name string
 			v    kernels.MatVec
 			t    kernels.Tuning
-		}{f.String(), kernels.MatVec{Vectors: kernels.Vectors{Format: f, K: 384, M: 1}, N: 19}, tuning{Permute: f.Group == 128}})
+		}
+		v := kernels.MatVec{Vectors: kernels.Vectors{Format: f, K: 384, M: 1, Eps: 1e-6}, N: 19}
+		cases = append(cases, one{f.String(), v, tuning{Permute: f.Group == 128}})
+		for norm := kernels.NoNorm; norm <= kernels.NormPlain; norm++ {
+			v.Norm = norm
+			cases = append(cases, one{fmt.Sprintf("direct, %s, norm %d", f, norm), v, tuning{Direct: true, Rows: 2, Split: 2, Sets: 2, Permute: norm%2 == 0}})
+		}
 	}
 	for i, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -102,7 +113,8 @@ func TestMatVecMany(t *testing.T) {
 	for i, c := range []struct {
 		rows   []int
 		tuning kernels.Tuning
-	}{{[]int{41, 8, 17, 33}, holding(3, 4, 512, 3)}, {[]int{40, 8, 17, 33}, kernels.Tuning{Sets: 2, Permute: true}}, {[]int{24, 9}, kernels.Tuning{Sets: 2, Permute: true}}, {[]int{40, 8, 16, 34}, streams}, {[]int{24, 10}, streams}} {
+	}{{[]int{41, 8, 17, 33}, holding(3, 4, 512, 3)}, {[]int{40, 8, 17, 33}, kernels.Tuning{Sets: 2, Permute: true}}, {[]int{24, 9}, kernels.Tuning{Sets: 2, Permute: true}}, {[]int{40, 8, 16, 34}, streams}, {[]int{24, 10}, streams},
+		{[]int{41, 8, 17, 33}, kernels.Tuning{Direct: true, Rows: 2, Split: 2, Sets: 2, Bytes: 8, Permute: true}}, {[]int{23, 1}, kernels.Tuning{Direct: true, Rows: 2, Sets: 1}}} {
 		t.Run(fmt.Sprint(i, c.rows), func(t *testing.T) {
 			t.Parallel()
 			r, rows := seeded(3), c.rows
@@ -153,6 +165,7 @@ func TestMatVecConv(t *testing.T) {
 		"streamed, early":             {[]int{70, 8}, kernels.Conv{Channels: 64, Taps: 4, SiLU: true, State: kernels.F32, ChannelFirst: true, Weight: kernels.BF16, Reset: kernels.ResetAtStart}, true, 7, false, kernels.Tuning{Stream: kernels.Stream{Groups: 2, Simdgroups: 1, Strip: 16, Columns: 256, Stages: 2}}, kernels.Activated{First: 60, Rows: 5, Activation: kernels.GELU}},
 		"held":                        {[]int{40, 8, 17, 33}, kernels.Conv{Channels: 30, Taps: 4, SiLU: true, State: kernels.BF16, Weight: kernels.F32, Reset: kernels.ResetFlag}, false, 5, true, holding(2, 2, 512, 4), kernels.Activated{Weight: 2, First: 3, Rows: 9, Activation: kernels.SiLU}},
 		"held, early":                 {[]int{70, 8}, kernels.Conv{Channels: 64, Taps: 4, SiLU: true, State: kernels.F32, ChannelFirst: true, Weight: kernels.BF16, Reset: kernels.ResetAtStart}, true, 7, false, holding(2, 4, 512, 3), kernels.Activated{First: 60, Rows: 5, Activation: kernels.GELU}},
+		"direct":                      {[]int{40, 8, 17, 33}, kernels.Conv{Channels: 29, Taps: 4, SiLU: true, State: kernels.BF16, Weight: kernels.F32, Reset: kernels.ResetFlag}, true, 5, true, kernels.Tuning{Direct: true, Sets: 2, Rows: 2, Split: 2, Bytes: 8}, kernels.Activated{Weight: 2, First: 3, Rows: 9, Activation: kernels.SiLU}},
 		"never reset, words of eight": {[]int{16}, kernels.Conv{Channels: 8, Taps: 4, SiLU: true, State: kernels.F32, Weight: kernels.F32}, false, 0, true, kernels.Tuning{Bytes: 8, Lanes: 16, Split: 2, Sets: 1}, kernels.Activated{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -213,12 +226,17 @@ func TestMatVecGLU(t *testing.T) {
 		{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 8, Group: 128, Symmetric: true}, K: 512, M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: 24, Activation: kernels.GELUTanh},
 		{Vectors: kernels.Vectors{Format: affine4, K: 512, M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: 37, Activation: kernels.SiLU},
 		{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 8, Group: 64}, K: 512, M: 1}, N: 14, Activation: kernels.GELU},
+		{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 8, Group: 64}, K: 512, M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: 13, Activation: kernels.SiLU},
+		{Vectors: kernels.Vectors{Format: affine4, K: 576, M: 1, Norm: kernels.NormBF16, Eps: 1e-6}, N: 15, Activation: kernels.GELU},
+		{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 16}, K: 512, M: 1}, N: 10, Activation: kernels.SiLU},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
 			r := seeded(uint64(i))
 			tuning := kernels.Tuning{Rows: 2, Split: 2, Permute: i%2 == 0}
 			switch {
+			case i > 7:
+				tuning.Direct, tuning.Sets, tuning.Bytes = true, 2, max(8, v.Bits)
 			case i > 5:
 				tuning = holding(2, 4, v.K, (v.N+15)/16)
 			case i > 3:
@@ -275,10 +293,16 @@ func TestMatVecRefusals(t *testing.T) {
 		{kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 32}, K: 128, M: 1}, N: 8}, kernels.Tuning{Bytes: 16}, "matvec [8]×128: tuning: 16 bytes a lane do not suit rows of 128 columns of f32"},
 		{kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 128, M: 1}, N: 8}, kernels.Tuning{Chunk: 100}, "matvec [8]×128: tuning: chunks of 100 columns, want a multiple of 32"},
 		{kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 8192, M: 1}, N: 8}, kernels.Tuning{Chunk: 8192}, "matvec [8]×8192: tuning: 34004 bytes of threadgroup memory, there are 32768"},
+		{kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 128, M: 2}, N: 8}, kernels.Tuning{Direct: true}, "matvec [8]×128: tuning: 128 of 128 columns of 2 vectors of 1 parts are read directly, want all of one vector of one part"},
+		{kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 128, M: 1}, N: 8}, kernels.Tuning{Direct: true, Chunk: 64}, "matvec [8]×128: tuning: 64 of 128 columns of 1 vectors of 1 parts are read directly, want all of one vector of one part"},
+		{kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 2048, M: 1}, N: 8}, kernels.Tuning{Direct: true, Rows: 2}, "matvec [8]×2048: tuning: 64 columns of the vector and of 2 rows are a lane's at once, want at most 160 in all"},
+		{kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 128, M: 1, Norm: kernels.NormF32}, N: 8, Head: 64}, kernels.Tuning{Direct: true}, "matvec: tuning: heads of 64 columns are read directly, want them staged"},
 	} {
 		_, err := c.v.Launch(c.t)
 		require.EqualError(t, err, c.err)
 	}
+	_, err := kernels.Experts{Format: affine4, Count: 4, Top: 2, Hidden: 64, Inner: 64}.LaunchDown(kernels.Tuning{Direct: true}, 1)
+	require.EqualError(t, err, "experts_down 4×64×64: tuning: 128 of 128 columns of 1 vectors of 2 parts are read directly, want all of one vector of one part")
 }
 
 // holding is a way to hold the strips of a product.

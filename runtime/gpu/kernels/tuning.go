@@ -16,15 +16,22 @@ type Tuning struct {
 	Chunk int
 	// Permute makes floats of codes of 4 bits by byte permutation, one instruction on NVIDIA.
 	Permute bool
+	// Direct says that nothing stands in threadgroup memory: every lane reads the columns of the vector that it multiplies. That
+	// is for one vector that a few lanes' registers hold, and the norm's weights then begin at a multiple of 16 bytes.
+	Direct bool
 	// Stream, where it is set, divides the product in another way; the other fields mean nothing then.
 	Stream Stream
 }
 
 // Near reports whether t and o differ in one respect: the rows of a lane, the lanes that share a row, with as many sets
-// or simdgroups, the size of the threadgroup, what is read at a time. Streamed ones are all near.
+// or simdgroups, the size of the threadgroup, what is read at a time. Streamed ones are all near, and direct ones are near direct
+// ones alone.
 func (t Tuning) Near(o Tuning) bool {
 	if t.Stream != (Stream{}) || o.Stream != (Stream{}) {
 		return t.Stream != (Stream{}) && o.Stream != (Stream{})
+	}
+	if t.Direct != o.Direct {
+		return false
 	}
 	n := 0
 	for _, differ := range []bool{t.Rows != o.Rows, t.Bytes != o.Bytes, t.Chunk != o.Chunk, t.Permute != o.Permute} {
@@ -116,6 +123,34 @@ func (v Vectors) tunings(target Target, rows, experts int) []Tuning {
 	return out
 }
 
+// mostDirect is the largest number of columns of the vector and of the rows that a lane has in registers at once.
+const mostDirect = 160
+
+// directs are the ways worth measuring to divide a product with rows rows in all of which nothing is staged, the default first.
+// Where there are few rows, the time is that of waiting: for the kernel before, for the vector, for other threads. For NVIDIA
+// only, where kernels start before those before them end, so that all but the vector is there when it comes.
+func (v Vectors) directs(target Target, planes, rows int) (out []Tuning) {
+	if target != CUDA || rows > 1<<10 || v.K > 1<<12 {
+		return nil
+	}
+	// The fewer columns a lane has side by side, the fewer lines of the cache a read touches. The default takes the fewest, all of
+	// them at once where eight simdgroups suffice, and two rows to a threadgroup.
+	least := max(8, v.Bits)
+	for _, bytes := range []int{least, 2 * least} {
+		for _, rows := range []int{2, 1} {
+			for _, sets := range []int{1, 2} {
+				for _, split := range []int{8, 4, 2, 1} {
+					t := Tuning{Rows: rows, Lanes: 32, Split: split, Sets: sets, Bytes: bytes, Permute: true, Direct: true}
+					if _, err := v.tune(t, planes, 1); err == nil && bytes*8/v.Bits*t.Lanes*split < 2*v.K {
+						out = append(out, t)
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
 // cuda is the default on NVIDIA, as the command bench found it on an H100 and an H200: few rows a lane, so that many reads are under
 // way on each of some 130 multiprocessors, and rows that are split where there are too few of them.
 func (v Vectors) cuda(t Tuning, rows int) Tuning {
@@ -181,6 +216,9 @@ func (v Vectors) tune(t Tuning, planes, experts int) (Tuning, error) {
 	fill(&t.Bytes, v.bytes())
 	columns := t.Bytes * 8 / v.Bits
 	at := columns * t.Lanes * t.Split // columns of one step
+	if t.Chunk == 0 && t.Direct {
+		t.Chunk = v.K
+	}
 	if t.Chunk == 0 {
 		chunks := ceil(v.K*v.M*4, stageBytes)
 		t.Chunk = min(ceil(ceil(v.K, chunks), at)*at, ceil(v.K, columns)*columns)
@@ -201,6 +239,10 @@ func (v Vectors) tune(t Tuning, planes, experts int) (Tuning, error) {
 		return t, fmt.Errorf("tuning: %d bytes a lane do not suit rows of %d columns of %s", t.Bytes, v.K/experts, v.Format)
 	case t.Chunk < columns || t.Chunk%columns != 0:
 		return t, fmt.Errorf("tuning: chunks of %d columns, want a multiple of %d", t.Chunk, columns)
+	case t.Direct && (v.M != 1 || experts != 1 || t.Chunk != v.K):
+		return t, fmt.Errorf("tuning: %d of %d columns of %d vectors of %d parts are read directly, want all of one vector of one part", t.Chunk, v.K, v.M, experts)
+	case t.Direct && ceil(v.K, at)*columns*(1+planes*t.Rows) > mostDirect:
+		return t, fmt.Errorf("tuning: %d columns of the vector and of %d rows are a lane's at once, want at most %d in all", ceil(v.K, at)*columns, planes*t.Rows, mostDirect)
 	}
 	if used := v.memory(t, planes); used+32 > 32<<10 {
 		return t, fmt.Errorf("tuning: %d bytes of threadgroup memory, there are %d", used, 32<<10)
@@ -212,6 +254,9 @@ func (v Vectors) tune(t Tuning, planes, experts int) (Tuning, error) {
 func (v Vectors) memory(t Tuning, planes int) int {
 	columns := t.Bytes * 8 / v.Bits
 	stage := v.M * (columns + 1) * (t.Chunk/columns + 1)
+	if t.Direct {
+		stage = 1
+	}
 	shared := t.Split * t.Sets * (planes*t.Rows*v.M*(32/t.Lanes) + v.M)
 	return 4 * (stage + shared)
 }

@@ -26,6 +26,8 @@ func TestNear(t *testing.T) {
 		"rows and bytes":           {kernels.Tuning{Rows: 1, Lanes: 32, Split: 2, Sets: 8, Bytes: 8}, false},
 		"permuted":                 {kernels.Tuning{Rows: 2, Lanes: 32, Split: 2, Sets: 8, Bytes: 16, Permute: true}, true},
 		"lanes":                    {kernels.Tuning{Rows: 2, Lanes: 16, Split: 2, Sets: 8, Bytes: 16}, true},
+		"direct":                   {kernels.Tuning{Rows: 2, Lanes: 32, Split: 2, Sets: 8, Bytes: 16, Direct: true}, false},
+		"direct, rows":             {kernels.Tuning{Rows: 1, Lanes: 32, Split: 2, Sets: 8, Bytes: 16, Direct: true}, false},
 		"chunks of another length": {kernels.Tuning{Rows: 2, Lanes: 32, Split: 2, Sets: 8, Bytes: 16, Chunk: 512}, true},
 	} {
 		require.Equal(t, c.near, first.Near(c.other), name)
@@ -60,6 +62,66 @@ func TestClimbable(t *testing.T) {
 			require.True(t, all[0].Near(all[1]) && all[0].Near(all[2]), "list %d", i)
 		}
 	}
+}
+
+// TestDirectWays: of products with few rows there are direct ways on NVIDIA, a kind of their own behind the others, whose default
+// has a threadgroup for about every multiprocessor of an H100 where the product is a router.
+func TestDirectWays(t *testing.T) {
+	eight := kernels.Format{Bits: 8, Group: 64}
+	hopper := kernels.Machine{Target: kernels.CUDA, Cores: 132, TransferMemory: 225 << 10, TransferLeast: 16 << 20}
+	router := kernels.MatVecMany{Vectors: kernels.Vectors{Format: eight, K: 2048, M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: []int{256, 1}}
+	pair := kernels.MatVecGLU{Vectors: kernels.Vectors{Format: affine4, K: 2048, M: 1}, N: 512}
+	for name, c := range map[string]struct {
+		all    []kernels.Tuning
+		launch func(kernels.Tuning) (kernels.Launch, error)
+		groups int
+	}{
+		"a router": {router.Tunings(hopper), router.Launch, 129},
+		"a pair":   {pair.Tunings(hopper), pair.Launch, 256},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first := slices.IndexFunc(c.all, func(w kernels.Tuning) bool { return w.Direct })
+			require.Positive(t, first)
+			staged, direct := c.all[:first], c.all[first:]
+			require.Greater(t, len(direct), 5)
+			reached := direct[:1:1]
+			for i := 0; i < len(reached); i++ {
+				for _, w := range direct {
+					if reached[i].Near(w) && !slices.Contains(reached, w) {
+						reached = append(reached, w)
+					}
+				}
+			}
+			require.ElementsMatch(t, direct, reached)
+			for _, w := range direct {
+				l, err := c.launch(w)
+				require.NoError(t, err)
+				require.Contains(t, l.Key(), "MATVEC_DIRECT=1")
+				require.False(t, slices.ContainsFunc(staged, w.Near))
+			}
+			for _, w := range staged {
+				l, err := c.launch(w)
+				require.NoError(t, err)
+				require.NotContains(t, l.Key(), "MATVEC_DIRECT")
+			}
+			l, err := c.launch(direct[0])
+			require.NoError(t, err)
+			require.Equal(t, c.groups, l.Groups[0])
+		})
+	}
+	isDirect := func(w kernels.Tuning) bool { return w.Direct }
+	of := func(k, m, head int, rows int, on kernels.Target) bool {
+		v := kernels.MatVec{Vectors: kernels.Vectors{Format: eight, K: k, M: m, Norm: kernels.NormF32}, N: rows, Head: head}
+		return slices.ContainsFunc(v.Tunings(kernels.Machine{Target: on}), isDirect)
+	}
+	require.True(t, of(4096, 1, 0, 1024, kernels.CUDA))
+	require.False(t, of(8192, 1, 0, 1024, kernels.CUDA), "long rows")
+	require.False(t, of(2048, 2, 0, 1024, kernels.CUDA), "two vectors")
+	require.False(t, of(2048, 1, 128, 1024, kernels.CUDA), "heads")
+	require.False(t, of(2048, 1, 0, 1025, kernels.CUDA), "many rows")
+	require.False(t, of(2048, 1, 0, 1024, kernels.Metal))
+	router.N = []int{1000, 25}
+	require.False(t, slices.ContainsFunc(router.Tunings(hopper), isDirect), "many rows of two weights")
 }
 
 // TestNumbersOfSimdgroups: on NVIDIA numbers of simdgroups between powers of two are tried, too, and grids of the experts' first

@@ -3,6 +3,8 @@
 // A threadgroup makes MATVEC_BLOCK rows. It stages MATVEC_CHUNK columns of the vectors in threadgroup memory
 // at a time, in the order in which lanes take them, with the sums of what a lane takes at once. Every lane reads
 // MATVEC_BYTES of each of its rows in a step; two steps are under way while a third one is computed.
+//
+// With MATVEC_DIRECT nothing is staged: every lane reads the columns that it multiplies, in all steps at once.
 
 #define PORT_WAITS
 
@@ -39,6 +41,9 @@
 #ifndef MATVEC_ALIGNED  // the weights' rows are a multiple of MATVEC_BLOCK
 #define MATVEC_ALIGNED 0
 #endif
+#ifndef MATVEC_DIRECT   // nothing is staged: there is one vector of one part without heads, and CHUNK is K
+#define MATVEC_DIRECT 0
+#endif
 #define MATVEC_SQUARES (MATVEC_NORM && !MATVEC_HEAD)       // the norm's factor is that of whole vectors
 
 #define MATVEC_COLS (MATVEC_BYTES * 8 / WEIGHT_BITS)       // columns of a lane at once
@@ -54,7 +59,15 @@
 #define MATVEC_STEPS ((MATVEC_PARTS + MATVEC_LANES * MATVEC_SPLIT - 1) / (MATVEC_LANES * MATVEC_SPLIT))
 #define MATVEC_ALL ((MATVEC_K + MATVEC_CHUNK - 1) / MATVEC_CHUNK * MATVEC_STEPS)               // steps of all chunks
 #define MATVEC_FETCH ((MATVEC_CHUNK / 4 + MATVEC_THREADS - 1) / MATVEC_THREADS)                // float4 of a thread
+#if MATVEC_DIRECT
+#define MATVEC_STAGE 1                                     // which nothing uses
+#define MATVEC_COUNTS MATVEC_SPLIT                         // simdgroups whose squares are all: those of a set,
+#define MATVEC_COUNTED MATVEC_SUBS                         // in which each sub has counted them
+#else
 #define MATVEC_STAGE (MATVEC_M * (MATVEC_QUADS * 4 + WEIGHT_QUANTIZED) * MATVEC_PITCH)         // floats
+#define MATVEC_COUNTS MATVEC_SIMDS
+#define MATVEC_COUNTED 1
+#endif
 #if MATVEC_ALL <= 8
 #define MATVEC_UNROLL UNROLL
 #else
@@ -97,6 +110,29 @@ inline void matvec_read(device const uint* w, device const WEIGHT_SCALE* scales,
 #if WEIGHT_QUANTIZED
   affine = weight_affine(scales, biases, row * (columns / WEIGHT_GROUP) + k / WEIGHT_GROUP);
 #endif
+}
+
+// The words of a thread's rows of one or two weights, from column k of all parts, and their scales and biases.
+template <int PLANES, int PARTS>
+inline void matvec_read_rows(device const uint* w0, device const WEIGHT_SCALE* scales0, device const WEIGHT_SCALE* biases0,
+                             device const uint* w1, device const WEIGHT_SCALE* scales1, device const WEIGHT_SCALE* biases1,
+                             int rows, int row0, device const int* experts, int k, thread uint* words, thread float2* affine) {
+  const int columns = MATVEC_K / PARTS;
+  UNROLL for (int r = 0; r < MATVEC_ROWS; r++) {
+#if MATVEC_ALIGNED
+    long row = row0 + r;
+#else
+    long row = min(row0 + r, rows - 1);
+#endif
+    const bool apart = MATVEC_APART && PARTS > 1 && k < columns;
+    if (PARTS > 1 && !apart) row += long(clamp(experts[k / columns], 0, MATVEC_EXPERTS - 1)) * rows;
+    matvec_read(apart ? w1 : w0, apart ? scales1 : scales0, apart ? biases1 : biases0, row, k % columns, columns,
+                words + r * MATVEC_WORDS, affine[r]);
+    if (PLANES == 2) {
+      const int second = (PLANES - 1) * MATVEC_ROWS + r;
+      matvec_read(w1, scales1, biases1, row, k % columns, columns, words + second * MATVEC_WORDS, affine[second]);
+    }
+  }
 }
 
 // Eight codes, or numbers, of a lane's words from column 8 * i on, as floats. Codes of 4 bits are either
@@ -245,6 +281,89 @@ inline void matvec_add(thread const uint* words, thread const float2* affine, th
 #endif
 }
 
+#if MATVEC_DIRECT
+// Four columns' weights of their codes, or numbers.
+inline float4 matvec_weights(thread const float* codes, float2 affine) {
+  float4 w;
+  UNROLL for (int j = 0; j < 4; j++) {
+#if !WEIGHT_QUANTIZED
+    w[j] = codes[j];
+#elif WEIGHT_BITS == 4 && MATVEC_PERMUTE
+    w[j] = 16.0f * affine.x * codes[j] + (affine.y - 16.0f * affine.x);
+#else
+    w[j] = matvec_scaled(affine.x, j) * codes[j] + affine.y;
+#endif
+  }
+  return w;
+}
+// The norm's weights of four columns, which lie at a multiple of their size.
+inline float4 matvec_norms(device const MATVEC_NORM_T* norm, int column) {
+#if MATVEC_NORM == 1
+  const uint2 v = *(device const uint2*)(norm + column);
+  return float4(port_bf16_low(v.x), port_bf16_high(v.x), port_bf16_low(v.y), port_bf16_high(v.y));
+#else
+  return *(device const float4*)(norm + column);
+#endif
+}
+
+// What matvec_sums does. The time of a short product is that from the end of the wait on: all that no other kernel writes is read
+// before, and becomes weights of the vector, the norm's among them, while the vector comes; what is left then is a product for
+// each row's weight, and a square. Every set and every sub counts all squares.
+template <int PLANES>
+inline void matvec_sums_direct(device const uint* w0, device const WEIGHT_SCALE* scales0, device const WEIGHT_SCALE* biases0,
+                               device const uint* w1, device const WEIGHT_SCALE* scales1, device const WEIGHT_SCALE* biases1,
+                               int rows, int row0, device const int* experts, device const float* x, device const MATVEC_NORM_T* norm,
+                               thread const matvec_place& at, thread float* sums, thread float* squares) {
+  const int quads = MATVEC_ALL * MATVEC_QUADS;  // of a lane
+  uint words[MATVEC_ALL][PLANES * MATVEC_ROWS * MATVEC_WORDS];
+  float2 affine[MATVEC_ALL][PLANES * MATVEC_ROWS];
+  float4 factors[quads];
+  float4 v[quads];
+  float4 weights[PLANES * MATVEC_ROWS][quads];
+  // Lanes that have no columns left take the weights of the last ones, and zeros for the vector.
+  const int part = at.split * MATVEC_LANES + at.lane;
+  UNROLL for (int step = 0; step < MATVEC_ALL; step++) {
+    const int k = min(part + step * MATVEC_LANES * MATVEC_SPLIT, MATVEC_PARTS - 1) * MATVEC_COLS;
+    matvec_read_rows<PLANES, 1>(w0, scales0, biases0, w1, scales1, biases1, rows, row0, experts, k, words[step], affine[step]);
+#if MATVEC_NORM == 1 || MATVEC_NORM == 2
+    UNROLL for (int q = 0; q < MATVEC_QUADS; q++) factors[step * MATVEC_QUADS + q] = matvec_norms(norm, k + 4 * q);
+#endif
+  }
+  port_wait();
+  UNROLL for (int i = 0; i < quads; i++) {
+    const int from = (part + i / MATVEC_QUADS * MATVEC_LANES * MATVEC_SPLIT) * MATVEC_QUADS + i % MATVEC_QUADS;
+    v[i] = float4(0.0f, 0.0f, 0.0f, 0.0f);
+    if (MATVEC_PARTS % (MATVEC_LANES * MATVEC_SPLIT) == 0 || from < MATVEC_K / 4) v[i] = ((device const float4*)x)[from];
+  }
+  UNROLL for (int r = 0; r < PLANES * MATVEC_ROWS; r++) {
+    UNROLL for (int i = 0; i < quads; i++) weights[r][i] = float4(0.0f, 0.0f, 0.0f, 0.0f);
+  }
+  // A branch, which compilers for CUDA move nothing across: they would wait for the words before they ask for the vector.
+  if (row0 < rows) {
+    UNROLL for (int r = 0; r < PLANES * MATVEC_ROWS; r++) {
+      UNROLL for (int i = 0; i < quads; i++) {
+        const int step = i / MATVEC_QUADS;
+        float codes[8];
+        matvec_unpack(words[step] + r * MATVEC_WORDS, i % MATVEC_QUADS / 2, codes);
+        weights[r][i] = matvec_weights(codes + i % 2 * 4, affine[step][r]);
+#if MATVEC_NORM == 1 || MATVEC_NORM == 2
+        weights[r][i] = weights[r][i] * factors[i];
+#endif
+      }
+    }
+  }
+  // Four sums of each, so that additions wait for one another less.
+  UNROLL for (int r = 0; r < PLANES * MATVEC_ROWS; r++) {
+    float4 sum = weights[r][0] * v[0];
+    UNROLL for (int i = 1; i < quads; i++) sum = sum + weights[r][i] * v[i];
+    sums[r] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+  }
+  float4 square = v[0] * v[0];
+  UNROLL for (int i = 1; i < quads; i++) square = square + v[i] * v[i];
+  squares[0] = (square[0] + square[1]) + (square[2] + square[3]);
+}
+#endif
+
 // Adds to sums [plane][row][vector] the products of a thread's rows of one or two weights with the vectors, and
 // to squares the squares of the elements that the thread stages.
 //
@@ -258,7 +377,9 @@ inline void matvec_sums(device const uint* w0, device const WEIGHT_SCALE* scales
                         device const float* x, int vectors, device const MATVEC_NORM_T* norm,
                         threadgroup float* stage, thread const matvec_place& at, thread float* sums, thread float* squares,
                         device const float* gate = 0) {
-  const int columns = MATVEC_K / PARTS;
+#if MATVEC_DIRECT
+  matvec_sums_direct<PLANES>(w0, scales0, biases0, w1, scales1, biases1, rows, row0, experts, x, norm, at, sums, squares);
+#else
   UNROLL for (int i = 0; i < PLANES * MATVEC_OUTS; i++) sums[i] = 0.0f;
   UNROLL for (int m = 0; m < MATVEC_M; m++) squares[m] = 0.0f;
   uint words[2][PLANES * MATVEC_ROWS * MATVEC_WORDS];  // of two steps
@@ -307,26 +428,16 @@ inline void matvec_sums(device const uint* w0, device const WEIGHT_SCALE* scales
         const int part = next % MATVEC_STEPS * (MATVEC_LANES * MATVEC_SPLIT) + at.split * MATVEC_LANES + at.lane;
         const int k = next / MATVEC_STEPS * MATVEC_CHUNK + part * MATVEC_COLS;
         if (part < MATVEC_PARTS && k < MATVEC_K) {
-          UNROLL for (int r = 0; r < MATVEC_ROWS; r++) {
-#if MATVEC_ALIGNED
-            long row = row0 + r;
-#else
-            long row = min(row0 + r, rows - 1);
-#endif
-            const bool apart = MATVEC_APART && PARTS > 1 && k < columns;
-            if (PARTS > 1 && !apart) row += long(clamp(experts[k / columns], 0, MATVEC_EXPERTS - 1)) * rows;
-            matvec_read(apart ? w1 : w0, apart ? scales1 : scales0, apart ? biases1 : biases0, row, k % columns, columns,
-                        words[turn] + r * MATVEC_WORDS, affine[turn][r]);
-            if (PLANES == 2) {
-              const int second = (PLANES - 1) * MATVEC_ROWS + r;
-              matvec_read(w1, scales1, biases1, row, k % columns, columns, words[turn] + second * MATVEC_WORDS, affine[turn][second]);
-            }
-          }
+          matvec_read_rows<PLANES, PARTS>(w0, scales0, biases0, w1, scales1, biases1, rows, row0, experts, k, words[turn], affine[turn]);
         }
       }
     }
   }
+#endif
 }
+
+// What the norm multiplies by, of the squares.
+inline float matvec_factor(float total) { return precise::rsqrt(total / float(MATVEC_K * MATVEC_COUNTED) + MATVEC_EPS); }
 
 // Adds the sums of all lanes and simdgroups up, and norms them. Afterwards result i of a thread's rows, for
 // row i / MATVEC_M and vector i % MATVEC_M, is with lane i of split 0: it returns whether the thread has one.
@@ -345,7 +456,11 @@ inline bool matvec_finish(thread float* sums, thread float* squares, threadgroup
       if (at.lane == i) out[p] = v;
     }
   }
-#if MATVEC_SPLIT > 1 || MATVEC_SQUARES
+#if MATVEC_SPLIT == 1 && MATVEC_SQUARES && MATVEC_DIRECT
+  const float factor = matvec_factor(simd_sum(squares[0]));
+  UNROLL for (int p = 0; p < PLANES; p++) out[p] *= factor;
+  return at.lane < MATVEC_OUTS;
+#elif MATVEC_SPLIT > 1 || MATVEC_SQUARES
   const int simd = at.thread_index / 32;
   threadgroup float* norms = shared + MATVEC_SIMDS * PLANES * MATVEC_OUTS * MATVEC_SUBS;
 #if MATVEC_SQUARES
@@ -370,8 +485,8 @@ inline bool matvec_finish(thread float* sums, thread float* squares, threadgroup
 #endif
 #if MATVEC_SQUARES
   float total = 0.0f;
-  UNROLL for (int s = 0; s < MATVEC_SIMDS; s++) total += norms[s * MATVEC_M + at.lane % MATVEC_M];
-  const float factor = precise::rsqrt(total / float(MATVEC_K) + MATVEC_EPS);
+  UNROLL for (int s = 0; s < MATVEC_COUNTS; s++) total += norms[s * MATVEC_M + at.lane % MATVEC_M];
+  const float factor = matvec_factor(total);
   UNROLL for (int p = 0; p < PLANES; p++) out[p] *= factor;
 #endif
   return true;
