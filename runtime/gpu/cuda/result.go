@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"runtime"
 	"sync/atomic"
 	"unsafe"
 )
@@ -38,6 +39,7 @@ func (d *gpu) glance(word *uint32, e event) error {
 		if past, err := e.past(d); past || err != nil {
 			return err
 		}
+		runtime.Gosched() // a machine of one processor has others to run
 	}
 }
 
