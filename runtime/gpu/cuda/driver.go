@@ -82,9 +82,14 @@ func describe(d *api, status int) string {
 //go:uintptrescapes
 func (d *gpu) call(name string, args ...uintptr) error {
 	if status := d.driver.result(name, args...); status != 0 {
-		return fmt.Errorf("cuda: %s: %s", name, describe(d.driver, status))
+		return d.failure(name, status)
 	}
 	return nil
+}
+
+// failure says that a function of the driver gave a status.
+func (d *gpu) failure(name string, status int) error {
+	return fmt.Errorf("cuda: %s: %s", name, describe(d.driver, status))
 }
 
 // do runs f on a thread on which the device's context is current.

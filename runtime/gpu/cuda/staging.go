@@ -4,7 +4,6 @@ package cuda
 
 import (
 	"errors"
-	"fmt"
 	"runtime"
 	"sync"
 	"unsafe"
@@ -51,7 +50,7 @@ func (e event) past(d *gpu) (bool, error) {
 	if status == 0 || status == statusNotReady {
 		return status == 0, nil
 	}
-	return false, fmt.Errorf("cuda: cuEventQuery: %s", describe(d.driver, status))
+	return false, d.failure("cuEventQuery", status)
 }
 
 func (e event) close(d *gpu) error {

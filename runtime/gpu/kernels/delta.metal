@@ -60,12 +60,6 @@ kernel void delta_gates(device const float* x [[buffer(0)]],
   beta[i] = port_sigmoid(b[long(t) * DELTA_BETA_TOKEN + h]);
 }
 
-inline float4 delta_four(device const float* p) { return *(device const float4*)p; }
-inline float4 delta_four(device const bfloat* p) {
-  const uint2 words = *(device const uint2*)p;
-  return float4(port_bf16_low(words.x), port_bf16_high(words.x), port_bf16_low(words.y), port_bf16_high(words.y));
-}
-
 inline void delta_put(device float* p, float4 v) { *(device float4*)p = v; }
 inline void delta_put(device bfloat* p, float4 v) {
   UNROLL for (int j = 0; j < 4; j++) p[j] = bfloat(v[j]);
@@ -75,7 +69,7 @@ inline void delta_put(device bfloat* p, float4 v) {
 template <typename T>
 inline void delta_columns(device const T* from, int lane, thread float* out) {
   UNROLL for (int i = 0; i < DELTA_EACH; i += 4) {
-    const float4 v = delta_four(from + i * DELTA_LANES + 4 * lane);
+    const float4 v = port_four(from + i * DELTA_LANES + 4 * lane);
     UNROLL for (int j = 0; j < 4; j++) out[i + j] = v[j];
   }
 }

@@ -216,8 +216,8 @@ func (v Vectors) tune(t Tuning, planes, experts int) (Tuning, error) {
 	fill(&t.Bytes, v.bytes())
 	columns := t.Bytes * 8 / v.Bits
 	at := columns * t.Lanes * t.Split // columns of one step
-	if t.Chunk == 0 && t.Direct {
-		t.Chunk = v.K
+	if t.Direct {
+		fill(&t.Chunk, v.K)
 	}
 	if t.Chunk == 0 {
 		chunks := ceil(v.K*v.M*4, stageBytes)

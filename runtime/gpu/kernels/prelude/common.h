@@ -20,6 +20,12 @@
 // The two bf16 of a word, the lower half first.
 inline float port_bf16_low(uint word) { return as_type<float>(word << 16); }
 inline float port_bf16_high(uint word) { return as_type<float>(word & 0xffff0000u); }
+// Four numbers, which lie at a multiple of their size.
+inline float4 port_four(device const float* p) { return *(device const float4*)p; }
+inline float4 port_four(device const bfloat* p) {
+  const uint2 words = *(device const uint2*)p;
+  return float4(port_bf16_low(words.x), port_bf16_high(words.x), port_bf16_low(words.y), port_bf16_high(words.y));
+}
 
 // log(1 + e) for 0 <= e <= 2^100, accurate for small e: the error of 1 + e is divided out (Goldberg, What Every Computer
 // Scientist Should Know About Floating-Point Arithmetic, 1991, theorem 4).

@@ -296,15 +296,6 @@ inline float4 matvec_weights(thread const float* codes, float2 affine) {
   }
   return w;
 }
-// The norm's weights of four columns, which lie at a multiple of their size.
-inline float4 matvec_norms(device const MATVEC_NORM_T* norm, int column) {
-#if MATVEC_NORM == 1
-  const uint2 v = *(device const uint2*)(norm + column);
-  return float4(port_bf16_low(v.x), port_bf16_high(v.x), port_bf16_low(v.y), port_bf16_high(v.y));
-#else
-  return *(device const float4*)(norm + column);
-#endif
-}
 
 // What matvec_sums does. The time of a short product is that from the end of the wait on: all that no other kernel writes is read
 // before, and becomes weights of the vector, the norm's among them, while the vector comes; what is left then is a product for
@@ -326,7 +317,7 @@ inline void matvec_sums_direct(device const uint* w0, device const WEIGHT_SCALE*
     const int k = min(part + step * MATVEC_LANES * MATVEC_SPLIT, MATVEC_PARTS - 1) * MATVEC_COLS;
     matvec_read_rows<PLANES, 1>(w0, scales0, biases0, w1, scales1, biases1, rows, row0, experts, k, words[step], affine[step]);
 #if MATVEC_NORM == 1 || MATVEC_NORM == 2
-    UNROLL for (int q = 0; q < MATVEC_QUADS; q++) factors[step * MATVEC_QUADS + q] = matvec_norms(norm, k + 4 * q);
+    UNROLL for (int q = 0; q < MATVEC_QUADS; q++) factors[step * MATVEC_QUADS + q] = port_four(norm + k + 4 * q);
 #endif
   }
   port_wait();
