@@ -213,16 +213,29 @@ func (b *bench) prefill(ctx context.Context, tokens []int) error {
 	return err
 }
 
+// generate feeds the first token, and then those that the program gives, as an answer does: an engine may begin a call on the token of
+// the call before it.
 func (b *bench) generate(ctx context.Context, tokens []int) error {
-	for _, t := range tokens {
+	token := tokens[0]
+	for i := range tokens {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if _, err := b.session.Decode(t, session.Greedy); err != nil {
+		decode := b.session.Decode
+		if i+1 < len(tokens) {
+			decode = b.decodeOn
+		}
+		step, err := decode(token, session.Greedy)
+		if err != nil {
 			return err
 		}
+		token = step.Token
 	}
 	return nil
+}
+
+func (b *bench) decodeOn(token int, p session.Sampling) (session.Step, error) {
+	return b.session.DecodeOn(token, p, p)
 }
 
 // sumUp fills the figures that follow from the samples.

@@ -49,6 +49,14 @@ type Instance interface {
 	Close() error
 }
 
+// Ahead is an instance that can begin a call before the one before it was read.
+type Ahead interface {
+	// RunAhead is Run that is told which call is likely to follow: next are its inputs, but that its first one is to be the first
+	// output of this call, whatever stands there. The instance may begin it while this call runs, or ignore it. Whatever is called
+	// next gives and leaves what it would without; if it is a call with those inputs, sooner.
+	RunAhead(inputs, next []eval.Value) ([]eval.Value, error)
+}
+
 // State is the content of a buffer of an instance.
 type State struct {
 	// Buffer is the buffer's name.

@@ -177,6 +177,7 @@ type sheet struct{ size int }
 
 func (s *sheet) Size() int                            { return s.size }
 func (s *sheet) Write(int, []byte) error              { return nil }
+func (s *sheet) Place(int, []byte) error              { return nil }
 func (s *sheet) Read(int, []byte) error               { return errPaper }
 func (s *sheet) Fetch(_, _ int) (device.Fetch, error) { return nil, errPaper }
 func (s *sheet) Close() error                         { return nil }

@@ -21,6 +21,10 @@ type instance struct {
 	plans   []*plan              // the last used first
 	arena   *slot
 	profile *Profile
+	turn    int    // the side, 0 or 1, that the next call reads of what has two: see ahead.go
+	begun   *begun // the call that was begun before it is asked for, or nil
+	// crossing says that steps write to the other side, of the plan that is recorded.
+	crossing bool
 	// buffers are what Close frees.
 	buffers []device.Buffer
 }
@@ -43,8 +47,15 @@ func (x *executable) NewInstance() (engine.Instance, error) {
 }
 
 // alloc allocates memory of the instance.
-func (x *instance) alloc(size int) (device.Buffer, error) {
-	m, err := x.exe.device.NewBuffer(max(size, alignment))
+func (x *instance) alloc(size int) (device.Buffer, error) { return x.allocIn(size, false) }
+
+// allocIn allocates memory of the instance, the device's or the host's.
+func (x *instance) allocIn(size int, host bool) (m device.Buffer, err error) {
+	if host {
+		m, err = x.exe.device.(device.HostWriter).NewHostBuffer(size)
+	} else {
+		m, err = x.exe.device.NewBuffer(max(size, alignment))
+	}
 	if err == nil {
 		x.buffers = append(x.buffers, m)
 	}
@@ -53,14 +64,36 @@ func (x *instance) alloc(size int) (device.Buffer, error) {
 
 // locate gives the buffer that a slot lies in, and where, in bytes.
 func (x *instance) locate(s *slot) (device.Buffer, int) {
-	if s.buffer != nil {
-		return s.buffer, s.offset
+	return x.side(s, x.turn)
+}
+
+// side is locate for a turn.
+func (x *instance) side(s *slot, turn int) (device.Buffer, int) {
+	switch {
+	case s.buffer == nil:
+		return x.arena.buffer, s.offset
+	case s.other != nil && turn == 1:
+		return s.other, s.offset
 	}
-	return x.arena.buffer, s.offset
+	return s.buffer, s.offset
+}
+
+// place is what a step gives its kernel.
+func (x *instance) place(o operand) (device.Buffer, int) {
+	if o.then != nil && x.crossing {
+		return x.side(o.then, 1-x.turn)
+	}
+	buffer, offset := x.locate(o.slot)
+	return buffer, offset + o.at
 }
 
 // Run calls the entry function. After an error the buffers hold what the operations before it wrote.
 func (x *instance) Run(inputs []eval.Value) (out []eval.Value, err error) {
+	return x.RunAhead(inputs, nil)
+}
+
+// RunAhead is Run that begins the call that is likely to follow, if the program allows it: see engine.Ahead.
+func (x *instance) RunAhead(inputs, next []eval.Value) (out []eval.Value, err error) {
 	f := x.exe.fused.Entry
 	defer func() {
 		// Kernels trust what was checked when the plan was made. Should a program get around that, it must
@@ -74,14 +107,51 @@ func (x *instance) Run(inputs []eval.Value) (out []eval.Value, err error) {
 	}
 	x.exe.timeline.Lock()
 	defer x.exe.timeline.Unlock()
-	p, err := x.runPlan(inputs)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", f.Name, err)
+	c, err := x.call(inputs, next != nil)
+	if err == nil && next != nil {
+		err = x.begin(c, next)
 	}
+	if err == nil {
+		out, err = x.results(c)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name, errors.Join(err, x.undo()))
+	}
+	return out, nil
+}
+
+// call submits the call with these inputs, if it was not begun yet.
+func (x *instance) call(inputs []eval.Value, ahead bool) (*call, error) {
+	if x.asked(inputs) {
+		c := x.begun.call
+		x.begun = nil
+		return c, nil
+	}
+	if err := x.undo(); err != nil {
+		return nil, err
+	}
+	p, err := x.runPlan(inputs, ahead)
+	if err != nil {
+		return nil, err
+	}
+	return x.submitted(p)
+}
+
+// results are the outputs of a call.
+func (x *instance) results(c *call) (out []eval.Value, err error) {
+	f, p := x.exe.fused.Entry, c.plan
 	out = make([]eval.Value, len(p.outputs))
 	for i, v := range p.outputs {
-		if out[i], err = x.content(f.Body.Results[i], v); err != nil {
-			return nil, fmt.Errorf("%s: output %d: %w", f.Name, i, err)
+		if c.result != nil {
+			out[i].Tensor, err = c.token()
+		} else {
+			out[i], err = x.content(f.Body.Results[i], v)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("output %d: %w", i, err)
+		}
+		if x.begun != nil {
+			x.begun.token = int(out[i].Tensor.I[0])
 		}
 		if out[i].Tensor != nil {
 			out[i].Tensor = eval.ConvertOutput(out[i].Tensor, f.Outputs[i].DType, x.exe.precision)
@@ -93,8 +163,8 @@ func (x *instance) Run(inputs []eval.Value) (out []eval.Value, err error) {
 	return out, nil
 }
 
-// runPlan runs the plan for the inputs, made anew as long as it has kernels that must not be used.
-func (x *instance) runPlan(inputs []eval.Value) (*plan, error) {
+// runPlan runs the plan for the inputs, made anew as long as it has kernels that must not be used. ahead gives it two sides, if it can have them.
+func (x *instance) runPlan(inputs []eval.Value, ahead bool) (*plan, error) {
 	for {
 		p, err := x.planFor(inputs)
 		if err != nil {
@@ -102,6 +172,11 @@ func (x *instance) runPlan(inputs []eval.Value) (*plan, error) {
 		}
 		for i, v := range inputs {
 			p.inputs[i].content = v
+		}
+		if ahead {
+			if err := x.pair(p); err != nil {
+				return nil, err
+			}
 		}
 		if err := x.run(p); !errors.Is(err, errAnew) {
 			return p, err

@@ -30,6 +30,8 @@ type operand struct {
 	slot     *slot
 	at, size int
 	write    bool
+	// then is set where a plan that runs ahead writes to the other side of that slot instead: see ahead.go.
+	then *slot
 	// below is set where the bytes are i32 that a kernel trusts to be from 0 to below-1.
 	below int
 }
@@ -39,6 +41,9 @@ func whole(s *slot) operand { return operand{slot: s, size: s.size} }
 
 // written is a slot that a kernel writes.
 func written(s *slot) operand { return operand{slot: s, size: s.size, write: true} }
+
+// after is where a kernel that reads a state in another operand writes what the state becomes.
+func after(s *slot) operand { return operand{slot: s, size: s.size, write: true, then: s} }
 
 // reads is a value that a kernel reads.
 func reads(v *value) operand {

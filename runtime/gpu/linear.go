@@ -74,7 +74,7 @@ func (b *binder) many(group []*linearOf, conv *convOf) bool {
 	v, norm := l.vectors()
 	k := kernels.MatVecMany{Vectors: v}
 	none := whole(l.w.data)
-	kind, more := "linears", []operand{none, none, none, none, none}
+	kind, more := "linears", []operand{none, none, none, none, none, none}
 	if conv != nil {
 		kind, more = "linear conv", conv.operands
 		k.Conv, k.Early, k.Activated = &conv.kernel, conv.early, conv.activated
@@ -409,6 +409,8 @@ func (b *binder) indices(v *value, rows int) *value {
 		}
 		return nil
 	})
+	u := &b.plan.words.uploads[len(b.plan.words.uploads)-1]
+	u.of, u.rows = c, rows
 	return d
 }
 

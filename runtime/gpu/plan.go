@@ -24,9 +24,10 @@ type plan struct {
 
 	checks []func() error // of cells: what kernels trust
 
-	words   words         // what the steps read of a call
-	results device.Buffer // where results of a few bytes lie, if they do not lie in the arena
-	program []segment
+	words    words         // what the steps read of a call
+	results  device.Buffer // where results of a few bytes lie, if they do not lie in the arena
+	ahead    *ahead        // nil where no call can be begun before the one before it was read
+	programs [2][]segment  // of each turn
 }
 
 // binder makes a plan.
@@ -98,6 +99,7 @@ func (x *instance) bind(shapes [][]int) (*plan, error) {
 	if err := b.memory(); err != nil {
 		return nil, errors.Join(err, b.plan.close(x))
 	}
+	b.plan.ahead = b.foresee()
 	return b.plan, nil
 }
 

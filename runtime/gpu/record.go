@@ -109,8 +109,7 @@ func (x *instance) dispatch(s *step) (d device.Dispatch, touched []access, err e
 	}
 	d = device.Dispatch{Label: s.kind, Kernel: kernel, Groups: s.launch.Groups, Threads: s.launch.Threads, Memory: s.launch.Memory}
 	for _, o := range s.operands {
-		buffer, offset := x.locate(o.slot)
-		offset += o.at
+		buffer, offset := x.place(o)
 		d.Arguments = append(d.Arguments, device.Argument{Binding: device.Binding{Buffer: buffer, Offset: offset}})
 		if !o.slot.fixed {
 			touched = append(touched, access{buffer, offset, offset + o.size, o.write})

@@ -55,13 +55,13 @@ func bindConv(b *binder) bool {
 		flag = reads(reset)
 	}
 	at := b.stepAt(tokens, nil)
-	c := &convOf{kernel: k, operands: []operand{reads(weight), flag, written(s.slot), writes(out)}, early: b.unwritten(s.slot, flag.slot)}
+	c := &convOf{kernel: k, operands: []operand{reads(weight), flag, whole(s.slot), writes(out), after(s.slot)}, early: b.unwritten(s.slot, flag.slot)}
 	if tokens == 1 && b.convolveProduct(x, c) {
 		return true
 	}
 	if tokens <= fewTokens {
 		l, err := k.StepLaunch()
-		return b.dispatch("conv", l, err, reads(x), reads(weight), flag, written(s.slot), writes(out), at)
+		return b.dispatch("conv", l, err, reads(x), reads(weight), flag, whole(s.slot), writes(out), after(s.slot), at)
 	}
 	outputs, state, err := k.Launches(tokens)
 	return b.dispatch("conv", outputs, err, reads(x), reads(weight), flag, whole(s.slot), writes(out), at) &&
@@ -71,7 +71,7 @@ func bindConv(b *binder) bool {
 // convOf is a convolution for one token as the end of the product that is its input.
 type convOf struct {
 	kernel   kernels.Conv
-	operands []operand // its weight, reset, state and output, and the activated results
+	operands []operand // its weight, reset, state, output and state after it, and the activated results
 	early    bool      // nothing writes the state or reset before it
 	// activated are results that will be the gate of something.
 	activated kernels.Activated
@@ -300,7 +300,7 @@ func bindDeltaRule(b *binder) bool {
 	}
 	d.Early = early
 	l, err := d.StepLaunch()
-	if !b.dispatch("delta rule", l, err, reads(q), reads(k), reads(v), reads(g), reads(beta), reads(qWeight), reads(kWeight), reads(bias), reads(rate), flag, written(s.slot), writes(out), at) {
+	if !b.dispatch("delta rule", l, err, reads(q), reads(k), reads(v), reads(g), reads(beta), reads(qWeight), reads(kWeight), reads(bias), reads(rate), flag, whole(s.slot), writes(out), after(s.slot), at) {
 		return false
 	}
 	b.reading(2 * s.slot.size)

@@ -7,17 +7,25 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/device"
 )
 
-// run executes the plan for the inputs that its cells hold.
+// run submits the plan for the inputs that its cells hold.
 func (x *instance) run(p *plan) error {
 	if err := x.prepare(p); err != nil {
 		return err
 	}
-	if p.program == nil {
-		if err := x.tune(p); err != nil {
-			return err
-		}
-		if err := x.prove(p); err != nil {
-			return err
+	return x.play(p)
+}
+
+// play submits the kernels of the plan, and runs what is between them.
+func (x *instance) play(p *plan) error {
+	x.crossing = p.takesTurns()
+	if p.programs[x.turn] == nil {
+		if p.programs[1-x.turn] == nil { // else its kernels are known
+			if err := x.tune(p); err != nil {
+				return err
+			}
+			if err := x.prove(p); err != nil {
+				return err
+			}
 		}
 		program, err := x.record(p)
 		if err != nil {
@@ -26,10 +34,10 @@ func (x *instance) run(p *plan) error {
 			}
 			return err
 		}
-		p.program = program
+		p.programs[x.turn] = program
 	}
-	for i := range p.program {
-		s := &p.program[i]
+	for i := range p.programs[x.turn] {
+		s := &p.programs[x.turn][i]
 		if s.host != nil {
 			if err := s.host.host(); err != nil {
 				return x.failed(s.host.op, err)
@@ -45,6 +53,22 @@ func (x *instance) run(p *plan) error {
 
 // prepare computes the cells and writes what kernels read of them.
 func (x *instance) prepare(p *plan) error {
+	if err := p.compute(); err != nil || p.words.size == 0 {
+		return err
+	}
+	return x.wordsOf(p).Write(0, p.words.content[:p.words.size])
+}
+
+// wordsOf is the buffer of the words of this turn.
+func (x *instance) wordsOf(p *plan) device.Buffer {
+	if p.words.other != nil && x.turn == 1 {
+		return p.words.other
+	}
+	return p.words.buffer
+}
+
+// compute computes the cells, and the words of them.
+func (p *plan) compute() error {
 	for _, c := range p.cells {
 		if c.run == nil {
 			continue
@@ -58,13 +82,7 @@ func (x *instance) prepare(p *plan) error {
 			return err
 		}
 	}
-	if err := p.words.fill(); err != nil {
-		return err
-	}
-	if p.words.size == 0 {
-		return nil
-	}
-	return p.words.buffer.Write(0, p.words.content[:p.words.size])
+	return p.words.fill()
 }
 
 // failed says which operation an error is of.
@@ -99,12 +117,14 @@ func (x *instance) reserve(size int) error {
 
 // forget drops the recording.
 func (p *plan) forget() error {
-	for i := range p.program {
-		if err := p.program[i].close(); err != nil {
-			return err
+	for turn := range p.programs {
+		for i := range p.programs[turn] {
+			if err := p.programs[turn][i].close(); err != nil {
+				return err
+			}
 		}
+		p.programs[turn] = nil
 	}
-	p.program = nil
 	return nil
 }
 
@@ -113,7 +133,11 @@ func (p *plan) close(x *instance) error {
 	if err := p.forget(); err != nil {
 		return err
 	}
-	for _, m := range []device.Buffer{p.words.buffer, p.results} {
+	made := []device.Buffer{p.words.buffer, p.results}
+	if p.ahead != nil {
+		made = append(made, p.ahead.made...)
+	}
+	for _, m := range made {
 		if m == nil {
 			continue
 		}

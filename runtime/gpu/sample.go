@@ -62,7 +62,11 @@ func bindSample(b *binder) bool {
 	} else {
 		values, places, counts, sums = tops, tops, tops, tops
 	}
-	return b.dispatch("sample choose", choose, nil, in, t, topK, topP, seed, whole(tops), whole(topsAt), whole(values), whole(places), whole(counts), whole(sums), writes(out))
+	next := written(b.scratch(4))
+	if fed, rows := b.plan.words.indexOf(b.plan.inputs[0]); s.Vocab <= rows {
+		next.then = fed
+	}
+	return b.dispatch("sample choose", choose, nil, in, t, topK, topP, seed, whole(tops), whole(topsAt), whole(values), whole(places), whole(counts), whole(sums), writes(out), next)
 }
 
 // long is an integer of an operand with all its 64 bits, on the device.

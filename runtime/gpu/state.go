@@ -110,6 +110,9 @@ func (x *instance) updateState(s *state, c *eval.Call) ([]eval.Value, error) {
 func (x *instance) Reset() error {
 	x.exe.timeline.Lock()
 	defer x.exe.timeline.Unlock()
+	if err := x.undo(); err != nil {
+		return err
+	}
 	for _, b := range x.exe.fused.Buffers {
 		s := x.states[b]
 		if s.host != nil {
@@ -117,18 +120,19 @@ func (x *instance) Reset() error {
 			clear(s.host.I)
 			continue
 		}
-		if err := clearBuffer(s.slot); err != nil {
+		if err := x.clear(s.slot); err != nil {
 			return fmt.Errorf("buffer @%s: %w", b.Name, err)
 		}
 	}
 	return nil
 }
 
-// clearBuffer writes zeros.
-func clearBuffer(s *slot) error {
+// clear writes zeros.
+func (x *instance) clear(s *slot) error {
+	buffer, offset := x.locate(s)
 	zeros := make([]byte, min(s.size, 1<<20))
 	for at := 0; at < s.size; at += len(zeros) {
-		if err := s.buffer.Write(s.offset+at, zeros[:min(len(zeros), s.size-at)]); err != nil {
+		if err := buffer.Write(offset+at, zeros[:min(len(zeros), s.size-at)]); err != nil {
 			return err
 		}
 	}
@@ -139,6 +143,9 @@ func clearBuffer(s *slot) error {
 func (x *instance) Snapshot() ([]engine.State, error) {
 	x.exe.timeline.Lock()
 	defer x.exe.timeline.Unlock()
+	if err := x.undo(); err != nil {
+		return nil, err
+	}
 	out := make([]engine.State, len(x.exe.fused.Buffers))
 	for i, b := range x.exe.fused.Buffers {
 		t, err := x.readState(x.states[b])
@@ -157,6 +164,9 @@ func (x *instance) Restore(states []engine.State) error {
 	}
 	x.exe.timeline.Lock()
 	defer x.exe.timeline.Unlock()
+	if err := x.undo(); err != nil {
+		return err
+	}
 	for i, b := range x.exe.fused.Buffers {
 		if err := x.writeState(x.states[b], states[i].Tensor); err != nil {
 			return fmt.Errorf("buffer @%s: %w", b.Name, err)

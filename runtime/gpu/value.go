@@ -46,6 +46,8 @@ type slot struct {
 	// buffer holds the slot at offset, in bytes; nil for a place in the arena that placing finds.
 	buffer       device.Buffer
 	offset, size int
+	// other holds it in every second turn, where there are two sides of it: see ahead.go.
+	other device.Buffer
 	// fixed says that no kernel writes it.
 	fixed bool
 	// state says that it is a buffer's content.

@@ -19,11 +19,15 @@ type words struct {
 	pairs   map[pair]*slot
 	content []byte
 	buffer  device.Buffer
+	other   device.Buffer // of the other side, where there is one
 }
 
 // upload is a cell on its way to the device.
 type upload struct {
-	at     *slot
+	at *slot
+	// rows says of which rows of a weight it is the indices, the cell; 0 where it is something else.
+	rows   int
+	of     *cell
 	encode func(p []byte) error
 }
 
@@ -39,7 +43,7 @@ func (b *binder) word(size int, encode func(p []byte) error) *slot {
 	s := &slot{offset: w.size, size: size}
 	w.size = (w.size + size + alignment - 1) &^ (alignment - 1)
 	w.slots = append(w.slots, s)
-	w.uploads = append(w.uploads, upload{s, encode})
+	w.uploads = append(w.uploads, upload{at: s, encode: encode})
 	return s
 }
 
@@ -151,6 +155,19 @@ func (b *binder) vector(operand string, n int) *value {
 		return nil
 	}
 	return b.device(of, v)
+}
+
+// indexOf is where the words have a cell that is one index and nothing else, and the number of rows that it may be of; nil where they do not.
+func (w *words) indexOf(c *cell) (at *slot, rows int) {
+	for _, u := range w.uploads {
+		if u.rows > 0 && u.of == c && u.at.size == 4 {
+			if at != nil {
+				return nil, 0
+			}
+			at, rows = u.at, u.rows
+		}
+	}
+	return at, rows
 }
 
 // fill computes the content of the buffer for a call.

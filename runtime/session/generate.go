@@ -100,7 +100,14 @@ func (s *Session) Generate(ctx context.Context, r Request) (a Answer, err error)
 			return a, nil
 		}
 		p.Seed++
-		if step, err = s.Decode(token, p); err != nil {
+		if r.Force == nil && (len(a.Tokens)+1 < limit || r.FeedLast && len(a.Tokens) < limit) {
+			next := p
+			next.Seed++
+			step, err = s.DecodeOn(token, p, next)
+		} else {
+			step, err = s.Decode(token, p)
+		}
+		if err != nil {
 			return a, err
 		}
 		a.Decoded++

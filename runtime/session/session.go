@@ -128,6 +128,29 @@ func (s *Session) Decode(token int, p Sampling) (Step, error) {
 	return s.call([]int{token}, p)
 }
 
+// DecodeOn is Decode where the token that it gives is likely to be fed next, with the parameters next: an engine that can begins
+// that call before this one was read, so that it need not wait for the host. What is fed next need not be that.
+func (s *Session) DecodeOn(token int, p, next Sampling) (Step, error) {
+	x, ok := s.instance.(engine.Ahead)
+	if !ok || s.model.Form == Logits || s.checkRoom(2) != nil || next.Check() != nil {
+		return s.Decode(token, p)
+	}
+	inputs, err := s.inputs([]int{token}, len(s.tokens), p)
+	if err != nil {
+		return Step{}, err
+	}
+	follows, err := s.inputs([]int{0}, len(s.tokens)+1, next)
+	if err != nil {
+		return Step{}, err
+	}
+	out, err := x.RunAhead(inputs, follows)
+	if err != nil {
+		return Step{}, err
+	}
+	s.tokens = append(s.tokens, token)
+	return s.read(out[0].Tensor, p)
+}
+
 func (s *Session) checkRoom(n int) error {
 	if len(s.tokens)+n > s.model.MaxSeqLen {
 		return fmt.Errorf("%d tokens at position %d do not fit the context of %d tokens", n, len(s.tokens), s.model.MaxSeqLen)
@@ -146,6 +169,20 @@ func (s *Session) call(tokens []int, p Sampling) (Step, error) {
 
 // forward runs forward on tokens at the session's position.
 func (s *Session) forward(tokens []int, p Sampling) (*eval.Tensor, error) {
+	inputs, err := s.inputs(tokens, len(s.tokens), p)
+	if err != nil {
+		return nil, err
+	}
+	out, err := s.instance.Run(inputs)
+	if err != nil {
+		return nil, err
+	}
+	s.tokens = append(s.tokens, tokens...)
+	return out[0].Tensor, nil
+}
+
+// inputs are those of forward for tokens from a position on.
+func (s *Session) inputs(tokens []int, position int, p Sampling) ([]eval.Value, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
@@ -154,7 +191,7 @@ func (s *Session) forward(tokens []int, p Sampling) (*eval.Tensor, error) {
 		if t < 0 || s.model.Vocab > 0 && t >= s.model.Vocab {
 			return nil, fmt.Errorf("token %d is not in the vocabulary of %d tokens", t, s.model.Vocab)
 		}
-		ids[i], positions[i] = int64(t), int64(len(s.tokens)+i)
+		ids[i], positions[i] = int64(t), int64(position+i)
 	}
 	inputs := []eval.Value{
 		{Tensor: eval.Ints(ir.I64, []int{1, len(tokens)}, ids)},
@@ -171,12 +208,7 @@ func (s *Session) forward(tokens []int, p Sampling) (*eval.Tensor, error) {
 		}
 		inputs = append(inputs, floatScalar(p.Temperature), intScalar(topK), floatScalar(p.TopP), intScalar(p.Seed))
 	}
-	out, err := s.instance.Run(inputs)
-	if err != nil {
-		return nil, err
-	}
-	s.tokens = append(s.tokens, tokens...)
-	return out[0].Tensor, nil
+	return inputs, nil
 }
 
 func floatScalar(v float32) eval.Value {

@@ -78,7 +78,7 @@ func (d *gpu) Wrap(memory []byte) (device.Buffer, error) {
 
 func (b *buffer) Size() int { return b.size }
 
-func (b *buffer) Write(offset int, from []byte) error {
+func (b *buffer) checkWrite(offset int, from []byte) error {
 	if err := device.CheckRange("cuda: write", offset, len(from), b.size); err != nil {
 		return err
 	}
@@ -88,8 +88,21 @@ func (b *buffer) Write(offset int, from []byte) error {
 	if b.host.bytes != nil {
 		return errors.New("cuda: write to a buffer of the host's memory, which kernels write to")
 	}
-	if len(from) == 0 {
-		return nil
+	return nil
+}
+
+func (b *buffer) Place(offset int, from []byte) error {
+	d := b.device
+	err := errors.Join(b.checkWrite(offset, from), device.CheckPlace("cuda", len(from)))
+	if err != nil || len(from) == 0 {
+		return err
+	}
+	return d.do(func() error { return d.beside.write(d, b.address+uintptr(offset), from) })
+}
+
+func (b *buffer) Write(offset int, from []byte) error {
+	if err := b.checkWrite(offset, from); err != nil || len(from) == 0 {
+		return err
 	}
 	d := b.device
 	return d.do(func() error {

@@ -30,6 +30,7 @@ type gpu struct {
 	overlap  bool // whether kernels may start early, see startEarly
 	info     device.Info
 	small    ring
+	beside   beside
 	large    staging
 
 	products    sync.Mutex // guards what follows
@@ -95,6 +96,9 @@ func (d *gpu) start(attribute map[uintptr]int) error {
 		err = d.small.open(d)
 	}
 	if err == nil {
+		err = d.beside.open(d)
+	}
+	if err == nil {
 		err = d.large.open(d)
 	}
 	if err != nil {
@@ -132,7 +136,7 @@ func (d *gpu) Close() error {
 		if d.multiplier != nil {
 			errs = append(errs, d.multiplier.close(d))
 		}
-		errs = append(errs, d.small.close(d), d.large.close(d))
+		errs = append(errs, d.small.close(d), d.beside.close(d), d.large.close(d))
 		if d.stream != 0 {
 			errs = append(errs, d.call("cuStreamDestroy_v2", d.stream))
 		}

@@ -131,6 +131,33 @@ func (r *ring) mark(d *gpu) (place int, err error) {
 	return place, r.done[place].record(d)
 }
 
+// beside writes while what is on the device's stream runs, on a stream of its own.
+type beside struct {
+	stream uintptr
+	memory pinned
+}
+
+func (s *beside) open(d *gpu) error {
+	return errors.Join(d.call("cuStreamCreate", uintptr(unsafe.Pointer(&s.stream)), streamNonBlocking), s.memory.open(d, smallBytes))
+}
+
+func (s *beside) close(d *gpu) error {
+	err := s.memory.close(d)
+	if s.stream != 0 {
+		err = errors.Join(err, d.call("cuStreamDestroy_v2", s.stream))
+	}
+	return err
+}
+
+// write copies up to smallBytes to the device and waits until they are there.
+func (s *beside) write(d *gpu, to uintptr, from []byte) error {
+	copy(s.memory.bytes, from)
+	if err := d.call("cuMemcpyHtoDAsync_v2", to, s.memory.address, uintptr(len(from)), s.stream); err != nil {
+		return err
+	}
+	return d.call("cuStreamSynchronize", s.stream)
+}
+
 // staging is a few large places for what does not fit the ring: while the device copies one, the host fills
 // the next.
 type staging struct {

@@ -19,6 +19,14 @@ func CheckRange(what string, offset, size, buffer int) error {
 	return nil
 }
 
+// CheckPlace tells whether Place takes so many bytes.
+func CheckPlace(what string, size int) error {
+	if size > MaxPlaced {
+		return fmt.Errorf("%s: %d bytes to place, at most %d are possible", what, size, MaxPlaced)
+	}
+	return nil
+}
+
 // CheckDispatch checks what does not depend on a host: the grid, the threadgroup against the kernel, its memory
 // against the device, the arguments against their buffers.
 func CheckDispatch(i int, d Dispatch, info Info) error {

@@ -32,7 +32,7 @@ type Device interface {
 	NewBuffer(size int) (Buffer, error)
 	// Wrap makes a buffer of memory that is only read, such as a part of a mapped file; it must stay as it is
 	// until the buffer is closed. Where memory is shared, nothing is copied; CUDA copies in pieces. The buffer
-	// refuses Write, and a kernel must not write to it. Metal wants memory that begins at a page: the buffer of
+	// refuses Write and Place, and a kernel must not write to it. Metal wants memory that begins at a page: the buffer of
 	// other memory begins at the page before it, which is taken care of, but the rest of the first and the last
 	// page must be readable.
 	Wrap(memory []byte) (Buffer, error)
@@ -50,12 +50,15 @@ type Device interface {
 // MaxHostBuffer is the largest buffer in the host's memory, in bytes.
 const MaxHostBuffer = 4096
 
+// MaxPlaced is what one call of Buffer.Place takes, in bytes.
+const MaxPlaced = 4096
+
 // HostWriter is implemented by devices that have memory of their own, and can write to the host's, too.
 type HostWriter interface {
 	// NewHostBuffer makes a buffer of 1 to MaxHostBuffer bytes in the host's memory. It holds zeros. Kernels reach it, slowly. Read
 	// and Fetch wait, but have the device copy nothing: a copy takes longer than the kernel that gives a token. What is
 	// fetched is what is there when Bytes is called, and the buffer is closed after that. A word may be given as soon as it
-	// is written, before what was submitted is done: a kernel writes it once. It refuses Write.
+	// is written, before what was submitted is done: a kernel writes it once. It refuses Write and Place.
 	NewHostBuffer(size int) (Buffer, error)
 }
 
@@ -66,6 +69,9 @@ type Buffer interface {
 	// Write puts bytes at an offset, after what was submitted before and ahead of what will be. The bytes are
 	// taken at once; up to 4096 of them cost no wait.
 	Write(offset int, from []byte) error
+	// Place puts at most MaxPlaced bytes at an offset at once, while what was submitted before may still run: nothing of that may read or
+	// write these bytes; the zeros of a new buffer count as submitted. What is submitted afterwards finds them there, and not one copy stands between it and what runs.
+	Place(offset int, from []byte) error
 	// Read waits for what was submitted and gives the bytes at an offset.
 	Read(offset int, to []byte) error
 	// Fetch asks for at most 4096 bytes at an offset as they are after what was submitted so far, without

@@ -64,17 +64,33 @@ func (d *emulator) Wrap(memory []byte) (device.Buffer, error) {
 func (b *buffer) Size() int { return len(b.memory) }
 
 func (b *buffer) Write(offset int, from []byte) error {
+	if err := b.checkWrite(offset, from); err != nil {
+		return err
+	}
+	from = bytes.Clone(from)
+	b.device.enqueue(func() error { copy(b.memory[offset:], from); return nil })
+	return nil
+}
+
+// Place comes before all that has been submitted and did not run yet.
+func (b *buffer) Place(offset int, from []byte) error {
+	err := errors.Join(b.checkWrite(offset, from), device.CheckPlace("emulator", len(from)))
+	if err == nil {
+		copy(b.memory[offset:], from)
+	}
+	return err
+}
+
+func (b *buffer) checkWrite(offset int, from []byte) error {
 	if err := device.CheckRange("emulator: write", offset, len(from), len(b.memory)); err != nil {
 		return err
 	}
 	if b.mapping == nil {
-		return fmt.Errorf("emulator: write to wrapped memory, which is only read")
+		return errors.New("emulator: write to wrapped memory, which is only read")
 	}
 	if b.host {
 		return errors.New("emulator: write to a buffer of the host's memory, which kernels write to")
 	}
-	from = bytes.Clone(from)
-	b.device.enqueue(func() error { copy(b.memory[offset:], from); return nil })
 	return nil
 }
 

@@ -2,12 +2,12 @@
 #ifdef ENTRY_conv_step
 #ifdef PORT_ENTRY
 extern "C" __attribute__((visibility("default"))) void conv_step_entry(void* const* a) {
-  conv_step((device const float*)a[0], (device const CONV_WEIGHT_T*)a[1], (device const uchar*)a[2], (device CONV_STATE_T*)a[3], (device float*)a[4], (device const int*)a[5], PORT_thread_position_in_grid().x);
+  conv_step((device const float*)a[0], (device const CONV_WEIGHT_T*)a[1], (device const uchar*)a[2], (device const CONV_STATE_T*)a[3], (device float*)a[4], (device CONV_STATE_T*)a[5], (device const int*)a[6], PORT_thread_position_in_grid().x);
 }
-PORT_ENTRY(conv_step, 128, 6)
+PORT_ENTRY(conv_step, 128, 7)
 #else
-extern "C" __global__ void __launch_bounds__(128) conv_step_entry(device const float* x, device const CONV_WEIGHT_T* w, device const uchar* reset, device CONV_STATE_T* state, device float* y, device const int* step) {
-  conv_step(x, w, reset, state, y, step, PORT_thread_position_in_grid().x);
+extern "C" __global__ void __launch_bounds__(128) conv_step_entry(device const float* x, device const CONV_WEIGHT_T* w, device const uchar* reset, device const CONV_STATE_T* state, device float* y, device CONV_STATE_T* next, device const int* step) {
+  conv_step(x, w, reset, state, y, next, step, PORT_thread_position_in_grid().x);
 }
 #endif
 #endif

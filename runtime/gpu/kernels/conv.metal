@@ -3,15 +3,17 @@
 // Causal convolution of each channel over the last CONV_TAPS tokens: y[t] = activation(Σ_j w[c][j] · s[t + 1 + j])
 // for the rows s of the state followed by those of x; the last CONV_TAPS rows become the state.
 
-// For few tokens: the outputs and the state in one go. x [T][..]; w [CHANNELS][TAPS]; reset [1]; state; y [T][CHANNELS].
+// For few tokens: the outputs and the state in one go. x [T][..]; w [CHANNELS][TAPS]; reset [1]; state; y [T][CHANNELS]; next,
+// the state after, which may be state itself.
 // grid: CHANNELS / 128
 [[max_total_threads_per_threadgroup(128)]]
 kernel void conv_step(device const float* x [[buffer(0)]],
                       device const CONV_WEIGHT_T* w [[buffer(1)]],
                       device const uchar* reset [[buffer(2)]],
-                      device CONV_STATE_T* state [[buffer(3)]],
+                      device const CONV_STATE_T* state [[buffer(3)]],
                       device float* y [[buffer(4)]],
-                      device const int* step [[buffer(5)]],
+                      device CONV_STATE_T* next [[buffer(5)]],
+                      device const int* step [[buffer(6)]],
                       uint i [[thread_position_in_grid]]) {
   const int c = int(i);
   if (c >= CONV_CHANNELS) return;
@@ -26,7 +28,7 @@ kernel void conv_step(device const float* x [[buffer(0)]],
     conv_shift(row, x[long(t) * CONV_X_TOKEN + c]);
     y[long(t) * CONV_CHANNELS + c] = conv_output(row, taps);
   }
-  conv_write(state, c, row);
+  conv_write(next, c, row);
 }
 
 // For many tokens: the outputs alone. A thread takes CONV_TOKENS tokens of a channel. conv_state follows.

@@ -28,27 +28,36 @@ func TestConv(t *testing.T) {
 			for _, run := range []struct {
 				tokens, position int
 				reset, many      bool
-			}{{1, 9, false, false}, {2, 0, true, false}, {1, 4, false, true}, {35, 7, false, true}, {2, 0, true, true}} {
+				elsewhere        bool // the state after is written there
+			}{{1, 9, false, false, false}, {2, 0, true, false, false}, {3, 9, false, false, true}, {1, 0, true, false, true}, {1, 4, false, true, false}, {35, 7, false, true, false}, {2, 0, true, true, false}} {
 				r := seeded(uint64(run.tokens))
 				capacity := run.tokens + 20
 				x, w, state := r.floats(run.tokens*c.Token), r.floats(c.Channels*c.Taps), r.floats(c.Channels*c.Taps)
 				weight, got := hold(c.Weight, w), hold(c.State, state)
+				next := got
+				if run.elsewhere {
+					next = hold(c.State, blank(len(state)))
+				}
+				before := got.floats()
 				want, y := blank(capacity*c.Channels), blank(capacity*c.Channels)
 				c.Twin(run.tokens, run.position, x, w, run.reset, state, want)
 				step := []int32{int32(run.tokens), int32(run.position)}
 				if run.many {
-					outputs, next, err := c.Launches(capacity)
+					outputs, last, err := c.Launches(capacity)
 					require.NoError(t, err)
 					kerneltest.Run(t, outputs, x, weight.bytes, flag(run.reset), got.bytes, y, step)
-					kerneltest.Run(t, next, x, flag(run.reset), got.bytes, step)
+					kerneltest.Run(t, last, x, flag(run.reset), got.bytes, step)
 				} else {
 					l, err := c.StepLaunch()
 					require.NoError(t, err)
-					kerneltest.Run(t, l, x, weight.bytes, flag(run.reset), got.bytes, y, step)
+					kerneltest.Run(t, l, x, weight.bytes, flag(run.reset), got.bytes, y, next.bytes, step)
 				}
 				requireClose(t, want[:run.tokens*c.Channels], y[:run.tokens*c.Channels], 1e-6)
 				requireBlank(t, y[run.tokens*c.Channels:])
-				require.Equal(t, state, got.floats())
+				require.Equal(t, state, next.floats())
+				if run.elsewhere {
+					require.Equal(t, before, got.floats())
+				}
 			}
 		})
 	}

@@ -14,12 +14,12 @@ extern "C" __global__ void __launch_bounds__(64) delta_gates_entry(device const 
 #ifdef ENTRY_delta_step
 #ifdef PORT_ENTRY
 extern "C" __attribute__((visibility("default"))) void delta_step_entry(void* const* a) {
-  delta_step((device const float*)a[0], (device const float*)a[1], (device const float*)a[2], (device const float*)a[3], (device const float*)a[4], (device const DELTA_WEIGHT_T*)a[5], (device const DELTA_WEIGHT_T*)a[6], (device const DELTA_GATE_T*)a[7], (device const DELTA_GATE_T*)a[8], (device const uchar*)a[9], (device DELTA_STATE_T*)a[10], (device float*)a[11], (device const int*)a[12], PORT_threadgroup_position_in_grid(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
+  delta_step((device const float*)a[0], (device const float*)a[1], (device const float*)a[2], (device const float*)a[3], (device const float*)a[4], (device const DELTA_WEIGHT_T*)a[5], (device const DELTA_WEIGHT_T*)a[6], (device const DELTA_GATE_T*)a[7], (device const DELTA_GATE_T*)a[8], (device const uchar*)a[9], (device const DELTA_STATE_T*)a[10], (device float*)a[11], (device DELTA_STATE_T*)a[12], (device const int*)a[13], PORT_threadgroup_position_in_grid(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
 }
-PORT_ENTRY(delta_step, DELTA_SIMDGROUPS * 32, 13)
+PORT_ENTRY(delta_step, DELTA_SIMDGROUPS * 32, 14)
 #else
-extern "C" __global__ void __launch_bounds__(DELTA_SIMDGROUPS * 32) delta_step_entry(device const float* q, device const float* k, device const float* v, device const float* g, device const float* beta, device const DELTA_WEIGHT_T* q_weight, device const DELTA_WEIGHT_T* k_weight, device const DELTA_GATE_T* bias, device const DELTA_GATE_T* rate, device const uchar* reset, device DELTA_STATE_T* state, device float* y, device const int* step) {
-  delta_step(q, k, v, g, beta, q_weight, k_weight, bias, rate, reset, state, y, step, PORT_threadgroup_position_in_grid(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
+extern "C" __global__ void __launch_bounds__(DELTA_SIMDGROUPS * 32) delta_step_entry(device const float* q, device const float* k, device const float* v, device const float* g, device const float* beta, device const DELTA_WEIGHT_T* q_weight, device const DELTA_WEIGHT_T* k_weight, device const DELTA_GATE_T* bias, device const DELTA_GATE_T* rate, device const uchar* reset, device const DELTA_STATE_T* state, device float* y, device DELTA_STATE_T* next, device const int* step) {
+  delta_step(q, k, v, g, beta, q_weight, k_weight, bias, rate, reset, state, y, next, step, PORT_threadgroup_position_in_grid(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
 }
 #endif
 #endif

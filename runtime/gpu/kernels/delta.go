@@ -95,8 +95,8 @@ func (d Delta) GatesLaunch(tokens int) (Launch, error) {
 }
 
 // StepLaunch is the dispatch for few tokens: it takes them one by one. Buffers: q, k, v, g, β f32, the weights
-// [DK] of the norms of q and k, bias, rate [Heads], reset bool [1], state, y f32 [T, Heads, DV], step. Those that
-// a shape does not need may be any buffer.
+// [DK] of the norms of q and k, bias, rate [Heads], reset bool [1], state, y f32 [T, Heads, DV], the state after the last
+// token, which may be state itself, step. Those that a shape does not need may be any buffer.
 func (d Delta) StepLaunch() (Launch, error) {
 	d = d.filled()
 	if err := d.check(); err != nil {

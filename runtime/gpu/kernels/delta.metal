@@ -97,7 +97,7 @@ inline bool delta_reset(device const uchar* reset, device const int* step) {
 
 // q, k: [T][..] with K_HEADS heads of DK, tokens a multiple of 4 elements apart; v: [T][..] with HEADS heads of DV; g,
 // beta [T][..][HEADS], or x and b of delta_gates with bias and rate; q_weight, k_weight [DK]; reset [1]; state
-// [HEADS][DV][DK]; y [T][HEADS][DV].
+// [HEADS][DV][DK]; y [T][HEADS][DV]; next, the state after, which may be state itself.
 // grid: DV / BLOCK, HEADS
 [[max_total_threads_per_threadgroup(DELTA_SIMDGROUPS * 32)]]
 kernel void delta_step(device const float* q [[buffer(0)]],
@@ -110,9 +110,10 @@ kernel void delta_step(device const float* q [[buffer(0)]],
                        device const DELTA_GATE_T* bias [[buffer(7)]],
                        device const DELTA_GATE_T* rate [[buffer(8)]],
                        device const uchar* reset [[buffer(9)]],
-                       device DELTA_STATE_T* state [[buffer(10)]],
+                       device const DELTA_STATE_T* state [[buffer(10)]],
                        device float* y [[buffer(11)]],
-                       device const int* step [[buffer(12)]],
+                       device DELTA_STATE_T* next [[buffer(12)]],
+                       device const int* step [[buffer(13)]],
                        uint3 tg [[threadgroup_position_in_grid]],
                        uint sg [[simdgroup_index_in_threadgroup]],
                        uint thread_index [[thread_index_in_simdgroup]]) {
@@ -121,6 +122,7 @@ kernel void delta_step(device const float* q [[buffer(0)]],
   const int lane = int(thread_index) % DELTA_LANES;
   const int row0 = int(tg.x) * DELTA_BLOCK + (int(sg) * (32 / DELTA_LANES) + int(thread_index) / DELTA_LANES) * DELTA_ROWS;
   state += long(head) * DELTA_DV * DELTA_DK;
+  next += long(head) * DELTA_DV * DELTA_DK;
   float s[DELTA_ROWS * DELTA_EACH];
 #if DELTA_EARLY
   delta_state(state, row0, lane, s);
@@ -192,7 +194,7 @@ kernel void delta_step(device const float* q [[buffer(0)]],
   }
   UNROLL for (int r = 0; r < DELTA_ROWS; r++) {
     if (row0 + r < DELTA_DV) {
-      device DELTA_STATE_T* to = state + (row0 + r) * DELTA_DK + 4 * lane;
+      device DELTA_STATE_T* to = next + (row0 + r) * DELTA_DK + 4 * lane;
       UNROLL for (int i = 0; i < DELTA_EACH; i += 4) {
         delta_put(to + i * DELTA_LANES, float4(s[r * DELTA_EACH + i], s[r * DELTA_EACH + i + 1], s[r * DELTA_EACH + i + 2], s[r * DELTA_EACH + i + 3]));
       }

@@ -43,8 +43,8 @@ func TestDeltaStep(t *testing.T) {
 			require.NoError(t, err)
 			for _, run := range []struct {
 				tokens, position int
-				reset            bool
-			}{{1, 5, false}, {3, 0, true}} {
+				reset, elsewhere bool // the state after is written there
+			}{{1, 5, false, false}, {3, 0, true, false}, {2, 5, false, true}, {1, 0, true, true}} {
 				r, in := seeded(9), newDeltaInput(d, run.tokens)
 				qWeight, kWeight := r.floats(d.DK), r.floats(d.DK)
 				for i := range kWeight {
@@ -53,11 +53,18 @@ func TestDeltaStep(t *testing.T) {
 				heldQ, heldK := hold(d.Norm, qWeight), hold(d.Norm, kWeight)
 				bias, rate, state := r.floats(d.Heads), r.uniform(d.Heads, -2, -0.1), r.floats(d.Heads*d.DV*d.DK)
 				got := hold(d.State, state)
+				next, before := got, got.floats()
+				if run.elsewhere {
+					next = hold(d.State, blank(len(state)))
+				}
 				want, y := blank(run.tokens*d.Heads*d.DV), blank(run.tokens*d.Heads*d.DV)
 				d.Twin(run.tokens, run.position, in.q, in.k, in.v, in.g, in.beta, qWeight, kWeight, bias, rate, run.reset, state, want)
-				kerneltest.Run(t, l, in.q, in.k, in.v, in.g, in.beta, heldQ.bytes, heldK.bytes, bias, rate, flag(run.reset), got.bytes, y, []int32{int32(run.tokens), int32(run.position)})
+				kerneltest.Run(t, l, in.q, in.k, in.v, in.g, in.beta, heldQ.bytes, heldK.bytes, bias, rate, flag(run.reset), got.bytes, y, next.bytes, []int32{int32(run.tokens), int32(run.position)})
 				requireClose(t, want, y, 2e-6)
-				requireClose(t, state, got.floats(), got.within(2e-6))
+				requireClose(t, state, next.floats(), next.within(2e-6))
+				if run.elsewhere {
+					require.Equal(t, before, got.floats())
+				}
 			}
 		})
 	}

@@ -202,8 +202,8 @@ type Activated struct {
 func (v MatVecMany) Tunings(m Machine) []Tuning { return v.ways(m, 1, v.N) }
 
 // Launch is the dispatch. Buffers: w, scales, biases, y of weight 0, then of 1, 2 and 3 (those of weight 0 again
-// where there are fewer), x f32 [M, K], norm [K] (x again where there is none), the convolution's w, reset, state and
-// y f32 [Channels] (any where there is none), the activated results f32 [M, Rows] (any where there are none), step.
+// where there are fewer), x f32 [M, K], norm [K] (x again where there is none), the convolution's w, reset, state,
+// y f32 [Channels] and state after it, which may be state itself (any where there is none), the activated results f32 [M, Rows] (any where there are none), step.
 func (v MatVecMany) Launch(t Tuning) (Launch, error) {
 	if len(v.N) < 1 || len(v.N) > 4 || v.Sum != nil {
 		return Launch{}, fmt.Errorf("products with %d weights at once, want 1 to 4, and a vector that is no sum", len(v.N))

@@ -74,10 +74,11 @@ kernel void matvec_many(device const uint* w0 [[buffer(0)]],
                         device const MATVEC_NORM_T* norm [[buffer(17)]],
                         device const CONV_WEIGHT_T* conv_w [[buffer(18)]],
                         device const uchar* reset [[buffer(19)]],
-                        device CONV_STATE_T* state [[buffer(20)]],
+                        device const CONV_STATE_T* state [[buffer(20)]],
                         device float* conv_y [[buffer(21)]],
-                        device float* activated [[buffer(22)]],
-                        device const int* step [[buffer(23)]],
+                        device CONV_STATE_T* next [[buffer(22)]],
+                        device float* activated [[buffer(23)]],
+                        device const int* step [[buffer(24)]],
                         uint group [[threadgroup_position_in_grid]],
                         uint thread_index [[thread_index_in_threadgroup]]) {
   TG_ARRAY(float, stage, MATVEC_STAGE);
@@ -147,7 +148,7 @@ kernel void matvec_many(device const uint* w0 [[buffer(0)]],
   const int vector = at.lane % MATVEC_M;
   if (row < rows && vector < vectors) y0[long(vector) * rows + row] = out[0];
 #if MATVEC_CONV
-  if (channel) conv_advance(state, c, zero, out[0], past, taps, conv_y);
+  if (channel) conv_advance(next, c, zero, out[0], past, taps, conv_y);
 #endif
   if (vector < vectors) matvec_activate(activated, which, row, vector, out[0]);
 }

@@ -135,7 +135,7 @@ func TestMatVecMany(t *testing.T) {
 				weights, results = append(weights, w), append(results, y)
 				args = append(args, w.Words, w.scales, w.biases, y)
 			}
-			kerneltest.Run(t, l, append(args, x, norms, x, x, x, x, x, []int32{1, 0})...)
+			kerneltest.Run(t, l, append(args, x, norms, x, x, x, x, x, x, []int32{1, 0})...)
 			for i, w := range weights {
 				want := blank(rows[i])
 				v.Twin(&w.Weight, x, norm, want)
@@ -156,17 +156,18 @@ func TestMatVecConv(t *testing.T) {
 		reset     bool
 		tuning    kernels.Tuning
 		activated kernels.Activated
+		elsewhere bool // the state after is written there
 	}{
-		"all weights, some rows":      {[]int{40, 8, 17, 33}, kernels.Conv{Channels: 29, Taps: 4, SiLU: true, State: kernels.BF16, Weight: kernels.F32, Reset: kernels.ResetFlag}, false, 5, false, kernels.Tuning{Sets: 2, Rows: 2}, kernels.Activated{Weight: 2, First: 3, Rows: 9, Activation: kernels.SiLU}},
-		"one weight, early":           {[]int{45}, kernels.Conv{Channels: 45, Taps: 3, State: kernels.F32, ChannelFirst: true, Weight: kernels.BF16, Reset: kernels.ResetAtStart}, true, 7, true, kernels.Tuning{Split: 2, Sets: 2}, kernels.Activated{First: 40, Rows: 5, Activation: kernels.GELU}},
-		"reset by the flag, early":    {[]int{24, 9}, kernels.Conv{Channels: 24, Taps: 4, SiLU: true, State: kernels.BF16, ChannelFirst: true, Weight: kernels.F32, Reset: kernels.ResetFlag}, true, 3, true, kernels.Tuning{Lanes: 8, Sets: 1}, kernels.Activated{}},
-		"reset by the position":       {[]int{24, 9}, kernels.Conv{Channels: 20, Taps: 1, SiLU: true, State: kernels.F32, Weight: kernels.F32, Reset: kernels.ResetAtStart}, false, 0, false, kernels.Tuning{Sets: 3, Rows: 1}, kernels.Activated{}},
-		"streamed":                    {[]int{40, 8, 18, 32}, kernels.Conv{Channels: 30, Taps: 4, SiLU: true, State: kernels.BF16, Weight: kernels.F32, Reset: kernels.ResetFlag}, false, 5, true, kernels.Tuning{Stream: kernels.Stream{Groups: 2, Simdgroups: 1, Strip: 16, Columns: 256, Stages: 2}}, kernels.Activated{Weight: 2, First: 3, Rows: 9, Activation: kernels.SiLU}},
-		"streamed, early":             {[]int{70, 8}, kernels.Conv{Channels: 64, Taps: 4, SiLU: true, State: kernels.F32, ChannelFirst: true, Weight: kernels.BF16, Reset: kernels.ResetAtStart}, true, 7, false, kernels.Tuning{Stream: kernels.Stream{Groups: 2, Simdgroups: 1, Strip: 16, Columns: 256, Stages: 2}}, kernels.Activated{First: 60, Rows: 5, Activation: kernels.GELU}},
-		"held":                        {[]int{40, 8, 17, 33}, kernels.Conv{Channels: 30, Taps: 4, SiLU: true, State: kernels.BF16, Weight: kernels.F32, Reset: kernels.ResetFlag}, false, 5, true, holding(2, 2, 512, 4), kernels.Activated{Weight: 2, First: 3, Rows: 9, Activation: kernels.SiLU}},
-		"held, early":                 {[]int{70, 8}, kernels.Conv{Channels: 64, Taps: 4, SiLU: true, State: kernels.F32, ChannelFirst: true, Weight: kernels.BF16, Reset: kernels.ResetAtStart}, true, 7, false, holding(2, 4, 512, 3), kernels.Activated{First: 60, Rows: 5, Activation: kernels.GELU}},
-		"direct":                      {[]int{40, 8, 17, 33}, kernels.Conv{Channels: 29, Taps: 4, SiLU: true, State: kernels.BF16, Weight: kernels.F32, Reset: kernels.ResetFlag}, true, 5, true, kernels.Tuning{Direct: true, Sets: 2, Rows: 2, Split: 2, Bytes: 8}, kernels.Activated{Weight: 2, First: 3, Rows: 9, Activation: kernels.SiLU}},
-		"never reset, words of eight": {[]int{16}, kernels.Conv{Channels: 8, Taps: 4, SiLU: true, State: kernels.F32, Weight: kernels.F32}, false, 0, true, kernels.Tuning{Bytes: 8, Lanes: 16, Split: 2, Sets: 1}, kernels.Activated{}},
+		"all weights, some rows":      {[]int{40, 8, 17, 33}, kernels.Conv{Channels: 29, Taps: 4, SiLU: true, State: kernels.BF16, Weight: kernels.F32, Reset: kernels.ResetFlag}, false, 5, false, kernels.Tuning{Sets: 2, Rows: 2}, kernels.Activated{Weight: 2, First: 3, Rows: 9, Activation: kernels.SiLU}, false},
+		"one weight, early":           {[]int{45}, kernels.Conv{Channels: 45, Taps: 3, State: kernels.F32, ChannelFirst: true, Weight: kernels.BF16, Reset: kernels.ResetAtStart}, true, 7, true, kernels.Tuning{Split: 2, Sets: 2}, kernels.Activated{First: 40, Rows: 5, Activation: kernels.GELU}, true},
+		"reset by the flag, early":    {[]int{24, 9}, kernels.Conv{Channels: 24, Taps: 4, SiLU: true, State: kernels.BF16, ChannelFirst: true, Weight: kernels.F32, Reset: kernels.ResetFlag}, true, 3, true, kernels.Tuning{Lanes: 8, Sets: 1}, kernels.Activated{}, false},
+		"reset by the position":       {[]int{24, 9}, kernels.Conv{Channels: 20, Taps: 1, SiLU: true, State: kernels.F32, Weight: kernels.F32, Reset: kernels.ResetAtStart}, false, 0, false, kernels.Tuning{Sets: 3, Rows: 1}, kernels.Activated{}, true},
+		"streamed":                    {[]int{40, 8, 18, 32}, kernels.Conv{Channels: 30, Taps: 4, SiLU: true, State: kernels.BF16, Weight: kernels.F32, Reset: kernels.ResetFlag}, false, 5, true, kernels.Tuning{Stream: kernels.Stream{Groups: 2, Simdgroups: 1, Strip: 16, Columns: 256, Stages: 2}}, kernels.Activated{Weight: 2, First: 3, Rows: 9, Activation: kernels.SiLU}, true},
+		"streamed, early":             {[]int{70, 8}, kernels.Conv{Channels: 64, Taps: 4, SiLU: true, State: kernels.F32, ChannelFirst: true, Weight: kernels.BF16, Reset: kernels.ResetAtStart}, true, 7, false, kernels.Tuning{Stream: kernels.Stream{Groups: 2, Simdgroups: 1, Strip: 16, Columns: 256, Stages: 2}}, kernels.Activated{First: 60, Rows: 5, Activation: kernels.GELU}, true},
+		"held":                        {[]int{40, 8, 17, 33}, kernels.Conv{Channels: 30, Taps: 4, SiLU: true, State: kernels.BF16, Weight: kernels.F32, Reset: kernels.ResetFlag}, false, 5, true, holding(2, 2, 512, 4), kernels.Activated{Weight: 2, First: 3, Rows: 9, Activation: kernels.SiLU}, false},
+		"held, early":                 {[]int{70, 8}, kernels.Conv{Channels: 64, Taps: 4, SiLU: true, State: kernels.F32, ChannelFirst: true, Weight: kernels.BF16, Reset: kernels.ResetAtStart}, true, 7, false, holding(2, 4, 512, 3), kernels.Activated{First: 60, Rows: 5, Activation: kernels.GELU}, true},
+		"direct":                      {[]int{40, 8, 17, 33}, kernels.Conv{Channels: 29, Taps: 4, SiLU: true, State: kernels.BF16, Weight: kernels.F32, Reset: kernels.ResetFlag}, true, 5, true, kernels.Tuning{Direct: true, Sets: 2, Rows: 2, Split: 2, Bytes: 8}, kernels.Activated{Weight: 2, First: 3, Rows: 9, Activation: kernels.SiLU}, true},
+		"never reset, words of eight": {[]int{16}, kernels.Conv{Channels: 8, Taps: 4, SiLU: true, State: kernels.F32, Weight: kernels.F32}, false, 0, true, kernels.Tuning{Bytes: 8, Lanes: 16, Split: 2, Sets: 1}, kernels.Activated{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -190,7 +191,11 @@ func TestMatVecConv(t *testing.T) {
 			taps, state := r.floats(c.conv.Channels*c.conv.Taps), r.floats(c.conv.Channels*c.conv.Taps)
 			weight, got, y := hold(c.conv.Weight, taps), hold(c.conv.State, state), blank(c.conv.Channels+3)
 			gate := blank(c.activated.Rows + 2)
-			kerneltest.Run(t, l, append(args, x, norm, weight.bytes, flag(c.reset), got.bytes, y, gate, []int32{1, int32(c.position)})...)
+			next, before := got, got.floats()
+			if c.elsewhere {
+				next = hold(c.conv.State, blank(len(state)))
+			}
+			kerneltest.Run(t, l, append(args, x, norm, weight.bytes, flag(c.reset), got.bytes, y, next.bytes, gate, []int32{1, int32(c.position)})...)
 			for i, w := range weights {
 				want := blank(c.rows[i])
 				v.Twin(&w.Weight, x, norm, want)
@@ -200,7 +205,10 @@ func TestMatVecConv(t *testing.T) {
 			c.conv.Twin(1, c.position, results[0], taps, c.reset, state, want)
 			requireClose(t, want, y[:len(want)], bound)
 			requireBlank(t, y[len(want):])
-			require.Equal(t, state, got.floats())
+			require.Equal(t, state, next.floats())
+			if c.elsewhere {
+				require.Equal(t, before, got.floats())
+			}
 			want = blank(c.activated.Rows)
 			v.ActivatedTwin(results[c.activated.Weight], want)
 			requireClose(t, want, gate[:len(want)], bound)

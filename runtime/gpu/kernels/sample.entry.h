@@ -26,12 +26,12 @@ extern "C" __global__ void __launch_bounds__(SAMPLE_SIMDGROUPS * 32) sample_coll
 #ifdef ENTRY_sample_choose
 #ifdef PORT_ENTRY
 extern "C" __attribute__((visibility("default"))) void sample_choose_entry(void* const* a) {
-  sample_choose((device const float*)a[0], (device const float*)a[1], (device const long*)a[2], (device const float*)a[3], (device const uint*)a[4], (device const float*)a[5], (device const int*)a[6], (device float*)a[7], (device const int*)a[8], (device const int*)a[9], (device const ulong*)a[10], (device int*)a[11], PORT_thread_index_in_threadgroup(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
+  sample_choose((device const float*)a[0], (device const float*)a[1], (device const long*)a[2], (device const float*)a[3], (device const uint*)a[4], (device const float*)a[5], (device const int*)a[6], (device float*)a[7], (device const int*)a[8], (device const int*)a[9], (device const ulong*)a[10], (device int*)a[11], (device int*)a[12], PORT_thread_index_in_threadgroup(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
 }
-PORT_ENTRY(sample_choose, 1024, 12)
+PORT_ENTRY(sample_choose, 1024, 13)
 #else
-extern "C" __global__ void __launch_bounds__(1024) sample_choose_entry(device const float* logits, device const float* temperature, device const long* top_k, device const float* top_p, device const uint* seed, device const float* tops, device const int* tops_at, device float* values, device const int* places, device const int* counts, device const ulong* sums, device int* token) {
-  sample_choose(logits, temperature, top_k, top_p, seed, tops, tops_at, values, places, counts, sums, token, PORT_thread_index_in_threadgroup(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
+extern "C" __global__ void __launch_bounds__(1024) sample_choose_entry(device const float* logits, device const float* temperature, device const long* top_k, device const float* top_p, device const uint* seed, device const float* tops, device const int* tops_at, device float* values, device const int* places, device const int* counts, device const ulong* sums, device int* token, device int* next) {
+  sample_choose(logits, temperature, top_k, top_p, seed, tops, tops_at, values, places, counts, sums, token, next, PORT_thread_index_in_threadgroup(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
 }
 #endif
 #endif

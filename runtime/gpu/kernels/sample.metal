@@ -262,7 +262,7 @@ kernel void sample_collect(device const float* logits [[buffer(0)]],
   }
 }
 
-// The token: token [1]. values is overwritten where the candidates do not do.
+// The token: token [1], and next [1] for the call that follows. values is overwritten where the candidates do not do.
 // grid: 1
 [[max_total_threads_per_threadgroup(1024)]]
 kernel void sample_choose(device const float* logits [[buffer(0)]],
@@ -277,6 +277,7 @@ kernel void sample_choose(device const float* logits [[buffer(0)]],
                           device const int* counts [[buffer(9)]],
                           device const ulong* sums [[buffer(10)]],
                           device int* token [[buffer(11)]],
+                          device int* next [[buffer(12)]],
                           uint tid [[thread_index_in_threadgroup]],
                           uint sg [[simdgroup_index_in_threadgroup]],
                           uint lane [[thread_index_in_simdgroup]]) {
@@ -463,6 +464,6 @@ kernel void sample_choose(device const float* logits [[buffer(0)]],
         at = shared_at[i];
       }
     }
-    token[0] = best > SAMPLE_LOWEST ? at : 0;
+    token[0] = next[0] = best > SAMPLE_LOWEST ? at : 0;
   }
 }

@@ -21,13 +21,14 @@ func draw(t *testing.T, s kernels.Sample, logits []float32, temperature float32,
 	require.NoError(t, err)
 	parts, each := s.Parts()
 	temperatures, ks, ps := []float32{temperature}, []int64{topK}, []float32{topP}
-	tops, at, token := blank(parts), make([]int32, parts), []int32{-1}
+	tops, at, token, next := blank(parts), make([]int32, parts), []int32{-1}, []int32{-1}
 	values, places, counts, sums := blank(parts*each), make([]int32, parts*each), make([]int32, parts), make([]int64, parts)
 	kerneltest.Run(t, part, logits, temperatures, ks, ps, seed, tops, at)
 	if s.Filters {
 		kerneltest.Run(t, collect, logits, temperatures, ks, ps, tops, values, places, counts, sums)
 	}
-	kerneltest.Run(t, choose, logits, temperatures, ks, ps, seed, tops, at, values, places, counts, sums, token)
+	kerneltest.Run(t, choose, logits, temperatures, ks, ps, seed, tops, at, values, places, counts, sums, token, next)
+	require.Equal(t, token, next)
 	return int(token[0])
 }
 

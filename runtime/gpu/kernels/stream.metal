@@ -113,8 +113,9 @@ struct stream_more {
   device float* y[4];
   device const CONV_WEIGHT_T* conv_w;
   device const uchar* reset;
-  device CONV_STATE_T* state;
+  device const CONV_STATE_T* state;
   device float* conv_y;
+  device CONV_STATE_T* next;
   device float* activated;
   device const int* step;
   int early;  // the channel whose state a thread has read before the wait
@@ -155,7 +156,7 @@ struct stream_more {
 #if MATVEC_CONV
     if (at < CONV_CHANNELS) {
       if (early != at) read(at);
-      conv_advance(state, at, zero, out[0], past, taps, conv_y);
+      conv_advance(next, at, zero, out[0], past, taps, conv_y);
     }
 #endif
     matvec_activate(activated, strip.which, strip.row, 0, out[0]);
@@ -183,17 +184,18 @@ kernel void stream_many(device const uint* w0 [[buffer(0)]],
                         device const MATVEC_NORM_T* norm [[buffer(17)]],
                         device const CONV_WEIGHT_T* conv_w [[buffer(18)]],
                         device const uchar* reset [[buffer(19)]],
-                        device CONV_STATE_T* state [[buffer(20)]],
+                        device const CONV_STATE_T* state [[buffer(20)]],
                         device float* conv_y [[buffer(21)]],
-                        device float* activated [[buffer(22)]],
-                        device const int* step [[buffer(23)]],
+                        device CONV_STATE_T* next [[buffer(22)]],
+                        device float* activated [[buffer(23)]],
+                        device const int* step [[buffer(24)]],
                         uint group [[threadgroup_position_in_grid]],
                         uint thread_index [[thread_index_in_threadgroup]]) {
   TG_MEMORY(memory, STREAM_BYTES);
   TG_ARRAY(port_transfer, arrived, STREAM_STAGES);
   TG_ARRAY(float, squares, STREAM_SQUARES);
   stream_more product = {{w0, w1, w2, w3}, {scales0, scales1, scales2, scales3}, {biases0, biases1, biases2, biases3}, {y0, y1, y2, y3},
-                         conv_w, reset, state, conv_y, activated, step};
+                         conv_w, reset, state, conv_y, next, activated, step};
   stream_run<1>(product, group, thread_index, x, norm, x, stream_sum(), memory, arrived, squares);
 }
 

@@ -93,12 +93,12 @@ func (v MatVecMany) trial(l Launch, block int) Trial {
 			t.want(activated, F32, wanted, sums(v.K))
 		}
 	}
-	conv := []int{xAt, xAt, xAt, xAt}
+	conv := []int{xAt, xAt, xAt, xAt, xAt}
 	if v.Conv != nil {
 		c := *v.Conv
 		c.Channels = min(c.Channels, len(first))
 		c.Token = c.Channels
-		conv = c.trialOf(t, v.Conv.Channels, 1, first[:c.Channels], sums(v.K))
+		conv = c.trialOf(t, v.Conv.Channels, 1, first[:c.Channels], true, sums(v.K))
 	}
 	t.run(l, append(append(buffers, xAt, normAt), append(conv, activated, t.ints(int32(vectors), 5))...)...)
 	return t.Trial

@@ -128,12 +128,13 @@ func (s Sample) trial(part, collect, choose Launch) Trial {
 	parts, each := s.Parts()
 	tops, topsAt := t.out(F32, parts), t.out(I32, parts)
 	values, places := t.add(4*parts*each), t.add(4*parts*each)
-	counts, totals, out := t.add(4*parts), t.add(8*parts), t.out(I32, 1)
+	counts, totals, out, next := t.add(4*parts), t.add(8*parts), t.out(I32, 1), t.out(I32, 1)
 	t.run(part, logitsAt, temperatureAt, topKAt, topPAt, seedAt, tops, topsAt)
 	if s.Filters {
 		t.run(collect, logitsAt, temperatureAt, topKAt, topPAt, tops, values, places, counts, totals)
 	}
-	t.run(choose, logitsAt, temperatureAt, topKAt, topPAt, seedAt, tops, topsAt, values, places, counts, totals, out)
+	t.run(choose, logitsAt, temperatureAt, topKAt, topPAt, seedAt, tops, topsAt, values, places, counts, totals, out, next)
 	t.want(out, I32, []float32{float32(token)}, 0)
+	t.want(next, I32, []float32{float32(token)}, 0)
 	return t.Trial
 }

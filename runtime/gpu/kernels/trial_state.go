@@ -1,8 +1,8 @@
 package kernels
 
 // trialOf adds the operands of a convolution of the first of so many channels, x being what it is given: w, reset,
-// state, y. The results and the state must be those of the twin.
-func (c Conv) trialOf(t *trial, channels, tokens int, x []float32, bound float64) []int {
+// state, y and, for kernels that write it elsewhere, the state after. The results and that state must be those of the twin.
+func (c Conv) trialOf(t *trial, channels, tokens int, x []float32, elsewhere bool, bound float64) []int {
 	w, state := t.random(c.Weight, c.Channels*c.Taps), t.random(c.State, c.Channels*c.Taps)
 	wAt := t.add(channels*c.Taps*c.Weight.Size(), TrialPart{0, c.Weight.Bytes(w)})
 	stateAt := t.spread(c.State, state, c.Channels, channels)
@@ -13,21 +13,26 @@ func (c Conv) trialOf(t *trial, channels, tokens int, x []float32, bound float64
 	c.Twin(tokens, 5, x, w, false, state, y)
 	out := t.out(F32, tokens*channels)
 	t.wants(out, F32, c.Channels, channels, y, bound)
+	operands, next := []int{wAt, t.ints(0), stateAt, out}, stateAt
+	if elsewhere {
+		next = t.out(c.State, channels*c.Taps)
+		operands = append(operands, next)
+	}
 	if c.State == BF16 {
 		bound = max(bound, roundedOnce)
 	}
 	if c.ChannelFirst {
-		t.want(stateAt, c.State, state, bound)
+		t.want(next, c.State, state, bound)
 	} else {
-		t.wants(stateAt, c.State, c.Channels, channels, state, bound)
+		t.wants(next, c.State, c.Channels, channels, state, bound)
 	}
-	return []int{wAt, t.ints(0), stateAt, out}
+	return operands
 }
 
 func (c Conv) trialStep(l Launch) Trial {
 	t := newTrial()
 	x, xAt := t.floats(trialled * c.Token)
-	operands := c.trialOf(t, c.Channels, trialled, x, sums(1))
+	operands := c.trialOf(t, c.Channels, trialled, x, true, sums(1))
 	t.run(l, append(append([]int{xAt}, operands...), t.ints(trialled, 5))...)
 	return t.Trial
 }
@@ -38,7 +43,7 @@ func (c Conv) trialTokens() Trial {
 	outputs, state, _ := c.Launches(tokens)
 	t := newTrial()
 	x, xAt := t.floats(tokens * c.Token)
-	operands := c.trialOf(t, c.Channels, tokens, x, sums(1))
+	operands := c.trialOf(t, c.Channels, tokens, x, false, sums(1))
 	step := t.ints(tokens, 5)
 	t.run(outputs, append(append([]int{xAt}, operands...), step)...)
 	t.run(state, xAt, operands[1], operands[2], step)
@@ -63,8 +68,9 @@ func (d Delta) inputs(t *trial, tokens int) (q, k, v, g, beta []float32, at []in
 	return q, k, v, g, beta, at
 }
 
-// trialOf compares the results and the state with the twin's. rest are the buffers that lie between the inputs and reset.
-func (d Delta) trialOf(t *trial, tokens int, run func(in []int, weights []int, reset, state, y, step int)) {
+// trialOf compares the results and the state with the twin's. rest are the buffers that lie between the inputs and reset. The state
+// after is written to where it was, or elsewhere.
+func (d Delta) trialOf(t *trial, tokens int, elsewhere bool, run func(in []int, weights []int, reset, state, y, next, step int)) {
 	q, k, v, g, beta, in := d.inputs(t, tokens)
 	qWeight, qAt := t.held(d.Norm, d.DK)
 	kWeight, kAt := t.held(d.Norm, d.DK)
@@ -77,20 +83,23 @@ func (d Delta) trialOf(t *trial, tokens int, run func(in []int, weights []int, r
 	state, stateAt := t.held(d.State, d.Heads*d.DV*d.DK)
 	y := make([]float32, tokens*d.Heads*d.DV)
 	d.Twin(tokens, 5, q, k, v, g, beta, qWeight, kWeight, bias, rate, false, state, y)
-	out := t.out(F32, len(y))
-	run(in, []int{qAt, kAt, biasAt, rateAt}, t.ints(0), stateAt, out, t.ints(int32(tokens), 5))
+	out, next := t.out(F32, len(y)), stateAt
+	if elsewhere {
+		next = t.out(d.State, len(state))
+	}
+	run(in, []int{qAt, kAt, biasAt, rateAt}, t.ints(0), stateAt, out, next, t.ints(int32(tokens), 5))
 	bound := 5 * sums(d.DK)
 	t.want(out, F32, y, bound)
 	if d.State == BF16 {
 		bound = roundedOnce
 	}
-	t.want(stateAt, d.State, state, bound)
+	t.want(next, d.State, state, bound)
 }
 
 func (d Delta) trialStep(l Launch) Trial {
 	t := newTrial()
-	d.trialOf(t, trialled, func(in, weights []int, reset, state, y, step int) {
-		t.run(l, append(append(in, weights...), reset, state, y, step)...)
+	d.trialOf(t, trialled, true, func(in, weights []int, reset, state, y, next, step int) {
+		t.run(l, append(append(in, weights...), reset, state, y, next, step)...)
 	})
 	return t.Trial
 }
@@ -100,7 +109,7 @@ func (d Delta) trialChunks() Trial {
 	t := newTrial()
 	tokens := d.Length + 5
 	solve, scan, _ := d.Launches(tokens)
-	d.trialOf(t, tokens, func(in, _ []int, reset, state, y, step int) {
+	d.trialOf(t, tokens, false, func(in, _ []int, reset, state, y, _, step int) {
 		sums, w, u := t.out(F32, tokens*d.Heads), t.out(F32, tokens*d.Heads*d.DK), t.out(F32, tokens*d.Heads*d.DV)
 		m := t.out(F32, ceil(tokens, d.Length)*d.Heads*d.Length*d.Length)
 		t.run(solve, append(in, sums, w, u, m, step)...)

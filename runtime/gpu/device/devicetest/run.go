@@ -35,6 +35,7 @@ func Run(t *testing.T, open func(testing.TB) device.Device) {
 		{"big offsets", bigOffsets},
 		{"two in flight", twoInFlight},
 		{"fetches", fetches},
+		{"aheads", aheads},
 		{"times", times},
 		{"refused", refused},
 		{"libraries side by side", sideBySide},
@@ -65,6 +66,11 @@ func writeAndRead(b *bench) {
 	odd := make([]byte, 5)
 	require.NoError(b.t, buffer.Read(3, odd))
 	require.Equal(b.t, raw[3:8], odd)
+	// beside what runs
+	require.NoError(b.t, buffer.Place(4, encode(21, 22)))
+	require.Equal(b.t, []uint32{21, 22}, b.read(buffer, 1, 2))
+	require.NoError(b.t, buffer.Place(4, nil))
+	require.ErrorContains(b.t, buffer.Place(0, make([]byte, device.MaxPlaced+4)), "at most 4096 are possible")
 	// bytes are taken at once
 	taken := encode(11, 12)
 	require.NoError(b.t, buffer.Write(0, taken))
@@ -77,6 +83,7 @@ func ranges(b *bench) {
 	eight := make([]byte, 8)
 	require.ErrorContains(b.t, buffer.Write(12, eight), "bytes 12 to 20 of a buffer of 16")
 	require.ErrorContains(b.t, buffer.Read(-1, eight), "bytes -1 to 7 of a buffer of 16")
+	require.ErrorContains(b.t, buffer.Place(12, eight), "bytes 12 to 20 of a buffer of 16")
 	_, err := buffer.Fetch(16, 4)
 	require.ErrorContains(b.t, err, "bytes 16 to 20 of a buffer of 16")
 	for _, size := range []int{0, -1, 1 << 60} {
@@ -104,6 +111,7 @@ func hostMemory(b *bench) {
 	b.t.Cleanup(func() { require.NoError(b.t, y.Close()) })
 	require.Equal(b.t, make([]uint32, n), b.read(y, 0, n))
 	require.ErrorContains(b.t, y.Write(0, encode(1)), "write to a buffer of the host's memory")
+	require.ErrorContains(b.t, y.Place(0, encode(1)), "write to a buffer of the host's memory")
 	s := b.record(dispatch(b.kernel("copy_words"), n, false, at(x, 0), at(y, 0)))
 	b.submit(s)
 	require.Equal(b.t, numbers(n, 3), b.read(y, 0, n))
@@ -329,6 +337,42 @@ func fetches(b *bench) {
 	got, err := pending.Bytes()
 	require.NoError(b.t, err)
 	require.Equal(b.t, encode(want), got)
+}
+
+// aheads submits a step before the one before it was read, as a token's successor is: what they read of the host lies in two
+// places in turn, one of which is set while the other is used, and the token goes to the next step's place.
+func aheads(b *bench) {
+	var places [2]device.Buffer
+	for i := range places {
+		places[i] = b.words(3) // of affine: its factor, what it adds; the token
+	}
+	affine := b.kernel("affine")
+	tokens := b.words(2)
+	var steps [2]device.Sequence
+	for i := range steps {
+		steps[i] = b.record(
+			dispatch(affine, 1, false, at(places[i], 2), at(places[1-i], 2), at(places[i], 0)),
+			dispatch(b.kernel("copy_words"), 1, true, at(places[1-i], 2), at(tokens, i)))
+	}
+	require.NoError(b.t, b.device.Wait()) // the zeros of new buffers may be on their way
+	require.NoError(b.t, places[0].Write(0, encode(3, 0, 1)))
+	want := uint32(1)
+	var pending device.Fetch
+	for i := range uint32(30) {
+		if i > 0 {
+			require.NoError(b.t, places[i%2].Place(0, encode(3, i)))
+		}
+		b.submit(steps[i%2])
+		next, err := tokens.Fetch(int(i%2)*4, 4)
+		require.NoError(b.t, err)
+		if pending != nil {
+			got, err := pending.Bytes()
+			require.NoError(b.t, err)
+			require.Equal(b.t, encode(want), got, "step %d", i-1)
+		}
+		pending = next
+		want = want*3 + i
+	}
 }
 
 func times(b *bench) {

@@ -135,7 +135,7 @@ func many(name string, v kernels.MatVecMany) testCase {
 	return testCase{
 		name: name, memory: append(all, vectors(v.M*v.K), vectors(v.K), step(v.M)), result: 3, bytes: bytes, flops: 2 * float64(v.M*rows*v.K),
 		variants: func(on kernels.Machine) ([]variant, error) {
-			return tuned(v.Tunings(on), v.Launch, append(buffers, at, at+1, at, at, at, at, at, at+2)...)
+			return tuned(v.Tunings(on), v.Launch, append(buffers, at, at+1, at, at, at, at, at, at, at+2)...)
 		},
 	}
 }
@@ -149,7 +149,7 @@ func convolved(name string, v kernels.MatVecMany, channels int) testCase {
 		for _, early := range []bool{true, false} {
 			v.Conv = &kernels.Conv{Channels: channels, Taps: 4, SiLU: true, State: kernels.BF16, Weight: kernels.F32, Reset: kernels.ResetFlag}
 			v.Early, v.Activated = early, kernels.Activated{First: channels, Rows: min(channels/2, v.N[0]-channels), Activation: kernels.SiLU}
-			some, err := tuned(v.Tunings(on), v.Launch, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 4, 5, last, 6, last+1, last+2, last+3, 6)
+			some, err := tuned(v.Tunings(on), v.Launch, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 4, 5, last, 6, last+1, last+2, last+1, last+3, 6)
 			if err != nil {
 				return nil, err
 			}

@@ -153,7 +153,7 @@ func deltaStep() testCase {
 					if err != nil {
 						return nil, err
 					}
-					out = append(out, variant{label: fmt.Sprintf("%d rows of lanes, early %v", rows, early), launch: l, buffers: []int{0, 1, 2, 2, 2, 3, 3, 4, 4, 2, 5, 6, 7}})
+					out = append(out, variant{label: fmt.Sprintf("%d rows of lanes, early %v", rows, early), launch: l, buffers: []int{0, 1, 2, 2, 2, 3, 3, 4, 4, 2, 5, 6, 5, 7}})
 				}
 			}
 			return out, nil
@@ -220,8 +220,8 @@ func sampler(vocab int) []testCase {
 		buffers []int
 	}{
 		{"part", part, 5, []int{0, 1, 2, 3, 4, 5, 6}}, {"collect", collect, 7, []int{0, 1, 2, 3, 5, 7, 8, 9, 10}},
-		{"choose", choose, 11, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}},
-		{"argmax part", argmax, 5, []int{0, 1, 2, 3, 4, 5, 6}}, {"argmax", first, 11, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}},
+		{"choose", choose, 11, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 11}},
+		{"argmax part", argmax, 5, []int{0, 1, 2, 3, 4, 5, 6}}, {"argmax", first, 11, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 11}},
 	} {
 		out = append(out, testCase{name: "sample " + c.name, memory: all, result: c.result,
 			variants: func(kernels.Machine) ([]variant, error) {
@@ -262,7 +262,7 @@ func norms(small int) []testCase {
 		name: "qwen conv step", memory: []memory{vectors(8192), vectors(4 * 8192), {content: halves, bytes: 2 * 4 * 8192}, results(8192), step(1)}, result: 3,
 		variants: func(kernels.Machine) ([]variant, error) {
 			l, err := conv.StepLaunch()
-			return []variant{{label: "one thread a channel", launch: l, buffers: []int{0, 1, 4, 2, 3, 4}}}, err
+			return []variant{{label: "one thread a channel", launch: l, buffers: []int{0, 1, 4, 2, 3, 2, 4}}}, err
 		},
 	}, testCase{
 		name: "qwen rope", memory: []memory{vectors(9216), vectors(256), vectors(64), results(16 * 256), results(64 * 256), step(1)}, result: 3,

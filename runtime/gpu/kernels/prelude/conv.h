@@ -57,14 +57,14 @@ inline void conv_clear(bool zero, thread float* row) {
   UNROLL for (int j = 0; j < CONV_TAPS; j++) row[j] = zero ? 0.0f : row[j];
 }
 
-inline void conv_write(device CONV_STATE_T* state, int c, thread const float* row) {
-  UNROLL for (int j = 0; j < CONV_TAPS; j++) state[CONV_STATE_AT(j, c)] = CONV_STATE_T(row[j]);
+inline void conv_write(device CONV_STATE_T* next, int c, thread const float* row) {
+  UNROLL for (int j = 0; j < CONV_TAPS; j++) next[CONV_STATE_AT(j, c)] = CONV_STATE_T(row[j]);
 }
 
-// The step of a channel: x becomes the last row of its state, and the output goes to y.
-inline void conv_advance(device CONV_STATE_T* state, int c, bool zero, float x, thread float* row, thread const float* taps, device float* y) {
+// The step of a channel: x becomes the last row of its state, which goes to next, and the output goes to y.
+inline void conv_advance(device CONV_STATE_T* next, int c, bool zero, float x, thread float* row, thread const float* taps, device float* y) {
   conv_clear(zero, row);
   conv_shift(row, x);
-  conv_write(state, c, row);
+  conv_write(next, c, row);
   y[c] = conv_output(row, taps);
 }

@@ -40,7 +40,8 @@ typedef struct Node Node;
 typedef struct Graph Graph;
 
 typedef struct {
-  int waits;  // how many operations of the stream are before it
+  struct Stream* stream;  // where it was recorded
+  int waits;              // how many operations of the stream are before it
   double time;
 } Event;
 
@@ -67,7 +68,7 @@ struct Graph {
   int count, references;
 };
 
-typedef struct {
+typedef struct Stream {
   Node** operations;
   int count, done;
 } Stream;
@@ -157,10 +158,12 @@ static Status deallocate(void* p) {
 Status cuMemAlloc_v2(void** p, size_t size) { return allocate(p, size, 0xff); }
 Status cuMemHostAlloc(void** p, size_t size, unsigned flags) { return (void)flags, allocate(p, size, 0xff); }
 static Status drain(Stream* s, int until);
-static Stream* the_stream;
+static Stream* streams[64];
 Status cuMemFree_v2(void* p) {
   NEEDS_CONTEXT;
-  if (the_stream) drain(the_stream, the_stream->count);  // the driver waits too
+  for (int i = 0; i < 64; i++) {  // the driver waits too
+    if (streams[i]) drain(streams[i], streams[i]->count);
+  }
   return deallocate(p);
 }
 Status cuMemFreeHost(void* p) { return cuMemFree_v2(p); }
@@ -170,7 +173,9 @@ Status cuStreamCreate(Stream** s, unsigned flags) {
   NEEDS_CONTEXT;
   (void)flags;
   *s = calloc(1, sizeof **s);
-  the_stream = *s;
+  int at = 0;
+  while (streams[at]) at++;
+  streams[at] = *s;
   live++;
   return OK;
 }
@@ -248,7 +253,9 @@ Status cuStreamSynchronize(Stream* s) {
 Status cuStreamDestroy_v2(Stream* s) {
   NEEDS_CONTEXT;
   drain(s, s->count);
-  if (the_stream == s) the_stream = 0;
+  for (int i = 0; i < 64; i++) {
+    if (streams[i] == s) streams[i] = 0;
+  }
   free(s->operations);
   free(s);
   live--;
@@ -287,11 +294,11 @@ Status cuEventDestroy_v2(Event* e) {
 }
 Status cuEventRecord(Event* e, Stream* s) {
   NEEDS_CONTEXT;
-  return e->waits = s->count, OK;
+  return e->stream = s, e->waits = s->count, OK;
 }
 Status cuEventSynchronize(Event* e) {
   NEEDS_CONTEXT;
-  return the_stream ? drain(the_stream, e->waits) : OK;
+  return e->stream ? drain(e->stream, e->waits) : OK;
 }
 Status cuEventQuery(Event* e) { return cuEventSynchronize(e); }
 Status cuEventElapsedTime(float* ms, Event* start, Event* end) { return *ms = (float)(end->time - start->time), OK; }

@@ -119,12 +119,27 @@ func (b *buffer) at(offset int) (id, int) {
 
 func (b *buffer) Size() int { return len(b.memory) }
 
-func (b *buffer) Write(offset int, from []byte) error {
+func (b *buffer) checkWrite(offset int, from []byte) error {
 	if err := device.CheckRange("metal: write", offset, len(from), len(b.memory)); err != nil {
 		return err
 	}
 	if b.wrapped {
 		return errors.New("metal: write to wrapped memory, which is only read")
+	}
+	return nil
+}
+
+func (b *buffer) Place(offset int, from []byte) error {
+	err := errors.Join(b.checkWrite(offset, from), device.CheckPlace("metal", len(from)))
+	if err == nil {
+		copy(b.memory[offset:], from)
+	}
+	return err
+}
+
+func (b *buffer) Write(offset int, from []byte) error {
+	if err := b.checkWrite(offset, from); err != nil {
+		return err
 	}
 	d := b.device
 	if err := d.collect(); err != nil {

@@ -1,0 +1,6 @@
+package gpu
+
+import "github.com/etc-ml/etc/runtime/engine"
+
+// Begun reports whether an instance has begun a call that was not asked for yet.
+func Begun(i engine.Instance) bool { return i.(*instance).begun != nil }

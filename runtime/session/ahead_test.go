@@ -1,0 +1,75 @@
+package session_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/session"
+)
+
+// prophet is a scripted engine that is told of the calls that are likely to follow.
+type prophet struct {
+	scripted
+	told  [][]eval.Value // for each call; nil where nothing was told
+	calls [][]eval.Value
+}
+
+func (e *prophet) Compile(*ir.Module, engine.Options) (engine.Executable, error) { return e, nil }
+func (e *prophet) NewInstance() (engine.Instance, error)                         { return e, nil }
+
+func (e *prophet) Run(inputs []eval.Value) ([]eval.Value, error) { return e.RunAhead(inputs, nil) }
+
+func (e *prophet) RunAhead(inputs, next []eval.Value) ([]eval.Value, error) {
+	e.told, e.calls = append(e.told, next), append(e.calls, inputs)
+	return e.scripted.Run(inputs)
+}
+
+// TestForetold: the engine is told of the call that feeds the next token, with its position and seed, where there will be one unless
+// the answer stops.
+func TestForetold(t *testing.T) {
+	sampling := session.Sampling{Temperature: 0.5, TopK: 3, TopP: 0.9, Seed: 40}
+	for _, test := range []struct {
+		name string
+		r    session.Request
+		told []bool // of the calls behind the prompt
+	}{
+		{"length", session.Request{MaxNewTokens: 4}, []bool{true, true, false}},
+		{"the last token fed too", session.Request{MaxNewTokens: 3, FeedLast: true}, []bool{true, true, false}},
+		{"a stop token", session.Request{Stop: []int{6}}, []bool{true, true, true}},
+		{"forced tokens", session.Request{Force: []int{9, 9, 2}}, []bool{false, false}},
+		{"full context", session.Request{Prompt: sequence(0, testContext-3)}, []bool{true, false}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			e := &prophet{scripted: scripted{answer: count}}
+			_, s := start(t, samplerModule(), e)
+			r := test.r
+			if r.Sampling = sampling; r.Prompt == nil {
+				r.Prompt = sequence(0, 3)
+			}
+			_, err := s.Generate(context.Background(), r)
+			require.NoError(t, err)
+			require.Nil(t, e.told[0], "a prompt")
+			var told []bool
+			for i, next := range e.told[1:] {
+				told = append(told, next != nil)
+				if next == nil || i+2 == len(e.calls) {
+					continue
+				}
+				require.Equal(t, e.calls[i+2][1:], next[1:], "call %d", i+1)
+				require.Equal(t, e.calls[i+2][0].Tensor.Shape, next[0].Tensor.Shape)
+			}
+			require.Equal(t, test.told, told)
+		})
+	}
+	// The host chooses the token of logits.
+	e := &prophet{scripted: scripted{answer: countLogits}}
+	_, s := start(t, logitsModule(), e)
+	_, err := s.Generate(context.Background(), session.Request{Prompt: sequence(0, 3), Sampling: session.Greedy, MaxNewTokens: 3})
+	require.NoError(t, err)
+	require.Equal(t, make([][]eval.Value, 3), e.told)
+}
