@@ -10,7 +10,7 @@ import (
 const maxDelivered = 64
 
 // deliver places results of a few bytes in the host's memory, where the device can write to it: to copy them there afterwards takes
-// longer than the kernel that makes them, and the next token waits for it.
+// longer than the kernel that makes them.
 func (b *binder) deliver() {
 	d, ok := b.x.exe.device.(device.HostWriter)
 	if !ok {
