@@ -123,7 +123,7 @@ func (x *instance) tune(p *plan) error {
 	}
 	reserve := 0.0
 	if !p.single() {
-		reserve = 0.5 // a prompt comes first, but time is spent in the plan for one token, which is next
+		reserve = 2.0 / 3 // a prompt comes first, but time is spent in the plan for one token, which is next
 	}
 	for i, l := range x.exe.tuner.Choose(todo, reserve) {
 		x.exe.choices[open[i].key] = l

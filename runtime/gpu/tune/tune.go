@@ -13,7 +13,7 @@ import (
 )
 
 // DefaultBudget is the time that measuring takes at most, compiling included, but for what is under way when it is over.
-const DefaultBudget = 10 * time.Second
+const DefaultBudget = 15 * time.Second
 
 // DefaultLeast is the size, in bytes, from which on products are worth measuring: they take a microsecond or so.
 const DefaultLeast = 1 << 20
