@@ -3,9 +3,11 @@
 package host
 
 import (
+	"errors"
 	"os"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -28,8 +30,8 @@ func TestConformance(t *testing.T) {
 		setUp func(*standin.Library)
 	}{
 		{"macOS 15", func(*standin.Library) {}},
-		{"macOS 14", func(l *standin.Library) { l.ResidencySets(0) }},
-		{"memory that cannot be wrapped", func(l *standin.Library) { l.NoCopy(0) }},
+		{"macOS 14", func(l *standin.Library) { l.Set(standin.MacOS, 14) }},
+		{"memory that cannot be wrapped", func(l *standin.Library) { l.Set(standin.NoCopy, 0) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			devicetest.Run(t, func(t testing.TB) device.Device {
@@ -96,8 +98,115 @@ func TestMissingBarrier(t *testing.T) {
 	}
 }
 
+// What Open refuses. An error that wraps ErrUnavailable lets --device auto go on to the next engine.
+func TestRefused(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		setting     standin.Setting
+		value       uintptr
+		want        string // "" where nothing is refused
+		unavailable bool
+	}{
+		{"macOS 13", standin.MacOS, 13, "metal: compiling write (Metal 3.1, which wants macOS 14): invalid value 'metal3.1'", true},
+		{"A13", standin.Family, 1006, "metal: stand-in is not of Apple's GPU family 7 (M1) or later", true},
+		{"M2", standin.Family, 1008, "", false},
+		{"narrow simdgroups", standin.SimdgroupWidth, 16, "metal: kernel put_bytes of write has simdgroups of 16 threads, want 32", false},
+		{"wide simdgroups", standin.SimdgroupWidth, 64, "metal: kernel put_bytes of write has simdgroups of 64 threads, want 32", false},
+		{"too much threadgroup memory", standin.StaticMemory, 32769, "metal: kernel put_bytes of write takes 32769 bytes of threadgroup memory, the GPU has 32768", false},
+		{"all of the threadgroup memory", standin.StaticMemory, 32768, "", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := standin.Checked(t)
+			l.Set(c.setting, c.value)
+			d, err := Open(Libraries{ObjectiveC: l.Path, Metal: l.Path, Others: []string{l.Path}})
+			if c.want == "" {
+				require.NoError(t, err)
+				require.NoError(t, d.Close())
+				return
+			}
+			require.ErrorContains(t, err, c.want)
+			require.Equal(t, c.unavailable, errors.Is(err, device.ErrUnavailable))
+		})
+	}
+}
+
+// A Submit beyond maxRunning waits for the oldest, and for no others.
+func TestRunning(t *testing.T) {
+	d := open(t, standin.Checked(t))
+	w := newWords(t, d)
+	x, err := d.NewBuffer(8)
+	require.NoError(t, err)
+	s, err := d.Record([]device.Dispatch{w.move(device.Binding{Buffer: x}, device.Binding{Buffer: x, Offset: 4}, 1, false)})
+	require.NoError(t, err)
+	for i := range 3 * maxRunning {
+		require.NoError(t, s.Submit())
+		require.Len(t, d.running, min(i+1, maxRunning))
+	}
+	require.NoError(t, d.Wait())
+	require.NoError(t, s.Close())
+	w.close(x)
+}
+
+// busy is a device with a buffer of four words, on whose first two a sequence runs that copies the first to the second.
+func busy(t *testing.T) (*words, *buffer, device.Sequence) {
+	d := open(t, standin.Checked(t))
+	w := newWords(t, d)
+	x, err := d.newBuffer(16)
+	require.NoError(t, err)
+	s, err := d.Record([]device.Dispatch{w.move(device.Binding{Buffer: x}, device.Binding{Buffer: x, Offset: 4}, 1, false)})
+	require.NoError(t, err)
+	require.NoError(t, s.Submit())
+	require.Len(t, d.running, 1)
+	return w, x, s
+}
+
+// Writes to a place are made in their order, between what was submitted before and after.
+func TestWritesInOrder(t *testing.T) {
+	w, x, s := busy(t)
+	require.NoError(t, x.Write(0, []byte{1}))
+	require.NoError(t, x.Write(0, []byte{2}))
+	require.Len(t, w.device.writes, 2)
+	require.NoError(t, s.Submit())
+	require.Len(t, w.device.running, 2)
+	got := make([]byte, 8)
+	require.NoError(t, x.Read(0, got))
+	require.Equal(t, []byte{2, 0, 0, 0, 2, 0, 0, 0}, got)
+	require.NoError(t, s.Close())
+	w.close(x)
+}
+
+// Place neither waits nor leaves anything to do: the bytes are there at once, beside what runs.
+func TestPlace(t *testing.T) {
+	w, x, s := busy(t)
+	require.NoError(t, x.Place(8, []byte{3}))
+	require.Len(t, w.device.running, 1)
+	require.Empty(t, w.device.writes)
+	require.Equal(t, byte(3), x.memory[8])
+	next, err := w.device.Record([]device.Dispatch{w.move(device.Binding{Buffer: x, Offset: 8}, device.Binding{Buffer: x, Offset: 12}, 1, false)})
+	require.NoError(t, err)
+	require.NoError(t, next.Submit())
+	got := make([]byte, 16)
+	require.NoError(t, x.Read(0, got))
+	require.Equal(t, []byte{0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 3, 0, 0, 0}, got)
+	require.NoError(t, s.Close())
+	require.NoError(t, next.Close())
+	w.close(x)
+}
+
+// put submits a write to a buffer, as it is, and waits.
+func put(t *testing.T, d *gpu, b *buffer) {
+	_, err := d.submit(func(e *encoder) { e.encode(write{b, 0, []byte{1}}.command(d.write)) })
+	require.NoError(t, err)
+	require.NoError(t, d.Wait())
+	require.NoError(t, b.Close())
+}
+
 // What the system would refuse, or what would go wrong there without a word, is seen.
 func TestStandInComplains(t *testing.T) {
+	l, err := standin.Load()
+	if err != nil {
+		t.Skip(err)
+	}
 	for _, c := range []struct {
 		name, want string
 		do         func(d *gpu, w *words)
@@ -126,6 +235,40 @@ func TestStandInComplains(t *testing.T) {
 			require.ErrorContains(t, d.Wait(), "a threadgroup of 65 threads")
 			d.err = nil
 			require.NoError(t, b.Close())
+		}},
+		{"a message of macOS 15 on macOS 14", "-[MTLCommandQueue addResidencySet:]: unrecognized selector", func(d *gpu, _ *words) {
+			l.Set(standin.MacOS, 14)
+			send(d.queue, selAddResidencySet, uintptr(d.residency))
+		}},
+		{"fast functions", "floating-point functions are not precise", func(d *gpu, _ *words) {
+			require.NoError(t, pool(func() error {
+				options := id(send(class("MTLCompileOptions"), selNew))
+				send(options, selSetLanguage, language31)
+				send(options, selSetMath, mathSafe)
+				var failure id
+				release(id(send(d.device, selNewLibrary, uintptr(nsString(writeText)), uintptr(options), uintptr(unsafe.Pointer(&failure)))), options)
+				return nil
+			}))
+		}},
+		{"a buffer that is not committed to the residency set", "argument 0 of put_bytes is in no committed residency set of the queue", func(d *gpu, _ *words) {
+			b, err := d.newBuffer(4)
+			require.NoError(t, err)
+			d.residencyChanged = false
+			put(t, d, b)
+		}},
+		{"a residency set that is not requested", "argument 0 of put_bytes is in a residency set that was committed, but not requested", func(d *gpu, _ *words) {
+			b, err := d.newBuffer(4)
+			require.NoError(t, err)
+			send(d.residency, selCommit)
+			d.residencyChanged = false
+			put(t, d, b)
+		}},
+		{"65 command buffers", "a command buffer beside 64 others: it waits for one of them", func(d *gpu, _ *words) {
+			for range 65 {
+				_, err := d.submit(func(*encoder) {})
+				require.NoError(t, err)
+			}
+			require.NoError(t, d.Wait())
 		}},
 		{"no fence", "does not wait for the fence", func(d *gpu, _ *words) {
 			require.NoError(t, pool(func() error {
@@ -193,7 +336,7 @@ func TestWindows(t *testing.T) {
 		memory[i] = byte(i % 251)
 	}
 	d := open(t, l)
-	l.LargestBuffer(uintptr(5*page + 100))
+	l.Set(standin.LargestBuffer, uintptr(5*page+100))
 	d.maxBuffer = 5*page + 100
 	w := newWords(t, d)
 	x, err := d.Wrap(memory[8:])

@@ -15,15 +15,16 @@ import (
 
 // Constants of Metal.
 const (
-	familyApple7    = 1007 // M1: the first with simdgroup matrices and what else the kernels need
-	language31      = 3<<16 | 1
-	mathSafe        = 0
-	shared          = 0
-	untracked       = 1 << 8
-	dispatchOverlap = 1 // MTLDispatchTypeConcurrent
-	scopeBuffers    = 1
-	statusCompleted = 4
-	statusError     = 5
+	familyApple7     = 1007 // M1: the first with simdgroup matrices and what else the kernels need
+	language31       = 3<<16 | 1
+	mathSafe         = 0
+	functionsPrecise = 1 // MTLMathFloatingPointFunctionsPrecise: what has no precise:: or fast:: before it
+	shared           = 0
+	untracked        = 1 << 8
+	dispatchOverlap  = 1 // MTLDispatchTypeConcurrent
+	scopeBuffers     = 1
+	statusCompleted  = 4
+	statusError      = 5
 )
 
 var (
@@ -70,8 +71,8 @@ func Open(libraries Libraries) (device.Device, error) {
 		return nil, errors.Join(err, d.Close())
 	}
 	library, err := d.compile(device.Source{Name: "write", Text: writeText})
-	if err != nil {
-		return nil, errors.Join(err, d.Close())
+	if err != nil { // below macOS 14
+		return nil, errors.Join(fmt.Errorf("%w: %w", err, device.ErrUnavailable), d.Close())
 	}
 	d.writeLibrary = library
 	if d.write, err = library.kernel("put_bytes"); err != nil {

@@ -10,15 +10,16 @@ import (
 )
 
 var (
-	selSetLanguage = sel("setLanguageVersion:")
-	selSetMath     = sel("setMathMode:")
-	selSetFastMath = sel("setFastMathEnabled:")
-	selNewLibrary  = sel("newLibraryWithSource:options:error:")
-	selNewFunction = sel("newFunctionWithName:")
-	selNewPipeline = sel("newComputePipelineStateWithFunction:error:")
-	selMaxThreads  = sel("maxTotalThreadsPerThreadgroup")
-	selWidth       = sel("threadExecutionWidth")
-	selStatic      = sel("staticThreadgroupMemoryLength")
+	selSetLanguage  = sel("setLanguageVersion:")
+	selSetMath      = sel("setMathMode:")
+	selSetFunctions = sel("setMathFloatingPointFunctions:")
+	selSetFastMath  = sel("setFastMathEnabled:")
+	selNewLibrary   = sel("newLibraryWithSource:options:error:")
+	selNewFunction  = sel("newFunctionWithName:")
+	selNewPipeline  = sel("newComputePipelineStateWithFunction:error:")
+	selMaxThreads   = sel("maxTotalThreadsPerThreadgroup")
+	selWidth        = sel("threadExecutionWidth")
+	selStatic       = sel("staticThreadgroupMemoryLength")
 )
 
 // library is a compiled text.
@@ -37,6 +38,7 @@ func (d *gpu) compile(source device.Source) (l *library, err error) {
 		send(options, selSetLanguage, language31)
 		if responds(options, selSetMath) { // macOS 15
 			send(options, selSetMath, mathSafe)
+			send(options, selSetFunctions, functionsPrecise)
 		} else {
 			send(options, selSetFastMath, 0)
 		}

@@ -18,7 +18,8 @@
 #include <unistd.h>
 
 typedef uintptr_t Word;
-enum { MAX_ARGUMENTS = 31, MAX_BYTES = 4096, MAX_POOL = 4096 };
+enum { MAX_ARGUMENTS = 31, MAX_BYTES = 4096, MAX_POOL = 4096, MAX_COMMANDS = 64 };
+enum { MATH_SAFE = 0, MATH_FAST = 2, FUNCTIONS_FAST = 0, FUNCTIONS_PRECISE = 1 };
 
 typedef struct Object Object;
 
@@ -49,7 +50,7 @@ struct Object {
   // of a function and a pipeline
   Word max_threads, arguments;
   // of options
-  Word language, math, options_set;
+  Word language, math, functions;
   // of an encoder and a command buffer
   Dispatch* dispatches;
   int count, capacity;
@@ -60,15 +61,19 @@ struct Object {
   // of a queue: command buffers in order; of a residency set: allocations
   Object** members;
   int member_count, run_count;
-  Object* residency;  // of a queue
+  Object* residency;           // of a queue: its set; of a buffer: the set that has committed it, not kept
+  int requested;               // of a set: after the last commit
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int live;
 static int complaint_count;
 static char complaint[4096];  // the first ones
-static Word largest_buffer = (Word)1 << 34;
-static int residency_sets = 1, no_copy = 1;
+
+// What the tests say of the system and its GPU, in the order of type Setting of the Go side.
+enum { MACOS, FAMILY, LARGEST_BUFFER, NO_COPY, SIMDGROUP_WIDTH, STATIC_MEMORY, SETTINGS };
+static const Word initial[SETTINGS] = {15, 1007, (Word)1 << 34, 1, 32, 0};
+static Word setting[SETTINGS];
 
 // The test's compiler: the path of a shared object for a text, or 0 with the reason in error.
 static int (*compile_text)(const char* text, char* path_or_error, Word size);
@@ -87,10 +92,8 @@ static void complain(const char* format, ...) {
 void standin_compiler(void* f) { *(void**)&compile_text = f; }
 int standin_live(void) { return live; }
 const char* standin_complaints(void) { return complaint; }
-void standin_reset(void) { complaint[0] = 0, complaint_count = 0, largest_buffer = (Word)1 << 34, residency_sets = 1, no_copy = 1; }
-void standin_largest_buffer(Word n) { largest_buffer = n; }
-void standin_residency_sets(int yes) { residency_sets = yes; }
-void standin_no_copy(int yes) { no_copy = yes; }
+void standin_reset(void) { complaint[0] = 0, complaint_count = 0, memcpy(setting, initial, sizeof setting); }
+void standin_set(int which, Word value) { setting[which] = value; }
 
 // -- objects ---------------------------------------------------------------------------------------------------
 static Object* make(const char* class) {
@@ -120,7 +123,7 @@ static void destroy(Object* o) {
   free(o->dispatches);
   for (int i = 0; i < o->member_count; i++) drop(o->members[i]);
   free(o->members);
-  drop(o->residency);
+  if (!strcmp(o->class, "MTLCommandQueue")) drop(o->residency);
   drop(o->owner);
   const char* class = o->class;
   memset(o, 0, sizeof *o);  // the body stays, so that a later use is seen
@@ -171,6 +174,7 @@ const char* sel_registerName(const char* name) {
 void* objc_getClass(const char* name) {
   static Object classes[] = {
       {.class = "NSString", .is_class = 1}, {.class = "MTLCompileOptions", .is_class = 1}, {.class = "MTLResidencySetDescriptor", .is_class = 1}};
+  if (setting[MACOS] < 15 && !strcmp(name, "MTLResidencySetDescriptor")) return 0;
   for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
     if (!strcmp(classes[i].class, name)) return &classes[i];
   }
@@ -259,8 +263,20 @@ static void wait_for(Object* commands) {
   }
 }
 
+// check_residency wants the buffers of a dispatch in the queue's residency set, where the system has such sets: what is bound
+// is made resident one by one without, which costs time at each command buffer.
+static void check_residency(Object* queue, const Dispatch* d) {
+  for (Word i = 0; i < d->pipeline->arguments; i++) {
+    const Object* buffer = d->arguments[i] ? d->arguments[i]->buffer : 0;
+    if (!buffer || setting[MACOS] < 15) continue;
+    if (!queue->residency || buffer->residency != queue->residency) complain("argument %d of %s is in no committed residency set of the queue", (int)i, d->pipeline->text);
+    else if (!queue->residency->requested) complain("argument %d of %s is in a residency set that was committed, but not requested", (int)i, d->pipeline->text);
+  }
+}
+
 static void commit(Object* commands) {
   Object* queue = commands->owner;
+  for (int i = 0; i < commands->count; i++) check_residency(queue, &commands->dispatches[i]);
   if (commands->status) complain("commit of a command buffer that was committed");
   if (commands->count && !commands->ended) complain("commit before endEncoding");
   if (queue->run_count < queue->member_count && !commands->waits_fence) complain("a command buffer does not wait for the fence of those before");
@@ -337,7 +353,12 @@ static Word encode(Object* o, const char* name, Word a, Word b, Word c, const Wo
 
 static Word new_library(Object* source, Object* options, Object** failure) {
   if (!options || options->language != (3 << 16 | 1)) complain("language version %zx", (size_t)options->language);
-  if (!options->options_set || options->math != 0) complain("math mode is not safe");
+  if (options->math != MATH_SAFE) complain("math mode is not safe");
+  if (options->functions != FUNCTIONS_PRECISE) complain("floating-point functions are not precise");
+  if (setting[MACOS] < 14) {
+    *failure = error("invalid value 'metal3.1' in '-std=metal3.1'");
+    return 0;
+  }
   const Word size = 100000;
   char* text = malloc(size);
   void* handle = 0;
@@ -364,8 +385,8 @@ static Word new_function(Object* library, const char* name) {
 }
 
 static Word new_buffer(void* memory, Word length, Word options) {
-  if (length == 0 || length > largest_buffer) {
-    complain("a buffer of %zu bytes, the largest is %zu", (size_t)length, (size_t)largest_buffer);
+  if (length == 0 || length > setting[LARGEST_BUFFER]) {
+    complain("a buffer of %zu bytes, the largest is %zu", (size_t)length, (size_t)setting[LARGEST_BUFFER]);
     return 0;
   }
   if (options != 1 << 8) complain("buffer options %zx, want shared and untracked", (size_t)options);
@@ -374,7 +395,7 @@ static Word new_buffer(void* memory, Word length, Word options) {
     complain("no-copy memory of %zu bytes at %p is not whole pages", (size_t)length, memory);
     return 0;
   }
-  if (memory && !no_copy) return 0;
+  if (memory && !setting[NO_COPY]) return 0;
   Object* b = make("MTLBuffer");
   b->length = length;
   b->memory = memory;
@@ -392,12 +413,18 @@ static Word residency(Object* o, const char* name, Object* a) {
   } else if (!strcmp(name, "removeAllocation:")) {
     for (int i = 0; i < o->member_count; i++) {
       if (o->members[i] != a) continue;
+      a->residency = 0;
       drop(a);
       o->members[i] = o->members[--o->member_count];
       return 0;
     }
     complain("removeAllocation of what was not added");
-  } else if (strcmp(name, "commit") && strcmp(name, "requestResidency")) {
+  } else if (!strcmp(name, "commit")) {
+    for (int i = 0; i < o->member_count; i++) o->members[i]->residency = o;
+    o->requested = 0;
+  } else if (!strcmp(name, "requestResidency")) {
+    o->requested = 1;
+  } else {
     complain("-[%s %s]: unrecognized selector", o->class, name);
   }
   return 0;
@@ -405,8 +432,8 @@ static Word residency(Object* o, const char* name, Object* a) {
 
 static Word device(Object* o, const char* name, Word a, Word b, Word c) {
   if (!strcmp(name, "name")) return (Word)autoreleased(string("stand-in"));
-  if (!strcmp(name, "supportsFamily:")) return 0xabcdef00 | (a == 1007);  // a BOOL is one byte, the rest is anything
-  if (!strcmp(name, "maxBufferLength")) return largest_buffer;
+  if (!strcmp(name, "supportsFamily:")) return 0xabcdef00 | (a <= setting[FAMILY]);  // a BOOL is one byte, the rest is anything
+  if (!strcmp(name, "maxBufferLength")) return setting[LARGEST_BUFFER];
   if (!strcmp(name, "recommendedMaxWorkingSetSize")) return (Word)1 << 32;
   if (!strcmp(name, "maxThreadgroupMemoryLength")) return 32768;
   if (!strcmp(name, "newCommandQueue")) {
@@ -432,9 +459,22 @@ static Word device(Object* o, const char* name, Word a, Word b, Word c) {
   return 0;
 }
 
+// too_new tells whether a message came with macOS 15, and the system is older.
+static int too_new(const char* name) {
+  static const char* const names[] = {"newResidencySetWithDescriptor:error:", "addResidencySet:", "setMathMode:", "setMathFloatingPointFunctions:"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    if (!strcmp(names[i], name)) return setting[MACOS] < 15;
+  }
+  return 0;
+}
+
 static Word message(Object* o, const char* name, Word a, Word b, Word c, const Word* sizes) {
   if (o->is_class) {
-    if (!strcmp(name, "new") && strcmp(o->class, "NSString")) return (Word)make(o->class);
+    if (!strcmp(name, "new") && strcmp(o->class, "NSString")) {
+      Object* made = make(o->class);
+      made->math = MATH_FAST, made->functions = FUNCTIONS_FAST;  // of options
+      return (Word)made;
+    }
     if (!strcmp(name, "stringWithUTF8String:")) return (Word)autoreleased(string((const char*)a));
     complain("+[%s %s]: unrecognized selector", o->class, name);
     return 0;
@@ -448,7 +488,11 @@ static Word message(Object* o, const char* name, Word a, Word b, Word c, const W
     drop(o);
     return 0;
   }
-  if (!strcmp(name, "respondsToSelector:")) return 0xabcdef00 | !(!residency_sets && (strstr((const char*)a, "esidency") || !strcmp((const char*)a, "setMathMode:")));
+  if (!strcmp(name, "respondsToSelector:")) return 0xabcdef00 | !too_new((const char*)a);
+  if (too_new(name)) {
+    complain("-[%s %s]: unrecognized selector", o->class, name);
+    return 0;
+  }
   if (!strcmp(o->class, "MTLDevice")) return device(o, name, a, b, c);
   if (!strcmp(o->class, "MTLComputeCommandEncoder")) return encode(o, name, a, b, c, sizes);
   if (!strcmp(o->class, "MTLResidencySet")) return residency(o, name, (Object*)a);
@@ -456,18 +500,21 @@ static Word message(Object* o, const char* name, Word a, Word b, Word c, const W
   if (!strcmp(o->class, "NSError") && !strcmp(name, "localizedDescription")) return (Word)o->owner;
   if (!strcmp(o->class, "MTLCompileOptions")) {
     if (!strcmp(name, "setLanguageVersion:")) return o->language = a, 0;
-    if (!strcmp(name, "setMathMode:") || !strcmp(name, "setFastMathEnabled:")) return o->math = a, o->options_set = 1, 0;
+    if (!strcmp(name, "setMathMode:")) return o->math = a, 0;
+    if (!strcmp(name, "setMathFloatingPointFunctions:")) return o->functions = a, 0;
+    if (!strcmp(name, "setFastMathEnabled:")) return o->math = a ? MATH_FAST : MATH_SAFE, o->functions = a ? FUNCTIONS_FAST : FUNCTIONS_PRECISE, 0;
   }
   if (!strcmp(o->class, "MTLLibrary") && !strcmp(name, "newFunctionWithName:")) return new_function(o, ((Object*)a)->text);
   if (!strcmp(o->class, "MTLComputePipelineState")) {
     if (!strcmp(name, "maxTotalThreadsPerThreadgroup")) return o->max_threads;
-    if (!strcmp(name, "threadExecutionWidth")) return 32;
-    if (!strcmp(name, "staticThreadgroupMemoryLength")) return 0;
+    if (!strcmp(name, "threadExecutionWidth")) return setting[SIMDGROUP_WIDTH];
+    if (!strcmp(name, "staticThreadgroupMemoryLength")) return setting[STATIC_MEMORY];
   }
   if (!strcmp(o->class, "MTLBuffer") && !strcmp(name, "contents")) return (Word)o->memory;
   if (!strcmp(o->class, "MTLCommandQueue")) {
     if (!strcmp(name, "addResidencySet:")) return o->residency = keep((Object*)a), 0;
     if (!strcmp(name, "commandBufferWithUnretainedReferences")) {
+      if (o->member_count - o->run_count >= MAX_COMMANDS) complain("a command buffer beside %d others: it waits for one of them", o->member_count - o->run_count);
       Object* commands = make("MTLCommandBuffer");
       commands->owner = keep(o);
       return (Word)autoreleased(commands);

@@ -21,13 +21,29 @@ type Library struct {
 	Live func() int32
 	// Complaints are lines: what was wrong since Reset.
 	Complaints func() string
-	// Reset forgets complaints, and takes back what follows.
+	// Reset forgets complaints and settings.
 	Reset func()
-	// LargestBuffer sets maxBufferLength in bytes.
-	LargestBuffer func(uintptr)
-	// ResidencySets is 0 for a system without (macOS 14), NoCopy is 0 for memory that cannot be wrapped.
-	ResidencySets, NoCopy func(uintptr)
+	// Set changes a setting until Reset.
+	Set func(Setting, uintptr)
 }
+
+// Setting is what the stand-in says of the system and its GPU.
+type Setting int32
+
+// The settings, in the order of standin.c.
+const (
+	// MacOS is the system's version: 15 unless it is set. Messages that came later are unknown, and so is the language.
+	MacOS Setting = iota
+	// Family is the newest of Apple's GPU families that the GPU is of, as Metal counts them: 1007 unless it is set.
+	Family
+	// LargestBuffer is maxBufferLength in bytes.
+	LargestBuffer
+	// NoCopy is 0 where memory cannot be wrapped.
+	NoCopy
+	// SimdgroupWidth and StaticMemory are what every pipeline says of itself: 32 threads and no bytes unless they are set.
+	SimdgroupWidth
+	StaticMemory
+)
 
 // Load builds and loads the stand-in, once in the process. Its error wraps device.ErrUnavailable where there
 // are no compilers.
@@ -35,12 +51,10 @@ var Load = sync.OnceValues(func() (*Library, error) {
 	l := &Library{}
 	var err error
 	l.Path, err = standin.Load("Metal", source, sharedObject, map[string]any{
-		"standin_live":           &l.Live,
-		"standin_complaints":     &l.Complaints,
-		"standin_reset":          &l.Reset,
-		"standin_largest_buffer": &l.LargestBuffer,
-		"standin_residency_sets": &l.ResidencySets,
-		"standin_no_copy":        &l.NoCopy,
+		"standin_live":       &l.Live,
+		"standin_complaints": &l.Complaints,
+		"standin_reset":      &l.Reset,
+		"standin_set":        &l.Set,
 	})
 	return l, err
 })
