@@ -1,6 +1,9 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -51,5 +54,18 @@ func TestRefusals(t *testing.T) {
 	} {
 		_, err := entries(c.source)
 		require.EqualError(t, err, c.err)
+	}
+}
+
+// TestPreludes: what stands before the kernels in a text for Metal has nothing of what is banned there.
+func TestPreludes(t *testing.T) {
+	paths, err := filepath.Glob("../prelude/*.h")
+	require.NoError(t, err)
+	require.NotEmpty(t, paths)
+	for _, path := range append(paths, "../prelude/metal/port.h") {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		source := strings.Replace(string(text), "threadgroup T name[n]", "", 1) // TG_ARRAY itself
+		require.NoError(t, refuse(comment.ReplaceAllString(source, "")), path)
 	}
 }
