@@ -13,7 +13,7 @@
 //     the host's own; with an idle GPU, and always where it is large, it is a copy to shared memory.
 //   - Mapped memory is wrapped without a copy, in windows that overlap by half where it exceeds the largest
 //     buffer: a binding has at least half such a window behind its offset.
-//   - Kernels are compiled with Metal 3.1 and math mode safe, and have simdgroups of 32 threads.
+//   - Kernels are compiled with Metal 3.1, math mode safe and precise functions, and have simdgroups of 32 threads.
 //
 // It runs on macOS against the system's libraries, and on Linux against the stand-in that the tests build
 // (package standin). It imports packages device and kernels, and must never import the planner.

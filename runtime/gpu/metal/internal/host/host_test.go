@@ -14,6 +14,7 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/device/devicetest"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/gpu/kernels/kerneltest"
 	"github.com/etc-ml/etc/runtime/gpu/metal/internal/standin"
 )
 
@@ -98,6 +99,16 @@ func TestMissingBarrier(t *testing.T) {
 	}
 }
 
+// The texts that are none of the engine's kernels pass clang's check of address spaces, too.
+func TestLint(t *testing.T) {
+	if !kerneltest.HasLint() {
+		t.Skip("there is no clang")
+	}
+	for name, text := range map[string]string{"write": writeText, "programs": devicetest.Source(kernels.Metal).Text} {
+		require.NoError(t, kerneltest.Lint(text), name)
+	}
+}
+
 // What Open refuses. An error that wraps ErrUnavailable lets --device auto go on to the next engine.
 func TestRefused(t *testing.T) {
 	for _, c := range []struct {
@@ -160,19 +171,55 @@ func busy(t *testing.T) (*words, *buffer, device.Sequence) {
 	return w, x, s
 }
 
-// Writes to a place are made in their order, between what was submitted before and after.
-func TestWritesInOrder(t *testing.T) {
-	w, x, s := busy(t)
-	require.NoError(t, x.Write(0, []byte{1}))
-	require.NoError(t, x.Write(0, []byte{2}))
-	require.Len(t, w.device.writes, 2)
-	require.NoError(t, s.Submit())
-	require.Len(t, w.device.running, 2)
-	got := make([]byte, 8)
-	require.NoError(t, x.Read(0, got))
-	require.Equal(t, []byte{2, 0, 0, 0, 2, 0, 0, 0}, got)
-	require.NoError(t, s.Close())
-	w.close(x)
+// What is written while a sequence runs is there for all that comes after the Write, and in order.
+func TestWritesWhileBusy(t *testing.T) {
+	write := func(t *testing.T, x *buffer, value byte) { require.NoError(t, x.Write(0, []byte{value})) }
+	read := func(t *testing.T, x *buffer) []byte {
+		got := make([]byte, 8)
+		require.NoError(t, x.Read(0, got))
+		return got
+	}
+	for _, c := range []struct {
+		name string
+		do   func(t *testing.T, x *buffer, s device.Sequence) []byte
+		want []byte // of the two words: the sequence makes the second the first
+	}{
+		{"two writes to a place", func(t *testing.T, x *buffer, s device.Sequence) []byte {
+			write(t, x, 1)
+			write(t, x, 2)
+			require.NoError(t, s.Submit())
+			return read(t, x)
+		}, []byte{2, 0, 0, 0, 2, 0, 0, 0}},
+		{"a write when what ran is done, but the one before was not made", func(t *testing.T, x *buffer, s device.Sequence) []byte {
+			f, err := x.Fetch(8, 4)
+			require.NoError(t, err)
+			write(t, x, 1)
+			_, err = f.Bytes()
+			require.NoError(t, err)
+			write(t, x, 2)
+			require.NoError(t, s.Submit())
+			return read(t, x)
+		}, []byte{2, 0, 0, 0, 2, 0, 0, 0}},
+		{"a read", func(t *testing.T, x *buffer, _ device.Sequence) []byte {
+			write(t, x, 1)
+			return read(t, x)
+		}, []byte{1, 0, 0, 0, 0, 0, 0, 0}},
+		{"a fetch", func(t *testing.T, x *buffer, _ device.Sequence) []byte {
+			write(t, x, 1)
+			f, err := x.Fetch(0, 8)
+			require.NoError(t, err)
+			got, err := f.Bytes()
+			require.NoError(t, err)
+			return got
+		}, []byte{1, 0, 0, 0, 0, 0, 0, 0}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w, x, s := busy(t)
+			require.Equal(t, c.want, c.do(t, x, s))
+			require.NoError(t, s.Close())
+			w.close(x)
+		})
+	}
 }
 
 // Place neither waits nor leaves anything to do: the bytes are there at once, beside what runs.
@@ -354,6 +401,19 @@ func TestWindows(t *testing.T) {
 	require.ErrorContains(t, err, "metal: a buffer of")
 	w.close(x, y)
 	require.NoError(t, syscall.Munmap(memory))
+}
+
+// Nothing of Metal's knows wrapped memory when its buffer is closed: it may be unmapped then.
+func TestClosed(t *testing.T) {
+	l := standin.Checked(t)
+	d := open(t, l)
+	before := l.Live()
+	x, err := d.Wrap(make([]byte, 100))
+	require.NoError(t, err)
+	require.Equal(t, before+1, l.Live())
+	require.NoError(t, x.Close())
+	require.Equal(t, before, l.Live())
+	require.NoError(t, d.Close())
 }
 
 func TestCover(t *testing.T) {

@@ -232,11 +232,15 @@ func (d *gpu) waitFor(n int) error {
 		commands := d.running[0]
 		d.running = d.running[1:]
 		d.completed++
-		send(commands, selWait)
-		if d.err == nil && send(commands, selStatus) == statusError {
-			d.err = pool(func() error {
+		err := pool(func() error { // what the system does meanwhile may autorelease
+			send(commands, selWait)
+			if send(commands, selStatus) == statusError {
 				return fmt.Errorf("metal: command buffer %d: %w", d.completed, nsError(id(send(commands, selError))))
-			})
+			}
+			return nil
+		})
+		if d.err == nil {
+			d.err = err
 		}
 		release(commands)
 	}

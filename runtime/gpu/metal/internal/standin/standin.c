@@ -3,8 +3,9 @@
 // A stand-in for the Objective-C runtime and Metal, as much of them as package host uses, for tests on Linux.
 //
 // It counts references, refuses what the system would refuse or what would go wrong there silently (unknown
-// selectors, dead objects, autorelease without a pool, missing bindings, threadgroups that are too large,
-// sequences without a fence), and runs kernels with the emulator of package kernels. A command buffer runs when
+// selectors, those of macOS 15 on macOS 14, dead objects, autorelease without a pool, missing bindings, buffers that are in no
+// residency set, threadgroups that are too large, sequences without a fence, more command buffers than a queue
+// takes), and runs kernels with the emulator of package kernels. A command buffer runs when
 // somebody waits for it and no earlier, and dispatches between two barriers run last to first: a host that
 // forgot a wait or a barrier gives wrong results.
 #define _GNU_SOURCE
@@ -61,8 +62,10 @@ struct Object {
   // of a queue: command buffers in order; of a residency set: allocations
   Object** members;
   int member_count, run_count;
-  Object* residency;           // of a queue: its set; of a buffer: the set that has committed it, not kept
-  int requested;               // of a set: after the last commit
+  Object** removed;  // from a residency set, which keeps them until the next commit
+  int removed_count;
+  Object* residency;  // of a queue: its set; of a buffer: the set that has committed it, not kept
+  int requested;      // of a residency set: since the last commit
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -123,6 +126,8 @@ static void destroy(Object* o) {
   free(o->dispatches);
   for (int i = 0; i < o->member_count; i++) drop(o->members[i]);
   free(o->members);
+  for (int i = 0; i < o->removed_count; i++) drop(o->removed[i]);
+  free(o->removed);
   if (!strcmp(o->class, "MTLCommandQueue")) drop(o->residency);
   drop(o->owner);
   const char* class = o->class;
@@ -195,8 +200,11 @@ static Object* error(const char* text) {
   return autoreleased(o);
 }
 
+// grown is a list of objects with room for one more.
+static Object** grown(Object** list, int count) { return realloc(list, sizeof *list * (count + 1)); }
+
 static void add_member(Object* to, Object* o) {
-  to->members = realloc(to->members, sizeof(Object*) * (to->member_count + 1));
+  to->members = grown(to->members, to->member_count);
   to->members[to->member_count++] = keep(o);
 }
 
@@ -255,6 +263,7 @@ static void execute(Object* commands) {
 static void wait_for(Object* commands) {
   Object* queue = commands->owner;
   if (commands->status < 2) complain("waitUntilCompleted before commit");
+  if (!pool_depth) complain("waitUntilCompleted without a pool");
   while (commands->status < 4 && queue->run_count < queue->member_count) {
     Object* next = queue->members[queue->run_count];
     execute(next);
@@ -414,13 +423,15 @@ static Word residency(Object* o, const char* name, Object* a) {
     for (int i = 0; i < o->member_count; i++) {
       if (o->members[i] != a) continue;
       a->residency = 0;
-      drop(a);
+      o->removed = grown(o->removed, o->removed_count);
+      o->removed[o->removed_count++] = a;
       o->members[i] = o->members[--o->member_count];
       return 0;
     }
     complain("removeAllocation of what was not added");
   } else if (!strcmp(name, "commit")) {
     for (int i = 0; i < o->member_count; i++) o->members[i]->residency = o;
+    while (o->removed_count) drop(o->removed[--o->removed_count]);
     o->requested = 0;
   } else if (!strcmp(name, "requestResidency")) {
     o->requested = 1;
