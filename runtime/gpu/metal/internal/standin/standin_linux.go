@@ -32,7 +32,7 @@ type Setting int32
 
 // The settings, in the order of standin.c.
 const (
-	// MacOS is the system's version: 15 unless it is set. Messages that came later are unknown, and so is the language.
+	// MacOS is the system's version: 15 unless it is set. Messages that came later are unknown; so is the language below 14.
 	MacOS Setting = iota
 	// Family is the newest of Apple's GPU families that the GPU is of, as Metal counts them: 1007 unless it is set.
 	Family
@@ -61,14 +61,20 @@ var Load = sync.OnceValues(func() (*Library, error) {
 
 const plainHeader = "#include <metal_stdlib>\nusing namespace metal;\n"
 
-// sharedObject compiles a text for Metal for the emulator: the prelude is exchanged for the emulator's, and
-// entries are added where there are none.
+// sharedObject compiles a text for Metal for the emulator, which stands in for Metal's own headers. Entries are added where there
+// are none.
 func sharedObject(text string) (string, error) {
-	body, ok := strings.CutPrefix(text, kernels.Prelude(kernels.Metal))
+	prelude := kernels.Prelude(kernels.Metal)
+	body, ok := strings.CutPrefix(text, prelude)
 	if !ok {
-		if body, ok = strings.CutPrefix(text, plainHeader); !ok {
+		prelude = plainHeader
+		if body, ok = strings.CutPrefix(text, prelude); !ok {
 			return "", errors.New("the text begins with no prelude for Metal")
 		}
+	}
+	head, err := emulated(prelude)
+	if err != nil {
+		return "", err
 	}
 	if !strings.Contains(body, "PORT_ENTRY") {
 		entries, err := entries(body)
@@ -77,7 +83,7 @@ func sharedObject(text string) (string, error) {
 		}
 		body += entries
 	}
-	return emulator.SharedObject(kernels.Prelude(kernels.CPU) + body)
+	return emulator.SharedObject(head + body)
 }
 
 var (
