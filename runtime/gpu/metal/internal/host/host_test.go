@@ -7,6 +7,7 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
@@ -173,7 +174,12 @@ func busy(t *testing.T) (*words, *buffer, device.Sequence) {
 
 // What is written while a sequence runs is there for all that comes after the Write, and in order.
 func TestWritesWhileBusy(t *testing.T) {
-	write := func(t *testing.T, x *buffer, value byte) { require.NoError(t, x.Write(0, []byte{value})) }
+	writeAt := func(t *testing.T, x *buffer, offset int, value byte) {
+		taken := []byte{value}
+		require.NoError(t, x.Write(offset, taken))
+		taken[0] = 99
+	}
+	write := func(t *testing.T, x *buffer, value byte) { writeAt(t, x, 0, value) }
 	read := func(t *testing.T, x *buffer) []byte {
 		got := make([]byte, 8)
 		require.NoError(t, x.Read(0, got))
@@ -190,6 +196,12 @@ func TestWritesWhileBusy(t *testing.T) {
 			require.NoError(t, s.Submit())
 			return read(t, x)
 		}, []byte{2, 0, 0, 0, 2, 0, 0, 0}},
+		{"a write that begins within a word, made once", func(t *testing.T, x *buffer, s device.Sequence) []byte {
+			writeAt(t, x, 1, 3)
+			require.NoError(t, s.Submit())
+			require.Empty(t, x.device.writes)
+			return read(t, x)
+		}, []byte{0, 3, 0, 0, 0, 3, 0, 0}},
 		{"a write when what ran is done, but the one before was not made", func(t *testing.T, x *buffer, s device.Sequence) []byte {
 			f, err := x.Fetch(8, 4)
 			require.NoError(t, err)
@@ -220,6 +232,44 @@ func TestWritesWhileBusy(t *testing.T) {
 			w.close(x)
 		})
 	}
+}
+
+// A fetch waits for what was submitted before it, and leaves running what came after.
+func TestFetch(t *testing.T) {
+	w, x, s := busy(t)
+	f, err := x.Fetch(0, 4)
+	require.NoError(t, err)
+	require.NoError(t, s.Submit())
+	got, err := f.Bytes()
+	require.NoError(t, err)
+	require.Len(t, w.device.running, 1)
+	require.NoError(t, x.Place(0, []byte{1}))
+	require.Equal(t, make([]byte, 4), got)
+	require.NoError(t, w.device.Wait())
+	require.NoError(t, s.Close())
+	w.close(x)
+}
+
+// Sequences that have ended are given up without a wait, and a write then takes the short way.
+func TestEnded(t *testing.T) {
+	w, x, s := busy(t)
+	require.NoError(t, pool(func() error { send(w.device.running[0], selWait); return nil }))
+	require.NoError(t, x.Write(0, []byte{1}))
+	require.Empty(t, w.device.running)
+	require.Empty(t, w.device.writes)
+	require.NoError(t, s.Close())
+	w.close(x)
+}
+
+// The stand-in says that a dispatch takes a quarter of a millisecond.
+func TestTimes(t *testing.T) {
+	w, x, s := busy(t)
+	got, err := s.(device.Timed).Times()
+	require.NoError(t, err)
+	require.Len(t, got, 1)
+	require.Equal(t, 250*time.Microsecond, got[0].Round(time.Microsecond))
+	require.NoError(t, s.Close())
+	w.close(x)
 }
 
 // Place neither waits nor leaves anything to do: the bytes are there at once, beside what runs.
@@ -309,6 +359,29 @@ func TestStandInComplains(t *testing.T) {
 			send(d.residency, selCommit)
 			d.residencyChanged = false
 			put(t, d, b)
+		}},
+		{"a closed kernel", "a dispatch runs with a dead pipeline", func(d *gpu, w *words) {
+			b, err := d.newBuffer(8)
+			require.NoError(t, err)
+			s, err := d.Record([]device.Dispatch{w.move(device.Binding{Buffer: b}, device.Binding{Buffer: b, Offset: 4}, 1, false)})
+			require.NoError(t, err)
+			require.NoError(t, s.Submit())
+			require.NoError(t, w.kernel.Close())
+			require.ErrorContains(t, d.Wait(), "metal: command buffer 1: a dead pipeline")
+			d.err = nil
+			require.NoError(t, b.Close())
+		}},
+		{"a closed buffer", "copy_words runs with a dead buffer", func(d *gpu, w *words) {
+			b, err := d.newBuffer(8)
+			require.NoError(t, err)
+			c, err := d.newBuffer(8)
+			require.NoError(t, err)
+			s, err := d.Record([]device.Dispatch{w.move(device.Binding{Buffer: b}, device.Binding{Buffer: c}, 0, false)})
+			require.NoError(t, err)
+			require.NoError(t, s.Submit())
+			require.NoError(t, b.Close())
+			require.NoError(t, d.Wait())
+			require.NoError(t, c.Close())
 		}},
 		{"65 command buffers", "a command buffer beside 64 others: it waits for one of them", func(d *gpu, _ *words) {
 			for range 65 {

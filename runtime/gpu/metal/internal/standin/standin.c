@@ -216,6 +216,10 @@ static char* run(const Dispatch* d) {
   static char text[500];
   void* arguments[MAX_ARGUMENTS];
   Object* pipeline = d->pipeline;
+  if (pipeline->references <= 0) {
+    complain("a dispatch runs with a dead pipeline");
+    return "a dead pipeline";
+  }
   for (Word i = 0; i < pipeline->arguments; i++) {
     const Argument* a = d->arguments[i];
     if (!a) {
@@ -314,6 +318,7 @@ static Word encode(Object* o, const char* name, Word a, Word b, Word c, const Wo
     o->current.pipeline = (Object*)a;
   } else if (!strcmp(name, "setBuffer:offset:atIndex:")) {
     Object* buffer = (Object*)a;
+    if (b % 4) complain("offset %zu, want a multiple of 4", (size_t)b);
     if (b >= buffer->length) complain("offset %zu of a buffer of %zu bytes", (size_t)b, (size_t)buffer->length);
     Argument* to = rebind(o, c);
     to->buffer = buffer, to->offset = b;
