@@ -7,8 +7,9 @@
 // order of sums; the first is the default of the table in package kernels. The search climbs: all ways near the default
 // are measured, then those near the best of them, until none is better or the time is over. Ways may be of different kinds, other
 // kernels even: each kind is climbed from its own default, unless its best is far behind, lest the kind whose default is
-// faster by chance be the only one that is known. What is best in the end is
-// measured against the default once more, in turns, and wins only by a clear margin, so that noise changes nothing.
+// faster by chance be the only one that is known. In the end the best of each kind, but for what is
+// far behind, are measured against the default and each other once more, in turns, and one wins only by a clear margin over the default,
+// so that noise changes nothing.
 //
 // A measurement is a recorded sequence that reads more weights than a GPU's caches hold, as a pass of the model does, so that
 // it tells of time at the memory's speed. It is one of two. A chain is the product again and again, each dispatch behind a

@@ -1,6 +1,8 @@
 package tune
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/etc-ml/etc/runtime/gpu/device"
@@ -24,16 +26,17 @@ type comparison struct {
 	hopeless float64
 	// promising is how many times as long as the best the best of another kind takes at most for what is near it to be tried.
 	promising float64
-	// duels is how often the best and the default are measured in turns.
-	duels int
+	// duels is how often the default and the best of each kind that is not hopeless are measured in turns. Where the two
+	// fastest of them are within the margin, there are more turns, up to so many times as many, as long as there is time.
+	duels, more int
 }
 
 var (
-	chained = comparison{long: time.Millisecond, margin: 1.03, hopeless: 1.1, promising: 1.3, duels: 5}
+	chained = comparison{long: time.Millisecond, margin: 1.03, hopeless: 1.1, promising: 1.3, duels: 5, more: 3}
 	// In place a product is a part of what is measured, often no more than a tenth: shares of the whole are smaller, and
 	// take longer to tell from noise. Half a percent of a token is worth having; a product that makes the whole a
 	// twentieth longer takes half as long again itself.
-	inPlace = comparison{long: 2 * time.Millisecond, margin: 1.005, hopeless: 1.05, promising: 1.05, duels: 11}
+	inPlace = comparison{long: 2 * time.Millisecond, margin: 1.005, hopeless: 1.05, promising: 1.05, duels: 11, more: 3}
 )
 
 func (s *search) comparison() comparison {
@@ -160,8 +163,9 @@ func (t *Tuner) climb(products []*search, start time.Time, budget time.Duration)
 			t.measureAsked(s, last)
 		}
 	}
-	for _, s := range products {
-		t.confirm(s, end)
+	for n, s := range products {
+		now := t.clock()
+		t.confirm(s, now.Add(end.Sub(now)/time.Duration(len(products)-n)))
 		for i := range s.ways {
 			s.ways[i].close()
 		}
@@ -183,44 +187,95 @@ func (t *Tuner) measureAsked(s *search, last time.Time) {
 		if w.time, err = t.measure(s, i); err != nil {
 			w.failed = true
 		}
-		if best := &s.kinds[w.kind]; w.time > 0 && (s.ways[*best].time == 0 || w.time < s.ways[*best].time) {
-			*best = i
+		s.place(i)
+	}
+}
+
+// place tells what a launch is that was just measured: the best of its kind, of all, or neither. The default and the best of each
+// kind stay open.
+func (s *search) place(i int) {
+	w, best := &s.ways[i], &s.kinds[s.ways[i].kind]
+	worse := w.time == 0 || *best != i && s.ways[*best].time > 0 && w.time >= s.ways[*best].time
+	switch {
+	case worse && i > 0:
+		w.close()
+	case !worse && *best != i:
+		if *best > 0 {
+			s.ways[*best].close()
 		}
-		switch {
-		case w.time == 0 || i > 0 && w.time >= s.ways[s.best].time:
-			w.close()
-		case i > 0:
-			if s.best > 0 {
-				s.ways[s.best].close()
+		*best = i
+	}
+	if !worse && w.time < s.ways[s.best].time {
+		s.best = i
+	}
+}
+
+// rivals are the default and the best of each kind but for what is hopeless.
+func (s *search) rivals() []int {
+	out := []int{0}
+	for _, i := range s.kinds {
+		if w := &s.ways[i]; i > 0 && w.time > 0 && float64(w.time) <= s.comparison().hopeless*float64(s.ways[s.best].time) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// confirm measures the default and its rivals once more, in turns, since what was measured at other times may have had another
+// clock. The fastest that is sound is the best if it is faster than the default by the margin; else the default is.
+func (t *Tuner) confirm(s *search, end time.Time) {
+	rivals := s.rivals()
+	s.best = 0
+	if len(rivals) == 1 {
+		return
+	}
+	by, least := s.comparison(), make([]time.Duration, len(s.ways))
+	for turn := 0; turn < by.duels || turn < by.more*by.duels && tied(rivals, least, by.margin); turn++ {
+		if !t.clock().Before(end) {
+			break
+		}
+		for n := 0; n < len(rivals); n++ {
+			i := rivals[n]
+			took, err := t.time(&s.ways[i].candidate)
+			switch {
+			case err == nil && (least[i] == 0 || took < least[i]):
+				least[i] = took
+			case err != nil && i == 0:
+				return
+			case err != nil:
+				rivals = slices.Delete(rivals, n, n+1)
+				n--
 			}
+		}
+	}
+	if least[0] == 0 {
+		return
+	}
+	for _, i := range rivals {
+		s.ways[i].time = least[i]
+	}
+	slices.SortStableFunc(rivals, func(i, j int) int { return cmp.Compare(least[i], least[j]) })
+	for _, i := range rivals {
+		if float64(least[0]) < by.margin*float64(least[i]) {
+			return
+		}
+		if t.Sound == nil || t.Sound(s.Launches[i]) {
 			s.best = i
+			return
 		}
 	}
 }
 
-// confirm measures the best against the default, in turns, and goes back to the default unless it is faster by the
-// margin, and sound.
-func (t *Tuner) confirm(s *search, end time.Time) {
-	if s.best == 0 {
-		return
-	}
-	by, first, best := s.comparison(), &s.ways[0], &s.ways[s.best]
-	var least [2]time.Duration
-	for turn := 0; turn < by.duels && t.clock().Before(end); turn++ {
-		for i, w := range []*way{first, best} {
-			took, err := t.time(&w.candidate)
-			if err != nil {
-				s.best = 0
-				return
-			}
-			if least[i] == 0 || took < least[i] {
-				least[i] = took
-			}
+// tied reports whether the two of the rivals that take least differ by less than the margin.
+func tied(rivals []int, least []time.Duration, margin float64) bool {
+	first, second := time.Duration(0), time.Duration(0)
+	for _, i := range rivals {
+		switch {
+		case first == 0 || least[i] < first:
+			first, second = least[i], first
+		case second == 0 || least[i] < second:
+			second = least[i]
 		}
 	}
-	if least[1] == 0 || float64(least[0]) < by.margin*float64(least[1]) || t.Sound != nil && !t.Sound(s.Launches[s.best]) {
-		s.best = 0
-		return
-	}
-	first.time, best.time = least[0], least[1]
+	return float64(second) < margin*float64(first)
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -376,6 +377,79 @@ func TestKinds(t *testing.T) {
 			require.Equal(t, []int{0, 1}, s.kinds[:2])
 			require.GreaterOrEqual(t, d.compiled, len(s.kinds), "the defaults of all kinds are tried in any case")
 			require.Equal(t, c.climbs, d.compiled > len(s.kinds))
+			require.Zero(t, d.open)
+		})
+	}
+}
+
+// TestRivals: the best of each kind that is not hopeless meets the others and the default in turns at the end, in more turns where
+// the fastest are within the margin, so that a measurement that went wrong does not choose the kind.
+func TestRivals(t *testing.T) {
+	const us = time.Microsecond
+	for _, c := range []struct {
+		name string
+		// at is the time of the first rival, one of two, at its measurement number n: five of the search, then turns. The other
+		// one takes 85 µs, the default 100.
+		at      func(n int) time.Duration
+		unsound []int // of the rivals
+		want    int   // 0 for the default
+	}{
+		{"measured once too slow", func(n int) time.Duration {
+			if n <= 5 {
+				return 90 * us
+			}
+			return 80 * us
+		}, nil, 1},
+		{"slower", func(int) time.Duration { return 90 * us }, nil, 2},
+		{"measured once too fast", func(n int) time.Duration {
+			if n <= 5 {
+				return 80 * us
+			}
+			return 88 * us
+		}, nil, 2},
+		{"faster in turns that are more, for both were close", func(n int) time.Duration {
+			if n <= 5+chained.duels+1 {
+				return 86 * us
+			}
+			return 80 * us
+		}, nil, 1},
+		{"faster in turns that are not, for one was slower", func(n int) time.Duration {
+			if n <= 5+chained.duels {
+				return 90 * us
+			}
+			return 80 * us
+		}, nil, 2},
+		{"hopeless when it was searched", func(n int) time.Duration {
+			if n <= 5 {
+				return 95 * us
+			}
+			return 80 * us
+		}, nil, 2},
+		{"the fastest is unsound", func(int) time.Duration { return 80 * us }, []int{1}, 2},
+		{"both are unsound", func(int) time.Duration { return 80 * us }, []int{1, 2}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, notes := matvec(1024), []string(nil)
+			p.Launches, p.Near = p.Launches[:3], func(i, j int) bool { return i == j }
+			dispatches, each := 0, len(p.Runs())
+			d := newFake(func(ints map[string]int) time.Duration {
+				same := func(l kernels.Launch) bool {
+					return !slices.ContainsFunc([]string{"ROWS", "SETS", "SPLIT", "LANES", "BYTES", "CHUNK", "PERMUTE"}, func(name string) bool { return number(l, name) != ints[name] })
+				}
+				switch {
+				case same(p.Launches[0]):
+					return 100 * us
+				case same(p.Launches[2]):
+					return 85 * us
+				}
+				dispatches++
+				return c.at((dispatches + each - 1) / each)
+			})
+			x := tuner(d, t.TempDir(), &notes)
+			x.Sound = func(l kernels.Launch) bool {
+				return !slices.ContainsFunc(c.unsound, func(i int) bool { return l.Key() == p.Launches[i].Key() })
+			}
+			require.Equal(t, keys(p.Launches[c.want]), keys(x.Choose([]Product{p}, 0)...))
 			require.Zero(t, d.open)
 		})
 	}
