@@ -38,6 +38,18 @@ type AttentionTuning struct {
 	Simdgroups int
 }
 
+// Near reports whether t and o differ in one respect: the heads of a simdgroup, with its tokens, the keys that it reads at a time, or
+// the simdgroups of a threadgroup.
+func (t AttentionTuning) Near(o AttentionTuning) bool {
+	n := 0
+	for _, differ := range []bool{t.Heads != o.Heads || t.Tokens != o.Tokens, t.Keys != o.Keys, t.Simdgroups != o.Simdgroups} {
+		if differ {
+			n++
+		}
+	}
+	return n == 1 && t.Blocks == o.Blocks && t.Least == o.Least
+}
+
 func (a Attention) check() error {
 	switch {
 	case a.D <= 0 || a.D%32 != 0 || a.D > 1024:
@@ -168,6 +180,17 @@ type ChunkTuning struct {
 	Keys, Columns int
 	// Held keeps the queries in registers.
 	Held bool
+}
+
+// Near reports whether t and o differ in one respect.
+func (t ChunkTuning) Near(o ChunkTuning) bool {
+	n := 0
+	for _, differ := range []bool{t.Heads != o.Heads, t.Rows != o.Rows, t.Keys != o.Keys, t.Columns != o.Columns, t.Held != o.Held} {
+		if differ {
+			n++
+		}
+	}
+	return n == 1
 }
 
 // metalMemory is the threadgroup memory of every Metal device.

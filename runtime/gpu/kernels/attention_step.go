@@ -37,6 +37,9 @@ type StepTuning struct {
 	Last bool
 }
 
+// Near is true: ways are few, and most differ from the default alone.
+func (t StepTuning) Near(StepTuning) bool { return true }
+
 // StepTunings are the ways worth measuring to divide the launch on a target; the default comes first.
 func (a AttentionStep) StepTunings(target Target) []StepTuning {
 	const short = 128 // positions; of more, one threadgroup for each head has too much to read

@@ -64,6 +64,81 @@ func TestClimbable(t *testing.T) {
 	}
 }
 
+// TestNearAttention: what differs in one respect is near.
+func TestNearAttention(t *testing.T) {
+	split := kernels.AttentionTuning{Heads: 4, Tokens: 2, Keys: 4, Blocks: 8, Least: 64, Simdgroups: 4}
+	for name, c := range map[string]struct {
+		other kernels.AttentionTuning
+		near  bool
+	}{
+		"itself":              {split, false},
+		"keys":                {kernels.AttentionTuning{Heads: 4, Tokens: 2, Keys: 8, Blocks: 8, Least: 64, Simdgroups: 4}, true},
+		"heads, with tokens":  {kernels.AttentionTuning{Heads: 2, Tokens: 4, Keys: 4, Blocks: 8, Least: 64, Simdgroups: 4}, true},
+		"simdgroups":          {kernels.AttentionTuning{Heads: 4, Tokens: 2, Keys: 4, Blocks: 8, Least: 64, Simdgroups: 8}, true},
+		"keys and simdgroups": {kernels.AttentionTuning{Heads: 4, Tokens: 2, Keys: 8, Blocks: 8, Least: 64, Simdgroups: 8}, false},
+		"keys and blocks":     {kernels.AttentionTuning{Heads: 4, Tokens: 2, Keys: 8, Blocks: 4, Least: 64, Simdgroups: 4}, false},
+		"keys and least":      {kernels.AttentionTuning{Heads: 4, Tokens: 2, Keys: 8, Blocks: 8, Least: 32, Simdgroups: 4}, false},
+	} {
+		require.Equal(t, c.near, split.Near(c.other), name)
+		require.Equal(t, c.near, c.other.Near(split), name)
+	}
+	tiles := kernels.ChunkTuning{Heads: 4, Rows: 1, Keys: 32, Columns: 256}
+	for name, c := range map[string]struct {
+		other kernels.ChunkTuning
+		near  bool
+	}{
+		"itself":        {tiles, false},
+		"heads":         {kernels.ChunkTuning{Heads: 2, Rows: 1, Keys: 32, Columns: 256}, true},
+		"rows":          {kernels.ChunkTuning{Heads: 4, Rows: 2, Keys: 32, Columns: 256}, true},
+		"keys":          {kernels.ChunkTuning{Heads: 4, Rows: 1, Keys: 16, Columns: 256}, true},
+		"columns":       {kernels.ChunkTuning{Heads: 4, Rows: 1, Keys: 32, Columns: 128}, true},
+		"held":          {kernels.ChunkTuning{Heads: 4, Rows: 1, Keys: 32, Columns: 256, Held: true}, true},
+		"rows and keys": {kernels.ChunkTuning{Heads: 4, Rows: 2, Keys: 16, Columns: 256}, false},
+	} {
+		require.Equal(t, c.near, tiles.Near(c.other), name)
+		require.Equal(t, c.near, c.other.Near(tiles), name)
+	}
+	require.True(t, kernels.StepTuning{Heads: 4}.Near(kernels.StepTuning{Heads: 2, Keys: 8}))
+}
+
+// TestClimbableAttention: from the default a search gets to all ways to divide attention of models' heads, which divide a token's positions
+// into as many blocks.
+func TestClimbableAttention(t *testing.T) {
+	for _, a := range []kernels.Attention{{D: 256, Heads: 16, KVHeads: 2, Slots: 4096}, {D: 128, Heads: 32, KVHeads: 8, Slots: 32768},
+		{D: 256, Heads: 32, KVHeads: 16, Slots: 1280, Window: 1024}, {D: 512, Heads: 32, KVHeads: 4, Slots: 4096}, {D: 64, Heads: 4, KVHeads: 2, Slots: 40}} {
+		a.Scale, a.Cache = 0.1, kernels.BF16
+		for _, target := range []kernels.Target{kernels.CUDA, kernels.Metal} {
+			for _, many := range []bool{false, true} {
+				all := a.Tunings(target, many)
+				require.Greater(t, len(all), 5)
+				require.Len(t, reachedFrom(all), len(all))
+				for _, w := range all {
+					require.Equal(t, [2]int{all[0].Blocks, all[0].Least}, [2]int{w.Blocks, w.Least})
+				}
+			}
+			tiles := a.ChunkTunings(target)
+			require.Greater(t, len(tiles), 5)
+			require.Len(t, reachedFrom(tiles), len(tiles))
+		}
+	}
+}
+
+// reachedFrom are the ways that a chain of near ones leads to from the first.
+func reachedFrom[T interface {
+	comparable
+	Near(T) bool
+}](all []T) []T {
+	reached := all[:1:1]
+	for i := 0; i < len(reached); i++ {
+		for _, w := range all {
+			if reached[i].Near(w) && !slices.Contains(reached, w) {
+				reached = append(reached, w)
+			}
+		}
+	}
+	return reached
+}
+
 // TestDirectWays: of products with few rows there are direct ways on NVIDIA, a kind of their own behind the others, whose default
 // has a threadgroup for about every multiprocessor of an H100 where the product is a router.
 func TestDirectWays(t *testing.T) {
