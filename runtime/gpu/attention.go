@@ -335,8 +335,14 @@ func (m *mergeOf) run(b *binder, gate *value, out *value) bool {
 		return m.one.run(b, a, g, out, m.step)
 	}
 	if m.tiles != nil {
-		l, err := a.ChunkLaunch(m.tokens, m.tuning)
-		return b.dispatch("attention", l, err, reads(m.tiles.q), whole(m.tiles.k.slot), whole(m.tiles.v.slot), g, writes(out), m.step)
+		launch := func(t kernels.ChunkTuning) (kernels.Launch, error) { return a.ChunkLaunch(m.tokens, t) }
+		l, err := launch(m.tuning)
+		if !b.dispatch("attention", l, err, reads(m.tiles.q), whole(m.tiles.k.slot), whole(m.tiles.v.slot), g, writes(out), atPositions(m.step, a, m.tokens)) {
+			return false
+		}
+		tuned(b, a.ChunkTunings(b.x.exe.machine.Target), launch)
+		b.readingCaches(a, m.tokens)
+		return true
 	}
 	_, l, _, err := a.Launches(m.tokens)
 	return b.dispatch("attention merge", l, err, whole(m.part), whole(m.ml), g, writes(out), m.step)
@@ -354,9 +360,11 @@ func bindAttention(b *binder) bool {
 		return false
 	}
 	a := kernels.Attention{D: h.width, Heads: h.heads, KVHeads: k.shape[1], Slots: k.shape[2], Window: attrs.Window, Scale: attrs.Scale, Cache: k.format.kernelType()}
-	if tunings := a.Tunings(b.x.exe.machine.Target, h.tokens > 1); len(tunings) > 0 {
-		a.Tuning = tunings[0]
+	tunings := a.Tunings(b.x.exe.machine.Target, h.tokens > 1)
+	if len(tunings) == 0 {
+		tunings = []kernels.AttentionTuning{{}}
 	}
+	a.Tuning = tunings[0]
 	part, _, blocks, err := a.Launches(h.tokens)
 	if err != nil {
 		return false
@@ -405,10 +413,24 @@ func bindAttention(b *binder) bool {
 		m.tiles = &attentionTiles{q, k, v}
 	} else {
 		m.part, m.ml = b.scratch(4*h.tokens*h.heads*blocks*h.width), b.scratch(8*h.tokens*h.heads*blocks)
-		b.dispatch("attention", part, nil, reads(q), whole(k.slot), whole(v.slot), written(m.part), written(m.ml), m.step)
+		b.dispatch("attention", part, nil, reads(q), whole(k.slot), whole(v.slot), written(m.part), written(m.ml), atPositions(m.step, a, h.tokens))
+		tuned(b, tunings, func(t kernels.AttentionTuning) (kernels.Launch, error) { return partOf(a, t, h.tokens) })
+		b.readingCaches(a, h.tokens)
 	}
 	b.later(out.slot, m)
 	return true
+}
+
+// partOf is the first launch of attention in another way than a's, with the known answer of both. The second one is a's: it is to
+// find positions divided into as many blocks.
+func partOf(a kernels.Attention, t kernels.AttentionTuning, tokens int) (kernels.Launch, error) {
+	if t.Blocks != a.Tuning.Blocks || t.Least != a.Tuning.Least {
+		return kernels.Launch{}, fmt.Errorf("%d blocks of %d positions or more, want %d of %d", t.Blocks, t.Least, a.Tuning.Blocks, a.Tuning.Least)
+	}
+	a.Tuning = t
+	part, merge, _, err := a.Launches(tokens)
+	part.Trial = merge.Trial
+	return part, err
 }
 
 // tiled reports whether products of so many rows go by tiles of bf16, which precision mixed allows.

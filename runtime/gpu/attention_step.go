@@ -1,6 +1,8 @@
 package gpu
 
 import (
+	"slices"
+
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
@@ -100,7 +102,8 @@ func (a *ropeAll) step(b *binder, of kernels.Attention, q *value, k, v *state) *
 func (s *attentionStep) run(b *binder, a kernels.Attention, gate operand, out *value, step operand) bool {
 	s.take(b, s.queries, s.keys, s.values)
 	k := kernels.AttentionStep{Attention: a, Rope: s.kernel, Early: b.unwritten(s.keys.slot, s.values.slot)}
-	for _, k.Step = range s.tunings[:min(len(s.tunings), maxRefused)] {
+	for i, first := range s.tunings[:min(len(s.tunings), maxRefused)] {
+		k.Step = first
 		one, merge, blocks, err := k.Launches()
 		if one, err = b.allowed(one, err); err == nil && !k.Step.Last {
 			merge, err = b.allowed(merge, nil)
@@ -108,13 +111,22 @@ func (s *attentionStep) run(b *binder, a kernels.Attention, gate operand, out *v
 		if err != nil {
 			continue
 		}
+		ways := s.ways(i)
+		for _, k.Step = range ways {
+			if _, _, n, err := k.Launches(); err == nil {
+				blocks = max(blocks, n)
+			}
+		}
+		k.Step = first
 		part, ml := b.scratch(4*a.Heads*blocks*a.D), b.scratch(8*a.Heads*blocks)
 		to, arrivals := gate, gate
 		if k.Step.Last {
 			to, arrivals = writes(out), written(b.arrivals(a.Heads))
 		}
 		b.dispatch("attention", one, nil, reads(s.q), reads(s.k), reads(s.v), reads(s.qWeight), reads(s.kWeight), whole(s.angles),
-			written(s.keys.slot), written(s.values.slot), written(part), written(ml), gate, to, arrivals, step)
+			written(s.keys.slot), written(s.values.slot), written(part), written(ml), gate, to, arrivals, atPositions(step, a, 1))
+		tuned(b, ways, func(t kernels.StepTuning) (kernels.Launch, error) { return launchOf(k, t) })
+		b.readingCaches(a, 1)
 		if !k.Step.Last {
 			b.dispatch("attention merge", merge, nil, whole(part), whole(ml), gate, writes(out), step)
 		}
@@ -128,6 +140,30 @@ func (s *attentionStep) run(b *binder, a kernels.Attention, gate operand, out *v
 	parts, ml := b.scratch(4*a.Heads*blocks*a.D), b.scratch(8*a.Heads*blocks)
 	b.dispatch("attention", part, nil, reads(s.rotated), whole(s.keys.slot), whole(s.values.slot), written(parts), written(ml), step)
 	return b.dispatch("attention merge", merge, nil, whole(parts), whole(ml), gate, writes(out), step)
+}
+
+// ways are those of the step from number i on. Where another kernel puts blocks together, they divide the positions as that expects.
+func (s *attentionStep) ways(i int) (out []kernels.StepTuning) {
+	first := s.tunings[i]
+	for _, t := range s.tunings[i:] {
+		if !first.Last {
+			t.Blocks, t.Least = first.Blocks, first.Least
+		}
+		if !slices.Contains(out, t) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// launchOf is the first launch of a way, with the known answer of all.
+func launchOf(k kernels.AttentionStep, t kernels.StepTuning) (kernels.Launch, error) {
+	k.Step = t
+	one, merge, _, err := k.Launches()
+	if !t.Last {
+		one.Trial = merge.Trial
+	}
+	return one, err
 }
 
 // arrivals are counters that are 0 before a call, and between the kernels that use them, which thereby depend on each other.

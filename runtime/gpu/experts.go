@@ -262,7 +262,7 @@ func (m *mixture) runFew(b *binder, mix *expertsOf) bool {
 	up, down := append(m.gate.operands(), m.up.operands()...), m.down.operands()
 	upBytes, downBytes := min(pairs, m.gate.count)*2*m.gate.bytes(), min(pairs, m.gate.count)*m.down.bytes()
 	chosen, scores := reads(m.indices), reads(m.scores)
-	chosen.below = e.Count
+	chosen.example = indicesBelow(e.Count, chosen.size)
 	if m.choice == nil {
 		up = append(up, chosen, reads(m.x), normed)
 	} else {
@@ -279,7 +279,7 @@ func (m *mixture) runFew(b *binder, mix *expertsOf) bool {
 		if mix.shared != nil {
 			down = append(down, sharedDown...)
 		}
-		chosen.below = e.Count
+		chosen.example = indicesBelow(e.Count, chosen.size)
 	}
 	lift, err := e.LaunchUp(first[0], m.tokens)
 	if !b.dispatch("experts up", lift, err, append(up, written(hidden), at)...) {
@@ -304,7 +304,10 @@ func (m *mixture) runFew(b *binder, mix *expertsOf) bool {
 func (m *mixture) many(b *binder) func(b *binder, mix *expertsOf) bool {
 	exact := !b.tiled(m.tokens)
 	e := kernels.ManyExperts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols, Inner: m.gate.rows, Activation: kernels.SiLU, Exact: exact}
-	tile := e.Tiles(b.x.exe.machine.Target, m.tokens)[0]
+	ways := e.Tiles(b.x.exe.machine.Target, m.tokens)
+	tile := ways[0]
+	// The order of pairs is made for tiles of so many rows, and both products take it.
+	ways = slices.DeleteFunc(ways, func(t kernels.Tile) bool { return t.BM != tile.BM })
 	sort, err := b.allowed(e.LaunchSort(tile, m.tokens))
 	if err != nil {
 		return nil
@@ -330,9 +333,13 @@ func (m *mixture) many(b *binder) func(b *binder, mix *expertsOf) bool {
 		}
 		hidden, parts := b.scratch(width*pairs*e.Inner), b.scratch(4*pairs*e.Hidden)
 		b.dispatch("experts sort", sort, nil, reads(m.indices), written(order), written(tiles), at)
-		b.dispatch("experts up", lift, nil, append(append(m.gate.operands(), m.up.operands()...), whole(order), whole(tiles), x, written(hidden))...)
+		ordered, tiled := whole(order), whole(tiles)
+		ordered.example, tiled.example = sortedPairs(e, tile, m.tokens)
+		b.dispatch("experts up", lift, nil, append(append(m.gate.operands(), m.up.operands()...), ordered, tiled, x, written(hidden))...)
+		tuned(b, ways, func(t kernels.Tile) (kernels.Launch, error) { return e.LaunchUp(t, m.tokens) })
 		b.reading(min(pairs, m.gate.count) * 2 * m.gate.bytes())
-		b.dispatch("experts down", fall, nil, append(m.down.operands(), whole(order), whole(tiles), whole(hidden), written(parts))...)
+		b.dispatch("experts down", fall, nil, append(m.down.operands(), ordered, tiled, whole(hidden), written(parts))...)
+		tuned(b, ways, func(t kernels.Tile) (kernels.Launch, error) { return e.LaunchDown(t, m.tokens) })
 		b.reading(min(pairs, m.gate.count) * m.down.bytes())
 		more := whole(parts)
 		if mix.extra != nil {

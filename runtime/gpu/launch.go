@@ -19,6 +19,8 @@ type step struct {
 
 	// bytes are what the step reads of weights and state.
 	bytes int
+	// caches are the bytes that it reads besides, where it is measured, of caches: a call reads those before its position.
+	caches int
 	// norm is what the step does if it is a sum that is normalized: a product of that may do it.
 	norm *normedSum
 	// ways are other launches with the same operands, of which the tuner chooses; nil where there are none.
@@ -32,8 +34,8 @@ type operand struct {
 	write    bool
 	// then is set where a plan that runs ahead writes to the other side of that slot instead: see ahead.go.
 	then *slot
-	// below is set where the bytes are i32 that a kernel trusts to be from 0 to below-1.
-	below int
+	// example is set where a kernel trusts the bytes, or its time depends on them.
+	example *example
 }
 
 // whole is a slot that a kernel reads.

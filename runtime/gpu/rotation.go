@@ -114,6 +114,9 @@ func (r *rotation) runs(t *product) []device.Dispatch {
 		}
 	}
 	count := min(max(2, tuneRotate/(t.bytes/len(t.steps)+1)), tuneRuns)
+	if len(t.positions) > 0 {
+		count = len(t.positions) // no weights: of keys and values the last ones were just written in a call, and the others are read by all
+	}
 	out := make([]device.Dispatch, count)
 	for i := range out {
 		out[i].Barrier = true
@@ -137,16 +140,8 @@ func (r *rotation) runs(t *product) []device.Dispatch {
 // binding is the memory of operand number n in run i; other says that a weight is to be one that the run before did not have.
 func (r *rotation) binding(o operand, n, i int, other bool) (device.Binding, error) {
 	switch {
-	case o.below > 0:
-		content := make([]byte, o.size)
-		for j := 0; 4*j < o.size; j++ {
-			binary.LittleEndian.PutUint32(content[4*j:], uint32((i*o.size/4+j)%o.below))
-		}
-		b, err := r.own(o.size)
-		if err == nil {
-			err = b.Buffer.Write(0, content)
-		}
-		return b, err
+	case o.example != nil:
+		return r.example(o, i)
 	case o.write && o.slot.state:
 		return r.state(o, n)
 	case other && rotates(o):
@@ -156,6 +151,15 @@ func (r *rotation) binding(o operand, n, i int, other bool) (device.Binding, err
 	}
 	buffer, offset := r.locate(o.slot)
 	return device.Binding{Buffer: buffer, Offset: offset + o.at}, nil
+}
+
+// example is memory with the content of an operand's example in run i.
+func (r *rotation) example(o operand, i int) (device.Binding, error) {
+	b, err := r.own(o.size)
+	if err == nil {
+		err = b.Buffer.Write(0, o.example.content(i))
+	}
+	return b, err
 }
 
 // state is memory in the place of a state that operand number n writes. It holds zeros at first.

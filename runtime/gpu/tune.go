@@ -11,7 +11,7 @@ import (
 
 // tuned notes that the last step can be launched in any of these ways, with the same operands. The step has the
 // first of them until the tuner, if there is one, has chosen: in a chain it runs them on random numbers from -1 to 1, so that
-// an operand of indices says what they must be below.
+// an operand that must be something else has an example.
 func tuned[T interface{ Near(T) bool }](b *binder, tunings []T, launch func(T) (kernels.Launch, error)) {
 	last := &b.plan.steps[len(b.plan.steps)-1]
 	last.ways = func() tune.Ways {
@@ -32,14 +32,16 @@ func tuned[T interface{ Near(T) bool }](b *binder, tunings []T, launch func(T) (
 type product struct {
 	key     string
 	steps   []*step
-	bytes   int  // that they read
+	bytes   int  // that they read where they are measured
 	inPlace bool // they are measured in their place in the plan
+	// positions of a call are where they are measured; none where their time does not depend on that.
+	positions []int
 }
 
 // ways are the launches of the steps' kernel at their shape, the default first.
 func (t *product) ways() tune.Ways {
 	w := t.steps[0].ways()
-	w.InPlace = t.inPlace
+	w.InPlace, w.Positions = t.inPlace, t.positions
 	return w
 }
 
@@ -77,13 +79,14 @@ func (p *plan) products(t *tune.Tuner) (out []*product) {
 		if s.ways == nil {
 			continue
 		}
-		key := tune.Key(s.launch, inPlace)
+		positions := s.positions()
+		key := tune.Key(s.launch, inPlace, positions)
 		if at[key] == nil {
-			at[key] = &product{key: key, inPlace: inPlace}
+			at[key] = &product{key: key, inPlace: inPlace, positions: positions}
 			out = append(out, at[key])
 		}
 		at[key].steps = append(at[key].steps, s)
-		at[key].bytes += s.bytes
+		at[key].bytes += s.bytes + s.caches
 	}
 	return slices.DeleteFunc(out, func(q *product) bool { return !t.Worth(q.bytes) })
 }

@@ -100,6 +100,36 @@ func (w *windows) runs(t *product) []device.Dispatch {
 			out[i] = device.Dispatch{Arguments: out[i].Arguments[:len(s.operands)], Barrier: out[i].Barrier}
 		}
 	}
+	if len(t.positions) > 0 {
+		return w.along(t, part.steps[from:to], out)
+	}
+	return out
+}
+
+// along are a window's dispatches once for each position at which the product is measured, one after the other. The other kernels stand at
+// the call's.
+func (w *windows) along(t *product, steps []*step, window []device.Dispatch) (out []device.Dispatch) {
+	for at := range t.positions {
+		list := slices.Clone(window)
+		list[0].Barrier = list[0].Barrier || at > 0
+		for i, s := range steps {
+			if !t.of(s) {
+				continue
+			}
+			list[i].Arguments = slices.Clone(list[i].Arguments)
+			for n, o := range s.operands {
+				if o.example == nil || len(o.example.positions) == 0 {
+					continue
+				}
+				b, err := w.example(o, at)
+				if err != nil {
+					return nil
+				}
+				list[i].Arguments[n].Binding = b
+			}
+		}
+		out = append(out, list...)
+	}
 	return out
 }
 

@@ -11,13 +11,16 @@
 // far behind, are measured against the default and each other once more, in turns, and one wins only by a clear margin over the default,
 // so that noise changes nothing.
 //
-// A measurement is a recorded sequence that reads more weights than a GPU's caches hold, as a pass of the model does, so that
+// A measurement is a recorded sequence that reads more weights than a GPU's caches hold, if it reads weights, as a pass of the model does, so that
 // it tells of time at the memory's speed. It is one of two. A chain is the product again and again, each dispatch behind a
 // barrier, on one layer's weights after the other's. In place, the product stands among the kernels that stand around it in a
 // program, with the program's barriers, and the time of all of them is what counts: in a chain a kernel's code is in the
 // instruction cache, its threadgroups start while the last ones of the same kernel end, and the division of memory on a
 // multiprocessor stays, all of which a program does not give. What is best in one may not be in the other, so choices are
 // kept for each (Key).
+//
+// Where the time of a kernel depends on the position of a call, as attention's does, the sequence has it at several, and the sum
+// counts (Ways.Positions): the choice is for calls of all positions.
 //
 // In place, other products that are measured at the same start have their defaults, since that of which the best is not
 // known yet cannot stand there: products are compiled together, which takes most of the time, and measured in rounds. What

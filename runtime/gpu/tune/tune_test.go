@@ -557,8 +557,8 @@ func TestKey(t *testing.T) {
 		change(&other)
 		return newStore(dir, other, system).path(w)
 	}
-	second, inPlace := p.Ways, p.Ways
-	second.Launches, inPlace.InPlace = p.Launches[1:], true
+	second, inPlace, near, deep := p.Ways, p.Ways, p.Ways, p.Ways
+	second.Launches, inPlace.InPlace, near.Positions, deep.Positions = p.Launches[1:], true, []int{64}, []int{64, 512}
 	same := func(*device.Info) {}
 	seen := map[string]string{}
 	for name, got := range map[string]string{
@@ -572,6 +572,8 @@ func TestKey(t *testing.T) {
 		"shape":       path(same, "1", matvec(1032).Ways),
 		"default":     path(same, "1", second),
 		"in place":    path(same, "1", inPlace),
+		"a position":  path(same, "1", near),
+		"positions":   path(same, "1", deep),
 		"text":        filepath.Join(dir, fileName(identity(info, "1"), p.key(), "changed")),
 	} {
 		require.NotContains(t, seen, got, name)

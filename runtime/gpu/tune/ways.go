@@ -18,21 +18,29 @@ type Ways struct {
 	Near func(i, j int) bool
 	// InPlace says that they are measured in their place in a program, else in a chain of themselves.
 	InPlace bool
+	// Positions of a call are where they are measured, if their time depends on that: the sum chooses.
+	Positions []int
 }
 
 // Key tells products apart that are tuned each on its own: by the default launch, with its number of threadgroups up to
 // the next power of two, since a launch of more tokens may want another way, and by how they are measured, since what is best
-// in a chain may not be in a program.
-func Key(first kernels.Launch, inPlace bool) string {
+// in a chain may not be in a program, nor what is best at some positions at others.
+func Key(first kernels.Launch, inPlace bool, positions []int) string {
 	groups := first.Groups[0] * first.Groups[1] * first.Groups[2]
 	key := fmt.Sprintf("%s groups<=%d", first.Key(), 1<<bits.Len(uint(max(1, groups)-1)))
 	if inPlace {
 		key += " in place"
 	}
+	for i, at := range positions {
+		if i == 0 {
+			key += " at"
+		}
+		key += fmt.Sprintf(" %d", at)
+	}
 	return key
 }
 
-func (w Ways) key() string { return Key(w.Launches[0], w.InPlace) }
+func (w Ways) key() string { return Key(w.Launches[0], w.InPlace, w.Positions) }
 
 // Find is the number of the launch whose kernel is that of another.
 func (w Ways) Find(other kernels.Launch) (int, bool) { return w.find(other.Key()) }
@@ -51,7 +59,8 @@ type Product struct {
 	// Bytes are what a pass of the model reads of weights for it: where the time does not suffice for all products,
 	// it goes to those that read most.
 	Bytes int
-	// Runs gives the dispatches that measure it, which read more weights than caches hold. Those without a kernel are the
+	// Runs gives the dispatches that measure it, which read more weights than caches hold, if it reads weights; for each of Positions as
+	// many. Those without a kernel are the
 	// product's: of them only Barrier and the buffers count, in the order of the kernel's, and it may write what it writes
 	// there. In a chain all of them are. None at all means that it cannot be measured. It is called if the choice was not
 	// made before.
