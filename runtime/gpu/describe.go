@@ -61,6 +61,7 @@ func (e Engine) Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options)
 	}
 	b.WriteString("\nby kind\n")
 	one.writeKinds(&b)
+	one.writeChanged(&b, tuner)
 	memory := fmt.Sprintf("%d KiB for a token", one.size>>10)
 	if chunk > 1 && chunk <= maxChunk {
 		p, err := n.bind(bind.Shapes(x.fused, chunk))
@@ -69,6 +70,7 @@ func (e Engine) Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options)
 		}
 		fmt.Fprintf(&b, "\nplan of %s for a chunk of %d tokens, by kind\n", m.Entry.Name, chunk)
 		p.writeKinds(&b)
+		p.writeChanged(&b, tuner)
 		memory += fmt.Sprintf(", %d KiB for a chunk of %d tokens", p.size>>10, chunk)
 	}
 	held := 0
@@ -116,6 +118,18 @@ func tunedFor(p *plan, t *tune.Tuner) string {
 		}
 	}
 	return fmt.Sprintf("%s: %d of %d products, kept in %s", t.About(), kept, len(products), t.Dir())
+}
+
+// writeChanged tells which of the plan's products are not launched in the default way on this device.
+func (p *plan) writeChanged(b *bytes.Buffer, t *tune.Tuner) {
+	if t == nil {
+		return
+	}
+	for _, q := range p.products(t) {
+		if text := t.Changed(q.ways()); text != "" {
+			fmt.Fprintf(b, "%5d  tuned %s\n", len(q.steps), text)
+		}
+	}
 }
 
 // maxChunk bounds the chunks that plans are shown for: programs that are no language models name none.

@@ -63,6 +63,8 @@ func TestTune(t *testing.T) {
 		return out.String()
 	}
 	require.Regexp(t, `^engine emulator, tuned for emulator on .*: ([1-9]) of \d products, kept in /`, plan(engine.Options{Precision: eval.FP32}))
+	require.Regexp(t, `(?m)^ +\d+  tuned matvec\w*: .*MATVEC_\w+=\d+ \(\d+\).*; [\d.]+[mµn]?s \([\d.]+[mµn]?s\)$`, plan(engine.Options{Precision: eval.FP32}))
+	require.NotContains(t, plan(engine.Options{Precision: eval.FP32, NoTune: true}), "  tuned ")
 	require.Regexp(t, `^engine emulator, tuned for no device in particular\n`, plan(engine.Options{Precision: eval.FP32, NoTune: true}))
 }
 

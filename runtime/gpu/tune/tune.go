@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/etc-ml/etc/runtime/gpu/device"
@@ -88,6 +90,39 @@ func (t *Tuner) kept(w Ways) (int, bool) {
 		return 0, false
 	}
 	return w.find(e.choice)
+}
+
+// Changed tells of the choice that was kept for a product, if it is not the default: the definitions that differ, with those of the default,
+// and the times that were measured. It is "" for the default, and where nothing is kept.
+func (t *Tuner) Changed(w Ways) string {
+	e, err := t.store.read(t.store.path(w), w.key())
+	i, found := w.find(e.choice)
+	if err != nil || !found || i == 0 {
+		return ""
+	}
+	first, choice := w.Launches[0], w.Launches[i]
+	values := func(l kernels.Launch) map[string]string {
+		out := map[string]string{}
+		for _, d := range l.Defines {
+			out[d.Name] = d.Value
+		}
+		return out
+	}
+	then, now := values(first), values(choice)
+	var changes []string
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		if was, ok := then[name]; !ok || was != now[name] {
+			changes = append(changes, fmt.Sprintf("%s=%s (%s)", name, now[name], cmp.Or(was, "none")))
+		}
+	}
+	text := first.Kernel
+	if choice.Kernel != first.Kernel {
+		text = choice.Kernel + " (" + first.Kernel + ")"
+	}
+	if len(w.Positions) > 0 {
+		text += fmt.Sprintf(" at %v", w.Positions)
+	}
+	return fmt.Sprintf("%s: %s; %v (%v)", text, strings.Join(changes, " "), e.time, e.firstTime)
 }
 
 // Choose gives a launch for each product: what is kept for it, else what measuring finds, which is kept from now on.

@@ -218,6 +218,14 @@ func TestChoose(t *testing.T) {
 	require.Equal(t, keys(got[1]), keys(kept))
 	_, ok = next.Kept(matvec(3072).Ways)
 	require.False(t, ok)
+	require.Regexp(t, `^matvec: .*MATVEC_ROWS=1 \(\d\).*; [\d.]+µs \([\d.]+µs\)$`, next.Changed(products[1].Ways))
+	require.NotContains(t, next.Changed(products[1].Ways), "MATVEC_K=", "what is equal is not told")
+	require.Empty(t, next.Changed(matvec(3072).Ways))
+	same := tuner(newFake(flat), t.TempDir(), &notes)
+	same.Choose(products, 0)
+	_, ok = same.Kept(products[0].Ways)
+	require.True(t, ok)
+	require.Empty(t, same.Changed(products[0].Ways), "the default")
 }
 
 // among makes a product one that is measured in its place: two of its dispatches, each behind one of another kernel.
