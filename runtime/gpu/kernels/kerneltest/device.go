@@ -33,11 +33,7 @@ var openDevice = sync.OnceValues(func() (device.Device, error) {
 var timeline sync.Mutex
 
 // runOnDevice runs a launch on the device and leaves the results in the buffers.
-func runOnDevice(l kernels.Launch, buffers []any) (err error) {
-	d, err := openDevice()
-	if err != nil {
-		return err
-	}
+func runOnDevice(d device.Device, l kernels.Launch, buffers []any) (err error) {
 	text, err := l.Source(d.Info().Target)
 	if err != nil {
 		return err

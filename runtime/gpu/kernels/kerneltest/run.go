@@ -45,7 +45,12 @@ func RunWithin(t testing.TB, memory int, l kernels.Launch, buffers ...any) {
 		t.Skipf("%d bytes of threadgroup memory are not for Metal", memory)
 	}
 	if deviceName() != "" {
-		require.NoError(t, runOnDevice(l, buffers), l.Key())
+		d, err := openDevice()
+		require.NoError(t, err)
+		if most := d.Info().TransferMemory; l.Memory > most {
+			t.Skipf("%d bytes of TG_MEMORY, the device has %d", l.Memory, most)
+		}
+		require.NoError(t, runOnDevice(d, l, buffers), l.Key())
 		return
 	}
 	if !HasEmulator {
