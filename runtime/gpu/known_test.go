@@ -16,6 +16,7 @@ import (
 	"github.com/etc-ml/etc/runtime/fuse/fusetest"
 	"github.com/etc-ml/etc/runtime/gpu"
 	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
 	"github.com/etc-ml/etc/runtime/gpu/prove"
 	"github.com/etc-ml/etc/runtime/gpu/tune"
 	"github.com/etc-ml/etc/runtime/reference"
@@ -24,6 +25,8 @@ import (
 // faulty is a device that compiles some texts wrongly, or not at all.
 type faulty struct {
 	device.Device
+	// info is the device's, after it was closed, too.
+	info device.Info
 	// fault changes the text of a file.
 	fault func(file, text string) (string, error)
 
@@ -36,8 +39,22 @@ type faulty struct {
 	recorded          int
 }
 
-func (d *faulty) NewHostBuffer(size int) (device.Buffer, error) {
-	return d.Device.(device.HostWriter).NewHostBuffer(size)
+// opener gives what opens d around another device. It has memory of the host where that has.
+func (d *faulty) opener(inner func() (device.Device, error)) func() (device.Device, error) {
+	return func() (device.Device, error) {
+		var err error
+		if d.Device, err = inner(); err != nil {
+			return nil, err
+		}
+		d.info = d.Device.Info()
+		if w, ok := d.Device.(device.HostWriter); ok {
+			return struct {
+				*faulty
+				device.HostWriter
+			}{d, w}, nil
+		}
+		return d, nil
+	}
 }
 
 func (d *faulty) Compile(s device.Source) (device.Library, error) {
@@ -90,11 +107,7 @@ func proved(t *testing.T, m *ir.Module, p eval.Precision, dir string, calls []in
 	t.Helper()
 	inner := onDevice(t).(gpu.Engine).Open
 	d := &faulty{fault: fault, compiled: map[string]int{}, changed: map[string]int{}}
-	e := gpu.Engine{Device: "emulator", Prove: &prove.Options{Dir: dir}, Open: func() (device.Device, error) {
-		var err error
-		d.Device, err = inner()
-		return d, err
-	}}
+	e := gpu.Engine{Device: "emulator", Prove: &prove.Options{Dir: dir}, Open: d.opener(inner)}
 	var warnings []string
 	x, err := e.Compile(m, engine.Options{Precision: p, Warn: func(text string) { warnings = append(warnings, text) }})
 	require.NoError(t, err)
@@ -175,10 +188,13 @@ func TestWrongKernels(t *testing.T) {
 			requireClose(t, want, got, tolerance)
 			require.NotEmpty(t, warnings)
 			all := strings.Join(warnings, "\n")
+			if name == "attention of one token" && d.info.Target == kernels.Metal {
+				c.want = "attention/attention_merge is off by " // there no threadgroup of the first kernel does what is left for the last
+			}
 			require.Contains(t, all, c.want)
-			require.Contains(t, all, d.Info().Description+": kernels that fail their known answers are not used")
+			require.Contains(t, all, d.info.Description+": kernels that fail their known answers are not used")
 
-			_, failed := prove.Known(tune.Identity(d.Info()), d.Info().Target, prove.Options{Dir: dir})
+			_, failed := prove.Known(tune.Identity(d.info), d.info.Target, prove.Options{Dir: dir})
 			require.Contains(t, strings.Join(failed, "\n"), c.want, "what etc doctor shows")
 			if name == "a sort" {
 				_, _, warnings := proved(t, m, c.precision, dir, calls, c.fault)

@@ -112,12 +112,8 @@ func runStreamed(t *testing.T, random normal, m *ir.Module, o emulator.Options) 
 		}
 		return s.Name
 	}
-	e := gpu.Engine{Device: "emulator", Prove: &prove.Options{Dir: t.TempDir()}, Open: func() (device.Device, error) {
-		var err error
-		o.TransferMemory = 200 << 10
-		d.Device, err = emulator.Open(o)
-		return d, err
-	}}
+	o.TransferMemory = 200 << 10
+	e := gpu.Engine{Device: "emulator", Prove: &prove.Options{Dir: t.TempDir()}, Open: d.opener(func() (device.Device, error) { return emulator.Open(o) })}
 	options := engine.Options{Precision: eval.FP32, Exact: true, Threads: 1, Warn: func(text string) { t.Error(text) }}
 	want, got := compile(t, reference.Engine{}, m, options), compile(t, e, m, options)
 	run = func(vectors int) { requireSameRun(t, want, got, eval.Value{Tensor: random.tensor(t, 1, vectors, 32)}) }
