@@ -1,4 +1,4 @@
-//go:build !darwin
+//go:build !darwin && !(standin && linux && (amd64 || arm64))
 
 package metal
 
