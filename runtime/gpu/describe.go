@@ -178,6 +178,7 @@ func (d paper) Info() device.Info                       { return d.info }
 func (paper) NewBuffer(size int) (device.Buffer, error) { return &sheet{size: size}, nil }
 func (paper) Wrap(memory []byte) (device.Buffer, error) { return &sheet{size: len(memory)}, nil }
 func (paper) Wait() error                               { return nil }
+func (paper) Recover() error                            { return nil }
 func (paper) Close() error                              { return nil }
 
 func (paper) Compile(device.Source) (device.Library, error) { return nil, errPaper }

@@ -68,6 +68,9 @@ func (x *instance) prove(p *plan) error {
 	}
 	var texts []string
 	for _, f := range failures {
+		if f.Lost {
+			return fmt.Errorf("%s, so that this process cannot use %s any more; the next start does without this kernel", f, x.exe.device.Info().Description)
+		}
 		texts = append(texts, f.String())
 		for _, key := range f.Keys {
 			k.refused[key] = true

@@ -105,7 +105,12 @@ func refuse(files ...string) func(string, string) (string, error) {
 // proved runs calls on a device with a fault; it gives the outputs, the device and what the user was told.
 func proved(t *testing.T, m *ir.Module, p eval.Precision, dir string, calls []int, fault func(file, text string) (string, error)) ([]*eval.Tensor, *faulty, []string) {
 	t.Helper()
-	inner := onDevice(t).(gpu.Engine).Open
+	return provedOn(t, onDevice(t).(gpu.Engine).Open, m, p, dir, calls, fault)
+}
+
+// provedOn is proved on the device that inner opens.
+func provedOn(t *testing.T, inner func() (device.Device, error), m *ir.Module, p eval.Precision, dir string, calls []int, fault func(file, text string) (string, error)) ([]*eval.Tensor, *faulty, []string) {
+	t.Helper()
 	d := &faulty{fault: fault, compiled: map[string]int{}, changed: map[string]int{}}
 	e := gpu.Engine{Device: "emulator", Prove: &prove.Options{Dir: dir}, Open: d.opener(inner)}
 	var warnings []string

@@ -41,8 +41,13 @@ type Device interface {
 	// Record checks dispatches and makes them ready to be submitted any number of times. The slice and the
 	// bytes of its arguments may be changed afterwards.
 	Record([]Dispatch) (Sequence, error)
-	// Wait waits for everything that was submitted.
+	// Wait waits for everything that was submitted. An error that a sequence ends in stays: Wait, Submit, Read and Write give
+	// it from then on, until Recover.
 	Wait() error
+	// Recover waits for everything that was submitted and forgets the error that a sequence ended in, so that what is
+	// submitted next runs. Buffers hold anything where that sequence or what came after it was to write. It gives an error
+	// where the device stays unusable, as on CUDA: an error of a kernel stays with the context until the process ends.
+	Recover() error
 	// Close waits, and gives up what the device holds. Buffers, libraries and sequences are closed before it.
 	Close() error
 }

@@ -25,7 +25,7 @@ type emulator struct {
 	options  Options
 	random   *rand.Rand
 	queue    []func() error
-	err      error // of a sequence: nothing runs after it
+	err      error // of a sequence: nothing runs after it until Recover
 }
 
 // Open makes an emulator. Its error wraps device.ErrUnavailable where the machine has no C++ compiler.
@@ -60,6 +60,13 @@ func (d *emulator) Wait() error {
 	}
 	d.queue = d.queue[:0]
 	return d.err
+}
+
+// Recover drops what was to come after the error, too.
+func (d *emulator) Recover() error {
+	_ = d.Wait()
+	d.err = nil
+	return nil
 }
 
 func (d *emulator) Close() error { return d.Wait() }

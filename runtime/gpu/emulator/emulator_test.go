@@ -113,8 +113,20 @@ func TestFaults(t *testing.T) {
 		require.ErrorContains(t, d.Wait(), want)
 		require.ErrorContains(t, y.Read(0, make([]byte, 4)), want)
 		require.ErrorContains(t, s.Submit(), want)
+		require.NoError(t, y.Write(0, []byte{1, 2, 3, 4})) // which does not come to pass
+		require.NoError(t, d.Recover())
+		require.NoError(t, d.Wait())
+		require.NoError(t, y.Write(4, []byte{5}))
+		got := make([]byte, 5)
+		require.NoError(t, y.Read(0, got))
+		require.Equal(t, byte(5), got[4])
+		require.NotEqual(t, []byte{1, 2, 3, 4}, got[:4])
+		require.NoError(t, s.Submit())
+		require.ErrorContains(t, d.Wait(), want, "the next error is told of, too")
+		require.NoError(t, d.Recover())
 		require.NoError(t, y.Close())
 		require.NoError(t, library.Close())
+		require.NoError(t, d.Close())
 	}
 }
 

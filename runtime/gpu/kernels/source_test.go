@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etc-ml/etc/runtime/gpu/device/devicetest"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 	"github.com/etc-ml/etc/runtime/gpu/kernels/kerneltest"
 )
@@ -117,6 +118,15 @@ func TestPlantedFaults(t *testing.T) {
 			require.Equal(t, "\xff\xff\xff\xff", string(o.Buffers[0][63*4:]), "NaN")
 		}
 	})
+}
+
+// TestLintOfDevices: the text of the devices' own test is good for Metal.
+func TestLintOfDevices(t *testing.T) {
+	if !kerneltest.HasLint() {
+		t.Skip("there is no clang")
+	}
+	t.Parallel()
+	require.NoError(t, kerneltest.Lint(devicetest.Source(kernels.Metal).Text))
 }
 
 // TestLint shows what the reading of Metal's text by clang finds.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 
 	"github.com/etc-ml/etc/runtime/gpu/device"
@@ -26,16 +27,22 @@ type Failure struct {
 	Result Result
 	// Err is why there are no numbers: the kernel does not compile, or does not run.
 	Err error
+	// Lost says that the device cannot be used any more after that, in this process.
+	Lost bool
 }
 
 // String says what is wrong.
 func (f Failure) String() string {
-	name := f.Launch.File + "/" + f.Launch.Kernel
 	if f.Err != nil {
-		return fmt.Sprintf("%s does not run: %v", name, f.Err)
+		return f.name() + doesNotRun + f.Err.Error()
 	}
-	return fmt.Sprintf("%s is off by %.2g of the largest number, where %.2g is allowed", name, f.Result.Difference, f.Result.Bound)
+	return fmt.Sprintf("%s is off by %.2g of the largest number, where %.2g is allowed", f.name(), f.Result.Difference, f.Result.Bound)
 }
+
+const doesNotRun = " does not run: "
+
+// name is the kernel's, with the file's.
+func (f Failure) name() string { return f.Launch.File + "/" + f.Launch.Kernel }
 
 // Prover tries the kernels of a device. Its methods must not be called at the same time, nor while something else uses
 // the device.
@@ -66,9 +73,22 @@ func (p *Prover) Prove(launches []kernels.Launch, kernel func(kernels.Launch) (d
 			continue
 		}
 		p.done[key] = true
-		if !p.store.passed(l) {
+		switch e, known := p.store.read(l); {
+		case known && e.wrong == "" && !e.lost:
+		case known && e.lost:
+			f := Failure{Launch: l, Keys: keys(l.Trial())}
+			f.Err = fmt.Errorf("%s (so found a start before this one; it is not tried again while there is %s)", strings.TrimPrefix(e.wrong, f.name()+doesNotRun), p.store.path(l))
+			out = append(out, f)
+			p.failed[key] = f
+		default:
 			todo = append(todo, l)
 		}
+	}
+	if len(todo) == 0 {
+		return out
+	}
+	if err := p.device.Wait(); err != nil {
+		return out // it is not the kernels' fault, and what uses the device next is told
 	}
 	// Known answers are made, and kernels compiled, side by side; the device runs one after the other.
 	type prepared struct {
@@ -92,22 +112,31 @@ func (p *Prover) Prove(launches []kernels.Launch, kernel func(kernels.Launch) (d
 	}
 	wait.Wait()
 	for i, l := range todo {
-		f := Failure{Launch: l, Err: ready[i].err}
-		for _, x := range ready[i].trial.Launches {
-			f.Keys = append(f.Keys, x.Launch.Key())
-		}
+		f := Failure{Launch: l, Keys: keys(ready[i].trial), Err: ready[i].err}
 		if f.Err == nil {
 			f.Result, f.Err = Run(p.device, ready[i].trial, kernel)
+			f.Lost = errors.Is(f.Err, errLost)
 		}
 		switch {
 		case errors.Is(f.Err, errMemory):
 		case f.Err != nil || !f.Result.Passed():
 			out = append(out, f)
 			p.failed[l.Key()] = f
-			p.store.keep(l, f.String())
+			p.store.keep(l, f.String(), f.Lost)
 		default:
-			p.store.keep(l, "")
+			p.store.keep(l, "", false)
 		}
+		if f.Lost {
+			break // nothing else can be tried
+		}
+	}
+	return out
+}
+
+// keys are those of the kernels of a trial.
+func keys(t kernels.Trial) (out []string) {
+	for _, x := range t.Launches {
+		out = append(out, x.Launch.Key())
 	}
 	return out
 }

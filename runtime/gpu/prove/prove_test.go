@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/emulator"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 	"github.com/etc-ml/etc/runtime/gpu/metal"
+	"github.com/etc-ml/etc/runtime/gpu/metal/metaltest"
 	"github.com/etc-ml/etc/runtime/gpu/prove"
 )
 
@@ -29,14 +31,26 @@ var hosts = map[string]func() (device.Device, error){
 // open opens the device, and gives what compiles kernels for it.
 func open(t *testing.T) (device.Device, func(kernels.Launch) (device.Kernel, error)) {
 	t.Helper()
-	d, err := hosts[os.Getenv("ETC_TEST_DEVICE")]()
+	return openHost(t, hosts[os.Getenv("ETC_TEST_DEVICE")], func(text string) string { return text })
+}
+
+// openHost is open for a host, with kernels of texts that change has changed.
+func openHost(t *testing.T, host func() (device.Device, error), change func(text string) string) (device.Device, func(kernels.Launch) (device.Kernel, error)) {
+	t.Helper()
+	d, err := host()
 	if errors.Is(err, device.ErrUnavailable) {
 		t.Skip(err)
 	}
 	require.NoError(t, err)
 	var mu sync.Mutex
 	made := map[string]device.Kernel{}
-	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	var open []interface{ Close() error }
+	t.Cleanup(func() {
+		for _, x := range slices.Backward(open) {
+			require.NoError(t, x.Close())
+		}
+		require.NoError(t, d.Close())
+	})
 	return d, func(l kernels.Launch) (device.Kernel, error) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -47,12 +61,15 @@ func open(t *testing.T) (device.Device, func(kernels.Launch) (device.Kernel, err
 		if err != nil {
 			return nil, err
 		}
-		library, err := d.Compile(device.Source{Name: l.File, Text: text})
+		library, err := d.Compile(device.Source{Name: l.File, Text: change(text)})
 		if err != nil {
 			return nil, err
 		}
+		open = append(open, library)
 		k, err := library.Kernel(l.Kernel)
-		made[l.Key()] = k
+		if err == nil {
+			made[l.Key()], open = k, append(open, k)
+		}
 		return k, err
 	}
 }
@@ -336,6 +353,103 @@ func TestUntried(t *testing.T) {
 	file := filepath.Join(dir, "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	require.Empty(t, prove.New(d, "a GPU", prove.Options{Dir: filepath.Join(file, "no")}).Prove([]kernels.Launch{l}, kernel), "nothing can be kept")
+}
+
+// diverge is a fault of norms: some threads of a simdgroup do not take part in a sum.
+func diverge(text string) string {
+	return strings.Replace(text, "  sum = simd_sum(sum);\n", "  if (lane < 5) sum = simd_sum(sum);\n", 1)
+}
+
+// TestErrors: a kernel that ends in an error of the device fails, and the others are tried.
+func TestErrors(t *testing.T) {
+	for name, host := range map[string]func(*testing.T) func() (device.Device, error){
+		"emulator":         func(*testing.T) func() (device.Device, error) { return hosts[""] },
+		"Metal's stand-in": func(t *testing.T) func() (device.Device, error) { return metaltest.StandIn(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, kernel := openHost(t, host(t), diverge)
+			p := prove.New(d, "a GPU", prove.Options{Dir: t.TempDir()})
+			first, faulty, last := normThenEmbeddings(t)
+			for range 2 {
+				failures := p.Prove([]kernels.Launch{first, faulty, last}, kernel)
+				require.Len(t, failures, 1)
+				require.False(t, failures[0].Lost)
+				require.Equal(t, []string{faulty.Key()}, failures[0].Keys)
+				require.Regexp(t, `^norm/norm does not run: (emulator: dispatch norm, kernel norm|metal: command buffer \d): simd operation in divergent code`, failures[0].String())
+				require.NotContains(t, failures[0].String(), "\n", "the error once")
+				require.NoError(t, d.Wait())
+			}
+		})
+	}
+}
+
+// normThenEmbeddings are launches, the second of which diverge changes.
+func normThenEmbeddings(t *testing.T) (first, norm, last kernels.Launch) {
+	var err error
+	first, err = kernels.Embedding{Format: kernels.Format{Bits: 16}, N: 9, K: 64, Multiplier: 1}.Launch(2)
+	require.NoError(t, err)
+	norm, err = kernels.RMSNorm{N: 700, Heads: 1, X: kernels.Rows{Token: 700, Row: 700}, Weight: kernels.F32, Eps: 1e-6}.Launch(2)
+	require.NoError(t, err)
+	last, err = kernels.Embedding{Format: kernels.Format{Bits: 16}, N: 9, K: 72, Multiplier: 1}.Launch(2)
+	require.NoError(t, err)
+	return first, norm, last
+}
+
+// stuck is a device that does not recover.
+type stuck struct{ device.Device }
+
+func (d stuck) Recover() error { return d.Wait() }
+
+// TestLost: where the device does not recover, nothing else is tried, and the next start refuses the kernel and tries the others.
+func TestLost(t *testing.T) {
+	dir, target := t.TempDir(), kernels.Target(0)
+	first, faulty, last := normThenEmbeddings(t)
+	launches := []kernels.Launch{first, faulty, last}
+	start := func(change func(string) string, identity string) (*prove.Prover, device.Device, func(kernels.Launch) (device.Kernel, error), map[string]int) {
+		d, kernel := openHost(t, hosts[""], change)
+		t.Cleanup(func() { require.NoError(t, d.Recover()) }) // ahead of its being closed
+		target = d.Info().Target
+		tried := map[string]int{}
+		var mu sync.Mutex
+		return prove.New(stuck{d}, identity, prove.Options{Dir: dir}), d, func(l kernels.Launch) (device.Kernel, error) {
+			mu.Lock()
+			tried[l.Key()]++
+			mu.Unlock()
+			return kernel(l)
+		}, tried
+	}
+	const want = "norm/norm does not run: the device does not recover from it: emulator: dispatch norm, kernel norm: simd operation in divergent code"
+	p, d, kernel, _ := start(diverge, "a GPU")
+	failures := p.Prove(launches, kernel)
+	require.Len(t, failures, 1)
+	require.True(t, failures[0].Lost)
+	require.Contains(t, failures[0].String(), want)
+	require.Error(t, d.Wait())
+	third, err := kernels.Embedding{Format: kernels.Format{Bits: 16}, N: 9, K: 80, Multiplier: 1}.Launch(2)
+	require.NoError(t, err)
+	require.Empty(t, p.Prove([]kernels.Launch{third}, kernel), "the error is not this kernel's")
+	passed, failed := prove.Known("a GPU", target, prove.Options{Dir: dir})
+	require.Equal(t, 1, passed, "the first; the others were not tried")
+	require.Len(t, failed, 1)
+	require.Contains(t, failed[0], want)
+
+	p, d, kernel, tried := start(diverge, "a GPU")
+	for range 2 {
+		failures = p.Prove(launches, kernel)
+		require.Len(t, failures, 1)
+		require.False(t, failures[0].Lost)
+		require.Equal(t, []string{faulty.Key()}, failures[0].Keys)
+		require.Contains(t, failures[0].String(), want)
+		require.Regexp(t, ` \(so found a start before this one; it is not tried again while there is \S*\.known\)$`, failures[0].String())
+	}
+	require.Equal(t, map[string]int{last.Key(): 2}, tried, "compiled, and run")
+	require.NoError(t, d.Wait())
+	passed, _ = prove.Known("a GPU", target, prove.Options{Dir: dir})
+	require.Equal(t, 2, passed)
+
+	p, _, kernel, tried = start(func(text string) string { return text }, "a GPU, another driver")
+	require.Empty(t, p.Prove(launches, kernel))
+	require.Equal(t, 2, tried[faulty.Key()])
 }
 
 // small is a device that is full.

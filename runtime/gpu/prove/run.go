@@ -19,12 +19,16 @@ func (r Result) Passed() bool { return r.Difference <= r.Bound }
 // errMemory is that of a trial that the device has no memory for.
 var errMemory = errors.New("no memory for the buffers")
 
-// Run runs a trial with kernels that kernel gives. The caller has the device's timeline.
+// errLost is that of a trial after which the device cannot be used any more.
+var errLost = errors.New("the device does not recover from it")
+
+// Run runs a trial with kernels that kernel gives. The caller has the device's timeline, on which nothing has failed. Where the
+// trial ends in an error of the device, that forgets it, if it can: what comes next is not concerned.
 func Run(d device.Device, t kernels.Trial, kernel func(kernels.Launch) (device.Kernel, error)) (r Result, err error) {
 	var buffers []device.Buffer
 	defer func() {
 		for _, b := range buffers {
-			err = errors.Join(err, b.Close())
+			err = first(err, b.Close())
 		}
 	}()
 	for _, b := range t.Buffers {
@@ -58,11 +62,25 @@ func Run(d device.Device, t kernels.Trial, kernel func(kernels.Launch) (device.K
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, d.Wait(), s.Close()) }()
-	if err := s.Submit(); err != nil {
+	defer func() { err = first(err, s.Close()) }()
+	if err = s.Submit(); err == nil {
+		err = d.Wait()
+	}
+	if err != nil {
+		if d.Recover() != nil {
+			err = fmt.Errorf("%w: %w", errLost, err)
+		}
 		return r, err
 	}
 	return compare(t.Wants, func(w kernels.Want, p []byte) error { return buffers[w.Buffer].Read(w.At(), p) })
+}
+
+// first is the first error, which those behind it may follow from.
+func first(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
 }
 
 // compare gives the result of what read gives of every want.

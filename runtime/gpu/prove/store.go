@@ -54,12 +54,16 @@ type entry struct {
 	text   string // of the kernel's source, a hash
 	key    string // of the launch
 	wrong  string // "" for one that passed
+	lost   bool   // the device could not be used any more
 }
 
 // String is the content of the file, four lines below the header's.
 func (e entry) String() string {
 	result := "passed"
-	if e.wrong != "" {
+	switch {
+	case e.lost:
+		result = "lost " + e.wrong
+	case e.wrong != "":
 		result = "failed " + e.wrong
 	}
 	return fmt.Sprintf("%s\ndevice %s\ntext %s\nkernel %s\n%s\n", header, e.device, e.text, e.key, result)
@@ -72,31 +76,38 @@ func parse(text string) (e entry, ok bool) {
 		return e, false
 	}
 	e.device, e.text, e.key = strings.TrimPrefix(lines[1], "device "), strings.TrimPrefix(lines[2], "text "), strings.TrimPrefix(lines[3], "kernel ")
-	if lines[4] != "passed" {
-		e.wrong = strings.TrimPrefix(lines[4], "failed ")
+	switch result := lines[4]; {
+	case strings.HasPrefix(result, "lost "):
+		e.wrong, e.lost = strings.TrimPrefix(result, "lost "), true
+	case result != "passed":
+		e.wrong = strings.TrimPrefix(result, "failed ")
 	}
 	return e, e.String() == text
 }
 
-// entry is that of a launch that passed, or what was wrong.
-func (s store) entry(l kernels.Launch, wrong string) entry {
-	return entry{s.identity, s.text(l.File, l.Kernel), l.Key(), strings.Join(strings.Fields(wrong), " ")}
+// entry is that of a launch that passed, or what was wrong, and whether that lost the device.
+func (s store) entry(l kernels.Launch, wrong string, lost bool) entry {
+	return entry{s.identity, s.text(l.File, l.Kernel), l.Key(), strings.Join(strings.Fields(wrong), " "), lost}
 }
 
-// passed reports whether a launch is known to give the right numbers.
-func (s store) passed(l kernels.Launch) bool {
+// read gives what is known of a launch; it is false where that is nothing.
+func (s store) read(l kernels.Launch) (e entry, ok bool) {
 	path := s.path(l)
 	if path == "" {
-		return false
+		return e, false
 	}
 	text, err := os.ReadFile(path)
-	return err == nil && string(text) == s.entry(l, "").String()
+	if err != nil {
+		return e, false
+	}
+	e, ok = parse(string(text))
+	return e, ok && e == s.entry(l, e.wrong, e.lost)
 }
 
 // keep writes the file of a launch aside and renames it. A full disk does not stop anybody.
-func (s store) keep(l kernels.Launch, wrong string) {
+func (s store) keep(l kernels.Launch, wrong string, lost bool) {
 	if path := s.path(l); path != "" {
-		_ = keep.Write(path, []byte(s.entry(l, wrong).String()))
+		_ = keep.Write(path, []byte(s.entry(l, wrong, lost).String()))
 	}
 }
 

@@ -7,8 +7,9 @@ import (
 )
 
 func FuzzParse(f *testing.F) {
-	f.Add(entry{"a GPU", "00ff", "norm/norm N=4", ""}.String())
-	f.Add(entry{"a GPU", "00ff", "norm/norm N=4", "norm/norm is off"}.String())
+	f.Add(entry{"a GPU", "00ff", "norm/norm N=4", "", false}.String())
+	f.Add(entry{"a GPU", "00ff", "norm/norm N=4", "norm/norm is off", false}.String())
+	f.Add(entry{"a GPU", "00ff", "norm/norm N=4", "norm/norm does not run", true}.String())
 	f.Add("etc known answer 1\ndevice \ntext \nkernel \nfailed \n")
 	f.Add("")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -19,7 +20,7 @@ func FuzzParse(f *testing.F) {
 }
 
 func TestParse(t *testing.T) {
-	for _, e := range []entry{{"a GPU", "00ff", "norm/norm N=4", ""}, {"a GPU", "00ff", "norm/norm N=4", "norm/norm is off"}} {
+	for _, e := range []entry{{"a GPU", "00ff", "norm/norm N=4", "", false}, {"a GPU", "00ff", "norm/norm N=4", "norm/norm is off", false}, {"a GPU", "00ff", "norm/norm N=4", "norm/norm does not run", true}} {
 		got, ok := parse(e.String())
 		require.True(t, ok)
 		require.Equal(t, e, got)

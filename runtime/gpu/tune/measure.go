@@ -149,16 +149,24 @@ func (t *Tuner) warm(products []*search) {
 	}
 }
 
-// time submits a candidate's sequence and gives the time that it takes.
+// time submits a candidate's sequence and gives the time that it takes. An error of the device is the candidate's, for what was
+// submitted before all of them was waited for: others can be measured after it. Where the device does not recover, its next use
+// says so.
 func (t *Tuner) time(c *candidate) (time.Duration, error) {
 	start := t.clock()
-	for range c.submits {
-		if err := c.sequence.Submit(); err != nil {
-			return 0, err
-		}
-	}
-	if err := t.device.Wait(); err != nil {
+	if err := t.submit(c); err != nil {
+		_ = t.device.Recover()
 		return 0, err
 	}
 	return t.clock().Sub(start) / time.Duration(c.submits), nil
+}
+
+// submit runs a candidate's sequence.
+func (t *Tuner) submit(c *candidate) error {
+	for range c.submits {
+		if err := c.sequence.Submit(); err != nil {
+			return err
+		}
+	}
+	return t.device.Wait()
 }

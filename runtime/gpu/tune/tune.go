@@ -142,7 +142,7 @@ func (t *Tuner) Choose(products []Product, reserve float64) []kernels.Launch {
 			}
 		}
 	}
-	if len(open) == 0 {
+	if len(open) == 0 || t.device.Wait() != nil { // an error is told to what uses the device next
 		return out
 	}
 	slices.SortStableFunc(open, func(a, b *search) int { return cmp.Compare(b.Bytes, a.Bytes) })

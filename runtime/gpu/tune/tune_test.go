@@ -60,9 +60,13 @@ func (d *fake) Wait() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.now, d.queue = d.now.Add(d.queue), 0
-	err := d.failure
+	return d.failure
+}
+
+func (d *fake) Recover() error {
+	_ = d.Wait()
 	d.failure = nil
-	return err
+	return nil
 }
 
 var defined = regexp.MustCompile(`(?m)^#define MATVEC_(\w+) (\d+)$`)
@@ -127,6 +131,9 @@ type fakeSequence struct{ *thing }
 
 func (s fakeSequence) Submit() error {
 	s.d.submitted()
+	if s.d.failure != nil {
+		return s.d.failure
+	}
 	if s.d.refuse("submit", s.ints) {
 		return errFake
 	}
@@ -510,7 +517,7 @@ func TestReserve(t *testing.T) {
 	require.NotEqual(t, keys(p.Launches[0]), keys(x.Choose([]Product{p}, 0)...))
 }
 
-// TestRefused: what does not compile or run is passed over; without a time of the default nothing is chosen or kept.
+// TestRefused: what does not compile or run is passed over, and others are chosen; without a time of the default nothing is chosen or kept.
 func TestRefused(t *testing.T) {
 	p := matvec(1024)
 	first := number(p.Launches[0], "ROWS")
@@ -522,6 +529,7 @@ func TestRefused(t *testing.T) {
 			files  int
 		}{
 			{"the best", func(ints map[string]int) bool { return ints["ROWS"] < first }, first, 1},
+			{"others than the best", func(ints map[string]int) bool { return ints["ROWS"] > first }, 1, 1},
 			{"the default", func(ints map[string]int) bool { return ints["ROWS"] == first }, first, 0},
 			{"all", func(map[string]int) bool { return true }, first, 0},
 		} {
@@ -537,6 +545,15 @@ func TestRefused(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestFailedBefore: an error of what was submitted before is no candidate's. It stays, for what uses the device next.
+func TestFailedBefore(t *testing.T) {
+	p, d, notes := matvec(1024), newFake(slope), []string(nil)
+	d.failure = errFake
+	require.Equal(t, keys(p.Launches[0]), keys(tuner(d, t.TempDir(), &notes).Choose([]Product{p}, 0)...))
+	require.Zero(t, d.compiled)
+	require.ErrorIs(t, d.Wait(), errFake)
 }
 
 // TestUnsound: what is faster and gives wrong numbers is not chosen.

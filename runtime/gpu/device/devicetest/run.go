@@ -36,6 +36,7 @@ func Run(t *testing.T, open func(testing.TB) device.Device) {
 		{"two in flight", twoInFlight},
 		{"fetches", fetches},
 		{"aheads", aheads},
+		{"recovery", recovery},
 		{"times", times},
 		{"refused", refused},
 		{"libraries side by side", sideBySide},
@@ -373,6 +374,22 @@ func aheads(b *bench) {
 		pending = next
 		want = want*3 + i
 	}
+}
+
+// recovery recovers where nothing has failed: all that was submitted and written is done. What fails is each device's own.
+func recovery(b *bench) {
+	const n = 100
+	x, step := b.words(n, numbers(n, 1)...), b.words(2, 3, 0)
+	s := b.record(dispatch(b.kernel("affine"), n, false, at(x, 0), at(x, 0), at(step, 0)))
+	b.submit(s)
+	require.NoError(b.t, step.Write(0, encode(5, 1))) // beside what runs
+	require.NoError(b.t, b.device.Recover())
+	b.submit(s)
+	want := numbers(n, 1)
+	for i := range want {
+		want[i] = want[i]*3*5 + 1
+	}
+	require.Equal(b.t, want, b.read(x, 0, n))
 }
 
 func times(b *bench) {

@@ -416,7 +416,7 @@ func TestStandInComplains(t *testing.T) {
 	}
 }
 
-// A command buffer that ends in an error says so at the next call that waits, and from then on.
+// A command buffer that ends in an error says so at the next call that waits, and from then on until Recover.
 func TestFault(t *testing.T) {
 	d := open(t, standin.Checked(t))
 	library, err := d.Compile(device.Source{Name: "faulty", Text: kernels.Prelude(kernels.Metal) + `
@@ -440,10 +440,32 @@ PORT_ENTRY(divergent, 64, 1)
 	require.ErrorContains(t, d.Wait(), want)
 	require.ErrorContains(t, s.Submit(), want)
 	require.ErrorContains(t, y.Write(0, []byte{1}), want)
+	require.NoError(t, d.Recover())
+	require.NoError(t, d.Wait())
+	written, err := d.NewBuffer(4)
+	require.NoError(t, err)
+	require.NoError(t, s.Submit())
+	require.NoError(t, written.Write(0, []byte{1})) // beside what runs
+	require.NoError(t, d.Recover())                 // from an error that nobody has waited for
+	require.NoError(t, written.Close())
+	w := newWords(t, d)
+	x, err := d.NewBuffer(8)
+	require.NoError(t, err)
+	require.NoError(t, x.Write(0, []byte{7}))
+	w.run(w.move(device.Binding{Buffer: x}, device.Binding{Buffer: x, Offset: 4}, 1, false))
+	got := make([]byte, 1)
+	require.NoError(t, x.Read(4, got))
+	require.Equal(t, byte(7), got[0])
+	require.NoError(t, s.Submit())
+	require.ErrorContains(t, d.Wait(), "metal: command buffer 4: simd operation in divergent code")
+	require.NoError(t, s.Close())
+	require.NoError(t, x.Close())
 	require.NoError(t, y.Close())
 	require.NoError(t, k.Close())
 	require.NoError(t, library.Close())
-	require.ErrorContains(t, d.Close(), want)
+	require.NoError(t, w.kernel.Close())
+	require.NoError(t, w.library.Close())
+	require.ErrorContains(t, d.Close(), "metal: command buffer 4: simd")
 }
 
 // Memory that is longer than the largest buffer is wrapped in windows; every binding finds its words.

@@ -58,7 +58,7 @@ type gpu struct {
 	running   []id // command buffers in order, retained
 	submitted int  // how many there were
 	completed int
-	err       error // of a command buffer: it stays
+	err       error // of a command buffer: it stays until Recover
 }
 
 // Open makes the device of the system's default GPU.

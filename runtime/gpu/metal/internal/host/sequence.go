@@ -258,6 +258,15 @@ func (d *gpu) Wait() error {
 	return nil
 }
 
+// Recover forgets the error of a command buffer, which says nothing about the next one, and the writes that were to come
+// after it.
+func (d *gpu) Recover() error {
+	if d.Wait() != nil {
+		d.err, d.writes = nil, nil
+	}
+	return nil
+}
+
 // Times gives every dispatch a command buffer of its own, which is what Metal has times of.
 func (s *sequence) Times() ([]time.Duration, error) {
 	d := s.device
