@@ -77,10 +77,10 @@ func CheckDispatch(i int, d Dispatch, info Info) error {
 	return nil
 }
 
-// CountArguments counts the buffers of a kernel in a text: the highest n of its [[buffer(n)]], and one. It is
-// false where there is no such kernel.
+// CountArguments counts the buffers of a kernel in a text, kernel void or [[kernel]] void: the highest n of its [[buffer(n)]],
+// and one. It is false where there is no such kernel.
 func CountArguments(text, kernel string) (int, bool) {
-	start := regexp.MustCompile(`\bkernel\s+void\s+` + regexp.QuoteMeta(kernel) + `\s*\(`).FindStringIndex(text)
+	start := regexp.MustCompile(`\bkernel(?:\]\])?\s+void\s+` + regexp.QuoteMeta(kernel) + `\s*\(`).FindStringIndex(text)
 	if start == nil {
 		return 0, false
 	}

@@ -71,8 +71,10 @@ kernel void one(device float* y [[buffer(0)]], // the only one
                 uint i [[thread_position_in_grid]]) { y[i] = 0; }
 kernel  void
 three (device float* x [[buffer(0)]], device float* y [[buffer(1)]], constant P& p [[buffer(2)]]) { }
-kernel void none(uint i [[thread_position_in_grid]]) {}`
-	for name, want := range map[string]int{"one": 1, "three": 3, "none": 0} {
+kernel void none(uint i [[thread_position_in_grid]]) {}
+template <typename T>
+[[kernel]] void any(device T* y [[buffer(1)]]) {}`
+	for name, want := range map[string]int{"one": 1, "three": 3, "none": 0, "any": 2} {
 		got, ok := CountArguments(text, name)
 		require.True(t, ok, name)
 		require.Equal(t, want, got, name)

@@ -91,8 +91,8 @@ func mlxFunction(t *testing.T, op *ir.Op, sizes []int) (text string, attributes 
 		attributes, strings.Join(values, ", ")
 }
 
-// TestExportedDeltaKernel runs the text that stands in exported files, in the function that MLX makes of it, on
-// the emulator, and has clang check its address spaces.
+// TestExportedDeltaKernel runs the text that stands in exported files, in the function that MLX makes of it, on the emulator
+// or on Metal, and has clang check its address spaces.
 func TestExportedDeltaKernel(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -138,8 +138,7 @@ func TestExportedDeltaKernel(t *testing.T) {
 				require.Zero(t, n%l.Threads[i], "MLX counts threads, and no threadgroup is cut")
 				l.Groups[i] = n / l.Threads[i]
 			}
-			text := kernels.Prelude(kernels.CPU) + "typedef bfloat bfloat16_t;\ntypedef ulong size_t;\n#undef constant\n#define constant\n#undef kernel\n#define kernel\n" + function +
-				fmt.Sprintf("extern \"C\" __attribute__((visibility(\"default\"))) void %s_entry(void* const* a) {\n", name)
+			entry := fmt.Sprintf("extern \"C\" __attribute__((visibility(\"default\"))) void %s_entry(void* const* a) {\n", name)
 			call := []string{}
 			for i, x := range op.Operand("inputs") {
 				typ := mlxType[x.Value.Type.DType]
@@ -155,15 +154,23 @@ func TestExportedDeltaKernel(t *testing.T) {
 			for _, a := range attributes {
 				call = append(call, "PORT_"+a+"()")
 			}
-			text += fmt.Sprintf("  %s<%s>(%s);\n}\nPORT_ENTRY(%s, %d, %d)\n", name, arguments, strings.Join(call, ", "), name, l.Threads[0]*l.Threads[1]*l.Threads[2], len(op.Operand("inputs"))+len(op.Results))
+			entry += fmt.Sprintf("  %s<%s>(%s);\n}\nPORT_ENTRY(%s, %d, %d)\n", name, arguments, strings.Join(call, ", "), name, l.Threads[0]*l.Threads[1]*l.Threads[2], len(op.Operand("inputs"))+len(op.Results))
+			// The emulator, which Metal's stand-in runs kernels on, has its own words and an entry; MLX names the instance of the template.
+			text := "#ifdef PORT_ENTRY\ntypedef ulong size_t;\n#undef constant\n#define constant\n#undef kernel\n#define kernel\n#endif\ntypedef bfloat bfloat16_t;\n" + function +
+				"#ifdef PORT_ENTRY\n" + entry + fmt.Sprintf("#else\ntemplate [[host_name(\"%[1]s\")]] [[kernel]] decltype(%[1]s<%[2]s>) %[1]s<%[2]s>;\n#endif\n", name, arguments)
 
 			y, next := hold(dtype(c.input), blank(len(want))), hold(d.State, blank(len(state)))
-			outcomes := kerneltest.Schedules(t, text, l, q.bytes, k.bytes, v.bytes, in.g, beta.bytes, from.bytes, []int32{int32(c.tokens)}, y.bytes, next.bytes)
-			for _, o := range outcomes {
-				require.NoError(t, o.Err)
-				require.Equal(t, outcomes[0].Buffers, o.Buffers, "every schedule gives the same")
+			buffers := []any{q.bytes, k.bytes, v.bytes, in.g, beta.bytes, from.bytes, []int32{int32(c.tokens)}, y.bytes, next.bytes}
+			if kerneltest.OnMetal() {
+				kerneltest.RunOnMetal(t, "#include <metal_stdlib>\nusing namespace metal;\n"+text, l, buffers...)
+			} else {
+				outcomes := kerneltest.Schedules(t, kernels.Prelude(kernels.CPU)+text, l, buffers...)
+				for _, o := range outcomes {
+					require.NoError(t, o.Err)
+					require.Equal(t, outcomes[0].Buffers, o.Buffers, "every schedule gives the same")
+				}
+				y, next = y.from(outcomes[0].Buffers[7]), next.from(outcomes[0].Buffers[8])
 			}
-			y, next = y.from(outcomes[0].Buffers[7]), next.from(outcomes[0].Buffers[8])
 			requireClose(t, want, y.floats(), y.within(2e-6))
 			requireClose(t, state, next.floats(), next.within(2e-6))
 		})

@@ -1,10 +1,14 @@
 package kerneltest
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
 	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/etc-ml/etc/runtime/gpu/cuda"
 	"github.com/etc-ml/etc/runtime/gpu/device"
@@ -32,13 +36,21 @@ var openDevice = sync.OnceValues(func() (device.Device, error) {
 // timeline guards the device, whose calls must not overlap.
 var timeline sync.Mutex
 
-// runOnDevice runs a launch on the device and leaves the results in the buffers.
-func runOnDevice(d device.Device, l kernels.Launch, buffers []any) (err error) {
-	text, err := l.Source(d.Info().Target)
-	if err != nil {
-		return err
-	}
-	library, err := d.Compile(device.Source{Name: l.File + ".metal", Text: text})
+// OnMetal reports whether ETC_KERNELTEST_DEVICE names Metal.
+func OnMetal() bool { return deviceName() == "metal" }
+
+// RunOnMetal runs a kernel of a text for Metal that is not one of package kernels, and leaves the results in the buffers.
+func RunOnMetal(t testing.TB, text string, l kernels.Launch, buffers ...any) {
+	t.Helper()
+	require.True(t, OnMetal())
+	d, err := openDevice()
+	require.NoError(t, err)
+	require.NoError(t, runOnDevice(d, text, l, buffers))
+}
+
+// runOnDevice runs a launch of a text's kernel on the device and leaves the results in the buffers.
+func runOnDevice(d device.Device, text string, l kernels.Launch, buffers []any) (err error) {
+	library, err := d.Compile(device.Source{Name: cmp.Or(l.File, l.Kernel) + ".metal", Text: text})
 	if err != nil {
 		return err
 	}
@@ -75,15 +87,14 @@ func runOnDevice(d device.Device, l kernels.Launch, buffers []any) (err error) {
 		return err
 	}
 	defer func() { err = firstError(err, s.Close()) }()
-	if err := s.Submit(); err != nil {
-		return err
+	err = s.Submit()
+	for i := 0; err == nil && i < len(buffers); i++ {
+		err = x.Arguments[i].Buffer.Read(0, memory[i])
 	}
-	for i := range buffers {
-		if err := x.Arguments[i].Buffer.Read(0, memory[i]); err != nil {
-			return err
-		}
+	if err != nil {
+		_ = d.Recover() // other tests go on, if they can
 	}
-	return nil
+	return err
 }
 
 // firstError is the first error.

@@ -50,7 +50,9 @@ func RunWithin(t testing.TB, memory int, l kernels.Launch, buffers ...any) {
 		if most := d.Info().TransferMemory; l.Memory > most {
 			t.Skipf("%d bytes of TG_MEMORY, the device has %d", l.Memory, most)
 		}
-		require.NoError(t, runOnDevice(d, l, buffers), l.Key())
+		text, err := l.Source(d.Info().Target)
+		require.NoError(t, err)
+		require.NoError(t, runOnDevice(d, text, l, buffers), l.Key())
 		return
 	}
 	if !HasEmulator {
