@@ -17,11 +17,12 @@ system() {
 	go version
 	git rev-parse --short HEAD
 }
-answer() { # CHECKPOINT FLAGS...
+answers() { # CHECKPOINT FLAGS...
 	checkpoint=$1
 	shift
 	bin/etc export "testdata/checkpoints/$checkpoint" "$@" --max-seq-len 512 -o bin/report.pte &&
-		bin/etc run bin/report.pte "What is the capital of France?" --device "$device" --temperature 0 --stats | grep 'Paris'
+		bin/etc run bin/report.pte "What is the capital of France?" --device "$device" --temperature 0 --stats | grep 'Paris' &&
+		bin/etc eval bin/report.pte --qa "testdata/answers/$checkpoint.json" --device "$device" | grep -x '22/22'
 }
 bench() {
 	bin/etc export testdata/checkpoints/qwen35moe-chat --qlinear 4w --sample --max-seq-len 1024 -o bin/report.pte &&
@@ -34,8 +35,8 @@ part "known answers of every kernel" env ETC_KERNELTEST_DEVICE="$device" go test
 part "known answers of launches" env ETC_TEST_DEVICE="$device" go test -count=1 ./runtime/gpu/prove
 part "device" go test -count=1 ./runtime/gpu/metal/... ./runtime/gpu/cuda/...
 part "whole models" env ETC_TEST_DEVICE="$device" go test -count=1 ./runtime/gpu
-part "an answer, 4 bits" answer qwen35moe-chat --qlinear 4w --sample
-part "an answer, bf16" answer gemma4-chat
+part "recorded answers, 4 bits" answers qwen35moe-chat --qlinear 4w --sample
+part "recorded answers, bf16" answers gemma4-chat
 part "bench" bench
 part "kernels that passed and failed" bin/etc doctor
 [ -z "$MODEL" ] || part "bench of $MODEL" bin/etc bench "$MODEL" --device "$device" -p 512,4096 -n 128

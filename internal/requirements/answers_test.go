@@ -1,13 +1,17 @@
 package requirements
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/passes"
+	"github.com/etc-ml/etc/runtime/cpu"
 	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/evaluate"
 	"github.com/etc-ml/etc/runtime/program"
 	"github.com/etc-ml/etc/runtime/reference"
 	"github.com/etc-ml/etc/runtime/session"
@@ -61,5 +65,29 @@ func TestAnswers(t *testing.T) {
 			}
 			require.NoError(t, model.Close())
 		}
+	}
+}
+
+// TestRecordedAnswers: with weights of 4 bits, a fast engine gives the tokens that transformers gave for the whole checkpoint.
+func TestRecordedAnswers(t *testing.T) {
+	t.Parallel()
+	for _, family := range families {
+		name := filepath.Join(root, "testdata", "answers", family.name+".json")
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		questions, err := evaluate.ParseQuestions(name, text)
+		require.NoError(t, err)
+		p, err := program.Open(write(t, compile(t, family.name, passes.Options{Recipe: fourBits(64)})))
+		require.NoError(t, err)
+		defer p.Close()
+		m, err := p.Module("forward")
+		require.NoError(t, err)
+		model, err := session.Load(m, cpu.Engine{}, engine.Options{Precision: eval.Mixed})
+		require.NoError(t, err)
+		r, err := evaluate.QA(t.Context(), model, questions, evaluate.QAOptions{Stop: family.stop})
+		require.NoError(t, err)
+		require.Empty(t, r.Misses, family.name)
+		require.Equal(t, 22, r.Right)
+		require.NoError(t, model.Close())
 	}
 }
