@@ -213,9 +213,10 @@ func (x *instance) begin(after *call, inputs []eval.Value) error {
 	if p.compute() != nil {
 		return nil
 	}
-	// The kernel of the call before writes the token.
+	// The kernel of the call before writes the token, which has the bytes up to the next word to itself: devices that share memory with the
+	// host may move whole lines of it.
 	token, content, buffer := p.ahead.token, p.words.content[:p.words.size], x.wordsOf(p)
-	end := token.offset + token.size
+	end := min(token.offset+alignment, len(content))
 	if err := errors.Join(buffer.Place(0, content[:token.offset]), buffer.Place(end, content[end:])); err != nil {
 		return err
 	}
@@ -292,5 +293,5 @@ func (x *instance) pair(p *plan) error {
 	out.buffer, out.other = first, second
 	a.made, a.ready = made[states:], true
 	// What was recorded knows one side only, and words that are placed must not come before the zeros of their buffer.
-	return errors.Join(p.forget(), x.exe.device.Wait())
+	return errors.Join(x.exe.device.Wait(), p.forget())
 }
