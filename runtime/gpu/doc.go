@@ -18,12 +18,16 @@
 // # Invariants
 //
 //   - An operation that has no kernel here runs on its reference kernel (ir/eval) between two sequences: slowly,
-//     never with another answer. So does everything whose shape is known only when it runs. Modules with
-//     control flow that is left after fusion run on the reference engine.
+//     never with another answer. So does everything whose shape is known only when it runs. It takes its operands by
+//     Buffer.Read and gives its results by Buffer.Write, copies also where the device shares memory with the host: reference
+//     kernels take dense tensors of 64-bit integers and float32 (eval.Tensor), the device has views, bf16 and 32-bit integers.
+//     Modules with control flow that is left after fusion run on the reference engine.
 //   - A kernel runs after those that write what it reads, or use what it overwrites: a barrier stands where ranges
 //     of bytes say so, and nowhere else.
-//   - Weights are wrapped over the file's map; nothing of them is copied where the device shares memory with the
-//     host.
+//   - Matrices are wrapped over the file's map, with their scales and biases: nothing of them is copied where the device
+//     shares memory with the host. Copied, as float32, are the weights of norms and convolutions, which are small, and scales
+//     and biases that are not both bf16 or both float32; and, as they are, the stacks of experts that ExecuTorch's bf16
+//     files store by columns.
 //   - The state belongs to the instance: in float32 with precision fp32, in the declared dtype with mixed. Strict
 //     runs on the reference engine.
 //   - A call for a token may begin before the one before it was read (RunAhead). One that is not asked for then leaves nothing behind:
