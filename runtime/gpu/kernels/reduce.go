@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"errors"
 	"fmt"
 	"math"
 )
@@ -47,7 +48,11 @@ func (r Reduce) launch(kernel string, tokens int) (Launch, error) {
 }
 
 // Launch is the dispatch for up to tokens tokens. Buffers: x f32, out [T, Heads], f32 or for places i32, step.
-func (r Reduce) Launch(tokens int) (Launch, error) { return r.launch("reduce", tokens) }
+func (r Reduce) Launch(tokens int) (Launch, error) {
+	l, err := r.launch("reduce", tokens)
+	l.Trial = r.trial
+	return l, err
+}
 
 // SoftmaxLaunch is the dispatch for up to tokens tokens. Buffers: x f32, y f32 [T, Heads, N], step.
 func (r Reduce) SoftmaxLaunch(tokens int) (Launch, error) {
@@ -61,19 +66,36 @@ func (r Reduce) Twin(tokens int, x, out []float32) {
 	rows := r.X.or(r.Heads, r.N)
 	for i := range out[:tokens*r.Heads] {
 		row := x[rows.at(i/r.Heads, i%r.Heads):][:r.N]
-		var sum float64
-		low, high := 0, 0
+		sum, at := 0.0, 0
 		for j, v := range row {
 			sum += float64(v)
-			if v < row[low] {
-				low = j
-			}
-			if v > row[high] {
-				high = j
+			if r.before(v, row[at]) {
+				at = j
 			}
 		}
-		out[i] = [...]float32{float32(sum), float32(sum / float64(r.N)), row[high], row[low], float32(high), float32(low)}[r.Kind]
+		switch r.Kind {
+		case SumOf:
+			out[i] = float32(sum)
+		case MeanOf:
+			out[i] = float32(sum / float64(r.N))
+		case MaxOf, MinOf:
+			out[i] = row[at]
+		case ArgMaxOf, ArgMinOf:
+			out[i] = float32(at)
+		}
 	}
+}
+
+// before reports whether v is the extremum of v and of another number, which is before it in the row. A NaN is one if the
+// extremum is asked for, and none if its place is.
+func (r Reduce) before(v, other float32) bool {
+	switch {
+	case v != v || other != other:
+		return (v != v) != (other != other) && (v != v) == (r.Kind == MaxOf || r.Kind == MinOf)
+	case r.Kind == MinOf || r.Kind == ArgMinOf:
+		return v < other
+	}
+	return v > other
 }
 
 // SoftmaxTwin computes what the softmax kernel does.
@@ -98,20 +120,27 @@ func (r Reduce) SoftmaxTwin(tokens int, x, y []float32) {
 // lies outside is the first or the last row.
 type Gather struct {
 	N, Rows, Each int
-	// Table, Out and Index are dtypes.
+	// Table and Out are F32 or BF16, Index is I32 or I64.
 	Table, Out, Index DType
 }
 
 // Launch is the dispatch for up to tokens tokens. Buffers: table, index [T, Each], out [T, Each, N], step.
 func (g Gather) Launch(tokens int) (Launch, error) {
-	if g.N <= 0 || g.Rows <= 0 || g.Each <= 0 || g.Table == None || g.Out == None || g.Index != I32 && g.Index != U32 && g.Index != I64 {
+	if g.N <= 0 || g.Rows <= 0 || g.Each <= 0 || g.Index != I32 && g.Index != I64 {
 		return Launch{}, fmt.Errorf("gather of rows of a table %s[%d, %d] as %s by %s numbers", g.Table, g.Rows, g.N, g.Out, g.Index)
+	}
+	if err := errors.Join(needFloat("table", g.Table), needFloat("out", g.Out)); err != nil {
+		return Launch{}, fmt.Errorf("gather: %w", err)
+	}
+	if n := tokens * g.Each * g.N; n > math.MaxInt32 {
+		return Launch{}, fmt.Errorf("gather of %d elements, want at most %d", n, math.MaxInt32)
 	}
 	return Launch{
 		File: "gather", Kernel: "gather_rows",
 		Defines: define("GATHER_N", g.N, "GATHER_ROWS", g.Rows, "GATHER_EACH", g.Each, "GATHER_T", g.Table.text(), "GATHER_OUT_T", g.Out.text(),
 			"GATHER_CAST(v)", dtypes[g.Out].cast, "GATHER_INDEX_T", g.Index.text()),
 		Groups: [3]int{ceil(tokens*g.Each*g.N, 256), 1, 1}, Threads: [3]int{256, 1, 1},
+		Trial: g.trial,
 	}, nil
 }
 

@@ -12,13 +12,13 @@
 #endif
 #define REDUCE_THREADS (REDUCE_SIMDGROUPS * 32)
 
-// The first of the largest numbers; a NaN is larger than all where maxima are asked for, and never where their
-// places are.
+// The first of the largest numbers. A NaN is larger than all where extrema are asked for; where their places are, it is less
+// than all.
 inline bool reduce_better(float v, int at, float than, int than_at) {
-#if REDUCE_KIND == 2
+#if REDUCE_KIND < 4
   return v > than || (v != v && than == than);
 #else
-  return v > than || (v == than && at < than_at);
+  return v > than || (v == v && than != than) || ((v == than || (v != v && than != than)) && at < than_at);
 #endif
 }
 

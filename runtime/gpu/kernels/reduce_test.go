@@ -2,6 +2,7 @@ package kernels_test
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,6 +39,46 @@ func TestReduce(t *testing.T) {
 			kerneltest.Run(t, l, x, out, []int32{tokens, 0})
 			for i, at := range want {
 				require.Equal(t, int32(at), out[i])
+			}
+		})
+	}
+}
+
+// TestReduceNaN: an extremum with a NaN among the numbers is NaN; its place is that of a number, if there is one, else the first.
+func TestReduceNaN(t *testing.T) {
+	t.Parallel()
+	nan := float32(math.NaN())
+	for kind, places := range map[kernels.Reduction][]int32{kernels.MaxOf: nil, kernels.MinOf: nil, kernels.ArgMaxOf: {37, 37, 37, 0}, kernels.ArgMinOf: {41, 41, 41, 0}} {
+		t.Run(fmt.Sprint(kind), func(t *testing.T) {
+			t.Parallel()
+			const n, rows = 300, 4 // more than a threadgroup has threads
+			x := make([]float32, rows*n)
+			for row := range rows {
+				x[row*n+37], x[row*n+41] = 3, -3
+			}
+			x[0], x[n+38], x[2*n+n-1] = nan, nan, nan
+			for i := range n {
+				x[3*n+i] = nan
+			}
+			r := kernels.Reduce{Kind: kind, N: n, Heads: 1}
+			l, err := r.Launch(rows)
+			require.NoError(t, err)
+			twin := make([]float32, rows)
+			r.Twin(rows, x, twin)
+			if places == nil {
+				out := make([]float32, rows)
+				kerneltest.Run(t, l, x, out, []int32{rows, 0})
+				for i := range rows {
+					require.True(t, math.IsNaN(float64(out[i])), "row %d: %g", i, out[i])
+					require.True(t, math.IsNaN(float64(twin[i])), "row %d of the twin: %g", i, twin[i])
+				}
+				return
+			}
+			out := make([]int32, rows)
+			kerneltest.Run(t, l, x, out, []int32{rows, 0})
+			require.Equal(t, places, out)
+			for i, at := range places {
+				require.Equal(t, float32(at), twin[i])
 			}
 		})
 	}
@@ -81,6 +122,12 @@ func TestGather(t *testing.T) {
 		kerneltest.Run(t, l, heldTable.bytes, numbers, out.bytes, []int32{tokens, 0})
 		require.Equal(t, want, out.floats())
 	}
-	_, err := kernels.Gather{N: 4, Rows: 2, Each: 1, Table: kernels.F32, Out: kernels.F32, Index: kernels.Bool}.Launch(1)
-	require.EqualError(t, err, "gather of rows of a table f32[2, 4] as f32 by bool numbers")
+	for want, g := range map[string]kernels.Gather{
+		"gather of rows of a table f32[2, 4] as f32 by bool numbers": {N: 4, Rows: 2, Each: 1, Table: kernels.F32, Out: kernels.F32, Index: kernels.Bool},
+		"gather: table is i32, want f32 or bf16":                     {N: 4, Rows: 2, Each: 1, Table: kernels.I32, Out: kernels.F32, Index: kernels.I32},
+		"gather of 3000000000 elements, want at most 2147483647":     {N: 1e6, Rows: 2, Each: 1000, Table: kernels.F32, Out: kernels.F32, Index: kernels.I32},
+	} {
+		_, err := g.Launch(3)
+		require.EqualError(t, err, want)
+	}
 }

@@ -34,6 +34,59 @@ func (n RMSNorm) trial() Trial {
 	return t.Trial
 }
 
+func (r Reduce) trial() Trial {
+	t := newTrial()
+	l, _ := r.Launch(trialled)
+	x := t.random(F32, r.X.span(trialled, r.Heads, r.N))
+	for i := range x {
+		x[i] += 0.5 // a sum near zero would be of what was rounded
+	}
+	y, d, bound := make([]float32, trialled*r.Heads), F32, sums(r.N)
+	r.Twin(trialled, x, y)
+	switch r.Kind {
+	case MaxOf, MinOf:
+		bound = 0
+	case ArgMaxOf, ArgMinOf:
+		d, bound = I32, 0
+	}
+	out := t.out(d, len(y))
+	t.run(l, t.hold(F32, x), out, t.ints(trialled, 0))
+	t.want(out, d, y, bound)
+	return t.Trial
+}
+
+// gathered is the number of rows of a table that a trial has numbers in; the others are zeros.
+const gathered = 4
+
+func (g Gather) trial() Trial {
+	t := newTrial()
+	few := g
+	few.Rows = min(g.Rows, gathered)
+	table := t.random(g.Table, few.Rows*g.N) // the last rows of all
+	index := make([]int64, trialled*g.Each)
+	numbers := make([]int32, 0, 2*len(index))
+	for i := range index {
+		index[i] = int64(i % few.Rows)
+		n := g.Rows - few.Rows + i%few.Rows
+		if i%2 == 1 {
+			n -= g.Rows // from the end
+		}
+		numbers = append(numbers, int32(n))
+		if g.Index == I64 {
+			numbers = append(numbers, int32(n>>31))
+		}
+	}
+	out := make([]float32, len(index)*g.N)
+	few.Twin(trialled, table, index, out)
+	size, from := g.N*g.Table.Size(), g.Rows-few.Rows
+	tableAt := t.add(max(g.Rows*size, 16), TrialPart{from * size, g.Table.Bytes(table)})
+	outAt := t.out(g.Out, len(out))
+	l, _ := g.Launch(trialled)
+	t.run(l, tableAt, t.ints(numbers...), outAt, t.ints(trialled, 0))
+	t.want(outAt, g.Out, out, 0)
+	return t.Trial
+}
+
 func (r Reduce) trialSoftmax() Trial {
 	t := newTrial()
 	l, _ := r.SoftmaxLaunch(trialled)

@@ -142,6 +142,14 @@ func launches(t *testing.T) map[string]kernels.Launch {
 	add("gated norm", l, err)
 	l, err = kernels.Reduce{N: 256, Heads: 1}.SoftmaxLaunch(7)
 	add("softmax", l, err)
+	for kind, name := range []string{"sum", "mean", "max", "min", "argmax", "argmin"} {
+		l, err = kernels.Reduce{Kind: kernels.Reduction(kind), N: 2000, Heads: 3, X: kernels.Rows{Token: 7000, Row: 2100}}.Launch(7)
+		add("reduction to "+name, l, err)
+	}
+	l, err = kernels.Gather{N: 70, Rows: 1000, Each: 5, Table: kernels.F32, Out: kernels.F32, Index: kernels.I32}.Launch(7)
+	add("gather", l, err)
+	l, err = kernels.Gather{N: 64, Rows: 2, Each: 1, Table: kernels.BF16, Out: kernels.BF16, Index: kernels.I64}.Launch(1)
+	add("gather of bf16", l, err)
 	l, err = kernels.Router{Experts: 256, Top: 8, Normalize: true, Scale: 1}.Launch(7)
 	add("router", l, err)
 	box := kernels.Box{kernels.Fixed(300), kernels.Fixed(70)}
