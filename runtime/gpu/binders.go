@@ -14,6 +14,8 @@ func init() {
 		"sigmoid": bindSigmoid, "add": bindAdd, "multiply": bindMultiply,
 		"cached_attention": bindAttention, "buffer_conv": bindConv, "buffer_delta_rule": bindDeltaRule, "delta_decay": bindDecay,
 		"switch_mlp": bindSwitchMLP, "top_k": bindTopK, "softmax": bindSoftmax, "sample": bindSample,
+		"take": bindTake, "gather": bindGather, "argmax": bindArgReduce, "argmin": bindArgReduce,
+		"sum": bindReduce, "mean": bindReduce, "max": bindReduce, "min": bindReduce,
 	}
 	for _, name := range []string{"neg", "abs", "square", "sign", "floor", "exp", "log", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tanh", "erf", "silu", "gelu"} {
 		if kernels.Arity(name) == 1 {

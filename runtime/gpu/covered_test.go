@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/engine"
@@ -13,12 +14,38 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
+// others has the kernels that no model has.
+const others = `module {
+  symbol n [1, 64]
+  constant @w : bf16[512,32]
+  entry forward(%x: f32[n,32]) {
+    %y = linear(x=%x, weight=@w) : f32[n,512]
+    %0 = sum(x=%y) {axes=[1]} : f32[n]
+    %1 = mean(x=%y) {axes=[0]} : f32[512]
+    %2 = max(x=%y) {axes=[]} : f32[]
+    %3 = min(x=%y) {axes=[1]} : f32[n]
+    %4 = argmax(x=%1) {axis=0, keepdims=true} : u32[1]
+    %5 = argmin(x=%y) {axis=0} : u32[512]
+    %6 = take(x=%1, index=%4) {axis=0} : f32[1]
+    return %0: f32[n], %2: f32[], %3: f32[n], %5: u32[512], %6: f32[1]
+  }
+}
+`
+
 // TestTrialsCoverPlans: every kernel of a plan is in the trial of one of its launches, on every device.
 func TestTrialsCoverPlans(t *testing.T) {
 	t.Parallel()
 	seen := 0
-	for _, name := range fusetest.Names() {
-		m := fusetest.Load(t, name)
+	for _, name := range append(fusetest.Names(), "others") {
+		var m *ir.Module
+		if name != "others" {
+			m = fusetest.Load(t, name)
+		} else {
+			var err error
+			m, err = ir.Parse(others)
+			require.NoError(t, err)
+			m.Constants[0].Data = ir.Bytes(ir.BF16, []int64{512, 32}, make([]byte, 2*512*32))
+		}
 		for _, target := range []kernels.Target{kernels.Metal, kernels.CUDA} {
 			for _, p := range []eval.Precision{eval.FP32, eval.Mixed} {
 				e := Engine{Device: "paper", Open: func() (device.Device, error) {

@@ -18,7 +18,9 @@ func TestSmallResults(t *testing.T) {
 		"of a kernel": `%a = slice(x=%y, axis=1, start=0, stop=8) : f32[1,8]
     %b = sigmoid(x=%a) : f32[1,8]
     return %b: f32[1,8]`,
-		"of a reference kernel": `%b = sum(x=%y) {axes=[1], keepdims=true} : f32[1,1]
+		"of a reduction": `%b = sum(x=%y) {axes=[1], keepdims=true} : f32[1,1]
+    return %b: f32[1,1]`,
+		"of a reference kernel": `%b = logsumexp(x=%y) {axes=[1], keepdims=true} : f32[1,1]
     return %b: f32[1,1]`,
 		"two of one value, a part, and read": `%a = slice(x=%y, axis=1, start=0, stop=8) : f32[1,8]
     %b = sigmoid(x=%a) : f32[1,8]

@@ -382,7 +382,7 @@ func bindEmbedding(b *binder) bool {
 // indices are the numbers of rows on the device. Those that the host knows are checked before anything runs.
 func (b *binder) indices(v *value, rows int) *value {
 	if v.place == onDevice {
-		if v.format != i32 || !v.isDense() {
+		if v.format != i32 || !v.isDense() || v.below > rows {
 			return nil
 		}
 		return v
@@ -391,19 +391,19 @@ func (b *binder) indices(v *value, rows int) *value {
 		return nil
 	}
 	v.cell.need()
-	c, n, unsigned := v.cell, v.len(), v.dtype == ir.U64
+	c, n, unsigned, name := v.cell, v.len(), v.dtype == ir.U64, b.op.Def.Name
 	d := &value{place: onDevice, dtype: v.dtype, shape: v.shape, stride: strided.RowMajor(v.shape), format: i32}
 	d.slot = b.word(4*n, func(p []byte) error {
 		t := c.content.Tensor
 		if t == nil || len(t.I) != n {
-			return fmt.Errorf("embedding: indices are no %d integers", n)
+			return fmt.Errorf("%s: indices are no %d integers", name, n)
 		}
 		for i, at := range t.I {
 			if at < 0 && !unsigned {
 				at += int64(rows)
 			}
 			if at < 0 || at >= int64(rows) {
-				return fmt.Errorf("embedding: indices[%d] is %d, the weight has %d rows", i, t.I[i], rows)
+				return fmt.Errorf("%s: indices[%d] is %d, there are %d rows", name, i, t.I[i], rows)
 			}
 			binary.LittleEndian.PutUint32(p[4*i:], uint32(at))
 		}

@@ -71,6 +71,8 @@ type value struct {
 	format format
 	offset int
 	stride []int
+	// below is set where a kernel gives integers from 0 to below-1.
+	below int
 
 	cell *cell
 }

@@ -8,6 +8,9 @@ import (
 // bindView makes the result of the operation its operand x seen in another way, where it can be: x is on the device, and
 // a reshape of floats may copy them into row-major order first.
 func (b *binder) bindView() bool {
+	if of := b.op.Input("x"); of == nil || of.Constant != nil {
+		return false // constants are not on the device, and input would decode them
+	}
 	x := b.input("x")
 	if x == nil || x.place != onDevice || b.op.Def.Name == "astype" && !x.sameStored(b.op.Input("x").Type.DType, b.op.Result().Type.DType) {
 		return false

@@ -1,0 +1,85 @@
+package gpu
+
+import (
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/strided"
+)
+
+// bindTake reads rows by their indices.
+func bindTake(b *binder) bool { return b.gather(ir.Attrs[ir.AxisAttrs](b.op).Axis, "index") }
+
+// bindGather reads rows by their indices, where the blocks that it asks for are whole rows.
+func bindGather(b *binder) bool {
+	a := ir.Attrs[ir.GatherAttrs](b.op)
+	shape, ok := b.dims(b.op.Input("x").Type)
+	if !ok || len(a.Axes) != 1 || len(a.SliceSizes) != len(shape) {
+		return false
+	}
+	for i, n := range a.SliceSizes {
+		if i == a.Axes[0] && n != 1 || i != a.Axes[0] && n != shape[i] {
+			return false
+		}
+	}
+	return b.gather(a.Axes[0], "indices")
+}
+
+// gather reads rows of x, which run over all axes behind the given one, by the indices in an operand. Axes before that one
+// must have a single index.
+func (b *binder) gather(axis int, operand string) bool {
+	shape, ok := b.dims(b.op.Input("x").Type)
+	if axis < 0 {
+		axis += len(shape)
+	}
+	index := b.input(operand)
+	if !ok || strided.Elements(shape[:axis]) != 1 || index == nil || index.shape == nil {
+		return false
+	}
+	if index.place == onDevice && index.below == 0 {
+		return false // the reference kernel checks what a kernel has computed
+	}
+	n, rows, width := index.len(), shape[axis], strided.Elements(shape[axis+1:])
+	at := b.indices(index, rows)
+	if at == nil {
+		return false
+	}
+	table, of, ok := b.table("x")
+	if !ok {
+		return false
+	}
+	l, err := kernels.Gather{N: width, Rows: rows, Each: 1, Table: of, Out: kernels.F32, Index: kernels.I32}.Launch(n)
+	out := b.result(0, nil)
+	if out == nil || !b.dispatch("gather", l, err, table, reads(at), writes(out), b.stepAt(n, nil)) {
+		return false
+	}
+	if table.slot.fixed {
+		b.reading(n * width * of.Size())
+	}
+	return true
+}
+
+// table is an operand of floats in row-major order: a constant where it lies, if it is stored so, or what is on the device.
+func (b *binder) table(name string) (operand, kernels.DType, bool) {
+	of := b.op.Input(name)
+	if of.Constant != nil && (of.Type.DType == ir.BF16 || of.Type.DType == ir.F32) {
+		f := f32
+		if of.Type.DType == ir.BF16 {
+			f = bf16
+		}
+		s := b.x.exe.stored(of, f)
+		if s == nil {
+			return operand{}, 0, false
+		}
+		return whole(s), f.kernelType(), true
+	}
+	x := b.device(of, b.input(name))
+	if x == nil || x.format == i32 {
+		return operand{}, 0, false
+	}
+	if !x.isDense() {
+		if x = b.dense(x); x == nil {
+			return operand{}, 0, false
+		}
+	}
+	return reads(x), x.format.kernelType(), true
+}

@@ -1,0 +1,75 @@
+package gpu
+
+import (
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/strided"
+)
+
+// reductions are what operations make of rows.
+var reductions = map[string]kernels.Reduction{"sum": kernels.SumOf, "mean": kernels.MeanOf, "max": kernels.MaxOf, "min": kernels.MinOf,
+	"argmax": kernels.ArgMaxOf, "argmin": kernels.ArgMinOf}
+
+// bindReduce reduces floats over axes.
+func bindReduce(b *binder) bool { return b.reduce(ir.Attrs[ir.ReduceAttrs](b.op).Axes) }
+
+// bindArgReduce finds the places of extrema of floats along an axis.
+func bindArgReduce(b *binder) bool { return b.reduce([]int{ir.Attrs[ir.ArgReduceAttrs](b.op).Axis}) }
+
+func (b *binder) reduce(axes []int) bool {
+	x := b.floats("x")
+	if x == nil {
+		return false
+	}
+	if x = b.rowsOver(x, axes); x == nil {
+		return false
+	}
+	g, _ := x.grid()
+	k := kernels.Reduce{Kind: reductions[b.op.Def.Name], N: g.width, Heads: g.rows, X: g.strides}
+	l, err := k.Launch(g.tokens)
+	out := b.result(0, nil)
+	if out == nil {
+		return false
+	}
+	if out.format == i32 {
+		out.below = g.width
+	}
+	return b.dispatch("reduce", l, err, reads(x), writes(out), b.stepAt(g.tokens, nil))
+}
+
+// rowsOver sees x as rows that run over axes, all where there are none, and that have a grid: copied where they lie otherwise.
+// It gives nil where no kernel copies it.
+func (b *binder) rowsOver(x *value, axes []int) *value {
+	over := make([]bool, len(x.shape))
+	for _, a := range axes {
+		if a < 0 {
+			a += len(over)
+		}
+		over[a] = true
+	}
+	kept, gone := *x, value{}
+	kept.shape, kept.stride = nil, nil
+	for i, d := range x.shape {
+		to := &kept
+		if len(axes) == 0 || over[i] {
+			to = &gone
+		}
+		to.shape, to.stride = append(to.shape, d), append(to.stride, x.stride[i])
+	}
+	rows := append(slices.Clone(kept.shape), strided.Elements(gone.shape))
+	kept.shape, kept.stride = append(kept.shape, gone.shape...), append(kept.stride, gone.stride...)
+	seen := kept
+	if stride, ok := strided.Reshape(kept.shape, kept.stride, rows); ok {
+		seen.shape, seen.stride = rows, stride
+		if _, ok := seen.grid(); ok {
+			return &seen
+		}
+	}
+	n := b.copied(&kept)
+	if n != nil {
+		n.shape, n.stride = rows, strided.RowMajor(rows)
+	}
+	return n
+}
