@@ -5,8 +5,8 @@
 // # Numbers
 //
 // Activations between kernels are fp32 and rows are dense. Weights are read as they lie in the file, in MLX's
-// layout (Format). Sums are in fp32, in an order of the kernel's own; only the tiled products of Tile round
-// activations to bf16, and only where precision mixed asks for them.
+// layout (Format). Sums are in fp32, in an order of the kernel's own. Only tiled products round activations and weights to
+// bf16 (MatMul, ManyExperts), and attention by tiles its queries and weights, and only where precision mixed asks for them.
 //
 // What a model fixes (rows, columns, bits, tuning) is a definition before the text. What changes from step to
 // step stands in the buffer step, two int32: the number of tokens, which is at most what the launch was made
@@ -29,7 +29,10 @@
 //   - Vectors are constructed, and indexed by [i] or .x .y .z .w; no swizzles.
 //   - UNROLL stands before loops over private arrays, whose indices must become constants; NOUNROLL before loops that a
 //     compiler would only make long.
-//   - No double, no lambdas, no infinity as a start value (-1e30f), no fast math; precise:: for what counts.
+//   - No double, no lambdas, no infinity as a start value (-1e30f), no fast math; precise:: for what counts. Two functions
+//     are exceptions by name, whose exact forms take more steps or branches on NVIDIA: fast::exp2 for the weights of
+//     attention, whose argument is 0 at most and finite, and fast::divide, whose divisor must be within 2^-126 and 2^126,
+//     where Metal promises 2.5 units of the last place; elsewhere the emulator's gives NaN.
 //   - Work on matrices of 16x16 goes through tile16; tricks of a target stand in its prelude, with a plain form
 //     in the others'.
 //   - A text that defines PORT_WAITS calls port_wait before it touches what other kernels write: on CUDA a kernel may
@@ -44,8 +47,8 @@
 //
 // # Known answers
 //
-// Every launch has a Trial, or is part of that of a launch behind it: a known answer of the compiled kernel at its real
-// shape, by the twin, on few rows. Package prove runs them on the user's device before a kernel is used.
+// Every launch of a plan has a Trial, or is part of that of a launch behind it: a known answer of the compiled kernel at its
+// real shape, by the twin, on few rows. Package prove runs them on the user's device before a kernel is used.
 //
 // Package kernels imports nothing of ours and no GPU library, and must never import runtime/gpu or a model.
 package kernels
