@@ -108,11 +108,12 @@ inline void att_gates(device const float* gate, uint e, thread float* to) {
   UNROLL for (int j = 0; j < 4; j++) to[j] = gate[e / ATT_D * ATT_GATE_HEAD + e % ATT_D + j];
 #endif
 }
-// Four elements of the result. Where a gate is so small that fast::divide gives 0, the quotient is less than 2^-126 of the sum.
+// Four elements of the result, times the sigmoid of the gates (port_sigmoid) in the same division.
 inline float4 att_result(float4 sum, float total, thread const float* g) {
   UNROLL for (int j = 0; j < 4; j++) {
 #if ATT_GATED
-    sum[j] = fast::divide(sum[j], total * (1.0f + precise::exp(-g[j])));
+    const float e = precise::exp(-fabs(g[j]));
+    sum[j] = fast::divide(g[j] < 0.0f ? sum[j] * e : sum[j], total * (1.0f + e));
 #else
     sum[j] = fast::divide(sum[j], total);
 #endif

@@ -208,3 +208,35 @@ func TestElementwiseRefusals(t *testing.T) {
 	_, err := kernels.Box{fixed(2), token(3), token(1)}.Dense(kernels.F32, kernels.Extent{})
 	require.ErrorContains(t, err, "grows faster than the tokens")
 }
+
+// TestSigmoidFarOut: activations are right where e^-x is infinite, and of numbers that are no longer any.
+func TestSigmoidFarOut(t *testing.T) {
+	t.Parallel()
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	x := []float32{-87, -88, -89, -104, -1000, -math.MaxFloat32, 87, 89, math.MaxFloat32, inf, nan}
+	for op, want := range map[string][]float32{
+		"sigmoid":  {0, 0, 0, 0, 0, 0, 1, 1, 1, 1, nan},
+		"glu_silu": {0, 0, 0, 0, 0, 0, 87, 89, math.MaxFloat32, inf, nan},
+	} {
+		one := make([]float32, len(x))
+		for i := range one {
+			one[i] = 1
+		}
+		dense := kernels.Place{DType: kernels.F32, Strides: []kernels.Extent{kernels.Fixed(1)}}
+		e := kernels.Elementwise{Op: op, Box: kernels.Box{kernels.Fixed(len(x))}, Out: dense}
+		for range kernels.Arity(op) {
+			e.In = append(e.In, dense)
+		}
+		l, err := e.Launch(1)
+		require.NoError(t, err)
+		out := make([]float32, len(x))
+		kerneltest.Run(t, l, x, one, one, out, []int32{1, 0})
+		for i, w := range want {
+			if w != w {
+				require.True(t, math.IsNaN(float64(out[i])), "%s(%g) is %g", op, x[i], out[i])
+			} else if w != out[i] { // infinities have no difference
+				require.InDelta(t, w, out[i], 1e-35, "%s(%g)", op, x[i])
+			}
+		}
+	}
+}

@@ -37,9 +37,13 @@ inline float port_log1p(float e) {
 // By the bits, which no compiler takes for an impossible comparison.
 inline bool port_isnan(float x) { return (as_type<uint>(x) & 0x7fffffffu) > 0x7f800000u; }
 
-// The divisor is 1 at least. A division that is rounded correctly has branches for small ones on NVIDIA, and nothing runs beside what
-// stands behind a branch.
-inline float port_sigmoid(float x) { return fast::divide(1.0f, 1.0f + precise::exp(-x)); }
+// The divisor is from 1 to 2: of fast::divide Metal promises nothing where it is infinite, as 1 + e^-x is below -88, or more than
+// 2^126. A division that is rounded correctly has branches for small ones on NVIDIA, and nothing runs beside what stands behind a
+// branch.
+inline float port_sigmoid(float x) {
+  const float e = precise::exp(-fabs(x));
+  return fast::divide(x < 0.0f ? e : 1.0f, 1.0f + e);
+}
 inline float port_silu(float x) { return x * port_sigmoid(x); }
 // tanh by way of exp(-2|x|), which cannot overflow; small arguments by the series, where 1 - exp cancels.
 inline float port_tanh(float x) {

@@ -229,7 +229,8 @@ inline uint popcount(uint v) { return uint(__builtin_popcount(v)); }
 inline uint mulhi(uint a, uint b) { return uint((uint64_t(a) * b) >> 32); }
 namespace fast {
 using metal::exp; using metal::exp2; using metal::log;
-inline float divide(float a, float b) { return a / b; }
+// NaN where Metal promises nothing: for divisors that are infinite, above 2^126 or below 2^-126.
+inline float divide(float a, float b) { return fabs(b) >= 0x1p-126f && fabs(b) <= 0x1p126f ? a / b : __builtin_nanf(""); }
 }
 namespace precise {
 using metal::cos; using metal::exp; using metal::exp2; using metal::log; using metal::pow;
