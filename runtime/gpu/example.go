@@ -76,8 +76,9 @@ func words32(values []int32) (out []byte) {
 	return out
 }
 
-// tuneDeepest is the deepest position at which attention is measured: behind it, time is that of reading, and in proportion.
-const tuneDeepest = 16 << 10
+// tuneDeepest is the deepest position at which attention is measured. Behind it, time is that of reading, and in proportion; and were it much
+// deeper, the sum would be its time alone, while most calls are near the start of their context.
+const tuneDeepest = 4 << 10
 
 // positionsOf are where attention is measured. In a way that is good near the start of a context much may be slow in its middle, and
 // the other way round; the tuner cannot know where calls will be, so that the sum counts. They follow from the kernel alone,

@@ -17,7 +17,7 @@ func TestPositions(t *testing.T) {
 		want                  []int
 	}{
 		"a token":                                {4096, 0, 1, []int{64, 512, 2048}},
-		"a token, a long context":                {262144, 0, 1, []int{64, 512, 16384}},
+		"a token, a long context":                {262144, 0, 1, []int{64, 512, 4096}},
 		"a token, a short context":               {600, 0, 1, []int{64, 300}},
 		"a token, a tiny context":                {100, 0, 1, []int{50}},
 		"a token, one slot":                      {1, 0, 1, []int{0}},
@@ -25,7 +25,7 @@ func TestPositions(t *testing.T) {
 		"a token, a window of all":               {1024, 1024, 1, []int{64, 512, 1023}},
 		"a token, a window behind which is more": {4096, 1024, 1, []int{64, 512, 1024}},
 		"a chunk":                                {4096, 0, 512, []int{0, 2048}},
-		"a chunk, a long context":                {262144, 0, 1024, []int{0, 16384}},
+		"a chunk, a long context":                {262144, 0, 1024, []int{0, 4096}},
 		"a chunk, a window":                      {1280, 1024, 256, []int{0, 1024}},
 		"a chunk of most of the context":         {1024, 0, 1000, []int{0, 24}},
 		"a chunk of all the context":             {1024, 0, 1024, []int{0}},
