@@ -15,7 +15,6 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/device/devicetest"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
-	"github.com/etc-ml/etc/runtime/gpu/kernels/kerneltest"
 	"github.com/etc-ml/etc/runtime/gpu/metal/internal/standin"
 )
 
@@ -100,15 +99,8 @@ func TestMissingBarrier(t *testing.T) {
 	}
 }
 
-// The texts that are none of the engine's kernels pass clang's check of address spaces, too.
-func TestLint(t *testing.T) {
-	if !kerneltest.HasLint() {
-		t.Skip("there is no clang")
-	}
-	for name, text := range map[string]string{"write": writeText, "programs": devicetest.Source(kernels.Metal).Text} {
-		require.NoError(t, kerneltest.Lint(text), name)
-	}
-}
+// WriteText is writeText for tests outside of the package.
+const WriteText = writeText
 
 // What Open refuses. An error that wraps ErrUnavailable lets --device auto go on to the next engine.
 func TestRefused(t *testing.T) {

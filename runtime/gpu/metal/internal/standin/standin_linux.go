@@ -56,6 +56,9 @@ var Load = sync.OnceValues(func() (*Library, error) {
 		"standin_reset":      &l.Reset,
 		"standin_set":        &l.Set,
 	})
+	if err == nil {
+		l.Reset() // to the settings as they are unless they are set
+	}
 	return l, err
 })
 
