@@ -215,7 +215,8 @@ func (x *instance) begin(after *call, inputs []eval.Value) error {
 	}
 	// The kernel of the call before writes the token, which has the bytes up to the next word to itself: devices that share memory with the
 	// host may move whole lines of it.
-	token, content, buffer := p.ahead.token, p.words.content[:p.words.size], x.wordsOf(p)
+	token, content := p.ahead.token, p.words.content[:p.words.size]
+	buffer, _ := x.locate(token)
 	end := min(token.offset+alignment, len(content))
 	if err := errors.Join(buffer.Place(0, content[:token.offset]), buffer.Place(end, content[end:])); err != nil {
 		return err
@@ -286,7 +287,6 @@ func (x *instance) pair(p *plan) error {
 	for _, s := range p.words.slots {
 		s.other = words
 	}
-	p.words.other = words
 	if !host {
 		out.offset = 0
 	}

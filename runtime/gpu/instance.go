@@ -23,8 +23,6 @@ type instance struct {
 	profile *Profile
 	turn    int    // the side, 0 or 1, that the next call reads of what has two: see ahead.go
 	begun   *begun // the call that was begun before it is asked for, or nil
-	// crossing says that steps write to the other side, of the plan that is recorded.
-	crossing bool
 	// buffers are what Close frees.
 	buffers []device.Buffer
 }
@@ -78,9 +76,9 @@ func (x *instance) side(s *slot, turn int) (device.Buffer, int) {
 	return s.buffer, s.offset
 }
 
-// place is what a step gives its kernel.
-func (x *instance) place(o operand) (device.Buffer, int) {
-	if o.then != nil && x.crossing {
+// place is what a step gives its kernel; crossing is set where the plan takes turns.
+func (x *instance) place(o operand, crossing bool) (device.Buffer, int) {
+	if o.then != nil && crossing {
 		return x.side(o.then, 1-x.turn)
 	}
 	buffer, offset := x.locate(o.slot)

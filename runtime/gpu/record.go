@@ -34,7 +34,7 @@ func (x *instance) record(p *plan) (program []segment, err error) {
 			program = append(program, segment{host: list[0]})
 			continue
 		}
-		dispatches, steps, err := x.dispatches(list)
+		dispatches, steps, err := x.dispatches(p, list)
 		if err != nil {
 			return program, err
 		}
@@ -71,16 +71,16 @@ func (a access) conflicts(b access) bool {
 	return (a.write || b.write) && a.buffer == b.buffer && a.lo < b.hi && b.lo < a.hi
 }
 
-// dispatches makes the list of a sequence. A step stands on the first level behind all those that it depends on,
+// dispatches makes the list of a sequence of a plan. A step stands on the first level behind all those that it depends on,
 // so that what does not depend on each other runs at the same time; a barrier stands between levels.
-func (x *instance) dispatches(list []*step) ([]device.Dispatch, []*step, error) {
+func (x *instance) dispatches(p *plan, list []*step) ([]device.Dispatch, []*step, error) {
 	all := make([]device.Dispatch, len(list))
 	touched := make([][]access, len(list))
 	levels := make([]int, len(list))
 	order := make([]int, len(list))
 	for i, s := range list {
 		var err error
-		if all[i], touched[i], err = x.dispatch(s); err != nil {
+		if all[i], touched[i], err = x.dispatch(p, s); err != nil {
 			return nil, nil, x.failed(s.op, err)
 		}
 		order[i] = i
@@ -100,7 +100,7 @@ func (x *instance) dispatches(list []*step) ([]device.Dispatch, []*step, error) 
 }
 
 // dispatch makes the dispatch of a step, and tells what it touches that kernels write.
-func (x *instance) dispatch(s *step) (d device.Dispatch, touched []access, err error) {
+func (x *instance) dispatch(p *plan, s *step) (d device.Dispatch, touched []access, err error) {
 	kernel := s.kernel
 	if kernel == nil {
 		if kernel, err = x.exe.kernel(s.launch); err != nil {
@@ -109,7 +109,7 @@ func (x *instance) dispatch(s *step) (d device.Dispatch, touched []access, err e
 	}
 	d = device.Dispatch{Label: s.kind, Kernel: kernel, Groups: s.launch.Groups, Threads: s.launch.Threads, Memory: s.launch.Memory}
 	for _, o := range s.operands {
-		buffer, offset := x.place(o)
+		buffer, offset := x.place(o, p.takesTurns())
 		d.Arguments = append(d.Arguments, device.Argument{Binding: device.Binding{Buffer: buffer, Offset: offset}})
 		if !o.slot.fixed {
 			touched = append(touched, access{buffer, offset, offset + o.size, o.write})

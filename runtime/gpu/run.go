@@ -17,7 +17,6 @@ func (x *instance) run(p *plan) error {
 
 // play submits the kernels of the plan, and runs what is between them.
 func (x *instance) play(p *plan) error {
-	x.crossing = p.takesTurns()
 	if p.programs[x.turn] == nil {
 		if p.programs[1-x.turn] == nil { // else its kernels are known
 			if err := x.tune(p); err != nil {
@@ -56,15 +55,8 @@ func (x *instance) prepare(p *plan) error {
 	if err := p.compute(); err != nil || p.words.size == 0 {
 		return err
 	}
-	return x.wordsOf(p).Write(0, p.words.content[:p.words.size])
-}
-
-// wordsOf is the buffer of the words of this turn.
-func (x *instance) wordsOf(p *plan) device.Buffer {
-	if p.words.other != nil && x.turn == 1 {
-		return p.words.other
-	}
-	return p.words.buffer
+	buffer, _ := x.locate(p.words.slots[0]) // of all
+	return buffer.Write(0, p.words.content[:p.words.size])
 }
 
 // compute computes the cells, and the words of them.

@@ -46,7 +46,7 @@ func (w *windows) pass() error {
 		}
 		part := recorded{}
 		var err error
-		if part.dispatches, part.steps, err = w.dispatches(list); err != nil {
+		if part.dispatches, part.steps, err = w.dispatches(w.plan, list); err != nil {
 			return err
 		}
 		for i, s := range part.steps {

@@ -19,7 +19,6 @@ type words struct {
 	pairs   map[pair]*slot
 	content []byte
 	buffer  device.Buffer
-	other   device.Buffer // of the other side, where there is one
 }
 
 // upload is a cell on its way to the device.

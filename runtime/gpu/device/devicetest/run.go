@@ -320,10 +320,16 @@ func fetches(b *bench) {
 			dispatch(affine, 1, false, at(state, 0), at(state, 0), at(step, 0)),
 			dispatch(copyWords, 1, true, at(state, 0), at(tokens, i)))
 	}
+	b.inTurn(steps, tokens, func(i uint32) error { return step.Write(0, encode(3, i)) })
+}
+
+// inTurn submits two steps in turn, each before the token of the one before it is read. Step i makes 3·t + i of the token t, from 1 on, once prepare has told
+// it i, and leaves it in the one of two places that is its turn's.
+func (b *bench) inTurn(steps [2]device.Sequence, tokens device.Buffer, prepare func(i uint32) error) {
 	want := uint32(1)
 	var pending device.Fetch
 	for i := range uint32(30) {
-		require.NoError(b.t, step.Write(0, encode(3, i)))
+		require.NoError(b.t, prepare(i))
 		b.submit(steps[i%2])
 		next, err := tokens.Fetch(int(i%2)*4, 4)
 		require.NoError(b.t, err)
@@ -356,24 +362,12 @@ func aheads(b *bench) {
 			dispatch(b.kernel("copy_words"), 1, true, at(places[1-i], 2), at(tokens, i)))
 	}
 	require.NoError(b.t, b.device.Wait()) // the zeros of new buffers may be on their way
-	require.NoError(b.t, places[0].Write(0, encode(3, 0, 1)))
-	want := uint32(1)
-	var pending device.Fetch
-	for i := range uint32(30) {
-		if i > 0 {
-			require.NoError(b.t, places[i%2].Place(0, encode(3, i)))
+	b.inTurn(steps, tokens, func(i uint32) error {
+		if i == 0 {
+			return places[0].Write(0, encode(3, 0, 1))
 		}
-		b.submit(steps[i%2])
-		next, err := tokens.Fetch(int(i%2)*4, 4)
-		require.NoError(b.t, err)
-		if pending != nil {
-			got, err := pending.Bytes()
-			require.NoError(b.t, err)
-			require.Equal(b.t, encode(want), got, "step %d", i-1)
-		}
-		pending = next
-		want = want*3 + i
-	}
+		return places[i%2].Place(0, encode(3, i))
+	})
 }
 
 // recovery recovers where nothing has failed: all that was submitted and written is done. What fails is each device's own.
