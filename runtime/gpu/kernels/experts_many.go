@@ -20,9 +20,29 @@ func (e ManyExperts) up() Matrices   { return Matrices{Format: e.Format, K: e.Hi
 func (e ManyExperts) down() Matrices { return Matrices{Format: e.Format, K: e.Inner, Exact: e.Exact} }
 
 // Tiles are the tiles worth measuring for chunks of tokens tokens, the default first. Both products take tiles of equal
-// BM.
+// BM. Where experts have few tokens each, some are of BK 0, for NVIDIA: a simdgroup multiplies 32 rows of a weight, which its lanes read
+// where they need them, with all tokens of the tile.
 func (e ManyExperts) Tiles(target Target, tokens int) []Tile {
-	return e.up().Tiles(target, tokens*e.Top/e.Count)
+	rows := tokens * e.Top / e.Count
+	out := e.up().Tiles(target, rows)
+	direct := Tile{BM: 32, BN: 128, WM: 1, WN: 4}
+	if target == CUDA && rows <= 96 && e.checkDirect(direct) == nil {
+		out = append([]Tile{direct, {BM: 32, BN: 64, WM: 1, WN: 2}}, out...)
+	}
+	return out
+}
+
+// checkDirect reports whether both products can be divided into a tile of BK 0.
+func (e ManyExperts) checkDirect(t Tile) error {
+	switch {
+	case e.Exact || e.Bits != 4 || e.Group != 64 || e.F32:
+		return fmt.Errorf("tile: no columns stand in threadgroup memory, want codes of 4 bits in groups of 64 with scales in bf16, rounded to bf16")
+	case e.Hidden%256 != 0 || e.Inner%256 != 0:
+		return fmt.Errorf("tile: none of %d and %d columns stand in threadgroup memory, want multiples of 256", e.Hidden, e.Inner)
+	case t.BM < 8 || t.BM > 32 || t.BM%8 != 0 || t.WM != 1 || t.WN < 1 || t.WN > 8 || t.BN != 32*t.WN:
+		return fmt.Errorf("tile: %d×%d results of %d×%d simdgroups, no columns in threadgroup memory, want 8 to 32 × 32 for each of 1 to 8", t.BM, t.BN, t.WM, t.WN)
+	}
+	return nil
 }
 
 // MaxTiles is the number of tiles of up to tokens tokens.
@@ -53,25 +73,35 @@ func (e ManyExperts) LaunchSort(t Tile, tokens int) (Launch, error) {
 // LaunchUp is the dispatch for up to tokens tokens. Buffers: w, scales, biases of gate and then of up (w again where there
 // are none), order, tiles, x [T, Hidden] as Prepare leaves it, h [T·Top, Inner] in bf16, or f32 where Exact.
 func (e ManyExperts) LaunchUp(t Tile, tokens int) (Launch, error) {
-	l, err := e.launch(e.up(), t, "experts_matmul_up", 2, e.Inner, tokens)
+	l, err := e.launch(e.up(), t, "up", 2, e.Inner, tokens)
 	l.Trial = func() Trial { return e.trialUp(l, t) }
 	return l, err
 }
 
 // LaunchDown is the dispatch for up to tokens tokens. Buffers: w, scales, biases, order, tiles, h, y f32 [T, Top, Hidden].
 func (e ManyExperts) LaunchDown(t Tile, tokens int) (Launch, error) {
-	l, err := e.launch(e.down(), t, "experts_matmul_down", 1, e.Hidden, tokens)
+	l, err := e.launch(e.down(), t, "down", 1, e.Hidden, tokens)
 	l.Trial = func() Trial { return e.trialDown(l, t) }
 	return l, err
 }
 
-func (e ManyExperts) launch(m Matrices, t Tile, kernel string, planes, n, tokens int) (Launch, error) {
-	if err := m.checkTile(t); err != nil {
+func (e ManyExperts) launch(m Matrices, t Tile, product string, planes, n, tokens int) (Launch, error) {
+	file, check, defines := "experts_matmul", m.checkTile, m.tileDefines(t)
+	if t.BK == 0 {
+		file, check = "experts_direct", e.checkDirect
+		ahead := 2 // blocks of columns that are read ahead: for long rows more, as measured on an H100
+		if m.K >= 1024 {
+			ahead = 4
+		}
+		defines = append(defines, define("DIRECT_BLOCKS", ahead)...)
+	}
+	kernel := file + "_" + product
+	if err := check(t); err != nil {
 		return Launch{}, fmt.Errorf("%s %d×%d×%d: %w", kernel, e.Count, n, m.K, err)
 	}
 	return Launch{
-		File: "experts_matmul", Kernel: kernel,
-		Defines: append(m.tileDefines(t), define("EXPERTS_TOP", e.Top, "EXPERTS_N", n, "EXPERTS_ACTIVATION", int(e.Activation))...),
+		File: file, Kernel: kernel,
+		Defines: append(defines, define("EXPERTS_TOP", e.Top, "EXPERTS_N", n, "EXPERTS_ACTIVATION", int(e.Activation))...),
 		Groups:  [3]int{ceil(n*planes, t.BN), e.MaxTiles(t, tokens), 1}, Threads: [3]int{t.WM * t.WN * 32, 1, 1},
 	}, nil
 }

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// Tile is how a tiled product is divided: a threadgroup of WM·WN simdgroups makes BM × BN results, BK columns at a
-// time.
+// Tile is how a tiled product is divided: a threadgroup of WM·WN simdgroups makes BM × BN results, of BK columns that stand in
+// threadgroup memory at a time. Where BK is 0 none do: see ManyExperts.Tiles.
 type Tile struct{ BM, BN, BK, WM, WN int }
 
 // Near is true: tiles are few, and differ in several respects at once.

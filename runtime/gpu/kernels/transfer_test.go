@@ -2,6 +2,7 @@ package kernels_test
 
 import (
 	"encoding/binary"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -124,28 +125,29 @@ func TestTransferFaults(t *testing.T) {
 	}
 }
 
-// mma is port_mma_u8s8 on a [16][32] u8, b transposed [8][32] s8 and c [16][8], in words of four bytes.
+// mma is port_mma_u8s8 on a [16][32] u8, b transposed [8][32] s8 and c [16][8] i32, in words of four bytes; with NUMBER float and NAME
+// bf16 it is port_mma_bf16 on a [16][16], b transposed [8][16] and c f32.
 const mma = `
 [[max_total_threads_per_threadgroup(32)]]
-kernel void multiply(device const uint* a [[buffer(0)]], device const uint* b [[buffer(1)]], device int* c [[buffer(2)]],
+kernel void multiply(device const uint* a [[buffer(0)]], device const uint* b [[buffer(1)]], device NUMBER* c [[buffer(2)]],
                      uint lane [[thread_index_in_threadgroup]]) {
   const uint g = lane / 4;
   const uint j = lane % 4;
-  int sum[4];
+  NUMBER sum[4];
   for (uint i = 0; i < 4; i++) sum[i] = c[(g + i / 2 * 8) * 8 + 2 * j + i % 2];
   for (uint twice = 0; twice < 2; twice++) {
-    port_mma_u8s8(sum, a[g * 8 + j], a[(g + 8) * 8 + j], a[g * 8 + 4 + j], a[(g + 8) * 8 + 4 + j], b[g * 8 + j], b[g * 8 + 4 + j]);
+    port_mma_NAME(sum, a[g * 8 + j], a[(g + 8) * 8 + j], a[g * 8 + 4 + j], a[(g + 8) * 8 + 4 + j], b[g * 8 + j], b[g * 8 + 4 + j]);
   }
   for (uint i = 0; i < 4; i++) c[(g + i / 2 * 8) * 8 + 2 * j + i % 2] = sum[i];
 }
 `
 
 const (
-	mmaCPU = "\nextern \"C\" __attribute__((visibility(\"default\"))) void multiply_entry(void* const* a) { multiply((uint*)a[0], (uint*)a[1], (int*)a[2], PORT_thread_index_in_threadgroup()); }\nPORT_ENTRY(multiply, 32, 3)\n"
-	mmaGPU = "\nextern \"C\" __global__ void __launch_bounds__(32) multiply_entry(device const uint* a, device const uint* b, device int* c) { multiply(a, b, c, PORT_thread_index_in_threadgroup()); }\n"
+	mmaCPU = "\nextern \"C\" __attribute__((visibility(\"default\"))) void multiply_entry(void* const* a) { multiply((uint*)a[0], (uint*)a[1], (NUMBER*)a[2], PORT_thread_index_in_threadgroup()); }\nPORT_ENTRY(multiply, 32, 3)\n"
+	mmaGPU = "\nextern \"C\" __global__ void __launch_bounds__(32) multiply_entry(device const uint* a, device const uint* b, device NUMBER* c) { multiply(a, b, c, PORT_thread_index_in_threadgroup()); }\n"
 )
 
-// TestMMA runs the emulator's product of bytes and, on the emulator too, Metal's.
+// TestMMA runs the emulator's products of simdgroups and, on the emulator too, Metal's. Numbers in bf16 are such that sums are exact.
 func TestMMA(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
@@ -164,20 +166,45 @@ func TestMMA(t *testing.T) {
 			want[i] += 2 * int32(a[i/8*32+k]) * int32(int8(b[i%8*32+k]))
 		}
 	}
-	require.NoError(t, kerneltest.Lint(swap(t, kernels.Metal, mma, "")))
-	require.NoError(t, kerneltest.CompileCUDA(swap(t, kernels.CUDA, mma, mmaGPU)))
+	testMMA(t, "u8s8", "int", a, b, c, bytesOf(want))
 
-	_, metal, ok := strings.Cut(kernels.Prelude(kernels.Metal), "inline void port_mma_u8s8(")
+	halves := func(n int) (numbers []float32, raw []byte) {
+		for range n {
+			numbers = append(numbers, float32(r.IntN(511)-255)/16)
+			raw = binary.LittleEndian.AppendUint16(raw, uint16(math.Float32bits(numbers[len(numbers)-1])>>16))
+		}
+		return numbers, raw
+	}
+	x, a := halves(16 * 16)
+	y, b := halves(8 * 16)
+	sums, wanted := make([]float32, 16*8), make([]float32, 16*8)
+	for i := range sums {
+		sums[i] = float32(r.IntN(1000)) / 8
+		wanted[i] = sums[i]
+		for k := range 16 {
+			wanted[i] += 2 * x[i/8*16+k] * y[i%8*16+k]
+		}
+	}
+	testMMA(t, "bf16", "float", a, b, sums, bytesOf(wanted))
+}
+
+func testMMA(t *testing.T, name, number string, a, b []byte, c any, want []byte) {
+	of := strings.NewReplacer("NAME", name, "NUMBER", number).Replace
+	text := of(mma)
+	require.NoError(t, kerneltest.Lint(swap(t, kernels.Metal, text, "")))
+	require.NoError(t, kerneltest.CompileCUDA(swap(t, kernels.CUDA, text, of(mmaGPU))))
+
+	_, metal, ok := strings.Cut(kernels.Prelude(kernels.Metal), "inline void port_mma_"+name+"(")
 	require.True(t, ok)
 	metal, _, ok = strings.Cut(metal, "\n}\n")
 	require.True(t, ok)
 	metal = "inline uint simd_prefix_exclusive_sum(uint) { return uint(PORT_LANE); }\ninline void metal_mma(" + metal + "\n}\n" +
-		strings.Replace(mma, "port_mma_u8s8", "metal_mma", 1)
+		strings.Replace(text, "port_mma_"+name, "metal_mma", 1)
 	l := kernels.Launch{Kernel: "multiply", Groups: [3]int{1, 1, 1}, Threads: [3]int{32, 1, 1}}
-	for name, text := range map[string]string{"emulator": mma, "metal": metal} {
-		for schedule, o := range kerneltest.Schedules(t, swap(t, kernels.CPU, text, mmaCPU), l, a, b, c) {
-			require.NoError(t, o.Err, "%s %d", name, schedule)
-			require.Equal(t, want, signed(words(o.Buffers[2])), "%s %d", name, schedule)
+	for host, text := range map[string]string{"emulator": text, "metal": metal} {
+		for schedule, o := range kerneltest.Schedules(t, swap(t, kernels.CPU, text, of(mmaCPU)), l, a, b, c) {
+			require.NoError(t, o.Err, "%s %s %d", name, host, schedule)
+			require.Equal(t, want, o.Buffers[2], "%s %s %d", name, host, schedule)
 		}
 	}
 }
@@ -191,19 +218,11 @@ func words(memory []byte) []uint32 {
 	return out
 }
 
-// bytesOf is the memory of words.
-func bytesOf(words []uint32) []byte {
-	var out []byte
-	for _, w := range words {
-		out = binary.LittleEndian.AppendUint32(out, w)
-	}
-	return out
-}
-
-func signed(words []uint32) []int32 {
-	out := make([]int32, len(words))
-	for i, w := range words {
-		out[i] = int32(w)
+// bytesOf is the memory of numbers of four bytes.
+func bytesOf[T int32 | uint32 | float32](numbers []T) []byte {
+	out, err := binary.Append(nil, binary.LittleEndian, numbers)
+	if err != nil {
+		panic(err)
 	}
 	return out
 }

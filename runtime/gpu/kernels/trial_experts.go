@@ -50,9 +50,25 @@ func tilePairs(tiles [][4]int32) []int {
 // trialTokens is the number of tokens of trials of mixtures of experts.
 const trialTokens = 5
 
+// trialPairs are the experts of tokens, for products by tiles. Of tiles of BK 0 there are such with one, two and more eights of pairs,
+// up to all, since for each of these a kernel has other code.
+func (e ManyExperts) trialPairs(t *trial, tile Tile) []int32 {
+	if tile.BK > 0 {
+		experts, _ := t.choose(e.Count, trialTokens*e.Top)
+		return experts
+	}
+	var experts []int32
+	for i, pairs := range []int{tile.BM + 5, 12, 20} {
+		for range pairs {
+			experts = append(experts, int32(i%min(trialExperts, e.Count)))
+		}
+	}
+	return experts
+}
+
 func (e ManyExperts) trialUp(l Launch, tile Tile) Trial {
 	t := newTrial()
-	experts, _ := t.choose(e.Count, trialTokens*e.Top)
+	experts := e.trialPairs(t, tile)
 	order, tiles, orderAt, tilesAt := e.sorted(t, tile, experts)
 	rows := l.few(tile.BN/2+1, e.Inner, tile.BN/2)
 	l.Groups[1] = len(tiles)
@@ -61,7 +77,7 @@ func (e ManyExperts) trialUp(l Launch, tile Tile) Trial {
 	total := min(trialExperts, e.Count) * e.Inner
 	gate, gates := t.weight(e.Format, total, e.Hidden, total)
 	up, ups := t.weight(e.Format, total, e.Hidden, total)
-	x, xAt := t.held(d, trialTokens*e.Hidden)
+	x, xAt := t.held(d, ceil(len(experts), e.Top)*e.Hidden)
 	out := t.out(d, len(order)*e.Inner)
 	t.run(l, append(append(gates, ups...), orderAt, tilesAt, xAt, out)...)
 	product := MatMulGLU{Matrices: m, N: rows, Activation: e.Activation}
@@ -76,7 +92,7 @@ func (e ManyExperts) trialUp(l Launch, tile Tile) Trial {
 
 func (e ManyExperts) trialDown(l Launch, tile Tile) Trial {
 	t := newTrial()
-	experts, _ := t.choose(e.Count, trialTokens*e.Top)
+	experts := e.trialPairs(t, tile)
 	order, tiles, orderAt, tilesAt := e.sorted(t, tile, experts)
 	rows := l.few(tile.BN+1, e.Hidden, tile.BN)
 	l.Groups[1] = len(tiles)

@@ -132,6 +132,13 @@ func launches(t *testing.T) map[string]kernels.Launch {
 		l, err = kernels.Prepare{K: 256, Exact: exact, Norm: kernels.NormF32, Eps: 1e-6}.Launch(64)
 		add("prepare"+name, l, err)
 	}
+	many := kernels.ManyExperts{Format: affine, Count: 256, Top: 8, Hidden: 512, Inner: 256, Activation: kernels.SiLU}
+	direct := many.Tiles(kernels.CUDA, 512)[0]
+	require.Zero(t, direct.BK)
+	l, err = many.LaunchUp(direct, 100)
+	add("experts up, direct", l, err)
+	l, err = many.LaunchDown(direct, 100)
+	add("experts down, direct", l, err)
 	l, err = kernels.Dequantize{Format: affine, N: 1000, K: 256}.Launch()
 	add("dequantize", l, err)
 	l, err = kernels.Embedding{Format: affine, N: 100000, K: 256, Multiplier: 1.5}.Launch(9)

@@ -56,7 +56,7 @@ func cases(small int) []testCase {
 	out = append(out,
 		matmulGLU("prefill gemma gate up", kernels.MatMulGLU{Matrices: kernels.Matrices{Format: four, K: s(5376), Half: true}, N: s(21504), Activation: kernels.GELUTanh}, s(512)),
 		dequantize("dequantize gemma gate", kernels.Dequantize{Format: four, N: s(21504), K: s(5376)}))
-	for _, tokens := range []int{512, 4096} {
+	for _, tokens := range []int{512, 2048, 4096} {
 		out = append(out, manyExperts(moe, max(16, tokens/small))...)
 	}
 	return append(out, sequences(small)...)

@@ -10,6 +10,7 @@
 // port_mma_u8s8, by a simdgroup, is c += a·b: a is 16x32 u8, b is 32x8 s8, c is 16x8. With g = lane / 4 and j = lane % 4, a0 to a3 are
 // bytes 4j to 4j + 3 of rows g and g + 8 of a's left half, then of its right half; b0 and b1 are the same bytes of column g
 // of b's upper and lower half; c is columns 2j and 2j + 1 of row g, then of row g + 8 (PTX, mma.m16n8k32).
+// port_mma_bf16 is the same of bf16, two to a word, with sums in fp32: a is 16x16, b is 16x8 (PTX, mma.m16n8k16).
 
 // The numbers that change from step to step lie in a small device buffer, so that a recorded command
 // stream can be replayed: step[STEP_TOKENS] rows of x are to be computed, the first of them is the token at

@@ -176,6 +176,8 @@ inline bool port_last(uint* arrivals, uint count, uint thread_index, uint* flag,
   return *flag != 0;
 }
 
+inline uint2 port_read_once(const uint2* p) { return *p; }
+
 // -- transfers: see common.h ---------------------------------------------------------------------------------
 // Here a copy is made when somebody waits for it, and what it will overwrite is NaN until then; the emulator checks
 // the rules.
@@ -204,6 +206,20 @@ inline void port_mma_u8s8(int* c, uint a0, uint a1, uint a2, uint a3, uint b0, u
       const uchar x = uchar(a[g * 4 + from][half * 2 + i / 2] >> shift);
       const signed char y = (signed char)(b[(j * 2 + i % 2) * 4 + from][0][half] >> shift);
       c[i] += int(x) * int(y);
+    }
+  }
+}
+
+inline void port_mma_bf16(float* c, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1, PORT_AT) {
+  uint a[32][4];  // copies, as above
+  __builtin_memcpy(a, emulator::exchange(uint4(a0, a1, a2, a3), "port_mma_bf16", line), sizeof a);
+  auto& b = emulator::exchange(uint2(b0, b1), "port_mma_bf16", line);
+  const int g = PORT_LANE / 4, j = PORT_LANE % 4;
+  const auto number = [](uint pair, int which) { return as_type<float>(which == 0 ? pair << 16 : pair & 0xffff0000u); };
+  for (int i = 0; i < 4; i++) {
+    for (int k = 0; k < 16; k++) {
+      const int half = k / 8, from = k % 8 / 2;
+      c[i] += number(a[g * 4 + from][half * 2 + i / 2], k % 2) * number(b[(j * 2 + i % 2) * 4 + from][0][half], k % 2);
     }
   }
 }

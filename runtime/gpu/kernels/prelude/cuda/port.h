@@ -128,6 +128,14 @@ __forceinline__ void port_prefetch(const void* p, uint bytes) {
 #endif
 }
 
+// Reads what a kernel reads once, so that it need not stay in the cache of a multiprocessor; what lies beside it, in 128 bytes, is
+// read soon.
+__forceinline__ vec<uint, 2> port_read_once(const vec<uint, 2>* p) {
+  vec<uint, 2> v;
+  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
+  return v;
+}
+
 // -- transfers: see common.h ---------------------------------------------------------------------------------
 #define PORT_TRANSFERS (__CUDA_ARCH__ >= 900 && __CUDACC_VER_MAJOR__ >= 12)
 struct alignas(8) port_transfer { ulong barrier; };  // mbarrier
@@ -174,6 +182,11 @@ __forceinline__ void port_transfer_wait(port_transfer* t, uint turn) {
 __forceinline__ void port_mma_u8s8(int* c, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
   asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+__forceinline__ void port_mma_bf16(float* c, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
 template <class T> __forceinline__ T simd_shuffle_xor(T v, ushort m) { return __shfl_xor_sync(~0u, v, m); }

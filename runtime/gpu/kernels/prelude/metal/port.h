@@ -43,6 +43,8 @@ inline void port_wait() {}
 // Says that weights from p on are read soon, by a kernel behind this one: a device may bring them nearer meanwhile.
 inline void port_prefetch(device const void* p, uint bytes) {}
 
+inline uint2 port_read_once(device const uint2* p) { return *p; }
+
 // -- transfers: see common.h ---------------------------------------------------------------------------------
 // Here the thread that starts a copy makes it, and the barrier before the wait is what orders.
 #define PORT_TRANSFERS 0
@@ -69,6 +71,24 @@ inline void port_mma_u8s8(thread int* c, uint a0, uint a1, uint a2, uint a3, uin
         const int v = int(b[k / 4] << (24 - k % 4 * 8)) >> 24;
         c[e] += int((a[k / 4 * 2] >> (k % 4 * 8)) & 0xffu) * v;
         c[2 + e] += int((a[k / 4 * 2 + 1] >> (k % 4 * 8)) & 0xffu) * v;
+      }
+    }
+  }
+}
+
+inline void port_mma_bf16(thread float* c, uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
+  const uint lane = simd_prefix_exclusive_sum(1u);
+  UNROLL for (uint j = 0; j < 4; j++) {
+    const ushort row = ushort(lane / 4 * 4 + j);
+    const uint a[4] = {simd_shuffle(a0, row), simd_shuffle(a1, row), simd_shuffle(a2, row), simd_shuffle(a3, row)};
+    UNROLL for (uint e = 0; e < 2; e++) {
+      const ushort column = ushort((lane % 4 * 2 + e) * 4 + j);
+      const uint b[2] = {simd_shuffle(b0, column), simd_shuffle(b1, column)};
+      UNROLL for (uint k = 0; k < 4; k++) {
+        const uint shift = k % 2 == 0 ? 16u : 0u;  // the lower half first
+        const float v = as_type<float>(b[k / 2] << shift & 0xffff0000u);
+        c[e] += as_type<float>(a[k / 2 * 2] << shift & 0xffff0000u) * v;
+        c[2 + e] += as_type<float>(a[k / 2 * 2 + 1] << shift & 0xffff0000u) * v;
       }
     }
   }
