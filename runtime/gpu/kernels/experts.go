@@ -44,13 +44,32 @@ func (e Experts) down() Vectors { return Vectors{Format: e.Format, K: e.Parts() 
 
 // Tunings are the ways to divide the two products of so many tokens on a machine, the default first.
 func (e Experts) Tunings(m Machine, tokens int) (up, down []Tuning) {
+	one := tokens == 1
+	both := expertsWays.of(expertsKey{e, m, one}, func() [2][]Tuning {
+		up, down := e.makeWays(m, one)
+		return [2][]Tuning{slices.Clip(up), slices.Clip(down)}
+	})
+	return both[0], both[1]
+}
+
+// makeWays are the ways of one token, or of more.
+func (e Experts) makeWays(m Machine, one bool) (up, down []Tuning) {
 	up, down = e.tunings(m.Target)
-	if tokens != 1 {
+	if !one {
 		return up, down
 	}
 	heldUp, heldDown := e.holds(m)
 	return among(heldUp, up), among(heldDown, down)
 }
+
+// expertsKey is all that the ways to divide the products of experts depend on; one says that there is one token.
+type expertsKey struct {
+	experts Experts
+	machine Machine
+	one     bool
+}
+
+var expertsWays remembered[expertsKey, [2][]Tuning]
 
 // tunings are the ways in which the products are not held.
 func (e Experts) tunings(target Target) (up, down []Tuning) {

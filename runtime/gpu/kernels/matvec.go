@@ -121,11 +121,7 @@ const (
 
 // Tunings are the ways worth measuring to divide the launch on a machine, the default first.
 func (v MatVec) Tunings(m Machine) []Tuning {
-	all := v.ways(m, 1, []int{v.N})
-	if v.Head != 0 {
-		all = slices.DeleteFunc(all, func(t Tuning) bool { return t.Direct })
-	}
-	return all
+	return v.ways(m, 1, []int{v.N}, v.Head == 0)
 }
 
 // Launch is the dispatch. Buffers: w, scales, biases (w again where there are none), x f32 [M, K], norm [K] or [Head],
@@ -178,6 +174,9 @@ func (v MatVec) gated(x, norm, gate []float32) []float32 {
 	return out
 }
 
+// maxWeights is the largest number of weights of one product.
+const maxWeights = 4
+
 // MatVecMany is the products of the same vectors with 1 to 4 weights of N[i] rows and one format.
 type MatVecMany struct {
 	Vectors
@@ -199,14 +198,14 @@ type Activated struct {
 }
 
 // Tunings are the ways worth measuring to divide the launch on a machine, the default first.
-func (v MatVecMany) Tunings(m Machine) []Tuning { return v.ways(m, 1, v.N) }
+func (v MatVecMany) Tunings(m Machine) []Tuning { return v.ways(m, 1, v.N, true) }
 
 // Launch is the dispatch. Buffers: w, scales, biases, y of weight 0, then of 1, 2 and 3 (those of weight 0 again
 // where there are fewer), x f32 [M, K], norm [K] (x again where there is none), the convolution's w, reset, state,
 // y f32 [Channels] and state after it, which may be state itself (any where there is none), the activated results f32 [M, Rows] (any where there are none), step.
 func (v MatVecMany) Launch(t Tuning) (Launch, error) {
-	if len(v.N) < 1 || len(v.N) > 4 || v.Sum != nil {
-		return Launch{}, fmt.Errorf("products with %d weights at once, want 1 to 4, and a vector that is no sum", len(v.N))
+	if len(v.N) < 1 || len(v.N) > maxWeights || v.Sum != nil {
+		return Launch{}, fmt.Errorf("products with %d weights at once, want 1 to %d, and a vector that is no sum", len(v.N), maxWeights)
 	}
 	var more []Define
 	if v.Conv != nil {
@@ -250,7 +249,7 @@ type MatVecGLU struct {
 }
 
 // Tunings are the ways worth measuring to divide the launch on a machine, the default first.
-func (v MatVecGLU) Tunings(m Machine) []Tuning { return v.ways(m, 2, []int{v.N}) }
+func (v MatVecGLU) Tunings(m Machine) []Tuning { return v.ways(m, 2, []int{v.N}, true) }
 
 // Launch is the dispatch. Buffers: w, scales, biases of gate and then of up, x f32 [M, K], norm [K] (x again where
 // there is none), y f32 [M, N], step; with a Sum, before step what MatVec has there.
@@ -302,8 +301,31 @@ func (v Vectors) normed(x, norm []float32) []float64 {
 
 // ways are the ways worth measuring to divide a product with weights of so many rows, or with pairs of weights, which are two
 // planes: to stream it (or to hold it, where it is too small for that) and not to, the default of both first, so that one that
-// fails on a device leaves room to the other. Behind them are those in which nothing is staged.
-func (v Vectors) ways(m Machine, planes int, rows []int) []Tuning {
+// fails on a device leaves room to the other. Behind them are those in which nothing is staged, where direct is set.
+func (v Vectors) ways(m Machine, planes int, rows []int, direct bool) []Tuning {
+	key := waysKey{vectors: v, machine: m, planes: planes, weights: len(rows), direct: direct}
+	copy(key.rows[:], rows)
+	if key.vectors.Sum = nil; v.Sum != nil {
+		key.summed, key.sum = true, *v.Sum
+	}
+	return productWays.of(key, func() []Tuning { return slices.Clip(v.makeWays(m, planes, rows, direct)) })
+}
+
+// waysKey is all that the ways to divide a product depend on.
+type waysKey struct {
+	vectors Vectors // without the sum
+	summed  bool
+	sum     VectorSum
+	machine Machine
+	planes  int
+	weights int
+	rows    [maxWeights]int
+	direct  bool
+}
+
+var productWays remembered[waysKey, []Tuning]
+
+func (v Vectors) makeWays(m Machine, planes int, rows []int, direct bool) []Tuning {
 	s := streamed{Vectors: v, planes: planes, rows: rows}
 	streams, others := s.streams(m), v.tunings(m.Target, rows[0], 1)
 	if v.Sum != nil {
@@ -312,7 +334,11 @@ func (v Vectors) ways(m Machine, planes int, rows []int) []Tuning {
 	if len(streams) == 0 {
 		streams = s.holds(m)
 	}
-	return append(among(streams, others), v.directs(m.Target, planes, s.all())...)
+	all := among(streams, others)
+	if direct {
+		all = append(all, v.directs(m.Target, planes, s.all())...)
+	}
+	return all
 }
 
 // among are the ways of two kinds, the default of both first.
