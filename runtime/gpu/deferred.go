@@ -52,7 +52,7 @@ func (b *binder) flushAll() {
 
 // countUses counts the uses of the values of the entry.
 func countUses(r *ir.Region) map[*ir.Value]int {
-	n := map[*ir.Value]int{}
+	n := make(map[*ir.Value]int, 2*len(r.Ops))
 	for _, op := range r.Ops {
 		op.EachArg(func(a *ir.Arg) {
 			if a.Kind == ir.ValueArg {

@@ -198,6 +198,22 @@ func (m *mixture) kernel() kernels.Experts {
 
 // fits reports whether there are both kernels, whatever is added to their result.
 func (m *mixture) fits(b *binder, e kernels.Experts) bool {
+	key := fittingKey{e, m.tokens}
+	ok, known := b.fitting[key]
+	if !known {
+		ok = m.findFit(b, e)
+		b.fitting[key] = ok
+	}
+	return ok
+}
+
+// fittingKey is all that fits depends on in a plan.
+type fittingKey struct {
+	experts kernels.Experts
+	tokens  int
+}
+
+func (m *mixture) findFit(b *binder, e kernels.Experts) bool {
 	first, second := e.Tunings(b.x.exe.machine, m.tokens)
 	if len(first) == 0 || len(second) == 0 {
 		return false

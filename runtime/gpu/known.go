@@ -20,6 +20,9 @@ type known struct {
 	slow map[slowKey]bool
 }
 
+// refuses reports whether a kernel must not be used. Mostly there are none such, and keys are long.
+func (k *known) refuses(l kernels.Launch) bool { return len(k.refused) > 0 && k.refused[l.Key()] }
+
 // slowKey is an operation in a plan for these shapes: other sizes of a chunk have other kernels.
 type slowKey struct {
 	op     *ir.Op
@@ -50,7 +53,7 @@ func (x *instance) prove(p *plan) error {
 		s := &p.steps[i]
 		switch {
 		case s.host != nil || s.kernel != nil:
-		case !k.refused[s.launch.Key()]:
+		case !k.refuses(s.launch):
 			launches = append(launches, s.launch)
 		case k.slow[p.slowKey(s.op)]:
 			return x.failed(s.op, fmt.Errorf("kernel %s gives wrong numbers on this device, and nothing else does its work; use another --device", s.launch.Key()))
@@ -83,7 +86,7 @@ func (x *instance) prove(p *plan) error {
 
 // allowed passes a launch on, unless its kernel has failed its known answer: then there is none.
 func (b *binder) allowed(l kernels.Launch, err error) (kernels.Launch, error) {
-	if err == nil && b.x.exe.known.refused[l.Key()] {
+	if err == nil && b.x.exe.known.refuses(l) {
 		err = fmt.Errorf("kernel %s gives wrong numbers on this device", l.Key())
 	}
 	return l, err
@@ -107,13 +110,13 @@ func usable[T any](b *binder, ways []T, launch func(T) (kernels.Launch, error)) 
 
 // another gives a step whose kernel has failed another of its ways, unless several have failed.
 func (b *binder) another(s *step) {
-	refused := b.x.exe.known.refused
-	if !refused[s.launch.Key()] {
+	k := &b.x.exe.known
+	if !k.refuses(s.launch) {
 		return
 	}
 	all := s.ways().Launches
 	for _, l := range all[:min(len(all), maxRefused)] {
-		if !refused[l.Key()] {
+		if !k.refuses(l) {
 			s.launch = l
 			return
 		}

@@ -74,6 +74,9 @@ func (b *binder) add(s step) bool {
 	for _, o := range operands {
 		o.slot.first = min(o.slot.first, len(b.plan.steps))
 		o.slot.last = max(o.slot.last, len(b.plan.steps))
+		if o.write {
+			b.writers[o.slot]++
+		}
 	}
 	b.plan.steps = append(b.plan.steps, s)
 	return true

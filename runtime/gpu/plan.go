@@ -40,6 +40,10 @@ type binder struct {
 	held map[*ir.Op]bool
 	// uses counts the uses of values.
 	uses map[*ir.Value]int
+	// writers counts the operands of steps that write a slot.
+	writers map[*slot]int
+	// fitting tells for mixtures of experts of the plan whether there are kernels: layers have the same ones.
+	fitting map[fittingKey]bool
 	// waiting are the slots that had something deferred.
 	waiting []*slot
 	// angles are the tables of angles that were computed already.
@@ -60,7 +64,8 @@ type binder struct {
 func (x *instance) bind(shapes [][]int) (*plan, error) {
 	m := x.exe.fused
 	b := &binder{x: x, plan: &plan{shapes: shapes}, symbols: bind.SizesOf(m.Entry.Params, shapes),
-		values: map[*ir.Value]*value{}, held: bind.HeldLoads(m.Entry.Body), uses: countUses(m.Entry.Body), uploaded: map[*cell]*value{}, angles: map[angleKey]*slot{}, forms: map[preparedKey]*slot{}}
+		values: make(map[*ir.Value]*value, 2*len(m.Entry.Body.Ops)), held: bind.HeldLoads(m.Entry.Body), uses: countUses(m.Entry.Body), writers: map[*slot]int{}, fitting: map[fittingKey]bool{},
+		uploaded: map[*cell]*value{}, angles: map[angleKey]*slot{}, forms: map[preparedKey]*slot{}}
 	for i, p := range m.Entry.Params {
 		c := &cell{}
 		b.values[p] = &value{place: onHost, dtype: p.Type.DType, shape: shapes[i], cell: c}

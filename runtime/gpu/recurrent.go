@@ -148,14 +148,7 @@ func (b *binder) unwritten(slots ...*slot) bool {
 			return false
 		}
 	}
-	for i := range b.plan.steps {
-		for _, o := range b.plan.steps[i].operands {
-			if o.write && slices.Contains(slots, o.slot) {
-				return false
-			}
-		}
-	}
-	return true
+	return !slices.ContainsFunc(slots, func(s *slot) bool { return b.writers[s] > 0 })
 }
 
 // decayOf are decays of the gated delta rule that are deferred.
@@ -289,7 +282,7 @@ func bindDeltaRule(b *binder) bool {
 	}
 	at := b.stepAt(tokens, nil)
 	if tokens > fewTokens {
-		if solve, scan, err := d.Launches(tokens); err == nil && !b.x.exe.known.refused[scan.Key()] {
+		if solve, scan, err := d.Launches(tokens); err == nil && !b.x.exe.known.refuses(scan) {
 			const length = 32
 			sums, w, u := b.scratch(4*tokens*heads), b.scratch(4*tokens*heads*keyWidth), b.scratch(4*tokens*heads*width)
 			m := b.scratch(4 * (tokens + length - 1) / length * heads * length * length)

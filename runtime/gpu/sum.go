@@ -128,6 +128,11 @@ func (n *normedSum) emit(b *binder) { n.run(b, n.after, false) }
 func (n *normedSum) takeBack(b *binder) []operand {
 	last, s := len(b.plan.steps)-1, n.after.out.slot
 	s.first, s.pending, s.by = never, n, b.plan.steps[last].op
+	for _, o := range b.plan.steps[last].operands {
+		if o.write {
+			b.writers[o.slot]--
+		}
+	}
 	b.plan.steps = b.plan.steps[:last]
 	x := reads(n.x)
 	out := []operand{reads(n.pre.weight), reads(n.residual), x, x}

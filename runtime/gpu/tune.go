@@ -144,7 +144,7 @@ func (x *instance) tune(p *plan) error {
 // choose gives a product's steps the kernel that was chosen for them. It is false where none was chosen yet.
 func (x *instance) choose(t *product) bool {
 	l, known := x.exe.choices[t.key]
-	if known && !x.exe.known.refused[l.Key()] {
+	if known && !x.exe.known.refuses(l) {
 		t.choose(l)
 	}
 	return known
@@ -161,5 +161,5 @@ func (x *executable) sound(l kernels.Launch) bool {
 	if len(x.known.prover.Prove([]kernels.Launch{l}, x.kernel)) > 0 {
 		x.known.refused[l.Key()] = true
 	}
-	return !x.known.refused[l.Key()]
+	return !x.known.refuses(l)
 }

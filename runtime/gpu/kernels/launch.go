@@ -1,10 +1,10 @@
 package kernels
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 )
 
 // Define is a preprocessor definition that stands before a kernel's text.
@@ -34,10 +34,20 @@ type Launch struct {
 
 // Key tells compiled kernels apart.
 func (l Launch) Key() string {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s/%s", l.File, l.Kernel)
+	size := len(l.File) + 1 + len(l.Kernel)
 	for _, d := range l.Defines {
-		fmt.Fprintf(&b, " %s=%s", d.Name, d.Value)
+		size += len(d.Name) + len(d.Value) + 2
+	}
+	var b strings.Builder
+	b.Grow(size)
+	add := func(parts ...string) {
+		for _, p := range parts {
+			b.WriteString(p)
+		}
+	}
+	add(l.File, "/", l.Kernel)
+	for _, d := range l.Defines {
+		add(" ", d.Name, "=", d.Value)
 	}
 	return b.String()
 }
@@ -57,7 +67,7 @@ func define(pairs ...any) []Define {
 				value = "1"
 			}
 		case float32:
-			value = fmt.Sprintf("as_type<float>(0x%08xu)", math.Float32bits(v))
+			value = exactly(v)
 		case string:
 			value = v
 		default:
@@ -66,6 +76,12 @@ func define(pairs ...any) []Define {
 		out = append(out, Define{pairs[i].(string), value})
 	}
 	return out
+}
+
+// exactly is a number as the bit pattern that it is, which every target reads.
+func exactly(v float32) string {
+	digits := strconv.FormatUint(uint64(math.Float32bits(v)), 16)
+	return "as_type<float>(0x" + strings.Repeat("0", 8-len(digits)) + digits + "u)"
 }
 
 // ceil is the least number of parts of a size that cover n.
