@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 )
@@ -25,7 +26,8 @@ func Dir(dir string) string {
 func Hash(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
-		fmt.Fprintf(h, "%d %s", len(p), p)
+		fmt.Fprintf(h, "%d ", len(p))
+		io.WriteString(h, p)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }

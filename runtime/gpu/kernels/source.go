@@ -61,33 +61,54 @@ func (l Launch) EntryName(t Target) string {
 // Source is the whole text that is compiled for a launch on a target: its definitions, the prelude, the
 // kernel's text and, but for Metal, the entry.
 func (l Launch) Source(t Target) (string, error) {
-	text, err := files.ReadFile(l.File + ".metal")
-	if err != nil {
-		return "", fmt.Errorf("kernels: there is no source %q", l.File)
+	text := texts.of(textKey{l.File, t}, func() *text { return newText(l.File, t) })
+	if text.err != nil {
+		return "", text.err
 	}
-	includes, body, line, err := splitIncludes(l.File, string(text))
-	if err != nil {
-		return "", err
-	}
-	entries := mustRead(l.File + ".entry.h")
-	if !strings.Contains(string(entries), "#ifdef ENTRY_"+l.Kernel+"\n") {
+	if !strings.Contains(text.entries, "#ifdef ENTRY_"+l.Kernel+"\n") {
 		return "", fmt.Errorf("kernels: %s.metal has no kernel %q", l.File, l.Kernel)
 	}
-	b := &strings.Builder{}
-	b.Write(mustRead(preludes[t]))
-	b.Write(mustRead("prelude/common.h"))
+	parts := make([]string, 0, 5*len(l.Defines)+6)
+	parts = append(parts, text.head)
 	for _, d := range l.Defines {
-		fmt.Fprintf(b, "#define %s %s\n", d.Name, d.Value)
+		parts = append(parts, "#define ", d.Name, " ", d.Value, "\n")
 	}
+	parts = append(parts, text.body)
+	if t != Metal {
+		parts = append(parts, "#define ENTRY_", l.Kernel, "\n", text.entries)
+	}
+	return strings.Join(parts, ""), nil
+}
+
+// text is what the sources of a file's kernels have in common on a target.
+type text struct {
+	head, body string // before the definitions, and behind them
+	entries    string
+	err        error
+}
+
+type textKey struct {
+	file   string
+	target Target
+}
+
+var texts remembered[textKey, *text]
+
+func newText(file string, t Target) *text {
+	whole, err := files.ReadFile(file + ".metal")
+	if err != nil {
+		return &text{err: fmt.Errorf("kernels: there is no source %q", file)}
+	}
+	includes, body, line, err := splitIncludes(file, string(whole))
+	if err != nil {
+		return &text{err: err}
+	}
+	b := &strings.Builder{}
 	for _, name := range includes {
 		b.Write(mustRead(name))
 	}
-	fmt.Fprintf(b, "#line %d \"%s.metal\"\n%s", line, l.File, body)
-	if t != Metal {
-		fmt.Fprintf(b, "#define ENTRY_%s\n", l.Kernel)
-		b.Write(entries)
-	}
-	return b.String(), nil
+	fmt.Fprintf(b, "#line %d \"%s.metal\"\n%s", line, file, body)
+	return &text{head: string(mustRead(preludes[t])) + string(mustRead("prelude/common.h")), body: b.String(), entries: string(mustRead(file + ".entry.h"))}
 }
 
 // splitIncludes takes the includes off the head of a kernel's text: "port.h", which comes first and is not
