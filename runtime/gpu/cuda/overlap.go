@@ -3,7 +3,6 @@
 package cuda
 
 import (
-	"regexp"
 	"strings"
 	"unsafe"
 )
@@ -14,15 +13,17 @@ import (
 // nothing changes but the time. Kernels of a text that defines PORT_WAITS wait by themselves, by port_wait, and read
 // weights meanwhile; those of one that defines PORT_RELEASES say by themselves when their dependents may come.
 
-var entry = regexp.MustCompile(`(?m)^(extern "C" __global__ void .*_entry\(.*\) \{)$`)
+// isEntry reports whether a line begins an entry.
+func isEntry(line string) bool {
+	rest, ok := strings.CutPrefix(line, `extern "C" __global__ void `)
+	_, parameters, found := strings.Cut(rest, "_entry(")
+	return ok && found && strings.HasSuffix(parameters, ") {")
+}
 
 // startEarly puts the two instructions at the start of every entry of a text. It is false, and the text as it
 // was, where there are kernels that it does not know.
 func startEarly(text string) (string, bool) {
-	if n := len(entry.FindAllStringIndex(text, -1)); n == 0 || n != strings.Count(text, "__global__ ") {
-		return text, false
-	}
-	start := "$1"
+	start := ""
 	if !strings.Contains(text, "\n#define PORT_RELEASES\n") {
 		start += `
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");`
@@ -31,7 +32,27 @@ func startEarly(text string) (string, bool) {
 		start += `
   asm volatile("griddepcontrol.wait;" ::: "memory");`
 	}
-	return entry.ReplaceAllString(text, start), true
+	var parts []string
+	kernels, rest := strings.Count(text, "__global__ "), text
+	for {
+		at := strings.Index(rest, "__global__ ")
+		if at < 0 {
+			break
+		}
+		line := strings.LastIndexByte(rest[:at], '\n') + 1
+		end := len(rest)
+		if n := strings.IndexByte(rest[at:], '\n'); n >= 0 {
+			end = at + n
+		}
+		if isEntry(rest[line:end]) {
+			parts = append(parts, rest[:end], start)
+		}
+		rest = rest[end:]
+	}
+	if len(parts) == 0 || len(parts) != 2*kernels {
+		return text, false
+	}
+	return strings.Join(append(parts, rest), ""), true
 }
 
 // edge is CUgraphEdgeData.

@@ -80,17 +80,32 @@ func CheckDispatch(i int, d Dispatch, info Info) error {
 // CountArguments counts the buffers of a kernel in a text, kernel void or [[kernel]] void: the highest n of its [[buffer(n)]],
 // and one. It is false where there is no such kernel.
 func CountArguments(text, kernel string) (int, bool) {
-	start := regexp.MustCompile(`\bkernel(?:\]\])?\s+void\s+` + regexp.QuoteMeta(kernel) + `\s*\(`).FindStringIndex(text)
-	if start == nil {
-		return 0, false
+	// Texts are long and regular expressions slow: one looks only at places where the name stands.
+	for at := 0; ; at += len(kernel) {
+		next := strings.Index(text[at:], kernel)
+		if next < 0 || kernel == "" {
+			return 0, false
+		}
+		at += next
+		if !kernelBefore.MatchString(text[max(0, at-maxBefore):at]) || !openBehind.MatchString(text[at+len(kernel):]) {
+			continue
+		}
+		parameters, _, _ := strings.Cut(text[at+len(kernel):], "{")
+		count := 0
+		for _, m := range bufferIndex.FindAllStringSubmatch(parameters, -1) {
+			n, _ := strconv.Atoi(m[1])
+			count = max(count, n+1)
+		}
+		return count, true
 	}
-	parameters, _, _ := strings.Cut(text[start[1]:], "{")
-	count := 0
-	for _, m := range bufferIndex.FindAllStringSubmatch(parameters, -1) {
-		n, _ := strconv.Atoi(m[1])
-		count = max(count, n+1)
-	}
-	return count, true
 }
+
+// maxBefore is the number of bytes before a kernel's name that say that it is one.
+const maxBefore = 64
+
+var (
+	kernelBefore = regexp.MustCompile(`\bkernel(?:\]\])?\s+void\s+$`)
+	openBehind   = regexp.MustCompile(`^\s*\(`)
+)
 
 var bufferIndex = regexp.MustCompile(`\[\[buffer\((\d{1,3})\)\]\]`)

@@ -65,7 +65,7 @@ func TestCheckRange(t *testing.T) {
 
 func TestCountArguments(t *testing.T) {
 	const text = `
-inline float f(float x) { return x; }
+inline float f(float x) { return x; } // for one and three (both)
 [[max_total_threads_per_threadgroup(N)]]
 kernel void one(device float* y [[buffer(0)]], // the only one
                 uint i [[thread_position_in_grid]]) { y[i] = 0; }
