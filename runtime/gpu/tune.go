@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
@@ -14,7 +15,7 @@ import (
 // an operand that must be something else has an example.
 func tuned[T interface{ Near(T) bool }](b *binder, tunings []T, launch func(T) (kernels.Launch, error)) {
 	last := &b.plan.steps[len(b.plan.steps)-1]
-	last.ways = func() tune.Ways {
+	last.ways = sync.OnceValue(func() tune.Ways {
 		var w tune.Ways
 		var fit []T
 		for _, t := range tunings {
@@ -24,7 +25,7 @@ func tuned[T interface{ Near(T) bool }](b *binder, tunings []T, launch func(T) (
 		}
 		w.Near = func(i, j int) bool { return fit[i].Near(fit[j]) }
 		return w
-	}
+	})
 	b.another(last)
 }
 
@@ -102,8 +103,9 @@ func (x *instance) tune(p *plan) error {
 	w := &windows{rotation: r, plan: p}
 	var open []*product
 	var todo []tune.Product
-	for _, t := range p.products(x.exe.tuner) {
-		r.add(t.steps)
+	products := p.products(x.exe.tuner)
+	x.makeWays(products)
+	for _, t := range products {
 		if _, known := x.exe.choices[t.key]; !known {
 			if l, kept := x.exe.tuner.Kept(t.ways()); kept {
 				x.exe.choices[t.key] = l
@@ -118,6 +120,11 @@ func (x *instance) tune(p *plan) error {
 		}
 		open = append(open, t)
 		todo = append(todo, tune.Product{Ways: t.ways(), Bytes: t.bytes, Runs: runs})
+	}
+	if len(open) > 0 {
+		for _, t := range products {
+			r.add(t.steps)
+		}
 	}
 	if len(open) > 0 && open[0].inPlace {
 		if err := x.prove(p); err != nil {
@@ -139,6 +146,17 @@ func (x *instance) tune(p *plan) error {
 		p.steps[i].ways = nil // a plan is tuned once
 	}
 	return nil
+}
+
+// makeWays makes the ways of products whose choice may be kept, side by side: there are some hundred to each.
+func (x *instance) makeWays(products []*product) {
+	var wait sync.WaitGroup
+	for _, t := range products {
+		if _, known := x.exe.choices[t.key]; !known {
+			wait.Go(func() { t.steps[0].ways() })
+		}
+	}
+	wait.Wait()
 }
 
 // choose gives a product's steps the kernel that was chosen for them. It is false where none was chosen yet.

@@ -1,9 +1,9 @@
 package tune
 
 import (
-	"fmt"
 	"math/bits"
 	"slices"
+	"strconv"
 
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
@@ -27,7 +27,7 @@ type Ways struct {
 // in a chain may not be in a program, nor what is best at some positions at others.
 func Key(first kernels.Launch, inPlace bool, positions []int) string {
 	groups := first.Groups[0] * first.Groups[1] * first.Groups[2]
-	key := fmt.Sprintf("%s groups<=%d", first.Key(), 1<<bits.Len(uint(max(1, groups)-1)))
+	key := first.Key() + " groups<=" + strconv.Itoa(1<<bits.Len(uint(max(1, groups)-1)))
 	if inPlace {
 		key += " in place"
 	}
@@ -35,7 +35,7 @@ func Key(first kernels.Launch, inPlace bool, positions []int) string {
 		if i == 0 {
 			key += " at"
 		}
-		key += fmt.Sprintf(" %d", at)
+		key += " " + strconv.Itoa(at)
 	}
 	return key
 }
