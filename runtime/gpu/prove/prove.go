@@ -61,7 +61,7 @@ func New(d device.Device, identity string, o Options) *Prover {
 // Prove tries what was not tried yet, with kernels that kernel gives; it calls that from several goroutines. It gives all
 // that fail, those that it has given before, too.
 func (p *Prover) Prove(launches []kernels.Launch, kernel func(kernels.Launch) (device.Kernel, error)) (out []Failure) {
-	var todo []kernels.Launch
+	var todo, asked []kernels.Launch
 	given := map[string]bool{}
 	for _, l := range launches {
 		key := l.Key()
@@ -73,13 +73,17 @@ func (p *Prover) Prove(launches []kernels.Launch, kernel func(kernels.Launch) (d
 			continue
 		}
 		p.done[key] = true
-		switch e, known := p.store.read(l); {
+		asked = append(asked, l)
+	}
+	entries := p.store.readAll(asked)
+	for i, l := range asked {
+		switch e, known := entries[i].entry, entries[i].known; {
 		case known && e.wrong == "" && !e.lost:
 		case known && e.lost:
 			f := Failure{Launch: l, Keys: keys(l.Trial())}
 			f.Err = fmt.Errorf("%s (so found a start before this one; it is not tried again while there is %s)", strings.TrimPrefix(e.wrong, f.name()+doesNotRun), p.store.path(l))
 			out = append(out, f)
-			p.failed[key] = f
+			p.failed[l.Key()] = f
 		default:
 			todo = append(todo, l)
 		}

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/etc-ml/etc/runtime/gpu/keep"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
@@ -102,6 +104,28 @@ func (s store) read(l kernels.Launch) (e entry, ok bool) {
 	}
 	e, ok = parse(string(text))
 	return e, ok && e == s.entry(l, e.wrong, e.lost)
+}
+
+// found is what read gives.
+type found struct {
+	entry
+	known bool
+}
+
+// readAll is read of several launches, side by side: their sources are long, and hashed.
+func (s store) readAll(launches []kernels.Launch) []found {
+	out := make([]found, len(launches))
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	var wait sync.WaitGroup
+	for i, l := range launches {
+		slots <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-slots }()
+			out[i].entry, out[i].known = s.read(l)
+		})
+	}
+	wait.Wait()
+	return out
 }
 
 // keep writes the file of a launch aside and renames it. A full disk does not stop anybody.
