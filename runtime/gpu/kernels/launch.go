@@ -80,8 +80,8 @@ func define(pairs ...any) []Define {
 
 // exactly is a number as the bit pattern that it is, which every target reads.
 func exactly(v float32) string {
-	digits := strconv.FormatUint(uint64(math.Float32bits(v)), 16)
-	return "as_type<float>(0x" + strings.Repeat("0", 8-len(digits)) + digits + "u)"
+	nine := strconv.FormatUint(1<<32|uint64(math.Float32bits(v)), 16) // digits, the first of which is 1
+	return "as_type<float>(0x" + nine[1:] + "u)"
 }
 
 // ceil is the least number of parts of a size that cover n.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 )
 
 // Norm says what vectors are normed with before a product: x / sqrt(mean(x²) + Eps) · weights. Zhang and
@@ -303,7 +304,7 @@ func (v Vectors) normed(x, norm []float32) []float64 {
 // planes: to stream it (or to hold it, where it is too small for that) and not to, the default of both first, so that one that
 // fails on a device leaves room to the other. Behind them are those in which nothing is staged, where direct is set.
 func (v Vectors) ways(m Machine, planes int, rows []int, direct bool) []Tuning {
-	key := waysKey{vectors: v, machine: m, planes: planes, weights: len(rows), direct: direct}
+	key := waysKey{vectors: v, machine: m, planes: planes, direct: direct}
 	copy(key.rows[:], rows)
 	if key.vectors.Sum = nil; v.Sum != nil {
 		key.summed, key.sum = true, *v.Sum
@@ -318,7 +319,6 @@ type waysKey struct {
 	sum     VectorSum
 	machine Machine
 	planes  int
-	weights int
 	rows    [maxWeights]int
 	direct  bool
 }
@@ -369,7 +369,7 @@ func (v Vectors) launch(t Tuning, kernel string, planes int, rows []int, more []
 		return Launch{}, fmt.Errorf("%s %v×%d: %w", l.Kernel, rows, v.K, err)
 	}
 	for i, n := range rows {
-		l.Defines = append(l.Defines, define(fmt.Sprintf("MATVEC_N%d", i), n)...)
+		l.Defines = append(l.Defines, Define{"MATVEC_N" + strconv.Itoa(i), strconv.Itoa(n)})
 	}
 	l.Defines = append(l.Defines, more...)
 	l.Trial = func() Trial { return trial(l, block) }
@@ -398,7 +398,8 @@ func (v Vectors) divided(t Tuning, planes int, rows []int) (l Launch, block int,
 
 // defines are those of all kernels of products of vectors.
 func (v Vectors) defines() []Define {
-	return append(v.Format.defines(), define("MATVEC_K", v.K, "MATVEC_M", v.M, "MATVEC_NORM", int(v.Norm), "MATVEC_EPS", v.Eps)...)
+	const more = 36 // at most in most kernels, which append to these
+	return append(slices.Grow(v.Format.defines(), more), define("MATVEC_K", v.K, "MATVEC_M", v.M, "MATVEC_NORM", int(v.Norm), "MATVEC_EPS", v.Eps)...)
 }
 
 func (v Vectors) matvecDefines(t Tuning, rows ...int) []Define {

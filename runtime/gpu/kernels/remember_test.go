@@ -28,13 +28,13 @@ func TestRememberedWays(t *testing.T) {
 		"columns":      changed(large, func(p *product) { p.of.K = 8192 }),
 		"vectors":      changed(large, func(p *product) { p.of.M = 4 }),
 		"format":       changed(large, func(p *product) { p.of.Bits = 8 }),
-		"a sum":        changed(large, func(p *product) { p.of.Sum = &VectorSum{Eps: 1} }),
+		"a sum":        changed(large, func(p *product) { p.of.Sum = &VectorSum{} }),
 		"machine":      changed(large, func(p *product) { p.machine.Target = Metal }),
 		"cores":        changed(large, func(p *product) { p.machine.Cores = 64 }),
 		"planes":       changed(large, func(p *product) { p.planes = 2 }),
 		"rows":         changed(large, func(p *product) { p.rows = []int{8192} }),
-		"more weights": changed(large, func(p *product) { p.rows = []int{16384, 512} }),
-		"others":       changed(large, func(p *product) { p.rows = []int{16384, 4096} }),
+		"more weights": changed(small, func(p *product) { p.rows = []int{512, 512} }),
+		"others":       changed(small, func(p *product) { p.rows = []int{512, 1024} }),
 		"not direct":   changed(small, func(p *product) { p.direct = false }),
 	}
 	experts := Experts{Format: format, Count: 256, Top: 8, Hidden: 2048, Inner: 512, Activation: SiLU, Router: Router{Experts: 256, Top: 8, Normalize: true, Scale: 1}}
