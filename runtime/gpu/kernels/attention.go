@@ -196,6 +196,9 @@ func (t ChunkTuning) Near(o ChunkTuning) bool {
 // metalMemory is the threadgroup memory of every Metal device.
 const metalMemory = 32 << 10
 
+// cudaMemory is the threadgroup memory that a kernel for CUDA may declare.
+const cudaMemory = 48 << 10
+
 // ChunkTunings are the ways worth measuring to divide the tiled launch on a target, the default first. Those for
 // CUDA may need more threadgroup memory than Metal has.
 func (a Attention) ChunkTunings(target Target) []ChunkTuning {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Delta is the gated delta rule (Yang, Kautz and Hatamizadeh, Gated Delta Networks, 2025),
@@ -33,6 +34,9 @@ type Delta struct {
 	// Rows of a head's state that lanes of StepLaunch keep, Columns of the transposed state that a
 	// threadgroup of Launches keeps, and Length of its chunks, 32 or 64; 0 for a choice.
 	Rows, Columns, Length int
+	// Parts are the lanes that share a tile of the sums of the scan, and Buffers the stages of what it reads that are kept
+	// at once, 1 or 2; 0 for a choice, which fits Metal.
+	Parts, Buffers int
 }
 
 // lanes is the number of lanes that share a row of the state in delta_step.
@@ -59,8 +63,28 @@ func (d Delta) filled() Delta {
 			*f.field = f.value
 		}
 	}
+	if d.Parts == 0 {
+		d.Parts = max(128/d.Length, 16/max(d.Columns, 1))
+	}
+	if d.Buffers == 0 {
+		if d.Buffers = 2; d.scanMemory() > metalMemory {
+			d.Buffers = 1
+		}
+	}
 	return d
 }
+
+// scanMemory is the threadgroup memory in bytes of the scan, as delta_chunk.metal has it.
+func (d Delta) scanMemory() int {
+	row := d.Columns
+	if row < 32 {
+		row += 4
+	}
+	return 4 * ((d.DK+d.Length)*row + d.Buffers*2*d.Length*(1024/max(d.Length, 1)+4) + 4*d.Length)
+}
+
+// scanThreads is the number of threads of a threadgroup of the scan.
+func (d Delta) scanThreads() int { return d.Length / 4 * d.Columns / 4 * d.Parts }
 
 func (d Delta) check() error {
 	switch {
@@ -73,6 +97,10 @@ func (d Delta) check() error {
 		return fmt.Errorf("delta rule: %w", err)
 	}
 	return nil
+}
+
+func (d Delta) tokensError() error {
+	return fmt.Errorf("delta rule with q and k %d and %d elements from token to token, want multiples of 4", d.QToken, d.KToken)
 }
 
 func (d Delta) defines() []Define {
@@ -103,7 +131,7 @@ func (d Delta) StepLaunch() (Launch, error) {
 		return Launch{}, err
 	}
 	if d.QToken%4 != 0 || d.KToken%4 != 0 {
-		return Launch{}, fmt.Errorf("delta rule with q and k %d and %d elements from token to token, want multiples of 4", d.QToken, d.KToken)
+		return Launch{}, d.tokensError()
 	}
 	l := Launch{File: "delta", Kernel: "delta_step", Defines: d.defines(),
 		Groups: [3]int{ceil(d.DV, d.Rows*32/d.lanes()*deltaSimdgroups), d.Heads, 1}, Threads: [3]int{deltaSimdgroups * 32, 1, 1}}
@@ -126,19 +154,23 @@ func (d Delta) Launches(tokens int) (solve, scan Launch, err error) {
 		err = errors.New("delta rule in chunks: q, k, g and β are made by launches of their own")
 	case d.Length != 32 && d.Length != 64:
 		err = fmt.Errorf("delta rule in chunks of %d tokens, want 32 or 64", d.Length)
-	case d.Columns <= 0 || d.Columns%4 != 0 || d.DV%d.Columns != 0:
-		err = fmt.Errorf("delta rule with %d columns in a threadgroup, want a multiple of 4 that divides %d", d.Columns, d.DV)
-	case d.QToken%4 != 0:
-		err = fmt.Errorf("delta rule with q %d elements from token to token, want a multiple of 4", d.QToken)
+	case !slices.Contains([]int{4, 8, 16, 32}, d.Columns) || d.DV%d.Columns != 0:
+		err = fmt.Errorf("delta rule with %d columns in a threadgroup, want 4, 8, 16 or 32 that divide %d", d.Columns, d.DV)
+	case !slices.Contains([]int{1, 2, 4, 8}, d.Parts) || d.Columns*d.Parts < 16 || d.Columns*d.Parts > 128 || d.Length*d.Parts > 256:
+		err = fmt.Errorf("delta rule with %d parts of %d columns, want 1, 2, 4 or 8 with a product from 16 to 128, and at most %d", d.Parts, d.Columns, 256/d.Length)
+	case d.Buffers != 1 && d.Buffers != 2 || d.scanMemory() > cudaMemory:
+		err = fmt.Errorf("delta rule with %d buffers of %d bytes of threadgroup memory, want 1 or 2 and at most %d bytes", d.Buffers, d.scanMemory(), cudaMemory)
+	case d.QToken%4 != 0 || d.KToken%4 != 0:
+		err = d.tokensError()
 	}
 	if err != nil {
 		return solve, scan, err
 	}
 	defines := define("CHUNK_LENGTH", d.Length, "CHUNK_DK", d.DK, "CHUNK_DV", d.DV, "CHUNK_K_HEADS", d.KHeads, "CHUNK_HEADS", d.Heads,
 		"CHUNK_Q_TOKEN", d.QToken, "CHUNK_K_TOKEN", d.KToken, "CHUNK_V_TOKEN", d.VToken, "CHUNK_G_TOKEN", d.GToken, "CHUNK_BETA_TOKEN", d.BetaToken,
-		"CHUNK_COLUMNS", d.Columns, "CHUNK_RESET", int(d.Reset), "CHUNK_STATE_T", d.State.text())
+		"CHUNK_COLUMNS", d.Columns, "CHUNK_PARTS", d.Parts, "CHUNK_BUFFERS", d.Buffers, "CHUNK_RESET", int(d.Reset), "CHUNK_STATE_T", d.State.text())
 	solve = Launch{File: "delta_chunk", Kernel: "delta_solve", Defines: defines, Groups: [3]int{ceil(tokens, d.Length), d.Heads, 1}, Threads: [3]int{256, 1, 1}}
-	scan = Launch{File: "delta_chunk", Kernel: "delta_scan", Defines: defines, Trial: d.trialChunks, Groups: [3]int{d.DV / d.Columns, d.Heads, 1}, Threads: [3]int{d.Length * d.Columns / 4, 1, 1}}
+	scan = Launch{File: "delta_chunk", Kernel: "delta_scan", Defines: defines, Trial: d.trialChunks, Groups: [3]int{d.DV / d.Columns, d.Heads, 1}, Threads: [3]int{d.scanThreads(), 1, 1}}
 	return solve, scan, nil
 }
 

@@ -16,12 +16,14 @@
 #define CHUNK_DV 64           // a multiple of CHUNK_COLUMNS
 #define CHUNK_K_HEADS 1
 #define CHUNK_HEADS 1
-#define CHUNK_Q_TOKEN 64      // elements from one token to the next, multiples of 4; heads follow each other
+#define CHUNK_Q_TOKEN 64      // elements from one token to the next, of q and k multiples of 4; heads follow each other
 #define CHUNK_K_TOKEN 64
 #define CHUNK_V_TOKEN 64
 #define CHUNK_G_TOKEN 1
 #define CHUNK_BETA_TOKEN 1
-#define CHUNK_COLUMNS 16      // rows of a head's state that a threadgroup of delta_scan keeps
+#define CHUNK_COLUMNS 16      // rows of a head's state that a threadgroup of delta_scan keeps: 4, 8, 16 or 32
+#define CHUNK_PARTS 4         // lanes that share a tile of delta_scan's sums: 1, 2, 4 or 8
+#define CHUNK_BUFFERS 2       // stages of delta_scan that have memory of their own: 1 or 2
 #define CHUNK_RESET 0
 #define CHUNK_STATE_T float
 #endif
@@ -29,9 +31,7 @@
 #define CHUNK_LD (CHUNK_SLICE + 1)
 #define CHUNK_SOLVERS 256     // threads of delta_solve
 #define CHUNK_BLOCKS (CHUNK_LENGTH * CHUNK_LENGTH / 4 / CHUNK_SOLVERS)  // 2x2 blocks of A and M of a thread
-#define CHUNK_SCANNERS (CHUNK_LENGTH * CHUNK_COLUMNS / 4)               // threads of delta_scan
 #define CHUNK_STRETCH 4  // rows of the substitution between two barriers
-#define CHUNK_SLD (CHUNK_COLUMNS + 4)
 
 // q, k, v, g, beta: as for delta_step, q and k normalized; sums [T][HEADS] of log g in a chunk;
 // w [T][HEADS][DK]; u [T][HEADS][DV]; m [chunks][HEADS][LENGTH][LENGTH], 0 above the diagonal.
@@ -159,6 +159,142 @@ kernel void delta_solve(device const float* q [[buffer(0)]],
   }
 }
 
+// delta_scan. A threadgroup has COLUMNS rows of a head's state in threadgroup memory, as columns of Sᵀ. What it multiplies
+// them by comes in stages: for a chunk, SLICE columns of q and w at a time, then SLICE columns of M, then k for some tokens.
+// The next stage is read, as neighbours by neighbouring lanes, before the present one is multiplied.
+//
+// A thread adds up tiles of 4 x 4: of tokens and columns, then of rows and columns of Sᵀ. PARTS lanes have the same tile,
+// and each of them a part of what is summed over.
+#define SCAN_GROUPS (CHUNK_COLUMNS / 4)
+#define CHUNK_SCANNERS (CHUNK_LENGTH / 4 * SCAN_GROUPS * CHUNK_PARTS)  // threads of delta_scan
+#if CHUNK_COLUMNS < 32
+#define SCAN_LD (CHUNK_COLUMNS + 4)
+#else
+#define SCAN_LD CHUNK_COLUMNS
+#endif
+#define SCAN_ROW (CHUNK_SLICE + 4)
+#define SCAN_STAGE (2 * CHUNK_LENGTH * SCAN_ROW)
+#if CHUNK_DK <= 32
+#define SCAN_FIT 64
+#elif CHUNK_DK <= 64
+#define SCAN_FIT 32
+#elif CHUNK_DK <= 128
+#define SCAN_FIT 16
+#else
+#define SCAN_FIT 8
+#endif
+#define SCAN_KEYS (SCAN_FIT < CHUNK_LENGTH ? SCAN_FIT : CHUNK_LENGTH)  // tokens of a stage of k
+#define SCAN_PRODUCTS (CHUNK_DK / CHUNK_SLICE)                        // stages of q and w
+#define SCAN_MIXES (CHUNK_LENGTH / CHUNK_SLICE)                       // stages of M
+#define SCAN_STAGES (SCAN_PRODUCTS + SCAN_MIXES + CHUNK_LENGTH / SCAN_KEYS)
+#define SCAN_EACH (512 / CHUNK_SCANNERS)  // vectors of four that a thread reads for a stage
+#if CHUNK_PARTS >= 4
+#define SCAN_KEPT 1  // tokens of a thread's tile whose sums it has at last
+#else
+#define SCAN_KEPT (4 / CHUNK_PARTS)
+#endif
+// Lanes that share a tile of the state, which has DK / 4 times GROUPS of them.
+#if CHUNK_LENGTH * CHUNK_PARTS >= 4 * CHUNK_DK
+#define SCAN_SHARE 4
+#elif CHUNK_LENGTH * CHUNK_PARTS >= 2 * CHUNK_DK
+#define SCAN_SHARE 2
+#else
+#define SCAN_SHARE 1
+#endif
+#define SCAN_ROWS (CHUNK_SCANNERS / (SCAN_GROUPS * SCAN_SHARE))     // tiles that lie beneath each other, of all threads
+#define SCAN_TILES ((CHUNK_DK / 4 + SCAN_ROWS - 1) / SCAN_ROWS)  // of a thread
+
+// What delta_scan reads for a head.
+struct scan_source {
+  device const float* q;
+  device const float* k;
+  device const float* w;
+  device const float* m;
+  int tokens;
+};
+
+// A thread's part of a stage of the chunk that begins at token first. There are zeros past the last token.
+inline void scan_fetch(thread const scan_source& from, int first, int stage, int tid, thread float4* out) {
+  UNROLL for (int e = 0; e < SCAN_EACH; e++) {
+    const int i = tid + e * CHUNK_SCANNERS;
+    float4 v = float4(0.0f, 0.0f, 0.0f, 0.0f);
+    if (stage < SCAN_PRODUCTS + SCAN_MIXES) {
+      const int t = i / (CHUNK_SLICE / 4) % CHUNK_LENGTH;
+      const int c = i % (CHUNK_SLICE / 4) * 4;
+      const bool second = i >= 256;  // w, below q
+      if (stage < SCAN_PRODUCTS) {
+        device const float* q = from.q + long(first + t) * CHUNK_Q_TOKEN;
+        device const float* w = from.w + long(first + t) * (CHUNK_HEADS * CHUNK_DK);
+        if (first + t < from.tokens) v = port_four((second ? w : q) + stage * CHUNK_SLICE + c);
+      } else if (!second) {
+        v = port_four(from.m + long(first / CHUNK_LENGTH) * (CHUNK_HEADS * CHUNK_LENGTH * CHUNK_LENGTH) + t * CHUNK_LENGTH + (stage - SCAN_PRODUCTS) * CHUNK_SLICE + c);
+      }
+    } else {
+      const int t = first + (stage - SCAN_PRODUCTS - SCAN_MIXES) * SCAN_KEYS + i / (CHUNK_DK / 4);
+      if (i < SCAN_KEYS * (CHUNK_DK / 4) && t < from.tokens) v = port_four(from.k + long(t) * CHUNK_K_TOKEN + i % (CHUNK_DK / 4) * 4);
+    }
+    out[e] = v;
+  }
+}
+
+// Puts what was fetched where all threads read it: rows of SLICE, or of DK those of k, times after.
+inline void scan_put(int stage, int tid, thread const float4* v, threadgroup const float* after, threadgroup float* to) {
+  const int token0 = (stage - SCAN_PRODUCTS - SCAN_MIXES) * SCAN_KEYS;
+  UNROLL for (int e = 0; e < SCAN_EACH; e++) {
+    const int i = tid + e * CHUNK_SCANNERS;
+    if (token0 < 0) {
+      *(threadgroup float4*)(to + i / (CHUNK_SLICE / 4) * SCAN_ROW + i % (CHUNK_SLICE / 4) * 4) = v[e];
+    } else if (i < SCAN_KEYS * (CHUNK_DK / 4)) {
+      *(threadgroup float4*)(to + i * 4) = v[e] * after[token0 + i / (CHUNK_DK / 4)];
+    }
+  }
+}
+
+// Adds to sums [MATRICES][4] of tokens and columns the products of a stage's rows, matrices LENGTH rows apart, and rows of s.
+template <int MATRICES> inline void scan_multiply(threadgroup const float* rows, threadgroup const float* s, int part, thread float4* sums) {
+  rows += part * 4;
+  s += part * 4 * SCAN_LD;
+  UNROLL for (int i = 0; i < CHUNK_SLICE / 4 / CHUNK_PARTS; i++) {
+    float4 si[4];
+    UNROLL for (int j = 0; j < 4; j++) si[j] = *(threadgroup const float4*)(s + (i * CHUNK_PARTS * 4 + j) * SCAN_LD);
+    UNROLL for (int r = 0; r < MATRICES * 4; r++) {
+      const float4 x = *(threadgroup const float4*)(rows + (r / 4 * CHUNK_LENGTH + r % 4) * SCAN_ROW + i * CHUNK_PARTS * 4);
+      UNROLL for (int j = 0; j < 4; j++) sums[r] = sums[r] + si[j] * x[j];
+    }
+  }
+}
+
+inline float4 scan_of_lane(float4 v, int distance) {
+  const ushort d = ushort(distance);
+  return float4(simd_shuffle_xor(v.x, d), simd_shuffle_xor(v.y, d), simd_shuffle_xor(v.z, d), simd_shuffle_xor(v.w, d));
+}
+inline float4 scan_choose(bool first, float4 a, float4 b) {
+  return float4(first ? a.x : b.x, first ? a.y : b.y, first ? a.z : b.z, first ? a.w : b.w);
+}
+
+// The first row that a lane has of those that scan_gather sums.
+inline int scan_first(int lanes, int part) {
+  return (lanes > 1 ? part % 2 * 2 : 0) + (lanes > 2 ? part / 2 % 2 : 0);
+}
+// Sums 4 rows over LANES lanes that are GROUPS apart. Each has 4 / LANES of them then, at least one.
+template <int LANES> inline void scan_gather(thread float4* rows, int part) {
+  if (LANES > 1) {
+    const bool up = part % 2 != 0;
+    UNROLL for (int i = 0; i < 2; i++) rows[i] = scan_choose(up, rows[i + 2], rows[i]) + scan_of_lane(scan_choose(up, rows[i], rows[i + 2]), SCAN_GROUPS);
+  }
+  if (LANES > 2) {
+    const bool up = part / 2 % 2 != 0;
+    rows[0] = scan_choose(up, rows[1], rows[0]) + scan_of_lane(scan_choose(up, rows[0], rows[1]), 2 * SCAN_GROUPS);
+  }
+  if (LANES > 4) rows[0] = rows[0] + scan_of_lane(rows[0], 4 * SCAN_GROUPS);
+}
+
+// The logarithms of Γ at a thread's token of a chunk and at the chunk's end.
+inline float2 scan_logs(device const float* sums, int first, int tokens, int tid) {
+  const int count = min(tokens - first, CHUNK_LENGTH);
+  return float2(sums[long(first + min(tid, count - 1)) * CHUNK_HEADS], sums[long(first + count - 1) * CHUNK_HEADS]);
+}
+
 // q, k: as for delta_solve; sums, w, u, m: what it made; reset [1]; state [HEADS][DV][DK]; y [T][HEADS][DV].
 // grid: DV / COLUMNS, HEADS
 [[max_total_threads_per_threadgroup(CHUNK_SCANNERS)]]
@@ -173,18 +309,30 @@ kernel void delta_scan(device const float* q [[buffer(0)]],
                        device float* y [[buffer(8)]],
                        device const int* step [[buffer(9)]],
                        uint3 tg [[threadgroup_position_in_grid]],
-                       uint tid [[thread_index_in_threadgroup]]) {
-  TG_ARRAY(float, s, CHUNK_DK * CHUNK_SLD);  // [DK][COLUMNS]
-  TG_ARRAY(float, us, CHUNK_LENGTH * CHUNK_SLD);
-  TG_ARRAY(float, before, CHUNK_LENGTH);     // Γ_t
-  TG_ARRAY(float, after, CHUNK_LENGTH);      // Γ_C / Γ_t
+                       uint thread_index [[thread_index_in_threadgroup]]) {
+  TG_ARRAY(float, s, CHUNK_DK * SCAN_LD);  // [DK][COLUMNS]
+  TG_ARRAY(float, us, CHUNK_LENGTH * SCAN_LD);
+  TG_ARRAY(float, staged, CHUNK_BUFFERS * SCAN_STAGE);
+  TG_ARRAY(float, gates, 4 * CHUNK_LENGTH);  // Γ_t and Γ_C / Γ_t of a chunk, and of the one behind it
+  const int tid = int(thread_index);
   const int head = int(tg.y);
   const int column0 = int(tg.x) * CHUNK_COLUMNS;
   const int key_head = head / (CHUNK_HEADS / CHUNK_K_HEADS);
   const int tokens = step[STEP_TOKENS];
-  q += key_head * CHUNK_DK;
-  k += key_head * CHUNK_DK;
+  if (tokens <= 0) return;
+  scan_source from;
+  from.q = q + key_head * CHUNK_DK;
+  from.k = k + key_head * CHUNK_DK;
+  from.w = w + head * CHUNK_DK;
+  from.m = m + head * (CHUNK_LENGTH * CHUNK_LENGTH);
+  from.tokens = tokens;
+  sums += head;
+  u += head * CHUNK_DV + column0;
+  y += head * CHUNK_DV + column0;
   state += (long(head) * CHUNK_DV + column0) * CHUNK_DK;
+  float4 fetched[SCAN_EACH];
+  scan_fetch(from, 0, 0, tid, fetched);
+  float2 logs = scan_logs(sums, 0, tokens, tid);
 #if CHUNK_RESET == 1
   const bool zero = reset[0] != 0;
 #elif CHUNK_RESET == 2
@@ -192,60 +340,87 @@ kernel void delta_scan(device const float* q [[buffer(0)]],
 #else
   const bool zero = false;
 #endif
-  for (int i = int(tid); i < CHUNK_COLUMNS * CHUNK_DK; i += CHUNK_SCANNERS) {
-    s[i % CHUNK_DK * CHUNK_SLD + i / CHUNK_DK] = zero ? 0.0f : float(state[i]);
+  for (int i = tid; i < CHUNK_COLUMNS * CHUNK_DK; i += CHUNK_SCANNERS) {
+    s[i % CHUNK_DK * SCAN_LD + i / CHUNK_DK] = zero ? 0.0f : float(state[i]);
   }
-  const int t = int(tid) / (CHUNK_COLUMNS / 4);  // the token in a chunk and the columns of the thread
-  const int c = int(tid) % (CHUNK_COLUMNS / 4) * 4;
+
+  const int column = tid % SCAN_GROUPS * 4;
+  const int part = tid / SCAN_GROUPS % CHUNK_PARTS;
+  const int tile_token = tid / (SCAN_GROUPS * CHUNK_PARTS) * 4;
+  const int token = tile_token + scan_first(CHUNK_PARTS, part);
+  const int share = tid / SCAN_GROUPS % SCAN_SHARE;
+  const int tile_row = tid / (SCAN_GROUPS * SCAN_SHARE) * 4;
+  int turn = 0;
   for (int first = 0; first < tokens; first += CHUNK_LENGTH) {
     const int count = min(tokens - first, CHUNK_LENGTH);
-    if (int(tid) < CHUNK_LENGTH) {
-      const float end = sums[long(first + count - 1) * CHUNK_HEADS + head];
-      const float at = int(tid) < count ? sums[long(first + int(tid)) * CHUNK_HEADS + head] : end;
-      before[tid] = precise::exp(at);
-      after[tid] = precise::exp(end - at);
+    // Those of the chunk before may still be read.
+    threadgroup float* before = gates + first / CHUNK_LENGTH % 2 * (2 * CHUNK_LENGTH);
+    threadgroup float* after = before + CHUNK_LENGTH;
+    if (tid < CHUNK_LENGTH) {
+      before[tid] = precise::exp(logs.x);
+      after[tid] = precise::exp(logs.y - logs.x);
     }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    const long row = long(first + t) * CHUNK_HEADS + head;
-    float4 out = float4(0.0f, 0.0f, 0.0f, 0.0f);
-    float4 own = float4(0.0f, 0.0f, 0.0f, 0.0f);
-    if (t < count) {
-      own = *(device const float4*)(u + row * CHUNK_DV + column0 + c);
-      device const float4* wr = (device const float4*)(w + row * CHUNK_DK);
-      device const float4* qr = (device const float4*)(q + long(first + t) * CHUNK_Q_TOKEN);
-      for (int i = 0; i < CHUNK_DK / 4; i++) {
-        const float4 w4 = wr[i];
-        const float4 q4 = qr[i];
-        UNROLL for (int j = 0; j < 4; j++) {
-          const float4 sj = *(threadgroup const float4*)(s + (i * 4 + j) * CHUNK_SLD + c);
-          own = own - sj * w4[j];
-          out = out + sj * q4[j];
+    if (first + CHUNK_LENGTH < tokens) logs = scan_logs(sums, first + CHUNK_LENGTH, tokens, tid);
+    float4 own[SCAN_KEPT];
+    UNROLL for (int i = 0; i < SCAN_KEPT; i++) {
+      own[i] = float4(0.0f, 0.0f, 0.0f, 0.0f);
+      if (token + i < count) own[i] = port_four(u + long(first + token + i) * (CHUNK_HEADS * CHUNK_DV) + column);
+    }
+    float4 products[8];  // with q, then with w
+    UNROLL for (int i = 0; i < 8; i++) products[i] = float4(0.0f, 0.0f, 0.0f, 0.0f);
+    float4 update[SCAN_TILES][4];
+    UNROLL for (int i = 0; i < SCAN_TILES * 4; i++) update[i / 4][i % 4] = float4(0.0f, 0.0f, 0.0f, 0.0f);
+    for (int stage = 0; stage < SCAN_STAGES; stage++) {
+      threadgroup float* memory = staged + turn % CHUNK_BUFFERS * SCAN_STAGE;
+      turn++;
+      if (CHUNK_BUFFERS == 1) threadgroup_barrier(mem_flags::mem_threadgroup);
+      scan_put(stage, tid, fetched, after, memory);
+      const bool last = stage == SCAN_STAGES - 1;
+      if (!last || first + CHUNK_LENGTH < tokens) scan_fetch(from, last ? first + CHUNK_LENGTH : first, last ? 0 : stage + 1, tid, fetched);
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+      threadgroup const float* rows = memory + tile_token * SCAN_ROW;
+      if (stage < SCAN_PRODUCTS) {
+        scan_multiply<2>(rows, s + stage * CHUNK_SLICE * SCAN_LD + column, part, products);
+        if (stage == SCAN_PRODUCTS - 1) {
+          scan_gather<CHUNK_PARTS>(products + 4, part);
+          UNROLL for (int i = 0; i < SCAN_KEPT; i++) {
+            // PARTS of 8 lanes write the same twice.
+            if (part < 4) *(threadgroup float4*)(us + (token + i) * SCAN_LD + column) = own[i] - products[4 + i];
+          }
+          UNROLL for (int i = 0; i < 4; i++) products[i] = products[i] * before[tile_token + i];
+        }
+      } else if (stage < SCAN_PRODUCTS + SCAN_MIXES) {
+        scan_multiply<1>(rows, us + (stage - SCAN_PRODUCTS) * CHUNK_SLICE * SCAN_LD + column, part, products);
+        if (stage == SCAN_PRODUCTS + SCAN_MIXES - 1) {
+          scan_gather<CHUNK_PARTS>(products, part);
+          UNROLL for (int i = 0; i < SCAN_KEPT; i++) {
+            if (part < 4 && token + i < count) *(device float4*)(y + long(first + token + i) * (CHUNK_HEADS * CHUNK_DV) + column) = products[i];
+          }
+        }
+      } else {
+        threadgroup const float* tokens_u = us + (stage - SCAN_PRODUCTS - SCAN_MIXES) * SCAN_KEYS * SCAN_LD + column;
+        UNROLL for (int i = 0; i < SCAN_KEYS; i += SCAN_SHARE) {
+          const float4 ui = *(threadgroup const float4*)(tokens_u + (i + share) * SCAN_LD);
+          UNROLL for (int tile = 0; tile < SCAN_TILES; tile++) {
+            const int row = min(tile_row + tile * SCAN_ROWS * 4, CHUNK_DK - 4);
+            const float4 ki = *(threadgroup const float4*)(memory + (i + share) * CHUNK_DK + row);
+            UNROLL for (int j = 0; j < 4; j++) update[tile][j] = update[tile][j] + ui * ki[j];
+          }
         }
       }
-      out = out * before[t];
-    }
-    *(threadgroup float4*)(us + t * CHUNK_SLD + c) = own;
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (t < count) {
-      device const float* mr = m + ((long(first / CHUNK_LENGTH) * CHUNK_HEADS + head) * CHUNK_LENGTH + t) * CHUNK_LENGTH;
-      for (int i = 0; i <= t; i++) out = out + *(threadgroup const float4*)(us + i * CHUNK_SLD + c) * mr[i];
-      *(device float4*)(y + row * CHUNK_DV + column0 + c) = out;
     }
     const float end = before[count - 1];
-    for (int d = int(tid); d < CHUNK_DK; d += CHUNK_SCANNERS) {
-      float4 sd[CHUNK_COLUMNS / 4];
-      threadgroup float4* at = (threadgroup float4*)(s + d * CHUNK_SLD);
-      UNROLL for (int j = 0; j < CHUNK_COLUMNS / 4; j++) sd[j] = at[j] * end;
-      for (int i = 0; i < count; i++) {
-        const float key = after[i] * k[long(first + i) * CHUNK_K_TOKEN + d];
-        threadgroup const float4* from = (threadgroup const float4*)(us + i * CHUNK_SLD);
-        UNROLL for (int j = 0; j < CHUNK_COLUMNS / 4; j++) sd[j] = sd[j] + from[j] * key;
+    UNROLL for (int tile = 0; tile < SCAN_TILES; tile++) {
+      scan_gather<SCAN_SHARE>(update[tile], share);
+      const int row = tile_row + tile * SCAN_ROWS * 4;
+      UNROLL for (int j = 0; j < 4 / SCAN_SHARE; j++) {
+        threadgroup float4* at = (threadgroup float4*)(s + (row + scan_first(SCAN_SHARE, share) + j) * SCAN_LD + column);
+        if (row < CHUNK_DK) *at = *at * end + update[tile][j];
       }
-      UNROLL for (int j = 0; j < CHUNK_COLUMNS / 4; j++) at[j] = sd[j];
     }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
   }
-  for (int i = int(tid); i < CHUNK_COLUMNS * CHUNK_DK; i += CHUNK_SCANNERS) {
-    state[i] = CHUNK_STATE_T(s[i % CHUNK_DK * CHUNK_SLD + i / CHUNK_DK]);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  for (int i = tid; i < CHUNK_COLUMNS * CHUNK_DK; i += CHUNK_SCANNERS) {
+    state[i] = CHUNK_STATE_T(s[i % CHUNK_DK * SCAN_LD + i / CHUNK_DK]);
   }
 }

@@ -97,8 +97,9 @@ func TestDeltaGates(t *testing.T) {
 func TestDeltaChunks(t *testing.T) {
 	t.Parallel()
 	for name, d := range map[string]kernels.Delta{
-		"32 tokens": {DK: 64, DV: 32, KHeads: 1, Heads: 2, QToken: 300, KToken: 300, VToken: 300, GToken: 9, State: kernels.F32, Reset: kernels.ResetFlag},
-		"64 tokens": {DK: 32, DV: 16, KHeads: 2, Heads: 2, State: kernels.BF16, Reset: kernels.ResetAtStart, Length: 64, Columns: 8},
+		"32 tokens":       {DK: 64, DV: 32, KHeads: 1, Heads: 2, QToken: 300, KToken: 300, VToken: 300, GToken: 9, State: kernels.F32, Reset: kernels.ResetFlag},
+		"default of Qwen": {DK: 128, DV: 16, KHeads: 1, Heads: 2, State: kernels.F32},
+		"64 tokens":       {DK: 32, DV: 16, KHeads: 2, Heads: 2, State: kernels.BF16, Reset: kernels.ResetAtStart, Length: 64, Columns: 8},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -140,8 +141,8 @@ func TestDeltaRefusals(t *testing.T) {
 		{func(d *kernels.Delta) { d.State = kernels.None }, "delta rule: the state is none, want f32 or bf16"},
 		{func(d *kernels.Delta) { d.Norm = kernels.F32 }, "delta rule in chunks: q, k, g and β are made by launches of their own"},
 		{func(d *kernels.Delta) { d.Length = 16 }, "delta rule in chunks of 16 tokens, want 32 or 64"},
-		{func(d *kernels.Delta) { d.DV = 24 }, "delta rule with 16 columns in a threadgroup, want a multiple of 4 that divides 24"},
-		{func(d *kernels.Delta) { d.QToken = 66 }, "delta rule with q 66 elements from token to token, want a multiple of 4"},
+		{func(d *kernels.Delta) { d.DV = 24 }, "delta rule with 16 columns in a threadgroup, want 4, 8, 16 or 32 that divide 24"},
+		{func(d *kernels.Delta) { d.QToken = 66 }, "delta rule with q and k 66 and 64 elements from token to token, want multiples of 4"},
 	} {
 		d := ok
 		c.change(&d)

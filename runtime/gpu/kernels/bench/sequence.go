@@ -161,40 +161,49 @@ func deltaStep() testCase {
 	}
 }
 
-// delta are the dispatches of the rule for a chunk of tokens. g is 1 and β 0 in them: the time is that of any.
+// delta are the dispatches of the rule for a chunk of tokens. The state is reset, since one that many dispatches add to
+// would become infinite; g is 1 and β 0, so that the solve's results are 0. The time is that of any.
 func delta(tokens int) []testCase {
 	d := qwenDelta()
+	d.Reset = kernels.ResetFlag
 	keys, valuesOf, gates := tokens*d.KHeads*d.DK, tokens*d.Heads*d.DV, tokens*d.Heads
-	var out []testCase
-	for _, length := range []int{32, 64} {
-		d := d
-		d.Length = length
-		m := (tokens + length - 1) / length * d.Heads * length * length
-		all := []memory{vectors(keys), vectors(keys), vectors(valuesOf), results(gates), results(gates), results(tokens * d.Heads * d.DK), results(valuesOf), results(m), results(d.Heads * d.DV * d.DK), results(valuesOf), step(tokens)}
-		solve, _, err := d.Launches(tokens)
-		out = append(out, testCase{
-			name: fmt.Sprintf("prefill delta solve of %d by %d", tokens, length), memory: all, result: 7,
-			variants: func(kernels.Machine) ([]variant, error) {
-				return []variant{{label: "256 threads", launch: solve, buffers: []int{0, 1, 2, 3, 3, 4, 5, 6, 7, 10}}}, err
-			},
-		}, testCase{
-			name: fmt.Sprintf("prefill delta scan of %d by %d", tokens, length), memory: all, result: 9,
-			variants: func(kernels.Machine) ([]variant, error) {
-				var out []variant
-				for _, columns := range []int{16, 8, 32} {
-					d := d
-					d.Columns = columns
-					_, scan, err := d.Launches(tokens)
-					if err != nil {
-						return nil, err
-					}
-					out = append(out, variant{label: fmt.Sprintf("%d columns", columns), launch: scan, buffers: []int{0, 1, 4, 5, 6, 7, 10, 8, 9, 10}})
+	rotating := func(n int) memory { return memory{content: scales, bytes: 4 * n} }
+	ws, ms := tokens*d.Heads*d.DK, (tokens+64)*d.Heads*64
+	solveMemory := []memory{vectors(keys), vectors(keys), vectors(valuesOf), results(gates), results(gates), results(gates), results(ws), results(valuesOf), results(ms), step(tokens)}
+	scanMemory := []memory{vectors(keys), vectors(keys), results(gates), rotating(ws), rotating(valuesOf), rotating(ms), integers(1), results(d.Heads * d.DV * d.DK), results(valuesOf), step(tokens)}
+	return []testCase{{
+		name: fmt.Sprintf("qwen delta solve of %d", tokens), memory: solveMemory, result: 8,
+		variants: func(kernels.Machine) ([]variant, error) {
+			var out []variant
+			d := d
+			for _, d.Length = range []int{32, 64} {
+				solve, _, err := d.Launches(tokens)
+				if err != nil {
+					return nil, err
 				}
-				return out, nil
-			},
-		})
-	}
-	return out
+				out = append(out, variant{label: fmt.Sprintf("%d tokens", d.Length), launch: solve, buffers: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}})
+			}
+			return out, nil
+		},
+	}, {
+		name: fmt.Sprintf("qwen delta scan of %d", tokens), memory: scanMemory, result: 8,
+		variants: func(kernels.Machine) ([]variant, error) {
+			var out []variant
+			d := d
+			for _, v := range []struct{ length, columns, parts, buffers int }{
+				{32, 16, 4, 2}, {32, 16, 4, 1}, {32, 16, 8, 2}, {32, 16, 8, 1}, {32, 32, 4, 1}, {32, 32, 4, 2}, {32, 32, 2, 1},
+				{32, 8, 4, 2}, {32, 8, 8, 2}, {32, 8, 8, 1}, {64, 16, 2, 1}, {64, 16, 4, 1}, {64, 8, 2, 1}, {64, 32, 2, 1}, {64, 32, 4, 1},
+			} {
+				d.Length, d.Columns, d.Parts, d.Buffers = v.length, v.columns, v.parts, v.buffers
+				_, scan, err := d.Launches(tokens)
+				if err != nil {
+					return nil, err
+				}
+				out = append(out, variant{label: fmt.Sprintf("%+v", v), launch: scan, buffers: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}})
+			}
+			return out, nil
+		},
+	}}
 }
 
 // sampler are the dispatches of a sampler with top-k 20 and top-p 0.95, 33 candidates for the last, and the argmax.
