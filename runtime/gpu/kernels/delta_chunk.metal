@@ -186,7 +186,7 @@ kernel void delta_solve(device const float* q [[buffer(0)]],
 #define SCAN_KEYS (SCAN_FIT < CHUNK_LENGTH ? SCAN_FIT : CHUNK_LENGTH)  // tokens of a stage of k
 #define SCAN_PRODUCTS (CHUNK_DK / CHUNK_SLICE)                        // stages of q and w
 #define SCAN_MIXES (CHUNK_LENGTH / CHUNK_SLICE)                       // stages of M
-#define SCAN_STAGES (SCAN_PRODUCTS + SCAN_MIXES + CHUNK_LENGTH / SCAN_KEYS)
+#define SCAN_UPDATES (CHUNK_LENGTH / SCAN_KEYS)                       // stages of k
 #define SCAN_EACH (512 / CHUNK_SCANNERS)  // vectors of four that a thread reads for a stage
 #if CHUNK_PARTS >= 4
 #define SCAN_KEPT 1  // tokens of a thread's tile whose sums it has at last
@@ -213,41 +213,62 @@ struct scan_source {
   int tokens;
 };
 
-// A thread's part of a stage of the chunk that begins at token first. There are zeros past the last token.
-inline void scan_fetch(thread const scan_source& from, int first, int stage, int tid, thread float4* out) {
+// The functions that read give a thread's part of a stage of the chunk that begins at token first, with zeros past the last token.
+
+// Columns of q, and below them of w.
+inline void scan_read_products(thread const scan_source& from, int first, int stage, int tid, thread float4* out) {
   UNROLL for (int e = 0; e < SCAN_EACH; e++) {
     const int i = tid + e * CHUNK_SCANNERS;
-    float4 v = float4(0.0f, 0.0f, 0.0f, 0.0f);
-    if (stage < SCAN_PRODUCTS + SCAN_MIXES) {
-      const int t = i / (CHUNK_SLICE / 4) % CHUNK_LENGTH;
-      const int c = i % (CHUNK_SLICE / 4) * 4;
-      const bool second = i >= 256;  // w, below q
-      if (stage < SCAN_PRODUCTS) {
-        device const float* q = from.q + long(first + t) * CHUNK_Q_TOKEN;
-        device const float* w = from.w + long(first + t) * (CHUNK_HEADS * CHUNK_DK);
-        if (first + t < from.tokens) v = port_four((second ? w : q) + stage * CHUNK_SLICE + c);
-      } else if (!second) {
-        v = port_four(from.m + long(first / CHUNK_LENGTH) * (CHUNK_HEADS * CHUNK_LENGTH * CHUNK_LENGTH) + t * CHUNK_LENGTH + (stage - SCAN_PRODUCTS) * CHUNK_SLICE + c);
-      }
-    } else {
-      const int t = first + (stage - SCAN_PRODUCTS - SCAN_MIXES) * SCAN_KEYS + i / (CHUNK_DK / 4);
-      if (i < SCAN_KEYS * (CHUNK_DK / 4) && t < from.tokens) v = port_four(from.k + long(t) * CHUNK_K_TOKEN + i % (CHUNK_DK / 4) * 4);
-    }
-    out[e] = v;
+    const int t = first + i / (CHUNK_SLICE / 4) % CHUNK_LENGTH;
+    const int c = stage * CHUNK_SLICE + i % (CHUNK_SLICE / 4) * 4;
+    device const float* at = i < 256 ? from.q + long(t) * CHUNK_Q_TOKEN + c : from.w + long(t) * (CHUNK_HEADS * CHUNK_DK) + c;
+    out[e] = t < from.tokens ? port_four(at) : float4(0.0f, 0.0f, 0.0f, 0.0f);
   }
 }
 
-// Puts what was fetched where all threads read it: rows of SLICE, or of DK those of k, times after.
-inline void scan_put(int stage, int tid, thread const float4* v, threadgroup const float* after, threadgroup float* to) {
-  const int token0 = (stage - SCAN_PRODUCTS - SCAN_MIXES) * SCAN_KEYS;
+// Columns of M, which fill half of a stage.
+inline void scan_read_mixes(thread const scan_source& from, int first, int stage, int tid, thread float4* out) {
+  device const float* m = from.m + long(first / CHUNK_LENGTH) * (CHUNK_HEADS * CHUNK_LENGTH * CHUNK_LENGTH) + stage * CHUNK_SLICE;
   UNROLL for (int e = 0; e < SCAN_EACH; e++) {
     const int i = tid + e * CHUNK_SCANNERS;
-    if (token0 < 0) {
-      *(threadgroup float4*)(to + i / (CHUNK_SLICE / 4) * SCAN_ROW + i % (CHUNK_SLICE / 4) * 4) = v[e];
-    } else if (i < SCAN_KEYS * (CHUNK_DK / 4)) {
-      *(threadgroup float4*)(to + i * 4) = v[e] * after[token0 + i / (CHUNK_DK / 4)];
-    }
+    if (i < 256) out[e] = port_four(m + i / (CHUNK_SLICE / 4) * CHUNK_LENGTH + i % (CHUNK_SLICE / 4) * 4);
   }
+}
+
+// Keys of some tokens.
+inline void scan_read_keys(thread const scan_source& from, int first, int stage, int tid, thread float4* out) {
+  UNROLL for (int e = 0; e < SCAN_EACH; e++) {
+    const int i = tid + e * CHUNK_SCANNERS;
+    const int t = first + stage * SCAN_KEYS + i / (CHUNK_DK / 4);
+    const bool present = i < SCAN_KEYS * (CHUNK_DK / 4) && t < from.tokens;
+    out[e] = present ? port_four(from.k + long(t) * CHUNK_K_TOKEN + i % (CHUNK_DK / 4) * 4) : float4(0.0f, 0.0f, 0.0f, 0.0f);
+  }
+}
+
+// Puts rows that were read where all threads find them: those of products, or half as many of M.
+template <int COUNT> inline void scan_put_rows(int tid, thread const float4* v, threadgroup float* to) {
+  UNROLL for (int e = 0; e < SCAN_EACH; e++) {
+    const int i = tid + e * CHUNK_SCANNERS;
+    if (i < COUNT) *(threadgroup float4*)(to + i / (CHUNK_SLICE / 4) * SCAN_ROW + i % (CHUNK_SLICE / 4) * 4) = v[e];
+  }
+}
+
+// Puts keys, times what their tokens' updates still are at the end of the chunk.
+inline void scan_put_keys(int stage, int tid, thread const float4* v, threadgroup const float* after, threadgroup float* to) {
+  UNROLL for (int e = 0; e < SCAN_EACH; e++) {
+    const int i = tid + e * CHUNK_SCANNERS;
+    if (i < SCAN_KEYS * (CHUNK_DK / 4)) *(threadgroup float4*)(to + i * 4) = v[e] * after[stage * SCAN_KEYS + i / (CHUNK_DK / 4)];
+  }
+}
+
+// Where the next stage is put. With one buffer, all threads are done with the stage before.
+inline threadgroup float* scan_room(threadgroup float* staged, thread int& turn) {
+  if (CHUNK_BUFFERS == 1) {
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    return staged;
+  }
+  turn = 1 - turn;
+  return staged + turn * SCAN_STAGE;
 }
 
 // Adds to sums [MATRICES][4] of tokens and columns the products of a stage's rows, matrices LENGTH rows apart, and rows of s.
@@ -276,7 +297,7 @@ inline float4 scan_choose(bool first, float4 a, float4 b) {
 inline int scan_first(int lanes, int part) {
   return (lanes > 1 ? part % 2 * 2 : 0) + (lanes > 2 ? part / 2 % 2 : 0);
 }
-// Sums 4 rows over LANES lanes that are GROUPS apart. Each has 4 / LANES of them then, at least one.
+// Sums 4 rows over LANES lanes that are GROUPS apart. Each has 4 / LANES of them then; of 8 lanes, two have the same one.
 template <int LANES> inline void scan_gather(thread float4* rows, int part) {
   if (LANES > 1) {
     const bool up = part % 2 != 0;
@@ -292,6 +313,7 @@ template <int LANES> inline void scan_gather(thread float4* rows, int part) {
 // The logarithms of Γ at a thread's token of a chunk and at the chunk's end.
 inline float2 scan_logs(device const float* sums, int first, int tokens, int tid) {
   const int count = min(tokens - first, CHUNK_LENGTH);
+  if (count <= 0) return float2(0.0f, 0.0f);
   return float2(sums[long(first + min(tid, count - 1)) * CHUNK_HEADS], sums[long(first + count - 1) * CHUNK_HEADS]);
 }
 
@@ -319,7 +341,6 @@ kernel void delta_scan(device const float* q [[buffer(0)]],
   const int column0 = int(tg.x) * CHUNK_COLUMNS;
   const int key_head = head / (CHUNK_HEADS / CHUNK_K_HEADS);
   const int tokens = step[STEP_TOKENS];
-  if (tokens <= 0) return;
   scan_source from;
   from.q = q + key_head * CHUNK_DK;
   from.k = k + key_head * CHUNK_DK;
@@ -331,7 +352,7 @@ kernel void delta_scan(device const float* q [[buffer(0)]],
   y += head * CHUNK_DV + column0;
   state += (long(head) * CHUNK_DV + column0) * CHUNK_DK;
   float4 fetched[SCAN_EACH];
-  scan_fetch(from, 0, 0, tid, fetched);
+  scan_read_products(from, 0, 0, tid, fetched);
   float2 logs = scan_logs(sums, 0, tokens, tid);
 #if CHUNK_RESET == 1
   const bool zero = reset[0] != 0;
@@ -360,7 +381,7 @@ kernel void delta_scan(device const float* q [[buffer(0)]],
       before[tid] = precise::exp(logs.x);
       after[tid] = precise::exp(logs.y - logs.x);
     }
-    if (first + CHUNK_LENGTH < tokens) logs = scan_logs(sums, first + CHUNK_LENGTH, tokens, tid);
+    logs = scan_logs(sums, first + CHUNK_LENGTH, tokens, tid);
     float4 own[SCAN_KEPT];
     UNROLL for (int i = 0; i < SCAN_KEPT; i++) {
       own[i] = float4(0.0f, 0.0f, 0.0f, 0.0f);
@@ -368,44 +389,56 @@ kernel void delta_scan(device const float* q [[buffer(0)]],
     }
     float4 products[8];  // with q, then with w
     UNROLL for (int i = 0; i < 8; i++) products[i] = float4(0.0f, 0.0f, 0.0f, 0.0f);
+    for (int stage = 0; stage < SCAN_PRODUCTS; stage++) {
+      threadgroup float* memory = scan_room(staged, turn);
+      scan_put_rows<512>(tid, fetched, memory);
+      if (stage + 1 < SCAN_PRODUCTS) {
+        scan_read_products(from, first, stage + 1, tid, fetched);
+      } else {
+        scan_read_mixes(from, first, 0, tid, fetched);
+      }
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+      scan_multiply<2>(memory + tile_token * SCAN_ROW, s + stage * CHUNK_SLICE * SCAN_LD + column, part, products);
+    }
+    scan_gather<CHUNK_PARTS>(products + 4, part);
+    UNROLL for (int i = 0; i < SCAN_KEPT; i++) {
+      if (part < 4) *(threadgroup float4*)(us + (token + i) * SCAN_LD + column) = own[i] - products[4 + i];
+    }
+    UNROLL for (int i = 0; i < 4; i++) products[i] = products[i] * before[tile_token + i];
+
+    for (int stage = 0; stage < SCAN_MIXES; stage++) {
+      threadgroup float* memory = scan_room(staged, turn);
+      scan_put_rows<256>(tid, fetched, memory);
+      if (stage + 1 < SCAN_MIXES) {
+        scan_read_mixes(from, first, stage + 1, tid, fetched);
+      } else {
+        scan_read_keys(from, first, 0, tid, fetched);
+      }
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+      scan_multiply<1>(memory + tile_token * SCAN_ROW, us + stage * CHUNK_SLICE * SCAN_LD + column, part, products);
+    }
+    scan_gather<CHUNK_PARTS>(products, part);
+    UNROLL for (int i = 0; i < SCAN_KEPT; i++) {
+      if (part < 4 && token + i < count) *(device float4*)(y + long(first + token + i) * (CHUNK_HEADS * CHUNK_DV) + column) = products[i];
+    }
+
     float4 update[SCAN_TILES][4];
     UNROLL for (int i = 0; i < SCAN_TILES * 4; i++) update[i / 4][i % 4] = float4(0.0f, 0.0f, 0.0f, 0.0f);
-    for (int stage = 0; stage < SCAN_STAGES; stage++) {
-      threadgroup float* memory = staged + turn % CHUNK_BUFFERS * SCAN_STAGE;
-      turn++;
-      if (CHUNK_BUFFERS == 1) threadgroup_barrier(mem_flags::mem_threadgroup);
-      scan_put(stage, tid, fetched, after, memory);
-      const bool last = stage == SCAN_STAGES - 1;
-      if (!last || first + CHUNK_LENGTH < tokens) scan_fetch(from, last ? first + CHUNK_LENGTH : first, last ? 0 : stage + 1, tid, fetched);
+    for (int stage = 0; stage < SCAN_UPDATES; stage++) {
+      threadgroup float* memory = scan_room(staged, turn);
+      scan_put_keys(stage, tid, fetched, after, memory);
+      if (stage + 1 < SCAN_UPDATES) {
+        scan_read_keys(from, first, stage + 1, tid, fetched);
+      } else if (first + CHUNK_LENGTH < tokens) {
+        scan_read_products(from, first + CHUNK_LENGTH, 0, tid, fetched);
+      }
       threadgroup_barrier(mem_flags::mem_threadgroup);
-      threadgroup const float* rows = memory + tile_token * SCAN_ROW;
-      if (stage < SCAN_PRODUCTS) {
-        scan_multiply<2>(rows, s + stage * CHUNK_SLICE * SCAN_LD + column, part, products);
-        if (stage == SCAN_PRODUCTS - 1) {
-          scan_gather<CHUNK_PARTS>(products + 4, part);
-          UNROLL for (int i = 0; i < SCAN_KEPT; i++) {
-            // PARTS of 8 lanes write the same twice.
-            if (part < 4) *(threadgroup float4*)(us + (token + i) * SCAN_LD + column) = own[i] - products[4 + i];
-          }
-          UNROLL for (int i = 0; i < 4; i++) products[i] = products[i] * before[tile_token + i];
-        }
-      } else if (stage < SCAN_PRODUCTS + SCAN_MIXES) {
-        scan_multiply<1>(rows, us + (stage - SCAN_PRODUCTS) * CHUNK_SLICE * SCAN_LD + column, part, products);
-        if (stage == SCAN_PRODUCTS + SCAN_MIXES - 1) {
-          scan_gather<CHUNK_PARTS>(products, part);
-          UNROLL for (int i = 0; i < SCAN_KEPT; i++) {
-            if (part < 4 && token + i < count) *(device float4*)(y + long(first + token + i) * (CHUNK_HEADS * CHUNK_DV) + column) = products[i];
-          }
-        }
-      } else {
-        threadgroup const float* tokens_u = us + (stage - SCAN_PRODUCTS - SCAN_MIXES) * SCAN_KEYS * SCAN_LD + column;
-        UNROLL for (int i = 0; i < SCAN_KEYS; i += SCAN_SHARE) {
-          const float4 ui = *(threadgroup const float4*)(tokens_u + (i + share) * SCAN_LD);
-          UNROLL for (int tile = 0; tile < SCAN_TILES; tile++) {
-            const int row = min(tile_row + tile * SCAN_ROWS * 4, CHUNK_DK - 4);
-            const float4 ki = *(threadgroup const float4*)(memory + (i + share) * CHUNK_DK + row);
-            UNROLL for (int j = 0; j < 4; j++) update[tile][j] = update[tile][j] + ui * ki[j];
-          }
+      UNROLL for (int i = 0; i < SCAN_KEYS; i += SCAN_SHARE) {
+        const float4 ui = *(threadgroup const float4*)(us + (stage * SCAN_KEYS + i + share) * SCAN_LD + column);
+        UNROLL for (int tile = 0; tile < SCAN_TILES; tile++) {
+          const int row = min(tile_row + tile * SCAN_ROWS * 4, CHUNK_DK - 4);
+          const float4 ki = *(threadgroup const float4*)(memory + (i + share) * CHUNK_DK + row);
+          UNROLL for (int j = 0; j < 4; j++) update[tile][j] = update[tile][j] + ui * ki[j];
         }
       }
     }

@@ -97,20 +97,31 @@ func TestDeltaGates(t *testing.T) {
 func TestDeltaChunks(t *testing.T) {
 	t.Parallel()
 	for name, d := range map[string]kernels.Delta{
-		"32 tokens":       {DK: 64, DV: 32, KHeads: 1, Heads: 2, QToken: 300, KToken: 300, VToken: 300, GToken: 9, State: kernels.F32, Reset: kernels.ResetFlag},
-		"default of Qwen": {DK: 128, DV: 16, KHeads: 1, Heads: 2, State: kernels.F32},
-		"64 tokens":       {DK: 32, DV: 16, KHeads: 2, Heads: 2, State: kernels.BF16, Reset: kernels.ResetAtStart, Length: 64, Columns: 8},
+		"32 tokens": {DK: 64, DV: 32, KHeads: 1, Heads: 2, QToken: 300, KToken: 300, VToken: 300, GToken: 9, State: kernels.F32, Reset: kernels.ResetFlag},
+		"64 tokens": {DK: 32, DV: 16, KHeads: 2, Heads: 2, State: kernels.BF16, Reset: kernels.ResetAtStart, Length: 64, Columns: 8},
+		// Tiles of the state are shared by 4, 2 or 1 lanes, or there are more of them than threads, or not as many.
+		"a thread for a tile":         {DK: 128, DV: 32, KHeads: 1, Heads: 2, BetaToken: 5, State: kernels.F32},
+		"two tiles for a thread":      {DK: 256, DV: 16, KHeads: 1, Heads: 1, State: kernels.F32, Reset: kernels.ResetFlag},
+		"threads without a tile":      {DK: 96, DV: 16, KHeads: 1, Heads: 1, KToken: 100, State: kernels.F32},
+		"threads without second tile": {DK: 160, DV: 16, KHeads: 1, Heads: 1, QToken: 164, State: kernels.F32},
+		"8 parts, two of a tile":      {DK: 128, DV: 16, KHeads: 1, Heads: 1, State: kernels.F32, Parts: 8},
+		"8 parts, four of a tile":     {DK: 32, DV: 8, KHeads: 1, Heads: 2, State: kernels.F32, Columns: 8, Parts: 8},
+		"4 columns":                   {DK: 64, DV: 12, KHeads: 1, Heads: 1, State: kernels.F32, Columns: 4},
+		"32 columns, 2 parts":         {DK: 128, DV: 64, KHeads: 1, Heads: 1, State: kernels.F32, Columns: 32, Parts: 2},
+		"32 columns, 1 part":          {DK: 64, DV: 32, KHeads: 1, Heads: 1, State: kernels.BF16, Columns: 32, Parts: 1},
+		"64 tokens, 4 parts":          {DK: 128, DV: 16, KHeads: 1, Heads: 1, State: kernels.F32, Length: 64, Parts: 4},
+		"one buffer":                  {DK: 128, DV: 16, KHeads: 1, Heads: 1, State: kernels.F32, Buffers: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, run := range []struct {
 				tokens, position int
 				reset            bool
-			}{{1, 3, false}, {77, 5, false}, {64, 0, true}} {
+			}{{1, 3, false}, {77, 5, false}, {64, 0, true}, {0, 0, true}} {
 				const capacity = 100
 				solve, scan, err := d.Launches(capacity)
 				require.NoError(t, err)
-				r, in := seeded(9), newDeltaInput(d, run.tokens)
+				r, in := seeded(9), newDeltaInput(d, max(1, run.tokens))
 				state := r.floats(d.Heads * d.DV * d.DK)
 				got := hold(d.State, state)
 				length := max(d.Length, 32)
@@ -142,6 +153,14 @@ func TestDeltaRefusals(t *testing.T) {
 		{func(d *kernels.Delta) { d.Norm = kernels.F32 }, "delta rule in chunks: q, k, g and β are made by launches of their own"},
 		{func(d *kernels.Delta) { d.Length = 16 }, "delta rule in chunks of 16 tokens, want 32 or 64"},
 		{func(d *kernels.Delta) { d.DV = 24 }, "delta rule with 16 columns in a threadgroup, want 4, 8, 16 or 32 that divide 24"},
+		{func(d *kernels.Delta) { d.DV, d.Columns = 24, 12 }, "delta rule with 12 columns in a threadgroup, want 4, 8, 16 or 32 that divide 24"},
+		{func(d *kernels.Delta) { d.Parts = 3 }, "delta rule with 3 parts of 16 columns, want 1, 2, 4 or 8 with a product from 16 to 128, and at most 8"},
+		{func(d *kernels.Delta) { d.Columns, d.Parts = 4, 2 }, "delta rule with 2 parts of 4 columns, want 1, 2, 4 or 8 with a product from 16 to 128, and at most 8"},
+		{func(d *kernels.Delta) { d.Columns, d.Parts = 32, 8 }, "delta rule with 8 parts of 32 columns, want 1, 2, 4 or 8 with a product from 16 to 128, and at most 8"},
+		{func(d *kernels.Delta) { d.Length, d.Parts = 64, 8 }, "delta rule with 8 parts of 16 columns, want 1, 2, 4 or 8 with a product from 16 to 128, and at most 4"},
+		{func(d *kernels.Delta) { d.Buffers = 3 }, "delta rule with 3 buffers of 35840 bytes of threadgroup memory, want 1 or 2 and at most 49152 bytes"},
+		{func(d *kernels.Delta) { d.DK, d.Columns, d.Buffers = 256, 32, 2 }, "delta rule with 2 buffers of 55808 bytes of threadgroup memory, want 1 or 2 and at most 49152 bytes"},
+		{func(d *kernels.Delta) { d.KToken = 66 }, "delta rule with q and k 64 and 66 elements from token to token, want multiples of 4"},
 		{func(d *kernels.Delta) { d.QToken = 66 }, "delta rule with q and k 66 and 64 elements from token to token, want multiples of 4"},
 	} {
 		d := ok
