@@ -34,8 +34,8 @@ type Delta struct {
 	// Rows of a head's state that lanes of StepLaunch keep, Columns of the transposed state that a
 	// threadgroup of Launches keeps, and Length of its chunks, 32 or 64; 0 for a choice.
 	Rows, Columns, Length int
-	// Parts are the lanes that share a tile of the sums of the scan, and Buffers the stages of what it reads that are kept
-	// at once, 1 or 2; 0 for a choice, which fits Metal.
+	// Parts are the lanes that share a tile of the sums of Launches' scan, and Buffers the stages of what it reads that are kept
+	// at once, 1 or 2; 0 for a choice, of 2 buffers where they fit Metal's threadgroup memory.
 	Parts, Buffers int
 }
 

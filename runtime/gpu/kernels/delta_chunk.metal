@@ -429,7 +429,7 @@ kernel void delta_scan(device const float* q [[buffer(0)]],
       scan_put_keys(stage, tid, fetched, after, memory);
       if (stage + 1 < SCAN_UPDATES) {
         scan_read_keys(from, first, stage + 1, tid, fetched);
-      } else if (first + CHUNK_LENGTH < tokens) {
+      } else {
         scan_read_products(from, first + CHUNK_LENGTH, 0, tid, fetched);
       }
       threadgroup_barrier(mem_flags::mem_threadgroup);

@@ -161,8 +161,8 @@ func deltaStep() testCase {
 	}
 }
 
-// delta are the dispatches of the rule for a chunk of tokens. The state is reset, since one that many dispatches add to
-// would become infinite; g is 1 and β 0, so that the solve's results are 0. The time is that of any.
+// delta are the dispatches of the rule for a call of so many tokens. The scan resets its state, which would become infinite over
+// many dispatches, and reads what no solve has made: its results by chunks of 32 tokens and of 64 differ.
 func delta(tokens int) []testCase {
 	d := qwenDelta()
 	d.Reset = kernels.ResetFlag
