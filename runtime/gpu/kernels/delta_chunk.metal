@@ -210,19 +210,19 @@ struct scan_source {
   device const float* k;
   device const float* w;
   device const float* m;
-  int tokens;
+  int last;  // token
 };
 
-// The functions that read give a thread's part of a stage of the chunk that begins at token first, with zeros past the last token.
+// The functions that read give a thread's part of a stage of the chunk that begins at token first. Past the last token they read
+// that again, since reads without a condition can all be under way at once; u is 0 there.
 
 // Columns of q, and below them of w.
 inline void scan_read_products(thread const scan_source& from, int first, int stage, int tid, thread float4* out) {
   UNROLL for (int e = 0; e < SCAN_EACH; e++) {
     const int i = tid + e * CHUNK_SCANNERS;
-    const int t = first + i / (CHUNK_SLICE / 4) % CHUNK_LENGTH;
+    const int t = min(first + i / (CHUNK_SLICE / 4) % CHUNK_LENGTH, from.last);
     const int c = stage * CHUNK_SLICE + i % (CHUNK_SLICE / 4) * 4;
-    device const float* at = i < 256 ? from.q + long(t) * CHUNK_Q_TOKEN + c : from.w + long(t) * (CHUNK_HEADS * CHUNK_DK) + c;
-    out[e] = t < from.tokens ? port_four(at) : float4(0.0f, 0.0f, 0.0f, 0.0f);
+    out[e] = port_four((i < 256 ? from.q + long(t) * CHUNK_Q_TOKEN : from.w + long(t) * (CHUNK_HEADS * CHUNK_DK)) + c);
   }
 }
 
@@ -239,9 +239,8 @@ inline void scan_read_mixes(thread const scan_source& from, int first, int stage
 inline void scan_read_keys(thread const scan_source& from, int first, int stage, int tid, thread float4* out) {
   UNROLL for (int e = 0; e < SCAN_EACH; e++) {
     const int i = tid + e * CHUNK_SCANNERS;
-    const int t = first + stage * SCAN_KEYS + i / (CHUNK_DK / 4);
-    const bool present = i < SCAN_KEYS * (CHUNK_DK / 4) && t < from.tokens;
-    out[e] = present ? port_four(from.k + long(t) * CHUNK_K_TOKEN + i % (CHUNK_DK / 4) * 4) : float4(0.0f, 0.0f, 0.0f, 0.0f);
+    const int t = min(first + stage * SCAN_KEYS + i / (CHUNK_DK / 4), from.last);
+    out[e] = port_four(from.k + long(t) * CHUNK_K_TOKEN + i % (CHUNK_DK / 4) * 4);
   }
 }
 
@@ -311,10 +310,8 @@ template <int LANES> inline void scan_gather(thread float4* rows, int part) {
 }
 
 // The logarithms of Γ at a thread's token of a chunk and at the chunk's end.
-inline float2 scan_logs(device const float* sums, int first, int tokens, int tid) {
-  const int count = min(tokens - first, CHUNK_LENGTH);
-  if (count <= 0) return float2(0.0f, 0.0f);
-  return float2(sums[long(first + min(tid, count - 1)) * CHUNK_HEADS], sums[long(first + count - 1) * CHUNK_HEADS]);
+inline float2 scan_logs(device const float* sums, int first, int last, int tid) {
+  return float2(sums[long(min(first + min(tid, CHUNK_LENGTH - 1), last)) * CHUNK_HEADS], sums[long(min(first + CHUNK_LENGTH - 1, last)) * CHUNK_HEADS]);
 }
 
 // q, k: as for delta_solve; sums, w, u, m: what it made; reset [1]; state [HEADS][DV][DK]; y [T][HEADS][DV].
@@ -336,7 +333,7 @@ kernel void delta_scan(device const float* q [[buffer(0)]],
   TG_ARRAY(float, us, CHUNK_LENGTH * SCAN_LD);
   TG_ARRAY(float, staged, CHUNK_BUFFERS * SCAN_STAGE);
   TG_ARRAY(float, gates, 4 * CHUNK_LENGTH);  // Γ_t and Γ_C / Γ_t of a chunk, and of the one behind it
-  const int tid = int(thread_index);
+  const int tid = int(thread_index % CHUNK_SCANNERS);  // which tells compilers its range
   const int head = int(tg.y);
   const int column0 = int(tg.x) * CHUNK_COLUMNS;
   const int key_head = head / (CHUNK_HEADS / CHUNK_K_HEADS);
@@ -346,14 +343,14 @@ kernel void delta_scan(device const float* q [[buffer(0)]],
   from.k = k + key_head * CHUNK_DK;
   from.w = w + head * CHUNK_DK;
   from.m = m + head * (CHUNK_LENGTH * CHUNK_LENGTH);
-  from.tokens = tokens;
+  from.last = max(tokens - 1, 0);
   sums += head;
   u += head * CHUNK_DV + column0;
   y += head * CHUNK_DV + column0;
   state += (long(head) * CHUNK_DV + column0) * CHUNK_DK;
   float4 fetched[SCAN_EACH];
   scan_read_products(from, 0, 0, tid, fetched);
-  float2 logs = scan_logs(sums, 0, tokens, tid);
+  float2 logs = scan_logs(sums, 0, from.last, tid);
 #if CHUNK_RESET == 1
   const bool zero = reset[0] != 0;
 #elif CHUNK_RESET == 2
@@ -381,11 +378,10 @@ kernel void delta_scan(device const float* q [[buffer(0)]],
       before[tid] = precise::exp(logs.x);
       after[tid] = precise::exp(logs.y - logs.x);
     }
-    logs = scan_logs(sums, first + CHUNK_LENGTH, tokens, tid);
+    logs = scan_logs(sums, first + CHUNK_LENGTH, from.last, tid);
     float4 own[SCAN_KEPT];
     UNROLL for (int i = 0; i < SCAN_KEPT; i++) {
-      own[i] = float4(0.0f, 0.0f, 0.0f, 0.0f);
-      if (token + i < count) own[i] = port_four(u + long(first + token + i) * (CHUNK_HEADS * CHUNK_DV) + column);
+      own[i] = port_four(u + long(min(first + token + i, from.last)) * (CHUNK_HEADS * CHUNK_DV) + column);
     }
     float4 products[8];  // with q, then with w
     UNROLL for (int i = 0; i < 8; i++) products[i] = float4(0.0f, 0.0f, 0.0f, 0.0f);
@@ -402,7 +398,8 @@ kernel void delta_scan(device const float* q [[buffer(0)]],
     }
     scan_gather<CHUNK_PARTS>(products + 4, part);
     UNROLL for (int i = 0; i < SCAN_KEPT; i++) {
-      if (part < 4) *(threadgroup float4*)(us + (token + i) * SCAN_LD + column) = own[i] - products[4 + i];
+      const float4 left = scan_choose(token + i < count, own[i] - products[4 + i], float4(0.0f, 0.0f, 0.0f, 0.0f));
+      if (part < 4) *(threadgroup float4*)(us + (token + i) * SCAN_LD + column) = left;
     }
     UNROLL for (int i = 0; i < 4; i++) products[i] = products[i] * before[tile_token + i];
 
