@@ -35,7 +35,7 @@ type Delta struct {
 	// threadgroup of Launches keeps, and Length of its chunks, 32 or 64; 0 for a choice.
 	Rows, Columns, Length int
 	// Parts are the lanes that share a tile of the sums of Launches' scan, and Buffers the stages of what it reads that are kept
-	// at once, 1 or 2; 0 for a choice, of 2 buffers where they fit Metal's threadgroup memory.
+	// at once, 1 or 2; 0 for a choice, as measured on an H100.
 	Parts, Buffers int
 }
 
@@ -57,19 +57,14 @@ func (d Delta) filled() Delta {
 		value int
 	}{
 		{&d.QToken, d.KHeads * d.DK}, {&d.KToken, d.KHeads * d.DK}, {&d.VToken, d.Heads * d.DV}, {&d.GToken, d.Heads}, {&d.BetaToken, d.Heads},
-		{&d.Rows, 1}, {&d.Length, 32}, {&d.Columns, 16},
+		{&d.Rows, 1}, {&d.Length, 32}, {&d.Columns, 16}, {&d.Buffers, 1},
 	} {
 		if *f.field == 0 {
 			*f.field = f.value
 		}
 	}
 	if d.Parts == 0 {
-		d.Parts = max(128/d.Length, 16/max(d.Columns, 1))
-	}
-	if d.Buffers == 0 {
-		if d.Buffers = 2; d.scanMemory() > metalMemory {
-			d.Buffers = 1
-		}
+		d.Parts = min(256/max(d.Length, 1), 128/max(d.Columns, 1))
 	}
 	return d
 }

@@ -22,8 +22,8 @@
 #define CHUNK_G_TOKEN 1
 #define CHUNK_BETA_TOKEN 1
 #define CHUNK_COLUMNS 16      // rows of a head's state that a threadgroup of delta_scan keeps: 4, 8, 16 or 32
-#define CHUNK_PARTS 4         // lanes that share a tile of delta_scan's sums: 1, 2, 4 or 8
-#define CHUNK_BUFFERS 2       // stages of delta_scan that have memory of their own: 1 or 2
+#define CHUNK_PARTS 8         // lanes that share a tile of delta_scan's sums: 1, 2, 4 or 8
+#define CHUNK_BUFFERS 1       // stages of delta_scan that have memory of their own: 1 or 2
 #define CHUNK_RESET 0
 #define CHUNK_STATE_T float
 #endif
@@ -270,16 +270,34 @@ inline threadgroup float* scan_room(threadgroup float* staged, thread int& turn)
   return staged + turn * SCAN_STAGE;
 }
 
-// Adds to sums [MATRICES][4] of tokens and columns the products of a stage's rows, matrices LENGTH rows apart, and rows of s.
-template <int MATRICES> inline void scan_multiply(threadgroup const float* rows, threadgroup const float* s, int part, thread float4* sums) {
+// Adds to sums of q's and w's tokens and columns the products of a stage's rows, which are LENGTH rows apart, and rows of s.
+inline void scan_multiply(threadgroup const float* rows, threadgroup const float* s, int part, thread float4* sums) {
   rows += part * 4;
   s += part * 4 * SCAN_LD;
   UNROLL for (int i = 0; i < CHUNK_SLICE / 4 / CHUNK_PARTS; i++) {
     float4 si[4];
     UNROLL for (int j = 0; j < 4; j++) si[j] = *(threadgroup const float4*)(s + (i * CHUNK_PARTS * 4 + j) * SCAN_LD);
-    UNROLL for (int r = 0; r < MATRICES * 4; r++) {
+    UNROLL for (int r = 0; r < 8; r++) {
       const float4 x = *(threadgroup const float4*)(rows + (r / 4 * CHUNK_LENGTH + r % 4) * SCAN_ROW + i * CHUNK_PARTS * 4);
       UNROLL for (int j = 0; j < 4; j++) sums[r] = sums[r] + si[j] * x[j];
+    }
+  }
+}
+
+// Adds to sums of tokens and columns the products of a stage's rows of M and u. M is 0 for tokens that come later, but what is not a
+// number there must not reach the tokens before.
+inline void scan_mix(threadgroup const float* rows, threadgroup const float* u, int stage, int tile_token, int part, thread float4* sums) {
+  rows += part * 4;
+  u += part * 4 * SCAN_LD;
+  UNROLL for (int i = 0; i < CHUNK_SLICE / 4 / CHUNK_PARTS; i++) {
+    const int at = stage * CHUNK_SLICE + (i * CHUNK_PARTS + part) * 4;  // the token of the first of four rows of u
+    float4 ui[4];
+    UNROLL for (int j = 0; j < 4; j++) ui[j] = *(threadgroup const float4*)(u + (i * CHUNK_PARTS * 4 + j) * SCAN_LD);
+    UNROLL for (int r = 0; r < 4; r++) {
+      const float4 x = *(threadgroup const float4*)(rows + r * SCAN_ROW + i * CHUNK_PARTS * 4);
+      UNROLL for (int j = 0; j < 4; j++) {
+        if (at + j <= tile_token + r) sums[r] = sums[r] + ui[j] * x[j];
+      }
     }
   }
 }
@@ -394,7 +412,7 @@ kernel void delta_scan(device const float* q [[buffer(0)]],
         scan_read_mixes(from, first, 0, tid, fetched);
       }
       threadgroup_barrier(mem_flags::mem_threadgroup);
-      scan_multiply<2>(memory + tile_token * SCAN_ROW, s + stage * CHUNK_SLICE * SCAN_LD + column, part, products);
+      scan_multiply(memory + tile_token * SCAN_ROW, s + stage * CHUNK_SLICE * SCAN_LD + column, part, products);
     }
     scan_gather<CHUNK_PARTS>(products + 4, part);
     UNROLL for (int i = 0; i < SCAN_KEPT; i++) {
@@ -412,7 +430,7 @@ kernel void delta_scan(device const float* q [[buffer(0)]],
         scan_read_keys(from, first, 0, tid, fetched);
       }
       threadgroup_barrier(mem_flags::mem_threadgroup);
-      scan_multiply<1>(memory + tile_token * SCAN_ROW, us + stage * CHUNK_SLICE * SCAN_LD + column, part, products);
+      scan_mix(memory + tile_token * SCAN_ROW, us + stage * CHUNK_SLICE * SCAN_LD + column, stage, tile_token, part, products);
     }
     scan_gather<CHUNK_PARTS>(products, part);
     UNROLL for (int i = 0; i < SCAN_KEPT; i++) {

@@ -104,13 +104,13 @@ func TestDeltaChunks(t *testing.T) {
 		"two tiles for a thread":      {DK: 256, DV: 16, KHeads: 1, Heads: 1, State: kernels.F32, Reset: kernels.ResetFlag},
 		"threads without a tile":      {DK: 96, DV: 16, KHeads: 1, Heads: 1, KToken: 100, State: kernels.F32},
 		"threads without second tile": {DK: 160, DV: 16, KHeads: 1, Heads: 1, QToken: 164, State: kernels.F32},
-		"8 parts, two of a tile":      {DK: 128, DV: 16, KHeads: 1, Heads: 1, State: kernels.F32, Parts: 8},
+		"4 parts":                     {DK: 128, DV: 16, KHeads: 1, Heads: 1, State: kernels.F32, Parts: 4},
 		"8 parts, four of a tile":     {DK: 32, DV: 8, KHeads: 1, Heads: 2, State: kernels.F32, Columns: 8, Parts: 8},
 		"4 columns":                   {DK: 64, DV: 12, KHeads: 1, Heads: 1, State: kernels.F32, Columns: 4},
 		"32 columns, 2 parts":         {DK: 128, DV: 64, KHeads: 1, Heads: 1, State: kernels.F32, Columns: 32, Parts: 2},
 		"32 columns, 1 part":          {DK: 64, DV: 32, KHeads: 1, Heads: 1, State: kernels.BF16, Columns: 32, Parts: 1},
 		"64 tokens, 4 parts":          {DK: 128, DV: 16, KHeads: 1, Heads: 1, State: kernels.F32, Length: 64, Parts: 4},
-		"one buffer":                  {DK: 128, DV: 16, KHeads: 1, Heads: 1, State: kernels.F32, Buffers: 1},
+		"two buffers":                 {DK: 128, DV: 16, KHeads: 1, Heads: 1, State: kernels.F32, Buffers: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -138,6 +138,35 @@ func TestDeltaChunks(t *testing.T) {
 				requireClose(t, state, got.floats(), got.within(1e-5))
 			}
 		})
+	}
+}
+
+// TestDeltaChunksCausal: what is not a number in a token's value reaches no token before it.
+func TestDeltaChunksCausal(t *testing.T) {
+	t.Parallel()
+	const tokens = 77
+	for name, d := range map[string]kernels.Delta{
+		"8 parts":             {DK: 64, DV: 32, KHeads: 1, Heads: 1, State: kernels.F32},
+		"64 tokens, 2 stages": {DK: 32, DV: 8, KHeads: 1, Heads: 1, State: kernels.F32, Columns: 8, Length: 64, Parts: 2},
+	} {
+		solve, scan, err := d.Launches(tokens)
+		require.NoError(t, err)
+		for _, at := range []int{0, 6, 37, 68, tokens - 1} {
+			r, in := seeded(9), newDeltaInput(d, tokens)
+			for i := range d.DV {
+				in.v[at*d.DV+i] = float32(math.NaN())
+			}
+			state, length := r.floats(d.DV*d.DK), max(d.Length, 32)
+			want, y := blank(tokens*d.DV), blank(tokens*d.DV)
+			d.Twin(tokens, 5, in.q, in.k, in.v, in.g, in.beta, nil, nil, nil, nil, false, append([]float32{}, state...), want)
+			sums, w, u, m := blank(tokens), blank(tokens*d.DK), blank(tokens*d.DV), blank((tokens+length-1)/length*length*length)
+			step := []int32{tokens, 5}
+			kerneltest.Run(t, solve, in.q, in.k, in.v, in.g, in.beta, sums, w, u, m, step)
+			kerneltest.Run(t, scan, in.q, in.k, sums, w, u, m, flag(false), state, y, step)
+			requireClose(t, want[:at*d.DV], y[:at*d.DV], 1e-5)
+			requireBlank(t, y[at*d.DV:])
+			require.True(t, math.IsNaN(float64(want[at*d.DV])), name)
+		}
 	}
 }
 
