@@ -76,27 +76,28 @@ func words32(values []int32) (out []byte) {
 	return out
 }
 
-// tuneDeepest is the deepest position at which attention is measured. Behind it, time is that of reading, and in proportion; and were it much
-// deeper, the sum would be its time alone, while most calls are near the start of their context.
-const tuneDeepest = 4 << 10
-
 // positionsOf are where attention is measured. In a way that is good near the start of a context much may be slow in its middle, and
 // the other way round; the tuner cannot know where calls will be, so that the sum counts. They follow from the kernel alone,
 // not from the call that happens to be the first, since a choice is kept for all calls.
 //
-// A token is measured near the start, behind a page of text and in the middle of the context, a chunk of a prompt as the first one and
-// in the middle. With a window the last one is where the window is full.
+// A token is measured near the start, behind a page of text, at 4096 and in the middle of the context; with a window the last one is where
+// the window is full. Most calls are near the start, where attention takes the least time, so those count several times: else the sum
+// would be the time in the middle. A chunk of a prompt is measured as the first one and in the middle, at 4096 at most, since its time there is in
+// proportion.
 func positionsOf(a kernels.Attention, tokens int) []int {
-	deep := a.Slots / 2
+	middle := a.Slots / 2
 	if a.Window > 0 {
-		deep = min(a.Slots, a.Window)
+		middle = min(a.Slots, a.Window)
 	}
-	deep = max(0, min(deep, tuneDeepest, a.Slots-tokens))
-	near := []int{64, 512}
 	if tokens > 1 {
-		near = []int{0}
+		return withDeepest([]int{0}, max(0, min(middle, 4096, a.Slots-tokens)))
 	}
-	return append(slices.DeleteFunc(near, func(n int) bool { return n >= deep }), deep)
+	return withDeepest([]int{64, 64, 64, 64, 512, 512, 512, 512, 4096, 4096}, min(middle, a.Slots-1))
+}
+
+// withDeepest are the positions before the deepest one, and that.
+func withDeepest(positions []int, deepest int) []int {
+	return append(slices.DeleteFunc(positions, func(n int) bool { return n >= deepest }), deepest)
 }
 
 // atPositions makes the step of an attention for so many tokens one that is measured at several positions.

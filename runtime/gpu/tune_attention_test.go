@@ -135,9 +135,9 @@ func TestTuneAttention(t *testing.T) {
 		inPlace       bool
 		wide          string // a definition of ways with more threads than the default
 	}{
-		{"a token", 1, 2048, one, eval.FP32, false, "attention_step", []int32{64, 512, 1024}, true, "ATT_SIMDGROUPS 16"},
-		{"a token on Metal", 1, 1024, one, eval.FP32, true, "attention_step", []int32{64, 512}, true, "ATT_SIMDGROUPS 16"},
-		{"a token, rotated before", 1, 1024, rotated, eval.FP32, false, "attention_part", []int32{64, 512}, true, "ATT_SIMDGROUPS 8"},
+		{"a token", 1, 2048, one, eval.FP32, false, "attention_step", []int32{64, 64, 64, 64, 512, 512, 512, 512, 1024}, true, "ATT_SIMDGROUPS 16"},
+		{"a token on Metal", 1, 1024, one, eval.FP32, true, "attention_step", []int32{64, 64, 64, 64, 512}, true, "ATT_SIMDGROUPS 16"},
+		{"a token, rotated before", 1, 1024, rotated, eval.FP32, false, "attention_part", []int32{64, 64, 64, 64, 512}, true, "ATT_SIMDGROUPS 8"},
 		{"tokens", 24, 1024, "%6: f32[1,4,24,64]", eval.FP32, false, "attention_part", []int32{0, 512}, false, "ATT_SIMDGROUPS 8"},
 		{"tokens by tiles", 24, 512, "%6: f32[1,4,24,64]", eval.Mixed, false, "attention_chunk", []int32{0, 256}, false, "CHUNK_ROWS 4"},
 	} {

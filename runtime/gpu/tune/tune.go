@@ -120,7 +120,7 @@ func (t *Tuner) Changed(w Ways) string {
 		text = choice.Kernel + " (" + first.Kernel + ")"
 	}
 	if len(w.Positions) > 0 {
-		text += fmt.Sprintf(" at %v", w.Positions)
+		text += fmt.Sprintf(" at %v", slices.Compact(slices.Clone(w.Positions)))
 	}
 	return fmt.Sprintf("%s: %s; %v (%v)", text, strings.Join(changes, " "), e.time, e.firstTime)
 }

@@ -18,7 +18,7 @@ type Ways struct {
 	Near func(i, j int) bool
 	// InPlace says that they are measured in their place in a program, else in a chain of themselves.
 	InPlace bool
-	// Positions of a call are where they are measured, if their time depends on that: the sum chooses.
+	// Positions of a call are where they are measured, if their time depends on that, some of them several times: the sum chooses.
 	Positions []int
 }
 
