@@ -71,7 +71,7 @@ func (s *Session) Rows(ctx context.Context, tokens []int, skip int) ([]Step, err
 		if n < s.model.MinChunk {
 			n = 1
 		}
-		logits, err := s.forward(tokens[at:at+n], Greedy)
+		logits, err := s.forward(s.instance.Run, tokens[at:at+n], Greedy)
 		if err != nil {
 			return nil, err
 		}

@@ -112,7 +112,7 @@ func (s *Session) Prefill(ctx context.Context, tokens []int, p Sampling) (Step, 
 			q.Temperature = 0 // the token is dropped, so there is nothing to sample (requirement C10)
 		}
 		var err error
-		if step, err = s.call(tokens[:n], q); err != nil {
+		if step, err = s.call(s.instance.Run, tokens[:n], q); err != nil {
 			return Step{}, err
 		}
 		tokens = tokens[n:]
@@ -125,7 +125,7 @@ func (s *Session) Decode(token int, p Sampling) (Step, error) {
 	if err := s.checkRoom(1); err != nil {
 		return Step{}, err
 	}
-	return s.call([]int{token}, p)
+	return s.call(s.instance.Run, []int{token}, p)
 }
 
 // DecodeOn is Decode where the token that it gives is likely to be fed next, with the parameters next: an engine that can begins
@@ -135,20 +135,12 @@ func (s *Session) DecodeOn(token int, p, next Sampling) (Step, error) {
 	if !ok || s.model.Form == Logits || s.checkRoom(2) != nil || next.Check() != nil {
 		return s.Decode(token, p)
 	}
-	inputs, err := s.inputs([]int{token}, len(s.tokens), p)
-	if err != nil {
-		return Step{}, err
-	}
 	follows, err := s.inputs([]int{0}, len(s.tokens)+1, next)
 	if err != nil {
 		return Step{}, err
 	}
-	out, err := x.RunAhead(inputs, follows)
-	if err != nil {
-		return Step{}, err
-	}
-	s.tokens = append(s.tokens, token)
-	return s.read(out[0].Tensor, p)
+	run := func(inputs []eval.Value) ([]eval.Value, error) { return x.RunAhead(inputs, follows) }
+	return s.call(run, []int{token}, p)
 }
 
 func (s *Session) checkRoom(n int) error {
@@ -158,9 +150,12 @@ func (s *Session) checkRoom(n int) error {
 	return nil
 }
 
+// runner is how an instance runs forward.
+type runner func(inputs []eval.Value) ([]eval.Value, error)
+
 // call runs forward on tokens at the session's position and takes the token that follows.
-func (s *Session) call(tokens []int, p Sampling) (Step, error) {
-	out, err := s.forward(tokens, p)
+func (s *Session) call(run runner, tokens []int, p Sampling) (Step, error) {
+	out, err := s.forward(run, tokens, p)
 	if err != nil {
 		return Step{}, err
 	}
@@ -168,12 +163,12 @@ func (s *Session) call(tokens []int, p Sampling) (Step, error) {
 }
 
 // forward runs forward on tokens at the session's position.
-func (s *Session) forward(tokens []int, p Sampling) (*eval.Tensor, error) {
+func (s *Session) forward(run runner, tokens []int, p Sampling) (*eval.Tensor, error) {
 	inputs, err := s.inputs(tokens, len(s.tokens), p)
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.instance.Run(inputs)
+	out, err := run(inputs)
 	if err != nil {
 		return nil, err
 	}
