@@ -393,7 +393,7 @@ func (b *binder) indices(v *value, rows int) *value {
 	v.cell.need()
 	c, n, unsigned, name := v.cell, v.len(), v.dtype == ir.U64, b.op.Def.Name
 	d := &value{place: onDevice, dtype: v.dtype, shape: v.shape, stride: strided.RowMajor(v.shape), format: i32}
-	d.slot = b.word(4*n, func(p []byte) error {
+	d.slot = b.upload(4*n, upload{of: c, rows: rows, encode: func(p []byte) error {
 		t := c.content.Tensor
 		if t == nil || len(t.I) != n {
 			return fmt.Errorf("%s: indices are no %d integers", name, n)
@@ -408,9 +408,7 @@ func (b *binder) indices(v *value, rows int) *value {
 			binary.LittleEndian.PutUint32(p[4*i:], uint32(at))
 		}
 		return nil
-	})
-	u := &b.plan.words.uploads[len(b.plan.words.uploads)-1]
-	u.of, u.rows = c, rows
+	}})
 	return d
 }
 

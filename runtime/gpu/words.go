@@ -38,12 +38,16 @@ type pair struct {
 
 // word makes a place of size bytes in the buffer, which encode fills for every call.
 func (b *binder) word(size int, encode func(p []byte) error) *slot {
+	return b.upload(size, upload{encode: encode})
+}
+
+// upload is word for an upload of which more is known; its place is the one that is made.
+func (b *binder) upload(size int, u upload) *slot {
 	w := &b.plan.words
-	s := &slot{offset: w.size, size: size}
+	u.at = &slot{offset: w.size, size: size}
 	w.size = (w.size + size + alignment - 1) &^ (alignment - 1)
-	w.slots = append(w.slots, s)
-	w.uploads = append(w.uploads, upload{at: s, encode: encode})
-	return s
+	w.slots, w.uploads = append(w.slots, u.at), append(w.uploads, u)
+	return u.at
 }
 
 // stepAt is the step operand of a kernel for tokens rows from a position on; nil stands for position 0.
