@@ -79,16 +79,7 @@ func (d *gpu) Wrap(memory []byte) (device.Buffer, error) {
 func (b *buffer) Size() int { return b.size }
 
 func (b *buffer) checkWrite(offset int, from []byte) error {
-	if err := device.CheckRange("cuda: write", offset, len(from), b.size); err != nil {
-		return err
-	}
-	if b.wrapped {
-		return errors.New("cuda: write to wrapped memory, which is only read")
-	}
-	if b.host.bytes != nil {
-		return errors.New("cuda: write to a buffer of the host's memory, which kernels write to")
-	}
-	return nil
+	return device.CheckWrite("cuda", offset, len(from), b.size, b.wrapped, b.host.bytes != nil)
 }
 
 func (b *buffer) Place(offset int, from []byte) error {

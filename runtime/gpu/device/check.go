@@ -19,6 +19,21 @@ func CheckRange(what string, offset, size, buffer int) error {
 	return nil
 }
 
+// CheckWrite tells whether the host may write size bytes at an offset to a buffer of a size, which may be wrapped memory, or a
+// HostWriter's.
+func CheckWrite(what string, offset, size, buffer int, wrapped, host bool) error {
+	if err := CheckRange(what+": write", offset, size, buffer); err != nil {
+		return err
+	}
+	if wrapped {
+		return fmt.Errorf("%s: write to wrapped memory, which is only read", what)
+	}
+	if host {
+		return fmt.Errorf("%s: write to a buffer of the host's memory, which kernels write to", what)
+	}
+	return nil
+}
+
 // CheckPlace tells whether Place takes so many bytes.
 func CheckPlace(what string, size int) error {
 	if size > MaxPlaced {

@@ -82,16 +82,7 @@ func (b *buffer) Place(offset int, from []byte) error {
 }
 
 func (b *buffer) checkWrite(offset int, from []byte) error {
-	if err := device.CheckRange("emulator: write", offset, len(from), len(b.memory)); err != nil {
-		return err
-	}
-	if b.mapping == nil {
-		return errors.New("emulator: write to wrapped memory, which is only read")
-	}
-	if b.host {
-		return errors.New("emulator: write to a buffer of the host's memory, which kernels write to")
-	}
-	return nil
+	return device.CheckWrite("emulator", offset, len(from), len(b.memory), b.mapping == nil, b.host)
 }
 
 func (b *buffer) Read(offset int, to []byte) error {

@@ -120,13 +120,7 @@ func (b *buffer) at(offset int) (id, int) {
 func (b *buffer) Size() int { return len(b.memory) }
 
 func (b *buffer) checkWrite(offset int, from []byte) error {
-	if err := device.CheckRange("metal: write", offset, len(from), len(b.memory)); err != nil {
-		return err
-	}
-	if b.wrapped {
-		return errors.New("metal: write to wrapped memory, which is only read")
-	}
-	return nil
+	return device.CheckWrite("metal", offset, len(from), len(b.memory), b.wrapped, false)
 }
 
 func (b *buffer) Place(offset int, from []byte) error {
