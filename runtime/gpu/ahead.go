@@ -1,7 +1,6 @@
 package gpu
 
 import (
-	"encoding/binary"
 	"errors"
 	"math"
 	"slices"
@@ -185,16 +184,11 @@ func (x *instance) submitted(p *plan) (*call, error) {
 
 // token waits for the result of a call of a plan that takes turns.
 func (c *call) token() (*eval.Tensor, error) {
-	v := c.plan.outputs[0]
-	t, err := eval.NewTensor(v.dtype, v.shape...)
+	raw, err := c.result.Bytes()
 	if err != nil {
 		return nil, err
 	}
-	raw, err := c.result.Bytes()
-	if err == nil {
-		t.I[0] = int64(int32(binary.LittleEndian.Uint32(raw)))
-	}
-	return t, err
+	return c.plan.outputs[0].decode(raw)
 }
 
 // begin submits the call that is likely to follow one that was just submitted. Where its inputs are none for the same plan, or not

@@ -11,14 +11,20 @@ import (
 
 // read copies a value from the device, as reference kernels take it.
 func (x *instance) read(v *value) (*eval.Tensor, error) {
-	t, err := eval.NewTensor(v.dtype, v.shape...)
-	if err != nil || t.Len() == 0 {
-		return t, err
+	p := make([]byte, extent(v.shape, v.stride)*v.format.size())
+	if len(p) > 0 {
+		buffer, offset := x.locate(v.slot)
+		if err := buffer.Read(offset+v.at(), p); err != nil {
+			return nil, err
+		}
 	}
-	size := v.format.size()
-	p := make([]byte, extent(v.shape, v.stride)*size)
-	buffer, offset := x.locate(v.slot)
-	if err := buffer.Read(offset+v.at(), p); err != nil {
+	return v.decode(p)
+}
+
+// decode makes a tensor of a value's elements as the device has them, from the first one on.
+func (v *value) decode(p []byte) (*eval.Tensor, error) {
+	t, err := eval.NewTensor(v.dtype, v.shape...)
+	if err != nil {
 		return nil, err
 	}
 	eachElement(v.shape, v.stride, func(i, at int) {
