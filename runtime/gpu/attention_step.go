@@ -112,12 +112,9 @@ func (s *attentionStep) run(b *binder, a kernels.Attention, gate operand, out *v
 			continue
 		}
 		ways := s.ways(i)
-		for _, k.Step = range ways {
-			if _, _, n, err := k.Launches(); err == nil {
-				blocks = max(blocks, n)
-			}
+		for _, t := range ways {
+			blocks = max(blocks, t.Blocks)
 		}
-		k.Step = first
 		part, ml := b.scratch(4*a.Heads*blocks*a.D), b.scratch(8*a.Heads*blocks)
 		to, arrivals := gate, gate
 		if k.Step.Last {

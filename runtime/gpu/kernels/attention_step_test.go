@@ -170,6 +170,7 @@ func TestStepTunings(t *testing.T) {
 				require.Equal(t, target != kernels.Metal, tuning.Last)
 				require.LessOrEqual(t, one.Threads[0], 1024)
 				require.Equal(t, blocks, one.Groups[1])
+				require.Equal(t, tuning.Blocks, blocks, "what is told before there are launches")
 			}
 			a.Step = kernels.StepTuning{}
 		}
