@@ -52,7 +52,7 @@ func (b *binder) reference() error {
 			}
 		}
 	}
-	if (!cheap[op.Def.Name] || step && op.Buffer == nil) && !b.slow(op) {
+	if step && (!cheap[op.Def.Name] || op.Buffer == nil) && !b.slow(op) {
 		b.x.exe.note(op)
 	}
 	if s := b.x.states[op.Buffer]; s != nil && s.slot != nil {
@@ -80,6 +80,9 @@ func (b *binder) reference() error {
 	if first == nil {
 		return nil
 	}
+	if !b.meant() && !b.slow(op) {
+		first.slow = op
+	}
 	results := b.cellsOf(op)
 	first.run = func() error {
 		out, err := evaluate()
@@ -94,6 +97,25 @@ func (b *binder) reference() error {
 		return nil
 	}
 	return nil
+}
+
+// few is the number of elements that an operation of the host may have without a warning, where there is no kernel for it.
+const few = 1 << 10
+
+// meant reports whether an operation of cells is one that the host does on purpose: one of few numbers, whether there are kernels
+// for it or not.
+func (b *binder) meant() bool {
+	name := b.op.Def.Name
+	if cheap[name] || kernelBinders[name] != nil && b.onlyHost() {
+		return true
+	}
+	small := func(v *ir.Value) bool {
+		shape, known := b.dims(v.Type)
+		return known && strided.Elements(shape) <= few
+	}
+	all := true
+	b.op.EachArg(func(a *ir.Arg) { all = all && (a.Kind != ir.ValueArg || small(a.Value)) })
+	return all && !slices.ContainsFunc(b.op.Results, func(r *ir.Value) bool { return !small(r) })
 }
 
 func (b *binder) cellsOf(op *ir.Op) []*value {

@@ -98,6 +98,11 @@ func (x *instance) bind(shapes [][]int) (*plan, error) {
 		}
 	}
 	b.plan.cells = slices.DeleteFunc(b.plan.cells, func(c *cell) bool { return !c.needed || c.constant })
+	for _, c := range b.plan.cells { // what is left is computed for every call
+		if c.slow != nil {
+			b.x.exe.note(c.slow)
+		}
+	}
 	if b.x.exe.failure != nil {
 		return nil, b.x.exe.failure
 	}

@@ -107,6 +107,8 @@ type cell struct {
 	content eval.Value
 	// run computes content of other cells; nil for an input, a constant, and what a step of the plan sets.
 	run func() error
+	// slow is the operation that run does on its reference kernel for want of another; nil where the host does it on purpose.
+	slow *ir.Op
 	// uses are the cells that run reads.
 	uses []*cell
 	// constant says that the content is the same for every call.

@@ -1,6 +1,7 @@
 package gpu_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -46,4 +47,50 @@ func TestWarnings(t *testing.T) {
 	require.NoError(t, exe.Close())
 	require.Len(t, warnings, 1)
 	require.Regexp(t, `^--device \w+ has no kernel for cumsum and perhaps other operations of this program: they run on reference kernels, slowly$`, warnings[0])
+}
+
+// TestWarningsOfTheHost: of operations on inputs alone, which are done before the first kernel, those are told that are many
+// numbers without a kernel, and computed for every call.
+func TestWarningsOfTheHost(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		ops  string // of inputs %one and %many to %r, a factor of what kernels give
+		want string // the operation that is told
+	}{
+		{"a number that needs no kernel", "%r = exp(x=%one) : f32[1]", ""},
+		{"a number without a kernel", "%r = cumsum(x=%one) {axis=0} : f32[1]", ""},
+		{"many numbers that need no kernel", "%0 = exp(x=%many) : f32[2048]\n %r = slice(x=%0, axis=0, start=0, stop=1) : f32[1]", ""},
+		{"many numbers without a kernel", "%0 = cumsum(x=%many) {axis=0} : f32[2048]\n %r = slice(x=%0, axis=0, start=0, stop=1) : f32[1]", "cumsum"},
+		{"many of few", "%0 = random_bits(shape=[2048]) : u32[2048]\n %1 = slice(x=%0, axis=0, start=0, stop=1) : u32[1]\n %r = astype(x=%1) {scalar_type=f32} : f32[1]", "random_bits"},
+		{"many that are the same for every call", "%m = multiply_int(a=%s, b=1000) : int(1000*n)\n %0 = arange(start=0, stop=%m, step=1) {scalar_type=f32} : f32[1000*n]\n %r = slice(x=%0, axis=0, start=2, stop=3) : f32[1]", ""},
+		{"few of many", "%r = prod(x=%many) {axes=[0], keepdims=true} : f32[1]", "prod"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, err := ir.Parse(fmt.Sprintf(`module {
+  symbol n [1, 64]
+  constant @w : f32[64,32]
+  entry forward(%%x: f32[n,32], %%one: f32[1], %%many: f32[2048]) {
+    %%s = sym_size(a=%%x) {dim=0} : int(n)
+    %%y = linear(x=%%x, weight=@w) : f32[n,64]
+    %s
+    %%z = multiply(a=%%y, b=%%r) : f32[n,64]
+    return %%z: f32[n,64]
+  }
+}
+`, c.ops))
+			require.NoError(t, err)
+			random := normals(1)
+			random.fill(t, m, 1)
+			var warnings []string
+			x := compile(t, onDevice(t), m, engine.Options{Precision: eval.FP32, Warn: func(text string) { warnings = append(warnings, text) }})
+			_, err = x.Run([]eval.Value{{Tensor: random.tensor(t, 3, 32)}, {Tensor: random.tensor(t, 1)}, {Tensor: random.tensor(t, 2048)}})
+			require.NoError(t, err)
+			if c.want == "" {
+				require.Empty(t, warnings)
+				return
+			}
+			require.Len(t, warnings, 1)
+			require.Contains(t, warnings[0], "has no kernel for "+c.want+" ")
+		})
+	}
 }
