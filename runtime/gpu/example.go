@@ -82,7 +82,7 @@ func words32(values []int32) (out []byte) {
 //
 // A token is measured near the start, behind a page of text, at 4096 and in the middle of the context; with a window the last one is where
 // the window is full. Most calls are near the start, where attention takes the least time, so those count several times: else the sum
-// would be the time in the middle. A chunk of a prompt is measured as the first one and in the middle, at 4096 at most, since its time there is in
+// would be the time in the middle. That is no deeper than 32768, behind which it would outweigh them still. A chunk of a prompt is measured as the first one and in the middle, at 4096 at most, since its time there is in
 // proportion.
 func positionsOf(a kernels.Attention, tokens int) []int {
 	middle := a.Slots / 2
@@ -92,7 +92,7 @@ func positionsOf(a kernels.Attention, tokens int) []int {
 	if tokens > 1 {
 		return withDeepest([]int{0}, max(0, min(middle, 4096, a.Slots-tokens)))
 	}
-	return withDeepest([]int{64, 64, 64, 64, 512, 512, 512, 512, 4096, 4096}, min(middle, a.Slots-1))
+	return withDeepest([]int{64, 64, 64, 64, 512, 512, 512, 512, 4096, 4096}, min(middle, 32<<10, a.Slots-1))
 }
 
 // withDeepest are the positions before the deepest one, and that.

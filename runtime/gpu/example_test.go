@@ -16,14 +16,16 @@ func TestPositions(t *testing.T) {
 		slots, window, tokens int
 		want                  []int
 	}{
-		"a token":                                {4096, 0, 1, []int{64, 512, 2048}},
-		"a token, a long context":                {262144, 0, 1, []int{64, 512, 4096}},
-		"a token, a short context":               {600, 0, 1, []int{64, 300}},
+		"a token":                                {4096, 0, 1, []int{64, 64, 64, 64, 512, 512, 512, 512, 2048}},
+		"a token, a long context":                {262144, 0, 1, []int{64, 64, 64, 64, 512, 512, 512, 512, 4096, 4096, 32768}},
+		"a token, twice the default context":     {8192, 0, 1, []int{64, 64, 64, 64, 512, 512, 512, 512, 4096}},
+		"a token, a context of some pages":       {36864, 0, 1, []int{64, 64, 64, 64, 512, 512, 512, 512, 4096, 4096, 18432}},
+		"a token, a short context":               {600, 0, 1, []int{64, 64, 64, 64, 300}},
 		"a token, a tiny context":                {100, 0, 1, []int{50}},
 		"a token, one slot":                      {1, 0, 1, []int{0}},
-		"a token, a window":                      {1280, 1024, 1, []int{64, 512, 1024}},
-		"a token, a window of all":               {1024, 1024, 1, []int{64, 512, 1023}},
-		"a token, a window behind which is more": {4096, 1024, 1, []int{64, 512, 1024}},
+		"a token, a window":                      {1280, 1024, 1, []int{64, 64, 64, 64, 512, 512, 512, 512, 1024}},
+		"a token, a window of all":               {1024, 1024, 1, []int{64, 64, 64, 64, 512, 512, 512, 512, 1023}},
+		"a token, a window behind which is more": {4096, 1024, 1, []int{64, 64, 64, 64, 512, 512, 512, 512, 1024}},
 		"a chunk":                                {4096, 0, 512, []int{0, 2048}},
 		"a chunk, a long context":                {262144, 0, 1024, []int{0, 4096}},
 		"a chunk, a window":                      {1280, 1024, 256, []int{0, 1024}},
