@@ -99,23 +99,26 @@ func (b *binder) reference() error {
 	return nil
 }
 
-// few is the number of elements that an operation of the host may have without a warning, where there is no kernel for it.
-const few = 1 << 10
+// An operation of the host is done without a warning up to so many elements where there is no kernel for it, and where there is one.
+const (
+	fewElements  = 1 << 10
+	someElements = 1 << 16
+)
 
-// meant reports whether an operation of cells is one that the host does on purpose: one of few numbers, whether there are kernels
-// for it or not.
+// meant reports whether an operation of cells is one that the host does on purpose: one that is cheap, or of few numbers, more of them
+// where a kernel would have been for more.
 func (b *binder) meant() bool {
-	name := b.op.Def.Name
-	if cheap[name] || kernelBinders[name] != nil && b.onlyHost() {
-		return true
+	name, most := b.op.Def.Name, fewElements
+	if kernelBinders[name] != nil && b.onlyHost() {
+		most = someElements
 	}
 	small := func(v *ir.Value) bool {
 		shape, known := b.dims(v.Type)
-		return known && strided.Elements(shape) <= few
+		return known && strided.Elements(shape) <= most
 	}
 	all := true
 	b.op.EachArg(func(a *ir.Arg) { all = all && (a.Kind != ir.ValueArg || small(a.Value)) })
-	return all && !slices.ContainsFunc(b.op.Results, func(r *ir.Value) bool { return !small(r) })
+	return cheap[name] || all && !slices.ContainsFunc(b.op.Results, func(r *ir.Value) bool { return !small(r) })
 }
 
 func (b *binder) cellsOf(op *ir.Op) []*value {

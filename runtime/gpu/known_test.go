@@ -208,3 +208,28 @@ func TestWrongKernels(t *testing.T) {
 		})
 	}
 }
+
+// TestExpertsByAnotherTile: where the experts' default tile fails its known answer, they are multiplied by the next one, not token by token.
+func TestExpertsByAnotherTile(t *testing.T) {
+	t.Parallel()
+	m := fusetest.Load(t, "etc-qwen35moe-chat-portable")
+	want := runCalls(t, m, compile(t, reference.Engine{}, m, engine.Options{Precision: eval.FP32}), []int{12})
+	var mu sync.Mutex
+	others := map[bool]int{} // of products up, and down
+	got, _, warnings := proved(t, m, eval.FP32, t.TempDir(), []int{12}, func(file, text string) (string, error) {
+		switch {
+		case file != "experts_matmul":
+		case !strings.Contains(text, "#define MATMUL_BN 128\n"):
+			return "", errors.New("refused")
+		default:
+			mu.Lock()
+			others[strings.Contains(text, "#define ENTRY_experts_matmul_up\n")]++
+			mu.Unlock()
+		}
+		return text, nil
+	})
+	requireClose(t, want, got, 3e-4)
+	require.NotEmpty(t, warnings)
+	require.NotZero(t, others[true])
+	require.NotZero(t, others[false])
+}

@@ -84,7 +84,7 @@ func (x *instance) dispatches(p *plan, list []*step) ([]device.Dispatch, []*step
 			return nil, nil, x.failed(s.op, err)
 		}
 		order[i] = i
-		// The last steps stand on the highest levels: behind these, nothing before them has to be looked at.
+		// The last steps stand on the highest levels: once behind these, a step need not be compared with most of those before them.
 		for j := i - 1; j >= 0; j-- {
 			if levels[j] >= levels[i] && depends(touched[i], touched[j]) {
 				levels[i] = levels[j] + 1

@@ -63,6 +63,7 @@ func TestWarningsOfTheHost(t *testing.T) {
 		{"many numbers without a kernel", "%0 = cumsum(x=%many) {axis=0} : f32[2048]\n %r = slice(x=%0, axis=0, start=0, stop=1) : f32[1]", "cumsum"},
 		{"many of few", "%0 = random_bits(shape=[2048]) : u32[2048]\n %1 = slice(x=%0, axis=0, start=0, stop=1) : u32[1]\n %r = astype(x=%1) {scalar_type=f32} : f32[1]", "random_bits"},
 		{"many that are the same for every call", "%m = multiply_int(a=%s, b=1000) : int(1000*n)\n %0 = arange(start=0, stop=%m, step=1) {scalar_type=f32} : f32[1000*n]\n %r = slice(x=%0, axis=0, start=2, stop=3) : f32[1]", ""},
+		{"many of some, with a kernel for more", "%0 = reshape(x=%many, shape=[2048, 1]) : f32[2048,1]\n %1 = reshape(x=%many, shape=[1, 2048]) : f32[1,2048]\n %2 = add(a=%0, b=%1) : f32[2048,2048]\n %3 = slice(x=%2, axis=0, start=0, stop=1) : f32[1,2048]\n %4 = slice(x=%3, axis=1, start=0, stop=1) : f32[1,1]\n %r = reshape(x=%4, shape=[1]) : f32[1]", "add"},
 		{"few of many", "%r = prod(x=%many) {axes=[0], keepdims=true} : f32[1]", "prod"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

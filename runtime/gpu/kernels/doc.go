@@ -19,7 +19,8 @@
 //     with an attribute, buffers in order and a constant struct of 4-byte fields, if any, last. No templates of
 //     kernels, no function constants, no comma inside of a parameter's type. go generate writes NAME.entry.h,
 //     the entries that CUDA and the emulator start.
-//   - Threadgroup memory is declared by TG_ARRAY(type, name, n) at a kernel's scope, at most 32 KB in all. It
+//   - Threadgroup memory is declared by TG_ARRAY(type, name, n) at a kernel's scope, at most 32 KB in all, of
+//     what a launch takes by default, and 48 KB in tunings for CUDA alone. It
 //     is what a helper gets by a pointer, never what a helper declares. TG_MEMORY(name, bytes), once in a kernel, is what a
 //     launch gives it beside that, Launch.Memory: up to 225 KB on Hopper. Copies into it that run beside the threads are
 //     counted by port_transfer, whose rules the emulator checks.

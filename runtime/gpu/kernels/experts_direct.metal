@@ -1,6 +1,6 @@
 #include "port.h"
 #include "weights.h"
-// The products of experts_matmul.metal, for experts of some tokens each: the same buffers, the same tiles, the same results. Nothing
+// The products of experts_matmul.metal, for experts of some tokens each: the same buffers, the same tiles, results that differ by roundings. Nothing
 // stands in threadgroup memory, and nobody waits for anybody: a simdgroup multiplies 32 rows of an expert's weights with all tokens of
 // a tile. Its lanes read codes where they multiply them, DIRECT_BLOCKS blocks of columns ahead, so that weights are
 // always under way; the tokens' vectors, which all simdgroups of a tile read, come out of the cache.

@@ -36,13 +36,15 @@ func (e ManyExperts) trialSort(l Launch, tile Tile, capacity int) Trial {
 	return t.Trial
 }
 
-// tilePairs are the places, in the order of tiles, of the first and the last pair of each.
+// tilePairs are the places, in the order of tiles, of the first and the last pair of each, and of one of every eight between them.
 func tilePairs(tiles [][4]int32) []int {
 	var out []int
 	for _, x := range tiles {
-		if out = append(out, int(x[1])); x[2]-1 > x[1] {
-			out = append(out, int(x[2]-1))
+		first, last := int(x[1]), int(x[2]-1)
+		for at := first; at < last; at += 8 {
+			out = append(out, at)
 		}
+		out = append(out, last)
 	}
 	return out
 }
