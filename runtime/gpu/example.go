@@ -82,8 +82,8 @@ func words32(values []int32) (out []byte) {
 //
 // A token is measured near the start, behind a page of text, at 4096 and in the middle of the context; with a window the last one is where
 // the window is full. Most calls are near the start, where attention takes the least time, so those count several times: else the sum
-// would be the time in the middle. That is no deeper than 32768, behind which it would outweigh them still. A chunk of a prompt is measured as the first one and in the middle, at 4096 at most, since its time there is in
-// proportion.
+// would be the time in the middle. That is no deeper than 32768, behind which it would outweigh them still. A chunk of a prompt is measured
+// as the first one and in the middle, at 4096 at most, since its time there is in proportion.
 func positionsOf(a kernels.Attention, tokens int) []int {
 	middle := a.Slots / 2
 	if a.Window > 0 {

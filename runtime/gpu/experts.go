@@ -1,7 +1,6 @@
 package gpu
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/etc-ml/etc/ir"
@@ -323,19 +322,22 @@ func (m *mixture) many(b *binder) func(b *binder, mix *expertsOf) bool {
 	e := kernels.ManyExperts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols, Inner: m.gate.rows, Activation: kernels.SiLU, Exact: exact}
 	ways := e.Tiles(b.x.exe.machine.Target, m.tokens)
 	var sort, lift, fall kernels.Launch
-	usable := slices.IndexFunc(ways[:min(len(ways), maxRefused)], func(t kernels.Tile) bool {
-		var errs [3]error
-		sort, errs[0] = b.allowed(e.LaunchSort(t, m.tokens))
-		lift, errs[1] = b.allowed(e.LaunchUp(t, m.tokens))
-		fall, errs[2] = b.allowed(e.LaunchDown(t, m.tokens))
-		return errors.Join(errs[:]...) == nil
+	first := slices.IndexFunc(ways[:min(len(ways), maxRefused)], func(t kernels.Tile) bool {
+		var err error
+		if sort, err = b.allowed(e.LaunchSort(t, m.tokens)); err == nil {
+			lift, err = b.allowed(e.LaunchUp(t, m.tokens))
+		}
+		if err == nil {
+			fall, err = b.allowed(e.LaunchDown(t, m.tokens))
+		}
+		return err == nil
 	})
-	if usable < 0 {
+	if first < 0 {
 		return nil
 	}
-	tile := ways[usable]
+	tile := ways[first]
 	// The order of pairs is made for tiles of so many rows, and both products take it.
-	ways = slices.DeleteFunc(ways[usable:], func(t kernels.Tile) bool { return t.BM != tile.BM })
+	ways = slices.DeleteFunc(ways[first:], func(t kernels.Tile) bool { return t.BM != tile.BM })
 	if _, err := b.allowed(e.LaunchCombine(m.tokens)); err != nil {
 		return nil
 	}

@@ -204,7 +204,7 @@ const cudaMemory = 48 << 10
 func (a Attention) ChunkTunings(target Target) []ChunkTuning {
 	memory, columns := metalMemory, min(a.D, 128)
 	if target == CUDA {
-		memory, columns = 48<<10, min(a.D, 256)
+		memory, columns = cudaMemory, min(a.D, 256)
 	}
 	first := ChunkTuning{Heads: 1, Rows: 4, Keys: 32, Columns: columns, Held: a.D <= 256 && a.D+columns <= 384}
 	for first.Heads < 4 && a.Heads/a.KVHeads%(2*first.Heads) == 0 {

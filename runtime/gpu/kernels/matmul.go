@@ -116,8 +116,8 @@ func (m Matrices) checkTile(t Tile) error {
 		return fmt.Errorf("tile: %d×%d results do not divide among %d×%d simdgroups by 16 and 32", t.BM, t.BN, t.WM, t.WN)
 	case t.BK < 16 || t.BK%16 != 0:
 		return fmt.Errorf("tile: %d columns, want a multiple of 16", t.BK)
-	case m.Memory(t) > 48<<10:
-		return fmt.Errorf("tile: %d bytes of threadgroup memory, there are %d", m.Memory(t), 48<<10)
+	case m.Memory(t) > cudaMemory:
+		return fmt.Errorf("tile: %d bytes of threadgroup memory, there are %d", m.Memory(t), cudaMemory)
 	}
 	return nil
 }
