@@ -37,6 +37,10 @@ func TestTableOrder(t *testing.T) {
 	}
 	require.EqualError(t, checkOrder([]Pass{{Name: "b", After: []Order{{"a", "it reads what a writes"}}}, {Name: "a"}}),
 		"pass b must come after a: it reads what a writes")
+	require.EqualError(t, checkOrder([]Pass{{Name: "a"}, {Name: "a"}}), "pass a stands twice")
+	require.PanicsWithError(t, "pass b must come after a: it reads what a writes", func() {
+		Ordered(Pass{Name: "b", After: []Order{{"a", "it reads what a writes"}}}, Pass{Name: "a"})
+	})
 	names := Names()
 	require.Len(t, names, len(Table))
 	require.Equal(t, "canonicalize", names[0])

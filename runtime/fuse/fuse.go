@@ -7,60 +7,66 @@ import (
 	"github.com/etc-ml/etc/passes"
 )
 
-// Pass is a row of the table.
-type Pass struct {
-	// Name of the pass.
-	Name string
-	// Run changes the module.
-	Run func(*ir.Module) error
-}
+// Table is every pass of the runtime that no device has a say in, in the order in which they run. The rows of a
+// device follow it.
+var Table = passes.Ordered(
+	pass("simplify", simplify),
+	pass("fold-constants", foldConstants),
+	pass("linear", raiseLinear),
+	pass("embedding", raiseEmbedding),
+	pass("top-k", raiseTopK),
+	pass("switch-mlp", raiseSwitchMLP,
+		passes.Order{Pass: "top-k", Because: "it takes the indices of a top-k, and no other integers, for a choice of experts"},
+		passes.Order{Pass: "linear", Because: "experts are told from other gathered products by their weights"}),
+	pass("delta-rule", raiseDeltaRule),
+	pass("sample", raiseSample),
+	pass("decay", raiseDecay),
+	pass("norm-scale", scaleNorms,
+		passes.Order{Pass: "fold-constants", Because: "folding makes the scale a constant"}),
+	pass("conv", raiseConv),
+	pass("state", raiseState,
+		passes.Order{Pass: "delta-rule", Because: "it puts the state of a gated delta rule into its buffer"},
+		passes.Order{Pass: "conv", Because: "it puts the last rows of a convolution into their buffer"}),
+	pass("attention", raiseAttention),
+	pass("glu", raiseGLU,
+		passes.Order{Pass: "switch-mlp", Because: "which matches the gates of experts itself"}),
+	pass("softcap", raiseSoftcap),
+	pass("last-token", sinkLastToken,
+		passes.Order{Pass: "attention", Because: "the last row goes through attention"},
+		passes.Order{Pass: "switch-mlp", Because: "the last row goes through a mixture of experts"}),
+	pass("projections", groupLinears,
+		passes.Order{Pass: "glu", Because: "linears that are left share nothing but their input"}),
+	pass("hoist-weights", hoistWeights),
+)
 
-// Table is every pass in the order in which they run. Patterns see what those before them have made.
-var Table = []Pass{
-	{"simplify", simplify},
-	{"fold-constants", foldConstants},
-	{"linear", raiseLinear},
-	{"embedding", raiseEmbedding},
-	{"top-k", raiseTopK},
-	{"switch-mlp", raiseSwitchMLP}, // needs its top-k indices to be told from other integers
-	{"delta-rule", raiseDeltaRule},
-	{"sample", raiseSample},
-	{"decay", raiseDecay},
-	{"norm-scale", scaleNorms}, // after fold-constants, which makes the scale a constant
-	{"conv", raiseConv},
-	{"state", raiseState}, // after delta-rule
-	{"attention", raiseAttention},
-	{"glu", raiseGLU}, // after switch-mlp, which matches the gates of experts itself
-	{"softcap", raiseSoftcap},
-	{"last-token", sinkLastToken}, // after attention and switch-mlp, which it goes through
-	{"projections", groupLinears}, // after glu: what is left shares nothing but its input
-	{"hoist-weights", hoistWeights},
+// Options are those of the passes of this package: there are none.
+type Options struct{}
+
+// pass makes a row of the table.
+func pass(name string, run func(*ir.Module) error, after ...passes.Order) passes.Row[Options] {
+	return passes.Row[Options]{Name: name, Run: func(m *ir.Module, _ Options) error { return run(m) }, After: after}
 }
 
 // Fuse gives a fused copy of m, which must be verified.
-func Fuse(m *ir.Module) (*ir.Module, error) { return Trace(m, nil) }
+func Fuse(m *ir.Module) (*ir.Module, error) { return Run(m, passes.Control{}) }
 
 // Trace is Fuse that verifies the module after every pass, not only after the last, and calls after with
 // it, where that is set.
 func Trace(m *ir.Module, after func(pass string, m *ir.Module) error) (*ir.Module, error) {
+	return Run(m, passes.Control{After: after, Verify: true})
+}
+
+// Run gives a fused copy of m, which must be verified, by the passes that c lets run. Its Tidy is not used: the copy is
+// cleaned after every pass.
+func Run(m *ir.Module, c passes.Control) (*ir.Module, error) {
 	m = clone(m)
-	for i, p := range Table {
-		err := p.Run(m)
-		if err == nil {
-			err = passes.Clean(m)
-		}
-		if err == nil && (after != nil || i == len(Table)-1) {
-			dropDerived(m)
-			err = ir.Verify(m)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("fuse: pass %s: %w", p.Name, err)
-		}
-		if after != nil {
-			if err := after(p.Name, m); err != nil {
-				return nil, err
-			}
-		}
+	c.Tidy = func(m *ir.Module) error {
+		err := passes.Clean(m)
+		dropDerived(m)
+		return err
+	}
+	if err := Table.Run(m, Options{}, c); err != nil {
+		return nil, fmt.Errorf("fuse: %w", err)
 	}
 	return m, nil
 }
