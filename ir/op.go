@@ -60,6 +60,8 @@ type Op struct {
 	Attrs any
 	// Buffer is the buffer that a load, store or in-place update works on.
 	Buffer *Buffer
+	// Second is the second buffer of an operation that works on two, as on keys and values; nil for others.
+	Second *Buffer
 	// Results are the values that the operation defines.
 	Results []*Value
 	// Regions are the bodies of if (then, else) and scan (one).
@@ -102,6 +104,17 @@ func (op *Op) EachArg(f func(*Arg)) {
 			f(&op.Args[i][j])
 		}
 	}
+}
+
+// Buffers are the buffers that op works on, none, one or two.
+func (op *Op) Buffers() []*Buffer {
+	switch {
+	case op.Buffer == nil:
+		return nil
+	case op.Second == nil:
+		return []*Buffer{op.Buffer}
+	}
+	return []*Buffer{op.Buffer, op.Second}
 }
 
 // Region is a list of operations with arguments and results: the body of a function, an arm of an If,
@@ -197,6 +210,11 @@ type OpDef struct {
 	Effect Effect
 	// Regions is the number of regions.
 	Regions int
+	// SecondBuffer says that the op works on two buffers.
+	SecondBuffer bool
+	// Expand builds what the op stands for in operations that every engine knows and gives the values that stand for its
+	// results. It is set for the ops of one engine; see expand.go. The builder has no module, so Expand makes no constants.
+	Expand func(b *Builder, op *Op) []*Value
 	// Infer derives the types of the results. It reports a wrong argument as an error that says what
 	// was expected and what was found; the caller adds the operation.
 	Infer func(*Inference) ([]Type, error)
@@ -217,6 +235,9 @@ var opsByName, opsByNode = map[string]*OpDef{}, map[string]*OpDef{}
 func init() { // package variables, Ops among them, are initialised before
 	for i := range Ops {
 		d := &Ops[i]
+		if d.Infer == nil && d.Expand != nil {
+			d.Infer = inferExpanded
+		}
 		opsByName[d.Name] = d
 		if d.Node != "" && opsByNode[d.Node] == nil { // the first row of a node is its plain form
 			opsByNode[d.Node] = d

@@ -329,9 +329,12 @@ func (p *parser) parseOp() *Op {
 		p.fail("want the name of an op, found %s", t)
 	}
 	op := &Op{Def: def, Args: make([][]Arg, len(def.Operands)), Attrs: def.NewAttrs()}
-	if p.accept("@") {
+	for _, buffer := range []**Buffer{&op.Buffer, &op.Second} {
+		if !p.accept("@") {
+			break
+		}
 		name := p.name()
-		if op.Buffer = p.buffers[name]; op.Buffer == nil {
+		if *buffer = p.buffers[name]; *buffer == nil {
 			p.fail("no buffer is named %q", name)
 		}
 	}

@@ -34,7 +34,7 @@ func Describe(m *Module, op *Op) string {
 	p.module(m)
 	p.b.Reset()
 	regions := op.Regions
-	op = &Op{op.Def, op.Args, op.Attrs, op.Buffer, op.Results, nil}
+	op = &Op{Def: op.Def, Args: op.Args, Attrs: op.Attrs, Buffer: op.Buffer, Second: op.Second, Results: op.Results}
 	p.op(op)
 	text := strings.TrimSpace(p.b.String())
 	if len(regions) > 0 {
@@ -262,8 +262,8 @@ func (p *printer) op(op *Op) {
 		b.WriteString(" = ")
 	}
 	b.WriteString(op.Def.Name)
-	if op.Buffer != nil {
-		b.WriteString(" @" + quoteName(op.Buffer.Name))
+	for _, buffer := range op.Buffers() {
+		b.WriteString(" @" + quoteName(buffer.Name))
 	}
 	b.WriteByte('(')
 	first := true

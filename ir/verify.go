@@ -214,6 +214,9 @@ func checkOp(op *Op) error {
 		}
 		return fmt.Errorf("%s: works on no buffer, but names @%s", op.Def.Name, op.Buffer.Name)
 	}
+	if op.Def.SecondBuffer != (op.Second != nil) {
+		return fmt.Errorf("%s: names %d buffers", op.Def.Name, len(op.Buffers()))
+	}
 	if len(op.Regions) != op.Def.Regions {
 		return fmt.Errorf("%s: has %d regions, want %d", op.Def.Name, len(op.Regions), op.Def.Regions)
 	}
@@ -227,8 +230,10 @@ func (v *verifier) op(op *Op) error {
 	if err := checkOp(op); err != nil {
 		return err
 	}
-	if op.Buffer != nil && !v.buffers[op.Buffer] {
-		return fmt.Errorf("buffer @%s is not one of the module", op.Buffer.Name)
+	for _, b := range op.Buffers() {
+		if !v.buffers[b] {
+			return fmt.Errorf("buffer @%s is not one of the module", b.Name)
+		}
 	}
 	var err error
 	op.EachArg(func(a *Arg) {
@@ -266,8 +271,10 @@ func (v *verifier) regions(op *Op) error {
 	writes := map[*Buffer]bool{}
 	for _, r := range op.Regions {
 		r.Walk(func(o *Op) {
-			if o.Def.Effect == Writes && o.Buffer != nil {
-				writes[o.Buffer] = true
+			if o.Def.Effect == Writes {
+				for _, b := range o.Buffers() {
+					writes[b] = true
+				}
 			}
 		})
 	}
@@ -300,7 +307,9 @@ func (v *verifier) effects(op *Op) error {
 	case Reads:
 		v.loads[op.Results[0]] = loadState{op.Buffer, v.version[op.Buffer]}
 	case Writes:
-		v.version[op.Buffer]++
+		for _, b := range op.Buffers() {
+			v.version[b]++
+		}
 	}
 	if op.Def.Name == "item_int" {
 		if s, ok := op.Results[0].Type.Int.Symbol(); !ok || v.symbols[s] {

@@ -29,6 +29,10 @@ func NewMachine(m *ir.Module, precision Precision, constants *Constants) (*Machi
 	if constants == nil {
 		constants = NewConstants()
 	}
+	m, err := ir.Expanded(m)
+	if err != nil {
+		return nil, err
+	}
 	x := &Machine{module: m, precision: precision, constants: constants, derived: map[*ir.Value]Value{},
 		uses: map[*ir.Region][][]*ir.Value{}, bits: UnseededBits()}
 	if err := x.Reset(); err != nil {

@@ -5,8 +5,8 @@ import "github.com/etc-ml/etc/ir"
 // Stored names what op has of the file and of the state: its buffer, then its weights, as the text form of the IR does.
 func Stored(op *ir.Op) []string {
 	var out []string
-	if op.Buffer != nil {
-		out = append(out, "@"+op.Buffer.Name)
+	for _, b := range op.Buffers() {
+		out = append(out, "@"+b.Name)
 	}
 	op.EachArg(func(a *ir.Arg) {
 		v := a.Value

@@ -1,6 +1,10 @@
 package bind
 
-import "github.com/etc-ml/etc/ir"
+import (
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+)
 
 // HeldLoads finds the loads whose value can be the buffer's memory itself: they stand in the list of r, and nothing uses
 // them, or a view of them, after a later write of the buffer.
@@ -12,7 +16,9 @@ func HeldLoads(r *ir.Region) map[*ir.Op]bool {
 		for _, n := range op.Regions {
 			n.Walk(func(o *ir.Op) {
 				if o.Def.Effect == ir.Writes {
-					written[o.Buffer] = true
+					for _, b := range o.Buffers() {
+						written[b] = true
+					}
 				}
 			})
 		}
@@ -41,7 +47,7 @@ func HeldLoads(r *ir.Region) map[*ir.Op]bool {
 			held[op] = !written[op.Buffer]
 		case op.Def.Effect == ir.Writes:
 			for load := range held {
-				if load.Buffer == op.Buffer {
+				if slices.Contains(op.Buffers(), load.Buffer) {
 					stale[load] = true
 				}
 			}

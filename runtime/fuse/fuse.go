@@ -59,7 +59,7 @@ func Trace(m *ir.Module, after func(pass string, m *ir.Module) error) (*ir.Modul
 // Run gives a fused copy of m, which must be verified, by the passes that c lets run. Its Tidy is not used: the copy is
 // cleaned after every pass.
 func Run(m *ir.Module, c passes.Control) (*ir.Module, error) {
-	m = clone(m)
+	m = m.Clone()
 	c.Tidy = func(m *ir.Module) error {
 		err := passes.Clean(m)
 		dropDerived(m)

@@ -1,0 +1,100 @@
+package ir
+
+import "slices"
+
+// Clone gives a copy of m whose operations can be changed: its entry is new, with values of its own. Parameters, constants,
+// buffers and init are shared.
+func (m *Module) Clone() *Module {
+	c := m.copyLists()
+	entry := *m.Entry
+	entry.Body = cloneRegion(m.Entry.Body, map[*Value]*Value{}, func(t Type) Type { return t })
+	c.Entry = &entry
+	return c
+}
+
+// Specialize gives a copy of m for inputs of known sizes: with gives the number that takes the place of a symbol, and false
+// for a symbol that stays. The entry has parameters of its own. Types of values follow; what the program computes does not
+// change for inputs of these sizes.
+func (m *Module) Specialize(with func(*Symbol) (int64, bool)) *Module {
+	replace := func(s *Symbol) *Expr {
+		if n, ok := with(s); ok {
+			return Const(n)
+		}
+		return nil
+	}
+	retype := func(t Type) Type {
+		for i, d := range t.Shape {
+			t.Shape[i] = d.Substitute(replace)
+		}
+		if t.Int != nil {
+			t.Int = t.Int.Substitute(replace)
+		}
+		return t
+	}
+	c := m.copyLists()
+	entry := *m.Entry
+	copies := map[*Value]*Value{}
+	entry.Params = nil
+	for _, p := range m.Entry.Params {
+		t := p.Type
+		t.Shape = slices.Clone(t.Shape)
+		copies[p] = entry.NewParam(p.Param, retype(t))
+	}
+	entry.Outputs = slices.Clone(m.Entry.Outputs)
+	for i, t := range entry.Outputs {
+		t.Shape = slices.Clone(t.Shape)
+		entry.Outputs[i] = retype(t)
+	}
+	entry.Body = cloneRegion(m.Entry.Body, copies, retype)
+	c.Entry = &entry
+	return c
+}
+
+// copyLists copies a module less its entry: lists can be changed, what they hold is shared.
+func (m *Module) copyLists() *Module {
+	c := *m
+	c.Constants, c.Derived = slices.Clone(m.Constants), slices.Clone(m.Derived)
+	return &c
+}
+
+// cloneRegion copies a region; copies holds the copies of the values that it may use from outside, and gets its own. retype
+// gives the type of a copy; it may change the shape that it is given.
+func cloneRegion(r *Region, copies map[*Value]*Value, retype func(Type) Type) *Region {
+	get := func(v *Value) *Value {
+		if n := copies[v]; n != nil {
+			return n
+		}
+		return v // a parameter or a constant
+	}
+	typeOf := func(t Type) Type {
+		t.Shape = slices.Clone(t.Shape)
+		return retype(t)
+	}
+	out := &Region{}
+	for _, a := range r.Args {
+		copies[a] = out.NewArg(typeOf(a.Type))
+	}
+	for _, op := range r.Ops {
+		n := &Op{Def: op.Def, Attrs: op.Attrs, Buffer: op.Buffer, Second: op.Second, Args: make([][]Arg, len(op.Args))}
+		for i, args := range op.Args {
+			n.Args[i] = slices.Clone(args)
+		}
+		n.EachArg(func(a *Arg) {
+			if a.Kind == ValueArg {
+				a.Value = get(a.Value)
+			}
+		})
+		for _, region := range op.Regions {
+			n.Regions = append(n.Regions, cloneRegion(region, copies, retype))
+		}
+		for i, v := range op.Results {
+			n.Results = append(n.Results, &Value{Type: typeOf(v.Type), Def: n, Index: i})
+			copies[v] = n.Results[i]
+		}
+		out.Ops = append(out.Ops, n)
+	}
+	for _, v := range r.Results {
+		out.Results = append(out.Results, get(v))
+	}
+	return out
+}

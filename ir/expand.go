@@ -1,0 +1,65 @@
+package ir
+
+// Operations with an expansion are those of one engine: a row of its table makes them of the operations that every engine
+// knows, because it has a kernel for all of these at once. The expansion says what such an operation computes, in the
+// operations that it was made of. Its type rule and its reference semantics follow from it, so neither is written twice.
+
+// inferExpanded is the type rule of an operation with an expansion: its results have the types of what it stands for.
+func inferExpanded(c *Inference) ([]Type, error) {
+	var types []Type
+	err := Build(func() {
+		b := &Builder{Insert: func(*Op) {}}
+		for _, v := range c.Op.Def.Expand(b, c.Op) {
+			types = append(types, v.Type)
+		}
+	})
+	return types, err
+}
+
+// Expanded gives m with every operation that has an expansion replaced by it: m itself where there is none. Parameters,
+// constants and buffers are shared.
+func Expanded(m *Module) (*Module, error) {
+	found := false
+	m.Entry.Body.Walk(func(op *Op) { found = found || op.Def.Expand != nil })
+	if !found {
+		return m, nil
+	}
+	m = m.Clone()
+	err := Build(func() { m.Entry.Body = expandRegion(m, m.Entry.Body, map[*Value]*Value{}) })
+	return m, err
+}
+
+func expandRegion(m *Module, r *Region, replaced map[*Value]*Value) *Region {
+	get := func(v *Value) *Value {
+		if n := replaced[v]; n != nil {
+			return n
+		}
+		return v
+	}
+	out := &Region{Args: r.Args}
+	b := &Builder{Module: m, Region: out}
+	for _, op := range r.Ops {
+		op.EachArg(func(a *Arg) {
+			if a.Kind == ValueArg {
+				a.Value = get(a.Value)
+			}
+		})
+		for i, n := range op.Regions {
+			op.Regions[i] = expandRegion(m, n, replaced)
+		}
+		if op.Def.Expand == nil {
+			out.Ops = append(out.Ops, op)
+			continue
+		}
+		for i, v := range op.Def.Expand(b, op) {
+			replaced[op.Results[i]] = v
+		}
+	}
+	for _, v := range r.Results {
+		out.Results = append(out.Results, get(v))
+	}
+	for _, a := range r.Args {
+		a.Region = out
+	}
+	return out
+}
