@@ -20,7 +20,9 @@ func inferExpanded(c *Inference) ([]Type, error) {
 // constants and buffers are shared.
 func Expanded(m *Module) (*Module, error) {
 	found := false
-	m.Entry.Body.Walk(func(op *Op) { found = found || op.Def.Expand != nil })
+	if m.Entry != nil { // a module of init alone has none
+		m.Entry.Body.Walk(func(op *Op) { found = found || op.Def.Expand != nil })
+	}
 	if !found {
 		return m, nil
 	}

@@ -175,4 +175,7 @@ var Ops = []OpDef{
 	{Name: "buffer_ring_update", Operands: operands("update start:int"), Attrs: AxisAttrs{}, Effect: Writes, Infer: inferBufferRingUpdate},
 	{Name: "buffer_conv", Operands: operands("x w reset?"), Attrs: BufferConvAttrs{}, Results: 1, Effect: Writes, Infer: inferBufferConv},
 	{Name: "buffer_delta_rule", Operands: operands("q k v g beta reset?"), Results: 1, Effect: Writes, Infer: inferBufferDeltaRule},
+	// Ops of the GPU engine (runtime/gpu/lower); see lowered.go.
+	{Name: "copy", Operands: operands("x"), Results: 1, Expand: expandCopy},
+	{Name: "delta_gates", Operands: operands("x bias rate update"), Results: 2, Expand: expandDeltaGates},
 }

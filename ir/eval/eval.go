@@ -138,6 +138,9 @@ func one(t *Tensor, err error) ([]Value, error) {
 
 // Run executes one operation that is neither control flow nor a buffer access. The error names the operation.
 func Run(c *Call) ([]Value, error) {
+	if c.Op.Def.Expand != nil {
+		return runExpansion(c)
+	}
 	k := kernels[c.Op.Def.Name]
 	if k == nil {
 		return nil, fmt.Errorf("%s: the reference engine has no kernel for this operation", c.Op.Def.Name)
@@ -147,4 +150,32 @@ func Run(c *Call) ([]Value, error) {
 		return nil, fmt.Errorf("%s: %w", c.Op.Def.Name, err)
 	}
 	return out, nil
+}
+
+// runExpansion executes what an operation stands for; see ir.OpDef.Expand.
+func runExpansion(c *Call) ([]Value, error) {
+	r := &ir.Region{}
+	err := ir.Build(func() { r.Results = c.Op.Def.Expand(&ir.Builder{Region: r}, c.Op) })
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.Op.Def.Name, err)
+	}
+	x := &Machine{precision: c.Precision, constants: NewConstants(), uses: map[*ir.Region][][]*ir.Value{}, bits: c.Bits,
+		env: map[*ir.Value]Value{}, derived: map[*ir.Value]Value{}}
+	for i, args := range c.Op.Args {
+		for j, a := range args {
+			if a.Kind == ir.ValueArg {
+				x.derived[a.Value] = c.Args[i][j]
+			}
+		}
+	}
+	for _, op := range r.Ops {
+		results, err := x.op(op)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.Op.Def.Name, err)
+		}
+		for j, v := range op.Results {
+			x.env[v] = results[j]
+		}
+	}
+	return x.results(r)
 }

@@ -18,10 +18,14 @@ func init() {
 }
 
 // updates are the kernels of operations that read and change their buffer, whose content they get.
-var updates = map[string]func(c *Call, state *Tensor) ([]Value, error){
-	"buffer_ring_update": ringUpdate,
-	"buffer_conv":        convUpdate,
-	"buffer_delta_rule":  deltaUpdate,
+var updates map[string]func(c *Call, state *Tensor) ([]Value, error)
+
+func init() { // the kernels run operations themselves, which may be updates
+	updates = map[string]func(c *Call, state *Tensor) ([]Value, error){
+		"buffer_ring_update": ringUpdate,
+		"buffer_conv":        convUpdate,
+		"buffer_delta_rule":  deltaUpdate,
+	}
 }
 
 // compose executes the operation of that name, as part of c, and gives its only result, of dtype d.

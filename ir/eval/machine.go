@@ -177,12 +177,12 @@ func (x *Machine) run(r *ir.Region, keep []*ir.Value) error {
 }
 
 func (x *Machine) value(v *ir.Value) (Value, error) {
+	if d, ok := x.derived[v]; ok {
+		return d, nil
+	}
 	if v.Constant != nil {
 		t, err := x.constants.get(v.Constant)
 		return Value{Tensor: t}, err
-	}
-	if d, ok := x.derived[v]; ok {
-		return d, nil
 	}
 	r, ok := x.env[v]
 	if !ok {

@@ -75,7 +75,7 @@ func (b *binder) foresee() *ahead {
 // caches, at a position that a call is told, are read by attention alone, which looks at no position behind its own.
 func (b *binder) undoable(a *ahead) bool {
 	caches := map[*ir.Buffer]bool{}
-	ops := b.x.exe.fused.Entry.Body.Ops
+	ops := b.plan.module.Entry.Body.Ops
 	for _, op := range ops {
 		if op.Buffer == nil || op.Def.Effect != ir.Writes {
 			continue

@@ -8,7 +8,7 @@ var kernelBinders map[string]func(b *binder) bool
 
 func init() {
 	kernelBinders = map[string]func(*binder) bool{
-		"load": bindLoad, "buffer_slice_update": bindCacheWrite, "buffer_ring_update": bindCacheWrite,
+		"load": bindLoad, "copy": bindCopy, "delta_gates": bindDeltaGates, "buffer_slice_update": bindCacheWrite, "buffer_ring_update": bindCacheWrite,
 		"linear": bindLinear, "linears": bindLinears, "embedding": bindEmbedding,
 		"rms_norm": bindNorm, "rope": bindRope, "glu": bindGLU, "softcap": bindSoftcap,
 		"sigmoid": bindSigmoid, "add": bindAdd, "multiply": bindMultiply,

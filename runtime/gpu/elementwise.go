@@ -125,6 +125,12 @@ func bindUnary(b *binder) bool { return b.function(b.op.Def.Name, b.floats("x"))
 // bindBinary computes functions of two operands.
 func bindBinary(b *binder) bool { return b.function(b.op.Def.Name, b.floats("a"), b.floats("b")) }
 
+// bindCopy copies into row-major order.
+func bindCopy(b *binder) bool {
+	x, out := b.floats("x"), b.result(0, nil)
+	return x != nil && out != nil && b.elements("copy", "copy", out, x)
+}
+
 // sigmoidOf is a sigmoid that is deferred: the delta rule takes its operand.
 type sigmoidOf struct{ x, out *value }
 

@@ -8,10 +8,12 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/passes"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/fuse"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/gpu/lower"
 	"github.com/etc-ml/etc/runtime/gpu/prove"
 	"github.com/etc-ml/etc/runtime/gpu/tune"
 	"github.com/etc-ml/etc/runtime/reference"
@@ -63,7 +65,7 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 		return nil, fmt.Errorf("--device %s: %w", e.Device, err)
 	}
 	x := &executable{name: e.Device, device: d, machine: d.Info().Machine, module: m, fused: fused, precision: o.Precision, exact: o.Exact, warn: warn,
-		constants: map[*ir.Value]*value{}, joins: map[*ir.Value]eval.Value{}, weights: map[*ir.Value]*weight{},
+		constants: map[*ir.Value]*value{}, joins: map[weightKey]eval.Value{}, weights: map[weightKey]*weight{},
 		memory: map[memoryKey]*slot{}, kernels: map[string]device.Kernel{}, products: map[device.Product]device.Kernel{}}
 	if e.Tune != nil && !o.NoTune {
 		x.tuner, x.choices = tune.New(d, *e.Tune, warn), map[string]kernels.Launch{}
@@ -101,8 +103,8 @@ type executable struct {
 
 	mu        sync.Mutex
 	constants map[*ir.Value]*value
-	joins     map[*ir.Value]eval.Value
-	weights   map[*ir.Value]*weight
+	joins     map[weightKey]eval.Value
+	weights   map[weightKey]*weight
 	memory    map[memoryKey]*slot // constants on the device
 	buffers   []device.Buffer     // those that Close frees
 	kernels   map[string]device.Kernel
@@ -177,6 +179,12 @@ func (x *executable) note(op *ir.Op) {
 	}
 }
 
+// lowered is the module for inputs of these shapes, in the operations of the device.
+func (x *executable) lowered(shapes [][]int, c passes.Control) (*ir.Module, error) {
+	t := &lower.Target{Machine: x.machine, Precision: x.precision, Exact: x.exact, Refuses: x.known.refuses}
+	return lower.Run(x.fused, shapes, t, c)
+}
+
 // derive runs the init function, if the fused module still needs it.
 func (x *executable) derive() error {
 	derived, err := eval.Derive(x.fused, x.precision)
@@ -212,7 +220,8 @@ func (x *executable) constant(v *ir.Value) (*value, error) {
 // quantized joins a weight for reference kernels.
 func (x *executable) quantized(v *ir.Value) (eval.Value, error) {
 	x.mu.Lock()
-	q, ok := x.joins[v]
+	key := weightKeyOf(v)
+	q, ok := x.joins[key]
 	x.mu.Unlock()
 	if ok {
 		return q, nil
@@ -234,6 +243,6 @@ func (x *executable) quantized(v *ir.Value) (eval.Value, error) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.joins[v] = out[0]
+	x.joins[key] = out[0]
 	return out[0], nil
 }

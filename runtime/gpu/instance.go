@@ -143,7 +143,7 @@ func (x *instance) results(c *call) (out []eval.Value, err error) {
 		if c.result != nil {
 			out[i].Tensor, err = c.token()
 		} else {
-			out[i], err = x.content(f.Body.Results[i], v)
+			out[i], err = x.content(p.module.Entry.Body.Results[i], v)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("output %d: %w", i, err)

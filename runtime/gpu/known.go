@@ -23,13 +23,13 @@ type known struct {
 // refuses reports whether a kernel must not be used. Mostly there are none such, and keys are long.
 func (k *known) refuses(l kernels.Launch) bool { return len(k.refused) > 0 && k.refused[l.Key()] }
 
-// slowKey is an operation in a plan for these shapes: other sizes of a chunk have other kernels.
-type slowKey struct {
-	op     *ir.Op
-	shapes string
-}
+// slowKey is an operation in a plan for these shapes: other sizes of a chunk have other kernels. The operation is told by
+// its text, since every plan has operations of its own.
+type slowKey struct{ op, shapes string }
 
-func (p *plan) slowKey(op *ir.Op) slowKey { return slowKey{op, fmt.Sprint(p.shapes)} }
+func (p *plan) slowKey(op *ir.Op) slowKey {
+	return slowKey{ir.Describe(p.module, op), fmt.Sprint(p.shapes)}
+}
 
 // slow reports whether op is to run on its reference kernel.
 func (b *binder) slow(op *ir.Op) bool {
@@ -56,7 +56,7 @@ func (x *instance) prove(p *plan) error {
 		case !k.refuses(s.launch):
 			launches = append(launches, s.launch)
 		case k.slow[p.slowKey(s.op)]:
-			return x.failed(s.op, fmt.Errorf("kernel %s gives wrong numbers on this device, and nothing else does its work; use another --device", s.launch.Key()))
+			return p.failed(s.op, fmt.Errorf("kernel %s gives wrong numbers on this device, and nothing else does its work; use another --device", s.launch.Key()))
 		default:
 			slow[p.slowKey(s.op)] = true
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/passes"
 	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/strided"
@@ -13,7 +14,8 @@ import (
 
 // plan is a module bound to the shapes of its inputs.
 type plan struct {
-	shapes  [][]int // of the inputs; nil for ints
+	module  *ir.Module // in the operations of the device, for inputs of these shapes
+	shapes  [][]int    // of the inputs; nil for ints
 	inputs  []*cell
 	cells   []*cell // computed before the first step, in order
 	steps   []step
@@ -62,8 +64,11 @@ type binder struct {
 
 // bind makes a plan for inputs of these shapes.
 func (x *instance) bind(shapes [][]int) (*plan, error) {
-	m := x.exe.fused
-	b := &binder{x: x, plan: &plan{shapes: shapes}, symbols: bind.SizesOf(m.Entry.Params, shapes),
+	m, err := x.exe.lowered(shapes, passes.Control{})
+	if err != nil {
+		return nil, err
+	}
+	b := &binder{x: x, plan: &plan{module: m, shapes: shapes}, symbols: bind.SizesOf(m.Entry.Params, shapes),
 		values: make(map[*ir.Value]*value, 2*len(m.Entry.Body.Ops)), held: bind.HeldLoads(m.Entry.Body), uses: countUses(m.Entry.Body), writers: map[*slot]int{}, fitting: map[fittingKey]bool{},
 		uploaded: map[*cell]*value{}, angles: map[angleKey]*slot{}, forms: map[preparedKey]*slot{}}
 	for i, p := range m.Entry.Params {

@@ -81,7 +81,7 @@ func (x *instance) dispatches(p *plan, list []*step) ([]device.Dispatch, []*step
 	for i, s := range list {
 		var err error
 		if all[i], touched[i], err = x.dispatch(p, s); err != nil {
-			return nil, nil, x.failed(s.op, err)
+			return nil, nil, p.failed(s.op, err)
 		}
 		order[i] = i
 		// The last steps stand on the highest levels: once behind these, a step need not be compared with most of those before them.

@@ -110,7 +110,7 @@ func (b *binder) convolveProduct(x *value, c *convOf) bool {
 // gateAhead finds results of products, one row of one of them, that are the gate of a later operation. An activation costs
 // nothing in the kernel that makes them, where each is computed once.
 func (b *binder) gateAhead(group []*linearOf) (results *value, activation kernels.Activation) {
-	ops := b.x.exe.fused.Entry.Body.Ops
+	ops := b.plan.module.Entry.Body.Ops
 	for _, op := range ops[slices.Index(ops, b.op)+1:] {
 		if op.Def.Name != "glu" {
 			continue
@@ -178,6 +178,21 @@ func (d *decayOf) gates(b *binder, g, betaOf, beta *value) bool {
 	return b.dispatch("gates", l, err, reads(d.x), reads(in), reads(d.bias), reads(d.rate), writes(g), out, b.stepAt(n, nil))
 }
 
+// bindDeltaGates computes the decays and the update rates of a gated delta rule.
+func bindDeltaGates(b *binder) bool {
+	x, update := b.floats("x"), b.floats("update")
+	if x == nil || update == nil || len(x.shape) == 0 {
+		return false
+	}
+	heads := x.shape[len(x.shape)-1]
+	d := &decayOf{x: x, bias: b.vector("bias", heads), rate: b.vector("rate", heads)}
+	if d.bias == nil || d.rate == nil {
+		return false
+	}
+	g, beta := b.result(0, nil), b.result(1, nil)
+	return g != nil && beta != nil && d.gates(b, g, update, beta)
+}
+
 // bindDecay defers the decays of the gated delta rule, a few numbers for each token.
 func bindDecay(b *binder) bool {
 	x := b.floats("x")
@@ -234,15 +249,6 @@ func bindDeltaRule(b *binder) bool {
 		if decay != nil && g.same(decay.out) && gate != nil && beta.same(gate.out) {
 			d.Gates, bias, rate = kernels.F32, decay.bias, decay.rate
 			g, beta = as(decay.x, g.shape), as(gate.x, g.shape)
-		}
-	} else {
-		// One kernel for decays and the gates of the updates.
-		decay, _ := g.slot.pending.(*decayOf)
-		gate, _ := beta.slot.pending.(*sigmoidOf)
-		if decay != nil && gate != nil && beta.same(gate.out) && strideOfRows(gate.x) > 0 && strided.Elements(gate.x.shape) == decay.x.len() {
-			b.take(g.slot)
-			b.take(beta.slot)
-			decay.gates(b, decay.out, gate.x, gate.out)
 		}
 	}
 	// Heads follow each other; the distance of tokens means nothing where there is one.

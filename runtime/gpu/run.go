@@ -39,7 +39,7 @@ func (x *instance) play(p *plan) error {
 		s := &p.programs[x.turn][i]
 		if s.host != nil {
 			if err := s.host.host(); err != nil {
-				return x.failed(s.host.op, err)
+				return p.failed(s.host.op, err)
 			}
 			continue
 		}
@@ -78,8 +78,8 @@ func (p *plan) compute() error {
 }
 
 // failed says which operation an error is of.
-func (x *instance) failed(op *ir.Op, err error) error {
-	return fmt.Errorf("%w\n\tin %s", err, ir.Describe(x.exe.fused, op))
+func (p *plan) failed(op *ir.Op, err error) error {
+	return fmt.Errorf("%w\n\tin %s", err, ir.Describe(p.module, op))
 }
 
 // reserve makes room for intermediate results. Recordings name the memory that they use: where it moves,

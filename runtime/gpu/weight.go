@@ -36,9 +36,31 @@ func (w *weight) operands() []operand {
 
 // memoryKey tells a constant on the device, and in which form.
 type memoryKey struct {
-	value  *ir.Value
-	format format
-	stored bool // as the file has it
+	value      *ir.Value
+	format     format
+	stored     bool // as the file has it
+	transposed bool // by rows, where the file has columns
+}
+
+// weightKey tells a weight: every plan has operations of its own that make weights of constants.
+type weightKey struct {
+	stored *ir.Value // its numbers in the file
+	shape  string
+	name   string // of the operation that makes it of these
+}
+
+func weightKeyOf(v *ir.Value) weightKey {
+	key := weightKey{stored: v, shape: v.Type.String()}
+	for key.stored.Def != nil {
+		if name := key.stored.Def.Def.Name; name != "astype" {
+			key.name += name + " "
+		}
+		key.stored = key.stored.Def.Input(key.stored.Def.Def.Operands[0].Name)
+		if key.stored == nil {
+			return weightKey{stored: v}
+		}
+	}
+	return key
 }
 
 // weight opens the weight [N, K] or [E, N, K] behind a value, or gives nil where no kernel can read it.
@@ -47,7 +69,8 @@ func (x *executable) weight(v *ir.Value) *weight {
 		return nil
 	}
 	x.mu.Lock()
-	w, known := x.weights[v]
+	key := weightKeyOf(v)
+	w, known := x.weights[key]
 	x.mu.Unlock()
 	if known {
 		return w
@@ -55,7 +78,7 @@ func (x *executable) weight(v *ir.Value) *weight {
 	w = x.openWeight(v)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.weights[v] = w
+	x.weights[key] = w
 	return w
 }
 
@@ -144,7 +167,7 @@ func (x *executable) openTransposed(w *weight, v *ir.Value) *weight {
 			}
 		}
 	}
-	if w.data = x.remembered(memoryKey{value: v}, func() *slot { return x.upload(out) }); w.data == nil {
+	if w.data = x.remembered(memoryKey{value: c, transposed: true}, func() *slot { return x.upload(out) }); w.data == nil {
 		return nil
 	}
 	w.scales, w.biases = w.data, w.data

@@ -1,0 +1,56 @@
+package lower
+
+import (
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/passes"
+	"github.com/etc-ml/etc/runtime/bind"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+)
+
+// Target is what the rows ask of the device and of the call. One is made for each plan.
+type Target struct {
+	// Machine is what is known of the device.
+	Machine kernels.Machine
+	// Precision is eval.FP32 or eval.Mixed.
+	Precision eval.Precision
+	// Exact says that products take their inputs as they are, also in precision mixed.
+	Exact bool
+	// Refuses reports whether a kernel must not be used: its self-test failed on this device. Nil refuses none.
+	Refuses func(kernels.Launch) bool
+
+	layouts map[*ir.Value]Layout
+}
+
+// Table is the rows of a GPU, in the order in which they run.
+var Table = passes.Ordered(
+	passes.Row[*Target]{Name: "insert-copies", Run: insertCopies},
+	passes.Row[*Target]{Name: "delta-gates", Run: deltaGates, After: []passes.Order{
+		{Pass: "insert-copies", Because: "it reads layouts, which copies change"},
+	}},
+)
+
+// Run gives m, which runtime/fuse has fused, for inputs of these shapes (nil for an int), in the operations of the target.
+func Run(m *ir.Module, shapes [][]int, t *Target, c passes.Control) (*ir.Module, error) {
+	sizes := bind.SizesOf(m.Entry.Params, shapes)
+	m = m.Specialize(func(s *ir.Symbol) (int64, bool) { n, ok := sizes[s]; return n, ok })
+	t.layouts = map[*ir.Value]Layout{}
+	return m, Table.Run(m, t, c)
+}
+
+// Allowed passes a launch on, unless its kernel must not be used or err says that there is none.
+func (t *Target) Allowed(l kernels.Launch, err error) bool {
+	return err == nil && (t.Refuses == nil || !t.Refuses(l))
+}
+
+// rewrite replaces, in order, every operation of that name for which f gives the values that stand for its results.
+func rewrite(m *ir.Module, name string, f func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool)) error {
+	return ir.Build(func() {
+		passes.Rewrite(m, m.Entry.Body, func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
+			if op.Def.Name != name {
+				return nil, false
+			}
+			return f(b, op)
+		})
+	})
+}
