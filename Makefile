@@ -25,13 +25,13 @@ demo: build
 test:
 	$(GO) test ./...
 
-# gofmt, go vet on every platform, staticcheck (its version is pinned in tools/go.mod).
+# gofmt, go vet on every platform, staticcheck (its version is pinned in tools/lint.mod).
 lint:
 	@files=$$(gofmt -l .) && test -z "$$files" || { echo "gofmt -l: $$files"; exit 1; }
 	@for p in $(PLATFORMS); do \
 		echo "go vet $$p" && GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) vet ./... || exit 1; \
 	done
-	$(GO) tool -modfile=tools/go.mod staticcheck ./...
+	$(GO) tool -modfile=tools/lint.mod staticcheck ./...
 
 # A static binary for every platform, under bin/.
 cross:
