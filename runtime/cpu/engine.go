@@ -9,6 +9,7 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/passes"
 	"github.com/etc-ml/etc/runtime/cpu/kernel"
 	"github.com/etc-ml/etc/runtime/cpu/pool"
 	"github.com/etc-ml/etc/runtime/engine"
@@ -34,7 +35,7 @@ func (Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, error)
 		warn("--device cpu has no precision strict: this runs on the reference engine, slowly")
 		return reference.Engine{}.Compile(m, o)
 	}
-	fused, err := fuse.Fuse(m)
+	fused, err := fuse.Run(m, passes.Control{Disable: o.DisablePasses, Verify: o.VerifyIR})
 	if err != nil {
 		warn(fmt.Sprintf("this runs on the reference engine, slowly: %v", err))
 		return reference.Engine{}.Compile(m, o)

@@ -16,6 +16,10 @@ type Options struct {
 	// NoTune takes the default of every kernel where an engine would measure once which way to divide its work is the
 	// fastest on this machine.
 	NoTune bool
+	// DisablePasses names passes of the runtime's table that do not run, to measure what they are worth; see Lowerer.
+	DisablePasses []string
+	// VerifyIR runs the verifier after every pass of that table, not only at the end.
+	VerifyIR bool
 	// Observe is told of every step that ran, on the goroutine of the call; nil costs nothing. Instances that
 	// run at the same time call it at the same time. An engine that has no steps does not call it.
 	Observe func(*Step)
@@ -30,6 +34,19 @@ type Engine interface {
 	// Compile prepares a verified module. The module must live as long as the result.
 	Compile(m *ir.Module, o Options) (Executable, error)
 }
+
+// Lowerer is an engine that shows the graphs that it runs.
+type Lowerer interface {
+	// PassNames lists the passes of the runtime's table for this engine, in the order in which they run.
+	PassNames() []string
+	// Lower gives what the engine runs of a verified module for calls whose symbolic dims are all rows. after is called
+	// with the module after every pass; nil for nothing.
+	Lower(m *ir.Module, rows int, o Options, after func(pass string, m *ir.Module) error) (*ir.Module, error)
+}
+
+// BindShapes is the name of the pass that makes a module one for inputs of known sizes. The passes before it are the same
+// for all engines, those after it are the engine's own.
+const BindShapes = "bind-shapes"
 
 // Executable is a compiled module. It is safe for concurrent use.
 type Executable interface {

@@ -48,7 +48,7 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 		warn(fmt.Sprintf("--device %s has no precision strict: this runs on the reference engine, slowly", e.Device))
 		return reference.Engine{}.Compile(m, o)
 	}
-	fused, err := fuse.Fuse(m)
+	fused, err := fuse.Run(m, passes.Control{Disable: o.DisablePasses, Verify: o.VerifyIR})
 	if err == nil {
 		for _, op := range fused.Entry.Body.Ops {
 			if len(op.Regions) > 0 {
@@ -64,7 +64,7 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 	if err != nil {
 		return nil, fmt.Errorf("--device %s: %w", e.Device, err)
 	}
-	x := &executable{name: e.Device, device: d, machine: d.Info().Machine, module: m, fused: fused, precision: o.Precision, exact: o.Exact, warn: warn,
+	x := &executable{name: e.Device, device: d, machine: d.Info().Machine, module: m, fused: fused, precision: o.Precision, exact: o.Exact, control: passes.Control{Disable: o.DisablePasses, Verify: o.VerifyIR}, warn: warn,
 		constants: map[*ir.Value]*value{}, joins: map[weightKey]eval.Value{}, weights: map[weightKey]*weight{},
 		memory: map[memoryKey]*slot{}, kernels: map[string]device.Kernel{}, products: map[device.Product]device.Kernel{}}
 	if e.Tune != nil && !o.NoTune {
@@ -91,6 +91,7 @@ type executable struct {
 	module, fused *ir.Module
 	precision     eval.Precision
 	exact         bool
+	control       passes.Control // of the rows of the device
 	warn          func(string)
 
 	tuner   *tune.Tuner               // nil for none
@@ -180,9 +181,9 @@ func (x *executable) note(op *ir.Op) {
 }
 
 // lowered is the module for inputs of these shapes, in the operations of the device.
-func (x *executable) lowered(shapes [][]int, c passes.Control) (*ir.Module, error) {
+func (x *executable) lowered(shapes [][]int) (*ir.Module, error) {
 	t := &lower.Target{Machine: x.machine, Precision: x.precision, Exact: x.exact, Refuses: x.known.refuses}
-	return lower.Run(x.fused, shapes, t, c)
+	return lower.Run(x.fused, shapes, t, x.control)
 }
 
 // derive runs the init function, if the fused module still needs it.

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/passes"
 	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/strided"
@@ -64,7 +63,7 @@ type binder struct {
 
 // bind makes a plan for inputs of these shapes.
 func (x *instance) bind(shapes [][]int) (*plan, error) {
-	m, err := x.exe.lowered(shapes, passes.Control{})
+	m, err := x.exe.lowered(shapes)
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,8 @@ import (
 type inspectFlags struct {
 	modelFlags
 	json, ir, nodes, weights, dot, plan bool
-	method, html                        string
+	method, html, after                 string
+	rows                                int
 }
 
 func newInspect() *cobra.Command {
@@ -48,6 +49,8 @@ they read, buffers and memory.`,
 	fl.BoolVar(&f.dot, "dot", false, "print the method as a graph for Graphviz")
 	fl.BoolVar(&f.plan, "plan", false, "print how --device runs the method")
 	f.add(cmd, "mixed")
+	fl.StringVar(&f.after, "after", "", "with --ir: print what --device runs, after this pass of the runtime (last: after all of them)")
+	fl.IntVar(&f.rows, "rows", 1, "with --ir --after: tokens of a call, from bind-shapes on")
 	fl.StringVar(&f.html, "html", "", "write the pictures to this file")
 	fl.StringVar(&f.method, "method", "forward", "the method for --ir, --nodes, --weights, --dot, --plan and --html")
 	return cmd
@@ -65,8 +68,12 @@ func runInspect(cmd *cobra.Command, path string, f inspectFlags) error {
 		return usagef("%s: give one of them", strings.Join(chosen, " "))
 	case cmd.Flags().Changed("method") && (len(chosen) == 0 || f.json):
 		return usagef("--method: all methods are shown without one of --ir, --nodes, --weights, --dot, --plan, --html")
-	case !f.plan && anyChanged(cmd, "device", "threads", "cpu-features", "exact", "no-tune", "precision"):
-		return usagef("--device, --threads, --cpu-features, --exact, --no-tune and --precision are about --plan")
+	case f.after != "" && !f.ir:
+		return usagef("--after %s is about --ir", f.after)
+	case cmd.Flags().Changed("rows") && (f.after == "" || f.rows < 1):
+		return usagef("--rows %d: want a number of tokens from 1 on, with --ir --after", f.rows)
+	case !f.plan && f.after == "" && anyChanged(cmd, "device", "threads", "cpu-features", "exact", "no-tune", "precision"):
+		return usagef("--device, --threads, --cpu-features, --exact, --no-tune and --precision are about --plan and --ir --after")
 	}
 	e, o, err := f.runner()
 	if err != nil {
@@ -88,6 +95,9 @@ func runInspect(cmd *cobra.Command, path string, f inspectFlags) error {
 		}
 		if f.html != "" {
 			return writeAtomically(f.html, func(w io.Writer) error { return report.Inspection(w, inspect.Read(p), m) })
+		}
+		if f.after != "" {
+			return writeLowered(out, m, e, o, f)
 		}
 		if f.dot {
 			return inspect.WriteDot(out, m)
@@ -140,6 +150,40 @@ func writePart(out io.Writer, r *inspect.Report, f inspectFlags) error {
 		return m.Graph.WriteNodes(out)
 	}
 	return m.Graph.WriteWeights(out)
+}
+
+// writeLowered writes what an engine runs, after a pass of the runtime.
+func writeLowered(out io.Writer, m *ir.Module, e engine.Engine, o engine.Options, f inspectFlags) error {
+	if f.after != "last" || !isLowerer(e) {
+		if err := checkRuntimePass("--after", f.after, e); err != nil {
+			return err
+		}
+	}
+	if _, err := session.Describe(m); err == nil {
+		if m, err = session.LastRow(m); err != nil {
+			return err
+		}
+	}
+	shown := false
+	last, err := e.(engine.Lowerer).Lower(m, f.rows, o, func(pass string, m *ir.Module) error {
+		if pass == f.after {
+			shown = true
+			return ir.Print(out, m)
+		}
+		return nil
+	})
+	switch {
+	case err != nil || shown:
+		return err
+	case f.after != "last":
+		return usagef("--after %s: the pass did not run", f.after)
+	}
+	return ir.Print(out, last)
+}
+
+func isLowerer(e engine.Engine) bool {
+	_, ok := e.(engine.Lowerer)
+	return ok
 }
 
 // writePlan writes how an engine runs a module.

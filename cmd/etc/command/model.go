@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,7 +21,8 @@ import (
 type modelFlags struct {
 	device, precision, level string
 	threads                  int
-	exact, noTune            bool
+	exact, noTune, verifyIR  bool
+	disablePasses            []string
 }
 
 // add adds --device, --threads, --cpu-features, --exact, --no-tune and --precision, which has this default.
@@ -32,6 +34,10 @@ func (f *modelFlags) add(cmd *cobra.Command, precision string) {
 	fl.BoolVar(&f.exact, "exact", false, "keep activations in float32 where device cpu would round them to 8 bits")
 	fl.BoolVar(&f.noTune, "no-tune", false, "take the default kernels of a GPU: neither measure what is fastest on it nor use what was measured")
 	fl.StringVar(&f.precision, "precision", precision, "fp32, mixed or strict")
+	fl.StringSliceVar(&f.disablePasses, "disable-pass", nil, "do not run these passes of the runtime, to measure what they are worth")
+	fl.BoolVar(&f.verifyIR, "verify-ir", false, "run the IR verifier after every pass of the runtime")
+	fl.MarkHidden("disable-pass") //nolint:errcheck // it is there
+	fl.MarkHidden("verify-ir")    //nolint:errcheck // it is there
 }
 
 // runner finds the engine and its options, and chooses the kernels of the CPU engine for the whole process.
@@ -55,7 +61,25 @@ func (f modelFlags) runner() (engine.Engine, engine.Options, error) {
 			return nil, engine.Options{}, usagef("--cpu-features: %w", err)
 		}
 	}
-	return device, engine.Options{Precision: precision, Threads: f.threads, Exact: f.exact, NoTune: f.noTune}, nil
+	for _, name := range f.disablePasses {
+		if err := checkRuntimePass("--disable-pass", name, device); err != nil {
+			return nil, engine.Options{}, err
+		}
+	}
+	return device, engine.Options{Precision: precision, Threads: f.threads, Exact: f.exact, NoTune: f.noTune,
+		DisablePasses: f.disablePasses, VerifyIR: f.verifyIR}, nil
+}
+
+// checkRuntimePass checks that a flag names a pass of the runtime's table for a device.
+func checkRuntimePass(flag, name string, e engine.Engine) error {
+	l, ok := e.(engine.Lowerer)
+	if !ok {
+		return usagef("%s %q: --device %s runs the operations of the graph as they stand and has no passes", flag, name, e.Name())
+	}
+	if names := l.PassNames(); !slices.Contains(names, name) || flag == "--disable-pass" && name == engine.BindShapes {
+		return usagef("%s %q, want one of %s", flag, name, strings.Join(names, ", "))
+	}
+	return nil
 }
 
 // workers is the number of worker threads that the flags ask for.

@@ -5,6 +5,7 @@ import (
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/passes"
 	"github.com/etc-ml/etc/runtime/bind"
+	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
@@ -34,6 +35,11 @@ var Table = passes.Ordered(
 func Run(m *ir.Module, shapes [][]int, t *Target, c passes.Control) (*ir.Module, error) {
 	sizes := bind.SizesOf(m.Entry.Params, shapes)
 	m = m.Specialize(func(s *ir.Symbol) (int64, bool) { n, ok := sizes[s]; return n, ok })
+	if c.After != nil {
+		if err := c.After(engine.BindShapes, m); err != nil {
+			return nil, err
+		}
+	}
 	t.layouts = map[*ir.Value]Layout{}
 	return m, Table.Run(m, t, c)
 }

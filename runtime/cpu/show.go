@@ -1,0 +1,27 @@
+package cpu
+
+import (
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/passes"
+	"github.com/etc-ml/etc/runtime/bind"
+	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/fuse"
+)
+
+// PassNames lists the passes of the runtime's table for this engine: it has none of its own, since its kernels are those
+// of the fused operations.
+func (Engine) PassNames() []string { return append(fuse.Table.Names(), engine.BindShapes) }
+
+// Lower gives what the engine runs of m: see engine.Lowerer.
+func (Engine) Lower(m *ir.Module, rows int, o engine.Options, after func(pass string, m *ir.Module) error) (*ir.Module, error) {
+	fused, err := fuse.Run(m, passes.Control{Disable: o.DisablePasses, Verify: o.VerifyIR, After: after})
+	if err != nil {
+		return nil, err
+	}
+	sizes := bind.SizesOf(fused.Entry.Params, bind.Shapes(fused, rows))
+	bound := fused.Specialize(func(s *ir.Symbol) (int64, bool) { n, ok := sizes[s]; return n, ok })
+	if after == nil {
+		return bound, nil
+	}
+	return bound, after(engine.BindShapes, bound)
+}
