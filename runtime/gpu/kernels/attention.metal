@@ -110,7 +110,7 @@ kernel void attention_part(device const float* q [[buffer(0)]],
 [[max_total_threads_per_threadgroup(ATT_SLICES * ATT_D)]]
 kernel void attention_merge(device const float* part [[buffer(0)]],
                             device const float2* ml [[buffer(1)]],
-                            device const float* gate [[buffer(2)]],
+                            device const float* gate [[buffer(2)]],  // absent: out
                             device float* out [[buffer(3)]],
                             device const int* step [[buffer(4)]],
                             uint3 tg [[threadgroup_position_in_grid]],

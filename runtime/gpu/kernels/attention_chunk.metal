@@ -44,7 +44,7 @@ inline void chunk_queries(thread tile_a& a, device const float* q, int rows, uin
 kernel void attention_chunk(device const float* q [[buffer(0)]],
                             device const bfloat* keys [[buffer(1)]],
                             device const bfloat* values [[buffer(2)]],
-                            device const float* gate [[buffer(3)]],
+                            device const float* gate [[buffer(3)]],  // absent: out
                             device float* out [[buffer(4)]],
                             device const int* step [[buffer(5)]],
                             uint3 tg [[threadgroup_position_in_grid]],

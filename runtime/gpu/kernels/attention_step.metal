@@ -336,16 +336,16 @@ inline void att_step(device const float* q, device const float* k, device const 
 kernel void attention_step(device const float* q [[buffer(0)]],
                            device const float* k [[buffer(1)]],
                            device const float* v [[buffer(2)]],
-                           device const ATT_WEIGHT_T* q_weight [[buffer(3)]],
-                           device const ATT_WEIGHT_T* k_weight [[buffer(4)]],
+                           device const ATT_WEIGHT_T* q_weight [[buffer(3)]],  // absent: q
+                           device const ATT_WEIGHT_T* k_weight [[buffer(4)]],  // absent: q
                            device const float2* angles [[buffer(5)]],
                            device ATT_T* keys [[buffer(6)]],
                            device ATT_T* values [[buffer(7)]],
                            device float* part [[buffer(8)]],
                            device float2* ml [[buffer(9)]],
-                           device const float* gate [[buffer(10)]],
-                           device float* out [[buffer(11)]],
-                           device uint* arrivals [[buffer(12)]],
+                           device const float* gate [[buffer(10)]],  // absent: q
+                           device float* out [[buffer(11)]],  // absent: gate
+                           device uint* arrivals [[buffer(12)]],  // absent: gate
                            device const int* step [[buffer(13)]],
                            uint3 tg [[threadgroup_position_in_grid]],
                            uint tid [[thread_index_in_threadgroup]],

@@ -9,7 +9,7 @@
 [[max_total_threads_per_threadgroup(128)]]
 kernel void conv_step(device const float* x [[buffer(0)]],
                       device const CONV_WEIGHT_T* w [[buffer(1)]],
-                      device const uchar* reset [[buffer(2)]],
+                      device const uchar* reset [[buffer(2)]],  // absent: w
                       device const CONV_STATE_T* state [[buffer(3)]],
                       device float* y [[buffer(4)]],
                       device CONV_STATE_T* next [[buffer(5)]],
@@ -36,7 +36,7 @@ kernel void conv_step(device const float* x [[buffer(0)]],
 [[max_total_threads_per_threadgroup(128)]]
 kernel void conv_tokens(device const float* x [[buffer(0)]],
                         device const CONV_WEIGHT_T* w [[buffer(1)]],
-                        device const uchar* reset [[buffer(2)]],
+                        device const uchar* reset [[buffer(2)]],  // absent: w
                         device const CONV_STATE_T* state [[buffer(3)]],
                         device float* y [[buffer(4)]],
                         device const int* step [[buffer(5)]],
@@ -63,7 +63,7 @@ kernel void conv_tokens(device const float* x [[buffer(0)]],
 // grid: CHANNELS / 128
 [[max_total_threads_per_threadgroup(128)]]
 kernel void conv_state(device const float* x [[buffer(0)]],
-                       device const uchar* reset [[buffer(1)]],
+                       device const uchar* reset [[buffer(1)]],  // absent: x
                        device CONV_STATE_T* state [[buffer(2)]],
                        device const int* step [[buffer(3)]],
                        uint i [[thread_position_in_grid]]) {

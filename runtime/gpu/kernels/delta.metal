@@ -105,11 +105,11 @@ kernel void delta_step(device const float* q [[buffer(0)]],
                        device const float* v [[buffer(2)]],
                        device const float* g [[buffer(3)]],
                        device const float* beta [[buffer(4)]],
-                       device const DELTA_WEIGHT_T* q_weight [[buffer(5)]],
-                       device const DELTA_WEIGHT_T* k_weight [[buffer(6)]],
-                       device const DELTA_GATE_T* bias [[buffer(7)]],
-                       device const DELTA_GATE_T* rate [[buffer(8)]],
-                       device const uchar* reset [[buffer(9)]],
+                       device const DELTA_WEIGHT_T* q_weight [[buffer(5)]],  // absent: v
+                       device const DELTA_WEIGHT_T* k_weight [[buffer(6)]],  // absent: v
+                       device const DELTA_GATE_T* bias [[buffer(7)]],  // absent: v
+                       device const DELTA_GATE_T* rate [[buffer(8)]],  // absent: v
+                       device const uchar* reset [[buffer(9)]],  // absent: v
                        device const DELTA_STATE_T* state [[buffer(10)]],
                        device float* y [[buffer(11)]],
                        device DELTA_STATE_T* next [[buffer(12)]],

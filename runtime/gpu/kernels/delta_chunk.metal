@@ -341,7 +341,7 @@ kernel void delta_scan(device const float* q [[buffer(0)]],
                        device const float* w [[buffer(3)]],
                        device const float* u [[buffer(4)]],
                        device const float* m [[buffer(5)]],
-                       device const uchar* reset [[buffer(6)]],
+                       device const uchar* reset [[buffer(6)]],  // absent: q
                        device CHUNK_STATE_T* state [[buffer(7)]],
                        device float* y [[buffer(8)]],
                        device const int* step [[buffer(9)]],

@@ -1,6 +1,13 @@
 // Package kernels holds the GPU kernels: one text for Metal, CUDA and the emulator. A family of kernels is
-// NAME.metal, the text; NAME.go, which gives the launch for a shape, with the order of the buffers, and a
-// plain-Go twin that computes the same; and NAME_test.go, which runs the text on the emulator against the twin.
+// NAME.metal, the text; NAME.go, which gives the launch for a shape and a plain-Go twin that computes the same; and
+// NAME_test.go, which runs the text on the emulator against the twin.
+//
+// # Arguments
+//
+// The text alone says which buffers a kernel takes, in which order, and which it writes. go generate makes a struct of
+// each list (arguments_generated.go), which all that launches the kernel fills by name: Arguments. Two comments are read,
+// too: "absent: NAME" behind a buffer that a definition may turn off names what the device gets in its place, and
+// "arguments: NAME" before a kernel says that it takes what another one takes, which is checked.
 //
 // # Numbers
 //

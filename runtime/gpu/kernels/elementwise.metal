@@ -6,9 +6,9 @@
 // a, b, c: the operands, any buffer where there are fewer; out; step.
 // grid: elements / 256
 [[max_total_threads_per_threadgroup(256)]]
-kernel void elementwise(device const EW_A_T* x0 [[buffer(0)]],
-                        device const EW_B_T* x1 [[buffer(1)]],
-                        device const EW_C_T* x2 [[buffer(2)]],
+kernel void elementwise(device const EW_A_T* x0 [[buffer(0)]],  // absent: out
+                        device const EW_B_T* x1 [[buffer(1)]],  // absent: x0
+                        device const EW_C_T* x2 [[buffer(2)]],  // absent: x1
                         device EW_OUT_T* out [[buffer(3)]],
                         device const int* step [[buffer(4)]],
                         uint thread_index [[thread_position_in_grid]]) {

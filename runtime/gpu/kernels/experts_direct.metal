@@ -142,6 +142,7 @@ inline void direct_up(thread const direct_weight* rows, device const int* order,
 
 // h [pairs in order, N] = activation(gate x) * (up x); x [T, K].
 // grid: N / (16 WN), tiles
+// arguments: experts_matmul_up
 [[max_total_threads_per_threadgroup(DIRECT_BOUND)]]
 kernel void experts_direct_up(device const uint* w0 [[buffer(0)]],
                               device const WEIGHT_SCALE* scales0 [[buffer(1)]],
@@ -199,6 +200,7 @@ inline void direct_down(thread const direct_weight* rows, device const int* orde
 
 // y [pairs, N] = down h, the pairs in their own order again.
 // grid: N / (32 WN), tiles
+// arguments: experts_matmul_down
 [[max_total_threads_per_threadgroup(DIRECT_BOUND)]]
 kernel void experts_direct_down(device const uint* w [[buffer(0)]],
                                 device const WEIGHT_SCALE* scales [[buffer(1)]],

@@ -119,7 +119,7 @@ kernel void experts_sort(device const int* experts [[buffer(0)]],
 [[max_total_threads_per_threadgroup(COMBINE_THREADS)]]
 kernel void experts_combine(device const float* x [[buffer(0)]],
                             device const float* scores [[buffer(1)]],
-                            device const float* extra [[buffer(2)]],
+                            device const float* extra [[buffer(2)]],  // absent: x
                             device float* y [[buffer(3)]],
                             device const int* step [[buffer(4)]],
                             uint3 group [[threadgroup_position_in_grid]],

@@ -10,7 +10,7 @@ import (
 // Define is a preprocessor definition that stands before a kernel's text.
 type Define struct{ Name, Value string }
 
-// Launch is one dispatch of a kernel, less the buffers: the method that made it says which, in which order.
+// Launch is one dispatch of a kernel, less the buffers, which Signature names.
 // Two launches of equal File, Kernel and Defines share a compiled kernel.
 type Launch struct {
 	// File is the name of the source, without .metal.

@@ -47,7 +47,7 @@ kernel void matmul(device const uint* w [[buffer(0)]],
                    device const WEIGHT_SCALE* scales [[buffer(1)]],
                    device const WEIGHT_SCALE* biases [[buffer(2)]],
                    device const MATMUL_T* x [[buffer(3)]],
-                   device const float* extra [[buffer(4)]],
+                   device const float* extra [[buffer(4)]],  // absent: x
                    device MATMUL_OUT* y [[buffer(5)]],
                    device const int* step [[buffer(6)]],
                    uint3 group [[threadgroup_position_in_grid]],
@@ -125,7 +125,7 @@ kernel void matmul_glu(device const uint* w0 [[buffer(0)]],
 // Rows of x f32, normed, in the type of the tiles. The grid is rows.
 [[max_total_threads_per_threadgroup(PREPARE_THREADS)]]
 kernel void matmul_prepare(device const float* x [[buffer(0)]],
-                           device const PREPARE_NORM_T* norm [[buffer(1)]],
+                           device const PREPARE_NORM_T* norm [[buffer(1)]],  // absent: x
                            device MATMUL_T* y [[buffer(2)]],
                            device const int* step [[buffer(3)]],
                            uint row [[threadgroup_position_in_grid]],

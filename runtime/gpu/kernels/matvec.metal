@@ -24,9 +24,9 @@ kernel void matvec(device const uint* w [[buffer(0)]],
                    device const WEIGHT_SCALE* scales [[buffer(1)]],
                    device const WEIGHT_SCALE* biases [[buffer(2)]],
                    device const float* x [[buffer(3)]],
-                   device const MATVEC_NORM_T* norm [[buffer(4)]],
-                   device const float* gate [[buffer(5)]],
-                   device const float* extra [[buffer(6)]],
+                   device const MATVEC_NORM_T* norm [[buffer(4)]],  // absent: x
+                   device const float* gate [[buffer(5)]],  // absent: x
+                   device const float* extra [[buffer(6)]],  // absent: x
                    device float* y [[buffer(7)]],
                    device const int* step [[buffer(8)]],
                    uint group [[threadgroup_position_in_grid]],
@@ -58,26 +58,26 @@ kernel void matvec_many(device const uint* w0 [[buffer(0)]],
                         device const WEIGHT_SCALE* scales0 [[buffer(1)]],
                         device const WEIGHT_SCALE* biases0 [[buffer(2)]],
                         device float* y0 [[buffer(3)]],
-                        device const uint* w1 [[buffer(4)]],
+                        device const uint* w1 [[buffer(4)]],  // absent: w0
                         device const WEIGHT_SCALE* scales1 [[buffer(5)]],
                         device const WEIGHT_SCALE* biases1 [[buffer(6)]],
-                        device float* y1 [[buffer(7)]],
-                        device const uint* w2 [[buffer(8)]],
+                        device float* y1 [[buffer(7)]],  // absent: y0
+                        device const uint* w2 [[buffer(8)]],  // absent: w0
                         device const WEIGHT_SCALE* scales2 [[buffer(9)]],
                         device const WEIGHT_SCALE* biases2 [[buffer(10)]],
-                        device float* y2 [[buffer(11)]],
-                        device const uint* w3 [[buffer(12)]],
+                        device float* y2 [[buffer(11)]],  // absent: y0
+                        device const uint* w3 [[buffer(12)]],  // absent: w0
                         device const WEIGHT_SCALE* scales3 [[buffer(13)]],
                         device const WEIGHT_SCALE* biases3 [[buffer(14)]],
-                        device float* y3 [[buffer(15)]],
+                        device float* y3 [[buffer(15)]],  // absent: y0
                         device const float* x [[buffer(16)]],
-                        device const MATVEC_NORM_T* norm [[buffer(17)]],
-                        device const CONV_WEIGHT_T* conv_w [[buffer(18)]],
-                        device const uchar* reset [[buffer(19)]],
-                        device const CONV_STATE_T* state [[buffer(20)]],
-                        device float* conv_y [[buffer(21)]],
-                        device CONV_STATE_T* next [[buffer(22)]],
-                        device float* activated [[buffer(23)]],
+                        device const MATVEC_NORM_T* norm [[buffer(17)]],  // absent: x
+                        device const CONV_WEIGHT_T* conv_w [[buffer(18)]],  // absent: w0
+                        device const uchar* reset [[buffer(19)]],  // absent: conv_w
+                        device const CONV_STATE_T* state [[buffer(20)]],  // absent: w0
+                        device float* conv_y [[buffer(21)]],  // absent: w0
+                        device CONV_STATE_T* next [[buffer(22)]],  // absent: w0
+                        device float* activated [[buffer(23)]],  // absent: w0
                         device const int* step [[buffer(24)]],
                         uint group [[threadgroup_position_in_grid]],
                         uint thread_index [[thread_index_in_threadgroup]]) {
@@ -161,7 +161,7 @@ kernel void matvec_glu(device const uint* w0 [[buffer(0)]],
                        device const WEIGHT_SCALE* scales1 [[buffer(4)]],
                        device const WEIGHT_SCALE* biases1 [[buffer(5)]],
                        device const float* x [[buffer(6)]],
-                       device const MATVEC_NORM_T* norm [[buffer(7)]],
+                       device const MATVEC_NORM_T* norm [[buffer(7)]],  // absent: x
                        device float* y [[buffer(8)]],
                        device const int* step [[buffer(9)]],
                        uint group [[threadgroup_position_in_grid]],

@@ -93,13 +93,13 @@ inline float norm_squares(thread const float v[NORM_EACH][NORM_VEC], threadgroup
 // grid: rows / NORM_ROWS
 [[max_total_threads_per_threadgroup(NORM_SIMDGROUPS * NORM_ROWS * 32)]]
 kernel void norm(device const float* x [[buffer(0)]],
-                 device const NORM_PRE_T* pre [[buffer(1)]],
-                 device const float* residual [[buffer(2)]],
-                 device const NORM_SCALE_T* scale [[buffer(3)]],
-                 device const NORM_WEIGHT_T* weight [[buffer(4)]],
-                 device const float* gate [[buffer(5)]],
-                 device float* sum [[buffer(6)]],
-                 device float* out [[buffer(7)]],
+                 device const NORM_PRE_T* pre [[buffer(1)]],  // absent: x
+                 device const float* residual [[buffer(2)]],  // absent: x
+                 device const NORM_SCALE_T* scale [[buffer(3)]],  // absent: x
+                 device const NORM_WEIGHT_T* weight [[buffer(4)]],  // absent: x
+                 device const float* gate [[buffer(5)]],  // absent: x
+                 device float* sum [[buffer(6)]],  // absent: x
+                 device float* out [[buffer(7)]],  // absent: x
                  device const int* step [[buffer(8)]],
                  uint group [[threadgroup_position_in_grid]],
                  uint sg [[simdgroup_index_in_threadgroup]],

@@ -48,14 +48,14 @@ kernel void rope_angles(device const float* inverse [[buffer(0)]],
 // grid: T · (Q_HEADS + 2 · KV_HEADS) / SIMDGROUPS
 [[max_total_threads_per_threadgroup(ROPE_SIMDGROUPS * 32)]]
 kernel void rope(device const float* q [[buffer(0)]],
-                 device const float* k [[buffer(1)]],
-                 device const float* v [[buffer(2)]],
-                 device const ROPE_WEIGHT_T* q_weight [[buffer(3)]],
-                 device const ROPE_WEIGHT_T* k_weight [[buffer(4)]],
+                 device const float* k [[buffer(1)]],  // absent: q
+                 device const float* v [[buffer(2)]],  // absent: q
+                 device const ROPE_WEIGHT_T* q_weight [[buffer(3)]],  // absent: q
+                 device const ROPE_WEIGHT_T* k_weight [[buffer(4)]],  // absent: q
                  device const float2* angles [[buffer(5)]],
                  device float* q_out [[buffer(6)]],
-                 device ROPE_CACHE_T* k_cache [[buffer(7)]],
-                 device ROPE_CACHE_T* v_cache [[buffer(8)]],
+                 device ROPE_CACHE_T* k_cache [[buffer(7)]],  // absent: q
+                 device ROPE_CACHE_T* v_cache [[buffer(8)]],  // absent: q
                  device const int* step [[buffer(9)]],
                  uint group [[threadgroup_position_in_grid]],
                  uint sg [[simdgroup_index_in_threadgroup]],

@@ -131,8 +131,8 @@ inline ulong sample_total(ulong v, threadgroup ulong* part, uint sg, uint lane, 
 [[max_total_threads_per_threadgroup(SAMPLE_SIMDGROUPS * 32)]]
 kernel void sample_part(device const float* logits [[buffer(0)]],
                         device const float* temperature [[buffer(1)]],
-                        device const long* top_k [[buffer(2)]],
-                        device const float* top_p [[buffer(3)]],
+                        device const long* top_k [[buffer(2)]],  // absent: temperature
+                        device const float* top_p [[buffer(3)]],  // absent: temperature
                         device const uint* seed [[buffer(4)]],
                         device float* tops [[buffer(5)]],
                         device int* places [[buffer(6)]],
@@ -267,15 +267,15 @@ kernel void sample_collect(device const float* logits [[buffer(0)]],
 [[max_total_threads_per_threadgroup(1024)]]
 kernel void sample_choose(device const float* logits [[buffer(0)]],
                           device const float* temperature [[buffer(1)]],
-                          device const long* top_k [[buffer(2)]],
-                          device const float* top_p [[buffer(3)]],
+                          device const long* top_k [[buffer(2)]],  // absent: temperature
+                          device const float* top_p [[buffer(3)]],  // absent: temperature
                           device const uint* seed [[buffer(4)]],
                           device const float* tops [[buffer(5)]],
                           device const int* tops_at [[buffer(6)]],
-                          device float* values [[buffer(7)]],
-                          device const int* places [[buffer(8)]],
-                          device const int* counts [[buffer(9)]],
-                          device const ulong* sums [[buffer(10)]],
+                          device float* values [[buffer(7)]],  // absent: tops
+                          device const int* places [[buffer(8)]],  // absent: tops
+                          device const int* counts [[buffer(9)]],  // absent: tops
+                          device const ulong* sums [[buffer(10)]],  // absent: tops
                           device int* token [[buffer(11)]],
                           device int* next [[buffer(12)]],
                           uint tid [[thread_index_in_threadgroup]],

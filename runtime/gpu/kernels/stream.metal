@@ -58,6 +58,7 @@ struct stream_one {
   void end(int row, thread const float* out) thread { y[row] = matvec_end(out[0], row == early ? term : matvec_extra(extra, row, row)); }
 };
 
+// arguments: matvec
 [[max_total_threads_per_threadgroup(PORT_BOUND(STREAM_ALL_THREADS, STREAM_ROOM))]]
 kernel void stream(device const uint* w [[buffer(0)]],
                    device const WEIGHT_SCALE* scales [[buffer(1)]],
@@ -83,13 +84,13 @@ kernel void stream_sum_one(device const uint* w [[buffer(0)]],
                            device const WEIGHT_SCALE* scales [[buffer(1)]],
                            device const WEIGHT_SCALE* biases [[buffer(2)]],
                            device const float* x [[buffer(3)]],
-                           device const MATVEC_NORM_T* norm [[buffer(4)]],
-                           device const float* extra [[buffer(5)]],
+                           device const MATVEC_NORM_T* norm [[buffer(4)]],  // absent: x
+                           device const float* extra [[buffer(5)]],  // absent: x
                            device float* y [[buffer(6)]],
                            device const float* before [[buffer(7)]],
                            device const float* residual [[buffer(8)]],
-                           device const float* scale [[buffer(9)]],
-                           device float* out [[buffer(10)]],
+                           device const float* scale [[buffer(9)]],  // absent: x
+                           device float* out [[buffer(10)]],  // absent: x
                            device const int* step [[buffer(11)]],
                            uint group [[threadgroup_position_in_grid]],
                            uint thread_index [[thread_index_in_threadgroup]]) {
@@ -163,6 +164,7 @@ struct stream_more {
   }
 };
 
+// arguments: matvec_many
 [[max_total_threads_per_threadgroup(PORT_BOUND(STREAM_ALL_THREADS, STREAM_ROOM))]]
 kernel void stream_many(device const uint* w0 [[buffer(0)]],
                         device const WEIGHT_SCALE* scales0 [[buffer(1)]],
@@ -214,6 +216,7 @@ struct stream_pair {
   void end(int row, thread const float* out) thread { y[row] = port_activate(MATVEC_ACTIVATION, out[0]) * out[1]; }
 };
 
+// arguments: matvec_glu
 [[max_total_threads_per_threadgroup(PORT_BOUND(STREAM_ALL_THREADS, STREAM_ROOM))]]
 kernel void stream_glu(device const uint* w0 [[buffer(0)]],
                        device const WEIGHT_SCALE* scales0 [[buffer(1)]],
@@ -243,12 +246,12 @@ kernel void stream_sum_glu(device const uint* w0 [[buffer(0)]],
                            device const WEIGHT_SCALE* scales1 [[buffer(4)]],
                            device const WEIGHT_SCALE* biases1 [[buffer(5)]],
                            device const float* x [[buffer(6)]],
-                           device const MATVEC_NORM_T* norm [[buffer(7)]],
+                           device const MATVEC_NORM_T* norm [[buffer(7)]],  // absent: x
                            device float* y [[buffer(8)]],
                            device const float* before [[buffer(9)]],
                            device const float* residual [[buffer(10)]],
-                           device const float* scale [[buffer(11)]],
-                           device float* out [[buffer(12)]],
+                           device const float* scale [[buffer(11)]],  // absent: x
+                           device float* out [[buffer(12)]],  // absent: x
                            device const int* step [[buffer(13)]],
                            uint group [[threadgroup_position_in_grid]],
                            uint thread_index [[thread_index_in_threadgroup]]) {

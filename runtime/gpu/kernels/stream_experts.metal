@@ -81,6 +81,7 @@ struct stream_lift {
   }
 };
 
+// arguments: experts_choose
 [[max_total_threads_per_threadgroup(PORT_BOUND(HOLD_SIMDS * 32, STREAM_ROOM))]]
 kernel void stream_choose(device const uint* w0 [[buffer(0)]],
                           device const WEIGHT_SCALE* scales0 [[buffer(1)]],
@@ -185,6 +186,7 @@ struct stream_fall {
   }
 };
 
+// arguments: experts_join
 [[max_total_threads_per_threadgroup(PORT_BOUND(HOLD_SIMDS * 32, STREAM_ROOM))]]
 kernel void stream_join(device const uint* w [[buffer(0)]],
                         device const WEIGHT_SCALE* scales [[buffer(1)]],

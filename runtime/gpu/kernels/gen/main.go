@@ -15,6 +15,7 @@ func main() {
 }
 
 func run(patterns []string) error {
+	var all []declared
 	for _, pattern := range patterns {
 		paths, err := filepath.Glob(pattern)
 		if err != nil {
@@ -28,14 +29,24 @@ func run(patterns []string) error {
 			if err != nil {
 				return err
 			}
-			text, err := entries(string(source))
+			kernels, err := parse(string(source))
 			if err != nil {
 				return fmt.Errorf("%s: %w", path, err)
 			}
-			if err := os.WriteFile(strings.TrimSuffix(path, ".metal")+".entry.h", []byte(text), 0o644); err != nil {
+			to := strings.TrimSuffix(path, ".metal") + ".entry.h"
+			if err := os.WriteFile(to, []byte(entriesOf(kernels)), 0o644); err != nil {
 				return err
 			}
+			all = append(all, kernels...)
 		}
 	}
-	return nil
+	list, err := signatures(all)
+	if err != nil {
+		return err
+	}
+	text, err := argumentsFile(list)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile("arguments_generated.go", text, 0o644)
 }
