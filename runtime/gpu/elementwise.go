@@ -38,15 +38,14 @@ func (b *binder) elements(kind, f string, out *value, x ...*value) bool {
 		return p
 	}
 	k := kernels.Elementwise{Op: f, Box: box, Out: place(out, strides[len(x)])}
-	operands := make([]operand, 3)
-	for i := range operands {
-		operands[i] = reads(x[min(i, len(x)-1)])
-	}
+	a := kernels.ElementwiseArguments[operand]{Out: bytesOf(out), Step: b.stepAt(1, nil)}
+	operands := [...]*operand{&a.X0, &a.X1, &a.X2}
 	for i, v := range x {
 		k.In = append(k.In, place(v, strides[i]))
+		*operands[i] = bytesOf(v)
 	}
 	l, err := k.Launch(1)
-	return b.dispatch(kind, l, err, append(operands, writes(out), b.stepAt(1, nil))...)
+	return b.launch(kind, l, err, a)
 }
 
 // packDims drops dims of 1 and joins those that every operand steps through evenly.

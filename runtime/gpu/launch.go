@@ -59,6 +59,22 @@ func writes(v *value) operand {
 	return o
 }
 
+// bytesOf is a value as a buffer of a kernel.
+func bytesOf(v *value) operand { return reads(v) }
+
+// launch adds a kernel with its buffers, after what is deferred on them. The kernel's text says which of them it writes.
+// It fails where err says that there is no kernel.
+func (b *binder) launch(kind string, l kernels.Launch, err error, a kernels.Arguments[operand]) bool {
+	if err != nil {
+		return false
+	}
+	operands, written := kernels.List(l, a)
+	for i := range operands {
+		operands[i].write = written[i]
+	}
+	return b.add(step{op: b.op, kind: kind, launch: l, operands: operands})
+}
+
 // dispatch adds a kernel with its buffers, after what is deferred on them. It fails where err says that there
 // is none.
 func (b *binder) dispatch(kind string, l kernels.Launch, err error, operands ...operand) bool {
