@@ -36,7 +36,7 @@ func (b *binder) reduce(axes []int) bool {
 	if out.format == i32 {
 		out.below = g.width
 	}
-	return b.dispatch("reduce", l, err, reads(x), writes(out), b.stepAt(g.tokens, nil))
+	return b.launch("reduce", l, err, kernels.ReduceArguments[operand]{X: bytesOf(x), Out: bytesOf(out), Step: b.stepAt(g.tokens, nil)})
 }
 
 // rowsOver sees x as rows that run over axes, all where there are none, and that have a grid: copied where they lie otherwise.
