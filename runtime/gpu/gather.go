@@ -24,14 +24,14 @@ func bindGather(b *binder) bool {
 	return b.gather(a.Axes[0], "indices")
 }
 
-// gather reads rows of x, which run over all axes behind the given one, by the indices in an operand. Axes before that one
+// gather reads rows of x, which run over all axes behind the given one, by the indices in another operand. Axes before that one
 // must have a single index.
-func (b *binder) gather(axis int, operand string) bool {
+func (b *binder) gather(axis int, indices string) bool {
 	shape, ok := b.dims(b.op.Input("x").Type)
 	if axis < 0 {
 		axis += len(shape)
 	}
-	index := b.input(operand)
+	index := b.input(indices)
 	if !ok || strided.Elements(shape[:axis]) != 1 || index == nil || index.shape == nil {
 		return false
 	}
@@ -49,7 +49,11 @@ func (b *binder) gather(axis int, operand string) bool {
 	}
 	l, err := kernels.Gather{N: width, Rows: rows, Each: 1, Table: of, Out: kernels.F32, Index: kernels.I32}.Launch(n)
 	out := b.result(0, nil)
-	if out == nil || !b.dispatch("gather", l, err, table, reads(at), writes(out), b.stepAt(n, nil)) {
+	if out == nil {
+		return false
+	}
+	a := kernels.GatherRowsArguments[operand]{Table: table, Index: bytesOf(at), Out: bytesOf(out), Step: b.stepAt(n, nil)}
+	if !b.launch("gather", l, err, a) {
 		return false
 	}
 	if table.slot.fixed {
