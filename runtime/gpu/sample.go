@@ -23,7 +23,7 @@ func bindSample(b *binder) bool {
 	if err != nil {
 		return false
 	}
-	topK, topP, seed := reads(temperature), reads(temperature), operand{}
+	var topK, topP, seed operand
 	if s.Filters {
 		p := b.floats("top_p")
 		if p == nil || p.len() != 1 {
@@ -34,7 +34,7 @@ func bindSample(b *binder) bool {
 		if !ok || !ok2 {
 			return false
 		}
-		topK, topP, seed = k, reads(p), n
+		topK, topP, seed = k, bytesOf(p), n
 	} else {
 		keys := b.x.keys
 		seed = whole(b.word(8, func(p []byte) error {
@@ -52,21 +52,20 @@ func bindSample(b *binder) bool {
 		return false
 	}
 	parts, each := s.Parts()
-	tops, topsAt := b.scratch(4*parts), b.scratch(4*parts)
-	values, places := b.scratch(4*parts*each), b.scratch(4*parts*each)
-	counts, sums := b.scratch(4*parts), b.scratch(8*parts)
-	in, t := reads(logits), reads(temperature)
-	b.dispatch("sample part", part, nil, in, t, topK, topP, seed, written(tops), written(topsAt))
+	in, t := bytesOf(logits), bytesOf(temperature)
+	tops, topsAt := whole(b.scratch(4*parts)), whole(b.scratch(4*parts))
+	b.launch("sample part", part, nil, kernels.SamplePartArguments[operand]{Logits: in, Temperature: t, TopK: topK, TopP: topP, Seed: seed, Tops: tops, Places: topsAt})
+	a := kernels.SampleChooseArguments[operand]{Logits: in, Temperature: t, TopK: topK, TopP: topP, Seed: seed, Tops: tops, TopsAt: topsAt, Token: bytesOf(out)}
 	if s.Filters {
-		b.dispatch("sample collect", collect, nil, in, t, topK, topP, whole(tops), written(values), written(places), written(counts), written(sums))
-	} else {
-		values, places, counts, sums = tops, tops, tops, tops
+		a.Values, a.Places, a.Counts, a.Sums = whole(b.scratch(4*parts*each)), whole(b.scratch(4*parts*each)), whole(b.scratch(4*parts)), whole(b.scratch(8*parts))
+		b.launch("sample collect", collect, nil, kernels.SampleCollectArguments[operand]{Logits: in, Temperature: t, TopK: topK, TopP: topP, Tops: tops,
+			Values: a.Values, Places: a.Places, Counts: a.Counts, Sums: a.Sums})
 	}
-	next := written(b.scratch(4))
+	a.Next = whole(b.scratch(4))
 	if fed, rows := b.plan.words.indexOf(b.plan.inputs[0]); s.Vocab <= rows {
-		next.then = fed
+		a.Next.then = fed
 	}
-	return b.dispatch("sample choose", choose, nil, in, t, topK, topP, seed, whole(tops), whole(topsAt), whole(values), whole(places), whole(counts), whole(sums), writes(out), next)
+	return b.launch("sample choose", choose, nil, a)
 }
 
 // long is an integer of an operand with all its 64 bits, on the device.
