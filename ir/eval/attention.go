@@ -49,7 +49,7 @@ func attention(c *Call) ([]Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	parallel(batch*heads*queries, keys*(width+valueWidth+16), func(lo, hi int) {
+	parallelUntil(c.Done, batch*heads*queries, keys*(width+valueWidth+16), func(lo, hi int) {
 		query, scores := make([]float32, width), make([]float32, keys)
 		for r := lo; r < hi; r++ {
 			for i, x := range qs[r*width : (r+1)*width] {

@@ -208,7 +208,7 @@ func switchMLP(c *Call) ([]Value, error) {
 		out, err := room([]int{len(rows), w.shape[1]})
 		if err == nil {
 			m := w.matrices()
-			m.multiply(products(v, 1, m, out, rows, expert))
+			m.multiply(c.Done, products(v, 1, m, out, rows, expert))
 			c.roundAll(d, out)
 		}
 		return out, err

@@ -172,7 +172,7 @@ func (c *Call) convolve(dims []window, groups int, flip bool) ([]Value, error) {
 	a, b, e := plans[0], plans[1], plans[2]
 	patch := a.taps * b.taps * e.taps * per
 	positions := a.out * b.out * e.out
-	parallel(x.Shape[0]*positions, outputs*patch, func(lo, hi int) {
+	parallelUntil(c.Done, x.Shape[0]*positions, outputs*patch, func(lo, hi int) {
 		buf := make([]float32, patch)
 		for at := lo; at < hi; at++ {
 			n, position := at/positions, at%positions

@@ -25,7 +25,7 @@ func init() {
 // The state is float32 between steps; under Strict it is rounded once, at the end. Otherwise every step
 // rounds like the operations of the scan that the rule can be written as, so that both give the same bits.
 func (c *Call) deltaRule(q, k, v, g, beta, state *Tensor) ([]Value, error) {
-	y, next, err := deltaSteps(q, k, v, g, beta, state)
+	y, next, err := deltaSteps(c.Done, q, k, v, g, beta, state)
 	if err != nil {
 		return nil, err
 	}
@@ -40,8 +40,9 @@ func (c *Call) deltaRule(q, k, v, g, beta, state *Tensor) ([]Value, error) {
 	return []Value{{Tensor: out}, {Tensor: last}}, nil
 }
 
-// deltaSteps computes y and the state after the last step of the gated delta rule, as float32.
-func deltaSteps(q, k, v, g, beta, state *Tensor) (y, next []float32, err error) {
+// deltaSteps computes y and the state after the last step of the gated delta rule, as float32. They are not
+// whole when done is closed.
+func deltaSteps(done <-chan struct{}, q, k, v, g, beta, state *Tensor) (y, next []float32, err error) {
 	if len(q.Shape) != 4 || len(v.Shape) != 4 {
 		return nil, nil, fmt.Errorf("q %v and v %v: want four dims, [B, T, H, D]", q.Shape, v.Shape)
 	}
@@ -75,7 +76,7 @@ func deltaSteps(q, k, v, g, beta, state *Tensor) (y, next []float32, err error) 
 	}
 	next = slices.Clone(state.F)
 	// A row of a head's state takes part in nothing but its own element of y.
-	parallel(batch*heads*width, 3*steps*keyWidth, func(lo, hi int) {
+	parallelUntil(done, batch*heads*width, 3*steps*keyWidth, func(lo, hi int) {
 		for r := lo; r < hi; r++ {
 			b, h, i := r/width/heads, r/width%heads, r%width
 			s := next[r*keyWidth : (r+1)*keyWidth]

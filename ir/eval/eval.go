@@ -46,6 +46,9 @@ type Call struct {
 	Args [][]Value
 	// Bits draws n words for random_bits without a seed.
 	Bits func(n int) []uint32
+	// Done, when it is closed, ends long kernels early, with results that mean nothing: who sets it must look at it
+	// after the call. nil lets every kernel run to its end.
+	Done <-chan struct{}
 }
 
 // Kernel computes the results of an operation.

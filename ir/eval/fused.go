@@ -275,7 +275,7 @@ func deltaUpdate(c *Call, state *Tensor) ([]Value, error) {
 		from = &Tensor{DType: state.DType, Shape: state.Shape, F: make([]float32, len(state.F))}
 	}
 	v := c.Tensor("v")
-	y, next, err := deltaSteps(c.Tensor("q"), c.Tensor("k"), v, c.Tensor("g"), c.Tensor("beta"), from)
+	y, next, err := deltaSteps(c.Done, c.Tensor("q"), c.Tensor("k"), v, c.Tensor("g"), c.Tensor("beta"), from)
 	if err != nil {
 		return nil, err
 	}

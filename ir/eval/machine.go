@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 
@@ -19,6 +20,7 @@ type Machine struct {
 	uses      map[*ir.Region][][]*ir.Value // values that end with each operation
 	bits      func(n int) []uint32
 	env       map[*ir.Value]Value
+	ctx       context.Context // of the call that runs
 	// Trace is called after every operation, where it is set, with the values of its results.
 	Trace func(op *ir.Op, results []Value)
 }
@@ -33,7 +35,7 @@ func NewMachine(m *ir.Module, precision Precision, constants *Constants) (*Machi
 	if err != nil {
 		return nil, err
 	}
-	x := &Machine{module: m, precision: precision, constants: constants, derived: map[*ir.Value]Value{},
+	x := &Machine{module: m, precision: precision, constants: constants, derived: map[*ir.Value]Value{}, ctx: context.Background(),
 		uses: map[*ir.Region][][]*ir.Value{}, bits: UnseededBits()}
 	if err := x.Reset(); err != nil {
 		return nil, err
@@ -98,13 +100,20 @@ func (x *Machine) Module() *ir.Module { return x.module }
 // Run calls the entry function. Inputs must have the dtypes of the parameters and dims that their
 // types admit; outputs are converted to the declared dtypes. After an error the buffers hold what the
 // operations before it wrote.
-func (x *Machine) Run(inputs []Value) ([]Value, error) {
+func (x *Machine) Run(inputs []Value) ([]Value, error) { return x.Call(context.Background(), inputs) }
+
+// Call is Run that a context ends, between operations and inside long ones: the error is then the context's, and the
+// buffers hold what the operations before that wrote, and perhaps a part of what one more was to write.
+func (x *Machine) Call(ctx context.Context, inputs []Value) ([]Value, error) {
 	f := x.module.Entry
 	if err := CheckInputs(f, inputs); err != nil {
 		return nil, err
 	}
-	x.env = map[*ir.Value]Value{}
-	defer func() { x.env = nil }()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	x.env, x.ctx = map[*ir.Value]Value{}, ctx
+	defer func() { x.env, x.ctx = nil, context.Background() }()
 	for i, p := range f.Params {
 		x.env[p] = inputs[i]
 	}
@@ -160,6 +169,9 @@ func (x *Machine) run(r *ir.Region, keep []*ir.Value) error {
 	}
 	for i, op := range r.Ops {
 		results, err := x.op(op)
+		if ended := x.ctx.Err(); ended != nil {
+			return ended // an operation that was cut short may have seen an error where there is none
+		}
 		if err != nil {
 			return fmt.Errorf("%w\n\tin %s", err, ir.Describe(x.module, op))
 		}
@@ -234,7 +246,7 @@ func (x *Machine) op(op *ir.Op) ([]Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Call{Op: op, Precision: x.precision, Args: args, Bits: x.bits}
+	c := &Call{Op: op, Precision: x.precision, Args: args, Bits: x.bits, Done: x.ctx.Done()}
 	if op.Def.Effect == ir.Writes {
 		return x.write(c)
 	}

@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"strings"
@@ -486,6 +487,46 @@ func TestTrace(t *testing.T) {
 	}
 	call(t, x, f32([]int{2}, 1, 2))
 	require.Equal(t, []string{"neg", "if", "exp", "exp", "scan"}, names)
+}
+
+// TestCancelledMachine: no operation runs after the one in which the context ends, not even the rest of a scan, and
+// the buffers keep what was written before it.
+func TestCancelledMachine(t *testing.T) {
+	x := machineOf(t, FP32, `module {
+  buffer @b : f32[2]
+  entry f(%x: f32[2]) {
+    store @b(x=%x)
+    %0 = scan(originals=[%x]) {scan_axis=0} : f32[2] {
+      args %1: f32[]
+      %2 = exp(x=%1) : f32[]
+      %3 = neg(x=%2) : f32[]
+      yield %3
+    }
+    %4 = neg(x=%0) : f32[2]
+    store @b(x=%4)
+    return %4: f32[2]
+  }
+}`, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	var names []string
+	x.Trace = func(op *ir.Op, results []Value) {
+		names = append(names, op.Def.Name)
+		if op.Def.Name == "exp" {
+			cancel()
+		}
+	}
+	in := []Value{{Tensor: f32([]int{2}, 1, 2)}}
+	_, err := x.Call(ctx, in)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, []string{"store", "exp"}, names)
+	require.Equal(t, []float32{1, 2}, x.Buffer(x.Module().Buffers[0]).F)
+	names = nil
+	_, err = x.Call(ctx, in)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Empty(t, names, "a context that has ended already")
+	_, err = x.Call(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, []string{"store", "exp", "neg", "exp", "neg", "scan", "neg", "store"}, names)
 }
 
 // TestUnseededMachines: draws without a seed differ from call to call and from machine to machine (D16).

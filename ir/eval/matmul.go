@@ -91,8 +91,9 @@ var scratch = sync.Pool{New: func() any { return new([]float32) }}
 // rowBlock is how many rows of a matrix are read at a time: 16 columns of a transposed matrix are a cache line.
 const rowBlock = 16
 
-// multiply computes products. Rows of a matrix are read once for all products with it, however they are ordered.
-func (w *matrices) multiply(products []product) {
+// multiply computes products. Rows of a matrix are read once for all products with it, however they are ordered. Outputs
+// are not whole when done is closed.
+func (w *matrices) multiply(done <-chan struct{}, products []product) {
 	if w.rows == 0 || len(products) == 0 {
 		return
 	}
@@ -116,7 +117,7 @@ func (w *matrices) multiply(products []product) {
 	blocks := (w.rows + rowBlock - 1) / rowBlock
 	units := len(groups) * blocks
 	cost := (outputs/units + rowBlock) * (w.inner + 1)
-	parallel(units, cost, func(lo, hi int) {
+	parallelUntil(done, units, cost, func(lo, hi int) {
 		var buf []float32
 		if w.copies {
 			kept := scratch.Get().(*[]float32)
@@ -203,7 +204,7 @@ func (c *Call) matmul(d ir.DType, a, b *Tensor) (shape []int, out []float32, err
 		return nil, nil, err
 	}
 	if len(out) > 0 {
-		w.multiply(products(c.as(a, d), m, w, out, broadcastOffsets(batch, aBatch), broadcastOffsets(batch, w.batch)))
+		w.multiply(c.Done, products(c.as(a, d), m, w, out, broadcastOffsets(batch, aBatch), broadcastOffsets(batch, w.batch)))
 	}
 	return dropVectorDims(full, a.Shape, b.Shape), out, nil
 }
@@ -324,7 +325,7 @@ func (c *Call) gather(a []float32, aShape []int, w *matrices) (shape []int, out 
 	if err != nil {
 		return nil, nil, err
 	}
-	w.multiply(products(a, m, w, out, pick(lhs, broadcastOffsets(batch, lhsShape)), pick(rhs, broadcastOffsets(batch, rhsShape))))
+	w.multiply(c.Done, products(a, m, w, out, pick(lhs, broadcastOffsets(batch, lhsShape)), pick(rhs, broadcastOffsets(batch, rhsShape))))
 	return shape, out, nil
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,6 +26,27 @@ func TestParallelCoversEveryIndexOnce(t *testing.T) {
 				require.Equal(t, 1, times, "index %d of %d", i, n)
 			}
 		}
+	}
+}
+
+// TestParallelEnds: after done is closed no thread begins another part, and parts are bounded only where there is
+// something that may end them.
+func TestParallelEnds(t *testing.T) {
+	const n = 10_000
+	for _, cost := range []int{1, longestPart / 4, 2 * longestPart} {
+		done := make(chan struct{})
+		var parts, longest atomic.Int64
+		parallelUntil(done, n, cost, func(lo, hi int) {
+			parts.Add(1)
+			longest.Store(max(longest.Load(), int64(hi-lo)))
+			if lo == 0 {
+				close(done)
+			}
+			<-done // so that each of the threads is in its first part when it is closed
+		})
+		require.LessOrEqual(t, parts.Load(), int64(runtime.GOMAXPROCS(0)), "cost %d", cost)
+		require.LessOrEqual(t, longest.Load(), int64(max(1, longestPart/cost)), "cost %d", cost)
+		parallelUntil(done, n, cost, func(lo, hi int) { t.Errorf("cost %d: a part ran after the end", cost) })
 	}
 }
 

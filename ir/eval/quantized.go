@@ -269,7 +269,7 @@ func (c *Call) multiplyRows(x []float32, xShape []int, w *matrices) (shape []int
 		if out, err = room(shape); err != nil {
 			return nil, nil, err
 		}
-		w.multiply([]product{{0, x, out}})
+		w.multiply(c.Done, []product{{0, x, out}})
 		return shape, out, nil
 	}
 	if len(xShape) < 2 {
@@ -285,7 +285,7 @@ func (c *Call) multiplyRows(x []float32, xShape []int, w *matrices) (shape []int
 		return nil, nil, err
 	}
 	if len(out) > 0 {
-		w.multiply(products(x, m, w, out, broadcastOffsets(batch, xBatch), broadcastOffsets(batch, w.batch)))
+		w.multiply(c.Done, products(x, m, w, out, broadcastOffsets(batch, xBatch), broadcastOffsets(batch, w.batch)))
 	}
 	return shape, out, nil
 }

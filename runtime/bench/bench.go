@@ -225,7 +225,7 @@ func (b *bench) generate(ctx context.Context, tokens []int) error {
 		if i+1 < len(tokens) {
 			decode = b.decodeOn
 		}
-		step, err := decode(token, session.Greedy)
+		step, err := decode(ctx, token, session.Greedy)
 		if err != nil {
 			return err
 		}
@@ -234,8 +234,8 @@ func (b *bench) generate(ctx context.Context, tokens []int) error {
 	return nil
 }
 
-func (b *bench) decodeOn(token int, p session.Sampling) (session.Step, error) {
-	return b.session.DecodeOn(token, p, p)
+func (b *bench) decodeOn(ctx context.Context, token int, p session.Sampling) (session.Step, error) {
+	return b.session.DecodeOn(ctx, token, p, p)
 }
 
 // sumUp fills the figures that follow from the samples.

@@ -47,7 +47,7 @@ func (e *recorder) Restore([]engine.State) error {
 	e.calls = append(e.calls, []int64{})
 	return nil
 }
-func (e *recorder) Run(inputs []eval.Value) ([]eval.Value, error) {
+func (e *recorder) Run(ctx context.Context, inputs []eval.Value) ([]eval.Value, error) {
 	if e.broken != nil {
 		return nil, e.broken
 	}

@@ -82,6 +82,11 @@ func (c *Conversation) Ask(ctx context.Context, question string, r session.Reque
 		return session.Answer{}, &ContextError{len(prompt), r.MaxNewTokens, most}
 	}
 	a, err := c.answer(ctx, prompt, history, r)
+	if c.session.Abandoned() {
+		if mended := c.mend(); mended != nil {
+			return a, errors.Join(err, mended)
+		}
+	}
 	switch {
 	case errors.Is(err, context.Canceled):
 		return session.Answer{Reason: session.StopCancelled}, nil
@@ -118,6 +123,14 @@ func (c *Conversation) answer(ctx context.Context, prompt, history []int, r sess
 	a.Prompt += fed
 	a.PrefillTime += before
 	return a, err
+}
+
+// mend gives a session whose last call was abandoned a state again: that of before the last answer, or none.
+func (c *Conversation) mend() error {
+	if c.base != nil {
+		return c.session.Restore(c.base)
+	}
+	return c.session.Reset()
 }
 
 // rewind takes the session to the longest beginning of a prompt that it can go to.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etc-ml/etc/runtime/chat"
+	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/session"
 )
 
@@ -284,4 +285,37 @@ func TestLoadRefuses(t *testing.T) {
 	_, err = stateless.Save()
 	require.ErrorContains(t, err, "device recurrent keeps no snapshots")
 	require.ErrorContains(t, stateless.Load(saved(func(*chat.Saved) {})), "device recurrent keeps no snapshots")
+}
+
+// A call that is abandoned in the middle leaves nothing behind: the conversation goes on from before the last answer,
+// or from its beginning, and can be saved.
+func TestAbandoned(t *testing.T) {
+	for _, kept := range []bool{false, true} {
+		at := 0 // the position of the call that is abandoned, 0 for none
+		e := &recurrent{kept: kept, fail: func(position int) error {
+			if at > 0 && position >= at {
+				return &engine.AbandonedError{Cause: context.Canceled}
+			}
+			return nil
+		}}
+		c, _ := converse(t, e, plain, "")
+		ask := func(question string) session.Answer {
+			a, err := c.Ask(t.Context(), question, request(session.Greedy))
+			require.NoError(t, err)
+			return a
+		}
+		ask("Hello")
+		before := c.Messages()
+		at = 1
+		a := ask("Never")
+		require.Equal(t, session.StopCancelled, a.Reason)
+		require.Equal(t, before, c.Messages())
+		if kept {
+			_, err := c.Save()
+			require.NoError(t, err)
+		}
+		at = 0
+		got := ask("Go on")
+		require.Equal(t, scratch(t, plain, c.Messages()[:3], session.Greedy), text(got.Tokens))
+	}
 }

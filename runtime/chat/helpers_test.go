@@ -1,6 +1,7 @@
 package chat_test
 
 import (
+	"context"
 	"errors"
 	"math"
 	"strings"
@@ -74,7 +75,7 @@ func (x *instance) Reset() error {
 	return nil
 }
 
-func (x *instance) Run(inputs []eval.Value) ([]eval.Value, error) {
+func (x *instance) Run(ctx context.Context, inputs []eval.Value) ([]eval.Value, error) {
 	for i, t := range inputs[0].Tensor.I {
 		p := int(inputs[1].Tensor.I[i])
 		if p == 0 {
@@ -118,11 +119,11 @@ func (x *statefulInstance) Restore(s []engine.State) error {
 	return nil
 }
 
-func (x *statefulInstance) Run(inputs []eval.Value) ([]eval.Value, error) {
+func (x *statefulInstance) Run(ctx context.Context, inputs []eval.Value) ([]eval.Value, error) {
 	if x.position == math.MinInt {
 		x.position = int(inputs[1].Tensor.I[0])
 	}
-	return x.instance.Run(inputs)
+	return x.instance.Run(ctx, inputs)
 }
 
 // plain renders every turn as it is.

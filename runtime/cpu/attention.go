@@ -35,12 +35,14 @@ type attention struct {
 	parts                  int
 	partialOut, partialMax *slot
 	partialSum             *slot
+
+	ended func() bool // reports whether the call has ended: blocks over many keys are long
 }
 
 func bindAttention(b *binder) bool {
 	attrs, q := ir.Attrs[ir.CachedAttentionAttrs](b.op), b.input("q")
 	kv, vv := b.input("k"), b.input("v")
-	a := &attention{q: q, k: cacheOf(b, "k"), v: cacheOf(b, "v"), position: b.register("position"), scale: attrs.Scale, window: attrs.Window}
+	a := &attention{q: q, k: cacheOf(b, "k"), v: cacheOf(b, "v"), position: b.register("position"), scale: attrs.Scale, window: attrs.Window, ended: b.x.ended}
 	if q == nil || !q.isFloats() || len(q.shape) != 4 || q.shape[3] > 1 && q.stride[3] != 1 || a.k == nil || a.v == nil || a.position == nil {
 		return false
 	}
@@ -262,7 +264,7 @@ func (a *attention) block(w *work, head, block, group int) {
 	lo, _ := a.visible(position+first, last)
 	_, hi := a.visible(position+first+tokens-1, last)
 	a.eachRun(lo, hi, func(at, slot, count int) {
-		for k := 0; k < count; k += keyBlock {
+		for k := 0; k < count && !a.ended(); k += keyBlock {
 			from := at + k
 			a.add(w, queries, head, slot+k, min(keyBlock, count-k), func(query int) (int, int) {
 				lo, hi := a.visible(position+first+query/group, last)
@@ -304,14 +306,14 @@ func (a *attention) bindToken(b *binder) {
 			a.join(head, parts, group)
 		}
 	}
-	pool := b.x.exe.pool
+	each := b.x.run
 	b.step("attention", func() error {
 		if err := a.check(); err != nil {
 			return err
 		}
 		parts = a.count()
-		pool.Run(heads*parts, 1, run)
-		pool.Run(heads, max(1, (8<<10)/(parts*group*a.vWidth)), join)
+		each(heads*parts, 1, run)
+		each(heads, max(1, (8<<10)/(parts*group*a.vWidth)), join)
 		return nil
 	})
 }

@@ -65,6 +65,7 @@ func (b *binder) evaluator(op *ir.Op) (func() error, error) {
 				}
 			}
 		}
+		call.Done = b.x.done
 		var out []eval.Value
 		var err error
 		switch {
@@ -198,10 +199,13 @@ func (b *binder) move(to *value, from *ir.Value) (func() error, error) {
 	}, nil
 }
 
-func runAll(steps []step) error {
+func (x *instance) runAll(steps []step) error {
 	for i := range steps {
 		if err := steps[i].run(); err != nil {
 			return fmt.Errorf("%w (%s)", err, steps[i].op.Def.Name)
+		}
+		if x.ended() {
+			return errEnded
 		}
 	}
 	return nil
@@ -244,7 +248,7 @@ func (b *binder) branch(op *ir.Op) error {
 		if cond.slot.n == 0 {
 			arm = &arms[1]
 		}
-		if err := runAll(arm.steps); err != nil {
+		if err := b.x.runAll(arm.steps); err != nil {
 			return err
 		}
 		for _, move := range arm.moves {
@@ -314,7 +318,7 @@ func (b *binder) scan(op *ir.Op) error {
 					return nil, err
 				}
 			}
-			if err := runAll(steps); err != nil {
+			if err := b.x.runAll(steps); err != nil {
 				return nil, err
 			}
 			out := make([]eval.Value, len(inner))

@@ -82,7 +82,7 @@ func TestDeltaRule(t *testing.T) {
 				x := compile(t, e, m, engine.Options{Precision: c.precision, Threads: threads})
 				r := rand.New(rand.NewPCG(1, 2))
 				for i, tokens := range []int{1, 12, 5, 32, 33, 64, 1, 200, 2, 31, 65} {
-					result, err := x.Run(deltaInputs(r, tokens, i == 4 || i == 6))
+					result, err := x.Run(t.Context(), deltaInputs(r, tokens, i == 4 || i == 6))
 					require.NoError(t, err)
 					out = append(out, result[0].Tensor)
 				}

@@ -1,6 +1,8 @@
 package cpu
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -175,6 +177,7 @@ type instance struct {
 	bits   func(n int) []uint32
 	plans  []*plan // the last used first
 	arena  []float32
+	done   <-chan struct{} // of the context of the call that runs
 	// activations are the inputs of products in the form that these need; each step fills them anew.
 	activations, gathered []*kernel.Activations
 }
@@ -182,8 +185,9 @@ type instance struct {
 // maxPlans is the number of plans that an instance keeps: one for single tokens, others for chunks.
 const maxPlans = 4
 
-// Run calls the entry function. After an error the buffers hold what the operations before it wrote.
-func (x *instance) Run(inputs []eval.Value) (out []eval.Value, err error) {
+// Run calls the entry function. After an error the buffers hold what the operations before it wrote. A context is
+// looked at between steps, between the pieces of their loops, and in pieces that may be long.
+func (x *instance) Run(ctx context.Context, inputs []eval.Value) (out []eval.Value, err error) {
 	f := x.exe.fused.Entry
 	defer func() {
 		// Kernels trust what was checked when the plan was made. Should a program get around that, it must
@@ -195,7 +199,15 @@ func (x *instance) Run(inputs []eval.Value) (out []eval.Value, err error) {
 	if err := eval.CheckInputs(f, inputs); err != nil {
 		return nil, err
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	x.done = ctx.Done()
+	defer func() { x.done = nil }()
 	p, err := x.planFor(inputs)
+	if errors.Is(err, errEnded) {
+		return nil, ctx.Err() // nothing has run
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name, err)
 	}
@@ -206,7 +218,9 @@ func (x *instance) Run(inputs []eval.Value) (out []eval.Value, err error) {
 		}
 		s.n = v.Int
 	}
-	if err := p.run(x); err != nil {
+	if err := p.run(x); errors.Is(err, errEnded) {
+		return nil, fmt.Errorf("%s: %w", f.Name, &engine.AbandonedError{Cause: ctx.Err()})
+	} else if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name, err)
 	}
 	out = make([]eval.Value, len(p.outputs))
@@ -219,6 +233,19 @@ func (x *instance) Run(inputs []eval.Value) (out []eval.Value, err error) {
 		}
 	}
 	return out, nil
+}
+
+// errEnded says that the context of the call has ended.
+var errEnded = errors.New("the context has ended")
+
+// ended reports whether the context of the call has ended. Any thread may ask.
+func (x *instance) ended() bool {
+	select {
+	case <-x.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // planFor finds or makes the plan for inputs of these shapes, and its memory.
@@ -293,10 +320,14 @@ func (x *instance) Restore(states []engine.State) error {
 	return nil
 }
 
-// parallel divides [0, n) among the threads in pieces of grain.
+// run divides [0, n) among the threads in pieces of grain, of which none begins after the call has ended.
+func (x *instance) run(n, grain int, body func(lo, hi int)) {
+	x.exe.pool.RunUntil(x.done, n, grain, body)
+}
+
+// parallel divides [0, n) among the threads, as run does.
 func (b *binder) parallel(n, grain int, body func(lo, hi int)) func() {
-	p := b.x.exe.pool
-	return func() { p.Run(n, grain, body) }
+	return func() { b.x.run(n, grain, body) }
 }
 
 // expertActivations are the inputs of the experts of a chunk; all layers share them.

@@ -192,7 +192,7 @@ func (e *experts) single() func() {
 			}
 		}
 	}
-	p := b.x.exe.pool
+	run := b.x.run
 	return func() {
 		acts.Reset(e.first, 1, e.width)
 		acts.Fill(e.x.floats(), stride, 0, 1)
@@ -202,9 +202,9 @@ func (e *experts) single() func() {
 		for i := range missing {
 			missing[i].Store(int32(e.perToken))
 		}
-		p.Run(len(liftPieces), 1, lift)
-		p.Run(e.perToken, 1+e.perToken/4, act)
-		p.Run(fallParts*e.perToken, 1, fall)
+		run(len(liftPieces), 1, lift)
+		run(e.perToken, 1+e.perToken/4, act)
+		run(fallParts*e.perToken, 1, fall)
 	}
 }
 
@@ -248,13 +248,13 @@ func (e *experts) route() {
 // many computes chunks: the tokens of an expert are multiplied together.
 func (e *experts) many() {
 	e.route()
-	p := e.b.x.exe.pool
+	run := e.b.x.run
 	acts := e.b.activations(1)[0]
 	_, _, stride, _ := e.x.rows()
 	acts.Reset(e.first, e.tokens, e.width)
-	p.Run(e.tokens, max(1, elementGrain/e.width), func(lo, hi int) { acts.Fill(e.x.floats()[lo*stride:], stride, lo, hi) })
+	run(e.tokens, max(1, elementGrain/e.width), func(lo, hi int) { acts.Fill(e.x.floats()[lo*stride:], stride, lo, hi) })
 
-	p.Run(len(e.used), 1, func(lo, hi int) {
+	run(len(e.used), 1, func(lo, hi int) {
 		for _, x := range e.used[lo:hi] {
 			tokens := make([]int32, 0, 64)
 			for _, pair := range e.order[e.starts[x]:e.starts[x+1]] {
@@ -265,7 +265,7 @@ func (e *experts) many() {
 		}
 	})
 	e.firstPieces = e.cut(e.firstPieces[:0], e.inner, true)
-	p.Run(len(e.firstPieces), 1, func(lo, hi int) {
+	run(len(e.firstPieces), 1, func(lo, hi int) {
 		for _, piece := range e.firstPieces[lo:hi] {
 			from, to := int(e.starts[piece.expert])*e.inner, int(e.starts[piece.expert+1])*e.inner
 			w, out := e.gate, e.hidden.f
@@ -275,7 +275,7 @@ func (e *experts) many() {
 			kernel.MatMul(out[from:to], e.inner, &w.matrices[piece.expert], e.gathered[piece.expert], int(piece.lo), int(piece.hi))
 		}
 	})
-	p.Run(len(e.used), 1, func(lo, hi int) {
+	run(len(e.used), 1, func(lo, hi int) {
 		for _, x := range e.used[lo:hi] {
 			from, to := int(e.starts[x])*e.inner, int(e.starts[x+1])*e.inner
 			kernel.SiLUMul(e.hidden.f[from:to], e.hidden.f[from:to], e.lifted.f[from:to])
@@ -285,7 +285,7 @@ func (e *experts) many() {
 		}
 	})
 	e.secondPieces = e.cut(e.secondPieces[:0], e.width, false)
-	p.Run(len(e.secondPieces), 1, func(lo, hi int) {
+	run(len(e.secondPieces), 1, func(lo, hi int) {
 		for _, piece := range e.secondPieces[lo:hi] {
 			from, to := int(e.starts[piece.expert])*e.width, int(e.starts[piece.expert+1])*e.width
 			kernel.MatMul(e.rows.f[from:to], e.width, &e.down.matrices[piece.expert], e.activations[piece.expert], int(piece.lo), int(piece.hi))
@@ -295,7 +295,7 @@ func (e *experts) many() {
 	for at, pair := range e.order {
 		e.pairs[pair] = int32(at)
 	}
-	p.Run(e.tokens, max(1, elementGrain/(e.width*e.perToken)), func(lo, hi int) {
+	run(e.tokens, max(1, elementGrain/(e.width*e.perToken)), func(lo, hi int) {
 		for t := lo; t < hi; t++ {
 			sum := e.out.slot.f[t*e.width : (t+1)*e.width]
 			clear(sum)

@@ -20,6 +20,9 @@ func (p *plan) observe(x *instance) error {
 		if err := s.run(); err != nil {
 			return x.failed(s, err)
 		}
+		if x.ended() {
+			return errEnded
+		}
 		e.Time = time.Since(e.Start)
 		e.Bytes, e.Operations = s.bytes, s.flops
 		if s.cost != nil {
@@ -27,6 +30,9 @@ func (p *plan) observe(x *instance) error {
 		}
 		call.Bytes, call.Operations = call.Bytes+e.Bytes, call.Operations+e.Operations
 		tell(&e)
+		if x.ended() {
+			return errEnded
+		}
 	}
 	call.Time = time.Since(call.Start)
 	tell(&call)

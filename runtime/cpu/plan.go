@@ -122,6 +122,9 @@ func (b *binder) input(name string) *value {
 // region binds the operations of r.
 func (b *binder) region(r *ir.Region) error {
 	for _, op := range r.Ops {
+		if b.x.ended() {
+			return errEnded // the first call reads weights
+		}
 		first := len(b.plan.steps)
 		if err := b.bindOp(op); err != nil {
 			return fmt.Errorf("%w\n\tin %s", err, ir.Describe(b.x.exe.fused, op))
@@ -295,6 +298,9 @@ func (p *plan) run(x *instance) error {
 	for i := range p.steps {
 		if err := p.steps[i].run(); err != nil {
 			return x.failed(&p.steps[i], err)
+		}
+		if x.ended() {
+			return errEnded
 		}
 	}
 	return nil

@@ -216,9 +216,9 @@ func TestPrograms(t *testing.T) {
 					}
 					in := []eval.Value{tensor(), tensor(), {Tensor: eval.Ints(ir.I64, nil, []int64{int64(call * 5 % 7)})},
 						{Tensor: eval.Ints(ir.Bool, nil, []int64{int64(call % 2)})}}
-					want, err := x[0].Run(in)
+					want, err := x[0].Run(t.Context(), in)
 					require.NoError(t, err)
-					got, err := x[1].Run(in)
+					got, err := x[1].Run(t.Context(), in)
 					require.NoError(t, err)
 					for i := range want {
 						requireClose(t, []*eval.Tensor{want[i].Tensor}, []*eval.Tensor{got[i].Tensor}, 1e-5)
@@ -254,7 +254,7 @@ func TestEmptyInputs(t *testing.T) {
 				defer exe.Close()
 				x, err := exe.NewInstance()
 				require.NoError(t, err)
-				out[i], err = x.Run(in)
+				out[i], err = x.Run(t.Context(), in)
 				failed[i] = err != nil
 			}
 			require.Equal(t, failed[0], failed[1])
@@ -277,7 +277,7 @@ func TestWarnings(t *testing.T) {
 	row := eval.Value{Tensor: eval.Floats(ir.F32, []int{1, 6}, make([]float32, 6))}
 	in := []eval.Value{row, row, {Tensor: eval.Ints(ir.I64, nil, []int64{0})}, {Tensor: eval.Ints(ir.Bool, nil, []int64{0})}}
 	for range 2 {
-		_, err = x.Run(in)
+		_, err = x.Run(t.Context(), in)
 		require.NoError(t, err)
 	}
 	require.Len(t, warnings, 1)

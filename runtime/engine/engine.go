@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"context"
+
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 )
@@ -59,7 +61,12 @@ type Executable interface {
 // Instance is a module with its state: one session, one user. It is not safe for concurrent use.
 type Instance interface {
 	// Run calls the entry function: inputs and outputs by position.
-	Run(inputs []eval.Value) ([]eval.Value, error)
+	//
+	// A context that has ended when the call comes leaves the state as it was, and its error is given. One that ends
+	// while the call runs abandons it, within 100 ms on a CPU and between two sequences of kernels on other devices;
+	// the error is an [*AbandonedError]. What the buffers hold then is not defined: Reset and Restore define it again,
+	// and until one of them was called nothing that Run gives means anything.
+	Run(ctx context.Context, inputs []eval.Value) ([]eval.Value, error)
 	// Reset sets every buffer to zeros.
 	Reset() error
 	// Close frees the instance.
@@ -71,7 +78,7 @@ type Ahead interface {
 	// RunAhead is Run that is told which call is likely to follow: next are its inputs, but that its first one is to be the first
 	// output of this call, whatever stands there. The instance may begin it while this call runs, or ignore it. Whatever is called
 	// next gives and leaves what it would without; if it is a call with those inputs, sooner.
-	RunAhead(inputs, next []eval.Value) ([]eval.Value, error)
+	RunAhead(ctx context.Context, inputs, next []eval.Value) ([]eval.Value, error)
 }
 
 // State is the content of a buffer of an instance.

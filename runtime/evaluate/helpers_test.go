@@ -1,6 +1,7 @@
 package evaluate_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 
@@ -31,7 +32,7 @@ func (e *predictor) Reset() error {
 	e.fed = nil
 	return nil
 }
-func (e *predictor) Run(inputs []eval.Value) ([]eval.Value, error) {
+func (e *predictor) Run(ctx context.Context, inputs []eval.Value) ([]eval.Value, error) {
 	for _, id := range inputs[0].Tensor.I {
 		e.fed = append(e.fed, int(id))
 	}

@@ -31,13 +31,13 @@ func (f *follower) inputs(position int, tokens ...int64) []eval.Value {
 // feed makes a call; expect is how many tokens the instance is told that the call after it has, 0 for none.
 func (f *follower) feed(expect int, tokens ...int64) {
 	f.Helper()
-	want, err := f.plain.Run(f.inputs(f.position, tokens...))
+	want, err := f.plain.Run(f.Context(), f.inputs(f.position, tokens...))
 	require.NoError(f, err)
 	var next []eval.Value
 	if expect > 0 {
 		next = f.inputs(f.position+len(tokens), make([]int64, expect)...)
 	}
-	got, err := f.ahead.(engine.Ahead).RunAhead(f.inputs(f.position, tokens...), next)
+	got, err := f.ahead.(engine.Ahead).RunAhead(f.Context(), f.inputs(f.position, tokens...), next)
 	require.NoError(f, err)
 	require.Equal(f, want, got, "%d tokens at %d", len(tokens), f.position)
 	f.position += len(tokens)
@@ -134,9 +134,9 @@ func TestAhead(t *testing.T) {
 			// other parameters than those that were foreseen
 			in := f.inputs(f.position, f.token)
 			in[5].Tensor.I[0]++
-			want, err := f.plain.Run(in)
+			want, err := f.plain.Run(t.Context(), in)
 			require.NoError(t, err)
-			got, err := f.ahead.Run(in)
+			got, err := f.ahead.Run(t.Context(), in)
 			require.NoError(t, err)
 			require.Equal(t, want, got)
 			f.snapshots()
@@ -151,7 +151,7 @@ func TestAheadOfNoToken(t *testing.T) {
 	require.NoError(t, err)
 	i, err := exe.NewInstance()
 	require.NoError(t, err)
-	_, err = i.(engine.Ahead).RunAhead(fusetest.Inputs(m, 0, 1), fusetest.Inputs(m, 1, 1))
+	_, err = i.(engine.Ahead).RunAhead(t.Context(), fusetest.Inputs(m, 0, 1), fusetest.Inputs(m, 1, 1))
 	require.NoError(t, err)
 	require.False(t, gpu.Begun(i))
 	require.NoError(t, i.Close())

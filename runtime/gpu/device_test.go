@@ -79,7 +79,7 @@ func call(t *testing.T, m *ir.Module, i engine.Instance, tokens, position int) {
 		in = append(in, eval.Value{Tensor: eval.Floats(ir.F32, nil, []float32{0.7})}, eval.Value{Tensor: eval.Ints(ir.I64, nil, []int64{50})},
 			eval.Value{Tensor: eval.Floats(ir.F32, nil, []float32{0.95})}, eval.Value{Tensor: eval.Ints(ir.I64, nil, []int64{int64(position)})})
 	}
-	_, err := i.Run(in)
+	_, err := i.Run(t.Context(), in)
 	require.NoError(t, err)
 }
 

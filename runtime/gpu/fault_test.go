@@ -74,7 +74,7 @@ func TestLostDevice(t *testing.T) {
 	require.NoError(t, err)
 	i, err := x.NewInstance()
 	require.NoError(t, err)
-	_, err = i.Run(fusetest.Inputs(m, 0, 12))
+	_, err = i.Run(t.Context(), fusetest.Inputs(m, 0, 12))
 	require.ErrorContains(t, err, divergent)
 	require.ErrorContains(t, err, "so that this process cannot use emulator on ")
 	require.ErrorContains(t, err, "the next start does without this kernel")

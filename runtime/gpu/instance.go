@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,8 +22,9 @@ type instance struct {
 	plans   []*plan              // the last used first
 	arena   *slot
 	profile *Profile
-	turn    int    // the side, 0 or 1, that the next call reads of what has two: see ahead.go
-	begun   *begun // the call that was begun before it is asked for, or nil
+	turn    int             // the side, 0 or 1, that the next call reads of what has two: see ahead.go
+	begun   *begun          // the call that was begun before it is asked for, or nil
+	ctx     context.Context // of the call that runs
 	// buffers are what Close frees.
 	buffers []device.Buffer
 }
@@ -85,13 +87,14 @@ func (x *instance) place(o operand, crossing bool) (device.Buffer, int) {
 	return buffer, offset + o.at
 }
 
-// Run calls the entry function. After an error the buffers hold what the operations before it wrote.
-func (x *instance) Run(inputs []eval.Value) (out []eval.Value, err error) {
-	return x.RunAhead(inputs, nil)
+// Run calls the entry function. After an error the buffers hold what the operations before it wrote. A context is
+// looked at between sequences of kernels.
+func (x *instance) Run(ctx context.Context, inputs []eval.Value) (out []eval.Value, err error) {
+	return x.RunAhead(ctx, inputs, nil)
 }
 
 // RunAhead is Run that begins the call that is likely to follow, if the program allows it: see engine.Ahead.
-func (x *instance) RunAhead(inputs, next []eval.Value) (out []eval.Value, err error) {
+func (x *instance) RunAhead(ctx context.Context, inputs, next []eval.Value) (out []eval.Value, err error) {
 	f := x.exe.fused.Entry
 	defer func() {
 		// Kernels trust what was checked when the plan was made. Should a program get around that, it must
@@ -105,6 +108,11 @@ func (x *instance) RunAhead(inputs, next []eval.Value) (out []eval.Value, err er
 	}
 	x.exe.timeline.Lock()
 	defer x.exe.timeline.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	x.ctx = ctx
+	defer func() { x.ctx = nil }()
 	c, err := x.call(inputs, next != nil)
 	if err == nil && next != nil {
 		err = x.begin(c, next)

@@ -26,7 +26,7 @@ func TestInstances(t *testing.T) {
 		b, err := exe.NewInstance()
 		require.NoError(t, err)
 		run := func(i engine.Instance, position, n int) *eval.Tensor {
-			out, err := i.Run(fusetest.Inputs(m, position, n))
+			out, err := i.Run(t.Context(), fusetest.Inputs(m, position, n))
 			require.NoError(t, err)
 			return out[0].Tensor
 		}
@@ -61,7 +61,7 @@ func TestSchedules(t *testing.T) {
 		x := compile(t, e, m, engine.Options{Precision: eval.Mixed})
 		var got []*eval.Tensor
 		for _, c := range [][2]int{{0, 12}, {12, 1}, {13, 1}} {
-			out, err := x.Run(fusetest.Inputs(m, c[0], c[1]))
+			out, err := x.Run(t.Context(), fusetest.Inputs(m, c[0], c[1]))
 			require.NoError(t, err)
 			got = append(got, out[0].Tensor)
 		}

@@ -55,9 +55,9 @@ func kindsOf(t *testing.T, m *ir.Module, device string) (kinds []string) {
 // requireSameRun requires that two instances give the same results for inputs, up to the order of sums.
 func requireSameRun(t *testing.T, want, got engine.Instance, in ...eval.Value) {
 	t.Helper()
-	w, err := want.Run(in)
+	w, err := want.Run(t.Context(), in)
 	require.NoError(t, err)
-	g, err := got.Run(in)
+	g, err := got.Run(t.Context(), in)
 	require.NoError(t, err)
 	require.Len(t, g, len(w))
 	for i := range w {

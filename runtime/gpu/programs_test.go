@@ -40,7 +40,7 @@ func TestPrograms(t *testing.T) {
 				n, err := x.NewInstance()
 				require.NoError(t, err)
 				for range 2 {
-					out, err := n.Run(randomInputs(t, m))
+					out, err := n.Run(t.Context(), randomInputs(t, m))
 					require.NoError(t, err)
 					outputs[i] = append(outputs[i], out...)
 				}

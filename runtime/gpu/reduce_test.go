@@ -152,7 +152,7 @@ func TestIndicesOutOfRange(t *testing.T) {
 	random.fill(t, m, 1)
 	x := compile(t, onDevice(t), m, engine.Options{Precision: eval.FP32})
 	for _, at := range []int64{6, -7} {
-		_, err = x.Run([]eval.Value{{Tensor: random.tensor(t, 6, 32)}, {Tensor: eval.Ints(ir.I64, []int{2}, []int64{5, at})}})
+		_, err = x.Run(t.Context(), []eval.Value{{Tensor: random.tensor(t, 6, 32)}, {Tensor: eval.Ints(ir.I64, []int{2}, []int64{5, at})}})
 		require.ErrorContains(t, err, fmt.Sprintf("take: indices[1] is %d, there are 6 rows", at))
 	}
 }

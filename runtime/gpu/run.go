@@ -1,9 +1,11 @@
 package gpu
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 )
 
@@ -37,6 +39,10 @@ func (x *instance) play(p *plan) error {
 	}
 	for i := range p.programs[x.turn] {
 		s := &p.programs[x.turn][i]
+		if i > 0 && x.ctx.Err() != nil {
+			// What was submitted may still run: nothing may change under it.
+			return errors.Join(&engine.AbandonedError{Cause: x.ctx.Err()}, x.exe.device.Wait())
+		}
 		if s.host != nil {
 			if err := s.host.host(); err != nil {
 				return p.failed(s.host.op, err)

@@ -166,7 +166,7 @@ func TestTuneAttention(t *testing.T) {
 			if c.precision == eval.Mixed {
 				close = 2e-2
 			}
-			want, err := compile(t, reference.Engine{}, m, o).Run(in)
+			want, err := compile(t, reference.Engine{}, m, o).Run(t.Context(), in)
 			require.NoError(t, err)
 			start := func(dir string, cost func(threads int, position int32) time.Duration, fault func(file, text string) (string, error)) (d *clocked, changed int, notes []string) {
 				f := &faulty{fault: fault, compiled: map[string]int{}, changed: map[string]int{}}
@@ -188,7 +188,7 @@ func TestTuneAttention(t *testing.T) {
 				require.NoError(t, err)
 				i, err := x.NewInstance()
 				require.NoError(t, err)
-				got, err := i.Run(in)
+				got, err := i.Run(t.Context(), in)
 				require.NoError(t, err)
 				requireClose(t, []*eval.Tensor{want[0].Tensor}, []*eval.Tensor{got[0].Tensor}, close)
 				require.NoError(t, i.Close())

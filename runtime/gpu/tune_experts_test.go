@@ -29,7 +29,7 @@ func TestTuneManyExperts(t *testing.T) {
 	random := normals(8)
 	random.fill(t, m, 1.0/8)
 	in := []eval.Value{{Tensor: random.tensor(t, 1, tokens, 32)}}
-	want, err := compile(t, reference.Engine{}, m, engine.Options{Precision: eval.Mixed, Threads: 1}).Run(in)
+	want, err := compile(t, reference.Engine{}, m, engine.Options{Precision: eval.Mixed, Threads: 1}).Run(t.Context(), in)
 	require.NoError(t, err)
 	for _, c := range []struct {
 		name, wrong string
@@ -69,7 +69,7 @@ func TestTuneManyExperts(t *testing.T) {
 				require.NoError(t, err)
 				i, err := x.NewInstance()
 				require.NoError(t, err)
-				got, err := i.Run(in)
+				got, err := i.Run(t.Context(), in)
 				require.NoError(t, err)
 				requireClose(t, []*eval.Tensor{want[0].Tensor}, []*eval.Tensor{got[0].Tensor}, 2e-2)
 				require.NoError(t, i.Close())

@@ -244,7 +244,7 @@ func TestTuneInPlace(t *testing.T) {
 			m := fusetest.Load(t, name)
 			run := func(i engine.Instance) (out []*eval.Tensor) { // results and states, of tokens that follow others: states are not reset
 				for position := 7; position < 9; position++ {
-					result, err := i.Run(fusetest.Inputs(m, position, 1))
+					result, err := i.Run(t.Context(), fusetest.Inputs(m, position, 1))
 					require.NoError(t, err)
 					out = append(out, result[0].Tensor)
 				}
@@ -297,7 +297,7 @@ func TestTuneBetweenHostSteps(t *testing.T) {
 	normals(3).fill(t, m, 1.0/8)
 	in := []eval.Value{{Tensor: normals(4).tensor(t, 1, 1)}}
 	run := func(i engine.Instance) []*eval.Tensor {
-		out, err := i.Run(in)
+		out, err := i.Run(t.Context(), in)
 		require.NoError(t, err)
 		return []*eval.Tensor{out[0].Tensor}
 	}

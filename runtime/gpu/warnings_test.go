@@ -84,7 +84,7 @@ func TestWarningsOfTheHost(t *testing.T) {
 			random.fill(t, m, 1)
 			var warnings []string
 			x := compile(t, onDevice(t), m, engine.Options{Precision: eval.FP32, Warn: func(text string) { warnings = append(warnings, text) }})
-			_, err = x.Run([]eval.Value{{Tensor: random.tensor(t, 3, 32)}, {Tensor: random.tensor(t, 1)}, {Tensor: random.tensor(t, 2048)}})
+			_, err = x.Run(t.Context(), []eval.Value{{Tensor: random.tensor(t, 3, 32)}, {Tensor: random.tensor(t, 1)}, {Tensor: random.tensor(t, 2048)}})
 			require.NoError(t, err)
 			if c.want == "" {
 				require.Empty(t, warnings)

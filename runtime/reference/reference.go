@@ -1,6 +1,10 @@
 package reference
 
 import (
+	"context"
+	"errors"
+	"fmt"
+
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/engine"
@@ -34,5 +38,17 @@ func (x *executable) NewInstance() (engine.Instance, error) {
 func (x *executable) Close() error { return nil }
 
 type instance struct{ *eval.Machine }
+
+// Run calls the entry function. A context is looked at between operations and inside long ones.
+func (x instance) Run(ctx context.Context, inputs []eval.Value) ([]eval.Value, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	out, err := x.Call(ctx, inputs)
+	if ended := ctx.Err(); ended != nil && errors.Is(err, ended) {
+		return nil, fmt.Errorf("%s: %w", x.Module().Entry.Name, &engine.AbandonedError{Cause: ended})
+	}
+	return out, err
+}
 
 func (instance) Close() error { return nil }

@@ -22,11 +22,13 @@ type prophet struct {
 func (e *prophet) Compile(*ir.Module, engine.Options) (engine.Executable, error) { return e, nil }
 func (e *prophet) NewInstance() (engine.Instance, error)                         { return e, nil }
 
-func (e *prophet) Run(inputs []eval.Value) ([]eval.Value, error) { return e.RunAhead(inputs, nil) }
+func (e *prophet) Run(ctx context.Context, inputs []eval.Value) ([]eval.Value, error) {
+	return e.RunAhead(ctx, inputs, nil)
+}
 
-func (e *prophet) RunAhead(inputs, next []eval.Value) ([]eval.Value, error) {
+func (e *prophet) RunAhead(ctx context.Context, inputs, next []eval.Value) ([]eval.Value, error) {
 	e.told, e.calls = append(e.told, next), append(e.calls, inputs)
-	return e.scripted.Run(inputs)
+	return e.scripted.Run(ctx, inputs)
 }
 
 // TestForetold: the engine is told of the call that feeds the next token, with its position and seed, where there will be one unless

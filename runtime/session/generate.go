@@ -51,7 +51,8 @@ type Answer struct {
 
 // Generate feeds the prompt and decodes an answer. The prompt draws with the seed of the request, the
 // i-th decoded token with seed+i (requirements B9, B10). After a cancelled context the answer so far is
-// given and the session holds what has been fed.
+// given and the session holds what has been fed: a call for one token runs to its end, so that the conversation can
+// go on. A prompt's chunk is abandoned, and the session with it (see [Session.Abandoned]).
 func (s *Session) Generate(ctx context.Context, r Request) (a Answer, err error) {
 	start := time.Now()
 	step, err := s.Prefill(ctx, r.Prompt, r.Sampling)
@@ -72,6 +73,7 @@ func (s *Session) Generate(ctx context.Context, r Request) (a Answer, err error)
 	if r.Force != nil {
 		limit = len(r.Force)
 	}
+	whole := context.WithoutCancel(ctx)
 	start = time.Now()
 	defer func() { a.DecodeTime = time.Since(start) }()
 	for p := r.Sampling; ; {
@@ -103,9 +105,9 @@ func (s *Session) Generate(ctx context.Context, r Request) (a Answer, err error)
 		if r.Force == nil && (len(a.Tokens)+1 < limit || r.FeedLast && len(a.Tokens) < limit) {
 			next := p
 			next.Seed++
-			step, err = s.DecodeOn(token, p, next)
+			step, err = s.DecodeOn(whole, token, p, next)
 		} else {
-			step, err = s.Decode(token, p)
+			step, err = s.Decode(whole, token, p)
 		}
 		if err != nil {
 			return a, err

@@ -3,11 +3,16 @@ package session_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/engine/enginetest"
+	"github.com/etc-ml/etc/runtime/reference"
 	"github.com/etc-ml/etc/runtime/session"
 )
 
@@ -147,4 +152,111 @@ func TestCancel(t *testing.T) {
 			Logits: func([]float32) error { return full }})
 		require.ErrorIs(t, err, full)
 	})
+}
+
+// TestAbandoned: after a call that was abandoned in the middle the session feeds nothing and gives no snapshot until it
+// is reset or restored; one that was refused before it began is nothing to mend.
+func TestAbandoned(t *testing.T) {
+	var fail error
+	e := &scripted{answer: func(c call) (*eval.Tensor, error) {
+		if fail != nil {
+			return nil, fail
+		}
+		return count(c)
+	}}
+	_, s := start(t, samplerModule(), e)
+	feed := func(tokens ...int) error {
+		_, err := s.Prefill(t.Context(), tokens, session.Greedy)
+		return err
+	}
+	require.NoError(t, feed(1, 2))
+	fail = context.Canceled
+	require.ErrorIs(t, feed(3), context.Canceled)
+	require.False(t, s.Abandoned(), "refused before it began")
+	fail = nil
+	require.NoError(t, feed(3))
+	fail = fmt.Errorf("forward: %w", &engine.AbandonedError{Cause: context.DeadlineExceeded})
+	require.ErrorIs(t, feed(4), context.DeadlineExceeded)
+	require.True(t, s.Abandoned())
+	require.Equal(t, []int{1, 2, 3}, s.Tokens())
+	fail = nil
+	calls := len(e.calls)
+	require.ErrorIs(t, feed(4), session.ErrAbandoned)
+	_, err := s.Decode(t.Context(), 4, session.Greedy)
+	require.ErrorIs(t, err, session.ErrAbandoned)
+	_, err = s.DecodeOn(t.Context(), 4, session.Greedy, session.Greedy)
+	require.ErrorIs(t, err, session.ErrAbandoned)
+	require.Len(t, e.calls, calls, "the engine is not asked")
+	require.NoError(t, s.Reset())
+	require.False(t, s.Abandoned())
+	require.NoError(t, feed(5))
+	require.Equal(t, []int{5}, s.Tokens())
+}
+
+// TestAbandonedState: the same with an engine that abandons, whose session a snapshot mends.
+func TestAbandonedState(t *testing.T) {
+	_, s := start(t, attention(t, session.Logits), reference.Engine{})
+	_, err := s.Prefill(t.Context(), prompt(4), session.Greedy)
+	require.NoError(t, err)
+	at, err := s.Snapshot()
+	require.NoError(t, err)
+	want, err := s.Prefill(t.Context(), prompt(3), session.Greedy)
+	require.NoError(t, err)
+	require.NoError(t, s.Restore(at))
+	for left := range 40 {
+		ctx := &enginetest.Countdown{Context: t.Context(), Left: left}
+		step, err := s.Prefill(ctx, prompt(3), session.Greedy)
+		if err == nil {
+			require.Equal(t, want, step)
+			require.Greater(t, left, 10, "operations were asked")
+			return
+		}
+		require.ErrorIs(t, err, context.Canceled)
+		if s.Abandoned() {
+			_, err = s.Snapshot()
+			require.ErrorIs(t, err, session.ErrAbandoned)
+		} else {
+			require.Less(t, left, 3, "before the first operation")
+		}
+		require.NoError(t, s.Restore(at))
+	}
+	t.Fatal("the call never ended")
+}
+
+// TestGenerateKeepsState: a context that ends in the call for a token of the answer does not reach the engine, so that
+// the session can go on; one that ends in a prompt's chunk does.
+func TestGenerateKeepsState(t *testing.T) {
+	for _, at := range []int{1, 3} {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		e := &watcher{cancel: cancel, at: at}
+		e.answer = count
+		_, s := start(t, samplerModule(), e)
+		a, err := s.Generate(ctx, session.Request{Prompt: sequence(0, 3), Sampling: session.Greedy, MaxNewTokens: 9})
+		require.NoError(t, err)
+		require.Equal(t, session.StopCancelled, a.Reason)
+		require.Equal(t, at == 1, s.Abandoned())
+		require.Len(t, e.calls, at)
+	}
+}
+
+// watcher cancels a context in a call, and abandons that where it has ended.
+type watcher struct {
+	scripted
+	cancel func()
+	at     int
+}
+
+func (e *watcher) Compile(*ir.Module, engine.Options) (engine.Executable, error) { return e, nil }
+func (e *watcher) NewInstance() (engine.Instance, error)                         { return e, nil }
+
+func (e *watcher) Run(ctx context.Context, inputs []eval.Value) ([]eval.Value, error) {
+	out, err := e.scripted.Run(ctx, inputs)
+	if len(e.calls) == e.at {
+		e.cancel()
+	}
+	if ended := ctx.Err(); ended != nil {
+		return nil, &engine.AbandonedError{Cause: ended}
+	}
+	return out, err
 }

@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"context"
 	"errors"
 	"math"
 	"testing"
@@ -74,7 +75,7 @@ func (e *scripted) Compile(*ir.Module, engine.Options) (engine.Executable, error
 func (e *scripted) NewInstance() (engine.Instance, error) { return e, nil }
 func (e *scripted) Close() error                          { return nil }
 func (e *scripted) Reset() error                          { e.resets++; return nil }
-func (e *scripted) Run(inputs []eval.Value) ([]eval.Value, error) {
+func (e *scripted) Run(ctx context.Context, inputs []eval.Value) ([]eval.Value, error) {
 	if len(inputs) < 2 || inputs[0].Tensor == nil || inputs[1].Tensor == nil {
 		return nil, errors.New("tokens and positions are missing")
 	}

@@ -52,7 +52,7 @@ func TestLastRow(t *testing.T) {
 		position := 0
 		lengths := []int{11, 1, 6}
 		for _, n := range lengths {
-			out, err := plain.Run(fusetest.Inputs(m, position, n))
+			out, err := plain.Run(t.Context(), fusetest.Inputs(m, position, n))
 			require.NoError(t, err)
 			require.Equal(t, []int{1, n, int(vocab)}, out[0].Tensor.Shape)
 			want = append(want, out[0].Tensor.F[(n-1)*int(vocab):])

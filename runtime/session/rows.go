@@ -59,7 +59,7 @@ func (s *Session) Rows(ctx context.Context, tokens []int, skip int) ([]Step, err
 			}
 			step.Logits = slices.Clone(step.Logits)
 			out = append(out, step)
-			step, err = s.Decode(token, Greedy)
+			step, err = s.Decode(ctx, token, Greedy)
 		}
 		return append(out, step), err
 	}
@@ -71,7 +71,7 @@ func (s *Session) Rows(ctx context.Context, tokens []int, skip int) ([]Step, err
 		if n < s.model.MinChunk {
 			n = 1
 		}
-		logits, err := s.forward(s.instance.Run, tokens[at:at+n], Greedy)
+		logits, err := s.forward(ctx, s.instance.Run, tokens[at:at+n], Greedy)
 		if err != nil {
 			return nil, err
 		}

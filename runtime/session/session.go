@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -52,6 +53,7 @@ type Session struct {
 	model    *Model
 	instance engine.Instance
 	tokens   []int                // what has been fed
+	torn     bool                 // a call was abandoned: the buffers may hold a part of what it was to write
 	keys     *numeric.KeySequence // of the host's own sampler
 }
 
@@ -76,10 +78,23 @@ func (s *Session) Position() int { return len(s.tokens) }
 // Tokens are the tokens that the session has seen.
 func (s *Session) Tokens() []int { return slices.Clone(s.tokens) }
 
+// ErrAbandoned is the error of a session whose last call was abandoned in the middle: its state is written in part.
+// Reset and Restore mend it.
+var ErrAbandoned = errors.New("the session's last call was abandoned and its state is written in part: " +
+	"reset it, or restore a snapshot")
+
+// Abandoned reports whether a call was abandoned in the middle since the last Reset or Restore. The session then feeds
+// nothing and gives no snapshot; its tokens are those of the calls that ended.
+func (s *Session) Abandoned() bool { return s.torn }
+
 // Reset forgets everything.
 func (s *Session) Reset() error {
 	s.tokens = nil
-	return s.instance.Reset()
+	if err := s.instance.Reset(); err != nil {
+		return err
+	}
+	s.torn = false
+	return nil
 }
 
 // Step is the result of a call: a token, and the logits it came from where the program gives them.
@@ -90,7 +105,8 @@ type Step struct {
 
 // Prefill feeds tokens, in chunks that the program can take, and gives the token that follows. Every
 // chunk draws with the same seed, and only the last one's token is kept (requirement B11). A tail below
-// the program's smallest chunk is fed token by token (requirement C2).
+// the program's smallest chunk is fed token by token (requirement C2). A context that ends before a chunk
+// leaves the session with the chunks before it; one that ends in a chunk abandons the session (see [Session.Abandoned]).
 func (s *Session) Prefill(ctx context.Context, tokens []int, p Sampling) (Step, error) {
 	if len(tokens) == 0 {
 		return Step{}, fmt.Errorf("an empty prompt: at least one token is needed")
@@ -112,7 +128,7 @@ func (s *Session) Prefill(ctx context.Context, tokens []int, p Sampling) (Step, 
 			q.Temperature = 0 // the token is dropped, so there is nothing to sample (requirement C10)
 		}
 		var err error
-		if step, err = s.call(s.instance.Run, tokens[:n], q); err != nil {
+		if step, err = s.call(ctx, s.instance.Run, tokens[:n], q); err != nil {
 			return Step{}, err
 		}
 		tokens = tokens[n:]
@@ -120,27 +136,29 @@ func (s *Session) Prefill(ctx context.Context, tokens []int, p Sampling) (Step, 
 	return step, nil
 }
 
-// Decode feeds one token and gives the next.
-func (s *Session) Decode(token int, p Sampling) (Step, error) {
+// Decode feeds one token and gives the next. A context that ends in the call abandons the session.
+func (s *Session) Decode(ctx context.Context, token int, p Sampling) (Step, error) {
 	if err := s.checkRoom(1); err != nil {
 		return Step{}, err
 	}
-	return s.call(s.instance.Run, []int{token}, p)
+	return s.call(ctx, s.instance.Run, []int{token}, p)
 }
 
 // DecodeOn is Decode where the token that it gives is likely to be fed next, with the parameters next: an engine that can begins
 // that call before this one was read, so that it need not wait for the host. What is fed next need not be that.
-func (s *Session) DecodeOn(token int, p, next Sampling) (Step, error) {
+func (s *Session) DecodeOn(ctx context.Context, token int, p, next Sampling) (Step, error) {
 	x, ok := s.instance.(engine.Ahead)
 	if !ok || s.model.Form == Logits || s.checkRoom(2) != nil || next.Check() != nil {
-		return s.Decode(token, p)
+		return s.Decode(ctx, token, p)
 	}
 	follows, err := s.inputs([]int{0}, len(s.tokens)+1, next)
 	if err != nil {
 		return Step{}, err
 	}
-	run := func(inputs []eval.Value) ([]eval.Value, error) { return x.RunAhead(inputs, follows) }
-	return s.call(run, []int{token}, p)
+	run := func(ctx context.Context, inputs []eval.Value) ([]eval.Value, error) {
+		return x.RunAhead(ctx, inputs, follows)
+	}
+	return s.call(ctx, run, []int{token}, p)
 }
 
 func (s *Session) checkRoom(n int) error {
@@ -151,11 +169,11 @@ func (s *Session) checkRoom(n int) error {
 }
 
 // runner is how an instance runs forward.
-type runner func(inputs []eval.Value) ([]eval.Value, error)
+type runner func(ctx context.Context, inputs []eval.Value) ([]eval.Value, error)
 
 // call runs forward on tokens at the session's position and takes the token that follows.
-func (s *Session) call(run runner, tokens []int, p Sampling) (Step, error) {
-	out, err := s.forward(run, tokens, p)
+func (s *Session) call(ctx context.Context, run runner, tokens []int, p Sampling) (Step, error) {
+	out, err := s.forward(ctx, run, tokens, p)
 	if err != nil {
 		return Step{}, err
 	}
@@ -163,13 +181,18 @@ func (s *Session) call(run runner, tokens []int, p Sampling) (Step, error) {
 }
 
 // forward runs forward on tokens at the session's position.
-func (s *Session) forward(run runner, tokens []int, p Sampling) (*eval.Tensor, error) {
+func (s *Session) forward(ctx context.Context, run runner, tokens []int, p Sampling) (*eval.Tensor, error) {
+	if s.torn {
+		return nil, ErrAbandoned
+	}
 	inputs, err := s.inputs(tokens, len(s.tokens), p)
 	if err != nil {
 		return nil, err
 	}
-	out, err := run(inputs)
+	out, err := run(ctx, inputs)
 	if err != nil {
+		var abandoned *engine.AbandonedError
+		s.torn = errors.As(err, &abandoned)
 		return nil, err
 	}
 	s.tokens = append(s.tokens, tokens...)

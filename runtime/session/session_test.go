@@ -78,7 +78,7 @@ func TestScalars(t *testing.T) {
 		p := session.Sampling{Temperature: 0.75, TopK: test.topK, TopP: 0.5, Seed: 11}
 		_, err := s.Prefill(context.Background(), sequence(0, 3), p)
 		require.NoError(t, err)
-		_, err = s.Decode(3, p)
+		_, err = s.Decode(t.Context(), 3, p)
 		require.NoError(t, err)
 		require.Len(t, e.calls, 2)
 		for _, c := range e.calls {
@@ -163,7 +163,7 @@ func TestSamplingChecks(t *testing.T) {
 			_, s := start(t, m, e)
 			_, err := s.Prefill(context.Background(), []int{1}, p)
 			require.Error(t, err, "prefill %+v", p)
-			_, err = s.Decode(1, p)
+			_, err = s.Decode(t.Context(), 1, p)
 			require.Error(t, err, "decode %+v", p)
 			require.Empty(t, e.calls)
 			require.Zero(t, s.Position())
@@ -207,7 +207,7 @@ func TestRoom(t *testing.T) {
 			_, err := s.Prefill(context.Background(), test.feed, session.Greedy)
 			require.ErrorContains(t, err, test.want)
 			if len(test.feed) == 1 {
-				_, err = s.Decode(test.feed[0], session.Greedy)
+				_, err = s.Decode(t.Context(), test.feed[0], session.Greedy)
 				require.ErrorContains(t, err, test.want)
 			}
 			require.Len(t, e.calls, calls)

@@ -14,8 +14,12 @@ type Snapshot struct {
 	States []engine.State
 }
 
-// Snapshot copies the session. An engine whose state cannot be taken out is an error.
+// Snapshot copies the session. An engine whose state cannot be taken out is an error, and so is a session
+// whose last call was abandoned.
 func (s *Session) Snapshot() (*Snapshot, error) {
+	if s.torn {
+		return nil, ErrAbandoned
+	}
 	x, ok := s.instance.(engine.Stateful)
 	if !ok {
 		return nil, fmt.Errorf("device %s keeps no snapshots", s.model.Device)
@@ -40,7 +44,7 @@ func (s *Session) Restore(p *Snapshot) error {
 	if err := x.Restore(p.States); err != nil {
 		return err
 	}
-	s.tokens = slices.Clone(p.Tokens)
+	s.tokens, s.torn = slices.Clone(p.Tokens), false
 	return nil
 }
 

@@ -186,7 +186,7 @@ func TestSessionsDoNotMeet(t *testing.T) {
 	for range 6 {
 		for i := range sessions {
 			together[i] = append(together[i], next[i])
-			step, err := sessions[i].Decode(next[i], session.Greedy)
+			step, err := sessions[i].Decode(t.Context(), next[i], session.Greedy)
 			require.NoError(t, err)
 			next[i] = step.Token
 		}

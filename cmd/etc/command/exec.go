@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -30,7 +31,7 @@ Inputs are keyed "0", "1", … in the order of the method's inputs; other keys a
 alike and have the dtype and shape that the program declares; an Int is an i64 of no dims. --repeat N calls
 the method N times on one state; the outputs of call r > 0 get the suffix _callr.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return runExec(args[0], f) },
+		RunE: func(cmd *cobra.Command, args []string) error { return runExec(cmd.Context(), args[0], f) },
 	}
 	cmd.Flags().StringVar(&f.inputs, "inputs", "", "safetensors file with the inputs")
 	cmd.Flags().StringVar(&f.outputs, "outputs", "", "safetensors file to write the outputs to")
@@ -40,7 +41,7 @@ the method N times on one state; the outputs of call r > 0 get the suffix _callr
 	return cmd
 }
 
-func runExec(path string, f execFlags) error {
+func runExec(ctx context.Context, path string, f execFlags) error {
 	if f.outputs == "" {
 		return usagef("exec: --outputs FILE is missing: it names the file for the results")
 	}
@@ -76,7 +77,7 @@ func runExec(path string, f execFlags) error {
 	defer instance.Close()
 	var entries []safetensors.Entry
 	for call := range f.repeat {
-		out, err := instance.Run(inputs)
+		out, err := instance.Run(ctx, inputs)
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}

@@ -121,7 +121,7 @@ type slowInstance struct {
 	delay time.Duration
 }
 
-func (i slowInstance) Run(inputs []eval.Value) ([]eval.Value, error) {
+func (i slowInstance) Run(ctx context.Context, inputs []eval.Value) ([]eval.Value, error) {
 	time.Sleep(i.delay)
-	return i.Instance.Run(inputs)
+	return i.Instance.Run(ctx, inputs)
 }

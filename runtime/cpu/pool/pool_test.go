@@ -158,3 +158,34 @@ func BenchmarkDispatch(b *testing.B) {
 		})
 	}
 }
+
+// After done is closed no thread begins another piece, whoever closes it and when.
+func TestRunUntil(t *testing.T) {
+	for _, threads := range []int{1, 2, 4} {
+		p := New(threads)
+		for _, at := range []int{0, 3, 500} {
+			done := make(chan struct{})
+			var pieces atomic.Int64
+			var held sync.WaitGroup
+			held.Add(1)
+			p.RunUntil(done, 1000, 1, func(lo, hi int) {
+				pieces.Add(1)
+				if lo == at {
+					pieces.Store(0)
+					close(done)
+					held.Done()
+				} else if lo > at {
+					held.Wait() // a thread in a piece behind that one began it before done was closed
+				}
+			})
+			require.Less(t, pieces.Load(), int64(threads), "%d threads, closed in piece %d", threads, at)
+			p.RunUntil(done, 1000, 1, func(lo, hi int) { t.Error("a piece ran after the end") })
+			p.RunUntil(done, 1, 1, func(lo, hi int) { t.Error("the only piece ran after the end") })
+		}
+		var sum atomic.Int64
+		p.RunUntil(make(chan struct{}), 100, 1, func(lo, hi int) { sum.Add(int64(lo)) })
+		p.Run(100, 1, func(lo, hi int) { sum.Add(int64(lo)) })
+		require.EqualValues(t, 2*4950, sum.Load(), "loops after one that ended early are whole")
+		p.Close()
+	}
+}

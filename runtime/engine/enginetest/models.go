@@ -39,7 +39,7 @@ func Run(t *testing.T, m *ir.Module, x engine.Instance, calls []int) []*eval.Ten
 	var out []*eval.Tensor
 	position := 0
 	for _, n := range calls {
-		result, err := x.Run(fusetest.Inputs(m, position, n))
+		result, err := x.Run(t.Context(), fusetest.Inputs(m, position, n))
 		require.NoError(t, err)
 		out = append(out, result[0].Tensor)
 		position += n

@@ -17,17 +17,17 @@ import (
 func Refusals(t *testing.T, e engine.Engine) {
 	m := fusetest.Load(t, "qwen35moe-tiny-bf16")
 	x := Start(t, e, m, engine.Options{})
-	_, err := x.Run(nil)
+	_, err := x.Run(t.Context(), nil)
 	require.ErrorContains(t, err, "0 inputs, want 2")
 	in := fusetest.Inputs(m, 0, 3)
 	in[0].Tensor.I[1] = 4096
-	_, err = x.Run(in)
+	_, err = x.Run(t.Context(), in)
 	require.ErrorContains(t, err, "indices[1] is 4096")
-	_, err = x.Run(fusetest.Inputs(m, 255, 3))
+	_, err = x.Run(t.Context(), fusetest.Inputs(m, 255, 3))
 	require.ErrorContains(t, err, "cache")
 	in = fusetest.Inputs(m, 0, 3)
 	in[0].Tensor.DType = ir.I32
-	_, err = x.Run(in)
+	_, err = x.Run(t.Context(), in)
 	require.ErrorContains(t, err, "input 0")
 
 	var warning string
@@ -36,9 +36,9 @@ func Refusals(t *testing.T, e engine.Engine) {
 	require.Contains(t, warning, "strict")
 	strict, err := exe.NewInstance()
 	require.NoError(t, err)
-	got, err := strict.Run(fusetest.Inputs(m, 0, 3))
+	got, err := strict.Run(t.Context(), fusetest.Inputs(m, 0, 3))
 	require.NoError(t, err)
-	want, err := Start(t, reference.Engine{}, m, engine.Options{Precision: eval.Strict}).Run(fusetest.Inputs(m, 0, 3))
+	want, err := Start(t, reference.Engine{}, m, engine.Options{Precision: eval.Strict}).Run(t.Context(), fusetest.Inputs(m, 0, 3))
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 	require.NoError(t, strict.Close())
