@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -111,4 +112,77 @@ func TestAttentionBlockEnds(t *testing.T) {
 		want := (position + tokens + keyBlock - 1) / keyBlock // key blocks that are seen
 		require.Equal(t, min(want, left+1), asked)
 	}
+}
+
+// BenchmarkAbandon measures how long a call runs on after its context has ended, in the middle of a product of 512 tokens
+// with a matrix of 8192 rows of 8192, and of attention of a chunk over 16384 keys.
+func BenchmarkAbandon(b *testing.B) {
+	for _, c := range []struct{ name, text string }{
+		{"product", `module {
+  constant @w : f32[8192,8192]
+  entry forward(%x: f32[512,8192]) {
+    %0 = linear(x=%x, weight=@w) : f32[512,8192]
+    return %0: f32[512,8192]
+  }
+}
+`},
+		{"attention", `module {
+  symbol p [-2147483648, 2147483647]
+  buffer @k : f32[1,4,16384,256]
+  buffer @v : f32[1,4,16384,256]
+  entry forward(%x: f32[1,32,512,256], %at: i64[]) {
+    %p = item_int(x=%at) : int(p)
+    %0 = load @k() : f32[1,4,16384,256]
+    %1 = load @v() : f32[1,4,16384,256]
+    %2 = cached_attention(q=%x, k=%0, v=%1, position=%p) {scale=1.0} : f32[1,32,512,256]
+    return %2: f32[1,32,512,256]
+  }
+}
+`},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			m, err := ir.Parse(c.text)
+			require.NoError(b, err)
+			for _, k := range m.Constants {
+				k.Data = ir.Float32s([]int64{8192, 8192}, make([]float32, 8192*8192)...)
+			}
+			exe, err := Engine{}.Compile(m, engine.Options{Precision: eval.FP32})
+			require.NoError(b, err)
+			x, err := exe.NewInstance()
+			require.NoError(b, err)
+			var in []eval.Value
+			for _, p := range m.Entry.Params {
+				t, err := eval.NewTensor(p.Type.DType, shapeOf(p.Type)...)
+				require.NoError(b, err)
+				if t.I != nil {
+					t.I[0] = 16384 - 512
+				}
+				in = append(in, eval.Value{Tensor: t})
+			}
+			_, err = x.Run(b.Context(), in) // reads the weight
+			require.NoError(b, err)
+			var longest time.Duration
+			for b.Loop() {
+				ctx, cancel := context.WithCancel(b.Context())
+				var end time.Time
+				time.AfterFunc(40*time.Millisecond, func() { end = time.Now(); cancel() })
+				_, err := x.Run(ctx, in)
+				require.ErrorIs(b, err, context.Canceled)
+				longest = max(longest, time.Since(end))
+			}
+			b.ReportMetric(float64(longest.Microseconds())/1000, "ms-longest")
+			require.NoError(b, x.Close())
+			require.NoError(b, exe.Close())
+		})
+	}
+}
+
+// shapeOf is the shape of a type of constant dims.
+func shapeOf(t ir.Type) []int {
+	dims, _ := t.Static()
+	out := make([]int, len(dims))
+	for i, d := range dims {
+		out[i] = int(d)
+	}
+	return out
 }
