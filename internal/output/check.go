@@ -1,0 +1,166 @@
+package output
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+)
+
+// Options say what is to be written, and what must not be lost by it.
+type Options struct {
+	// Kind is what is written. A file of another kind is not replaced; an empty one is.
+	Kind Kind
+	// Inputs are files that the same command reads, by name. A directory stands for the files of a checkpoint that
+	// it holds. Names of which there is no file are left out.
+	Inputs []string
+	// Private makes the file one that only its owner can read, as what holds a conversation is.
+	Private bool
+	// Log is told which file is replaced; nil for nobody.
+	Log func(message string)
+}
+
+// TargetError is a name under which no file is written.
+type TargetError struct {
+	Path    string
+	Problem string // with what to do
+}
+
+func (e *TargetError) Error() string { return e.Path + ": " + e.Problem }
+
+// Check says whether [Write] may write a file under a name now: a [*TargetError] says why not and what to do, other
+// errors are those of looking. It is for the start of a command whose result is written at its end.
+func Check(path string, o Options) error {
+	_, err := o.check(path)
+	return err
+}
+
+// check gives what is to be replaced, nil where there is nothing.
+func (o Options) check(path string) (fs.FileInfo, error) {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		dir, err := os.Stat(filepath.Dir(path))
+		if err != nil {
+			return nil, err
+		}
+		if !dir.IsDir() {
+			return nil, &TargetError{path, filepath.Dir(path) + " is no directory"}
+		}
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if problem := irregular(path, info); problem != "" {
+		return nil, &TargetError{path, problem}
+	}
+	if input := o.inputAt(info); input != "" {
+		return nil, &TargetError{path, fmt.Sprintf("this command reads %s, which is the same file; choose another name for what is written", input)}
+	}
+	if info.Size() == 0 || o.Kind == "" {
+		return info, nil
+	}
+	found, err := kindAt(path)
+	if err != nil {
+		return nil, err
+	}
+	if found != o.Kind {
+		return nil, &TargetError{path, fmt.Sprintf("the file is %s, and %s would take its place; choose another name, or remove the file first", found, o.Kind)}
+	}
+	return info, nil
+}
+
+// irregular says why a name is not that of a file, "" where it is.
+func irregular(path string, info fs.FileInfo) string {
+	mode := info.Mode()
+	what := ""
+	switch {
+	case mode.IsRegular():
+		return ""
+	case mode.IsDir():
+		return "is a directory, expected the name of a file to write"
+	case mode&fs.ModeSymlink != 0:
+		to, err := os.Readlink(path)
+		if err != nil {
+			to = "another file"
+		}
+		return fmt.Sprintf("is a symbolic link to %s, and links are not written through; name that file itself, or remove the link", to)
+	case mode&fs.ModeNamedPipe != 0:
+		what = "a FIFO"
+	case mode&fs.ModeSocket != 0:
+		what = "a socket"
+	case mode&fs.ModeDevice != 0:
+		what = "a device"
+	default:
+		what = "no regular file"
+	}
+	return fmt.Sprintf("is %s, expected the name of a file to write, or - for standard output", what)
+}
+
+// inputAt is the input that is a file, "" where none is.
+func (o Options) inputAt(info fs.FileInfo) string {
+	for _, name := range o.Inputs {
+		in, err := os.Stat(name)
+		if err != nil {
+			continue
+		}
+		if os.SameFile(in, info) {
+			return name
+		}
+		if !in.IsDir() {
+			continue
+		}
+		for _, inner := range checkpointFiles(name) {
+			if in, err := os.Stat(inner); err == nil && os.SameFile(in, info) {
+				return inner
+			}
+		}
+	}
+	return ""
+}
+
+// checkpointNames are the files of a checkpoint beside its weights, in any of the layouts that etc reads.
+var checkpointNames = []string{"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
+	"special_tokens_map.json", "added_tokens.json", "chat_template.jinja", "chat_template.json",
+	"preprocessor_config.json", "processor_config.json", "vocab.json", "merges.txt"}
+
+// checkpointFiles are the files of a directory that belong to a checkpoint.
+func checkpointFiles(dir string) []string {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, e := range entries {
+		name := e.Name()
+		weights := strings.HasSuffix(name, ".safetensors") || strings.HasSuffix(name, ".safetensors.index.json") || strings.HasSuffix(name, ".gguf")
+		if weights || slices.Contains(checkpointNames, name) {
+			out = append(out, filepath.Join(dir, name))
+		}
+	}
+	return out
+}
+
+// kindAt is the kind of a regular file.
+func kindAt(path string) (Kind, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|noFollow|noWait, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	head, err := io.ReadAll(io.LimitReader(f, headBytes))
+	return KindOf(head), err
+}
+
+// replaced tells of a file that is replaced.
+func (o Options) replaced(path string, old fs.FileInfo) {
+	if o.Log != nil && old != nil && old.Size() > 0 {
+		o.Log(fmt.Sprintf("%s: replaced the file of %s that was there", path, humanize.IBytes(uint64(old.Size()))))
+	}
+}

@@ -1,0 +1,33 @@
+package output
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// allocate sets the size of a file and takes the space for it, where the file system can.
+func allocate(file *os.File, size int64) error {
+	if size == 0 {
+		return nil
+	}
+	err := ignoringEINTR(func() error { return unix.Fallocate(int(file.Fd()), 0, 0, size) })
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) {
+		return file.Truncate(size)
+	}
+	return err
+}
+
+func ignoringEINTR(call func() error) error {
+	for {
+		if err := call(); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// syncData brings the bytes of a file to the disk, and of its metadata what reading them needs.
+func syncData(file *os.File) error {
+	return ignoringEINTR(func() error { return unix.Fdatasync(int(file.Fd())) })
+}

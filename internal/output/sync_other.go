@@ -1,0 +1,8 @@
+//go:build !linux
+
+package output
+
+import "os"
+
+// syncData brings the bytes of a file to the disk.
+func syncData(file *os.File) error { return file.Sync() }
