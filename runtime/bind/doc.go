@@ -9,5 +9,6 @@
 //   - A size is known or it is not; it is never guessed. What is not known when a plan is made is the engine's reference
 //     kernels' business.
 //
-// Package bind imports ir and runtime/strided; it must never import an engine.
+// Package bind imports ir, runtime/engine (what observers are told) and runtime/strided; it must never import an engine that
+// runs modules.
 package bind

@@ -19,9 +19,8 @@ type plan struct {
 	size    int     // floats of the arena
 	arena   []float32
 
-	// names, layers and tokens are what observers are told of the steps.
-	names  []string
-	layers []int
+	// labels and tokens are what observers are told of the steps.
+	labels []bind.Label
 	tokens int
 }
 

@@ -195,7 +195,7 @@ func (c *call) token() (*eval.Tensor, error) {
 // allowed, that is nothing to report: the call may never be asked for.
 func (x *instance) begin(after *call, inputs []eval.Value) error {
 	p := after.plan
-	if !p.takesTurns() || x.profile != nil || len(inputs) != len(p.inputs) || eval.CheckInputs(x.exe.fused.Entry, inputs) != nil {
+	if !p.takesTurns() || x.exe.observe != nil || len(inputs) != len(p.inputs) || eval.CheckInputs(x.exe.fused.Entry, inputs) != nil {
 		return nil
 	}
 	for i, v := range inputs {

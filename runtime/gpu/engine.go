@@ -64,7 +64,7 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 	if err != nil {
 		return nil, fmt.Errorf("--device %s: %w", e.Device, err)
 	}
-	x := &executable{name: e.Device, device: d, machine: d.Info().Machine, module: m, fused: fused, precision: o.Precision, exact: o.Exact, control: passes.Control{Disable: o.DisablePasses, Verify: o.VerifyIR}, warn: warn,
+	x := &executable{name: e.Device, device: d, machine: d.Info().Machine, module: m, fused: fused, precision: o.Precision, observe: o.Observe, exact: o.Exact, control: passes.Control{Disable: o.DisablePasses, Verify: o.VerifyIR}, warn: warn,
 		constants: map[*ir.Value]*value{}, joins: map[weightKey]eval.Value{}, weights: map[weightKey]*weight{},
 		memory: map[memoryKey]*slot{}, kernels: map[string]device.Kernel{}, products: map[device.Product]device.Kernel{}}
 	if e.Tune != nil && !o.NoTune {
@@ -93,6 +93,7 @@ type executable struct {
 	exact         bool
 	control       passes.Control // of the rows of the device
 	warn          func(string)
+	observe       func(*engine.Step) // nil for nobody
 
 	tuner   *tune.Tuner               // nil for none
 	choices map[string]kernels.Launch // of the tuner, by the launch they take the place of

@@ -15,16 +15,15 @@ import (
 
 // instance is the state of a module, with its plans.
 type instance struct {
-	exe     *executable
-	states  map[*ir.Buffer]*state
-	keys    *numeric.KeySequence // of the sampler's draws without a seed
-	bits    func(n int) []uint32 // of reference kernels' draws without a seed
-	plans   []*plan              // the last used first
-	arena   *slot
-	profile *Profile
-	turn    int             // the side, 0 or 1, that the next call reads of what has two: see ahead.go
-	begun   *begun          // the call that was begun before it is asked for, or nil
-	ctx     context.Context // of the call that runs
+	exe    *executable
+	states map[*ir.Buffer]*state
+	keys   *numeric.KeySequence // of the sampler's draws without a seed
+	bits   func(n int) []uint32 // of reference kernels' draws without a seed
+	plans  []*plan              // the last used first
+	arena  *slot
+	turn   int             // the side, 0 or 1, that the next call reads of what has two: see ahead.go
+	begun  *begun          // the call that was begun before it is asked for, or nil
+	ctx    context.Context // of the call that runs
 	// buffers are what Close frees.
 	buffers []device.Buffer
 }
@@ -238,14 +237,6 @@ func (x *instance) planFor(inputs []eval.Value) (*plan, error) {
 func (x *instance) free(m device.Buffer) error {
 	x.buffers = slices.DeleteFunc(x.buffers, func(b device.Buffer) bool { return b == m })
 	return m.Close()
-}
-
-// submit starts a sequence, or measures it.
-func (x *instance) submit(s *segment) error {
-	if x.profile != nil {
-		return x.profile.run(s)
-	}
-	return s.sequence.Submit()
 }
 
 // Close frees the instance.

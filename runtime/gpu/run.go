@@ -37,21 +37,37 @@ func (x *instance) play(p *plan) error {
 		}
 		p.programs[x.turn] = program
 	}
+	o := x.observe(p)
 	for i := range p.programs[x.turn] {
 		s := &p.programs[x.turn][i]
 		if i > 0 && x.ctx.Err() != nil {
 			// What was submitted may still run: nothing may change under it.
 			return errors.Join(&engine.AbandonedError{Cause: x.ctx.Err()}, x.exe.device.Wait())
 		}
-		if s.host != nil {
-			if err := s.host.host(); err != nil {
-				return p.failed(s.host.op, err)
-			}
-			continue
-		}
-		if err := x.submit(s); err != nil {
+		if err := x.runSegment(p, s, o); err != nil {
 			return err
 		}
+	}
+	if o != nil {
+		o.end()
+	}
+	return nil
+}
+
+// runSegment submits a sequence of kernels, or runs a step of the host. o is nil where nobody observes.
+func (x *instance) runSegment(p *plan, s *segment, o *observer) (err error) {
+	switch {
+	case s.host == nil && o == nil:
+		return s.sequence.Submit()
+	case s.host == nil:
+		return o.run(s, x.exe.device)
+	case o == nil:
+		err = s.host.host()
+	default:
+		err = o.host(s.host)
+	}
+	if err != nil {
+		return p.failed(s.host.op, err)
 	}
 	return nil
 }

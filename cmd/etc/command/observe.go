@@ -10,6 +10,7 @@ import (
 	"github.com/etc-ml/etc/runtime/cpu"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/profile"
+	"github.com/etc-ml/etc/runtime/reference"
 )
 
 // observeFlags ask what the time goes into.
@@ -30,10 +31,10 @@ func (f observeFlags) around(cmd *cobra.Command, e engine.Engine, o *engine.Opti
 		return run()
 	}
 	switch {
-	case e.Name() != (cpu.Engine{}).Name():
-		return usagef("--profile and --trace tell of the steps of --device cpu; this runs on device %s", e.Name())
+	case e.Name() == (reference.Engine{}).Name():
+		return usagef("--profile and --trace tell of the steps of a plan; device %s runs the operations of the graph as they stand", e.Name())
 	case o.Precision == eval.Strict:
-		return usagef("--profile and --trace tell of the steps of --device cpu, which has no --precision strict")
+		return usagef("--profile and --trace tell of the steps of a plan; --precision strict runs on device reference, which has none")
 	}
 	var p profile.Profile
 	if f.profile {
@@ -62,7 +63,10 @@ func (f observeFlags) around(cmd *cobra.Command, e engine.Engine, o *engine.Opti
 	if !f.profile {
 		return nil
 	}
-	c := profile.Ceiling{Threads: modelFlags{threads: o.Threads}.workers()}
-	c.BytesPerSecond, c.OperationsPerSecond = cpu.Probe(*o)
+	var c profile.Ceiling
+	if e.Name() == (cpu.Engine{}).Name() {
+		c.Threads = modelFlags{threads: o.Threads}.workers()
+		c.BytesPerSecond, c.OperationsPerSecond = cpu.Probe(*o)
+	}
 	return p.WriteText(cmd.ErrOrStderr(), c)
 }

@@ -1,0 +1,77 @@
+package gpu
+
+import (
+	"time"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/bind"
+	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/gpu/device"
+)
+
+// observer tells of the steps of one call. The device measures its kernels one after the other (device.Timed), so they do
+// not overlap as they do in a call that nobody observes: the time of the call is the sum of its steps.
+type observer struct {
+	tell   func(*engine.Step)
+	labels map[*step]bind.Label
+	call   engine.Step
+}
+
+// observe makes an observer of a call of the plan, or nil where nobody asked for one.
+func (x *instance) observe(p *plan) *observer {
+	if x.exe.observe == nil {
+		return nil
+	}
+	o := &observer{tell: x.exe.observe, labels: map[*step]bind.Label{}}
+	o.call = engine.Step{Kind: engine.Call, Layer: engine.NoLayer, Tokens: bind.Tokens(x.exe.fused.Entry.Params, p.shapes), Start: time.Now()}
+	for i, l := range bind.Labels(len(p.steps), func(i int) *ir.Op { return p.steps[i].op }) {
+		o.labels[&p.steps[i]] = l
+	}
+	return o
+}
+
+// step tells of a step that took some time. Steps stand one after the other on the time line of the call.
+func (o *observer) step(s *step, took time.Duration) {
+	l := o.labels[s]
+	e := engine.Step{Kind: s.kind, Name: l.Name, Layer: l.Layer, Tokens: o.call.Tokens, Start: o.call.Start.Add(o.call.Time), Time: took, Bytes: s.bytes}
+	o.call.Time, o.call.Bytes = o.call.Time+took, o.call.Bytes+s.bytes
+	o.tell(&e)
+}
+
+// host runs a step of the host.
+func (o *observer) host(s *step) error {
+	start := time.Now()
+	err := s.host()
+	if err == nil {
+		o.step(s, time.Since(start))
+	}
+	return err
+}
+
+// run runs a sequence and tells of its steps. A device that cannot measure kernels tells of the sequence as a whole, by the
+// first of its steps.
+func (o *observer) run(s *segment, d device.Device) error {
+	timed, ok := s.sequence.(device.Timed)
+	if !ok {
+		start := time.Now()
+		if err := s.sequence.Submit(); err != nil {
+			return err
+		}
+		if err := d.Wait(); err != nil {
+			return err
+		}
+		o.step(s.steps[0], time.Since(start))
+		return nil
+	}
+	times, err := timed.Times()
+	if err != nil {
+		return err
+	}
+	for i, t := range times {
+		o.step(s.steps[i], t)
+	}
+	return nil
+}
+
+// end tells of the call.
+func (o *observer) end() { o.tell(&o.call) }
