@@ -46,25 +46,24 @@ type ropeOf struct {
 func (r *ropeOf) emit(b *binder) {
 	h, _ := r.x.heads()
 	k := kernels.Rope{D: h.width, Dims: r.dims, Traditional: r.pairs, QHeads: h.heads, Q: h.strides}
-	weight := r.x
-	k.QNorm, k.Eps, weight = r.norm.of(k.Eps, weight)
-	if weight != r.x {
+	a := kernels.RopeArguments[operand]{Q: bytesOf(r.x), Angles: whole(r.angles), QOut: bytesOf(r.out), Step: b.stepAt(h.tokens, nil)}
+	k.QNorm, k.Eps, a.QWeight = r.norm.of(k.Eps)
+	if k.QNorm == kernels.WeightedHeadNorm {
 		k.Weight = kernels.F32
 	}
 	l, err := k.Launch(h.tokens)
-	x := reads(r.x)
-	b.dispatch("rope", l, err, x, x, x, reads(weight), x, whole(r.angles), writes(r.out), x, x, b.stepAt(h.tokens, nil))
+	b.launch("rope", l, err, a)
 }
 
-// of tells kernels of heads about a normalization, which may be nil.
-func (n *normOf) of(eps float32, weight *value) (kernels.HeadNorm, float32, *value) {
+// of tells kernels of heads about a normalization, which may be nil, with its weight, which may be absent.
+func (n *normOf) of(eps float32) (kernels.HeadNorm, float32, operand) {
 	switch {
 	case n == nil:
-		return kernels.NoHeadNorm, eps, weight
+		return kernels.NoHeadNorm, eps, operand{}
 	case n.weight == nil:
-		return kernels.PlainHeadNorm, n.eps, weight
+		return kernels.PlainHeadNorm, n.eps, operand{}
 	}
-	return kernels.WeightedHeadNorm, n.eps, n.weight
+	return kernels.WeightedHeadNorm, n.eps, bytesOf(n.weight)
 }
 
 // headNorm takes over a deferred normalization of heads that only this operation reads; x is then its input.
@@ -160,7 +159,7 @@ func (b *binder) angleTable(attrs ir.RopeAttrs, offset *cell, tokens int) *slot 
 		return nil
 	}
 	s := b.scratch(8 * tokens * half)
-	if !b.dispatch("angles", l, nil, whole(table), written(s), b.stepAt(tokens, offset)) {
+	if !b.launch("angles", l, nil, kernels.RopeAnglesArguments[operand]{Inverse: whole(table), Angles: whole(s), Step: b.stepAt(tokens, offset)}) {
 		return nil
 	}
 	b.angles[key] = s
@@ -195,7 +194,7 @@ func (w *cacheWrite) emit(b *binder) {
 	h, _ := x.heads()
 	k := kernels.CacheWrite{D: h.width, Heads: h.heads, X: h.strides, Cache: w.s.format.kernelType(), Slots: w.s.shape[2], Ring: w.ring}
 	l, err := k.Launch(h.tokens)
-	b.dispatch("cache write", l, err, reads(x), written(w.s.slot), b.stepAt(h.tokens, w.start))
+	b.launch("cache write", l, err, kernels.CacheWriteArguments[operand]{X: bytesOf(x), Cache: whole(w.s.slot), Step: b.stepAt(h.tokens, w.start)})
 }
 
 // heads4 sees what a norm or a rope made, token by token, as [1, H, T, D].
@@ -322,22 +321,23 @@ func (m *mergeOf) emit(b *binder) { m.run(b, nil, m.out) }
 // run writes the output, times sigmoid(gate) where that is set.
 func (m *mergeOf) run(b *binder, gate *value, out *value) bool {
 	a := m.a
-	gated := out
+	var g operand
 	if gate != nil {
 		rows, ok := gate.gridAs(grid{tokens: m.tokens, rows: a.Heads, width: a.D})
 		if !ok {
 			return false
 		}
-		a.Gated, a.Gates, gated = true, rows, gate
+		a.Gated, a.Gates, g = true, rows, bytesOf(gate)
 	}
-	g := reads(gated)
 	if m.one != nil {
 		return m.one.run(b, a, g, out, m.step)
 	}
 	if m.tiles != nil {
 		launch := func(t kernels.ChunkTuning) (kernels.Launch, error) { return a.ChunkLaunch(m.tokens, t) }
 		l, err := launch(m.tuning)
-		if !b.dispatch("attention", l, err, reads(m.tiles.q), whole(m.tiles.k.slot), whole(m.tiles.v.slot), g, writes(out), atPositions(m.step, a, m.tokens)) {
+		args := kernels.AttentionChunkArguments[operand]{Q: bytesOf(m.tiles.q), Keys: whole(m.tiles.k.slot), Values: whole(m.tiles.v.slot), Gate: g, Out: bytesOf(out),
+			Step: atPositions(m.step, a, m.tokens)}
+		if !b.launch("attention", l, err, args) {
 			return false
 		}
 		tuned(b, a.ChunkTunings(b.x.exe.machine.Target), launch)
@@ -345,7 +345,7 @@ func (m *mergeOf) run(b *binder, gate *value, out *value) bool {
 		return true
 	}
 	_, l, _, err := a.Launches(m.tokens)
-	return b.dispatch("attention merge", l, err, whole(m.part), whole(m.ml), g, writes(out), m.step)
+	return b.launch("attention merge", l, err, kernels.AttentionMergeArguments[operand]{Part: whole(m.part), ML: whole(m.ml), Gate: g, Out: bytesOf(out), Step: m.step})
 }
 
 // bindAttention attends to what caches hold.
@@ -413,7 +413,8 @@ func bindAttention(b *binder) bool {
 		m.tiles = &attentionTiles{q, k, v}
 	} else {
 		m.part, m.ml = b.scratch(4*h.tokens*h.heads*blocks*h.width), b.scratch(8*h.tokens*h.heads*blocks)
-		b.dispatch("attention", part, nil, reads(q), whole(k.slot), whole(v.slot), written(m.part), written(m.ml), atPositions(m.step, a, h.tokens))
+		b.launch("attention", part, nil, kernels.AttentionPartArguments[operand]{Q: bytesOf(q), Keys: whole(k.slot), Values: whole(v.slot), Part: whole(m.part), ML: whole(m.ml),
+			Step: atPositions(m.step, a, h.tokens)})
 		tuned(b, tunings, func(t kernels.AttentionTuning) (kernels.Launch, error) { return partOf(a, t, h.tokens) })
 		b.readingCaches(a, h.tokens)
 	}

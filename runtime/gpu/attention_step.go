@@ -12,7 +12,7 @@ type ropeAll struct {
 	kernel           kernels.Rope
 	tokens           int
 	q, k, v          *value
-	qWeight, kWeight *value
+	qWeight, kWeight operand // absent where there are none
 	angles           *slot
 	rotated          *value // queries
 	start            *cell
@@ -43,14 +43,14 @@ func (b *binder) pendingRope(q *value, k, v *state) *ropeAll {
 	if !ok || qh.tokens != kh.tokens || kh.tokens != vh.tokens || kh.heads != vh.heads || qh.width != kh.width || kh.width != vh.width {
 		return nil
 	}
-	a := &ropeAll{tokens: qh.tokens, q: qr.x, k: kw.rope.x, v: vw.x, qWeight: qr.x, kWeight: qr.x, angles: qr.angles, rotated: qr.out, start: kw.start, at: kw.at}
+	a := &ropeAll{tokens: qh.tokens, q: qr.x, k: kw.rope.x, v: vw.x, angles: qr.angles, rotated: qr.out, start: kw.start, at: kw.at}
 	r := &a.kernel
 	*r = kernels.Rope{D: qh.width, Dims: qr.dims, Traditional: qr.pairs, QHeads: qh.heads, KVHeads: kh.heads, Q: qh.strides, K: kh.strides, V: vh.strides,
 		Cache: k.format.kernelType(), Slots: k.shape[2], Ring: kw.ring}
-	r.QNorm, r.Eps, a.qWeight = qr.norm.of(r.Eps, a.qWeight)
-	r.KNorm, r.Eps, a.kWeight = kw.rope.norm.of(r.Eps, a.kWeight)
-	r.VNorm, r.Eps, _ = vw.norm.of(r.Eps, nil)
-	if a.qWeight != qr.x || a.kWeight != qr.x {
+	r.QNorm, r.Eps, a.qWeight = qr.norm.of(r.Eps)
+	r.KNorm, r.Eps, a.kWeight = kw.rope.norm.of(r.Eps)
+	r.VNorm, r.Eps, _ = vw.norm.of(r.Eps)
+	if a.qWeight.slot != nil || a.kWeight.slot != nil {
 		r.Weight = kernels.F32
 	}
 	if _, err := r.Launch(a.tokens); err != nil {
@@ -75,8 +75,8 @@ func (a *ropeAll) writesAt(position *ir.Expr) bool {
 func (a *ropeAll) run(b *binder, q *value, k, v *state) {
 	a.take(b, q, k, v)
 	l, err := a.kernel.Launch(a.tokens)
-	b.dispatch("rope", l, err, reads(a.q), reads(a.k), reads(a.v), reads(a.qWeight), reads(a.kWeight), whole(a.angles),
-		writes(a.rotated), written(k.slot), written(v.slot), b.stepAt(a.tokens, a.start))
+	b.launch("rope", l, err, kernels.RopeArguments[operand]{Q: bytesOf(a.q), K: bytesOf(a.k), V: bytesOf(a.v), QWeight: a.qWeight, KWeight: a.kWeight,
+		Angles: whole(a.angles), QOut: bytesOf(a.rotated), KCache: whole(k.slot), VCache: whole(v.slot), Step: b.stepAt(a.tokens, a.start)})
 }
 
 // attentionStep is attention of one token, with the rotation and the writes before it.
@@ -116,16 +116,16 @@ func (s *attentionStep) run(b *binder, a kernels.Attention, gate operand, out *v
 			blocks = max(blocks, t.Blocks)
 		}
 		part, ml := b.scratch(4*a.Heads*blocks*a.D), b.scratch(8*a.Heads*blocks)
-		to, arrivals := gate, gate
+		args := kernels.AttentionStepArguments[operand]{Q: bytesOf(s.q), K: bytesOf(s.k), V: bytesOf(s.v), QWeight: s.qWeight, KWeight: s.kWeight, Angles: whole(s.angles),
+			Keys: whole(s.keys.slot), Values: whole(s.values.slot), Part: whole(part), ML: whole(ml), Gate: gate, Step: atPositions(step, a, 1)}
 		if k.Step.Last {
-			to, arrivals = writes(out), written(b.arrivals(a.Heads))
+			args.Out, args.Arrivals = bytesOf(out), whole(b.arrivals(a.Heads))
 		}
-		b.dispatch("attention", one, nil, reads(s.q), reads(s.k), reads(s.v), reads(s.qWeight), reads(s.kWeight), whole(s.angles),
-			written(s.keys.slot), written(s.values.slot), written(part), written(ml), gate, to, arrivals, atPositions(step, a, 1))
+		b.launch("attention", one, nil, args)
 		tuned(b, ways, func(t kernels.StepTuning) (kernels.Launch, error) { return launchOf(k, t) })
 		b.readingCaches(a, 1)
 		if !k.Step.Last {
-			b.dispatch("attention merge", merge, nil, whole(part), whole(ml), gate, writes(out), step)
+			b.launch("attention merge", merge, nil, kernels.AttentionMergeArguments[operand]{Part: whole(part), ML: whole(ml), Gate: gate, Out: bytesOf(out), Step: step})
 		}
 		return true
 	}
@@ -135,8 +135,9 @@ func (s *attentionStep) run(b *binder, a kernels.Attention, gate operand, out *v
 		return false
 	}
 	parts, ml := b.scratch(4*a.Heads*blocks*a.D), b.scratch(8*a.Heads*blocks)
-	b.dispatch("attention", part, nil, reads(s.rotated), whole(s.keys.slot), whole(s.values.slot), written(parts), written(ml), step)
-	return b.dispatch("attention merge", merge, nil, whole(parts), whole(ml), gate, writes(out), step)
+	b.launch("attention", part, nil, kernels.AttentionPartArguments[operand]{Q: bytesOf(s.rotated), Keys: whole(s.keys.slot), Values: whole(s.values.slot),
+		Part: whole(parts), ML: whole(ml), Step: step})
+	return b.launch("attention merge", merge, nil, kernels.AttentionMergeArguments[operand]{Part: whole(parts), ML: whole(ml), Gate: gate, Out: bytesOf(out), Step: step})
 }
 
 // ways are those of the step from number i on. Where another kernel puts blocks together, they divide the positions as that expects.

@@ -29,7 +29,7 @@ func (t *topKOf) emit(b *binder) {
 	b.take(t.indices.slot)
 	b.take(scores.slot)
 	l, err := t.router().Launch(t.rows)
-	b.dispatch("top-k", l, err, reads(t.x), writes(t.indices), writes(scores), b.stepAt(t.rows, nil))
+	b.launch("top-k", l, err, kernels.RouterArguments[operand]{Logits: bytesOf(t.x), Experts: bytesOf(t.indices), Scores: bytesOf(scores), Step: b.stepAt(t.rows, nil)})
 }
 
 // bindTopK finds the k largest of each row, in the order of the reference kernel.
@@ -76,7 +76,7 @@ func bindSoftmax(b *binder) bool {
 	}
 	l, err := kernels.Reduce{N: g.width, Heads: g.rows, X: g.strides}.SoftmaxLaunch(g.tokens)
 	out := b.result(0, nil)
-	return out != nil && b.dispatch("softmax", l, err, reads(x), writes(out), b.stepAt(g.tokens, nil))
+	return out != nil && b.launch("softmax", l, err, kernels.SoftmaxArguments[operand]{X: bytesOf(x), Y: bytesOf(out), Step: b.stepAt(g.tokens, nil)})
 }
 
 // expertsOf is a mixture of experts that is deferred: what is added to its result is a part of it.
@@ -189,7 +189,7 @@ type mixture struct {
 // kernel describes the kernels for a few tokens.
 func (m *mixture) kernel() kernels.Experts {
 	e := kernels.Experts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols, Inner: m.gate.rows, Activation: kernels.SiLU}
-	e.Norm, e.Eps, _ = m.norm.vectors(operand{})
+	e.Norm, e.Eps, _ = m.norm.vectors()
 	if m.choice != nil {
 		e.Router, e.Ahead = m.choice.router(), true
 	}
@@ -271,44 +271,46 @@ func (m *mixture) few(b *binder) func(b *binder, mix *expertsOf) bool {
 func (m *mixture) runFew(b *binder, mix *expertsOf) bool {
 	e, at := m.kernel(), b.stepAt(m.tokens, nil)
 	e.Shared, e.Residual = mix.shared != nil, mix.extra != nil
-	_, _, normed := m.norm.vectors(reads(m.x))
+	_, _, normed := m.norm.vectors()
 	first, second := e.Tunings(b.x.exe.machine, m.tokens)
 	pairs := m.tokens * m.top
 	hidden := b.scratch(4 * m.tokens * e.Parts() * e.Inner)
-	up, down := append(m.gate.operands(), m.up.operands()...), m.down.operands()
+	gate, lifted, down := m.gate.arguments(), m.up.arguments(), m.down.arguments()
 	upBytes, downBytes := min(pairs, m.gate.count)*2*m.gate.bytes(), min(pairs, m.gate.count)*m.down.bytes()
-	chosen, scores := reads(m.indices), reads(m.scores)
+	chosen, scores := bytesOf(m.indices), bytesOf(m.scores)
 	chosen.example = indicesBelow(e.Count, chosen.size)
-	if m.choice == nil {
-		up = append(up, chosen, reads(m.x), normed)
-	} else {
+	var up kernels.Arguments[operand] = kernels.ExpertsUpArguments[operand]{W0: gate, W1: lifted, Experts: chosen, X: bytesOf(m.x), Norm: normed, Y: whole(hidden), Step: at}
+	var sharedDown kernels.WeightArguments[operand]
+	if m.choice != nil {
 		n := 4 * m.tokens * e.Parts()
-		made, madeScores := b.scratch(n), b.scratch(n)
-		logits := reads(m.choice.x)
-		shared, sharedDown, score := up, down, logits
+		chosen, scores = whole(b.scratch(n)), whole(b.scratch(n))
+		choose := kernels.ExpertsChooseArguments[operand]{W0: gate, W1: lifted, D: down, Logits: bytesOf(m.choice.x), X: bytesOf(m.x), Norm: normed,
+			Experts: chosen, Scores: scores, Y: whole(hidden), Step: at}
 		if s := mix.shared; s != nil {
-			shared, sharedDown, score = slices.Concat(s.glu.first, s.glu.second), s.down.operands(), reads(s.score)
+			sharedDown = s.down.arguments()
+			choose.V0, choose.V1, choose.E, choose.Gates = s.glu.first, s.glu.second, sharedDown, bytesOf(s.score)
 			upBytes, downBytes = upBytes+2*m.gate.bytes(), downBytes+s.down.bytes()
 		}
-		up = append(slices.Concat(up, shared, down, sharedDown), logits, score, reads(m.x), normed, written(made), written(madeScores))
-		chosen, scores = whole(made), whole(madeScores)
-		if mix.shared != nil {
-			down = append(down, sharedDown...)
-		}
-		chosen.example = indicesBelow(e.Count, chosen.size)
+		up, chosen.example = choose, indicesBelow(e.Count, chosen.size)
 	}
 	lift, err := e.LaunchUp(first[0], m.tokens)
-	if !b.dispatch("experts up", lift, err, append(up, written(hidden), at)...) {
+	if !b.launch("experts up", lift, err, up) {
 		return false
 	}
 	tuned(b, first, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchUp(t, m.tokens) })
 	b.reading(upBytes)
-	more := whole(hidden)
+	var more operand
 	if mix.extra != nil {
-		more = reads(mix.extra)
+		more = bytesOf(mix.extra)
+	}
+	var fallen kernels.Arguments[operand] = kernels.ExpertsDownArguments[operand]{W: down, Experts: chosen, Scores: scores, X: whole(hidden), Extra: more,
+		Y: bytesOf(mix.out), Step: at}
+	if mix.shared != nil {
+		fallen = kernels.ExpertsJoinArguments[operand]{W: down, V: sharedDown, Experts: chosen, Scores: scores, X: whole(hidden), Extra: more,
+			Y: bytesOf(mix.out), Step: at}
 	}
 	fall, err := e.LaunchDown(second[0], m.tokens)
-	if !b.dispatch("experts down", fall, err, append(down, chosen, scores, whole(hidden), more, writes(mix.out), at)...) {
+	if !b.launch("experts down", fall, err, fallen) {
 		return false
 	}
 	tuned(b, second, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchDown(t, m.tokens) })
@@ -350,20 +352,22 @@ func (m *mixture) many(b *binder) func(b *binder, mix *expertsOf) bool {
 			width = 4
 		}
 		hidden, parts := b.scratch(width*pairs*e.Inner), b.scratch(4*pairs*e.Hidden)
-		b.dispatch("experts sort", sort, nil, reads(m.indices), written(order), written(tiles), at)
+		b.launch("experts sort", sort, nil, kernels.ExpertsSortArguments[operand]{Experts: bytesOf(m.indices), Order: whole(order), Tiles: whole(tiles), Step: at})
 		ordered, tiled := whole(order), whole(tiles)
 		ordered.example, tiled.example = sortedPairs(e, tile, m.tokens)
-		b.dispatch("experts up", lift, nil, append(append(m.gate.operands(), m.up.operands()...), ordered, tiled, x, written(hidden))...)
+		b.launch("experts up", lift, nil, kernels.ExpertsMatMulUpArguments[operand]{W0: m.gate.arguments(), W1: m.up.arguments(), Order: ordered, Tiles: tiled,
+			X: x, H: whole(hidden)})
 		tuned(b, ways, func(t kernels.Tile) (kernels.Launch, error) { return e.LaunchUp(t, m.tokens) })
 		b.reading(min(pairs, m.gate.count) * 2 * m.gate.bytes())
-		b.dispatch("experts down", fall, nil, append(m.down.operands(), ordered, tiled, whole(hidden), written(parts))...)
+		b.launch("experts down", fall, nil, kernels.ExpertsMatMulDownArguments[operand]{W: m.down.arguments(), Order: ordered, Tiles: tiled, H: whole(hidden),
+			Y: whole(parts)})
 		tuned(b, ways, func(t kernels.Tile) (kernels.Launch, error) { return e.LaunchDown(t, m.tokens) })
 		b.reading(min(pairs, m.gate.count) * m.down.bytes())
-		more := whole(parts)
+		a := kernels.ExpertsCombineArguments[operand]{X: whole(parts), Scores: bytesOf(m.scores), Y: bytesOf(mix.out), Step: at}
 		if mix.extra != nil {
-			e.Residual, more = true, reads(mix.extra)
+			e.Residual, a.Extra = true, bytesOf(mix.extra)
 		}
 		combine, err := e.LaunchCombine(m.tokens)
-		return b.dispatch("experts combine", combine, err, whole(parts), reads(m.scores), more, writes(mix.out), at)
+		return b.launch("experts combine", combine, err, a)
 	}
 }

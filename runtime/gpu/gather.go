@@ -85,5 +85,5 @@ func (b *binder) table(name string) (operand, kernels.DType, bool) {
 			return operand{}, 0, false
 		}
 	}
-	return reads(x), x.format.kernelType(), true
+	return bytesOf(x), x.format.kernelType(), true
 }

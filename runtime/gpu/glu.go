@@ -3,11 +3,11 @@ package gpu
 import "github.com/etc-ml/etc/runtime/gpu/kernels"
 
 // pairOf is activation(gate)·up of two products of the same few rows that is deferred: a shared expert's becomes a part
-// of the mixture of experts. first and second are the operands of both weights, of n rows.
+// of the mixture of experts. first and second are the buffers of both weights, of n rows.
 type pairOf struct {
 	gate, up      *linearOf
 	n             int
-	first, second []operand
+	first, second kernels.WeightArguments[operand]
 	activation    kernels.Activation
 	out           *value
 }
@@ -40,8 +40,8 @@ func (p *pairOf) emit(b *binder) {
 	_, norm := p.gate.vectors()
 	ways := k.Tunings(b.x.exe.machine)
 	l, err := k.Launch(ways[0])
-	operands := append(append([]operand{}, p.first...), p.second...)
-	if b.dispatch("glu", l, err, append(operands, reads(p.gate.x), norm, writes(p.out), b.stepAt(p.gate.rows, nil))...) {
+	a := kernels.MatVecGLUArguments[operand]{W0: p.first, W1: p.second, X: bytesOf(p.gate.x), Norm: norm, Y: bytesOf(p.out), Step: b.stepAt(p.gate.rows, nil)}
+	if b.launch("glu", l, err, a) {
 		tuned(b, ways, k.Launch)
 		b.reading(p.bytes())
 	}

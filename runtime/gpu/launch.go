@@ -27,7 +27,8 @@ type step struct {
 	ways func() tune.Ways
 }
 
-// operand is a buffer of a kernel: bytes [at, at+size) of a slot, which the kernel may write.
+// operand is a buffer of a kernel: bytes [at, at+size) of a slot. write says that the kernel may write it, which its text
+// declares: launch sets it. The zero operand is none.
 type operand struct {
 	slot     *slot
 	at, size int
@@ -38,29 +39,16 @@ type operand struct {
 	example *example
 }
 
-// whole is a slot that a kernel reads.
+// whole is a slot as a buffer of a kernel.
 func whole(s *slot) operand { return operand{slot: s, size: s.size} }
 
-// written is a slot that a kernel writes.
-func written(s *slot) operand { return operand{slot: s, size: s.size, write: true} }
-
 // after is where a kernel that reads a state in another operand writes what the state becomes.
-func after(s *slot) operand { return operand{slot: s, size: s.size, write: true, then: s} }
-
-// reads is a value that a kernel reads.
-func reads(v *value) operand {
-	return operand{slot: v.slot, at: v.at(), size: extent(v.shape, v.stride) * v.format.size()}
-}
-
-// writes is a value that a kernel writes.
-func writes(v *value) operand {
-	o := reads(v)
-	o.write = true
-	return o
-}
+func after(s *slot) operand { return operand{slot: s, size: s.size, then: s} }
 
 // bytesOf is a value as a buffer of a kernel.
-func bytesOf(v *value) operand { return reads(v) }
+func bytesOf(v *value) operand {
+	return operand{slot: v.slot, at: v.at(), size: extent(v.shape, v.stride) * v.format.size()}
+}
 
 // launch adds a kernel with its buffers, after what is deferred on them. The kernel's text says which of them it writes.
 // It fails where err says that there is no kernel.
@@ -73,12 +61,6 @@ func (b *binder) launch(kind string, l kernels.Launch, err error, a kernels.Argu
 		operands[i].write = written[i]
 	}
 	return b.add(step{op: b.op, kind: kind, launch: l, operands: operands})
-}
-
-// dispatch adds a kernel with its buffers, after what is deferred on them. It fails where err says that there
-// is none.
-func (b *binder) dispatch(kind string, l kernels.Launch, err error, operands ...operand) bool {
-	return err == nil && b.add(step{op: b.op, kind: kind, launch: l, operands: operands})
 }
 
 // add adds a step for the device, after what is deferred on its operands.

@@ -27,23 +27,22 @@ type linearOf struct {
 	absorbed bool        // what reads it computes it
 }
 
-// vectors describes the product of up to fewRows rows to kernels, and gives the operand of the norm.
-func (l *linearOf) vectors() (kernels.Vectors, operand) {
-	v := kernels.Vectors{Format: l.w.Format, K: l.w.cols, M: min(l.rows, fewRows)}
-	norm := reads(l.x)
-	v.Norm, v.Eps, norm = l.norm.vectors(norm)
+// vectors describes the product of up to fewRows rows to kernels, and gives the weight of the norm.
+func (l *linearOf) vectors() (v kernels.Vectors, norm operand) {
+	v = kernels.Vectors{Format: l.w.Format, K: l.w.cols, M: min(l.rows, fewRows)}
+	v.Norm, v.Eps, norm = l.norm.vectors()
 	return v, norm
 }
 
-// vectors tells products about a normalization, which may be nil, with its weight.
-func (n *normOf) vectors(none operand) (kernels.Norm, float32, operand) {
+// vectors tells products about a normalization, which may be nil, with its weight, which may be absent.
+func (n *normOf) vectors() (kernels.Norm, float32, operand) {
 	switch {
 	case n == nil:
-		return kernels.NoNorm, 0, none
+		return kernels.NoNorm, 0, operand{}
 	case n.weight == nil:
-		return kernels.NormPlain, n.eps, none
+		return kernels.NormPlain, n.eps, operand{}
 	}
-	return kernels.NormF32, n.eps, reads(n.weight)
+	return kernels.NormF32, n.eps, bytesOf(n.weight)
 }
 
 func (l *linearOf) emit(b *binder) {
@@ -73,22 +72,18 @@ func (b *binder) many(group []*linearOf, conv *convOf) bool {
 	l := group[0]
 	v, norm := l.vectors()
 	k := kernels.MatVecMany{Vectors: v}
-	none := whole(l.w.data)
-	kind, more := "linears", []operand{none, none, none, none, none, none}
+	kind, a := "linears", kernels.MatVecManyArguments[operand]{}
 	if conv != nil {
-		kind, more = "linear conv", conv.operands
+		kind, a = "linear conv", conv.arguments
 		k.Conv, k.Early, k.Activated = &conv.kernel, conv.early, conv.activated
 	}
-	var operands []operand
+	a.X, a.Norm, a.Step = bytesOf(l.x), norm, b.stepAt(l.rows, nil)
+	weights, results := [...]*kernels.WeightArguments[operand]{&a.W0, &a.W1, &a.W2, &a.W3}, [...]*operand{&a.Y0, &a.Y1, &a.Y2, &a.Y3}
 	bytes := 0
-	for i := range 4 {
-		g := group[0]
-		if i < len(group) {
-			g = group[i]
-			k.N = append(k.N, g.w.rows)
-			bytes += g.w.bytes()
-		}
-		operands = append(append(operands, g.w.operands()...), writes(g.out))
+	for i, g := range group {
+		k.N = append(k.N, g.w.rows)
+		bytes += g.w.bytes()
+		*weights[i], *results[i] = g.w.arguments(), bytesOf(g.out)
 	}
 	ways := k.Tunings(b.x.exe.machine)
 	launch, err := usable(b, ways, k.Launch)
@@ -98,8 +93,7 @@ func (b *binder) many(group []*linearOf, conv *convOf) bool {
 	for _, g := range group {
 		b.take(g.out.slot)
 	}
-	operands = append(append(operands, reads(l.x), norm), more...)
-	b.dispatch(kind, launch, nil, append(operands, b.stepAt(l.rows, nil))...)
+	b.launch(kind, launch, nil, a)
 	tuned(b, ways, k.Launch)
 	b.reading(bytes)
 	return true
@@ -136,18 +130,17 @@ func (b *binder) ofHeads(l *linearOf, epilogue kernels.Epilogue, extra *value, l
 	if a := b.activatedAs(gate, h.activation); a != nil {
 		gate, k.Activation = a, kernels.Identity
 	}
-	x := reads(in)
-	norm, other := x, x
-	k.Norm, k.Eps, norm = h.norm.vectors(x)
+	args := kernels.MatVecArguments[operand]{W: l.w.arguments(), X: bytesOf(in), Gate: bytesOf(gate), Y: bytesOf(out), Step: b.stepAt(1, nil)}
+	k.Norm, k.Eps, args.Norm = h.norm.vectors()
 	if extra != nil {
-		other = reads(extra)
+		args.Extra = bytesOf(extra)
 	}
 	ways := k.Tunings(b.x.exe.machine)
 	launch, err := usable(b, ways, k.Launch)
 	if err != nil {
 		return false
 	}
-	b.dispatch("linear of heads", launch, nil, append(l.w.operands(), x, norm, reads(gate), other, writes(out), b.stepAt(1, nil))...)
+	b.launch("linear of heads", launch, nil, args)
 	tuned(b, ways, k.Launch)
 	b.reading(l.w.bytes())
 	return true
@@ -173,26 +166,22 @@ func (b *binder) blocks(l *linearOf, epilogue kernels.Epilogue, extra *value, li
 	}
 	for at := 0; at < l.rows; at += fewRows {
 		n := min(fewRows, l.rows-at)
-		x, y := part(l.x, at*l.w.cols, n*l.w.cols), part(out, at*l.w.rows, n*l.w.rows)
-		y.write = true
-		other := x
+		a := kernels.MatVecArguments[operand]{W: l.w.arguments(), X: part(l.x, at*l.w.cols, n*l.w.cols), Norm: norm,
+			Y: part(out, at*l.w.rows, n*l.w.rows), Step: b.stepAt(n, nil)}
 		switch {
 		case l.bias != nil:
-			other = reads(l.bias)
+			a.Extra = bytesOf(l.bias)
 		case extra != nil:
-			other = part(extra, at*l.w.rows, n*l.w.rows)
+			a.Extra = part(extra, at*l.w.rows, n*l.w.rows)
 		}
-		if l.norm == nil {
-			norm = x
-		}
-		b.dispatch("linear", launch, nil, append(l.w.operands(), x, norm, x, other, y, b.stepAt(n, nil))...)
+		b.launch("linear", launch, nil, a)
 		tuned(b, ways, k.Launch)
 		b.reading(l.w.bytes())
 	}
 	return true
 }
 
-// part is elements of a dense value that a kernel reads.
+// part is elements of a dense value as a buffer of a kernel.
 func part(v *value, at, n int) operand {
 	size := v.format.size()
 	return operand{slot: v.slot, at: (v.offset + at) * size, size: n * size}
@@ -303,7 +292,7 @@ func (b *binder) gluOf(gate, up *value, activation kernels.Activation) bool {
 		return false
 	}
 	var n int
-	var first, second []operand
+	var first, second kernels.WeightArguments[operand]
 	switch {
 	case g == u:
 		// Both are columns of the result: one half each.
@@ -319,7 +308,7 @@ func (b *binder) gluOf(gate, up *value, activation kernels.Activation) bool {
 		if n = g.w.rows; !gate.same(g.out) || !up.same(u.out) || u.w.Format != g.w.Format || u.w.rows != n || u.x != g.x || (u.norm == nil) != (g.norm == nil) {
 			return false
 		}
-		first, second = g.w.operands(), u.w.operands()
+		first, second = g.w.arguments(), u.w.arguments()
 	}
 	if g.rows > fewRows {
 		return b.matmulGLU(g, u, n, first, second, activation)
@@ -328,7 +317,7 @@ func (b *binder) gluOf(gate, up *value, activation kernels.Activation) bool {
 }
 
 // matmulGLU is gluOf for many rows.
-func (b *binder) matmulGLU(g, u *linearOf, n int, first, second []operand, activation kernels.Activation) bool {
+func (b *binder) matmulGLU(g, u *linearOf, n int, first, second kernels.WeightArguments[operand], activation kernels.Activation) bool {
 	if b.hasLibrary(g.rows) {
 		return false // two halves at full speed are faster than both in one kernel
 	}
@@ -343,7 +332,7 @@ func (b *binder) matmulGLU(g, u *linearOf, n int, first, second []operand, activ
 	}
 	g.absorbed, u.absorbed = true, true
 	x := b.prepared(g.x, g.norm, g.rows, g.w.cols, exact)
-	b.dispatch("matmul glu", l, nil, append(append(first, second...), x, writes(out), b.stepAt(g.rows, nil))...)
+	b.launch("matmul glu", l, nil, kernels.MatMulGLUArguments[operand]{W0: first, W1: second, X: x, Y: bytesOf(out), Step: b.stepAt(g.rows, nil)})
 	tuned(b, ways, launch)
 	b.reading(g.w.bytes() * 2 * n / g.w.rows)
 	return true
@@ -374,7 +363,7 @@ func bindEmbedding(b *binder) bool {
 	if err != nil || out == nil || out.len() != n*w.cols {
 		return false
 	}
-	b.dispatch("embedding", l, nil, append(w.operands(), reads(tokens), writes(out), b.stepAt(n, nil))...)
+	b.launch("embedding", l, nil, kernels.EmbeddingArguments[operand]{W: w.arguments(), Tokens: bytesOf(tokens), Y: bytesOf(out), Step: b.stepAt(n, nil)})
 	b.reading(n * w.bytes() / w.rows)
 	return true
 }
@@ -424,9 +413,9 @@ func (b *binder) matmul(l *linearOf, epilogue kernels.Epilogue, extra *value, li
 	case l.bias != nil && epilogue != kernels.NoEpilogue:
 		return false
 	case l.bias != nil:
-		k.Epilogue, other = kernels.AddVector, reads(l.bias)
+		k.Epilogue, other = kernels.AddVector, bytesOf(l.bias)
 	case extra != nil:
-		other = reads(extra)
+		other = bytesOf(extra)
 	}
 	ways := k.Tiles(b.x.exe.machine.Target, l.rows)
 	of := func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, l.rows) }
@@ -435,10 +424,7 @@ func (b *binder) matmul(l *linearOf, epilogue kernels.Epilogue, extra *value, li
 		return false
 	}
 	x := b.prepared(l.x, l.norm, l.rows, l.w.cols, exact)
-	if other.slot == nil {
-		other = x
-	}
-	b.dispatch("matmul", launch, nil, append(l.w.operands(), x, other, writes(out), b.stepAt(l.rows, nil))...)
+	b.launch("matmul", launch, nil, kernels.MatMulArguments[operand]{W: l.w.arguments(), X: x, Extra: other, Y: bytesOf(out), Step: b.stepAt(l.rows, nil)})
 	tuned(b, ways, of)
 	b.reading(l.w.bytes())
 	return true
@@ -456,14 +442,14 @@ type preparedKey struct {
 // prepared brings rows into the form that tiled products take, normalized: once, for all products of them.
 func (b *binder) prepared(x *value, norm *normOf, rows, width int, exact bool) operand {
 	if exact && norm == nil {
-		return reads(x)
+		return bytesOf(x)
 	}
 	key := preparedKey{slot: x.slot, offset: x.offset, exact: exact}
 	p := kernels.Prepare{K: width, Exact: exact}
-	weight := reads(x)
-	p.Norm, p.Eps, weight = norm.vectors(weight)
+	a := kernels.MatMulPrepareArguments[operand]{X: bytesOf(x)}
+	p.Norm, p.Eps, a.Norm = norm.vectors()
 	if norm != nil {
-		key.norm, key.eps = weight.slot, norm.eps
+		key.norm, key.eps = a.Norm.slot, norm.eps
 	}
 	if s := b.forms[key]; s != nil && !x.slot.state {
 		return whole(s)
@@ -474,7 +460,8 @@ func (b *binder) prepared(x *value, norm *normOf, rows, width int, exact bool) o
 	}
 	l, err := p.Launch(rows)
 	s := b.scratch(size * rows * width)
-	if !b.dispatch("prepare", l, err, reads(x), weight, written(s), b.stepAt(rows, nil)) {
+	a.Y, a.Step = whole(s), b.stepAt(rows, nil)
+	if !b.launch("prepare", l, err, a) {
 		panic(err) // the product that takes it has checked the width
 	}
 	b.forms[key] = s
@@ -523,10 +510,12 @@ func (b *binder) libraryProduct(l *linearOf, out *value) bool {
 			return false
 		}
 		s := b.scratch(2 * l.w.rows * l.w.cols)
-		b.dispatch("dequantize", launch, nil, append(l.w.operands(), written(s))...)
+		b.launch("dequantize", launch, nil, kernels.DequantizeArguments[operand]{W: l.w.arguments(), Y: whole(s)})
 		b.reading(l.w.bytes())
 		w = whole(s)
 	}
 	x := b.prepared(l.x, l.norm, l.rows, l.w.cols, false)
-	return b.add(step{op: b.op, kind: "product", kernel: kernel, launch: kernels.Launch{Groups: [3]int{1, 1, 1}, Threads: [3]int{1, 1, 1}}, operands: []operand{x, w, writes(out)}})
+	y := bytesOf(out)
+	y.write = true // a library's kernel has no text of ours
+	return b.add(step{op: b.op, kind: "product", kernel: kernel, launch: kernels.Launch{Groups: [3]int{1, 1, 1}, Threads: [3]int{1, 1, 1}}, operands: []operand{x, w, y}})
 }

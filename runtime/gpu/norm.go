@@ -67,9 +67,9 @@ func (n *normOf) run(b *binder, gate *value, activation kernels.Activation, out 
 		return false
 	}
 	k := kernels.RMSNorm{N: g.width, Heads: g.rows, X: g.strides, Eps: n.eps, Gated: gate != nil, Activation: activation}
-	weight := n.x
+	a := kernels.NormArguments[operand]{X: bytesOf(n.x), Out: bytesOf(out), Step: b.stepAt(g.tokens, nil)}
 	if n.weight != nil {
-		k.Weight, weight = kernels.F32, n.weight
+		k.Weight, a.Weight = kernels.F32, bytesOf(n.weight)
 	}
 	gated := n.x
 	if gate != nil {
@@ -77,12 +77,11 @@ func (n *normOf) run(b *binder, gate *value, activation kernels.Activation, out 
 		if !ok {
 			return false
 		}
-		k.Gates, gated = gg, gate
+		k.Gates, gated, a.Gate = gg, gate, bytesOf(gate)
 	}
 	k.Unaligned = unaligned(n.x, gated)
 	l, err := k.Launch(g.tokens)
-	x := reads(n.x)
-	return b.dispatch("norm", l, err, x, x, x, x, reads(weight), reads(gated), x, writes(out), b.stepAt(g.tokens, nil))
+	return b.launch("norm", l, err, a)
 }
 
 // unaligned reports whether one of the values does not begin at a multiple of 16 bytes.

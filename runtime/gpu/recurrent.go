@@ -50,29 +50,33 @@ func bindConv(b *binder) bool {
 	if weight == nil || out == nil || !slices.Equal(out.shape, x.shape) {
 		return false
 	}
-	flag := reads(weight)
+	var flag operand
+	held := []*slot{s.slot}
 	if reset != nil {
-		flag = reads(reset)
+		flag = bytesOf(reset)
+		held = append(held, flag.slot)
 	}
 	at := b.stepAt(tokens, nil)
-	c := &convOf{kernel: k, operands: []operand{reads(weight), flag, whole(s.slot), writes(out), after(s.slot)}, early: b.unwritten(s.slot, flag.slot)}
+	c := &convOf{kernel: k, early: b.unwritten(held...),
+		arguments: kernels.MatVecManyArguments[operand]{ConvW: bytesOf(weight), Reset: flag, State: whole(s.slot), ConvY: bytesOf(out), Next: after(s.slot)}}
 	if tokens == 1 && b.convolveProduct(x, c) {
 		return true
 	}
 	if tokens <= fewTokens {
 		l, err := k.StepLaunch()
-		return b.dispatch("conv", l, err, reads(x), reads(weight), flag, whole(s.slot), writes(out), after(s.slot), at)
+		return b.launch("conv", l, err, kernels.ConvStepArguments[operand]{X: bytesOf(x), W: bytesOf(weight), Reset: flag, State: whole(s.slot), Y: bytesOf(out),
+			Next: after(s.slot), Step: at})
 	}
 	outputs, state, err := k.Launches(tokens)
-	return b.dispatch("conv", outputs, err, reads(x), reads(weight), flag, whole(s.slot), writes(out), at) &&
-		b.dispatch("conv state", state, err, reads(x), flag, written(s.slot), at)
+	return b.launch("conv", outputs, err, kernels.ConvTokensArguments[operand]{X: bytesOf(x), W: bytesOf(weight), Reset: flag, State: whole(s.slot), Y: bytesOf(out), Step: at}) &&
+		b.launch("conv state", state, err, kernels.ConvStateArguments[operand]{X: bytesOf(x), Reset: flag, State: whole(s.slot), Step: at})
 }
 
 // convOf is a convolution for one token as the end of the product that is its input.
 type convOf struct {
-	kernel   kernels.Conv
-	operands []operand // its weight, reset, state, output and state after it, and the activated results
-	early    bool      // nothing writes the state or reset before it
+	kernel    kernels.Conv
+	arguments kernels.MatVecManyArguments[operand] // but those of the products
+	early     bool                                 // nothing writes the state or reset before it
 	// activated are results that will be the gate of something.
 	activated kernels.Activated
 }
@@ -93,13 +97,12 @@ func (b *binder) convolveProduct(x *value, c *convOf) bool {
 	group := l.group()
 	results, activation := b.gateAhead(group)
 	if results == nil {
-		c.operands = append(c.operands, reads(x))
 		return b.many(group, c)
 	}
 	at := slices.IndexFunc(group, func(l *linearOf) bool { return l.out.slot == results.slot })
 	c.activated = kernels.Activated{Weight: at, First: results.offset - group[at].out.offset, Rows: results.len(), Activation: activation}
 	out := &value{place: onDevice, dtype: results.dtype, shape: results.shape, stride: strided.RowMajor(results.shape), slot: b.scratch(4 * results.len())}
-	c.operands = append(c.operands, writes(out))
+	c.arguments.Activated = bytesOf(out)
 	if !b.many(group, c) {
 		return false
 	}
@@ -169,13 +172,14 @@ func (d *decayOf) gates(b *binder, g, betaOf, beta *value) bool {
 	k := kernels.Delta{DK: 32, DV: 32, KHeads: heads, Heads: heads, GToken: stride, BetaToken: stride, State: kernels.F32, Gates: kernels.F32}
 	in, out := d.x, operand{}
 	if beta != nil {
-		in, out = betaOf, writes(beta)
+		in, out = betaOf, bytesOf(beta)
 		k.BetaToken = strideOfRows(betaOf)
 	} else {
-		out = written(b.scratch(4 * n * heads)) // the kernel makes both
+		out = whole(b.scratch(4 * n * heads)) // the kernel makes both
 	}
 	l, err := k.GatesLaunch(n)
-	return b.dispatch("gates", l, err, reads(d.x), reads(in), reads(d.bias), reads(d.rate), writes(g), out, b.stepAt(n, nil))
+	return b.launch("gates", l, err, kernels.DeltaGatesArguments[operand]{X: bytesOf(d.x), B: bytesOf(in), Bias: bytesOf(d.bias), Rate: bytesOf(d.rate),
+		Decay: bytesOf(g), Beta: out, Step: b.stepAt(n, nil)})
 }
 
 // bindDeltaGates computes the decays and the update rates of a gated delta rule.
@@ -237,17 +241,17 @@ func bindDeltaRule(b *binder) bool {
 	if _, err := d.StepLaunch(); err != nil {
 		return false
 	}
-	qWeight, kWeight, bias, rate := v, v, v, v
+	var a kernels.DeltaStepArguments[operand]
 	if tokens <= fewTokens {
 		qn, kn := b.keyNorm(q, "q"), b.keyNorm(k, "k")
 		if qn != nil && kn != nil && qn.eps == kn.eps {
-			d.Norm, d.Eps, qWeight, kWeight = kernels.F32, qn.eps, qn.weight, kn.weight
+			d.Norm, d.Eps, a.QWeight, a.KWeight = kernels.F32, qn.eps, bytesOf(qn.weight), bytesOf(kn.weight)
 			q, k = as(qn.x, q.shape), as(kn.x, k.shape)
 		}
 		decay, _ := g.slot.pending.(*decayOf)
 		gate, _ := beta.slot.pending.(*sigmoidOf)
 		if decay != nil && g.same(decay.out) && gate != nil && beta.same(gate.out) {
-			d.Gates, bias, rate = kernels.F32, decay.bias, decay.rate
+			d.Gates, a.Bias, a.Rate = kernels.F32, bytesOf(decay.bias), bytesOf(decay.rate)
 			g, beta = as(decay.x, g.shape), as(gate.x, g.shape)
 		}
 	}
@@ -281,10 +285,10 @@ func bindDeltaRule(b *binder) bool {
 	if out == nil || !slices.Equal(out.shape, v.shape) {
 		return false
 	}
-	flag, early := reads(v), b.unwritten(s.slot)
+	early := b.unwritten(s.slot)
 	if reset != nil {
-		flag = reads(reset)
-		early = early && b.unwritten(flag.slot)
+		a.Reset = bytesOf(reset)
+		early = early && b.unwritten(reset.slot)
 	}
 	at := b.stepAt(tokens, nil)
 	if tokens > fewTokens {
@@ -293,13 +297,17 @@ func bindDeltaRule(b *binder) bool {
 			sums, w, u := b.scratch(4*tokens*heads), b.scratch(4*tokens*heads*keyWidth), b.scratch(4*tokens*heads*width)
 			m := b.scratch(4 * (tokens + length - 1) / length * heads * length * length)
 			m.size = 4 * ((tokens + length - 1) / length) * heads * length * length
-			return b.dispatch("delta solve", solve, nil, reads(q), reads(k), reads(v), reads(g), reads(beta), written(sums), written(w), written(u), written(m), at) &&
-				b.dispatch("delta scan", scan, nil, reads(q), reads(k), whole(sums), whole(w), whole(u), whole(m), flag, written(s.slot), writes(out), at)
+			return b.launch("delta solve", solve, nil, kernels.DeltaSolveArguments[operand]{Q: bytesOf(q), K: bytesOf(k), V: bytesOf(v), G: bytesOf(g), Beta: bytesOf(beta),
+				Sums: whole(sums), W: whole(w), U: whole(u), M: whole(m), Step: at}) &&
+				b.launch("delta scan", scan, nil, kernels.DeltaScanArguments[operand]{Q: bytesOf(q), K: bytesOf(k), Sums: whole(sums), W: whole(w), U: whole(u), M: whole(m),
+					Reset: a.Reset, State: whole(s.slot), Y: bytesOf(out), Step: at})
 		}
 	}
 	d.Early = early
 	l, err := d.StepLaunch()
-	if !b.dispatch("delta rule", l, err, reads(q), reads(k), reads(v), reads(g), reads(beta), reads(qWeight), reads(kWeight), reads(bias), reads(rate), flag, whole(s.slot), writes(out), after(s.slot), at) {
+	a.Q, a.K, a.V, a.G, a.Beta = bytesOf(q), bytesOf(k), bytesOf(v), bytesOf(g), bytesOf(beta)
+	a.State, a.Y, a.Next, a.Step = whole(s.slot), bytesOf(out), after(s.slot), at
+	if !b.launch("delta rule", l, err, a) {
 		return false
 	}
 	b.reading(2 * s.slot.size)

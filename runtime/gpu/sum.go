@@ -25,25 +25,24 @@ func (s *sumOf) run(b *binder, after *normOf, sum bool) bool {
 		return false
 	}
 	k := kernels.RMSNorm{N: g.width, Heads: g.rows, X: g.strides, Add: true, Sum: sum, SumOnly: after == nil, Unaligned: unaligned(s.x, s.residual)}
-	x := reads(s.x)
-	pre, scale, weight, out, total := x, x, x, x, x
+	a := kernels.NormArguments[operand]{X: bytesOf(s.x), Residual: bytesOf(s.residual), Step: b.stepAt(g.tokens, nil)}
 	if s.pre != nil {
-		k.Pre, k.PreEps, pre = kernels.F32, s.pre.eps, reads(s.pre.weight)
+		k.Pre, k.PreEps, a.Pre = kernels.F32, s.pre.eps, bytesOf(s.pre.weight)
 	}
 	if s.scale != nil {
-		k.Scale, scale = kernels.F32, reads(s.scale)
+		k.Scale, a.Scale = kernels.F32, bytesOf(s.scale)
 	}
 	if after != nil {
-		k.Eps, out = after.eps, writes(after.out)
+		k.Eps, a.Out = after.eps, bytesOf(after.out)
 		if after.weight != nil {
-			k.Weight, weight = kernels.F32, reads(after.weight)
+			k.Weight, a.Weight = kernels.F32, bytesOf(after.weight)
 		}
 	}
 	if sum {
-		total = writes(s.out)
+		a.Sum = bytesOf(s.out)
 	}
 	l, err := k.Launch(g.tokens)
-	if !b.dispatch("norm", l, err, x, pre, reads(s.residual), scale, weight, x, total, out, b.stepAt(g.tokens, nil)) {
+	if !b.launch("norm", l, err, a) {
 		return false
 	}
 	if s.pre != nil && after != nil && g.tokens == 1 && !k.Unaligned {
@@ -112,20 +111,22 @@ func (b *binder) normedSum(x *value) *normedSum {
 	return n
 }
 
-// describe tells a product about its vector, and gives the operands x and norm.
-func (n *normedSum) describe(v *kernels.Vectors) (x, norm operand) {
-	x = reads(n.x)
-	v.Norm, v.Eps, norm = n.after.vectors(x)
+// describe tells a product about its vector, and gives the weight of its norm.
+func (n *normedSum) describe(v *kernels.Vectors) (norm operand) {
+	v.Norm, v.Eps, norm = n.after.vectors()
 	v.Sum = &kernels.VectorSum{Eps: n.pre.eps, Scaled: n.scale != nil, Kept: n.kept}
-	return x, norm
+	return norm
 }
 
 // emit normalizes once more, for what reads the normalization although a product has taken the step: that of a pair is
 // computed again, where something else reads it.
 func (n *normedSum) emit(b *binder) { n.run(b, n.after, false) }
 
-// takeBack takes the step back, whose work the next step does: with these operands behind those of the product.
-func (n *normedSum) takeBack(b *binder) []operand {
+// summed is what a product is given to make its vector of.
+type summed struct{ x, before, residual, scale, out operand }
+
+// takeBack takes the step back, whose work the next step does.
+func (n *normedSum) takeBack(b *binder) summed {
 	last, s := len(b.plan.steps)-1, n.after.out.slot
 	s.first, s.pending, s.by = never, n, b.plan.steps[last].op
 	for _, o := range b.plan.steps[last].operands {
@@ -134,13 +135,12 @@ func (n *normedSum) takeBack(b *binder) []operand {
 		}
 	}
 	b.plan.steps = b.plan.steps[:last]
-	x := reads(n.x)
-	out := []operand{reads(n.pre.weight), reads(n.residual), x, x}
+	out := summed{x: bytesOf(n.x), before: bytesOf(n.pre.weight), residual: bytesOf(n.residual)}
 	if n.scale != nil {
-		out[2] = reads(n.scale)
+		out.scale = bytesOf(n.scale)
 	}
 	if n.kept {
-		out[3] = writes(n.out)
+		out.out = bytesOf(n.out)
 	}
 	return out
 }
@@ -154,9 +154,12 @@ func (b *binder) ofSum(l *linearOf, epilogue kernels.Epilogue, extra *value, lim
 		return false
 	}
 	v, _ := l.vectors()
-	x, norm := n.describe(&v)
+	norm := n.describe(&v)
 	k := kernels.MatVec{Vectors: v, N: l.w.rows, Epilogue: epilogue, Cap: limit}
-	return n.join(b, "linear of a sum", k.Tunings(b.x.exe.machine), k.Launch, l.w.bytes(), append(l.w.operands(), x, norm, x, writes(out)))
+	return n.join(b, "linear of a sum", k.Tunings(b.x.exe.machine), k.Launch, l.w.bytes(), func(s summed) kernels.Arguments[operand] {
+		return kernels.StreamSumOneArguments[operand]{W: l.w.arguments(), X: s.x, Norm: norm, Y: bytesOf(out),
+			Before: s.before, Residual: s.residual, Scale: s.scale, Out: s.out, Step: b.stepAt(1, nil)}
+	})
 }
 
 // ofSum is ofSum of a product, for the pair.
@@ -167,12 +170,15 @@ func (p *pairOf) ofSum(b *binder) bool {
 		return false
 	}
 	k := p.kernel()
-	x, norm := n.describe(&k.Vectors)
-	return n.join(b, "glu of a sum", k.Tunings(b.x.exe.machine), k.Launch, p.bytes(), slices.Concat(p.first, p.second, []operand{x, norm, writes(p.out)}))
+	norm := n.describe(&k.Vectors)
+	return n.join(b, "glu of a sum", k.Tunings(b.x.exe.machine), k.Launch, p.bytes(), func(s summed) kernels.Arguments[operand] {
+		return kernels.StreamSumGLUArguments[operand]{W0: p.first, W1: p.second, X: s.x, Norm: norm, Y: bytesOf(p.out),
+			Before: s.before, Residual: s.residual, Scale: s.scale, Out: s.out, Step: b.stepAt(1, nil)}
+	})
 }
 
 // join makes the sum's step a part of a product of so many bytes: a kernel fewer between two that stream their weights.
-func (n *normedSum) join(b *binder, kind string, ways []kernels.Tuning, launch func(kernels.Tuning) (kernels.Launch, error), bytes int, operands []operand) bool {
+func (n *normedSum) join(b *binder, kind string, ways []kernels.Tuning, launch func(kernels.Tuning) (kernels.Launch, error), bytes int, arguments func(summed) kernels.Arguments[operand]) bool {
 	if len(ways) == 0 {
 		return false
 	}
@@ -180,8 +186,7 @@ func (n *normedSum) join(b *binder, kind string, ways []kernels.Tuning, launch f
 	if err != nil {
 		return false
 	}
-	operands = slices.Concat(operands, n.takeBack(b), []operand{b.stepAt(1, nil)})
-	b.dispatch(kind, l, nil, operands...)
+	b.launch(kind, l, nil, arguments(n.takeBack(b)))
 	tuned(b, ways, launch)
 	b.reading(bytes)
 	return true

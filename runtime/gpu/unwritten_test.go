@@ -13,13 +13,13 @@ func TestUnwritten(t *testing.T) {
 	read, state, result := &slot{}, &slot{}, &value{slot: &slot{}}
 	b.add(step{operands: []operand{whole(read), {slot: state}}})
 	require.True(t, b.unwritten(read, state))
-	b.add(step{operands: []operand{whole(read), written(state)}})
+	b.add(step{operands: []operand{whole(read), {slot: state, write: true}}})
 	require.True(t, b.unwritten(read))
 	require.False(t, b.unwritten(state))
 	require.False(t, b.unwritten(read, state))
 
 	sum := &normedSum{sumOf: &sumOf{x: result, residual: result, pre: &normOf{weight: result}}, after: &normOf{out: result}}
-	b.add(step{operands: []operand{written(read), written(state)}})
+	b.add(step{operands: []operand{{slot: read, write: true}, {slot: state, write: true}}})
 	require.False(t, b.unwritten(read))
 	sum.takeBack(b)
 	require.True(t, b.unwritten(read))

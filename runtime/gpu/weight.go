@@ -29,9 +29,9 @@ func (w *weight) bytes() int {
 	return n
 }
 
-// operands are the buffers that kernels take of a weight: its numbers, scales and biases.
-func (w *weight) operands() []operand {
-	return []operand{whole(w.data), whole(w.scales), whole(w.biases)}
+// arguments are the buffers that kernels take of a weight.
+func (w *weight) arguments() kernels.WeightArguments[operand] {
+	return kernels.WeightArguments[operand]{Data: whole(w.data), Scales: whole(w.scales), Biases: whole(w.biases)}
 }
 
 // memoryKey tells a constant on the device, and in which form.
@@ -219,11 +219,11 @@ func (x *executable) wrapped(v *ir.Value) *slot {
 	})
 }
 
-// part are the operands of n rows from a first one on.
-func (w *weight) part(first, n int) []operand {
+// part are the buffers of n rows from a first one on.
+func (w *weight) part(first, n int) kernels.WeightArguments[operand] {
 	total := w.count * w.rows
 	rows := func(s *slot) operand {
 		return operand{slot: s, at: s.size / total * first, size: s.size / total * n}
 	}
-	return []operand{rows(w.data), rows(w.scales), rows(w.biases)}
+	return kernels.WeightArguments[operand]{Data: rows(w.data), Scales: rows(w.scales), Biases: rows(w.biases)}
 }

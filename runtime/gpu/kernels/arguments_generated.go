@@ -90,9 +90,9 @@ type AttentionStepArguments[T comparable] struct {
 	Values   T // ATT_T, written
 	Part     T // float, written
 	ML       T // float2, written
-	Gate     T // float, optional: Q stands for it
-	Out      T // float, written, optional: Gate stands for it
-	Arrivals T // uint, written, optional: Gate stands for it
+	Gate     T // float, optional: Out stands for it
+	Out      T // float, written, optional: Q stands for it
+	Arrivals T // uint, written, optional: Q stands for it
 	Step     T // int
 }
 
@@ -114,9 +114,9 @@ var attentionStepSignature = Signature{Kernels: []string{"attention_step"}, Argu
 	{Name: "values", Type: "ATT_T", Written: true},
 	{Name: "part", Type: "float", Written: true},
 	{Name: "ml", Type: "float2", Written: true},
-	{Name: "gate", Type: "float", Optional: true, Instead: 0},
-	{Name: "out", Type: "float", Written: true, Optional: true, Instead: 10},
-	{Name: "arrivals", Type: "uint", Written: true, Optional: true, Instead: 10},
+	{Name: "gate", Type: "float", Optional: true, Instead: 11},
+	{Name: "out", Type: "float", Written: true, Optional: true, Instead: 0},
+	{Name: "arrivals", Type: "uint", Written: true, Optional: true, Instead: 0},
 	{Name: "step", Type: "int"},
 }}
 

@@ -343,9 +343,9 @@ kernel void attention_step(device const float* q [[buffer(0)]],
                            device ATT_T* values [[buffer(7)]],
                            device float* part [[buffer(8)]],
                            device float2* ml [[buffer(9)]],
-                           device const float* gate [[buffer(10)]],  // absent: q
-                           device float* out [[buffer(11)]],  // absent: gate
-                           device uint* arrivals [[buffer(12)]],  // absent: gate
+                           device const float* gate [[buffer(10)]],  // absent: out
+                           device float* out [[buffer(11)]],  // absent: q
+                           device uint* arrivals [[buffer(12)]],  // absent: q
                            device const int* step [[buffer(13)]],
                            uint3 tg [[threadgroup_position_in_grid]],
                            uint tid [[thread_index_in_threadgroup]],
