@@ -121,20 +121,5 @@ func (e *encoder) scan(op *ir.Op) (any, error) {
 
 // readAfter reports whether an operation of r behind the given one reads v.
 func readAfter(r *ir.Region, op *ir.Op, v *ir.Value) bool {
-	uses := map[*ir.Value]int{}
-	countUses(&ir.Region{Ops: r.Ops[slices.Index(r.Ops, op)+1:]}, uses)
-	return uses[v] > 0
-}
-
-// countUses counts the uses of values in r and the regions in it, results among them.
-func countUses(r *ir.Region, uses map[*ir.Value]int) {
-	for _, op := range r.Ops {
-		op.EachArg(func(a *ir.Arg) { uses[a.Value]++ })
-		for _, n := range op.Regions {
-			countUses(n, uses)
-		}
-	}
-	for _, v := range r.Results {
-		uses[v]++
-	}
+	return ir.CountUses(&ir.Region{Ops: r.Ops[slices.Index(r.Ops, op)+1:]})[v] > 0
 }

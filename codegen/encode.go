@@ -15,7 +15,7 @@ const graphVersion = "1"
 // Encode gives the delegate's graph of a legal module. The error quotes the operation that the wire
 // cannot hold.
 func Encode(m *ir.Module) (*mlxgraph.MLXGraphT, error) {
-	e := &encoder{module: m, slots: newSlots(), uses: map[*ir.Value]int{}, graph: &mlxgraph.MLXGraphT{Version: graphVersion, InitChainIdx: -1}}
+	e := &encoder{module: m, slots: newSlots(), uses: m.CountUses(), graph: &mlxgraph.MLXGraphT{Version: graphVersion, InitChainIdx: -1}}
 	if err := e.run(); err != nil {
 		return nil, fmt.Errorf("method %s: %w", m.Entry.Name, err)
 	}
@@ -32,10 +32,6 @@ type encoder struct {
 
 func (e *encoder) run() error {
 	m, g, s := e.module, e.graph, e.slots
-	if m.Init != nil {
-		countUses(m.Init, e.uses)
-	}
-	countUses(m.Entry.Body, e.uses)
 	next := uint32(0)
 	name := func(name string, kind mlxgraph.SlotType, idx uint32) {
 		g.NamedSlots = append(g.NamedSlots, &mlxgraph.NamedSlotT{Name: name, Slot: slot(kind, idx)})

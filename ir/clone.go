@@ -75,10 +75,7 @@ func cloneRegion(r *Region, copies map[*Value]*Value, retype func(Type) Type) *R
 		copies[a] = out.NewArg(typeOf(a.Type))
 	}
 	for _, op := range r.Ops {
-		n := &Op{Def: op.Def, Attrs: op.Attrs, Buffer: op.Buffer, Second: op.Second, Args: make([][]Arg, len(op.Args))}
-		for i, args := range op.Args {
-			n.Args[i] = slices.Clone(args)
-		}
+		n := op.Like()
 		n.EachArg(func(a *Arg) {
 			if a.Kind == ValueArg {
 				a.Value = get(a.Value)

@@ -9,7 +9,10 @@
 //
 // One table ([Ops]) describes each operation: operands, attribute struct, type rule and, where it is
 // an MLX delegate node, the node that it is written as. Printer, parser, verifier, code generation
-// and lifting are all driven by that table.
+// and lifting are all driven by that table. Its columns also say what passes and engines must know of
+// an operation: its effect, what it does to state ([StateUse]), which rows of its operands a row of its
+// results needs ([RowRule], [RowsOf]), how a view lies in its operand ([ViewKind]). No other package
+// keeps a list of operations for such a fact.
 //
 // # Invariants
 //

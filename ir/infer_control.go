@@ -34,7 +34,7 @@ func inferIf(c *Inference) ([]Type, error) {
 	return out, nil
 }
 
-func isUndef(v *Value) bool { return v.Def != nil && v.Def.Def.Name == "undef" }
+func isUndef(v *Value) bool { return v.Def != nil && v.Def.Def.Effect == Undefined }
 
 // join is the type of result number i, which is a or b.
 func (c *Inference) join(i int, a, b Type) (Type, error) {

@@ -3,6 +3,7 @@ package ir
 import (
 	"fmt"
 	"reflect"
+	"slices"
 )
 
 // ArgKind tells what an argument is.
@@ -97,6 +98,16 @@ func (op *Op) Input(name string) *Value {
 	return a.Value
 }
 
+// Like makes an operation with the definition, attributes, buffer and a copy of the arguments of op, without results
+// and regions.
+func (op *Op) Like() *Op {
+	n := &Op{Def: op.Def, Attrs: op.Attrs, Buffer: op.Buffer, Second: op.Second, Args: make([][]Arg, len(op.Args))}
+	for i, args := range op.Args {
+		n.Args[i] = slices.Clone(args)
+	}
+	return n
+}
+
 // EachArg calls f with a pointer to every argument, so that f can replace it.
 func (op *Op) EachArg(f func(*Arg)) {
 	for i := range op.Args {
@@ -175,6 +186,8 @@ type Operand struct {
 	Name     string
 	Kind     OperandKind
 	Optional bool
+	// Shared operands are the same for all rows of the others ([LastAxis]): weights, and matrices in the place of one.
+	Shared bool
 }
 
 // Effect is what an operation does beside computing its results.
@@ -189,6 +202,8 @@ const (
 	Writes
 	// Draws marks an operation whose result differs from call to call (unseeded random bits).
 	Draws
+	// Undefined marks undef, whose result is equal to nothing, not even to itself.
+	Undefined
 	// Control marks if and scan, whose effects are those of their regions.
 	Control
 )
@@ -208,6 +223,12 @@ type OpDef struct {
 	Results int
 	// Effect is what the op does beside computing.
 	Effect Effect
+	// State is what the op does to its buffer. It is set exactly where Effect is Reads or Writes.
+	State StateUse
+	// Rows says which rows of the operands a row of the results needs.
+	Rows RowRule
+	// View says how the elements of the result lie among those of the operand x.
+	View ViewKind
 	// Regions is the number of regions.
 	Regions int
 	// SecondBuffer says that the op works on two buffers.

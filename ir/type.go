@@ -50,6 +50,15 @@ func Dims(dims ...int64) []*Expr {
 // Rank is the number of dims.
 func (t Type) Rank() int { return len(t.Shape) }
 
+// ElementsBefore is the product of the dims before an axis: the number of rows along the axes up to there.
+func (t Type) ElementsBefore(axis int) *Expr {
+	n := Const(1)
+	for _, d := range t.Shape[:axis] {
+		n = n.Mul(d)
+	}
+	return n
+}
+
 // Static gives the dims of a type without symbols.
 func (t Type) Static() ([]int64, bool) {
 	out := make([]int64, len(t.Shape))

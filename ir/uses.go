@@ -1,5 +1,54 @@
 package ir
 
+// EachUse calls f with a pointer to every value that operations of r and its nested regions use, in list order, and to
+// every result of these regions, so that f can replace it. user is the operation that uses the value, nil for a result.
+func EachUse(r *Region, f func(v **Value, user *Op)) {
+	for _, op := range r.Ops {
+		op.EachArg(func(a *Arg) {
+			if a.Kind == ValueArg {
+				f(&a.Value, op)
+			}
+		})
+		for _, n := range op.Regions {
+			EachUse(n, f)
+		}
+	}
+	for i := range r.Results {
+		f(&r.Results[i], nil)
+	}
+}
+
+// CountUses counts the uses of every value in r, as [EachUse] finds them.
+func CountUses(r *Region) map[*Value]int {
+	n := make(map[*Value]int, 2*len(r.Ops))
+	EachUse(r, func(v **Value, _ *Op) { n[*v]++ })
+	return n
+}
+
+// CountUses counts the uses of every value in init and the entry, and those of derived constants and their cells.
+func (m *Module) CountUses() map[*Value]int {
+	n := CountUses(m.Entry.Body)
+	if m.Init != nil {
+		for v, count := range CountUses(m.Init) {
+			n[v] += count
+		}
+	}
+	for _, d := range m.Derived {
+		n[d.Cell.Value]++
+		n[d.From]++
+	}
+	return n
+}
+
+// ReplaceUses replaces the uses of values in r, as [EachUse] finds them, by the values that with holds for them.
+func ReplaceUses(r *Region, with map[*Value]*Value) {
+	EachUse(r, func(v **Value, _ *Op) {
+		if n := with[*v]; n != nil {
+			*v = n
+		}
+	})
+}
+
 // LastUses lists, for each operation of r, the values defined in r (its arguments too) that nothing
 // uses after that operation, in the order of their definition. A use inside of a nested region counts
 // as a use by the operation that holds the region. A value that is never used ends where it is

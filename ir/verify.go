@@ -208,7 +208,7 @@ func checkOp(op *Op) error {
 	if err := checkArgs(op); err != nil {
 		return err
 	}
-	if needs := op.Def.Effect == Reads || op.Def.Effect == Writes; needs != (op.Buffer != nil) {
+	if needs := op.Def.State != NoState; needs != (op.Buffer != nil) {
 		if needs {
 			return fmt.Errorf("%s: names no buffer", op.Def.Name)
 		}
@@ -270,11 +270,9 @@ func (v *verifier) regions(op *Op) error {
 	}
 	writes := map[*Buffer]bool{}
 	for _, r := range op.Regions {
-		r.Walk(func(o *Op) {
-			if o.Def.Effect == Writes {
-				for _, b := range o.Buffers() {
-					writes[b] = true
-				}
+		r.EachWrite(func(w *Op) {
+			for _, b := range w.Buffers() {
+				writes[b] = true
 			}
 		})
 	}

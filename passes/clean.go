@@ -8,61 +8,33 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// usedValues are the values that operations of r and its nested regions use, and the regions' results.
-func usedValues(r *ir.Region) map[*ir.Value]bool {
-	used := map[*ir.Value]bool{}
-	var walk func(*ir.Region)
-	walk = func(r *ir.Region) {
-		for _, op := range r.Ops {
-			op.EachArg(func(a *ir.Arg) { used[a.Value] = true })
-			for _, n := range op.Regions {
-				walk(n)
-			}
-		}
-		for _, v := range r.Results {
-			used[v] = true
-		}
-	}
-	walk(r)
-	return used
-}
-
 // eliminateDead removes operations whose results nothing uses and that write no buffer, results of ifs and
 // carries of scans that nothing uses, and constants that nothing uses.
 func eliminateDead(m *ir.Module, _ *Options) error {
 	for {
-		used := usedValues(m.Entry.Body)
-		if !sweep(m.Entry.Body, used) {
+		if !sweep(m.Entry.Body, ir.CountUses(m.Entry.Body)) {
 			break
 		}
 	}
-	used := usedValues(m.Entry.Body)
-	if m.Init != nil {
-		for v := range usedValues(m.Init) {
-			used[v] = true
-		}
-	}
-	for _, d := range m.Derived {
-		used[d.Cell.Value], used[d.From] = true, true
-	}
-	m.Constants = slices.DeleteFunc(m.Constants, func(c *ir.Constant) bool { return !used[c.Value] })
+	uses := m.CountUses()
+	m.Constants = slices.DeleteFunc(m.Constants, func(c *ir.Constant) bool { return uses[c.Value] == 0 })
 	return nil
 }
 
 // sweep removes what is dead and reports whether there was anything.
-func sweep(r *ir.Region, used map[*ir.Value]bool) bool {
+func sweep(r *ir.Region, uses map[*ir.Value]int) bool {
 	changed := false
 	r.Ops = slices.DeleteFunc(r.Ops, func(op *ir.Op) bool {
 		for _, n := range op.Regions {
-			changed = sweep(n, used) || changed
+			changed = sweep(n, uses) || changed
 		}
 		switch op.Def.Name {
 		case "if":
-			changed = dropResults(op, used) || changed
+			changed = dropResults(op, uses) || changed
 		case "scan":
-			changed = dropCarries(op, used) || changed
+			changed = dropCarries(op, uses) || changed
 		}
-		if writes(op) || slices.ContainsFunc(op.Results, func(v *ir.Value) bool { return used[v] }) {
+		if op.Writes() || slices.ContainsFunc(op.Results, func(v *ir.Value) bool { return uses[v] > 0 }) {
 			return false
 		}
 		changed = true
@@ -71,23 +43,11 @@ func sweep(r *ir.Region, used map[*ir.Value]bool) bool {
 	return changed
 }
 
-// writes reports whether op or an operation inside of it writes a buffer.
-func writes(op *ir.Op) bool {
-	if op.Def.Effect == ir.Writes {
-		return true
-	}
-	found := false
-	for _, n := range op.Regions {
-		n.Walk(func(o *ir.Op) { found = found || o.Def.Effect == ir.Writes })
-	}
-	return found
-}
-
 // dropResults removes the results of an if that nothing uses.
-func dropResults(op *ir.Op, used map[*ir.Value]bool) bool {
+func dropResults(op *ir.Op, uses map[*ir.Value]int) bool {
 	changed := false
 	for i := len(op.Results) - 1; i >= 0; i-- {
-		if used[op.Results[i]] {
+		if uses[op.Results[i]] > 0 {
 			continue
 		}
 		op.Results = slices.Delete(op.Results, i, i+1)
@@ -107,13 +67,13 @@ func renumber(values []*ir.Value) {
 }
 
 // dropCarries removes the carries of a scan whose last value nothing uses and that no step reads.
-func dropCarries(op *ir.Op, used map[*ir.Value]bool) bool {
+func dropCarries(op *ir.Op, uses map[*ir.Value]int) bool {
 	body, carry := op.Regions[0], op.Args[1]
 	outputs, originals := len(op.Results)-len(carry), len(op.Args[0])
 	changed := false
 	for i := len(carry) - 1; i >= 0; i-- {
 		result, arg, next := outputs+i, originals+i, body.Results[outputs+i]
-		if used[op.Results[result]] || next != body.Args[arg] && used[body.Args[arg]] || next == body.Args[arg] && read(body, next, result) {
+		if uses[op.Results[result]] > 0 || next != body.Args[arg] && uses[body.Args[arg]] > 0 || next == body.Args[arg] && read(body, next, result) {
 			continue
 		}
 		op.Args[1] = slices.Delete(op.Args[1], i, i+1)
@@ -134,7 +94,7 @@ func read(r *ir.Region, v *ir.Value, but int) bool {
 			return true
 		}
 	}
-	return usedValues(&ir.Region{Ops: r.Ops})[v]
+	return ir.CountUses(&ir.Region{Ops: r.Ops})[v] > 0
 }
 
 // eliminateCommon merges pure operations with equal arguments and attributes, and ints with equal
@@ -167,8 +127,8 @@ func eliminateCommon(m *ir.Module, _ *Options) error {
 			for _, n := range op.Regions {
 				walk(n, known)
 			}
-			if op.Def.Effect != ir.Pure || len(op.Results) == 0 || op.Def.Name == "undef" {
-				return false // what is undefined is equal to nothing
+			if op.Def.Effect != ir.Pure || len(op.Results) == 0 {
+				return false
 			}
 			key := opKey(op, id)
 			if t := op.Results[0].Type; t.Kind == ir.IntKind {

@@ -43,7 +43,7 @@ func foldConstants(m *ir.Module, _ *Options) error {
 
 // foldable reports whether op is a pure operation on small constants with one small result.
 func foldable(op *ir.Op) bool {
-	if op.Def.Effect != ir.Pure || len(op.Results) != 1 || op.Result().Type.Kind != ir.TensorKind || op.Def.Name == "transpose" || op.Def.Name == "undef" {
+	if !op.Def.CanFold() || len(op.Results) != 1 || op.Result().Type.Kind != ir.TensorKind || op.Def.Name == "transpose" {
 		return false
 	}
 	dims, static := op.Result().Type.Static()

@@ -47,12 +47,7 @@ func fuseRegion(m *ir.Module, r *ir.Region) {
 		}
 	}
 	r.Ops = ops
-	replaceUses(r, func(v *ir.Value, _ *ir.Op) *ir.Value {
-		if n := replaced[v]; n != nil {
-			return n
-		}
-		return v
-	})
+	ir.ReplaceUses(r, replaced)
 }
 
 // joinWeights makes one weight of those of a family: a constant, or three for weights that the checkpoint

@@ -61,20 +61,7 @@ func isOwnCopy(v *ir.Value, r *ir.Region, op *ir.Op) bool {
 	if v.Def == nil || v.Def.Def.Name != "id_copy" || !slices.Contains(r.Ops, v.Def) {
 		return false
 	}
-	uses := 0
-	r.Walk(func(o *ir.Op) {
-		o.EachArg(func(a *ir.Arg) {
-			if a.Value == v {
-				uses++
-			}
-		})
-		for _, n := range o.Regions {
-			if slices.Contains(n.Results, v) {
-				uses++
-			}
-		}
-	})
-	return uses == 1 && !slices.Contains(r.Results, v)
+	return ir.CountUses(r)[v] == 1
 }
 
 // copyResults makes the first n results of a region distinct results of its own operations.
@@ -161,11 +148,7 @@ func copyStaleLoads(r *ir.Region) {
 			op.EachArg(func(a *ir.Arg) { use(a.Value) })
 			written := map[*ir.Buffer]bool{}
 			for _, n := range op.Regions {
-				n.Walk(func(o *ir.Op) {
-					if o.Def.Effect == ir.Writes {
-						written[o.Buffer] = true
-					}
-				})
+				n.EachWrite(func(w *ir.Op) { written[w.Buffer] = true })
 			}
 			if op.Def.Name == "scan" {
 				for b := range written {
@@ -216,11 +199,10 @@ func copyStaleLoads(r *ir.Region) {
 		r.Ops = ops
 	}
 	insert(r)
-	replaceUses(r, func(v *ir.Value, user *ir.Op) *ir.Value {
-		if c := copies[v]; c != nil && c.Def != user {
-			return c
+	ir.EachUse(r, func(v **ir.Value, user *ir.Op) {
+		if c := copies[*v]; c != nil && c.Def != user {
+			*v = c
 		}
-		return v
 	})
 }
 
@@ -246,11 +228,7 @@ func placeLoads(r *ir.Region, live map[*ir.Buffer]*ir.Value) {
 		op.EachArg(func(a *ir.Arg) { a.Value = place(a.Value) })
 		written := map[*ir.Buffer]bool{}
 		for _, n := range op.Regions {
-			n.Walk(func(o *ir.Op) {
-				if o.Def.Effect == ir.Writes {
-					written[o.Buffer] = true
-				}
-			})
+			n.EachWrite(func(w *ir.Op) { written[w.Buffer] = true })
 		}
 		if op.Def.Name == "scan" {
 			for w := range written {

@@ -58,11 +58,10 @@ func TestLegalizeCopiesStaleLoads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			text := "module {\n  symbol s0 [-2147483648, 2147483647]\n  buffer @b : f32[2]\n  entry forward(%x: f32[2], %n: int(s0)) {" + body + "\n  }\n}\n"
 			before, m := parse(t, text), parse(t, text)
-			replaceUses(m.Entry.Body, func(v *ir.Value, _ *ir.Op) *ir.Value { // what a careless pass would do
-				if v.Def != nil && v.Def.Def.Name == "id_copy" {
-					return v.Def.Input("x")
+			ir.EachUse(m.Entry.Body, func(v **ir.Value, _ *ir.Op) { // what a careless pass would do
+				if op := (*v).Def; op != nil && op.Def.Name == "id_copy" {
+					*v = op.Input("x")
 				}
-				return v
 			})
 			apply(t, "dce", parse(t, text), &Options{})
 			require.NoError(t, eliminateDead(m, nil))

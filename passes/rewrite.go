@@ -2,24 +2,6 @@ package passes
 
 import "github.com/etc-ml/etc/ir"
 
-// replaceUses replaces the values that operations of r and of its nested regions use, and the regions'
-// results, by what with gives for them. user is the operation that uses the value; nil for a result.
-func replaceUses(r *ir.Region, with func(v *ir.Value, user *ir.Op) *ir.Value) {
-	for _, op := range r.Ops {
-		op.EachArg(func(a *ir.Arg) {
-			if a.Kind == ir.ValueArg {
-				a.Value = with(a.Value, op)
-			}
-		})
-		for _, n := range op.Regions {
-			replaceUses(n, with)
-		}
-	}
-	for i, v := range r.Results {
-		r.Results[i] = with(v, nil)
-	}
-}
-
 // rewrite walks the operations of r and of its nested regions in order and lets f replace each. f gets a
 // builder that inserts before the operation; it returns the values that stand for the operation's
 // results from there on and true, or false to keep the operation.

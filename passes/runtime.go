@@ -18,9 +18,3 @@ func Clean(m *ir.Module) error {
 	}
 	return eliminateDead(m, nil)
 }
-
-// ReplaceUses replaces the values that operations of r and of its nested regions use, and the regions'
-// results, by what with gives for them.
-func ReplaceUses(r *ir.Region, with func(v *ir.Value) *ir.Value) {
-	replaceUses(r, func(v *ir.Value, _ *ir.Op) *ir.Value { return with(v) })
-}

@@ -27,9 +27,9 @@ func stripSampler(m *ir.Module, o *Options) error {
 	if err := eliminateDead(m, o); err != nil {
 		return err
 	}
-	used := usedValues(f.Body)
+	uses := ir.CountUses(f.Body)
 	for i, p := range slices.Backward(f.Params) {
-		if p.Param == "temperature" && !used[p] {
+		if p.Param == "temperature" && uses[p] == 0 {
 			f.Params = slices.Delete(f.Params, i, i+1)
 		}
 	}
@@ -69,18 +69,10 @@ func lastToken(m *ir.Module, _ *Options) error {
 	})
 }
 
-// positionwise lists the operations that work on each position of axis 1 by itself, with the operand
-// that carries the positions; further operands are the same for all positions.
-var positionwise = map[string]string{"astype": "x", "tanh": "x", "linear": "x", "divide": "a", "multiply": "a", "add": "a", "rms_norm": "x"}
-
 // hoistable finds a last-token take that can move before the operation that it takes from: lm_head or
 // what stands between it and the logits.
 func hoistable(r *ir.Region) *ir.Op {
-	uses := map[*ir.Value]int{}
-	r.Walk(func(op *ir.Op) { op.EachArg(func(a *ir.Arg) { uses[a.Value]++ }) })
-	for _, v := range r.Results {
-		uses[v]++
-	}
+	uses := ir.CountUses(r)
 	for _, op := range r.Ops {
 		if !isLastTake(op) {
 			continue
@@ -89,39 +81,28 @@ func hoistable(r *ir.Region) *ir.Op {
 		if x.Def == nil || uses[x] != 1 || x.Type.Rank() != 3 || !slices.Contains(r.Ops, x.Def) {
 			continue
 		}
-		carrier, ok := positionwise[x.Def.Def.Name]
-		if !ok || x.Def.Input(carrier).Type.Rank() != 3 {
-			continue
-		}
-		same := true
-		for i, o := range x.Def.Def.Operands {
-			for _, a := range x.Def.Args[i] {
-				if o.Name != carrier && o.Kind != ir.WeightOperand && a.Value != nil && a.Value.Type.Rank() > 1 {
-					same = false
-				}
-			}
-		}
-		if same {
+		if n, ok := ir.CarriesRows(x.Def, hasPositions); ok && n == 1 && len(x.Def.Results) == 1 {
 			return op
 		}
 	}
 	return nil
 }
 
+// hasPositions reports whether v has a row for each position: (B, S, …).
+func hasPositions(v *ir.Value) bool { return v.Type.Kind == ir.TensorKind && v.Type.Rank() == 3 }
+
 // hoistTake moves a take before the operation whose result it takes from.
 func hoistTake(m *ir.Module, r *ir.Region, take *ir.Op) {
 	before := take.Input("x").Def
-	carrier := before.Input(positionwise[before.Def.Name])
 	var ops []*ir.Op
 	b := &ir.Builder{Module: m, Insert: func(op *ir.Op) { ops = append(ops, op) }}
 	for _, op := range r.Ops {
 		switch op {
 		case before:
-			last := b.Value("take", &ir.AxisAttrs{Axis: 1}, carrier, -1)
-			moved := &ir.Op{Def: before.Def, Attrs: before.Attrs, Args: before.Args}
+			moved := before.Like()
 			moved.EachArg(func(a *ir.Arg) {
-				if a.Value == carrier {
-					a.Value = last
+				if a.Value != nil && hasPositions(a.Value) {
+					a.Value = b.Value("take", &ir.AxisAttrs{Axis: 1}, a.Value, -1)
 				}
 			})
 			b.Append(moved)

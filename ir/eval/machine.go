@@ -397,7 +397,7 @@ func stackSlices(slices []*Tensor, axis int) (*Tensor, error) {
 func (x *Machine) write(c *Call) ([]Value, error) {
 	b := c.Op.Buffer
 	target := x.buffers[b]
-	if c.Op.Def.Name == "store" {
+	if c.Op.Def.State == ir.ReplacesState {
 		v := c.Tensor("x")
 		if !equalInts(v.Shape, target.Shape) {
 			return nil, fmt.Errorf("store @%s: shape %v, want %v", b.Name, v.Shape, target.Shape)

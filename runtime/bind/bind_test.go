@@ -101,7 +101,7 @@ func TestViews(t *testing.T) {
 		require.NoError(t, err)
 		compared := 0
 		x.Trace = func(op *ir.Op, results []eval.Value) {
-			require.True(t, IsView(op.Def.Name))
+			require.True(t, op.Def.IsView())
 			v, ok := ViewOf(op, s, seen[op.Input("x")])
 			require.True(t, ok, op.Def.Name)
 			require.Equal(t, results[0].Tensor.Shape, v.Shape, op.Def.Name)

@@ -14,11 +14,9 @@ func HeldLoads(r *ir.Region) map[*ir.Op]bool {
 	written := map[*ir.Buffer]bool{} // by nested regions
 	for _, op := range r.Ops {
 		for _, n := range op.Regions {
-			n.Walk(func(o *ir.Op) {
-				if o.Def.Effect == ir.Writes {
-					for _, b := range o.Buffers() {
-						written[b] = true
-					}
+			n.EachWrite(func(w *ir.Op) {
+				for _, b := range w.Buffers() {
+					written[b] = true
 				}
 			})
 		}
@@ -51,7 +49,7 @@ func HeldLoads(r *ir.Region) map[*ir.Op]bool {
 					stale[load] = true
 				}
 			}
-		case IsView(op.Def.Name):
+		case op.Def.IsView():
 			if x := op.Input("x"); x != nil && source[x] != nil {
 				source[op.Result()] = source[x]
 			}

@@ -13,35 +13,34 @@ type View struct {
 	Shape, Strides []int
 }
 
-// views are the operations whose result is their operand x seen in another way. They give false where it cannot be:
-// where a size is not known yet, or the elements are not spaced as they must be.
-var views = map[string]func(op *ir.Op, s Sizes, x View, want []int) (View, bool){
-	"id_copy": same, "contiguous": same, "astype": same,
-	"reshape": reshape, "expand_dims": reshape, "squeeze": reshape,
+// selections are the operations that select and arrange elements of their operand x. They give false where the result is
+// no view: where a size is not known yet, or the elements are not spaced as they must be.
+var selections = map[string]func(op *ir.Op, s Sizes, x View, want []int) (View, bool){
 	"transpose": transpose, "slice": slice, "take": take, "broadcast_to": broadcast,
 }
-
-// IsView reports whether operations of that name may be views of their operand x.
-func IsView(name string) bool { return views[name] != nil }
 
 // ViewOf gives the result of op as a view of its operand x; false where it is none. A cast is one as far as bind knows:
 // whether its elements are stored alike is for the engine to say.
 func ViewOf(op *ir.Op, s Sizes, x View) (View, bool) {
-	view := views[op.Def.Name]
-	if view == nil {
-		return View{}, false
-	}
 	want, ok := s.Dims(op.Result().Type)
-	if !ok {
+	if !op.Def.IsView() || !ok {
 		return View{}, false
 	}
-	n, ok := view(op, s, x, want)
+	n := x
+	switch op.Def.View {
+	case ir.ReshapeView:
+		n, ok = reshape(x, want)
+	case ir.SelectView:
+		view := selections[op.Def.Name]
+		if view == nil {
+			return View{}, false
+		}
+		n, ok = view(op, s, x, want)
+	}
 	return n, ok && slices.Equal(n.Shape, want)
 }
 
-func same(_ *ir.Op, _ Sizes, x View, _ []int) (View, bool) { return x, true }
-
-func reshape(_ *ir.Op, _ Sizes, x View, want []int) (View, bool) {
+func reshape(x View, want []int) (View, bool) {
 	if strided.Elements(want) != strided.Elements(x.Shape) {
 		return View{}, false
 	}

@@ -154,7 +154,7 @@ func readsOf(s *step) string {
 func counts(m *ir.Module) []string {
 	n := map[string]int{}
 	m.Entry.Body.Walk(func(op *ir.Op) {
-		if !bind.IsView(op.Def.Name) && !cheap[op.Def.Name] && op.Def.Name != "quantized" {
+		if !op.Def.IsView() && !cheap[op.Def.Name] && op.Def.Name != "quantized" {
 			n[op.Def.Name]++
 		}
 	})

@@ -172,7 +172,7 @@ func (b *binder) bindOp(op *ir.Op) error {
 		b.values[op.Result()] = &value{kind: boxed, slot: &slot{}}
 		return nil
 	}
-	if bind.IsView(op.Def.Name) && b.bindView() {
+	if op.Def.IsView() && b.bindView() {
 		return nil
 	}
 	if k := kernels[op.Def.Name]; k != nil && b.hasElements() {

@@ -64,7 +64,7 @@ func (s *state) store(t *eval.Tensor) {
 // update runs the reference kernel of an operation that writes the buffer.
 func (s *state) update(c *eval.Call) ([]eval.Value, error) {
 	v := &value{dtype: s.dtype, slot: s.slot, shape: s.shape, stride: strided.RowMajor(s.shape)}
-	if c.Op.Def.Name == "store" {
+	if c.Op.Def.State == ir.ReplacesState {
 		t := c.Args[0][0].Tensor
 		if !slices.Equal(t.Shape, s.shape) {
 			return nil, fmt.Errorf("store @%s: shape %v, want %v", c.Op.Buffer.Name, t.Shape, s.shape)

@@ -225,7 +225,7 @@ func matchMask(mask *ir.Value) *windowMask {
 	}
 	w.count, w.slots = seen.Type.Shape[0], seen.Type.Shape[1]
 	for _, v := range []*ir.Value{mask, seen} { // [.., count, slots]
-		if n := v.Type.Rank(); n < 2 || !v.Type.Shape[n-2].Equal(w.count) || !v.Type.Shape[n-1].Equal(w.slots) || !rowsOf(v.Type, n-2).IsConst(1) {
+		if n := v.Type.Rank(); n < 2 || !v.Type.Shape[n-2].Equal(w.count) || !v.Type.Shape[n-1].Equal(w.slots) || !v.Type.ElementsBefore(n-2).IsConst(1) {
 			return w
 		}
 	}
@@ -347,7 +347,7 @@ func (w *windowMask) countsSlots(v *ir.Value) bool {
 // filledWith is the int that a tensor of one element is made of.
 func filledWith(v *ir.Value) *ir.Expr {
 	op := def(flatInts(v), "full")
-	if op == nil || !rowsOf(op.Result().Type, op.Result().Type.Rank()).IsConst(1) || !isWideInt(op.Result().Type.DType) {
+	if op == nil || !op.Result().Type.ElementsBefore(op.Result().Type.Rank()).IsConst(1) || !isWideInt(op.Result().Type.DType) {
 		return nil
 	}
 	a, _ := op.Arg("v")

@@ -52,7 +52,7 @@ func isZeros(v *ir.Value) bool {
 
 // raiseGLU makes glu of activation(gate) · x.
 func raiseGLU(m *ir.Module) error {
-	uses := useCounts(m)
+	uses := ir.CountUses(m.Entry.Body)
 	return apply(m, "multiply", func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
 		var out []*ir.Value
 		eitherWay(op, func(a, x *ir.Value) bool {
@@ -103,7 +103,7 @@ func raiseSoftcap(m *ir.Module) error {
 
 // scaleNorms moves a constant factor of an rms_norm's result into its weight.
 func scaleNorms(m *ir.Module) error {
-	uses := useCounts(m)
+	uses := ir.CountUses(m.Entry.Body)
 	var failed error
 	err := apply(m, "multiply", func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
 		var out []*ir.Value
@@ -135,11 +135,11 @@ func scaleNorms(m *ir.Module) error {
 
 // scaledVector is w times a scalar or a vector as long.
 func scaledVector(w, scale *ir.Constant) (*eval.Tensor, error) {
-	t, err := read(w)
+	t, err := eval.DecodeConstant(w)
 	if err != nil {
 		return nil, err
 	}
-	s, err := read(scale)
+	s, err := eval.DecodeConstant(scale)
 	if err != nil {
 		return nil, err
 	}

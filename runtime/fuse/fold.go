@@ -50,8 +50,8 @@ func newConstant(m *ir.Module, base string, t *eval.Tensor) *ir.Value {
 
 // foldable reports whether op is a pure operation on small constants with one small result.
 func foldable(op *ir.Op) bool {
-	if op.Def.Effect != ir.Pure || len(op.Results) != 1 || op.Result().Type.Kind != ir.TensorKind || op.Def.Name == "undef" ||
-		isFloatCast(op) || slices.Contains(reshapes, op.Def.Name) || op.Def.Name == "transpose" || op.Def.Name == "take" || !small(op.Result().Type) {
+	if !op.Def.CanFold() || len(op.Results) != 1 || op.Result().Type.Kind != ir.TensorKind ||
+		isFloatCast(op) || op.Def.View == ir.ReshapeView || op.Def.Name == "transpose" || op.Def.Name == "take" || !small(op.Result().Type) {
 		return false
 	}
 	values, constants := 0, 0
@@ -79,7 +79,7 @@ func fold(op *ir.Op) (*eval.Tensor, error) {
 		for _, a := range args {
 			v := eval.Value{Int: a.Int}
 			if a.Kind == ir.ValueArg {
-				t, err := read(constant(a.Value))
+				t, err := eval.DecodeConstant(constant(a.Value))
 				if err != nil {
 					return nil, err
 				}

@@ -89,40 +89,14 @@ func apply(m *ir.Module, name string, p pattern) error {
 
 // dropDerived removes the derived constants that the entry does not use, and an init that derives nothing.
 func dropDerived(m *ir.Module) {
-	used := map[*ir.Value]bool{}
-	eachUse(m.Entry.Body, func(v *ir.Value, _ *ir.Op) { used[v] = true })
+	uses := ir.CountUses(m.Entry.Body)
 	var kept []*ir.Derived
 	for _, d := range m.Derived {
-		if used[d.Value] {
+		if uses[d.Value] > 0 {
 			kept = append(kept, d)
 		}
 	}
 	if m.Derived = kept; len(kept) == 0 {
 		m.Init = nil
 	}
-}
-
-// eachUse calls f for every value that operations of r and its nested regions use, and for the regions'
-// results, whose user is nil.
-func eachUse(r *ir.Region, f func(v *ir.Value, user *ir.Op)) {
-	for _, op := range r.Ops {
-		op.EachArg(func(a *ir.Arg) {
-			if a.Kind == ir.ValueArg {
-				f(a.Value, op)
-			}
-		})
-		for _, n := range op.Regions {
-			eachUse(n, f)
-		}
-	}
-	for _, v := range r.Results {
-		f(v, nil)
-	}
-}
-
-// useCounts counts the uses of every value.
-func useCounts(m *ir.Module) map[*ir.Value]int {
-	n := map[*ir.Value]int{}
-	eachUse(m.Entry.Body, func(v *ir.Value, _ *ir.Op) { n[v]++ })
-	return n
 }

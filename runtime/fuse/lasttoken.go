@@ -69,35 +69,39 @@ func lastRows(r *ir.Region) map[*ir.Value]int {
 			need(op.Input("x"), takeAxis(op))
 			continue
 		}
-		operands := map[*ir.Value]int{}
+		var rows *ir.RowSource
 		if a, ok := resultAxis(op, axis); ok {
-			operands = rowOperands(op, a)
+			rows = sinkable(op, a)
 		}
-		op.EachArg(func(arg *ir.Arg) {
-			if arg.Kind != ir.ValueArg {
-				return
-			}
-			if a, ok := operands[arg.Value]; ok {
+		for i, args := range op.Args {
+			for j, arg := range args {
+				if arg.Kind != ir.ValueArg {
+					continue
+				}
+				a := none
+				if rows != nil {
+					if at, ok := rows.Axis(i, j); ok {
+						a = at
+					}
+				}
 				need(arg.Value, a)
-			} else if operands == nil || !isConstantLike(arg.Value) {
-				need(arg.Value, none)
 			}
-		})
+		}
 		for _, n := range op.Regions {
-			eachUse(n, func(v *ir.Value, _ *ir.Op) { need(v, none) })
+			ir.EachUse(n, func(v **ir.Value, _ *ir.Op) { need(*v, none) })
 		}
 	}
 	out := map[*ir.Value]int{}
 	for v, a := range axis {
-		if a != none && v.Def != nil && rowOperands(v.Def, a) != nil {
+		if a == none || v.Def == nil || sinkable(v.Def, a) == nil {
+			continue
+		}
+		if _, all := resultAxis(v.Def, axis); all {
 			out[v] = a
 		}
 	}
 	return out
 }
-
-// isConstantLike reports whether v is no computed value, so that needing all of it costs nothing.
-func isConstantLike(v *ir.Value) bool { return v.Constant != nil || def(v, "quantized") != nil }
 
 // resultAxis is the axis along which the last row of all used results of op is all that is needed.
 func resultAxis(op *ir.Op, axis map[*ir.Value]int) (int, bool) {
@@ -115,79 +119,24 @@ func resultAxis(op *ir.Op, axis map[*ir.Value]int) (int, bool) {
 	return at, at >= 0
 }
 
-// rowOperands tells, for an operation that computes rows along an axis of its results each by itself, which
-// operands have these rows, and along which axis; nil where it is no such operation.
-func rowOperands(op *ir.Op, a int) map[*ir.Value]int {
-	out := map[*ir.Value]int{}
-	t := op.Results[0].Type
-	x := func() *ir.Value { return op.Input(op.Def.Operands[0].Name) }
-	last := a == t.Rank()-1
-	switch op.Def.Name {
-	case "silu", "sigmoid", "tanh", "gelu", "exp", "astype":
-		out[x()] = a
-	case "rms_norm", "linear", "linears", "delta_decay", "top_k":
-		if last {
-			return nil
-		}
-		out[x()] = a
-	case "softmax":
-		if axisOf(ir.Attrs[ir.SoftmaxAttrs](op).Axis, t) == a {
-			return nil
-		}
-		out[x()] = a
-	case "add", "subtract", "multiply", "divide", "glu", "softcap":
-		for _, o := range op.Def.Operands {
-			v := op.Input(o.Name)
-			at := a - (t.Rank() - v.Type.Rank())
-			if at < 0 || v.Type.Shape[at].IsConst(1) {
-				continue // broadcast along the rows
-			}
-			if have, ok := out[v]; ok && have != at {
-				return nil
-			}
-			out[v] = at
-		}
-	case "switch_mlp":
-		if a != 1 {
-			return nil
-		}
-		for _, name := range []string{"x", "indices", "scores"} {
-			out[op.Input(name)] = 1
-		}
-	case "cached_attention":
-		if a != 2 {
-			return nil
-		}
-		out[op.Input("q")] = 2
-	case "transpose":
-		_, perm := permutation(op.Result())
-		out[x()] = perm[a]
-	case "slice":
-		if at, known := literal(op, "axis"); !known || axisOf(int(at), t) == a {
-			return nil
-		}
-		out[x()] = a
-	case "reshape", "expand_dims", "squeeze":
-		at := sameRows(t, a, x().Type)
-		if at < 0 {
-			return nil
-		}
-		out[x()] = at
-	default:
+// sinkable tells what the last row along an axis of op's results is computed from; nil where op cannot be built for
+// that row alone.
+func sinkable(op *ir.Op, axis int) *ir.RowSource {
+	rows := ir.RowsOf(op, axis)
+	if rows == nil || len(rows.Operands) == 0 {
 		return nil
 	}
-	return out
+	if op.Def.View == ir.ReshapeView && !canReshape(oneRow(op.Result().Type, axis)) {
+		return nil
+	}
+	return rows
 }
 
-// sameRows finds the axis of from whose rows are those of axis a of to, which has the same elements.
-func sameRows(to ir.Type, a int, from ir.Type) int {
-	before := rowsOf(to, a)
-	for i, d := range from.Shape {
-		if d.Equal(to.Shape[a]) && rowsOf(from, i).Equal(before) {
-			return i
-		}
-	}
-	return -1
+// oneRow is t with one row along an axis.
+func oneRow(t ir.Type, axis int) ir.Type {
+	t.Shape = slices.Clone(t.Shape)
+	t.Shape[axis] = ir.Const(1)
+	return t
 }
 
 // sinker rebuilds operations on last rows.
@@ -224,24 +173,16 @@ func (s *sinker) sink(op *ir.Op) {
 			a = at
 		}
 	}
-	operands := rowOperands(op, a)
-	n := &ir.Op{Def: op.Def, Attrs: op.Attrs, Args: make([][]ir.Arg, len(op.Args))}
-	for i, args := range op.Args {
-		n.Args[i] = slices.Clone(args)
-		for j, arg := range args {
-			if at, ok := operands[arg.Value]; ok && arg.Kind == ir.ValueArg {
-				n.Args[i][j].Value = s.last(arg.Value, at)
-			}
+	rows, n := sinkable(op, a), op.Like()
+	for _, r := range rows.Operands {
+		v := op.Args[r.Operand][r.Arg].Value
+		n.Args[r.Operand][r.Arg].Value = s.last(v, r.Axis)
+		if p := rows.Position; p >= 0 {
+			n.Args[p] = []ir.Arg{s.lastPosition(op.Args[p][0], v, r.Axis)}
 		}
 	}
-	switch op.Def.Name {
-	case "cached_attention": // the query stands at the last position
-		n.Args[3] = []ir.Arg{s.lastPosition(op.Args[3][0], op.Input("q"))}
-	case "reshape", "expand_dims", "squeeze":
-		t := op.Result().Type
-		t.Shape = slices.Clone(t.Shape)
-		t.Shape[a] = ir.Const(1)
-		s.rows[op.Result()] = likeType(s.b, n.Args[0][0].Value, t)
+	if op.Def.View == ir.ReshapeView {
+		s.rows[op.Result()] = likeType(s.b, n.Args[0][0].Value, oneRow(op.Result().Type, a))
 		return
 	}
 	for i, v := range s.b.Append(n).Results {
@@ -249,8 +190,13 @@ func (s *sinker) sink(op *ir.Op) {
 	}
 }
 
-// lastPosition is that of the last of the queries q, the first of which stands at a position.
-func (s *sinker) lastPosition(position ir.Arg, q *ir.Value) ir.Arg {
-	count := s.b.Value("sym_size", &ir.SymSizeAttrs{Dim: 2}, q)
+// lastPosition is that of the last of the rows along an axis of v, the first of which stands at a position. The rows
+// are counted where they are still computed.
+func (s *sinker) lastPosition(position ir.Arg, v *ir.Value, axis int) ir.Arg {
+	for _, sunk := s.axis[v]; sunk; _, sunk = s.axis[v] {
+		o := sinkable(v.Def, axis).Operands[0]
+		v, axis = v.Def.Args[o.Operand][o.Arg].Value, o.Axis
+	}
+	count := s.b.Value("sym_size", &ir.SymSizeAttrs{Dim: axis}, v)
 	return ir.Use(s.b.Value("subtract_int", nil, s.b.Value("add_int", nil, position, count), 1))
 }

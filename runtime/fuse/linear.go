@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/passes"
 )
 
 // raiseLinear makes linears of products with a quantized weight, and with the transposition of one that
@@ -99,7 +98,7 @@ func isBias(v *ir.Value, n *ir.Expr) bool {
 
 // addBiases moves the addition of a constant vector into the linear whose result nothing else uses.
 func addBiases(m *ir.Module) error {
-	uses := useCounts(m)
+	uses := ir.CountUses(m.Entry.Body)
 	return apply(m, "add", func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
 		var out []*ir.Value
 		eitherWay(op, func(y, bias *ir.Value) bool {
@@ -157,12 +156,7 @@ func groupRegion(m *ir.Module, r *ir.Region) {
 		}
 	}
 	r.Ops = ops
-	passes.ReplaceUses(r, func(v *ir.Value) *ir.Value {
-		if n := replaced[v]; n != nil {
-			return n
-		}
-		return v
-	})
+	ir.ReplaceUses(r, replaced)
 }
 
 // canGroup reports whether op is a linear without a bias whose weight can be used anywhere.

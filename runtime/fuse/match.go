@@ -19,12 +19,12 @@ func def(v *ir.Value, name string) *ir.Op {
 // isFloatCast reports whether op converts floats to floats, which changes nothing in the precisions that
 // fused graphs are for.
 func isFloatCast(op *ir.Op) bool {
-	return op.Def.Name == "astype" && op.Result().Type.DType.IsFloat() && op.Input("x").Type.DType.IsFloat()
+	return op.Def.View == ir.CastView && op.Result().Type.DType.IsFloat() && op.Input("x").Type.DType.IsFloat()
 }
 
 // plain is what v is a copy of: the same elements in the same shape, whatever the dtype.
 func plain(v *ir.Value) *ir.Value {
-	for v != nil && v.Def != nil && (isFloatCast(v.Def) || v.Def.Def.Name == "id_copy" || v.Def.Def.Name == "contiguous") {
+	for v != nil && v.Def != nil && (isFloatCast(v.Def) || v.Def.Def.View == ir.CopyView) {
 		v = v.Def.Input("x")
 	}
 	return v
@@ -33,14 +33,11 @@ func plain(v *ir.Value) *ir.Value {
 // is is the operation of that name that computes v, seen through copies.
 func is(v *ir.Value, name string) *ir.Op { return def(plain(v), name) }
 
-// reshapes are the operations that keep the elements in their order.
-var reshapes = []string{"reshape", "expand_dims", "squeeze"}
-
 // flat is what v has the elements of, in the same order, whatever the shape.
 func flat(v *ir.Value) *ir.Value {
 	for {
 		v = plain(v)
-		if v == nil || v.Def == nil || !slices.Contains(reshapes, v.Def.Def.Name) {
+		if v == nil || v.Def == nil || v.Def.Def.View != ir.ReshapeView {
 			return v
 		}
 		v = v.Def.Input("x")
@@ -81,7 +78,7 @@ func scalarOf(v *ir.Value) (float64, bool) {
 	if c == nil || c.Data == nil || ir.Elements(c.Data.Shape()) != 1 {
 		return 0, false
 	}
-	t, err := read(c)
+	t, err := eval.DecodeConstant(c)
 	if err != nil {
 		return 0, false
 	}
@@ -94,19 +91,6 @@ func scalarOf(v *ir.Value) (float64, bool) {
 func isScalar(v *ir.Value, want float64) bool {
 	got, ok := scalarOf(v)
 	return ok && (got == want || math.IsNaN(got) && math.IsNaN(want))
-}
-
-// read decodes a constant.
-func read(c *ir.Constant) (*eval.Tensor, error) {
-	p, err := ir.ReadData(c.Data)
-	if err != nil {
-		return nil, err
-	}
-	shape := make([]int, len(c.Data.Shape()))
-	for i, d := range c.Data.Shape() {
-		shape[i] = int(d)
-	}
-	return eval.Decode(c.Data.DType(), shape, p)
 }
 
 // eitherWay calls f with both operands of a commutative operation, in one order and then in the other.

@@ -71,14 +71,10 @@ func simpler(b *ir.Builder, op *ir.Op) *ir.Value {
 // ofLoad reports whether v may be the content of a buffer, which a copy keeps from later writes.
 func ofLoad(v *ir.Value) bool {
 	for v.Def != nil {
-		switch v.Def.Def.Name {
-		case "load", "if", "scan":
-			return true
-		case "reshape", "expand_dims", "squeeze", "astype", "slice", "id_copy", "contiguous", "transpose", "broadcast_to", "take", "as_strided":
-			v = v.Def.Input("x")
-		default:
-			return false
+		if !v.Def.Def.IsView() {
+			return v.Def.Def.Effect == ir.Reads || v.Def.Def.Effect == ir.Control
 		}
+		v = v.Def.Input("x")
 	}
 	return v.Region != nil
 }

@@ -136,7 +136,7 @@ func (e *edit) run(r *ir.Region) {
 // reset, and whose last state is stored there and goes nowhere else.
 func raiseState(m *ir.Module) error {
 	return ir.Build(func() {
-		r, e, uses := m.Entry.Body, newEdit(m), useCounts(m)
+		r, e, uses := m.Entry.Body, newEdit(m), ir.CountUses(m.Entry.Body)
 		dropSelfStores(r, e)
 		buffers := buffersOf(r)
 		for _, op := range r.Ops {
@@ -205,13 +205,7 @@ func dropSelfStores(r *ir.Region, e *edit) {
 			}
 			version[op.Buffer]++
 		default:
-			for _, n := range op.Regions {
-				n.Walk(func(o *ir.Op) {
-					if o.Def.Effect == ir.Writes {
-						version[o.Buffer]++
-					}
-				})
-			}
+			op.EachWrite(func(w *ir.Op) { version[w.Buffer]++ })
 		}
 	}
 }
@@ -220,7 +214,7 @@ func dropSelfStores(r *ir.Region, e *edit) {
 // those that follow, whose last rows are stored in the buffer.
 func raiseConv(m *ir.Module) error {
 	return ir.Build(func() {
-		r, e, uses := m.Entry.Body, newEdit(m), useCounts(m)
+		r, e, uses := m.Entry.Body, newEdit(m), ir.CountUses(m.Entry.Body)
 		dropSelfStores(r, e)
 		buffers := buffersOf(r)
 		activated := map[*ir.Op]bool{} // slices that an activation follows

@@ -231,16 +231,7 @@ func (f *expertRows) matchIndices(ids *ir.Value) bool {
 	}
 	f.indices = v
 	n := v.Type.Rank()
-	return n > 0 && v.Type.Shape[n-1].Equal(f.k) && rowsOf(v.Type, n-1).Equal(f.tokens)
-}
-
-// rowsOf is the product of the dims before axis.
-func rowsOf(t ir.Type, axis int) *ir.Expr {
-	n := ir.Const(1)
-	for _, d := range t.Shape[:axis] {
-		n = n.Mul(d)
-	}
-	return n
+	return n > 0 && v.Type.Shape[n-1].Equal(f.k) && v.Type.ElementsBefore(n-1).Equal(f.tokens)
 }
 
 // matchInput finds x [tokens, hidden], of which every pair takes the row of its token.
@@ -262,7 +253,7 @@ func (f *expertRows) matchInput(p *gatheredProduct) bool {
 		f.x = v
 		one, n := ir.Const(1), v.Type.Rank()
 		return isDims(p.x.Type, f.tokens, one, one, f.hidden) && isDims(p.ids.Type, f.tokens, f.k) &&
-			n > 0 && v.Type.Shape[n-1].Equal(f.hidden) && rowsOf(v.Type, n-1).Equal(f.tokens)
+			n > 0 && v.Type.Shape[n-1].Equal(f.hidden) && v.Type.ElementsBefore(n-1).Equal(f.tokens)
 	}
 	if !p.pairwise() {
 		return false

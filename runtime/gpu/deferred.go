@@ -2,7 +2,6 @@ package gpu
 
 import (
 	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/runtime/bind"
 )
 
 // deferred is work whose result nothing has read yet: what reads it next may do it as a part of its own
@@ -74,7 +73,7 @@ func (b *binder) only(operand string) bool {
 		if b.uses[v] != 1 {
 			return false
 		}
-		if v.Def == nil || !bind.IsView(v.Def.Def.Name) {
+		if v.Def == nil || !v.Def.Def.IsView() {
 			return true
 		}
 		v = v.Def.Input("x")

@@ -196,7 +196,7 @@ func (b *binder) bindOp(op *ir.Op) error {
 	if b.slow(op) {
 		return b.reference()
 	}
-	if bind.IsView(op.Def.Name) && b.bindView() {
+	if op.Def.IsView() && b.bindView() {
 		return nil
 	}
 	if kernel := kernelBinders[op.Def.Name]; kernel != nil && b.hasElements() && !b.onlyHost() {

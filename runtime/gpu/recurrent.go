@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 	"github.com/etc-ml/etc/runtime/strided"
 )
@@ -119,7 +118,7 @@ func (b *binder) gateAhead(group []*linearOf) (results *value, activation kernel
 			continue
 		}
 		of := op.Input("gate")
-		for of != nil && b.values[of] == nil && of.Def != nil && bind.IsView(of.Def.Def.Name) {
+		for of != nil && b.values[of] == nil && of.Def != nil && of.Def.Def.IsView() {
 			of = of.Def.Input("x") // views that are not bound yet
 		}
 		v := b.values[of]

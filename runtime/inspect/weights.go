@@ -105,12 +105,10 @@ func source(v *ir.Value, cells map[*ir.Value]*ir.Constant) *ir.Constant {
 		if v.Def == nil {
 			return nil
 		}
-		switch v.Def.Def.Name {
-		case "take", "reshape", "contiguous", "expand_dims", "squeeze", "slice", "id_copy":
-			v = v.Def.Input("x")
-		default:
+		if !v.Def.Def.IsView() || v.Def.Def.View == ir.CastView {
 			return nil
 		}
+		v = v.Def.Input("x")
 	}
 	return nil
 }

@@ -35,11 +35,8 @@ func AllRows(m *ir.Module) (*ir.Module, bool) {
 			case used[op] && isLastRow(op) && len(all) == 0:
 				axis = op.Input("x").Type.Rank() - 2
 				all[op.Result()] = op.Input("x")
-			case used[op] && eachRow(op, all):
-				n := &ir.Op{Def: op.Def, Attrs: op.Attrs, Args: make([][]ir.Arg, len(op.Args))}
-				for i, args := range op.Args {
-					n.Args[i] = slices.Clone(args)
-				}
+			case used[op] && len(op.Results) == 1 && eachRow(op, all):
+				n := op.Like()
 				n.EachArg(func(a *ir.Arg) {
 					if v := all[a.Value]; v != nil {
 						a.Value = v
@@ -111,25 +108,6 @@ func isLastRow(op *ir.Op) bool {
 
 // eachRow reports whether op computes the row of its result of rows in all, and of what broadcasts along them.
 func eachRow(op *ir.Op, all map[*ir.Value]*ir.Value) bool {
-	var rowed []string
-	for _, o := range op.Def.Operands {
-		if v := op.Input(o.Name); v != nil && all[v] != nil {
-			rowed = append(rowed, o.Name)
-		}
-	}
-	only := func(name string) bool { return slices.Equal(rowed, []string{name}) }
-	switch op.Def.Name {
-	case "rms_norm", "layer_norm", "astype", "tanh", "quantized_matmul":
-		return only("x")
-	case "addmm":
-		return only("mat1")
-	case "add", "subtract", "multiply", "divide", "minimum", "maximum":
-		for _, name := range []string{"a", "b"} {
-			if v := op.Input(name); v == nil || all[v] == nil && v.Type.Rank() > 1 {
-				return false
-			}
-		}
-		return len(rowed) > 0
-	}
-	return false
+	_, ok := ir.CarriesRows(op, func(v *ir.Value) bool { return all[v] != nil })
+	return ok
 }

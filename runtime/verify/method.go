@@ -31,32 +31,10 @@ func (c *checker) method(m *container.Method, weights map[string]bool) {
 
 // constants notes constants that nothing uses.
 func (c *checker) constants(name string, m *ir.Module) {
-	used := map[*ir.Value]bool{}
-	mark := func(r *ir.Region) {
-		if r == nil {
-			return
-		}
-		for _, v := range r.Results {
-			used[v] = true
-		}
-		r.Walk(func(op *ir.Op) {
-			op.EachArg(func(a *ir.Arg) { used[a.Value] = true })
-			for _, inner := range op.Regions {
-				for _, v := range inner.Results {
-					used[v] = true
-				}
-			}
-		})
-	}
-	mark(m.Init)
-	mark(m.Entry.Body)
-	for _, d := range m.Derived {
-		used[d.Cell.Value] = true
-		used[d.From] = true
-	}
+	uses := m.CountUses()
 	unused, first := 0, ""
 	for _, k := range m.Constants {
-		if !used[k.Value] {
+		if uses[k.Value] == 0 {
 			if unused++; first == "" {
 				first = k.Name
 			}

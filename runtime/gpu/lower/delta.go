@@ -2,7 +2,6 @@ package lower
 
 import (
 	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/passes"
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
@@ -35,12 +34,7 @@ func deltaGates(m *ir.Module, t *Target) error {
 	if err != nil || len(rates) == 0 {
 		return err
 	}
-	passes.ReplaceUses(m.Entry.Body, func(v *ir.Value) *ir.Value {
-		if n := rates[v]; n != nil {
-			return n
-		}
-		return v
-	})
+	ir.ReplaceUses(m.Entry.Body, rates)
 	settle(m.Entry.Body)
 	return nil
 }

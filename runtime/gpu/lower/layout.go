@@ -58,7 +58,7 @@ func (t *Target) layoutOf(v *ir.Value) (Layout, bool) {
 	if v.Def == nil {
 		return own, true
 	}
-	if bind.IsView(v.Def.Def.Name) {
+	if v.Def.Def.IsView() {
 		if x, ok := t.Layout(v.Def.Input("x")); ok && v.Def.Input("x").Constant == nil {
 			if view, ok := bind.ViewOf(v.Def, bind.Sizes{}, x.View); ok {
 				return Layout{x.Base, view}, true
@@ -126,7 +126,7 @@ func insertCopies(m *ir.Module, t *Target) error {
 
 // source is the value that v has all elements of in their order, through views.
 func (t *Target) source(v *ir.Value) *ir.Value {
-	for v.Def != nil && bind.IsView(v.Def.Def.Name) {
+	for v.Def != nil && v.Def.Def.IsView() {
 		x := v.Def.Input("x")
 		to, ok := t.Layout(v)
 		from, ok2 := t.Layout(x)
