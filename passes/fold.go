@@ -2,37 +2,43 @@ package passes
 
 import (
 	"bytes"
+	"fmt"
+	"slices"
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 )
 
-// foldLimit is the largest constant, in bytes, that folding reads or makes.
-const foldLimit = 64 << 10
+// Folding says which operations folding computes and what becomes of their results. It folds operations with one
+// result whose arguments are all small constants ([ir.OpDef.CanFold]).
+type Folding struct {
+	// Constant is the constant that an argument stands for, nil where it stands for none.
+	Constant func(*ir.Value) *ir.Constant
+	// Keep tells operations that are left to the runtime though they could be computed.
+	Keep func(*ir.Op) bool
+	// Limit is the largest tensor that folding reads or makes: in elements, or in bytes where InBytes is set.
+	Limit   int64
+	InBytes bool
+	// Precisions are those in which an operation is computed. It is folded where all give the same bits.
+	Precisions []eval.Precision
+	// Result makes the value that stands for what an operation gives.
+	Result func(b *ir.Builder, op *ir.Op, t *eval.Tensor) *ir.Value
+}
 
-// foldConstants computes operations whose arguments are small constants. An operation that rounds to a
-// format below float32 is left to the runtime, which may compute in higher precision.
-func foldConstants(m *ir.Module, _ *Options) error {
+// Fold computes the operations of the entry that f says.
+func (f *Folding) Fold(m *ir.Module) error {
 	var failed error
 	err := ir.Build(func() {
 		rewrite(m, m.Entry.Body, func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
-			if failed != nil || !foldable(op) {
+			if failed != nil || !f.folds(op) {
 				return nil, false
 			}
-			t, ok, err := fold(op)
-			if err != nil {
+			t, err := f.compute(op)
+			if t == nil || err != nil {
 				failed = err
-			}
-			if !ok || err != nil {
 				return nil, false
 			}
-			shape := make([]int64, len(t.Shape))
-			for i, d := range t.Shape {
-				shape[i] = int64(d)
-			}
-			data := ir.Bytes(t.DType, shape, t.Encode())
-			name := foldedName(m, op)
-			return []*ir.Value{m.NewConstant(name, ir.StaticType(t.DType, shape...), data)}, true
+			return []*ir.Value{f.Result(b, op, t)}, true
 		})
 	})
 	if err == nil {
@@ -41,70 +47,117 @@ func foldConstants(m *ir.Module, _ *Options) error {
 	return err
 }
 
-// foldable reports whether op is a pure operation on small constants with one small result.
-func foldable(op *ir.Op) bool {
-	if !op.Def.CanFold() || len(op.Results) != 1 || op.Result().Type.Kind != ir.TensorKind || op.Def.Name == "transpose" {
+// folds reports whether op is an operation on small constants with one small result.
+func (f *Folding) folds(op *ir.Op) bool {
+	if !op.Def.CanFold() || len(op.Results) != 1 || !f.small(op.Result().Type) || f.Keep(op) {
 		return false
 	}
-	dims, static := op.Result().Type.Static()
-	if !static || ir.Elements(dims)*int64(op.Result().Type.DType.Size()) > foldLimit {
-		return false
-	}
-	constants, values := 0, 0
+	values, constants := 0, 0
 	op.EachArg(func(a *ir.Arg) {
 		if a.Kind != ir.ValueArg {
 			return
 		}
 		values++
-		if c := a.Value.Constant; c != nil && c.Data != nil && ir.DataSize(c.Data) <= foldLimit {
+		if c := f.Constant(a.Value); c != nil && c.Data != nil && f.small(c.Value.Type) {
 			constants++
 		}
 	})
 	return values > 0 && values == constants
 }
 
-// fold computes op and reports whether the result is the same with and without rounding.
-func fold(op *ir.Op) (*eval.Tensor, bool, error) {
+func (f *Folding) small(t ir.Type) bool {
+	dims, static := t.Static()
+	if t.Kind != ir.TensorKind || !static {
+		return false
+	}
+	n := ir.Elements(dims)
+	if f.InBytes {
+		n *= int64(t.DType.Size())
+	}
+	return n <= f.Limit
+}
+
+// compute gives op's result, or nil where the precisions disagree.
+func (f *Folding) compute(op *ir.Op) (*eval.Tensor, error) {
 	var first *eval.Tensor
-	for _, precision := range []eval.Precision{eval.FP32, eval.Strict} {
+	for _, precision := range f.Precisions {
 		c := &eval.Call{Op: op, Precision: precision, Args: make([][]eval.Value, len(op.Args))}
 		for i, args := range op.Args {
 			for _, a := range args {
 				v := eval.Value{Int: a.Int}
 				if a.Kind == ir.ValueArg {
-					d := a.Value.Constant.Data
-					p, err := ir.ReadData(d)
+					t, err := eval.DecodeConstant(f.Constant(a.Value))
 					if err != nil {
-						return nil, false, err
+						return nil, err
 					}
-					dims := make([]int, len(d.Shape()))
-					for j, n := range d.Shape() {
-						dims[j] = int(n)
+					if t.F != nil { // a cast that the constant is seen through does not round
+						t.DType = a.Value.Type.DType
 					}
-					if v.Tensor, err = eval.Decode(d.DType(), dims, p); err != nil {
-						return nil, false, err
-					}
+					v.Tensor = t
 				}
 				c.Args[i] = append(c.Args[i], v)
 			}
 		}
 		out, err := eval.Run(c)
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
-		t := out[0].Tensor
 		if first == nil {
-			first = t
-			continue
-		}
-		for i, v := range t.F {
-			if v != first.F[i] && (v == v || first.F[i] == first.F[i]) {
-				return nil, false, nil
-			}
-		}
-		if !bytes.Equal(first.Encode(), t.Encode()) {
-			return nil, false, nil
+			first = out[0].Tensor
+		} else if !sameBits(first, out[0].Tensor) {
+			return nil, nil
 		}
 	}
-	return first, true, nil
+	return first, nil
+}
+
+// sameBits reports whether two results of an operation are equal, as they are and as they are stored.
+func sameBits(a, b *eval.Tensor) bool {
+	for i, v := range b.F {
+		if v != a.F[i] && (v == v || a.F[i] == a.F[i]) {
+			return false
+		}
+	}
+	return bytes.Equal(a.Encode(), b.Encode())
+}
+
+// AddConstant adds a tensor as a constant of its dtype, under that name or, where it is taken, one with a number.
+func AddConstant(m *ir.Module, name string, t *eval.Tensor) *ir.Value {
+	base := name
+	for n := 2; slices.ContainsFunc(m.Constants, func(c *ir.Constant) bool { return c.Name == name }); n++ {
+		name = fmt.Sprintf("%s.%d", base, n)
+	}
+	shape := make([]int64, len(t.Shape))
+	for i, d := range t.Shape {
+		shape[i] = int64(d)
+	}
+	return m.NewConstant(name, ir.StaticType(t.DType, shape...), ir.Bytes(t.DType, shape, t.Encode()))
+}
+
+// foldConstants computes operations whose arguments are constants of 64 KiB at most, as is the result. An operation
+// that rounds to a format below float32 is left to the runtime, which may compute in higher precision; a transposition
+// too: runtimes see it beside the product that it belongs to.
+func foldConstants(m *ir.Module, _ *Options) error {
+	f := Folding{
+		Constant:   func(v *ir.Value) *ir.Constant { return v.Constant },
+		Keep:       func(op *ir.Op) bool { return op.Def.Rows == ir.PermutedRows },
+		Limit:      64 << 10,
+		InBytes:    true,
+		Precisions: []eval.Precision{eval.FP32, eval.Strict},
+		Result: func(_ *ir.Builder, op *ir.Op, t *eval.Tensor) *ir.Value {
+			return AddConstant(m, foldedName(op), t)
+		},
+	}
+	return f.Fold(m)
+}
+
+// foldedName names a constant that folding makes after the first constant that went in.
+func foldedName(op *ir.Op) string {
+	name := ""
+	op.EachArg(func(a *ir.Arg) {
+		if a.Value != nil && name == "" {
+			name = a.Value.Constant.Name + "." + op.Def.Name
+		}
+	})
+	return name
 }
