@@ -379,7 +379,7 @@ func TestViews(t *testing.T) {
 	})
 }
 
-// TestFoldable: what can be folded has a kernel that sees its arguments and nothing else.
+// TestFoldable: what can be folded has a kernel, or an expansion, that sees its arguments and nothing else.
 func TestFoldable(t *testing.T) {
 	foldable := 0
 	for i := range ir.Ops {
@@ -388,7 +388,7 @@ func TestFoldable(t *testing.T) {
 			continue
 		}
 		foldable++
-		require.NotNil(t, kernels[d.Name], "%s has no kernel", d.Name)
+		require.True(t, kernels[d.Name] != nil || d.Expand != nil, "%s has no kernel", d.Name)
 		require.Zero(t, d.Regions, d.Name)
 		require.Equal(t, ir.NoState, d.State, d.Name)
 	}
