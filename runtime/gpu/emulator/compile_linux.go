@@ -21,14 +21,17 @@ import (
 )
 
 // flags of the compiler. -ffp-contract=off: the results are those of the text, on every processor.
-var flags = []string{"-std=c++17", "-O1", "-w", "-fPIC", "-fno-strict-aliasing", "-ffp-contract=off"}
+var flags = []string{"-std=c++17", "-w", "-fPIC", "-fno-strict-aliasing", "-ffp-contract=off"}
+
+// sanitizer makes undefined behaviour of a kernel end the process and say where.
+var sanitizer = []string{"-fsanitize=undefined", "-fno-sanitize=vptr,object-size,alignment", "-fno-sanitize-recover=undefined"}
 
 // compiler is a C++ compiler with what tells it from others.
 type compiler struct {
 	path, version string
 	cache         string
 
-	object func() (string, error) // the compiled emulator
+	plain, sanitized func() (string, error) // the compiled emulator, that for sanitized kernels
 }
 
 func newCompiler(cache string) (*compiler, error) {
@@ -52,36 +55,61 @@ func newCompiler(cache string) (*compiler, error) {
 		return nil, fmt.Errorf("emulator: a folder for compiled kernels: %w", err)
 	}
 	c := &compiler{path: path, version: string(version), cache: cache}
-	c.object = sync.OnceValues(func() (string, error) {
-		return c.build("emulator.o", nil, []string{"-c", "emulator.cc"})
-	})
+	// Kernels are linked against the emulator by its path. The sanitizer's library comes with it. It stays loaded when
+	// the last kernel goes: it keeps memory for the next.
+	emulator := func(more ...string) func() (string, error) {
+		return sync.OnceValues(func() (string, error) {
+			return c.build("emulator.so", nil, append([]string{"-O2", "-shared", "emulator.cc", "-pthread", "-Wl,-z,nodelete"}, more...))
+		})
+	}
+	c.plain, c.sanitized = emulator(), emulator("-fsanitize=undefined")
 	return c, nil
 }
 
 // shared compiles a kernel's text to a shared object and gives its path.
 func (c *compiler) shared(text string) (string, error) {
-	object, err := c.object()
+	return c.kernel(text, c.plain, "-O1")
+}
+
+// kernel compiles a kernel's text and links it against an emulator. It names the few libraries that a kernel can
+// need: what a compiler links by default takes as long as the compilation of a small kernel.
+func (c *compiler) kernel(text string, emulator func() (string, error), more ...string) (string, error) {
+	path, err := emulator()
 	if err != nil {
 		return "", err
 	}
-	return c.build("kernel.so", map[string][]byte{"kernel.cc": []byte(text)}, []string{"-shared", "kernel.cc", object, "-pthread"})
+	args := append(more, "-shared", "-nostdlib", "kernel.cc", path, "-lm", "-lc", "-lgcc")
+	return c.build("kernel.so", map[string][]byte{"kernel.cc": []byte(text)}, args)
 }
 
 // SharedObject compiles a text as Compile does, and gives the path of the result in the user's cache. It is for
 // what runs kernels by itself, such as the stand-in for Metal.
 func SharedObject(text string) (string, error) {
-	c, err := newCompiler("")
+	c, err := users()
 	if err != nil {
 		return "", err
 	}
 	return c.shared(text)
 }
 
+// SanitizedObject is SharedObject of a kernel that ends the process, and says where, when its behaviour is undefined.
+func SanitizedObject(text string) (string, error) {
+	c, err := users()
+	if err != nil {
+		return "", err
+	}
+	return c.kernel(text, c.sanitized, append([]string{"-O1"}, sanitizer...)...)
+}
+
+// users is the compiler with the user's cache.
+var users = sync.OnceValues(func() (*compiler, error) { return newCompiler("") })
+
 // build makes a file of sources by a command of the compiler, unless the cache has it.
 func (c *compiler) build(out string, sources map[string][]byte, args []string) (string, error) {
 	files := kernels.EmulatorFiles()
 	hash := sha256.New()
-	for _, part := range append([]string{c.path, c.version, strings.Join(flags, " "), string(files["emulator.h"]), string(files["emulator.cc"]), out}, string(sources["kernel.cc"])) {
+	parts := []string{c.path, c.version, strings.Join(flags, " "), string(files["emulator.h"]), string(files["emulator.cc"]), out, string(sources["kernel.cc"])}
+	for _, part := range append(parts, args...) {
 		fmt.Fprintf(hash, "%d %s", len(part), part)
 	}
 	path := filepath.Join(c.cache, hex.EncodeToString(hash.Sum(nil)[:16])+filepath.Ext(out))

@@ -3,10 +3,8 @@
 package kerneltest
 
 import (
-	"cmp"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/ebitengine/purego"
 
+	"github.com/etc-ml/etc/runtime/gpu/emulator"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
@@ -48,79 +47,42 @@ func (o *once[V]) get(key string, make_ func() (V, error)) (V, error) {
 	return try()
 }
 
-var (
-	libraries once[*library]
-	emulators once[[]byte]
-)
+var libraries once[*library]
 
-// flags are of both compilations. Undefined behaviour ends the process and says where.
-var flags = []string{"-std=c++17", "-w", "-fPIC", "-fno-strict-aliasing", "-ffp-contract=off"}
-
-// open compiles a text for the emulator, once per process.
+// open compiles a text for the emulator, with a sanitizer, once per process.
 func open(text string) (*library, error) {
 	return libraries.get(text, func() (*library, error) {
-		object, err := emulators.get("", compileEmulator)
+		path, err := emulator.SanitizedObject(text)
 		if err != nil {
 			return nil, err
 		}
-		var l library
-		err = inFolder(map[string][]byte{"kernel.cc": []byte(text), "emulator.o": object}, func(folder string) error {
-			args := append([]string{"-O1", "-shared", "-fsanitize=undefined", "-fno-sanitize=vptr,object-size,alignment",
-				"-fno-sanitize-recover=undefined", "-o", "kernel.so", "kernel.cc", "emulator.o", "-pthread"}, flags...)
-			if err := compile(folder, args); err != nil {
-				return err
-			}
-			handle, err := purego.Dlopen(filepath.Join(folder, "kernel.so"), purego.RTLD_NOW|purego.RTLD_LOCAL)
-			if err != nil {
-				return err
-			}
-			l.handle = handle
-			start, err := purego.Dlsym(handle, "emulator_launch")
-			if err != nil {
-				return err
-			}
-			purego.RegisterFunc(&l.start, start)
-			return nil
-		})
-		return &l, err
-	})
-}
-
-func compileEmulator() (object []byte, err error) {
-	err = inFolder(kernels.EmulatorFiles(), func(folder string) error {
-		if err := compile(folder, append([]string{"-O2", "-c", "emulator.cc"}, flags...)); err != nil {
-			return err
+		handle, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
+		if err != nil {
+			return nil, err
 		}
-		object, err = os.ReadFile(filepath.Join(folder, "emulator.o"))
-		return err
+		start, err := purego.Dlsym(handle, "emulator_launch")
+		if err != nil {
+			return nil, err
+		}
+		l := &library{handle: handle}
+		purego.RegisterFunc(&l.start, start)
+		return l, nil
 	})
-	return object, err
 }
 
-// inFolder runs f in a folder with the files and the emulator's header, and removes it.
+// inFolder runs f in a folder with the files, and removes it.
 func inFolder(files map[string][]byte, f func(folder string) error) error {
 	folder, err := os.MkdirTemp("", "kerneltest")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(folder)
-	for _, set := range []map[string][]byte{kernels.EmulatorFiles(), files} {
-		for name, content := range set {
-			if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
-				return err
-			}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
+			return err
 		}
 	}
 	return f(folder)
-}
-
-func compile(folder string, args []string) error {
-	c := exec.Command(cmp.Or(os.Getenv("CXX"), "c++"), args...)
-	c.Dir = folder
-	if out, err := c.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w\n%s", err, out)
-	}
-	return nil
 }
 
 // launch runs a kernel on guarded copies of the buffers, one for each slice however often it is given, and

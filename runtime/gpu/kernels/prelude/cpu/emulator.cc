@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -111,7 +112,8 @@ struct Transfer {
   int thread, line;  // that expect it
 };
 
-// Runner is a Group and what only the scheduler needs.
+// Runner is a Group and what only the scheduler needs. It outlives launches: to map the stacks of a threadgroup takes
+// longer than most kernels.
 struct Runner {
   Group group;
   Entry entry;
@@ -128,6 +130,23 @@ struct Runner {
   alignas(128) unsigned char arena[arena_bytes];
   alignas(128) unsigned char large[large_bytes];
 };
+
+static std::mutex idle_mutex;
+static std::vector<Runner*> idle;  // runners that no launch has
+
+static Runner* take_runner() {
+  std::lock_guard<std::mutex> lock(idle_mutex);
+  if (idle.empty()) return new Runner();
+  Runner* r = idle.back();
+  idle.pop_back();
+  return r;
+}
+
+static void give_runner(Runner* r) {
+  r->error.clear();
+  std::lock_guard<std::mutex> lock(idle_mutex);
+  idle.push_back(r);
+}
 
 static thread_local Runner* running;
 // Never inlined: a fiber must not keep the address of a thread-local variable over a switch.
@@ -409,7 +428,7 @@ extern "C" int emulator_launch(Entry entry, const int* info, void* const* args, 
   std::atomic<uint64_t> next{0};
   std::atomic<bool> failed{!problem.empty()};
   auto work = [&] {
-    Runner* r = new Runner();
+    Runner* r = take_runner();
     Group& g = r->group;
     memcpy(g.grid, shape, sizeof g.grid);
     memcpy(g.size, shape + 3, sizeof g.size);
@@ -428,8 +447,7 @@ extern "C" int emulator_launch(Entry entry, const int* info, void* const* args, 
       run_group(r, schedule);
       if (!r->error.empty() && !failed.exchange(true)) problem = r->error;
     }
-    for (char* s : r->stacks) munmap(s, stack_bytes);
-    delete r;
+    give_runner(r);
   };
   uint64_t workers = std::thread::hardware_concurrency();
   if (workers > total) workers = total;
