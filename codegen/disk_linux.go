@@ -1,7 +1,6 @@
 package codegen
 
 import (
-	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -10,33 +9,8 @@ import (
 // dropsPages tells whether dropPages does something.
 const dropsPages = true
 
-// preallocate makes a file so long and takes the space for it, where the file system can.
-func preallocate(file *os.File, size int64) error {
-	if size == 0 {
-		return nil
-	}
-	err := ignoringEINTR(func() error { return unix.Fallocate(int(file.Fd()), 0, 0, size) })
-	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) {
-		return file.Truncate(size)
-	}
-	return err
-}
-
-func ignoringEINTR(call func() error) error {
-	for {
-		if err := call(); err != unix.EINTR {
-			return err
-		}
-	}
-}
-
-// syncData brings the bytes of a file to the disk, and of its metadata what reading them needs.
-func syncData(file *os.File) error {
-	return ignoringEINTR(func() error { return unix.Fdatasync(int(file.Fd())) })
-}
-
 // dropPages tells the kernel that the pages of a range of a file will not be needed; size 0 is to the end.
-func dropPages(file *os.File, offset, size int64) {
+func dropPages(file interface{ Fd() uintptr }, offset, size int64) {
 	unix.Fadvise(int(file.Fd()), offset, size, unix.FADV_DONTNEED) //nolint:errcheck // advice
 }
 

@@ -8,10 +8,7 @@ import "os"
 const dropsPages = false
 
 // dropPages does nothing: this system takes no such advice.
-func dropPages(*os.File, int64, int64) {}
+func dropPages(interface{ Fd() uintptr }, int64, int64) {}
 
 // cached is not known on this system.
 func cached(*os.File) float64 { return 0 }
-
-// syncData brings the bytes of a file to the disk.
-func syncData(file *os.File) error { return file.Sync() }

@@ -9,11 +9,13 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/etc-ml/etc/internal/outfile"
 )
 
 // openLocked opens a file for writing and locks it against other exports, until it is closed.
-func openLocked(path string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+func openLocked(path string) (outfile.File, error) {
+	file, err := outfile.OpenAside(path, 0o644)
 	if err != nil {
 		return nil, err
 	}
@@ -36,24 +38,8 @@ func openLocked(path string) (*os.File, error) {
 	return file, nil
 }
 
-func stat(file *os.File) os.FileInfo {
-	info, err := file.Stat()
-	if err != nil {
-		return nil
-	}
-	return info
-}
-
-func statPath(path string) os.FileInfo {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil
-	}
-	return info
-}
-
 // allocated is the part of a file that takes space on the disk already.
-func allocated(file *os.File) int64 {
+func allocated(file outfile.File) int64 {
 	info, err := file.Stat()
 	if err != nil {
 		return 0
@@ -66,14 +52,14 @@ func allocated(file *os.File) int64 {
 }
 
 // renameOpen gives an open file another name and closes it.
-func renameOpen(file *os.File, from, to string) error {
-	if err := os.Rename(from, to); err != nil {
+func renameOpen(file outfile.File, from, to string) error {
+	if err := outfile.Rename(from, to); err != nil {
 		return err
 	}
 	return file.Close()
 }
 
 // removeOpen removes an open file and closes it.
-func removeOpen(file *os.File, path string) error {
+func removeOpen(file outfile.File, path string) error {
 	return errors.Join(removeIfThere(path), ignoreClosed(file.Close()))
 }

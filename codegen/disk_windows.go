@@ -3,14 +3,15 @@ package codegen
 import (
 	"errors"
 	"fmt"
-	"os"
 
 	"golang.org/x/sys/windows"
+
+	"github.com/etc-ml/etc/internal/outfile"
 )
 
 // openLocked opens a file for writing and locks it against other exports, until it is closed.
-func openLocked(path string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+func openLocked(path string) (outfile.File, error) {
+	file, err := outfile.OpenAside(path, 0o644)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +38,7 @@ func freeSpace(dir string) (int64, bool) {
 }
 
 // allocated is the part of a file that takes space on the disk already: setting the end takes it.
-func allocated(file *os.File) int64 {
+func allocated(file outfile.File) int64 {
 	info, err := file.Stat()
 	if err != nil {
 		return 0
@@ -45,18 +46,15 @@ func allocated(file *os.File) int64 {
 	return info.Size()
 }
 
-// preallocate makes a file so long, which takes the space for it.
-func preallocate(file *os.File, size int64) error { return file.Truncate(size) }
-
 // renameOpen gives an open file another name and closes it, which has to come first here.
-func renameOpen(file *os.File, from, to string) error {
+func renameOpen(file outfile.File, from, to string) error {
 	if err := file.Close(); err != nil {
 		return err
 	}
-	return os.Rename(from, to)
+	return outfile.Rename(from, to)
 }
 
 // removeOpen removes an open file and closes it, which has to come first here.
-func removeOpen(file *os.File, path string) error {
+func removeOpen(file outfile.File, path string) error {
 	return errors.Join(ignoreClosed(file.Close()), removeIfThere(path))
 }

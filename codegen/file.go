@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/etc-ml/etc/internal/outfile"
 	"github.com/etc-ml/etc/ir"
 )
 
@@ -17,6 +18,9 @@ type File struct {
 	Record *Record
 	// Jobs is the number of workers; 0 means one per CPU.
 	Jobs int
+	// Target says what must not be lost by writing the file, as the inputs of the same command, and who is told of a
+	// file that it replaces. Nothing but a regular file is replaced, whatever it says.
+	Target outfile.Options
 	// Resume keeps what has been written when writing is interrupted, and goes on from it.
 	Resume bool
 	// Identity is what the bytes follow from beside the module: flags, version, sources. What has been begun

@@ -12,7 +12,7 @@ type inputs struct {
 	mu    sync.Mutex
 	files map[string]*os.File // by path; nil: to be left alone
 	left  map[string]*input   // by provenance
-	drop  func(file *os.File, offset, size int64)
+	drop  func(file interface{ Fd() uintptr }, offset, size int64)
 }
 
 type input struct {

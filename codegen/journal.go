@@ -11,6 +11,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/etc-ml/etc/internal/outfile"
 )
 
 // A journal lies beside a file that is being written and says which tasks have written their bytes for good.
@@ -19,8 +21,8 @@ import (
 // does not count.
 type journal struct {
 	path   string
-	header []byte   // to be written with the first line
-	file   *os.File // nil before that
+	header []byte       // to be written with the first line
+	file   outfile.File // nil before that
 }
 
 // journalVersion stands in the header; tasks are numbered anew when it changes.
@@ -57,7 +59,7 @@ func newJournal(path string, identity []Property) *journal {
 // continueJournal opens a journal that is there and gives the tasks that are done. It is nil where there is
 // none, or none that can be read.
 func continueJournal(path string, identity []Property, tasks []task) (*journal, set, error) {
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	file, err := outfile.OpenOwn(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil, nil
 	}
@@ -154,7 +156,10 @@ func (j *journal) append(tasks []int) error {
 	var text bytes.Buffer
 	w := bufio.NewWriter(&text)
 	if j.file == nil {
-		file, err := os.OpenFile(j.path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+		file, err := outfile.OpenAside(j.path, 0o644)
+		if err == nil {
+			err = file.Truncate(0)
+		}
 		if err != nil {
 			return err
 		}
@@ -171,8 +176,10 @@ func (j *journal) append(tasks []int) error {
 		tasks = tasks[n:]
 	}
 	w.Flush() //nolint:errcheck // to memory
-	if _, err := j.file.Write(text.Bytes()); err != nil {
+	if n, err := j.file.Write(text.Bytes()); err != nil {
 		return err
+	} else if n < text.Len() {
+		return io.ErrShortWrite
 	}
 	return j.file.Sync()
 }

@@ -8,12 +8,18 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/etc-ml/etc/internal/outfile"
 )
 
 // Link puts the parts of a file, in any order, together under path: the bytes that [Write] gives. A [PartError]
 // names a part that is damaged, missing, there twice, or of another file. jobs is the number of workers, 0 for one
-// per CPU. What is said of interruption in [Write] goes for linking too.
-func Link(ctx context.Context, path string, parts []string, jobs int) (err error) {
+// per CPU; place is as [File.Target], and the parts are inputs. What is said of interruption in [Write] goes for linking too.
+func Link(ctx context.Context, path string, parts []string, jobs int, place outfile.Options) (err error) {
+	place.Inputs = append(slices.Clone(parts), place.Inputs...)
+	if err := outfile.Check(path, place); err != nil { // before anything is read
+		return err
+	}
 	var open []*partFile
 	defer func() {
 		for _, p := range open {
@@ -33,7 +39,7 @@ func Link(ctx context.Context, path string, parts []string, jobs int) (err error
 	if err := fitTogether(open); err != nil {
 		return err
 	}
-	f := File{Jobs: jobs}
+	f := File{Jobs: jobs, Target: place}
 	for _, p := range open {
 		if err := p.check(ctx, f.Workers()); err != nil {
 			return err

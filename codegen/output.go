@@ -3,12 +3,15 @@ package codegen
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/etc-ml/etc/internal/outfile"
 )
 
 // How much is written before the disk is asked to keep it. Whatever is written after that is lost with the
@@ -27,7 +30,8 @@ const (
 // bytes have reached the disk. At most twice flushBytes are on their way to it.
 type output struct {
 	path    string
-	file    *os.File
+	target  outfile.Options
+	file    outfile.File
 	journal *journal
 	at      func(offset int64) int64
 	keep    bool // when abandoned
@@ -60,14 +64,14 @@ func (e *SpaceError) Error() string {
 // openOutput opens the file aside, after a look at what an earlier export has left there, and takes the space
 // that it needs.
 func openOutput(path string, f File, i image) (_ *output, err error) {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return nil, fmt.Errorf("%s: is a directory, expected the name of a file to write", path)
+	if err := outfile.Check(path, f.Target); err != nil {
+		return nil, err
 	}
 	file, err := openLocked(path + partialSuffix)
 	if err != nil {
 		return nil, err
 	}
-	o := &output{path: path, file: file, at: i.at, keep: f.Resume, progress: f.Progress, last: time.Now()}
+	o := &output{path: path, target: f.Target, file: file, at: i.at, keep: f.Resume, progress: f.Progress, last: time.Now()}
 	o.flushed.L = &o.mu
 	defer func() {
 		if err != nil {
@@ -137,13 +141,13 @@ func resumeMessage(path string, done set, tasks int) string {
 }
 
 // allocate takes the disk's space for a file before its bytes are computed.
-func allocate(path string, file *os.File, size int64) error {
+func allocate(path string, file outfile.File, size int64) error {
 	if free, known := freeSpace(filepath.Dir(path)); known {
 		if needed := size - allocated(file); needed > free {
 			return &SpaceError{Path: path, Needed: needed, Free: free}
 		}
 	}
-	if err := preallocate(file, size); err != nil {
+	if err := file.Allocate(size); err != nil {
 		return fmt.Errorf("%s: %d bytes: %w", path, size, err)
 	}
 	return nil
@@ -157,8 +161,10 @@ func (o *output) writeAt(p []byte, offset int64) error {
 	if o.at != nil {
 		offset = o.at(offset)
 	}
-	if _, err := o.file.WriteAt(p, offset); err != nil {
+	if n, err := o.file.WriteAt(p, offset); err != nil {
 		return err
+	} else if n < len(p) {
+		return io.ErrShortWrite
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -197,7 +203,7 @@ func (o *output) flush() {
 	tasks := o.pending
 	o.flushing, o.pending, o.dirty, o.last = true, nil, 0, time.Now()
 	go func() {
-		err := syncData(o.file)
+		err := o.file.SyncData()
 		if err == nil {
 			err = o.journal.append(tasks)
 		}
@@ -228,10 +234,46 @@ func (o *output) commit() error {
 		return err
 	}
 	dropPages(o.file, 0, 0)
-	if err := renameOpen(o.file, o.path+partialSuffix, o.path); err != nil {
+	if mine, there := stat(o.file), statPath(o.path+partialSuffix); mine == nil || there == nil || !os.SameFile(mine, there) {
+		return fmt.Errorf("%s%s: another file has taken its place while it was written; export again", o.path, partialSuffix)
+	}
+	told := o.replaces()
+	if err := outfile.Check(o.path, o.target); err != nil { // what was there at the start may be another file now
 		return err
 	}
+	if err := renameOpen(o.file, o.path+partialSuffix, o.path); err != nil {
+		return fmt.Errorf("%s: %w", o.path, err)
+	}
+	if told != "" {
+		o.target.Log(told)
+	}
 	return o.journal.remove()
+}
+
+// replaces is what is to be told of the file that is replaced, "" where there is none, or nobody to tell.
+func (o *output) replaces() string {
+	info := statPath(o.path)
+	if o.target.Log == nil || info == nil || info.Size() == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s: replaced the file of %s that was there", o.path, humanize.IBytes(uint64(info.Size())))
+}
+
+func stat(file outfile.File) os.FileInfo {
+	info, err := file.Stat()
+	if err != nil {
+		return nil
+	}
+	return info
+}
+
+// statPath looks at a name, not at what a link of that name leads to.
+func statPath(path string) os.FileInfo {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil
+	}
+	return info
 }
 
 // abandon ends an output that is not whole. What is to be kept reaches the disk first.
@@ -271,7 +313,7 @@ func ignoreClosed(err error) error {
 }
 
 func removeIfThere(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := outfile.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return nil

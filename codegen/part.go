@@ -13,6 +13,8 @@ import (
 	"os"
 	"slices"
 	"sort"
+
+	"github.com/etc-ml/etc/internal/outfile"
 )
 
 // A part file holds some ranges of a file, for [Link] to put them together:
@@ -77,7 +79,7 @@ func WritePart(ctx context.Context, path string, f File, part, parts int) error 
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	at, end := placeExtents(extents, int64(len(header)))
-	return write(ctx, path, f, image{size: end + partTrailer, key: fmt.Sprintf("%s, part %d of %d", l.hash(), part, parts), tasks: tasks, at: at, finish: func(out *os.File) error {
+	return write(ctx, path, f, image{size: end + partTrailer, key: fmt.Sprintf("%s, part %d of %d", l.hash(), part, parts), tasks: tasks, at: at, finish: func(out outfile.File) error {
 		if _, err := out.WriteAt(header, 0); err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etc-ml/etc/codegen"
+	"github.com/etc-ml/etc/internal/outfile"
 	"github.com/etc-ml/etc/ir"
 )
 
@@ -61,7 +62,7 @@ func TestParts(t *testing.T) {
 		rand.New(rand.NewPCG(1, 1)).Shuffle(parts, func(i, j int) { paths[i], paths[j] = paths[j], paths[i] })
 		dir := t.TempDir()
 		path := filepath.Join(dir, "model.pte")
-		require.NoError(t, codegen.Link(t.Context(), path, paths, parts%4))
+		require.NoError(t, codegen.Link(t.Context(), path, paths, parts%4, outfile.Options{}))
 		got, err := os.ReadFile(path)
 		require.NoError(t, err)
 		requireSameBytes(t, want, got)
@@ -138,11 +139,11 @@ func TestLinkRefuses(t *testing.T) {
 		{"nothing", nil, "no parts to link"},
 	} {
 		dir := t.TempDir()
-		err := codegen.Link(t.Context(), filepath.Join(dir, "model.pte"), test.parts, 2)
+		err := codegen.Link(t.Context(), filepath.Join(dir, "model.pte"), test.parts, 2, outfile.Options{})
 		require.ErrorContains(t, err, test.want, test.name)
 		requireOnly(t, dir)
 	}
-	require.ErrorIs(t, codegen.Link(t.Context(), filepath.Join(t.TempDir(), "m"), []string{"missing.part"}, 1), os.ErrNotExist)
+	require.ErrorIs(t, codegen.Link(t.Context(), filepath.Join(t.TempDir(), "m"), []string{"missing.part"}, 1, outfile.Options{}), os.ErrNotExist)
 	for _, n := range [][2]int{{0, 2}, {3, 2}, {1, 0}, {1, 1 << 20}} {
 		require.ErrorContains(t, codegen.WritePart(t.Context(), filepath.Join(t.TempDir(), "m"), manyWeights(t), n[0], n[1]), "want one of 1 to")
 	}

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
+
+	"github.com/etc-ml/etc/internal/outfile"
 )
 
 // Write writes a file under path. It writes to path.partial and renames that when it is whole, so that a file
@@ -29,7 +30,7 @@ type image struct {
 	// at is where in the image a byte of the program lies; nil: at the same place.
 	at func(offset int64) int64
 	// finish is called when all tasks are done; nil: nothing is to be done then.
-	finish func(out *os.File) error
+	finish func(out outfile.File) error
 }
 
 func write(ctx context.Context, path string, f File, i image) (err error) {

@@ -1,4 +1,4 @@
-// Package output is the one place where etc makes files: programs, parts, texts, tensors, sessions, pages.
+// Package outfile is the one place where etc makes files: programs, parts, texts, tensors, sessions, pages.
 //
 // [Check] says whether a file may be written under a name, and why not: a name that is a link, a device, a FIFO or
 // a directory is refused, so is a file that the same command reads, and so is a file of another kind than the one
@@ -9,4 +9,4 @@
 // All of them reach the disk through the interface [FileSystem]; tests put one there that fails ([SetFileSystem]).
 //
 // The package imports nothing of ours, so that every layer can write by it.
-package output
+package outfile

@@ -1,6 +1,6 @@
 //go:build unix
 
-package output_test
+package outfile_test
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/etc-ml/etc/internal/output"
+	"github.com/etc-ml/etc/internal/outfile"
 )
 
 func TestCheckRefusesWhatIsNoFile(t *testing.T) {
@@ -33,8 +33,8 @@ func TestCheckRefusesWhatIsNoFile(t *testing.T) {
 	} {
 		before, err := os.Lstat(path)
 		require.NoError(t, err)
-		for _, err := range []error{output.Check(path, output.Options{Kind: output.Text}), put(path, "x", output.Options{Kind: output.Text})} {
-			refused := (*output.TargetError)(nil)
+		for _, err := range []error{outfile.Check(path, outfile.Options{Kind: outfile.Text}), put(path, "x", outfile.Options{Kind: outfile.Text})} {
+			refused := (*outfile.TargetError)(nil)
 			require.ErrorAs(t, err, &refused)
 			require.ErrorContains(t, err, path+": "+want)
 		}
@@ -46,19 +46,19 @@ func TestCheckRefusesWhatIsNoFile(t *testing.T) {
 	b, err := os.ReadFile(at("file"))
 	require.NoError(t, err)
 	require.Equal(t, "text", string(b))
-	require.ErrorIs(t, output.Check(at("absent/file"), output.Options{}), os.ErrNotExist)
-	require.ErrorContains(t, output.Check(at("file/inner"), output.Options{}), "not a directory")
+	require.ErrorIs(t, outfile.Check(at("absent/file"), outfile.Options{}), os.ErrNotExist)
+	require.ErrorContains(t, outfile.Check(at("file/inner"), outfile.Options{}), "not a directory")
 }
 
 func TestOpenAside(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	f, err := output.OpenAside(at("new"), 0o600)
+	f, err := outfile.OpenAside(at("new"), 0o600)
 	require.NoError(t, err)
 	_, err = f.Write([]byte("kept"))
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
-	f, err = output.OpenAside(at("new"), 0o600)
+	f, err = outfile.OpenAside(at("new"), 0o600)
 	require.NoError(t, err)
 	b, err := io.ReadAll(f)
 	require.NoError(t, err)
@@ -70,13 +70,13 @@ func TestOpenAside(t *testing.T) {
 	require.NoError(t, os.Link(at("victim"), at("hard")))
 	require.NoError(t, syscall.Mkfifo(at("fifo"), 0o644))
 	for name, want := range map[string]string{"link": "is a symbolic link", "hard": "has 2 names (hard links)", "fifo": "is a FIFO"} {
-		_, err := output.OpenAside(at(name), 0o600)
+		_, err := outfile.OpenAside(at(name), 0o600)
 		require.ErrorContains(t, err, at(name)+": "+want)
 	}
 	if os.Geteuid() == 0 {
 		require.NoError(t, os.WriteFile(at("theirs"), []byte("x"), 0o666))
 		require.NoError(t, os.Chown(at("theirs"), 12345, 12345))
-		_, err := output.OpenAside(at("theirs"), 0o600)
+		_, err := outfile.OpenAside(at("theirs"), 0o600)
 		require.ErrorContains(t, err, "belongs to the user with id 12345")
 	}
 	b, err = os.ReadFile(at("victim"))
@@ -86,19 +86,19 @@ func TestOpenAside(t *testing.T) {
 
 func TestStream(t *testing.T) {
 	for _, name := range []string{"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"} {
-		require.Equal(t, io.Writer(os.Stdout), output.Stream(name, os.Stdout, os.Stderr), name)
+		require.Equal(t, io.Writer(os.Stdout), outfile.Stream(name, os.Stdout, os.Stderr), name)
 	}
 	for _, name := range []string{"/dev/stderr", "/dev/fd/2"} {
-		require.Equal(t, io.Writer(os.Stderr), output.Stream(name, os.Stdout, os.Stderr), name)
+		require.Equal(t, io.Writer(os.Stderr), outfile.Stream(name, os.Stdout, os.Stderr), name)
 	}
 	for _, name := range []string{"x", "./-", "/dev/null", "/dev/fd/x", "/dev/fd/0"} {
-		require.Nil(t, output.Stream(name, os.Stdout, os.Stderr), name)
+		require.Nil(t, outfile.Stream(name, os.Stdout, os.Stderr), name)
 	}
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	number, err := syscall.Dup(int(w.Fd())) // of its own, which the stream may close
 	require.NoError(t, err)
-	s := output.Stream(fmt.Sprintf("/dev/fd/%d", number), os.Stdout, os.Stderr)
+	s := outfile.Stream(fmt.Sprintf("/dev/fd/%d", number), os.Stdout, os.Stderr)
 	_, err = io.WriteString(s, "through")
 	require.NoError(t, err)
 	b := make([]byte, 7)

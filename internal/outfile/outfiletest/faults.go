@@ -1,5 +1,5 @@
-// Package outputtest has a file system that fails, for tests of everything that writes files.
-package outputtest
+// Package outfiletest has a file system that fails, for tests of everything that writes files.
+package outfiletest
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/etc-ml/etc/internal/output"
+	"github.com/etc-ml/etc/internal/outfile"
 )
 
 // Faults is the machine's file system with faults. One operation fails from its Nth call on: "open", "write",
@@ -66,11 +66,11 @@ func (f *Faults) err(operation, name string) error {
 }
 
 // OpenFile opens a file whose operations may fail.
-func (f *Faults) OpenFile(name string, flag int, mode fs.FileMode) (output.File, error) {
+func (f *Faults) OpenFile(name string, flag int, mode fs.FileMode) (outfile.File, error) {
 	if f.fails("open", name) {
 		return nil, f.err("open", name)
 	}
-	file, err := output.Disk().OpenFile(name, flag, mode)
+	file, err := outfile.Disk().OpenFile(name, flag, mode)
 	if err != nil {
 		return nil, err
 	}
@@ -82,14 +82,14 @@ func (f *Faults) Rename(from, to string) error {
 	if f.fails("rename", to) {
 		return f.err("rename", from)
 	}
-	return output.Disk().Rename(from, to)
+	return outfile.Disk().Rename(from, to)
 }
 
 // Remove removes a file; that never fails here.
-func (f *Faults) Remove(name string) error { return output.Disk().Remove(name) }
+func (f *Faults) Remove(name string) error { return outfile.Disk().Remove(name) }
 
 type faultyFile struct {
-	output.File
+	outfile.File
 	faults *Faults
 }
 

@@ -1,4 +1,4 @@
-package output_test
+package outfile_test
 
 import (
 	"encoding/binary"
@@ -13,13 +13,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/etc-ml/etc/internal/output"
-	"github.com/etc-ml/etc/internal/output/outputtest"
+	"github.com/etc-ml/etc/internal/outfile"
+	"github.com/etc-ml/etc/internal/outfile/outfiletest"
 )
 
-// put writes a text by [output.Write].
-func put(path, text string, o output.Options) error {
-	return output.Write(path, o, func(w io.Writer) error { _, err := io.WriteString(w, text); return err })
+// put writes a text by [outfile.Write].
+func put(path, text string, o outfile.Options) error {
+	return outfile.Write(path, o, func(w io.Writer) error { _, err := io.WriteString(w, text); return err })
 }
 
 // requireFiles checks which files a folder holds, and what.
@@ -40,7 +40,7 @@ func TestWrite(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.txt")
 	var told []string
-	o := output.Options{Kind: output.Text, Log: func(m string) { told = append(told, m) }}
+	o := outfile.Options{Kind: outfile.Text, Log: func(m string) { told = append(told, m) }}
 	require.NoError(t, put(path, "one", o))
 	require.Empty(t, told)
 	require.NoError(t, put(path, "two", o))
@@ -54,7 +54,7 @@ func TestWriteGivesPrivateFilesToTheirOwnerAlone(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "chat")
 	require.NoError(t, os.WriteFile(path, []byte("hi"), 0o644))
-	require.NoError(t, put(path, "secret", output.Options{Kind: output.Text, Private: true}))
+	require.NoError(t, put(path, "secret", outfile.Options{Kind: outfile.Text, Private: true}))
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
@@ -63,9 +63,9 @@ func TestWriteGivesPrivateFilesToTheirOwnerAlone(t *testing.T) {
 func TestWriteOfAnErrorLeavesWhatWasThere(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.txt")
-	require.NoError(t, put(path, "one", output.Options{Kind: output.Text}))
+	require.NoError(t, put(path, "one", outfile.Options{Kind: outfile.Text}))
 	mine := errors.New("mine")
-	require.Equal(t, mine, output.Write(path, output.Options{Kind: output.Text}, func(w io.Writer) error {
+	require.Equal(t, mine, outfile.Write(path, outfile.Options{Kind: outfile.Text}, func(w io.Writer) error {
 		_, err := io.WriteString(w, "tw")
 		require.NoError(t, err)
 		return mine
@@ -78,11 +78,11 @@ func TestFaultsLoseNothing(t *testing.T) {
 		t.Run(fault, func(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, "a.txt")
-			require.NoError(t, put(path, "before", output.Options{Kind: output.Text}))
-			f, err := outputtest.Parse(fault)
+			require.NoError(t, put(path, "before", outfile.Options{Kind: outfile.Text}))
+			f, err := outfiletest.Parse(fault)
 			require.NoError(t, err)
-			defer output.SetFileSystem(f)()
-			err = output.Write(path, output.Options{Kind: output.Text}, func(w io.Writer) error {
+			defer outfile.SetFileSystem(f)()
+			err = outfile.Write(path, outfile.Options{Kind: outfile.Text}, func(w io.Writer) error {
 				for range 3 {
 					if _, err := io.WriteString(w, "some bytes"); err != nil {
 						return err
@@ -111,14 +111,14 @@ func TestCheckRefusesInputs(t *testing.T) {
 	}
 	same := filepath.Join(dir, "other")
 	require.NoError(t, os.Link(filepath.Join(checkpoint, "model.safetensors"), same))
-	o := output.Options{Kind: output.JSON, Inputs: []string{checkpoint, filepath.Join(dir, "absent"), filepath.Join(checkpoint, "notes.json")}}
+	o := outfile.Options{Kind: outfile.JSON, Inputs: []string{checkpoint, filepath.Join(dir, "absent"), filepath.Join(checkpoint, "notes.json")}}
 	for name, input := range map[string]string{
 		filepath.Join(checkpoint, "config.json"):               "config.json",
 		filepath.Join(checkpoint, "..", "checkpoint", "x", ""): "",
 		filepath.Join(checkpoint, "notes.json"):                "notes.json",
 		same:                                                   "model.safetensors",
 	} {
-		err := output.Check(name, o)
+		err := outfile.Check(name, o)
 		if input == "" {
 			require.NoError(t, err)
 			continue
@@ -126,7 +126,7 @@ func TestCheckRefusesInputs(t *testing.T) {
 		require.ErrorContains(t, err, name+": this command reads "+filepath.Join(checkpoint, input)+", which is the same file")
 	}
 	// A file of the checkpoint's folder that is none of the checkpoint's may be written again.
-	require.NoError(t, output.Check(filepath.Join(checkpoint, "model.json"), o))
+	require.NoError(t, outfile.Check(filepath.Join(checkpoint, "model.json"), o))
 }
 
 // head is the beginning of a safetensors file.
@@ -134,40 +134,39 @@ func head(header string) string {
 	return string(binary.LittleEndian.AppendUint64(nil, uint64(len(header)))) + header
 }
 
-var kinds = map[output.Kind]string{
-	output.Program: "\x10\x00\x00\x00ET12rest",
-	output.Part:    "etcpart1....",
-	output.Tensors: head(`{"a":{"dtype":"F32","shape":[],"data_offsets":[0,4]}}`) + "1234",
-	output.Session: head(`{"__metadata__":{"etc.messages":"[]"}}`),
-	output.JSON:    " \n{\"a\":1}",
-	output.Page:    "<!DOCTYPE html>\n<html>",
-	output.Text:    "module {\n ü",
-	output.GGUF:    "GGUF\x03\x00\x00\x00",
-	output.Other:   "\x00\x01\x02",
+var kinds = map[outfile.Kind]string{
+	outfile.Program: "\x10\x00\x00\x00ET12rest",
+	outfile.Part:    "etcpart1....",
+	outfile.Tensors: head(`{"a":{"dtype":"F32","shape":[],"data_offsets":[0,4]}}`) + "1234",
+	outfile.Session: head(`{"__metadata__":{"etc.messages":"[]"}}`),
+	outfile.JSON:    " \n{\"a\":1}",
+	outfile.Page:    "<!DOCTYPE html>\n<html>",
+	outfile.Text:    "module {\n ü",
+	outfile.GGUF:    "GGUF\x03\x00\x00\x00",
+	outfile.Other:   "\x00\x01\x02",
 }
 
 func TestKinds(t *testing.T) {
 	dir := t.TempDir()
 	for found, text := range kinds {
-		require.Equal(t, found, output.KindOf([]byte(text)))
+		require.Equal(t, found, outfile.KindOf([]byte(text)))
 		path := filepath.Join(dir, "file")
 		for wanted := range kinds {
-			if wanted == output.Other {
+			if wanted == outfile.Other {
 				continue
 			}
 			require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
-			err := output.Check(path, output.Options{Kind: wanted})
+			err := outfile.Check(path, outfile.Options{Kind: wanted})
 			if wanted == found {
 				require.NoError(t, err)
 			} else {
 				require.ErrorContains(t, err, fmt.Sprintf("the file is %s, and %s would take its place", found, wanted))
 			}
 			require.NoError(t, os.Truncate(path, 0))
-			require.NoError(t, output.Check(path, output.Options{Kind: wanted}))
+			require.NoError(t, outfile.Check(path, outfile.Options{Kind: wanted}))
 		}
 	}
 	// A character that the end of the head cuts is no sign of another form.
-	require.Equal(t, output.Text, output.KindOf([]byte(strings.Repeat("x", 4095)+"üü")))
-	require.Equal(t, output.Other, output.KindOf([]byte("\xff\xfe text that is not UTF-8")))
+	require.Equal(t, outfile.Text, outfile.KindOf([]byte(strings.Repeat("x", 4095)+"üü")))
+	require.Equal(t, outfile.Other, outfile.KindOf([]byte("\xff\xfe text that is not UTF-8")))
 }
-

@@ -1,4 +1,4 @@
-package output
+package outfile
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ import (
 
 // Options say what is to be written, and what must not be lost by it.
 type Options struct {
-	// Kind is what is written. A file of another kind is not replaced; an empty one is.
+	// Kind is what is written. A file of another kind is not replaced; an empty one is. "" replaces any.
 	Kind Kind
 	// Inputs are files that the same command reads, by name. A directory stands for the files of a checkpoint that
 	// it holds. Names of which there is no file are left out.

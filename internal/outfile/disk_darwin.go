@@ -1,4 +1,4 @@
-package codegen
+package outfile
 
 import (
 	"os"
@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// preallocate makes a file so long and takes the space for it, where the file system can.
-func preallocate(file *os.File, size int64) error {
+// allocate sets the size of a file and takes the space for it, where the file system can.
+func allocate(file *os.File, size int64) error {
 	unix.FcntlFstore(file.Fd(), unix.F_PREALLOCATE, &unix.Fstore_t{ //nolint:errcheck // the space is not one piece, or taken later
 		Flags: unix.F_ALLOCATEALL, Posmode: unix.F_PEOFPOSMODE, Length: size,
 	})

@@ -1,6 +1,6 @@
 //go:build !linux && !darwin
 
-package output
+package outfile
 
 import "os"
 
