@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,6 +16,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/etc-ml/etc/internal/outfile"
 )
 
 const (
@@ -138,19 +141,10 @@ func (c *Cache) put(name string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
 	p := append([]byte(magic), content...)
 	p = append(p, sum(name, p)...)
-	_, err = file.Write(p)
-	err = errors.Join(err, file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(file.Name()))
+	if err := outfile.Write(path, outfile.Options{Unsynced: true}, func(w io.Writer) error { _, err := w.Write(p); return err }); err != nil {
+		return err
 	}
 	c.mu.Lock()
 	c.size += int64(len(p))
@@ -187,7 +181,7 @@ func (c *Cache) list() ([]entry, error) {
 		switch name := d.Name(); {
 		case strings.HasSuffix(name, extension):
 			out = append(out, entry{path, info.Size(), info.ModTime()})
-		case strings.HasPrefix(name, ".new-") && time.Since(info.ModTime()) > 24*time.Hour:
+		case outfile.IsAside(name) && time.Since(info.ModTime()) > 24*time.Hour:
 			os.Remove(path) //nolint:errcheck // the next one tries again
 		}
 		return nil

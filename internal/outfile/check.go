@@ -22,6 +22,9 @@ type Options struct {
 	Inputs []string
 	// Private makes the file one that only its owner can read, as what holds a conversation is.
 	Private bool
+	// Unsynced leaves it to the system when the file reaches the disk, for files that tell by themselves when they
+	// are damaged.
+	Unsynced bool
 	// Log is told which file is replaced; nil for nobody.
 	Log func(message string)
 }
@@ -43,6 +46,9 @@ func Check(path string, o Options) error {
 
 // check gives what is to be replaced, nil where there is nothing.
 func (o Options) check(path string) (fs.FileInfo, error) {
+	if path == "" {
+		return nil, &TargetError{`""`, "is no name of a file"}
+	}
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		dir, err := os.Stat(filepath.Dir(path))

@@ -6,7 +6,23 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 )
+
+// streams are the inherited ones by their number, one file for each: a second file would close it under the first.
+var streams = struct {
+	sync.Mutex
+	files map[uintptr]*os.File
+}{files: map[uintptr]*os.File{}}
+
+func inherited(number uintptr, name string) *os.File {
+	streams.Lock()
+	defer streams.Unlock()
+	if streams.files[number] == nil {
+		streams.files[number] = os.NewFile(number, name)
+	}
+	return streams.files[number]
+}
 
 // Stream is the stream that a name stands for, nil where it is the name of a file: - and /dev/stdout are stdout,
 // /dev/stderr is stderr, /dev/fd/N and /proc/self/fd/N are what the process was started with under that number, as
@@ -35,7 +51,7 @@ func Stream(path string, stdout, stderr io.Writer) io.Writer {
 		case n == 2:
 			return stderr
 		case n > 2:
-			return os.NewFile(uintptr(n), path)
+			return inherited(uintptr(n), path)
 		}
 	}
 	return nil

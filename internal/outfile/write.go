@@ -39,8 +39,10 @@ func Write(path string, o Options, write func(io.Writer) error) (err error) {
 	if err := write(&writer{file, path}); err != nil {
 		return err
 	}
-	if err := file.Sync(); err != nil {
-		return named("sync", path, err)
+	if !o.Unsynced {
+		if err := file.Sync(); err != nil {
+			return named("sync", path, err)
+		}
 	}
 	if err := file.Close(); err != nil {
 		return named("close", path, err)
@@ -67,6 +69,12 @@ func asideName(path string) string {
 		}
 	}
 	return filepath.Join(filepath.Dir(path), "."+base+"."+strings.ToLower(rand.Text())+".part")
+}
+
+// IsAside reports whether a name is one that [Write] gives files for as long as they are not whole. A process that was
+// killed leaves such a file.
+func IsAside(name string) bool {
+	return strings.HasPrefix(name, ".") && strings.HasSuffix(name, ".part")
 }
 
 // writer writes to a file; its errors have the name that the file is to get.

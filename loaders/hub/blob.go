@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/etc-ml/etc/internal/outfile"
 )
 
 // remote is a file of the hub.
@@ -90,7 +92,7 @@ func (c *client) download(ctx context.Context, r Repo, commit string, f remote, 
 	if err := p.fetch(ctx); err != nil {
 		return fmt.Errorf("%s/%s: %w", r.Name, f.name, err)
 	}
-	return os.Rename(p.path, path)
+	return outfile.Rename(p.path, path)
 }
 
 // partial is a file on its way.
@@ -102,14 +104,14 @@ type partial struct {
 	path     string
 	progress func(int64)
 
-	out  *os.File
+	out  outfile.File
 	sum  hash.Hash
 	have int64 // bytes in the file, hashed
 }
 
 // fetch continues the file until it is whole and its hash is right.
 func (p *partial) fetch(ctx context.Context) error {
-	out, err := os.OpenFile(p.path, os.O_CREATE|os.O_RDWR, 0o666)
+	out, err := outfile.OpenAside(p.path, 0o666)
 	if err != nil {
 		return err
 	}
@@ -244,8 +246,10 @@ func (p *partial) copy(cancel context.CancelCauseFunc, body io.Reader) error {
 			return errors.Join(fmt.Errorf("expected %d bytes, found more", p.remote.size), p.restart())
 		}
 		if n > 0 {
-			if _, err := p.out.WriteAt(buffer[:n], p.have); err != nil {
+			if k, err := p.out.WriteAt(buffer[:n], p.have); err != nil {
 				return &permanentError{err}
+			} else if k < n {
+				return &permanentError{io.ErrShortWrite}
 			}
 			if p.sum != nil {
 				p.sum.Write(buffer[:n])

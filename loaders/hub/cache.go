@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/etc-ml/etc/internal/outfile"
 )
 
 // cache is the folder of one repository.
@@ -52,16 +54,7 @@ func (c cache) setCommit(revision, id string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err
 	}
-	temporary, err := os.CreateTemp(filepath.Dir(path), ".ref-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(temporary.Name()) // gone already where all went well
-	_, err = temporary.WriteString(id)
-	if err = errors.Join(err, temporary.Chmod(0o644), temporary.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temporary.Name(), path)
+	return outfile.Write(path, outfile.Options{Kind: outfile.Text}, func(w io.Writer) error { _, err := io.WriteString(w, id); return err })
 }
 
 // link gives a blob its name in a snapshot: a relative link, or a copy where the system has no links. It is made aside and put in
@@ -86,25 +79,11 @@ func (c cache) link(commit, name, hash string) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(aside)) }()
 	made := filepath.Join(aside, filepath.Base(path))
 	if os.Symlink(target, made) != nil && os.Link(c.blob(hash), made) != nil {
-		if err := copyFile(c.blob(hash), made); err != nil {
+		if err := outfile.CopyFile(c.blob(hash), made); err != nil {
 			return err
 		}
 	}
-	return os.Rename(made, path)
-}
-
-func copyFile(from, to string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.Create(to)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
+	return outfile.Rename(made, path)
 }
 
 // lock takes the lock of a blob, and waits where another process has it. The result gives it back.
@@ -113,7 +92,7 @@ func (c cache) lock(ctx context.Context, hash string, waiting func()) (func(), e
 		return nil, err
 	}
 	path := filepath.Join(c.locks, hash+".lock")
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o666)
+	f, err := outfile.OpenAside(path, 0o666)
 	if err != nil {
 		return nil, err
 	}

@@ -4,13 +4,12 @@ package hub
 
 import (
 	"errors"
-	"os"
 
 	"golang.org/x/sys/unix"
 )
 
 // tryLock takes the lock of a file, as the Python library filelock does; false where another process has it.
-func tryLock(f *os.File) (bool, error) {
+func tryLock(f interface{ Fd() uintptr }) (bool, error) {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return false, nil

@@ -2,13 +2,12 @@ package hub
 
 import (
 	"errors"
-	"os"
 
 	"golang.org/x/sys/windows"
 )
 
 // tryLock takes the lock of a file; false where another process has it.
-func tryLock(f *os.File) (bool, error) {
+func tryLock(f interface{ Fd() uintptr }) (bool, error) {
 	err := windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, new(windows.Overlapped))
 	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING) {
 		return false, nil

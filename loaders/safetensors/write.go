@@ -4,19 +4,18 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
-	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"unicode/utf8"
+
+	"github.com/etc-ml/etc/internal/outfile"
 )
 
 // Entry is a tensor to write.
@@ -65,19 +64,11 @@ func WriteFile(path string, entries []Entry, metadata map[string]string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+strings.ToLower(rand.Text()[:8])+".tmp")
-	handle, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err != nil {
-		return err
+	err = outfile.Write(path, outfile.Options{}, plan.writeBuffered)
+	if system, target := (*fs.PathError)(nil), (*outfile.TargetError)(nil); err == nil || errors.As(err, &system) || errors.As(err, &target) {
+		return err // it names the file
 	}
-	err = errors.Join(plan.writeBuffered(handle), handle.Close())
-	if err == nil {
-		err = os.Rename(temporary, path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("%s: %w", path, err), os.Remove(temporary))
-	}
-	return nil
+	return fmt.Errorf("%s: %w", path, err)
 }
 
 // filePlan is a file before its data is written.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/etc-ml/etc/internal/outfile"
 	"github.com/etc-ml/etc/loaders/huggingface"
 	"github.com/etc-ml/etc/loaders/safetensors"
 )
@@ -47,7 +48,7 @@ func Generate(dir string, spec Spec) error {
 			return err
 		}
 	}
-	return os.WriteFile(filepath.Join(dir, huggingface.ConfigFile), config, 0o666)
+	return writeText(filepath.Join(dir, huggingface.ConfigFile), config)
 }
 
 func makeEmptyDir(dir string) error {
@@ -146,5 +147,9 @@ func writeIndex(dir string, shards []shard) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, safetensors.IndexFileName), append(text, '\n'), 0o666)
+	return writeText(filepath.Join(dir, safetensors.IndexFileName), append(text, '\n'))
+}
+
+func writeText(path string, text []byte) error {
+	return outfile.Write(path, outfile.Options{Kind: outfile.JSON}, func(w io.Writer) error { _, err := w.Write(text); return err })
 }

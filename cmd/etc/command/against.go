@@ -11,6 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/etc-ml/etc/internal/outfile"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders"
 	"github.com/etc-ml/etc/passes"
@@ -276,12 +277,19 @@ func runAgainst(cmd *cobra.Command, path, checkpoint, page string, tokens int, a
 	if tokens < 1 {
 		return usagef("--tokens %d, want at least 1", tokens)
 	}
+	to := destination{path: page, kind: outfile.Page, inputs: []string{path, checkpoint}}
+	if to.isOutput(cmd) {
+		return usagef("--html %s: the tables go to standard output; name a file", page)
+	}
+	if err := to.check(cmd); err != nil {
+		return err
+	}
 	r, err := compareAgainst(cmd, path, checkpoint, tokens)
 	if err != nil {
 		return err
 	}
 	if page != "" {
-		err := writeAtomically(page, func(w io.Writer) error {
+		err := to.write(cmd, func(w io.Writer) error {
 			return report.Comparison(w, path, checkpoint, r.Weights, r.Layers, r.Logits)
 		})
 		if err != nil {

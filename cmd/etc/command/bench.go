@@ -68,7 +68,7 @@ func runBench(cmd *cobra.Command, path string, f benchFlags) error {
 	if err != nil {
 		return err
 	}
-	return f.observe.around(cmd, e, &o, func() error { return measure(cmd, path, f, e, o) })
+	return f.observe.around(cmd, e, &o, path, func() error { return measure(cmd, path, f, e, o) })
 }
 
 // measure measures and prints the rows.

@@ -1,13 +1,13 @@
 package command
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"github.com/etc-ml/etc/internal/outfile"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/loaders/safetensors"
@@ -31,7 +31,7 @@ Inputs are keyed "0", "1", … in the order of the method's inputs; other keys a
 alike and have the dtype and shape that the program declares; an Int is an i64 of no dims. --repeat N calls
 the method N times on one state; the outputs of call r > 0 get the suffix _callr.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return runExec(cmd.Context(), args[0], f) },
+		RunE: func(cmd *cobra.Command, args []string) error { return runExec(cmd, args[0], f) },
 	}
 	cmd.Flags().StringVar(&f.inputs, "inputs", "", "safetensors file with the inputs")
 	cmd.Flags().StringVar(&f.outputs, "outputs", "", "safetensors file to write the outputs to")
@@ -41,7 +41,7 @@ the method N times on one state; the outputs of call r > 0 get the suffix _callr
 	return cmd
 }
 
-func runExec(ctx context.Context, path string, f execFlags) error {
+func runExec(cmd *cobra.Command, path string, f execFlags) error {
 	if f.outputs == "" {
 		return usagef("exec: --outputs FILE is missing: it names the file for the results")
 	}
@@ -50,6 +50,10 @@ func runExec(ctx context.Context, path string, f execFlags) error {
 	}
 	device, options, err := f.runner()
 	if err != nil {
+		return err
+	}
+	outputs := destination{path: f.outputs, kind: outfile.Tensors, inputs: []string{path, f.inputs}}
+	if err := outputs.check(cmd); err != nil {
 		return err
 	}
 	p, err := program.Open(path)
@@ -77,7 +81,7 @@ func runExec(ctx context.Context, path string, f execFlags) error {
 	defer instance.Close()
 	var entries []safetensors.Entry
 	for call := range f.repeat {
-		out, err := instance.Run(ctx, inputs)
+		out, err := instance.Run(cmd.Context(), inputs)
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
@@ -89,7 +93,7 @@ func runExec(ctx context.Context, path string, f execFlags) error {
 			entries = append(entries, entryOf(key, v))
 		}
 	}
-	return safetensors.WriteFile(f.outputs, entries, nil)
+	return outputs.writeTensors(cmd, entries, nil)
 }
 
 // readInputs reads the inputs of a function from a safetensors file.

@@ -54,8 +54,8 @@ written with the weights of the file.`,
 	}
 	fl := cmd.Flags()
 	f.input.register(cmd)
-	fl.StringVarP(&f.output, "output", "o", "model.pte", "file to write")
-	fl.StringVar(&f.outputDir, "output-dir", "", "directory to write model.pte to")
+	fl.StringVarP(&f.output, "output", "o", "model.pte", "file to write; with --emit ir, json or recipe the default is model.ir, model.json or model.recipe")
+	fl.StringVar(&f.outputDir, "output-dir", "", "directory to write model.pte to, or what --emit asks for")
 	fl.StringVar(&f.backend, "backend", "mlx", "mlx (or metal): forward gives logits; cuda: forward gives a token, for etc run --device cuda")
 	fl.StringVar(&f.linear, "qlinear", "none", "linear weights: none, 4w or 8w")
 	fl.IntVar(&f.group, "group-size", 64, "elements that share a scale: 32, 64 or 128")
@@ -85,17 +85,17 @@ func runExport(cmd *cobra.Command, args []string, f exportFlags) error {
 	if err != nil {
 		return err
 	}
+	if _, known := emitted[f.emit]; !known {
+		return usagef("--emit %q, want pte, ir, json or recipe", f.emit)
+	}
 	if f.output, err = f.target(cmd); err != nil {
 		return err
 	}
 	if err := f.resolveGroups(cmd); err != nil {
 		return err
 	}
-	if !slices.Contains([]string{"pte", "ir", "json", "recipe"}, f.emit) {
-		return usagef("--emit %q, want pte, ir, json or recipe", f.emit)
-	}
-	if f.emit == "pte" && f.output == "-" {
-		return usagef("--output -: a program is written to a file only; --emit ir writes its text to standard output")
+	if err := f.checkOutput(cmd, dir); err != nil {
+		return err
 	}
 	if f.jobs < 0 {
 		return usagef("--jobs %d, want 0 or more", f.jobs)
@@ -156,16 +156,17 @@ func runExport(cmd *cobra.Command, args []string, f exportFlags) error {
 	}
 	switch f.emit {
 	case "ir":
-		return writeText(cmd.OutOrStdout(), f.output, func(w io.Writer) error { return ir.Print(w, m) })
+		return f.writeText(cmd, dir, c, func(w io.Writer) error { return ir.Print(w, m) })
 	case "recipe":
-		return writeText(cmd.OutOrStdout(), f.output, func(w io.Writer) error { _, err := io.WriteString(w, options.Recipe.String()); return err })
+		return f.writeText(cmd, dir, c, func(w io.Writer) error { _, err := io.WriteString(w, options.Recipe.String()); return err })
 	}
 	file, err := newFile(c, m, options, f)
 	if err != nil {
 		return err
 	}
+	file.Target = f.destination(dir, sourceFiles(c)...).options(cmd)
 	if f.emit == "json" {
-		return writeText(cmd.OutOrStdout(), f.output, func(w io.Writer) error { return codegen.WriteJSON(w, file) })
+		return f.writeText(cmd, dir, c, func(w io.Writer) error { return codegen.WriteJSON(w, file) })
 	}
 	cached, err := f.useCache(cmd, &file, c)
 	if err != nil {
@@ -192,12 +193,12 @@ func invalidInput(err error) error {
 
 // target is the file to write.
 func (f exportFlags) target(cmd *cobra.Command) (string, error) {
-	name := "model.pte"
+	name := emitted[f.emit].file
 	if f.part != "" {
 		name = f.partName()
 	}
 	if f.outputDir == "" {
-		if f.part != "" && !anyChanged(cmd, "output") {
+		if !anyChanged(cmd, "output") {
 			return name, nil
 		}
 		return f.output, nil
@@ -304,7 +305,7 @@ func exportText(cmd *cobra.Command, path string, f exportFlags) error {
 	if err := p.Bind(m); err != nil {
 		return err
 	}
-	file := codegen.File{Module: m}
+	file := codegen.File{Module: m, Target: f.destination(path).options(cmd)}
 	stored, err := readStored(p, m, f.weights)
 	if err != nil {
 		return err
@@ -327,35 +328,6 @@ func exportText(cmd *cobra.Command, path string, f exportFlags) error {
 		return err
 	}
 	return writeProgram(cmd, f, file)
-}
-
-// writeText writes a text to a file, or to out for "-".
-func writeText(out io.Writer, path string, write func(io.Writer) error) error {
-	if path == "-" {
-		return write(out)
-	}
-	return writeAtomically(path, write)
-}
-
-// writeAtomically writes a file aside and renames it when it is whole.
-func writeAtomically(path string, write func(io.Writer) error) error {
-	out, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.part")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(out.Name()) // gone already where all went well
-	if err := write(out); err != nil {
-		out.Close()
-		return err
-	}
-	if err := out.Chmod(0o644); err != nil {
-		out.Close()
-		return err
-	}
-	if err := out.Close(); err != nil {
-		return err
-	}
-	return os.Rename(out.Name(), path)
 }
 
 // writeProgram writes the file, with a progress bar where somebody watches.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/etc-ml/etc/codegen"
+	"github.com/etc-ml/etc/internal/outfile"
+	"github.com/etc-ml/etc/internal/outfile/outfiletest"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/engine"
@@ -18,12 +20,18 @@ const (
 	memoryHook    = "ETC_TEST_MEMORY"        // usable memory in bytes
 	deviceHook    = "ETC_TEST_DEVICE_MEMORY" // memory of every device in bytes
 	delayHook     = "ETC_TEST_DELAY"         // time that every call of a program takes more
+	faultHook     = "ETC_TEST_FAULT"         // of the disk, as outfiletest.Parse reads it
 	interruptHook = "ETC_TEST_INTERRUPT"     // bytes after which writing a program is interrupted
 )
 
 // setHooks does what the environment asks for.
 func setHooks() {
 	setWriteHooks()
+	if v := os.Getenv(faultHook); v != "" {
+		f, err := outfiletest.Parse(v)
+		must(err)
+		outfile.SetFileSystem(f)
+	}
 	if v := os.Getenv(memoryHook); v != "" {
 		n, err := strconv.ParseInt(v, 10, 64)
 		must(err)

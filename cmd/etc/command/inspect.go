@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/etc-ml/etc/internal/outfile"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/cpu"
@@ -79,6 +80,10 @@ func runInspect(cmd *cobra.Command, path string, f inspectFlags) error {
 	if err != nil {
 		return err
 	}
+	page := destination{path: f.html, kind: outfile.Page, inputs: []string{path}}
+	if err := page.check(cmd); err != nil {
+		return err
+	}
 	p, err := program.Open(path)
 	if err != nil {
 		return err
@@ -94,7 +99,7 @@ func runInspect(cmd *cobra.Command, path string, f inspectFlags) error {
 			return writePlan(out, m, e, o)
 		}
 		if f.html != "" {
-			return writeAtomically(f.html, func(w io.Writer) error { return report.Inspection(w, inspect.Read(p), m) })
+			return page.write(cmd, func(w io.Writer) error { return report.Inspection(w, inspect.Read(p), m) })
 		}
 		if f.after != "" {
 			return writeLowered(out, m, e, o, f)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/etc-ml/etc/codegen"
+	"github.com/etc-ml/etc/internal/outfile"
 )
 
 func newLink() *cobra.Command {
@@ -33,7 +34,16 @@ export is refused by its name.`,
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM)
 			defer stop()
-			if err := link(ctx, output, args, jobs); err != nil {
+			to := destination{path: output, kind: outfile.Program, inputs: append([]string{f.sign}, args...)}
+			if to.stream(cmd) != nil {
+				return usagef("--output %s: a program is written to a file only", output)
+			}
+			if f.key != nil {
+				if err := checkSignatures(output, f.sign); err != nil {
+					return err
+				}
+			}
+			if err := link(ctx, output, args, jobs, to.options(cmd)); err != nil {
 				return err
 			}
 			info, err := os.Stat(output)
@@ -50,8 +60,8 @@ export is refused by its name.`,
 	return cmd
 }
 
-func link(ctx context.Context, output string, parts []string, jobs int) error {
-	err := codegen.Link(ctx, output, parts, jobs)
+func link(ctx context.Context, output string, parts []string, jobs int, o outfile.Options) error {
+	err := codegen.Link(ctx, output, parts, jobs, o)
 	if part := (*codegen.PartError)(nil); errors.As(err, &part) {
 		return invalidError{err}
 	}

@@ -53,6 +53,9 @@ func TestScripts(t *testing.T) {
 			"damage":  damage,
 			"input":   writeInput,
 			"hub":     serveHub,
+			"copy":    copyFolder,
+			"names":   listNames,
+			"fifo":    makeFIFO,
 		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
@@ -196,5 +199,27 @@ func field(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if (string(got) == want) == neg {
 		ts.Fatalf("%s is %s, want %s%s", args[0], got, map[bool]string{true: "not "}[neg], want)
+	}
+}
+
+// copyFolder copies the files of a folder, which may be read-only: copy FROM TO.
+func copyFolder(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 2, "copy FROM TO")
+	entries, err := os.ReadDir(ts.MkAbs(args[0]))
+	ts.Check(err)
+	for _, e := range entries {
+		b, err := os.ReadFile(filepath.Join(ts.MkAbs(args[0]), e.Name()))
+		ts.Check(err)
+		ts.Check(os.WriteFile(filepath.Join(ts.MkAbs(args[1]), e.Name()), b, 0o644))
+	}
+}
+
+// listNames prints the names in a folder, hidden ones too, a line each: names DIR.
+func listNames(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 1, "names DIR")
+	entries, err := os.ReadDir(ts.MkAbs(args[0]))
+	ts.Check(err)
+	for _, e := range entries {
+		fmt.Fprintln(ts.Stdout(), e.Name())
 	}
 }

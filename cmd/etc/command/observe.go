@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/etc-ml/etc/internal/outfile"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/cpu"
 	"github.com/etc-ml/etc/runtime/engine"
@@ -25,8 +26,8 @@ func (f *observeFlags) add(cmd *cobra.Command) {
 }
 
 // around runs something whose programs the flags ask about: it sets o.Observe before and writes what was
-// observed after.
-func (f observeFlags) around(cmd *cobra.Command, e engine.Engine, o *engine.Options, run func() error) error {
+// observed after. program is the file that is run.
+func (f observeFlags) around(cmd *cobra.Command, e engine.Engine, o *engine.Options, program string, run func() error) error {
 	if !f.profile && f.trace == "" {
 		return run()
 	}
@@ -36,6 +37,13 @@ func (f observeFlags) around(cmd *cobra.Command, e engine.Engine, o *engine.Opti
 	case o.Precision == eval.Strict:
 		return usagef("--profile and --trace tell of the steps of a plan; --precision strict runs on device reference, which has none")
 	}
+	trace := destination{path: f.trace, kind: outfile.JSON, inputs: []string{program}}
+	if trace.isOutput(cmd) {
+		return usagef("--trace %s: what %s prints goes to standard output; name a file", f.trace, cmd.Name())
+	}
+	if err := trace.check(cmd); err != nil {
+		return err
+	}
 	var p profile.Profile
 	if f.profile {
 		o.Observe = p.Observe
@@ -43,7 +51,7 @@ func (f observeFlags) around(cmd *cobra.Command, e engine.Engine, o *engine.Opti
 	inner := run
 	if f.trace != "" {
 		inner = func() error {
-			return writeAtomically(f.trace, func(w io.Writer) error {
+			return trace.write(cmd, func(w io.Writer) error {
 				t := profile.NewTrace(w)
 				o.Observe = t.Observe
 				if f.profile {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/etc-ml/etc/internal/outfile"
 	"github.com/etc-ml/etc/loaders/huggingface"
 	"github.com/etc-ml/etc/loaders/safetensors"
 	"github.com/etc-ml/etc/passes/quantize"
@@ -84,6 +85,7 @@ func needsFang(args []string) bool {
 // exitCode is the exit code for an error.
 func exitCode(err error) int {
 	var usage usageError
+	var target *outfile.TargetError
 	var memory memoryError
 	var invalid invalidError
 	var format *safetensors.FormatError
@@ -93,7 +95,7 @@ func exitCode(err error) int {
 	switch {
 	case err == nil:
 		return exitDone
-	case errors.As(err, &usage):
+	case errors.As(err, &usage), errors.As(err, &target):
 		return exitUsage
 	case errors.As(err, &memory):
 		return exitMemory

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/etc-ml/etc/internal/outfile"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/loaders/safetensors"
@@ -90,7 +91,19 @@ func runRun(ctx context.Context, cmd *cobra.Command, args []string, f runFlags) 
 	if err := checkCombinations(cmd, args, f); err != nil {
 		return err
 	}
-	return f.observe.around(cmd, device, &options, func() error { return runProgram(ctx, cmd, args, f, device, options) })
+	if err := f.checkFiles(cmd); err != nil {
+		return err
+	}
+	return f.observe.around(cmd, device, &options, args[0], func() error { return runProgram(ctx, cmd, args, f, device, options) })
+}
+
+// checkFiles refuses files to write that cannot be written, before anything runs. The answer goes to standard output,
+// so nothing else may.
+func (f runFlags) checkFiles(cmd *cobra.Command) error {
+	if to := f.logitsTo(cmd); to.isOutput(cmd) {
+		return usagef("--logits %s: the answer goes to standard output; name a file", f.logits)
+	}
+	return f.logitsTo(cmd).check(cmd)
 }
 
 // runProgram answers or chats with flags that go together.
@@ -259,6 +272,11 @@ type runResult struct {
 	Decode       float64 `json:"decode_tokens_per_second"`
 }
 
+// logitsTo is where --logits writes.
+func (f runFlags) logitsTo(cmd *cobra.Command) destination {
+	return destination{path: f.logits, kind: outfile.Tensors, inputs: append([]string{f.promptFile, f.tokenizer, f.template}, cmd.Flags().Args()...)}
+}
+
 // answer generates one answer and prints it.
 func answer(ctx context.Context, cmd *cobra.Command, s *session.Session, text *text, r session.Request, f runFlags) error {
 	out := cmd.OutOrStdout()
@@ -285,7 +303,7 @@ func answer(ctx context.Context, cmd *cobra.Command, s *session.Session, text *t
 	}
 	if f.logits != "" {
 		t := eval.Floats(ir.F32, []int{count, len(rows) / max(count, 1)}, rows)
-		if err := safetensors.WriteFile(f.logits, []safetensors.Entry{entryOf("logits", eval.Value{Tensor: t})}, nil); err != nil {
+		if err := f.logitsTo(cmd).writeTensors(cmd, []safetensors.Entry{entryOf("logits", eval.Value{Tensor: t})}, nil); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/etc-ml/etc/codegen"
 	"github.com/etc-ml/etc/internal/minisign"
+	"github.com/etc-ml/etc/internal/outfile"
 	"github.com/etc-ml/etc/runtime/container"
 )
 
@@ -137,9 +138,24 @@ func sign(ctx context.Context, path string, key minisign.PrivateKey, jobs int) e
 		return err
 	}
 	write := func(suffix string, text []byte) error {
-		return writeAtomically(path+suffix, func(w io.Writer) error { _, err := w.Write(text); return err })
+		return outfile.Write(path+suffix, signatureOptions, func(w io.Writer) error { _, err := w.Write(text); return err })
 	}
 	return errors.Join(write(statementSuffix, []byte(statement)), write(signatureSuffix, signature))
+}
+
+// signatureOptions are those of both files of a signature, which follow from the program: replacing them is not told.
+var signatureOptions = outfile.Options{Kind: outfile.Text}
+
+// checkSignatures refuses names of signature files that cannot be written, before the program is.
+func checkSignatures(path, key string) error {
+	for _, suffix := range []string{statementSuffix, signatureSuffix} {
+		o := signatureOptions
+		o.Inputs = []string{key}
+		if err := outfile.Check(path+suffix, o); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // signedResult is what etc verify --signed found.
