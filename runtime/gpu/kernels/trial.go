@@ -85,28 +85,41 @@ type trial struct {
 
 func newTrial() *trial { return &trial{Rand: rand.New(rand.NewPCG(3, 7))} }
 
+// place is a buffer of a trial while it is made: its number, from 1 on.
+type place int
+
 // add adds a buffer.
-func (t *trial) add(size int, parts ...TrialPart) int {
+func (t *trial) add(size int, parts ...TrialPart) place {
 	t.Buffers = append(t.Buffers, TrialBuffer{size, parts})
-	return len(t.Buffers) - 1
+	return place(len(t.Buffers))
 }
 
 // run adds a launch; a launch in a trial has none itself.
-func (t *trial) run(l Launch, buffers ...int) {
+func (t *trial) run(l Launch, a Arguments[place]) {
 	l.Trial = nil
+	list, _ := List(l, a)
+	buffers := make([]int, len(list))
+	for i, at := range list {
+		buffers[i] = int(at) - 1
+	}
 	t.Launches = append(t.Launches, TrialLaunch{l, buffers})
 }
 
 // wants adds what rows of n elements, stride elements apart, must be.
-func (t *trial) wants(buffer int, d DType, n, stride int, values []float32, bound float64) {
+func (t *trial) wants(buffer place, d DType, n, stride int, values []float32, bound float64) {
 	for i := 0; i*n < len(values); i++ {
-		t.Wants = append(t.Wants, Want{buffer, i * stride, d, values[i*n:][:n], bound})
+		t.wantAt(buffer, i*stride, d, values[i*n:][:n], bound)
 	}
 }
 
 // want adds what a buffer must hold from its first element on.
-func (t *trial) want(buffer int, d DType, values []float32, bound float64) {
-	t.Wants = append(t.Wants, Want{buffer, 0, d, values, bound})
+func (t *trial) want(buffer place, d DType, values []float32, bound float64) {
+	t.wantAt(buffer, 0, d, values, bound)
+}
+
+// wantAt adds what a buffer must hold from an element on.
+func (t *trial) wantAt(buffer place, first int, d DType, values []float32, bound float64) {
+	t.Wants = append(t.Wants, Want{int(buffer) - 1, first, d, values, bound})
 }
 
 // random makes numbers of a variance of 1, as a buffer of the dtype holds them.
@@ -135,21 +148,21 @@ func (d DType) Bytes(values []float32) []byte {
 }
 
 // hold adds a buffer of a dtype.
-func (t *trial) hold(d DType, values []float32) int {
+func (t *trial) hold(d DType, values []float32) place {
 	p := d.Bytes(values)
 	return t.add(max(len(p), 16), TrialPart{0, p})
 }
 
 // held adds a buffer of random numbers and gives them.
-func (t *trial) held(d DType, n int) ([]float32, int) {
+func (t *trial) held(d DType, n int) ([]float32, place) {
 	values := t.random(d, n)
 	return values, t.hold(d, values)
 }
 
-func (t *trial) floats(n int) ([]float32, int) { return t.held(F32, n) }
+func (t *trial) floats(n int) ([]float32, place) { return t.held(F32, n) }
 
 // ints adds a buffer of 32-bit integers.
-func (t *trial) ints(values ...int32) int {
+func (t *trial) ints(values ...int32) place {
 	p := make([]byte, 0, 4*len(values))
 	for _, v := range values {
 		p = le.LittleEndian.AppendUint32(p, uint32(v))
@@ -158,7 +171,7 @@ func (t *trial) ints(values ...int32) int {
 }
 
 // out adds a buffer for n elements, which are NaN, or -1, where that is cheap.
-func (t *trial) out(d DType, n int) int {
+func (t *trial) out(d DType, n int) place {
 	size := max(n*d.Size(), 16)
 	if size > 1<<20 {
 		return t.add(size)
@@ -171,18 +184,18 @@ func (t *trial) out(d DType, n int) int {
 }
 
 // norm adds the weights of a norm of n numbers; a norm without weights has any buffer.
-func (t *trial) norm(n Norm, size int) ([]float32, int) {
+func (t *trial) norm(n Norm, size int) ([]float32, place) {
 	if n == NormBF16 {
 		return t.held(BF16, size)
 	}
 	return t.floats(size)
 }
 
-// weight adds a weight [total, k] of which rows are random: words, scales, biases.
-func (t *trial) weight(f Format, rows, k, total int) (*Weight, []int) {
+// weight adds a weight [total, k] of which rows are random.
+func (t *trial) weight(f Format, rows, k, total int) (*Weight, WeightArguments[place]) {
 	w := &Weight{Format: f, N: rows, K: k, Words: make([]uint32, rows*k*f.Bits/32)}
 	each := k * f.Bits / 8
-	words := func() int {
+	words := func() place {
 		p := make([]byte, 0, 4*len(w.Words))
 		for _, v := range w.Words {
 			p = le.LittleEndian.AppendUint32(p, v)
@@ -206,7 +219,7 @@ func (t *trial) weight(f Format, rows, k, total int) (*Weight, []int) {
 	}
 	at := words()
 	if !f.Quantized() {
-		return w, []int{at, at, at}
+		return w, WeightArguments[place]{at, at, at}
 	}
 	d, shift := BF16, 16
 	if f.F32 {
@@ -221,11 +234,11 @@ func (t *trial) weight(f Format, rows, k, total int) (*Weight, []int) {
 		w.Biases = append(w.Biases, math.Float32bits(biases[i])>>shift)
 	}
 	size := total * k / f.Group * d.Size()
-	ids := []int{at, t.add(size, TrialPart{0, d.Bytes(scales)}), at}
+	held := WeightArguments[place]{at, t.add(size, TrialPart{0, d.Bytes(scales)}), at}
 	if !f.Symmetric {
-		ids[2] = t.add(size, TrialPart{0, d.Bytes(biases)})
+		held.Biases = t.add(size, TrialPart{0, d.Bytes(biases)})
 	}
-	return w, ids
+	return w, held
 }
 
 // rows are n rows of a weight from one on.

@@ -17,7 +17,7 @@ func (r RopeAngles) trial() Trial {
 	angles := make([]float32, trialled*r.Dims)
 	r.Twin(trialled, position, inverse, angles)
 	out := t.out(F32, len(angles))
-	t.run(l, inverseAt, out, t.ints(trialled, position))
+	t.run(l, RopeAnglesArguments[place]{Inverse: inverseAt, Angles: out, Step: t.ints(trialled, position)})
 	t.want(out, F32, angles, sums(1))
 	return t.Trial
 }
@@ -49,7 +49,8 @@ func (r Rope) trial() Trial {
 	keys, values := make([]float32, r.KVHeads*few.Slots*r.D), make([]float32, r.KVHeads*few.Slots*r.D)
 	few.Twin(tokens, position, q, k, v, qWeight, kWeight, angles, out, keys, values)
 	outAt, keysAt, valuesAt := t.out(F32, len(out)), t.cache(r.Cache, r.KVHeads*r.Slots*r.D), t.cache(r.Cache, r.KVHeads*r.Slots*r.D)
-	t.run(l, qAt, kAt, vAt, qWeightAt, kWeightAt, anglesAt, outAt, keysAt, valuesAt, t.ints(int32(tokens), int32(position)))
+	t.run(l, RopeArguments[place]{Q: qAt, K: kAt, V: vAt, QWeight: qWeightAt, KWeight: kWeightAt, Angles: anglesAt,
+		QOut: outAt, KCache: keysAt, VCache: valuesAt, Step: t.ints(int32(tokens), int32(position))})
 	t.want(outAt, F32, out, sums(1))
 	bound := sums(1)
 	if r.Cache == BF16 {
@@ -57,13 +58,14 @@ func (r Rope) trial() Trial {
 	}
 	for h := range r.KVHeads {
 		n := few.Slots * r.D // those before the position are zeros
-		t.Wants = append(t.Wants, Want{keysAt, h * r.Slots * r.D, r.Cache, keys[h*n:][:n], bound}, Want{valuesAt, h * r.Slots * r.D, r.Cache, values[h*n:][:n], bound})
+		t.wantAt(keysAt, h*r.Slots*r.D, r.Cache, keys[h*n:][:n], bound)
+		t.wantAt(valuesAt, h*r.Slots*r.D, r.Cache, values[h*n:][:n], bound)
 	}
 	return t.Trial
 }
 
 // cache adds a cache of n zeros.
-func (t *trial) cache(d DType, n int) int { return t.add(max(16, n*d.Size())) }
+func (t *trial) cache(d DType, n int) place { return t.add(max(16, n*d.Size())) }
 
 func (c CacheWrite) trial() Trial {
 	t := newTrial()
@@ -75,13 +77,13 @@ func (c CacheWrite) trial() Trial {
 	cache := make([]float32, c.Heads*few.Slots*c.D)
 	few.Twin(tokens, position, x, cache)
 	out := t.cache(c.Cache, c.Heads*c.Slots*c.D)
-	t.run(l, xAt, out, t.ints(int32(tokens), int32(position)))
+	t.run(l, CacheWriteArguments[place]{X: xAt, Cache: out, Step: t.ints(int32(tokens), int32(position))})
 	t.wants(out, c.Cache, few.Slots*c.D, c.Slots*c.D, cache, 0)
 	return t.Trial
 }
 
 // context adds queries, keys, values and gates of tokens at a position, and gives what attention makes of them.
-func (a Attention) context(t *trial, tokens, position int) (q, keys, values, gate int, want []float32) {
+func (a Attention) context(t *trial, tokens, position int) (q, keys, values, gate place, want []float32) {
 	few := a
 	few.Slots = position + tokens
 	// Scores of a deviation of 1, as models have them: where one of them is 20, as many numbers of 1 make at a scale of 1,
@@ -92,7 +94,7 @@ func (a Attention) context(t *trial, tokens, position int) (q, keys, values, gat
 	}
 	q = t.hold(F32, queries)
 	k, v := t.random(a.Cache, a.KVHeads*few.Slots*a.D), t.random(a.Cache, a.KVHeads*few.Slots*a.D)
-	spread := func(x []float32) int { return t.spread(a.Cache, x, few.Slots*a.D, a.Slots*a.D) }
+	spread := func(x []float32) place { return t.spread(a.Cache, x, few.Slots*a.D, a.Slots*a.D) }
 	keys, values = spread(k), spread(v)
 	gates, gate := t.floats(a.Gates.span(tokens, a.Heads, a.D))
 	want = make([]float32, tokens*a.Heads*a.D)
@@ -113,8 +115,8 @@ func (a Attention) trial(many bool) Trial {
 	step := t.ints(int32(tokens), int32(position))
 	parts, ml := t.out(F32, capacity*a.Heads*blocks*a.D), t.out(F32, capacity*a.Heads*blocks*2)
 	out := t.out(F32, capacity*a.Heads*a.D)
-	t.run(part, q, keys, values, parts, ml, step)
-	t.run(merge, parts, ml, gate, out, step)
+	t.run(part, AttentionPartArguments[place]{Q: q, Keys: keys, Values: values, Part: parts, ML: ml, Step: step})
+	t.run(merge, AttentionMergeArguments[place]{Part: parts, ML: ml, Gate: gate, Out: out, Step: step})
 	t.want(out, F32, want, 2*sums(a.D))
 	return t.Trial
 }
@@ -125,7 +127,7 @@ func (a Attention) trialChunk(tuning ChunkTuning) Trial {
 	l, _ := a.ChunkLaunch(tokens, tuning)
 	q, keys, values, gate, want := a.context(t, tokens, position)
 	out := t.out(F32, len(want))
-	t.run(l, q, keys, values, gate, out, t.ints(int32(tokens), int32(position)))
+	t.run(l, AttentionChunkArguments[place]{Q: q, Keys: keys, Values: values, Gate: gate, Out: out, Step: t.ints(int32(tokens), int32(position))})
 	t.want(out, F32, want, 2*roundedAll)
 	return t.Trial
 }
@@ -163,9 +165,10 @@ func (a AttentionStep) trial() Trial {
 	for _, position := range at {
 		few.Twin(position, q, k, v, qWeight, kWeight, angles, keys, values, gate, out)
 		outAt, step := t.out(F32, len(out)), t.ints(1, int32(position))
-		t.run(one, qAt, kAt, vAt, qWeightAt, kWeightAt, anglesAt, keysAt, valuesAt, parts, ml, gateAt, outAt, arrivals, step)
+		t.run(one, AttentionStepArguments[place]{Q: qAt, K: kAt, V: vAt, QWeight: qWeightAt, KWeight: kWeightAt, Angles: anglesAt, Keys: keysAt, Values: valuesAt,
+			Part: parts, ML: ml, Gate: gateAt, Out: outAt, Arrivals: arrivals, Step: step})
 		if !full.Last {
-			t.run(merge, parts, ml, gateAt, outAt, step)
+			t.run(merge, AttentionMergeArguments[place]{Part: parts, ML: ml, Gate: gateAt, Out: outAt, Step: step})
 		}
 		t.want(outAt, F32, slices.Clone(out), result)
 	}

@@ -1,7 +1,5 @@
 package kernels
 
-import "slices"
-
 // trialChoice is a trial of a first product that chooses: among the logits of all experts, those that a trial has
 // weights of are the largest.
 func (e Experts) trialChoice(l Launch, block int) Trial {
@@ -34,7 +32,8 @@ func (e Experts) trialChoice(l Launch, block int) Trial {
 		places[i] = float32(at)
 	}
 	logitsAt, expertsAt, scoresAt, out := t.hold(F32, logits), t.out(I32, len(experts)), t.out(F32, len(scores)), t.out(F32, e.Parts()*e.Inner)
-	t.run(l, slices.Concat(gates, ups, sharedGates, sharedUps, down, down, []int{logitsAt, scoreAt, xAt, normAt, expertsAt, scoresAt, out, t.ints(1, 0)})...)
+	t.run(l, ExpertsChooseArguments[place]{W0: gates, W1: ups, V0: sharedGates, V1: sharedUps, D: down, Logits: logitsAt, Gates: scoreAt, X: xAt, Norm: normAt,
+		Experts: expertsAt, Scores: scoresAt, Y: out, Step: t.ints(1, 0)})
 	t.want(expertsAt, I32, places, 0)
 	t.want(scoresAt, F32, scores, sums(1))
 	t.wants(out, F32, rows, e.Inner, h, 3*sums(e.Hidden))
@@ -82,7 +81,7 @@ func (e Experts) trialJoin(l Launch, block int) Trial {
 		}
 	}
 	out := t.out(F32, e.Hidden)
-	t.run(l, slices.Concat(downs, shareds, []int{expertsAt, scoresAt, hAt, extraAt, out, t.ints(1, 0)})...)
+	t.run(l, ExpertsJoinArguments[place]{W: downs, V: shareds, Experts: expertsAt, Scores: scoresAt, X: hAt, Extra: extraAt, Y: out, Step: t.ints(1, 0)})
 	t.want(out, F32, y, 2*sums(e.Parts()*e.Inner))
 	return t.Trial
 }

@@ -1,7 +1,7 @@
 package kernels
 
 // sorted makes the experts of tokens in the order of tiles.
-func (e ManyExperts) sorted(t *trial, tile Tile, experts []int32) (order []int32, tiles [][4]int32, orderAt, tilesAt int) {
+func (e ManyExperts) sorted(t *trial, tile Tile, experts []int32) (order []int32, tiles [][4]int32, orderAt, tilesAt place) {
 	order, tiles = e.TwinSort(tile, experts)
 	flat := make([]int32, 0, 4*len(tiles))
 	for _, x := range tiles {
@@ -30,7 +30,7 @@ func (e ManyExperts) trialSort(l Launch, tile Tile, capacity int) Trial {
 		}
 	}
 	orderAt, tilesAt := t.out(I32, len(order)), t.out(I32, len(wantTiles))
-	t.run(l, t.ints(experts...), orderAt, tilesAt, t.ints(int32(len(experts)/e.Top), 0))
+	t.run(l, ExpertsSortArguments[place]{Experts: t.ints(experts...), Order: orderAt, Tiles: tilesAt, Step: t.ints(int32(len(experts)/e.Top), 0)})
 	t.want(orderAt, I32, wantOrder, 0)
 	t.want(tilesAt, I32, wantTiles, 0)
 	return t.Trial
@@ -81,13 +81,13 @@ func (e ManyExperts) trialUp(l Launch, tile Tile) Trial {
 	up, ups := t.weight(e.Format, total, e.Hidden, total)
 	x, xAt := t.held(d, ceil(len(experts), e.Top)*e.Hidden)
 	out := t.out(d, len(order)*e.Inner)
-	t.run(l, append(append(gates, ups...), orderAt, tilesAt, xAt, out)...)
+	t.run(l, ExpertsMatMulUpArguments[place]{W0: gates, W1: ups, Order: orderAt, Tiles: tilesAt, X: xAt, H: out})
 	product := MatMulGLU{Matrices: m, N: rows, Activation: e.Activation}
-	for _, place := range tilePairs(tiles) {
-		pair, h := int(order[place]), make([]float32, rows)
+	for _, at := range tilePairs(tiles) {
+		pair, h := int(order[at]), make([]float32, rows)
 		expert := int(experts[pair]) * e.Inner
 		product.Twin(gate.rows(expert, rows), up.rows(expert, rows), x[pair/e.Top*e.Hidden:][:e.Hidden], h)
-		t.Wants = append(t.Wants, Want{out, place * e.Inner, d, h, 2 * bound})
+		t.wantAt(out, at*e.Inner, d, h, 2*bound)
 	}
 	return t.Trial
 }
@@ -104,12 +104,12 @@ func (e ManyExperts) trialDown(l Launch, tile Tile) Trial {
 	down, downs := t.weight(e.Format, total, e.Inner, total)
 	h, hAt := t.held(d, len(order)*e.Inner)
 	out := t.out(F32, len(order)*e.Hidden)
-	t.run(l, append(downs, orderAt, tilesAt, hAt, out)...)
+	t.run(l, ExpertsMatMulDownArguments[place]{W: downs, Order: orderAt, Tiles: tilesAt, H: hAt, Y: out})
 	product := MatMul{Matrices: m, N: rows}
-	for _, place := range tilePairs(tiles) {
-		pair, y := int(order[place]), make([]float32, rows)
-		product.Twin(down.rows(int(experts[pair])*e.Hidden, rows), h[place*e.Inner:][:e.Inner], nil, y)
-		t.Wants = append(t.Wants, Want{out, pair * e.Hidden, F32, y, bound})
+	for _, at := range tilePairs(tiles) {
+		pair, y := int(order[at]), make([]float32, rows)
+		product.Twin(down.rows(int(experts[pair])*e.Hidden, rows), h[at*e.Inner:][:e.Inner], nil, y)
+		t.wantAt(out, pair*e.Hidden, F32, y, bound)
 	}
 	return t.Trial
 }
@@ -134,7 +134,7 @@ func (e ManyExperts) trialCombine() Trial {
 		y[i] = float32(sum)
 	}
 	out := t.out(F32, len(y))
-	t.run(l, xAt, scoresAt, extraAt, out, t.ints(tokens, 0))
+	t.run(l, ExpertsCombineArguments[place]{X: xAt, Scores: scoresAt, Extra: extraAt, Y: out, Step: t.ints(tokens, 0)})
 	t.want(out, F32, y, sums(1))
 	return t.Trial
 }
@@ -150,7 +150,7 @@ func (r Router) trial() Trial {
 		places[i] = float32(at)
 	}
 	expertsAt, scoresAt := t.out(I32, len(experts)), t.out(F32, len(scores))
-	t.run(l, logitsAt, expertsAt, scoresAt, t.ints(tokens, 0))
+	t.run(l, RouterArguments[place]{Logits: logitsAt, Experts: expertsAt, Scores: scoresAt, Step: t.ints(tokens, 0)})
 	t.want(expertsAt, I32, places, 0)
 	t.want(scoresAt, F32, scores, sums(1))
 	return t.Trial

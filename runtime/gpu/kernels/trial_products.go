@@ -1,7 +1,5 @@
 package kernels
 
-import "slices"
-
 // trialRows is the number of rows of a product that a trial makes at least.
 const trialRows = 24
 
@@ -16,7 +14,7 @@ func (v MatVec) trial(l Launch, block int) Trial {
 	few := v
 	few.N = rows
 	var extra []float32
-	extraAt := xAt
+	var extraAt place
 	switch v.Epilogue {
 	case AddVector:
 		extra, extraAt = t.floats(rows)
@@ -25,21 +23,28 @@ func (v MatVec) trial(l Launch, block int) Trial {
 		extraAt = t.spread(F32, extra, rows, v.N)
 	}
 	y := make([]float32, vectors*rows)
-	operands := append(weight, xAt, normAt, gateAt, extraAt)
-	var sum []int
+	var sum summands
 	if v.Sum != nil {
-		operands = append(weight, xAt, normAt, extraAt)
 		x, sum = t.sum(*v.Sum, x)
 	}
 	few.Twin(w, x, norm, gate, extra, y)
 	out := t.out(F32, vectors*v.N)
-	t.run(l, slices.Concat(operands, []int{out}, sum, []int{t.ints(int32(vectors), 0)})...)
+	step := t.ints(int32(vectors), 0)
+	if v.Sum != nil {
+		t.run(l, StreamSumOneArguments[place]{W: weight, X: xAt, Norm: normAt, Extra: extraAt, Y: out,
+			Before: sum.before, Residual: sum.residual, Scale: sum.scale, Out: sum.out, Step: step})
+	} else {
+		t.run(l, MatVecArguments[place]{W: weight, X: xAt, Norm: normAt, Gate: gateAt, Extra: extraAt, Y: out, Step: step})
+	}
 	t.wants(out, F32, rows, v.N, y, sums(v.K))
 	return t.Trial
 }
 
+// summands are what makes a vector of x, and where it is left.
+type summands struct{ before, residual, scale, out place }
+
 // sum adds what makes a vector of x, and gives that vector.
-func (t *trial) sum(s VectorSum, x []float32) (v []float32, buffers []int) {
+func (t *trial) sum(s VectorSum, x []float32) (v []float32, buffers summands) {
 	before, beforeAt := t.floats(len(x))
 	residual, residualAt := t.floats(len(x))
 	scale, scaleAt := t.floats(1)
@@ -48,11 +53,11 @@ func (t *trial) sum(s VectorSum, x []float32) (v []float32, buffers []int) {
 	if s.Kept {
 		t.want(out, F32, v, sums(len(x)))
 	}
-	return v, []int{beforeAt, residualAt, scaleAt, out}
+	return v, summands{beforeAt, residualAt, scaleAt, out}
 }
 
 // spread adds a buffer of rows of n numbers, stride apart.
-func (t *trial) spread(d DType, values []float32, n, stride int) int {
+func (t *trial) spread(d DType, values []float32, n, stride int) place {
 	var parts []TrialPart
 	for i := 0; i*n < len(values); i++ {
 		parts = append(parts, TrialPart{i * stride * d.Size(), d.Bytes(values[i*n:][:n])})
@@ -65,42 +70,39 @@ func (v MatVecMany) trial(l Launch, block int) Trial {
 	vectors := v.M - v.M/3
 	x, xAt := t.floats(vectors * v.K)
 	norm, normAt := t.norm(v.Norm, v.K)
-	var buffers []int
+	a := MatVecManyArguments[place]{X: xAt, Norm: normAt}
+	weights, results := [...]*WeightArguments[place]{&a.W0, &a.W1, &a.W2, &a.W3}, [...]*place{&a.Y0, &a.Y1, &a.Y2, &a.Y3}
 	var first []float32 // results of weight 0
-	activated := xAt
-	for i := range 4 {
-		if i >= len(v.N) {
-			buffers = append(buffers, buffers[:4]...)
-			continue
-		}
+	for i := range v.N {
 		rows := min(v.N[i], max(block, trialRows))
 		w, weight := t.weight(v.Format, rows, v.K, v.N[i])
 		y := make([]float32, vectors*rows)
 		v.Twin(w, x, norm, y)
 		out := t.out(F32, vectors*v.N[i])
-		buffers = append(append(buffers, weight...), out)
+		*weights[i], *results[i] = weight, out
 		t.wants(out, F32, rows, v.N[i], y, sums(v.K))
 		if i == 0 {
 			first = y
 		}
-		if a := v.Activated; a.Rows > 0 && i == a.Weight {
-			all, wanted := make([]float32, vectors*v.N[i]), make([]float32, vectors*a.Rows)
+		if of := v.Activated; of.Rows > 0 && i == of.Weight {
+			all, wanted := make([]float32, vectors*v.N[i]), make([]float32, vectors*of.Rows)
 			for m := range vectors {
 				copy(all[m*v.N[i]:], y[m*rows:(m+1)*rows]) // the rest are products with zeros
 			}
 			v.ActivatedTwin(all, wanted)
-			activated = t.out(F32, len(wanted))
-			t.want(activated, F32, wanted, sums(v.K))
+			a.Activated = t.out(F32, len(wanted))
+			t.want(a.Activated, F32, wanted, sums(v.K))
 		}
 	}
-	conv := []int{xAt, xAt, xAt, xAt, xAt}
 	if v.Conv != nil {
 		c := *v.Conv
 		c.Channels = min(c.Channels, len(first))
 		c.Token = c.Channels
-		conv = c.trialOf(t, v.Conv.Channels, 1, first[:c.Channels], true, sums(v.K))
+		conv := c.trialOf(t, v.Conv.Channels, 1, first[:c.Channels], true, sums(v.K))
+		a.ConvW, a.Reset, a.State, a.ConvY, a.Next = conv.W, conv.Reset, conv.State, conv.Y, conv.Next
 	}
-	t.run(l, append(append(buffers, xAt, normAt), append(conv, activated, t.ints(int32(vectors), 5))...)...)
+	a.Step = t.ints(int32(vectors), 5)
+	t.run(l, a)
 	return t.Trial
 }
 
@@ -114,13 +116,19 @@ func (v MatVecGLU) trial(l Launch, block int) Trial {
 	norm, normAt := t.norm(v.Norm, v.K)
 	few, y := v, make([]float32, vectors*rows)
 	few.N = rows
-	var sum []int
+	var sum summands
 	if v.Sum != nil {
 		x, sum = t.sum(*v.Sum, x)
 	}
 	few.Twin(gate, up, x, norm, y)
 	out := t.out(F32, vectors*v.N)
-	t.run(l, slices.Concat(gates, ups, []int{xAt, normAt, out}, sum, []int{t.ints(int32(vectors), 0)})...)
+	step := t.ints(int32(vectors), 0)
+	if v.Sum != nil {
+		t.run(l, StreamSumGLUArguments[place]{W0: gates, W1: ups, X: xAt, Norm: normAt, Y: out,
+			Before: sum.before, Residual: sum.residual, Scale: sum.scale, Out: sum.out, Step: step})
+	} else {
+		t.run(l, MatVecGLUArguments[place]{W0: gates, W1: ups, X: xAt, Norm: normAt, Y: out, Step: step})
+	}
 	t.wants(out, F32, rows, v.N, y, 3*sums(v.K))
 	return t.Trial
 }
@@ -129,7 +137,7 @@ func (v MatVecGLU) trial(l Launch, block int) Trial {
 const trialExperts = 3
 
 // choose makes the experts of tokens, and the buffer of them.
-func (t *trial) choose(count, pairs int) ([]int32, int) {
+func (t *trial) choose(count, pairs int) ([]int32, place) {
 	out := make([]int32, pairs)
 	for i := range out {
 		out[i] = int32((i*2 + i/3) % min(trialExperts, count))
@@ -153,7 +161,7 @@ func (e Experts) trialUp(l Launch, block int) Trial {
 		product.Twin(gate.rows(int(at)*e.Inner, rows), up.rows(int(at)*e.Inner, rows), x, norm, h[i*rows:][:rows])
 	}
 	out := t.out(F32, e.Top*e.Inner)
-	t.run(l, append(append(gates, ups...), expertsAt, xAt, normAt, out, t.ints(1, 0))...)
+	t.run(l, ExpertsUpArguments[place]{W0: gates, W1: ups, Experts: expertsAt, X: xAt, Norm: normAt, Y: out, Step: t.ints(1, 0)})
 	t.wants(out, F32, rows, e.Inner, h, 3*sums(e.Hidden))
 	return t.Trial
 }
@@ -180,7 +188,7 @@ func (e Experts) trialDown(l Launch, block int) Trial {
 		}
 	}
 	out := t.out(F32, e.Hidden)
-	t.run(l, append(downs, expertsAt, scoresAt, hAt, extraAt, out, t.ints(1, 0))...)
+	t.run(l, ExpertsDownArguments[place]{W: downs, Experts: expertsAt, Scores: scoresAt, X: hAt, Extra: extraAt, Y: out, Step: t.ints(1, 0)})
 	t.want(out, F32, y, 2*sums(e.Top*e.Inner))
 	return t.Trial
 }
@@ -194,13 +202,13 @@ func (m Matrices) tiled() (DType, float64) {
 }
 
 // sample adds vectors [tokens, k] of which some are random, the others zeros; at are those.
-func (t *trial) sample(d DType, tokens, k int, at []int) ([]float32, int) {
+func (t *trial) sample(d DType, tokens, k int, at []int) ([]float32, place) {
 	values := t.random(d, len(at)*k)
 	return values, t.sparse(d, tokens, k, values, k, at)
 }
 
 // sparse adds a buffer [tokens, width] of which some rows begin with n of the values each, and the rest is zeros.
-func (t *trial) sparse(d DType, tokens, width int, values []float32, n int, at []int) int {
+func (t *trial) sparse(d DType, tokens, width int, values []float32, n int, at []int) place {
 	var parts []TrialPart
 	for i, row := range at {
 		parts = append(parts, TrialPart{row * width * d.Size(), d.Bytes(values[i*n:][:n])})
@@ -224,7 +232,7 @@ func (m MatMul) trial(l Launch, tile Tile) Trial {
 	few, y := m, make([]float32, len(at)*rows)
 	few.N = rows
 	var extra []float32
-	extraAt := xAt
+	var extraAt place
 	switch m.Epilogue {
 	case AddVector:
 		extra, extraAt = t.floats(rows)
@@ -233,7 +241,9 @@ func (m MatMul) trial(l Launch, tile Tile) Trial {
 		extraAt = t.sparse(F32, tokens, m.N, extra, rows, at)
 	}
 	few.Twin(w, x, extra, y)
-	t.tiles(l, append(weight, xAt, extraAt), m.Half, at, tokens, rows, m.N, y, bound)
+	out, d, bound := t.tiled(m.Half, tokens*m.N, bound)
+	t.run(l, MatMulArguments[place]{W: weight, X: xAt, Extra: extraAt, Y: out, Step: t.ints(int32(tokens), 0)})
+	t.wantRows(out, d, at, rows, m.N, y, bound)
 	return t.Trial
 }
 
@@ -249,20 +259,25 @@ func (m MatMulGLU) trial(l Launch, tile Tile) Trial {
 	few, y := m, make([]float32, len(at)*rows)
 	few.N = rows
 	few.Twin(gate, up, x, y)
-	t.tiles(l, append(append(gates, ups...), xAt), m.Half, at, tokens, rows, m.N, y, 2*bound)
+	out, d, bound := t.tiled(m.Half, tokens*m.N, 2*bound)
+	t.run(l, MatMulGLUArguments[place]{W0: gates, W1: ups, X: xAt, Y: out, Step: t.ints(int32(tokens), 0)})
+	t.wantRows(out, d, at, rows, m.N, y, bound)
 	return t.Trial
 }
 
-// tiles adds the launch of a tiled product and what rows of its results must be.
-func (t *trial) tiles(l Launch, buffers []int, half bool, at []int, tokens, rows, n int, y []float32, bound float64) {
+// tiled adds the n results of a tiled product, of which it gives the dtype and the bound.
+func (t *trial) tiled(half bool, n int, bound float64) (place, DType, float64) {
 	d := F32
 	if half {
 		d, bound = BF16, max(bound, roundedOnce)
 	}
-	out := t.out(d, tokens*n)
-	t.run(l, append(buffers, out, t.ints(int32(tokens), 0))...)
+	return t.out(d, n), d, bound
+}
+
+// wantRows adds what some rows of n results must begin with: so many of y each.
+func (t *trial) wantRows(out place, d DType, at []int, rows, n int, y []float32, bound float64) {
 	for i, row := range at {
-		t.Wants = append(t.Wants, Want{out, row * n, d, y[i*rows:][:rows], bound})
+		t.wantAt(out, row*n, d, y[i*rows:][:rows], bound)
 	}
 }
 
@@ -279,7 +294,7 @@ func (p Prepare) trial() Trial {
 		d, bound = BF16, roundedOnce
 	}
 	out := t.out(d, len(y))
-	t.run(l, xAt, normAt, out, t.ints(tokens, 0))
+	t.run(l, MatMulPrepareArguments[place]{X: xAt, Norm: normAt, Y: out, Step: t.ints(tokens, 0)})
 	t.want(out, d, y, bound)
 	return t.Trial
 }
@@ -293,7 +308,7 @@ func (d Dequantize) trial() Trial {
 	y := make([]float32, few.N*d.K)
 	few.Twin(w, y)
 	out := t.out(BF16, len(y))
-	t.run(l, append(weight, out)...)
+	t.run(l, DequantizeArguments[place]{W: weight, Y: out})
 	t.want(out, BF16, y, roundedOnce)
 	return t.Trial
 }
@@ -306,7 +321,7 @@ func (e Embedding) trial() Trial {
 	tokens, y := []int32{int32(n - 1), 0}, make([]float32, 2*e.K)
 	e.Twin(w, tokens, y)
 	out := t.out(F32, len(y))
-	t.run(l, append(weight, t.ints(tokens...), out, t.ints(2, 0))...)
+	t.run(l, EmbeddingArguments[place]{W: weight, Tokens: t.ints(tokens...), Y: out, Step: t.ints(2, 0)})
 	t.want(out, F32, y, sums(1))
 	return t.Trial
 }

@@ -24,7 +24,8 @@ func (n RMSNorm) trial() Trial {
 	sum, out := make([]float32, size), make([]float32, size)
 	n.Twin(trialled, x, pre, residual, scale[0], weight, gate, sum, out)
 	sumAt, outAt := t.out(F32, size), t.out(F32, size)
-	t.run(l, xAt, preAt, residualAt, t.hold(n.Scale, scale), weightAt, gateAt, sumAt, outAt, t.ints(trialled, 5))
+	t.run(l, NormArguments[place]{X: xAt, Pre: preAt, Residual: residualAt, Scale: t.hold(n.Scale, scale), Weight: weightAt, Gate: gateAt,
+		Sum: sumAt, Out: outAt, Step: t.ints(trialled, 5)})
 	if n.Sum {
 		t.want(sumAt, F32, sum, sums(1))
 	}
@@ -50,7 +51,7 @@ func (r Reduce) trial() Trial {
 		d, bound = I32, 0
 	}
 	out := t.out(d, len(y))
-	t.run(l, t.hold(F32, x), out, t.ints(trialled, 0))
+	t.run(l, ReduceArguments[place]{X: t.hold(F32, x), Out: out, Step: t.ints(trialled, 0)})
 	t.want(out, d, y, bound)
 	return t.Trial
 }
@@ -82,7 +83,7 @@ func (g Gather) trial() Trial {
 	tableAt := t.add(max(g.Rows*size, 16), TrialPart{from * size, g.Table.Bytes(table)})
 	outAt := t.out(g.Out, len(out))
 	l, _ := g.Launch(trialled)
-	t.run(l, tableAt, t.ints(numbers...), outAt, t.ints(trialled, 0))
+	t.run(l, GatherRowsArguments[place]{Table: tableAt, Index: t.ints(numbers...), Out: outAt, Step: t.ints(trialled, 0)})
 	t.want(outAt, g.Out, out, 0)
 	return t.Trial
 }
@@ -94,7 +95,7 @@ func (r Reduce) trialSoftmax() Trial {
 	y := make([]float32, trialled*r.Heads*r.N)
 	r.SoftmaxTwin(trialled, x, y)
 	out := t.out(F32, len(y))
-	t.run(l, xAt, out, t.ints(trialled, 0))
+	t.run(l, SoftmaxArguments[place]{X: xAt, Y: out, Step: t.ints(trialled, 0)})
 	t.want(out, F32, y, sums(1))
 	return t.Trial
 }
@@ -130,9 +131,10 @@ func (e Elementwise) trial(l Launch) Trial {
 		return n
 	}
 	positive := map[string]bool{"log": true, "sqrt": true, "rsqrt": true, "reciprocal": true, "power": true, "divide": true, "logaddexp": true}[e.Op]
-	var buffers []int
+	var a ElementwiseArguments[place]
+	operands := [...]*place{&a.X0, &a.X1, &a.X2}
 	var in [][]float64
-	for _, p := range e.In {
+	for i, p := range e.In {
 		values := t.random(p.DType, span(few.Box, p))
 		numbers := make([]float64, len(values))
 		for i, v := range values {
@@ -142,10 +144,7 @@ func (e Elementwise) trial(l Launch) Trial {
 			values[i], numbers[i] = v, float64(v)
 		}
 		in = append(in, numbers)
-		buffers = append(buffers, t.add(max(16, span(e.Box, p)*p.DType.Size()), TrialPart{0, p.DType.Bytes(values)}))
-	}
-	for len(buffers) < 3 {
-		buffers = append(buffers, buffers[0])
+		*operands[i] = t.add(max(16, span(e.Box, p)*p.DType.Size()), TrialPart{0, p.DType.Bytes(values)})
 	}
 	results := make([]float64, span(few.Box, e.Out)) // between them are zeros, as in the buffer
 	few.first(count, 1, 0, in, results)
@@ -154,7 +153,8 @@ func (e Elementwise) trial(l Launch) Trial {
 		values[i] = float32(v)
 	}
 	out := t.add(max(16, span(e.Box, e.Out)*e.Out.DType.Size()))
-	t.run(l, append(buffers, out, t.ints(1, 0))...)
+	a.Out, a.Step = out, t.ints(1, 0)
+	t.run(l, a)
 	bound := sums(1)
 	if e.Out.DType == BF16 {
 		bound = roundedOnce
@@ -172,7 +172,7 @@ func (s Sample) trial(part, collect, choose Launch) Trial {
 	const temperature, topK, topP, seed = 0.8, 20, 0.9, 7
 	key := [2]uint32{0, seed}
 	token := s.Twin(logits, temperature, topK, topP, key)
-	long := func(n int32) int { return t.ints(n, 0) } // of 64 bits
+	long := func(n int32) place { return t.ints(n, 0) } // of 64 bits
 	logitsAt, temperatureAt := t.hold(F32, logits), t.hold(F32, []float32{temperature})
 	topKAt, topPAt, seedAt := long(topK), t.hold(F32, []float32{topP}), long(seed)
 	if !s.Filters {
@@ -182,11 +182,13 @@ func (s Sample) trial(part, collect, choose Launch) Trial {
 	tops, topsAt := t.out(F32, parts), t.out(I32, parts)
 	values, places := t.add(4*parts*each), t.add(4*parts*each)
 	counts, totals, out, next := t.add(4*parts), t.add(8*parts), t.out(I32, 1), t.out(I32, 1)
-	t.run(part, logitsAt, temperatureAt, topKAt, topPAt, seedAt, tops, topsAt)
+	t.run(part, SamplePartArguments[place]{Logits: logitsAt, Temperature: temperatureAt, TopK: topKAt, TopP: topPAt, Seed: seedAt, Tops: tops, Places: topsAt})
 	if s.Filters {
-		t.run(collect, logitsAt, temperatureAt, topKAt, topPAt, tops, values, places, counts, totals)
+		t.run(collect, SampleCollectArguments[place]{Logits: logitsAt, Temperature: temperatureAt, TopK: topKAt, TopP: topPAt, Tops: tops,
+			Values: values, Places: places, Counts: counts, Sums: totals})
 	}
-	t.run(choose, logitsAt, temperatureAt, topKAt, topPAt, seedAt, tops, topsAt, values, places, counts, totals, out, next)
+	t.run(choose, SampleChooseArguments[place]{Logits: logitsAt, Temperature: temperatureAt, TopK: topKAt, TopP: topPAt, Seed: seedAt, Tops: tops, TopsAt: topsAt,
+		Values: values, Places: places, Counts: counts, Sums: totals, Token: out, Next: next})
 	t.want(out, I32, []float32{float32(token)}, 0)
 	t.want(next, I32, []float32{float32(token)}, 0)
 	return t.Trial

@@ -1,8 +1,8 @@
 package kernels
 
-// trialOf adds the operands of a convolution of the first of so many channels, x being what it is given: w, reset,
-// state, y and, for kernels that write it elsewhere, the state after. The results and that state must be those of the twin.
-func (c Conv) trialOf(t *trial, channels, tokens int, x []float32, elsewhere bool, bound float64) []int {
+// trialOf adds the buffers of a convolution of the first of so many channels, x being what it is given. Next is the state
+// after, where kernels write it elsewhere. The results and that state must be those of the twin.
+func (c Conv) trialOf(t *trial, channels, tokens int, x []float32, elsewhere bool, bound float64) ConvStepArguments[place] {
 	w, state := t.random(c.Weight, c.Channels*c.Taps), t.random(c.State, c.Channels*c.Taps)
 	wAt := t.add(channels*c.Taps*c.Weight.Size(), TrialPart{0, c.Weight.Bytes(w)})
 	stateAt := t.spread(c.State, state, c.Channels, channels)
@@ -13,10 +13,10 @@ func (c Conv) trialOf(t *trial, channels, tokens int, x []float32, elsewhere boo
 	c.Twin(tokens, 5, x, w, false, state, y)
 	out := t.out(F32, tokens*channels)
 	t.wants(out, F32, c.Channels, channels, y, bound)
-	operands, next := []int{wAt, t.ints(0), stateAt, out}, stateAt
+	a, next := ConvStepArguments[place]{W: wAt, Reset: t.ints(0), State: stateAt, Y: out}, stateAt
 	if elsewhere {
 		next = t.out(c.State, channels*c.Taps)
-		operands = append(operands, next)
+		a.Next = next
 	}
 	if c.State == BF16 {
 		bound = max(bound, roundedOnce)
@@ -26,14 +26,15 @@ func (c Conv) trialOf(t *trial, channels, tokens int, x []float32, elsewhere boo
 	} else {
 		t.wants(next, c.State, c.Channels, channels, state, bound)
 	}
-	return operands
+	return a
 }
 
 func (c Conv) trialStep(l Launch) Trial {
 	t := newTrial()
 	x, xAt := t.floats(trialled * c.Token)
-	operands := c.trialOf(t, c.Channels, trialled, x, true, sums(1))
-	t.run(l, append(append([]int{xAt}, operands...), t.ints(trialled, 5))...)
+	a := c.trialOf(t, c.Channels, trialled, x, true, sums(1))
+	a.X, a.Step = xAt, t.ints(trialled, 5)
+	t.run(l, a)
 	return t.Trial
 }
 
@@ -43,35 +44,34 @@ func (c Conv) trialTokens() Trial {
 	outputs, state, _ := c.Launches(tokens)
 	t := newTrial()
 	x, xAt := t.floats(tokens * c.Token)
-	operands := c.trialOf(t, c.Channels, tokens, x, false, sums(1))
+	a := c.trialOf(t, c.Channels, tokens, x, false, sums(1))
 	step := t.ints(tokens, 5)
-	t.run(outputs, append(append([]int{xAt}, operands...), step)...)
-	t.run(state, xAt, operands[1], operands[2], step)
+	t.run(outputs, ConvTokensArguments[place]{X: xAt, W: a.W, Reset: a.Reset, State: a.State, Y: a.Y, Step: step})
+	t.run(state, ConvStateArguments[place]{X: xAt, Reset: a.Reset, State: a.State, Step: step})
 	return t.Trial
 }
 
 // inputs adds the operands of the rule for so many tokens: q, k, v, g, β.
-func (d Delta) inputs(t *trial, tokens int) (q, k, v, g, beta []float32, at []int) {
-	add := func(stride, n int, f func(x float32) float32) []float32 {
+func (d Delta) inputs(t *trial, tokens int) (q, k, v, g, beta []float32, a DeltaStepArguments[place]) {
+	add := func(at *place, stride, n int, f func(x float32) float32) []float32 {
 		values := t.random(F32, (tokens-1)*stride+n)
 		for i, x := range values {
 			values[i] = f(x)
 		}
-		at = append(at, t.hold(F32, values))
+		*at = t.hold(F32, values)
 		return values
 	}
 	keys := func(x float32) float32 { return x / float32(d.DK/8) } // of a length below 1
 	gate := func(x float32) float32 { return 0.5 + x/4 }
-	q, k = add(d.QToken, d.KHeads*d.DK, keys), add(d.KToken, d.KHeads*d.DK, keys)
-	v = add(d.VToken, d.Heads*d.DV, func(x float32) float32 { return x })
-	g, beta = add(d.GToken, d.Heads, gate), add(d.BetaToken, d.Heads, gate)
-	return q, k, v, g, beta, at
+	q, k = add(&a.Q, d.QToken, d.KHeads*d.DK, keys), add(&a.K, d.KToken, d.KHeads*d.DK, keys)
+	v = add(&a.V, d.VToken, d.Heads*d.DV, func(x float32) float32 { return x })
+	g, beta = add(&a.G, d.GToken, d.Heads, gate), add(&a.Beta, d.BetaToken, d.Heads, gate)
+	return q, k, v, g, beta, a
 }
 
-// trialOf compares the results and the state with the twin's. rest are the buffers that lie between the inputs and reset. The state
-// after is written to where it was, or elsewhere.
-func (d Delta) trialOf(t *trial, tokens int, elsewhere bool, run func(in []int, weights []int, reset, state, y, next, step int)) {
-	q, k, v, g, beta, in := d.inputs(t, tokens)
+// trialOf compares the results and the state with the twin's. The state after is written to where it was, or elsewhere.
+func (d Delta) trialOf(t *trial, tokens int, elsewhere bool, run func(a DeltaStepArguments[place])) {
+	q, k, v, g, beta, a := d.inputs(t, tokens)
 	qWeight, qAt := t.held(d.Norm, d.DK)
 	kWeight, kAt := t.held(d.Norm, d.DK)
 	bias, biasAt := t.held(d.Gates, d.Heads)
@@ -87,7 +87,9 @@ func (d Delta) trialOf(t *trial, tokens int, elsewhere bool, run func(in []int, 
 	if elsewhere {
 		next = t.out(d.State, len(state))
 	}
-	run(in, []int{qAt, kAt, biasAt, rateAt}, t.ints(0), stateAt, out, next, t.ints(int32(tokens), 5))
+	a.QWeight, a.KWeight, a.Bias, a.Rate, a.Reset = qAt, kAt, biasAt, rateAt, t.ints(0)
+	a.State, a.Y, a.Next, a.Step = stateAt, out, next, t.ints(int32(tokens), 5)
+	run(a)
 	bound := 5 * sums(d.DK)
 	t.want(out, F32, y, bound)
 	if d.State == BF16 {
@@ -98,9 +100,7 @@ func (d Delta) trialOf(t *trial, tokens int, elsewhere bool, run func(in []int, 
 
 func (d Delta) trialStep(l Launch) Trial {
 	t := newTrial()
-	d.trialOf(t, trialled, true, func(in, weights []int, reset, state, y, next, step int) {
-		t.run(l, append(append(in, weights...), reset, state, y, next, step)...)
-	})
+	d.trialOf(t, trialled, true, func(a DeltaStepArguments[place]) { t.run(l, a) })
 	return t.Trial
 }
 
@@ -109,11 +109,11 @@ func (d Delta) trialChunks() Trial {
 	t := newTrial()
 	tokens := d.Length + 5
 	solve, scan, _ := d.Launches(tokens)
-	d.trialOf(t, tokens, false, func(in, _ []int, reset, state, y, _, step int) {
+	d.trialOf(t, tokens, false, func(a DeltaStepArguments[place]) {
 		sums, w, u := t.out(F32, tokens*d.Heads), t.out(F32, tokens*d.Heads*d.DK), t.out(F32, tokens*d.Heads*d.DV)
 		m := t.out(F32, ceil(tokens, d.Length)*d.Heads*d.Length*d.Length)
-		t.run(solve, append(in, sums, w, u, m, step)...)
-		t.run(scan, in[0], in[1], sums, w, u, m, reset, state, y, step)
+		t.run(solve, DeltaSolveArguments[place]{Q: a.Q, K: a.K, V: a.V, G: a.G, Beta: a.Beta, Sums: sums, W: w, U: u, M: m, Step: a.Step})
+		t.run(scan, DeltaScanArguments[place]{Q: a.Q, K: a.K, Sums: sums, W: w, U: u, M: m, Reset: a.Reset, State: a.State, Y: a.Y, Step: a.Step})
 	})
 	return t.Trial
 }
@@ -132,7 +132,7 @@ func (d Delta) trialGates() Trial {
 		beta[i] = float32(Sigmoid.of(float64(b[token*d.BetaToken+h])))
 	}
 	gAt, betaAt := t.out(F32, len(g)), t.out(F32, len(g))
-	t.run(l, xAt, bAt, biasAt, rateAt, gAt, betaAt, t.ints(trialled, 0))
+	t.run(l, DeltaGatesArguments[place]{X: xAt, B: bAt, Bias: biasAt, Rate: rateAt, Decay: gAt, Beta: betaAt, Step: t.ints(trialled, 0)})
 	t.want(gAt, F32, g, sums(1))
 	t.want(betaAt, F32, beta, sums(1))
 	return t.Trial
