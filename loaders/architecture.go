@@ -1,16 +1,14 @@
 package loaders
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders/builder"
 	"github.com/etc-ml/etc/loaders/gemma4"
 	"github.com/etc-ml/etc/loaders/gguf"
 	"github.com/etc-ml/etc/loaders/huggingface"
-	"github.com/etc-ml/etc/loaders/qwen35moe"
+	"github.com/etc-ml/etc/loaders/qwen"
 )
 
 // model makes modules of one checkpoint.
@@ -18,26 +16,32 @@ type model interface {
 	Build(builder.Options) (*ir.Module, error)
 }
 
-// architecture is a row of the table of architectures.
+// architecture is a row of the table of builders. It serves all families ([huggingface.Families]) whose configurations
+// have one type.
 type architecture struct {
-	// family is a short name of the model family, the name of the builder's package.
-	family string
-	// names are the class names of transformers that config.json may have.
-	names []string
-	// exporterUsesMinMax tells how ExecuTorch's exporter quantizes the family: min/max with zero points, and
+	// exporterUsesMinMax tells how ExecuTorch's exporter quantizes such models: min/max with zero points, and
 	// the embedding too, or hqq scale-only.
 	exporterUsesMinMax bool
-	// open takes the model's tensors, where the configuration is of the family; else it gives nil.
+	// serves tells whether a configuration is of the row's type.
+	serves func(huggingface.Config) bool
+	// open takes the model's tensors, where the configuration is of the row's type; else it gives nil.
 	open func(huggingface.Config, huggingface.Tokens, *builder.Tensors) model
-	// gguf reads configuration and tensors of a GGUF file whose general.architecture is the family.
+	// ggufs are the names that GGUF files of such models have for their architecture (general.architecture).
+	ggufs []string
+	// gguf reads configuration and tensors of such a file.
 	gguf func(*gguf.Model, bool) (map[string]any, []builder.Tensor, error)
 	// bundle gives the tensors of a bundle of ExecuTorch's the names of transformers; nil where it has them.
 	bundle func(huggingface.Config, []builder.Tensor) []builder.Tensor
 }
 
 var architectures = []architecture{
-	{"qwen35moe", []string{"Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM"}, false, open(qwen35moe.New), qwen35moe.FromGGUF, qwen35moe.FromBundle},
-	{"gemma4", []string{"Gemma4ForConditionalGeneration", "Gemma4ForCausalLM"}, true, open(gemma4.New), gemma4.FromGGUF, nil},
+	{false, is[*huggingface.Qwen], open(qwen.New), qwen.GGUF, qwen.FromGGUF, qwen.FromBundle},
+	{true, is[*huggingface.Gemma4], open(gemma4.New), []string{"gemma4"}, gemma4.FromGGUF, nil},
+}
+
+func is[C huggingface.Config](config huggingface.Config) bool {
+	_, ok := config.(C)
+	return ok
 }
 
 // open makes a row's function of a builder's constructor for configurations of type C.
@@ -51,21 +55,13 @@ func open[C huggingface.Config, M model](construct func(C, huggingface.Tokens, *
 }
 
 // Architectures lists the names of the supported architectures, as config.json has them.
-func Architectures() []string {
-	var names []string
-	for _, a := range architectures {
-		names = append(names, a.names...)
-	}
-	slices.Sort(names)
-	return names
-}
+func Architectures() []string { return huggingface.Architectures() }
 
-// findArchitecture gives the row of an architecture.
-func findArchitecture(name string) (architecture, error) {
-	for _, a := range architectures {
-		if slices.Contains(a.names, name) {
-			return a, nil
-		}
+// findArchitecture gives the row that serves a configuration. Every type of configuration has one.
+func findArchitecture(config huggingface.Config) (architecture, bool) {
+	i := slices.IndexFunc(architectures, func(a architecture) bool { return a.serves(config) })
+	if i < 0 {
+		return architecture{}, false
 	}
-	return architecture{}, fmt.Errorf("architecture %q is not supported; expected one of %s", name, strings.Join(Architectures(), ", "))
+	return architectures[i], true
 }

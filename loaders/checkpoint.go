@@ -57,9 +57,9 @@ func Open(dir string) (*Checkpoint, error) {
 		return nil, err
 	}
 	config := filepath.Join(dir, huggingface.ConfigFile)
-	arch, err := findArchitecture(m.Architecture)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", config, err)
+	arch, ok := findArchitecture(m.Config)
+	if !ok {
+		return nil, fmt.Errorf("%s: the family %s has no builder (%T)", config, m.Family, m.Config)
 	}
 	if m.Quantization != nil && mlx.IsOther(m.Quantization) {
 		return nil, fmt.Errorf("%s: expected weights in bf16, f16 or f32, or those of mlx-lm, found the quantization %s; use the original checkpoint", config, m.Quantization)
@@ -119,7 +119,7 @@ func (c *Checkpoint) readSafetensors(files *safetensors.Checkpoint, config strin
 // read gives the architecture its tensors. sources gives the tensors of the files that one of them is made of.
 func (c *Checkpoint) read(tensors *builder.Tensors, sources func(name string) []Source) error {
 	if c.model = c.arch.open(c.Model.Config, c.Model.Tokens, tensors); c.model == nil {
-		return fmt.Errorf("%s: expected a configuration of %s, found %T", c.Model.Dir, c.arch.family, c.Model.Config)
+		return fmt.Errorf("%s: expected another type of configuration than %T", c.Model.Dir, c.Model.Config)
 	}
 	if err := tensors.Err(c.Model.Dir, c.Model.Architecture); err != nil {
 		return err
@@ -138,8 +138,8 @@ func (c *Checkpoint) read(tensors *builder.Tensors, sources func(name string) []
 // Architecture is the model's class name in transformers, one of [Architectures].
 func (c *Checkpoint) Architecture() string { return c.Model.Architecture }
 
-// Family is a short name of the model family: "qwen35moe" or "gemma4".
-func (c *Checkpoint) Family() string { return c.arch.family }
+// Family is a short name of the model family, one of [huggingface.Families]: "qwen35moe".
+func (c *Checkpoint) Family() string { return c.Model.Family }
 
 // ExporterUsesMinMax reports how ExecuTorch's exporter quantizes the model: with 4-bit min/max and an 8-bit
 // embedding, or else with hqq scale-only.
@@ -158,8 +158,8 @@ func (c *Checkpoint) Build(o Options) (*ir.Module, error) {
 // Sources lists the tensors that modules read, in the order of their bytes in the files.
 func (c *Checkpoint) Sources() []Source { return c.sources }
 
-// Skipped counts the tensors of modules beside the language model that are left out, by kind:
-// [builder.Vision], [builder.Audio], [builder.MultiToken].
+// Skipped counts the tensors that are left out, by kind: those of modules beside the language model, [builder.Vision],
+// [builder.Audio] and [builder.MultiToken], and [builder.SharedKV].
 func (c *Checkpoint) Skipped() map[string]int { return c.skipped }
 
 // Unlisted lists the names of tensors that lie in the files but not in the index, which are left out.

@@ -14,7 +14,7 @@ import (
 	"github.com/etc-ml/etc/loaders/huggingface"
 )
 
-// architectureKey is the metadata key of a GGUF file's architecture, which is the name of a family here.
+// architectureKey is the metadata key of a GGUF file's architecture.
 const architectureKey = "general.architecture"
 
 // OpenGGUF opens a GGUF model, of a split one the first shard. Weights whose values MLX's affine form holds exactly
@@ -35,12 +35,12 @@ func OpenGGUF(path string, superblocks bool) (*Checkpoint, error) {
 // newGGUF makes a checkpoint of a model, and gives it the model to close.
 func newGGUF(m *gguf.Model, superblocks bool) (*Checkpoint, error) {
 	k := m.Keys()
-	family := k.Text(architectureKey)
-	i := slices.IndexFunc(architectures, func(a architecture) bool { return a.family == family })
+	name := k.Text(architectureKey)
+	i := slices.IndexFunc(architectures, func(a architecture) bool { return slices.Contains(a.ggufs, name) })
 	if i < 0 {
 		var known []string
 		for _, a := range architectures {
-			known = append(known, a.family)
+			known = append(known, a.ggufs...)
 		}
 		k.Fault(architectureKey, "one of "+strings.Join(known, ", "))
 		return nil, k.Err()

@@ -147,7 +147,7 @@ func (r *reference) head() []float64 {
 }
 
 // qwen gives the logits after each token.
-func (r *reference) qwen(c *huggingface.Qwen35MoE, ids []int64) [][]float64 {
+func (r *reference) qwen(c *huggingface.Qwen, ids []int64) [][]float64 {
 	x := r.embed(ids, c.HiddenSize, 1)
 	for i, kind := range c.Layers {
 		p := "layers." + strconv.Itoa(i) + "."
@@ -171,7 +171,7 @@ func (r *reference) qwen(c *huggingface.Qwen35MoE, ids []int64) [][]float64 {
 	return x
 }
 
-func (r *reference) qwenAttention(c *huggingface.Qwen35MoE, p string, x [][]float64) [][]float64 {
+func (r *reference) qwenAttention(c *huggingface.Qwen, p string, x [][]float64) [][]float64 {
 	p += "self_attn."
 	out := make([][]float64, len(x))
 	keys, values := make([][][]float64, c.KVHeads), make([][][]float64, c.KVHeads)
@@ -198,7 +198,7 @@ func (r *reference) qwenAttention(c *huggingface.Qwen35MoE, p string, x [][]floa
 	return out
 }
 
-func (r *reference) qwenDeltaNet(c *huggingface.Qwen35MoE, p string, x [][]float64) [][]float64 {
+func (r *reference) qwenDeltaNet(c *huggingface.Qwen, p string, x [][]float64) [][]float64 {
 	p += "linear_attn."
 	dk, dv, perKey := c.LinearKeyHeadDim, c.LinearValueHeadDim, c.LinearValueHeads/c.LinearKeyHeads
 	channels, taps := c.ConvChannels(), c.ConvKernel
@@ -255,7 +255,7 @@ func (r *reference) qwenDeltaNet(c *huggingface.Qwen35MoE, p string, x [][]float
 	return out
 }
 
-func (r *reference) qwenExperts(c *huggingface.Qwen35MoE, p string, x []float64) []float64 {
+func (r *reference) qwenExperts(c *huggingface.Qwen, p string, x []float64) []float64 {
 	scores, sum := linear(r.get(p+"gate.weight"), x), 0.0
 	for i := range scores {
 		scores[i] = math.Exp(scores[i])

@@ -13,8 +13,8 @@ import (
 	"github.com/etc-ml/etc/loaders/safetensors"
 )
 
-func smallQwen(change func(*huggingface.Qwen35MoE)) *huggingface.Qwen35MoE {
-	c := &huggingface.Qwen35MoE{
+func smallQwen(change func(*huggingface.Qwen)) *huggingface.Qwen {
+	c := &huggingface.Qwen{
 		VocabSize: 48, HiddenSize: 32, Layers: []huggingface.LayerKind{huggingface.LinearAttention, huggingface.FullAttention, huggingface.LinearAttention},
 		Heads: 4, KVHeads: 2, HeadDim: 16, RotaryDim: 4, RopeTheta: 1e4,
 		LinearKeyHeads: 2, LinearValueHeads: 4, LinearKeyHeadDim: 8, LinearValueHeadDim: 8, ConvKernel: 4,
@@ -96,19 +96,19 @@ func TestVariants(t *testing.T) {
 	}{
 		{"qwen", smallQwen(nil), nil, nil, ir.BF16},
 		{"qwen flat, plain names, single experts", smallQwen(nil), chain(plainNames, splitExperts), flatten, ir.BF16},
-		{"qwen conv kernel 3", smallQwen(func(c *huggingface.Qwen35MoE) { c.ConvKernel = 3 }), nil, nil, ir.BF16},
-		{"qwen conv kernel 1", smallQwen(func(c *huggingface.Qwen35MoE) { c.ConvKernel = 1 }), nil, nil, ir.BF16},
-		{"qwen as many key as value heads", smallQwen(func(c *huggingface.Qwen35MoE) { c.LinearKeyHeads = 4 }), nil, nil, ir.BF16},
-		{"qwen three value heads a key head", smallQwen(func(c *huggingface.Qwen35MoE) { c.LinearValueHeads = 6 }), nil, nil, ir.BF16},
-		{"qwen values wider than keys", smallQwen(func(c *huggingface.Qwen35MoE) { c.LinearValueHeadDim = 12 }), nil, nil, ir.BF16},
-		{"qwen keys wider than values", smallQwen(func(c *huggingface.Qwen35MoE) { c.LinearKeyHeadDim = 12 }), nil, nil, ir.BF16},
-		{"qwen tied head", smallQwen(func(c *huggingface.Qwen35MoE) { c.TieWordEmbeddings = true }), nil, nil, ir.BF16},
-		{"qwen whole heads rotated", smallQwen(func(c *huggingface.Qwen35MoE) { c.RotaryDim = 16 }), nil, nil, ir.BF16},
-		{"qwen one key-value head", smallQwen(func(c *huggingface.Qwen35MoE) { c.KVHeads = 1 }), nil, nil, ir.BF16},
-		{"qwen all experts", smallQwen(func(c *huggingface.Qwen35MoE) { c.ExpertsPerToken = 6 }), nil, nil, ir.BF16},
-		{"qwen large eps", smallQwen(func(c *huggingface.Qwen35MoE) { c.RMSNormEps = 1e-2 }), nil, nil, ir.BF16},
-		{"qwen full layers only", smallQwen(func(c *huggingface.Qwen35MoE) { c.Layers = []huggingface.LayerKind{full, full} }), nil, nil, ir.BF16},
-		{"qwen linear layers only", smallQwen(func(c *huggingface.Qwen35MoE) { c.Layers = []huggingface.LayerKind{linear, linear} }), nil, nil, ir.BF16},
+		{"qwen conv kernel 3", smallQwen(func(c *huggingface.Qwen) { c.ConvKernel = 3 }), nil, nil, ir.BF16},
+		{"qwen conv kernel 1", smallQwen(func(c *huggingface.Qwen) { c.ConvKernel = 1 }), nil, nil, ir.BF16},
+		{"qwen as many key as value heads", smallQwen(func(c *huggingface.Qwen) { c.LinearKeyHeads = 4 }), nil, nil, ir.BF16},
+		{"qwen three value heads a key head", smallQwen(func(c *huggingface.Qwen) { c.LinearValueHeads = 6 }), nil, nil, ir.BF16},
+		{"qwen values wider than keys", smallQwen(func(c *huggingface.Qwen) { c.LinearValueHeadDim = 12 }), nil, nil, ir.BF16},
+		{"qwen keys wider than values", smallQwen(func(c *huggingface.Qwen) { c.LinearKeyHeadDim = 12 }), nil, nil, ir.BF16},
+		{"qwen tied head", smallQwen(func(c *huggingface.Qwen) { c.TieWordEmbeddings = true }), nil, nil, ir.BF16},
+		{"qwen whole heads rotated", smallQwen(func(c *huggingface.Qwen) { c.RotaryDim = 16 }), nil, nil, ir.BF16},
+		{"qwen one key-value head", smallQwen(func(c *huggingface.Qwen) { c.KVHeads = 1 }), nil, nil, ir.BF16},
+		{"qwen all experts", smallQwen(func(c *huggingface.Qwen) { c.ExpertsPerToken = 6 }), nil, nil, ir.BF16},
+		{"qwen large eps", smallQwen(func(c *huggingface.Qwen) { c.RMSNormEps = 1e-2 }), nil, nil, ir.BF16},
+		{"qwen full layers only", smallQwen(func(c *huggingface.Qwen) { c.Layers = []huggingface.LayerKind{full, full} }), nil, nil, ir.BF16},
+		{"qwen linear layers only", smallQwen(func(c *huggingface.Qwen) { c.Layers = []huggingface.LayerKind{linear, linear} }), nil, nil, ir.BF16},
 		{"qwen float32", smallQwen(nil), convert(safetensors.F32), nil, ir.F32},
 		{"qwen float16", smallQwen(nil), chain(convert(safetensors.F16), splitExperts), nil, ir.F32},
 		{"gemma", smallGemma(nil), nil, nil, ir.BF16},
@@ -136,7 +136,7 @@ func TestVariants(t *testing.T) {
 			require.Equal(t, test.config, c.Model.Config)
 			reference := openReference(t, dir)
 			forward := func(ids []int64) [][]float64 { return reference.gemma(test.config.(*huggingface.Gemma4), ids) }
-			if q, ok := test.config.(*huggingface.Qwen35MoE); ok {
+			if q, ok := test.config.(*huggingface.Qwen); ok {
 				forward = func(ids []int64) [][]float64 { return reference.qwen(q, ids) }
 			}
 			ids, others := someTokens(29, 1), someTokens(9, 2)

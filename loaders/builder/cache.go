@@ -24,16 +24,35 @@ func (g *Graph) Buffer(name string, d ir.DType, shape ...int) *ir.Buffer {
 // Store writes x to a buffer.
 func (g *Graph) Store(b *ir.Buffer, x *ir.Value) { g.BufferOp("store", b, nil, x) }
 
+// KeysValues are keys and values as attention reads them from its caches, those of the call included.
+type KeysValues struct {
+	keys, values *ir.Value
+	mask         *ir.Value // nil for causal attention over all of them
+}
+
 // Attend is causal attention of q [1,H,S,D] over all positions so far, k and v [1,Hkv,S,D] of the new
 // ones included, which go to caches of max_seq_len positions. It gives [1,H,S,D].
 func (g *Graph) Attend(prefix string, q, k, v *ir.Value, scale float64) *ir.Value {
+	return g.AttendTo(q, g.Cached(prefix, k, v), scale)
+}
+
+// AttendTo is attention of q [1,H,S,D] to keys and values, whose layer may be an earlier one: the call's positions are
+// the same in all layers.
+func (g *Graph) AttendTo(q *ir.Value, kv KeysValues, scale float64) *ir.Value {
+	if kv.mask == nil {
+		return g.Value("sdpa", &ir.SdpaAttrs{Scale: float32(scale), Causal: true}, q, kv.keys, kv.values)
+	}
+	return g.Value("sdpa", &ir.SdpaAttrs{Scale: float32(scale)}, q, kv.keys, kv.values, kv.mask)
+}
+
+// Cached writes k and v [1,Hkv,S,D] of the new positions to caches of max_seq_len positions.
+func (g *Graph) Cached(prefix string, k, v *ir.Value) KeysValues {
 	cached := func(name string, x *ir.Value) *ir.Value {
 		b := g.cache(prefix+name, x, g.Options.MaxSeqLen)
 		g.BufferOp("buffer_slice_update", b, nil, x, 2, g.Position, g.End)
 		return g.Slice(g.Load(b), 2, 0, g.End)
 	}
-	keys, values := cached(".k_cache", k), cached(".v_cache", v)
-	return g.Value("sdpa", &ir.SdpaAttrs{Scale: float32(scale), Causal: true}, q, keys, values)
+	return KeysValues{cached(".k_cache", k), cached(".v_cache", v), nil}
 }
 
 // cache makes a cache with a number of slots for x [1,heads,S,D].
@@ -55,8 +74,14 @@ type ring struct {
 }
 
 // AttendWindow is attention of q [1,H,S,D] over the last window positions, each query's own included; k
-// and v [1,Hkv,S,D] are those of the new positions. All sliding layers have one window.
+// and v [1,Hkv,S,D] are those of the new positions.
 func (g *Graph) AttendWindow(prefix string, q, k, v *ir.Value, scale float64, window int) *ir.Value {
+	return g.AttendTo(q, g.CachedWindow(prefix, k, v, window), scale)
+}
+
+// CachedWindow writes k and v [1,Hkv,S,D] of the new positions to caches of the last ones, of which a query sees window,
+// its own included. All sliding layers have one window.
+func (g *Graph) CachedWindow(prefix string, k, v *ir.Value, window int) KeysValues {
 	if g.ring == nil {
 		g.ring = g.newRing(window)
 	}
@@ -70,8 +95,7 @@ func (g *Graph) AttendWindow(prefix string, q, k, v *ir.Value, scale float64, wi
 		g.BufferOp("buffer_slice_update", b, nil, g.Slice(x, 2, r.fit, ToEnd), 2, 0, r.rest)
 		return g.Load(b)
 	}
-	keys, values := cached(".k_cache", k), cached(".v_cache", v)
-	return g.Value("sdpa", &ir.SdpaAttrs{Scale: float32(scale)}, q, keys, values, r.mask)
+	return KeysValues{cached(".k_cache", k), cached(".v_cache", v), r.mask}
 }
 
 func (g *Graph) newRing(window int) *ring {

@@ -173,6 +173,15 @@ func (g *Graph) RawNorm(x, w *ir.Value, eps float64) *ir.Value {
 	return g.Value("rms_norm", &ir.NormAttrs{Eps: float32(eps)}, x, w)
 }
 
+// Softcap is limit·tanh(x/limit); x where limit is 0.
+func (g *Graph) Softcap(x *ir.Value, limit float64) *ir.Value {
+	if limit == 0 {
+		return x
+	}
+	c := g.Constant(Weight{Name: "logit_softcap", Data: ir.Exact(ir.Float32s(nil, float32(limit)))})
+	return g.Multiply(g.Unary("tanh", g.Value("divide", nil, x, c)), c)
+}
+
 // Add, Multiply and their like promote as MLX does.
 
 // Add is x + y.

@@ -15,6 +15,8 @@ const (
 	Audio  = "audio"
 	// MultiToken is multi-token prediction: extra layers that draft tokens.
 	MultiToken = "mtp"
+	// SharedKV are projections of keys and values of layers that attend to those of another layer.
+	SharedKV = "shared keys and values"
 )
 
 // otherModules lists the modules that are skipped, by the beginnings of the names of their tensors
@@ -23,7 +25,7 @@ var otherModules = []struct {
 	kind     string
 	prefixes []string
 }{
-	{Vision, []string{"visual.", "vision_tower.", "vision_model.", "embed_vision.", "multi_modal_projector."}},
+	{Vision, []string{"visual.", "vision_tower.", "vision_model.", "embed_vision.", "multi_modal_projector.", "vision_embedder.", "vision_adapter.", "vision_projection."}},
 	{Audio, []string{"audio_tower.", "audio_model.", "embed_audio."}},
 	{MultiToken, []string{"mtp.", "mtp_"}},
 }

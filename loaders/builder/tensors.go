@@ -41,8 +41,9 @@ type Tensors struct {
 
 type entry struct {
 	Tensor
-	inner string
-	used  bool
+	inner   string
+	used    bool
+	skipped bool // by a builder: not to be read
 }
 
 // NewTensors indexes the tensors of a checkpoint, in the checkpoint's order.
@@ -75,6 +76,16 @@ func NewTensors(list []Tensor) *Tensors {
 
 // Has reports whether the checkpoint has a tensor of that name in the language model.
 func (t *Tensors) Has(name string) bool { return t.byName[name] != nil }
+
+// Skip leaves tensors out that a checkpoint may have and the model does not use; they are counted under kind.
+func (t *Tensors) Skip(kind string, names ...string) {
+	for _, name := range names {
+		if e := t.byName[name]; e != nil && !e.used {
+			e.used, e.skipped = true, true
+			t.skipped[kind]++
+		}
+	}
+}
 
 // HasUnder reports whether the checkpoint has a tensor whose name begins so.
 func (t *Tensors) HasUnder(prefix string) bool {
@@ -181,14 +192,14 @@ func (t *Tensors) problem(tensor, expected, found string) {
 	t.problems = append(t.problems, Problem{tensor, expected, found})
 }
 
-// Skipped counts the tensors of modules beside the language model, by kind: [Vision], [Audio], [MultiToken].
+// Skipped counts the tensors that are left out, by kind: [Vision], [Audio], [MultiToken], [SharedKV].
 func (t *Tensors) Skipped() map[string]int { return t.skipped }
 
 // Used lists the full names of the tensors that have been asked for, in the checkpoint's order.
 func (t *Tensors) Used() []string {
 	var names []string
 	for _, e := range t.order {
-		if e.used {
+		if e.used && !e.skipped {
 			names = append(names, e.Name)
 		}
 	}

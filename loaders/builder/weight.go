@@ -2,6 +2,7 @@ package builder
 
 import (
 	"encoding/binary"
+	"fmt"
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/numeric"
@@ -75,6 +76,18 @@ func (w Weight) OnePlus() Weight {
 	})}
 }
 
+// Times gives w times a number, in float32.
+func (w Weight) Times(factor float32) Weight {
+	from := w.Data.DType()
+	return Weight{Name: w.Name, Data: ir.Map(w.Data, ir.F32, fmt.Sprintf("times_f32_%g", factor), func(dst, src []byte) {
+		values := decode(from, src)
+		for i := range values {
+			values[i] *= factor
+		}
+		numeric.F32SliceToBytes(dst, values)
+	})}
+}
+
 // Reshape gives the bytes of w another shape.
 func (w Weight) Reshape(shape ...int) Weight {
 	return Weight{Name: w.Name, Data: ir.Reshape(w.Data, int64s(shape)...)}
@@ -86,6 +99,25 @@ func (w Weight) Part(name string, start, count int) Weight {
 	part := w.Each(func(d ir.Data) ir.Data { return ir.Axis1Rows(d, int64(start), int64(count)) })
 	part.Name = name
 	return part
+}
+
+// Span is a range of rows: the first one, and how many.
+type Span [2]int
+
+// GroupedRows takes rows of a matrix whose rows lie in groups of equal size, under another name: the first span of
+// every group, then the second span of every group, and so on.
+func (w Weight) GroupedRows(name string, groups, size int, spans ...Span) Weight {
+	out := w.Each(func(d ir.Data) ir.Data {
+		var parts []ir.Data
+		for _, s := range spans {
+			for g := range groups {
+				parts = append(parts, ir.Rows(d, int64(g*size+s[0]), int64(s[1])))
+			}
+		}
+		return ir.Concat(parts...)
+	})
+	out.Name = name
+	return out
 }
 
 func decode(from ir.DType, src []byte) []float32 {

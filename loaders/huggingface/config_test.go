@@ -67,21 +67,21 @@ func apply(t testing.TB, text []byte, edits ...edit) []byte {
 }
 
 var (
-	qwenTiny = Qwen35MoE{
+	qwenTiny = Qwen{
 		VocabSize: 256, HiddenSize: 128, Layers: kinds("LFLF"),
 		Heads: 4, KVHeads: 2, HeadDim: 64, RotaryDim: 16, RopeTheta: 10000,
 		LinearKeyHeads: 2, LinearValueHeads: 4, LinearKeyHeadDim: 64, LinearValueHeadDim: 64, ConvKernel: 4,
 		Experts: 8, ExpertsPerToken: 2, ExpertIntermediate: 128, SharedExpertIntermediate: 128,
 		RMSNormEps: 1e-6, MaxPositions: 4096,
 	}
-	qwenChat = Qwen35MoE{
+	qwenChat = Qwen{
 		VocabSize: 768, HiddenSize: 128, Layers: kinds("LLLF"),
 		Heads: 4, KVHeads: 2, HeadDim: 64, RotaryDim: 16, RopeTheta: 10000,
 		LinearKeyHeads: 2, LinearValueHeads: 4, LinearKeyHeadDim: 32, LinearValueHeadDim: 32, ConvKernel: 4,
 		Experts: 16, ExpertsPerToken: 4, ExpertIntermediate: 64, SharedExpertIntermediate: 64,
 		RMSNormEps: 1e-6, MaxPositions: 4096,
 	}
-	qwenFull = Qwen35MoE{
+	qwenFull = Qwen{
 		VocabSize: 248320, HiddenSize: 2048, Layers: kinds(strings.Repeat("LLLF", 10)),
 		Heads: 16, KVHeads: 2, HeadDim: 256, RotaryDim: 64, RopeTheta: 1e7,
 		LinearKeyHeads: 16, LinearValueHeads: 32, LinearKeyHeadDim: 128, LinearValueHeadDim: 128, ConvKernel: 4,
@@ -108,8 +108,8 @@ var (
 	}
 )
 
-func qwen(c Qwen35MoE, change func(*Qwen35MoE)) *Qwen35MoE { change(&c); return &c }
-func gemma(c Gemma4, change func(*Gemma4)) *Gemma4         { change(&c); return &c }
+func qwen(c Qwen, change func(*Qwen)) *Qwen        { change(&c); return &c }
+func gemma(c Gemma4, change func(*Gemma4)) *Gemma4 { change(&c); return &c }
 
 func TestParseConfig(t *testing.T) {
 	array := func(values ...any) []any { return append([]any{}, values...) }
@@ -128,22 +128,22 @@ func TestParseConfig(t *testing.T) {
 		{name: "gemma text, global_head_dim", file: "gemma4-global.json", want: &gemmaChat},
 		{name: "gemma full size", file: "gemma4-31b.json", want: &gemmaFull},
 
-		{name: "qwen without layer_types", file: "qwen35moe.json", want: qwen(qwenChat, func(c *Qwen35MoE) { c.Layers = kinds("LFLF") }),
+		{name: "qwen without layer_types", file: "qwen35moe.json", want: qwen(qwenChat, func(c *Qwen) { c.Layers = kinds("LFLF") }),
 			edits: []edit{{"layer_types", remove}, {"full_attention_interval", 2}}},
 		{name: "qwen layer_types null", file: "qwen35moe.json", edits: []edit{{"layer_types", nil}}, want: &qwenChat},
 		{name: "qwen layer_types goes before the interval", file: "qwen35moe.json", edits: []edit{{"full_attention_interval", 2}}, want: &qwenChat},
-		{name: "qwen rope_parameters goes before the root", file: "qwen35moe.json", want: qwen(qwenChat, func(c *Qwen35MoE) { c.RotaryDim, c.RopeTheta = 32, 5e5 }),
+		{name: "qwen rope_parameters goes before the root", file: "qwen35moe.json", want: qwen(qwenChat, func(c *Qwen) { c.RotaryDim, c.RopeTheta = 32, 5e5 }),
 			edits: []edit{{"rope_parameters.partial_rotary_factor", 0.5}, {"rope_parameters.rope_theta", 5e5}, {"rope_theta", 1}}},
 		{name: "qwen factor only in rope_parameters", file: "qwen35moe.json", edits: []edit{{"partial_rotary_factor", remove}}, want: &qwenChat},
 		{name: "qwen rope only in the root", file: "qwen35moe.json", edits: []edit{{"rope_parameters", remove}, {"rope_theta", 10000}}, want: &qwenChat},
-		{name: "qwen conv kernel 3, tied", file: "qwen35moe.json", want: qwen(qwenChat, func(c *Qwen35MoE) { c.ConvKernel, c.TieWordEmbeddings = 3, true }),
+		{name: "qwen conv kernel 3, tied", file: "qwen35moe.json", want: qwen(qwenChat, func(c *Qwen) { c.ConvKernel, c.TieWordEmbeddings = 3, true }),
 			edits: []edit{{"linear_conv_kernel_dim", 3}, {"tie_word_embeddings", true}}},
-		{name: "qwen minimal", file: "qwen35moe.json", want: qwen(qwenChat, func(c *Qwen35MoE) { c.MaxPositions = 0 }),
+		{name: "qwen minimal", file: "qwen35moe.json", want: qwen(qwenChat, func(c *Qwen) { c.MaxPositions = 0 }),
 			edits: []edit{{"max_position_embeddings", remove}, {"hidden_act", remove}, {"attention_bias", remove}, {"tie_word_embeddings", remove}, {"model_type", remove}}},
 		{name: "qwen by model_type", file: "qwen35moe.json", edits: []edit{{"architectures", remove}}, architecture: "Qwen3_5MoeForCausalLM", want: &qwenChat},
-		{name: "outer tie_word_embeddings decides", file: "qwen35moe-multimodal.json", want: qwen(qwenTiny, func(c *Qwen35MoE) { c.TieWordEmbeddings = true }),
+		{name: "outer tie_word_embeddings decides", file: "qwen35moe-multimodal.json", want: qwen(qwenTiny, func(c *Qwen) { c.TieWordEmbeddings = true }),
 			edits: []edit{{"tie_word_embeddings", true}}},
-		{name: "inner tie_word_embeddings without an outer", file: "qwen35moe-multimodal.json", want: qwen(qwenTiny, func(c *Qwen35MoE) { c.TieWordEmbeddings = true }),
+		{name: "inner tie_word_embeddings without an outer", file: "qwen35moe-multimodal.json", want: qwen(qwenTiny, func(c *Qwen) { c.TieWordEmbeddings = true }),
 			edits: []edit{{"tie_word_embeddings", remove}, {"text_config.tie_word_embeddings", true}}},
 		{name: "text model with text_config", file: "qwen35moe-multimodal.json", edits: []edit{{"architectures", array("Qwen3_5MoeForCausalLM")}, {"text_config.model_type", remove}},
 			architecture: "Qwen3_5MoeForCausalLM", want: &qwenTiny},
@@ -232,9 +232,9 @@ func TestParseConfigRefuses(t *testing.T) {
 		message    string
 	}{
 		{"other architecture", q, []edit{{"architectures", array("LlamaForCausalLM")}},
-			`c: architectures: expected one of Gemma4ForCausalLM, Gemma4ForConditionalGeneration, Qwen3_5MoeForCausalLM, Qwen3_5MoeForConditionalGeneration, found ["LlamaForCausalLM"]`},
-		{"dense qwen", q, []edit{{"architectures", array("Qwen3_5ForCausalLM")}, {"model_type", "qwen3_5_text"}}, `found ["Qwen3_5ForCausalLM"]`},
-		{"other model_type", q, []edit{{"architectures", remove}, {"model_type", "llama"}}, `model_type: expected one of "gemma4_text", "gemma4", "qwen3_5_moe_text", "qwen3_5_moe", found "llama"`},
+			`c: architectures: expected one of ` + strings.Join(Architectures(), ", ") + `, found ["LlamaForCausalLM"]`},
+		{"dense qwen", q, []edit{{"architectures", array("Qwen3_5ForCausalLM")}, {"model_type", "qwen3_5_text"}}, `c: intermediate_size: expected an integer from 1 to 16777216, found no such key`},
+		{"other model_type", q, []edit{{"architectures", remove}, {"model_type", "llama"}}, `model_type: expected one of "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_text", "qwen3_next", "qwen3_moe", "qwen3", "gemma4", "gemma4_text", found "llama"`},
 		{"no architecture", q, []edit{{"architectures", remove}, {"model_type", remove}}, `architectures: expected one of Gemma4ForCausalLM, `},
 		{"architectures text", q, []edit{{"architectures", "Gemma4ForCausalLM"}}, `architectures: expected an array, found "Gemma4ForCausalLM"`},
 		{"architectures empty", q, []edit{{"architectures", array()}, {"model_type", remove}}, `architectures: expected one of Gemma4ForCausalLM, `},
@@ -273,8 +273,8 @@ func TestParseConfigRefuses(t *testing.T) {
 		{"no rotary dims", q, []edit{{"rope_parameters.partial_rotary_factor", 0.01}}, `found 0 (0.01 of head_dim)`},
 		{"rotary dims over the head", q, []edit{{"rope_parameters.partial_rotary_factor", 1.5}}, `found 96 (1.5 of head_dim)`},
 		{"no factor", q, []edit{{"rope_parameters.partial_rotary_factor", remove}, {"partial_rotary_factor", remove}}, `c: partial_rotary_factor: expected a number > 0, found no such key`},
-		{"yarn", q, []edit{{"rope_parameters.rope_type", "yarn"}}, `rope_parameters.rope_type: expected "default", the only value that etc supports, found "yarn"`},
-		{"old yarn", q, []edit{{"rope_scaling", map[string]any{"type": "yarn"}}}, `rope_scaling: expected null: etc supports RoPE without scaling`},
+		{"yarn", q, []edit{{"rope_parameters.rope_type", "yarn"}}, `rope_parameters.factor: expected a number > 0, found no such key`},
+		{"old yarn", q, []edit{{"rope_scaling", map[string]any{"type": "yarn"}}}, `rope_scaling.factor: expected a number > 0, found no such key`},
 		{"activation", q, []edit{{"hidden_act", "gelu"}}, `hidden_act: expected "silu", the only value that etc supports, found "gelu"`},
 		{"bias", q, []edit{{"attention_bias", true}}, `attention_bias: expected false, the only value that etc supports, found true`},
 		{"no gate", q, []edit{{"attn_output_gate", false}}, `attn_output_gate: expected true, the only value that etc supports, found false`},
@@ -394,7 +394,7 @@ func FuzzConfig(f *testing.F) {
 		require.Positive(t, config.Vocabulary())
 		require.Positive(t, config.Depth())
 		switch c := config.(type) {
-		case *Qwen35MoE:
+		case *Qwen:
 			require.Zero(t, c.Heads%c.KVHeads)
 			require.Zero(t, c.LinearValueHeads%c.LinearKeyHeads)
 			require.Zero(t, c.RotaryDim%2)

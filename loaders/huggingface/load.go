@@ -32,6 +32,7 @@ const (
 type Model struct {
 	Dir          string
 	Architecture string // class name in transformers, one of [Architectures]
+	Family       string // name of the class's [Family]
 	Config       Config
 	Tokens       Tokens
 	Sampling     Sampling
@@ -125,10 +126,11 @@ func (m *Model) readConfigs() error {
 	if err := doc.err(); err != nil {
 		return err
 	}
-	m.Architecture, m.Config = readConfig(root)
+	class, family, config := readConfig(root)
 	if err := doc.err(); err != nil {
 		return err
 	}
+	m.Architecture, m.Family, m.Config = class, family.Name, config
 	text, nested := root.object("text_config")
 	if !nested {
 		text = section{doc: doc}

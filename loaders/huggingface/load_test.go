@@ -28,7 +28,7 @@ func TestLoad(t *testing.T) {
 	require.NoError(t, err)
 	yes, temperature, topK, topP := true, 0.7, 20, 0.9
 	require.Equal(t, &Model{
-		Dir: dir, Architecture: "Gemma4ForCausalLM", Config: &gemmaChat,
+		Dir: dir, Architecture: "Gemma4ForCausalLM", Family: "gemma4", Config: &gemmaChat,
 		Tokens:       Tokens{BOS: 2, EOS: []int{5, 1}, Pad: 0},
 		Sampling:     Sampling{DoSample: &yes, Temperature: &temperature, TopK: &topK, TopP: &topP},
 		ChatTemplate: "{{ x }}",
@@ -42,7 +42,7 @@ func TestLoadConfigAlone(t *testing.T) {
 	dir := checkpointDir(t, map[string]string{ConfigFile: config})
 	m, err := Load(dir)
 	require.NoError(t, err)
-	require.Equal(t, &Model{Dir: dir, Architecture: "Qwen3_5MoeForConditionalGeneration", Config: &qwenTiny,
+	require.Equal(t, &Model{Dir: dir, Architecture: "Qwen3_5MoeForConditionalGeneration", Family: "qwen35moe", Config: &qwenTiny,
 		Tokens: Tokens{BOS: NoToken, Pad: NoToken}, Files: Files{Config: []byte(config)}}, m)
 }
 

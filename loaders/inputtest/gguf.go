@@ -359,7 +359,7 @@ func (s *Source) gemmaGGUF(g *GGUF, add func(string, *Tensor)) {
 }
 
 func (s *Source) qwenGGUF(g *GGUF, add func(string, *Tensor)) {
-	c := s.config.(*huggingface.Qwen35MoE)
+	c := s.config.(*huggingface.Qwen)
 	key := func(name string, value any) { g.Key("qwen35moe."+name, value) }
 	key("block_count", len(c.Layers))
 	key("context_length", c.MaxPositions)
@@ -440,7 +440,7 @@ func (s *Source) qwenGGUF(g *GGUF, add func(string, *Tensor)) {
 
 // tiled brings the heads of values, behind the first rows, from grouped by key head to the order in which the first
 // value head of every key head comes first, then the second of every one. A head has dim rows.
-func (t *Tensor) tiled(c *huggingface.Qwen35MoE, first, dim int) *Tensor {
+func (t *Tensor) tiled(c *huggingface.Qwen, first, dim int) *Tensor {
 	cols := t.Shape[1]
 	out := &Tensor{Shape: t.Shape, Values: slices.Clone(t.Values[:first*cols])}
 	each := c.LinearValueHeads / c.LinearKeyHeads

@@ -38,7 +38,7 @@ func (s *Source) WritePrequantized(dir string) (*Source, error) {
 		}
 	}
 	if s.Arch == "qwen35moe" {
-		b.qwen(s.config.(*huggingface.Qwen35MoE), tensors)
+		b.qwen(s.config.(*huggingface.Qwen), tensors)
 	}
 	for _, name := range slices.Sorted(maps.Keys(tensors)) {
 		b.add(name, tensors[name])
@@ -133,7 +133,7 @@ func (b *bundle) int8(name string, t *Tensor) *Tensor {
 }
 
 // qwen gives tensors the names of ExecuTorch's model, fuses projections, and adds what else its state dict has.
-func (b *bundle) qwen(c *huggingface.Qwen35MoE, tensors map[string]*Tensor) {
+func (b *bundle) qwen(c *huggingface.Qwen, tensors map[string]*Tensor) {
 	for i := range c.Layers {
 		in := fmt.Sprintf("layers.%d.", i)
 		rename := func(from, to string) {

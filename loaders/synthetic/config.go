@@ -10,8 +10,8 @@ import (
 
 // Qwen35MoE35B is the configuration of Qwen3.5-35B-A3B with the given number of layers (40 in the published
 // model): three gated delta nets, then one full attention, repeated.
-func Qwen35MoE35B(layers int) *huggingface.Qwen35MoE {
-	return &huggingface.Qwen35MoE{
+func Qwen35MoE35B(layers int) *huggingface.Qwen {
+	return &huggingface.Qwen{
 		VocabSize: 248320, HiddenSize: 2048, Layers: pattern(layers, 4, huggingface.LinearAttention),
 		Heads: 16, KVHeads: 2, HeadDim: 256, RotaryDim: 64, RopeTheta: 1e7,
 		LinearKeyHeads: 16, LinearValueHeads: 32, LinearKeyHeadDim: 128, LinearValueHeadDim: 128, ConvKernel: 4,
@@ -55,7 +55,7 @@ type object map[string]any
 func configJSON(config huggingface.Config) ([]byte, error) {
 	var root object
 	switch c := config.(type) {
-	case *huggingface.Qwen35MoE:
+	case *huggingface.Qwen:
 		root = qwenJSON(c)
 	case *huggingface.Gemma4:
 		root = gemmaJSON(c)
@@ -90,7 +90,7 @@ func (o object) setPositions(positions int) object {
 	return o
 }
 
-func qwenJSON(c *huggingface.Qwen35MoE) object {
+func qwenJSON(c *huggingface.Qwen) object {
 	return object{
 		"architectures": []string{"Qwen3_5MoeForConditionalGeneration"},
 		"model_type":    "qwen3_5_moe", "tie_word_embeddings": c.TieWordEmbeddings,

@@ -51,7 +51,7 @@ func TestTensorsAsTransformers(t *testing.T) {
 }
 
 func TestGenerateReadsBack(t *testing.T) {
-	qwen := *published(t, "qwen35moe-tiny").(*huggingface.Qwen35MoE)
+	qwen := *published(t, "qwen35moe-tiny").(*huggingface.Qwen)
 	qwen.Layers, qwen.ConvKernel, qwen.TieWordEmbeddings, qwen.MaxPositions = pattern(5, 3, huggingface.LinearAttention), 3, true, 0
 	qwen.HeadDim, qwen.RotaryDim, qwen.VocabSize = 96, 28, 31
 	gemma := *published(t, "gemma4-tiny").(*huggingface.Gemma4)

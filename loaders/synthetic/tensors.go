@@ -42,7 +42,7 @@ func (t tensor) bytes() int64 { return t.elements() * int64(t.dtype.Bits()/8) }
 // tensors lists the tensors of a checkpoint, layer by layer.
 func tensors(config huggingface.Config) ([]tensor, error) {
 	switch c := config.(type) {
-	case *huggingface.Qwen35MoE:
+	case *huggingface.Qwen:
 		return qwenTensors(c), nil
 	case *huggingface.Gemma4:
 		return gemmaTensors(c), nil
@@ -75,7 +75,7 @@ func (l *list) addF32(name string, d distribution, shape ...int) {
 	l.tensors = append(l.tensors, tensor{l.prefix + name, safetensors.F32, shape, d})
 }
 
-func qwenTensors(c *huggingface.Qwen35MoE) []tensor {
+func qwenTensors(c *huggingface.Qwen) []tensor {
 	l := &list{prefix: prefix}
 	h := c.HiddenSize
 	l.add("embed_tokens.weight", linear, c.VocabSize, h)

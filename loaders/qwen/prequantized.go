@@ -1,4 +1,4 @@
-package qwen35moe
+package qwen
 
 import (
 	"fmt"
@@ -35,7 +35,7 @@ var bundleExpert = regexp.MustCompile(`^mlp\.experts\.(gate|up|down)_proj\.exper
 // FromBundle gives the tensors of a bundle that ExecuTorch's quantize_and_save wrote for MLX the names of transformers:
 // rows of projections that it has fused are taken apart.
 func FromBundle(config huggingface.Config, list []builder.Tensor) []builder.Tensor {
-	c, ok := config.(*huggingface.Qwen35MoE)
+	c, ok := config.(*huggingface.Qwen)
 	if !ok {
 		return list
 	}

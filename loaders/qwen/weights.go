@@ -1,4 +1,4 @@
-package qwen35moe
+package qwen
 
 import (
 	"fmt"
@@ -23,13 +23,19 @@ type layer struct {
 	inputNorm     weight // [H]
 	attention     *attention
 	deltaNet      *deltaNet
-	attentionNorm weight // [H], before the experts
-	experts       experts
+	attentionNorm weight // [H], before the MLP or the experts
+	mlp           *mlp   // nil where there are experts
+	experts       *experts
+}
+
+// mlp is a gated MLP with I rows.
+type mlp struct {
+	gate, up, down weight // [I,hidden], [I,hidden], [hidden,I]
 }
 
 // attention is gated full attention with H heads of queries, KV of keys and values, D elements each.
 type attention struct {
-	query      weight // [2·H·D,hidden]: for each head its rows of the query, then those of the gate
+	query      weight // [2·H·D,hidden]: for each head its rows of the query, then those of the gate; or [H·D,hidden]
 	key, value weight // [KV·D,hidden]
 	output     weight // [hidden,H·D]
 	queryNorm  weight // [D]
@@ -49,19 +55,20 @@ type deltaNet struct {
 	output   weight // [hidden,Hv·Dv]
 }
 
-// experts are the E routed experts and the shared one, with I rows each.
+// experts are the E routed experts with I rows each, and the shared one.
 type experts struct {
-	router                           weight // [E,hidden]
-	gate, up                         weight // [E,I,hidden]
-	down                             weight // [E,hidden,I]
-	sharedGate, sharedUp, sharedDown weight
-	sharedRouter                     weight // [1,hidden]
+	router       weight // [E,hidden]
+	gate, up     weight // [E,I,hidden]
+	down         weight // [E,hidden,I]
+	shared       *mlp   // nil for none
+	sharedRouter weight // [1,hidden]
 }
 
 // read asks for all tensors; what is missing is noted in t.
-func read(c *huggingface.Qwen35MoE, t *builder.Tensors) weights {
+func read(c *huggingface.Qwen, t *builder.Tensors) weights {
 	w := weights{embedding: t.Matrix("embed_tokens.weight", c.VocabSize, c.HiddenSize)}
-	layout := layout{t, t.Multipliers || hasMLXLayout(c, t)}
+	layout := layout{t, hasMLXLayout(c, t), c.PlainNorms}
+	layout.multipliers = layout.multipliers || layout.mlx || t.Multipliers
 	for i, kind := range c.Layers {
 		l := layer{prefix: fmt.Sprintf("layers.%d", i)}
 		l.inputNorm = layout.norm(l.prefix+".input_layernorm.weight", c.HiddenSize)
@@ -71,7 +78,11 @@ func read(c *huggingface.Qwen35MoE, t *builder.Tensors) weights {
 			l.deltaNet = readDeltaNet(c, t, layout, l.prefix+".linear_attn.")
 		}
 		l.attentionNorm = layout.norm(l.prefix+".post_attention_layernorm.weight", c.HiddenSize)
-		l.experts = readExperts(c, t, l.prefix+".mlp.")
+		if c.HasExperts(i) {
+			l.experts = readExperts(c, t, l.prefix+".mlp.")
+		} else {
+			l.mlp = readMLP(t, l.prefix+".mlp.", c.Intermediate, c.HiddenSize)
+		}
 		w.layers = append(w.layers, l)
 	}
 	w.norm = layout.norm("norm.weight", c.HiddenSize)
@@ -82,29 +93,38 @@ func read(c *huggingface.Qwen35MoE, t *builder.Tensors) weights {
 	return w
 }
 
-func readAttention(c *huggingface.Qwen35MoE, t *builder.Tensors, layout layout, prefix string) *attention {
-	h := c.HiddenSize
+func readAttention(c *huggingface.Qwen, t *builder.Tensors, layout layout, prefix string) *attention {
+	h, rows := c.HiddenSize, c.Heads*c.HeadDim
+	if !c.NoGate {
+		rows *= 2
+	}
+	// A factor of the rotation becomes one of the norm in front of it.
+	scaled := func(name string) weight {
+		return layout.norm(prefix+name, c.HeadDim).ScaleRotated(c.RotaryDim, builder.RopeAttention(c.RopeScaling))
+	}
 	return &attention{
-		query:     t.Matrix(prefix+"q_proj.weight", 2*c.Heads*c.HeadDim, h),
+		query:     t.Matrix(prefix+"q_proj.weight", rows, h),
 		key:       t.Matrix(prefix+"k_proj.weight", c.KVHeads*c.HeadDim, h),
 		value:     t.Matrix(prefix+"v_proj.weight", c.KVHeads*c.HeadDim, h),
 		output:    t.Matrix(prefix+"o_proj.weight", h, c.Heads*c.HeadDim),
-		queryNorm: layout.norm(prefix+"q_norm.weight", c.HeadDim),
-		keyNorm:   layout.norm(prefix+"k_norm.weight", c.HeadDim),
+		queryNorm: scaled("q_norm.weight"),
+		keyNorm:   scaled("k_norm.weight"),
 	}
 }
 
-func readDeltaNet(c *huggingface.Qwen35MoE, t *builder.Tensors, layout layout, prefix string) *deltaNet {
+func readDeltaNet(c *huggingface.Qwen, t *builder.Tensors, layout layout, prefix string) *deltaNet {
 	h, heads, channels := c.HiddenSize, c.LinearValueHeads, c.ConvChannels()
 	width := heads * c.LinearValueHeadDim
 	d := &deltaNet{
-		qkv:      t.Matrix(prefix+"in_proj_qkv.weight", channels, h),
-		z:        t.Matrix(prefix+"in_proj_z.weight", width, h),
-		b:        t.Matrix(prefix+"in_proj_b.weight", heads, h),
-		a:        t.Matrix(prefix+"in_proj_a.weight", heads, h),
 		stepBias: t.Weight(prefix+"dt_bias", heads).Float32(),
 		norm:     t.Weight(prefix+"norm.weight", c.LinearValueHeadDim),
 		output:   t.Matrix(prefix+"out_proj.weight", h, width),
+	}
+	if c.JointProjections && !t.Has(prefix+"in_proj_qkv.weight") {
+		d.split(c, t.Matrix(prefix+"in_proj_qkvz.weight", channels+width, h), t.Matrix(prefix+"in_proj_ba.weight", 2*heads, h), prefix)
+	} else {
+		d.qkv, d.z = t.Matrix(prefix+"in_proj_qkv.weight", channels, h), t.Matrix(prefix+"in_proj_z.weight", width, h)
+		d.b, d.a = t.Matrix(prefix+"in_proj_b.weight", heads, h), t.Matrix(prefix+"in_proj_a.weight", heads, h)
 	}
 	if layout.mlx {
 		d.conv = t.Weight(prefix+"conv1d.weight", channels, c.ConvKernel, 1)
@@ -119,6 +139,18 @@ func readDeltaNet(c *huggingface.Qwen35MoE, t *builder.Tensors, layout layout, p
 	return d
 }
 
+// split takes joint projections apart, whose rows are grouped by key head: [q | k | v | z] of the one, with the values
+// of all heads that use that key, and [b | a] of the other.
+func (d *deltaNet) split(c *huggingface.Qwen, qkvz, ba weight, prefix string) {
+	values := c.LinearValueHeads / c.LinearKeyHeads
+	keyRows, valueRows := c.LinearKeyHeadDim, values*c.LinearValueHeadDim
+	group := 2*keyRows + 2*valueRows
+	d.qkv = qkvz.GroupedRows(prefix+"in_proj_qkv.weight", c.LinearKeyHeads, group, builder.Span{0, keyRows}, builder.Span{keyRows, keyRows}, builder.Span{2 * keyRows, valueRows})
+	d.z = qkvz.GroupedRows(prefix+"in_proj_z.weight", c.LinearKeyHeads, group, builder.Span{2*keyRows + valueRows, valueRows})
+	d.b = ba.GroupedRows(prefix+"in_proj_b.weight", c.LinearKeyHeads, 2*values, builder.Span{0, values})
+	d.a = ba.GroupedRows(prefix+"in_proj_a.weight", c.LinearKeyHeads, 2*values, builder.Span{values, values})
+}
+
 // Rate is the name behind a delta net's prefix of -exp(A_log) [Hv], which some formats hold instead of A_log.
 const Rate = "A"
 
@@ -126,12 +158,12 @@ const Rate = "A"
 // [C,taps,1], transformers as [C,1,taps], and MLX then has norms as what they multiply by
 // (mlx_lm/models/qwen3_5.py, sanitize).
 type layout struct {
-	tensors *builder.Tensors
-	mlx     bool
+	tensors          *builder.Tensors
+	mlx, multipliers bool
 }
 
 // hasMLXLayout reports whether every convolution has MLX's layout.
-func hasMLXLayout(c *huggingface.Qwen35MoE, t *builder.Tensors) bool {
+func hasMLXLayout(c *huggingface.Qwen, t *builder.Tensors) bool {
 	found := false
 	for i, kind := range c.Layers {
 		if kind != huggingface.LinearAttention {
@@ -148,42 +180,27 @@ func hasMLXLayout(c *huggingface.Qwen35MoE, t *builder.Tensors) bool {
 // norm reads a norm as what it multiplies by.
 func (l layout) norm(name string, size int) weight {
 	w := l.tensors.Weight(name, size)
-	if l.mlx {
+	if l.multipliers {
 		return w.Float32()
 	}
 	return w.OnePlus()
 }
 
-func readExperts(c *huggingface.Qwen35MoE, t *builder.Tensors, prefix string) experts {
-	h, shared := c.HiddenSize, c.SharedExpertIntermediate
-	e := experts{
-		router:       t.Matrix(prefix+"gate.weight", c.Experts, h),
-		sharedGate:   t.Matrix(prefix+"shared_expert.gate_proj.weight", shared, h),
-		sharedUp:     t.Matrix(prefix+"shared_expert.up_proj.weight", shared, h),
-		sharedDown:   t.Matrix(prefix+"shared_expert.down_proj.weight", h, shared),
-		sharedRouter: t.Matrix(prefix+"shared_expert_gate.weight", 1, h),
+func readMLP(t *builder.Tensors, prefix string, rows, hidden int) *mlp {
+	return &mlp{
+		gate: t.Matrix(prefix+"gate_proj.weight", rows, hidden),
+		up:   t.Matrix(prefix+"up_proj.weight", rows, hidden),
+		down: t.Matrix(prefix+"down_proj.weight", hidden, rows),
 	}
-	n, rows, routed := c.Experts, c.ExpertIntermediate, prefix+"experts."
-	if t.HasUnder(routed + "0.") { // one by one
-		stack := func(name string, shape ...int) weight {
-			return t.Stack(routed+name, n, func(i int) string { return fmt.Sprintf("%s%d.%s.weight", routed, i, name) }, shape...)
-		}
-		e.gate, e.up, e.down = stack("gate_proj", rows, h), stack("up_proj", rows, h), stack("down_proj", h, rows)
-		return e
+}
+
+func readExperts(c *huggingface.Qwen, t *builder.Tensors, prefix string) *experts {
+	h := c.HiddenSize
+	e := &experts{router: t.Matrix(prefix+"gate.weight", c.Experts, h)}
+	if c.SharedExpertIntermediate > 0 {
+		e.shared = readMLP(t, prefix+"shared_expert.", c.SharedExpertIntermediate, h)
+		e.sharedRouter = t.Matrix(prefix+"shared_expert_gate.weight", 1, h)
 	}
-	for _, separate := range []string{routed, prefix + "switch_mlp."} { // the latter is mlx-lm's name
-		if t.Has(separate + "gate_proj.weight") {
-			stack := func(name string, shape ...int) weight {
-				w := t.Matrix(separate+name+".weight", shape...)
-				w.Name = routed + name
-				return w
-			}
-			e.gate, e.up, e.down = stack("gate_proj", n, rows, h), stack("up_proj", n, rows, h), stack("down_proj", n, h, rows)
-			return e
-		}
-	}
-	gateUp := t.Matrix(routed+"gate_up_proj", n, 2*rows, h)
-	e.gate, e.up = gateUp.Part(routed+"gate_proj", 0, rows), gateUp.Part(routed+"up_proj", rows, rows)
-	e.down = t.Matrix(routed+"down_proj", n, h, rows)
+	e.gate, e.up, e.down = t.Experts(prefix, c.Experts, c.ExpertIntermediate, h)
 	return e
 }

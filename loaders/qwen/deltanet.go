@@ -1,4 +1,4 @@
-package qwen35moe
+package qwen
 
 import (
 	"math"

@@ -1,4 +1,4 @@
-package qwen35moe
+package qwen
 
 import (
 	"fmt"
@@ -8,6 +8,9 @@ import (
 	"github.com/etc-ml/etc/loaders/gguf"
 	"github.com/etc-ml/etc/loaders/huggingface"
 )
+
+// GGUF are the names of architectures of GGUF files that FromGGUF reads.
+var GGUF = []string{"qwen35moe"}
 
 // ggufNames are llama.cpp's names (gguf-py/gguf/constants.py, MODEL_ARCH.QWEN35MOE).
 var ggufNames = gguf.Names{

@@ -1,4 +1,4 @@
-package qwen35moe
+package qwen
 
 import (
 	"github.com/etc-ml/etc/ir"
@@ -6,9 +6,9 @@ import (
 	"github.com/etc-ml/etc/loaders/huggingface"
 )
 
-// Model is a Qwen3.5-MoE with its weights, ready to be built.
+// Model is a Qwen with its weights, ready to be built.
 type Model struct {
-	config  *huggingface.Qwen35MoE
+	config  *huggingface.Qwen
 	tokens  huggingface.Tokens
 	weights weights
 	dtype   ir.DType // of activations
@@ -16,7 +16,7 @@ type Model struct {
 
 // New takes the weights of the model out of a checkpoint's tensors. What does not fit is noted in t,
 // which the caller asks before it builds.
-func New(c *huggingface.Qwen35MoE, tokens huggingface.Tokens, t *builder.Tensors) *Model {
+func New(c *huggingface.Qwen, tokens huggingface.Tokens, t *builder.Tensors) *Model {
 	w := read(c, t)
 	return &Model{c, tokens, w, t.ActivationsFor(w.embedding)}
 }
@@ -43,7 +43,7 @@ func (m *Model) Build(o builder.Options) (*ir.Module, error) {
 // forward is a graph in the making.
 type forward struct {
 	*builder.Graph
-	c *huggingface.Qwen35MoE
+	c *huggingface.Qwen
 	// atStart bool[] is true where the call starts a text; keyScale and queryScale f32[Dk] are the
 	// multipliers of the delta nets' norms. They are made for the first delta net.
 	atStart, keyScale, queryScale *ir.Value
@@ -61,7 +61,13 @@ func (f *forward) run(w *weights) *ir.Value {
 			n = f.deltaNet(l.deltaNet, l.prefix+".linear_attn", n)
 		}
 		x = f.Add(x, n)
-		x = f.Add(x, f.experts(&l.experts, l.prefix+".mlp", f.Norm(x, l.attentionNorm, f.c.RMSNormEps)))
+		n = f.Norm(x, l.attentionNorm, f.c.RMSNormEps)
+		if l.experts != nil {
+			n = f.experts(l.experts, l.prefix+".mlp", n)
+		} else {
+			n = f.mlp(l.mlp, l.prefix+".mlp.gate_up_proj.weight", n)
+		}
+		x = f.Add(x, n)
 	}
 	return f.Linear(f.Norm(x, w.norm, f.c.RMSNormEps), w.head)
 }

@@ -1,0 +1,123 @@
+package loaders
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/loaders/builder"
+	"github.com/etc-ml/etc/loaders/safetensors"
+)
+
+// tinies are checkpoints of random weights of the families of which there is no trained one here, with what their modules
+// must be. Their logits are in testdata as those of the trained ones are.
+var tinies = []struct {
+	name, family string
+	skipped      map[string]int
+	counts       map[string]int // of operations
+	buffers      map[string]string
+	caches       int // buffers of keys and values
+}{
+	{
+		name: "qwen35-tiny", family: "qwen35", skipped: map[string]int{builder.Vision: 21, builder.MultiToken: 15},
+		counts:  map[string]int{"linear": 3*5 + 4 + 4*3 + 1, "gated_delta_rule": 3, "sdpa": 1, "switch_mlp": 0, "top_k": 0, "silu": 3 + 3 + 4},
+		buffers: map[string]string{"layers.0.linear_attn.recurrent_state": "f32[1,6,32,32]", "layers.3.self_attn.k_cache": "bf16[1,2,256,32]"}, caches: 2,
+	},
+	{
+		name: "qwen3next-tiny", family: "qwen3next", skipped: map[string]int{builder.MultiToken: 7},
+		counts:  map[string]int{"linear": 3*5 + 4 + 4*5 + 1, "gated_delta_rule": 3, "sdpa": 1, "switch_mlp": 4, "top_k": 4, "softmax": 4},
+		buffers: map[string]string{"layers.0.linear_attn.conv_state": "bf16[1,4,256]", "layers.3.self_attn.v_cache": "bf16[1,2,256,32]"}, caches: 2,
+	},
+	{
+		name: "qwen3moe-tiny", family: "qwen3moe", skipped: map[string]int{},
+		counts:  map[string]int{"linear": 4*5 + 1, "sdpa": 4, "switch_mlp": 4, "top_k": 4, "sigmoid": 0, "rope": 8, "rms_norm": 4*4 + 1},
+		buffers: map[string]string{"layers.0.self_attn.k_cache": "bf16[1,2,256,32]"}, caches: 8,
+	},
+	{
+		name: "qwen3-tiny", family: "qwen3", skipped: map[string]int{},
+		counts:  map[string]int{"linear": 4*7 + 1, "sdpa": 4, "switch_mlp": 0, "silu": 4, "sigmoid": 0, "rope": 8, "rms_norm": 4*4 + 1},
+		buffers: map[string]string{"layers.3.self_attn.k_cache": "bf16[1,2,256,64]"}, caches: 8,
+	},
+}
+
+// TestTinyModules checks what is built of every family: what is left out, operations, state, and text that reads back.
+func TestTinyModules(t *testing.T) {
+	for _, test := range tinies {
+		t.Run(test.name, func(t *testing.T) {
+			c := openCheckpoint(t, chatCheckpoint(test.name))
+			require.Equal(t, test.family, c.Family())
+			require.Equal(t, test.skipped, c.Skipped())
+			for _, s := range c.Sources() {
+				require.NotContains(t, s.Name, "visi")
+			}
+			m := build(t, c, Options{MaxSeqLen: 256})
+			require.NoError(t, ir.Verify(m))
+			counts := map[string]int{}
+			m.Entry.Body.Walk(func(op *ir.Op) { counts[op.Def.Name]++ })
+			for name, n := range test.counts {
+				require.Equal(t, n, counts[name], name)
+			}
+			caches := 0
+			for _, b := range m.Buffers {
+				if strings.HasSuffix(b.Name, "_cache") {
+					caches++
+				}
+			}
+			require.Equal(t, test.caches, caches)
+			for name, want := range test.buffers {
+				i := slices.IndexFunc(m.Buffers, func(b *ir.Buffer) bool { return b.Name == name })
+				require.GreaterOrEqual(t, i, 0, name)
+				require.Equal(t, want, m.Buffers[i].Type.String())
+			}
+			written := text(t, m)
+			parsed, err := ir.Parse(written)
+			require.NoError(t, err)
+			require.Equal(t, written, text(t, parsed))
+		})
+	}
+}
+
+// TestTinyFidelity is TestFidelity for every family: logits of transformers in float32, after a short prompt and one that
+// is longer than chunks and windows, and after more tokens one by one.
+func TestTinyFidelity(t *testing.T) {
+	for _, test := range tinies {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			recorded, err := safetensors.Open("testdata/" + test.name + ".logits.safetensors")
+			require.NoError(t, err)
+			defer recorded.Close()
+			c := openCheckpoint(t, chatCheckpoint(test.name))
+			for _, chunk := range []int{7, 16} {
+				requireRecorded(t, recorded, newSession(t, build(t, c, Options{MaxSeqLen: 256, MaxPrefillChunk: chunk, NoSampler: true})), chunk)
+			}
+		})
+	}
+}
+
+// requireRecorded runs the recorded prompts in chunks and compares tokens and logits.
+func requireRecorded(t *testing.T, recorded *safetensors.File, s *session, chunk int) {
+	t.Helper()
+	const most = 5e-5
+	for _, prompt := range []string{"prompt1", "prompt3"} {
+		ids, greedy := readInts(t, recorded, prompt+".ids"), readInts(t, recorded, prompt+".greedy_ids")
+		logits := s.feed(ids, 0, chunk)
+		logits = append(logits, s.feed(greedy[:len(greedy)-1], len(ids), 1)...)
+		for i, id := range greedy {
+			require.EqualValues(t, id, argmax(logits[len(ids)-1+i]), "greedy token %d", i)
+		}
+		tensor, _ := recorded.Tensor(prompt + ".logits")
+		want, got, mean := readFloats(t, tensor), append(slices.Clone(logits[len(ids)-1]), logits[len(logits)-1]...), 0.0
+		require.Len(t, got, len(want))
+		for i, w := range want {
+			mean += math.Abs(float64(w-got[i])) / float64(len(want))
+		}
+		bf16, err := strconv.ParseFloat(recorded.Metadata()[prompt+".bf16_error"], 64)
+		require.NoError(t, err)
+		require.Less(t, mean, min(most, bf16))
+	}
+}
