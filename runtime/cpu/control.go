@@ -147,7 +147,7 @@ func (x *instance) content(of *ir.Value, v *value) (eval.Value, error) {
 	case boxed:
 		return v.slot.box, nil
 	case joined:
-		return x.exe.quantized(of)
+		return x.exe.constants.Joined(of)
 	}
 	return eval.Value{Tensor: v.tensor()}, nil
 }

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"slices"
 	"sync"
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/passes"
+	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/cpu/kernel"
 	"github.com/etc-ml/etc/runtime/cpu/pool"
 	"github.com/etc-ml/etc/runtime/engine"
@@ -46,11 +46,12 @@ func (Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, error)
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
 	}
-	x := &executable{module: m, fused: fused, precision: o.Precision, warn: warn, observe: o.Observe, path: pathOf(o),
-		constants: map[*ir.Value]*value{}, joins: map[*ir.Value]eval.Value{}, weights: map[*ir.Value]*weight{}}
-	if err := x.derive(); err != nil {
+	constants, err := bind.NewConstants(fused, o.Precision)
+	if err != nil {
 		return nil, err
 	}
+	x := &executable{module: m, fused: fused, precision: o.Precision, warn: warn, observe: o.Observe, path: pathOf(o),
+		constants: constants, weights: map[bind.WeightKey]*weight{}}
 	x.pool = pool.New(threads)
 	return x, nil
 }
@@ -67,17 +68,16 @@ func pathOf(o engine.Options) kernel.Path {
 // executable is a fused module with what its instances share.
 type executable struct {
 	module, fused *ir.Module
+	constants     *bind.Constants
 	precision     eval.Precision
 	path          kernel.Path
 	pool          *pool.Pool
 	warn          func(string)
 	observe       func(*engine.Step)
 
-	mu        sync.Mutex
-	constants map[*ir.Value]*value // decoded constants
-	joins     map[*ir.Value]eval.Value
-	weights   map[*ir.Value]*weight
-	noted     bool
+	mu      sync.Mutex
+	weights map[bind.WeightKey]*weight
+	noted   bool
 }
 
 // Close stops the threads.
@@ -96,65 +96,17 @@ func (x *executable) note(op *ir.Op) {
 	}
 }
 
-// derive runs the init function, if the fused module still needs it.
-func (x *executable) derive() error {
-	derived, err := eval.Derive(x.fused, x.precision)
-	for v, content := range derived {
-		x.constants[v] = constantOf(content.Tensor)
-	}
-	return err
-}
-
 func constantOf(t *eval.Tensor) *value {
 	return &value{dtype: t.DType, slot: &slot{f: t.F, i: t.I}, shape: t.Shape, stride: strided.RowMajor(t.Shape)}
 }
 
-// constant decodes a constant. Large weights do not come here: kernels read them where they are.
+// constant is a constant, decoded. Large weights do not come here: kernels read them where they are.
 func (x *executable) constant(v *ir.Value) (*value, error) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if n := x.constants[v]; n != nil {
-		return n, nil
-	}
-	if v.Constant == nil {
-		return nil, fmt.Errorf("a value is used where no operation that ran has defined it")
-	}
-	t, err := eval.DecodeConstant(v.Constant)
+	t, err := x.constants.Tensor(v)
 	if err != nil {
 		return nil, err
 	}
-	n := constantOf(t)
-	x.constants[v] = n
-	return n, nil
-}
-
-// quantized joins a weight for reference kernels.
-func (x *executable) quantized(v *ir.Value) (eval.Value, error) {
-	x.mu.Lock()
-	if q, ok := x.joins[v]; ok {
-		x.mu.Unlock()
-		return q, nil
-	}
-	x.mu.Unlock()
-	op := v.Def
-	c := &eval.Call{Op: op, Precision: x.precision, Args: make([][]eval.Value, len(op.Args))}
-	for i, list := range op.Args {
-		for _, a := range list {
-			n, err := x.constant(a.Value)
-			if err != nil {
-				return eval.Value{}, err
-			}
-			c.Args[i] = append(c.Args[i], eval.Value{Tensor: n.tensor()})
-		}
-	}
-	out, err := eval.Run(c)
-	if err != nil {
-		return eval.Value{}, err
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.joins[v] = out[0]
-	return out[0], nil
+	return constantOf(t), nil
 }
 
 // NewInstance makes an instance whose buffers are zeros.
@@ -175,15 +127,12 @@ type instance struct {
 	exe    *executable
 	states map[*ir.Buffer]*state
 	bits   func(n int) []uint32
-	plans  []*plan // the last used first
+	plans  bind.Plans[*plan]
 	arena  []float32
 	done   <-chan struct{} // of the context of the call that runs
 	// activations are the inputs of products in the form that these need; each step fills them anew.
 	activations, gathered []*kernel.Activations
 }
-
-// maxPlans is the number of plans that an instance keeps: one for single tokens, others for chunks.
-const maxPlans = 4
 
 // Run calls the entry function. After an error the buffers hold what the operations before it wrote. A context is
 // looked at between steps, between the pieces of their loops, and in pieces that may be long.
@@ -250,32 +199,13 @@ func (x *instance) ended() bool {
 
 // planFor finds or makes the plan for inputs of these shapes, and its memory.
 func (x *instance) planFor(inputs []eval.Value) (*plan, error) {
-	at := slices.IndexFunc(x.plans, func(p *plan) bool {
-		for i, v := range inputs {
-			if v.Tensor != nil && !slices.Equal(p.shapes[i], v.Tensor.Shape) {
-				return false
-			}
-		}
-		return true
-	})
-	var p *plan
-	if at >= 0 {
-		p = x.plans[at]
-		copy(x.plans[1:at+1], x.plans[:at])
-		x.plans[0] = p
-	} else {
-		shapes := make([][]int, len(inputs))
-		for i, v := range inputs {
-			if v.Tensor != nil {
-				shapes[i] = slices.Clone(v.Tensor.Shape)
-			}
-		}
+	p, ok := x.plans.Find(inputs)
+	if !ok {
 		var err error
-		if p, err = x.bind(shapes); err != nil {
+		if p, err = x.bind(bind.ShapesOf(inputs)); err != nil {
 			return nil, err
 		}
-		x.plans = slices.Insert(x.plans, 0, p)
-		x.plans = x.plans[:min(len(x.plans), maxPlans)]
+		x.plans.Add(p.shapes, p)
 	}
 	if len(x.arena) < p.size {
 		x.arena = make([]float32, p.size)
@@ -294,7 +224,7 @@ func (x *instance) Reset() error {
 
 // Close frees the instance.
 func (x *instance) Close() error {
-	x.states, x.plans, x.arena = nil, nil, nil
+	x.states, x.plans, x.arena = nil, bind.Plans[*plan]{}, nil
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/cpu/kernel"
 )
 
@@ -18,8 +19,9 @@ type weight struct {
 
 // weight opens the weight [N, K] or [E, N, K] behind a value, or gives nil where the kernels cannot read it.
 func (x *executable) weight(v *ir.Value) *weight {
+	key := bind.WeightKeyOf(v)
 	x.mu.Lock()
-	w, known := x.weights[v]
+	w, known := x.weights[key]
 	x.mu.Unlock()
 	if known {
 		return w
@@ -27,7 +29,7 @@ func (x *executable) weight(v *ir.Value) *weight {
 	w = x.openWeight(v)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.weights[v] = w
+	x.weights[key] = w
 	return w
 }
 

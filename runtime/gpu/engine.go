@@ -9,6 +9,7 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/passes"
+	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/fuse"
 	"github.com/etc-ml/etc/runtime/gpu/device"
@@ -60,12 +61,16 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 		warn(fmt.Sprintf("this runs on the reference engine, slowly: %v", err))
 		return reference.Engine{}.Compile(m, o)
 	}
+	constants, err := bind.NewConstants(fused, o.Precision)
+	if err != nil {
+		return nil, err
+	}
 	d, err := e.Open()
 	if err != nil {
 		return nil, fmt.Errorf("--device %s: %w", e.Device, err)
 	}
 	x := &executable{name: e.Device, device: d, machine: d.Info().Machine, module: m, fused: fused, precision: o.Precision, observe: o.Observe, exact: o.Exact, control: passes.Control{Disable: o.DisablePasses, Verify: o.VerifyIR}, warn: warn,
-		constants: map[*ir.Value]*value{}, joins: map[weightKey]eval.Value{}, weights: map[weightKey]*weight{},
+		constants: constants, weights: map[bind.WeightKey]*weight{},
 		memory: map[memoryKey]*slot{}, kernels: map[string]device.Kernel{}, products: map[device.Product]device.Kernel{}}
 	if e.Tune != nil && !o.NoTune {
 		x.tuner, x.choices = tune.New(d, *e.Tune, warn), map[string]kernels.Launch{}
@@ -76,10 +81,6 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 			x.tuner.Sound = x.sound
 		}
 	}
-	if err := x.derive(); err != nil {
-		x.Close()
-		return nil, err
-	}
 	return x, nil
 }
 
@@ -89,6 +90,7 @@ type executable struct {
 	device        device.Device
 	machine       kernels.Machine
 	module, fused *ir.Module
+	constants     *bind.Constants
 	precision     eval.Precision
 	exact         bool
 	control       passes.Control // of the rows of the device
@@ -104,9 +106,7 @@ type executable struct {
 	timeline sync.Mutex
 
 	mu        sync.Mutex
-	constants map[*ir.Value]*value
-	joins     map[weightKey]eval.Value
-	weights   map[weightKey]*weight
+	weights   map[bind.WeightKey]*weight
 	memory    map[memoryKey]*slot // constants on the device
 	buffers   []device.Buffer     // those that Close frees
 	kernels   map[string]device.Kernel
@@ -187,64 +187,15 @@ func (x *executable) lowered(shapes [][]int) (*ir.Module, error) {
 	return lower.Run(x.fused, shapes, t, x.control)
 }
 
-// derive runs the init function, if the fused module still needs it.
-func (x *executable) derive() error {
-	derived, err := eval.Derive(x.fused, x.precision)
-	for v, content := range derived {
-		x.constants[v] = constantOf(content.Tensor)
-	}
-	return err
-}
-
 func constantOf(t *eval.Tensor) *value {
 	return &value{place: onHost, dtype: t.DType, shape: append([]int{}, t.Shape...), cell: &cell{constant: true, content: eval.Value{Tensor: t}}}
 }
 
-// constant decodes a constant. Large weights do not come here: kernels read them where they are.
+// constant is a constant, decoded. Large weights do not come here: kernels read them where they are.
 func (x *executable) constant(v *ir.Value) (*value, error) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if n := x.constants[v]; n != nil {
-		return n, nil
-	}
-	if v.Constant == nil {
-		return nil, fmt.Errorf("a value is used where no operation that ran has defined it")
-	}
-	t, err := eval.DecodeConstant(v.Constant)
+	t, err := x.constants.Tensor(v)
 	if err != nil {
 		return nil, err
 	}
-	n := constantOf(t)
-	x.constants[v] = n
-	return n, nil
-}
-
-// quantized joins a weight for reference kernels.
-func (x *executable) quantized(v *ir.Value) (eval.Value, error) {
-	x.mu.Lock()
-	key := weightKeyOf(v)
-	q, ok := x.joins[key]
-	x.mu.Unlock()
-	if ok {
-		return q, nil
-	}
-	op := v.Def
-	c := &eval.Call{Op: op, Precision: x.precision, Args: make([][]eval.Value, len(op.Args))}
-	for i, list := range op.Args {
-		for _, a := range list {
-			n, err := x.constant(a.Value)
-			if err != nil {
-				return eval.Value{}, err
-			}
-			c.Args[i] = append(c.Args[i], n.cell.content)
-		}
-	}
-	out, err := eval.Run(c)
-	if err != nil {
-		return eval.Value{}, err
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.joins[key] = out[0]
-	return out[0], nil
+	return constantOf(t), nil
 }

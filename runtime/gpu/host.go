@@ -219,7 +219,7 @@ func (x *instance) content(of *ir.Value, v *value) (eval.Value, error) {
 		}
 		return v.cell.content, nil
 	case joined:
-		return x.exe.quantized(of)
+		return x.exe.constants.Joined(of)
 	}
 	t, err := x.read(v)
 	return eval.Value{Tensor: t}, err

@@ -9,6 +9,7 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/ir/numeric"
+	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 )
@@ -19,7 +20,7 @@ type instance struct {
 	states map[*ir.Buffer]*state
 	keys   *numeric.KeySequence // of the sampler's draws without a seed
 	bits   func(n int) []uint32 // of reference kernels' draws without a seed
-	plans  []*plan              // the last used first
+	plans  bind.Plans[*plan]
 	arena  *slot
 	turn   int             // the side, 0 or 1, that the next call reads of what has two: see ahead.go
 	begun  *begun          // the call that was begun before it is asked for, or nil
@@ -27,9 +28,6 @@ type instance struct {
 	// buffers are what Close frees.
 	buffers []device.Buffer
 }
-
-// maxPlans is the number of plans that an instance keeps: one for single tokens, others for chunks.
-const maxPlans = 4
 
 // NewInstance makes an instance whose buffers are zeros.
 func (x *executable) NewInstance() (engine.Instance, error) {
@@ -186,7 +184,7 @@ func (x *instance) runPlan(inputs []eval.Value, ahead bool) (*plan, error) {
 		if err := x.run(p); !errors.Is(err, errAnew) {
 			return p, err
 		}
-		x.plans = x.plans[1:]
+		x.plans.DropLast()
 		if err := p.close(x); err != nil {
 			return nil, err
 		}
@@ -195,40 +193,20 @@ func (x *instance) runPlan(inputs []eval.Value, ahead bool) (*plan, error) {
 
 // planFor finds or makes the plan for inputs of these shapes, and its memory.
 func (x *instance) planFor(inputs []eval.Value) (*plan, error) {
-	at := slices.IndexFunc(x.plans, func(p *plan) bool {
-		for i, v := range inputs {
-			if v.Tensor != nil && !slices.Equal(p.shapes[i], v.Tensor.Shape) {
-				return false
-			}
-		}
-		return true
-	})
-	if at >= 0 {
-		p := x.plans[at]
-		copy(x.plans[1:at+1], x.plans[:at])
-		x.plans[0] = p
+	if p, ok := x.plans.Find(inputs); ok {
 		return p, nil
 	}
-	shapes := make([][]int, len(inputs))
-	for i, v := range inputs {
-		if v.Tensor != nil {
-			shapes[i] = append([]int{}, v.Tensor.Shape...) // not nil, which stands for a shape that is not known
-		}
-	}
-	p, err := x.bind(shapes)
+	p, err := x.bind(bind.ShapesOf(inputs))
 	if err != nil {
 		return nil, err
 	}
 	if err := x.reserve(p.size); err != nil {
 		return nil, err
 	}
-	x.plans = slices.Insert(x.plans, 0, p)
-	for len(x.plans) > maxPlans {
-		last := len(x.plans) - 1
-		if err := x.plans[last].close(x); err != nil {
+	for _, old := range x.plans.Add(p.shapes, p) {
+		if err := old.close(x); err != nil {
 			return nil, err
 		}
-		x.plans = x.plans[:last]
 	}
 	return p, nil
 }
@@ -244,12 +222,12 @@ func (x *instance) Close() error {
 	x.exe.timeline.Lock()
 	defer x.exe.timeline.Unlock()
 	err := x.exe.device.Wait()
-	for _, p := range x.plans {
+	for _, p := range x.plans.All() {
 		err = errors.Join(err, p.forget())
 	}
 	for _, m := range x.buffers {
 		err = errors.Join(err, m.Close())
 	}
-	x.plans, x.buffers, x.states, x.arena = nil, nil, nil, nil
+	x.plans, x.buffers, x.states, x.arena = bind.Plans[*plan]{}, nil, nil, nil
 	return err
 }

@@ -111,7 +111,7 @@ func (x *instance) reserve(size int) error {
 		return nil
 	}
 	if x.arena != nil {
-		for _, p := range x.plans {
+		for _, p := range x.plans.All() {
 			if err := p.forget(); err != nil {
 				return err
 			}

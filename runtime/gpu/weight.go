@@ -5,6 +5,7 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
@@ -42,34 +43,13 @@ type memoryKey struct {
 	transposed bool // by rows, where the file has columns
 }
 
-// weightKey tells a weight: every plan has operations of its own that make weights of constants.
-type weightKey struct {
-	stored *ir.Value // its numbers in the file
-	shape  string
-	name   string // of the operation that makes it of these
-}
-
-func weightKeyOf(v *ir.Value) weightKey {
-	key := weightKey{stored: v, shape: v.Type.String()}
-	for key.stored.Def != nil {
-		if name := key.stored.Def.Def.Name; name != "astype" {
-			key.name += name + " "
-		}
-		key.stored = key.stored.Def.Input(key.stored.Def.Def.Operands[0].Name)
-		if key.stored == nil {
-			return weightKey{stored: v}
-		}
-	}
-	return key
-}
-
 // weight opens the weight [N, K] or [E, N, K] behind a value, or gives nil where no kernel can read it.
 func (x *executable) weight(v *ir.Value) *weight {
 	if v == nil {
 		return nil
 	}
 	x.mu.Lock()
-	key := weightKeyOf(v)
+	key := bind.WeightKeyOf(v)
 	w, known := x.weights[key]
 	x.mu.Unlock()
 	if known {
