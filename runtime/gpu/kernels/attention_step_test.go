@@ -120,12 +120,13 @@ func testStep(t *testing.T, a kernels.AttentionStep, one, merge kernels.Launch, 
 	if a.Step.Last {
 		memory = kerneltest.CUDAMemory // no text for Metal
 	}
-	kerneltest.RunWithin(t, memory, one, q, k, v, heldQ.bytes, heldK.bytes, angles, keys.bytes, values.bytes, part, ml, gate, out, arrivals, step)
+	kerneltest.RunWithin(t, memory, one, kernels.AttentionStepArguments[any]{Q: q, K: k, V: v, QWeight: heldQ.bytes, KWeight: heldK.bytes, Angles: angles,
+		Keys: keys.bytes, Values: values.bytes, Part: part, ML: ml, Gate: gate, Out: out, Arrivals: arrivals, Step: step})
 	if a.Step.Last {
 		require.Equal(t, make([]uint32, a.Heads), arrivals)
 	} else {
 		requireBlank(t, out)
-		kerneltest.Run(t, merge, part, ml, gate, out, step)
+		kerneltest.Run(t, merge, kernels.AttentionMergeArguments[any]{Part: part, ML: ml, Gate: gate, Out: out, Step: step})
 	}
 	slot := func(x []float32, h int) []float32 { return x[(h*a.Slots+position%a.Slots)*a.D:][:a.D] }
 	for h := range a.KVHeads {

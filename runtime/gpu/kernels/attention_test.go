@@ -72,9 +72,9 @@ func TestAttention(t *testing.T) {
 			for _, position := range c.positions {
 				x := newContext(c.Attention, c.tokens, position)
 				partial, ml := blank(capacity*c.Heads*blocks*c.D), blank(capacity*c.Heads*blocks*2)
-				kerneltest.Run(t, part, x.q, x.keys.bytes, x.values.bytes, partial, ml, x.step())
+				kerneltest.Run(t, part, kernels.AttentionPartArguments[any]{Q: x.q, Keys: x.keys.bytes, Values: x.values.bytes, Part: partial, ML: ml, Step: x.step()})
 				out := blank(capacity * c.Heads * c.D)
-				kerneltest.Run(t, merge, partial, ml, x.gate, out, x.step())
+				kerneltest.Run(t, merge, kernels.AttentionMergeArguments[any]{Part: partial, ML: ml, Gate: x.gate, Out: out, Step: x.step()})
 				n := c.tokens * c.Heads * c.D
 				requireClose(t, x.want(), out[:n], 3e-6)
 				requireBlank(t, out[n:])
@@ -111,7 +111,7 @@ func TestAttentionByTiles(t *testing.T) {
 			for _, position := range c.positions {
 				x := newContext(c.Attention, c.tokens, position)
 				out := blank(capacity * c.Heads * c.D)
-				kerneltest.RunWithin(t, memory, l, x.q, x.keys.bytes, x.values.bytes, x.gate, out, x.step())
+				kerneltest.RunWithin(t, memory, l, kernels.AttentionChunkArguments[any]{Q: x.q, Keys: x.keys.bytes, Values: x.values.bytes, Gate: x.gate, Out: out, Step: x.step()})
 				n := c.tokens * c.Heads * c.D
 				requireClose(t, x.want(), out[:n], 1./128)
 				requireBlank(t, out[n:])

@@ -45,12 +45,12 @@ func TestConv(t *testing.T) {
 				if run.many {
 					outputs, last, err := c.Launches(capacity)
 					require.NoError(t, err)
-					kerneltest.Run(t, outputs, x, weight.bytes, flag(run.reset), got.bytes, y, step)
-					kerneltest.Run(t, last, x, flag(run.reset), got.bytes, step)
+					kerneltest.Run(t, outputs, kernels.ConvTokensArguments[any]{X: x, W: weight.bytes, Reset: flag(run.reset), State: got.bytes, Y: y, Step: step})
+					kerneltest.Run(t, last, kernels.ConvStateArguments[any]{X: x, Reset: flag(run.reset), State: got.bytes, Step: step})
 				} else {
 					l, err := c.StepLaunch()
 					require.NoError(t, err)
-					kerneltest.Run(t, l, x, weight.bytes, flag(run.reset), got.bytes, y, next.bytes, step)
+					kerneltest.Run(t, l, kernels.ConvStepArguments[any]{X: x, W: weight.bytes, Reset: flag(run.reset), State: got.bytes, Y: y, Next: next.bytes, Step: step})
 				}
 				requireClose(t, want[:run.tokens*c.Channels], y[:run.tokens*c.Channels], 1e-6)
 				requireBlank(t, y[run.tokens*c.Channels:])

@@ -59,7 +59,8 @@ func TestDeltaStep(t *testing.T) {
 				}
 				want, y := blank(run.tokens*d.Heads*d.DV), blank(run.tokens*d.Heads*d.DV)
 				d.Twin(run.tokens, run.position, in.q, in.k, in.v, in.g, in.beta, qWeight, kWeight, bias, rate, run.reset, state, want)
-				kerneltest.Run(t, l, in.q, in.k, in.v, in.g, in.beta, heldQ.bytes, heldK.bytes, bias, rate, flag(run.reset), got.bytes, y, next.bytes, []int32{int32(run.tokens), int32(run.position)})
+				kerneltest.Run(t, l, kernels.DeltaStepArguments[any]{Q: in.q, K: in.k, V: in.v, G: in.g, Beta: in.beta, QWeight: heldQ.bytes, KWeight: heldK.bytes, Bias: bias, Rate: rate,
+					Reset: flag(run.reset), State: got.bytes, Y: y, Next: next.bytes, Step: []int32{int32(run.tokens), int32(run.position)}})
 				requireClose(t, want, y, 2e-6)
 				requireClose(t, state, next.floats(), next.within(2e-6))
 				if run.elsewhere {
@@ -80,7 +81,7 @@ func TestDeltaGates(t *testing.T) {
 	x, b, bias, rate := r.uniform(tokens*d.GToken, -30, 30), r.floats(tokens*d.BetaToken), r.floats(d.Heads), r.uniform(d.Heads, -16, 0)
 	heldBias, heldRate := hold(d.Gates, bias), hold(d.Gates, rate)
 	decay, beta := blank(12*d.Heads), blank(12*d.Heads)
-	kerneltest.Run(t, l, x, b, heldBias.bytes, heldRate.bytes, decay, beta, []int32{tokens, 0})
+	kerneltest.Run(t, l, kernels.DeltaGatesArguments[any]{X: x, B: b, Bias: heldBias.bytes, Rate: heldRate.bytes, Decay: decay, Beta: beta, Step: []int32{tokens, 0}})
 	wantDecay, wantBeta := blank(tokens*d.Heads), blank(tokens*d.Heads)
 	for i := range wantDecay {
 		token, h := i/d.Heads, i%d.Heads
@@ -131,8 +132,8 @@ func TestDeltaChunks(t *testing.T) {
 				want, y := blank(run.tokens*d.Heads*d.DV), blank(capacity*d.Heads*d.DV)
 				d.Twin(run.tokens, run.position, in.q, in.k, in.v, in.g, in.beta, nil, nil, nil, nil, run.reset, state, want)
 				step := []int32{int32(run.tokens), int32(run.position)}
-				kerneltest.Run(t, solve, in.q, in.k, in.v, in.g, in.beta, sums, w, u, m, step)
-				kerneltest.Run(t, scan, in.q, in.k, sums, w, u, m, flag(run.reset), got.bytes, y, step)
+				kerneltest.Run(t, solve, kernels.DeltaSolveArguments[any]{Q: in.q, K: in.k, V: in.v, G: in.g, Beta: in.beta, Sums: sums, W: w, U: u, M: m, Step: step})
+				kerneltest.Run(t, scan, kernels.DeltaScanArguments[any]{Q: in.q, K: in.k, Sums: sums, W: w, U: u, M: m, Reset: flag(run.reset), State: got.bytes, Y: y, Step: step})
 				requireClose(t, want, y[:len(want)], 1e-5)
 				requireBlank(t, y[len(want):])
 				requireClose(t, state, got.floats(), got.within(1e-5))
@@ -161,8 +162,8 @@ func TestDeltaChunksCausal(t *testing.T) {
 			d.Twin(tokens, 5, in.q, in.k, in.v, in.g, in.beta, nil, nil, nil, nil, false, append([]float32{}, state...), want)
 			sums, w, u, m := blank(tokens), blank(tokens*d.DK), blank(tokens*d.DV), blank((tokens+length-1)/length*length*length)
 			step := []int32{tokens, 5}
-			kerneltest.Run(t, solve, in.q, in.k, in.v, in.g, in.beta, sums, w, u, m, step)
-			kerneltest.Run(t, scan, in.q, in.k, sums, w, u, m, flag(false), state, y, step)
+			kerneltest.Run(t, solve, kernels.DeltaSolveArguments[any]{Q: in.q, K: in.k, V: in.v, G: in.g, Beta: in.beta, Sums: sums, W: w, U: u, M: m, Step: step})
+			kerneltest.Run(t, scan, kernels.DeltaScanArguments[any]{Q: in.q, K: in.k, Sums: sums, W: w, U: u, M: m, Reset: flag(false), State: state, Y: y, Step: step})
 			requireClose(t, want[:at*d.DV], y[:at*d.DV], 1e-5)
 			requireBlank(t, y[at*d.DV:])
 			require.True(t, math.IsNaN(float64(want[at*d.DV])), name)

@@ -19,7 +19,7 @@ func TestDequantize(t *testing.T) {
 			w, want, got, half := seeded(2).weight(f, d.N, d.K), blank(d.N*d.K), blank(d.N*d.K), make([]uint16, d.N*d.K)
 			l, err := d.Launch()
 			require.NoError(t, err)
-			kerneltest.Run(t, l, w.Words, w.scales, w.biases, half)
+			kerneltest.Run(t, l, kernels.DequantizeArguments[any]{W: w.arguments(), Y: half})
 			for i, v := range half {
 				got[i] = math.Float32frombits(uint32(v) << 16)
 			}

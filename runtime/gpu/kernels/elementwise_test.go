@@ -76,17 +76,15 @@ func check(t *testing.T, e kernels.Elementwise, in []numbers, out numbers, token
 	l, err := e.Launch(capacity)
 	require.NoError(t, err)
 	var values [][]float64
-	buffers := make([]any, 3)
-	for i := range buffers {
-		buffers[i] = out.buffer
-		if i < len(in) {
-			buffers[i] = in[i].buffer
-			values = append(values, in[i].values)
-		}
+	a := kernels.ElementwiseArguments[any]{Out: out.buffer, Step: []int32{int32(tokens), int32(position)}}
+	operands := [...]*any{&a.X0, &a.X1, &a.X2}
+	for i, x := range in {
+		*operands[i] = x.buffer
+		values = append(values, x.values)
 	}
 	want := append([]float64(nil), out.values...)
 	e.Twin(tokens, position, values, want)
-	kerneltest.Run(t, l, append(buffers, out.buffer, []int32{int32(tokens), int32(position)})...)
+	kerneltest.Run(t, l, a)
 	got := out.read()
 	require.Len(t, got, len(want))
 	for i := range want {
@@ -230,7 +228,7 @@ func TestSigmoidFarOut(t *testing.T) {
 		l, err := e.Launch(1)
 		require.NoError(t, err)
 		out := make([]float32, len(x))
-		kerneltest.Run(t, l, x, one, one, out, []int32{1, 0})
+		kerneltest.Run(t, l, kernels.ElementwiseArguments[any]{X0: x, X1: one, X2: one, Out: out, Step: []int32{1, 0}})
 		for i, w := range want {
 			if w != w {
 				require.True(t, math.IsNaN(float64(out[i])), "%s(%g) is %g", op, x[i], out[i])

@@ -22,7 +22,7 @@ func TestEmbedding(t *testing.T) {
 			require.NoError(t, err)
 			const steps = 4 // the last token is not asked for
 			got, want := blank(len(tokens)*e.K), blank(len(tokens)*e.K)
-			kerneltest.Run(t, l, w.Words, w.scales, w.biases, tokens, got, []int32{steps, 0})
+			kerneltest.Run(t, l, kernels.EmbeddingArguments[any]{W: w.arguments(), Tokens: tokens, Y: got, Step: []int32{steps, 0}})
 			e.Twin(&w.Weight, tokens[:steps], want)
 			requireClose(t, want[:steps*e.K], got[:steps*e.K], 3e-7)
 			require.True(t, math.IsNaN(float64(got[steps*e.K])), "a token past the last is written")

@@ -28,7 +28,7 @@ func TestExpertsSort(t *testing.T) {
 				experts[i], order[i] = int32(math.Abs(r.NormFloat64())*float64(c.count)/3)%int32(c.count), -7
 			}
 			tiles := make([]int32, 4*e.MaxTiles(tile, c.tokens))
-			kerneltest.Run(t, l, experts, order, tiles, []int32{int32(c.written), 0})
+			kerneltest.Run(t, l, kernels.ExpertsSortArguments[any]{Experts: experts, Order: order, Tiles: tiles, Step: []int32{int32(c.written), 0}})
 			wantOrder, wantTiles := e.TwinSort(tile, experts[:c.written*c.top])
 			require.LessOrEqual(t, len(wantTiles), len(tiles)/4)
 			for i := range tiles {
@@ -83,16 +83,16 @@ func TestManyExperts(t *testing.T) {
 				require.NoError(t, err)
 				return l
 			}
-			kerneltest.Run(t, launch(e.LaunchSort(c.tile, m.tokens)), m.experts, order, tiles, step)
+			kerneltest.Run(t, launch(e.LaunchSort(c.tile, m.tokens)), kernels.ExpertsSortArguments[any]{Experts: m.experts, Order: order, Tiles: tiles, Step: step})
 			var x, h any = make([]uint16, len(m.x)), make([]uint16, m.tokens*e.Top*e.Inner)
 			if e.Exact {
 				x, h = blank(len(m.x)), blank(m.tokens*e.Top*e.Inner)
 			}
 			pairs := blank(m.tokens * e.Top * e.Hidden)
-			kerneltest.Run(t, launch(kernels.Prepare{K: e.Hidden, Exact: e.Exact}.Launch(m.tokens)), m.x, m.x, x, step)
-			kerneltest.Run(t, launch(e.LaunchUp(c.tile, m.tokens)), m.gate.Words, m.gate.scales, m.gate.biases, m.up.Words, m.up.scales, m.up.biases, order, tiles, x, h)
-			kerneltest.Run(t, launch(e.LaunchDown(c.tile, m.tokens)), m.down.Words, m.down.scales, m.down.biases, order, tiles, h, pairs)
-			kerneltest.Run(t, launch(e.LaunchCombine(m.tokens)), pairs, m.scores, m.extra, m.y, step)
+			kerneltest.Run(t, launch(kernels.Prepare{K: e.Hidden, Exact: e.Exact}.Launch(m.tokens)), kernels.MatMulPrepareArguments[any]{X: m.x, Y: x, Step: step})
+			kerneltest.Run(t, launch(e.LaunchUp(c.tile, m.tokens)), kernels.ExpertsMatMulUpArguments[any]{W0: m.gate.arguments(), W1: m.up.arguments(), Order: order, Tiles: tiles, X: x, H: h})
+			kerneltest.Run(t, launch(e.LaunchDown(c.tile, m.tokens)), kernels.ExpertsMatMulDownArguments[any]{W: m.down.arguments(), Order: order, Tiles: tiles, H: h, Y: pairs})
+			kerneltest.Run(t, launch(e.LaunchCombine(m.tokens)), kernels.ExpertsCombineArguments[any]{X: pairs, Scores: m.scores, Extra: m.extra, Y: m.y, Step: step})
 			requireClose(t, m.wantY, m.y[:len(m.wantY)], 4*matmulBound(e.Exact))
 			require.True(t, math.IsNaN(float64(m.y[len(m.wantY)])), "a token past the last is written")
 		})

@@ -69,6 +69,16 @@ func newMixture(e kernels.Experts, tokens, written int) *mixture {
 	return m
 }
 
+// choosing are the arguments of the first product where it chooses; those of a shared expert are absent unless there is one.
+func (m *mixture) choosing(shared bool) kernels.ExpertsChooseArguments[any] {
+	a := kernels.ExpertsChooseArguments[any]{W0: m.gate.arguments(), W1: m.up.arguments(), D: m.down.arguments(), Logits: m.logits, Gates: m.gates, X: m.x, Norm: m.norms,
+		Experts: m.experts, Scores: m.scores, Y: m.h, Step: []int32{int32(m.written), 0}}
+	if shared {
+		a.V0, a.V1, a.E = m.gate1.arguments(), m.up1.arguments(), m.down1.arguments()
+	}
+	return a
+}
+
 // run runs both products and compares what they write.
 func (m *mixture) run(t *testing.T, e kernels.Experts, upTuning, downTuning kernels.Tuning) {
 	up, err := e.LaunchUp(upTuning, m.tokens)
@@ -76,10 +86,6 @@ func (m *mixture) run(t *testing.T, e kernels.Experts, upTuning, downTuning kern
 	down, err := e.LaunchDown(downTuning, m.tokens)
 	require.NoError(t, err)
 	step := []int32{int32(m.written), 0}
-	gate1, up1, down1 := m.gate, m.up, m.down
-	if e.Shared {
-		gate1, up1, down1 = m.gate1, m.up1, m.down1
-	}
 	untouched := func(v []float32, from int) {
 		t.Helper()
 		for _, f := range v[from:] {
@@ -87,21 +93,20 @@ func (m *mixture) run(t *testing.T, e kernels.Experts, upTuning, downTuning kern
 		}
 	}
 	if e.Router.Top > 0 {
-		kerneltest.Run(t, up, m.gate.Words, m.gate.scales, m.gate.biases, m.up.Words, m.up.scales, m.up.biases, gate1.Words, gate1.scales, gate1.biases,
-			up1.Words, up1.scales, up1.biases, m.down.Words, m.down.scales, m.down.biases, down1.Words, down1.scales, down1.biases, m.logits, m.gates, m.x, m.norms, m.experts, m.scores, m.h, step)
+		kerneltest.Run(t, up, m.choosing(e.Shared))
 		require.Equal(t, m.wantExperts, m.experts)
 		n := m.written * e.Parts()
 		requireClose(t, m.wantScores[:n], m.scores[:n], 1e-6)
 		untouched(m.scores, n)
 	} else {
-		kerneltest.Run(t, up, m.gate.Words, m.gate.scales, m.gate.biases, m.up.Words, m.up.scales, m.up.biases, m.experts, m.x, m.norms, m.h, step)
+		kerneltest.Run(t, up, kernels.ExpertsUpArguments[any]{W0: m.gate.arguments(), W1: m.up.arguments(), Experts: m.experts, X: m.x, Norm: m.norms, Y: m.h, Step: step})
 	}
 	requireClose(t, m.wantH, m.h[:len(m.wantH)], bound)
 	untouched(m.h, len(m.wantH))
 	if e.Shared {
-		kerneltest.Run(t, down, m.down.Words, m.down.scales, m.down.biases, down1.Words, down1.scales, down1.biases, m.experts, m.scores, m.h, m.extra, m.y, step)
+		kerneltest.Run(t, down, kernels.ExpertsJoinArguments[any]{W: m.down.arguments(), V: m.down1.arguments(), Experts: m.experts, Scores: m.scores, X: m.h, Extra: m.extra, Y: m.y, Step: step})
 	} else {
-		kerneltest.Run(t, down, m.down.Words, m.down.scales, m.down.biases, m.experts, m.scores, m.h, m.extra, m.y, step)
+		kerneltest.Run(t, down, kernels.ExpertsDownArguments[any]{W: m.down.arguments(), Experts: m.experts, Scores: m.scores, X: m.h, Extra: m.extra, Y: m.y, Step: step})
 	}
 	requireClose(t, m.wantY, m.y[:len(m.wantY)], 2*bound)
 	untouched(m.y, len(m.wantY))
@@ -217,12 +222,10 @@ func TestExpertsChosenAsRouter(t *testing.T) {
 	router, err := e.Router.Launch(tokens)
 	require.NoError(t, err)
 	experts, scores := make([]int32, tokens*8), blank(tokens*8)
-	step := []int32{tokens, 0}
-	kerneltest.Run(t, router, m.logits, experts, scores, step)
+	kerneltest.Run(t, router, kernels.RouterArguments[any]{Logits: m.logits, Experts: experts, Scores: scores, Step: []int32{tokens, 0}})
 	up, err := e.LaunchUp(kernels.Tuning{}, tokens)
 	require.NoError(t, err)
-	kerneltest.Run(t, up, m.gate.Words, m.gate.scales, m.gate.biases, m.up.Words, m.up.scales, m.up.biases, m.gate1.Words, m.gate1.scales, m.gate1.biases,
-		m.up1.Words, m.up1.scales, m.up1.biases, m.down.Words, m.down.scales, m.down.biases, m.down1.Words, m.down1.scales, m.down1.biases, m.logits, m.gates, m.x, m.norms, m.experts, m.scores, m.h, step)
+	kerneltest.Run(t, up, m.choosing(true))
 	want := make([]int32, tokens*9)
 	e.TwinChoice(m.logits, m.gates, want, blank(tokens*9))
 	require.Equal(t, want, m.experts)
@@ -299,8 +302,8 @@ func TestReleasesWhatIsWritten(t *testing.T) {
 				text = strings.Replace(text, from, to, 1)
 			}
 			m := newMixture(e, 1, 1)
-			for _, o := range kerneltest.Schedules(t, text, l, m.gate.Words, m.gate.scales, m.gate.biases, m.up.Words, m.up.scales, m.up.biases, m.gate.Words, m.gate.scales, m.gate.biases,
-				m.up.Words, m.up.scales, m.up.biases, m.down.Words, m.down.scales, m.down.biases, m.down.Words, m.down.scales, m.down.biases, m.logits, m.gates, m.x, m.norms, m.experts, m.scores, m.h, []int32{1, 0}) {
+			buffers, _ := kernels.List(l, m.choosing(false))
+			for _, o := range kerneltest.Schedules(t, text, l, buffers...) {
 				require.NoError(t, o.Err)
 			}
 		})

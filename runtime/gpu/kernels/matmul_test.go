@@ -61,7 +61,7 @@ func TestMatMul(t *testing.T) {
 			w := r.weight(m.Format, m.N, m.K)
 			x, xs := rounded(r.floats(c.tokens*m.K), m.Exact)
 			extra, got, want := r.floats(c.tokens*m.N), blank(c.tokens*m.N), blank(c.tokens*m.N)
-			kerneltest.RunWithin(t, max(m.Memory(c.tile), kerneltest.MetalMemory), l, w.Words, w.scales, w.biases, xs, extra, got, []int32{int32(c.tokens), 0})
+			kerneltest.RunWithin(t, max(m.Memory(c.tile), kerneltest.MetalMemory), l, kernels.MatMulArguments[any]{W: w.arguments(), X: xs, Extra: extra, Y: got, Step: []int32{int32(c.tokens), 0}})
 			m.Twin(&w.Weight, x, extra, want)
 			requireClose(t, want, got, matmulBound(m.Exact))
 		})
@@ -90,7 +90,7 @@ func TestMatMulGLU(t *testing.T) {
 			if m.Half {
 				y = half
 			}
-			kerneltest.Run(t, l, gate.Words, gate.scales, gate.biases, up.Words, up.scales, up.biases, xs, y, []int32{tokens, 0})
+			kerneltest.Run(t, l, kernels.MatMulGLUArguments[any]{W0: gate.arguments(), W1: up.arguments(), X: xs, Y: y, Step: []int32{tokens, 0}})
 			if m.Half {
 				for i, v := range half {
 					got[i] = math.Float32frombits(uint32(v) << 16)
@@ -116,11 +116,11 @@ func TestPrepare(t *testing.T) {
 			want, got, half := blank(tokens*p.K), blank(tokens*p.K), make([]uint16, tokens*p.K)
 			p.Twin(x, norm, want)
 			if p.Exact {
-				kerneltest.Run(t, l, x, norms, got, []int32{tokens, 0})
+				kerneltest.Run(t, l, kernels.MatMulPrepareArguments[any]{X: x, Norm: norms, Y: got, Step: []int32{tokens, 0}})
 				requireClose(t, want, got, 1e-6)
 				return
 			}
-			kerneltest.Run(t, l, x, norms, half, []int32{tokens, 0})
+			kerneltest.Run(t, l, kernels.MatMulPrepareArguments[any]{X: x, Norm: norms, Y: half, Step: []int32{tokens, 0}})
 			for i, v := range half {
 				got[i] = math.Float32frombits(uint32(v) << 16)
 			}

@@ -97,7 +97,7 @@ func TestMatVec(t *testing.T) {
 			norm, norms := r.norm(v.Norm, width)
 			gate, extra := r.floats(v.K), r.floats(v.M*v.N)
 			got, want := blank(v.M*v.N), blank(vectors*v.N)
-			kerneltest.Run(t, l, w.Words, w.scales, w.biases, x, norms, gate, extra, got, []int32{int32(vectors), 0})
+			kerneltest.Run(t, l, kernels.MatVecArguments[any]{W: w.arguments(), X: x, Norm: norms, Gate: gate, Extra: extra, Y: got, Step: []int32{int32(vectors), 0}})
 			v.Twin(&w.Weight, x, norm, gate, extra, want)
 			requireClose(t, want, got[:len(want)], bound)
 			for _, rest := range got[len(want):] {
@@ -123,19 +123,9 @@ func TestMatVecMany(t *testing.T) {
 			require.NoError(t, err)
 			x := r.floats(v.K)
 			norm, norms := r.norm(v.Norm, v.K)
-			var args []any
-			var weights []stored
-			var results [][]float32
-			for i := range 4 {
-				if i >= len(rows) {
-					args = append(args, args[:4]...)
-					continue
-				}
-				w, y := r.weight(v.Format, rows[i], v.K), blank(rows[i])
-				weights, results = append(weights, w), append(results, y)
-				args = append(args, w.Words, w.scales, w.biases, y)
-			}
-			kerneltest.Run(t, l, append(args, x, norms, x, x, x, x, x, x, []int32{1, 0})...)
+			a, weights, results := r.products(v.Format, rows, v.K)
+			a.X, a.Norm, a.Step = x, norms, []int32{1, 0}
+			kerneltest.Run(t, l, a)
 			for i, w := range weights {
 				want := blank(rows[i])
 				v.Twin(&w.Weight, x, norm, want)
@@ -176,18 +166,7 @@ func TestMatVecConv(t *testing.T) {
 			l, err := v.Launch(c.tuning)
 			require.NoError(t, err)
 			x, norm := r.floats(v.K), r.floats(v.K)
-			var args []any
-			var weights []stored
-			var results [][]float32
-			for i := range 4 {
-				if i >= len(c.rows) {
-					args = append(args, args[:4]...)
-					continue
-				}
-				w, y := r.weight(v.Format, c.rows[i], v.K), blank(c.rows[i])
-				weights, results = append(weights, w), append(results, y)
-				args = append(args, w.Words, w.scales, w.biases, y)
-			}
+			a, weights, results := r.products(v.Format, c.rows, v.K)
 			taps, state := r.floats(c.conv.Channels*c.conv.Taps), r.floats(c.conv.Channels*c.conv.Taps)
 			weight, got, y := hold(c.conv.Weight, taps), hold(c.conv.State, state), blank(c.conv.Channels+3)
 			gate := blank(c.activated.Rows + 2)
@@ -195,7 +174,9 @@ func TestMatVecConv(t *testing.T) {
 			if c.elsewhere {
 				next = hold(c.conv.State, blank(len(state)))
 			}
-			kerneltest.Run(t, l, append(args, x, norm, weight.bytes, flag(c.reset), got.bytes, y, next.bytes, gate, []int32{1, int32(c.position)})...)
+			a.X, a.Norm, a.Step = x, norm, []int32{1, int32(c.position)}
+			a.ConvW, a.Reset, a.State, a.ConvY, a.Next, a.Activated = weight.bytes, flag(c.reset), got.bytes, y, next.bytes, gate
+			kerneltest.Run(t, l, a)
 			for i, w := range weights {
 				want := blank(c.rows[i])
 				v.Twin(&w.Weight, x, norm, want)
@@ -255,7 +236,7 @@ func TestMatVecGLU(t *testing.T) {
 			gate, up, x := r.weight(v.Format, v.N, v.K), r.weight(v.Format, v.N, v.K), r.floats(v.M*v.K)
 			norm, norms := r.norm(v.Norm, v.K)
 			got, want := blank(v.M*v.N), blank(v.M*v.N)
-			kerneltest.Run(t, l, gate.Words, gate.scales, gate.biases, up.Words, up.scales, up.biases, x, norms, got, []int32{int32(v.M), 0})
+			kerneltest.Run(t, l, kernels.MatVecGLUArguments[any]{W0: gate.arguments(), W1: up.arguments(), X: x, Norm: norms, Y: got, Step: []int32{int32(v.M), 0}})
 			v.Twin(&gate.Weight, &up.Weight, x, norm, want)
 			requireClose(t, want, got, 3*bound)
 		})

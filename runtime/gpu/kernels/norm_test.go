@@ -38,7 +38,8 @@ func TestNorm(t *testing.T) {
 			out, sum := blank(capacity*n.Heads*n.N), blank(capacity*n.Heads*n.N)
 			wantOut, wantSum := blank(len(out)), blank(len(sum))
 			n.Twin(tokens, x, pre, residual, scale[0], weight, gate, wantSum, wantOut)
-			kerneltest.Run(t, l, x, heldPre.bytes, residual, hold(n.Scale, scale).bytes, heldWeight.bytes, gate, sum, out, []int32{tokens, 5})
+			kerneltest.Run(t, l, kernels.NormArguments[any]{X: x, Pre: heldPre.bytes, Residual: residual, Scale: hold(n.Scale, scale).bytes, Weight: heldWeight.bytes, Gate: gate,
+				Sum: sum, Out: out, Step: []int32{tokens, 5}})
 			written := tokens * n.Heads * n.N
 			if n.Sum {
 				requireClose(t, wantSum[:written], sum[:written], 1e-6)

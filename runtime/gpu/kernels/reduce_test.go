@@ -30,13 +30,13 @@ func TestReduce(t *testing.T) {
 			r.Twin(tokens, x, want)
 			if r.Kind < kernels.ArgMaxOf {
 				out := blank(capacity * r.Heads)
-				kerneltest.Run(t, l, x, out, []int32{tokens, 0})
+				kerneltest.Run(t, l, kernels.ReduceArguments[any]{X: x, Out: out, Step: []int32{tokens, 0}})
 				requireClose(t, want, out[:len(want)], 1e-6)
 				requireBlank(t, out[len(want):])
 				return
 			}
 			out := make([]int32, capacity*r.Heads)
-			kerneltest.Run(t, l, x, out, []int32{tokens, 0})
+			kerneltest.Run(t, l, kernels.ReduceArguments[any]{X: x, Out: out, Step: []int32{tokens, 0}})
 			for i, at := range want {
 				require.Equal(t, int32(at), out[i])
 			}
@@ -67,7 +67,7 @@ func TestReduceNaN(t *testing.T) {
 			r.Twin(rows, x, twin)
 			if places == nil {
 				out := make([]float32, rows)
-				kerneltest.Run(t, l, x, out, []int32{rows, 0})
+				kerneltest.Run(t, l, kernels.ReduceArguments[any]{X: x, Out: out, Step: []int32{rows, 0}})
 				for i := range rows {
 					require.True(t, math.IsNaN(float64(out[i])), "row %d: %g", i, out[i])
 					require.True(t, math.IsNaN(float64(twin[i])), "row %d of the twin: %g", i, twin[i])
@@ -75,7 +75,7 @@ func TestReduceNaN(t *testing.T) {
 				return
 			}
 			out := make([]int32, rows)
-			kerneltest.Run(t, l, x, out, []int32{rows, 0})
+			kerneltest.Run(t, l, kernels.ReduceArguments[any]{X: x, Out: out, Step: []int32{rows, 0}})
 			require.Equal(t, places, out)
 			for i, at := range places {
 				require.Equal(t, float32(at), twin[i])
@@ -92,7 +92,7 @@ func TestSoftmax(t *testing.T) {
 		l, err := r.SoftmaxLaunch(capacity)
 		require.NoError(t, err)
 		r.SoftmaxTwin(tokens, x, want)
-		kerneltest.Run(t, l, x, y, []int32{tokens, 0})
+		kerneltest.Run(t, l, kernels.SoftmaxArguments[any]{X: x, Y: y, Step: []int32{tokens, 0}})
 		requireClose(t, want, y[:len(want)], 1e-6)
 		requireBlank(t, y[len(want):])
 	}
@@ -119,7 +119,7 @@ func TestGather(t *testing.T) {
 		l, err := g.Launch(tokens)
 		require.NoError(t, err)
 		g.Twin(tokens, table, index, want)
-		kerneltest.Run(t, l, heldTable.bytes, numbers, out.bytes, []int32{tokens, 0})
+		kerneltest.Run(t, l, kernels.GatherRowsArguments[any]{Table: heldTable.bytes, Index: numbers, Out: out.bytes, Step: []int32{tokens, 0}})
 		require.Equal(t, want, out.floats())
 	}
 	for want, g := range map[string]kernels.Gather{

@@ -31,7 +31,7 @@ func TestRope(t *testing.T) {
 			require.NoError(t, err)
 			angles.Twin(tokens, position, inverse, wantTable)
 			step := []int32{tokens, position}
-			kerneltest.Run(t, l, inverse, table, step)
+			kerneltest.Run(t, l, kernels.RopeAnglesArguments[any]{Inverse: inverse, Angles: table, Step: step})
 			requireClose(t, wantTable[:tokens*r.Dims], table[:tokens*r.Dims], 1e-6)
 			requireBlank(t, table[tokens*r.Dims:])
 
@@ -52,7 +52,8 @@ func TestRope(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.Twin(tokens, position, q, k, v, qWeight, kWeight, table, want, wantK, wantV)
-			kerneltest.Run(t, l, q, k, v, heldQ.bytes, heldK.bytes, table, out, kCache.bytes, vCache.bytes, step)
+			kerneltest.Run(t, l, kernels.RopeArguments[any]{Q: q, K: k, V: v, QWeight: heldQ.bytes, KWeight: heldK.bytes, Angles: table,
+				QOut: out, KCache: kCache.bytes, VCache: vCache.bytes, Step: step})
 			requireClose(t, want[:tokens*r.QHeads*r.D], out[:tokens*r.QHeads*r.D], 2e-6)
 			requireBlank(t, out[tokens*r.QHeads*r.D:])
 			requireClose(t, wantK, kCache.floats(), kCache.within(2e-6))
@@ -76,7 +77,7 @@ func TestCacheWrite(t *testing.T) {
 			x, cache := r.floats(tokens*max(c.X.Token, c.Heads*c.D)), r.floats(c.Heads*c.Slots*c.D)
 			got, want := hold(c.Cache, cache), append([]float32(nil), cache...)
 			c.Twin(tokens, position, x, want)
-			kerneltest.Run(t, l, x, got.bytes, []int32{tokens, position})
+			kerneltest.Run(t, l, kernels.CacheWriteArguments[any]{X: x, Cache: got.bytes, Step: []int32{tokens, position}})
 			require.Equal(t, want, got.floats())
 		})
 	}

@@ -59,7 +59,7 @@ func TestRouter(t *testing.T) {
 			logits := c.logits(seeded(uint64(i)), tokens*c.r.Experts)
 			experts, scores := make([]int32, tokens*c.r.Top), blank(tokens*c.r.Top)
 			wantExperts, wantScores := make([]int32, tokens*c.r.Top), blank(written*c.r.Top)
-			kerneltest.Run(t, l, logits, experts, scores, []int32{written, 0})
+			kerneltest.Run(t, l, kernels.RouterArguments[any]{Logits: logits, Experts: experts, Scores: scores, Step: []int32{written, 0}})
 			c.r.Twin(logits[:written*c.r.Experts], wantExperts, wantScores)
 			require.Equal(t, wantExperts, experts)
 			if i == 4 {

@@ -23,11 +23,13 @@ func draw(t *testing.T, s kernels.Sample, logits []float32, temperature float32,
 	temperatures, ks, ps := []float32{temperature}, []int64{topK}, []float32{topP}
 	tops, at, token, next := blank(parts), make([]int32, parts), []int32{-1}, []int32{-1}
 	values, places, counts, sums := blank(parts*each), make([]int32, parts*each), make([]int32, parts), make([]int64, parts)
-	kerneltest.Run(t, part, logits, temperatures, ks, ps, seed, tops, at)
+	kerneltest.Run(t, part, kernels.SamplePartArguments[any]{Logits: logits, Temperature: temperatures, TopK: ks, TopP: ps, Seed: seed, Tops: tops, Places: at})
 	if s.Filters {
-		kerneltest.Run(t, collect, logits, temperatures, ks, ps, tops, values, places, counts, sums)
+		kerneltest.Run(t, collect, kernels.SampleCollectArguments[any]{Logits: logits, Temperature: temperatures, TopK: ks, TopP: ps, Tops: tops,
+			Values: values, Places: places, Counts: counts, Sums: sums})
 	}
-	kerneltest.Run(t, choose, logits, temperatures, ks, ps, seed, tops, at, values, places, counts, sums, token, next)
+	kerneltest.Run(t, choose, kernels.SampleChooseArguments[any]{Logits: logits, Temperature: temperatures, TopK: ks, TopP: ps, Seed: seed, Tops: tops, TopsAt: at,
+		Values: values, Places: places, Counts: counts, Sums: sums, Token: token, Next: next})
 	require.Equal(t, token, next)
 	return int(token[0])
 }

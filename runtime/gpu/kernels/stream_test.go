@@ -131,11 +131,11 @@ func TestStreamSums(t *testing.T) {
 			x, before, residual, scale, extra := r.floats(c.k), r.floats(c.k), r.floats(c.k), r.floats(1), r.floats(72)
 			norm, norms := r.norm(v.Norm, c.k)
 			vector := c.sum.Twin(x, before, residual, scale[0])
-			run := func(l kernels.Launch, err error, bound float64, want []float32, operands ...any) {
+			run := func(l kernels.Launch, err error, bound float64, want []float32, arguments func(y, kept []float32) kernels.Arguments[any]) {
 				require.NoError(t, err)
 				require.Equal(t, c.sum.Kept, slices.ContainsFunc(l.Trial().Wants, func(w kernels.Want) bool { return len(w.Values) == c.k }), "known answers of the vector")
 				got, kept := blank(72), blank(c.k)
-				kerneltest.Run(t, l, append(operands, got, before, residual, scale, kept, []int32{1, 0})...)
+				kerneltest.Run(t, l, arguments(got, kept))
 				requireClose(t, want, got, bound)
 				if c.sum.Kept {
 					requireClose(t, vector, kept, 1e-6)
@@ -146,11 +146,15 @@ func TestStreamSums(t *testing.T) {
 			want := blank(72)
 			one.Twin(&gate.Weight, vector, norm, nil, extra, want)
 			l, err := one.Launch(kernels.Tuning{Stream: c.stream})
-			run(l, err, bound, want, gate.Words, gate.scales, gate.biases, x, norms, extra)
+			run(l, err, bound, want, func(y, kept []float32) kernels.Arguments[any] {
+				return kernels.StreamSumOneArguments[any]{W: gate.arguments(), X: x, Norm: norms, Extra: extra, Y: y, Before: before, Residual: residual, Scale: scale, Out: kept, Step: []int32{1, 0}}
+			})
 			want = blank(72)
 			pair.Twin(&gate.Weight, &up.Weight, vector, norm, want)
 			l, err = pair.Launch(kernels.Tuning{Stream: c.stream})
-			run(l, err, 3*bound, want, gate.Words, gate.scales, gate.biases, up.Words, up.scales, up.biases, x, norms)
+			run(l, err, 3*bound, want, func(y, kept []float32) kernels.Arguments[any] {
+				return kernels.StreamSumGLUArguments[any]{W0: gate.arguments(), W1: up.arguments(), X: x, Norm: norms, Y: y, Before: before, Residual: residual, Scale: scale, Out: kept, Step: []int32{1, 0}}
+			})
 		})
 	}
 }
@@ -186,7 +190,7 @@ func TestStreamNumbers(t *testing.T) {
 				bad = bad || x[i]-x[i] != 0
 			}
 			got, want := blank(v.N), blank(v.N)
-			kerneltest.Run(t, l, w.Words, w.scales, w.biases, x, x, x, x, got, []int32{1, 0})
+			kerneltest.Run(t, l, kernels.MatVecArguments[any]{W: w.arguments(), X: x, Y: got, Step: []int32{1, 0}})
 			v.Twin(&w.Weight, x, nil, nil, nil, want)
 			if bad {
 				for i, y := range got {

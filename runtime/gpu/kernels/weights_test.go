@@ -42,6 +42,22 @@ type stored struct {
 	scales, biases any
 }
 
+// arguments are the buffers that kernels take.
+func (w stored) arguments() kernels.WeightArguments[any] {
+	return kernels.WeightArguments[any]{Data: w.Words, Scales: w.scales, Biases: w.biases}
+}
+
+// products makes weights of the same columns, and room for their results.
+func (r random) products(f kernels.Format, rows []int, k int) (a kernels.MatVecManyArguments[any], weights []stored, results [][]float32) {
+	to, y := [...]*kernels.WeightArguments[any]{&a.W0, &a.W1, &a.W2, &a.W3}, [...]*any{&a.Y0, &a.Y1, &a.Y2, &a.Y3}
+	for i, n := range rows {
+		w, out := r.weight(f, n, k), blank(n)
+		weights, results = append(weights, w), append(results, out)
+		*to[i], *y[i] = w.arguments(), out
+	}
+	return a, weights, results
+}
+
 func (r random) weight(f kernels.Format, n, k int) stored {
 	w := stored{Weight: kernels.Weight{Format: f, N: n, K: k, Words: make([]uint32, n*k*f.Bits/32)}}
 	w.scales, w.biases = w.Words, w.Words

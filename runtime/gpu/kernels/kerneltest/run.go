@@ -3,6 +3,7 @@ package kerneltest
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -22,17 +23,18 @@ const CUDAMemory = 48 << 10
 
 const onLinux = "the emulator of kernels runs on Linux, on amd64 and arm64"
 
-// Run runs a launch under every schedule, each on fresh copies of the buffers, requires equal results and
-// leaves them in the buffers: slices of 1-, 2-, 4- or 8-byte numbers in the order that the launch documents. The
-// launch must fit Metal's threadgroup memory.
-func Run(t testing.TB, l kernels.Launch, buffers ...any) {
+// Run runs a launch under every schedule, each on fresh copies of the buffers, requires equal results, and that nothing
+// is written that the kernel's text declares const, and leaves the results in the buffers: slices of 1-, 2-, 4- or 8-byte
+// numbers. The launch must fit Metal's threadgroup memory.
+func Run(t testing.TB, l kernels.Launch, a kernels.Arguments[any]) {
 	t.Helper()
-	RunWithin(t, MetalMemory, l, buffers...)
+	RunWithin(t, MetalMemory, l, a)
 }
 
 // RunWithin is Run with another limit of threadgroup memory; texts that exceed Metal's are not for Metal.
-func RunWithin(t testing.TB, memory int, l kernels.Launch, buffers ...any) {
+func RunWithin(t testing.TB, memory int, l kernels.Launch, a kernels.Arguments[any]) {
 	t.Helper()
+	buffers, written := kernels.List(l, a)
 	if memory <= MetalMemory {
 		metal, err := l.Source(kernels.Metal)
 		require.NoError(t, err)
@@ -71,6 +73,18 @@ func RunWithin(t testing.TB, memory int, l kernels.Launch, buffers ...any) {
 		}
 		for i := range got {
 			require.True(t, bytes.Equal(first[i], got[i]), "%s: buffer %d is not the same under schedule %d", l.Key(), i, schedule)
+		}
+	}
+	var results [][]byte
+	for i, b := range buffers {
+		if written[i] {
+			results = append(results, raw(b))
+		}
+	}
+	for i, b := range buffers {
+		memory := raw(b)
+		if !slices.ContainsFunc(results, func(r []byte) bool { return same(r, memory) }) {
+			require.True(t, bytes.Equal(memory, first[i]), "%s writes %s", l.Key(), l.Signature().Arguments[i].Name)
 		}
 	}
 	for i, b := range buffers {
