@@ -2,27 +2,11 @@ package codegen
 
 import (
 	"errors"
-	"fmt"
 
 	"golang.org/x/sys/windows"
 
 	"github.com/etc-ml/etc/internal/outfile"
 )
-
-// openLocked opens a file for writing and locks it against other exports, until it is closed.
-func openLocked(path string) (outfile.File, error) {
-	file, err := outfile.OpenAside(path, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	// A range far behind the end is locked, so that reading and writing stay free.
-	at := &windows.Overlapped{Offset: 0, OffsetHigh: 1 << 30}
-	err = windows.LockFileEx(windows.Handle(file.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, at)
-	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) {
-		return nil, errors.Join(fmt.Errorf("%s: another export is writing it", path), file.Close())
-	}
-	return file, nil
-}
 
 // freeSpace is the space of a directory's disk that the user may take, in bytes.
 func freeSpace(dir string) (int64, bool) {

@@ -67,8 +67,13 @@ func openOutput(path string, f File, i image) (_ *output, err error) {
 	if err := outfile.Check(path, f.Target); err != nil {
 		return nil, err
 	}
-	file, err := openLocked(path + partialSuffix)
-	if err != nil {
+	file, err := outfile.OpenLocked(path+partialSuffix, 0o644)
+	switch {
+	case errors.Is(err, outfile.ErrLocked):
+		return nil, fmt.Errorf("%s%s: another export is writing it", path, partialSuffix)
+	case errors.Is(err, outfile.ErrReplaced):
+		return nil, fmt.Errorf("%s%s: another export has just written it", path, partialSuffix)
+	case err != nil:
 		return nil, err
 	}
 	o := &output{path: path, target: f.Target, file: file, at: i.at, keep: f.Resume, progress: f.Progress, last: time.Now()}

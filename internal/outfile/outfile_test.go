@@ -9,8 +9,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/etc-ml/etc/internal/outfile"
@@ -144,6 +147,50 @@ var kinds = map[outfile.Kind]string{
 	outfile.Text:    "module {\n ü",
 	outfile.GGUF:    "GGUF\x03\x00\x00\x00",
 	outfile.Other:   "\x00\x01\x02",
+}
+
+func TestLock(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "chat")
+	unlock, err := outfile.Lock(path)
+	require.NoError(t, err)
+	_, err = outfile.Lock(path)
+	require.ErrorIs(t, err, outfile.ErrLocked)
+	_, err = outfile.Lock(path + "2")
+	require.NoError(t, err)
+	require.NoError(t, unlock())
+	unlock, err = outfile.Lock(path)
+	require.NoError(t, err)
+	require.NoError(t, unlock())
+	// What a killed process leaves locks nothing.
+	require.NoError(t, os.WriteFile(filepath.Join(dir, ".chat.lock"), nil, 0o600))
+	unlock, err = outfile.Lock(path)
+	require.NoError(t, err)
+	require.NoError(t, unlock())
+	require.NoFileExists(t, filepath.Join(dir, ".chat.lock"))
+}
+
+// At most one of many has a lock at any time.
+func TestLockOfMany(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "chat")
+	var holders, got atomic.Int64
+	var wait sync.WaitGroup
+	for range 8 {
+		wait.Go(func() {
+			for range 50 {
+				unlock, err := outfile.Lock(path)
+				if err != nil {
+					continue
+				}
+				assert.Equal(t, int64(1), holders.Add(1))
+				got.Add(1)
+				holders.Add(-1)
+				assert.NoError(t, unlock())
+			}
+		})
+	}
+	wait.Wait()
+	require.Positive(t, got.Load())
 }
 
 func TestKinds(t *testing.T) {

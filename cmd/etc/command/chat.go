@@ -121,13 +121,6 @@ func (k killLine) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (c *chatter) close() error {
-	if c.file == "" {
-		return nil
-	}
-	return saveSession(c.file, c.text, c.conversation)
-}
-
 // handle runs a command or asks a question; it reports whether the chat is over.
 func (c *chatter) handle(line string) (leave bool, err error) {
 	if line == "" {
@@ -151,12 +144,12 @@ func (c *chatter) handle(line string) (leave bool, err error) {
 		if rest == "" {
 			return false, errors.New("/save FILE: the file is missing")
 		}
-		return false, saveSession(rest, c.text, c.conversation)
+		return false, c.save(rest)
 	case "/load":
 		if rest == "" {
 			return false, errors.New("/load FILE: the file is missing")
 		}
-		return false, loadSession(rest, c.text, c.session.Model(), c.conversation)
+		return false, c.load(rest)
 	case "/stats":
 		fmt.Fprintln(c.log, statsLine(c.last, c.request.Sampling.Seed))
 		return false, nil

@@ -55,6 +55,7 @@ func TestScripts(t *testing.T) {
 			"hub":     serveHub,
 			"copy":    copyFolder,
 			"names":   listNames,
+			"flip":    flip,
 			"fifo":    makeFIFO,
 		},
 		RequireExplicitExec: true,
@@ -222,4 +223,17 @@ func listNames(ts *testscript.TestScript, neg bool, args []string) {
 	for _, e := range entries {
 		fmt.Fprintln(ts.Stdout(), e.Name())
 	}
+}
+
+// flip changes a bit of one byte in a copy of a file: flip FROM TO OFFSET; a negative offset counts from the end.
+func flip(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 3, "flip FROM TO OFFSET")
+	at, err := strconv.Atoi(args[2])
+	ts.Check(err)
+	b := []byte(ts.ReadFile(args[0]))
+	if at < 0 {
+		at += len(b)
+	}
+	b[at] ^= 1
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), b, 0o644))
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -204,11 +202,16 @@ func (f runFlags) keepsChat(cmd *cobra.Command, args []string) bool {
 }
 
 // converse runs a chat, or one turn of a chat that a session file keeps.
-func converse(ctx context.Context, cmd *cobra.Command, args []string, s *session.Session, text *text, r session.Request, f runFlags) error {
+func converse(ctx context.Context, cmd *cobra.Command, args []string, s *session.Session, text *text, r session.Request, f runFlags) (err error) {
 	c := chat.New(s, f.system)
 	c.Render, c.Text = text.render, text.decode
 	if f.sessionFile != "" {
-		if err := openSession(f.sessionFile, text, s.Model(), c, f.system); err != nil {
+		unlock, locked := lockSession(f.sessionFile)
+		if locked != nil {
+			return locked
+		}
+		defer func() { err = errors.Join(err, unlock()) }()
+		if err := openSession(cmd.ErrOrStderr(), f.sessionFile, text, s.Model(), c, f.system); err != nil {
 			return err
 		}
 	}
@@ -229,20 +232,6 @@ func converse(ctx context.Context, cmd *cobra.Command, args []string, s *session
 		return err
 	}
 	return errors.Join(h.close(), cancelled(h.last))
-}
-
-// openSession goes on with the conversation of a session file, where there is one.
-func openSession(path string, text *text, m *session.Model, c *chat.Conversation, system string) error {
-	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-		_, err := os.Stat(filepath.Dir(path)) // to be told before the answer that it cannot be kept
-		return err
-	} else if err != nil {
-		return err
-	}
-	if system != "" {
-		return usagef("--system with the chat in %s, which has begun already", path)
-	}
-	return loadSession(path, text, m, c)
 }
 
 // logSeed logs a seed that was drawn and is used, so that the run can be repeated.

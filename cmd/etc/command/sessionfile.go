@@ -5,9 +5,13 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
+	"os"
 	"slices"
+	"strings"
 
+	"github.com/etc-ml/etc/internal/outfile"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/loaders/safetensors"
@@ -20,7 +24,7 @@ import (
 // A session file is a safetensors file: the tokens, every buffer of the program, both also from before the
 // last answer (of the buffers those that differ), and as metadata the messages, the program that they belong
 // to and the precision that computed the state. Floats are stored as float32, which holds every precision
-// exactly.
+// exactly. A checksum in the metadata covers all of it. Only its owner can read the file.
 const (
 	sessionTokens    = "tokens"
 	sessionBuffer    = "buffer."
@@ -28,6 +32,7 @@ const (
 	sessionMessages  = "etc.messages"
 	sessionProgram   = "etc.program"
 	sessionPrecision = "etc.precision"
+	sessionChecksum  = "etc.checksum" // SHA-256 of the rest, in hexadecimal
 )
 
 // programID tells programs apart: a hash of the names, sizes and first bytes of all named data, and of the
@@ -46,13 +51,33 @@ func programID(p *program.Program) string {
 
 // saveSession writes a conversation to a file.
 func saveSession(path string, t *text, c *chat.Conversation) error {
+	_, err := keepSession(path, t, c)
+	return err
+}
+
+// sessionOptions are those of writing a session of a program.
+func sessionOptions(t *text) outfile.Options {
+	return outfile.Options{Kind: outfile.Session, Inputs: []string{t.file}, Private: true}
+}
+
+// keepSession writes a conversation to a file and gives what it wrote.
+func keepSession(path string, t *text, c *chat.Conversation) (*chat.Saved, error) {
 	saved, err := c.Save()
 	if err != nil {
-		return err
+		return nil, err
 	}
+	entries, metadata, err := encodeSession(t, saved)
+	if err != nil {
+		return nil, err
+	}
+	return saved, outfile.Write(path, sessionOptions(t), func(w io.Writer) error { return safetensors.Write(w, entries, metadata) })
+}
+
+// encodeSession gives the tensors and the metadata of a session file.
+func encodeSession(t *text, saved *chat.Saved) ([]safetensors.Entry, map[string]string, error) {
 	messages, err := json.Marshal(saved.Messages)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	entries := []safetensors.Entry{tokensEntry(sessionTokens, saved.State.Tokens)}
 	for _, s := range saved.State.States {
@@ -66,7 +91,45 @@ func saveSession(path string, t *text, c *chat.Conversation) error {
 			}
 		}
 	}
-	return safetensors.WriteFile(path, entries, map[string]string{sessionMessages: string(messages), sessionProgram: t.program(), sessionPrecision: t.precision})
+	metadata := map[string]string{sessionMessages: string(messages), sessionProgram: t.program(), sessionPrecision: t.precision}
+	metadata[sessionChecksum], err = checksum(entries, metadata)
+	return entries, metadata, err
+}
+
+// checksum is the SHA-256 of the tensors of a session, in the order of their names, and of its metadata.
+func checksum(entries []safetensors.Entry, metadata map[string]string) (string, error) {
+	h := sha256.New()
+	for _, key := range []string{sessionMessages, sessionProgram, sessionPrecision} {
+		fmt.Fprintf(h, "%q %q\n", key, metadata[key])
+	}
+	sorted := slices.SortedFunc(slices.Values(entries), func(a, b safetensors.Entry) int { return strings.Compare(a.Name, b.Name) })
+	for _, e := range sorted {
+		fmt.Fprintf(h, "%q %s %v\n", e.Name, e.DType, e.Shape)
+		if err := e.Data(h); err != nil {
+			return "", fmt.Errorf("tensor %q: %w", e.Name, err)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// checkSum holds the content of a session file against its checksum.
+func checkSum(f *safetensors.File) error {
+	meta := f.Metadata()
+	var entries []safetensors.Entry
+	for _, t := range f.Tensors() {
+		entries = append(entries, safetensors.Entry{Name: t.Name, DType: t.DType, Shape: t.Shape, Data: safetensors.From(io.NewSectionReader(t, 0, t.Size()))})
+	}
+	sum, err := checksum(entries, meta)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.Path(), err)
+	}
+	switch meta[sessionChecksum] {
+	case sum:
+		return nil
+	case "":
+		return invalidError{fmt.Errorf("%s has no checksum, as older versions of etc wrote it, so that damage would not show; begin another session", f.Path())}
+	}
+	return invalidError{fmt.Errorf("%s is damaged: its content has the checksum %.12s…, expected %.12s…; go on from a copy, or begin another session", f.Path(), sum, meta[sessionChecksum])}
 }
 
 func tokensEntry(name string, tokens []int) safetensors.Entry {
@@ -92,34 +155,85 @@ func sameElements(a, b *eval.Tensor) bool {
 
 // loadSession goes on with the conversation of a file. After an error the one before goes on.
 func loadSession(path string, t *text, m *session.Model, c *chat.Conversation) error {
-	f, err := safetensors.Open(path)
+	_, err := readSession(path, t, m, c)
+	return err
+}
+
+// readSession is loadSession, and gives what it read.
+func readSession(path string, t *text, m *session.Model, c *chat.Conversation) (*chat.Saved, error) {
+	saved, err := decodeSession(path, t, m)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Load(saved); err != nil {
+		return nil, invalidError{fmt.Errorf("%s: %w", path, err)}
+	}
+	return saved, nil
+}
+
+// checkIsSession refuses what is a file of another kind, by its first bytes.
+func checkIsSession(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return invalidError{fmt.Errorf("%s: expected a regular file with a session that etc run has kept, found none", path)}
+	}
+	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	head, err := io.ReadAll(io.LimitReader(f, 4<<10))
+	if err != nil {
+		return err
+	}
+	found := string(outfile.KindOf(head))
+	switch {
+	case len(head) == 0:
+		found = "an empty file"
+	case found == string(outfile.Session):
+		return nil
+	case found == string(outfile.Other):
+		found = "a file " + found
+	}
+	return invalidError{fmt.Errorf("%s: expected a session that etc run has kept, found %s; give another name to begin one", path, found)}
+}
+
+// decodeSession reads a session file for a model of a program.
+func decodeSession(path string, t *text, m *session.Model) (*chat.Saved, error) {
+	if err := checkIsSession(path); err != nil {
+		return nil, err
+	}
+	f, err := safetensors.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
 	meta := f.Metadata()
 	if meta[sessionProgram] != t.program() {
-		return invalidError{fmt.Errorf("%s is no session of the program %s", path, t.file)}
+		return nil, invalidError{fmt.Errorf("%s is no session of the program %s", path, t.file)}
 	}
 	if p := meta[sessionPrecision]; p != t.precision {
-		return usagef("%s holds the state of a run with --precision %s, which cannot go on with --precision %s", path, p, t.precision)
+		return nil, usagef("%s holds the state of a run with --precision %s, which cannot go on with --precision %s", path, p, t.precision)
 	}
 	saved := &chat.Saved{}
 	if err := json.Unmarshal([]byte(meta[sessionMessages]), &saved.Messages); err != nil {
-		return invalidError{fmt.Errorf("%s: the messages in its metadata: %w", path, err)}
+		return nil, invalidError{fmt.Errorf("%s: the messages in its metadata: %w", path, err)}
 	}
 	if saved.State, err = readSnapshot(f, "", m.Buffers(), nil); err != nil {
-		return invalidError{err}
+		return nil, invalidError{err}
 	}
 	if _, ok := f.Tensor(sessionBase + sessionTokens); ok {
 		if saved.Base, err = readSnapshot(f, sessionBase, m.Buffers(), saved.State.States); err != nil {
-			return invalidError{err}
+			return nil, invalidError{err}
 		}
 	}
-	if err := c.Load(saved); err != nil {
-		return invalidError{fmt.Errorf("%s: %w", path, err)}
+	if err := m.CheckSnapshot(saved.State); err != nil {
+		return nil, invalidError{fmt.Errorf("%s: %w", path, err)}
 	}
-	return nil
+	return saved, checkSum(f)
 }
 
 // readSnapshot reads the tokens and buffers of a prefix; buffers that are not there are those of otherwise.

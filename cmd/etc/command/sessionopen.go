@@ -1,0 +1,114 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/etc-ml/etc/internal/outfile"
+	"github.com/etc-ml/etc/runtime/chat"
+	"github.com/etc-ml/etc/runtime/session"
+)
+
+// lockSession keeps other processes from the session of a file until unlock is called: two that go on with one chat
+// would each lose the turns of the other.
+func lockSession(path string) (unlock func() error, err error) {
+	if _, err := os.Stat(path); err == nil {
+		if err := checkIsSession(path); err != nil {
+			return nil, err
+		}
+	} else if _, err := os.Stat(filepath.Dir(path)); err != nil {
+		return nil, err // to be told before the answer that it cannot be kept
+	}
+	unlock, err = outfile.Lock(path)
+	if errors.Is(err, outfile.ErrLocked) {
+		return nil, fmt.Errorf("%s: another etc run goes on with this chat; end it first, or go on with a copy of the file", path)
+	}
+	return unlock, err
+}
+
+// openSession goes on with the conversation of a session file, where there is one, and says so.
+func openSession(log io.Writer, path string, text *text, m *session.Model, c *chat.Conversation, system string) error {
+	if err := outfile.Check(path, sessionOptions(text)); err != nil {
+		return err
+	}
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		logf(log, "etc: a new chat, kept in %s", path)
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if system != "" {
+		return usagef("--system with the chat in %s, which has begun already", path)
+	}
+	saved, err := readSession(path, text, m, c)
+	if err == nil {
+		logf(log, "etc: going on with the chat in %s: %s", path, describeSession(saved))
+	}
+	return err
+}
+
+// describeSession says how much a conversation is.
+func describeSession(s *chat.Saved) string {
+	return fmt.Sprintf("%s, %s", count(len(s.Messages), "message"), count(len(s.State.Tokens), "token"))
+}
+
+// save writes the conversation to a file that the user named in a chat, and says so.
+func (c *chatter) save(path string) (err error) {
+	if !sameFile(path, c.file) { // that one is locked already
+		unlock, locked := lockSession(path)
+		if locked != nil {
+			return locked
+		}
+		defer func() { err = errors.Join(err, unlock()) }()
+	}
+	saved, err := keepSession(path, c.text, c.conversation)
+	if err == nil {
+		logf(c.log, "saved %s to %s", describeSession(saved), path)
+	}
+	return err
+}
+
+// load goes on with the conversation of a file that the user named in a chat, and says so.
+func (c *chatter) load(path string) error {
+	saved, err := readSession(path, c.text, c.session.Model(), c.conversation)
+	if err == nil {
+		logf(c.log, "loaded %s from %s", describeSession(saved), path)
+	}
+	return err
+}
+
+// sameFile reports whether two names are those of one file, or are the same name of one that is not there.
+func sameFile(a, b string) bool {
+	if a == "" || b == "" {
+		return false
+	}
+	one, errOne := os.Stat(a)
+	two, errTwo := os.Stat(b)
+	if errOne == nil && errTwo == nil {
+		return os.SameFile(one, two)
+	}
+	return errOne != nil && errTwo != nil && filepath.Clean(a) == filepath.Clean(b)
+}
+
+// close writes the session file, if there is one, and says so.
+func (c *chatter) close() error {
+	if c.file == "" {
+		return nil
+	}
+	saved, err := keepSession(c.file, c.text, c.conversation)
+	if err == nil {
+		logf(c.log, "etc: the chat is kept in %s: %s", c.file, describeSession(saved))
+	}
+	return err
+}
+
+// count writes a number of things, in the singular where it is one.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
