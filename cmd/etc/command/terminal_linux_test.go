@@ -163,9 +163,9 @@ func TestChatOnTerminal(t *testing.T) {
 	x.asks("/stats", "prompt 4 tokens, ")
 	x.asks("e", "\r\nfgh\r\n")
 	x.asks("/stats", "prompt 3 tokens, ") // </s><s>e: what is before has been fed
-	x.asks("/save "+saved, "\r\n")
+	x.asks("/save "+saved, "\r\nsaved ")
 	x.asks("f", "\r\ngh\r\n")
-	x.asks("/load "+saved, "\r\n")
+	x.asks("/load "+saved, "\r\nloaded ")
 	x.asks("g", "\r\nh\r\n")
 	x.asks("/stats", "prompt 3 tokens, ")
 
