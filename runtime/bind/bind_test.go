@@ -189,11 +189,11 @@ func TestPlace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		const alignment = 16
-		slots := make([]Slot, r.IntN(40))
+		slots := make([]*Slot, r.IntN(40))
 		sum := 0
 		for i := range slots {
 			first := r.IntN(20)
-			slots[i] = Slot{Size: r.IntN(100), First: first, Last: first + r.IntN(6)}
+			slots[i] = &Slot{Size: r.IntN(100), First: first, Last: first + r.IntN(6)}
 			sum += (slots[i].Size + alignment - 1) &^ (alignment - 1)
 		}
 		size := Place(slots, alignment)
@@ -208,9 +208,9 @@ func TestPlace(t *testing.T) {
 			}
 		}
 	})
-	slots := []Slot{{Size: 5, First: 2, Last: 3}, {Size: 20, First: 0, Last: 1}, {Size: 30, First: 0, Last: 2}}
+	slots := []*Slot{{Size: 5, First: 2, Last: 3}, {Size: 20, First: 0, Last: 1}, {Size: 30, First: 0, Last: 2}}
 	require.Equal(t, 52, Place(slots, 16))
-	require.Equal(t, []Slot{{5, 2, 3, 32}, {20, 0, 1, 32}, {30, 0, 2, 0}}, slots)
+	require.Equal(t, []*Slot{{5, 2, 3, 32}, {20, 0, 1, 32}, {30, 0, 2, 0}}, slots)
 }
 
 func TestRowMajor(t *testing.T) {

@@ -11,11 +11,8 @@ type Slot struct {
 // Place gives every slot its place, at multiples of alignment (a power of two), so that what lives at the same time does
 // not overlap, and gives the size of the arena. Slots are placed in the order of their first steps, larger ones before
 // smaller ones, each at the lowest place that is free.
-func Place(slots []Slot, alignment int) (size int) {
-	order := make([]*Slot, len(slots))
-	for i := range slots {
-		order[i] = &slots[i]
-	}
+func Place(slots []*Slot, alignment int) (size int) {
+	order := slices.Clone(slots)
 	slices.SortStableFunc(order, func(a, b *Slot) int {
 		if a.First != b.First {
 			return a.First - b.First

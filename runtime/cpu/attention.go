@@ -40,8 +40,8 @@ type attention struct {
 }
 
 func bindAttention(b *binder) bool {
-	attrs, q := ir.Attrs[ir.CachedAttentionAttrs](b.op), b.input("q")
-	kv, vv := b.input("k"), b.input("v")
+	attrs, q := ir.Attrs[ir.CachedAttentionAttrs](b.Op), b.Input("q")
+	kv, vv := b.Input("k"), b.Input("v")
 	a := &attention{q: q, k: cacheOf(b, "k"), v: cacheOf(b, "v"), position: b.register("position"), scale: attrs.Scale, window: attrs.Window, ended: b.x.ended}
 	if q == nil || !q.isFloats() || len(q.shape) != 4 || q.shape[3] > 1 && q.stride[3] != 1 || a.k == nil || a.v == nil || a.position == nil {
 		return false
@@ -56,7 +56,7 @@ func bindAttention(b *binder) bool {
 	// The result lies token by token, as the projection after it reads it.
 	shape := []int{batch, a.heads, a.queries, a.vWidth}
 	stride := []int{a.queries * a.heads * a.vWidth, a.vWidth, a.heads * a.vWidth, 1}
-	if dims, ok := b.dims(b.op.Result().Type); !ok || !slices.Equal(dims, shape) {
+	if dims, ok := b.Dims(b.Op.Result().Type); !ok || !slices.Equal(dims, shape) {
 		return false
 	}
 	a.out = b.result(0, stride)
@@ -90,12 +90,12 @@ func (a *attention) cost() (bytes, flops int) {
 
 // cacheOf is the buffer whose content an operand is.
 func cacheOf(b *binder, operand string) *state {
-	v := b.input(operand)
-	load := b.op.Input(operand)
+	v := b.Input(operand)
+	load := b.Op.Input(operand)
 	for load.Def != nil && load.Def.Def.Name == "astype" {
 		load = load.Def.Input("x")
 	}
-	if v == nil || v.kind != dense || load.Def == nil || load.Def.Def.Name != "load" || !b.held[load.Def] || len(v.shape) != 4 {
+	if v == nil || v.kind != dense || load.Def == nil || load.Def.Def.Name != "load" || !b.Held[load.Def] || len(v.shape) != 4 {
 		return nil
 	}
 	s := b.x.states[load.Def.Buffer]

@@ -11,8 +11,9 @@ import (
 
 // This file holds what runs on reference kernels, and control flow.
 
-// reference binds an operation to its reference kernel.
-func (b *binder) reference(op *ir.Op) error {
+// BindReference binds an operation to its reference kernel.
+func (b *binder) BindReference() error {
+	op := b.Op
 	run, err := b.evaluator(op)
 	if err != nil {
 		return err
@@ -36,7 +37,7 @@ func (b *binder) evaluator(op *ir.Op) (func() error, error) {
 			if a.Kind != ir.ValueArg {
 				continue
 			}
-			v, err := b.value(a.Value)
+			v, err := b.Value(a.Value)
 			if err != nil {
 				return nil, err
 			}
@@ -114,12 +115,12 @@ func (b *binder) ownMemory(r *ir.Value) *value {
 	v := &value{dtype: r.Type.DType, slot: &slot{}}
 	if r.Type.Kind == ir.IntKind {
 		v.kind = register
-	} else if shape, ok := b.dims(r.Type); ok {
+	} else if shape, ok := b.Dims(r.Type); ok {
 		v.shape, v.stride = shape, strided.RowMajor(shape)
 	} else {
 		v.kind = boxed
 	}
-	b.values[r] = v
+	b.Values[r] = v
 	return v
 }
 
@@ -155,24 +156,24 @@ func (x *instance) content(of *ir.Value, v *value) (eval.Value, error) {
 // nested binds the operations of a region to steps of their own. Their slots live as long as the operation
 // that holds the region.
 func (b *binder) nested(r *ir.Region) ([]step, error) {
-	first, slots := len(b.plan.steps), len(b.plan.slots)
+	first, slots := len(b.plan.steps), len(b.Slots)
 	outer := b.ropes // an arm's tables are computed only where it runs
 	b.ropes = map[ropeKey]*ropeTable{}
-	if err := b.region(r); err != nil {
+	if err := b.Bind(r); err != nil {
 		return nil, err
 	}
 	b.ropes = outer
 	steps := slices.Clone(b.plan.steps[first:])
 	b.plan.steps = b.plan.steps[:first]
-	for _, s := range b.plan.slots[slots:] {
-		s.first, s.last = first, first
+	for _, s := range b.Slots[slots:] {
+		s.First, s.Last = first, first
 	}
 	return steps, nil
 }
 
 // move makes a step's work of giving a value the content of another.
 func (b *binder) move(to *value, from *ir.Value) (func() error, error) {
-	v, err := b.value(from)
+	v, err := b.Value(from)
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +218,7 @@ func (b *binder) branch(op *ir.Op) error {
 	cond := &value{slot: &slot{n: condition.Int}}
 	if condition.Kind == ir.ValueArg {
 		var err error
-		if cond, err = b.value(condition.Value); err != nil {
+		if cond, err = b.Value(condition.Value); err != nil {
 			return err
 		}
 	}
@@ -242,7 +243,7 @@ func (b *binder) branch(op *ir.Op) error {
 			arms[i].moves = append(arms[i].moves, move)
 		}
 	}
-	b.op = op
+	b.Op = op
 	b.step("if", func() error {
 		arm := &arms[0]
 		if cond.slot.n == 0 {
@@ -268,7 +269,7 @@ func (b *binder) scan(op *ir.Op) error {
 	var originals, carry []*value
 	for i, list := range []*[]*value{&originals, &carry} {
 		for _, a := range op.Args[i] {
-			v, err := b.value(a.Value)
+			v, err := b.Value(a.Value)
 			if err != nil {
 				return err
 			}
@@ -292,12 +293,12 @@ func (b *binder) scan(op *ir.Op) error {
 	}
 	inner := make([]*value, len(body.Results))
 	for i, r := range body.Results {
-		if inner[i], err = b.value(r); err != nil {
+		if inner[i], err = b.Value(r); err != nil {
 			return err
 		}
 	}
 	outputs := len(body.Results) - len(carry)
-	b.op = op
+	b.Op = op
 	b.x.exe.note(op)
 	b.step("scan", func() error {
 		sources := make([]eval.Value, len(originals))

@@ -26,7 +26,7 @@ const deltaShare = 4
 func bindDeltaRule(b *binder) bool {
 	s := b.floatState()
 	reset, ok := b.flag()
-	d := &deltaRule{q: b.input("q"), k: b.input("k"), v: b.input("v"), g: b.input("g"), beta: b.input("beta"), reset: reset, state: s}
+	d := &deltaRule{q: b.Input("q"), k: b.Input("k"), v: b.Input("v"), g: b.Input("g"), beta: b.Input("beta"), reset: reset, state: s}
 	for i, x := range []*value{d.q, d.k, d.v, d.g, d.beta} {
 		rank := []int{4, 4, 4, 3, 3}[i]
 		if x == nil || !x.isFloats() || len(x.shape) != rank || x.stride[1] < 0 || rank == 4 && x.stride[3] != 1 {

@@ -14,13 +14,13 @@ const elementGrain = 16 << 10
 
 // bindNorm normalizes rows.
 func bindNorm(b *binder) bool {
-	x := b.input("x")
+	x := b.Input("x")
 	if x == nil || !x.isFloats() || len(x.shape) == 0 {
 		return false
 	}
 	width := x.shape[len(x.shape)-1]
 	var weight []float32
-	if b.op.Input("weight") != nil {
+	if b.Op.Input("weight") != nil {
 		if weight = b.vector("weight", width); weight == nil {
 			return false
 		}
@@ -37,7 +37,7 @@ func bindNorm(b *binder) bool {
 	if out == nil || !slices.Equal(out.shape, x.shape) {
 		return false
 	}
-	eps := ir.Attrs[ir.NormAttrs](b.op).Eps
+	eps := ir.Attrs[ir.NormAttrs](b.Op).Eps
 	run := b.parallel(n, max(1, elementGrain/max(width, 1)), func(lo, hi int) {
 		in, dst := x.floats(), out.slot.f
 		for i := lo; i < hi; i++ {
@@ -50,7 +50,7 @@ func bindNorm(b *binder) bool {
 
 // bindSoftmax normalizes rows to probabilities.
 func bindSoftmax(b *binder) bool {
-	x, axis := b.input("x"), ir.Attrs[ir.SoftmaxAttrs](b.op).Axis
+	x, axis := b.Input("x"), ir.Attrs[ir.SoftmaxAttrs](b.Op).Axis
 	if x == nil || !x.isFloats() || len(x.shape) == 0 || axis != -1 && axis != len(x.shape)-1 {
 		return false
 	}
@@ -75,7 +75,7 @@ func bindSoftmax(b *binder) bool {
 var unary = map[string]func(dst, x []float32){"silu": kernel.SiLU, "sigmoid": kernel.Sigmoid, "tanh": kernel.Tanh}
 
 func bindUnary(b *binder) bool {
-	x, f := b.input("x"), unary[b.op.Def.Name]
+	x, f := b.Input("x"), unary[b.Op.Def.Name]
 	if x == nil || !x.isFloats() {
 		return false
 	}
@@ -87,7 +87,7 @@ func bindUnary(b *binder) bool {
 	if out == nil {
 		return false
 	}
-	b.do(b.op.Def.Name, b.parallel(n, max(1, elementGrain/8/max(width, 1)), func(lo, hi int) {
+	b.do(b.Op.Def.Name, b.parallel(n, max(1, elementGrain/8/max(width, 1)), func(lo, hi int) {
 		in, dst := x.floats(), out.slot.f
 		for i := lo; i < hi; i++ {
 			f(dst[i*width:(i+1)*width], in[i*stride:i*stride+width])
@@ -100,21 +100,21 @@ func bindUnary(b *binder) bool {
 var gates = map[string]func(dst, gate, x []float32){"silu": kernel.SiLUMul, "sigmoid": kernel.SigmoidMul, "gelu_tanh": kernel.GELUTanhMul}
 
 func bindGLU(b *binder) bool {
-	f := gates[ir.Attrs[ir.GLUAttrs](b.op).Activation]
+	f := gates[ir.Attrs[ir.GLUAttrs](b.Op).Activation]
 	if f == nil {
 		return false
 	}
-	gate := b.input("gate")
-	if gate != nil && gate.isFloats() && len(gate.shape) > 0 && gate.shape[len(gate.shape)-1] == 1 && b.op.Def.Name == "glu" {
+	gate := b.Input("gate")
+	if gate != nil && gate.isFloats() && len(gate.shape) > 0 && gate.shape[len(gate.shape)-1] == 1 && b.Op.Def.Name == "glu" {
 		return bindScalarGate(b, gate)
 	}
-	return b.pairwise("glu", gate, b.input("x"), f, elementGrain/8)
+	return b.pairwise("glu", gate, b.Input("x"), f, elementGrain/8)
 }
 
 // bindScalarGate multiplies every row of x by a function of one number.
 func bindScalarGate(b *binder, gate *value) bool {
-	x := b.input("x")
-	if x == nil || !x.isFloats() || ir.Attrs[ir.GLUAttrs](b.op).Activation != "sigmoid" || len(x.shape) != len(gate.shape) {
+	x := b.Input("x")
+	if x == nil || !x.isFloats() || ir.Attrs[ir.GLUAttrs](b.Op).Activation != "sigmoid" || len(x.shape) != len(gate.shape) {
 		return false
 	}
 	last := len(x.shape) - 1
@@ -140,20 +140,20 @@ func bindScalarGate(b *binder, gate *value) bool {
 
 func bindBinary(b *binder) bool {
 	f := kernel.Add
-	if b.op.Def.Name == "multiply" {
+	if b.Op.Def.Name == "multiply" {
 		f = kernel.Mul
 	}
-	x, y := b.input("a"), b.input("b")
+	x, y := b.Input("a"), b.Input("b")
 	if x == nil || y == nil || !x.isFloats() || !y.isFloats() {
 		return false
 	}
 	if len(x.shape) == 0 || strided.Elements(x.shape) == 1 && y.len() > 1 {
 		x, y = y, x
 	}
-	if y.len() == 1 && len(y.shape) <= len(x.shape) && b.op.Def.Name == "multiply" {
+	if y.len() == 1 && len(y.shape) <= len(x.shape) && b.Op.Def.Name == "multiply" {
 		return b.scaled(x, y)
 	}
-	return b.pairwise(b.op.Def.Name, x, y, f, elementGrain)
+	return b.pairwise(b.Op.Def.Name, x, y, f, elementGrain)
 }
 
 // scaled multiplies x by a number.
@@ -245,7 +245,7 @@ func lastDims(shape []int, n int) []int { return shape[max(0, len(shape)-n):] }
 
 // bindSoftcap bounds values by tanh.
 func bindSoftcap(b *binder) bool {
-	x, limit := b.input("x"), b.input("cap")
+	x, limit := b.Input("x"), b.Input("cap")
 	if x == nil || limit == nil || !x.isFloats() || !x.isDense() || !limit.isFloats() || limit.len() != 1 || len(limit.shape) > len(x.shape) {
 		return false
 	}
@@ -261,7 +261,7 @@ func bindSoftcap(b *binder) bool {
 
 // bindDecay computes the decays of the gated delta rule, a few numbers for each token.
 func bindDecay(b *binder) bool {
-	x := b.input("x")
+	x := b.Input("x")
 	if x == nil || !x.isFloats() || len(x.shape) == 0 {
 		return false
 	}

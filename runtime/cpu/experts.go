@@ -13,18 +13,18 @@ import (
 // bindTopK finds the k largest of each row, as the reference kernel does: of equal elements the later ones
 // are chosen, and come first; a NaN is larger than all.
 func bindTopK(b *binder) bool {
-	x, k := b.input("x"), ir.Attrs[ir.TopKAttrs](b.op).K
+	x, k := b.Input("x"), ir.Attrs[ir.TopKAttrs](b.Op).K
 	if x == nil || !x.isFloats() || len(x.shape) == 0 || k < 1 || k > x.shape[len(x.shape)-1] {
 		return false
 	}
 	n, width, stride, ok := x.rows()
-	shape, ok2 := b.dims(b.op.Results[1].Type)
+	shape, ok2 := b.Dims(b.Op.Results[1].Type)
 	out := b.result(0, nil)
 	if !ok || !ok2 || out == nil || strided.Elements(shape) != n*k {
 		return false
 	}
-	indices := &value{dtype: b.op.Results[1].Type.DType, slot: &slot{i: make([]int64, n*k)}, shape: shape, stride: strided.RowMajor(shape)}
-	b.values[b.op.Results[1]] = indices
+	indices := &value{dtype: b.Op.Results[1].Type.DType, slot: &slot{i: make([]int64, n*k)}, shape: shape, stride: strided.RowMajor(shape)}
+	b.Values[b.Op.Results[1]] = indices
 	b.do("top-k", b.parallel(n, max(1, elementGrain/8/width), func(lo, hi int) {
 		in := x.floats()
 		for i := lo; i < hi; i++ {
@@ -86,9 +86,9 @@ type expertPiece struct {
 }
 
 func bindSwitchMLP(b *binder) bool {
-	e := &experts{b: b, x: b.input("x"), indices: b.input("indices"), scores: b.input("scores")}
+	e := &experts{b: b, x: b.Input("x"), indices: b.Input("indices"), scores: b.Input("scores")}
 	exe := b.x.exe
-	e.gate, e.up, e.down = exe.weight(b.op.Input("gate")), exe.weight(b.op.Input("up")), exe.weight(b.op.Input("down"))
+	e.gate, e.up, e.down = exe.weight(b.Op.Input("gate")), exe.weight(b.Op.Input("up")), exe.weight(b.Op.Input("down"))
 	x, n := e.x, len(e.x.shape)
 	if e.gate == nil || e.up == nil || e.down == nil || x == nil || !x.isFloats() || n == 0 || e.indices == nil || e.indices.kind != dense ||
 		e.indices.dtype.IsFloat() || !e.indices.isDense() || e.scores == nil || !e.scores.isFloats() || !e.scores.isDense() {

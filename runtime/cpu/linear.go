@@ -51,12 +51,12 @@ func pieces(matrices []*kernel.Matrix, vectors, threads int) []piece {
 }
 
 func bindLinear(b *binder) bool {
-	w := b.x.exe.weight(b.op.Input("weight"))
+	w := b.x.exe.weight(b.Op.Input("weight"))
 	if w == nil {
 		return false
 	}
 	var bias []float32
-	if b.op.Input("bias") != nil {
+	if b.Op.Input("bias") != nil {
 		if bias = b.vector("bias", w.rows); bias == nil {
 			return false
 		}
@@ -66,7 +66,7 @@ func bindLinear(b *binder) bool {
 
 func bindLinears(b *binder) bool {
 	var weights []*weight
-	for _, a := range b.op.Operand("weights") {
+	for _, a := range b.Op.Operand("weights") {
 		w := b.x.exe.weight(a.Value)
 		if w == nil {
 			return false
@@ -78,7 +78,7 @@ func bindLinears(b *binder) bool {
 
 // products binds the products of x with matrices, all in one loop.
 func (b *binder) products(weights []*weight, bias []float32) bool {
-	x := b.input("x")
+	x := b.Input("x")
 	if x == nil || !x.isFloats() {
 		return false
 	}
@@ -128,7 +128,7 @@ func (b *binder) products(weights []*weight, bias []float32) bool {
 	}
 	fill := b.filler(acts, forms, vectors, width, func() ([]float32, int) { return x.floats(), stride })
 	run := b.parallel(len(list), 1, body)
-	s := b.do(b.op.Def.Name, func() {
+	s := b.do(b.Op.Def.Name, func() {
 		fill()
 		run()
 	})
@@ -172,7 +172,7 @@ func (b *binder) filler(acts []*kernel.Activations, forms []kernel.Layout, vecto
 }
 
 func bindEmbedding(b *binder) bool {
-	w, indices := b.x.exe.weight(b.op.Input("weight")), b.input("indices")
+	w, indices := b.x.exe.weight(b.Op.Input("weight")), b.Input("indices")
 	if w == nil || len(w.matrices) != 1 || indices == nil || indices.kind != dense || indices.dtype.IsFloat() || !indices.isDense() {
 		return false
 	}

@@ -37,14 +37,9 @@ type step struct {
 
 // binder makes a plan.
 type binder struct {
-	x       *instance
-	plan    *plan
-	symbols bind.Sizes
-	values  map[*ir.Value]*value
-	// held are the loads whose buffer nothing writes while they are used.
-	held map[*ir.Op]bool
-	// op is the operation that is bound.
-	op *ir.Op
+	bind.Planner[*value]
+	x    *instance
+	plan *plan
 	// ropes are the tables of angles that were computed already.
 	ropes map[ropeKey]*ropeTable
 }
@@ -52,29 +47,29 @@ type binder struct {
 // bind makes a plan for inputs of these shapes.
 func (x *instance) bind(shapes [][]int) (*plan, error) {
 	m := x.exe.fused
-	b := &binder{x: x, plan: &plan{shapes: shapes}, symbols: bind.SizesOf(m.Entry.Params, shapes), values: map[*ir.Value]*value{},
-		held: bind.HeldLoads(m.Entry.Body), ropes: map[ropeKey]*ropeTable{}}
+	b := &binder{x: x, plan: &plan{shapes: shapes}, ropes: map[ropeKey]*ropeTable{}}
+	b.Planner = bind.NewPlanner(m, shapes, bind.Target[*value](b))
 	for i, p := range m.Entry.Params {
 		v := &value{kind: register, dtype: p.Type.DType, slot: &slot{}}
 		if p.Type.Kind != ir.IntKind {
 			v.kind, v.shape, v.stride = dense, shapes[i], strided.RowMajor(shapes[i])
 		}
-		b.values[p] = v
+		b.Values[p] = v
 		b.plan.inputs = append(b.plan.inputs, v)
 	}
-	if err := b.region(m.Entry.Body); err != nil {
+	if err := b.Bind(m.Entry.Body); err != nil {
 		return nil, err
 	}
 	for _, r := range m.Entry.Body.Results {
-		v, err := b.value(r)
+		v, err := b.Value(r)
 		if err != nil {
 			return nil, err
 		}
 		b.plan.outputs = append(b.plan.outputs, v)
-		v.slot.keep(len(b.plan.steps))
+		b.Keep(v, b.Steps())
 	}
-	b.plan.place()
-	if b.plan.size > maxArena {
+	b.plan.slots = b.plan.slots[:len(b.Slots)]
+	if b.plan.size = bind.Place(b.Slots, cacheLine); b.plan.size > maxArena {
 		return nil, fmt.Errorf("a call of this size needs %d GiB of memory for intermediate results; use a smaller chunk", b.plan.size>>28)
 	}
 	return b.plan, nil
@@ -83,123 +78,51 @@ func (x *instance) bind(shapes [][]int) (*plan, error) {
 // maxArena bounds the memory of a plan, in floats.
 const maxArena = 1 << 32
 
-// dims gives the numbers of a shape, or false where they are known only when the plan runs.
-func (b *binder) dims(t ir.Type) ([]int, bool) { return b.symbols.Dims(t) }
+// cacheLine is the alignment of slots, in floats.
+const cacheLine = 16
 
-// integer is the number of an int operand, where it is known now.
-func (b *binder) integer(op *ir.Op, operand string) (int, bool) {
-	return b.symbols.Integer(op, operand)
-}
+// Constant is a constant, decoded.
+func (b *binder) Constant(v *ir.Value) (*value, error) { return b.x.exe.constant(v) }
 
-// value is what a value of the IR is bound to.
-func (b *binder) value(v *ir.Value) (*value, error) {
-	if n := b.values[v]; n != nil {
-		return n, nil
-	}
-	n, err := b.x.exe.constant(v)
-	if err != nil {
-		return nil, err
-	}
-	b.values[v] = n
-	return n, nil
-}
-
-// input is the value of an operand, or nil where it is absent or no value. Errors of constants come up
-// again where they are bound as arguments of the reference kernel.
-func (b *binder) input(name string) *value {
-	v := b.op.Input(name)
-	if v == nil {
+// Slot is the slot of the arena that a value lies in. Others may be constants, which instances share.
+func (b *binder) Slot(v *value) *bind.Slot {
+	if v.slot.Size == 0 {
 		return nil
 	}
-	n, err := b.value(v)
-	if err != nil {
-		return nil
-	}
-	return n
+	return &v.slot.Slot
 }
 
-// region binds the operations of r.
-func (b *binder) region(r *ir.Region) error {
-	for _, op := range r.Ops {
-		if b.x.ended() {
-			return errEnded // the first call reads weights
-		}
-		first := len(b.plan.steps)
-		if err := b.bindOp(op); err != nil {
-			return fmt.Errorf("%w\n\tin %s", err, ir.Describe(b.x.exe.fused, op))
-		}
-		// What the steps use lives until the last of them.
-		b.use(op, max(first, len(b.plan.steps)-1))
-	}
-	return nil
-}
+// IsEmpty reports whether a value is a tensor without elements.
+func (b *binder) IsEmpty(v *value) bool { return v.kind == dense && v.len() == 0 }
 
-// use notes that the arguments of op, and what its regions use, live until a step.
-func (b *binder) use(op *ir.Op, last int) {
-	mark := func(v *ir.Value) {
-		if n := b.values[v]; n != nil {
-			n.slot.keep(last)
-		}
-	}
-	op.EachArg(func(a *ir.Arg) { mark(a.Value) })
-	for _, r := range op.Regions {
-		for _, v := range r.Results {
-			mark(v)
-		}
-		for _, o := range r.Ops {
-			b.use(o, last)
-			for _, v := range o.Results {
-				mark(v)
-			}
-		}
-	}
-}
+// Steps is the number of steps so far.
+func (b *binder) Steps() int { return len(b.plan.steps) }
 
-// bindOp binds an operation: as a view, by a kernel, or to its reference kernel.
-func (b *binder) bindOp(op *ir.Op) error {
-	b.op = op
-	switch op.Def.Name {
+// Truncate forgets the steps behind the first n.
+func (b *binder) Truncate(n int) { b.plan.steps = b.plan.steps[:n] }
+
+// BindStructure binds control flow and what only reference kernels take as a whole.
+func (b *binder) BindStructure() (bool, error) {
+	switch op := b.Op; op.Def.Name {
 	case "if":
-		return b.branch(op)
+		return true, b.branch(op)
 	case "scan":
-		return b.scan(op)
+		return true, b.scan(op)
 	case "quantized":
-		b.values[op.Result()] = &value{kind: joined, slot: &slot{}}
-		return nil
+		b.Values[op.Result()] = &value{kind: joined, slot: &slot{}}
 	case "noop":
-		return nil
 	case "undef":
-		b.values[op.Result()] = &value{kind: boxed, slot: &slot{}}
-		return nil
+		b.Values[op.Result()] = &value{kind: boxed, slot: &slot{}}
+	default:
+		return false, nil
 	}
-	if op.Def.IsView() && b.bindView() {
-		return nil
-	}
-	if k := kernels[op.Def.Name]; k != nil && b.hasElements() {
-		steps, slots := len(b.plan.steps), len(b.plan.slots)
-		if k(b) {
-			return nil
-		}
-		b.plan.steps, b.plan.slots = b.plan.steps[:steps], b.plan.slots[:slots]
-	}
-	return b.reference(op)
+	return true, nil
 }
 
-// hasElements reports whether no operand and no result of a known shape is empty: kernels need not think
-// of that.
-func (b *binder) hasElements() bool {
-	ok := true
-	b.op.EachArg(func(a *ir.Arg) {
-		if v := b.values[a.Value]; a.Kind == ir.ValueArg && v != nil && v.kind == dense && v.len() == 0 {
-			ok = false
-		}
-	})
-	for _, r := range b.op.Results {
-		if shape, known := b.dims(r.Type); known && strided.Elements(shape) == 0 {
-			ok = false
-		}
-	}
-	return ok
+// BindKernel binds an operation to a kernel of this engine.
+func (b *binder) BindKernel() bool {
+	k := kernels[b.Op.Def.Name]
+	return k != nil && k(b)
 }
 
 // kernels bind operations to kernels of this engine: they make the result's value and steps. They give
@@ -220,7 +143,7 @@ func init() {
 
 // step adds a step of the operation that is bound.
 func (b *binder) step(kind string, run func() error) *step {
-	b.plan.steps = append(b.plan.steps, step{op: b.op, kind: kind, run: run})
+	b.plan.steps = append(b.plan.steps, step{op: b.Op, kind: kind, run: run})
 	return &b.plan.steps[len(b.plan.steps)-1]
 }
 
@@ -232,8 +155,8 @@ func (b *binder) do(kind string, run func()) *step {
 // result gives result number i of the operation memory in the arena, its elements in row-major order
 // where no strides are given. It fails where the shape is not known.
 func (b *binder) result(i int, strides []int) *value {
-	r := b.op.Results[i]
-	shape, ok := b.dims(r.Type)
+	r := b.Op.Results[i]
+	shape, ok := b.Dims(r.Type)
 	if !ok || !r.Type.DType.IsFloat() {
 		return nil
 	}
@@ -241,14 +164,15 @@ func (b *binder) result(i int, strides []int) *value {
 		strides = strided.RowMajor(shape)
 	}
 	v := &value{dtype: r.Type.DType, slot: b.scratch(strided.Elements(shape)), shape: shape, stride: strides}
-	b.values[r] = v
+	b.Values[r] = v
 	return v
 }
 
 // scratch is memory in the arena from the next step on.
 func (b *binder) scratch(size int) *slot {
-	s := &slot{size: size, first: len(b.plan.steps), last: len(b.plan.steps)}
-	b.plan.slots = append(b.plan.slots, s)
+	s := &slot{}
+	b.Planner.Scratch(&s.Slot, size)
+	b.plan.slots = append(b.plan.slots[:len(b.Slots)-1], s) // those that a kernel made before it failed are gone
 	return s
 }
 
@@ -259,24 +183,9 @@ func (b *binder) denseFloats(v *value) *value {
 	}
 	n := &value{dtype: v.dtype, slot: b.scratch(v.len()), shape: v.shape, stride: strided.RowMajor(v.shape)}
 	b.do("copy", func() { copyStrided(n.floats(), n.stride, v.floats(), v.stride, v.shape) })
-	n.slot.last = len(b.plan.steps)
+	n.slot.Last = b.Steps()
 	return n
 }
-
-// place gives every slot of the arena its place: what lives at the same time does not overlap.
-func (p *plan) place() {
-	slots := make([]bind.Slot, len(p.slots))
-	for i, s := range p.slots {
-		slots[i] = bind.Slot{Size: s.size, First: s.first, Last: s.last}
-	}
-	p.size = bind.Place(slots, cacheLine)
-	for i, s := range p.slots {
-		s.offset = slots[i].Offset
-	}
-}
-
-// cacheLine is the alignment of slots, in floats.
-const cacheLine = 16
 
 // attach points the slots to an arena.
 func (p *plan) attach(arena []float32) {
@@ -285,7 +194,7 @@ func (p *plan) attach(arena []float32) {
 	}
 	p.arena = arena
 	for _, s := range p.slots {
-		s.f = arena[s.offset : s.offset+s.size : s.offset+s.size]
+		s.f = arena[s.Offset : s.Offset+s.Size : s.Offset+s.Size]
 	}
 }
 

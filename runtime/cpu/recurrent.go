@@ -12,10 +12,10 @@ const channelBlock = 1024
 
 // flag is the optional bool that sets a state to zeros first.
 func (b *binder) flag() (v *value, ok bool) {
-	if b.op.Input("reset") == nil {
+	if b.Op.Input("reset") == nil {
 		return nil, true
 	}
-	v = b.input("reset")
+	v = b.Input("reset")
 	return v, v != nil && v.kind == dense && v.dtype == ir.Bool && v.len() == 1
 }
 
@@ -25,11 +25,11 @@ func (v *value) isSet() bool { return v != nil && v.ints()[0] != 0 }
 // bindConv convolves each channel of x [B, S, C] with its taps, over the rows that the buffer holds and those
 // of x.
 func bindConv(b *binder) bool {
-	attrs, x, s := ir.Attrs[ir.BufferConvAttrs](b.op), b.input("x"), b.floatState()
-	w := b.input("w")
+	attrs, x, s := ir.Attrs[ir.BufferConvAttrs](b.Op), b.Input("x"), b.floatState()
+	w := b.Input("w")
 	reset, ok := b.flag()
 	if !ok || x == nil || s == nil || w == nil || !x.isFloats() || len(x.shape) != 3 || x.shape[2] > 1 && x.stride[2] != 1 ||
-		b.op.Input("w").Constant == nil || !w.isFloats() || len(w.shape) != 3 {
+		b.Op.Input("w").Constant == nil || !w.isFloats() || len(w.shape) != 3 {
 		return false
 	}
 	batch, steps, channels, taps := x.shape[0], x.shape[1], x.shape[2], w.shape[1]

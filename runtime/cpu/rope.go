@@ -21,7 +21,7 @@ type ropeTable struct{ cos, sin *slot }
 
 // bindRope rotates pairs of x [B, H, T, D] by angles that follow from the position of the first token.
 func bindRope(b *binder) bool {
-	attrs, x := *ir.Attrs[ir.RopeAttrs](b.op), b.input("x")
+	attrs, x := *ir.Attrs[ir.RopeAttrs](b.Op), b.Input("x")
 	if x == nil || !x.isFloats() || len(x.shape) != 4 || b.register("offset") == nil || x.shape[3] > 1 && x.stride[3] != 1 {
 		return false
 	}
@@ -29,7 +29,7 @@ func bindRope(b *binder) bool {
 	if dims <= 0 || dims%2 != 0 || dims > width {
 		return false
 	}
-	if shape, ok := b.dims(b.op.Result().Type); !ok || !slices.Equal(shape, x.shape) || overlaps(x) {
+	if shape, ok := b.Dims(b.Op.Result().Type); !ok || !slices.Equal(shape, x.shape) || overlaps(x) {
 		return false
 	}
 	table := b.ropeTable(attrs, x.shape[2])
@@ -42,7 +42,7 @@ func bindRope(b *binder) bool {
 		rotate = kernel.RotatePairs
 	}
 	half, heads, steps := dims/2, x.shape[1], x.shape[2]
-	table.cos.last, table.sin.last = len(b.plan.steps), len(b.plan.steps)
+	table.cos.Last, table.sin.Last = len(b.plan.steps), len(b.plan.steps)
 	// One index is a token of one row of the batch, with all its heads.
 	b.do("rope", b.parallel(x.shape[0]*steps, max(1, elementGrain/(heads*width)), func(lo, hi int) {
 		in, dst := x.floats(), out.slot.f
@@ -66,12 +66,12 @@ func (b *binder) ropeTable(attrs ir.RopeAttrs, steps int) *ropeTable {
 	key := ropeKey{offset: offset.slot, attrs: attrs, steps: steps}
 	half := attrs.Dims / 2
 	inverse := make([]float32, half)
-	if b.op.Input("freqs") != nil {
+	if b.Op.Input("freqs") != nil {
 		freqs := b.vector("freqs", half)
 		if freqs == nil {
 			return nil
 		}
-		key.freqs = b.input("freqs").slot
+		key.freqs = b.Input("freqs").slot
 		for i, f := range freqs {
 			inverse[i] = 1 / f
 		}

@@ -15,27 +15,27 @@ import (
 // logits it gives the same tokens. It selects where that sorts, and draws noise only for tokens that the
 // filters keep.
 func bindSample(b *binder) bool {
-	logits, temperature := b.input("logits"), b.input("temperature")
+	logits, temperature := b.Input("logits"), b.Input("temperature")
 	if logits == nil || !logits.isFloats() || len(logits.shape) != 2 || logits.shape[1] == 0 || !isNumber(temperature, ir.F32) {
 		return false
 	}
 	var others [3]*value // top_k, top_p, seed
 	for i, name := range []string{"top_k", "top_p", "seed"} {
-		if b.op.Input(name) == nil {
+		if b.Op.Input(name) == nil {
 			continue
 		}
 		d := ir.I64
 		if name == "top_p" {
 			d = ir.F32
 		}
-		if others[i] = b.input(name); !isNumber(others[i], d) {
+		if others[i] = b.Input(name); !isNumber(others[i], d) {
 			return false
 		}
 	}
 	rows, vocab := logits.shape[0], logits.shape[1]
 	logits = b.denseFloats(logits)
 	tokens := &value{dtype: ir.I64, slot: &slot{i: make([]int64, rows)}, shape: []int{rows}, stride: []int{1}}
-	b.values[b.op.Result()] = tokens
+	b.Values[b.Op.Result()] = tokens
 	s := &sampler{pool: b.x.exe.pool, vocab: vocab, bits: b.x.bits, scaled: b.scratch(vocab), other: b.scratch(vocab)}
 	b.do("sample", func() {
 		s.temperature, s.topK, s.topP = temperature.floats()[0], 0, 1

@@ -111,10 +111,10 @@ func (s *state) get(dst []float32, at int) {
 
 // bindLoad gives the buffer's own memory where nothing writes it meanwhile, else a copy.
 func bindLoad(b *binder) bool {
-	s := b.x.states[b.op.Buffer]
+	s := b.x.states[b.Op.Buffer]
 	v := &value{dtype: s.dtype, slot: s.slot, shape: s.shape, stride: strided.RowMajor(s.shape)}
-	if b.held[b.op] {
-		b.values[b.op.Result()] = v
+	if b.Held[b.Op] {
+		b.Values[b.Op.Result()] = v
 		return true
 	}
 	if !s.dtype.IsFloat() {
@@ -128,7 +128,7 @@ func bindLoad(b *binder) bool {
 // floatState is the buffer of the operation, if it holds floats that this engine writes itself: in
 // float32, or in bfloat16. A float16 buffer under mixed rounds, and only the reference kernels do that.
 func (b *binder) floatState() *state {
-	s := b.x.states[b.op.Buffer]
+	s := b.x.states[b.Op.Buffer]
 	if !s.dtype.IsFloat() || b.x.exe.precision == eval.Mixed && s.half == nil && s.dtype != ir.F32 {
 		return nil
 	}
@@ -136,7 +136,7 @@ func (b *binder) floatState() *state {
 }
 
 func bindStore(b *binder) bool {
-	s, v := b.floatState(), b.input("x")
+	s, v := b.floatState(), b.Input("x")
 	if s == nil || v == nil || !v.isFloats() || !slices.Equal(v.shape, s.shape) {
 		return false
 	}
@@ -147,7 +147,7 @@ func bindStore(b *binder) bool {
 
 // updateRows sees an update [B, H, S, D] of a buffer [B, H, R, D] along axis 2.
 func (b *binder) updateRows(axis int) (s *state, u *value, ok bool) {
-	s, u = b.floatState(), b.input("update")
+	s, u = b.floatState(), b.Input("update")
 	if s == nil || u == nil || !u.isFloats() || len(s.shape) != 4 || len(u.shape) != 4 || axis != 2 && axis != -2 ||
 		u.shape[0] != s.shape[0] || u.shape[1] != s.shape[1] || u.shape[3] != s.shape[3] || u.shape[3] > 1 && u.stride[3] != 1 {
 		return nil, nil, false
@@ -171,13 +171,13 @@ func (s *state) writeRows(u *value, place func(i int) int) {
 // bindSliceUpdate writes keys or values at a position. Positions that count from the end, or lie beyond
 // it, are left to the reference kernel.
 func bindSliceUpdate(b *binder) bool {
-	axis, ok := b.integer(b.op, "axis")
+	axis, ok := b.Integer("axis")
 	s, u, ok2 := b.updateRows(axis)
 	start, stop := b.register("start"), b.register("stop")
-	if !ok || !ok2 || ir.Attrs[ir.StepAttrs](b.op).Step != 1 || start == nil || stop == nil {
+	if !ok || !ok2 || ir.Attrs[ir.StepAttrs](b.Op).Step != 1 || start == nil || stop == nil {
 		return false
 	}
-	other, err := b.evaluator(b.op)
+	other, err := b.evaluator(b.Op)
 	if err != nil {
 		return false
 	}
@@ -194,12 +194,12 @@ func bindSliceUpdate(b *binder) bool {
 
 // bindRingUpdate writes keys or values at positions modulo the number of slots.
 func bindRingUpdate(b *binder) bool {
-	s, u, ok := b.updateRows(ir.Attrs[ir.AxisAttrs](b.op).Axis)
+	s, u, ok := b.updateRows(ir.Attrs[ir.AxisAttrs](b.Op).Axis)
 	start := b.register("start")
 	if !ok || start == nil {
 		return false
 	}
-	other, err := b.evaluator(b.op)
+	other, err := b.evaluator(b.Op)
 	if err != nil {
 		return false
 	}
@@ -216,14 +216,14 @@ func bindRingUpdate(b *binder) bool {
 
 // register is the int in an operand.
 func (b *binder) register(operand string) *value {
-	a, ok := b.op.Arg(operand)
+	a, ok := b.Op.Arg(operand)
 	switch {
 	case !ok:
 		return nil
 	case a.Kind == ir.IntArg:
 		return &value{kind: register, slot: &slot{n: a.Int}}
 	}
-	if v := b.input(operand); v != nil && v.kind == register {
+	if v := b.Input(operand); v != nil && v.kind == register {
 		return v
 	}
 	return nil

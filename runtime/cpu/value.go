@@ -21,16 +21,8 @@ type slot struct {
 	// state is the buffer whose content the slot stands for, where that is not stored as f.
 	state *state
 
-	// size is the number of floats that the slot needs in the arena, at offset, from step first to step
-	// last; 0 for a slot with memory of its own.
-	size, offset, first, last int
-}
-
-// keep lets a slot of the arena live until a step. Others may be constants, which instances share.
-func (s *slot) keep(last int) {
-	if s.size > 0 {
-		s.last = max(s.last, last)
-	}
+	// Slot is the place in the arena, in floats; its size is 0 for a slot with memory of its own.
+	bind.Slot
 }
 
 // kind tells how a value is held.

@@ -183,8 +183,8 @@ func stored(v *ir.Value) bool {
 
 // vector decodes a constant vector of n floats, such as the weight of a norm; nil where v is none.
 func (b *binder) vector(operand string, n int) []float32 {
-	v := b.input(operand)
-	if v == nil || b.op.Input(operand).Constant == nil || !v.isFloats() || len(v.shape) != 1 || v.shape[0] != n {
+	v := b.Input(operand)
+	if v == nil || b.Op.Input(operand).Constant == nil || !v.isFloats() || len(v.shape) != 1 || v.shape[0] != n {
 		return nil
 	}
 	return v.slot.f

@@ -276,10 +276,10 @@ const roomy = 64 << 20
 // place gives every slot of the arena its place: what lives at the same time does not overlap.
 func (p *plan) place() {
 	p.slots = slices.DeleteFunc(p.slots, func(s *slot) bool { return s.first == never })
-	slots := make([]bind.Slot, len(p.slots))
+	slots := make([]*bind.Slot, len(p.slots))
 	total := 0
 	for i, s := range p.slots {
-		slots[i] = bind.Slot{Size: s.size, First: s.first, Last: s.last, Offset: total}
+		slots[i] = &bind.Slot{Size: s.size, First: s.first, Last: s.last, Offset: total}
 		total += (s.size + alignment - 1) &^ (alignment - 1)
 	}
 	// Where nothing shares memory, nothing waits for memory.
