@@ -2,6 +2,7 @@
 
 GO       ?= go
 FUZZTIME ?= 20000x
+TESTFLAGS ?=
 BIN      := bin/etc
 PLATFORMS := darwin/arm64 linux/arm64 linux/amd64 windows/amd64
 
@@ -10,7 +11,7 @@ DEMO_CHECKPOINT := testdata/checkpoints/qwen35moe-chat
 DEMO_QUESTION   := What is the capital of France?
 DEMO_PROMPT     := <|im_start|>user\n$(DEMO_QUESTION)<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n
 
-.PHONY: build demo test lint cross fuzz bench bench-peers metal clean
+.PHONY: build demo test test-all lint cross fuzz bench bench-peers metal clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) ./cmd/etc
@@ -21,9 +22,15 @@ demo: build
 	@echo '> $(DEMO_QUESTION)'
 	@printf '$(DEMO_PROMPT)' | $(BIN) run bin/demo.pte --raw --temperature 0
 
-# Every test. The schema test compiles flatc, once, from the flatbuffers module.
+# All tests but those that say -short: whole models on the emulator of GPUs, the stand-ins for its drivers, what
+# compiles other programs. It takes 3 minutes on two cores; the time limit is of a package, and for slow machines.
+# Tests need no debugging information, which takes half of the time of linking them (-ldflags=-w).
 test:
-	$(GO) test ./...
+	$(GO) test -short -ldflags=-w -timeout 30m $(TESTFLAGS) ./...
+
+# Every test. The schema test compiles flatc, once, from the flatbuffers module.
+test-all:
+	$(GO) test -ldflags=-w -timeout 2h $(TESTFLAGS) ./...
 
 # gofmt, go vet on every platform, staticcheck (its version is pinned in tools/lint.mod).
 lint:

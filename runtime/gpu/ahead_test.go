@@ -81,6 +81,9 @@ func writtenWhole(m *ir.Module, buffer string) bool {
 // TestAhead: a call that is begun before the one before it was read gives what it would have given, and one that is not asked for
 // then leaves nothing behind.
 func TestAhead(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: whole models on the emulator")
+	}
 	for _, name := range []string{"etc-qwen35moe-chat-sample", "etc-gemma4-chat-sample"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

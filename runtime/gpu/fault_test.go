@@ -25,6 +25,9 @@ const divergent = "norm/norm does not run: "
 
 // TestKernelsThatFault: a kernel that ends in an error of the device is not used, and what comes after it runs.
 func TestKernelsThatFault(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: a whole model on the emulator and on Metal's stand-in")
+	}
 	m, calls := fusetest.Load(t, "gemma4-chat-bf16-ropefix"), []int{12, 1}
 	want := runCalls(t, m, compile(t, reference.Engine{}, m, engine.Options{Precision: eval.FP32}), calls)
 	for name, host := range map[string]func(*testing.T) func() (device.Device, error){

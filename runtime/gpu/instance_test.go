@@ -17,6 +17,9 @@ import (
 // TestInstances: instances share no state, Reset forgets everything, and going back to a snapshot gives the same
 // bits again.
 func TestInstances(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: whole models on the emulator")
+	}
 	for _, name := range []string{"etc-qwen35moe-chat-portable", "gemma4-chat-bf16-ropefix"} {
 		m := fusetest.Load(t, name)
 		exe, err := onDevice(t).Compile(m, engine.Options{Precision: eval.Mixed})

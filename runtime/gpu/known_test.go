@@ -153,6 +153,9 @@ func TestKnownAnswers(t *testing.T) {
 // TestWrongKernels: what fails its known answer is not used, the user is told once, and the answers are the reference
 // engine's.
 func TestWrongKernels(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: whole models on the emulator")
+	}
 	t.Parallel()
 	const qwen, gemma = "etc-qwen35moe-chat-portable", "gemma4-chat-bf16-ropefix"
 	for name, c := range map[string]struct {

@@ -43,6 +43,8 @@ var graphs = []string{"etc-qwen35moe-chat-sample", "gemma4-chat-bf16-ropefix", "
 func TestModels(t *testing.T) {
 	if os.Getenv("ETC_TEST_DEVICE") != "" {
 		graphs = fusetest.Names()
+	} else if testing.Short() {
+		graphs = graphs[:1]
 	}
 	enginetest.Models(t, onDevice(t), graphs, nil)
 }

@@ -18,6 +18,9 @@ import (
 // TestOnMetalsStandIn: a model on the host for Metal, whose compiler takes the text for Metal, tries its kernels at the
 // first start, and remembers them for the second.
 func TestOnMetalsStandIn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: a whole model on Metal's stand-in")
+	}
 	e := gpu.Engine{Device: "metal", Open: metaltest.StandIn(t), Prove: &prove.Options{Dir: t.TempDir()}}
 	m := fusetest.Load(t, "etc-qwen35moe-chat-portable")
 	calls := []int{9, 1}

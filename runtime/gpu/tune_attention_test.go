@@ -122,6 +122,9 @@ func threadsOf(t *testing.T, d *clocked) int {
 // TestTuneAttention: the ways to divide attention are measured at positions from near the start of the context to its middle, in place
 // for a token, and the sum of the times chooses; that is kept. A way that gives wrong numbers is passed over.
 func TestTuneAttention(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: the tuner on the emulator")
+	}
 	emulated(t)
 	const one, rotated = "%6: f32[1,4,1,64]", "%6: f32[1,4,1,64], %2: f32[1,4,1,64]"
 	for _, c := range []struct {

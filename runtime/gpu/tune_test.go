@@ -24,6 +24,9 @@ import (
 // TestTune: what is tuned gives the same results, on the same state, and a second start measures nothing. The tuner
 // runs on the emulator, by a clock on which a kernel is the faster the more threads it has.
 func TestTune(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: the tuner of a whole model on the emulator")
+	}
 	t.Parallel()
 	e := emulated(t).(gpu.Engine)
 	m := fusetest.Load(t, "etc-qwen35moe-chat-sample")
@@ -70,6 +73,9 @@ func TestTune(t *testing.T) {
 
 // TestTuneUnsound: what is fast and wrong is not chosen, and nobody is bothered.
 func TestTuneUnsound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: the tuner of a whole model on the emulator")
+	}
 	t.Parallel()
 	m, e := fusetest.Load(t, "etc-qwen35moe-chat-sample"), emulated(t).(gpu.Engine)
 	calls := []int{1, 1}
@@ -99,6 +105,9 @@ func TestTuneUnsound(t *testing.T) {
 
 // TestTuneBesideFaults: where a kernel of a token gives wrong numbers, the others are tuned, in the plan that does without it.
 func TestTuneBesideFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: the tuner of a whole model on the emulator")
+	}
 	t.Parallel()
 	m, e := fusetest.Load(t, "etc-qwen35moe-chat-sample"), emulated(t).(gpu.Engine)
 	calls := []int{1, 1}
@@ -236,6 +245,9 @@ func requireWindows(t *testing.T, program, lists [][]device.Dispatch) (products 
 // TestTuneInPlace: for a token, products are measured among the kernels that stand around them in the program, as they are
 // recorded, and tuning leaves nothing behind: where it chooses nothing, results and states are those without it, to the bit.
 func TestTuneInPlace(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: the tuner of whole models on the emulator")
+	}
 	t.Parallel()
 	emulated(t)
 	for _, name := range []string{"etc-qwen35moe-chat-sample", "gemma4-chat-bf16-ropefix"} {

@@ -13,6 +13,9 @@ import (
 
 // TestCheckedIn regenerates every file and compares it with the one in the repository.
 func TestCheckedIn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it compiles flatc")
+	}
 	m, err := flatbuffersModule(t.Context())
 	require.NoError(t, err)
 	compiler, err := flatc(t.Context(), m)

@@ -73,6 +73,7 @@ func TestAttentionStep(t *testing.T) {
 	} {
 		for last, suffix := range map[bool]string{false: "", true: ", put together by the last"} {
 			t.Run(name+suffix, func(t *testing.T) {
+				oneOfThree(t)
 				t.Parallel()
 				a := stepOf(c.AttentionStep)
 				a.Step.Last = last

@@ -114,6 +114,7 @@ func TestDeltaChunks(t *testing.T) {
 		"two buffers":                 {DK: 128, DV: 16, KHeads: 1, Heads: 1, State: kernels.F32, Buffers: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
+			oneOfThree(t)
 			t.Parallel()
 			for _, run := range []struct {
 				tokens, position int

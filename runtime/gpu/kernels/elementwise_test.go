@@ -101,6 +101,7 @@ func TestOperations(t *testing.T) {
 	t.Parallel()
 	for _, name := range kernels.Operations() {
 		t.Run(name, func(t *testing.T) {
+			oneOfThree(t)
 			t.Parallel()
 			r, e := seeded(5), kernels.Elementwise{Op: name, Box: kernels.Box{kernels.PerToken(1), kernels.Fixed(40)}}
 			place := func(d kernels.DType) kernels.Place {

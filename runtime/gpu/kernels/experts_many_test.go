@@ -73,6 +73,7 @@ func TestManyExperts(t *testing.T) {
 		{symmetric, kernels.Tile{BM: 16, BN: 32, WM: 1, WN: 1}, 22, 20},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			oneOfThree(t)
 			t.Parallel()
 			e := c.e
 			few := kernels.Experts{Format: e.Format, Count: e.Count, Top: e.Top, Hidden: e.Hidden, Inner: e.Inner, Activation: e.Activation, Residual: e.Residual}

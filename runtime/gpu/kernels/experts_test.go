@@ -177,6 +177,7 @@ func TestExpertsChosen(t *testing.T) {
 		{chosen(kernels.Experts{Format: affine4, Count: 4, Top: 4, Hidden: 64, Inner: 64}, softmax), kernels.Tuning{Lanes: 16, Split: 2}, kernels.Tuning{Lanes: 16}, 7, 7},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			oneOfThree(t)
 			t.Parallel()
 			newMixture(c.e, c.tokens, c.written).run(t, c.e, c.u, c.d)
 		})

@@ -84,6 +84,7 @@ func TestMatVec(t *testing.T) {
 	}
 	for i, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
+			oneOfThree(t)
 			t.Parallel()
 			r := seeded(uint64(i))
 			v, vectors := c.v, c.v.M-c.v.M/3 // of 4 or 8 vectors, some are missing
@@ -116,6 +117,7 @@ func TestMatVecMany(t *testing.T) {
 	}{{[]int{41, 8, 17, 33}, holding(3, 4, 512, 3)}, {[]int{40, 8, 17, 33}, kernels.Tuning{Sets: 2, Permute: true}}, {[]int{24, 9}, kernels.Tuning{Sets: 2, Permute: true}}, {[]int{40, 8, 16, 34}, streams}, {[]int{24, 10}, streams},
 		{[]int{41, 8, 17, 33}, kernels.Tuning{Direct: true, Rows: 2, Split: 2, Sets: 2, Bytes: 8, Permute: true}}, {[]int{23, 1}, kernels.Tuning{Direct: true, Rows: 2, Sets: 1}}} {
 		t.Run(fmt.Sprint(i, c.rows), func(t *testing.T) {
+			oneOfThree(t)
 			t.Parallel()
 			r, rows := seeded(3), c.rows
 			v := kernels.MatVecMany{Vectors: kernels.Vectors{Format: affine4, K: max(256, c.tuning.Stream.Columns), M: 1, Norm: kernels.NormBF16, Eps: 1e-6}, N: rows}
@@ -160,6 +162,7 @@ func TestMatVecConv(t *testing.T) {
 		"never reset, words of eight": {[]int{16}, kernels.Conv{Channels: 8, Taps: 4, SiLU: true, State: kernels.F32, Weight: kernels.F32}, false, 0, true, kernels.Tuning{Bytes: 8, Lanes: 16, Split: 2, Sets: 1}, kernels.Activated{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
+			oneOfThree(t)
 			t.Parallel()
 			r := seeded(11)
 			v := kernels.MatVecMany{Vectors: kernels.Vectors{Format: affine4, K: max(256, c.tuning.Stream.Columns), M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: c.rows, Conv: &c.conv, Early: c.early, Activated: c.activated}
@@ -220,6 +223,7 @@ func TestMatVecGLU(t *testing.T) {
 		{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 16}, K: 512, M: 1}, N: 10, Activation: kernels.SiLU},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			oneOfThree(t)
 			t.Parallel()
 			r := seeded(uint64(i))
 			tuning := kernels.Tuning{Rows: 2, Split: 2, Permute: i%2 == 0}
