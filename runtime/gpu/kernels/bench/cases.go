@@ -62,119 +62,111 @@ func cases(small int) []testCase {
 	return append(out, sequences(small)...)
 }
 
-// weight are the buffers of a weight: w, scales, biases.
-func weight(f kernels.Format, n, k int) []memory {
+// weight is memory for a weight.
+func weight(f kernels.Format, n, k int) kernels.WeightArguments[*memory] {
 	size := n * k / f.Group * 2
-	return []memory{{content: codes, bytes: n * k * f.Bits / 8}, {content: scales, bytes: size}, {content: scales, bytes: size}}
+	return kernels.WeightArguments[*memory]{Data: &memory{content: codes, bytes: n * k * f.Bits / 8}, Scales: &memory{content: scales, bytes: size}, Biases: &memory{content: scales, bytes: size}}
 }
 
-func total(memory []memory) (bytes float64) {
-	for _, m := range memory {
-		bytes += float64(m.bytes)
+// total is the size of weights in bytes.
+func total(weights ...kernels.WeightArguments[*memory]) (bytes float64) {
+	for _, w := range weights {
+		bytes += float64(w.Data.bytes + w.Scales.bytes + w.Biases.bytes)
 	}
 	return bytes
 }
 
-func vectors(n int) memory   { return memory{content: values, bytes: n * 4} }
-func results(n int) memory   { return memory{content: zeros, bytes: n * 4} }
-func step(tokens int) memory { return integers(int32(tokens), 0) }
+func vectors(n int) *memory   { return &memory{content: values, bytes: n * 4} }
+func results(n int) *memory   { return &memory{content: zeros, bytes: n * 4} }
+func step(tokens int) *memory { return integers(int32(tokens), 0) }
 
-func integers(ints ...int32) memory {
-	return memory{content: numbers, bytes: len(ints) * 4, ints: ints}
+func integers(ints ...int32) *memory {
+	return &memory{content: numbers, bytes: len(ints) * 4, ints: ints}
 }
 
-// tuned makes variants of tunings.
-func tuned(tunings []kernels.Tuning, launch func(kernels.Tuning) (kernels.Launch, error), buffers ...int) ([]variant, error) {
+// ways makes a variant of each tuning or tile.
+func ways[T any](of []T, launch func(T) (kernels.Launch, error)) ([]variant, error) {
 	var out []variant
-	for _, t := range tunings {
+	for _, t := range of {
 		l, err := launch(t)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, variant{label: fmt.Sprintf("%+v", t), launch: l, buffers: buffers})
+		out = append(out, variant{label: fmt.Sprintf("%+v", t), launch: l})
 	}
 	return out, nil
 }
 
-// tiled makes variants of tiles.
-func tiled(tiles []kernels.Tile, launch func(kernels.Tile) (kernels.Launch, error), buffers ...int) ([]variant, error) {
-	var out []variant
-	for _, t := range tiles {
-		l, err := launch(t)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, variant{label: fmt.Sprintf("%+v", t), launch: l, buffers: buffers})
-	}
-	return out, nil
+// only is the one way that there is.
+func only(label string, l kernels.Launch, err error) func(kernels.Machine) ([]variant, error) {
+	return func(kernels.Machine) ([]variant, error) { return []variant{{label: label, launch: l}}, err }
 }
 
 func matvec(name string, v kernels.MatVec) testCase {
-	w := weight(v.Format, v.N, v.K)
+	a := kernels.MatVecArguments[*memory]{W: weight(v.Format, v.N, v.K), X: vectors(v.M * v.K), Norm: vectors(v.K), Gate: vectors(v.K), Extra: vectors(v.M * v.N),
+		Y: results(v.M * v.N), Step: step(v.M)}
 	return testCase{
-		name: name, memory: append(w, vectors(v.M*v.K), vectors(v.K), vectors(v.M*v.N), results(v.M*v.N), step(v.M), vectors(v.K)), result: 6,
-		bytes: total(w), flops: 2 * float64(v.M*v.N*v.K),
-		variants: func(on kernels.Machine) ([]variant, error) {
-			return tuned(v.Tunings(on), v.Launch, 0, 1, 2, 3, 4, 8, 5, 6, 7)
-		},
+		name: name, arguments: a, result: a.Y, bytes: total(a.W), flops: 2 * float64(v.M*v.N*v.K),
+		variants: func(on kernels.Machine) ([]variant, error) { return ways(v.Tunings(on), v.Launch) },
 	}
 }
 
-func many(name string, v kernels.MatVecMany) testCase {
-	var all []memory
-	var buffers []int
-	rows := 0
-	for _, n := range v.N {
-		for i := range 4 {
-			buffers = append(buffers, len(all)+i)
-		}
-		all = append(append(all, weight(v.Format, n, v.K)...), results(v.M*n))
-		rows += n
+// manyOf is memory for several products.
+func manyOf(v kernels.MatVecMany) (a kernels.MatVecManyArguments[*memory], bytes, flops float64) {
+	a = kernels.MatVecManyArguments[*memory]{X: vectors(v.M * v.K), Norm: vectors(v.K), Step: step(v.M)}
+	to, y := [...]*kernels.WeightArguments[*memory]{&a.W0, &a.W1, &a.W2, &a.W3}, [...]**memory{&a.Y0, &a.Y1, &a.Y2, &a.Y3}
+	for i, n := range v.N {
+		*to[i], *y[i] = weight(v.Format, n, v.K), results(v.M*n)
+		bytes, flops = bytes+total(*to[i]), flops+2*float64(v.M*n*v.K)
 	}
-	bytes, at := total(all), len(all)
+	return a, bytes, flops
+}
+
+func many(name string, v kernels.MatVecMany) testCase {
+	a, bytes, flops := manyOf(v)
 	return testCase{
-		name: name, memory: append(all, vectors(v.M*v.K), vectors(v.K), step(v.M)), result: 3, bytes: bytes, flops: 2 * float64(v.M*rows*v.K),
-		variants: func(on kernels.Machine) ([]variant, error) {
-			return tuned(v.Tunings(on), v.Launch, append(buffers, at, at+1, at, at, at, at, at, at, at+2)...)
-		},
+		name: name, arguments: a, result: a.Y0, bytes: bytes, flops: flops,
+		variants: func(on kernels.Machine) ([]variant, error) { return ways(v.Tunings(on), v.Launch) },
 	}
 }
 
 // convolved is a product with a convolution of its first rows behind it: that state rotates as weights do.
 func convolved(name string, v kernels.MatVecMany, channels int) testCase {
-	c := many(name, v)
-	last := len(c.memory)
-	c.memory = append(c.memory, memory{content: scales, bytes: 16 * channels}, memory{content: scales, bytes: 8 * channels}, results(channels), results(v.N[0]-channels))
-	c.variants = func(on kernels.Machine) (out []variant, err error) {
-		for _, early := range []bool{true, false} {
-			v.Conv = &kernels.Conv{Channels: channels, Taps: 4, SiLU: true, State: kernels.BF16, Weight: kernels.F32, Reset: kernels.ResetFlag}
-			v.Early, v.Activated = early, kernels.Activated{First: channels, Rows: min(channels/2, v.N[0]-channels), Activation: kernels.SiLU}
-			some, err := tuned(v.Tunings(on), v.Launch, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 4, 5, last, 6, last+1, last+2, last+1, last+3, 6)
-			if err != nil {
-				return nil, err
-			}
-			for i := range some {
-				some[i].label += fmt.Sprintf(" early %v", early)
-			}
-			out = append(out, some...)
-		}
-		return out, nil
-	}
-	return c
-}
-
-func glu(name string, v kernels.MatVecGLU) testCase {
-	w := append(weight(v.Format, v.N, v.K), weight(v.Format, v.N, v.K)...)
+	a, bytes, flops := manyOf(v)
+	a.ConvW, a.Reset = &memory{content: scales, bytes: 16 * channels}, a.Step
+	a.State, a.ConvY, a.Activated = &memory{content: scales, bytes: 8 * channels}, results(channels), results(v.N[0]-channels)
+	a.Next = a.State
 	return testCase{
-		name: name, memory: append(w, vectors(v.M*v.K), vectors(v.K), results(v.M*v.N), step(v.M)), result: 8, bytes: total(w), flops: 4 * float64(v.M*v.N*v.K),
-		variants: func(on kernels.Machine) ([]variant, error) {
-			return tuned(v.Tunings(on), v.Launch, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
+		name: name, arguments: a, result: a.Y0, bytes: bytes, flops: flops,
+		variants: func(on kernels.Machine) (out []variant, err error) {
+			for _, early := range []bool{true, false} {
+				v.Conv = &kernels.Conv{Channels: channels, Taps: 4, SiLU: true, State: kernels.BF16, Weight: kernels.F32, Reset: kernels.ResetFlag}
+				v.Early, v.Activated = early, kernels.Activated{First: channels, Rows: min(channels/2, v.N[0]-channels), Activation: kernels.SiLU}
+				some, err := ways(v.Tunings(on), v.Launch)
+				if err != nil {
+					return nil, err
+				}
+				for i := range some {
+					some[i].label += fmt.Sprintf(" early %v", early)
+				}
+				out = append(out, some...)
+			}
+			return out, nil
 		},
 	}
 }
 
+func glu(name string, v kernels.MatVecGLU) testCase {
+	a := kernels.MatVecGLUArguments[*memory]{W0: weight(v.Format, v.N, v.K), W1: weight(v.Format, v.N, v.K), X: vectors(v.M * v.K), Norm: vectors(v.K),
+		Y: results(v.M * v.N), Step: step(v.M)}
+	return testCase{
+		name: name, arguments: a, result: a.Y, bytes: total(a.W0, a.W1), flops: 4 * float64(v.M*v.N*v.K),
+		variants: func(on kernels.Machine) ([]variant, error) { return ways(v.Tunings(on), v.Launch) },
+	}
+}
+
 // chosen are the experts of a token, spread over all of them.
-func chosen(count, top, tokens int) memory {
+func chosen(count, top, tokens int) *memory {
 	ints := make([]int32, tokens*top)
 	for i := range ints {
 		ints[i] = int32((i*(count/top) + i/top*7) % count)
@@ -183,17 +175,13 @@ func chosen(count, top, tokens int) memory {
 }
 
 func router(name string, r kernels.Router) testCase {
-	return testCase{
-		name: name, memory: []memory{vectors(r.Experts), results(r.Top), results(r.Top), step(1)}, result: 2,
-		variants: func(kernels.Machine) ([]variant, error) {
-			l, err := r.Launch(1)
-			return []variant{{label: "one threadgroup", launch: l, buffers: []int{0, 1, 2, 3}}}, err
-		},
-	}
+	a := kernels.RouterArguments[*memory]{Logits: vectors(r.Experts), Experts: results(r.Top), Scores: results(r.Top), Step: step(1)}
+	l, err := r.Launch(1)
+	return testCase{name: name, arguments: a, result: a.Scores, variants: only("one threadgroup", l, err)}
 }
 
 // favoured are logits that choose the first experts of all.
-func favoured(r kernels.Router) memory {
+func favoured(r kernels.Router) *memory {
 	ints := make([]int32, r.Experts)
 	for i := range ints {
 		logit := float32(i*37%r.Experts)/float32(r.Experts) - 2
@@ -208,80 +196,61 @@ func favoured(r kernels.Router) memory {
 // expertsUp are the first products of a token: of experts that are given or that it chooses, with a shared one or without.
 // There is no memory but for the first Top experts, so that what a dispatch reads rotates.
 func expertsUp(name string, e kernels.Experts) testCase {
-	n := e.Parts()
-	w := append(weight(e.Format, e.Top*e.Inner, e.Hidden), weight(e.Format, e.Top*e.Inner, e.Hidden)...)
-	of := []int{0, 1, 2, 3, 4, 5}
-	all, buffers := slices.Clone(w), slices.Clone(of)
-	if e.Router.Top == 0 {
-		all, buffers = append(all, chosen(e.Top, e.Top, 1)), append(buffers, 6)
-	} else {
-		if e.Shared {
-			all = append(append(all, weight(e.Format, e.Inner, e.Hidden)...), weight(e.Format, e.Inner, e.Hidden)...)
-			of = []int{6, 7, 8, 9, 10, 11}
-		}
-		down := []int{len(all), len(all) + 1, len(all) + 2}
-		all = append(all, weight(e.Format, e.Top*e.Hidden, e.Inner)...)
-		buffers = append(slices.Concat(buffers, of, down, down), len(all), len(all))
-		all = append(all, favoured(e.Router))
-	}
-	x := len(all)
-	all, buffers = append(all, vectors(e.Hidden), vectors(e.Hidden)), append(buffers, x, x+1)
+	n, y := e.Parts(), results(e.Parts()*e.Inner)
+	gate, up := weight(e.Format, e.Top*e.Inner, e.Hidden), weight(e.Format, e.Top*e.Inner, e.Hidden)
+	var a arguments = kernels.ExpertsUpArguments[*memory]{W0: gate, W1: up, Experts: chosen(e.Top, e.Top, 1), X: vectors(e.Hidden), Norm: vectors(e.Hidden), Y: y, Step: step(1)}
 	if e.Router.Top > 0 {
-		all, buffers = append(all, results(n), results(n)), append(buffers, x+2, x+3)
+		choose := kernels.ExpertsChooseArguments[*memory]{W0: gate, W1: up, D: weight(e.Format, e.Top*e.Hidden, e.Inner), Logits: favoured(e.Router),
+			X: vectors(e.Hidden), Norm: vectors(e.Hidden), Experts: results(n), Scores: results(n), Y: y, Step: step(1)}
+		if e.Shared {
+			choose.V0, choose.V1 = weight(e.Format, e.Inner, e.Hidden), weight(e.Format, e.Inner, e.Hidden)
+		}
+		a = choose
 	}
-	out := len(all)
 	return testCase{
-		name: name, memory: append(all, results(n*e.Inner), step(1)), result: out,
-		bytes: total(w) * float64(n) / float64(e.Top), flops: 4 * float64(n*e.Inner*e.Hidden),
+		name: name, arguments: a, result: y, bytes: total(gate, up) * float64(n) / float64(e.Top), flops: 4 * float64(n*e.Inner*e.Hidden),
 		variants: func(on kernels.Machine) ([]variant, error) {
 			up, _ := e.Tunings(on, 1)
-			return tuned(up, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchUp(t, 1) }, append(buffers, out, out+1)...)
+			return ways(up, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchUp(t, 1) })
 		},
 	}
 }
 
 // expertsDown are the second products of a token, with those of a shared expert or without.
 func expertsDown(name string, e kernels.Experts) testCase {
-	n := e.Parts()
-	w := weight(e.Format, e.Top*e.Hidden, e.Inner)
-	all, buffers := slices.Clone(w), []int{0, 1, 2}
+	n, y := e.Parts(), results(e.Hidden)
+	w, experts, scores, x, extra := weight(e.Format, e.Top*e.Hidden, e.Inner), chosen(e.Top, n, 1), vectors(n), vectors(n*e.Inner), vectors(e.Hidden)
+	var a arguments = kernels.ExpertsDownArguments[*memory]{W: w, Experts: experts, Scores: scores, X: x, Extra: extra, Y: y, Step: step(1)}
 	if e.Shared {
-		all, buffers = append(all, weight(e.Format, e.Hidden, e.Inner)...), append(buffers, 3, 4, 5)
+		a = kernels.ExpertsJoinArguments[*memory]{W: w, V: weight(e.Format, e.Hidden, e.Inner), Experts: experts, Scores: scores, X: x, Extra: extra, Y: y, Step: step(1)}
 	}
-	at := len(all)
-	all = append(all, chosen(e.Top, n, 1), vectors(n), vectors(n*e.Inner), vectors(e.Hidden), results(e.Hidden), step(1))
-	buffers = append(buffers, at, at+1, at+2, at+3, at+4)
 	return testCase{
-		name: name, memory: all, result: at + 4,
-		bytes: total(w) * float64(n) / float64(e.Top), flops: 2 * float64(n*e.Inner*e.Hidden),
+		name: name, arguments: a, result: y, bytes: total(w) * float64(n) / float64(e.Top), flops: 2 * float64(n*e.Inner*e.Hidden),
 		variants: func(on kernels.Machine) ([]variant, error) {
 			_, down := e.Tunings(on, 1)
-			return tuned(down, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchDown(t, 1) }, append(buffers, at+5)...)
+			return ways(down, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchDown(t, 1) })
 		},
 	}
 }
 
 // rows are vectors as tiled products take them.
-func rows(n int, exact bool) memory {
+func rows(n int, exact bool) *memory {
 	if exact {
 		return vectors(n)
 	}
-	return memory{content: halves, bytes: n * 2}
+	return &memory{content: halves, bytes: n * 2}
 }
 
 func matmul(name string, m kernels.MatMul, tokens int) testCase {
-	w := weight(m.Format, m.N, m.K)
-	dense := memory{content: zeros, bytes: 2}
-	if !m.Exact {
-		dense = memory{content: halves, bytes: m.N * m.K * 2}
-	}
+	a := kernels.MatMulArguments[*memory]{W: weight(m.Format, m.N, m.K), X: rows(tokens*m.K, m.Exact), Y: results(tokens * m.N), Step: step(tokens)}
 	return testCase{
-		name: name, memory: append(w, rows(tokens*m.K, m.Exact), results(tokens*m.N), step(tokens), dense), result: 4,
-		bytes: total(w) + float64(tokens*(m.K*2+m.N*4)), flops: 2 * float64(tokens) * float64(m.N*m.K),
+		name: name, arguments: a, result: a.Y, bytes: total(a.W) + float64(tokens*(m.K*2+m.N*4)), flops: 2 * float64(tokens) * float64(m.N*m.K),
 		variants: func(on kernels.Machine) ([]variant, error) {
-			out, err := tiled(m.Tiles(on.Target, tokens), func(t kernels.Tile) (kernels.Launch, error) { return m.Launch(t, tokens) }, 0, 1, 2, 3, 3, 4, 5)
+			out, err := ways(m.Tiles(on.Target, tokens), func(t kernels.Tile) (kernels.Launch, error) { return m.Launch(t, tokens) })
 			if !m.Exact {
-				out = append(out, variant{label: "cuBLAS, dense bf16", launch: kernels.Launch{Groups: [3]int{1, 1, 1}, Threads: [3]int{1, 1, 1}}, product: &device.Product{M: tokens, N: m.N, K: m.K, Float32: true}, buffers: []int{3, 6, 4}})
+				dense := &memory{content: halves, bytes: m.N * m.K * 2}
+				out = append(out, variant{label: "cuBLAS, dense bf16", launch: kernels.Launch{Groups: [3]int{1, 1, 1}, Threads: [3]int{1, 1, 1}},
+					product: &device.Product{M: tokens, N: m.N, K: m.K, Float32: true}, of: []*memory{a.X, dense, a.Y}})
 			}
 			return out, err
 		},
@@ -289,25 +258,20 @@ func matmul(name string, m kernels.MatMul, tokens int) testCase {
 }
 
 func matmulGLU(name string, m kernels.MatMulGLU, tokens int) testCase {
-	w := append(weight(m.Format, m.N, m.K), weight(m.Format, m.N, m.K)...)
+	a := kernels.MatMulGLUArguments[*memory]{W0: weight(m.Format, m.N, m.K), W1: weight(m.Format, m.N, m.K), X: rows(tokens*m.K, m.Exact),
+		Y: &memory{content: zeros, bytes: tokens * m.N * 2}, Step: step(tokens)}
 	return testCase{
-		name: name, memory: append(w, rows(tokens*m.K, m.Exact), memory{content: zeros, bytes: tokens * m.N * 2}, step(tokens)), result: 7, half: true,
-		bytes: total(w) + float64(tokens*(m.K+m.N)*2), flops: 4 * float64(tokens) * float64(m.N*m.K),
+		name: name, arguments: a, result: a.Y, half: true, bytes: total(a.W0, a.W1) + float64(tokens*(m.K+m.N)*2), flops: 4 * float64(tokens) * float64(m.N*m.K),
 		variants: func(on kernels.Machine) ([]variant, error) {
-			return tiled(m.Tiles(on.Target, tokens), func(t kernels.Tile) (kernels.Launch, error) { return m.Launch(t, tokens) }, 0, 1, 2, 3, 4, 5, 6, 7, 8)
+			return ways(m.Tiles(on.Target, tokens), func(t kernels.Tile) (kernels.Launch, error) { return m.Launch(t, tokens) })
 		},
 	}
 }
 
 func dequantize(name string, d kernels.Dequantize) testCase {
-	w := weight(d.Format, d.N, d.K)
-	return testCase{
-		name: name, memory: append(w, memory{content: zeros, bytes: d.N * d.K * 2}), result: 3, half: true, bytes: total(w) + float64(d.N*d.K*2),
-		variants: func(kernels.Machine) ([]variant, error) {
-			l, err := d.Launch()
-			return []variant{{label: "one thread for 8 columns", launch: l, buffers: []int{0, 1, 2, 3}}}, err
-		},
-	}
+	a := kernels.DequantizeArguments[*memory]{W: weight(d.Format, d.N, d.K), Y: &memory{content: zeros, bytes: d.N * d.K * 2}}
+	l, err := d.Launch()
+	return testCase{name: name, arguments: a, result: a.Y, half: true, bytes: total(a.W) + float64(d.N*d.K*2), variants: only("one thread for 8 columns", l, err)}
 }
 
 // manyExperts are the dispatches of a mixture of experts for a chunk, each on its own. Tiles are those of the twin,
@@ -339,36 +303,29 @@ func manyExperts(few kernels.Experts, tokens int) []testCase {
 		for len(table) < cap(table) {
 			table = append(table, -1, 0, 0, 0)
 		}
-		w := append(weight(e.Format, e.Count*e.Inner, e.Hidden), weight(e.Format, e.Count*e.Inner, e.Hidden)...)
+		up := kernels.ExpertsMatMulUpArguments[*memory]{W0: weight(e.Format, e.Count*e.Inner, e.Hidden), W1: weight(e.Format, e.Count*e.Inner, e.Hidden),
+			Order: integers(order...), Tiles: integers(table...), X: rows(tokens*e.Hidden, false), H: &memory{content: zeros, bytes: pairs * e.Inner * 2}}
 		out = append(out, testCase{
-			name: name(fmt.Sprintf("up by %d", size)), memory: append(w, integers(order...), integers(table...), rows(tokens*e.Hidden, false), memory{content: zeros, bytes: pairs * e.Inner * 2}), result: 9, half: true,
-			bytes: total(w), flops: 4 * float64(pairs) * float64(e.Inner*e.Hidden),
+			name: name(fmt.Sprintf("up by %d", size)), arguments: up, result: up.H, half: true, bytes: total(up.W0, up.W1), flops: 4 * float64(pairs) * float64(e.Inner*e.Hidden),
 			variants: func(kernels.Machine) ([]variant, error) {
-				return tiled(fit, func(t kernels.Tile) (kernels.Launch, error) { return e.LaunchUp(t, tokens) }, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
+				return ways(fit, func(t kernels.Tile) (kernels.Launch, error) { return e.LaunchUp(t, tokens) })
 			},
 		})
-		w = weight(e.Format, e.Count*e.Hidden, e.Inner)
+		down := kernels.ExpertsMatMulDownArguments[*memory]{W: weight(e.Format, e.Count*e.Hidden, e.Inner), Order: up.Order, Tiles: up.Tiles,
+			H: rows(pairs*e.Inner, false), Y: results(pairs * e.Hidden)}
 		out = append(out, testCase{
-			name: name(fmt.Sprintf("down by %d", size)), memory: append(w, integers(order...), integers(table...), rows(pairs*e.Inner, false), results(pairs*e.Hidden)), result: 6,
-			bytes: total(w), flops: 2 * float64(pairs) * float64(e.Inner*e.Hidden),
+			name: name(fmt.Sprintf("down by %d", size)), arguments: down, result: down.Y, bytes: total(down.W), flops: 2 * float64(pairs) * float64(e.Inner*e.Hidden),
 			variants: func(kernels.Machine) ([]variant, error) {
-				return tiled(fit, func(t kernels.Tile) (kernels.Launch, error) { return e.LaunchDown(t, tokens) }, 0, 1, 2, 3, 4, 5, 6)
+				return ways(fit, func(t kernels.Tile) (kernels.Launch, error) { return e.LaunchDown(t, tokens) })
 			},
 		})
 	}
 	tile := e.Tiles(kernels.CUDA, tokens)[0]
-	return append(out, testCase{
-		name: name("sort"), memory: []memory{experts, results(pairs), results(4 * e.MaxTiles(tile, tokens)), step(tokens)}, result: 1,
-		variants: func(kernels.Machine) ([]variant, error) {
-			l, err := e.LaunchSort(tile, tokens)
-			return []variant{{label: "one threadgroup", launch: l, buffers: []int{0, 1, 2, 3}}}, err
-		},
-	}, testCase{
-		name: name("combine"), memory: []memory{vectors(pairs * e.Hidden), vectors(pairs), results(tokens * e.Hidden), step(tokens)}, result: 2,
-		bytes: float64((pairs + tokens) * e.Hidden * 4),
-		variants: func(kernels.Machine) ([]variant, error) {
-			l, err := e.LaunchCombine(tokens)
-			return []variant{{label: "one thread for 4 columns", launch: l, buffers: []int{0, 1, 0, 2, 3}}}, err
-		},
-	})
+	sort := kernels.ExpertsSortArguments[*memory]{Experts: experts, Order: results(pairs), Tiles: results(4 * e.MaxTiles(tile, tokens)), Step: step(tokens)}
+	combine := kernels.ExpertsCombineArguments[*memory]{X: vectors(pairs * e.Hidden), Scores: vectors(pairs), Y: results(tokens * e.Hidden), Step: step(tokens)}
+	l, err := e.LaunchSort(tile, tokens)
+	l2, err2 := e.LaunchCombine(tokens)
+	return append(out,
+		testCase{name: name("sort"), arguments: sort, result: sort.Order, variants: only("one threadgroup", l, err)},
+		testCase{name: name("combine"), arguments: combine, result: combine.Y, bytes: float64((pairs + tokens) * e.Hidden * 4), variants: only("one thread for 4 columns", l2, err2)})
 }

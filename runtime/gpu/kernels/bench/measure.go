@@ -36,23 +36,47 @@ type memory struct {
 	ints    []int32
 }
 
-// variant is a tuning: its dispatch and the buffers of it, by number.
+// arguments are the buffers of a kernel.
+type arguments = kernels.Arguments[*memory]
+
+// variant is a tuning.
 type variant struct {
 	label   string
 	launch  kernels.Launch
-	buffers []int
 	product *device.Product // cuBLAS instead of the launch
+	of      []*memory       // which that takes
 }
 
 // testCase is a kernel at a shape. The first variant is the default.
 type testCase struct {
-	name     string
-	memory   []memory
-	result   int // the buffer with the results
-	half     bool
-	flops    float64
-	bytes    float64
-	variants func(m kernels.Machine) ([]variant, error)
+	name      string
+	arguments arguments
+	result    *memory // the buffer with the results
+	half      bool
+	flops     float64
+	bytes     float64
+	variants  func(m kernels.Machine) ([]variant, error)
+}
+
+// buffers are what a variant takes, in its order.
+func (c testCase) buffers(v variant) []*memory {
+	if v.product != nil {
+		return v.of
+	}
+	list, _ := kernels.List(v.launch, c.arguments)
+	return list
+}
+
+// memory is what variants take in all.
+func (c testCase) memory(variants []variant) (all []*memory) {
+	for _, v := range variants {
+		for _, m := range c.buffers(v) {
+			if !slices.Contains(all, m) {
+				all = append(all, m)
+			}
+		}
+	}
+	return all
 }
 
 // measurement is what came of a variant.
@@ -73,14 +97,14 @@ func (c testCase) measure(w io.Writer, d device.Device, o options) error {
 	if first := variants[0].label; !o.all {
 		variants = slices.DeleteFunc(variants, func(v variant) bool { return v.label != first && v.product == nil })
 	}
-	rotating := 0
-	for _, m := range c.memory {
+	rotating, list := 0, c.memory(variants)
+	for _, m := range list {
 		if m.content == codes || m.content == scales {
 			rotating += m.bytes
 		}
 	}
 	copies := min(max(1, (o.rotate+rotating-1)/max(rotating, 1)), o.dispatches)
-	buffers, err := c.allocate(d, copies)
+	buffers, err := allocate(d, list, copies)
 	defer func() {
 		for _, b := range buffers {
 			for _, x := range b {
@@ -107,38 +131,36 @@ func (c testCase) measure(w io.Writer, d device.Device, o options) error {
 	return nil
 }
 
-// allocate makes the buffers of a case, those that rotate copies times.
-func (c testCase) allocate(d device.Device, copies int) ([][]device.Buffer, error) {
+// allocate makes buffers, those that rotate copies times.
+func allocate(d device.Device, list []*memory, copies int) (map[*memory][]device.Buffer, error) {
 	r := rand.New(rand.NewPCG(1, 2))
-	var out [][]device.Buffer
-	for _, m := range c.memory {
+	out := map[*memory][]device.Buffer{}
+	for _, m := range list {
 		n := 1
 		if m.content == codes || m.content == scales {
 			n = copies
 		}
-		var all []device.Buffer
 		for range n {
 			b, err := d.NewBuffer(m.bytes)
 			if err != nil {
-				return append(out, all), err
+				return out, err
 			}
-			all = append(all, b)
+			out[m] = append(out[m], b)
 			if m.content == zeros {
 				continue
 			}
 			for at, block := 0, m.block(r); at < m.bytes; at += len(block) {
 				if err := b.Write(at, block[:min(len(block), m.bytes-at)]); err != nil {
-					return append(out, all), err
+					return out, err
 				}
 			}
 		}
-		out = append(out, all)
 	}
 	return out, d.Wait()
 }
 
 // block is the content of a buffer, or a part of it to repeat.
-func (m memory) block(r *rand.Rand) []byte {
+func (m *memory) block(r *rand.Rand) []byte {
 	const most = 4 << 20
 	var out []byte
 	for i := 0; len(out) < min(m.bytes, most); i++ {
@@ -159,7 +181,7 @@ func (m memory) block(r *rand.Rand) []byte {
 }
 
 // try measures a variant and gives its results on the first copy of the weights.
-func (c testCase) try(d device.Device, v variant, k compiled, buffers [][]device.Buffer, copies int, o options) (m measurement, results []float64) {
+func (c testCase) try(d device.Device, v variant, k compiled, buffers map[*memory][]device.Buffer, copies int, o options) (m measurement, results []float64) {
 	m.label = v.label
 	fail := func(err error) (measurement, []float64) {
 		m.err = err
@@ -172,8 +194,8 @@ func (c testCase) try(d device.Device, v variant, k compiled, buffers [][]device
 		var list []device.Dispatch
 		for i := range n {
 			x := device.Dispatch{Label: v.label, Kernel: k.kernel, Groups: v.launch.Groups, Threads: v.launch.Threads, Memory: v.launch.Memory, Barrier: true}
-			for _, at := range v.buffers {
-				x.Arguments = append(x.Arguments, device.Argument{Binding: device.Binding{Buffer: buffers[at][i%copies%len(buffers[at])]}})
+			for _, m := range c.buffers(v) {
+				x.Arguments = append(x.Arguments, device.Argument{Binding: device.Binding{Buffer: buffers[m][i%copies%len(buffers[m])]}})
 			}
 			if v.launch.Params != nil {
 				x.Arguments = append(x.Arguments, device.Argument{Bytes: v.launch.Params})

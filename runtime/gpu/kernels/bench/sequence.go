@@ -36,38 +36,32 @@ func sequences(small int) []testCase {
 }
 
 // cache is a cache of keys or values in bf16.
-func cache(a kernels.Attention) memory {
-	return memory{content: scales, bytes: a.KVHeads * a.Slots * a.D * 2}
+func cache(a kernels.Attention) *memory {
+	return &memory{content: scales, bytes: a.KVHeads * a.Slots * a.D * 2}
 }
 
 func attention(name string, a kernels.Attention, context int) []testCase {
 	_, merge, blocks, err := a.Launches(1)
-	all := []memory{vectors(a.Heads * a.D), cache(a), cache(a), results(a.Heads * blocks * a.D), results(a.Heads * blocks * 2), integers(1, int32(context-1)), results(a.Heads * a.D)}
+	first := kernels.AttentionPartArguments[*memory]{Q: vectors(a.Heads * a.D), Keys: cache(a), Values: cache(a), Part: results(a.Heads * blocks * a.D),
+		ML: results(a.Heads * blocks * 2), Step: integers(1, int32(context-1))}
+	second := kernels.AttentionMergeArguments[*memory]{Part: first.Part, ML: first.ML, Out: results(a.Heads * a.D), Step: first.Step}
 	seen := context
 	if a.Window > 0 {
 		seen = min(seen, a.Window)
 	}
 	return []testCase{{
-		name: fmt.Sprintf("%s at %d", name, context), memory: all, result: 3,
+		name: fmt.Sprintf("%s at %d", name, context), arguments: first, result: first.Part,
 		bytes: float64(4 * seen * a.KVHeads * a.D), flops: float64(4 * seen * a.Heads * a.D),
 		variants: func(on kernels.Machine) ([]variant, error) {
-			var out []variant
-			for _, t := range a.Tunings(on.Target, false) {
+			return ways(a.Tunings(on.Target, false), func(t kernels.AttentionTuning) (kernels.Launch, error) {
 				tuned := a
 				tuned.Tuning = t
 				l, _, _, err := tuned.Launches(1)
-				if err != nil {
-					return nil, err
-				}
-				out = append(out, variant{label: fmt.Sprintf("%+v", t), launch: l, buffers: []int{0, 1, 2, 3, 4, 5}})
-			}
-			return out, nil
+				return l, err
+			})
 		},
 	}, {
-		name: fmt.Sprintf("%s at %d, merge", name, context), memory: all, result: 6,
-		variants: func(kernels.Machine) ([]variant, error) {
-			return []variant{{label: fmt.Sprintf("%d blocks", blocks), launch: merge, buffers: []int{3, 4, 3, 6, 5}}}, err
-		},
+		name: fmt.Sprintf("%s at %d, merge", name, context), arguments: second, result: second.Out, variants: only(fmt.Sprintf("%d blocks", blocks), merge, err),
 	}}
 }
 
@@ -82,10 +76,11 @@ func attentionStep(name string, a kernels.Attention, dims, context int) testCase
 		seen = min(seen, a.Window)
 	}
 	most := 256 // blocks of any variant
+	x, norm := vectors(a.Heads*a.D), vectors(a.D)
+	of := kernels.AttentionStepArguments[*memory]{Q: x, K: x, V: x, QWeight: norm, KWeight: norm, Angles: vectors(dims), Keys: cache(a), Values: cache(a),
+		Part: results(a.Heads * most * a.D), ML: results(a.Heads * most * 2), Gate: x, Out: results(a.Heads * a.D), Arrivals: results(a.Heads), Step: integers(1, int32(context-1))}
 	return testCase{
-		name: fmt.Sprintf("%s attention step at %d", name, context), result: 7,
-		memory: []memory{vectors(a.Heads * a.D), vectors(a.D), vectors(dims), cache(a), cache(a), results(a.Heads * most * a.D), results(a.Heads * most * 2),
-			results(a.Heads * a.D), results(a.Heads), integers(1, int32(context-1))},
+		name: fmt.Sprintf("%s attention step at %d", name, context), arguments: of, result: of.Out,
 		bytes: float64(4 * seen * a.KVHeads * a.D), flops: float64(4 * seen * a.Heads * a.D),
 		variants: func(on kernels.Machine) ([]variant, error) {
 			var out []variant
@@ -97,7 +92,7 @@ func attentionStep(name string, a kernels.Attention, dims, context int) testCase
 					return nil, err
 				}
 				if blocks <= most {
-					out = append(out, variant{label: fmt.Sprintf("%+v", t), launch: l, buffers: []int{0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 0, 7, 8, 9}})
+					out = append(out, variant{label: fmt.Sprintf("%+v", t), launch: l})
 				}
 			}
 			return out, nil
@@ -115,19 +110,12 @@ func chunk(name string, a kernels.Attention, tokens int) testCase {
 		pairs += seen
 	}
 	n := tokens * a.Heads * a.D
+	of := kernels.AttentionChunkArguments[*memory]{Q: vectors(n), Keys: cache(a), Values: cache(a), Out: results(n), Step: step(tokens)}
 	return testCase{
-		name: fmt.Sprintf("prefill %s attention of %d", name, tokens), memory: []memory{vectors(n), cache(a), cache(a), results(n), step(tokens)}, result: 3,
+		name: fmt.Sprintf("prefill %s attention of %d", name, tokens), arguments: of, result: of.Out,
 		flops: float64(4 * pairs * a.Heads * a.D),
 		variants: func(on kernels.Machine) ([]variant, error) {
-			var out []variant
-			for _, t := range a.ChunkTunings(on.Target) {
-				l, err := a.ChunkLaunch(tokens, t)
-				if err != nil {
-					return nil, err
-				}
-				out = append(out, variant{label: fmt.Sprintf("%+v", t), launch: l, buffers: []int{0, 1, 2, 0, 3, 4}})
-			}
-			return out, nil
+			return ways(a.ChunkTunings(on.Target), func(t kernels.ChunkTuning) (kernels.Launch, error) { return a.ChunkLaunch(tokens, t) })
 		},
 	}
 }
@@ -141,9 +129,11 @@ func deltaStep() testCase {
 	d := qwenDelta()
 	d.Norm, d.Eps, d.Gates = kernels.F32, 1e-6, kernels.F32
 	state := d.Heads * d.DV * d.DK
+	v, norm, gates, held := vectors(d.Heads*d.DV), vectors(d.DK), results(d.Heads), &memory{content: scales, bytes: 4 * state}
+	a := kernels.DeltaStepArguments[*memory]{Q: vectors(d.KHeads * d.DK), K: vectors(d.KHeads * d.DK), V: v, G: v, Beta: v, QWeight: norm, KWeight: norm, Bias: gates, Rate: gates,
+		State: held, Y: results(d.Heads * d.DV), Next: held, Step: step(1)}
 	return testCase{
-		name: "qwen delta step", result: 6, bytes: float64(8 * state),
-		memory: []memory{vectors(d.KHeads * d.DK), vectors(d.KHeads * d.DK), vectors(d.Heads * d.DV), vectors(d.DK), results(d.Heads), {content: scales, bytes: 4 * state}, results(d.Heads * d.DV), step(1)},
+		name: "qwen delta step", arguments: a, result: a.Y, bytes: float64(8 * state),
 		variants: func(kernels.Machine) ([]variant, error) {
 			var out []variant
 			for _, rows := range []int{1, 2, 4} {
@@ -153,7 +143,7 @@ func deltaStep() testCase {
 					if err != nil {
 						return nil, err
 					}
-					out = append(out, variant{label: fmt.Sprintf("%d rows of lanes, early %v", rows, early), launch: l, buffers: []int{0, 1, 2, 2, 2, 3, 3, 4, 4, 2, 5, 6, 5, 7}})
+					out = append(out, variant{label: fmt.Sprintf("%d rows of lanes, early %v", rows, early), launch: l})
 				}
 			}
 			return out, nil
@@ -167,12 +157,14 @@ func delta(tokens int) []testCase {
 	d := qwenDelta()
 	d.Reset = kernels.ResetFlag
 	keys, valuesOf, gates := tokens*d.KHeads*d.DK, tokens*d.Heads*d.DV, tokens*d.Heads
-	rotating := func(n int) memory { return memory{content: scales, bytes: 4 * n} }
+	rotating := func(n int) *memory { return &memory{content: scales, bytes: 4 * n} }
 	ws, ms := tokens*d.Heads*d.DK, (tokens+64)*d.Heads*64
-	solveMemory := []memory{vectors(keys), vectors(keys), vectors(valuesOf), results(gates), results(gates), results(gates), results(ws), results(valuesOf), results(ms), step(tokens)}
-	scanMemory := []memory{vectors(keys), vectors(keys), results(gates), rotating(ws), rotating(valuesOf), rotating(ms), integers(1), results(d.Heads * d.DV * d.DK), results(valuesOf), step(tokens)}
+	first := kernels.DeltaSolveArguments[*memory]{Q: vectors(keys), K: vectors(keys), V: vectors(valuesOf), G: results(gates), Beta: results(gates),
+		Sums: results(gates), W: results(ws), U: results(valuesOf), M: results(ms), Step: step(tokens)}
+	second := kernels.DeltaScanArguments[*memory]{Q: first.Q, K: first.K, Sums: results(gates), W: rotating(ws), U: rotating(valuesOf), M: rotating(ms),
+		Reset: integers(1), State: results(d.Heads * d.DV * d.DK), Y: results(valuesOf), Step: step(tokens)}
 	return []testCase{{
-		name: fmt.Sprintf("qwen delta solve of %d", tokens), memory: solveMemory, result: 8,
+		name: fmt.Sprintf("qwen delta solve of %d", tokens), arguments: first, result: first.M,
 		variants: func(kernels.Machine) ([]variant, error) {
 			var out []variant
 			d := d
@@ -181,12 +173,12 @@ func delta(tokens int) []testCase {
 				if err != nil {
 					return nil, err
 				}
-				out = append(out, variant{label: fmt.Sprintf("%d tokens", d.Length), launch: solve, buffers: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}})
+				out = append(out, variant{label: fmt.Sprintf("%d tokens", d.Length), launch: solve})
 			}
 			return out, nil
 		},
 	}, {
-		name: fmt.Sprintf("qwen delta scan of %d", tokens), memory: scanMemory, result: 8,
+		name: fmt.Sprintf("qwen delta scan of %d", tokens), arguments: second, result: second.Y,
 		variants: func(kernels.Machine) ([]variant, error) {
 			var out []variant
 			d := d
@@ -199,7 +191,7 @@ func delta(tokens int) []testCase {
 				if err != nil {
 					return nil, err
 				}
-				out = append(out, variant{label: fmt.Sprintf("%+v", v), launch: scan, buffers: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}})
+				out = append(out, variant{label: fmt.Sprintf("%+v", v), launch: scan})
 			}
 			return out, nil
 		},
@@ -215,27 +207,29 @@ func sampler(vocab int) []testCase {
 		counts[i] = 1
 	}
 	const one, most = 0x3f800000, 0x3f733333 // 1 and 0.95
-	all := []memory{vectors(vocab), integers(one), integers(20, 0), integers(most), integers(7, 0), vectors(parts), results(parts), vectors(parts * each), results(parts * each), integers(counts...), results(2 * parts), results(1)}
+	token := results(1)
+	third := kernels.SampleChooseArguments[*memory]{Logits: vectors(vocab), Temperature: integers(one), TopK: integers(20, 0), TopP: integers(most), Seed: integers(7, 0),
+		Tops: vectors(parts), TopsAt: results(parts), Values: vectors(parts * each), Places: results(parts * each), Counts: integers(counts...), Sums: results(2 * parts), Token: token, Next: token}
+	first := kernels.SamplePartArguments[*memory]{Logits: third.Logits, Temperature: third.Temperature, TopK: third.TopK, TopP: third.TopP, Seed: third.Seed,
+		Tops: third.Tops, Places: third.TopsAt}
+	second := kernels.SampleCollectArguments[*memory]{Logits: third.Logits, Temperature: third.Temperature, TopK: third.TopK, TopP: third.TopP, Tops: third.Tops,
+		Values: third.Values, Places: third.Places, Counts: third.Counts, Sums: third.Sums}
 	part, collect, choose, err := s.Launches()
-	argmax, _, first, err2 := kernels.Sample{Vocab: vocab, Greedy: true}.Launches()
+	argmax, _, greedy, err2 := kernels.Sample{Vocab: vocab, Greedy: true}.Launches()
 	if err == nil {
 		err = err2
 	}
 	var out []testCase
 	for _, c := range []struct {
-		name    string
-		launch  kernels.Launch
-		result  int
-		buffers []int
+		name   string
+		launch kernels.Launch
+		of     arguments
+		result *memory
 	}{
-		{"part", part, 5, []int{0, 1, 2, 3, 4, 5, 6}}, {"collect", collect, 7, []int{0, 1, 2, 3, 5, 7, 8, 9, 10}},
-		{"choose", choose, 11, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 11}},
-		{"argmax part", argmax, 5, []int{0, 1, 2, 3, 4, 5, 6}}, {"argmax", first, 11, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 11}},
+		{"part", part, first, first.Tops}, {"collect", collect, second, second.Values}, {"choose", choose, third, token},
+		{"argmax part", argmax, first, first.Tops}, {"argmax", greedy, third, token},
 	} {
-		out = append(out, testCase{name: "sample " + c.name, memory: all, result: c.result,
-			variants: func(kernels.Machine) ([]variant, error) {
-				return []variant{{label: fmt.Sprintf("%d parts", parts), launch: c.launch, buffers: c.buffers}}, err
-			}})
+		out = append(out, testCase{name: "sample " + c.name, arguments: c.of, result: c.result, variants: only(fmt.Sprintf("%d parts", parts), c.launch, err)})
 	}
 	return out
 }
@@ -246,20 +240,19 @@ func norms(small int) []testCase {
 	for _, n := range []int{2048, 5376} {
 		for _, tokens := range []int{1, max(2, 4096/small)} {
 			norm := kernels.RMSNorm{N: n, Heads: 1, Pre: kernels.F32, PreEps: 1e-6, Add: true, Sum: true, Weight: kernels.F32, Eps: 1e-6}
+			weight := vectors(n)
+			a := kernels.NormArguments[*memory]{X: vectors(tokens * n), Pre: weight, Residual: vectors(tokens * n), Weight: weight, Sum: results(tokens * n), Out: results(tokens * n), Step: step(tokens)}
 			out = append(out, testCase{
-				name: fmt.Sprintf("norm of %dx%d", tokens, n), memory: []memory{vectors(tokens * n), vectors(n), vectors(tokens * n), results(tokens * n), results(tokens * n), step(tokens)}, result: 4,
-				bytes: float64(16 * tokens * n),
+				name: fmt.Sprintf("norm of %dx%d", tokens, n), arguments: a, result: a.Out, bytes: float64(16 * tokens * n),
 				variants: func(kernels.Machine) ([]variant, error) {
-					var out []variant
-					for _, simdgroups := range []int{0, 8, 11, 14, 16, 32} {
+					out, err := ways([]int{0, 8, 11, 14, 16, 32}, func(simdgroups int) (kernels.Launch, error) {
 						norm.Simdgroups = simdgroups
-						l, err := norm.Launch(tokens)
-						if err != nil {
-							return nil, err
-						}
-						out = append(out, variant{label: fmt.Sprintf("%d simdgroups", simdgroups), launch: l, buffers: []int{0, 1, 2, 1, 1, 1, 3, 4, 5}})
+						return norm.Launch(tokens)
+					})
+					for i := range out {
+						out[i].label += " simdgroups"
 					}
-					return out, nil
+					return out, err
 				},
 			})
 		}
@@ -267,17 +260,12 @@ func norms(small int) []testCase {
 	conv := kernels.Conv{Channels: 8192, Taps: 4, Token: 8192, SiLU: true, State: kernels.BF16, Weight: kernels.F32}
 	rope := kernels.Rope{D: 256, Dims: 64, QHeads: 16, KVHeads: 2, Q: kernels.Rows{Token: 9216, Row: 512}, K: kernels.Rows{Token: 9216, Row: 256}, V: kernels.Rows{Token: 9216, Row: 256},
 		QNorm: kernels.WeightedHeadNorm, KNorm: kernels.WeightedHeadNorm, Eps: 1e-6, Weight: kernels.F32, Cache: kernels.BF16, Slots: 64}
-	return append(out, testCase{
-		name: "qwen conv step", memory: []memory{vectors(8192), vectors(4 * 8192), {content: halves, bytes: 2 * 4 * 8192}, results(8192), step(1)}, result: 3,
-		variants: func(kernels.Machine) ([]variant, error) {
-			l, err := conv.StepLaunch()
-			return []variant{{label: "one thread a channel", launch: l, buffers: []int{0, 1, 4, 2, 3, 2, 4}}}, err
-		},
-	}, testCase{
-		name: "qwen rope", memory: []memory{vectors(9216), vectors(256), vectors(64), results(16 * 256), results(64 * 256), step(1)}, result: 3,
-		variants: func(kernels.Machine) ([]variant, error) {
-			l, err := rope.Launch(1)
-			return []variant{{label: "one simdgroup a head", launch: l, buffers: []int{0, 0, 0, 1, 1, 2, 3, 4, 4, 5}}}, err
-		},
-	})
+	state, heads, norm, held := &memory{content: halves, bytes: 2 * 4 * 8192}, vectors(9216), vectors(256), results(64*256)
+	convolved := kernels.ConvStepArguments[*memory]{X: vectors(8192), W: vectors(4 * 8192), State: state, Y: results(8192), Next: state, Step: step(1)}
+	rotated := kernels.RopeArguments[*memory]{Q: heads, K: heads, V: heads, QWeight: norm, KWeight: norm, Angles: vectors(64), QOut: results(16 * 256), KCache: held, VCache: held, Step: step(1)}
+	l, err := conv.StepLaunch()
+	l2, err2 := rope.Launch(1)
+	return append(out,
+		testCase{name: "qwen conv step", arguments: convolved, result: convolved.Y, variants: only("one thread a channel", l, err)},
+		testCase{name: "qwen rope", arguments: rotated, result: rotated.QOut, variants: only("one simdgroup a head", l2, err2)})
 }
