@@ -180,4 +180,9 @@ var Ops = []OpDef{
 	// Ops of the GPU engine (runtime/gpu/lower); see lowered.go.
 	{Name: "copy", Operands: operands("x"), Results: 1, Expand: expandCopy},
 	{Name: "delta_gates", Operands: operands("x bias rate update"), Results: 2, Expand: expandDeltaGates},
+	{Name: "rope_angles", Operands: operands("position:int freqs?"), Attrs: RopeAnglesAttrs{Scale: 1}, Results: 1, Expand: expandRopeAngles},
+	{Name: "rope_heads", Operands: operands("x angles weight?"), Attrs: RopeHeadsAttrs{}, Results: 1, Expand: expandRopeHeads},
+	{Name: "rope_write", Operands: operands("q k v angles start:int stop:int? q_weight? k_weight?"), Attrs: RopeWriteAttrs{}, Results: 1, Effect: Writes, State: WritesRows, SecondBuffer: true, Expand: expandRopeWrite},
+	{Name: "attention", Operands: operands("q k v position:int gate?"), Attrs: AttentionAttrs{}, Results: 1, Expand: expandAttention},
+	{Name: "attention_step", Operands: operands("q k v angles start:int position:int stop:int? q_weight? k_weight? gate?"), Attrs: AttentionStepAttrs{}, Results: 1, Effect: Writes, State: WritesRows, SecondBuffer: true, Expand: expandAttentionStep},
 }

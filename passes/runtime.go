@@ -18,3 +18,6 @@ func Clean(m *ir.Module) error {
 	}
 	return eliminateDead(m, nil)
 }
+
+// EliminateDead removes the operations of the entry that nothing needs, and the constants that nothing uses.
+func EliminateDead(m *ir.Module) error { return eliminateDead(m, nil) }

@@ -85,7 +85,7 @@ func (b *binder) undoable(a *ahead) bool {
 			return false
 		}
 		switch op.Def.Name {
-		case "buffer_slice_update", "buffer_ring_update":
+		case "buffer_slice_update", "buffer_ring_update", "rope_write", "attention_step":
 			start, ok := op.Arg("start")
 			if !ok || start.Kind != ir.ValueArg || start.Value.Type.Int == nil {
 				return false
@@ -93,7 +93,9 @@ func (b *binder) undoable(a *ahead) bool {
 			if _, fixed := start.Value.Type.Int.Const(); fixed {
 				return false
 			}
-			caches[op.Buffer] = true
+			for _, cache := range op.Buffers() {
+				caches[cache] = true
+			}
 		default:
 			if !slices.Contains(a.states, s.slot) {
 				return false
@@ -104,7 +106,7 @@ func (b *binder) undoable(a *ahead) bool {
 	for _, op := range ops {
 		op.EachArg(func(x *ir.Arg) {
 			if x.Kind == ir.ValueArg && content[x.Value] {
-				ok = ok && (op.Def.Name == "cached_attention" || op.Def.Name == "astype")
+				ok = ok && (op.Def.Name == "cached_attention" || op.Def.Name == "attention" || op.Def.Name == "astype")
 				content[op.Result()] = op.Def.Name == "astype"
 			}
 		})

@@ -10,9 +10,9 @@ func init() {
 	kernelBinders = map[string]func(*binder) bool{
 		"load": bindLoad, "copy": bindCopy, "delta_gates": bindDeltaGates, "buffer_slice_update": bindCacheWrite, "buffer_ring_update": bindCacheWrite,
 		"linear": bindLinear, "linears": bindLinears, "embedding": bindEmbedding,
-		"rms_norm": bindNorm, "rope": bindRope, "glu": bindGLU, "softcap": bindSoftcap,
+		"rms_norm": bindNorm, "rope_angles": bindRopeAngles, "rope_heads": bindRopeHeads, "rope_write": bindRopeWrite, "glu": bindGLU, "softcap": bindSoftcap,
 		"sigmoid": bindSigmoid, "add": bindAdd, "multiply": bindMultiply,
-		"cached_attention": bindAttention, "buffer_conv": bindConv, "buffer_delta_rule": bindDeltaRule, "delta_decay": bindDecay,
+		"attention": bindAttention, "attention_step": bindAttentionStep, "buffer_conv": bindConv, "buffer_delta_rule": bindDeltaRule, "delta_decay": bindDecay,
 		"switch_mlp": bindSwitchMLP, "top_k": bindTopK, "softmax": bindSoftmax, "sample": bindSample,
 		"take": bindTake, "gather": bindGather, "argmax": bindArgReduce, "argmin": bindArgReduce,
 		"sum": bindReduce, "mean": bindReduce, "max": bindReduce, "min": bindReduce,

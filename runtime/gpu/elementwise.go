@@ -217,14 +217,6 @@ func bindGLU(b *binder) bool {
 					}
 				}
 			}
-		case *mergeOf:
-			if m := d; activation == kernels.Sigmoid && x.slot == m.out.slot && x.len() == m.out.len() && x.isDense() && b.only("x") {
-				if _, ok := gate.gridAs(grid{tokens: m.tokens, rows: m.a.Heads, width: m.a.D}); ok {
-					out := b.result(0, nil)
-					b.take(x.slot)
-					return out != nil && m.run(b, gate, out)
-				}
-			}
 		}
 	}
 	last := len(x.shape) - 1

@@ -47,8 +47,6 @@ type binder struct {
 	fitting map[fittingKey]bool
 	// waiting are the slots that had something deferred.
 	waiting []*slot
-	// angles are the tables of angles that were computed already.
-	angles map[angleKey]*slot
 	// counters are what arrivals gives.
 	counters *slot
 	// forms are rows in the form that tiled products take.
@@ -69,7 +67,7 @@ func (x *instance) bind(shapes [][]int) (*plan, error) {
 	}
 	b := &binder{x: x, plan: &plan{module: m, shapes: shapes}, symbols: bind.SizesOf(m.Entry.Params, shapes),
 		values: make(map[*ir.Value]*value, 2*len(m.Entry.Body.Ops)), held: bind.HeldLoads(m.Entry.Body), uses: countUses(m.Entry.Body), writers: map[*slot]int{}, fitting: map[fittingKey]bool{},
-		uploaded: map[*cell]*value{}, angles: map[angleKey]*slot{}, forms: map[preparedKey]*slot{}}
+		uploaded: map[*cell]*value{}, forms: map[preparedKey]*slot{}}
 	for i, p := range m.Entry.Params {
 		c := &cell{}
 		b.values[p] = &value{place: onHost, dtype: p.Type.DType, shape: shapes[i], cell: c}
@@ -199,7 +197,7 @@ func (b *binder) bindOp(op *ir.Op) error {
 	if op.Def.IsView() && b.bindView() {
 		return nil
 	}
-	if kernel := kernelBinders[op.Def.Name]; kernel != nil && b.hasElements() && !b.onlyHost() {
+	if kernel := kernelBinders[op.Def.Name]; kernel != nil && b.hasElements() && (op.Def.Expand != nil || !b.onlyHost()) {
 		if kernel(b) {
 			return nil
 		}

@@ -80,7 +80,7 @@ var order map[string]func(t *Target, op *ir.Op, shape []int) []int
 
 func init() { // rules ask for the layouts of operands
 	order = map[string]func(t *Target, op *ir.Op, shape []int) []int{
-		"rope": tokenMajor, "cached_attention": tokenMajor, "sigmoid": inOrder,
+		"rope_heads": tokenMajor, "rope_write": tokenMajor, "attention": attentionOrder, "sigmoid": inOrder,
 	}
 }
 
@@ -90,6 +90,14 @@ func tokenMajor(_ *Target, _ *ir.Op, shape []int) []int {
 		return nil
 	}
 	return []int{shape[2] * shape[1] * shape[3], shape[3], shape[1] * shape[3], 1}
+}
+
+// attentionOrder: without a gate the result is heads, which lie token by token.
+func attentionOrder(t *Target, op *ir.Op, shape []int) []int {
+	if op.Input("gate") != nil {
+		return nil
+	}
+	return tokenMajor(t, op, shape)
 }
 
 // inOrder: results lie in the order of the first operand of their shape.

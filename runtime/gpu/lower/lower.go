@@ -25,7 +25,23 @@ type Target struct {
 
 // Table is the rows of a GPU, in the order in which they run.
 var Table = passes.Ordered(
-	passes.Row[*Target]{Name: "insert-copies", Run: insertCopies},
+	passes.Row[*Target]{Name: "rope", Run: rope},
+	passes.Row[*Target]{Name: "rope-write", Run: ropeWrites, After: []passes.Order{
+		{Pass: "rope", Because: "queries and keys are rotated by the same table"},
+	}},
+	passes.Row[*Target]{Name: "attention", Run: attention, After: []passes.Order{
+		{Pass: "rope-write", Because: "it looks for attention over what was written"},
+	}},
+	passes.Row[*Target]{Name: "attention-gate", Run: attentionGates, After: []passes.Order{
+		{Pass: "attention", Because: "the kernel of attention ends with the gate"},
+	}},
+	passes.Row[*Target]{Name: "attention-step", Run: attentionStep, After: []passes.Order{
+		{Pass: "attention-gate", Because: "its kernel ends with the gate, too"},
+	}},
+	passes.Row[*Target]{Name: "insert-copies", Run: insertCopies, After: []passes.Order{
+		{Pass: "rope", Because: "rotated heads lie token by token"},
+		{Pass: "attention-gate", Because: "its output lies token by token without a gate, and else does not"},
+	}},
 	passes.Row[*Target]{Name: "delta-gates", Run: deltaGates, After: []passes.Order{
 		{Pass: "insert-copies", Because: "it reads layouts, which copies change"},
 	}},

@@ -1,0 +1,208 @@
+package ir
+
+// The operations in this file are parts of attention: rotations by a table of angles, writes of keys and values, and what is
+// attended to.
+
+// RopeAnglesAttrs are the attributes of rope_angles.
+type RopeAnglesAttrs struct {
+	// Tokens is the number of positions, Dims twice the number of angles of each.
+	Tokens, Dims int
+	// Base and Scale are those of rope (see [RopeAttrs]); without freqs the frequencies follow from Base.
+	Base, Scale float32
+}
+
+// RopeHeadsAttrs are the attributes of rope_heads.
+type RopeHeadsAttrs struct {
+	// Traditional says that pairs are (2i, 2i+1), not (i, i+Dims/2).
+	Traditional bool
+	// Norm says that heads are normalized first, as rms_norm does with Eps.
+	Norm bool
+	Eps  float32
+}
+
+// RopeWriteAttrs are the attributes of rope_write.
+type RopeWriteAttrs struct {
+	// Traditional says that pairs are (2i, 2i+1), not (i, i+Dims/2).
+	Traditional bool
+	// QNorm, KNorm and VNorm say which heads are normalized first, as rms_norm does with Eps.
+	QNorm, KNorm, VNorm bool
+	Eps                 float32
+}
+
+// AttentionAttrs are the attributes of attention.
+type AttentionAttrs struct {
+	// Scale and Window are those of cached_attention.
+	Scale  float32
+	Window int
+	// Tiles says that scores are products of tiles in bfloat16.
+	Tiles bool
+}
+
+// AttentionStepAttrs are the attributes of attention_step: those of rope_write, and those of attention.
+type AttentionStepAttrs struct {
+	Traditional         bool
+	QNorm, KNorm, VNorm bool
+	Eps                 float32
+	Scale               float32
+	Window              int
+	// Early says that no operation before this one writes the caches.
+	Early bool
+}
+
+func (a *AttentionStepAttrs) write() *RopeWriteAttrs {
+	return &RopeWriteAttrs{Traditional: a.Traditional, QNorm: a.QNorm, KNorm: a.KNorm, VNorm: a.VNorm, Eps: a.Eps}
+}
+
+// expandRopeAngles: cos and sin of (position + t)·scale/freqs[i], f32 [tokens, dims/2, 2].
+func expandRopeAngles(b *Builder, op *Op) []*Value {
+	attrs, f32 := Attrs[RopeAnglesAttrs](op), F32
+	half := attrs.Dims / 2
+	number := func(x float32) *Value {
+		return b.Value("full", &DTypeAttrs{ScalarType: F32}, []any{1}, Float(float64(x)))
+	}
+	count := func(start, stop any) *Value {
+		return b.Value("arange", &OptionalDTypeAttrs{ScalarType: &f32}, start, stop, 1)
+	}
+	var inverse *Value
+	if freqs := op.Input("freqs"); freqs != nil {
+		if freqs.Type.Rank() != 1 || !freqs.Type.Shape[0].IsConst(int64(half)) {
+			b.Fail("freqs %s, want %d, half of dims", freqs.Type, half)
+		}
+		inverse = b.Value("reciprocal", nil, b.Value("astype", &DTypeAttrs{ScalarType: F32}, freqs))
+	} else {
+		step := b.Value("divide", nil, b.Value("log", nil, number(attrs.Base)), number(float32(half)))
+		inverse = b.Value("exp", nil, b.Value("neg", nil, b.Value("multiply", nil, count(0, half), step)))
+	}
+	start, _ := op.Arg("position")
+	at := b.Value("multiply", nil, count(start, sumOf(b, start, attrs.Tokens)), number(attrs.Scale))
+	angles := b.Value("multiply", nil, b.Value("expand_dims", &AxisAttrs{Axis: 1}, at), inverse)
+	return []*Value{b.Value("stack", &AxisAttrs{Axis: 2}, []*Value{b.Value("cos", nil, angles), b.Value("sin", nil, angles)})}
+}
+
+// sumOf is an int operand plus a number.
+func sumOf(b *Builder, a Arg, n int) Arg {
+	if a.Kind == IntArg {
+		return Int(a.Int + int64(n))
+	}
+	return Use(b.Value("add_int", nil, a, n))
+}
+
+// rotate turns the first dims of x [B, H, T, D] by angles as rope_angles gives them, in x's dtype.
+func rotate(b *Builder, x, angles *Value, traditional bool) *Value {
+	if angles.Type.Rank() != 3 || x.Type.Rank() != 4 {
+		b.Fail("x %s and angles %s, want four and three dims", x.Type, angles.Type)
+	}
+	half, known := angles.Type.Shape[1].Const()
+	width, known2 := x.Type.Shape[3].Const()
+	if !known || !known2 || 2*half > width {
+		b.Fail("%s angles of a token for heads of %s elements", angles.Type.Shape[1], x.Type.Shape[3])
+	}
+	cos := b.Value("take", &AxisAttrs{Axis: 2}, angles, 0)
+	sin := b.Value("take", &AxisAttrs{Axis: 2}, angles, 1)
+	part := func(start, stop int64, step int) *Value {
+		return b.Value("slice", &StepAttrs{Step: step}, x, 3, start, stop)
+	}
+	first, second := part(0, half, 1), part(half, 2*half, 1)
+	if traditional {
+		first, second = part(0, 2*half, 2), part(1, 2*half, 2)
+	}
+	product := func(a, c *Value) *Value { return b.Value("multiply", nil, a, c) }
+	turned := []*Value{
+		b.Value("subtract", nil, product(first, cos), product(second, sin)),
+		b.Value("add", nil, product(first, sin), product(second, cos)),
+	}
+	if traditional {
+		shape := append([]any{}, sizesOf(b, x.Type, 3)...)
+		turned = []*Value{b.Value("reshape", nil, b.Value("stack", &AxisAttrs{Axis: 4}, turned), append(shape, 2*half))}
+	}
+	if 2*half < width {
+		turned = append(turned, b.Value("astype", &DTypeAttrs{ScalarType: turned[0].Type.DType}, part(2*half, width, 1)))
+	}
+	y := turned[0]
+	if len(turned) > 1 {
+		y = b.Value("concatenate", &AxisAttrs{Axis: 3}, turned)
+	}
+	return b.Value("astype", &DTypeAttrs{ScalarType: x.Type.DType}, y)
+}
+
+// sizesOf are the first n dims of a type, which are constant, as operands.
+func sizesOf(b *Builder, t Type, n int) []any {
+	out := make([]any, n)
+	for i := range out {
+		size, ok := t.Shape[i].Const()
+		if !ok {
+			b.Fail("dim %d of %s is not constant", i, t)
+		}
+		out[i] = size
+	}
+	return out
+}
+
+// normed is rms_norm of x with the weight, which may be nil, where that is asked for.
+func normed(b *Builder, x, weight *Value, eps float32, asked bool) *Value {
+	if !asked {
+		return x
+	}
+	return b.Value("rms_norm", &NormAttrs{Eps: eps}, x, weight)
+}
+
+// expandRopeHeads: heads x [B, H, T, D], normalized or not, rotated by angles.
+func expandRopeHeads(b *Builder, op *Op) []*Value {
+	attrs := Attrs[RopeHeadsAttrs](op)
+	x := normed(b, op.Input("x"), op.Input("weight"), attrs.Eps, attrs.Norm)
+	return []*Value{rotate(b, x, op.Input("angles"), attrs.Traditional)}
+}
+
+// expandRopeWrite: queries q [1, H, T, D], normalized or not and rotated; keys k [1, Hkv, T, D] likewise, and values v, go to
+// the caches, from slot start on. With stop the slots are those up to there, without they are those of a ring.
+func expandRopeWrite(b *Builder, op *Op) []*Value {
+	return []*Value{ropeWrite(b, op, Attrs[RopeWriteAttrs](op))}
+}
+
+func ropeWrite(b *Builder, op *Op, attrs *RopeWriteAttrs) *Value {
+	angles := op.Input("angles")
+	head := func(x, weight string, norm bool) *Value {
+		return rotate(b, normed(b, op.Input(x), op.Input(weight), attrs.Eps, norm), angles, attrs.Traditional)
+	}
+	start, _ := op.Arg("start")
+	write := func(buffer *Buffer, x *Value) {
+		if stop, ok := op.Arg("stop"); ok {
+			b.BufferOp("buffer_slice_update", buffer, nil, x, 2, start, stop)
+			return
+		}
+		b.BufferOp("buffer_ring_update", buffer, &AxisAttrs{Axis: 2}, x, start)
+	}
+	q := head("q", "q_weight", attrs.QNorm)
+	write(op.Buffer, head("k", "k_weight", attrs.KNorm))
+	write(op.Second, normed(b, op.Input("v"), nil, attrs.Eps, attrs.VNorm))
+	return q
+}
+
+// expandAttention: cached_attention, [B, H, T, D]; with a gate, of as many elements as the result for each token, the heads of
+// a token one after the other times sigmoid(gate), in the gate's shape.
+func expandAttention(b *Builder, op *Op) []*Value {
+	attrs := Attrs[AttentionAttrs](op)
+	position, _ := op.Arg("position")
+	y := b.Value("cached_attention", &CachedAttentionAttrs{Scale: attrs.Scale, Window: attrs.Window}, op.Input("q"), op.Input("k"), op.Input("v"), position)
+	return []*Value{gated(b, y, op.Input("gate"))}
+}
+
+// gated gives y [B, H, T, D] where gate is nil.
+func gated(b *Builder, y, gate *Value) *Value {
+	if gate == nil {
+		return y
+	}
+	y = b.Value("transpose", &TransposeAttrs{Perm: []int{0, 2, 1, 3}}, y)
+	y = b.Value("reshape", nil, y, sizesOf(b, gate.Type, gate.Type.Rank()))
+	return b.Value("glu", &GLUAttrs{Activation: "sigmoid"}, gate, y)
+}
+
+// expandAttentionStep: rope_write, then attention of q to what the caches hold.
+func expandAttentionStep(b *Builder, op *Op) []*Value {
+	attrs := Attrs[AttentionStepAttrs](op)
+	q := ropeWrite(b, op, attrs.write())
+	k, v := b.Load(op.Buffer), b.Load(op.Second)
+	position, _ := op.Arg("position")
+	y := b.Value("cached_attention", &CachedAttentionAttrs{Scale: attrs.Scale, Window: attrs.Window}, q, k, v, position)
+	return []*Value{gated(b, y, op.Input("gate"))}
+}

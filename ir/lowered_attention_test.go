@@ -1,0 +1,70 @@
+package ir
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestInferLowered(t *testing.T) { runInferCases(t, loweredCases()) }
+
+func loweredCases() []inferCase {
+	return []inferCase{
+		{op: "copy", operands: []any{"bf16[2,T]"}, want: "bf16[2,T]"},
+		{op: "delta_gates", operands: []any{"bf16[1,T,4]", "f32[4]", "f32[4]", "bf16[1,T,4]"}, want: "f32[1,T,4] bf16[1,T,4]"},
+		{op: "delta_gates", operands: []any{"bf16[1,T,4]", "f32[3]", "f32[4]", "bf16[1,T,4]"}, err: "bias f32[3] must be as long as the last dim of x"},
+	}
+}
+
+func TestInferLoweredAttention(t *testing.T) { runInferCases(t, loweredAttentionCases()) }
+
+func loweredAttentionCases() []inferCase {
+	angles := &RopeAnglesAttrs{Tokens: 3, Dims: 16, Base: 10000, Scale: 1}
+	norm := &RopeHeadsAttrs{Norm: true, Eps: 1e-6}
+	attention := []any{"f32[1,8,3,64]", "bf16[1,2,100,64]", "bf16[1,2,100,64]", "int(P)"}
+	return []inferCase{
+		{op: "rope_angles", attrs: angles, operands: []any{"int(P)"}, want: "f32[3,8,2]"},
+		{op: "rope_angles", attrs: angles, operands: []any{7, "bf16[8]"}, want: "f32[3,8,2]"},
+		{op: "rope_angles", attrs: angles, operands: []any{7, "f32[7]"}, err: "freqs f32[7], want 8"},
+		{op: "rope_heads", operands: []any{"bf16[1,4,3,32]", "f32[3,8,2]"}, want: "bf16[1,4,3,32]"},
+		{op: "rope_heads", attrs: &RopeHeadsAttrs{Traditional: true}, operands: []any{"f32[1,4,3,16]", "f32[3,8,2]"}, want: "f32[1,4,3,16]"},
+		{op: "rope_heads", attrs: norm, operands: []any{"bf16[1,4,3,32]", "f32[3,8,2]", "f32[32]"}, want: "f32[1,4,3,32]"},
+		{op: "rope_heads", operands: []any{"bf16[1,4,3,32]", "f32[3,17,2]"}, err: "17 angles of a token for heads of 32 elements"},
+		{op: "rope_heads", operands: []any{"bf16[4,3,32]", "f32[3,8,2]"}, err: "want four and three dims"},
+		{op: "attention", operands: attention, want: "f32[1,8,3,64]"},
+		{op: "attention", operands: append(attention[:4:4], "bf16[1,3,512]"), want: "f32[1,3,512]"},
+		{op: "attention", operands: append(attention[:4:4], "bf16[1,3,511]"), err: "511"},
+	}
+}
+
+func TestInferLoweredWrites(t *testing.T) {
+	keys := &Buffer{"keys", StaticType(BF16, 1, 2, 40, 32)}
+	heads := []any{"bf16[1,4,1,32]", "bf16[1,2,1,32]", "bf16[1,2,1,32]", "f32[1,8,2]", "int(P)"}
+	for _, c := range []inferCase{
+		{op: "rope_write", operands: heads, want: "bf16[1,4,1,32]"},
+		{op: "rope_write", attrs: &RopeWriteAttrs{KNorm: true, VNorm: true, Eps: 1e-6}, operands: append(heads[:4:4], 3, 4), want: "bf16[1,4,1,32]"},
+		{op: "rope_write", operands: []any{heads[0], heads[1], "bf16[1,3,1,32]", heads[3], 3, 4}, err: "update of shape [1,3,1,32]"},
+		{op: "attention_step", attrs: &AttentionStepAttrs{Scale: 1}, operands: append(heads[:5:5], "int(P)"), want: "bf16[1,4,1,32]"},
+		{op: "attention_step", attrs: &AttentionStepAttrs{Scale: 1}, operands: append(heads[:5:5], "int(P)", nil, nil, nil, "f32[1,1,4,32]"), want: "f32[1,1,4,32]"},
+		{op: "attention_step", attrs: &AttentionStepAttrs{Scale: 1}, operands: append([]any{"bf16[1,3,1,32]"}, append(heads[1:5:5], "int(P)")...), err: "must divide the 3 heads of q"},
+	} {
+		var op *Op
+		err := Build(func() {
+			x := newTestTypes()
+			def := LookupOp(c.op)
+			op = &Op{Def: def, Attrs: c.attrs, Buffer: keys, Second: keys, Args: make([][]Arg, len(def.Operands))}
+			if c.attrs == nil {
+				op.Attrs = def.NewAttrs()
+			}
+			for i, o := range c.operands {
+				op.Args[i] = toArgs(x.operand(o))
+			}
+			(&Builder{Module: &Module{}, Region: &Region{}}).Append(op)
+		})
+		if c.err != "" {
+			require.ErrorContains(t, err, c.err)
+			continue
+		}
+		checkInferCase(t, op, err, c)
+	}
+}

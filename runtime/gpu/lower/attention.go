@@ -1,0 +1,181 @@
+package lower
+
+import (
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/bind"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/strided"
+)
+
+// MaxRefused is the number of ways to divide the work of a kernel that may be refused before none of them is taken.
+const MaxRefused = 3
+
+// Tiled reports whether products of so many rows go by tiles of bfloat16, which precision mixed allows.
+func (t *Target) Tiled(rows int) bool {
+	return rows > 8 && t.Precision == eval.Mixed && !t.Exact
+}
+
+// attention makes attention over caches the operation that has kernels, over queries that lie token by token.
+func attention(m *ir.Module, t *Target) error {
+	return ir.Build(func() {
+		e := newEdit(m, t)
+		held := bind.HeldLoads(m.Entry.Body)
+		for _, op := range m.Entry.Body.Ops {
+			if op.Def.Name == "cached_attention" && cacheOf(op.Input("k"), held) != nil && cacheOf(op.Input("v"), held) != nil {
+				e.attention(op)
+			}
+		}
+		must(e.finish())
+	})
+}
+
+func (e *edit) attention(op *ir.Op) {
+	q, ok := e.t.floats(op.Input("q"))
+	position, _ := op.Arg("position")
+	if !ok || !e.t.known(position) {
+		return
+	}
+	h, ok := HeadsOf(q.View)
+	if !ok {
+		return
+	}
+	attrs := ir.Attrs[ir.CachedAttentionAttrs](op)
+	build := func(b *ir.Builder, tiles bool) *ir.Op {
+		x := op.Input("q")
+		if h.Strides.Row != h.Width && h.Heads > 1 || h.Strides.Token != h.Heads*h.Width && h.Tokens > 1 {
+			perm := &ir.TransposeAttrs{Perm: []int{0, 2, 1, 3}}
+			x = b.Value("transpose", perm, b.Value("copy", nil, b.Value("transpose", perm, x)))
+		}
+		return b.Op("attention", &ir.AttentionAttrs{Scale: attrs.Scale, Window: attrs.Window, Tiles: tiles}, x, op.Input("k"), op.Input("v"), position)
+	}
+	for _, tiles := range []bool{true, false} {
+		if e.t.attends(build(e.trial(), tiles)) {
+			e.replace(op, func(b *ir.Builder) []*ir.Value { return build(b, tiles).Results })
+			return
+		}
+	}
+}
+
+// attentionGates makes glus that multiply the output of attention with sigmoid(gate) the end of attention.
+func attentionGates(m *ir.Module, t *Target) error {
+	return ir.Build(func() {
+		e := newEdit(m, t)
+		for _, op := range m.Entry.Body.Ops {
+			if op.Def.Name == "glu" && ir.Attrs[ir.GLUAttrs](op).Activation == "sigmoid" {
+				if a := t.from(op.Input("x"), "attention"); a != nil && a.Input("gate") == nil {
+					e.gate(op, a)
+				}
+			}
+		}
+		must(e.finish())
+	})
+}
+
+// gate puts attention with a gate where the glu was, whose operand x is all that attention gives, token by token.
+func (e *edit) gate(glu, of *ir.Op) {
+	whole, _ := e.t.Layout(of.Result())
+	x, _ := e.t.Layout(glu.Input("x"))
+	gate, ok := e.t.floats(glu.Input("gate"))
+	if !ok || !slices.Equal(gate.Shape, x.Shape) || !x.IsDense() || !e.only(glu.Input("x")) || strided.Elements(x.Shape) != strided.Elements(whole.Shape) {
+		return
+	}
+	for _, cache := range []*ir.Buffer{bufferOf(of.Input("k")), bufferOf(of.Input("v"))} {
+		if slices.ContainsFunc(e.m.Entry.Body.Ops[e.index(of):e.index(glu)], func(op *ir.Op) bool { return op.Def.Effect != ir.Reads && worksOn(op, cache) }) {
+			return
+		}
+	}
+	build := func(b *ir.Builder) *ir.Op {
+		position, _ := of.Arg("position")
+		return b.Op("attention", of.Attrs, of.Input("q"), of.Input("k"), of.Input("v"), position, glu.Input("gate"))
+	}
+	if e.t.attends(build(e.trial())) {
+		e.drop(of)
+		e.replace(glu, func(b *ir.Builder) []*ir.Value { return build(b).Results })
+	}
+}
+
+// Attention is the kernel of attention, or that part of attention_step, over caches of a dtype, for so many tokens.
+func Attention(op *ir.Op, view Views, cache kernels.DType) (a kernels.Attention, tokens int, ok bool) {
+	var keys ir.Type
+	switch attrs := op.Attrs.(type) {
+	case *ir.AttentionAttrs:
+		keys, a.Scale, a.Window = op.Input("k").Type, attrs.Scale, attrs.Window
+		if !slices.EqualFunc(keys.Shape, op.Input("v").Type.Shape, (*ir.Expr).Equal) {
+			return a, 0, false
+		}
+	case *ir.AttentionStepAttrs:
+		keys, a.Scale, a.Window = op.Buffer.Type, attrs.Scale, attrs.Window
+	}
+	h, ok := HeadsOf(view(op.Input("q")))
+	shape, known := keys.Static()
+	if !ok || !known || len(shape) != 4 || shape[0] != 1 || int(shape[3]) != h.Width {
+		return a, 0, false
+	}
+	a.D, a.Heads, a.KVHeads, a.Slots, a.Cache = h.Width, h.Heads, int(shape[1]), int(shape[2]), cache
+	if gate := op.Input("gate"); gate != nil {
+		g := view(gate)
+		stride, ok := strided.Reshape(g.Shape, g.Strides, []int{h.Tokens, h.Heads, h.Width})
+		if !ok || h.Width != 1 && stride[2] != 1 {
+			return a, 0, false
+		}
+		a.Gated, a.Gates = true, kernels.Rows{Token: stride[0], Row: stride[1]}
+	}
+	return a, h.Tokens, true
+}
+
+// attends reports whether kernels do an attention.
+func (t *Target) attends(op *ir.Op) bool {
+	cache, ok := t.cacheType(op.Input("k"))
+	other, ok2 := t.cacheType(op.Input("v"))
+	if !ok || !ok2 || cache != other {
+		return false
+	}
+	a, tokens, ok := Attention(op, t.views, cache)
+	if !ok {
+		return false
+	}
+	tunings := a.Tunings(t.Machine.Target, tokens > 1)
+	if len(tunings) > 0 {
+		a.Tuning = tunings[0]
+	}
+	part, merge, _, err := a.Launches(tokens)
+	if err != nil {
+		return false
+	}
+	if ir.Attrs[ir.AttentionAttrs](op).Tiles {
+		var way kernels.ChunkTuning
+		if ways := a.ChunkTunings(t.Machine.Target); len(ways) > 0 {
+			way = ways[0]
+		}
+		return t.Tiled(tokens) && t.Allowed(a.ChunkLaunch(tokens, way))
+	}
+	return t.Allowed(merge, nil) && (t.Allowed(part, nil) || slices.ContainsFunc(tunings[:min(len(tunings), MaxRefused)], func(w kernels.AttentionTuning) bool {
+		return t.Allowed(PartOf(a, w, tokens))
+	}))
+}
+
+// cacheType is the dtype of the cache behind a value that a load gives, perhaps in another dtype.
+func (t *Target) cacheType(v *ir.Value) (kernels.DType, bool) {
+	for v.Def != nil && v.Def.Def.Name == "astype" {
+		v = v.Def.Input("x")
+	}
+	if v.Def == nil || v.Def.Buffer == nil {
+		return kernels.None, false
+	}
+	return CacheType(v.Def.Buffer, t.Precision)
+}
+
+// PartOf is the first launch of attention in another way than a's, with the known answer of both. The second one is a's: it is to
+// find positions divided into as many blocks.
+func PartOf(a kernels.Attention, way kernels.AttentionTuning, tokens int) (kernels.Launch, error) {
+	if way.Blocks != a.Tuning.Blocks || way.Least != a.Tuning.Least {
+		return kernels.Launch{}, errOtherBlocks(way, a.Tuning)
+	}
+	a.Tuning = way
+	part, merge, _, err := a.Launches(tokens)
+	part.Trial = merge.Trial
+	return part, err
+}

@@ -1,0 +1,132 @@
+package lower
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+)
+
+// attentionStep makes attention of one token one operation with the rotation and the writes before it.
+func attentionStep(m *ir.Module, t *Target) error {
+	return ir.Build(func() {
+		e := newEdit(m, t)
+		for _, op := range m.Entry.Body.Ops {
+			if op.Def.Name == "attention" {
+				e.attentionStep(op)
+			}
+		}
+		must(e.finish())
+	})
+}
+
+// attentionStep puts the operation where the writes were. What else loads the caches stands behind it.
+func (e *edit) attentionStep(op *ir.Op) {
+	w := e.t.from(op.Input("q"), "rope_write")
+	if w == nil || e.changed(w) || !e.only(op.Input("q")) || !op.Input("q").Type.Shape[2].IsConst(1) || !w.Result().Type.Shape[2].IsConst(1) ||
+		bufferOf(op.Input("k")) != w.Buffer || bufferOf(op.Input("v")) != w.Second || !atPosition(w, op) {
+		return
+	}
+	// The gate must not follow from what is read of the caches behind the writes.
+	first, last := e.index(w), e.index(op)
+	ops := e.m.Entry.Body.Ops
+	if slices.ContainsFunc(ops[first+1:last], func(o *ir.Op) bool {
+		return (worksOn(o, w.Buffer) || worksOn(o, w.Second)) && o.Def.Effect != ir.Reads
+	}) || dependsOn(ops[first+1:last], op.Input("gate"), w.Buffer, w.Second) {
+		return
+	}
+	early := !e.works(0, first, w.Buffer) && !e.works(0, first, w.Second)
+	build := func(b *ir.Builder) *ir.Op {
+		write, attrs := ir.Attrs[ir.RopeWriteAttrs](w), ir.Attrs[ir.AttentionAttrs](op)
+		def := ir.LookupOp("attention_step")
+		return b.Append(&ir.Op{Def: def, Buffer: w.Buffer, Second: w.Second, Attrs: &ir.AttentionStepAttrs{
+			Traditional: write.Traditional, QNorm: write.QNorm, KNorm: write.KNorm, VNorm: write.VNorm, Eps: write.Eps,
+			Scale: attrs.Scale, Window: attrs.Window, Early: early,
+		}, Args: [][]ir.Arg{
+			w.Operand("q"), w.Operand("k"), w.Operand("v"), w.Operand("angles"), w.Operand("start"), op.Operand("position"), w.Operand("stop"),
+			w.Operand("q_weight"), w.Operand("k_weight"), op.Operand("gate"),
+		}})
+	}
+	if !e.t.steps(build(e.trial())) {
+		return
+	}
+	e.drop(op)
+	e.insert(w, func(b *ir.Builder) { e.stand(b, op.Result(), build(b).Result()) })
+}
+
+// bufferOf is the buffer that a value is the content of, perhaps in another dtype.
+func bufferOf(v *ir.Value) *ir.Buffer {
+	for v.Def != nil && v.Def.Def.Name == "astype" {
+		v = v.Def.Input("x")
+	}
+	if v.Def == nil {
+		return nil
+	}
+	return v.Def.Buffer
+}
+
+// atPosition reports whether the first token is written to the slot of attention's position.
+func atPosition(w, op *ir.Op) bool {
+	exprOf := func(op *ir.Op, operand string) *ir.Expr {
+		a, _ := op.Arg(operand)
+		if a.Kind == ir.IntArg {
+			return ir.Const(a.Int)
+		}
+		return a.Value.Type.Int
+	}
+	start, position := exprOf(w, "start"), exprOf(op, "position")
+	_, linear := w.Arg("stop")
+	return start.Equal(position) || !linear && start.Equal(position.Mod(w.Buffer.Type.Shape[2]))
+}
+
+// dependsOn reports whether v follows from what operations of the list load of buffers.
+func dependsOn(list []*ir.Op, v *ir.Value, buffers ...*ir.Buffer) bool {
+	tainted := map[*ir.Value]bool{}
+	for _, op := range list {
+		found := slices.ContainsFunc(buffers, func(b *ir.Buffer) bool { return worksOn(op, b) })
+		uses(op, func(v *ir.Value) { found = found || tainted[v] })
+		for _, r := range op.Results {
+			tainted[r] = found
+		}
+	}
+	return tainted[v]
+}
+
+// steps reports whether a kernel does an attention_step.
+func (t *Target) steps(op *ir.Op) bool {
+	cache, ok := CacheType(op.Buffer, t.Precision)
+	if !ok {
+		return false
+	}
+	k, ok := AttentionStep(op, t.views, cache)
+	if !ok {
+		return false
+	}
+	ways := StepTunings(k, t.Machine.Target)
+	return slices.ContainsFunc(ways[:min(len(ways), MaxRefused)], func(way kernels.StepTuning) bool {
+		k.Step = way
+		one, merge, _, err := k.Launches()
+		return t.Allowed(one, err) && (way.Last || t.Allowed(merge, nil))
+	})
+}
+
+// AttentionStep is the kernel of attention_step.
+func AttentionStep(op *ir.Op, view Views, cache kernels.DType) (k kernels.AttentionStep, ok bool) {
+	k.Early = ir.Attrs[ir.AttentionStepAttrs](op).Early
+	if k.Attention, _, ok = Attention(op, view, cache); !ok {
+		return k, false
+	}
+	k.Rope, _, ok = RopeWrite(op, view, cache)
+	return k, ok
+}
+
+// StepTunings are the ways to divide the kernel, which do not depend on a gate.
+func StepTunings(k kernels.AttentionStep, target kernels.Target) []kernels.StepTuning {
+	k.Gated, k.Gates = false, kernels.Rows{}
+	return k.StepTunings(target)
+}
+
+func errOtherBlocks(got, want kernels.AttentionTuning) error {
+	return fmt.Errorf("%d blocks of %d positions or more, want %d of %d", got.Blocks, got.Least, want.Blocks, want.Least)
+}

@@ -1,0 +1,152 @@
+package lower
+
+import (
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/bind"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/strided"
+)
+
+// Heads is a view [1, H, T, D] as heads of tokens.
+type Heads struct {
+	Heads, Tokens, Width int
+	Strides              kernels.Rows
+}
+
+// HeadsOf fails where the elements of a head are not adjacent.
+func HeadsOf(v bind.View) (h Heads, ok bool) {
+	if len(v.Shape) != 4 || v.Shape[0] != 1 || v.Shape[3] > 1 && v.Strides[3] != 1 {
+		return h, false
+	}
+	return Heads{v.Shape[1], v.Shape[2], v.Shape[3], kernels.Rows{Token: v.Strides[2], Row: v.Strides[1]}}, true
+}
+
+// Views gives the view of a value in the memory that it lies in.
+type Views func(v *ir.Value) bind.View
+
+// views are those of the target's layouts.
+func (t *Target) views(v *ir.Value) bind.View {
+	l, _ := t.Layout(v)
+	return l.View
+}
+
+// CacheType is the dtype in which a buffer of keys or values is stored; false where it does not lie on the device.
+func CacheType(b *ir.Buffer, p eval.Precision) (kernels.DType, bool) {
+	switch d := b.Type.DType; {
+	case !d.IsFloat() || p == eval.Mixed && d != ir.BF16 && d != ir.F32:
+		return kernels.None, false
+	case d == ir.BF16 && p == eval.Mixed:
+		return kernels.BF16, true
+	}
+	return kernels.F32, true
+}
+
+// headNorm tells the kernels of heads about a normalization.
+func headNorm(asked bool, weight *ir.Value) kernels.HeadNorm {
+	switch {
+	case !asked:
+		return kernels.NoHeadNorm
+	case weight == nil:
+		return kernels.PlainHeadNorm
+	}
+	return kernels.WeightedHeadNorm
+}
+
+// RopeHeads is the kernel of rope_heads, for so many tokens.
+func RopeHeads(op *ir.Op, view Views) (r kernels.Rope, tokens int, ok bool) {
+	attrs := ir.Attrs[ir.RopeHeadsAttrs](op)
+	h, ok := HeadsOf(view(op.Input("x")))
+	if !ok {
+		return r, 0, false
+	}
+	r = kernels.Rope{D: h.Width, Dims: 2 * view(op.Input("angles")).Shape[1], Traditional: attrs.Traditional, QHeads: h.Heads, Q: h.Strides, Eps: attrs.Eps}
+	if r.QNorm = headNorm(attrs.Norm, op.Input("weight")); r.QNorm == kernels.WeightedHeadNorm {
+		r.Weight = kernels.F32
+	}
+	return r, h.Tokens, true
+}
+
+// RopeWrite is the kernel of rope_write, or that part of attention_step, for so many tokens; cache is the dtype of the caches.
+func RopeWrite(op *ir.Op, view Views, cache kernels.DType) (r kernels.Rope, tokens int, ok bool) {
+	var attrs ir.RopeWriteAttrs
+	switch a := op.Attrs.(type) {
+	case *ir.RopeWriteAttrs:
+		attrs = *a
+	case *ir.AttentionStepAttrs:
+		attrs = ir.RopeWriteAttrs{Traditional: a.Traditional, QNorm: a.QNorm, KNorm: a.KNorm, VNorm: a.VNorm, Eps: a.Eps}
+	}
+	q, ok := HeadsOf(view(op.Input("q")))
+	k, ok2 := HeadsOf(view(op.Input("k")))
+	v, ok3 := HeadsOf(view(op.Input("v")))
+	slots, known := op.Buffer.Type.Static()
+	if !ok || !ok2 || !ok3 || !known || len(slots) != 4 || q.Tokens != k.Tokens || k.Tokens != v.Tokens || k.Heads != v.Heads || q.Width != k.Width || k.Width != v.Width {
+		return r, 0, false
+	}
+	_, linear := op.Arg("stop")
+	r = kernels.Rope{D: q.Width, Dims: 2 * view(op.Input("angles")).Shape[1], Traditional: attrs.Traditional, QHeads: q.Heads, KVHeads: k.Heads, Q: q.Strides, K: k.Strides, V: v.Strides,
+		QNorm: headNorm(attrs.QNorm, op.Input("q_weight")), KNorm: headNorm(attrs.KNorm, op.Input("k_weight")), VNorm: headNorm(attrs.VNorm, nil), Eps: attrs.Eps,
+		Cache: cache, Slots: int(slots[2]), Ring: !linear}
+	if r.QNorm == kernels.WeightedHeadNorm || r.KNorm == kernels.WeightedHeadNorm {
+		r.Weight = kernels.F32
+	}
+	return r, q.Tokens, true
+}
+
+// normOfHeads is a normalization of heads as a part of what reads them.
+type normOfHeads struct {
+	norm *ir.Op
+	eps  float32
+	// shape is what the normalization's operand is seen in, token by token.
+	shape []int
+}
+
+// headNorm finds the normalization that heads x [1, H, T, D] are the result of, where nothing else reads that; nil where
+// there is none that kernels of heads do themselves.
+func (e *edit) headNorm(x *ir.Value) *normOfHeads {
+	l, ok := e.t.Layout(x)
+	op := e.t.from(x, "rms_norm")
+	if !ok || op == nil || !e.only(x) || len(l.Shape) != 4 || l.Shape[0] != 1 || l.Offset != 0 {
+		return nil
+	}
+	heads, tokens, width := l.Shape[1], l.Shape[2], l.Shape[3]
+	of, ok := e.t.Layout(op.Result())
+	if !ok || strided.Elements(of.Shape) != strided.Elements(l.Shape) || of.Shape[len(of.Shape)-1] != width || l.Strides[2] != heads*width || l.Strides[1] != width {
+		return nil
+	}
+	if w := op.Input("weight"); w != nil && !isVector(w, width) {
+		return nil
+	}
+	in, ok := e.t.floats(op.Input("x"))
+	if !ok {
+		return nil
+	}
+	n := &normOfHeads{norm: op, eps: ir.Attrs[ir.NormAttrs](op).Eps, shape: []int{1, tokens, heads, width}}
+	if stride, ok := strided.Reshape(in.Shape, in.Strides, n.shape[1:]); !ok || stride[2] != 1 && width > 1 {
+		return nil
+	}
+	return n
+}
+
+// input gives the operand of the normalization as heads [1, H, T, D], and its weight; x and nil without one.
+func (n *normOfHeads) input(b *ir.Builder, x *ir.Value) (heads, weight *ir.Value) {
+	if n == nil {
+		return x, nil
+	}
+	heads = reshaped(b, n.norm.Input("x"), n.shape)
+	return b.Value("transpose", &ir.TransposeAttrs{Perm: []int{0, 2, 1, 3}}, heads), n.norm.Input("weight")
+}
+
+// reshaped is x in a shape, as it is where it has that.
+func reshaped(b *ir.Builder, x *ir.Value, shape []int) *ir.Value {
+	same := x.Type.Rank() == len(shape)
+	sizes := make([]any, len(shape))
+	for i, n := range shape {
+		sizes[i] = n
+		same = same && x.Type.Shape[i].IsConst(int64(n))
+	}
+	if same {
+		return x
+	}
+	return b.Value("reshape", nil, x, sizes)
+}
