@@ -40,7 +40,7 @@ func countUses(r *ir.Region) map[*ir.Value]int {
 // of what uses it.
 func (e *edit) only(v *ir.Value) bool {
 	for e.uses[v] == 1 {
-		if v.Def == nil || !bind.IsView(v.Def.Def.Name) {
+		if v.Def == nil || !v.Def.Def.IsView() {
 			return true
 		}
 		v = v.Def.Input("x")
