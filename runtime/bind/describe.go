@@ -1,8 +1,16 @@
 package bind
 
-import "github.com/etc-ml/etc/ir"
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
 
-// Stored names what op has of the file and of the state: its buffer, then its weights, as the text form of the IR does.
+	"github.com/etc-ml/etc/ir"
+)
+
+// Stored names what op has of the file and of the state: its buffers, then its weights, as the text form of the IR does.
 func Stored(op *ir.Op) []string {
 	var out []string
 	for _, b := range op.Buffers() {
@@ -18,4 +26,63 @@ func Stored(op *ir.Op) []string {
 		}
 	})
 	return out
+}
+
+// Work is what a step of a plan does, for people.
+type Work struct {
+	// Kind of the step.
+	Kind string
+	// Op is the operation that the step is, or is a part of.
+	Op *ir.Op
+	// Bytes is what it reads of weights and state, Operations its floating-point multiplications and additions; 0 where
+	// that is not known.
+	Bytes, Operations int
+}
+
+// About tells what a step is of: its operation, what it reads, the weights and the buffers.
+func (w Work) About() string {
+	parts := []string{w.Op.Def.Name}
+	if w.Bytes > 0 {
+		parts = append(parts, Size(w.Bytes))
+	}
+	return strings.Join(append(parts, Stored(w.Op)...), " ")
+}
+
+// WriteKinds sums up steps by kind, those that read most first.
+func WriteKinds(out io.Writer, steps []Work) {
+	type sum struct {
+		kind              string
+		count, bytes, ops int
+	}
+	var kinds []sum
+	all := sum{kind: "all"}
+	for _, s := range steps {
+		i := slices.IndexFunc(kinds, func(x sum) bool { return x.kind == s.Kind })
+		if i < 0 {
+			i = len(kinds)
+			kinds = append(kinds, sum{kind: s.Kind})
+		}
+		for _, x := range []*sum{&kinds[i], &all} {
+			x.count, x.bytes, x.ops = x.count+1, x.bytes+s.Bytes, x.ops+s.Operations
+		}
+	}
+	slices.SortStableFunc(kinds, func(x, y sum) int { return cmp.Compare(y.bytes, x.bytes) })
+	for _, x := range append(kinds, all) {
+		line := fmt.Sprintf("%5d  %-16s reads %-10s", x.count, x.kind, Size(x.bytes))
+		if all.ops > 0 {
+			line += fmt.Sprintf(" %.3g GFLOP", float64(x.ops)/1e9)
+		}
+		fmt.Fprintln(out, strings.TrimRight(line, " "))
+	}
+}
+
+// Size writes a number of bytes.
+func Size(n int) string {
+	switch {
+	case n < 10<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 10<<20:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d MiB", n>>20)
 }

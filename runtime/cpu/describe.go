@@ -50,20 +50,20 @@ func Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options) error {
 		fmt.Fprintln(&b, "  "+line)
 	}
 	fmt.Fprintf(&b, "\nplan of %s for one token\n", m.Entry.Name)
-	for i, s := range decode.steps {
-		fmt.Fprintf(&b, "%5d  %-12s %-20s %s\n", i, s.kind, shapesOf(s.op), readsOf(&s))
+	for i, s := range decode.work() {
+		fmt.Fprintf(&b, "%5d  %-16s %-20s %s\n", i, s.Kind, shapesOf(s.Op), s.About())
 	}
 	b.WriteString("\nby kind\n")
-	writeKinds(&b, decode)
-	memory := fmt.Sprintf("%s for a token", size(4*decode.size))
+	bind.WriteKinds(&b, decode.work())
+	memory := fmt.Sprintf("%s for a token", bind.Size(4*decode.size))
 	if chunk = min(chunk, largestChunk(x.fused)); chunk > 1 {
 		p, err := n.bind(bind.Shapes(x.fused, chunk))
 		if err != nil {
 			return err
 		}
 		fmt.Fprintf(&b, "\nplan of %s for a chunk of %d tokens, by kind\n", m.Entry.Name, chunk)
-		writeKinds(&b, p)
-		memory += fmt.Sprintf(", %s for a chunk of %d tokens", size(4*p.size), chunk)
+		bind.WriteKinds(&b, p.work())
+		memory += fmt.Sprintf(", %s for a chunk of %d tokens", bind.Size(4*p.size), chunk)
 	}
 	b.WriteString("\nbuffers\n")
 	held := 0
@@ -71,9 +71,9 @@ func Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options) error {
 		s := n.states[buffer]
 		bytes := len(s.half) + 4*len(s.slot.f) + 8*len(s.slot.i)
 		held += bytes
-		fmt.Fprintf(&b, "  %-10s %-22s @%s\n", size(bytes), buffer.Type, buffer.Name)
+		fmt.Fprintf(&b, "  %-10s %-22s @%s\n", bind.Size(bytes), buffer.Type, buffer.Name)
 	}
-	fmt.Fprintf(&b, "\nmemory: %s of buffers, %s\n", size(held), memory)
+	fmt.Fprintf(&b, "\nmemory: %s of buffers, %s\n", bind.Size(held), memory)
 	for _, text := range warnings {
 		fmt.Fprintln(&b, text)
 	}
@@ -81,28 +81,13 @@ func Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options) error {
 	return err
 }
 
-// writeKinds sums up the steps of a plan by kind, those that read most first.
-func writeKinds(b *bytes.Buffer, p *plan) {
-	type sum struct {
-		kind                string
-		count, bytes, flops int
+// work is what the steps of a plan do.
+func (p *plan) work() []bind.Work {
+	out := make([]bind.Work, len(p.steps))
+	for i, s := range p.steps {
+		out[i] = bind.Work{Kind: s.kind, Op: s.op, Bytes: s.bytes, Operations: s.flops}
 	}
-	var kinds []sum
-	all := sum{kind: "all"}
-	for _, s := range p.steps {
-		i := slices.IndexFunc(kinds, func(x sum) bool { return x.kind == s.kind })
-		if i < 0 {
-			i = len(kinds)
-			kinds = append(kinds, sum{kind: s.kind})
-		}
-		for _, x := range []*sum{&kinds[i], &all} {
-			x.count, x.bytes, x.flops = x.count+1, x.bytes+s.bytes, x.flops+s.flops
-		}
-	}
-	slices.SortStableFunc(kinds, func(x, y sum) int { return y.bytes - x.bytes })
-	for _, x := range append(kinds, all) {
-		fmt.Fprintf(b, "%5d  %-12s reads %-10s %.3g GFLOP\n", x.count, x.kind, size(x.bytes), float64(x.flops)/1e9)
-	}
+	return out
 }
 
 // largestChunk is the largest number that the symbolic dims of the inputs may have.
@@ -138,18 +123,6 @@ func shapesOf(op *ir.Op) string {
 	return strings.Join(out, " ")
 }
 
-// readsOf tells what a step reads, and the buffer or the weights that it is about.
-func readsOf(s *step) string {
-	var parts []string
-	if s.kind == "reference" || s.kind == "numbers" {
-		parts = append(parts, s.op.Def.Name)
-	}
-	if s.bytes > 0 {
-		parts = append(parts, size(s.bytes))
-	}
-	return strings.Join(append(parts, bind.Stored(s.op)...), " ")
-}
-
 // counts counts the operations of a module that are more than views and numbers.
 func counts(m *ir.Module) []string {
 	n := map[string]int{}
@@ -164,15 +137,4 @@ func counts(m *ir.Module) []string {
 	}
 	slices.SortFunc(lines, func(a, b string) int { return strings.Compare(a[7:], b[7:]) })
 	return lines
-}
-
-// size writes a number of bytes.
-func size(n int) string {
-	switch {
-	case n < 10<<10:
-		return fmt.Sprintf("%d B", n)
-	case n < 10<<20:
-		return fmt.Sprintf("%d KiB", n>>10)
-	}
-	return fmt.Sprintf("%d MiB", n>>20)
 }

@@ -2,11 +2,9 @@ package gpu
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/etc-ml/etc/ir"
@@ -55,23 +53,22 @@ func (e Engine) Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options)
 	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "engine %s, tuned for %s\n\nplan of %s for one token\n", name, tunedFor(one, tuner), m.Entry.Name)
-	for i := range one.steps {
-		s := &one.steps[i]
-		fmt.Fprintf(&b, "%5d  %-16s %s\n", i, s.kind, s.about())
+	for i, s := range one.work() {
+		fmt.Fprintf(&b, "%5d  %-16s %s\n", i, s.Kind, s.About())
 	}
 	b.WriteString("\nby kind\n")
-	one.writeKinds(&b)
+	bind.WriteKinds(&b, one.work())
 	one.writeChanged(&b, tuner)
-	memory := fmt.Sprintf("%d KiB for a token", one.size>>10)
+	memory := bind.Size(one.size) + " for a token"
 	if chunk > 1 && chunk <= maxChunk {
 		p, err := n.bind(bind.Shapes(x.fused, chunk))
 		if err != nil {
 			return err
 		}
 		fmt.Fprintf(&b, "\nplan of %s for a chunk of %d tokens, by kind\n", m.Entry.Name, chunk)
-		p.writeKinds(&b)
+		bind.WriteKinds(&b, p.work())
 		p.writeChanged(&b, tuner)
-		memory += fmt.Sprintf(", %d KiB for a chunk of %d tokens", p.size>>10, chunk)
+		memory += fmt.Sprintf(", %s for a chunk of %d tokens", bind.Size(p.size), chunk)
 	}
 	held := 0
 	for _, s := range n.states {
@@ -79,7 +76,7 @@ func (e Engine) Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options)
 			held += s.slot.size
 		}
 	}
-	fmt.Fprintf(&b, "\nmemory: %d KiB of buffers, %s\n", held>>10, memory)
+	fmt.Fprintf(&b, "\nmemory: %s of buffers, %s\n", bind.Size(held), memory)
 	for _, text := range warnings {
 		fmt.Fprintln(&b, text)
 	}
@@ -135,39 +132,13 @@ func (p *plan) writeChanged(b *bytes.Buffer, t *tune.Tuner) {
 // maxChunk bounds the chunks that plans are shown for: programs that are no language models name none.
 const maxChunk = 1 << 14
 
-// about tells what a step is of: its operation, the weights and the buffer.
-func (s *step) about() string {
-	parts := []string{s.op.Def.Name}
-	if s.bytes > 0 {
-		parts = append(parts, fmt.Sprintf("%d KiB", s.bytes>>10))
+// work is what the steps of a plan do.
+func (p *plan) work() []bind.Work {
+	out := make([]bind.Work, len(p.steps))
+	for i, s := range p.steps {
+		out[i] = bind.Work{Kind: s.kind, Op: s.op, Bytes: s.bytes}
 	}
-	return strings.Join(append(parts, bind.Stored(s.op)...), " ")
-}
-
-// writeKinds sums up the steps of a plan by kind, those that read most first.
-func (p *plan) writeKinds(b *bytes.Buffer) {
-	type sum struct {
-		kind         string
-		count, bytes int
-	}
-	var kinds []sum
-	for _, s := range p.steps {
-		i := slices.IndexFunc(kinds, func(x sum) bool { return x.kind == s.kind })
-		if i < 0 {
-			i = len(kinds)
-			kinds = append(kinds, sum{kind: s.kind})
-		}
-		kinds[i].count++
-		kinds[i].bytes += s.bytes
-	}
-	slices.SortStableFunc(kinds, func(x, y sum) int { return cmp.Compare(y.bytes, x.bytes) })
-	all := sum{kind: "all"}
-	for _, k := range kinds {
-		all.count, all.bytes = all.count+k.count, all.bytes+k.bytes
-	}
-	for _, k := range append(kinds, all) {
-		fmt.Fprintf(b, "%5d  %-16s reads %d KiB\n", k.count, k.kind, k.bytes>>10)
-	}
+	return out
 }
 
 // paper is a device that plans are made for and nothing runs on.
