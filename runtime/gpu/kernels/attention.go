@@ -148,9 +148,8 @@ func (a Attention) slices(blocks int) int {
 // Launches are the dispatches for up to tokens tokens in fp32: partial results of blocks of positions, then
 // their sum. A capture of them serves any position: blocks past the context end at once.
 //
-// Buffers of the first: q f32 [T, Heads, D], keys and values [KVHeads, Slots, D], part f32 [T, Heads, Blocks, D],
-// ml f32 [T, Heads, Blocks, 2], step. Of the second: part, ml, gate f32, out f32 [T, Heads, D], step. Blocks is
-// what the method gives beside them.
+// They take AttentionPartArguments and AttentionMergeArguments: Q, Out f32 [T, Heads, D], Keys and Values [KVHeads, Slots, D],
+// Part f32 [T, Heads, Blocks, D], ML f32 [T, Heads, Blocks, 2]. Blocks is what the method gives beside them.
 func (a Attention) Launches(tokens int) (part, merge Launch, blocks int, err error) {
 	if err := a.check(); err != nil {
 		return part, merge, 0, err
@@ -237,8 +236,7 @@ func (a Attention) ChunkTunings(target Target) []ChunkTuning {
 }
 
 // ChunkLaunch is the dispatch for up to tokens tokens by tiles, for caches in bf16: queries and weights are
-// rounded to bf16, sums are fp32. Buffers: q f32 [T, Heads, D], keys and values, gate f32, out f32 [T, Heads, D],
-// step.
+// rounded to bf16, sums are fp32. It takes AttentionChunkArguments: Q, Out f32 [T, Heads, D].
 func (a Attention) ChunkLaunch(tokens int, t ChunkTuning) (Launch, error) {
 	if err := a.check(); err != nil {
 		return Launch{}, err

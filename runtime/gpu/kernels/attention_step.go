@@ -141,10 +141,9 @@ func (t StepTuning) memory(d int) int {
 // Launches are the dispatch and, unless the tuning says Last, the second one that puts blocks together. Blocks is the number
 // of parts of a head. A capture of them serves any position.
 //
-// Buffers of the first: q, k, v f32, the weights [D] of the norms of q and k, which no kernel may write, angles of RopeAngles,
-// keys and values [KVHeads, Slots, D], part f32 [Heads, Blocks, D], ml f32 [Heads, Blocks, 2], gate f32, out f32 [Heads, D],
-// arrivals u32 [Heads], zeros before and after, step. Without Last, gate, out and arrivals may be any buffer. Of the second:
-// part, ml, gate, out, step.
+// They take AttentionStepArguments and AttentionMergeArguments: QWeight and KWeight [D], which no kernel may write, Angles of
+// RopeAngles, Keys and Values [KVHeads, Slots, D], Part f32 [Heads, Blocks, D], ML f32 [Heads, Blocks, 2], Out f32 [Heads, D],
+// Arrivals u32 [Heads], zeros before and after. Without Last the first needs no Gate, Out and Arrivals.
 func (a AttentionStep) Launches() (one, merge Launch, blocks int, err error) {
 	if err := a.check(); err != nil {
 		return one, merge, 0, err

@@ -65,16 +65,16 @@ func (c Conv) launch(kernel string, groups int) (Launch, error) {
 	}, nil
 }
 
-// StepLaunch is the dispatch for few tokens. Buffers: x f32, w [Channels, Taps], reset bool [1], state,
-// y f32 [T, Channels], the state after the last token, which may be state itself, step.
+// StepLaunch is the dispatch for few tokens. It takes ConvStepArguments: W [Channels, Taps], Reset bool [1],
+// Y f32 [T, Channels], and Next, the state after the last token, which may be State itself.
 func (c Conv) StepLaunch() (Launch, error) {
 	l, err := c.launch("conv_step", 1)
 	l.Trial = func() Trial { return c.trialStep(l) }
 	return l, err
 }
 
-// Launches are the dispatches for up to tokens tokens: the outputs, and then the state. Buffers of the first: x, w, reset,
-// state, y, step; of the second: x, reset, state, step.
+// Launches are the dispatches for up to tokens tokens: the outputs, and then the state. They take ConvTokensArguments and
+// ConvStateArguments, as StepLaunch has them.
 func (c Conv) Launches(tokens int) (outputs, state Launch, err error) {
 	if outputs, err = c.launch("conv_tokens", ceil(tokens, convTokens)); err == nil {
 		state, err = c.launch("conv_state", 1)

@@ -107,8 +107,8 @@ func (d Delta) defines() []Define {
 }
 
 // GatesLaunch is the dispatch, for up to tokens tokens, that makes g = exp(rate·log(1 + exp(x + bias))) and
-// β = sigmoid(b). Buffers: x and b f32 at the strides of g and β, bias and rate [Heads] of dtype Gates, g f32
-// and β f32 [T, Heads], step.
+// β = sigmoid(b). It takes DeltaGatesArguments: X and B f32 at the strides of g and β, Bias and Rate [Heads] of dtype
+// Gates, Decay, which is g, and Beta f32 [T, Heads].
 func (d Delta) GatesLaunch(tokens int) (Launch, error) {
 	d = d.filled()
 	if err := errors.Join(d.check(), needFloat("gates", d.Gates)); err != nil {
@@ -117,9 +117,8 @@ func (d Delta) GatesLaunch(tokens int) (Launch, error) {
 	return Launch{File: "delta", Kernel: "delta_gates", Defines: d.defines(), Trial: d.trialGates, Groups: [3]int{ceil(tokens*d.Heads, 64), 1, 1}, Threads: [3]int{64, 1, 1}}, nil
 }
 
-// StepLaunch is the dispatch for few tokens: it takes them one by one. Buffers: q, k, v, g, β f32, the weights
-// [DK] of the norms of q and k, bias, rate [Heads], reset bool [1], state, y f32 [T, Heads, DV], the state after the last
-// token, which may be state itself, step. Those that a shape does not need may be any buffer.
+// StepLaunch is the dispatch for few tokens: it takes them one by one. It takes DeltaStepArguments: QWeight and KWeight [DK],
+// Bias, Rate [Heads], Reset bool [1], Y f32 [T, Heads, DV], and Next, the state after the last token, which may be State itself.
 func (d Delta) StepLaunch() (Launch, error) {
 	d = d.filled()
 	if err := d.check(); err != nil {
@@ -135,10 +134,9 @@ func (d Delta) StepLaunch() (Launch, error) {
 }
 
 // Launches are the dispatches for up to tokens tokens in chunks, with q and k normalized and with g and β
-// themselves: a solve of the chunks, and a scan over them. DV is a multiple of Columns. Buffers of the first:
-// q, k, v, g, β f32, then what the second reads: sums f32 [T, Heads], w f32 [T, Heads, DK], u f32 [T, Heads, DV],
-// m f32 [⌈T/Length⌉, Heads, Length, Length]; step. Of the second: q, k, sums, w, u, m, reset bool [1], state,
-// y f32 [T, Heads, DV], step.
+// themselves: a solve of the chunks, and a scan over them. DV is a multiple of Columns. They take DeltaSolveArguments
+// and DeltaScanArguments. The first makes what the second reads: Sums f32 [T, Heads], W f32 [T, Heads, DK],
+// U f32 [T, Heads, DV], M f32 [⌈T/Length⌉, Heads, Length, Length].
 func (d Delta) Launches(tokens int) (solve, scan Launch, err error) {
 	d = d.filled()
 	if err := d.check(); err != nil {

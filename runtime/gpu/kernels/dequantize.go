@@ -8,7 +8,7 @@ type Dequantize struct {
 	N, K int
 }
 
-// Launch is the dispatch. Buffers: w, scales, biases (w again where there are none), y bf16 [N, K].
+// Launch is the dispatch. It takes DequantizeArguments: Y bf16 [N, K].
 func (d Dequantize) Launch() (Launch, error) {
 	if err := d.check(d.K); err != nil {
 		return Launch{}, fmt.Errorf("dequantize [%d, %d]: %w", d.N, d.K, err)

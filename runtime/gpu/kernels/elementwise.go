@@ -205,8 +205,7 @@ func (e Elementwise) compute() DType {
 	return I64
 }
 
-// Launch is the dispatch for up to tokens tokens. Buffers: the operands, the first of them again where there are
-// fewer than three (any buffer where there is none), out, step.
+// Launch is the dispatch for up to tokens tokens. It takes ElementwiseArguments, with as many operands as In has.
 func (e Elementwise) Launch(tokens int) (Launch, error) {
 	o, ok := operations[e.Op]
 	switch {

@@ -11,8 +11,7 @@ type Embedding struct {
 	Multiplier float32
 }
 
-// Launch is the dispatch for up to tokens tokens. Buffers: w, scales, biases (w again where there are none),
-// tokens i32 [T], y f32 [T, K], step.
+// Launch is the dispatch for up to tokens tokens. It takes EmbeddingArguments: Tokens i32 [T], Y f32 [T, K].
 func (e Embedding) Launch(tokens int) (Launch, error) {
 	if err := e.check(e.K); err != nil {
 		return Launch{}, fmt.Errorf("embedding [%d, %d]: %w", e.N, e.K, err)

@@ -140,13 +140,12 @@ func (e Experts) check() error {
 }
 
 // LaunchUp is the first dispatch: h = activation(gate[e]·x) ⊙ up[e]·x for the experts e of up to tokens tokens.
-// Buffers: w, scales, biases of gate and then of up (w again where there are none), experts i32 [T, Top], x f32
-// [T, Hidden], norm [Hidden] (x again where there is none), h f32 [T, Top, Inner], step.
+// It takes ExpertsUpArguments: gate W0 and up W1, Experts i32 [T, Top], X f32 [T, Hidden], Norm [Hidden], Y, which is h,
+// f32 [T, Top, Inner].
 //
-// With a Router: w, scales, biases of gate and up as before and then of the shared expert's (the others' again where
-// there is none), those of down and of the shared expert's (down's again where there is none), logits f32 [T, Count], the
-// shared expert's gate f32 [T] (logits again where there is none), x, norm, and what is written: experts i32 and scores
-// f32 [T, Parts], the shared expert's number being 0, and h f32 [T, Parts, Inner]; step.
+// With a Router it takes ExpertsChooseArguments: W0 and W1 as before, V0 and V1 of the shared expert, down D and the shared
+// expert's E, Logits f32 [T, Count], Gates f32 [T] of the shared expert, and what is written: Experts i32 and Scores
+// f32 [T, Parts], the shared expert's number being 0, and Y f32 [T, Parts, Inner].
 func (e Experts) LaunchUp(t Tuning, tokens int) (Launch, error) {
 	if t.Stream != (Stream{}) {
 		return e.launchHeldUp(t, tokens)
@@ -181,9 +180,9 @@ func (e Experts) LaunchUp(t Tuning, tokens int) (Launch, error) {
 	return l, nil
 }
 
-// LaunchDown is the second dispatch: y = Σ scores[j] · down[e_j]·h_j, plus extra. Buffers: w, scales, biases, those of
-// the shared expert where there is one, experts i32 and scores f32 [T, Parts], h, extra f32 [T, Hidden] (h again where
-// there is none), y f32 [T, Hidden], step. With a Router the first dispatch, which writes experts, is the one before in the sequence.
+// LaunchDown is the second dispatch: y = Σ scores[j] · down[e_j]·h_j, plus extra. It takes ExpertsDownArguments, or with a
+// shared expert ExpertsJoinArguments: X, which is h, Experts i32 and Scores f32 [T, Parts], Extra and Y f32 [T, Hidden].
+// With a Router the first dispatch, which writes experts, is the one before in the sequence.
 func (e Experts) LaunchDown(t Tuning, tokens int) (Launch, error) {
 	if t.Stream != (Stream{}) {
 		return e.launchHeldDown(t, tokens)

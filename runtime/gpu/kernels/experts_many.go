@@ -51,8 +51,8 @@ func (e ManyExperts) MaxTiles(t Tile, tokens int) int {
 	return min(pairs, e.Count+pairs/t.BM)
 }
 
-// LaunchSort is the dispatch for up to tokens tokens. Buffers: experts i32 [T, Top], order i32 [T·Top], tiles i32
-// [MaxTiles, 4], step.
+// LaunchSort is the dispatch for up to tokens tokens. It takes ExpertsSortArguments: Experts i32 [T, Top], Order i32 [T·Top],
+// Tiles i32 [MaxTiles, 4].
 func (e ManyExperts) LaunchSort(t Tile, tokens int) (Launch, error) {
 	if e.Count < 1 || e.Count > 512 || e.Top < 1 || tokens*e.Top > 1<<16-1 {
 		return Launch{}, fmt.Errorf("experts_sort: %d tokens with %d of %d experts, want at most 512 experts and %d pairs", tokens, e.Top, e.Count, 1<<16-1)
@@ -70,15 +70,15 @@ func (e ManyExperts) LaunchSort(t Tile, tokens int) (Launch, error) {
 	return l, nil
 }
 
-// LaunchUp is the dispatch for up to tokens tokens. Buffers: w, scales, biases of gate and then of up (w again where there
-// are none), order, tiles, x [T, Hidden] as Prepare leaves it, h [T·Top, Inner] in bf16, or f32 where Exact.
+// LaunchUp is the dispatch for up to tokens tokens. It takes ExpertsMatMulUpArguments: gate W0 and up W1, X [T, Hidden] as
+// Prepare leaves it, H [T·Top, Inner] in bf16, or f32 where Exact.
 func (e ManyExperts) LaunchUp(t Tile, tokens int) (Launch, error) {
 	l, err := e.launch(e.up(), t, "up", 2, e.Inner, tokens)
 	l.Trial = func() Trial { return e.trialUp(l, t) }
 	return l, err
 }
 
-// LaunchDown is the dispatch for up to tokens tokens. Buffers: w, scales, biases, order, tiles, h, y f32 [T, Top, Hidden].
+// LaunchDown is the dispatch for up to tokens tokens. It takes ExpertsMatMulDownArguments: Y f32 [T, Top, Hidden].
 func (e ManyExperts) LaunchDown(t Tile, tokens int) (Launch, error) {
 	l, err := e.launch(e.down(), t, "down", 1, e.Hidden, tokens)
 	l.Trial = func() Trial { return e.trialDown(l, t) }
@@ -106,8 +106,8 @@ func (e ManyExperts) launch(m Matrices, t Tile, product string, planes, n, token
 	}, nil
 }
 
-// LaunchCombine is the dispatch for up to tokens tokens. Buffers: y of LaunchDown, scores f32 [T, Top], extra f32 [T, Hidden]
-// (y again where there is none), the result f32 [T, Hidden], step.
+// LaunchCombine is the dispatch for up to tokens tokens. It takes ExpertsCombineArguments: X, the Y of LaunchDown, Scores
+// f32 [T, Top], Extra and Y f32 [T, Hidden].
 func (e ManyExperts) LaunchCombine(tokens int) (Launch, error) {
 	if e.Hidden%4 != 0 {
 		return Launch{}, fmt.Errorf("experts_combine: %d columns, want a multiple of 4", e.Hidden)

@@ -60,16 +60,16 @@ func (m Matrices) Tiles(target Target, rows int) []Tile {
 	return []Tile{{128, 128, 32, 2, 2}, {128, 128, 32, 2, 4}, {64, 128, 32, 2, 2}, {64, 128, 32, 1, 4}, {128, 64, 32, 2, 2}, {64, 64, 64, 2, 2}}
 }
 
-// Launch is the dispatch for up to tokens vectors. Buffers: w, scales, biases (w again where there are none), x [T, K]
-// in bf16, or f32 where Exact, extra f32 [T, N] or [N] (x again where there is none), y [T, N], step.
+// Launch is the dispatch for up to tokens vectors. It takes MatMulArguments: X [T, K] in bf16, or f32 where Exact,
+// Extra f32 [T, N] or [N], Y [T, N].
 func (m MatMul) Launch(t Tile, tokens int) (Launch, error) {
 	l, err := m.launch(t, "matmul", 1, m.N, tokens, define("MATMUL_EPILOGUE", int(m.Epilogue), "MATMUL_CAP", m.Cap))
 	l.Trial = func() Trial { return m.trial(l, t) }
 	return l, err
 }
 
-// Launch is the dispatch for up to tokens vectors. Buffers: w, scales, biases of gate and then of up, x [T, K] in bf16,
-// or f32 where Exact, y [T, N], step.
+// Launch is the dispatch for up to tokens vectors. It takes MatMulGLUArguments: gate W0 and up W1, X [T, K] in bf16, or f32
+// where Exact, Y [T, N].
 func (m MatMulGLU) Launch(t Tile, tokens int) (Launch, error) {
 	l, err := m.launch(t, "matmul_glu", 2, m.N, tokens, define("MATMUL_ACTIVATION", int(m.Activation)))
 	l.Trial = func() Trial { return m.trial(l, t) }
@@ -177,8 +177,7 @@ type Prepare struct {
 	Eps   float32
 }
 
-// Launch is the dispatch for up to tokens vectors. Buffers: x f32 [T, K], norm [K] (x again where there is none), y [T, K],
-// step.
+// Launch is the dispatch for up to tokens vectors. It takes MatMulPrepareArguments: X f32 [T, K], Norm [K], Y [T, K].
 func (p Prepare) Launch(tokens int) (Launch, error) {
 	if p.K <= 0 || p.K%8 != 0 {
 		return Launch{}, fmt.Errorf("matmul_prepare: %d columns, want a multiple of 8", p.K)

@@ -125,10 +125,9 @@ func (v MatVec) Tunings(m Machine) []Tuning {
 	return v.ways(m, 1, []int{v.N}, v.Head == 0)
 }
 
-// Launch is the dispatch. Buffers: w, scales, biases (w again where there are none), x f32 [M, K], norm [K] or [Head],
-// gate f32 [K], extra f32, y f32 [M, N], step; x again for what there is none of. With a Sum there is no gate, and before
-// step stand before f32 [K], residual f32 [K], scale f32 [1] (any where there is none) and v f32 [K] (any where it is not kept);
-// no kernel may write before and scale.
+// Launch is the dispatch. It takes MatVecArguments: X f32 [M, K], Norm [K] or [Head], Gate f32 [K], Extra f32 [M, N] or [N],
+// Y f32 [M, N]. With a Sum it takes StreamSumOneArguments: Before and Residual f32 [K], Scale f32 [1] and Out, where the vector
+// is kept, f32 [K]; no kernel may write Before and Scale.
 func (v MatVec) Launch(t Tuning) (Launch, error) {
 	more := define("MATVEC_EPILOGUE", int(v.Epilogue), "MATVEC_CAP", v.Cap)
 	if v.Head != 0 {
@@ -201,9 +200,8 @@ type Activated struct {
 // Tunings are the ways worth measuring to divide the launch on a machine, the default first.
 func (v MatVecMany) Tunings(m Machine) []Tuning { return v.ways(m, 1, v.N, true) }
 
-// Launch is the dispatch. Buffers: w, scales, biases, y of weight 0, then of 1, 2 and 3 (those of weight 0 again
-// where there are fewer), x f32 [M, K], norm [K] (x again where there is none), the convolution's w, reset, state,
-// y f32 [Channels] and state after it, which may be state itself (any where there is none), the activated results f32 [M, Rows] (any where there are none), step.
+// Launch is the dispatch. It takes MatVecManyArguments: X f32 [M, K], Norm [K], of weight i the results Yi f32 [M, N[i]]; with a
+// Conv its ConvW, Reset, State, ConvY f32 [Channels] and Next, the state after it, which may be State itself; Activated f32 [M, Rows].
 func (v MatVecMany) Launch(t Tuning) (Launch, error) {
 	if len(v.N) < 1 || len(v.N) > maxWeights || v.Sum != nil {
 		return Launch{}, fmt.Errorf("products with %d weights at once, want 1 to %d, and a vector that is no sum", len(v.N), maxWeights)
@@ -252,8 +250,8 @@ type MatVecGLU struct {
 // Tunings are the ways worth measuring to divide the launch on a machine, the default first.
 func (v MatVecGLU) Tunings(m Machine) []Tuning { return v.ways(m, 2, []int{v.N}, true) }
 
-// Launch is the dispatch. Buffers: w, scales, biases of gate and then of up, x f32 [M, K], norm [K] (x again where
-// there is none), y f32 [M, N], step; with a Sum, before step what MatVec has there.
+// Launch is the dispatch. It takes MatVecGLUArguments: gate W0 and up W1, X f32 [M, K], Norm [K], Y f32 [M, N]; with a Sum
+// StreamSumGLUArguments, of which MatVec tells the rest.
 func (v MatVecGLU) Launch(t Tuning) (Launch, error) {
 	return v.launch(t, "_glu", 2, []int{v.N}, define("MATVEC_ACTIVATION", int(v.Activation)), v.trial)
 }

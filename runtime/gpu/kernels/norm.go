@@ -47,9 +47,9 @@ func (n RMSNorm) vec() int {
 	return 4
 }
 
-// Launch is the dispatch for up to tokens tokens. Buffers: x f32, pre [N], residual f32 [T, Heads, N], scale [1],
-// weight [N], gate f32, sum f32 and out f32 [T, Heads, N], step. Those of parts that are not asked for may be
-// any buffer; sum may be residual. No kernel may write the weights and scale: they are read before it is this kernel's turn.
+// Launch is the dispatch for up to tokens tokens. It takes NormArguments: Pre and Weight [N], Scale [1], Residual, Sum and
+// Out f32 [T, Heads, N]. Sum may be Residual. No kernel may write the weights and Scale: they are read before it is this
+// kernel's turn.
 func (n RMSNorm) Launch(tokens int) (Launch, error) {
 	simdgroups := n.Simdgroups
 	if simdgroups == 0 {

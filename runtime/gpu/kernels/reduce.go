@@ -47,14 +47,14 @@ func (r Reduce) launch(kernel string, tokens int) (Launch, error) {
 	}, nil
 }
 
-// Launch is the dispatch for up to tokens tokens. Buffers: x f32, out [T, Heads], f32 or for places i32, step.
+// Launch is the dispatch for up to tokens tokens. It takes ReduceArguments: Out [T, Heads], f32 or for places i32.
 func (r Reduce) Launch(tokens int) (Launch, error) {
 	l, err := r.launch("reduce", tokens)
 	l.Trial = r.trial
 	return l, err
 }
 
-// SoftmaxLaunch is the dispatch for up to tokens tokens. Buffers: x f32, y f32 [T, Heads, N], step.
+// SoftmaxLaunch is the dispatch for up to tokens tokens. It takes SoftmaxArguments: Y f32 [T, Heads, N].
 func (r Reduce) SoftmaxLaunch(tokens int) (Launch, error) {
 	l, err := r.launch("softmax", tokens)
 	l.Trial = r.trialSoftmax
@@ -124,7 +124,7 @@ type Gather struct {
 	Table, Out, Index DType
 }
 
-// Launch is the dispatch for up to tokens tokens. Buffers: table, index [T, Each], out [T, Each, N], step.
+// Launch is the dispatch for up to tokens tokens. It takes GatherRowsArguments: Index [T, Each], Out [T, Each, N].
 func (g Gather) Launch(tokens int) (Launch, error) {
 	if g.N <= 0 || g.Rows <= 0 || g.Each <= 0 || g.Index != I32 && g.Index != I64 {
 		return Launch{}, fmt.Errorf("gather of rows of a table %s[%d, %d] as %s by %s numbers", g.Table, g.Rows, g.N, g.Out, g.Index)

@@ -13,7 +13,8 @@ type RopeAngles struct {
 	Scale float32
 }
 
-// Launch is the dispatch for up to tokens tokens. Buffers: inverse f32 [Dims/2], angles f32 [T, Dims/2, 2], step.
+// Launch is the dispatch for up to tokens tokens. It takes RopeAnglesArguments: Inverse f32 [Dims/2],
+// Angles f32 [T, Dims/2, 2].
 func (r RopeAngles) Launch(tokens int) (Launch, error) {
 	if r.Dims <= 0 || r.Dims%2 != 0 {
 		return Launch{}, fmt.Errorf("rope of %d dims, want an even number from 2 on", r.Dims)
@@ -103,9 +104,8 @@ func (r Rope) check() error {
 	return nil
 }
 
-// Launch is the dispatch for up to tokens tokens. Buffers: q, k, v f32, the weights [D] of the norms of q and k,
-// angles of RopeAngles, q_out f32 [T, QHeads, D], the caches of k and v [KVHeads, Slots, D], step. Those that a
-// shape does not need may be any buffer.
+// Launch is the dispatch for up to tokens tokens. It takes RopeArguments: QWeight and KWeight [D], Angles of RopeAngles,
+// QOut f32 [T, QHeads, D], KCache and VCache [KVHeads, Slots, D].
 func (r Rope) Launch(tokens int) (Launch, error) {
 	if err := r.check(); err != nil {
 		return Launch{}, fmt.Errorf("rope: %w", err)
@@ -181,7 +181,7 @@ type CacheWrite struct {
 	Ring bool
 }
 
-// Launch is the dispatch for up to tokens tokens. Buffers: x f32, the cache, step.
+// Launch is the dispatch for up to tokens tokens. It takes CacheWriteArguments.
 func (c CacheWrite) Launch(tokens int) (Launch, error) {
 	if c.D <= 0 || c.Heads <= 0 || c.Slots <= 0 {
 		return Launch{}, fmt.Errorf("cache write: a cache [%d, %d, %d]", c.Heads, c.Slots, c.D)

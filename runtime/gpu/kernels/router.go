@@ -16,8 +16,8 @@ type Router struct {
 	Scale     float32
 }
 
-// Launch is the dispatch for up to tokens tokens. Buffers: logits f32 [T, Experts], experts i32 [T, Top], scores f32
-// [T, Top], step.
+// Launch is the dispatch for up to tokens tokens. It takes RouterArguments: Logits f32 [T, Experts], Experts i32
+// and Scores f32 [T, Top].
 func (r Router) Launch(tokens int) (Launch, error) {
 	if err := r.check(4096); err != nil {
 		return Launch{}, err

@@ -30,11 +30,10 @@ const sampleSimdgroups = 8
 
 // Launches are the dispatches; without Filters the second is not needed.
 //
-// Buffers of part: logits f32, temperature f32 [1], top_k i64 [1], top_p f32 [1], seed i64 [1] (or the key, two u32,
-// upper word first), tops f32 and tops_at i32 [Parts]. Of collect: logits, temperature, top_k, top_p, tops, values
-// f32 and places i32 [Parts·each], counts i32 [Parts], sums u64 [Parts]. Of choose: logits, temperature, top_k,
-// top_p, seed, tops, tops_at, values, places, counts, sums, token i32 [1], the token again for the call that
-// follows, i32 [1]. What a sampler does not have may be any buffer.
+// They take SamplePartArguments, SampleCollectArguments and SampleChooseArguments: Temperature, TopP f32 [1], TopK i64 [1],
+// Seed i64 [1] (or the key, two u32, upper word first), Tops f32 and their places i32 [Parts], of the candidates Values f32
+// and Places i32 [Parts·each], Counts i32 [Parts], Sums u64 [Parts], Token i32 [1], and Next, the token again for the call
+// that follows.
 func (s Sample) Launches() (part, collect, choose Launch, err error) {
 	if s.Vocab <= 0 || s.Vocab > 1<<19 || s.Greedy && s.Filters {
 		return part, collect, choose, fmt.Errorf("sampling of %d logits (greedy %t, filters %t), want 1 to 2^19, and no filters where it is greedy", s.Vocab, s.Greedy, s.Filters)
