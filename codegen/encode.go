@@ -12,9 +12,12 @@ import (
 // graphVersion is the version of the MLX delegate's graph format.
 const graphVersion = "1"
 
-// Encode gives the delegate's graph of a legal module. The error quotes the operation that the wire
+// Encode gives the delegate's graph of a legal module of one entry. The error quotes the operation that the wire
 // cannot hold.
 func Encode(m *ir.Module) (*mlxgraph.MLXGraphT, error) {
+	if len(m.More) > 0 {
+		return nil, fmt.Errorf("a module of %d entries has a graph for each of them; encode its parts", len(m.Entries()))
+	}
 	e := &encoder{module: m, slots: newSlots(), uses: m.CountUses(), graph: &mlxgraph.MLXGraphT{Version: graphVersion, InitChainIdx: -1}}
 	if err := e.run(); err != nil {
 		return nil, fmt.Errorf("method %s: %w", m.Entry.Name, err)

@@ -42,13 +42,21 @@ type Layout struct {
 
 // Plan lays a file out: every offset follows from shapes, nothing is read.
 func Plan(f File) (*Layout, error) {
-	graph, err := Encode(f.Module)
+	parts, err := f.Module.Parts()
 	if err != nil {
 		return nil, err
 	}
-	buf, err := schema.Marshal(schema.MLXGraph(), graph)
-	if err != nil {
-		return nil, fmt.Errorf("delegate graph: %w", err)
+	payloads := make([][]byte, len(parts))
+	for i, part := range parts {
+		graph, err := Encode(part)
+		if err != nil {
+			return nil, err
+		}
+		buf, err := schema.Marshal(schema.MLXGraph(), graph)
+		if err != nil {
+			return nil, fmt.Errorf("delegate graph of %s: %w", part.Entry.Name, err)
+		}
+		payloads[i] = schema.MLXPayload(buf)
 	}
 	l := &Layout{}
 	add := func(s *segment) int {
@@ -65,9 +73,6 @@ func Plan(f File) (*Layout, error) {
 		return len(l.segments) - 1
 	}
 	add(&segment{}) // the constant segment, which delegates leave empty
-	payload := schema.MLXPayload(buf)
-	payloadSegment := add(&segment{size: int64(len(payload)), bytes: payload})
-
 	p := &program.ProgramT{
 		ConstantBuffer:      []*program.BufferT{},
 		BackendDelegateData: []*program.BackendDelegateInlineDataT{},
@@ -75,12 +80,19 @@ func Plan(f File) (*Layout, error) {
 		MutableDataSegments: []*program.SubsegmentOffsetsT{},
 		NamedData:           []*program.NamedDataT{},
 	}
-	plan, err := entryPlan(f.Module.Entry, payloadSegment)
-	if err != nil {
-		return nil, err
+	methods := map[string]bool{}
+	for i, part := range parts {
+		plan, err := entryPlan(part.Entry, add(&segment{size: int64(len(payloads[i])), bytes: payloads[i]}))
+		if err != nil {
+			return nil, err
+		}
+		p.ExecutionPlan = append(p.ExecutionPlan, plan)
+		methods[part.Entry.Name] = true
 	}
-	p.ExecutionPlan = append(p.ExecutionPlan, plan)
 	for _, m := range f.Module.Metadata {
+		if methods[m.Name] {
+			return nil, fmt.Errorf("method %s is an entry and a constant method", m.Name)
+		}
 		plan, err := methodPlan(m)
 		if err != nil {
 			return nil, err

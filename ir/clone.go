@@ -2,19 +2,26 @@ package ir
 
 import "slices"
 
-// Clone gives a copy of m whose operations can be changed: its entry is new, with values of its own. Parameters, constants,
-// buffers and init are shared.
+// Clone gives a copy of m whose operations can be changed: its entries are new, with values of their own. Parameters,
+// constants, buffers and init are shared.
 func (m *Module) Clone() *Module {
 	c := m.copyLists()
-	entry := *m.Entry
-	entry.Body = cloneRegion(m.Entry.Body, map[*Value]*Value{}, func(t Type) Type { return t })
-	c.Entry = &entry
+	c.Entry, c.More = cloneFunc(m.Entry), nil
+	for _, f := range m.More {
+		c.More = append(c.More, cloneFunc(f))
+	}
 	return c
+}
+
+func cloneFunc(f *Func) *Func {
+	c := *f
+	c.Body = cloneRegion(f.Body, map[*Value]*Value{}, func(t Type) Type { return t })
+	return &c
 }
 
 // Specialize gives a copy of m for inputs of known sizes: with gives the number that takes the place of a symbol, and false
 // for a symbol that stays. The entry has parameters of its own. Types of values follow; what the program computes does not
-// change for inputs of these sizes.
+// change for inputs of these sizes. It is of the main entry alone.
 func (m *Module) Specialize(with func(*Symbol) (int64, bool)) *Module {
 	replace := func(s *Symbol) *Expr {
 		if n, ok := with(s); ok {
@@ -46,11 +53,11 @@ func (m *Module) Specialize(with func(*Symbol) (int64, bool)) *Module {
 		entry.Outputs[i] = retype(t)
 	}
 	entry.Body = cloneRegion(m.Entry.Body, copies, retype)
-	c.Entry = &entry
+	c.Entry, c.More = &entry, nil
 	return c
 }
 
-// copyLists copies a module less its entry: lists can be changed, what they hold is shared.
+// copyLists copies a module with its lists: lists can be changed, what they hold is shared.
 func (m *Module) copyLists() *Module {
 	c := *m
 	c.Constants, c.Derived = slices.Clone(m.Constants), slices.Clone(m.Derived)

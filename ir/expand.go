@@ -20,14 +20,18 @@ func inferExpanded(c *Inference) ([]Type, error) {
 // constants and buffers are shared.
 func Expanded(m *Module) (*Module, error) {
 	found := false
-	if m.Entry != nil { // a module of init alone has none
-		m.Entry.Body.Walk(func(op *Op) { found = found || op.Def.Expand != nil })
+	for _, f := range m.Entries() { // a module of init alone has none
+		f.Body.Walk(func(op *Op) { found = found || op.Def.Expand != nil })
 	}
 	if !found {
 		return m, nil
 	}
 	m = m.Clone()
-	err := Build(func() { m.Entry.Body = expandRegion(m, m.Entry.Body, map[*Value]*Value{}) })
+	err := Build(func() {
+		for _, f := range m.Entries() {
+			f.Body = expandRegion(m, f.Body, map[*Value]*Value{})
+		}
+	})
 	return m, err
 }
 

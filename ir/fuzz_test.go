@@ -9,6 +9,7 @@ import (
 
 // FuzzParse reads any text. What is accepted must verify, print, and read back as the same text.
 func FuzzParse(f *testing.F) {
+	f.Add(sharing)
 	for _, text := range texts(f) {
 		f.Add(text)
 		for _, line := range strings.SplitAfter(text, "\n") { // short inputs mutate better

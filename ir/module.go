@@ -1,6 +1,6 @@
 package ir
 
-// Module is one method of a program: what it computes, with its constants and its state.
+// Module is what a program computes: one method or several over the same constants and the same state.
 type Module struct {
 	// Constants in the order in which they are written.
 	Constants []*Constant
@@ -10,13 +10,43 @@ type Module struct {
 	Init *Region
 	// Derived are the constants that Init computes.
 	Derived []*Derived
-	// Entry is the method itself.
+	// Entry is the method, the main one where there are several: "forward" of language models.
 	Entry *Func
+	// More are further methods, in the order in which they are written: the "draft" of a language model. A buffer that
+	// several methods use is one buffer: what a call of one writes, the next call of another reads. Methods share no
+	// symbols.
+	More []*Func
 	// Metadata are the program's constant methods, in the order in which they are written.
 	Metadata []Method
 }
 
-// Func is the entry function of a module.
+// Entries are all methods: the main one, then the further ones.
+func (m *Module) Entries() []*Func {
+	if m.Entry == nil {
+		return m.More
+	}
+	return append([]*Func{m.Entry}, m.More...)
+}
+
+// Named is the method of a name, nil where there is none.
+func (m *Module) Named(entry string) *Func {
+	for _, f := range m.Entries() {
+		if f.Name == entry {
+			return f
+		}
+	}
+	return nil
+}
+
+// Only is a module of one method of m. It has the constants, buffers and init of m, shared, those too that the
+// method does not use.
+func (m *Module) Only(f *Func) *Module {
+	c := m.copyLists()
+	c.Entry, c.More = f, nil
+	return c
+}
+
+// Func is a method of a module.
 type Func struct {
 	// Name is the method's name, "forward" for language models.
 	Name string

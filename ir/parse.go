@@ -26,7 +26,7 @@ func Parse(text string) (*Module, error) {
 		return nil, err
 	}
 	p := &parser{tokens: tokens, module: &Module{}, symbols: map[string]*Symbol{}, constants: map[string]*Value{},
-		derived: map[string]*Value{}, buffers: map[string]*Buffer{}, values: map[string]*Value{}}
+		derived: map[string]*Value{}, buffers: map[string]*Buffer{}, values: map[string]*Value{}, entries: map[string]bool{}}
 	if err := p.run(); err != nil {
 		return nil, err
 	}
@@ -46,6 +46,7 @@ type parser struct {
 	derived   map[string]*Value
 	buffers   map[string]*Buffer
 	values    map[string]*Value
+	entries   map[string]bool
 	scope     []string // the keys of values in the order of definition
 }
 
@@ -191,9 +192,6 @@ func (p *parser) parseModule() {
 			}
 			p.parseInit()
 		case "entry":
-			if p.module.Entry != nil {
-				p.fail("a second entry")
-			}
 			p.parseEntry()
 		default:
 			p.at--
@@ -269,7 +267,16 @@ func (p *parser) parseInit() {
 
 func (p *parser) parseEntry() {
 	f := &Func{Name: p.name(), Body: &Region{}}
-	p.module.Entry = f
+	switch {
+	case p.module.Entry == nil:
+		p.module.Entry = f
+	case p.entries[f.Name]:
+		p.fail("a second entry %s", quoteName(f.Name))
+	default:
+		p.module.More = append(p.module.More, f)
+	}
+	p.entries[f.Name] = true
+	p.values, p.scope = map[string]*Value{}, nil
 	p.expect("(")
 	p.list(")", func() {
 		p.expect("%")

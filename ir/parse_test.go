@@ -41,7 +41,7 @@ func TestParseErrors(t *testing.T) {
 		{"after the end", in() + " module", `line 10: want the end of the text, found "module"`},
 		{"unknown part", "module {\n constants", `line 2: want symbol, constant, buffer, method, init or entry, found "constants"`},
 		{"no entry", "module {\n}", `the module has no entry`},
-		{"two entries", strings.TrimSuffix(in(), "}") + "entry", `line 10: a second entry`},
+		{"two entries", strings.TrimSuffix(in(), "}") + "entry forward", `line 10: a second entry forward`},
 		{"two inits", "module {\n init {\n }\n init", `line 4: a second init`},
 
 		// Symbols, constants, buffers, methods.

@@ -19,7 +19,7 @@ func (m *Module) String() string {
 }
 
 // Print writes the canonical text of m: two modules are the same if and only if their texts are.
-// Values and symbols are numbered in the order in which they appear; the bytes of constants are not
+// Symbols are numbered in the order in which they appear, values so in each entry; the main entry stands first. The bytes of constants are not
 // part of the text.
 func Print(w io.Writer, m *Module) error {
 	p := newPrinter(m)
@@ -95,12 +95,12 @@ func newPrinter(m *Module) *printer {
 	if m.Init != nil {
 		noteRegion(m.Init)
 	}
-	if m.Entry != nil {
-		for _, v := range m.Entry.Params {
+	for _, f := range m.Entries() {
+		for _, v := range f.Params {
 			noteType(v.Type)
 		}
-		noteRegion(m.Entry.Body)
-		for _, t := range m.Entry.Outputs {
+		noteRegion(f.Body)
+		for _, t := range f.Outputs {
 			noteType(t)
 		}
 	}
@@ -178,7 +178,7 @@ func (p *printer) module(m *Module) {
 		p.indent--
 		p.line("}")
 	}
-	if f := m.Entry; f != nil {
+	for _, f := range m.Entries() {
 		p.count, p.params = 0, map[string]bool{}
 		params := make([]string, len(f.Params))
 		for i, v := range f.Params {

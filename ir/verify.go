@@ -4,8 +4,8 @@ import "fmt"
 
 // Verify checks every invariant of a module: operands and attributes fit the op table, values are
 // defined before they are used, every type is what its type rule derives, the value of a load is not
-// used after a later write of its buffer, constants and buffers have constant dims. The error quotes
-// the operation in the text form.
+// used after a later write of its buffer, constants and buffers have constant dims, entries share no
+// symbols. The error quotes the operation in the text form.
 func Verify(m *Module) error {
 	v := &verifier{module: m, visible: map[*Value]bool{}, symbols: map[*Symbol]bool{}, buffers: map[*Buffer]bool{},
 		version: map[*Buffer]int{}, loads: map[*Value]loadState{}}
@@ -95,14 +95,31 @@ func (v *verifier) run() error {
 	for _, d := range derived {
 		v.visible[d] = true
 	}
-	return v.entry()
-}
-
-func (v *verifier) entry() error {
-	f := v.module.Entry
-	if f == nil {
+	if m.Entry == nil {
 		return fmt.Errorf("the module has no entry")
 	}
+	entries := map[string]bool{}
+	owner := map[*Symbol]string{}
+	for _, f := range m.Entries() {
+		if entries[f.Name] {
+			return fmt.Errorf("entry %s stands twice", f.Name)
+		}
+		entries[f.Name] = true
+		v.symbols = map[*Symbol]bool{}
+		if err := v.entry(f); err != nil {
+			return err
+		}
+		for s := range v.symbols {
+			if other, taken := owner[s]; taken {
+				return fmt.Errorf("%s and %s share a symbol; each call has sizes of its own, so each entry needs its own symbols", other, f.Name)
+			}
+			owner[s] = f.Name
+		}
+	}
+	return nil
+}
+
+func (v *verifier) entry(f *Func) error {
 	names := map[string]bool{}
 	for _, p := range f.Params {
 		if names[p.Param] {
@@ -114,6 +131,7 @@ func (v *verifier) entry() error {
 		}
 		v.introduce(p.Type)
 		v.visible[p] = true
+		defer delete(v.visible, p)
 	}
 	if err := v.region(f.Body); err != nil {
 		return fmt.Errorf("%s: %w", f.Name, err)
@@ -122,6 +140,7 @@ func (v *verifier) entry() error {
 		return fmt.Errorf("%s: %d results, %d declared outputs", f.Name, len(f.Body.Results), len(f.Outputs))
 	}
 	for i, r := range f.Body.Results {
+		v.introduce(f.Outputs[i])
 		if err := compatibleOutput(r.Type, f.Outputs[i]); err != nil {
 			return fmt.Errorf("%s: output %d: %w", f.Name, i, err)
 		}

@@ -75,6 +75,33 @@ func (p *Program) Methods() []string {
 	return names
 }
 
+// Whole lifts all methods that compute and makes them one module: the main one, which the method names, then the others in
+// the order of the file. Constants and buffers of equal names are one. What [Program.Module] refuses of any of
+// them is refused.
+func (p *Program) Whole(main string) (*ir.Module, error) {
+	names := []string{main}
+	for _, name := range p.Methods() {
+		if name != main {
+			names = append(names, name)
+		}
+	}
+	parts := make([]*ir.Module, len(names))
+	for i, name := range names {
+		var err error
+		if parts[i], err = p.Module(name); err != nil {
+			return nil, err
+		}
+	}
+	m, err := ir.Join(parts)
+	if err == nil {
+		err = ir.Verify(m)
+	}
+	if err != nil {
+		return nil, invalid(p, "", err)
+	}
+	return m, nil
+}
+
 // Module lifts a method. The method must be one call of the MLX delegate over its inputs; what else
 // ExecuTorch programs may hold is refused by name.
 func (p *Program) Module(method string) (*ir.Module, error) {
