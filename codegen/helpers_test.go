@@ -83,7 +83,8 @@ func requireRoundTrip(t testing.TB, f codegen.File) (*program.Program, []byte) {
 	t.Helper()
 	path, want := write(t, f)
 	p := open(t, path)
-	m := lifted(t, p, f.Module.Entry.Name)
+	m, err := p.Whole(f.Module.Entry.Name)
+	require.NoError(t, err)
 	require.Equal(t, f.Module.String(), m.String())
 	requireSameConstants(t, f.Module, m)
 
