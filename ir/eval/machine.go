@@ -100,12 +100,19 @@ func (x *Machine) Module() *ir.Module { return x.module }
 // Run calls the entry function. Inputs must have the dtypes of the parameters and dims that their
 // types admit; outputs are converted to the declared dtypes. After an error the buffers hold what the
 // operations before it wrote.
-func (x *Machine) Run(inputs []Value) ([]Value, error) { return x.Call(context.Background(), inputs) }
+func (x *Machine) Run(inputs []Value) ([]Value, error) {
+	return x.Call(context.Background(), "", inputs)
+}
 
-// Call is Run that a context ends, between operations and inside long ones: the error is then the context's, and the
+// Call is Run of the entry of that name, of the main one where the name is empty, that a context ends, between operations and inside long ones: the error is then the context's, and the
 // buffers hold what the operations before that wrote, and perhaps a part of what one more was to write.
-func (x *Machine) Call(ctx context.Context, inputs []Value) ([]Value, error) {
+func (x *Machine) Call(ctx context.Context, entry string, inputs []Value) ([]Value, error) {
 	f := x.module.Entry
+	if entry != "" {
+		if f = x.module.Named(entry); f == nil {
+			return nil, fmt.Errorf("the module has no entry %q", entry)
+		}
+	}
 	if err := CheckInputs(f, inputs); err != nil {
 		return nil, err
 	}

@@ -516,15 +516,15 @@ func TestCancelledMachine(t *testing.T) {
 		}
 	}
 	in := []Value{{Tensor: f32([]int{2}, 1, 2)}}
-	_, err := x.Call(ctx, in)
+	_, err := x.Call(ctx, "f", in)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, []string{"store", "exp"}, names)
 	require.Equal(t, []float32{1, 2}, x.Buffer(x.Module().Buffers[0]).F)
 	names = nil
-	_, err = x.Call(ctx, in)
+	_, err = x.Call(ctx, "f", in)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Empty(t, names, "a context that has ended already")
-	_, err = x.Call(t.Context(), in)
+	_, err = x.Call(t.Context(), "", in)
 	require.NoError(t, err)
 	require.Equal(t, []string{"store", "exp", "neg", "exp", "neg", "scan", "neg", "store"}, names)
 }

@@ -21,11 +21,18 @@ type Constants struct {
 // NewConstants runs the init function of a module, if it has one, for the constants that it derives.
 func NewConstants(m *ir.Module, p eval.Precision) (*Constants, error) {
 	c := &Constants{precision: p, tensors: map[*ir.Value]*eval.Tensor{}, joined: map[WeightKey]eval.Value{}}
-	derived, err := eval.Derive(m, p)
+	return c, c.Derive(m)
+}
+
+// Derive runs the init function of another module of the same constants: of another entry.
+func (c *Constants) Derive(m *ir.Module) error {
+	derived, err := eval.Derive(m, c.precision)
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for v, content := range derived {
 		c.tensors[v] = content.Tensor
 	}
-	return c, err
+	return err
 }
 
 // Tensor is a constant, or what init has derived. The tensor must not be changed.

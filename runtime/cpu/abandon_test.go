@@ -69,8 +69,8 @@ func TestPiecesEnd(t *testing.T) {
 			ended := make(chan struct{})
 			close(ended)
 			x.done = ended
-			for i := range x.plans.All()[0].steps {
-				s := &x.plans.All()[0].steps[i]
+			for i := range x.plans[0].All()[0].steps {
+				s := &x.plans[0].All()[0].steps[i]
 				if !slices.Contains(loops, s.kind) {
 					continue
 				}

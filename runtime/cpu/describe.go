@@ -36,7 +36,7 @@ func Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options) error {
 	}
 	defer made.Close()
 	n := made.(*instance)
-	decode, err := n.bind(bind.Shapes(x.fused, 1))
+	decode, err := n.bind(x.fused, bind.Shapes(x.fused, 1))
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options) error {
 	bind.WriteKinds(&b, decode.work())
 	memory := fmt.Sprintf("%s for a token", bind.Size(4*decode.size))
 	if chunk = min(chunk, largestChunk(x.fused)); chunk > 1 {
-		p, err := n.bind(bind.Shapes(x.fused, chunk))
+		p, err := n.bind(x.fused, bind.Shapes(x.fused, chunk))
 		if err != nil {
 			return err
 		}

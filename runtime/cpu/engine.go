@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/etc-ml/etc/ir"
@@ -37,7 +38,7 @@ func (Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, error)
 		warn("--device cpu has no precision strict: this runs on the reference engine, slowly")
 		return reference.Engine{}.Compile(m, o)
 	}
-	fused, err := fuse.Run(m, passes.Control{Disable: o.DisablePasses, Verify: o.VerifyIR})
+	entries, err := fuseEntries(m, o)
 	if err != nil {
 		warn(fmt.Sprintf("this runs on the reference engine, slowly: %v", err))
 		return reference.Engine{}.Compile(m, o)
@@ -46,14 +47,32 @@ func (Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, error)
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
 	}
-	constants, err := bind.NewConstants(fused, o.Precision)
+	constants, err := bind.NewConstants(entries[0], o.Precision)
+	for _, more := range entries[1:] {
+		if err == nil {
+			err = constants.Derive(more)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
-	x := &executable{module: m, fused: fused, precision: o.Precision, warn: warn, observe: o.Observe, path: pathOf(o),
+	x := &executable{module: m, fused: entries[0], entries: entries, precision: o.Precision, warn: warn, observe: o.Observe, path: pathOf(o),
 		constants: constants, weights: map[bind.WeightKey]*weight{}}
 	x.pool = pool.New(threads)
 	return x, nil
+}
+
+// fuseEntries fuses each entry by itself, the main one first. They share constants and buffers.
+func fuseEntries(m *ir.Module, o engine.Options) ([]*ir.Module, error) {
+	var out []*ir.Module
+	for _, f := range m.Entries() {
+		fused, err := fuse.Run(m.Only(f), passes.Control{Disable: o.DisablePasses, Verify: o.VerifyIR})
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, fused)
+	}
+	return out, nil
 }
 
 // pathOf chooses how quantized weights meet activations: rounded to 8 bits for precision mixed, as they are
@@ -67,7 +86,8 @@ func pathOf(o engine.Options) kernel.Path {
 
 // executable is a fused module with what its instances share.
 type executable struct {
-	module, fused *ir.Module
+	module, fused *ir.Module   // fused is the main entry
+	entries       []*ir.Module // fused, the main one first
 	constants     *bind.Constants
 	precision     eval.Precision
 	path          kernel.Path
@@ -111,7 +131,7 @@ func (x *executable) constant(v *ir.Value) (*value, error) {
 
 // NewInstance makes an instance whose buffers are zeros.
 func (x *executable) NewInstance() (engine.Instance, error) {
-	n := &instance{exe: x, states: map[*ir.Buffer]*state{}, bits: eval.UnseededBits()}
+	n := &instance{exe: x, states: map[*ir.Buffer]*state{}, bits: eval.UnseededBits(), plans: make([]bind.Plans[*plan], len(x.entries))}
 	for _, b := range x.fused.Buffers {
 		s, err := newState(b, x.precision)
 		if err != nil {
@@ -127,17 +147,31 @@ type instance struct {
 	exe    *executable
 	states map[*ir.Buffer]*state
 	bits   func(n int) []uint32
-	plans  bind.Plans[*plan]
+	plans  []bind.Plans[*plan] // of each entry
 	arena  []float32
 	done   <-chan struct{} // of the context of the call that runs
 	// activations are the inputs of products in the form that these need; each step fills them anew.
 	activations, gathered []*kernel.Activations
 }
 
-// Run calls the entry function. After an error the buffers hold what the operations before it wrote. A context is
+// Run calls the main entry: see Call.
+func (x *instance) Run(ctx context.Context, inputs []eval.Value) ([]eval.Value, error) {
+	return x.call(ctx, 0, inputs)
+}
+
+// Call calls the entry of that name. After an error the buffers hold what the operations before it wrote. A context is
 // looked at between steps, between the pieces of their loops, and in pieces that may be long.
-func (x *instance) Run(ctx context.Context, inputs []eval.Value) (out []eval.Value, err error) {
-	f := x.exe.fused.Entry
+func (x *instance) Call(ctx context.Context, entry string, inputs []eval.Value) ([]eval.Value, error) {
+	at := slices.IndexFunc(x.exe.entries, func(m *ir.Module) bool { return m.Entry.Name == entry })
+	if at < 0 {
+		return nil, fmt.Errorf("the module has no entry %q", entry)
+	}
+	return x.call(ctx, at, inputs)
+}
+
+// call calls an entry by its number.
+func (x *instance) call(ctx context.Context, entry int, inputs []eval.Value) (out []eval.Value, err error) {
+	f := x.exe.entries[entry].Entry
 	defer func() {
 		// Kernels trust what was checked when the plan was made. Should a program get around that, it must
 		// not take the process with it.
@@ -153,7 +187,7 @@ func (x *instance) Run(ctx context.Context, inputs []eval.Value) (out []eval.Val
 	}
 	x.done = ctx.Done()
 	defer func() { x.done = nil }()
-	p, err := x.planFor(inputs)
+	p, err := x.planFor(entry, inputs)
 	if errors.Is(err, errEnded) {
 		return nil, ctx.Err() // nothing has run
 	}
@@ -197,15 +231,15 @@ func (x *instance) ended() bool {
 	}
 }
 
-// planFor finds or makes the plan for inputs of these shapes, and its memory.
-func (x *instance) planFor(inputs []eval.Value) (*plan, error) {
-	p, ok := x.plans.Find(inputs)
+// planFor finds or makes the plan of an entry for inputs of these shapes, and its memory.
+func (x *instance) planFor(entry int, inputs []eval.Value) (*plan, error) {
+	p, ok := x.plans[entry].Find(inputs)
 	if !ok {
 		var err error
-		if p, err = x.bind(bind.ShapesOf(inputs)); err != nil {
+		if p, err = x.bind(x.exe.entries[entry], bind.ShapesOf(inputs)); err != nil {
 			return nil, err
 		}
-		x.plans.Add(p.shapes, p)
+		x.plans[entry].Add(p.shapes, p)
 	}
 	if len(x.arena) < p.size {
 		x.arena = make([]float32, p.size)
@@ -224,7 +258,7 @@ func (x *instance) Reset() error {
 
 // Close frees the instance.
 func (x *instance) Close() error {
-	x.states, x.plans, x.arena = nil, bind.Plans[*plan]{}, nil
+	x.states, x.plans, x.arena = nil, nil, nil
 	return nil
 }
 

@@ -12,7 +12,7 @@ import (
 func (p *plan) observe(x *instance) error {
 	if p.labels == nil {
 		p.labels = bind.Labels(len(p.steps), func(i int) *ir.Op { return p.steps[i].op })
-		p.tokens = bind.Tokens(x.exe.fused.Entry.Params, p.shapes)
+		p.tokens = bind.Tokens(p.module.Entry.Params, p.shapes)
 	}
 	tell := x.exe.observe
 	call := engine.Step{Kind: engine.Call, Layer: engine.NoLayer, Tokens: p.tokens, Start: time.Now()}
@@ -20,7 +20,7 @@ func (p *plan) observe(x *instance) error {
 		s := &p.steps[i]
 		e := engine.Step{Kind: s.kind, Name: p.labels[i].Name, Layer: p.labels[i].Layer, Tokens: p.tokens, Start: time.Now()}
 		if err := s.run(); err != nil {
-			return x.failed(s, err)
+			return p.failed(s, err)
 		}
 		if x.ended() {
 			return errEnded

@@ -9,8 +9,9 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// plan is a module bound to the shapes of its inputs.
+// plan is a fused entry bound to the shapes of its inputs.
 type plan struct {
+	module  *ir.Module
 	shapes  [][]int // of the inputs; nil for ints
 	inputs  []*value
 	steps   []step
@@ -44,10 +45,9 @@ type binder struct {
 	ropes map[ropeKey]*ropeTable
 }
 
-// bind makes a plan for inputs of these shapes.
-func (x *instance) bind(shapes [][]int) (*plan, error) {
-	m := x.exe.fused
-	b := &binder{x: x, plan: &plan{shapes: shapes}, ropes: map[ropeKey]*ropeTable{}}
+// bind makes a plan of a fused entry for inputs of these shapes.
+func (x *instance) bind(m *ir.Module, shapes [][]int) (*plan, error) {
+	b := &binder{x: x, plan: &plan{module: m, shapes: shapes}, ropes: map[ropeKey]*ropeTable{}}
 	b.Planner = bind.NewPlanner(m, shapes, bind.Target[*value](b))
 	for i, p := range m.Entry.Params {
 		v := &value{kind: register, dtype: p.Type.DType, slot: &slot{}}
@@ -103,6 +103,9 @@ func (b *binder) Truncate(n int) { b.plan.steps = b.plan.steps[:n] }
 
 // BindStructure binds control flow and what only reference kernels take as a whole.
 func (b *binder) BindStructure() (bool, error) {
+	if b.x.ended() {
+		return true, errEnded // the first call reads weights
+	}
 	switch op := b.Op; op.Def.Name {
 	case "if":
 		return true, b.branch(op)
@@ -205,7 +208,7 @@ func (p *plan) run(x *instance) error {
 	}
 	for i := range p.steps {
 		if err := p.steps[i].run(); err != nil {
-			return x.failed(&p.steps[i], err)
+			return p.failed(&p.steps[i], err)
 		}
 		if x.ended() {
 			return errEnded
@@ -215,8 +218,8 @@ func (p *plan) run(x *instance) error {
 }
 
 // failed says which operation an error is of.
-func (x *instance) failed(s *step, err error) error {
-	return fmt.Errorf("%w\n\tin %s", err, ir.Describe(x.exe.fused, s.op))
+func (p *plan) failed(s *step, err error) error {
+	return fmt.Errorf("%w\n\tin %s", err, ir.Describe(p.module, s.op))
 }
 
 // tensor is v as the reference kernels take it: its own memory where it is dense.

@@ -60,7 +60,7 @@ type Executable interface {
 
 // Instance is a module with its state: one session, one user. It is not safe for concurrent use.
 type Instance interface {
-	// Run calls the entry function: inputs and outputs by position.
+	// Run calls the main entry: inputs and outputs by position.
 	//
 	// A context that has ended when the call comes leaves the state as it was, and its error is given. One that ends
 	// while the call runs abandons it, within 100 ms on a CPU and between two sequences of kernels on other devices;
@@ -79,6 +79,13 @@ type Ahead interface {
 	// output of this call, whatever stands there. The instance may begin it while this call runs, or ignore it. Whatever is called
 	// next gives and leaves what it would without; if it is a call with those inputs, sooner.
 	RunAhead(ctx context.Context, inputs, next []eval.Value) ([]eval.Value, error)
+}
+
+// Entries is an instance of a module of which every entry can be called. All calls are of one state: a buffer that several entries
+// use is one buffer. Engines that are not Entries compile the main entry.
+type Entries interface {
+	// Call is Run of the entry of that name.
+	Call(ctx context.Context, entry string, inputs []eval.Value) ([]eval.Value, error)
 }
 
 // State is the content of a buffer of an instance.

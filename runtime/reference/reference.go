@@ -39,14 +39,19 @@ func (x *executable) Close() error { return nil }
 
 type instance struct{ *eval.Machine }
 
-// Run calls the entry function. A context is looked at between operations and inside long ones.
+// Run calls the main entry. A context is looked at between operations and inside long ones.
 func (x instance) Run(ctx context.Context, inputs []eval.Value) ([]eval.Value, error) {
+	return x.Call(ctx, x.Module().Entry.Name, inputs)
+}
+
+// Call calls the entry of that name.
+func (x instance) Call(ctx context.Context, entry string, inputs []eval.Value) ([]eval.Value, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	out, err := x.Call(ctx, inputs)
+	out, err := x.Machine.Call(ctx, entry, inputs)
 	if ended := ctx.Err(); ended != nil && errors.Is(err, ended) {
-		return nil, fmt.Errorf("%s: %w", x.Module().Entry.Name, &engine.AbandonedError{Cause: ended})
+		return nil, fmt.Errorf("%s: %w", entry, &engine.AbandonedError{Cause: ended})
 	}
 	return out, err
 }
