@@ -25,13 +25,19 @@ func CountUses(r *Region) map[*Value]int {
 	return n
 }
 
-// CountUses counts the uses of every value in init and the entry, and those of derived constants and their cells.
+// CountUses counts the uses of every value in init and the entries, and those of derived constants and their cells.
 func (m *Module) CountUses() map[*Value]int {
 	n := CountUses(m.Entry.Body)
-	if m.Init != nil {
-		for v, count := range CountUses(m.Init) {
+	add := func(r *Region) {
+		for v, count := range CountUses(r) {
 			n[v] += count
 		}
+	}
+	for _, f := range m.More {
+		add(f.Body)
+	}
+	if m.Init != nil {
+		add(m.Init)
 	}
 	for _, d := range m.Derived {
 		n[d.Cell.Value]++

@@ -77,7 +77,7 @@ type option struct {
 // linearWeights lists the weights of the linears, and counts their elements.
 func linearWeights(m *ir.Module, o *Options) (choices []*choice, elements int64, err error) {
 	seen := map[*ir.Constant]bool{}
-	err = eachWeight(m.Entry.Body, func(kind WeightKind, c *ir.Constant) error {
+	add := func(kind WeightKind, c *ir.Constant) error {
 		if kind != LinearWeight || seen[c] {
 			return nil
 		}
@@ -104,8 +104,13 @@ func linearWeights(m *ir.Module, o *Options) (choices []*choice, elements int64,
 		choices = append(choices, x)
 		elements += ir.Elements(c.Data.Shape())
 		return nil
-	})
-	return choices, elements, err
+	}
+	for _, f := range m.Entries() {
+		if err := eachWeight(f.Body, add); err != nil {
+			return nil, 0, err
+		}
+	}
+	return choices, elements, nil
 }
 
 func (c *choice) cols() int { return int(c.data.Shape()[len(c.data.Shape())-1]) }

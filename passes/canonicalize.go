@@ -8,7 +8,7 @@ import "github.com/etc-ml/etc/ir"
 // may not be used after the buffer is written again.
 func canonicalize(m *ir.Module, _ *Options) error {
 	return ir.Build(func() {
-		rewrite(m, m.Entry.Body, func(_ *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
+		rewriteEntries(m, func(_ *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
 			switch op.Def.Name {
 			case "astype", "reshape", "broadcast_to", "transpose":
 				if x := op.Input("x"); x.Def != nil && x.Def.Def.Effect == ir.Reads {

@@ -11,9 +11,8 @@ import (
 // eliminateDead removes operations whose results nothing uses and that write no buffer, results of ifs and
 // carries of scans that nothing uses, and constants that nothing uses.
 func eliminateDead(m *ir.Module, _ *Options) error {
-	for {
-		if !sweep(m.Entry.Body, ir.CountUses(m.Entry.Body)) {
-			break
+	for _, f := range m.Entries() {
+		for sweep(f.Body, ir.CountUses(f.Body)) {
 		}
 	}
 	uses := m.CountUses()
@@ -147,9 +146,14 @@ func eliminateCommon(m *ir.Module, _ *Options) error {
 			r.Results[i] = replace(v)
 		}
 	}
-	walk(m.Entry.Body, nil)
-	// Symbols of merged operations (item_int) live on in types until they are derived again.
-	return retype(m.Entry.Body)
+	for _, f := range m.Entries() {
+		walk(f.Body, nil)
+		// Symbols of merged operations (item_int) live on in types until they are derived again.
+		if err := retype(f.Body); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // literalInts replaces int arguments whose value is a constant by literals, where the operand takes them.

@@ -21,7 +21,7 @@ var decompositions = map[string]func(b *ir.Builder, op *ir.Op, o *Options) []*ir
 // decompose replaces composite operations.
 func decompose(m *ir.Module, o *Options) error {
 	err := ir.Build(func() {
-		rewrite(m, m.Entry.Body, func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
+		rewriteEntries(m, func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
 			d := decompositions[op.Def.Name]
 			if d == nil {
 				return nil, false

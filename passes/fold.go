@@ -25,11 +25,11 @@ type Folding struct {
 	Result func(b *ir.Builder, op *ir.Op, t *eval.Tensor) *ir.Value
 }
 
-// Fold computes the operations of the entry that f says.
+// Fold computes the operations of the entries that f says.
 func (f *Folding) Fold(m *ir.Module) error {
 	var failed error
 	err := ir.Build(func() {
-		rewrite(m, m.Entry.Body, func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
+		rewriteEntries(m, func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
 			if failed != nil || !f.folds(op) {
 				return nil, false
 			}

@@ -2,27 +2,115 @@ package passes
 
 import (
 	"slices"
+	"strconv"
 
 	"github.com/etc-ml/etc/ir"
 )
 
 // fuseProjections merges linears that share an input, a fused name and a dtype of weights: one matrix
 // product and slices instead of several products. The rows of the weights follow each other in the order
-// of the operations.
+// of the operations. Weights that several entries use merge where all of them use them so: else they would be
+// stored twice.
 func fuseProjections(m *ir.Module, _ *Options) error {
-	return ir.Build(func() { fuseRegion(m, m.Entry.Body) })
+	p := &projections{module: m, joined: map[string]map[string]*ir.Constant{}}
+	for _, f := range m.Entries() {
+		p.uses = append(p.uses, usesOf(f.Body))
+	}
+	return ir.Build(func() {
+		for i, f := range m.Entries() {
+			p.entry = i
+			p.fuse(f.Body)
+		}
+	})
 }
 
-func fuseRegion(m *ir.Module, r *ir.Region) {
-	for _, op := range r.Ops {
-		for _, n := range op.Regions {
-			fuseRegion(m, n)
-		}
-	}
+// projections is the state of the pass.
+type projections struct {
+	module *ir.Module
+	entry  int                                // the number of the entry whose regions merge
+	uses   []*weightUses                      // by entry
+	joined map[string]map[string]*ir.Constant // what groups became, by the group's key and the constant's name
+}
+
+// weightUses tells how an entry uses weights that can merge.
+type weightUses struct {
+	weights map[*ir.Constant]int // how often a weight is used
+	groups  map[string]int       // how often a group of weights would merge, by its key
+}
+
+// membersOf are the linears of a region that would merge, those in regions of it aside.
+func membersOf(r *ir.Region) map[family][]*ir.Op {
 	members := map[family][]*ir.Op{}
 	for _, op := range r.Ops {
 		if f, ok := familyOf(op); ok {
 			members[f] = append(members[f], op)
+		}
+	}
+	return members
+}
+
+func usesOf(r *ir.Region) *weightUses {
+	u := &weightUses{map[*ir.Constant]int{}, map[string]int{}}
+	var walk func(r *ir.Region)
+	walk = func(r *ir.Region) {
+		for _, op := range r.Ops {
+			for i, o := range op.Def.Operands {
+				if o.Kind == ir.WeightOperand && len(op.Args[i]) > 0 {
+					u.weights[storedIn(op.Args[i][0].Value)]++
+				}
+			}
+			for _, n := range op.Regions {
+				walk(n)
+			}
+		}
+		for f, group := range membersOf(r) {
+			u.groups[groupKey(f.name, group)]++
+		}
+	}
+	walk(r)
+	return u
+}
+
+// storedIn is the constant of a weight, of its codes where it is quantized; nil where there is none.
+func storedIn(w *ir.Value) *ir.Constant {
+	if w.Def != nil && w.Def.Def.Name == "quantized" {
+		w = w.Def.Input("packed")
+	}
+	return w.Constant
+}
+
+// groupKey is equal for groups that become the same weight.
+func groupKey(name string, group []*ir.Op) string {
+	key := strconv.Quote(name)
+	for _, op := range group {
+		key += " " + strconv.Quote(storedIn(op.Input("weight")).Name)
+	}
+	return key
+}
+
+// mergesEverywhere reports whether every other entry that uses a weight of the group merges the same group.
+func (p *projections) mergesEverywhere(key string, group []*ir.Op) bool {
+	for i, u := range p.uses {
+		for _, op := range group {
+			if n := u.weights[storedIn(op.Input("weight"))]; i != p.entry && n != u.groups[key] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (p *projections) fuse(r *ir.Region) {
+	m := p.module
+	for _, op := range r.Ops {
+		for _, n := range op.Regions {
+			p.fuse(n)
+		}
+	}
+	members := membersOf(r)
+	for f, group := range members {
+		if !p.mergesEverywhere(groupKey(f.name, group), group) {
+			delete(members, f)
 		}
 	}
 	replaced := map[*ir.Value]*ir.Value{}
@@ -38,7 +126,7 @@ func fuseRegion(m *ir.Module, r *ir.Region) {
 		if op != group[0] {
 			continue // merged with the first
 		}
-		y := b.Value("linear", nil, op.Input("x"), joinWeights(m, b, f.name, group))
+		y := b.Value("linear", nil, op.Input("x"), p.join(b, f.name, group))
 		start := int64(0)
 		for _, g := range group {
 			rows, _ := g.Input("weight").Type.Shape[0].Const()
@@ -50,16 +138,27 @@ func fuseRegion(m *ir.Module, r *ir.Region) {
 	ir.ReplaceUses(r, replaced)
 }
 
-// joinWeights makes one weight of those of a family: a constant, or three for weights that the checkpoint
-// holds quantized.
-func joinWeights(m *ir.Module, b *ir.Builder, name string, group []*ir.Op) *ir.Value {
+// join makes one weight of those of a family: a constant, or three for weights that the checkpoint
+// holds quantized. Another entry may have made them already.
+func (p *projections) join(b *ir.Builder, name string, group []*ir.Op) *ir.Value {
+	key := groupKey(name, group)
+	made := p.joined[key]
+	if made == nil {
+		made = map[string]*ir.Constant{}
+		p.joined[key] = made
+	}
 	join := func(name string, of func(w *ir.Value) *ir.Constant) *ir.Value {
+		if c := made[name]; c != nil {
+			return c.Value
+		}
 		var data []ir.Data
 		for _, g := range group {
 			data = append(data, of(g.Input("weight")).Data)
 		}
 		all := ir.Concat(data...)
-		return insertConstant(m, of(group[0].Input("weight")), name, ir.StaticType(all.DType(), all.Shape()...), all)
+		v := insertConstant(p.module, of(group[0].Input("weight")), name, ir.StaticType(all.DType(), all.Shape()...), all)
+		made[name] = v.Constant
+		return v
 	}
 	first := group[0].Input("weight")
 	if first.Constant != nil {

@@ -9,13 +9,18 @@ import (
 // legalize makes a lowered module writable. On the wire a value is a slot, which an If's arms share with
 // its result and a Scan's carry keeps from step to step; so values that come from elsewhere are copied
 // where a region yields them. Loads are placed where lifting will find them: right before the first use
-// after the last write of their buffer.
+// after the last write of their buffer. What several entries share is put into the order in which lifting finds it.
 func legalize(m *ir.Module, _ *Options) error {
-	return ir.Build(func() {
-		legalizeRegion(m, m.Entry.Body)
-		copyStaleLoads(m.Entry.Body)
-		placeLoads(m.Entry.Body, map[*ir.Buffer]*ir.Value{})
+	err := ir.Build(func() {
+		for _, f := range m.Entries() {
+			legalizeRegion(m, f.Body)
+			copyCarriedOutputs(m, f.Body)
+			copyStaleLoads(f.Body)
+			placeLoads(f.Body, map[*ir.Buffer]*ir.Value{})
+		}
 	})
+	m.OrderByEntry()
+	return err
 }
 
 // legalizeRegion inserts the copies that nested regions need, inner regions first.
@@ -46,12 +51,14 @@ func legalizeRegion(m *ir.Module, r *ir.Region) {
 		ops = append(ops, op)
 	}
 	r.Ops = ops
-	if r == m.Entry.Body {
-		// The last value of a carry lies in the carry's slot; an output has one of its own.
-		for i, v := range r.Results {
-			if v.Def != nil && v.Def.Def.Name == "scan" && v.Index >= len(v.Def.Results)-len(v.Def.Args[1]) {
-				r.Results[i] = (&ir.Builder{Module: m, Region: r}).Value("id_copy", nil, v)
-			}
+}
+
+// copyCarriedOutputs copies the outputs that are last values of carries: these lie in the carry's slot, an output has
+// one of its own.
+func copyCarriedOutputs(m *ir.Module, body *ir.Region) {
+	for i, v := range body.Results {
+		if v.Def != nil && v.Def.Def.Name == "scan" && v.Index >= len(v.Def.Results)-len(v.Def.Args[1]) {
+			body.Results[i] = (&ir.Builder{Module: m, Region: body}).Value("id_copy", nil, v)
 		}
 	}
 }

@@ -39,6 +39,13 @@ func rewrite(m *ir.Module, r *ir.Region, f func(b *ir.Builder, op *ir.Op) ([]*ir
 	walk(r)
 }
 
+// rewriteEntries is rewrite of every entry, in order.
+func rewriteEntries(m *ir.Module, f func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool)) {
+	for _, entry := range m.Entries() {
+		rewrite(m, entry.Body, f)
+	}
+}
+
 // retype derives every type of a region again, after a constant or an operation has changed its type.
 func retype(r *ir.Region) error {
 	for _, op := range r.Ops {

@@ -13,7 +13,7 @@ import (
 func quantizeWeights(m *ir.Module, o *Options) error {
 	q := &weightQuantizer{module: m, recipe: o.Recipe, report: o.Report, done: map[weightUse]*quantizedConstant{}, kept: map[*ir.Constant]bool{}}
 	return ir.Build(func() {
-		rewrite(m, m.Entry.Body, func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
+		rewriteEntries(m, func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
 			kind := kindOf(op)
 			changed := false
 			for i, o := range op.Def.Operands {
@@ -153,5 +153,10 @@ func roundConstants(m *ir.Module, _ *Options) error {
 			c.Value.Type.DType = ir.BF16
 		}
 	}
-	return retype(m.Entry.Body)
+	for _, f := range m.Entries() {
+		if err := retype(f.Body); err != nil {
+			return err
+		}
+	}
+	return nil
 }
