@@ -1,6 +1,8 @@
 package codegen_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"os"
 	"slices"
 	"strings"
@@ -92,4 +94,20 @@ func TestEntriesRefused(t *testing.T) {
 	m.Metadata = append(m.Metadata, ir.Method{Name: "draft", Values: []any{int64(1)}})
 	_, err = codegen.Plan(codegen.File{Module: m})
 	require.EqualError(t, err, "method draft is an entry and a constant method")
+}
+
+// TestEntriesJSON: the textual form has the graph of every entry.
+func TestEntriesJSON(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, codegen.WriteJSON(&b, codegen.File{Module: entries(t)}))
+	type graph struct {
+		MutableBuffers int `json:"num_mutable_buffer_tensors"`
+	}
+	var got struct {
+		Delegate  graph
+		Delegates map[string]graph
+	}
+	require.NoError(t, json.Unmarshal(b.Bytes(), &got))
+	require.Equal(t, graph{1}, got.Delegate)
+	require.Equal(t, map[string]graph{"draft": {2}}, got.Delegates)
 }

@@ -27,6 +27,18 @@ type Report struct {
 	Constants []Constant `json:"constant_methods"`
 	// Metadata is the named data that no method uses as a weight.
 	Metadata []Named `json:"metadata"`
+	// Shared is what several methods use, nil where there is nothing.
+	Shared *Shared `json:"shared,omitempty"`
+}
+
+// Shared is what several methods use. A weight is stored once; a buffer is one for etc, ExecuTorch's runtime gives each
+// method its own.
+type Shared struct {
+	// Weights is the number of constants, WeightSize what they take in the file.
+	Weights    int   `json:"weights"`
+	WeightSize int64 `json:"weight_size"`
+	// Buffers are their names.
+	Buffers []string `json:"buffers"`
 }
 
 // Method is a method that computes.
@@ -108,7 +120,34 @@ func Read(p *program.Program) *Report {
 			r.Metadata = append(r.Metadata, Named{n.Key, s.Offset, s.Size})
 		}
 	}
+	r.Shared = sharedBy(r.Methods)
 	return r
+}
+
+// sharedBy finds the weights and buffers of more than one method.
+func sharedBy(methods []Method) *Shared {
+	s := &Shared{Buffers: []string{}}
+	weights, buffers := map[string]int{}, map[string]int{}
+	for _, m := range methods {
+		if m.Graph == nil {
+			continue
+		}
+		for _, w := range m.Graph.Weights {
+			if weights[w.Name]++; weights[w.Name] == 2 {
+				s.Weights++
+				s.WeightSize += w.Size
+			}
+		}
+		for _, b := range m.Graph.Buffers {
+			if buffers[b.Name]++; buffers[b.Name] == 2 {
+				s.Buffers = append(s.Buffers, b.Name)
+			}
+		}
+	}
+	if s.Weights+len(s.Buffers) == 0 {
+		return nil
+	}
+	return s
 }
 
 // Method finds a method of the report by its name.

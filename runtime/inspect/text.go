@@ -29,6 +29,10 @@ func (r *Report) WriteText(w io.Writer) error {
 	for _, m := range r.Methods {
 		m.write(t)
 	}
+	if s := r.Shared; s != nil {
+		t.add("shared", "%s, %s, stored once", plural(s.Weights, "weight"), humanize.Bytes(uint64(s.WeightSize)))
+		t.list("", s.Buffers)
+	}
 	if len(r.Constants) > 0 {
 		t.add("constants", "%s", strings.Join(constantsText(r.Constants), ", "))
 	}

@@ -44,7 +44,7 @@ they read, buffers and memory.`,
 	}
 	fl := cmd.Flags()
 	fl.BoolVar(&f.json, "json", false, "print one JSON object")
-	fl.BoolVar(&f.ir, "ir", false, "print the method as IR text")
+	fl.BoolVar(&f.ir, "ir", false, "print all methods, or the one that --method names, as IR text")
 	fl.BoolVar(&f.nodes, "nodes", false, "print how many nodes of each type there are")
 	fl.BoolVar(&f.weights, "weights", false, "print a table of the weights")
 	fl.BoolVar(&f.dot, "dot", false, "print the method as a graph for Graphviz")
@@ -95,6 +95,9 @@ func runInspect(cmd *cobra.Command, path string, f inspectFlags) error {
 		if err != nil {
 			return err
 		}
+		if f.ir && f.after == "" && !cmd.Flags().Changed("method") {
+			return printEntries(cmd, p, m)
+		}
 		if f.plan {
 			return writePlan(out, m, e, o)
 		}
@@ -120,6 +123,16 @@ func runInspect(cmd *cobra.Command, path string, f inspectFlags) error {
 		return err
 	}
 	return recordOf(p).write(out)
+}
+
+// printEntries prints all methods as one module, or m alone where they are none.
+func printEntries(cmd *cobra.Command, p *program.Program, m *ir.Module) error {
+	whole, err := p.Whole(m.Entry.Name)
+	if err != nil {
+		logf(cmd.ErrOrStderr(), "etc: the methods are printed one by one (--method), this is %s: %v", m.Entry.Name, err)
+		whole = m
+	}
+	return ir.Print(cmd.OutOrStdout(), whole)
 }
 
 // inspection is what --json prints.

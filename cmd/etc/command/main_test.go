@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/etc-ml/etc/codegen"
+	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders/safetensors"
 )
 
@@ -44,6 +47,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits":   exits,
 			"model":   model,
+			"irmodel": irModel,
 			"cut":     cut,
 			"poke":    poke,
 			"tensors": tensors,
@@ -91,6 +95,22 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	} else if want != 0 && !strings.HasPrefix(stderr, "etc: ") && !strings.Contains(stderr, "\netc: ") {
 		ts.Fatalf("exit code %d without an error on standard error", got)
 	}
+}
+
+// irModel writes a program of the IR in a file, its constants filled with a pattern: irmodel FILE IR.
+func irModel(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 2, "irmodel FILE IR")
+	m, err := ir.Parse(ts.ReadFile(args[1]))
+	ts.Check(err)
+	for i, c := range m.Constants {
+		dims, _ := c.Value.Type.Static()
+		values := make([]float32, ir.Elements(dims))
+		for j := range values {
+			values[j] = float32((i+3*j)%7) / 4
+		}
+		c.Data = ir.Float32s(dims, values...)
+	}
+	ts.Check(codegen.Write(context.Background(), ts.MkAbs(args[0]), codegen.File{Module: m, Jobs: 1}))
 }
 
 // cut copies the first bytes of a file: cut FROM TO SIZE; a negative size leaves that many bytes out.
