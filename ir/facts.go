@@ -80,22 +80,24 @@ func (d *OpDef) CanFold() bool { return d.Effect == Pure && d.Results > 0 }
 // Writes reports whether op or an operation of its regions writes a buffer.
 func (op *Op) Writes() bool {
 	found := false
-	op.EachWrite(func(*Op) { found = true })
+	op.EachWrite(func(*Buffer) { found = true })
 	return found
 }
 
-// EachWrite calls f for op and the operations of its regions that write buffers, in list order.
-func (op *Op) EachWrite(f func(*Op)) {
+// EachWrite calls f for every buffer that op or an operation of its regions writes, in list order.
+func (op *Op) EachWrite(f func(*Buffer)) {
 	if op.Def.Effect == Writes {
-		f(op)
+		for _, b := range op.Buffers() {
+			f(b)
+		}
 	}
 	for _, r := range op.Regions {
 		r.EachWrite(f)
 	}
 }
 
-// EachWrite calls f for the operations of r and of its nested regions that write buffers, in list order.
-func (r *Region) EachWrite(f func(*Op)) {
+// EachWrite calls f for every buffer that the operations of r and of its nested regions write, in list order.
+func (r *Region) EachWrite(f func(*Buffer)) {
 	for _, op := range r.Ops {
 		op.EachWrite(f)
 	}

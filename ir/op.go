@@ -98,7 +98,7 @@ func (op *Op) Input(name string) *Value {
 	return a.Value
 }
 
-// Like makes an operation with the definition, attributes, buffer and a copy of the arguments of op, without results
+// Like makes an operation with the definition, attributes, buffers and a copy of the arguments of op, without results
 // and regions.
 func (op *Op) Like() *Op {
 	n := &Op{Def: op.Def, Attrs: op.Attrs, Buffer: op.Buffer, Second: op.Second, Args: make([][]Arg, len(op.Args))}

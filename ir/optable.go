@@ -178,7 +178,7 @@ var Ops = []OpDef{
 	{Name: "buffer_conv", Operands: operands("x w reset?"), Attrs: BufferConvAttrs{}, Results: 1, Effect: Writes, State: AdvancesState, Infer: inferBufferConv},
 	{Name: "buffer_delta_rule", Operands: operands("q k v g beta reset?"), Results: 1, Effect: Writes, State: AdvancesState, Infer: inferBufferDeltaRule},
 	// Ops of the GPU engine (runtime/gpu/lower); see lowered.go.
-	{Name: "copy", Operands: operands("x"), Results: 1, Expand: expandCopy},
+	{Name: "copy", Operands: operands("x"), Results: 1, Rows: Elementwise, Expand: expandCopy},
 	{Name: "delta_gates", Operands: operands("x bias rate update"), Results: 2, Expand: expandDeltaGates},
 	{Name: "rope_angles", Operands: operands("position:int freqs?"), Attrs: RopeAnglesAttrs{Scale: 1}, Results: 1, Expand: expandRopeAngles},
 	{Name: "rope_heads", Operands: operands("x angles weight?"), Attrs: RopeHeadsAttrs{}, Results: 1, Expand: expandRopeHeads},

@@ -227,7 +227,7 @@ func checkOp(op *Op) error {
 	if err := checkArgs(op); err != nil {
 		return err
 	}
-	if needs := op.Def.State != NoState; needs != (op.Buffer != nil) {
+	if needs := op.Def.Effect == Reads || op.Def.Effect == Writes; needs != (op.Buffer != nil) {
 		if needs {
 			return fmt.Errorf("%s: names no buffer", op.Def.Name)
 		}
@@ -289,11 +289,7 @@ func (v *verifier) regions(op *Op) error {
 	}
 	writes := map[*Buffer]bool{}
 	for _, r := range op.Regions {
-		r.EachWrite(func(w *Op) {
-			for _, b := range w.Buffers() {
-				writes[b] = true
-			}
-		})
+		r.EachWrite(func(b *Buffer) { writes[b] = true })
 	}
 	if op.Def.Name == "scan" { // the second step sees what the first wrote
 		for b := range writes {

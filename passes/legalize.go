@@ -155,7 +155,7 @@ func copyStaleLoads(r *ir.Region) {
 			op.EachArg(func(a *ir.Arg) { use(a.Value) })
 			written := map[*ir.Buffer]bool{}
 			for _, n := range op.Regions {
-				n.EachWrite(func(w *ir.Op) { written[w.Buffer] = true })
+				n.EachWrite(func(b *ir.Buffer) { written[b] = true })
 			}
 			if op.Def.Name == "scan" {
 				for b := range written {
@@ -235,7 +235,7 @@ func placeLoads(r *ir.Region, live map[*ir.Buffer]*ir.Value) {
 		op.EachArg(func(a *ir.Arg) { a.Value = place(a.Value) })
 		written := map[*ir.Buffer]bool{}
 		for _, n := range op.Regions {
-			n.EachWrite(func(w *ir.Op) { written[w.Buffer] = true })
+			n.EachWrite(func(b *ir.Buffer) { written[b] = true })
 		}
 		if op.Def.Name == "scan" {
 			for w := range written {

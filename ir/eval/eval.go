@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/etc-ml/etc/ir"
@@ -163,7 +164,7 @@ func runExpansion(c *Call) ([]Value, error) {
 		return nil, fmt.Errorf("%s: %w", c.Op.Def.Name, err)
 	}
 	x := &Machine{precision: c.Precision, constants: NewConstants(), uses: map[*ir.Region][][]*ir.Value{}, bits: c.Bits,
-		env: map[*ir.Value]Value{}, derived: map[*ir.Value]Value{}}
+		env: map[*ir.Value]Value{}, derived: map[*ir.Value]Value{}, ctx: context.Background()}
 	for i, args := range c.Op.Args {
 		for j, a := range args {
 			if a.Kind == ir.ValueArg {

@@ -388,7 +388,7 @@ func TestFoldable(t *testing.T) {
 			continue
 		}
 		foldable++
-		require.True(t, kernels[d.Name] != nil || d.Expand != nil, "%s has no kernel", d.Name)
+		require.True(t, kernels[d.Name] != nil || d.Expand != nil, "%s has neither a kernel nor an expansion", d.Name)
 		require.Zero(t, d.Regions, d.Name)
 		require.Equal(t, ir.NoState, d.State, d.Name)
 	}

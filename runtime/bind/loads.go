@@ -14,11 +14,7 @@ func HeldLoads(r *ir.Region) map[*ir.Op]bool {
 	written := map[*ir.Buffer]bool{} // by nested regions
 	for _, op := range r.Ops {
 		for _, n := range op.Regions {
-			n.EachWrite(func(w *ir.Op) {
-				for _, b := range w.Buffers() {
-					written[b] = true
-				}
-			})
+			n.EachWrite(func(b *ir.Buffer) { written[b] = true })
 		}
 	}
 	stale := map[*ir.Op]bool{}

@@ -205,7 +205,7 @@ func dropSelfStores(r *ir.Region, e *edit) {
 			}
 			version[op.Buffer]++
 		default:
-			op.EachWrite(func(w *ir.Op) { version[w.Buffer]++ })
+			op.EachWrite(func(b *ir.Buffer) { version[b]++ })
 		}
 	}
 }

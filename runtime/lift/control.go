@@ -130,7 +130,7 @@ func (s *state) put(id slotID, v *ir.Value) {
 // forgetLoads drops the loads of buffers that the regions of op write.
 func (l *lifter) forgetLoads(s *state, op *ir.Op) {
 	for _, r := range op.Regions {
-		r.EachWrite(func(w *ir.Op) { delete(s.loads, w.Buffer) })
+		r.EachWrite(func(b *ir.Buffer) { delete(s.loads, b) })
 	}
 }
 
