@@ -38,7 +38,7 @@ func isUndef(v *Value) bool { return v.Def != nil && v.Def.Def.Effect == Undefin
 
 // join is the type of result number i, which is a or b.
 func (c *Inference) join(i int, a, b Type) (Type, error) {
-	if a.Kind != b.Kind || a.DType != b.DType || a.Bits != b.Bits || a.Group != b.Group || a.Rank() != b.Rank() {
+	if a.Kind != b.Kind || a.DType != b.DType || a.WeightForm != b.WeightForm || a.Rank() != b.Rank() {
 		return a, fmt.Errorf("the arms give %s and %s", a, b)
 	}
 	if a.Kind == IntKind {

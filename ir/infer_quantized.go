@@ -5,36 +5,10 @@ import (
 	"slices"
 )
 
-// quantMode is a way to read quantized weights: mlx/ops.cpp, quantization modes.
-type quantMode struct {
-	name   string
-	bits   []int
-	groups []int
-}
-
-// quantModes are the modes of MLX. affine has scales and biases in floating point, the others scales in
-// u8 and no biases. Groups of 16 in mode affine can be dequantized, but MLX has no products of them.
-var quantModes = []quantMode{
-	{"affine", []int{2, 3, 4, 5, 6, 8}, []int{16, 32, 64, 128}},
-	{"mxfp4", []int{4}, []int{32}},
-	{"mxfp8", []int{8}, []int{32}},
-	{"nvfp4", []int{4}, []int{16}},
-}
-
-// quantShape checks mode, bits, group size and the shapes of packed codes and scales against each
-// other, and gives the shape of the weight: packed codes u32 [..., K*bits/32], scales [..., K/group].
-func quantShape(mode string, bits, group int, packed, scales Type) ([]*Expr, error) {
-	i := slices.IndexFunc(quantModes, func(m quantMode) bool { return m.name == mode })
-	if i < 0 {
-		return nil, fmt.Errorf("mode must be affine, mxfp4, mxfp8 or nvfp4, found %q", mode)
-	}
-	m := quantModes[i]
-	if !slices.Contains(m.bits, bits) {
-		return nil, fmt.Errorf("mode %s has bits of %v, found %d", mode, m.bits, bits)
-	}
-	if !slices.Contains(m.groups, group) {
-		return nil, fmt.Errorf("mode %s has group sizes of %v, found %d", mode, m.groups, group)
-	}
+// quantShape checks the shapes of packed codes and scales against the form and each other, and gives the
+// shape of the weight.
+func (f WeightForm) quantShape(packed, scales Type) ([]*Expr, error) {
+	bits, group := f.Bits, f.Group
 	if packed.DType != U32 {
 		return nil, fmt.Errorf("packed codes must be u32, found %s", packed)
 	}
@@ -57,9 +31,9 @@ func quantShape(mode string, bits, group int, packed, scales Type) ([]*Expr, err
 
 // quantDType is the dtype of scales and biases together, checked for the mode; for modes other than
 // affine it is other.
-func (c *Inference) quantDType(mode string, other DType) (DType, error) {
+func (c *Inference) quantDType(mode QuantMode, other DType) (DType, error) {
 	scales := c.Type("scales")
-	if mode != "affine" {
+	if mode != Affine {
 		if c.Has("biases") {
 			return 0, fmt.Errorf("mode %s has no biases, found %s", mode, c.Type("biases"))
 		}
@@ -81,8 +55,12 @@ func (c *Inference) quantDType(mode string, other DType) (DType, error) {
 
 // inferQuantized joins packed codes, scales and biases to one weight.
 func inferQuantized(c *Inference) ([]Type, error) {
-	attrs, scales := Attrs[QuantizedAttrs](c.Op), c.Type("scales")
-	shape, err := quantShape("affine", attrs.Bits, attrs.GroupSize, c.Type("packed"), scales)
+	scales := c.Type("scales")
+	form, err := formOf(c.Op)
+	if err != nil {
+		return nil, err
+	}
+	shape, err := form.quantShape(c.Type("packed"), scales)
 	if err != nil {
 		return nil, err
 	}
@@ -98,17 +76,21 @@ func inferQuantized(c *Inference) ([]Type, error) {
 			return nil, fmt.Errorf("scales and biases must have the same dtype, found %s and %s", scales, biases)
 		}
 	}
-	return single(Type{Kind: QuantizedKind, DType: scales.DType, Shape: shape, Bits: attrs.Bits, Group: attrs.GroupSize})
+	return single(Type{Kind: QuantizedKind, DType: scales.DType, Shape: shape, WeightForm: form})
 }
 
 // inferDequantize: the weight in the dtype of the attribute, else in that of scales and biases, else bf16.
 func inferDequantize(c *Inference) ([]Type, error) {
 	attrs := Attrs[DequantizeAttrs](c.Op)
-	shape, err := quantShape(attrs.Mode, attrs.Bits, attrs.GroupSize, c.Type("w"), c.Type("scales"))
+	form, err := formOf(c.Op)
 	if err != nil {
 		return nil, err
 	}
-	d, err := c.quantDType(attrs.Mode, BF16)
+	shape, err := form.quantShape(c.Type("w"), c.Type("scales"))
+	if err != nil {
+		return nil, err
+	}
+	d, err := c.quantDType(form.Mode, BF16)
 	if err != nil {
 		return nil, err
 	}
@@ -119,8 +101,8 @@ func inferDequantize(c *Inference) ([]Type, error) {
 		return nil, err
 	}
 	if c.Has("global_scale") {
-		if attrs.Mode != "nvfp4" {
-			return nil, fmt.Errorf("mode %s has no global_scale", attrs.Mode)
+		if form.Mode != NVFP4 {
+			return nil, fmt.Errorf("mode %s has no global_scale", form.Mode)
 		}
 		if g := c.Type("global_scale"); g.DType != F32 || !oneElement(g) {
 			return nil, fmt.Errorf("global_scale must be f32 with one element, found %s", g)
@@ -136,19 +118,23 @@ func oneElement(t Type) bool {
 
 // quantizedMatmul gives what quantized_matmul and gather_qmm have in common: the result's dtype and
 // columns, after checking that the rows of x fit the weight.
-func (c *Inference) quantizedMatmul(mode string, bits, group int, transpose bool) (DType, *Expr, error) {
+func (c *Inference) quantizedMatmul(transpose bool) (DType, *Expr, error) {
 	x, err := c.minRank("x", 1)
 	if err != nil {
 		return 0, nil, err
 	}
-	if mode == "affine" && group == 16 {
-		return 0, nil, fmt.Errorf("mode affine has products of group sizes 32, 64 and 128, found 16")
-	}
-	shape, err := quantShape(mode, bits, group, c.Type("w"), c.Type("scales"))
+	form, err := formOf(c.Op)
 	if err != nil {
 		return 0, nil, err
 	}
-	d, err := c.quantDType(mode, x.DType)
+	if !form.HasProducts() {
+		return 0, nil, fmt.Errorf("mode affine has products of group sizes 32, 64 and 128, found 16")
+	}
+	shape, err := form.quantShape(c.Type("w"), c.Type("scales"))
+	if err != nil {
+		return 0, nil, err
+	}
+	d, err := c.quantDType(form.Mode, x.DType)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -184,7 +170,7 @@ func batchedQuantized(x, w Type, columns *Expr) ([]Type, error) {
 // inferQuantizedMatmul: x [..., K] × w, which stands for [N, K] (transpose) or [K, N].
 func inferQuantizedMatmul(c *Inference) ([]Type, error) {
 	attrs := Attrs[QuantizedMatmulAttrs](c.Op)
-	d, columns, err := c.quantizedMatmul(attrs.Mode, attrs.Bits, attrs.GroupSize, attrs.Transpose)
+	d, columns, err := c.quantizedMatmul(attrs.Transpose)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +180,7 @@ func inferQuantizedMatmul(c *Inference) ([]Type, error) {
 // inferGatherQmm: for every pair of indices, one matrix of x times one of w.
 func inferGatherQmm(c *Inference) ([]Type, error) {
 	attrs := Attrs[GatherQmmAttrs](c.Op)
-	d, columns, err := c.quantizedMatmul(attrs.Mode, attrs.Bits, attrs.GroupSize, attrs.Transpose)
+	d, columns, err := c.quantizedMatmul(attrs.Transpose)
 	if err != nil {
 		return nil, err
 	}

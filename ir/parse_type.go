@@ -15,7 +15,8 @@ func (p *parser) parseType() Type {
 	}
 	if name == "quantized" {
 		p.expect("<")
-		t := Type{Kind: QuantizedKind, Bits: int(p.integer())}
+		t := Type{Kind: QuantizedKind}
+		t.Bits = int(p.integer())
 		p.expect(",")
 		t.Group = int(p.integer())
 		p.expect(",")

@@ -13,20 +13,18 @@ const (
 	TensorKind Kind = iota
 	// IntKind is a 32-bit integer register that carries its symbolic expression.
 	IntKind
-	// QuantizedKind is a group-quantized weight: Bits, Group, the logical Shape of the weight and the
-	// DType of its scales, which is what it dequantizes to. Its parts are three tensors: packed codes
-	// u32 [..., K*Bits/32], scales and biases [..., K/Group]; w = scale*code + bias (MLX, mode affine).
+	// QuantizedKind is a group-quantized weight: its form, the logical Shape of the weight and the DType of its
+	// scales, which is what it dequantizes to. Its parts are the tensors that [WeightForm] says.
 	QuantizedKind
 )
 
 // Type is the type of a value.
 type Type struct {
-	Kind  Kind
-	DType DType
-	Shape []*Expr
-	Int   *Expr // IntKind: the value's expression
-	Bits  int   // QuantizedKind
-	Group int   // QuantizedKind: elements of a row that share a scale and a bias
+	Kind       Kind
+	DType      DType
+	Shape      []*Expr
+	Int        *Expr // IntKind: the value's expression
+	WeightForm       // QuantizedKind; its mode is affine
 }
 
 // TensorType is the type of a tensor with symbolic dims.
@@ -80,7 +78,7 @@ func (t Type) Equal(o Type) bool {
 	if t.Kind == IntKind {
 		return t.Int.Equal(o.Int)
 	}
-	if t.DType != o.DType || t.Bits != o.Bits || t.Group != o.Group {
+	if t.DType != o.DType || t.WeightForm != o.WeightForm {
 		return false
 	}
 	return equalShapes(t.Shape, o.Shape)

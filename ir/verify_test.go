@@ -54,7 +54,9 @@ func TestVerify(t *testing.T) {
 		{"data of another shape", func(m *Module) { m.Constants[0].Data = Float32s([]int64{1, 2}, 1, 2) }, `constant @c has type f32[2], its data is f32[1 2]`},
 		{"buffer twice", func(m *Module) { m.NewBuffer("b", StaticType(F32)) }, `buffer @b stands twice`},
 		{"buffer with a symbolic dim", func(m *Module) { m.NewBuffer("d", m.Entry.Params[0].Type) }, `buffer @d has type f32[s0,2], want a tensor with constant dims`},
-		{"quantized buffer", func(m *Module) { m.NewBuffer("d", Type{Kind: QuantizedKind, DType: F32, Bits: 4, Group: 32}) }, `buffer @d has type quantized<4,32,f32>[], want a tensor with constant dims`},
+		{"quantized buffer", func(m *Module) {
+			m.NewBuffer("d", Type{Kind: QuantizedKind, DType: F32, WeightForm: WeightForm{Bits: 4, Group: 32}})
+		}, `buffer @d has type quantized<4,32,f32>[], want a tensor with constant dims`},
 		{"init with state", func(m *Module) {
 			(&Builder{Module: m, Region: m.Init}).Load(m.Buffers[0])
 		}, `init: buffer @b is used; buffers start as zeros and belong to the entry`},
@@ -66,7 +68,9 @@ func TestVerify(t *testing.T) {
 		{"derived type", func(m *Module) { m.Derived[0].Value.Type = StaticType(F32, 3) }, `^cell has type f32[3], init gives it f32[2]`},
 		{"no entry", func(m *Module) { m.Entry = nil }, `the module has no entry`},
 		{"parameter twice", func(m *Module) { m.Entry.NewParam("x", StaticType(F32)) }, `forward: parameter %x stands twice`},
-		{"quantized parameter", func(m *Module) { m.Entry.NewParam("w", Type{Kind: QuantizedKind, DType: F32, Bits: 4, Group: 32}) }, `forward: parameter %w has type quantized<4,32,f32>[], want a tensor or an int`},
+		{"quantized parameter", func(m *Module) {
+			m.Entry.NewParam("w", Type{Kind: QuantizedKind, DType: F32, WeightForm: WeightForm{Bits: 4, Group: 32}})
+		}, `forward: parameter %w has type quantized<4,32,f32>[], want a tensor or an int`},
 		{"value of init in the entry", func(m *Module) { op(m, 2).Regions[0].Ops[0].Args[0][0].Value = m.Derived[0].From }, `a value is used where it is not defined`},
 		{"value before its definition", func(m *Module) { m.Entry.Body.Ops = append(m.Entry.Body.Ops[1:], op(m, 0)) }, "forward: a value is used where it is not defined\n\tin %1 = if(cond=%8) : f32[2] { … }"},
 		{"value defined twice", func(m *Module) { m.Entry.Body.Ops = slices.Insert(m.Entry.Body.Ops, 3, op(m, 2)) }, "forward: a value is defined twice\n\tin %2 = if(cond=%0) : f32[2] { … }"},

@@ -172,10 +172,10 @@ func (p *projections) join(b *ir.Builder, name string, group []*ir.Op) *ir.Value
 
 // family is what linears that merge have in common.
 type family struct {
-	x           *ir.Value
-	name        string
-	dtype       ir.DType
-	bits, group int // 0 where the weight is not quantized
+	x     *ir.Value
+	name  string
+	dtype ir.DType
+	form  ir.WeightForm // zero where the weight is not quantized
 }
 
 // familyOf gives the family of a linear that can be merged: its weight is a matrix of the checkpoint, as
@@ -185,7 +185,7 @@ func familyOf(op *ir.Op) (family, bool) {
 		return family{}, false
 	}
 	w := op.Input("weight")
-	f := family{op.Input("x"), ir.Attrs[ir.LinearAttrs](op).Fuse, w.Type.DType, w.Type.Bits, w.Type.Group}
+	f := family{op.Input("x"), ir.Attrs[ir.LinearAttrs](op).Fuse, w.Type.DType, w.Type.WeightForm}
 	return f, f.name != "" && op.Input("bias") == nil && fromCheckpoint(w)
 }
 

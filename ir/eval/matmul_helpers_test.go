@@ -66,7 +66,7 @@ func newCall(op string, attrs any, p Precision, operands ...any) (*Call, error) 
 		case *Quantized:
 			dims := append(append([]int{}, o.Scales.Shape[:len(o.Scales.Shape)-1]...), o.Scales.Shape[len(o.Scales.Shape)-1]*o.Group)
 			w := ir.StaticType(o.Scales.DType, int64s(dims...)...)
-			w.Kind, w.Bits, w.Group = ir.QuantizedKind, o.Bits, o.Group
+			w.Kind, w.WeightForm = ir.QuantizedKind, o.WeightForm
 			add(i, ir.Use(&ir.Value{Type: w}), Value{Quantized: o})
 		case int:
 			add(i, ir.Use(&ir.Value{Type: ir.IntType(ir.Const(int64(o)))}), Value{Int: int64(o)})

@@ -23,16 +23,15 @@ type Quantized struct {
 	// Scales and Biases are [..., N, K/Group]. Biases is nil for symmetric codes, whose bias is
 	// −2^(Bits−1)·scale.
 	Scales, Biases *Tensor
-	// Bits is 2, 3, 4, 5, 6 or 8; Group is the number of elements of a row that share a scale.
-	Bits, Group int
+	ir.WeightForm
 }
 
 // joinQuantized makes a quantized weight of its parts.
 func joinQuantized(c *Call) ([]Value, error) {
-	attrs := ir.Attrs[ir.QuantizedAttrs](c.Op)
+	form, _ := ir.FormOf(c.Op)
 	packed := c.Tensor("packed")
 	packed = &Tensor{DType: packed.DType, Shape: packed.Shape, words: wordsOf(packed)}
-	q := &Quantized{packed, c.Tensor("scales"), c.Tensor("biases"), attrs.Bits, attrs.GroupSize}
+	q := &Quantized{packed, c.Tensor("scales"), c.Tensor("biases"), form}
 	if _, err := c.open(q); err != nil {
 		return nil, err
 	}
@@ -41,7 +40,7 @@ func joinQuantized(c *Call) ([]Value, error) {
 
 // open checks the parts of q and makes its codes readable.
 func (c *Call) open(q *Quantized) (*codes, error) {
-	return c.openCodes(q.Packed, q.Scales, q.Biases, nil, "affine", q.Group, q.Bits, q.Biases == nil)
+	return c.openCodes(q.Packed, q.Scales, q.Biases, nil, q.WeightForm, q.Biases == nil)
 }
 
 // codes is a batch of matrices of packed codes [batch..., rows, inner] with their scales and biases as floats.
@@ -57,11 +56,11 @@ type codes struct {
 }
 
 // openCodes checks the shapes and dtypes of a packed weight in one of MLX's quantization modes.
-func (c *Call) openCodes(packed, scales, biases, global *Tensor, mode string, group, bits int, symmetric bool) (*codes, error) {
-	format, err := blockFormatOf(mode)
-	if err != nil {
+func (c *Call) openCodes(packed, scales, biases, global *Tensor, form ir.WeightForm, symmetric bool) (*codes, error) {
+	if err := form.Check(); err != nil {
 		return nil, err
 	}
+	bits, group := form.Bits, form.Group
 	if packed.DType != ir.U32 {
 		return nil, fmt.Errorf("packed codes are %s, want u32", packed.DType)
 	}
@@ -70,22 +69,19 @@ func (c *Call) openCodes(packed, scales, biases, global *Tensor, mode string, gr
 	}
 	q := &codes{bits: bits, group: group, words: wordsOf(packed)}
 	q.batch, q.rows, q.rowWords = split2(packed.Shape)
-	if !slices.Contains([]int{2, 3, 4, 5, 6, 8}, bits) {
-		return nil, fmt.Errorf("codes of %d bits, want 2, 3, 4, 5, 6 or 8", bits)
-	}
 	groups := scales.Shape[len(scales.Shape)-1]
-	if group <= 0 || !slices.Equal(packed.Shape[:len(packed.Shape)-1], scales.Shape[:len(scales.Shape)-1]) || q.rowWords*32 != groups*group*bits {
+	if !slices.Equal(packed.Shape[:len(packed.Shape)-1], scales.Shape[:len(scales.Shape)-1]) || q.rowWords*32 != groups*group*bits {
 		return nil, fmt.Errorf("packed codes %v and scales %v do not agree for %d bits in groups of %d", packed.Shape, scales.Shape, bits, group)
 	}
 	q.inner = groups * group
 	if _, err := elements(append(slices.Clone(q.batch), q.rows, q.inner)); err != nil {
 		return nil, err
 	}
-	if format != nil {
-		return q, format.open(c, q, scales, biases, global)
+	if format := blockFormats[form.Mode]; format != nil {
+		return q, format.open(c, q, form.Mode, scales, biases, global)
 	}
 	if global != nil {
-		return nil, fmt.Errorf("a global scale is for mode nvfp4, not %s", mode)
+		return nil, fmt.Errorf("a global scale is for mode nvfp4, not %s", form.Mode)
 	}
 	if !scales.DType.IsFloat() {
 		return nil, fmt.Errorf("scales are %s, want a floating-point dtype", scales.DType)
@@ -226,9 +222,9 @@ func (q *codes) rounded(c *Call, list []int, scales ir.DType) []float32 {
 
 // dequantize computes the weights of packed codes. Mode affine gives scale·code + bias.
 func dequantize(c *Call) ([]Value, error) {
-	attrs := ir.Attrs[ir.DequantizeAttrs](c.Op)
+	form, _ := ir.FormOf(c.Op)
 	scales := c.Tensor("scales")
-	q, err := c.openCodes(c.Tensor("w"), scales, c.Tensor("biases"), c.Tensor("global_scale"), attrs.Mode, attrs.GroupSize, attrs.Bits, false)
+	q, err := c.openCodes(c.Tensor("w"), scales, c.Tensor("biases"), c.Tensor("global_scale"), form, false)
 	if err != nil {
 		return nil, err
 	}
@@ -246,7 +242,8 @@ func dequantize(c *Call) ([]Value, error) {
 // quantizedMatmul is x·Wᵀ (transpose) or x·W with quantized W, accumulated in float32.
 func quantizedMatmul(c *Call) ([]Value, error) {
 	attrs := ir.Attrs[ir.QuantizedMatmulAttrs](c.Op)
-	q, err := c.openCodes(c.Tensor("w"), c.Tensor("scales"), c.Tensor("biases"), nil, attrs.Mode, attrs.GroupSize, attrs.Bits, false)
+	form, _ := ir.FormOf(c.Op)
+	q, err := c.openCodes(c.Tensor("w"), c.Tensor("scales"), c.Tensor("biases"), nil, form, false)
 	if err != nil {
 		return nil, err
 	}
@@ -293,7 +290,8 @@ func (c *Call) multiplyRows(x []float32, xShape []int, w *matrices) (shape []int
 // gatherQMM is gather_mm with quantized matrices on the right.
 func gatherQMM(c *Call) ([]Value, error) {
 	attrs := ir.Attrs[ir.GatherQmmAttrs](c.Op)
-	q, err := c.openCodes(c.Tensor("w"), c.Tensor("scales"), c.Tensor("biases"), nil, attrs.Mode, attrs.GroupSize, attrs.Bits, false)
+	form, _ := ir.FormOf(c.Op)
+	q, err := c.openCodes(c.Tensor("w"), c.Tensor("scales"), c.Tensor("biases"), nil, form, false)
 	if err != nil {
 		return nil, err
 	}

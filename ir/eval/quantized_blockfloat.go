@@ -11,29 +11,14 @@ import (
 // blockFormat is one of MLX's quantization modes without biases: codes are small floats, a group of
 // them shares a scale of 8 bits (OCP Microscaling Formats 1.0; NVFP4 has groups of 16 and e4m3 scales).
 type blockFormat struct {
-	mode        string
-	group, bits int
-	level       func(code uint8) float32
-	scale       func(code uint8) float32
+	level func(code uint8) float32
+	scale func(code uint8) float32
 }
 
-var blockFormats = []blockFormat{
-	{"mxfp4", 32, 4, e2m1, e8m0},
-	{"mxfp8", 32, 8, e4m3, e8m0},
-	{"nvfp4", 16, 4, e2m1, e4m3},
-}
-
-// blockFormatOf finds a mode; affine gives nil.
-func blockFormatOf(mode string) (*blockFormat, error) {
-	for i := range blockFormats {
-		if blockFormats[i].mode == mode {
-			return &blockFormats[i], nil
-		}
-	}
-	if mode == "affine" {
-		return nil, nil
-	}
-	return nil, fmt.Errorf("quantization mode %q, want affine, mxfp4, mxfp8 or nvfp4", mode)
+var blockFormats = map[ir.QuantMode]*blockFormat{
+	ir.MXFP4: {e2m1, e8m0},
+	ir.MXFP8: {e4m3, e8m0},
+	ir.NVFP4: {e2m1, e4m3},
 }
 
 // e2m1 is a float of 4 bits: 0, ½, 1, 1½, 2, 3, 4, 6 and their negatives.
@@ -63,16 +48,14 @@ func e8m0(code uint8) float32 {
 }
 
 // open completes q. The global scale of nvfp4 multiplies every scale by global/(448·6).
-func (f *blockFormat) open(c *Call, q *codes, scales, biases, global *Tensor) error {
+func (f *blockFormat) open(c *Call, q *codes, mode ir.QuantMode, scales, biases, global *Tensor) error {
 	switch {
-	case q.group != f.group || q.bits != f.bits:
-		return fmt.Errorf("mode %s has %d bits in groups of %d, not %d in groups of %d", f.mode, f.bits, f.group, q.bits, q.group)
 	case scales.DType != ir.U8:
-		return fmt.Errorf("scales are %s, mode %s needs u8", scales.DType, f.mode)
+		return fmt.Errorf("scales are %s, mode %s needs u8", scales.DType, mode)
 	case biases != nil:
-		return fmt.Errorf("mode %s has no biases", f.mode)
-	case global != nil && (f.mode != "nvfp4" || global.DType != ir.F32 || len(global.F) != 1):
-		return fmt.Errorf("global scale %s%v with mode %s, want one f32 with mode nvfp4", global.DType, global.Shape, f.mode)
+		return fmt.Errorf("mode %s has no biases", mode)
+	case global != nil && (mode != ir.NVFP4 || global.DType != ir.F32 || len(global.F) != 1):
+		return fmt.Errorf("global scale %s%v with mode %s, want one f32 with mode nvfp4", global.DType, global.Shape, mode)
 	}
 	d, factor := c.Result(0).DType, float32(1)
 	if global != nil {
@@ -85,7 +68,7 @@ func (f *blockFormat) open(c *Call, q *codes, scales, biases, global *Tensor) er
 			q.scales[i] = c.Round(d, q.scales[i]*factor)
 		}
 	}
-	q.levels = make([]float32, 1<<f.bits)
+	q.levels = make([]float32, 1<<q.bits)
 	for code := range q.levels {
 		q.levels[code] = f.level(uint8(code))
 	}

@@ -106,7 +106,7 @@ func TestExecuTorchAffineMatmul(t *testing.T) {
 	a := answers(t, "executorch")
 	for name, attrs := range map[string]*ir.QuantizedAttrs{"qmm0": {GroupSize: 32, Bits: 4}, "qmm3": {GroupSize: 64, Bits: 8}} {
 		t.Run(name, func(t *testing.T) {
-			q := &Quantized{a[name+".w"], a[name+".scales"], a[name+".biases"], attrs.Bits, attrs.GroupSize}
+			q := &Quantized{a[name+".w"], a[name+".scales"], a[name+".biases"], ir.WeightForm{Bits: attrs.Bits, Group: attrs.GroupSize}}
 			requireNear(t, a[name+".y"], run(t, "linear", nil, FP32, a[name+".x"], q)[0])
 		})
 	}

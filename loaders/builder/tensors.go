@@ -166,7 +166,7 @@ func (t *Tensors) Stack(as string, count int, name func(i int) string, shape ...
 	if q == nil {
 		return Weight{Name: as, Data: stack(func(w Weight) ir.Data { return w.Data })}
 	}
-	return Weight{Name: as, Quantized: &Quantized{q.Bits, q.Group,
+	return Weight{Name: as, Quantized: &Quantized{q.WeightForm,
 		stack(func(w Weight) ir.Data { return w.Quantized.Packed }),
 		stack(func(w Weight) ir.Data { return w.Quantized.Scales }),
 		stack(func(w Weight) ir.Data { return w.Quantized.Biases })}}

@@ -19,14 +19,14 @@ type Weight struct {
 // Quantized is a matrix [..., N, K] in MLX's affine form: w = scale·code + bias, with one scale and bias for
 // each group of neighbours in a row.
 type Quantized struct {
-	Bits, Group    int
+	ir.WeightForm
 	Packed         ir.Data // u32 [..., N, K·Bits/32], the first code in the lowest bits
 	Scales, Biases ir.Data // [..., N, K/Group], of one dtype
 }
 
 // each applies a function to the three parts.
 func (q *Quantized) each(f func(ir.Data) ir.Data) *Quantized {
-	return &Quantized{q.Bits, q.Group, f(q.Packed), f(q.Scales), f(q.Biases)}
+	return &Quantized{q.WeightForm, f(q.Packed), f(q.Scales), f(q.Biases)}
 }
 
 // Each applies a function that takes or moves rows to the bytes of w, or to each part of a quantized one.
@@ -50,7 +50,7 @@ func sameForm(a, b Weight) bool {
 	if a.DType() != b.DType() || (a.Quantized == nil) != (b.Quantized == nil) {
 		return false
 	}
-	return a.Quantized == nil || a.Quantized.Bits == b.Quantized.Bits && a.Quantized.Group == b.Quantized.Group
+	return a.Quantized == nil || a.Quantized.WeightForm == b.Quantized.WeightForm
 }
 
 // Float32 gives w in float32, which holds every bf16, f16 and f32 value exactly.

@@ -103,10 +103,10 @@ func (t *Tensor) Carried() *builder.Quantized {
 		}}
 	}
 	return &builder.Quantized{
-		Bits: a.bits, Group: groupSize,
-		Packed: data{t, "packed", ir.U32, shape(t.Shape[last] * int64(a.bits) / 32), bytes, a.groups * groupSize * a.bits / 8, a.codes},
-		Scales: params("scales", func(scale, _ float32) float32 { return scale }),
-		Biases: params("biases", func(_, bias float32) float32 { return bias }),
+		WeightForm: ir.WeightForm{Bits: a.bits, Group: groupSize},
+		Packed:     data{t, "packed", ir.U32, shape(t.Shape[last] * int64(a.bits) / 32), bytes, a.groups * groupSize * a.bits / 8, a.codes},
+		Scales:     params("scales", func(scale, _ float32) float32 { return scale }),
+		Biases:     params("biases", func(_, bias float32) float32 { return bias }),
 	}
 }
 

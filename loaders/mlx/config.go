@@ -9,22 +9,17 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders/builder"
 	"github.com/etc-ml/etc/loaders/huggingface"
 )
 
-// Form is how a module is quantized.
-type Form struct {
-	Bits  int // of a code: 2, 3, 4, 5, 6 or 8
-	Group int // neighbours in a row that share a scale and a bias: 32, 64 or 128
-}
-
 // Config is the quantization section of a config.json.
 type Config struct {
-	Default Form
+	Default ir.WeightForm
 	// Modules are the exceptions by the module's name inside the language model ("layers.0.mlp.gate"); nil for
 	// a module that is not quantized.
-	Modules map[string]*Form
+	Modules map[string]*ir.WeightForm
 
 	file string
 }
@@ -60,9 +55,9 @@ func ParseConfig(file string, section json.RawMessage) (*Config, error) {
 	if err := decoder.Decode(&values); err != nil || values == nil {
 		return nil, &huggingface.ConfigError{File: file, Key: sectionName, Expected: "a JSON object", Found: clip(string(section))}
 	}
-	c := &Config{Modules: map[string]*Form{}, file: file}
+	c := &Config{Modules: map[string]*ir.WeightForm{}, file: file}
 	var err error
-	if c.Default, err = c.form(sectionName, values, Form{}); err != nil {
+	if c.Default, err = c.form(sectionName, values, ir.WeightForm{}); err != nil {
 		return nil, err
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
@@ -94,7 +89,7 @@ func ParseConfig(file string, section json.RawMessage) (*Config, error) {
 }
 
 // form reads bits, group_size and mode. Of an exception, what it does not list is as for all.
-func (c *Config) form(at string, values map[string]any, fallback Form) (Form, error) {
+func (c *Config) form(at string, values map[string]any, fallback ir.WeightForm) (ir.WeightForm, error) {
 	f := fallback
 	for _, field := range []struct {
 		key     string

@@ -86,10 +86,10 @@ func (c *Config) join(module string, packed, scales, biases builder.Tensor) (*bu
 		return nil, fault(biases, module+biasesSuffix, fmt.Sprintf("the dtype and shape of the scales, %s %s", scales.DType, strings.ReplaceAll(fmt.Sprint(scales.Shape), " ", ",")))
 	}
 	k := scales.Shape[n-1] * int64(form.Group)
-	want := append(slices.Clone(scales.Shape[:n-1]), k*int64(form.Bits)/32)
+	want := append(slices.Clone(scales.Shape[:n-1]), form.Words(k))
 	if packed.Data == nil || packed.Data.DType() != ir.U32 || !slices.Equal(packed.Shape, want) {
 		return nil, fault(packed, module+weightSuffix, fmt.Sprintf("U32 %s, codes of %d bits for %d scales a row of groups of %d (%s)",
 			strings.ReplaceAll(fmt.Sprint(want), " ", ","), form.Bits, scales.Shape[n-1], form.Group, sectionName))
 	}
-	return &builder.Quantized{Bits: form.Bits, Group: form.Group, Packed: packed.Data, Scales: scales.Data, Biases: biases.Data}, nil
+	return &builder.Quantized{WeightForm: *form, Packed: packed.Data, Scales: scales.Data, Biases: biases.Data}, nil
 }

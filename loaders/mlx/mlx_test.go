@@ -16,9 +16,10 @@ func TestParseConfig(t *testing.T) {
 		want    Config
 		err     string
 	}{
-		{section: `{"bits": 4, "group_size": 64}`, want: Config{Default: Form{4, 64}, Modules: map[string]*Form{}}},
+		{section: `{"bits": 4, "group_size": 64}`, want: Config{Default: ir.WeightForm{Bits: 4, Group: 64}, Modules: map[string]*ir.WeightForm{}}},
 		{section: `{"bits": 4, "group_size": 64, "mode": "affine", "language_model.model.layers.0.mlp.gate": {"bits": 8, "group_size": 32}, "model.layers.1.mlp.gate": {"bits": 8}, "lm_head": false, "x": true}`,
-			want: Config{Default: Form{4, 64}, Modules: map[string]*Form{"layers.0.mlp.gate": {8, 32}, "layers.1.mlp.gate": {8, 64}, "lm_head": nil, "x": {4, 64}}}},
+			want: Config{Default: ir.WeightForm{Bits: 4, Group: 64},
+				Modules: map[string]*ir.WeightForm{"layers.0.mlp.gate": {Bits: 8, Group: 32}, "layers.1.mlp.gate": {Bits: 8, Group: 64}, "lm_head": nil, "x": {Bits: 4, Group: 64}}}},
 		{section: `[]`, err: "config.json: quantization: expected a JSON object, found []"},
 		{section: `{"bits": 4}`, err: "config.json: quantization.group_size: expected one of 32, 64, 128, found no such key"},
 		{section: `{"bits": 7, "group_size": 64}`, err: "config.json: quantization.bits: expected one of 2, 3, 4, 5, 6, 8, found 7"},

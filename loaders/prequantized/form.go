@@ -31,10 +31,10 @@ func (f form) quantized(codes, scale, zero ir.Data) *builder.Quantized {
 	}
 	shape := []int64{f.rows, f.columns / f.stored}
 	return &builder.Quantized{
-		Bits: f.bits, Group: int(f.stored),
-		Packed: words{codes, []int64{f.rows, f.columns * int64(f.bits) / 32}},
-		Scales: params{form: f, what: "scales", shape: shape, scale: scale},
-		Biases: params{form: f, what: "biases", shape: shape, scale: scale, zero: zero},
+		WeightForm: ir.WeightForm{Bits: f.bits, Group: int(f.stored)},
+		Packed:     words{codes, []int64{f.rows, f.columns * int64(f.bits) / 32}},
+		Scales:     params{form: f, what: "scales", shape: shape, scale: scale},
+		Biases:     params{form: f, what: "biases", shape: shape, scale: scale, zero: zero},
 	}
 }
 

@@ -67,7 +67,7 @@ type reader struct {
 
 func newReader(w *weight, rows, columns int64) (*reader, error) {
 	r := &reader{weight: w, rows: rows, columns: columns}
-	if w.mode == "" {
+	if w.codes == (ir.WeightForm{}) {
 		return r, nil
 	}
 	// forward(codes, scales[, biases]) -> dequantize of any number of rows, by the reference semantics.
@@ -81,7 +81,7 @@ func newReader(w *weight, rows, columns int64) (*reader, error) {
 			v := f.NewParam([]string{"w", "scales", "biases"}[i], ir.TensorType(p.dtype, n, ir.Const(p.shape[len(p.shape)-1])))
 			operands = append(operands, v)
 		}
-		v := b.Value("dequantize", &ir.DequantizeAttrs{GroupSize: w.group, Bits: w.bits, Mode: w.mode}, operands...)
+		v := b.Value("dequantize", &ir.DequantizeAttrs{GroupSize: w.codes.Group, Bits: w.codes.Bits, Mode: w.codes.Mode.String()}, operands...)
 		f.Body.Results = []*ir.Value{v}
 		f.Outputs = []ir.Type{ir.TensorType(ir.F32, n, ir.Const(columns))}
 	})

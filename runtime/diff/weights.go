@@ -20,9 +20,7 @@ type weight struct {
 	shape  []int64 // of the weight
 	parts  []part  // one, or codes, scales and biases
 	dtype  ir.DType
-	// mode, bits and group are those of a quantized weight; mode is empty for others.
-	mode        string
-	bits, group int
+	codes  ir.WeightForm // form of a quantized weight; zero for others
 }
 
 // part is a tensor in bytes: a view of a file, or what its init chain derives.
@@ -44,8 +42,7 @@ func newWeights() *weights { return &weights{seen: map[string]bool{}} }
 type quantized struct {
 	codes          *ir.Constant
 	scales, biases *ir.Value // biases is nil where there are none
-	mode           string
-	bits, group    int
+	form           ir.WeightForm
 }
 
 // add notes the weights of a module, in the order of its constants. A weight that several methods share
@@ -121,20 +118,14 @@ func quantizedWeights(m *ir.Module) []quantized {
 	}
 	byCodes := map[*ir.Constant]quantized{}
 	m.Entry.Body.Walk(func(op *ir.Op) {
-		var q quantized
-		switch a := op.Attrs.(type) {
-		case *ir.QuantizedMatmulAttrs:
-			q = quantized{mode: a.Mode, bits: a.Bits, group: a.GroupSize}
-		case *ir.GatherQmmAttrs:
-			q = quantized{mode: a.Mode, bits: a.Bits, group: a.GroupSize}
-		case *ir.DequantizeAttrs:
-			if op.Input("global_scale") != nil {
-				return // a scale that has no place in a weight
-			}
-			q = quantized{mode: a.Mode, bits: a.Bits, group: a.GroupSize}
-		default:
+		form, ok := ir.FormOf(op)
+		switch {
+		case !ok || op.Def.Name == "quantized": // has no operand w
 			return
+		case op.Def.Name == "dequantize" && op.Input("global_scale") != nil:
+			return // a scale that has no place in a weight
 		}
+		q := quantized{form: form}
 		codes := stored(op.Input("w"))
 		if codes == nil || codes.Constant == nil {
 			return
@@ -180,7 +171,7 @@ func stored(v *ir.Value) *ir.Value {
 // weight joins the parts of a quantized weight; nil where they do not fit together. It also gives the
 // constants that are parts.
 func (q quantized) weight(m *ir.Module) (*weight, []*ir.Constant, error) {
-	w := &weight{name: logicalName(q.codes.Name), mode: q.mode, bits: q.bits, group: q.group}
+	w := &weight{name: logicalName(q.codes.Name), codes: q.form}
 	codes, err := constantPart(q.codes)
 	if err != nil {
 		return nil, nil, err
@@ -204,18 +195,18 @@ func (q quantized) weight(m *ir.Module) (*weight, []*ir.Constant, error) {
 		w.parts = append(w.parts, p)
 	}
 	n := len(codes.shape) - 1
-	if n < 1 || codes.dtype != ir.U32 || q.bits < 1 || q.group < 1 || codes.shape[n]*32%int64(q.bits) != 0 {
+	if n < 1 || codes.dtype != ir.U32 || codes.shape[n]*32%int64(q.form.Bits) != 0 {
 		return nil, nil, nil
 	}
-	w.shape = append(slices.Clone(codes.shape[:n]), codes.shape[n]*32/int64(q.bits))
-	groups := append(slices.Clone(codes.shape[:n]), w.shape[n]/int64(q.group))
+	w.shape = append(slices.Clone(codes.shape[:n]), q.form.Columns(codes.shape[n]))
+	groups := append(slices.Clone(codes.shape[:n]), q.form.Groups(w.shape[n]))
 	for _, p := range w.parts[1:] {
-		if w.shape[n]%int64(q.group) != 0 || !slices.Equal(p.shape, groups) {
+		if w.shape[n]%int64(q.form.Group) != 0 || !slices.Equal(p.shape, groups) {
 			return nil, nil, nil
 		}
 	}
 	w.dtype = w.parts[1].dtype
-	w.format = fmt.Sprintf("%s %d-bit g%d %s", q.mode, q.bits, q.group, w.dtype)
+	w.format = fmt.Sprintf("%s %s", q.form, w.dtype)
 	return w, used, nil
 }
 

@@ -10,15 +10,15 @@ import (
 func raiseEmbedding(m *ir.Module) error {
 	symmetric := symmetricBiases(m)
 	if err := apply(m, "dequantize", func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
-		a := ir.Attrs[ir.DequantizeAttrs](op)
+		form, affine := affineForm(op)
 		packed, indices := taken(op.Input("w"))
 		scales, indices2 := taken(op.Input("scales"))
 		biases, indices3 := taken(op.Input("biases"))
-		if a.Mode != "affine" || !isAffine(a.Bits, a.GroupSize) || packed == nil || scales == nil || biases == nil ||
+		if !affine || packed == nil || scales == nil || biases == nil ||
 			indices != indices2 || indices != indices3 || op.Input("global_scale") != nil {
 			return nil, false
 		}
-		w := joinWeight(b, packed, scales, biases, a.Bits, a.GroupSize, symmetric)
+		w := joinWeight(b, packed, scales, biases, form, symmetric)
 		return []*ir.Value{cast(b, b.Value("embedding", nil, indices, w), op.Result().Type.DType)}, true
 	}); err != nil {
 		return err

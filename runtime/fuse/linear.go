@@ -26,28 +26,30 @@ func raiseLinear(m *ir.Module) error {
 
 func linearOfQuantized(b *ir.Builder, op *ir.Op, symmetric map[*ir.Value]symmetry) ([]*ir.Value, bool) {
 	a, x, w := ir.Attrs[ir.QuantizedMatmulAttrs](op), op.Input("x"), op.Input("w")
-	if a.Mode != "affine" || !a.Transpose || w.Type.Rank() != 2 || !isAffine(a.Bits, a.GroupSize) || !x.Type.DType.IsFloat() {
+	form, affine := affineForm(op)
+	if !affine || !a.Transpose || w.Type.Rank() != 2 || !x.Type.DType.IsFloat() {
 		return nil, false
 	}
-	weight := joinWeight(b, w, op.Input("scales"), op.Input("biases"), a.Bits, a.GroupSize, symmetric)
+	weight := joinWeight(b, w, op.Input("scales"), op.Input("biases"), form, symmetric)
 	return []*ir.Value{cast(b, b.Value("linear", nil, x, weight), op.Result().Type.DType)}, true
 }
 
-// isAffine reports whether the type rule of quantized has these codes.
-func isAffine(bits, group int) bool {
-	return slices.Contains([]int{2, 3, 4, 5, 6, 8}, bits) && group > 0
+// affineForm is the form of op's quantized weight, where the type of quantized weights has it.
+func affineForm(op *ir.Op) (ir.WeightForm, bool) {
+	form, ok := ir.FormOf(op)
+	return form, ok && form.Mode == ir.Affine
 }
 
 // joinWeight makes one weight of packed codes, scales and biases.
-func joinWeight(b *ir.Builder, packed, scales, biases *ir.Value, bits, group int, symmetric map[*ir.Value]symmetry) *ir.Value {
+func joinWeight(b *ir.Builder, packed, scales, biases *ir.Value, form ir.WeightForm, symmetric map[*ir.Value]symmetry) *ir.Value {
 	var third any
 	if biases != nil {
 		third = biases
-		if s, ok := symmetric[biases]; ok && s.scales == plain(scales) && s.factor == -float64(int(1)<<(bits-1)) {
+		if s, ok := symmetric[biases]; ok && s.scales == plain(scales) && s.factor == -float64(int(1)<<(form.Bits-1)) {
 			third = nil
 		}
 	}
-	return b.Value("quantized", &ir.QuantizedAttrs{GroupSize: group, Bits: bits}, packed, scales, third)
+	return b.Value("quantized", &ir.QuantizedAttrs{GroupSize: form.Group, Bits: form.Bits}, packed, scales, third)
 }
 
 // symmetry says that biases are scales times a factor.

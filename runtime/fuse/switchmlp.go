@@ -38,7 +38,7 @@ type experts struct {
 type expertWeight struct {
 	dense, packed, scales, biases *ir.Value
 	columns                       bool // dense is [E, in, out]
-	bits, group                   int
+	form                          ir.WeightForm
 }
 
 func (w expertWeight) value(b *ir.Builder) *ir.Value {
@@ -48,7 +48,7 @@ func (w expertWeight) value(b *ir.Builder) *ir.Value {
 	case w.dense != nil:
 		return w.dense
 	}
-	return joinWeight(b, w.packed, w.scales, w.biases, w.bits, w.group, nil)
+	return joinWeight(b, w.packed, w.scales, w.biases, w.form, nil)
 }
 
 // matchExperts matches sum(rows · scores) over the experts of a token.
@@ -314,12 +314,12 @@ func (f *expertRows) gathered(v *ir.Value, i int) *gatheredProduct {
 	var p gatheredProduct
 	switch op.Def.Name {
 	case "gather_qmm":
-		a := ir.Attrs[ir.GatherQmmAttrs](op)
+		form, affine := affineForm(op)
 		w := op.Input("w")
-		if a.Mode != "affine" || !a.Transpose || !isAffine(a.Bits, a.GroupSize) || w.Type.Rank() != 3 || op.Input("biases") == nil {
+		if !affine || !ir.Attrs[ir.GatherQmmAttrs](op).Transpose || w.Type.Rank() != 3 || op.Input("biases") == nil {
 			return nil
 		}
-		f.weights[i] = expertWeight{packed: w, scales: op.Input("scales"), biases: op.Input("biases"), bits: a.Bits, group: a.GroupSize}
+		f.weights[i] = expertWeight{packed: w, scales: op.Input("scales"), biases: op.Input("biases"), form: form}
 		p = gatheredProduct{op.Input("x"), op.Input("rhs_indices")}
 	case "gather_mm":
 		w, perm := permutation(op.Input("b"))

@@ -72,17 +72,11 @@ func quantizedParts(m *ir.Module) map[string]Weight {
 		cells[d.Value] = d.Cell
 	}
 	m.Entry.Body.Walk(func(op *ir.Op) {
-		var w Weight
-		switch a := op.Attrs.(type) {
-		case *ir.QuantizedMatmulAttrs:
-			w = Weight{Bits: a.Bits, Group: a.GroupSize, Mode: a.Mode}
-		case *ir.GatherQmmAttrs:
-			w = Weight{Bits: a.Bits, Group: a.GroupSize, Mode: a.Mode}
-		case *ir.DequantizeAttrs:
-			w = Weight{Bits: a.Bits, Group: a.GroupSize, Mode: a.Mode}
-		default:
-			return
+		form, ok := ir.FormOf(op)
+		if !ok || op.Def.Name == "quantized" {
+			return // has no operand w
 		}
+		w := Weight{Bits: form.Bits, Group: form.Group, Mode: form.Mode.String()}
 		for _, part := range []struct{ operand, name string }{{"w", "codes"}, {"scales", "scales"}, {"biases", "biases"}} {
 			if c := source(op.Input(part.operand), cells); c != nil {
 				w.Part = part.name
