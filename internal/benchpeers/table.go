@@ -9,6 +9,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/etc-ml/etc/runtime/bench"
 )
 
 // keep appends results to a file.
@@ -54,13 +56,12 @@ func kept(path, commit string) ([]result, error) {
 	return all, lines.Err()
 }
 
-// median is the middle of the samples, the mean of the two in the middle where their number is even.
+// median is that of the samples, or 0 where a part was not measured.
 func median(samples []float64) float64 {
 	if len(samples) == 0 {
 		return 0
 	}
-	s := slices.Sorted(slices.Values(samples))
-	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
+	return bench.Median(samples)
 }
 
 // writeTable writes results in Markdown: medians, the slowest and the fastest in parentheses.

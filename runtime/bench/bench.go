@@ -1,12 +1,14 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"gonum.org/v1/gonum/stat"
 
 	"github.com/etc-ml/etc/runtime/session"
 )
@@ -240,14 +242,16 @@ func (b *bench) decodeOn(ctx context.Context, token int, p session.Sampling) (se
 
 // sumUp fills the figures that follow from the samples.
 func (r *Row) sumUp() {
-	r.Median, r.Min, r.Max = median(r.Samples), slices.Min(r.Samples), slices.Max(r.Samples)
+	r.Median, r.Min, r.Max = Median(r.Samples), slices.Min(r.Samples), slices.Max(r.Samples)
 	r.Spread = (r.Max - r.Min) / r.Median
 }
 
-// median is the middle of the samples, the mean of the two in the middle where their number is even.
-func median(samples []float64) float64 {
-	s := slices.SortedFunc(slices.Values(samples), cmp.Compare)
-	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
+// Median is the middle of the samples, the mean of the two in the middle where their number is even. It panics when there
+// are none.
+func Median(samples []float64) float64 {
+	s := slices.Sorted(slices.Values(samples))
+	half := func(p float64) float64 { return stat.Quantile(p, stat.Empirical, s, nil) }
+	return (half(0.5) + half(math.Nextafter(0.5, 1))) / 2
 }
 
 // randomTokens are n token ids, always the same for one vocabulary.
