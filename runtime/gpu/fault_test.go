@@ -51,6 +51,9 @@ func (d stuck) Recover() error { return d.Wait() }
 
 // TestLostDevice: where the device cannot be used after the error, the call says so, and the next start does without the kernel.
 func TestLostDevice(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: a whole model on the emulator, twice")
+	}
 	t.Parallel()
 	open := emulated(t).(gpu.Engine).Open
 	host := func() (device.Device, error) {

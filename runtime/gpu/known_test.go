@@ -214,6 +214,9 @@ func TestWrongKernels(t *testing.T) {
 
 // TestExpertsByAnotherTile: where the experts' default tile fails its known answer, they are multiplied by the next one, not token by token.
 func TestExpertsByAnotherTile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: a whole model on the emulator")
+	}
 	t.Parallel()
 	m := fusetest.Load(t, "etc-qwen35moe-chat-portable")
 	want := runCalls(t, m, compile(t, reference.Engine{}, m, engine.Options{Precision: eval.FP32}), []int{12})

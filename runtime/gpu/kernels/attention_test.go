@@ -62,6 +62,7 @@ func TestAttention(t *testing.T) {
 		"chunk, window":   {kernels.Attention{D: 96, Heads: 2, KVHeads: 1, Slots: 24, Window: 16, Scale: 0.1, Cache: kernels.BF16}, 9, []int{0, 30}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			oneOfThree(t)
 			t.Parallel()
 			capacity := c.tokens
 			if capacity > 1 {

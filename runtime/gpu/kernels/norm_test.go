@@ -23,6 +23,7 @@ func TestNorm(t *testing.T) {
 		"sum alone":      {N: 600, Heads: 1, Pre: kernels.F32, PreEps: 1e-6, Add: true, Sum: true, SumOnly: true, Simdgroups: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
+			oneOfThree(t)
 			t.Parallel()
 			r := seeded(uint64(n.N))
 			const capacity, tokens = 4, 3

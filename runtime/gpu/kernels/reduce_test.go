@@ -18,6 +18,7 @@ func TestReduce(t *testing.T) {
 		{Kind: kernels.MinOf, N: 33, Heads: 1}, {Kind: kernels.ArgMaxOf, N: 400, Heads: 1}, {Kind: kernels.ArgMinOf, N: 7, Heads: 2},
 	} {
 		t.Run(fmt.Sprint(r.Kind), func(t *testing.T) {
+			oneOfThree(t)
 			t.Parallel()
 			const capacity, tokens = 5, 4
 			rnd := seeded(uint64(r.N))

@@ -122,6 +122,7 @@ func TestStreamSums(t *testing.T) {
 		"not normed behind": {kernels.VectorSum{Eps: 1e-6, Kept: true}, kernels.NoNorm, 512, kernels.Stream{Groups: 2, Simdgroups: 4, Strip: 16, Columns: 512, Stages: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			oneOfThree(t)
 			t.Parallel()
 			r := seeded(9)
 			v := kernels.Vectors{Format: affine4, K: c.k, M: 1, Norm: c.norm, Eps: 1e-6, Sum: &c.sum}
