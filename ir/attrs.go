@@ -287,7 +287,7 @@ type TopKAttrs struct {
 	K int
 }
 
-// SwitchMLPAttrs: calls of more than SortCutoff tokens sort their token-expert pairs by expert.
+// SwitchMLPAttrs are the attributes of switch_mlp and switch_geglu: calls of more than SortCutoff tokens sort their token-expert pairs by expert.
 type SwitchMLPAttrs struct {
 	SortCutoff int
 }

@@ -166,6 +166,7 @@ var Ops = []OpDef{
 	{Name: "embedding", Operands: operands("indices weight:weight"), Results: 1, Rows: LookedUpRows, Infer: inferEmbedding},
 	{Name: "top_k", Operands: operands("x"), Attrs: TopKAttrs{}, Results: 2, Rows: LastAxis, Infer: inferTopK},
 	{Name: "switch_mlp", Operands: operands("x gate:weight up:weight down:weight indices scores"), Attrs: SwitchMLPAttrs{SortCutoff: 1}, Results: 1, Rows: LastAxis, Infer: inferSwitchMLP},
+	{Name: "switch_geglu", Operands: operands("x gate:weight up:weight down:weight indices scores"), Attrs: SwitchMLPAttrs{SortCutoff: 1}, Results: 1, Rows: LastAxis, Infer: inferSwitchMLP},
 	{Name: "gated_delta_rule", Operands: operands("q k v g beta state"), Results: 2, Infer: inferGatedDeltaRule},
 	{Name: "sample", Operands: operands("logits temperature top_k? top_p? seed?"), Results: 1, Effect: Draws, Infer: inferSample},
 	// Ops that the runtime raises several nodes to (runtime/fuse); see fused.go.

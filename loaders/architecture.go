@@ -36,7 +36,7 @@ type architecture struct {
 
 var architectures = []architecture{
 	{false, is[*huggingface.Qwen], open(qwen.New), qwen.GGUF, qwen.FromGGUF, qwen.FromBundle},
-	{true, is[*huggingface.Gemma4], open(gemma4.New), []string{"gemma4"}, gemma4.FromGGUF, nil},
+	{true, is[*huggingface.Gemma4], open(gemma4.New), gemma4.GGUF, gemma4.FromGGUF, nil},
 }
 
 func is[C huggingface.Config](config huggingface.Config) bool {

@@ -145,6 +145,15 @@ func (c *Checkpoint) Family() string { return c.Model.Family }
 // embedding, or else with hqq scale-only.
 func (c *Checkpoint) ExporterUsesMinMax() bool { return c.arch.exporterUsesMinMax }
 
+// Sensitive lists patterns of names of weights that stay at 8 bits where others have 4, beside those that all
+// architectures have: routers and projections with names of their own ([path.Match]).
+func (c *Checkpoint) Sensitive() []string {
+	if m, ok := c.model.(interface{ Sensitive() []string }); ok {
+		return m.Sensitive()
+	}
+	return nil
+}
+
 // Build makes the module that is the model's forward; see [builder.Build] for its inputs and outputs. An
 // option that is out of range is an error. The module reads the checkpoint, which must stay open.
 func (c *Checkpoint) Build(o Options) (*ir.Module, error) {

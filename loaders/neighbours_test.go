@@ -22,6 +22,7 @@ var tinies = []struct {
 	counts       map[string]int // of operations
 	buffers      map[string]string
 	caches       int // buffers of keys and values
+	sensitive    []string
 }{
 	{
 		name: "qwen35-tiny", family: "qwen35", skipped: map[string]int{builder.Vision: 21, builder.MultiToken: 15},
@@ -43,6 +44,25 @@ var tinies = []struct {
 		counts:  map[string]int{"linear": 4*7 + 1, "sdpa": 4, "switch_mlp": 0, "silu": 4, "sigmoid": 0, "rope": 8, "rms_norm": 4*4 + 1},
 		buffers: map[string]string{"layers.3.self_attn.k_cache": "bf16[1,2,256,64]"}, caches: 8,
 	},
+	{
+		name: "gemma4moe-tiny", family: "gemma4", skipped: map[string]int{builder.Vision: 16},
+		counts:    map[string]int{"linear": 5*7 + 6 + 6 + 1, "sdpa": 6, "switch_geglu": 6, "switch_mlp": 0, "top_k": 6, "gelu": 6, "rms_norm": 6*11 + 1},
+		buffers:   map[string]string{"layers.0.self_attn.k_cache": "bf16[1,2,31,32]", "layers.5.self_attn.k_cache": "bf16[1,1,256,64]"},
+		caches:    12,
+		sensitive: []string{"*.router.proj.weight"},
+	},
+	{
+		name: "gemma4e-tiny", family: "gemma4", skipped: map[string]int{builder.Vision: 16, builder.Audio: 3, builder.SharedKV: 9},
+		counts:    map[string]int{"linear": 3*7 + 3*5 + 6*2 + 1 + 1, "sdpa": 6, "gelu": 12, "embedding": 2, "rope": 3*2 + 3, "rms_norm": 3*8 + 3*6 + 1 + 1},
+		buffers:   map[string]string{"layers.1.self_attn.k_cache": "bf16[1,1,31,32]", "layers.2.self_attn.v_cache": "bf16[1,1,256,64]"},
+		caches:    6, // of three layers: the others share theirs
+		sensitive: []string{"per_layer_model_projection.weight", "*.per_layer_input_gate.weight", "*.per_layer_projection.weight"},
+	},
+	{
+		name: "gemma4unified-tiny", family: "gemma4unified", skipped: map[string]int{builder.Vision: 10, builder.Audio: 1},
+		counts:  map[string]int{"linear": 4*7 + 6 + 1, "sdpa": 5, "gelu": 5, "rms_norm": 5*7 + 1},
+		buffers: map[string]string{"layers.4.self_attn.k_cache": "bf16[1,1,256,64]"}, caches: 10,
+	},
 }
 
 // TestTinyModules checks what is built of every family: what is left out, operations, state, and text that reads back.
@@ -52,6 +72,7 @@ func TestTinyModules(t *testing.T) {
 			c := openCheckpoint(t, chatCheckpoint(test.name))
 			require.Equal(t, test.family, c.Family())
 			require.Equal(t, test.skipped, c.Skipped())
+			require.Equal(t, test.sensitive, c.Sensitive())
 			for _, s := range c.Sources() {
 				require.NotContains(t, s.Name, "visi")
 			}

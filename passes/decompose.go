@@ -14,6 +14,7 @@ var decompositions = map[string]func(b *ir.Builder, op *ir.Op, o *Options) []*ir
 	"embedding":        decomposeEmbedding,
 	"top_k":            decomposeTopK,
 	"switch_mlp":       decomposeSwitchMLP,
+	"switch_geglu":     decomposeSwitchMLP,
 	"gated_delta_rule": decomposeGatedDeltaRule,
 	"sample":           decomposeSample,
 }
@@ -114,7 +115,7 @@ func decomposeSwitchMLP(b *ir.Builder, op *ir.Op, _ *Options) []*ir.Value {
 	k, ok := experts.Const()
 	h, okH := hidden.Const()
 	if !ok || !okH {
-		b.Fail("switch_mlp: experts per token %s and hidden size %s must be constants", experts, hidden)
+		b.Fail(op.Def.Name+": experts per token %s and hidden size %s must be constants", experts, hidden)
 	}
 	cutoff := ir.Attrs[ir.SwitchMLPAttrs](op).SortCutoff
 	flat := b.Value("reshape", nil, x, []int64{-1, h})
@@ -125,7 +126,7 @@ func decomposeSwitchMLP(b *ir.Builder, op *ir.Op, _ *Options) []*ir.Value {
 	experts3 := func(b *ir.Builder, x, ids *ir.Value, sorted bool) *ir.Value {
 		gate := gather(b, x, op.Input("gate"), ids, sorted)
 		up := gather(b, x, op.Input("up"), ids, sorted)
-		return gather(b, b.Value("multiply", nil, b.Value("silu", nil, gate), up), op.Input("down"), ids, sorted)
+		return gather(b, b.Value("multiply", nil, expertActivation(b, op, gate), up), op.Input("down"), ids, sorted)
 	}
 	rows := b.If(many, func(b *ir.Builder) []*ir.Value {
 		pairs := b.Value("reshape", nil, ids, []int64{-1})
@@ -147,6 +148,14 @@ func decomposeSwitchMLP(b *ir.Builder, op *ir.Op, _ *Options) []*ir.Value {
 	sum := b.Value("sum", &ir.ReduceAttrs{Axes: []int{1}}, b.Value("multiply", nil, rows, weights))
 	y := b.Value("reshape", nil, sum, shapeLike(b, x))
 	return []*ir.Value{cast(b, y, op.Result().Type.DType)}
+}
+
+// expertActivation is the activation of the experts of switch_mlp or switch_geglu.
+func expertActivation(b *ir.Builder, op *ir.Op, gate *ir.Value) *ir.Value {
+	if op.Def.Name == "switch_geglu" {
+		return b.Value("gelu", &ir.GeluAttrs{Approximate: "tanh"}, gate)
+	}
+	return b.Value("silu", nil, gate)
 }
 
 // gather multiplies rows of x by the matrices of the experts that ids names.

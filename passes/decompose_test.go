@@ -16,7 +16,7 @@ func TestEveryCompositeIsDecomposed(t *testing.T) {
 	for name := range decompositions {
 		require.Empty(t, ir.LookupOp(name).Node, name)
 	}
-	for _, name := range []string{"linear", "embedding", "top_k", "switch_mlp", "gated_delta_rule", "sample"} {
+	for _, name := range []string{"linear", "embedding", "top_k", "switch_mlp", "switch_geglu", "gated_delta_rule", "sample"} {
 		require.Contains(t, decompositions, name)
 	}
 }
@@ -89,6 +89,12 @@ func TestKernelThreads(t *testing.T) {
 // TestSwitchMLP: both arms give what the composite gives, for dense and quantized experts, any number of
 // tokens and experts per token, also where tokens share experts.
 func TestSwitchMLP(t *testing.T) {
+	for _, name := range []string{"switch_mlp", "switch_geglu"} {
+		t.Run(name, func(t *testing.T) { testSwitchMLP(t, name) })
+	}
+}
+
+func testSwitchMLP(t *testing.T, name string) {
 	const experts, hidden, inner = 4, 64, 32
 	for _, quantized := range []bool{false, true} {
 		for _, perToken := range []int64{1, 3} {
@@ -105,7 +111,7 @@ func TestSwitchMLP(t *testing.T) {
 							return m.NewConstant(name, ir.StaticType(ir.BF16, experts, n, k), ir.Bytes(ir.BF16, []int64{experts, n, k},
 								randomTensor(name, ir.BF16, []int{experts, int(n), int(k)}).Encode()))
 						}
-						y := b.Value("switch_mlp", &ir.SwitchMLPAttrs{SortCutoff: cutoff}, x, weight("gate", inner, hidden), weight("up", inner, hidden),
+						y := b.Value(name, &ir.SwitchMLPAttrs{SortCutoff: cutoff}, x, weight("gate", inner, hidden), weight("up", inner, hidden),
 							weight("down", hidden, inner), indices, scores)
 						f.Body.Results, f.Outputs = []*ir.Value{y}, []ir.Type{y.Type}
 					}))

@@ -86,13 +86,14 @@ func (r Recipe) check() error {
 var sensitive = []string{"*.mlp.gate.weight", "*.shared_expert_gate.weight"}
 
 // DefaultRecipe quantizes linears and embeddings with the given schemes, nil for none, and keeps
-// routers and shared-expert gates at 8 bits.
-func DefaultRecipe(linear, embedding *quantize.Scheme) Recipe {
+// routers and shared-expert gates at 8 bits, and what the patterns more match, which an architecture has for
+// such weights of its own.
+func DefaultRecipe(linear, embedding *quantize.Scheme, more ...string) Recipe {
 	r := Recipe{Name: "default"}
 	if linear != nil {
 		eight := *linear
 		eight.Bits = 8
-		for _, p := range sensitive {
+		for _, p := range slices.Concat(sensitive, more) {
 			r.Rules = append(r.Rules, Rule{Kind: LinearWeight, Pattern: p, Scheme: &eight})
 		}
 		r.Rules = append(r.Rules, Rule{Kind: LinearWeight, Scheme: linear})
@@ -103,11 +104,12 @@ func DefaultRecipe(linear, embedding *quantize.Scheme) Recipe {
 	return r
 }
 
-// AllocationRecipe is the recipe to put rules of an [Allocation] before: routers and shared-expert gates get
+// AllocationRecipe is the recipe to put rules of an [Allocation] before: what DefaultRecipe keeps at 8 bits gets
 // the scheme sensitive, embeddings the scheme embedding, nil for none, and the other linears are not decided.
-func AllocationRecipe(sensitiveScheme *quantize.Scheme, embedding *quantize.Scheme) Recipe {
-	r := DefaultRecipe(sensitiveScheme, embedding)
-	r.Rules = slices.Delete(r.Rules, len(sensitive), len(sensitive)+1)
+func AllocationRecipe(sensitiveScheme *quantize.Scheme, embedding *quantize.Scheme, more ...string) Recipe {
+	r := DefaultRecipe(sensitiveScheme, embedding, more...)
+	last := len(sensitive) + len(more)
+	r.Rules = slices.Delete(r.Rules, last, last+1)
 	r.Name = "allocated"
 	return r
 }

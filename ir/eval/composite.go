@@ -12,7 +12,7 @@ func init() {
 		"linear":     linear,
 		"embedding":  embedding,
 		"top_k":      topK,
-		"switch_mlp": switchMLP,
+		"switch_mlp": switchMLP, "switch_geglu": switchMLP,
 	})
 }
 
@@ -167,7 +167,8 @@ func largest[T int64 | float32](x []T, k int) []int {
 	return order[:k]
 }
 
-// switchMLP is a mixture of experts: Σ_j scores[j] · down[e]·(silu(gate[e]·x) ⊙ up[e]·x) with e = indices[j],
+// switchMLP is a mixture of experts: Σ_j scores[j] · down[e]·(a(gate[e]·x) ⊙ up[e]·x) with e = indices[j], where a is
+// silu, or in switch_geglu the tanh form of gelu,
 // for x [..., H], indices and scores [..., k], gate and up [E, I, H], down [E, H, I]. Under Strict every
 // step is rounded as the operations that it is decomposed into are. SortCutoff only says when sorting
 // tokens by expert pays, so it changes nothing here.
@@ -224,9 +225,11 @@ func switchMLP(c *Call) ([]Value, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.activateExperts(gateType, hidden); err != nil {
+		return nil, err
+	}
 	for i, g := range hidden {
-		silu := c.Round(gateType, g*c.Round(gateType, sigmoid(g)))
-		hidden[i] = c.Round(hiddenType, silu*lifted[i])
+		hidden[i] = c.Round(hiddenType, g*lifted[i])
 	}
 	pairs := make([]int, len(expert))
 	for i := range pairs {
@@ -254,4 +257,19 @@ func switchMLP(c *Call) ([]Value, error) {
 		}
 	}
 	return one(c.floatResult(0, x.Shape, out))
+}
+
+// activateExperts applies the activation of a mixture of experts to what gates give, of dtype d.
+func (c *Call) activateExperts(d ir.DType, v []float32) error {
+	if c.Op.Def.Name == "switch_geglu" {
+		t, err := c.activate("gelu_tanh", Floats(d, []int{len(v)}, v))
+		if err == nil {
+			copy(v, t.F)
+		}
+		return err
+	}
+	for i, g := range v {
+		v[i] = c.Round(d, g*c.Round(d, sigmoid(g)))
+	}
+	return nil
 }

@@ -99,7 +99,7 @@ func TestTopKIsPartitionAndSort(t *testing.T) {
 }
 
 // mixture is the mixture of experts as the operations that it is decomposed into.
-func mixture(t *testing.T, p Precision, x *Tensor, gate, up, down any, indices, scores *Tensor) *Tensor {
+func mixture(t *testing.T, name string, p Precision, x *Tensor, gate, up, down any, indices, scores *Tensor) *Tensor {
 	batch, tokens, k := indices.Shape[0], indices.Shape[1], indices.Shape[2]
 	project := func(x *Tensor, w any) *Tensor {
 		if q, ok := w.(*Quantized); ok {
@@ -116,7 +116,13 @@ func mixture(t *testing.T, p Precision, x *Tensor, gate, up, down any, indices, 
 	for i := range lhs.I {
 		lhs.I[i] = int64(i)
 	}
-	hidden := run(t, "multiply", nil, p, run(t, "silu", nil, p, project(in, gate))[0], project(in, up))[0]
+	activated := project(in, gate)
+	if name == "switch_geglu" {
+		activated = run(t, "gelu", &ir.GeluAttrs{Approximate: "tanh"}, p, activated)[0]
+	} else {
+		activated = run(t, "silu", nil, p, activated)[0]
+	}
+	hidden := run(t, "multiply", nil, p, activated, project(in, up))[0]
 	out := project(hidden, down).reshaped([]int{batch, tokens, k, h})
 	out = run(t, "multiply", nil, p, out, scores.reshaped([]int{batch, tokens, k, 1}))[0]
 	out = run(t, "sum", &ir.ReduceAttrs{Axes: []int{-2}}, p, out)[0]
@@ -127,14 +133,16 @@ func TestSwitchMLPIsItsDecomposition(t *testing.T) {
 	x := floats(2, 3, 64)
 	indices := Ints(ir.U32, []int{2, 3, 2}, []int64{0, 3, 3, 1, 2, 2, 1, 0, 3, 2, 0, 1})
 	scores := floats(2, 3, 2)
-	for _, p := range []Precision{FP32, Strict} {
-		gate, up, down := quantize(32, 4, 96, 64), quantize(64, 4, 96, 64), quantize(32, 4, 64, 96)
-		bf16 := Floats(ir.BF16, x.Shape, x.F)
-		for _, scores := range []*Tensor{scores, Floats(ir.BF16, scores.Shape, scores.F)} {
-			require.Equal(t, mixture(t, p, bf16, gate, up, down, indices, scores), run(t, "switch_mlp", nil, p, bf16, gate, up, down, indices, scores)[0])
+	for _, name := range []string{"switch_mlp", "switch_geglu"} {
+		for _, p := range []Precision{FP32, Strict} {
+			gate, up, down := quantize(32, 4, 96, 64), quantize(64, 4, 96, 64), quantize(32, 4, 64, 96)
+			bf16 := Floats(ir.BF16, x.Shape, x.F)
+			for _, scores := range []*Tensor{scores, Floats(ir.BF16, scores.Shape, scores.F)} {
+				require.Equal(t, mixture(t, name, p, bf16, gate, up, down, indices, scores), run(t, name, nil, p, bf16, gate, up, down, indices, scores)[0])
+			}
+			require.Equal(t, mixture(t, name, p, x, floats(4, 8, 64), floats(4, 8, 64), floats(4, 64, 8), indices, scores),
+				run(t, name, nil, p, x, floats(4, 8, 64), floats(4, 8, 64), floats(4, 64, 8), indices, scores)[0])
 		}
-		require.Equal(t, mixture(t, p, x, floats(4, 8, 64), floats(4, 8, 64), floats(4, 64, 8), indices, scores),
-			run(t, "switch_mlp", nil, p, x, floats(4, 8, 64), floats(4, 8, 64), floats(4, 64, 8), indices, scores)[0])
 	}
 }
 

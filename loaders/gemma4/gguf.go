@@ -10,6 +10,9 @@ import (
 	"github.com/etc-ml/etc/loaders/huggingface"
 )
 
+// GGUF are the names of architectures of GGUF files that FromGGUF reads.
+var GGUF = []string{"gemma4"}
+
 // ggufNames are llama.cpp's names (gguf-py/gguf/constants.py, MODEL_ARCH.GEMMA4).
 var ggufNames = gguf.Names{
 	"token_embd.weight":  "embed_tokens.weight",

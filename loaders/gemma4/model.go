@@ -9,7 +9,7 @@ import (
 	"github.com/etc-ml/etc/loaders/huggingface"
 )
 
-// Model is a dense Gemma4 with its weights, ready to be built.
+// Model is a Gemma 4 with its weights, ready to be built.
 type Model struct {
 	config  *huggingface.Gemma4
 	tokens  huggingface.Tokens
@@ -43,73 +43,145 @@ func (m *Model) Build(o builder.Options) (*ir.Module, error) {
 		Tokens:     m.tokens,
 	}
 	return builder.Build(d, o, func(g *builder.Graph) *ir.Value {
-		f := &forward{g, m.config}
+		f := &forward{Graph: g, c: m.config}
 		return f.run(&m.weights)
 	})
+}
+
+// Sensitive lists patterns of names of weights that stay at 8 bits where others have 4: the router, and the projections
+// of layers' own embeddings, which add to the residual stream in every layer.
+func (m *Model) Sensitive() []string {
+	var patterns []string
+	if m.config.Experts > 0 {
+		patterns = append(patterns, "*.router.proj.weight")
+	}
+	if m.config.PerLayerInput > 0 {
+		patterns = append(patterns, "per_layer_model_projection.weight", "*.per_layer_input_gate.weight", "*.per_layer_projection.weight")
+	}
+	return patterns
 }
 
 // forward is a graph in the making.
 type forward struct {
 	*builder.Graph
 	c *huggingface.Gemma4
+	// kv are the keys and values of layers, as attention reads them, for the layers that share them.
+	kv map[int]builder.KeysValues
 }
 
 // run computes the logits [1,S,V] of the tokens.
 func (f *forward) run(w *weights) *ir.Value {
-	root := ir.Exact(ir.Float32s(nil, float32(math.Sqrt(float64(f.c.HiddenSize)))))
-	x := f.Cast(f.Multiply(f.Embed(w.embedding), f.Constant(weight{Name: "embed_scale", Data: root})), f.DType)
+	f.kv = map[int]builder.KeysValues{}
+	x := f.Cast(f.Multiply(f.Embed(w.embedding), f.root("embed_scale", f.c.HiddenSize)), f.DType)
+	var inputs *ir.Value
+	if w.perLayer != nil {
+		inputs = f.perLayer(w.perLayer, x)
+	}
 	for i := range w.layers {
-		x = f.layer(&w.layers[i], x)
+		x = f.layer(i, &w.layers[i], x, inputs)
 	}
-	logits := f.Cast(f.Linear(f.norm(x, w.norm), w.head), ir.F32)
-	if f.c.FinalLogitSoftcap == 0 {
-		return logits
-	}
-	limit := f.Constant(weight{Name: "logit_softcap", Data: ir.Exact(ir.Float32s(nil, float32(f.c.FinalLogitSoftcap)))})
-	return f.Multiply(f.Unary("tanh", f.Value("divide", nil, logits, limit)), limit)
+	return f.Softcap(f.Cast(f.Linear(f.norm(x, w.norm), w.head), ir.F32), f.c.FinalLogitSoftcap)
+}
+
+// root is the constant √n.
+func (f *forward) root(name string, n int) *ir.Value { return f.number(name, math.Sqrt(float64(n))) }
+
+// number is a constant that the authors keep in float32.
+func (f *forward) number(name string, v float64) *ir.Value {
+	return f.Constant(weight{Name: name, Data: ir.Exact(ir.Float32s(nil, float32(v)))})
+}
+
+// perLayer gives the inputs of all layers [1,S,L,P] for the embeddings x [1,S,H] of the tokens: the mean of a
+// projection of them, normalised by layer, and of the layers' own embeddings, times √2.
+func (f *forward) perLayer(w *perLayer, x *ir.Value) *ir.Value {
+	layers, width := len(f.c.Layers), f.c.PerLayerInput
+	own := f.Multiply(f.Embed(w.embedding), f.root("embed_per_layer_scale", width))
+	projected := f.Multiply(f.Linear(x, w.projection), f.number("per_layer_projection_scale", 1/math.Sqrt(float64(f.c.HiddenSize))))
+	projected = f.norm(f.Heads(projected, layers, width), w.norm)
+	both := f.Add(projected, f.Heads(f.Cast(own, f.DType), layers, width))
+	return f.Cast(f.Multiply(both, f.number("per_layer_input_scale", 1/math.Sqrt2)), f.DType)
 }
 
 func (f *forward) norm(x *ir.Value, w weight) *ir.Value { return f.Norm(x, w, f.c.RMSNormEps) }
 
-// layer is a decoder layer for x [1,S,H].
-func (f *forward) layer(l *layer, x *ir.Value) *ir.Value {
-	y := f.attention(&l.attention, l.prefix+".self_attn", l.kind, f.norm(x, l.attentionNorm))
+// layer is decoder layer number i for x [1,S,H]; inputs [1,S,L,P] are nil in models without.
+func (f *forward) layer(i int, l *layer, x, inputs *ir.Value) *ir.Value {
+	y := f.attention(i, &l.attention, l.prefix+".self_attn", l.kind, f.norm(x, l.attentionNorm))
 	x = f.Add(x, f.norm(y, l.attentionOutNorm))
 
-	p := f.Projections(f.norm(x, l.mlpNorm), l.prefix+".mlp.gate_up_proj.weight", l.gate, l.up)
-	gate := f.Value("gelu", &ir.GeluAttrs{Approximate: "tanh"}, p[0])
-	y = f.Linear(f.Multiply(gate, p[1]), l.down)
+	y = f.gated(f.norm(x, l.mlpNorm), l.prefix+".mlp.gate_up_proj.weight", l.gate, l.up, l.down)
+	if l.experts != nil {
+		y = f.Add(f.norm(y, l.experts.denseOutNorm), f.norm(f.experts(l.experts, x), l.experts.outNorm))
+	}
 	x = f.Add(x, f.norm(y, l.mlpOutNorm))
+	if l.input != nil {
+		own := f.Reshape(f.Slice(inputs, 2, i, i+1), 1, -1, f.c.PerLayerInput)
+		y = f.Linear(f.Multiply(f.gelu(f.Linear(x, l.input.gate)), own), l.input.projection)
+		x = f.Add(x, f.norm(y, l.input.outNorm))
+	}
 	return f.Cast(f.Multiply(x, f.Constant(l.scalar)), f.DType)
 }
 
+func (f *forward) gelu(x *ir.Value) *ir.Value {
+	return f.Value("gelu", &ir.GeluAttrs{Approximate: "tanh"}, x)
+}
+
+// gated is a gated MLP. fused names the matrix that gate and up may become.
+func (f *forward) gated(x *ir.Value, fused string, gate, up, down weight) *ir.Value {
+	p := f.Projections(x, fused, gate, up)
+	return f.Linear(f.Multiply(f.gelu(p[0]), p[1]), down)
+}
+
+// experts is the mixture of experts for the residual stream x [1,S,H], of which router and experts have norms of their
+// own: the experts that the router scores highest, weighted by the softmax over their scores (which equals the softmax
+// over all scores, renormalised), times the scale of each.
+func (f *forward) experts(w *experts, x *ir.Value) *ir.Value {
+	routed := f.RawNorm(x, f.Constant(w.routerScale), f.c.RMSNormEps)
+	top := f.Op("top_k", &ir.TopKAttrs{K: f.c.ExpertsPerToken}, f.Value("linear", nil, routed, f.Constant(w.router)))
+	scores := f.Value("softmax", &ir.SoftmaxAttrs{Axis: -1, Precise: true}, top.Results[0])
+	scales := f.Reshape(f.Value("take", nil, f.Constant(w.scale), top.Results[1]), 1, -1, f.c.ExpertsPerToken)
+	y := f.Value("switch_geglu", nil, f.norm(x, w.norm), f.Constant(w.gate), f.Constant(w.up), f.Constant(w.down), top.Results[1], f.Multiply(scores, scales))
+	return f.Cast(y, f.DType)
+}
+
 // attention normalises queries, keys and values by head, the values without weights, and rotates queries
-// and keys.
-func (f *forward) attention(w *attention, prefix string, kind huggingface.LayerKind, x *ir.Value) *ir.Value {
-	g := geometry(f.c, kind)
-	matrices := []weight{w.query, w.key}
+// and keys. A layer that shares keys and values has queries only.
+func (f *forward) attention(i int, w *attention, prefix string, kind huggingface.LayerKind, x *ir.Value) *ir.Value {
+	g, from := geometry(f.c, kind), f.c.KVLayer(i)
+	matrices := []weight{w.query}
+	if from == i {
+		matrices = append(matrices, w.key)
+	}
 	if w.value != nil {
 		matrices = append(matrices, *w.value)
 	}
 	p := f.Projections(x, prefix+".qkv_proj.weight", matrices...)
 	q := f.SwapHeads(f.norm(f.Heads(p[0], g.Heads, g.HeadDim), w.queryNorm))
-	rawKeys := f.Heads(p[1], g.KVHeads, g.HeadDim)
-	values := rawKeys
-	if w.value != nil {
-		values = f.Heads(p[2], g.KVHeads, g.HeadDim)
+	var k, v *ir.Value
+	if from == i {
+		rawKeys := f.Heads(p[1], g.KVHeads, g.HeadDim)
+		values := rawKeys
+		if w.value != nil {
+			values = f.Heads(p[2], g.KVHeads, g.HeadDim)
+		}
+		k = f.SwapHeads(f.norm(rawKeys, w.keyNorm))
+		v = f.SwapHeads(f.RawNorm(values, nil, f.c.RMSNormEps))
 	}
-	k := f.SwapHeads(f.norm(rawKeys, w.keyNorm))
-	v := f.SwapHeads(f.RawNorm(values, nil, f.c.RMSNormEps))
-	q, k = f.rotate(q, kind, g), f.rotate(k, kind, g)
-
+	q = f.rotate(q, kind, g)
+	if from == i {
+		f.kv[i] = f.cached(prefix, f.rotate(k, kind, g), v, kind)
+	}
 	const scale = 1
-	var y *ir.Value
-	if kind == huggingface.FullAttention {
-		y = f.Attend(prefix, q, k, v, scale)
-	} else {
-		y = f.AttendWindow(prefix, q, k, v, scale, f.c.SlidingWindow)
-	}
+	y := f.AttendTo(q, f.kv[from], scale)
 	return f.Linear(f.Reshape(f.SwapHeads(y), 1, -1, g.Heads*g.HeadDim), w.output)
+}
+
+// cached writes keys and values to the caches of a layer of some kind.
+func (f *forward) cached(prefix string, k, v *ir.Value, kind huggingface.LayerKind) builder.KeysValues {
+	if kind == huggingface.FullAttention {
+		return f.Cached(prefix, k, v)
+	}
+	return f.CachedWindow(prefix, k, v, f.c.SlidingWindow)
 }
 
 // rotate applies RoPE to heads [1,N,S,D].

@@ -35,8 +35,10 @@ var Families = []Family{
 		[]string{"Qwen3MoeForCausalLM"}, []string{"qwen3_moe"}, parseQwen3MoE},
 	{"qwen3", "Qwen3", "0.6B to 32B",
 		[]string{"Qwen3ForCausalLM"}, []string{"qwen3"}, parseQwen3},
-	{"gemma4", "Gemma 4", "31B",
+	{"gemma4", "Gemma 4", "31B, 26B-A4B, E2B, E4B",
 		[]string{"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"}, []string{"gemma4_text", "gemma4"}, parseGemma4},
+	{"gemma4unified", "Gemma 4 unified", "12B",
+		[]string{"Gemma4UnifiedForCausalLM", "Gemma4UnifiedForConditionalGeneration"}, []string{"gemma4_unified_text", "gemma4_unified"}, parseGemma4Unified},
 }
 
 // FamilyNamed finds a family by its short name.

@@ -8,10 +8,10 @@ import (
 	"strconv"
 )
 
-// Gemma4 is the configuration of the language model of a dense Gemma4 like Gemma4-31B
-// (Gemma4ForConditionalGeneration, Gemma4ForCausalLM): layers of sliding and of full attention, whose heads
-// have different sizes, and a gated MLP. Full-attention layers have no value projection: values are the
-// keys before norm and rotation (attention_k_eq_v). Attention is not scaled. Vision and audio are left out.
+// Gemma4 is the configuration of the language model of a Gemma 4: layers of sliding and of full attention, whose
+// heads have different sizes, and a gated MLP. Some models have experts beside the MLP, some an embedding for every
+// layer, and layers that attend to the keys and values of an earlier one. Attention is not scaled. Vision and audio are
+// left out. The zero values of what only some models have are those of Gemma4-31B.
 //
 // Sizes are counts of elements. Each field names its key in config.json (in text_config where there is one).
 type Gemma4 struct {
@@ -25,6 +25,25 @@ type Gemma4 struct {
 
 	Sliding AttentionGeometry // of the sliding layers
 	Full    AttentionGeometry // of the full layers
+
+	// FullValues: full layers have a value projection. Without, values are the keys before norm and rotation
+	// (attention_k_eq_v).
+	FullValues bool
+
+	// SharedKVLayers is the number of layers at the end that have no keys and values: they attend to those of the last
+	// layer of their kind before them (num_kv_shared_layers). With DoubleWideMLP their MLPs have 2·IntermediateSize
+	// rows (use_double_wide_mlp).
+	SharedKVLayers int
+	DoubleWideMLP  bool
+
+	// PerLayerInput is the width of the embedding that every layer has of its own: hidden_size_per_layer_input, 0 for
+	// none.
+	PerLayerInput int
+
+	// Experts beside every MLP; zeros without (enable_moe_block).
+	Experts            int // num_experts
+	ExpertsPerToken    int // top_k_experts, at most Experts
+	ExpertIntermediate int // moe_intermediate_size
 
 	// SlidingWindow is the number of positions that a sliding layer sees, its own included: sliding_window.
 	SlidingWindow int
@@ -54,7 +73,47 @@ func (c *Gemma4) Vocabulary() int { return c.VocabSize }
 // Depth is the number of layers.
 func (c *Gemma4) Depth() int { return len(c.Layers) }
 
+// KVLayer is the layer whose keys and values a layer attends to: itself, or the last one of its kind before the layers
+// that share.
+func (c *Gemma4) KVLayer(layer int) int {
+	first := len(c.Layers) - c.SharedKVLayers
+	if layer < first {
+		return layer
+	}
+	for i := first - 1; i >= 0; i-- {
+		if c.Layers[i] == c.Layers[layer] {
+			return i
+		}
+	}
+	return layer // check refuses such configurations
+}
+
+// MLPRows is the number of rows of the MLP of a layer.
+func (c *Gemma4) MLPRows(layer int) int {
+	if c.DoubleWideMLP && layer >= len(c.Layers)-c.SharedKVLayers {
+		return 2 * c.IntermediateSize
+	}
+	return c.IntermediateSize
+}
+
 func parseGemma4(root, text section) Config {
+	c := readGemma(root, text)
+	c.readPerLayerInput(text)
+	if text.boolean("enable_moe_block", false) {
+		c.Experts = text.integer("num_experts", 1, maxExperts)
+		c.ExpertsPerToken = text.integer("top_k_experts", 1, maxExperts)
+		c.ExpertIntermediate = text.integer("moe_intermediate_size", 1, maxSize)
+		if text.doc.sound() && c.ExpertsPerToken > c.Experts {
+			text.fault("top_k_experts", fmt.Sprintf("at most num_experts (%d)", c.Experts))
+		}
+	}
+	return c
+}
+
+func parseGemma4Unified(root, text section) Config { return readGemma(root, text) }
+
+// readGemma reads what all families have.
+func readGemma(root, text section) *Gemma4 {
 	c := &Gemma4{
 		VocabSize:        text.integer("vocab_size", 1, maxSize),
 		HiddenSize:       text.integer("hidden_size", 1, maxSize),
@@ -79,6 +138,7 @@ func parseGemma4(root, text section) Config {
 	}
 	sliding, full := gemmaRope(rope, SlidingAttention), gemmaRope(rope, FullAttention)
 	refuseGemmaVariants(text)
+	c.readSharing(text)
 	overrides, listed := text.object("per_layer_config")
 	global := c.globalGeometry(text, !listed)
 	if !text.doc.sound() {
@@ -127,7 +187,10 @@ func (c *Gemma4) globalGeometry(text section, required bool) AttentionGeometry {
 	}
 	global := c.Sliding
 	global.HeadDim = text.integer("global_head_dim", 1, maxSize)
-	// null says that all layers have num_key_value_heads.
+	// null says that all layers have num_key_value_heads, and so do full layers with values of their own.
+	if c.FullValues {
+		return global
+	}
 	if value, ok := text.values["num_global_key_value_heads"]; !ok || value != nil {
 		global.KVHeads = text.integer("num_global_key_value_heads", 1, maxSize)
 	}
@@ -227,20 +290,46 @@ func (g *AttentionGeometry) rotate(p ropeParameters) {
 func refuseGemmaVariants(text section) {
 	text.only("hidden_activation", "gelu_pytorch_tanh")
 	text.only("attention_bias", false)
-	text.only("enable_moe_block", false)
-	text.only("use_double_wide_mlp", false)
-	text.only("num_kv_shared_layers", 0.0)
 	// "vision" makes the tokens of an image see each other, and changes nothing for text.
 	if text.has("use_bidirectional_attention") && text.values["use_bidirectional_attention"] != "vision" {
 		text.fault("use_bidirectional_attention", `null or "vision", the only values that etc supports`)
 	}
-	// Absence does not mean none: transformers' class has 256 for the one and false for the other.
-	if value, ok := text.values["hidden_size_per_layer_input"]; !ok || value != nil {
-		if n, isInt := asInt(value); !isInt || n != 0 {
-			text.fault("hidden_size_per_layer_input", "0: etc does not support per-layer embeddings")
+}
+
+// readSharing reads which keys and values there are. Absence of attention_k_eq_v does not mean false: transformers'
+// class has had both for its default.
+func (c *Gemma4) readSharing(text section) {
+	if !text.has("attention_k_eq_v") {
+		text.fault("attention_k_eq_v", "true or false")
+	}
+	c.FullValues = !text.boolean("attention_k_eq_v", true)
+	c.DoubleWideMLP = text.boolean("use_double_wide_mlp", false)
+	if text.has("num_kv_shared_layers") {
+		c.SharedKVLayers = text.integer("num_kv_shared_layers", 0, max(0, len(c.Layers)-1))
+	}
+	if !text.doc.sound() {
+		return
+	}
+	first := len(c.Layers) - c.SharedKVLayers
+	for i := first; i < len(c.Layers); i++ {
+		if !slices.Contains(c.Layers[:first], c.Layers[i]) {
+			text.fault("num_kv_shared_layers", fmt.Sprintf("a layer of %s before the layers that share its keys and values", c.Layers[i]))
+			return
 		}
 	}
-	if text.values["attention_k_eq_v"] != true {
-		text.fault("attention_k_eq_v", "true: etc supports full attention without a value projection only")
+}
+
+// readPerLayerInput reads the width of the embeddings of layers. Absence does not mean none: transformers' class has
+// 256 for its default.
+func (c *Gemma4) readPerLayerInput(text section) {
+	const key, vocabulary = "hidden_size_per_layer_input", "vocab_size_per_layer_input"
+	if value, ok := text.values[key]; ok && value == nil {
+		return
+	}
+	if c.PerLayerInput = text.integer(key, 0, maxSize); c.PerLayerInput == 0 {
+		return
+	}
+	if n := text.integer(vocabulary, 1, maxSize); n != c.VocabSize {
+		text.fault(vocabulary, fmt.Sprintf("vocab_size (%d), the only value that etc supports", c.VocabSize))
 	}
 }

@@ -61,8 +61,10 @@ func largest(indices []int64, x []float32) {
 	}
 }
 
-// experts is switch_mlp bound to a plan.
+// experts is switch_mlp or switch_geglu bound to a plan.
 type experts struct {
+	name                  string // of the operation
+	activate              func(dst, gate, up []float32)
 	b                     *binder
 	x, indices, scores    *value
 	out                   *value
@@ -86,7 +88,10 @@ type expertPiece struct {
 }
 
 func bindSwitchMLP(b *binder) bool {
-	e := &experts{b: b, x: b.Input("x"), indices: b.Input("indices"), scores: b.Input("scores")}
+	e := &experts{b: b, x: b.Input("x"), indices: b.Input("indices"), scores: b.Input("scores"), name: b.Op.Def.Name, activate: kernel.SiLUMul}
+	if e.name == "switch_geglu" {
+		e.activate = kernel.GELUTanhMul
+	}
 	exe := b.x.exe
 	e.gate, e.up, e.down = exe.weight(b.Op.Input("gate")), exe.weight(b.Op.Input("up")), exe.weight(b.Op.Input("down"))
 	x, n := e.x, len(e.x.shape)
@@ -138,7 +143,7 @@ func bindSwitchMLP(b *binder) bool {
 func (e *experts) check(count int) error {
 	for i, at := range e.indices.ints()[:len(e.pairs)] {
 		if at < 0 || at >= int64(count) {
-			return fmt.Errorf("switch_mlp: indices[%d] is %d, there are %d experts", i, at, count)
+			return fmt.Errorf("%s: indices[%d] is %d, there are %d experts", e.name, i, at, count)
 		}
 		e.pairs[i] = int32(at)
 	}
@@ -169,7 +174,7 @@ func (e *experts) single() func() {
 	act := func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			h := e.hidden.f[i*e.inner : (i+1)*e.inner]
-			kernel.SiLUMul(h, h, e.lifted.f[i*e.inner:(i+1)*e.inner])
+			e.activate(h, h, e.lifted.f[i*e.inner:(i+1)*e.inner])
 			inputs[i].Fill(h, e.inner, 0, 1)
 		}
 	}
@@ -278,7 +283,7 @@ func (e *experts) many() {
 	run(len(e.used), 1, func(lo, hi int) {
 		for _, x := range e.used[lo:hi] {
 			from, to := int(e.starts[x])*e.inner, int(e.starts[x+1])*e.inner
-			kernel.SiLUMul(e.hidden.f[from:to], e.hidden.f[from:to], e.lifted.f[from:to])
+			e.activate(e.hidden.f[from:to], e.hidden.f[from:to], e.lifted.f[from:to])
 			n := int(e.starts[x+1] - e.starts[x])
 			e.activations[x].Reset(e.second, n, e.inner)
 			e.activations[x].Fill(e.hidden.f[from:to], e.inner, 0, n)

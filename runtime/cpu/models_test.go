@@ -12,6 +12,7 @@ import (
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/engine/enginetest"
 	"github.com/etc-ml/etc/runtime/fuse/fusetest"
+	"github.com/etc-ml/etc/runtime/reference"
 )
 
 // What the tests of this package call by short names.
@@ -35,6 +36,26 @@ func TestModels(t *testing.T) {
 			require.Equal(t, one, runChunks(t, m, compile(t, cpu.Engine{}, m, o)), "%d threads", threads)
 		}
 	})
+}
+
+// TestNeighbours is TestModels for the graphs of the other families, whose windows allow shorter calls.
+func TestNeighbours(t *testing.T) {
+	calls := []int{5, 1, 16, 1, 13, 2, 16, 1, 1}
+	for _, name := range fusetest.Neighbours() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := fusetest.Load(t, name)
+			require.NotRegexp(t, `(?m)^ +[0-9]+  reference `, describe(t, m, engine.Options{Precision: eval.Mixed}))
+			for precision, tolerance := range map[eval.Precision]float64{eval.FP32: 3e-4, eval.Mixed: 2e-2} {
+				o := engine.Options{Precision: precision, Exact: true, Threads: 1}
+				want := enginetest.Run(t, m, compile(t, reference.Engine{}, m, o), calls)
+				got := enginetest.Run(t, m, compile(t, cpu.Engine{}, m, o), calls)
+				requireClose(t, want, got, tolerance)
+				o.Threads = 3
+				require.Equal(t, got, enginetest.Run(t, m, compile(t, cpu.Engine{}, m, o), calls))
+			}
+		})
+	}
 }
 
 // TestRoundedActivations: with activations of 8 bits, which is what precision mixed has unless exact ones are

@@ -140,7 +140,7 @@ func init() {
 		"silu": bindUnary, "sigmoid": bindUnary, "tanh": bindUnary,
 		"add": bindBinary, "multiply": bindBinary,
 		"cached_attention": bindAttention, "buffer_conv": bindConv, "buffer_delta_rule": bindDeltaRule, "delta_decay": bindDecay,
-		"top_k": bindTopK, "switch_mlp": bindSwitchMLP, "sample": bindSample,
+		"top_k": bindTopK, "switch_mlp": bindSwitchMLP, "switch_geglu": bindSwitchMLP, "sample": bindSample,
 	}
 }
 

@@ -20,7 +20,7 @@ func fusedOps(m *ir.Module) map[string]int {
 		switch name := op.Def.Name; name {
 		case "linear", "linears":
 			n["products"]++
-		case "embedding", "top_k", "switch_mlp", "sample", "glu", "softcap", "delta_decay", "cached_attention", "buffer_ring_update",
+		case "embedding", "top_k", "switch_mlp", "switch_geglu", "sample", "glu", "softcap", "delta_decay", "cached_attention", "buffer_ring_update",
 			"buffer_slice_update", "buffer_conv", "buffer_delta_rule", "rms_norm", "rope", "softmax", "sigmoid":
 			n[name]++
 		case "if", "scan", "metal_kernel", "sdpa", "quantized_matmul", "addmm", "gather_mm", "gather_qmm", "sort", "argsort", "partition", "argpartition",
@@ -67,6 +67,66 @@ func TestModels(t *testing.T) {
 	}
 }
 
+// TestNeighbours: graphs of the other families are fused to the same operations, with nothing left of what they stand
+// for, and compute the same as before.
+func TestNeighbours(t *testing.T) {
+	tests := map[string]map[string]int{
+		"qwen35-4w": {"products": 17, "glu": 8, "delta_decay": 3, "cached_attention": 1, "buffer_slice_update": 2, "buffer_conv": 3,
+			"buffer_delta_rule": 3, "rms_norm": 20, "rope": 2, "sigmoid": 3},
+		"qwen3next-4w": {"products": 17, "top_k": 4, "switch_mlp": 4, "softmax": 4, "glu": 12, "delta_decay": 3, "cached_attention": 1,
+			"buffer_slice_update": 2, "buffer_conv": 3, "buffer_delta_rule": 3, "rms_norm": 20, "rope": 2, "sigmoid": 3},
+		"qwen3moe-bf16": {"products": 13, "top_k": 4, "switch_mlp": 4, "softmax": 4, "cached_attention": 4, "buffer_slice_update": 8,
+			"rms_norm": 17, "rope": 8},
+		"qwen3-4w": {"products": 17, "glu": 4, "cached_attention": 4, "buffer_slice_update": 8, "rms_norm": 17, "rope": 8},
+		"gemma4moe-4w": {"products": 31, "embedding": 7, "top_k": 6, "switch_geglu": 6, "softmax": 6, "glu": 6, "softcap": 1,
+			"cached_attention": 6, "buffer_ring_update": 10, "buffer_slice_update": 2, "rms_norm": 67, "rope": 12},
+		"gemma4e-bf16": {"products": 38, "embedding": 2, "glu": 12, "softcap": 1, "cached_attention": 6, "buffer_ring_update": 4,
+			"buffer_slice_update": 2, "rms_norm": 44, "rope": 9},
+		"gemma4unified-4w": {"products": 21, "glu": 5, "softcap": 1, "cached_attention": 5, "buffer_ring_update": 8,
+			"buffer_slice_update": 2, "rms_norm": 36, "rope": 10},
+	}
+	require.Len(t, tests, len(fusetest.Neighbours()))
+	for name, want := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if want["sample"] = 1; want["embedding"] == 0 {
+				want["embedding"] = 1
+			}
+			m := fusetest.Load(t, "neighbours/"+name)
+			fused, err := fuse.Fuse(m)
+			require.NoError(t, err)
+			require.Equal(t, want, fusedOps(fused))
+			again, err := fuse.Fuse(fused)
+			require.NoError(t, err)
+			require.Equal(t, want, fusedOps(again), "fusing twice changes nothing")
+			requireAgree(t, m, fused, eval.FP32, 5, 1, 16, 9, 1)
+		})
+	}
+}
+
+// requireAgree runs a graph as it is and fused, in calls of the given numbers of tokens.
+func requireAgree(t *testing.T, m, fused *ir.Module, p eval.Precision, calls ...int) {
+	t.Helper()
+	a, err := eval.NewMachine(m, p, nil)
+	require.NoError(t, err)
+	b, err := eval.NewMachine(fused, p, nil)
+	require.NoError(t, err)
+	position := 0
+	for _, n := range calls {
+		in := fusetest.Inputs(m, position, n)
+		want, err := a.Run(in)
+		require.NoError(t, err)
+		got, err := b.Run(in)
+		require.NoError(t, err)
+		require.Equal(t, want[0].Tensor.I, got[0].Tensor.I)
+		requireClose(t, want[0].Tensor.F, got[0].Tensor.F)
+		position += n
+	}
+	for i, buffer := range m.Buffers {
+		requireClose(t, a.Buffer(buffer).F, b.Buffer(fused.Buffers[i]).F)
+	}
+}
+
 func text(t *testing.T, m *ir.Module) string {
 	t.Helper()
 	var b strings.Builder
@@ -84,24 +144,7 @@ func TestModelsAgree(t *testing.T) {
 			fused, err := fuse.Fuse(m)
 			require.NoError(t, err)
 			for _, p := range []eval.Precision{eval.FP32, eval.Mixed} {
-				a, err := eval.NewMachine(m, p, nil)
-				require.NoError(t, err)
-				b, err := eval.NewMachine(fused, p, nil)
-				require.NoError(t, err)
-				position := 0
-				for _, n := range []int{5, 1, 60, 33, 1} {
-					in := fusetest.Inputs(m, position, n)
-					want, err := a.Run(in)
-					require.NoError(t, err)
-					got, err := b.Run(in)
-					require.NoError(t, err)
-					require.Equal(t, want[0].Tensor.I, got[0].Tensor.I)
-					requireClose(t, want[0].Tensor.F, got[0].Tensor.F)
-					position += n
-				}
-				for i, buffer := range m.Buffers {
-					requireClose(t, a.Buffer(buffer).F, b.Buffer(fused.Buffers[i]).F)
-				}
+				requireAgree(t, m, fused, p, 5, 1, 60, 33, 1)
 			}
 		})
 	}

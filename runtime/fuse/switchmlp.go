@@ -6,7 +6,7 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// raiseSwitchMLP makes switch_mlp of gathered products of experts whose rows are weighted and summed. The
+// raiseSwitchMLP makes switch_mlp, or switch_geglu, of gathered products of experts whose rows are weighted and summed. The
 // products stand inside of an if or between two: with many tokens the token-expert pairs are sorted by
 // expert, with few they are not. Both ways are followed and must compute the same.
 func raiseSwitchMLP(m *ir.Module) error {
@@ -19,7 +19,7 @@ func raiseSwitchMLP(m *ir.Module) error {
 			return likeType(b, v, ir.TensorType(v.Type.DType, ir.Const(1), e.tokens, n))
 		}
 		k := e.scores.Type.Shape[e.scores.Type.Rank()-1]
-		y := b.Value("switch_mlp", nil, three(e.x, e.hidden), e.weights[0].value(b), e.weights[1].value(b), e.weights[2].value(b),
+		y := b.Value(e.name, nil, three(e.x, e.hidden), e.weights[0].value(b), e.weights[1].value(b), e.weights[2].value(b),
 			three(e.indices, k), three(e.scores, k))
 		return []*ir.Value{likeType(b, y, op.Result().Type)}, true
 	})
@@ -27,6 +27,7 @@ func raiseSwitchMLP(m *ir.Module) error {
 
 // experts is what a mixture of experts consists of.
 type experts struct {
+	name           string // of the operation: what the activation of the gates makes it
 	tokens, hidden *ir.Expr
 	x              *ir.Value // [tokens, hidden] in some shape
 	indices        *ir.Value // [tokens, k] in some shape
@@ -77,10 +78,10 @@ func matchExperts(sum *ir.Op) *experts {
 		}
 		for i, w := range branches(rows) {
 			f := expertRows{world: w, k: k, tokens: e.tokens, hidden: e.hidden}
-			if !f.match(rows) || i > 0 && (f.x != e.x || f.indices != e.indices || f.weights != e.weights) {
+			if !f.match(rows) || i > 0 && (f.x != e.x || f.indices != e.indices || f.weights != e.weights || f.name != e.name) {
 				return false
 			}
-			e.x, e.indices, e.weights = f.x, f.indices, f.weights
+			e.x, e.indices, e.weights, e.name = f.x, f.indices, f.weights, f.name
 		}
 		return true
 	})
@@ -152,7 +153,7 @@ func branches(rows *ir.Value) []world {
 		case "if":
 			c := expr(v.Def, "cond")
 			return []world{{c, true}, {c, false}}
-		case "take", "multiply", "silu", "gather_mm", "gather_qmm": // the first operand is a value
+		case "take", "multiply", "silu", "gelu", "gather_mm", "gather_qmm": // the first operand is a value
 		default:
 			return []world{w}
 		}
@@ -168,6 +169,7 @@ type expertRows struct {
 	order      *ir.Value // the sorting permutation of the pairs, where they are sorted
 	x, indices *ir.Value
 	weights    [3]expertWeight
+	name       string // as in experts
 }
 
 func (f *expertRows) match(rows *ir.Value) bool {
@@ -197,7 +199,7 @@ func (f *expertRows) match(rows *ir.Value) bool {
 	}
 	var gate, up *gatheredProduct
 	if !eitherWay(product, func(a, b *ir.Value) bool {
-		act := def(f.flat(a), "silu")
+		act := f.activation(f.flat(a))
 		if act == nil {
 			return false
 		}
@@ -210,6 +212,19 @@ func (f *expertRows) match(rows *ir.Value) bool {
 		return false
 	}
 	return f.matchIndices(gate.ids) && f.matchInput(gate) && sameShape(gate.x.Type, up.x.Type) && sameShape(gate.ids.Type, up.ids.Type)
+}
+
+// activation matches that of the gates, which names the operation.
+func (f *expertRows) activation(v *ir.Value) *ir.Op {
+	if op := def(v, "silu"); op != nil {
+		f.name = "switch_mlp"
+		return op
+	}
+	if op := def(v, "gelu"); op != nil && ir.Attrs[ir.GeluAttrs](op).Approximate == "tanh" {
+		f.name = "switch_geglu"
+		return op
+	}
+	return nil
 }
 
 // matchIndices finds the experts' numbers, from which the sorted ones are taken.

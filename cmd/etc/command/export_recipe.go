@@ -16,7 +16,7 @@ import (
 func (f exportFlags) setRecipe(cmd *cobra.Command, c *loaders.Checkpoint, o *passes.Options) (err error) {
 	o.Report = &passes.Report{}
 	if anyChanged(cmd, "target-bpw") {
-		o.Recipe, o.Allocate, err = f.allocation(cmd)
+		o.Recipe, o.Allocate, err = f.allocation(cmd, c)
 		return err
 	}
 	o.Recipe, err = f.makeRecipe(cmd, c)
@@ -28,7 +28,7 @@ const leastBits, mostBits = 4.25, 32
 
 // allocation is what --target-bpw asks for: 4 or 8 bits, or the weight as it is, in groups of the size that
 // is asked for, else of any size.
-func (f exportFlags) allocation(cmd *cobra.Command) (passes.Recipe, *passes.Allocation, error) {
+func (f exportFlags) allocation(cmd *cobra.Command, c *loaders.Checkpoint) (passes.Recipe, *passes.Allocation, error) {
 	none := passes.Recipe{}
 	if !(f.targetBits >= leastBits && f.targetBits <= mostBits) {
 		return none, nil, usagef("--target-bpw %g, want %g to %g", f.targetBits, leastBits, float64(mostBits))
@@ -59,7 +59,7 @@ func (f exportFlags) allocation(cmd *cobra.Command) (passes.Recipe, *passes.Allo
 			a.Schemes = append(a.Schemes, quantize.Scheme{Method: method, Bits: bits, GroupSize: group})
 		}
 	}
-	return passes.AllocationRecipe(&quantize.Scheme{Method: method, Bits: 8, GroupSize: f.group}, embedding), a, nil
+	return passes.AllocationRecipe(&quantize.Scheme{Method: method, Bits: 8, GroupSize: f.group}, embedding, c.Sensitive()...), a, nil
 }
 
 // readRecipe reads a recipe file, which alone says how weights are quantized.
@@ -100,7 +100,7 @@ func (f exportFlags) makeRecipe(cmd *cobra.Command, c *loaders.Checkpoint) (pass
 		return passes.Recipe{}, err
 	}
 	if f.recipe == "default" {
-		return passes.DefaultRecipe(linear, embedding), nil
+		return passes.DefaultRecipe(linear, embedding, c.Sensitive()...), nil
 	}
 	if anyChanged(cmd, "quant-method") {
 		return passes.Recipe{}, usagef("--quant-method %s with --recipe executorch, which has methods of its own", f.method)

@@ -22,16 +22,23 @@ import (
 //go:embed testdata
 var files embed.FS
 
-// Names lists the graphs: those whose names begin with "etc-" are ours, of the checkpoints in testdata; the
-// others are ExecuTorch's, of the same checkpoints.
-func Names() []string {
-	list, err := files.ReadDir("testdata")
+// Names lists the graphs of the trained checkpoints: those whose names begin with "etc-" are ours, of the checkpoints in
+// testdata; the others are ExecuTorch's, of the same checkpoints.
+func Names() []string { return list("") }
+
+// Neighbours lists graphs of ours of the other model families, of the tiny checkpoints in testdata.
+func Neighbours() []string { return list("neighbours/") }
+
+func list(dir string) []string {
+	entries, err := files.ReadDir(strings.TrimSuffix("testdata/"+dir, "/"))
 	if err != nil {
 		panic(err)
 	}
 	var names []string
-	for _, f := range list {
-		names = append(names, strings.TrimSuffix(f.Name(), ".ir.gz"))
+	for _, f := range entries {
+		if !f.IsDir() {
+			names = append(names, dir+strings.TrimSuffix(f.Name(), ".ir.gz"))
+		}
 	}
 	return names
 }
