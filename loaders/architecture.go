@@ -8,6 +8,7 @@ import (
 	"github.com/etc-ml/etc/loaders/gemma4"
 	"github.com/etc-ml/etc/loaders/gguf"
 	"github.com/etc-ml/etc/loaders/huggingface"
+	"github.com/etc-ml/etc/loaders/museglimmer"
 	"github.com/etc-ml/etc/loaders/qwen"
 )
 
@@ -37,6 +38,7 @@ type architecture struct {
 var architectures = []architecture{
 	{false, is[*huggingface.Qwen], open(qwen.New), qwen.GGUF, qwen.FromGGUF, qwen.FromBundle},
 	{true, is[*huggingface.Gemma4], open(gemma4.New), gemma4.GGUF, gemma4.FromGGUF, nil},
+	{true, is[*huggingface.MuseGlimmer], open(museglimmer.New), nil, nil, nil},
 }
 
 func is[C huggingface.Config](config huggingface.Config) bool {

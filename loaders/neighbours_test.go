@@ -63,6 +63,11 @@ var tinies = []struct {
 		counts:  map[string]int{"linear": 4*7 + 6 + 1, "sdpa": 5, "gelu": 5, "rms_norm": 5*7 + 1},
 		buffers: map[string]string{"layers.4.self_attn.k_cache": "bf16[1,1,256,64]"}, caches: 10,
 	},
+	{
+		name: "museglimmer-tiny", family: "museglimmer", skipped: map[string]int{builder.Vision: 25},
+		counts:  map[string]int{"linear": 5*8 + 1, "sdpa": 5, "silu": 5, "sigmoid": 5, "rope": 3 * 2, "rms_norm": 5*6 + 2},
+		buffers: map[string]string{"layers.0.self_attn.k_cache": "bf16[1,1,256,32]", "layers.1.self_attn.k_cache": "bf16[1,1,31,32]"}, caches: 10,
+	},
 }
 
 // TestTinyModules checks what is built of every family: what is left out, operations, state, and text that reads back.

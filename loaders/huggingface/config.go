@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Config is the configuration of one of the supported architectures: a [*Qwen] or a [*Gemma4].
+// Config is the configuration of one of the supported architectures: a [*Qwen], a [*Gemma4] or a [*MuseGlimmer].
 type Config interface {
 	// Vocabulary is the number of token ids, the rows of the embedding and of the logits.
 	Vocabulary() int

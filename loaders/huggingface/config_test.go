@@ -234,7 +234,7 @@ func TestParseConfigRefuses(t *testing.T) {
 		{"other architecture", q, []edit{{"architectures", array("LlamaForCausalLM")}},
 			`c: architectures: expected one of ` + strings.Join(Architectures(), ", ") + `, found ["LlamaForCausalLM"]`},
 		{"dense qwen", q, []edit{{"architectures", array("Qwen3_5ForCausalLM")}, {"model_type", "qwen3_5_text"}}, `c: intermediate_size: expected an integer from 1 to 16777216, found no such key`},
-		{"other model_type", q, []edit{{"architectures", remove}, {"model_type", "llama"}}, `model_type: expected one of "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_text", "qwen3_next", "qwen3_moe", "qwen3", "gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text", found "llama"`},
+		{"other model_type", q, []edit{{"architectures", remove}, {"model_type", "llama"}}, `model_type: expected one of "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_text", "qwen3_next", "qwen3_moe", "qwen3", "gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text", "muse_glimmer", "muse_glimmer_text", found "llama"`},
 		{"no architecture", q, []edit{{"architectures", remove}, {"model_type", remove}}, `architectures: expected one of Gemma4ForCausalLM, `},
 		{"architectures text", q, []edit{{"architectures", "Gemma4ForCausalLM"}}, `architectures: expected an array, found "Gemma4ForCausalLM"`},
 		{"architectures empty", q, []edit{{"architectures", array()}, {"model_type", remove}}, `architectures: expected one of Gemma4ForCausalLM, `},

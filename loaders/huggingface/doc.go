@@ -3,7 +3,7 @@
 // The weights are package safetensors' part.
 //
 // [Load] reads a directory; [ParseConfig] reads a config.json alone. A configuration becomes one plain
-// struct, a [Qwen] or a [Gemma4], that holds every number a graph is built from.
+// struct, a [Qwen], a [Gemma4] or a [MuseGlimmer], that holds every number a graph is built from.
 //
 // # Invariants
 //

@@ -39,6 +39,8 @@ var Families = []Family{
 		[]string{"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"}, []string{"gemma4_text", "gemma4"}, parseGemma4},
 	{"gemma4unified", "Gemma 4 unified", "12B",
 		[]string{"Gemma4UnifiedForCausalLM", "Gemma4UnifiedForConditionalGeneration"}, []string{"gemma4_unified_text", "gemma4_unified"}, parseGemma4Unified},
+	{"museglimmer", "Muse Glimmer", "30B",
+		[]string{"MuseGlimmerForConditionalGeneration"}, []string{"muse_glimmer_text", "muse_glimmer"}, parseMuseGlimmer},
 }
 
 // FamilyNamed finds a family by its short name.

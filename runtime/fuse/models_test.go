@@ -84,6 +84,8 @@ func TestNeighbours(t *testing.T) {
 			"buffer_slice_update": 2, "rms_norm": 44, "rope": 9},
 		"gemma4unified-4w": {"products": 21, "glu": 5, "softcap": 1, "cached_attention": 5, "buffer_ring_update": 8,
 			"buffer_slice_update": 2, "rms_norm": 36, "rope": 10},
+		"museglimmer-4w": {"products": 21, "glu": 10, "softcap": 1, "cached_attention": 5, "buffer_ring_update": 6,
+			"buffer_slice_update": 4, "rms_norm": 32, "rope": 6},
 	}
 	require.Len(t, tests, len(fusetest.Neighbours()))
 	for name, want := range tests {

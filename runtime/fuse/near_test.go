@@ -35,6 +35,7 @@ func TestNearMisses(t *testing.T) {
 		{"slots that are not written are seen", ring, "%63 = bitwise_and(a=%61, b=%62)", "%63 = bitwise_and(a=%62, b=%62)", "cached_attention", 5},
 		{"another decay", qwen, "%32 = exp(x=%31)", "%32 = expm1(x=%31)", "delta_decay", 1},
 		{"another activation in one arm", qwen, "%70 = silu(x=%68)", "%70 = tanh(x=%68)", "switch_mlp", 1},
+		{"gelu in one arm", qwen, "%70 = silu(x=%68)", `%70 = gelu(x=%68) {approximate="tanh"}`, "switch_mlp", 1},
 		{"a sum of gate and up in one arm", qwen, "%79 = multiply(a=%78, b=%77)", "%79 = add(a=%78, b=%77)", "switch_mlp", 1},
 		{"scores that are added", qwen, "%84 = multiply(a=%58, b=%83)", "%84 = add(a=%58, b=%83)", "switch_mlp", 1},
 		{"rows in the order of the experts", qwen, "%73 = take(x=%72, index=%61)", "%73 = take(x=%72, index=%60)", "switch_mlp", 1},
