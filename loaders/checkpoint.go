@@ -8,6 +8,7 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders/builder"
+	"github.com/etc-ml/etc/loaders/fp8"
 	"github.com/etc-ml/etc/loaders/huggingface"
 	"github.com/etc-ml/etc/loaders/mlx"
 	"github.com/etc-ml/etc/loaders/prequantized"
@@ -61,8 +62,8 @@ func Open(dir string) (*Checkpoint, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s: the family %s has no builder (%T)", config, m.Family, m.Config)
 	}
-	if m.Quantization != nil && mlx.IsOther(m.Quantization) {
-		return nil, fmt.Errorf("%s: expected weights in bf16, f16 or f32, or those of mlx-lm, found the quantization %s; use the original checkpoint", config, m.Quantization)
+	if m.Quantization != nil && mlx.IsOther(m.Quantization) && !fp8.Is(m.Quantization) {
+		return nil, fmt.Errorf("%s: expected weights in bf16, f16, f32 or fp8, or those of mlx-lm, found the quantization %s; use the original checkpoint", config, m.Quantization)
 	}
 	files, err := safetensors.OpenCheckpoint(dir)
 	if err != nil {
@@ -93,6 +94,14 @@ func (c *Checkpoint) readSafetensors(files *safetensors.Checkpoint, config strin
 		}
 		if c.arch.bundle != nil {
 			list = c.arch.bundle(c.Model.Config, list)
+		}
+	case c.Model.Quantization != nil && fp8.Is(c.Model.Quantization):
+		quantization, err := fp8.ParseConfig(config, c.Model.Quantization)
+		if err != nil {
+			return err
+		}
+		if list, parts, err = fp8.Fold(quantization, list); err != nil {
+			return err
 		}
 	case c.Model.Quantization != nil:
 		quantization, err := mlx.ParseConfig(config, c.Model.Quantization)

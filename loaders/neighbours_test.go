@@ -1,7 +1,12 @@
 package loaders
 
 import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +16,7 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders/builder"
+	"github.com/etc-ml/etc/loaders/fp8"
 	"github.com/etc-ml/etc/loaders/safetensors"
 )
 
@@ -145,5 +151,64 @@ func requireRecorded(t *testing.T, recorded *safetensors.File, s *session, chunk
 		bf16, err := strconv.ParseFloat(recorded.Metadata()[prompt+".bf16_error"], 64)
 		require.NoError(t, err)
 		require.Less(t, mean, min(most, bf16))
+	}
+}
+
+// TestFP8: a checkpoint in blocks of 8-bit floating point has the values that an independent program computed, and the
+// logits of a checkpoint that holds them in float32.
+func TestFP8(t *testing.T) {
+	const name = "qwen3moe-tiny-fp8" // made by testdata/fp8.py
+	dir := chatCheckpoint(name)
+	p, err := os.ReadFile(filepath.Join(dir, "sha256.json"))
+	require.NoError(t, err)
+	var sums map[string]string
+	require.NoError(t, json.Unmarshal(p, &sums))
+	c := openCheckpoint(t, dir)
+	m := build(t, c, Options{MaxSeqLen: 64, NoSampler: true})
+
+	files, err := safetensors.OpenCheckpoint(dir)
+	require.NoError(t, err)
+	defer files.Close()
+	var list []builder.Tensor
+	for _, tensor := range files.Tensors() {
+		list = append(list, tensorOf(tensor))
+	}
+	config, err := fp8.ParseConfig("", c.Model.Quantization)
+	require.NoError(t, err)
+	folded, parts, err := fp8.Fold(config, list)
+	require.NoError(t, err)
+	require.Len(t, parts, len(sums))
+	values := map[string][]byte{}
+	for _, tensor := range folded {
+		if want, ok := sums[tensor.Name]; ok {
+			bytes, err := ir.ReadData(tensor.Data)
+			require.NoError(t, err)
+			require.Equal(t, want, fmt.Sprintf("%x", sha256.Sum256(bytes)), tensor.Name)
+			values[tensor.Name] = bytes
+		}
+	}
+	require.Len(t, values, len(sums))
+
+	plain := rewrite(t, dir, func(list []stored) []stored {
+		list = slices.DeleteFunc(list, func(s stored) bool { return strings.HasSuffix(s.name, "_scale_inv") })
+		for i, s := range list {
+			if bytes, ok := values[s.name]; ok {
+				list[i].dtype, list[i].data = safetensors.F32, bytes
+			}
+		}
+		return list
+	}, func(root map[string]any) { delete(root, "quantization_config") })
+	ids := someTokens(19, 1)
+	want := newSession(t, build(t, openCheckpoint(t, plain), Options{MaxSeqLen: 64, NoSampler: true})).feed(ids, 0, 7)
+	require.Equal(t, want, newSession(t, m).feed(ids, 0, 7))
+
+	// A tensor of either kind that is read is a source of the module.
+	seen := map[string]bool{}
+	for _, s := range c.Sources() {
+		seen[s.Name] = true
+		require.NotEmpty(t, s.Provenance(), s.Name)
+	}
+	for name := range sums {
+		require.True(t, seen[name] && seen[name+"_scale_inv"], name)
 	}
 }

@@ -145,17 +145,27 @@ func layerOf(v *ir.Value, name string) (int, bool) {
 	return n, ok && rest == name
 }
 
-// routerLayer gives the layer whose router computes v, possibly through casts.
+// anyLayer gives the layer of which v is a constant.
+func anyLayer(v *ir.Value) (int, bool) {
+	if v == nil || v.Constant == nil {
+		return 0, false
+	}
+	_, n, _, ok := ir.SplitLayer(v.Constant.Name)
+	return n, ok
+}
+
+// routerLayer gives the layer whose router computes v, of which experts are chosen: that of the matrix, possibly through
+// casts and a softmax.
 func routerLayer(v *ir.Value) (int, bool) {
 	for v != nil && v.Def != nil {
 		switch v.Def.Def.Name {
-		case "astype", "reshape":
+		case "astype", "reshape", "softmax":
 			v = v.Def.Input("x")
 		case "quantized_matmul":
-			return layerOf(v.Def.Input("w"), "mlp.gate.weight"+packedSuffix)
+			return anyLayer(v.Def.Input("w"))
 		case "addmm":
 			if t := v.Def.Input("mat2"); t.Def != nil && t.Def.Def.Name == "transpose" {
-				return layerOf(t.Def.Input("x"), "mlp.gate.weight")
+				return anyLayer(t.Def.Input("x"))
 			}
 			return 0, false
 		default:
