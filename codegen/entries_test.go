@@ -22,8 +22,8 @@ func entries(t *testing.T) *ir.Module {
 	return parse(t, string(text))
 }
 
-// TestEntries: a method for each entry, before the constant methods; each weight is stored once, whoever uses it, and each graph has
-// what its entry needs and no more.
+// TestEntries: a method for each entry, before the constant methods; each weight is stored once, whoever uses it, and
+// each graph has what its entry needs and no more.
 func TestEntries(t *testing.T) {
 	m := entries(t)
 	path, _ := write(t, codegen.File{Module: m})

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// This file takes modules of several entries apart and puts them together again: a program has a graph for each entry, with the
-// constants, the buffers and the part of init that the entry needs. Constants and buffers of equal names are the same in all.
+// This file takes modules of several entries apart and puts them together again: a program has a graph for each entry,
+// with the constants, the buffers and the part of init that the entry needs. Constants and buffers of equal names are
+// the same in all.
 
 // needs is what an entry uses.
 type needs struct {
@@ -61,7 +62,8 @@ func (n *needs) op(op *Op) {
 	}
 }
 
-// owners tells of everything that entries share which entry is the first that needs it; the main one owns what none needs.
+// owners tells of everything that entries share which entry is the first that needs it; the main one owns what none
+// needs.
 type owners struct{ entries []*needs }
 
 func (m *Module) owners() *owners {
@@ -90,9 +92,9 @@ func (o *owners) derived(d *Derived) int {
 
 func (o *owners) op(op *Op) int { return o.first(func(n *needs) bool { return n.init[op] }) }
 
-// OrderByEntry puts what entries share into the order in which [Join] finds it in their parts: constants, buffers, derived
-// constants and operations of init by the first entry that needs them, else as they were. A module of one entry stays
-// as it is.
+// OrderByEntry puts what entries share into the order in which [Join] finds it in their parts: constants, buffers,
+// derived constants and operations of init by the first entry that needs them, else as they were. A module of one
+// entry stays as it is.
 func (m *Module) OrderByEntry() {
 	if len(m.More) == 0 {
 		return
@@ -110,8 +112,8 @@ func sortBy[T any](list []T, owner func(T) int) {
 	slices.SortStableFunc(list, func(a, b T) int { return owner(a) - owner(b) })
 }
 
-// Parts gives a module of one entry for each entry of m, with what that entry needs; the main one has what no entry needs too.
-// They share everything with m. The error tells what does not stand in the order of [Module.OrderByEntry].
+// Parts gives a module of one entry for each entry of m, with what that entry needs; the main one has what no entry
+// needs too. They share everything with m. The error tells what does not stand in the order of [Module.OrderByEntry].
 func (m *Module) Parts() ([]*Module, error) {
 	if len(m.More) == 0 {
 		return []*Module{m}, nil
@@ -154,9 +156,9 @@ func keep[T any](list []T, wanted func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(list), func(x T) bool { return !wanted(x) })
 }
 
-// Join makes one module of modules of one entry each, and takes what they hold. Constants and buffers of equal names are one, and so are
-// operations of init that compute the same. The constant methods are those of the first. The error names what has one
-// name and is not the same.
+// Join makes one module of modules of one entry each, and takes what they hold. Constants and buffers of equal names
+// are one, and so are operations of init that compute the same. The constant methods are those of the first. The error
+// names what has one name and is not the same.
 func Join(parts []*Module) (*Module, error) {
 	m := parts[0]
 	j := &joiner{m: m, constants: map[string]*Constant{}, named: map[string]*Buffer{}, derived: map[*Constant]*Derived{},
@@ -323,8 +325,8 @@ func (j *joiner) op(op *Op) {
 	}
 }
 
-// computes is a text that is equal for operations that compute the same: values that they define are numbered, for others id
-// gives the text.
+// computes is a text that is equal for operations that compute the same: values that they define are numbered, for
+// others id gives the text.
 func computes(op *Op, id func(*Value) string) string {
 	inner := map[*Value]string{}
 	define := func(v *Value) { inner[v] = "i" + strconv.Itoa(len(inner)) }

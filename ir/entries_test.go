@@ -154,7 +154,8 @@ func parseLoose(t *testing.T, text string) *Module {
 	return m
 }
 
-// TestPartsAndJoin: the parts have what their entries need and no more, each verifies alone, and joined they are the module.
+// TestPartsAndJoin: the parts have what their entries need and no more, each verifies alone, and joined they are the
+// module.
 func TestPartsAndJoin(t *testing.T) {
 	for _, text := range []string{sharing, chains} {
 		m := parseLoose(t, text)

@@ -18,9 +18,9 @@ func (m *Module) String() string {
 	return b.String()
 }
 
-// Print writes the canonical text of m: two modules are the same if and only if their texts are.
-// Symbols are numbered in the order in which they appear, values so in each entry; the main entry stands first. The bytes of constants are not
-// part of the text.
+// Print writes the canonical text of m: two modules are the same if and only if their texts are. Symbols are numbered
+// in the order in which they appear, values so in each entry; the main entry stands first. The bytes of constants are
+// not part of the text.
 func Print(w io.Writer, m *Module) error {
 	p := newPrinter(m)
 	p.module(m)

@@ -244,8 +244,8 @@ func requireClose(t *testing.T, want, got *Tensor) {
 	}
 }
 
-// Every operation of the op table that is not a composite, control flow or buffer access has a kernel, or an expansion into
-// operations that have.
+// Every operation of the op table that is not a composite, control flow or buffer access has a kernel, or an expansion
+// into operations that have.
 func TestKernelsAreComplete(t *testing.T) {
 	others := strings.Fields(`addmm conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
 		rms_norm layer_norm rope sdpa dequantize quantized_matmul gather_mm gather_qmm metal_kernel update_and_attend

@@ -104,8 +104,9 @@ func (x *Machine) Run(inputs []Value) ([]Value, error) {
 	return x.Call(context.Background(), "", inputs)
 }
 
-// Call is Run of the entry of that name, of the main one where the name is empty, that a context ends, between operations and inside long ones: the error is then the context's, and the
-// buffers hold what the operations before that wrote, and perhaps a part of what one more was to write.
+// Call is Run of the entry of that name, of the main one where the name is empty, that a context ends, between
+// operations and inside long ones: the error is then the context's, and the buffers hold what the operations before
+// that wrote, and perhaps a part of what one more was to write.
 func (x *Machine) Call(ctx context.Context, entry string, inputs []Value) ([]Value, error) {
 	f := x.module.Entry
 	if entry != "" {

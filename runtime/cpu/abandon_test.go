@@ -50,7 +50,8 @@ func TestAbandon(t *testing.T) {
 	}
 }
 
-// TestPiecesEnd: in a call that has ended no loop of a step runs a piece: what the loops write, states too, stays as it was.
+// TestPiecesEnd: in a call that has ended no loop of a step runs a piece: what the loops write, states too, stays as
+// it was.
 func TestPiecesEnd(t *testing.T) {
 	loops := []string{"linear", "linears", "attention", "delta rule", "conv", "experts", "glu", "rope", "norm"}
 	seen := map[string]bool{}
@@ -114,8 +115,8 @@ func TestAttentionBlockEnds(t *testing.T) {
 	}
 }
 
-// BenchmarkAbandon measures how long a call runs on after its context has ended, in the middle of a product of 512 tokens
-// with a matrix of 8192 rows of 8192, and of attention of a chunk over 16384 keys.
+// BenchmarkAbandon measures how long a call runs on after its context has ended, in the middle of a product of 512
+// tokens with a matrix of 8192 rows of 8192, and of attention of a chunk over 16384 keys.
 func BenchmarkAbandon(b *testing.B) {
 	for _, c := range []struct{ name, text string }{
 		{"product", `module {

@@ -52,8 +52,8 @@ func entriesFile(t *testing.T) *program.Program {
 	return p
 }
 
-// TestEntries: the entries of a file run on one state: what forward writes the draft reads, a reset and a restored snapshot are of both, and
-// the engine gives what the reference engine gives.
+// TestEntries: the entries of a file run on one state: what forward writes the draft reads, a reset and a restored
+// snapshot are of both, and the engine gives what the reference engine gives.
 func TestEntries(t *testing.T) {
 	m, err := entriesFile(t).Whole("forward")
 	require.NoError(t, err)

@@ -81,8 +81,8 @@ type Ahead interface {
 	RunAhead(ctx context.Context, inputs, next []eval.Value) ([]eval.Value, error)
 }
 
-// Entries is an instance of a module of which every entry can be called. All calls are of one state: a buffer that several entries
-// use is one buffer. Engines that are not Entries compile the main entry.
+// Entries is an instance of a module of which every entry can be called. All calls are of one state: a buffer that
+// several entries use is one buffer. Engines that are not Entries compile the main entry.
 type Entries interface {
 	// Call is Run of the entry of that name.
 	Call(ctx context.Context, entry string, inputs []eval.Value) ([]eval.Value, error)

@@ -75,9 +75,9 @@ func (p *Program) Methods() []string {
 	return names
 }
 
-// Whole lifts all methods that compute and makes them one module: the main one, which the method names, then the others in
-// the order of the file. Constants and buffers of equal names are one. What [Program.Module] refuses of any of
-// them is refused.
+// Whole lifts all methods that compute and makes them one module: the main one, which the method names, then the
+// others in the order of the file. Constants and buffers of equal names are one. What [Program.Module] refuses of any
+// of them is refused.
 func (p *Program) Whole(main string) (*ir.Module, error) {
 	names := []string{main}
 	for _, name := range p.Methods() {

@@ -27,9 +27,9 @@ func (c *Countdown) Err() error {
 	return nil
 }
 
-// Abandon requires of an engine what [engine.Instance] says of contexts: one that has ended leaves the state as it was; one that
-// ends in a call is an [engine.AbandonedError], after which Reset and Restore make the instance whole. during gives a context
-// that ends while a call runs on an instance that o made.
+// Abandon requires of an engine what [engine.Instance] says of contexts: one that has ended leaves the state as it
+// was; one that ends in a call is an [engine.AbandonedError], after which Reset and Restore make the instance whole.
+// during gives a context that ends while a call runs on an instance that o made.
 func Abandon(t *testing.T, e engine.Engine, m *ir.Module, o engine.Options, during func() context.Context) {
 	t.Helper()
 	const prompt, chunk = 9, 60
