@@ -123,7 +123,9 @@ func (m *Module) Parts() ([]*Module, error) {
 		ok   bool
 		what string
 	}{
-		{ordered(m.Constants, o.constant), "constants"}, {ordered(m.Buffers, o.buffer), "buffers"}, {ordered(m.Derived, o.derived), "derived constants"},
+		{ordered(m.Constants, o.constant), "constants"},
+		{ordered(m.Buffers, o.buffer), "buffers"},
+		{ordered(m.Derived, o.derived), "derived constants"},
 		{m.Init == nil || ordered(m.Init.Ops, o.op), "operations of init"},
 	} {
 		if !list.ok {

@@ -111,7 +111,8 @@ func (v *verifier) run() error {
 		}
 		for s := range v.symbols {
 			if other, taken := owner[s]; taken {
-				return fmt.Errorf("%s and %s share a symbol; each call has sizes of its own, so each entry needs its own symbols", other, f.Name)
+				return fmt.Errorf("%s and %s share a symbol; each call has sizes of its own, so each entry needs its own symbols",
+					other, f.Name)
 			}
 			owner[s] = f.Name
 		}

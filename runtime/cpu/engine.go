@@ -131,7 +131,8 @@ func (x *executable) constant(v *ir.Value) (*value, error) {
 
 // NewInstance makes an instance whose buffers are zeros.
 func (x *executable) NewInstance() (engine.Instance, error) {
-	n := &instance{exe: x, states: map[*ir.Buffer]*state{}, bits: eval.UnseededBits(), plans: make([]bind.Plans[*plan], len(x.entries))}
+	n := &instance{exe: x, states: map[*ir.Buffer]*state{}, bits: eval.UnseededBits(),
+		plans: make([]bind.Plans[*plan], len(x.entries))}
 	for _, b := range x.fused.Buffers {
 		s, err := newState(b, x.precision)
 		if err != nil {

@@ -33,6 +33,7 @@ func (c *checker) entries() {
 		return
 	}
 	for _, b := range buffers {
-		c.find(Note, "entries", "buffer %q is one for the methods %s; ExecuTorch's runtime gives each its own", b, strings.Join(uses[b], " and "))
+		c.find(Note, "entries", "buffer %q is one for the methods %s; ExecuTorch's runtime gives each its own",
+			b, strings.Join(uses[b], " and "))
 	}
 }
