@@ -137,6 +137,13 @@ func optional(t *rapid.T, x *Tensor) any {
 	return nil
 }
 
+// drawnMixture draws a mixture of experts.
+func drawnMixture(t *rapid.T, def *ir.OpDef) *example {
+	b, s, h, inner, k := size(t), size(t), size(t), size(t), size(t)
+	return &example{def, &ir.SwitchMLPAttrs{SortCutoff: size(t)}, []any{random(t, ir.F32, b, s, h), random(t, ir.F32, 5, inner, h), random(t, ir.F32, 5, inner, h),
+		random(t, ir.F32, 5, h, inner), random(t, ir.I32, b, s, k), random(t, ir.F32, b, s, k)}}
+}
+
 // examples draw examples of the operations that are not elementwise, by name.
 var examples = map[string]func(*rapid.T, *ir.OpDef) *example{
 	"rms_norm": func(t *rapid.T, def *ir.OpDef) *example {
@@ -179,11 +186,7 @@ var examples = map[string]func(*rapid.T, *ir.OpDef) *example{
 		n := size(t)
 		return &example{def, &ir.TopKAttrs{K: rapid.IntRange(1, n).Draw(t, "k")}, []any{random(t, ir.F32, append(sizes(t, 0, 3), n)...)}}
 	},
-	"switch_mlp": func(t *rapid.T, def *ir.OpDef) *example {
-		b, s, h, inner, k := size(t), size(t), size(t), size(t), size(t)
-		return &example{def, &ir.SwitchMLPAttrs{SortCutoff: size(t)}, []any{random(t, ir.F32, b, s, h), random(t, ir.F32, 5, inner, h), random(t, ir.F32, 5, inner, h),
-			random(t, ir.F32, 5, h, inner), random(t, ir.I32, b, s, k), random(t, ir.F32, b, s, k)}}
-	},
+	"switch_mlp": drawnMixture, "switch_geglu": drawnMixture,
 	"softmax":      withAxis(func(axis int) any { return &ir.SoftmaxAttrs{Axis: axis} }),
 	"sort":         withAxis(axisAttrs),
 	"argsort":      withAxis(axisAttrs),
