@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/etc-ml/etc/internal/fault"
 	"github.com/etc-ml/etc/internal/outfile"
 )
 
@@ -72,6 +73,12 @@ func (e *InterruptedError) Error() string {
 }
 func (e *InterruptedError) Unwrap() error { return e.err }
 
+// run runs a task. A panic is an error.
+func (w *worker) run(ctx context.Context, t task) (err error) {
+	defer fault.Recover("computing what is written", &err)
+	return t.run(ctx, w)
+}
+
 // run runs the tasks that are not done on a number of workers and gives the first error, after which no task starts.
 func (o *output) run(ctx context.Context, tasks []task, jobs int) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -80,9 +87,10 @@ func (o *output) run(ctx context.Context, tasks []task, jobs int) error {
 	var wait sync.WaitGroup
 	for range min(jobs, len(tasks)) {
 		wait.Go(func() {
+			fault.Readable() // sources may be mapped
 			w := &worker{out: o}
 			for t := range queue {
-				err := t.run(ctx, w)
+				err := w.run(ctx, t)
 				if err == nil {
 					err = o.completed(t)
 				}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/etc-ml/etc/internal/fault"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/passes"
@@ -177,7 +178,7 @@ func (x *instance) call(ctx context.Context, entry int, inputs []eval.Value) (ou
 		// Kernels trust what was checked when the plan was made. Should a program get around that, it must
 		// not take the process with it.
 		if r := recover(); r != nil {
-			out, err = nil, fmt.Errorf("%s: this program cannot run here: %v", f.Name, r)
+			out, err = nil, fault.Of(f.Name+": this program cannot run here", r)
 		}
 	}()
 	if err := eval.CheckInputs(f, inputs); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/etc-ml/etc/internal/fault"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/ir/numeric"
@@ -97,7 +98,7 @@ func (x *instance) RunAhead(ctx context.Context, inputs, next []eval.Value) (out
 		// Kernels trust what was checked when the plan was made. Should a program get around that, it must
 		// not take the process with it.
 		if r := recover(); r != nil {
-			out, err = nil, fmt.Errorf("%s: this program cannot run here: %v", f.Name, r)
+			out, err = nil, fault.Of(f.Name+": this program cannot run here", r)
 		}
 	}()
 	if err := eval.CheckInputs(f, inputs); err != nil {

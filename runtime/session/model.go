@@ -50,7 +50,7 @@ func Load(m *ir.Module, e engine.Engine, o engine.Options) (*Model, error) {
 	if m, err = LastRow(m); err != nil {
 		return nil, err
 	}
-	if model.executable, err = e.Compile(m, o); err != nil {
+	if model.executable, err = engine.Compile(e, m, o); err != nil {
 		return nil, err
 	}
 	model.Device = e.Name()

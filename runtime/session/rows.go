@@ -27,7 +27,7 @@ func LoadRows(m *ir.Module, e engine.Engine, o engine.Options) (*Model, error) {
 	}
 	model.MaxChunk = min(model.MaxChunk, chunk)
 	model.rows = true
-	if model.executable, err = e.Compile(all, o); err != nil {
+	if model.executable, err = engine.Compile(e, all, o); err != nil {
 		return nil, err
 	}
 	model.Device = e.Name()

@@ -11,6 +11,7 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/loaders/safetensors"
+	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/program"
 )
 
@@ -69,7 +70,7 @@ func runExec(cmd *cobra.Command, path string, f execFlags) error {
 	if err != nil {
 		return err
 	}
-	x, err := device.Compile(m, options)
+	x, err := engine.Compile(device, m, options)
 	if err != nil {
 		return err
 	}

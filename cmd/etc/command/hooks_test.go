@@ -21,6 +21,7 @@ const (
 	deviceHook    = "ETC_TEST_DEVICE_MEMORY" // memory of every device in bytes
 	delayHook     = "ETC_TEST_DELAY"         // time that every call of a program takes more
 	faultHook     = "ETC_TEST_FAULT"         // of the disk, as outfiletest.Parse reads it
+	panicHook     = "ETC_TEST_PANIC"         // call of a program that panics, from 1; 0: when it is compiled
 	interruptHook = "ETC_TEST_INTERRUPT"     // bytes after which writing a program is interrupted
 )
 
@@ -42,6 +43,13 @@ func setHooks() {
 		must(err)
 		for i, e := range engines {
 			engines[i] = small{e, n}
+		}
+	}
+	if v := os.Getenv(panicHook); v != "" {
+		n, err := strconv.Atoi(v)
+		must(err)
+		for i, e := range engines {
+			engines[i] = panicking{e, n}
 		}
 	}
 	if v := os.Getenv(delayHook); v != "" {
@@ -131,5 +139,42 @@ type slowInstance struct {
 
 func (i slowInstance) Run(ctx context.Context, inputs []eval.Value) ([]eval.Value, error) {
 	time.Sleep(i.delay)
+	return i.Instance.Run(ctx, inputs)
+}
+
+// panicking is an engine that panics at a call.
+type panicking struct {
+	engine.Engine
+	call int
+}
+
+func (e panicking) Compile(m *ir.Module, o engine.Options) (engine.Executable, error) {
+	if e.call == 0 {
+		panic("compiling\ngoes wrong")
+	}
+	x, err := e.Engine.Compile(m, o)
+	return panickingExecutable{x, e.call}, err
+}
+
+type panickingExecutable struct {
+	engine.Executable
+	call int
+}
+
+func (x panickingExecutable) NewInstance() (engine.Instance, error) {
+	i, err := x.Executable.NewInstance()
+	return &panickingInstance{i, x.call}, err
+}
+
+type panickingInstance struct {
+	engine.Instance
+	call int
+}
+
+func (i *panickingInstance) Run(ctx context.Context, inputs []eval.Value) ([]eval.Value, error) {
+	if i.call--; i.call == 0 {
+		var none []int
+		_ = none[len(inputs)]
+	}
 	return i.Instance.Run(ctx, inputs)
 }

@@ -15,11 +15,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/etc-ml/etc/internal/fault"
 	"github.com/etc-ml/etc/internal/outfile"
 	"github.com/etc-ml/etc/loaders/huggingface"
 	"github.com/etc-ml/etc/loaders/safetensors"
 	"github.com/etc-ml/etc/passes/quantize"
 	"github.com/etc-ml/etc/runtime/container"
+	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/tokenizer"
 )
 
@@ -30,6 +32,8 @@ const (
 	exitUsage   = 2 // wrong flags or arguments
 	exitInvalid = 3 // the input file is invalid
 	exitMemory  = 4 // would not fit in memory
+	// exitInternal is for what no input should cause: a fault of etc, of a device, or of a file that was cut meanwhile.
+	exitInternal = 5
 )
 
 // usageError is an error of the command line: a flag, an argument, or what they ask of a file.
@@ -53,7 +57,15 @@ func (e invalidError) Error() string { return e.err.Error() }
 func (e invalidError) Unwrap() error { return e.err }
 
 // Main runs the command line and gives the exit code. It prints the error, if there is one.
-func Main(args []string) int {
+func Main(args []string) (code int) {
+	fault.Readable()
+	defer func() {
+		if r := recover(); r != nil {
+			err := fault.Of("", r)
+			printError(err)
+			code = exitCode(err)
+		}
+	}()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	root := newRoot()
@@ -69,7 +81,27 @@ func Main(args []string) int {
 	return exitCode(err)
 }
 
-func printError(err error) { fmt.Fprintln(os.Stderr, "etc: "+err.Error()) }
+// traceVariable makes an internal fault print where it happened.
+const traceVariable = "ETC_TRACE"
+
+// printError prints an error, and after an internal one in the same line what to do.
+func printError(err error) {
+	var internal *fault.Error
+	var of *device.FaultError
+	switch {
+	case errors.As(err, &internal) && internal.Unreadable():
+		fmt.Fprintf(os.Stderr, "etc: internal: %v; see that nothing writes to the file while it is read, and run again\n", err)
+	case errors.As(err, &internal):
+		fmt.Fprintf(os.Stderr, "etc: internal: %v; this is a defect of etc: please report it with the command and the file (%s=1 prints where it is)\n", err, traceVariable)
+	case errors.As(err, &of):
+		fmt.Fprintf(os.Stderr, "etc: internal: %v; run again, or with --device cpu (etc doctor tells of the devices)\n", err)
+	default:
+		fmt.Fprintln(os.Stderr, "etc: "+err.Error())
+	}
+	if internal != nil && os.Getenv(traceVariable) == "1" {
+		os.Stderr.Write(internal.Stack)
+	}
+}
 
 // needsFang reports whether the command line may end in something that fang makes: help, which it styles on
 // terminals, or the manual page (hidden command man); on Windows fang also has the console take escape sequences.
@@ -92,9 +124,17 @@ func exitCode(err error) int {
 	var config *huggingface.ConfigError
 	var tokens *tokenizer.Error
 	var weights *quantize.ValueError
+	var internal *fault.Error
+	var of *device.FaultError
 	switch {
 	case err == nil:
 		return exitDone
+	case errors.As(err, &of) && strings.Contains(err.Error(), "OUT_OF_MEMORY"):
+		return exitMemory
+	case errors.Is(err, device.ErrUnavailable):
+		return exitFailed
+	case errors.As(err, &internal), errors.As(err, &of):
+		return exitInternal
 	case errors.As(err, &usage), errors.As(err, &target):
 		return exitUsage
 	case errors.As(err, &memory):

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"github.com/etc-ml/etc/internal/fault"
 )
 
 // Pool is a fixed number of threads. Its methods may be called by any goroutine; loops of different callers
@@ -186,6 +188,7 @@ const (
 // work is the life of a worker.
 func (p *Pool) work(w *worker) {
 	defer p.done.Done()
+	fault.Readable() // weights are read where the file is mapped
 	var last uint64
 	limit := maxSpins
 	for spins := 0; ; {

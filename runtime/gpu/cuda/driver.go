@@ -89,7 +89,7 @@ func (d *gpu) call(name string, args ...uintptr) error {
 
 // failure says that a function of the driver gave a status.
 func (d *gpu) failure(name string, status int) error {
-	return fmt.Errorf("cuda: %s: %s", name, describe(d.driver, status))
+	return &device.FaultError{Err: fmt.Errorf("cuda: %s: %s", name, describe(d.driver, status))}
 }
 
 // do runs f on a thread on which the device's context is current.

@@ -11,6 +11,15 @@ import (
 // ErrUnavailable is wrapped by errors that say what a machine lacks: the device, its driver or a library.
 var ErrUnavailable = errors.New("not available")
 
+// FaultError is a failure that the driver of a device reports of a call which was right: a device that was lost, a
+// kernel that ended early, memory that was short.
+type FaultError struct{ Err error }
+
+func (e *FaultError) Error() string { return e.Err.Error() }
+
+// Unwrap is the failure.
+func (e *FaultError) Unwrap() error { return e.Err }
+
 // CheckRange tells whether size bytes at an offset lie in a buffer of a size.
 func CheckRange(what string, offset, size, buffer int) error {
 	if offset < 0 || size < 0 || offset > buffer-size {

@@ -235,7 +235,7 @@ func (d *gpu) waitFor(n int) error {
 		err := pool(func() error { // what the system does meanwhile may autorelease
 			send(commands, selWait)
 			if send(commands, selStatus) == statusError {
-				return fmt.Errorf("metal: command buffer %d: %w", d.completed, nsError(id(send(commands, selError))))
+				return &device.FaultError{Err: fmt.Errorf("metal: command buffer %d: %w", d.completed, nsError(id(send(commands, selError))))}
 			}
 			return nil
 		})

@@ -1,0 +1,39 @@
+package fault_test
+
+import (
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etc-ml/etc/internal/fault"
+)
+
+func guarded(f func()) (err error) {
+	defer fault.Recover("testing", &err)
+	f()
+	return nil
+}
+
+func TestRecover(t *testing.T) {
+	require.NoError(t, guarded(func() {}))
+	err := guarded(func() { panic("two\nlines") })
+	require.EqualError(t, err, "testing: two lines")
+	var f *fault.Error
+	require.ErrorAs(t, err, &f)
+	require.Contains(t, string(f.Stack), "TestRecover")
+	require.False(t, f.Unreadable())
+	require.ErrorIs(t, guarded(func() { panic(io.EOF) }), io.EOF)
+
+	err = guarded(func() { var m map[string]int; m["a"] = 1 })
+	require.EqualError(t, err, "testing: assignment to entry in nil map")
+	var p *int
+	err = guarded(func() { *p = 1 })
+	require.ErrorContains(t, err, "nil pointer")
+
+	// A fault that passes through two functions stays the first.
+	again := guarded(func() { panic(fault.Of("inside", "x")) })
+	require.EqualError(t, again, "inside: x")
+	require.False(t, errors.Is(again, io.EOF))
+}
