@@ -7,7 +7,21 @@ import (
 )
 
 // ReadMemory reads the sizes of the main memory.
-func ReadMemory() Memory { return linuxMemory(os.DirFS("/")) }
+func ReadMemory() Memory {
+	m := linuxMemory(os.DirFS("/"))
+	m.limit(addressSpaceLeft)
+	return m
+}
+
+// addressSpaceLeft is what RLIMIT_AS (ulimit -v) left this process when it started, before any file was mapped, in
+// bytes; 0 where there is no limit.
+var addressSpaceLeft = func() int64 {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_AS, &l); err != nil || l.Cur >= 1<<62 {
+		return 0
+	}
+	return max(int64(l.Cur)-addressSpace(os.DirFS("/"), int64(os.Getpagesize())), 1)
+}()
 
 // CPUModel is the name of the processor, "" where the system does not say.
 func CPUModel() string { return linuxCPUModel(os.DirFS("/")) }

@@ -118,3 +118,19 @@ func TestFindLibrary(t *testing.T) {
 	require.Empty(t, findLibrary([]string{"", empty, folder}, names))
 	require.Empty(t, findLibrary(nil, names))
 }
+
+func TestAddressSpace(t *testing.T) {
+	require.Equal(t, int64(300*4096), addressSpace(root("proc/self/statm", "300 20 10 1 0 5 0\n"), 4096))
+	for _, text := range []string{"", "x 1", "-1 2", "9223372036854775807 1"} {
+		require.Zero(t, addressSpace(root("proc/self/statm", text), 4096), text)
+	}
+	require.Zero(t, addressSpace(root(), 4096))
+}
+
+func TestFurtherLimit(t *testing.T) {
+	for _, test := range []struct{ total, limit, further, want int64 }{{10, 0, 0, 0}, {10, 0, 5, 5}, {10, 0, 10, 0}, {10, 4, 5, 4}, {10, 6, 5, 5}, {0, 0, 5, 5}} {
+		m := Memory{Total: test.total, Limit: test.limit}
+		m.limit(test.further)
+		require.Equal(t, test.want, m.Limit, "%+v", test)
+	}
+}

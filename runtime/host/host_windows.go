@@ -1,6 +1,7 @@
 package host
 
 import (
+	"math"
 	"os"
 	"unsafe"
 
@@ -25,7 +26,21 @@ func ReadMemory() (m Memory) {
 	if ok, _, _ := globalMemoryStatus.Call(uintptr(unsafe.Pointer(&s))); ok != 0 {
 		m.Total, m.Available = int64(s.total), int64(s.available)
 	}
+	var job windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
+	if err := windows.QueryInformationJobObject(0, windows.JobObjectExtendedLimitInformation, uintptr(unsafe.Pointer(&job)), uint32(unsafe.Sizeof(job)), nil); err == nil {
+		flags := job.BasicLimitInformation.LimitFlags
+		m.limit(jobLimit(flags&windows.JOB_OBJECT_LIMIT_PROCESS_MEMORY != 0, uint64(job.ProcessMemoryLimit)))
+		m.limit(jobLimit(flags&windows.JOB_OBJECT_LIMIT_JOB_MEMORY != 0, uint64(job.JobMemoryLimit)))
+	}
 	return m
+}
+
+// jobLimit is a limit of the process's job in bytes, 0 where it is not set.
+func jobLimit(set bool, n uint64) int64 {
+	if !set || n > math.MaxInt64 {
+		return 0
+	}
+	return int64(n)
 }
 
 // CPUModel is the name of the processor, "" where the system does not say.

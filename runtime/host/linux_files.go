@@ -74,6 +74,21 @@ func cgroupLimit(root fs.FS) int64 {
 	return limit
 }
 
+// addressSpace is the size of the process's address space in bytes, from /proc/self/statm, whose first number counts
+// pages; 0 where it is not told.
+func addressSpace(root fs.FS, page int64) int64 {
+	b, err := fs.ReadFile(root, "proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	first, _, _ := strings.Cut(string(b), " ")
+	n, err := strconv.ParseInt(first, 10, 64)
+	if err != nil || n < 0 || n > math.MaxInt64/page {
+		return 0
+	}
+	return n * page
+}
+
 // linuxCPUModel finds the processor's name in /proc/cpuinfo, or that of the machine in the device tree, which
 // is what small ARM machines have.
 func linuxCPUModel(root fs.FS) string {

@@ -5,7 +5,8 @@ type Memory struct {
 	Total int64 `json:"total"`
 	// Available is what programs can have without swapping.
 	Available int64 `json:"available"`
-	// Limit is what a container lets this process use, where that is less than Total.
+	// Limit is what a container or a limit of the process (ulimit -v, a job of Windows) lets this process use, where
+	// that is less than Total.
 	Limit int64 `json:"limit,omitempty"`
 }
 
@@ -19,4 +20,11 @@ func (m Memory) Usable() int64 {
 		n = m.Limit
 	}
 	return n
+}
+
+// limit notes a further limit in bytes, 0 for none.
+func (m *Memory) limit(n int64) {
+	if n > 0 && (m.Total == 0 || n < m.Total) && (m.Limit == 0 || n < m.Limit) {
+		m.Limit = n
+	}
 }

@@ -23,19 +23,37 @@ type Memory struct {
 // MeasureMemory tells the memory of a program whose context has maxSeqLen positions. FP32 keeps the float
 // buffers in float32, the other precisions in their declared dtypes.
 func MeasureMemory(m *ir.Module, maxSeqLen int, p eval.Precision) Memory {
+	return measure(m, maxSeqLen, ir.DType.Size, func(d ir.DType) int {
+		if p == eval.FP32 && d.IsFloat() {
+			return ir.F32.Size()
+		}
+		return d.Size()
+	})
+}
+
+// MeasureDecoded is MeasureMemory for what runs the operations of the graph as they stand, as the reference engine does:
+// it keeps constants and buffers as tensors of float32 or int64.
+func MeasureDecoded(m *ir.Module, maxSeqLen int) Memory {
+	decoded := func(d ir.DType) int {
+		if d.IsFloat() {
+			return ir.F32.Size()
+		}
+		return ir.I64.Size()
+	}
+	return measure(m, maxSeqLen, decoded, decoded)
+}
+
+// measure measures a program whose constants and buffers have elements of so many bytes.
+func measure(m *ir.Module, maxSeqLen int, constant, buffer func(ir.DType) int) Memory {
 	var out Memory
 	for _, c := range m.Constants {
 		if c.Data != nil {
-			out.Weights = add(out.Weights, size(c.Data.Shape(), c.Data.DType().Size()))
+			out.Weights = add(out.Weights, size(c.Data.Shape(), constant(c.Data.DType())))
 		}
 	}
 	bytes := func(b *ir.Buffer) int64 {
 		dims, _ := b.Type.Static()
-		element := b.Type.DType.Size()
-		if p == eval.FP32 && b.Type.DType.IsFloat() {
-			element = ir.F32.Size()
-		}
-		return size(dims, element)
+		return size(dims, buffer(b.Type.DType))
 	}
 	for _, b := range m.Buffers {
 		out.State = add(out.State, bytes(b))

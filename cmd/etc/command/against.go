@@ -94,6 +94,9 @@ func compareAgainst(cmd *cobra.Command, path, checkpoint string, tokens int) (*a
 	if err != nil {
 		return nil, err
 	}
+	if err := checkComparison(path, checkpoint, file, original); err != nil {
+		return nil, err
+	}
 	if r.Layers, r.Logits, err = compare.Run(file, original, prompts); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

@@ -106,7 +106,7 @@ func runEval(cmd *cobra.Command, path string, f evalFlags) error {
 	if f.text != "" {
 		load = session.LoadRows // every row counts
 	}
-	m, err := loadModel(path, e, o, load)
+	m, err := loadModel(path, e, o, load, 0)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func runEval(cmd *cobra.Command, path string, f evalFlags) error {
 		o.Exact = true
 	}
 	if f.reference != "" {
-		if reference, err = loadModel(f.reference, e, o, load); err != nil {
+		if reference, err = loadModel(f.reference, e, o, load, m.need); err != nil {
 			return err
 		}
 		defer reference.Close()

@@ -75,6 +75,9 @@ func runExec(cmd *cobra.Command, path string, f execFlags) error {
 		return err
 	}
 	defer x.Close()
+	if err := checkExecutable(path, m, x, device.Name(), options.Precision); err != nil {
+		return err
+	}
 	instance, err := x.NewInstance()
 	if err != nil {
 		return err

@@ -7,7 +7,9 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/host"
+	"github.com/etc-ml/etc/runtime/reference"
 	"github.com/etc-ml/etc/runtime/session"
 )
 
@@ -22,27 +24,83 @@ func memoryOf(model *session.Model) int64 {
 	return usableMemory()
 }
 
-// checkMemory refuses a language model whose weights and sessions do not fit the memory that it runs in, with the
-// context that would.
-func checkMemory(file string, m *ir.Module, model *session.Model, p eval.Precision, sessions int) error {
-	available := memoryOf(model)
-	need := session.MeasureMemory(m, model.MaxSeqLen, p)
-	if available == 0 || need.Need(sessions) <= available {
+// fit is a program that is to be run, for the question whether it fits in memory.
+type fit struct {
+	file     string
+	need     session.Memory
+	context  int // positions; 0: the program has none to speak of
+	sessions int
+	// taken is what others of the same command take of the memory, in bytes.
+	taken int64
+	// device is where the memory is, "" for the machine's.
+	device string
+}
+
+// check refuses what does not fit the available memory in bytes, 0 if that is not known, with what would.
+func (f fit) check(available int64) error {
+	left := available - f.taken
+	if available == 0 || f.need.Need(f.sessions) <= left {
 		return nil
 	}
-	size := func(n int64) string { return humanize.IBytes(uint64(n)) }
-	state := "state of " + size(need.State)
-	if sessions > 1 {
-		state = fmt.Sprintf("%d times a %s", sessions, state)
+	size := func(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
+	state := "state of " + size(f.need.State)
+	if f.sessions > 1 {
+		state = fmt.Sprintf("%d times a %s", f.sessions, state)
+	}
+	if f.context > 0 {
+		state += fmt.Sprintf(" for %d positions", f.context)
 	}
 	where := ""
-	if _, ok := model.DeviceMemory(); ok {
-		where = " on " + model.Device
+	if f.device != "" {
+		where = " on " + f.device
+	}
+	if f.taken > 0 {
+		where += fmt.Sprintf(" beside the other program, which takes %s", size(f.taken))
 	}
 	advice := "a shorter context would not help"
-	if n := need.Longest(model.MaxSeqLen, sessions, available); n > 1 {
+	if f.context == 0 {
+		advice = "it needs a machine with more, or a higher limit (ulimit -v, the container's)"
+	} else if n := f.need.Longest(f.context, f.sessions, left); n > 1 {
 		advice = fmt.Sprintf("it fits when exported with --max-seq-len %d", n)
 	}
-	return memoryError{fmt.Errorf("%s would not fit in memory: weights of %s and %s for %d positions, but %s are available%s; %s",
-		file, size(need.Weights), state, model.MaxSeqLen, size(available), where, advice)}
+	return memoryError{fmt.Errorf("%s would not fit in memory: weights of %s and %s, but %s are available%s; %s",
+		f.file, size(f.need.Weights), state, size(left), where, advice)}
+}
+
+// needOf is what a module needs on a device: the reference engine, which also has precision strict, decodes all of it.
+func needOf(m *ir.Module, context int, device string, p eval.Precision) session.Memory {
+	if p == eval.Strict || device == (reference.Engine{}).Name() {
+		return session.MeasureDecoded(m, context)
+	}
+	return session.MeasureMemory(m, context, p)
+}
+
+// checkMemory refuses a language model whose weights and sessions do not fit the memory that it runs in, with the
+// context that would. taken is what other models of the command take there.
+func checkMemory(file string, m *ir.Module, model *session.Model, p eval.Precision, sessions int, taken int64) error {
+	f := fit{file: file, need: needOf(m, model.MaxSeqLen, model.Device, p), context: model.MaxSeqLen, sessions: sessions, taken: taken}
+	if _, ok := model.DeviceMemory(); ok {
+		f.device = model.Device
+	}
+	return f.check(memoryOf(model))
+}
+
+// checkExecutable refuses a method of any form whose weights and state do not fit.
+func checkExecutable(file string, m *ir.Module, x engine.Executable, device string, p eval.Precision) error {
+	f := fit{file: file, need: needOf(m, 0, device, p), sessions: 1}
+	available := usableMemory()
+	if b, ok := x.(engine.Bounded); ok {
+		available, f.device = b.Memory(), device
+	}
+	return f.check(available)
+}
+
+// checkComparison refuses a program and its checkpoint which do not fit beside each other, decoded.
+func checkComparison(path, checkpoint string, file, original *ir.Module) error {
+	f := fit{file: checkpoint, need: session.MeasureDecoded(original, 0), sessions: 1}
+	if err := f.check(usableMemory()); err != nil {
+		return err
+	}
+	f = fit{file: path, need: session.MeasureDecoded(file, 0), sessions: 1, taken: f.need.Need(1)}
+	return f.check(usableMemory())
 }

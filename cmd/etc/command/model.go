@@ -94,15 +94,17 @@ func (f modelFlags) workers() int {
 type languageModel struct {
 	*session.Model
 	program *program.Program
+	need    int64 // bytes that it takes with one session
 }
 
 // openModel opens a file and compiles its forward. What is no language model is an invalid file.
 func openModel(path string, e engine.Engine, o engine.Options) (*languageModel, error) {
-	return loadModel(path, e, o, session.Load)
+	return loadModel(path, e, o, session.Load, 0)
 }
 
-// loadModel opens a file and compiles its forward by load.
-func loadModel(path string, e engine.Engine, o engine.Options, load func(*ir.Module, engine.Engine, engine.Options) (*session.Model, error)) (*languageModel, error) {
+// loadModel opens a file and compiles its forward by load. taken is the memory of other models of the command, in bytes;
+// what does not fit beside them is refused.
+func loadModel(path string, e engine.Engine, o engine.Options, load func(*ir.Module, engine.Engine, engine.Options) (*session.Model, error), taken int64) (*languageModel, error) {
 	p, err := program.Open(path)
 	if err != nil {
 		return nil, err
@@ -115,7 +117,11 @@ func loadModel(path string, e engine.Engine, o engine.Options, load func(*ir.Mod
 	if err != nil {
 		return nil, errors.Join(invalidError{fmt.Errorf("%s: %w", path, err)}, p.Close())
 	}
-	return &languageModel{model, p}, nil
+	need := needOf(m, model.MaxSeqLen, model.Device, o.Precision).Need(1)
+	if err := checkMemory(path, m, model, o.Precision, 1, taken); err != nil {
+		return nil, errors.Join(err, model.Close(), p.Close())
+	}
+	return &languageModel{model, p, need}, nil
 }
 
 // Close frees the model and unmaps the file.

@@ -138,7 +138,7 @@ func runProgram(ctx context.Context, cmd *cobra.Command, args []string, f runFla
 		return invalidError{fmt.Errorf("%s: %w", args[0], err)}
 	}
 	defer model.Close()
-	if err := checkMemory(args[0], m, model, options.Precision, sessions); err != nil {
+	if err := checkMemory(args[0], m, model, options.Precision, sessions, 0); err != nil {
 		return err
 	}
 	if err := checkSampling(cmd, model, &request.Sampling, f); err != nil {
