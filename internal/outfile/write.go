@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -28,6 +29,8 @@ func Write(path string, o Options, write func(io.Writer) error) (err error) {
 	if err != nil {
 		return named("create", path, err)
 	}
+	unfinished.Store(aside, nil)
+	defer unfinished.Delete(aside)
 	defer func() {
 		if err != nil {
 			file.Close() //nolint:errcheck // it is closed already, or was not whole
@@ -56,6 +59,17 @@ func Write(path string, o Options, write func(io.Writer) error) (err error) {
 	}
 	o.replaced(path, old)
 	return nil
+}
+
+// unfinished are the names of files that are being written.
+var unfinished sync.Map
+
+// RemoveUnfinished removes the files that [Write] has begun and not ended. It is for a process that ends at once.
+func RemoveUnfinished() {
+	unfinished.Range(func(name, _ any) bool {
+		current().Remove(name.(string)) //nolint:errcheck // the process ends
+		return true
+	})
 }
 
 // asideName is a name beside a file's that nobody can guess, for as long as the file is not whole.

@@ -58,6 +58,7 @@ func runChat(cmd *cobra.Command, c *chatter) error {
 	if !isTerminal(screen) {
 		screen = cmd.OutOrStdout()
 	}
+	interruptsOwned.Store(true) // they stop answers, and clear lines
 	fmt.Fprintln(c.log, "/help for commands, Ctrl-D to leave")
 	// One terminal for the whole chat, so that its history lasts.
 	line := term.NewTerminal(struct {

@@ -334,8 +334,9 @@ func exportText(cmd *cobra.Command, path string, f exportFlags) error {
 func writeProgram(cmd *cobra.Command, f exportFlags, file codegen.File) error {
 	ctx, stop := interruptibleExport(cmd, f, &file)
 	defer stop()
+	defer holdSignals()()
+	var bar *progressbar.ProgressBar
 	if stderr, ok := cmd.ErrOrStderr().(*os.File); ok && term.IsTerminal(int(stderr.Fd())) {
-		var bar *progressbar.ProgressBar
 		file.Progress = func(written, total int64) {
 			if bar == nil {
 				bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(stderr), progressbar.OptionShowBytes(true),
@@ -345,6 +346,9 @@ func writeProgram(cmd *cobra.Command, f exportFlags, file codegen.File) error {
 		}
 	}
 	if err := f.write(ctx, f.output, file); err != nil {
+		if bar != nil {
+			bar.Clear() //nolint:errcheck // the error is on a line of its own then
+		}
 		return err
 	}
 	info, err := os.Stat(f.output)

@@ -43,6 +43,7 @@ export is refused by its name.`,
 					return err
 				}
 			}
+			defer holdSignals()()
 			if err := link(ctx, output, args, jobs, to.options(cmd)); err != nil {
 				return err
 			}

@@ -243,6 +243,9 @@ func listNames(ts *testscript.TestScript, neg bool, args []string) {
 	for _, e := range entries {
 		fmt.Fprintln(ts.Stdout(), e.Name())
 	}
+	if len(entries) == 0 {
+		fmt.Fprintln(ts.Stdout(), "nothing")
+	}
 }
 
 // flip changes a bit of one byte in a copy of a file: flip FROM TO OFFSET; a negative offset counts from the end.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"runtime"
 	"slices"
 	"strings"
@@ -66,7 +65,7 @@ func Main(args []string) (code int) {
 			code = exitCode(err)
 		}
 	}()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := watchSignals()
 	defer stop()
 	root := newRoot()
 	root.SetArgs(args)
@@ -95,6 +94,8 @@ func printError(err error) {
 		fmt.Fprintf(os.Stderr, "etc: internal: %v; this is a defect of etc: please report it with the command and the file (%s=1 prints where it is)\n", err, traceVariable)
 	case errors.As(err, &of):
 		fmt.Fprintf(os.Stderr, "etc: internal: %v; run again, or with --device cpu (etc doctor tells of the devices)\n", err)
+	case errors.Is(err, context.Canceled): // only signals end contexts here
+		fmt.Fprintln(os.Stderr, "etc: "+strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted"))
 	default:
 		fmt.Fprintln(os.Stderr, "etc: "+err.Error())
 	}

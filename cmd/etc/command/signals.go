@@ -1,0 +1,75 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/etc-ml/etc/internal/outfile"
+)
+
+// grace is how long a command may take to end after the first signal, before the process ends without it. What holds
+// signals may take longer.
+const grace = 800 * time.Millisecond
+
+// interruptsOwned is set by what handles Ctrl-C by itself, as a chat, whose answers it stops.
+var interruptsOwned atomic.Bool
+
+// signalsHeld counts what ends by its context and must not be cut short: writing a program, which keeps what is there or
+// removes it.
+var signalsHeld atomic.Int32
+
+// holdSignals lets a command end by its context alone, however long that takes, until release is called; a second
+// signal ends it at once nevertheless.
+func holdSignals() (release func()) {
+	signalsHeld.Add(1)
+	return func() { signalsHeld.Add(-1) }
+}
+
+// watchSignals gives a context that ends with the first Ctrl-C or SIGTERM. A command that has not ended soon after
+// that, because it waits for input or computes without looking, is ended; so it is by the second signal, at once.
+func watchSignals() (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	done := make(chan struct{})
+	go func() {
+		var late <-chan time.Time
+		for {
+			select {
+			case s := <-signals:
+				if s == os.Interrupt && interruptsOwned.Load() {
+					continue
+				}
+				if late != nil {
+					abort()
+				}
+				cancel()
+				late = time.After(grace)
+			case <-late:
+				if signalsHeld.Load() == 0 {
+					abort()
+				}
+				late = time.After(grace / 8)
+			case <-done:
+				return
+			}
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(done)
+		cancel()
+	}
+}
+
+// abort ends the process, without files that are not whole.
+func abort() {
+	outfile.RemoveUnfinished()
+	fmt.Fprintln(os.Stderr, "etc: interrupted")
+	os.Exit(exitFailed)
+}
