@@ -302,7 +302,7 @@ func runAgainst(cmd *cobra.Command, path, checkpoint, page string, tokens int, a
 	if asJSON {
 		err = writeJSON(cmd.OutOrStdout(), r)
 	} else {
-		err = r.write(cmd.OutOrStdout())
+		err = r.write(shownOut(cmd))
 	}
 	if err == nil && r.Sources != nil && !r.Sources.ok() {
 		err = invalidError{fmt.Errorf("%s was not made of %s: %s", path, checkpoint, r.Sources)}

@@ -95,7 +95,7 @@ func measure(cmd *cobra.Command, path string, f benchFlags, e engine.Engine, o e
 	if f.json {
 		return writeJSON(cmd.OutOrStdout(), r)
 	}
-	return r.writeMarkdown(cmd.OutOrStdout())
+	return r.writeMarkdown(shownOut(cmd))
 }
 
 // writeMarkdown writes the rows as a table whose columns also line up as plain text.

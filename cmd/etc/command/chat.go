@@ -76,7 +76,7 @@ func runChat(cmd *cobra.Command, c *chatter) error {
 		}
 		leave, err := c.handle(strings.TrimSpace(text))
 		if err != nil {
-			fmt.Fprintln(c.log, "etc: "+err.Error())
+			logf(c.log, "etc: %v", err)
 		}
 		if leave {
 			return c.close()

@@ -48,7 +48,9 @@ func (d destination) isOutput(cmd *cobra.Command) bool { return d.stream(cmd) ==
 
 // write writes the file or stream.
 func (d destination) write(cmd *cobra.Command, write func(io.Writer) error) error {
-	if s := d.stream(cmd); s != nil {
+	if s := d.stream(cmd); s != nil && isTerminal(s) {
+		return write(&shownWriter{w: s})
+	} else if s != nil {
 		return write(s)
 	}
 	return outfile.Write(d.path, d.options(cmd), write)

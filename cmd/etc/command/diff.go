@@ -54,7 +54,7 @@ func runDiff(cmd *cobra.Command, pathA, pathB string, f diffFlags) error {
 		}
 		err = writeJSON(cmd.OutOrStdout(), r)
 	} else {
-		err = r.WriteText(cmd.OutOrStdout(), f.full)
+		err = r.WriteText(shownOut(cmd), f.full)
 	}
 	if err == nil && !r.Equal {
 		return fmt.Errorf("%s and %s differ", pathA, pathB)

@@ -193,7 +193,7 @@ func evalQuestions(cmd *cobra.Command, m, reference *languageModel, text *text, 
 		writeDivergence(&out, r.Divergence)
 		fmt.Fprintf(&out, "%d tokens compared\n", r.Predictions)
 	}
-	_, err = cmd.OutOrStdout().Write(out.Bytes())
+	_, err = shownOut(cmd).Write(out.Bytes())
 	return err
 }
 
@@ -284,7 +284,7 @@ func (r evalTextResult) write(cmd *cobra.Command) error {
 		writeDivergence(&b, r.Divergence)
 	}
 	fmt.Fprintf(&b, "%d of %d tokens scored in %d windows of %d, stride %d\n", r.Scored, r.Tokens, r.Windows, r.Context, r.Stride)
-	_, err := cmd.OutOrStdout().Write(b.Bytes())
+	_, err := shownOut(cmd).Write(b.Bytes())
 	return err
 }
 

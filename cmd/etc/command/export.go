@@ -240,7 +240,7 @@ func (f exportFlags) options(cmd *cobra.Command) (*passes.Options, error) {
 		if pass != f.printAfter {
 			return nil
 		}
-		return ir.Print(cmd.ErrOrStderr(), m)
+		return ir.Print(&shownWriter{w: cmd.ErrOrStderr()}, m)
 	}
 	return o, nil
 }

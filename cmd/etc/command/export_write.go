@@ -159,5 +159,5 @@ func (f exportFlags) prepare(cmd *cobra.Command, file *codegen.File, m *ir.Modul
 	if f.json {
 		return true, writeJSON(cmd.OutOrStdout(), p)
 	}
-	return true, p.write(cmd.OutOrStdout())
+	return true, p.write(shownOut(cmd))
 }

@@ -89,7 +89,7 @@ func runInspect(cmd *cobra.Command, path string, f inspectFlags) error {
 		return err
 	}
 	defer p.Close()
-	out := cmd.OutOrStdout()
+	out := shownOut(cmd)
 	if f.ir || f.dot || f.plan || f.html != "" {
 		m, err := p.Module(f.method)
 		if err != nil {

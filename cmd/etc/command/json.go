@@ -8,7 +8,7 @@ import (
 
 // writeJSON prints a value as one JSON document that people can read too.
 func writeJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
+	e := json.NewEncoder(&shownWriter{w: w})
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	return e.Encode(v)
@@ -16,7 +16,7 @@ func writeJSON(w io.Writer, v any) error {
 
 // writeJSONLine prints a value as JSON on one line.
 func writeJSONLine(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
+	e := json.NewEncoder(&shownWriter{w: w})
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
 }

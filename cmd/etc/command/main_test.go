@@ -60,6 +60,7 @@ func TestScripts(t *testing.T) {
 			"copy":    copyFolder,
 			"names":   listNames,
 			"flip":    flip,
+			"hostile": hostile,
 			"fifo":    makeFIFO,
 		},
 		RequireExplicitExec: true,
@@ -259,4 +260,16 @@ func flip(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	b[at] ^= 1
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), b, 0o644))
+}
+
+// hostile replaces a text in a copy of a file by another in which ESC is the character: hostile FROM TO OLD NEW. In
+// programs the new text must be as long.
+func hostile(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 4, "hostile FROM TO OLD NEW")
+	b := ts.ReadFile(args[0])
+	text := strings.ReplaceAll(args[3], "ESC", "\x1b")
+	if !strings.Contains(b, args[2]) || strings.HasSuffix(args[0], ".pte") && len(text) != len(args[2]) {
+		ts.Fatalf("%s: %q cannot take the place of %q", args[0], text, args[2])
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(strings.ReplaceAll(b, args[2], text)), 0o644))
 }

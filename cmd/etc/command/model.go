@@ -3,6 +3,7 @@ package command
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -66,7 +67,7 @@ func (f modelFlags) runner() (engine.Engine, engine.Options, error) {
 			return nil, engine.Options{}, err
 		}
 	}
-	return device, engine.Options{Precision: precision, Threads: f.threads, Exact: f.exact, NoTune: f.noTune,
+	return device, engine.Options{Warn: func(text string) { logf(os.Stderr, "etc: %s", text) }, Precision: precision, Threads: f.threads, Exact: f.exact, NoTune: f.noTune,
 		DisablePasses: f.disablePasses, VerifyIR: f.verifyIR}, nil
 }
 

@@ -89,15 +89,15 @@ func printError(err error) {
 	var of *device.FaultError
 	switch {
 	case errors.As(err, &internal) && internal.Unreadable():
-		fmt.Fprintf(os.Stderr, "etc: internal: %v; see that nothing writes to the file while it is read, and run again\n", err)
+		logf(os.Stderr, "etc: internal: %v; see that nothing writes to the file while it is read, and run again", err)
 	case errors.As(err, &internal):
-		fmt.Fprintf(os.Stderr, "etc: internal: %v; this is a defect of etc: please report it with the command and the file (%s=1 prints where it is)\n", err, traceVariable)
+		logf(os.Stderr, "etc: internal: %v; this is a defect of etc: please report it with the command and the file (%s=1 prints where it is)", err, traceVariable)
 	case errors.As(err, &of):
-		fmt.Fprintf(os.Stderr, "etc: internal: %v; run again, or with --device cpu (etc doctor tells of the devices)\n", err)
+		logf(os.Stderr, "etc: internal: %v; run again, or with --device cpu (etc doctor tells of the devices)", err)
 	case errors.Is(err, context.Canceled): // only signals end contexts here
-		fmt.Fprintln(os.Stderr, "etc: "+strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted"))
+		logf(os.Stderr, "etc: %s", strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted"))
 	default:
-		fmt.Fprintln(os.Stderr, "etc: "+err.Error())
+		logf(os.Stderr, "etc: %v", err)
 	}
 	if internal != nil && os.Getenv(traceVariable) == "1" {
 		os.Stderr.Write(internal.Stack)
@@ -187,4 +187,6 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 }
 
 // logf writes a line to standard error.
-func logf(w io.Writer, format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
+func logf(w io.Writer, format string, args ...any) {
+	io.WriteString(w, shown(fmt.Sprintf(format, args...))+"\n")
+} //nolint:errcheck // nobody could be told

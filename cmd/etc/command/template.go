@@ -64,7 +64,7 @@ func runTemplate(cmd *cobra.Command, path string, f templateFlags) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.WriteString(cmd.OutOrStdout(), text)
+	_, err = io.WriteString(cmd.OutOrStdout(), visible(cmd.OutOrStdout(), text))
 	return err
 }
 

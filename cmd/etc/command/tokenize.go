@@ -75,7 +75,7 @@ func runTokenize(cmd *cobra.Command, args []string, f tokenizeFlags) error {
 	if err := checkTokens(t, ids); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(out, t.Decode(ids, f.noSpecial))
+	_, err = fmt.Fprintln(out, visible(out, t.Decode(ids, f.noSpecial)))
 	return err
 }
 

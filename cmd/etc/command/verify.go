@@ -86,7 +86,7 @@ func runVerify(cmd *cobra.Command, path string, signature *signedResult, asJSON 
 			r.Notes++
 		}
 	}
-	out := cmd.OutOrStdout()
+	out := shownOut(cmd)
 	if asJSON {
 		if err := writeJSON(out, r); err != nil {
 			return err
