@@ -31,10 +31,10 @@ func (p *plan) slowKey(op *ir.Op) slowKey {
 	return slowKey{ir.Describe(p.module, op), fmt.Sprint(p.shapes)}
 }
 
-// slow reports whether op is to run on its reference kernel.
+// slow reports whether op is to run on its reference kernel: alone, or as a part of what has no kernel.
 func (b *binder) slow(op *ir.Op) bool {
 	k := &b.x.exe.known
-	return len(k.slow) > 0 && k.slow[b.plan.slowKey(op)]
+	return b.part != nil || len(k.slow) > 0 && k.slow[b.plan.slowKey(op)]
 }
 
 // errAnew says that a plan has kernels that must not be used: it is to be made anew.

@@ -55,6 +55,8 @@ type binder struct {
 	activated []activatedOf
 	// op is the operation that is bound.
 	op *ir.Op
+	// part is the operation that op is a part of, where that has no kernel; else nil.
+	part *ir.Op
 	// uploaded are the values of cells on the device.
 	uploaded map[*cell]*value
 }
@@ -192,7 +194,7 @@ func (b *binder) bindOp(op *ir.Op) error {
 		return nil
 	}
 	if b.slow(op) {
-		return b.reference()
+		return b.withoutKernel()
 	}
 	if op.Def.IsView() && b.bindView() {
 		return nil
@@ -202,7 +204,41 @@ func (b *binder) bindOp(op *ir.Op) error {
 			return nil
 		}
 	}
-	return b.reference()
+	return b.withoutKernel()
+}
+
+// withoutKernel binds the operation to its reference kernel, or to those of what it stands for.
+func (b *binder) withoutKernel() error {
+	op := b.op
+	if op.Def.Expand == nil {
+		return b.reference()
+	}
+	if !b.slow(op) {
+		b.x.exe.note(op)
+	}
+	var list []*ir.Op
+	var results []*ir.Value
+	if err := ir.Build(func() { results = op.Def.Expand(&ir.Builder{Insert: func(o *ir.Op) { list = append(list, o) }}, op) }); err != nil {
+		return err
+	}
+	b.part = op
+	defer func() { b.op, b.part = op, nil }()
+	for _, o := range list {
+		first := len(b.plan.steps)
+		b.op = o
+		if err := b.reference(); err != nil {
+			return err
+		}
+		b.use(o, max(first, len(b.plan.steps)-1))
+	}
+	for i, r := range op.Results {
+		v, err := b.value(results[i])
+		if err != nil {
+			return err
+		}
+		b.values[r] = v
+	}
+	return nil
 }
 
 // onlyHost reports whether an operation of cells alone is cheap enough for the host: arithmetic of a few
