@@ -37,10 +37,18 @@ func loweredAttentionCases() []inferCase {
 	}
 }
 
-func TestInferLoweredWrites(t *testing.T) {
+func TestInferLoweredState(t *testing.T) {
 	keys := &Buffer{"keys", StaticType(BF16, 1, 2, 40, 32)}
 	heads := []any{"bf16[1,4,1,32]", "bf16[1,2,1,32]", "bf16[1,2,1,32]", "f32[1,8,2]", "int(P)"}
+	state := &Buffer{"state", StaticType(F32, 1, 4, 8, 16)}
+	rule := []any{"bf16[1,T,2,16]", "bf16[1,T,2,16]", "bf16[1,T,4,8]", "bf16[1,T,4]", "bf16[1,T,4]", "bool[]"}
+	all := append(rule[:6:6], "f32[16]", "f32[16]", "f32[4]", "f32[4]")
 	for _, c := range []inferCase{
+		{op: "delta_step", operands: rule, want: "bf16[1,T,4,8]"},
+		{op: "delta_step", attrs: &DeltaStepAttrs{Norm: true, Eps: 1e-6, Gates: true}, operands: all, want: "f32[1,T,4,8]"},
+		{op: "delta_step", attrs: &DeltaStepAttrs{Gates: true}, operands: all[:8], err: "gates want bias and rate"},
+		{op: "delta_chunks", operands: rule, want: "bf16[1,T,4,8]"},
+		{op: "delta_chunks", operands: append(rule[:5:5], "f32[]"), err: "reset must be one bool"},
 		{op: "rope_write", operands: heads, want: "bf16[1,4,1,32]"},
 		{op: "rope_write", attrs: &RopeWriteAttrs{KNorm: true, VNorm: true, Eps: 1e-6}, operands: append(heads[:4:4], 3, 4), want: "bf16[1,4,1,32]"},
 		{op: "rope_write", operands: []any{heads[0], heads[1], "bf16[1,3,1,32]", heads[3], 3, 4}, err: "update of shape [1,3,1,32]"},
@@ -52,7 +60,10 @@ func TestInferLoweredWrites(t *testing.T) {
 		err := Build(func() {
 			x := newTestTypes()
 			def := LookupOp(c.op)
-			op = &Op{Def: def, Attrs: c.attrs, Buffer: keys, Second: keys, Args: make([][]Arg, len(def.Operands))}
+			op = &Op{Def: def, Attrs: c.attrs, Buffer: state, Args: make([][]Arg, len(def.Operands))}
+			if def.SecondBuffer {
+				op.Buffer, op.Second = keys, keys
+			}
 			if c.attrs == nil {
 				op.Attrs = def.NewAttrs()
 			}

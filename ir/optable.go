@@ -181,6 +181,8 @@ var Ops = []OpDef{
 	// Ops of the GPU engine (runtime/gpu/lower); see lowered.go.
 	{Name: "copy", Operands: operands("x"), Results: 1, Rows: Elementwise, Expand: expandCopy},
 	{Name: "delta_gates", Operands: operands("x bias rate update"), Results: 2, Expand: expandDeltaGates},
+	{Name: "delta_step", Operands: operands("q k v g beta reset? q_weight? k_weight? bias? rate?"), Attrs: DeltaStepAttrs{}, Results: 1, Effect: Writes, State: AdvancesState, Expand: expandDeltaStep},
+	{Name: "delta_chunks", Operands: operands("q k v g beta reset?"), Results: 1, Effect: Writes, State: AdvancesState, Expand: expandDeltaChunks},
 	{Name: "rope_angles", Operands: operands("position:int freqs?"), Attrs: RopeAnglesAttrs{Scale: 1}, Results: 1, Expand: expandRopeAngles},
 	{Name: "rope_heads", Operands: operands("x angles weight?"), Attrs: RopeHeadsAttrs{}, Results: 1, Expand: expandRopeHeads},
 	{Name: "rope_write", Operands: operands("q k v angles start:int stop:int? q_weight? k_weight?"), Attrs: RopeWriteAttrs{}, Results: 1, Effect: Writes, State: WritesRows, SecondBuffer: true, Expand: expandRopeWrite},

@@ -130,24 +130,6 @@ func bindCopy(b *binder) bool {
 	return x != nil && out != nil && b.elements("copy", "copy", out, x)
 }
 
-// sigmoidOf is a sigmoid that is deferred: the delta rule takes its operand.
-type sigmoidOf struct{ x, out *value }
-
-func (s *sigmoidOf) emit(b *binder) { b.elements("sigmoid", "sigmoid", s.out, s.x) }
-
-func bindSigmoid(b *binder) bool {
-	s := &sigmoidOf{x: b.floats("x")}
-	if s.x == nil || len(s.x.shape) > 4 {
-		return false
-	}
-	b.flush(s.x.slot)
-	if s.out = b.result(0, strided.InOrder(s.x.shape, s.x.stride)); s.out == nil || !slices.Equal(s.out.shape, s.x.shape) {
-		return false
-	}
-	b.later(s.out.slot, s, s.x)
-	return true
-}
-
 // bindAdd adds: as the end of a product, as a part of the normalization after it, or on its own.
 func bindAdd(b *binder) bool {
 	x, y := b.floats("a"), b.floats("b")

@@ -5,11 +5,12 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/gpu/lower"
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
 // fewTokens is the number of tokens up to which recurrent states take one after the other.
-const fewTokens = 8
+const fewTokens = lower.FewTokens
 
 // reset is the optional bool that sets a state to zeros first, on the device.
 func (b *binder) reset() (v *value, kind kernels.Reset, ok bool) {
@@ -153,176 +154,125 @@ func (b *binder) unwritten(slots ...*slot) bool {
 	return !slices.ContainsFunc(slots, func(s *slot) bool { return b.writers[s] > 0 })
 }
 
-// decayOf are decays of the gated delta rule that are deferred.
-type decayOf struct {
-	x, bias, rate *value
-	out           *value
-}
+// bindDeltaGates computes the decays and the update rates of a gated delta rule.
+func bindDeltaGates(b *binder) bool { return b.deltaGates(b.floats("update")) }
 
-func (d *decayOf) emit(b *binder) { d.gates(b, nil, nil, nil) }
+// bindDecay computes the decays of a gated delta rule alone. The kernel makes update rates, too, which nothing reads.
+func bindDecay(b *binder) bool { return b.deltaGates(nil) }
 
-// gates computes the decays g, and beta = sigmoid(x) where that is set.
-func (d *decayOf) gates(b *binder, g, betaOf, beta *value) bool {
-	if g == nil {
-		g = d.out
+// deltaGates computes decays, and update rates where they have an operand.
+func (b *binder) deltaGates(update *value) bool {
+	x := b.floats("x")
+	if x == nil || len(x.shape) == 0 || update == nil && b.op.Def.Name == "delta_gates" {
+		return false
 	}
-	heads := d.x.shape[len(d.x.shape)-1]
-	n, _, stride, _ := d.x.rows()
-	k := kernels.Delta{DK: 32, DV: 32, KHeads: heads, Heads: heads, GToken: stride, BetaToken: stride, State: kernels.F32, Gates: kernels.F32}
-	in, out := d.x, operand{}
-	if beta != nil {
-		in, out = betaOf, bytesOf(beta)
-		k.BetaToken = strideOfRows(betaOf)
+	n, heads, stride, ok := x.rows()
+	bias, rate := b.vector("bias", heads), b.vector("rate", heads)
+	if !ok || bias == nil || rate == nil {
+		return false
+	}
+	decay := b.result(0, nil)
+	if decay == nil {
+		return false
+	}
+	k := lower.DeltaGates(heads, stride, stride)
+	a := kernels.DeltaGatesArguments[operand]{X: bytesOf(x), B: bytesOf(x), Bias: bytesOf(bias), Rate: bytesOf(rate), Decay: bytesOf(decay), Step: b.stepAt(n, nil)}
+	if update == nil {
+		a.Beta = whole(b.scratch(4 * n * heads))
 	} else {
-		out = whole(b.scratch(4 * n * heads)) // the kernel makes both
+		beta := b.result(1, nil)
+		if beta == nil {
+			return false
+		}
+		k = lower.DeltaGates(heads, stride, strideOfRows(update))
+		a.B, a.Beta = bytesOf(update), bytesOf(beta)
 	}
 	l, err := k.GatesLaunch(n)
-	return b.launch("gates", l, err, kernels.DeltaGatesArguments[operand]{X: bytesOf(d.x), B: bytesOf(in), Bias: bytesOf(d.bias), Rate: bytesOf(d.rate),
-		Decay: bytesOf(g), Beta: out, Step: b.stepAt(n, nil)})
+	return b.launch("gates", l, err, a)
 }
 
-// bindDeltaGates computes the decays and the update rates of a gated delta rule.
-func bindDeltaGates(b *binder) bool {
-	x, update := b.floats("x"), b.floats("update")
-	if x == nil || update == nil || len(x.shape) == 0 {
-		return false
-	}
-	heads := x.shape[len(x.shape)-1]
-	d := &decayOf{x: x, bias: b.vector("bias", heads), rate: b.vector("rate", heads)}
-	if d.bias == nil || d.rate == nil {
-		return false
-	}
-	g, beta := b.result(0, nil), b.result(1, nil)
-	return g != nil && beta != nil && d.gates(b, g, update, beta)
+// deltaOf are the operands of a delta rule.
+type deltaOf struct {
+	kernel              kernels.Delta
+	tokens              int
+	q, k, v, g, beta    operand
+	reset, state, after operand
+	out, step           operand
 }
 
-// bindDecay defers the decays of the gated delta rule, a few numbers for each token.
-func bindDecay(b *binder) bool {
-	x := b.floats("x")
-	if x == nil || len(x.shape) == 0 {
-		return false
-	}
-	heads := x.shape[len(x.shape)-1]
-	_, _, _, ok := x.rows()
-	d := &decayOf{x: x, bias: b.vector("bias", heads), rate: b.vector("rate", heads)}
-	if !ok || d.bias == nil || d.rate == nil {
-		return false
-	}
-	if d.out = b.result(0, nil); d.out == nil {
-		return false
-	}
-	b.flush(x.slot)
-	b.later(d.out.slot, d, x)
-	return true
-}
-
-// bindDeltaRule runs the gated delta rule over the tokens of a call, on the state that a buffer holds. With few
-// tokens the kernel does what comes before: the normalization of q and k, and the gates.
-func bindDeltaRule(b *binder) bool {
+// delta gives the operands of the operation; nil where they are not on the device.
+func (b *binder) delta() *deltaOf {
 	s := b.x.states[b.op.Buffer]
-	reset, kind, ok := b.reset()
-	q, k, v, g, beta := b.floats("q"), b.floats("k"), b.floats("v"), b.floats("g"), b.floats("beta")
-	for _, x := range []*value{q, k, v, g, beta} {
-		if x == nil {
+	reset, _, ok := b.reset()
+	d := &deltaOf{}
+	if !ok || s == nil || s.slot == nil {
+		return nil
+	}
+	for i, o := range []*operand{&d.q, &d.k, &d.v, &d.g, &d.beta} {
+		v := b.floats([]string{"q", "k", "v", "g", "beta"}[i])
+		if v == nil {
+			return nil
+		}
+		*o = bytesOf(v)
+	}
+	if d.kernel, d.tokens, ok = lower.DeltaRule(b.op, b.view, s.format.kernelType()); !ok {
+		return nil
+	}
+	out := b.result(0, nil)
+	if out == nil {
+		return nil
+	}
+	if reset != nil {
+		d.reset = bytesOf(reset)
+	}
+	d.state, d.after, d.out, d.step = whole(s.slot), after(s.slot), bytesOf(out), b.stepAt(d.tokens, nil)
+	return d
+}
+
+// bindDeltaStep runs a gated delta rule over the tokens of a call, one after the other, on the state that a buffer holds.
+func bindDeltaStep(b *binder) bool {
+	d := b.delta()
+	if d == nil {
+		return false
+	}
+	a := kernels.DeltaStepArguments[operand]{Q: d.q, K: d.k, V: d.v, G: d.g, Beta: d.beta, Reset: d.reset, State: d.state, Y: d.out, Next: d.after, Step: d.step}
+	for _, w := range []struct {
+		name string
+		n    int
+		to   *operand
+	}{{"q_weight", d.kernel.DK, &a.QWeight}, {"k_weight", d.kernel.DK, &a.KWeight}, {"bias", d.kernel.Heads, &a.Bias}, {"rate", d.kernel.Heads, &a.Rate}} {
+		var ok bool
+		if *w.to, ok = b.weight(w.name, w.n); !ok {
 			return false
 		}
 	}
-	if !ok || s == nil || s.slot == nil || len(q.shape) != 4 || len(v.shape) != 4 || len(g.shape) != 3 || len(s.shape) != 4 || q.shape[0] != 1 {
-		return false
-	}
-	tokens, keyHeads, keyWidth := q.shape[1], q.shape[2], q.shape[3]
-	heads, width := v.shape[2], v.shape[3]
-	if !slices.Equal(k.shape, q.shape) || !slices.Equal(v.shape, []int{1, tokens, heads, width}) || !slices.Equal(g.shape, []int{1, tokens, heads}) ||
-		!slices.Equal(beta.shape, g.shape) || !slices.Equal(s.shape, []int{1, heads, width, keyWidth}) || keyHeads == 0 || heads%keyHeads != 0 {
-		return false
-	}
-	d := kernels.Delta{DK: keyWidth, DV: width, KHeads: keyHeads, Heads: heads, State: s.format.kernelType(), Reset: kind}
-	if _, err := d.StepLaunch(); err != nil {
-		return false
-	}
-	var a kernels.DeltaStepArguments[operand]
-	if tokens <= fewTokens {
-		qn, kn := b.keyNorm(q, "q"), b.keyNorm(k, "k")
-		if qn != nil && kn != nil && qn.eps == kn.eps {
-			d.Norm, d.Eps, a.QWeight, a.KWeight = kernels.F32, qn.eps, bytesOf(qn.weight), bytesOf(kn.weight)
-			q, k = as(qn.x, q.shape), as(kn.x, k.shape)
-		}
-		decay, _ := g.slot.pending.(*decayOf)
-		gate, _ := beta.slot.pending.(*sigmoidOf)
-		if decay != nil && g.same(decay.out) && gate != nil && beta.same(gate.out) {
-			d.Gates, a.Bias, a.Rate = kernels.F32, bytesOf(decay.bias), bytesOf(decay.rate)
-			g, beta = as(decay.x, g.shape), as(gate.x, g.shape)
-		}
-	}
-	// Heads follow each other; the distance of tokens means nothing where there is one.
-	rows := func(x *value, n, width int) (*value, int) {
-		if x = b.denseRows(x, n, width); x == nil {
-			return nil, 0
-		}
-		if tokens == 1 {
-			return x, 0
-		}
-		return x, x.stride[1]
-	}
-	if q, k = b.fours(q), b.fours(k); q == nil || k == nil {
-		return false
-	}
-	if q, d.QToken = rows(q, keyHeads, keyWidth); q == nil {
-		return false
-	}
-	if k, d.KToken = rows(k, keyHeads, keyWidth); k == nil {
-		return false
-	}
-	if v, d.VToken = rows(v, heads, width); v == nil {
-		return false
-	}
-	if g.stride[2] != 1 && heads > 1 || beta.stride[2] != 1 && heads > 1 {
-		return false
-	}
-	d.GToken, d.BetaToken = g.stride[1], beta.stride[1]
-	out := b.result(0, nil)
-	if out == nil || !slices.Equal(out.shape, v.shape) {
-		return false
-	}
-	early := b.unwritten(s.slot)
-	if reset != nil {
-		a.Reset = bytesOf(reset)
-		early = early && b.unwritten(reset.slot)
-	}
-	at := b.stepAt(tokens, nil)
-	if tokens > fewTokens {
-		if solve, scan, err := d.Launches(tokens); err == nil && !b.x.exe.known.refuses(scan) {
-			const length = 32
-			sums, w, u := b.scratch(4*tokens*heads), b.scratch(4*tokens*heads*keyWidth), b.scratch(4*tokens*heads*width)
-			m := b.scratch(4 * (tokens + length - 1) / length * heads * length * length)
-			m.size = 4 * ((tokens + length - 1) / length) * heads * length * length
-			return b.launch("delta solve", solve, nil, kernels.DeltaSolveArguments[operand]{Q: bytesOf(q), K: bytesOf(k), V: bytesOf(v), G: bytesOf(g), Beta: bytesOf(beta),
-				Sums: whole(sums), W: whole(w), U: whole(u), M: whole(m), Step: at}) &&
-				b.launch("delta scan", scan, nil, kernels.DeltaScanArguments[operand]{Q: bytesOf(q), K: bytesOf(k), Sums: whole(sums), W: whole(w), U: whole(u), M: whole(m),
-					Reset: a.Reset, State: whole(s.slot), Y: bytesOf(out), Step: at})
-		}
-	}
-	d.Early = early
-	l, err := d.StepLaunch()
-	a.Q, a.K, a.V, a.G, a.Beta = bytesOf(q), bytesOf(k), bytesOf(v), bytesOf(g), bytesOf(beta)
-	a.State, a.Y, a.Next, a.Step = whole(s.slot), bytesOf(out), after(s.slot), at
+	l, err := d.kernel.StepLaunch()
 	if !b.launch("delta rule", l, err, a) {
 		return false
 	}
-	b.reading(2 * s.slot.size)
+	b.reading(2 * d.state.size)
 	return true
 }
 
-// keyNorm is a deferred normalization of heads with a weight that x is the result of.
-func (b *binder) keyNorm(x *value, operand string) *normOf {
-	n, ok := x.slot.pending.(*normOf)
-	if !ok || !x.same(n.out) || n.weight == nil || len(n.out.shape) == 0 || n.out.shape[len(n.out.shape)-1] != x.shape[3] || !b.only(operand) {
-		return nil
+// bindDeltaChunks runs a gated delta rule over the tokens of a call chunk by chunk: what is inside of each, then one after the
+// other what they do to the state.
+func bindDeltaChunks(b *binder) bool {
+	d := b.delta()
+	if d == nil {
+		return false
 	}
-	if stride, ok := strided.Reshape(n.x.shape, n.x.stride, x.shape); !ok || stride[3] != 1 {
-		return nil
+	solve, scan, err := d.kernel.Launches(d.tokens)
+	if err != nil {
+		return false
 	}
-	return n
+	const length = 32
+	n := d.tokens * d.kernel.Heads
+	sums, w, u := b.scratch(4*n), b.scratch(4*n*d.kernel.DK), b.scratch(4*n*d.kernel.DV)
+	m := b.scratch(4 * ((d.tokens + length - 1) / length) * d.kernel.Heads * length * length)
+	return b.launch("delta solve", solve, nil, kernels.DeltaSolveArguments[operand]{Q: d.q, K: d.k, V: d.v, G: d.g, Beta: d.beta,
+		Sums: whole(sums), W: whole(w), U: whole(u), M: whole(m), Step: d.step}) &&
+		b.launch("delta scan", scan, nil, kernels.DeltaScanArguments[operand]{Q: d.q, K: d.k, Sums: whole(sums), W: whole(w), U: whole(u), M: whole(m),
+			Reset: d.reset, State: d.state, Y: d.out, Step: d.step})
 }
 
 // as sees v in another shape, which its strides allow.
@@ -331,21 +281,4 @@ func as(v *value, shape []int) *value {
 	n.shape = shape
 	n.stride, _ = strided.Reshape(v.shape, v.stride, shape)
 	return &n
-}
-
-// denseRows gives x [1, T, n, width] with the n rows of a token one after the other, copied where they are
-// not.
-func (b *binder) denseRows(x *value, n, width int) *value {
-	if (x.stride[3] == 1 || width == 1) && (x.stride[2] == width || n == 1) {
-		return x
-	}
-	return b.dense(x)
-}
-
-// fours gives x [1, T, ..] such that its tokens can be read as vectors of four, copied where they cannot.
-func (b *binder) fours(x *value) *value {
-	if x.offset%4 == 0 && (x.shape[1] == 1 || x.stride[1]%4 == 0) {
-		return x
-	}
-	return b.copied(x)
 }

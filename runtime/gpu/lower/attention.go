@@ -83,7 +83,7 @@ func (e *edit) gate(glu, of *ir.Op) {
 		return
 	}
 	for _, cache := range []*ir.Buffer{bufferOf(of.Input("k")), bufferOf(of.Input("v"))} {
-		if slices.ContainsFunc(e.m.Entry.Body.Ops[e.index(of):e.index(glu)], func(op *ir.Op) bool { return op.Def.Effect != ir.Reads && worksOn(op, cache) }) {
+		if e.written(e.index(of), e.index(glu), cache) {
 			return
 		}
 	}

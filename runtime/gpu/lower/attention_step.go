@@ -31,12 +31,10 @@ func (e *edit) attentionStep(op *ir.Op) {
 	// The gate must not follow from what is read of the caches behind the writes.
 	first, last := e.index(w), e.index(op)
 	ops := e.m.Entry.Body.Ops
-	if slices.ContainsFunc(ops[first+1:last], func(o *ir.Op) bool {
-		return (worksOn(o, w.Buffer) || worksOn(o, w.Second)) && o.Def.Effect != ir.Reads
-	}) || dependsOn(ops[first+1:last], op.Input("gate"), w.Buffer, w.Second) {
+	if e.written(first+1, last, w.Buffer) || e.written(first+1, last, w.Second) || dependsOn(ops[first+1:last], op.Input("gate"), w.Buffer, w.Second) {
 		return
 	}
-	early := !e.works(0, first, w.Buffer) && !e.works(0, first, w.Second)
+	early := !e.written(0, first, w.Buffer) && !e.written(0, first, w.Second)
 	build := func(b *ir.Builder) *ir.Op {
 		write, attrs := ir.Attrs[ir.RopeWriteAttrs](w), ir.Attrs[ir.AttentionAttrs](op)
 		def := ir.LookupOp("attention_step")

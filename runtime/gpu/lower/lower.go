@@ -45,6 +45,10 @@ var Table = passes.Ordered(
 	passes.Row[*Target]{Name: "delta-gates", Run: deltaGates, After: []passes.Order{
 		{Pass: "insert-copies", Because: "it reads layouts, which copies change"},
 	}},
+	passes.Row[*Target]{Name: "delta-rule", Run: deltaRules, After: []passes.Order{
+		{Pass: "insert-copies", Because: "it reads layouts, which copies change"},
+		{Pass: "delta-gates", Because: "that looks for the rules that gates are of"},
+	}},
 )
 
 // Run gives m, which runtime/fuse has fused, for inputs of these shapes (nil for an int), in the operations of the target.

@@ -1,0 +1,34 @@
+package ir
+
+// The operations in this file are gated delta rules on the state in a buffer.
+
+// DeltaStepAttrs are the attributes of delta_step.
+type DeltaStepAttrs struct {
+	// Norm says that q and k are normalized first, as rms_norm does with Eps and their weights.
+	Norm bool
+	Eps  float32
+	// Gates says that g and beta are what decays and update rates are made of, with bias and rate, as delta_gates takes them.
+	Gates bool
+	// Early says that no operation before this one writes the state.
+	Early bool
+}
+
+// expandDeltaStep: buffer_delta_rule, token by token, after the normalization of q and k and of the gates.
+func expandDeltaStep(b *Builder, op *Op) []*Value {
+	attrs := Attrs[DeltaStepAttrs](op)
+	q := normed(b, op.Input("q"), op.Input("q_weight"), attrs.Eps, attrs.Norm)
+	k := normed(b, op.Input("k"), op.Input("k_weight"), attrs.Eps, attrs.Norm)
+	g, beta := op.Input("g"), op.Input("beta")
+	if attrs.Gates {
+		if op.Input("bias") == nil || op.Input("rate") == nil {
+			b.Fail("gates want bias and rate")
+		}
+		g, beta = b.Value("delta_decay", nil, g, op.Input("bias"), op.Input("rate")), b.Value("sigmoid", nil, beta)
+	}
+	return []*Value{b.BufferOp("buffer_delta_rule", op.Buffer, nil, q, k, op.Input("v"), g, beta, op.Input("reset")).Result()}
+}
+
+// expandDeltaChunks: buffer_delta_rule, chunk by chunk.
+func expandDeltaChunks(b *Builder, op *Op) []*Value {
+	return []*Value{b.BufferOp("buffer_delta_rule", op.Buffer, nil, op.Input("q"), op.Input("k"), op.Input("v"), op.Input("g"), op.Input("beta"), op.Input("reset")).Result()}
+}
