@@ -1,6 +1,7 @@
 package loaders
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -76,6 +77,41 @@ func rms(x, w []float64, offset, eps float64) []float64 {
 }
 
 func heads(x []float64, dim int) [][]float64 { return slices.Collect(slices.Chunk(x, dim)) }
+
+// turn rotates heads as a scaled rotation of a Qwen does: by other frequencies, and longer by a factor.
+func turn(c *huggingface.Qwen, x []float64, position int) {
+	dims, s := c.RotaryDim, c.RopeScaling
+	if s == nil {
+		rotate(x, position, dims/2, dims/2, dims, c.RopeTheta)
+		return
+	}
+	factor := 1.0
+	if s.Type == "yarn" {
+		factor = 0.1*math.Log(s.Factor) + 1
+	}
+	index := func(turns float64) float64 {
+		return float64(dims) * math.Log(float64(s.Positions)/(turns*2*math.Pi)) / (2 * math.Log(c.RopeTheta))
+	}
+	for i := range dims / 2 {
+		frequency, divided := math.Pow(c.RopeTheta, -2*float64(i)/float64(dims)), 1.0
+		if s.Type == "yarn" {
+			low, high := max(0, math.Floor(index(s.BetaFast))), min(float64(dims-1), math.Ceil(index(s.BetaSlow)))
+			divided = min(1, max(0, (float64(i)-low)/(high-low)))
+		}
+		frequency = frequency/s.Factor*divided + frequency*(1-divided)
+		sin, cos := math.Sincos(float64(position) * frequency)
+		a, b := x[i], x[i+dims/2]
+		x[i], x[i+dims/2] = factor*(a*cos-b*sin), factor*(b*cos+a*sin)
+	}
+}
+
+// centred is what norms of a Qwen add to their weights.
+func centred(c *huggingface.Qwen) float64 {
+	if c.PlainNorms {
+		return 0
+	}
+	return 1
+}
 
 // rotate turns pairs (i, i+distance), i < pairs, by position·theta^(-2i/of).
 func rotate(x []float64, position, pairs, distance, of int, theta float64) {
@@ -153,7 +189,7 @@ func (r *reference) qwen(c *huggingface.Qwen, ids []int64) [][]float64 {
 		p := "layers." + strconv.Itoa(i) + "."
 		normed := make([][]float64, len(x))
 		for t := range x {
-			normed[t] = rms(x[t], r.get(p+"input_layernorm.weight"), 1, c.RMSNormEps)
+			normed[t] = rms(x[t], r.get(p+"input_layernorm.weight"), centred(c), c.RMSNormEps)
 		}
 		mix := r.qwenDeltaNet
 		if kind == huggingface.FullAttention {
@@ -161,12 +197,16 @@ func (r *reference) qwen(c *huggingface.Qwen, ids []int64) [][]float64 {
 		}
 		for t, y := range mix(c, p, normed) {
 			addTo(x[t], y, 1)
-			n := rms(x[t], r.get(p+"post_attention_layernorm.weight"), 1, c.RMSNormEps)
-			addTo(x[t], r.qwenExperts(c, p+"mlp.", n), 1)
+			n := rms(x[t], r.get(p+"post_attention_layernorm.weight"), centred(c), c.RMSNormEps)
+			if c.HasExperts(i) {
+				addTo(x[t], r.qwenExperts(c, p+"mlp.", n), 1)
+			} else {
+				addTo(x[t], gated(r.get(p+"mlp.gate_proj.weight"), r.get(p+"mlp.up_proj.weight"), r.get(p+"mlp.down_proj.weight"), n, silu), 1)
+			}
 		}
 	}
 	for t := range x {
-		x[t] = linear(r.head(), rms(x[t], r.get("norm.weight"), 1, c.RMSNormEps))
+		x[t] = linear(r.head(), rms(x[t], r.get("norm.weight"), centred(c), c.RMSNormEps))
 	}
 	return x
 }
@@ -177,20 +217,27 @@ func (r *reference) qwenAttention(c *huggingface.Qwen, p string, x [][]float64) 
 	keys, values := make([][][]float64, c.KVHeads), make([][][]float64, c.KVHeads)
 	for t := range x {
 		for h, k := range heads(linear(r.get(p+"k_proj.weight"), x[t]), c.HeadDim) {
-			k = rms(k, r.get(p+"k_norm.weight"), 1, c.RMSNormEps)
-			rotate(k, t, c.RotaryDim/2, c.RotaryDim/2, c.RotaryDim, c.RopeTheta)
+			k = rms(k, r.get(p+"k_norm.weight"), centred(c), c.RMSNormEps)
+			turn(c, k, t)
 			keys[h] = append(keys[h], k)
 		}
 		for h, v := range heads(linear(r.get(p+"v_proj.weight"), x[t]), c.HeadDim) {
 			values[h] = append(values[h], v)
 		}
 		var y []float64
-		for h, qg := range heads(linear(r.get(p+"q_proj.weight"), x[t]), 2*c.HeadDim) {
-			q, gate := rms(qg[:c.HeadDim], r.get(p+"q_norm.weight"), 1, c.RMSNormEps), qg[c.HeadDim:]
-			rotate(q, t, c.RotaryDim/2, c.RotaryDim/2, c.RotaryDim, c.RopeTheta)
+		rows := c.HeadDim
+		if !c.NoGate {
+			rows *= 2
+		}
+		for h, qg := range heads(linear(r.get(p+"q_proj.weight"), x[t]), rows) {
+			q, gate := rms(qg[:c.HeadDim], r.get(p+"q_norm.weight"), centred(c), c.RMSNormEps), qg[c.HeadDim:]
+			turn(c, q, t)
 			kv := h / (c.Heads / c.KVHeads)
 			for i, v := range attend(q, keys[kv], values[kv], 1/math.Sqrt(float64(c.HeadDim))) {
-				y = append(y, v*sigmoid(gate[i]))
+				if !c.NoGate {
+					v *= sigmoid(gate[i])
+				}
+				y = append(y, v)
 			}
 		}
 		out[t] = linear(r.get(p+"o_proj.weight"), y)
@@ -209,7 +256,13 @@ func (r *reference) qwenDeltaNet(c *huggingface.Qwen, p string, x [][]float64) [
 		states[h] = make([]float64, dk*dv)
 	}
 	for t := range x {
-		raw[t] = linear(r.get(p+"in_proj_qkv.weight"), x[t])
+		var z, b, a []float64
+		if c.JointProjections {
+			raw[t], z, b, a = r.qwenJoint(c, p, x[t])
+		} else {
+			raw[t] = linear(r.get(p+"in_proj_qkv.weight"), x[t])
+			z, b, a = linear(r.get(p+"in_proj_z.weight"), x[t]), linear(r.get(p+"in_proj_b.weight"), x[t]), linear(r.get(p+"in_proj_a.weight"), x[t])
+		}
 		mixed := make([]float64, channels)
 		for ch := range mixed {
 			for tap := range taps {
@@ -220,7 +273,6 @@ func (r *reference) qwenDeltaNet(c *huggingface.Qwen, p string, x [][]float64) [
 			mixed[ch] = silu(mixed[ch])
 		}
 		q, k, v := mixed[:c.LinearKeyHeads*dk], mixed[c.LinearKeyHeads*dk:2*c.LinearKeyHeads*dk], mixed[2*c.LinearKeyHeads*dk:]
-		z, b, a := linear(r.get(p+"in_proj_z.weight"), x[t]), linear(r.get(p+"in_proj_b.weight"), x[t]), linear(r.get(p+"in_proj_a.weight"), x[t])
 		var y []float64
 		for h := range c.LinearValueHeads {
 			unit := func(x []float64, scale float64) []float64 {
@@ -255,6 +307,20 @@ func (r *reference) qwenDeltaNet(c *huggingface.Qwen, p string, x [][]float64) [
 	return out
 }
 
+// qwenJoint gives q, k and v, the gate, beta and step size of joint projections, grouped by key head.
+func (r *reference) qwenJoint(c *huggingface.Qwen, p string, x []float64) (qkv, z, b, a []float64) {
+	dk, values := c.LinearKeyHeadDim, c.LinearValueHeads/c.LinearKeyHeads
+	dv := values * c.LinearValueHeadDim
+	var q, k, v []float64
+	for _, group := range heads(linear(r.get(p+"in_proj_qkvz.weight"), x), 2*dk+2*dv) {
+		q, k, v, z = append(q, group[:dk]...), append(k, group[dk:2*dk]...), append(v, group[2*dk:2*dk+dv]...), append(z, group[2*dk+dv:]...)
+	}
+	for _, group := range heads(linear(r.get(p+"in_proj_ba.weight"), x), 2*values) {
+		b, a = append(b, group[:values]...), append(a, group[values:]...)
+	}
+	return slices.Concat(q, k, v), z, b, a
+}
+
 func (r *reference) qwenExperts(c *huggingface.Qwen, p string, x []float64) []float64 {
 	scores, sum := linear(r.get(p+"gate.weight"), x), 0.0
 	for i := range scores {
@@ -275,11 +341,13 @@ func (r *reference) qwenExperts(c *huggingface.Qwen, p string, x []float64) []fl
 	for _, e := range chosen {
 		kept += scores[e] / sum
 	}
-	shared := p + "shared_expert."
-	out := gated(r.get(shared+"gate_proj.weight"), r.get(shared+"up_proj.weight"), r.get(shared+"down_proj.weight"), x, silu)
-	weight := sigmoid(linear(r.get(p+"shared_expert_gate.weight"), x)[0])
-	for i := range out {
-		out[i] *= weight
+	if c.AbsoluteScores {
+		kept = 1
+	}
+	out := make([]float64, c.HiddenSize)
+	if shared := p + "shared_expert."; c.SharedExpertIntermediate > 0 {
+		y := gated(r.get(shared+"gate_proj.weight"), r.get(shared+"up_proj.weight"), r.get(shared+"down_proj.weight"), x, silu)
+		addTo(out, y, sigmoid(linear(r.get(p+"shared_expert_gate.weight"), x)[0]))
 	}
 	for _, e := range chosen {
 		n := c.ExpertIntermediate * c.HiddenSize
@@ -298,17 +366,30 @@ func (r *reference) qwenExperts(c *huggingface.Qwen, p string, x []float64) []fl
 // gemma gives the logits after each token.
 func (r *reference) gemma(c *huggingface.Gemma4, ids []int64) [][]float64 {
 	x := r.embed(ids, c.HiddenSize, math.Sqrt(float64(c.HiddenSize)))
-	for i, kind := range c.Layers {
+	inputs := r.gemmaInputs(c, ids, x)
+	keys, values := map[int][][][]float64{}, map[int][][][]float64{} // by layer and head
+	for i := range c.Layers {
 		p := "layers." + strconv.Itoa(i) + "."
 		norm := func(x []float64, name string) []float64 { return rms(x, r.get(p+name+".weight"), 0, c.RMSNormEps) }
 		normed := make([][]float64, len(x))
 		for t := range x {
 			normed[t] = norm(x[t], "input_layernorm")
 		}
-		for t, y := range r.gemmaAttention(c, p+"self_attn.", kind, normed) {
+		for t, y := range r.gemmaAttention(c, p+"self_attn.", i, normed, keys, values) {
 			addTo(x[t], norm(y, "post_attention_layernorm"), 1)
 			y = gated(r.get(p+"mlp.gate_proj.weight"), r.get(p+"mlp.up_proj.weight"), r.get(p+"mlp.down_proj.weight"), norm(x[t], "pre_feedforward_layernorm"), gelu)
+			if c.Experts > 0 {
+				y = norm(y, "post_feedforward_layernorm_1")
+				addTo(y, norm(r.gemmaExperts(c, p, x[t], norm(x[t], "pre_feedforward_layernorm_2")), "post_feedforward_layernorm_2"), 1)
+			}
 			addTo(x[t], norm(y, "post_feedforward_layernorm"), 1)
+			if width := c.PerLayerInput; width > 0 {
+				h := linear(r.get(p+"per_layer_input_gate.weight"), x[t])
+				for j := range h {
+					h[j] = gelu(h[j]) * inputs[t][i*width+j]
+				}
+				addTo(x[t], norm(linear(r.get(p+"per_layer_projection.weight"), h), "post_per_layer_input_norm"), 1)
+			}
 			for j := range x[t] {
 				x[t][j] *= r.get(p + "layer_scalar")[0]
 			}
@@ -325,7 +406,58 @@ func (r *reference) gemma(c *huggingface.Gemma4, ids []int64) [][]float64 {
 	return x
 }
 
-func (r *reference) gemmaAttention(c *huggingface.Gemma4, p string, kind huggingface.LayerKind, x [][]float64) [][]float64 {
+// gemmaInputs gives each token's inputs of all layers, for the embeddings x.
+func (r *reference) gemmaInputs(c *huggingface.Gemma4, ids []int64, x [][]float64) [][]float64 {
+	width := c.PerLayerInput
+	if width == 0 {
+		return nil
+	}
+	out := make([][]float64, len(x))
+	for t := range x {
+		own := r.get("embed_tokens_per_layer.weight")[int(ids[t])*len(c.Layers)*width:]
+		for _, part := range heads(linear(r.get("per_layer_model_projection.weight"), x[t]), width) {
+			for j := range part {
+				part[j] /= math.Sqrt(float64(c.HiddenSize))
+			}
+			for _, v := range rms(part, r.get("per_layer_projection_norm.weight"), 0, c.RMSNormEps) {
+				out[t] = append(out[t], (v+own[len(out[t])]*math.Sqrt(float64(width)))/math.Sqrt2)
+			}
+		}
+	}
+	return out
+}
+
+// gemmaExperts gives the sum of the experts for their input, chosen by the residual stream.
+func (r *reference) gemmaExperts(c *huggingface.Gemma4, p string, stream, x []float64) []float64 {
+	routed := rms(stream, r.get(p+"router.scale"), 0, c.RMSNormEps)
+	for i := range routed {
+		routed[i] /= math.Sqrt(float64(c.HiddenSize))
+	}
+	scores, order := linear(r.get(p+"router.proj.weight"), routed), make([]int, c.Experts)
+	for i := range order {
+		order[i], scores[i] = i, math.Exp(scores[i])
+	}
+	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(scores[j], scores[i]) })
+	kept, out := 0.0, make([]float64, c.HiddenSize)
+	for _, e := range order[:c.ExpertsPerToken] {
+		kept += scores[e]
+	}
+	n := c.ExpertIntermediate * c.HiddenSize
+	for _, e := range order[:c.ExpertsPerToken] {
+		var gate, up, down []float64
+		if single := p + "experts." + strconv.Itoa(e) + "."; r.weights[single+"gate_proj.weight"] != nil {
+			gate, up, down = r.get(single+"gate_proj.weight"), r.get(single+"up_proj.weight"), r.get(single+"down_proj.weight")
+		} else {
+			gateUp := r.get(p + "experts.gate_up_proj")[2*n*e:]
+			gate, up, down = gateUp[:n], gateUp[n:2*n], r.get(p + "experts.down_proj")[n*e:n*(e+1)]
+		}
+		addTo(out, gated(gate, up, down, x, gelu), scores[e]/kept*r.get(p + "router.per_expert_scale")[e])
+	}
+	return out
+}
+
+func (r *reference) gemmaAttention(c *huggingface.Gemma4, p string, layer int, x [][]float64, allKeys, allValues map[int][][][]float64) [][]float64 {
+	kind := c.Layers[layer]
 	g, window := c.Sliding, c.SlidingWindow
 	if kind == huggingface.FullAttention {
 		g, window = c.Full, len(x)
@@ -334,24 +466,34 @@ func (r *reference) gemmaAttention(c *huggingface.Gemma4, p string, kind hugging
 		rotate(x, t, g.RotaryDim/2, g.HeadDim/2, g.HeadDim, g.RopeTheta)
 		return x
 	}
-	out := make([][]float64, len(x))
-	keys, values := make([][][]float64, g.KVHeads), make([][][]float64, g.KVHeads)
-	for t := range x {
-		rawKeys := linear(r.get(p+"k_proj.weight"), x[t])
-		rawValues := rawKeys
-		if kind == huggingface.SlidingAttention {
-			rawValues = linear(r.get(p+"v_proj.weight"), x[t])
+	from := layer
+	if first := len(c.Layers) - c.SharedKVLayers; layer >= first {
+		for from = first - 1; c.Layers[from] != kind; from-- {
 		}
-		for h := range g.KVHeads {
-			k, v := heads(rawKeys, g.HeadDim)[h], heads(rawValues, g.HeadDim)[h]
-			keys[h] = append(keys[h], turn(rms(k, r.get(p+"k_norm.weight"), 0, c.RMSNormEps), t))
-			values[h] = append(values[h], rms(v, nil, 0, c.RMSNormEps))
+	}
+	out := make([][]float64, len(x))
+	if from == layer {
+		allKeys[layer], allValues[layer] = make([][][]float64, g.KVHeads), make([][][]float64, g.KVHeads)
+	}
+	keys, values := allKeys[from], allValues[from]
+	for t := range x {
+		if from == layer {
+			rawKeys := linear(r.get(p+"k_proj.weight"), x[t])
+			rawValues := rawKeys
+			if kind == huggingface.SlidingAttention || c.FullValues {
+				rawValues = linear(r.get(p+"v_proj.weight"), x[t])
+			}
+			for h := range g.KVHeads {
+				k, v := heads(rawKeys, g.HeadDim)[h], heads(rawValues, g.HeadDim)[h]
+				keys[h] = append(keys[h], turn(rms(k, r.get(p+"k_norm.weight"), 0, c.RMSNormEps), t))
+				values[h] = append(values[h], rms(v, nil, 0, c.RMSNormEps))
+			}
 		}
 		var y []float64
 		for h, q := range heads(linear(r.get(p+"q_proj.weight"), x[t]), g.HeadDim) {
 			kv, first := h/(g.Heads/g.KVHeads), max(0, t+1-window)
 			q = turn(rms(q, r.get(p+"q_norm.weight"), 0, c.RMSNormEps), t)
-			y = append(y, attend(q, keys[kv][first:], values[kv][first:], 1)...)
+			y = append(y, attend(q, keys[kv][first:t+1], values[kv][first:t+1], 1)...)
 		}
 		out[t] = linear(r.get(p+"o_proj.weight"), y)
 	}

@@ -41,6 +41,29 @@ func smallGemma(change func(*huggingface.Gemma4)) *huggingface.Gemma4 {
 	return c
 }
 
+// dense makes a model with MLPs of one with experts; plain one without gates, delta nets and centred norms.
+func dense(c *huggingface.Qwen) {
+	c.Experts, c.ExpertsPerToken, c.ExpertIntermediate, c.SharedExpertIntermediate, c.Intermediate = 0, 0, 0, 0, 40
+}
+
+func plain(c *huggingface.Qwen) {
+	full := huggingface.FullAttention
+	c.Layers, c.PlainNorms, c.NoGate, c.RotaryDim = []huggingface.LayerKind{full, full}, true, true, c.HeadDim
+	c.LinearKeyHeads, c.LinearValueHeads, c.LinearKeyHeadDim, c.LinearValueHeadDim, c.ConvKernel = 0, 0, 0, 0, 0
+	c.SharedExpertIntermediate = 0
+}
+
+func changes(steps ...func(*huggingface.Qwen)) func(*huggingface.Qwen) {
+	return func(c *huggingface.Qwen) {
+		for _, f := range steps {
+			f(c)
+		}
+	}
+}
+
+// yarn changes the frequencies of all pairs but the first, of a text of 64 positions.
+var yarn = &huggingface.RopeScaling{Type: "yarn", Factor: 4, Positions: 64, BetaFast: 8, BetaSlow: 1, Truncate: true}
+
 // splitExperts gives every expert tensors of its own.
 func splitExperts(list []stored) []stored {
 	var out []stored
@@ -111,6 +134,17 @@ func TestVariants(t *testing.T) {
 		{"qwen linear layers only", smallQwen(func(c *huggingface.Qwen) { c.Layers = []huggingface.LayerKind{linear, linear} }), nil, nil, ir.BF16},
 		{"qwen float32", smallQwen(nil), convert(safetensors.F32), nil, ir.F32},
 		{"qwen float16", smallQwen(nil), chain(convert(safetensors.F16), splitExperts), nil, ir.F32},
+		{"qwen dense", smallQwen(dense), nil, nil, ir.BF16},
+		{"qwen joint projections", smallQwen(func(c *huggingface.Qwen) { c.JointProjections = true }), nil, nil, ir.BF16},
+		{"qwen joint projections, three value heads a key head", smallQwen(func(c *huggingface.Qwen) { c.JointProjections, c.LinearValueHeads = true, 6 }), nil, nil, ir.BF16},
+		{"qwen absolute scores, a dense layer", smallQwen(func(c *huggingface.Qwen) {
+			c.JointProjections, c.AbsoluteScores, c.DenseLayers, c.Intermediate = true, true, []int{1}, 40
+		}), nil, nil, ir.BF16},
+		{"qwen plain", smallQwen(changes(plain, dense)), nil, nil, ir.BF16},
+		{"qwen plain, experts", smallQwen(func(c *huggingface.Qwen) { plain(c); c.SharedExpertIntermediate = 0 }), nil, nil, ir.BF16},
+		{"qwen linear scaling", smallQwen(func(c *huggingface.Qwen) { c.RopeScaling = &huggingface.RopeScaling{Type: "linear", Factor: 4} }), nil, nil, ir.BF16},
+		{"qwen yarn", smallQwen(func(c *huggingface.Qwen) { c.RotaryDim, c.RopeScaling = 8, yarn; c.MaxPositions *= 4 }), nil, nil, ir.BF16},
+		{"qwen plain, yarn", smallQwen(func(c *huggingface.Qwen) { plain(c); dense(c); c.RopeScaling = yarn; c.MaxPositions *= 4 }), nil, nil, ir.BF16},
 		{"gemma", smallGemma(nil), nil, nil, ir.BF16},
 		{"gemma flat, plain names", smallGemma(nil), plainNames, flatten, ir.BF16},
 		{"gemma own head", smallGemma(func(c *huggingface.Gemma4) { c.TieWordEmbeddings = false }), nil, nil, ir.BF16},
@@ -123,6 +157,15 @@ func TestVariants(t *testing.T) {
 			c.Full = huggingface.AttentionGeometry{Heads: 4, KVHeads: 2, HeadDim: 8, RotaryDim: 2, RopeTheta: 1e4}
 		}), nil, nil, ir.BF16},
 		{"gemma full layers only", smallGemma(func(c *huggingface.Gemma4) { c.Layers = []huggingface.LayerKind{full, full} }), nil, nil, ir.BF16},
+		{"gemma values in full layers", smallGemma(func(c *huggingface.Gemma4) { c.FullValues, c.Full.KVHeads = true, 2 }), nil, nil, ir.BF16},
+		{"gemma experts", smallGemma(func(c *huggingface.Gemma4) { c.Experts, c.ExpertsPerToken, c.ExpertIntermediate = 5, 2, 24 }), nil, nil, ir.BF16},
+		{"gemma single experts", smallGemma(func(c *huggingface.Gemma4) { c.Experts, c.ExpertsPerToken, c.ExpertIntermediate = 5, 3, 24 }), splitExperts, nil, ir.BF16},
+		{"gemma embeddings of layers", smallGemma(func(c *huggingface.Gemma4) { c.PerLayerInput = 6 }), nil, nil, ir.BF16},
+		{"gemma shared keys and values", smallGemma(func(c *huggingface.Gemma4) { c.SharedKVLayers = 2 }), nil, nil, ir.BF16},
+		{"gemma all of it", smallGemma(func(c *huggingface.Gemma4) {
+			c.FullValues, c.Full.KVHeads, c.SharedKVLayers, c.DoubleWideMLP, c.PerLayerInput = true, 2, 2, true, 6
+			c.Experts, c.ExpertsPerToken, c.ExpertIntermediate = 5, 2, 24
+		}), nil, nil, ir.BF16},
 		{"gemma float32", smallGemma(nil), convert(safetensors.F32), nil, ir.F32},
 		{"gemma float16", smallGemma(nil), convert(safetensors.F16), nil, ir.F32},
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -377,7 +378,9 @@ func TestLayerKindString(t *testing.T) {
 func FuzzConfig(f *testing.F) {
 	files, err := filepath.Glob(filepath.Join("testdata", "*.json"))
 	require.NoError(f, err)
-	for _, file := range files {
+	tinies, err := filepath.Glob(filepath.Join("..", "..", "testdata", "checkpoints", "*", ConfigFile))
+	require.NoError(f, err)
+	for _, file := range append(files, tinies...) {
 		text, err := os.ReadFile(file)
 		require.NoError(f, err)
 		var compact bytes.Buffer
@@ -396,11 +399,16 @@ func FuzzConfig(f *testing.F) {
 		switch c := config.(type) {
 		case *Qwen:
 			require.Zero(t, c.Heads%c.KVHeads)
-			require.Zero(t, c.LinearValueHeads%c.LinearKeyHeads)
+			if slices.Contains(c.Layers, LinearAttention) {
+				require.Zero(t, c.LinearValueHeads%c.LinearKeyHeads)
+				require.Positive(t, c.ConvChannels())
+			}
 			require.Zero(t, c.RotaryDim%2)
 			require.True(t, 2 <= c.RotaryDim && c.RotaryDim <= c.HeadDim)
-			require.True(t, 1 <= c.ExpertsPerToken && c.ExpertsPerToken <= c.Experts)
-			require.Positive(t, c.ConvChannels())
+			require.True(t, min(1, c.Experts) <= c.ExpertsPerToken && c.ExpertsPerToken <= c.Experts)
+			for i := range c.Layers {
+				require.True(t, c.HasExperts(i) || c.Intermediate > 0)
+			}
 			require.NotContains(t, c.Layers, LayerKind(0))
 		case *Gemma4:
 			for _, geometry := range []AttentionGeometry{c.Sliding, c.Full} {
@@ -411,6 +419,15 @@ func FuzzConfig(f *testing.F) {
 				require.Positive(t, geometry.RopeTheta)
 			}
 			require.Equal(t, FullAttention, c.Layers[c.Depth()-1])
+			for i, kind := range c.Layers {
+				from := c.KVLayer(i)
+				require.Equal(t, kind, c.Layers[from])
+				require.True(t, from == i || from < len(c.Layers)-c.SharedKVLayers)
+			}
+		case *MuseGlimmer:
+			require.Zero(t, c.Heads%c.KVHeads)
+			require.Len(t, c.Unrotated, c.Depth())
+			require.NotContains(t, c.Layers, LayerKind(0))
 		default:
 			t.Fatalf("%T", config)
 		}

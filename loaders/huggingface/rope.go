@@ -71,16 +71,13 @@ func yarn(s section, positions int) *RopeScaling {
 	return r
 }
 
-// limit is the number of positions with the scaling, for a model that was made for the given number.
+// limit is the number of positions that a model is good for, where max_position_embeddings, 0 if it is not given, may be
+// that without YaRN.
 func (r *RopeScaling) limit(positions int) int {
-	if r == nil || positions == 0 {
+	if r == nil || r.Type != "yarn" || positions == 0 {
 		return positions
 	}
-	from := positions
-	if r.Type == "yarn" {
-		from = r.Positions
-	}
-	return max(positions, int(min(float64(from)*r.Factor, maxPositions)))
+	return max(positions, int(min(float64(r.Positions)*r.Factor, maxPositions)))
 }
 
 // Rope is the rotation of the heads of queries and keys: of their first Dims elements, in pairs (i, i+Dims/2), by

@@ -1,12 +1,6 @@
 package synthetic
 
-import (
-	"encoding/json"
-	"fmt"
-	"reflect"
-
-	"github.com/etc-ml/etc/loaders/huggingface"
-)
+import "github.com/etc-ml/etc/loaders/huggingface"
 
 // Qwen35MoE35B is the configuration of Qwen3.5-35B-A3B with the given number of layers (40 in the published
 // model): three gated delta nets, then one full attention, repeated.
@@ -35,6 +29,89 @@ func Gemma431B(layers int) *huggingface.Gemma4 {
 	return c
 }
 
+// Qwen35Dense27B is the configuration of Qwen3.5-27B with the given number of layers (64 in the published model).
+func Qwen35Dense27B(layers int) *huggingface.Qwen {
+	return &huggingface.Qwen{
+		VocabSize: 248320, HiddenSize: 5120, Layers: pattern(layers, 4, huggingface.LinearAttention),
+		Heads: 24, KVHeads: 4, HeadDim: 256, RotaryDim: 64, RopeTheta: 1e7,
+		LinearKeyHeads: 16, LinearValueHeads: 48, LinearKeyHeadDim: 128, LinearValueHeadDim: 128, ConvKernel: 4,
+		Intermediate: 17408, RMSNormEps: 1e-6, MaxPositions: 262144,
+	}
+}
+
+// Qwen3Next80B is the configuration of Qwen3-Next-80B-A3B with the given number of layers (48 in the published model).
+func Qwen3Next80B(layers int) *huggingface.Qwen {
+	return &huggingface.Qwen{
+		VocabSize: 151936, HiddenSize: 2048, Layers: pattern(layers, 4, huggingface.LinearAttention), JointProjections: true,
+		Heads: 16, KVHeads: 2, HeadDim: 256, RotaryDim: 64, RopeTheta: 1e7,
+		LinearKeyHeads: 16, LinearValueHeads: 32, LinearKeyHeadDim: 128, LinearValueHeadDim: 128, ConvKernel: 4,
+		Experts: 512, ExpertsPerToken: 10, ExpertIntermediate: 512, SharedExpertIntermediate: 512,
+		RMSNormEps: 1e-6, MaxPositions: 262144,
+	}
+}
+
+// Qwen3MoE30B is the configuration of Qwen3-30B-A3B with the given number of layers (48 in the published model).
+func Qwen3MoE30B(layers int) *huggingface.Qwen {
+	return &huggingface.Qwen{
+		VocabSize: 151936, HiddenSize: 2048, Layers: pattern(layers, 1, 0), PlainNorms: true, NoGate: true,
+		Heads: 32, KVHeads: 4, HeadDim: 128, RotaryDim: 128, RopeTheta: 1e6,
+		Experts: 128, ExpertsPerToken: 8, ExpertIntermediate: 768, RMSNormEps: 1e-6, MaxPositions: 40960,
+	}
+}
+
+// Qwen3Dense8B is the configuration of Qwen3-8B with the given number of layers (36 in the published model).
+func Qwen3Dense8B(layers int) *huggingface.Qwen {
+	return &huggingface.Qwen{
+		VocabSize: 151936, HiddenSize: 4096, Layers: pattern(layers, 1, 0), PlainNorms: true, NoGate: true,
+		Heads: 32, KVHeads: 8, HeadDim: 128, RotaryDim: 128, RopeTheta: 1e6,
+		Intermediate: 12288, RMSNormEps: 1e-6, MaxPositions: 40960,
+	}
+}
+
+// Gemma426B is the configuration of Gemma4-26B-A4B with the given number of layers (30 in the published model).
+func Gemma426B(layers int) *huggingface.Gemma4 {
+	c := Gemma431B(layers)
+	c.HiddenSize, c.IntermediateSize = 2816, 2112
+	c.Sliding.Heads, c.Sliding.KVHeads = 16, 8
+	c.Full.Heads, c.Full.KVHeads = 16, 2
+	c.Experts, c.ExpertsPerToken, c.ExpertIntermediate = 128, 8, 704
+	return c
+}
+
+// Gemma4E4B is the configuration of Gemma4-E4B with the given number of layers (42 in the published model), of which
+// the last 18, or three sevenths, share keys and values.
+func Gemma4E4B(layers int) *huggingface.Gemma4 {
+	c := Gemma431B(layers)
+	c.HiddenSize, c.IntermediateSize, c.SlidingWindow, c.MaxPositions = 2560, 10240, 512, 131072
+	c.Sliding.Heads, c.Sliding.KVHeads = 8, 2
+	c.Full.Heads, c.Full.KVHeads = 8, 2
+	c.FullValues, c.PerLayerInput = true, 256
+	if layers >= 14 { // else a kind of layer might have none to share with
+		c.SharedKVLayers = 3 * layers / 7
+	}
+	return c
+}
+
+// MuseGlimmer30B is the configuration of Muse-Glimmer-30B with the given number of layers (52 in the published model):
+// counted from the last one, every fourth layer is full and not rotated.
+func MuseGlimmer30B(layers int) *huggingface.MuseGlimmer {
+	c := &huggingface.MuseGlimmer{
+		VocabSize: 202048, HiddenSize: 6656, Intermediate: 19968, SlidingWindow: 2048,
+		Heads: 32, KVHeads: 2, HeadDim: 128, RopeTheta: 5e5, QKScale: 3.87,
+		RMSNormEps: 1e-5, PostNormEps: 1e-8, OutputMultiplier: 0.19611613513818404, FinalLogitSoftcap: 20, MaxPositions: 131072,
+	}
+	for i := range layers {
+		full := (layers-1-i)%4 == 0
+		c.Unrotated = append(c.Unrotated, full)
+		kind := huggingface.SlidingAttention
+		if full {
+			kind = huggingface.FullAttention
+		}
+		c.Layers = append(c.Layers, kind)
+	}
+	return c
+}
+
 // pattern makes every interval-th layer full, and the others of the given kind.
 func pattern(layers, interval int, other huggingface.LayerKind) []huggingface.LayerKind {
 	kinds := make([]huggingface.LayerKind, max(layers, 0))
@@ -45,90 +122,4 @@ func pattern(layers, interval int, other huggingface.LayerKind) []huggingface.La
 		}
 	}
 	return kinds
-}
-
-// object is a JSON object; encoding/json sorts its keys.
-type object map[string]any
-
-// configJSON is the config.json of a configuration. It reads back as the same configuration, or there is an
-// error that says why it cannot.
-func configJSON(config huggingface.Config) ([]byte, error) {
-	var root object
-	switch c := config.(type) {
-	case *huggingface.Qwen:
-		root = qwenJSON(c)
-	case *huggingface.Gemma4:
-		root = gemmaJSON(c)
-	}
-	text, err := json.MarshalIndent(root, "", "  ")
-	if err != nil {
-		return nil, err
-	}
-	_, again, err := huggingface.ParseConfig("config.json to be written", append(text, '\n'))
-	if err != nil {
-		return nil, err
-	}
-	if !reflect.DeepEqual(again, config) {
-		return nil, fmt.Errorf("expected a configuration that config.json can hold, found %+v, which reads back as %+v", config, again)
-	}
-	return append(text, '\n'), nil
-}
-
-func layerNames(kinds []huggingface.LayerKind) []string {
-	names := make([]string, len(kinds))
-	for i, kind := range kinds {
-		names[i] = kind.String()
-	}
-	return names
-}
-
-// setPositions writes max_position_embeddings, unless it is unknown.
-func (o object) setPositions(positions int) object {
-	if positions != 0 {
-		o["max_position_embeddings"] = positions
-	}
-	return o
-}
-
-func qwenJSON(c *huggingface.Qwen) object {
-	return object{
-		"architectures": []string{"Qwen3_5MoeForConditionalGeneration"},
-		"model_type":    "qwen3_5_moe", "tie_word_embeddings": c.TieWordEmbeddings,
-		"text_config": object{
-			"model_type": "qwen3_5_moe_text", "dtype": "bfloat16",
-			"vocab_size": c.VocabSize, "hidden_size": c.HiddenSize, "num_hidden_layers": len(c.Layers), "layer_types": layerNames(c.Layers),
-			"num_attention_heads": c.Heads, "num_key_value_heads": c.KVHeads, "head_dim": c.HeadDim,
-			"attention_bias": false, "attn_output_gate": true, "hidden_act": "silu",
-			"rope_parameters":      object{"rope_type": "default", "rope_theta": c.RopeTheta, "partial_rotary_factor": float64(c.RotaryDim) / float64(c.HeadDim)},
-			"linear_num_key_heads": c.LinearKeyHeads, "linear_num_value_heads": c.LinearValueHeads,
-			"linear_key_head_dim": c.LinearKeyHeadDim, "linear_value_head_dim": c.LinearValueHeadDim, "linear_conv_kernel_dim": c.ConvKernel,
-			"num_experts": c.Experts, "num_experts_per_tok": c.ExpertsPerToken, "moe_intermediate_size": c.ExpertIntermediate,
-			"shared_expert_intermediate_size": c.SharedExpertIntermediate, "rms_norm_eps": c.RMSNormEps,
-		}.setPositions(c.MaxPositions),
-	}
-}
-
-func gemmaJSON(c *huggingface.Gemma4) object {
-	text := object{
-		"model_type": "gemma4_text", "dtype": "bfloat16",
-		"vocab_size": c.VocabSize, "hidden_size": c.HiddenSize, "intermediate_size": c.IntermediateSize,
-		"num_hidden_layers": len(c.Layers), "layer_types": layerNames(c.Layers),
-		"num_attention_heads": c.Sliding.Heads, "num_key_value_heads": c.Sliding.KVHeads, "head_dim": c.Sliding.HeadDim,
-		"num_global_key_value_heads": c.Full.KVHeads, "global_head_dim": c.Full.HeadDim,
-		"rope_parameters": object{
-			"sliding_attention": object{"rope_type": "default", "rope_theta": c.Sliding.RopeTheta},
-			"full_attention":    object{"rope_type": "proportional", "rope_theta": c.Full.RopeTheta, "partial_rotary_factor": float64(c.Full.RotaryDim) / float64(c.Full.HeadDim)},
-		},
-		"sliding_window": c.SlidingWindow, "rms_norm_eps": c.RMSNormEps, "final_logit_softcapping": nil,
-		"attention_bias": false, "attention_k_eq_v": true, "hidden_activation": "gelu_pytorch_tanh", "hidden_size_per_layer_input": 0,
-		"enable_moe_block": false, "num_kv_shared_layers": 0, "use_double_wide_mlp": false,
-	}
-	if c.FinalLogitSoftcap != 0 {
-		text["final_logit_softcapping"] = c.FinalLogitSoftcap
-	}
-	return object{
-		"architectures": []string{"Gemma4ForConditionalGeneration"},
-		"model_type":    "gemma4", "tie_word_embeddings": c.TieWordEmbeddings,
-		"text_config": text.setPositions(c.MaxPositions),
-	}
 }

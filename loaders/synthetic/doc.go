@@ -1,9 +1,9 @@
 // Package synthetic writes checkpoints of random weights: of the real layer shapes, for measuring export and
 // inference at full size without a download, or of any other dims, for tests.
 //
-// A checkpoint has the form of the published multimodal ones: config.json with text_config, tensors named
-// model.language_model.*, fused experts, sharded safetensors with an index. It has no tokenizer and no vision
-// part.
+// A checkpoint has the form of the published ones of its family: of multimodal ones config.json with text_config and
+// tensors named model.language_model.*, experts stacked or one by one, sharded safetensors with an index. It has no
+// tokenizer and no vision part.
 //
 // # Invariants
 //

@@ -18,7 +18,7 @@ import (
 
 // Spec says what checkpoint to write.
 type Spec struct {
-	Config     huggingface.Config // *huggingface.Qwen or *huggingface.Gemma4
+	Config     huggingface.Config // of any family
 	Seed       uint64
 	ShardBytes int64 // most bytes of weights a file, one tensor at least; 0 is 4 GiB
 	Workers    int   // files written at the same time; 0 is one for each CPU

@@ -50,6 +50,40 @@ func TestTensorsAsTransformers(t *testing.T) {
 	}
 }
 
+// TestTensorsOfFamilies is TestTensorsAsTransformers for the tiny checkpoints of the other families.
+func TestTensorsOfFamilies(t *testing.T) {
+	for _, name := range []string{"qwen35-tiny", "qwen3next-tiny", "qwen3moe-tiny", "qwen3-tiny", "gemma4moe-tiny", "gemma4e-tiny", "museglimmer-tiny"} {
+		t.Run(name, func(t *testing.T) {
+			source := filepath.Join("..", "..", "testdata", "checkpoints", name)
+			m, err := huggingface.Load(source)
+			require.NoError(t, err)
+			dir := filepath.Join(t.TempDir(), "checkpoint")
+			require.NoError(t, Generate(dir, Spec{Config: m.Config}))
+			again, err := huggingface.Load(dir)
+			require.NoError(t, err)
+			require.Equal(t, m.Config, again.Config)
+			require.Equal(t, m.Family, again.Family)
+			require.Equal(t, tensorLines(t, source), tensorLines(t, dir))
+		})
+	}
+}
+
+// tensorLines lists the tensors of a language model.
+func tensorLines(t *testing.T, dir string) []string {
+	t.Helper()
+	c, err := safetensors.OpenCheckpoint(dir)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	var lines []string
+	for _, tensor := range c.Tensors() {
+		if !strings.Contains(tensor.Name, "vis") && !strings.Contains(tensor.Name, "audio") && !strings.HasPrefix(tensor.Name, "mtp.") {
+			lines = append(lines, fmt.Sprintf("%s %s %v", tensor.Name, tensor.DType, tensor.Shape))
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
 func TestGenerateReadsBack(t *testing.T) {
 	qwen := *published(t, "qwen35moe-tiny").(*huggingface.Qwen)
 	qwen.Layers, qwen.ConvKernel, qwen.TieWordEmbeddings, qwen.MaxPositions = pattern(5, 3, huggingface.LinearAttention), 3, true, 0
@@ -162,14 +196,22 @@ func TestPresets(t *testing.T) {
 	}{
 		{Qwen35MoE35B(40), 69.3},
 		{Gemma431B(60), 61.4},
+		{Qwen35Dense27B(64), 53.8},
+		{Qwen3Next80B(48), 159.3},
+		{Qwen3MoE30B(48), 61.1},
+		{Qwen3Dense8B(36), 16.4},
+		{Gemma426B(30), 50.5},
+		{Gemma4E4B(42), 15.0},
+		{MuseGlimmer30B(52), 55.7}, // and 2 billion parameters of vision
 	}
 	for _, test := range tests {
 		size, err := Bytes(test.config)
 		require.NoError(t, err)
 		require.InDelta(t, test.gigabytes, float64(size)/1e9, 0.1)
 	}
-	for layers := 1; layers <= 13; layers++ {
-		for _, config := range []huggingface.Config{Qwen35MoE35B(layers), Gemma431B(layers)} {
+	for layers := 1; layers <= 15; layers++ {
+		for _, config := range []huggingface.Config{Qwen35MoE35B(layers), Gemma431B(layers), Qwen35Dense27B(layers), Qwen3Next80B(layers),
+			Qwen3MoE30B(layers), Qwen3Dense8B(layers), Gemma426B(layers), Gemma4E4B(layers), MuseGlimmer30B(layers)} {
 			require.Equal(t, layers, config.Depth())
 			_, err := configJSON(config)
 			require.NoError(t, err)
@@ -190,7 +232,7 @@ func TestGenerateRefuses(t *testing.T) {
 		message   string
 	}{
 		{"directory in use", full, published(t, "gemma4-tiny"), "expected an empty directory, found x in it"},
-		{"no configuration", t.TempDir(), nil, "expected a configuration of Qwen3.5-MoE or Gemma4, found <nil>"},
+		{"no configuration", t.TempDir(), nil, "expected a configuration of a supported family, found <nil>"},
 		{"inconsistent", t.TempDir(), broken, "text_config.num_attention_heads: expected a multiple of num_key_value_heads (3), found 16"},
 		{"no layers", t.TempDir(), Gemma431B(0), "text_config.num_hidden_layers: expected an integer from 1 to 4096, found 0"},
 		{"no such config.json", t.TempDir(), unwritable, "expected a configuration that config.json can hold"},

@@ -7,8 +7,11 @@ import (
 	"github.com/etc-ml/etc/loaders/safetensors"
 )
 
-// prefix is what the language model's tensors are named under in multimodal checkpoints.
-const prefix = "model.language_model."
+// What the language model's tensors are named under in multimodal checkpoints, and in others.
+const (
+	prefix     = "model.language_model."
+	textPrefix = "model."
+)
 
 // Distributions that keep activations in the range of trained models.
 var (
@@ -46,8 +49,10 @@ func tensors(config huggingface.Config) ([]tensor, error) {
 		return qwenTensors(c), nil
 	case *huggingface.Gemma4:
 		return gemmaTensors(c), nil
+	case *huggingface.MuseGlimmer:
+		return museTensors(c), nil
 	}
-	return nil, fmt.Errorf("expected a configuration of Qwen3.5-MoE or Gemma4, found %T", config)
+	return nil, fmt.Errorf("expected a configuration of a supported family, found %T", config)
 }
 
 // Bytes is the size of the weights of a checkpoint of the given configuration.
@@ -76,42 +81,33 @@ func (l *list) addF32(name string, d distribution, shape ...int) {
 }
 
 func qwenTensors(c *huggingface.Qwen) []tensor {
-	l := &list{prefix: prefix}
+	base, norm := prefix, offsetNorm
+	if len(family(qwenFamily(c)).Types) == 1 {
+		base = textPrefix
+	}
+	if c.PlainNorms {
+		norm = plainNorm
+	}
+	l := &list{prefix: base}
 	h := c.HiddenSize
 	l.add("embed_tokens.weight", linear, c.VocabSize, h)
 	for i, kind := range c.Layers {
-		l.prefix = fmt.Sprintf("%slayers.%d.", prefix, i)
-		l.add("input_layernorm.weight", offsetNorm, h)
+		l.prefix = fmt.Sprintf("%slayers.%d.", base, i)
+		l.add("input_layernorm.weight", norm, h)
 		if kind == huggingface.FullAttention {
-			l.add("self_attn.q_proj.weight", linear, 2*c.Heads*c.HeadDim, h)
-			l.add("self_attn.k_proj.weight", linear, c.KVHeads*c.HeadDim, h)
-			l.add("self_attn.v_proj.weight", linear, c.KVHeads*c.HeadDim, h)
-			l.add("self_attn.o_proj.weight", linear, h, c.Heads*c.HeadDim)
-			l.add("self_attn.q_norm.weight", offsetNorm, c.HeadDim)
-			l.add("self_attn.k_norm.weight", offsetNorm, c.HeadDim)
+			l.qwenAttention(c, norm)
 		} else {
-			value := c.LinearValueHeads * c.LinearValueHeadDim
-			l.add("linear_attn.in_proj_qkv.weight", linear, c.ConvChannels(), h)
-			l.add("linear_attn.in_proj_z.weight", linear, value, h)
-			l.add("linear_attn.in_proj_b.weight", linear, c.LinearValueHeads, h)
-			l.add("linear_attn.in_proj_a.weight", linear, c.LinearValueHeads, h)
-			l.add("linear_attn.conv1d.weight", convTap, c.ConvChannels(), 1, c.ConvKernel)
-			l.addF32("linear_attn.A_log", logDecay, c.LinearValueHeads)
-			l.add("linear_attn.dt_bias", stepBias, c.LinearValueHeads)
-			l.addF32("linear_attn.norm.weight", plainNorm, c.LinearValueHeadDim)
-			l.add("linear_attn.out_proj.weight", linear, h, value)
+			l.deltaNet(c)
 		}
-		l.add("post_attention_layernorm.weight", offsetNorm, h)
-		l.add("mlp.gate.weight", linear, c.Experts, h)
-		l.add("mlp.experts.gate_up_proj", linear, c.Experts, 2*c.ExpertIntermediate, h)
-		l.add("mlp.experts.down_proj", linear, c.Experts, h, c.ExpertIntermediate)
-		l.add("mlp.shared_expert.gate_proj.weight", linear, c.SharedExpertIntermediate, h)
-		l.add("mlp.shared_expert.up_proj.weight", linear, c.SharedExpertIntermediate, h)
-		l.add("mlp.shared_expert.down_proj.weight", linear, h, c.SharedExpertIntermediate)
-		l.add("mlp.shared_expert_gate.weight", linear, 1, h)
+		l.add("post_attention_layernorm.weight", norm, h)
+		if c.HasExperts(i) {
+			l.qwenExperts(c)
+		} else {
+			l.mlp("mlp.", c.Intermediate, h)
+		}
 	}
-	l.prefix = prefix
-	l.add("norm.weight", offsetNorm, h)
+	l.prefix = base
+	l.add("norm.weight", norm, h)
 	if !c.TieWordEmbeddings {
 		l.prefix = ""
 		l.add("lm_head.weight", linear, c.VocabSize, h)
@@ -119,32 +115,138 @@ func qwenTensors(c *huggingface.Qwen) []tensor {
 	return l.tensors
 }
 
+func (l *list) mlp(prefix string, rows, hidden int) {
+	l.add(prefix+"gate_proj.weight", linear, rows, hidden)
+	l.add(prefix+"up_proj.weight", linear, rows, hidden)
+	l.add(prefix+"down_proj.weight", linear, hidden, rows)
+}
+
+func (l *list) qwenAttention(c *huggingface.Qwen, norm distribution) {
+	h, rows := c.HiddenSize, c.Heads*c.HeadDim
+	if !c.NoGate {
+		rows *= 2
+	}
+	l.add("self_attn.q_proj.weight", linear, rows, h)
+	l.add("self_attn.k_proj.weight", linear, c.KVHeads*c.HeadDim, h)
+	l.add("self_attn.v_proj.weight", linear, c.KVHeads*c.HeadDim, h)
+	l.add("self_attn.o_proj.weight", linear, h, c.Heads*c.HeadDim)
+	l.add("self_attn.q_norm.weight", norm, c.HeadDim)
+	l.add("self_attn.k_norm.weight", norm, c.HeadDim)
+}
+
+// deltaNet adds the tensors of a delta net. Joint projections came before the float32 ones.
+func (l *list) deltaNet(c *huggingface.Qwen) {
+	h, value, exact := c.HiddenSize, c.LinearValueHeads*c.LinearValueHeadDim, l.addF32
+	if c.JointProjections {
+		l.add("linear_attn.in_proj_qkvz.weight", linear, c.ConvChannels()+value, h)
+		l.add("linear_attn.in_proj_ba.weight", linear, 2*c.LinearValueHeads, h)
+		exact = l.add
+	} else {
+		l.add("linear_attn.in_proj_qkv.weight", linear, c.ConvChannels(), h)
+		l.add("linear_attn.in_proj_z.weight", linear, value, h)
+		l.add("linear_attn.in_proj_b.weight", linear, c.LinearValueHeads, h)
+		l.add("linear_attn.in_proj_a.weight", linear, c.LinearValueHeads, h)
+	}
+	l.add("linear_attn.conv1d.weight", convTap, c.ConvChannels(), 1, c.ConvKernel)
+	exact("linear_attn.A_log", logDecay, c.LinearValueHeads)
+	l.add("linear_attn.dt_bias", stepBias, c.LinearValueHeads)
+	exact("linear_attn.norm.weight", plainNorm, c.LinearValueHeadDim)
+	l.add("linear_attn.out_proj.weight", linear, h, value)
+}
+
+// qwenExperts adds experts as they are published: stacked from Qwen3.5 on, one by one before.
+func (l *list) qwenExperts(c *huggingface.Qwen) {
+	h := c.HiddenSize
+	l.add("mlp.gate.weight", linear, c.Experts, h)
+	if c.PlainNorms || c.JointProjections {
+		for e := range c.Experts {
+			l.mlp(fmt.Sprintf("mlp.experts.%d.", e), c.ExpertIntermediate, h)
+		}
+	} else {
+		l.add("mlp.experts.gate_up_proj", linear, c.Experts, 2*c.ExpertIntermediate, h)
+		l.add("mlp.experts.down_proj", linear, c.Experts, h, c.ExpertIntermediate)
+	}
+	if c.SharedExpertIntermediate > 0 {
+		l.mlp("mlp.shared_expert.", c.SharedExpertIntermediate, h)
+		l.add("mlp.shared_expert_gate.weight", linear, 1, h)
+	}
+}
+
 func gemmaTensors(c *huggingface.Gemma4) []tensor {
 	l := &list{prefix: prefix}
 	h := c.HiddenSize
 	l.add("embed_tokens.weight", linear, c.VocabSize, h)
-	for i, kind := range c.Layers {
+	if c.PerLayerInput > 0 {
+		l.add("embed_tokens_per_layer.weight", linear, c.VocabSize, len(c.Layers)*c.PerLayerInput)
+		l.add("per_layer_model_projection.weight", linear, len(c.Layers)*c.PerLayerInput, h)
+		l.add("per_layer_projection_norm.weight", plainNorm, c.PerLayerInput)
+	}
+	for i := range c.Layers {
 		l.prefix = fmt.Sprintf("%slayers.%d.", prefix, i)
-		g := c.Sliding
-		if kind == huggingface.FullAttention {
-			g = c.Full
-		}
-		l.add("input_layernorm.weight", plainNorm, h)
-		l.add("self_attn.q_proj.weight", linear, g.Heads*g.HeadDim, h)
-		l.add("self_attn.k_proj.weight", linear, g.KVHeads*g.HeadDim, h)
-		if kind == huggingface.SlidingAttention {
-			l.add("self_attn.v_proj.weight", linear, g.KVHeads*g.HeadDim, h)
-		}
-		l.add("self_attn.o_proj.weight", linear, h, g.Heads*g.HeadDim)
-		l.add("self_attn.q_norm.weight", plainNorm, g.HeadDim)
-		l.add("self_attn.k_norm.weight", plainNorm, g.HeadDim)
-		l.add("post_attention_layernorm.weight", plainNorm, h)
-		l.add("pre_feedforward_layernorm.weight", plainNorm, h)
-		l.add("mlp.gate_proj.weight", linear, c.IntermediateSize, h)
-		l.add("mlp.up_proj.weight", linear, c.IntermediateSize, h)
-		l.add("mlp.down_proj.weight", linear, h, c.IntermediateSize)
-		l.add("post_feedforward_layernorm.weight", plainNorm, h)
-		l.add("layer_scalar", one, 1)
+		l.gemmaLayer(c, i)
+	}
+	l.prefix = prefix
+	l.add("norm.weight", plainNorm, h)
+	if !c.TieWordEmbeddings {
+		l.prefix = ""
+		l.add("lm_head.weight", linear, c.VocabSize, h)
+	}
+	return l.tensors
+}
+
+// gemmaLayer adds layer i. Published checkpoints hold keys and values of layers that share them too.
+func (l *list) gemmaLayer(c *huggingface.Gemma4, i int) {
+	h, g := c.HiddenSize, c.Sliding
+	if c.Layers[i] == huggingface.FullAttention {
+		g = c.Full
+	}
+	l.add("input_layernorm.weight", plainNorm, h)
+	l.add("self_attn.q_proj.weight", linear, g.Heads*g.HeadDim, h)
+	l.add("self_attn.k_proj.weight", linear, g.KVHeads*g.HeadDim, h)
+	if c.Layers[i] == huggingface.SlidingAttention || c.FullValues {
+		l.add("self_attn.v_proj.weight", linear, g.KVHeads*g.HeadDim, h)
+	}
+	l.add("self_attn.o_proj.weight", linear, h, g.Heads*g.HeadDim)
+	l.add("self_attn.q_norm.weight", plainNorm, g.HeadDim)
+	l.add("self_attn.k_norm.weight", plainNorm, g.HeadDim)
+	l.add("post_attention_layernorm.weight", plainNorm, h)
+	l.add("pre_feedforward_layernorm.weight", plainNorm, h)
+	l.mlp("mlp.", c.MLPRows(i), h)
+	l.add("post_feedforward_layernorm.weight", plainNorm, h)
+	l.add("layer_scalar", one, 1)
+	if c.Experts > 0 {
+		l.add("router.proj.weight", linear, c.Experts, h)
+		l.add("router.scale", plainNorm, h)
+		l.add("router.per_expert_scale", plainNorm, c.Experts)
+		l.add("experts.gate_up_proj", linear, c.Experts, 2*c.ExpertIntermediate, h)
+		l.add("experts.down_proj", linear, c.Experts, h, c.ExpertIntermediate)
+		l.add("post_feedforward_layernorm_1.weight", plainNorm, h)
+		l.add("pre_feedforward_layernorm_2.weight", plainNorm, h)
+		l.add("post_feedforward_layernorm_2.weight", plainNorm, h)
+	}
+	if c.PerLayerInput > 0 {
+		l.add("per_layer_input_gate.weight", linear, c.PerLayerInput, h)
+		l.add("per_layer_projection.weight", linear, h, c.PerLayerInput)
+		l.add("post_per_layer_input_norm.weight", plainNorm, h)
+	}
+}
+
+func museTensors(c *huggingface.MuseGlimmer) []tensor {
+	l := &list{prefix: prefix}
+	h := c.HiddenSize
+	l.add("embed_tokens.weight", linear, c.VocabSize, h)
+	for i := range c.Layers {
+		l.prefix = fmt.Sprintf("%slayers.%d.", prefix, i)
+		l.add("input_layernorm.weight", offsetNorm, h)
+		l.add("self_attn.q_proj.weight", linear, c.Heads*c.HeadDim, h)
+		l.add("self_attn.k_proj.weight", linear, c.KVHeads*c.HeadDim, h)
+		l.add("self_attn.v_proj.weight", linear, c.KVHeads*c.HeadDim, h)
+		l.add("self_attn.gate_proj.weight", linear, c.Heads*c.HeadDim, h)
+		l.add("self_attn.o_proj.weight", linear, h, c.Heads*c.HeadDim)
+		l.add("post_attention_layernorm.weight", offsetNorm, h)
+		l.add("pre_feedforward_layernorm.weight", offsetNorm, h)
+		l.mlp("mlp.", c.Intermediate, h)
+		l.add("post_feedforward_layernorm.weight", offsetNorm, h)
 	}
 	l.prefix = prefix
 	l.add("norm.weight", plainNorm, h)
