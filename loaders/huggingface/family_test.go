@@ -82,7 +82,9 @@ func TestFamilies(t *testing.T) {
 		{"qwen3, yarn", "qwen3-tiny", "qwen3", []edit{{"rope_scaling", map[string]any{"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 2048}}},
 			qwen(qwen3Tiny, func(c *Qwen) { c.RopeScaling, c.MaxPositions = yarn(nil), 8192 })},
 		{"qwen3, yarn of an older file", "qwen3-tiny", "qwen3", []edit{{"rope_scaling", map[string]any{"type": "yarn", "factor": 4}}},
-			qwen(qwen3Tiny, func(c *Qwen) { c.RopeScaling, c.MaxPositions = yarn(func(s *RopeScaling) { s.Positions = 4096 }), 16384 })},
+			qwen(qwen3Tiny, func(c *Qwen) {
+				c.RopeScaling, c.MaxPositions = yarn(func(s *RopeScaling) { s.Positions = 4096 }), 16384
+			})},
 		{"qwen3, all keys of yarn", "qwen3-tiny", "qwen3", []edit{{"rope_parameters", map[string]any{"rope_type": "yarn", "rope_theta": 1e6, "factor": 4, "original_max_position_embeddings": 1024,
 			"beta_fast": 16, "beta_slow": 2, "truncate": false, "attention_factor": 1.5, "mscale": 0.5, "mscale_all_dim": 0.25}}},
 			qwen(qwen3Tiny, func(c *Qwen) {
