@@ -212,3 +212,41 @@ func TestFP8(t *testing.T) {
 		require.True(t, seen[name] && seen[name+"_scale_inv"], name)
 	}
 }
+
+// TestTinyGGUF: GGUF files as llama.cpp's converter writes them give the logits of the checkpoint they were made of, bit
+// for bit where the matrices are the same numbers, and near ones where they are quantized.
+func TestTinyGGUF(t *testing.T) {
+	for _, test := range tinies {
+		if test.family == "museglimmer" || test.family == "gemma4unified" {
+			continue // the latter's files are those of a Gemma 4; of the former there is no reader
+		}
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			ids := someTokens(40, 1)
+			run := func(c *Checkpoint) [][]float32 {
+				return newSession(t, build(t, c, Options{MaxSeqLen: 64, NoSampler: true})).feed(ids, 0, 7)
+			}
+			checkpoint := openCheckpoint(t, chatCheckpoint(test.name))
+			want := run(checkpoint)
+			for _, kind := range []string{"BF16", "F32", "Q8_0"} {
+				c := openGGUF(t, writeGGUF(t, test.name, kind), false)
+				require.Equal(t, test.family, c.Family())
+				require.Equal(t, checkpoint.Model.Config.Depth(), c.Model.Config.Depth())
+				got := run(c)
+				if kind != "Q8_0" {
+					require.Equal(t, want, got, kind)
+					continue
+				}
+				difference, size := 0.0, 0.0
+				for i := range want {
+					for j, w := range want[i] {
+						difference += math.Abs(float64(w - got[i][j]))
+						size += math.Abs(float64(w))
+					}
+				}
+				require.Less(t, difference, 0.25*size) // some tokens go to other experts
+				require.NotZero(t, difference)
+			}
+		})
+	}
+}

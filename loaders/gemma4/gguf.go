@@ -2,6 +2,7 @@ package gemma4
 
 import (
 	"fmt"
+	"maps"
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/numeric"
@@ -35,7 +36,28 @@ var ggufNames = gguf.Names{
 	"blk.ffn_gate.weight": "layers.mlp.gate_proj.weight",
 	"blk.ffn_up.weight":   "layers.mlp.up_proj.weight",
 	"blk.ffn_down.weight": "layers.mlp.down_proj.weight",
+
+	"blk.ffn_gate_inp.weight":     "layers.router.proj.weight",
+	"blk.ffn_gate_inp.scale":      "layers.router.scale",
+	"blk.ffn_down_exps.scale":     "layers.router.per_expert_scale",
+	"blk.ffn_gate_up_exps.weight": "layers.experts.gate_up_proj",
+	"blk.ffn_gate_exps.weight":    "layers.experts.gate_proj.weight",
+	"blk.ffn_up_exps.weight":      "layers.experts.up_proj.weight",
+	"blk.pre_ffw_norm_2.weight":   "layers.pre_feedforward_layernorm_2.weight",
+	"blk.post_ffw_norm_1.weight":  "layers.post_feedforward_layernorm_1.weight",
+	"blk.post_ffw_norm_2.weight":  "layers.post_feedforward_layernorm_2.weight",
+
+	"per_layer_token_embd.weight": "embed_tokens_per_layer.weight",
+	"per_layer_model_proj.weight": "per_layer_model_projection.weight",
+	"per_layer_proj_norm.weight":  "per_layer_projection_norm.weight",
+	"blk.inp_gate.weight":         "layers.per_layer_input_gate.weight",
+	"blk.proj.weight":             "layers.per_layer_projection.weight",
+	"blk.post_norm.weight":        "layers.post_per_layer_input_norm.weight",
 }
+
+// downExperts is the name of the tensor whose name in transformers depends on how the file holds the other matrices of
+// experts.
+const downExperts = "blk.ffn_down_exps.weight"
 
 // freqsName is the tensor with the divisors of the frequencies of full layers, which is configuration to
 // transformers: 1 for the pairs that are rotated and a huge number for the others.
@@ -47,18 +69,15 @@ func FromGGUF(m *gguf.Model, superblocks bool) (config map[string]any, tensors [
 	k := m.Keys()
 	key := func(name string) string { return "gemma4." + name }
 	layers := k.Layers("gemma4")
-	for _, none := range []string{"attention.shared_kv_layers", "embedding_length_per_layer_input", "expert_count"} {
-		if k.IntOr(key(none), 0) != 0 {
-			k.Fault(key(none), "0, the only value that etc supports")
-		}
-	}
 	types, perLayer := layerTypes(k, layers)
+	shared := k.IntOr(key("attention.shared_kv_layers"), 0)
+	rows, doubleWide := feedForward(k, layers, shared)
 	full, sliding := k.Int(key("attention.key_length"), 2), k.Int(key("attention.key_length_swa"), 2)
 	fullHeads, slidingHeads := keyValueHeads(k, perLayer)
 	_, untied := m.Tensor("output.weight")
 	config = map[string]any{
-		"architectures": []string{"Gemma4ForCausalLM"}, "model_type": "gemma4_text", "attention_k_eq_v": true, "hidden_size_per_layer_input": 0,
-		"vocab_size": k.Vocabulary(), "hidden_size": k.Int(key("embedding_length"), 1), "intermediate_size": feedForward(k, layers), "tie_word_embeddings": !untied,
+		"architectures": []string{"Gemma4ForCausalLM"}, "model_type": "gemma4_text", "attention_k_eq_v": !hasFullValues(m, perLayer),
+		"vocab_size": k.Vocabulary(), "hidden_size": k.Int(key("embedding_length"), 1), "intermediate_size": rows, "tie_word_embeddings": !untied,
 		"num_hidden_layers": layers, "layer_types": types, "sliding_window": k.Int(key("attention.sliding_window"), 1),
 		"num_attention_heads": k.Int(key("attention.head_count"), 1), "head_dim": sliding, "num_key_value_heads": slidingHeads,
 		"global_head_dim": full, "num_global_key_value_heads": fullHeads,
@@ -67,6 +86,12 @@ func FromGGUF(m *gguf.Model, superblocks bool) (config map[string]any, tensors [
 			"sliding_attention": map[string]any{"rope_type": "default", "rope_theta": k.Float(key("rope.freq_base_swa"))},
 		},
 		"rms_norm_eps": k.Float(key("attention.layer_norm_rms_epsilon")), "max_position_embeddings": k.Int(key("context_length"), 1), "final_logit_softcapping": nil,
+	}
+	config["num_kv_shared_layers"], config["use_double_wide_mlp"] = shared, doubleWide
+	config["hidden_size_per_layer_input"], config["vocab_size_per_layer_input"] = k.IntOr(key("embedding_length_per_layer_input"), 0), k.Vocabulary()
+	if n := k.IntOr(key("expert_count"), 0); n > 0 {
+		config["enable_moe_block"], config["num_experts"] = true, n
+		config["top_k_experts"], config["moe_intermediate_size"] = k.Int(key("expert_used_count"), 1), k.Int(key("expert_feed_forward_length"), 1)
 	}
 	if k.Has(key("final_logit_softcapping")) {
 		config["final_logit_softcapping"] = k.Float(key("final_logit_softcapping"))
@@ -77,11 +102,16 @@ func FromGGUF(m *gguf.Model, superblocks bool) (config map[string]any, tensors [
 	if err := k.Err(); err != nil {
 		return nil, nil, err
 	}
+	_, joint := m.Tensor("blk.0.ffn_gate_up_exps.weight")
+	names := maps.Clone(ggufNames)
+	if names[downExperts] = "layers.experts.down_proj.weight"; joint {
+		names[downExperts] = "layers.experts.down_proj"
+	}
 	for _, t := range m.Tensors() {
 		if t.Name == freqsName {
 			continue
 		}
-		as, _ := ggufNames.Find(t.Name)
+		as, _ := names.Find(t.Name)
 		tensors = append(tensors, t.Tensor(as, superblocks))
 	}
 	return config, tensors, nil
@@ -129,20 +159,37 @@ func keyValueHeads(k *gguf.Keys, slides []bool) (full, sliding int64) {
 	return full, sliding
 }
 
-// feedForward reads the rows of the MLPs, which must be as many in every layer.
-func feedForward(k *gguf.Keys, layers int) int64 {
-	const key = "gemma4.feed_forward_length"
-	rows := k.Ints(key, layers)
-	if rows == nil {
-		k.Fault(key, "an integer")
-		return 1
-	}
-	for _, n := range rows {
-		if n != rows[0] {
-			k.Fault(key, "one number for all layers")
+// hasFullValues reports whether full layers have a value projection.
+func hasFullValues(m *gguf.Model, slides []bool) bool {
+	for i, s := range slides {
+		if _, ok := m.Tensor(fmt.Sprintf("blk.%d.attn_v.weight", i)); ok && !s {
+			return true
 		}
 	}
-	return rows[0]
+	return false
+}
+
+// feedForward reads the rows of the MLPs, which must be as many in every layer but those that share keys and values,
+// where there may be twice as many.
+func feedForward(k *gguf.Keys, layers, shared int) (rows int64, doubleWide bool) {
+	const key = "gemma4.feed_forward_length"
+	list := k.Ints(key, layers)
+	if list == nil {
+		k.Fault(key, "an integer")
+		return 1, false
+	}
+	doubleWide = shared > 0 && list[layers-1] == 2*list[0]
+	for i, n := range list[:layers] {
+		want := list[0]
+		if doubleWide && i >= layers-shared {
+			want *= 2
+		}
+		if n != want {
+			k.Fault(key, "one number for all layers, or twice as many in those that share keys and values")
+			break
+		}
+	}
+	return list[0], doubleWide
 }
 
 // rotaryFactor gives the part of the head that full layers rotate.

@@ -283,12 +283,14 @@ func (s *Source) AddGGUF(g *GGUF, kind func(name string) string) error {
 	if s.Arch == "gemma4" {
 		add = s.gemmaGGUF
 	}
-	if err := s.tokenizerGGUF(g); err != nil {
-		return err
+	if s.Files[huggingface.TokenizerFile] != nil {
+		if err := s.tokenizerGGUF(g); err != nil {
+			return err
+		}
 	}
 	add(g, func(name string, t *Tensor) {
 		as := "F32"
-		if len(t.Shape) > 1 && !strings.Contains(name, "norm") && !strings.Contains(name, "conv1d") && !strings.Contains(name, "ffn_gate_inp") {
+		if len(t.Shape) > 1 && !strings.Contains(name, "norm") && !strings.Contains(name, "conv1d") && !strings.Contains(name, "ffn_gate_inp") && t.Shape[len(t.Shape)-1]%32 == 0 {
 			if as = kind(name); strings.HasSuffix(as, "_K") && t.Shape[len(t.Shape)-1]%256 != 0 {
 				as = "Q8_0" // as llama-quantize falls back
 			}
@@ -318,7 +320,11 @@ func (s *Source) gemmaGGUF(g *GGUF, add func(string, *Tensor)) {
 	key("block_count", len(c.Layers))
 	key("context_length", c.MaxPositions)
 	key("embedding_length", c.HiddenSize)
-	key("feed_forward_length", c.IntermediateSize)
+	rows := make([]int, len(c.Layers))
+	for i := range rows {
+		rows[i] = c.MLPRows(i)
+	}
+	key("feed_forward_length", rows)
 	key("attention.head_count", c.Full.Heads)
 	key("attention.layer_norm_rms_epsilon", c.RMSNormEps)
 	key("attention.key_length", c.Full.HeadDim)
@@ -326,8 +332,13 @@ func (s *Source) gemmaGGUF(g *GGUF, add func(string, *Tensor)) {
 	key("attention.key_length_swa", c.Sliding.HeadDim)
 	key("attention.value_length_swa", c.Sliding.HeadDim)
 	key("attention.sliding_window", c.SlidingWindow)
-	key("attention.shared_kv_layers", 0)
-	key("embedding_length_per_layer_input", 0)
+	key("attention.shared_kv_layers", c.SharedKVLayers)
+	key("embedding_length_per_layer_input", c.PerLayerInput)
+	if c.Experts > 0 {
+		key("expert_count", c.Experts)
+		key("expert_used_count", c.ExpertsPerToken)
+		key("expert_feed_forward_length", c.ExpertIntermediate)
+	}
 	key("final_logit_softcapping", c.FinalLogitSoftcap)
 	key("rope.freq_base", c.Full.RopeTheta)
 	key("rope.freq_base_swa", c.Sliding.RopeTheta)
@@ -354,13 +365,18 @@ func (s *Source) gemmaGGUF(g *GGUF, add func(string, *Tensor)) {
 			"self_attn.q_proj.weight": "attn_q.weight", "self_attn.k_proj.weight": "attn_k.weight", "self_attn.v_proj.weight": "attn_v.weight", "self_attn.o_proj.weight": "attn_output.weight",
 			"self_attn.q_norm.weight": "attn_q_norm.weight", "self_attn.k_norm.weight": "attn_k_norm.weight",
 			"mlp.gate_proj.weight": "ffn_gate.weight", "mlp.up_proj.weight": "ffn_up.weight", "mlp.down_proj.weight": "ffn_down.weight",
+			"router.proj.weight": "ffn_gate_inp.weight", "router.scale": "ffn_gate_inp.scale", "router.per_expert_scale": "ffn_down_exps.scale",
+			"experts.gate_up_proj": "ffn_gate_up_exps.weight", "experts.down_proj": "ffn_down_exps.weight", "pre_feedforward_layernorm_2.weight": "pre_ffw_norm_2.weight",
+			"post_feedforward_layernorm_1.weight": "post_ffw_norm_1.weight", "post_feedforward_layernorm_2.weight": "post_ffw_norm_2.weight",
+			"embed_tokens_per_layer.weight": "per_layer_token_embd.weight", "per_layer_model_projection.weight": "per_layer_model_proj.weight", "per_layer_projection_norm.weight": "per_layer_proj_norm.weight",
+			"per_layer_input_gate.weight": "inp_gate.weight", "per_layer_projection.weight": "proj.weight", "post_per_layer_input_norm.weight": "post_norm.weight",
 		}), s.Tensors[name])
 	}
 }
 
 func (s *Source) qwenGGUF(g *GGUF, add func(string, *Tensor)) {
 	c := s.config.(*huggingface.Qwen)
-	key := func(name string, value any) { g.Key("qwen35moe."+name, value) }
+	key := func(name string, value any) { g.Key(s.Arch+"."+name, value) }
 	key("block_count", len(c.Layers))
 	key("context_length", c.MaxPositions)
 	key("embedding_length", c.HiddenSize)
@@ -372,21 +388,19 @@ func (s *Source) qwenGGUF(g *GGUF, add func(string, *Tensor)) {
 	key("rope.freq_base", c.RopeTheta)
 	key("rope.dimension_count", c.RotaryDim)
 	key("rope.dimension_sections", []int{c.RotaryDim/2 - 2*(c.RotaryDim/6), c.RotaryDim / 6, c.RotaryDim / 6, 0})
-	key("expert_count", c.Experts)
-	key("expert_used_count", c.ExpertsPerToken)
-	key("expert_feed_forward_length", c.ExpertIntermediate)
-	key("expert_shared_feed_forward_length", c.SharedExpertIntermediate)
-	key("ssm.conv_kernel", c.ConvKernel)
-	key("ssm.state_size", c.LinearKeyHeadDim)
-	key("ssm.group_count", c.LinearKeyHeads)
-	key("ssm.time_step_rank", c.LinearValueHeads)
-	key("ssm.inner_size", c.LinearValueHeads*c.LinearValueHeadDim)
-	var recurrent []bool
-	for _, kind := range c.Layers {
-		recurrent = append(recurrent, kind == huggingface.LinearAttention)
+	if c.Experts > 0 {
+		key("expert_count", c.Experts)
+		key("expert_used_count", c.ExpertsPerToken)
+		key("expert_feed_forward_length", c.ExpertIntermediate)
+		if c.SharedExpertIntermediate > 0 {
+			key("expert_shared_feed_forward_length", c.SharedExpertIntermediate)
+		}
+	} else {
+		key("feed_forward_length", c.Intermediate)
 	}
-	key("attention.recurrent_layers", recurrent)
-	key("full_attention_interval", 4)
+	if c.LinearKeyHeads > 0 {
+		s.deltaNetKeys(c, key)
+	}
 	names := map[string]string{
 		"embed_tokens.weight": "token_embd.weight", "norm.weight": "output_norm.weight", "lm_head.weight": "output.weight",
 		"input_layernorm.weight": "attn_norm.weight", "post_attention_layernorm.weight": "post_attention_norm.weight",
@@ -395,9 +409,21 @@ func (s *Source) qwenGGUF(g *GGUF, add func(string, *Tensor)) {
 		"linear_attn.in_proj_qkv.weight": "attn_qkv.weight", "linear_attn.in_proj_z.weight": "attn_gate.weight", "linear_attn.in_proj_a.weight": "ssm_alpha.weight",
 		"linear_attn.in_proj_b.weight": "ssm_beta.weight", "linear_attn.conv1d.weight": "ssm_conv1d.weight", "linear_attn.dt_bias": "ssm_dt.bias", "linear_attn.A_log": "ssm_a",
 		"linear_attn.norm.weight": "ssm_norm.weight", "linear_attn.out_proj.weight": "ssm_out.weight",
+		"linear_attn.in_proj_ba.weight": "ssm_ba.weight",
+		"mlp.gate_proj.weight":          "ffn_gate.weight", "mlp.up_proj.weight": "ffn_up.weight", "mlp.down_proj.weight": "ffn_down.weight",
 		"mlp.gate.weight": "ffn_gate_inp.weight", "mlp.shared_expert_gate.weight": "ffn_gate_inp_shexp.weight", "mlp.experts.down_proj": "ffn_down_exps.weight",
 		"mlp.shared_expert.gate_proj.weight": "ffn_gate_shexp.weight", "mlp.shared_expert.up_proj.weight": "ffn_up_shexp.weight", "mlp.shared_expert.down_proj.weight": "ffn_down_shexp.weight",
 	}
+	if c.PlainNorms { // conversion/qwen.py has the older models' name here
+		names["post_attention_layernorm.weight"] = "ffn_norm.weight"
+	}
+	tiled := func(t *Tensor, first, dim int) *Tensor {
+		if c.JointProjections { // whose heads stay in the authors' order
+			return t
+		}
+		return t.tiled(c, first, dim)
+	}
+	s.stackExperts(c)
 	qk := 2 * c.LinearKeyHeads * c.LinearKeyHeadDim
 	for _, name := range s.Names() {
 		t, as := s.Tensors[name], layerName(name, names)
@@ -410,32 +436,90 @@ func (s *Source) qwenGGUF(g *GGUF, add func(string, *Tensor)) {
 		}
 		_, inner, _ := strings.Cut(strings.TrimPrefix(name, "layers."), ".")
 		switch inner {
+		case "linear_attn.in_proj_qkvz.weight":
+			qkv, z := t.apart(c)
+			add(layerName(strings.Replace(name, "qkvz", "qkv", 1), names), qkv)
+			add(layerName(strings.Replace(name, "qkvz", "z", 1), names), z)
+			continue
 		case "linear_attn.in_proj_qkv.weight":
-			t = t.tiled(c, qk, c.LinearValueHeadDim)
+			t = tiled(t, qk, c.LinearValueHeadDim)
 		case "linear_attn.conv1d.weight":
-			t = (&Tensor{Shape: []int{t.Shape[0], t.Shape[2]}, Values: t.Values}).tiled(c, qk, c.LinearValueHeadDim)
+			t = tiled(&Tensor{Shape: []int{t.Shape[0], t.Shape[2]}, Values: t.Values}, qk, c.LinearValueHeadDim)
 		case "linear_attn.in_proj_z.weight":
-			t = t.tiled(c, 0, c.LinearValueHeadDim)
+			t = tiled(t, 0, c.LinearValueHeadDim)
 		case "linear_attn.in_proj_a.weight", "linear_attn.in_proj_b.weight":
-			t = t.tiled(c, 0, 1)
+			t = tiled(t, 0, 1)
 		case "linear_attn.dt_bias", "linear_attn.A_log":
 			flat := &Tensor{Shape: []int{len(t.Values), 1}, Values: t.Values}
-			t = &Tensor{Shape: t.Shape, Values: flat.tiled(c, 0, 1).Values}
+			t = &Tensor{Shape: t.Shape, Values: slices.Clone(tiled(flat, 0, 1).Values)}
 			for i, v := range t.Values {
 				if inner == "linear_attn.A_log" {
 					t.Values[i] = -numeric.Exp32(v)
 				}
 			}
 		case "linear_attn.out_proj.weight":
-			t = t.transposed().tiled(c, 0, c.LinearValueHeadDim).transposed()
+			t = tiled(t.transposed(), 0, c.LinearValueHeadDim).transposed()
 		case "mlp.shared_expert_gate.weight":
 			t = &Tensor{Shape: t.Shape[1:], Values: t.Values}
 		}
-		if strings.HasSuffix(name, "norm.weight") && inner != "linear_attn.norm.weight" {
+		if !c.PlainNorms && strings.HasSuffix(name, "norm.weight") && inner != "linear_attn.norm.weight" {
 			t = t.plus(1)
 		}
 		add(as, t)
 	}
+}
+
+func (s *Source) deltaNetKeys(c *huggingface.Qwen, key func(string, any)) {
+	key("ssm.conv_kernel", c.ConvKernel)
+	key("ssm.state_size", c.LinearKeyHeadDim)
+	key("ssm.group_count", c.LinearKeyHeads)
+	key("ssm.time_step_rank", c.LinearValueHeads)
+	key("ssm.inner_size", c.LinearValueHeads*c.LinearValueHeadDim)
+	var recurrent []bool
+	for _, kind := range c.Layers {
+		recurrent = append(recurrent, kind == huggingface.LinearAttention)
+	}
+	key("attention.recurrent_layers", recurrent)
+	key("full_attention_interval", 4)
+}
+
+// stackExperts joins the matrices of experts that are stored one by one, as the converter does.
+func (s *Source) stackExperts(c *huggingface.Qwen) {
+	for i := range c.Layers {
+		for fused, parts := range map[string][]string{"gate_up_proj": {"gate_proj", "up_proj"}, "down_proj": {"down_proj"}} {
+			base := fmt.Sprintf("layers.%d.mlp.experts.", i)
+			all := &Tensor{}
+			for e := range c.Experts {
+				for _, part := range parts {
+					name := fmt.Sprintf("%s%d.%s.weight", base, e, part)
+					t := s.Tensors[name]
+					if t == nil {
+						continue
+					}
+					delete(s.Tensors, name)
+					all.Values = append(all.Values, t.Values...)
+					all.Shape = []int{c.Experts, len(parts) * t.Shape[0], t.Shape[1]}
+				}
+			}
+			if all.Shape != nil {
+				s.Tensors[base+fused] = all
+			}
+		}
+	}
+}
+
+// apart takes a joint projection apart, whose rows are grouped by key head.
+func (t *Tensor) apart(c *huggingface.Qwen) (qkv, z *Tensor) {
+	cols, keys, values := t.Shape[1], c.LinearKeyHeadDim, c.LinearValueHeads/c.LinearKeyHeads*c.LinearValueHeadDim
+	take := func(start, count int) (out []float32) {
+		for k := range c.LinearKeyHeads {
+			from := k*(2*keys+2*values) + start
+			out = append(out, t.Values[from*cols:(from+count)*cols]...)
+		}
+		return out
+	}
+	tensor := func(v []float32) *Tensor { return &Tensor{Shape: []int{len(v) / cols, cols}, Values: v} }
+	return tensor(slices.Concat(take(0, keys), take(keys, keys), take(2*keys, values))), tensor(take(2*keys+values, values))
 }
 
 // tiled brings the heads of values, behind the first rows, from grouped by key head to the order in which the first

@@ -2,11 +2,14 @@ package inputtest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -25,13 +28,16 @@ type Tensor struct {
 // Source is a checkpoint in memory.
 type Source struct {
 	Config  map[string]any
-	Arch    string             // "qwen35moe" or "gemma4"
+	Arch    string             // the family's name: "qwen35moe"
 	Tensors map[string]*Tensor // names inside the language model: "layers.0.input_layernorm.weight"
 	Files   map[string][]byte  // the other text files
 	config  huggingface.Config
 }
 
-// Read reads a directory with one safetensors file.
+// beside matches the tensors of modules beside the language model.
+var beside = regexp.MustCompile(`^(model\.)?(mtp|visual|vision_|embed_vision|audio_|embed_audio)`)
+
+// Read reads a directory. It may have no tokenizer.
 func Read(dir string) (*Source, error) {
 	s := &Source{Tensors: map[string]*Tensor{}, Files: map[string][]byte{}}
 	m, err := huggingface.Load(dir)
@@ -39,12 +45,12 @@ func Read(dir string) (*Source, error) {
 		return nil, err
 	}
 	s.config = m.Config
-	s.Arch = map[bool]string{true: "qwen35moe", false: "gemma4"}[strings.HasPrefix(m.Architecture, "Qwen")]
+	s.Arch = m.Family
 	if err := json.Unmarshal(m.Files.Config, &s.Config); err != nil {
 		return nil, err
 	}
 	for _, name := range []string{huggingface.TokenizerFile, huggingface.TokenizerConfigFile, huggingface.GenerationConfigFile} {
-		if s.Files[name], err = os.ReadFile(filepath.Join(dir, name)); err != nil {
+		if s.Files[name], err = os.ReadFile(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 	}
@@ -54,6 +60,9 @@ func Read(dir string) (*Source, error) {
 	}
 	defer files.Close()
 	for _, t := range files.Tensors() {
+		if beside.MatchString(t.Name) {
+			continue
+		}
 		raw, err := io.ReadAll(t.Reader())
 		if err != nil {
 			return nil, err

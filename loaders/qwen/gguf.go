@@ -9,16 +9,17 @@ import (
 	"github.com/etc-ml/etc/loaders/huggingface"
 )
 
-// GGUF are the names of architectures of GGUF files that FromGGUF reads.
-var GGUF = []string{"qwen35moe"}
+// GGUF are the names of architectures of GGUF files that FromGGUF reads, which are those of families.
+var GGUF = []string{"qwen35moe", "qwen35", "qwen3next", "qwen3moe", "qwen3"}
 
-// ggufNames are llama.cpp's names (gguf-py/gguf/constants.py, MODEL_ARCH.QWEN35MOE).
+// ggufNames are llama.cpp's names (gguf-py/gguf/constants.py, MODEL_ARCH.QWEN35MOE and its neighbours).
 var ggufNames = gguf.Names{
 	"token_embd.weight":              "embed_tokens.weight",
 	"output_norm.weight":             "norm.weight",
 	"output.weight":                  builder.Head,
 	"blk.attn_norm.weight":           "layers.input_layernorm.weight",
 	"blk.post_attention_norm.weight": "layers.post_attention_layernorm.weight",
+	"blk.ffn_norm.weight":            "layers.post_attention_layernorm.weight",
 
 	"blk.attn_q.weight":      "layers.self_attn.q_proj.weight",
 	"blk.attn_k.weight":      "layers.self_attn.k_proj.weight",
@@ -31,11 +32,17 @@ var ggufNames = gguf.Names{
 	"blk.attn_gate.weight":  "layers.linear_attn.in_proj_z.weight",
 	"blk.ssm_alpha.weight":  "layers.linear_attn.in_proj_a.weight",
 	"blk.ssm_beta.weight":   "layers.linear_attn.in_proj_b.weight",
+	"blk.ssm_ba.weight":     "layers.linear_attn.in_proj_ba.weight",
+	"blk.ssm_in.weight":     "layers.linear_attn.in_proj_qkvz.weight",
 	"blk.ssm_conv1d.weight": "layers.linear_attn.conv1d.weight",
 	"blk.ssm_dt.bias":       "layers.linear_attn.dt_bias",
 	"blk.ssm_a":             "layers.linear_attn." + Rate,
 	"blk.ssm_norm.weight":   "layers.linear_attn.norm.weight",
 	"blk.ssm_out.weight":    "layers.linear_attn.out_proj.weight",
+
+	"blk.ffn_gate.weight": "layers.mlp.gate_proj.weight",
+	"blk.ffn_up.weight":   "layers.mlp.up_proj.weight",
+	"blk.ffn_down.weight": "layers.mlp.down_proj.weight",
 
 	"blk.ffn_gate_inp.weight":       "layers.mlp.gate.weight",
 	"blk.ffn_gate_exps.weight":      "layers.mlp.experts.gate_proj.weight",
@@ -54,39 +61,33 @@ const maxHeads = 1 << 12
 // llama.cpp's converter does to them (conversion/qwen.py) is undone, but that norms stay what they multiply by and
 // A_log stays -exp(A_log): see [Rate] and [builder.Tensors].Multipliers.
 func FromGGUF(m *gguf.Model, superblocks bool) (config map[string]any, tensors []builder.Tensor, err error) {
-	k := m.Keys()
-	key := func(name string) string { return "qwen35moe." + name }
-	layers := k.Layers("qwen35moe") - k.IntOr(key("nextn_predict_layers"), 0)
+	g := reader{m.Keys(), m.Keys().Text("general.architecture")}
+	layers := g.Layers(g.arch) - g.IntOr(g.key("nextn_predict_layers"), 0)
 	if layers < 1 {
-		k.Fault(key("nextn_predict_layers"), "fewer layers than block_count has")
+		g.Fault(g.key("nextn_predict_layers"), "fewer layers than block_count has")
 		layers = 1
 	}
-	head, keyHeads, valueHeads := k.Int(key("attention.key_length"), 1), k.Int(key("ssm.group_count"), 1), k.Int(key("ssm.time_step_rank"), 1)
-	keyDim, inner := k.Int(key("ssm.state_size"), 1), k.Int(key("ssm.inner_size"), 1)
-	if valueHeads > maxHeads || valueHeads%keyHeads != 0 || inner%valueHeads != 0 {
-		k.Fault(key("ssm.time_step_rank"), "a multiple of ssm.group_count that divides ssm.inner_size")
-	}
-	if k.IntOr(key("attention.value_length"), head) != head {
-		k.Fault(key("attention.value_length"), "attention.key_length")
-	}
+	family, _ := huggingface.FamilyNamed(g.arch)
 	_, untied := m.Tensor("output.weight")
 	config = map[string]any{
-		"architectures": []string{"Qwen3_5MoeForCausalLM"}, "model_type": "qwen3_5_moe_text",
-		"vocab_size": k.Vocabulary(), "hidden_size": k.Int(key("embedding_length"), 1), "tie_word_embeddings": !untied,
-		"num_hidden_layers": layers, "layer_types": layerTypes(k, layers),
-		"num_attention_heads": k.Int(key("attention.head_count"), 1), "num_key_value_heads": keyValueHeads(k, layers), "head_dim": head,
-		"rope_parameters": map[string]any{"rope_type": "default", "rope_theta": k.Float(key("rope.freq_base")),
-			"partial_rotary_factor": float64(k.IntOr(key("rope.dimension_count"), head)) / float64(head)},
-		"linear_num_key_heads": keyHeads, "linear_num_value_heads": valueHeads, "linear_key_head_dim": keyDim, "linear_value_head_dim": inner / valueHeads,
-		"linear_conv_kernel_dim": k.Int(key("ssm.conv_kernel"), 1),
-		"num_experts":            k.Int(key("expert_count"), 1), "num_experts_per_tok": k.Int(key("expert_used_count"), 1),
-		"moe_intermediate_size": k.Int(key("expert_feed_forward_length"), 1), "shared_expert_intermediate_size": k.Int(key("expert_shared_feed_forward_length"), 1),
-		"rms_norm_eps": k.Float(key("attention.layer_norm_rms_epsilon")), "max_position_embeddings": k.Int(key("context_length"), 1),
+		"architectures": family.Classes[:1], "model_type": family.Types[0],
+		"vocab_size": g.Vocabulary(), "hidden_size": g.Int(g.key("embedding_length"), 1), "tie_word_embeddings": !untied, "num_hidden_layers": layers,
+		"rms_norm_eps": g.Float(g.key("attention.layer_norm_rms_epsilon")), "max_position_embeddings": g.Int(g.key("context_length"), 1),
 	}
-	if err := k.Err(); err != nil {
+	g.attention(config, layers)
+	u := undo{superblocks: superblocks}
+	if g.Has(g.key("ssm.state_size")) {
+		u = g.deltaNet(config, layers)
+		u.superblocks = superblocks
+	}
+	if g.Has(g.key("expert_count")) {
+		g.experts(config)
+	} else {
+		config["intermediate_size"] = g.Int(g.key("feed_forward_length"), 1)
+	}
+	if err := g.Err(); err != nil {
 		return nil, nil, err
 	}
-	u := undo{groupedHeads(keyHeads, valueHeads), 2 * keyHeads * keyDim, superblocks}
 	for _, t := range m.Tensors() {
 		as, layer := ggufNames.Find(t.Name)
 		if layer >= layers {
@@ -97,15 +98,67 @@ func FromGGUF(m *gguf.Model, superblocks bool) (config map[string]any, tensors [
 	return config, tensors, nil
 }
 
+// reader reads the metadata of an architecture.
+type reader struct {
+	*gguf.Keys
+	arch string
+}
+
+func (g reader) key(name string) string { return g.arch + "." + name }
+
+func (g reader) attention(config map[string]any, layers int) {
+	head := g.Int(g.key("attention.key_length"), 1)
+	if g.IntOr(g.key("attention.value_length"), head) != head {
+		g.Fault(g.key("attention.value_length"), "attention.key_length")
+	}
+	config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"] = g.Int(g.key("attention.head_count"), 1), g.keyValueHeads(layers), head
+	rope := map[string]any{"rope_type": "default", "rope_theta": g.Float(g.key("rope.freq_base")),
+		"partial_rotary_factor": float64(g.IntOr(g.key("rope.dimension_count"), head)) / float64(head)}
+	if scaling := g.Text(g.key("rope.scaling.type")); scaling != "" && scaling != "none" {
+		rope["rope_type"], rope["factor"] = scaling, g.Float(g.key("rope.scaling.factor"))
+		if scaling == "yarn" {
+			rope["original_max_position_embeddings"] = g.Int(g.key("rope.scaling.original_context_length"), 1)
+		}
+	}
+	config["rope_parameters"] = rope
+}
+
+func (g reader) experts(config map[string]any) {
+	config["num_experts"], config["num_experts_per_tok"] = g.Int(g.key("expert_count"), 1), g.Int(g.key("expert_used_count"), 1)
+	config["moe_intermediate_size"], config["norm_topk_prob"] = g.Int(g.key("expert_feed_forward_length"), 1), true
+	if g.Has(g.key("expert_shared_feed_forward_length")) {
+		config["shared_expert_intermediate_size"] = g.Int(g.key("expert_shared_feed_forward_length"), 1)
+	}
+}
+
+// deltaNet reads what delta nets need, and tells what the converter has done to their tensors: heads of values are in
+// the authors' order in files of the first family that had them.
+func (g reader) deltaNet(config map[string]any, layers int) undo {
+	keyHeads, valueHeads := g.Int(g.key("ssm.group_count"), 1), g.Int(g.key("ssm.time_step_rank"), 1)
+	keyDim, inner := g.Int(g.key("ssm.state_size"), 1), g.Int(g.key("ssm.inner_size"), 1)
+	if valueHeads > maxHeads || valueHeads%keyHeads != 0 || inner%valueHeads != 0 {
+		g.Fault(g.key("ssm.time_step_rank"), "a multiple of ssm.group_count that divides ssm.inner_size")
+		return undo{}
+	}
+	config["layer_types"] = g.layerTypes(layers)
+	config["linear_num_key_heads"], config["linear_num_value_heads"] = keyHeads, valueHeads
+	config["linear_key_head_dim"], config["linear_value_head_dim"] = keyDim, inner/valueHeads
+	config["linear_conv_kernel_dim"] = g.Int(g.key("ssm.conv_kernel"), 1)
+	if g.arch == "qwen3next" {
+		return undo{}
+	}
+	return undo{heads: groupedHeads(keyHeads, valueHeads), qkRows: 2 * keyHeads * keyDim}
+}
+
 // layerTypes reads which layers are delta nets: a flag for each, or the interval of the others.
-func layerTypes(k *gguf.Keys, layers int) []string {
-	const key = "qwen35moe.attention.recurrent_layers"
-	flags := k.Bools(key)
+func (g reader) layerTypes(layers int) []string {
+	key := g.key("attention.recurrent_layers")
+	flags := g.Bools(key)
 	if flags != nil && len(flags) < layers {
-		k.Fault(key, fmt.Sprintf("a flag for each of %d layers", layers))
+		g.Fault(key, fmt.Sprintf("a flag for each of %d layers", layers))
 		return nil
 	}
-	interval := max(1, k.IntOr("qwen35moe.full_attention_interval", 4))
+	interval := max(1, g.IntOr(g.key("full_attention_interval"), 4))
 	types := make([]string, layers)
 	for i := range types {
 		types[i] = huggingface.FullAttention.String()
@@ -117,17 +170,17 @@ func layerTypes(k *gguf.Keys, layers int) []string {
 }
 
 // keyValueHeads reads the heads of keys of attention, of which a file may have a list with 0 for delta nets.
-func keyValueHeads(k *gguf.Keys, layers int) int {
-	const key = "qwen35moe.attention.head_count_kv"
+func (g reader) keyValueHeads(layers int) int {
+	key := g.key("attention.head_count_kv")
 	heads := int64(0)
-	for _, n := range k.Ints(key, layers) {
+	for _, n := range g.Ints(key, layers) {
 		if n != 0 && heads != 0 && n != heads {
-			k.Fault(key, "one number for all layers")
+			g.Fault(key, "one number for all layers")
 		}
 		heads = max(heads, n)
 	}
 	if heads < 1 || heads > maxHeads {
-		k.Fault(key, fmt.Sprintf("an integer from 1 to %d", maxHeads))
+		g.Fault(key, fmt.Sprintf("an integer from 1 to %d", maxHeads))
 	}
 	return int(heads)
 }
@@ -146,7 +199,7 @@ func groupedHeads(keyHeads, valueHeads int) []int {
 
 // undo takes back what the converter does.
 type undo struct {
-	heads       []int // [groupedHeads]
+	heads       []int // [groupedHeads]; nil where the order is the authors'
 	qkRows      int   // rows of in_proj_qkv and channels of the convolution in front of those of values
 	superblocks bool
 }
@@ -155,11 +208,17 @@ func (u undo) tensor(t *gguf.Tensor, as string) builder.Tensor {
 	b := t.Tensor(as, u.superblocks)
 	rows := t.Shape[0]
 	_, name, _ := strings.Cut(strings.TrimPrefix(as, "layers."), ".")
+	switch {
+	case name == "linear_attn.conv1d.weight" && len(t.Shape) == 2:
+		b = b.Reshaped(rows, t.Shape[1], 1)
+	case name == "mlp.shared_expert_gate.weight" && len(t.Shape) == 1:
+		b = b.Reshaped(1, rows)
+	}
+	if u.heads == nil {
+		return b
+	}
 	switch name {
 	case "linear_attn.in_proj_qkv.weight", "linear_attn.conv1d.weight":
-		if len(t.Shape) == 2 && name == "linear_attn.conv1d.weight" {
-			b = b.Reshaped(rows, t.Shape[1], 1)
-		}
 		if rows -= int64(u.qkRows); rows > 0 && rows%int64(len(u.heads)) == 0 {
 			b = b.PermuteRows(u.qkRows, u.heads)
 		}
@@ -173,10 +232,6 @@ func (u undo) tensor(t *gguf.Tensor, as string) builder.Tensor {
 		}
 		if b.CanPermuteColumns(len(u.heads)) {
 			b = b.PermuteColumns(u.heads)
-		}
-	case "mlp.shared_expert_gate.weight":
-		if len(t.Shape) == 1 {
-			b = b.Reshaped(1, rows)
 		}
 	}
 	return b

@@ -121,9 +121,13 @@ func readDeltaNet(c *huggingface.Qwen, t *builder.Tensors, layout layout, prefix
 		output:   t.Matrix(prefix+"out_proj.weight", h, width),
 	}
 	if c.JointProjections && !t.Has(prefix+"in_proj_qkv.weight") {
-		d.split(c, t.Matrix(prefix+"in_proj_qkvz.weight", channels+width, h), t.Matrix(prefix+"in_proj_ba.weight", 2*heads, h), prefix)
+		d.splitProjections(c, t.Matrix(prefix+"in_proj_qkvz.weight", channels+width, h), prefix)
 	} else {
 		d.qkv, d.z = t.Matrix(prefix+"in_proj_qkv.weight", channels, h), t.Matrix(prefix+"in_proj_z.weight", width, h)
+	}
+	if c.JointProjections && !t.Has(prefix+"in_proj_b.weight") {
+		d.splitGates(c, t.Matrix(prefix+"in_proj_ba.weight", 2*heads, h), prefix)
+	} else {
 		d.b, d.a = t.Matrix(prefix+"in_proj_b.weight", heads, h), t.Matrix(prefix+"in_proj_a.weight", heads, h)
 	}
 	if layout.mlx {
@@ -139,14 +143,19 @@ func readDeltaNet(c *huggingface.Qwen, t *builder.Tensors, layout layout, prefix
 	return d
 }
 
-// split takes joint projections apart, whose rows are grouped by key head: [q | k | v | z] of the one, with the values
-// of all heads that use that key, and [b | a] of the other.
-func (d *deltaNet) split(c *huggingface.Qwen, qkvz, ba weight, prefix string) {
+// splitProjections takes a joint projection apart, whose rows are grouped by key head: [q | k | v | z], with the values
+// of all heads that use that key.
+func (d *deltaNet) splitProjections(c *huggingface.Qwen, qkvz weight, prefix string) {
 	values := c.LinearValueHeads / c.LinearKeyHeads
 	keyRows, valueRows := c.LinearKeyHeadDim, values*c.LinearValueHeadDim
 	group := 2*keyRows + 2*valueRows
 	d.qkv = qkvz.GroupedRows(prefix+"in_proj_qkv.weight", c.LinearKeyHeads, group, builder.Span{0, keyRows}, builder.Span{keyRows, keyRows}, builder.Span{2 * keyRows, valueRows})
 	d.z = qkvz.GroupedRows(prefix+"in_proj_z.weight", c.LinearKeyHeads, group, builder.Span{2*keyRows + valueRows, valueRows})
+}
+
+// splitGates is splitProjections for [b | a].
+func (d *deltaNet) splitGates(c *huggingface.Qwen, ba weight, prefix string) {
+	values := c.LinearValueHeads / c.LinearKeyHeads
 	d.b = ba.GroupedRows(prefix+"in_proj_b.weight", c.LinearKeyHeads, 2*values, builder.Span{0, values})
 	d.a = ba.GroupedRows(prefix+"in_proj_a.weight", c.LinearKeyHeads, 2*values, builder.Span{values, values})
 }
