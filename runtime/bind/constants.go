@@ -18,21 +18,19 @@ type Constants struct {
 	joined  map[WeightKey]eval.Value
 }
 
-// NewConstants runs the init function of a module, if it has one, for the constants that it derives.
-func NewConstants(m *ir.Module, p eval.Precision) (*Constants, error) {
+// NewConstants runs the init functions of the entries of a module, where they have one, for the constants that these derive.
+func NewConstants(entries []*ir.Module, p eval.Precision) (*Constants, error) {
 	c := &Constants{precision: p, tensors: map[*ir.Value]*eval.Tensor{}, joined: map[WeightKey]eval.Value{}}
-	return c, c.Derive(m)
-}
-
-// Derive runs the init function of another module of the same constants: of another entry.
-func (c *Constants) Derive(m *ir.Module) error {
-	derived, err := eval.Derive(m, c.precision)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for v, content := range derived {
-		c.tensors[v] = content.Tensor
+	for _, m := range entries {
+		derived, err := eval.Derive(m, p)
+		if err != nil {
+			return nil, err
+		}
+		for v, content := range derived {
+			c.tensors[v] = content.Tensor
+		}
 	}
-	return err
+	return c, nil
 }
 
 // Tensor is a constant, or what init has derived. The tensor must not be changed.

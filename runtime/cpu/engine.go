@@ -39,7 +39,7 @@ func (Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, error)
 		warn("--device cpu has no precision strict: this runs on the reference engine, slowly")
 		return reference.Engine{}.Compile(m, o)
 	}
-	entries, err := fuseEntries(m, o)
+	entries, err := fuse.Entries(m, passes.Control{Disable: o.DisablePasses, Verify: o.VerifyIR})
 	if err != nil {
 		warn(fmt.Sprintf("this runs on the reference engine, slowly: %v", err))
 		return reference.Engine{}.Compile(m, o)
@@ -48,12 +48,7 @@ func (Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, error)
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
 	}
-	constants, err := bind.NewConstants(entries[0], o.Precision)
-	for _, more := range entries[1:] {
-		if err == nil {
-			err = constants.Derive(more)
-		}
-	}
+	constants, err := bind.NewConstants(entries, o.Precision)
 	if err != nil {
 		return nil, err
 	}
@@ -61,19 +56,6 @@ func (Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, error)
 		constants: constants, weights: map[bind.WeightKey]*weight{}}
 	x.pool = pool.New(threads)
 	return x, nil
-}
-
-// fuseEntries fuses each entry by itself, the main one first. They share constants and buffers.
-func fuseEntries(m *ir.Module, o engine.Options) ([]*ir.Module, error) {
-	var out []*ir.Module
-	for _, f := range m.Entries() {
-		fused, err := fuse.Run(m.Only(f), passes.Control{Disable: o.DisablePasses, Verify: o.VerifyIR})
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, fused)
-	}
-	return out, nil
 }
 
 // pathOf chooses how quantized weights meet activations: rounded to 8 bits for precision mixed, as they are

@@ -71,6 +71,19 @@ func Run(m *ir.Module, c passes.Control) (*ir.Module, error) {
 	return m, nil
 }
 
+// Entries fuses each entry of a module by itself, the main one first. They share constants and buffers.
+func Entries(m *ir.Module, c passes.Control) ([]*ir.Module, error) {
+	var out []*ir.Module
+	for _, f := range m.Entries() {
+		fused, err := Run(m.Only(f), c)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, fused)
+	}
+	return out, nil
+}
+
 // pattern looks at an operation and what computes its arguments. It builds what stands for the results
 // and returns that, or false where it does not match; then it must have built nothing.
 type pattern func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool)

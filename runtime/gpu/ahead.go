@@ -132,8 +132,8 @@ type call struct {
 }
 
 // asked reports whether the call that was begun is the one with these inputs.
-func (x *instance) asked(inputs []eval.Value) bool {
-	if x.begun == nil || len(inputs) != len(x.begun.inputs) {
+func (x *instance) asked(entry int, inputs []eval.Value) bool {
+	if x.begun == nil || x.begun.call.plan.entry != entry || len(inputs) != len(x.begun.inputs) {
 		return false
 	}
 	t := inputs[0].Tensor
@@ -197,7 +197,7 @@ func (c *call) token() (*eval.Tensor, error) {
 // allowed, that is nothing to report: the call may never be asked for.
 func (x *instance) begin(after *call, inputs []eval.Value) error {
 	p := after.plan
-	if !p.takesTurns() || x.exe.observe != nil || len(inputs) != len(p.inputs) || eval.CheckInputs(x.exe.fused.Entry, inputs) != nil {
+	if !p.takesTurns() || x.exe.observe != nil || len(inputs) != len(p.inputs) || eval.CheckInputs(x.exe.entries[p.entry].Entry, inputs) != nil {
 		return nil
 	}
 	for i, v := range inputs {

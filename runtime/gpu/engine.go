@@ -49,8 +49,9 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 		warn(fmt.Sprintf("--device %s has no precision strict: this runs on the reference engine, slowly", e.Device))
 		return reference.Engine{}.Compile(m, o)
 	}
-	fused, err := fuse.Run(m, passes.Control{Disable: o.DisablePasses, Verify: o.VerifyIR})
-	if err == nil {
+	control := passes.Control{Disable: o.DisablePasses, Verify: o.VerifyIR}
+	entries, err := fuse.Entries(m, control)
+	for _, fused := range entries {
 		for _, op := range fused.Entry.Body.Ops {
 			if len(op.Regions) > 0 {
 				err = fmt.Errorf("--device %s has no %s", e.Device, op.Def.Name)
@@ -61,7 +62,7 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 		warn(fmt.Sprintf("this runs on the reference engine, slowly: %v", err))
 		return reference.Engine{}.Compile(m, o)
 	}
-	constants, err := bind.NewConstants(fused, o.Precision)
+	constants, err := bind.NewConstants(entries, o.Precision)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +70,8 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 	if err != nil {
 		return nil, fmt.Errorf("--device %s: %w", e.Device, err)
 	}
-	x := &executable{name: e.Device, device: d, machine: d.Info().Machine, module: m, fused: fused, precision: o.Precision, observe: o.Observe, exact: o.Exact, control: passes.Control{Disable: o.DisablePasses, Verify: o.VerifyIR}, warn: warn,
+	x := &executable{name: e.Device, device: d, machine: d.Info().Machine, module: m, fused: entries[0], entries: entries,
+		precision: o.Precision, observe: o.Observe, exact: o.Exact, control: control, warn: warn,
 		constants: constants, weights: map[bind.WeightKey]*weight{},
 		memory: map[memoryKey]*slot{}, kernels: map[string]device.Kernel{}, products: map[device.Product]device.Kernel{}}
 	if e.Tune != nil && !o.NoTune {
@@ -89,7 +91,8 @@ type executable struct {
 	name          string
 	device        device.Device
 	machine       kernels.Machine
-	module, fused *ir.Module
+	module, fused *ir.Module   // fused is the main entry
+	entries       []*ir.Module // fused, the main one first
 	constants     *bind.Constants
 	precision     eval.Precision
 	exact         bool
@@ -181,10 +184,10 @@ func (x *executable) note(op *ir.Op) {
 	}
 }
 
-// lowered is the module for inputs of these shapes, in the operations of the device.
-func (x *executable) lowered(shapes [][]int) (*ir.Module, error) {
+// lowered is an entry for inputs of these shapes, in the operations of the device.
+func (x *executable) lowered(entry int, shapes [][]int) (*ir.Module, error) {
 	t := &lower.Target{Machine: x.machine, Precision: x.precision, Exact: x.exact, Refuses: x.known.refuses}
-	return lower.Run(x.fused, shapes, t, x.control)
+	return lower.Run(x.entries[entry], shapes, t, x.control)
 }
 
 func constantOf(t *eval.Tensor) *value {

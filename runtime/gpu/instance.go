@@ -21,7 +21,7 @@ type instance struct {
 	states map[*ir.Buffer]*state
 	keys   *numeric.KeySequence // of the sampler's draws without a seed
 	bits   func(n int) []uint32 // of reference kernels' draws without a seed
-	plans  bind.Plans[*plan]
+	plans  []bind.Plans[*plan]  // of each entry
 	arena  *slot
 	turn   int             // the side, 0 or 1, that the next call reads of what has two: see ahead.go
 	begun  *begun          // the call that was begun before it is asked for, or nil
@@ -32,7 +32,8 @@ type instance struct {
 
 // NewInstance makes an instance whose buffers are zeros.
 func (x *executable) NewInstance() (engine.Instance, error) {
-	n := &instance{exe: x, states: map[*ir.Buffer]*state{}, keys: numeric.NewUnseededKeySequence(), bits: eval.UnseededBits()}
+	n := &instance{exe: x, states: map[*ir.Buffer]*state{}, keys: numeric.NewUnseededKeySequence(), bits: eval.UnseededBits(),
+		plans: make([]bind.Plans[*plan], len(x.entries))}
 	if err := n.newStates(); err != nil {
 		n.Close()
 		return nil, err
@@ -85,15 +86,29 @@ func (x *instance) place(o operand, crossing bool) (device.Buffer, int) {
 	return buffer, offset + o.at
 }
 
-// Run calls the entry function. After an error the buffers hold what the operations before it wrote. A context is
+// Run calls the main entry. After an error the buffers hold what the operations before it wrote. A context is
 // looked at between sequences of kernels.
 func (x *instance) Run(ctx context.Context, inputs []eval.Value) (out []eval.Value, err error) {
-	return x.RunAhead(ctx, inputs, nil)
+	return x.callEntry(ctx, 0, inputs, nil)
+}
+
+// Call is Run of the entry of that name: see engine.Entries.
+func (x *instance) Call(ctx context.Context, entry string, inputs []eval.Value) ([]eval.Value, error) {
+	at := slices.IndexFunc(x.exe.entries, func(m *ir.Module) bool { return m.Entry.Name == entry })
+	if at < 0 {
+		return nil, fmt.Errorf("the module has no entry %q", entry)
+	}
+	return x.callEntry(ctx, at, inputs, nil)
 }
 
 // RunAhead is Run that begins the call that is likely to follow, if the program allows it: see engine.Ahead.
 func (x *instance) RunAhead(ctx context.Context, inputs, next []eval.Value) (out []eval.Value, err error) {
-	f := x.exe.fused.Entry
+	return x.callEntry(ctx, 0, inputs, next)
+}
+
+// callEntry calls an entry by its number. next is set where a call is likely to follow: see RunAhead.
+func (x *instance) callEntry(ctx context.Context, entry int, inputs, next []eval.Value) (out []eval.Value, err error) {
+	f := x.exe.entries[entry].Entry
 	defer func() {
 		// Kernels trust what was checked when the plan was made. Should a program get around that, it must
 		// not take the process with it.
@@ -111,7 +126,7 @@ func (x *instance) RunAhead(ctx context.Context, inputs, next []eval.Value) (out
 	}
 	x.ctx = ctx
 	defer func() { x.ctx = nil }()
-	c, err := x.call(inputs, next != nil)
+	c, err := x.call(entry, inputs, next != nil)
 	if err == nil && next != nil {
 		err = x.begin(c, next)
 	}
@@ -125,8 +140,8 @@ func (x *instance) RunAhead(ctx context.Context, inputs, next []eval.Value) (out
 }
 
 // call submits the call with these inputs, if it was not begun yet.
-func (x *instance) call(inputs []eval.Value, ahead bool) (*call, error) {
-	if x.asked(inputs) {
+func (x *instance) call(entry int, inputs []eval.Value, ahead bool) (*call, error) {
+	if x.asked(entry, inputs) {
 		c := x.begun.call
 		x.begun = nil
 		return c, nil
@@ -134,7 +149,7 @@ func (x *instance) call(inputs []eval.Value, ahead bool) (*call, error) {
 	if err := x.undo(); err != nil {
 		return nil, err
 	}
-	p, err := x.runPlan(inputs, ahead)
+	p, err := x.runPlan(entry, inputs, ahead)
 	if err != nil {
 		return nil, err
 	}
@@ -143,13 +158,14 @@ func (x *instance) call(inputs []eval.Value, ahead bool) (*call, error) {
 
 // results are the outputs of a call.
 func (x *instance) results(c *call) (out []eval.Value, err error) {
-	f, p := x.exe.fused.Entry, c.plan
+	p := c.plan
+	f := p.module.Entry
 	out = make([]eval.Value, len(p.outputs))
 	for i, v := range p.outputs {
 		if c.result != nil {
 			out[i].Tensor, err = c.token()
 		} else {
-			out[i], err = x.content(p.module.Entry.Body.Results[i], v)
+			out[i], err = x.content(f.Body.Results[i], v)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("output %d: %w", i, err)
@@ -168,9 +184,9 @@ func (x *instance) results(c *call) (out []eval.Value, err error) {
 }
 
 // runPlan runs the plan for the inputs, made anew as long as it has kernels that must not be used. ahead gives it two sides, if it can have them.
-func (x *instance) runPlan(inputs []eval.Value, ahead bool) (*plan, error) {
+func (x *instance) runPlan(entry int, inputs []eval.Value, ahead bool) (*plan, error) {
 	for {
-		p, err := x.planFor(inputs)
+		p, err := x.planFor(entry, inputs)
 		if err != nil {
 			return nil, err
 		}
@@ -185,7 +201,7 @@ func (x *instance) runPlan(inputs []eval.Value, ahead bool) (*plan, error) {
 		if err := x.run(p); !errors.Is(err, errAnew) {
 			return p, err
 		}
-		x.plans.DropLast()
+		x.plans[entry].DropLast()
 		if err := p.close(x); err != nil {
 			return nil, err
 		}
@@ -193,23 +209,31 @@ func (x *instance) runPlan(inputs []eval.Value, ahead bool) (*plan, error) {
 }
 
 // planFor finds or makes the plan for inputs of these shapes, and its memory.
-func (x *instance) planFor(inputs []eval.Value) (*plan, error) {
-	if p, ok := x.plans.Find(inputs); ok {
+func (x *instance) planFor(entry int, inputs []eval.Value) (*plan, error) {
+	if p, ok := x.plans[entry].Find(inputs); ok {
 		return p, nil
 	}
-	p, err := x.bind(bind.ShapesOf(inputs))
+	p, err := x.bindEntry(entry, bind.ShapesOf(inputs))
 	if err != nil {
 		return nil, err
 	}
 	if err := x.reserve(p.size); err != nil {
 		return nil, err
 	}
-	for _, old := range x.plans.Add(p.shapes, p) {
+	for _, old := range x.plans[entry].Add(p.shapes, p) {
 		if err := old.close(x); err != nil {
 			return nil, err
 		}
 	}
 	return p, nil
+}
+
+// allPlans are the plans of all entries.
+func (x *instance) allPlans() (out []*plan) {
+	for i := range x.plans {
+		out = append(out, x.plans[i].All()...)
+	}
+	return out
 }
 
 // free gives memory of the instance back.
@@ -223,12 +247,12 @@ func (x *instance) Close() error {
 	x.exe.timeline.Lock()
 	defer x.exe.timeline.Unlock()
 	err := x.exe.device.Wait()
-	for _, p := range x.plans.All() {
+	for _, p := range x.allPlans() {
 		err = errors.Join(err, p.forget())
 	}
 	for _, m := range x.buffers {
 		err = errors.Join(err, m.Close())
 	}
-	x.plans, x.buffers, x.states, x.arena = bind.Plans[*plan]{}, nil, nil, nil
+	x.plans, x.buffers, x.states, x.arena = nil, nil, nil, nil
 	return err
 }

@@ -23,7 +23,7 @@ func (x *instance) observe(p *plan) *observer {
 		return nil
 	}
 	o := &observer{tell: x.exe.observe, labels: map[*step]bind.Label{}}
-	o.call = engine.Step{Kind: engine.Call, Layer: engine.NoLayer, Tokens: bind.Tokens(x.exe.fused.Entry.Params, p.shapes), Start: time.Now()}
+	o.call = engine.Step{Kind: engine.Call, Layer: engine.NoLayer, Tokens: bind.Tokens(x.exe.entries[p.entry].Entry.Params, p.shapes), Start: time.Now()}
 	for i, l := range bind.Labels(len(p.steps), func(i int) *ir.Op { return p.steps[i].op }) {
 		o.labels[&p.steps[i]] = l
 	}

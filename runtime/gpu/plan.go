@@ -13,7 +13,8 @@ import (
 
 // plan is a module bound to the shapes of its inputs.
 type plan struct {
-	module  *ir.Module // in the operations of the device, for inputs of these shapes
+	entry   int        // of the module
+	module  *ir.Module // the entry in the operations of the device, for inputs of these shapes
 	shapes  [][]int    // of the inputs; nil for ints
 	inputs  []*cell
 	cells   []*cell // computed before the first step, in order
@@ -61,13 +62,16 @@ type binder struct {
 	uploaded map[*cell]*value
 }
 
-// bind makes a plan for inputs of these shapes.
-func (x *instance) bind(shapes [][]int) (*plan, error) {
-	m, err := x.exe.lowered(shapes)
+// bind makes a plan of the main entry for inputs of these shapes.
+func (x *instance) bind(shapes [][]int) (*plan, error) { return x.bindEntry(0, shapes) }
+
+// bindEntry makes a plan of an entry for inputs of these shapes.
+func (x *instance) bindEntry(entry int, shapes [][]int) (*plan, error) {
+	m, err := x.exe.lowered(entry, shapes)
 	if err != nil {
 		return nil, err
 	}
-	b := &binder{x: x, plan: &plan{module: m, shapes: shapes}, symbols: bind.SizesOf(m.Entry.Params, shapes),
+	b := &binder{x: x, plan: &plan{entry: entry, module: m, shapes: shapes}, symbols: bind.SizesOf(m.Entry.Params, shapes),
 		values: make(map[*ir.Value]*value, 2*len(m.Entry.Body.Ops)), held: bind.HeldLoads(m.Entry.Body), uses: countUses(m.Entry.Body), writers: map[*slot]int{}, fitting: map[fittingKey]bool{},
 		uploaded: map[*cell]*value{}, forms: map[preparedKey]*slot{}}
 	for i, p := range m.Entry.Params {

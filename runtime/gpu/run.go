@@ -111,7 +111,7 @@ func (x *instance) reserve(size int) error {
 		return nil
 	}
 	if x.arena != nil {
-		for _, p := range x.plans.All() {
+		for _, p := range x.allPlans() {
 			if err := p.forget(); err != nil {
 				return err
 			}
