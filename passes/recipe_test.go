@@ -36,6 +36,13 @@ func TestDefaultRecipe(t *testing.T) {
 			require.Equal(t, quantize.Scheme{Method: quantize.MinMax, Bits: test.bits, GroupSize: group}, *s, test.name)
 		}
 	}
+	more := DefaultRecipe(minMax(4, 32), nil, "*.router.proj.weight", "per_layer_model_projection.weight")
+	for name, bits := range map[string]int{"layers.3.router.proj.weight": 8, "per_layer_model_projection.weight": 8, "layers.3.mlp.gate.weight": 8, "layers.3.mlp.gate_proj.weight": 4} {
+		require.Equal(t, bits, more.match(LinearWeight, name).Bits, name)
+	}
+	allocated := AllocationRecipe(minMax(8, 32), nil, "*.router.proj.weight")
+	require.Equal(t, 8, allocated.match(LinearWeight, "layers.3.router.proj.weight").Bits)
+	require.Nil(t, allocated.match(LinearWeight, "layers.3.mlp.gate_proj.weight"), "not decided")
 	require.Nil(t, DefaultRecipe(minMax(4, 32), nil).match(EmbeddingWeight, "embed_tokens.weight"))
 	require.Nil(t, DefaultRecipe(nil, minMax(8, 32)).match(LinearWeight, "layers.0.mlp.gate.weight"))
 	require.Empty(t, DefaultRecipe(nil, nil).Rules)
