@@ -221,6 +221,9 @@ func (t *Tensors) Err(source, architecture string) error {
 	return &TensorError{source, architecture, problems}
 }
 
+// maxListed bounds the tensors that the text of an error lists; a file of another model has them by the thousand.
+const maxListed = 100
+
 // TensorError lists every tensor of a checkpoint that is missing, unknown or of a wrong shape or dtype.
 type TensorError struct {
 	Source       string // the checkpoint
@@ -238,7 +241,11 @@ func (e *TensorError) Error() string {
 		noun = "tensor does"
 	}
 	fmt.Fprintf(&b, "%s: %d %s not fit config.json, which describes a %s; use the config.json that belongs to the weights, and complete files:", e.Source, len(e.Problems), noun, e.Architecture)
-	for _, p := range e.Problems {
+	for i, p := range e.Problems {
+		if i == maxListed && len(e.Problems) > maxListed+1 {
+			fmt.Fprintf(&b, "\n\tand %d more", len(e.Problems)-maxListed)
+			break
+		}
 		fmt.Fprintf(&b, "\n\t%s: expected %s, found %s", p.Tensor, p.Expected, p.Found)
 	}
 	return b.String()

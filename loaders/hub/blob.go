@@ -88,6 +88,9 @@ func (c *client) download(ctx context.Context, r Repo, commit string, f remote, 
 		progress(f.size)
 		return nil
 	}
+	if f.hasher() == nil && !c.options.Unverified {
+		return fmt.Errorf("%s/%s: the hub names its content %q, which is no SHA-256 or SHA-1, so that nothing tells whether it is whole and the right one; --unverified takes it as it comes", r.Name, f.name, f.hash)
+	}
 	p := &partial{client: c, repo: r, commit: commit, remote: f, path: path + ".incomplete", progress: progress}
 	if err := p.fetch(ctx); err != nil {
 		return fmt.Errorf("%s/%s: %w", r.Name, f.name, err)
@@ -148,7 +151,7 @@ func (p *partial) complete(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if attempts++; p.have > before {
+		if attempts++; p.have > before && !errors.Is(err, errSlow) {
 			attempts = 1
 		}
 		if failures++; !retryable(err) || attempts >= maxAttempts || failures >= maxFailures {
@@ -239,9 +242,16 @@ func (p *partial) copy(cancel context.CancelCauseFunc, body io.Reader) error {
 	watch := time.AfterFunc(idleTimeout, func() { cancel(errIdle) })
 	defer watch.Stop()
 	buffer := make([]byte, 256<<10)
+	began, came := time.Now(), 0
 	for {
 		n, err := body.Read(buffer)
 		watch.Reset(idleTimeout)
+		if came += n; time.Since(began) >= idleTimeout {
+			if came < leastBytes && err == nil {
+				return errSlow
+			}
+			began, came = time.Now(), 0
+		}
 		if int64(n) > p.remote.size-p.have {
 			return errors.Join(fmt.Errorf("expected %d bytes, found more", p.remote.size), p.restart())
 		}
@@ -265,5 +275,8 @@ func (p *partial) copy(cancel context.CancelCauseFunc, body io.Reader) error {
 		}
 	}
 }
+
+// errSlow is a download that would take for ever; its bytes count as no progress.
+var errSlow = fmt.Errorf("less than %d KiB in %s", leastBytes>>10, idleTimeout)
 
 var errIdle = fmt.Errorf("no byte for %s", idleTimeout)

@@ -19,6 +19,7 @@ const (
 	maxFailures = 100              // of one file, with new bytes between them
 	maxWait     = 2 * time.Minute  // that a server may ask for
 	idleTimeout = 60 * time.Second // without a byte
+	leastBytes  = 64 << 10         // of a file in any idleTimeout, but the last
 	maxAnswer   = 64 << 20         // bytes of an answer that is no file
 	maxHops     = 10
 )
@@ -147,10 +148,25 @@ func checkStatus(what string, r *http.Response, wanted ...int) error {
 	e := &statusError{what: what, status: r.StatusCode, after: retryAfter(r.Header.Get("Retry-After"), time.Now())}
 	for _, key := range []string{"X-Error-Message", "X-Error-Code"} {
 		if v := r.Header.Get(key); v != "" && e.detail == "" {
+			v = redact(v, r)
 			e.detail = strings.ToValidUTF8(v[:min(len(v), 200)], "")
 		}
 	}
 	return e
+}
+
+// redact takes the token out of what a hub says: it may repeat what it was sent.
+func redact(text string, r *http.Response) string {
+	for q := r.Request; q != nil; {
+		if token := strings.TrimPrefix(q.Header.Get("Authorization"), "Bearer "); token != "" {
+			text = strings.ReplaceAll(text, token, "[token]")
+		}
+		if q.Response == nil { // that made this request by a redirect
+			break
+		}
+		q = q.Response.Request
+	}
+	return text
 }
 
 // retryAfter reads seconds or a date (RFC 9110, section 10.2.3); 0 for neither.

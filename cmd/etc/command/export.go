@@ -97,8 +97,8 @@ func runExport(cmd *cobra.Command, args []string, f exportFlags) error {
 	if err := f.checkOutput(cmd, dir); err != nil {
 		return err
 	}
-	if f.jobs < 0 {
-		return usagef("--jobs %d, want 0 or more", f.jobs)
+	if f.jobs < 0 || f.jobs > maxThreads {
+		return usagef("--jobs %d, want 0 or more, at most %d", f.jobs, maxThreads)
 	}
 	if anyChanged(cmd, "max-seq-len") && f.maxSeqLen < 2 {
 		return usagef("--max-seq-len %d, want at least 2", f.maxSeqLen)

@@ -20,14 +20,25 @@ import (
 )
 
 // inputFlags name the checkpoint, beside the argument MODEL.
-type inputFlags struct{ modelDir, modelID, gguf, prequantized string }
+type inputFlags struct {
+	modelDir, modelID, gguf, prequantized string
+	unverified                            bool
+}
 
 func (f *inputFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.modelDir, "model-dir", "", "checkpoint directory, same as MODEL")
 	fl.StringVar(&f.modelID, "model-id", "", "id of a checkpoint on the Hugging Face hub, org/name or org/name@revision, same as MODEL")
 	fl.StringVar(&f.gguf, "gguf", "", "GGUF file, of a split model the first one, same as MODEL")
+	addUnverified(cmd, &f.unverified)
 	fl.StringVar(&f.prequantized, "prequantized", "", "directory that ExecuTorch's quantize_and_save wrote, same as MODEL")
+}
+
+// unverifiedFlag takes files of the hub that cannot be checked.
+const unverifiedFlag = "unverified"
+
+func addUnverified(cmd *cobra.Command, to *bool) {
+	cmd.Flags().BoolVar(to, unverifiedFlag, false, "take files of the hub for which it gives no hash to check them by")
 }
 
 // source is the checkpoint that the arguments name, the current directory if they name none.
@@ -78,7 +89,7 @@ func (f exportFlags) openInput(cmd *cobra.Command, name string) (*loaders.Checkp
 		return c, nil
 	case err == nil:
 		return nil, usagef("%s is neither a checkpoint directory nor a .gguf file", name)
-	case f.input == (inputFlags{}) && isHubID(name, err):
+	case f.input == (inputFlags{unverified: f.input.unverified}) && isHubID(name, err):
 		return openHub(cmd, name)
 	}
 	return nil, err
@@ -124,6 +135,7 @@ func openHub(cmd *cobra.Command, id string) (*loaders.Checkpoint, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
+	o.Unverified = anyChanged(cmd, unverifiedFlag) && cmd.Flag(unverifiedFlag).Value.String() == "true"
 	o.Log = func(format string, args ...any) { logf(cmd.ErrOrStderr(), "etc: "+format, args...) }
 	if stderr, ok := cmd.ErrOrStderr().(*os.File); ok && term.IsTerminal(int(stderr.Fd())) {
 		bar := progressbar.NewOptions64(1, progressbar.OptionSetWriter(stderr), progressbar.OptionShowBytes(true), progressbar.OptionThrottle(100*time.Millisecond),

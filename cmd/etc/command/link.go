@@ -26,8 +26,8 @@ that one export would have written. Every part is checked; one that is damaged, 
 export is refused by its name.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if jobs < 0 {
-				return usagef("--jobs %d, want 0 or more", jobs)
+			if jobs < 0 || jobs > maxThreads {
+				return usagef("--jobs %d, want 0 or more, at most %d", jobs, maxThreads)
 			}
 			if err := f.readKey(cmd); err != nil {
 				return err

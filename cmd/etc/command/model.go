@@ -41,14 +41,17 @@ func (f *modelFlags) add(cmd *cobra.Command, precision string) {
 	fl.MarkHidden("verify-ir")    //nolint:errcheck // it is there
 }
 
+// maxThreads bounds --threads and --jobs: more than processors have cores for, and fewer than cost memory.
+const maxThreads = 4096
+
 // runner finds the engine and its options, and chooses the kernels of the CPU engine for the whole process.
 func (f modelFlags) runner() (engine.Engine, engine.Options, error) {
 	precision, err := eval.ParsePrecision(f.precision)
 	if err != nil {
 		return nil, engine.Options{}, usageError{fmt.Errorf("--%w", err)}
 	}
-	if f.threads < 0 {
-		return nil, engine.Options{}, usagef("--threads %d, want 0 or more", f.threads)
+	if f.threads < 0 || f.threads > maxThreads {
+		return nil, engine.Options{}, usagef("--threads %d, want 0 or more, at most %d", f.threads, maxThreads)
 	}
 	device, err := findEngine(f.device)
 	if err != nil {

@@ -65,6 +65,10 @@ func Main(args []string) (code int) {
 			code = exitCode(err)
 		}
 	}()
+	if err := checkFiles(); err != nil {
+		printError(err)
+		return exitCode(err)
+	}
 	ctx, stop := watchSignals()
 	defer stop()
 	root := newRoot()

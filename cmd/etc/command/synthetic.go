@@ -50,8 +50,8 @@ func newSynthetic() *cobra.Command {
 			if output == "" {
 				return usagef("--output DIR is missing: it names the directory for the checkpoint")
 			}
-			if jobs < 0 {
-				return usagef("--jobs %d, want 0 or more", jobs)
+			if jobs < 0 || jobs > maxThreads {
+				return usagef("--jobs %d, want 0 or more, at most %d", jobs, maxThreads)
 			}
 			if !cmd.Flags().Changed("layers") {
 				layers = syntheticModels[at].layers

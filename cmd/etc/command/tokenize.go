@@ -47,13 +47,17 @@ func runTokenize(cmd *cobra.Command, args []string, f tokenizeFlags) error {
 	}
 	in, out := cmd.InOrStdin(), cmd.OutOrStdout()
 	if f.json {
-		return tokenizeJSON(in, out, t, f)
+		b, err := readAtMost(in, "-", maxPromptFile)
+		if err != nil {
+			return err
+		}
+		return tokenizeJSON(bytes.NewReader(b), out, t, f)
 	}
 	text := ""
 	if len(args) > 1 {
 		text = args[1]
 	} else {
-		b, err := io.ReadAll(in)
+		b, err := readAtMost(in, "-", maxPromptFile)
 		if err != nil {
 			return err
 		}

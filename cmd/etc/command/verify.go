@@ -50,6 +50,8 @@ FILE.root.minisig, as etc export --sign writes them) with a public key of minisi
 	cmd.Flags().StringVar(&signed, "signed", "", "public key of minisign, a file or the key itself, that must have signed the file")
 	cmd.Flags().StringVar(&page, "html", "", "write the comparison as a page of pictures to this file")
 	cmd.Flags().IntVar(&tokens, "tokens", 64, "tokens to run for --against")
+	var unverified bool // openHub looks at the flag
+	addUnverified(cmd, &unverified)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }
