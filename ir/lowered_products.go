@@ -1,0 +1,286 @@
+package ir
+
+// The operations in this file are products and normalizations of one engine, with what stands around them in a block.
+
+// MatvecAttrs are those of a product of a few rows. Where Norm is set, rows are normalized before they are used:
+// x/√(mean(x²) + Eps) · weight, which is the operand norm, or without a weight where that is absent. Where Cap is not 0, results are bounded: Cap·tanh(y / Cap).
+type MatvecAttrs struct {
+	Norm bool
+	Eps  float32
+	Cap  float32
+}
+
+// MatvecConvAttrs are those of products of one row whose first Channels results of the first weight are convolved. Of
+// results First to First+Rows-1 of weight number Of there is a copy after an activation, one of [Activations], where that
+// is not empty. Early says that nothing before it writes the state and reset, so that a kernel may read them while those before
+// it run.
+type MatvecConvAttrs struct {
+	Norm           bool
+	Eps            float32
+	Channels       int
+	ConvActivation string
+	ChannelFirst   bool
+	Activation     string
+	Of, First      int
+	Rows           int
+	Early          bool
+}
+
+// MatvecGLUAttrs are those of a pair of products of a few rows: Activation, one of [Activations], is that of the gate.
+type MatvecGLUAttrs struct {
+	Norm       bool
+	Eps        float32
+	Activation string
+}
+
+// MatvecHeadsAttrs are those of a product of a row that is normalized in heads of Head elements, each on its own, and
+// multiplied by a gate, or by an activation of the gate where one of [Activations] is named.
+type MatvecHeadsAttrs struct {
+	Head       int
+	Eps        float32
+	Activation string
+	Cap        float32
+}
+
+// SumAttrs are those of a sum of two terms. PreEps is that of the normalization of the first one.
+type SumAttrs struct {
+	PreEps float32
+}
+
+// AddNormAttrs are those of a sum that is normalized. Kept says that the sum is a result, too.
+type AddNormAttrs struct {
+	PreEps float32
+	Eps    float32
+	Kept   bool
+}
+
+// MatvecSumAttrs are those of a product of a sum that is normalized. Activation is that of the gate, of a pair of products.
+type MatvecSumAttrs struct {
+	PreEps     float32
+	Eps        float32
+	Kept       bool
+	Cap        float32
+	Activation string
+}
+
+// GatedNormAttrs are those of a normalization that is multiplied by an activation of a gate, one of [Activations].
+type GatedNormAttrs struct {
+	Eps        float32
+	Activation string
+}
+
+// PrepareAttrs say how rows are brought into the form that tiled products take: normalized where Norm is set, and
+// rounded to bf16 unless they are Exact.
+type PrepareAttrs struct {
+	Norm  bool
+	Eps   float32
+	Exact bool
+}
+
+// MatmulAttrs are those of a tiled product. Exact computes in f32 throughout. Where Cap is not 0, results are bounded:
+// Cap·tanh(y / Cap).
+type MatmulAttrs struct {
+	Exact bool
+	Cap   float32
+}
+
+// MatmulGLUAttrs are those of a pair of tiled products: Activation, one of [Activations], is that of the gate.
+type MatmulGLUAttrs struct {
+	Exact      bool
+	Activation string
+}
+
+// ended is a product with what follows it: a sum, or a bound.
+func ended(b *Builder, y, extra *Value, limit float32) *Value {
+	switch {
+	case extra != nil:
+		return b.Value("add", nil, y, extra)
+	case limit != 0:
+		return b.Value("softcap", nil, y, b.Value("full", &DTypeAttrs{F32}, []int64{}, float64(limit)))
+	}
+	return y
+}
+
+// columns are n columns of x from a first one on.
+func columns(b *Builder, x *Value, first, n int) *Value {
+	return b.Value("slice", nil, x, x.Type.Rank()-1, first, first+n)
+}
+
+// shaped is v in the shape of another value.
+func shaped(b *Builder, v *Value, t Type) *Value {
+	dims, ok := t.Static()
+	if !ok {
+		b.Fail("a value of type %s, want a shape that is known", t)
+	}
+	return b.Value("reshape", nil, v, dims)
+}
+
+// expandMatvec: the products of normalized rows with weights, linear(x, weight, bias); of one weight with + extra or
+// bounded by the cap.
+func expandMatvec(b *Builder, op *Op) []*Value {
+	a := Attrs[MatvecAttrs](op)
+	x, weights := normed(b, op.Input("x"), op.Input("norm"), a.Eps, a.Norm), op.Operand("weights")
+	if len(weights) != 1 {
+		return b.Op("linears", nil, x, weights).Results
+	}
+	return []*Value{ended(b, b.Value("linear", nil, x, weights[0].Value, op.Input("bias")), op.Input("extra"), a.Cap)}
+}
+
+// expandMatvecConv: products as matvec has them, then the convolution, then the results after an activation.
+func expandMatvecConv(b *Builder, op *Op) []*Value {
+	a := Attrs[MatvecConvAttrs](op)
+	x := normed(b, op.Input("x"), op.Input("norm"), a.Eps, a.Norm)
+	out := append([]*Value{}, b.Op("linears", nil, x, op.Operand("weights")).Results...)
+	token := b.Value("reshape", nil, columns(b, out[0], 0, a.Channels), []int64{1, 1, int64(a.Channels)})
+	conv := b.BufferOp("buffer_conv", op.Buffer, &BufferConvAttrs{a.ConvActivation, a.ChannelFirst}, token, op.Input("w"), op.Input("reset"))
+	out = append(out, conv.Result())
+	if a.Activation != "" {
+		out = append(out, activated(b, a.Activation, columns(b, out[a.Of], a.First, a.Rows)))
+	}
+	return out
+}
+
+// activated is an activation of x, one of [Activations].
+func activated(b *Builder, name string, x *Value) *Value {
+	switch name {
+	case "gelu_tanh":
+		return b.Value("gelu", &GeluAttrs{Approximate: "tanh"}, x)
+	case "gelu":
+		return b.Value("gelu", &GeluAttrs{Approximate: "none"}, x)
+	}
+	return b.Value(name, nil, x)
+}
+
+// pair is glu(linear(x, gate), linear(x, up)), or of the two halves of one weight's results where up is absent.
+func pair(b *Builder, op *Op, x *Value, activation string) *Value {
+	gate, up := b.Value("linear", nil, x, op.Input("gate")), (*Value)(nil)
+	if w := op.Input("up"); w != nil {
+		up = b.Value("linear", nil, x, w)
+	} else {
+		both := gate
+		n, ok := both.Type.Shape[both.Type.Rank()-1].Const()
+		if !ok {
+			b.Fail("%s: results %s, want a known number of columns", op.Def.Name, both.Type)
+		}
+		gate, up = columns(b, both, 0, int(n/2)), columns(b, both, int(n/2), int(n/2))
+	}
+	return b.Value("glu", &GLUAttrs{activation}, gate, up)
+}
+
+// expandMatvecGLU: activation(x·gateᵀ) · x·upᵀ of normalized rows.
+func expandMatvecGLU(b *Builder, op *Op) []*Value {
+	a := Attrs[MatvecGLUAttrs](op)
+	return []*Value{pair(b, op, normed(b, op.Input("x"), op.Input("norm"), a.Eps, a.Norm), a.Activation)}
+}
+
+// expandMatvecHeads: a product of the heads of x, normalized and multiplied by a gate.
+func expandMatvecHeads(b *Builder, op *Op) []*Value {
+	a, x := Attrs[MatvecHeadsAttrs](op), op.Input("x")
+	heads := b.Value("reshape", nil, x, []int64{-1, int64(a.Head)})
+	gate := shaped(b, op.Input("gate"), heads.Type)
+	heads = normed(b, heads, op.Input("norm"), a.Eps, true)
+	if a.Activation == "" {
+		heads = b.Value("multiply", nil, gate, heads)
+	} else {
+		heads = b.Value("glu", &GLUAttrs{a.Activation}, gate, heads)
+	}
+	return []*Value{ended(b, b.Value("linear", nil, shaped(b, heads, x.Type), op.Input("weight")), op.Input("extra"), a.Cap)}
+}
+
+// residualSum is (x, or its normalization with the weight pre) + residual, times scale.
+func residualSum(b *Builder, op *Op, eps float32) *Value {
+	x := op.Input("x")
+	if pre := op.Input("pre"); pre != nil {
+		x = normed(b, x, pre, eps, true)
+	}
+	x = b.Value("add", nil, x, op.Input("residual"))
+	if scale := op.Input("scale"); scale != nil {
+		x = b.Value("multiply", nil, x, scale)
+	}
+	return x
+}
+
+// expandSum: (x, or its normalization) + residual, times scale.
+func expandSum(b *Builder, op *Op) []*Value {
+	return []*Value{residualSum(b, op, Attrs[SumAttrs](op).PreEps)}
+}
+
+// expandAddNorm: the normalization of a sum, and the sum where it is kept.
+func expandAddNorm(b *Builder, op *Op) []*Value {
+	a := Attrs[AddNormAttrs](op)
+	s := residualSum(b, op, a.PreEps)
+	return kept(s, a.Kept, normed(b, s, op.Input("norm"), a.Eps, true))
+}
+
+// kept adds a sum to results, where it is one.
+func kept(sum *Value, kept bool, results ...*Value) []*Value {
+	if kept {
+		results = append(results, sum)
+	}
+	return results
+}
+
+// expandMatvecSum: the product of a row that is the normalization of a sum, and the sum where it is kept.
+func expandMatvecSum(b *Builder, op *Op) []*Value {
+	a := Attrs[MatvecSumAttrs](op)
+	s := residualSum(b, op, a.PreEps)
+	x := normed(b, s, op.Input("norm"), a.Eps, true)
+	return kept(s, a.Kept, ended(b, b.Value("linear", nil, x, op.Input("weight")), nil, a.Cap))
+}
+
+// expandMatvecGLUSum: a pair of products of a row that is the normalization of a sum, and the sum where it is kept.
+func expandMatvecGLUSum(b *Builder, op *Op) []*Value {
+	a := Attrs[MatvecSumAttrs](op)
+	s := residualSum(b, op, a.PreEps)
+	return kept(s, a.Kept, pair(b, op, normed(b, s, op.Input("norm"), a.Eps, true), a.Activation))
+}
+
+// expandGatedNorm: glu(gate, rms_norm(x, norm)).
+func expandGatedNorm(b *Builder, op *Op) []*Value {
+	a, gate := Attrs[GatedNormAttrs](op), op.Input("gate")
+	x := shaped(b, normed(b, op.Input("x"), op.Input("norm"), a.Eps, true), gate.Type)
+	return []*Value{b.Value("glu", &GLUAttrs{a.Activation}, gate, x)}
+}
+
+// expandPrepare: rows, normalized. That they are rounded is part of what a product in precision mixed may do.
+func expandPrepare(b *Builder, op *Op) []*Value {
+	a := Attrs[PrepareAttrs](op)
+	if !a.Norm {
+		return []*Value{b.Value("id_copy", nil, op.Input("x"))}
+	}
+	return []*Value{normed(b, op.Input("x"), op.Input("norm"), a.Eps, a.Norm)}
+}
+
+// expandMatmul: linear(x, weight, bias), with + extra or bounded by the cap.
+func expandMatmul(b *Builder, op *Op) []*Value {
+	y := b.Value("linear", nil, op.Input("x"), op.Input("weight"), op.Input("bias"))
+	return []*Value{ended(b, y, op.Input("extra"), Attrs[MatmulAttrs](op).Cap)}
+}
+
+// expandMatmulGLU: activation(x·gateᵀ) · x·upᵀ.
+func expandMatmulGLU(b *Builder, op *Op) []*Value {
+	return []*Value{pair(b, op, op.Input("x"), Attrs[MatmulGLUAttrs](op).Activation)}
+}
+
+// expandDenseWeight: the matrix that a weight stands for, in bf16.
+func expandDenseWeight(b *Builder, op *Op) []*Value {
+	w, bf16 := op.Input("weight"), BF16
+	if w.Type.Kind != QuantizedKind {
+		return []*Value{b.Value("astype", &DTypeAttrs{BF16}, w)}
+	}
+	if w.Def == nil || w.Def.Def.Name != "quantized" {
+		b.Fail("dense_weight: a weight of type %s, want one that an operation quantized gives", w.Type)
+	}
+	a, scales, biases := Attrs[QuantizedAttrs](w.Def), w.Def.Input("scales"), w.Def.Input("biases")
+	if biases == nil { // the code in the middle stands for 0
+		middle := float64(int(1) << (a.Bits - 1))
+		biases = b.Value("multiply", nil, scales, b.Value("full", &DTypeAttrs{scales.Type.DType}, []int64{}, -middle))
+	}
+	return []*Value{b.Value("dequantize", &DequantizeAttrs{GroupSize: a.GroupSize, Bits: a.Bits, Mode: "affine", Dtype: &bf16},
+		w.Def.Input("packed"), scales, biases)}
+}
+
+// expandLibraryProduct: linear(x, weight) by the device's library of matrix products.
+func expandLibraryProduct(b *Builder, op *Op) []*Value {
+	return []*Value{b.Value("linear", nil, op.Input("x"), op.Input("weight"))}
+}
