@@ -130,49 +130,17 @@ func bindCopy(b *binder) bool {
 	return x != nil && out != nil && b.elements("copy", "copy", out, x)
 }
 
-// bindAdd adds: as the end of a product, as a part of the normalization after it, or on its own.
+// bindAdd adds: as a part of the mixture of experts that is one of the terms, or on its own.
 func bindAdd(b *binder) bool {
 	x, y := b.floats("a"), b.floats("b")
 	if x == nil || y == nil {
 		return false
 	}
-	if b.addToExperts(x, y, "a") || b.addToExperts(y, x, "b") || b.addToProduct(y, x, "b") || b.addToProduct(x, y, "a") {
-		return true
-	}
-	if _, ok := x.slot.pending.(*normOf); ok && b.deferSum(x, y, "a") {
-		return true
-	}
-	if b.deferSum(y, x, "b") || b.deferSum(x, y, "a") {
-		return true
-	}
-	return b.function("add", x, y)
+	return b.addToExperts(x, y, "a") || b.addToExperts(y, x, "b") || b.function("add", x, y)
 }
 
-// bindMultiply multiplies, with a number as a part of the sum before it.
-func bindMultiply(b *binder) bool {
-	x, y, operand := b.floats("a"), b.floats("b"), "a"
-	if x == nil || y == nil {
-		return false
-	}
-	if y.len() > x.len() || x.len() == 1 && len(y.shape) > len(x.shape) {
-		x, y, operand = y, x, "b"
-	}
-	if s, ok := x.slot.pending.(*sumOf); ok && y.len() == 1 && y.slot.fixed && s.scale == nil && x.same(s.out) && b.only(operand) {
-		out := b.result(0, nil)
-		if out == nil || !slices.Equal(out.shape, x.shape) {
-			return false
-		}
-		b.take(x.slot)
-		n := *s
-		n.scale, n.out = y, out
-		b.later(out.slot, &n, n.x, n.residual)
-		return true
-	}
-	return b.function("multiply", x, y)
-}
-
-// bindGLU computes activation(gate) · x: as a part of the products that they are, of the normalization before
-// it, of attention, or on its own.
+// bindGLU computes activation(gate) · x: as a part of the products that they are, of the mixture of experts behind it, or on
+// its own.
 func bindGLU(b *binder) bool {
 	activation, err := kernels.ActivationNamed(ir.Attrs[ir.GLUAttrs](b.op).Activation)
 	gate, x := b.floats("gate"), b.floats("x")
@@ -181,25 +149,6 @@ func bindGLU(b *binder) bool {
 	}
 	if b.gluOf(gate, x, activation) {
 		return true
-	}
-	if slices.Equal(gate.shape, x.shape) {
-		b.flush(gate.slot)
-		switch d := x.slot.pending.(type) {
-		case *normOf:
-			if x.same(d.out) && b.only("x") {
-				if g, ok := d.x.grid(); ok && g.width == d.out.shape[len(d.out.shape)-1] {
-					if _, ok := gate.gridAs(g); ok {
-						g := &gatedNormOf{norm: d, gate: gate, activation: activation, out: b.result(0, nil)}
-						if g.out == nil {
-							return false
-						}
-						b.take(x.slot)
-						b.later(g.out.slot, g, d.x, gate)
-						return true
-					}
-				}
-			}
-		}
 	}
 	last := len(x.shape) - 1
 	if activation == kernels.Sigmoid && last >= 0 && len(gate.shape) == len(x.shape) && gate.shape[last] == 1 && slices.Equal(gate.shape[:last], x.shape[:last]) && x.isDense() && len(x.shape) <= 4 {
@@ -215,27 +164,8 @@ func bindGLU(b *binder) bool {
 	return b.function("glu_"+ir.Attrs[ir.GLUAttrs](b.op).Activation, gate, x)
 }
 
-// bindSoftcap bounds values by tanh: as the end of a product, or in steps.
-func bindSoftcap(b *binder) bool {
-	x, limit := b.floats("x"), b.input("cap")
-	if x == nil || limit == nil || limit.place != onHost || !limit.cell.constant || limit.shape == nil || limit.len() != 1 {
-		return false
-	}
-	c, err := limit.cell.fixed()
-	if err != nil || c.Tensor == nil || len(c.Tensor.F) != 1 {
-		return false
-	}
-	l := b.pendingLinear(x, "x")
-	if l == nil {
-		return b.function("softcap", x, b.floats("cap"))
-	}
-	out := b.result(0, nil)
-	if out == nil || !slices.Equal(out.shape, x.shape) {
-		return false
-	}
-	b.take(x.slot)
-	return b.product(l, kernels.Softcap, nil, c.Tensor.F[0], out)
-}
+// bindSoftcap bounds values by tanh.
+func bindSoftcap(b *binder) bool { return b.function("softcap", b.floats("x"), b.floats("cap")) }
 
 // bindLoad gives the buffer's own memory where nothing writes it meanwhile, else a copy.
 func bindLoad(b *binder) bool {

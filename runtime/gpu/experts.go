@@ -74,9 +74,9 @@ func bindSoftmax(b *binder) bool {
 	if !ok {
 		return false
 	}
-	l, err := kernels.Reduce{N: g.width, Heads: g.rows, X: g.strides}.SoftmaxLaunch(g.tokens)
+	l, err := kernels.Reduce{N: g.Width, Heads: g.Rows, X: g.Strides}.SoftmaxLaunch(g.Tokens)
 	out := b.result(0, nil)
-	return out != nil && b.launch("softmax", l, err, kernels.SoftmaxArguments[operand]{X: bytesOf(x), Y: bytesOf(out), Step: b.stepAt(g.tokens, nil)})
+	return out != nil && b.launch("softmax", l, err, kernels.SoftmaxArguments[operand]{X: bytesOf(x), Y: bytesOf(out), Step: b.stepAt(g.Tokens, nil)})
 }
 
 // expertsOf is a mixture of experts that is deferred: what is added to its result is a part of it.
@@ -242,7 +242,7 @@ func (b *binder) sharedBy(m *mixture, v *value) *sharedOf {
 		return nil
 	}
 	l, ok := g.x.slot.pending.(*linearOf)
-	if !ok || !g.x.same(l.out) || l.bias != nil || l.norm != nil || l.w.Format != m.down.Format || l.w.rows != m.down.rows || l.w.cols != m.down.cols {
+	if !ok || !g.x.same(l.out) || l.norm != nil || l.w.Format != m.down.Format || l.w.rows != m.down.rows || l.w.cols != m.down.cols {
 		return nil
 	}
 	p, ok := l.x.slot.pending.(*pairOf)
@@ -345,7 +345,7 @@ func (m *mixture) many(b *binder) func(b *binder, mix *expertsOf) bool {
 	}
 	pairs, at := m.tokens*m.top, b.stepAt(m.tokens, nil)
 	return func(b *binder, mix *expertsOf) bool {
-		x := b.prepared(m.x, m.norm, m.tokens, e.Hidden, exact)
+		x := b.prepared(m.x, m.norm.only(), m.tokens, e.Hidden, exact)
 		order, tiles := b.scratch(4*pairs), b.scratch(16*e.MaxTiles(tile, m.tokens))
 		width := 2
 		if exact {

@@ -21,8 +21,6 @@ func (b *binder) deferGLU(p *pairOf) bool {
 	if p.out = b.result(0, nil); p.out == nil || p.out.len() != p.gate.rows*p.n {
 		return false
 	}
-	// What else reads the products computes them again: nothing does in the models that there are.
-	p.gate.absorbed, p.up.absorbed = true, true
 	b.later(p.out.slot, p, p.gate.x)
 	return true
 }
@@ -33,9 +31,6 @@ func (p *pairOf) kernel() kernels.MatVecGLU {
 }
 
 func (p *pairOf) emit(b *binder) {
-	if p.ofSum(b) {
-		return
-	}
 	k := p.kernel()
 	_, norm := p.gate.vectors()
 	ways := k.Tunings(b.x.exe.machine)

@@ -21,8 +21,6 @@ type step struct {
 	bytes int
 	// caches are the bytes that it reads besides, where it is measured, of caches: a call reads those before its position.
 	caches int
-	// norm is what the step does if it is a sum that is normalized: a product of that may do it.
-	norm *normedSum
 	// ways are other launches with the same operands, of which the tuner chooses; nil where there are none.
 	ways func() tune.Ways
 }
@@ -72,9 +70,6 @@ func (b *binder) add(s step) bool {
 	for _, o := range operands {
 		o.slot.first = min(o.slot.first, len(b.plan.steps))
 		o.slot.last = max(o.slot.last, len(b.plan.steps))
-		if o.write {
-			b.writers[o.slot]++
-		}
 	}
 	b.plan.steps = append(b.plan.steps, s)
 	return true

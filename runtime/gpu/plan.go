@@ -42,8 +42,6 @@ type binder struct {
 	held map[*ir.Op]bool
 	// uses counts the uses of values.
 	uses map[*ir.Value]int
-	// writers counts the operands of steps that write a slot.
-	writers map[*slot]int
 	// fitting tells for mixtures of experts of the plan whether there are kernels: layers have the same ones.
 	fitting map[fittingKey]bool
 	// waiting are the slots that had something deferred.
@@ -52,8 +50,6 @@ type binder struct {
 	counters *slot
 	// forms are rows in the form that tiled products take.
 	forms map[preparedKey]*slot
-	// activated are results of products that are there with an activation, too.
-	activated []activatedOf
 	// op is the operation that is bound.
 	op *ir.Op
 	// part is the operation that op is a part of, where that has no kernel; else nil.
@@ -72,7 +68,7 @@ func (x *instance) bindEntry(entry int, shapes [][]int) (*plan, error) {
 		return nil, err
 	}
 	b := &binder{x: x, plan: &plan{entry: entry, module: m, shapes: shapes}, symbols: bind.SizesOf(m.Entry.Params, shapes),
-		values: make(map[*ir.Value]*value, 2*len(m.Entry.Body.Ops)), held: bind.HeldLoads(m.Entry.Body), uses: countUses(m.Entry.Body), writers: map[*slot]int{}, fitting: map[fittingKey]bool{},
+		values: make(map[*ir.Value]*value, 2*len(m.Entry.Body.Ops)), held: bind.HeldLoads(m.Entry.Body), uses: countUses(m.Entry.Body), fitting: map[fittingKey]bool{},
 		uploaded: map[*cell]*value{}, forms: map[preparedKey]*slot{}}
 	for i, p := range m.Entry.Params {
 		c := &cell{}

@@ -51,17 +51,10 @@ func bindConv(b *binder) bool {
 		return false
 	}
 	var flag operand
-	held := []*slot{s.slot}
 	if reset != nil {
 		flag = bytesOf(reset)
-		held = append(held, flag.slot)
 	}
 	at := b.stepAt(tokens, nil)
-	c := &convOf{kernel: k, early: b.unwritten(held...),
-		arguments: kernels.MatVecManyArguments[operand]{ConvW: bytesOf(weight), Reset: flag, State: whole(s.slot), ConvY: bytesOf(out), Next: after(s.slot)}}
-	if tokens == 1 && b.convolveProduct(x, c) {
-		return true
-	}
 	if tokens <= fewTokens {
 		l, err := k.StepLaunch()
 		return b.launch("conv", l, err, kernels.ConvStepArguments[operand]{X: bytesOf(x), W: bytesOf(weight), Reset: flag, State: whole(s.slot), Y: bytesOf(out),
@@ -70,88 +63,6 @@ func bindConv(b *binder) bool {
 	outputs, state, err := k.Launches(tokens)
 	return b.launch("conv", outputs, err, kernels.ConvTokensArguments[operand]{X: bytesOf(x), W: bytesOf(weight), Reset: flag, State: whole(s.slot), Y: bytesOf(out), Step: at}) &&
 		b.launch("conv state", state, err, kernels.ConvStateArguments[operand]{X: bytesOf(x), Reset: flag, State: whole(s.slot), Step: at})
-}
-
-// convOf is a convolution for one token as the end of the product that is its input.
-type convOf struct {
-	kernel    kernels.Conv
-	arguments kernels.MatVecManyArguments[operand] // but those of the products
-	early     bool                                 // nothing writes the state or reset before it
-	// activated are results that will be the gate of something.
-	activated kernels.Activated
-}
-
-// activatedOf are a product's results, as out has them after an activation.
-type activatedOf struct {
-	results, out *value
-	activation   kernels.Activation
-}
-
-// convolveProduct makes a convolution the end of a deferred product whose first columns are its channels. The product is
-// there too, for what else reads it.
-func (b *binder) convolveProduct(x *value, c *convOf) bool {
-	l, ok := x.slot.pending.(*linearOf)
-	if !ok || l.rows != 1 || l.bias != nil || l.absorbed || x.offset != l.out.offset || c.kernel.Channels > l.w.rows {
-		return false
-	}
-	group := l.group()
-	results, activation := b.gateAhead(group)
-	if results == nil {
-		return b.many(group, c)
-	}
-	at := slices.IndexFunc(group, func(l *linearOf) bool { return l.out.slot == results.slot })
-	c.activated = kernels.Activated{Weight: at, First: results.offset - group[at].out.offset, Rows: results.len(), Activation: activation}
-	out := &value{place: onDevice, dtype: results.dtype, shape: results.shape, stride: strided.RowMajor(results.shape), slot: b.scratch(4 * results.len())}
-	c.arguments.Activated = bytesOf(out)
-	if !b.many(group, c) {
-		return false
-	}
-	b.activated = append(b.activated, activatedOf{results, out, activation})
-	return true
-}
-
-// gateAhead finds results of products, one row of one of them, that are the gate of a later operation. An activation costs
-// nothing in the kernel that makes them, where each is computed once.
-func (b *binder) gateAhead(group []*linearOf) (results *value, activation kernels.Activation) {
-	ops := b.plan.module.Entry.Body.Ops
-	for _, op := range ops[slices.Index(ops, b.op)+1:] {
-		if op.Def.Name != "glu" {
-			continue
-		}
-		of := op.Input("gate")
-		for of != nil && b.values[of] == nil && of.Def != nil && of.Def.Def.IsView() {
-			of = of.Def.Input("x") // views that are not bound yet
-		}
-		v := b.values[of]
-		if v == nil || v.place != onDevice || !v.isDense() || !slices.ContainsFunc(group, func(l *linearOf) bool { return l.out.slot == v.slot }) {
-			continue
-		}
-		if activation, err := kernels.ActivationNamed(ir.Attrs[ir.GLUAttrs](op).Activation); err == nil {
-			return v, activation
-		}
-	}
-	return nil, 0
-}
-
-// activatedAs is the activation of gate, if it is there.
-func (b *binder) activatedAs(gate *value, activation kernels.Activation) *value {
-	for _, a := range b.activated {
-		if a.activation == activation && gate.same(a.results) {
-			return as(a.out, gate.shape)
-		}
-	}
-	return nil
-}
-
-// unwritten reports whether no step before this one writes what slots hold, so that a kernel may read it before the
-// kernels in front of it are done.
-func (b *binder) unwritten(slots ...*slot) bool {
-	for _, s := range slots {
-		if s.pending != nil {
-			return false
-		}
-	}
-	return !slices.ContainsFunc(slots, func(s *slot) bool { return b.writers[s] > 0 })
 }
 
 // bindDeltaGates computes the decays and the update rates of a gated delta rule.

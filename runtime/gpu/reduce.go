@@ -27,16 +27,16 @@ func (b *binder) reduce(axes []int) bool {
 		return false
 	}
 	g, _ := x.grid()
-	k := kernels.Reduce{Kind: reductions[b.op.Def.Name], N: g.width, Heads: g.rows, X: g.strides}
-	l, err := k.Launch(g.tokens)
+	k := kernels.Reduce{Kind: reductions[b.op.Def.Name], N: g.Width, Heads: g.Rows, X: g.Strides}
+	l, err := k.Launch(g.Tokens)
 	out := b.result(0, nil)
 	if out == nil {
 		return false
 	}
 	if out.format == i32 {
-		out.below = g.width
+		out.below = g.Width
 	}
-	return b.launch("reduce", l, err, kernels.ReduceArguments[operand]{X: bytesOf(x), Out: bytesOf(out), Step: b.stepAt(g.tokens, nil)})
+	return b.launch("reduce", l, err, kernels.ReduceArguments[operand]{X: bytesOf(x), Out: bytesOf(out), Step: b.stepAt(g.Tokens, nil)})
 }
 
 // rowsOver sees x as rows that run over axes, all where there are none, and that have a grid: copied where they lie otherwise.

@@ -19,6 +19,9 @@ type Target struct {
 	Exact bool
 	// Refuses reports whether a kernel must not be used: its self-test failed on this device. Nil refuses none.
 	Refuses func(kernels.Launch) bool
+	// Library reports whether the device's library has the product of rows × k numbers in bf16 with n rows of k. Nil stands
+	// for a device without one.
+	Library func(rows, n, k int) bool
 
 	layouts map[*ir.Value]Layout
 }
@@ -48,6 +51,34 @@ var Table = passes.Ordered(
 	passes.Row[*Target]{Name: "delta-rule", Run: deltaRules, After: []passes.Order{
 		{Pass: "insert-copies", Because: "it reads layouts, which copies change"},
 		{Pass: "delta-gates", Because: "that looks for the rules that gates are of"},
+	}},
+	passes.Row[*Target]{Name: "sums", Run: sumsOfBlocks, After: []passes.Order{
+		{Pass: "insert-copies", Because: "it reads layouts, which copies change"},
+		{Pass: "rope", Because: "kernels of heads do their normalization themselves"},
+		{Pass: "delta-rule", Because: "its kernel does the normalization of queries and keys itself"},
+	}},
+	passes.Row[*Target]{Name: "gated-norms", Run: gatedNorms, After: []passes.Order{
+		{Pass: "sums", Because: "the normalization of a sum is a part of the sum"},
+	}},
+	passes.Row[*Target]{Name: "convolved-products", Run: convolvedProducts, After: []passes.Order{
+		{Pass: "sums", Because: "products do a normalization themselves that is none of a sum"},
+		{Pass: "gated-norms", Because: "it looks for gates, of which these have one"},
+	}},
+	passes.Row[*Target]{Name: "pairs-of-products", Run: pairsOfProducts, After: []passes.Order{
+		{Pass: "convolved-products", Because: "a convolution takes the products of the same row along"},
+	}},
+	passes.Row[*Target]{Name: "products", Run: products, After: []passes.Order{
+		{Pass: "pairs-of-products", Because: "it takes all products that are left"},
+		{Pass: "sums", Because: "a product does a normalization itself that is none of a sum"},
+	}},
+	passes.Row[*Target]{Name: "products-of-heads", Run: productsOfHeads, After: []passes.Order{
+		{Pass: "products", Because: "it extends matvec"},
+		{Pass: "gated-norms", Because: "it takes those of heads"},
+		{Pass: "convolved-products", Because: "these may have the gate after its activation"},
+	}},
+	passes.Row[*Target]{Name: "products-of-sums", Run: productsOfSums, After: []passes.Order{
+		{Pass: "products", Because: "it extends matvec and matvec_glu"},
+		{Pass: "sums", Because: "it takes add_norm"},
 	}},
 )
 

@@ -1,0 +1,63 @@
+package lower
+
+import (
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/strided"
+)
+
+// Grid sees a strided tensor as rows of its last dim: Tokens of Rows each, of Width elements.
+type Grid struct {
+	Tokens, Rows, Width int
+	Strides             kernels.Rows
+}
+
+// GridOf fails where the dims before the last are not evenly spaced in two levels at most.
+func GridOf(shape, strides []int) (g Grid, ok bool) {
+	last := len(shape) - 1
+	if last < 0 {
+		return Grid{1, 1, 1, kernels.Rows{Token: 1, Row: 1}}, true
+	}
+	g = Grid{Tokens: 1, Rows: 1, Width: shape[last]}
+	if g.Width != 1 && strides[last] != 1 {
+		return g, false
+	}
+	dims, strides := shape[:last], strides[:last]
+	for i := last; i >= 0; i-- {
+		n, stride, ok := strided.Merge(dims[i:], strides[i:])
+		m, outer, ok2 := strided.Merge(dims[:i], strides[:i])
+		if !ok {
+			break
+		}
+		if ok2 {
+			g.Tokens, g.Rows = m, n
+			g.Strides = kernels.Rows{Token: outer, Row: stride}
+			if n == 1 {
+				g.Strides.Row = g.Width
+			}
+			if m == 1 {
+				g.Strides.Token = n * max(g.Strides.Row, g.Width)
+			}
+			return g, true
+		}
+	}
+	return g, false
+}
+
+// Like gives the strides of the rows of another tensor, as many as g has and in the same two levels.
+func (g Grid) Like(shape, strides []int) (kernels.Rows, bool) {
+	stride, ok := strided.Reshape(shape, strides, []int{g.Tokens, g.Rows, g.Width})
+	if !ok || strided.Elements(shape) != g.Tokens*g.Rows*g.Width || g.Width != 1 && stride[2] != 1 {
+		return kernels.Rows{}, false
+	}
+	return kernels.Rows{Token: stride[0], Row: stride[1]}, true
+}
+
+// RowsOf sees a strided tensor as rows of so many elements, one a token.
+func RowsOf(shape, strides []int, width int) (Grid, bool) {
+	rows := []int{strided.Elements(shape) / max(width, 1), 1, width}
+	stride, ok := strided.Reshape(shape, strides, rows)
+	if !ok || width != 1 && stride[2] != 1 {
+		return Grid{}, false
+	}
+	return Grid{rows[0], 1, width, kernels.Rows{Token: stride[0], Row: width}}, true
+}

@@ -1,0 +1,376 @@
+package lower
+
+import (
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+)
+
+const (
+	// fewRows is the number of rows up to which a product is one of vectors.
+	fewRows = 8
+	// maxGroup is the number of products of the same rows that one kernel computes.
+	maxGroup = 4
+	// libraryRows is the number of rows from which on a library of matrix products, which wants bf16, is worth making
+	// bf16 of a weight.
+	libraryRows = 64
+)
+
+// product is a product of rows with a weight, a result of linear or linears.
+type product struct {
+	out     *ir.Value
+	x, w    *ir.Value
+	bias    *ir.Value
+	form    weight
+	rows    int
+	exact   bool // of tiled ones
+	library bool // the device's library has it
+}
+
+// products are those that an operation computes; nil where kernels do not.
+func (g *graph) products(op *ir.Op) []*product {
+	var weights []*ir.Value
+	switch op.Def.Name {
+	case "linear":
+		weights = []*ir.Value{op.Input("weight")}
+	case "linears":
+		for _, a := range op.Operand("weights") {
+			weights = append(weights, a.Value)
+		}
+	default:
+		return nil
+	}
+	x := op.Input("x")
+	if _, ok := g.floats(x); !ok {
+		return nil
+	}
+	var out []*product
+	for i, w := range weights {
+		form, ok := weightOf(w)
+		if !ok || form.count != 1 || width(x) != form.cols || elements(op.Results[i]) == 0 {
+			return nil
+		}
+		p := &product{out: op.Results[i], x: x, w: w, form: form, rows: elements(x) / form.cols}
+		if op.Def.Name == "linear" {
+			p.bias = op.Input("bias")
+		}
+		if p.bias != nil && !isVector(p.bias, form.rows) {
+			return nil
+		}
+		if _, err := (kernels.MatVec{Vectors: g.vectors(p, g.normOf(p)), N: form.rows}).Launch(kernels.Tuning{}); err != nil {
+			return nil
+		}
+		p.exact = !g.Tiled(p.rows)
+		p.library = g.hasLibrary(p.rows)
+		out = append(out, p)
+	}
+	return out
+}
+
+// productOf is the product that v is the whole result of, or nil.
+func (g *graph) productOf(v *ir.Value) *product {
+	v = g.source(v)
+	if v.Def == nil || g.dead[v.Def] {
+		return nil
+	}
+	for _, p := range g.products(v.Def) {
+		if p.out == v {
+			return p
+		}
+	}
+	return nil
+}
+
+// normOf is the normalization of the rows of a product, which the product does itself; nil where there is none.
+func (g *graph) normOf(p *product) *ir.Op {
+	n := g.defined(p.x, "rms_norm")
+	if n == nil || width(n.Result()) != p.form.cols || !g.isNorm(n) {
+		return nil
+	}
+	if l, ok := g.floats(n.Input("x")); !ok || !l.IsDense() {
+		return nil
+	}
+	return n
+}
+
+// vectors describes the product of a few rows to kernels.
+func (g *graph) vectors(p *product, norm *ir.Op) kernels.Vectors {
+	v := kernels.Vectors{Format: p.form.Format, K: p.form.cols, M: min(p.rows, fewRows)}
+	v.Norm, v.Eps = normKind(norm)
+	return v
+}
+
+// normKind is what products call a normalization, which may be nil.
+func normKind(n *ir.Op) (kernels.Norm, float32) {
+	switch {
+	case n == nil:
+		return kernels.NoNorm, 0
+	case n.Input("weight") == nil:
+		return kernels.NormPlain, normEps(n)
+	}
+	return kernels.NormF32, normEps(n)
+}
+
+// normAttr is a normalization, which may be nil, as attributes have it, and its weight.
+func normAttr(n *ir.Op) (asked bool, eps float32, weight *ir.Value) {
+	if n == nil {
+		return false, 0, nil
+	}
+	return true, normEps(n), n.Input("weight")
+}
+
+// rowsOf gives the dense rows of a product, those before the normalization where the product does it.
+func (g *graph) rowsOf(b *ir.Builder, x *ir.Value, norm *ir.Op) *ir.Value {
+	if norm != nil {
+		return shapedAs(b, norm.Input("x"), x.Type)
+	}
+	if l, _ := g.Layout(x); !l.IsDense() {
+		return b.Value("copy", nil, x)
+	}
+	return x
+}
+
+// hasLibrary reports whether products of so many rows go to the device's library.
+func (t *Target) hasLibrary(rows int) bool {
+	return rows >= libraryRows && t.Tiled(rows) && t.Library != nil && t.Library(rows, 64, 64)
+}
+
+// endOf is what follows a product: the other term of a sum, or the bound of a softcap.
+type endOf struct {
+	extra *ir.Value
+	limit float32
+}
+
+func (e endOf) epilogue() kernels.Epilogue {
+	switch {
+	case e.extra != nil:
+		return kernels.AddMatrix
+	case e.limit != 0:
+		return kernels.Softcap
+	}
+	return kernels.NoEpilogue
+}
+
+// ended is the product that op, a sum or a softcap, is the end of, and what follows that.
+func (g *graph) ended(op *ir.Op) (*product, endOf) {
+	switch op.Def.Name {
+	case "add":
+		for _, terms := range [][2]string{{"b", "a"}, {"a", "b"}} {
+			x, other := op.Input(terms[0]), op.Input(terms[1])
+			l, ok := g.floats(other)
+			if !ok || !l.IsDense() || !slices.Equal(shape(x), l.Shape) || !g.only(x) {
+				continue
+			}
+			if p := g.productOf(x); p != nil && p.bias == nil && !p.library {
+				return p, endOf{extra: other}
+			}
+		}
+	case "softcap":
+		x := op.Input("x")
+		limit, ok := g.number(op.Input("cap"))
+		if !ok || limit == 0 || !g.only(x) || !slices.Equal(shape(x), shape(op.Result())) {
+			break
+		}
+		if p := g.productOf(x); p != nil && p.bias == nil {
+			return p, endOf{limit: limit}
+		}
+	}
+	return nil, endOf{}
+}
+
+// endsProduct reports whether an add is the end of a product.
+func (g *graph) endsProduct(op *ir.Op) bool {
+	p, _ := g.ended(op)
+	return p != nil
+}
+
+// number is a constant number that is stored.
+func (t *Target) number(v *ir.Value) (float32, bool) {
+	if v == nil || v.Constant == nil || v.Constant.Data == nil || elements(v) != 1 || !v.Type.DType.IsFloat() {
+		return 0, false
+	}
+	c, err := eval.DecodeConstant(v.Constant)
+	if err != nil || len(c.F) != 1 {
+		return 0, false
+	}
+	return c.F[0], true
+}
+
+// products makes the operations that products run as of what is left of them: for a few rows those of vectors, several of
+// the same rows together, for many rows those by tiles or of the device's library. The normalization before a product, and a
+// sum or a bound behind it, are a part of it.
+func products(m *ir.Module, t *Target) error {
+	return t.change(m, func(g *graph) {
+		mixed := g.ofExperts()
+		g.ops(func(op *ir.Op) {
+			if p, end := g.ended(op); p != nil && !mixed[op] {
+				g.replace(op, func(b *ir.Builder) []*ir.Value {
+					return []*ir.Value{like(b, g.compute(b, p, end), op.Result().Type)}
+				})
+			}
+		})
+		g.ops(func(op *ir.Op) {
+			if list := g.products(op); list != nil && !mixed[op] {
+				g.replace(op, func(b *ir.Builder) []*ir.Value { return g.computeAll(b, list, mixed) })
+			}
+		})
+	})
+}
+
+// computeAll computes the products of one operation that anything reads.
+func (g *graph) computeAll(b *ir.Builder, list []*product, mixed map[*ir.Op]bool) []*ir.Value {
+	out := make([]*ir.Value, len(list))
+	for _, i := range g.inOrder(list) {
+		p := list[i]
+		switch {
+		case out[i] != nil || len(g.readers[p.out]) == 0:
+		case g.readByExperts(p.out, mixed):
+			out[i] = b.Value("linear", nil, p.x, p.w)
+		default:
+			at := g.group(list, i, func(j int) bool {
+				return out[j] == nil && len(g.readers[list[j].out]) > 0 && !g.readByExperts(list[j].out, mixed)
+			})
+			if len(at) == 1 {
+				out[i] = like(b, g.compute(b, p, endOf{}), p.out.Type)
+				continue
+			}
+			for k, v := range g.together(b, list, at) {
+				out[at[k]] = like(b, v, list[at[k]].out.Type)
+			}
+		}
+	}
+	return out
+}
+
+// inOrder gives the numbers of products in the order in which their results are read.
+func (g *graph) inOrder(list []*product) []int {
+	at, first := make([]int, len(list)), make([]int, len(list))
+	for i, p := range list {
+		at[i], first[i] = i, g.firstRead(p.out)
+	}
+	slices.SortStableFunc(at, func(i, j int) int { return first[i] - first[j] })
+	return at
+}
+
+// group finds the products that one kernel computes with the first one: those of the same few rows and the same format.
+func (g *graph) group(list []*product, first int, left func(i int) bool) []int {
+	p, at := list[first], []int{first}
+	if p.rows > fewRows || p.bias != nil {
+		return at
+	}
+	for i, s := range list {
+		if i != first && left(i) && s.form.Format == p.form.Format && len(at) < maxGroup {
+			at = append(at, i)
+		}
+	}
+	if k := g.many(list, at); !usable(g.Target, k.Tunings(g.Machine), k.Launch) {
+		return at[:1]
+	}
+	return at
+}
+
+// many describes several products of the same rows.
+func (g *graph) many(list []*product, at []int) kernels.MatVecMany {
+	k := kernels.MatVecMany{Vectors: g.vectors(list[at[0]], g.normOf(list[at[0]]))}
+	for _, i := range at {
+		k.N = append(k.N, list[i].form.rows)
+	}
+	return k
+}
+
+// together computes several products of the same rows in one kernel.
+func (g *graph) together(b *ir.Builder, list []*product, at []int) []*ir.Value {
+	p := list[at[0]]
+	norm := g.normOf(p)
+	a, weight := &ir.MatvecAttrs{}, (*ir.Value)(nil)
+	a.Norm, a.Eps, weight = normAttr(norm)
+	var weights []*ir.Value
+	for _, i := range at {
+		weights = append(weights, list[i].w)
+	}
+	return b.Op("matvec", a, g.rowsOf(b, p.x, norm), weights, weight).Results
+}
+
+// compute computes one product with what follows it.
+func (g *graph) compute(b *ir.Builder, p *product, end endOf) *ir.Value {
+	if end.extra != nil {
+		end.extra = shapedAs(b, end.extra, p.out.Type)
+	}
+	if p.rows > fewRows {
+		if y := g.tiles(b, p, end); y != nil {
+			return y
+		}
+	}
+	norm, a, weight := g.normOf(p), &ir.MatvecAttrs{Cap: end.limit}, (*ir.Value)(nil)
+	if p.rows > fewRows {
+		norm = nil
+	}
+	a.Norm, a.Eps, weight = normAttr(norm)
+	return b.Value("matvec", a, g.rowsOf(b, p.x, norm), p.w, weight, p.bias, end.extra)
+}
+
+// tiles computes a product of many rows; nil where there is no kernel.
+func (g *graph) tiles(b *ir.Builder, p *product, end endOf) *ir.Value {
+	if p.library && end.epilogue() == kernels.NoEpilogue && p.bias == nil {
+		if y := g.byLibrary(b, p); y != nil {
+			return y
+		}
+	}
+	epilogue := end.epilogue()
+	if p.bias != nil {
+		if epilogue != kernels.NoEpilogue {
+			return nil
+		}
+		epilogue = kernels.AddVector
+	}
+	k := kernels.MatMul{Matrices: p.matrices(), N: p.form.rows, Epilogue: epilogue, Cap: end.limit}
+	if !usable(g.Target, k.Tiles(g.Machine.Target, p.rows), func(w kernels.Tile) (kernels.Launch, error) { return k.Launch(w, p.rows) }) {
+		return nil
+	}
+	return b.Value("matmul", &ir.MatmulAttrs{Exact: p.exact, Cap: end.limit}, g.prepared(b, p, p.exact), p.w, p.bias, end.extra)
+}
+
+// matrices describes a tiled product to kernels.
+func (p *product) matrices() kernels.Matrices {
+	return kernels.Matrices{Format: p.form.Format, K: p.form.cols, Exact: p.exact}
+}
+
+// byLibrary computes a product by the device's library, for which the weight is made bf16; nil where there is none.
+func (g *graph) byLibrary(b *ir.Builder, p *product) *ir.Value {
+	if !g.Library(p.rows, p.form.rows, p.form.cols) {
+		return nil
+	}
+	w := p.w
+	if p.form.Bits != 16 {
+		if !g.Allowed(kernels.Dequantize{Format: p.form.Format, N: p.form.rows, K: p.form.cols}.Launch()) {
+			return nil
+		}
+		w = b.Value("dense_weight", nil, w)
+	}
+	return b.Value("library_product", nil, g.prepared(b, p, false), w)
+}
+
+// prepared gives the rows of a product in the form that tiled products take: once, for all products of them.
+func (g *graph) prepared(b *ir.Builder, p *product, exact bool) *ir.Value {
+	norm := g.normOf(p)
+	x := g.rowsOf(b, p.x, norm)
+	if exact && norm == nil {
+		return x
+	}
+	a, weight := &ir.PrepareAttrs{Exact: exact}, (*ir.Value)(nil)
+	a.Norm, a.Eps, weight = normAttr(norm)
+	l, _ := g.Layout(x)
+	for v, readers := range g.readers {
+		for _, op := range readers {
+			if op == nil || op.Def.Name != "prepare" || v != op.Input("x") || g.dead[op] || *ir.Attrs[ir.PrepareAttrs](op) != *a || op.Input("norm") != weight {
+				continue
+			}
+			if have, ok := g.Layout(v); ok && have.Base == l.Base && have.Offset == l.Offset && elements(v) == elements(x) {
+				return shapedAs(b, op.Result(), p.x.Type)
+			}
+		}
+	}
+	return b.Value("prepare", a, x, weight)
+}

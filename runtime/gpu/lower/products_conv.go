@@ -1,0 +1,126 @@
+package lower
+
+import (
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/bind"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/strided"
+)
+
+// convolvedProducts makes the convolution of one token the end of the product whose first columns are its channels, and of those
+// of the same row that one kernel computes with it.
+func convolvedProducts(m *ir.Module, t *Target) error {
+	return t.change(m, func(g *graph) {
+		g.ops(func(op *ir.Op) {
+			if op.Def.Name == "buffer_conv" {
+				g.convolved(op)
+			}
+		})
+	})
+}
+
+// convOf describes a convolution to kernels; false where they do not compute it, or x is not as they take it.
+func (t *Target) convOf(op *ir.Op) (k kernels.Conv, ok bool) {
+	a, w, state := ir.Attrs[ir.BufferConvAttrs](op), op.Input("w"), op.Buffer
+	l, ok := t.floats(op.Input("x"))
+	taps := shape(w)
+	held, ok2 := bind.Sizes{}.Dims(state.Type)
+	if !ok || !ok2 || !isConstant(w) || len(taps) != 3 || len(l.Shape) != 3 || l.Shape[0] != 1 || l.Shape[2] > 1 && l.Strides[2] != 1 {
+		return k, false
+	}
+	channels := l.Shape[2]
+	want := []int{1, taps[1], channels}
+	if a.ChannelFirst {
+		want = []int{1, channels, taps[1]}
+	}
+	of, ok := CacheType(state, t.Precision)
+	if !ok || !slices.Equal(held, want) || !slices.Equal(taps, []int{channels, taps[1], 1}) || a.Activation != "" && a.Activation != "silu" {
+		return k, false
+	}
+	k = kernels.Conv{Channels: channels, Taps: taps[1], Token: l.Strides[1], SiLU: a.Activation == "silu", State: of, ChannelFirst: a.ChannelFirst, Weight: kernels.F32}
+	if op.Input("reset") != nil {
+		k.Reset = kernels.ResetFlag
+	}
+	return k, true
+}
+
+// convolved replaces a convolution by the products before it and itself.
+func (g *graph) convolved(op *ir.Op) {
+	x := op.Input("x")
+	k, ok := g.convOf(op)
+	l, _ := g.floats(x)
+	if !ok || l.Shape[1] != 1 || l.Base.Def == nil || l.Offset != 0 {
+		return
+	}
+	of := l.Base.Def
+	list := g.products(of)
+	first := slices.IndexFunc(list, func(p *product) bool { return p.out == l.Base })
+	if first < 0 || list[first].rows != 1 || list[first].bias != nil || k.Channels > list[first].form.rows {
+		return
+	}
+	at := g.group(list, first, func(i int) bool { return len(g.readers[list[i].out]) > 0 })
+	many := g.many(list, at)
+	a := &ir.MatvecConvAttrs{Early: g.early(op), Channels: k.Channels, ConvActivation: ir.Attrs[ir.BufferConvAttrs](op).Activation, ChannelFirst: k.ChannelFirst}
+	many.Conv, many.Early = &k, a.Early
+	if a.Activation, a.Of, a.First, a.Rows = g.gateAhead(op, list, at); a.Activation != "" {
+		activation, _ := kernels.ActivationNamed(a.Activation)
+		many.Activated = kernels.Activated{Weight: a.Of, First: a.First, Rows: a.Rows, Activation: activation}
+	}
+	if !usable(g.Target, many.Tunings(g.Machine), many.Launch) {
+		return
+	}
+	p := list[first]
+	norm := g.normOf(p)
+	var weight *ir.Value
+	a.Norm, a.Eps, weight = normAttr(norm)
+	var weights []*ir.Value
+	for _, i := range at {
+		weights = append(weights, list[i].w)
+	}
+	g.replace(op, func(b *ir.Builder) []*ir.Value {
+		n := b.BufferOp("matvec_conv", op.Buffer, a, g.rowsOf(b, p.x, norm), weights, weight, op.Input("w"), op.Input("reset"))
+		for j, i := range at {
+			g.use(list[i].out, like(b, n.Results[j], list[i].out.Type))
+		}
+		return []*ir.Value{like(b, n.Results[len(at)], op.Result().Type)}
+	})
+}
+
+// early reports whether nothing before an operation writes its buffer, and the host knows reset.
+func (g *graph) early(op *ir.Op) bool {
+	before := g.m.Entry.Body.Ops[:g.places[op]]
+	writes := func(o *ir.Op) bool { return o.Def.Effect == ir.Writes && slices.Contains(o.Buffers(), op.Buffer) }
+	reset, ok := op.Arg("reset")
+	return !slices.ContainsFunc(before, writes) && (!ok || g.known(reset))
+}
+
+// gateAhead finds results of products, one row of one of them, that are the gate of a later operation: its activation, and
+// the place and number of the results. An activation costs nothing in the kernel that makes them, where each is computed once.
+func (g *graph) gateAhead(conv *ir.Op, list []*product, at []int) (activation string, of, first, rows int) {
+	behind := false
+	for _, op := range g.m.Entry.Body.Ops {
+		if op == conv {
+			behind = true
+		}
+		name := ""
+		switch a := op.Attrs.(type) {
+		case *ir.GLUAttrs:
+			name = a.Activation
+		case *ir.GatedNormAttrs:
+			name = a.Activation
+		}
+		if !behind || name == "" || g.dead[op] {
+			continue
+		}
+		l, ok := g.floats(op.Input("gate"))
+		if !ok || !l.IsDense() {
+			continue
+		}
+		if i := slices.IndexFunc(at, func(i int) bool { return list[i].out == l.Base }); i >= 0 {
+			return name, i, l.Offset, strided.Elements(l.Shape)
+		}
+	}
+	return "", 0, 0, 0
+}

@@ -1,0 +1,217 @@
+package lower
+
+import (
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/strided"
+)
+
+// pairsOfProducts makes one operation of activation(gate) · up of two products of the same rows, or of two halves of one.
+func pairsOfProducts(m *ir.Module, t *Target) error {
+	return t.change(m, func(g *graph) {
+		mixed := g.ofExperts()
+		g.ops(func(op *ir.Op) {
+			if op.Def.Name == "glu" && !mixed[op] {
+				g.pair(op)
+			}
+		})
+	})
+}
+
+// pair replaces glu where its operands are such products.
+func (g *graph) pair(op *ir.Op) {
+	gate, up, n := g.halves(op.Input("gate"), op.Input("x"))
+	activation, err := kernels.ActivationNamed(ir.Attrs[ir.GLUAttrs](op).Activation)
+	if gate == nil || err != nil || elements(op.Result()) != gate.rows*n {
+		return
+	}
+	var second *ir.Value
+	if up != nil {
+		second = up.w
+	}
+	name, norm := ir.Attrs[ir.GLUAttrs](op).Activation, g.normOf(gate)
+	if gate.rows <= fewRows {
+		k := kernels.MatVecGLU{Vectors: g.vectors(gate, norm), N: n, Activation: activation}
+		if !usable(g.Target, k.Tunings(g.Machine), k.Launch) {
+			return
+		}
+		g.replace(op, func(b *ir.Builder) []*ir.Value {
+			a, weight := &ir.MatvecGLUAttrs{Activation: name}, (*ir.Value)(nil)
+			a.Norm, a.Eps, weight = normAttr(norm)
+			return []*ir.Value{like(b, b.Value("matvec_glu", a, g.rowsOf(b, gate.x, norm), gate.w, second, weight), op.Result().Type)}
+		})
+		return
+	}
+	k := kernels.MatMulGLU{Matrices: gate.matrices(), N: n, Activation: activation}
+	launch := func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, gate.rows) }
+	// Two halves at full speed are faster than both in one kernel.
+	if gate.library || !usable(g.Target, k.Tiles(g.Machine.Target, gate.rows), launch) {
+		return
+	}
+	g.replace(op, func(b *ir.Builder) []*ir.Value {
+		y := b.Value("matmul_glu", &ir.MatmulGLUAttrs{Exact: gate.exact, Activation: name}, g.prepared(b, gate, gate.exact), gate.w, second)
+		return []*ir.Value{like(b, y, op.Result().Type)}
+	})
+}
+
+// halves finds the products that two values are, of n columns each; up is nil where both are halves of one.
+func (g *graph) halves(gate, up *ir.Value) (first, second *product, n int) {
+	l, ok := g.floats(gate)
+	u, ok2 := g.floats(up)
+	if !ok || !ok2 || l.Base.Def == nil || u.Base.Def == nil {
+		return nil, nil, 0
+	}
+	p, q := g.productOf(l.Base), g.productOf(u.Base)
+	if p == nil || q == nil || p.bias != nil || q.bias != nil {
+		return nil, nil, 0
+	}
+	if l.Base == u.Base {
+		n = p.form.rows / 2
+		columns := func(l Layout) bool {
+			_, _, stride, ok := strided.Rows(l.Shape, l.Strides)
+			return len(l.Shape) > 0 && l.Shape[len(l.Shape)-1] == n && strided.Elements(l.Shape) == p.rows*n && (p.rows == 1 || ok && stride == p.form.rows)
+		}
+		if p.form.rows != 2*n || !columns(l) || !columns(u) || l.Offset != 0 || u.Offset != n {
+			return nil, nil, 0
+		}
+		return p, nil, n
+	}
+	whole := func(l Layout) bool { base, _ := g.Layout(l.Base); return l.Same(base) }
+	if !whole(l) || !whole(u) || q.form != p.form || p.x != q.x {
+		return nil, nil, 0
+	}
+	return p, q, p.form.rows
+}
+
+// productsOfHeads makes the normalization of heads with a gate a part of the product of one row that it is.
+func productsOfHeads(m *ir.Module, t *Target) error {
+	return t.change(m, func(g *graph) {
+		g.ops(func(op *ir.Op) {
+			if op.Def.Name == "matvec" && len(op.Results) == 1 {
+				g.ofHeads(op)
+			}
+		})
+	})
+}
+
+func (g *graph) ofHeads(op *ir.Op) {
+	a, x, w := ir.Attrs[ir.MatvecAttrs](op), op.Input("x"), op.Operand("weights")[0].Value
+	h := g.defined(x, "gated_norm")
+	form, ok := weightOf(w)
+	if h == nil || !ok || elements(x) != form.cols || a.Norm || op.Input("bias") != nil {
+		return
+	}
+	of := ir.Attrs[ir.GatedNormAttrs](h)
+	in, gate := h.Input("x"), h.Input("gate")
+	l, ok := g.floats(in)
+	gl, ok2 := g.floats(gate)
+	if !ok || !ok2 || !l.IsDense() || !gl.IsDense() || elements(in) != elements(gate) || l.Offset%4 != 0 || gl.Offset%4 != 0 {
+		return // read as vectors of four
+	}
+	head, activation := l.Shape[len(l.Shape)-1], of.Activation
+	if done := g.activated(gl, activation); done != nil {
+		gate, activation = done, ""
+	}
+	k := kernels.MatVec{Vectors: kernels.Vectors{Format: form.Format, K: form.cols, M: 1, Norm: kernels.NormF32, Eps: of.Eps}, N: form.rows,
+		Epilogue: endOf{op.Input("extra"), a.Cap}.epilogue(), Cap: a.Cap, Head: head}
+	if h.Input("norm") == nil {
+		k.Norm = kernels.NormPlain
+	}
+	var err error
+	if k.Activation, err = kernels.ActivationNamed(activation); err != nil || !usable(g.Target, k.Tunings(g.Machine), k.Launch) {
+		return
+	}
+	g.replace(op, func(b *ir.Builder) []*ir.Value {
+		n := &ir.MatvecHeadsAttrs{Head: head, Eps: of.Eps, Activation: activation, Cap: a.Cap}
+		y := b.Value("matvec_heads", n, shapedAs(b, in, x.Type), w, h.Input("norm"), gate, op.Input("extra"))
+		return []*ir.Value{like(b, y, op.Result().Type)}
+	})
+}
+
+// activated is the copy of a gate after its activation, where the products that the gate is of have made one; else nil.
+func (g *graph) activated(gate Layout, activation string) *ir.Value {
+	op := gate.Base.Def
+	if op == nil || op.Def.Name != "matvec_conv" {
+		return nil
+	}
+	a := ir.Attrs[ir.MatvecConvAttrs](op)
+	if a.Activation != activation || op.Results[a.Of] != gate.Base || gate.Offset != a.First || strided.Elements(gate.Shape) != a.Rows {
+		return nil
+	}
+	return op.Results[len(op.Results)-1]
+}
+
+// productsOfSums makes the sum before a product of one row, and its normalizations, a part of the product, if that streams its
+// weights: a kernel fewer between two that do.
+func productsOfSums(m *ir.Module, t *Target) error {
+	return t.change(m, func(g *graph) {
+		g.ops(func(op *ir.Op) {
+			switch op.Def.Name {
+			case "matvec":
+				if len(op.Results) == 1 && op.Input("extra") == nil && op.Input("bias") == nil && !ir.Attrs[ir.MatvecAttrs](op).Norm {
+					g.ofSum(op)
+				}
+			case "matvec_glu":
+				if !ir.Attrs[ir.MatvecGLUAttrs](op).Norm {
+					g.ofSum(op)
+				}
+			}
+		})
+	})
+}
+
+func (g *graph) ofSum(op *ir.Op) {
+	x := op.Input("x")
+	s := g.defined(x, "add_norm")
+	if s == nil || g.source(x) != s.Results[0] || s.Input("pre") == nil || elements(x) != width(x) || !g.only(x) {
+		return
+	}
+	l, _ := g.floats(s.Input("x"))
+	r, _ := g.floats(s.Input("residual"))
+	if l.Offset%4 != 0 || r.Offset%4 != 0 {
+		return
+	}
+	sum := ir.Attrs[ir.AddNormAttrs](s)
+	v := kernels.Vectors{K: width(x), M: 1, Norm: kernels.NormF32, Eps: sum.Eps}
+	if s.Input("norm") == nil {
+		v.Norm = kernels.NormPlain
+	}
+	v.Sum = &kernels.VectorSum{Eps: sum.PreEps, Scaled: s.Input("scale") != nil, Kept: sum.Kept}
+	a := &ir.MatvecSumAttrs{PreEps: sum.PreEps, Eps: sum.Eps, Kept: sum.Kept}
+	before := []any{nil, nil, s.Input("pre"), s.Input("scale"), s.Input("norm")}
+	if op.Def.Name == "matvec" {
+		w := op.Operand("weights")[0].Value
+		form, _ := weightOf(w)
+		v.Format, a.Cap = form.Format, ir.Attrs[ir.MatvecAttrs](op).Cap
+		k := kernels.MatVec{Vectors: v, N: form.rows, Epilogue: endOf{limit: a.Cap}.epilogue(), Cap: a.Cap}
+		if ways := k.Tunings(g.Machine); len(ways) > 0 && usable(g.Target, ways, k.Launch) {
+			g.joinSum(op, s, "matvec_sum", a, append(before, w))
+		}
+		return
+	}
+	gate, up := op.Input("gate"), op.Input("up")
+	form, _ := weightOf(gate)
+	v.Format, a.Activation = form.Format, ir.Attrs[ir.MatvecGLUAttrs](op).Activation
+	activation, err := kernels.ActivationNamed(a.Activation)
+	k := kernels.MatVecGLU{Vectors: v, N: form.rows, Activation: activation}
+	if up == nil {
+		k.N /= 2
+	}
+	if ways := k.Tunings(g.Machine); err == nil && len(ways) > 0 && usable(g.Target, ways, k.Launch) {
+		g.joinSum(op, s, "matvec_glu_sum", a, append(before, gate, up))
+	}
+}
+
+// joinSum replaces a product and the sum before it.
+func (g *graph) joinSum(op, s *ir.Op, name string, a *ir.MatvecSumAttrs, operands []any) {
+	g.replace(op, func(b *ir.Builder) []*ir.Value {
+		t := op.Input("x").Type
+		operands[0] = shapedAs(b, s.Input("x"), t)
+		operands[1] = shapedAs(b, s.Input("residual"), t)
+		n := b.Op(name, a, operands...)
+		if a.Kept {
+			g.use(s.Results[1], like(b, n.Results[1], s.Results[1].Type))
+		}
+		return []*ir.Value{like(b, n.Results[0], op.Result().Type)}
+	})
+}

@@ -1,0 +1,161 @@
+package lower
+
+import (
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/strided"
+)
+
+// sumsOfBlocks makes one operation of the sum at the end of a part of a block, with the normalization of its first term
+// before it, the number that it is multiplied by, and the normalization behind it.
+func sumsOfBlocks(m *ir.Module, t *Target) error {
+	return t.change(m, func(g *graph) {
+		mixed := g.ofExperts()
+		g.ops(func(op *ir.Op) {
+			switch op.Def.Name {
+			case "add":
+				if !mixed[op] && !g.endsProduct(op) {
+					g.sum(op)
+				}
+			case "multiply":
+				g.scaled(op)
+			case "rms_norm":
+				g.normedSum(op)
+			}
+		})
+	})
+}
+
+// sum makes a residual_add of an add: the second term must be dense.
+func (g *graph) sum(op *ir.Op) {
+	x, y := op.Input("a"), op.Input("b")
+	switch {
+	case g.defined(x, "rms_norm") != nil && g.sumOf(op, x, y, g.normBefore(x)):
+	case g.sumOf(op, y, x, g.normBefore(y)):
+	default:
+		g.sumOf(op, x, y, g.normBefore(x))
+	}
+}
+
+// normBefore is the normalization with a weight that x is all of, if nothing else reads it.
+func (g *graph) normBefore(x *ir.Value) *ir.Op {
+	n := g.defined(x, "rms_norm")
+	if n == nil || n.Input("weight") == nil || !g.isNorm(n) || !g.only(x) || width(n.Result()) != width(x) {
+		return nil
+	}
+	return n
+}
+
+// isNorm reports whether a kernel normalizes the rows where they lie.
+func (t *Target) isNorm(op *ir.Op) bool {
+	l, ok := t.floats(op.Input("x"))
+	if !ok || len(l.Shape) == 0 {
+		return false
+	}
+	if w := op.Input("weight"); w != nil && !isVector(w, l.Shape[len(l.Shape)-1]) {
+		return false
+	}
+	grid, ok := GridOf(l.Shape, l.Strides)
+	return ok && t.Allowed(kernels.RMSNorm{N: grid.Width, Heads: grid.Rows, X: grid.Strides, Eps: normEps(op)}.Launch(grid.Tokens))
+}
+
+func normEps(op *ir.Op) float32 { return ir.Attrs[ir.NormAttrs](op).Eps }
+
+// sumOf replaces op by the sum of x, or of the input of its normalization, and a residual.
+func (g *graph) sumOf(op *ir.Op, x, residual *ir.Value, pre *ir.Op) bool {
+	l, ok := g.floats(x)
+	r, ok2 := g.floats(residual)
+	if !ok || !ok2 || len(l.Shape) == 0 || !slices.Equal(l.Shape, r.Shape) || !r.IsDense() || !slices.Equal(shape(op.Result()), l.Shape) {
+		return false
+	}
+	in, a, weight := x, &ir.SumAttrs{}, (*ir.Value)(nil)
+	if pre != nil {
+		in, weight, a.PreEps = pre.Input("x"), pre.Input("weight"), normEps(pre)
+	}
+	from, _ := g.floats(in)
+	grid, ok := RowsOf(from.Shape, from.Strides, width(x))
+	if !ok || !g.Allowed(kernels.RMSNorm{N: grid.Width, Heads: 1, X: grid.Strides, Add: true, Sum: true, SumOnly: true}.Launch(grid.Tokens)) {
+		return false
+	}
+	g.replace(op, func(b *ir.Builder) []*ir.Value {
+		return []*ir.Value{like(b, b.Value("residual_add", a, shapedAs(b, in, x.Type), residual, weight), op.Result().Type)}
+	})
+	return true
+}
+
+// scaled makes the multiplication of a sum with a constant number a part of the sum.
+func (g *graph) scaled(op *ir.Op) {
+	x, y := op.Input("a"), op.Input("b")
+	if elements(y) > elements(x) || elements(x) == 1 && len(shape(y)) > len(shape(x)) {
+		x, y = y, x
+	}
+	s := g.defined(x, "residual_add")
+	if s == nil || elements(y) != 1 || !isConstant(y) || s.Input("scale") != nil || !g.only(x) || !slices.Equal(shape(x), shape(op.Result())) {
+		return
+	}
+	g.replace(op, func(b *ir.Builder) []*ir.Value {
+		scale := shapedAs(b, y, ir.StaticType(y.Type.DType))
+		n := b.Value("residual_add", s.Attrs, s.Input("x"), s.Input("residual"), s.Input("pre"), scale)
+		return []*ir.Value{like(b, n, op.Result().Type)}
+	})
+}
+
+// normedSum makes the normalization of a sum a part of it.
+func (g *graph) normedSum(op *ir.Op) {
+	x := op.Input("x")
+	s := g.defined(x, "residual_add")
+	if s == nil || width(x) == 0 || width(x) != width(s.Result()) || op.Input("weight") != nil && !isVector(op.Input("weight"), width(x)) {
+		return
+	}
+	a := &ir.AddNormAttrs{PreEps: ir.Attrs[ir.SumAttrs](s).PreEps, Eps: normEps(op), Kept: !g.only(x)}
+	g.replace(op, func(b *ir.Builder) []*ir.Value {
+		n := b.Op("add_norm", a, s.Input("x"), s.Input("residual"), s.Input("pre"), s.Input("scale"), op.Input("weight"))
+		if a.Kept {
+			g.use(s.Result(), n.Results[1])
+		}
+		return []*ir.Value{like(b, n.Results[0], op.Result().Type)}
+	})
+}
+
+// elements of a tensor of a known shape, or 0.
+func elements(v *ir.Value) int {
+	dims := shape(v)
+	if dims == nil {
+		return 0
+	}
+	return strided.Elements(dims)
+}
+
+// gatedNorms makes one operation of a normalization and the gate that it is multiplied with.
+func gatedNorms(m *ir.Module, t *Target) error {
+	return t.change(m, func(g *graph) {
+		g.ops(func(op *ir.Op) {
+			if op.Def.Name == "glu" {
+				g.gatedNorm(op)
+			}
+		})
+	})
+}
+
+func (g *graph) gatedNorm(op *ir.Op) {
+	gate, x := op.Input("gate"), op.Input("x")
+	n := g.defined(x, "rms_norm")
+	if n == nil || !g.isNorm(n) || !g.only(x) || !slices.Equal(shape(gate), shape(x)) {
+		return
+	}
+	l, ok := g.floats(gate)
+	from, _ := g.floats(n.Input("x"))
+	grid, _ := GridOf(from.Shape, from.Strides)
+	if !ok || grid.Width != width(n.Result()) {
+		return
+	}
+	if _, ok := grid.Like(l.Shape, l.Strides); !ok {
+		return
+	}
+	a := &ir.GatedNormAttrs{Eps: normEps(n), Activation: ir.Attrs[ir.GLUAttrs](op).Activation}
+	g.replace(op, func(b *ir.Builder) []*ir.Value {
+		return []*ir.Value{like(b, b.Value("gated_norm", a, n.Input("x"), n.Input("weight"), gate), op.Result().Type)}
+	})
+}

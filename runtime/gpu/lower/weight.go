@@ -1,0 +1,60 @@
+package lower
+
+import (
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+)
+
+// weight is the form of a stored matrix [N, K], or of a stack of them.
+type weight struct {
+	kernels.Format
+	count, rows, cols int
+}
+
+// weightOf tells in which form kernels read a weight; false where none does. The engine opens the same ones.
+func weightOf(v *ir.Value) (w weight, ok bool) {
+	dims, static := v.Type.Static()
+	for v.Def != nil && v.Def.Def.Name == "astype" && v.Type.DType.IsFloat() && v.Def.Input("x").Type.DType.IsFloat() {
+		v = v.Def.Input("x")
+	}
+	n := len(dims)
+	if !static || n < 2 || n > 3 {
+		return w, false
+	}
+	w = weight{count: 1, rows: int(dims[n-2]), cols: int(dims[n-1])}
+	if n == 3 {
+		w.count = int(dims[0])
+	}
+	switch {
+	case w.count*w.rows*w.cols == 0:
+		return w, false
+	case v.Def != nil && v.Def.Def.Name == "quantized":
+		return quantizedForm(w, v)
+	case v.Def != nil && v.Def.Def.Name == "transpose":
+		c, perm := v.Def.Input("x"), ir.Attrs[ir.TransposeAttrs](v.Def).Perm
+		w.Bits = 8 * c.Type.DType.Size()
+		return w, c.Constant != nil && (slices.Equal(perm, []int{0, 2, 1}) || slices.Equal(perm, []int{1, 0})) &&
+			(c.Type.DType == ir.BF16 || c.Type.DType == ir.F32)
+	}
+	w.Bits = 32
+	if v.Type.DType == ir.BF16 {
+		w.Bits = 16
+	}
+	return w, v.Constant != nil && v.Type.DType.IsFloat()
+}
+
+// quantizedForm is that of codes with scales: bf16 where scales and biases are, else f32.
+func quantizedForm(w weight, v *ir.Value) (weight, bool) {
+	packed, scales, biases := v.Def.Input("packed"), v.Def.Input("scales"), v.Def.Input("biases")
+	w.Bits, w.Group = v.Type.Bits, v.Type.Group
+	w.F32 = scales.Type.DType != ir.BF16 || biases != nil && biases.Type.DType != ir.BF16
+	w.Symmetric = biases == nil
+	return w, packed.Constant != nil && isConstant(scales) && (biases == nil || isConstant(biases))
+}
+
+// isConstant reports whether v is stored, or derived of what is stored.
+func isConstant(v *ir.Value) bool {
+	return v != nil && v.Def == nil && v.Param == "" && v.Region == nil
+}

@@ -1,0 +1,188 @@
+package gpu
+
+import (
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/strided"
+)
+
+// bindPrepare brings rows into the form that tiled products take.
+func bindPrepare(b *binder) bool {
+	a, x := ir.Attrs[ir.PrepareAttrs](b.op), b.floats("x")
+	shape, known := b.dims(b.op.Result().Type)
+	if x == nil || !x.isDense() || len(x.shape) == 0 || !known {
+		return false
+	}
+	width := x.shape[len(x.shape)-1]
+	norm, ok := b.normOperand("norm", a.Norm, a.Eps, width)
+	if !ok {
+		return false
+	}
+	made := b.prepared(x, norm, x.len()/width, width, a.Exact)
+	v := &value{dtype: b.op.Result().Type.DType, shape: shape, stride: strided.RowMajor(shape), slot: made.slot}
+	if !a.Exact {
+		v.format = bf16
+	}
+	b.values[b.op.Result()] = v
+	return true
+}
+
+// preparedRows is operand x as prepare has made it, and the number of rows.
+func (b *binder) preparedRows(width int, exact bool) (x operand, rows int, ok bool) {
+	v := b.input("x")
+	if v != nil && exact {
+		v = b.floats("x")
+	}
+	if v == nil || v.place != onDevice || !v.isDense() || (v.format == f32) != exact || v.len()%width != 0 {
+		return x, 0, false
+	}
+	return bytesOf(v), v.len() / width, true
+}
+
+// bindMatmul multiplies many rows by tiles.
+func bindMatmul(b *binder) bool {
+	a, w := ir.Attrs[ir.MatmulAttrs](b.op), b.matrix("weight")
+	if w == nil {
+		return false
+	}
+	x, rows, ok := b.preparedRows(w.cols, a.Exact)
+	end, ok2 := b.ending(a.Cap, w.rows, "bias", "extra")
+	out := b.result(0, nil)
+	if !ok || !ok2 || out == nil {
+		return false
+	}
+	k := kernels.MatMul{Matrices: kernels.Matrices{Format: w.Format, K: w.cols, Exact: a.Exact}, N: w.rows, Epilogue: end.epilogue, Cap: end.limit}
+	ways := k.Tiles(b.x.exe.machine.Target, rows)
+	of := func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, rows) }
+	launch, err := usable(b, ways, of)
+	if !b.launch("matmul", launch, err, kernels.MatMulArguments[operand]{W: w.arguments(), X: x, Extra: end.extra(0, rows, w.rows), Y: bytesOf(out), Step: b.stepAt(rows, nil)}) {
+		return false
+	}
+	tuned(b, ways, of)
+	b.reading(w.bytes())
+	return true
+}
+
+// bindMatmulGLU is bindMatvecGLU for many rows, by tiles.
+func bindMatmulGLU(b *binder) bool {
+	a, p := ir.Attrs[ir.MatmulGLUAttrs](b.op), b.pair()
+	if p == nil {
+		return false
+	}
+	x, rows, ok := b.preparedRows(p.w.cols, a.Exact)
+	activation, err := kernels.ActivationNamed(a.Activation)
+	out := b.result(0, nil)
+	if !ok || err != nil || out == nil {
+		return false
+	}
+	k := kernels.MatMulGLU{Matrices: kernels.Matrices{Format: p.w.Format, K: p.w.cols, Exact: a.Exact}, N: p.n, Activation: activation}
+	ways := k.Tiles(b.x.exe.machine.Target, rows)
+	of := func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, rows) }
+	l, err := usable(b, ways, of)
+	if !b.launch("matmul glu", l, err, kernels.MatMulGLUArguments[operand]{W0: p.first, W1: p.second, X: x, Y: bytesOf(out), Step: b.stepAt(rows, nil)}) {
+		return false
+	}
+	tuned(b, ways, of)
+	b.reading(p.bytes())
+	return true
+}
+
+// bindDenseWeight makes bf16 of a weight.
+func bindDenseWeight(b *binder) bool {
+	w := b.matrix("weight")
+	shape, known := b.dims(b.op.Result().Type)
+	if w == nil || !known {
+		return false
+	}
+	launch, err := kernels.Dequantize{Format: w.Format, N: w.rows, K: w.cols}.Launch()
+	v := &value{dtype: ir.BF16, shape: shape, stride: strided.RowMajor(shape), format: bf16, slot: b.scratch(2 * w.rows * w.cols)}
+	if !b.launch("dequantize", launch, err, kernels.DequantizeArguments[operand]{W: w.arguments(), Y: whole(v.slot)}) {
+		return false
+	}
+	b.reading(w.bytes())
+	b.values[b.op.Result()] = v
+	return true
+}
+
+// bindLibraryProduct multiplies many rows by the device's library of matrix products.
+func bindLibraryProduct(b *binder) bool {
+	of, dense := b.op.Input("weight"), operand{}
+	dims, known := b.dims(of.Type)
+	if !known || len(dims) != 2 {
+		return false
+	}
+	if v := b.values[of]; v != nil && v.place == onDevice && v.format == bf16 {
+		dense = bytesOf(v)
+	} else if w := b.x.exe.weight(of); w != nil && w.count == 1 && w.Bits == 16 {
+		dense = whole(w.data)
+	} else {
+		return false
+	}
+	x, rows, ok := b.preparedRows(dims[1], false)
+	if !ok {
+		return false
+	}
+	kernel, out := b.x.exe.product(device.Product{M: rows, N: dims[0], K: dims[1], Float32: true}), b.result(0, nil)
+	if kernel == nil || out == nil {
+		return false
+	}
+	y := bytesOf(out)
+	y.write = true // a library's kernel has no text of ours
+	return b.add(step{op: b.op, kind: "product", kernel: kernel, launch: kernels.Launch{Groups: [3]int{1, 1, 1}, Threads: [3]int{1, 1, 1}}, operands: []operand{x, dense, y}})
+}
+
+// preparedKey tells rows in the form that tiled products take.
+type preparedKey struct {
+	slot   *slot
+	offset int
+	norm   *slot
+	eps    float32
+	exact  bool
+}
+
+// prepared brings rows into the form that tiled products take, normalized: once, for all products of them.
+func (b *binder) prepared(x *value, norm *normed, rows, width int, exact bool) operand {
+	if exact && norm == nil {
+		return bytesOf(x)
+	}
+	key := preparedKey{slot: x.slot, offset: x.offset, exact: exact}
+	p := kernels.Prepare{K: width, Exact: exact}
+	a := kernels.MatMulPrepareArguments[operand]{X: bytesOf(x)}
+	p.Norm, p.Eps, a.Norm = norm.vectors()
+	if norm != nil {
+		key.norm, key.eps = a.Norm.slot, norm.eps
+	}
+	if s := b.forms[key]; s != nil && !x.slot.state {
+		return whole(s)
+	}
+	size := 2
+	if exact {
+		size = 4
+	}
+	l, err := p.Launch(rows)
+	s := b.scratch(size * rows * width)
+	a.Y, a.Step = whole(s), b.stepAt(rows, nil)
+	if !b.launch("prepare", l, err, a) {
+		panic(err) // the product that takes it has checked the width
+	}
+	b.forms[key] = s
+	return whole(s)
+}
+
+// product is a kernel of the device's library of matrix products; nil where there is none.
+func (x *executable) product(p device.Product) device.Kernel {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if k, ok := x.products[p]; ok {
+		return k
+	}
+	var k device.Kernel
+	if m, ok := x.device.(device.MatrixMultiplier); ok {
+		if made, err := m.MatrixProduct(p); err == nil {
+			k = made
+		}
+	}
+	x.products[p] = k
+	return k
+}
