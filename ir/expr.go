@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 )
 
 // Unbounded marks the missing side of a symbol's interval: -Unbounded below, Unbounded above.
@@ -55,12 +56,23 @@ type atom struct {
 	key  string
 }
 
+// constants are the expressions of small constants that were asked for: most dims are one of a few numbers.
+var constants [1 << 12]atomic.Pointer[Expr]
+
 // Const is the expression of a constant.
 func Const(v int64) *Expr {
 	if v == 0 {
 		return newExpr(nil)
 	}
-	return newExpr([]term{{coef: v}})
+	if v < 0 || v >= int64(len(constants)) {
+		return newExpr([]term{{coef: v}})
+	}
+	e := constants[v].Load()
+	if e == nil {
+		e = newExpr([]term{{coef: v}})
+		constants[v].Store(e)
+	}
+	return e
 }
 
 // Sym is the expression of a bare symbol.
@@ -471,6 +483,9 @@ func (a *atom) eval(value func(*Symbol) (int64, bool)) (int64, error) {
 
 // Substitute replaces symbols by expressions; symbols for which with gives nil stay.
 func (e *Expr) Substitute(with func(*Symbol) *Expr) *Expr {
+	if _, ok := e.Const(); ok {
+		return e
+	}
 	sum := Const(0)
 	for _, t := range e.terms {
 		product := Const(t.coef)
