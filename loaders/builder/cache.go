@@ -79,8 +79,8 @@ func (g *Graph) AttendWindow(prefix string, q, k, v *ir.Value, scale float64, wi
 	return g.AttendTo(q, g.CachedWindow(prefix, k, v, window), scale)
 }
 
-// CachedWindow writes k and v [1,Hkv,S,D] of the new positions to caches of the last ones, of which a query sees window,
-// its own included. All sliding layers have one window.
+// CachedWindow writes k and v [1,Hkv,S,D] of the new positions to caches of the last ones, of which a query sees
+// window, its own included. All sliding layers have one window.
 func (g *Graph) CachedWindow(prefix string, k, v *ir.Value, window int) KeysValues {
 	if g.ring == nil {
 		g.ring = g.newRing(window)

@@ -15,7 +15,8 @@ func (g *Graph) Rotate(x *ir.Value, r huggingface.Rope) *ir.Value {
 		return g.Rope(x, r.Dims, r.Theta)
 	}
 	divisors := scaledDivisors(r)
-	return g.RopeFreqs(x, Weight{Name: "rope.freqs", Data: ir.Exact(ir.Float32s([]int64{int64(len(divisors))}, divisors...))})
+	data := ir.Float32s([]int64{int64(len(divisors))}, divisors...)
+	return g.RopeFreqs(x, Weight{Name: "rope.freqs", Data: ir.Exact(data)})
 }
 
 // RopeAttention is what the scaling of RoPE multiplies rotated elements by; 1 for most.
@@ -77,7 +78,8 @@ func scaledDivisors(r huggingface.Rope) []float32 {
 func yarnRange(r huggingface.Rope) (low, high float64) {
 	s := r.Scaling
 	index := func(turns float64) float64 {
-		return float64(float64(r.Dims)*numeric.Log(float64(s.Positions)/float64(turns*2*math.Pi))) / float64(2*numeric.Log(r.Theta))
+		octaves := numeric.Log(float64(s.Positions) / float64(turns*2*math.Pi))
+		return float64(float64(r.Dims)*octaves) / float64(2*numeric.Log(r.Theta))
 	}
 	low, high = index(s.BetaFast), index(s.BetaSlow)
 	if s.Truncate {

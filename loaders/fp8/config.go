@@ -48,7 +48,8 @@ func ParseConfig(file string, section json.RawMessage) (*Config, error) {
 	}
 	b := values.Block
 	if len(b) != 2 || b[0] < 1 || b[1] < 1 || b[0] > maxBlock || b[1] > maxBlock {
-		return nil, fault(".weight_block_size", fmt.Sprintf("two integers from 1 to %d: etc supports scales of blocks only", maxBlock), b)
+		expected := fmt.Sprintf("two integers from 1 to %d: etc supports scales of blocks only", maxBlock)
+		return nil, fault(".weight_block_size", expected, b)
 	}
 	return &Config{Rows: b[0], Columns: b[1], file: file}, nil
 }

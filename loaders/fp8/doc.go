@@ -6,7 +6,8 @@
 //
 //   - A weight is float32(code·scale): the product of two float32 numbers, rounded once.
 //   - Weights stay lazy: neither codes nor values of a matrix are ever in memory as a whole.
-//   - A matrix in E4M3 without scales, or with scales of another shape than its blocks ask for, is an error that names it.
+//   - A matrix in E4M3 without scales, or with scales of another shape than its blocks ask for, is an error that
+//     names it.
 //
 // Package fp8 imports ir, loaders/builder and loaders/huggingface, and must never import passes, codegen or runtime.
 package fp8

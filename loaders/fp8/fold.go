@@ -16,8 +16,8 @@ const DType = "F8_E4M3"
 // scaleSuffix is that of the tensor of scales beside a matrix.
 const scaleSuffix = "_scale_inv"
 
-// Fold joins every matrix in E4M3 with its scales to one tensor in float32, which has the matrix's name. The others stay
-// as they are. parts lists the tensors of each joint one. The error joins one for every tensor that does not fit.
+// Fold joins every matrix in E4M3 with its scales to one tensor in float32, which has the matrix's name. The others
+// stay as they are. parts lists the tensors of each joint one. The error joins one for every tensor that does not fit.
 func Fold(c *Config, list []builder.Tensor) (folded []builder.Tensor, parts map[string][]string, err error) {
 	byName := map[string]builder.Tensor{}
 	for _, t := range list {
@@ -50,11 +50,13 @@ func Fold(c *Config, list []builder.Tensor) (folded []builder.Tensor, parts map[
 func (c *Config) fits(codes, scales builder.Tensor) error {
 	n := len(codes.Shape)
 	if n < 2 {
-		return fmt.Errorf("%s: tensor %s: expected a matrix in blocks of %d×%d, found %s %s", c.file, codes.Name, c.Rows, c.Columns, codes.DType, dims(codes.Shape))
+		return fmt.Errorf("%s: tensor %s: expected a matrix in blocks of %d×%d, found %s %s",
+			c.file, codes.Name, c.Rows, c.Columns, codes.DType, dims(codes.Shape))
 	}
 	want := slices.Clone(codes.Shape)
 	want[n-2], want[n-1] = (want[n-2]+c.Rows-1)/c.Rows, (want[n-1]+c.Columns-1)/c.Columns
-	if scales.Data == nil || !slices.Contains([]ir.DType{ir.BF16, ir.F16, ir.F32}, scales.Data.DType()) || !slices.Equal(scales.Shape, want) {
+	floats := []ir.DType{ir.BF16, ir.F16, ir.F32}
+	if scales.Data == nil || !slices.Contains(floats, scales.Data.DType()) || !slices.Equal(scales.Shape, want) {
 		found := "none"
 		if scales.Name != "" {
 			found = scales.DType + " " + dims(scales.Shape)

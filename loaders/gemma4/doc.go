@@ -1,6 +1,6 @@
 // Package gemma4 builds the forward of a Gemma 4: layers of sliding and of full attention with norms before and after
-// every part, and a gated MLP. Some models have experts beside every MLP; some give every layer an embedding of its own,
-// and let the last layers attend to the keys and values of earlier ones. The configuration says which.
+// every part, and a gated MLP. Some models have experts beside every MLP; some give every layer an embedding of its
+// own, and let the last layers attend to the keys and values of earlier ones. The configuration says which.
 //
 // What it computes is the forward of transformers' Gemma4ForCausalLM (models/gemma4) and of the language model of
 // Gemma4UnifiedForConditionalGeneration (models/gemma4_unified) for text.

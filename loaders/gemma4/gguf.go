@@ -76,8 +76,9 @@ func FromGGUF(m *gguf.Model, superblocks bool) (config map[string]any, tensors [
 	fullHeads, slidingHeads := keyValueHeads(k, perLayer)
 	_, untied := m.Tensor("output.weight")
 	config = map[string]any{
-		"architectures": []string{"Gemma4ForCausalLM"}, "model_type": "gemma4_text", "attention_k_eq_v": !hasFullValues(m, perLayer),
-		"vocab_size": k.Vocabulary(), "hidden_size": k.Int(key("embedding_length"), 1), "intermediate_size": rows, "tie_word_embeddings": !untied,
+		"architectures": []string{"Gemma4ForCausalLM"}, "model_type": "gemma4_text",
+		"attention_k_eq_v": !hasFullValues(m, perLayer), "tie_word_embeddings": !untied,
+		"vocab_size": k.Vocabulary(), "hidden_size": k.Int(key("embedding_length"), 1), "intermediate_size": rows,
 		"num_hidden_layers": layers, "layer_types": types, "sliding_window": k.Int(key("attention.sliding_window"), 1),
 		"num_attention_heads": k.Int(key("attention.head_count"), 1), "head_dim": sliding, "num_key_value_heads": slidingHeads,
 		"global_head_dim": full, "num_global_key_value_heads": fullHeads,
@@ -88,10 +89,12 @@ func FromGGUF(m *gguf.Model, superblocks bool) (config map[string]any, tensors [
 		"rms_norm_eps": k.Float(key("attention.layer_norm_rms_epsilon")), "max_position_embeddings": k.Int(key("context_length"), 1), "final_logit_softcapping": nil,
 	}
 	config["num_kv_shared_layers"], config["use_double_wide_mlp"] = shared, doubleWide
-	config["hidden_size_per_layer_input"], config["vocab_size_per_layer_input"] = k.IntOr(key("embedding_length_per_layer_input"), 0), k.Vocabulary()
+	config["hidden_size_per_layer_input"] = k.IntOr(key("embedding_length_per_layer_input"), 0)
+	config["vocab_size_per_layer_input"] = k.Vocabulary()
 	if n := k.IntOr(key("expert_count"), 0); n > 0 {
 		config["enable_moe_block"], config["num_experts"] = true, n
-		config["top_k_experts"], config["moe_intermediate_size"] = k.Int(key("expert_used_count"), 1), k.Int(key("expert_feed_forward_length"), 1)
+		config["top_k_experts"] = k.Int(key("expert_used_count"), 1)
+		config["moe_intermediate_size"] = k.Int(key("expert_feed_forward_length"), 1)
 	}
 	if k.Has(key("final_logit_softcapping")) {
 		config["final_logit_softcapping"] = k.Float(key("final_logit_softcapping"))

@@ -56,7 +56,8 @@ func (m *Model) Sensitive() []string {
 		patterns = append(patterns, "*.router.proj.weight")
 	}
 	if m.config.PerLayerInput > 0 {
-		patterns = append(patterns, "per_layer_model_projection.weight", "*.per_layer_input_gate.weight", "*.per_layer_projection.weight")
+		patterns = append(patterns,
+			"per_layer_model_projection.weight", "*.per_layer_input_gate.weight", "*.per_layer_projection.weight")
 	}
 	return patterns
 }
@@ -96,7 +97,8 @@ func (f *forward) number(name string, v float64) *ir.Value {
 func (f *forward) perLayer(w *perLayer, x *ir.Value) *ir.Value {
 	layers, width := len(f.c.Layers), f.c.PerLayerInput
 	own := f.Multiply(f.Embed(w.embedding), f.root("embed_per_layer_scale", width))
-	projected := f.Multiply(f.Linear(x, w.projection), f.number("per_layer_projection_scale", 1/math.Sqrt(float64(f.c.HiddenSize))))
+	scale := f.number("per_layer_projection_scale", 1/math.Sqrt(float64(f.c.HiddenSize)))
+	projected := f.Multiply(f.Linear(x, w.projection), scale)
 	projected = f.norm(f.Heads(projected, layers, width), w.norm)
 	both := f.Add(projected, f.Heads(f.Cast(own, f.DType), layers, width))
 	return f.Cast(f.Multiply(both, f.number("per_layer_input_scale", 1/math.Sqrt2)), f.DType)
@@ -140,8 +142,9 @@ func (f *forward) experts(w *experts, x *ir.Value) *ir.Value {
 	top := f.Op("top_k", &ir.TopKAttrs{K: f.c.ExpertsPerToken}, f.Value("linear", nil, routed, f.Constant(w.router)))
 	scores := f.Value("softmax", &ir.SoftmaxAttrs{Axis: -1, Precise: true}, top.Results[0])
 	scales := f.Reshape(f.Value("take", nil, f.Constant(w.scale), top.Results[1]), 1, -1, f.c.ExpertsPerToken)
-	y := f.Value("switch_geglu", nil, f.norm(x, w.norm), f.Constant(w.gate), f.Constant(w.up), f.Constant(w.down), top.Results[1], f.Multiply(scores, scales))
-	return f.Cast(y, f.DType)
+	gate, up, down := f.Constant(w.gate), f.Constant(w.up), f.Constant(w.down)
+	weights := f.Multiply(scores, scales)
+	return f.Cast(f.Value("switch_geglu", nil, f.norm(x, w.norm), gate, up, down, top.Results[1], weights), f.DType)
 }
 
 // attention normalises queries, keys and values by head, the values without weights, and rotates queries

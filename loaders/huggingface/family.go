@@ -26,7 +26,8 @@ type Family struct {
 // Families lists the supported families. Whatever else lists architectures is made of it.
 var Families = []Family{
 	{"qwen35moe", "Qwen3.5, Qwen3.6 MoE", "35B-A3B, 122B-A10B, 397B-A17B",
-		[]string{"Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration"}, []string{"qwen3_5_moe_text", "qwen3_5_moe"}, parseQwen35MoE},
+		[]string{"Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration"},
+		[]string{"qwen3_5_moe_text", "qwen3_5_moe"}, parseQwen35MoE},
 	{"qwen35", "Qwen3.5, Qwen3.6, Qwen3.8", "0.8B to 27B",
 		[]string{"Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"}, []string{"qwen3_5_text", "qwen3_5"}, parseQwen35},
 	{"qwen3next", "Qwen3-Next, Qwen3-Coder-Next", "80B-A3B",
@@ -38,7 +39,8 @@ var Families = []Family{
 	{"gemma4", "Gemma 4", "31B, 26B-A4B, E2B, E4B",
 		[]string{"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"}, []string{"gemma4_text", "gemma4"}, parseGemma4},
 	{"gemma4unified", "Gemma 4 unified", "12B",
-		[]string{"Gemma4UnifiedForCausalLM", "Gemma4UnifiedForConditionalGeneration"}, []string{"gemma4_unified_text", "gemma4_unified"}, parseGemma4Unified},
+		[]string{"Gemma4UnifiedForCausalLM", "Gemma4UnifiedForConditionalGeneration"},
+		[]string{"gemma4_unified_text", "gemma4_unified"}, parseGemma4Unified},
 	{"museglimmer", "Muse Glimmer", "30B",
 		[]string{"MuseGlimmerForConditionalGeneration"}, []string{"muse_glimmer_text", "muse_glimmer"}, parseMuseGlimmer},
 }

@@ -193,7 +193,8 @@ func (c *Qwen) readSparsity(text section) {
 	for i, entry := range list {
 		layer, ok := asInt(entry)
 		if !ok || layer < 0 || layer >= len(c.Layers) {
-			text.doc.fault(fmt.Sprintf("%s[%d]", text.key("mlp_only_layers"), i), fmt.Sprintf("a layer from 0 to %d", len(c.Layers)-1), show(entry))
+			key := fmt.Sprintf("%s[%d]", text.key("mlp_only_layers"), i)
+			text.doc.fault(key, fmt.Sprintf("a layer from 0 to %d", len(c.Layers)-1), show(entry))
 		}
 		dense[layer] = true
 	}

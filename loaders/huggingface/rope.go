@@ -63,16 +63,19 @@ func yarn(s section, positions int) *RopeScaling {
 	if r.BetaFast < r.BetaSlow {
 		s.fault("beta_fast", fmt.Sprintf("at least beta_slow (%g)", r.BetaSlow))
 	}
-	for key, value := range map[string]*float64{"attention_factor": &r.Attention, "mscale": &r.MScale, "mscale_all_dim": &r.MScaleAllDim} {
-		if s.has(key) {
-			*value = s.number(key)
+	for _, option := range []struct {
+		key  string
+		into *float64
+	}{{"attention_factor", &r.Attention}, {"mscale", &r.MScale}, {"mscale_all_dim", &r.MScaleAllDim}} {
+		if s.has(option.key) {
+			*option.into = s.number(option.key)
 		}
 	}
 	return r
 }
 
-// limit is the number of positions that a model is good for, where max_position_embeddings, 0 if it is not given, may be
-// that without YaRN.
+// limit is the number of positions that a model is good for, where max_position_embeddings, 0 if it is not given,
+// may be that without YaRN.
 func (r *RopeScaling) limit(positions int) int {
 	if r == nil || r.Type != "yarn" || positions == 0 {
 		return positions
@@ -113,7 +116,9 @@ func readRope(text section, headDim, positions int, fallback float64) Rope {
 	}
 	r.Dims = int(float64(headDim) * factor)
 	if text.doc.sound() && (factor > 1 || r.Dims < 2 || r.Dims%2 != 0) {
-		text.doc.fault(section.key("partial_rotary_factor"), fmt.Sprintf("an even number ≥ 2 of rotary dims, at most head_dim (%d)", headDim), fmt.Sprintf("%d (%g of head_dim)", r.Dims, factor))
+		text.doc.fault(section.key("partial_rotary_factor"),
+			fmt.Sprintf("an even number ≥ 2 of rotary dims, at most head_dim (%d)", headDim),
+			fmt.Sprintf("%d (%g of head_dim)", r.Dims, factor))
 	}
 	return r
 }

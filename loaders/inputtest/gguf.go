@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"slices"
@@ -374,46 +375,26 @@ func (s *Source) gemmaGGUF(g *GGUF, add func(string, *Tensor)) {
 	}
 }
 
+// qwenNames are llama.cpp's names by those of transformers, without the numbers of layers.
+var qwenNames = map[string]string{
+	"embed_tokens.weight": "token_embd.weight", "norm.weight": "output_norm.weight", "lm_head.weight": "output.weight",
+	"input_layernorm.weight": "attn_norm.weight", "post_attention_layernorm.weight": "post_attention_norm.weight",
+	"self_attn.q_proj.weight": "attn_q.weight", "self_attn.k_proj.weight": "attn_k.weight", "self_attn.v_proj.weight": "attn_v.weight", "self_attn.o_proj.weight": "attn_output.weight",
+	"self_attn.q_norm.weight": "attn_q_norm.weight", "self_attn.k_norm.weight": "attn_k_norm.weight",
+	"linear_attn.in_proj_qkv.weight": "attn_qkv.weight", "linear_attn.in_proj_z.weight": "attn_gate.weight", "linear_attn.in_proj_a.weight": "ssm_alpha.weight",
+	"linear_attn.in_proj_b.weight": "ssm_beta.weight", "linear_attn.conv1d.weight": "ssm_conv1d.weight", "linear_attn.dt_bias": "ssm_dt.bias", "linear_attn.A_log": "ssm_a",
+	"linear_attn.norm.weight": "ssm_norm.weight", "linear_attn.out_proj.weight": "ssm_out.weight",
+	"linear_attn.in_proj_ba.weight": "ssm_ba.weight",
+	"mlp.gate_proj.weight":          "ffn_gate.weight", "mlp.up_proj.weight": "ffn_up.weight", "mlp.down_proj.weight": "ffn_down.weight",
+	"mlp.gate.weight": "ffn_gate_inp.weight", "mlp.shared_expert_gate.weight": "ffn_gate_inp_shexp.weight", "mlp.experts.down_proj": "ffn_down_exps.weight",
+	"mlp.shared_expert.gate_proj.weight": "ffn_gate_shexp.weight", "mlp.shared_expert.up_proj.weight": "ffn_up_shexp.weight", "mlp.shared_expert.down_proj.weight": "ffn_down_shexp.weight",
+}
+
 func (s *Source) qwenGGUF(g *GGUF, add func(string, *Tensor)) {
 	c := s.config.(*huggingface.Qwen)
 	key := func(name string, value any) { g.Key(s.Arch+"."+name, value) }
-	key("block_count", len(c.Layers))
-	key("context_length", c.MaxPositions)
-	key("embedding_length", c.HiddenSize)
-	key("attention.head_count", c.Heads)
-	key("attention.head_count_kv", c.KVHeads)
-	key("attention.key_length", c.HeadDim)
-	key("attention.value_length", c.HeadDim)
-	key("attention.layer_norm_rms_epsilon", c.RMSNormEps)
-	key("rope.freq_base", c.RopeTheta)
-	key("rope.dimension_count", c.RotaryDim)
-	key("rope.dimension_sections", []int{c.RotaryDim/2 - 2*(c.RotaryDim/6), c.RotaryDim / 6, c.RotaryDim / 6, 0})
-	if c.Experts > 0 {
-		key("expert_count", c.Experts)
-		key("expert_used_count", c.ExpertsPerToken)
-		key("expert_feed_forward_length", c.ExpertIntermediate)
-		if c.SharedExpertIntermediate > 0 {
-			key("expert_shared_feed_forward_length", c.SharedExpertIntermediate)
-		}
-	} else {
-		key("feed_forward_length", c.Intermediate)
-	}
-	if c.LinearKeyHeads > 0 {
-		s.deltaNetKeys(c, key)
-	}
-	names := map[string]string{
-		"embed_tokens.weight": "token_embd.weight", "norm.weight": "output_norm.weight", "lm_head.weight": "output.weight",
-		"input_layernorm.weight": "attn_norm.weight", "post_attention_layernorm.weight": "post_attention_norm.weight",
-		"self_attn.q_proj.weight": "attn_q.weight", "self_attn.k_proj.weight": "attn_k.weight", "self_attn.v_proj.weight": "attn_v.weight", "self_attn.o_proj.weight": "attn_output.weight",
-		"self_attn.q_norm.weight": "attn_q_norm.weight", "self_attn.k_norm.weight": "attn_k_norm.weight",
-		"linear_attn.in_proj_qkv.weight": "attn_qkv.weight", "linear_attn.in_proj_z.weight": "attn_gate.weight", "linear_attn.in_proj_a.weight": "ssm_alpha.weight",
-		"linear_attn.in_proj_b.weight": "ssm_beta.weight", "linear_attn.conv1d.weight": "ssm_conv1d.weight", "linear_attn.dt_bias": "ssm_dt.bias", "linear_attn.A_log": "ssm_a",
-		"linear_attn.norm.weight": "ssm_norm.weight", "linear_attn.out_proj.weight": "ssm_out.weight",
-		"linear_attn.in_proj_ba.weight": "ssm_ba.weight",
-		"mlp.gate_proj.weight":          "ffn_gate.weight", "mlp.up_proj.weight": "ffn_up.weight", "mlp.down_proj.weight": "ffn_down.weight",
-		"mlp.gate.weight": "ffn_gate_inp.weight", "mlp.shared_expert_gate.weight": "ffn_gate_inp_shexp.weight", "mlp.experts.down_proj": "ffn_down_exps.weight",
-		"mlp.shared_expert.gate_proj.weight": "ffn_gate_shexp.weight", "mlp.shared_expert.up_proj.weight": "ffn_up_shexp.weight", "mlp.shared_expert.down_proj.weight": "ffn_down_shexp.weight",
-	}
+	s.qwenKeys(c, key)
+	names := maps.Clone(qwenNames)
 	if c.PlainNorms { // conversion/qwen.py has the older models' name here
 		names["post_attention_layernorm.weight"] = "ffn_norm.weight"
 	}
@@ -466,6 +447,33 @@ func (s *Source) qwenGGUF(g *GGUF, add func(string, *Tensor)) {
 			t = t.plus(1)
 		}
 		add(as, t)
+	}
+}
+
+func (s *Source) qwenKeys(c *huggingface.Qwen, key func(string, any)) {
+	key("block_count", len(c.Layers))
+	key("context_length", c.MaxPositions)
+	key("embedding_length", c.HiddenSize)
+	key("attention.head_count", c.Heads)
+	key("attention.head_count_kv", c.KVHeads)
+	key("attention.key_length", c.HeadDim)
+	key("attention.value_length", c.HeadDim)
+	key("attention.layer_norm_rms_epsilon", c.RMSNormEps)
+	key("rope.freq_base", c.RopeTheta)
+	key("rope.dimension_count", c.RotaryDim)
+	key("rope.dimension_sections", []int{c.RotaryDim/2 - 2*(c.RotaryDim/6), c.RotaryDim / 6, c.RotaryDim / 6, 0})
+	if c.Experts > 0 {
+		key("expert_count", c.Experts)
+		key("expert_used_count", c.ExpertsPerToken)
+		key("expert_feed_forward_length", c.ExpertIntermediate)
+		if c.SharedExpertIntermediate > 0 {
+			key("expert_shared_feed_forward_length", c.SharedExpertIntermediate)
+		}
+	} else {
+		key("feed_forward_length", c.Intermediate)
+	}
+	if c.LinearKeyHeads > 0 {
+		s.deltaNetKeys(c, key)
 	}
 }
 

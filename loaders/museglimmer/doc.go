@@ -1,5 +1,5 @@
-// Package museglimmer builds the forward of Muse Glimmer's language model: layers of sliding and of full attention whose
-// result is gated, and a gated MLP, with norms before and after both.
+// Package museglimmer builds the forward of Muse Glimmer's language model: layers of sliding and of full attention
+// whose result is gated, and a gated MLP, with norms before and after both.
 //
 // What it computes is the forward of transformers' MuseGlimmerForConditionalGeneration (models/muse_glimmer) for text.
 //

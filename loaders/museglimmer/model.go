@@ -33,7 +33,9 @@ func (m *Model) Build(o builder.Options) (*ir.Module, error) {
 	if slices.Contains(m.config.Layers, huggingface.SlidingAttention) {
 		limits.Window = m.config.SlidingWindow
 	}
-	d := builder.Decoder{DType: m.dtype, Vocabulary: m.config.VocabSize, Depth: len(m.config.Layers), Limits: limits, Tokens: m.tokens}
+	d := builder.Decoder{
+		DType: m.dtype, Vocabulary: m.config.VocabSize, Depth: len(m.config.Layers), Limits: limits, Tokens: m.tokens,
+	}
 	return builder.Build(d, o, func(g *builder.Graph) *ir.Value {
 		f := &forward{Graph: g, c: m.config}
 		return f.run(&m.weights)
@@ -51,14 +53,16 @@ type forward struct {
 // run computes the logits [1,S,V] of the tokens.
 func (f *forward) run(w *weights) *ir.Value {
 	scale := slices.Repeat([]float32{float32(f.c.QKScale)}, f.c.HeadDim)
-	f.queryScale = f.Constant(weight{Name: "self_attn.query_scale", Data: ir.Float32s([]int64{int64(len(scale))}, scale...)})
+	data := ir.Float32s([]int64{int64(len(scale))}, scale...)
+	f.queryScale = f.Constant(weight{Name: "self_attn.query_scale", Data: data})
 	x := f.Cast(f.RawNorm(f.Embed(w.embedding), nil, f.c.RMSNormEps), f.DType)
 	for i := range w.layers {
 		x = f.layer(i, &w.layers[i], x)
 	}
 	logits := f.Cast(f.Linear(f.Norm(x, w.norm, f.c.RMSNormEps), w.head), ir.F32)
-	multiplier := f.Constant(weight{Name: "output_multiplier", Data: ir.Exact(ir.Float32s(nil, float32(f.c.OutputMultiplier)))})
-	return f.Softcap(f.Multiply(logits, multiplier), f.c.FinalLogitSoftcap)
+	multiplier := ir.Exact(ir.Float32s(nil, float32(f.c.OutputMultiplier)))
+	logits = f.Multiply(logits, f.Constant(weight{Name: "output_multiplier", Data: multiplier}))
+	return f.Softcap(logits, f.c.FinalLogitSoftcap)
 }
 
 // layer is decoder layer number i for x [1,S,H].

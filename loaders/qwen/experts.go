@@ -24,7 +24,8 @@ func (f *forward) experts(w *experts, prefix string, x *ir.Value) *ir.Value {
 	if !f.c.AbsoluteScores {
 		weights = softmax(weights)
 	}
-	routed := f.Value("switch_mlp", nil, x, f.Constant(w.gate), f.Constant(w.up), f.Constant(w.down), top.Results[1], weights)
+	gate, up, down := f.Constant(w.gate), f.Constant(w.up), f.Constant(w.down)
+	routed := f.Value("switch_mlp", nil, x, gate, up, down, top.Results[1], weights)
 	if w.shared == nil {
 		return f.Cast(routed, f.DType)
 	}

@@ -71,8 +71,10 @@ func FromGGUF(m *gguf.Model, superblocks bool) (config map[string]any, tensors [
 	_, untied := m.Tensor("output.weight")
 	config = map[string]any{
 		"architectures": family.Classes[:1], "model_type": family.Types[0],
-		"vocab_size": g.Vocabulary(), "hidden_size": g.Int(g.key("embedding_length"), 1), "tie_word_embeddings": !untied, "num_hidden_layers": layers,
-		"rms_norm_eps": g.Float(g.key("attention.layer_norm_rms_epsilon")), "max_position_embeddings": g.Int(g.key("context_length"), 1),
+		"vocab_size": g.Vocabulary(), "hidden_size": g.Int(g.key("embedding_length"), 1),
+		"num_hidden_layers": layers, "tie_word_embeddings": !untied,
+		"rms_norm_eps":            g.Float(g.key("attention.layer_norm_rms_epsilon")),
+		"max_position_embeddings": g.Int(g.key("context_length"), 1),
 	}
 	g.attention(config, layers)
 	u := undo{superblocks: superblocks}
@@ -111,7 +113,8 @@ func (g reader) attention(config map[string]any, layers int) {
 	if g.IntOr(g.key("attention.value_length"), head) != head {
 		g.Fault(g.key("attention.value_length"), "attention.key_length")
 	}
-	config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"] = g.Int(g.key("attention.head_count"), 1), g.keyValueHeads(layers), head
+	config["num_attention_heads"], config["head_dim"] = g.Int(g.key("attention.head_count"), 1), head
+	config["num_key_value_heads"] = g.keyValueHeads(layers)
 	rope := map[string]any{"rope_type": "default", "rope_theta": g.Float(g.key("rope.freq_base")),
 		"partial_rotary_factor": float64(g.IntOr(g.key("rope.dimension_count"), head)) / float64(head)}
 	if scaling := g.Text(g.key("rope.scaling.type")); scaling != "" && scaling != "none" {
@@ -124,7 +127,8 @@ func (g reader) attention(config map[string]any, layers int) {
 }
 
 func (g reader) experts(config map[string]any) {
-	config["num_experts"], config["num_experts_per_tok"] = g.Int(g.key("expert_count"), 1), g.Int(g.key("expert_used_count"), 1)
+	config["num_experts"] = g.Int(g.key("expert_count"), 1)
+	config["num_experts_per_tok"] = g.Int(g.key("expert_used_count"), 1)
 	config["moe_intermediate_size"], config["norm_topk_prob"] = g.Int(g.key("expert_feed_forward_length"), 1), true
 	if g.Has(g.key("expert_shared_feed_forward_length")) {
 		config["shared_expert_intermediate_size"] = g.Int(g.key("expert_shared_feed_forward_length"), 1)
@@ -222,7 +226,8 @@ func (u undo) tensor(t *gguf.Tensor, as string) builder.Tensor {
 		if rows -= int64(u.qkRows); rows > 0 && rows%int64(len(u.heads)) == 0 {
 			b = b.PermuteRows(u.qkRows, u.heads)
 		}
-	case "linear_attn.in_proj_z.weight", "linear_attn.in_proj_a.weight", "linear_attn.in_proj_b.weight", "linear_attn.dt_bias", "linear_attn." + Rate:
+	case "linear_attn.in_proj_z.weight", "linear_attn.in_proj_a.weight", "linear_attn.in_proj_b.weight",
+		"linear_attn.dt_bias", "linear_attn." + Rate:
 		if rows%int64(len(u.heads)) == 0 {
 			b = b.PermuteRows(0, u.heads)
 		}

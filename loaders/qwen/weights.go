@@ -149,8 +149,10 @@ func (d *deltaNet) splitProjections(c *huggingface.Qwen, qkvz weight, prefix str
 	values := c.LinearValueHeads / c.LinearKeyHeads
 	keyRows, valueRows := c.LinearKeyHeadDim, values*c.LinearValueHeadDim
 	group := 2*keyRows + 2*valueRows
-	d.qkv = qkvz.GroupedRows(prefix+"in_proj_qkv.weight", c.LinearKeyHeads, group, builder.Span{0, keyRows}, builder.Span{keyRows, keyRows}, builder.Span{2 * keyRows, valueRows})
-	d.z = qkvz.GroupedRows(prefix+"in_proj_z.weight", c.LinearKeyHeads, group, builder.Span{2*keyRows + valueRows, valueRows})
+	q, k, v := builder.Span{0, keyRows}, builder.Span{keyRows, keyRows}, builder.Span{2 * keyRows, valueRows}
+	z := builder.Span{2*keyRows + valueRows, valueRows}
+	d.qkv = qkvz.GroupedRows(prefix+"in_proj_qkv.weight", c.LinearKeyHeads, group, q, k, v)
+	d.z = qkvz.GroupedRows(prefix+"in_proj_z.weight", c.LinearKeyHeads, group, z)
 }
 
 // splitGates is splitProjections for [b | a].

@@ -106,27 +106,32 @@ func qwenJSON(c *huggingface.Qwen) object {
 		text["intermediate_size"] = c.Intermediate
 	}
 	if c.Experts > 0 {
-		text["num_experts"], text["num_experts_per_tok"], text["moe_intermediate_size"] = c.Experts, c.ExpertsPerToken, c.ExpertIntermediate
+		text["num_experts"], text["num_experts_per_tok"] = c.Experts, c.ExpertsPerToken
+		text["moe_intermediate_size"] = c.ExpertIntermediate
 		if c.SharedExpertIntermediate > 0 {
 			text["shared_expert_intermediate_size"] = c.SharedExpertIntermediate
 		}
 		if c.PlainNorms || c.JointProjections {
-			text["norm_topk_prob"], text["mlp_only_layers"], text["decoder_sparse_step"] = !c.AbsoluteScores, append([]int{}, c.DenseLayers...), 1
+			text["norm_topk_prob"], text["decoder_sparse_step"] = !c.AbsoluteScores, 1
+			text["mlp_only_layers"] = append([]int{}, c.DenseLayers...)
 		}
 	}
 	return nested(qwenFamily(c), c.TieWordEmbeddings, text.setPositions(c.MaxPositions))
 }
 
 func ropeJSON(c *huggingface.Qwen) object {
-	rope := object{"rope_type": "default", "rope_theta": c.RopeTheta, "partial_rotary_factor": float64(c.RotaryDim) / float64(c.HeadDim)}
+	factor := float64(c.RotaryDim) / float64(c.HeadDim)
+	rope := object{"rope_type": "default", "rope_theta": c.RopeTheta, "partial_rotary_factor": factor}
 	s := c.RopeScaling
 	if s == nil {
 		return rope
 	}
 	rope["rope_type"], rope["factor"] = s.Type, s.Factor
 	if s.Type == "yarn" {
-		rope["original_max_position_embeddings"], rope["beta_fast"], rope["beta_slow"], rope["truncate"] = s.Positions, s.BetaFast, s.BetaSlow, s.Truncate
-		for key, v := range map[string]float64{"attention_factor": s.Attention, "mscale": s.MScale, "mscale_all_dim": s.MScaleAllDim} {
+		rope["original_max_position_embeddings"], rope["truncate"] = s.Positions, s.Truncate
+		rope["beta_fast"], rope["beta_slow"] = s.BetaFast, s.BetaSlow
+		options := map[string]float64{"attention_factor": s.Attention, "mscale": s.MScale, "mscale_all_dim": s.MScaleAllDim}
+		for key, v := range options {
 			if v != 0 {
 				rope[key] = v
 			}
@@ -156,7 +161,8 @@ func gemmaJSON(c *huggingface.Gemma4) object {
 		text["vocab_size_per_layer_input"] = c.VocabSize
 	}
 	if c.Experts > 0 {
-		text["num_experts"], text["top_k_experts"], text["moe_intermediate_size"] = c.Experts, c.ExpertsPerToken, c.ExpertIntermediate
+		text["num_experts"], text["top_k_experts"] = c.Experts, c.ExpertsPerToken
+		text["moe_intermediate_size"] = c.ExpertIntermediate
 	}
 	return nested("gemma4", c.TieWordEmbeddings, text.setPositions(c.MaxPositions))
 }
