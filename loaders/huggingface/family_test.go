@@ -100,6 +100,8 @@ func TestFamilies(t *testing.T) {
 		{"qwen3 next", "qwen3next-tiny", "qwen3next", nil, &qwen3NextTiny},
 		{"qwen3.5", "qwen35-tiny", "qwen35", nil, &qwen35Tiny},
 		{"gemma with experts", "gemma4moe-tiny", "gemma4", nil, &gemmaMoETiny},
+		{"gemma with experts, earlier name", "gemma4moe-tiny", "gemma4",
+			[]edit{{"text_config.moe_intermediate_size", remove}, {"text_config.expert_intermediate_size", 32}}, &gemmaMoETiny},
 		{"gemma e", "gemma4e-tiny", "gemma4", nil, &gemmaETiny},
 		{"gemma unified", "gemma4unified-tiny", "gemma4unified", nil, &gemmaUnifiedTiny},
 		{"muse glimmer", "museglimmer-tiny", "museglimmer", nil, &museTiny},

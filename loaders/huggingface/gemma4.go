@@ -102,7 +102,11 @@ func parseGemma4(root, text section) Config {
 	if text.boolean("enable_moe_block", false) {
 		c.Experts = text.integer("num_experts", 1, maxExperts)
 		c.ExpertsPerToken = text.integer("top_k_experts", 1, maxExperts)
-		c.ExpertIntermediate = text.integer("moe_intermediate_size", 1, maxSize)
+		rows := "moe_intermediate_size"
+		if !text.has(rows) && text.has("expert_intermediate_size") { // an earlier name
+			rows = "expert_intermediate_size"
+		}
+		c.ExpertIntermediate = text.integer(rows, 1, maxSize)
 		if text.doc.sound() && c.ExpertsPerToken > c.Experts {
 			text.fault("top_k_experts", fmt.Sprintf("at most num_experts (%d)", c.Experts))
 		}
