@@ -28,7 +28,7 @@ func (r *Report) WriteText(w io.Writer, full bool) error {
 		return nil
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "--- %s, %s\n+++ %s, %s\n", r.A.File, humanize.Bytes(uint64(r.A.Size)), r.B.File, humanize.Bytes(uint64(r.B.Size)))
+	fmt.Fprintf(&b, "--- %s, %s\n+++ %s, %s\n", r.A.File, humanize.IBytes(uint64(r.A.Size)), r.B.File, humanize.IBytes(uint64(r.B.Size)))
 	for _, c := range r.ConstantMethods {
 		fmt.Fprintf(&b, "constant method %s: %s -> %s\n", c.Name, constantText(c.A), constantText(c.B))
 	}
@@ -55,7 +55,7 @@ func constantText(values []any) string {
 }
 
 func (m Metadata) text() string {
-	a, b := humanize.Bytes(uint64(m.SizeA)), humanize.Bytes(uint64(m.SizeB))
+	a, b := humanize.IBytes(uint64(m.SizeA)), humanize.IBytes(uint64(m.SizeB))
 	switch {
 	case m.Change == Added:
 		return fmt.Sprintf("%s: added, %s", m.Key, b)
@@ -100,9 +100,13 @@ func (r *Report) writeWeights(b *strings.Builder, full bool) {
 	for _, s := range []FileSummary{r.A, r.B} {
 		var parts []string
 		for _, x := range s.Storage {
-			parts = append(parts, fmt.Sprintf("%s of %d tensors", x.Format, x.Tensors))
+			noun := "tensors"
+			if x.Tensors == 1 {
+				noun = "tensor"
+			}
+			parts = append(parts, fmt.Sprintf("%s of %d %s", x.Format, x.Tensors, noun))
 		}
-		fmt.Fprintf(b, "weights of %s: %s, %.2f bits per weight: %s\n", s.File, humanize.Bytes(uint64(s.WeightSize)), s.BitsPerWeight, strings.Join(parts, ", "))
+		fmt.Fprintf(b, "weights of %s: %s, %.2f bits per weight: %s\n", s.File, humanize.IBytes(uint64(s.WeightSize)), s.BitsPerWeight, strings.Join(parts, ", "))
 	}
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "WEIGHT\tCHANGE\tA\tB\tRELATIVE RMS")

@@ -36,13 +36,13 @@ func TestText(t *testing.T) {
 			{Name: "long.name", Change: diff.Added, B: &diff.Form{Format: "f32", Shape: []int64{}}}},
 		Counts: diff.Counts{Methods: 3, ConstantMethods: 2, Metadata: 4, LinesAdded: 62, WeightsRetyped: 1, WeightsAdded: 1, WeightsEqual: 5},
 	}
-	head := `--- a.pte, 4.7 MB
-+++ b.pte, 1.6 MB
+	head := `--- a.pte, 4.5 MiB
++++ b.pte, 1.5 MiB
 constant method use_sampling: false -> true
 constant method get_eos_ids: none -> 1 2
-metadata x: added, 1.0 kB
-metadata y: removed, 2.0 kB
-metadata z: changed, 3.0 kB -> 4.0 kB
+metadata x: added, 1000 B
+metadata y: removed, 2.0 KiB
+metadata z: changed, 2.9 KiB -> 3.9 KiB
 metadata j: changed in options, recipe
 method encode: added
 method forward: inputs (tokens i64[1,1..8]) -> (tokens i64[1,1..8], seed i64[])
@@ -50,8 +50,8 @@ method forward: outputs (f32[1,6]) -> (i64[1])
 method forward: graph, 62 lines added, 0 removed
 `
 	tail := `method other: the graphs cannot be compared: is delegated to "XNN"
-weights of a.pte: 4.4 MB, 16.00 bits per weight: bf16 of 3 tensors
-weights of b.pte: 1.4 MB, 4.50 bits per weight: affine 4-bit g64 of 2 tensors, f32 of 1 tensors
+weights of a.pte: 4.2 MiB, 16.00 bits per weight: bf16 of 3 tensors
+weights of b.pte: 1.3 MiB, 4.50 bits per weight: affine 4-bit g64 of 2 tensors, f32 of 1 tensor
 WEIGHT     CHANGE   A           B                            RELATIVE RMS
 w          retyped  bf16[6,64]  affine 4-bit g64 bf16[6,64]  0.0912
 long.name  added    -           f32[]                        -

@@ -126,16 +126,16 @@ func TestText(t *testing.T) {
 	r.Size, r.ProgramSize, r.SegmentBase, r.SegmentSize = 40000, 3000, 16384, 20000 // they depend on the schema's tables
 	var b strings.Builder
 	require.NoError(t, r.WriteText(&b))
-	require.Equal(t, `m.pte, 40 kB
-program    3.0 kB
-segments   13 from offset 16384, 20 kB
+	require.Equal(t, `m.pte, 39 KiB
+program    2.9 KiB
+segments   13 from offset 16384, 20 KiB
 method     forward(tokens i64[1,1..8], input_pos i64[1..8]) -> f32[1,64]
   form     language model that gives logits; context 16, vocabulary 64, prefill in chunks of 8
   graph    8 nodes in 1 chain, 3 temporaries, 0 registers
   nodes    Take 4, QuantizedMatmul 2, Dequantize 1, RMSNorm 1
-  weights  10 constants, 9.6 kB, 6.22 bits per weight
-           affine 4-bit g32: 2 tensors, 8,192 elements, 5.1 kB, 5.00 bits per weight
-           affine 8-bit g64: 1 tensor, 4,096 elements, 4.4 kB, 8.50 bits per weight
+  weights  10 constants, 9.4 KiB, 6.22 bits per weight
+           affine 4-bit g32: 2 tensors, 8,192 elements, 5.0 KiB, 5.00 bits per weight
+           affine 8-bit g64: 1 tensor, 4,096 elements, 4.3 KiB, 8.50 bits per weight
            bf16: 1 tensor, 64 elements, 128 B, 16.00 bits per weight
   state    2 buffers, 512 B
            2 of bf16[1,16,8]

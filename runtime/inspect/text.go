@@ -18,19 +18,19 @@ const (
 
 // WriteText writes a summary for people, on about one screen.
 func (r *Report) WriteText(w io.Writer) error {
-	if _, err := fmt.Fprintf(w, "%s, %s\n", r.File, humanize.Bytes(uint64(r.Size))); err != nil {
+	if _, err := fmt.Fprintf(w, "%s, %s\n", r.File, humanize.IBytes(uint64(r.Size))); err != nil {
 		return err
 	}
 	t := &lines{w: tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
-	t.add("program", "%s", humanize.Bytes(uint64(r.ProgramSize)))
+	t.add("program", "%s", humanize.IBytes(uint64(r.ProgramSize)))
 	if r.Segments > 0 {
-		t.add("segments", "%d from offset %d, %s", r.Segments, r.SegmentBase, humanize.Bytes(uint64(r.SegmentSize)))
+		t.add("segments", "%d from offset %d, %s", r.Segments, r.SegmentBase, humanize.IBytes(uint64(r.SegmentSize)))
 	}
 	for _, m := range r.Methods {
 		m.write(t)
 	}
 	if s := r.Shared; s != nil {
-		t.add("shared", "%s, %s, stored once", plural(s.Weights, "weight"), humanize.Bytes(uint64(s.WeightSize)))
+		t.add("shared", "%s, %s, stored once", plural(s.Weights, "weight"), humanize.IBytes(uint64(s.WeightSize)))
 		t.list("", s.Buffers)
 	}
 	if len(r.Constants) > 0 {
@@ -38,7 +38,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	var names []string
 	for _, n := range r.Metadata {
-		names = append(names, fmt.Sprintf("%s %s", n.Key, humanize.Bytes(uint64(n.Size))))
+		names = append(names, fmt.Sprintf("%s %s", n.Key, humanize.IBytes(uint64(n.Size))))
 	}
 	t.list("metadata", names)
 	return t.flush()
@@ -82,14 +82,14 @@ func (g *Graph) write(t *lines) {
 	}
 	t.top("  nodes", nodes, topNodes)
 	if g.Constants > 0 {
-		t.add("  weights", "%s, %s, %.2f bits per weight", plural(g.Constants, "constant"), humanize.Bytes(uint64(g.WeightSize)), g.BitsPerWeight)
+		t.add("  weights", "%s, %s, %.2f bits per weight", plural(g.Constants, "constant"), humanize.IBytes(uint64(g.WeightSize)), g.BitsPerWeight)
 	}
 	for _, s := range g.Storage {
 		t.add("", "%s: %s, %s elements, %s, %.2f bits per weight", s.Format, plural(s.Tensors, "tensor"),
-			humanize.Comma(s.Elements), humanize.Bytes(uint64(s.Size)), s.BitsPerWeight)
+			humanize.Comma(s.Elements), humanize.IBytes(uint64(s.Size)), s.BitsPerWeight)
 	}
 	if len(g.Buffers) > 0 {
-		t.add("  state", "%s, %s", plural(len(g.Buffers), "buffer"), humanize.Bytes(uint64(g.BufferSize)))
+		t.add("  state", "%s, %s", plural(len(g.Buffers), "buffer"), humanize.IBytes(uint64(g.BufferSize)))
 		t.list("", buffersText(g.Buffers))
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/etc-ml/etc/loaders"
 	"github.com/etc-ml/etc/passes"
 	"github.com/etc-ml/etc/runtime/compare"
-	"github.com/etc-ml/etc/runtime/program"
 	"github.com/etc-ml/etc/runtime/report"
 	"github.com/etc-ml/etc/runtime/session"
 	"github.com/etc-ml/etc/runtime/tokenizer"
@@ -51,7 +50,7 @@ type metadataCheck struct {
 
 // compareAgainst compares a program with a checkpoint. tokens bounds the tokens that are run.
 func compareAgainst(cmd *cobra.Command, path, checkpoint string, tokens int) (*againstReport, error) {
-	p, err := program.Open(path)
+	p, err := openProgram(path)
 	if err != nil {
 		return nil, err
 	}

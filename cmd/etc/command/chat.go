@@ -75,6 +75,9 @@ func runChat(cmd *cobra.Command, c *chatter) error {
 			return errors.Join(err, c.close())
 		}
 		leave, err := c.handle(strings.TrimSpace(text))
+		if full := (*chat.ContextError)(nil); errors.As(err, &full) {
+			err = fmt.Errorf("%w; /reset forgets the conversation, and etc export --max-seq-len makes a program with more room", err)
+		}
 		if err != nil {
 			logf(c.log, "etc: %v", err)
 		}
@@ -184,6 +187,7 @@ func (c *chatter) ask(ctx context.Context, question string) error {
 		return err
 	}
 	c.last = a
+	defer func() { logFull(c.log, c.session, a, r) }()
 	_, err = io.WriteString(c.out, visible(c.out, stream.flush())+"\n")
 	if c.stats {
 		logf(c.log, "%s", statsLine(a, r.Sampling.Seed))

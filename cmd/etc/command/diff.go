@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/etc-ml/etc/runtime/diff"
-	"github.com/etc-ml/etc/runtime/program"
 )
 
 type diffFlags struct{ json, full bool }
@@ -34,12 +33,12 @@ The exit code is 0 where the files are equal in all this, which prints nothing, 
 }
 
 func runDiff(cmd *cobra.Command, pathA, pathB string, f diffFlags) error {
-	a, err := program.Open(pathA)
+	a, err := openProgram(pathA)
 	if err != nil {
 		return err
 	}
 	defer a.Close()
-	b, err := program.Open(pathB)
+	b, err := openProgram(pathB)
 	if err != nil {
 		return err
 	}

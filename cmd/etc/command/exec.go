@@ -12,7 +12,6 @@ import (
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/loaders/safetensors"
 	"github.com/etc-ml/etc/runtime/engine"
-	"github.com/etc-ml/etc/runtime/program"
 )
 
 type execFlags struct {
@@ -57,7 +56,7 @@ func runExec(cmd *cobra.Command, path string, f execFlags) error {
 	if err := outputs.check(cmd); err != nil {
 		return err
 	}
-	p, err := program.Open(path)
+	p, err := openProgram(path)
 	if err != nil {
 		return err
 	}

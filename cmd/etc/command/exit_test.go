@@ -53,12 +53,12 @@ func TestVersion(t *testing.T) {
 		info *debug.BuildInfo
 		want string
 	}{
-		{nil, "etc devel go"},
-		{info("(devel)"), "etc devel go"},
-		{info(""), "etc devel go"},
+		{nil, "etc 0.1.0 devel go"},
+		{info("(devel)"), "etc 0.1.0 devel go"},
+		{info(""), "etc 0.1.0 devel go"},
 		{info("v1.2.3"), "etc v1.2.3 go"},
 		{info("v1.2.3", "vcs.revision", "abc", "vcs.modified", "false"), "etc v1.2.3 revision abc go"},
-		{info("(devel)", "vcs.revision", "abc", "vcs.modified", "true", "vcs.time", "2026-11-21T00:00:00Z"), "etc devel revision abc (modified) go"},
+		{info("(devel)", "vcs.revision", "abc", "vcs.modified", "true", "vcs.time", "2026-11-21T00:00:00Z"), "etc 0.1.0 devel revision abc (modified) go"},
 	} {
 		require.Contains(t, versionOf(test.info).String(), test.want)
 	}

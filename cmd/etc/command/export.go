@@ -19,7 +19,6 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders"
 	"github.com/etc-ml/etc/passes"
-	"github.com/etc-ml/etc/runtime/program"
 )
 
 type exportFlags struct {
@@ -150,9 +149,14 @@ func runExport(cmd *cobra.Command, args []string, f exportFlags) error {
 		return err
 	}
 	f.logInput(cmd, c)
+	if f.recipe != "default" && f.recipe != "executorch" {
+		for _, rule := range options.Recipe.Unused(options.Report) {
+			logf(cmd.ErrOrStderr(), "etc: recipe %s: the rule %q decides about no weight: no name matches, or rules before it do; --emit recipe and etc inspect --weights tell the names", options.Recipe.Name, rule)
+		}
+	}
 	skipped := c.Skipped()
 	for _, kind := range slices.Sorted(maps.Keys(skipped)) {
-		logf(cmd.ErrOrStderr(), "etc: skipped %d %s tensors", skipped[kind], kind)
+		logf(cmd.ErrOrStderr(), "etc: skipped %s", count(skipped[kind], kind+" tensor"))
 	}
 	switch f.emit {
 	case "ir":
@@ -180,6 +184,9 @@ func runExport(cmd *cobra.Command, args []string, f exportFlags) error {
 		return err
 	}
 	printQuality(cmd.ErrOrStderr(), options.Report)
+	if anyChanged(cmd, "target-bpw") {
+		logf(cmd.ErrOrStderr(), "etc: linear weights take %.3f bits on average, as --target-bpw asks; \"all\" counts embeddings too (--qembedding)", linearBits(options.Report))
+	}
 	return nil
 }
 
@@ -297,7 +304,7 @@ func exportText(cmd *cobra.Command, path string, f exportFlags) error {
 	if err != nil {
 		return invalidError{fmt.Errorf("%s: %w", path, err)}
 	}
-	p, err := program.Open(f.weights)
+	p, err := openProgram(f.weights)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/etc-ml/etc/loaders"
 	"github.com/etc-ml/etc/loaders/hub"
+	"github.com/etc-ml/etc/loaders/huggingface"
 	"github.com/etc-ml/etc/passes"
 )
 
@@ -73,6 +74,9 @@ func (f exportFlags) openInput(cmd *cobra.Command, name string) (*loaders.Checkp
 	case err == nil && f.input.prequantized != "" && !info.IsDir():
 		return nil, usagef("--prequantized %s: expected a directory, found a file", name)
 	case err == nil && info.IsDir():
+		if _, err := os.Stat(filepath.Join(name, huggingface.ConfigFile)); errors.Is(err, fs.ErrNotExist) {
+			return nil, invalidError{fmt.Errorf("%s: expected a checkpoint, found a directory without %s; name the checkpoint: etc export DIR, FILE.gguf, or an id on the hub, ORG/NAME", name, huggingface.ConfigFile)}
+		}
 		c, err := loaders.Open(name)
 		if err == nil && f.input.prequantized != "" && !c.Prequantized() {
 			return nil, errors.Join(invalidError{fmt.Errorf("%s: expected a directory that ExecuTorch's quantize_and_save wrote, found a checkpoint of another form; name it without --prequantized", name)}, c.Close())
@@ -91,6 +95,10 @@ func (f exportFlags) openInput(cmd *cobra.Command, name string) (*loaders.Checkp
 		return nil, usagef("%s is neither a checkpoint directory nor a .gguf file", name)
 	case f.input == (inputFlags{unverified: f.input.unverified}) && isHubID(name, err):
 		return openHub(cmd, name)
+	case strings.Contains(name, "://"):
+		return nil, usagef("%s is an address: of a model on the hub give the id, ORG/NAME", name)
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%s: no such file or directory, and no id on the hub, which is ORG/NAME", name)
 	}
 	return nil, err
 }

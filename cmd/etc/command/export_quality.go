@@ -96,3 +96,14 @@ func printQuality(out io.Writer, r *passes.Report) {
 	}
 	logf(out, "%-*s %5s  %-13s %11.3f", width, "all", "", "", 8*float64(bytes)/float64(elements))
 }
+
+// linearBits is the average number of bits of the linear weights.
+func linearBits(r *passes.Report) float64 {
+	var elements, bytes int64
+	for _, w := range r.Weights {
+		if w.Kind == passes.LinearWeight {
+			elements, bytes = elements+w.Elements, bytes+w.Bytes
+		}
+	}
+	return 8 * float64(bytes) / float64(max(elements, 1))
+}

@@ -71,7 +71,7 @@ func (f exportFlags) readRecipe(cmd *cobra.Command) (passes.Recipe, error) {
 	}
 	text, err := os.ReadFile(f.recipe)
 	if os.IsNotExist(err) {
-		return passes.Recipe{}, usagef("--recipe %q, want default, executorch or a recipe file", f.recipe)
+		return passes.Recipe{}, usagef("--recipe %q, want default, executorch or a recipe file; there is no file of that name (docs/recipes.md says what one holds)", f.recipe)
 	} else if err != nil {
 		return passes.Recipe{}, fmt.Errorf("--recipe: %w", err)
 	}

@@ -84,7 +84,7 @@ func runInspect(cmd *cobra.Command, path string, f inspectFlags) error {
 	if err := page.check(cmd); err != nil {
 		return err
 	}
-	p, err := program.Open(path)
+	p, err := openProgram(path)
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ export is refused by its name.`,
 			if err != nil {
 				return err
 			}
-			logf(cmd.ErrOrStderr(), "etc: linked %d parts to %s, %s", len(args), output, humanize.IBytes(uint64(info.Size())))
+			logf(cmd.ErrOrStderr(), "etc: linked %s to %s, %s", count(len(args), "part"), output, humanize.IBytes(uint64(info.Size())))
 			return f.signed(cmd, output)
 		},
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/cpu/kernel"
 	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/program"
 	"github.com/etc-ml/etc/runtime/session"
 )
@@ -109,7 +110,7 @@ func openModel(path string, e engine.Engine, o engine.Options) (*languageModel, 
 // loadModel opens a file and compiles its forward by load. taken is the memory of other models of the command, in bytes;
 // what does not fit beside them is refused.
 func loadModel(path string, e engine.Engine, o engine.Options, load func(*ir.Module, engine.Engine, engine.Options) (*session.Model, error), taken int64) (*languageModel, error) {
-	p, err := program.Open(path)
+	p, err := openProgram(path)
 	if err != nil {
 		return nil, err
 	}
@@ -119,13 +120,21 @@ func loadModel(path string, e engine.Engine, o engine.Options, load func(*ir.Mod
 	}
 	model, err := load(m, e, o)
 	if err != nil {
-		return nil, errors.Join(invalidError{fmt.Errorf("%s: %w", path, err)}, p.Close())
+		return nil, errors.Join(loadError(path, err), p.Close())
 	}
 	need := needOf(m, model.MaxSeqLen, model.Device, o.Precision).Need(1)
 	if err := checkMemory(path, m, model, o.Precision, 1, taken); err != nil {
 		return nil, errors.Join(err, model.Close(), p.Close())
 	}
 	return &languageModel{model, p, need}, nil
+}
+
+// loadError is an error of loading a program: of the file, unless the device is not there.
+func loadError(path string, err error) error {
+	if errors.Is(err, device.ErrUnavailable) {
+		return fmt.Errorf("%w; etc doctor tells which devices this machine has", err)
+	}
+	return invalidError{fmt.Errorf("%s: %w", path, err)}
 }
 
 // Close frees the model and unmaps the file.

@@ -35,9 +35,10 @@ func requestOf(cmd *cobra.Command, f runFlags) (session.Request, error) {
 			return r, usagef("--max-new-tokens %d with %d --force-tokens: forced tokens set the length", f.maxNew, len(r.Force))
 		}
 	}
-	if anyChanged(cmd, "max-new-tokens", "max-tokens") && f.maxNew < 1 {
-		return r, usagef("--max-new-tokens %d, want at least 1", f.maxNew)
+	if f.maxNew < -1 {
+		return r, usagef("--max-new-tokens %d, want at least 1, or 0 or -1 for no limit", f.maxNew)
 	}
+	r.MaxNewTokens = max(f.maxNew, 0)
 	if f.logits != "" {
 		r.FeedLast = true
 	}
@@ -182,7 +183,10 @@ func promptText(cmd *cobra.Command, args []string, f runFlags) (string, error) {
 		return f.trim(string(b)), err
 	}
 	b, err := readAtMost(cmd.InOrStdin(), "-", maxPromptFile)
-	return f.trim(string(b)), err
+	if prompt := f.trim(string(b)); err != nil || f.raw || prompt != "" {
+		return prompt, err
+	}
+	return "", usagef("no prompt: give one in quotes after the file, by --prompt or --prompt-file, or on standard input, which is empty")
 }
 
 // trim drops the line end that editors and echo put behind a question; a raw prompt is used as it is.

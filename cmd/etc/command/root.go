@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -162,7 +163,10 @@ func newRoot() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(flagError)
+	info, _ := debug.ReadBuildInfo()
+	root.Version = versionOf(info).String()
+	root.SetVersionTemplate("{{.Version}}\n")
 	// Flags take - or _.
 	root.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
@@ -181,10 +185,7 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 			return nil
 		}
 		if err := check(cmd, args); err != nil {
-			if !cmd.HasParent() {
-				return usageError{err} // it names the program already
-			}
-			return usagef("%s: %w", cmd.CommandPath(), err)
+			return argumentsError(cmd, args, err)
 		}
 		return nil
 	}

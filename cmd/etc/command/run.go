@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -69,7 +68,7 @@ of a chat draws with the same one.`,
 	fl.Int64Var(&f.topK, "top-k", 0, "sample from the k most likely tokens, 0 or less for all")
 	fl.Float64Var(&f.topP, "top-p", 1, "sample from the most likely tokens of this probability, in (0, 1]")
 	fl.Int64Var(&f.seed, "seed", 0, "seed of the first token (default: random, and logged)")
-	fl.IntVarP(&f.maxNew, "max-new-tokens", "n", 0, "length of the answer (default: until a stop token or a full context)")
+	fl.IntVarP(&f.maxNew, "max-new-tokens", "n", 0, "length of the answer in tokens, 0 or -1 for no limit (default: until a stop token or a full context)")
 	fl.IntVar(&f.maxNew, "max-tokens", 0, "same as --max-new-tokens")
 	fl.BoolVar(&f.ignoreEOS, "ignore-eos", false, "go on after stop tokens")
 	fl.StringVar(&f.logits, "logits", "", "safetensors file for the logits after the prompt and after every token")
@@ -110,7 +109,7 @@ func runProgram(ctx context.Context, cmd *cobra.Command, args []string, f runFla
 	if err != nil {
 		return err
 	}
-	p, err := program.Open(args[0])
+	p, err := openProgram(args[0])
 	if err != nil {
 		return err
 	}
@@ -135,7 +134,7 @@ func runProgram(ctx context.Context, cmd *cobra.Command, args []string, f runFla
 	}
 	model, err := session.Load(m, device, options) // reads no weights
 	if err != nil {
-		return invalidError{fmt.Errorf("%s: %w", args[0], err)}
+		return loadError(args[0], err)
 	}
 	defer model.Close()
 	if err := checkMemory(args[0], m, model, options.Precision, sessions, 0); err != nil {
@@ -241,6 +240,14 @@ func logSeed(cmd *cobra.Command, m *session.Model, p session.Sampling) {
 	}
 }
 
+// logFull tells of an answer that ended because the context is full.
+func logFull(log io.Writer, s *session.Session, a session.Answer, r session.Request) {
+	context := s.Model().MaxSeqLen
+	if a.Reason == session.StopLength && s.Position()+1 >= context && len(a.Tokens) != r.MaxNewTokens && r.Force == nil {
+		logf(log, "etc: the answer was cut: the context of %d positions is full; etc export --max-seq-len makes a program with more", context)
+	}
+}
+
 // cancelled is the error of an answer that Ctrl-C stopped.
 func cancelled(a session.Answer) error {
 	if a.Reason == session.StopCancelled {
@@ -296,12 +303,17 @@ func answer(ctx context.Context, cmd *cobra.Command, s *session.Session, text *t
 			return err
 		}
 	}
+	if !f.json {
+		if _, err := io.WriteString(out, visible(out, stream.flush())+"\n"); err != nil {
+			return err
+		}
+	}
 	if f.stats {
 		logf(cmd.ErrOrStderr(), "%s", statsLine(a, r.Sampling.Seed))
 	}
+	logFull(cmd.ErrOrStderr(), s, a, r)
 	if !f.json {
-		_, err := io.WriteString(out, visible(out, stream.flush())+"\n")
-		return errors.Join(err, cancelled(a))
+		return cancelled(a)
 	}
 	result := runResult{PromptTokens: r.Prompt, Tokens: a.Tokens, Text: text.decode(a.Tokens), Seed: r.Sampling.Seed, StopReason: string(a.Reason),
 		Device: s.Model().Device, Prefill: perSecond(a.Prompt, a.PrefillTime), Decode: perSecond(a.Decoded, a.DecodeTime)}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/etc-ml/etc/runtime/program"
 	"github.com/etc-ml/etc/runtime/tokenizer"
 )
 
@@ -139,7 +138,7 @@ func openTokenizer(path string) (*tokenizer.Tokenizer, error) {
 	if !isProgram {
 		return tokenizer.Load(path)
 	}
-	p, err := program.Open(path)
+	p, err := openProgram(path)
 	if err != nil {
 		return nil, err
 	}

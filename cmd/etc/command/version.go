@@ -64,6 +64,9 @@ func versionOf(info *debug.BuildInfo) versionInfo {
 // String is the line that version prints.
 func (v versionInfo) String() string {
 	out := "etc " + v.Version
+	if v.Version == "devel" {
+		out = toolVersion + " devel" // which programs record
+	}
 	if v.Revision != "" {
 		out += " revision " + v.Revision
 		if v.Modified {
