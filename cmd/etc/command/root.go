@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
 
-	"charm.land/fang/v2"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -35,6 +32,19 @@ const (
 	// exitInternal is for what no input should cause: a fault of etc, of a device, or of a file that was cut meanwhile.
 	exitInternal = 5
 )
+
+// exitCodes are the exit codes and what they mean, for the manual page.
+var exitCodes = []struct {
+	code    int
+	meaning string
+}{
+	{exitDone, "done"},
+	{exitFailed, "failed; files differ (diff); interrupted"},
+	{exitUsage, "wrong flags or arguments"},
+	{exitInvalid, "an input file is invalid"},
+	{exitMemory, "would not fit in memory"},
+	{exitInternal, "internal: a fault of etc, of a device, or of a file that was cut while it was read"},
+}
 
 // usageError is an error of the command line: a flag, an argument, or what they ask of a file.
 type usageError struct{ err error }
@@ -74,14 +84,10 @@ func Main(args []string) (code int) {
 	defer stop()
 	root := newRoot()
 	root.SetArgs(args)
-	if !needsFang(args) {
-		err := root.ExecuteContext(ctx)
-		if err != nil {
-			printError(err)
-		}
-		return exitCode(err)
+	err := root.ExecuteContext(ctx)
+	if err != nil {
+		printError(err)
 	}
-	err := fang.Execute(ctx, root, fang.WithoutVersion(), fang.WithErrorHandler(func(_ io.Writer, _ fang.Styles, err error) { printError(err) }))
 	return exitCode(err)
 }
 
@@ -107,17 +113,6 @@ func printError(err error) {
 	if internal != nil && os.Getenv(traceVariable) == "1" {
 		os.Stderr.Write(internal.Stack)
 	}
-}
-
-// needsFang reports whether the command line may end in something that fang makes: help, which it styles on
-// terminals, or the manual page (hidden command man); on Windows fang also has the console take escape sequences.
-// Other commands do without, because before fang reports an error it asks the terminal for its background,
-// and waits for seconds where none answers.
-func needsFang(args []string) bool {
-	if len(args) == 0 || runtime.GOOS == "windows" {
-		return true
-	}
-	return slices.ContainsFunc(args, func(a string) bool { return a == "-h" || a == "--help" || a == "help" || a == "man" })
 }
 
 // exitCode is the exit code for an error.
@@ -155,8 +150,12 @@ func exitCode(err error) int {
 // newRoot builds the command tree.
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "etc",
-		Short:         "Compile language models to ExecuTorch programs and run them",
+		Use:   "etc",
+		Short: "Compile language models to ExecuTorch programs and run them",
+		Long: `etc compiles language models to ExecuTorch programs (.pte) and runs them on CPUs and GPUs.
+
+export makes a program of a checkpoint in the layout of Hugging Face, of a GGUF file, or of a model on the hub. run
+answers prompts with it, and chats.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          usageArgs(cobra.NoArgs),
@@ -172,8 +171,12 @@ func newRoot() *cobra.Command {
 		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
 	})
 	root.AddCommand(newExport(), newLink(), newCache(), newRun(), newExec(), newInspect(), newVerify(), newTokenize(), newTemplate(), newVersion(), newSynthetic(), newBench(), newEval(), newDiff(), newDoctor())
+	root.AddCommand(newMan(root))
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { writeHelp(cmd.OutOrStdout(), cmd) }) //nolint:errcheck // nobody could be told
+	root.Example = examples["etc"]
 	for _, c := range root.Commands() {
 		c.Args = usageArgs(c.Args)
+		c.Example = examples[c.Name()]
 	}
 	return root
 }

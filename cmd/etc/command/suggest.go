@@ -134,7 +134,7 @@ func openProgram(path string) (*program.Program, error) {
 		return p, nil
 	}
 	if info, bad := os.Stat(path); bad == nil && info.IsDir() {
-		return nil, invalidError{fmt.Errorf("%s: expected a program (.pte), found a directory; etc export %s makes a program of a checkpoint", path, path)}
+		return nil, fmt.Errorf("%s: expected a program (.pte), found a directory; etc export %s makes a program of a checkpoint", path, path)
 	}
 	if !errors.Is(err, container.ErrInvalid) {
 		return nil, err
