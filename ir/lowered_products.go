@@ -3,7 +3,8 @@ package ir
 // The operations in this file are products and normalizations of one engine, with what stands around them in a block.
 
 // MatvecAttrs are those of a product of a few rows. Where Norm is set, rows are normalized before they are used:
-// x/√(mean(x²) + Eps) · weight, which is the operand norm, or without a weight where that is absent. Where Cap is not 0, results are bounded: Cap·tanh(y / Cap).
+// x/√(mean(x²) + Eps) · weight, which is the operand norm, or without a weight where that is absent. Where Cap is not
+// 0, results are bounded: Cap·tanh(y / Cap).
 type MatvecAttrs struct {
 	Norm bool
 	Eps  float32
@@ -11,9 +12,9 @@ type MatvecAttrs struct {
 }
 
 // MatvecConvAttrs are those of products of one row whose first Channels results of the first weight are convolved. Of
-// results First to First+Rows-1 of weight number Of there is a copy after an activation, one of [Activations], where that
-// is not empty. Early says that nothing before it writes the state and reset, so that a kernel may read them while those before
-// it run.
+// results First to First+Rows-1 of weight number Of there is a copy after an activation, one of [Activations], where
+// that is not empty. Early says that nothing before it writes the state and reset, so that a kernel may read them while
+// those before it run.
 type MatvecConvAttrs struct {
 	Norm           bool
 	Eps            float32
@@ -54,7 +55,8 @@ type AddNormAttrs struct {
 	Kept   bool
 }
 
-// MatvecSumAttrs are those of a product of a sum that is normalized. Activation is that of the gate, of a pair of products.
+// MatvecSumAttrs are those of a product of a sum that is normalized. Activation is that of the gate, of a pair of
+// products.
 type MatvecSumAttrs struct {
 	PreEps     float32
 	Eps        float32
@@ -132,7 +134,8 @@ func expandMatvecConv(b *Builder, op *Op) []*Value {
 	x := normed(b, op.Input("x"), op.Input("norm"), a.Eps, a.Norm)
 	out := append([]*Value{}, b.Op("linears", nil, x, op.Operand("weights")).Results...)
 	token := b.Value("reshape", nil, columns(b, out[0], 0, a.Channels), []int64{1, 1, int64(a.Channels)})
-	conv := b.BufferOp("buffer_conv", op.Buffer, &BufferConvAttrs{a.ConvActivation, a.ChannelFirst}, token, op.Input("w"), op.Input("reset"))
+	conv := b.BufferOp("buffer_conv", op.Buffer, &BufferConvAttrs{a.ConvActivation, a.ChannelFirst}, token,
+		op.Input("w"), op.Input("reset"))
 	out = append(out, conv.Result())
 	if a.Activation != "" {
 		out = append(out, activated(b, a.Activation, columns(b, out[a.Of], a.First, a.Rows)))
@@ -184,7 +187,8 @@ func expandMatvecHeads(b *Builder, op *Op) []*Value {
 	} else {
 		heads = b.Value("glu", &GLUAttrs{a.Activation}, gate, heads)
 	}
-	return []*Value{ended(b, b.Value("linear", nil, shaped(b, heads, x.Type), op.Input("weight")), op.Input("extra"), a.Cap)}
+	return []*Value{ended(b, b.Value("linear", nil, shaped(b, heads, x.Type), op.Input("weight")), op.Input("extra"),
+		a.Cap)}
 }
 
 // residualSum is (x, or its normalization with the weight pre) + residual, times scale.
@@ -276,7 +280,8 @@ func expandDenseWeight(b *Builder, op *Op) []*Value {
 		middle := float64(int(1) << (a.Bits - 1))
 		biases = b.Value("multiply", nil, scales, b.Value("full", &DTypeAttrs{scales.Type.DType}, []int64{}, -middle))
 	}
-	return []*Value{b.Value("dequantize", &DequantizeAttrs{GroupSize: a.GroupSize, Bits: a.Bits, Mode: "affine", Dtype: &bf16},
+	return []*Value{b.Value("dequantize", &DequantizeAttrs{GroupSize: a.GroupSize, Bits: a.Bits, Mode: "affine",
+		Dtype: &bf16},
 		w.Def.Input("packed"), scales, biases)}
 }
 

@@ -52,11 +52,13 @@ func bindMatmul(b *binder) bool {
 	if !ok || !ok2 || out == nil {
 		return false
 	}
-	k := kernels.MatMul{Matrices: kernels.Matrices{Format: w.Format, K: w.cols, Exact: a.Exact}, N: w.rows, Epilogue: end.epilogue, Cap: end.limit}
+	k := kernels.MatMul{Matrices: kernels.Matrices{Format: w.Format, K: w.cols, Exact: a.Exact}, N: w.rows,
+		Epilogue: end.epilogue, Cap: end.limit}
 	ways := k.Tiles(b.x.exe.machine.Target, rows)
 	of := func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, rows) }
 	launch, err := usable(b, ways, of)
-	if !b.launch("matmul", launch, err, kernels.MatMulArguments[operand]{W: w.arguments(), X: x, Extra: end.extra(0, rows, w.rows), Y: bytesOf(out), Step: b.stepAt(rows, nil)}) {
+	if !b.launch("matmul", launch, err, kernels.MatMulArguments[operand]{W: w.arguments(), X: x, Extra: end.extra(0,
+		rows, w.rows), Y: bytesOf(out), Step: b.stepAt(rows, nil)}) {
 		return false
 	}
 	tuned(b, ways, of)
@@ -76,11 +78,13 @@ func bindMatmulGLU(b *binder) bool {
 	if !ok || err != nil || out == nil {
 		return false
 	}
-	k := kernels.MatMulGLU{Matrices: kernels.Matrices{Format: p.w.Format, K: p.w.cols, Exact: a.Exact}, N: p.n, Activation: activation}
+	k := kernels.MatMulGLU{Matrices: kernels.Matrices{Format: p.w.Format, K: p.w.cols, Exact: a.Exact}, N: p.n,
+		Activation: activation}
 	ways := k.Tiles(b.x.exe.machine.Target, rows)
 	of := func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, rows) }
 	l, err := usable(b, ways, of)
-	if !b.launch("matmul glu", l, err, kernels.MatMulGLUArguments[operand]{W0: p.first, W1: p.second, X: x, Y: bytesOf(out), Step: b.stepAt(rows, nil)}) {
+	if !b.launch("matmul glu", l, err, kernels.MatMulGLUArguments[operand]{W0: p.first, W1: p.second, X: x,
+		Y: bytesOf(out), Step: b.stepAt(rows, nil)}) {
 		return false
 	}
 	tuned(b, ways, of)
@@ -96,7 +100,8 @@ func bindDenseWeight(b *binder) bool {
 		return false
 	}
 	launch, err := kernels.Dequantize{Format: w.Format, N: w.rows, K: w.cols}.Launch()
-	v := &value{dtype: ir.BF16, shape: shape, stride: strided.RowMajor(shape), format: bf16, slot: b.scratch(2 * w.rows * w.cols)}
+	v := &value{dtype: ir.BF16, shape: shape, stride: strided.RowMajor(shape), format: bf16,
+		slot: b.scratch(2 * w.rows * w.cols)}
 	if !b.launch("dequantize", launch, err, kernels.DequantizeArguments[operand]{W: w.arguments(), Y: whole(v.slot)}) {
 		return false
 	}
@@ -129,7 +134,8 @@ func bindLibraryProduct(b *binder) bool {
 	}
 	y := bytesOf(out)
 	y.write = true // a library's kernel has no text of ours
-	return b.add(step{op: b.op, kind: "product", kernel: kernel, launch: kernels.Launch{Groups: [3]int{1, 1, 1}, Threads: [3]int{1, 1, 1}}, operands: []operand{x, dense, y}})
+	return b.add(step{op: b.op, kind: "product", kernel: kernel, launch: kernels.Launch{Groups: [3]int{1, 1, 1},
+		Threads: [3]int{1, 1, 1}}, operands: []operand{x, dense, y}})
 }
 
 // preparedKey tells rows in the form that tiled products take.

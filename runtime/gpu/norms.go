@@ -12,8 +12,8 @@ type normed struct {
 	weight *value // nil for none
 }
 
-// normOperand is the normalization that an operation asks for, with its weight of n elements; nil for none, and false where
-// the weight is not what kernels take.
+// normOperand is the normalization that an operation asks for, with its weight of n elements; nil for none, and false
+// where the weight is not what kernels take.
 func (b *binder) normOperand(operand string, asked bool, eps float32, n int) (*normed, bool) {
 	if !asked {
 		return nil, true
@@ -42,7 +42,8 @@ func (b *binder) normalize(x *value, norm normed, gate *value, activation kernel
 	if !ok {
 		return false
 	}
-	k := kernels.RMSNorm{N: g.Width, Heads: g.Rows, X: g.Strides, Eps: norm.eps, Gated: gate != nil, Activation: activation, Unaligned: unaligned(x)}
+	k := kernels.RMSNorm{N: g.Width, Heads: g.Rows, X: g.Strides, Eps: norm.eps, Gated: gate != nil,
+		Activation: activation, Unaligned: unaligned(x)}
 	a := kernels.NormArguments[operand]{X: bytesOf(x), Out: bytesOf(out), Step: b.stepAt(g.Tokens, nil)}
 	if norm.weight != nil {
 		k.Weight, a.Weight = kernels.F32, bytesOf(norm.weight)
@@ -87,8 +88,10 @@ func (b *binder) sumOf(preEps float32) *sumOf {
 	if !ok || !ok2 {
 		return nil
 	}
-	s := &sumOf{kernel: kernels.RMSNorm{N: g.Width, Heads: g.Rows, X: g.Strides, Add: true, Unaligned: unaligned(x, residual)}, tokens: g.Tokens,
-		arguments: kernels.NormArguments[operand]{X: bytesOf(x), Residual: bytesOf(residual), Step: b.stepAt(g.Tokens, nil)}}
+	s := &sumOf{kernel: kernels.RMSNorm{N: g.Width, Heads: g.Rows, X: g.Strides, Add: true, Unaligned: unaligned(x,
+		residual)}, tokens: g.Tokens,
+		arguments: kernels.NormArguments[operand]{X: bytesOf(x), Residual: bytesOf(residual), Step: b.stepAt(g.Tokens,
+			nil)}}
 	if pre != nil {
 		s.kernel.Pre, s.kernel.PreEps, s.arguments.Pre = kernels.F32, pre.eps, bytesOf(pre.weight)
 	}

@@ -66,7 +66,8 @@ type ending struct {
 	limit    float32
 }
 
-// ending reads it of those of the operands bias and extra that the operation has; false where they are not what kernels take.
+// ending reads it of those of the operands bias and extra that the operation has; false where they are not what kernels
+// take.
 func (b *binder) ending(limit float32, n int, operands ...string) (e ending, ok bool) {
 	for _, operand := range operands {
 		switch {
@@ -85,8 +86,8 @@ func (b *binder) ending(limit float32, n int, operands ...string) (e ending, ok 
 	return e, true
 }
 
-// extra is the buffer of what is added to n rows of a product from a first one on, of so many numbers each; none where there
-// is nothing.
+// extra is the buffer of what is added to n rows of a product from a first one on, of so many numbers each; none where
+// there is nothing.
 func (e ending) extra(first, n, numbers int) operand {
 	switch e.epilogue {
 	case kernels.AddVector:
@@ -137,7 +138,8 @@ func bindMatvec(b *binder) bool {
 	}
 	for at := 0; at < r.n; at += fewRows {
 		n := min(fewRows, r.n-at)
-		b.launch("linear", launch, nil, kernels.MatVecArguments[operand]{W: w.arguments(), X: part(r.x, at*w.cols, n*w.cols), Norm: norm,
+		b.launch("linear", launch, nil, kernels.MatVecArguments[operand]{W: w.arguments(), X: part(r.x, at*w.cols,
+			n*w.cols), Norm: norm,
 			Extra: end.extra(at, n, w.rows), Y: part(out, at*w.rows, n*w.rows), Step: b.stepAt(n, nil)})
 		tuned(b, ways, k.Launch)
 		b.reading(w.bytes())
@@ -151,8 +153,8 @@ func part(v *value, at, n int) operand {
 	return operand{slot: v.slot, at: (v.offset + at) * size, size: n * size}
 }
 
-// matvecs multiplies a few rows with several weights in one kernel, with a convolution of the first one's results where that
-// is set.
+// matvecs multiplies a few rows with several weights in one kernel, with a convolution of the first one's results where
+// that is set.
 func (b *binder) matvecs(r rowsOf, weights []*weight, conv *convOf) bool {
 	v, norm := r.vectors(weights[0].Format)
 	k := kernels.MatVecMany{Vectors: v}
@@ -207,10 +209,12 @@ func bindMatvecConv(b *binder) bool {
 		return false
 	}
 	taps := w.shape[1]
-	k := kernels.Conv{Channels: a.Channels, Taps: taps, Token: weights[0].rows, SiLU: a.ConvActivation == "silu", State: s.format.kernelType(),
+	k := kernels.Conv{Channels: a.Channels, Taps: taps, Token: weights[0].rows, SiLU: a.ConvActivation == "silu",
+		State:        s.format.kernelType(),
 		ChannelFirst: a.ChannelFirst, Weight: kernels.F32, Reset: kind}
 	c := &convOf{kernel: k, early: a.Early,
-		arguments: kernels.MatVecManyArguments[operand]{ConvW: bytesOf(weight), State: whole(s.slot), ConvY: bytesOf(out), Next: after(s.slot)}}
+		arguments: kernels.MatVecManyArguments[operand]{ConvW: bytesOf(weight), State: whole(s.slot),
+			ConvY: bytesOf(out), Next: after(s.slot)}}
 	if reset != nil {
 		c.arguments.Reset = bytesOf(reset)
 	}
@@ -267,7 +271,8 @@ func bindMatvecGLU(b *binder) bool {
 	ways := k.Tunings(b.x.exe.machine)
 	l, err := k.Launch(ways[0])
 	out := b.result(0, nil)
-	if out == nil || !b.launch("glu", l, err, kernels.MatVecGLUArguments[operand]{W0: p.first, W1: p.second, X: bytesOf(r.x), Norm: norm, Y: bytesOf(out), Step: b.stepAt(r.n, nil)}) {
+	if out == nil || !b.launch("glu", l, err, kernels.MatVecGLUArguments[operand]{W0: p.first, W1: p.second,
+		X: bytesOf(r.x), Norm: norm, Y: bytesOf(out), Step: b.stepAt(r.n, nil)}) {
 		return false
 	}
 	tuned(b, ways, k.Launch)
@@ -278,7 +283,8 @@ func bindMatvecGLU(b *binder) bool {
 // bindMatvecHeads multiplies a row that it normalizes in heads and multiplies by a gate first.
 func bindMatvecHeads(b *binder) bool {
 	a, w, x, gate := ir.Attrs[ir.MatvecHeadsAttrs](b.op), b.matrix("weight"), b.floats("x"), b.floats("gate")
-	if w == nil || x == nil || gate == nil || !x.isDense() || !gate.isDense() || x.len() != w.cols || gate.len() != w.cols {
+	if w == nil || x == nil || gate == nil || !x.isDense() || !gate.isDense() || x.len() != w.cols ||
+		gate.len() != w.cols {
 		return false
 	}
 	norm, ok := b.normOperand("norm", true, a.Eps, a.Head)
@@ -288,8 +294,10 @@ func bindMatvecHeads(b *binder) bool {
 	if !ok || !ok2 || err != nil || out == nil {
 		return false
 	}
-	k := kernels.MatVec{Vectors: kernels.Vectors{Format: w.Format, K: w.cols, M: 1}, N: w.rows, Epilogue: end.epilogue, Cap: end.limit, Head: a.Head, Activation: activation}
-	args := kernels.MatVecArguments[operand]{W: w.arguments(), X: bytesOf(x), Gate: bytesOf(gate), Extra: end.extra(0, 1, w.rows), Y: bytesOf(out), Step: b.stepAt(1, nil)}
+	k := kernels.MatVec{Vectors: kernels.Vectors{Format: w.Format, K: w.cols, M: 1}, N: w.rows,
+		Epilogue: end.epilogue, Cap: end.limit, Head: a.Head, Activation: activation}
+	args := kernels.MatVecArguments[operand]{W: w.arguments(), X: bytesOf(x), Gate: bytesOf(gate), Extra: end.extra(0,
+		1, w.rows), Y: bytesOf(out), Step: b.stepAt(1, nil)}
 	k.Norm, k.Eps, args.Norm = norm.vectors()
 	ways := k.Tunings(b.x.exe.machine)
 	launch, err := usable(b, ways, k.Launch)
@@ -310,12 +318,15 @@ type sumBefore struct {
 
 // sumBefore reads it of the operands, for a weight.
 func (b *binder) sumBefore(w *weight) *sumBefore {
-	a, x, residual, pre := ir.Attrs[ir.MatvecSumAttrs](b.op), b.floats("x"), b.floats("residual"), b.vector("pre", w.cols)
+	a, x, residual, pre := ir.Attrs[ir.MatvecSumAttrs](b.op), b.floats("x"), b.floats("residual"), b.vector("pre",
+		w.cols)
 	norm, ok := b.normOperand("norm", true, a.Eps, w.cols)
-	if !ok || x == nil || residual == nil || pre == nil || !x.isDense() || !residual.isDense() || x.len() != w.cols || residual.len() != w.cols {
+	if !ok || x == nil || residual == nil || pre == nil || !x.isDense() || !residual.isDense() || x.len() != w.cols ||
+		residual.len() != w.cols {
 		return nil
 	}
-	s := &sumBefore{vectors: kernels.Vectors{Format: w.Format, K: w.cols, M: 1}, x: bytesOf(x), before: bytesOf(pre), residual: bytesOf(residual), step: b.stepAt(1, nil)}
+	s := &sumBefore{vectors: kernels.Vectors{Format: w.Format, K: w.cols, M: 1}, x: bytesOf(x), before: bytesOf(pre),
+		residual: bytesOf(residual), step: b.stepAt(1, nil)}
 	s.vectors.Norm, s.vectors.Eps, s.norm = norm.vectors()
 	s.vectors.Sum = &kernels.VectorSum{Eps: a.PreEps, Scaled: b.op.Input("scale") != nil, Kept: a.Kept}
 	if s.vectors.Sum.Scaled {
@@ -349,7 +360,8 @@ func bindMatvecSum(b *binder) bool {
 	k := kernels.MatVec{Vectors: s.vectors, N: w.rows, Epilogue: end.epilogue, Cap: end.limit}
 	ways := k.Tunings(b.x.exe.machine)
 	l, err := usable(b, ways, k.Launch)
-	if !b.launch("linear of a sum", l, err, kernels.StreamSumOneArguments[operand]{W: w.arguments(), X: s.x, Norm: s.norm, Y: bytesOf(out),
+	if !b.launch("linear of a sum", l, err, kernels.StreamSumOneArguments[operand]{W: w.arguments(), X: s.x,
+		Norm: s.norm, Y: bytesOf(out),
 		Before: s.before, Residual: s.residual, Scale: s.scale, Out: s.sum, Step: s.step}) {
 		return false
 	}
@@ -372,7 +384,8 @@ func bindMatvecGLUSum(b *binder) bool {
 	k := kernels.MatVecGLU{Vectors: s.vectors, N: p.n, Activation: activation}
 	ways := k.Tunings(b.x.exe.machine)
 	l, err := usable(b, ways, k.Launch)
-	if !b.launch("glu of a sum", l, err, kernels.StreamSumGLUArguments[operand]{W0: p.first, W1: p.second, X: s.x, Norm: s.norm, Y: bytesOf(out),
+	if !b.launch("glu of a sum", l, err, kernels.StreamSumGLUArguments[operand]{W0: p.first, W1: p.second, X: s.x,
+		Norm: s.norm, Y: bytesOf(out),
 		Before: s.before, Residual: s.residual, Scale: s.scale, Out: s.sum, Step: s.step}) {
 		return false
 	}

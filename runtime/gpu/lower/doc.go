@@ -10,6 +10,6 @@
 //     the same for the module before and after.
 //   - What memory a value lies in follows from the module alone: [Target.Layout] gives it, and the planner keeps to it.
 //
-// Package lower imports ir, ir/eval, passes, runtime/bind, runtime/engine, runtime/strided and runtime/gpu/kernels; it must never import
-// an engine or a device.
+// Package lower imports ir, ir/eval, passes, runtime/bind, runtime/engine, runtime/strided and runtime/gpu/kernels; it must
+// never import an engine or a device.
 package lower

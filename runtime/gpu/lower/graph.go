@@ -17,13 +17,16 @@ type graph struct {
 	// before are operations that the row has made, by that before which they stand.
 	before map[*ir.Op][]*ir.Op
 	dead   map[*ir.Op]bool
+	// prepared are the operations that bring rows into the form that tiled products take.
+	prepared []*ir.Op
 	// places are the operations' numbers in the entry as it was.
 	places map[*ir.Op]int
 }
 
 // change lets f change the entry, then puts the operations in order. What nothing reads any more is gone.
 func (t *Target) change(m *ir.Module, f func(g *graph)) error {
-	g := &graph{Target: t, m: m, readers: map[*ir.Value][]*ir.Op{}, before: map[*ir.Op][]*ir.Op{}, dead: map[*ir.Op]bool{}, places: map[*ir.Op]int{}}
+	g := &graph{Target: t, m: m, readers: map[*ir.Value][]*ir.Op{}, before: map[*ir.Op][]*ir.Op{},
+		dead: map[*ir.Op]bool{}, places: map[*ir.Op]int{}}
 	body := m.Entry.Body
 	for i, op := range body.Ops {
 		g.places[op] = i
@@ -55,11 +58,14 @@ func (g *graph) ops(f func(op *ir.Op)) {
 }
 
 func (g *graph) read(op *ir.Op) {
+	if op.Def.Name == "prepare" {
+		g.prepared = append(g.prepared, op)
+	}
 	uses(op, func(v *ir.Value) { g.readers[v] = append(g.readers[v], op) })
 }
 
-// replace puts what build makes in the place of op. build gives the values that stand for op's results, or nil for those that
-// nothing reads.
+// replace puts what build makes in the place of op. build gives the values that stand for op's results, or nil for
+// those that nothing reads.
 func (g *graph) replace(op *ir.Op, build func(b *ir.Builder) []*ir.Value) {
 	b := &ir.Builder{Module: g.m, Insert: func(n *ir.Op) {
 		g.before[op] = append(g.before[op], n)
@@ -190,6 +196,20 @@ func width(v *ir.Value) int {
 		return dims[len(dims)-1]
 	}
 	return 0
+}
+
+// numbers gives the layout of what kernels read as float32: also of a buffer that is stored so.
+func (t *Target) numbers(v *ir.Value) (Layout, bool) {
+	l, ok := t.floats(v)
+	if v == nil || v.Type.Kind != ir.TensorKind || ok {
+		return l, ok
+	}
+	l, ok = t.Layout(v)
+	if !ok || l.Base.Def == nil || l.Base.Def.Def.Name != "load" {
+		return Layout{}, false
+	}
+	stored, ok := CacheType(l.Base.Def.Buffer, t.Precision)
+	return l, ok && stored == kernels.F32
 }
 
 // usable reports whether one of the first ways to launch a kernel may be used.

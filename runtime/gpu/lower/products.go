@@ -43,7 +43,7 @@ func (g *graph) products(op *ir.Op) []*product {
 		return nil
 	}
 	x := op.Input("x")
-	if _, ok := g.floats(x); !ok {
+	if _, ok := g.numbers(x); !ok {
 		return nil
 	}
 	var out []*product
@@ -59,7 +59,8 @@ func (g *graph) products(op *ir.Op) []*product {
 		if p.bias != nil && !isVector(p.bias, form.rows) {
 			return nil
 		}
-		if _, err := (kernels.MatVec{Vectors: g.vectors(p, g.normOf(p)), N: form.rows}).Launch(kernels.Tuning{}); err != nil {
+		k := kernels.MatVec{Vectors: g.vectors(p, g.normOf(p)), N: form.rows}
+		if _, err := k.Launch(kernels.Tuning{}); err != nil {
 			return nil
 		}
 		p.exact = !g.Tiled(p.rows)
@@ -89,7 +90,7 @@ func (g *graph) normOf(p *product) *ir.Op {
 	if n == nil || width(n.Result()) != p.form.cols || !g.isNorm(n) {
 		return nil
 	}
-	if l, ok := g.floats(n.Input("x")); !ok || !l.IsDense() {
+	if l, ok := g.numbers(n.Input("x")); !ok || !l.IsDense() {
 		return nil
 	}
 	return n
@@ -159,7 +160,7 @@ func (g *graph) ended(op *ir.Op) (*product, endOf) {
 	case "add":
 		for _, terms := range [][2]string{{"b", "a"}, {"a", "b"}} {
 			x, other := op.Input(terms[0]), op.Input(terms[1])
-			l, ok := g.floats(other)
+			l, ok := g.numbers(other)
 			if !ok || !l.IsDense() || !slices.Equal(shape(x), l.Shape) || !g.only(x) {
 				continue
 			}
@@ -198,9 +199,9 @@ func (t *Target) number(v *ir.Value) (float32, bool) {
 	return c.F[0], true
 }
 
-// products makes the operations that products run as of what is left of them: for a few rows those of vectors, several of
-// the same rows together, for many rows those by tiles or of the device's library. The normalization before a product, and a
-// sum or a bound behind it, are a part of it.
+// products makes the operations that products run as of what is left of them: for a few rows those of vectors, several
+// of the same rows together, for many rows those by tiles or of the device's library. The normalization before a
+// product, and a sum or a bound behind it, are a part of it.
 func products(m *ir.Module, t *Target) error {
 	return t.change(m, func(g *graph) {
 		mixed := g.ofExperts()
@@ -326,10 +327,12 @@ func (g *graph) tiles(b *ir.Builder, p *product, end endOf) *ir.Value {
 		epilogue = kernels.AddVector
 	}
 	k := kernels.MatMul{Matrices: p.matrices(), N: p.form.rows, Epilogue: epilogue, Cap: end.limit}
-	if !usable(g.Target, k.Tiles(g.Machine.Target, p.rows), func(w kernels.Tile) (kernels.Launch, error) { return k.Launch(w, p.rows) }) {
+	launch := func(w kernels.Tile) (kernels.Launch, error) { return k.Launch(w, p.rows) }
+	if !usable(g.Target, k.Tiles(g.Machine.Target, p.rows), launch) {
 		return nil
 	}
-	return b.Value("matmul", &ir.MatmulAttrs{Exact: p.exact, Cap: end.limit}, g.prepared(b, p, p.exact), p.w, p.bias, end.extra)
+	return b.Value("matmul", &ir.MatmulAttrs{Exact: p.exact, Cap: end.limit}, g.prepare(b, p, p.exact), p.w, p.bias,
+		end.extra)
 }
 
 // matrices describes a tiled product to kernels.
@@ -349,11 +352,11 @@ func (g *graph) byLibrary(b *ir.Builder, p *product) *ir.Value {
 		}
 		w = b.Value("dense_weight", nil, w)
 	}
-	return b.Value("library_product", nil, g.prepared(b, p, false), w)
+	return b.Value("library_product", nil, g.prepare(b, p, false), w)
 }
 
-// prepared gives the rows of a product in the form that tiled products take: once, for all products of them.
-func (g *graph) prepared(b *ir.Builder, p *product, exact bool) *ir.Value {
+// prepare gives the rows of a product in the form that tiled products take: once, for all products of them.
+func (g *graph) prepare(b *ir.Builder, p *product, exact bool) *ir.Value {
 	norm := g.normOf(p)
 	x := g.rowsOf(b, p.x, norm)
 	if exact && norm == nil {
@@ -362,14 +365,14 @@ func (g *graph) prepared(b *ir.Builder, p *product, exact bool) *ir.Value {
 	a, weight := &ir.PrepareAttrs{Exact: exact}, (*ir.Value)(nil)
 	a.Norm, a.Eps, weight = normAttr(norm)
 	l, _ := g.Layout(x)
-	for v, readers := range g.readers {
-		for _, op := range readers {
-			if op == nil || op.Def.Name != "prepare" || v != op.Input("x") || g.dead[op] || *ir.Attrs[ir.PrepareAttrs](op) != *a || op.Input("norm") != weight {
-				continue
-			}
-			if have, ok := g.Layout(v); ok && have.Base == l.Base && have.Offset == l.Offset && elements(v) == elements(x) {
-				return shapedAs(b, op.Result(), p.x.Type)
-			}
+	for _, op := range g.prepared {
+		if g.dead[op] || *ir.Attrs[ir.PrepareAttrs](op) != *a || op.Input("norm") != weight {
+			continue
+		}
+		of := op.Input("x")
+		if have, ok := g.Layout(of); ok && have.Base == l.Base && have.Offset == l.Offset &&
+			elements(of) == elements(x) {
+			return shapedAs(b, op.Result(), p.x.Type)
 		}
 	}
 	return b.Value("prepare", a, x, weight)

@@ -9,8 +9,8 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// convolvedProducts makes the convolution of one token the end of the product whose first columns are its channels, and of those
-// of the same row that one kernel computes with it.
+// convolvedProducts makes the convolution of one token the end of the product whose first columns are its channels, and
+// of those of the same row that one kernel computes with it.
 func convolvedProducts(m *ir.Module, t *Target) error {
 	return t.change(m, func(g *graph) {
 		g.ops(func(op *ir.Op) {
@@ -24,10 +24,11 @@ func convolvedProducts(m *ir.Module, t *Target) error {
 // convOf describes a convolution to kernels; false where they do not compute it, or x is not as they take it.
 func (t *Target) convOf(op *ir.Op) (k kernels.Conv, ok bool) {
 	a, w, state := ir.Attrs[ir.BufferConvAttrs](op), op.Input("w"), op.Buffer
-	l, ok := t.floats(op.Input("x"))
+	l, ok := t.numbers(op.Input("x"))
 	taps := shape(w)
 	held, ok2 := bind.Sizes{}.Dims(state.Type)
-	if !ok || !ok2 || !isConstant(w) || len(taps) != 3 || len(l.Shape) != 3 || l.Shape[0] != 1 || l.Shape[2] > 1 && l.Strides[2] != 1 {
+	if !ok || !ok2 || !isConstant(w) || len(taps) != 3 || len(l.Shape) != 3 || l.Shape[0] != 1 || l.Shape[2] > 1 &&
+		l.Strides[2] != 1 {
 		return k, false
 	}
 	channels := l.Shape[2]
@@ -36,10 +37,12 @@ func (t *Target) convOf(op *ir.Op) (k kernels.Conv, ok bool) {
 		want = []int{1, channels, taps[1]}
 	}
 	of, ok := CacheType(state, t.Precision)
-	if !ok || !slices.Equal(held, want) || !slices.Equal(taps, []int{channels, taps[1], 1}) || a.Activation != "" && a.Activation != "silu" {
+	if !ok || !slices.Equal(held, want) || !slices.Equal(taps, []int{channels, taps[1], 1}) || a.Activation != "" &&
+		a.Activation != "silu" {
 		return k, false
 	}
-	k = kernels.Conv{Channels: channels, Taps: taps[1], Token: l.Strides[1], SiLU: a.Activation == "silu", State: of, ChannelFirst: a.ChannelFirst, Weight: kernels.F32}
+	k = kernels.Conv{Channels: channels, Taps: taps[1], Token: l.Strides[1], SiLU: a.Activation == "silu", State: of,
+		ChannelFirst: a.ChannelFirst, Weight: kernels.F32}
 	if op.Input("reset") != nil {
 		k.Reset = kernels.ResetFlag
 	}
@@ -50,7 +53,7 @@ func (t *Target) convOf(op *ir.Op) (k kernels.Conv, ok bool) {
 func (g *graph) convolved(op *ir.Op) {
 	x := op.Input("x")
 	k, ok := g.convOf(op)
-	l, _ := g.floats(x)
+	l, _ := g.numbers(x)
 	if !ok || l.Shape[1] != 1 || l.Base.Def == nil || l.Offset != 0 {
 		return
 	}
@@ -62,7 +65,8 @@ func (g *graph) convolved(op *ir.Op) {
 	}
 	at := g.group(list, first, func(i int) bool { return len(g.readers[list[i].out]) > 0 })
 	many := g.many(list, at)
-	a := &ir.MatvecConvAttrs{Early: g.early(op), Channels: k.Channels, ConvActivation: ir.Attrs[ir.BufferConvAttrs](op).Activation, ChannelFirst: k.ChannelFirst}
+	a := &ir.MatvecConvAttrs{Early: g.early(op), Channels: k.Channels,
+		ConvActivation: ir.Attrs[ir.BufferConvAttrs](op).Activation, ChannelFirst: k.ChannelFirst}
 	many.Conv, many.Early = &k, a.Early
 	if a.Activation, a.Of, a.First, a.Rows = g.gateAhead(op, list, at); a.Activation != "" {
 		activation, _ := kernels.ActivationNamed(a.Activation)
@@ -80,7 +84,8 @@ func (g *graph) convolved(op *ir.Op) {
 		weights = append(weights, list[i].w)
 	}
 	g.replace(op, func(b *ir.Builder) []*ir.Value {
-		n := b.BufferOp("matvec_conv", op.Buffer, a, g.rowsOf(b, p.x, norm), weights, weight, op.Input("w"), op.Input("reset"))
+		n := b.BufferOp("matvec_conv", op.Buffer, a, g.rowsOf(b, p.x, norm), weights, weight, op.Input("w"),
+			op.Input("reset"))
 		for j, i := range at {
 			g.use(list[i].out, like(b, n.Results[j], list[i].out.Type))
 		}
@@ -96,8 +101,9 @@ func (g *graph) early(op *ir.Op) bool {
 	return !slices.ContainsFunc(before, writes) && (!ok || g.known(reset))
 }
 
-// gateAhead finds results of products, one row of one of them, that are the gate of a later operation: its activation, and
-// the place and number of the results. An activation costs nothing in the kernel that makes them, where each is computed once.
+// gateAhead finds results of products, one row of one of them, that are the gate of a later operation: its activation,
+// and the place and number of the results. An activation costs nothing in the kernel that makes them, where each is
+// computed once.
 func (g *graph) gateAhead(conv *ir.Op, list []*product, at []int) (activation string, of, first, rows int) {
 	behind := false
 	for _, op := range g.m.Entry.Body.Ops {
@@ -114,7 +120,7 @@ func (g *graph) gateAhead(conv *ir.Op, list []*product, at []int) (activation st
 		if !behind || name == "" || g.dead[op] {
 			continue
 		}
-		l, ok := g.floats(op.Input("gate"))
+		l, ok := g.numbers(op.Input("gate"))
 		if !ok || !l.IsDense() {
 			continue
 		}

@@ -6,7 +6,8 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// pairsOfProducts makes one operation of activation(gate) · up of two products of the same rows, or of two halves of one.
+// pairsOfProducts makes one operation of activation(gate) · up of two products of the same rows, or of two halves of
+// one.
 func pairsOfProducts(m *ir.Module, t *Target) error {
 	return t.change(m, func(g *graph) {
 		mixed := g.ofExperts()
@@ -38,7 +39,8 @@ func (g *graph) pair(op *ir.Op) {
 		g.replace(op, func(b *ir.Builder) []*ir.Value {
 			a, weight := &ir.MatvecGLUAttrs{Activation: name}, (*ir.Value)(nil)
 			a.Norm, a.Eps, weight = normAttr(norm)
-			return []*ir.Value{like(b, b.Value("matvec_glu", a, g.rowsOf(b, gate.x, norm), gate.w, second, weight), op.Result().Type)}
+			return []*ir.Value{like(b, b.Value("matvec_glu", a, g.rowsOf(b, gate.x, norm), gate.w, second, weight),
+				op.Result().Type)}
 		})
 		return
 	}
@@ -49,15 +51,16 @@ func (g *graph) pair(op *ir.Op) {
 		return
 	}
 	g.replace(op, func(b *ir.Builder) []*ir.Value {
-		y := b.Value("matmul_glu", &ir.MatmulGLUAttrs{Exact: gate.exact, Activation: name}, g.prepared(b, gate, gate.exact), gate.w, second)
+		y := b.Value("matmul_glu", &ir.MatmulGLUAttrs{Exact: gate.exact, Activation: name}, g.prepare(b, gate,
+			gate.exact), gate.w, second)
 		return []*ir.Value{like(b, y, op.Result().Type)}
 	})
 }
 
 // halves finds the products that two values are, of n columns each; up is nil where both are halves of one.
 func (g *graph) halves(gate, up *ir.Value) (first, second *product, n int) {
-	l, ok := g.floats(gate)
-	u, ok2 := g.floats(up)
+	l, ok := g.numbers(gate)
+	u, ok2 := g.numbers(up)
 	if !ok || !ok2 || l.Base.Def == nil || u.Base.Def == nil {
 		return nil, nil, 0
 	}
@@ -69,7 +72,8 @@ func (g *graph) halves(gate, up *ir.Value) (first, second *product, n int) {
 		n = p.form.rows / 2
 		columns := func(l Layout) bool {
 			_, _, stride, ok := strided.Rows(l.Shape, l.Strides)
-			return len(l.Shape) > 0 && l.Shape[len(l.Shape)-1] == n && strided.Elements(l.Shape) == p.rows*n && (p.rows == 1 || ok && stride == p.form.rows)
+			return len(l.Shape) > 0 && l.Shape[len(l.Shape)-1] == n && strided.Elements(l.Shape) == p.rows*n &&
+				(p.rows == 1 || ok && stride == p.form.rows)
 		}
 		if p.form.rows != 2*n || !columns(l) || !columns(u) || l.Offset != 0 || u.Offset != n {
 			return nil, nil, 0
@@ -103,22 +107,25 @@ func (g *graph) ofHeads(op *ir.Op) {
 	}
 	of := ir.Attrs[ir.GatedNormAttrs](h)
 	in, gate := h.Input("x"), h.Input("gate")
-	l, ok := g.floats(in)
-	gl, ok2 := g.floats(gate)
-	if !ok || !ok2 || !l.IsDense() || !gl.IsDense() || elements(in) != elements(gate) || l.Offset%4 != 0 || gl.Offset%4 != 0 {
+	l, ok := g.numbers(in)
+	gl, ok2 := g.numbers(gate)
+	if !ok || !ok2 || !l.IsDense() || !gl.IsDense() || elements(in) != elements(gate) || l.Offset%4 != 0 ||
+		gl.Offset%4 != 0 {
 		return // read as vectors of four
 	}
 	head, activation := l.Shape[len(l.Shape)-1], of.Activation
 	if done := g.activated(gl, activation); done != nil {
 		gate, activation = done, ""
 	}
-	k := kernels.MatVec{Vectors: kernels.Vectors{Format: form.Format, K: form.cols, M: 1, Norm: kernels.NormF32, Eps: of.Eps}, N: form.rows,
+	k := kernels.MatVec{Vectors: kernels.Vectors{Format: form.Format, K: form.cols, M: 1, Norm: kernels.NormF32,
+		Eps: of.Eps}, N: form.rows,
 		Epilogue: endOf{op.Input("extra"), a.Cap}.epilogue(), Cap: a.Cap, Head: head}
 	if h.Input("norm") == nil {
 		k.Norm = kernels.NormPlain
 	}
 	var err error
-	if k.Activation, err = kernels.ActivationNamed(activation); err != nil || !usable(g.Target, k.Tunings(g.Machine), k.Launch) {
+	if k.Activation, err = kernels.ActivationNamed(activation); err != nil || !usable(g.Target, k.Tunings(g.Machine),
+		k.Launch) {
 		return
 	}
 	g.replace(op, func(b *ir.Builder) []*ir.Value {
@@ -135,20 +142,22 @@ func (g *graph) activated(gate Layout, activation string) *ir.Value {
 		return nil
 	}
 	a := ir.Attrs[ir.MatvecConvAttrs](op)
-	if a.Activation != activation || op.Results[a.Of] != gate.Base || gate.Offset != a.First || strided.Elements(gate.Shape) != a.Rows {
+	if a.Activation != activation || op.Results[a.Of] != gate.Base || gate.Offset != a.First ||
+		strided.Elements(gate.Shape) != a.Rows {
 		return nil
 	}
 	return op.Results[len(op.Results)-1]
 }
 
-// productsOfSums makes the sum before a product of one row, and its normalizations, a part of the product, if that streams its
-// weights: a kernel fewer between two that do.
+// productsOfSums makes the sum before a product of one row, and its normalizations, a part of the product, if that
+// streams its weights: a kernel fewer between two that do.
 func productsOfSums(m *ir.Module, t *Target) error {
 	return t.change(m, func(g *graph) {
 		g.ops(func(op *ir.Op) {
 			switch op.Def.Name {
 			case "matvec":
-				if len(op.Results) == 1 && op.Input("extra") == nil && op.Input("bias") == nil && !ir.Attrs[ir.MatvecAttrs](op).Norm {
+				if len(op.Results) == 1 && op.Input("extra") == nil && op.Input("bias") == nil &&
+					!ir.Attrs[ir.MatvecAttrs](op).Norm {
 					g.ofSum(op)
 				}
 			case "matvec_glu":
@@ -166,8 +175,8 @@ func (g *graph) ofSum(op *ir.Op) {
 	if s == nil || g.source(x) != s.Results[0] || s.Input("pre") == nil || elements(x) != width(x) || !g.only(x) {
 		return
 	}
-	l, _ := g.floats(s.Input("x"))
-	r, _ := g.floats(s.Input("residual"))
+	l, _ := g.numbers(s.Input("x"))
+	r, _ := g.numbers(s.Input("residual"))
 	if l.Offset%4 != 0 || r.Offset%4 != 0 {
 		return
 	}

@@ -33,6 +33,7 @@ const block = `module {
   constant @biases : bf16[256,4]
   constant @taps : bf16[64,4,1]
   buffer @state : bf16[1,4,64]
+  buffer @sum : f32[2,256]
   entry forward(%x: f32[1,T,256], %y: f32[1,T,256], %z: f32[1,T,256]) {
 BODY
     return RESULTS
@@ -48,11 +49,18 @@ type rowCase struct {
 	want          string
 }
 
-// run lowers the entry, and compares what it computes on the reference machine with what it computed before.
-func (c rowCase) run(t *testing.T) {
+// module is the entry.
+func (c rowCase) module(t *testing.T) *ir.Module {
 	t.Helper()
 	m, err := ir.Parse(strings.NewReplacer("BODY", c.body, "RESULTS", c.results).Replace(block))
 	require.NoError(t, err)
+	return m
+}
+
+// run lowers the entry, and compares what it computes on the reference machine with what it computed before.
+func (c rowCase) run(t *testing.T) {
+	t.Helper()
+	m := c.module(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	tensor := func(d ir.DType, dims []int) *eval.Tensor {
 		x, err := eval.NewTensor(d, dims...)
@@ -178,6 +186,9 @@ func TestRowsOfProducts(t *testing.T) {
 		"many rows by a library":            {threeProducts, three, 64, library(), "prepare library_product library_product library_product"},
 		"one that the library has not":      {"    %o = linear(x=%x, weight=@d) : f32[1,T,512]", "%o: f32[1,T,512]", 64, lower.Target{Precision: eval.Mixed, Library: func(rows, n, k int) bool { return n < 512 }}, "prepare matmul"},
 		"of f32 by a library":               {"    %o = linear(x=%x, weight=@d) : f32[1,T,512]", "%o: f32[1,T,512]", 64, library(), "dense_weight prepare library_product"},
+		"of codes by a library":             {quantized[1:] + "\n    %o = linear(x=%x, weight=%w) : f32[1,T,256]", "%o: f32[1,T,256]", 64, library(), "dense_weight prepare library_product"},
+		"of symmetric codes by a library":   {strings.Replace(quantized[1:], ", biases=@biases", "", 1) + "\n    %o = linear(x=%x, weight=%w) : f32[1,T,256]", "%o: f32[1,T,256]", 64, library(), "dense_weight prepare library_product"},
+		"of what a buffer holds":            {"    %l = load @sum() : f32[2,256]\n    %o = linear(x=%l, weight=@a) : f32[2,256]", "%o: f32[2,256]", 1, lower.Target{}, "load matvec"},
 		"many rows without a kernel":        {threeProducts, three, 40, refuse("matmul"), "rms_norm matvec matvec matvec"},
 		"and a sum":                         {oneMore, "%o: f32[1,T,256]", 2, lower.Target{}, "matvec"},
 		"and a sum, which is not all":       {oneMore, "%o: f32[1,T,256], %r: f32[1,T,256]", 2, lower.Target{}, "matvec residual_add"},

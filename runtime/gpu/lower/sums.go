@@ -50,7 +50,7 @@ func (g *graph) normBefore(x *ir.Value) *ir.Op {
 
 // isNorm reports whether a kernel normalizes the rows where they lie.
 func (t *Target) isNorm(op *ir.Op) bool {
-	l, ok := t.floats(op.Input("x"))
+	l, ok := t.numbers(op.Input("x"))
 	if !ok || len(l.Shape) == 0 {
 		return false
 	}
@@ -58,29 +58,33 @@ func (t *Target) isNorm(op *ir.Op) bool {
 		return false
 	}
 	grid, ok := GridOf(l.Shape, l.Strides)
-	return ok && t.Allowed(kernels.RMSNorm{N: grid.Width, Heads: grid.Rows, X: grid.Strides, Eps: normEps(op)}.Launch(grid.Tokens))
+	return ok && t.Allowed(kernels.RMSNorm{N: grid.Width, Heads: grid.Rows, X: grid.Strides,
+		Eps: normEps(op)}.Launch(grid.Tokens))
 }
 
 func normEps(op *ir.Op) float32 { return ir.Attrs[ir.NormAttrs](op).Eps }
 
 // sumOf replaces op by the sum of x, or of the input of its normalization, and a residual.
 func (g *graph) sumOf(op *ir.Op, x, residual *ir.Value, pre *ir.Op) bool {
-	l, ok := g.floats(x)
-	r, ok2 := g.floats(residual)
-	if !ok || !ok2 || len(l.Shape) == 0 || !slices.Equal(l.Shape, r.Shape) || !r.IsDense() || !slices.Equal(shape(op.Result()), l.Shape) {
+	l, ok := g.numbers(x)
+	r, ok2 := g.numbers(residual)
+	if !ok || !ok2 || len(l.Shape) == 0 || !slices.Equal(l.Shape, r.Shape) || !r.IsDense() ||
+		!slices.Equal(shape(op.Result()), l.Shape) {
 		return false
 	}
 	in, a, weight := x, &ir.SumAttrs{}, (*ir.Value)(nil)
 	if pre != nil {
 		in, weight, a.PreEps = pre.Input("x"), pre.Input("weight"), normEps(pre)
 	}
-	from, _ := g.floats(in)
+	from, _ := g.numbers(in)
 	grid, ok := RowsOf(from.Shape, from.Strides, width(x))
-	if !ok || !g.Allowed(kernels.RMSNorm{N: grid.Width, Heads: 1, X: grid.Strides, Add: true, Sum: true, SumOnly: true}.Launch(grid.Tokens)) {
+	if !ok || !g.Allowed(kernels.RMSNorm{N: grid.Width, Heads: 1, X: grid.Strides, Add: true, Sum: true,
+		SumOnly: true}.Launch(grid.Tokens)) {
 		return false
 	}
 	g.replace(op, func(b *ir.Builder) []*ir.Value {
-		return []*ir.Value{like(b, b.Value("residual_add", a, shapedAs(b, in, x.Type), residual, weight), op.Result().Type)}
+		return []*ir.Value{like(b, b.Value("residual_add", a, shapedAs(b, in, x.Type), residual, weight),
+			op.Result().Type)}
 	})
 	return true
 }
@@ -92,7 +96,8 @@ func (g *graph) scaled(op *ir.Op) {
 		x, y = y, x
 	}
 	s := g.defined(x, "residual_add")
-	if s == nil || elements(y) != 1 || !isConstant(y) || s.Input("scale") != nil || !g.only(x) || !slices.Equal(shape(x), shape(op.Result())) {
+	if s == nil || elements(y) != 1 || !isConstant(y) || s.Input("scale") != nil || !g.only(x) ||
+		!slices.Equal(shape(x), shape(op.Result())) {
 		return
 	}
 	g.replace(op, func(b *ir.Builder) []*ir.Value {
@@ -106,12 +111,14 @@ func (g *graph) scaled(op *ir.Op) {
 func (g *graph) normedSum(op *ir.Op) {
 	x := op.Input("x")
 	s := g.defined(x, "residual_add")
-	if s == nil || width(x) == 0 || width(x) != width(s.Result()) || op.Input("weight") != nil && !isVector(op.Input("weight"), width(x)) {
+	if s == nil || width(x) == 0 || width(x) != width(s.Result()) || op.Input("weight") != nil &&
+		!isVector(op.Input("weight"), width(x)) {
 		return
 	}
 	a := &ir.AddNormAttrs{PreEps: ir.Attrs[ir.SumAttrs](s).PreEps, Eps: normEps(op), Kept: !g.only(x)}
 	g.replace(op, func(b *ir.Builder) []*ir.Value {
-		n := b.Op("add_norm", a, s.Input("x"), s.Input("residual"), s.Input("pre"), s.Input("scale"), op.Input("weight"))
+		n := b.Op("add_norm", a, s.Input("x"), s.Input("residual"), s.Input("pre"), s.Input("scale"),
+			op.Input("weight"))
 		if a.Kept {
 			g.use(s.Result(), n.Results[1])
 		}
@@ -145,8 +152,8 @@ func (g *graph) gatedNorm(op *ir.Op) {
 	if n == nil || !g.isNorm(n) || !g.only(x) || !slices.Equal(shape(gate), shape(x)) {
 		return
 	}
-	l, ok := g.floats(gate)
-	from, _ := g.floats(n.Input("x"))
+	l, ok := g.numbers(gate)
+	from, _ := g.numbers(n.Input("x"))
 	grid, _ := GridOf(from.Shape, from.Strides)
 	if !ok || grid.Width != width(n.Result()) {
 		return
