@@ -188,6 +188,11 @@ var Ops = []OpDef{
 	{Name: "rope_write", Operands: operands("q k v angles start:int stop:int? q_weight? k_weight?"), Attrs: RopeWriteAttrs{}, Results: 1, Effect: Writes, State: WritesRows, SecondBuffer: true, Expand: expandRopeWrite},
 	{Name: "attention", Operands: operands("q k v position:int gate?"), Attrs: AttentionAttrs{}, Results: 1, Expand: expandAttention},
 	{Name: "attention_step", Operands: operands("q k v angles start:int position:int stop:int? q_weight? k_weight? gate?"), Attrs: AttentionStepAttrs{}, Results: 1, Effect: Writes, State: WritesRows, SecondBuffer: true, Expand: expandAttentionStep},
+	{Name: "router", Operands: operands("logits"), Attrs: RouterAttrs{}, Results: 2, Expand: expandRouter},
+	{Name: "experts", Operands: operands("x gate:weight up:weight down:weight indices scores norm? extra?"), Attrs: ExpertsAttrs{}, Results: 1, Expand: expandExperts},
+	{Name: "sorted_experts", Operands: operands("x gate:weight up:weight down:weight indices scores norm? extra?"), Attrs: ExpertsAttrs{}, Results: 1, Expand: expandExperts},
+	{Name: "routed_experts", Operands: operands("x gate:weight up:weight down:weight logits norm? shared_gate:weight? shared_up:weight? shared_down:weight? shared_score? extra?"), Attrs: RoutedExpertsAttrs{}, Results: 1, Expand: expandRoutedExperts},
+	{Name: "gated_add", Operands: operands("gate x term"), Results: 1, Expand: expandGatedAdd},
 	// Products and normalizations; see lowered_products.go.
 	{Name: "gated_norm", Operands: operands("x norm? gate"), Attrs: GatedNormAttrs{}, Results: 1, Expand: expandGatedNorm},
 	{Name: "residual_add", Operands: operands("x residual pre? scale?"), Attrs: SumAttrs{}, Results: 1, Expand: expandSum},

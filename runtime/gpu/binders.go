@@ -9,11 +9,11 @@ var kernelBinders map[string]func(b *binder) bool
 func init() {
 	kernelBinders = map[string]func(*binder) bool{
 		"load": bindLoad, "copy": bindCopy, "delta_gates": bindDeltaGates, "buffer_slice_update": bindCacheWrite, "buffer_ring_update": bindCacheWrite,
-		"linear": bindLinear, "embedding": bindEmbedding,
-		"rms_norm": bindNorm, "rope_angles": bindRopeAngles, "rope_heads": bindRopeHeads, "rope_write": bindRopeWrite, "glu": bindGLU, "softcap": bindSoftcap,
+		"embedding": bindEmbedding,
+		"rms_norm":  bindNorm, "rope_angles": bindRopeAngles, "rope_heads": bindRopeHeads, "rope_write": bindRopeWrite, "glu": bindGLU, "softcap": bindSoftcap,
 		"sigmoid": bindUnary, "add": bindAdd, "multiply": bindBinary,
 		"attention": bindAttention, "attention_step": bindAttentionStep, "buffer_conv": bindConv, "delta_step": bindDeltaStep, "delta_chunks": bindDeltaChunks, "delta_decay": bindDecay,
-		"switch_mlp": bindSwitchMLP, "top_k": bindTopK, "softmax": bindSoftmax, "sample": bindSample,
+		"router": bindRouter, "experts": bindExperts, "routed_experts": bindRoutedExperts, "sorted_experts": bindSortedExperts, "gated_add": bindGatedAdd, "top_k": bindTopK, "softmax": bindSoftmax, "sample": bindSample,
 		"take": bindTake, "gather": bindGather, "argmax": bindArgReduce, "argmin": bindArgReduce,
 		"gated_norm": bindGatedNorm, "residual_add": bindResidualAdd, "add_norm": bindAddNorm,
 		"matvec": bindMatvec, "matvec_conv": bindMatvecConv, "matvec_glu": bindMatvecGLU, "matvec_heads": bindMatvecHeads,

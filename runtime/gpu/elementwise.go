@@ -136,7 +136,7 @@ func bindAdd(b *binder) bool {
 	if x == nil || y == nil {
 		return false
 	}
-	return b.addToExperts(x, y, "a") || b.addToExperts(y, x, "b") || b.function("add", x, y)
+	return b.function("add", x, y)
 }
 
 // bindGLU computes activation(gate) · x: as a part of the products that they are, of the mixture of experts behind it, or on
@@ -147,18 +147,11 @@ func bindGLU(b *binder) bool {
 	if err != nil || gate == nil || x == nil {
 		return false
 	}
-	if b.gluOf(gate, x, activation) {
-		return true
-	}
 	last := len(x.shape) - 1
 	if activation == kernels.Sigmoid && last >= 0 && len(gate.shape) == len(x.shape) && gate.shape[last] == 1 && slices.Equal(gate.shape[:last], x.shape[:last]) && x.isDense() && len(x.shape) <= 4 {
 		if stride := strideOfRows(gate); stride > 0 {
-			g := &gatedOf{gate: gate, x: x}
-			if g.out = b.result(0, nil); g.out == nil || !slices.Equal(g.out.shape, x.shape) {
-				return false
-			}
-			b.later(g.out.slot, g, gate, x)
-			return true
+			out := b.result(0, nil)
+			return out != nil && slices.Equal(out.shape, x.shape) && b.elements("gate", "glu_sigmoid", out, gate, x)
 		}
 	}
 	return b.function("glu_"+ir.Attrs[ir.GLUAttrs](b.op).Activation, gate, x)

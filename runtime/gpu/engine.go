@@ -186,9 +186,13 @@ func (x *executable) note(op *ir.Op) {
 
 // lowered is an entry for inputs of these shapes, in the operations of the device.
 func (x *executable) lowered(entry int, shapes [][]int) (*ir.Module, error) {
-	t := &lower.Target{Machine: x.machine, Precision: x.precision, Exact: x.exact, Refuses: x.known.refuses,
+	return lower.Run(x.entries[entry], shapes, x.target(), x.control)
+}
+
+// target is what the rows of the table ask.
+func (x *executable) target() *lower.Target {
+	return &lower.Target{Machine: x.machine, Precision: x.precision, Exact: x.exact, Refuses: x.known.refuses,
 		Library: func(rows, n, k int) bool { return x.product(device.Product{M: rows, N: n, K: k, Float32: true}) != nil }}
-	return lower.Run(x.entries[entry], shapes, t, x.control)
 }
 
 func constantOf(t *eval.Tensor) *value {

@@ -47,16 +47,12 @@ func (b *binder) reference() error {
 				step = step || v.cell.step
 				constant = constant && v.cell.constant
 			case onDevice:
-				b.flush(v.slot)
 				step, constant = true, false
 			}
 		}
 	}
 	if step && (!cheap[op.Def.Name] || op.Buffer == nil) && !b.slow(op) {
 		b.x.exe.note(op)
-	}
-	if s := b.x.states[op.Buffer]; s != nil && s.slot != nil {
-		b.flush(s.slot)
 	}
 	evaluate := b.evaluator(args)
 	if step {

@@ -48,7 +48,7 @@ func bytesOf(v *value) operand {
 	return operand{slot: v.slot, at: v.at(), size: extent(v.shape, v.stride) * v.format.size()}
 }
 
-// launch adds a kernel with its buffers, after what is deferred on them. The kernel's text says which of them it writes.
+// launch adds a kernel with its buffers. The kernel's text says which of them it writes.
 // It fails where err says that there is no kernel.
 func (b *binder) launch(kind string, l kernels.Launch, err error, a kernels.Arguments[operand]) bool {
 	if err != nil {
@@ -61,12 +61,9 @@ func (b *binder) launch(kind string, l kernels.Launch, err error, a kernels.Argu
 	return b.add(step{op: b.op, kind: kind, launch: l, operands: operands})
 }
 
-// add adds a step for the device, after what is deferred on its operands.
+// add adds a step for the device.
 func (b *binder) add(s step) bool {
 	operands := s.operands
-	for _, o := range operands {
-		b.flush(o.slot)
-	}
 	for _, o := range operands {
 		o.slot.first = min(o.slot.first, len(b.plan.steps))
 		o.slot.last = max(o.slot.last, len(b.plan.steps))

@@ -40,12 +40,6 @@ type binder struct {
 	values  map[*ir.Value]*value
 	// held are the loads whose buffer nothing writes while they are used.
 	held map[*ir.Op]bool
-	// uses counts the uses of values.
-	uses map[*ir.Value]int
-	// fitting tells for mixtures of experts of the plan whether there are kernels: layers have the same ones.
-	fitting map[fittingKey]bool
-	// waiting are the slots that had something deferred.
-	waiting []*slot
 	// counters are what arrivals gives.
 	counters *slot
 	// forms are rows in the form that tiled products take.
@@ -68,7 +62,7 @@ func (x *instance) bindEntry(entry int, shapes [][]int) (*plan, error) {
 		return nil, err
 	}
 	b := &binder{x: x, plan: &plan{entry: entry, module: m, shapes: shapes}, symbols: bind.SizesOf(m.Entry.Params, shapes),
-		values: make(map[*ir.Value]*value, 2*len(m.Entry.Body.Ops)), held: bind.HeldLoads(m.Entry.Body), uses: countUses(m.Entry.Body), fitting: map[fittingKey]bool{},
+		values: make(map[*ir.Value]*value, 2*len(m.Entry.Body.Ops)), held: bind.HeldLoads(m.Entry.Body),
 		uploaded: map[*cell]*value{}, forms: map[preparedKey]*slot{}}
 	for i, p := range m.Entry.Params {
 		c := &cell{}
@@ -90,12 +84,10 @@ func (x *instance) bindEntry(entry int, shapes [][]int) (*plan, error) {
 		}
 		b.plan.outputs = append(b.plan.outputs, v)
 		if v.place == onDevice {
-			b.flush(v.slot)
 		} else if v.cell != nil {
 			v.cell.need()
 		}
 	}
-	b.flushAll()
 	for _, v := range b.plan.outputs {
 		if v.place == onDevice {
 			v.slot.last = len(b.plan.steps)

@@ -393,3 +393,15 @@ func bindMatvecGLUSum(b *binder) bool {
 	b.reading(p.bytes())
 	return true
 }
+
+// fewRows is the number of rows up to which a product is one of vectors.
+const fewRows = 8
+
+// strideOfRows is the distance of rows, where they are evenly spaced.
+func strideOfRows(v *value) int {
+	_, _, stride, ok := v.rows()
+	if !ok {
+		return -1
+	}
+	return stride
+}

@@ -52,9 +52,6 @@ type slot struct {
 	fixed bool
 	// state says that it is a buffer's content.
 	state bool
-	// pending is what fills the slot, when something reads it; by is the operation.
-	pending deferred
-	by      *ir.Op
 	// first and last are the steps between which a slot of the arena holds something.
 	first, last int
 }

@@ -45,6 +45,12 @@ var Table = passes.Ordered(
 		{Pass: "rope", Because: "rotated heads lie token by token"},
 		{Pass: "attention-gate", Because: "its output lies token by token without a gate, and else does not"},
 	}},
+	passes.Row[*Target]{Name: "router", Run: routers, After: []passes.Order{
+		{Pass: "insert-copies", Because: "it reads layouts, which copies change"},
+	}},
+	passes.Row[*Target]{Name: "experts", Run: mixturesOfExperts, After: []passes.Order{
+		{Pass: "router", Because: "the kernel of few tokens chooses the experts"},
+	}},
 	passes.Row[*Target]{Name: "delta-gates", Run: deltaGates, After: []passes.Order{
 		{Pass: "insert-copies", Because: "it reads layouts, which copies change"},
 	}},
@@ -56,6 +62,7 @@ var Table = passes.Ordered(
 		{Pass: "insert-copies", Because: "it reads layouts, which copies change"},
 		{Pass: "rope", Because: "kernels of heads do their normalization themselves"},
 		{Pass: "delta-rule", Because: "its kernel does the normalization of queries and keys itself"},
+		{Pass: "experts", Because: "sums of their result are a part of them"},
 	}},
 	passes.Row[*Target]{Name: "gated-norms", Run: gatedNorms, After: []passes.Order{
 		{Pass: "sums", Because: "the normalization of a sum is a part of the sum"},
@@ -70,6 +77,10 @@ var Table = passes.Ordered(
 	passes.Row[*Target]{Name: "products", Run: products, After: []passes.Order{
 		{Pass: "pairs-of-products", Because: "it takes all products that are left"},
 		{Pass: "sums", Because: "a product does a normalization itself that is none of a sum"},
+	}},
+	passes.Row[*Target]{Name: "rows-of-experts", Run: rowsOfExperts, After: []passes.Order{
+		{Pass: "experts", Because: "it extends these"},
+		{Pass: "products", Because: "rows that products have prepared are there for experts, too"},
 	}},
 	passes.Row[*Target]{Name: "products-of-heads", Run: productsOfHeads, After: []passes.Order{
 		{Pass: "products", Because: "it extends matvec"},

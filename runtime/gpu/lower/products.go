@@ -204,34 +204,31 @@ func (t *Target) number(v *ir.Value) (float32, bool) {
 // product, and a sum or a bound behind it, are a part of it.
 func products(m *ir.Module, t *Target) error {
 	return t.change(m, func(g *graph) {
-		mixed := g.ofExperts()
 		g.ops(func(op *ir.Op) {
-			if p, end := g.ended(op); p != nil && !mixed[op] {
+			if p, end := g.ended(op); p != nil {
 				g.replace(op, func(b *ir.Builder) []*ir.Value {
 					return []*ir.Value{like(b, g.compute(b, p, end), op.Result().Type)}
 				})
 			}
 		})
 		g.ops(func(op *ir.Op) {
-			if list := g.products(op); list != nil && !mixed[op] {
-				g.replace(op, func(b *ir.Builder) []*ir.Value { return g.computeAll(b, list, mixed) })
+			if list := g.products(op); list != nil {
+				g.replace(op, func(b *ir.Builder) []*ir.Value { return g.computeAll(b, list) })
 			}
 		})
 	})
 }
 
 // computeAll computes the products of one operation that anything reads.
-func (g *graph) computeAll(b *ir.Builder, list []*product, mixed map[*ir.Op]bool) []*ir.Value {
+func (g *graph) computeAll(b *ir.Builder, list []*product) []*ir.Value {
 	out := make([]*ir.Value, len(list))
 	for _, i := range g.inOrder(list) {
 		p := list[i]
 		switch {
 		case out[i] != nil || len(g.readers[p.out]) == 0:
-		case g.readByExperts(p.out, mixed):
-			out[i] = b.Value("linear", nil, p.x, p.w)
 		default:
 			at := g.group(list, i, func(j int) bool {
-				return out[j] == nil && len(g.readers[list[j].out]) > 0 && !g.readByExperts(list[j].out, mixed)
+				return out[j] == nil && len(g.readers[list[j].out]) > 0
 			})
 			if len(at) == 1 {
 				out[i] = like(b, g.compute(b, p, endOf{}), p.out.Type)
@@ -266,8 +263,9 @@ func (g *graph) group(list []*product, first int, left func(i int) bool) []int {
 			at = append(at, i)
 		}
 	}
+	slices.Sort(at)
 	if k := g.many(list, at); !usable(g.Target, k.Tunings(g.Machine), k.Launch) {
-		return at[:1]
+		return []int{first}
 	}
 	return at
 }

@@ -10,9 +10,8 @@ import (
 // one.
 func pairsOfProducts(m *ir.Module, t *Target) error {
 	return t.change(m, func(g *graph) {
-		mixed := g.ofExperts()
 		g.ops(func(op *ir.Op) {
-			if op.Def.Name == "glu" && !mixed[op] {
+			if op.Def.Name == "glu" {
 				g.pair(op)
 			}
 		})

@@ -12,11 +12,10 @@ import (
 // before it, the number that it is multiplied by, and the normalization behind it.
 func sumsOfBlocks(m *ir.Module, t *Target) error {
 	return t.change(m, func(g *graph) {
-		mixed := g.ofExperts()
 		g.ops(func(op *ir.Op) {
 			switch op.Def.Name {
 			case "add":
-				if !mixed[op] && !g.endsProduct(op) {
+				if !g.endsProduct(op) {
 					g.sum(op)
 				}
 			case "multiply":

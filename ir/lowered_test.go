@@ -16,6 +16,29 @@ func loweredCases() []inferCase {
 	}
 }
 
+func loweredExpertsCases() []inferCase {
+	experts := []any{"f32[1,T,64]", "bf16[8,32,64]", "bf16[8,32,64]", "bf16[8,64,32]"}
+	chosen := append(experts[:4:4], "u32[1,T,2]", "f32[1,T,2]")
+	routed := append(experts[:4:4], "f32[1,T,8]")
+	norm := &ExpertsAttrs{Norm: true, Eps: 1e-6}
+	two := &RoutedExpertsAttrs{K: 2, Precise: true}
+	return []inferCase{
+		{op: "router", attrs: &RouterAttrs{K: 2}, operands: []any{"bf16[T,8]"}, want: "bf16[T,2] u32[T,2]"},
+		{op: "router", attrs: &RouterAttrs{K: 9}, operands: []any{"bf16[T,8]"}, err: "top_k"},
+		{op: "experts", operands: chosen, want: "f32[1,T,64]"},
+		{op: "experts", attrs: norm, operands: append(chosen[:6:6], "f32[64]", "f32[1,T,64]"), want: "f32[1,T,64]"},
+		{op: "experts", attrs: norm, operands: append(chosen[:6:6], "f32[63]"), err: "63"},
+		{op: "sorted_experts", operands: append(chosen[:6:6], nil, "f32[1,T,64]"), want: "f32[1,T,64]"},
+		{op: "routed_experts", attrs: two, operands: routed, want: "f32[1,T,64]"},
+		{op: "routed_experts", attrs: two, operands: append(routed[:5:5], nil, "bf16[64,64]", nil, "bf16[64,32]", "f32[1,T,1]", "f32[1,T,64]"), want: "f32[1,T,64]"},
+		{op: "routed_experts", attrs: two, operands: append(routed[:5:5], nil, "bf16[32,64]", "bf16[32,64]", "bf16[64,32]", "f32[1,T,1]"), want: "f32[1,T,64]"},
+		{op: "routed_experts", attrs: two, operands: append(routed[:5:5], nil, "bf16[63,64]", nil, "bf16[64,32]", "f32[1,T,1]"), err: "two halves"},
+		{op: "gated_add", operands: []any{"f32[T,1]", "bf16[T,64]", "bf16[T,64]"}, want: "f32[T,64]"},
+	}
+}
+
+func TestInferLoweredExperts(t *testing.T) { runInferCases(t, loweredExpertsCases()) }
+
 func TestInferLoweredAttention(t *testing.T) { runInferCases(t, loweredAttentionCases()) }
 
 func loweredAttentionCases() []inferCase {

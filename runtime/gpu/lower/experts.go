@@ -1,0 +1,342 @@
+package lower
+
+import (
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/bind"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/strided"
+)
+
+// routers makes the softmax of the largest of rows one operation with finding them.
+func routers(m *ir.Module, t *Target) error {
+	return ir.Build(func() {
+		e := newEdit(m, t)
+		for _, op := range m.Entry.Body.Ops {
+			if op.Def.Name == "softmax" {
+				e.router(op)
+			}
+		}
+		must(e.finish())
+	})
+}
+
+func (e *edit) router(op *ir.Op) {
+	attrs, x := ir.Attrs[ir.SoftmaxAttrs](op), op.Input("x")
+	v := e.t.source(x)
+	l, ok := e.t.floats(x)
+	if !ok || v.Def == nil || v.Def.Def.Name != "top_k" || v.Index != 0 || !e.only(x) || e.changed(v.Def) {
+		return
+	}
+	k, logits := ir.Attrs[ir.TopKAttrs](v.Def).K, v.Def.Input("x")
+	of, ok := e.t.floats(logits)
+	last := len(l.Shape) - 1
+	if !ok || last < 0 || attrs.Axis != -1 && attrs.Axis != last || l.Shape[last] != k || !slices.EqualFunc(x.Type.Shape, v.Type.Shape, (*ir.Expr).Equal) {
+		return
+	}
+	experts := of.Shape[len(of.Shape)-1]
+	if !e.t.Allowed(Router(experts, k).Launch(strided.Elements(of.Shape) / max(experts, 1))) {
+		return
+	}
+	e.drop(op)
+	e.insert(v.Def, func(b *ir.Builder) {
+		if !of.IsDense() {
+			logits = b.Value("copy", nil, logits)
+		}
+		r := b.Op("router", &ir.RouterAttrs{K: k, Precise: attrs.Precise}, logits)
+		e.stand(b, op.Result(), r.Results[0])
+		e.stand(b, v.Def.Results[1], r.Results[1])
+	})
+}
+
+// Router is the kernel of router.
+func Router(experts, k int) kernels.Router {
+	return kernels.Router{Experts: experts, Top: k, Normalize: true, Scale: 1}
+}
+
+// mixturesOfExperts makes mixtures of experts those of few tokens, which read the experts of each, or those that sort tokens by
+// expert. What is added to their result is a part of them: an expert of all tokens, and another term.
+func mixturesOfExperts(m *ir.Module, t *Target) error {
+	return ir.Build(func() {
+		e := newEdit(m, t)
+		for _, op := range m.Entry.Body.Ops {
+			if op.Def.Name == "switch_mlp" {
+				if x := e.mixture(op); x != nil {
+					x.takeSums(e)
+					x.replace(e)
+				}
+			}
+		}
+		must(e.finish())
+		must(trimLinears(m, t))
+	})
+}
+
+// trimLinears drops the weights of linears whose products nothing reads any more.
+func trimLinears(m *ir.Module, t *Target) error {
+	e := newEdit(m, t)
+	for _, op := range m.Entry.Body.Ops {
+		if op.Def.Name != "linears" || !slices.ContainsFunc(op.Results, func(v *ir.Value) bool { return e.uses[v] == 0 }) {
+			continue
+		}
+		var weights []*ir.Value
+		var results []*ir.Value
+		for i, v := range op.Results {
+			if e.uses[v] > 0 {
+				weights, results = append(weights, op.Operand("weights")[i].Value), append(results, v)
+			}
+		}
+		e.insert(op, func(b *ir.Builder) {
+			if len(weights) == 1 {
+				e.stand(b, results[0], b.Value("linear", nil, op.Input("x"), weights[0]))
+				return
+			}
+			n := b.Op("linears", nil, op.Input("x"), weights)
+			for i, v := range results {
+				e.stand(b, v, n.Results[i])
+			}
+		})
+	}
+	return e.finish()
+}
+
+// mixture is a mixture of experts on its way to become one operation.
+type mixture struct {
+	op             *ir.Op
+	gate, up, down weight
+	x              Layout
+	tokens, top    int
+	router         *ir.Op // which chooses the experts in their own kernel, or nil
+	sorted         bool
+	shared         *shared
+	extra          *ir.Value
+	gated          *ir.Op // the glu that extra is, or nil
+	term           *ir.Value
+	last           *ir.Op // whose result it is
+}
+
+// mixture gives the mixture that op is; nil where no kernel does it.
+func (e *edit) mixture(op *ir.Op) *mixture {
+	m := &mixture{op: op, last: op}
+	var ok, ok2, ok3, ok4, ok5 bool
+	m.gate, ok = weightOf(op.Input("gate"))
+	m.up, ok2 = weightOf(op.Input("up"))
+	m.down, ok3 = weightOf(op.Input("down"))
+	m.x, ok4 = e.t.floats(op.Input("x"))
+	scores, ok5 := e.t.floats(op.Input("scores"))
+	indices, ok6 := e.t.Layout(op.Input("indices"))
+	if !ok || !ok2 || !ok3 || !ok4 || !ok5 || !ok6 || len(m.x.Shape) == 0 || len(indices.Shape) == 0 || !indices.IsDense() || !isChoice(indices.Base) {
+		return nil
+	}
+	width := m.x.Shape[len(m.x.Shape)-1]
+	m.tokens, m.top = strided.Elements(m.x.Shape)/max(width, 1), indices.Shape[len(indices.Shape)-1]
+	if width != m.gate.cols || m.gate.Format != m.up.Format || m.gate.Format != m.down.Format || m.gate.count != m.up.count || m.gate.count != m.down.count ||
+		m.gate.rows != m.up.rows || m.gate.cols != m.up.cols || m.down.cols != m.gate.rows || m.down.rows != m.gate.cols ||
+		!slices.Equal(indices.Shape, scores.Shape) || strided.Elements(indices.Shape) != m.tokens*m.top {
+		return nil
+	}
+	if m.tokens <= FewTokens {
+		m.takeRouter(e)
+	}
+	few := e.t.fewExperts(m.kernel(), m.tokens)
+	if !few && m.router != nil {
+		m.router = nil
+		few = e.t.fewExperts(m.kernel(), m.tokens)
+	}
+	if m.sorted = (!few || m.tokens > FewTokens) && e.t.sortedExperts(m.many(e.t.Tiled(m.tokens)), m.tokens); !few && !m.sorted {
+		return nil
+	}
+	if m.sorted {
+		m.router = nil
+	}
+	return m
+}
+
+// isChoice reports whether a value is experts that an operation with a kernel has chosen.
+func isChoice(v *ir.Value) bool {
+	return v.Def != nil && v.Index == 1 && (v.Def.Def.Name == "router" || v.Def.Def.Name == "top_k")
+}
+
+// takeRouter makes the router a part of the experts, where nothing else reads what it gives.
+func (m *mixture) takeRouter(e *edit) {
+	scores, indices := e.t.source(m.op.Input("scores")), e.t.source(m.op.Input("indices"))
+	r := scores.Def
+	if r == nil || r.Def.Name != "router" || indices.Def != r || scores.Index != 0 || indices.Index != 1 || !e.only(m.op.Input("scores")) || !e.only(m.op.Input("indices")) {
+		return
+	}
+	if l, ok := e.t.floats(r.Input("logits")); ok && l.Shape[len(l.Shape)-1] == m.gate.count && strided.Elements(l.Shape) == m.tokens*m.gate.count {
+		m.router = r
+	}
+}
+
+// kernel describes the kernels for a few tokens.
+func (m *mixture) kernel() kernels.Experts {
+	k := kernels.Experts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols, Inner: m.gate.rows, Activation: kernels.SiLU}
+	if m.router != nil {
+		k.Router, k.Ahead = Router(m.gate.count, m.top), true
+	}
+	return k
+}
+
+// many describes the kernels for many tokens.
+func (m *mixture) many(tiled bool) kernels.ManyExperts {
+	return kernels.ManyExperts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols, Inner: m.gate.rows, Activation: kernels.SiLU, Exact: !tiled}
+}
+
+// fewExperts reports whether there are both kernels for a few tokens, whatever is added to their result.
+func (t *Target) fewExperts(k kernels.Experts, tokens int) bool {
+	up, down := k.Tunings(t.Machine, tokens)
+	ok := usable(t, up, func(w kernels.Tuning) (kernels.Launch, error) { return k.LaunchUp(w, tokens) })
+	for _, k.Residual = range []bool{false, true} {
+		ok = ok && usable(t, down, func(w kernels.Tuning) (kernels.Launch, error) { return k.LaunchDown(w, tokens) })
+	}
+	return ok
+}
+
+// ExpertTiles are the ways to divide the products of sorted_experts: the first one that may be used, and the others that take the
+// order which is made for it; none where there is no kernel.
+func (t *Target) ExpertTiles(k kernels.ManyExperts, tokens int) []kernels.Tile {
+	ways := k.Tiles(t.Machine.Target, tokens)
+	first := slices.IndexFunc(ways[:min(len(ways), MaxRefused)], func(w kernels.Tile) bool {
+		return t.Allowed(k.LaunchSort(w, tokens)) && t.Allowed(k.LaunchUp(w, tokens)) && t.Allowed(k.LaunchDown(w, tokens))
+	})
+	if first < 0 {
+		return nil
+	}
+	rows := ways[first].BM
+	return slices.DeleteFunc(ways[first:], func(w kernels.Tile) bool { return w.BM != rows })
+}
+
+func (t *Target) sortedExperts(k kernels.ManyExperts, tokens int) bool {
+	return len(t.ExpertTiles(k, tokens)) > 0 && t.Allowed(k.LaunchCombine(tokens))
+}
+
+// takeSums makes sums of the result, which nothing else reads, a part of the mixture.
+func (m *mixture) takeSums(e *edit) {
+	for {
+		sum, other := e.sumOf(m.last.Result())
+		if sum == nil {
+			return
+		}
+		l, ok := e.t.floats(other)
+		if !ok || !l.IsDense() || strided.Elements(l.Shape) != strided.Elements(m.x.Shape) || !slices.EqualFunc(sum.Result().Type.Shape, other.Type.Shape, (*ir.Expr).Equal) {
+			return
+		}
+		if s := m.sharedBy(e, other); s != nil && m.shared == nil && m.extra == nil {
+			m.shared = s
+		} else if m.extra == nil {
+			m.extra, m.gated = other, e.t.gatedRows(other)
+		} else if m.gated != nil {
+			m.term, m.gated = other, nil
+		} else {
+			return
+		}
+		if m.last != m.op {
+			e.drop(m.last)
+		}
+		m.last = sum
+	}
+}
+
+// sumOf is the sum that is the only reader of v, through views of all of it, with the other term; nil where there is none.
+func (e *edit) sumOf(v *ir.Value) (sum *ir.Op, other *ir.Value) {
+	all := v
+	for {
+		if e.uses[v] != 1 {
+			return nil, nil
+		}
+		i := slices.IndexFunc(e.m.Entry.Body.Ops, func(op *ir.Op) bool {
+			found := false
+			uses(op, func(u *ir.Value) { found = found || u == v })
+			return found
+		})
+		if i < 0 {
+			return nil, nil
+		}
+		op := e.m.Entry.Body.Ops[i]
+		switch {
+		case op.Def.IsView():
+			v = op.Result()
+			continue
+		case op.Def.Name != "add" || e.t.source(v) != e.t.source(all):
+			return nil, nil
+		case op.Input("a") == v:
+			return op, op.Input("b")
+		}
+		return op, op.Input("a")
+	}
+}
+
+// gatedRows is the glu that v is all of: sigmoid of a number for each row times the row; nil where it is something else.
+func (t *Target) gatedRows(v *ir.Value) *ir.Op {
+	op := t.defined(v, "glu")
+	if op == nil || ir.Attrs[ir.GLUAttrs](op).Activation != "sigmoid" {
+		return nil
+	}
+	gate, ok := t.floats(op.Input("gate"))
+	x, ok2 := t.floats(op.Input("x"))
+	last := len(x.Shape) - 1
+	if !ok || !ok2 || last < 0 || len(gate.Shape) != last+1 || gate.Shape[last] != 1 || !slices.Equal(gate.Shape[:last], x.Shape[:last]) || !x.IsDense() || last >= 4 {
+		return nil
+	}
+	if _, _, stride, ok := strided.Rows(gate.Shape, gate.Strides); !ok || stride <= 0 {
+		return nil
+	}
+	return op
+}
+
+// replace puts the operation where its last sum was.
+func (m *mixture) replace(e *edit) {
+	if m.last != m.op {
+		e.drop(m.op)
+	}
+	e.insert(m.last, func(b *ir.Builder) { e.stand(b, m.last.Result(), m.build(b, e)) })
+}
+
+// lead is the shape of x with another last dim.
+func (m *mixture) lead(n int) []int {
+	return append(slices.Clone(m.x.Shape[:len(m.x.Shape)-1]), n)
+}
+
+func (m *mixture) build(b *ir.Builder, e *edit) *ir.Value {
+	op := m.op
+	result, _ := bind.Sizes{}.Dims(m.last.Result().Type)
+	extra := m.extra
+	if m.term != nil {
+		g := e.t.defined(m.extra, "glu")
+		rows := []int{m.tokens, m.gate.cols}
+		extra = b.Value("gated_add", nil, reshaped(b, g.Input("gate"), []int{m.tokens, 1}), reshaped(b, g.Input("x"), rows), reshaped(b, m.term, rows))
+	}
+	if extra != nil {
+		extra = reshaped(b, extra, m.x.Shape)
+	}
+	x := op.Input("x")
+	var y *ir.Value
+	switch attrs := (*ir.RouterAttrs)(nil); {
+	case m.router != nil:
+		attrs = ir.Attrs[ir.RouterAttrs](m.router)
+		logits := reshaped(b, m.router.Input("logits"), m.lead(m.gate.count))
+		s := m.shared
+		if s == nil {
+			s = &shared{}
+		}
+		score := s.score
+		if score != nil {
+			score = reshaped(b, score, m.lead(1))
+		}
+		y = b.Value("routed_experts", &ir.RoutedExpertsAttrs{K: attrs.K, Precise: attrs.Precise}, x, op.Input("gate"), op.Input("up"), op.Input("down"), logits,
+			nil, s.gate, s.up, s.down, score, extra)
+	default:
+		name := "experts"
+		if m.sorted {
+			name = "sorted_experts"
+		}
+		scores := op.Input("scores")
+		if l, _ := e.t.Layout(scores); !l.IsDense() {
+			scores = b.Value("copy", nil, scores)
+		}
+		y = b.Value(name, nil, x, op.Input("gate"), op.Input("up"), op.Input("down"), op.Input("indices"), scores, nil, extra)
+	}
+	return reshaped(b, y, result)
+}

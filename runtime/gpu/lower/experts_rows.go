@@ -1,0 +1,82 @@
+package lower
+
+import (
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+)
+
+// rowsOfExperts makes the normalization before mixtures of experts a part of them, and gives sorted ones their rows in the form
+// that tiled products take.
+func rowsOfExperts(m *ir.Module, t *Target) error {
+	return t.change(m, func(g *graph) {
+		g.ops(func(op *ir.Op) {
+			switch op.Def.Name {
+			case "experts", "routed_experts":
+				g.normOfExperts(op)
+			case "sorted_experts":
+				g.prepareExperts(op)
+			}
+		})
+	})
+}
+
+// productOfExperts is a product of the rows that experts take.
+func (g *graph) productOfExperts(op *ir.Op) *product {
+	form, _ := weightOf(op.Input("gate"))
+	x := op.Input("x")
+	return &product{x: x, form: form, rows: elements(x) / max(form.cols, 1), exact: !g.Tiled(elements(x) / max(form.cols, 1))}
+}
+
+func (g *graph) normOfExperts(op *ir.Op) {
+	p := g.productOfExperts(op)
+	norm := g.normOf(p)
+	if norm != nil && !g.fewExperts(g.expertsOf(op, norm), p.rows) {
+		norm = nil
+	}
+	l, _ := g.Layout(p.x)
+	if norm == nil && l.IsDense() {
+		return
+	}
+	asked, eps, weight := normAttr(norm)
+	g.replace(op, func(b *ir.Builder) []*ir.Value {
+		n := &ir.Op{Def: op.Def, Args: slices.Clone(op.Args)}
+		switch a := op.Attrs.(type) {
+		case *ir.ExpertsAttrs:
+			n.Attrs = &ir.ExpertsAttrs{Norm: asked, Eps: eps}
+		case *ir.RoutedExpertsAttrs:
+			n.Attrs = &ir.RoutedExpertsAttrs{K: a.K, Precise: a.Precise, Norm: asked, Eps: eps}
+		}
+		n.Args[0] = []ir.Arg{ir.Use(g.rowsOf(b, p.x, norm))}
+		if weight != nil {
+			n.Args[slices.IndexFunc(op.Def.Operands, func(o ir.Operand) bool { return o.Name == "norm" })] = []ir.Arg{ir.Use(weight)}
+		}
+		return []*ir.Value{like(b, b.Append(n).Result(), op.Result().Type)}
+	})
+}
+
+// expertsOf is the kernel of experts of a few tokens, with a normalization.
+func (g *graph) expertsOf(op *ir.Op, norm *ir.Op) kernels.Experts {
+	gate, _ := weightOf(op.Input("gate"))
+	m := &mixture{gate: gate}
+	if a, ok := op.Attrs.(*ir.RoutedExpertsAttrs); ok {
+		m.top, m.router = a.K, op
+	} else {
+		m.top = width(op.Input("indices"))
+	}
+	k := m.kernel()
+	k.Norm, k.Eps = normKind(norm)
+	k.Shared = m.router != nil && op.Input("shared_down") != nil
+	return k
+}
+
+// prepareExperts gives sorted experts their rows.
+func (g *graph) prepareExperts(op *ir.Op) {
+	p := g.productOfExperts(op)
+	g.replace(op, func(b *ir.Builder) []*ir.Value {
+		n := &ir.Op{Def: op.Def, Attrs: op.Attrs, Args: slices.Clone(op.Args)}
+		n.Args[0] = []ir.Arg{ir.Use(g.prepared(b, p, p.exact))}
+		return []*ir.Value{like(b, b.Append(n).Result(), op.Result().Type)}
+	})
+}

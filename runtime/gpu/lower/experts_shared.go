@@ -1,0 +1,103 @@
+package lower
+
+import (
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/strided"
+)
+
+// shared is an expert of all tokens: sigmoid(score) · down(silu(gate) · up). Without up, gate has the rows of both.
+type shared struct {
+	gate, up, down *ir.Value // weights
+	score          *ir.Value
+}
+
+// sharedBy sees a term beside a mixture of experts as one expert more; nil where it is something else, or has another shape or
+// format.
+func (m *mixture) sharedBy(e *edit, v *ir.Value) *shared {
+	g := e.t.gatedRows(v)
+	if g == nil || m.router == nil {
+		return nil
+	}
+	score, _ := e.t.Layout(g.Input("gate"))
+	l := e.t.defined(g.Input("x"), "linear")
+	if l == nil || strided.Elements(score.Shape) != m.tokens || !score.IsDense() || l.Input("bias") != nil {
+		return nil
+	}
+	down, ok := weightOf(l.Input("weight"))
+	p := e.t.defined(l.Input("x"), "glu")
+	if !ok || p == nil || down.Format != m.down.Format || down.count != 1 || down.rows != m.down.rows || down.cols != m.down.cols || ir.Attrs[ir.GLUAttrs](p).Activation != "silu" {
+		return nil
+	}
+	s := &shared{down: l.Input("weight"), score: g.Input("gate")}
+	var x *ir.Value
+	if s.gate, s.up, x = e.t.pair(p, m.gate.rows); s.gate == nil || e.t.source(x) != e.t.source(m.op.Input("x")) {
+		return nil
+	}
+	rows := m.gate.rows
+	if s.up == nil {
+		rows *= 2
+	}
+	for _, w := range []*ir.Value{s.gate, s.up} {
+		if w == nil {
+			continue
+		}
+		if f, ok := weightOf(w); !ok || f.Format != m.gate.Format || f.count != 1 || f.rows != rows || f.cols != m.gate.cols {
+			return nil
+		}
+	}
+	k := m.kernel()
+	if k.Shared = true; !e.t.fewExperts(k, m.tokens) {
+		return nil
+	}
+	return s
+}
+
+// product is the product of rows with a weight, of all of linear or linears, in whose result v lies; nil where there is none, or
+// it has a bias.
+func (t *Target) product(v *ir.Value) (x, weight *ir.Value, result Layout) {
+	l, ok := t.Layout(v)
+	if !ok || l.Base.Def == nil {
+		return nil, nil, l
+	}
+	of, _ := t.Layout(l.Base)
+	switch op := l.Base.Def; op.Def.Name {
+	case "linear":
+		if op.Input("bias") == nil {
+			return op.Input("x"), op.Input("weight"), of
+		}
+	case "linears":
+		return op.Input("x"), op.Operand("weights")[l.Base.Index].Value, of
+	}
+	return nil, nil, l
+}
+
+// pair gives the weights of the products of x that both operands of a glu are, each of n columns; of one weight where they are
+// its halves.
+func (t *Target) pair(glu *ir.Op, n int) (gate, up, x *ir.Value) {
+	a, _ := t.Layout(glu.Input("gate"))
+	c, _ := t.Layout(glu.Input("x"))
+	ax, aw, of := t.product(glu.Input("gate"))
+	cx, cw, other := t.product(glu.Input("x"))
+	if aw == nil || cw == nil || t.source(ax) != t.source(cx) {
+		return nil, nil, nil
+	}
+	if a.Base != c.Base {
+		if !a.Same(of) || !c.Same(other) {
+			return nil, nil, nil
+		}
+		return aw, cw, ax
+	}
+	columns := of.Shape[len(of.Shape)-1]
+	rows := strided.Elements(of.Shape) / max(columns, 1)
+	half := func(l Layout, first int) bool {
+		if len(l.Shape) == 0 || l.Shape[len(l.Shape)-1] != n || strided.Elements(l.Shape) != rows*n || l.Offset != first {
+			return false
+		}
+		_, _, stride, ok := strided.Rows(l.Shape, l.Strides)
+		return ok && (rows == 1 || stride == columns)
+	}
+	if columns != 2*n || !half(a, 0) || !half(c, n) {
+		return nil, nil, nil
+	}
+	return aw, nil, ax
+}

@@ -1,0 +1,77 @@
+package lower_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/gpu/lower"
+)
+
+// mixture is a mixture of experts with an expert of all tokens and the residual.
+const mixture = `module {
+  symbol T [1, 64]
+  constant @router : bf16[8,64]
+  constant @both : bf16[64,64]
+  constant @score : bf16[1,64]
+  constant @shared : bf16[64,32]
+  constant @gate : bf16[8,32,64]
+  constant @up : bf16[8,32,64]
+  constant @down : bf16[8,64,32]
+  entry forward(%x: f32[1,T,64], %residual: f32[1,T,64]) {
+    %n = sym_size(a=%x) {dim=1} : int(T)
+    %0, %1, %2 = linears(x=%x, weights=[@router, @both, @score]) : f32[1,T,8], f32[1,T,64], f32[1,T,1]
+    %3, %4 = top_k(x=%0) {k=2} : f32[1,T,2], u32[1,T,2]
+    %5 = softmax(x=%3) {axis=-1, precise=true} : f32[1,T,2]
+    %6 = switch_mlp(x=%x, gate=@gate, up=@up, down=@down, indices=%4, scores=%5) : f32[1,T,64]
+    %7 = slice(x=%1, axis=2, start=0, stop=32) : f32[1,T,32]
+    %8 = slice(x=%1, axis=2, start=32, stop=64) : f32[1,T,32]
+    %9 = glu(gate=%7, x=%8) {activation="silu"} : f32[1,T,32]
+    %10 = linear(x=%9, weight=@shared) : f32[1,T,64]
+    %11 = glu(gate=%2, x=%10) {activation="sigmoid"} : f32[1,T,64]
+    %12 = add(a=%6, b=%11) : f32[1,T,64]
+    %13 = add(a=%residual, b=%12) : f32[1,T,64]
+    return RESULTS
+  }
+}
+`
+
+func TestExpertsRows(t *testing.T) {
+	const result = "%13: f32[1,T,64]"
+	alone := []string{"linears", "glu", "linear", "glu"}
+	for name, c := range map[string]struct {
+		old, by, results string
+		tokens           int
+		refused          []string
+		want             []string
+		holds            string
+	}{
+		"a token": {tokens: 1, want: []string{"linears", "routed_experts"},
+			holds: "shared_gate=@both, shared_down=@shared, shared_score=%1, extra=%residual) {k=2, precise=true} : f32[1,1,64]"},
+		"eight tokens":             {tokens: 8, want: []string{"linears", "routed_experts"}},
+		"many tokens":              {tokens: 9, want: []string{"linears", "router", "glu", "linear", "gated_add", "sorted_experts"}},
+		"many without sorting":     {tokens: 9, refused: []string{"experts_sort"}, want: []string{"linears", "router", "glu", "linear", "gated_add", "experts"}},
+		"another activation":       {old: `{activation="silu"}`, by: `{activation="gelu"}`, tokens: 1, want: []string{"linears", "glu", "linear", "gated_add", "routed_experts"}},
+		"halves the other way":     {old: "gate=%7, x=%8", by: "gate=%8, x=%7", tokens: 1, want: []string{"linears", "glu", "linear", "gated_add", "routed_experts"}},
+		"indices are a result":     {results: ", %4: u32[1,T,2]", tokens: 1, want: []string{"linears", "router", "glu", "linear", "gated_add", "experts"}},
+		"the sum inside":           {results: ", %12: f32[1,T,64]", tokens: 1, want: []string{"linears", "routed_experts", "add"}},
+		"the experts are a result": {results: ", %6: f32[1,T,64]", tokens: 1, want: append([]string{"linears", "routed_experts"}, append(alone[1:], "add", "add")...)},
+		"values of the router":     {results: ", %3: f32[1,T,2]", tokens: 1, want: []string{"linears", "top_k", "softmax", "glu", "linear", "gated_add", "experts"}},
+		"no kernel":                {tokens: 1, refused: []string{"experts_up", "experts_choose", "experts_sort"}, want: []string{"linears", "router", "switch_mlp", "glu", "linear", "glu", "add", "add"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Replace(mixture, "RESULTS", result+c.results, 1)
+			if c.old != "" {
+				require.Contains(t, text, c.old)
+				text = strings.Replace(text, c.old, c.by, 1)
+			}
+			target := &lower.Target{Machine: kernels.Machine{Target: kernels.CUDA}, Precision: eval.Mixed, Refuses: refuses(c.refused...)}
+			lines := lowered(t, text, c.tokens, target)
+			require.Equal(t, c.want, names(lines), strings.Join(lines, "\n"))
+			require.Contains(t, strings.Join(lines, "\n"), c.holds)
+		})
+	}
+}
