@@ -76,7 +76,7 @@ func (g *graph) prepareExperts(op *ir.Op) {
 	p := g.productOfExperts(op)
 	g.replace(op, func(b *ir.Builder) []*ir.Value {
 		n := &ir.Op{Def: op.Def, Attrs: op.Attrs, Args: slices.Clone(op.Args)}
-		n.Args[0] = []ir.Arg{ir.Use(g.prepared(b, p, p.exact))}
+		n.Args[0] = []ir.Arg{ir.Use(g.prepare(b, p, p.exact))}
 		return []*ir.Value{like(b, b.Append(n).Result(), op.Result().Type)}
 	})
 }

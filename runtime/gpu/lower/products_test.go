@@ -108,7 +108,7 @@ func (c rowCase) run(t *testing.T) {
 	}
 	for i, want := range out[0] {
 		require.Equal(t, want.Tensor.Shape, out[1][i].Tensor.Shape)
-		requireClose(t, want.Tensor.F, out[1][i].Tensor.F, "result %d", i)
+		requireClose(t, want.Tensor.F, out[1][i].Tensor.F, 1e-5, "result %d", i)
 	}
 }
 
