@@ -14,6 +14,7 @@ import (
 // mixture is a mixture of experts with an expert of all tokens and the residual.
 const mixture = `module {
   symbol T [1, 64]
+  constant @norm : f32[64]
   constant @router : bf16[8,64]
   constant @both : bf16[64,64]
   constant @score : bf16[1,64]
@@ -41,32 +42,44 @@ const mixture = `module {
 
 func TestExpertsRows(t *testing.T) {
 	const result = "%13: f32[1,T,64]"
-	alone := []string{"linears", "glu", "linear", "glu"}
+	few := []string{"matvec", "routed_experts"}
+	shared := []string{"matvec_glu", "matvec", "gated_add"} // the expert of all tokens on its own
+	many := []string{"prepare", "matmul", "matmul", "router", "matmul_glu", "prepare", "matmul", "gated_add"}
 	for name, c := range map[string]struct {
 		old, by, results string
+		normed           bool
 		tokens           int
 		refused          []string
 		want             []string
 		holds            string
 	}{
-		"a token": {tokens: 1, want: []string{"linears", "routed_experts"},
+		"a token": {tokens: 1, want: few,
 			holds: "shared_gate=@both, shared_down=@shared, shared_score=%1, extra=%residual) {k=2, precise=true} : f32[1,1,64]"},
-		"eight tokens":             {tokens: 8, want: []string{"linears", "routed_experts"}},
-		"many tokens":              {tokens: 9, want: []string{"linears", "router", "glu", "linear", "gated_add", "sorted_experts"}},
-		"many without sorting":     {tokens: 9, refused: []string{"experts_sort"}, want: []string{"linears", "router", "glu", "linear", "gated_add", "experts"}},
-		"another activation":       {old: `{activation="silu"}`, by: `{activation="gelu"}`, tokens: 1, want: []string{"linears", "glu", "linear", "gated_add", "routed_experts"}},
-		"halves the other way":     {old: "gate=%7, x=%8", by: "gate=%8, x=%7", tokens: 1, want: []string{"linears", "glu", "linear", "gated_add", "routed_experts"}},
-		"indices are a result":     {results: ", %4: u32[1,T,2]", tokens: 1, want: []string{"linears", "router", "glu", "linear", "gated_add", "experts"}},
-		"the sum inside":           {results: ", %12: f32[1,T,64]", tokens: 1, want: []string{"linears", "routed_experts", "add"}},
-		"the experts are a result": {results: ", %6: f32[1,T,64]", tokens: 1, want: append([]string{"linears", "routed_experts"}, append(alone[1:], "add", "add")...)},
-		"values of the router":     {results: ", %3: f32[1,T,2]", tokens: 1, want: []string{"linears", "top_k", "softmax", "glu", "linear", "gated_add", "experts"}},
-		"no kernel":                {tokens: 1, refused: []string{"experts_up", "experts_choose", "experts_sort"}, want: []string{"linears", "router", "switch_mlp", "glu", "linear", "glu", "add", "add"}},
+		"eight tokens":         {tokens: 8, want: few},
+		"normalized rows":      {normed: true, tokens: 1, want: few, holds: "extra=%residual) {k=2, precise=true, norm=true, eps=1e-06} : f32[1,1,64]"},
+		"many normalized rows": {normed: true, tokens: 9, want: append(many[:8:8], "sorted_experts"), holds: "%0 = prepare(x=%x, norm=@norm) {norm=true, eps=1e-06}"},
+		"many tokens":          {tokens: 9, want: append(many[:8:8], "sorted_experts"), holds: "sorted_experts(x=%0,"},
+		"many without sorting": {tokens: 9, refused: []string{"experts_sort"}, want: append(many[:8:8], "experts")},
+		"another activation": {old: `{activation="silu"}`, by: `{activation="gelu"}`, tokens: 1,
+			want: []string{"matvec", "matvec_glu", "matvec", "gated_add", "routed_experts"}},
+		"halves the other way": {old: "gate=%7, x=%8", by: "gate=%8, x=%7", tokens: 1, want: []string{"matvec", "glu", "matvec", "gated_add", "routed_experts"}},
+		"indices are a result": {results: ", %4: u32[1,T,2]", tokens: 1, want: append(append([]string{"matvec", "router"}, shared...), "experts")},
+		"the sum inside":       {results: ", %12: f32[1,T,64]", tokens: 1, want: append(few[:2:2], "residual_add")},
+		"the experts are a result": {results: ", %6: f32[1,T,64]", tokens: 1,
+			want: append(few[:2:2], "matvec_glu", "matvec", "glu", "residual_add", "residual_add")},
+		"values of the router": {results: ", %3: f32[1,T,2]", tokens: 1, want: append(append([]string{"matvec", "top_k", "softmax"}, shared...), "experts")},
+		"no kernel": {tokens: 1, refused: []string{"experts_up", "experts_choose", "experts_sort"},
+			want: []string{"matvec", "router", "switch_mlp", "matvec_glu", "matvec", "glu", "residual_add", "residual_add"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Replace(mixture, "RESULTS", result+c.results, 1)
 			if c.old != "" {
 				require.Contains(t, text, c.old)
 				text = strings.Replace(text, c.old, c.by, 1)
+			}
+			if c.normed {
+				text = strings.NewReplacer("switch_mlp(x=%x", "switch_mlp(x=%y",
+					"    %0, %1, %2 = linears(x=%x", "    %y = rms_norm(x=%x, weight=@norm) {eps=1e-06} : f32[1,T,64]\n    %0, %1, %2 = linears(x=%y").Replace(text)
 			}
 			target := &lower.Target{Machine: kernels.Machine{Target: kernels.CUDA}, Precision: eval.Mixed, Refuses: refuses(c.refused...)}
 			lines := lowered(t, text, c.tokens, target)
