@@ -90,7 +90,7 @@ func (p *Planner[V]) Bind(r *ir.Region) error {
 		if err := p.bind(op); err != nil {
 			return fmt.Errorf("%w\n\tin %s", err, ir.Describe(p.Module, op))
 		}
-		p.use(op, max(first, p.target.Steps()-1))
+		p.Use(op, max(first, p.target.Steps()-1))
 	}
 	return nil
 }
@@ -137,8 +137,8 @@ func (p *Planner[V]) hasElements() bool {
 	return ok
 }
 
-// use lets the arguments of op, and what its regions use, live until a step.
-func (p *Planner[V]) use(op *ir.Op, last int) {
+// Use lets the arguments of op, and what its regions use, live until a step.
+func (p *Planner[V]) Use(op *ir.Op, last int) {
 	mark := func(v *ir.Value) {
 		if n, ok := p.Values[v]; ok {
 			p.Keep(n, last)
@@ -150,7 +150,7 @@ func (p *Planner[V]) use(op *ir.Op, last int) {
 			mark(v)
 		}
 		for _, o := range r.Ops {
-			p.use(o, last)
+			p.Use(o, last)
 			for _, v := range o.Results {
 				mark(v)
 			}

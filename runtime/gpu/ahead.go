@@ -213,8 +213,8 @@ func (x *instance) begin(after *call, inputs []eval.Value) error {
 	// host may move whole lines of it.
 	token, content := p.ahead.token, p.words.content[:p.words.size]
 	buffer, _ := x.locate(token)
-	end := min(token.offset+alignment, len(content))
-	if err := errors.Join(buffer.Place(0, content[:token.offset]), buffer.Place(end, content[end:])); err != nil {
+	end := min(token.Offset+alignment, len(content))
+	if err := errors.Join(buffer.Place(0, content[:token.Offset]), buffer.Place(end, content[end:])); err != nil {
 		return err
 	}
 	if err := x.play(p); err != nil {
@@ -253,7 +253,7 @@ func (x *instance) pair(p *plan) error {
 	others := make([]device.Buffer, len(a.states))
 	for i, s := range a.states {
 		if s.other == nil {
-			others[i] = alloc(s.size, false)
+			others[i] = alloc(s.Size, false)
 		}
 	}
 	states := len(made)
@@ -261,9 +261,9 @@ func (x *instance) pair(p *plan) error {
 	out := p.outputs[0].slot
 	first, host := out.buffer, out.buffer != nil
 	if !host {
-		first = alloc(out.size, false)
+		first = alloc(out.Size, false)
 	}
-	second := alloc(out.offset+out.size, host)
+	second := alloc(out.Offset+out.Size, host)
 	if failed != nil {
 		a.none = true
 		var errs []error
@@ -284,7 +284,7 @@ func (x *instance) pair(p *plan) error {
 		s.other = words
 	}
 	if !host {
-		out.offset = 0
+		out.Offset = 0
 	}
 	out.buffer, out.other = first, second
 	a.made, a.ready = made[states:], true

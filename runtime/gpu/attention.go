@@ -13,7 +13,7 @@ import (
 
 // view is the view of a value on the device; none where it is elsewhere.
 func (b *binder) view(v *ir.Value) bind.View {
-	n, err := b.value(v)
+	n, err := b.Value(v)
 	if err != nil {
 		return bind.View{}
 	}
@@ -30,7 +30,7 @@ func tokenMajor(heads, tokens, width int) []int {
 
 // bindRopeAngles computes angles as the reference kernel does: (position + t)·scale / freq in float32.
 func bindRopeAngles(b *binder) bool {
-	attrs, position := ir.Attrs[ir.RopeAnglesAttrs](b.op), b.register("position")
+	attrs, position := ir.Attrs[ir.RopeAnglesAttrs](b.Op), b.register("position")
 	l, err := kernels.RopeAngles{Dims: attrs.Dims, Scale: attrs.Scale}.Launch(attrs.Tokens)
 	inverse := b.inverseFreqs(attrs)
 	if err != nil || position == nil || inverse == nil {
@@ -45,14 +45,14 @@ func bindRopeAngles(b *binder) bool {
 func (b *binder) inverseFreqs(attrs *ir.RopeAnglesAttrs) []float32 {
 	half := attrs.Dims / 2
 	inverse := make([]float32, half)
-	if b.op.Input("freqs") == nil {
+	if b.Op.Input("freqs") == nil {
 		step := numeric.Log32(attrs.Base) / float32(half)
 		for i := range inverse {
 			inverse[i] = numeric.Exp32(-float32(i) * step)
 		}
 		return inverse
 	}
-	v := b.input("freqs")
+	v := b.Input("freqs")
 	if v == nil || v.place != onHost || !v.cell.constant || len(v.shape) != 1 || v.shape[0] != half {
 		return nil
 	}
@@ -68,7 +68,7 @@ func (b *binder) inverseFreqs(attrs *ir.RopeAnglesAttrs) []float32 {
 
 // weight is the weight of a norm in an operand, which may be absent; false where it is no constant vector.
 func (b *binder) weight(name string, n int) (w operand, ok bool) {
-	if b.op.Input(name) == nil {
+	if b.Op.Input(name) == nil {
 		return w, true
 	}
 	v := b.vector(name, n)
@@ -84,7 +84,7 @@ func bindRopeHeads(b *binder) bool {
 	if x == nil || angles == nil {
 		return false
 	}
-	k, tokens, ok := lower.RopeHeads(b.op, b.view)
+	k, tokens, ok := lower.RopeHeads(b.Op, b.view)
 	if !ok {
 		return false
 	}
@@ -105,7 +105,7 @@ type rotated struct {
 // rotated gives the operands of the operation, whose heads have so many elements; nil where kernels do not take them. For
 // every call it is checked that the positions are in the caches.
 func (b *binder) rotated(width, tokens int) *rotated {
-	r := &rotated{q: b.floats("q"), k: b.floats("k"), v: b.floats("v"), angles: b.floats("angles"), keys: b.x.states[b.op.Buffer], values: b.x.states[b.op.Second], start: b.register("start")}
+	r := &rotated{q: b.floats("q"), k: b.floats("k"), v: b.floats("v"), angles: b.floats("angles"), keys: b.x.states[b.Op.Buffer], values: b.x.states[b.Op.Second], start: b.register("start")}
 	if r.q == nil || r.k == nil || r.v == nil || r.angles == nil || r.start == nil {
 		return nil
 	}
@@ -114,7 +114,7 @@ func (b *binder) rotated(width, tokens int) *rotated {
 	if r.kWeight, ok2 = b.weight("k_weight", width); !ok || !ok2 {
 		return nil
 	}
-	for _, name := range []string{b.op.Buffer.Name, b.op.Second.Name} {
+	for _, name := range []string{b.Op.Buffer.Name, b.Op.Second.Name} {
 		if !b.checkSlots(r.start, name, r.keys.shape[2], tokens) {
 			return nil
 		}
@@ -125,7 +125,7 @@ func (b *binder) rotated(width, tokens int) *rotated {
 // checkSlots checks for every call that a cache has room for the tokens that the operation writes from a position on: up to
 // stop, where it has that operand, or around in a ring.
 func (b *binder) checkSlots(start *cell, name string, slots, tokens int) bool {
-	if b.op.Def.Name == "buffer_ring_update" || b.op.Def.Name != "buffer_slice_update" && len(b.op.Operand("stop")) == 0 {
+	if b.Op.Def.Name == "buffer_ring_update" || b.Op.Def.Name != "buffer_slice_update" && len(b.Op.Operand("stop")) == 0 {
 		b.check(start, func() error {
 			if n := start.content.Int; n < 0 || n >= 1<<30 {
 				return fmt.Errorf("buffer_ring_update @%s: position %d", name, n)
@@ -156,7 +156,7 @@ func (b *binder) check(c *cell, f func() error) {
 
 // bindRopeWrite rotates queries and keys and writes both caches in one kernel.
 func bindRopeWrite(b *binder) bool {
-	k, tokens, ok := lower.RopeWrite(b.op, b.view, b.cacheType())
+	k, tokens, ok := lower.RopeWrite(b.Op, b.view, b.cacheType())
 	if !ok {
 		return false
 	}
@@ -172,26 +172,26 @@ func bindRopeWrite(b *binder) bool {
 
 // cacheType is the dtype in which the operation's buffer is stored.
 func (b *binder) cacheType() kernels.DType {
-	d, _ := lower.CacheType(b.op.Buffer, b.x.exe.precision)
+	d, _ := lower.CacheType(b.Op.Buffer, b.x.exe.precision)
 	return d
 }
 
 // bindCacheWrite writes keys or values. Positions that the cache has no room for are an error, before anything runs.
 func bindCacheWrite(b *binder) bool {
-	s, u, start := b.x.states[b.op.Buffer], b.floats("update"), b.register("start")
+	s, u, start := b.x.states[b.Op.Buffer], b.floats("update"), b.register("start")
 	if s == nil || s.slot == nil || u == nil || start == nil || len(s.shape) != 4 || len(u.shape) != 4 {
 		return false
 	}
-	ring := b.op.Def.Name == "buffer_ring_update"
+	ring := b.Op.Def.Name == "buffer_ring_update"
 	axis, ok := 2, true
 	if ring {
-		axis = ir.Attrs[ir.AxisAttrs](b.op).Axis
-	} else if axis, ok = b.integer("axis"); ir.Attrs[ir.StepAttrs](b.op).Step != 1 {
+		axis = ir.Attrs[ir.AxisAttrs](b.Op).Axis
+	} else if axis, ok = b.Integer("axis"); ir.Attrs[ir.StepAttrs](b.Op).Step != 1 {
 		return false
 	}
 	h, heads := lower.HeadsOf(u.view())
 	if !ok || axis != 2 && axis != -2 || !heads || s.shape[0] != 1 || s.shape[1] != h.Heads || s.shape[3] != h.Width || h.Tokens > s.shape[2] || u.slot.state ||
-		!b.checkSlots(start, b.op.Buffer.Name, s.shape[2], h.Tokens) {
+		!b.checkSlots(start, b.Op.Buffer.Name, s.shape[2], h.Tokens) {
 		return false
 	}
 	k := kernels.CacheWrite{D: h.Width, Heads: h.Heads, X: h.Strides, Cache: s.format.kernelType(), Slots: s.shape[2], Ring: ring}
@@ -201,11 +201,11 @@ func bindCacheWrite(b *binder) bool {
 
 // cacheOf is the buffer whose content an operand is.
 func (b *binder) cacheOf(operand string) *state {
-	v, load := b.input(operand), b.op.Input(operand)
+	v, load := b.Input(operand), b.Op.Input(operand)
 	for load != nil && load.Def != nil && load.Def.Def.Name == "astype" {
 		load = load.Def.Input("x")
 	}
-	if v == nil || v.place != onDevice || load.Def == nil || load.Def.Def.Name != "load" || !b.held[load.Def] || len(v.shape) != 4 {
+	if v == nil || v.place != onDevice || load.Def == nil || load.Def.Def.Name != "load" || !b.Held[load.Def] || len(v.shape) != 4 {
 		return nil
 	}
 	s := b.x.states[load.Def.Buffer]
@@ -235,14 +235,14 @@ func bindAttention(b *binder) bool {
 	if q == nil || keys == nil || values == nil || keys.format != values.format {
 		return false
 	}
-	a, tokens, ok := lower.Attention(b.op, b.view, keys.format.kernelType())
+	a, tokens, ok := lower.Attention(b.Op, b.view, keys.format.kernelType())
 	if !ok {
 		return false
 	}
 	position := b.checkPosition(a, tokens)
 	var strides []int
 	gate, ok := b.gate()
-	if b.op.Input("gate") == nil {
+	if b.Op.Input("gate") == nil {
 		strides = tokenMajor(a.Heads, tokens, a.D)
 	}
 	out := b.result(0, strides)
@@ -250,7 +250,7 @@ func bindAttention(b *binder) bool {
 		return false
 	}
 	at := b.stepAt(tokens, position)
-	if ir.Attrs[ir.AttentionAttrs](b.op).Tiles {
+	if ir.Attrs[ir.AttentionAttrs](b.Op).Tiles {
 		ways := a.ChunkTunings(b.x.exe.machine.Target)
 		var way kernels.ChunkTuning
 		if len(ways) > 0 {
@@ -285,7 +285,7 @@ func bindAttention(b *binder) bool {
 
 // gate is the gate of attention, which may be absent; false where it is not on the device.
 func (b *binder) gate() (gate operand, ok bool) {
-	if b.op.Input("gate") == nil {
+	if b.Op.Input("gate") == nil {
 		return gate, true
 	}
 	v := b.floats("gate")

@@ -10,7 +10,7 @@ import (
 // bindAttentionStep attends for one token, with the rotation and the writes before it, in one kernel, and one more that puts
 // blocks together where that is one of its own.
 func bindAttentionStep(b *binder) bool {
-	k, ok := lower.AttentionStep(b.op, b.view, b.cacheType())
+	k, ok := lower.AttentionStep(b.Op, b.view, b.cacheType())
 	if !ok {
 		return false
 	}
@@ -80,7 +80,7 @@ func launchOf(k kernels.AttentionStep, t kernels.StepTuning) (kernels.Launch, er
 
 // arrivals are counters that are 0 before a call, and between the kernels that use them, which thereby depend on each other.
 func (b *binder) arrivals(n int) *slot {
-	if b.counters == nil || b.counters.size < 4*n {
+	if b.counters == nil || b.counters.Size < 4*n {
 		b.counters = b.word(4*n, func([]byte) error { return nil })
 	}
 	return b.counters

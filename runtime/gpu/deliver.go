@@ -3,6 +3,7 @@ package gpu
 import (
 	"slices"
 
+	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 )
 
@@ -18,7 +19,7 @@ func (b *binder) deliver() {
 	}
 	var small []*slot
 	for _, v := range b.plan.outputs {
-		if v.place == onDevice && v.slot.size <= maxDelivered && slices.Contains(b.plan.slots, v.slot) && !slices.Contains(small, v.slot) && b.plan.kernelsWrite(v.slot) {
+		if v.place == onDevice && v.slot.Size <= maxDelivered && slices.Contains(b.Slots, &v.slot.Slot) && !slices.Contains(small, v.slot) && b.plan.kernelsWrite(v.slot) {
 			small = append(small, v.slot)
 		}
 	}
@@ -32,14 +33,14 @@ func (b *binder) deliver() {
 	}
 	b.x.buffers, b.plan.results = append(b.x.buffers, m), m
 	for i, s := range small {
-		s.buffer, s.offset = m, i*alignment
+		s.buffer, s.Offset = m, i*alignment
+		b.Slots = slices.DeleteFunc(b.Slots, func(place *bind.Slot) bool { return place == &s.Slot })
 	}
-	b.plan.slots = slices.DeleteFunc(b.plan.slots, func(s *slot) bool { return slices.Contains(small, s) })
 }
 
 // kernelsWrite reports whether kernels write a slot, and neither the host does nor do others read it.
 func (p *plan) kernelsWrite(of *slot) bool {
-	if of.first == never || p.steps[of.first].host != nil {
+	if of.First == bind.Never || p.steps[of.First].host != nil {
 		return false
 	}
 	return !slices.ContainsFunc(p.steps, func(s step) bool {

@@ -73,7 +73,7 @@ func (e Engine) Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options)
 	held := 0
 	for _, s := range n.states {
 		if s.slot != nil {
-			held += s.slot.size
+			held += s.slot.Size
 		}
 	}
 	fmt.Fprintf(&b, "\nmemory: %s of buffers, %s\n", bind.Size(held), memory)

@@ -101,7 +101,7 @@ func (b *binder) copied(v *value) *value {
 // function computes a function of the operands into the result, which lies in the order of the first operand that
 // has its shape.
 func (b *binder) function(f string, x ...*value) bool {
-	shape, ok := b.dims(b.op.Result().Type)
+	shape, ok := b.Dims(b.Op.Result().Type)
 	if !ok || len(shape) > maxRank {
 		return false
 	}
@@ -115,14 +115,14 @@ func (b *binder) function(f string, x ...*value) bool {
 		}
 	}
 	out := b.result(0, strides)
-	return out != nil && out.dtype.IsFloat() && b.elements(b.op.Def.Name, f, out, x...)
+	return out != nil && out.dtype.IsFloat() && b.elements(b.Op.Def.Name, f, out, x...)
 }
 
 // bindUnary computes functions of one operand.
-func bindUnary(b *binder) bool { return b.function(b.op.Def.Name, b.floats("x")) }
+func bindUnary(b *binder) bool { return b.function(b.Op.Def.Name, b.floats("x")) }
 
 // bindBinary computes functions of two operands.
-func bindBinary(b *binder) bool { return b.function(b.op.Def.Name, b.floats("a"), b.floats("b")) }
+func bindBinary(b *binder) bool { return b.function(b.Op.Def.Name, b.floats("a"), b.floats("b")) }
 
 // bindCopy copies into row-major order.
 func bindCopy(b *binder) bool {
@@ -142,7 +142,7 @@ func bindAdd(b *binder) bool {
 // bindGLU computes activation(gate) · x: as a part of the products that they are, of the mixture of experts behind it, or on
 // its own.
 func bindGLU(b *binder) bool {
-	activation, err := kernels.ActivationNamed(ir.Attrs[ir.GLUAttrs](b.op).Activation)
+	activation, err := kernels.ActivationNamed(ir.Attrs[ir.GLUAttrs](b.Op).Activation)
 	gate, x := b.floats("gate"), b.floats("x")
 	if err != nil || gate == nil || x == nil {
 		return false
@@ -154,7 +154,7 @@ func bindGLU(b *binder) bool {
 			return out != nil && slices.Equal(out.shape, x.shape) && b.elements("gate", "glu_sigmoid", out, gate, x)
 		}
 	}
-	return b.function("glu_"+ir.Attrs[ir.GLUAttrs](b.op).Activation, gate, x)
+	return b.function("glu_"+ir.Attrs[ir.GLUAttrs](b.Op).Activation, gate, x)
 }
 
 // bindSoftcap bounds values by tanh.
@@ -162,13 +162,13 @@ func bindSoftcap(b *binder) bool { return b.function("softcap", b.floats("x"), b
 
 // bindLoad gives the buffer's own memory where nothing writes it meanwhile, else a copy.
 func bindLoad(b *binder) bool {
-	s := b.x.states[b.op.Buffer]
+	s := b.x.states[b.Op.Buffer]
 	if s == nil || s.slot == nil {
 		return false
 	}
 	v := s.value()
-	if b.held[b.op] {
-		b.values[b.op.Result()] = v
+	if b.Held[b.Op] {
+		b.Values[b.Op.Result()] = v
 		return true
 	}
 	out := b.result(0, nil)

@@ -11,7 +11,7 @@ import (
 
 // bindEmbedding looks up rows of a weight.
 func bindEmbedding(b *binder) bool {
-	w, indices := b.x.exe.weight(b.op.Input("weight")), b.input("indices")
+	w, indices := b.x.exe.weight(b.Op.Input("weight")), b.Input("indices")
 	if w == nil || w.count != 1 || indices == nil || indices.dtype.IsFloat() {
 		return false
 	}
@@ -42,7 +42,7 @@ func (b *binder) indices(v *value, rows int) *value {
 		return nil
 	}
 	v.cell.need()
-	c, n, unsigned, name := v.cell, v.len(), v.dtype == ir.U64, b.op.Def.Name
+	c, n, unsigned, name := v.cell, v.len(), v.dtype == ir.U64, b.Op.Def.Name
 	d := &value{place: onDevice, dtype: v.dtype, shape: v.shape, stride: strided.RowMajor(v.shape), format: i32}
 	d.slot = b.upload(4*n, upload{of: c, rows: rows, encode: func(p []byte) error {
 		t := c.content.Tensor

@@ -171,7 +171,7 @@ func (x *executable) hold(m device.Buffer, size int, err error) *slot {
 		return nil
 	}
 	x.buffers = append(x.buffers, m)
-	return &slot{buffer: m, size: size, fixed: true}
+	return &slot{Slot: bind.Slot{Size: size}, buffer: m, fixed: true}
 }
 
 // note warns, once, of an operation that runs on its reference kernel.

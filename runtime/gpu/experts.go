@@ -13,12 +13,12 @@ func bindRouter(b *binder) bool {
 		return false
 	}
 	width := logits.shape[len(logits.shape)-1]
-	return b.largest(logits, lower.Router(width, ir.Attrs[ir.RouterAttrs](b.op).K), 1, 0)
+	return b.largest(logits, lower.Router(width, ir.Attrs[ir.RouterAttrs](b.Op).K), 1, 0)
 }
 
 // bindTopK finds the k largest of each row, in the order of the reference kernel.
 func bindTopK(b *binder) bool {
-	x, k := b.floats("x"), ir.Attrs[ir.TopKAttrs](b.op).K
+	x, k := b.floats("x"), ir.Attrs[ir.TopKAttrs](b.Op).K
 	if x == nil || len(x.shape) == 0 || k < 1 || k > x.shape[len(x.shape)-1] {
 		return false
 	}
@@ -45,7 +45,7 @@ func (b *binder) largest(x *value, router kernels.Router, indices, values int) b
 
 // bindSoftmax normalizes rows to probabilities.
 func bindSoftmax(b *binder) bool {
-	x, axis := b.floats("x"), ir.Attrs[ir.SoftmaxAttrs](b.op).Axis
+	x, axis := b.floats("x"), ir.Attrs[ir.SoftmaxAttrs](b.Op).Axis
 	if x == nil || len(x.shape) == 0 || axis != -1 && axis != len(x.shape)-1 {
 		return false
 	}
@@ -81,9 +81,9 @@ type mixture struct {
 // mixture gives the operands of the operation that all mixtures have; nil where kernels do not take them.
 func (b *binder) mixture() *mixture {
 	exe := b.x.exe
-	m := &mixture{gate: exe.weight(b.op.Input("gate")), up: exe.weight(b.op.Input("up")), down: exe.weight(b.op.Input("down"))}
-	x := b.input("x") // sorted experts take rows as prepare has made them
-	if b.op.Def.Name != "sorted_experts" {
+	m := &mixture{gate: exe.weight(b.Op.Input("gate")), up: exe.weight(b.Op.Input("up")), down: exe.weight(b.Op.Input("down"))}
+	x := b.Input("x") // sorted experts take rows as prepare has made them
+	if b.Op.Def.Name != "sorted_experts" {
 		x = b.floats("x")
 	}
 	if m.gate == nil || m.up == nil || m.down == nil || x == nil || x.place != onDevice {
@@ -94,7 +94,7 @@ func (b *binder) mixture() *mixture {
 		return nil
 	}
 	m.x, m.tokens = x, x.len()/width
-	switch a := b.op.Attrs.(type) {
+	switch a := b.Op.Attrs.(type) {
 	case *ir.ExpertsAttrs:
 		m.norm, ok = b.normOperand("norm", a.Norm, a.Eps, width)
 	case *ir.RoutedExpertsAttrs:
@@ -103,7 +103,7 @@ func (b *binder) mixture() *mixture {
 	if !ok {
 		return nil
 	}
-	if b.op.Input("extra") != nil {
+	if b.Op.Input("extra") != nil {
 		v := b.floats("extra")
 		if v == nil || !v.isDense() {
 			return nil
@@ -115,7 +115,7 @@ func (b *binder) mixture() *mixture {
 
 // chosen gives the operands that say which experts tokens have; false where they are not on the device.
 func (m *mixture) chosen(b *binder) bool {
-	m.scores, m.indices = b.floats("scores"), b.input("indices")
+	m.scores, m.indices = b.floats("scores"), b.Input("indices")
 	if m.scores == nil || m.indices == nil || m.indices.place != onDevice || m.indices.format != i32 || !m.indices.isDense() || !m.scores.isDense() {
 		return false
 	}
@@ -127,7 +127,7 @@ func (m *mixture) chosen(b *binder) bool {
 // kernel describes the kernels for a few tokens.
 func (m *mixture) kernel(b *binder) kernels.Experts {
 	e := kernels.Experts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols, Inner: m.gate.rows, Activation: kernels.SiLU,
-		Residual: b.op.Input("extra") != nil}
+		Residual: b.Op.Input("extra") != nil}
 	e.Norm, e.Eps, _ = m.norm.vectors()
 	return e
 }
@@ -179,9 +179,9 @@ func bindRoutedExperts(b *binder) bool {
 	if m.out = b.result(0, nil); m.out == nil {
 		return false
 	}
-	m.top = ir.Attrs[ir.RoutedExpertsAttrs](b.op).K
+	m.top = ir.Attrs[ir.RoutedExpertsAttrs](b.Op).K
 	e := m.kernel(b)
-	e.Router, e.Ahead, e.Shared = lower.Router(m.gate.count, m.top), true, b.op.Input("shared_down") != nil
+	e.Router, e.Ahead, e.Shared = lower.Router(m.gate.count, m.top), true, b.Op.Input("shared_down") != nil
 	hidden, at := b.scratch(4*m.tokens*e.Parts()*e.Inner), b.stepAt(m.tokens, nil)
 	n := 4 * m.tokens * e.Parts()
 	chosen, scores := whole(b.scratch(n)), whole(b.scratch(n))
@@ -196,7 +196,7 @@ func bindRoutedExperts(b *binder) bool {
 		return m.few(b, e, upBytes, downBytes, choose,
 			kernels.ExpertsDownArguments[operand]{W: down, Experts: chosen, Scores: scores, X: whole(hidden), Extra: m.extra, Y: bytesOf(m.out), Step: at})
 	}
-	first, second, last, score := b.x.exe.weight(b.op.Input("shared_gate")), b.x.exe.weight(b.op.Input("shared_up")), b.x.exe.weight(b.op.Input("shared_down")), b.floats("shared_score")
+	first, second, last, score := b.x.exe.weight(b.Op.Input("shared_gate")), b.x.exe.weight(b.Op.Input("shared_up")), b.x.exe.weight(b.Op.Input("shared_down")), b.floats("shared_score")
 	if first == nil || last == nil || score == nil {
 		return false
 	}
@@ -248,7 +248,7 @@ func bindSortedExperts(b *binder) bool {
 		Y: whole(parts)})
 	tuned(b, ways, func(t kernels.Tile) (kernels.Launch, error) { return e.LaunchDown(t, m.tokens) })
 	b.reading(read * m.down.bytes())
-	e.Residual = b.op.Input("extra") != nil
+	e.Residual = b.Op.Input("extra") != nil
 	combine, err := e.LaunchCombine(m.tokens)
 	return b.launch("experts combine", combine, err, kernels.ExpertsCombineArguments[operand]{X: whole(parts), Scores: bytesOf(m.scores), Extra: m.extra, Y: bytesOf(m.out), Step: at})
 }

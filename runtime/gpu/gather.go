@@ -7,12 +7,12 @@ import (
 )
 
 // bindTake reads rows by their indices.
-func bindTake(b *binder) bool { return b.gather(ir.Attrs[ir.AxisAttrs](b.op).Axis, "index") }
+func bindTake(b *binder) bool { return b.gather(ir.Attrs[ir.AxisAttrs](b.Op).Axis, "index") }
 
 // bindGather reads rows by their indices, where the blocks that it asks for are whole rows.
 func bindGather(b *binder) bool {
-	a := ir.Attrs[ir.GatherAttrs](b.op)
-	shape, ok := b.dims(b.op.Input("x").Type)
+	a := ir.Attrs[ir.GatherAttrs](b.Op)
+	shape, ok := b.Dims(b.Op.Input("x").Type)
 	if !ok || len(a.Axes) != 1 || len(a.SliceSizes) != len(shape) {
 		return false
 	}
@@ -27,11 +27,11 @@ func bindGather(b *binder) bool {
 // gather reads rows of x, which run over all axes behind the given one, by the indices in another operand. Axes before that one
 // must have a single index.
 func (b *binder) gather(axis int, indices string) bool {
-	shape, ok := b.dims(b.op.Input("x").Type)
+	shape, ok := b.Dims(b.Op.Input("x").Type)
 	if axis < 0 {
 		axis += len(shape)
 	}
-	index := b.input(indices)
+	index := b.Input(indices)
 	if !ok || strided.Elements(shape[:axis]) != 1 || index == nil || index.shape == nil {
 		return false
 	}
@@ -64,7 +64,7 @@ func (b *binder) gather(axis int, indices string) bool {
 
 // table is an operand of floats in row-major order: a constant where it lies, if it is stored so, or what is on the device.
 func (b *binder) table(name string) (operand, kernels.DType, bool) {
-	of := b.op.Input(name)
+	of := b.Op.Input(name)
 	if of.Constant != nil && (of.Type.DType == ir.BF16 || of.Type.DType == ir.F32) {
 		f := f32
 		if of.Type.DType == ir.BF16 {
@@ -76,7 +76,7 @@ func (b *binder) table(name string) (operand, kernels.DType, bool) {
 		}
 		return whole(s), f.kernelType(), true
 	}
-	x := b.device(of, b.input(name))
+	x := b.device(of, b.Input(name))
 	if x == nil || x.format == i32 {
 		return operand{}, 0, false
 	}

@@ -19,10 +19,10 @@ var cheap = map[string]bool{"item_int": true, "sym_size": true, "add_int": true,
 
 // reference binds the operation to its reference kernel: of cells alone it makes cells, else a step.
 func (b *binder) reference() error {
-	op := b.op
+	op := b.Op
 	if len(op.Results) == 1 && op.Result().Type.Kind == ir.IntKind {
-		if n, ok := b.number(op.Result().Type.Int); ok {
-			b.values[op.Result()] = &value{place: onHost, cell: &cell{constant: true, content: eval.Value{Int: int64(n)}}}
+		if n, ok := b.Sizes.Number(op.Result().Type.Int); ok {
+			b.Values[op.Result()] = &value{place: onHost, cell: &cell{constant: true, content: eval.Value{Int: int64(n)}}}
 			return nil
 		}
 	}
@@ -36,7 +36,7 @@ func (b *binder) reference() error {
 			if a.Kind != ir.ValueArg {
 				continue
 			}
-			v, err := b.value(a.Value)
+			v, err := b.Value(a.Value)
 			if err != nil {
 				return err
 			}
@@ -61,7 +61,7 @@ func (b *binder) reference() error {
 	var first *cell
 	for i, r := range op.Results {
 		c := &cell{constant: constant, uses: uses}
-		shape, known := b.dims(r.Type)
+		shape, known := b.Dims(r.Type)
 		if !known || r.Type.Kind == ir.IntKind {
 			shape = nil
 		}
@@ -70,7 +70,7 @@ func (b *binder) reference() error {
 		} else {
 			c.uses = []*cell{first}
 		}
-		b.values[r] = &value{place: onHost, dtype: r.Type.DType, shape: shape, cell: c}
+		b.Values[r] = &value{place: onHost, dtype: r.Type.DType, shape: shape, cell: c}
 		b.plan.cells = append(b.plan.cells, c)
 	}
 	if first == nil {
@@ -104,23 +104,23 @@ const (
 // meant reports whether an operation of cells is one that the host does on purpose: one that is cheap, or of few numbers, more of them
 // where a kernel would have been for more.
 func (b *binder) meant() bool {
-	name, most := b.op.Def.Name, fewElements
+	name, most := b.Op.Def.Name, fewElements
 	if kernelBinders[name] != nil && b.onlyHost() {
 		most = someElements
 	}
 	small := func(v *ir.Value) bool {
-		shape, known := b.dims(v.Type)
+		shape, known := b.Dims(v.Type)
 		return known && strided.Elements(shape) <= most
 	}
 	all := true
-	b.op.EachArg(func(a *ir.Arg) { all = all && (a.Kind != ir.ValueArg || small(a.Value)) })
-	return cheap[name] || all && !slices.ContainsFunc(b.op.Results, func(r *ir.Value) bool { return !small(r) })
+	b.Op.EachArg(func(a *ir.Arg) { all = all && (a.Kind != ir.ValueArg || small(a.Value)) })
+	return cheap[name] || all && !slices.ContainsFunc(b.Op.Results, func(r *ir.Value) bool { return !small(r) })
 }
 
 func (b *binder) cellsOf(op *ir.Op) []*value {
 	out := make([]*value, len(op.Results))
 	for i, r := range op.Results {
-		out[i] = b.values[r]
+		out[i] = b.Values[r]
 	}
 	return out
 }
@@ -128,13 +128,13 @@ func (b *binder) cellsOf(op *ir.Op) []*value {
 // referenceStep adds a step that reads the arguments from the device and writes what comes out of floats
 // back; integers stay on the host.
 func (b *binder) referenceStep(uses []*cell, evaluate func() ([]eval.Value, error)) error {
-	op := b.op
+	op := b.Op
 	for _, c := range uses {
 		c.need()
 	}
 	results := make([]*value, len(op.Results))
 	for i, r := range op.Results {
-		shape, known := b.dims(r.Type)
+		shape, known := b.Dims(r.Type)
 		if known && r.Type.Kind == ir.TensorKind && r.Type.DType.IsFloat() && strided.Elements(shape) > 0 {
 			results[i] = b.result(i, nil)
 			continue
@@ -143,12 +143,12 @@ func (b *binder) referenceStep(uses []*cell, evaluate func() ([]eval.Value, erro
 		if known && r.Type.Kind == ir.TensorKind {
 			results[i].shape = shape
 		}
-		b.values[r] = results[i]
+		b.Values[r] = results[i]
 	}
 	x := b.x
 	for _, v := range results {
 		if v.place == onDevice {
-			v.slot.first = len(b.plan.steps)
+			v.slot.First = len(b.plan.steps)
 		}
 	}
 	b.plan.steps = append(b.plan.steps, step{op: op, kind: "reference", host: func() error {
@@ -176,7 +176,7 @@ func (b *binder) referenceStep(uses []*cell, evaluate func() ([]eval.Value, erro
 
 // evaluator makes a call of the operation's reference kernel.
 func (b *binder) evaluator(args [][]*value) func() ([]eval.Value, error) {
-	op, x := b.op, b.x
+	op, x := b.Op, b.x
 	call := &eval.Call{Op: op, Precision: x.exe.precision, Args: make([][]eval.Value, len(args)), Bits: x.bits}
 	for i := range args {
 		call.Args[i] = make([]eval.Value, len(args[i]))

@@ -70,11 +70,11 @@ func (x *instance) locate(s *slot) (device.Buffer, int) {
 func (x *instance) side(s *slot, turn int) (device.Buffer, int) {
 	switch {
 	case s.buffer == nil:
-		return x.arena.buffer, s.offset
+		return x.arena.buffer, s.Offset
 	case s.other != nil && turn == 1:
-		return s.other, s.offset
+		return s.other, s.Offset
 	}
-	return s.buffer, s.offset
+	return s.buffer, s.Offset
 }
 
 // place is what a step gives its kernel; crossing is set where the plan takes turns.

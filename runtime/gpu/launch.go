@@ -38,10 +38,10 @@ type operand struct {
 }
 
 // whole is a slot as a buffer of a kernel.
-func whole(s *slot) operand { return operand{slot: s, size: s.size} }
+func whole(s *slot) operand { return operand{slot: s, size: s.Size} }
 
 // after is where a kernel that reads a state in another operand writes what the state becomes.
-func after(s *slot) operand { return operand{slot: s, size: s.size, then: s} }
+func after(s *slot) operand { return operand{slot: s, size: s.Size, then: s} }
 
 // bytesOf is a value as a buffer of a kernel.
 func bytesOf(v *value) operand {
@@ -58,15 +58,15 @@ func (b *binder) launch(kind string, l kernels.Launch, err error, a kernels.Argu
 	for i := range operands {
 		operands[i].write = written[i]
 	}
-	return b.add(step{op: b.op, kind: kind, launch: l, operands: operands})
+	return b.add(step{op: b.Op, kind: kind, launch: l, operands: operands})
 }
 
 // add adds a step for the device.
 func (b *binder) add(s step) bool {
 	operands := s.operands
 	for _, o := range operands {
-		o.slot.first = min(o.slot.first, len(b.plan.steps))
-		o.slot.last = max(o.slot.last, len(b.plan.steps))
+		o.slot.First = min(o.slot.First, len(b.plan.steps))
+		o.slot.Last = max(o.slot.Last, len(b.plan.steps))
 	}
 	b.plan.steps = append(b.plan.steps, s)
 	return true

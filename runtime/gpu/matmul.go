@@ -9,8 +9,8 @@ import (
 
 // bindPrepare brings rows into the form that tiled products take.
 func bindPrepare(b *binder) bool {
-	a, x := ir.Attrs[ir.PrepareAttrs](b.op), b.floats("x")
-	shape, known := b.dims(b.op.Result().Type)
+	a, x := ir.Attrs[ir.PrepareAttrs](b.Op), b.floats("x")
+	shape, known := b.Dims(b.Op.Result().Type)
 	if x == nil || !x.isDense() || len(x.shape) == 0 || !known {
 		return false
 	}
@@ -20,17 +20,17 @@ func bindPrepare(b *binder) bool {
 		return false
 	}
 	made := b.prepared(x, norm, x.len()/width, width, a.Exact)
-	v := &value{dtype: b.op.Result().Type.DType, shape: shape, stride: strided.RowMajor(shape), slot: made.slot}
+	v := &value{dtype: b.Op.Result().Type.DType, shape: shape, stride: strided.RowMajor(shape), slot: made.slot}
 	if !a.Exact {
 		v.format = bf16
 	}
-	b.values[b.op.Result()] = v
+	b.Values[b.Op.Result()] = v
 	return true
 }
 
 // preparedRows is operand x as prepare has made it, and the number of rows.
 func (b *binder) preparedRows(width int, exact bool) (x operand, rows int, ok bool) {
-	v := b.input("x")
+	v := b.Input("x")
 	if v != nil && exact {
 		v = b.floats("x")
 	}
@@ -42,7 +42,7 @@ func (b *binder) preparedRows(width int, exact bool) (x operand, rows int, ok bo
 
 // bindMatmul multiplies many rows by tiles.
 func bindMatmul(b *binder) bool {
-	a, w := ir.Attrs[ir.MatmulAttrs](b.op), b.matrix("weight")
+	a, w := ir.Attrs[ir.MatmulAttrs](b.Op), b.matrix("weight")
 	if w == nil {
 		return false
 	}
@@ -68,7 +68,7 @@ func bindMatmul(b *binder) bool {
 
 // bindMatmulGLU is bindMatvecGLU for many rows, by tiles.
 func bindMatmulGLU(b *binder) bool {
-	a, p := ir.Attrs[ir.MatmulGLUAttrs](b.op), b.pair()
+	a, p := ir.Attrs[ir.MatmulGLUAttrs](b.Op), b.pair()
 	if p == nil {
 		return false
 	}
@@ -95,7 +95,7 @@ func bindMatmulGLU(b *binder) bool {
 // bindDenseWeight makes bf16 of a weight.
 func bindDenseWeight(b *binder) bool {
 	w := b.matrix("weight")
-	shape, known := b.dims(b.op.Result().Type)
+	shape, known := b.Dims(b.Op.Result().Type)
 	if w == nil || !known {
 		return false
 	}
@@ -106,18 +106,18 @@ func bindDenseWeight(b *binder) bool {
 		return false
 	}
 	b.reading(w.bytes())
-	b.values[b.op.Result()] = v
+	b.Values[b.Op.Result()] = v
 	return true
 }
 
 // bindLibraryProduct multiplies many rows by the device's library of matrix products.
 func bindLibraryProduct(b *binder) bool {
-	of, dense := b.op.Input("weight"), operand{}
-	dims, known := b.dims(of.Type)
+	of, dense := b.Op.Input("weight"), operand{}
+	dims, known := b.Dims(of.Type)
 	if !known || len(dims) != 2 {
 		return false
 	}
-	if v := b.values[of]; v != nil && v.place == onDevice && v.format == bf16 {
+	if v := b.Values[of]; v != nil && v.place == onDevice && v.format == bf16 {
 		dense = bytesOf(v)
 	} else if w := b.x.exe.weight(of); w != nil && w.count == 1 && w.Bits == 16 {
 		dense = whole(w.data)
@@ -134,7 +134,7 @@ func bindLibraryProduct(b *binder) bool {
 	}
 	y := bytesOf(out)
 	y.write = true // a library's kernel has no text of ours
-	return b.add(step{op: b.op, kind: "product", kernel: kernel, launch: kernels.Launch{Groups: [3]int{1, 1, 1},
+	return b.add(step{op: b.Op, kind: "product", kernel: kernel, launch: kernels.Launch{Groups: [3]int{1, 1, 1},
 		Threads: [3]int{1, 1, 1}}, operands: []operand{x, dense, y}})
 }
 

@@ -22,8 +22,8 @@ func bindNorm(b *binder) bool {
 	if x == nil || len(x.shape) == 0 {
 		return false
 	}
-	norm := normed{eps: ir.Attrs[ir.NormAttrs](b.op).Eps}
-	if b.op.Input("weight") != nil {
+	norm := normed{eps: ir.Attrs[ir.NormAttrs](b.Op).Eps}
+	if b.Op.Input("weight") != nil {
 		if norm.weight = b.vector("weight", x.shape[len(x.shape)-1]); norm.weight == nil {
 			return false
 		}

@@ -18,7 +18,7 @@ func (b *binder) normOperand(operand string, asked bool, eps float32, n int) (*n
 	if !asked {
 		return nil, true
 	}
-	if b.op.Input(operand) == nil {
+	if b.Op.Input(operand) == nil {
 		return &normed{eps: eps}, true
 	}
 	w := b.vector(operand, n)
@@ -60,7 +60,7 @@ func (b *binder) normalize(x *value, norm normed, gate *value, activation kernel
 
 // bindGatedNorm normalizes rows and multiplies them by an activation of a gate.
 func bindGatedNorm(b *binder) bool {
-	a, x, gate := ir.Attrs[ir.GatedNormAttrs](b.op), b.floats("x"), b.floats("gate")
+	a, x, gate := ir.Attrs[ir.GatedNormAttrs](b.Op), b.floats("x"), b.floats("gate")
 	if x == nil || gate == nil || len(x.shape) == 0 {
 		return false
 	}
@@ -84,7 +84,7 @@ func (b *binder) sumOf(preEps float32) *sumOf {
 		return nil
 	}
 	g, ok := lower.RowsOf(x.shape, x.stride, x.shape[len(x.shape)-1])
-	pre, ok2 := b.normOperand("pre", b.op.Input("pre") != nil, preEps, g.Width)
+	pre, ok2 := b.normOperand("pre", b.Op.Input("pre") != nil, preEps, g.Width)
 	if !ok || !ok2 {
 		return nil
 	}
@@ -95,7 +95,7 @@ func (b *binder) sumOf(preEps float32) *sumOf {
 	if pre != nil {
 		s.kernel.Pre, s.kernel.PreEps, s.arguments.Pre = kernels.F32, pre.eps, bytesOf(pre.weight)
 	}
-	if b.op.Input("scale") != nil {
+	if b.Op.Input("scale") != nil {
 		scale := b.floats("scale")
 		if scale == nil || !scale.slot.fixed {
 			return nil
@@ -112,7 +112,7 @@ func (s *sumOf) launch(b *binder) bool {
 
 // bindResidualAdd adds rows.
 func bindResidualAdd(b *binder) bool {
-	s, out := b.sumOf(ir.Attrs[ir.SumAttrs](b.op).PreEps), b.result(0, nil)
+	s, out := b.sumOf(ir.Attrs[ir.SumAttrs](b.Op).PreEps), b.result(0, nil)
 	if s == nil || out == nil {
 		return false
 	}
@@ -122,7 +122,7 @@ func bindResidualAdd(b *binder) bool {
 
 // bindAddNorm adds rows and normalizes the sum.
 func bindAddNorm(b *binder) bool {
-	a := ir.Attrs[ir.AddNormAttrs](b.op)
+	a := ir.Attrs[ir.AddNormAttrs](b.Op)
 	s, out := b.sumOf(a.PreEps), b.result(0, nil)
 	if s == nil || out == nil {
 		return false

@@ -20,9 +20,8 @@ type plan struct {
 	cells   []*cell // computed before the first step, in order
 	steps   []step
 	outputs []*value
-	slots   []*slot // those in the arena
-	size    int     // bytes of the arena
-	apart   bool    // nothing in the arena shares memory
+	size    int  // bytes of the arena
+	apart   bool // nothing in the arena shares memory
 
 	checks []func() error // of cells: what kernels trust
 
@@ -34,19 +33,14 @@ type plan struct {
 
 // binder makes a plan.
 type binder struct {
-	x       *instance
-	plan    *plan
-	symbols bind.Sizes
-	values  map[*ir.Value]*value
-	// held are the loads whose buffer nothing writes while they are used.
-	held map[*ir.Op]bool
+	bind.Planner[*value]
+	x    *instance
+	plan *plan
 	// counters are what arrivals gives.
 	counters *slot
 	// forms are rows in the form that tiled products take.
 	forms map[preparedKey]*slot
-	// op is the operation that is bound.
-	op *ir.Op
-	// part is the operation that op is a part of, where that has no kernel; else nil.
+	// part is the operation that Op is a part of, where that has no kernel; else nil.
 	part *ir.Op
 	// uploaded are the values of cells on the device.
 	uploaded map[*cell]*value
@@ -61,37 +55,26 @@ func (x *instance) bindEntry(entry int, shapes [][]int) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &binder{x: x, plan: &plan{entry: entry, module: m, shapes: shapes}, symbols: bind.SizesOf(m.Entry.Params, shapes),
-		values: make(map[*ir.Value]*value, 2*len(m.Entry.Body.Ops)), held: bind.HeldLoads(m.Entry.Body),
-		uploaded: map[*cell]*value{}, forms: map[preparedKey]*slot{}}
+	b := &binder{x: x, plan: &plan{entry: entry, module: m, shapes: shapes}, uploaded: map[*cell]*value{}, forms: map[preparedKey]*slot{}}
+	b.Planner = bind.NewPlanner(m, shapes, bind.Target[*value](b))
 	for i, p := range m.Entry.Params {
 		c := &cell{}
-		b.values[p] = &value{place: onHost, dtype: p.Type.DType, shape: shapes[i], cell: c}
+		b.Values[p] = &value{place: onHost, dtype: p.Type.DType, shape: shapes[i], cell: c}
 		b.plan.inputs = append(b.plan.inputs, c)
 	}
-	for _, op := range m.Entry.Body.Ops {
-		first := len(b.plan.steps)
-		if err := b.bindOp(op); err != nil {
-			return nil, fmt.Errorf("%w\n\tin %s", err, ir.Describe(m, op))
-		}
-		// What the steps use lives until the last of them.
-		b.use(op, max(first, len(b.plan.steps)-1))
+	if err := b.Bind(m.Entry.Body); err != nil {
+		return nil, err
 	}
 	for _, r := range m.Entry.Body.Results {
-		v, err := b.value(r)
+		v, err := b.Value(r)
 		if err != nil {
 			return nil, err
 		}
 		b.plan.outputs = append(b.plan.outputs, v)
-		if v.place == onDevice {
-		} else if v.cell != nil {
+		if v.cell != nil {
 			v.cell.need()
 		}
-	}
-	for _, v := range b.plan.outputs {
-		if v.place == onDevice {
-			v.slot.last = len(b.plan.steps)
-		}
+		b.Keep(v, b.Steps())
 	}
 	b.plan.cells = slices.DeleteFunc(b.plan.cells, func(c *cell) bool { return !c.needed || c.constant })
 	for _, c := range b.plan.cells { // what is left is computed for every call
@@ -112,7 +95,7 @@ func (x *instance) bindEntry(entry int, shapes [][]int) (*plan, error) {
 // memory places what the plan needs memory for, but for the arena itself.
 func (b *binder) memory() (err error) {
 	b.deliver()
-	b.plan.place()
+	b.place()
 	if b.plan.size > maxArena {
 		return fmt.Errorf("a call of this size needs %d GiB of memory for intermediate results; use a smaller chunk", b.plan.size>>30)
 	}
@@ -131,77 +114,49 @@ func (b *binder) memory() (err error) {
 // maxArena bounds the memory of a plan in bytes: kernels index it with 32 bits.
 const maxArena = 1 << 34
 
-// dims gives the numbers of a shape, or false where they are known only when the plan runs.
-func (b *binder) dims(t ir.Type) ([]int, bool) { return b.symbols.Dims(t) }
+// Constant is a constant, decoded.
+func (b *binder) Constant(v *ir.Value) (*value, error) { return b.x.exe.constant(v) }
 
-func (b *binder) number(e *ir.Expr) (int, bool) { return b.symbols.Number(e) }
-
-// integer is the number of an int operand, where it is known now.
-func (b *binder) integer(operand string) (int, bool) { return b.symbols.Integer(b.op, operand) }
-
-// value is what a value of the IR is bound to.
-func (b *binder) value(v *ir.Value) (*value, error) {
-	if n := b.values[v]; n != nil {
-		return n, nil
+// Slot is where a value lies on the device; nil for one that is not there.
+func (b *binder) Slot(v *value) *bind.Slot {
+	if v.place != onDevice {
+		return nil
 	}
-	n, err := b.x.exe.constant(v)
-	if err != nil {
-		return nil, err
-	}
-	b.values[v] = n
-	return n, nil
+	return &v.slot.Slot
 }
 
-// input is the value of an operand, or nil where it is absent or no value. Errors of constants come up
-// again where they are bound as arguments of the reference kernel.
-func (b *binder) input(name string) *value {
-	v := b.op.Input(name)
-	if v == nil {
-		return nil
+// IsEmpty reports whether a value is a tensor without elements on the device.
+func (b *binder) IsEmpty(v *value) bool { return v.place == onDevice && v.len() == 0 }
+
+// Steps is the number of steps so far.
+func (b *binder) Steps() int { return len(b.plan.steps) }
+
+// Truncate forgets the steps behind the first n.
+func (b *binder) Truncate(n int) { b.plan.steps = b.plan.steps[:n] }
+
+// BindStructure binds what only reference kernels take as a whole, and operations whose kernels must not be used.
+func (b *binder) BindStructure() (bool, error) {
+	switch op := b.Op; {
+	case op.Def.Name == "quantized":
+		b.Values[op.Result()] = &value{place: joined}
+		return true, nil
+	case op.Def.Name == "noop":
+		return true, nil
+	case b.slow(op):
+		return true, b.BindReference()
 	}
-	n, err := b.value(v)
-	if err != nil {
-		return nil
-	}
-	return n
+	return false, nil
 }
 
-// use notes that the arguments of op live until a step.
-func (b *binder) use(op *ir.Op, last int) {
-	op.EachArg(func(a *ir.Arg) {
-		if n := b.values[a.Value]; n != nil && n.place == onDevice {
-			n.slot.last = max(n.slot.last, last)
-		}
-	})
+// BindKernel binds an operation to its kernel.
+func (b *binder) BindKernel() bool {
+	kernel := kernelBinders[b.Op.Def.Name]
+	return kernel != nil && (b.Op.Def.Expand != nil || !b.onlyHost()) && kernel(b)
 }
 
-// bindOp binds an operation: as a view, by kernels, on the host, or to its reference kernel.
-func (b *binder) bindOp(op *ir.Op) error {
-	b.op = op
-	switch op.Def.Name {
-	case "quantized":
-		b.values[op.Result()] = &value{place: joined}
-		return nil
-	case "noop":
-		return nil
-	}
-	if b.slow(op) {
-		return b.withoutKernel()
-	}
-	if op.Def.IsView() && b.bindView() {
-		return nil
-	}
-	if kernel := kernelBinders[op.Def.Name]; kernel != nil && b.hasElements() && (op.Def.Expand != nil || !b.onlyHost()) {
-		if kernel(b) {
-			return nil
-		}
-	}
-	return b.withoutKernel()
-}
-
-// withoutKernel binds the operation to its reference kernel, or to those of what it stands for.
-func (b *binder) withoutKernel() error {
-	op := b.op
+// BindReference binds the operation to its reference kernel, or to those of what it stands for.
+func (b *binder) BindReference() error {
+	op := b.Op
 	if op.Def.Expand == nil {
 		return b.reference()
 	}
@@ -214,21 +169,21 @@ func (b *binder) withoutKernel() error {
 		return err
 	}
 	b.part = op
-	defer func() { b.op, b.part = op, nil }()
+	defer func() { b.Op, b.part = op, nil }()
 	for _, o := range list {
-		first := len(b.plan.steps)
-		b.op = o
+		first := b.Steps()
+		b.Op = o
 		if err := b.reference(); err != nil {
 			return err
 		}
-		b.use(o, max(first, len(b.plan.steps)-1))
+		b.Use(o, max(first, b.Steps()-1))
 	}
 	for i, r := range op.Results {
-		v, err := b.value(results[i])
+		v, err := b.Value(results[i])
 		if err != nil {
 			return err
 		}
-		b.values[r] = v
+		b.Values[r] = v
 	}
 	return nil
 }
@@ -236,37 +191,20 @@ func (b *binder) withoutKernel() error {
 // onlyHost reports whether an operation of cells alone is cheap enough for the host: arithmetic of a few
 // numbers.
 func (b *binder) onlyHost() bool {
-	host := b.op.Buffer == nil
-	b.op.EachArg(func(a *ir.Arg) {
-		if v := b.values[a.Value]; a.Kind == ir.ValueArg && (v == nil || v.place != onHost || v.shape != nil && v.len() > 1<<16) {
+	host := b.Op.Buffer == nil
+	b.Op.EachArg(func(a *ir.Arg) {
+		if v := b.Values[a.Value]; a.Kind == ir.ValueArg && (v == nil || v.place != onHost || v.shape != nil && v.len() > 1<<16) {
 			host = host && v == nil && a.Value.Constant != nil && ir.Elements(a.Value.Constant.Data.Shape()) <= 1<<10
 		}
 	})
 	return host
 }
 
-// hasElements reports whether no operand and no result of a known shape is empty: kernels need not think
-// of that.
-func (b *binder) hasElements() bool {
-	ok := true
-	b.op.EachArg(func(a *ir.Arg) {
-		if v := b.values[a.Value]; a.Kind == ir.ValueArg && v != nil && v.place == onDevice && v.len() == 0 {
-			ok = false
-		}
-	})
-	for _, r := range b.op.Results {
-		if shape, known := b.dims(r.Type); known && strided.Elements(shape) == 0 {
-			ok = false
-		}
-	}
-	return ok
-}
-
 // result gives result number i of the operation memory in the arena, its elements in row-major order where
 // no strides are given. It gives nil where the shape is not known.
 func (b *binder) result(i int, strides []int) *value {
-	r := b.op.Results[i]
-	shape, ok := b.dims(r.Type)
+	r := b.Op.Results[i]
+	shape, ok := b.Dims(r.Type)
 	if !ok || r.Type.Kind == ir.IntKind {
 		return nil
 	}
@@ -278,17 +216,15 @@ func (b *binder) result(i int, strides []int) *value {
 		v.format = i32
 	}
 	v.slot = b.scratch(4 * strided.Elements(shape))
-	b.values[r] = v
+	b.Values[r] = v
 	return v
 }
 
-// never is the first step of a slot that nothing fills.
-const never = 1 << 30
-
 // scratch is memory in the arena of a number of bytes, from the first step on that names it.
 func (b *binder) scratch(size int) *slot {
-	s := &slot{size: size, first: never, last: len(b.plan.steps)}
-	b.plan.slots = append(b.plan.slots, s)
+	s := &slot{}
+	b.Scratch(&s.Slot, size)
+	s.First = bind.Never
 	return s
 }
 
@@ -299,20 +235,12 @@ const alignment = 256
 // roomy is the size, in bytes, up to which every result has memory of its own.
 const roomy = 64 << 20
 
-// place gives every slot of the arena its place: what lives at the same time does not overlap.
-func (p *plan) place() {
-	p.slots = slices.DeleteFunc(p.slots, func(s *slot) bool { return s.first == never })
-	slots := make([]*bind.Slot, len(p.slots))
-	total := 0
-	for i, s := range p.slots {
-		slots[i] = &bind.Slot{Size: s.size, First: s.first, Last: s.last, Offset: total}
-		total += (s.size + alignment - 1) &^ (alignment - 1)
-	}
-	// Where nothing shares memory, nothing waits for memory.
-	if p.size, p.apart = total, total <= roomy; !p.apart {
-		p.size = bind.Place(slots, alignment)
-	}
-	for i, s := range p.slots {
-		s.offset = slots[i].Offset
+// place gives every slot of the arena its place: what lives at the same time does not overlap. Where all of them are not
+// much, nothing shares memory, and so nothing waits for memory.
+func (b *binder) place() {
+	p := b.plan
+	p.size = bind.PlaceApart(b.Slots, alignment)
+	if p.apart = p.size <= roomy; !p.apart {
+		p.size = bind.Place(b.Slots, alignment)
 	}
 }

@@ -189,12 +189,12 @@ func (d *planDump) name(s *slot) string {
 	if name, ok := d.names[s]; ok {
 		return name
 	}
-	letter, more := byte('t'), fmt.Sprint(s.size) // in the arena
+	letter, more := byte('t'), fmt.Sprint(s.Size) // in the arena
 	switch {
 	case s.state:
 		letter, more = 's', d.states[s]
 	case s.fixed:
-		letter, more = 'c', fmt.Sprintf("%d/%08x", s.size, s.buffer.(*inkSheet).sum)
+		letter, more = 'c', fmt.Sprintf("%d/%08x", s.Size, s.buffer.(*inkSheet).sum)
 	case s.buffer != nil:
 		letter = 'w' // words and results
 	}

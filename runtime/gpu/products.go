@@ -33,7 +33,7 @@ func (r rowsOf) vectors(f kernels.Format) (kernels.Vectors, operand) {
 
 // matrices are the weights in an operand; nil where one is in no form that kernels read.
 func (b *binder) matrices(operand string) (out []*weight) {
-	for _, a := range b.op.Operand(operand) {
+	for _, a := range b.Op.Operand(operand) {
 		w := b.x.exe.weight(a.Value)
 		if w == nil || w.count != 1 {
 			return nil
@@ -71,7 +71,7 @@ type ending struct {
 func (b *binder) ending(limit float32, n int, operands ...string) (e ending, ok bool) {
 	for _, operand := range operands {
 		switch {
-		case b.op.Input(operand) == nil:
+		case b.Op.Input(operand) == nil:
 		case operand == "bias":
 			e.epilogue, e.other = kernels.AddVector, b.vector(operand, n)
 			return e, e.other != nil
@@ -112,7 +112,7 @@ func (b *binder) outputs(n int) (out []*value) {
 
 // bindMatvec multiplies a few rows with one weight, or with several in one kernel; more rows a few at a time.
 func bindMatvec(b *binder) bool {
-	a, weights := ir.Attrs[ir.MatvecAttrs](b.op), b.matrices("weights")
+	a, weights := ir.Attrs[ir.MatvecAttrs](b.Op), b.matrices("weights")
 	if len(weights) == 0 {
 		return false
 	}
@@ -194,17 +194,17 @@ type convOf struct {
 
 // bindMatvecConv multiplies a row with weights and convolves the first columns of what the first of them gives.
 func bindMatvecConv(b *binder) bool {
-	a, weights, s := ir.Attrs[ir.MatvecConvAttrs](b.op), b.matrices("weights"), b.x.states[b.op.Buffer]
+	a, weights, s := ir.Attrs[ir.MatvecConvAttrs](b.Op), b.matrices("weights"), b.x.states[b.Op.Buffer]
 	if len(weights) == 0 || s == nil || s.slot == nil {
 		return false
 	}
 	r, ok := b.rows(weights[0].cols, a.Norm, a.Eps)
 	reset, kind, ok2 := b.reset()
-	w := b.input("w")
+	w := b.Input("w")
 	if !ok || !ok2 || r.n != 1 || w == nil || w.place != onHost || !w.cell.constant || len(w.shape) != 3 {
 		return false
 	}
-	weight, out := b.device(b.op.Input("w"), w), b.result(len(weights), nil)
+	weight, out := b.device(b.Op.Input("w"), w), b.result(len(weights), nil)
 	if weight == nil || out == nil {
 		return false
 	}
@@ -245,7 +245,7 @@ func (b *binder) pair() *pairOfWeights {
 		return nil
 	case up != nil:
 		return &pairOfWeights{w, w.rows, w.arguments(), up.arguments()}
-	case b.op.Input("up") != nil || w.rows%2 != 0:
+	case b.Op.Input("up") != nil || w.rows%2 != 0:
 		return nil
 	}
 	n := w.rows / 2
@@ -257,7 +257,7 @@ func (p *pairOfWeights) bytes() int { return p.w.bytes() * 2 * p.n / p.w.rows }
 
 // bindMatvecGLU computes activation(gate)·up of two products of a few rows.
 func bindMatvecGLU(b *binder) bool {
-	a, p := ir.Attrs[ir.MatvecGLUAttrs](b.op), b.pair()
+	a, p := ir.Attrs[ir.MatvecGLUAttrs](b.Op), b.pair()
 	if p == nil {
 		return false
 	}
@@ -282,7 +282,7 @@ func bindMatvecGLU(b *binder) bool {
 
 // bindMatvecHeads multiplies a row that it normalizes in heads and multiplies by a gate first.
 func bindMatvecHeads(b *binder) bool {
-	a, w, x, gate := ir.Attrs[ir.MatvecHeadsAttrs](b.op), b.matrix("weight"), b.floats("x"), b.floats("gate")
+	a, w, x, gate := ir.Attrs[ir.MatvecHeadsAttrs](b.Op), b.matrix("weight"), b.floats("x"), b.floats("gate")
 	if w == nil || x == nil || gate == nil || !x.isDense() || !gate.isDense() || x.len() != w.cols ||
 		gate.len() != w.cols {
 		return false
@@ -318,7 +318,7 @@ type sumBefore struct {
 
 // sumBefore reads it of the operands, for a weight.
 func (b *binder) sumBefore(w *weight) *sumBefore {
-	a, x, residual, pre := ir.Attrs[ir.MatvecSumAttrs](b.op), b.floats("x"), b.floats("residual"), b.vector("pre",
+	a, x, residual, pre := ir.Attrs[ir.MatvecSumAttrs](b.Op), b.floats("x"), b.floats("residual"), b.vector("pre",
 		w.cols)
 	norm, ok := b.normOperand("norm", true, a.Eps, w.cols)
 	if !ok || x == nil || residual == nil || pre == nil || !x.isDense() || !residual.isDense() || x.len() != w.cols ||
@@ -328,7 +328,7 @@ func (b *binder) sumBefore(w *weight) *sumBefore {
 	s := &sumBefore{vectors: kernels.Vectors{Format: w.Format, K: w.cols, M: 1}, x: bytesOf(x), before: bytesOf(pre),
 		residual: bytesOf(residual), step: b.stepAt(1, nil)}
 	s.vectors.Norm, s.vectors.Eps, s.norm = norm.vectors()
-	s.vectors.Sum = &kernels.VectorSum{Eps: a.PreEps, Scaled: b.op.Input("scale") != nil, Kept: a.Kept}
+	s.vectors.Sum = &kernels.VectorSum{Eps: a.PreEps, Scaled: b.Op.Input("scale") != nil, Kept: a.Kept}
 	if s.vectors.Sum.Scaled {
 		scale := b.floats("scale")
 		if scale == nil || !scale.slot.fixed {
@@ -348,7 +348,7 @@ func (b *binder) sumBefore(w *weight) *sumBefore {
 
 // bindMatvecSum multiplies a row that is the normalization of a sum.
 func bindMatvecSum(b *binder) bool {
-	a, w := ir.Attrs[ir.MatvecSumAttrs](b.op), b.matrix("weight")
+	a, w := ir.Attrs[ir.MatvecSumAttrs](b.Op), b.matrix("weight")
 	if w == nil {
 		return false
 	}
@@ -372,7 +372,7 @@ func bindMatvecSum(b *binder) bool {
 
 // bindMatvecGLUSum is bindMatvecGLU of a row that is the normalization of a sum.
 func bindMatvecGLUSum(b *binder) bool {
-	a, p := ir.Attrs[ir.MatvecSumAttrs](b.op), b.pair()
+	a, p := ir.Attrs[ir.MatvecSumAttrs](b.Op), b.pair()
 	if p == nil {
 		return false
 	}

@@ -14,11 +14,11 @@ const fewTokens = lower.FewTokens
 
 // reset is the optional bool that sets a state to zeros first, on the device.
 func (b *binder) reset() (v *value, kind kernels.Reset, ok bool) {
-	of := b.op.Input("reset")
+	of := b.Op.Input("reset")
 	if of == nil {
 		return nil, kernels.NoReset, true
 	}
-	v = b.device(of, b.input("reset"))
+	v = b.device(of, b.Input("reset"))
 	if v == nil || v.format != i32 || v.dtype != ir.Bool || v.len() != 1 {
 		return nil, kernels.NoReset, false
 	}
@@ -28,8 +28,8 @@ func (b *binder) reset() (v *value, kind kernels.Reset, ok bool) {
 // bindConv convolves each channel of x [1, S, C] with its taps, over the rows that the buffer holds and those
 // of x.
 func bindConv(b *binder) bool {
-	attrs, x, s := ir.Attrs[ir.BufferConvAttrs](b.op), b.floats("x"), b.x.states[b.op.Buffer]
-	w, of := b.input("w"), b.op.Input("w")
+	attrs, x, s := ir.Attrs[ir.BufferConvAttrs](b.Op), b.floats("x"), b.x.states[b.Op.Buffer]
+	w, of := b.Input("w"), b.Op.Input("w")
 	reset, kind, ok := b.reset()
 	if !ok || x == nil || s == nil || s.slot == nil || w == nil || w.place != onHost || !w.cell.constant || len(w.shape) != 3 || len(x.shape) != 3 ||
 		x.shape[0] != 1 || x.shape[2] > 1 && x.stride[2] != 1 || attrs.Activation != "" && attrs.Activation != "silu" {
@@ -74,7 +74,7 @@ func bindDecay(b *binder) bool { return b.deltaGates(nil) }
 // deltaGates computes decays, and update rates where they have an operand.
 func (b *binder) deltaGates(update *value) bool {
 	x := b.floats("x")
-	if x == nil || len(x.shape) == 0 || update == nil && b.op.Def.Name == "delta_gates" {
+	if x == nil || len(x.shape) == 0 || update == nil && b.Op.Def.Name == "delta_gates" {
 		return false
 	}
 	n, heads, stride, ok := x.rows()
@@ -113,7 +113,7 @@ type deltaOf struct {
 
 // delta gives the operands of the operation; nil where they are not on the device.
 func (b *binder) delta() *deltaOf {
-	s := b.x.states[b.op.Buffer]
+	s := b.x.states[b.Op.Buffer]
 	reset, _, ok := b.reset()
 	d := &deltaOf{}
 	if !ok || s == nil || s.slot == nil {
@@ -126,7 +126,7 @@ func (b *binder) delta() *deltaOf {
 		}
 		*o = bytesOf(v)
 	}
-	if d.kernel, d.tokens, ok = lower.DeltaRule(b.op, b.view, s.format.kernelType()); !ok {
+	if d.kernel, d.tokens, ok = lower.DeltaRule(b.Op, b.view, s.format.kernelType()); !ok {
 		return nil
 	}
 	out := b.result(0, nil)

@@ -13,10 +13,10 @@ var reductions = map[string]kernels.Reduction{"sum": kernels.SumOf, "mean": kern
 	"argmax": kernels.ArgMaxOf, "argmin": kernels.ArgMinOf}
 
 // bindReduce reduces floats over axes.
-func bindReduce(b *binder) bool { return b.reduce(ir.Attrs[ir.ReduceAttrs](b.op).Axes) }
+func bindReduce(b *binder) bool { return b.reduce(ir.Attrs[ir.ReduceAttrs](b.Op).Axes) }
 
 // bindArgReduce finds the places of extrema of floats along an axis.
-func bindArgReduce(b *binder) bool { return b.reduce([]int{ir.Attrs[ir.ArgReduceAttrs](b.op).Axis}) }
+func bindArgReduce(b *binder) bool { return b.reduce([]int{ir.Attrs[ir.ArgReduceAttrs](b.Op).Axis}) }
 
 func (b *binder) reduce(axes []int) bool {
 	x := b.floats("x")
@@ -27,7 +27,7 @@ func (b *binder) reduce(axes []int) bool {
 		return false
 	}
 	g, _ := x.grid()
-	k := kernels.Reduce{Kind: reductions[b.op.Def.Name], N: g.Width, Heads: g.Rows, X: g.Strides}
+	k := kernels.Reduce{Kind: reductions[b.Op.Def.Name], N: g.Width, Heads: g.Rows, X: g.Strides}
 	l, err := k.Launch(g.Tokens)
 	out := b.result(0, nil)
 	if out == nil {

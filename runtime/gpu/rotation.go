@@ -49,7 +49,7 @@ func newRotation(x *instance) *rotation {
 func (r *rotation) add(steps []*step) {
 	for _, s := range steps {
 		for _, o := range s.operands {
-			if rotates(o) && o.slot.offset == 0 && !slices.Contains(r.weights, o.slot) {
+			if rotates(o) && o.slot.Offset == 0 && !slices.Contains(r.weights, o.slot) {
 				r.weights = append(r.weights, o.slot)
 			}
 		}
@@ -63,7 +63,7 @@ func rotates(o operand) bool { return o.slot.fixed && !o.write && o.size >= 16<<
 func (r *rotation) take(size int) (device.Binding, bool) {
 	for range len(r.weights) + 1 {
 		s := r.weights[r.at]
-		if r.offset+size <= s.size {
+		if r.offset+size <= s.Size {
 			b := device.Binding{Buffer: s.buffer, Offset: r.offset}
 			r.offset += (size + alignment - 1) &^ (alignment - 1)
 			return b, true
@@ -85,7 +85,7 @@ func (r *rotation) fill() error {
 	for len(block) < tuneBlock {
 		block = binary.LittleEndian.AppendUint32(block, math.Float32bits(2*random.Float32()-1))
 	}
-	for at, size := 0, min(r.arena.size, tuneFill); at < size; at += tuneBlock {
+	for at, size := 0, min(r.arena.Size, tuneFill); at < size; at += tuneBlock {
 		if err := r.arena.buffer.Write(at, block[:min(tuneBlock, size-at)]); err != nil {
 			return err
 		}
@@ -165,13 +165,13 @@ func (r *rotation) example(o operand, i int) (device.Binding, error) {
 // state is memory in the place of a state that operand number n writes. It holds zeros at first.
 func (r *rotation) state(o operand, n int) (device.Binding, error) {
 	key := stateKey{slot: o.slot}
-	if o.slot.size > tuneState {
-		key = stateKey{nil, o.slot.size, n}
+	if o.slot.Size > tuneState {
+		key = stateKey{nil, o.slot.Size, n}
 	}
 	b, ok := r.states[key]
 	if !ok {
 		var err error
-		if b, err = r.own(o.slot.size); err != nil {
+		if b, err = r.own(o.slot.Size); err != nil {
 			return b, err
 		}
 		r.states[key] = b

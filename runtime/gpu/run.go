@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 )
@@ -107,7 +108,7 @@ func (p *plan) failed(op *ir.Op, err error) error {
 // reserve makes room for intermediate results. Recordings name the memory that they use: where it moves,
 // they are made anew.
 func (x *instance) reserve(size int) error {
-	if x.arena != nil && x.arena.size >= size {
+	if x.arena != nil && x.arena.Size >= size {
 		return nil
 	}
 	if x.arena != nil {
@@ -125,7 +126,7 @@ func (x *instance) reserve(size int) error {
 	if err != nil {
 		return err
 	}
-	x.arena = &slot{buffer: m, size: m.Size()}
+	x.arena = &slot{Slot: bind.Slot{Size: m.Size()}, buffer: m}
 	return nil
 }
 

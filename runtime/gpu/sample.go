@@ -14,7 +14,7 @@ func bindSample(b *binder) bool {
 	if logits == nil || len(logits.shape) != 2 || logits.shape[0] != 1 || temperature == nil || temperature.len() != 1 {
 		return false
 	}
-	has := func(name string) bool { return b.op.Input(name) != nil }
+	has := func(name string) bool { return b.Op.Input(name) != nil }
 	s := kernels.Sample{Vocab: logits.shape[1], Filters: has("seed")}
 	if has("top_k") != s.Filters || has("top_p") != s.Filters {
 		return false
@@ -70,7 +70,7 @@ func bindSample(b *binder) bool {
 
 // long is an integer of an operand with all its 64 bits, on the device.
 func (b *binder) long(operandName string) (operand, bool) {
-	v := b.input(operandName)
+	v := b.Input(operandName)
 	if v == nil || v.place != onHost || v.cell.step || v.dtype != ir.I64 || v.shape == nil || v.len() != 1 {
 		return operand{}, false
 	}

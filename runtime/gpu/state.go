@@ -6,6 +6,7 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/strided"
 )
@@ -60,7 +61,7 @@ func (x *instance) newState(b *ir.Buffer) (*state, error) {
 	if err != nil {
 		return nil, fmt.Errorf("buffer @%s: %w", b.Name, err)
 	}
-	s.slot = &slot{buffer: m, size: bytes, state: true}
+	s.slot = &slot{Slot: bind.Slot{Size: bytes}, buffer: m, state: true}
 	return s, nil
 }
 
@@ -130,9 +131,9 @@ func (x *instance) Reset() error {
 // clear writes zeros.
 func (x *instance) clear(s *slot) error {
 	buffer, offset := x.locate(s)
-	zeros := make([]byte, min(s.size, 1<<20))
-	for at := 0; at < s.size; at += len(zeros) {
-		if err := buffer.Write(offset+at, zeros[:min(len(zeros), s.size-at)]); err != nil {
+	zeros := make([]byte, min(s.Size, 1<<20))
+	for at := 0; at < s.Size; at += len(zeros) {
+		if err := buffer.Write(offset+at, zeros[:min(len(zeros), s.Size-at)]); err != nil {
 			return err
 		}
 	}

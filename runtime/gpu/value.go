@@ -6,6 +6,7 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 	"github.com/etc-ml/etc/runtime/strided"
@@ -43,17 +44,18 @@ func (f format) kernelType() kernels.DType {
 
 // slot is memory on the device.
 type slot struct {
-	// buffer holds the slot at offset, in bytes; nil for a place in the arena that placing finds.
-	buffer       device.Buffer
-	offset, size int
+	// Slot is where it lies in buffer, in bytes: in the arena the planner finds the place.
+	bind.Slot
+	// buffer holds the slot; nil for a place in the arena.
+	buffer device.Buffer
 	// other holds it in every second turn, where there are two sides of it: see ahead.go.
 	other device.Buffer
 	// fixed says that no kernel writes it.
 	fixed bool
 	// state says that it is a buffer's content.
 	state bool
-	// first and last are the steps between which a slot of the arena holds something.
-	first, last int
+	// First and Last are the steps between which a slot of the arena holds something.
+	First, Last int
 }
 
 // value is a value of the IR, bound to a plan.

@@ -5,31 +5,31 @@ import (
 	"github.com/etc-ml/etc/runtime/bind"
 )
 
-// bindView makes the result of the operation its operand x seen in another way, where it can be: x is on the device, and
+// BindView makes the result of the operation its operand x seen in another way, where it can be: x is on the device, and
 // a reshape of floats may copy them into row-major order first.
-func (b *binder) bindView() bool {
-	if of := b.op.Input("x"); of == nil || of.Constant != nil {
+func (b *binder) BindView() bool {
+	if of := b.Op.Input("x"); of == nil || of.Constant != nil {
 		return false // constants are not on the device, and input would decode them
 	}
-	x := b.input("x")
-	if x == nil || x.place != onDevice || b.op.Def.Name == "astype" && !x.sameStored(b.op.Input("x").Type.DType, b.op.Result().Type.DType) {
+	x := b.Input("x")
+	if x == nil || x.place != onDevice || b.Op.Def.Name == "astype" && !x.sameStored(b.Op.Input("x").Type.DType, b.Op.Result().Type.DType) {
 		return false
 	}
-	view, ok := bind.ViewOf(b.op, b.symbols, x.view())
-	if !ok && b.op.Def.Name == "reshape" && x.isFloats() {
-		if _, ok = bind.ViewOf(b.op, b.symbols, bind.RowMajor(x.shape)); ok {
+	view, ok := bind.ViewOf(b.Op, b.Sizes, x.view())
+	if !ok && b.Op.Def.Name == "reshape" && x.isFloats() {
+		if _, ok = bind.ViewOf(b.Op, b.Sizes, bind.RowMajor(x.shape)); ok {
 			if x = b.dense(x); x == nil {
 				return false
 			}
-			view, ok = bind.ViewOf(b.op, b.symbols, x.view())
+			view, ok = bind.ViewOf(b.Op, b.Sizes, x.view())
 		}
 	}
 	if !ok {
 		return false
 	}
 	n := *x
-	n.dtype, n.offset, n.shape, n.stride = b.op.Result().Type.DType, view.Offset, view.Shape, view.Strides
-	b.values[b.op.Result()] = &n
+	n.dtype, n.offset, n.shape, n.stride = b.Op.Result().Type.DType, view.Offset, view.Shape, view.Strides
+	b.Values[b.Op.Result()] = &n
 	return true
 }
 

@@ -203,7 +203,7 @@ func (x *executable) wrapped(v *ir.Value) *slot {
 func (w *weight) part(first, n int) kernels.WeightArguments[operand] {
 	total := w.count * w.rows
 	rows := func(s *slot) operand {
-		return operand{slot: s, at: s.size / total * first, size: s.size / total * n}
+		return operand{slot: s, at: s.Size / total * first, size: s.Size / total * n}
 	}
 	return kernels.WeightArguments[operand]{Data: rows(w.data), Scales: rows(w.scales), Biases: rows(w.biases)}
 }

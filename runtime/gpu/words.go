@@ -6,6 +6,7 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/strided"
 )
@@ -44,7 +45,7 @@ func (b *binder) word(size int, encode func(p []byte) error) *slot {
 // upload is word for an upload of which more is known; its place is the one that is made.
 func (b *binder) upload(size int, u upload) *slot {
 	w := &b.plan.words
-	u.at = &slot{offset: w.size, size: size}
+	u.at = &slot{Slot: bind.Slot{Offset: w.size, Size: size}}
 	w.size = (w.size + size + alignment - 1) &^ (alignment - 1)
 	w.slots, w.uploads = append(w.slots, u.at), append(w.uploads, u)
 	return u.at
@@ -81,14 +82,14 @@ func (b *binder) stepAt(tokens int, position *cell) operand {
 
 // register is the int in an operand, if it is known before the first step runs.
 func (b *binder) register(operand string) *cell {
-	a, ok := b.op.Arg(operand)
+	a, ok := b.Op.Arg(operand)
 	switch {
 	case !ok:
 		return nil
 	case a.Kind == ir.IntArg:
 		return &cell{constant: true, content: eval.Value{Int: a.Int}}
 	}
-	if v := b.input(operand); v != nil && v.place == onHost && !v.cell.step && v.shape == nil {
+	if v := b.Input(operand); v != nil && v.place == onHost && !v.cell.step && v.shape == nil {
 		v.cell.need()
 		return v.cell
 	}
@@ -142,7 +143,7 @@ func (b *binder) device(of *ir.Value, v *value) *value {
 
 // floats is an operand as float32 numbers on the device, or nil.
 func (b *binder) floats(operand string) *value {
-	v := b.device(b.op.Input(operand), b.input(operand))
+	v := b.device(b.Op.Input(operand), b.Input(operand))
 	if !v.isFloats() {
 		return nil
 	}
@@ -152,8 +153,8 @@ func (b *binder) floats(operand string) *value {
 // vector is a constant vector of n floats on the device in float32, such as the weight of a norm; nil where
 // the operand is none.
 func (b *binder) vector(operand string, n int) *value {
-	of := b.op.Input(operand)
-	v := b.input(operand)
+	of := b.Op.Input(operand)
+	v := b.Input(operand)
 	if v == nil || v.place != onHost || !v.cell.constant || !v.dtype.IsFloat() || len(v.shape) != 1 || v.shape[0] != n {
 		return nil
 	}
@@ -163,7 +164,7 @@ func (b *binder) vector(operand string, n int) *value {
 // indexOf is where the words have a cell that is one index and nothing else, and the number of rows that it may be of; nil where they do not.
 func (w *words) indexOf(c *cell) (at *slot, rows int) {
 	for _, u := range w.uploads {
-		if u.rows > 0 && u.of == c && u.at.size == 4 {
+		if u.rows > 0 && u.of == c && u.at.Size == 4 {
 			if at != nil {
 				return nil, 0
 			}
@@ -179,7 +180,7 @@ func (w *words) fill() error {
 		w.content = make([]byte, w.size)
 	}
 	for _, u := range w.uploads {
-		if err := u.encode(w.content[u.at.offset:][:u.at.size]); err != nil {
+		if err := u.encode(w.content[u.at.Offset:][:u.at.Size]); err != nil {
 			return err
 		}
 	}
