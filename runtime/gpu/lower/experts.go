@@ -223,7 +223,7 @@ func (m *mixture) takeSums(e *edit) {
 		if !ok || !l.IsDense() || strided.Elements(l.Shape) != strided.Elements(m.x.Shape) || !slices.EqualFunc(sum.Result().Type.Shape, other.Type.Shape, (*ir.Expr).Equal) {
 			return
 		}
-		if s := m.sharedBy(e, other); s != nil && m.shared == nil && m.extra == nil {
+		if s := m.sharedBy(e, other); s != nil && m.shared == nil {
 			m.shared = s
 		} else if m.extra == nil {
 			m.extra, m.gated = other, e.t.gatedRows(other)

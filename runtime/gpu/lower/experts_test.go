@@ -62,6 +62,8 @@ func TestExpertsRows(t *testing.T) {
 		"many without sorting": {tokens: 9, refused: []string{"experts_sort"}, want: append(many[:8:8], "experts")},
 		"another activation": {old: `{activation="silu"}`, by: `{activation="gelu"}`, tokens: 1,
 			want: []string{"matvec", "matvec_glu", "matvec", "gated_add", "routed_experts"}},
+		"the residual first": {old: "b=%11) : f32[1,T,64]\n    %13 = add(a=%residual, b=%12)", by: "b=%residual) : f32[1,T,64]\n    %13 = add(a=%11, b=%12)",
+			tokens: 1, want: few, holds: "shared_score=%1, extra=%residual)"},
 		"halves the other way": {old: "gate=%7, x=%8", by: "gate=%8, x=%7", tokens: 1, want: []string{"matvec", "glu", "matvec", "gated_add", "routed_experts"}},
 		"indices are a result": {results: ", %4: u32[1,T,2]", tokens: 1, want: append(append([]string{"matvec", "router"}, shared...), "experts")},
 		"the sum inside":       {results: ", %12: f32[1,T,64]", tokens: 1, want: append(few[:2:2], "residual_add")},
