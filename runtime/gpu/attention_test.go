@@ -62,10 +62,10 @@ func TestAttentionOfOneToken(t *testing.T) {
 		cuda       []string // kinds of kernels
 		metal      []string
 	}{
-		{"alone", "    return %6: f32[1,4,1,64]", []string{"angles", "linear", "attention"}, []string{"angles", "linear", "attention", "attention merge"}},
-		{"with a cache", "    return %6: f32[1,4,1,64], %5: bf16[1,2,32,64]", []string{"angles", "linear", "attention"}, []string{"angles", "linear", "attention", "attention merge"}},
+		{"alone", "    return %6: f32[1,4,1,64]", []string{"linear", "angles", "attention"}, []string{"linear", "angles", "attention", "attention merge"}},
+		{"with a cache", "    return %6: f32[1,4,1,64], %5: bf16[1,2,32,64]", []string{"linear", "angles", "attention"}, []string{"linear", "angles", "attention", "attention merge"}},
 		{"that nothing reads", "    return %qkv: f32[1,1,512]", nil, nil},
-		{"of rotated queries that are a result", "    return %6: f32[1,4,1,64], %2: f32[1,4,1,64]", []string{"angles", "linear", "rope", "attention", "attention merge"}, nil},
+		{"of rotated queries that are a result", "    return %6: f32[1,4,1,64], %2: f32[1,4,1,64]", []string{"linear", "angles", "rope", "attention", "attention merge"}, nil},
 		{"twice", secondToken, nil, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
