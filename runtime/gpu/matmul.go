@@ -7,7 +7,7 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// bindPrepare brings rows into the form that tiled products take.
+// bindPrepare brings rows into the form that tiled products take, normalized where that is asked for.
 func bindPrepare(b *binder) bool {
 	a, x := ir.Attrs[ir.PrepareAttrs](b.Op), b.floats("x")
 	shape, known := b.Dims(b.Op.Result().Type)
@@ -19,13 +19,17 @@ func bindPrepare(b *binder) bool {
 	if !ok {
 		return false
 	}
-	made := b.prepared(x, norm, x.len()/width, width, a.Exact)
-	v := &value{dtype: b.Op.Result().Type.DType, shape: shape, stride: strided.RowMajor(shape), slot: made.slot}
+	v := &value{dtype: b.Op.Result().Type.DType, shape: shape, stride: strided.RowMajor(shape)}
 	if !a.Exact {
 		v.format = bf16
 	}
+	v.slot = b.scratch(v.format.size() * x.len())
+	rows, p := x.len()/width, kernels.Prepare{K: width, Exact: a.Exact}
+	args := kernels.MatMulPrepareArguments[operand]{X: bytesOf(x), Y: bytesOf(v), Step: b.stepAt(rows, nil)}
+	p.Norm, p.Eps, args.Norm = norm.vectors()
 	b.Values[b.Op.Result()] = v
-	return true
+	l, err := p.Launch(rows)
+	return b.launch("prepare", l, err, args)
 }
 
 // preparedRows is operand x as prepare has made it, and the number of rows.
@@ -136,44 +140,6 @@ func bindLibraryProduct(b *binder) bool {
 	y.write = true // a library's kernel has no text of ours
 	return b.add(step{op: b.Op, kind: "product", kernel: kernel, launch: kernels.Launch{Groups: [3]int{1, 1, 1},
 		Threads: [3]int{1, 1, 1}}, operands: []operand{x, dense, y}})
-}
-
-// preparedKey tells rows in the form that tiled products take.
-type preparedKey struct {
-	slot   *slot
-	offset int
-	norm   *slot
-	eps    float32
-	exact  bool
-}
-
-// prepared brings rows into the form that tiled products take, normalized: once, for all products of them.
-func (b *binder) prepared(x *value, norm *normed, rows, width int, exact bool) operand {
-	if exact && norm == nil {
-		return bytesOf(x)
-	}
-	key := preparedKey{slot: x.slot, offset: x.offset, exact: exact}
-	p := kernels.Prepare{K: width, Exact: exact}
-	a := kernels.MatMulPrepareArguments[operand]{X: bytesOf(x)}
-	p.Norm, p.Eps, a.Norm = norm.vectors()
-	if norm != nil {
-		key.norm, key.eps = a.Norm.slot, norm.eps
-	}
-	if s := b.forms[key]; s != nil && !x.slot.state {
-		return whole(s)
-	}
-	size := 2
-	if exact {
-		size = 4
-	}
-	l, err := p.Launch(rows)
-	s := b.scratch(size * rows * width)
-	a.Y, a.Step = whole(s), b.stepAt(rows, nil)
-	if !b.launch("prepare", l, err, a) {
-		panic(err) // the product that takes it has checked the width
-	}
-	b.forms[key] = s
-	return whole(s)
 }
 
 // product is a kernel of the device's library of matrix products; nil where there is none.

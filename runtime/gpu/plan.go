@@ -38,8 +38,6 @@ type binder struct {
 	plan *plan
 	// counters are what arrivals gives.
 	counters *slot
-	// forms are rows in the form that tiled products take.
-	forms map[preparedKey]*slot
 	// part is the operation that Op is a part of, where that has no kernel; else nil.
 	part *ir.Op
 	// uploaded are the values of cells on the device.
@@ -55,7 +53,7 @@ func (x *instance) bindEntry(entry int, shapes [][]int) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &binder{x: x, plan: &plan{entry: entry, module: m, shapes: shapes}, uploaded: map[*cell]*value{}, forms: map[preparedKey]*slot{}}
+	b := &binder{x: x, plan: &plan{entry: entry, module: m, shapes: shapes}, uploaded: map[*cell]*value{}}
 	b.Planner = bind.NewPlanner(m, shapes, bind.Target[*value](b))
 	for i, p := range m.Entry.Params {
 		c := &cell{}
