@@ -73,7 +73,7 @@ func launchOf(k kernels.AttentionStep, t kernels.StepTuning) (kernels.Launch, er
 	k.Step = t
 	one, merge, _, err := k.Launches()
 	if !t.Last {
-		one.Trial = merge.Trial
+		one.Case = merge.Case
 	}
 	return one, err
 }

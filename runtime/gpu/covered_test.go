@@ -60,8 +60,8 @@ func TestTrialsCoverPlans(t *testing.T) {
 					require.NoError(t, err)
 					tried := map[string]bool{}
 					for _, s := range plan.steps {
-						if s.host == nil && s.kernel == nil && s.launch.Trial != nil && !tried[s.launch.Key()] {
-							for _, l := range s.launch.Trial().Launches {
+						if s.host == nil && s.kernel == nil && s.launch.Case != nil && !tried[s.launch.Key()] {
+							for _, l := range s.launch.Case(kernels.Sizes{}).Launches {
 								tried[l.Launch.Key()] = true
 							}
 						}
@@ -69,7 +69,7 @@ func TestTrialsCoverPlans(t *testing.T) {
 					for _, s := range plan.steps {
 						if s.host == nil && s.kernel == nil {
 							seen++
-							require.True(t, tried[s.launch.Key()], "%s, %d tokens: no trial has kernel %s", name, tokens, s.launch.Key())
+							require.True(t, tried[s.launch.Key()], "%s, %d tokens: no case has kernel %s", name, tokens, s.launch.Key())
 						}
 					}
 				}

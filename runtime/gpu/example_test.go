@@ -55,7 +55,7 @@ func TestPartOf(t *testing.T) {
 	l, err := lower.PartOf(a, way, 1)
 	require.NoError(t, err)
 	require.Equal(t, 8*32, l.Threads[0])
-	require.NotNil(t, l.Trial)
+	require.NotNil(t, l.Case)
 	way.Blocks = 8
 	_, err = lower.PartOf(a, way, 1)
 	require.EqualError(t, err, "8 blocks of 64 positions or more, want 16 of 64")

@@ -140,7 +140,7 @@ func (d *planDump) write() {
 		}
 		fmt.Fprintf(d.out, "%d %s of %s: %s\n", i, s.kind, s.op.Def.Name, l.Key())
 		fmt.Fprintf(d.out, "  groups %v threads %v memory %d params %x, reads %d and %d, self-test %t, %s\n",
-			l.Groups, l.Threads, l.Memory, l.Params, s.bytes, s.caches, l.Trial != nil, d.ways(s))
+			l.Groups, l.Threads, l.Memory, l.Params, s.bytes, s.caches, l.Case != nil, d.ways(s))
 		for j, o := range s.operands {
 			fmt.Fprintf(d.out, "  %2d %s\n", j, d.operand(o))
 		}

@@ -165,7 +165,7 @@ func (a Attention) Launches(tokens int) (part, merge Launch, blocks int, err err
 	part = Launch{File: "attention", Kernel: "attention_part", Defines: defines,
 		Groups: [3]int{a.Heads / t.Heads, t.Blocks, ceil(tokens, t.Tokens)}, Threads: [3]int{t.Simdgroups * 32, 1, 1}}
 	merge = Launch{File: "attention", Kernel: "attention_merge",
-		Defines: append(slices.Clip(defines), define("ATT_GATED", a.Gated, "ATT_GATE_TOKEN", gates.Token, "ATT_GATE_HEAD", gates.Row)...), Trial: func() Trial { return a.trial(tokens > 1) },
+		Defines: append(slices.Clip(defines), define("ATT_GATED", a.Gated, "ATT_GATE_TOKEN", gates.Token, "ATT_GATE_HEAD", gates.Row)...), Case: func(s Sizes) *Case { return a.newCase(s, tokens > 1) },
 		Groups: [3]int{a.Heads, tokens, 1}, Threads: [3]int{a.slices(t.Blocks) * a.D, 1, 1}}
 	return part, merge, t.Blocks, nil
 }
@@ -260,7 +260,7 @@ func (a Attention) ChunkLaunch(tokens int, t ChunkTuning) (Launch, error) {
 	}
 	gates := a.Gates.or(a.Heads, a.D)
 	return Launch{
-		File: "attention_chunk", Kernel: "attention_chunk", Trial: func() Trial { return a.trialChunk(t) },
+		File: "attention_chunk", Kernel: "attention_chunk", Case: func(s Sizes) *Case { return a.chunkCase(s, t) },
 		Defines: define("CHUNK_D", a.D, "CHUNK_HEADS", a.Heads, "CHUNK_KV_HEADS", a.KVHeads, "CHUNK_H", t.Heads, "CHUNK_ROWS", t.Rows,
 			"CHUNK_KEYS", t.Keys, "CHUNK_DV", t.Columns, "CHUNK_Q_HELD", t.Held, "CHUNK_SLOTS", a.Slots, "CHUNK_WINDOW", a.Window,
 			"CHUNK_SCALE", float32(float64(a.Scale)*math.Log2E), "CHUNK_GATED", a.Gated, "CHUNK_GATE_TOKEN", gates.Token, "CHUNK_GATE_HEAD", gates.Row),

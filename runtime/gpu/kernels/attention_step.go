@@ -172,10 +172,10 @@ func (a AttentionStep) Launches() (one, merge Launch, blocks int, err error) {
 			"ATT_Q_HEAD", q.Row, "ATT_K_HEAD", k.Row, "ATT_V_HEAD", v.Row, "ATT_Q_NORM", int(r.QNorm), "ATT_K_NORM", int(r.KNorm), "ATT_V_NORM", int(r.VNorm),
 			"ATT_EPS", r.Eps, "ATT_WEIGHT_T", r.Weight.text(), "ATT_EARLY", a.Early, "ATT_BUFFERS", t.Buffers, "ATT_ROOM", t.Room, "ATT_SHORT", t.Short, "ATT_SHORT_BUFFERS", t.buffers(a, 1), "ATT_LAST", t.Last)...),
 		Groups: [3]int{a.Heads / t.Heads, t.Blocks, 1}, Threads: [3]int{t.Simdgroups * 32, 1, 1}}
-	if merge.Trial = nil; t.Last {
-		one.Trial = a.trial
+	if merge.Case = nil; t.Last {
+		one.Case = a.newCase
 	} else {
-		merge.Trial = a.trial
+		merge.Case = a.newCase
 	}
 	return one, merge, blocks, nil
 }

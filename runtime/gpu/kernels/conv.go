@@ -69,7 +69,7 @@ func (c Conv) launch(kernel string, groups int) (Launch, error) {
 // Y f32 [T, Channels], and Next, the state after the last token, which may be State itself.
 func (c Conv) StepLaunch() (Launch, error) {
 	l, err := c.launch("conv_step", 1)
-	l.Trial = func() Trial { return c.trialStep(l) }
+	l.Case = func(s Sizes) *Case { return c.newCase(s, false) }
 	return l, err
 }
 
@@ -78,7 +78,7 @@ func (c Conv) StepLaunch() (Launch, error) {
 func (c Conv) Launches(tokens int) (outputs, state Launch, err error) {
 	if outputs, err = c.launch("conv_tokens", ceil(tokens, convTokens)); err == nil {
 		state, err = c.launch("conv_state", 1)
-		state.Trial = c.trialTokens
+		state.Case = func(s Sizes) *Case { return c.newCase(s, true) }
 	}
 	return outputs, state, err
 }

@@ -114,7 +114,7 @@ func (d Delta) GatesLaunch(tokens int) (Launch, error) {
 	if err := errors.Join(d.check(), needFloat("gates", d.Gates)); err != nil {
 		return Launch{}, err
 	}
-	return Launch{File: "delta", Kernel: "delta_gates", Defines: d.defines(), Trial: d.trialGates, Groups: [3]int{ceil(tokens*d.Heads, 64), 1, 1}, Threads: [3]int{64, 1, 1}}, nil
+	return Launch{File: "delta", Kernel: "delta_gates", Defines: d.defines(), Case: d.gatesCase, Groups: [3]int{ceil(tokens*d.Heads, 64), 1, 1}, Threads: [3]int{64, 1, 1}}, nil
 }
 
 // StepLaunch is the dispatch for few tokens: it takes them one by one. It takes DeltaStepArguments: QWeight and KWeight [DK],
@@ -129,7 +129,7 @@ func (d Delta) StepLaunch() (Launch, error) {
 	}
 	l := Launch{File: "delta", Kernel: "delta_step", Defines: d.defines(),
 		Groups: [3]int{ceil(d.DV, d.Rows*32/d.lanes()*deltaSimdgroups), d.Heads, 1}, Threads: [3]int{deltaSimdgroups * 32, 1, 1}}
-	l.Trial = func() Trial { return d.trialStep(l) }
+	l.Case = d.stepCase
 	return l, nil
 }
 
@@ -163,7 +163,7 @@ func (d Delta) Launches(tokens int) (solve, scan Launch, err error) {
 		"CHUNK_Q_TOKEN", d.QToken, "CHUNK_K_TOKEN", d.KToken, "CHUNK_V_TOKEN", d.VToken, "CHUNK_G_TOKEN", d.GToken, "CHUNK_BETA_TOKEN", d.BetaToken,
 		"CHUNK_COLUMNS", d.Columns, "CHUNK_PARTS", d.Parts, "CHUNK_BUFFERS", d.Buffers, "CHUNK_RESET", int(d.Reset), "CHUNK_STATE_T", d.State.text())
 	solve = Launch{File: "delta_chunk", Kernel: "delta_solve", Defines: defines, Groups: [3]int{ceil(tokens, d.Length), d.Heads, 1}, Threads: [3]int{256, 1, 1}}
-	scan = Launch{File: "delta_chunk", Kernel: "delta_scan", Defines: defines, Trial: d.trialChunks, Groups: [3]int{d.DV / d.Columns, d.Heads, 1}, Threads: [3]int{d.scanThreads(), 1, 1}}
+	scan = Launch{File: "delta_chunk", Kernel: "delta_scan", Defines: defines, Case: d.chunksCase, Groups: [3]int{d.DV / d.Columns, d.Heads, 1}, Threads: [3]int{d.scanThreads(), 1, 1}}
 	return solve, scan, nil
 }
 

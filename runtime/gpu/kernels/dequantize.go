@@ -15,7 +15,7 @@ func (d Dequantize) Launch() (Launch, error) {
 	}
 	threads := min(256, ceil(d.K/8, 32)*32)
 	return Launch{
-		File: "dequantize", Kernel: "dequantize", Trial: d.trial,
+		File: "dequantize", Kernel: "dequantize", Case: d.newCase,
 		Defines: append(d.defines(), define("DEQUANTIZE_K", d.K, "DEQUANTIZE_THREADS", threads)...),
 		Groups:  [3]int{d.N, ceil(d.K/8, threads), 1}, Threads: [3]int{threads, 1, 1},
 	}, nil

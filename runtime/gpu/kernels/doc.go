@@ -55,7 +55,7 @@
 //
 // # Known answers
 //
-// Every launch of a plan has a Trial, or is part of that of a launch behind it: a known answer of the compiled kernel at its
+// Every launch of a plan has a Case, or is part of that of a launch behind it: a known answer of the compiled kernel at its
 // real shape, by the twin, on few rows. Package prove runs them on the user's device before a kernel is used.
 //
 // Package kernels imports nothing of ours and no GPU library, and must never import runtime/gpu or a model.

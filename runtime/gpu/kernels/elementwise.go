@@ -259,8 +259,8 @@ func (e Elementwise) Launch(tokens int) (Launch, error) {
 		File: "elementwise", Kernel: "elementwise", Defines: append(defines, define("EW_DENSE", plain)...),
 		Groups: [3]int{ceil(count.At(tokens, 0), 256), 1, 1}, Threads: [3]int{256, 1, 1},
 	}
-	if e.tryable() {
-		l.Trial = func() Trial { return e.trial(l) }
+	if e.hasCase() {
+		l.Case = func(Sizes) *Case { return e.newCase(l) }
 	}
 	return l, nil
 }

@@ -173,10 +173,7 @@ func (e Experts) LaunchUp(t Tuning, tokens int) (Launch, error) {
 		Defines: slices.Concat(v.matvecDefines(t, e.Inner), define("EXPERTS_ACTIVATION", int(e.Activation)), e.defines(e.Inner, tokens), more),
 		Groups:  [3]int{ceil(e.Inner, t.block()), tokens * e.Parts(), 1}, Threads: [3]int{t.threads(), 1, 1},
 	}
-	l.Trial = func() Trial { return e.trialUp(l, t.block()) }
-	if e.Router.Top > 0 {
-		l.Trial = func() Trial { return e.trialChoice(l, t.block()) }
-	}
+	l.Case = func(s Sizes) *Case { return e.upCase(l, t.block(), s) }
 	return l, nil
 }
 
@@ -207,10 +204,7 @@ func (e Experts) LaunchDown(t Tuning, tokens int) (Launch, error) {
 		Defines: slices.Concat(v.matvecDefines(t, e.Hidden), e.defines(e.Hidden, tokens), more),
 		Groups:  [3]int{ceil(e.Hidden, t.block()), tokens, 1}, Threads: [3]int{t.threads(), 1, 1},
 	}
-	l.Trial = func() Trial { return e.trialDown(l, t.block()) }
-	if e.Shared {
-		l.Trial = func() Trial { return e.trialJoin(l, t.block()) }
-	}
+	l.Case = func(s Sizes) *Case { return e.downCase(l, t.block(), s) }
 	return l, nil
 }
 

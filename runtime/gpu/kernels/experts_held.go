@@ -61,7 +61,7 @@ func (e Experts) launchHeldUp(t Tuning, tokens int) (Launch, error) {
 		return l, err
 	}
 	l.covers = func(groups int) int { return groups * e.Inner / s.Groups }
-	l.Trial = func() Trial { return e.trialChoice(l, 0) }
+	l.Case = func(s Sizes) *Case { return e.upCase(l, 0, s) }
 	return l, nil
 }
 
@@ -75,7 +75,7 @@ func (e Experts) launchHeldDown(t Tuning, tokens int) (Launch, error) {
 	if err != nil {
 		return l, err
 	}
-	l.Trial = func() Trial { return e.trialJoin(l, 0) }
+	l.Case = func(s Sizes) *Case { return e.downCase(l, 0, s) }
 	return l, nil
 }
 

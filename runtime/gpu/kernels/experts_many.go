@@ -66,7 +66,7 @@ func (e ManyExperts) LaunchSort(t Tile, tokens int) (Launch, error) {
 		Defines: define("SORT_TOP", e.Top, "SORT_EXPERTS", e.Count, "SORT_SIMDS", simds, "SORT_ROWS", t.BM, "SORT_TILES", e.MaxTiles(t, tokens)),
 		Groups:  [3]int{1, 1, 1}, Threads: [3]int{simds * 32, 1, 1},
 	}
-	l.Trial = func() Trial { return e.trialSort(l, t, tokens) }
+	l.Case = func(s Sizes) *Case { return e.sortCase(t, tokens, s) }
 	return l, nil
 }
 
@@ -74,14 +74,14 @@ func (e ManyExperts) LaunchSort(t Tile, tokens int) (Launch, error) {
 // Prepare leaves it, H [T·Top, Inner] in bf16, or f32 where Exact.
 func (e ManyExperts) LaunchUp(t Tile, tokens int) (Launch, error) {
 	l, err := e.launch(e.up(), t, "up", 2, e.Inner, tokens)
-	l.Trial = func() Trial { return e.trialUp(l, t) }
+	l.Case = func(s Sizes) *Case { return e.upCase(l, t, s) }
 	return l, err
 }
 
 // LaunchDown is the dispatch for up to tokens tokens. It takes ExpertsMatMulDownArguments: Y f32 [T, Top, Hidden].
 func (e ManyExperts) LaunchDown(t Tile, tokens int) (Launch, error) {
 	l, err := e.launch(e.down(), t, "down", 1, e.Hidden, tokens)
-	l.Trial = func() Trial { return e.trialDown(l, t) }
+	l.Case = func(s Sizes) *Case { return e.downCase(l, t, s) }
 	return l, err
 }
 
@@ -114,7 +114,7 @@ func (e ManyExperts) LaunchCombine(tokens int) (Launch, error) {
 	}
 	threads := min(128, ceil(e.Hidden/4, 32)*32)
 	return Launch{
-		File: "experts_sort", Kernel: "experts_combine", Trial: e.trialCombine,
+		File: "experts_sort", Kernel: "experts_combine", Case: e.combineCase,
 		Defines: define("SORT_TOP", e.Top, "COMBINE_N", e.Hidden, "COMBINE_RESIDUAL", e.Residual, "COMBINE_THREADS", threads),
 		Groups:  [3]int{ceil(e.Hidden/4, threads), tokens, 1}, Threads: [3]int{threads, 1, 1},
 	}, nil

@@ -64,7 +64,7 @@ func (m Matrices) Tiles(target Target, rows int) []Tile {
 // Extra f32 [T, N] or [N], Y [T, N].
 func (m MatMul) Launch(t Tile, tokens int) (Launch, error) {
 	l, err := m.launch(t, "matmul", 1, m.N, tokens, define("MATMUL_EPILOGUE", int(m.Epilogue), "MATMUL_CAP", m.Cap))
-	l.Trial = func() Trial { return m.trial(l, t) }
+	l.Case = func(s Sizes) *Case { return m.newCase(l, t, s) }
 	return l, err
 }
 
@@ -72,7 +72,7 @@ func (m MatMul) Launch(t Tile, tokens int) (Launch, error) {
 // where Exact, Y [T, N].
 func (m MatMulGLU) Launch(t Tile, tokens int) (Launch, error) {
 	l, err := m.launch(t, "matmul_glu", 2, m.N, tokens, define("MATMUL_ACTIVATION", int(m.Activation)))
-	l.Trial = func() Trial { return m.trial(l, t) }
+	l.Case = func(s Sizes) *Case { return m.newCase(l, t, s) }
 	return l, err
 }
 
@@ -184,7 +184,7 @@ func (p Prepare) Launch(tokens int) (Launch, error) {
 	}
 	threads := min(256, ceil(p.K/4, 32)*32)
 	return Launch{
-		File: "matmul", Kernel: "matmul_prepare", Trial: p.trial,
+		File: "matmul", Kernel: "matmul_prepare", Case: p.newCase,
 		Defines: define("MATMUL_K", p.K, "MATMUL_EXACT", p.Exact, "PREPARE_NORM", int(p.Norm), "PREPARE_EPS", p.Eps, "PREPARE_THREADS", threads),
 		Groups:  [3]int{tokens, 1, 1}, Threads: [3]int{threads, 1, 1},
 	}, nil

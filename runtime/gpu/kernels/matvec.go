@@ -142,7 +142,7 @@ func (v MatVec) Launch(t Tuning) (Launch, error) {
 		}
 		more = append(more, define("MATVEC_HEAD", v.Head, "MATVEC_GATE", int(v.Activation))...)
 	}
-	return v.launch(t, "", 1, []int{v.N}, more, v.trial)
+	return v.launch(t, "", 1, []int{v.N}, more, v.newCase)
 }
 
 // Twin computes what the kernel does for len(y)/N vectors.
@@ -222,7 +222,7 @@ func (v MatVecMany) Launch(t Tuning) (Launch, error) {
 		}
 		more = append(more, define("MATVEC_ACTIVATED", a.Rows, "MATVEC_ACTIVATED_OF", a.Weight, "MATVEC_ACTIVATED_FIRST", a.First, "MATVEC_ACTIVATION", int(a.Activation))...)
 	}
-	return v.launch(t, "_many", 1, v.N, more, v.trial)
+	return v.launch(t, "_many", 1, v.N, more, v.newCase)
 }
 
 // Twin computes what the kernel does for one of the weights; Conv.Twin follows.
@@ -253,7 +253,7 @@ func (v MatVecGLU) Tunings(m Machine) []Tuning { return v.ways(m, 2, []int{v.N},
 // Launch is the dispatch. It takes MatVecGLUArguments: gate W0 and up W1, X f32 [M, K], Norm [K], Y f32 [M, N]; with a Sum
 // StreamSumGLUArguments, of which MatVec tells the rest.
 func (v MatVecGLU) Launch(t Tuning) (Launch, error) {
-	return v.launch(t, "_glu", 2, []int{v.N}, define("MATVEC_ACTIVATION", int(v.Activation)), v.trial)
+	return v.launch(t, "_glu", 2, []int{v.N}, define("MATVEC_ACTIVATION", int(v.Activation)), v.newCase)
 }
 
 // Twin computes what the kernel does.
@@ -349,7 +349,7 @@ func among(first, second []Tuning) []Tuning {
 
 // launch fills in what is common to the kernels of matvec.metal and, for tunings that say so, of stream.metal. kernel is what
 // follows the file's name in that of the kernel.
-func (v Vectors) launch(t Tuning, kernel string, planes int, rows []int, more []Define, trial func(l Launch, block int) Trial) (Launch, error) {
+func (v Vectors) launch(t Tuning, kernel string, planes int, rows []int, more []Define, of func(l Launch, block int, s Sizes) *Case) (Launch, error) {
 	var l Launch
 	var block int
 	var err error
@@ -370,7 +370,7 @@ func (v Vectors) launch(t Tuning, kernel string, planes int, rows []int, more []
 		l.Defines = append(l.Defines, Define{"MATVEC_N" + strconv.Itoa(i), strconv.Itoa(n)})
 	}
 	l.Defines = append(l.Defines, more...)
-	l.Trial = func() Trial { return trial(l, block) }
+	l.Case = func(s Sizes) *Case { return of(l, block, s) }
 	return l, nil
 }
 

@@ -75,7 +75,7 @@ func (n RMSNorm) Launch(tokens int) (Launch, error) {
 	}
 	x, gates := n.X.or(n.Heads, n.N), n.Gates.or(n.Heads, n.N)
 	return Launch{
-		File: "norm", Kernel: "norm", Trial: n.trial,
+		File: "norm", Kernel: "norm", Case: n.newCase,
 		Defines: define("NORM_N", n.N, "NORM_HEADS", n.Heads, "NORM_SIMDGROUPS", simdgroups, "NORM_ROWS", rows, "NORM_VEC", n.vec(),
 			"NORM_X_TOKEN", x.Token, "NORM_X_HEAD", x.Row, "NORM_GATE_TOKEN", gates.Token, "NORM_GATE_HEAD", gates.Row,
 			"NORM_EPS", n.Eps, "NORM_PRE_EPS", n.PreEps, "NORM_PRE", n.Pre != None, "NORM_ADD", n.Add, "NORM_SCALE", n.Scale != None,

@@ -50,14 +50,14 @@ func (r Reduce) launch(kernel string, tokens int) (Launch, error) {
 // Launch is the dispatch for up to tokens tokens. It takes ReduceArguments: Out [T, Heads], f32 or for places i32.
 func (r Reduce) Launch(tokens int) (Launch, error) {
 	l, err := r.launch("reduce", tokens)
-	l.Trial = r.trial
+	l.Case = r.newCase
 	return l, err
 }
 
 // SoftmaxLaunch is the dispatch for up to tokens tokens. It takes SoftmaxArguments: Y f32 [T, Heads, N].
 func (r Reduce) SoftmaxLaunch(tokens int) (Launch, error) {
 	l, err := r.launch("softmax", tokens)
-	l.Trial = r.trialSoftmax
+	l.Case = r.softmaxCase
 	return l, err
 }
 
@@ -140,7 +140,7 @@ func (g Gather) Launch(tokens int) (Launch, error) {
 		Defines: define("GATHER_N", g.N, "GATHER_ROWS", g.Rows, "GATHER_EACH", g.Each, "GATHER_T", g.Table.text(), "GATHER_OUT_T", g.Out.text(),
 			"GATHER_CAST(v)", dtypes[g.Out].cast, "GATHER_INDEX_T", g.Index.text()),
 		Groups: [3]int{ceil(tokens*g.Each*g.N, 256), 1, 1}, Threads: [3]int{256, 1, 1},
-		Trial: g.trial,
+		Case: g.newCase,
 	}, nil
 }
 

@@ -20,7 +20,7 @@ func (r RopeAngles) Launch(tokens int) (Launch, error) {
 		return Launch{}, fmt.Errorf("rope of %d dims, want an even number from 2 on", r.Dims)
 	}
 	return Launch{
-		File: "rope", Kernel: "rope_angles", Trial: r.trial,
+		File: "rope", Kernel: "rope_angles", Case: r.newCase,
 		Defines: append(Rope{D: 32, Dims: r.Dims, QHeads: 1}.defines(), define("ROPE_SCALE", r.Scale)...),
 		Groups:  [3]int{ceil(tokens*r.Dims/2, 256), 1, 1}, Threads: [3]int{256, 1, 1},
 	}, nil
@@ -111,7 +111,7 @@ func (r Rope) Launch(tokens int) (Launch, error) {
 		return Launch{}, fmt.Errorf("rope: %w", err)
 	}
 	return Launch{
-		File: "rope", Kernel: "rope", Trial: r.trial, Defines: append(r.defines(), define("ROPE_SCALE", float32(1))...),
+		File: "rope", Kernel: "rope", Case: r.newCase, Defines: append(r.defines(), define("ROPE_SCALE", float32(1))...),
 		Groups:  [3]int{ceil(tokens*(r.QHeads+2*r.KVHeads), ropeSimdgroups), 1, 1},
 		Threads: [3]int{ropeSimdgroups * 32, 1, 1},
 	}, nil
@@ -191,7 +191,7 @@ func (c CacheWrite) Launch(tokens int) (Launch, error) {
 	}
 	r := Rope{D: c.D, Dims: 2, QHeads: 1, KVHeads: c.Heads, K: c.X, Cache: c.Cache, Slots: c.Slots, Ring: c.Ring}
 	return Launch{
-		File: "rope", Kernel: "cache_write", Trial: c.trial, Defines: append(r.defines(), define("ROPE_SCALE", float32(1))...),
+		File: "rope", Kernel: "cache_write", Case: c.newCase, Defines: append(r.defines(), define("ROPE_SCALE", float32(1))...),
 		Groups: [3]int{ceil(tokens*c.Heads*c.D, 256), 1, 1}, Threads: [3]int{256, 1, 1},
 	}, nil
 }

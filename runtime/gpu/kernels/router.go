@@ -24,7 +24,7 @@ func (r Router) Launch(tokens int) (Launch, error) {
 	}
 	simds := min(16, ceil(r.Experts, 32))
 	return Launch{
-		File: "router", Kernel: "router", Trial: r.trial, Defines: append(r.defines(), define("ROUTER_SIMDS", simds)...),
+		File: "router", Kernel: "router", Case: r.newCase, Defines: append(r.defines(), define("ROUTER_SIMDS", simds)...),
 		Groups: [3]int{tokens, 1, 1}, Threads: [3]int{simds * 32, 1, 1},
 	}, nil
 }

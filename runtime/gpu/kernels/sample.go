@@ -49,7 +49,7 @@ func (s Sample) Launches() (part, collect, choose Launch, err error) {
 	}
 	groups := ceil(parts, sampleSimdgroups)
 	part, collect, choose = launch("sample_part", groups, sampleSimdgroups*32), launch("sample_collect", groups, sampleSimdgroups*32), launch("sample_choose", 1, 1024)
-	choose.Trial = func() Trial { return s.trial(part, collect, choose) }
+	choose.Case = s.newCase
 	return part, collect, choose, nil
 }
 

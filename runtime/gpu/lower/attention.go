@@ -176,6 +176,6 @@ func PartOf(a kernels.Attention, way kernels.AttentionTuning, tokens int) (kerne
 	}
 	a.Tuning = way
 	part, merge, _, err := a.Launches(tokens)
-	part.Trial = merge.Trial
+	part.Case = merge.Case
 	return part, err
 }

@@ -1,4 +1,4 @@
-// Package prove tries compiled kernels against their known answers (kernels.Trial) before a device uses them, and
+// Package prove tries compiled kernels against their known answers (kernels.Case) before a device uses them, and
 // remembers in files what has passed.
 //
 // # Invariants
@@ -9,7 +9,7 @@
 //     by every process. An error of the device is forgotten (device.Recover) before the next kernel is tried.
 //   - Where the device does not recover from the error, as on CUDA, the process cannot use it any more: that is remembered, too,
 //     and the kernel is a Failure from the next start on without being tried.
-//   - What cannot be tried, for want of memory or because there is no trial, is taken on trust and not remembered.
+//   - What cannot be tried, for want of memory or because there is no case, is taken on trust and not remembered.
 //   - A file that cannot be read or written costs time and nothing else.
 //
 // It imports packages device, keep and kernels, and must never import the planner or a host.

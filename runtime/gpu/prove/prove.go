@@ -69,7 +69,7 @@ func (p *Prover) Prove(launches []kernels.Launch, kernel func(kernels.Launch) (d
 			given[key] = true
 			out = append(out, f)
 		}
-		if p.done[key] || l.Trial == nil {
+		if p.done[key] || l.Case == nil {
 			continue
 		}
 		p.done[key] = true
@@ -80,7 +80,7 @@ func (p *Prover) Prove(launches []kernels.Launch, kernel func(kernels.Launch) (d
 		switch e, known := entries[i].entry, entries[i].known; {
 		case known && e.wrong == "" && !e.lost:
 		case known && e.lost:
-			f := Failure{Launch: l, Keys: keys(l.Trial())}
+			f := Failure{Launch: l, Keys: keys(l.Case(kernels.Sizes{}))}
 			f.Err = fmt.Errorf("%s (so found a start before this one; it is not tried again while there is %s)", strings.TrimPrefix(e.wrong, f.name()+doesNotRun), p.store.path(l))
 			out = append(out, f)
 			p.failed[l.Key()] = f
@@ -96,8 +96,8 @@ func (p *Prover) Prove(launches []kernels.Launch, kernel func(kernels.Launch) (d
 	}
 	// Known answers are made, and kernels compiled, side by side; the device runs one after the other.
 	type prepared struct {
-		trial kernels.Trial
-		err   error
+		test *kernels.Case
+		err  error
 	}
 	ready := make([]prepared, len(todo))
 	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
@@ -106,8 +106,9 @@ func (p *Prover) Prove(launches []kernels.Launch, kernel func(kernels.Launch) (d
 		slots <- struct{}{}
 		wait.Go(func() {
 			defer func() { <-slots }()
-			ready[i].trial = l.Trial()
-			for _, x := range ready[i].trial.Launches {
+			ready[i].test = l.Case(kernels.Sizes{})
+			ready[i].test.Wants()
+			for _, x := range ready[i].test.Launches {
 				if _, err := kernel(x.Launch); err != nil && ready[i].err == nil {
 					ready[i].err = err
 				}
@@ -116,9 +117,9 @@ func (p *Prover) Prove(launches []kernels.Launch, kernel func(kernels.Launch) (d
 	}
 	wait.Wait()
 	for i, l := range todo {
-		f := Failure{Launch: l, Keys: keys(ready[i].trial), Err: ready[i].err}
+		f := Failure{Launch: l, Keys: keys(ready[i].test), Err: ready[i].err}
 		if f.Err == nil {
-			f.Result, f.Err = Run(p.device, ready[i].trial, kernel)
+			f.Result, f.Err = Run(p.device, ready[i].test, kernel)
 			f.Lost = errors.Is(f.Err, errLost)
 		}
 		switch {
@@ -137,9 +138,9 @@ func (p *Prover) Prove(launches []kernels.Launch, kernel func(kernels.Launch) (d
 	return out
 }
 
-// keys are those of the kernels of a trial.
-func keys(t kernels.Trial) (out []string) {
-	for _, x := range t.Launches {
+// keys are those of the kernels of a case.
+func keys(c *kernels.Case) (out []string) {
+	for _, x := range c.Launches {
 		out = append(out, x.Launch.Key())
 	}
 	return out

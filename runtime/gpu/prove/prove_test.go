@@ -79,7 +79,7 @@ func launches(t *testing.T) map[string]kernels.Launch {
 	out := map[string]kernels.Launch{}
 	add := func(name string, l kernels.Launch, err error) {
 		require.NoError(t, err, name)
-		require.NotNil(t, l.Trial, name)
+		require.NotNil(t, l.Case, name)
 		out[name] = l
 	}
 	affine := kernels.Format{Bits: 4, Group: 64}
@@ -226,10 +226,10 @@ func TestTrials(t *testing.T) {
 	d, kernel := open(t)
 	for name, l := range launches(t) {
 		t.Run(name, func(t *testing.T) {
-			trial := l.Trial()
+			trial := l.Case(kernels.Sizes{})
 			var keys []string
 			for _, x := range trial.Launches {
-				require.Nil(t, x.Launch.Trial)
+				require.Nil(t, x.Launch.Case)
 				keys = append(keys, x.Launch.Key())
 			}
 			require.Contains(t, keys, l.Key())
@@ -275,9 +275,9 @@ func TestKept(t *testing.T) {
 	other, err := kernels.Embedding{Format: kernels.Format{Bits: 16}, N: 9, K: 72, Multiplier: 1}.Launch(2)
 	require.NoError(t, err)
 	wrong := other
-	wrong.Trial = func() kernels.Trial {
-		trial := other.Trial()
-		trial.Wants[0].Values[7] += 0.5
+	wrong.Case = func(s kernels.Sizes) *kernels.Case {
+		trial := other.Case(s)
+		trial.Wants()[0].Values[7] += 0.5
 		return trial
 	}
 	tried := 0
@@ -337,16 +337,16 @@ func TestUntried(t *testing.T) {
 	full := prove.New(small{d}, "a GPU", prove.Options{Dir: dir})
 	require.Empty(t, full.Prove([]kernels.Launch{l}, kernel))
 	bare := l
-	bare.Trial = nil
+	bare.Case = nil
 	require.Empty(t, full.Prove([]kernels.Launch{bare}, kernel))
 	passed, failed := prove.Known("a GPU", d.Info().Target, prove.Options{Dir: dir})
 	require.Zero(t, passed)
 	require.Empty(t, failed)
 	same := prove.New(d, "a GPU", prove.Options{Dir: dir})
 	wrong := l
-	wrong.Trial = func() kernels.Trial {
-		trial := l.Trial()
-		trial.Wants[0].Values[0] += 1
+	wrong.Case = func(s kernels.Sizes) *kernels.Case {
+		trial := l.Case(s)
+		trial.Wants()[0].Values[0] += 1
 		return trial
 	}
 	first := same.Prove([]kernels.Launch{wrong, wrong}, kernel)
@@ -357,8 +357,8 @@ func TestUntried(t *testing.T) {
 	require.Len(t, failures, 1)
 	require.Equal(t, "embedding/embedding does not run: line 7: a word too many", failures[0].String())
 	threads := l
-	threads.Trial = func() kernels.Trial {
-		trial := l.Trial()
+	threads.Case = func(s kernels.Sizes) *kernels.Case {
+		trial := l.Case(s)
 		trial.Launches[0].Launch.Threads[0] = 2048
 		return trial
 	}

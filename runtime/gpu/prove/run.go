@@ -22,29 +22,29 @@ var errMemory = errors.New("no memory for the buffers")
 // errLost is that of a trial after which the device cannot be used any more.
 var errLost = errors.New("the device does not recover from it")
 
-// Run runs a trial with kernels that kernel gives. The caller has the device's timeline, on which nothing has failed. Where the
-// trial ends in an error of the device, that forgets it, if it can: what comes next is not concerned.
-func Run(d device.Device, t kernels.Trial, kernel func(kernels.Launch) (device.Kernel, error)) (r Result, err error) {
-	var buffers []device.Buffer
+// Run runs a case with kernels that kernel gives. The caller has the device's timeline, on which nothing has failed. Where the
+// case ends in an error of the device, that forgets it, if it can: what comes next is not concerned.
+func Run(d device.Device, c *kernels.Case, kernel func(kernels.Launch) (device.Kernel, error)) (r Result, err error) {
+	buffers := map[*kernels.Buffer]device.Buffer{}
 	defer func() {
 		for _, b := range buffers {
 			err = first(err, b.Close())
 		}
 	}()
-	for _, b := range t.Buffers {
+	for _, b := range c.Buffers {
 		m, err := d.NewBuffer(b.Size)
 		if err != nil {
 			return r, fmt.Errorf("%w: %w", errMemory, err)
 		}
-		buffers = append(buffers, m)
-		for _, p := range b.Parts {
+		buffers[b] = m
+		for _, p := range b.Parts() {
 			if err := m.Write(p.At, p.Content); err != nil {
 				return r, err
 			}
 		}
 	}
 	var list []device.Dispatch
-	for i, l := range t.Launches {
+	for i, l := range c.Launches {
 		k, err := kernel(l.Launch)
 		if err != nil {
 			return r, err
@@ -72,7 +72,7 @@ func Run(d device.Device, t kernels.Trial, kernel func(kernels.Launch) (device.K
 		}
 		return r, err
 	}
-	return compare(t.Wants, func(w kernels.Want, p []byte) error { return buffers[w.Buffer].Read(w.At(), p) })
+	return compare(c.Wants(), func(w kernels.Want, p []byte) error { return buffers[w.Buffer].Read(w.At(), p) })
 }
 
 // first is the first error, which those behind it may follow from.
@@ -92,7 +92,7 @@ func compare(wants []kernels.Want, read func(w kernels.Want, p []byte) error) (R
 		if err := read(w, p); err != nil {
 			return worst, err
 		}
-		r := Result{w.Difference(p), w.Bound}
+		r := Result{w.Difference(p), w.Bound.SelfTest}
 		over := r.Difference / math.Max(r.Bound, math.SmallestNonzeroFloat64)
 		if over > excess {
 			worst, excess = r, over

@@ -35,6 +35,11 @@ func Run(t testing.TB, l kernels.Launch, a kernels.Arguments[any]) {
 func RunWithin(t testing.TB, memory int, l kernels.Launch, a kernels.Arguments[any]) {
 	t.Helper()
 	buffers, written := kernels.List(l, a)
+	run(t, memory, l, buffers, written)
+}
+
+func run(t testing.TB, memory int, l kernels.Launch, buffers []any, written []bool) {
+	t.Helper()
 	if memory <= MetalMemory {
 		metal, err := l.Source(kernels.Metal)
 		require.NoError(t, err)

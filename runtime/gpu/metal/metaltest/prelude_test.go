@@ -48,7 +48,7 @@ func TestPrelude(t *testing.T) {
 	for name, l := range launches {
 		t.Run(name, func(t *testing.T) {
 			var made []interface{ Close() error }
-			r, err := prove.Run(d, l.Trial(), func(l kernels.Launch) (device.Kernel, error) {
+			r, err := prove.Run(d, l.Case(kernels.Sizes{}), func(l kernels.Launch) (device.Kernel, error) {
 				text, err := l.Source(kernels.Metal)
 				require.NoError(t, err)
 				library, err := d.Compile(device.Source{Name: l.File, Text: text})

@@ -1,0 +1,469 @@
+package kernels
+
+import (
+	le "encoding/binary"
+	"math"
+	"math/rand/v2"
+	"sync"
+)
+
+// Case is a use of kernels: launches, the buffers that they take with what these hold, and what the reference
+// implementation says that the launches leave in them. Content and answers are made when they are asked for. One
+// case serves the self-test of a compiled kernel, the emulator's test and the benchmark.
+type Case struct {
+	// Sizes are those that the case was made for, with the self-test's numbers filled in.
+	Sizes
+	// Launches run in this order, each after the one before it.
+	Launches []CaseLaunch
+	Buffers  []*Buffer
+	// reference computes the answers and adds them to wants.
+	reference func()
+	wants     []Want
+}
+
+// Sizes say how large a case is. The zero value stands for a self-test: few tokens, and of big products few rows, so
+// that the grid is smaller; rows of a weight that the launch does not reach are zeros.
+type Sizes struct {
+	// Whole asks for the launch as it is, with the tokens and the position given here.
+	Whole bool
+	// Tokens are computed, of as many as Capacity, which the launch is for; Capacity is Tokens at least.
+	Tokens, Capacity, Position int
+	// Reset is the flag that resets a state.
+	Reset bool
+	// Elsewhere says that the state after is written to another buffer than the state before, as in self-tests.
+	Elsewhere bool
+	// Chosen says that there are weights of the experts that are chosen alone, as in self-tests.
+	Chosen bool
+}
+
+// CaseLaunch is a launch with its buffers in the kernel's order.
+type CaseLaunch struct {
+	Launch
+	Buffers []*Buffer
+	// Written says which of them the kernel may write.
+	Written []bool
+}
+
+// Content says what a buffer holds before the first launch.
+type Content int
+
+// A buffer holds zeros; or bytes of 0xff, which are NaN or -1, so that it shows what is written; or random numbers, or
+// such that the case gives; or what makes up a weight.
+const (
+	Zeros Content = iota
+	Blank
+	Random
+	Given
+	Codes
+	Scales
+)
+
+// Buffer is a buffer of a case.
+type Buffer struct {
+	DType DType
+	// Size in bytes.
+	Size    int
+	Content Content
+	// Scratch says that launches leave in it what no answer is known of.
+	Scratch bool
+	// starts are the elements that rows of width numbers begin at; the rest is zeros, or 0xff in a cache.
+	starts []int
+	width  int
+	rest   byte
+	values func() []float32
+	raw    func() []byte
+}
+
+// Part is what a buffer holds from a byte on.
+type Part struct {
+	At      int
+	Content []byte
+}
+
+// blankMost is the size of the largest buffer that is filled with bytes of 0xff; larger ones are zeros.
+const blankMost = 1 << 20
+
+// Parts are what the buffer holds; it is zeros elsewhere. Later parts overwrite those before them.
+func (b *Buffer) Parts() (parts []Part) {
+	if b.rest != 0 && b.Size <= blankMost {
+		p := make([]byte, b.Size)
+		for i := range p {
+			p[i] = b.rest
+		}
+		parts = append(parts, Part{0, p})
+	}
+	switch {
+	case b.raw != nil:
+		parts = append(parts, Part{0, b.raw()})
+	case b.values != nil:
+		content := b.DType.Bytes(b.values())
+		for i, at := range b.starts {
+			n := b.width * b.DType.Size()
+			parts = append(parts, Part{at * b.DType.Size(), content[i*n:][:n]})
+		}
+	}
+	return parts
+}
+
+// Values are the numbers that the case has put into the buffer, row after row. They must not be changed.
+func (b *Buffer) Values() []float32 { return b.values() }
+
+// Want is what elements of a buffer must be.
+type Want struct {
+	Buffer *Buffer
+	First  int
+	DType  DType
+	Values []float32
+	// Bound is the largest difference, relative to the largest of the values; 0 for equal.
+	Bound Bounds
+}
+
+// Bounds are how far off the emulator may be, whose rounding is known, and a device in a self-test.
+type Bounds struct{ Test, SelfTest float64 }
+
+// Size is the number of bytes that the values take, At where they begin.
+func (w Want) Size() int { return len(w.Values) * w.DType.Size() }
+
+// At is where the values begin in the buffer, in bytes.
+func (w Want) At() int { return w.First * w.DType.Size() }
+
+// Difference is the largest difference of what a kernel left from the values, relative to the largest of them.
+// Where a number is NaN it is infinite.
+func (w Want) Difference(content []byte) float64 {
+	largest, difference := 0.0, 0.0
+	for i, want := range w.Values {
+		var got float64
+		switch w.DType {
+		case BF16:
+			got = float64(math.Float32frombits(uint32(le.LittleEndian.Uint16(content[2*i:])) << 16))
+		case I32:
+			got = float64(int32(le.LittleEndian.Uint32(content[4*i:])))
+		default:
+			got = float64(math.Float32frombits(le.LittleEndian.Uint32(content[4*i:])))
+		}
+		largest = max(largest, math.Abs(float64(want)))
+		if d := math.Abs(got - float64(want)); d <= math.MaxFloat64 {
+			difference = max(difference, d)
+		} else {
+			difference = math.Inf(1)
+		}
+	}
+	if difference == 0 {
+		return 0
+	}
+	return difference / largest
+}
+
+// Wants are what the launches must leave in the buffers. The first call computes them.
+func (c *Case) Wants() []Want {
+	if c.reference != nil {
+		c.reference()
+		c.reference = nil
+	}
+	return c.wants
+}
+
+// newCase makes a case of the sizes; a self-test has so many tokens, at a position.
+func newCase(s Sizes, tokens, position int) *Case {
+	if !s.Whole {
+		s = Sizes{Tokens: tokens, Position: position, Elsewhere: true, Chosen: true}
+	}
+	s.Capacity = max(s.Capacity, s.Tokens)
+	return &Case{Sizes: s}
+}
+
+// add adds a buffer of n elements.
+func (c *Case) add(d DType, n int, content Content) *Buffer {
+	b := &Buffer{DType: d, Size: max(n*d.Size(), 16), Content: content}
+	c.Buffers = append(c.Buffers, b)
+	return b
+}
+
+// seed is that of the numbers of the buffer that is added next.
+func (c *Case) seed() *rand.Rand { return rand.New(rand.NewPCG(3, uint64(len(c.Buffers)))) }
+
+// run adds a launch; a launch in a case has none itself.
+func (c *Case) run(l Launch, a Arguments[*Buffer]) {
+	l.Case = nil
+	list, written := List(l, a)
+	c.Launches = append(c.Launches, CaseLaunch{l, list, written})
+}
+
+// few makes the grid of a launch smaller, unless the case is whole: as many threadgroups along the first axis as make
+// at least so many rows, of n in all, a threadgroup making each unless the launch says otherwise. It gives the rows.
+func (c *Case) few(l *Launch, least, n, each int) int {
+	if c.Whole {
+		return n
+	}
+	covers := l.covers
+	if covers == nil {
+		covers = func(groups int) int { return min(n, groups*each) }
+	}
+	groups := 1
+	for groups < l.Groups[0] && covers(groups) < least {
+		groups++
+	}
+	l.Groups[0] = groups
+	return covers(groups)
+}
+
+// random adds a buffer of numbers of a variance of 1.
+func (c *Case) random(d DType, n int) *Buffer { return c.spread(d, 1, n, n) }
+
+// spread adds a buffer of so many rows of random numbers, stride elements apart.
+func (c *Case) spread(d DType, rows, width, stride int) *Buffer {
+	return c.sparse(d, every(rows), rows, width, stride)
+}
+
+// sparse adds a buffer of so many rows, stride elements apart, of which some begin with random numbers.
+func (c *Case) sparse(d DType, at []int, rows, width, stride int) *Buffer {
+	r := c.seed()
+	b := c.add(d, rows*stride, Random)
+	b.width = width
+	for _, row := range at {
+		b.starts = append(b.starts, row*stride)
+	}
+	b.values = sync.OnceValue(func() []float32 {
+		out := make([]float32, len(at)*width)
+		for i := range out {
+			out[i] = d.store((r.Float32()*2 - 1) * 1.75)
+		}
+		return out
+	})
+	return b
+}
+
+// every is the numbers below n.
+func every(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+// each changes every number of a buffer.
+func (b *Buffer) each(f func(i int, x float32) float32) *Buffer {
+	values := b.values
+	b.values = sync.OnceValue(func() []float32 {
+		out := values()
+		for i, x := range out {
+			out[i] = b.DType.store(f(i, x))
+		}
+		return out
+	})
+	return b
+}
+
+// made adds a buffer of n numbers that f makes when they are asked for.
+func (c *Case) made(d DType, n int, f func() []float32) *Buffer {
+	b := c.add(d, n, Given)
+	b.starts, b.width, b.values = []int{0}, n, sync.OnceValue(f)
+	return b
+}
+
+// given adds a buffer of numbers.
+func (c *Case) given(d DType, values ...float32) *Buffer {
+	return c.made(d, len(values), func() []float32 { return values })
+}
+
+// ints adds a buffer of 32-bit integers.
+func (c *Case) ints(values ...int32) *Buffer {
+	b := c.add(I32, len(values), Given)
+	b.raw = sync.OnceValue(func() []byte {
+		p := make([]byte, 0, 4*len(values))
+		for _, v := range values {
+			p = le.LittleEndian.AppendUint32(p, uint32(v))
+		}
+		return p
+	})
+	return b
+}
+
+// step adds the buffer of the number of tokens and the position.
+func (c *Case) step() *Buffer { return c.ints(int32(c.Tokens), int32(c.Position)) }
+
+// flag adds the flag that resets a state.
+func (c *Case) flag() *Buffer { return c.ints(int32(btoi(c.Reset))) }
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// out adds a buffer for n elements, which are NaN, or -1, where that is cheap.
+func (c *Case) out(d DType, n int) *Buffer {
+	b := c.add(d, n, Blank)
+	b.rest = 0xff
+	return b
+}
+
+// scratch adds a buffer of what a launch leaves for the next one.
+func (c *Case) scratch(d DType, n int) *Buffer {
+	b := c.out(d, n)
+	b.Scratch = true
+	return b
+}
+
+// state adds a state of n random numbers, and the buffer of what is after it.
+func (c *Case) state(d DType, n int) (before, after *Buffer) {
+	before = c.random(d, n)
+	if after = before; c.Elsewhere {
+		after = c.out(d, n)
+	}
+	return before, after
+}
+
+// norm adds the weights of a norm of n numbers; a norm without weights has any buffer.
+func (c *Case) norm(n Norm, size int) *Buffer {
+	if n == NormBF16 {
+		return c.random(BF16, size)
+	}
+	return c.random(F32, size)
+}
+
+// weight adds a weight [total, k] of which rows are random.
+func (c *Case) weight(f Format, rows, k, total int) (func() *Weight, WeightArguments[*Buffer]) {
+	r := c.seed()
+	made := sync.OnceValue(func() *Weight { return randomWeight(r, f, rows, k) })
+	d := BF16
+	if f.F32 {
+		d = F32
+	}
+	words := c.add(U32, total*k*f.Bits/32, Codes)
+	words.raw = func() []byte { return packed(made().Words, U32) }
+	a := WeightArguments[*Buffer]{words, words, words}
+	if f.Quantized() {
+		a.Scales = c.add(d, total*k/f.Group, Scales)
+		a.Scales.raw = func() []byte { return packed(made().Scales, d) }
+		if !f.Symmetric {
+			a.Biases = c.add(d, total*k/f.Group, Scales)
+			a.Biases.raw = func() []byte { return packed(made().Biases, d) }
+		}
+	}
+	return made, a
+}
+
+// packed are bits of numbers as a buffer of the dtype holds them.
+func packed(bits []uint32, d DType) []byte {
+	out := make([]byte, 0, len(bits)*d.Size())
+	for _, v := range bits {
+		if d == BF16 {
+			out = le.LittleEndian.AppendUint16(out, uint16(v))
+		} else {
+			out = le.LittleEndian.AppendUint32(out, v)
+		}
+	}
+	return out
+}
+
+// randomWeight makes a weight of random codes, with scales that give numbers of a size near 1.
+func randomWeight(r *rand.Rand, f Format, rows, k int) *Weight {
+	w := &Weight{Format: f, N: rows, K: k, Words: make([]uint32, rows*k*f.Bits/32)}
+	number := func() uint32 { return math.Float32bits(BF16.store((r.Float32()*2 - 1) * 1.75)) }
+	for i := range w.Words {
+		switch f.Bits {
+		case 16:
+			w.Words[i] = number()>>16 | number()
+		case 32:
+			w.Words[i] = math.Float32bits(r.Float32()*2 - 1)
+		default:
+			w.Words[i] = r.Uint32()
+		}
+	}
+	if !f.Quantized() {
+		return w
+	}
+	d, shift := BF16, 16
+	if f.F32 {
+		d, shift = F32, 0
+	}
+	levels := float32(int(1) << f.Bits)
+	for range rows * k / f.Group {
+		scale := d.store((0.5 + r.Float32()) / levels)
+		bias := d.store(-scale * levels * (0.4 + 0.2*r.Float32()))
+		w.Scales = append(w.Scales, math.Float32bits(scale)>>shift)
+		w.Biases = append(w.Biases, math.Float32bits(bias)>>shift)
+	}
+	return w
+}
+
+// rows are n rows of a weight from one on.
+func (w *Weight) rows(first, n int) *Weight {
+	cut := func(of []uint32, each int) []uint32 {
+		if of == nil {
+			return nil
+		}
+		return of[first*each:][:n*each]
+	}
+	out := &Weight{Format: w.Format, N: n, K: w.K, Words: cut(w.Words, w.K*w.Bits/32)}
+	if w.Quantized() {
+		out.Scales, out.Biases = cut(w.Scales, w.K/w.Group), cut(w.Biases, w.K/w.Group)
+	}
+	return out
+}
+
+// want adds what a buffer must hold from its first element on.
+func (c *Case) want(b *Buffer, bound Bounds, values []float32) { c.wantAt(b, 0, bound, values) }
+
+// wantAt adds what a buffer must hold from an element on.
+func (c *Case) wantAt(b *Buffer, first int, bound Bounds, values []float32) {
+	c.wants = append(c.wants, Want{b, first, b.DType, values, bound})
+}
+
+// wantRows adds what rows of n elements, stride elements apart, must be.
+func (c *Case) wantRows(b *Buffer, bound Bounds, n, stride int, values []float32) {
+	if n == stride {
+		c.want(b, bound, values)
+		return
+	}
+	for i := 0; i*n < len(values); i++ {
+		c.wantAt(b, i*stride, bound, values[i*n:][:n])
+	}
+}
+
+// wantInts adds what a buffer of integers must begin with.
+func (c *Case) wantInts(b *Buffer, values []int32) {
+	out := make([]float32, len(values))
+	for i, v := range values {
+		out[i] = float32(v)
+	}
+	c.want(b, Bounds{}, out)
+}
+
+// sums is a self-test's bound for sums of n products in fp32, whatever their order.
+func sums(n int) float64 { return 1e-5 * max(1, math.Sqrt(float64(n)/512)) }
+
+// The self-tests' bounds of one rounding to bf16 of results, and of tiled products of numbers that were rounded.
+const (
+	roundedOnce = 5e-3
+	roundedAll  = 1e-2
+)
+
+// stored are the bounds of numbers that are computed in fp32, within those given, and stored in a dtype.
+func stored(d DType, fp32 Bounds) Bounds {
+	if d == BF16 {
+		return Bounds{max(fp32.Test, 1./128), max(fp32.SelfTest, roundedOnce)}
+	}
+	return fp32
+}
+
+// Bytes are numbers as a buffer of the dtype holds them: f32, bf16, i32, u32 or i64.
+func (d DType) Bytes(values []float32) []byte {
+	out := make([]byte, 0, len(values)*d.Size())
+	for _, v := range values {
+		switch d {
+		case BF16:
+			out = le.LittleEndian.AppendUint16(out, uint16(math.Float32bits(v)>>16))
+		case I32, U32:
+			out = le.LittleEndian.AppendUint32(out, uint32(int32(v)))
+		case I64:
+			out = le.LittleEndian.AppendUint64(out, uint64(int64(v)))
+		default:
+			out = le.LittleEndian.AppendUint32(out, math.Float32bits(v))
+		}
+	}
+	return out
+}

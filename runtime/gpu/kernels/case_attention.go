@@ -1,0 +1,186 @@
+package kernels
+
+import (
+	"math"
+	"slices"
+)
+
+// angles adds the angles of the case's tokens.
+func (c *Case) angles(dims int) *Buffer {
+	r := c.seed()
+	return c.made(F32, c.Capacity*dims, func() []float32 {
+		inverse, out := make([]float32, dims/2), make([]float32, c.Capacity*dims)
+		for i := range inverse {
+			inverse[i] = r.Float32()
+		}
+		RopeAngles{Dims: dims, Scale: 1}.Twin(c.Tokens, c.Position, inverse, out)
+		return out
+	})
+}
+
+func (r RopeAngles) newCase(s Sizes) *Case {
+	c := newCase(s, caseTokens, 20)
+	l, _ := r.Launch(c.Capacity)
+	inverse := c.random(F32, r.Dims/2).each(func(i int, x float32) float32 {
+		if c.Whole && i == r.Dims/2-1 {
+			return 0
+		}
+		return x * x / 4
+	})
+	out := c.out(F32, c.Capacity*r.Dims)
+	c.run(l, RopeAnglesArguments[*Buffer]{Inverse: inverse, Angles: out, Step: c.step()})
+	c.reference = func() {
+		angles := make([]float32, c.Tokens*r.Dims)
+		r.Twin(c.Tokens, c.Position, inverse.Values(), angles)
+		c.want(out, Bounds{1e-6, sums(1)}, angles)
+	}
+	return c
+}
+
+// inSlots makes a case over a cache of so many slots, and gives the number of those that the tokens' end is in or before.
+func inSlots(s Sizes, tokens, position, slots int) (c *Case, used int) {
+	tokens = min(tokens, slots)
+	c = newCase(s, tokens, min(position, slots-tokens))
+	return c, min(slots, c.Position+c.Tokens)
+}
+
+// cache adds keys or values of heads in slots, of which the first are used: random numbers. The others are NaN in a small
+// cache, and zeros in a large one.
+func (c *Case) cache(d DType, heads, used, slots, width int) *Buffer {
+	b := c.spread(d, heads, used*width, slots*width)
+	b.rest = 0xff
+	return b
+}
+
+func (r Rope) newCase(s Sizes) *Case {
+	c, used := newCase(s, caseTokens, 0), 0
+	if r.KVHeads > 0 {
+		c, used = inSlots(s, caseTokens, 5, r.Slots)
+	}
+	few := r
+	few.Slots = used
+	l, _ := r.Launch(c.Capacity)
+	var a RopeArguments[*Buffer]
+	a.Q, a.K = c.random(F32, r.Q.span(c.Tokens, max(r.QHeads, 1), r.D)), c.random(F32, r.K.span(c.Tokens, max(r.KVHeads, 1), r.D))
+	a.V, a.Angles = c.random(F32, r.V.span(c.Tokens, max(r.KVHeads, 1), r.D)), c.angles(r.Dims)
+	a.QWeight, a.KWeight = c.random(r.Weight, r.D), c.random(r.Weight, r.D)
+	a.KCache, a.VCache = c.cache(r.Cache, r.KVHeads, used, r.Slots, r.D), c.cache(r.Cache, r.KVHeads, used, r.Slots, r.D)
+	a.QOut, a.Step = c.out(F32, c.Capacity*r.QHeads*r.D), c.step()
+	c.run(l, a)
+	c.reference = func() {
+		out, keys, values := make([]float32, c.Tokens*r.QHeads*r.D), slices.Clone(a.KCache.Values()), slices.Clone(a.VCache.Values())
+		few.Twin(c.Tokens, c.Position, a.Q.Values(), a.K.Values(), a.V.Values(), a.QWeight.Values(), a.KWeight.Values(), a.Angles.Values(), out, keys, values)
+		bound := Bounds{2e-6, sums(1)}
+		c.want(a.QOut, bound, out)
+		c.wantRows(a.KCache, stored(r.Cache, bound), used*r.D, r.Slots*r.D, keys)
+		c.wantRows(a.VCache, stored(r.Cache, bound), used*r.D, r.Slots*r.D, values)
+	}
+	return c
+}
+
+func (w CacheWrite) newCase(s Sizes) *Case {
+	c, used := inSlots(s, caseTokens, 5, w.Slots)
+	l, _ := w.Launch(c.Capacity)
+	few := w
+	few.Slots = used
+	x, cache := c.random(F32, w.X.span(c.Tokens, w.Heads, w.D)), c.cache(w.Cache, w.Heads, used, w.Slots, w.D)
+	c.run(l, CacheWriteArguments[*Buffer]{X: x, Cache: cache, Step: c.step()})
+	c.reference = func() {
+		after := slices.Clone(cache.Values())
+		few.Twin(c.Tokens, c.Position, x.Values(), after)
+		c.wantRows(cache, Bounds{}, used*w.D, w.Slots*w.D, after)
+	}
+	return c
+}
+
+// context adds queries, keys, values and gates of the tokens, and gives what computes attention.
+func (a Attention) context(c *Case, used int) (of AttentionChunkArguments[*Buffer], want func() []float32) {
+	few := a
+	few.Slots = used
+	// Scores of a deviation of 1, as models have them: where one of them is 20, as many numbers of 1 make at a scale of 1,
+	// rounding a query to bf16 changes its probability by some percent, and no kernel is at fault.
+	size := float32(min(1, 1/(math.Abs(float64(a.Scale))*math.Sqrt(float64(a.D)))))
+	of.Q = c.random(F32, c.Tokens*a.Heads*a.D).each(func(_ int, x float32) float32 { return x * size })
+	of.Keys, of.Values = c.cache(a.Cache, a.KVHeads, used, a.Slots, a.D), c.cache(a.Cache, a.KVHeads, used, a.Slots, a.D)
+	of.Gate, of.Out, of.Step = c.random(F32, a.Gates.span(c.Tokens, a.Heads, a.D)), c.out(F32, c.Capacity*a.Heads*a.D), c.step()
+	return of, func() []float32 {
+		out := make([]float32, c.Tokens*a.Heads*a.D)
+		few.Twin(c.Tokens, c.Position, of.Q.Values(), of.Keys.Values(), of.Values.Values(), of.Gate.Values(), out)
+		return out
+	}
+}
+
+// newCase is of both launches, for one token or for many.
+func (a Attention) newCase(s Sizes, many bool) *Case {
+	tokens := 1
+	if many {
+		tokens = 3
+	}
+	c, used := inSlots(s, tokens, 100, a.Slots)
+	if many {
+		c.Capacity = max(c.Capacity, 2)
+	}
+	part, merge, blocks, _ := a.Launches(c.Capacity)
+	of, want := a.context(c, used)
+	n := c.Capacity * a.Heads * blocks
+	parts, ml := c.scratch(F32, n*a.D), c.scratch(F32, n*2)
+	c.run(part, AttentionPartArguments[*Buffer]{Q: of.Q, Keys: of.Keys, Values: of.Values, Part: parts, ML: ml, Step: of.Step})
+	c.run(merge, AttentionMergeArguments[*Buffer]{Part: parts, ML: ml, Gate: of.Gate, Out: of.Out, Step: of.Step})
+	c.reference = func() { c.want(of.Out, Bounds{3e-6, 2 * sums(a.D)}, want()) }
+	return c
+}
+
+func (a Attention) chunkCase(s Sizes, tuning ChunkTuning) *Case {
+	c, used := inSlots(s, 19, 40, a.Slots)
+	l, _ := a.ChunkLaunch(c.Capacity, tuning)
+	of, want := a.context(c, used)
+	c.run(l, of)
+	c.reference = func() { c.want(of.Out, Bounds{1. / 128, 2 * roundedAll}, want()) }
+	return c
+}
+
+// newCase is of all launches, at a position and, where few positions have a form of their own, at one of these.
+func (a AttentionStep) newCase(s Sizes) *Case {
+	one, merge, blocks, _ := a.Launches()
+	full, _ := a.tuning()
+	c, used := inSlots(s, 1, max(100, full.Short+30), a.Slots)
+	few, r := a, a.Rope
+	few.Attention.Slots, few.Rope.Slots = used, used
+	of := AttentionStepArguments[*Buffer]{
+		Q: c.random(F32, r.Q.span(1, a.Heads, a.D)), K: c.random(F32, r.K.span(1, a.KVHeads, a.D)), V: c.random(F32, r.V.span(1, a.KVHeads, a.D)),
+		QWeight: c.random(r.Weight, a.D), KWeight: c.random(r.Weight, a.D), Angles: c.angles(r.Dims),
+		Keys: c.cache(a.Cache, a.KVHeads, used, a.Slots, a.D), Values: c.cache(a.Cache, a.KVHeads, used, a.Slots, a.D),
+		Part: c.scratch(F32, a.Heads*blocks*a.D), ML: c.scratch(F32, a.Heads*blocks*2), Gate: c.random(F32, a.Gates.span(1, a.Heads, a.D)),
+		Arrivals: c.add(U32, a.Heads, Zeros),
+	}
+	of.Arrivals.Scratch = true
+	at := []int{c.Position}
+	if full.Short > 0 && !c.Whole {
+		at = append(at, min(c.Position, full.Short)/2)
+	}
+	outs := make([]*Buffer, len(at))
+	for i, position := range at {
+		outs[i] = c.out(F32, a.Heads*a.D)
+		of.Out, of.Step = outs[i], c.ints(1, int32(position))
+		c.run(one, of)
+		if !full.Last {
+			c.run(merge, AttentionMergeArguments[*Buffer]{Part: of.Part, ML: of.ML, Gate: of.Gate, Out: of.Out, Step: of.Step})
+		}
+	}
+	c.reference = func() {
+		keys, values := slices.Clone(of.Keys.Values()), slices.Clone(of.Values.Values())
+		bound, result := Bounds{2e-6, sums(1)}, Bounds{3e-6, 2 * sums(a.D)}
+		if a.Cache == BF16 {
+			result.SelfTest = 2 * roundedAll // a key that is rounded the other way changes the scores
+		}
+		for i, position := range at {
+			out := make([]float32, a.Heads*a.D)
+			few.Twin(position, of.Q.Values(), of.K.Values(), of.V.Values(), of.QWeight.Values(), of.KWeight.Values(), of.Angles.Values(),
+				keys, values, of.Gate.Values(), out)
+			c.want(outs[i], result, out)
+		}
+		c.wantRows(of.Keys, stored(a.Cache, bound), used*a.D, a.Slots*a.D, keys)
+		c.wantRows(of.Values, stored(a.Cache, bound), used*a.D, a.Slots*a.D, values)
+	}
+	return c
+}

@@ -1,0 +1,297 @@
+package kernels
+
+import "math"
+
+func (r Router) newCase(s Sizes) *Case {
+	c := newCase(s, caseTokens, 0)
+	l, _ := r.Launch(c.Capacity)
+	logits := c.random(F32, c.Tokens*r.Experts)
+	experts, scores := c.out(I32, c.Capacity*r.Top), c.out(F32, c.Capacity*r.Top)
+	c.run(l, RouterArguments[*Buffer]{Logits: logits, Experts: experts, Scores: scores, Step: c.step()})
+	c.reference = func() {
+		wantExperts, wantScores := make([]int32, c.Tokens*r.Top), make([]float32, c.Tokens*r.Top)
+		r.Twin(logits.Values(), wantExperts, wantScores)
+		c.wantInts(experts, wantExperts)
+		c.want(scores, Bounds{1e-6, sums(1)}, wantScores)
+	}
+	return c
+}
+
+// weighted is the number of experts that a case has weights of.
+func (e Experts) weighted(c *Case) int {
+	if c.Chosen {
+		return min(e.Top, e.Count)
+	}
+	return e.Count
+}
+
+// given are the experts of the tokens' parts, where they are not chosen by a kernel: the shared one first, if there is one.
+func (e Experts) given(c *Case) []int32 {
+	r, out := c.seed(), make([]int32, 0, c.Capacity*e.Parts())
+	for range c.Capacity {
+		if e.Shared {
+			out = append(out, 0)
+		}
+		for _, at := range r.Perm(e.weighted(c))[:e.Top] {
+			out = append(out, int32(at))
+		}
+	}
+	return out
+}
+
+// pair are the weights of a part of a token: of the shared expert, or of a row on.
+func (e Experts) pair(part, expert, size, rows int, shared, all func() *Weight) *Weight {
+	if e.Shared && part%e.Parts() == 0 {
+		return shared().rows(0, rows)
+	}
+	return all().rows(expert*size, rows)
+}
+
+// upCase is of a first product, of experts that are given, or that it chooses. Of the logits those of the first experts
+// are the largest, which are those that a case has weights of if there are not all.
+func (e Experts) upCase(l Launch, block int, s Sizes) *Case {
+	c := newCase(s, 1, 0)
+	parts, rows := e.Parts(), c.few(&l, caseRows, e.Inner, block)
+	if !c.Whole {
+		l.Groups[1] = min(l.Groups[1], parts) // where weights are held, every threadgroup has rows of all parts
+	}
+	count := e.weighted(c)
+	gate, gates := c.weight(e.Format, count*e.Inner, e.Hidden, count*e.Inner)
+	up, ups := c.weight(e.Format, count*e.Inner, e.Hidden, count*e.Inner)
+	x, norm, y := c.random(F32, c.Capacity*e.Hidden), c.norm(e.Norm, e.Hidden), c.out(F32, c.Capacity*parts*e.Inner)
+	var choose ExpertsChooseArguments[*Buffer]
+	var given []int32
+	sharedGate, sharedUp := gate, up
+	if e.Router.Top > 0 {
+		choose = ExpertsChooseArguments[*Buffer]{W0: gates, W1: ups, X: x, Norm: norm, Y: y, Step: c.step()}
+		if e.Shared {
+			sharedGate, choose.V0 = c.weight(e.Format, e.Inner, e.Hidden, e.Inner)
+			sharedUp, choose.V1 = c.weight(e.Format, e.Inner, e.Hidden, e.Inner)
+			_, choose.E = c.weight(e.Format, 1, e.Inner, e.Hidden)
+		}
+		_, choose.D = c.weight(e.Format, 1, e.Inner, count*e.Hidden) // of which nothing is used
+		choose.Logits, choose.Gates = e.logits(c), c.random(F32, c.Capacity)
+		choose.Experts, choose.Scores = c.out(I32, c.Capacity*parts), c.out(F32, c.Capacity*parts)
+		c.run(l, choose)
+	} else {
+		given = e.given(c)
+		c.run(l, ExpertsUpArguments[*Buffer]{W0: gates, W1: ups, Experts: c.ints(given...), X: x, Norm: norm, Y: y, Step: c.step()})
+	}
+	c.reference = func() {
+		experts := given
+		if e.Router.Top > 0 {
+			var scores []float32
+			experts, scores = make([]int32, c.Tokens*parts), make([]float32, c.Tokens*parts)
+			e.TwinChoice(choose.Logits.Values()[:c.Tokens*e.Count], choose.Gates.Values(), experts, scores)
+			c.wantInts(choose.Experts, experts)
+			c.want(choose.Scores, Bounds{1e-6, sums(1)}, scores)
+		}
+		product, h := MatVecGLU{Vectors: e.up(), N: rows, Activation: e.Activation}, make([]float32, c.Tokens*parts*rows)
+		for i, at := range experts[:c.Tokens*parts] {
+			product.Twin(e.pair(i, int(at), e.Inner, rows, sharedGate, gate), e.pair(i, int(at), e.Inner, rows, sharedUp, up),
+				x.Values()[i/parts*e.Hidden:][:e.Hidden], norm.Values(), h[i*rows:][:rows])
+		}
+		c.wantRows(y, Bounds{2e-6, 3 * sums(e.Hidden)}, rows, e.Inner, h)
+	}
+	return c
+}
+
+// logits adds those of all experts, many of them equal; those of the experts that there are weights of are the largest.
+func (e Experts) logits(c *Case) *Buffer {
+	return c.random(F32, c.Capacity*e.Count).each(func(i int, x float32) float32 {
+		x = float32(math.Round(float64(4*x)) / 4)
+		if e.Router.Logits {
+			x = 1 + max(x, -x) // whose sum is never near 0
+		}
+		if i%e.Count < e.weighted(c) && c.Chosen {
+			x += 4
+		}
+		return x
+	})
+}
+
+// downCase is of a second product, with a shared expert or without.
+func (e Experts) downCase(l Launch, block int, s Sizes) *Case {
+	c := newCase(s, 1, 0)
+	parts, rows, count := e.Parts(), c.few(&l, caseRows, e.Hidden, block), e.weighted(c)
+	if !c.Whole {
+		l.Groups[1] = 1
+	}
+	down, w := c.weight(e.Format, count*e.Hidden, e.Inner, count*e.Hidden)
+	given := e.given(c)
+	experts, scores := c.ints(given...), c.random(F32, c.Capacity*parts)
+	x, extra, y := c.random(F32, c.Capacity*parts*e.Inner), c.random(F32, c.Capacity*e.Hidden), c.out(F32, c.Capacity*e.Hidden)
+	shared := down
+	if e.Shared {
+		var v WeightArguments[*Buffer]
+		shared, v = c.weight(e.Format, e.Hidden, e.Inner, e.Hidden)
+		c.run(l, ExpertsJoinArguments[*Buffer]{W: w, V: v, Experts: experts, Scores: scores, X: x, Extra: extra, Y: y, Step: c.step()})
+	} else {
+		c.run(l, ExpertsDownArguments[*Buffer]{W: w, Experts: experts, Scores: scores, X: x, Extra: extra, Y: y, Step: c.step()})
+	}
+	c.reference = func() {
+		product, part := MatVec{Vectors: Vectors{Format: e.Format, K: e.Inner, M: 1}, N: rows}, make([]float32, rows)
+		sum := make([]float64, c.Tokens*rows)
+		for i := range sum {
+			if e.Residual {
+				sum[i] = float64(extra.Values()[i/rows*e.Hidden+i%rows])
+			}
+		}
+		for i, at := range given[:c.Tokens*parts] {
+			product.Twin(e.pair(i, int(at), e.Hidden, rows, shared, down), x.Values()[i*e.Inner:][:e.Inner], nil, nil, nil, part)
+			for n, v := range part {
+				sum[i/parts*rows+n] += float64(scores.Values()[i]) * float64(v)
+			}
+		}
+		c.wantRows(y, Bounds{4e-6, 2 * sums(parts*e.Inner)}, rows, e.Hidden, narrowed(sum))
+	}
+	return c
+}
+
+func narrowed(x []float64) []float32 {
+	out := make([]float32, len(x))
+	for i, v := range x {
+		out[i] = float32(v)
+	}
+	return out
+}
+
+// flat are the tiles as a kernel writes them, so many in all; those that there are not have no expert.
+func flat(tiles [][4]int32, all int) []int32 {
+	out := make([]int32, 0, 4*all)
+	for _, x := range tiles {
+		out = append(out, x[:]...)
+	}
+	for len(out) < 4*all {
+		out = append(out, -1, 0, 0, 0)
+	}
+	return out
+}
+
+func (e ManyExperts) sortCase(tile Tile, capacity int, s Sizes) *Case {
+	c := newCase(s, min(capacity, 37), 0)
+	c.Capacity = max(c.Capacity, capacity)
+	l, _ := e.LaunchSort(tile, c.Capacity)
+	r, experts := c.seed(), make([]int32, c.Capacity*e.Top)
+	for i := range experts {
+		experts[i] = int32(math.Abs(r.NormFloat64())*float64(e.Count)/3) % int32(e.Count)
+	}
+	all := e.MaxTiles(tile, c.Capacity)
+	order, tiles := c.out(I32, len(experts)), c.out(I32, 4*all)
+	c.run(l, ExpertsSortArguments[*Buffer]{Experts: c.ints(experts...), Order: order, Tiles: tiles, Step: c.step()})
+	c.reference = func() {
+		wantOrder, wantTiles := e.TwinSort(tile, experts[:c.Tokens*e.Top])
+		c.wantInts(order, wantOrder)
+		c.wantInts(tiles, flat(wantTiles, all))
+	}
+	return c
+}
+
+// casePairs are the experts of so many tokens, for products by tiles. A self-test has three experts, and with tiles of BK 0
+// such with one, two and more eights of pairs, up to all, since for each of these a kernel has other code.
+func (e ManyExperts) casePairs(c *Case, tile Tile) (experts []int32, count int) {
+	if c.Whole {
+		for i := range c.Tokens * e.Top {
+			experts = append(experts, int32((i*(e.Count/e.Top)+i/e.Top*7)%e.Count))
+		}
+		return experts, e.Count
+	}
+	count = min(3, e.Count)
+	if tile.BK > 0 {
+		for i := range c.Tokens * e.Top {
+			experts = append(experts, int32((i*2+i/3)%count))
+		}
+		return experts, count
+	}
+	for i, pairs := range []int{tile.BM + 5, 12, 20} {
+		for range pairs {
+			experts = append(experts, int32(i%count))
+		}
+	}
+	return experts, count
+}
+
+// newCase makes the case of a product by tiles: experts in order, and the pairs that there are answers for, which are the
+// places, in the order of tiles, of the first and the last pair of each, and of one of every eight between them.
+func (e ManyExperts) newCase(l *Launch, tile Tile, s Sizes) (c *Case, experts, order []int32, count int, orders, tiles *Buffer, at []int) {
+	c = newCase(s, 5, 0)
+	experts, count = e.casePairs(c, tile)
+	order, list := e.TwinSort(tile, experts)
+	for _, x := range list {
+		last := int(x[2] - 1)
+		for i := int(x[1]); i < last; i += 8 {
+			at = append(at, i)
+		}
+		at = append(at, last)
+	}
+	all := len(list)
+	if c.Whole {
+		all = l.Groups[1]
+	}
+	l.Groups[1] = all
+	return c, experts, order, count, c.ints(order...), c.ints(flat(list, all)...), at
+}
+
+func (e ManyExperts) upCase(l Launch, tile Tile, s Sizes) *Case {
+	c, experts, order, count, orders, tiles, pairs := e.newCase(&l, tile, s)
+	rows := c.few(&l, tile.BN/2+1, e.Inner, tile.BN/2)
+	m := e.up()
+	d, bound := m.tiled()
+	gate, gates := c.weight(e.Format, count*e.Inner, e.Hidden, count*e.Inner)
+	up, ups := c.weight(e.Format, count*e.Inner, e.Hidden, count*e.Inner)
+	x, out := c.random(d, ceil(len(experts), e.Top)*e.Hidden), c.out(d, len(order)*e.Inner)
+	c.run(l, ExpertsMatMulUpArguments[*Buffer]{W0: gates, W1: ups, Order: orders, Tiles: tiles, X: x, H: out})
+	c.reference = func() {
+		product := MatMulGLU{Matrices: m, N: rows, Activation: e.Activation}
+		for _, at := range pairs {
+			pair, h := int(order[at]), make([]float32, rows)
+			expert := int(experts[pair]) * e.Inner
+			product.Twin(gate().rows(expert, rows), up().rows(expert, rows), x.Values()[pair/e.Top*e.Hidden:][:e.Hidden], h)
+			c.wantAt(out, at*e.Inner, Bounds{2 * bound.Test, 2 * bound.SelfTest}, h)
+		}
+	}
+	return c
+}
+
+func (e ManyExperts) downCase(l Launch, tile Tile, s Sizes) *Case {
+	c, experts, order, count, orders, tiles, pairs := e.newCase(&l, tile, s)
+	rows := c.few(&l, tile.BN+1, e.Hidden, tile.BN)
+	m := e.down()
+	d, bound := m.tiled()
+	down, w := c.weight(e.Format, count*e.Hidden, e.Inner, count*e.Hidden)
+	h, out := c.random(d, len(order)*e.Inner), c.out(F32, len(order)*e.Hidden)
+	c.run(l, ExpertsMatMulDownArguments[*Buffer]{W: w, Order: orders, Tiles: tiles, H: h, Y: out})
+	c.reference = func() {
+		product := MatMul{Matrices: m, N: rows}
+		for _, at := range pairs {
+			pair, y := int(order[at]), make([]float32, rows)
+			product.Twin(down().rows(int(experts[pair])*e.Hidden, rows), h.Values()[at*e.Inner:][:e.Inner], nil, y)
+			c.wantAt(out, pair*e.Hidden, bound, y)
+		}
+	}
+	return c
+}
+
+func (e ManyExperts) combineCase(s Sizes) *Case {
+	c := newCase(s, caseTokens, 0)
+	l, _ := e.LaunchCombine(c.Capacity)
+	x, scores := c.random(F32, c.Tokens*e.Top*e.Hidden), c.random(F32, c.Tokens*e.Top)
+	extra, out := c.random(F32, c.Tokens*e.Hidden), c.out(F32, c.Capacity*e.Hidden)
+	c.run(l, ExpertsCombineArguments[*Buffer]{X: x, Scores: scores, Extra: extra, Y: out, Step: c.step()})
+	c.reference = func() {
+		y := make([]float32, c.Tokens*e.Hidden)
+		for i := range y {
+			sum := 0.0
+			if e.Residual {
+				sum = float64(extra.Values()[i])
+			}
+			for j := range e.Top {
+				pair := i/e.Hidden*e.Top + j
+				sum += float64(float64(scores.Values()[pair]) * float64(x.Values()[pair*e.Hidden+i%e.Hidden]))
+			}
+			y[i] = float32(sum)
+		}
+		c.want(out, Bounds{2e-6, sums(1)}, y)
+	}
+	return c
+}

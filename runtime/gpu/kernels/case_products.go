@@ -1,0 +1,234 @@
+package kernels
+
+// caseRows is the number of rows of a product that a self-test makes at least.
+const caseRows = 24
+
+// vectorsOf are the vectors of a product of up to m: where there may be several, some are missing.
+func vectorsOf(m int) Sizes { return Sizes{Whole: true, Tokens: m - m/3, Capacity: m} }
+
+// vectors makes the case of a product of up to M vectors, with their numbers and the norm's weights. What the product
+// reads is the vectors, or the sum that it makes of them.
+func (v Vectors) newCase(s Sizes, width int) (c *Case, x, norm *Buffer, sum StreamSumOneArguments[*Buffer], read func() []float32) {
+	few := vectorsOf(v.M)
+	c = newCase(s, few.Tokens, 5)
+	if s.Tokens == 0 {
+		c.Tokens = few.Tokens
+	}
+	c.Capacity = v.M
+	x, norm = c.random(F32, c.Tokens*v.K), c.norm(v.Norm, width)
+	if v.Sum == nil {
+		return c, x, norm, sum, x.Values
+	}
+	sum.Before, sum.Residual = c.random(F32, v.K), c.random(F32, v.K)
+	sum.Scale, sum.Out = c.random(F32, 1), c.out(F32, v.K)
+	return c, x, norm, sum, func() []float32 {
+		made := v.Sum.Twin(x.Values(), sum.Before.Values(), sum.Residual.Values(), sum.Scale.Values()[0])
+		if v.Sum.Kept {
+			c.want(sum.Out, Bounds{1e-6, sums(v.K)}, made)
+		}
+		return made
+	}
+}
+
+// extra adds what an epilogue adds to results [count, n] at some rows, of which the first columns are computed.
+func (c *Case) extra(e Epilogue, at []int, count, columns, n int) *Buffer {
+	switch e {
+	case AddVector:
+		return c.random(F32, columns)
+	case AddMatrix:
+		return c.sparse(F32, at, count, columns, n)
+	}
+	return nil
+}
+
+// valuesOf are a buffer's, if there is one.
+func valuesOf(b *Buffer) []float32 {
+	if b == nil {
+		return nil
+	}
+	return b.Values()
+}
+
+func (v MatVec) newCase(l Launch, block int, s Sizes) *Case {
+	width := v.K
+	if v.Head > 0 {
+		width = v.Head
+	}
+	c, x, norm, sum, read := v.Vectors.newCase(s, width)
+	few := v
+	few.N = c.few(&l, caseRows, v.N, block)
+	w, weight := c.weight(v.Format, few.N, v.K, few.N)
+	extra := c.extra(v.Epilogue, every(c.Tokens), c.Tokens, few.N, v.N)
+	gate, y, step := c.random(F32, v.K), c.out(F32, v.M*v.N), c.step()
+	if v.Sum != nil {
+		sum.W, sum.X, sum.Norm, sum.Extra, sum.Y, sum.Step = weight, x, norm, extra, y, step
+		c.run(l, sum)
+	} else {
+		c.run(l, MatVecArguments[*Buffer]{W: weight, X: x, Norm: norm, Gate: gate, Extra: extra, Y: y, Step: step})
+	}
+	c.reference = func() {
+		want := make([]float32, c.Tokens*few.N)
+		few.Twin(w(), read(), norm.Values(), gate.Values(), valuesOf(extra), want)
+		c.wantRows(y, Bounds{2e-6, sums(v.K)}, few.N, v.N, want)
+	}
+	return c
+}
+
+func (v MatVecGLU) newCase(l Launch, block int, s Sizes) *Case {
+	c, x, norm, sum, read := v.Vectors.newCase(s, v.K)
+	few := v
+	few.N = c.few(&l, caseRows, v.N, block)
+	gate, gates := c.weight(v.Format, few.N, v.K, few.N)
+	up, ups := c.weight(v.Format, few.N, v.K, few.N)
+	y, step := c.out(F32, v.M*v.N), c.step()
+	if v.Sum != nil {
+		c.run(l, StreamSumGLUArguments[*Buffer]{W0: gates, W1: ups, X: x, Norm: norm, Y: y,
+			Before: sum.Before, Residual: sum.Residual, Scale: sum.Scale, Out: sum.Out, Step: step})
+	} else {
+		c.run(l, MatVecGLUArguments[*Buffer]{W0: gates, W1: ups, X: x, Norm: norm, Y: y, Step: step})
+	}
+	c.reference = func() {
+		want := make([]float32, c.Tokens*few.N)
+		few.Twin(gate(), up(), read(), norm.Values(), want)
+		c.wantRows(y, Bounds{6e-6, 3 * sums(v.K)}, few.N, v.N, want)
+	}
+	return c
+}
+
+func (v MatVecMany) newCase(l Launch, block int, s Sizes) *Case {
+	c, x, norm, _, _ := v.Vectors.newCase(s, v.K)
+	a := MatVecManyArguments[*Buffer]{X: x, Norm: norm}
+	to, results := [...]*WeightArguments[*Buffer]{&a.W0, &a.W1, &a.W2, &a.W3}, [...]**Buffer{&a.Y0, &a.Y1, &a.Y2, &a.Y3}
+	rows, weights := make([]int, len(v.N)), make([]func() *Weight, len(v.N))
+	for i, n := range v.N {
+		if rows[i] = n; !c.Whole {
+			rows[i] = min(n, max(block, caseRows))
+		}
+		weights[i], *to[i] = c.weight(v.Format, rows[i], v.K, n)
+		*results[i] = c.out(F32, v.M*n)
+	}
+	if v.Activated.Rows > 0 {
+		a.Activated = c.out(F32, v.M*v.Activated.Rows)
+	}
+	var few Conv
+	var conv ConvStepArguments[*Buffer]
+	if v.Conv != nil {
+		few = *v.Conv
+		few.Channels = min(few.Channels, rows[0])
+		few.Token = few.Channels
+		conv = few.add(c, v.Conv.Channels, 1)
+		a.ConvW, a.Reset, a.State, a.ConvY, a.Next = conv.W, conv.Reset, conv.State, conv.Y, conv.Next
+	}
+	a.Step = c.step()
+	c.run(l, a)
+	c.reference = func() {
+		bound := Bounds{2e-6, sums(v.K)}
+		for i, n := range v.N {
+			y := make([]float32, c.Tokens*rows[i])
+			v.Twin(weights[i](), x.Values(), norm.Values(), y)
+			c.wantRows(*results[i], bound, rows[i], n, y)
+			if i == 0 && v.Conv != nil {
+				few.answer(c, conv, v.Conv.Channels, y[:few.Channels], bound, stored(few.State, bound))
+			}
+			if of := v.Activated; of.Rows > 0 && i == of.Weight {
+				all, want := make([]float32, c.Tokens*n), make([]float32, c.Tokens*of.Rows)
+				for m := range c.Tokens {
+					copy(all[m*n:], y[m*rows[i]:][:rows[i]]) // the rest are products with zeros
+				}
+				v.ActivatedTwin(all, want)
+				c.want(a.Activated, bound, want)
+			}
+		}
+	}
+	return c
+}
+
+// newCase makes the case of tiled products. A self-test has a few of the rows of two blocks, the last of all among them; at
+// are those that are no zeros.
+func (m Matrices) newCase(l *Launch, tile Tile, s Sizes) (c *Case, at []int, x *Buffer, bound Bounds) {
+	c = newCase(s, tile.BM+3, 0)
+	at = every(c.Tokens)
+	if !c.Whole {
+		at, l.Groups[1] = []int{0, 5, tile.BM/2 + 3, tile.BM - 1, tile.BM + 2}, 2
+	}
+	d, bound := m.tiled()
+	return c, at, c.sparse(d, at, c.Tokens, m.K, m.K), bound
+}
+
+// tiled is the dtype of vectors, and the bounds of results, of tiled products. Codes of 4 bits are rounded once by CUDA and
+// the reference implementation, twice by others.
+func (m Matrices) tiled() (DType, Bounds) {
+	if m.Exact {
+		return F32, Bounds{2e-6, sums(m.K)}
+	}
+	return BF16, Bounds{3e-3, roundedAll}
+}
+
+// result adds n results of a tiled product, of which it gives the bounds: twice those, where they are of two products.
+func (m Matrices) result(c *Case, n, products int, bound Bounds) (*Buffer, Bounds) {
+	bound = Bounds{float64(products) * bound.Test, float64(products) * bound.SelfTest}
+	if m.Half {
+		return c.out(BF16, n), Bounds{max(bound.Test, 4e-3), max(bound.SelfTest, roundedOnce)}
+	}
+	return c.out(F32, n), bound
+}
+
+// wantAmong adds what some rows of n results must begin with: so many of y each.
+func (c *Case) wantAmong(b *Buffer, at []int, rows, n int, y []float32, bound Bounds) {
+	if len(at) == c.Tokens && rows == n {
+		c.want(b, bound, y)
+		return
+	}
+	for i, row := range at {
+		c.wantAt(b, row*n, bound, y[i*rows:][:rows])
+	}
+}
+
+func (m MatMul) newCase(l Launch, tile Tile, s Sizes) *Case {
+	c, at, x, bound := m.Matrices.newCase(&l, tile, s)
+	few := m
+	few.N = c.few(&l, tile.BN+1, m.N, tile.BN)
+	w, weight := c.weight(m.Format, few.N, m.K, few.N)
+	extra := c.extra(m.Epilogue, at, c.Tokens, few.N, m.N)
+	y, bound := m.result(c, c.Tokens*m.N, 1, bound)
+	c.run(l, MatMulArguments[*Buffer]{W: weight, X: x, Extra: extra, Y: y, Step: c.step()})
+	c.reference = func() {
+		want := make([]float32, len(at)*few.N)
+		few.Twin(w(), x.Values(), valuesOf(extra), want)
+		c.wantAmong(y, at, few.N, m.N, want, bound)
+	}
+	return c
+}
+
+func (m MatMulGLU) newCase(l Launch, tile Tile, s Sizes) *Case {
+	c, at, x, bound := m.Matrices.newCase(&l, tile, s)
+	few := m
+	few.N = c.few(&l, tile.BN/2+1, m.N, tile.BN/2)
+	gate, gates := c.weight(m.Format, few.N, m.K, few.N)
+	up, ups := c.weight(m.Format, few.N, m.K, few.N)
+	y, bound := m.result(c, c.Tokens*m.N, 2, bound)
+	c.run(l, MatMulGLUArguments[*Buffer]{W0: gates, W1: ups, X: x, Y: y, Step: c.step()})
+	c.reference = func() {
+		want := make([]float32, len(at)*few.N)
+		few.Twin(gate(), up(), x.Values(), want)
+		c.wantAmong(y, at, few.N, m.N, want, bound)
+	}
+	return c
+}
+
+func (p Prepare) newCase(s Sizes) *Case {
+	c := newCase(s, caseTokens, 0)
+	l, _ := p.Launch(c.Capacity)
+	d, bound := BF16, Bounds{4e-3, roundedOnce}
+	if p.Exact {
+		d, bound = F32, Bounds{1e-6, sums(1)}
+	}
+	x, norm, y := c.random(F32, c.Tokens*p.K), c.norm(p.Norm, p.K), c.out(d, c.Tokens*p.K)
+	c.run(l, MatMulPrepareArguments[*Buffer]{X: x, Norm: norm, Y: y, Step: c.step()})
+	c.reference = func() {
+		want := make([]float32, c.Tokens*p.K)
+		p.Twin(x.Values(), norm.Values(), want)
+		c.want(y, bound, want)
+	}
+	return c
+}

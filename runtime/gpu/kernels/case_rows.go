@@ -1,0 +1,264 @@
+package kernels
+
+import "slices"
+
+// caseTokens is the number of tokens of self-tests of rows.
+const caseTokens = 2
+
+// span is the number of elements that rows of n elements, count to a token, take.
+func (r Rows) span(tokens, count, n int) int {
+	r = r.or(count, n)
+	return r.at(tokens-1, count-1) + n
+}
+
+func (d Dequantize) newCase(s Sizes) *Case {
+	c := newCase(s, 1, 0)
+	if !c.Whole {
+		d.N = min(d.N, 3)
+	}
+	l, _ := d.Launch()
+	w, weight := c.weight(d.Format, d.N, d.K, d.N)
+	y := c.out(BF16, d.N*d.K)
+	c.run(l, DequantizeArguments[*Buffer]{W: weight, Y: y})
+	c.reference = func() {
+		want := make([]float32, d.N*d.K)
+		d.Twin(w(), want)
+		c.want(y, Bounds{4e-3, roundedOnce}, want) // rounded once, or in fp32 first
+	}
+	return c
+}
+
+func (e Embedding) newCase(s Sizes) *Case {
+	c := newCase(s, caseTokens, 0)
+	few, tokens := e, []int32{3, 0, 6, -1, 9}
+	if !c.Whole {
+		few.N = min(e.N, 3)
+		tokens = []int32{int32(few.N - 1), 0}
+	}
+	l, _ := e.Launch(c.Capacity)
+	w, weight := c.weight(e.Format, few.N, e.K, few.N)
+	y := c.out(F32, c.Capacity*e.K)
+	c.run(l, EmbeddingArguments[*Buffer]{W: weight, Tokens: c.ints(tokens...), Y: y, Step: c.step()})
+	c.reference = func() {
+		want := make([]float32, c.Tokens*e.K)
+		few.Twin(w(), tokens[:c.Tokens], want)
+		c.want(y, Bounds{3e-7, sums(1)}, want)
+	}
+	return c
+}
+
+func (n RMSNorm) newCase(s Sizes) *Case {
+	c := newCase(s, caseTokens, 5)
+	l, _ := n.Launch(c.Capacity)
+	size := n.Heads * n.N
+	x, gate := c.random(F32, n.X.span(c.Tokens, n.Heads, n.N)), c.random(F32, n.Gates.span(c.Tokens, n.Heads, n.N))
+	pre, weight, scale := c.random(n.Pre, n.N), c.random(n.Weight, n.N), c.given(n.Scale, 0.75)
+	residual, sum, out := c.random(F32, c.Tokens*size), c.out(F32, c.Capacity*size), c.out(F32, c.Capacity*size)
+	c.run(l, NormArguments[*Buffer]{X: x, Pre: pre, Residual: residual, Scale: scale, Weight: weight, Gate: gate,
+		Sum: sum, Out: out, Step: c.step()})
+	c.reference = func() {
+		wantSum, want := make([]float32, c.Tokens*size), make([]float32, c.Tokens*size)
+		n.Twin(c.Tokens, x.Values(), pre.Values(), residual.Values(), 0.75, weight.Values(), gate.Values(), wantSum, want)
+		if n.Sum {
+			c.want(sum, Bounds{1e-6, sums(1)}, wantSum)
+		}
+		if !n.SumOnly {
+			c.want(out, Bounds{2e-6, sums(1)}, want)
+		}
+	}
+	return c
+}
+
+func (r Reduce) newCase(s Sizes) *Case {
+	c := newCase(s, caseTokens, 0)
+	l, _ := r.Launch(c.Capacity)
+	x := c.random(F32, r.X.span(c.Tokens, r.Heads, r.N)).each(func(_ int, x float32) float32 {
+		if c.Whole {
+			return float32(int(x * 8)) // many that are equal
+		}
+		return x + 0.5 // a sum near zero would be of what was rounded
+	})
+	d, bound := F32, Bounds{1e-6, sums(r.N)}
+	switch r.Kind {
+	case MaxOf, MinOf:
+		bound = Bounds{}
+	case ArgMaxOf, ArgMinOf:
+		d, bound = I32, Bounds{}
+	}
+	out := c.out(d, c.Capacity*r.Heads)
+	c.run(l, ReduceArguments[*Buffer]{X: x, Out: out, Step: c.step()})
+	c.reference = func() {
+		y := make([]float32, c.Tokens*r.Heads)
+		r.Twin(c.Tokens, x.Values(), y)
+		c.want(out, bound, y)
+	}
+	return c
+}
+
+func (r Reduce) softmaxCase(s Sizes) *Case {
+	c := newCase(s, caseTokens, 0)
+	l, _ := r.SoftmaxLaunch(c.Capacity)
+	x := c.random(F32, r.X.span(c.Tokens, r.Heads, r.N)).each(func(_ int, x float32) float32 { return 8 * x })
+	out := c.out(F32, c.Capacity*r.Heads*r.N)
+	c.run(l, SoftmaxArguments[*Buffer]{X: x, Y: out, Step: c.step()})
+	c.reference = func() {
+		y := make([]float32, c.Tokens*r.Heads*r.N)
+		r.SoftmaxTwin(c.Tokens, x.Values(), y)
+		c.want(out, Bounds{1e-6, sums(1)}, y)
+	}
+	return c
+}
+
+// gathered is the number of rows of a table that a self-test has numbers in; the others are zeros.
+const gathered = 4
+
+func (g Gather) newCase(s Sizes) *Case {
+	c := newCase(s, caseTokens, 0)
+	l, _ := g.Launch(c.Capacity)
+	few := g
+	few.Rows = min(g.Rows, gathered)
+	first := g.Rows - few.Rows // the last rows of all have numbers
+	table := c.sparse(g.Table, []int{first}, g.Rows, few.Rows*g.N, g.N)
+	index, indexed := make([]int64, c.Tokens*g.Each), make([]float32, c.Tokens*g.Each)
+	for i := range index {
+		at := i % few.Rows
+		n := first + at
+		if i%2 == 1 {
+			n -= g.Rows // from the end
+		}
+		if c.Whole && i == 2 {
+			at, n = few.Rows-1, g.Rows+100 // which stands for the last
+		}
+		index[i], indexed[i] = int64(at), float32(n)
+	}
+	out := c.out(g.Out, c.Capacity*g.Each*g.N)
+	c.run(l, GatherRowsArguments[*Buffer]{Table: table, Index: c.given(g.Index, indexed...), Out: out, Step: c.step()})
+	c.reference = func() {
+		want := make([]float32, len(index)*g.N)
+		few.Twin(c.Tokens, table.Values(), index, want)
+		c.want(out, Bounds{}, want)
+	}
+	return c
+}
+
+// caseElements is the number of elements that a self-test of functions computes at most, whole threadgroups.
+const caseElements = 32 * 256
+
+// hasCase reports whether there is a case: of functions of floats over boxes of fixed dims.
+func (e Elementwise) hasCase() bool {
+	fixed := func(x Extent) bool { return x.Token == 0 && x.Position == 0 && x.Fixed >= 0 }
+	ok := len(e.In) > 0 && !slices.ContainsFunc(e.Box, func(x Extent) bool { return !fixed(x) })
+	for _, p := range append([]Place{e.Out}, e.In...) {
+		ok = ok && (p.DType == F32 || p.DType == BF16) && fixed(p.First) &&
+			!slices.ContainsFunc(p.Strides, func(x Extent) bool { return !fixed(x) })
+	}
+	return ok
+}
+
+// ofPositive are the functions that a case computes of positive numbers.
+var ofPositive = map[string]bool{"log": true, "sqrt": true, "rsqrt": true, "reciprocal": true, "power": true, "divide": true, "logaddexp": true}
+
+// span is the number of elements of a buffer up to the last one that a box of fixed dims has.
+func (p Place) span(box Box) int {
+	n := p.First.Fixed + 1
+	for i, s := range p.Strides {
+		n += (box[i].Fixed - 1) * s.Fixed
+	}
+	return n
+}
+
+func (e Elementwise) newCase(l Launch) *Case {
+	c := newCase(Sizes{}, 1, 0)
+	few, count := e, 1
+	few.Box = make(Box, len(e.Box))
+	for i := len(e.Box) - 1; i >= 0; i-- {
+		few.Box[i] = Fixed(min(e.Box[i].Fixed, ceil(caseElements, count))) // the first elements are in this corner
+		count *= e.Box[i].Fixed
+	}
+	count = min(count, caseElements)
+	l.Groups[0] = ceil(count, 256)
+	var a ElementwiseArguments[*Buffer]
+	operands := [...]**Buffer{&a.X0, &a.X1, &a.X2}
+	for i, p := range e.In {
+		*operands[i] = c.sparse(p.DType, []int{0}, 1, p.span(few.Box), p.span(e.Box)).each(func(_ int, x float32) float32 {
+			if ofPositive[e.Op] {
+				return 0.25 + float32(x*x)
+			}
+			return x
+		})
+	}
+	a.Out, a.Step = c.add(e.Out.DType, e.Out.span(e.Box), Zeros), c.step()
+	c.run(l, a)
+	c.reference = func() {
+		var in [][]float64
+		for i := range e.In {
+			in = append(in, widened((*operands[i]).Values()))
+		}
+		results := make([]float64, e.Out.span(few.Box)) // between them are zeros, as in the buffer
+		few.first(count, 1, 0, in, results)
+		values := make([]float32, len(results))
+		for i, v := range results {
+			values[i] = float32(v)
+		}
+		bound := sums(1)
+		if e.Out.DType == BF16 {
+			bound = roundedOnce
+		}
+		c.want(a.Out, Bounds{SelfTest: bound}, values)
+	}
+	return c
+}
+
+func widened(x []float32) []float64 {
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i] = float64(v)
+	}
+	return out
+}
+
+// Draw is what a token is chosen by. Key is that of the seed, for the reference implementation.
+type Draw struct {
+	Logits      []float32
+	Temperature float32
+	TopK, Seed  int64
+	TopP        float32
+	Key         [2]uint32
+}
+
+// Case is a use of the launches for a draw.
+func (s Sample) Case(d Draw) *Case {
+	c := newCase(Sizes{}, 1, 0)
+	part, collect, choose, _ := s.Launches()
+	parts, each := s.Parts()
+	long := func(n int64) *Buffer { return c.ints(int32(n), int32(n>>32)) }
+	seed := long(d.Seed)
+	if !s.Filters {
+		seed = c.ints(int32(d.Key[0]), int32(d.Key[1]))
+	}
+	token, next := c.out(I32, 1), c.out(I32, 1)
+	a := SampleChooseArguments[*Buffer]{
+		Logits: c.given(F32, d.Logits...), Temperature: c.given(F32, d.Temperature), TopK: long(d.TopK), TopP: c.given(F32, d.TopP), Seed: seed,
+		Tops: c.scratch(F32, parts), TopsAt: c.scratch(I32, parts), Values: c.scratch(F32, parts*each), Places: c.scratch(I32, parts*each),
+		Counts: c.scratch(I32, parts), Sums: c.scratch(I64, parts), Token: token, Next: next,
+	}
+	c.run(part, SamplePartArguments[*Buffer]{Logits: a.Logits, Temperature: a.Temperature, TopK: a.TopK, TopP: a.TopP, Seed: seed,
+		Tops: a.Tops, Places: a.TopsAt})
+	if s.Filters {
+		c.run(collect, SampleCollectArguments[*Buffer]{Logits: a.Logits, Temperature: a.Temperature, TopK: a.TopK, TopP: a.TopP, Tops: a.Tops,
+			Values: a.Values, Places: a.Places, Counts: a.Counts, Sums: a.Sums})
+	}
+	c.run(choose, a)
+	c.reference = func() {
+		want := []int32{int32(s.Twin(d.Logits, d.Temperature, d.TopK, d.TopP, d.Key))}
+		c.wantInts(token, want)
+		c.wantInts(next, want)
+	}
+	return c
+}
+
+func (s Sample) newCase(Sizes) *Case {
+	var c Case
+	logits := c.random(F32, s.Vocab).each(func(_ int, x float32) float32 { return 6 * x })
+	return s.Case(Draw{Logits: logits.Values(), Temperature: 0.8, TopK: 20, TopP: 0.9, Seed: 7, Key: [2]uint32{0, 7}})
+}
