@@ -9,40 +9,6 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels/kerneltest"
 )
 
-// context is a cache with random content in the slots of what the tokens see, and NaN in the others.
-type context struct {
-	kernels.Attention
-	tokens, position int
-	q, gate          []float32
-	k, v             []float32
-	keys, values     held
-}
-
-func newContext(a kernels.Attention, tokens, position int) *context {
-	r := seeded(uint64(position + 1))
-	c := &context{Attention: a, tokens: tokens, position: position, q: r.floats(tokens * a.Heads * a.D), gate: r.floats(tokens * max(a.Gates.Token, 1))}
-	fill := func() ([]float32, held) {
-		x := blank(a.KVHeads * a.Slots * a.D)
-		for p := max(0, position+tokens-a.Slots); p < position+tokens; p++ {
-			for h := range a.KVHeads {
-				copy(x[(h*a.Slots+p%a.Slots)*a.D:][:a.D], r.floats(a.D))
-			}
-		}
-		return x, hold(a.Cache, x)
-	}
-	c.k, c.keys = fill()
-	c.v, c.values = fill()
-	return c
-}
-
-func (c *context) want() []float32 {
-	out := blank(c.tokens * c.Heads * c.D)
-	c.Twin(c.tokens, c.position, c.q, c.k, c.v, c.gate, out)
-	return out
-}
-
-func (c *context) step() []int32 { return []int32{int32(c.tokens), int32(c.position)} }
-
 func TestAttention(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -68,17 +34,10 @@ func TestAttention(t *testing.T) {
 			if capacity > 1 {
 				capacity += 3
 			}
-			part, merge, blocks, err := c.Launches(capacity)
+			_, merge, _, err := c.Launches(capacity)
 			require.NoError(t, err)
 			for _, position := range c.positions {
-				x := newContext(c.Attention, c.tokens, position)
-				partial, ml := blank(capacity*c.Heads*blocks*c.D), blank(capacity*c.Heads*blocks*2)
-				kerneltest.Run(t, part, kernels.AttentionPartArguments[any]{Q: x.q, Keys: x.keys.bytes, Values: x.values.bytes, Part: partial, ML: ml, Step: x.step()})
-				out := blank(capacity * c.Heads * c.D)
-				kerneltest.Run(t, merge, kernels.AttentionMergeArguments[any]{Part: partial, ML: ml, Gate: x.gate, Out: out, Step: x.step()})
-				n := c.tokens * c.Heads * c.D
-				requireClose(t, x.want(), out[:n], 3e-6)
-				requireBlank(t, out[n:])
+				kerneltest.Check(t, merge.Case(kernels.Sizes{Whole: true, Tokens: c.tokens, Capacity: capacity, Position: position}))
 			}
 		})
 	}
@@ -110,12 +69,7 @@ func TestAttentionByTiles(t *testing.T) {
 				memory = kerneltest.CUDAMemory
 			}
 			for _, position := range c.positions {
-				x := newContext(c.Attention, c.tokens, position)
-				out := blank(capacity * c.Heads * c.D)
-				kerneltest.RunWithin(t, memory, l, kernels.AttentionChunkArguments[any]{Q: x.q, Keys: x.keys.bytes, Values: x.values.bytes, Gate: x.gate, Out: out, Step: x.step()})
-				n := c.tokens * c.Heads * c.D
-				requireClose(t, x.want(), out[:n], 1./128)
-				requireBlank(t, out[n:])
+				kerneltest.CheckWithin(t, memory, l.Case(kernels.Sizes{Whole: true, Tokens: c.tokens, Capacity: capacity, Position: position}))
 			}
 		})
 	}

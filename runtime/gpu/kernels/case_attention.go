@@ -93,6 +93,16 @@ func (w CacheWrite) newCase(s Sizes) *Case {
 	return c
 }
 
+// gates adds the gates of the tokens.
+func (a Attention) gates(c *Case) *Buffer {
+	return c.random(F32, a.Gates.span(c.Tokens, a.Heads, a.D)).each(func(i int, x float32) float32 {
+		if c.Whole && i%9 == 0 {
+			return float32(i%2*200 - 100) // e^-gate is infinite, or adds nothing to 1
+		}
+		return x
+	})
+}
+
 // context adds queries, keys, values and gates of the tokens, and gives what computes attention.
 func (a Attention) context(c *Case, used int) (of AttentionChunkArguments[*Buffer], want func() []float32) {
 	few := a
@@ -100,9 +110,12 @@ func (a Attention) context(c *Case, used int) (of AttentionChunkArguments[*Buffe
 	// Scores of a deviation of 1, as models have them: where one of them is 20, as many numbers of 1 make at a scale of 1,
 	// rounding a query to bf16 changes its probability by some percent, and no kernel is at fault.
 	size := float32(min(1, 1/(math.Abs(float64(a.Scale))*math.Sqrt(float64(a.D)))))
+	if c.Whole {
+		size = 1 // on the emulator it is the same whatever they are
+	}
 	of.Q = c.random(F32, c.Tokens*a.Heads*a.D).each(func(_ int, x float32) float32 { return x * size })
 	of.Keys, of.Values = c.cache(a.Cache, a.KVHeads, used, a.Slots, a.D), c.cache(a.Cache, a.KVHeads, used, a.Slots, a.D)
-	of.Gate, of.Out, of.Step = c.random(F32, a.Gates.span(c.Tokens, a.Heads, a.D)), c.out(F32, c.Capacity*a.Heads*a.D), c.step()
+	of.Gate, of.Out, of.Step = a.gates(c), c.out(F32, c.Capacity*a.Heads*a.D), c.step()
 	return of, func() []float32 {
 		out := make([]float32, c.Tokens*a.Heads*a.D)
 		few.Twin(c.Tokens, c.Position, of.Q.Values(), of.Keys.Values(), of.Values.Values(), of.Gate.Values(), out)
@@ -150,7 +163,7 @@ func (a AttentionStep) newCase(s Sizes) *Case {
 		Q: c.random(F32, r.Q.span(1, a.Heads, a.D)), K: c.random(F32, r.K.span(1, a.KVHeads, a.D)), V: c.random(F32, r.V.span(1, a.KVHeads, a.D)),
 		QWeight: c.random(r.Weight, a.D), KWeight: c.random(r.Weight, a.D), Angles: c.angles(r.Dims),
 		Keys: c.cache(a.Cache, a.KVHeads, used, a.Slots, a.D), Values: c.cache(a.Cache, a.KVHeads, used, a.Slots, a.D),
-		Part: c.scratch(F32, a.Heads*blocks*a.D), ML: c.scratch(F32, a.Heads*blocks*2), Gate: c.random(F32, a.Gates.span(1, a.Heads, a.D)),
+		Part: c.scratch(F32, a.Heads*blocks*a.D), ML: c.scratch(F32, a.Heads*blocks*2), Gate: a.gates(c),
 		Arrivals: c.add(U32, a.Heads, Zeros),
 	}
 	of.Arrivals.Scratch = true

@@ -64,15 +64,16 @@ func (d Delta) inputs(c *Case) (a DeltaStepArguments[*Buffer]) {
 		return c.random(F32, (max(1, c.Tokens)-1)*stride+n).each(f)
 	}
 	key := func(_ int, x float32) float32 { return x / float32(d.DK/8) }
-	gate := func(i int, x float32) float32 {
+	gate := func(_ int, x float32) float32 { return 0.5 + x/4 }
+	decay := func(i int, x float32) float32 {
 		if c.Whole && i == 0 {
 			return 0 // forgets all
 		}
-		return 0.5 + x/4
+		return gate(i, x)
 	}
 	a.Q, a.K = add(d.QToken, d.KHeads*d.DK, key), add(d.KToken, d.KHeads*d.DK, key)
 	a.V = add(d.VToken, d.Heads*d.DV, func(_ int, x float32) float32 { return x })
-	a.G, a.Beta = add(d.GToken, d.Heads, gate), add(d.BetaToken, d.Heads, gate)
+	a.G, a.Beta = add(d.GToken, d.Heads, decay), add(d.BetaToken, d.Heads, gate)
 	a.State, a.Next = c.state(d.State, d.Heads*d.DV*d.DK)
 	a.Reset, a.Y, a.Step = c.flag(), c.out(F32, c.Capacity*d.Heads*d.DV), c.step()
 	return a

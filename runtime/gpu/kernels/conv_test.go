@@ -30,34 +30,12 @@ func TestConv(t *testing.T) {
 				reset, many      bool
 				elsewhere        bool // the state after is written there
 			}{{1, 9, false, false, false}, {2, 0, true, false, false}, {3, 9, false, false, true}, {1, 0, true, false, true}, {1, 4, false, true, false}, {35, 7, false, true, false}, {2, 0, true, true, false}} {
-				r := seeded(uint64(run.tokens))
-				capacity := run.tokens + 20
-				x, w, state := r.floats(run.tokens*c.Token), r.floats(c.Channels*c.Taps), r.floats(c.Channels*c.Taps)
-				weight, got := hold(c.Weight, w), hold(c.State, state)
-				next := got
-				if run.elsewhere {
-					next = hold(c.State, blank(len(state)))
-				}
-				before := got.floats()
-				want, y := blank(capacity*c.Channels), blank(capacity*c.Channels)
-				c.Twin(run.tokens, run.position, x, w, run.reset, state, want)
-				step := []int32{int32(run.tokens), int32(run.position)}
+				l, err := c.StepLaunch()
 				if run.many {
-					outputs, last, err := c.Launches(capacity)
-					require.NoError(t, err)
-					kerneltest.Run(t, outputs, kernels.ConvTokensArguments[any]{X: x, W: weight.bytes, Reset: flag(run.reset), State: got.bytes, Y: y, Step: step})
-					kerneltest.Run(t, last, kernels.ConvStateArguments[any]{X: x, Reset: flag(run.reset), State: got.bytes, Step: step})
-				} else {
-					l, err := c.StepLaunch()
-					require.NoError(t, err)
-					kerneltest.Run(t, l, kernels.ConvStepArguments[any]{X: x, W: weight.bytes, Reset: flag(run.reset), State: got.bytes, Y: y, Next: next.bytes, Step: step})
+					_, l, err = c.Launches(run.tokens + 20)
 				}
-				requireClose(t, want[:run.tokens*c.Channels], y[:run.tokens*c.Channels], 1e-6)
-				requireBlank(t, y[run.tokens*c.Channels:])
-				require.Equal(t, state, next.floats())
-				if run.elsewhere {
-					require.Equal(t, before, got.floats())
-				}
+				require.NoError(t, err)
+				kerneltest.Check(t, l.Case(kernels.Sizes{Whole: true, Tokens: run.tokens, Capacity: run.tokens + 20, Position: run.position, Reset: run.reset, Elsewhere: run.elsewhere}))
 			}
 		})
 	}

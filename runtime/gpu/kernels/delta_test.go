@@ -45,27 +45,7 @@ func TestDeltaStep(t *testing.T) {
 				tokens, position int
 				reset, elsewhere bool // the state after is written there
 			}{{1, 5, false, false}, {3, 0, true, false}, {2, 5, false, true}, {1, 0, true, true}} {
-				r, in := seeded(9), newDeltaInput(d, run.tokens)
-				qWeight, kWeight := r.floats(d.DK), r.floats(d.DK)
-				for i := range kWeight {
-					kWeight[i] /= float32(math.Sqrt(float64(d.DK))) // keys of length about 1
-				}
-				heldQ, heldK := hold(d.Norm, qWeight), hold(d.Norm, kWeight)
-				bias, rate, state := r.floats(d.Heads), r.uniform(d.Heads, -2, -0.1), r.floats(d.Heads*d.DV*d.DK)
-				got := hold(d.State, state)
-				next, before := got, got.floats()
-				if run.elsewhere {
-					next = hold(d.State, blank(len(state)))
-				}
-				want, y := blank(run.tokens*d.Heads*d.DV), blank(run.tokens*d.Heads*d.DV)
-				d.Twin(run.tokens, run.position, in.q, in.k, in.v, in.g, in.beta, qWeight, kWeight, bias, rate, run.reset, state, want)
-				kerneltest.Run(t, l, kernels.DeltaStepArguments[any]{Q: in.q, K: in.k, V: in.v, G: in.g, Beta: in.beta, QWeight: heldQ.bytes, KWeight: heldK.bytes, Bias: bias, Rate: rate,
-					Reset: flag(run.reset), State: got.bytes, Y: y, Next: next.bytes, Step: []int32{int32(run.tokens), int32(run.position)}})
-				requireClose(t, want, y, 2e-6)
-				requireClose(t, state, next.floats(), next.within(2e-6))
-				if run.elsewhere {
-					require.Equal(t, before, got.floats())
-				}
+				kerneltest.Check(t, l.Case(kernels.Sizes{Whole: true, Tokens: run.tokens, Position: run.position, Reset: run.reset, Elsewhere: run.elsewhere}))
 			}
 		})
 	}
@@ -76,22 +56,7 @@ func TestDeltaGates(t *testing.T) {
 	d := kernels.Delta{DK: 32, DV: 4, KHeads: 1, Heads: 7, GToken: 20, BetaToken: 30, State: kernels.F32, Gates: kernels.BF16}
 	l, err := d.GatesLaunch(12)
 	require.NoError(t, err)
-	const tokens = 10
-	r := seeded(4)
-	x, b, bias, rate := r.uniform(tokens*d.GToken, -30, 30), r.floats(tokens*d.BetaToken), r.floats(d.Heads), r.uniform(d.Heads, -16, 0)
-	heldBias, heldRate := hold(d.Gates, bias), hold(d.Gates, rate)
-	decay, beta := blank(12*d.Heads), blank(12*d.Heads)
-	kerneltest.Run(t, l, kernels.DeltaGatesArguments[any]{X: x, B: b, Bias: heldBias.bytes, Rate: heldRate.bytes, Decay: decay, Beta: beta, Step: []int32{tokens, 0}})
-	wantDecay, wantBeta := blank(tokens*d.Heads), blank(tokens*d.Heads)
-	for i := range wantDecay {
-		token, h := i/d.Heads, i%d.Heads
-		wantDecay[i] = d.DecayTwin(x[token*d.GToken+h], bias[h], rate[h])
-		wantBeta[i] = float32(1 / (1 + math.Exp(-float64(b[token*d.BetaToken+h]))))
-	}
-	requireClose(t, wantDecay, decay[:len(wantDecay)], 2e-6)
-	requireClose(t, wantBeta, beta[:len(wantBeta)], 1e-6)
-	requireBlank(t, decay[len(wantDecay):])
-	requireBlank(t, beta[len(wantBeta):])
+	kerneltest.Check(t, l.Case(kernels.Sizes{Whole: true, Tokens: 10, Capacity: 12}))
 }
 
 // TestDeltaChunks: chunks give what the rule gives token by token.
@@ -120,24 +85,9 @@ func TestDeltaChunks(t *testing.T) {
 				tokens, position int
 				reset            bool
 			}{{1, 3, false}, {77, 5, false}, {64, 0, true}, {0, 0, true}} {
-				const capacity = 100
-				solve, scan, err := d.Launches(capacity)
+				_, scan, err := d.Launches(100)
 				require.NoError(t, err)
-				r, in := seeded(9), newDeltaInput(d, max(1, run.tokens))
-				state := r.floats(d.Heads * d.DV * d.DK)
-				got := hold(d.State, state)
-				length := max(d.Length, 32)
-				chunks := (capacity + length - 1) / length
-				sums, w, u := blank(capacity*d.Heads), blank(capacity*d.Heads*d.DK), blank(capacity*d.Heads*d.DV)
-				m := blank(chunks * d.Heads * length * length)
-				want, y := blank(run.tokens*d.Heads*d.DV), blank(capacity*d.Heads*d.DV)
-				d.Twin(run.tokens, run.position, in.q, in.k, in.v, in.g, in.beta, nil, nil, nil, nil, run.reset, state, want)
-				step := []int32{int32(run.tokens), int32(run.position)}
-				kerneltest.Run(t, solve, kernels.DeltaSolveArguments[any]{Q: in.q, K: in.k, V: in.v, G: in.g, Beta: in.beta, Sums: sums, W: w, U: u, M: m, Step: step})
-				kerneltest.Run(t, scan, kernels.DeltaScanArguments[any]{Q: in.q, K: in.k, Sums: sums, W: w, U: u, M: m, Reset: flag(run.reset), State: got.bytes, Y: y, Step: step})
-				requireClose(t, want, y[:len(want)], 1e-5)
-				requireBlank(t, y[len(want):])
-				requireClose(t, state, got.floats(), got.within(1e-5))
+				kerneltest.Check(t, scan.Case(kernels.Sizes{Whole: true, Tokens: run.tokens, Capacity: 100, Position: run.position, Reset: run.reset}))
 			}
 		})
 	}

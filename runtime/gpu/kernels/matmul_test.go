@@ -2,7 +2,6 @@ package kernels_test
 
 import (
 	"fmt"
-	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,19 +9,6 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 	"github.com/etc-ml/etc/runtime/gpu/kernels/kerneltest"
 )
-
-// rounded are numbers as a tiled product takes them: as numbers, and as the kernel reads them.
-func rounded(x []float32, exact bool) ([]float32, any) {
-	if exact {
-		return x, x
-	}
-	out, half := make([]float32, len(x)), make([]uint16, len(x))
-	for i, v := range x {
-		half[i] = uint16(bf16(v))
-		out[i] = math.Float32frombits(uint32(half[i]) << 16)
-	}
-	return out, half
-}
 
 // matmulBound is what results may be off: codes of 4 bits are rounded once by CUDA and the twin, twice by others.
 func matmulBound(exact bool) float64 {
@@ -55,16 +41,9 @@ func TestMatMul(t *testing.T) {
 		t.Run(fmt.Sprintf("%d %s exact=%v", i, c.m.Format, c.m.Exact), func(t *testing.T) {
 			oneOfThree(t)
 			t.Parallel()
-			r := seeded(uint64(i))
-			m := c.m
-			l, err := m.Launch(c.tile, c.tokens+c.tile.BM) // a block of rows does nothing
+			l, err := c.m.Launch(c.tile, c.tokens+c.tile.BM) // a block of rows does nothing
 			require.NoError(t, err)
-			w := r.weight(m.Format, m.N, m.K)
-			x, xs := rounded(r.floats(c.tokens*m.K), m.Exact)
-			extra, got, want := r.floats(c.tokens*m.N), blank(c.tokens*m.N), blank(c.tokens*m.N)
-			kerneltest.RunWithin(t, max(m.Memory(c.tile), kerneltest.MetalMemory), l, kernels.MatMulArguments[any]{W: w.arguments(), X: xs, Extra: extra, Y: got, Step: []int32{int32(c.tokens), 0}})
-			m.Twin(&w.Weight, x, extra, want)
-			requireClose(t, want, got, matmulBound(m.Exact))
+			kerneltest.CheckWithin(t, max(c.m.Memory(c.tile), kerneltest.MetalMemory), l.Case(kernels.Sizes{Whole: true, Tokens: c.tokens}))
 		})
 	}
 }
@@ -80,25 +59,9 @@ func TestMatMulGLU(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
-			const tokens = 19
-			r, m := seeded(uint64(i)), c.m
-			l, err := m.Launch(c.tile, tokens)
+			l, err := c.m.Launch(c.tile, 19)
 			require.NoError(t, err)
-			gate, up := r.weight(m.Format, m.N, m.K), r.weight(m.Format, m.N, m.K)
-			x, xs := rounded(r.floats(tokens*m.K), m.Exact)
-			want, got, half := blank(tokens*m.N), blank(tokens*m.N), make([]uint16, tokens*m.N)
-			y := any(got)
-			if m.Half {
-				y = half
-			}
-			kerneltest.Run(t, l, kernels.MatMulGLUArguments[any]{W0: gate.arguments(), W1: up.arguments(), X: xs, Y: y, Step: []int32{tokens, 0}})
-			if m.Half {
-				for i, v := range half {
-					got[i] = math.Float32frombits(uint32(v) << 16)
-				}
-			}
-			m.Twin(&gate.Weight, &up.Weight, x, want)
-			requireClose(t, want, got, 2*matmulBound(m.Exact))
+			kerneltest.Check(t, l.Case(kernels.Sizes{Whole: true, Tokens: 19}))
 		})
 	}
 }
@@ -108,24 +71,9 @@ func TestPrepare(t *testing.T) {
 	for _, p := range []kernels.Prepare{{K: 264}, {K: 264, Norm: kernels.NormBF16, Eps: 1e-3}, {K: 96, Norm: kernels.NormF32, Exact: true}, {K: 96, Norm: kernels.NormPlain, Exact: true}} {
 		t.Run(fmt.Sprintf("%+v", p), func(t *testing.T) {
 			t.Parallel()
-			const tokens = 3
-			r := seeded(9)
-			l, err := p.Launch(tokens + 1)
+			l, err := p.Launch(4)
 			require.NoError(t, err)
-			x := r.floats(tokens * p.K)
-			norm, norms := r.norm(p.Norm, p.K)
-			want, got, half := blank(tokens*p.K), blank(tokens*p.K), make([]uint16, tokens*p.K)
-			p.Twin(x, norm, want)
-			if p.Exact {
-				kerneltest.Run(t, l, kernels.MatMulPrepareArguments[any]{X: x, Norm: norms, Y: got, Step: []int32{tokens, 0}})
-				requireClose(t, want, got, 1e-6)
-				return
-			}
-			kerneltest.Run(t, l, kernels.MatMulPrepareArguments[any]{X: x, Norm: norms, Y: half, Step: []int32{tokens, 0}})
-			for i, v := range half {
-				got[i] = math.Float32frombits(uint32(v) << 16)
-			}
-			requireClose(t, want, got, 4e-3)
+			kerneltest.Check(t, l.Case(kernels.Sizes{Whole: true, Tokens: 3, Capacity: 4}))
 		})
 	}
 }

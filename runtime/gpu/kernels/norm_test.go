@@ -25,33 +25,9 @@ func TestNorm(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			oneOfThree(t)
 			t.Parallel()
-			r := seeded(uint64(n.N))
-			const capacity, tokens = 4, 3
-			l, err := n.Launch(capacity)
+			l, err := n.Launch(4)
 			require.NoError(t, err)
-			rows := n.X
-			if rows == (kernels.Rows{}) {
-				rows = kernels.Rows{Token: n.Heads * n.N, Row: n.N}
-			}
-			x, residual := r.floats(tokens*rows.Token), r.floats(tokens*n.Heads*n.N)
-			pre, weight, scale, gate := r.floats(n.N), r.floats(n.N), []float32{0.75}, r.floats(tokens*max(n.Gates.Token, 1))
-			heldPre, heldWeight := hold(n.Pre, pre), hold(n.Weight, weight)
-			out, sum := blank(capacity*n.Heads*n.N), blank(capacity*n.Heads*n.N)
-			wantOut, wantSum := blank(len(out)), blank(len(sum))
-			n.Twin(tokens, x, pre, residual, scale[0], weight, gate, wantSum, wantOut)
-			kerneltest.Run(t, l, kernels.NormArguments[any]{X: x, Pre: heldPre.bytes, Residual: residual, Scale: hold(n.Scale, scale).bytes, Weight: heldWeight.bytes, Gate: gate,
-				Sum: sum, Out: out, Step: []int32{tokens, 5}})
-			written := tokens * n.Heads * n.N
-			if n.Sum {
-				requireClose(t, wantSum[:written], sum[:written], 1e-6)
-			} else {
-				requireBlank(t, sum)
-			}
-			if n.SumOnly {
-				written = 0
-			}
-			requireClose(t, wantOut[:written], out[:written], 2e-6)
-			requireBlank(t, out[written:])
+			kerneltest.Check(t, l.Case(kernels.Sizes{Whole: true, Tokens: 3, Capacity: 4, Position: 5}))
 		})
 	}
 }

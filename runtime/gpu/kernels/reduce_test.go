@@ -20,27 +20,9 @@ func TestReduce(t *testing.T) {
 		t.Run(fmt.Sprint(r.Kind), func(t *testing.T) {
 			oneOfThree(t)
 			t.Parallel()
-			const capacity, tokens = 5, 4
-			rnd := seeded(uint64(r.N))
-			x, want := rnd.floats(tokens*max(r.X.Token, r.Heads*r.N)), blank(tokens*r.Heads)
-			for i := range x {
-				x[i] = float32(int(x[i] * 8)) // many that are equal
-			}
-			l, err := r.Launch(capacity)
+			l, err := r.Launch(5)
 			require.NoError(t, err)
-			r.Twin(tokens, x, want)
-			if r.Kind < kernels.ArgMaxOf {
-				out := blank(capacity * r.Heads)
-				kerneltest.Run(t, l, kernels.ReduceArguments[any]{X: x, Out: out, Step: []int32{tokens, 0}})
-				requireClose(t, want, out[:len(want)], 1e-6)
-				requireBlank(t, out[len(want):])
-				return
-			}
-			out := make([]int32, capacity*r.Heads)
-			kerneltest.Run(t, l, kernels.ReduceArguments[any]{X: x, Out: out, Step: []int32{tokens, 0}})
-			for i, at := range want {
-				require.Equal(t, int32(at), out[i])
-			}
+			kerneltest.Check(t, l.Case(kernels.Sizes{Whole: true, Tokens: 4, Capacity: 5}))
 		})
 	}
 }
@@ -88,14 +70,9 @@ func TestReduceNaN(t *testing.T) {
 func TestSoftmax(t *testing.T) {
 	t.Parallel()
 	for _, r := range []kernels.Reduce{{N: 8, Heads: 2}, {N: 700, Heads: 1, X: kernels.Rows{Token: 800, Row: 800}}} {
-		const capacity, tokens = 3, 2
-		x, want, y := seeded(8).uniform(tokens*max(r.X.Token, r.Heads*r.N), -20, 20), blank(tokens*r.Heads*r.N), blank(capacity*r.Heads*r.N)
-		l, err := r.SoftmaxLaunch(capacity)
+		l, err := r.SoftmaxLaunch(3)
 		require.NoError(t, err)
-		r.SoftmaxTwin(tokens, x, want)
-		kerneltest.Run(t, l, kernels.SoftmaxArguments[any]{X: x, Y: y, Step: []int32{tokens, 0}})
-		requireClose(t, want, y[:len(want)], 1e-6)
-		requireBlank(t, y[len(want):])
+		kerneltest.Check(t, l.Case(kernels.Sizes{Whole: true, Tokens: 2, Capacity: 3}))
 	}
 	_, err := kernels.Reduce{N: 0, Heads: 1}.SoftmaxLaunch(1)
 	require.EqualError(t, err, "softmax of 1 rows of 0 numbers, of kind 0")
@@ -107,21 +84,9 @@ func TestGather(t *testing.T) {
 		{N: 30, Rows: 9, Each: 2, Table: kernels.BF16, Out: kernels.F32, Index: kernels.I64},
 		{N: 300, Rows: 4, Each: 1, Table: kernels.F32, Out: kernels.BF16, Index: kernels.I32},
 	} {
-		const tokens = 3
-		r := seeded(1)
-		table := r.floats(g.Rows * g.N)
-		heldTable, out := hold(g.Table, table), hold(g.Out, make([]float32, tokens*g.Each*g.N))
-		index := []int64{2, 0, -1, 3, 100, 1}[:tokens*g.Each]
-		numbers := any(index)
-		if g.Index == kernels.I32 {
-			numbers = []int32{2, 0, -1}
-		}
-		want := make([]float32, tokens*g.Each*g.N)
-		l, err := g.Launch(tokens)
+		l, err := g.Launch(3)
 		require.NoError(t, err)
-		g.Twin(tokens, table, index, want)
-		kerneltest.Run(t, l, kernels.GatherRowsArguments[any]{Table: heldTable.bytes, Index: numbers, Out: out.bytes, Step: []int32{tokens, 0}})
-		require.Equal(t, want, out.floats())
+		kerneltest.Check(t, l.Case(kernels.Sizes{Whole: true, Tokens: 3}))
 	}
 	for want, g := range map[string]kernels.Gather{
 		"gather of rows of a table f32[2, 4] as f32 by bool numbers": {N: 4, Rows: 2, Each: 1, Table: kernels.F32, Out: kernels.F32, Index: kernels.Bool},

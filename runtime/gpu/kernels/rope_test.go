@@ -21,43 +21,13 @@ func TestRope(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const capacity, tokens, position = 5, 4, 20
-			rnd := seeded(7)
-			angles := kernels.RopeAngles{Dims: r.Dims, Scale: 0.5}
-			inverse := rnd.uniform(r.Dims/2, 0, 1)
-			inverse[r.Dims/2-1] = 0
-			table, wantTable := blank(capacity*r.Dims), blank(capacity*r.Dims)
-			l, err := angles.Launch(capacity)
+			sizes := kernels.Sizes{Whole: true, Tokens: 4, Capacity: 5, Position: 20}
+			l, err := kernels.RopeAngles{Dims: r.Dims, Scale: 0.5}.Launch(5)
 			require.NoError(t, err)
-			angles.Twin(tokens, position, inverse, wantTable)
-			step := []int32{tokens, position}
-			kerneltest.Run(t, l, kernels.RopeAnglesArguments[any]{Inverse: inverse, Angles: table, Step: step})
-			requireClose(t, wantTable[:tokens*r.Dims], table[:tokens*r.Dims], 1e-6)
-			requireBlank(t, table[tokens*r.Dims:])
-
-			rows := func(r kernels.Rows, heads, d int) []float32 {
-				if r.Token == 0 {
-					r.Token = heads * d
-				}
-				return rnd.floats(tokens * r.Token)
-			}
-			q, k, v := rows(r.Q, r.QHeads, r.D), rows(r.K, r.KVHeads, r.D), rows(r.V, r.KVHeads, r.D)
-			qWeight, kWeight := rnd.floats(r.D), rnd.floats(r.D)
-			heldQ, heldK := hold(r.Weight, qWeight), hold(r.Weight, kWeight)
-			cache := rnd.floats(r.KVHeads * r.Slots * r.D)
-			kCache, vCache := hold(r.Cache, cache), hold(r.Cache, cache)
-			out, want := blank(capacity*r.QHeads*r.D), blank(capacity*r.QHeads*r.D)
-			wantK, wantV := append([]float32(nil), cache...), append([]float32(nil), cache...)
-			if l, err = r.Launch(capacity); err != nil {
-				t.Fatal(err)
-			}
-			r.Twin(tokens, position, q, k, v, qWeight, kWeight, table, want, wantK, wantV)
-			kerneltest.Run(t, l, kernels.RopeArguments[any]{Q: q, K: k, V: v, QWeight: heldQ.bytes, KWeight: heldK.bytes, Angles: table,
-				QOut: out, KCache: kCache.bytes, VCache: vCache.bytes, Step: step})
-			requireClose(t, want[:tokens*r.QHeads*r.D], out[:tokens*r.QHeads*r.D], 2e-6)
-			requireBlank(t, out[tokens*r.QHeads*r.D:])
-			requireClose(t, wantK, kCache.floats(), kCache.within(2e-6))
-			requireClose(t, wantV, vCache.floats(), vCache.within(2e-6))
+			kerneltest.Check(t, l.Case(sizes))
+			l, err = r.Launch(5)
+			require.NoError(t, err)
+			kerneltest.Check(t, l.Case(sizes))
 		})
 	}
 }
@@ -70,15 +40,9 @@ func TestCacheWrite(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const tokens, position = 4, 5
-			r := seeded(3)
-			l, err := c.Launch(tokens + 1)
+			l, err := c.Launch(5)
 			require.NoError(t, err)
-			x, cache := r.floats(tokens*max(c.X.Token, c.Heads*c.D)), r.floats(c.Heads*c.Slots*c.D)
-			got, want := hold(c.Cache, cache), append([]float32(nil), cache...)
-			c.Twin(tokens, position, x, want)
-			kerneltest.Run(t, l, kernels.CacheWriteArguments[any]{X: x, Cache: got.bytes, Step: []int32{tokens, position}})
-			require.Equal(t, want, got.floats())
+			kerneltest.Check(t, l.Case(kernels.Sizes{Whole: true, Tokens: 4, Capacity: 5, Position: 5}))
 		})
 	}
 }

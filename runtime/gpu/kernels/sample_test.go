@@ -1,7 +1,6 @@
 package kernels_test
 
 import (
-	"fmt"
 	"math"
 	"testing"
 
@@ -13,26 +12,6 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 	"github.com/etc-ml/etc/runtime/gpu/kernels/kerneltest"
 )
-
-// draw runs the launches of a sampler.
-func draw(t *testing.T, s kernels.Sample, logits []float32, temperature float32, topK int64, topP float32, seed any) int {
-	t.Helper()
-	part, collect, choose, err := s.Launches()
-	require.NoError(t, err)
-	parts, each := s.Parts()
-	temperatures, ks, ps := []float32{temperature}, []int64{topK}, []float32{topP}
-	tops, at, token, next := blank(parts), make([]int32, parts), []int32{-1}, []int32{-1}
-	values, places, counts, sums := blank(parts*each), make([]int32, parts*each), make([]int32, parts), make([]int64, parts)
-	kerneltest.Run(t, part, kernels.SamplePartArguments[any]{Logits: logits, Temperature: temperatures, TopK: ks, TopP: ps, Seed: seed, Tops: tops, Places: at})
-	if s.Filters {
-		kerneltest.Run(t, collect, kernels.SampleCollectArguments[any]{Logits: logits, Temperature: temperatures, TopK: ks, TopP: ps, Tops: tops,
-			Values: values, Places: places, Counts: counts, Sums: sums})
-	}
-	kerneltest.Run(t, choose, kernels.SampleChooseArguments[any]{Logits: logits, Temperature: temperatures, TopK: ks, TopP: ps, Seed: seed, Tops: tops, TopsAt: at,
-		Values: values, Places: places, Counts: counts, Sums: sums, Token: token, Next: next})
-	require.Equal(t, token, next)
-	return int(token[0])
-}
 
 // reference is the token that the graph's sample chooses.
 func reference(t *testing.T, logits []float32, temperature float32, topK int64, topP float32, seed int64) int {
@@ -95,8 +74,9 @@ func TestSample(t *testing.T) {
 			for i, r := range c.runs {
 				seed := int64(i) - 2
 				want := reference(t, c.logits, r.temperature, r.topK, r.topP, seed)
-				require.Equal(t, want, s.Twin(c.logits, r.temperature, r.topK, r.topP, numeric.Key(uint64(int32(seed)))), "twin, %+v", r)
-				require.Equal(t, want, draw(t, s, c.logits, r.temperature, r.topK, r.topP, []int64{seed}), "%+v", r)
+				d := kernels.Draw{Logits: c.logits, Temperature: r.temperature, TopK: r.topK, TopP: r.topP, Seed: seed, Key: numeric.Key(uint64(int32(seed)))}
+				require.Equal(t, want, s.Twin(d.Logits, d.Temperature, d.TopK, d.TopP, d.Key), "%+v", r)
+				kerneltest.Check(t, s.Case(d))
 			}
 		})
 	}
@@ -112,8 +92,7 @@ func TestSampleKinds(t *testing.T) {
 	logits[3] = float32(math.NaN())
 	for i, s := range []kernels.Sample{{Vocab: len(logits), Greedy: true}, {Vocab: len(logits)}} {
 		for _, temperature := range []float32{0, 1.5} {
-			key := []uint32{7, uint32(i)}
-			require.Equal(t, s.Twin(logits, temperature, 0, 1, [2]uint32(key)), draw(t, s, logits, temperature, 0, 1, key), fmt.Sprint(s, temperature))
+			kerneltest.Check(t, s.Case(kernels.Draw{Logits: logits, Temperature: temperature, TopP: 1, Key: [2]uint32{7, uint32(i)}}))
 		}
 	}
 	_, _, _, err := kernels.Sample{Vocab: 0}.Launches()
