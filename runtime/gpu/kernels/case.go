@@ -47,12 +47,13 @@ type CaseLaunch struct {
 // Content says what a buffer holds before the first launch.
 type Content int
 
-// A buffer holds zeros; or bytes of 0xff, which are NaN or -1, so that it shows what is written; or random numbers, or
-// such that the case gives; or what makes up a weight.
+// A buffer holds zeros; or bytes of 0xff, which are NaN or -1, so that it shows what is written; or random numbers, which
+// may be a state or a cache; or such that the case gives; or what makes up a weight.
 const (
 	Zeros Content = iota
 	Blank
 	Random
+	Kept
 	Given
 	Codes
 	Scales
@@ -310,6 +311,7 @@ func (c *Case) scratch(d DType, n int) *Buffer {
 // state adds a state of n random numbers, and the buffer of what is after it.
 func (c *Case) state(d DType, n int) (before, after *Buffer) {
 	before = c.random(d, n)
+	before.Content = Kept
 	if after = before; c.Elsewhere {
 		after = c.out(d, n)
 	}

@@ -48,7 +48,7 @@ func inSlots(s Sizes, tokens, position, slots int) (c *Case, used int) {
 // cache, and zeros in a large one.
 func (c *Case) cache(d DType, heads, used, slots, width int) *Buffer {
 	b := c.spread(d, heads, used*width, slots*width)
-	b.rest = 0xff
+	b.rest, b.Content = 0xff, Kept
 	return b
 }
 

@@ -9,6 +9,7 @@ func (c Conv) add(to *Case, all, tokens int) (a ConvStepArguments[*Buffer]) {
 	if a.State = to.spread(c.State, c.Taps, c.Channels, all); c.ChannelFirst {
 		a.State.starts, a.State.width = []int{0}, c.Channels*c.Taps
 	}
+	a.State.Content = Kept
 	a.Reset, a.Y = to.flag(), to.out(F32, tokens*all)
 	if a.Next = a.State; to.Elsewhere {
 		a.Next = to.out(c.State, all*c.Taps)

@@ -17,66 +17,56 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-// content says what a buffer holds before the measurement.
-type content int
-
-const (
-	zeros   content = iota
-	codes           // random words, of which there are as many as rotate
-	scales          // bf16 around 0.01, which rotate
-	values          // f32 of a normal distribution
-	halves          // the same in bf16
-	numbers         // i32 as given
-)
-
-// memory is a buffer of a case.
-type memory struct {
-	content content
-	bytes   int
-	ints    []int32
-}
-
-// arguments are the buffers of a kernel.
-type arguments = kernels.Arguments[*memory]
-
-// variant is a tuning.
+// variant is a tuning: a launch, whose Case has it.
 type variant struct {
 	label   string
 	launch  kernels.Launch
-	product *device.Product // cuBLAS instead of the launch
-	of      []*memory       // which that takes
+	product *device.Product                         // cuBLAS instead of the launch, on the vectors and results of the first variant
+	of      func([]*kernels.Buffer) *kernels.Buffer // the vectors among what that takes
 }
 
 // testCase is a kernel at a shape. The first variant is the default.
 type testCase struct {
-	name      string
-	arguments arguments
-	result    *memory // the buffer with the results
-	half      bool
-	flops     float64
-	bytes     float64
-	variants  func(m kernels.Machine) ([]variant, error)
+	name     string
+	sizes    kernels.Sizes
+	flops    float64
+	bytes    float64
+	variants func(m kernels.Machine) ([]variant, error)
 }
 
-// buffers are what a variant takes, in its order.
-func (c testCase) buffers(v variant) []*memory {
-	if v.product != nil {
-		return v.of
-	}
-	list, _ := kernels.List(v.launch, c.arguments)
-	return list
+// use is the case of a variant, and the launch in it that is measured.
+type use struct {
+	*kernels.Case
+	launch kernels.CaseLaunch
+	before []kernels.CaseLaunch // whose results it reads
 }
 
-// memory is what variants take in all.
-func (c testCase) memory(variants []variant) (all []*memory) {
-	for _, v := range variants {
-		for _, m := range c.buffers(v) {
-			if !slices.Contains(all, m) {
-				all = append(all, m)
-			}
+// use makes the case of a variant, whole.
+func (c testCase) use(v variant) (u use) {
+	c.sizes.Whole = true
+	u.Case = v.launch.Case(c.sizes)
+	for i, l := range u.Launches {
+		if l.Key() == v.launch.Key() {
+			u.launch, u.before = l, u.Launches[:i]
+			return u
 		}
 	}
-	return all
+	panic(fmt.Sprintf("bench: the case of %s has not its launch", v.launch.Key()))
+}
+
+// result is the buffer with the results: the last one of them that nothing else reads.
+func (u use) result() (out *kernels.Buffer) {
+	for i, b := range u.launch.Buffers {
+		if u.launch.Written[i] && (out == nil || b.Content == kernels.Blank && (!b.Scratch || out.Scratch)) {
+			out = b
+		}
+	}
+	return out
+}
+
+// rotates reports whether there are several of a buffer, so that what a dispatch reads is in no cache.
+func rotates(b *kernels.Buffer) bool {
+	return b.Content == kernels.Codes || b.Content == kernels.Scales || b.Content == kernels.Kept
 }
 
 // measurement is what came of a variant.
@@ -97,140 +87,139 @@ func (c testCase) measure(w io.Writer, d device.Device, o options) error {
 	if first := variants[0].label; !o.all {
 		variants = slices.DeleteFunc(variants, func(v variant) bool { return v.label != first && v.product == nil })
 	}
-	rotating, list := 0, c.memory(variants)
-	for _, m := range list {
-		if m.content == codes || m.content == scales {
-			rotating += m.bytes
-		}
-	}
-	copies := min(max(1, (o.rotate+rotating-1)/max(rotating, 1)), o.dispatches)
-	buffers, err := allocate(d, list, copies)
-	defer func() {
-		for _, b := range buffers {
-			for _, x := range b {
-				x.Close()
-			}
-		}
-	}()
-	if err != nil {
-		return err
-	}
+	first := c.use(variants[0])
+	m := memory{device: d, copies: first.copies(o), buffers: map[*kernels.Buffer][]device.Buffer{}}
+	defer m.close()
 	var results []measurement
 	var want []float64
 	compiled := compileAll(d, variants)
 	for i, v := range variants {
-		m, got := c.try(d, v, compiled[i], buffers, copies, o)
+		r, got := c.try(&m, v, compiled[i], first, o)
 		compiled[i].close()
-		if m.err == nil && want == nil {
+		if r.err == nil && want == nil {
 			want = got
 		}
-		m.diff = difference(want, got)
-		results = append(results, m)
+		r.diff = difference(want, got)
+		results = append(results, r)
 	}
 	c.print(w, results, o.top)
 	return nil
 }
 
-// allocate makes buffers, those that rotate copies times.
-func allocate(d device.Device, list []*memory, copies int) (map[*memory][]device.Buffer, error) {
+// copies is how many there must be of what rotates.
+func (u use) copies(o options) int {
+	rotating := 0
+	for _, b := range u.launch.Buffers {
+		if rotates(b) {
+			rotating += b.Size
+		}
+	}
+	return min(max(1, (o.rotate+rotating-1)/max(rotating, 1)), o.dispatches)
+}
+
+// memory are the device's buffers of a variant's case.
+type memory struct {
+	device  device.Device
+	copies  int
+	buffers map[*kernels.Buffer][]device.Buffer
+}
+
+func (m *memory) close() {
+	for _, list := range m.buffers {
+		for _, b := range list {
+			b.Close()
+		}
+	}
+	clear(m.buffers)
+}
+
+// hold makes the buffers of a case, those that rotate several times, in place of the case before.
+func (m *memory) hold(c *kernels.Case, more ...*kernels.Buffer) error {
 	r := rand.New(rand.NewPCG(1, 2))
-	out := map[*memory][]device.Buffer{}
-	for _, m := range list {
+	m.close()
+	for _, b := range append(slices.Clip(c.Buffers), more...) {
 		n := 1
-		if m.content == codes || m.content == scales {
-			n = copies
+		if rotates(b) {
+			n = m.copies
 		}
 		for range n {
-			b, err := d.NewBuffer(m.bytes)
+			x, err := m.device.NewBuffer(b.Size)
 			if err != nil {
-				return out, err
+				return err
 			}
-			out[m] = append(out[m], b)
-			if m.content == zeros {
-				continue
-			}
-			for at, block := 0, m.block(r); at < m.bytes; at += len(block) {
-				if err := b.Write(at, block[:min(len(block), m.bytes-at)]); err != nil {
-					return out, err
-				}
+			m.buffers[b] = append(m.buffers[b], x)
+			if err := fill(x, b, r); err != nil {
+				return err
 			}
 		}
 	}
-	return out, d.Wait()
+	return m.device.Wait()
 }
 
-// block is the content of a buffer, or a part of it to repeat.
-func (m *memory) block(r *rand.Rand) []byte {
+// fill writes what a buffer holds: what the case gives, or random numbers that repeat.
+func fill(x device.Buffer, b *kernels.Buffer, r *rand.Rand) error {
+	switch b.Content {
+	case kernels.Zeros, kernels.Blank:
+		return nil
+	case kernels.Given:
+		for _, p := range b.Parts() {
+			if err := x.Write(p.At, p.Content); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for at, block := 0, random(b, r); at < b.Size; at += len(block) {
+		if err := x.Write(at, block[:min(len(block), b.Size-at)]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// random is the content of a buffer, or a part of it to repeat.
+func random(b *kernels.Buffer, r *rand.Rand) []byte {
 	const most = 4 << 20
 	var out []byte
-	for i := 0; len(out) < min(m.bytes, most); i++ {
-		switch m.content {
-		case codes:
+	for len(out) < min(b.Size, most) {
+		switch number := math.Float32bits(float32(r.NormFloat64())); {
+		case b.Content == kernels.Codes:
 			out = binary.LittleEndian.AppendUint32(out, r.Uint32())
-		case scales:
+		case b.Content == kernels.Scales: // bf16 around 0.01
 			out = binary.LittleEndian.AppendUint16(out, uint16(0x3c00+r.IntN(0x80)))
-		case values:
-			out = binary.LittleEndian.AppendUint32(out, math.Float32bits(float32(r.NormFloat64())))
-		case halves:
-			out = binary.LittleEndian.AppendUint16(out, uint16(math.Float32bits(float32(r.NormFloat64()))>>16))
+		case b.DType == kernels.BF16:
+			out = binary.LittleEndian.AppendUint16(out, uint16(number>>16))
 		default:
-			out = binary.LittleEndian.AppendUint32(out, uint32(m.ints[i]))
+			out = binary.LittleEndian.AppendUint32(out, number)
 		}
 	}
 	return out
 }
 
 // try measures a variant and gives its results on the first copy of the weights.
-func (c testCase) try(d device.Device, v variant, k compiled, buffers map[*memory][]device.Buffer, copies int, o options) (m measurement, results []float64) {
-	m.label = v.label
+func (c testCase) try(m *memory, v variant, k compiled, first use, o options) (out measurement, results []float64) {
+	out.label = v.label
 	fail := func(err error) (measurement, []float64) {
-		m.err = err
-		return m, nil
+		out.err = err
+		return out, nil
 	}
 	if k.err != nil {
 		return fail(k.err)
 	}
-	record := func(n int) (device.Sequence, error) {
-		var list []device.Dispatch
-		for i := range n {
-			x := device.Dispatch{Label: v.label, Kernel: k.kernel, Groups: v.launch.Groups, Threads: v.launch.Threads, Memory: v.launch.Memory, Barrier: true}
-			for _, m := range c.buffers(v) {
-				x.Arguments = append(x.Arguments, device.Argument{Binding: device.Binding{Buffer: buffers[m][i%copies%len(buffers[m])]}})
-			}
-			if v.launch.Params != nil {
-				x.Arguments = append(x.Arguments, device.Argument{Bytes: v.launch.Params})
-			}
-			list = append(list, x)
-		}
-		return d.Record(list)
-	}
-	run := func(s device.Sequence) (time.Duration, error) {
-		start := time.Now()
-		if err := s.Submit(); err != nil {
-			return 0, err
-		}
-		err := d.Wait()
-		return time.Since(start), err
-	}
-	one, err := record(1)
+	u, dispatch, err := c.prepare(m, v, k.kernel, first)
 	if err != nil {
 		return fail(err)
 	}
-	defer one.Close()
-	if _, err := run(one); err != nil {
+	if _, err := m.run(dispatch, 1); err != nil {
 		return fail(err)
 	}
-	if results, err = c.read(buffers[c.result][0]); err != nil {
+	result := u.result()
+	if results, err = read(m.buffers[result][0], result.DType); err != nil {
 		return fail(err)
 	}
-	many, err := record(o.dispatches)
-	if err != nil {
-		return fail(err)
-	}
-	defer many.Close()
 	var times []time.Duration
 	for range o.repeat + 1 {
-		t, err := run(many)
+		t, err := m.run(dispatch, o.dispatches)
 		if err != nil {
 			return fail(err)
 		}
@@ -238,8 +227,65 @@ func (c testCase) try(d device.Device, v variant, k compiled, buffers map[*memor
 	}
 	times = times[1:] // the first one warms up
 	slices.Sort(times)
-	m.time = times[len(times)/2]
-	return m, results
+	out.time = times[len(times)/2]
+	return out, results
+}
+
+// prepare fills memory for a variant, runs the launches before the one that is measured, and gives what makes dispatch i.
+func (c testCase) prepare(m *memory, v variant, k device.Kernel, first use) (u use, dispatch func(i int) device.Dispatch, err error) {
+	if p := v.product; p != nil {
+		dense := &kernels.Buffer{DType: kernels.BF16, Size: 2 * p.N * p.K, Content: kernels.Random}
+		list := []*kernels.Buffer{v.of(first.launch.Buffers), dense, first.result()}
+		dispatch = func(i int) device.Dispatch { return m.dispatch(v.launch, k, list, i) }
+		return first, dispatch, m.hold(first.Case, dense)
+	}
+	u = c.use(v)
+	if err := m.hold(u.Case); err != nil {
+		return u, nil, err
+	}
+	for _, l := range u.before {
+		one := variant{launch: l.Launch}.compile(m.device)
+		if one.err == nil {
+			_, one.err = m.run(func(i int) device.Dispatch { return m.dispatch(l.Launch, one.kernel, l.Buffers, i) }, 1)
+		}
+		one.close()
+		if one.err != nil {
+			return u, nil, one.err
+		}
+	}
+	return u, func(i int) device.Dispatch { return m.dispatch(v.launch, k, u.launch.Buffers, i) }, nil
+}
+
+// dispatch is that of a launch with copy i of what rotates.
+func (m *memory) dispatch(l kernels.Launch, k device.Kernel, buffers []*kernels.Buffer, i int) device.Dispatch {
+	x := device.Dispatch{Label: l.Kernel, Kernel: k, Groups: l.Groups, Threads: l.Threads, Memory: l.Memory, Barrier: true}
+	for _, b := range buffers {
+		list := m.buffers[b]
+		x.Arguments = append(x.Arguments, device.Argument{Binding: device.Binding{Buffer: list[i%len(list)]}})
+	}
+	if l.Params != nil {
+		x.Arguments = append(x.Arguments, device.Argument{Bytes: l.Params})
+	}
+	return x
+}
+
+// run runs n dispatches and gives the time that they took.
+func (m *memory) run(dispatch func(i int) device.Dispatch, n int) (time.Duration, error) {
+	var list []device.Dispatch
+	for i := range n {
+		list = append(list, dispatch(i))
+	}
+	s, err := m.device.Record(list)
+	if err != nil {
+		return 0, err
+	}
+	defer s.Close()
+	start := time.Now()
+	if err := s.Submit(); err != nil {
+		return 0, err
+	}
+	err = m.device.Wait()
+	return time.Since(start), err
 }
 
 // compiled is the kernel of a variant, or why there is none.
@@ -293,19 +339,22 @@ func (v variant) compile(d device.Device) (out compiled) {
 }
 
 // read gives a sample of the results.
-func (c testCase) read(b device.Buffer) ([]float64, error) {
+func read(b device.Buffer, d kernels.DType) ([]float64, error) {
 	raw := make([]byte, min(b.Size(), 1<<20))
 	if err := b.Read(0, raw); err != nil {
 		return nil, err
 	}
 	var out []float64
 	for len(raw) >= 4 {
-		if c.half {
-			out = append(out, float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(raw))<<16)))
-			raw = raw[2:]
-			continue
+		word := binary.LittleEndian.Uint32(raw)
+		switch d {
+		case kernels.F32:
+			out = append(out, float64(math.Float32frombits(word)))
+		case kernels.BF16:
+			out = append(out, float64(math.Float32frombits(word<<16)), float64(math.Float32frombits(word&0xffff0000)))
+		default:
+			out = append(out, float64(int32(word)))
 		}
-		out = append(out, float64(math.Float32frombits(binary.LittleEndian.Uint32(raw))))
 		raw = raw[4:]
 	}
 	return out, nil
