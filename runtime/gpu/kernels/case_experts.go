@@ -1,6 +1,9 @@
 package kernels
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 func (r Router) newCase(s Sizes) *Case {
 	c := newCase(s, caseTokens, 0)
@@ -212,7 +215,7 @@ func (e ManyExperts) casePairs(c *Case, tile Tile) (experts []int32, count int) 
 }
 
 // newCase makes the case of a product by tiles: experts in order, and the pairs that there are answers for, which are the
-// places, in the order of tiles, of the first and the last pair of each, and of one of every eight between them.
+// places, in the order of tiles, of all, or of the first and the last pair of each and of one of every eight between them.
 func (e ManyExperts) newCase(l *Launch, tile Tile, s Sizes) (c *Case, experts, order []int32, count int, orders, tiles *Buffer, at []int) {
 	c = newCase(s, 5, 0)
 	experts, count = e.casePairs(c, tile)
@@ -226,7 +229,7 @@ func (e ManyExperts) newCase(l *Launch, tile Tile, s Sizes) (c *Case, experts, o
 	}
 	all := len(list)
 	if c.Whole {
-		all = l.Groups[1]
+		all, at = l.Groups[1], every(len(order))
 	}
 	l.Groups[1] = all
 	return c, experts, order, count, c.ints(order...), c.ints(flat(list, all)...), at
@@ -242,13 +245,13 @@ func (e ManyExperts) upCase(l Launch, tile Tile, s Sizes) *Case {
 	x, out := c.random(d, ceil(len(experts), e.Top)*e.Hidden), c.out(d, len(order)*e.Inner)
 	c.run(l, ExpertsMatMulUpArguments[*Buffer]{W0: gates, W1: ups, Order: orders, Tiles: tiles, X: x, H: out})
 	c.reference = func() {
-		product := MatMulGLU{Matrices: m, N: rows, Activation: e.Activation}
-		for _, at := range pairs {
-			pair, h := int(order[at]), make([]float32, rows)
+		product, y := MatMulGLU{Matrices: m, N: rows, Activation: e.Activation}, make([]float32, len(pairs)*rows)
+		for i, at := range pairs {
+			pair := int(order[at])
 			expert := int(experts[pair]) * e.Inner
-			product.Twin(gate().rows(expert, rows), up().rows(expert, rows), x.Values()[pair/e.Top*e.Hidden:][:e.Hidden], h)
-			c.wantAt(out, at*e.Inner, Bounds{2 * bound.Test, 2 * bound.SelfTest}, h)
+			product.Twin(gate().rows(expert, rows), up().rows(expert, rows), x.Values()[pair/e.Top*e.Hidden:][:e.Hidden], y[i*rows:][:rows])
 		}
+		c.wantAmong(out, pairs, len(order), rows, e.Inner, y, Bounds{2 * bound.Test, 2 * bound.SelfTest})
 	}
 	return c
 }
@@ -262,12 +265,13 @@ func (e ManyExperts) downCase(l Launch, tile Tile, s Sizes) *Case {
 	h, out := c.random(d, len(order)*e.Inner), c.out(F32, len(order)*e.Hidden)
 	c.run(l, ExpertsMatMulDownArguments[*Buffer]{W: w, Order: orders, Tiles: tiles, H: h, Y: out})
 	c.reference = func() {
-		product := MatMul{Matrices: m, N: rows}
-		for _, at := range pairs {
-			pair, y := int(order[at]), make([]float32, rows)
-			product.Twin(down().rows(int(experts[pair])*e.Hidden, rows), h.Values()[at*e.Inner:][:e.Inner], nil, y)
-			c.wantAt(out, pair*e.Hidden, bound, y)
+		slices.SortFunc(pairs, func(a, b int) int { return int(order[a] - order[b]) })
+		product, y, to := MatMul{Matrices: m, N: rows}, make([]float32, len(pairs)*rows), make([]int, len(pairs))
+		for i, at := range pairs {
+			to[i] = int(order[at])
+			product.Twin(down().rows(int(experts[to[i]])*e.Hidden, rows), h.Values()[at*e.Inner:][:e.Inner], nil, y[i*rows:][:rows])
 		}
+		c.wantAmong(out, to, len(order), rows, e.Hidden, y, bound)
 	}
 	return c
 }

@@ -213,10 +213,6 @@ func (e Experts) defines(rows, tokens int) []Define {
 	return define("EXPERTS_TOP", e.Top, "EXPERTS_SHARED", e.Shared, "EXPERTS_N", rows, "EXPERTS_TOKENS", min(tokens, 2), "MATVEC_EXPERTS", e.Count)
 }
 
-// ExpertWeights are the three weights of a mixture of experts for the Twin, with the rows of all of them, or of the
-// shared expert.
-type ExpertWeights struct{ Gate, Up, Down *Weight }
-
 // TwinChoice is what the first dispatch chooses, of logits and the shared expert's gate: experts and scores [T, Parts].
 func (e Experts) TwinChoice(logits, gate []float32, experts []int32, scores []float32) {
 	for t := range len(logits) / e.Count {
@@ -224,48 +220,6 @@ func (e Experts) TwinChoice(logits, gate []float32, experts []int32, scores []fl
 		e.Router.Twin(logits[t*e.Count:(t+1)*e.Count], experts[to:to+e.Top], scores[to:to+e.Top])
 		if e.Shared {
 			experts[to-1], scores[to-1] = 0, float32(1/(1+math.Exp(-float64(gate[t]))))
-		}
-	}
-}
-
-// Twin computes both products: h [T, Parts, Inner] and y [T, Hidden] for T = len(h)/(Parts·Inner) tokens.
-func (e Experts) Twin(w, shared ExpertWeights, experts []int32, scores, x, norm, extra, h, y []float32) {
-	v, parts := e.up(), e.Parts()
-	// of gives the weights of a token's part, and the number of the first row in a matrix of so many.
-	of := func(pair, rows int) (ExpertWeights, int) {
-		if e.Shared && pair%parts == 0 {
-			return shared, 0
-		}
-		return w, int(experts[pair]) * rows
-	}
-	for pair := range len(h) / e.Inner {
-		token := pair / parts
-		row := v.normed(x[token*e.Hidden:(token+1)*e.Hidden], norm)
-		weights, first := of(pair, e.Inner)
-		for n := range e.Inner {
-			var g, u float64
-			for k, a := range row {
-				g += a * weights.Gate.At(first+n, k)
-				u += a * weights.Up.At(first+n, k)
-			}
-			h[pair*e.Inner+n] = float32(e.Activation.of(g) * u)
-		}
-	}
-	for token := range len(h) / e.Inner / parts {
-		for n := range e.Hidden {
-			sum := 0.0
-			if e.Residual {
-				sum = float64(extra[token*e.Hidden+n])
-			}
-			for pair := token * parts; pair < (token+1)*parts; pair++ {
-				weights, first := of(pair, e.Hidden)
-				part := 0.0
-				for k := range e.Inner {
-					part += float64(h[pair*e.Inner+k]) * weights.Down.At(first+n, k)
-				}
-				sum += float64(scores[pair]) * part
-			}
-			y[token*e.Hidden+n] = float32(sum)
 		}
 	}
 }

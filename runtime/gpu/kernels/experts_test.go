@@ -12,73 +12,6 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels/kerneltest"
 )
 
-// mixture is the weights and inputs of a mixture of experts.
-type mixture struct {
-	gate, up, down       stored
-	gate1, up1, down1    stored // of the shared expert
-	logits, gates        []float32
-	experts, wantExperts []int32
-	scores, wantScores   []float32
-	x, norm              []float32
-	norms                any
-	extra, h, y          []float32
-	wantH, wantY         []float32
-	tokens, written      int
-}
-
-// newMixture makes one that was given the experts, or that chooses them by logits of few different numbers.
-func newMixture(e kernels.Experts, tokens, written int) *mixture {
-	r := seeded(uint64(tokens))
-	n := e.Parts()
-	m := &mixture{
-		gate: r.weight(e.Format, e.Count*e.Inner, e.Hidden), up: r.weight(e.Format, e.Count*e.Inner, e.Hidden), down: r.weight(e.Format, e.Count*e.Hidden, e.Inner),
-		experts: make([]int32, tokens*n), scores: blank(tokens * n), x: r.floats(tokens * e.Hidden), extra: r.floats(tokens * e.Hidden),
-		h: blank(tokens * n * e.Inner), y: blank(tokens * e.Hidden), wantH: blank(written * n * e.Inner), wantY: blank(written * e.Hidden),
-		logits: r.floats(tokens * e.Count), gates: r.floats(tokens), tokens: tokens, written: written,
-	}
-	var shared kernels.ExpertWeights
-	if e.Shared {
-		m.gate1, m.up1, m.down1 = r.weight(e.Format, e.Inner, e.Hidden), r.weight(e.Format, e.Inner, e.Hidden), r.weight(e.Format, e.Hidden, e.Inner)
-		shared = kernels.ExpertWeights{Gate: &m.gate1.Weight, Up: &m.up1.Weight, Down: &m.down1.Weight}
-	}
-	m.norm, m.norms = r.norm(e.Norm, e.Hidden)
-	if e.Router.Top > 0 {
-		for i, v := range m.logits {
-			m.logits[i] = float32(math.Round(float64(4*v)) / 4)
-			if e.Router.Logits {
-				m.logits[i] = 1 + max(v, -v) // whose sum is never near 0
-			}
-		}
-		m.wantExperts, m.wantScores = make([]int32, tokens*n), blank(tokens*n)
-		for i := range m.experts {
-			m.experts[i], m.wantExperts[i] = -1, -1
-		}
-		e.TwinChoice(m.logits[:written*e.Count], m.gates, m.wantExperts, m.wantScores)
-	} else {
-		for i := range m.experts {
-			if i%e.Top == 0 {
-				for j, at := range r.Perm(e.Count)[:e.Top] {
-					m.experts[i+j] = int32(at)
-				}
-			}
-			m.scores[i] = r.Float32()
-		}
-		m.wantExperts, m.wantScores = m.experts, m.scores
-	}
-	e.Twin(kernels.ExpertWeights{Gate: &m.gate.Weight, Up: &m.up.Weight, Down: &m.down.Weight}, shared, m.wantExperts, m.wantScores, m.x, m.norm, m.extra, m.wantH, m.wantY)
-	return m
-}
-
-// choosing are the arguments of the first product where it chooses; those of a shared expert are absent unless there is one.
-func (m *mixture) choosing(shared bool) kernels.ExpertsChooseArguments[any] {
-	a := kernels.ExpertsChooseArguments[any]{W0: m.gate.arguments(), W1: m.up.arguments(), D: m.down.arguments(), Logits: m.logits, Gates: m.gates, X: m.x, Norm: m.norms,
-		Experts: m.experts, Scores: m.scores, Y: m.h, Step: []int32{int32(m.written), 0}}
-	if shared {
-		a.V0, a.V1, a.E = m.gate1.arguments(), m.up1.arguments(), m.down1.arguments()
-	}
-	return a
-}
-
 // checkExperts checks both products of a mixture of experts.
 func checkExperts(t *testing.T, e kernels.Experts, upTuning, downTuning kernels.Tuning, tokens, written int) {
 	t.Helper()
@@ -170,49 +103,55 @@ func TestExpertsChosenAsRouter(t *testing.T) {
 	e := kernels.Experts{Format: kernels.Format{Bits: 4, Group: 32}, Count: 256, Top: 8, Hidden: 32, Inner: 8, Activation: kernels.SiLU, Shared: true,
 		Router: kernels.Router{Experts: 256, Top: 8, Normalize: true, Scale: 1}}
 	const tokens = 8
-	m := newMixture(e, tokens, tokens)
-	for i := range m.logits {
+	r := seeded(tokens)
+	w0, w1, w := r.weight(e.Format, 256*e.Inner, e.Hidden), r.weight(e.Format, 256*e.Inner, e.Hidden), r.weight(e.Format, 256*e.Hidden, e.Inner)
+	v0, v1, v := r.weight(e.Format, e.Inner, e.Hidden), r.weight(e.Format, e.Inner, e.Hidden), r.weight(e.Format, e.Hidden, e.Inner)
+	logits, gates := r.floats(tokens*256), r.floats(tokens)
+	chosen, weights := make([]int32, tokens*9), blank(tokens*9)
+	for i := range logits {
+		logits[i] = float32(math.Round(float64(4*logits[i])) / 4)
 		at := i % 256
 		switch i / 256 {
 		case 0: // numbers of a normal distribution, in steps of a quarter
 		case 1:
-			m.logits[i] = 1
+			logits[i] = 1
 		case 2:
-			m.logits[i] = float32(math.Copysign(0, float64(at%2)-0.5))
+			logits[i] = float32(math.Copysign(0, float64(at%2)-0.5))
 		case 3:
-			m.logits[i] = float32(at/3) - 90
+			logits[i] = float32(at/3) - 90
 		case 4:
-			m.logits[i] = math.Float32frombits(0x3a800000 + uint32(at*37%256))
+			logits[i] = math.Float32frombits(0x3a800000 + uint32(at*37%256))
 		case 5:
 			if at == 100 || at == 7 {
-				m.logits[i] = math.Float32frombits(0x7fc00000 + uint32(at%2)<<31)
+				logits[i] = math.Float32frombits(0x7fc00000 + uint32(at%2)<<31)
 			}
 		case 6:
-			m.logits[i] = float32(math.Inf(-1))
+			logits[i] = float32(math.Inf(-1))
 			if at > 200 {
-				m.logits[i] = -float32(at)
+				logits[i] = -float32(at)
 			}
 		case 7: // all of the largest in one lane's
-			m.logits[i] = -1
+			logits[i] = -1
 			if at%32 == 5 {
-				m.logits[i] = float32(at)
+				logits[i] = float32(at)
 			}
 		}
 	}
 	router, err := e.Router.Launch(tokens)
 	require.NoError(t, err)
 	experts, scores := make([]int32, tokens*8), blank(tokens*8)
-	kerneltest.Run(t, router, kernels.RouterArguments[any]{Logits: m.logits, Experts: experts, Scores: scores, Step: []int32{tokens, 0}})
+	kerneltest.Run(t, router, kernels.RouterArguments[any]{Logits: logits, Experts: experts, Scores: scores, Step: []int32{tokens, 0}})
 	up, err := e.LaunchUp(kernels.Tuning{}, tokens)
 	require.NoError(t, err)
-	kerneltest.Run(t, up, m.choosing(true))
+	kerneltest.Run(t, up, kernels.ExpertsChooseArguments[any]{W0: w0.arguments(), W1: w1.arguments(), V0: v0.arguments(), V1: v1.arguments(), D: w.arguments(), E: v.arguments(),
+		Logits: logits, Gates: gates, X: r.floats(tokens * e.Hidden), Experts: chosen, Scores: weights, Y: blank(tokens * 9 * e.Inner), Step: []int32{tokens, 0}})
 	want := make([]int32, tokens*9)
-	e.TwinChoice(m.logits, m.gates, want, blank(tokens*9))
-	require.Equal(t, want, m.experts)
+	e.TwinChoice(logits, gates, want, blank(tokens*9))
+	require.Equal(t, want, chosen)
 	for i := range tokens {
-		require.Equal(t, experts[i*8:(i+1)*8], m.experts[i*9+1:(i+1)*9])
+		require.Equal(t, experts[i*8:(i+1)*8], chosen[i*9+1:(i+1)*9])
 		for j := range 8 {
-			want, got := scores[i*8+j], m.scores[i*9+1+j]
+			want, got := scores[i*8+j], weights[i*9+1+j]
 			require.True(t, want == got || want != want && got != got, "token %d, expert %d: %g, want %g", i, j, got, want)
 		}
 	}
@@ -281,8 +220,10 @@ func TestReleasesWhatIsWritten(t *testing.T) {
 				require.Contains(t, text, from)
 				text = strings.Replace(text, from, to, 1)
 			}
-			m := newMixture(e, 1, 1)
-			buffers, _ := kernels.List(l, m.choosing(false))
+			var buffers []any
+			for _, b := range l.Case(kernels.Sizes{Whole: true, Tokens: 1}).Launches[0].Buffers {
+				buffers = append(buffers, kerneltest.Memory(b))
+			}
 			for _, o := range kerneltest.Schedules(t, text, l, buffers...) {
 				require.NoError(t, o.Err)
 			}
