@@ -4,6 +4,7 @@ import (
 	le "encoding/binary"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 )
 
@@ -106,8 +107,13 @@ func (b *Buffer) Parts() (parts []Part) {
 	return parts
 }
 
-// Values are the numbers that the case has put into the buffer, row after row. They must not be changed.
-func (b *Buffer) Values() []float32 { return b.values() }
+// Values are the numbers that the case has put into the buffer, row after row, none if it is nil. They must not be changed.
+func (b *Buffer) Values() []float32 {
+	if b == nil {
+		return nil
+	}
+	return b.values()
+}
 
 // Want is what elements of a buffer must be.
 type Want struct {
@@ -132,18 +138,10 @@ func (w Want) At() int { return w.First * w.DType.Size() }
 // Where a number is NaN it is infinite.
 func (w Want) Difference(content []byte) float64 {
 	largest, difference := 0.0, 0.0
-	for i, want := range w.Values {
-		var got float64
-		switch w.DType {
-		case BF16:
-			got = float64(math.Float32frombits(uint32(le.LittleEndian.Uint16(content[2*i:])) << 16))
-		case I32:
-			got = float64(int32(le.LittleEndian.Uint32(content[4*i:])))
-		default:
-			got = float64(math.Float32frombits(le.LittleEndian.Uint32(content[4*i:])))
-		}
-		largest = max(largest, math.Abs(float64(want)))
-		if d := math.Abs(got - float64(want)); d <= math.MaxFloat64 {
+	for i, got := range w.DType.Numbers(content) {
+		want := float64(w.Values[i])
+		largest = max(largest, math.Abs(want))
+		if d := math.Abs(got - want); d <= math.MaxFloat64 {
 			difference = max(difference, d)
 		} else {
 			difference = math.Inf(1)
@@ -271,13 +269,10 @@ func (c *Case) given(d DType, values ...float32) *Buffer {
 // ints adds a buffer of 32-bit integers.
 func (c *Case) ints(values ...int32) *Buffer {
 	b := c.add(I32, len(values), Given)
-	b.raw = sync.OnceValue(func() []byte {
-		p := make([]byte, 0, 4*len(values))
-		for _, v := range values {
-			p = le.LittleEndian.AppendUint32(p, uint32(v))
-		}
+	b.raw = func() []byte {
+		p, _ := le.Append(nil, le.LittleEndian, values) // of a slice of integers there is no error
 		return p
-	})
+	}
 	return b
 }
 
@@ -407,32 +402,38 @@ func (w *Weight) rows(first, n int) *Weight {
 	return out
 }
 
-// want adds what a buffer must hold from its first element on.
-func (c *Case) want(b *Buffer, bound Bounds, values []float32) { c.wantAt(b, 0, bound, values) }
+// want adds n numbers that a buffer must begin with, which the caller fills in.
+func (c *Case) want(b *Buffer, bound Bounds, n int) []float32 { return c.wantRows(b, bound, 1, n, n) }
 
-// wantAt adds what a buffer must hold from an element on.
-func (c *Case) wantAt(b *Buffer, first int, bound Bounds, values []float32) {
-	c.wants = append(c.wants, Want{b, first, b.DType, values, bound})
+// wantRows adds what so many rows of n elements, stride elements apart, must be, which the caller fills in.
+func (c *Case) wantRows(b *Buffer, bound Bounds, rows, n, stride int) []float32 {
+	return c.wantAmong(b, bound, every(rows), rows, n, stride)
 }
 
-// wantRows adds what rows of n elements, stride elements apart, must be.
-func (c *Case) wantRows(b *Buffer, bound Bounds, n, stride int, values []float32) {
-	if n == stride {
-		c.want(b, bound, values)
-		return
+// wantAmong is wantRows of some of the rows.
+func (c *Case) wantAmong(b *Buffer, bound Bounds, at []int, rows, n, stride int) []float32 {
+	values := make([]float32, len(at)*n)
+	if len(at) == rows && n == stride && slices.IsSorted(at) {
+		at, n = []int{0}, len(values)
 	}
-	for i := 0; i*n < len(values); i++ {
-		c.wantAt(b, i*stride, bound, values[i*n:][:n])
+	for i, row := range at {
+		c.wants = append(c.wants, Want{b, row * stride, b.DType, values[i*n:][:n], bound})
 	}
+	return values
 }
 
 // wantInts adds what a buffer of integers must begin with.
 func (c *Case) wantInts(b *Buffer, values []int32) {
-	out := make([]float32, len(values))
+	want := c.want(b, Bounds{}, len(values))
 	for i, v := range values {
-		out[i] = float32(v)
+		want[i] = float32(v)
 	}
-	c.want(b, Bounds{}, out)
+}
+
+// after copies what a state was to what must be after it, for the reference implementation to change.
+func after(want []float32, state *Buffer) []float32 {
+	copy(want, state.Values())
+	return want
 }
 
 // sums is a self-test's bound for sums of n products in fp32, whatever their order.
@@ -465,6 +466,22 @@ func (d DType) Bytes(values []float32) []byte {
 			out = le.LittleEndian.AppendUint64(out, uint64(int64(v)))
 		default:
 			out = le.LittleEndian.AppendUint32(out, math.Float32bits(v))
+		}
+	}
+	return out
+}
+
+// Numbers are what a buffer of the dtype holds: f32, bf16, or integers of 32 bits.
+func (d DType) Numbers(content []byte) []float64 {
+	out := make([]float64, 0, len(content)/d.Size())
+	for ; len(content) >= d.Size(); content = content[d.Size():] {
+		switch d {
+		case BF16:
+			out = append(out, float64(math.Float32frombits(uint32(le.LittleEndian.Uint16(content))<<16)))
+		case F32, None:
+			out = append(out, float64(math.Float32frombits(le.LittleEndian.Uint32(content))))
+		default:
+			out = append(out, float64(int32(le.LittleEndian.Uint32(content))))
 		}
 	}
 	return out

@@ -1,9 +1,6 @@
 package kernels
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 // angles adds the angles of the case's tokens.
 func (c *Case) angles(dims int) *Buffer {
@@ -30,9 +27,7 @@ func (r RopeAngles) newCase(s Sizes) *Case {
 	out := c.out(F32, c.Capacity*r.Dims)
 	c.run(l, RopeAnglesArguments[*Buffer]{Inverse: inverse, Angles: out, Step: c.step()})
 	c.reference = func() {
-		angles := make([]float32, c.Tokens*r.Dims)
-		r.Twin(c.Tokens, c.Position, inverse.Values(), angles)
-		c.want(out, Bounds{1e-6, sums(1)}, angles)
+		r.Twin(c.Tokens, c.Position, inverse.Values(), c.want(out, Bounds{1e-6, sums(1)}, c.Tokens*r.Dims))
 	}
 	return c
 }
@@ -52,6 +47,11 @@ func (c *Case) cache(d DType, heads, used, slots, width int) *Buffer {
 	return b
 }
 
+// wantCache adds what the used slots of a cache must be, and gives what they were.
+func (c *Case) wantCache(b *Buffer, bound Bounds, heads, used, slots, width int) []float32 {
+	return after(c.wantRows(b, stored(b.DType, bound), heads, used*width, slots*width), b)
+}
+
 func (r Rope) newCase(s Sizes) *Case {
 	c, used := newCase(s, caseTokens, 0), 0
 	if r.KVHeads > 0 {
@@ -68,12 +68,10 @@ func (r Rope) newCase(s Sizes) *Case {
 	a.QOut, a.Step = c.out(F32, c.Capacity*r.QHeads*r.D), c.step()
 	c.run(l, a)
 	c.reference = func() {
-		out, keys, values := make([]float32, c.Tokens*r.QHeads*r.D), slices.Clone(a.KCache.Values()), slices.Clone(a.VCache.Values())
-		few.Twin(c.Tokens, c.Position, a.Q.Values(), a.K.Values(), a.V.Values(), a.QWeight.Values(), a.KWeight.Values(), a.Angles.Values(), out, keys, values)
 		bound := Bounds{2e-6, sums(1)}
-		c.want(a.QOut, bound, out)
-		c.wantRows(a.KCache, stored(r.Cache, bound), used*r.D, r.Slots*r.D, keys)
-		c.wantRows(a.VCache, stored(r.Cache, bound), used*r.D, r.Slots*r.D, values)
+		out := c.want(a.QOut, bound, c.Tokens*r.QHeads*r.D)
+		keys, values := c.wantCache(a.KCache, bound, r.KVHeads, used, r.Slots, r.D), c.wantCache(a.VCache, bound, r.KVHeads, used, r.Slots, r.D)
+		few.Twin(c.Tokens, c.Position, a.Q.Values(), a.K.Values(), a.V.Values(), a.QWeight.Values(), a.KWeight.Values(), a.Angles.Values(), out, keys, values)
 	}
 	return c
 }
@@ -86,9 +84,7 @@ func (w CacheWrite) newCase(s Sizes) *Case {
 	x, cache := c.random(F32, w.X.span(c.Tokens, w.Heads, w.D)), c.cache(w.Cache, w.Heads, used, w.Slots, w.D)
 	c.run(l, CacheWriteArguments[*Buffer]{X: x, Cache: cache, Step: c.step()})
 	c.reference = func() {
-		after := slices.Clone(cache.Values())
-		few.Twin(c.Tokens, c.Position, x.Values(), after)
-		c.wantRows(cache, Bounds{}, used*w.D, w.Slots*w.D, after)
+		few.Twin(c.Tokens, c.Position, x.Values(), after(c.wantRows(cache, Bounds{}, w.Heads, used*w.D, w.Slots*w.D), cache))
 	}
 	return c
 }
@@ -104,7 +100,7 @@ func (a Attention) gates(c *Case) *Buffer {
 }
 
 // context adds queries, keys, values and gates of the tokens, and gives what computes attention.
-func (a Attention) context(c *Case, used int) (of AttentionChunkArguments[*Buffer], want func() []float32) {
+func (a Attention) context(c *Case, used int) (of AttentionChunkArguments[*Buffer], want func(bound Bounds)) {
 	few := a
 	few.Slots = used
 	// Scores of a deviation of 1, as models have them: where one of them is 20, as many numbers of 1 make at a scale of 1,
@@ -116,10 +112,8 @@ func (a Attention) context(c *Case, used int) (of AttentionChunkArguments[*Buffe
 	of.Q = c.random(F32, c.Tokens*a.Heads*a.D).each(func(_ int, x float32) float32 { return x * size })
 	of.Keys, of.Values = c.cache(a.Cache, a.KVHeads, used, a.Slots, a.D), c.cache(a.Cache, a.KVHeads, used, a.Slots, a.D)
 	of.Gate, of.Out, of.Step = a.gates(c), c.out(F32, c.Capacity*a.Heads*a.D), c.step()
-	return of, func() []float32 {
-		out := make([]float32, c.Tokens*a.Heads*a.D)
-		few.Twin(c.Tokens, c.Position, of.Q.Values(), of.Keys.Values(), of.Values.Values(), of.Gate.Values(), out)
-		return out
+	return of, func(bound Bounds) {
+		few.Twin(c.Tokens, c.Position, of.Q.Values(), of.Keys.Values(), of.Values.Values(), of.Gate.Values(), c.want(of.Out, bound, c.Tokens*a.Heads*a.D))
 	}
 }
 
@@ -139,7 +133,7 @@ func (a Attention) newCase(s Sizes, many bool) *Case {
 	parts, ml := c.scratch(F32, n*a.D), c.scratch(F32, n*2)
 	c.run(part, AttentionPartArguments[*Buffer]{Q: of.Q, Keys: of.Keys, Values: of.Values, Part: parts, ML: ml, Step: of.Step})
 	c.run(merge, AttentionMergeArguments[*Buffer]{Part: parts, ML: ml, Gate: of.Gate, Out: of.Out, Step: of.Step})
-	c.reference = func() { c.want(of.Out, Bounds{3e-6, 2 * sums(a.D)}, want()) }
+	c.reference = func() { want(Bounds{3e-6, 2 * sums(a.D)}) }
 	return c
 }
 
@@ -148,7 +142,7 @@ func (a Attention) chunkCase(s Sizes, tuning ChunkTuning) *Case {
 	l, _ := a.ChunkLaunch(c.Capacity, tuning)
 	of, want := a.context(c, used)
 	c.run(l, of)
-	c.reference = func() { c.want(of.Out, Bounds{1. / 128, 2 * roundedAll}, want()) }
+	c.reference = func() { want(Bounds{1. / 128, 2 * roundedAll}) }
 	return c
 }
 
@@ -181,19 +175,15 @@ func (a AttentionStep) newCase(s Sizes) *Case {
 		}
 	}
 	c.reference = func() {
-		keys, values := slices.Clone(of.Keys.Values()), slices.Clone(of.Values.Values())
 		bound, result := Bounds{2e-6, sums(1)}, Bounds{3e-6, 2 * sums(a.D)}
+		keys, values := c.wantCache(of.Keys, bound, a.KVHeads, used, a.Slots, a.D), c.wantCache(of.Values, bound, a.KVHeads, used, a.Slots, a.D)
 		if a.Cache == BF16 {
 			result.SelfTest = 2 * roundedAll // a key that is rounded the other way changes the scores
 		}
 		for i, position := range at {
-			out := make([]float32, a.Heads*a.D)
 			few.Twin(position, of.Q.Values(), of.K.Values(), of.V.Values(), of.QWeight.Values(), of.KWeight.Values(), of.Angles.Values(),
-				keys, values, of.Gate.Values(), out)
-			c.want(outs[i], result, out)
+				keys, values, of.Gate.Values(), c.want(outs[i], result, a.Heads*a.D))
 		}
-		c.wantRows(of.Keys, stored(a.Cache, bound), used*a.D, a.Slots*a.D, keys)
-		c.wantRows(of.Values, stored(a.Cache, bound), used*a.D, a.Slots*a.D, values)
 	}
 	return c
 }

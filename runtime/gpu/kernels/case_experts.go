@@ -12,10 +12,9 @@ func (r Router) newCase(s Sizes) *Case {
 	experts, scores := c.out(I32, c.Capacity*r.Top), c.out(F32, c.Capacity*r.Top)
 	c.run(l, RouterArguments[*Buffer]{Logits: logits, Experts: experts, Scores: scores, Step: c.step()})
 	c.reference = func() {
-		wantExperts, wantScores := make([]int32, c.Tokens*r.Top), make([]float32, c.Tokens*r.Top)
-		r.Twin(logits.Values(), wantExperts, wantScores)
-		c.wantInts(experts, wantExperts)
-		c.want(scores, Bounds{1e-6, sums(1)}, wantScores)
+		chosen := make([]int32, c.Tokens*r.Top)
+		r.Twin(logits.Values(), chosen, c.want(scores, Bounds{1e-6, sums(1)}, len(chosen)))
+		c.wantInts(experts, chosen)
 	}
 	return c
 }
@@ -83,18 +82,16 @@ func (e Experts) upCase(l Launch, block int, s Sizes) *Case {
 	c.reference = func() {
 		experts := given
 		if e.Router.Top > 0 {
-			var scores []float32
-			experts, scores = make([]int32, c.Tokens*parts), make([]float32, c.Tokens*parts)
+			experts = make([]int32, c.Tokens*parts)
+			scores := c.want(choose.Scores, Bounds{1e-6, sums(1)}, len(experts))
 			e.TwinChoice(choose.Logits.Values()[:c.Tokens*e.Count], choose.Gates.Values(), experts, scores)
 			c.wantInts(choose.Experts, experts)
-			c.want(choose.Scores, Bounds{1e-6, sums(1)}, scores)
 		}
-		product, h := MatVecGLU{Vectors: e.up(), N: rows, Activation: e.Activation}, make([]float32, c.Tokens*parts*rows)
+		product, h := MatVecGLU{Vectors: e.up(), N: rows, Activation: e.Activation}, c.wantRows(y, Bounds{2e-6, 3 * sums(e.Hidden)}, c.Tokens*parts, rows, e.Inner)
 		for i, at := range experts[:c.Tokens*parts] {
 			product.Twin(e.pair(i, int(at), e.Inner, rows, sharedGate, gate), e.pair(i, int(at), e.Inner, rows, sharedUp, up),
 				x.Values()[i/parts*e.Hidden:][:e.Hidden], norm.Values(), h[i*rows:][:rows])
 		}
-		c.wantRows(y, Bounds{2e-6, 3 * sums(e.Hidden)}, rows, e.Inner, h)
 	}
 	return c
 }
@@ -146,17 +143,12 @@ func (e Experts) downCase(l Launch, block int, s Sizes) *Case {
 				sum[i/parts*rows+n] += float64(scores.Values()[i]) * float64(v)
 			}
 		}
-		c.wantRows(y, Bounds{4e-6, 2 * sums(parts*e.Inner)}, rows, e.Hidden, narrowed(sum))
+		want := c.wantRows(y, Bounds{4e-6, 2 * sums(parts*e.Inner)}, c.Tokens, rows, e.Hidden)
+		for i, v := range sum {
+			want[i] = float32(v)
+		}
 	}
 	return c
-}
-
-func narrowed(x []float64) []float32 {
-	out := make([]float32, len(x))
-	for i, v := range x {
-		out[i] = float32(v)
-	}
-	return out
 }
 
 // flat are the tiles as a kernel writes them, so many in all; those that there are not have no expert.
@@ -245,13 +237,13 @@ func (e ManyExperts) upCase(l Launch, tile Tile, s Sizes) *Case {
 	x, out := c.random(d, ceil(len(experts), e.Top)*e.Hidden), c.out(d, len(order)*e.Inner)
 	c.run(l, ExpertsMatMulUpArguments[*Buffer]{W0: gates, W1: ups, Order: orders, Tiles: tiles, X: x, H: out})
 	c.reference = func() {
-		product, y := MatMulGLU{Matrices: m, N: rows, Activation: e.Activation}, make([]float32, len(pairs)*rows)
+		product := MatMulGLU{Matrices: m, N: rows, Activation: e.Activation}
+		y := c.wantAmong(out, Bounds{2 * bound.Test, 2 * bound.SelfTest}, pairs, len(order), rows, e.Inner)
 		for i, at := range pairs {
 			pair := int(order[at])
 			expert := int(experts[pair]) * e.Inner
 			product.Twin(gate().rows(expert, rows), up().rows(expert, rows), x.Values()[pair/e.Top*e.Hidden:][:e.Hidden], y[i*rows:][:rows])
 		}
-		c.wantAmong(out, pairs, len(order), rows, e.Inner, y, Bounds{2 * bound.Test, 2 * bound.SelfTest})
 	}
 	return c
 }
@@ -266,12 +258,14 @@ func (e ManyExperts) downCase(l Launch, tile Tile, s Sizes) *Case {
 	c.run(l, ExpertsMatMulDownArguments[*Buffer]{W: w, Order: orders, Tiles: tiles, H: h, Y: out})
 	c.reference = func() {
 		slices.SortFunc(pairs, func(a, b int) int { return int(order[a] - order[b]) })
-		product, y, to := MatMul{Matrices: m, N: rows}, make([]float32, len(pairs)*rows), make([]int, len(pairs))
+		product, to := MatMul{Matrices: m, N: rows}, make([]int, len(pairs))
 		for i, at := range pairs {
 			to[i] = int(order[at])
+		}
+		y := c.wantAmong(out, bound, to, len(order), rows, e.Hidden)
+		for i, at := range pairs {
 			product.Twin(down().rows(int(experts[to[i]])*e.Hidden, rows), h.Values()[at*e.Inner:][:e.Inner], nil, y[i*rows:][:rows])
 		}
-		c.wantAmong(out, to, len(order), rows, e.Hidden, y, bound)
 	}
 	return c
 }
@@ -283,7 +277,7 @@ func (e ManyExperts) combineCase(s Sizes) *Case {
 	extra, out := c.random(F32, c.Tokens*e.Hidden), c.out(F32, c.Capacity*e.Hidden)
 	c.run(l, ExpertsCombineArguments[*Buffer]{X: x, Scores: scores, Extra: extra, Y: out, Step: c.step()})
 	c.reference = func() {
-		y := make([]float32, c.Tokens*e.Hidden)
+		y := c.want(out, Bounds{2e-6, sums(1)}, c.Tokens*e.Hidden)
 		for i := range y {
 			sum := 0.0
 			if e.Residual {
@@ -295,7 +289,6 @@ func (e ManyExperts) combineCase(s Sizes) *Case {
 			}
 			y[i] = float32(sum)
 		}
-		c.want(out, Bounds{2e-6, sums(1)}, y)
 	}
 	return c
 }

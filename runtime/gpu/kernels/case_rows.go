@@ -20,11 +20,8 @@ func (d Dequantize) newCase(s Sizes) *Case {
 	w, weight := c.weight(d.Format, d.N, d.K, d.N)
 	y := c.out(BF16, d.N*d.K)
 	c.run(l, DequantizeArguments[*Buffer]{W: weight, Y: y})
-	c.reference = func() {
-		want := make([]float32, d.N*d.K)
-		d.Twin(w(), want)
-		c.want(y, Bounds{4e-3, roundedOnce}, want) // rounded once, or in fp32 first
-	}
+	// Rounded once, or in fp32 first.
+	c.reference = func() { d.Twin(w(), c.want(y, Bounds{4e-3, roundedOnce}, d.N*d.K)) }
 	return c
 }
 
@@ -39,11 +36,7 @@ func (e Embedding) newCase(s Sizes) *Case {
 	w, weight := c.weight(e.Format, few.N, e.K, few.N)
 	y := c.out(F32, c.Capacity*e.K)
 	c.run(l, EmbeddingArguments[*Buffer]{W: weight, Tokens: c.ints(tokens...), Y: y, Step: c.step()})
-	c.reference = func() {
-		want := make([]float32, c.Tokens*e.K)
-		few.Twin(w(), tokens[:c.Tokens], want)
-		c.want(y, Bounds{3e-7, sums(1)}, want)
-	}
+	c.reference = func() { few.Twin(w(), tokens[:c.Tokens], c.want(y, Bounds{3e-7, sums(1)}, c.Tokens*e.K)) }
 	return c
 }
 
@@ -57,14 +50,14 @@ func (n RMSNorm) newCase(s Sizes) *Case {
 	c.run(l, NormArguments[*Buffer]{X: x, Pre: pre, Residual: residual, Scale: scale, Weight: weight, Gate: gate,
 		Sum: sum, Out: out, Step: c.step()})
 	c.reference = func() {
-		wantSum, want := make([]float32, c.Tokens*size), make([]float32, c.Tokens*size)
-		n.Twin(c.Tokens, x.Values(), pre.Values(), residual.Values(), 0.75, weight.Values(), gate.Values(), wantSum, want)
+		var wantSum, want []float32
 		if n.Sum {
-			c.want(sum, Bounds{1e-6, sums(1)}, wantSum)
+			wantSum = c.want(sum, Bounds{1e-6, sums(1)}, c.Tokens*size)
 		}
 		if !n.SumOnly {
-			c.want(out, Bounds{2e-6, sums(1)}, want)
+			want = c.want(out, Bounds{2e-6, sums(1)}, c.Tokens*size)
 		}
+		n.Twin(c.Tokens, x.Values(), pre.Values(), residual.Values(), 0.75, weight.Values(), gate.Values(), wantSum, want)
 	}
 	return c
 }
@@ -87,11 +80,7 @@ func (r Reduce) newCase(s Sizes) *Case {
 	}
 	out := c.out(d, c.Capacity*r.Heads)
 	c.run(l, ReduceArguments[*Buffer]{X: x, Out: out, Step: c.step()})
-	c.reference = func() {
-		y := make([]float32, c.Tokens*r.Heads)
-		r.Twin(c.Tokens, x.Values(), y)
-		c.want(out, bound, y)
-	}
+	c.reference = func() { r.Twin(c.Tokens, x.Values(), c.want(out, bound, c.Tokens*r.Heads)) }
 	return c
 }
 
@@ -102,9 +91,7 @@ func (r Reduce) softmaxCase(s Sizes) *Case {
 	out := c.out(F32, c.Capacity*r.Heads*r.N)
 	c.run(l, SoftmaxArguments[*Buffer]{X: x, Y: out, Step: c.step()})
 	c.reference = func() {
-		y := make([]float32, c.Tokens*r.Heads*r.N)
-		r.SoftmaxTwin(c.Tokens, x.Values(), y)
-		c.want(out, Bounds{1e-6, sums(1)}, y)
+		r.SoftmaxTwin(c.Tokens, x.Values(), c.want(out, Bounds{1e-6, sums(1)}, c.Tokens*r.Heads*r.N))
 	}
 	return c
 }
@@ -133,11 +120,7 @@ func (g Gather) newCase(s Sizes) *Case {
 	}
 	out := c.out(g.Out, c.Capacity*g.Each*g.N)
 	c.run(l, GatherRowsArguments[*Buffer]{Table: table, Index: c.given(g.Index, indexed...), Out: out, Step: c.step()})
-	c.reference = func() {
-		want := make([]float32, len(index)*g.N)
-		few.Twin(c.Tokens, table.Values(), index, want)
-		c.want(out, Bounds{}, want)
-	}
+	c.reference = func() { few.Twin(c.Tokens, table.Values(), index, c.want(out, Bounds{}, len(index)*g.N)) }
 	return c
 }
 
@@ -196,15 +179,10 @@ func (e Elementwise) newCase(l Launch) *Case {
 		}
 		results := make([]float64, e.Out.span(few.Box)) // between them are zeros, as in the buffer
 		few.first(count, 1, 0, in, results)
-		values := make([]float32, len(results))
+		want := c.want(a.Out, stored(e.Out.DType, Bounds{0, sums(1)}), len(results))
 		for i, v := range results {
-			values[i] = float32(v)
+			want[i] = float32(v)
 		}
-		bound := sums(1)
-		if e.Out.DType == BF16 {
-			bound = roundedOnce
-		}
-		c.want(a.Out, Bounds{SelfTest: bound}, values)
 	}
 	return c
 }

@@ -1,7 +1,5 @@
 package kernels
 
-import "slices"
-
 // add adds the buffers of a convolution to a case: weights, the state before and the one after, and the results of so
 // many tokens. All has all the channels that the launch is for; the convolution's are the first of them.
 func (c Conv) add(to *Case, all, tokens int) (a ConvStepArguments[*Buffer]) {
@@ -19,14 +17,12 @@ func (c Conv) add(to *Case, all, tokens int) (a ConvStepArguments[*Buffer]) {
 
 // answer adds what a convolution of x must leave.
 func (c Conv) answer(to *Case, a ConvStepArguments[*Buffer], all int, x []float32, outputs, state Bounds) {
-	after, y := slices.Clone(a.State.Values()), make([]float32, to.Tokens*c.Channels)
-	c.Twin(to.Tokens, to.Position, x, a.W.Values(), to.Reset, after, y)
-	to.wantRows(a.Y, outputs, c.Channels, all, y)
+	rows, n, stride := c.Taps, c.Channels, all
 	if c.ChannelFirst {
-		to.want(a.Next, state, after)
-	} else {
-		to.wantRows(a.Next, state, c.Channels, all, after)
+		rows, n, stride = 1, c.Channels*c.Taps, all*c.Taps
 	}
+	next, y := to.wantRows(a.Next, state, rows, n, stride), to.wantRows(a.Y, outputs, to.Tokens, c.Channels, all)
+	c.Twin(to.Tokens, to.Position, x, a.W.Values(), to.Reset, after(next, a.State), y)
 }
 
 // newCase is of one launch, or of the two for many tokens.
@@ -82,17 +78,9 @@ func (d Delta) inputs(c *Case) (a DeltaStepArguments[*Buffer]) {
 
 // answer adds the results and the state after.
 func (d Delta) answer(c *Case, a DeltaStepArguments[*Buffer], bound Bounds) {
-	values := func(b *Buffer) []float32 {
-		if b == nil {
-			return nil
-		}
-		return b.Values()
-	}
-	state, y := slices.Clone(a.State.Values()), make([]float32, c.Tokens*d.Heads*d.DV)
-	d.Twin(c.Tokens, c.Position, a.Q.Values(), a.K.Values(), a.V.Values(), a.G.Values(), a.Beta.Values(), values(a.QWeight), values(a.KWeight),
-		values(a.Bias), values(a.Rate), c.Reset, state, y)
-	c.want(a.Y, bound, y)
-	c.want(a.Next, stored(d.State, bound), state)
+	state := after(c.want(a.Next, stored(d.State, bound), d.Heads*d.DV*d.DK), a.State)
+	d.Twin(c.Tokens, c.Position, a.Q.Values(), a.K.Values(), a.V.Values(), a.G.Values(), a.Beta.Values(), a.QWeight.Values(), a.KWeight.Values(),
+		a.Bias.Values(), a.Rate.Values(), c.Reset, state, c.want(a.Y, bound, c.Tokens*d.Heads*d.DV))
 }
 
 func (d Delta) stepCase(s Sizes) *Case {
@@ -139,14 +127,12 @@ func (d Delta) gatesCase(s Sizes) *Case {
 	decay, beta := c.out(F32, c.Capacity*d.Heads), c.out(F32, c.Capacity*d.Heads)
 	c.run(l, DeltaGatesArguments[*Buffer]{X: x, B: b, Bias: bias, Rate: rate, Decay: decay, Beta: beta, Step: c.step()})
 	c.reference = func() {
-		wantDecay, wantBeta := make([]float32, c.Tokens*d.Heads), make([]float32, c.Tokens*d.Heads)
+		wantDecay, wantBeta := c.want(decay, Bounds{2e-6, sums(1)}, c.Tokens*d.Heads), c.want(beta, Bounds{1e-6, sums(1)}, c.Tokens*d.Heads)
 		for i := range wantDecay {
 			token, h := i/d.Heads, i%d.Heads
 			wantDecay[i] = d.DecayTwin(x.Values()[token*d.GToken+h], bias.Values()[h], rate.Values()[h])
 			wantBeta[i] = float32(Sigmoid.of(float64(b.Values()[token*d.BetaToken+h])))
 		}
-		c.want(decay, Bounds{2e-6, sums(1)}, wantDecay)
-		c.want(beta, Bounds{1e-6, sums(1)}, wantBeta)
 	}
 	return c
 }

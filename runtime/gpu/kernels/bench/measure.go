@@ -344,20 +344,7 @@ func read(b device.Buffer, d kernels.DType) ([]float64, error) {
 	if err := b.Read(0, raw); err != nil {
 		return nil, err
 	}
-	var out []float64
-	for len(raw) >= 4 {
-		word := binary.LittleEndian.Uint32(raw)
-		switch d {
-		case kernels.F32:
-			out = append(out, float64(math.Float32frombits(word)))
-		case kernels.BF16:
-			out = append(out, float64(math.Float32frombits(word<<16)), float64(math.Float32frombits(word&0xffff0000)))
-		default:
-			out = append(out, float64(int32(word)))
-		}
-		raw = raw[4:]
-	}
-	return out, nil
+	return d.Numbers(raw), nil
 }
 
 // difference is the largest difference relative to the largest number; NaN where there is nothing to compare.
