@@ -49,7 +49,7 @@ func sortedPairs(e kernels.ManyExperts, tile kernels.Tile, tokens int) (order, t
 				chosen = append(chosen, int32(at))
 			}
 		}
-		return e.TwinSort(tile, chosen)
+		return e.ReferenceSort(tile, chosen)
 	}
 	order = &example{content: func(i int) []byte {
 		pairs, _ := made(i)

@@ -268,8 +268,8 @@ func (a Attention) ChunkLaunch(tokens int, t ChunkTuning) (Launch, error) {
 	}, nil
 }
 
-// Twin computes what the launches do, at the position of the first token.
-func (a Attention) Twin(tokens, position int, q, keys, values, gate, out []float32) {
+// Reference computes what the launches do, at the position of the first token.
+func (a Attention) Reference(tokens, position int, q, keys, values, gate, out []float32) {
 	gates, last := a.Gates.or(a.Heads, a.D), position+tokens-1
 	for t := range tokens {
 		at := position + t

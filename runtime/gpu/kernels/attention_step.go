@@ -180,9 +180,9 @@ func (a AttentionStep) Launches() (one, merge Launch, blocks int, err error) {
 	return one, merge, blocks, nil
 }
 
-// Twin computes what the launches do, at a position.
-func (a AttentionStep) Twin(position int, q, k, v, qWeight, kWeight, angles, keys, values, gate, out []float32) {
+// Reference computes what the launches do, at a position.
+func (a AttentionStep) Reference(position int, q, k, v, qWeight, kWeight, angles, keys, values, gate, out []float32) {
 	rotated := make([]float32, a.Heads*a.D)
-	a.Rope.Twin(1, position, q, k, v, qWeight, kWeight, angles, rotated, keys, values)
-	a.Attention.Twin(1, position, rotated, keys, values, gate, out)
+	a.Rope.Reference(1, position, q, k, v, qWeight, kWeight, angles, rotated, keys, values)
+	a.Attention.Reference(1, position, rotated, keys, values, gate, out)
 }

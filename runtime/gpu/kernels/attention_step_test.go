@@ -114,7 +114,7 @@ func testStep(t *testing.T, a kernels.AttentionStep, one, merge kernels.Launch, 
 	wantK, keys := cache()
 	wantV, values := cache()
 	rotated := make([]float32, a.Heads*a.D)
-	a.Rope.Twin(1, position, q, k, v, qWeight, kWeight, angles, rotated, wantK, wantV)
+	a.Rope.Reference(1, position, q, k, v, qWeight, kWeight, angles, rotated, wantK, wantV)
 
 	part, ml, out, arrivals, step := blank(a.Heads*blocks*a.D), blank(a.Heads*blocks*2), blank(a.Heads*a.D), make([]uint32, a.Heads), []int32{1, int32(position)}
 	memory := kerneltest.MetalMemory
@@ -139,7 +139,7 @@ func testStep(t *testing.T, a kernels.AttentionStep, one, merge kernels.Launch, 
 	requireSame(t, wantK, keys.floats())
 	requireSame(t, wantV, values.floats())
 	want := blank(a.Heads * a.D)
-	a.Attention.Twin(1, position, rotated, wantK, wantV, gate, want) // of what the kernel wrote, rounded up or down
+	a.Attention.Reference(1, position, rotated, wantK, wantV, gate, want) // of what the kernel wrote, rounded up or down
 	requireClose(t, want, out, 3e-6)
 }
 

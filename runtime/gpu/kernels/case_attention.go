@@ -10,7 +10,7 @@ func (c *Case) angles(dims int) *Buffer {
 		for i := range inverse {
 			inverse[i] = r.Float32()
 		}
-		RopeAngles{Dims: dims, Scale: 1}.Twin(c.Tokens, c.Position, inverse, out)
+		RopeAngles{Dims: dims, Scale: 1}.Reference(c.Tokens, c.Position, inverse, out)
 		return out
 	})
 }
@@ -27,7 +27,7 @@ func (r RopeAngles) newCase(s Sizes) *Case {
 	out := c.out(F32, c.Capacity*r.Dims)
 	c.run(l, RopeAnglesArguments[*Buffer]{Inverse: inverse, Angles: out, Step: c.step()})
 	c.reference = func() {
-		r.Twin(c.Tokens, c.Position, inverse.Values(), c.want(out, Bounds{1e-6, sums(1)}, c.Tokens*r.Dims))
+		r.Reference(c.Tokens, c.Position, inverse.Values(), c.want(out, Bounds{1e-6, sums(1)}, c.Tokens*r.Dims))
 	}
 	return c
 }
@@ -71,7 +71,7 @@ func (r Rope) newCase(s Sizes) *Case {
 		bound := Bounds{2e-6, sums(1)}
 		out := c.want(a.QOut, bound, c.Tokens*r.QHeads*r.D)
 		keys, values := c.wantCache(a.KCache, bound, r.KVHeads, used, r.Slots, r.D), c.wantCache(a.VCache, bound, r.KVHeads, used, r.Slots, r.D)
-		few.Twin(c.Tokens, c.Position, a.Q.Values(), a.K.Values(), a.V.Values(), a.QWeight.Values(), a.KWeight.Values(), a.Angles.Values(), out, keys, values)
+		few.Reference(c.Tokens, c.Position, a.Q.Values(), a.K.Values(), a.V.Values(), a.QWeight.Values(), a.KWeight.Values(), a.Angles.Values(), out, keys, values)
 	}
 	return c
 }
@@ -84,7 +84,7 @@ func (w CacheWrite) newCase(s Sizes) *Case {
 	x, cache := c.random(F32, w.X.span(c.Tokens, w.Heads, w.D)), c.cache(w.Cache, w.Heads, used, w.Slots, w.D)
 	c.run(l, CacheWriteArguments[*Buffer]{X: x, Cache: cache, Step: c.step()})
 	c.reference = func() {
-		few.Twin(c.Tokens, c.Position, x.Values(), after(c.wantRows(cache, Bounds{}, w.Heads, used*w.D, w.Slots*w.D), cache))
+		few.Reference(c.Tokens, c.Position, x.Values(), after(c.wantRows(cache, Bounds{}, w.Heads, used*w.D, w.Slots*w.D), cache))
 	}
 	return c
 }
@@ -113,7 +113,7 @@ func (a Attention) context(c *Case, used int) (of AttentionChunkArguments[*Buffe
 	of.Keys, of.Values = c.cache(a.Cache, a.KVHeads, used, a.Slots, a.D), c.cache(a.Cache, a.KVHeads, used, a.Slots, a.D)
 	of.Gate, of.Out, of.Step = a.gates(c), c.out(F32, c.Capacity*a.Heads*a.D), c.step()
 	return of, func(bound Bounds) {
-		few.Twin(c.Tokens, c.Position, of.Q.Values(), of.Keys.Values(), of.Values.Values(), of.Gate.Values(), c.want(of.Out, bound, c.Tokens*a.Heads*a.D))
+		few.Reference(c.Tokens, c.Position, of.Q.Values(), of.Keys.Values(), of.Values.Values(), of.Gate.Values(), c.want(of.Out, bound, c.Tokens*a.Heads*a.D))
 	}
 }
 
@@ -181,7 +181,7 @@ func (a AttentionStep) newCase(s Sizes) *Case {
 			result.SelfTest = 2 * roundedAll // a key that is rounded the other way changes the scores
 		}
 		for i, position := range at {
-			few.Twin(position, of.Q.Values(), of.K.Values(), of.V.Values(), of.QWeight.Values(), of.KWeight.Values(), of.Angles.Values(),
+			few.Reference(position, of.Q.Values(), of.K.Values(), of.V.Values(), of.QWeight.Values(), of.KWeight.Values(), of.Angles.Values(),
 				keys, values, of.Gate.Values(), c.want(outs[i], result, a.Heads*a.D))
 		}
 	}

@@ -13,7 +13,7 @@ func (r Router) newCase(s Sizes) *Case {
 	c.run(l, RouterArguments[*Buffer]{Logits: logits, Experts: experts, Scores: scores, Step: c.step()})
 	c.reference = func() {
 		chosen := make([]int32, c.Tokens*r.Top)
-		r.Twin(logits.Values(), chosen, c.want(scores, Bounds{1e-6, sums(1)}, len(chosen)))
+		r.Reference(logits.Values(), chosen, c.want(scores, Bounds{1e-6, sums(1)}, len(chosen)))
 		c.wantInts(experts, chosen)
 	}
 	return c
@@ -84,12 +84,12 @@ func (e Experts) upCase(l Launch, block int, s Sizes) *Case {
 		if e.Router.Top > 0 {
 			experts = make([]int32, c.Tokens*parts)
 			scores := c.want(choose.Scores, Bounds{1e-6, sums(1)}, len(experts))
-			e.TwinChoice(choose.Logits.Values()[:c.Tokens*e.Count], choose.Gates.Values(), experts, scores)
+			e.ReferenceChoice(choose.Logits.Values()[:c.Tokens*e.Count], choose.Gates.Values(), experts, scores)
 			c.wantInts(choose.Experts, experts)
 		}
 		product, h := MatVecGLU{Vectors: e.up(), N: rows, Activation: e.Activation}, c.wantRows(y, Bounds{2e-6, 3 * sums(e.Hidden)}, c.Tokens*parts, rows, e.Inner)
 		for i, at := range experts[:c.Tokens*parts] {
-			product.Twin(e.pair(i, int(at), e.Inner, rows, sharedGate, gate), e.pair(i, int(at), e.Inner, rows, sharedUp, up),
+			product.Reference(e.pair(i, int(at), e.Inner, rows, sharedGate, gate), e.pair(i, int(at), e.Inner, rows, sharedUp, up),
 				x.Values()[i/parts*e.Hidden:][:e.Hidden], norm.Values(), h[i*rows:][:rows])
 		}
 	}
@@ -138,7 +138,7 @@ func (e Experts) downCase(l Launch, block int, s Sizes) *Case {
 			}
 		}
 		for i, at := range given[:c.Tokens*parts] {
-			product.Twin(e.pair(i, int(at), e.Hidden, rows, shared, down), x.Values()[i*e.Inner:][:e.Inner], nil, nil, nil, part)
+			product.Reference(e.pair(i, int(at), e.Hidden, rows, shared, down), x.Values()[i*e.Inner:][:e.Inner], nil, nil, nil, part)
 			for n, v := range part {
 				sum[i/parts*rows+n] += float64(scores.Values()[i]) * float64(v)
 			}
@@ -175,7 +175,7 @@ func (e ManyExperts) sortCase(tile Tile, capacity int, s Sizes) *Case {
 	order, tiles := c.out(I32, len(experts)), c.out(I32, 4*all)
 	c.run(l, ExpertsSortArguments[*Buffer]{Experts: c.ints(experts...), Order: order, Tiles: tiles, Step: c.step()})
 	c.reference = func() {
-		wantOrder, wantTiles := e.TwinSort(tile, experts[:c.Tokens*e.Top])
+		wantOrder, wantTiles := e.ReferenceSort(tile, experts[:c.Tokens*e.Top])
 		c.wantInts(order, wantOrder)
 		c.wantInts(tiles, flat(wantTiles, all))
 	}
@@ -211,7 +211,7 @@ func (e ManyExperts) casePairs(c *Case, tile Tile) (experts []int32, count int) 
 func (e ManyExperts) newCase(l *Launch, tile Tile, s Sizes) (c *Case, experts, order []int32, count int, orders, tiles *Buffer, at []int) {
 	c = newCase(s, 5, 0)
 	experts, count = e.casePairs(c, tile)
-	order, list := e.TwinSort(tile, experts)
+	order, list := e.ReferenceSort(tile, experts)
 	for _, x := range list {
 		last := int(x[2] - 1)
 		for i := int(x[1]); i < last; i += 8 {
@@ -242,7 +242,7 @@ func (e ManyExperts) upCase(l Launch, tile Tile, s Sizes) *Case {
 		for i, at := range pairs {
 			pair := int(order[at])
 			expert := int(experts[pair]) * e.Inner
-			product.Twin(gate().rows(expert, rows), up().rows(expert, rows), x.Values()[pair/e.Top*e.Hidden:][:e.Hidden], y[i*rows:][:rows])
+			product.Reference(gate().rows(expert, rows), up().rows(expert, rows), x.Values()[pair/e.Top*e.Hidden:][:e.Hidden], y[i*rows:][:rows])
 		}
 	}
 	return c
@@ -264,7 +264,7 @@ func (e ManyExperts) downCase(l Launch, tile Tile, s Sizes) *Case {
 		}
 		y := c.wantAmong(out, bound, to, len(order), rows, e.Hidden)
 		for i, at := range pairs {
-			product.Twin(down().rows(int(experts[to[i]])*e.Hidden, rows), h.Values()[at*e.Inner:][:e.Inner], nil, y[i*rows:][:rows])
+			product.Reference(down().rows(int(experts[to[i]])*e.Hidden, rows), h.Values()[at*e.Inner:][:e.Inner], nil, y[i*rows:][:rows])
 		}
 	}
 	return c

@@ -3,16 +3,13 @@ package kernels
 // caseRows is the number of rows of a product that a self-test makes at least.
 const caseRows = 24
 
-// vectorsOf are the vectors of a product of up to m: where there may be several, some are missing.
-func vectorsOf(m int) Sizes { return Sizes{Whole: true, Tokens: m - m/3, Capacity: m} }
-
-// vectors makes the case of a product of up to M vectors, with their numbers and the norm's weights. What the product
+// newCase makes the case of a product of up to M vectors, of which some are missing unless the sizes say how many, with their numbers and the norm's weights. What the product
 // reads is the vectors, or the sum that it makes of them.
 func (v Vectors) newCase(s Sizes, width int) (c *Case, x, norm *Buffer, sum StreamSumOneArguments[*Buffer], read func() []float32) {
-	few := vectorsOf(v.M)
-	c = newCase(s, few.Tokens, 5)
-	if s.Tokens == 0 {
-		c.Tokens = few.Tokens
+	few := v.M - v.M/3
+	c = newCase(s, few, 5)
+	if c.Tokens == 0 {
+		c.Tokens = few
 	}
 	c.Capacity = v.M
 	x, norm = c.random(F32, c.Tokens*v.K), c.norm(v.Norm, width)
@@ -22,7 +19,7 @@ func (v Vectors) newCase(s Sizes, width int) (c *Case, x, norm *Buffer, sum Stre
 	sum.Before, sum.Residual = c.random(F32, v.K), c.random(F32, v.K)
 	sum.Scale, sum.Out = c.random(F32, 1), c.out(F32, v.K)
 	return c, x, norm, sum, func() []float32 {
-		made := v.Sum.Twin(x.Values(), sum.Before.Values(), sum.Residual.Values(), sum.Scale.Values()[0])
+		made := v.Sum.Reference(x.Values(), sum.Before.Values(), sum.Residual.Values(), sum.Scale.Values()[0])
 		if v.Sum.Kept {
 			copy(c.want(sum.Out, Bounds{1e-6, sums(v.K)}, v.K), made)
 		}
@@ -60,7 +57,7 @@ func (v MatVec) newCase(l Launch, block int, s Sizes) *Case {
 	}
 	c.reference = func() {
 		want := c.wantRows(y, Bounds{2e-6, sums(v.K)}, c.Tokens, few.N, v.N)
-		few.Twin(w(), read(), norm.Values(), gate.Values(), extra.Values(), want)
+		few.Reference(w(), read(), norm.Values(), gate.Values(), extra.Values(), want)
 	}
 	return c
 }
@@ -79,7 +76,7 @@ func (v MatVecGLU) newCase(l Launch, block int, s Sizes) *Case {
 		c.run(l, MatVecGLUArguments[*Buffer]{W0: gates, W1: ups, X: x, Norm: norm, Y: y, Step: step})
 	}
 	c.reference = func() {
-		few.Twin(gate(), up(), read(), norm.Values(), c.wantRows(y, Bounds{6e-6, 3 * sums(v.K)}, c.Tokens, few.N, v.N))
+		few.Reference(gate(), up(), read(), norm.Values(), c.wantRows(y, Bounds{6e-6, 3 * sums(v.K)}, c.Tokens, few.N, v.N))
 	}
 	return c
 }
@@ -114,7 +111,7 @@ func (v MatVecMany) newCase(l Launch, block int, s Sizes) *Case {
 		bound := Bounds{2e-6, sums(v.K)}
 		for i, n := range v.N {
 			y := c.wantRows(*results[i], bound, c.Tokens, rows[i], n)
-			v.Twin(weights[i](), x.Values(), norm.Values(), y)
+			v.Reference(weights[i](), x.Values(), norm.Values(), y)
 			if i == 0 && v.Conv != nil {
 				few.answer(c, conv, v.Conv.Channels, y[:few.Channels], bound, stored(few.State, bound))
 			}
@@ -123,7 +120,7 @@ func (v MatVecMany) newCase(l Launch, block int, s Sizes) *Case {
 				for m := range c.Tokens {
 					copy(all[m*n:], y[m*rows[i]:][:rows[i]]) // the rest are products with zeros
 				}
-				v.ActivatedTwin(all, c.want(a.Activated, bound, c.Tokens*of.Rows))
+				v.ReferenceActivated(all, c.want(a.Activated, bound, c.Tokens*of.Rows))
 			}
 		}
 	}
@@ -168,7 +165,9 @@ func (m MatMul) newCase(l Launch, tile Tile, s Sizes) *Case {
 	extra := c.extra(m.Epilogue, at, c.Tokens, few.N, m.N)
 	y, bound := m.result(c, c.Tokens*m.N, 1, bound)
 	c.run(l, MatMulArguments[*Buffer]{W: weight, X: x, Extra: extra, Y: y, Step: c.step()})
-	c.reference = func() { few.Twin(w(), x.Values(), extra.Values(), c.wantAmong(y, bound, at, c.Tokens, few.N, m.N)) }
+	c.reference = func() {
+		few.Reference(w(), x.Values(), extra.Values(), c.wantAmong(y, bound, at, c.Tokens, few.N, m.N))
+	}
 	return c
 }
 
@@ -180,7 +179,7 @@ func (m MatMulGLU) newCase(l Launch, tile Tile, s Sizes) *Case {
 	up, ups := c.weight(m.Format, few.N, m.K, few.N)
 	y, bound := m.result(c, c.Tokens*m.N, 2, bound)
 	c.run(l, MatMulGLUArguments[*Buffer]{W0: gates, W1: ups, X: x, Y: y, Step: c.step()})
-	c.reference = func() { few.Twin(gate(), up(), x.Values(), c.wantAmong(y, bound, at, c.Tokens, few.N, m.N)) }
+	c.reference = func() { few.Reference(gate(), up(), x.Values(), c.wantAmong(y, bound, at, c.Tokens, few.N, m.N)) }
 	return c
 }
 
@@ -193,6 +192,6 @@ func (p Prepare) newCase(s Sizes) *Case {
 	}
 	x, norm, y := c.random(F32, c.Tokens*p.K), c.norm(p.Norm, p.K), c.out(d, c.Tokens*p.K)
 	c.run(l, MatMulPrepareArguments[*Buffer]{X: x, Norm: norm, Y: y, Step: c.step()})
-	c.reference = func() { p.Twin(x.Values(), norm.Values(), c.want(y, bound, c.Tokens*p.K)) }
+	c.reference = func() { p.Reference(x.Values(), norm.Values(), c.want(y, bound, c.Tokens*p.K)) }
 	return c
 }

@@ -21,7 +21,7 @@ func (d Dequantize) newCase(s Sizes) *Case {
 	y := c.out(BF16, d.N*d.K)
 	c.run(l, DequantizeArguments[*Buffer]{W: weight, Y: y})
 	// Rounded once, or in fp32 first.
-	c.reference = func() { d.Twin(w(), c.want(y, Bounds{4e-3, roundedOnce}, d.N*d.K)) }
+	c.reference = func() { d.Reference(w(), c.want(y, Bounds{4e-3, roundedOnce}, d.N*d.K)) }
 	return c
 }
 
@@ -36,7 +36,7 @@ func (e Embedding) newCase(s Sizes) *Case {
 	w, weight := c.weight(e.Format, few.N, e.K, few.N)
 	y := c.out(F32, c.Capacity*e.K)
 	c.run(l, EmbeddingArguments[*Buffer]{W: weight, Tokens: c.ints(tokens...), Y: y, Step: c.step()})
-	c.reference = func() { few.Twin(w(), tokens[:c.Tokens], c.want(y, Bounds{3e-7, sums(1)}, c.Tokens*e.K)) }
+	c.reference = func() { few.Reference(w(), tokens[:c.Tokens], c.want(y, Bounds{3e-7, sums(1)}, c.Tokens*e.K)) }
 	return c
 }
 
@@ -57,7 +57,7 @@ func (n RMSNorm) newCase(s Sizes) *Case {
 		if !n.SumOnly {
 			want = c.want(out, Bounds{2e-6, sums(1)}, c.Tokens*size)
 		}
-		n.Twin(c.Tokens, x.Values(), pre.Values(), residual.Values(), 0.75, weight.Values(), gate.Values(), wantSum, want)
+		n.Reference(c.Tokens, x.Values(), pre.Values(), residual.Values(), 0.75, weight.Values(), gate.Values(), wantSum, want)
 	}
 	return c
 }
@@ -80,7 +80,7 @@ func (r Reduce) newCase(s Sizes) *Case {
 	}
 	out := c.out(d, c.Capacity*r.Heads)
 	c.run(l, ReduceArguments[*Buffer]{X: x, Out: out, Step: c.step()})
-	c.reference = func() { r.Twin(c.Tokens, x.Values(), c.want(out, bound, c.Tokens*r.Heads)) }
+	c.reference = func() { r.Reference(c.Tokens, x.Values(), c.want(out, bound, c.Tokens*r.Heads)) }
 	return c
 }
 
@@ -91,7 +91,7 @@ func (r Reduce) softmaxCase(s Sizes) *Case {
 	out := c.out(F32, c.Capacity*r.Heads*r.N)
 	c.run(l, SoftmaxArguments[*Buffer]{X: x, Y: out, Step: c.step()})
 	c.reference = func() {
-		r.SoftmaxTwin(c.Tokens, x.Values(), c.want(out, Bounds{1e-6, sums(1)}, c.Tokens*r.Heads*r.N))
+		r.ReferenceSoftmax(c.Tokens, x.Values(), c.want(out, Bounds{1e-6, sums(1)}, c.Tokens*r.Heads*r.N))
 	}
 	return c
 }
@@ -120,7 +120,7 @@ func (g Gather) newCase(s Sizes) *Case {
 	}
 	out := c.out(g.Out, c.Capacity*g.Each*g.N)
 	c.run(l, GatherRowsArguments[*Buffer]{Table: table, Index: c.given(g.Index, indexed...), Out: out, Step: c.step()})
-	c.reference = func() { few.Twin(c.Tokens, table.Values(), index, c.want(out, Bounds{}, len(index)*g.N)) }
+	c.reference = func() { few.Reference(c.Tokens, table.Values(), index, c.want(out, Bounds{}, len(index)*g.N)) }
 	return c
 }
 
@@ -228,7 +228,7 @@ func (s Sample) Case(d Draw) *Case {
 	}
 	c.run(choose, a)
 	c.reference = func() {
-		want := []int32{int32(s.Twin(d.Logits, d.Temperature, d.TopK, d.TopP, d.Key))}
+		want := []int32{int32(s.Reference(d.Logits, d.Temperature, d.TopK, d.TopP, d.Key))}
 		c.wantInts(token, want)
 		c.wantInts(next, want)
 	}

@@ -22,7 +22,7 @@ func (c Conv) answer(to *Case, a ConvStepArguments[*Buffer], all int, x []float3
 		rows, n, stride = 1, c.Channels*c.Taps, all*c.Taps
 	}
 	next, y := to.wantRows(a.Next, state, rows, n, stride), to.wantRows(a.Y, outputs, to.Tokens, c.Channels, all)
-	c.Twin(to.Tokens, to.Position, x, a.W.Values(), to.Reset, after(next, a.State), y)
+	c.Reference(to.Tokens, to.Position, x, a.W.Values(), to.Reset, after(next, a.State), y)
 }
 
 // newCase is of one launch, or of the two for many tokens.
@@ -79,7 +79,7 @@ func (d Delta) inputs(c *Case) (a DeltaStepArguments[*Buffer]) {
 // answer adds the results and the state after.
 func (d Delta) answer(c *Case, a DeltaStepArguments[*Buffer], bound Bounds) {
 	state := after(c.want(a.Next, stored(d.State, bound), d.Heads*d.DV*d.DK), a.State)
-	d.Twin(c.Tokens, c.Position, a.Q.Values(), a.K.Values(), a.V.Values(), a.G.Values(), a.Beta.Values(), a.QWeight.Values(), a.KWeight.Values(),
+	d.Reference(c.Tokens, c.Position, a.Q.Values(), a.K.Values(), a.V.Values(), a.G.Values(), a.Beta.Values(), a.QWeight.Values(), a.KWeight.Values(),
 		a.Bias.Values(), a.Rate.Values(), c.Reset, state, c.want(a.Y, bound, c.Tokens*d.Heads*d.DV))
 }
 
@@ -130,7 +130,7 @@ func (d Delta) gatesCase(s Sizes) *Case {
 		wantDecay, wantBeta := c.want(decay, Bounds{2e-6, sums(1)}, c.Tokens*d.Heads), c.want(beta, Bounds{1e-6, sums(1)}, c.Tokens*d.Heads)
 		for i := range wantDecay {
 			token, h := i/d.Heads, i%d.Heads
-			wantDecay[i] = d.DecayTwin(x.Values()[token*d.GToken+h], bias.Values()[h], rate.Values()[h])
+			wantDecay[i] = d.ReferenceDecay(x.Values()[token*d.GToken+h], bias.Values()[h], rate.Values()[h])
 			wantBeta[i] = float32(Sigmoid.of(float64(b.Values()[token*d.BetaToken+h])))
 		}
 	}

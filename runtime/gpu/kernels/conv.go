@@ -16,7 +16,7 @@ const (
 	ResetAtStart
 )
 
-// set reports what a reset comes to, for twins.
+// set reports what a reset comes to, for reference implementations.
 func (r Reset) set(flag bool, position int) bool {
 	return r == ResetFlag && flag || r == ResetAtStart && position == 0
 }
@@ -83,8 +83,8 @@ func (c Conv) Launches(tokens int) (outputs, state Launch, err error) {
 	return outputs, state, err
 }
 
-// Twin computes what the launches do.
-func (c Conv) Twin(tokens, position int, x, w []float32, reset bool, state, y []float32) {
+// Reference computes what the launches do.
+func (c Conv) Reference(tokens, position int, x, w []float32, reset bool, state, y []float32) {
 	at := func(row, channel int) int {
 		if c.ChannelFirst {
 			return channel*c.Taps + row

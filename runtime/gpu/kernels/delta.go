@@ -167,15 +167,15 @@ func (d Delta) Launches(tokens int) (solve, scan Launch, err error) {
 	return solve, scan, nil
 }
 
-// DecayTwin is g of an input of GatesLaunch.
-func (d Delta) DecayTwin(x, bias, rate float32) float32 {
+// ReferenceDecay is g of an input of GatesLaunch.
+func (d Delta) ReferenceDecay(x, bias, rate float32) float32 {
 	s := float64(x) + float64(bias)
 	return float32(math.Exp(float64(rate) * (max(s, 0) + math.Log1p(math.Exp(-math.Abs(s))))))
 }
 
-// Twin computes what the launches do, token by token in float64. qWeight and kWeight are nil without Norm, bias
+// Reference computes what the launches do, token by token in float64. qWeight and kWeight are nil without Norm, bias
 // and rate without Gates.
-func (d Delta) Twin(tokens, position int, q, k, v, g, beta, qWeight, kWeight, bias, rate []float32, reset bool, state, y []float32) {
+func (d Delta) Reference(tokens, position int, q, k, v, g, beta, qWeight, kWeight, bias, rate []float32, reset bool, state, y []float32) {
 	d = d.filled()
 	keys, queries := make([]float64, d.DK), make([]float64, d.DK)
 	read := func(dst []float64, x, weight []float32) {
@@ -204,7 +204,7 @@ func (d Delta) Twin(tokens, position int, q, k, v, g, beta, qWeight, kWeight, bi
 				read(keys, k[t*d.KToken+key:][:d.DK], kWeight)
 				decay, b := float64(g[t*d.GToken+h]), float64(beta[t*d.BetaToken+h])
 				if d.Gates != None {
-					decay, b = float64(d.DecayTwin(float32(decay), bias[h], rate[h])), Sigmoid.of(b)
+					decay, b = float64(d.ReferenceDecay(float32(decay), bias[h], rate[h])), Sigmoid.of(b)
 				}
 				var memory, sum float64
 				for i := range s {

@@ -110,7 +110,7 @@ func TestDeltaChunksCausal(t *testing.T) {
 			}
 			state, length := r.floats(d.DV*d.DK), max(d.Length, 32)
 			want, y := blank(tokens*d.DV), blank(tokens*d.DV)
-			d.Twin(tokens, 5, in.q, in.k, in.v, in.g, in.beta, nil, nil, nil, nil, false, append([]float32{}, state...), want)
+			d.Reference(tokens, 5, in.q, in.k, in.v, in.g, in.beta, nil, nil, nil, nil, false, append([]float32{}, state...), want)
 			sums, w, u, m := blank(tokens), blank(tokens*d.DK), blank(tokens*d.DV), blank((tokens+length-1)/length*length*length)
 			step := []int32{tokens, 5}
 			kerneltest.Run(t, solve, kernels.DeltaSolveArguments[any]{Q: in.q, K: in.k, V: in.v, G: in.g, Beta: in.beta, Sums: sums, W: w, U: u, M: m, Step: step})

@@ -21,8 +21,8 @@ func (d Dequantize) Launch() (Launch, error) {
 	}, nil
 }
 
-// Twin computes what the kernel does, as numbers.
-func (d Dequantize) Twin(w *Weight, y []float32) {
+// Reference computes what the kernel does, as numbers.
+func (d Dequantize) Reference(w *Weight, y []float32) {
 	for n := range d.N {
 		for k := range d.K {
 			y[n*d.K+k] = roundBF16(float32(w.At(n, k)))

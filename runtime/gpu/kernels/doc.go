@@ -1,6 +1,6 @@
 // Package kernels holds the GPU kernels: one text for Metal, CUDA and the emulator. A family of kernels is
-// NAME.metal, the text; NAME.go, which gives the launch for a shape and a plain-Go twin that computes the same; and
-// NAME_test.go, which runs the text on the emulator against the twin.
+// NAME.metal, the text; NAME.go, which gives the launch for a shape and a reference implementation in plain Go; and
+// NAME_test.go, which runs cases of the text on the emulator against it.
 //
 // # Arguments
 //
@@ -53,10 +53,13 @@
 //   - port_last, which finds the last of some threadgroups, is not for Metal: what uses it has a form with another kernel.
 //   - A kernel reads nothing past the end of a buffer, its padding to 16 bytes excepted.
 //
-// # Known answers
+// # Cases
 //
-// Every launch of a plan has a Case, or is part of that of a launch behind it: a known answer of the compiled kernel at its
-// real shape, by the twin, on few rows. Package prove runs them on the user's device before a kernel is used.
+// Every launch of a plan has a Case, or is part of that of a launch behind it (case_*.go): launches with buffers by name, what
+// these hold, and what the reference implementation says that the launches leave in them. Sizes say how much of it is run:
+// as a self-test of the compiled kernel at its real shape, on few rows, which package prove runs on the user's device
+// before a kernel is used; whole, as the emulator's test (kerneltest.Check); or at the models' sizes, as the benchmark
+// (kernels/bench), which asks for no answers.
 //
 // Package kernels imports nothing of ours and no GPU library, and must never import runtime/gpu or a model.
 package kernels

@@ -95,10 +95,10 @@ type Elementwise struct {
 
 // operation is a function in a kernel and in Go. A function that is not for integers computes in fp32.
 type operation struct {
-	arity int
-	text  string
-	twin  func(a, b, c float64) float64
-	float bool
+	arity     int
+	text      string
+	reference func(a, b, c float64) float64
+	float     bool
 }
 
 func unary(text string, f func(a float64) float64) operation {
@@ -265,8 +265,8 @@ func (e Elementwise) Launch(tokens int) (Launch, error) {
 	return l, nil
 }
 
-// Twin computes what the kernel does, on buffers of any dtype whose numbers are given as float64.
-func (e Elementwise) Twin(tokens, position int, in [][]float64, out []float64) {
+// Reference computes what the kernel does, on buffers of any dtype whose numbers are given as float64.
+func (e Elementwise) Reference(tokens, position int, in [][]float64, out []float64) {
 	e.first(math.MaxInt, tokens, position, in, out)
 }
 
@@ -303,7 +303,7 @@ func (e Elementwise) first(count, tokens, position int, in [][]float64, out []fl
 						for i, p := range e.In {
 							x[i] = in[i][place(p)]
 						}
-						v = o.twin(x[0], x[1], x[2])
+						v = o.reference(x[0], x[1], x[2])
 					}
 					switch e.Out.DType {
 					case F32, BF16:

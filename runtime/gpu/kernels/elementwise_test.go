@@ -83,7 +83,7 @@ func check(t *testing.T, e kernels.Elementwise, in []numbers, out numbers, token
 		values = append(values, x.values)
 	}
 	want := append([]float64(nil), out.values...)
-	e.Twin(tokens, position, values, want)
+	e.Reference(tokens, position, values, want)
 	kerneltest.Run(t, l, a)
 	got := out.read()
 	require.Len(t, got, len(want))

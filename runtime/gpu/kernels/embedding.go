@@ -24,8 +24,8 @@ func (e Embedding) Launch(tokens int) (Launch, error) {
 	}, nil
 }
 
-// Twin computes what the kernel does: y [len(tokens), K].
-func (e Embedding) Twin(w *Weight, tokens []int32, y []float32) {
+// Reference computes what the kernel does: y [len(tokens), K].
+func (e Embedding) Reference(w *Weight, tokens []int32, y []float32) {
 	for t, row := range tokens {
 		if row < 0 {
 			row += int32(e.N)

@@ -213,11 +213,11 @@ func (e Experts) defines(rows, tokens int) []Define {
 	return define("EXPERTS_TOP", e.Top, "EXPERTS_SHARED", e.Shared, "EXPERTS_N", rows, "EXPERTS_TOKENS", min(tokens, 2), "MATVEC_EXPERTS", e.Count)
 }
 
-// TwinChoice is what the first dispatch chooses, of logits and the shared expert's gate: experts and scores [T, Parts].
-func (e Experts) TwinChoice(logits, gate []float32, experts []int32, scores []float32) {
+// ReferenceChoice is what the first dispatch chooses, of logits and the shared expert's gate: experts and scores [T, Parts].
+func (e Experts) ReferenceChoice(logits, gate []float32, experts []int32, scores []float32) {
 	for t := range len(logits) / e.Count {
 		to := (t+1)*e.Parts() - e.Top
-		e.Router.Twin(logits[t*e.Count:(t+1)*e.Count], experts[to:to+e.Top], scores[to:to+e.Top])
+		e.Router.Reference(logits[t*e.Count:(t+1)*e.Count], experts[to:to+e.Top], scores[to:to+e.Top])
 		if e.Shared {
 			experts[to-1], scores[to-1] = 0, float32(1/(1+math.Exp(-float64(gate[t]))))
 		}

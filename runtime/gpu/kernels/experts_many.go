@@ -120,8 +120,8 @@ func (e ManyExperts) LaunchCombine(tokens int) (Launch, error) {
 	}, nil
 }
 
-// TwinSort computes what LaunchSort does for the pairs: their order, and tiles of BM rows.
-func (e ManyExperts) TwinSort(t Tile, experts []int32) (order []int32, tiles [][4]int32) {
+// ReferenceSort computes what LaunchSort does for the pairs: their order, and tiles of BM rows.
+func (e ManyExperts) ReferenceSort(t Tile, experts []int32) (order []int32, tiles [][4]int32) {
 	for expert := range int32(e.Count) {
 		first := len(order)
 		for pair, at := range experts {

@@ -146,7 +146,7 @@ func TestExpertsChosenAsRouter(t *testing.T) {
 	kerneltest.Run(t, up, kernels.ExpertsChooseArguments[any]{W0: w0.arguments(), W1: w1.arguments(), V0: v0.arguments(), V1: v1.arguments(), D: w.arguments(), E: v.arguments(),
 		Logits: logits, Gates: gates, X: r.floats(tokens * e.Hidden), Experts: chosen, Scores: weights, Y: blank(tokens * 9 * e.Inner), Step: []int32{tokens, 0}})
 	want := make([]int32, tokens*9)
-	e.TwinChoice(logits, gates, want, blank(tokens*9))
+	e.ReferenceChoice(logits, gates, want, blank(tokens*9))
 	require.Equal(t, want, chosen)
 	for i := range tokens {
 		require.Equal(t, experts[i*8:(i+1)*8], chosen[i*9+1:(i+1)*9])

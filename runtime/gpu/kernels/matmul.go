@@ -122,8 +122,8 @@ func (m Matrices) checkTile(t Tile) error {
 	return nil
 }
 
-// Twin computes what the kernel does for len(y)/N vectors, x being what the kernel is given, as numbers.
-func (m MatMul) Twin(w *Weight, x, extra, y []float32) {
+// Reference computes what the kernel does for len(y)/N vectors, x being what the kernel is given, as numbers.
+func (m MatMul) Reference(w *Weight, x, extra, y []float32) {
 	m.products(w, x, func(t, n int, sum float64) {
 		switch i := t*m.N + n; m.Epilogue {
 		case AddMatrix:
@@ -137,8 +137,8 @@ func (m MatMul) Twin(w *Weight, x, extra, y []float32) {
 	})
 }
 
-// Twin computes what the kernel does for len(y)/N vectors, x being what the kernel is given, as numbers.
-func (m MatMulGLU) Twin(gate, up *Weight, x, y []float32) {
+// Reference computes what the kernel does for len(y)/N vectors, x being what the kernel is given, as numbers.
+func (m MatMulGLU) Reference(gate, up *Weight, x, y []float32) {
 	g := make([]float64, len(y))
 	m.products(gate, x, func(t, n int, sum float64) { g[t*m.N+n] = m.Activation.of(sum) })
 	m.products(up, x, func(t, n int, sum float64) { y[t*m.N+n] = float32(g[t*m.N+n] * sum) })
@@ -190,8 +190,8 @@ func (p Prepare) Launch(tokens int) (Launch, error) {
 	}, nil
 }
 
-// Twin computes what the kernel does for len(y)/K vectors, but for the rounding to bf16.
-func (p Prepare) Twin(x, norm, y []float32) {
+// Reference computes what the kernel does for len(y)/K vectors, but for the rounding to bf16.
+func (p Prepare) Reference(x, norm, y []float32) {
 	v := Vectors{K: p.K, Norm: p.Norm, Eps: p.Eps}
 	for t := range len(y) / p.K {
 		for k, e := range v.normed(x[t*p.K:(t+1)*p.K], norm) {

@@ -10,7 +10,7 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels/kerneltest"
 )
 
-// matmulBound is what results may be off: codes of 4 bits are rounded once by CUDA and the twin, twice by others.
+// matmulBound is what results may be off: codes of 4 bits are rounded once by CUDA and the reference implementation, twice by others.
 func matmulBound(exact bool) float64 {
 	if exact {
 		return bound

@@ -84,14 +84,14 @@ type VectorSum struct {
 	Scaled, Kept bool
 }
 
-// Twin makes the vector.
-func (s VectorSum) Twin(x, before, residual []float32, scale float32) []float32 {
+// Reference makes the vector.
+func (s VectorSum) Reference(x, before, residual []float32, scale float32) []float32 {
 	n := RMSNorm{N: len(x), Heads: 1, Pre: F32, PreEps: s.Eps, Add: true, Sum: true, SumOnly: true}
 	if s.Scaled {
 		n.Scale = F32
 	}
 	v := make([]float32, len(x))
-	n.Twin(1, x, before, residual, scale, nil, nil, v, nil)
+	n.Reference(1, x, before, residual, scale, nil, nil, v, nil)
 	return v
 }
 
@@ -145,8 +145,8 @@ func (v MatVec) Launch(t Tuning) (Launch, error) {
 	return v.launch(t, "", 1, []int{v.N}, more, v.newCase)
 }
 
-// Twin computes what the kernel does for len(y)/N vectors.
-func (v MatVec) Twin(w *Weight, x, norm, gate, extra, y []float32) {
+// Reference computes what the kernel does for len(y)/N vectors.
+func (v MatVec) Reference(w *Weight, x, norm, gate, extra, y []float32) {
 	if v.Head != 0 {
 		x, v.Norm = v.gated(x, norm, gate), NoNorm
 	}
@@ -225,13 +225,13 @@ func (v MatVecMany) Launch(t Tuning) (Launch, error) {
 	return v.launch(t, "_many", 1, v.N, more, v.newCase)
 }
 
-// Twin computes what the kernel does for one of the weights; Conv.Twin follows.
-func (v MatVecMany) Twin(w *Weight, x, norm, y []float32) {
+// Reference computes what the kernel does for one of the weights; Conv.Reference follows.
+func (v MatVecMany) Reference(w *Weight, x, norm, y []float32) {
 	v.products(w, x, norm, func(m, n int, sum float64) { y[m*w.N+n] = float32(sum) })
 }
 
-// ActivatedTwin computes the activated results of y, those of the weight that they are of, into activated.
-func (v MatVecMany) ActivatedTwin(y, activated []float32) {
+// ReferenceActivated computes the activated results of y, those of the weight that they are of, into activated.
+func (v MatVecMany) ReferenceActivated(y, activated []float32) {
 	a := v.Activated
 	for m := range len(activated) / max(a.Rows, 1) {
 		for i := range a.Rows {
@@ -256,8 +256,8 @@ func (v MatVecGLU) Launch(t Tuning) (Launch, error) {
 	return v.launch(t, "_glu", 2, []int{v.N}, define("MATVEC_ACTIVATION", int(v.Activation)), v.newCase)
 }
 
-// Twin computes what the kernel does.
-func (v MatVecGLU) Twin(gate, up *Weight, x, norm, y []float32) {
+// Reference computes what the kernel does.
+func (v MatVecGLU) Reference(gate, up *Weight, x, norm, y []float32) {
 	g := make([]float64, len(y))
 	v.products(gate, x, norm, func(m, n int, sum float64) { g[m*v.N+n] = v.Activation.of(sum) })
 	v.products(up, x, norm, func(m, n int, sum float64) { y[m*v.N+n] = float32(g[m*v.N+n] * sum) })

@@ -10,7 +10,7 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels/kerneltest"
 )
 
-// bound is how far a sum of fp32 products may be from the twin's, relative to the largest result.
+// bound is how far a sum of fp32 products may be from the reference implementation's, relative to the largest result.
 const bound = 2e-6
 
 var affine4 = kernels.Format{Bits: 4, Group: 64}
@@ -156,11 +156,11 @@ func TestMatVecConv(t *testing.T) {
 			kerneltest.Run(t, l, a)
 			for i, w := range weights {
 				want := blank(c.rows[i])
-				v.Twin(&w.Weight, x, norm, want)
+				v.Reference(&w.Weight, x, norm, want)
 				requireClose(t, want, results[i], bound)
 			}
 			want := blank(c.conv.Channels)
-			c.conv.Twin(1, c.position, results[0], taps, c.reset, state, want)
+			c.conv.Reference(1, c.position, results[0], taps, c.reset, state, want)
 			requireClose(t, want, y[:len(want)], bound)
 			requireBlank(t, y[len(want):])
 			require.Equal(t, state, next.floats())
@@ -168,7 +168,7 @@ func TestMatVecConv(t *testing.T) {
 				require.Equal(t, before, got.floats())
 			}
 			want = blank(c.activated.Rows)
-			v.ActivatedTwin(results[c.activated.Weight], want)
+			v.ReferenceActivated(results[c.activated.Weight], want)
 			requireClose(t, want, gate[:len(want)], bound)
 			requireBlank(t, gate[len(want):])
 		})

@@ -119,7 +119,7 @@ func TestExportedDeltaKernel(t *testing.T) {
 			q, k, v, beta := hold(dtype(c.input), in.q), hold(dtype(c.input), in.k), hold(dtype(c.input), in.v), hold(dtype(c.input), in.beta)
 			from := hold(d.State, state)
 			want := blank(c.tokens * d.Heads * d.DV)
-			d.Twin(c.tokens, 0, in.q, in.k, in.v, in.g, in.beta, nil, nil, nil, nil, false, state, want)
+			d.Reference(c.tokens, 0, in.q, in.k, in.v, in.g, in.beta, nil, nil, nil, nil, false, state, want)
 
 			function, attributes, arguments := mlxFunction(t, op, []int{len(in.q), len(in.k), len(in.v), len(in.g), len(in.beta), len(state), 1})
 			name := ir.Attrs[ir.MetalKernelAttrs](op).Name

@@ -85,8 +85,8 @@ func (n RMSNorm) Launch(tokens int) (Launch, error) {
 	}, nil
 }
 
-// Twin computes what the kernel does; operands that are not asked for are nil.
-func (n RMSNorm) Twin(tokens int, x, pre, residual []float32, scale float32, weight, gate, sum, out []float32) {
+// Reference computes what the kernel does; operands that are not asked for are nil.
+func (n RMSNorm) Reference(tokens int, x, pre, residual []float32, scale float32, weight, gate, sum, out []float32) {
 	xs, gates := n.X.or(n.Heads, n.N), n.Gates.or(n.Heads, n.N)
 	v := make([]float64, n.N)
 	for row := range tokens * n.Heads {

@@ -61,8 +61,8 @@ func (r Reduce) SoftmaxLaunch(tokens int) (Launch, error) {
 	return l, err
 }
 
-// Twin computes what the kernel does; places are numbers.
-func (r Reduce) Twin(tokens int, x, out []float32) {
+// Reference computes what the kernel does; places are numbers.
+func (r Reduce) Reference(tokens int, x, out []float32) {
 	rows := r.X.or(r.Heads, r.N)
 	for i := range out[:tokens*r.Heads] {
 		row := x[rows.at(i/r.Heads, i%r.Heads):][:r.N]
@@ -98,8 +98,8 @@ func (r Reduce) before(v, other float32) bool {
 	return v > other
 }
 
-// SoftmaxTwin computes what the softmax kernel does.
-func (r Reduce) SoftmaxTwin(tokens int, x, y []float32) {
+// ReferenceSoftmax computes what the softmax kernel does.
+func (r Reduce) ReferenceSoftmax(tokens int, x, y []float32) {
 	rows := r.X.or(r.Heads, r.N)
 	for i := range tokens * r.Heads {
 		row, dst := x[rows.at(i/r.Heads, i%r.Heads):][:r.N], y[i*r.N:][:r.N]
@@ -144,8 +144,8 @@ func (g Gather) Launch(tokens int) (Launch, error) {
 	}, nil
 }
 
-// Twin computes what the kernel does.
-func (g Gather) Twin(tokens int, table []float32, index []int64, out []float32) {
+// Reference computes what the kernel does.
+func (g Gather) Reference(tokens int, table []float32, index []int64, out []float32) {
 	for i, row := range index[:tokens*g.Each] {
 		if row < 0 {
 			row += int64(g.Rows)

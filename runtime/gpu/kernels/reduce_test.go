@@ -46,14 +46,14 @@ func TestReduceNaN(t *testing.T) {
 			r := kernels.Reduce{Kind: kind, N: n, Heads: 1}
 			l, err := r.Launch(rows)
 			require.NoError(t, err)
-			twin := make([]float32, rows)
-			r.Twin(rows, x, twin)
+			want := make([]float32, rows)
+			r.Reference(rows, x, want)
 			if places == nil {
 				out := make([]float32, rows)
 				kerneltest.Run(t, l, kernels.ReduceArguments[any]{X: x, Out: out, Step: []int32{rows, 0}})
 				for i := range rows {
 					require.True(t, math.IsNaN(float64(out[i])), "row %d: %g", i, out[i])
-					require.True(t, math.IsNaN(float64(twin[i])), "row %d of the twin: %g", i, twin[i])
+					require.True(t, math.IsNaN(float64(want[i])), "row %d of the reference implementation: %g", i, want[i])
 				}
 				return
 			}
@@ -61,7 +61,7 @@ func TestReduceNaN(t *testing.T) {
 			kerneltest.Run(t, l, kernels.ReduceArguments[any]{X: x, Out: out, Step: []int32{rows, 0}})
 			require.Equal(t, places, out)
 			for i, at := range places {
-				require.Equal(t, float32(at), twin[i])
+				require.Equal(t, float32(at), want[i])
 			}
 		})
 	}

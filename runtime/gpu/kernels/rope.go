@@ -26,8 +26,8 @@ func (r RopeAngles) Launch(tokens int) (Launch, error) {
 	}, nil
 }
 
-// Twin computes what the kernel does, at a position.
-func (r RopeAngles) Twin(tokens, position int, inverse, angles []float32) {
+// Reference computes what the kernel does, at a position.
+func (r RopeAngles) Reference(tokens, position int, inverse, angles []float32) {
 	half := r.Dims / 2
 	for i := range tokens * half {
 		at := (float32(i/half) + float32(position)) * r.Scale
@@ -117,8 +117,8 @@ func (r Rope) Launch(tokens int) (Launch, error) {
 	}, nil
 }
 
-// Twin computes what the kernel does, at a position.
-func (r Rope) Twin(tokens, position int, q, k, v, qWeight, kWeight, angles, qOut, kCache, vCache []float32) {
+// Reference computes what the kernel does, at a position.
+func (r Rope) Reference(tokens, position int, q, k, v, qWeight, kWeight, angles, qOut, kCache, vCache []float32) {
 	head := make([]float64, r.D)
 	read := func(x []float32, at int, norm HeadNorm, weight []float32) {
 		for i := range head {
@@ -196,8 +196,8 @@ func (c CacheWrite) Launch(tokens int) (Launch, error) {
 	}, nil
 }
 
-// Twin computes what the kernel does, at a position.
-func (c CacheWrite) Twin(tokens, position int, x, cache []float32) {
+// Reference computes what the kernel does, at a position.
+func (c CacheWrite) Reference(tokens, position int, x, cache []float32) {
 	rows := c.X.or(c.Heads, c.D)
 	for t := range tokens {
 		slot := position + t

@@ -42,8 +42,8 @@ func (r Router) defines() []Define {
 	return define("ROUTER_EXPERTS", r.Experts, "ROUTER_TOP", r.Top, "ROUTER_SOFTMAX", !r.Logits, "ROUTER_NORMALIZE", r.Normalize, "ROUTER_SCALE", r.Scale)
 }
 
-// Twin computes what the kernel does for len(logits)/Experts tokens.
-func (r Router) Twin(logits []float32, experts []int32, scores []float32) {
+// Reference computes what the kernel does for len(logits)/Experts tokens.
+func (r Router) Reference(logits []float32, experts []int32, scores []float32) {
 	for t := range len(logits) / r.Experts {
 		row := logits[t*r.Experts : (t+1)*r.Experts]
 		order := make([]int32, r.Experts)

@@ -56,8 +56,8 @@ func (s Sample) Launches() (part, collect, choose Launch, err error) {
 // sampleShift keeps the noise of the sampler without filters finite.
 const sampleShift = 1e-20
 
-// Twin chooses the token with full sorts. key is that of a seed, or the one given.
-func (s Sample) Twin(logits []float32, temperature float32, topK int64, topP float32, key [2]uint32) int {
+// Reference chooses the token with full sorts. key is that of a seed, or the one given.
+func (s Sample) Reference(logits []float32, temperature float32, topK int64, topP float32, key [2]uint32) int {
 	shift := 0.0
 	if !s.Greedy && !s.Filters {
 		temperature, shift = max(temperature, 1e-6), sampleShift

@@ -170,7 +170,7 @@ func TestStreamNumbers(t *testing.T) {
 			}
 			got, want := blank(v.N), blank(v.N)
 			kerneltest.Run(t, l, kernels.MatVecArguments[any]{W: w.arguments(), X: x, Y: got, Step: []int32{1, 0}})
-			v.Twin(&w.Weight, x, nil, nil, nil, want)
+			v.Reference(&w.Weight, x, nil, nil, nil, want)
 			if bad {
 				for i, y := range got {
 					require.False(t, y-y == 0, "row %d is %g", i, y)

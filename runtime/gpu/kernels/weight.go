@@ -71,7 +71,7 @@ func (f Format) defines() []Define {
 	return define("WEIGHT_BITS", f.Bits, "WEIGHT_GROUP", max(f.Group, 1), "WEIGHT_SCALE", scale, "WEIGHT_BIASES", !f.Symmetric)
 }
 
-// Weight is a stored weight for the Go twins.
+// Weight is a stored weight for the reference implementations.
 type Weight struct {
 	Format
 	N, K int

@@ -118,7 +118,7 @@ func blank(n int) []float32 {
 	return out
 }
 
-// requireClose compares with the twin: the largest difference relative to the size of the whole.
+// requireClose compares with the reference implementation: the largest difference relative to the size of the whole.
 func requireClose(t testing.TB, want, got []float32, tolerance float64) {
 	t.Helper()
 	require.Len(t, got, len(want))

@@ -19,9 +19,9 @@ type Options struct {
 
 // Failure is a kernel that must not be used.
 type Failure struct {
-	// Launch is the one whose trial it was.
+	// Launch is the one whose case it was.
 	Launch kernels.Launch
-	// Keys are those of all kernels of the trial: any of them may be what is wrong.
+	// Keys are those of all kernels of the case: any of them may be what is wrong.
 	Keys []string
 	// Result is how far off the numbers are, where Err is nil.
 	Result Result

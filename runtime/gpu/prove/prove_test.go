@@ -221,19 +221,19 @@ func launches(t *testing.T) map[string]kernels.Launch {
 	return out
 }
 
-// TestTrials: every trial is of its launch's kernel, and passes on the emulator.
+// TestTrials: every case is of its launch's kernel, and passes on the emulator.
 func TestTrials(t *testing.T) {
 	d, kernel := open(t)
 	for name, l := range launches(t) {
 		t.Run(name, func(t *testing.T) {
-			trial := l.Case(kernels.Sizes{})
+			test := l.Case(kernels.Sizes{})
 			var keys []string
-			for _, x := range trial.Launches {
+			for _, x := range test.Launches {
 				require.Nil(t, x.Launch.Case)
 				keys = append(keys, x.Launch.Key())
 			}
 			require.Contains(t, keys, l.Key())
-			r, err := prove.Run(d, trial, kernel)
+			r, err := prove.Run(d, test, kernel)
 			require.NoError(t, err)
 			t.Logf("off by %.2g of %.2g", r.Difference, r.Bound)
 			require.LessOrEqual(t, r.Difference, 0.8*r.Bound, "near the bound: a device that rounds otherwise would fail")
@@ -276,9 +276,9 @@ func TestKept(t *testing.T) {
 	require.NoError(t, err)
 	wrong := other
 	wrong.Case = func(s kernels.Sizes) *kernels.Case {
-		trial := other.Case(s)
-		trial.Wants()[0].Values[7] += 0.5
-		return trial
+		test := other.Case(s)
+		test.Wants()[0].Values[7] += 0.5
+		return test
 	}
 	tried := 0
 	counted := func(l kernels.Launch) (device.Kernel, error) { tried++; return kernel(l) }
@@ -327,7 +327,7 @@ func TestKept(t *testing.T) {
 	require.NotZero(t, n)
 }
 
-// TestUntried: what the device has no memory for, or has no trial, is taken on trust and not remembered; what does not
+// TestUntried: what the device has no memory for, or has no case, is taken on trust and not remembered; what does not
 // compile fails.
 func TestUntried(t *testing.T) {
 	d, kernel := open(t)
@@ -345,9 +345,9 @@ func TestUntried(t *testing.T) {
 	same := prove.New(d, "a GPU", prove.Options{Dir: dir})
 	wrong := l
 	wrong.Case = func(s kernels.Sizes) *kernels.Case {
-		trial := l.Case(s)
-		trial.Wants()[0].Values[0] += 1
-		return trial
+		test := l.Case(s)
+		test.Wants()[0].Values[0] += 1
+		return test
 	}
 	first := same.Prove([]kernels.Launch{wrong, wrong}, kernel)
 	require.Len(t, first, 1)
@@ -358,9 +358,9 @@ func TestUntried(t *testing.T) {
 	require.Equal(t, "embedding/embedding does not run: line 7: a word too many", failures[0].String())
 	threads := l
 	threads.Case = func(s kernels.Sizes) *kernels.Case {
-		trial := l.Case(s)
-		trial.Launches[0].Launch.Threads[0] = 2048
-		return trial
+		test := l.Case(s)
+		test.Launches[0].Launch.Threads[0] = 2048
+		return test
 	}
 	failures = prove.New(d, "a GPU", prove.Options{Dir: dir}).Prove([]kernels.Launch{threads}, kernel)
 	require.Len(t, failures, 1)

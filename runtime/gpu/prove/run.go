@@ -9,17 +9,17 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-// Result is how far results were from those of the twins: the largest difference, relative to the largest result, where
+// Result is how far results were from those of the reference implementations: the largest difference, relative to the largest result, where
 // it exceeds its bound the most.
 type Result struct{ Difference, Bound float64 }
 
 // Passed reports whether the difference is within the bound.
 func (r Result) Passed() bool { return r.Difference <= r.Bound }
 
-// errMemory is that of a trial that the device has no memory for.
+// errMemory is that of a self-test that the device has no memory for.
 var errMemory = errors.New("no memory for the buffers")
 
-// errLost is that of a trial after which the device cannot be used any more.
+// errLost is that of a self-test after which the device cannot be used any more.
 var errLost = errors.New("the device does not recover from it")
 
 // Run runs a case with kernels that kernel gives. The caller has the device's timeline, on which nothing has failed. Where the

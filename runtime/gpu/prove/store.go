@@ -24,7 +24,7 @@ type store struct {
 
 const extension = ".known"
 
-// header is the first line of a file. Its number changes with the trials.
+// header is the first line of a file. Its number changes with the self-tests.
 const header = "etc known answer 1"
 
 func newStore(dir, identity string, target kernels.Target) store {

@@ -11,7 +11,7 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-// A kernel of the engine runs through the host, text for Metal and all, as its twin computes.
+// A kernel of the engine runs through the host, text for Metal and all, as its reference implementation computes.
 func TestKernel(t *testing.T) {
 	d, err := StandIn(t)()
 	require.NoError(t, err)

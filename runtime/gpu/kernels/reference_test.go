@@ -15,7 +15,7 @@ func TestMatMulTwinByGonum(t *testing.T) {
 	for i, f := range formats {
 		r, m := seeded(uint64(i)), kernels.MatMul{Matrices: kernels.Matrices{Format: f, K: 128, Exact: true}, N: n}
 		w, x, got := r.weight(f, n, m.K), r.floats(tokens*m.K), blank(tokens*n)
-		m.Twin(&w.Weight, x, nil, got)
+		m.Reference(&w.Weight, x, nil, got)
 		decoded, rows := mat.NewDense(n, m.K, nil), mat.NewDense(tokens, m.K, nil)
 		decoded.Apply(func(row, column int, _ float64) float64 { return w.At(row, column) }, decoded)
 		rows.Apply(func(row, column int, _ float64) float64 { return float64(x[row*m.K+column]) }, rows)
