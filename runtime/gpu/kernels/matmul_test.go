@@ -10,14 +10,6 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels/kerneltest"
 )
 
-// matmulBound is what results may be off: codes of 4 bits are rounded once by CUDA and the reference implementation, twice by others.
-func matmulBound(exact bool) float64 {
-	if exact {
-		return bound
-	}
-	return 3e-3
-}
-
 func TestMatMul(t *testing.T) {
 	t.Parallel()
 	type test struct {

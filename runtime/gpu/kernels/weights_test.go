@@ -23,19 +23,6 @@ func (r random) floats(n int) []float32 {
 	return out
 }
 
-// norm makes the weights of a norm: as numbers, and as a kernel reads them.
-func (r random) norm(kind kernels.Norm, n int) ([]float32, any) {
-	out, half := r.floats(n), make([]uint16, n)
-	if kind != kernels.NormBF16 {
-		return out, out
-	}
-	for i := range out {
-		half[i] = uint16(bf16(out[i]))
-		out[i] = math.Float32frombits(uint32(half[i]) << 16)
-	}
-	return out, half
-}
-
 // stored is a weight of random codes with what a kernel reads of it.
 type stored struct {
 	kernels.Weight
