@@ -33,10 +33,9 @@ func tuned[T interface{ Near(T) bool }](b *binder, tunings []T, launch func(T) (
 
 // product is the steps of a plan that run one kernel at about one shape.
 type product struct {
-	key     string
-	steps   []*step
-	bytes   int  // that they read where they are measured
-	inPlace bool // they are measured in their place in the plan
+	key   string
+	steps []*step
+	bytes int // that they read where they are measured
 	// positions of a call are where they are measured; none where their time does not depend on that.
 	positions []int
 }
@@ -44,7 +43,7 @@ type product struct {
 // ways are the launches of the steps' kernel at their shape, the default first.
 func (t *product) ways() tune.Ways {
 	w := t.steps[0].ways()
-	w.InPlace, w.Positions = t.inPlace, t.positions
+	w.InPlace, w.Positions = true, t.positions
 	return w
 }
 
@@ -76,16 +75,16 @@ func (t *product) choose(choice kernels.Launch) {
 
 // products groups the steps that can be tuned and are worth it.
 func (p *plan) products(t *tune.Tuner) (out []*product) {
-	at, inPlace := map[string]*product{}, p.inPlace()
+	at := map[string]*product{}
 	for i := range p.steps {
 		s := &p.steps[i]
 		if s.ways == nil {
 			continue
 		}
 		positions := s.positions()
-		key := tune.Key(s.launch, inPlace, positions)
+		key := tune.Key(s.launch, true, positions)
 		if at[key] == nil {
-			at[key] = &product{key: key, inPlace: inPlace, positions: positions}
+			at[key] = &product{key: key, positions: positions}
 			out = append(out, at[key])
 		}
 		at[key].steps = append(at[key].steps, s)
@@ -116,19 +115,10 @@ func (x *instance) tune(p *plan) error {
 		if x.choose(t) {
 			continue
 		}
-		runs := func() []device.Dispatch { return r.runs(t) }
-		if t.inPlace {
-			runs = func() []device.Dispatch { return w.runs(t) }
-		}
 		open = append(open, t)
-		todo = append(todo, tune.Product{Ways: t.ways(), Bytes: t.bytes, Runs: runs})
+		todo = append(todo, tune.Product{Ways: t.ways(), Bytes: t.bytes, Runs: func() []device.Dispatch { return w.runs(t) }})
 	}
 	if len(open) > 0 {
-		for _, t := range products {
-			r.add(t.steps)
-		}
-	}
-	if len(open) > 0 && open[0].inPlace {
 		if err := x.prove(p); err != nil {
 			return err
 		}
