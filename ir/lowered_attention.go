@@ -183,8 +183,7 @@ func ropeWrite(b *Builder, op *Op, attrs *RopeWriteAttrs) *Value {
 func expandAttention(b *Builder, op *Op) []*Value {
 	attrs := Attrs[AttentionAttrs](op)
 	position, _ := op.Arg("position")
-	y := b.Value("cached_attention", &CachedAttentionAttrs{Scale: attrs.Scale, Window: attrs.Window}, op.Input("q"),
-		op.Input("k"), op.Input("v"), position)
+	y := b.Value("cached_attention", &CachedAttentionAttrs{Scale: attrs.Scale, Window: attrs.Window}, op.Input("q"), op.Input("k"), op.Input("v"), position)
 	return []*Value{gated(b, y, op.Input("gate"))}
 }
 

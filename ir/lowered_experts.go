@@ -42,8 +42,7 @@ func routed(b *Builder, logits *Value, k int, precise bool) (scores, indices *Va
 func expandExperts(b *Builder, op *Op) []*Value {
 	attrs := Attrs[ExpertsAttrs](op)
 	x := normed(b, op.Input("x"), op.Input("norm"), attrs.Eps, attrs.Norm)
-	y := b.Value("switch_mlp", nil, x, op.Input("gate"), op.Input("up"), op.Input("down"), op.Input("indices"),
-		op.Input("scores"))
+	y := b.Value("switch_mlp", nil, x, op.Input("gate"), op.Input("up"), op.Input("down"), op.Input("indices"), op.Input("scores"))
 	return []*Value{plus(b, y, op.Input("extra"))}
 }
 
@@ -56,8 +55,7 @@ func expandRoutedExperts(b *Builder, op *Op) []*Value {
 	y := b.Value("switch_mlp", nil, x, op.Input("gate"), op.Input("up"), op.Input("down"), indices, scores)
 	if down := op.Input("shared_down"); down != nil {
 		h := sharedPair(b, x, op.Input("shared_gate"), op.Input("shared_up"))
-		shared := b.Value("linear", nil, h, down)
-		y = plus(b, y, b.Value("glu", &GLUAttrs{Activation: "sigmoid"}, op.Input("shared_score"), shared))
+		y = plus(b, y, b.Value("glu", &GLUAttrs{Activation: "sigmoid"}, op.Input("shared_score"), b.Value("linear", nil, h, down)))
 	}
 	return []*Value{plus(b, y, op.Input("extra"))}
 }
@@ -88,6 +86,5 @@ func plus(b *Builder, x, y *Value) *Value {
 
 // expandGatedAdd: sigmoid(gate) · x + term.
 func expandGatedAdd(b *Builder, op *Op) []*Value {
-	y := b.Value("glu", &GLUAttrs{Activation: "sigmoid"}, op.Input("gate"), op.Input("x"))
-	return []*Value{b.Value("add", nil, y, op.Input("term"))}
+	return []*Value{b.Value("add", nil, b.Value("glu", &GLUAttrs{Activation: "sigmoid"}, op.Input("gate"), op.Input("x")), op.Input("term"))}
 }

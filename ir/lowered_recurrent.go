@@ -30,6 +30,5 @@ func expandDeltaStep(b *Builder, op *Op) []*Value {
 
 // expandDeltaChunks: buffer_delta_rule, chunk by chunk.
 func expandDeltaChunks(b *Builder, op *Op) []*Value {
-	return []*Value{b.BufferOp("buffer_delta_rule", op.Buffer, nil, op.Input("q"), op.Input("k"), op.Input("v"),
-		op.Input("g"), op.Input("beta"), op.Input("reset")).Result()}
+	return []*Value{b.BufferOp("buffer_delta_rule", op.Buffer, nil, op.Input("q"), op.Input("k"), op.Input("v"), op.Input("g"), op.Input("beta"), op.Input("reset")).Result()}
 }

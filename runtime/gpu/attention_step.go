@@ -40,19 +40,15 @@ func bindAttentionStep(b *binder) bool {
 			blocks = max(blocks, t.Blocks)
 		}
 		part, ml := b.scratch(4*k.Heads*blocks*k.D), b.scratch(8*k.Heads*blocks)
-		args := kernels.AttentionStepArguments[operand]{Q: bytesOf(r.q), K: bytesOf(r.k), V: bytesOf(r.v),
-			QWeight: r.qWeight, KWeight: r.kWeight, Angles: bytesOf(r.angles),
-			Keys: whole(r.keys.slot), Values: whole(r.values.slot), Part: whole(part), ML: whole(ml), Gate: gate,
-			Step: atPositions(at, k.Attention, 1)}
+		args := kernels.AttentionStepArguments[operand]{Q: bytesOf(r.q), K: bytesOf(r.k), V: bytesOf(r.v), QWeight: r.qWeight, KWeight: r.kWeight, Angles: bytesOf(r.angles),
+			Keys: whole(r.keys.slot), Values: whole(r.values.slot), Part: whole(part), ML: whole(ml), Gate: gate, Step: atPositions(at, k.Attention, 1)}
 		if first.Last {
 			args.Out, args.Arrivals = bytesOf(out), whole(b.arrivals(k.Heads))
 		}
 		b.launch("attention", one, nil, args)
 		tuned(b, ways, func(t kernels.StepTuning) (kernels.Launch, error) { return launchOf(k, t) })
 		b.readingCaches(k.Attention, 1)
-		return first.Last ||
-			b.launch("attention merge", merge, nil, kernels.AttentionMergeArguments[operand]{Part: whole(part),
-				ML: whole(ml), Gate: gate, Out: bytesOf(out), Step: at})
+		return first.Last || b.launch("attention merge", merge, nil, kernels.AttentionMergeArguments[operand]{Part: whole(part), ML: whole(ml), Gate: gate, Out: bytesOf(out), Step: at})
 	}
 	return false
 }

@@ -40,8 +40,7 @@ func (b *binder) largest(x *value, router kernels.Router, indices, values int) b
 		return false
 	}
 	l, err := router.Launch(rows)
-	return b.launch("top-k", l, err, kernels.RouterArguments[operand]{Logits: bytesOf(x), Experts: bytesOf(i),
-		Scores: bytesOf(v), Step: b.stepAt(rows, nil)})
+	return b.launch("top-k", l, err, kernels.RouterArguments[operand]{Logits: bytesOf(x), Experts: bytesOf(i), Scores: bytesOf(v), Step: b.stepAt(rows, nil)})
 }
 
 // bindSoftmax normalizes rows to probabilities.
@@ -56,9 +55,7 @@ func bindSoftmax(b *binder) bool {
 	}
 	l, err := kernels.Reduce{N: g.Width, Heads: g.Rows, X: g.Strides}.SoftmaxLaunch(g.Tokens)
 	out := b.result(0, nil)
-	return out != nil &&
-		b.launch("softmax", l, err, kernels.SoftmaxArguments[operand]{X: bytesOf(x), Y: bytesOf(out),
-			Step: b.stepAt(g.Tokens, nil)})
+	return out != nil && b.launch("softmax", l, err, kernels.SoftmaxArguments[operand]{X: bytesOf(x), Y: bytesOf(out), Step: b.stepAt(g.Tokens, nil)})
 }
 
 // bindGatedAdd computes sigmoid(gate) · x + term.
@@ -119,8 +116,7 @@ func (b *binder) mixture() *mixture {
 // chosen gives the operands that say which experts tokens have; false where they are not on the device.
 func (m *mixture) chosen(b *binder) bool {
 	m.scores, m.indices = b.floats("scores"), b.Input("indices")
-	if m.scores == nil || m.indices == nil || m.indices.place != onDevice || m.indices.format != i32 ||
-		!m.indices.isDense() || !m.scores.isDense() {
+	if m.scores == nil || m.indices == nil || m.indices.place != onDevice || m.indices.format != i32 || !m.indices.isDense() || !m.scores.isDense() {
 		return false
 	}
 	m.top = m.indices.len() / m.tokens
@@ -130,8 +126,7 @@ func (m *mixture) chosen(b *binder) bool {
 
 // kernel describes the kernels for a few tokens.
 func (m *mixture) kernel(b *binder) kernels.Experts {
-	e := kernels.Experts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols,
-		Inner: m.gate.rows, Activation: kernels.SiLU,
+	e := kernels.Experts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols, Inner: m.gate.rows, Activation: kernels.SiLU,
 		Residual: b.Op.Input("extra") != nil}
 	e.Norm, e.Eps, _ = m.norm.vectors()
 	return e
@@ -150,10 +145,8 @@ func bindExperts(b *binder) bool {
 	chosen.example = indicesBelow(e.Count, chosen.size)
 	read := min(m.tokens*m.top, m.gate.count)
 	return m.few(b, e, read*2*m.gate.bytes(), read*m.down.bytes(),
-		kernels.ExpertsUpArguments[operand]{W0: m.gate.arguments(), W1: m.up.arguments(), Experts: chosen,
-			X: bytesOf(m.x), Norm: normed, Y: whole(hidden), Step: at},
-		kernels.ExpertsDownArguments[operand]{W: m.down.arguments(), Experts: chosen, Scores: bytesOf(m.scores),
-			X: whole(hidden), Extra: m.extra, Y: bytesOf(m.out), Step: at})
+		kernels.ExpertsUpArguments[operand]{W0: m.gate.arguments(), W1: m.up.arguments(), Experts: chosen, X: bytesOf(m.x), Norm: normed, Y: whole(hidden), Step: at},
+		kernels.ExpertsDownArguments[operand]{W: m.down.arguments(), Experts: chosen, Scores: bytesOf(m.scores), X: whole(hidden), Extra: m.extra, Y: bytesOf(m.out), Step: at})
 }
 
 // few adds both kernels for a few tokens, which read so many bytes.
@@ -194,19 +187,16 @@ func bindRoutedExperts(b *binder) bool {
 	chosen, scores := whole(b.scratch(n)), whole(b.scratch(n))
 	_, _, normed := m.norm.vectors()
 	down := m.down.arguments()
-	choose := kernels.ExpertsChooseArguments[operand]{W0: m.gate.arguments(), W1: m.up.arguments(), D: down,
-		Logits: bytesOf(logits), X: bytesOf(m.x), Norm: normed,
+	choose := kernels.ExpertsChooseArguments[operand]{W0: m.gate.arguments(), W1: m.up.arguments(), D: down, Logits: bytesOf(logits), X: bytesOf(m.x), Norm: normed,
 		Experts: chosen, Scores: scores, Y: whole(hidden), Step: at}
 	read := min(m.tokens*m.top, m.gate.count)
 	upBytes, downBytes := read*2*m.gate.bytes(), read*m.down.bytes()
 	chosen.example = indicesBelow(e.Count, chosen.size)
 	if !e.Shared {
 		return m.few(b, e, upBytes, downBytes, choose,
-			kernels.ExpertsDownArguments[operand]{W: down, Experts: chosen, Scores: scores, X: whole(hidden),
-				Extra: m.extra, Y: bytesOf(m.out), Step: at})
+			kernels.ExpertsDownArguments[operand]{W: down, Experts: chosen, Scores: scores, X: whole(hidden), Extra: m.extra, Y: bytesOf(m.out), Step: at})
 	}
-	first, second, last, score := b.x.exe.weight(b.Op.Input("shared_gate")), b.x.exe.weight(b.Op.Input("shared_up")),
-		b.x.exe.weight(b.Op.Input("shared_down")), b.floats("shared_score")
+	first, second, last, score := b.x.exe.weight(b.Op.Input("shared_gate")), b.x.exe.weight(b.Op.Input("shared_up")), b.x.exe.weight(b.Op.Input("shared_down")), b.floats("shared_score")
 	if first == nil || last == nil || score == nil {
 		return false
 	}
@@ -217,8 +207,7 @@ func bindRoutedExperts(b *binder) bool {
 		choose.V0, choose.V1 = first.arguments(), second.arguments()
 	}
 	return m.few(b, e, upBytes+2*m.gate.bytes(), downBytes+last.bytes(), choose,
-		kernels.ExpertsJoinArguments[operand]{W: down, V: choose.E, Experts: chosen, Scores: scores, X: whole(hidden),
-			Extra: m.extra, Y: bytesOf(m.out), Step: at})
+		kernels.ExpertsJoinArguments[operand]{W: down, V: choose.E, Experts: chosen, Scores: scores, X: whole(hidden), Extra: m.extra, Y: bytesOf(m.out), Step: at})
 }
 
 // bindSortedExperts sorts the tokens by expert and multiplies those of an expert together.
@@ -228,8 +217,7 @@ func bindSortedExperts(b *binder) bool {
 		return false
 	}
 	exact := !b.tiled(m.tokens)
-	e := kernels.ManyExperts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols,
-		Inner: m.gate.rows, Activation: kernels.SiLU, Exact: exact}
+	e := kernels.ManyExperts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols, Inner: m.gate.rows, Activation: kernels.SiLU, Exact: exact}
 	ways := b.x.exe.target().ExpertTiles(e, m.tokens)
 	if len(ways) == 0 {
 		return false
@@ -246,25 +234,21 @@ func bindSortedExperts(b *binder) bool {
 	}
 	hidden, parts := b.scratch(width*pairs*e.Inner), b.scratch(4*pairs*e.Hidden)
 	sort, err := e.LaunchSort(tile, m.tokens)
-	b.launch("experts sort", sort, err, kernels.ExpertsSortArguments[operand]{Experts: bytesOf(m.indices),
-		Order: whole(order), Tiles: whole(tiles), Step: at})
+	b.launch("experts sort", sort, err, kernels.ExpertsSortArguments[operand]{Experts: bytesOf(m.indices), Order: whole(order), Tiles: whole(tiles), Step: at})
 	ordered, tiled := whole(order), whole(tiles)
 	ordered.example, tiled.example = sortedPairs(e, tile, m.tokens)
 	read := min(pairs, m.gate.count)
 	lift, err := e.LaunchUp(tile, m.tokens)
-	b.launch("experts up", lift, err, kernels.ExpertsMatMulUpArguments[operand]{W0: m.gate.arguments(),
-		W1: m.up.arguments(), Order: ordered, Tiles: tiled,
+	b.launch("experts up", lift, err, kernels.ExpertsMatMulUpArguments[operand]{W0: m.gate.arguments(), W1: m.up.arguments(), Order: ordered, Tiles: tiled,
 		X: bytesOf(m.x), H: whole(hidden)})
 	tuned(b, ways, func(t kernels.Tile) (kernels.Launch, error) { return e.LaunchUp(t, m.tokens) })
 	b.reading(read * 2 * m.gate.bytes())
 	fall, err := e.LaunchDown(tile, m.tokens)
-	b.launch("experts down", fall, err, kernels.ExpertsMatMulDownArguments[operand]{W: m.down.arguments(),
-		Order: ordered, Tiles: tiled, H: whole(hidden),
+	b.launch("experts down", fall, err, kernels.ExpertsMatMulDownArguments[operand]{W: m.down.arguments(), Order: ordered, Tiles: tiled, H: whole(hidden),
 		Y: whole(parts)})
 	tuned(b, ways, func(t kernels.Tile) (kernels.Launch, error) { return e.LaunchDown(t, m.tokens) })
 	b.reading(read * m.down.bytes())
 	e.Residual = b.Op.Input("extra") != nil
 	combine, err := e.LaunchCombine(m.tokens)
-	return b.launch("experts combine", combine, err, kernels.ExpertsCombineArguments[operand]{X: whole(parts),
-		Scores: bytesOf(m.scores), Extra: m.extra, Y: bytesOf(m.out), Step: at})
+	return b.launch("experts combine", combine, err, kernels.ExpertsCombineArguments[operand]{X: whole(parts), Scores: bytesOf(m.scores), Extra: m.extra, Y: bytesOf(m.out), Step: at})
 }

@@ -31,8 +31,7 @@ func bindConv(b *binder) bool {
 	attrs, x, s := ir.Attrs[ir.BufferConvAttrs](b.Op), b.floats("x"), b.x.states[b.Op.Buffer]
 	w, of := b.Input("w"), b.Op.Input("w")
 	reset, kind, ok := b.reset()
-	if !ok || x == nil || s == nil || s.slot == nil || w == nil || w.place != onHost || !w.cell.constant ||
-		len(w.shape) != 3 || len(x.shape) != 3 ||
+	if !ok || x == nil || s == nil || s.slot == nil || w == nil || w.place != onHost || !w.cell.constant || len(w.shape) != 3 || len(x.shape) != 3 ||
 		x.shape[0] != 1 || x.shape[2] > 1 && x.stride[2] != 1 || attrs.Activation != "" && attrs.Activation != "silu" {
 		return false
 	}
@@ -45,8 +44,7 @@ func bindConv(b *binder) bool {
 		return false
 	}
 	weight := b.device(of, w)
-	k := kernels.Conv{Channels: channels, Taps: taps, Token: x.stride[1], SiLU: attrs.Activation == "silu",
-		State:        s.format.kernelType(),
+	k := kernels.Conv{Channels: channels, Taps: taps, Token: x.stride[1], SiLU: attrs.Activation == "silu", State: s.format.kernelType(),
 		ChannelFirst: attrs.ChannelFirst, Weight: kernels.F32, Reset: kind}
 	out := b.result(0, nil)
 	if weight == nil || out == nil || !slices.Equal(out.shape, x.shape) {
@@ -59,15 +57,12 @@ func bindConv(b *binder) bool {
 	at := b.stepAt(tokens, nil)
 	if tokens <= fewTokens {
 		l, err := k.StepLaunch()
-		return b.launch("conv", l, err, kernels.ConvStepArguments[operand]{X: bytesOf(x), W: bytesOf(weight),
-			Reset: flag, State: whole(s.slot), Y: bytesOf(out),
+		return b.launch("conv", l, err, kernels.ConvStepArguments[operand]{X: bytesOf(x), W: bytesOf(weight), Reset: flag, State: whole(s.slot), Y: bytesOf(out),
 			Next: after(s.slot), Step: at})
 	}
 	outputs, state, err := k.Launches(tokens)
-	return b.launch("conv", outputs, err, kernels.ConvTokensArguments[operand]{X: bytesOf(x), W: bytesOf(weight),
-		Reset: flag, State: whole(s.slot), Y: bytesOf(out), Step: at}) &&
-		b.launch("conv state", state, err, kernels.ConvStateArguments[operand]{X: bytesOf(x), Reset: flag,
-			State: whole(s.slot), Step: at})
+	return b.launch("conv", outputs, err, kernels.ConvTokensArguments[operand]{X: bytesOf(x), W: bytesOf(weight), Reset: flag, State: whole(s.slot), Y: bytesOf(out), Step: at}) &&
+		b.launch("conv state", state, err, kernels.ConvStateArguments[operand]{X: bytesOf(x), Reset: flag, State: whole(s.slot), Step: at})
 }
 
 // bindDeltaGates computes the decays and the update rates of a gated delta rule.
@@ -92,8 +87,7 @@ func (b *binder) deltaGates(update *value) bool {
 		return false
 	}
 	k := lower.DeltaGates(heads, stride, stride)
-	a := kernels.DeltaGatesArguments[operand]{X: bytesOf(x), B: bytesOf(x), Bias: bytesOf(bias), Rate: bytesOf(rate),
-		Decay: bytesOf(decay), Step: b.stepAt(n, nil)}
+	a := kernels.DeltaGatesArguments[operand]{X: bytesOf(x), B: bytesOf(x), Bias: bytesOf(bias), Rate: bytesOf(rate), Decay: bytesOf(decay), Step: b.stepAt(n, nil)}
 	if update == nil {
 		a.Beta = whole(b.scratch(4 * n * heads))
 	} else {
@@ -152,14 +146,12 @@ func bindDeltaStep(b *binder) bool {
 	if d == nil {
 		return false
 	}
-	a := kernels.DeltaStepArguments[operand]{Q: d.q, K: d.k, V: d.v, G: d.g, Beta: d.beta, Reset: d.reset,
-		State: d.state, Y: d.out, Next: d.after, Step: d.step}
+	a := kernels.DeltaStepArguments[operand]{Q: d.q, K: d.k, V: d.v, G: d.g, Beta: d.beta, Reset: d.reset, State: d.state, Y: d.out, Next: d.after, Step: d.step}
 	for _, w := range []struct {
 		name string
 		n    int
 		to   *operand
-	}{{"q_weight", d.kernel.DK, &a.QWeight}, {"k_weight", d.kernel.DK, &a.KWeight}, {"bias", d.kernel.Heads, &a.Bias},
-		{"rate", d.kernel.Heads, &a.Rate}} {
+	}{{"q_weight", d.kernel.DK, &a.QWeight}, {"k_weight", d.kernel.DK, &a.KWeight}, {"bias", d.kernel.Heads, &a.Bias}, {"rate", d.kernel.Heads, &a.Rate}} {
 		var ok bool
 		if *w.to, ok = b.weight(w.name, w.n); !ok {
 			return false
@@ -188,11 +180,9 @@ func bindDeltaChunks(b *binder) bool {
 	n := d.tokens * d.kernel.Heads
 	sums, w, u := b.scratch(4*n), b.scratch(4*n*d.kernel.DK), b.scratch(4*n*d.kernel.DV)
 	m := b.scratch(4 * ((d.tokens + length - 1) / length) * d.kernel.Heads * length * length)
-	return b.launch("delta solve", solve, nil, kernels.DeltaSolveArguments[operand]{Q: d.q, K: d.k, V: d.v, G: d.g,
-		Beta: d.beta,
+	return b.launch("delta solve", solve, nil, kernels.DeltaSolveArguments[operand]{Q: d.q, K: d.k, V: d.v, G: d.g, Beta: d.beta,
 		Sums: whole(sums), W: whole(w), U: whole(u), M: whole(m), Step: d.step}) &&
-		b.launch("delta scan", scan, nil, kernels.DeltaScanArguments[operand]{Q: d.q, K: d.k, Sums: whole(sums),
-			W: whole(w), U: whole(u), M: whole(m),
+		b.launch("delta scan", scan, nil, kernels.DeltaScanArguments[operand]{Q: d.q, K: d.k, Sums: whole(sums), W: whole(w), U: whole(u), M: whole(m),
 			Reset: d.reset, State: d.state, Y: d.out, Step: d.step})
 }
 

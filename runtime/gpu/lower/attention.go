@@ -49,8 +49,7 @@ func (e *edit) attention(op *ir.Op) {
 			perm := &ir.TransposeAttrs{Perm: []int{0, 2, 1, 3}}
 			x = b.Value("transpose", perm, b.Value("copy", nil, b.Value("transpose", perm, x)))
 		}
-		return b.Op("attention", &ir.AttentionAttrs{Scale: attrs.Scale, Window: attrs.Window, Tiles: tiles}, x,
-			op.Input("k"), op.Input("v"), position)
+		return b.Op("attention", &ir.AttentionAttrs{Scale: attrs.Scale, Window: attrs.Window, Tiles: tiles}, x, op.Input("k"), op.Input("v"), position)
 	}
 	for _, tiles := range []bool{true, false} {
 		if e.t.attends(build(e.trial(), tiles)) {
@@ -80,8 +79,7 @@ func (e *edit) gate(glu, of *ir.Op) {
 	whole, _ := e.t.Layout(of.Result())
 	x, _ := e.t.Layout(glu.Input("x"))
 	gate, ok := e.t.floats(glu.Input("gate"))
-	if !ok || !slices.Equal(gate.Shape, x.Shape) || !x.IsDense() || !e.only(glu.Input("x")) ||
-		strided.Elements(x.Shape) != strided.Elements(whole.Shape) {
+	if !ok || !slices.Equal(gate.Shape, x.Shape) || !x.IsDense() || !e.only(glu.Input("x")) || strided.Elements(x.Shape) != strided.Elements(whole.Shape) {
 		return
 	}
 	for _, cache := range []*ir.Buffer{bufferOf(of.Input("k")), bufferOf(of.Input("v"))} {
@@ -154,10 +152,9 @@ func (t *Target) attends(op *ir.Op) bool {
 		}
 		return t.Tiled(tokens) && t.Allowed(a.ChunkLaunch(tokens, way))
 	}
-	return t.Allowed(merge, nil) && (t.Allowed(part, nil) ||
-		slices.ContainsFunc(tunings[:min(len(tunings), MaxRefused)], func(w kernels.AttentionTuning) bool {
-			return t.Allowed(PartOf(a, w, tokens))
-		}))
+	return t.Allowed(merge, nil) && (t.Allowed(part, nil) || slices.ContainsFunc(tunings[:min(len(tunings), MaxRefused)], func(w kernels.AttentionTuning) bool {
+		return t.Allowed(PartOf(a, w, tokens))
+	}))
 }
 
 // cacheType is the dtype of the cache behind a value that a load gives, perhaps in another dtype.

@@ -24,16 +24,14 @@ func attentionStep(m *ir.Module, t *Target) error {
 // attentionStep puts the operation where the writes were. What else loads the caches stands behind it.
 func (e *edit) attentionStep(op *ir.Op) {
 	w := e.t.from(op.Input("q"), "rope_write")
-	if w == nil || e.changed(w) || !e.only(op.Input("q")) || !op.Input("q").Type.Shape[2].IsConst(1) ||
-		!w.Result().Type.Shape[2].IsConst(1) ||
+	if w == nil || e.changed(w) || !e.only(op.Input("q")) || !op.Input("q").Type.Shape[2].IsConst(1) || !w.Result().Type.Shape[2].IsConst(1) ||
 		bufferOf(op.Input("k")) != w.Buffer || bufferOf(op.Input("v")) != w.Second || !atPosition(w, op) {
 		return
 	}
 	// The gate must not follow from what is read of the caches behind the writes.
 	first, last := e.index(w), e.index(op)
 	ops := e.m.Entry.Body.Ops
-	if e.written(first+1, last, w.Buffer) || e.written(first+1, last, w.Second) ||
-		dependsOn(ops[first+1:last], op.Input("gate"), w.Buffer, w.Second) {
+	if e.written(first+1, last, w.Buffer) || e.written(first+1, last, w.Second) || dependsOn(ops[first+1:last], op.Input("gate"), w.Buffer, w.Second) {
 		return
 	}
 	early := !e.written(0, first, w.Buffer) && !e.written(0, first, w.Second)
@@ -44,8 +42,7 @@ func (e *edit) attentionStep(op *ir.Op) {
 			Traditional: write.Traditional, QNorm: write.QNorm, KNorm: write.KNorm, VNorm: write.VNorm, Eps: write.Eps,
 			Scale: attrs.Scale, Window: attrs.Window, Early: early,
 		}, Args: [][]ir.Arg{
-			w.Operand("q"), w.Operand("k"), w.Operand("v"), w.Operand("angles"), w.Operand("start"),
-			op.Operand("position"), w.Operand("stop"),
+			w.Operand("q"), w.Operand("k"), w.Operand("v"), w.Operand("angles"), w.Operand("start"), op.Operand("position"), w.Operand("stop"),
 			w.Operand("q_weight"), w.Operand("k_weight"), op.Operand("gate"),
 		}})
 	}

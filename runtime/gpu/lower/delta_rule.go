@@ -59,8 +59,7 @@ func (t *Target) deltaRule(op *ir.Op) (tokens int, ok bool) {
 	g, ok4 := t.floats(op.Input("g"))
 	beta, ok5 := t.floats(op.Input("beta"))
 	state, static := op.Buffer.Type.Static()
-	if !ok || !ok2 || !ok3 || !ok4 || !ok5 || !static || len(q.Shape) != 4 || len(v.Shape) != 4 ||
-		len(g.Shape) != 3 || len(state) != 4 || q.Shape[0] != 1 {
+	if !ok || !ok2 || !ok3 || !ok4 || !ok5 || !static || len(q.Shape) != 4 || len(v.Shape) != 4 || len(g.Shape) != 3 || len(state) != 4 || q.Shape[0] != 1 {
 		return 0, false
 	}
 	if r := op.Input("reset"); r != nil && (r.Type.DType != ir.Bool || !t.known(ir.Use(r))) {
@@ -68,10 +67,8 @@ func (t *Target) deltaRule(op *ir.Op) (tokens int, ok bool) {
 	}
 	tokens, keyHeads, keyWidth := q.Shape[1], q.Shape[2], q.Shape[3]
 	heads, width := v.Shape[2], v.Shape[3]
-	return tokens, slices.Equal(k.Shape, q.Shape) && slices.Equal(v.Shape, []int{1, tokens, heads, width}) &&
-		slices.Equal(g.Shape, []int{1, tokens, heads}) &&
-		slices.Equal(beta.Shape, g.Shape) &&
-		slices.Equal(state, []int64{1, int64(heads), int64(width), int64(keyWidth)}) && keyHeads > 0 && heads%keyHeads == 0
+	return tokens, slices.Equal(k.Shape, q.Shape) && slices.Equal(v.Shape, []int{1, tokens, heads, width}) && slices.Equal(g.Shape, []int{1, tokens, heads}) &&
+		slices.Equal(beta.Shape, g.Shape) && slices.Equal(state, []int64{1, int64(heads), int64(width), int64(keyWidth)}) && keyHeads > 0 && heads%keyHeads == 0
 }
 
 // takeNorms makes the normalizations of q and k, with weights, a part of the rule.
@@ -157,8 +154,7 @@ func (d *delta) chunks(b *ir.Builder, t *Target) *ir.Op {
 
 // DeltaRule is the kernel of delta_step or delta_chunks, on a state of a dtype, for so many tokens.
 func DeltaRule(op *ir.Op, view Views, state kernels.DType) (d kernels.Delta, tokens int, ok bool) {
-	q, k, v, g, beta := view(op.Input("q")), view(op.Input("k")), view(op.Input("v")), view(op.Input("g")),
-		view(op.Input("beta"))
+	q, k, v, g, beta := view(op.Input("q")), view(op.Input("k")), view(op.Input("v")), view(op.Input("g")), view(op.Input("beta"))
 	if len(q.Shape) != 4 || len(v.Shape) != 4 || len(g.Shape) != 3 || len(beta.Shape) != 3 {
 		return d, 0, false
 	}
@@ -166,11 +162,9 @@ func DeltaRule(op *ir.Op, view Views, state kernels.DType) (d kernels.Delta, tok
 	if heads > 1 && (g.Strides[2] != 1 || beta.Strides[2] != 1) {
 		return d, 0, false
 	}
-	d = kernels.Delta{DK: q.Shape[3], DV: v.Shape[3], KHeads: q.Shape[2], Heads: heads, State: state, GToken: heads,
-		BetaToken: heads}
+	d = kernels.Delta{DK: q.Shape[3], DV: v.Shape[3], KHeads: q.Shape[2], Heads: heads, State: state, GToken: heads, BetaToken: heads}
 	if tokens > 1 { // the distance of tokens means nothing where there is one
-		d.QToken, d.KToken, d.VToken, d.GToken, d.BetaToken = q.Strides[1], k.Strides[1], v.Strides[1], g.Strides[1],
-			beta.Strides[1]
+		d.QToken, d.KToken, d.VToken, d.GToken, d.BetaToken = q.Strides[1], k.Strides[1], v.Strides[1], g.Strides[1], beta.Strides[1]
 	}
 	if op.Input("reset") != nil {
 		d.Reset = kernels.ResetFlag

@@ -121,8 +121,7 @@ func (e *edit) works(first, last int, on *ir.Buffer) bool {
 
 // written reports whether an operation from number first on and before last writes a buffer.
 func (e *edit) written(first, last int, b *ir.Buffer) bool {
-	return slices.ContainsFunc(e.m.Entry.Body.Ops[first:max(first, last)],
-		func(op *ir.Op) bool { return op.Def.Effect != ir.Reads && worksOn(op, b) })
+	return slices.ContainsFunc(e.m.Entry.Body.Ops[first:max(first, last)], func(op *ir.Op) bool { return op.Def.Effect != ir.Reads && worksOn(op, b) })
 }
 
 // worksOn reports whether op, or one inside of it, works on a buffer.

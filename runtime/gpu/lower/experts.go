@@ -32,8 +32,7 @@ func (e *edit) router(op *ir.Op) {
 	k, logits := ir.Attrs[ir.TopKAttrs](v.Def).K, v.Def.Input("x")
 	of, ok := e.t.floats(logits)
 	last := len(l.Shape) - 1
-	if !ok || last < 0 || attrs.Axis != -1 && attrs.Axis != last || l.Shape[last] != k ||
-		!slices.EqualFunc(x.Type.Shape, v.Type.Shape, (*ir.Expr).Equal) {
+	if !ok || last < 0 || attrs.Axis != -1 && attrs.Axis != last || l.Shape[last] != k || !slices.EqualFunc(x.Type.Shape, v.Type.Shape, (*ir.Expr).Equal) {
 		return
 	}
 	experts := of.Shape[len(of.Shape)-1]
@@ -127,14 +126,12 @@ func (e *edit) mixture(op *ir.Op) *mixture {
 	m.x, ok4 = e.t.floats(op.Input("x"))
 	scores, ok5 := e.t.floats(op.Input("scores"))
 	indices, ok6 := e.t.Layout(op.Input("indices"))
-	if !ok || !ok2 || !ok3 || !ok4 || !ok5 || !ok6 || len(m.x.Shape) == 0 || len(indices.Shape) == 0 ||
-		!indices.IsDense() || !isChoice(indices.Base) {
+	if !ok || !ok2 || !ok3 || !ok4 || !ok5 || !ok6 || len(m.x.Shape) == 0 || len(indices.Shape) == 0 || !indices.IsDense() || !isChoice(indices.Base) {
 		return nil
 	}
 	width := m.x.Shape[len(m.x.Shape)-1]
 	m.tokens, m.top = strided.Elements(m.x.Shape)/max(width, 1), indices.Shape[len(indices.Shape)-1]
-	if width != m.gate.cols || m.gate.Format != m.up.Format || m.gate.Format != m.down.Format ||
-		m.gate.count != m.up.count || m.gate.count != m.down.count ||
+	if width != m.gate.cols || m.gate.Format != m.up.Format || m.gate.Format != m.down.Format || m.gate.count != m.up.count || m.gate.count != m.down.count ||
 		m.gate.rows != m.up.rows || m.gate.cols != m.up.cols || m.down.cols != m.gate.rows || m.down.rows != m.gate.cols ||
 		!slices.Equal(indices.Shape, scores.Shape) || strided.Elements(indices.Shape) != m.tokens*m.top {
 		return nil
@@ -147,8 +144,7 @@ func (e *edit) mixture(op *ir.Op) *mixture {
 		m.router = nil
 		few = e.t.fewExperts(m.kernel(), m.tokens)
 	}
-	if m.sorted = (!few || m.tokens > FewTokens) && e.t.sortedExperts(m.many(e.t.Tiled(m.tokens)), m.tokens); !few &&
-		!m.sorted {
+	if m.sorted = (!few || m.tokens > FewTokens) && e.t.sortedExperts(m.many(e.t.Tiled(m.tokens)), m.tokens); !few && !m.sorted {
 		return nil
 	}
 	if m.sorted {
@@ -166,20 +162,17 @@ func isChoice(v *ir.Value) bool {
 func (m *mixture) takeRouter(e *edit) {
 	scores, indices := e.t.source(m.op.Input("scores")), e.t.source(m.op.Input("indices"))
 	r := scores.Def
-	if r == nil || r.Def.Name != "router" || indices.Def != r || scores.Index != 0 || indices.Index != 1 ||
-		!e.only(m.op.Input("scores")) || !e.only(m.op.Input("indices")) {
+	if r == nil || r.Def.Name != "router" || indices.Def != r || scores.Index != 0 || indices.Index != 1 || !e.only(m.op.Input("scores")) || !e.only(m.op.Input("indices")) {
 		return
 	}
-	if l, ok := e.t.floats(r.Input("logits")); ok && l.Shape[len(l.Shape)-1] == m.gate.count &&
-		strided.Elements(l.Shape) == m.tokens*m.gate.count {
+	if l, ok := e.t.floats(r.Input("logits")); ok && l.Shape[len(l.Shape)-1] == m.gate.count && strided.Elements(l.Shape) == m.tokens*m.gate.count {
 		m.router = r
 	}
 }
 
 // kernel describes the kernels for a few tokens.
 func (m *mixture) kernel() kernels.Experts {
-	k := kernels.Experts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols,
-		Inner: m.gate.rows, Activation: kernels.SiLU}
+	k := kernels.Experts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols, Inner: m.gate.rows, Activation: kernels.SiLU}
 	if m.router != nil {
 		k.Router, k.Ahead = Router(m.gate.count, m.top), true
 	}
@@ -188,8 +181,7 @@ func (m *mixture) kernel() kernels.Experts {
 
 // many describes the kernels for many tokens.
 func (m *mixture) many(tiled bool) kernels.ManyExperts {
-	return kernels.ManyExperts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols,
-		Inner: m.gate.rows, Activation: kernels.SiLU, Exact: !tiled}
+	return kernels.ManyExperts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols, Inner: m.gate.rows, Activation: kernels.SiLU, Exact: !tiled}
 }
 
 // fewExperts reports whether there are both kernels for a few tokens, whatever is added to their result.
@@ -228,8 +220,7 @@ func (m *mixture) takeSums(e *edit) {
 			return
 		}
 		l, ok := e.t.floats(other)
-		if !ok || !l.IsDense() || strided.Elements(l.Shape) != strided.Elements(m.x.Shape) ||
-			!slices.EqualFunc(sum.Result().Type.Shape, other.Type.Shape, (*ir.Expr).Equal) {
+		if !ok || !l.IsDense() || strided.Elements(l.Shape) != strided.Elements(m.x.Shape) || !slices.EqualFunc(sum.Result().Type.Shape, other.Type.Shape, (*ir.Expr).Equal) {
 			return
 		}
 		if s := m.sharedBy(e, other); s != nil && m.shared == nil {
@@ -286,8 +277,7 @@ func (t *Target) gatedRows(v *ir.Value) *ir.Op {
 	gate, ok := t.floats(op.Input("gate"))
 	x, ok2 := t.floats(op.Input("x"))
 	last := len(x.Shape) - 1
-	if !ok || !ok2 || last < 0 || len(gate.Shape) != last+1 || gate.Shape[last] != 1 ||
-		!slices.Equal(gate.Shape[:last], x.Shape[:last]) || !x.IsDense() || last >= 4 {
+	if !ok || !ok2 || last < 0 || len(gate.Shape) != last+1 || gate.Shape[last] != 1 || !slices.Equal(gate.Shape[:last], x.Shape[:last]) || !x.IsDense() || last >= 4 {
 		return nil
 	}
 	if _, _, stride, ok := strided.Rows(gate.Shape, gate.Strides); !ok || stride <= 0 {
@@ -316,8 +306,7 @@ func (m *mixture) build(b *ir.Builder, e *edit) *ir.Value {
 	if m.term != nil {
 		g := e.t.defined(m.extra, "glu")
 		rows := []int{m.tokens, m.gate.cols}
-		extra = b.Value("gated_add", nil, reshaped(b, g.Input("gate"), []int{m.tokens, 1}), reshaped(b, g.Input("x"),
-			rows), reshaped(b, m.term, rows))
+		extra = b.Value("gated_add", nil, reshaped(b, g.Input("gate"), []int{m.tokens, 1}), reshaped(b, g.Input("x"), rows), reshaped(b, m.term, rows))
 	}
 	if extra != nil {
 		extra = reshaped(b, extra, m.x.Shape)
@@ -336,8 +325,7 @@ func (m *mixture) build(b *ir.Builder, e *edit) *ir.Value {
 		if score != nil {
 			score = reshaped(b, score, m.lead(1))
 		}
-		y = b.Value("routed_experts", &ir.RoutedExpertsAttrs{K: attrs.K, Precise: attrs.Precise}, x, op.Input("gate"),
-			op.Input("up"), op.Input("down"), logits,
+		y = b.Value("routed_experts", &ir.RoutedExpertsAttrs{K: attrs.K, Precise: attrs.Precise}, x, op.Input("gate"), op.Input("up"), op.Input("down"), logits,
 			nil, s.gate, s.up, s.down, score, extra)
 	default:
 		name := "experts"

@@ -50,8 +50,7 @@ func (g *graph) normOfExperts(op *ir.Op) {
 		}
 		n.Args[0] = []ir.Arg{ir.Use(g.rowsOf(b, p.x, norm))}
 		if weight != nil {
-			n.Args[slices.IndexFunc(op.Def.Operands,
-				func(o ir.Operand) bool { return o.Name == "norm" })] = []ir.Arg{ir.Use(weight)}
+			n.Args[slices.IndexFunc(op.Def.Operands, func(o ir.Operand) bool { return o.Name == "norm" })] = []ir.Arg{ir.Use(weight)}
 		}
 		return []*ir.Value{like(b, b.Append(n).Result(), op.Result().Type)}
 	})

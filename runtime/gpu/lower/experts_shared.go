@@ -25,8 +25,7 @@ func (m *mixture) sharedBy(e *edit, v *ir.Value) *shared {
 	}
 	down, ok := weightOf(l.Input("weight"))
 	p := e.t.defined(l.Input("x"), "glu")
-	if !ok || p == nil || down.Format != m.down.Format || down.count != 1 || down.rows != m.down.rows ||
-		down.cols != m.down.cols || ir.Attrs[ir.GLUAttrs](p).Activation != "silu" {
+	if !ok || p == nil || down.Format != m.down.Format || down.count != 1 || down.rows != m.down.rows || down.cols != m.down.cols || ir.Attrs[ir.GLUAttrs](p).Activation != "silu" {
 		return nil
 	}
 	s := &shared{down: l.Input("weight"), score: g.Input("gate")}

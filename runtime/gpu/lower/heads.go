@@ -60,8 +60,7 @@ func RopeHeads(op *ir.Op, view Views) (r kernels.Rope, tokens int, ok bool) {
 	if !ok {
 		return r, 0, false
 	}
-	r = kernels.Rope{D: h.Width, Dims: 2 * view(op.Input("angles")).Shape[1], Traditional: attrs.Traditional,
-		QHeads: h.Heads, Q: h.Strides, Eps: attrs.Eps}
+	r = kernels.Rope{D: h.Width, Dims: 2 * view(op.Input("angles")).Shape[1], Traditional: attrs.Traditional, QHeads: h.Heads, Q: h.Strides, Eps: attrs.Eps}
 	if r.QNorm = headNorm(attrs.Norm, op.Input("weight")); r.QNorm == kernels.WeightedHeadNorm {
 		r.Weight = kernels.F32
 	}
@@ -81,15 +80,12 @@ func RopeWrite(op *ir.Op, view Views, cache kernels.DType) (r kernels.Rope, toke
 	k, ok2 := HeadsOf(view(op.Input("k")))
 	v, ok3 := HeadsOf(view(op.Input("v")))
 	slots, known := op.Buffer.Type.Static()
-	if !ok || !ok2 || !ok3 || !known || len(slots) != 4 || q.Tokens != k.Tokens || k.Tokens != v.Tokens ||
-		k.Heads != v.Heads || q.Width != k.Width || k.Width != v.Width {
+	if !ok || !ok2 || !ok3 || !known || len(slots) != 4 || q.Tokens != k.Tokens || k.Tokens != v.Tokens || k.Heads != v.Heads || q.Width != k.Width || k.Width != v.Width {
 		return r, 0, false
 	}
 	_, linear := op.Arg("stop")
-	r = kernels.Rope{D: q.Width, Dims: 2 * view(op.Input("angles")).Shape[1], Traditional: attrs.Traditional,
-		QHeads: q.Heads, KVHeads: k.Heads, Q: q.Strides, K: k.Strides, V: v.Strides,
-		QNorm: headNorm(attrs.QNorm, op.Input("q_weight")), KNorm: headNorm(attrs.KNorm, op.Input("k_weight")),
-		VNorm: headNorm(attrs.VNorm, nil), Eps: attrs.Eps,
+	r = kernels.Rope{D: q.Width, Dims: 2 * view(op.Input("angles")).Shape[1], Traditional: attrs.Traditional, QHeads: q.Heads, KVHeads: k.Heads, Q: q.Strides, K: k.Strides, V: v.Strides,
+		QNorm: headNorm(attrs.QNorm, op.Input("q_weight")), KNorm: headNorm(attrs.KNorm, op.Input("k_weight")), VNorm: headNorm(attrs.VNorm, nil), Eps: attrs.Eps,
 		Cache: cache, Slots: int(slots[2]), Ring: !linear}
 	if r.QNorm == kernels.WeightedHeadNorm || r.KNorm == kernels.WeightedHeadNorm {
 		r.Weight = kernels.F32
@@ -115,8 +111,7 @@ func (e *edit) headNorm(x *ir.Value) *normOfHeads {
 	}
 	heads, tokens, width := l.Shape[1], l.Shape[2], l.Shape[3]
 	of, ok := e.t.Layout(op.Result())
-	if !ok || strided.Elements(of.Shape) != strided.Elements(l.Shape) || of.Shape[len(of.Shape)-1] != width ||
-		l.Strides[2] != heads*width || l.Strides[1] != width {
+	if !ok || strided.Elements(of.Shape) != strided.Elements(l.Shape) || of.Shape[len(of.Shape)-1] != width || l.Strides[2] != heads*width || l.Strides[1] != width {
 		return nil
 	}
 	if w := op.Input("weight"); w != nil && !isVector(w, width) {

@@ -33,8 +33,7 @@ func (t *Target) rotates(op *ir.Op) bool {
 	attrs := ir.Attrs[ir.RopeAttrs](op)
 	l, ok := t.floats(op.Input("x"))
 	offset, _ := op.Arg("offset")
-	if !ok || attrs.Dims <= 0 || attrs.Dims%2 != 0 || offset.Kind == ir.ValueArg &&
-		offset.Value.Type.Kind != ir.IntKind || !t.known(offset) {
+	if !ok || attrs.Dims <= 0 || attrs.Dims%2 != 0 || offset.Kind == ir.ValueArg && offset.Value.Type.Kind != ir.IntKind || !t.known(offset) {
 		return false
 	}
 	h, ok := HeadsOf(l.View)
@@ -45,8 +44,7 @@ func (t *Target) rotates(op *ir.Op) bool {
 		return false
 	}
 	return t.Allowed(kernels.RopeAngles{Dims: attrs.Dims, Scale: attrs.Scale}.Launch(h.Tokens)) &&
-		t.Allowed(kernels.Rope{D: h.Width, Dims: attrs.Dims, Traditional: attrs.Traditional, QHeads: h.Heads,
-			Q: h.Strides}.Launch(h.Tokens))
+		t.Allowed(kernels.Rope{D: h.Width, Dims: attrs.Dims, Traditional: attrs.Traditional, QHeads: h.Heads, Q: h.Strides}.Launch(h.Tokens))
 }
 
 // angles tells which angles a table has.
@@ -62,8 +60,7 @@ func (e *edit) rope(op *ir.Op, tables map[angles]*ir.Value) {
 	l, _ := e.t.Layout(x)
 	norm := e.headNorm(x)
 	offset, _ := op.Arg("offset")
-	of := angles{offset, op.Input("freqs"), ir.RopeAnglesAttrs{Tokens: l.Shape[2], Dims: attrs.Dims, Base: attrs.Base,
-		Scale: attrs.Scale}}
+	of := angles{offset, op.Input("freqs"), ir.RopeAnglesAttrs{Tokens: l.Shape[2], Dims: attrs.Dims, Base: attrs.Base, Scale: attrs.Scale}}
 	build := func(b *ir.Builder) *ir.Op {
 		table := tables[of]
 		if table == nil {
@@ -155,8 +152,7 @@ func (e *edit) writesOf(q, k, v *ir.Op) *writes {
 		return nil
 	}
 	u := w.keys.Input("update")
-	if w.k = e.t.from(u, "rope_heads"); w.k == nil || w.k == q || !e.only(u) ||
-		!slices.EqualFunc(u.Type.Shape, w.k.Result().Type.Shape, (*ir.Expr).Equal) {
+	if w.k = e.t.from(u, "rope_heads"); w.k == nil || w.k == q || !e.only(u) || !slices.EqualFunc(u.Type.Shape, w.k.Result().Type.Shape, (*ir.Expr).Equal) {
 		return nil
 	}
 	w.v = w.values.Input("update")
@@ -199,8 +195,7 @@ func (w *writes) build(b *ir.Builder) *ir.Op {
 	v, _ := w.vNorm.input(b, w.v)
 	def, attrs := ir.LookupOp("rope_write"), w.attributes
 	op := &ir.Op{Def: def, Attrs: &attrs, Buffer: w.keys.Buffer, Second: w.values.Buffer, Args: [][]ir.Arg{
-		{ir.Use(w.q.Input("x"))}, {ir.Use(w.k.Input("x"))}, {ir.Use(v)}, {ir.Use(w.q.Input("angles"))}, {w.start},
-		w.stop, w.q.Operand("weight"), w.k.Operand("weight"),
+		{ir.Use(w.q.Input("x"))}, {ir.Use(w.k.Input("x"))}, {ir.Use(v)}, {ir.Use(w.q.Input("angles"))}, {w.start}, w.stop, w.q.Operand("weight"), w.k.Operand("weight"),
 	}}
 	return b.Append(op)
 }
