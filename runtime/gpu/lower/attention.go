@@ -19,23 +19,23 @@ func (t *Target) Tiled(rows int) bool {
 }
 
 // attention makes attention over caches the operation that has kernels, over queries that lie token by token.
-func attention(m *ir.Module, t *Target) error {
-	return ir.Build(func() {
-		e := newEdit(m, t)
-		held := bind.HeldLoads(m.Entry.Body)
-		for _, op := range m.Entry.Body.Ops {
-			if op.Def.Name == "cached_attention" && cacheOf(op.Input("k"), held) != nil && cacheOf(op.Input("v"), held) != nil {
-				e.attention(op)
-			}
+func attention(g *graph) {
+	var held map[*ir.Op]bool
+	g.each(func(op *ir.Op) {
+		if held == nil {
+			held = bind.HeldLoads(g.m.Entry.Body)
 		}
-		must(e.finish())
-	})
+		if cacheOf(op.Input("k"), held) != nil && cacheOf(op.Input("v"), held) != nil {
+			g.attention(op)
+		}
+	}, "cached_attention")
 }
 
-func (e *edit) attention(op *ir.Op) {
-	q, ok := e.t.floats(op.Input("q"))
+func (g *graph) attention(op *ir.Op) {
+	x := op.Input("q")
+	q, ok := g.floats(x)
 	position, _ := op.Arg("position")
-	if !ok || !e.t.known(position) {
+	if !ok || !known(position) {
 		return
 	}
 	h, ok := HeadsOf(q.View)
@@ -43,57 +43,49 @@ func (e *edit) attention(op *ir.Op) {
 		return
 	}
 	attrs := ir.Attrs[ir.CachedAttentionAttrs](op)
-	build := func(b *ir.Builder, tiles bool) *ir.Op {
-		x := op.Input("q")
+	for _, tiles := range []bool{true, false} {
+		if tiles && !g.Tiled(h.Tokens) {
+			continue
+		}
+		b, x := g.draft(), x
 		if h.Strides.Row != h.Width && h.Heads > 1 || h.Strides.Token != h.Heads*h.Width && h.Tokens > 1 {
 			perm := &ir.TransposeAttrs{Perm: []int{0, 2, 1, 3}}
 			x = b.Value("transpose", perm, b.Value("copy", nil, b.Value("transpose", perm, x)))
 		}
-		return b.Op("attention", &ir.AttentionAttrs{Scale: attrs.Scale, Window: attrs.Window, Tiles: tiles}, x, op.Input("k"), op.Input("v"), position)
-	}
-	for _, tiles := range []bool{true, false} {
-		if e.t.attends(build(e.trial(), tiles)) {
-			e.replace(op, func(b *ir.Builder) []*ir.Value { return build(b, tiles).Results })
+		if g.attends(b.Op("attention", &ir.AttentionAttrs{Scale: attrs.Scale, Window: attrs.Window, Tiles: tiles},
+			x, op.Input("k"), op.Input("v"), position)) {
+			g.put(b, op)
 			return
 		}
 	}
 }
 
-// attentionGates makes glus that multiply the output of attention with sigmoid(gate) the end of attention.
-func attentionGates(m *ir.Module, t *Target) error {
-	return ir.Build(func() {
-		e := newEdit(m, t)
-		for _, op := range m.Entry.Body.Ops {
-			if op.Def.Name == "glu" && ir.Attrs[ir.GLUAttrs](op).Activation == "sigmoid" {
-				if a := t.from(op.Input("x"), "attention"); a != nil && a.Input("gate") == nil {
-					e.gate(op, a)
-				}
-			}
-		}
-		must(e.finish())
-	})
-}
-
-// gate puts attention with a gate where the glu was, whose operand x is all that attention gives, token by token.
-func (e *edit) gate(glu, of *ir.Op) {
-	whole, _ := e.t.Layout(of.Result())
-	x, _ := e.t.Layout(glu.Input("x"))
-	gate, ok := e.t.floats(glu.Input("gate"))
-	if !ok || !slices.Equal(gate.Shape, x.Shape) || !x.IsDense() || !e.only(glu.Input("x")) || strided.Elements(x.Shape) != strided.Elements(whole.Shape) {
+// attentionGate makes a glu that multiplies the output of attention with sigmoid(gate) the end of attention, where its
+// operand x is all that attention gives, token by token.
+func (g *graph) attentionGate(glu *ir.Op) {
+	if ir.Attrs[ir.GLUAttrs](glu).Activation != "sigmoid" {
+		return
+	}
+	of := g.from(glu.Input("x"), "attention")
+	if of == nil || of.Input("gate") != nil {
+		return
+	}
+	whole, _ := g.Layout(of.Result())
+	x, _ := g.Layout(glu.Input("x"))
+	gate, ok := g.floats(glu.Input("gate"))
+	if !ok || !slices.Equal(gate.Shape, x.Shape) || !x.IsDense() || !g.only(glu.Input("x")) ||
+		strided.Elements(x.Shape) != strided.Elements(whole.Shape) {
 		return
 	}
 	for _, cache := range []*ir.Buffer{bufferOf(of.Input("k")), bufferOf(of.Input("v"))} {
-		if e.written(e.index(of), e.index(glu), cache) {
+		if g.written(g.place(of), g.place(glu), cache) {
 			return
 		}
 	}
-	build := func(b *ir.Builder) *ir.Op {
-		position, _ := of.Arg("position")
-		return b.Op("attention", of.Attrs, of.Input("q"), of.Input("k"), of.Input("v"), position, glu.Input("gate"))
-	}
-	if e.t.attends(build(e.trial())) {
-		e.drop(of)
-		e.replace(glu, func(b *ir.Builder) []*ir.Value { return build(b).Results })
+	b := g.draft()
+	position, _ := of.Arg("position")
+	if g.attends(b.Op("attention", of.Attrs, of.Input("q"), of.Input("k"), of.Input("v"), position, glu.Input("gate"))) {
+		g.put(b, glu)
 	}
 }
 
@@ -127,17 +119,17 @@ func Attention(op *ir.Op, view Views, cache kernels.DType) (a kernels.Attention,
 }
 
 // attends reports whether kernels do an attention.
-func (t *Target) attends(op *ir.Op) bool {
-	cache, ok := t.cacheType(op.Input("k"))
-	other, ok2 := t.cacheType(op.Input("v"))
+func (g *graph) attends(op *ir.Op) bool {
+	cache, ok := g.cacheType(op.Input("k"))
+	other, ok2 := g.cacheType(op.Input("v"))
 	if !ok || !ok2 || cache != other {
 		return false
 	}
-	a, tokens, ok := Attention(op, t.views, cache)
+	a, tokens, ok := Attention(op, g.views, cache)
 	if !ok {
 		return false
 	}
-	tunings := a.Tunings(t.Machine.Target, tokens > 1)
+	tunings := a.Tunings(g.Machine.Target, tokens > 1)
 	if len(tunings) > 0 {
 		a.Tuning = tunings[0]
 	}
@@ -147,13 +139,13 @@ func (t *Target) attends(op *ir.Op) bool {
 	}
 	if ir.Attrs[ir.AttentionAttrs](op).Tiles {
 		var way kernels.ChunkTuning
-		if ways := a.ChunkTunings(t.Machine.Target); len(ways) > 0 {
+		if ways := a.ChunkTunings(g.Machine.Target); len(ways) > 0 {
 			way = ways[0]
 		}
-		return t.Tiled(tokens) && t.Allowed(a.ChunkLaunch(tokens, way))
+		return g.Tiled(tokens) && g.Allowed(a.ChunkLaunch(tokens, way))
 	}
-	return t.Allowed(merge, nil) && (t.Allowed(part, nil) || slices.ContainsFunc(tunings[:min(len(tunings), MaxRefused)], func(w kernels.AttentionTuning) bool {
-		return t.Allowed(PartOf(a, w, tokens))
+	return g.Allowed(merge, nil) && (g.Allowed(part, nil) || slices.ContainsFunc(tunings[:min(len(tunings), MaxRefused)], func(w kernels.AttentionTuning) bool {
+		return g.Allowed(PartOf(a, w, tokens))
 	}))
 }
 

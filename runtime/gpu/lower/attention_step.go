@@ -8,49 +8,40 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-// attentionStep makes attention of one token one operation with the rotation and the writes before it.
-func attentionStep(m *ir.Module, t *Target) error {
-	return ir.Build(func() {
-		e := newEdit(m, t)
-		for _, op := range m.Entry.Body.Ops {
-			if op.Def.Name == "attention" {
-				e.attentionStep(op)
-			}
-		}
-		must(e.finish())
-	})
-}
-
-// attentionStep puts the operation where the writes were. What else loads the caches stands behind it.
-func (e *edit) attentionStep(op *ir.Op) {
-	w := e.t.from(op.Input("q"), "rope_write")
-	if w == nil || e.changed(w) || !e.only(op.Input("q")) || !op.Input("q").Type.Shape[2].IsConst(1) || !w.Result().Type.Shape[2].IsConst(1) ||
+// attentionStep makes attention of one token one operation with the rotation and the writes before it. The operation
+// stands where the writes were; what else loads the caches stands behind it.
+func (g *graph) attentionStep(op *ir.Op) {
+	w := g.from(op.Input("q"), "rope_write")
+	if w == nil || !g.only(op.Input("q")) || !op.Input("q").Type.Shape[2].IsConst(1) || !w.Result().Type.Shape[2].IsConst(1) ||
 		bufferOf(op.Input("k")) != w.Buffer || bufferOf(op.Input("v")) != w.Second || !atPosition(w, op) {
 		return
 	}
 	// The gate must not follow from what is read of the caches behind the writes.
-	first, last := e.index(w), e.index(op)
-	ops := e.m.Entry.Body.Ops
-	if e.written(first+1, last, w.Buffer) || e.written(first+1, last, w.Second) || dependsOn(ops[first+1:last], op.Input("gate"), w.Buffer, w.Second) {
+	first, last := g.place(w), g.place(op)
+	between := g.m.Entry.Body.Ops[first+1 : last]
+	if g.written(first+1, last, w.Buffer) || g.written(first+1, last, w.Second) ||
+		dependsOn(between, op.Input("gate"), w.Buffer, w.Second) {
 		return
 	}
-	early := !e.written(0, first, w.Buffer) && !e.written(0, first, w.Second)
-	build := func(b *ir.Builder) *ir.Op {
-		write, attrs := ir.Attrs[ir.RopeWriteAttrs](w), ir.Attrs[ir.AttentionAttrs](op)
-		def := ir.LookupOp("attention_step")
-		return b.Append(&ir.Op{Def: def, Buffer: w.Buffer, Second: w.Second, Attrs: &ir.AttentionStepAttrs{
-			Traditional: write.Traditional, QNorm: write.QNorm, KNorm: write.KNorm, VNorm: write.VNorm, Eps: write.Eps,
-			Scale: attrs.Scale, Window: attrs.Window, Early: early,
-		}, Args: [][]ir.Arg{
-			w.Operand("q"), w.Operand("k"), w.Operand("v"), w.Operand("angles"), w.Operand("start"), op.Operand("position"), w.Operand("stop"),
-			w.Operand("q_weight"), w.Operand("k_weight"), op.Operand("gate"),
-		}})
-	}
-	if !e.t.steps(build(e.trial())) {
+	early := !g.written(0, first, w.Buffer) && !g.written(0, first, w.Second)
+	write, attrs := ir.Attrs[ir.RopeWriteAttrs](w), ir.Attrs[ir.AttentionAttrs](op)
+	b := g.draft()
+	n := b.Append(&ir.Op{Def: ir.LookupOp("attention_step"), Buffer: w.Buffer, Second: w.Second, Attrs: &ir.AttentionStepAttrs{
+		Traditional: write.Traditional, QNorm: write.QNorm, KNorm: write.KNorm, VNorm: write.VNorm, Eps: write.Eps,
+		Scale: attrs.Scale, Window: attrs.Window, Early: early,
+	}, Args: [][]ir.Arg{
+		w.Operand("q"), w.Operand("k"), w.Operand("v"), w.Operand("angles"), w.Operand("start"), op.Operand("position"),
+		w.Operand("stop"), w.Operand("q_weight"), w.Operand("k_weight"), op.Operand("gate"),
+	}})
+	if !g.steps(n) {
 		return
 	}
-	e.drop(op)
-	e.insert(w, func(b *ir.Builder) { e.stand(b, op.Result(), build(b).Result()) })
+	for i, args := range n.Args {
+		n.Args[i] = slices.Clone(args)
+	}
+	g.insert(b, w)
+	g.stand(w, op.Result(), n.Result())
+	g.drop(w)
 }
 
 // bufferOf is the buffer that a value is the content of, perhaps in another dtype.
@@ -83,7 +74,7 @@ func dependsOn(list []*ir.Op, v *ir.Value, buffers ...*ir.Buffer) bool {
 	tainted := map[*ir.Value]bool{}
 	for _, op := range list {
 		found := slices.ContainsFunc(buffers, func(b *ir.Buffer) bool { return worksOn(op, b) })
-		uses(op, func(v *ir.Value) { found = found || tainted[v] })
+		eachUse(op, func(v **ir.Value) { found = found || tainted[*v] })
 		for _, r := range op.Results {
 			tainted[r] = found
 		}
@@ -92,20 +83,20 @@ func dependsOn(list []*ir.Op, v *ir.Value, buffers ...*ir.Buffer) bool {
 }
 
 // steps reports whether a kernel does an attention_step.
-func (t *Target) steps(op *ir.Op) bool {
-	cache, ok := CacheType(op.Buffer, t.Precision)
+func (g *graph) steps(op *ir.Op) bool {
+	cache, ok := CacheType(op.Buffer, g.Precision)
 	if !ok {
 		return false
 	}
-	k, ok := AttentionStep(op, t.views, cache)
+	k, ok := AttentionStep(op, g.views, cache)
 	if !ok {
 		return false
 	}
-	ways := StepTunings(k, t.Machine.Target)
+	ways := StepTunings(k, g.Machine.Target)
 	return slices.ContainsFunc(ways[:min(len(ways), MaxRefused)], func(way kernels.StepTuning) bool {
 		k.Step = way
 		one, merge, _, err := k.Launches()
-		return t.Allowed(one, err) && (way.Last || t.Allowed(merge, nil))
+		return g.Allowed(one, err) && (way.Last || g.Allowed(merge, nil))
 	})
 }
 

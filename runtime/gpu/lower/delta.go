@@ -10,48 +10,32 @@ import (
 const FewTokens = 8
 
 // deltaGates computes the decays and the update rates of a gated delta rule over many tokens in one kernel.
-func deltaGates(m *ir.Module, t *Target) error {
-	of := map[*ir.Op]*ir.Op{} // the sigmoid of a decay
-	for _, op := range m.Entry.Body.Ops {
-		if op.Def.Name != "buffer_delta_rule" {
-			continue
-		}
-		tokens, ok := op.Input("q").Type.Shape[1].Const()
-		decay, rate := t.defined(op.Input("g"), "delta_decay"), t.defined(op.Input("beta"), "sigmoid")
-		if ok && tokens > FewTokens && decay != nil && rate != nil && t.gates(decay, rate) && t.allowsGates(decay, rate) {
-			of[decay] = rate
-		}
+func (g *graph) deltaGates(rule *ir.Op) {
+	tokens, ok := rule.Input("q").Type.Shape[1].Const()
+	if !ok || tokens <= FewTokens {
+		return
 	}
-	rates := map[*ir.Value]*ir.Value{}
-	err := rewrite(m, "delta_decay", func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
-		rate := of[op]
-		if rate == nil {
-			return nil, false
-		}
-		both := b.Op("delta_gates", nil, op.Input("x"), op.Input("bias"), op.Input("rate"), rate.Input("x"))
-		rates[rate.Result()] = both.Results[1]
-		return both.Results[:1], true
-	})
-	if err != nil || len(rates) == 0 {
-		return err
+	decay, rate := g.defined(rule.Input("g"), "delta_decay"), g.defined(rule.Input("beta"), "sigmoid")
+	if decay == nil || rate == nil || !g.gates(decay, rate) || !g.allowsGates(decay, rate) {
+		return
 	}
-	ir.ReplaceUses(m.Entry.Body, rates)
-	settle(m.Entry.Body)
-	return nil
+	both := g.builder(decay).Op("delta_gates", nil, decay.Input("x"), decay.Input("bias"), decay.Input("rate"), rate.Input("x"))
+	g.stand(decay, decay.Result(), both.Results[0])
+	g.stand(decay, rate.Result(), both.Results[1])
 }
 
 // allowsGates reports whether the kernel of both may be used.
-func (t *Target) allowsGates(decay, rate *ir.Op) bool {
-	x, heads, ok := t.gateRows(decay.Input("x"))
-	update, _, ok2 := t.gateRows(rate.Input("x"))
-	n, _ := t.Layout(decay.Input("x"))
+func (g *graph) allowsGates(decay, rate *ir.Op) bool {
+	x, heads, ok := g.gateRows(decay.Input("x"))
+	update, _, ok2 := g.gateRows(rate.Input("x"))
+	n, _ := g.Layout(decay.Input("x"))
 	return ok && ok2 && isVector(decay.Input("bias"), heads) && isVector(decay.Input("rate"), heads) &&
-		t.Allowed(DeltaGates(heads, x, update).GatesLaunch(strided.Elements(n.Shape)/max(heads, 1)))
+		g.Allowed(DeltaGates(heads, x, update).GatesLaunch(strided.Elements(n.Shape)/max(heads, 1)))
 }
 
 // gateRows is the distance of the rows of a gate, of so many heads.
-func (t *Target) gateRows(v *ir.Value) (stride, heads int, ok bool) {
-	l, ok := t.floats(v)
+func (g *graph) gateRows(v *ir.Value) (stride, heads int, ok bool) {
+	l, ok := g.floats(v)
 	if !ok || len(l.Shape) == 0 {
 		return 0, 0, false
 	}
@@ -65,9 +49,9 @@ func DeltaGates(heads, decay, update int) kernels.Delta {
 }
 
 // gates reports whether one kernel computes both: they have as many elements, in rows that are evenly spaced.
-func (t *Target) gates(decay, rate *ir.Op) bool {
-	a, ok := t.Layout(decay.Input("x"))
-	x, ok2 := t.Layout(rate.Input("x"))
+func (g *graph) gates(decay, rate *ir.Op) bool {
+	a, ok := g.Layout(decay.Input("x"))
+	x, ok2 := g.Layout(rate.Input("x"))
 	if !ok || !ok2 || strided.Elements(a.Shape) != strided.Elements(x.Shape) {
 		return false
 	}

@@ -8,20 +8,6 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// deltaRules makes gated delta rules those of chunks, or those that take one token after the other: with few of them these do
-// what comes before, too, the normalization of q and k, and the gates.
-func deltaRules(m *ir.Module, t *Target) error {
-	return ir.Build(func() {
-		e := newEdit(m, t)
-		for _, op := range m.Entry.Body.Ops {
-			if op.Def.Name == "buffer_delta_rule" {
-				e.deltaRule(op)
-			}
-		}
-		must(e.finish())
-	})
-}
-
 // delta are the operands of a delta rule. Norms, decay and rate are set where they are a part of it.
 type delta struct {
 	op          *ir.Op
@@ -31,63 +17,65 @@ type delta struct {
 	early       bool
 }
 
-func (e *edit) deltaRule(op *ir.Op) {
-	d := &delta{op: op, early: !e.written(0, e.index(op), op.Buffer)}
-	tokens, ok := e.t.deltaRule(op)
+// deltaRule makes a gated delta rule that of chunks, or that which takes one token after the other: with few of them it
+// does what comes before, too, the normalization of q and k, and the gates.
+func (g *graph) deltaRule(op *ir.Op) {
+	tokens, ok := g.deltaTokens(op)
 	if !ok {
 		return
 	}
+	d := &delta{op: op, early: !g.written(0, g.place(op), op.Buffer)}
 	if tokens > FewTokens {
-		if e.t.deltaKernel(d.chunks(e.trial(), e.t)) {
-			e.replace(op, func(b *ir.Builder) []*ir.Value { return d.chunks(b, e.t).Results })
+		if b := g.draft(); g.deltaKernel(d.chunks(b, g)) {
+			g.put(b, op)
 			return
 		}
 	} else {
-		d.takeNorms(e)
-		d.takeGates(e.t)
+		d.takeNorms(g)
+		d.takeGates(g)
 	}
-	if e.t.deltaKernel(d.step(e.trial(), e.t)) {
-		e.replace(op, func(b *ir.Builder) []*ir.Value { return d.step(b, e.t).Results })
+	if b := g.draft(); g.deltaKernel(d.step(b, g)) {
+		g.put(b, op)
 	}
 }
 
-// deltaRule reports whether the operands are such as the kernels take, for so many tokens.
-func (t *Target) deltaRule(op *ir.Op) (tokens int, ok bool) {
-	q, ok := t.floats(op.Input("q"))
-	k, ok2 := t.floats(op.Input("k"))
-	v, ok3 := t.floats(op.Input("v"))
-	g, ok4 := t.floats(op.Input("g"))
-	beta, ok5 := t.floats(op.Input("beta"))
+// deltaTokens reports whether the operands are such as the kernels take, for so many tokens.
+func (g *graph) deltaTokens(op *ir.Op) (tokens int, ok bool) {
+	q, ok := g.floats(op.Input("q"))
+	k, ok2 := g.floats(op.Input("k"))
+	v, ok3 := g.floats(op.Input("v"))
+	decay, ok4 := g.floats(op.Input("g"))
+	beta, ok5 := g.floats(op.Input("beta"))
 	state, static := op.Buffer.Type.Static()
-	if !ok || !ok2 || !ok3 || !ok4 || !ok5 || !static || len(q.Shape) != 4 || len(v.Shape) != 4 || len(g.Shape) != 3 || len(state) != 4 || q.Shape[0] != 1 {
+	if !ok || !ok2 || !ok3 || !ok4 || !ok5 || !static || len(q.Shape) != 4 || len(v.Shape) != 4 || len(decay.Shape) != 3 || len(state) != 4 || q.Shape[0] != 1 {
 		return 0, false
 	}
-	if r := op.Input("reset"); r != nil && (r.Type.DType != ir.Bool || !t.known(ir.Use(r))) {
+	if r := op.Input("reset"); r != nil && (r.Type.DType != ir.Bool || !known(ir.Use(r))) {
 		return 0, false
 	}
 	tokens, keyHeads, keyWidth := q.Shape[1], q.Shape[2], q.Shape[3]
 	heads, width := v.Shape[2], v.Shape[3]
-	return tokens, slices.Equal(k.Shape, q.Shape) && slices.Equal(v.Shape, []int{1, tokens, heads, width}) && slices.Equal(g.Shape, []int{1, tokens, heads}) &&
-		slices.Equal(beta.Shape, g.Shape) && slices.Equal(state, []int64{1, int64(heads), int64(width), int64(keyWidth)}) && keyHeads > 0 && heads%keyHeads == 0
+	return tokens, slices.Equal(k.Shape, q.Shape) && slices.Equal(v.Shape, []int{1, tokens, heads, width}) && slices.Equal(decay.Shape, []int{1, tokens, heads}) &&
+		slices.Equal(beta.Shape, decay.Shape) && slices.Equal(state, []int64{1, int64(heads), int64(width), int64(keyWidth)}) && keyHeads > 0 && heads%keyHeads == 0
 }
 
 // takeNorms makes the normalizations of q and k, with weights, a part of the rule.
-func (d *delta) takeNorms(e *edit) {
-	q, k := e.keyNorm(d.op.Input("q")), e.keyNorm(d.op.Input("k"))
+func (d *delta) takeNorms(g *graph) {
+	q, k := g.keyNorm(d.op.Input("q")), g.keyNorm(d.op.Input("k"))
 	if q != nil && k != nil && ir.Attrs[ir.NormAttrs](q).Eps == ir.Attrs[ir.NormAttrs](k).Eps {
 		d.qn, d.kn = q, k
 	}
 }
 
 // keyNorm is the normalization of heads with a weight that x is the result of, where nothing else reads that; else nil.
-func (e *edit) keyNorm(x *ir.Value) *ir.Op {
-	l, _ := e.t.Layout(x)
-	op := e.t.defined(x, "rms_norm")
-	if op == nil || !e.only(x) || op.Input("weight") == nil || !isVector(op.Input("weight"), l.Shape[3]) {
+func (g *graph) keyNorm(x *ir.Value) *ir.Op {
+	l, _ := g.Layout(x)
+	op := g.defined(x, "rms_norm")
+	if op == nil || !g.only(x) || op.Input("weight") == nil || !isVector(op.Input("weight"), l.Shape[3]) {
 		return nil
 	}
-	of, _ := e.t.Layout(op.Result())
-	in, ok := e.t.floats(op.Input("x"))
+	of, _ := g.Layout(op.Result())
+	in, ok := g.floats(op.Input("x"))
 	if !ok || len(of.Shape) == 0 || of.Shape[len(of.Shape)-1] != l.Shape[3] {
 		return nil
 	}
@@ -98,14 +86,14 @@ func (e *edit) keyNorm(x *ir.Value) *ir.Op {
 }
 
 // takeGates makes the decays and the update rates a part of the rule.
-func (d *delta) takeGates(t *Target) {
-	decay, rate := t.defined(d.op.Input("g"), "delta_decay"), t.defined(d.op.Input("beta"), "sigmoid")
+func (d *delta) takeGates(g *graph) {
+	decay, rate := g.defined(d.op.Input("g"), "delta_decay"), g.defined(d.op.Input("beta"), "sigmoid")
 	if decay == nil || rate == nil {
 		return
 	}
-	shape := t.views(d.op.Input("g")).Shape
+	shape := g.views(d.op.Input("g")).Shape
 	for _, x := range []*ir.Value{decay.Input("x"), rate.Input("x")} {
-		l, ok := t.floats(x)
+		l, ok := g.floats(x)
 		if !ok {
 			return
 		}
@@ -120,8 +108,8 @@ func (d *delta) takeGates(t *Target) {
 
 // rows gives x [1, T, n, width] such that the kernels can read it, copied where they cannot: the n rows of a token lie one after
 // the other, and those of vectors of four begin where such may.
-func (t *Target) rows(b *ir.Builder, x *ir.Value, fours bool) *ir.Value {
-	l, _ := t.Layout(x)
+func (g *graph) rows(b *ir.Builder, x *ir.Value, fours bool) *ir.Value {
+	l, _ := g.Layout(x)
 	apart := l.Shape[3] != 1 && l.Strides[3] != 1 || l.Shape[2] != 1 && l.Strides[2] != l.Shape[3]
 	if apart || fours && (l.Offset%4 != 0 || l.Shape[1] != 1 && l.Strides[1]%4 != 0) {
 		return b.Value("copy", nil, x)
@@ -129,26 +117,26 @@ func (t *Target) rows(b *ir.Builder, x *ir.Value, fours bool) *ir.Value {
 	return x
 }
 
-func (d *delta) step(b *ir.Builder, t *Target) *ir.Op {
-	q, k, g, beta := d.op.Input("q"), d.op.Input("k"), d.op.Input("g"), d.op.Input("beta")
+func (d *delta) step(b *ir.Builder, g *graph) *ir.Op {
+	q, k, decay, beta := d.op.Input("q"), d.op.Input("k"), d.op.Input("g"), d.op.Input("beta")
 	attrs := &ir.DeltaStepAttrs{Norm: d.qn != nil, Gates: d.decay != nil, Early: d.early}
 	var qWeight, kWeight, bias, rate *ir.Value
 	if attrs.Norm {
 		attrs.Eps, qWeight, kWeight = ir.Attrs[ir.NormAttrs](d.qn).Eps, d.qn.Input("weight"), d.kn.Input("weight")
-		shape := t.views(q).Shape
+		shape := g.views(q).Shape
 		q, k = reshaped(b, d.qn.Input("x"), shape), reshaped(b, d.kn.Input("x"), shape)
 	}
 	if attrs.Gates {
 		bias, rate = d.decay.Input("bias"), d.decay.Input("rate")
-		shape := t.views(g).Shape
-		g, beta = reshaped(b, d.decay.Input("x"), shape), reshaped(b, d.rate.Input("x"), shape)
+		shape := g.views(decay).Shape
+		decay, beta = reshaped(b, d.decay.Input("x"), shape), reshaped(b, d.rate.Input("x"), shape)
 	}
-	q, k, v := t.rows(b, q, true), t.rows(b, k, true), t.rows(b, d.op.Input("v"), false)
-	return b.BufferOp("delta_step", d.op.Buffer, attrs, q, k, v, g, beta, d.op.Input("reset"), qWeight, kWeight, bias, rate)
+	q, k, v := g.rows(b, q, true), g.rows(b, k, true), g.rows(b, d.op.Input("v"), false)
+	return b.BufferOp("delta_step", d.op.Buffer, attrs, q, k, v, decay, beta, d.op.Input("reset"), qWeight, kWeight, bias, rate)
 }
 
-func (d *delta) chunks(b *ir.Builder, t *Target) *ir.Op {
-	q, k, v := t.rows(b, d.op.Input("q"), true), t.rows(b, d.op.Input("k"), true), t.rows(b, d.op.Input("v"), false)
+func (d *delta) chunks(b *ir.Builder, g *graph) *ir.Op {
+	q, k, v := g.rows(b, d.op.Input("q"), true), g.rows(b, d.op.Input("k"), true), g.rows(b, d.op.Input("v"), false)
 	return b.BufferOp("delta_chunks", d.op.Buffer, nil, q, k, v, d.op.Input("g"), d.op.Input("beta"), d.op.Input("reset"))
 }
 
@@ -182,18 +170,18 @@ func DeltaRule(op *ir.Op, view Views, state kernels.DType) (d kernels.Delta, tok
 }
 
 // deltaKernel reports whether kernels do a delta_step or delta_chunks.
-func (t *Target) deltaKernel(op *ir.Op) bool {
-	state, ok := CacheType(op.Buffer, t.Precision)
+func (g *graph) deltaKernel(op *ir.Op) bool {
+	state, ok := CacheType(op.Buffer, g.Precision)
 	if !ok {
 		return false
 	}
-	d, tokens, ok := DeltaRule(op, t.views, state)
+	d, tokens, ok := DeltaRule(op, g.views, state)
 	if !ok {
 		return false
 	}
 	if op.Def.Name == "delta_step" {
-		return t.Allowed(d.StepLaunch())
+		return g.Allowed(d.StepLaunch())
 	}
 	solve, scan, err := d.Launches(tokens)
-	return t.Allowed(solve, err) && t.Allowed(scan, err)
+	return g.Allowed(solve, err) && g.Allowed(scan, err)
 }

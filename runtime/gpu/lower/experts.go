@@ -4,50 +4,35 @@ import (
 	"slices"
 
 	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// routers makes the softmax of the largest of rows one operation with finding them.
-func routers(m *ir.Module, t *Target) error {
-	return ir.Build(func() {
-		e := newEdit(m, t)
-		for _, op := range m.Entry.Body.Ops {
-			if op.Def.Name == "softmax" {
-				e.router(op)
-			}
-		}
-		must(e.finish())
-	})
-}
-
-func (e *edit) router(op *ir.Op) {
+// router makes the softmax of the largest of rows one operation with finding them.
+func (g *graph) router(op *ir.Op) {
 	attrs, x := ir.Attrs[ir.SoftmaxAttrs](op), op.Input("x")
-	v := e.t.source(x)
-	l, ok := e.t.floats(x)
-	if !ok || v.Def == nil || v.Def.Def.Name != "top_k" || v.Index != 0 || !e.only(x) || e.changed(v.Def) {
+	v := g.source(x)
+	l, ok := g.floats(x)
+	if !ok || v.Def == nil || v.Def.Def.Name != "top_k" || v.Index != 0 || !g.only(x) {
 		return
 	}
 	k, logits := ir.Attrs[ir.TopKAttrs](v.Def).K, v.Def.Input("x")
-	of, ok := e.t.floats(logits)
+	of, ok := g.floats(logits)
 	last := len(l.Shape) - 1
 	if !ok || last < 0 || attrs.Axis != -1 && attrs.Axis != last || l.Shape[last] != k || !slices.EqualFunc(x.Type.Shape, v.Type.Shape, (*ir.Expr).Equal) {
 		return
 	}
 	experts := of.Shape[len(of.Shape)-1]
-	if !e.t.Allowed(Router(experts, k).Launch(strided.Elements(of.Shape) / max(experts, 1))) {
+	if !g.Allowed(Router(experts, k).Launch(strided.Elements(of.Shape) / max(experts, 1))) {
 		return
 	}
-	e.drop(op)
-	e.insert(v.Def, func(b *ir.Builder) {
-		if !of.IsDense() {
-			logits = b.Value("copy", nil, logits)
-		}
-		r := b.Op("router", &ir.RouterAttrs{K: k, Precise: attrs.Precise}, logits)
-		e.stand(b, op.Result(), r.Results[0])
-		e.stand(b, v.Def.Results[1], r.Results[1])
-	})
+	b, top := g.builder(v.Def), v.Def
+	if !of.IsDense() {
+		logits = b.Value("copy", nil, logits)
+	}
+	r := b.Op("router", &ir.RouterAttrs{K: k, Precise: attrs.Precise}, logits)
+	g.stand(top, op.Result(), r.Results[0])
+	g.stand(top, top.Results[1], r.Results[1])
 }
 
 // Router is the kernel of router.
@@ -57,48 +42,40 @@ func Router(experts, k int) kernels.Router {
 
 // mixturesOfExperts makes mixtures of experts those of few tokens, which read the experts of each, or those that sort tokens by
 // expert. What is added to their result is a part of them: an expert of all tokens, and another term.
-func mixturesOfExperts(m *ir.Module, t *Target) error {
-	return ir.Build(func() {
-		e := newEdit(m, t)
-		for _, op := range m.Entry.Body.Ops {
-			if op.Def.Name == "switch_mlp" {
-				if x := e.mixture(op); x != nil {
-					x.takeSums(e)
-					x.replace(e)
-				}
-			}
+func mixturesOfExperts(g *graph) {
+	found := false
+	g.each(func(op *ir.Op) {
+		if x := g.mixture(op); x != nil {
+			found = true
+			x.takeSums(g)
+			x.replace(g)
 		}
-		must(e.finish())
-		must(trimLinears(m, t))
-	})
+	}, "switch_mlp")
+	if found {
+		g.each(g.trimLinears, "linears")
+	}
 }
 
 // trimLinears drops the weights of linears whose products nothing reads any more.
-func trimLinears(m *ir.Module, t *Target) error {
-	e := newEdit(m, t)
-	for _, op := range m.Entry.Body.Ops {
-		if op.Def.Name != "linears" || !slices.ContainsFunc(op.Results, func(v *ir.Value) bool { return e.uses[v] == 0 }) {
-			continue
+func (g *graph) trimLinears(op *ir.Op) {
+	var weights, results []*ir.Value
+	for i, v := range op.Results {
+		if len(g.readers[v]) > 0 {
+			weights, results = append(weights, op.Operand("weights")[i].Value), append(results, v)
 		}
-		var weights []*ir.Value
-		var results []*ir.Value
-		for i, v := range op.Results {
-			if e.uses[v] > 0 {
-				weights, results = append(weights, op.Operand("weights")[i].Value), append(results, v)
-			}
-		}
-		e.insert(op, func(b *ir.Builder) {
-			if len(weights) == 1 {
-				e.stand(b, results[0], b.Value("linear", nil, op.Input("x"), weights[0]))
-				return
-			}
-			n := b.Op("linears", nil, op.Input("x"), weights)
-			for i, v := range results {
-				e.stand(b, v, n.Results[i])
-			}
-		})
 	}
-	return e.finish()
+	if len(results) == len(op.Results) {
+		return
+	}
+	b := g.builder(op)
+	if len(weights) == 1 {
+		g.stand(op, results[0], b.Value("linear", nil, op.Input("x"), weights[0]))
+		return
+	}
+	n := b.Op("linears", nil, op.Input("x"), weights)
+	for i, v := range results {
+		g.stand(op, v, n.Results[i])
+	}
 }
 
 // mixture is a mixture of experts on its way to become one operation.
@@ -117,15 +94,15 @@ type mixture struct {
 }
 
 // mixture gives the mixture that op is; nil where no kernel does it.
-func (e *edit) mixture(op *ir.Op) *mixture {
+func (g *graph) mixture(op *ir.Op) *mixture {
 	m := &mixture{op: op, last: op}
 	var ok, ok2, ok3, ok4, ok5 bool
 	m.gate, ok = weightOf(op.Input("gate"))
 	m.up, ok2 = weightOf(op.Input("up"))
 	m.down, ok3 = weightOf(op.Input("down"))
-	m.x, ok4 = e.t.floats(op.Input("x"))
-	scores, ok5 := e.t.floats(op.Input("scores"))
-	indices, ok6 := e.t.Layout(op.Input("indices"))
+	m.x, ok4 = g.floats(op.Input("x"))
+	scores, ok5 := g.floats(op.Input("scores"))
+	indices, ok6 := g.Layout(op.Input("indices"))
 	if !ok || !ok2 || !ok3 || !ok4 || !ok5 || !ok6 || len(m.x.Shape) == 0 || len(indices.Shape) == 0 || !indices.IsDense() || !isChoice(indices.Base) {
 		return nil
 	}
@@ -137,14 +114,14 @@ func (e *edit) mixture(op *ir.Op) *mixture {
 		return nil
 	}
 	if m.tokens <= FewTokens {
-		m.takeRouter(e)
+		m.takeRouter(g)
 	}
-	few := e.t.fewExperts(m.kernel(), m.tokens)
+	few := g.fewExperts(m.kernel(), m.tokens)
 	if !few && m.router != nil {
 		m.router = nil
-		few = e.t.fewExperts(m.kernel(), m.tokens)
+		few = g.fewExperts(m.kernel(), m.tokens)
 	}
-	if m.sorted = (!few || m.tokens > FewTokens) && e.t.sortedExperts(m.many(e.t.Tiled(m.tokens)), m.tokens); !few && !m.sorted {
+	if m.sorted = (!few || m.tokens > FewTokens) && g.sortedExperts(m.many(g.Tiled(m.tokens)), m.tokens); !few && !m.sorted {
 		return nil
 	}
 	if m.sorted {
@@ -159,13 +136,13 @@ func isChoice(v *ir.Value) bool {
 }
 
 // takeRouter makes the router a part of the experts, where nothing else reads what it gives.
-func (m *mixture) takeRouter(e *edit) {
-	scores, indices := e.t.source(m.op.Input("scores")), e.t.source(m.op.Input("indices"))
+func (m *mixture) takeRouter(g *graph) {
+	scores, indices := g.source(m.op.Input("scores")), g.source(m.op.Input("indices"))
 	r := scores.Def
-	if r == nil || r.Def.Name != "router" || indices.Def != r || scores.Index != 0 || indices.Index != 1 || !e.only(m.op.Input("scores")) || !e.only(m.op.Input("indices")) {
+	if r == nil || r.Def.Name != "router" || indices.Def != r || scores.Index != 0 || indices.Index != 1 || !g.only(m.op.Input("scores")) || !g.only(m.op.Input("indices")) {
 		return
 	}
-	if l, ok := e.t.floats(r.Input("logits")); ok && l.Shape[len(l.Shape)-1] == m.gate.count && strided.Elements(l.Shape) == m.tokens*m.gate.count {
+	if l, ok := g.floats(r.Input("logits")); ok && l.Shape[len(l.Shape)-1] == m.gate.count && strided.Elements(l.Shape) == m.tokens*m.gate.count {
 		m.router = r
 	}
 }
@@ -213,53 +190,43 @@ func (t *Target) sortedExperts(k kernels.ManyExperts, tokens int) bool {
 }
 
 // takeSums makes sums of the result, which nothing else reads, a part of the mixture.
-func (m *mixture) takeSums(e *edit) {
+func (m *mixture) takeSums(g *graph) {
 	for {
-		sum, other := e.sumOf(m.last.Result())
+		sum, other := g.sumWith(m.last.Result())
 		if sum == nil {
 			return
 		}
-		l, ok := e.t.floats(other)
+		l, ok := g.floats(other)
 		if !ok || !l.IsDense() || strided.Elements(l.Shape) != strided.Elements(m.x.Shape) || !slices.EqualFunc(sum.Result().Type.Shape, other.Type.Shape, (*ir.Expr).Equal) {
 			return
 		}
-		if s := m.sharedBy(e, other); s != nil && m.shared == nil {
+		if s := m.sharedBy(g, other); s != nil && m.shared == nil {
 			m.shared = s
 		} else if m.extra == nil {
-			m.extra, m.gated = other, e.t.gatedRows(other)
+			m.extra, m.gated = other, g.gatedRows(other)
 		} else if m.gated != nil {
 			m.term, m.gated = other, nil
 		} else {
 			return
 		}
-		if m.last != m.op {
-			e.drop(m.last)
-		}
 		m.last = sum
 	}
 }
 
-// sumOf is the sum that is the only reader of v, through views of all of it, with the other term; nil where there is none.
-func (e *edit) sumOf(v *ir.Value) (sum *ir.Op, other *ir.Value) {
+// sumWith is the sum that is the only reader of v, through views of all of it, with the other term; nil where there is none.
+func (g *graph) sumWith(v *ir.Value) (sum *ir.Op, other *ir.Value) {
 	all := v
 	for {
-		if e.uses[v] != 1 {
+		readers := g.readers[v]
+		if len(readers) != 1 || readers[0] == nil {
 			return nil, nil
 		}
-		i := slices.IndexFunc(e.m.Entry.Body.Ops, func(op *ir.Op) bool {
-			found := false
-			uses(op, func(u *ir.Value) { found = found || u == v })
-			return found
-		})
-		if i < 0 {
-			return nil, nil
-		}
-		op := e.m.Entry.Body.Ops[i]
+		op := readers[0]
 		switch {
 		case op.Def.IsView():
 			v = op.Result()
 			continue
-		case op.Def.Name != "add" || e.t.source(v) != e.t.source(all):
+		case op.Def.Name != "add" || g.source(v) != g.source(all):
 			return nil, nil
 		case op.Input("a") == v:
 			return op, op.Input("b")
@@ -269,13 +236,13 @@ func (e *edit) sumOf(v *ir.Value) (sum *ir.Op, other *ir.Value) {
 }
 
 // gatedRows is the glu that v is all of: sigmoid of a number for each row times the row; nil where it is something else.
-func (t *Target) gatedRows(v *ir.Value) *ir.Op {
-	op := t.defined(v, "glu")
+func (g *graph) gatedRows(v *ir.Value) *ir.Op {
+	op := g.defined(v, "glu")
 	if op == nil || ir.Attrs[ir.GLUAttrs](op).Activation != "sigmoid" {
 		return nil
 	}
-	gate, ok := t.floats(op.Input("gate"))
-	x, ok2 := t.floats(op.Input("x"))
+	gate, ok := g.floats(op.Input("gate"))
+	x, ok2 := g.floats(op.Input("x"))
 	last := len(x.Shape) - 1
 	if !ok || !ok2 || last < 0 || len(gate.Shape) != last+1 || gate.Shape[last] != 1 || !slices.Equal(gate.Shape[:last], x.Shape[:last]) || !x.IsDense() || last >= 4 {
 		return nil
@@ -287,11 +254,8 @@ func (t *Target) gatedRows(v *ir.Value) *ir.Op {
 }
 
 // replace puts the operation where its last sum was.
-func (m *mixture) replace(e *edit) {
-	if m.last != m.op {
-		e.drop(m.op)
-	}
-	e.insert(m.last, func(b *ir.Builder) { e.stand(b, m.last.Result(), m.build(b, e)) })
+func (m *mixture) replace(g *graph) {
+	g.replace(m.last, func(b *ir.Builder) []*ir.Value { return []*ir.Value{m.build(b, g)} })
 }
 
 // lead is the shape of x with another last dim.
@@ -299,14 +263,13 @@ func (m *mixture) lead(n int) []int {
 	return append(slices.Clone(m.x.Shape[:len(m.x.Shape)-1]), n)
 }
 
-func (m *mixture) build(b *ir.Builder, e *edit) *ir.Value {
+func (m *mixture) build(b *ir.Builder, g *graph) *ir.Value {
 	op := m.op
-	result, _ := bind.Sizes{}.Dims(m.last.Result().Type)
 	extra := m.extra
 	if m.term != nil {
-		g := e.t.defined(m.extra, "glu")
+		term := g.defined(m.extra, "glu")
 		rows := []int{m.tokens, m.gate.cols}
-		extra = b.Value("gated_add", nil, reshaped(b, g.Input("gate"), []int{m.tokens, 1}), reshaped(b, g.Input("x"), rows), reshaped(b, m.term, rows))
+		extra = b.Value("gated_add", nil, reshaped(b, term.Input("gate"), []int{m.tokens, 1}), reshaped(b, term.Input("x"), rows), reshaped(b, m.term, rows))
 	}
 	if extra != nil {
 		extra = reshaped(b, extra, m.x.Shape)
@@ -333,10 +296,10 @@ func (m *mixture) build(b *ir.Builder, e *edit) *ir.Value {
 			name = "sorted_experts"
 		}
 		scores := op.Input("scores")
-		if l, _ := e.t.Layout(scores); !l.IsDense() {
+		if l, _ := g.Layout(scores); !l.IsDense() {
 			scores = b.Value("copy", nil, scores)
 		}
 		y = b.Value(name, nil, x, op.Input("gate"), op.Input("up"), op.Input("down"), op.Input("indices"), scores, nil, extra)
 	}
-	return reshaped(b, y, result)
+	return y
 }

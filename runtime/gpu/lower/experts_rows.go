@@ -9,17 +9,12 @@ import (
 
 // rowsOfExperts makes the normalization before mixtures of experts a part of them, and gives sorted ones their rows in the form
 // that tiled products take.
-func rowsOfExperts(m *ir.Module, t *Target) error {
-	return t.change(m, func(g *graph) {
-		g.ops(func(op *ir.Op) {
-			switch op.Def.Name {
-			case "experts", "routed_experts":
-				g.normOfExperts(op)
-			case "sorted_experts":
-				g.prepareExperts(op)
-			}
-		})
-	})
+func (g *graph) rowsOfExperts(op *ir.Op) {
+	if op.Def.Name == "sorted_experts" {
+		g.prepareExperts(op)
+		return
+	}
+	g.normOfExperts(op)
 }
 
 // productOfExperts is a product of the rows that experts take.
@@ -41,7 +36,7 @@ func (g *graph) normOfExperts(op *ir.Op) {
 	}
 	asked, eps, weight := normAttr(norm)
 	g.replace(op, func(b *ir.Builder) []*ir.Value {
-		n := &ir.Op{Def: op.Def, Args: slices.Clone(op.Args)}
+		n := op.Like()
 		switch a := op.Attrs.(type) {
 		case *ir.ExpertsAttrs:
 			n.Attrs = &ir.ExpertsAttrs{Norm: asked, Eps: eps}
@@ -52,7 +47,7 @@ func (g *graph) normOfExperts(op *ir.Op) {
 		if weight != nil {
 			n.Args[slices.IndexFunc(op.Def.Operands, func(o ir.Operand) bool { return o.Name == "norm" })] = []ir.Arg{ir.Use(weight)}
 		}
-		return []*ir.Value{like(b, b.Append(n).Result(), op.Result().Type)}
+		return b.Append(n).Results
 	})
 }
 
@@ -75,8 +70,8 @@ func (g *graph) expertsOf(op *ir.Op, norm *ir.Op) kernels.Experts {
 func (g *graph) prepareExperts(op *ir.Op) {
 	p := g.productOfExperts(op)
 	g.replace(op, func(b *ir.Builder) []*ir.Value {
-		n := &ir.Op{Def: op.Def, Attrs: op.Attrs, Args: slices.Clone(op.Args)}
+		n := op.Like()
 		n.Args[0] = []ir.Arg{ir.Use(g.prepare(b, p, p.exact))}
-		return []*ir.Value{like(b, b.Append(n).Result(), op.Result().Type)}
+		return b.Append(n).Results
 	})
 }

@@ -13,24 +13,24 @@ type shared struct {
 
 // sharedBy sees a term beside a mixture of experts as one expert more; nil where it is something else, or has another shape or
 // format.
-func (m *mixture) sharedBy(e *edit, v *ir.Value) *shared {
-	g := e.t.gatedRows(v)
-	if g == nil || m.router == nil {
+func (m *mixture) sharedBy(g *graph, v *ir.Value) *shared {
+	term := g.gatedRows(v)
+	if term == nil || m.router == nil {
 		return nil
 	}
-	score, _ := e.t.Layout(g.Input("gate"))
-	l := e.t.defined(g.Input("x"), "linear")
+	score, _ := g.Layout(term.Input("gate"))
+	l := g.defined(term.Input("x"), "linear")
 	if l == nil || strided.Elements(score.Shape) != m.tokens || !score.IsDense() || l.Input("bias") != nil {
 		return nil
 	}
 	down, ok := weightOf(l.Input("weight"))
-	p := e.t.defined(l.Input("x"), "glu")
+	p := g.defined(l.Input("x"), "glu")
 	if !ok || p == nil || down.Format != m.down.Format || down.count != 1 || down.rows != m.down.rows || down.cols != m.down.cols || ir.Attrs[ir.GLUAttrs](p).Activation != "silu" {
 		return nil
 	}
-	s := &shared{down: l.Input("weight"), score: g.Input("gate")}
+	s := &shared{down: l.Input("weight"), score: term.Input("gate")}
 	var x *ir.Value
-	if s.gate, s.up, x = e.t.pair(p, m.gate.rows); s.gate == nil || e.t.source(x) != e.t.source(m.op.Input("x")) {
+	if s.gate, s.up, x = g.pairOf(p, m.gate.rows); s.gate == nil || g.source(x) != g.source(m.op.Input("x")) {
 		return nil
 	}
 	rows := m.gate.rows
@@ -46,7 +46,7 @@ func (m *mixture) sharedBy(e *edit, v *ir.Value) *shared {
 		}
 	}
 	k := m.kernel()
-	if k.Shared = true; !e.t.fewExperts(k, m.tokens) {
+	if k.Shared = true; !g.fewExperts(k, m.tokens) {
 		return nil
 	}
 	return s
@@ -54,12 +54,12 @@ func (m *mixture) sharedBy(e *edit, v *ir.Value) *shared {
 
 // product is the product of rows with a weight, of all of linear or linears, in whose result v lies; nil where there is none, or
 // it has a bias.
-func (t *Target) product(v *ir.Value) (x, weight *ir.Value, result Layout) {
-	l, ok := t.Layout(v)
+func (g *graph) product(v *ir.Value) (x, weight *ir.Value, result Layout) {
+	l, ok := g.Layout(v)
 	if !ok || l.Base.Def == nil {
 		return nil, nil, l
 	}
-	of, _ := t.Layout(l.Base)
+	of, _ := g.Layout(l.Base)
 	switch op := l.Base.Def; op.Def.Name {
 	case "linear":
 		if op.Input("bias") == nil {
@@ -71,14 +71,14 @@ func (t *Target) product(v *ir.Value) (x, weight *ir.Value, result Layout) {
 	return nil, nil, l
 }
 
-// pair gives the weights of the products of x that both operands of a glu are, each of n columns; of one weight where they are
+// pairOf gives the weights of the products of x that both operands of a glu are, each of n columns; of one weight where they are
 // its halves.
-func (t *Target) pair(glu *ir.Op, n int) (gate, up, x *ir.Value) {
-	a, _ := t.Layout(glu.Input("gate"))
-	c, _ := t.Layout(glu.Input("x"))
-	ax, aw, of := t.product(glu.Input("gate"))
-	cx, cw, other := t.product(glu.Input("x"))
-	if aw == nil || cw == nil || t.source(ax) != t.source(cx) {
+func (g *graph) pairOf(glu *ir.Op, n int) (gate, up, x *ir.Value) {
+	a, _ := g.Layout(glu.Input("gate"))
+	c, _ := g.Layout(glu.Input("x"))
+	ax, aw, of := g.product(glu.Input("gate"))
+	cx, cw, other := g.product(glu.Input("x"))
+	if aw == nil || cw == nil || g.source(ax) != g.source(cx) {
 		return nil, nil, nil
 	}
 	if a.Base != c.Base {

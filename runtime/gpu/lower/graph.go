@@ -4,85 +4,181 @@ import (
 	"slices"
 
 	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/runtime/bind"
-	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-// graph is the entry while a row changes it. Who reads a value is known at any time.
+// graph is the entry on its way through the rows of the table. One is kept for all rows: who reads a value, and how
+// a value lies in memory, is known at any time and follows what a row changes.
+//
+// A row sees the operations in the order of the entry as the row found it. What it makes takes its place there when the
+// row ends, and what nothing reads any more is gone then.
 type graph struct {
 	*Target
 	m *ir.Module
 	// readers are the operations that read a value, as often as they do; nil stands for the results of the entry.
+	// Constants have none: nobody asks.
 	readers map[*ir.Value][]*ir.Op
+	layouts map[*ir.Value]Layout
 	// before are operations that the row has made, by that before which they stand.
 	before map[*ir.Op][]*ir.Op
 	dead   map[*ir.Op]bool
 	// prepared are the operations that bring rows into the form that tiled products take.
 	prepared []*ir.Op
-	// places are the operations' numbers in the entry as it was.
+	// places are the operations' numbers in the entry as the row found it; nil where nobody has asked.
 	places map[*ir.Op]int
+	// changed says that the row has made or dropped an operation.
+	changed bool
 }
 
-// change lets f change the entry, then puts the operations in order. What nothing reads any more is gone.
-func (t *Target) change(m *ir.Module, f func(g *graph)) error {
-	g := &graph{Target: t, m: m, readers: map[*ir.Value][]*ir.Op{}, before: map[*ir.Op][]*ir.Op{},
-		dead: map[*ir.Op]bool{}, places: map[*ir.Op]int{}}
+// newGraph gives the graph of a module's entry, without operations that nothing reads.
+func newGraph(m *ir.Module, t *Target) *graph {
 	body := m.Entry.Body
-	for i, op := range body.Ops {
-		g.places[op] = i
+	n := 2 * len(body.Ops)
+	g := &graph{Target: t, m: m, readers: make(map[*ir.Value][]*ir.Op, n), layouts: make(map[*ir.Value]Layout, n),
+		before: map[*ir.Op][]*ir.Op{}, dead: map[*ir.Op]bool{}}
+	for _, op := range body.Ops {
 		g.read(op)
 	}
 	for _, v := range body.Results {
 		g.readers[v] = append(g.readers[v], nil)
 	}
-	if err := ir.Build(func() { f(g) }); err != nil {
-		return err
+	for _, op := range slices.Backward(body.Ops) {
+		if !op.Writes() && !g.isRead(op) {
+			g.drop(op)
+		}
 	}
-	var ops []*ir.Op
-	for _, op := range body.Ops {
-		ops = append(append(ops, g.before[op]...), op)
-	}
-	body.Ops = slices.DeleteFunc(ops, func(op *ir.Op) bool { return g.dead[op] })
-	settle(body)
-	clear(t.layouts)
-	return nil
+	return g
 }
 
-// ops calls f for the operations in order, but for those that f has made or that are gone.
-func (g *graph) ops(f func(op *ir.Op)) {
+// row is the run of a row of the table.
+func row(f func(g *graph)) func(*ir.Module, *graph) error {
+	return func(_ *ir.Module, g *graph) error {
+		if err := ir.Build(func() { f(g) }); err != nil {
+			return err
+		}
+		if g.changed {
+			g.arrange()
+		}
+		return nil
+	}
+}
+
+// each is a row that calls f for every operation of these names, in the order of the entry.
+func each(f func(g *graph, op *ir.Op), names ...string) func(*ir.Module, *graph) error {
+	return row(func(g *graph) { g.each(func(op *ir.Op) { f(g, op) }, names...) })
+}
+
+// each calls f for the operations of these names in order, but for those that f has made or that are gone. Without
+// names it does so for all.
+func (g *graph) each(f func(op *ir.Op), names ...string) {
 	for _, op := range g.m.Entry.Body.Ops {
-		if !g.dead[op] {
+		if (len(names) == 0 || slices.Contains(names, op.Def.Name)) && !g.dead[op] {
 			f(op)
 		}
 	}
+}
+
+// arrange puts what a row has made into the entry and takes out what is gone.
+func (g *graph) arrange() {
+	body := g.m.Entry.Body
+	ops := make([]*ir.Op, 0, len(body.Ops)+len(g.before))
+	var add func(op *ir.Op)
+	add = func(op *ir.Op) {
+		for _, n := range g.before[op] {
+			add(n)
+		}
+		if !g.dead[op] {
+			ops = append(ops, op)
+		}
+	}
+	for _, op := range body.Ops {
+		add(op)
+	}
+	body.Ops, g.places, g.changed = ops, nil, false
+	clear(g.before)
+	if g.settle() {
+		g.places = nil
+	}
+}
+
+// index tells where an operation stands in the entry as the row found it; false for one that the row has made.
+func (g *graph) index(op *ir.Op) (int, bool) {
+	if g.places == nil {
+		g.places = make(map[*ir.Op]int, len(g.m.Entry.Body.Ops))
+		for i, op := range g.m.Entry.Body.Ops {
+			g.places[op] = i
+		}
+	}
+	i, ok := g.places[op]
+	return i, ok
+}
+
+// place is the index of an operation that the row has found.
+func (g *graph) place(op *ir.Op) int {
+	i, _ := g.index(op)
+	return i
+}
+
+// draft is a builder of operations that may be put into the entry ([graph.insert]) once the device has been asked
+// whether there are kernels for them.
+func (g *graph) draft() *ir.Builder { return &ir.Builder{Module: g.m, Region: &ir.Region{}} }
+
+// insert puts the operations of a draft before another one.
+func (g *graph) insert(draft *ir.Builder, before *ir.Op) {
+	for _, n := range draft.Region.Ops {
+		g.add(n, before)
+	}
+}
+
+func (g *graph) add(n, before *ir.Op) {
+	g.changed = true
+	g.before[before] = append(g.before[before], n)
+	g.read(n)
 }
 
 func (g *graph) read(op *ir.Op) {
 	if op.Def.Name == "prepare" {
 		g.prepared = append(g.prepared, op)
 	}
-	uses(op, func(v *ir.Value) { g.readers[v] = append(g.readers[v], op) })
+	eachUse(op, func(v **ir.Value) {
+		if !isConstant(*v) {
+			g.readers[*v] = append(g.readers[*v], op)
+		}
+	})
+}
+
+// put replaces op by the operations of a draft, whose last one has the results that stand for op's.
+func (g *graph) put(draft *ir.Builder, op *ir.Op) {
+	ops := draft.Region.Ops
+	g.insert(draft, op)
+	for i, n := range ops[len(ops)-1].Results {
+		g.stand(op, op.Results[i], n)
+	}
+	g.drop(op)
 }
 
 // replace puts what build makes in the place of op. build gives the values that stand for op's results, or nil for
 // those that nothing reads.
 func (g *graph) replace(op *ir.Op, build func(b *ir.Builder) []*ir.Value) {
-	b := &ir.Builder{Module: g.m, Insert: func(n *ir.Op) {
-		g.before[op] = append(g.before[op], n)
-		g.read(n)
-	}}
-	for i, n := range build(b) {
+	for i, n := range build(g.builder(op)) {
 		if n != nil {
-			g.use(op.Results[i], n)
+			g.stand(op, op.Results[i], n)
 		}
 	}
 	g.drop(op)
-	clear(g.layouts)
 }
+
+// builder gives one that puts operations before another one.
+func (g *graph) builder(before *ir.Op) *ir.Builder {
+	return &ir.Builder{Module: g.m, Insert: func(n *ir.Op) { g.add(n, before) }}
+}
+
+// stand makes all that reads old read v, in the type of old. A view of v that this needs stands before op.
+func (g *graph) stand(op *ir.Op, old, v *ir.Value) { g.use(old, like(g.builder(op), v, old.Type)) }
 
 // use makes all that reads v read n.
 func (g *graph) use(v, n *ir.Value) {
-	for _, op := range g.readers[v] {
+	readers := g.readers[v]
+	for _, op := range readers {
 		if op == nil {
 			for i, r := range g.m.Entry.Body.Results {
 				if r == v {
@@ -91,21 +187,39 @@ func (g *graph) use(v, n *ir.Value) {
 			}
 			continue
 		}
-		op.EachArg(func(a *ir.Arg) {
-			if a.Kind == ir.ValueArg && a.Value == v {
-				a.Value = n
+		eachUse(op, func(used **ir.Value) {
+			if *used == v {
+				*used = n
 			}
 		})
 	}
-	g.readers[n] = append(g.readers[n], g.readers[v]...)
 	delete(g.readers, v)
-	clear(g.layouts)
+	if !isConstant(n) {
+		g.readers[n] = append(g.readers[n], readers...)
+	}
+	for _, op := range readers {
+		g.forget(op)
+	}
+	g.changed = true
 	g.unread(v)
+}
+
+// forget drops the layouts of results that follow from those of an operation's operands.
+func (g *graph) forget(op *ir.Op) {
+	if op == nil || !op.Def.IsView() && order[op.Def.Name] == nil {
+		return
+	}
+	for _, v := range op.Results {
+		delete(g.layouts, v)
+		for _, o := range g.readers[v] {
+			g.forget(o)
+		}
+	}
 }
 
 // unread drops the operation that gives v if nothing needs it.
 func (g *graph) unread(v *ir.Value) {
-	if v.Def != nil && v.Def.Def.Effect == ir.Pure && !g.isRead(v.Def) {
+	if v.Def != nil && !v.Def.Writes() && !g.isRead(v.Def) {
 		g.drop(v.Def)
 	}
 }
@@ -115,12 +229,13 @@ func (g *graph) drop(op *ir.Op) {
 	if g.dead[op] {
 		return
 	}
-	g.dead[op] = true
-	uses(op, func(v *ir.Value) {
-		if i := slices.Index(g.readers[v], op); i >= 0 {
-			g.readers[v] = slices.Delete(slices.Clone(g.readers[v]), i, i+1)
+	g.dead[op], g.changed = true, true
+	eachUse(op, func(v **ir.Value) {
+		readers := g.readers[*v]
+		if i := slices.Index(readers, op); i >= 0 {
+			g.readers[*v] = slices.Delete(readers, i, i+1)
 		}
-		g.unread(v)
+		g.unread(*v)
 	})
 }
 
@@ -129,7 +244,8 @@ func (g *graph) isRead(op *ir.Op) bool {
 	return slices.ContainsFunc(op.Results, func(v *ir.Value) bool { return len(g.readers[v]) > 0 })
 }
 
-// only reports whether v, and the values on the way to it through views, are read by nothing but the one that asks.
+// only reports whether v, and the values on the way to it through views, are read by nothing but the one that asks:
+// so what computes it can become a part of that.
 func (g *graph) only(v *ir.Value) bool {
 	for v != nil {
 		if len(g.readers[v]) != 1 {
@@ -145,83 +261,54 @@ func (g *graph) only(v *ir.Value) bool {
 
 // firstRead is the place of the first operation that reads v, through views too.
 func (g *graph) firstRead(v *ir.Value) int {
-	first := len(g.places)
+	first := len(g.m.Entry.Body.Ops)
 	for _, op := range g.readers[v] {
-		switch at, ok := g.places[op]; {
-		case op != nil && op.Def.IsView():
+		if op == nil {
+			continue
+		}
+		if op.Def.IsView() {
 			first = min(first, g.firstRead(op.Result()))
-		case ok:
+		} else if at, ok := g.index(op); ok {
 			first = min(first, at)
 		}
 	}
 	return first
 }
 
-// like is v as a value of another type of as many elements: both are views.
-func like(b *ir.Builder, v *ir.Value, t ir.Type) *ir.Value {
-	v = shapedAs(b, v, t)
-	if v.Type.DType != t.DType {
-		v = b.Value("astype", &ir.DTypeAttrs{ScalarType: t.DType}, v)
-	}
-	return v
+// works reports whether an operation from number first on and before last works on a buffer.
+func (g *graph) works(first, last int, on *ir.Buffer) bool {
+	return slices.ContainsFunc(g.m.Entry.Body.Ops[first:max(first, last)], func(op *ir.Op) bool { return worksOn(op, on) })
 }
 
-// shapedAs is v in the shape of a type.
-func shapedAs(b *ir.Builder, v *ir.Value, t ir.Type) *ir.Value {
-	dims, ok := t.Static()
-	if !ok {
-		b.Fail("a value of type %s, want a shape that is known", t)
-	}
-	if have, ok := v.Type.Static(); !ok || !slices.Equal(have, dims) {
-		v = b.Value("reshape", nil, v, dims)
-	}
-	return v
+// written reports whether an operation from number first on and before last writes a buffer.
+func (g *graph) written(first, last int, b *ir.Buffer) bool {
+	return slices.ContainsFunc(g.m.Entry.Body.Ops[first:max(first, last)], func(op *ir.Op) bool {
+		return op.Def.Effect != ir.Reads && worksOn(op, b)
+	})
 }
 
-// shape gives the dims of a tensor; nil where they are not known, or it is none.
-func shape(v *ir.Value) []int {
-	if v == nil || v.Type.Kind != ir.TensorKind {
-		return nil
+// worksOn reports whether op, or one inside of it, works on a buffer.
+func worksOn(op *ir.Op, on *ir.Buffer) bool {
+	if on != nil && (op.Buffer == on || op.Second == on) {
+		return true
 	}
-	dims, ok := bind.Sizes{}.Dims(v.Type)
-	if !ok {
-		return nil
+	found := false
+	for _, r := range op.Regions {
+		r.Walk(func(o *ir.Op) { found = found || worksOn(o, on) })
 	}
-	return dims
+	return found
 }
 
-// width is the last dim, or 0.
-func width(v *ir.Value) int {
-	if dims := shape(v); len(dims) > 0 {
-		return dims[len(dims)-1]
-	}
-	return 0
-}
-
-// numbers gives the layout of what kernels read as float32: also of a buffer that is stored so.
-func (t *Target) numbers(v *ir.Value) (Layout, bool) {
-	l, ok := t.floats(v)
-	if v == nil || v.Type.Kind != ir.TensorKind || ok {
-		return l, ok
-	}
-	l, ok = t.Layout(v)
-	if !ok || l.Base.Def == nil || l.Base.Def.Def.Name != "load" {
-		return Layout{}, false
-	}
-	stored, ok := CacheType(l.Base.Def.Buffer, t.Precision)
-	return l, ok && stored == kernels.F32
-}
-
-// usable reports whether one of the first ways to launch a kernel may be used.
-func usable[W any](t *Target, ways []W, launch func(W) (kernels.Launch, error)) bool {
-	for _, w := range ways[:min(len(ways), MaxRefused)] {
-		l, err := launch(w)
-		if err != nil {
-			return false
-		}
-		if t.Allowed(l, nil) {
-			return true
+// eachUse calls f with a pointer to every value that op and its regions use.
+func eachUse(op *ir.Op, f func(v **ir.Value)) {
+	for _, args := range op.Args {
+		for i := range args {
+			if args[i].Kind == ir.ValueArg {
+				f(&args[i].Value)
+			}
 		}
 	}
-	return false
+	for _, n := range op.Regions {
+		ir.EachUse(n, func(v **ir.Value, _ *ir.Op) { f(v) })
+	}
 }

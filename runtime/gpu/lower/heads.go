@@ -25,9 +25,9 @@ func HeadsOf(v bind.View) (h Heads, ok bool) {
 // Views gives the view of a value in the memory that it lies in.
 type Views func(v *ir.Value) bind.View
 
-// views are those of the target's layouts.
-func (t *Target) views(v *ir.Value) bind.View {
-	l, _ := t.Layout(v)
+// views are those of the layouts.
+func (g *graph) views(v *ir.Value) bind.View {
+	l, _ := g.Layout(v)
 	return l.View
 }
 
@@ -103,21 +103,21 @@ type normOfHeads struct {
 
 // headNorm finds the normalization that heads x [1, H, T, D] are the result of, where nothing else reads that; nil where
 // there is none that kernels of heads do themselves.
-func (e *edit) headNorm(x *ir.Value) *normOfHeads {
-	l, ok := e.t.Layout(x)
-	op := e.t.from(x, "rms_norm")
-	if !ok || op == nil || !e.only(x) || len(l.Shape) != 4 || l.Shape[0] != 1 || l.Offset != 0 {
+func (g *graph) headNorm(x *ir.Value) *normOfHeads {
+	l, ok := g.Layout(x)
+	op := g.from(x, "rms_norm")
+	if !ok || op == nil || !g.only(x) || len(l.Shape) != 4 || l.Shape[0] != 1 || l.Offset != 0 {
 		return nil
 	}
 	heads, tokens, width := l.Shape[1], l.Shape[2], l.Shape[3]
-	of, ok := e.t.Layout(op.Result())
+	of, ok := g.Layout(op.Result())
 	if !ok || strided.Elements(of.Shape) != strided.Elements(l.Shape) || of.Shape[len(of.Shape)-1] != width || l.Strides[2] != heads*width || l.Strides[1] != width {
 		return nil
 	}
 	if w := op.Input("weight"); w != nil && !isVector(w, width) {
 		return nil
 	}
-	in, ok := e.t.floats(op.Input("x"))
+	in, ok := g.floats(op.Input("x"))
 	if !ok {
 		return nil
 	}
@@ -135,18 +135,4 @@ func (n *normOfHeads) input(b *ir.Builder, x *ir.Value) (heads, weight *ir.Value
 	}
 	heads = reshaped(b, n.norm.Input("x"), n.shape)
 	return b.Value("transpose", &ir.TransposeAttrs{Perm: []int{0, 2, 1, 3}}, heads), n.norm.Input("weight")
-}
-
-// reshaped is x in a shape, as it is where it has that.
-func reshaped(b *ir.Builder, x *ir.Value, shape []int) *ir.Value {
-	same := x.Type.Rank() == len(shape)
-	sizes := make([]any, len(shape))
-	for i, n := range shape {
-		sizes[i] = n
-		same = same && x.Type.Shape[i].IsConst(int64(n))
-	}
-	if same {
-		return x
-	}
-	return b.Value("reshape", nil, x, sizes)
 }

@@ -20,6 +20,9 @@ func (l Layout) IsDense() bool {
 	return slices.Equal(dims(l.Strides, l.Shape), dims(strided.RowMajor(l.Shape), l.Shape))
 }
 
+// isLoad reports whether it is the content of a buffer.
+func (l Layout) isLoad() bool { return l.Base.Def != nil && l.Base.Def.Def.Name == "load" }
+
 // dims are the strides of dims of more than one element: others mean nothing.
 func dims(strides, shape []int) []int {
 	var out []int
@@ -37,21 +40,21 @@ func (l Layout) Same(o Layout) bool {
 }
 
 // Layout gives the layout of a tensor of the entry; false where its shape is known only when the plan runs.
-func (t *Target) Layout(v *ir.Value) (Layout, bool) {
-	if l, known := t.layouts[v]; known {
+func (g *graph) Layout(v *ir.Value) (Layout, bool) {
+	if l, known := g.layouts[v]; known {
 		return l, l.Base != nil
 	}
-	l, ok := t.layoutOf(v)
+	l, ok := g.layoutOf(v)
 	if !ok {
 		l = Layout{}
 	}
-	t.layouts[v] = l
+	g.layouts[v] = l
 	return l, ok
 }
 
-func (t *Target) layoutOf(v *ir.Value) (Layout, bool) {
-	shape, ok := bind.Sizes{}.Dims(v.Type)
-	if !ok || v.Type.Kind != ir.TensorKind {
+func (g *graph) layoutOf(v *ir.Value) (Layout, bool) {
+	shape := shape(v)
+	if shape == nil {
 		return Layout{}, false
 	}
 	own := Layout{v, bind.RowMajor(shape)}
@@ -59,7 +62,7 @@ func (t *Target) layoutOf(v *ir.Value) (Layout, bool) {
 		return own, true
 	}
 	if v.Def.Def.IsView() {
-		if x, ok := t.Layout(v.Def.Input("x")); ok && v.Def.Input("x").Constant == nil {
+		if x, ok := g.Layout(v.Def.Input("x")); ok && v.Def.Input("x").Constant == nil {
 			if view, ok := bind.ViewOf(v.Def, bind.Sizes{}, x.View); ok {
 				return Layout{x.Base, view}, true
 			}
@@ -67,7 +70,7 @@ func (t *Target) layoutOf(v *ir.Value) (Layout, bool) {
 		return own, true
 	}
 	if rule := order[v.Def.Def.Name]; rule != nil {
-		if strides := rule(t, v.Def, shape); strides != nil {
+		if strides := rule(g, v.Def, shape); strides != nil {
 			own.Strides = strides
 		}
 	}
@@ -76,16 +79,16 @@ func (t *Target) layoutOf(v *ir.Value) (Layout, bool) {
 
 // order has the operations whose kernels do not write their results in row-major order, with the strides that they give;
 // nil stands for row-major.
-var order map[string]func(t *Target, op *ir.Op, shape []int) []int
+var order map[string]func(g *graph, op *ir.Op, shape []int) []int
 
 func init() { // rules ask for the layouts of operands
-	order = map[string]func(t *Target, op *ir.Op, shape []int) []int{
+	order = map[string]func(g *graph, op *ir.Op, shape []int) []int{
 		"rope_heads": tokenMajor, "rope_write": tokenMajor, "attention": attentionOrder, "sigmoid": inOrder,
 	}
 }
 
 // tokenMajor: heads [1, H, T, D] lie token by token.
-func tokenMajor(_ *Target, _ *ir.Op, shape []int) []int {
+func tokenMajor(_ *graph, _ *ir.Op, shape []int) []int {
 	if len(shape) != 4 {
 		return nil
 	}
@@ -93,18 +96,18 @@ func tokenMajor(_ *Target, _ *ir.Op, shape []int) []int {
 }
 
 // attentionOrder: without a gate the result is heads, which lie token by token.
-func attentionOrder(t *Target, op *ir.Op, shape []int) []int {
+func attentionOrder(g *graph, op *ir.Op, shape []int) []int {
 	if op.Input("gate") != nil {
 		return nil
 	}
-	return tokenMajor(t, op, shape)
+	return tokenMajor(g, op, shape)
 }
 
 // inOrder: results lie in the order of the first operand of their shape.
-func inOrder(t *Target, op *ir.Op, shape []int) (strides []int) {
+func inOrder(g *graph, op *ir.Op, shape []int) (strides []int) {
 	op.EachArg(func(a *ir.Arg) {
 		if strides == nil && a.Kind == ir.ValueArg {
-			if l, ok := t.Layout(a.Value); ok && slices.Equal(l.Shape, shape) {
+			if l, ok := g.Layout(a.Value); ok && slices.Equal(l.Shape, shape) {
 				strides = strided.InOrder(l.Shape, l.Strides)
 			}
 		}
@@ -112,32 +115,31 @@ func inOrder(t *Target, op *ir.Op, shape []int) (strides []int) {
 	return strides
 }
 
-// insertCopies makes the copy explicit that a reshape needs whose elements are not spaced as it must have them.
-func insertCopies(m *ir.Module, t *Target) error {
-	return rewrite(m, "reshape", func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
-		x := op.Input("x")
-		l, ok := t.Layout(x)
-		if !ok || x.Constant != nil || !x.Type.DType.IsFloat() {
-			return nil, false
-		}
-		if _, ok := bind.ViewOf(op, bind.Sizes{}, l.View); ok {
-			return nil, false
-		}
-		if _, ok := bind.ViewOf(op, bind.Sizes{}, bind.RowMajor(l.Shape)); !ok {
-			return nil, false
-		}
-		n := &ir.Op{Def: op.Def, Attrs: op.Attrs, Args: slices.Clone(op.Args)}
-		n.Args[0] = []ir.Arg{ir.Use(b.Value("copy", nil, x))}
-		return b.Append(n).Results, true
-	})
+// insertCopy makes the copy explicit that a reshape needs whose elements are not spaced as it must have them.
+func (g *graph) insertCopy(op *ir.Op) {
+	x := op.Input("x")
+	l, ok := g.Layout(x)
+	if !ok || x.Constant != nil || !x.Type.DType.IsFloat() {
+		return
+	}
+	if _, ok := bind.ViewOf(op, bind.Sizes{}, l.View); ok {
+		return
+	}
+	if _, ok := bind.ViewOf(op, bind.Sizes{}, bind.RowMajor(l.Shape)); !ok {
+		return
+	}
+	b, n := g.draft(), op.Like()
+	n.Args[0] = []ir.Arg{ir.Use(b.Value("copy", nil, x))}
+	b.Append(n)
+	g.put(b, op)
 }
 
 // source is the value that v has all elements of in their order, through views.
-func (t *Target) source(v *ir.Value) *ir.Value {
+func (g *graph) source(v *ir.Value) *ir.Value {
 	for v.Def != nil && v.Def.Def.IsView() {
 		x := v.Def.Input("x")
-		to, ok := t.Layout(v)
-		from, ok2 := t.Layout(x)
+		to, ok := g.Layout(v)
+		from, ok2 := g.Layout(x)
 		if !ok || !ok2 || !to.Same(from) {
 			break
 		}
@@ -147,9 +149,18 @@ func (t *Target) source(v *ir.Value) *ir.Value {
 }
 
 // defined is the operation of that name whose only result v has all elements of, or nil.
-func (t *Target) defined(v *ir.Value, name string) *ir.Op {
-	if v = t.source(v); v.Def == nil || v.Def.Def.Name != name {
+func (g *graph) defined(v *ir.Value, name string) *ir.Op {
+	if v = g.source(v); v.Def == nil || v.Def.Def.Name != name {
 		return nil
 	}
 	return v.Def
+}
+
+// from is the operation of that name in whose result the elements of v lie, or nil.
+func (g *graph) from(v *ir.Value, name string) *ir.Op {
+	l, ok := g.Layout(v)
+	if !ok || l.Base.Def == nil || l.Base.Def.Def.Name != name {
+		return nil
+	}
+	return l.Base.Def
 }

@@ -125,7 +125,7 @@ func normAttr(n *ir.Op) (asked bool, eps float32, weight *ir.Value) {
 // rowsOf gives the dense rows of a product, those before the normalization where the product does it.
 func (g *graph) rowsOf(b *ir.Builder, x *ir.Value, norm *ir.Op) *ir.Value {
 	if norm != nil {
-		return shapedAs(b, norm.Input("x"), x.Type)
+		return shapedAs(b, norm.Input("x"), x)
 	}
 	if l, _ := g.Layout(x); !l.IsDense() {
 		return b.Value("copy", nil, x)
@@ -170,7 +170,7 @@ func (g *graph) ended(op *ir.Op) (*product, endOf) {
 		}
 	case "softcap":
 		x := op.Input("x")
-		limit, ok := g.number(op.Input("cap"))
+		limit, ok := number(op.Input("cap"))
 		if !ok || limit == 0 || !g.only(x) || !slices.Equal(shape(x), shape(op.Result())) {
 			break
 		}
@@ -188,7 +188,7 @@ func (g *graph) endsProduct(op *ir.Op) bool {
 }
 
 // number is a constant number that is stored.
-func (t *Target) number(v *ir.Value) (float32, bool) {
+func number(v *ir.Value) (float32, bool) {
 	if v == nil || v.Constant == nil || v.Constant.Data == nil || elements(v) != 1 || !v.Type.DType.IsFloat() {
 		return 0, false
 	}
@@ -202,21 +202,17 @@ func (t *Target) number(v *ir.Value) (float32, bool) {
 // products makes the operations that products run as of what is left of them: for a few rows those of vectors, several
 // of the same rows together, for many rows those by tiles or of the device's library. The normalization before a
 // product, and a sum or a bound behind it, are a part of it.
-func products(m *ir.Module, t *Target) error {
-	return t.change(m, func(g *graph) {
-		g.ops(func(op *ir.Op) {
-			if p, end := g.ended(op); p != nil {
-				g.replace(op, func(b *ir.Builder) []*ir.Value {
-					return []*ir.Value{like(b, g.compute(b, p, end), op.Result().Type)}
-				})
-			}
-		})
-		g.ops(func(op *ir.Op) {
-			if list := g.products(op); list != nil {
-				g.replace(op, func(b *ir.Builder) []*ir.Value { return g.computeAll(b, list) })
-			}
-		})
-	})
+func products(g *graph) {
+	g.each(func(op *ir.Op) {
+		if p, end := g.ended(op); p != nil {
+			g.replace(op, func(b *ir.Builder) []*ir.Value { return []*ir.Value{g.compute(b, p, end)} })
+		}
+	}, "add", "softcap")
+	g.each(func(op *ir.Op) {
+		if list := g.products(op); list != nil {
+			g.replace(op, func(b *ir.Builder) []*ir.Value { return g.computeAll(b, list) })
+		}
+	}, "linear", "linears")
 }
 
 // computeAll computes the products of one operation that anything reads.
@@ -231,11 +227,11 @@ func (g *graph) computeAll(b *ir.Builder, list []*product) []*ir.Value {
 				return out[j] == nil && len(g.readers[list[j].out]) > 0
 			})
 			if len(at) == 1 {
-				out[i] = like(b, g.compute(b, p, endOf{}), p.out.Type)
+				out[i] = g.compute(b, p, endOf{})
 				continue
 			}
 			for k, v := range g.together(b, list, at) {
-				out[at[k]] = like(b, v, list[at[k]].out.Type)
+				out[at[k]] = v
 			}
 		}
 	}
@@ -295,7 +291,7 @@ func (g *graph) together(b *ir.Builder, list []*product, at []int) []*ir.Value {
 // compute computes one product with what follows it.
 func (g *graph) compute(b *ir.Builder, p *product, end endOf) *ir.Value {
 	if end.extra != nil {
-		end.extra = shapedAs(b, end.extra, p.out.Type)
+		end.extra = shapedAs(b, end.extra, p.out)
 	}
 	if p.rows > fewRows {
 		if y := g.tiles(b, p, end); y != nil {
@@ -370,7 +366,7 @@ func (g *graph) prepare(b *ir.Builder, p *product, exact bool) *ir.Value {
 		of := op.Input("x")
 		if have, ok := g.Layout(of); ok && have.Base == l.Base && have.Offset == l.Offset &&
 			elements(of) == elements(x) {
-			return shapedAs(b, op.Result(), p.x.Type)
+			return shapedAs(b, op.Result(), p.x)
 		}
 	}
 	return b.Value("prepare", a, x, weight)

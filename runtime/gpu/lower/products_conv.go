@@ -9,22 +9,10 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// convolvedProducts makes the convolution of one token the end of the product whose first columns are its channels, and
-// of those of the same row that one kernel computes with it.
-func convolvedProducts(m *ir.Module, t *Target) error {
-	return t.change(m, func(g *graph) {
-		g.ops(func(op *ir.Op) {
-			if op.Def.Name == "buffer_conv" {
-				g.convolved(op)
-			}
-		})
-	})
-}
-
 // convOf describes a convolution to kernels; false where they do not compute it, or x is not as they take it.
-func (t *Target) convOf(op *ir.Op) (k kernels.Conv, ok bool) {
+func (g *graph) convOf(op *ir.Op) (k kernels.Conv, ok bool) {
 	a, w, state := ir.Attrs[ir.BufferConvAttrs](op), op.Input("w"), op.Buffer
-	l, ok := t.numbers(op.Input("x"))
+	l, ok := g.numbers(op.Input("x"))
 	taps := shape(w)
 	held, ok2 := bind.Sizes{}.Dims(state.Type)
 	if !ok || !ok2 || !isConstant(w) || len(taps) != 3 || len(l.Shape) != 3 || l.Shape[0] != 1 || l.Shape[2] > 1 &&
@@ -36,7 +24,7 @@ func (t *Target) convOf(op *ir.Op) (k kernels.Conv, ok bool) {
 	if a.ChannelFirst {
 		want = []int{1, channels, taps[1]}
 	}
-	of, ok := CacheType(state, t.Precision)
+	of, ok := CacheType(state, g.Precision)
 	if !ok || !slices.Equal(held, want) || !slices.Equal(taps, []int{channels, taps[1], 1}) || a.Activation != "" &&
 		a.Activation != "silu" {
 		return k, false
@@ -49,7 +37,8 @@ func (t *Target) convOf(op *ir.Op) (k kernels.Conv, ok bool) {
 	return k, true
 }
 
-// convolved replaces a convolution by the products before it and itself.
+// convolved makes the convolution of one token the end of the product whose first columns are its channels, and of those
+// of the same row that one kernel computes with it.
 func (g *graph) convolved(op *ir.Op) {
 	x := op.Input("x")
 	k, ok := g.convOf(op)
@@ -87,18 +76,16 @@ func (g *graph) convolved(op *ir.Op) {
 		n := b.BufferOp("matvec_conv", op.Buffer, a, g.rowsOf(b, p.x, norm), weights, weight, op.Input("w"),
 			op.Input("reset"))
 		for j, i := range at {
-			g.use(list[i].out, like(b, n.Results[j], list[i].out.Type))
+			g.stand(op, list[i].out, n.Results[j])
 		}
-		return []*ir.Value{like(b, n.Results[len(at)], op.Result().Type)}
+		return n.Results[len(at) : len(at)+1]
 	})
 }
 
 // early reports whether nothing before an operation writes its buffer, and the host knows reset.
 func (g *graph) early(op *ir.Op) bool {
-	before := g.m.Entry.Body.Ops[:g.places[op]]
-	writes := func(o *ir.Op) bool { return o.Def.Effect == ir.Writes && slices.Contains(o.Buffers(), op.Buffer) }
 	reset, ok := op.Arg("reset")
-	return !slices.ContainsFunc(before, writes) && (!ok || g.known(reset))
+	return !g.written(0, g.place(op), op.Buffer) && (!ok || known(reset))
 }
 
 // gateAhead finds results of products, one row of one of them, that are the gate of a later operation: its activation,

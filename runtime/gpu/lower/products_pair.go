@@ -6,19 +6,7 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// pairsOfProducts makes one operation of activation(gate) · up of two products of the same rows, or of two halves of
-// one.
-func pairsOfProducts(m *ir.Module, t *Target) error {
-	return t.change(m, func(g *graph) {
-		g.ops(func(op *ir.Op) {
-			if op.Def.Name == "glu" {
-				g.pair(op)
-			}
-		})
-	})
-}
-
-// pair replaces glu where its operands are such products.
+// pair makes one operation of activation(gate) · up of two products of the same rows, or of two halves of one.
 func (g *graph) pair(op *ir.Op) {
 	gate, up, n := g.halves(op.Input("gate"), op.Input("x"))
 	activation, err := kernels.ActivationNamed(ir.Attrs[ir.GLUAttrs](op).Activation)
@@ -38,8 +26,7 @@ func (g *graph) pair(op *ir.Op) {
 		g.replace(op, func(b *ir.Builder) []*ir.Value {
 			a, weight := &ir.MatvecGLUAttrs{Activation: name}, (*ir.Value)(nil)
 			a.Norm, a.Eps, weight = normAttr(norm)
-			return []*ir.Value{like(b, b.Value("matvec_glu", a, g.rowsOf(b, gate.x, norm), gate.w, second, weight),
-				op.Result().Type)}
+			return b.Op("matvec_glu", a, g.rowsOf(b, gate.x, norm), gate.w, second, weight).Results
 		})
 		return
 	}
@@ -50,9 +37,8 @@ func (g *graph) pair(op *ir.Op) {
 		return
 	}
 	g.replace(op, func(b *ir.Builder) []*ir.Value {
-		y := b.Value("matmul_glu", &ir.MatmulGLUAttrs{Exact: gate.exact, Activation: name}, g.prepare(b, gate,
-			gate.exact), gate.w, second)
-		return []*ir.Value{like(b, y, op.Result().Type)}
+		a := &ir.MatmulGLUAttrs{Exact: gate.exact, Activation: name}
+		return b.Op("matmul_glu", a, g.prepare(b, gate, gate.exact), gate.w, second).Results
 	})
 }
 
@@ -86,18 +72,11 @@ func (g *graph) halves(gate, up *ir.Value) (first, second *product, n int) {
 	return p, q, p.form.rows
 }
 
-// productsOfHeads makes the normalization of heads with a gate a part of the product of one row that it is.
-func productsOfHeads(m *ir.Module, t *Target) error {
-	return t.change(m, func(g *graph) {
-		g.ops(func(op *ir.Op) {
-			if op.Def.Name == "matvec" && len(op.Results) == 1 {
-				g.ofHeads(op)
-			}
-		})
-	})
-}
-
+// ofHeads makes the normalization of heads with a gate a part of the product of one row that it is.
 func (g *graph) ofHeads(op *ir.Op) {
+	if len(op.Results) != 1 {
+		return
+	}
 	a, x, w := ir.Attrs[ir.MatvecAttrs](op), op.Input("x"), op.Operand("weights")[0].Value
 	h := g.defined(x, "gated_norm")
 	form, ok := weightOf(w)
@@ -129,8 +108,7 @@ func (g *graph) ofHeads(op *ir.Op) {
 	}
 	g.replace(op, func(b *ir.Builder) []*ir.Value {
 		n := &ir.MatvecHeadsAttrs{Head: head, Eps: of.Eps, Activation: activation, Cap: a.Cap}
-		y := b.Value("matvec_heads", n, shapedAs(b, in, x.Type), w, h.Input("norm"), gate, op.Input("extra"))
-		return []*ir.Value{like(b, y, op.Result().Type)}
+		return b.Op("matvec_heads", n, shapedAs(b, in, x), w, h.Input("norm"), gate, op.Input("extra")).Results
 	})
 }
 
@@ -148,27 +126,19 @@ func (g *graph) activated(gate Layout, activation string) *ir.Value {
 	return op.Results[len(op.Results)-1]
 }
 
-// productsOfSums makes the sum before a product of one row, and its normalizations, a part of the product, if that
-// streams its weights: a kernel fewer between two that do.
-func productsOfSums(m *ir.Module, t *Target) error {
-	return t.change(m, func(g *graph) {
-		g.ops(func(op *ir.Op) {
-			switch op.Def.Name {
-			case "matvec":
-				if len(op.Results) == 1 && op.Input("extra") == nil && op.Input("bias") == nil &&
-					!ir.Attrs[ir.MatvecAttrs](op).Norm {
-					g.ofSum(op)
-				}
-			case "matvec_glu":
-				if !ir.Attrs[ir.MatvecGLUAttrs](op).Norm {
-					g.ofSum(op)
-				}
-			}
-		})
-	})
-}
-
+// ofSum makes the sum before a product of one row, and its normalizations, a part of the product, if that streams its
+// weights: a kernel fewer between two that do.
 func (g *graph) ofSum(op *ir.Op) {
+	switch a := op.Attrs.(type) {
+	case *ir.MatvecAttrs:
+		if a.Norm || len(op.Results) != 1 || op.Input("extra") != nil || op.Input("bias") != nil {
+			return
+		}
+	case *ir.MatvecGLUAttrs:
+		if a.Norm {
+			return
+		}
+	}
 	x := op.Input("x")
 	s := g.defined(x, "add_norm")
 	if s == nil || g.source(x) != s.Results[0] || s.Input("pre") == nil || elements(x) != width(x) || !g.only(x) {
@@ -213,13 +183,12 @@ func (g *graph) ofSum(op *ir.Op) {
 // joinSum replaces a product and the sum before it.
 func (g *graph) joinSum(op, s *ir.Op, name string, a *ir.MatvecSumAttrs, operands []any) {
 	g.replace(op, func(b *ir.Builder) []*ir.Value {
-		t := op.Input("x").Type
-		operands[0] = shapedAs(b, s.Input("x"), t)
-		operands[1] = shapedAs(b, s.Input("residual"), t)
+		x := op.Input("x")
+		operands[0], operands[1] = shapedAs(b, s.Input("x"), x), shapedAs(b, s.Input("residual"), x)
 		n := b.Op(name, a, operands...)
 		if a.Kept {
-			g.use(s.Results[1], like(b, n.Results[1], s.Results[1].Type))
+			g.stand(op, s.Results[1], n.Results[1])
 		}
-		return []*ir.Value{like(b, n.Results[0], op.Result().Type)}
+		return n.Results[:1]
 	})
 }

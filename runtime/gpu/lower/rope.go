@@ -9,31 +9,21 @@ import (
 )
 
 // rope makes rotations those by a table of angles, which all layers share, with the normalization of heads before them.
-func rope(m *ir.Module, t *Target) error {
-	return ir.Build(func() {
-		e, tables := newEdit(m, t), map[angles]*ir.Value{}
-		for _, op := range m.Entry.Body.Ops {
-			if op.Def.Name == "rope" && t.rotates(op) {
-				e.rope(op, tables)
-			}
+func rope(g *graph) {
+	tables := map[angles]*ir.Value{}
+	g.each(func(op *ir.Op) {
+		if g.rotates(op) {
+			g.rope(op, tables)
 		}
-		must(e.finish())
-	})
-}
-
-// must passes an error on through ir.Build.
-func must(err error) {
-	if err != nil {
-		panic(ir.BuildError{Err: err})
-	}
+	}, "rope")
 }
 
 // rotates reports whether the kernels of angles and rotations can compute a rope.
-func (t *Target) rotates(op *ir.Op) bool {
+func (g *graph) rotates(op *ir.Op) bool {
 	attrs := ir.Attrs[ir.RopeAttrs](op)
-	l, ok := t.floats(op.Input("x"))
+	l, ok := g.floats(op.Input("x"))
 	offset, _ := op.Arg("offset")
-	if !ok || attrs.Dims <= 0 || attrs.Dims%2 != 0 || offset.Kind == ir.ValueArg && offset.Value.Type.Kind != ir.IntKind || !t.known(offset) {
+	if !ok || attrs.Dims <= 0 || attrs.Dims%2 != 0 || offset.Kind == ir.ValueArg && offset.Value.Type.Kind != ir.IntKind || !known(offset) {
 		return false
 	}
 	h, ok := HeadsOf(l.View)
@@ -43,8 +33,8 @@ func (t *Target) rotates(op *ir.Op) bool {
 	if freqs := op.Input("freqs"); freqs != nil && !isVector(freqs, attrs.Dims/2) {
 		return false
 	}
-	return t.Allowed(kernels.RopeAngles{Dims: attrs.Dims, Scale: attrs.Scale}.Launch(h.Tokens)) &&
-		t.Allowed(kernels.Rope{D: h.Width, Dims: attrs.Dims, Traditional: attrs.Traditional, QHeads: h.Heads, Q: h.Strides}.Launch(h.Tokens))
+	return g.Allowed(kernels.RopeAngles{Dims: attrs.Dims, Scale: attrs.Scale}.Launch(h.Tokens)) &&
+		g.Allowed(kernels.Rope{D: h.Width, Dims: attrs.Dims, Traditional: attrs.Traditional, QHeads: h.Heads, Q: h.Strides}.Launch(h.Tokens))
 }
 
 // angles tells which angles a table has.
@@ -55,14 +45,14 @@ type angles struct {
 }
 
 // rope replaces a rotation; tables are those of angles that are there already.
-func (e *edit) rope(op *ir.Op, tables map[angles]*ir.Value) {
+func (g *graph) rope(op *ir.Op, tables map[angles]*ir.Value) {
 	attrs, x := ir.Attrs[ir.RopeAttrs](op), op.Input("x")
-	l, _ := e.t.Layout(x)
-	norm := e.headNorm(x)
+	l, _ := g.Layout(x)
+	norm := g.headNorm(x)
 	offset, _ := op.Arg("offset")
 	of := angles{offset, op.Input("freqs"), ir.RopeAnglesAttrs{Tokens: l.Shape[2], Dims: attrs.Dims, Base: attrs.Base, Scale: attrs.Scale}}
-	build := func(b *ir.Builder) *ir.Op {
-		table := tables[of]
+	for {
+		b, table := g.draft(), tables[of]
 		if table == nil {
 			table = b.Value("rope_angles", &of.attrs, of.position, of.freqs)
 		}
@@ -71,42 +61,35 @@ func (e *edit) rope(op *ir.Op, tables map[angles]*ir.Value) {
 		if norm != nil {
 			a.Norm, a.Eps = true, norm.eps
 		}
-		return b.Op("rope_heads", a, heads, table, weight)
-	}
-	if norm != nil && !e.t.ropeHeads(build(e.trial())) {
+		if n := b.Op("rope_heads", a, heads, table, weight); norm == nil || g.ropeHeads(n) {
+			tables[of] = table
+			g.put(b, op)
+			return
+		}
 		norm = nil // its kernel must not be used
 	}
-	e.replace(op, func(b *ir.Builder) []*ir.Value {
-		n := build(b)
-		tables[of] = n.Input("angles")
-		return n.Results
-	})
 }
 
-func (t *Target) ropeHeads(op *ir.Op) bool {
-	r, tokens, ok := RopeHeads(op, t.views)
-	return ok && t.Allowed(r.Launch(tokens))
+func (g *graph) ropeHeads(op *ir.Op) bool {
+	r, tokens, ok := RopeHeads(op, g.views)
+	return ok && g.Allowed(r.Launch(tokens))
 }
 
 // ropeWrites makes the rotation of queries and keys and the writes of both caches one operation, where attention reads what
 // they write.
-func ropeWrites(m *ir.Module, t *Target) error {
-	return ir.Build(func() {
-		e := newEdit(m, t)
-		held := bind.HeldLoads(m.Entry.Body)
-		for _, op := range m.Entry.Body.Ops {
-			if op.Def.Name != "cached_attention" {
-				continue
-			}
-			k, v := cacheOf(op.Input("k"), held), cacheOf(op.Input("v"), held)
-			if q := t.from(op.Input("q"), "rope_heads"); q != nil && k != nil && v != nil {
-				if w := e.writesOf(q, k, v); w != nil {
-					w.replace(e)
-				}
+func ropeWrites(g *graph) {
+	var held map[*ir.Op]bool
+	g.each(func(op *ir.Op) {
+		if held == nil {
+			held = bind.HeldLoads(g.m.Entry.Body)
+		}
+		k, v := cacheOf(op.Input("k"), held), cacheOf(op.Input("v"), held)
+		if q := g.from(op.Input("q"), "rope_heads"); q != nil && k != nil && v != nil {
+			if w := g.writesOf(q, k, v); w != nil {
+				w.replace(g)
 			}
 		}
-		must(e.finish())
-	})
+	}, "cached_attention")
 }
 
 // cacheOf is the load of the buffer whose content a value is, or nil.
@@ -130,12 +113,13 @@ type writes struct {
 	start      ir.Arg
 	stop       []ir.Arg
 	attributes ir.RopeWriteAttrs
+	draft      *ir.Builder // of what takes their place
 }
 
 // writesOf finds what stands behind the queries q and the loads of keys and values.
-func (e *edit) writesOf(q, k, v *ir.Op) *writes {
-	w := &writes{q: q, keys: e.lastWrite(k), values: e.lastWrite(v)}
-	if w.keys == nil || w.values == nil || k.Buffer == v.Buffer || e.changed(q) || e.changed(w.keys) || e.changed(w.values) {
+func (g *graph) writesOf(q, k, v *ir.Op) *writes {
+	w := &writes{q: q, keys: g.lastWrite(k), values: g.lastWrite(v)}
+	if w.keys == nil || w.values == nil || k.Buffer == v.Buffer {
 		return nil
 	}
 	if w.keys.Def != w.values.Def || !slices.Equal(w.keys.Operand("start"), w.values.Operand("start")) {
@@ -148,21 +132,21 @@ func (e *edit) writesOf(q, k, v *ir.Op) *writes {
 		}
 	}
 	// The later write is made together with the first one: nothing may work on its buffer before it.
-	if first, last := w.inOrder(e); e.works(e.index(first)+1, e.index(last), last.Buffer) {
+	if first, last := w.inOrder(g); g.works(g.place(first)+1, g.place(last), last.Buffer) {
 		return nil
 	}
 	u := w.keys.Input("update")
-	if w.k = e.t.from(u, "rope_heads"); w.k == nil || w.k == q || !e.only(u) || !slices.EqualFunc(u.Type.Shape, w.k.Result().Type.Shape, (*ir.Expr).Equal) {
+	if w.k = g.from(u, "rope_heads"); w.k == nil || w.k == q || !g.only(u) || !slices.EqualFunc(u.Type.Shape, w.k.Result().Type.Shape, (*ir.Expr).Equal) {
 		return nil
 	}
 	w.v = w.values.Input("update")
-	if _, ok := e.t.floats(w.v); !ok {
+	if _, ok := g.floats(w.v); !ok {
 		return nil
 	}
-	if w.vNorm = e.headNorm(w.v); w.vNorm != nil && w.vNorm.norm.Input("weight") != nil {
+	if w.vNorm = g.headNorm(w.v); w.vNorm != nil && w.vNorm.norm.Input("weight") != nil {
 		return nil
 	}
-	if !w.attributesOf() || !e.t.writes(w.build(e.trial())) {
+	if w.draft = g.draft(); !w.attributesOf() || !g.writes(w.build(w.draft)) {
 		return nil
 	}
 	return w
@@ -195,57 +179,59 @@ func (w *writes) build(b *ir.Builder) *ir.Op {
 	v, _ := w.vNorm.input(b, w.v)
 	def, attrs := ir.LookupOp("rope_write"), w.attributes
 	op := &ir.Op{Def: def, Attrs: &attrs, Buffer: w.keys.Buffer, Second: w.values.Buffer, Args: [][]ir.Arg{
-		{ir.Use(w.q.Input("x"))}, {ir.Use(w.k.Input("x"))}, {ir.Use(v)}, {ir.Use(w.q.Input("angles"))}, {w.start}, w.stop, w.q.Operand("weight"), w.k.Operand("weight"),
+		{ir.Use(w.q.Input("x"))}, {ir.Use(w.k.Input("x"))}, {ir.Use(v)}, {ir.Use(w.q.Input("angles"))}, {w.start},
+		slices.Clone(w.stop), slices.Clone(w.q.Operand("weight")), slices.Clone(w.k.Operand("weight")),
 	}}
 	return b.Append(op)
 }
 
 // inOrder gives both writes as they stand.
-func (w *writes) inOrder(e *edit) (first, last *ir.Op) {
-	if e.index(w.keys) > e.index(w.values) {
+func (w *writes) inOrder(g *graph) (first, last *ir.Op) {
+	if g.place(w.keys) > g.place(w.values) {
 		return w.values, w.keys
 	}
 	return w.keys, w.values
 }
 
 // replace puts the operation where the first one of the writes was, or as soon behind it as its operands are there.
-func (w *writes) replace(e *edit) {
-	first, last := w.inOrder(e)
-	e.drop(last)
-	e.drop(w.q)
-	e.drop(w.k)
-	e.insert(first, func(b *ir.Builder) { e.stand(b, w.q.Result(), w.build(b).Result()) })
+func (w *writes) replace(g *graph) {
+	first, last := w.inOrder(g)
+	g.insert(w.draft, first)
+	ops := w.draft.Region.Ops
+	g.stand(first, w.q.Result(), ops[len(ops)-1].Result())
+	g.drop(first)
+	g.drop(last)
 }
 
 // writes reports whether a kernel does a rope_write.
-func (t *Target) writes(op *ir.Op) bool {
-	keys, ok := CacheType(op.Buffer, t.Precision)
-	values, ok2 := CacheType(op.Second, t.Precision)
+func (g *graph) writes(op *ir.Op) bool {
+	keys, ok := CacheType(op.Buffer, g.Precision)
+	values, ok2 := CacheType(op.Second, g.Precision)
 	if !ok || !ok2 || keys != values || !op.Buffer.Type.Equal(op.Second.Type) {
 		return false
 	}
-	r, tokens, ok := RopeWrite(op, t.views, keys)
-	return ok && tokens <= r.Slots && t.Allowed(r.Launch(tokens))
+	r, tokens, ok := RopeWrite(op, g.views, keys)
+	return ok && tokens <= r.Slots && g.Allowed(r.Launch(tokens))
 }
 
 // lastWrite is the write of rows [1, H, T, D] along axis 2 that a load of the buffer [1, H, slots, D] reads, or nil.
-func (e *edit) lastWrite(load *ir.Op) *ir.Op {
-	ops := e.m.Entry.Body.Ops
-	for i := e.index(load) - 1; i >= 0; i-- {
+func (g *graph) lastWrite(load *ir.Op) *ir.Op {
+	ops := g.m.Entry.Body.Ops
+	for i := g.place(load) - 1; i >= 0; i-- {
 		op := ops[i]
 		if op.Def.Effect == ir.Reads || !worksOn(op, load.Buffer) {
 			continue
 		}
-		if e.t.cacheWrite(op) {
-			return op
+		if g.dead[op] || !g.cacheWrite(op) {
+			return nil
 		}
-		return nil
+		return op
 	}
 	return nil
 }
 
 // cacheWrite reports whether op writes rows of heads to a cache.
-func (t *Target) cacheWrite(op *ir.Op) bool {
+func (g *graph) cacheWrite(op *ir.Op) bool {
 	var axis int
 	switch op.Def.Name {
 	case "buffer_ring_update":
@@ -255,15 +241,15 @@ func (t *Target) cacheWrite(op *ir.Op) bool {
 		if axis = int(a.Int); a.Kind != ir.IntArg || ir.Attrs[ir.StepAttrs](op).Step != 1 {
 			return false
 		}
-		if stop, _ := op.Arg("stop"); !t.known(stop) {
+		if stop, _ := op.Arg("stop"); !known(stop) {
 			return false
 		}
 	default:
 		return false
 	}
 	start, _ := op.Arg("start")
-	u, ok := t.floats(op.Input("update"))
-	if !ok || axis != 2 && axis != -2 || !t.known(start) {
+	u, ok := g.floats(op.Input("update"))
+	if !ok || axis != 2 && axis != -2 || !known(start) {
 		return false
 	}
 	h, ok := HeadsOf(u.View)

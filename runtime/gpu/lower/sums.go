@@ -5,26 +5,21 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
-	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// sumsOfBlocks makes one operation of the sum at the end of a part of a block, with the normalization of its first term
-// before it, the number that it is multiplied by, and the normalization behind it.
-func sumsOfBlocks(m *ir.Module, t *Target) error {
-	return t.change(m, func(g *graph) {
-		g.ops(func(op *ir.Op) {
-			switch op.Def.Name {
-			case "add":
-				if !g.endsProduct(op) {
-					g.sum(op)
-				}
-			case "multiply":
-				g.scaled(op)
-			case "rms_norm":
-				g.normedSum(op)
-			}
-		})
-	})
+// sums makes one operation of the sum at the end of a part of a block, with the normalization of its first term before
+// it, the number that it is multiplied by, and the normalization behind it.
+func (g *graph) sums(op *ir.Op) {
+	switch op.Def.Name {
+	case "add":
+		if !g.endsProduct(op) {
+			g.sum(op)
+		}
+	case "multiply":
+		g.scaled(op)
+	case "rms_norm":
+		g.normedSum(op)
+	}
 }
 
 // sum makes a residual_add of an add: the second term must be dense.
@@ -48,8 +43,8 @@ func (g *graph) normBefore(x *ir.Value) *ir.Op {
 }
 
 // isNorm reports whether a kernel normalizes the rows where they lie.
-func (t *Target) isNorm(op *ir.Op) bool {
-	l, ok := t.numbers(op.Input("x"))
+func (g *graph) isNorm(op *ir.Op) bool {
+	l, ok := g.numbers(op.Input("x"))
 	if !ok || len(l.Shape) == 0 {
 		return false
 	}
@@ -57,7 +52,7 @@ func (t *Target) isNorm(op *ir.Op) bool {
 		return false
 	}
 	grid, ok := GridOf(l.Shape, l.Strides)
-	return ok && t.Allowed(kernels.RMSNorm{N: grid.Width, Heads: grid.Rows, X: grid.Strides,
+	return ok && g.Allowed(kernels.RMSNorm{N: grid.Width, Heads: grid.Rows, X: grid.Strides,
 		Eps: normEps(op)}.Launch(grid.Tokens))
 }
 
@@ -82,8 +77,7 @@ func (g *graph) sumOf(op *ir.Op, x, residual *ir.Value, pre *ir.Op) bool {
 		return false
 	}
 	g.replace(op, func(b *ir.Builder) []*ir.Value {
-		return []*ir.Value{like(b, b.Value("residual_add", a, shapedAs(b, in, x.Type), residual, weight),
-			op.Result().Type)}
+		return b.Op("residual_add", a, shapedAs(b, in, x), residual, weight).Results
 	})
 	return true
 }
@@ -100,9 +94,8 @@ func (g *graph) scaled(op *ir.Op) {
 		return
 	}
 	g.replace(op, func(b *ir.Builder) []*ir.Value {
-		scale := shapedAs(b, y, ir.StaticType(y.Type.DType))
-		n := b.Value("residual_add", s.Attrs, s.Input("x"), s.Input("residual"), s.Input("pre"), scale)
-		return []*ir.Value{like(b, n, op.Result().Type)}
+		scale := reshaped(b, y, nil)
+		return b.Op("residual_add", s.Attrs, s.Input("x"), s.Input("residual"), s.Input("pre"), scale).Results
 	})
 }
 
@@ -119,32 +112,13 @@ func (g *graph) normedSum(op *ir.Op) {
 		n := b.Op("add_norm", a, s.Input("x"), s.Input("residual"), s.Input("pre"), s.Input("scale"),
 			op.Input("weight"))
 		if a.Kept {
-			g.use(s.Result(), n.Results[1])
+			g.stand(op, s.Result(), n.Results[1])
 		}
-		return []*ir.Value{like(b, n.Results[0], op.Result().Type)}
+		return n.Results[:1]
 	})
 }
 
-// elements of a tensor of a known shape, or 0.
-func elements(v *ir.Value) int {
-	dims := shape(v)
-	if dims == nil {
-		return 0
-	}
-	return strided.Elements(dims)
-}
-
-// gatedNorms makes one operation of a normalization and the gate that it is multiplied with.
-func gatedNorms(m *ir.Module, t *Target) error {
-	return t.change(m, func(g *graph) {
-		g.ops(func(op *ir.Op) {
-			if op.Def.Name == "glu" {
-				g.gatedNorm(op)
-			}
-		})
-	})
-}
-
+// gatedNorm makes one operation of a normalization and the gate that it is multiplied with.
 func (g *graph) gatedNorm(op *ir.Op) {
 	gate, x := op.Input("gate"), op.Input("x")
 	n := g.defined(x, "rms_norm")
@@ -162,6 +136,6 @@ func (g *graph) gatedNorm(op *ir.Op) {
 	}
 	a := &ir.GatedNormAttrs{Eps: normEps(n), Activation: ir.Attrs[ir.GLUAttrs](op).Activation}
 	g.replace(op, func(b *ir.Builder) []*ir.Value {
-		return []*ir.Value{like(b, b.Value("gated_norm", a, n.Input("x"), n.Input("weight"), gate), op.Result().Type)}
+		return b.Op("gated_norm", a, n.Input("x"), n.Input("weight"), gate).Results
 	})
 }

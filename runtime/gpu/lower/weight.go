@@ -53,8 +53,3 @@ func quantizedForm(w weight, v *ir.Value) (weight, bool) {
 	w.Symmetric = biases == nil
 	return w, packed.Constant != nil && isConstant(scales) && (biases == nil || isConstant(biases))
 }
-
-// isConstant reports whether v is stored, or derived of what is stored.
-func isConstant(v *ir.Value) bool {
-	return v != nil && v.Def == nil && v.Param == "" && v.Region == nil
-}
