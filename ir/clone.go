@@ -30,8 +30,16 @@ func (m *Module) Specialize(with func(*Symbol) (int64, bool)) *Module {
 		return nil
 	}
 	retype := func(t Type) Type {
+		shared := true
 		for i, d := range t.Shape {
-			t.Shape[i] = d.Substitute(replace)
+			n := d.Substitute(replace)
+			if n == d {
+				continue
+			}
+			if shared {
+				t.Shape, shared = slices.Clone(t.Shape), false
+			}
+			t.Shape[i] = n
 		}
 		if t.Int != nil {
 			t.Int = t.Int.Substitute(replace)
@@ -40,16 +48,13 @@ func (m *Module) Specialize(with func(*Symbol) (int64, bool)) *Module {
 	}
 	c := m.copyLists()
 	entry := *m.Entry
-	copies := map[*Value]*Value{}
+	copies := make(map[*Value]*Value, 2*len(m.Entry.Body.Ops))
 	entry.Params = nil
 	for _, p := range m.Entry.Params {
-		t := p.Type
-		t.Shape = slices.Clone(t.Shape)
-		copies[p] = entry.NewParam(p.Param, retype(t))
+		copies[p] = entry.NewParam(p.Param, retype(p.Type))
 	}
 	entry.Outputs = slices.Clone(m.Entry.Outputs)
 	for i, t := range entry.Outputs {
-		t.Shape = slices.Clone(t.Shape)
 		entry.Outputs[i] = retype(t)
 	}
 	entry.Body = cloneRegion(m.Entry.Body, copies, retype)
@@ -65,7 +70,7 @@ func (m *Module) copyLists() *Module {
 }
 
 // cloneRegion copies a region; copies holds the copies of the values that it may use from outside, and gets its own. retype
-// gives the type of a copy; it may change the shape that it is given.
+// gives the type of a copy; it must not change the shape that it is given, which the original has, too.
 func cloneRegion(r *Region, copies map[*Value]*Value, retype func(Type) Type) *Region {
 	get := func(v *Value) *Value {
 		if n := copies[v]; n != nil {
@@ -73,13 +78,9 @@ func cloneRegion(r *Region, copies map[*Value]*Value, retype func(Type) Type) *R
 		}
 		return v // a parameter or a constant
 	}
-	typeOf := func(t Type) Type {
-		t.Shape = slices.Clone(t.Shape)
-		return retype(t)
-	}
-	out := &Region{}
+	out := &Region{Ops: make([]*Op, 0, len(r.Ops))}
 	for _, a := range r.Args {
-		copies[a] = out.NewArg(typeOf(a.Type))
+		copies[a] = out.NewArg(retype(a.Type))
 	}
 	for _, op := range r.Ops {
 		n := op.Like()
@@ -91,8 +92,9 @@ func cloneRegion(r *Region, copies map[*Value]*Value, retype func(Type) Type) *R
 		for _, region := range op.Regions {
 			n.Regions = append(n.Regions, cloneRegion(region, copies, retype))
 		}
+		n.Results = make([]*Value, 0, len(op.Results))
 		for i, v := range op.Results {
-			n.Results = append(n.Results, &Value{Type: typeOf(v.Type), Def: n, Index: i})
+			n.Results = append(n.Results, &Value{Type: retype(v.Type), Def: n, Index: i})
 			copies[v] = n.Results[i]
 		}
 		out.Ops = append(out.Ops, n)

@@ -61,18 +61,22 @@ var constants [1 << 12]atomic.Pointer[Expr]
 
 // Const is the expression of a constant.
 func Const(v int64) *Expr {
-	if v == 0 {
-		return newExpr(nil)
-	}
 	if v < 0 || v >= int64(len(constants)) {
-		return newExpr([]term{{coef: v}})
+		return newConst(v)
 	}
 	e := constants[v].Load()
 	if e == nil {
-		e = newExpr([]term{{coef: v}})
+		e = newConst(v)
 		constants[v].Store(e)
 	}
 	return e
+}
+
+func newConst(v int64) *Expr {
+	if v == 0 {
+		return newExpr(nil)
+	}
+	return &Expr{[]term{{coef: v}}, strconv.FormatInt(v, 10) + "*+"}
 }
 
 // Sym is the expression of a bare symbol.
@@ -183,6 +187,14 @@ func (e *Expr) Add(o *Expr) *Expr { return e.combine(o, 1) }
 func (e *Expr) Sub(o *Expr) *Expr { return e.combine(o, -1) }
 
 func (e *Expr) combine(o *Expr, sign int64) *Expr {
+	x, ok := e.Const()
+	y, ok2 := o.Const()
+	switch {
+	case ok && ok2:
+		return Const(satAdd(x, satMul(y, sign)))
+	case ok2 && y == 0:
+		return e
+	}
 	terms := make([]term, 0, len(e.terms)+len(o.terms))
 	terms = append(terms, e.terms...)
 	for _, t := range o.terms {
@@ -207,6 +219,16 @@ func mergeTerms(terms []term) []term {
 
 // Mul is e × o.
 func (e *Expr) Mul(o *Expr) *Expr {
+	x, ok := e.Const()
+	y, ok2 := o.Const()
+	switch {
+	case ok && ok2:
+		return Const(satMul(x, y))
+	case ok && x == 1:
+		return o
+	case ok2 && y == 1:
+		return e
+	}
 	var terms []term
 	for _, x := range e.terms {
 		for _, y := range o.terms {

@@ -21,8 +21,9 @@ func Infer(op *Op) error {
 		return err
 	}
 	if op.Results == nil {
+		op.Results = make([]*Value, len(types))
 		for i := range types {
-			op.Results = append(op.Results, &Value{Def: op, Index: i})
+			op.Results[i] = &Value{Def: op, Index: i}
 		}
 	}
 	if len(types) != len(op.Results) {

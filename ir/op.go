@@ -3,7 +3,6 @@ package ir
 import (
 	"fmt"
 	"reflect"
-	"slices"
 )
 
 // ArgKind tells what an argument is.
@@ -102,8 +101,16 @@ func (op *Op) Input(name string) *Value {
 // and regions.
 func (op *Op) Like() *Op {
 	n := &Op{Def: op.Def, Attrs: op.Attrs, Buffer: op.Buffer, Second: op.Second, Args: make([][]Arg, len(op.Args))}
+	count := 0
+	for _, args := range op.Args {
+		count += len(args)
+	}
+	all := make([]Arg, 0, count)
 	for i, args := range op.Args {
-		n.Args[i] = slices.Clone(args)
+		if from := len(all); len(args) > 0 {
+			all = append(all, args...)
+			n.Args[i] = all[from:len(all):len(all)]
+		}
 	}
 	return n
 }

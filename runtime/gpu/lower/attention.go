@@ -78,7 +78,7 @@ func (g *graph) attentionGate(glu *ir.Op) {
 		return
 	}
 	for _, cache := range []*ir.Buffer{bufferOf(of.Input("k")), bufferOf(of.Input("v"))} {
-		if g.written(g.place(of), g.place(glu), cache) {
+		if g.written(g.places[of], g.places[glu], cache) {
 			return
 		}
 	}

@@ -17,7 +17,7 @@ func (g *graph) attentionStep(op *ir.Op) {
 		return
 	}
 	// The gate must not follow from what is read of the caches behind the writes.
-	first, last := g.place(w), g.place(op)
+	first, last := g.places[w], g.places[op]
 	between := g.m.Entry.Body.Ops[first+1 : last]
 	if g.written(first+1, last, w.Buffer) || g.written(first+1, last, w.Second) ||
 		dependsOn(between, op.Input("gate"), w.Buffer, w.Second) {

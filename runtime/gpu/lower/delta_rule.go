@@ -24,7 +24,7 @@ func (g *graph) deltaRule(op *ir.Op) {
 	if !ok {
 		return
 	}
-	d := &delta{op: op, early: !g.written(0, g.place(op), op.Buffer)}
+	d := &delta{op: op, early: !g.written(0, g.places[op], op.Buffer)}
 	if tokens > FewTokens {
 		if b := g.draft(); g.deltaKernel(d.chunks(b, g)) {
 			g.put(b, op)

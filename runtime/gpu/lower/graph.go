@@ -23,8 +23,10 @@ type graph struct {
 	dead   map[*ir.Op]bool
 	// prepared are the operations that bring rows into the form that tiled products take.
 	prepared []*ir.Op
-	// places are the operations' numbers in the entry as the row found it; nil where nobody has asked.
+	// places are the operations' numbers in the entry as the row found it.
 	places map[*ir.Op]int
+	// touched are those that the row has made, or that read something else since.
+	touched []*ir.Op
 	// changed says that the row has made or dropped an operation.
 	changed bool
 }
@@ -32,9 +34,10 @@ type graph struct {
 // newGraph gives the graph of a module's entry, without operations that nothing reads.
 func newGraph(m *ir.Module, t *Target) *graph {
 	body := m.Entry.Body
-	n := 2 * len(body.Ops)
+	n := len(body.Ops)
 	g := &graph{Target: t, m: m, readers: make(map[*ir.Value][]*ir.Op, n), layouts: make(map[*ir.Value]Layout, n),
-		before: map[*ir.Op][]*ir.Op{}, dead: map[*ir.Op]bool{}}
+		places: make(map[*ir.Op]int, n), before: map[*ir.Op][]*ir.Op{}, dead: map[*ir.Op]bool{}}
+	g.number()
 	for _, op := range body.Ops {
 		g.read(op)
 	}
@@ -93,29 +96,34 @@ func (g *graph) arrange() {
 	for _, op := range body.Ops {
 		add(op)
 	}
-	body.Ops, g.places, g.changed = ops, nil, false
+	body.Ops, g.changed = ops, false
 	clear(g.before)
-	if g.settle() {
-		g.places = nil
+	g.number()
+	if slices.ContainsFunc(g.touched, g.isEarly) {
+		g.settle()
+		g.number()
+	}
+	g.touched = g.touched[:0]
+}
+
+// number notes the places of the operations. Those that are gone keep theirs: nobody asks.
+func (g *graph) number() {
+	for i, op := range g.m.Entry.Body.Ops {
+		g.places[op] = i
 	}
 }
 
-// index tells where an operation stands in the entry as the row found it; false for one that the row has made.
-func (g *graph) index(op *ir.Op) (int, bool) {
-	if g.places == nil {
-		g.places = make(map[*ir.Op]int, len(g.m.Entry.Body.Ops))
-		for i, op := range g.m.Entry.Body.Ops {
-			g.places[op] = i
-		}
+// isEarly reports whether op stands before one that defines what it reads.
+func (g *graph) isEarly(op *ir.Op) bool {
+	at, early := g.places[op], false
+	if !g.dead[op] {
+		eachUse(op, func(v **ir.Value) {
+			if def := (*v).Def; def != nil && !early {
+				early = g.places[def] > at
+			}
+		})
 	}
-	i, ok := g.places[op]
-	return i, ok
-}
-
-// place is the index of an operation that the row has found.
-func (g *graph) place(op *ir.Op) int {
-	i, _ := g.index(op)
-	return i
+	return early
 }
 
 // draft is a builder of operations that may be put into the entry ([graph.insert]) once the device has been asked
@@ -132,6 +140,7 @@ func (g *graph) insert(draft *ir.Builder, before *ir.Op) {
 func (g *graph) add(n, before *ir.Op) {
 	g.changed = true
 	g.before[before] = append(g.before[before], n)
+	g.touched = append(g.touched, n)
 	g.read(n)
 }
 
@@ -198,7 +207,10 @@ func (g *graph) use(v, n *ir.Value) {
 		g.readers[n] = append(g.readers[n], readers...)
 	}
 	for _, op := range readers {
-		g.forget(op)
+		if op != nil {
+			g.touched = append(g.touched, op)
+			g.forget(op)
+		}
 	}
 	g.changed = true
 	g.unread(v)
@@ -206,13 +218,15 @@ func (g *graph) use(v, n *ir.Value) {
 
 // forget drops the layouts of results that follow from those of an operation's operands.
 func (g *graph) forget(op *ir.Op) {
-	if op == nil || !op.Def.IsView() && order[op.Def.Name] == nil {
+	if !op.Def.IsView() && order[op.Def.Name] == nil {
 		return
 	}
 	for _, v := range op.Results {
 		delete(g.layouts, v)
 		for _, o := range g.readers[v] {
-			g.forget(o)
+			if o != nil {
+				g.forget(o)
+			}
 		}
 	}
 }
@@ -268,7 +282,7 @@ func (g *graph) firstRead(v *ir.Value) int {
 		}
 		if op.Def.IsView() {
 			first = min(first, g.firstRead(op.Result()))
-		} else if at, ok := g.index(op); ok {
+		} else if at, ok := g.places[op]; ok {
 			first = min(first, at)
 		}
 	}

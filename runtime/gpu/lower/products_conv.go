@@ -85,7 +85,7 @@ func (g *graph) convolved(op *ir.Op) {
 // early reports whether nothing before an operation writes its buffer, and the host knows reset.
 func (g *graph) early(op *ir.Op) bool {
 	reset, ok := op.Arg("reset")
-	return !g.written(0, g.place(op), op.Buffer) && (!ok || known(reset))
+	return !g.written(0, g.places[op], op.Buffer) && (!ok || known(reset))
 }
 
 // gateAhead finds results of products, one row of one of them, that are the gate of a later operation: its activation,

@@ -132,7 +132,7 @@ func (g *graph) writesOf(q, k, v *ir.Op) *writes {
 		}
 	}
 	// The later write is made together with the first one: nothing may work on its buffer before it.
-	if first, last := w.inOrder(g); g.works(g.place(first)+1, g.place(last), last.Buffer) {
+	if first, last := w.inOrder(g); g.works(g.places[first]+1, g.places[last], last.Buffer) {
 		return nil
 	}
 	u := w.keys.Input("update")
@@ -187,7 +187,7 @@ func (w *writes) build(b *ir.Builder) *ir.Op {
 
 // inOrder gives both writes as they stand.
 func (w *writes) inOrder(g *graph) (first, last *ir.Op) {
-	if g.place(w.keys) > g.place(w.values) {
+	if g.places[w.keys] > g.places[w.values] {
 		return w.values, w.keys
 	}
 	return w.keys, w.values
@@ -217,7 +217,7 @@ func (g *graph) writes(op *ir.Op) bool {
 // lastWrite is the write of rows [1, H, T, D] along axis 2 that a load of the buffer [1, H, slots, D] reads, or nil.
 func (g *graph) lastWrite(load *ir.Op) *ir.Op {
 	ops := g.m.Entry.Body.Ops
-	for i := g.place(load) - 1; i >= 0; i-- {
+	for i := g.places[load] - 1; i >= 0; i-- {
 		op := ops[i]
 		if op.Def.Effect == ir.Reads || !worksOn(op, load.Buffer) {
 			continue

@@ -6,10 +6,9 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// settle moves operations behind those that define their arguments, and else leaves them in their order; it reports
-// whether it has moved any. A row may put an operation of several into the place of one of them. Operations on a buffer
+// settle moves operations behind those that define their arguments, and else leaves them in their order. A row may put an operation of several into the place of one of them. Operations on a buffer
 // keep their order.
-func (g *graph) settle() bool {
+func (g *graph) settle() {
 	body := g.m.Entry.Body
 	out, placed := make([]*ir.Op, 0, len(body.Ops)), make([]bool, len(body.Ops))
 	var waiting []*ir.Op
@@ -17,7 +16,7 @@ func (g *graph) settle() bool {
 		ok := true
 		eachUse(op, func(v **ir.Value) {
 			if def := (*v).Def; ok && def != nil {
-				i, here := g.index(def)
+				i, here := g.places[def]
 				ok = !here || placed[i]
 			}
 		})
@@ -30,12 +29,11 @@ func (g *graph) settle() bool {
 	}
 	emit := func(op *ir.Op) {
 		out = append(out, op)
-		placed[g.place(op)] = true
+		placed[g.places[op]] = true
 	}
-	moved := false
 	for _, op := range body.Ops {
 		if !ready(op, waiting) {
-			waiting, moved = append(waiting, op), true
+			waiting = append(waiting, op)
 			continue
 		}
 		emit(op)
@@ -51,5 +49,4 @@ func (g *graph) settle() bool {
 		}
 	}
 	body.Ops = append(out, waiting...)
-	return moved
 }
