@@ -36,8 +36,8 @@
 //   - Where Engine.Prove is set, no kernel is used whose known answer (kernels.Case) has failed on this device: another
 //     takes its place, in the end the reference kernel of its operation.
 //   - Where Engine.Tune is set, steps that can be launched in several ways (tuned) are measured before they are recorded
-//     for the first time on this machine, and launched in the fastest way from then on (gpu/tune): among the
-//     steps around them (windows). Measuring writes no state.
+//     for the first time on this machine, and launched in the fastest way from then on (gpu/tune): those of a token among
+//     the steps around them (windows), those of prompts in a chain (rotation). Measuring writes no state.
 //   - What a call cannot do is an error before anything runs: kernels trust what was checked.
 //
 // Package gpu imports ir, ir/eval, ir/numeric, runtime/bind, runtime/engine, runtime/fuse, runtime/reference,

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/etc-ml/etc/runtime/gpu/device"
 )
@@ -17,9 +18,14 @@ const (
 	tuneFill, tuneBlock = 64 << 20, 1 << 20
 )
 
-// rotation gives measurements memory: random numbers in the arena, and memory in the place of states.
+// rotation gives measurements their buffers: those of the steps of a plan, and weights of others in the place of theirs
+// where they have too few to be more than the caches hold.
 type rotation struct {
 	*instance
+	weights []*slot
+	at      int // in weights
+	offset  int // in weights[at], in bytes
+
 	filled bool                        // whether the arena has numbers
 	states map[stateKey]device.Binding // memory in the place of states, which stay as they are
 	made   []device.Buffer
@@ -37,6 +43,34 @@ type stateKey struct {
 
 func newRotation(x *instance) *rotation {
 	return &rotation{instance: x, states: map[stateKey]device.Binding{}}
+}
+
+// add adds the weights of steps to those that rotate. They begin where their buffer does, and so are aligned.
+func (r *rotation) add(steps []*step) {
+	for _, s := range steps {
+		for _, o := range s.operands {
+			if rotates(o) && o.slot.Offset == 0 && !slices.Contains(r.weights, o.slot) {
+				r.weights = append(r.weights, o.slot)
+			}
+		}
+	}
+}
+
+// rotates reports whether an operand is a weight, or a part of one, and not a few numbers that all runs may share.
+func rotates(o operand) bool { return o.slot.fixed && !o.write && o.size >= 16<<10 }
+
+// take gives the next memory of a size among the weights.
+func (r *rotation) take(size int) (device.Binding, bool) {
+	for range len(r.weights) + 1 {
+		s := r.weights[r.at]
+		if r.offset+size <= s.Size {
+			b := device.Binding{Buffer: s.buffer, Offset: r.offset}
+			r.offset += (size + alignment - 1) &^ (alignment - 1)
+			return b, true
+		}
+		r.at, r.offset = (r.at+1)%len(r.weights), 0
+	}
+	return device.Binding{}, false
 }
 
 // fill gives the arena, which holds nothing between calls, random numbers: so that a router chooses other experts in
@@ -57,6 +91,66 @@ func (r *rotation) fill() error {
 		}
 	}
 	return nil
+}
+
+// runs are the dispatches that measure a product in a chain of itself; nil where there is no memory for them.
+func (r *rotation) runs(t *product) []device.Dispatch {
+	if r.fill() != nil {
+		return nil
+	}
+	var steps []*step // those of the same size
+	all := 0          // bytes of all their weights, of which a step may read a part: some of the experts
+	seen := map[operand]bool{}
+	for _, s := range t.steps {
+		if !t.of(s) {
+			continue
+		}
+		steps = append(steps, s)
+		for _, o := range s.operands {
+			if rotates(o) && !seen[o] {
+				seen[o] = true
+				all += o.size
+			}
+		}
+	}
+	count := min(max(2, tuneRotate/(t.bytes/len(t.steps)+1)), tuneRuns)
+	if len(t.positions) > 0 {
+		count = len(t.positions) // no weights: of keys and values the last ones were just written in a call, and the others are read by all
+	}
+	out := make([]device.Dispatch, count)
+	for i := range out {
+		out[i].Barrier = true
+		s := steps[i%len(steps)]
+		bound := map[operand]device.Binding{}
+		for j, o := range s.operands {
+			b, ok := bound[o]
+			if !ok {
+				var err error
+				if b, err = r.binding(o, j, i, i >= len(steps) && all < tuneRotate); err != nil {
+					return nil
+				}
+				bound[o] = b
+			}
+			out[i].Arguments = append(out[i].Arguments, device.Argument{Binding: b})
+		}
+	}
+	return out
+}
+
+// binding is the memory of operand number n in run i; other says that a weight is to be one that the run before did not have.
+func (r *rotation) binding(o operand, n, i int, other bool) (device.Binding, error) {
+	switch {
+	case o.example != nil:
+		return r.example(o, i)
+	case o.write && o.slot.state:
+		return r.state(o, n)
+	case other && rotates(o):
+		if b, ok := r.take(o.size); ok {
+			return b, nil
+		}
+	}
+	buffer, offset := r.locate(o.slot)
+	return device.Binding{Buffer: buffer, Offset: offset + o.at}, nil
 }
 
 // example is memory with the content of an operand's example in run i.

@@ -33,9 +33,10 @@ func tuned[T interface{ Near(T) bool }](b *binder, tunings []T, launch func(T) (
 
 // product is the steps of a plan that run one kernel at about one shape.
 type product struct {
-	key   string
-	steps []*step
-	bytes int // that they read where they are measured
+	key     string
+	steps   []*step
+	bytes   int  // that they read where they are measured
+	inPlace bool // they are measured in their place in the plan
 	// positions of a call are where they are measured; none where their time does not depend on that.
 	positions []int
 }
@@ -43,7 +44,7 @@ type product struct {
 // ways are the launches of the steps' kernel at their shape, the default first.
 func (t *product) ways() tune.Ways {
 	w := t.steps[0].ways()
-	w.InPlace, w.Positions = true, t.positions
+	w.InPlace, w.Positions = t.inPlace, t.positions
 	return w
 }
 
@@ -75,16 +76,16 @@ func (t *product) choose(choice kernels.Launch) {
 
 // products groups the steps that can be tuned and are worth it.
 func (p *plan) products(t *tune.Tuner) (out []*product) {
-	at := map[string]*product{}
+	at, inPlace := map[string]*product{}, p.inPlace()
 	for i := range p.steps {
 		s := &p.steps[i]
 		if s.ways == nil {
 			continue
 		}
 		positions := s.positions()
-		key := tune.Key(s.launch, true, positions)
+		key := tune.Key(s.launch, inPlace, positions)
 		if at[key] == nil {
-			at[key] = &product{key: key, positions: positions}
+			at[key] = &product{key: key, inPlace: inPlace, positions: positions}
 			out = append(out, at[key])
 		}
 		at[key].steps = append(at[key].steps, s)
@@ -115,10 +116,19 @@ func (x *instance) tune(p *plan) error {
 		if x.choose(t) {
 			continue
 		}
+		runs := func() []device.Dispatch { return r.runs(t) }
+		if t.inPlace {
+			runs = func() []device.Dispatch { return w.runs(t) }
+		}
 		open = append(open, t)
-		todo = append(todo, tune.Product{Ways: t.ways(), Bytes: t.bytes, Runs: func() []device.Dispatch { return w.runs(t) }})
+		todo = append(todo, tune.Product{Ways: t.ways(), Bytes: t.bytes, Runs: runs})
 	}
 	if len(open) > 0 {
+		for _, t := range products {
+			r.add(t.steps)
+		}
+	}
+	if len(open) > 0 && open[0].inPlace {
 		if err := x.prove(p); err != nil {
 			return err
 		}

@@ -11,11 +11,10 @@ import (
 // least, where there are so many: its kernel starts while the one before runs, and the one behind starts while it runs.
 const windowAround = 2
 
-// windows give the products of a plan their measurements: parts of the plan as a call has them, in order, with the barriers
-// and the launches that steps have now, but for the products' own. All kernels of the plan are proved, and have run once
-// before that, so that what a window reads of steps before it is there: the experts that a router chose, how many tokens a
-// sampler kept. In the plan of a prompt results share memory, so that it may not be there any more; what a kernel trusts has
-// the content of its example then. States are others.
+// windows give the products of a plan for one token their measurements: parts of the plan as a call has them, in order, with
+// the barriers and the launches that steps have now, but for the products' own. All kernels of the plan are proved, and have run
+// once before that, so that what a window reads of steps before it is there: the experts that a router chose, how many tokens a sampler
+// kept. States are others.
 type windows struct {
 	*rotation
 	plan  *plan
@@ -28,6 +27,10 @@ type recorded struct {
 	dispatches []device.Dispatch
 	steps      []*step
 }
+
+// inPlace reports whether products are measured in their place in a plan: in one for a token, where what a part of it reads
+// is there after a pass, because no results share memory.
+func (p *plan) inPlace() bool { return p.single() && p.apart }
 
 // pass makes the parts, and runs them once.
 func (w *windows) pass() error {
@@ -93,9 +96,6 @@ func (w *windows) runs(t *product) []device.Dispatch {
 	from, to := window(part.steps, t.of)
 	out := slices.Clone(part.dispatches[from:to])
 	for i, s := range part.steps[from:to] {
-		if !w.plan.apart && !w.trusted(s, &out[i]) {
-			return nil
-		}
 		if t.of(s) {
 			out[i] = device.Dispatch{Arguments: out[i].Arguments[:len(s.operands)], Barrier: out[i].Barrier}
 		}
@@ -104,23 +104,6 @@ func (w *windows) runs(t *product) []device.Dispatch {
 		return w.along(t, part.steps[from:to], out)
 	}
 	return out
-}
-
-// trusted gives what a step trusts, and what is no position, the content of its example. It is false where there is no
-// memory for that.
-func (w *windows) trusted(s *step, d *device.Dispatch) bool {
-	d.Arguments = slices.Clone(d.Arguments)
-	for n, o := range s.operands {
-		if o.example == nil || len(o.example.positions) > 0 {
-			continue
-		}
-		b, err := w.example(o, 0)
-		if err != nil {
-			return false
-		}
-		d.Arguments[n].Binding = b
-	}
-	return true
 }
 
 // along are a window's dispatches once for each position at which the product is measured, one after the other. The other kernels stand at
