@@ -4,18 +4,6 @@ package ir
 // knows, because it has a kernel for all of these at once. The expansion says what such an operation computes, in the
 // operations that it was made of. Its type rule and its reference semantics follow from it, so neither is written twice.
 
-// inferExpanded is the type rule of an operation with an expansion: its results have the types of what it stands for.
-func inferExpanded(c *Inference) ([]Type, error) {
-	var types []Type
-	err := Build(func() {
-		b := &Builder{Insert: func(*Op) {}}
-		for _, v := range c.Op.Def.Expand(b, c.Op) {
-			types = append(types, v.Type)
-		}
-	})
-	return types, err
-}
-
 // Expanded gives m with every operation that has an expansion replaced by it: m itself where there is none. Parameters,
 // constants and buffers are shared.
 func Expanded(m *Module) (*Module, error) {

@@ -264,7 +264,7 @@ func init() { // package variables, Ops among them, are initialised before
 	for i := range Ops {
 		d := &Ops[i]
 		if d.Infer == nil && d.Expand != nil {
-			d.Infer = inferExpanded
+			d.Infer = new(expansionTypes).infer
 		}
 		opsByName[d.Name] = d
 		if d.Node != "" && opsByNode[d.Node] == nil { // the first row of a node is its plain form

@@ -163,12 +163,15 @@ func (m *mixture) many(tiled bool) kernels.ManyExperts {
 
 // fewExperts reports whether there are both kernels for a few tokens, whatever is added to their result.
 func (t *Target) fewExperts(k kernels.Experts, tokens int) bool {
-	up, down := k.Tunings(t.Machine, tokens)
-	ok := usable(t, up, func(w kernels.Tuning) (kernels.Launch, error) { return k.LaunchUp(w, tokens) })
-	for _, k.Residual = range []bool{false, true} {
-		ok = ok && usable(t, down, func(w kernels.Tuning) (kernels.Launch, error) { return k.LaunchDown(w, tokens) })
-	}
-	return ok
+	return ask(t, "usable", k, tokens, func() bool {
+		up, down := k.Tunings(t.Machine, tokens)
+		ok := usable(t, up, func(w kernels.Tuning) (kernels.Launch, error) { return k.LaunchUp(w, tokens) })
+		with := k
+		for _, with.Residual = range []bool{false, true} {
+			ok = ok && usable(t, down, func(w kernels.Tuning) (kernels.Launch, error) { return with.LaunchDown(w, tokens) })
+		}
+		return ok
+	})
 }
 
 // ExpertTiles are the ways to divide the products of sorted_experts: the first one that may be used, and the others that take the
@@ -186,7 +189,9 @@ func (t *Target) ExpertTiles(k kernels.ManyExperts, tokens int) []kernels.Tile {
 }
 
 func (t *Target) sortedExperts(k kernels.ManyExperts, tokens int) bool {
-	return len(t.ExpertTiles(k, tokens)) > 0 && t.Allowed(k.LaunchCombine(tokens))
+	return ask(t, "usable", k, tokens, func() bool {
+		return len(t.ExpertTiles(k, tokens)) > 0 && t.Allowed(k.LaunchCombine(tokens))
+	})
 }
 
 // takeSums makes sums of the result, which nothing else reads, a part of the mixture.

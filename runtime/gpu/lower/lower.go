@@ -22,6 +22,8 @@ type Target struct {
 	// Library reports whether the device's library has the product of rows × k numbers in bf16 with n rows of k. Nil stands
 	// for a device without one.
 	Library func(rows, n, k int) bool
+
+	answers map[any]bool
 }
 
 // Table is the rows of a GPU, in the order in which they run.
@@ -106,6 +108,27 @@ func Run(m *ir.Module, shapes [][]int, t *Target, c passes.Control) (*ir.Module,
 // Allowed passes a launch on, unless its kernel must not be used or err says that there is none.
 func (t *Target) Allowed(l kernels.Launch, err error) bool {
 	return err == nil && (t.Refuses == nil || !t.Refuses(l))
+}
+
+// question is what rows ask of a kernel for so many rows.
+type question[K comparable] struct {
+	what   string
+	kernel K
+	rows   int
+}
+
+// ask gives the answer to a question, which is asked once: the layers of a model have the same kernels.
+func ask[K comparable](t *Target, what string, kernel K, rows int, answer func() bool) bool {
+	q := question[K]{what, kernel, rows}
+	yes, known := t.answers[q]
+	if !known {
+		if t.answers == nil {
+			t.answers = map[any]bool{}
+		}
+		yes = answer()
+		t.answers[q] = yes
+	}
+	return yes
 }
 
 // usable reports whether one of the first ways to launch a kernel may be used.

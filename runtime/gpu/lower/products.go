@@ -60,7 +60,7 @@ func (g *graph) products(op *ir.Op) []*product {
 			return nil
 		}
 		k := kernels.MatVec{Vectors: g.vectors(p, g.normOf(p)), N: form.rows}
-		if _, err := k.Launch(kernels.Tuning{}); err != nil {
+		if !ask(g.Target, "describes", k, 0, func() bool { _, err := k.Launch(kernels.Tuning{}); return err == nil }) {
 			return nil
 		}
 		p.exact = !g.Tiled(p.rows)
@@ -322,7 +322,9 @@ func (g *graph) tiles(b *ir.Builder, p *product, end endOf) *ir.Value {
 	}
 	k := kernels.MatMul{Matrices: p.matrices(), N: p.form.rows, Epilogue: epilogue, Cap: end.limit}
 	launch := func(w kernels.Tile) (kernels.Launch, error) { return k.Launch(w, p.rows) }
-	if !usable(g.Target, k.Tiles(g.Machine.Target, p.rows), launch) {
+	if !ask(g.Target, "usable", k, p.rows, func() bool {
+		return usable(g.Target, k.Tiles(g.Machine.Target, p.rows), launch)
+	}) {
 		return nil
 	}
 	return b.Value("matmul", &ir.MatmulAttrs{Exact: p.exact, Cap: end.limit}, g.prepare(b, p, p.exact), p.w, p.bias,

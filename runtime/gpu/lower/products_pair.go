@@ -20,7 +20,7 @@ func (g *graph) pair(op *ir.Op) {
 	name, norm := ir.Attrs[ir.GLUAttrs](op).Activation, g.normOf(gate)
 	if gate.rows <= fewRows {
 		k := kernels.MatVecGLU{Vectors: g.vectors(gate, norm), N: n, Activation: activation}
-		if !usable(g.Target, k.Tunings(g.Machine), k.Launch) {
+		if !ask(g.Target, "usable", k, 0, func() bool { return usable(g.Target, k.Tunings(g.Machine), k.Launch) }) {
 			return
 		}
 		g.replace(op, func(b *ir.Builder) []*ir.Value {
@@ -33,7 +33,9 @@ func (g *graph) pair(op *ir.Op) {
 	k := kernels.MatMulGLU{Matrices: gate.matrices(), N: n, Activation: activation}
 	launch := func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, gate.rows) }
 	// Two halves at full speed are faster than both in one kernel.
-	if gate.library || !usable(g.Target, k.Tiles(g.Machine.Target, gate.rows), launch) {
+	if gate.library || !ask(g.Target, "usable", k, gate.rows, func() bool {
+		return usable(g.Target, k.Tiles(g.Machine.Target, gate.rows), launch)
+	}) {
 		return
 	}
 	g.replace(op, func(b *ir.Builder) []*ir.Value {

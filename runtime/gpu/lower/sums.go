@@ -52,8 +52,8 @@ func (g *graph) isNorm(op *ir.Op) bool {
 		return false
 	}
 	grid, ok := GridOf(l.Shape, l.Strides)
-	return ok && g.Allowed(kernels.RMSNorm{N: grid.Width, Heads: grid.Rows, X: grid.Strides,
-		Eps: normEps(op)}.Launch(grid.Tokens))
+	k := kernels.RMSNorm{N: grid.Width, Heads: grid.Rows, X: grid.Strides, Eps: normEps(op)}
+	return ok && ask(g.Target, "allowed", k, grid.Tokens, func() bool { return g.Allowed(k.Launch(grid.Tokens)) })
 }
 
 func normEps(op *ir.Op) float32 { return ir.Attrs[ir.NormAttrs](op).Eps }
@@ -72,8 +72,8 @@ func (g *graph) sumOf(op *ir.Op, x, residual *ir.Value, pre *ir.Op) bool {
 	}
 	from, _ := g.numbers(in)
 	grid, ok := RowsOf(from.Shape, from.Strides, width(x))
-	if !ok || !g.Allowed(kernels.RMSNorm{N: grid.Width, Heads: 1, X: grid.Strides, Add: true, Sum: true,
-		SumOnly: true}.Launch(grid.Tokens)) {
+	k := kernels.RMSNorm{N: grid.Width, Heads: 1, X: grid.Strides, Add: true, Sum: true, SumOnly: true}
+	if !ok || !ask(g.Target, "allowed", k, grid.Tokens, func() bool { return g.Allowed(k.Launch(grid.Tokens)) }) {
 		return false
 	}
 	g.replace(op, func(b *ir.Builder) []*ir.Value {
