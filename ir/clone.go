@@ -79,22 +79,24 @@ func cloneRegion(r *Region, copies map[*Value]*Value, retype func(Type) Type) *R
 		return v // a parameter or a constant
 	}
 	out := &Region{Ops: make([]*Op, 0, len(r.Ops))}
+	memory := newCloneMemory(r)
 	for _, a := range r.Args {
 		copies[a] = out.NewArg(retype(a.Type))
 	}
 	for _, op := range r.Ops {
-		n := op.Like()
-		n.EachArg(func(a *Arg) {
-			if a.Kind == ValueArg {
-				a.Value = get(a.Value)
+		n := memory.copy(op)
+		for _, args := range n.Args {
+			for i := range args {
+				if args[i].Kind == ValueArg {
+					args[i].Value = get(args[i].Value)
+				}
 			}
-		})
+		}
 		for _, region := range op.Regions {
 			n.Regions = append(n.Regions, cloneRegion(region, copies, retype))
 		}
-		n.Results = make([]*Value, 0, len(op.Results))
 		for i, v := range op.Results {
-			n.Results = append(n.Results, &Value{Type: retype(v.Type), Def: n, Index: i})
+			*n.Results[i] = Value{Type: retype(v.Type), Def: n, Index: i}
 			copies[v] = n.Results[i]
 		}
 		out.Ops = append(out.Ops, n)
@@ -103,4 +105,52 @@ func cloneRegion(r *Region, copies map[*Value]*Value, retype func(Type) Type) *R
 		out.Results = append(out.Results, get(v))
 	}
 	return out
+}
+
+// cloneMemory is the memory of the copies of all operations of a region: a plan copies a program for every shape of its
+// inputs, and few allocations are faster than many.
+type cloneMemory struct {
+	ops      []Op
+	operands [][]Arg
+	args     []Arg
+	results  []*Value
+	values   []Value
+}
+
+func newCloneMemory(r *Region) *cloneMemory {
+	operands, args, results := 0, 0, 0
+	for _, op := range r.Ops {
+		operands += len(op.Args)
+		results += len(op.Results)
+		for _, list := range op.Args {
+			args += len(list)
+		}
+	}
+	return &cloneMemory{make([]Op, len(r.Ops)), make([][]Arg, operands), make([]Arg, args), make([]*Value, results),
+		make([]Value, results)}
+}
+
+// copy gives an operation like op, with results of no type and without regions.
+func (m *cloneMemory) copy(op *Op) *Op {
+	n := &take(&m.ops, 1)[0]
+	*n = Op{Def: op.Def, Attrs: op.Attrs, Buffer: op.Buffer, Second: op.Second, Args: take(&m.operands, len(op.Args)),
+		Results: take(&m.results, len(op.Results))}
+	for i, list := range op.Args {
+		if len(list) > 0 {
+			n.Args[i] = take(&m.args, len(list))
+			copy(n.Args[i], list)
+		}
+	}
+	values := take(&m.values, len(op.Results))
+	for i := range values {
+		n.Results[i] = &values[i]
+	}
+	return n
+}
+
+// take gives the first n elements, which are the caller's: appending to them copies them.
+func take[T any](from *[]T, n int) []T {
+	taken := (*from)[:n:n]
+	*from = (*from)[n:]
+	return taken
 }

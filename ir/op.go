@@ -3,6 +3,7 @@ package ir
 import (
 	"fmt"
 	"reflect"
+	"slices"
 )
 
 // ArgKind tells what an argument is.
@@ -101,16 +102,8 @@ func (op *Op) Input(name string) *Value {
 // and regions.
 func (op *Op) Like() *Op {
 	n := &Op{Def: op.Def, Attrs: op.Attrs, Buffer: op.Buffer, Second: op.Second, Args: make([][]Arg, len(op.Args))}
-	count := 0
-	for _, args := range op.Args {
-		count += len(args)
-	}
-	all := make([]Arg, 0, count)
 	for i, args := range op.Args {
-		if from := len(all); len(args) > 0 {
-			all = append(all, args...)
-			n.Args[i] = all[from:len(all):len(all)]
-		}
+		n.Args[i] = slices.Clone(args)
 	}
 	return n
 }

@@ -7,9 +7,18 @@ import "fmt"
 // used after a later write of its buffer, constants and buffers have constant dims, entries share no
 // symbols. The error quotes the operation in the text form.
 func Verify(m *Module) error {
-	v := &verifier{module: m, visible: map[*Value]bool{}, symbols: map[*Symbol]bool{}, buffers: map[*Buffer]bool{},
+	v := &verifier{module: m, visible: make(map[*Value]bool, m.size()), symbols: map[*Symbol]bool{}, buffers: map[*Buffer]bool{},
 		version: map[*Buffer]int{}, loads: map[*Value]loadState{}}
 	return v.run()
+}
+
+// size is about the number of values of a module.
+func (m *Module) size() int {
+	n := len(m.Constants)
+	if m.Entry != nil {
+		n += len(m.Entry.Body.Ops)
+	}
+	return n
 }
 
 type loadState struct {
@@ -88,7 +97,7 @@ func (v *verifier) run() error {
 		derived = append(derived, d.Value)
 	}
 	// The entry sees constants and derived constants, not the other values of init.
-	v.visible = map[*Value]bool{}
+	clear(v.visible)
 	for _, c := range m.Constants {
 		v.visible[c.Value] = true
 	}

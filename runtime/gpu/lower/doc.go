@@ -8,7 +8,10 @@
 //     was runs on the kernel of the operation that stands there, or on its reference kernel.
 //   - Rows change no answer: an operation of the engine has an expansion (ir.OpDef.Expand), and the reference machine gives
 //     the same for the module before and after.
-//   - What memory a value lies in follows from the module alone: [Target.Layout] gives it, and the planner keeps to it.
+//   - What memory a value lies in follows from the module alone: the layouts of the graph give it, and the planner
+//     keeps to it.
+//   - All rows edit one graph, which knows at any time who reads a value and where it lies. A row sees the operations in
+//     the order in which it found them; what it makes takes its place when the row ends.
 //
 // Package lower imports ir, ir/eval, passes, runtime/bind, runtime/engine, runtime/strided and runtime/gpu/kernels; it must
 // never import an engine or a device.
