@@ -45,15 +45,12 @@ const attend = `module {
 }
 `
 
-// asMade lets operations stand where the other rows put them; TestPlaceAtReaders and TestLoweredAgree are of the last row.
-var asMade = passes.Control{Verify: true, Disable: []string{"place-at-readers"}}
-
 // lowered gives the operations of a module on a device, each a line of the entry.
 func lowered(t *testing.T, text string, tokens int, target *lower.Target) []string {
 	t.Helper()
 	m, err := ir.Parse(text)
 	require.NoError(t, err)
-	m, err = lower.Run(m, bind.Shapes(m, tokens), target, asMade)
+	m, err = lower.Run(m, bind.Shapes(m, tokens), target, passes.Control{Verify: true})
 	require.NoError(t, err)
 	return opsOf(m)
 }

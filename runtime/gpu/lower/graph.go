@@ -20,8 +20,7 @@ type graph struct {
 	layouts map[*ir.Value]Layout
 	// before are operations that the row has made, by that before which they stand.
 	before map[*ir.Op][]*ir.Op
-	// dead are those that are gone when the row ends.
-	dead map[*ir.Op]bool
+	dead   map[*ir.Op]bool
 	// prepared are the operations that bring rows into the form that tiled products take.
 	prepared []*ir.Op
 	// places are the operations' numbers in the entry as the row found it.
@@ -98,15 +97,13 @@ func (g *graph) arrange() {
 		add(op)
 	}
 	body.Ops, g.changed = ops, false
-	g.prepared = slices.DeleteFunc(g.prepared, func(op *ir.Op) bool { return g.dead[op] })
+	clear(g.before)
 	g.number()
 	if slices.ContainsFunc(g.touched, g.isEarly) {
 		g.settle()
 		g.number()
 	}
 	g.touched = g.touched[:0]
-	clear(g.before)
-	clear(g.dead)
 }
 
 // number notes the places of the operations. Those that are gone keep theirs: nobody asks.

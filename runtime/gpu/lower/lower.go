@@ -91,9 +91,6 @@ var Table = passes.Ordered(
 		{Pass: "products", Because: "it extends matvec and matvec_glu"},
 		{Pass: "sums", Because: "it takes add_norm"},
 	}},
-	passes.Row[*graph]{Name: "place-at-readers", Run: row(placeAtReaders), After: []passes.Order{
-		{Pass: "products-of-sums", Because: "it places what the others make"},
-	}},
 )
 
 // Run gives m, which runtime/fuse has fused, for inputs of these shapes (nil for an int), in the operations of the target.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/passes"
 	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 	"github.com/etc-ml/etc/runtime/gpu/lower"
@@ -84,7 +85,7 @@ func (c rowCase) run(t *testing.T) {
 	if c.target.Machine.Target != kernels.CUDA {
 		c.target.Machine.Target = kernels.Metal
 	}
-	lowered, err := lower.Run(m, bind.Shapes(m, c.tokens), &c.target, asMade)
+	lowered, err := lower.Run(m, bind.Shapes(m, c.tokens), &c.target, passes.Control{Verify: true})
 	require.NoError(t, err)
 	var got []string
 	for _, op := range lowered.Entry.Body.Ops {
