@@ -229,13 +229,14 @@ func (c *schemaCompiler) valueOf(schemas []flat, name string) ([]element, error)
 		}
 		patterns, _ := f.values["patternProperties"].(*object)
 		for _, pattern := range patterns.names() {
-			d, err := c.nameDFA(f, pattern)
+			both, either, err := c.namePattern(f, pattern)
 			if err != nil {
 				return nil, err
 			}
-			if d.matches(plainString(name)) {
+			text := plainString(name)
+			found = found || both.matches(text)
+			if either.matches(text) {
 				set = append(set, child(f, "patternProperties", pattern))
-				found = true
 			}
 		}
 		if !found {
@@ -256,20 +257,25 @@ func rest(f flat) []element {
 	return nil
 }
 
-// nameDFA makes the automaton of the names that a pattern of patternProperties takes.
-func (c *schemaCompiler) nameDFA(f flat, pattern string) (*dfa, error) {
-	e, err := parsePattern(pattern, plainChar)
-	if err != nil {
-		return nil, fault(f.pointer, "patternProperties", "%q: %v", pattern, err)
+// namePattern makes the automata of the names that a pattern of patternProperties takes: read narrowly and widely. Names
+// that only the latter takes are left to no case, because validators differ about them.
+func (c *schemaCompiler) namePattern(f flat, pattern string) (both, either *dfa, err error) {
+	automata := make([]*dfa, 2)
+	for i, how := range []reading{narrow, wide} {
+		e, err := parsePattern(pattern, how, plainChar)
+		if err != nil {
+			return nil, nil, fault(f.pointer, "patternProperties", "%q: %v", pattern, err)
+		}
+		d, ok := determinize(e)
+		if ok {
+			c.states += len(d.accept)
+		}
+		if !ok || c.states > maxDFAStates {
+			return nil, nil, fault(f.pointer, "patternProperties", "%q takes too large an automaton", pattern)
+		}
+		automata[i] = d
 	}
-	d, ok := determinize(e)
-	if ok {
-		c.states += len(d.accept)
-	}
-	if !ok || c.states > maxDFAStates {
-		return nil, fault(f.pointer, "patternProperties", "%q takes too large an automaton", pattern)
-	}
-	return d, nil
+	return automata[0], automata[1], nil
 }
 
 // maxPatterns bounds the patterns of patternProperties: each subset of them is a case of its own.
@@ -278,19 +284,19 @@ const maxPatterns = 5
 // others makes the expression of a member whose name is not listed; none where there is no such member.
 func (c *schemaCompiler) others(schemas []flat, properties []property) (*expr, error) {
 	type pattern struct {
-		f    flat
-		text string
-		dfa  *dfa
+		f            flat
+		text         string
+		both, either *dfa
 	}
 	var patterns []pattern
 	for _, f := range schemas {
 		members, _ := f.values["patternProperties"].(*object)
 		for _, text := range members.names() {
-			d, err := c.nameDFA(f, text)
+			both, either, err := c.namePattern(f, text)
 			if err != nil {
 				return nil, err
 			}
-			patterns = append(patterns, pattern{f, text, d})
+			patterns = append(patterns, pattern{f, text, both, either})
 		}
 	}
 	if len(patterns) > maxPatterns {
@@ -338,9 +344,9 @@ func (c *schemaCompiler) others(schemas []flat, properties []property) (*expr, e
 		for i, p := range patterns {
 			ok := true
 			if chosen&(1<<i) != 0 {
-				names, ok = names.and(p.dfa)
+				names, ok = names.and(p.both)
 			} else {
-				names, ok = names.minus(p.dfa)
+				names, ok = names.minus(p.either)
 			}
 			if !ok {
 				return nil, fault(p.f.pointer, "patternProperties", "the patterns take too large an automaton")
@@ -365,11 +371,11 @@ func (c *schemaCompiler) otherNames(schemas []flat, properties []property) (*dfa
 	if err != nil || len(properties) == 0 {
 		return names, err
 	}
-	var listed []*expr
+	var listed []string
 	for _, p := range properties {
-		listed = append(listed, lit(plainString(p.name)))
+		listed = append(listed, plainString(p.name))
 	}
-	d, ok := determinize(alt(listed...))
+	d, ok := determinize(oneOfTexts(listed))
 	if ok {
 		names, ok = names.minus(d)
 	}
@@ -412,7 +418,7 @@ func (c *schemaCompiler) namesOf(set []element, depth int) (*dfa, error) {
 	case kindsOf(schemas)&kindString == 0 || slices.ContainsFunc(schemas, func(f flat) bool { return isTrue(f.values["not"]) }):
 		return emptyDFA(), nil
 	default:
-		return c.stringDFA(schemas)
+		return c.stringDFA(schemas, narrow)
 	}
 	d, ok := determinize(alt(alts...))
 	if !ok {

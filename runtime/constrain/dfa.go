@@ -53,7 +53,7 @@ func determinize(e *expr) (*dfa, bool) {
 		var row [256]int32
 		for b := range 256 {
 			next := m.step(states[i], byte(b))
-			if next == m.complex {
+			if next == m.complex || m.work > maxWork {
 				return nil, false
 			}
 			row[b] = number(next)

@@ -118,11 +118,11 @@ func (c *schemaCompiler) stringsApart(as, bs []flat) (bool, error) {
 	if lowA > highB || lowB > highA {
 		return true, nil
 	}
-	a, err := c.stringDFA(as)
+	a, err := c.stringDFA(as, wide)
 	if err != nil {
 		return false, err
 	}
-	b, err := c.stringDFA(bs)
+	b, err := c.stringDFA(bs, wide)
 	if err != nil {
 		return false, err
 	}

@@ -23,7 +23,8 @@
 //
 // From every state that Accept leads to, some text of bytes ends. A text that a grammar takes as a whole is in its
 // language; of a JSON schema, it is valid, is parsed by encoding/json, and no float64 overflows. Mask and Accept agree on
-// each token, until a grammar has more than 4096 readings of a text at once and Accept gives ErrTooComplex. Compile never panics and is bounded in time and memory; what it cannot express is an error that names the
+// each token, but for grammars so ambiguous that a text has more than 4096 readings at once: there Accept gives
+// ErrTooComplex, and a mask that would take more than some seconds leaves tokens out. Compile never panics and is bounded in time and memory; what it cannot express is an error that names the
 // keyword and its place, never left out in silence. Nothing is read from files or from the network.
 //
 // The package imports nothing of ours, and knows of no engine, model or tokenizer.

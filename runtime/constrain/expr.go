@@ -1,6 +1,9 @@
 package constrain
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // op is the kind of an expression.
 type op uint8
@@ -101,6 +104,38 @@ func repeat(s *expr, minimum, maximum int32) *expr {
 		return s
 	}
 	return &expr{op: opRepeat, subs: []*expr{s}, min: minimum, max: maximum}
+}
+
+// oneOfTexts is any one of the texts, as a tree of their beginnings, so that a text has one reading.
+func oneOfTexts(texts []string) *expr {
+	texts = slices.Compact(slices.Sorted(slices.Values(texts)))
+	var tree func(texts []string, depth int) *expr
+	tree = func(texts []string, depth int) *expr {
+		first, last := texts[0], texts[len(texts)-1]
+		end := depth
+		for end < len(first) && end < len(last) && first[end] == last[end] {
+			end++
+		}
+		head := lit(first[depth:end])
+		var alts []*expr
+		if len(first) == end {
+			alts = append(alts, empty)
+			texts = texts[1:]
+		}
+		for len(texts) > 0 {
+			n := 1
+			for n < len(texts) && texts[n][end] == texts[0][end] {
+				n++
+			}
+			alts = append(alts, tree(texts[:n], end))
+			texts = texts[n:]
+		}
+		return cat(head, alt(alts...))
+	}
+	if len(texts) == 0 {
+		return none
+	}
+	return tree(texts, 0)
 }
 
 func star(s *expr) *expr { return repeat(s, 0, unbounded) }

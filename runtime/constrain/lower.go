@@ -138,14 +138,19 @@ func (c *schemaCompiler) listed(schemas []flat) (*expr, bool, error) {
 		return nil, ok, err
 	}
 	var alts []*expr
+	var texts []string
 	for _, v := range values {
 		e, err := c.value(v)
 		if err != nil {
 			return nil, true, err
 		}
-		alts = append(alts, e)
+		if e.op == opBytes {
+			texts = append(texts, e.lit)
+		} else {
+			alts = append(alts, e)
+		}
 	}
-	return alt(alts...), true, nil
+	return alt(append(alts, oneOfTexts(texts))...), true, nil
 }
 
 // values gives the valid ones of the values that schemas list.
@@ -223,7 +228,7 @@ func (c *schemaCompiler) value(v any) (*expr, error) {
 	case json.Number:
 		return lit(v.String()), nil
 	case string:
-		return quoted(lit(plainString(v))), nil
+		return lit(`"` + plainString(v) + `"`), nil
 	case []any:
 		parts := []*expr{lit("["), c.ws()}
 		for i, x := range v {

@@ -11,6 +11,7 @@ import (
 const (
 	maxFrameMasks = 1024
 	maxStateMasks = 256
+	maxBehind     = 64 // for each frame
 )
 
 // masker makes the masks of one grammar over one vocabulary and keeps them by content. It is shared by the matchers of
@@ -28,7 +29,8 @@ type masker struct {
 // frameMask is what the innermost frame says about tokens, whatever is around it.
 type frameMask struct {
 	allowed tokenSet
-	exits   []int32 // the trie's nodes behind which the frame can have ended, where tokens go on
+	exits   []int32              // the trie's nodes behind which the frame can have ended, where tokens go on
+	behind  map[uint64]*tokenSet // the tokens that go on there, by the frames around
 }
 
 // tokenSet is a set of tokens: words of bits, or a list where that is shorter.
@@ -77,6 +79,7 @@ func (k *masker) mask(s *state, dst []uint64) {
 		t.addTo(dst)
 		return
 	}
+	k.m.work = 0
 	for from := 0; from < len(s.items); {
 		to := from + 1
 		for to < len(s.items) && s.items[from].up == s.items[to].up { // they are sorted by it
@@ -113,15 +116,28 @@ func (k *masker) maskFrame(items []item, dst []uint64) {
 	if len(f.exits) == 0 || up == nil {
 		return
 	}
-	if up.behind == nil {
-		for _, it := range up.items {
-			k.m.add(it)
+	t := f.behind[up.id]
+	if t == nil {
+		if up.behind == nil {
+			for _, it := range up.items {
+				k.m.add(it)
+			}
+			up.behind = k.m.finish()
 		}
-		up.behind = k.m.finish()
+		words := make([]uint64, len(dst))
+		if up.behind != k.m.dead && up.behind != k.m.complex {
+			for _, n := range f.exits {
+				k.walk(n, up.behind, words, nil)
+			}
+		}
+		kept := compact(words)
+		t = &kept
+		if len(f.behind) >= maxBehind {
+			clear(f.behind)
+		}
+		f.behind[up.id] = t
 	}
-	for _, n := range f.exits {
-		k.walk(n, up.behind, dst, nil)
-	}
+	t.addTo(dst)
 }
 
 // frame gives what items say whatever is behind chain.
@@ -145,10 +161,10 @@ func (k *masker) frame(items, chain []item) *frameMask {
 	for _, it := range items {
 		k.m.add(item{it.pos, k.clamp(it), up})
 	}
-	// The items that calls have made are items of other frames of the same state: they are not made again.
+	// What the items call is items of other frames of the same state, so it is not begun again.
 	s := k.m.bare()
 	words := make([]uint64, k.v.MaskWords())
-	f := &frameMask{}
+	f := &frameMask{behind: map[uint64]*tokenSet{}}
 	k.walkAll(s, words, &f.exits)
 	f.allowed = compact(words)
 	if len(k.frames) >= maxFrameMasks {
@@ -194,7 +210,7 @@ func (k *masker) walk(n int32, s *state, dst []uint64, exits *[]int32) {
 
 func (k *masker) walkRange(from, to int32, dst []uint64, exits *[]int32) {
 	v, m := k.v, k.m
-	for i := from; i < to; {
+	for i := from; i < to && m.work <= maxWork; {
 		d := v.depth[i]
 		b := v.char[i]
 		at := k.walked[d-1]

@@ -185,9 +185,17 @@ func folded(r rune, fold bool) []rune {
 // ecmaDot is what . stands for in ECMA-262.
 var ecmaDot = []rune{0, '\n' - 1, '\n' + 1, '\r' - 1, '\r' + 1, 0x2027, 0x202A, unicode.MaxRune}
 
+// reading says what a pattern is taken to match where ECMA-262 and RE2 differ, in what is white space and an end of line.
+type reading bool
+
+const (
+	narrow reading = false // what both match
+	wide   reading = true  // what either matches
+)
+
 // parsePattern compiles a pattern of a JSON schema: the common part of ECMA-262 and RE2, not anchored.
-func parsePattern(pattern string, encode encoder) (*expr, error) {
-	text, err := ecmaToRE2(pattern)
+func parsePattern(pattern string, how reading, encode encoder) (*expr, error) {
+	text, err := ecmaToRE2(pattern, how)
 	if err != nil {
 		return nil, err
 	}
@@ -196,28 +204,39 @@ func parsePattern(pattern string, encode encoder) (*expr, error) {
 		return nil, fmt.Errorf("only the part of ECMA-262 is supported that RE2 has: %w", err)
 	}
 	c := &regexCompiler{encode: encode, dot: ecmaDot}
+	if how == wide {
+		c.dot = anyButNewline
+	}
 	return c.edges(re, true, true, star(encode(anyRune)))
 }
 
 // Escapes behind a backslash that mean the same in ECMA-262 and RE2, but for punctuation, which stands for itself.
 const commonEscapes = "dDwWsStnrfvpPx"
 
-// The characters that \S leaves out in either dialect, for use inside and outside of a class.
+// White space of RE2 and of ECMA-262, for use in a class.
 const (
-	spaces    = `\t\n\v\f\r \x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}\x{feff}`
-	notSpaces = `[^` + spaces + `]`
+	fewSpaces = `\t\n\f\r `
+	allSpaces = `\t\n\v\f\r \x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}\x{feff}`
 )
+
+// spaces is the white space of a reading, of which the pattern matches the characters inside or outside.
+func (r reading) spaces(inside bool) string {
+	if bool(r) == inside {
+		return allSpaces
+	}
+	return fewSpaces
+}
 
 // ecmaToRE2 checks that a pattern means the same to ECMA-262 and to RE2 and writes the former's escapes as the latter
 // has them. What only one of them has, or both have with different meanings, is an error.
-func ecmaToRE2(p string) (string, error) {
+func ecmaToRE2(p string, how reading) (string, error) {
 	var out strings.Builder
-	inClass := false
+	inClass, negated := false, false
 	for i := 0; i < len(p); i++ {
 		c := p[i]
 		switch {
 		case c == '\\':
-			n, err := ecmaEscape(&out, p[i:], inClass)
+			n, err := ecmaEscape(&out, p[i:], how, inClass, negated)
 			if err != nil {
 				return "", err
 			}
@@ -229,7 +248,7 @@ func ecmaToRE2(p string) (string, error) {
 		case inClass && c == ']':
 			inClass = false
 		case !inClass && c == '[':
-			inClass = true
+			inClass, negated = true, strings.HasPrefix(p[i+1:], "^")
 			if rest := p[i+1:]; strings.HasPrefix(rest, "]") || strings.HasPrefix(rest, "^]") {
 				return "", fmt.Errorf("an empty class ([] or [^]) is not supported")
 			}
@@ -256,7 +275,7 @@ func isCount(s string) bool {
 }
 
 // ecmaEscape writes the escape that p begins with and gives its length in p.
-func ecmaEscape(out *strings.Builder, p string, inClass bool) (int, error) {
+func ecmaEscape(out *strings.Builder, p string, how reading, inClass, negated bool) (int, error) {
 	if len(p) < 2 {
 		return 0, fmt.Errorf("it ends with a backslash")
 	}
@@ -274,9 +293,11 @@ func ecmaEscape(out *strings.Builder, p string, inClass bool) (int, error) {
 	case c == 'S' && inClass:
 		return 0, fmt.Errorf("\\S in a class is not supported; list the characters")
 	case c == 'S':
-		out.WriteString(notSpaces)
+		out.WriteString("[^" + how.spaces(false) + "]")
 	case c == 's' && inClass:
-		out.WriteString(`\t\n\f\r `)
+		out.WriteString(how.spaces(!negated))
+	case c == 's':
+		out.WriteString("[" + how.spaces(true) + "]")
 	case c == 'u' && strings.HasPrefix(p, `\u{`):
 		end := strings.IndexByte(p, '}')
 		if end < 4 {

@@ -152,7 +152,7 @@ func (c *schemaCompiler) check(text string) error {
 	c.library.AssertFormat()
 	c.library.UseLoader(noLoader{})
 	c.library.UseRegexpEngine(func(pattern string) (jsonschema.Regexp, error) {
-		text, err := ecmaToRE2(pattern)
+		text, err := ecmaToRE2(pattern, narrow)
 		if err != nil {
 			return nil, err
 		}

@@ -52,6 +52,8 @@ func TestSchemas(t *testing.T) {
 			[]string{`{"a":5,"b":""}`, `{"a":5,"b":"","c":1}`}, []string{`{"a":4,"b":""}`, `{"a":5}`}},
 		{`{"type":"object","properties":{"a":false,"b":true},"required":["c"],"minProperties":1}`, []string{`{"c":1}`, `{"b":1,"c":[]}`}, []string{`{"a":1,"c":1}`}},
 		{`{"$schema":"http://json-schema.org/draft-07/schema#","$ref":"#/definitions/a","definitions":{"a":{"type":["boolean","null"]}}}`, []string{`true`, `null`}, []string{`1`}},
+		{"{\"type\":\"object\",\"patternProperties\":{\"^.$\":{\"const\":1},\"^b[^\\\\s]$\":{\"const\":2}},\"additionalProperties\":{\"const\":3}}",
+			[]string{`{"a":1}`, `{"bc":2}`, `{"b ":3}`, `{"abc":3}`}, []string{`{"a":3}`, "{\"\u2028\":3}", "{\"\u2028\":1}", "{\"b\u00a0\":2}", "{\"b\u00a0\":3}"}},
 		{`{"type":"string","format":"date"}`, []string{`"2024-02-29"`, `"2023-12-31"`, `"2000-02-29"`}, []string{`"2023-02-29"`, `"1900-02-29"`, `"2023-13-01"`, `"2023-1-1"`}},
 		{`{"type":"string","format":"ipv6"}`, []string{`"::"`, `"::1"`, `"1:2:3:4:5:6:7:8"`, `"1::8"`, `"::ffff:1.2.3.4"`}, []string{`"1:2"`, `":::"`, `"1:2:3:4:5:6:7:8:9"`}},
 		{`{"type":"object","maxProperties":0}`, []string{`{}`}, []string{`{"a":1}`}},

@@ -10,6 +10,7 @@ import (
 const (
 	maxItems  = 4096    // items of one state
 	maxStates = 1 << 14 // states kept by content
+	maxWork   = 1 << 25 // items moved for one mask or one deterministic automaton: some seconds
 )
 
 // item is one reading of the text so far: a position, the turns that its rule has done where that is a counted one, and
@@ -46,6 +47,7 @@ type machine struct {
 	dead    *state  // no text goes on from here
 	complex *state  // dead, because of too many readings
 	outside *frames // stands for the frames that a mask does not know
+	work    int     // items moved since it was last set to 0
 
 	// Scratch space.
 	items  []item
@@ -92,6 +94,7 @@ func (m *machine) step(s *state, b byte) *state {
 }
 
 func (m *machine) move(s *state, b byte) *state {
+	m.work += len(s.items)
 	for i := range s.items {
 		it := &s.items[i]
 		if !m.turns(it) {
@@ -171,6 +174,7 @@ func (m *machine) finish() *state {
 			}
 		}
 	}
+	m.work += len(m.items)
 	for i := range m.items {
 		m.note(m.items[i])
 	}

@@ -8,7 +8,7 @@ func (c *schemaCompiler) stringOf(schemas []flat) (*expr, error) {
 	if low > high {
 		return none, nil
 	}
-	parts, err := stringParts(schemas)
+	parts, err := stringParts(schemas, narrow)
 	switch {
 	case err != nil:
 		return nil, err
@@ -17,7 +17,7 @@ func (c *schemaCompiler) stringOf(schemas []flat) (*expr, error) {
 	case len(parts) == 1 && low == 0 && high == unbounded:
 		return quoted(parts[0].expr), nil
 	}
-	d, err := c.stringDFA(schemas)
+	d, err := c.stringDFA(schemas, narrow)
 	if err != nil {
 		return nil, err
 	}
@@ -31,12 +31,12 @@ type stringPart struct {
 }
 
 // stringParts gives what patterns and formats ask, in the one spelling of plainChar.
-func stringParts(schemas []flat) ([]stringPart, error) {
+func stringParts(schemas []flat, how reading) ([]stringPart, error) {
 	var parts []stringPart
 	seen := map[string]bool{}
 	for _, f := range schemas {
 		if pattern, ok := f.values["pattern"].(string); ok && !seen["pattern "+pattern] {
-			e, err := parsePattern(pattern, plainChar)
+			e, err := parsePattern(pattern, how, plainChar)
 			if err != nil {
 				return nil, fault(f.pointer, "pattern", "%q: %v", pattern, err)
 			}
@@ -56,8 +56,8 @@ func stringParts(schemas []flat) ([]stringPart, error) {
 }
 
 // stringDFA makes the automaton of what is in the strings, in the one spelling of plainChar.
-func (c *schemaCompiler) stringDFA(schemas []flat) (*dfa, error) {
-	parts, err := stringParts(schemas)
+func (c *schemaCompiler) stringDFA(schemas []flat, how reading) (*dfa, error) {
+	parts, err := stringParts(schemas, how)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ const (
 	dateFormat = `(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)` +
 		`|02-(?:0[1-9]|1[0-9]|2[0-8]))|` + leapYear + `-02-29)`
 	// Leap seconds are left out: whether there is one depends on the offset.
-	timeFormat = `(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,9})?(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])`
+	timeFormat = `(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,20})?(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])`
 
 	durationDay  = `[0-9]{1,9}D`
 	durationDate = `[0-9]{1,9}Y(?:[0-9]{1,9}M(?:` + durationDay + `)?)?|[0-9]{1,9}M(?:` + durationDay + `)?|` + durationDay
@@ -120,12 +120,13 @@ const (
 	byteFormat = `(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])`
 	ipv4Format = byteFormat + `(?:\.` + byteFormat + `){3}`
 
-	labelFormat = `[A-Za-z0-9](?:[A-Za-z0-9-]{0,40}[A-Za-z0-9])?`
-	hostFormat  = labelFormat + `(?:\.` + labelFormat + `){0,3}`
+	// No two hyphens in a row: labels of other scripts (xn--) have rules of their own.
+	labelFormat = `[A-Za-z0-9](?:-?[A-Za-z0-9]){0,30}`
+	hostFormat  = `[A-Za-z0-9](?:-?[A-Za-z0-9]){0,31}(?:\.` + labelFormat + `){0,3}`
 
 	uriChar   = `(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})`
-	uriFormat = `[A-Za-z][A-Za-z0-9+.-]*://` + hostFormat + `(?::[1-9][0-9]{0,3})?(?:/` + uriChar + `*)*(?:\?(?:` + uriChar +
-		`|[/?])*)?(?:#(?:` + uriChar + `|[/?])*)?`
+	uriFormat = `[A-Za-z][A-Za-z0-9+.-]*:(?://` + hostFormat + `(?::[1-9][0-9]{0,3})?|` + uriChar + `+)(?:/` + uriChar +
+		`*)*(?:\?(?:` + uriChar + `|[/?])*)?(?:#(?:` + uriChar + `|[/?])*)?`
 )
 
 // ipv6Format lists the forms of RFC 4291.
@@ -162,7 +163,7 @@ func formatExpr(name string) (*expr, error) {
 	if !ok {
 		return nil, fmt.Errorf("%q is not one of the formats that can be asked for; use a pattern, or leave it out", name)
 	}
-	e, err := parsePattern(`^(?:`+pattern+`)$`, plainChar)
+	e, err := parsePattern(`^(?:`+pattern+`)$`, narrow, plainChar)
 	if err != nil {
 		return nil, fmt.Errorf("the format %q: %w", name, err)
 	}
