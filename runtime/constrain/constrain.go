@@ -52,7 +52,8 @@ type Grammar struct {
 // that the automaton cannot express, or is satisfied by no text at all.
 func Compile(src Source) (*Grammar, error) {
 	if len(src.Text) > maxSource {
-		return nil, &Error{Kind: src.Kind, Reason: fmt.Sprintf("it has %d bytes; at most %d are taken", len(src.Text), maxSource)}
+		reason := fmt.Sprintf("it has %d bytes; at most %d are taken", len(src.Text), maxSource)
+		return nil, &Error{Kind: src.Kind, Reason: reason}
 	}
 	var rules *source
 	var err error

@@ -257,8 +257,8 @@ func rest(f flat) []element {
 	return nil
 }
 
-// namePattern makes the automata of the names that a pattern of patternProperties takes: read narrowly and widely. Names
-// that only the latter takes are left to no case, because validators differ about them.
+// namePattern makes the automata of the names that a pattern of patternProperties takes: read narrowly and widely.
+// Names that only the latter takes are left to no case, because validators differ about them.
 func (c *schemaCompiler) namePattern(f flat, pattern string) (both, either *dfa, err error) {
 	automata := make([]*dfa, 2)
 	for i, how := range []reading{narrow, wide} {
@@ -281,14 +281,16 @@ func (c *schemaCompiler) namePattern(f flat, pattern string) (both, either *dfa,
 // maxPatterns bounds the patterns of patternProperties: each subset of them is a case of its own.
 const maxPatterns = 5
 
-// others makes the expression of a member whose name is not listed; none where there is no such member.
-func (c *schemaCompiler) others(schemas []flat, properties []property) (*expr, error) {
-	type pattern struct {
-		f            flat
-		text         string
-		both, either *dfa
-	}
-	var patterns []pattern
+// namedBy is a pattern of patternProperties and its names, read narrowly and widely.
+type namedBy struct {
+	schema       flat
+	text         string
+	both, either *dfa
+}
+
+// patternsOf gives the patterns of all schemas.
+func (c *schemaCompiler) patternsOf(schemas []flat) ([]namedBy, error) {
+	var patterns []namedBy
 	for _, f := range schemas {
 		members, _ := f.values["patternProperties"].(*object)
 		for _, text := range members.names() {
@@ -296,12 +298,21 @@ func (c *schemaCompiler) others(schemas []flat, properties []property) (*expr, e
 			if err != nil {
 				return nil, err
 			}
-			patterns = append(patterns, pattern{f, text, both, either})
+			patterns = append(patterns, namedBy{f, text, both, either})
 		}
 	}
 	if len(patterns) > maxPatterns {
 		return nil, fault(first(schemas, "patternProperties"), "patternProperties",
 			"there are %d patterns; at most %d are supported", len(patterns), maxPatterns)
+	}
+	return patterns, nil
+}
+
+// others makes the expression of a member whose name is not listed; none where there is no such member.
+func (c *schemaCompiler) others(schemas []flat, properties []property) (*expr, error) {
+	patterns, err := c.patternsOf(schemas)
+	if err != nil {
+		return nil, err
 	}
 	narrowed := slices.ContainsFunc(schemas, func(f flat) bool { return f.has("propertyNames") })
 	if len(patterns) == 0 && len(properties) == 0 && !narrowed {
@@ -317,46 +328,55 @@ func (c *schemaCompiler) others(schemas []flat, properties []property) (*expr, e
 	}
 	var alts []*expr
 	for chosen := range 1 << len(patterns) {
-		var set []element
-		for _, f := range schemas {
-			found := false
-			for i, p := range patterns {
-				if p.f.pointer == f.pointer && chosen&(1<<i) != 0 {
-					set = append(set, child(f, "patternProperties", p.text))
-					found = true
-				}
-			}
-			if !found {
-				set = append(set, rest(f)...)
-			}
-		}
-		value, err := c.ruleFor(set)
+		e, err := c.othersOf(schemas, properties, patterns, chosen)
 		if err != nil {
 			return nil, err
 		}
-		if value.op == opNone {
-			continue
-		}
-		names, err := c.otherNames(schemas, properties)
-		if err != nil {
-			return nil, err
-		}
-		for i, p := range patterns {
-			ok := true
-			if chosen&(1<<i) != 0 {
-				names, ok = names.and(p.both)
-			} else {
-				names, ok = names.minus(p.either)
-			}
-			if !ok {
-				return nil, fault(p.f.pointer, "patternProperties", "the patterns take too large an automaton")
-			}
-		}
-		if !names.empty() {
-			alts = append(alts, cat(quoted(names.expr()), c.colon(), value))
-		}
+		alts = append(alts, e)
 	}
 	return alt(alts...), nil
+}
+
+// othersOf makes the expression of a member that the chosen patterns take, a bit each, and no others.
+func (c *schemaCompiler) othersOf(
+	schemas []flat, properties []property, patterns []namedBy, chosen int,
+) (*expr, error) {
+	var set []element
+	for _, f := range schemas {
+		found := false
+		for i, p := range patterns {
+			if p.schema.pointer == f.pointer && chosen&(1<<i) != 0 {
+				set = append(set, child(f, "patternProperties", p.text))
+				found = true
+			}
+		}
+		if !found {
+			set = append(set, rest(f)...)
+		}
+	}
+	value, err := c.ruleFor(set)
+	if err != nil || value.op == opNone {
+		return none, err
+	}
+	names, err := c.otherNames(schemas, properties)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range patterns {
+		ok := true
+		if chosen&(1<<i) != 0 {
+			names, ok = names.and(p.both)
+		} else {
+			names, ok = names.minus(p.either)
+		}
+		if !ok {
+			return nil, fault(p.schema.pointer, "patternProperties", "the patterns take too large an automaton")
+		}
+	}
+	if names.empty() {
+		return none, nil
+	}
+	return cat(quoted(names.expr()), c.colon(), value), nil
 }
 
 // otherNames makes the automaton of the names that are not listed and that propertyNames takes.
@@ -415,7 +435,7 @@ func (c *schemaCompiler) namesOf(set []element, depth int) (*dfa, error) {
 			}
 			alts = append(alts, d.expr())
 		}
-	case kindsOf(schemas)&kindString == 0 || slices.ContainsFunc(schemas, func(f flat) bool { return isTrue(f.values["not"]) }):
+	case kindsOf(schemas)&kindString == 0 || refuseAll(schemas):
 		return emptyDFA(), nil
 	default:
 		return c.stringDFA(schemas, narrow)

@@ -9,8 +9,8 @@ const maxDFA = 1 << 14
 // because Moore's algorithm takes a round for each state of a chain.
 const maxMinimize = 512
 
-// dfa is a deterministic automaton over bytes: next holds the state behind each byte, or -1. State 0 is the start. Every
-// state can reach an accepting one, but for a start that cannot.
+// dfa is a deterministic automaton over bytes: next holds the state behind each byte, or -1. State 0 is the start.
+// Every state can reach an accepting one, but for a start that cannot.
 type dfa struct {
 	next   [][256]int32
 	accept []bool
@@ -53,7 +53,7 @@ func determinize(e *expr) (*dfa, bool) {
 		var row [256]int32
 		for b := range 256 {
 			next := m.step(states[i], byte(b))
-			if next == m.complex || m.work > maxWork {
+			if next == m.complex || m.work > 4*maxWork {
 				return nil, false
 			}
 			row[b] = number(next)
@@ -89,8 +89,8 @@ func (d *dfa) matches(s string) bool {
 	return d.accept[at]
 }
 
-// combine makes the automaton of the strings for which keep holds of whether d and o accept them. keep(false, false) has
-// to be false. It reports false where that takes too many states.
+// combine makes the automaton of the strings for which keep holds of whether d and o accept them. keep(false, false)
+// has to be false. It reports false where that takes too many states.
 func (d *dfa) combine(o *dfa, keep func(a, b bool) bool) (*dfa, bool) {
 	out := &dfa{}
 	numbers := map[[2]int32]int32{}
@@ -157,34 +157,12 @@ func (d *dfa) minimize() *dfa {
 		}
 	}
 	for {
-		type sign struct {
-			part int32
-			row  [256]int32
-		}
-		numbers := map[sign]int32{}
-		next := make([]int32, len(part))
-		for i := range part {
-			if next[i] = -1; part[i] < 0 {
-				continue
-			}
-			s := sign{part: part[i]}
-			for b, to := range d.next[i] {
-				if s.row[b] = -1; to >= 0 {
-					s.row[b] = part[to]
-				}
-			}
-			n, ok := numbers[s]
-			if !ok {
-				n = int32(len(numbers))
-				numbers[s] = n
-			}
-			next[i] = n
-		}
+		next, parts := d.refine(part)
 		part = next
-		if int32(len(numbers)) == count {
+		if parts == count {
 			break
 		}
-		count = int32(len(numbers))
+		count = parts
 	}
 	// The start is the first live state, so its part is number 0.
 	out := &dfa{next: make([][256]int32, count), accept: make([]bool, count)}
@@ -200,6 +178,34 @@ func (d *dfa) minimize() *dfa {
 		}
 	}
 	return out
+}
+
+// refine splits the parts whose states lead to different parts, and gives the number of parts; -1 is no part.
+func (d *dfa) refine(part []int32) (next []int32, parts int32) {
+	type sign struct {
+		part int32
+		row  [256]int32
+	}
+	numbers := map[sign]int32{}
+	next = make([]int32, len(part))
+	for i := range part {
+		if next[i] = -1; part[i] < 0 {
+			continue
+		}
+		s := sign{part: part[i]}
+		for b, to := range d.next[i] {
+			if s.row[b] = -1; to >= 0 {
+				s.row[b] = part[to]
+			}
+		}
+		n, ok := numbers[s]
+		if !ok {
+			n = int32(len(numbers))
+			numbers[s] = n
+		}
+		next[i] = n
+	}
+	return next, int32(len(numbers))
 }
 
 // keep leaves out the states that are not live.

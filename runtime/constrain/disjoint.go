@@ -18,8 +18,8 @@ func (c *schemaCompiler) exclusive(pointer string, sets [][]element) error {
 			}
 			if !apart {
 				return fault(pointer, "oneOf",
-					"alternatives %d and %d may take the same value; use anyOf, or give both a required property with different constants",
-					j, i)
+					"alternatives %d and %d may take the same value; use anyOf, or give both "+
+						"a required property with different constants", j, i)
 			}
 		}
 	}

@@ -34,5 +34,6 @@ var (
 	// ErrToken says that a token is not allowed where it was given to Accept.
 	ErrToken = errors.New("the constraint does not allow this token here")
 	// ErrTooComplex says that a grammar is so ambiguous that a text has too many readings at once.
-	ErrTooComplex = errors.New("the constraint has too many readings of this text at once; make the grammar less ambiguous")
+	ErrTooComplex = errors.New(
+		"the constraint has too many readings of this text at once; make the grammar less ambiguous")
 )

@@ -51,11 +51,12 @@ var (
 func freeChar() *expr {
 	hex := func(n int32) *expr { return repeat(hexDigit, n, n) }
 	d := alt(lit("d"), lit("D"))
+	notD := alt(digit, byteRange('a', 'c'), byteRange('A', 'C'), byteRange('e', 'f'), byteRange('E', 'F'))
 	return alt(
 		runes([]rune{' ', '!', '#', '[', ']', 0x10FFFF}),
 		cat(lit(`\`), alt(
 			lit(`"`), lit(`\`), lit("/"), lit("b"), lit("f"), lit("n"), lit("r"), lit("t"),
-			cat(lit("u"), alt(digit, byteRange('a', 'c'), byteRange('A', 'C'), byteRange('e', 'f'), byteRange('E', 'F')), hex(3)),
+			cat(lit("u"), notD, hex(3)),
 			cat(lit("u"), d, byteRange('0', '7'), hex(2)),
 			cat(lit("u"), d, alt(lit("8"), lit("9"), lit("a"), lit("b"), lit("A"), lit("B")), hex(2),
 				lit(`\u`), d, alt(byteRange('c', 'f'), byteRange('C', 'F')), hex(2)),
@@ -63,8 +64,8 @@ func freeChar() *expr {
 	)
 }
 
-// plainChar is one character out of ranges as a JSON string holds it, in one spelling: as it is, and where JSON asks for
-// an escape, the shortest one, with hexadecimal digits in lower case.
+// plainChar is one character out of ranges as a JSON string holds it, in one spelling: as it is, and where JSON asks
+// for an escape, the shortest one, with hexadecimal digits in lower case.
 func plainChar(ranges []rune) *expr {
 	var raw []rune
 	var alts []*expr

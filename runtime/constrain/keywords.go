@@ -49,7 +49,8 @@ func (c *schemaCompiler) keywords(pointer string, o *object) error {
 	}
 	for _, key := range []string{"prefixItems", "unevaluatedItems", "unevaluatedProperties"} {
 		if c.older && o.has(key) {
-			return fault(pointer, key, "the draft that $schema names does not have it or means something else; use draft 2020-12")
+			return fault(pointer, key,
+				"the draft that $schema names does not have it or means something else; use draft 2020-12")
 		}
 	}
 	listed := o.values["enum"] != nil || o.has("const")

@@ -29,7 +29,8 @@ func (c *schemaCompiler) ruleFor(set []element) (*expr, error) {
 		return ref(id), nil
 	}
 	if len(c.rules) >= maxSchemaRules {
-		return nil, fault(schemas[0].pointer, "", "the combinations of anyOf, oneOf and allOf are more than %d", maxSchemaRules)
+		return nil, fault(schemas[0].pointer, "",
+			"the combinations of anyOf, oneOf and allOf are more than %d", maxSchemaRules)
 	}
 	id := c.add("#" + schemas[0].pointer)
 	c.rules[key.String()] = id
@@ -98,10 +99,8 @@ func (c *schemaCompiler) body(schemas []flat) (*expr, error) {
 		}
 		return alt(alts...), nil
 	}
-	for _, f := range schemas {
-		if isTrue(f.values["not"]) {
-			return none, nil
-		}
+	if refuseAll(schemas) {
+		return none, nil
 	}
 	all := kindsOf(schemas)
 	var alts []*expr
@@ -128,6 +127,11 @@ func (c *schemaCompiler) body(schemas []flat) (*expr, error) {
 		alts = append(alts, lit("null"))
 	}
 	return alt(alts...), nil
+}
+
+// refuseAll reports whether one of the schemas takes nothing, by a not that takes everything.
+func refuseAll(schemas []flat) bool {
+	return slices.ContainsFunc(schemas, func(f flat) bool { return isTrue(f.values["not"]) })
 }
 
 // listed makes the expression of schemas of which one lists its values: those that the library finds valid for all. It

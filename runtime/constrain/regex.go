@@ -185,7 +185,8 @@ func folded(r rune, fold bool) []rune {
 // ecmaDot is what . stands for in ECMA-262.
 var ecmaDot = []rune{0, '\n' - 1, '\n' + 1, '\r' - 1, '\r' + 1, 0x2027, 0x202A, unicode.MaxRune}
 
-// reading says what a pattern is taken to match where ECMA-262 and RE2 differ, in what is white space and an end of line.
+// reading says what a pattern is taken to match where ECMA-262 and RE2 differ, in what is white space and an end of
+// line.
 type reading bool
 
 const (
@@ -211,7 +212,10 @@ func parsePattern(pattern string, how reading, encode encoder) (*expr, error) {
 }
 
 // Escapes behind a backslash that mean the same in ECMA-262 and RE2, but for punctuation, which stands for itself.
-const commonEscapes = "dDwWsStnrfvpPx"
+const (
+	commonEscapes = "dDwWsStnrfvpPx"
+	punctuation   = `^$\.*+?()[]{}|/-"'#&,:;<=>@_%!~` + "` "
+)
 
 // White space of RE2 and of ECMA-262, for use in a class.
 const (
@@ -311,7 +315,7 @@ func ecmaEscape(out *strings.Builder, p string, how reading, inClass, negated bo
 		return hex(2)
 	case c == '0' && (len(p) == 2 || p[2] < '0' || p[2] > '9'):
 		out.WriteString(`\x{0}`)
-	case strings.IndexByte(commonEscapes, c) >= 0, c < 0x80 && strings.IndexByte(`^$\.*+?()[]{}|/-"'#&,:;<=>@_%!~`+"` ", c) >= 0:
+	case strings.IndexByte(commonEscapes, c) >= 0, strings.IndexByte(punctuation, c) >= 0:
 		if c == '_' || c == ' ' {
 			out.WriteByte(c)
 		} else {

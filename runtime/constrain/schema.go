@@ -304,7 +304,8 @@ func (c *schemaCompiler) dialect(name string) error {
 }
 
 // acyclic makes sure that following $ref, allOf, anyOf and oneOf from the schema at a pointer, and from those that it
-// leads to, comes to an end: such a circle says nothing about values. state is 1 for those on the way, 2 when done with.
+// leads to, comes to an end: such a circle says nothing about values. state is 1 for those on the way, 2 when done
+// with.
 func (c *schemaCompiler) acyclic(pointer string, state map[string]uint8) error {
 	switch state[pointer] {
 	case 1:
@@ -395,7 +396,8 @@ func (c *schemaCompiler) at(pointer string) (any, bool) {
 	return v, true
 }
 
-// element is a schema of a set that one value is held to, by its pointer. Flags say which of its keywords are done with.
+// element is a schema of a set that one value is held to, by its pointer. Flags say which of its keywords are done
+// with.
 type element struct {
 	pointer string
 	done    uint8

@@ -10,7 +10,7 @@ import (
 const (
 	maxItems  = 4096    // items of one state
 	maxStates = 1 << 14 // states kept by content
-	maxWork   = 1 << 25 // items moved for one mask or one deterministic automaton: some seconds
+	maxWork   = 1 << 23 // items moved for one mask: about a second
 )
 
 // item is one reading of the text so far: a position, the turns that its rule has done where that is a counted one, and
@@ -225,8 +225,8 @@ func (m *machine) note(it item) {
 	}
 }
 
-// internFrames gives the set of the items in m.frames. An item that can only end is replaced by those behind it, so that
-// recursion on the right does not grow a stack.
+// internFrames gives the set of the items in m.frames. An item that can only end is replaced by those behind it, so
+// that recursion on the right does not grow a stack.
 func (m *machine) internFrames() *frames {
 	var items []item
 	for _, it := range m.frames {

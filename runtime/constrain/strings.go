@@ -87,8 +87,8 @@ func (c *schemaCompiler) stringDFA(schemas []flat, how reading) (*dfa, error) {
 	return all, nil
 }
 
-// formats are the formats that are regular, as patterns. Each accepts only what RFC 3339, 4122, 5321 and so on do; email
-// and uri accept their common part.
+// formats are the formats that are regular, as patterns. Each accepts only what RFC 3339, 4122, 5321 and so on do;
+// email and uri accept their common part.
 var formats = map[string]string{
 	"date":      dateFormat,
 	"time":      timeFormat,
@@ -98,7 +98,7 @@ var formats = map[string]string{
 	"ipv4":      ipv4Format,
 	"ipv6":      ipv6Format(),
 	// At most 64 characters before the @; names of at most 4 labels, so that 253 characters are not exceeded.
-	"email":                 `[A-Za-z0-9!#$%&'*+/=?^_{|}~-]{1,20}(?:\.[A-Za-z0-9!#$%&'*+/=?^_{|}~-]{1,20}){0,2}@` + hostFormat,
+	"email":                 atomFormat + `(?:\.` + atomFormat + `){0,2}@` + hostFormat,
 	"hostname":              hostFormat,
 	"uri":                   uriFormat,
 	"json-pointer":          `(?:/(?:[^/~]|~[01])*)*`,
@@ -123,6 +123,8 @@ const (
 	// No two hyphens in a row: labels of other scripts (xn--) have rules of their own.
 	labelFormat = `[A-Za-z0-9](?:-?[A-Za-z0-9]){0,30}`
 	hostFormat  = `[A-Za-z0-9](?:-?[A-Za-z0-9]){0,31}(?:\.` + labelFormat + `){0,3}`
+
+	atomFormat = `[A-Za-z0-9!#$%&'*+/=?^_{|}~-]{1,20}`
 
 	uriChar   = `(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})`
 	uriFormat = `[A-Za-z][A-Za-z0-9+.-]*:(?://` + hostFormat + `(?::[1-9][0-9]{0,3})?|` + uriChar + `+)(?:/` + uriChar +

@@ -15,7 +15,8 @@ type Vocab struct {
 	stop    []int
 	longest int // bytes of the longest token
 
-	// The trie, a node for each distinct beginning of a token, in the order of a walk: first the node, then its children.
+	// The trie, a node for each distinct beginning of a token, in the order of a walk: first the node, then its
+	// children.
 	char  []byte
 	depth []uint16 // bytes up to and with char
 	skip  []int32  // the next node that does not begin with this one
