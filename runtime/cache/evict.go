@@ -43,6 +43,9 @@ func (p *Prefix) Trim() {
 // SetLimit changes the bytes that Trim leaves.
 func (p *Prefix) SetLimit(limit int64) { p.limit = limit }
 
+// On reports whether the tree keeps anything.
+func (p *Prefix) On() bool { return p.limit > 0 }
+
 // Clear forgets everything.
 func (p *Prefix) Clear() {
 	for p.evict(false, true) {

@@ -187,26 +187,39 @@ func (d *Device) read(h *uint64, p cache.Pool, s cache.Span, from, to, word int)
 
 // Alone returns the hash of each row of a sequence that has the device for itself, computed from the tokens.
 func Alone(l cache.Layout, tokens []int32) []uint64 {
-	words := make([]cell, len(tokens))
+	s := Solo{Layout: l}
 	var out []uint64
-	state := uint64(0)
-	for pos, token := range tokens {
-		if l.SlotBytes > 0 {
-			state = mix(state, uint64(token), uint64(pos))
-		}
-		h := state
-		for word := range 2 {
-			words[pos][word] = mix(h, uint64(token), uint64(pos))
-			if l.BlockBytes > 0 {
-				see(&h, words, 0, pos, word)
-			}
-			for _, r := range l.Rings {
-				see(&h, words, max(0, pos-r.Window+1), pos, word)
-			}
-		}
-		out = append(out, mix(h, uint64(token), uint64(pos)))
+	for _, t := range tokens {
+		out = append(out, s.Feed(t))
 	}
 	return out
+}
+
+// Solo is a sequence that has the device for itself.
+type Solo struct {
+	Layout cache.Layout
+	words  []cell
+	state  uint64
+}
+
+// Feed returns the hash of the row of the next token.
+func (s *Solo) Feed(token int32) uint64 {
+	pos := len(s.words)
+	s.words = append(s.words, cell{})
+	if s.Layout.SlotBytes > 0 {
+		s.state = mix(s.state, uint64(token), uint64(pos))
+	}
+	h := s.state
+	for word := range 2 {
+		s.words[pos][word] = mix(h, uint64(token), uint64(pos))
+		if s.Layout.BlockBytes > 0 {
+			see(&h, s.words, 0, pos, word)
+		}
+		for _, r := range s.Layout.Rings {
+			see(&h, s.words, max(0, pos-r.Window+1), pos, word)
+		}
+	}
+	return mix(h, uint64(token), uint64(pos))
 }
 
 func see(h *uint64, words []cell, from, to, word int) {
