@@ -12,8 +12,9 @@
 //     running stream never waits for more than one chunk. They take turns of Config.Quantum rows (deficit
 //     round robin).
 //   - Drafts get the rows that are left behind that.
-//   - Short of memory, a call drops first new checkpoints and drafts, then unused prefixes, then the
-//     youngest sequence: its cache goes back to the tree, and it is admitted again in its old place.
+//   - Short of memory, a call takes it from unused prefixes, then does without new checkpoints, then without
+//     drafts, then preempts the youngest sequence: its cache goes back to the tree, and it is admitted again
+//     in its old place.
 //
 // # Invariants
 //
