@@ -4,10 +4,14 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/compare"
 	"github.com/etc-ml/etc/runtime/inspect"
 )
 
@@ -33,29 +37,58 @@ func Inspection(w io.Writer, r *inspect.Report, m *ir.Module) error {
 		end, chunk = int64(l.MaxSeqLen), int64(l.MaxChunk)
 	}
 	d.Decode, d.Prefill = memoryCurve(m, 1, end), memoryCurve(m, chunk, end)
-	p := &page{Title: "What is in " + filepath.Base(r.File), Subtitle: "etc inspect --html", Facts: []fact{
-		{"file", bytesText(r.Size)},
-		{"weights", bytesText(g.WeightSize)},
-		{"bits per weight", fmt.Sprintf("%.2f", g.BitsPerWeight)},
-		{"state", bytesText(g.BufferSize)},
-		{"nodes", fmt.Sprint(g.Nodes)},
-		{"peak of temporaries, one token", bytesText(peak(d.Decode))},
-		{fmt.Sprintf("peak of temporaries, %d tokens", chunk), bytesText(peak(d.Prefill))},
-	}}
-	p.Sections = append(p.Sections, section{Title: "The file", Note: "Area is size. Colours are kinds; a box is what one layer has of a kind.",
-		Charts: []chart{{SVG: treemap(d.Tiles, 1000, 460)}}})
-	if err := storageSection(p, g); err != nil {
-		return err
+	p := &page{Title: "What is in " + filepath.Base(r.File), Subtitle: "Sizes, memory and layers of the program.",
+		Facts: inspectionFacts(r, g, d, chunk)}
+	if groups := groupsOf(d.Tiles); len(groups) > 1 || len(groups) == 1 && len(groups[0].tiles) > 1 {
+		p.Sections = append(p.Sections, section{Title: "The file", Map: newTreemap(groups),
+			Note: "Area is size, a colour is a kind of weight, a box is what one layer has of it, a number alone is the layer."})
 	}
-	if err := memorySection(p, d, chunk); err != nil {
-		return err
+	p.Sections = append(p.Sections, storageSection(g))
+	if drawn := newBitRows(g.Weights); drawn != nil {
+		p.Sections = append(p.Sections, section{Title: "Bits by layer", Bits: drawn,
+			Note: "The weights that are quantized in another way in some layers; the first layer is at the left."})
 	}
-	for _, l := range layers(m) {
-		p.Sections = append(p.Sections, section{Title: fmt.Sprintf("Layer %d: %s", l.Layer, l.Kind), Note: "Operations by depth; constants, sizes and positions left out.",
-			Charts: []chart{{SVG: l.draw()}}})
+	p.Sections = append(p.Sections, memorySection(d, chunk, layerTicks(m)))
+	if s, ok := flowSection(m); ok {
+		p.Sections = append(p.Sections, s)
 	}
 	return p.write(w, d)
 }
+
+func inspectionFacts(r *inspect.Report, g *inspect.Graph, d inspectionData, chunk int64) []fact {
+	facts := []fact{{"file", bytesText(r.Size)}}
+	if g.WeightSize > 0 {
+		facts = append(facts, fact{"weights", bytesText(g.WeightSize)},
+			fact{"bits per weight", fmt.Sprintf("%.2f", g.BitsPerWeight)})
+	}
+	facts = append(facts, fact{"state", bytesText(g.BufferSize)}, fact{"nodes", humanize.Comma(int64(g.Nodes))},
+		fact{"peak of temporaries, one token", bytesText(peak(d.Decode))})
+	if chunk > 1 {
+		facts = append(facts, fact{"peak of temporaries, " + chunkText(chunk), bytesText(peak(d.Prefill))})
+	}
+	return facts
+}
+
+// wholeProgram is how many operations a program without layers may have to be drawn as a whole.
+const wholeProgram = 80
+
+// flowSection draws a layer of each kind, or all of a small program that has none; ok is false where there is neither.
+func flowSection(m *ir.Module) (s section, ok bool) {
+	f := &flows{Legend: flowLegend()}
+	s = section{Title: "A layer of each kind", Flows: f,
+		Note: "Operations in the order of the program, wires from what they read. Reshapes, slices, casts, sizes and " +
+			"positions are left out."}
+	for _, l := range layers(m) {
+		f.Flows = append(f.Flows, l.flow())
+	}
+	if ops := m.Entry.Body.Ops; len(f.Flows) == 0 && len(ops) > 0 && len(ops) <= wholeProgram {
+		s.Title = "The program"
+		f.Flows = append(f.Flows, newFlow(m.Entry.Name, m.Entry.Params, ops))
+	}
+	return s, len(f.Flows) > 0
+}
+
+func chunkText(n int64) string { return fmt.Sprintf("%d tokens", n) }
 
 // fileTiles sums the weights up by layer and kind.
 func fileTiles(r *inspect.Report, g *inspect.Graph) []tile {
@@ -97,7 +130,7 @@ func splitName(name string) (layer, kind string) {
 	if kind == "mlp" && len(parts) > 1 {
 		kind = "mlp " + parts[1]
 	}
-	if layer != "" && strings.HasSuffix(kind, "norm") {
+	if strings.HasSuffix(kind, "norm") {
 		kind = "norms"
 	}
 	if strings.HasPrefix(kind, "scalar") {
@@ -106,41 +139,83 @@ func splitName(name string) (layer, kind string) {
 	return layer, kind
 }
 
-func storageSection(p *page, g *inspect.Graph) error {
-	t := &table{Head: []string{"stored as", "weights", "elements", "size", "bits per weight"}}
-	var names []string
-	var bits []float64
+func storageSection(g *inspect.Graph) section {
+	t := &table{Head: []string{"stored as", "weights", "elements", "size", "bits per weight", "share"}, Trim: true}
 	for _, s := range g.Storage {
-		t.Rows = append(t.Rows, []string{s.Format, fmt.Sprint(s.Tensors), fmt.Sprint(s.Elements), bytesText(s.Size), fmt.Sprintf("%.2f", s.BitsPerWeight)})
-		names, bits = append(names, s.Format), append(bits, s.BitsPerWeight)
+		share := float64(s.Size) / float64(max(g.WeightSize, 1))
+		t.Rows = append(t.Rows, []string{s.Format, humanize.Comma(int64(s.Tensors)), humanize.Comma(s.Elements),
+			bytesText(s.Size), fmt.Sprintf("%.2f", s.BitsPerWeight), shareText(share)})
 	}
-	c, err := bars("Bits per weight by form", "bits", names, bits)
-	if err != nil {
-		return err
+	if len(t.Rows) == 0 {
+		return section{Title: "How the weights are stored", Note: "The method has no weights."}
 	}
-	p.Sections = append(p.Sections, section{Title: "Bits", Charts: []chart{{SVG: c}}, Table: t})
-	return nil
+	return section{Title: "How the weights are stored", Table: t}
 }
 
-func memorySection(p *page, d inspectionData, chunk int64) error {
-	curve := func(points []memoryPoint) []float64 {
-		y := make([]float64, len(points))
-		for i, q := range points {
-			y[i] = float64(q.Bytes) / (1 << 10)
+// layerTicks gives the operations with which layers begin, some of them where there are many.
+func layerTicks(m *ir.Module) []tick {
+	var starts []tick
+	for i, op := range m.Entry.Body.Ops {
+		if n, ok := compare.LayerInput(op); ok {
+			starts = append(starts, tick{At: float64(i), Text: fmt.Sprint(n)})
 		}
-		return y
 	}
-	s := section{Title: "Memory over a forward pass", Note: "Temporaries that are alive at each operation, at the end of the context. Weights and state are not counted; views count as copies."}
-	for _, x := range []struct {
+	step := max(int(niceStep(float64(len(starts)-1), 6)), 1)
+	var out []tick
+	for i := 0; i < len(starts); i += step {
+		out = append(out, starts[i])
+	}
+	if len(out) > 0 {
+		out[0].Text = "layer " + out[0].Text
+	}
+	return out
+}
+
+// memorySection draws the temporaries of a call of one token and of a chunk; without layers, x is the operation.
+func memorySection(d inspectionData, chunk int64, x []tick) section {
+	s := section{Title: "Memory over a forward pass",
+		Note: "Temporaries that are alive at each operation, at the end of the context. Weights and state are not counted; " +
+			"views count as copies."}
+	if x == nil {
+		x = indexTicks(len(d.Decode), "operation ")
+	}
+	for _, run := range []struct {
 		title  string
 		points []memoryPoint
-	}{{"Decoding one token", d.Decode}, {fmt.Sprintf("Prefill of %d tokens", chunk), d.Prefill}} {
-		c, err := lines(x.title, "operation", "KiB", line{y: curve(x.points)})
-		if err != nil {
-			return err
+	}{{"Decoding one token", d.Decode}, {"Prefill of " + chunkText(chunk), d.Prefill}} {
+		if chunk == 1 && len(s.Charts) == 1 {
+			break // the same again
 		}
-		s.Charts = append(s.Charts, chart{SVG: c})
+		unit, name := byteUnit(peak(run.points))
+		y := make([]float64, len(run.points))
+		for i, q := range run.points {
+			y[i] = float64(q.Bytes) / unit
+		}
+		if drawn, ok := newChart(curve{title: run.title, unit: name, y: y, x: x}); ok {
+			drawn.Note = peakNote(run.points)
+			s.Charts = append(s.Charts, drawn)
+		}
 	}
-	p.Sections = append(p.Sections, s)
-	return nil
+	if len(s.Charts) == 0 {
+		s.Note = "Nothing to draw: temporaries take at most " + bytesText(peak(d.Prefill)) + " at any operation."
+	}
+	return s
+}
+
+func peakNote(points []memoryPoint) string {
+	most := peak(points)
+	at := slices.IndexFunc(points, func(p memoryPoint) bool { return p.Bytes == most })
+	return fmt.Sprintf("The peak is %s, at operation %d of %d, %s.", bytesText(most), at+1, len(points), points[at].Operation)
+}
+
+// byteUnit gives the unit in which a size is read best, in bytes, and its name.
+func byteUnit(n int64) (size float64, name string) {
+	size, name = 1, "bytes"
+	for _, next := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if float64(n) < 1024*size {
+			break
+		}
+		size, name = 1024*size, next
+	}
+	return size, name
 }

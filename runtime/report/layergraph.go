@@ -1,10 +1,7 @@
 package report
 
 import (
-	"fmt"
-	"html"
-	"html/template"
-	"strings"
+	"slices"
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/compare"
@@ -29,8 +26,12 @@ func layers(m *ir.Module) []layerGraph {
 			all[len(all)-1].ops = append(all[len(all)-1].ops, op)
 		}
 	}
-	if len(all) > 0 { // the last one also holds the head
-		all = all[:len(all)-1]
+	if n := len(all); n > 0 { // the last one also holds the head, from the last norm on
+		last := &all[n-1]
+		last.ops = last.ops[:max(slices.IndexFunc(last.ops, isFinalNorm), 0)]
+		if len(last.ops) == 0 {
+			all = all[:n-1]
+		}
 	}
 	var out []layerGraph
 	seen := map[string]bool{}
@@ -41,6 +42,19 @@ func layers(m *ir.Module) []layerGraph {
 		}
 	}
 	return out
+}
+
+// isFinalNorm tells whether an operation is the norm after all layers: its weight is of none.
+func isFinalNorm(op *ir.Op) bool {
+	if op.Def.Name != "rms_norm" {
+		return false
+	}
+	weight := op.Input("weight")
+	if weight == nil || weight.Constant == nil {
+		return false
+	}
+	_, _, _, ok := ir.SplitLayer(weight.Constant.Name)
+	return !ok
 }
 
 // kindOfLayer names a layer after what mixes its tokens.
@@ -58,96 +72,4 @@ func kindOfLayer(ops []*ir.Op) string {
 		}
 	}
 	return kind
-}
-
-const (
-	boxWidth, boxHeight = 128.0, 22.0
-	columnGap, rowGap   = 12.0, 26.0
-)
-
-// draw places operations in rows by their depth and joins them by lines.
-func (l layerGraph) draw() template.HTML {
-	depth := map[*ir.Value]int{}
-	var rows [][]*ir.Op
-	for _, op := range l.ops {
-		if op.Def.Effect == ir.Reads || len(op.Results) > 0 && op.Results[0].Type.Kind == ir.IntKind {
-			continue
-		}
-		d := 0
-		op.EachArg(func(a *ir.Arg) {
-			if n, ok := depth[a.Value]; ok {
-				d = max(d, n+1)
-			}
-		})
-		for _, v := range op.Results {
-			depth[v] = d
-		}
-		for len(rows) <= d {
-			rows = append(rows, nil)
-		}
-		rows[d] = append(rows[d], op)
-	}
-	place := map[*ir.Op][2]float64{}
-	width := 0.0
-	for y, ops := range rows {
-		for x, op := range ops {
-			place[op] = [2]float64{float64(x) * (boxWidth + columnGap), float64(y) * (boxHeight + rowGap)}
-			width = max(width, place[op][0]+boxWidth)
-		}
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" role="img">`, width+2, float64(len(rows))*(boxHeight+rowGap))
-	for _, ops := range rows {
-		for _, op := range ops {
-			to := place[op]
-			op.EachArg(func(a *ir.Arg) {
-				if a.Value == nil || a.Value.Def == nil {
-					return
-				}
-				if from, ok := place[a.Value.Def]; ok {
-					fmt.Fprintf(&b, `<path d="M%.1f %.1f L%.1f %.1f" stroke="#b8c0cc" fill="none"/>`, from[0]+boxWidth/2, from[1]+boxHeight, to[0]+boxWidth/2, to[1])
-				}
-			})
-		}
-	}
-	for _, ops := range rows {
-		for _, op := range ops {
-			p := place[op]
-			fmt.Fprintf(&b, `<g><title>%s</title><rect x="%.1f" y="%.1f" width="%.0f" height="%.0f" rx="4" fill="%s" stroke="#7a869a"/><text x="%.1f" y="%.1f" font-size="11" text-anchor="middle">%s</text></g>`,
-				html.EscapeString(weightName(op)), p[0]+1, p[1]+1, boxWidth, boxHeight, boxColour(op), p[0]+boxWidth/2, p[1]+15, html.EscapeString(op.Def.Name))
-		}
-	}
-	b.WriteString("</svg>")
-	return template.HTML(b.String())
-}
-
-// weightName is the constant that an operation uses, for the tooltip.
-func weightName(op *ir.Op) string {
-	name := op.Def.Name
-	op.EachArg(func(a *ir.Arg) {
-		if a.Value != nil && a.Value.Constant != nil && name == op.Def.Name {
-			name = a.Value.Constant.Name
-		}
-	})
-	if op.Buffer != nil {
-		name = op.Buffer.Name
-	}
-	return name
-}
-
-func boxColour(op *ir.Op) string {
-	switch op.Def.Name {
-	case "quantized_matmul", "addmm", "gather_qmm", "gather_mm":
-		return palette[0]
-	case "sdpa", "metal_kernel", "scan", "conv1d":
-		return palette[1]
-	case "rms_norm":
-		return palette[2]
-	case "if":
-		return palette[4]
-	}
-	if op.Buffer != nil {
-		return palette[3]
-	}
-	return "#f2f4f8"
 }

@@ -15,6 +15,21 @@ import (
 	"github.com/etc-ml/etc/runtime/inspect"
 )
 
+// headings are the titles of a page's sections.
+func headings(page string) []string { return matches(`<h2>(.*?)</h2>`, page) }
+
+// cells are the labelled numbers of a row of the weights.
+func cells(row string) []string { return matches(`<td data-label="[^"]+">(.*?)</td>`, row) }
+
+// matches gives what the group of a pattern matched, wherever it did.
+func matches(pattern, text string) []string {
+	var out []string
+	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+		out = append(out, m[1])
+	}
+	return out
+}
+
 // load reads a page as a browser would need it: balanced SVG, nothing from elsewhere, and the data block.
 func load(t *testing.T, page string, data any) {
 	require.True(t, strings.HasPrefix(page, "<!doctype html>"))
@@ -48,8 +63,9 @@ func TestInspectionHoldsItsNumbers(t *testing.T) {
 	load(t, out.String(), &d)
 	require.Equal(t, int64(8), peak(d.Decode))
 	require.Equal(t, int64(8*8), peak(d.Prefill))
+	require.Equal(t, []string{"The file", "How the weights are stored", "Memory over a forward pass", "The program"}, headings(out.String()))
 	require.Equal(t, []tile{{"layer 0 mlp experts", "mlp experts", 200}, {"lm_head", "lm_head", 100}, {"program", "metadata", 1024}}, d.Tiles)
-	require.Contains(t, out.String(), "<td>affine 4-bit g64</td><td>2</td><td>600</td><td>300 B</td><td>4.50</td>")
+	require.Contains(t, out.String(), `<th scope="row">affine 4-bit g64</th><td>2</td><td>600</td><td>300 B</td><td>4.50</td><td>100 %</td>`)
 	require.Contains(t, out.String(), "&lt;tiny&gt;.pte", "names are escaped")
 	require.NotContains(t, out.String(), "<tiny>")
 
@@ -69,32 +85,20 @@ func TestComparisonHoldsItsNumbers(t *testing.T) {
 	var d map[string]any
 	load(t, out.String(), &d)
 	require.Len(t, d["weights"], 3)
-	require.Contains(t, out.String(), "<td>mlp.gate.weight</td><td>2</td><td>8.50</td><td>35.0</td><td>30.0</td><td>0.5</td>")
-	require.Contains(t, out.String(), "<td>0</td><td>0.1250</td><td>50.0 %</td>")
+	require.Equal(t, []string{"Logits by token", "Layers", "Weights"}, headings(out.String()), "what matters most comes first")
+	row := regexp.MustCompile(`(?s)<tr><th scope="row">mlp\.<wbr>gate\.<wbr>weight</th>.*?</tr>`).FindString(out.String())
+	require.Equal(t, []string{"2", "8.50", "35.0", "30.0", "0.5"}, cells(row))
+	require.Contains(t, row, "<title>layer 0: 40.0 dB</title>")
+	require.Equal(t, 2, strings.Count(row, `class="dot"`), "a dot for each layer")
+	require.Equal(t, 4, strings.Count(row, `class="bar"`), "a bar for each bin that is not empty")
+	require.Contains(t, out.String(), `<th scope="row">0</th><td>0.1250</td><td>50.0 %</td>`)
+	require.Contains(t, out.String(), `<th scope="row">1</th><td>0.2500</td><td>–</td>`)
 	for _, fact := range []string{"<dd>2</dd>", "<dd>6</dd>", "<dd>1 nats</dd>", "<dd>50.0 %</dd>"} {
 		require.Contains(t, out.String(), fact)
 	}
 	out.Reset()
 	require.NoError(t, Comparison(&out, "a.pte", "ckpt", weights[2:], nil, nil))
 	require.Contains(t, out.String(), "Every weight is the checkpoint&#39;s, exactly.")
-}
-
-func TestTreemapFillsItsArea(t *testing.T) {
-	tiles := []tile{{"a", "x", 60}, {"b", "y", 25}, {"c", "x", 10}, {"d", "z", 5}, {"none", "z", 0}}
-	text := string(treemap(tiles, 100, 50))
-	area, n := 0.0, 0
-	for _, m := range regexp.MustCompile(`<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)" fill="[^"]+" stroke`).FindAllStringSubmatch(text, -1) {
-		var v [4]float64
-		for i := range v {
-			require.NoError(t, json.Unmarshal([]byte(m[i+1]), &v[i]))
-		}
-		require.LessOrEqual(t, v[0]+v[2], 100.1)
-		require.LessOrEqual(t, v[1]+v[3], 50.1)
-		area += v[2] * v[3]
-		n++
-	}
-	require.Equal(t, 4, n, "a tile without size is left out")
-	require.InDelta(t, 5000, area, 20)
 }
 
 func TestSplitName(t *testing.T) {
@@ -106,9 +110,40 @@ func TestSplitName(t *testing.T) {
 		"a61e/embed_tokens.weight":                        {"", "embed_tokens"},
 		"scalar.f32.1":                                    {"", "scalars"},
 		"lm_head.weight.packed":                           {"", "lm_head"},
+		"norm.weight":                                     {"", "norms"},
 		"model.layers.5.mlp.gate_proj.weight_int4_packed": {"5", "mlp gate_proj"},
 	} {
 		layer, kind := splitName(name)
 		require.Equal(t, want, [2]string{layer, kind}, name)
 	}
+}
+
+// What is equal is said, not drawn: no chart of zeros, no table of them.
+func TestComparisonOfEqualsDrawsNothing(t *testing.T) {
+	weights := []compare.Weight{{Name: "norm.weight", SQNR: compare.Decibel(math.Inf(1))}}
+	var out bytes.Buffer
+	require.NoError(t, Comparison(&out, "a.pte", "ckpt", weights, []compare.Layer{{Router: 1}, {Layer: 1, Router: 1}},
+		[]compare.Logits{{Agrees: true}, {Position: 1, Agrees: true}}))
+	require.NotContains(t, out.String(), "<svg")
+	require.NotContains(t, out.String(), "<table")
+	for _, said := range []string{"The logits are the checkpoint&#39;s at every token, exactly.",
+		"The residual stream is the checkpoint&#39;s at every layer, exactly. Every router chooses the same experts.",
+		"Every weight is the checkpoint&#39;s, exactly."} {
+		require.Contains(t, out.String(), said)
+	}
+}
+
+// Figures that are no numbers stand in the tables, first among the farthest; the charts leave them out.
+func TestComparisonOfNaN(t *testing.T) {
+	nan := compare.Number(math.NaN())
+	var out bytes.Buffer
+	require.NoError(t, Comparison(&out, "a.pte", "ckpt", []compare.Weight{{Name: "w.weight", SQNR: compare.Decibel(math.Inf(-1))}},
+		[]compare.Layer{{Error: nan, Router: -1}}, []compare.Logits{{KL: 1, Max: 2, Agrees: true}, {Mean: nan, Max: nan, KL: nan}}))
+	page, _, _ := strings.Cut(out.String(), `<script type="application/json"`)
+	require.Contains(t, page, "NaN nats")
+	require.Contains(t, page, "-Inf")
+	require.NotRegexp(t, ` (d|x|y|width|height|style)="[^"]*(NaN|Inf)`, page)
+	require.NotContains(t, page, `class="line"`, "one point is no curve")
+	// The second is another prompt's, whose positions begin anew: it is token 1 nevertheless.
+	require.Regexp(t, `(?s)<th scope="row">1</th><td>NaN</td>.*<th scope="row">0</th>`, page)
 }
