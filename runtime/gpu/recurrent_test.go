@@ -46,7 +46,7 @@ func TestDeltaLayer(t *testing.T) {
 		kinds         []string
 	}{
 		{"fused", "%11: f32[1,s0,16], %5: f32[1,s0,20]", []string{"linear conv", "linear of heads"}},
-		{"with other readers", "%11: f32[1,s0,16], %5: f32[1,s0,20], %0: f32[1,s0,24], %1: f32[1,s0,32], %8: f32[1,s0,4,8]", []string{"linear conv", "linear of heads", "norm"}},
+		{"with other readers", "%11: f32[1,s0,16], %5: f32[1,s0,20], %0: f32[1,s0,24], %1: f32[1,s0,32], %8: f32[1,s0,4,8]", []string{"linear conv", "norm", "linear of heads"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, err := ir.Parse(strings.Replace(layer, "RESULTS", c.results, 1))
