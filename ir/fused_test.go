@@ -36,10 +36,6 @@ func fusedCases() []inferCase {
 		{op: "delta_decay", operands: []any{"bf16[1,T,4]", "f32[4]", "f32[1,4]"}, err: "rate must have 1 dims"},
 		{op: "delta_decay", operands: []any{"i8[4]", "i8[4]", "i8[4]"}, err: "must be floating point"},
 
-		{op: "copy", operands: []any{"bf16[1,T,4]"}, want: "bf16[1,T,4]"},
-		{op: "delta_gates", operands: []any{"bf16[1,T,4]", "f32[4]", "f32[4]", "bf16[1,T,4]"}, want: "f32[1,T,4] bf16[1,T,4]"},
-		{op: "delta_gates", operands: []any{"bf16[1,T,4]", "f32[3]", "f32[4]", "bf16[1,T,4]"}, err: "bias f32[3] must be as long as the last dim of x"},
-
 		want(attention(0, "f32[1,8,T,64]", "bf16[1,2,100,64]", "bf16[1,2,100,32]"), "f32[1,8,T,32]"),
 		want(attention(16, "bf16[1,8,T,64]", "bf16[1,8,100,64]", "bf16[1,8,100,64]"), "bf16[1,8,T,64]"),
 		fails(attention(-1, "f32[1,8,T,64]", "bf16[1,2,100,64]", "bf16[1,2,100,64]"), "window -1 is negative"),
@@ -49,6 +45,9 @@ func fusedCases() []inferCase {
 		fails(attention(0, "f32[1,8,T,64]", "bf16[1,2,100,64]", "bf16[1,2,99,64]"), "slots of k and v: 100 and 99 must be equal"),
 		fails(attention(0, "f32[8,T,64]", "bf16[1,2,100,64]", "bf16[1,2,100,64]"), "q must have 4 dims"),
 		fails(attention(0, "i8[1,8,T,64]", "bf16[1,2,100,64]", "bf16[1,2,100,64]"), "q must be floating point"),
+		{op: "copy", operands: []any{"bf16[1,T,4]"}, want: "bf16[1,T,4]"},
+		{op: "delta_gates", operands: []any{"bf16[1,T,4]", "f32[4]", "f32[4]", "bf16[1,T,4]"}, want: "f32[1,T,4] bf16[1,T,4]"},
+		{op: "delta_gates", operands: []any{"bf16[1,T,4]", "f32[3]", "f32[4]", "bf16[1,T,4]"}, err: "bias f32[3] must be as long as the last dim of x"},
 	}
 }
 

@@ -44,7 +44,6 @@ func compositeCases() []inferCase {
 
 		{op: "switch_mlp", operands: moe(), want: "bf16[1,T,64]"},
 		{op: "switch_mlp", operands: moe(1, "quantized<4,32,f32>[8,32,64]", 2, "quantized<4,32,bf16>[8,32,64]"), want: "f32[1,T,64]"},
-		{op: "switch_geglu", operands: moe(), want: "bf16[1,T,64]"},
 		{op: "switch_mlp", operands: moe(0, "bf16[T,64]"), err: "x must have 3 dims"},
 		{op: "switch_mlp", operands: moe(1, "bf16[7,32,64]"), err: "experts of gate and up: 7 and 8 must be equal"},
 		{op: "switch_mlp", operands: moe(3, "bf16[7,64,32]"), err: "experts of gate and down: 8 and 7 must be equal"},
@@ -89,5 +88,6 @@ func compositeCases() []inferCase {
 		{op: "sample", operands: []any{"f32[1,100]", "f32[]", "i32[]"}, err: "top_k must be i64[], found i32[]"},
 		{op: "sample", operands: []any{"f32[1,100]", "f32[]", nil, "f32[1]"}, err: "top_p must be f32[], found f32[1]"},
 		{op: "sample", operands: []any{"f32[1,100]", "f32[]", nil, nil, "f32[]"}, err: "seed must be i64[], found f32[]"},
+		{op: "switch_geglu", operands: moe(), want: "bf16[1,T,64]"},
 	}
 }
