@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/cpu/kernel"
 	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/plan"
 )
 
 // Describe tells how the engine runs a module: the fused operations, counted; the plan for a single token,
@@ -36,7 +36,7 @@ func Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options) error {
 	}
 	defer made.Close()
 	n := made.(*instance)
-	decode, err := n.bind(x.fused, bind.Shapes(x.fused, 1))
+	decode, err := n.bind(x.fused, plan.Shapes(x.fused, 1))
 	if err != nil {
 		return err
 	}
@@ -54,16 +54,16 @@ func Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options) error {
 		fmt.Fprintf(&b, "%5d  %-16s %-20s %s\n", i, s.Kind, shapesOf(s.Op), s.About())
 	}
 	b.WriteString("\nby kind\n")
-	bind.WriteKinds(&b, decode.work())
-	memory := fmt.Sprintf("%s for a token", bind.Size(4*decode.size))
+	plan.WriteKinds(&b, decode.work())
+	memory := fmt.Sprintf("%s for a token", plan.Size(4*decode.size))
 	if chunk = min(chunk, largestChunk(x.fused)); chunk > 1 {
-		p, err := n.bind(x.fused, bind.Shapes(x.fused, chunk))
+		p, err := n.bind(x.fused, plan.Shapes(x.fused, chunk))
 		if err != nil {
 			return err
 		}
 		fmt.Fprintf(&b, "\nplan of %s for a chunk of %d tokens, by kind\n", m.Entry.Name, chunk)
-		bind.WriteKinds(&b, p.work())
-		memory += fmt.Sprintf(", %s for a chunk of %d tokens", bind.Size(4*p.size), chunk)
+		plan.WriteKinds(&b, p.work())
+		memory += fmt.Sprintf(", %s for a chunk of %d tokens", plan.Size(4*p.size), chunk)
 	}
 	b.WriteString("\nbuffers\n")
 	held := 0
@@ -71,9 +71,9 @@ func Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options) error {
 		s := n.states[buffer]
 		bytes := len(s.half) + 4*len(s.slot.f) + 8*len(s.slot.i)
 		held += bytes
-		fmt.Fprintf(&b, "  %-10s %-22s @%s\n", bind.Size(bytes), buffer.Type, buffer.Name)
+		fmt.Fprintf(&b, "  %-10s %-22s @%s\n", plan.Size(bytes), buffer.Type, buffer.Name)
 	}
-	fmt.Fprintf(&b, "\nmemory: %s of buffers, %s\n", bind.Size(held), memory)
+	fmt.Fprintf(&b, "\nmemory: %s of buffers, %s\n", plan.Size(held), memory)
 	for _, text := range warnings {
 		fmt.Fprintln(&b, text)
 	}
@@ -82,10 +82,10 @@ func Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options) error {
 }
 
 // work is what the steps of a plan do.
-func (p *plan) work() []bind.Work {
-	out := make([]bind.Work, len(p.steps))
+func (p *boundPlan) work() []plan.Work {
+	out := make([]plan.Work, len(p.steps))
 	for i, s := range p.steps {
-		out[i] = bind.Work{Kind: s.kind, Op: s.op, Bytes: s.bytes, Operations: s.flops}
+		out[i] = plan.Work{Kind: s.kind, Op: s.op, Bytes: s.bytes, Operations: s.flops}
 	}
 	return out
 }

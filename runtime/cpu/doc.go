@@ -17,6 +17,6 @@
 //   - The state belongs to the instance: in float32 with precision fp32, in the declared dtype with mixed.
 //     Strict runs on the reference engine.
 //
-// Package cpu imports ir, ir/eval, ir/numeric, runtime/bind, runtime/engine, runtime/fuse, runtime/reference and
+// Package cpu imports ir, ir/eval, ir/numeric, runtime/plan, runtime/engine, runtime/fuse, runtime/reference and
 // runtime/strided; it must never import a model, a session or another engine.
 package cpu

@@ -13,11 +13,11 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/passes"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/cpu/kernel"
 	"github.com/etc-ml/etc/runtime/cpu/pool"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/fuse"
+	"github.com/etc-ml/etc/runtime/plan"
 	"github.com/etc-ml/etc/runtime/reference"
 	"github.com/etc-ml/etc/runtime/strided"
 )
@@ -48,12 +48,12 @@ func (Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, error)
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
 	}
-	constants, err := bind.NewConstants(entries, o.Precision)
+	constants, err := plan.NewConstants(entries, o.Precision)
 	if err != nil {
 		return nil, err
 	}
 	x := &executable{module: m, fused: entries[0], entries: entries, precision: o.Precision, warn: warn, observe: o.Observe, path: pathOf(o),
-		constants: constants, weights: map[bind.WeightKey]*weight{}}
+		constants: constants, weights: map[plan.WeightKey]*weight{}}
 	x.pool = pool.New(threads)
 	return x, nil
 }
@@ -71,7 +71,7 @@ func pathOf(o engine.Options) kernel.Path {
 type executable struct {
 	module, fused *ir.Module   // fused is the main entry
 	entries       []*ir.Module // fused, the main one first
-	constants     *bind.Constants
+	constants     *plan.Constants
 	precision     eval.Precision
 	path          kernel.Path
 	pool          *pool.Pool
@@ -79,7 +79,7 @@ type executable struct {
 	observe       func(*engine.Step)
 
 	mu      sync.Mutex
-	weights map[bind.WeightKey]*weight
+	weights map[plan.WeightKey]*weight
 	noted   bool
 }
 
@@ -115,7 +115,7 @@ func (x *executable) constant(v *ir.Value) (*value, error) {
 // NewInstance makes an instance whose buffers are zeros.
 func (x *executable) NewInstance() (engine.Instance, error) {
 	n := &instance{exe: x, states: map[*ir.Buffer]*state{}, bits: eval.UnseededBits(),
-		plans: make([]bind.Plans[*plan], len(x.entries))}
+		plans: make([]plan.Plans[*boundPlan], len(x.entries))}
 	for _, b := range x.fused.Buffers {
 		s, err := newState(b, x.precision)
 		if err != nil {
@@ -131,7 +131,7 @@ type instance struct {
 	exe    *executable
 	states map[*ir.Buffer]*state
 	bits   func(n int) []uint32
-	plans  []bind.Plans[*plan] // of each entry
+	plans  []plan.Plans[*boundPlan] // of each entry
 	arena  []float32
 	done   <-chan struct{} // of the context of the call that runs
 	// activations are the inputs of products in the form that these need; each step fills them anew.
@@ -216,11 +216,11 @@ func (x *instance) ended() bool {
 }
 
 // planFor finds or makes the plan of an entry for inputs of these shapes, and its memory.
-func (x *instance) planFor(entry int, inputs []eval.Value) (*plan, error) {
+func (x *instance) planFor(entry int, inputs []eval.Value) (*boundPlan, error) {
 	p, ok := x.plans[entry].Find(inputs)
 	if !ok {
 		var err error
-		if p, err = x.bind(x.exe.entries[entry], bind.ShapesOf(inputs)); err != nil {
+		if p, err = x.bind(x.exe.entries[entry], plan.ShapesOf(inputs)); err != nil {
 			return nil, err
 		}
 		x.plans[entry].Add(p.shapes, p)

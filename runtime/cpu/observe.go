@@ -4,15 +4,15 @@ import (
 	"time"
 
 	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/plan"
 )
 
 // observe executes the plan and tells of every step.
-func (p *plan) observe(x *instance) error {
+func (p *boundPlan) observe(x *instance) error {
 	if p.labels == nil {
-		p.labels = bind.Labels(len(p.steps), func(i int) *ir.Op { return p.steps[i].op })
-		p.tokens = bind.Tokens(p.module.Entry.Params, p.shapes)
+		p.labels = plan.Labels(len(p.steps), func(i int) *ir.Op { return p.steps[i].op })
+		p.tokens = plan.Tokens(p.module.Entry.Params, p.shapes)
 	}
 	tell := x.exe.observe
 	call := engine.Step{Kind: engine.Call, Layer: engine.NoLayer, Tokens: p.tokens, Start: time.Now()}

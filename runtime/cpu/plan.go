@@ -5,12 +5,12 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
-	"github.com/etc-ml/etc/runtime/bind"
+	"github.com/etc-ml/etc/runtime/plan"
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// plan is a fused entry bound to the shapes of its inputs.
-type plan struct {
+// boundPlan is a fused entry bound to the shapes of its inputs.
+type boundPlan struct {
 	module  *ir.Module
 	shapes  [][]int // of the inputs; nil for ints
 	inputs  []*value
@@ -21,7 +21,7 @@ type plan struct {
 	arena   []float32
 
 	// labels and tokens are what observers are told of the steps.
-	labels []bind.Label
+	labels []plan.Label
 	tokens int
 }
 
@@ -38,17 +38,17 @@ type step struct {
 
 // binder makes a plan.
 type binder struct {
-	bind.Planner[*value]
+	plan.Planner[*value]
 	x    *instance
-	plan *plan
+	plan *boundPlan
 	// ropes are the tables of angles that were computed already.
 	ropes map[ropeKey]*ropeTable
 }
 
 // bind makes a plan of a fused entry for inputs of these shapes.
-func (x *instance) bind(m *ir.Module, shapes [][]int) (*plan, error) {
-	b := &binder{x: x, plan: &plan{module: m, shapes: shapes}, ropes: map[ropeKey]*ropeTable{}}
-	b.Planner = bind.NewPlanner(m, shapes, bind.Target[*value](b))
+func (x *instance) bind(m *ir.Module, shapes [][]int) (*boundPlan, error) {
+	b := &binder{x: x, plan: &boundPlan{module: m, shapes: shapes}, ropes: map[ropeKey]*ropeTable{}}
+	b.Planner = plan.NewPlanner(m, shapes, plan.Target[*value](b))
 	for i, p := range m.Entry.Params {
 		v := &value{kind: register, dtype: p.Type.DType, slot: &slot{}}
 		if p.Type.Kind != ir.IntKind {
@@ -69,7 +69,7 @@ func (x *instance) bind(m *ir.Module, shapes [][]int) (*plan, error) {
 		b.Keep(v, b.Steps())
 	}
 	b.plan.slots = b.plan.slots[:len(b.Slots)]
-	if b.plan.size = bind.Place(b.Slots, cacheLine); b.plan.size > maxArena {
+	if b.plan.size = plan.Place(b.Slots, cacheLine); b.plan.size > maxArena {
 		return nil, fmt.Errorf("a call of this size needs %d GiB of memory for intermediate results; use a smaller chunk", b.plan.size>>28)
 	}
 	return b.plan, nil
@@ -85,7 +85,7 @@ const cacheLine = 16
 func (b *binder) Constant(v *ir.Value) (*value, error) { return b.x.exe.constant(v) }
 
 // Slot is the slot of the arena that a value lies in. Others may be constants, which instances share.
-func (b *binder) Slot(v *value) *bind.Slot {
+func (b *binder) Slot(v *value) *plan.Slot {
 	if v.slot.Size == 0 {
 		return nil
 	}
@@ -191,7 +191,7 @@ func (b *binder) denseFloats(v *value) *value {
 }
 
 // attach points the slots to an arena.
-func (p *plan) attach(arena []float32) {
+func (p *boundPlan) attach(arena []float32) {
 	if p.arena != nil && &p.arena[0] == &arena[0] && len(p.arena) == len(arena) {
 		return
 	}
@@ -202,7 +202,7 @@ func (p *plan) attach(arena []float32) {
 }
 
 // run executes the plan.
-func (p *plan) run(x *instance) error {
+func (p *boundPlan) run(x *instance) error {
 	if x.exe.observe != nil {
 		return p.observe(x)
 	}
@@ -218,7 +218,7 @@ func (p *plan) run(x *instance) error {
 }
 
 // failed says which operation an error is of.
-func (p *plan) failed(s *step, err error) error {
+func (p *boundPlan) failed(s *step, err error) error {
 	return fmt.Errorf("%w\n\tin %s", err, ir.Describe(p.module, s.op))
 }
 

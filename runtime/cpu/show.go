@@ -3,9 +3,9 @@ package cpu
 import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/passes"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/fuse"
+	"github.com/etc-ml/etc/runtime/plan"
 )
 
 // PassNames lists the passes of the runtime's table for this engine: it has none of its own, since its kernels are those
@@ -18,7 +18,7 @@ func (Engine) Lower(m *ir.Module, rows int, o engine.Options, after func(pass st
 	if err != nil {
 		return nil, err
 	}
-	sizes := bind.SizesOf(fused.Entry.Params, bind.Shapes(fused, rows))
+	sizes := plan.SizesOf(fused.Entry.Params, plan.Shapes(fused, rows))
 	bound := fused.Specialize(func(s *ir.Symbol) (int64, bool) { n, ok := sizes[s]; return n, ok })
 	if after == nil {
 		return bound, nil

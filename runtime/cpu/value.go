@@ -5,7 +5,7 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
-	"github.com/etc-ml/etc/runtime/bind"
+	"github.com/etc-ml/etc/runtime/plan"
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
@@ -22,7 +22,7 @@ type slot struct {
 	state *state
 
 	// Slot is the place in the arena, in floats; its size is 0 for a slot with memory of its own.
-	bind.Slot
+	plan.Slot
 }
 
 // kind tells how a value is held.
@@ -126,7 +126,7 @@ func overlaps(v *value) bool {
 }
 
 // maxRank is the largest number of dims that values of slots have.
-const maxRank = bind.MaxRank
+const maxRank = plan.MaxRank
 
 // copyStrided copies elements between two strided views of one shape.
 func copyStrided[T any](dst []T, dstStride []int, src []T, srcStride []int, shape []int) {

@@ -2,7 +2,7 @@ package cpu
 
 import (
 	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/runtime/bind"
+	"github.com/etc-ml/etc/runtime/plan"
 )
 
 // BindView makes the result of the operation its operand x seen in another way, where it can be: x is a tensor of a
@@ -12,11 +12,11 @@ func (b *binder) BindView() bool {
 	if x == nil || x.kind != dense || b.Op.Def.Name == "astype" && !sameStored(b.Op.Input("x").Type.DType, b.Op.Result().Type.DType) {
 		return false
 	}
-	view, ok := bind.ViewOf(b.Op, b.Sizes, x.view())
+	view, ok := plan.ViewOf(b.Op, b.Sizes, x.view())
 	if !ok && b.Op.Def.Name == "reshape" && x.isFloats() {
-		if _, ok = bind.ViewOf(b.Op, b.Sizes, bind.RowMajor(x.shape)); ok {
+		if _, ok = plan.ViewOf(b.Op, b.Sizes, plan.RowMajor(x.shape)); ok {
 			x = b.denseFloats(x)
-			view, ok = bind.ViewOf(b.Op, b.Sizes, x.view())
+			view, ok = plan.ViewOf(b.Op, b.Sizes, x.view())
 		}
 	}
 	if !ok {
@@ -35,6 +35,6 @@ func sameStored(from, to ir.DType) bool {
 }
 
 // view is what v sees of its slot.
-func (v *value) view() bind.View {
-	return bind.View{Offset: v.offset, Shape: v.shape, Strides: v.stride}
+func (v *value) view() plan.View {
+	return plan.View{Offset: v.offset, Shape: v.shape, Strides: v.stride}
 }

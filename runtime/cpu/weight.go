@@ -7,8 +7,8 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/cpu/kernel"
+	"github.com/etc-ml/etc/runtime/plan"
 )
 
 // weight is a stored matrix, or a stack of them, as kernels read it.
@@ -19,7 +19,7 @@ type weight struct {
 
 // weight opens the weight [N, K] or [E, N, K] behind a value, or gives nil where the kernels cannot read it.
 func (x *executable) weight(v *ir.Value) *weight {
-	key := bind.WeightKeyOf(v)
+	key := plan.WeightKeyOf(v)
 	x.mu.Lock()
 	w, known := x.weights[key]
 	x.mu.Unlock()

@@ -30,7 +30,7 @@ type ahead struct {
 }
 
 // takesTurns reports whether a call of the plan reads one side and writes the other.
-func (p *plan) takesTurns() bool { return p.ahead != nil && p.ahead.ready }
+func (p *boundPlan) takesTurns() bool { return p.ahead != nil && p.ahead.ready }
 
 // foresee finds out whether the plan can be begun on its own result: a call for one token that gives one, which a kernel writes to
 // where the next call's is read, and which changes nothing on the host.
@@ -126,7 +126,7 @@ type begun struct {
 
 // call is a call whose kernels were submitted.
 type call struct {
-	plan *plan
+	plan *boundPlan
 	// result is the token, of a plan that takes turns. Others are read out where they lie.
 	result device.Fetch
 }
@@ -172,7 +172,7 @@ func (x *instance) undo() error {
 }
 
 // submitted is a call of a plan whose kernels were just submitted.
-func (x *instance) submitted(p *plan) (*call, error) {
+func (x *instance) submitted(p *boundPlan) (*call, error) {
 	c := &call{plan: p}
 	if !p.takesTurns() {
 		return c, nil
@@ -229,7 +229,7 @@ func (x *instance) begin(after *call, inputs []eval.Value) error {
 
 // pair gives a plan that can run ahead, and the states that it writes, their other side. Where there is no memory for that the plan
 // stays as it is.
-func (x *instance) pair(p *plan) error {
+func (x *instance) pair(p *boundPlan) error {
 	a := p.ahead
 	if a == nil || a.ready || a.none || p.words.size > device.MaxPlaced {
 		return nil

@@ -6,19 +6,19 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/ir/numeric"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 	"github.com/etc-ml/etc/runtime/gpu/lower"
+	"github.com/etc-ml/etc/runtime/plan"
 )
 
 // view is the view of a value on the device; none where it is elsewhere.
-func (b *binder) view(v *ir.Value) bind.View {
+func (b *binder) view(v *ir.Value) plan.View {
 	n, err := b.Value(v)
 	if err != nil {
-		return bind.View{}
+		return plan.View{}
 	}
 	if n = b.device(v, n); n == nil {
-		return bind.View{}
+		return plan.View{}
 	}
 	return n.view()
 }

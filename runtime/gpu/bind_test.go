@@ -6,11 +6,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etc-ml/etc/ir/eval"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/fuse/fusetest"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/plan"
 )
 
 // BenchmarkBind makes the plan for one token again and again.
@@ -25,7 +25,7 @@ func BenchmarkBind(b *testing.B) {
 			require.NoError(b, err)
 			defer made.Close()
 			x := made.(*instance)
-			shapes := bind.Shapes(x.exe.fused, 1)
+			shapes := plan.Shapes(x.exe.fused, 1)
 			for b.Loop() {
 				p, err := x.bind(shapes)
 				require.NoError(b, err)

@@ -7,11 +7,11 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/fuse/fusetest"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/plan"
 )
 
 // others has the kernels that no model has.
@@ -56,17 +56,17 @@ func TestTrialsCoverPlans(t *testing.T) {
 				x, err := made.NewInstance()
 				require.NoError(t, err)
 				for _, tokens := range []int{1, 4, 64} {
-					plan, err := x.(*instance).bind(bind.Shapes(made.(*executable).fused, tokens))
+					bound, err := x.(*instance).bind(plan.Shapes(made.(*executable).fused, tokens))
 					require.NoError(t, err)
 					tried := map[string]bool{}
-					for _, s := range plan.steps {
+					for _, s := range bound.steps {
 						if s.host == nil && s.kernel == nil && s.launch.Case != nil && !tried[s.launch.Key()] {
 							for _, l := range s.launch.Case(kernels.Sizes{}).Launches {
 								tried[l.Launch.Key()] = true
 							}
 						}
 					}
-					for _, s := range plan.steps {
+					for _, s := range bound.steps {
 						if s.host == nil && s.kernel == nil {
 							seen++
 							require.True(t, tried[s.launch.Key()], "%s, %d tokens: no case has kernel %s", name, tokens, s.launch.Key())

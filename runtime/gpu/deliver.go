@@ -3,8 +3,8 @@ package gpu
 import (
 	"slices"
 
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/plan"
 )
 
 // maxDelivered is the size of results, in bytes, that kernels write to the host's memory: of a token.
@@ -34,13 +34,13 @@ func (b *binder) deliver() {
 	b.x.buffers, b.plan.results = append(b.x.buffers, m), m
 	for i, s := range small {
 		s.buffer, s.Offset = m, i*alignment
-		b.Slots = slices.DeleteFunc(b.Slots, func(place *bind.Slot) bool { return place == &s.Slot })
+		b.Slots = slices.DeleteFunc(b.Slots, func(place *plan.Slot) bool { return place == &s.Slot })
 	}
 }
 
 // kernelsWrite reports whether kernels write a slot, and neither the host does nor do others read it.
-func (p *plan) kernelsWrite(of *slot) bool {
-	if of.First == bind.Never || p.steps[of.First].host != nil {
+func (p *boundPlan) kernelsWrite(of *slot) bool {
+	if of.First == plan.Never || p.steps[of.First].host != nil {
 		return false
 	}
 	return !slices.ContainsFunc(p.steps, func(s step) bool {

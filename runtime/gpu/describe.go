@@ -8,11 +8,11 @@ import (
 	"strings"
 
 	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 	"github.com/etc-ml/etc/runtime/gpu/tune"
+	"github.com/etc-ml/etc/runtime/plan"
 )
 
 // Describe tells how the engine of a device, "metal" or "cuda", runs a module, on any machine: the plan for a
@@ -47,7 +47,7 @@ func (e Engine) Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options)
 	}
 	defer made.Close()
 	n := made.(*instance)
-	one, err := n.bind(bind.Shapes(x.fused, 1))
+	one, err := n.bind(plan.Shapes(x.fused, 1))
 	if err != nil {
 		return err
 	}
@@ -57,18 +57,18 @@ func (e Engine) Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options)
 		fmt.Fprintf(&b, "%5d  %-16s %s\n", i, s.Kind, s.About())
 	}
 	b.WriteString("\nby kind\n")
-	bind.WriteKinds(&b, one.work())
+	plan.WriteKinds(&b, one.work())
 	one.writeChanged(&b, tuner)
-	memory := bind.Size(one.size) + " for a token"
+	memory := plan.Size(one.size) + " for a token"
 	if chunk > 1 && chunk <= maxChunk {
-		p, err := n.bind(bind.Shapes(x.fused, chunk))
+		p, err := n.bind(plan.Shapes(x.fused, chunk))
 		if err != nil {
 			return err
 		}
 		fmt.Fprintf(&b, "\nplan of %s for a chunk of %d tokens, by kind\n", m.Entry.Name, chunk)
-		bind.WriteKinds(&b, p.work())
+		plan.WriteKinds(&b, p.work())
 		p.writeChanged(&b, tuner)
-		memory += fmt.Sprintf(", %s for a chunk of %d tokens", bind.Size(p.size), chunk)
+		memory += fmt.Sprintf(", %s for a chunk of %d tokens", plan.Size(p.size), chunk)
 	}
 	held := 0
 	for _, s := range n.states {
@@ -76,7 +76,7 @@ func (e Engine) Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options)
 			held += s.slot.Size
 		}
 	}
-	fmt.Fprintf(&b, "\nmemory: %s of buffers, %s\n", bind.Size(held), memory)
+	fmt.Fprintf(&b, "\nmemory: %s of buffers, %s\n", plan.Size(held), memory)
 	for _, text := range warnings {
 		fmt.Fprintln(&b, text)
 	}
@@ -104,7 +104,7 @@ func (e Engine) here(o engine.Options) (*tune.Tuner, device.Info, error) {
 }
 
 // tunedFor says which device a plan is tuned for.
-func tunedFor(p *plan, t *tune.Tuner) string {
+func tunedFor(p *boundPlan, t *tune.Tuner) string {
 	if t == nil {
 		return "no device in particular"
 	}
@@ -118,7 +118,7 @@ func tunedFor(p *plan, t *tune.Tuner) string {
 }
 
 // writeChanged tells which of the plan's products are not launched in the default way on this device.
-func (p *plan) writeChanged(b *bytes.Buffer, t *tune.Tuner) {
+func (p *boundPlan) writeChanged(b *bytes.Buffer, t *tune.Tuner) {
 	if t == nil {
 		return
 	}
@@ -133,10 +133,10 @@ func (p *plan) writeChanged(b *bytes.Buffer, t *tune.Tuner) {
 const maxChunk = 1 << 14
 
 // work is what the steps of a plan do.
-func (p *plan) work() []bind.Work {
-	out := make([]bind.Work, len(p.steps))
+func (p *boundPlan) work() []plan.Work {
+	out := make([]plan.Work, len(p.steps))
 	for i, s := range p.steps {
-		out[i] = bind.Work{Kind: s.kind, Op: s.op, Bytes: s.bytes}
+		out[i] = plan.Work{Kind: s.kind, Op: s.op, Bytes: s.bytes}
 	}
 	return out
 }

@@ -40,6 +40,6 @@
 //     the steps around them (windows), those of prompts in a chain (rotation). Measuring writes no state.
 //   - What a call cannot do is an error before anything runs: kernels trust what was checked.
 //
-// Package gpu imports ir, ir/eval, ir/numeric, runtime/bind, runtime/engine, runtime/fuse, runtime/reference,
+// Package gpu imports ir, ir/eval, ir/numeric, runtime/plan, runtime/engine, runtime/fuse, runtime/reference,
 // runtime/strided and its own subpackages; it must never import a model, a session or another engine.
 package gpu

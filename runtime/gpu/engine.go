@@ -9,7 +9,6 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/passes"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/fuse"
 	"github.com/etc-ml/etc/runtime/gpu/device"
@@ -17,6 +16,7 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/lower"
 	"github.com/etc-ml/etc/runtime/gpu/prove"
 	"github.com/etc-ml/etc/runtime/gpu/tune"
+	"github.com/etc-ml/etc/runtime/plan"
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
@@ -62,7 +62,7 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 		warn(fmt.Sprintf("this runs on the reference engine, slowly: %v", err))
 		return reference.Engine{}.Compile(m, o)
 	}
-	constants, err := bind.NewConstants(entries, o.Precision)
+	constants, err := plan.NewConstants(entries, o.Precision)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 	}
 	x := &executable{name: e.Device, device: d, machine: d.Info().Machine, module: m, fused: entries[0], entries: entries,
 		precision: o.Precision, observe: o.Observe, exact: o.Exact, control: control, warn: warn,
-		constants: constants, weights: map[bind.WeightKey]*weight{},
+		constants: constants, weights: map[plan.WeightKey]*weight{},
 		memory: map[memoryKey]*slot{}, kernels: map[string]device.Kernel{}, products: map[device.Product]device.Kernel{}}
 	if e.Tune != nil && !o.NoTune {
 		x.tuner, x.choices = tune.New(d, *e.Tune, warn), map[string]kernels.Launch{}
@@ -93,7 +93,7 @@ type executable struct {
 	machine       kernels.Machine
 	module, fused *ir.Module   // fused is the main entry
 	entries       []*ir.Module // fused, the main one first
-	constants     *bind.Constants
+	constants     *plan.Constants
 	precision     eval.Precision
 	exact         bool
 	control       passes.Control // of the rows of the device
@@ -109,7 +109,7 @@ type executable struct {
 	timeline sync.Mutex
 
 	mu        sync.Mutex
-	weights   map[bind.WeightKey]*weight
+	weights   map[plan.WeightKey]*weight
 	memory    map[memoryKey]*slot // constants on the device
 	buffers   []device.Buffer     // those that Close frees
 	kernels   map[string]device.Kernel
@@ -171,7 +171,7 @@ func (x *executable) hold(m device.Buffer, size int, err error) *slot {
 		return nil
 	}
 	x.buffers = append(x.buffers, m)
-	return &slot{Slot: bind.Slot{Size: size}, buffer: m, fixed: true}
+	return &slot{Slot: plan.Slot{Size: size}, buffer: m, fixed: true}
 }
 
 // note warns, once, of an operation that runs on its reference kernel.

@@ -10,18 +10,18 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/ir/numeric"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/plan"
 )
 
 // instance is the state of a module, with its plans.
 type instance struct {
 	exe    *executable
 	states map[*ir.Buffer]*state
-	keys   *numeric.KeySequence // of the sampler's draws without a seed
-	bits   func(n int) []uint32 // of reference kernels' draws without a seed
-	plans  []bind.Plans[*plan]  // of each entry
+	keys   *numeric.KeySequence     // of the sampler's draws without a seed
+	bits   func(n int) []uint32     // of reference kernels' draws without a seed
+	plans  []plan.Plans[*boundPlan] // of each entry
 	arena  *slot
 	turn   int             // the side, 0 or 1, that the next call reads of what has two: see ahead.go
 	begun  *begun          // the call that was begun before it is asked for, or nil
@@ -33,7 +33,7 @@ type instance struct {
 // NewInstance makes an instance whose buffers are zeros.
 func (x *executable) NewInstance() (engine.Instance, error) {
 	n := &instance{exe: x, states: map[*ir.Buffer]*state{}, keys: numeric.NewUnseededKeySequence(), bits: eval.UnseededBits(),
-		plans: make([]bind.Plans[*plan], len(x.entries))}
+		plans: make([]plan.Plans[*boundPlan], len(x.entries))}
 	if err := n.newStates(); err != nil {
 		n.Close()
 		return nil, err
@@ -184,7 +184,7 @@ func (x *instance) results(c *call) (out []eval.Value, err error) {
 }
 
 // runPlan runs the plan for the inputs, made anew as long as it has kernels that must not be used. ahead gives it two sides, if it can have them.
-func (x *instance) runPlan(entry int, inputs []eval.Value, ahead bool) (*plan, error) {
+func (x *instance) runPlan(entry int, inputs []eval.Value, ahead bool) (*boundPlan, error) {
 	for {
 		p, err := x.planFor(entry, inputs)
 		if err != nil {
@@ -209,11 +209,11 @@ func (x *instance) runPlan(entry int, inputs []eval.Value, ahead bool) (*plan, e
 }
 
 // planFor finds or makes the plan for inputs of these shapes, and its memory.
-func (x *instance) planFor(entry int, inputs []eval.Value) (*plan, error) {
+func (x *instance) planFor(entry int, inputs []eval.Value) (*boundPlan, error) {
 	if p, ok := x.plans[entry].Find(inputs); ok {
 		return p, nil
 	}
-	p, err := x.bindEntry(entry, bind.ShapesOf(inputs))
+	p, err := x.bindEntry(entry, plan.ShapesOf(inputs))
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +229,7 @@ func (x *instance) planFor(entry int, inputs []eval.Value) (*plan, error) {
 }
 
 // allPlans are the plans of all entries.
-func (x *instance) allPlans() (out []*plan) {
+func (x *instance) allPlans() (out []*boundPlan) {
 	for i := range x.plans {
 		out = append(out, x.plans[i].All()...)
 	}

@@ -27,7 +27,7 @@ func (k *known) refuses(l kernels.Launch) bool { return len(k.refused) > 0 && k.
 // its text, since every plan has operations of its own.
 type slowKey struct{ op, shapes string }
 
-func (p *plan) slowKey(op *ir.Op) slowKey {
+func (p *boundPlan) slowKey(op *ir.Op) slowKey {
 	return slowKey{ir.Describe(p.module, op), fmt.Sprint(p.shapes)}
 }
 
@@ -42,7 +42,7 @@ var errAnew = errors.New("the plan is to be made anew")
 
 // prove tries the kernels of a plan that were not tried before. Where one fails, the plan is to be made anew, which then
 // takes others: another way to divide the work, another kernel, or in the end the operation's reference kernel.
-func (x *instance) prove(p *plan) error {
+func (x *instance) prove(p *boundPlan) error {
 	k := &x.exe.known
 	if k.prover == nil {
 		return nil

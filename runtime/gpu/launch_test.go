@@ -6,10 +6,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etc-ml/etc/ir/eval"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/fuse/fusetest"
 	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/plan"
 )
 
 // TestWaysTakeTheSameArguments: a step is bound once, so whatever the tuner chooses takes what the default takes.
@@ -25,7 +25,7 @@ func TestWaysTakeTheSameArguments(t *testing.T) {
 			require.NoError(t, err)
 			n := made.(*instance)
 			for _, tokens := range []int{1, 64} {
-				p, err := n.bind(bind.Shapes(n.exe.fused, tokens))
+				p, err := n.bind(plan.Shapes(n.exe.fused, tokens))
 				require.NoError(t, err)
 				for i := range p.steps {
 					if s := &p.steps[i]; s.ways != nil {

@@ -4,27 +4,27 @@ import (
 	"time"
 
 	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/plan"
 )
 
 // observer tells of the steps of one call. The device measures its kernels one after the other (device.Timed), so they do
 // not overlap as they do in a call that nobody observes: the time of the call is the sum of its steps.
 type observer struct {
 	tell   func(*engine.Step)
-	labels map[*step]bind.Label
+	labels map[*step]plan.Label
 	call   engine.Step
 }
 
 // observe makes an observer of a call of the plan, or nil where nobody asked for one.
-func (x *instance) observe(p *plan) *observer {
+func (x *instance) observe(p *boundPlan) *observer {
 	if x.exe.observe == nil {
 		return nil
 	}
-	o := &observer{tell: x.exe.observe, labels: map[*step]bind.Label{}}
-	o.call = engine.Step{Kind: engine.Call, Layer: engine.NoLayer, Tokens: bind.Tokens(x.exe.entries[p.entry].Entry.Params, p.shapes), Start: time.Now()}
-	for i, l := range bind.Labels(len(p.steps), func(i int) *ir.Op { return p.steps[i].op }) {
+	o := &observer{tell: x.exe.observe, labels: map[*step]plan.Label{}}
+	o.call = engine.Step{Kind: engine.Call, Layer: engine.NoLayer, Tokens: plan.Tokens(x.exe.entries[p.entry].Entry.Params, p.shapes), Start: time.Now()}
+	for i, l := range plan.Labels(len(p.steps), func(i int) *ir.Op { return p.steps[i].op }) {
 		o.labels[&p.steps[i]] = l
 	}
 	return o

@@ -6,13 +6,13 @@ import (
 	"slices"
 
 	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/plan"
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// plan is a module bound to the shapes of its inputs.
-type plan struct {
+// boundPlan is a module bound to the shapes of its inputs.
+type boundPlan struct {
 	entry   int        // of the module
 	module  *ir.Module // the entry in the operations of the device, for inputs of these shapes
 	shapes  [][]int    // of the inputs; nil for ints
@@ -33,9 +33,9 @@ type plan struct {
 
 // binder makes a plan.
 type binder struct {
-	bind.Planner[*value]
+	plan.Planner[*value]
 	x    *instance
-	plan *plan
+	plan *boundPlan
 	// counters are what arrivals gives.
 	counters *slot
 	// part is the operation that Op is a part of, where that has no kernel; else nil.
@@ -45,16 +45,16 @@ type binder struct {
 }
 
 // bind makes a plan of the main entry for inputs of these shapes.
-func (x *instance) bind(shapes [][]int) (*plan, error) { return x.bindEntry(0, shapes) }
+func (x *instance) bind(shapes [][]int) (*boundPlan, error) { return x.bindEntry(0, shapes) }
 
 // bindEntry makes a plan of an entry for inputs of these shapes.
-func (x *instance) bindEntry(entry int, shapes [][]int) (*plan, error) {
+func (x *instance) bindEntry(entry int, shapes [][]int) (*boundPlan, error) {
 	m, err := x.exe.lowered(entry, shapes)
 	if err != nil {
 		return nil, err
 	}
-	b := &binder{x: x, plan: &plan{entry: entry, module: m, shapes: shapes}, uploaded: map[*cell]*value{}}
-	b.Planner = bind.NewPlanner(m, shapes, bind.Target[*value](b))
+	b := &binder{x: x, plan: &boundPlan{entry: entry, module: m, shapes: shapes}, uploaded: map[*cell]*value{}}
+	b.Planner = plan.NewPlanner(m, shapes, plan.Target[*value](b))
 	for i, p := range m.Entry.Params {
 		c := &cell{}
 		b.Values[p] = &value{place: onHost, dtype: p.Type.DType, shape: shapes[i], cell: c}
@@ -116,7 +116,7 @@ const maxArena = 1 << 34
 func (b *binder) Constant(v *ir.Value) (*value, error) { return b.x.exe.constant(v) }
 
 // Slot is where a value lies on the device; nil for one that is not there.
-func (b *binder) Slot(v *value) *bind.Slot {
+func (b *binder) Slot(v *value) *plan.Slot {
 	if v.place != onDevice {
 		return nil
 	}
@@ -222,7 +222,7 @@ func (b *binder) result(i int, strides []int) *value {
 func (b *binder) scratch(size int) *slot {
 	s := &slot{}
 	b.Scratch(&s.Slot, size)
-	s.First = bind.Never
+	s.First = plan.Never
 	return s
 }
 
@@ -237,8 +237,8 @@ const roomy = 64 << 20
 // much, nothing shares memory, and so nothing waits for memory.
 func (b *binder) place() {
 	p := b.plan
-	p.size = bind.PlaceApart(b.Slots, alignment)
+	p.size = plan.PlaceApart(b.Slots, alignment)
 	if p.apart = p.size <= roomy; !p.apart {
-		p.size = bind.Place(b.Slots, alignment)
+		p.size = plan.Place(b.Slots, alignment)
 	}
 }

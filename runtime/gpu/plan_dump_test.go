@@ -13,11 +13,11 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/fuse/fusetest"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/plan"
 	"github.com/etc-ml/etc/runtime/program"
 )
 
@@ -94,7 +94,7 @@ func dumpPlans(t testing.TB, m *ir.Module, info device.Info, precision eval.Prec
 	n := made.(*instance)
 	var out bytes.Buffer
 	for _, count := range tokens {
-		p, err := n.bind(bind.Shapes(x.fused, count))
+		p, err := n.bind(plan.Shapes(x.fused, count))
 		if err != nil {
 			fmt.Fprintf(&out, "\nplan of %d tokens: %v\n", count, err)
 			continue
@@ -110,15 +110,15 @@ func dumpPlans(t testing.TB, m *ir.Module, info device.Info, precision eval.Prec
 
 // planDump writes a plan; slots have the numbers in which steps name them first.
 type planDump struct {
-	*plan
+	*boundPlan
 	out     *bytes.Buffer
 	states  map[*slot]string
 	names   map[*slot]string
 	numbers map[byte]int
 }
 
-func newPlanDump(n *instance, p *plan, out *bytes.Buffer) *planDump {
-	d := &planDump{plan: p, out: out, states: map[*slot]string{}, names: map[*slot]string{}, numbers: map[byte]int{}}
+func newPlanDump(n *instance, p *boundPlan, out *bytes.Buffer) *planDump {
+	d := &planDump{boundPlan: p, out: out, states: map[*slot]string{}, names: map[*slot]string{}, numbers: map[byte]int{}}
 	for b, s := range n.states {
 		if s.slot != nil {
 			d.states[s.slot] = b.Name

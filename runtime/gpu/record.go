@@ -25,7 +25,7 @@ func (s *segment) close() error {
 }
 
 // record makes the program of a plan: the kernels between two steps of the host become one sequence.
-func (x *instance) record(p *plan) (program []segment, err error) {
+func (x *instance) record(p *boundPlan) (program []segment, err error) {
 	if err := x.exe.compile(p.steps); err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func (x *instance) record(p *plan) (program []segment, err error) {
 }
 
 // parts are the steps of each segment: one of the host, or all kernels up to the next one of the host.
-func (p *plan) parts() (out [][]*step) {
+func (p *boundPlan) parts() (out [][]*step) {
 	for i := range p.steps {
 		s := &p.steps[i]
 		if last := len(out) - 1; last >= 0 && s.host == nil && out[last][0].host == nil {
@@ -73,7 +73,7 @@ func (a access) conflicts(b access) bool {
 
 // dispatches makes the list of a sequence of a plan. A step stands on the first level behind all those that it depends on,
 // so that what does not depend on each other runs at the same time; a barrier stands between levels.
-func (x *instance) dispatches(p *plan, list []*step) ([]device.Dispatch, []*step, error) {
+func (x *instance) dispatches(p *boundPlan, list []*step) ([]device.Dispatch, []*step, error) {
 	all := make([]device.Dispatch, len(list))
 	touched := make([][]access, len(list))
 	levels := make([]int, len(list))
@@ -101,7 +101,7 @@ func (x *instance) dispatches(p *plan, list []*step) ([]device.Dispatch, []*step
 }
 
 // dispatch makes the dispatch of a step, and tells what it touches that kernels write.
-func (x *instance) dispatch(p *plan, s *step) (d device.Dispatch, touched []access, err error) {
+func (x *instance) dispatch(p *boundPlan, s *step) (d device.Dispatch, touched []access, err error) {
 	kernel := s.kernel
 	if kernel == nil {
 		if kernel, err = x.exe.kernel(s.launch); err != nil {

@@ -5,13 +5,13 @@ import (
 	"fmt"
 
 	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/plan"
 )
 
 // run submits the plan for the inputs that its cells hold.
-func (x *instance) run(p *plan) error {
+func (x *instance) run(p *boundPlan) error {
 	if err := x.prepare(p); err != nil {
 		return err
 	}
@@ -19,7 +19,7 @@ func (x *instance) run(p *plan) error {
 }
 
 // play submits the kernels of the plan, and runs what is between them.
-func (x *instance) play(p *plan) error {
+func (x *instance) play(p *boundPlan) error {
 	if p.programs[x.turn] == nil {
 		if p.programs[1-x.turn] == nil { // else its kernels are known
 			if err := x.tune(p); err != nil {
@@ -56,7 +56,7 @@ func (x *instance) play(p *plan) error {
 }
 
 // runSegment submits a sequence of kernels, or runs a step of the host. o is nil where nobody observes.
-func (x *instance) runSegment(p *plan, s *segment, o *observer) (err error) {
+func (x *instance) runSegment(p *boundPlan, s *segment, o *observer) (err error) {
 	switch {
 	case s.host == nil && o == nil:
 		return s.sequence.Submit()
@@ -74,7 +74,7 @@ func (x *instance) runSegment(p *plan, s *segment, o *observer) (err error) {
 }
 
 // prepare computes the cells and writes what kernels read of them.
-func (x *instance) prepare(p *plan) error {
+func (x *instance) prepare(p *boundPlan) error {
 	if err := p.compute(); err != nil || p.words.size == 0 {
 		return err
 	}
@@ -83,7 +83,7 @@ func (x *instance) prepare(p *plan) error {
 }
 
 // compute computes the cells, and the words of them.
-func (p *plan) compute() error {
+func (p *boundPlan) compute() error {
 	for _, c := range p.cells {
 		if c.run == nil {
 			continue
@@ -101,7 +101,7 @@ func (p *plan) compute() error {
 }
 
 // failed says which operation an error is of.
-func (p *plan) failed(op *ir.Op, err error) error {
+func (p *boundPlan) failed(op *ir.Op, err error) error {
 	return fmt.Errorf("%w\n\tin %s", err, ir.Describe(p.module, op))
 }
 
@@ -126,12 +126,12 @@ func (x *instance) reserve(size int) error {
 	if err != nil {
 		return err
 	}
-	x.arena = &slot{Slot: bind.Slot{Size: m.Size()}, buffer: m}
+	x.arena = &slot{Slot: plan.Slot{Size: m.Size()}, buffer: m}
 	return nil
 }
 
 // forget drops the recording.
-func (p *plan) forget() error {
+func (p *boundPlan) forget() error {
 	for turn := range p.programs {
 		for i := range p.programs[turn] {
 			if err := p.programs[turn][i].close(); err != nil {
@@ -144,7 +144,7 @@ func (p *plan) forget() error {
 }
 
 // close frees what the plan holds on the device.
-func (p *plan) close(x *instance) error {
+func (p *boundPlan) close(x *instance) error {
 	if err := p.forget(); err != nil {
 		return err
 	}

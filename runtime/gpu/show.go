@@ -5,10 +5,10 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/passes"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/fuse"
 	"github.com/etc-ml/etc/runtime/gpu/lower"
+	"github.com/etc-ml/etc/runtime/plan"
 )
 
 // PassNames lists the passes of the runtime's table for a GPU.
@@ -27,5 +27,5 @@ func (e Engine) Lower(m *ir.Module, rows int, o engine.Options, after func(pass 
 	if err != nil {
 		return nil, err
 	}
-	return lower.Run(fused, bind.Shapes(fused, rows), &lower.Target{Machine: info.Machine, Precision: o.Precision, Exact: o.Exact}, c)
+	return lower.Run(fused, plan.Shapes(fused, rows), &lower.Target{Machine: info.Machine, Precision: o.Precision, Exact: o.Exact}, c)
 }

@@ -6,8 +6,8 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/plan"
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
@@ -61,7 +61,7 @@ func (x *instance) newState(b *ir.Buffer) (*state, error) {
 	if err != nil {
 		return nil, fmt.Errorf("buffer @%s: %w", b.Name, err)
 	}
-	s.slot = &slot{Slot: bind.Slot{Size: bytes}, buffer: m, state: true}
+	s.slot = &slot{Slot: plan.Slot{Size: bytes}, buffer: m, state: true}
 	return s, nil
 }
 

@@ -1,12 +1,12 @@
 package gpu
 
 import (
-	"github.com/etc-ml/etc/runtime/bind"
+	"github.com/etc-ml/etc/runtime/plan"
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
 // maxRank is the largest number of dims of a value on the device.
-const maxRank = bind.MaxRank
+const maxRank = plan.MaxRank
 
 // extent is the number of elements from the first of a strided tensor to behind its last.
 func extent(shape, stride []int) int {

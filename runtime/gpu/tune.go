@@ -75,7 +75,7 @@ func (t *product) choose(choice kernels.Launch) {
 }
 
 // products groups the steps that can be tuned and are worth it.
-func (p *plan) products(t *tune.Tuner) (out []*product) {
+func (p *boundPlan) products(t *tune.Tuner) (out []*product) {
 	at, inPlace := map[string]*product{}, p.inPlace()
 	for i := range p.steps {
 		s := &p.steps[i]
@@ -97,7 +97,7 @@ func (p *plan) products(t *tune.Tuner) (out []*product) {
 // tune gives the steps of a plan the launches that are fastest on this device, if there is a tuner. The plan has its
 // memory, and what kernels read of the call, but is not recorded yet. It fails where the plan would run to measure products in
 // their place and must not.
-func (x *instance) tune(p *plan) error {
+func (x *instance) tune(p *boundPlan) error {
 	if x.exe.tuner == nil {
 		return nil
 	}
@@ -184,7 +184,7 @@ func (x *instance) choose(t *product) bool {
 }
 
 // single reports whether a plan is for one token.
-func (p *plan) single() bool {
+func (p *boundPlan) single() bool {
 	return !slices.ContainsFunc(p.shapes, func(shape []int) bool { return strided.Elements(shape) > 1 })
 }
 

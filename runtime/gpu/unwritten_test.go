@@ -7,9 +7,9 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/passes"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 	"github.com/etc-ml/etc/runtime/gpu/lower"
+	"github.com/etc-ml/etc/runtime/plan"
 )
 
 // TestUnwritten: a state may be read early by the first operation that writes it, unless a kernel tells whether to reset it.
@@ -40,7 +40,7 @@ func TestUnwritten(t *testing.T) {
 }
 `)
 		require.NoError(t, err, name)
-		m, err = lower.Run(m, bind.Shapes(m, 1), &lower.Target{Machine: kernels.Machine{Target: kernels.Metal}}, passes.Control{})
+		m, err = lower.Run(m, plan.Shapes(m, 1), &lower.Target{Machine: kernels.Machine{Target: kernels.Metal}}, passes.Control{})
 		require.NoError(t, err, name)
 		var early []bool
 		for _, op := range m.Entry.Body.Ops {

@@ -6,9 +6,9 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/plan"
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
@@ -45,7 +45,7 @@ func (f format) kernelType() kernels.DType {
 // slot is memory on the device.
 type slot struct {
 	// Slot is where it lies in buffer, in bytes: in the arena the planner finds the place.
-	bind.Slot
+	plan.Slot
 	// buffer holds the slot; nil for a place in the arena.
 	buffer device.Buffer
 	// other holds it in every second turn, where there are two sides of it: see ahead.go.

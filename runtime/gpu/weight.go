@@ -5,8 +5,8 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/plan"
 )
 
 // weight is a stored matrix [N, K], or a stack of them, as kernels read it.
@@ -49,7 +49,7 @@ func (x *executable) weight(v *ir.Value) *weight {
 		return nil
 	}
 	x.mu.Lock()
-	key := bind.WeightKeyOf(v)
+	key := plan.WeightKeyOf(v)
 	w, known := x.weights[key]
 	x.mu.Unlock()
 	if known {

@@ -12,11 +12,11 @@ import (
 	"github.com/etc-ml/etc/codegen"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/fuse/fusetest"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/plan"
 	"github.com/etc-ml/etc/runtime/program"
 )
 
@@ -72,7 +72,7 @@ func TestWeightsAreWrapped(t *testing.T) {
 			require.NoError(t, err)
 			d.copied = nil // the zeros of the states
 			for _, tokens := range []int{1, 64} {
-				_, err := x.(*instance).bind(bind.Shapes(exe.(*executable).fused, tokens))
+				_, err := x.(*instance).bind(plan.Shapes(exe.(*executable).fused, tokens))
 				require.NoError(t, err)
 			}
 			copied = append(copied, d.copied...)

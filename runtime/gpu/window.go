@@ -17,7 +17,7 @@ const windowAround = 2
 // kept. States are others.
 type windows struct {
 	*rotation
-	plan  *plan
+	plan  *boundPlan
 	parts []recorded // nil before they are needed
 	err   error      // why there are none
 }
@@ -30,7 +30,7 @@ type recorded struct {
 
 // inPlace reports whether products are measured in their place in a plan: in one for a token, where what a part of it reads
 // is there after a pass, because no results share memory.
-func (p *plan) inPlace() bool { return p.single() && p.apart }
+func (p *boundPlan) inPlace() bool { return p.single() && p.apart }
 
 // pass makes the parts, and runs them once.
 func (w *windows) pass() error {

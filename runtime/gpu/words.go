@@ -6,8 +6,8 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/plan"
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
@@ -45,7 +45,7 @@ func (b *binder) word(size int, encode func(p []byte) error) *slot {
 // upload is word for an upload of which more is known; its place is the one that is made.
 func (b *binder) upload(size int, u upload) *slot {
 	w := &b.plan.words
-	u.at = &slot{Slot: bind.Slot{Offset: w.size, Size: size}}
+	u.at = &slot{Slot: plan.Slot{Offset: w.size, Size: size}}
 	w.size = (w.size + size + alignment - 1) &^ (alignment - 1)
 	w.slots, w.uploads = append(w.slots, u.at), append(w.uploads, u)
 	return u.at

@@ -5,8 +5,8 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/plan"
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
@@ -23,7 +23,7 @@ func attention(g *graph) {
 	var held map[*ir.Op]bool
 	g.each(func(op *ir.Op) {
 		if held == nil {
-			held = bind.HeldLoads(g.m.Entry.Body)
+			held = plan.HeldLoads(g.m.Entry.Body)
 		}
 		if cacheOf(op.Input("k"), held) != nil && cacheOf(op.Input("v"), held) != nil {
 			g.attention(op)

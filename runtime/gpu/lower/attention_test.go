@@ -9,9 +9,9 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/passes"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 	"github.com/etc-ml/etc/runtime/gpu/lower"
+	"github.com/etc-ml/etc/runtime/plan"
 )
 
 // attend is attention over a linear cache of queries that are normalized and rotated, with keys and values that were written
@@ -50,7 +50,7 @@ func lowered(t *testing.T, text string, tokens int, target *lower.Target) []stri
 	t.Helper()
 	m, err := ir.Parse(text)
 	require.NoError(t, err)
-	m, err = lower.Run(m, bind.Shapes(m, tokens), target, passes.Control{Verify: true})
+	m, err = lower.Run(m, plan.Shapes(m, tokens), target, passes.Control{Verify: true})
 	require.NoError(t, err)
 	return opsOf(m)
 }

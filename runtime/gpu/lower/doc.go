@@ -13,6 +13,6 @@
 //   - All rows edit one graph, which knows at any time who reads a value and where it lies. A row sees the operations in
 //     the order in which it found them; what it makes takes its place when the row ends.
 //
-// Package lower imports ir, ir/eval, passes, runtime/bind, runtime/engine, runtime/strided and runtime/gpu/kernels; it must
+// Package lower imports ir, ir/eval, passes, runtime/plan, runtime/engine, runtime/strided and runtime/gpu/kernels; it must
 // never import an engine or a device.
 package lower

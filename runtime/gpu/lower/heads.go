@@ -3,8 +3,8 @@ package lower
 import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/plan"
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
@@ -15,7 +15,7 @@ type Heads struct {
 }
 
 // HeadsOf fails where the elements of a head are not adjacent.
-func HeadsOf(v bind.View) (h Heads, ok bool) {
+func HeadsOf(v plan.View) (h Heads, ok bool) {
 	if len(v.Shape) != 4 || v.Shape[0] != 1 || v.Shape[3] > 1 && v.Strides[3] != 1 {
 		return h, false
 	}
@@ -23,10 +23,10 @@ func HeadsOf(v bind.View) (h Heads, ok bool) {
 }
 
 // Views gives the view of a value in the memory that it lies in.
-type Views func(v *ir.Value) bind.View
+type Views func(v *ir.Value) plan.View
 
 // views are those of the layouts.
-func (g *graph) views(v *ir.Value) bind.View {
+func (g *graph) views(v *ir.Value) plan.View {
 	l, _ := g.Layout(v)
 	return l.View
 }

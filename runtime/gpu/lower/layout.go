@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/runtime/bind"
+	"github.com/etc-ml/etc/runtime/plan"
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
@@ -12,7 +12,7 @@ import (
 type Layout struct {
 	// Base is the value whose memory it is: the value itself where its operation makes it.
 	Base *ir.Value
-	bind.View
+	plan.View
 }
 
 // IsDense reports whether the elements lie one after the other.
@@ -57,13 +57,13 @@ func (g *graph) layoutOf(v *ir.Value) (Layout, bool) {
 	if shape == nil {
 		return Layout{}, false
 	}
-	own := Layout{v, bind.RowMajor(shape)}
+	own := Layout{v, plan.RowMajor(shape)}
 	if v.Def == nil {
 		return own, true
 	}
 	if v.Def.Def.IsView() {
 		if x, ok := g.Layout(v.Def.Input("x")); ok && v.Def.Input("x").Constant == nil {
-			if view, ok := bind.ViewOf(v.Def, bind.Sizes{}, x.View); ok {
+			if view, ok := plan.ViewOf(v.Def, plan.Sizes{}, x.View); ok {
 				return Layout{x.Base, view}, true
 			}
 		}
@@ -122,10 +122,10 @@ func (g *graph) insertCopy(op *ir.Op) {
 	if !ok || x.Constant != nil || !x.Type.DType.IsFloat() {
 		return
 	}
-	if _, ok := bind.ViewOf(op, bind.Sizes{}, l.View); ok {
+	if _, ok := plan.ViewOf(op, plan.Sizes{}, l.View); ok {
 		return
 	}
-	if _, ok := bind.ViewOf(op, bind.Sizes{}, bind.RowMajor(l.Shape)); !ok {
+	if _, ok := plan.ViewOf(op, plan.Sizes{}, plan.RowMajor(l.Shape)); !ok {
 		return
 	}
 	b, n := g.draft(), op.Like()

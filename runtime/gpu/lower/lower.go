@@ -4,9 +4,9 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/passes"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/plan"
 )
 
 // Target is what the rows ask of the device and of the call. One is made for each plan.
@@ -95,7 +95,7 @@ var Table = passes.Ordered(
 
 // Run gives m, which runtime/fuse has fused, for inputs of these shapes (nil for an int), in the operations of the target.
 func Run(m *ir.Module, shapes [][]int, t *Target, c passes.Control) (*ir.Module, error) {
-	sizes := bind.SizesOf(m.Entry.Params, shapes)
+	sizes := plan.SizesOf(m.Entry.Params, shapes)
 	m = m.Specialize(func(s *ir.Symbol) (int64, bool) { n, ok := sizes[s]; return n, ok })
 	if c.After != nil {
 		if err := c.After(engine.BindShapes, m); err != nil {

@@ -11,11 +11,11 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/passes"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/fuse"
 	"github.com/etc-ml/etc/runtime/fuse/fusetest"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 	"github.com/etc-ml/etc/runtime/gpu/lower"
+	"github.com/etc-ml/etc/runtime/plan"
 )
 
 // machines are devices that modules are lowered for. The last one streams every product, small ones too.
@@ -148,7 +148,7 @@ func TestEveryRowDoesSomething(t *testing.T) {
 		for _, machine := range machines {
 			for _, tokens := range []int{1, 3, 40, 64} {
 				for _, precision := range []eval.Precision{eval.FP32, eval.Mixed} {
-					in := bind.Shapes(fused, tokens)
+					in := plan.Shapes(fused, tokens)
 					before := ""
 					_, err := lower.Run(fused, in, &lower.Target{Machine: machine, Precision: precision}, passes.Control{After: func(pass string, m *ir.Module) error {
 						if text := m.String(); text != before {

@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/plan"
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
@@ -14,7 +14,7 @@ func (g *graph) convOf(op *ir.Op) (k kernels.Conv, ok bool) {
 	a, w, state := ir.Attrs[ir.BufferConvAttrs](op), op.Input("w"), op.Buffer
 	l, ok := g.numbers(op.Input("x"))
 	taps := shape(w)
-	held, ok2 := bind.Sizes{}.Dims(state.Type)
+	held, ok2 := plan.Sizes{}.Dims(state.Type)
 	if !ok || !ok2 || !isConstant(w) || len(taps) != 3 || len(l.Shape) != 3 || l.Shape[0] != 1 || l.Shape[2] > 1 &&
 		l.Strides[2] != 1 {
 		return k, false

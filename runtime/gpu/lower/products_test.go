@@ -10,9 +10,9 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/passes"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 	"github.com/etc-ml/etc/runtime/gpu/lower"
+	"github.com/etc-ml/etc/runtime/plan"
 )
 
 // block is an entry for products and normalizations of rows of 256 numbers. BODY and RESULTS are for tests to fill in.
@@ -74,18 +74,18 @@ func (c rowCase) run(t *testing.T) {
 		return x
 	}
 	for _, k := range m.Constants {
-		dims, _ := bind.Sizes{}.Dims(k.Value.Type)
+		dims, _ := plan.Sizes{}.Dims(k.Value.Type)
 		static, _ := k.Value.Type.Static()
 		k.Data = ir.Bytes(k.Value.Type.DType, static, tensor(k.Value.Type.DType, dims).Encode())
 	}
 	in := make([]eval.Value, len(m.Entry.Params))
-	for i, shape := range bind.Shapes(m, c.tokens) {
+	for i, shape := range plan.Shapes(m, c.tokens) {
 		in[i].Tensor = tensor(m.Entry.Params[i].Type.DType, shape)
 	}
 	if c.target.Machine.Target != kernels.CUDA {
 		c.target.Machine.Target = kernels.Metal
 	}
-	lowered, err := lower.Run(m, bind.Shapes(m, c.tokens), &c.target, passes.Control{Verify: true})
+	lowered, err := lower.Run(m, plan.Shapes(m, c.tokens), &c.target, passes.Control{Verify: true})
 	require.NoError(t, err)
 	var got []string
 	for _, op := range lowered.Entry.Body.Ops {

@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/plan"
 )
 
 // rope makes rotations those by a table of angles, which all layers share, with the normalization of heads before them.
@@ -81,7 +81,7 @@ func ropeWrites(g *graph) {
 	var held map[*ir.Op]bool
 	g.each(func(op *ir.Op) {
 		if held == nil {
-			held = bind.HeldLoads(g.m.Entry.Body)
+			held = plan.HeldLoads(g.m.Entry.Body)
 		}
 		k, v := cacheOf(op.Input("k"), held), cacheOf(op.Input("v"), held)
 		if q := g.from(op.Input("q"), "rope_heads"); q != nil && k != nil && v != nil {

@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/runtime/bind"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/plan"
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
@@ -14,7 +14,7 @@ func shape(v *ir.Value) []int {
 	if v == nil || v.Type.Kind != ir.TensorKind {
 		return nil
 	}
-	dims, ok := bind.Sizes{}.Dims(v.Type)
+	dims, ok := plan.Sizes{}.Dims(v.Type)
 	if !ok {
 		return nil
 	}

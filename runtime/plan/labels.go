@@ -1,4 +1,4 @@
-package bind
+package plan
 
 import (
 	"github.com/etc-ml/etc/ir"

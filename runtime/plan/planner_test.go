@@ -1,4 +1,4 @@
-package bind
+package plan
 
 import (
 	"errors"
@@ -64,7 +64,7 @@ func (r *recorder) made(how string, size int) {
 	r.Values[r.Op.Result()] = v
 }
 
-func plan(t *testing.T, body string, rows int) (*recorder, error) {
+func planOf(t *testing.T, body string, rows int) (*recorder, error) {
 	t.Helper()
 	m := entry(t, body)
 	r := &recorder{}
@@ -77,7 +77,7 @@ func plan(t *testing.T, body string, rows int) (*recorder, error) {
 
 // TestPlanner: views make no step, a kernel that fails leaves nothing, and what a step uses lives until it.
 func TestPlanner(t *testing.T) {
-	r, err := plan(t, `    noop()
+	r, err := planOf(t, `    noop()
     %0 = exp(x=%x) : f32[s0,4,6]
     %1 = reshape(x=%0, shape=[-1, 24]) : f32[s0,24]
     %2 = sigmoid(x=%x) : f32[s0,4,6]
@@ -96,7 +96,7 @@ func TestPlanner(t *testing.T) {
 
 // TestPlannerOfEmpty: kernels need not think of tensors without elements.
 func TestPlannerOfEmpty(t *testing.T) {
-	r, err := plan(t, `    %0 = exp(x=%x) : f32[s0,4,6]
+	r, err := planOf(t, `    %0 = exp(x=%x) : f32[s0,4,6]
     return %0: f32[s0,4,6]
 `, 0)
 	require.NoError(t, err)
@@ -105,7 +105,7 @@ func TestPlannerOfEmpty(t *testing.T) {
 
 // TestPlannerErrors: an error names the operation.
 func TestPlannerErrors(t *testing.T) {
-	_, err := plan(t, `    %0 = sigmoid(x=%x) : f32[s0,4,6]
+	_, err := planOf(t, `    %0 = sigmoid(x=%x) : f32[s0,4,6]
     %1 = neg(x=%0) : f32[s0,4,6]
     %2 = tanh(x=%1) : f32[s0,4,6]
     return %2: f32[s0,4,6]
