@@ -26,7 +26,8 @@ func TestRecover(t *testing.T) {
 	require.False(t, f.Unreadable())
 	require.ErrorIs(t, guarded(func() { panic(io.EOF) }), io.EOF)
 
-	err = guarded(func() { var m map[string]int; m["a"] = 1 })
+	absent := map[string]map[string]int{}
+	err = guarded(func() { absent["none"]["a"] = 1 })
 	require.EqualError(t, err, "testing: assignment to entry in nil map")
 	var p *int
 	err = guarded(func() { *p = 1 })

@@ -259,8 +259,7 @@ func TestWhatEndsIsValid(t *testing.T) {
 
 // orders writes a value with the members of its objects in every order, up to a number of texts.
 func orders(v any, limit int) []string {
-	var product func(open, shut string, parts [][]string) []string
-	product = func(open, shut string, parts [][]string) []string {
+	product := func(open, shut string, parts [][]string) []string {
 		out := []string{open}
 		for i, texts := range parts {
 			var next []string

@@ -181,10 +181,7 @@ func (m *machine) finish() *state {
 	for len(m.queue) > 0 {
 		r := m.queue[0] // the least order: rules that it begins with come later
 		m.queue = m.queue[1:]
-		m.frames = m.frames[:0]
-		for _, caller := range m.calls[r] {
-			m.frames = append(m.frames, caller)
-		}
+		m.frames = append(m.frames[:0], m.calls[r]...)
 		delete(m.calls, r)
 		it := item{pos: m.rules[r].start, up: m.internFrames()}
 		m.add(it)

@@ -68,7 +68,7 @@ func TestEntries(t *testing.T) {
 		return eval.Value{Tensor: x}
 	}
 	fed, drafted := []eval.Value{input(1, 32)}, []eval.Value{input(3, 32), input()}
-	type run struct{ fresh, forward, draft, again []*eval.Tensor }
+	type run struct{ fresh, forward, draft []*eval.Tensor }
 	runs := map[string]run{}
 	for _, e := range []engine.Engine{cpu.Engine{}, reference.Engine{}} {
 		o.Warn = func(text string) {

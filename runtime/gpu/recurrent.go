@@ -6,7 +6,6 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 	"github.com/etc-ml/etc/runtime/gpu/lower"
-	"github.com/etc-ml/etc/runtime/strided"
 )
 
 // fewTokens is the number of tokens up to which recurrent states take one after the other.
@@ -184,12 +183,4 @@ func bindDeltaChunks(b *binder) bool {
 		Sums: whole(sums), W: whole(w), U: whole(u), M: whole(m), Step: d.step}) &&
 		b.launch("delta scan", scan, nil, kernels.DeltaScanArguments[operand]{Q: d.q, K: d.k, Sums: whole(sums), W: whole(w), U: whole(u), M: whole(m),
 			Reset: d.reset, State: d.state, Y: d.out, Step: d.step})
-}
-
-// as sees v in another shape, which its strides allow.
-func as(v *value, shape []int) *value {
-	n := *v
-	n.shape = shape
-	n.stride, _ = strided.Reshape(v.shape, v.stride, shape)
-	return &n
 }

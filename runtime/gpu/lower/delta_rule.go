@@ -11,7 +11,6 @@ import (
 // delta are the operands of a delta rule. Norms, decay and rate are set where they are a part of it.
 type delta struct {
 	op          *ir.Op
-	q, k, v     *ir.Value
 	qn, kn      *ir.Op
 	decay, rate *ir.Op
 	early       bool
