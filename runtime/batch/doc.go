@@ -5,12 +5,17 @@
 // for programs that cannot be made ragged: it runs the entries of a call one by one, each with a state of its own. Both give
 // the same answers.
 //
+// A [Runner] answers many requests with one executor: arrivals and cancellations go to the scheduler, its call to the
+// executor, what that gives to the streams, all on one goroutine. A [Stream] holds its tokens until they are read.
+//
 // # Invariants
 //
 //   - What a row gives depends on the tokens of its sequence up to it and on its own [Row], not on what else is in the call.
 //   - An executor reads and writes the units that the call names, and no others.
+//   - The tokens of a request are those of etc run with the same prompt and parameters, whoever else is there.
+//   - Nobody waits for a reader, and a cancelled stream ends within one call.
 //   - After an error of Execute the units that the call writes hold nothing that can be trusted; all others are as before.
 //
-// Package batch imports runtime/cache, runtime/schedule, runtime/engine and the passes of the run table; it must never import
+// Package batch imports runtime/cache, runtime/schedule, runtime/session, runtime/engine and the passes of the run table; it must never import
 // an engine, a tokenizer or the command line.
 package batch

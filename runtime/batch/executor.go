@@ -38,6 +38,12 @@ type Limits struct {
 	OneByOne bool
 	// Why is the reason for that, as etc inspect --plan prints it.
 	Why string
+	// NoLogits says that the program gives tokens: rows with Row.Logits are refused.
+	NoLogits bool
+	// NoSeed says that the program draws without a seed.
+	NoSeed bool
+	// NoCopies says that states cannot be copied: nobody can keep a prefix or fork a sequence.
+	NoCopies bool
 }
 
 // Row says what a row of a call gives.

@@ -31,6 +31,12 @@ func (s *Session) Snapshot() (*Snapshot, error) {
 	return &Snapshot{s.Tokens(), states}, nil
 }
 
+// Stateful reports whether the session's engine gives snapshots.
+func (s *Session) Stateful() bool {
+	_, ok := s.instance.(engine.Stateful)
+	return ok
+}
+
 // Restore puts the session back to a snapshot, of this or of another session of the same program. After
 // an error the session is as it was.
 func (s *Session) Restore(p *Snapshot) error {

@@ -1,0 +1,444 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/etc-ml/etc/runtime/cache"
+	"github.com/etc-ml/etc/runtime/schedule"
+)
+
+// Options are what a runner is asked for.
+type Options struct {
+	// Sequences is the most that run at a time; 0 is what the executor can. Queue is the most that wait beside them.
+	Sequences, Queue int
+	// Budget is the memory for caches in bytes.
+	Budget int64
+	// Prefix is the part of it that prefixes may hold beside running sequences, in bytes; 0 keeps none.
+	Prefix int64
+	// Chunk bounds the rows of prompts in a call with running streams; 0 is what the executor can.
+	Chunk int
+	// Checkpoints is the number of positions between checkpoints of a prompt's recurrent state; 0: only at marks.
+	Checkpoints int
+	// Observe is told of every call, on the goroutine of the runner; nil: nobody is.
+	Observe func(Step)
+}
+
+// Step is a call that ran.
+type Step struct {
+	Sequences, Rows int
+	Time            time.Duration
+	Err             error
+}
+
+// Stats is what a runner did, and holds now.
+type Stats struct {
+	schedule.Stats
+	// Budget and Used are bytes of caches; Idle is the part of Used that only the prefix cache holds.
+	Budget, Used, Idle int64
+	// Prompt and Drawn are the tokens of all prompts taken and of all answers.
+	Prompt, Drawn int64
+	// Failed is the number of calls with an error.
+	Failed int64
+}
+
+// Runner runs the sequences of one model: scheduler, executor, results, on one goroutine.
+type Runner struct {
+	exec    Executor
+	options Options
+	limits  Limits
+	memory  *cache.Memory
+	sched   *schedule.Scheduler
+	streams map[schedule.ID]*Stream // of the runner's goroutine
+
+	mu      sync.Mutex
+	arrived []*Stream
+	left    []*Stream // cancelled
+	work    []func(Executor)
+	known   int // streams that have not ended
+	flight  map[*Stream]bool
+	abandon context.CancelFunc // of the call that runs
+	nextID  schedule.ID
+	closing bool
+	stats   Stats
+
+	wake   chan struct{} // of one element
+	closed chan struct{}
+	err    error // of closing the executor
+}
+
+// New starts a runner, which owns the executor from then on.
+func New(exec Executor, o Options) (*Runner, error) {
+	l := exec.Limits()
+	if o.Sequences <= 0 || o.Sequences > l.Sequences {
+		o.Sequences = l.Sequences
+	}
+	layout := exec.Layout()
+	if l.NoCopies {
+		o.Prefix = 0
+	}
+	memory, err := cache.NewMemory(layout, o.Budget, exec.Units())
+	if err != nil {
+		return nil, err
+	}
+	chunk := max(l.Rows-o.Sequences, 1)
+	if o.Chunk > 0 {
+		chunk = min(chunk, o.Chunk)
+	}
+	config := schedule.Config{Rows: l.Rows, Chunk: chunk, Quantum: chunk, Sequences: o.Sequences,
+		CheckpointEvery: o.Checkpoints}
+	sched, err := schedule.New(config, memory, cache.NewPrefix(memory, o.Prefix, nil))
+	if err != nil {
+		return nil, err
+	}
+	r := &Runner{exec: exec, options: o, limits: l, memory: memory, sched: sched, streams: map[schedule.ID]*Stream{},
+		wake: make(chan struct{}, 1), closed: make(chan struct{}), stats: Stats{Budget: o.Budget}}
+	go r.loop()
+	return r, nil
+}
+
+// Limits are those of the executor.
+func (r *Runner) Limits() Limits { return r.limits }
+
+// Sequences is the most that run at a time.
+func (r *Runner) Sequences() int { return r.options.Sequences }
+
+// Stats tells what was done so far.
+func (r *Runner) Stats() Stats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stats
+}
+
+// Active is how many streams have not ended.
+func (r *Runner) Active() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.known
+}
+
+// Submit begins a sequence. When ctx ends, so does the sequence, within one call. Errors are a [*ParameterError], a
+// [*ContextError], [ErrFull], [ErrClosed], and schedule.ErrTooLong where the memory could not hold the sequence alone.
+func (r *Runner) Submit(ctx context.Context, q Request) (*Stream, error) {
+	if err := q.check(r.limits); err != nil {
+		return nil, err
+	}
+	if err := r.fits(q); err != nil {
+		return nil, err
+	}
+	s := &Stream{runner: r, request: q, arrived: time.Now(), wake: make(chan struct{}, 1)}
+	if q.Constraint != nil {
+		s.mask = make([]uint64, q.Constraint.MaskWords())
+	}
+	if q.Sampling.penalizes() {
+		s.counts = map[int]int{}
+	}
+	s.detach = context.AfterFunc(ctx, s.Cancel)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	err := ctx.Err()
+	switch {
+	case r.closing:
+		err = ErrClosed
+	case err == nil && r.known >= r.options.Sequences+r.options.Queue:
+		err = ErrFull
+	}
+	if err != nil {
+		s.detach()
+		return nil, err
+	}
+	s.id = r.nextID
+	r.nextID++
+	r.known++
+	r.arrived = append(r.arrived, s)
+	r.stats.Prompt += int64(len(q.Prompt))
+	r.notify()
+	return s, nil
+}
+
+// fits refuses what the memory could not hold even alone.
+func (r *Runner) fits(q Request) error {
+	layout := r.memory.Layout()
+	most := layout.Most(len(q.Prompt)+q.MaxTokens, r.limits.Rows)
+	if r.memory.FitsEmpty(most) {
+		return nil
+	}
+	return fmt.Errorf("%w: %d prompt tokens and at most %d more need %d bytes of caches, the budget is %d",
+		schedule.ErrTooLong, len(q.Prompt), q.MaxTokens, layout.Bytes(most), r.options.Budget)
+}
+
+// Do runs f between two calls, with the executor to itself, and returns when it has run.
+func (r *Runner) Do(ctx context.Context, f func(Executor)) error {
+	done := make(chan struct{})
+	r.mu.Lock()
+	if r.closing {
+		r.mu.Unlock()
+		return ErrClosed
+	}
+	r.work = append(r.work, func(x Executor) { f(x); close(done) })
+	r.notify()
+	r.mu.Unlock()
+	select {
+	case <-done:
+		return nil
+	case <-r.closed:
+		return ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Close cancels all streams, waits for the call that runs and closes the executor.
+func (r *Runner) Close() error {
+	r.mu.Lock()
+	r.closing = true
+	if r.abandon != nil {
+		r.abandon()
+	}
+	r.notify()
+	r.mu.Unlock()
+	<-r.closed
+	return r.err
+}
+
+func (r *Runner) notify() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// cancel asks for the end of a stream. A call that has no other stream is abandoned.
+func (r *Runner) cancel(s *Stream) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.left = append(r.left, s)
+	if r.flight[s] {
+		if delete(r.flight, s); len(r.flight) == 0 {
+			r.abandon()
+		}
+	}
+	r.notify()
+}
+
+// loop runs calls until Close.
+func (r *Runner) loop() {
+	defer close(r.closed)
+	for r.inbox() {
+		call, err := r.sched.Next()
+		if err != nil {
+			panic(err) // the loop calls Next and Done in turn
+		}
+		if call == nil {
+			r.ended(r.sched.Ended(), nil)
+			<-r.wake
+			continue
+		}
+		r.run(call)
+	}
+	for _, s := range r.streams {
+		r.sched.Cancel(s.id)
+	}
+	r.ended(r.sched.Ended(), nil)
+	r.err = r.exec.Close()
+}
+
+// inbox takes what came since; false after Close.
+func (r *Runner) inbox() bool {
+	r.mu.Lock()
+	arrived, left, work, closing := r.arrived, r.left, r.work, r.closing
+	r.arrived, r.left, r.work = nil, nil, nil
+	r.mu.Unlock()
+	for _, f := range work {
+		if !closing {
+			f(r.exec)
+		}
+	}
+	for _, s := range arrived {
+		r.streams[s.id] = s
+		prompt := make([]int32, len(s.request.Prompt))
+		for i, t := range s.request.Prompt {
+			prompt[i] = int32(t)
+		}
+		q := schedule.Request{ID: s.id, Prompt: prompt, MaxTokens: s.request.MaxTokens, Marks: s.request.Marks}
+		if err := r.sched.Arrive(q); err != nil {
+			r.end(s, Failed, 0, err)
+		}
+	}
+	for _, s := range left {
+		if r.streams[s.id] == s {
+			r.sched.Cancel(s.id)
+		}
+	}
+	r.ended(r.sched.Ended(), nil)
+	return !closing
+}
+
+// run runs one call and books what it gave.
+func (r *Runner) run(call *schedule.Call) {
+	var rows []Row
+	var masks errgroup.Group
+	masks.SetLimit(max(1, runtime.GOMAXPROCS(0)-1))
+	masked := make([]bool, len(call.Entries))
+	start := time.Now()
+	ctx, done := r.begin(call)
+	for i, e := range call.Entries {
+		s := r.streams[e.ID]
+		if s.started.IsZero() {
+			s.started = start
+		}
+		if e.Wanted == 0 {
+			continue
+		}
+		rows = append(rows, s.row())
+		if c := s.request.Constraint; c != nil {
+			masks.Go(func() error { masked[i] = c.Mask(s.mask); return nil })
+		}
+	}
+	outs, err := r.exec.Execute(ctx, call, rows)
+	masks.Wait() //nolint:errcheck // masks give none
+	done()
+	if err == nil && len(outs) != len(rows) {
+		err = fmt.Errorf("the executor gave %d outputs for %d rows", len(outs), len(rows))
+	}
+	if err != nil {
+		r.ended(r.sched.Fail(), err)
+	} else {
+		r.book(call, outs, masked)
+	}
+	if o := r.options.Observe; o != nil {
+		o(Step{Sequences: len(call.Entries), Rows: len(call.Tokens), Time: time.Since(start), Err: err})
+	}
+	r.count(err)
+}
+
+// begin makes the context of a call, which ends when nobody waits for the call any more.
+func (r *Runner) begin(call *schedule.Call) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.flight, r.abandon = map[*Stream]bool{}, cancel
+	for _, e := range call.Entries {
+		r.flight[r.streams[e.ID]] = true
+	}
+	for _, s := range r.left { // since inbox
+		delete(r.flight, s)
+	}
+	if len(r.flight) == 0 || r.closing {
+		cancel()
+	}
+	return ctx, func() {
+		r.mu.Lock()
+		r.flight, r.abandon = nil, nil
+		r.mu.Unlock()
+		cancel()
+	}
+}
+
+// book draws the tokens of a call, in parallel, and hands them out.
+func (r *Runner) book(call *schedule.Call, outs []Output, masked []bool) {
+	results := make([]schedule.Result, len(outs))
+	tokens := make([]Token, len(outs))
+	streams := make([]*Stream, len(outs))
+	var draws errgroup.Group
+	draws.SetLimit(max(1, runtime.GOMAXPROCS(0)))
+	n := 0
+	for i, e := range call.Entries {
+		if e.Wanted == 0 {
+			continue
+		}
+		at, s := n, r.streams[e.ID]
+		n++
+		streams[at] = s
+		draws.Go(func() error {
+			var err error
+			if tokens[at], err = s.take(outs[at], masked[i]); err == nil {
+				err = s.advance(tokens[at].ID)
+			}
+			s.failure = err
+			return nil
+		})
+	}
+	draws.Wait() //nolint:errcheck // each stream has its own
+	now := time.Now()
+	for i, s := range streams {
+		t := tokens[i]
+		results[i] = schedule.Result{ID: s.id, Tokens: []int32{int32(t.ID)}, Ended: s.failure != nil || s.stops(t.ID)}
+		if s.first.IsZero() {
+			s.first = now
+		}
+		if results[i].Ended {
+			s.stop = t.ID
+			continue
+		}
+		s.add(t)
+	}
+	ended, err := r.sched.Done(results)
+	if err != nil {
+		panic(err) // one result for each entry that wanted one
+	}
+	r.ended(ended, nil)
+}
+
+func (s *Stream) stops(token int) bool {
+	for _, t := range s.request.Stop {
+		if t == token {
+			return true
+		}
+	}
+	return false
+}
+
+// add makes a token part of the answer.
+func (s *Stream) add(t Token) {
+	s.answer = append(s.answer, t.ID)
+	if s.counts != nil {
+		s.counts[t.ID]++
+	}
+	s.push(t)
+}
+
+// ended ends the streams whose sequences have ended, err being that of the call that failed.
+func (r *Runner) ended(ends []schedule.End, err error) {
+	for _, e := range ends {
+		s := r.streams[e.ID]
+		if s == nil {
+			continue
+		}
+		switch {
+		case s.failure != nil:
+			r.end(s, Failed, e.Cached, s.failure)
+		case e.Reason == schedule.Failed && errors.Is(err, context.Canceled):
+			r.end(s, Cancelled, e.Cached, nil)
+		case e.Reason == schedule.Failed:
+			r.end(s, Failed, e.Cached, err)
+		default:
+			r.end(s, [...]Reason{Stopped, Length, Cancelled}[e.Reason], e.Cached, nil)
+		}
+	}
+}
+
+func (r *Runner) end(s *Stream, why Reason, cached int, err error) {
+	delete(r.streams, s.id)
+	r.mu.Lock()
+	r.known--
+	r.stats.Drawn += int64(len(s.answer))
+	r.mu.Unlock()
+	s.finish(why, cached, err)
+}
+
+// count brings the public figures up to date.
+func (r *Runner) count(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stats.Stats, r.stats.Used, r.stats.Idle = r.sched.Stats(), r.memory.Used(), r.memory.Idle()
+	if err != nil && !errors.Is(err, context.Canceled) {
+		r.stats.Failed++
+	}
+}

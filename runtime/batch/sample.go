@@ -1,0 +1,173 @@
+package batch
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/etc-ml/etc/ir/numeric"
+)
+
+// errNothing is the error of a constraint that the vocabulary cannot spell.
+var errNothing = errors.New("the constraint leaves no token of the vocabulary")
+
+// defaultLast is how far the repetition penalty looks back where nobody says it, as in llama.cpp.
+const defaultLast = 64
+
+// row says what the executor is to give for the next token of a stream.
+func (s *Stream) row() Row {
+	d := s.draw()
+	if s.request.Logprobs < 0 && s.request.Constraint == nil && s.request.Sampling.plain() {
+		return Row{Draw: &d}
+	}
+	return Row{Logits: true}
+}
+
+// draw gives the parameters of the next draw.
+func (s *Stream) draw() Draw {
+	p := s.request.Sampling
+	return Draw{Temperature: p.Temperature, TopK: p.TopK, TopP: p.TopP, Seed: p.Seed + int64(len(s.answer))}
+}
+
+// take makes the next token of an output. It may change the logits.
+func (s *Stream) take(out Output, masked bool) (Token, error) {
+	t := Token{ID: int(out.Token)}
+	if out.Logits == nil {
+		return t, nil
+	}
+	var most []Logprob
+	var scale softmaxScale
+	if s.request.Logprobs >= 0 {
+		most, scale = likeliest(out.Logits, s.request.Logprobs)
+	}
+	raw := out.Logits
+	if s.request.Logprobs >= 0 && (masked || !s.request.Sampling.plain()) {
+		raw = slices.Clone(raw)
+	}
+	if err := s.adjust(out.Logits, masked); err != nil {
+		return t, err
+	}
+	t.ID = s.draw().chooseAbove(out.Logits, s.request.Sampling.MinP)
+	if masked && s.mask[t.ID/64]>>(t.ID%64)&1 == 0 {
+		return t, errNothing
+	}
+	if s.request.Logprobs >= 0 {
+		t.Logprob, t.Top = scale.logprob(raw[t.ID]), most
+	}
+	return t, nil
+}
+
+// adjust applies bias, mask and penalties to raw logits.
+func (s *Stream) adjust(logits []float32, masked bool) error {
+	p := s.request.Sampling
+	for t, b := range p.Bias {
+		if t < len(logits) {
+			logits[t] += b
+		}
+	}
+	if p.penalizes() {
+		s.penalize(logits)
+	}
+	if !masked {
+		return nil
+	}
+	any := false
+	for i := range logits {
+		if i/64 >= len(s.mask) || s.mask[i/64]>>(i%64)&1 == 0 {
+			logits[i] = minusInfinity
+			continue
+		}
+		any = any || logits[i] > minusInfinity
+	}
+	if !any {
+		return errNothing
+	}
+	return nil
+}
+
+// penalize lowers the logits of tokens that came before.
+func (s *Stream) penalize(logits []float32) {
+	p := s.request.Sampling
+	if p.repeats() {
+		for t := range s.recent() {
+			if v := &logits[t]; *v > 0 {
+				*v /= p.Repeat
+			} else {
+				*v *= p.Repeat
+			}
+		}
+	}
+	if p.Presence != 0 || p.Frequency != 0 {
+		for t, n := range s.counts {
+			logits[t] = float32(logits[t]-float32(float32(n)*p.Frequency)) - p.Presence
+		}
+	}
+}
+
+// recent are the tokens that the repetition penalty sees.
+func (s *Stream) recent() map[int]bool {
+	n := s.request.Sampling.RepeatLast
+	if n == 0 {
+		n = defaultLast
+	}
+	if all := len(s.answer) + len(s.request.Prompt); n < 0 || n > all {
+		n = all
+	}
+	out := make(map[int]bool, n)
+	of := min(n, len(s.answer))
+	for _, t := range s.answer[len(s.answer)-of:] {
+		out[t] = true
+	}
+	for _, t := range s.request.Prompt[len(s.request.Prompt)-(n-of):] {
+		out[t] = true
+	}
+	return out
+}
+
+// softmaxScale makes logarithms of probabilities of logits: the highest of them, and the logarithm of the sum of
+// e^(v - highest).
+type softmaxScale struct{ highest, logSum float32 }
+
+func (s softmaxScale) logprob(v float32) float32 { return float32(float32(v-s.highest) - s.logSum) }
+
+// likeliest gives the n most likely tokens, the likeliest first, of equals the one of the lowest id.
+func likeliest(logits []float32, n int) ([]Logprob, softmaxScale) {
+	scale := softmaxScale{highest: logits[greatest(logits)]}
+	sum := 0.0
+	var most []Logprob
+	for i, v := range logits {
+		if v != v {
+			continue
+		}
+		sum += float64(numeric.Exp32(v - scale.highest))
+		if n == 0 || len(most) == n && v <= most[n-1].Logprob {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(most, v, func(l Logprob, v float32) int {
+			if l.Logprob >= v {
+				return -1
+			}
+			return 1
+		})
+		if len(most) == n {
+			most = most[:n-1]
+		}
+		most = slices.Insert(most, at, Logprob{i, v})
+	}
+	scale.logSum = numeric.Log32(float32(sum))
+	for i := range most {
+		most[i].Logprob = scale.logprob(most[i].Logprob)
+	}
+	return most, scale
+}
+
+// advance books a token of the answer with the constraint.
+func (s *Stream) advance(token int) error {
+	if s.request.Constraint == nil {
+		return nil
+	}
+	if err := s.request.Constraint.Accept(token); err != nil {
+		return fmt.Errorf("constraint: %w", err)
+	}
+	return nil
+}

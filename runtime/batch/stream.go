@@ -1,0 +1,129 @@
+package batch
+
+import (
+	"context"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/etc-ml/etc/runtime/schedule"
+)
+
+// Stream is a sequence on its way. Tokens wait in it until they are read, so a slow reader delays nobody. Its methods
+// may be called by one goroutine beside Cancel.
+type Stream struct {
+	runner  *Runner
+	id      schedule.ID
+	request Request
+
+	// Of the runner's goroutine.
+	answer  []int
+	counts  map[int]int // of the tokens of the answer, where a penalty needs them
+	mask    []uint64
+	failure error
+	stop    int
+	arrived time.Time
+	started time.Time
+	first   time.Time
+	detach  func() bool // from the context of Submit
+
+	mu     sync.Mutex
+	tokens []Token
+	end    *End
+	err    error
+	wake   chan struct{} // of one element: something is new
+}
+
+// Next gives the next token; false at the end, and when ctx ends before.
+func (s *Stream) Next(ctx context.Context) (Token, bool) {
+	for {
+		s.mu.Lock()
+		if len(s.tokens) > 0 {
+			t := s.tokens[0]
+			s.tokens = s.tokens[1:]
+			s.mu.Unlock()
+			return t, true
+		}
+		ended := s.end != nil
+		s.mu.Unlock()
+		if ended {
+			return Token{}, false
+		}
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+			return Token{}, false
+		}
+	}
+}
+
+// Tokens ranges over the answer. The error is that of an answer that failed or was cancelled; it comes last, with no
+// token. A loop that is left cancels the stream.
+func (s *Stream) Tokens(ctx context.Context) iter.Seq2[Token, error] {
+	return func(yield func(Token, error) bool) {
+		defer s.Cancel()
+		for {
+			t, ok := s.Next(ctx)
+			if !ok {
+				break
+			}
+			if !yield(t, nil) {
+				return
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			yield(Token{}, err)
+		} else if end, err := s.End(); err != nil {
+			yield(Token{}, err)
+		} else if end.Reason == Cancelled {
+			yield(Token{}, context.Canceled)
+		}
+	}
+}
+
+// Cancel ends the stream within one call of the program. It may be called at any time, more than once.
+func (s *Stream) Cancel() { s.runner.cancel(s) }
+
+// End says how the answer ended; the error is that of one that failed. Before Next gave false it is the zero End.
+func (s *Stream) End() (End, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.end == nil {
+		return End{}, nil
+	}
+	return *s.end, s.err
+}
+
+// push hands a token to the reader.
+func (s *Stream) push(t Token) {
+	s.mu.Lock()
+	s.tokens = append(s.tokens, t)
+	s.mu.Unlock()
+	s.notify()
+}
+
+func (s *Stream) notify() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// finish ends the stream. It is called once, by the runner.
+func (s *Stream) finish(reason Reason, cached int, err error) {
+	s.detach()
+	now := time.Now()
+	e := End{Reason: reason, Stop: s.stop, Tokens: len(s.answer), Cached: cached}
+	switch {
+	case s.started.IsZero():
+		e.Queued = now.Sub(s.arrived)
+	case s.first.IsZero():
+		e.Queued, e.Prefill = s.started.Sub(s.arrived), now.Sub(s.started)
+	default:
+		e.Queued, e.Prefill, e.Decode = s.started.Sub(s.arrived), s.first.Sub(s.started), now.Sub(s.first)
+	}
+	s.mu.Lock()
+	s.end, s.err = &e, err
+	s.mu.Unlock()
+	s.notify()
+}
