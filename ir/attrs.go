@@ -287,6 +287,11 @@ type TopKAttrs struct {
 	K int
 }
 
+// LogprobsAttrs: logprobs has room for Top tokens of each row.
+type LogprobsAttrs struct {
+	Top int
+}
+
 // SwitchMLPAttrs are the attributes of switch_mlp and switch_geglu: calls of more than SortCutoff tokens sort their token-expert pairs by expert.
 type SwitchMLPAttrs struct {
 	SortCutoff int

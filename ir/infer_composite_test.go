@@ -89,5 +89,28 @@ func compositeCases() []inferCase {
 		{op: "sample", operands: []any{"f32[1,100]", "f32[]", nil, "f32[1]"}, err: "top_p must be f32[], found f32[1]"},
 		{op: "sample", operands: []any{"f32[1,100]", "f32[]", nil, nil, "f32[]"}, err: "seed must be i64[], found f32[]"},
 		{op: "switch_geglu", operands: moe(), want: "bf16[1,T,64]"},
+
+		{op: "draw", operands: []any{"f32[B,100]", "f32[B]", "i64[B]", "f32[B]", nil, "i64[B]"}, want: "i64[B]"},
+		{op: "draw", operands: []any{"bf16[3,100]", "f32[3]", "i64[3]", "f32[3]", "f32[3]", "i64[3]"}, want: "i64[3]"},
+		{op: "draw", operands: []any{"f32[3,100]", "f32[3]", "i64[3]", "f32[3]", "f32[2]", "i64[3]"}, err: "rows of logits and min_p: 3 and 2 must be equal"},
+		{op: "draw", operands: []any{"f32[3,100]", "f32[]", "i64[3]", "f32[3]", nil, "i64[3]"}, err: "temperature must be f32 with 1 dims, found f32[]"},
+		{op: "draw", operands: []any{"f32[3,100]", "f32[3]", "i64[3]", "f32[3]", nil, "i32[3]"}, err: "key must be i64 with 1 dims, found i32[3]"},
+		{op: "draw", operands: []any{"i64[3,100]", "f32[3]", "i64[3]", "f32[3]", nil, "i64[3]"}, err: "logits must be floating point"},
+
+		{op: "logprobs", attrs: &LogprobsAttrs{Top: 5}, operands: []any{"bf16[B,100]", "i64[B]", "i64[B]"}, want: "f32[B] i64[B,5] f32[B,5]"},
+		{op: "logprobs", attrs: &LogprobsAttrs{Top: 101}, operands: []any{"f32[B,100]", "i64[B]", "i64[B]"}, err: "top must be between 1 and the last dim of logits f32[B,100], found 101"},
+		{op: "logprobs", operands: []any{"f32[B,100]", "i64[B]", "i64[B]"}, err: "found 0"},
+		{op: "logprobs", attrs: &LogprobsAttrs{Top: 5}, operands: []any{"f32[3,100]", "i64[2]", "i64[3]"}, err: "rows of logits and token: 3 and 2 must be equal"},
+
+		{op: "adjust_logits", operands: []any{"bf16[B,100]"}, want: "f32[B,100]"},
+		{op: "adjust_logits", operands: []any{"f32[B,100]", "i64[B,7]", "f32[B,7]", "i64[B,7,2]", "f32[B,3]", "i64[B]", "i64[M,2]", "i64[B]"}, want: "f32[B,100]"},
+		{op: "adjust_logits", operands: []any{"f32[B,100]", "i64[B,7]"}, err: "ids needs bias or counts"},
+		{op: "adjust_logits", operands: []any{"f32[B,100]", nil, "f32[B,7]"}, err: "bias needs ids"},
+		{op: "adjust_logits", operands: []any{"f32[B,100]", "i64[B,7]", "f32[B,6]"}, err: "dim 1 of bias: 7 and 6 must be equal"},
+		{op: "adjust_logits", operands: []any{"f32[B,100]", "i64[B,7]", nil, "i64[B,7,2]"}, err: "counts needs penalties"},
+		{op: "adjust_logits", operands: []any{"f32[B,100]", "i64[B,7]", nil, "i64[B,7,3]", "f32[B,3]"}, err: "dim 2 of counts: 2 and 3 must be equal"},
+		{op: "adjust_logits", operands: []any{"f32[B,100]", "i64[B,7]", "f32[B,7]", nil, nil, "i64[B]"}, err: "fed needs counts"},
+		{op: "adjust_logits", operands: []any{"f32[B,100]", nil, nil, nil, nil, nil, "i64[M,2]"}, err: "mask needs mask_row"},
+		{op: "adjust_logits", operands: []any{"f32[B,129]", nil, nil, nil, nil, nil, "i64[M,2]", "i64[B]"}, err: "words of mask and of the vocabulary: 3 and 2 must be equal"},
 	}
 }

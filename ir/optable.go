@@ -169,6 +169,10 @@ var Ops = []OpDef{
 	{Name: "switch_geglu", Operands: operands("x gate:weight up:weight down:weight indices scores"), Attrs: SwitchMLPAttrs{SortCutoff: 1}, Results: 1, Rows: LastAxis, Infer: inferSwitchMLP},
 	{Name: "gated_delta_rule", Operands: operands("q k v g beta state"), Results: 2, Infer: inferGatedDeltaRule},
 	{Name: "sample", Operands: operands("logits temperature top_k? top_p? seed?"), Results: 1, Effect: Draws, Infer: inferSample},
+	// The runtime's own sampler; see infer_draw.go.
+	{Name: "adjust_logits", Operands: operands("logits ids? bias? counts? penalties? fed? mask? mask_row?"), Results: 1, Infer: inferAdjustLogits},
+	{Name: "draw", Operands: operands("logits temperature top_k top_p min_p? key"), Results: 1, Infer: inferDraw},
+	{Name: "logprobs", Operands: operands("logits token wanted"), Attrs: LogprobsAttrs{}, Results: 3, Infer: inferLogprobs},
 	// Ops that the runtime raises several nodes to (runtime/fuse); see fused.go.
 	{Name: "linears", Operands: operands("x weights:weights"), Results: -1, Rows: LastAxis, Infer: inferLinears},
 	{Name: "glu", Operands: operands("gate x"), Attrs: GLUAttrs{}, Results: 1, Rows: Elementwise, Infer: inferGLU},

@@ -50,6 +50,16 @@ func TestParallelEnds(t *testing.T) {
 	}
 }
 
+// counting has the elements 0, 1, 2, … in i64.
+func counting(shape ...int) *Tensor {
+	n, _ := elements(shape)
+	v := make([]int64, n)
+	for i := range v {
+		v[i] = int64(i)
+	}
+	return Ints(ir.I64, shape, v)
+}
+
 // randomLike makes a tensor of the dtype and rank of x with other dims; integers are small, of either sign.
 func randomLike(r *rand.Rand, x *Tensor) *Tensor {
 	shape := append([]int{}, x.Shape...)
@@ -116,6 +126,9 @@ func TestWrongDimsAreErrors(t *testing.T) {
 		{"top_k", &ir.TopKAttrs{K: 2}, []any{floats(2, 4)}},
 		{"switch_mlp", nil, []any{floats(1, 2, 4), floats(3, 4, 4), floats(3, 4, 4), floats(3, 4, 4), u32(1, 2, 2), floats(1, 2, 2)}},
 		{"sample", nil, sampleArgs(floats(2, 4), 1, 2, 0.5, 3)},
+		{"draw", nil, []any{floats(2, 4), floats(2), list(ir.I64, 2, 0), floats(2), floats(2), list(ir.I64, 3, 4)}},
+		{"adjust_logits", nil, []any{floats(2, 4), counting(2, 3), floats(2, 3), counting(2, 3, 2), floats(2, 3), list(ir.I64, 1, 3), counting(1, 1), list(ir.I64, 0, -1)}},
+		{"logprobs", &ir.LogprobsAttrs{Top: 2}, []any{floats(2, 4), list(ir.I64, 1, 3), list(ir.I64, 2, -1)}},
 	}
 	r := rand.New(rand.NewPCG(3, 4))
 	for i, k := range cases {

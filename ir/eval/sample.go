@@ -18,6 +18,7 @@ type sampling struct {
 	temperature float32
 	topK        int64   // ≤ 0 or ≥ the vocabulary: off
 	topP        float32 // ≥ 1: off
+	minP        float32 // ≤ 0: off
 	// shift keeps the logarithms of the noise finite; the sampler that has it is the one below.
 	shift float32
 	// word gives random word i of the draw for all logits.
@@ -137,6 +138,15 @@ func (p *sampling) filter(scaled []float32) {
 			}
 		}
 		drop(probabilities, threshold)
+	}
+	if p.minP > 0 {
+		highest := float32(math.Inf(-1))
+		for _, v := range scaled {
+			if v > highest {
+				highest = v
+			}
+		}
+		drop(scaled, highest+numeric.Log32(min(p.minP, 1)))
 	}
 }
 
