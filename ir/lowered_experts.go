@@ -17,6 +17,8 @@ type RoutedExpertsAttrs struct {
 	// Norm says that x is normalized first, as rms_norm does with Eps.
 	Norm bool
 	Eps  float32
+	// Activation is that of the gates, one that [ExpertsOf] knows.
+	Activation string
 }
 
 // ExpertsAttrs are the attributes of experts and sorted_experts.
@@ -24,48 +26,89 @@ type ExpertsAttrs struct {
 	// Norm says that x is normalized first, as rms_norm does with Eps.
 	Norm bool
 	Eps  float32
+	// Activation is that of the gates, one that [ExpertsOf] knows.
+	Activation string
 }
 
-// expandRouter: the softmax of the K largest logits, and which they are.
+// switches are the operations of mixtures of experts, by the activation of the gates, one of [Activations].
+var switches = map[string]string{"silu": "switch_mlp", "gelu_tanh": "switch_geglu"}
+
+// ExpertsOf is the operation of a mixture of experts with this activation of the gates, one of [Activations]; false where
+// there is none.
+func ExpertsOf(activation string) (name string, ok bool) {
+	name, ok = switches[activation]
+	return name, ok
+}
+
+// ActivationOfExperts is the activation of the gates of an operation of [ExpertsOf]; empty for another one.
+func ActivationOfExperts(name string) string {
+	for activation, n := range switches {
+		if n == name {
+			return activation
+		}
+	}
+	return ""
+}
+
+// expandRouter: the softmax of the K largest logits, times the scale of each expert, and which they are.
 func expandRouter(b *Builder, op *Op) []*Value {
 	attrs := Attrs[RouterAttrs](op)
-	scores, indices := routed(b, op.Input("logits"), attrs.K, attrs.Precise)
+	scores, indices := routed(b, op, attrs.K, attrs.Precise)
 	return []*Value{scores, indices}
 }
 
-func routed(b *Builder, logits *Value, k int, precise bool) (scores, indices *Value) {
-	top := b.Op("top_k", &TopKAttrs{K: k}, logits)
-	return b.Value("softmax", &SoftmaxAttrs{Axis: -1, Precise: precise}, top.Results[0]), top.Results[1]
+// routed are the scores and the numbers of the experts that the operands logits and scale of op choose. scale has a
+// number for each expert, [E, 1].
+func routed(b *Builder, op *Op, k int, precise bool) (scores, indices *Value) {
+	top := b.Op("top_k", &TopKAttrs{K: k}, op.Input("logits"))
+	scores, indices = b.Value("softmax", &SoftmaxAttrs{Axis: -1, Precise: precise}, top.Results[0]), top.Results[1]
+	if scale := op.Input("scale"); scale != nil {
+		if dims, _ := scale.Type.Static(); len(dims) != 2 || dims[1] != 1 {
+			b.Fail("scale %s, want a number for each expert", scale.Type)
+		}
+		of := b.Value("squeeze", &SqueezeAttrs{Dims: []int{-1}}, b.Value("embedding", nil, indices, scale))
+		scores = b.Value("multiply", nil, scores, of)
+	}
+	return scores, indices
 }
 
-// expandExperts: switch_mlp, and the extra term.
+// mixed is the mixture of experts of op's weights with an activation of the gates.
+func mixed(b *Builder, op *Op, activation string, x, indices, scores *Value) *Value {
+	name, ok := ExpertsOf(activation)
+	if !ok {
+		b.Fail("activation %q, there are no experts of it", activation)
+	}
+	return b.Value(name, nil, x, op.Input("gate"), op.Input("up"), op.Input("down"), indices, scores)
+}
+
+// expandExperts: the mixture of experts, and the extra term.
 func expandExperts(b *Builder, op *Op) []*Value {
 	attrs := Attrs[ExpertsAttrs](op)
 	x := normed(b, op.Input("x"), op.Input("norm"), attrs.Eps, attrs.Norm)
-	y := b.Value("switch_mlp", nil, x, op.Input("gate"), op.Input("up"), op.Input("down"), op.Input("indices"), op.Input("scores"))
+	y := mixed(b, op, attrs.Activation, x, op.Input("indices"), op.Input("scores"))
 	return []*Value{plus(b, y, op.Input("extra"))}
 }
 
-// expandRoutedExperts: switch_mlp of the experts that the logits choose, the expert of all tokens times sigmoid(shared_score),
+// expandRoutedExperts: the mixture of the experts that the logits choose, the expert of all tokens times sigmoid(shared_score),
 // and the extra term. Without shared_up both halves of the expert of all tokens are one weight, shared_gate.
 func expandRoutedExperts(b *Builder, op *Op) []*Value {
 	attrs := Attrs[RoutedExpertsAttrs](op)
 	x := normed(b, op.Input("x"), op.Input("norm"), attrs.Eps, attrs.Norm)
-	scores, indices := routed(b, op.Input("logits"), attrs.K, attrs.Precise)
-	y := b.Value("switch_mlp", nil, x, op.Input("gate"), op.Input("up"), op.Input("down"), indices, scores)
+	scores, indices := routed(b, op, attrs.K, attrs.Precise)
+	y := mixed(b, op, attrs.Activation, x, indices, scores)
 	if down := op.Input("shared_down"); down != nil {
-		h := sharedPair(b, x, op.Input("shared_gate"), op.Input("shared_up"))
+		h := sharedPair(b, x, op.Input("shared_gate"), op.Input("shared_up"), attrs.Activation)
 		y = plus(b, y, b.Value("glu", &GLUAttrs{Activation: "sigmoid"}, op.Input("shared_score"), b.Value("linear", nil, h, down)))
 	}
 	return []*Value{plus(b, y, op.Input("extra"))}
 }
 
-// sharedPair is silu(x·gateᵀ) · x·upᵀ.
-func sharedPair(b *Builder, x, gate, up *Value) *Value {
-	silu := &GLUAttrs{Activation: "silu"}
+// sharedPair is activation(x·gateᵀ) · x·upᵀ.
+func sharedPair(b *Builder, x, gate, up *Value, activation string) *Value {
+	glu := &GLUAttrs{Activation: activation}
 	both := b.Value("linear", nil, x, gate)
 	if up != nil {
-		return b.Value("glu", silu, both, b.Value("linear", nil, x, up))
+		return b.Value("glu", glu, both, b.Value("linear", nil, x, up))
 	}
 	last := both.Type.Rank() - 1
 	n, ok := both.Type.Shape[last].Const()
@@ -73,7 +116,7 @@ func sharedPair(b *Builder, x, gate, up *Value) *Value {
 		b.Fail("shared_gate %s, want two halves", gate.Type)
 	}
 	half := func(start, stop int64) *Value { return b.Value("slice", nil, both, last, start, stop) }
-	return b.Value("glu", silu, half(0, n/2), half(n/2, n))
+	return b.Value("glu", glu, half(0, n/2), half(n/2, n))
 }
 
 // plus is x + y, or x where y is nil.

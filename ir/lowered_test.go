@@ -20,8 +20,8 @@ func loweredExpertsCases() []inferCase {
 	experts := []any{"f32[1,T,64]", "bf16[8,32,64]", "bf16[8,32,64]", "bf16[8,64,32]"}
 	chosen := append(experts[:4:4], "u32[1,T,2]", "f32[1,T,2]")
 	routed := append(experts[:4:4], "f32[1,T,8]")
-	norm := &ExpertsAttrs{Norm: true, Eps: 1e-6}
-	two := &RoutedExpertsAttrs{K: 2, Precise: true}
+	norm := &ExpertsAttrs{Norm: true, Eps: 1e-6, Activation: "gelu_tanh"}
+	two := &RoutedExpertsAttrs{K: 2, Precise: true, Activation: "silu"}
 	return []inferCase{
 		{op: "router", attrs: &RouterAttrs{K: 2}, operands: []any{"bf16[T,8]"}, want: "bf16[T,2] u32[T,2]"},
 		{op: "router", attrs: &RouterAttrs{K: 9}, operands: []any{"bf16[T,8]"}, err: "top_k"},
@@ -34,6 +34,10 @@ func loweredExpertsCases() []inferCase {
 		{op: "routed_experts", attrs: two, operands: append(routed[:5:5], nil, "bf16[32,64]", "bf16[32,64]", "bf16[64,32]", "f32[1,T,1]"), want: "f32[1,T,64]"},
 		{op: "routed_experts", attrs: two, operands: append(routed[:5:5], nil, "bf16[63,64]", nil, "bf16[64,32]", "f32[1,T,1]"), err: "two halves"},
 		{op: "gated_add", operands: []any{"f32[T,1]", "bf16[T,64]", "bf16[T,64]"}, want: "f32[T,64]"},
+		{op: "router", attrs: &RouterAttrs{K: 2}, operands: []any{"f32[T,8]", "bf16[8,1]"}, want: "f32[T,2] u32[T,2]"},
+		{op: "router", attrs: &RouterAttrs{K: 2}, operands: []any{"f32[T,8]", "f32[8,2]"}, err: "scale f32[8,2], want a number for each expert"},
+		{op: "experts", attrs: &ExpertsAttrs{Activation: "sigmoid"}, operands: chosen, err: `activation "sigmoid"`},
+		{op: "routed_experts", attrs: two, operands: append(routed[:5:5], nil, nil, nil, nil, nil, nil, "f32[8,1]"), want: "f32[1,T,64]"},
 	}
 }
 

@@ -20,6 +20,9 @@ func bindEmbedding(b *binder) bool {
 		return false
 	}
 	n := tokens.len()
+	if w.cols%8 != 0 && !w.Quantized() {
+		return b.gather("weight", 0, "indices")
+	}
 	l, err := kernels.Embedding{Format: w.Format, N: w.rows, K: w.cols, Multiplier: 1}.Launch(n)
 	out := b.result(0, nil)
 	if err != nil || out == nil || out.len() != n*w.cols {

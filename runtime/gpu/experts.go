@@ -13,7 +13,17 @@ func bindRouter(b *binder) bool {
 		return false
 	}
 	width := logits.shape[len(logits.shape)-1]
-	return b.largest(logits, lower.Router(width, ir.Attrs[ir.RouterAttrs](b.Op).K), 1, 0)
+	scales, ok := b.scales()
+	return ok && b.largest(logits, lower.Router(width, ir.Attrs[ir.RouterAttrs](b.Op).K, b.Op.Input("scale")), scales, 1, 0)
+}
+
+// scales is what the operand scale of a router is on the device; false where it cannot be there.
+func (b *binder) scales() (scales operand, ok bool) {
+	if b.Op.Input("scale") == nil {
+		return operand{}, true
+	}
+	scales, _, ok = b.table("scale")
+	return scales, ok
 }
 
 // bindTopK finds the k largest of each row, in the order of the reference kernel.
@@ -29,18 +39,19 @@ func bindTopK(b *binder) bool {
 	if x = b.dense(x); x == nil {
 		return false
 	}
-	return b.largest(x, router, 1, 0)
+	return b.largest(x, router, operand{}, 1, 0)
 }
 
-// largest finds the largest of rows: the operation's results of these numbers are the indices and the values.
-func (b *binder) largest(x *value, router kernels.Router, indices, values int) bool {
+// largest finds the largest of rows, with a scale for each column where the router has them: the operation's results of these
+// numbers are the indices and the values.
+func (b *binder) largest(x *value, router kernels.Router, scales operand, indices, values int) bool {
 	rows := x.len() / router.Experts
 	v, i := b.result(values, nil), b.result(indices, nil)
 	if v == nil || i == nil {
 		return false
 	}
 	l, err := router.Launch(rows)
-	return b.launch("top-k", l, err, kernels.RouterArguments[operand]{Logits: bytesOf(x), Experts: bytesOf(i), Scores: bytesOf(v), Step: b.stepAt(rows, nil)})
+	return b.launch("top-k", l, err, kernels.RouterArguments[operand]{Logits: bytesOf(x), Scales: scales, Experts: bytesOf(i), Scores: bytesOf(v), Step: b.stepAt(rows, nil)})
 }
 
 // bindSoftmax normalizes rows to probabilities.
@@ -73,6 +84,7 @@ type mixture struct {
 	gate, up, down     *weight
 	x, indices, scores *value
 	norm               *normed
+	activation         kernels.Activation // of the gates
 	tokens, top        int
 	extra              operand
 	out                *value
@@ -94,13 +106,16 @@ func (b *binder) mixture() *mixture {
 		return nil
 	}
 	m.x, m.tokens = x, x.len()/width
+	var err error
 	switch a := b.Op.Attrs.(type) {
 	case *ir.ExpertsAttrs:
 		m.norm, ok = b.normOperand("norm", a.Norm, a.Eps, width)
+		m.activation, err = kernels.ActivationNamed(a.Activation)
 	case *ir.RoutedExpertsAttrs:
 		m.norm, ok = b.normOperand("norm", a.Norm, a.Eps, width)
+		m.activation, err = kernels.ActivationNamed(a.Activation)
 	}
-	if !ok {
+	if !ok || err != nil {
 		return nil
 	}
 	if b.Op.Input("extra") != nil {
@@ -126,7 +141,7 @@ func (m *mixture) chosen(b *binder) bool {
 
 // kernel describes the kernels for a few tokens.
 func (m *mixture) kernel(b *binder) kernels.Experts {
-	e := kernels.Experts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols, Inner: m.gate.rows, Activation: kernels.SiLU,
+	e := kernels.Experts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols, Inner: m.gate.rows, Activation: m.activation,
 		Residual: b.Op.Input("extra") != nil}
 	e.Norm, e.Eps, _ = m.norm.vectors()
 	return e
@@ -181,13 +196,17 @@ func bindRoutedExperts(b *binder) bool {
 	}
 	m.top = ir.Attrs[ir.RoutedExpertsAttrs](b.Op).K
 	e := m.kernel(b)
-	e.Router, e.Ahead, e.Shared = lower.Router(m.gate.count, m.top), true, b.Op.Input("shared_down") != nil
+	scales, ok := b.scales()
+	if !ok {
+		return false
+	}
+	e.Router, e.Ahead, e.Shared = lower.Router(m.gate.count, m.top, b.Op.Input("scale")), true, b.Op.Input("shared_down") != nil
 	hidden, at := b.scratch(4*m.tokens*e.Parts()*e.Inner), b.stepAt(m.tokens, nil)
 	n := 4 * m.tokens * e.Parts()
 	chosen, scores := whole(b.scratch(n)), whole(b.scratch(n))
 	_, _, normed := m.norm.vectors()
 	down := m.down.arguments()
-	choose := kernels.ExpertsChooseArguments[operand]{W0: m.gate.arguments(), W1: m.up.arguments(), D: down, Logits: bytesOf(logits), X: bytesOf(m.x), Norm: normed,
+	choose := kernels.ExpertsChooseArguments[operand]{W0: m.gate.arguments(), W1: m.up.arguments(), D: down, Logits: bytesOf(logits), ExpertScales: scales, X: bytesOf(m.x), Norm: normed,
 		Experts: chosen, Scores: scores, Y: whole(hidden), Step: at}
 	read := min(m.tokens*m.top, m.gate.count)
 	upBytes, downBytes := read*2*m.gate.bytes(), read*m.down.bytes()
@@ -217,7 +236,7 @@ func bindSortedExperts(b *binder) bool {
 		return false
 	}
 	exact := !b.tiled(m.tokens)
-	e := kernels.ManyExperts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols, Inner: m.gate.rows, Activation: kernels.SiLU, Exact: exact}
+	e := kernels.ManyExperts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols, Inner: m.gate.rows, Activation: m.activation, Exact: exact}
 	ways := b.x.exe.target().ExpertTiles(e, m.tokens)
 	if len(ways) == 0 {
 		return false

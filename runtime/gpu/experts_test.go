@@ -21,6 +21,7 @@ const mixture = `module {
   constant @router : bf16[12,64]
   constant @gate_up : bf16[80,64]
   constant @score : bf16[1,64]
+  constant @scale : f32[12,1]
   constant @down : bf16[64,40]
   constant @wide_down : bf16[64,80]
   constant @experts.gate : bf16[12,40,64]
@@ -41,6 +42,11 @@ const mixture = `module {
 const (
 	route = `%t, %i = top_k(x=%0) {k=3} : f32[1,s0,3], u32[1,s0,3]
     %s = softmax(x=%t) {axis=-1} : f32[1,s0,3]`
+	scaled = `%t, %i = top_k(x=%0) {k=3} : f32[1,s0,3], u32[1,s0,3]
+    %m = softmax(x=%t) {axis=-1} : f32[1,s0,3]
+    %e = embedding(indices=%i, weight=@scale) : f32[1,s0,3,1]
+    %z = reshape(x=%e, shape=[1, -1, 3]) : f32[1,s0,3]
+    %s = multiply(a=%z, b=%m) : f32[1,s0,3]`
 	shared = `%5 = slice(x=%1, axis=2, start=0, stop=40) : f32[1,s0,40]
     %6 = slice(x=%1, axis=2, start=40, stop=80) : f32[1,s0,40]
     %7 = glu(gate=%5, x=%6) {activation="silu"} : f32[1,s0,40]
@@ -96,6 +102,17 @@ func TestExperts(t *testing.T) {
     return %10: f32[1,s0,64]`, []string{"linear", "linear", "linear", "experts up", "experts down"}, "@score : bf16", "@score : f32"},
 		{"shared expert of another format", route, shared + `%10 = add(a=%4, b=%9) : f32[1,s0,64]
     return %10: f32[1,s0,64]`, nil, "@down : bf16", "@down : f32"},
+		{"scaled experts", scaled, `return %4: f32[1,s0,64]`, alone, "", ""},
+		{"scaled experts, shared", scaled, shared + `%10 = add(a=%4, b=%9) : f32[1,s0,64]
+    return %10: f32[1,s0,64]`, []string{"linear", "linears", "experts up", "experts down"}, "", ""},
+		{"scaled experts of bf16", strings.Replace(scaled, "f32[1,s0,3,1]\n    %z = reshape(x=%e, shape=[1, -1, 3]) : f32", "bf16[1,s0,3,1]\n    %z = reshape(x=%e, shape=[1, -1, 3]) : bf16", 1),
+			`return %4: f32[1,s0,64]`, alone, "@scale : f32", "@scale : bf16"},
+		{"scaled experts, one shared of another activation", scaled, shared + `%10 = add(a=%4, b=%9) : f32[1,s0,64]
+    return %10: f32[1,s0,64]`, nil, "switch_mlp", "switch_geglu"},
+		{"others read the scales", scaled, `return %4: f32[1,s0,64], %z: f32[1,s0,3]`, nil, "", ""},
+		{"others read the scores that are scaled", scaled, `return %4: f32[1,s0,64], %m: f32[1,s0,3]`, nil, "", ""},
+		{"gelu", route, shared + `%10 = add(a=%4, b=%9) : f32[1,s0,64]
+    return %10: f32[1,s0,64]`, []string{"linear", "linears", "glu", "linear", "gate", "experts up", "experts down"}, "switch_mlp", "switch_geglu"},
 		{"more experts than a product chooses among", route, shared + `%10 = add(a=%4, b=%9) : f32[1,s0,64]
     return %10: f32[1,s0,64]`, nil, "12", "520"},
 	} {

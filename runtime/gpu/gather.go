@@ -7,7 +7,9 @@ import (
 )
 
 // bindTake reads rows by their indices.
-func bindTake(b *binder) bool { return b.gather(ir.Attrs[ir.AxisAttrs](b.Op).Axis, "index") }
+func bindTake(b *binder) bool {
+	return b.isBounded("index") && b.gather("x", ir.Attrs[ir.AxisAttrs](b.Op).Axis, "index")
+}
 
 // bindGather reads rows by their indices, where the blocks that it asks for are whole rows.
 func bindGather(b *binder) bool {
@@ -21,13 +23,19 @@ func bindGather(b *binder) bool {
 			return false
 		}
 	}
-	return b.gather(a.Axes[0], "indices")
+	return b.isBounded("indices") && b.gather("x", a.Axes[0], "indices")
 }
 
-// gather reads rows of x, which run over all axes behind the given one, by the indices in another operand. Axes before that one
-// must have a single index.
-func (b *binder) gather(axis int, indices string) bool {
-	shape, ok := b.Dims(b.Op.Input("x").Type)
+// isBounded reports whether nothing must check indices after a kernel has computed them, as the reference kernel does.
+func (b *binder) isBounded(indices string) bool {
+	v := b.Input(indices)
+	return v == nil || v.place != onDevice || v.below != 0
+}
+
+// gather reads rows of an operand, which run over all axes behind the given one, by the indices in another operand. Axes before
+// that one must have a single index. Indices that lie outside are clamped.
+func (b *binder) gather(from string, axis int, indices string) bool {
+	shape, ok := b.Dims(b.Op.Input(from).Type)
 	if axis < 0 {
 		axis += len(shape)
 	}
@@ -35,15 +43,12 @@ func (b *binder) gather(axis int, indices string) bool {
 	if !ok || strided.Elements(shape[:axis]) != 1 || index == nil || index.shape == nil {
 		return false
 	}
-	if index.place == onDevice && index.below == 0 {
-		return false // the reference kernel checks what a kernel has computed
-	}
 	n, rows, width := index.len(), shape[axis], strided.Elements(shape[axis+1:])
 	at := b.indices(index, rows)
 	if at == nil {
 		return false
 	}
-	table, of, ok := b.table("x")
+	table, of, ok := b.table(from)
 	if !ok {
 		return false
 	}

@@ -424,27 +424,28 @@ var embeddingSignature = Signature{Kernels: []string{"embedding"}, Arguments: []
 
 // ExpertsChooseArguments are the buffers of the kernels experts_choose, stream_choose, in order.
 type ExpertsChooseArguments[T comparable] struct {
-	W0      WeightArguments[T]
-	W1      WeightArguments[T]
-	V0      WeightArguments[T] // optional: W0 stands for it
-	V1      WeightArguments[T] // optional: W1 stands for it
-	D       WeightArguments[T]
-	E       WeightArguments[T] // optional: D stands for it
-	Logits  T                  // float
-	Gates   T                  // float, optional: Logits stands for it
-	X       T                  // float
-	Norm    T                  // MATVEC_NORM_T, optional: X stands for it
-	Experts T                  // int, written
-	Scores  T                  // float, written
-	Y       T                  // float, written
-	Step    T                  // int
+	W0           WeightArguments[T]
+	W1           WeightArguments[T]
+	V0           WeightArguments[T] // optional: W0 stands for it
+	V1           WeightArguments[T] // optional: W1 stands for it
+	D            WeightArguments[T]
+	E            WeightArguments[T] // optional: D stands for it
+	Logits       T                  // float
+	ExpertScales T                  // ROUTER_SCALES_T, optional: Logits stands for it
+	Gates        T                  // float, optional: Logits stands for it
+	X            T                  // float
+	Norm         T                  // MATVEC_NORM_T, optional: X stands for it
+	Experts      T                  // int, written
+	Scores       T                  // float, written
+	Y            T                  // float, written
+	Step         T                  // int
 }
 
 // Signature is what the text of the kernels experts_choose, stream_choose declares.
 func (ExpertsChooseArguments[T]) Signature() *Signature { return &expertsChooseSignature }
 
 func (a ExpertsChooseArguments[T]) values() []T {
-	return []T{a.W0.Data, a.W0.Scales, a.W0.Biases, a.W1.Data, a.W1.Scales, a.W1.Biases, a.V0.Data, a.V0.Scales, a.V0.Biases, a.V1.Data, a.V1.Scales, a.V1.Biases, a.D.Data, a.D.Scales, a.D.Biases, a.E.Data, a.E.Scales, a.E.Biases, a.Logits, a.Gates, a.X, a.Norm, a.Experts, a.Scores, a.Y, a.Step}
+	return []T{a.W0.Data, a.W0.Scales, a.W0.Biases, a.W1.Data, a.W1.Scales, a.W1.Biases, a.V0.Data, a.V0.Scales, a.V0.Biases, a.V1.Data, a.V1.Scales, a.V1.Biases, a.D.Data, a.D.Scales, a.D.Biases, a.E.Data, a.E.Scales, a.E.Biases, a.Logits, a.ExpertScales, a.Gates, a.X, a.Norm, a.Experts, a.Scores, a.Y, a.Step}
 }
 
 var expertsChooseSignature = Signature{Kernels: []string{"experts_choose", "stream_choose"}, Arguments: []Argument{
@@ -467,9 +468,10 @@ var expertsChooseSignature = Signature{Kernels: []string{"experts_choose", "stre
 	{Name: "escales", Type: "WEIGHT_SCALE", Optional: true, Instead: 13},
 	{Name: "ebiases", Type: "WEIGHT_SCALE", Optional: true, Instead: 14},
 	{Name: "logits", Type: "float"},
+	{Name: "expert_scales", Type: "ROUTER_SCALES_T", Optional: true, Instead: 18},
 	{Name: "gates", Type: "float", Optional: true, Instead: 18},
 	{Name: "x", Type: "float"},
-	{Name: "norm", Type: "MATVEC_NORM_T", Optional: true, Instead: 20},
+	{Name: "norm", Type: "MATVEC_NORM_T", Optional: true, Instead: 21},
 	{Name: "experts", Type: "int", Written: true},
 	{Name: "scores", Type: "float", Written: true},
 	{Name: "y", Type: "float", Written: true},
@@ -997,6 +999,7 @@ var ropeAnglesSignature = Signature{Kernels: []string{"rope_angles"}, Arguments:
 // RouterArguments are the buffers of the kernel router, in order.
 type RouterArguments[T comparable] struct {
 	Logits  T // float
+	Scales  T // ROUTER_SCALES_T, optional: Logits stands for it
 	Experts T // int, written
 	Scores  T // float, written
 	Step    T // int
@@ -1006,11 +1009,12 @@ type RouterArguments[T comparable] struct {
 func (RouterArguments[T]) Signature() *Signature { return &routerSignature }
 
 func (a RouterArguments[T]) values() []T {
-	return []T{a.Logits, a.Experts, a.Scores, a.Step}
+	return []T{a.Logits, a.Scales, a.Experts, a.Scores, a.Step}
 }
 
 var routerSignature = Signature{Kernels: []string{"router"}, Arguments: []Argument{
 	{Name: "logits", Type: "float"},
+	{Name: "scales", Type: "ROUTER_SCALES_T", Optional: true, Instead: 0},
 	{Name: "experts", Type: "int", Written: true},
 	{Name: "scores", Type: "float", Written: true},
 	{Name: "step", Type: "int"},

@@ -8,15 +8,23 @@ import (
 func (r Router) newCase(s Sizes) *Case {
 	c := newCase(s, caseTokens, 0)
 	l, _ := r.Launch(c.Capacity)
-	logits := c.random(F32, c.Tokens*r.Experts)
+	logits, scales := c.random(F32, c.Tokens*r.Experts), r.scales(c)
 	experts, scores := c.out(I32, c.Capacity*r.Top), c.out(F32, c.Capacity*r.Top)
-	c.run(l, RouterArguments[*Buffer]{Logits: logits, Experts: experts, Scores: scores, Step: c.step()})
+	c.run(l, RouterArguments[*Buffer]{Logits: logits, Scales: scales, Experts: experts, Scores: scores, Step: c.step()})
 	c.reference = func() {
 		chosen := make([]int32, c.Tokens*r.Top)
-		r.Reference(logits.Values(), chosen, c.want(scores, Bounds{1e-6, sums(1)}, len(chosen)))
+		r.Reference(logits.Values(), scales.Values(), chosen, c.want(scores, Bounds{1e-6, sums(1)}, len(chosen)))
 		c.wantInts(experts, chosen)
 	}
 	return c
+}
+
+// scales adds those of the experts.
+func (r Router) scales(c *Case) *Buffer {
+	if r.Scales == None {
+		return nil
+	}
+	return c.random(r.Scales, r.Experts)
 }
 
 // weighted is the number of experts that a case has weights of.
@@ -72,7 +80,7 @@ func (e Experts) upCase(l Launch, block int, s Sizes) *Case {
 			_, choose.E = c.weight(e.Format, 1, e.Inner, e.Hidden)
 		}
 		_, choose.D = c.weight(e.Format, 1, e.Inner, count*e.Hidden) // of which nothing is used
-		choose.Logits, choose.Gates = e.logits(c), c.random(F32, c.Capacity)
+		choose.Logits, choose.ExpertScales, choose.Gates = e.logits(c), e.Router.scales(c), c.random(F32, c.Capacity)
 		choose.Experts, choose.Scores = c.out(I32, c.Capacity*parts), c.out(F32, c.Capacity*parts)
 		c.run(l, choose)
 	} else {
@@ -84,7 +92,7 @@ func (e Experts) upCase(l Launch, block int, s Sizes) *Case {
 		if e.Router.Top > 0 {
 			experts = make([]int32, c.Tokens*parts)
 			scores := c.want(choose.Scores, Bounds{1e-6, sums(1)}, len(experts))
-			e.ReferenceChoice(choose.Logits.Values()[:c.Tokens*e.Count], choose.Gates.Values(), experts, scores)
+			e.ReferenceChoice(choose.Logits.Values()[:c.Tokens*e.Count], choose.ExpertScales.Values(), choose.Gates.Values(), experts, scores)
 			c.wantInts(choose.Experts, experts)
 		}
 		product, h := MatVecGLU{Vectors: e.up(), N: rows, Activation: e.Activation}, c.wantRows(y, Bounds{2e-6, 3 * sums(e.Hidden)}, c.Tokens*parts, rows, e.Inner)

@@ -144,7 +144,7 @@ func (e Experts) check() error {
 // f32 [T, Top, Inner].
 //
 // With a Router it takes ExpertsChooseArguments: W0 and W1 as before, V0 and V1 of the shared expert, down D and the shared
-// expert's E, Logits f32 [T, Count], Gates f32 [T] of the shared expert, and what is written: Experts i32 and Scores
+// expert's E, Logits f32 [T, Count], ExpertScales [Count], Gates f32 [T] of the shared expert, and what is written: Experts i32 and Scores
 // f32 [T, Parts], the shared expert's number being 0, and Y f32 [T, Parts, Inner].
 func (e Experts) LaunchUp(t Tuning, tokens int) (Launch, error) {
 	if t.Stream != (Stream{}) {
@@ -213,11 +213,11 @@ func (e Experts) defines(rows, tokens int) []Define {
 	return define("EXPERTS_TOP", e.Top, "EXPERTS_SHARED", e.Shared, "EXPERTS_N", rows, "EXPERTS_TOKENS", min(tokens, 2), "MATVEC_EXPERTS", e.Count)
 }
 
-// ReferenceChoice is what the first dispatch chooses, of logits and the shared expert's gate: experts and scores [T, Parts].
-func (e Experts) ReferenceChoice(logits, gate []float32, experts []int32, scores []float32) {
+// ReferenceChoice is what the first dispatch chooses, of logits, the experts' scales and the shared expert's gate: experts and scores [T, Parts].
+func (e Experts) ReferenceChoice(logits, scales, gate []float32, experts []int32, scores []float32) {
 	for t := range len(logits) / e.Count {
 		to := (t+1)*e.Parts() - e.Top
-		e.Router.Reference(logits[t*e.Count:(t+1)*e.Count], experts[to:to+e.Top], scores[to:to+e.Top])
+		e.Router.Reference(logits[t*e.Count:(t+1)*e.Count], scales, experts[to:to+e.Top], scores[to:to+e.Top])
 		if e.Shared {
 			experts[to-1], scores[to-1] = 0, float32(1/(1+math.Exp(-float64(gate[t]))))
 		}

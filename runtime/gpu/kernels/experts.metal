@@ -61,7 +61,7 @@ kernel void experts_up(device const uint* w0 [[buffer(0)]],
   if (row < EXPERTS_N) y[long(pair) * EXPERTS_N + row] = port_activate(EXPERTS_ACTIVATION, out[0]) * out[1];
 }
 
-// experts_up of logits [T, ROUTER_EXPERTS] and, with EXPERTS_SHARED, of gates [T] and the shared expert's weights v0 and
+// experts_up of logits [T, ROUTER_EXPERTS], with ROUTER_SCALED of the experts' scales [ROUTER_EXPERTS], and, with EXPERTS_SHARED, of gates [T] and the shared expert's weights v0 and
 // v1 [I, H]. The grid is (blocks of rows, tokens' parts). Every threadgroup chooses for itself, but those of the shared
 // expert, which read weights while the logits are waited for; the first one of a token writes what was chosen,
 // experts and scores [T, EXPERTS_PARTS]. d and e [H, I] are down, of the stack and of the shared expert.
@@ -85,13 +85,14 @@ kernel void experts_choose(device const uint* w0 [[buffer(0)]],
                            device const WEIGHT_SCALE* escales [[buffer(16)]],
                            device const WEIGHT_SCALE* ebiases [[buffer(17)]],
                            device const float* logits [[buffer(18)]],
-                           device const float* gates [[buffer(19)]],  // absent: logits
-                           device const float* x [[buffer(20)]],
-                           device const MATVEC_NORM_T* norm [[buffer(21)]],  // absent: x
-                           device int* experts [[buffer(22)]],
-                           device float* scores [[buffer(23)]],
-                           device float* y [[buffer(24)]],
-                           device const int* step [[buffer(25)]],
+                           device const ROUTER_SCALES_T* expert_scales [[buffer(19)]],  // absent: logits
+                           device const float* gates [[buffer(20)]],  // absent: logits
+                           device const float* x [[buffer(21)]],
+                           device const MATVEC_NORM_T* norm [[buffer(22)]],  // absent: x
+                           device int* experts [[buffer(23)]],
+                           device float* scores [[buffer(24)]],
+                           device float* y [[buffer(25)]],
+                           device const int* step [[buffer(26)]],
                            uint3 group [[threadgroup_position_in_grid]],
                            uint thread_index [[thread_index_in_threadgroup]]) {
   TG_ARRAY(float, stage, MATVEC_STAGE);
@@ -160,7 +161,7 @@ kernel void experts_choose(device const uint* w0 [[buffer(0)]],
 #endif
   }
 #endif
-  if (first && thread_index < 32) mixture_scores(from, gates, keys, token, int(thread_index), scores);
+  if (first && thread_index < 32) mixture_scores(from, expert_scales, gates, keys, places, token, int(thread_index), scores);
   if (!matvec_finish<2>(sums, squares, shared, at, out)) return;
   const int row = row0 + at.lane;
   if (row < EXPERTS_N) y[long(group.y) * EXPERTS_N + row] = port_activate(EXPERTS_ACTIVATION, out[0]) * out[1];

@@ -52,7 +52,10 @@ func TestExpertsChosen(t *testing.T) {
 		if r.Scale == 0 {
 			r.Scale = 1
 		}
-		e.Router, e.Activation = r, kernels.SiLU
+		e.Router = r
+		if e.Activation == kernels.Identity {
+			e.Activation = kernels.SiLU
+		}
 		return e
 	}
 	softmax := kernels.Router{Normalize: true}
@@ -87,6 +90,10 @@ func TestExpertsChosen(t *testing.T) {
 		{chosen(kernels.Experts{Format: kernels.Format{Bits: 4, Group: 128, Symmetric: true, F32: true}, Count: 20, Top: 2, Hidden: 1536, Inner: 256, Shared: true}, softmax),
 			holding(33, 3, 1536, 3), holding(96, 3, 768, 1), 1, 1},
 		{chosen(kernels.Experts{Format: affine4, Count: 4, Top: 4, Hidden: 64, Inner: 64}, softmax), kernels.Tuning{Lanes: 16, Split: 2}, kernels.Tuning{Lanes: 16}, 7, 7},
+		{chosen(kernels.Experts{Format: affine4, Count: 128, Top: 8, Hidden: 128, Inner: 64, Norm: kernels.NormF32, Eps: 1e-6, Ahead: true, Activation: kernels.GELUTanh},
+			kernels.Router{Normalize: true, Scales: kernels.BF16}), kernels.Tuning{}, kernels.Tuning{}, 2, 2},
+		{chosen(kernels.Experts{Format: affine4, Count: 40, Top: 3, Hidden: 512, Inner: 128, Shared: true, Residual: true, Activation: kernels.GELUTanh},
+			kernels.Router{Normalize: true, Scales: kernels.F32}), holding(33, 4, 512, 2), holding(32, 4, 512, 1), 1, 1},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			oneOfThree(t)
@@ -146,7 +153,7 @@ func TestExpertsChosenAsRouter(t *testing.T) {
 	kerneltest.Run(t, up, kernels.ExpertsChooseArguments[any]{W0: w0.arguments(), W1: w1.arguments(), V0: v0.arguments(), V1: v1.arguments(), D: w.arguments(), E: v.arguments(),
 		Logits: logits, Gates: gates, X: r.floats(tokens * e.Hidden), Experts: chosen, Scores: weights, Y: blank(tokens * 9 * e.Inner), Step: []int32{tokens, 0}})
 	want := make([]int32, tokens*9)
-	e.ReferenceChoice(logits, gates, want, blank(tokens*9))
+	e.ReferenceChoice(logits, nil, gates, want, blank(tokens*9))
 	require.Equal(t, want, chosen)
 	for i := range tokens {
 		require.Equal(t, experts[i*8:(i+1)*8], chosen[i*9+1:(i+1)*9])

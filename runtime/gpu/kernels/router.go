@@ -14,10 +14,12 @@ type Router struct {
 	// Normalize divides the scores of a token by their sum; Scale multiplies them (1 for none).
 	Normalize bool
 	Scale     float32
+	// Scales is the type of numbers, one for each expert, by which its score is multiplied; None for none.
+	Scales DType
 }
 
-// Launch is the dispatch for up to tokens tokens. It takes RouterArguments: Logits f32 [T, Experts], Experts i32
-// and Scores f32 [T, Top].
+// Launch is the dispatch for up to tokens tokens. It takes RouterArguments: Logits f32 [T, Experts], Scales
+// [Experts], Experts i32 and Scores f32 [T, Top].
 func (r Router) Launch(tokens int) (Launch, error) {
 	if err := r.check(4096); err != nil {
 		return Launch{}, err
@@ -34,16 +36,24 @@ func (r Router) check(most int) error {
 	if r.Experts < 1 || r.Experts > most || r.Top < 1 || r.Top > min(32, r.Experts) {
 		return fmt.Errorf("router: the %d largest of %d experts, want at most 32 of at most %d", r.Top, r.Experts, most)
 	}
+	if r.Scales != None {
+		return needFloat("scales", r.Scales)
+	}
 	return nil
 }
 
 // defines are those of prelude/router.h.
 func (r Router) defines() []Define {
-	return define("ROUTER_EXPERTS", r.Experts, "ROUTER_TOP", r.Top, "ROUTER_SOFTMAX", !r.Logits, "ROUTER_NORMALIZE", r.Normalize, "ROUTER_SCALE", r.Scale)
+	list := define("ROUTER_EXPERTS", r.Experts, "ROUTER_TOP", r.Top, "ROUTER_SOFTMAX", !r.Logits, "ROUTER_NORMALIZE", r.Normalize,
+		"ROUTER_SCALE", r.Scale)
+	if r.Scales != None {
+		list = append(list, define("ROUTER_SCALED", true, "ROUTER_SCALES_T", r.Scales.text())...)
+	}
+	return list
 }
 
-// Reference computes what the kernel does for len(logits)/Experts tokens.
-func (r Router) Reference(logits []float32, experts []int32, scores []float32) {
+// Reference computes what the kernel does for len(logits)/Experts tokens. Without Scales scales is not read.
+func (r Router) Reference(logits, scales []float32, experts []int32, scores []float32) {
 	for t := range len(logits) / r.Experts {
 		row := logits[t*r.Experts : (t+1)*r.Experts]
 		order := make([]int32, r.Experts)
@@ -79,7 +89,11 @@ func (r Router) Reference(logits []float32, experts []int32, scores []float32) {
 		}
 		for j, at := range order[:r.Top] {
 			experts[t*r.Top+j] = at
-			scores[t*r.Top+j] = float32(score(at) / sum * float64(r.Scale))
+			scaled := score(at) / sum * float64(r.Scale)
+			if r.Scales != None {
+				scaled *= float64(scales[at])
+			}
+			scores[t*r.Top+j] = float32(scaled)
 		}
 	}
 }

@@ -20,9 +20,10 @@
 
 [[max_total_threads_per_threadgroup(ROUTER_THREADS)]]
 kernel void router(device const float* logits [[buffer(0)]],
-                   device int* experts [[buffer(1)]],
-                   device float* scores [[buffer(2)]],
-                   device const int* step [[buffer(3)]],
+                   device const ROUTER_SCALES_T* scales [[buffer(1)]],  // absent: logits
+                   device int* experts [[buffer(2)]],
+                   device float* scores [[buffer(3)]],
+                   device const int* step [[buffer(4)]],
                    uint token [[threadgroup_position_in_grid]],
                    uint thread_index [[thread_index_in_threadgroup]],
                    uint simd [[simdgroup_index_in_threadgroup]]) {
@@ -30,6 +31,7 @@ kernel void router(device const float* logits [[buffer(0)]],
   TG_ARRAY(float, values, ROUTER_BEST);
   TG_ARRAY(int, places, ROUTER_BEST);
   TG_ARRAY(float, chosen, ROUTER_TOP);
+  TG_ARRAY(int, chosen_places, ROUTER_TOP);
   TG_ARRAY(float, partial, ROUTER_SIMDS);
   if (int(token) >= step[STEP_TOKENS]) return;
   device const float* from = logits + long(token) * ROUTER_EXPERTS;
@@ -70,6 +72,7 @@ kernel void router(device const float* logits [[buffer(0)]],
     if (before < ROUTER_TOP) {
       experts[int(token) * ROUTER_TOP + before] = places[i];
       chosen[before] = values[i];
+      chosen_places[before] = places[i];
     }
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -86,7 +89,8 @@ kernel void router(device const float* logits [[buffer(0)]],
   UNROLL for (int i = 0; i < ROUTER_SIMDS; i++) total += partial[i];
 #endif
   if (simd == 0) {
-    const float score = router_score(chosen[min(lane, ROUTER_TOP - 1)], lane, total);
+    const int rank = min(lane, ROUTER_TOP - 1);
+    const float score = router_score(chosen[rank], chosen_places[rank], scales, lane, total);
     if (lane < ROUTER_TOP) scores[int(token) * ROUTER_TOP + lane] = score;
   }
 }

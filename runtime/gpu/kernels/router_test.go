@@ -14,6 +14,7 @@ import (
 func TestRouter(t *testing.T) {
 	t.Parallel()
 	nan := float32(math.NaN())
+	scales := random.floats(seeded(99), 256)
 	for i, c := range []struct {
 		r      kernels.Router
 		logits func(r random, n int) []float32
@@ -43,6 +44,7 @@ func TestRouter(t *testing.T) {
 			}
 			return out
 		}},
+		{kernels.Router{Experts: 128, Top: 8, Normalize: true, Scale: 1, Scales: kernels.F32}, random.floats},
 		{kernels.Router{Experts: 33, Top: 8, Scale: 1}, func(r random, n int) []float32 { // probabilities that underflow
 			out := make([]float32, n)
 			for i := range out {
@@ -60,8 +62,8 @@ func TestRouter(t *testing.T) {
 			logits := c.logits(seeded(uint64(i)), tokens*c.r.Experts)
 			experts, scores := make([]int32, tokens*c.r.Top), blank(tokens*c.r.Top)
 			wantExperts, wantScores := make([]int32, tokens*c.r.Top), blank(written*c.r.Top)
-			kerneltest.Run(t, l, kernels.RouterArguments[any]{Logits: logits, Experts: experts, Scores: scores, Step: []int32{written, 0}})
-			c.r.Reference(logits[:written*c.r.Experts], wantExperts, wantScores)
+			kerneltest.Run(t, l, kernels.RouterArguments[any]{Logits: logits, Scales: scales, Experts: experts, Scores: scores, Step: []int32{written, 0}})
+			c.r.Reference(logits[:written*c.r.Experts], scales, wantExperts, wantScores)
 			require.Equal(t, wantExperts, experts)
 			if i == 4 {
 				require.True(t, math.IsNaN(float64(scores[0])))
@@ -72,4 +74,6 @@ func TestRouter(t *testing.T) {
 	}
 	_, err := kernels.Router{Experts: 4, Top: 5}.Launch(1)
 	require.EqualError(t, err, "router: the 5 largest of 4 experts, want at most 32 of at most 4096")
+	_, err = kernels.Router{Experts: 4, Top: 2, Scales: kernels.I32}.Launch(1)
+	require.EqualError(t, err, "scales is i32, want f32 or bf16")
 }

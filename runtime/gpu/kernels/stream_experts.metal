@@ -28,6 +28,7 @@ struct stream_lift {
   device const WEIGHT_SCALE* vscales[2];
   device const WEIGHT_SCALE* vbiases[2];
   device const float* logits;
+  device const ROUTER_SCALES_T* expert_scales;
   device const float* gates;
   device int* experts;
   device float* scores;
@@ -72,7 +73,7 @@ struct stream_lift {
                            codes ? from.codes + at * HOLD_ROW : biases ? from.biases : from.scales, uint(codes ? HOLD_ROW : own * HOLD_SCALES), arrived + strip);
       }
     }
-    if (base == 0 && copier == 0) mixture_scores(logits, gates, keys, 0, lane, scores);
+    if (base == 0 && copier == 0) mixture_scores(logits, expert_scales, gates, keys, places, 0, lane, scores);
   }
   void end(int at, thread const float* out) thread {
     const int slot = at - base;
@@ -102,13 +103,14 @@ kernel void stream_choose(device const uint* w0 [[buffer(0)]],
                           device const WEIGHT_SCALE* escales [[buffer(16)]],
                           device const WEIGHT_SCALE* ebiases [[buffer(17)]],
                           device const float* logits [[buffer(18)]],
-                          device const float* gates [[buffer(19)]],
-                          device const float* x [[buffer(20)]],
-                          device const MATVEC_NORM_T* norm [[buffer(21)]],
-                          device int* experts [[buffer(22)]],
-                          device float* scores [[buffer(23)]],
-                          device float* y [[buffer(24)]],
-                          device const int* step [[buffer(25)]],
+                          device const ROUTER_SCALES_T* expert_scales [[buffer(19)]],
+                          device const float* gates [[buffer(20)]],
+                          device const float* x [[buffer(21)]],
+                          device const MATVEC_NORM_T* norm [[buffer(22)]],
+                          device int* experts [[buffer(23)]],
+                          device float* scores [[buffer(24)]],
+                          device float* y [[buffer(25)]],
+                          device const int* step [[buffer(26)]],
                           uint3 group [[threadgroup_position_in_grid]],
                           uint thread_index [[thread_index_in_threadgroup]]) {
   TG_MEMORY(memory, STREAM_BYTES);
@@ -128,6 +130,7 @@ kernel void stream_choose(device const uint* w0 [[buffer(0)]],
                          {vscales0, vscales1},
                          {vbiases0, vbiases1},
                          logits,
+                         expert_scales,
                          gates,
                          experts,
                          scores,

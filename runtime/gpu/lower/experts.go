@@ -8,7 +8,8 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// router makes the softmax of the largest of rows one operation with finding them.
+// router makes the softmax of the largest of rows one operation with finding them, and with the product of each with a number
+// that its expert has.
 func (g *graph) router(op *ir.Op) {
 	attrs, x := ir.Attrs[ir.SoftmaxAttrs](op), op.Input("x")
 	v := g.source(x)
@@ -23,21 +24,61 @@ func (g *graph) router(op *ir.Op) {
 		return
 	}
 	experts := of.Shape[len(of.Shape)-1]
-	if !g.Allowed(Router(experts, k).Launch(strided.Elements(of.Shape) / max(experts, 1))) {
+	rows := strided.Elements(of.Shape) / max(experts, 1)
+	scaled, scale := g.scaledBy(op.Result(), v.Def.Results[1], experts)
+	if scaled != nil && !g.Allowed(Router(experts, k, scale).Launch(rows)) {
+		scaled, scale = nil, nil
+	}
+	if !g.Allowed(Router(experts, k, scale).Launch(rows)) {
 		return
 	}
 	b, top := g.builder(v.Def), v.Def
 	if !of.IsDense() {
 		logits = b.Value("copy", nil, logits)
 	}
-	r := b.Op("router", &ir.RouterAttrs{K: k, Precise: attrs.Precise}, logits)
-	g.stand(top, op.Result(), r.Results[0])
+	r := b.Op("router", &ir.RouterAttrs{K: k, Precise: attrs.Precise}, logits, scale)
+	scores := op.Result()
+	if scaled != nil {
+		scores = scaled.Result()
+	}
+	g.stand(top, scores, r.Results[0])
 	g.stand(top, top.Results[1], r.Results[1])
 }
 
-// Router is the kernel of router.
-func Router(experts, k int) kernels.Router {
-	return kernels.Router{Experts: experts, Top: k, Normalize: true, Scale: 1}
+// scaledBy is the only reader of scores if it multiplies each by a number that its expert has, of a constant [experts, 1]; nil
+// where it is something else.
+func (g *graph) scaledBy(scores, indices *ir.Value, experts int) (product *ir.Op, scale *ir.Value) {
+	readers := g.readers[scores]
+	if len(readers) != 1 || readers[0] == nil || readers[0].Def.Name != "multiply" {
+		return nil, nil
+	}
+	product = readers[0]
+	factor := product.Input("b")
+	if factor == scores {
+		factor = product.Input("a")
+	}
+	of := g.defined(factor, "embedding")
+	if of == nil || g.source(of.Input("indices")) != indices || !slices.Equal(shape(factor), shape(scores)) || !slices.Equal(shape(product.Result()), shape(scores)) {
+		return nil, nil
+	}
+	scale = of.Input("weight")
+	if scale.Constant == nil || !slices.Equal(shape(scale), []int{experts, 1}) || scale.Type.DType != ir.BF16 && scale.Type.DType != ir.F32 {
+		return nil, nil
+	}
+	return product, scale
+}
+
+// Router is the kernel of router and of routed_experts, with the operand scale, or nil.
+func Router(experts, k int, scale *ir.Value) kernels.Router {
+	r := kernels.Router{Experts: experts, Top: k, Normalize: true, Scale: 1}
+	switch {
+	case scale == nil:
+	case scale.Type.DType == ir.BF16:
+		r.Scales = kernels.BF16
+	default:
+		r.Scales = kernels.F32
+	}
+	return r
 }
 
 // mixturesOfExperts makes mixtures of experts those of few tokens, which read the experts of each, or those that sort tokens by
@@ -50,7 +91,7 @@ func mixturesOfExperts(g *graph) {
 			x.takeSums(g)
 			x.replace(g)
 		}
-	}, "switch_mlp")
+	}, "switch_mlp", "switch_geglu")
 	if found {
 		g.each(g.trimLinears, "linears")
 	}
@@ -81,6 +122,7 @@ func (g *graph) trimLinears(op *ir.Op) {
 // mixture is a mixture of experts on its way to become one operation.
 type mixture struct {
 	op             *ir.Op
+	activation     string // of the gates
 	gate, up, down weight
 	x              Layout
 	tokens, top    int
@@ -95,7 +137,7 @@ type mixture struct {
 
 // mixture gives the mixture that op is; nil where no kernel does it.
 func (g *graph) mixture(op *ir.Op) *mixture {
-	m := &mixture{op: op, last: op}
+	m := &mixture{op: op, activation: ir.ActivationOfExperts(op.Def.Name), last: op}
 	var ok, ok2, ok3, ok4, ok5 bool
 	m.gate, ok = weightOf(op.Input("gate"))
 	m.up, ok2 = weightOf(op.Input("up"))
@@ -149,16 +191,18 @@ func (m *mixture) takeRouter(g *graph) {
 
 // kernel describes the kernels for a few tokens.
 func (m *mixture) kernel() kernels.Experts {
-	k := kernels.Experts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols, Inner: m.gate.rows, Activation: kernels.SiLU}
+	k := kernels.Experts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols, Inner: m.gate.rows}
+	k.Activation, _ = kernels.ActivationNamed(m.activation)
 	if m.router != nil {
-		k.Router, k.Ahead = Router(m.gate.count, m.top), true
+		k.Router, k.Ahead = Router(m.gate.count, m.top, m.router.Input("scale")), true
 	}
 	return k
 }
 
 // many describes the kernels for many tokens.
 func (m *mixture) many(tiled bool) kernels.ManyExperts {
-	return kernels.ManyExperts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols, Inner: m.gate.rows, Activation: kernels.SiLU, Exact: !tiled}
+	few := m.kernel()
+	return kernels.ManyExperts{Format: few.Format, Count: few.Count, Top: few.Top, Hidden: few.Hidden, Inner: few.Inner, Activation: few.Activation, Exact: !tiled}
 }
 
 // fewExperts reports whether there are both kernels for a few tokens, whatever is added to their result.
@@ -293,8 +337,8 @@ func (m *mixture) build(b *ir.Builder, g *graph) *ir.Value {
 		if score != nil {
 			score = reshaped(b, score, m.lead(1))
 		}
-		y = b.Value("routed_experts", &ir.RoutedExpertsAttrs{K: attrs.K, Precise: attrs.Precise}, x, op.Input("gate"), op.Input("up"), op.Input("down"), logits,
-			nil, s.gate, s.up, s.down, score, extra)
+		y = b.Value("routed_experts", &ir.RoutedExpertsAttrs{K: attrs.K, Precise: attrs.Precise, Activation: m.activation}, x,
+			op.Input("gate"), op.Input("up"), op.Input("down"), logits, nil, s.gate, s.up, s.down, score, extra, m.router.Input("scale"))
 	default:
 		name := "experts"
 		if m.sorted {
@@ -304,7 +348,7 @@ func (m *mixture) build(b *ir.Builder, g *graph) *ir.Value {
 		if l, _ := g.Layout(scores); !l.IsDense() {
 			scores = b.Value("copy", nil, scores)
 		}
-		y = b.Value(name, nil, x, op.Input("gate"), op.Input("up"), op.Input("down"), op.Input("indices"), scores, nil, extra)
+		y = b.Value(name, &ir.ExpertsAttrs{Activation: m.activation}, x, op.Input("gate"), op.Input("up"), op.Input("down"), op.Input("indices"), scores, nil, extra)
 	}
 	return y
 }

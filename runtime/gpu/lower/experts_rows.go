@@ -39,9 +39,9 @@ func (g *graph) normOfExperts(op *ir.Op) {
 		n := op.Like()
 		switch a := op.Attrs.(type) {
 		case *ir.ExpertsAttrs:
-			n.Attrs = &ir.ExpertsAttrs{Norm: asked, Eps: eps}
+			n.Attrs = &ir.ExpertsAttrs{Norm: asked, Eps: eps, Activation: a.Activation}
 		case *ir.RoutedExpertsAttrs:
-			n.Attrs = &ir.RoutedExpertsAttrs{K: a.K, Precise: a.Precise, Norm: asked, Eps: eps}
+			n.Attrs = &ir.RoutedExpertsAttrs{K: a.K, Precise: a.Precise, Norm: asked, Eps: eps, Activation: a.Activation}
 		}
 		n.Args[0] = []ir.Arg{ir.Use(g.rowsOf(b, p.x, norm))}
 		if weight != nil {
@@ -55,10 +55,11 @@ func (g *graph) normOfExperts(op *ir.Op) {
 func (g *graph) expertsOf(op *ir.Op, norm *ir.Op) kernels.Experts {
 	gate, _ := weightOf(op.Input("gate"))
 	m := &mixture{gate: gate}
-	if a, ok := op.Attrs.(*ir.RoutedExpertsAttrs); ok {
-		m.top, m.router = a.K, op
-	} else {
-		m.top = width(op.Input("indices"))
+	switch a := op.Attrs.(type) {
+	case *ir.RoutedExpertsAttrs:
+		m.top, m.router, m.activation = a.K, op, a.Activation
+	case *ir.ExpertsAttrs:
+		m.top, m.activation = width(op.Input("indices")), a.Activation
 	}
 	k := m.kernel()
 	k.Norm, k.Eps = normKind(norm)

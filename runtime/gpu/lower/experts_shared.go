@@ -5,7 +5,7 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// shared is an expert of all tokens: sigmoid(score) · down(silu(gate) · up). Without up, gate has the rows of both.
+// shared is an expert of all tokens: sigmoid(score) · down(activation(gate) · up), with the activation of the others. Without up, gate has the rows of both.
 type shared struct {
 	gate, up, down *ir.Value // weights
 	score          *ir.Value
@@ -25,7 +25,7 @@ func (m *mixture) sharedBy(g *graph, v *ir.Value) *shared {
 	}
 	down, ok := weightOf(l.Input("weight"))
 	p := g.defined(l.Input("x"), "glu")
-	if !ok || p == nil || down.Format != m.down.Format || down.count != 1 || down.rows != m.down.rows || down.cols != m.down.cols || ir.Attrs[ir.GLUAttrs](p).Activation != "silu" {
+	if !ok || p == nil || down.Format != m.down.Format || down.count != 1 || down.rows != m.down.rows || down.cols != m.down.cols || ir.Attrs[ir.GLUAttrs](p).Activation != m.activation {
 		return nil
 	}
 	s := &shared{down: l.Input("weight"), score: term.Input("gate")}

@@ -18,6 +18,7 @@ const mixture = `module {
   constant @router : bf16[8,64]
   constant @both : bf16[64,64]
   constant @score : bf16[1,64]
+  constant @scale : f32[8,1]
   constant @shared : bf16[64,32]
   constant @gate : bf16[8,32,64]
   constant @up : bf16[8,32,64]
@@ -39,6 +40,15 @@ const mixture = `module {
   }
 }
 `
+
+// What gives the scores of the experts: as it stands in mixture, and times a number of each.
+const (
+	scores = `%5 = softmax(x=%3) {axis=-1, precise=true} : f32[1,T,2]`
+	scaled = `%m = softmax(x=%3) {axis=-1, precise=true} : f32[1,T,2]
+    %e = embedding(indices=%4, weight=@scale) : f32[1,T,2,1]
+    %z = reshape(x=%e, shape=[1, -1, 2]) : f32[1,T,2]
+    %5 = multiply(a=%m, b=%z) : f32[1,T,2]`
+)
 
 func TestExpertsRows(t *testing.T) {
 	const result = "%13: f32[1,T,64]"
@@ -64,6 +74,15 @@ func TestExpertsRows(t *testing.T) {
 			want: []string{"matvec", "matvec_glu", "matvec", "gated_add", "routed_experts"}},
 		"the residual first": {old: "b=%11) : f32[1,T,64]\n    %13 = add(a=%residual, b=%12)", by: "b=%residual) : f32[1,T,64]\n    %13 = add(a=%11, b=%12)",
 			tokens: 1, want: few, holds: "shared_score=%1, extra=%residual)"},
+		"gelu": {old: "switch_mlp", by: "switch_geglu", tokens: 1, want: []string{"matvec", "matvec_glu", "matvec", "gated_add", "routed_experts"},
+			holds: `{k=2, precise=true, activation="gelu_tanh"} : f32[1,1,64]`},
+		"many with gelu":         {old: "switch_mlp", by: "switch_geglu", tokens: 9, want: append(many[:8:8], "sorted_experts"), holds: `{activation="gelu_tanh"} : f32[1,9,64]`},
+		"a scale of each expert": {old: scores, by: scaled, tokens: 1, want: few, holds: "scale=@scale"},
+		"scales of many tokens":  {old: scores, by: scaled, tokens: 9, want: append(many[:8:8], "sorted_experts"), holds: "router(logits=%1, scale=@scale) {k=2, precise=true}"},
+		"scales that something reads": {old: scores, by: scaled, results: ", %z: f32[1,T,2]", tokens: 1,
+			want: append(append([]string{"matvec", "router", "embedding"}, shared...), "experts")},
+		"scores that are scaled and read": {old: scores, by: scaled, results: ", %m: f32[1,T,2]", tokens: 1,
+			want: append(append([]string{"matvec", "router", "embedding", "multiply"}, shared...), "experts")},
 		"halves the other way": {old: "gate=%7, x=%8", by: "gate=%8, x=%7", tokens: 1, want: []string{"matvec", "glu", "matvec", "gated_add", "routed_experts"}},
 		"indices are a result": {results: ", %4: u32[1,T,2]", tokens: 1, want: append(append([]string{"matvec", "router"}, shared...), "experts")},
 		"the sum inside":       {results: ", %12: f32[1,T,64]", tokens: 1, want: append(few[:2:2], "residual_add")},

@@ -37,7 +37,7 @@ func TestLoweredAgree(t *testing.T) {
 			require.NoError(t, err)
 			constants := eval.NewConstants()
 			for _, precision := range []eval.Precision{eval.FP32, eval.Mixed} {
-				want := answers(t, m, precision, constants)
+				want := answers(t, m, precision, constants, 5, 1, 40, 3, 1)
 				for device, machine := range machines {
 					t.Run(fmt.Sprintf("%s/%d", device, precision), func(t *testing.T) {
 						if testing.Short() && machine.TransferLeast != 1 {
@@ -51,19 +51,41 @@ func TestLoweredAgree(t *testing.T) {
 	}
 }
 
+// TestNeighboursAgree is TestLoweredAgree for the graphs of the other families, whose windows allow shorter calls.
+func TestNeighboursAgree(t *testing.T) {
+	for _, name := range fusetest.Neighbours() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := fusetest.Load(t, name)
+			fused, err := fuse.Fuse(m)
+			require.NoError(t, err)
+			constants := eval.NewConstants()
+			for _, precision := range []eval.Precision{eval.FP32, eval.Mixed} {
+				if testing.Short() && precision != eval.Mixed {
+					continue
+				}
+				want := answers(t, m, precision, constants, 5, 1, 16, 3, 1)
+				for _, device := range []string{"metal", "streams"} {
+					agree(t, want, fused, machines[device], precision, constants)
+				}
+			}
+		})
+	}
+}
+
 // answer is what a call gives, and what the buffers hold behind it.
 type answer struct {
 	in, out []eval.Value
 	buffers []*eval.Tensor
 }
 
-// answers runs a module.
-func answers(t *testing.T, m *ir.Module, precision eval.Precision, constants *eval.Constants) (all []answer) {
+// answers runs a module, in calls of so many tokens.
+func answers(t *testing.T, m *ir.Module, precision eval.Precision, constants *eval.Constants, calls ...int) (all []answer) {
 	t.Helper()
 	machine, err := eval.NewMachine(m, precision, constants)
 	require.NoError(t, err)
 	position := 0
-	for _, tokens := range []int{5, 1, 40, 3, 1} {
+	for _, tokens := range calls {
 		a := answer{in: fusetest.Inputs(m, position, tokens)}
 		position += tokens
 		a.out, err = machine.Run(a.in)

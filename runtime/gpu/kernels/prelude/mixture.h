@@ -29,9 +29,10 @@ inline void mixture_experts(threadgroup const int* places, int token, int lane, 
 }
 
 // Writes their scores so: that of the shared expert is the sigmoid of its gate.
-inline void mixture_scores(device const float* logits, device const float* gates, threadgroup const uint* keys, int token, int lane, device float* scores) {
-  const float logit = router_number(keys[min(lane, ROUTER_TOP - 1)]);
-  const float score = router_score(logit, lane, router_total(logits, lane, router_number(keys[0])));
+inline void mixture_scores(device const float* logits, device const ROUTER_SCALES_T* scales, device const float* gates, threadgroup const uint* keys,
+                           threadgroup const int* places, int token, int lane, device float* scores) {
+  const int rank = min(lane, ROUTER_TOP - 1);
+  const float score = router_score(router_number(keys[rank]), places[rank], scales, lane, router_total(logits, lane, router_number(keys[0])));
   const long to = long(token) * EXPERTS_PARTS;
   if (lane < ROUTER_TOP) scores[to + EXPERTS_SHARED + lane] = score;
   if (EXPERTS_SHARED && lane == 0) scores[to] = port_sigmoid(gates[token]);

@@ -15,6 +15,10 @@
 #ifndef ROUTER_SCALE      // and multiplied by this
 #define ROUTER_SCALE 1.0f
 #endif
+#ifndef ROUTER_SCALED     // 1: and by a number of each expert
+#define ROUTER_SCALED 0
+#define ROUTER_SCALES_T float
+#endif
 
 // A key in the order of floats, a NaN above all; 0 is below all.
 inline uint router_key(float v) {
@@ -26,10 +30,15 @@ inline uint router_key(float v) {
 inline float router_number(uint key) { return as_type<float>((key & 0x80000000u) != 0u ? key ^ 0x80000000u : ~key); }
 
 // The score of the expert that a lane of a simdgroup stands for, by its logit: lane 0 has the largest, lanes from
-// ROUTER_TOP on have none. total is the sum of exp(logit - largest) over all experts; it matters where scores are a
+// ROUTER_TOP on have none. place is the expert's number, scales are those of all experts. total is the sum of exp(logit - largest) over all experts; it matters where scores are a
 // softmax that is not normalized.
-inline float router_score(float logit, int lane, float total) {
+inline float router_score(float logit, int place, device const ROUTER_SCALES_T* scales, int lane, float total) {
   const bool is = lane < ROUTER_TOP;
+#if ROUTER_SCALED
+  const float scale = ROUTER_SCALE * float(scales[place]);
+#else
+  const float scale = ROUTER_SCALE;
+#endif
 #if ROUTER_SOFTMAX
   const float largest = simd_broadcast(logit, 0);
   const float v = is ? precise::exp(logit - largest) : 0.0f;
@@ -37,11 +46,11 @@ inline float router_score(float logit, int lane, float total) {
   const float v = is ? logit : 0.0f;
 #endif
 #if ROUTER_NORMALIZE
-  return v / simd_sum(v) * ROUTER_SCALE;
+  return v / simd_sum(v) * scale;
 #elif ROUTER_SOFTMAX
-  return v / total * ROUTER_SCALE;
+  return v / total * scale;
 #else
-  return v * ROUTER_SCALE;
+  return v * scale;
 #endif
 }
 
