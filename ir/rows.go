@@ -66,6 +66,17 @@ func RowsOf(op *Op, axis int) *RowSource {
 		}
 		from = axis
 		out.Position = slices.IndexFunc(op.Def.Operands, func(o Operand) bool { return o.Name == "position" })
+	case TabledRows:
+		if axis != t.Rank()-2 {
+			return nil
+		}
+		out.Operands = []RowOperand{{Axis: axis}}
+		for i, o := range op.Def.Operands {
+			if o.Name == "positions" || o.Name == "sequences" {
+				out.Operands = append(out.Operands, RowOperand{Operand: i})
+			}
+		}
+		return out
 	default:
 		return nil
 	}

@@ -250,7 +250,7 @@ func TestKernelsAreComplete(t *testing.T) {
 	others := strings.Fields(`addmm conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
 		rms_norm layer_norm rope sdpa dequantize quantized_matmul gather_mm gather_qmm metal_kernel update_and_attend
 		scan if quantized load store buffer_slice_update buffer_index_copy undef linear embedding top_k switch_mlp switch_geglu
-		gated_delta_rule sample buffer_ring_update buffer_conv buffer_delta_rule`)
+		gated_delta_rule sample buffer_ring_update buffer_conv buffer_delta_rule block_write slot_conv slot_delta_rule unit_copy`)
 	skip := map[string]bool{}
 	for _, name := range others {
 		require.NotNil(t, ir.LookupOp(name), name)

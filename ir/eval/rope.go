@@ -61,16 +61,20 @@ func rope(c *Call) ([]Value, error) {
 			if len(offsets) > 1 {
 				angle += r / perBatch * steps
 			}
-			v, s, k := out[r*width:(r+1)*width], sin[angle*half:(angle+1)*half], cos[angle*half:(angle+1)*half]
-			for i := range half {
-				a, b := first+i*stride, second+i*stride
-				x, y := v[a], v[b]
-				v[a] = c.Round(d, float32(x*k[i])) - c.Round(d, float32(y*s[i]))
-				v[b] = c.Round(d, float32(x*s[i])) + c.Round(d, float32(y*k[i]))
-			}
+			c.rotate(d, out[r*width:(r+1)*width], sin[angle*half:(angle+1)*half], cos[angle*half:(angle+1)*half], first, second, stride)
 		}
 	})
 	return one(c.floatResult(0, x.Shape, out))
+}
+
+// rotate turns pair i of v, elements first + i·stride and second + i·stride, by the angle with sine s[i] and cosine k[i].
+func (c *Call) rotate(d ir.DType, v, s, k []float32, first, second, stride int) {
+	for i := range s {
+		a, b := first+i*stride, second+i*stride
+		x, y := v[a], v[b]
+		v[a] = c.Round(d, float32(x*k[i])) - c.Round(d, float32(y*s[i]))
+		v[b] = c.Round(d, float32(x*s[i])) + c.Round(d, float32(y*k[i]))
+	}
 }
 
 // inverseFreqs are the angles per position of the n pairs.
