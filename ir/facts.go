@@ -32,8 +32,8 @@ const (
 	// cache that is the same for all of them. Row i of axis 2 stands at position + i. Rows at the end may not be
 	// left out: the cache holds what they wrote.
 	QueryRows
-	// TabledRows: rows of the second last axis of the first operand, each of which stands in the tables positions and, where
-	// the operation has it, sequences, along their first axis. What else they need is the same for all of them.
+	// TabledRows: rows of the second last axis of the first operand, each of which stands in the tables positions and
+	// sequences too, along their first axis. What else they need is the same for all of them.
 	TabledRows
 )
 

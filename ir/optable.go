@@ -213,7 +213,7 @@ var Ops = []OpDef{
 	{Name: "dense_weight", Operands: operands("weight:weight"), Results: 1, Expand: expandDenseWeight},
 	{Name: "library_product", Operands: operands("x weight"), Results: 1, Expand: expandLibraryProduct},
 	// Ops of calls of many sequences; see ragged.go.
-	{Name: "rope_rows", Operands: operands("x positions freqs?"), Attrs: RopeAttrs{Base: 500000.0, Scale: 1.0}, Results: 1, Rows: TabledRows, Infer: inferRopeRows},
+	{Name: "rope_rows", Operands: operands("x positions freqs?"), Attrs: RopeAttrs{Base: 500000.0, Scale: 1.0}, Results: 1, Infer: inferRopeRows},
 	{Name: "block_write", Operands: operands("update positions sequences blocks"), Effect: Writes, State: WritesRows, Infer: inferBlockWrite},
 	{Name: "block_attention", Operands: operands("q k v positions sequences blocks"), Attrs: CachedAttentionAttrs{}, Results: 1, Rows: TabledRows, Infer: inferBlockAttention},
 	{Name: "slot_conv", Operands: operands("x w entries writes"), Attrs: BufferConvAttrs{}, Results: 1, Effect: Writes, State: AdvancesState, Infer: inferSlotConv},

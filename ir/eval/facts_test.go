@@ -254,12 +254,6 @@ var examples = map[string]func(*rapid.T, *ir.OpDef) *example{
 		return &example{def, &ir.CachedAttentionAttrs{Scale: 0.5, Window: window},
 			[]any{random(t, ir.F32, b, 2*kv, s, d), random(t, ir.F32, b, kv, slots, d), random(t, ir.F32, b, kv, slots, d), position}}
 	},
-	"rope_rows": func(t *rapid.T, def *ir.OpDef) *example {
-		shape, r := append(append([]int{1}, sizes(t, 1, 2)...), size(t), 4), 0
-		r = shape[len(shape)-2]
-		return &example{def, &ir.RopeAttrs{Dims: 4, Base: 1e4, Scale: 1, Traditional: rapid.Bool().Draw(t, "traditional")},
-			[]any{random(t, ir.F32, shape...), random(t, ir.I64, r), optional(t, random(t, ir.F32, 2))}}
-	},
 	"block_attention": func(t *rapid.T, def *ir.OpDef) *example {
 		kv, r, d := size(t), size(t), size(t) // positions are 1 to 4, sequences 1 to 4, blocks 1 to 4
 		return &example{def, &ir.CachedAttentionAttrs{Scale: 0.5, Window: rapid.IntRange(0, 3).Draw(t, "window")},

@@ -5,6 +5,7 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/passes"
+	"github.com/etc-ml/etc/runtime/ragged"
 )
 
 // Table is every pass of the runtime that no device has a say in, in the order in which they run. The rows of a
@@ -31,7 +32,14 @@ var Table = passes.Ordered(
 	pass("glu", raiseGLU,
 		passes.Order{Pass: "switch-mlp", Because: "which matches the gates of experts itself"}),
 	pass("softcap", raiseSoftcap),
+	passes.Row[Options]{Name: "ragged", When: func(o Options) bool { return o.Ragged != nil },
+		Run: func(m *ir.Module, o Options) error { return ragged.Make(m, *o.Ragged) }, After: []passes.Order{
+			{Pass: "attention", Because: "it knows caches by the attention that reads them"},
+			{Pass: "state", Because: "it knows recurrent state by the operation that advances it"},
+			{Pass: "sample", Because: "it leaves the sampler out"},
+		}},
 	pass("last-token", sinkLastToken,
+		passes.Order{Pass: "ragged", Because: "it takes the wanted rows in the place of the last one"},
 		passes.Order{Pass: "attention", Because: "the last row goes through attention"},
 		passes.Order{Pass: "switch-mlp", Because: "the last row goes through a mixture of experts"}),
 	pass("projections", groupLinears,
@@ -39,8 +47,11 @@ var Table = passes.Ordered(
 	pass("hoist-weights", hoistWeights),
 )
 
-// Options are those of the passes of this package: there are none.
-type Options struct{}
+// Options are those of the passes of this package.
+type Options struct {
+	// Ragged has the pass ragged make the program one of calls of many sequences; nil leaves it one of one.
+	Ragged *ragged.Options
+}
 
 // pass makes a row of the table.
 func pass(name string, run func(*ir.Module) error, after ...passes.Order) passes.Row[Options] {
@@ -58,14 +69,16 @@ func Trace(m *ir.Module, after func(pass string, m *ir.Module) error) (*ir.Modul
 
 // Run gives a fused copy of the main entry of m, which must be verified, by the passes that c lets run. Its Tidy is not
 // used: the copy is cleaned after every pass. It has all buffers of m.
-func Run(m *ir.Module, c passes.Control) (*ir.Module, error) {
+func Run(m *ir.Module, c passes.Control) (*ir.Module, error) { return run(m, Options{}, c) }
+
+func run(m *ir.Module, o Options, c passes.Control) (*ir.Module, error) {
 	m = m.Only(m.Entry).Clone()
 	c.Tidy = func(m *ir.Module) error {
 		err := passes.Clean(m)
 		dropDerived(m)
 		return err
 	}
-	if err := Table.Run(m, Options{}, c); err != nil {
+	if err := Table.Run(m, o, c); err != nil {
 		return nil, fmt.Errorf("fuse: %w", err)
 	}
 	return m, nil

@@ -7,18 +7,22 @@ import (
 )
 
 // sinkLastToken computes only the last row of what is used for nothing but its last row: the end of the
-// last layer, where a language model takes the last token. Exporters take it as late as before lm_head.
+// last layer, where a language model takes the last token. Exporters take it as late as before lm_head. In a program for
+// calls of many sequences these are the rows that the call wants.
 func sinkLastToken(m *ir.Module) error {
 	return ir.Build(func() {
-		s := &sinker{axis: lastRows(m.Entry.Body), rows: map[*ir.Value]*ir.Value{}}
-		if len(s.axis) == 0 {
+		s := &sinker{rows: map[*ir.Value]*ir.Value{}, same: map[*ir.Value]*ir.Value{}}
+		if s.choose(m.Entry.Body); len(s.axis) == 0 {
 			return
 		}
 		var ops []*ir.Op
 		s.b = &ir.Builder{Module: m, Insert: func(op *ir.Op) { ops = append(ops, op) }}
 		for _, op := range m.Entry.Body.Ops {
+			op.EachArg(func(a *ir.Arg) { a.Value = s.get(a.Value) })
 			switch {
-			case isLastTake(op):
+			case s.takes(op) && s.pick.index != nil:
+				s.same[op.Result()] = s.last(op.Input("x"), takeAxis(op))
+			case s.takes(op):
 				op.Args[0][0].Value = s.last(op.Input("x"), takeAxis(op))
 				ops = append(ops, op)
 			case len(op.Results) > 0 && s.sinks(op):
@@ -28,32 +32,48 @@ func sinkLastToken(m *ir.Module) error {
 			}
 		}
 		m.Entry.Body.Ops = ops
+		for i, v := range m.Entry.Body.Results {
+			m.Entry.Body.Results[i] = s.get(v)
+		}
 	})
 }
 
-// isLastTake reports whether op takes the last index of an axis of unknown size.
-func isLastTake(op *ir.Op) bool {
+// pick says which rows are taken: those that an input of the program lists, or the last one where index is nil.
+type pick struct{ index *ir.Value }
+
+// pickOf tells which rows of an axis of unknown size op takes; false where it does something else.
+func pickOf(op *ir.Op) (pick, bool) {
 	if op.Def.Name != "take" {
-		return false
+		return pick{}, false
 	}
 	x := op.Input("x")
-	if a, _ := op.Arg("index"); a.Kind == ir.ValueArg && a.Value.Type.Kind != ir.IntKind {
-		return false
-	}
 	dim := x.Type.Shape[takeAxis(op)]
 	if _, fixed := dim.Const(); fixed {
-		return false
+		return pick{}, false
+	}
+	if a, _ := op.Arg("index"); a.Kind == ir.ValueArg && a.Value.Type.Kind != ir.IntKind {
+		return pick{a.Value}, a.Value.Param != "" && a.Value.Type.Rank() == 1
 	}
 	at := expr(op, "index")
-	return at.IsConst(-1) || at.Add(ir.Const(1)).Equal(dim)
+	return pick{}, at.IsConst(-1) || at.Add(ir.Const(1)).Equal(dim)
+}
+
+// count is the number of rows that are taken.
+func (p pick) count() *ir.Expr {
+	if p.index == nil {
+		return ir.Const(1)
+	}
+	return p.index.Type.Shape[0]
 }
 
 func takeAxis(op *ir.Op) int { return axisOf(ir.Attrs[ir.AxisAttrs](op).Axis, op.Input("x").Type) }
 
-// lastRows finds the values of r of which every use needs the last row along an axis only, with the axis.
-func lastRows(r *ir.Region) map[*ir.Value]int {
+// choose finds the rows that r takes last, and the values of which every use needs these rows along an axis only, with the
+// axis.
+func (s *sinker) choose(r *ir.Region) {
 	const none = -1
-	axis := map[*ir.Value]int{}
+	s.axis = map[*ir.Value]int{}
+	axis, found := map[*ir.Value]int{}, false
 	need := func(v *ir.Value, a int) {
 		if have, ok := axis[v]; ok && have != a {
 			a = none
@@ -65,13 +85,19 @@ func lastRows(r *ir.Region) map[*ir.Value]int {
 	}
 	for i := len(r.Ops) - 1; i >= 0; i-- {
 		op := r.Ops[i]
-		if isLastTake(op) {
+		if p, ok := pickOf(op); ok && !found {
+			s.pick, found = p, true
+		}
+		if found && s.takes(op) {
 			need(op.Input("x"), takeAxis(op))
+			if s.pick.index != nil {
+				need(s.pick.index, none)
+			}
 			continue
 		}
 		var rows *ir.RowSource
 		if a, ok := resultAxis(op, axis); ok {
-			rows = sinkable(op, a)
+			rows = s.sinkable(op, a)
 		}
 		for i, args := range op.Args {
 			for j, arg := range args {
@@ -91,16 +117,14 @@ func lastRows(r *ir.Region) map[*ir.Value]int {
 			ir.EachUse(n, func(v **ir.Value, _ *ir.Op) { need(*v, none) })
 		}
 	}
-	out := map[*ir.Value]int{}
 	for v, a := range axis {
-		if a == none || v.Def == nil || sinkable(v.Def, a) == nil {
+		if a == none || v.Def == nil || s.sinkable(v.Def, a) == nil {
 			continue
 		}
 		if _, all := resultAxis(v.Def, axis); all {
-			out[v] = a
+			s.axis[v] = a
 		}
 	}
-	return out
 }
 
 // resultAxis is the axis along which the last row of all used results of op is all that is needed.
@@ -119,34 +143,49 @@ func resultAxis(op *ir.Op, axis map[*ir.Value]int) (int, bool) {
 	return at, at >= 0
 }
 
-// sinkable tells what the last row along an axis of op's results is computed from; nil where op cannot be built for
-// that row alone.
-func sinkable(op *ir.Op, axis int) *ir.RowSource {
+// sinkable tells what the rows that are taken along an axis of op's results are computed from; nil where op cannot be built
+// for these alone.
+func (s *sinker) sinkable(op *ir.Op, axis int) *ir.RowSource {
 	rows := ir.RowsOf(op, axis)
-	if rows == nil || len(rows.Operands) == 0 {
+	if rows == nil || len(rows.Operands) == 0 || rows.Position >= 0 && s.pick.index != nil {
 		return nil
 	}
-	if op.Def.View == ir.ReshapeView && !canReshape(oneRow(op.Result().Type, axis)) {
+	if op.Def.View == ir.ReshapeView && !canReshape(s.few(op.Result().Type, axis)) {
 		return nil
 	}
 	return rows
 }
 
-// oneRow is t with one row along an axis.
-func oneRow(t ir.Type, axis int) ir.Type {
+// few is t with the rows that are taken along an axis.
+func (s *sinker) few(t ir.Type, axis int) ir.Type {
 	t.Shape = slices.Clone(t.Shape)
-	t.Shape[axis] = ir.Const(1)
+	t.Shape[axis] = s.pick.count()
 	return t
 }
 
-// sinker rebuilds operations on last rows.
+// sinker rebuilds operations on the rows that are taken.
 type sinker struct {
+	pick pick
 	b    *ir.Builder
 	axis map[*ir.Value]int
-	rows map[*ir.Value]*ir.Value // the last row of a value, its axis kept
+	rows map[*ir.Value]*ir.Value // the rows of a value that are taken, its axis kept
+	same map[*ir.Value]*ir.Value // what stands for a take that is done already
 }
 
-// sinks reports whether only last rows of op's results are needed.
+// takes reports whether op takes these rows.
+func (s *sinker) takes(op *ir.Op) bool {
+	p, ok := pickOf(op)
+	return ok && p == s.pick
+}
+
+func (s *sinker) get(v *ir.Value) *ir.Value {
+	if n := s.same[v]; n != nil {
+		return n
+	}
+	return v
+}
+
+// sinks reports whether only rows of op's results that are taken are needed.
 func (s *sinker) sinks(op *ir.Op) bool {
 	for _, v := range op.Results {
 		if _, ok := s.axis[v]; ok {
@@ -156,16 +195,19 @@ func (s *sinker) sinks(op *ir.Op) bool {
 	return false
 }
 
-// last is the last row of v along an axis.
+// last is the last row of v along an axis, or the rows that are wanted.
 func (s *sinker) last(v *ir.Value, axis int) *ir.Value {
 	if n := s.rows[v]; n != nil && s.axis[v] == axis {
 		return n
+	}
+	if s.pick.index != nil {
+		return s.b.Value("take", &ir.AxisAttrs{Axis: axis}, v, s.pick.index)
 	}
 	one := s.b.Value("take", &ir.AxisAttrs{Axis: axis}, v, -1)
 	return s.b.Value("expand_dims", &ir.AxisAttrs{Axis: axis}, one)
 }
 
-// sink builds op for the last row.
+// sink builds op for the rows that are taken.
 func (s *sinker) sink(op *ir.Op) {
 	a := -1
 	for _, v := range op.Results {
@@ -173,7 +215,7 @@ func (s *sinker) sink(op *ir.Op) {
 			a = at
 		}
 	}
-	rows, n := sinkable(op, a), op.Like()
+	rows, n := s.sinkable(op, a), op.Like()
 	for _, r := range rows.Operands {
 		v := op.Args[r.Operand][r.Arg].Value
 		n.Args[r.Operand][r.Arg].Value = s.last(v, r.Axis)
@@ -182,7 +224,7 @@ func (s *sinker) sink(op *ir.Op) {
 		}
 	}
 	if op.Def.View == ir.ReshapeView {
-		s.rows[op.Result()] = likeType(s.b, n.Args[0][0].Value, oneRow(op.Result().Type, a))
+		s.rows[op.Result()] = likeType(s.b, n.Args[0][0].Value, s.few(op.Result().Type, a))
 		return
 	}
 	for i, v := range s.b.Append(n).Results {
@@ -194,7 +236,7 @@ func (s *sinker) sink(op *ir.Op) {
 // are counted where they are still computed.
 func (s *sinker) lastPosition(position ir.Arg, v *ir.Value, axis int) ir.Arg {
 	for _, sunk := s.axis[v]; sunk; _, sunk = s.axis[v] {
-		o := sinkable(v.Def, axis).Operands[0]
+		o := s.sinkable(v.Def, axis).Operands[0]
 		v, axis = v.Def.Args[o.Operand][o.Arg].Value, o.Axis
 	}
 	count := s.b.Value("sym_size", &ir.SymSizeAttrs{Dim: axis}, v)

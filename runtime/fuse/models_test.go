@@ -9,6 +9,7 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/passes"
 	"github.com/etc-ml/etc/runtime/fuse"
 	"github.com/etc-ml/etc/runtime/fuse/fusetest"
 )
@@ -167,13 +168,18 @@ func TestEveryPassDoesSomething(t *testing.T) {
 	for _, name := range fusetest.Names() {
 		m := fusetest.Load(t, name)
 		before := text(t, m)
-		_, err := fuse.Trace(m, func(pass string, m *ir.Module) error {
+		note := func(pass string, m *ir.Module) error {
 			after := text(t, m)
 			changed[pass] = changed[pass] || after != before
 			before = after
 			return nil
-		})
+		}
+		_, err := fuse.Trace(m, note)
 		require.NoError(t, err)
+		if before = text(t, m); name == fusetest.Names()[0] {
+			_, _, err = fuse.Ragged(m, fewRows, passes.Control{After: note, Verify: true})
+			require.NoError(t, err)
+		}
 	}
 	for _, p := range fuse.Table {
 		require.True(t, changed[p.Name], "pass %s changes nothing", p.Name)

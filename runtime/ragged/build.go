@@ -1,0 +1,257 @@
+package ragged
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/cache"
+)
+
+// build builds the module.
+func (x *maker) build() {
+	in := x.in
+	x.out = &ir.Module{Constants: in.Constants, Init: in.Init, Derived: in.Derived, Metadata: in.Metadata}
+	x.out.Entry = &ir.Func{Name: in.Entry.Name, Body: &ir.Region{}}
+	x.b = &ir.Builder{Module: x.out, Region: x.out.Entry.Body}
+	x.makePools()
+	x.makeInputs()
+	for _, op := range in.Entry.Body.Ops {
+		x.op(op)
+	}
+	logits := in.Entry.Body.Results[0]
+	if x.logits != nil {
+		logits = x.logits
+	} else if x.derived[logits] {
+		x.b.Fail("the result follows from the position of the first row alone")
+	}
+	result := x.finish(x.get(logits))
+	x.out.Entry.Body.Results, x.out.Entry.Outputs = []*ir.Value{result}, []ir.Type{result.Type}
+	x.copyEntry()
+}
+
+// makePools makes the buffers of the new module.
+func (x *maker) makePools() {
+	for _, b := range x.in.Buffers {
+		p := x.pools[b]
+		if p == nil {
+			continue
+		}
+		shape := slices.Clone(b.Type.Shape)
+		if batch := shape[0]; !batch.IsConst(1) {
+			x.b.Fail("buffer @%s has %s rows of a batch, want 1", b.Name, batch)
+		}
+		shape[0] = ir.Const(int64(x.o.Units[p.number]))
+		if int(p.number) <= len(x.model.Rings) {
+			shape[2] = ir.Const(int64(x.o.BlockRows))
+		}
+		p.buffer = x.out.NewBuffer(b.Name, ir.TensorType(b.Type.DType, shape...))
+	}
+}
+
+// makeInputs makes the parameters of the entry.
+func (x *maker) makeInputs() {
+	f := x.out.Entry
+	x.rows = &ir.Symbol{Name: "rows", Lo: 1, Hi: int64(x.o.Rows)}
+	x.wanted = &ir.Symbol{Name: "wanted", Lo: 1, Hi: int64(x.o.Rows)}
+	rows, sequences := ir.Sym(x.rows), ir.Const(int64(x.o.Sequences))
+	x.values[x.tokens] = f.NewParam("tokens", ir.TensorType(ir.I64, ir.Const(1), rows))
+	x.tables.input = f.NewParam("input_pos", ir.TensorType(ir.I64, rows))
+	x.values[x.positions] = x.tables.input
+	full, rings := x.model.Columns(x.o)
+	if len(x.model.Full)+len(rings) > 0 {
+		x.tables.sequences = f.NewParam("sequences", ir.TensorType(ir.I32, rows))
+	}
+	if len(x.model.Full) > 0 {
+		x.tables.full = f.NewParam("blocks", ir.TensorType(ir.I32, sequences, ir.Const(int64(full))))
+	}
+	for i, n := range rings {
+		x.tables.rings = append(x.tables.rings, f.NewParam(fmt.Sprintf("ring%d", i), ir.TensorType(ir.I32, sequences, ir.Const(int64(n)))))
+	}
+	if len(x.model.Slots) > 0 {
+		x.tables.entries = f.NewParam("entries", ir.TensorType(ir.I32, sequences, ir.Const(3)))
+		x.tables.writes = f.NewParam("writes", ir.TensorType(ir.I32, rows))
+	}
+	x.tables.wanted = f.NewParam("wanted", ir.TensorType(ir.I32, ir.Sym(x.wanted)))
+}
+
+// copyEntry makes the entry that copies units.
+func (x *maker) copyEntry() {
+	f := &ir.Func{Name: CopyEntry, Body: &ir.Region{}}
+	b := &ir.Builder{Module: x.out, Region: f.Body}
+	for number := range cache.Pool(1 + len(x.model.Rings)) { // a slot is never copied: a call reads one and writes another
+		var pairs *ir.Value
+		for _, old := range x.in.Buffers {
+			p := x.pools[old]
+			if p == nil || p.number != number {
+				continue
+			}
+			if pairs == nil {
+				count := ir.Sym(&ir.Symbol{Name: fmt.Sprintf("pairs%d", number), Lo: 1, Hi: 1 << 20})
+				pairs = f.NewParam(fmt.Sprintf("pool%d", number), ir.TensorType(ir.I32, count, ir.Const(2)))
+			}
+			b.BufferOp("unit_copy", p.buffer, nil, pairs)
+		}
+	}
+	if len(f.Params) > 0 {
+		x.out.More = []*ir.Func{f}
+	}
+}
+
+// get is what stands for a value of the given program. Constants stand for themselves.
+func (x *maker) get(v *ir.Value) *ir.Value {
+	if n := x.values[v]; n != nil {
+		return n
+	}
+	if v.Def == nil && v.Param == "" && v.Region == nil {
+		return v
+	}
+	if v.Param != "" {
+		x.b.Fail("input %s is used for something else than sampling", v.Param)
+	}
+	x.b.Fail("a value that follows from the position of the first row is used in a way that is not known: %s", ir.Describe(x.in, v.Def))
+	return nil
+}
+
+// op builds what stands for an operation.
+func (x *maker) op(op *ir.Op) {
+	fail := func(why string) { x.b.Fail("%s: %s", why, ir.Describe(x.in, op)) }
+	if x.startOfRows(op) {
+		return
+	}
+	switch op.Def.Name {
+	case "if", "scan":
+		fail("its regions may mix rows")
+	case "rope":
+		x.rope(op, fail)
+	case "load":
+		if p := x.pools[op.Buffer]; p != nil {
+			x.values[op.Result()] = x.b.BufferOp("load", p.buffer, nil).Result()
+			return
+		}
+		fail("a buffer that is neither a cache of attention nor recurrent state")
+	case "buffer_slice_update", "buffer_ring_update":
+		x.cacheWrite(op, fail)
+	case "cached_attention":
+		x.attention(op, fail)
+	case "buffer_conv", "buffer_delta_rule":
+		x.slots(op, fail)
+	case "sample":
+		if x.logits != nil {
+			fail("a second sampler")
+		}
+		x.logits = op.Input("logits")
+	default:
+		switch {
+		case x.dropped(op):
+		case op.Def.Effect != ir.Pure:
+			fail("its effect on state is not known")
+		case x.isLastRow(op):
+			x.takeWanted(op, fail)
+		default:
+			x.same(op, fail)
+		}
+	}
+}
+
+// dropped reports whether an operation stands behind the sampler, or is one that only it needs.
+func (x *maker) dropped(op *ir.Op) bool {
+	if x.logits == nil {
+		return false
+	}
+	uses := false
+	op.EachArg(func(a *ir.Arg) {
+		uses = uses || a.Kind == ir.ValueArg && x.values[a.Value] == nil && a.Value.Constant == nil && (a.Value.Def != nil || a.Value.Param != "")
+	})
+	return uses
+}
+
+// startOfRows notes the position of the first row, the only thing of positions that programs of one sequence use, and what
+// follows from it alone: take(input_pos, 0), item_int of that, sums and remainders, comparisons.
+func (x *maker) startOfRows(op *ir.Op) bool {
+	if op.Def.Effect != ir.Pure || len(op.Regions) > 0 || len(op.Results) != 1 {
+		return false
+	}
+	if op.Def.Name == "take" && op.Input("x") == x.positions {
+		if a, _ := op.Arg("index"); a.Kind == ir.IntArg && a.Int == 0 {
+			x.derived[op.Result()] = true
+			return true
+		}
+	}
+	derived, alone := false, true
+	op.EachArg(func(a *ir.Arg) {
+		switch {
+		case a.Kind != ir.ValueArg:
+		case x.derived[a.Value]:
+			derived = true
+		case a.Value.Type.Kind == ir.IntKind || a.Value.Constant != nil && a.Value.Type.Rank() == 0:
+		default:
+			alone = false
+		}
+	})
+	t := op.Result().Type
+	if !derived || !alone || t.Kind == ir.TensorKind && t.Rank() > 0 {
+		return false
+	}
+	if s, ok := start(op.Result()); ok {
+		x.starts[s] = true
+	}
+	x.derived[op.Result()] = true
+	return true
+}
+
+// start gives the symbol of the int that holds an element of a tensor.
+func start(v *ir.Value) (*ir.Symbol, bool) {
+	if v.Type.Kind != ir.IntKind || v.Def.Def.Name != "item_int" {
+		return nil, false
+	}
+	return v.Type.Int.Symbol()
+}
+
+// canonical writes the position of the first row as one symbol and the number of rows as another.
+func (x *maker) canonical(e *ir.Expr) *ir.Expr {
+	count, _ := x.tokens.Type.Shape[1].Symbol()
+	other, _ := x.positions.Type.Shape[0].Symbol()
+	return e.Substitute(func(s *ir.Symbol) *ir.Expr {
+		switch {
+		case x.starts[s]:
+			return ir.Sym(firstRow)
+		case s == count || s == other:
+			return ir.Sym(rowCount)
+		}
+		return nil
+	})
+}
+
+// firstRow and rowCount stand for the position of the first row and the number of rows.
+var firstRow, rowCount = &ir.Symbol{Name: "p", Lo: 0, Hi: 1<<31 - 1}, &ir.Symbol{Name: "s", Lo: 1, Hi: 1<<31 - 1}
+
+// isStart reports whether an argument is the position of the first row: an int, or the element of input_pos.
+func (x *maker) isStart(a ir.Arg) bool {
+	switch {
+	case a.Kind != ir.ValueArg:
+		return false
+	case a.Value.Type.Kind == ir.IntKind:
+		return x.canonical(a.Value.Type.Int).Equal(ir.Sym(firstRow))
+	}
+	return x.isFirst(a.Value)
+}
+
+// isFirst reports whether v is the first element of input_pos, perhaps cast to another integer dtype.
+func (x *maker) isFirst(v *ir.Value) bool {
+	for v.Def != nil && v.Def.Def.View == ir.CastView && v.Type.DType.IsInteger() {
+		v = v.Def.Input("x")
+	}
+	return x.derived[v] && v.Def.Def.Name == "take"
+}
+
+// expression is an int argument, written canonically.
+func (x *maker) expression(a ir.Arg) *ir.Expr {
+	switch {
+	case a.Kind == ir.IntArg:
+		return ir.Const(a.Int)
+	case a.Kind == ir.ValueArg && a.Value.Type.Kind == ir.IntKind:
+		return x.canonical(a.Value.Type.Int)
+	}
+	return ir.Sym(&ir.Symbol{})
+}

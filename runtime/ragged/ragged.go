@@ -1,0 +1,269 @@
+package ragged
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/cache"
+)
+
+// Options are the bounds of the calls of a ragged program.
+type Options struct {
+	// BlockRows is the number of positions in a block, at least 1.
+	BlockRows int
+	// Rows is the most rows of a call.
+	Rows int
+	// Sequences is the most sequences of a call.
+	Sequences int
+	// Units is the number of units of each pool of the layout.
+	Units cache.Demand
+}
+
+// Model says what a sequence of a program holds.
+type Model struct {
+	// Positions is the most positions of a sequence.
+	Positions int
+	// Vocab is the number of logits of a row.
+	Vocab int
+	// Full are the caches of layers that see all positions, Slots the recurrent and convolution state.
+	Full, Slots []*ir.Buffer
+	// Rings are the caches of layers with a sliding window, by ascending windows.
+	Rings []Ring
+}
+
+// Ring are the caches of the layers with one sliding window.
+type Ring struct {
+	Window  int
+	Buffers []*ir.Buffer
+}
+
+// Layout gives the bytes of the units, as an engine of that precision keeps them.
+func (x *Model) Layout(blockRows int, p eval.Precision) cache.Layout {
+	l := cache.Layout{BlockRows: blockRows}
+	size := func(b *ir.Buffer, from int) int64 {
+		bytes := int64(b.Type.DType.Size())
+		if p == eval.FP32 && b.Type.DType.IsFloat() {
+			bytes = 4
+		}
+		for i, d := range b.Type.Shape {
+			if n, _ := d.Const(); i != from {
+				bytes *= n
+			}
+		}
+		return bytes
+	}
+	for _, b := range x.Full {
+		l.BlockBytes += int64(blockRows) * size(b, 2)
+	}
+	for _, r := range x.Rings {
+		ring := cache.Ring{Window: r.Window}
+		for _, b := range r.Buffers {
+			ring.BlockBytes += int64(blockRows) * size(b, 2)
+		}
+		l.Rings = append(l.Rings, ring)
+	}
+	for _, b := range x.Slots {
+		l.SlotBytes += size(b, 0)
+	}
+	return l
+}
+
+// Columns is the width of the tables of blocks: of full attention, and of each ring.
+func (x *Model) Columns(o Options) (full int, rings []int) {
+	full = (x.Positions + o.BlockRows - 1) / o.BlockRows
+	for _, r := range x.Rings {
+		rings = append(rings, min(full, (r.Window+o.Rows+o.BlockRows-2)/o.BlockRows+1))
+	}
+	return full, rings
+}
+
+// Analyze tells what a sequence of a fused program holds. The error says why the program cannot be made ragged. m is not
+// changed.
+func Analyze(m *ir.Module) (*Model, error) {
+	units := make(cache.Demand, len(m.Buffers)+2)
+	for i := range units {
+		units[i] = 1
+	}
+	made, model, err := build(m, Options{BlockRows: 1, Rows: 2, Sequences: 1, Units: units})
+	if err == nil {
+		err = ir.Verify(made)
+	}
+	return model, err
+}
+
+// CopyEntry is the name of the entry that copies units.
+const CopyEntry = "copy_units"
+
+// Make makes m, a fused program of one sequence, a ragged one. Its main entry gets, in this order and those that it needs,
+//
+//	tokens i64[1, R], input_pos i64[R], sequences i32[R], blocks i32[N, B], ring0 i32[N, B0], ring1 …,
+//	entries i32[N, 3], writes i32[R], wanted i32[W]
+//
+// and gives logits [W, vocab] of the rows that are wanted; see ir/ragged.go for the tables. The entry [CopyEntry] copies units: it
+// gets pairs i32[M, 2] for each pool that has buffers.
+func Make(m *ir.Module, o Options) error {
+	made, _, err := build(m, o)
+	if err != nil {
+		return err
+	}
+	*m = *made
+	return nil
+}
+
+// build makes the ragged module; it shares constants with m.
+func build(m *ir.Module, o Options) (*ir.Module, *Model, error) {
+	x := &maker{in: m, o: o, values: map[*ir.Value]*ir.Value{}, derived: map[*ir.Value]bool{}, starts: map[*ir.Symbol]bool{},
+		pools: map[*ir.Buffer]*pool{}}
+	if err := x.readForm(); err != nil {
+		return nil, nil, err
+	}
+	if err := x.readState(); err != nil {
+		return nil, nil, err
+	}
+	if len(o.Units) < 2+len(x.model.Rings) {
+		return nil, nil, fmt.Errorf("units for %d pools, the program has %d", len(o.Units), 2+len(x.model.Rings))
+	}
+	if err := ir.Build(x.build); err != nil {
+		return nil, nil, err
+	}
+	return x.out, x.model, nil
+}
+
+// maker makes a ragged module.
+type maker struct {
+	in, out *ir.Module
+	o       Options
+	model   *Model
+	b       *ir.Builder
+
+	tokens, positions *ir.Value // of the given program
+	values            map[*ir.Value]*ir.Value
+	derived           map[*ir.Value]bool // values of the given program that follow from the first position and sampling parameters
+	starts            map[*ir.Symbol]bool
+	pools             map[*ir.Buffer]*pool
+	logits            *ir.Value // of the given program, where a sampler reads them
+	gathered          bool      // the wanted rows have been taken
+	rows, wanted      *ir.Symbol
+	tables            tables
+}
+
+// tables are the inputs that say where state lies; nil where the program needs none.
+type tables struct {
+	input, sequences, full, entries, writes, wanted *ir.Value
+	rings                                           []*ir.Value
+}
+
+// pool is what a buffer becomes.
+type pool struct {
+	number cache.Pool
+	window int // of the attention that reads it; 0: all
+	buffer *ir.Buffer
+}
+
+// readForm finds the inputs of the program.
+func (x *maker) readForm() error {
+	f := x.in.Entry
+	if len(x.in.More) > 0 {
+		return fmt.Errorf("the program has %d entries, want one", 1+len(x.in.More))
+	}
+	is := func(i, rank int) bool {
+		return i < len(f.Params) && f.Params[i].Type.Kind == ir.TensorKind && f.Params[i].Type.DType == ir.I64 && f.Params[i].Type.Rank() == rank
+	}
+	if !is(0, 2) || !is(1, 1) || len(f.Body.Results) != 1 || !f.Params[0].Type.Shape[0].IsConst(1) {
+		return fmt.Errorf("%s is not a language model's: want tokens i64[1,S] and input_pos i64[S] first and one output", f.Name)
+	}
+	x.tokens, x.positions = f.Params[0], f.Params[1]
+	for _, v := range f.Params[2:] {
+		x.derived[v] = true // of a sampler, which is left out
+	}
+	for _, v := range []*ir.Expr{x.tokens.Type.Shape[1], x.positions.Type.Shape[0]} {
+		if _, ok := v.Symbol(); !ok {
+			return fmt.Errorf("%s takes %s tokens at a time, want any number", f.Name, v)
+		}
+	}
+	return nil
+}
+
+// readState finds what the buffers are: caches that attention reads, or recurrent state.
+func (x *maker) readState() error {
+	windows, slots := map[*ir.Buffer]int{}, map[*ir.Buffer]bool{}
+	var failed error
+	x.in.Entry.Body.Walk(func(op *ir.Op) {
+		switch op.Def.Name {
+		case "cached_attention":
+			for _, operand := range []string{"k", "v"} {
+				load := loadOf(op.Input(operand))
+				if load == nil {
+					failed = fmt.Errorf("attention over something else than a buffer: %s", ir.Describe(x.in, op))
+					return
+				}
+				w := ir.Attrs[ir.CachedAttentionAttrs](op).Window
+				if have, seen := windows[load.Buffer]; seen && (have == 0 || w != 0 && w < have) {
+					w = have
+				}
+				windows[load.Buffer] = w
+			}
+		case "buffer_conv", "buffer_delta_rule":
+			slots[op.Buffer] = true
+		}
+	})
+	if failed != nil {
+		return failed
+	}
+	x.model = &Model{Positions: 1 << 30}
+	for _, k := range x.in.Metadata {
+		if n, ok := first(k.Values).(int64); ok && k.Name == "get_max_seq_len" && n > 0 {
+			x.model.Positions = int(min(n, 1<<30))
+		}
+	}
+	var sizes []int
+	for _, w := range windows {
+		if w > 0 && !slices.Contains(sizes, w) {
+			sizes = append(sizes, w)
+		}
+	}
+	slices.Sort(sizes)
+	for _, w := range sizes {
+		x.model.Rings = append(x.model.Rings, Ring{Window: w})
+	}
+	for _, b := range x.in.Buffers {
+		w, cached := windows[b]
+		switch {
+		case cached && slots[b]:
+			return fmt.Errorf("buffer @%s is a cache and a recurrent state", b.Name)
+		case slots[b]:
+			x.pools[b] = &pool{number: cache.Pool(1 + len(sizes))}
+			x.model.Slots = append(x.model.Slots, b)
+		case cached && w == 0:
+			x.pools[b] = &pool{number: cache.BlockPool}
+			x.model.Full = append(x.model.Full, b)
+			n, _ := b.Type.Shape[2].Const()
+			x.model.Positions = min(x.model.Positions, int(n))
+		case cached:
+			i := slices.Index(sizes, w)
+			x.pools[b] = &pool{number: cache.Pool(1 + i), window: w}
+			x.model.Rings[i].Buffers = append(x.model.Rings[i].Buffers, b)
+		}
+	}
+	return nil
+}
+
+func first(values []any) any {
+	if len(values) != 1 {
+		return nil
+	}
+	return values[0]
+}
+
+// loadOf is the load that a value is, casts aside.
+func loadOf(v *ir.Value) *ir.Op {
+	for v != nil && v.Def != nil && v.Def.Def.View == ir.CastView {
+		v = v.Def.Input("x")
+	}
+	if v == nil || v.Def == nil || v.Def.Def.Effect != ir.Reads {
+		return nil
+	}
+	return v.Def
+}
