@@ -32,11 +32,8 @@ func adjustLogits(c *Call) ([]Value, error) {
 		return nil, fmt.Errorf("logits have shape %v, want rows of a vocabulary", logits.Shape)
 	}
 	rows, vocab := logits.Shape[0], logits.Shape[1]
-	a := adjustment{
-		ids: c.Tensor("ids"), bias: c.Tensor("bias"), counts: c.Tensor("counts"), penalties: c.Tensor("penalties"), fed: c.Tensor("fed"),
-		mask: c.Tensor("mask"), maskRow: c.Tensor("mask_row"),
-	}
-	if err := a.check(rows, vocab); err != nil {
+	a, err := NewAdjustment(c.Tensor, rows, vocab)
+	if err != nil {
 		return nil, err
 	}
 	out, err := NewTensor(ir.F32, rows, vocab)
@@ -45,18 +42,27 @@ func adjustLogits(c *Call) ([]Value, error) {
 	}
 	copy(out.F, c.as(logits, ir.F32))
 	for r := range rows {
-		if err := a.row(out.F[r*vocab:(r+1)*vocab], r); err != nil {
+		if err := a.Row(out.F[r*vocab:(r+1)*vocab], r); err != nil {
 			return nil, fmt.Errorf("row %d: %w", r, err)
 		}
 	}
 	return c.result(out, nil)
 }
 
-// adjustment are the operands of adjust_logits beside the logits; those that are absent are nil.
-type adjustment struct{ ids, bias, counts, penalties, fed, mask, maskRow *Tensor }
+// Adjustment are the operands of adjust_logits beside the logits; those that are absent are nil.
+type Adjustment struct{ ids, bias, counts, penalties, fed, mask, maskRow *Tensor }
+
+// NewAdjustment reads the operands of adjust_logits, whose logits are [rows, vocab], by name.
+func NewAdjustment(operand func(name string) *Tensor, rows, vocab int) (*Adjustment, error) {
+	a := &Adjustment{
+		ids: operand("ids"), bias: operand("bias"), counts: operand("counts"), penalties: operand("penalties"), fed: operand("fed"),
+		mask: operand("mask"), maskRow: operand("mask_row"),
+	}
+	return a, a.check(rows, vocab)
+}
 
 // check checks shapes that programs get right, as the verifier sees to it.
-func (a *adjustment) check(rows, vocab int) error {
+func (a *Adjustment) check(rows, vocab int) error {
 	listed, words := 0, (vocab+63)/64
 	if a.ids != nil && len(a.ids.Shape) == 2 {
 		listed = a.ids.Shape[1]
@@ -89,8 +95,8 @@ func (a *adjustment) check(rows, vocab int) error {
 	return nil
 }
 
-// row adjusts row r in place.
-func (a *adjustment) row(logits []float32, r int) error {
+// Row adjusts the logits of row r in place.
+func (a *Adjustment) Row(logits []float32, r int) error {
 	fed := int64(-1)
 	if a.fed != nil {
 		fed = a.fed.I[r]
@@ -132,16 +138,21 @@ func (a *adjustment) row(logits []float32, r int) error {
 	if set >= int64(a.mask.Shape[0]) {
 		return fmt.Errorf("mask_row is %d of %d masks", set, a.mask.Shape[0])
 	}
-	for i := range logits {
-		if a.mask.I[int(set)*words+i/64]>>(i%64)&1 == 0 {
-			logits[i] = float32(math.Inf(-1))
+	for w, word := range a.mask.I[int(set)*words:][:words] {
+		if word == -1 {
+			continue
+		}
+		for i := range min(64, len(logits)-64*w) {
+			if word>>i&1 == 0 {
+				logits[64*w+i] = float32(math.Inf(-1))
+			}
 		}
 	}
 	return nil
 }
 
 // penalize gives a logit of row r for what its token's counts are.
-func (a *adjustment) penalize(v float32, counts [2]int64, r int) float32 {
+func (a *Adjustment) penalize(v float32, counts [2]int64, r int) float32 {
 	repeat, presence, frequency := a.penalties.F[3*r], a.penalties.F[3*r+1], a.penalties.F[3*r+2]
 	switch {
 	case counts[0] <= 0:

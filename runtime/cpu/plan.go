@@ -141,6 +141,7 @@ func init() {
 		"add": bindBinary, "multiply": bindBinary,
 		"cached_attention": bindAttention, "buffer_conv": bindConv, "buffer_delta_rule": bindDeltaRule, "delta_decay": bindDecay,
 		"top_k": bindTopK, "switch_mlp": bindSwitchMLP, "switch_geglu": bindSwitchMLP, "sample": bindSample,
+		"adjust_logits": bindAdjust, "draw": bindDraw, "logprobs": bindLogprobs,
 	}
 }
 

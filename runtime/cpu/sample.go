@@ -67,6 +67,7 @@ type sampler struct {
 	indices       []int32
 
 	temperature, topP float32
+	minP              float32 // ≤ 0: off
 	topK              int64
 	shift             float32
 	word              func(i int) uint32
@@ -98,7 +99,8 @@ func (s *sampler) token(logits []float32, first int) int {
 	if !(s.temperature > 0) {
 		return kernel.ArgMax(logits)
 	}
-	if s.topK > 0 && s.topK <= maxSelected && s.topK < int64(len(logits)) {
+	limited := s.topK > 0 && s.topK < int64(len(logits))
+	if limited && s.topK <= maxSelected || !limited && s.minP > 0 && s.topP >= 1 {
 		if token, ok := s.selected(logits, first); ok {
 			return token
 		}
@@ -144,16 +146,19 @@ func (s *sampler) noisiest(scaled []float32) numeric.Greatest {
 // maxSelected is the largest k for which the tokens that top-k keeps are taken out of the logits.
 const maxSelected = 1024
 
-// selected is token where top-k keeps few: the others need not be looked at again. Division keeps the order,
-// so the k-th largest of the scaled logits is the k-th largest scaled. It fails where logits are not
+// selected is token where top-k, or min-p by itself, keeps few: the others need not be looked at again. Division keeps the
+// order, so the k-th largest of the scaled logits is the k-th largest scaled. It fails where logits are not
 // finite.
 func (s *sampler) selected(logits []float32, first int) (int, bool) {
 	if sum := kernel.Sum(logits); math.IsNaN(float64(sum)) || math.IsInf(float64(sum), 0) {
 		return 0, false
 	}
-	s.indices = slices.Grow(s.indices[:0], int(s.topK))[:s.topK]
-	kernel.TopK(s.indices, logits)
-	threshold := logits[s.indices[len(s.indices)-1]] / s.temperature
+	threshold := s.leastLikely(kernel.Max(logits) / s.temperature)
+	if s.topK > 0 && s.topK < int64(len(logits)) {
+		s.indices = slices.Grow(s.indices[:0], int(s.topK))[:s.topK]
+		kernel.TopK(s.indices, logits)
+		threshold = logits[s.indices[len(s.indices)-1]] / s.temperature
+	}
 	// In the order of the vocabulary, as sums depend on it, with all that are equal to the last one.
 	s.indices = s.indices[:0]
 	values := s.scaled.f[:0]
@@ -174,6 +179,9 @@ func (s *sampler) selected(logits []float32, first int) (int, bool) {
 		probabilities := s.other.f[:len(values)]
 		s.softmax(probabilities, values)
 		drop(values, probabilities, s.nucleus(probabilities))
+	}
+	if s.minP > 0 {
+		drop(values, values, s.leastLikely(kernel.Max(values)))
 	}
 	for i, v := range values {
 		if v > float32(math.Inf(-1)) {
@@ -199,6 +207,17 @@ func (s *sampler) filter(scaled []float32) {
 		s.softmax(probabilities, scaled)
 		drop(scaled, probabilities, s.nucleus(probabilities))
 	}
+	if s.minP > 0 {
+		drop(scaled, scaled, s.leastLikely(kernel.Max(scaled)))
+	}
+}
+
+// leastLikely is the least scaled logit that min-p keeps, of which this is the highest.
+func (s *sampler) leastLikely(highest float32) float32 {
+	if !(s.minP > 0) {
+		return float32(math.Inf(-1))
+	}
+	return highest + numeric.Log32(min(s.minP, 1))
 }
 
 func drop(scaled, values []float32, threshold float32) {
