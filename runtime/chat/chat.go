@@ -108,7 +108,7 @@ func (c *Conversation) answer(ctx context.Context, prompt, history []int, r sess
 	start, at := time.Now(), c.session.Position()
 	fed := 0
 	if at < len(history) && isPrefix(history, prompt) {
-		if _, err := c.session.Prefill(ctx, history[at:], r.Sampling); err != nil {
+		if _, err := c.session.Prefill(ctx, history[at:], plain(r.Sampling)); err != nil {
 			return session.Answer{}, err
 		}
 		fed, at = len(history)-at, len(history)
@@ -123,6 +123,11 @@ func (c *Conversation) answer(ctx context.Context, prompt, history []int, r sess
 	a.Prompt += fed
 	a.PrefillTime += before
 	return a, err
+}
+
+// plain are parameters of a token that is dropped: without what costs more than that.
+func plain(s session.Sampling) session.Sampling {
+	return session.Sampling{Temperature: s.Temperature, TopK: s.TopK, TopP: s.TopP, Seed: s.Seed}
 }
 
 // mend gives a session whose last call was abandoned a state again: that of before the last answer, or none.

@@ -21,6 +21,8 @@ type Request struct {
 	FeedLast bool
 	// Token is called with every token of the answer; false ends the answer.
 	Token func(token int) bool
+	// Step is called with what each token of the answer was drawn with, before Token is; nil for nothing.
+	Step func(Step)
 	// Logits is called with the logits after the prompt and after every token that is fed.
 	Logits func(logits []float32) error
 }
@@ -33,6 +35,8 @@ const (
 	StopEOS StopReason = "eos"
 	// StopLength is the wanted number of tokens, or a full context.
 	StopLength StopReason = "length"
+	// StopText is a text that ends the answer; see [StopText].
+	StopText StopReason = "stop"
 	// StopCancelled is the user's wish.
 	StopCancelled StopReason = "cancelled"
 )
@@ -41,12 +45,20 @@ const (
 type Answer struct {
 	Tokens []int
 	Reason StopReason
+	// Logprobs are those of the tokens, where [Sampling.Logprobs] asks for them.
+	Logprobs []TokenLogprobs
 	// Prompt is the number of tokens that were fed before the first one of the answer.
 	Prompt int
 	// PrefillTime is the time of the prompt, DecodeTime that of the Decoded tokens after the first.
 	PrefillTime, DecodeTime time.Duration
 	// Decoded is the number of calls for one token.
 	Decoded int
+}
+
+// TokenLogprobs are the log-probability of a token of an answer, and the most likely tokens in its place.
+type TokenLogprobs struct {
+	Logprob
+	Top []Logprob
 }
 
 // Generate feeds the prompt and decodes an answer. The prompt draws with the seed of the request, the
@@ -93,6 +105,12 @@ func (s *Session) Generate(ctx context.Context, r Request) (a Answer, err error)
 			return a, nil
 		}
 		a.Tokens = append(a.Tokens, token)
+		if r.Sampling.Logprobs {
+			a.Logprobs = append(a.Logprobs, TokenLogprobs{Logprob{token, step.Logprob}, step.Top})
+		}
+		if r.Step != nil {
+			r.Step(step)
+		}
 		if r.Token != nil && !r.Token(token) {
 			a.Reason = StopCancelled
 			return a, nil

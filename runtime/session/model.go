@@ -18,6 +18,8 @@ const (
 	Sampler
 	// AuthorsSampler is forward(tokens, input_pos, temperature) -> token, drawn without a seed.
 	AuthorsSampler
+	// Drawn is a program of any of the other forms that draws with the runtime's own sampler; see [LoadDraws].
+	Drawn
 )
 
 // Model is a language model program that an engine has compiled. It is safe for concurrent use.
@@ -38,6 +40,8 @@ type Model struct {
 	executable engine.Executable
 	rows       bool // forward gives logits for every position
 	params     []*ir.Value
+	draws      Draws // of form Drawn
+	width      int   // the number of logits, of form Drawn
 	buffers    []*ir.Buffer
 }
 

@@ -47,7 +47,7 @@ func (s *Session) Rows(ctx context.Context, tokens []int, skip int) ([]Step, err
 	if err := s.checkRoom(len(tokens)); err != nil {
 		return nil, err
 	}
-	var out []Step
+	var steps []Step
 	if !s.model.rows {
 		step, err := s.Prefill(ctx, tokens[:skip+1], Greedy)
 		for _, token := range tokens[skip+1:] {
@@ -58,10 +58,10 @@ func (s *Session) Rows(ctx context.Context, tokens []int, skip int) ([]Step, err
 				return nil, err
 			}
 			step.Logits = slices.Clone(step.Logits)
-			out = append(out, step)
+			steps = append(steps, step)
 			step, err = s.Decode(ctx, token, Greedy)
 		}
-		return append(out, step), err
+		return append(steps, step), err
 	}
 	for at := 0; at < len(tokens); {
 		if err := ctx.Err(); err != nil {
@@ -71,10 +71,11 @@ func (s *Session) Rows(ctx context.Context, tokens []int, skip int) ([]Step, err
 		if n < s.model.MinChunk {
 			n = 1
 		}
-		logits, err := s.forward(ctx, s.instance.Run, tokens[at:at+n], Greedy)
+		out, err := s.forward(ctx, s.instance.Run, tokens[at:at+n], Greedy)
 		if err != nil {
 			return nil, err
 		}
+		logits := out[0].Tensor
 		vocab := logits.Shape[len(logits.Shape)-1]
 		if len(logits.F) != n*vocab {
 			return nil, fmt.Errorf("the program gave %s%v for %d tokens, want logits for each", logits.DType, logits.Shape, n)
@@ -89,9 +90,9 @@ func (s *Session) Rows(ctx context.Context, tokens []int, skip int) ([]Step, err
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, step)
+			steps = append(steps, step)
 		}
 		at += n
 	}
-	return out, nil
+	return steps, nil
 }

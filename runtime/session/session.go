@@ -13,41 +13,6 @@ import (
 	"github.com/etc-ml/etc/runtime/engine"
 )
 
-// Sampling are the parameters of a draw.
-type Sampling struct {
-	// Temperature divides the logits; 0 is greedy. Finite and not negative.
-	Temperature float32
-	// TopK keeps the k most likely tokens; 0 or less keeps all.
-	TopK int64
-	// TopP keeps the most likely tokens up to this probability; in (0, 1], 1 keeps all.
-	TopP float32
-	// Seed of the first token. Programs use its lower 32 bits, sign-extended, as ExecuTorch's runtime does.
-	Seed int64
-}
-
-// Greedy are the parameters of choosing the most likely token.
-var Greedy = Sampling{TopP: 1}
-
-// Check reports a parameter that is out of its range (requirement B19).
-func (s Sampling) Check() error {
-	if t := float64(s.Temperature); math.IsNaN(t) || math.IsInf(t, 0) || t < 0 {
-		return fmt.Errorf("temperature %g, want a finite number of at least 0", s.Temperature)
-	}
-	if !(s.TopP > 0 && s.TopP <= 1) {
-		return fmt.Errorf("top-p %g, want more than 0 and at most 1", s.TopP)
-	}
-	return nil
-}
-
-// CheckFor reports a parameter that a program of the given form has no use for: top-k, top-p and seed
-// need the sampling head (requirement B17). given tells which the user gave.
-func (s Sampling) CheckFor(form Form, given []string) error {
-	if form != Sampler && len(given) > 0 {
-		return fmt.Errorf("%s needs a program with a sampling head (etc export --sample); this one supports temperature only", given[0])
-	}
-	return nil
-}
-
 // Session is one conversation with a model: its state and its position. It is not safe for concurrent use.
 type Session struct {
 	model    *Model
@@ -55,6 +20,8 @@ type Session struct {
 	tokens   []int                // what has been fed
 	torn     bool                 // a call was abandoned: the buffers may hold a part of what it was to write
 	keys     *numeric.KeySequence // of the host's own sampler
+	answer   int                  // where the answer begins among the tokens: behind what was prefilled last
+	given    []drawInput          // of the runtime's sampler
 }
 
 // NewSession makes a session at position 0.
@@ -63,7 +30,11 @@ func (m *Model) NewSession() (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Session{model: m, instance: instance, keys: numeric.NewUnseededKeySequence()}, nil
+	s := &Session{model: m, instance: instance, keys: numeric.NewUnseededKeySequence()}
+	if m.Form == Drawn {
+		s.given = m.draws.inputs(m.width)
+	}
+	return s, nil
 }
 
 // Model is the model of the session.
@@ -89,7 +60,7 @@ func (s *Session) Abandoned() bool { return s.torn }
 
 // Reset forgets everything.
 func (s *Session) Reset() error {
-	s.tokens = nil
+	s.tokens, s.answer = nil, 0
 	if err := s.instance.Reset(); err != nil {
 		return err
 	}
@@ -97,10 +68,21 @@ func (s *Session) Reset() error {
 	return nil
 }
 
-// Step is the result of a call: a token, and the logits it came from where the program gives them.
+// Step is the result of a call: a token, and the logits it came from where the program gives them. They are valid until
+// the next call.
 type Step struct {
 	Token  int
 	Logits []float32
+	// Logprob is the natural logarithm of the token's probability, and Top are the most likely tokens, where
+	// [Sampling.Logprobs] asks for them.
+	Logprob float32
+	Top     []Logprob
+}
+
+// Logprob is a token and the natural logarithm of its probability.
+type Logprob struct {
+	Token   int
+	Logprob float32
 }
 
 // Prefill feeds tokens, in chunks that the program can take, and gives the token that follows. Every
@@ -115,6 +97,7 @@ func (s *Session) Prefill(ctx context.Context, tokens []int, p Sampling) (Step, 
 		return Step{}, err
 	}
 	var step Step
+	s.answer = len(s.tokens) + len(tokens)
 	for len(tokens) > 0 {
 		if err := ctx.Err(); err != nil {
 			return Step{}, err
@@ -125,7 +108,8 @@ func (s *Session) Prefill(ctx context.Context, tokens []int, p Sampling) (Step, 
 		}
 		q := p
 		if n < len(tokens) {
-			q.Temperature = 0 // the token is dropped, so there is nothing to sample (requirement C10)
+			q = Greedy // the token is dropped, so there is nothing to sample (requirement C10)
+			q.TopK, q.TopP, q.Seed = p.TopK, p.TopP, p.Seed
 		}
 		var err error
 		if step, err = s.call(ctx, s.instance.Run, tokens[:n], q); err != nil {
@@ -148,10 +132,10 @@ func (s *Session) Decode(ctx context.Context, token int, p Sampling) (Step, erro
 // that call before this one was read, so that it need not wait for the host. What is fed next need not be that.
 func (s *Session) DecodeOn(ctx context.Context, token int, p, next Sampling) (Step, error) {
 	x, ok := s.instance.(engine.Ahead)
-	if !ok || s.model.Form == Logits || s.checkRoom(2) != nil || next.Check() != nil {
+	if !ok || s.model.Form == Logits || s.checkRoom(2) != nil || next.Check() != nil || next.penalizes() || next.Mask != nil {
 		return s.Decode(ctx, token, p)
 	}
-	follows, err := s.inputs([]int{0}, len(s.tokens)+1, next)
+	follows, err := s.inputs([]int{0}, len(s.tokens)+1, next) // penalties and masks depend on the token
 	if err != nil {
 		return Step{}, err
 	}
@@ -177,11 +161,14 @@ func (s *Session) call(ctx context.Context, run runner, tokens []int, p Sampling
 	if err != nil {
 		return Step{}, err
 	}
-	return s.read(out, p)
+	if s.model.Form == Drawn {
+		return s.drawn(out, p)
+	}
+	return s.read(out[0].Tensor, p)
 }
 
 // forward runs forward on tokens at the session's position.
-func (s *Session) forward(ctx context.Context, run runner, tokens []int, p Sampling) (*eval.Tensor, error) {
+func (s *Session) forward(ctx context.Context, run runner, tokens []int, p Sampling) ([]eval.Value, error) {
 	if s.torn {
 		return nil, ErrAbandoned
 	}
@@ -196,13 +183,16 @@ func (s *Session) forward(ctx context.Context, run runner, tokens []int, p Sampl
 		return nil, err
 	}
 	s.tokens = append(s.tokens, tokens...)
-	return out[0].Tensor, nil
+	return out, nil
 }
 
 // inputs are those of forward for tokens from a position on.
 func (s *Session) inputs(tokens []int, position int, p Sampling) ([]eval.Value, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
+	}
+	if need := p.NeedsRuntime(); need != "" && s.model.Form != Drawn {
+		return nil, fmt.Errorf("%s needs the runtime's own sampler, and the program was not loaded with it", need)
 	}
 	ids, positions := make([]int64, len(tokens)), make([]int64, len(tokens))
 	for i, t := range tokens {
@@ -225,6 +215,8 @@ func (s *Session) inputs(tokens []int, position int, p Sampling) ([]eval.Value, 
 			topK = math.MaxInt64 // keep all (requirement B18)
 		}
 		inputs = append(inputs, floatScalar(p.Temperature), intScalar(topK), floatScalar(p.TopP), intScalar(p.Seed))
+	case Drawn:
+		return s.drawInputs(inputs, tokens, position, p)
 	}
 	return inputs, nil
 }
