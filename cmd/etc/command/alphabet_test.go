@@ -25,7 +25,7 @@ const (
 
 // model writes a program that says the alphabet: after a token comes the next one, after "h" the end.
 //
-//	model FILE [form=logits|logits3|sampler] [context=N] [chunk=N] [eos=N] [NAME=VALUE] [+KEY=FILE] [-NAME]
+//	model FILE [form=logits|logits3|sampler|authors] [context=N] [chunk=N] [eos=N] [NAME=VALUE] [+KEY=FILE] [-NAME]
 //
 // NAME=VALUE sets a constant method to an integer or a bool, -NAME leaves one out, +KEY=FILE adds named data.
 func model(ts *testscript.TestScript, neg bool, args []string) {
@@ -122,6 +122,9 @@ func alphabet(m *ir.Module, form string, bound int64) error {
 		if form != "logits3" {
 			logits = b.Value("take", &ir.AxisAttrs{Axis: 1}, logits, -1)
 		}
+		if form == "authors" { // the sampler of the models' authors, as --backend cuda leaves it in
+			logits = b.Value("sample", nil, logits, f.NewParam("temperature", ir.StaticType(ir.F32, 1)))
+		}
 		f.Body.Results, f.Outputs = []*ir.Value{logits}, []ir.Type{logits.Type}
 	})
 	switch {
@@ -129,6 +132,8 @@ func alphabet(m *ir.Module, form string, bound int64) error {
 		return err
 	case form == "sampler":
 		return passes.Run(m, &passes.Options{Sample: true})
+	case form == "authors":
+		return passes.Run(m, &passes.Options{Backend: passes.CUDA})
 	case form == "logits" || form == "logits3":
 		return ir.Verify(m)
 	}

@@ -9,8 +9,10 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/bench"
 	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/session"
 )
 
 type benchFlags struct {
@@ -18,6 +20,7 @@ type benchFlags struct {
 	prompt, generate, depth []int
 	repetitions             int
 	json                    bool
+	sampler                 string
 	observe                 observeFlags
 }
 
@@ -48,6 +51,7 @@ Speed of a model of toy size says nothing of a large one: measure the model that
 	fl.IntSliceVarP(&f.depth, "depth", "d", []int{0}, "tokens in the context before each measurement")
 	fl.IntVarP(&f.repetitions, "repetitions", "r", 5, "measurements of each row")
 	fl.BoolVar(&f.json, "json", false, "print one JSON object")
+	addSampler(fl, &f.sampler)
 	f.observe.add(cmd)
 	f.add(cmd, "mixed")
 	return cmd
@@ -68,12 +72,21 @@ func runBench(cmd *cobra.Command, path string, f benchFlags) error {
 	if err != nil {
 		return err
 	}
+	if err := checkSampler(f.sampler); err != nil {
+		return err
+	}
 	return f.observe.around(cmd, e, &o, path, func() error { return measure(cmd, path, f, e, o) })
 }
 
 // measure measures and prints the rows.
 func measure(cmd *cobra.Command, path string, f benchFlags, e engine.Engine, o engine.Options) error {
-	m, err := openModel(path, e, o)
+	load := session.Load
+	if f.sampler == "runtime" {
+		load = func(m *ir.Module, e engine.Engine, o engine.Options) (*session.Model, error) {
+			return session.LoadDraws(m, e, o, session.Draws{})
+		}
+	}
+	m, err := loadModel(path, e, o, load, 0)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,8 @@ import (
 const chatHelp = `/reset          forget the conversation
 /system TEXT    forget the conversation and start with a system prompt
 /set            show the settings
-/set NAME VALUE temperature, top-k, top-p, seed, max-tokens, think (on, off, unset)
+/set NAME VALUE temperature, top-k, top-p, min-p (with --sampler runtime), seed,
+                max-tokens, think (on, off, unset)
 /save FILE      write the conversation and the model's state to a file
 /load FILE      go on with a conversation from a file
 /stats          print the speed of the last answer
@@ -35,8 +36,9 @@ type chatter struct {
 	session      *session.Session
 	conversation *chat.Conversation
 	request      session.Request
-	file         string // session file to write at the end
-	stats        bool   // print statistics after every answer
+	stops        []string // texts that end an answer
+	file         string   // session file to write at the end
+	stats        bool     // print statistics after every answer
 	last         session.Answer
 	out          io.Writer // answers
 	log          io.Writer // all else
@@ -176,19 +178,22 @@ func (c *chatter) system() string {
 func (c *chatter) ask(ctx context.Context, question string) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
-	stream := c.text.stream()
+	shown := newAnswerText(c.text, c.stops, c.out)
 	r := c.request
-	r.Token = func(token int) bool {
-		_, err := io.WriteString(c.out, visible(c.out, stream.push(token)))
-		return err == nil
+	r.Token = shown.push
+	if len(c.stops) > 0 { // what the model is told that it said does not have the text that has ended it
+		c.conversation.Text = func(tokens []int) string {
+			shown.finish()
+			return shown.text(session.Answer{Tokens: tokens})
+		}
 	}
 	a, err := c.conversation.Ask(ctx, question, r)
 	if err != nil {
 		return err
 	}
+	err = shown.end(&a)
 	c.last = a
 	defer func() { logFull(c.log, c.session, a, r) }()
-	_, err = io.WriteString(c.out, visible(c.out, stream.flush())+"\n")
 	if c.stats {
 		logf(c.log, "%s", statsLine(a, r.Sampling.Seed))
 	}
@@ -212,8 +217,12 @@ func visible(out io.Writer, text string) string {
 func (c *chatter) settings() string {
 	p := c.request.Sampling
 	out := fmt.Sprintf("temperature %g", p.Temperature)
-	if c.session.Model().Form == session.Sampler {
+	model := c.session.Model()
+	if model.Form == session.Sampler || model.Form == session.Drawn {
 		out += fmt.Sprintf(", top-k %d, top-p %g, seed %d", p.TopK, p.TopP, p.Seed)
+	}
+	if model.Draws().MinP {
+		out += fmt.Sprintf(", min-p %g", p.MinP)
 	}
 	think := "unset"
 	if c.text.think != nil {
@@ -237,6 +246,11 @@ func (c *chatter) set(arg string) error {
 		want, err = "a number of at least 0", parseFloat32(value, &next.Sampling.Temperature)
 	case "top-p":
 		want, err = "a number above 0, at most 1", parseFloat32(value, &next.Sampling.TopP)
+	case "min-p":
+		if !c.session.Model().Draws().MinP {
+			return errors.New("/set min-p needs --sampler runtime")
+		}
+		want, err = "a number of at least 0, at most 1", parseFloat32(value, &next.Sampling.MinP)
 	case "top-k":
 		want = "an integer, 0 or less for all tokens"
 		next.Sampling.TopK, err = strconv.ParseInt(value, 10, 64)
@@ -251,7 +265,7 @@ func (c *chatter) set(arg string) error {
 	case "think":
 		return c.setThink(value)
 	default:
-		return fmt.Errorf("/set %s: known are temperature, top-k, top-p, seed, max-tokens, think", name)
+		return fmt.Errorf("/set %s: known are temperature, top-k, top-p, min-p, seed, max-tokens, think", name)
 	}
 	if err == nil {
 		err = next.Sampling.Check()

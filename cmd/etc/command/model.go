@@ -102,12 +102,7 @@ type languageModel struct {
 	need    int64 // bytes that it takes with one session
 }
 
-// openModel opens a file and compiles its forward. What is no language model is an invalid file.
-func openModel(path string, e engine.Engine, o engine.Options) (*languageModel, error) {
-	return loadModel(path, e, o, session.Load, 0)
-}
-
-// loadModel opens a file and compiles its forward by load. taken is the memory of other models of the command, in bytes;
+// loadModel opens a file and compiles its forward by load; what is no language model is an invalid file. taken is the memory of other models of the command, in bytes;
 // what does not fit beside them is refused.
 func loadModel(path string, e engine.Engine, o engine.Options, load func(*ir.Module, engine.Engine, engine.Options) (*session.Model, error), taken int64) (*languageModel, error) {
 	p, err := openProgram(path)

@@ -26,7 +26,10 @@ func anyChanged(cmd *cobra.Command, names ...string) bool {
 func requestOf(cmd *cobra.Command, f runFlags) (session.Request, error) {
 	r := session.Request{MaxNewTokens: f.maxNew, Sampling: session.Sampling{
 		Temperature: float32(f.temperature), TopK: f.topK, TopP: float32(f.topP), Seed: f.seed}}
-	var err error
+	err := f.samplerFlags.read(&r.Sampling)
+	if err != nil {
+		return r, err
+	}
 	if cmd.Flags().Changed("force-tokens") {
 		if r.Force, err = parseTokens("--force-tokens", f.forceTokens); err != nil {
 			return r, err
@@ -89,15 +92,26 @@ func checkSampling(cmd *cobra.Command, model *session.Model, s *session.Sampling
 	if err := s.CheckFor(model.Form, given); err != nil {
 		return usageError{err}
 	}
-	if f.logits != "" && model.Form != session.Logits {
-		return usagef("--logits: the program gives a token, not logits; export it without --sample")
+	if f.logits != "" && model.Form != session.Logits && model.Form != session.Drawn {
+		return usagef("--logits: the program gives a token, not logits; export it without --sample, or give --sampler runtime")
+	}
+	for token := range s.Bias {
+		if model.Vocab > 0 && token >= model.Vocab {
+			return usagef("--logit-bias of token %d, which is not in the vocabulary of %d tokens", token, model.Vocab)
+		}
+	}
+	if s.TopLogprobs > model.Vocab && model.Form == session.Drawn {
+		return usagef("--logprobs %d, of a vocabulary of %d tokens", s.TopLogprobs, model.Vocab)
+	}
+	if model.Form == session.Drawn {
+		return nil
 	}
 	if model.Form != session.Sampler {
 		s.Seed = 0 // nothing draws with it
 	}
 	if model.Form != session.Sampler && (s.TopK > 0 || s.TopP < 1) {
 		if s.Temperature > 0 {
-			logf(cmd.ErrOrStderr(), "etc: the file's top-k and top-p are not used: the program has no sampling head (etc export --sample)")
+			logf(cmd.ErrOrStderr(), "etc: the file's top-k and top-p are not used: the program has no sampling head (etc export --sample); --sampler runtime uses them")
 		}
 		s.TopK, s.TopP = 0, 1
 	}
@@ -155,8 +169,9 @@ func checkCombinations(cmd *cobra.Command, args []string, f runFlags) error {
 		why   string
 	}{
 		{"think", cmd.Flags().Changed("think"), []string{"no-think"}, "give one of them"},
-		{"session", f.sessionFile != "", []string{"raw", "tokens", "force-tokens", "logits", "json"}, "a session file keeps a chat"},
+		{"session", f.sessionFile != "", []string{"raw", "tokens", "force-tokens", "logits", "logprobs", "json"}, "a session file keeps a chat"},
 		{"tokens", cmd.Flags().Changed("tokens"), template, "token ids go without the chat template"},
+		{"force-tokens", cmd.Flags().Changed("force-tokens"), []string{"logprobs", "stop"}, "forced tokens are not drawn"},
 		{"raw", f.raw, template, "a raw prompt goes without the chat template"},
 	} {
 		for _, other := range x.not {

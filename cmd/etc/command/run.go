@@ -27,8 +27,10 @@ type runFlags struct {
 	topK, seed                              int64
 	maxNew                                  int
 	logits, tokenizer                       string
-	model                                   modelFlags
-	observe                                 observeFlags
+	stops                                   []string
+	samplerFlags
+	model   modelFlags
+	observe observeFlags
 }
 
 func newRun() *cobra.Command {
@@ -44,8 +46,13 @@ The file's chat template makes the model's prompt of the question; --raw goes wi
 chat in a file, with the model's state: the next question goes on where the last answer ended.
 
 The defaults of temperature, top-k and top-p come from the file's generation config. Programs without a
-sampling head (etc export without --sample) support temperature only. Seeds are used modulo 2^32; every answer
-of a chat draws with the same one.`,
+sampling head (etc export without --sample) support temperature only by themselves; --sampler runtime draws with
+etc's own sampler, from the logits of any program, on its device. It gives the tokens that a head gives for the
+same options, and has more: min-p, penalties, logit biases and log-probabilities choose it by themselves. Its
+order: biases and penalties; temperature; top-k; top-p; min-p. The repeat penalty counts the last tokens of prompt
+and answer, the presence and frequency penalties those of the answer, --repeat-last-n of them, as llama.cpp.
+
+Seeds are used modulo 2^32; every answer of a chat draws with the same one.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runRun(cmd.Context(), cmd, args, f)
@@ -71,6 +78,8 @@ of a chat draws with the same one.`,
 	fl.IntVarP(&f.maxNew, "max-new-tokens", "n", 0, "length of the answer in tokens, 0 or -1 for no limit (default: until a stop token or a full context)")
 	fl.IntVar(&f.maxNew, "max-tokens", 0, "same as --max-new-tokens")
 	fl.BoolVar(&f.ignoreEOS, "ignore-eos", false, "go on after stop tokens")
+	fl.StringArrayVar(&f.stops, "stop", nil, "`TEXT` ends the answer, which it is not part of; may be given several times")
+	f.samplerFlags.add(cmd)
 	fl.StringVar(&f.logits, "logits", "", "safetensors file for the logits after the prompt and after every token")
 	fl.BoolVar(&f.json, "json", false, "print one JSON object instead of the text")
 	fl.BoolVar(&f.stats, "stats", false, "print speed, memory and seed to standard error")
@@ -121,6 +130,9 @@ func runProgram(ctx context.Context, cmd *cobra.Command, args []string, f runFla
 	if err := text.defaults(cmd, &request.Sampling); err != nil {
 		return err
 	}
+	if len(f.stops) > 0 && text.tokenizer == nil {
+		return usagef("--stop: %s holds no tokenizer, so the answer has no text: give --tokenizer FILE", args[0])
+	}
 	if !f.ignoreEOS {
 		request.Stop = text.stop
 	}
@@ -132,9 +144,9 @@ func runProgram(ctx context.Context, cmd *cobra.Command, args []string, f runFla
 	if f.keepsChat(cmd, args) {
 		sessions = 2 // a conversation keeps the session as it was before the last answer
 	}
-	model, err := session.Load(m, device, options) // reads no weights
+	model, err := f.load(cmd, args[0], m, device, options, request.Sampling, f.keepsChat(cmd, args))
 	if err != nil {
-		return loadError(args[0], err)
+		return err
 	}
 	defer model.Close()
 	if err := checkMemory(args[0], m, model, options.Precision, sessions, 0); err != nil {
@@ -191,7 +203,7 @@ func (f runFlags) openText(cmd *cobra.Command, p *program.Program) (*text, error
 
 // chats reports whether a chat is asked for: no prompt, and a person at both ends.
 func (f runFlags) chats(cmd *cobra.Command, args []string) bool {
-	return len(args) == 1 && !anyChanged(cmd, "prompt", "prompt-file", "tokens", "json", "logits", "force-tokens", "raw") &&
+	return len(args) == 1 && !anyChanged(cmd, "prompt", "prompt-file", "tokens", "json", "logits", "logprobs", "force-tokens", "raw") &&
 		isTerminal(cmd.InOrStdin()) && isTerminal(cmd.OutOrStdout())
 }
 
@@ -214,7 +226,7 @@ func converse(ctx context.Context, cmd *cobra.Command, args []string, s *session
 			return err
 		}
 	}
-	h := &chatter{text: text, session: s, conversation: c, request: r, file: f.sessionFile, stats: f.stats, out: cmd.OutOrStdout(), log: cmd.ErrOrStderr()}
+	h := &chatter{text: text, session: s, conversation: c, request: r, stops: f.stops, file: f.sessionFile, stats: f.stats, out: cmd.OutOrStdout(), log: cmd.ErrOrStderr()}
 	logSeed(cmd, s.Model(), r.Sampling)
 	if f.chats(cmd, args) {
 		return runChat(cmd, h)
@@ -235,7 +247,7 @@ func converse(ctx context.Context, cmd *cobra.Command, args []string, s *session
 
 // logSeed logs a seed that was drawn and is used, so that the run can be repeated.
 func logSeed(cmd *cobra.Command, m *session.Model, p session.Sampling) {
-	if m.Form == session.Sampler && p.Temperature > 0 && !cmd.Flags().Changed("seed") {
+	if (m.Form == session.Sampler || m.Form == session.Drawn) && p.Temperature > 0 && !cmd.Flags().Changed("seed") {
 		logf(cmd.ErrOrStderr(), "etc: seed %d (key %d)", p.Seed, int32(p.Seed))
 	}
 }
@@ -266,6 +278,8 @@ type runResult struct {
 	Device       string  `json:"device"`
 	Prefill      float64 `json:"prefill_tokens_per_second"`
 	Decode       float64 `json:"decode_tokens_per_second"`
+	// Logprobs are there with --logprobs.
+	Logprobs []answerLogprobs `json:"logprobs,omitempty"`
 }
 
 // logitsTo is where --logits writes.
@@ -276,12 +290,9 @@ func (f runFlags) logitsTo(cmd *cobra.Command) destination {
 // answer generates one answer and prints it.
 func answer(ctx context.Context, cmd *cobra.Command, s *session.Session, text *text, r session.Request, f runFlags) error {
 	out := cmd.OutOrStdout()
-	stream := text.stream()
-	if !f.json {
-		r.Token = func(token int) bool {
-			_, err := io.WriteString(out, visible(out, stream.push(token)))
-			return err == nil
-		}
+	shown := f.newAnswerText(text, out)
+	if !f.json || len(f.stops) > 0 {
+		r.Token = shown.push
 	}
 	var rows []float32
 	count := 0
@@ -303,10 +314,11 @@ func answer(ctx context.Context, cmd *cobra.Command, s *session.Session, text *t
 			return err
 		}
 	}
-	if !f.json {
-		if _, err := io.WriteString(out, visible(out, stream.flush())+"\n"); err != nil {
-			return err
-		}
+	if err := shown.end(&a); err != nil {
+		return err
+	}
+	if f.logprobs >= 0 && !f.json {
+		writeLogprobs(cmd.ErrOrStderr(), text, a)
 	}
 	if f.stats {
 		logf(cmd.ErrOrStderr(), "%s", statsLine(a, r.Sampling.Seed))
@@ -315,7 +327,7 @@ func answer(ctx context.Context, cmd *cobra.Command, s *session.Session, text *t
 	if !f.json {
 		return cancelled(a)
 	}
-	result := runResult{PromptTokens: r.Prompt, Tokens: a.Tokens, Text: text.decode(a.Tokens), Seed: r.Sampling.Seed, StopReason: string(a.Reason),
+	result := runResult{PromptTokens: r.Prompt, Tokens: a.Tokens, Text: shown.text(a), Logprobs: logprobsOf(a), Seed: r.Sampling.Seed, StopReason: string(a.Reason),
 		Device: s.Model().Device, Prefill: perSecond(a.Prompt, a.PrefillTime), Decode: perSecond(a.Decoded, a.DecodeTime)}
 	if result.Tokens == nil {
 		result.Tokens = []int{}
