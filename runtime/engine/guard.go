@@ -9,8 +9,8 @@ import (
 )
 
 // Compile compiles a module by an engine. No call of the engine, of what it gives, and of the instances of that can
-// panic: a panic is an error of type [*fault.Error], after which an instance is good for Close only. Bounded, Ahead
-// and Stateful are implemented where the engine does.
+// panic: a panic is an error of type [*fault.Error], after which an instance is good for Close only. Bounded, Ahead,
+// Stateful and Entries are implemented where the engine does.
 func Compile(e Engine, m *ir.Module, o Options) (x Executable, err error) {
 	fault.Readable()
 	defer fault.Recover("compiling for device "+e.Name(), &err)
@@ -40,28 +40,60 @@ func (x guardedExecutable) NewInstance() (i Instance, err error) {
 	if err != nil {
 		return nil, err
 	}
-	guarded := guardedInstance{inner, x.name}
+	return guardInstance(inner, x.name), nil
+}
+
+// guardInstance gives an instance that implements what inner does.
+func guardInstance(inner Instance, name string) Instance {
+	plain := guardedInstance{inner, name}
 	ahead, isAhead := inner.(Ahead)
 	state, isStateful := inner.(Stateful)
-	switch {
-	case isAhead && isStateful:
+	entries, isEntries := inner.(Entries)
+	a, s, e := guardedAhead{ahead, name}, guardedState{state, name}, guardedEntries{entries}
+	type i = guardedInstance
+	switch [3]bool{isAhead, isStateful, isEntries} {
+	case [3]bool{true, true, true}:
 		return struct {
-			guardedInstance
+			i
 			guardedAhead
 			guardedState
-		}{guarded, guardedAhead{ahead, x.name}, guardedState{state, x.name}}, nil
-	case isAhead:
+			guardedEntries
+		}{plain, a, s, e}
+	case [3]bool{true, true, false}:
 		return struct {
-			guardedInstance
+			i
 			guardedAhead
-		}{guarded, guardedAhead{ahead, x.name}}, nil
-	case isStateful:
-		return struct {
-			guardedInstance
 			guardedState
-		}{guarded, guardedState{state, x.name}}, nil
+		}{plain, a, s}
+	case [3]bool{true, false, true}:
+		return struct {
+			i
+			guardedAhead
+			guardedEntries
+		}{plain, a, e}
+	case [3]bool{false, true, true}:
+		return struct {
+			i
+			guardedState
+			guardedEntries
+		}{plain, s, e}
+	case [3]bool{true, false, false}:
+		return struct {
+			i
+			guardedAhead
+		}{plain, a}
+	case [3]bool{false, true, false}:
+		return struct {
+			i
+			guardedState
+		}{plain, s}
+	case [3]bool{false, false, true}:
+		return struct {
+			i
+			guardedEntries
+		}{plain, e}
 	}
-	return guarded, nil
+	return plain
 }
 
 func (x guardedExecutable) Close() (err error) {
@@ -99,6 +131,14 @@ func (x guardedAhead) RunAhead(ctx context.Context, inputs, next []eval.Value) (
 	fault.Readable()
 	defer fault.Recover(x.name, &err)
 	return x.inner.RunAhead(ctx, inputs, next)
+}
+
+type guardedEntries struct{ inner Entries }
+
+func (x guardedEntries) Call(ctx context.Context, entry string, inputs []eval.Value) (out []eval.Value, err error) {
+	fault.Readable()
+	defer fault.Recover(entry, &err)
+	return x.inner.Call(ctx, entry, inputs)
 }
 
 type guardedState struct {

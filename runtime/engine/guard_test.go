@@ -50,6 +50,10 @@ func (x instance) RunAhead(context.Context, []eval.Value, []eval.Value) ([]eval.
 	x.reach("ahead")
 	return nil, nil
 }
+func (x instance) Call(context.Context, string, []eval.Value) ([]eval.Value, error) {
+	x.reach("call")
+	return nil, nil
+}
 func (x instance) Reset() error                      { x.reach("reset"); return nil }
 func (x instance) Close() error                      { x.reach("close instance"); return nil }
 func (x instance) Snapshot() ([]engine.State, error) { x.reach("snapshot"); return nil, nil }
@@ -67,14 +71,15 @@ func call(e engine.Engine) error {
 	}
 	_, run := i.Run(context.Background(), nil)
 	_, ahead := i.(engine.Ahead).RunAhead(context.Background(), nil, nil)
+	_, entry := i.(engine.Entries).Call(context.Background(), "draft", nil)
 	_, snapshot := i.(engine.Stateful).Snapshot()
-	return errors.Join(run, ahead, snapshot, i.(engine.Stateful).Restore(nil), i.Reset(), i.Close(), x.Close())
+	return errors.Join(run, ahead, entry, snapshot, i.(engine.Stateful).Restore(nil), i.Reset(), i.Close(), x.Close())
 }
 
 func TestGuardedCallsDoNotPanic(t *testing.T) {
 	require.NoError(t, call(fragile{}))
 	require.EqualError(t, call(fragile{"refused"}), "refused")
-	for _, at := range []string{"compile", "instance", "run", "ahead", "snapshot", "restore", "reset", "close instance", "close"} {
+	for _, at := range []string{"compile", "instance", "run", "ahead", "call", "snapshot", "restore", "reset", "close instance", "close"} {
 		err := call(fragile{at})
 		var f *fault.Error
 		require.ErrorAs(t, err, &f, at)
@@ -110,4 +115,5 @@ func TestGuardKeepsWhatAnEngineCan(t *testing.T) {
 	require.NoError(t, err)
 	require.NotImplements(t, (*engine.Ahead)(nil), i)
 	require.NotImplements(t, (*engine.Stateful)(nil), i)
+	require.NotImplements(t, (*engine.Entries)(nil), i)
 }
