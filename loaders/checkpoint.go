@@ -28,8 +28,13 @@ type Checkpoint struct {
 	model    model
 	sources  []Source
 	skipped  map[string]int
-	unlisted []string
-	notes    []string
+	list     []builder.Tensor           // all tensors
+	sourceOf func(name string) []Source // the tensors of the files that one of list is made of
+	// multipliers tells that norms are stored as what they multiply by ([builder.Tensors]).
+	multipliers bool
+	draft       string // kind of the draft, "" for none
+	unlisted    []string
+	notes       []string
 
 	prequantized bool
 	close        func() error
@@ -42,7 +47,11 @@ type Source struct {
 	Shape []int
 	File  string // the file's name in the directory
 	Size  int64  // bytes
-	data  io.ReaderAt
+	// Draft tells that only the method draft reads the tensor.
+	Draft bool
+
+	data   io.ReaderAt
+	prefix string // of the name in provenances
 }
 
 // Reader reads the tensor's bytes from first to last. Every call gives a reader of its own.
@@ -83,7 +92,7 @@ func Open(dir string) (*Checkpoint, error) {
 func (c *Checkpoint) readSafetensors(files *safetensors.Checkpoint, config string) (err error) {
 	list := make([]builder.Tensor, len(files.Tensors()))
 	for i, t := range files.Tensors() {
-		list[i] = tensorOf(t)
+		list[i] = tensorOf(t, "")
 	}
 	parts := map[string][]string{} // tensors of a joint one
 	switch metadata := files.Files()[0].Metadata(); {
@@ -112,36 +121,44 @@ func (c *Checkpoint) readSafetensors(files *safetensors.Checkpoint, config strin
 			return err
 		}
 	}
-	return c.read(builder.NewTensors(list), func(name string) []Source {
+	return c.read(list, builder.NewTensors(list), func(name string) []Source {
 		if parts[name] == nil {
 			parts[name] = []string{name}
 		}
 		var out []Source
 		for _, part := range parts[name] {
 			t, _ := files.Tensor(part)
-			out = append(out, Source{t.Name, string(t.DType), t.Shape, filepath.Base(t.File().Path()), t.Size(), t})
+			out = append(out, sourceOf(t, ""))
 		}
 		return out
 	})
 }
 
-// read gives the architecture its tensors. sources gives the tensors of the files that one of them is made of.
-func (c *Checkpoint) read(tensors *builder.Tensors, sources func(name string) []Source) error {
+// read gives the architecture its tensors, which are those of list that belong to the language model. sources gives the
+// tensors of the files that one of them is made of.
+func (c *Checkpoint) read(list []builder.Tensor, tensors *builder.Tensors, sources func(name string) []Source) error {
 	if c.model = c.arch.open(c.Model.Config, c.Model.Tokens, tensors); c.model == nil {
 		return fmt.Errorf("%s: expected another type of configuration than %T", c.Model.Dir, c.Model.Config)
 	}
 	if err := tensors.Err(c.Model.Dir, c.Model.Architecture); err != nil {
 		return err
 	}
+	c.list, c.sourceOf, c.multipliers = list, sources, tensors.Multipliers
+	c.sources = usedSources(tensors, sources)
+	c.skipped = tensors.Skipped()
+	return nil
+}
+
+// usedSources lists the tensors of the files that a builder has asked for.
+func usedSources(tensors *builder.Tensors, sources func(name string) []Source) (out []Source) {
 	seen := map[string]bool{} // what a bundle has fused is several tensors of one name
 	for _, name := range tensors.Used() {
 		if !seen[name] {
 			seen[name] = true
-			c.sources = append(c.sources, sources(name)...)
+			out = append(out, sources(name)...)
 		}
 	}
-	c.skipped = tensors.Skipped()
-	return nil
+	return out
 }
 
 // Architecture is the model's class name in transformers, one of [Architectures].
@@ -173,7 +190,7 @@ func (c *Checkpoint) Build(o Options) (*ir.Module, error) {
 	return m, nil
 }
 
-// Sources lists the tensors that modules read, in the order of their bytes in the files.
+// Sources lists the tensors that modules read, in the order of their bytes in the files, those of a draft last.
 func (c *Checkpoint) Sources() []Source { return c.sources }
 
 // Skipped counts the tensors that are left out, by kind: those of modules beside the language model, [builder.Vision],
@@ -199,3 +216,9 @@ func (c *Checkpoint) EOS() []int { return c.Model.Tokens.EOS }
 
 // Close closes the files of the weights; modules cannot read their constants any more.
 func (c *Checkpoint) Close() error { return c.close() }
+
+// sourceOf makes a source of a tensor of a file. prefix keeps provenances apart from those of other files with such names.
+func sourceOf(t *safetensors.Tensor, prefix string) Source {
+	return Source{Name: t.Name, DType: string(t.DType), Shape: t.Shape, File: filepath.Base(t.File().Path()), Size: t.Size(),
+		data: t, prefix: prefix}
+}

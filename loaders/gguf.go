@@ -64,13 +64,13 @@ func newGGUF(m *gguf.Model, superblocks bool) (*Checkpoint, error) {
 	tensors := builder.NewTensors(list)
 	tensors.Multipliers = true
 	tensors.Activations = activations(m)
-	err = c.read(tensors, func(name string) []Source {
+	err = c.read(list, tensors, func(name string) []Source {
 		t, _ := m.Tensor(name)
 		shape := make([]int, len(t.Shape))
 		for i, d := range t.Shape {
 			shape[i] = int(d)
 		}
-		return []Source{{t.Name, t.Type.String(), shape, filepath.Base(t.File()), t.Size(), t}}
+		return []Source{{Name: t.Name, DType: t.Type.String(), Shape: shape, File: filepath.Base(t.File()), Size: t.Size(), data: t}}
 	})
 	return c, err
 }

@@ -171,7 +171,7 @@ func TestFP8(t *testing.T) {
 	defer files.Close()
 	var list []builder.Tensor
 	for _, tensor := range files.Tensors() {
-		list = append(list, tensorOf(tensor))
+		list = append(list, tensorOf(tensor, ""))
 	}
 	config, err := fp8.ParseConfig("", c.Model.Quantization)
 	require.NoError(t, err)

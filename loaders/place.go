@@ -9,7 +9,7 @@ import (
 func (s Source) Provenance() string {
 	switch t := s.data.(type) {
 	case *safetensors.Tensor:
-		if d := tensorOf(t).Data; d != nil {
+		if d := tensorOf(t, s.prefix).Data; d != nil {
 			return d.Provenance()
 		}
 	case *gguf.Tensor:

@@ -21,7 +21,7 @@ var dtypes = map[safetensors.DType]ir.DType{
 // source is the data of a tensor of a checkpoint.
 type source struct {
 	io.ReaderAt
-	name  string
+	name  string // with the prefix of a file beside the checkpoint
 	dtype ir.DType
 	shape []int64
 }
@@ -35,15 +35,15 @@ func (s source) Provenance() string {
 	return fmt.Sprintf("tensor(%s,%s%s)", s.name, s.dtype, dims)
 }
 
-// tensorOf makes a tensor of a file one for builders.
-func tensorOf(t *safetensors.Tensor) builder.Tensor {
+// tensorOf makes a tensor of a file one for builders. prefix is put before its name in provenances.
+func tensorOf(t *safetensors.Tensor, prefix string) builder.Tensor {
 	shape := make([]int64, len(t.Shape))
 	for i, d := range t.Shape {
 		shape[i] = int64(d)
 	}
 	out := builder.Tensor{Name: t.Name, DType: string(t.DType), Shape: shape}
 	if d, ok := dtypes[t.DType]; ok {
-		out.Data = source{t, t.Name, d, shape}
+		out.Data = source{t, prefix + t.Name, d, shape}
 	}
 	return out
 }

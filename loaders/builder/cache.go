@@ -24,6 +24,12 @@ func (g *Graph) Buffer(name string, d ir.DType, shape ...int) *ir.Buffer {
 // Store writes x to a buffer.
 func (g *Graph) Store(b *ir.Buffer, x *ir.Value) { g.BufferOp("store", b, nil, x) }
 
+// KeyCache and ValueCache end the names of caches, behind the prefix of their layer.
+const (
+	KeyCache   = ".k_cache"
+	ValueCache = ".v_cache"
+)
+
 // KeysValues are keys and values as attention reads them from its caches, those of the call included.
 type KeysValues struct {
 	keys, values *ir.Value
@@ -52,7 +58,7 @@ func (g *Graph) Cached(prefix string, k, v *ir.Value) KeysValues {
 		g.BufferOp("buffer_slice_update", b, nil, x, 2, g.Position, g.End)
 		return g.Slice(g.Load(b), 2, 0, g.End)
 	}
-	return KeysValues{cached(".k_cache", k), cached(".v_cache", v), nil}
+	return KeysValues{cached(KeyCache, k), cached(ValueCache, v), nil}
 }
 
 // cache makes a cache with a number of slots for x [1,heads,S,D].
@@ -95,7 +101,7 @@ func (g *Graph) CachedWindow(prefix string, k, v *ir.Value, window int) KeysValu
 		g.BufferOp("buffer_slice_update", b, nil, g.Slice(x, 2, r.fit, ToEnd), 2, 0, r.rest)
 		return g.Load(b)
 	}
-	return KeysValues{cached(".k_cache", k), cached(".v_cache", v), r.mask}
+	return KeysValues{cached(KeyCache, k), cached(ValueCache, v), r.mask}
 }
 
 func (g *Graph) newRing(window int) *ring {

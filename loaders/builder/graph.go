@@ -33,6 +33,8 @@ type Graph struct {
 	DType ir.DType
 	// Options are resolved: no defaults are left.
 	Options Options
+	// Func is the method that the graph is of.
+	Func *ir.Func
 	// Tokens i64[1,S] is the input.
 	Tokens *ir.Value
 	// Start i64[] and Position (int) are the position of the first token; Length (int) is S.
@@ -42,6 +44,8 @@ type Graph struct {
 
 	constants map[string]*ir.Value
 	ring      *ring
+	past      *ir.Value // bool[1,slots], of PastWindow
+	single    bool      // a call has one row
 }
 
 // Build makes the module of a decoder. forward builds everything between the inputs and the logits
@@ -51,34 +55,51 @@ type Graph struct {
 //
 // or, with NoSampler, forward(tokens, input_pos) → logits. Only input_pos[0] is read: the position of the
 // first token. The sampler comes after everything else, so that taking it away leaves no trace.
-func Build(d Decoder, o Options, forward func(*Graph) *ir.Value) (*ir.Module, error) {
+//
+// Further methods follow it in their order. They share the module's constants and buffers.
+func Build(d Decoder, o Options, forward func(*Graph) *ir.Value, more ...Method) (*ir.Module, error) {
 	o, err := o.resolve(d.Limits)
 	if err != nil {
 		return nil, err
 	}
 	m := &ir.Module{Entry: &ir.Func{Name: "forward", Body: &ir.Region{}}, Metadata: metadata(d, o)}
-	g := &Graph{Builder: ir.Builder{Module: m, Region: m.Entry.Body}, DType: d.DType, Options: o, constants: map[string]*ir.Value{}}
+	g := &Graph{Builder: ir.Builder{Module: m, Region: m.Entry.Body}, DType: d.DType, Options: o, Func: m.Entry,
+		constants: map[string]*ir.Value{}}
 	err = ir.Build(func() {
 		f := m.Entry
-		tokens := ir.Sym(&ir.Symbol{Lo: 1, Hi: int64(o.MaxPrefillChunk)})
-		positions := ir.Sym(&ir.Symbol{Lo: 1, Hi: int64(o.MaxPrefillChunk)})
-		g.Tokens = f.NewParam("tokens", ir.TensorType(ir.I64, ir.Const(1), tokens))
-		inputPos := f.NewParam("input_pos", ir.TensorType(ir.I64, positions))
-		g.Start = g.Value("take", nil, inputPos, 0)
-		g.Position = g.Value("item_int", nil, g.Start)
-		g.Length = g.Value("sym_size", &ir.SymSizeAttrs{Dim: 1}, g.Tokens)
-		g.End = g.Value("add_int", nil, g.Position, g.Length)
+		g.inputs()
 		result := forward(g)
 		if !o.NoSampler {
 			temperature := f.NewParam("temperature", ir.StaticType(ir.F32, 1))
 			result = g.Value("sample", nil, g.Value("take", &ir.AxisAttrs{Axis: 1}, result, -1), temperature)
 		}
-		f.Body.Results, f.Outputs = []*ir.Value{result}, []ir.Type{result.Type}
+		g.results(result)
+		for _, method := range more {
+			g.method(method)
+		}
 	})
 	if err != nil {
 		return nil, err
 	}
 	return m, ir.Verify(m)
+}
+
+// inputs declares tokens and input_pos, and computes what follows from them.
+func (g *Graph) inputs() {
+	g.Tokens = g.Func.NewParam("tokens", ir.TensorType(ir.I64, ir.Const(1), g.rows()))
+	inputPos := g.Func.NewParam("input_pos", ir.TensorType(ir.I64, g.rows()))
+	g.Start = g.Value("take", nil, inputPos, 0)
+	g.Position = g.Value("item_int", nil, g.Start)
+	g.Length = g.Value("sym_size", &ir.SymSizeAttrs{Dim: 1}, g.Tokens)
+	g.End = g.Value("add_int", nil, g.Position, g.Length)
+}
+
+// results sets what the method gives.
+func (g *Graph) results(values ...*ir.Value) {
+	g.Func.Body.Results, g.Func.Outputs = values, nil
+	for _, v := range values {
+		g.Func.Outputs = append(g.Func.Outputs, v.Type)
+	}
 }
 
 // metadata lists the constant methods that ExecuTorch's runners read, in the order of its exporter.

@@ -1,6 +1,7 @@
 package builder
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,6 +32,8 @@ type Tensors struct {
 	// Multipliers tells that weights of norms are stored as what the norms multiply by, though the model's
 	// authors store the difference from one.
 	Multipliers bool
+	// Names is put before the names of the weights that it gives, for those of another model than the main one.
+	Names string
 
 	byName   map[string]*entry
 	order    []*entry
@@ -48,6 +51,30 @@ type entry struct {
 
 // NewTensors indexes the tensors of a checkpoint, in the checkpoint's order.
 func NewTensors(list []Tensor) *Tensors {
+	return newTensors(list, func(t *Tensors, inner string) bool {
+		kind, other := otherModule(inner)
+		if other {
+			t.skipped[kind]++
+		}
+		return !other
+	})
+}
+
+// NewMultiTokenTensors indexes the tensors of multi-token prediction alone, by names that begin with "mtp.".
+func NewMultiTokenTensors(list []Tensor) *Tensors {
+	t := newTensors(list, func(_ *Tensors, inner string) bool {
+		kind, _ := otherModule(inner)
+		return kind == MultiToken
+	})
+	t.prefix = ""
+	return t
+}
+
+// Len is the number of tensors.
+func (t *Tensors) Len() int { return len(t.order) }
+
+// newTensors indexes the tensors that wanted takes.
+func newTensors(list []Tensor, wanted func(t *Tensors, inner string) bool) *Tensors {
 	t := &Tensors{byName: map[string]*entry{}, skipped: map[string]int{}, prefix: "model."}
 	found := false
 	for _, tensor := range list {
@@ -55,8 +82,7 @@ func NewTensors(list []Tensor) *Tensors {
 		if tensor.As != "" {
 			_, inner = splitName(tensor.As)
 		}
-		if kind, ok := otherModule(inner); ok {
-			t.skipped[kind]++
+		if !wanted(t, inner) {
 			continue
 		}
 		e := &entry{Tensor: tensor, inner: inner}
@@ -100,14 +126,60 @@ func (t *Tensors) Weight(name string, shape ...int) Weight {
 	e := t.byName[name]
 	if e == nil {
 		t.problem(t.fullName(name), expected, "none")
-		return missing(name, dims)
+		return missing(t.Names+name, dims)
 	}
 	e.used = true
 	if !supported(e.Data) || !slices.Equal(e.Shape, dims) {
 		t.problem(e.Name, expected, e.DType+" "+formatDims(e.Shape))
-		return missing(name, dims)
+		return missing(t.Names+name, dims)
 	}
-	return Weight{Name: name, Data: e.Data}
+	return Weight{Name: t.Names + name, Data: e.Data}
+}
+
+// maxPermutation bounds the elements of a tensor that is read when a checkpoint is opened.
+const maxPermutation = 1 << 24
+
+// Permutation gives the tensor of that name, which must hold every integer from 0 to n-1 once, as i64 [n]. The error is
+// one of reading it; what does not fit is noted.
+func (t *Tensors) Permutation(name string, n int) (Weight, error) {
+	expected := fmt.Sprintf("I64 or I32 [%d] with every integer below %d once", n, n)
+	none := Weight{Name: t.Names + name, Data: absent{ir.I64, []int64{int64(n)}}}
+	e := t.byName[name]
+	if e == nil {
+		t.problem(t.fullName(name), expected, "none")
+		return none, nil
+	}
+	e.used = true
+	if d := e.Data; d == nil || d.DType() != ir.I64 && d.DType() != ir.I32 || !slices.Equal(e.Shape, []int64{int64(n)}) || n > maxPermutation {
+		t.problem(e.Name, expected, e.DType+" "+formatDims(e.Shape))
+		return none, nil
+	}
+	raw, err := ir.ReadData(e.Data)
+	if err != nil {
+		return none, fmt.Errorf("tensor %s: %w", e.Name, err)
+	}
+	size, seen := e.Data.DType().Size(), make([]bool, n)
+	for i := range n {
+		v := int64(int32(binary.LittleEndian.Uint32(raw[i*size:])))
+		if size == 8 {
+			v = int64(binary.LittleEndian.Uint64(raw[i*size:]))
+		}
+		if v < 0 || v >= int64(n) || seen[v] {
+			t.problem(e.Name, expected, fmt.Sprintf("%d at index %d", v, i))
+			return none, nil
+		}
+		seen[v] = true
+	}
+	d := e.Data
+	if size == 4 {
+		d = ir.Map(d, ir.I64, "i64", func(dst, src []byte) {
+			clear(dst)
+			for i := range len(src) / 4 {
+				copy(dst[8*i:8*i+4], src[4*i:]) // no value is negative
+			}
+		})
+	}
+	return Weight{Name: t.Names + name, Data: d}, nil
 }
 
 func missing(name string, dims []int64) Weight {
@@ -119,7 +191,7 @@ func missing(name string, dims []int64) Weight {
 func (t *Tensors) Matrix(name string, shape ...int) Weight {
 	if e := t.byName[name]; e != nil && e.Quantized != nil && slices.Equal(e.Shape, int64s(shape)) {
 		e.used = true
-		return Weight{Name: name, Quantized: e.Quantized}
+		return Weight{Name: t.Names + name, Quantized: e.Quantized}
 	}
 	return t.Weight(name, shape...)
 }

@@ -14,14 +14,15 @@ type Model struct {
 	config  *huggingface.Gemma4
 	tokens  huggingface.Tokens
 	weights weights
-	dtype   ir.DType // of activations
+	draft   *assistant // nil for none
+	dtype   ir.DType   // of activations
 }
 
 // New takes the weights of the model out of a checkpoint's tensors. What does not fit is noted in t,
 // which the caller asks before it builds.
 func New(c *huggingface.Gemma4, tokens huggingface.Tokens, t *builder.Tensors) *Model {
 	w := read(c, t)
-	return &Model{c, tokens, w, t.ActivationsFor(w.embedding)}
+	return &Model{c, tokens, w, nil, t.ActivationsFor(w.embedding)}
 }
 
 // defaultChunk is the default prefill chunk, that of ExecuTorch's exporter.
@@ -45,7 +46,7 @@ func (m *Model) Build(o builder.Options) (*ir.Module, error) {
 	return builder.Build(d, o, func(g *builder.Graph) *ir.Value {
 		f := &forward{Graph: g, c: m.config}
 		return f.run(&m.weights)
-	})
+	}, m.methods()...)
 }
 
 // Sensitive lists patterns of names of weights that stay at 8 bits where others have 4: the router, and the projections
@@ -59,6 +60,9 @@ func (m *Model) Sensitive() []string {
 		patterns = append(patterns,
 			"per_layer_model_projection.weight", "*.per_layer_input_gate.weight", "*.per_layer_projection.weight")
 	}
+	if m.draft != nil && m.draft.config.Centroids > 0 {
+		patterns = append(patterns, centroidsPattern)
+	}
 	return patterns
 }
 
@@ -68,12 +72,14 @@ type forward struct {
 	c *huggingface.Gemma4
 	// kv are the keys and values of layers, as attention reads them, for the layers that share them.
 	kv map[int]builder.KeysValues
+	// given are those of the target by kind of layer, for all layers of an assistant; nil in other models.
+	given map[huggingface.LayerKind]builder.KeysValues
 }
 
 // run computes the logits [1,S,V] of the tokens.
 func (f *forward) run(w *weights) *ir.Value {
 	f.kv = map[int]builder.KeysValues{}
-	x := f.Cast(f.Multiply(f.Embed(w.embedding), f.root("embed_scale", f.c.HiddenSize)), f.DType)
+	x := f.embed(w.embedding)
 	var inputs *ir.Value
 	if w.perLayer != nil {
 		inputs = f.perLayer(w.perLayer, x)
@@ -82,6 +88,11 @@ func (f *forward) run(w *weights) *ir.Value {
 		x = f.layer(i, &w.layers[i], x, inputs)
 	}
 	return f.Softcap(f.Cast(f.Linear(f.norm(x, w.norm), w.head), ir.F32), f.c.FinalLogitSoftcap)
+}
+
+// embed gives the scaled embeddings [1,S,H] of the tokens.
+func (f *forward) embed(table weight) *ir.Value {
+	return f.Cast(f.Multiply(f.Embed(table), f.root("embed_scale", f.c.HiddenSize)), f.DType)
 }
 
 // root is the constant √n.
@@ -148,11 +159,12 @@ func (f *forward) experts(w *experts, x *ir.Value) *ir.Value {
 }
 
 // attention normalises queries, keys and values by head, the values without weights, and rotates queries
-// and keys. A layer that shares keys and values has queries only.
+// and keys. A layer that attends to keys and values of another one has queries only.
 func (f *forward) attention(i int, w *attention, prefix string, kind huggingface.LayerKind, x *ir.Value) *ir.Value {
 	g, from := geometry(f.c, kind), f.c.KVLayer(i)
+	own := from == i && f.given == nil
 	matrices := []weight{w.query}
-	if from == i {
+	if own {
 		matrices = append(matrices, w.key)
 	}
 	if w.value != nil {
@@ -161,7 +173,7 @@ func (f *forward) attention(i int, w *attention, prefix string, kind huggingface
 	p := f.Projections(x, prefix+".qkv_proj.weight", matrices...)
 	q := f.SwapHeads(f.norm(f.Heads(p[0], g.Heads, g.HeadDim), w.queryNorm))
 	var k, v *ir.Value
-	if from == i {
+	if own {
 		rawKeys := f.Heads(p[1], g.KVHeads, g.HeadDim)
 		values := rawKeys
 		if w.value != nil {
@@ -171,11 +183,15 @@ func (f *forward) attention(i int, w *attention, prefix string, kind huggingface
 		v = f.SwapHeads(f.RawNorm(values, nil, f.c.RMSNormEps))
 	}
 	q = f.rotate(q, kind, g)
-	if from == i {
+	if own {
 		f.kv[i] = f.cached(prefix, f.rotate(k, kind, g), v, kind)
 	}
+	kv, ok := f.given[kind]
+	if !ok {
+		kv = f.kv[from]
+	}
 	const scale = 1
-	y := f.AttendTo(q, f.kv[from], scale)
+	y := f.AttendTo(q, kv, scale)
 	return f.Linear(f.Reshape(f.SwapHeads(y), 1, -1, g.Heads*g.HeadDim), w.output)
 }
 

@@ -84,20 +84,8 @@ func read(c *huggingface.Gemma4, t *builder.Tensors) weights {
 		}
 	}
 	for i, kind := range c.Layers {
-		prefix, rows := fmt.Sprintf("layers.%d", i), c.MLPRows(i)
-		l := layer{
-			prefix:           prefix,
-			kind:             kind,
-			attentionNorm:    t.Weight(prefix+".input_layernorm.weight", h),
-			attention:        readAttention(c, t, prefix+".self_attn.", i),
-			attentionOutNorm: t.Weight(prefix+".post_attention_layernorm.weight", h),
-			mlpNorm:          t.Weight(prefix+".pre_feedforward_layernorm.weight", h),
-			gate:             t.Matrix(prefix+".mlp.gate_proj.weight", rows, h),
-			up:               t.Matrix(prefix+".mlp.up_proj.weight", rows, h),
-			down:             t.Matrix(prefix+".mlp.down_proj.weight", h, rows),
-			mlpOutNorm:       t.Weight(prefix+".post_feedforward_layernorm.weight", h),
-			scalar:           t.Weight(prefix+".layer_scalar", 1),
-		}
+		prefix := fmt.Sprintf("layers.%d", i)
+		l := readLayer(c, t, prefix, kind, c.MLPRows(i), readAttention(c, t, prefix+".self_attn.", i))
 		if c.Experts > 0 {
 			l.experts = readExperts(c, t, prefix+".")
 		}
@@ -118,14 +106,38 @@ func read(c *huggingface.Gemma4, t *builder.Tensors) weights {
 	return w
 }
 
-func readAttention(c *huggingface.Gemma4, t *builder.Tensors, prefix string, layer int) attention {
-	kind := c.Layers[layer]
+// readLayer asks for what all layers have beside their attention.
+func readLayer(c *huggingface.Gemma4, t *builder.Tensors, prefix string, kind huggingface.LayerKind, rows int, a attention) layer {
+	h := c.HiddenSize
+	return layer{
+		prefix:           t.Names + prefix,
+		kind:             kind,
+		attentionNorm:    t.Weight(prefix+".input_layernorm.weight", h),
+		attention:        a,
+		attentionOutNorm: t.Weight(prefix+".post_attention_layernorm.weight", h),
+		mlpNorm:          t.Weight(prefix+".pre_feedforward_layernorm.weight", h),
+		gate:             t.Matrix(prefix+".mlp.gate_proj.weight", rows, h),
+		up:               t.Matrix(prefix+".mlp.up_proj.weight", rows, h),
+		down:             t.Matrix(prefix+".mlp.down_proj.weight", h, rows),
+		mlpOutNorm:       t.Weight(prefix+".post_feedforward_layernorm.weight", h),
+		scalar:           t.Weight(prefix+".layer_scalar", 1),
+	}
+}
+
+// readQueries asks for what attention has beside keys and values.
+func readQueries(c *huggingface.Gemma4, t *builder.Tensors, prefix string, kind huggingface.LayerKind) attention {
 	h, g := c.HiddenSize, geometry(c, kind)
-	a := attention{
+	return attention{
 		query:     t.Matrix(prefix+"q_proj.weight", g.Heads*g.HeadDim, h),
 		output:    t.Matrix(prefix+"o_proj.weight", h, g.Heads*g.HeadDim),
 		queryNorm: t.Weight(prefix+"q_norm.weight", g.HeadDim),
 	}
+}
+
+func readAttention(c *huggingface.Gemma4, t *builder.Tensors, prefix string, layer int) attention {
+	kind := c.Layers[layer]
+	h, g := c.HiddenSize, geometry(c, kind)
+	a := readQueries(c, t, prefix, kind)
 	if c.KVLayer(layer) != layer {
 		t.Skip(builder.SharedKV, prefix+"k_proj.weight", prefix+"v_proj.weight", prefix+"k_norm.weight")
 		return a

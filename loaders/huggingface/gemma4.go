@@ -97,7 +97,7 @@ func (c *Gemma4) MLPRows(layer int) int {
 }
 
 func parseGemma4(root, text section) Config {
-	c := readGemma(root, text)
+	c := readGemma(root, text, false)
 	c.readPerLayerInput(text)
 	if text.boolean("enable_moe_block", false) {
 		c.Experts = text.integer("num_experts", 1, maxExperts)
@@ -114,10 +114,10 @@ func parseGemma4(root, text section) Config {
 	return c
 }
 
-func parseGemma4Unified(root, text section) Config { return readGemma(root, text) }
+func parseGemma4Unified(root, text section) Config { return readGemma(root, text, false) }
 
-// readGemma reads what all families have.
-func readGemma(root, text section) *Gemma4 {
+// readGemma reads what all families have. An assistant has no keys and values of its own.
+func readGemma(root, text section, assistant bool) *Gemma4 {
 	c := &Gemma4{
 		VocabSize:        text.integer("vocab_size", 1, maxSize),
 		HiddenSize:       text.integer("hidden_size", 1, maxSize),
@@ -142,7 +142,7 @@ func readGemma(root, text section) *Gemma4 {
 	}
 	sliding, full := gemmaRope(rope, SlidingAttention), gemmaRope(rope, FullAttention)
 	refuseGemmaVariants(text)
-	c.readSharing(text)
+	c.readSharing(text, assistant)
 	overrides, listed := text.object("per_layer_config")
 	global := c.globalGeometry(text, !listed)
 	if !text.doc.sound() {
@@ -302,11 +302,18 @@ func refuseGemmaVariants(text section) {
 
 // readSharing reads which keys and values there are. Absence of attention_k_eq_v does not mean false: transformers'
 // class has had both for its default.
-func (c *Gemma4) readSharing(text section) {
+func (c *Gemma4) readSharing(text section, assistant bool) {
 	if !text.has("attention_k_eq_v") {
 		text.fault("attention_k_eq_v", "true or false")
 	}
 	c.FullValues = !text.boolean("attention_k_eq_v", true)
+	if assistant {
+		if n := text.integer("num_kv_shared_layers", 0, maxLayers); text.doc.sound() && n != len(c.Layers) {
+			text.fault("num_kv_shared_layers", fmt.Sprintf("num_hidden_layers (%d), as an assistant has no keys and values of its own", len(c.Layers)))
+		}
+		text.only("use_double_wide_mlp", false)
+		return
+	}
 	c.DoubleWideMLP = text.boolean("use_double_wide_mlp", false)
 	if text.has("num_kv_shared_layers") {
 		c.SharedKVLayers = text.integer("num_kv_shared_layers", 0, max(0, len(c.Layers)-1))

@@ -11,14 +11,17 @@ type Model struct {
 	config  *huggingface.Qwen
 	tokens  huggingface.Tokens
 	weights weights
+	layout  layout
+	draft   *draft   // nil for none
 	dtype   ir.DType // of activations
 }
 
 // New takes the weights of the model out of a checkpoint's tensors. What does not fit is noted in t,
 // which the caller asks before it builds.
 func New(c *huggingface.Qwen, tokens huggingface.Tokens, t *builder.Tensors) *Model {
-	w := read(c, t)
-	return &Model{c, tokens, w, t.ActivationsFor(w.embedding)}
+	layout := layoutOf(c, t)
+	w := read(c, t, layout)
+	return &Model{c, tokens, w, layout, nil, t.ActivationsFor(w.embedding)}
 }
 
 // defaultChunk is the default prefill chunk, that of ExecuTorch's exporter.
@@ -37,7 +40,7 @@ func (m *Model) Build(o builder.Options) (*ir.Module, error) {
 	return builder.Build(d, o, func(g *builder.Graph) *ir.Value {
 		f := &forward{Graph: g, c: m.config}
 		return f.run(&m.weights)
-	})
+	}, m.methods()...)
 }
 
 // forward is a graph in the making.
@@ -53,21 +56,25 @@ type forward struct {
 func (f *forward) run(w *weights) *ir.Value {
 	x := f.Embed(w.embedding)
 	for i := range w.layers {
-		l := &w.layers[i]
-		n := f.Norm(x, l.inputNorm, f.c.RMSNormEps)
-		if l.attention != nil {
-			n = f.attention(l.attention, l.prefix+".self_attn", n)
-		} else {
-			n = f.deltaNet(l.deltaNet, l.prefix+".linear_attn", n)
-		}
-		x = f.Add(x, n)
-		n = f.Norm(x, l.attentionNorm, f.c.RMSNormEps)
-		if l.experts != nil {
-			n = f.experts(l.experts, l.prefix+".mlp", n)
-		} else {
-			n = f.mlp(l.mlp, l.prefix+".mlp.gate_up_proj.weight", n)
-		}
-		x = f.Add(x, n)
+		x = f.layer(&w.layers[i], x)
 	}
 	return f.Linear(f.Norm(x, w.norm, f.c.RMSNormEps), w.head)
+}
+
+// layer is a decoder layer for x [1,S,H].
+func (f *forward) layer(l *layer, x *ir.Value) *ir.Value {
+	n := f.Norm(x, l.inputNorm, f.c.RMSNormEps)
+	if l.attention != nil {
+		n = f.attention(l.attention, l.prefix+".self_attn", n)
+	} else {
+		n = f.deltaNet(l.deltaNet, l.prefix+".linear_attn", n)
+	}
+	x = f.Add(x, n)
+	n = f.Norm(x, l.attentionNorm, f.c.RMSNormEps)
+	if l.experts != nil {
+		n = f.experts(l.experts, l.prefix+".mlp", n)
+	} else {
+		n = f.mlp(l.mlp, l.prefix+".mlp.gate_up_proj.weight", n)
+	}
+	return f.Add(x, n)
 }

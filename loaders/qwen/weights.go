@@ -65,25 +65,10 @@ type experts struct {
 }
 
 // read asks for all tensors; what is missing is noted in t.
-func read(c *huggingface.Qwen, t *builder.Tensors) weights {
+func read(c *huggingface.Qwen, t *builder.Tensors, layout layout) weights {
 	w := weights{embedding: t.Matrix("embed_tokens.weight", c.VocabSize, c.HiddenSize)}
-	layout := layout{t, hasMLXLayout(c, t), c.PlainNorms}
-	layout.multipliers = layout.multipliers || layout.mlx || t.Multipliers
 	for i, kind := range c.Layers {
-		l := layer{prefix: fmt.Sprintf("layers.%d", i)}
-		l.inputNorm = layout.norm(l.prefix+".input_layernorm.weight", c.HiddenSize)
-		if kind == huggingface.FullAttention {
-			l.attention = readAttention(c, t, layout, l.prefix+".self_attn.")
-		} else {
-			l.deltaNet = readDeltaNet(c, t, layout, l.prefix+".linear_attn.")
-		}
-		l.attentionNorm = layout.norm(l.prefix+".post_attention_layernorm.weight", c.HiddenSize)
-		if c.HasExperts(i) {
-			l.experts = readExperts(c, t, l.prefix+".mlp.")
-		} else {
-			l.mlp = readMLP(t, l.prefix+".mlp.", c.Intermediate, c.HiddenSize)
-		}
-		w.layers = append(w.layers, l)
+		w.layers = append(w.layers, readLayer(c, t, layout, fmt.Sprintf("layers.%d", i), kind, c.HasExperts(i)))
 	}
 	w.norm = layout.norm("norm.weight", c.HiddenSize)
 	w.head = w.embedding
@@ -91,6 +76,24 @@ func read(c *huggingface.Qwen, t *builder.Tensors) weights {
 		w.head = t.Matrix(builder.Head, c.VocabSize, c.HiddenSize)
 	}
 	return w
+}
+
+// readLayer asks for the tensors of a layer, whose names begin with prefix.
+func readLayer(c *huggingface.Qwen, t *builder.Tensors, layout layout, prefix string, kind huggingface.LayerKind, hasExperts bool) layer {
+	l := layer{prefix: prefix}
+	l.inputNorm = layout.norm(l.prefix+".input_layernorm.weight", c.HiddenSize)
+	if kind == huggingface.FullAttention {
+		l.attention = readAttention(c, t, layout, l.prefix+".self_attn.")
+	} else {
+		l.deltaNet = readDeltaNet(c, t, layout, l.prefix+".linear_attn.")
+	}
+	l.attentionNorm = layout.norm(l.prefix+".post_attention_layernorm.weight", c.HiddenSize)
+	if hasExperts {
+		l.experts = readExperts(c, t, l.prefix+".mlp.")
+	} else {
+		l.mlp = readMLP(t, l.prefix+".mlp.", c.Intermediate, c.HiddenSize)
+	}
+	return l
 }
 
 func readAttention(c *huggingface.Qwen, t *builder.Tensors, layout layout, prefix string) *attention {
@@ -171,6 +174,13 @@ const Rate = "A"
 type layout struct {
 	tensors          *builder.Tensors
 	mlx, multipliers bool
+}
+
+// layoutOf finds the layout of a checkpoint.
+func layoutOf(c *huggingface.Qwen, t *builder.Tensors) layout {
+	l := layout{t, hasMLXLayout(c, t), c.PlainNorms}
+	l.multipliers = l.multipliers || l.mlx || t.Multipliers
+	return l
 }
 
 // hasMLXLayout reports whether every convolution has MLX's layout.

@@ -1,0 +1,62 @@
+package qwen
+
+import (
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/loaders/builder"
+	"github.com/etc-ml/etc/loaders/huggingface"
+)
+
+// draft is the head for multi-token prediction ("mtp." in checkpoints): a projection of the embedding of a token and of
+// the hidden state before it, and one layer of full attention. Embedding and lm_head are the model's.
+type draft struct {
+	projection                weight // [hidden,2·hidden], of embedding and hidden state
+	embeddingNorm, hiddenNorm weight // [hidden], before the projection
+	layer                     layer
+	norm                      weight // [hidden], before lm_head
+}
+
+// prefix of the names of the tensors of the head.
+const draftPrefix = "mtp."
+
+// ReadMultiToken takes the tensors of the head out of those of the checkpoint, or of a file of their own; own tells the
+// latter, which has the layout of the authors whatever that of the checkpoint is. What does not fit is noted in t, which
+// the caller asks before it calls use: that gives modules of the model the method draft.
+func (m *Model) ReadMultiToken(t *builder.Tensors, own bool) (use func()) {
+	c, h := m.config, m.config.HiddenSize
+	layout := m.layout
+	if own {
+		layout.mlx, layout.multipliers = false, c.PlainNorms
+	}
+	layout.tensors = t
+	d := &draft{
+		projection:    t.Matrix(draftPrefix+"fc.weight", h, 2*h),
+		embeddingNorm: layout.norm(draftPrefix+"pre_fc_norm_embedding.weight", h),
+		hiddenNorm:    layout.norm(draftPrefix+"pre_fc_norm_hidden.weight", h),
+		layer:         readLayer(c, t, layout, draftPrefix+"layers.0", huggingface.FullAttention, c.Experts > 0),
+		norm:          layout.norm(draftPrefix+"norm.weight", h),
+	}
+	return func() { m.draft = d }
+}
+
+// methods are those beside forward.
+func (m *Model) methods() []builder.Method {
+	if m.draft == nil {
+		return nil
+	}
+	return []builder.Method{{Name: builder.Draft, Make: func(g *builder.Graph) []*ir.Value {
+		f := &forward{Graph: g, c: m.config}
+		return f.draft(m.draft, &m.weights)
+	}}}
+}
+
+// draft computes, for tokens x[t+1] and hidden states h[t] behind the model's final norm, the logits of x[t+2] for the
+// last row, and the hidden states that take the place of h[t+1] when the next token is drafted, for all rows. Row t has
+// position t, in RoPE and in the head's own cache; transformers has t+1, which gives the same numbers, since RoPE is
+// relative.
+func (f *forward) draft(d *draft, w *weights) []*ir.Value {
+	hidden := f.Norm(f.Hidden(f.c.HiddenSize), d.hiddenNorm, f.c.RMSNormEps)
+	embedded := f.Norm(f.Embed(w.embedding), d.embeddingNorm, f.c.RMSNormEps)
+	both := f.Value("concatenate", &ir.AxisAttrs{Axis: 2}, []*ir.Value{embedded, hidden})
+	y := f.Norm(f.layer(&d.layer, f.Linear(both, d.projection)), d.norm, f.c.RMSNormEps)
+	return []*ir.Value{f.Cast(f.Linear(f.LastRow(y), w.head), ir.F32), f.Cast(y, ir.F32)}
+}
