@@ -17,10 +17,13 @@ const (
 	LinearWeight WeightKind = iota
 	// EmbeddingWeight is the table of an embedding.
 	EmbeddingWeight
+	// DraftWeight is the matrix of a linear that only methods beside the main one use: a draft's.
+	DraftWeight
 )
 
 // Recipe says which weights are quantized, and how. The first rule that matches a weight decides; a
-// weight that no rule matches stays as it is.
+// weight that no rule matches stays as it is. About a draft's weights the rules for drafts decide, and where none of them
+// matches those for linears, but for rules about some layers, which are the main method's.
 type Recipe struct {
 	Name  string
 	Rules []Rule
@@ -51,8 +54,19 @@ func (r Recipe) match(kind WeightKind, name string) *quantize.Scheme {
 
 // rule gives the rule that decides about a weight; nil for none.
 func (r Recipe) rule(kind WeightKind, name string) *Rule {
+	if kind == DraftWeight {
+		if rule := r.first(kind, name, nil); rule != nil {
+			return rule
+		}
+		return r.first(LinearWeight, name, func(rule Rule) bool { return len(rule.Layers) == 0 })
+	}
+	return r.first(kind, name, nil)
+}
+
+// first gives the first rule for a kind that matches a name, of those that among takes; nil takes all.
+func (r Recipe) first(kind WeightKind, name string, among func(Rule) bool) *Rule {
 	for i, rule := range r.Rules {
-		if rule.Kind != kind {
+		if rule.Kind != kind || among != nil && !among(rule) {
 			continue
 		}
 		if ok, _ := path.Match(rule.Pattern, name); (ok || rule.Pattern == "") && rule.hasLayer(name) {

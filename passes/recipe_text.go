@@ -19,7 +19,7 @@ import (
 //	embedding  *                    8w
 //	constants  bf16
 //
-// kind is linear or embedding. pattern is matched against the weight's whole name, as
+// kind is linear, embedding, or draft for linears that only a draft has. pattern is matched against the weight's whole name, as
 // [Rule.Pattern] says. weights are none, 4w or 8w. group is 32, 64 or 128, or row for one group a row
 // (hqq only); 64 where it is not given. method is best, minmax or hqq; best where it is not given. layers
 // are numbers and ranges of layers. "constants bf16" rounds the constants that are no quantized weights. A
@@ -67,8 +67,10 @@ func (r *Recipe) parseLine(fields []string) error {
 		rule.Kind = LinearWeight
 	case "embedding":
 		rule.Kind = EmbeddingWeight
+	case "draft":
+		rule.Kind = DraftWeight
 	default:
-		return fmt.Errorf("a line begins with %q, want linear, embedding or constants", fields[0])
+		return fmt.Errorf("a line begins with %q, want linear, embedding, draft or constants", fields[0])
 	}
 	if len(fields) < 3 {
 		return fmt.Errorf("%d fields, want a kind, a pattern, and none, 4w or 8w", len(fields))
@@ -192,8 +194,11 @@ func oneLine(c rune) rune {
 
 func (rule Rule) text(width int) string {
 	kind, pattern, weights := "linear", rule.Pattern, "none"
-	if rule.Kind == EmbeddingWeight {
+	switch rule.Kind {
+	case EmbeddingWeight:
 		kind = "embedding"
+	case DraftWeight:
+		kind = "draft"
 	}
 	if pattern == "" {
 		pattern = "*"

@@ -55,7 +55,7 @@ func TestParseRecipeErrors(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
 		{"", `recipe x: no rules`},
 		{"# nothing", `recipe x: no rules`},
-		{"\nlinears * 4w", `recipe x, line 2: a line begins with "linears", want linear, embedding or constants`},
+		{"\nlinears * 4w", `recipe x, line 2: a line begins with "linears", want linear, embedding, draft or constants`},
 		{"linear *", `recipe x, line 1: 2 fields, want a kind, a pattern, and none, 4w or 8w`},
 		{"linear * 5w", `recipe x, line 1: weights "5w", want none, 4w or 8w`},
 		{"linear a[ 4w", `recipe x, line 1: pattern "a[": syntax error in pattern`},

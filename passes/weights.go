@@ -11,7 +11,7 @@ import (
 // quantizeWeights replaces weight constants by quantized weights as the recipe says. Bytes are computed
 // when the file is written.
 func quantizeWeights(m *ir.Module, o *Options) error {
-	q := &weightQuantizer{module: m, recipe: o.Recipe, report: o.Report, done: map[weightUse]*quantizedConstant{}, kept: map[*ir.Constant]bool{}}
+	q := &weightQuantizer{module: m, recipe: o.Recipe, report: o.Report, main: mainWeights(m), done: map[weightUse]*quantizedConstant{}, kept: map[*ir.Constant]bool{}}
 	return ir.Build(func() {
 		rewriteEntries(m, func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
 			kind := kindOf(op)
@@ -32,6 +32,15 @@ func quantizeWeights(m *ir.Module, o *Options) error {
 			return nil, false
 		})
 	})
+}
+
+// mainWeights are the weights that the main method uses, by the constants that hold them.
+func mainWeights(m *ir.Module) map[*ir.Constant]bool {
+	out := map[*ir.Constant]bool{}
+	for c := range usesOf(m.Entry.Body).weights {
+		out[c] = true
+	}
+	return out
 }
 
 // kindOf is the kind of the weights of an operation.
@@ -82,12 +91,16 @@ type weightQuantizer struct {
 	module *ir.Module
 	recipe Recipe
 	report *Report
+	main   map[*ir.Constant]bool // what the main method uses
 	done   map[weightUse]*quantizedConstant
 	kept   map[*ir.Constant]bool // those in the report that stay as they are
 }
 
 // weight gives the quantized form of a weight, or nil where it stays as it is.
 func (q *weightQuantizer) weight(b *ir.Builder, kind WeightKind, w *ir.Value) *ir.Value {
+	if stored := storedIn(w); kind == LinearWeight && stored != nil && !q.main[stored] {
+		kind = DraftWeight
+	}
 	if !isWeight(w) {
 		if d := w.Def; d != nil && d.Def.Name == "quantized" {
 			if packed := d.Input("packed").Constant; packed != nil && packed.Data != nil && !q.kept[packed] {

@@ -28,7 +28,7 @@ type exportFlags struct {
 	group, linearGroup, embeddingGroup int
 	sample, portable, verifyIR         bool
 	maxSeqLen, maxChunk, jobs          int
-	printAfter, weights                string
+	printAfter, weights, draft         string
 	targetBits                         float64
 	disablePasses                      []string
 	writeFlags
@@ -68,6 +68,7 @@ written with the weights of the file.`,
 	fl.BoolVar(&f.portable, "portable", false, "write the gated delta rule as a scan instead of a Metal kernel")
 	fl.IntVar(&f.maxSeqLen, "max-seq-len", 4096, "positions that the caches hold")
 	fl.IntVar(&f.maxChunk, "max-prefill-chunk", 0, "most tokens of one call (default: the architecture's)")
+	f.addDraft(cmd)
 	fl.IntVarP(&f.jobs, "jobs", "j", 0, "workers, 0 for one per CPU")
 	fl.StringVar(&f.emit, "emit", "pte", "what to write: pte, ir for the text of the lowered module, json for the tables of the file without weights, or recipe for the rules (--output - for standard output)")
 	fl.StringVar(&f.weights, "weights", "", "file with the weights of an IR text")
@@ -123,6 +124,9 @@ func runExport(cmd *cobra.Command, args []string, f exportFlags) error {
 		return err
 	}
 	defer c.Close()
+	if err := f.setDraft(cmd, c); err != nil {
+		return err
+	}
 	if err := f.setRecipe(cmd, c, options); err != nil {
 		return err
 	}
@@ -291,7 +295,7 @@ func exportText(cmd *cobra.Command, path string, f exportFlags) error {
 		return usagef("%s is an IR text; --weights FILE.pte names the file with its weights", path)
 	}
 	for _, flag := range []string{"backend", "qlinear", "group-size", "qlinear-group-size", "qembedding", "qembedding-group-size", "recipe",
-		"quant-method", "target-bpw", "sample", "portable", "max-seq-len", "max-prefill-chunk", "cache", "emit", "print-ir-after", "verify-ir", "disable-pass"} {
+		"quant-method", "target-bpw", "sample", "portable", "max-seq-len", "max-prefill-chunk", "draft", "cache", "emit", "print-ir-after", "verify-ir", "disable-pass"} {
 		if anyChanged(cmd, flag) {
 			return usagef("--%s goes with a checkpoint; %s is an IR text, which is written as it is", flag, path)
 		}

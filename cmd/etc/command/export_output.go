@@ -28,7 +28,7 @@ func (f exportFlags) destination(model string, more ...string) destination {
 	if f.part != "" {
 		kind = outfile.Part
 	}
-	return destination{path: f.output, kind: kind, inputs: append([]string{model, f.weights, f.recipe, f.sign}, more...)}
+	return destination{path: f.output, kind: kind, inputs: append([]string{model, f.weights, f.recipe, f.sign, f.draftPath()}, more...)}
 }
 
 // checkOutput refuses a place where nothing can be written, before the checkpoint is read.

@@ -49,8 +49,11 @@ func kindOfName(w *passes.Weight) string {
 		name = w.Name
 	}
 	name = strings.TrimSuffix(name, ".weight")
-	if w.Kind == passes.EmbeddingWeight {
+	switch w.Kind {
+	case passes.EmbeddingWeight:
 		name += " (embedding)"
+	case passes.DraftWeight:
+		name += " (draft)"
 	}
 	return name
 }
@@ -101,7 +104,7 @@ func printQuality(out io.Writer, r *passes.Report) {
 func linearBits(r *passes.Report) float64 {
 	var elements, bytes int64
 	for _, w := range r.Weights {
-		if w.Kind == passes.LinearWeight {
+		if w.Kind != passes.EmbeddingWeight {
 			elements, bytes = elements+w.Elements, bytes+w.Bytes
 		}
 	}

@@ -63,6 +63,9 @@ func identityOf(record buildRecord, c *loaders.Checkpoint) ([]codegen.Property, 
 	for _, name := range slices.Sorted(maps.Keys(options)) {
 		out = append(out, codegen.Property{Name: name, Value: fmt.Sprint(options[name])})
 	}
+	if record.Draft != nil {
+		out = append(out, codegen.Property{Name: "draft", Value: record.Draft.Kind})
+	}
 	seen := map[string]bool{}
 	for _, s := range c.Sources() {
 		path, _, ok := s.Place()

@@ -23,6 +23,7 @@ type buildRecord struct {
 	Rules        []string       `json:"rules"` // the recipe's text, a line each
 	Options      recordOptions  `json:"options"`
 	Sources      []sourceRecord `json:"sources"`
+	Draft        *draftRecord   `json:"draft,omitempty"`
 }
 
 type recordOptions struct {
@@ -49,9 +50,12 @@ func (r *buildRecord) write(out io.Writer) error {
 	if r == nil {
 		return nil
 	}
-	o := r.Options
-	_, err := fmt.Fprintf(out, "build      %s; %s; recipe %s, qlinear %s, qembedding %s, groups of %d, method %s; hashes of %d source tensors\n",
-		r.Tool, r.Architecture, r.Recipe, o.Linear, o.Embedding, o.GroupSize, o.Method, len(r.Sources))
+	o, sources, draft := r.Options, len(r.Sources), ""
+	if r.Draft != nil {
+		sources, draft = sources+len(r.Draft.Sources), ", draft "+r.Draft.Kind
+	}
+	_, err := fmt.Fprintf(out, "build      %s; %s%s; recipe %s, qlinear %s, qembedding %s, groups of %d, method %s; hashes of %d source tensors\n",
+		r.Tool, r.Architecture, draft, r.Recipe, o.Linear, o.Embedding, o.GroupSize, o.Method, sources)
 	return err
 }
 
@@ -77,8 +81,16 @@ func newFile(c *loaders.Checkpoint, m *ir.Module, o *passes.Options, f exportFla
 	record := buildRecord{Tool: toolVersion, Architecture: c.Architecture(), Recipe: o.Recipe.Name, Rules: o.Recipe.Lines(), Options: recordOptions{
 		Backend: f.backend, Linear: f.linear, GroupSize: f.group, Embedding: f.embedding, EmbeddingGroupSize: f.embeddingGroup, Method: f.method,
 		Sample: f.sample, Portable: f.portable, MaxSeqLen: constantOf(m, "get_max_seq_len"), MaxPrefillChunk: constantOf(m, "get_max_prefill_chunk")}}
+	if kind := c.Draft(); kind != "" {
+		record.Draft = &draftRecord{Kind: kind}
+	}
 	for _, s := range c.Sources() {
-		record.Sources = append(record.Sources, sourceRecord{s.Name, hex.EncodeToString(make([]byte, sha256.Size))})
+		unknown := sourceRecord{s.Name, hex.EncodeToString(make([]byte, sha256.Size))}
+		if s.Draft {
+			record.Draft.Sources = append(record.Draft.Sources, unknown)
+		} else {
+			record.Sources = append(record.Sources, unknown)
+		}
 	}
 	// The hashes have a fixed size, so the record's is known before a weight is read.
 	var err error

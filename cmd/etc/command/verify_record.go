@@ -7,12 +7,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders"
+	"github.com/etc-ml/etc/loaders/builder"
 	"github.com/etc-ml/etc/runtime/program"
 	"github.com/etc-ml/etc/runtime/verify"
 )
@@ -23,17 +25,30 @@ func parseRecord(text []byte) (*buildRecord, error) {
 	if err := json.Unmarshal(text, &r); err != nil {
 		return nil, fmt.Errorf("%s: %w", keyBuild, err)
 	}
+	if err := checkSourceRecords(r.Sources); err != nil {
+		return nil, err
+	}
+	if r.Draft != nil {
+		if err := checkSourceRecords(r.Draft.Sources); err != nil {
+			return nil, err
+		}
+	}
+	return &r, nil
+}
+
+// checkSourceRecords checks that sources have hashes and stand once.
+func checkSourceRecords(sources []sourceRecord) error {
 	seen := map[string]bool{}
-	for _, s := range r.Sources {
+	for _, s := range sources {
 		if raw, err := hex.DecodeString(s.SHA256); err != nil || len(raw) != sha256.Size {
-			return nil, fmt.Errorf("%s: source %q has the SHA-256 %q, want %d hexadecimal digits", keyBuild, s.Name, s.SHA256, 2*sha256.Size)
+			return fmt.Errorf("%s: source %q has the SHA-256 %q, want %d hexadecimal digits", keyBuild, s.Name, s.SHA256, 2*sha256.Size)
 		}
 		if seen[s.Name] {
-			return nil, fmt.Errorf("%s: source %q stands twice", keyBuild, s.Name)
+			return fmt.Errorf("%s: source %q stands twice", keyBuild, s.Name)
 		}
 		seen[s.Name] = true
 	}
-	return &r, nil
+	return nil
 }
 
 // readRecord gives the build record of a program, nil where it has none.
@@ -83,6 +98,7 @@ func verifyRecord(path string) []verify.Finding {
 			differs("sample", r.Options.Sample || r.Options.Backend == "cuda", method.Values[0])
 		}
 	}
+	differs("draft", r.Draft != nil, slices.Contains(p.Methods(), builder.Draft))
 	if kernels := countOps(m, "metal_kernel"); r.Options.Portable && kernels > 0 {
 		out = append(out, finding(verify.Error, "%s: says portable, the program has %d Metal kernels", keyBuild, kernels))
 	}
