@@ -9,6 +9,7 @@ import (
 	"github.com/etc-ml/etc/runtime/container"
 	"github.com/etc-ml/etc/runtime/program"
 	"github.com/etc-ml/etc/runtime/session"
+	"github.com/etc-ml/etc/runtime/speculate"
 	schema "github.com/etc-ml/etc/schema/program"
 )
 
@@ -55,6 +56,8 @@ type Method struct {
 	Model *Model `json:"language_model,omitempty"`
 	// ModelProblem is why forward is not a language model's though constant methods of one are there.
 	ModelProblem string `json:"language_model_problem,omitempty"`
+	// Draft is the kind of a method that drafts tokens, mtp or assistant; empty where it is none.
+	Draft speculate.Kind `json:"draft,omitempty"`
 	// Problem is why the method cannot be run; empty where it can.
 	Problem string `json:"problem,omitempty"`
 }
@@ -242,6 +245,8 @@ func readMethod(p *program.Program, m *container.Method, weights map[string]bool
 		out.Model = &Model{d.Form.String(), d.MaxSeqLen, d.MaxChunk, d.DeclaredChunk, d.MinChunk, d.Vocab, d.Rings}
 	case m.Name == "forward" && slices.ContainsFunc(p.Metadata, func(k ir.Method) bool { return slices.Contains(modelMethods, k.Name) }):
 		out.ModelProblem = err.Error()
+	default:
+		out.Draft = speculate.KindOf(module.Entry)
 	}
 	return out
 }

@@ -8,6 +8,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/etc-ml/etc/runtime/speculate"
 )
 
 // Most entries that the summary lists before it counts the rest.
@@ -51,6 +53,10 @@ func (m *Method) write(t *lines) {
 		t.add("  cannot run", "%s", m.Problem)
 	case m.ModelProblem != "":
 		t.add("  form", "not that of a language model: %s", m.ModelProblem)
+	case m.Draft == speculate.MultiToken:
+		t.add("  form", "draft of the next tokens (mtp) with a cache of its own")
+	case m.Draft == speculate.Assistant:
+		t.add("  form", "draft of the next tokens (assistant) that reads caches of forward")
 	case m.Model == nil:
 		t.add("  form", "not that of a language model; run it with etc exec")
 	default:
