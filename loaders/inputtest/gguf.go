@@ -405,6 +405,9 @@ func (s *Source) qwenGGUF(g *GGUF, add func(string, *Tensor)) {
 		return t.tiled(c, first, dim)
 	}
 	s.stackExperts(c)
+	if s.WithDraft {
+		s.draftGGUF(len(c.Layers), names, add)
+	}
 	qk := 2 * c.LinearKeyHeads * c.LinearKeyHeadDim
 	for _, name := range s.Names() {
 		t, as := s.Tensors[name], layerName(name, names)
@@ -450,8 +453,33 @@ func (s *Source) qwenGGUF(g *GGUF, add func(string, *Tensor)) {
 	}
 }
 
+// nextN are llama.cpp's names of what a layer that drafts has beside a layer (gguf-py/gguf/constants.py, NEXTN_*).
+var nextN = map[string]string{"mtp.fc.weight": "eh_proj", "mtp.pre_fc_norm_embedding.weight": "enorm",
+	"mtp.pre_fc_norm_hidden.weight": "hnorm", "mtp.norm.weight": "shared_head_norm"}
+
+// draftGGUF adds the layer that drafts tokens, which has the number behind the last one. Its norms are stored as what
+// they multiply by, as the others.
+func (s *Source) draftGGUF(layer int, names map[string]string, add func(string, *Tensor)) {
+	for _, name := range slices.Sorted(maps.Keys(s.Draft)) {
+		t := s.Draft[name]
+		if len(t.Shape) == 1 {
+			t = t.plus(1)
+		}
+		if as := nextN[name]; as != "" {
+			add(fmt.Sprintf("blk.%d.nextn.%s.weight", layer, as), t)
+			continue
+		}
+		add(layerName(strings.Replace(name, "mtp.layers.0.", fmt.Sprintf("layers.%d.", layer), 1), names), t)
+	}
+}
+
 func (s *Source) qwenKeys(c *huggingface.Qwen, key func(string, any)) {
-	key("block_count", len(c.Layers))
+	if s.WithDraft {
+		key("block_count", len(c.Layers)+1)
+		key("nextn_predict_layers", 1)
+	} else {
+		key("block_count", len(c.Layers))
+	}
 	key("context_length", c.MaxPositions)
 	key("embedding_length", c.HiddenSize)
 	key("attention.head_count", c.Heads)

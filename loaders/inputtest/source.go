@@ -31,7 +31,11 @@ type Source struct {
 	Arch    string             // the family's name: "qwen35moe"
 	Tensors map[string]*Tensor // names inside the language model: "layers.0.input_layernorm.weight"
 	Files   map[string][]byte  // the other text files
-	config  huggingface.Config
+	// Draft are the tensors of multi-token prediction ("mtp.norm.weight"). Only a GGUF file gets them, and only where
+	// WithDraft asks for it.
+	Draft     map[string]*Tensor
+	WithDraft bool
+	config    huggingface.Config
 }
 
 // beside matches the tensors of modules beside the language model.
@@ -39,7 +43,7 @@ var beside = regexp.MustCompile(`^(model\.)?(mtp|visual|vision_|embed_vision|aud
 
 // Read reads a directory. It may have no tokenizer.
 func Read(dir string) (*Source, error) {
-	s := &Source{Tensors: map[string]*Tensor{}, Files: map[string][]byte{}}
+	s := &Source{Tensors: map[string]*Tensor{}, Draft: map[string]*Tensor{}, Files: map[string][]byte{}}
 	m, err := huggingface.Load(dir)
 	if err != nil {
 		return nil, err
@@ -60,7 +64,8 @@ func Read(dir string) (*Source, error) {
 	}
 	defer files.Close()
 	for _, t := range files.Tensors() {
-		if beside.MatchString(t.Name) {
+		draft := strings.HasPrefix(t.Name, "mtp.")
+		if beside.MatchString(t.Name) && !draft {
 			continue
 		}
 		raw, err := io.ReadAll(t.Reader())
@@ -72,6 +77,10 @@ func Read(dir string) (*Source, error) {
 			numeric.BF16SliceToF32(x.Values, raw)
 		} else {
 			numeric.F32SliceFromBytes(x.Values, raw)
+		}
+		if draft {
+			s.Draft[t.Name] = x
+			continue
 		}
 		s.Tensors[strings.TrimPrefix(strings.TrimPrefix(t.Name, "model."), "language_model.")] = x
 	}

@@ -52,6 +52,24 @@ var ggufNames = gguf.Names{
 	"blk.ffn_gate_shexp.weight":     "layers.mlp.shared_expert.gate_proj.weight",
 	"blk.ffn_up_shexp.weight":       "layers.mlp.shared_expert.up_proj.weight",
 	"blk.ffn_down_shexp.weight":     "layers.mlp.shared_expert.down_proj.weight",
+
+	// Of layers that draft tokens, which come last.
+	"blk.nextn.eh_proj.weight":          "layers." + nextN + "fc.weight",
+	"blk.nextn.enorm.weight":            "layers." + nextN + "pre_fc_norm_embedding.weight",
+	"blk.nextn.hnorm.weight":            "layers." + nextN + "pre_fc_norm_hidden.weight",
+	"blk.nextn.shared_head_norm.weight": "layers." + nextN + "norm.weight",
+}
+
+// nextN marks, behind the number of a layer that drafts tokens, what transformers has beside that layer.
+const nextN = "nextn."
+
+// draftName is the name of a tensor of a layer that drafts tokens: "mtp." and the layer's number among these.
+func draftName(as string, layer, layers int) string {
+	inner := strings.TrimPrefix(as, fmt.Sprintf("layers.%d.", layer))
+	if beside, ok := strings.CutPrefix(inner, nextN); ok && layer == layers {
+		return draftPrefix + beside
+	}
+	return fmt.Sprintf("%slayers.%d.%s", draftPrefix, layer-layers, inner)
 }
 
 // maxHeads bounds the heads of a file, so that what is made for each stays small.
@@ -92,10 +110,11 @@ func FromGGUF(m *gguf.Model, superblocks bool) (config map[string]any, tensors [
 	}
 	for _, t := range m.Tensors() {
 		as, layer := ggufNames.Find(t.Name)
+		b := u.tensor(t, as)
 		if layer >= layers {
-			as = "mtp." + as // layers that draft tokens
+			b.As = draftName(as, layer, layers)
 		}
-		tensors = append(tensors, u.tensor(t, as))
+		tensors = append(tensors, b)
 	}
 	return config, tensors, nil
 }
