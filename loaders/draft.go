@@ -34,8 +34,8 @@ type assisted interface {
 // Draft is the kind of the draft that modules have, [MultiTokenDraft] or [AssistantDraft]; "" for none.
 func (c *Checkpoint) Draft() string { return c.draft }
 
-// FindDraft lets modules have the method draft where the checkpoint holds all that it needs: its tensors of multi-token
-// prediction. Where it does not, why says what is missing, and modules stay without.
+// FindDraft lets modules have the method draft where the checkpoint holds all that it needs: its tensors of
+// multi-token prediction. Where it does not, why says what is missing, and modules stay without.
 func (c *Checkpoint) FindDraft() (why string) {
 	m, ok := c.model.(multiToken)
 	tensors := builder.NewMultiTokenTensors(c.list)
@@ -44,14 +44,15 @@ func (c *Checkpoint) FindDraft() (why string) {
 	case tensors.Len() == 0:
 		return "the checkpoint has no tensors of multi-token prediction (mtp.*)"
 	case !ok:
-		return fmt.Sprintf("the checkpoint has tensors of multi-token prediction (mtp.*), which etc knows of other families than %s", c.Family())
+		return "the checkpoint has tensors of multi-token prediction (mtp.*), which etc knows of other families than " + c.Family()
 	}
 	use := m.ReadMultiToken(tensors, false)
 	if err := tensors.Err(c.Model.Dir, c.Model.Architecture); err != nil {
 		problems := (*builder.TensorError)(nil)
 		if errors.As(err, &problems) {
 			p := problems.Problems[0]
-			return fmt.Sprintf("the checkpoint's tensors of multi-token prediction (mtp.*) are not complete: %s: expected %s, found %s", p.Tensor, p.Expected, p.Found)
+			return fmt.Sprintf("the checkpoint's tensors of multi-token prediction (mtp.*) are not complete: "+
+				"%s: expected %s, found %s", p.Tensor, p.Expected, p.Found)
 		}
 		return err.Error()
 	}
@@ -81,7 +82,8 @@ func (c *Checkpoint) OpenDraft(path string) error {
 	var closer func() error
 	config := []byte(nil)
 	if info.IsDir() {
-		if config, err = os.ReadFile(filepath.Join(path, huggingface.ConfigFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		config, err = os.ReadFile(filepath.Join(path, huggingface.ConfigFile))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		opened, err := safetensors.OpenCheckpoint(path)
@@ -113,7 +115,8 @@ func (c *Checkpoint) OpenDraft(path string) error {
 func (c *Checkpoint) readMultiToken(path string, files []*safetensors.File) error {
 	m, ok := c.model.(multiToken)
 	if !ok {
-		return fmt.Errorf("%s: expected %s, the draft of a %s, found tensors without the configuration of one", path, c.wantedDraft(), c.Family())
+		return fmt.Errorf("%s: expected %s, the draft of a %s, found tensors without the configuration of one",
+			path, c.wantedDraft(), c.Family())
 	}
 	list, source := tensorsOf(files, "")
 	tensors := builder.NewMultiTokenTensors(list)
@@ -133,7 +136,8 @@ func (c *Checkpoint) readMultiToken(path string, files []*safetensors.File) erro
 func (c *Checkpoint) readAssistant(path string, text []byte, files []*safetensors.File) error {
 	m, ok := c.model.(assisted)
 	if !ok {
-		return fmt.Errorf("%s: expected %s, the draft of a %s, found a %s", path, c.wantedDraft(), c.Family(), huggingface.AssistantType)
+		return fmt.Errorf("%s: expected %s, the draft of a %s, found a %s",
+			path, c.wantedDraft(), c.Family(), huggingface.AssistantType)
 	}
 	config, err := huggingface.ParseAssistant(filepath.Join(path, huggingface.ConfigFile), text)
 	if err != nil {

@@ -59,7 +59,8 @@ func (g *Graph) CacheInput(name string) *ir.Value {
 	return nil
 }
 
-// Past are the keys and values of the positions before that of the call's token, in a cache of all positions [1,Hkv,T,D].
+// Past are the keys and values of the positions before that of the call's token, in a cache of all positions
+// [1,Hkv,T,D].
 func (g *Graph) Past(keys, values *ir.Value) KeysValues {
 	return KeysValues{g.Slice(keys, 2, 0, g.Position), g.Slice(values, 2, 0, g.Position), nil}
 }
@@ -69,7 +70,8 @@ func (g *Graph) Past(keys, values *ir.Value) KeysValues {
 func (g *Graph) PastWindow(keys, values *ir.Value, count int) KeysValues {
 	slots, _ := keys.Type.Shape[2].Const()
 	if slots < int64(count) {
-		g.Fail("the cache of sliding layers holds %d positions, the draft reads %d; choose a larger max_prefill_chunk", slots, count)
+		g.Fail("the cache of sliding layers holds %d positions, the draft reads %d; choose a larger max_prefill_chunk",
+			slots, count)
 	}
 	if g.past == nil {
 		i32 := ir.I32

@@ -150,7 +150,8 @@ func (t *Tensors) Permutation(name string, n int) (Weight, error) {
 		return none, nil
 	}
 	e.used = true
-	if d := e.Data; d == nil || d.DType() != ir.I64 && d.DType() != ir.I32 || !slices.Equal(e.Shape, []int64{int64(n)}) || n > maxPermutation {
+	isInts := e.Data != nil && (e.Data.DType() == ir.I64 || e.Data.DType() == ir.I32)
+	if !isInts || !slices.Equal(e.Shape, []int64{int64(n)}) || n > maxPermutation {
 		t.problem(e.Name, expected, e.DType+" "+formatDims(e.Shape))
 		return none, nil
 	}

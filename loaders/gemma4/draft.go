@@ -66,7 +66,8 @@ func (m *Model) fits(c *huggingface.Gemma4Assistant) error {
 	var errs []error
 	check := func(what string, assistant, target any) {
 		if assistant != target {
-			errs = append(errs, fmt.Errorf("%s: the assistant has %v, the model %v; the assistant belongs to another model", what, assistant, target))
+			errs = append(errs, fmt.Errorf("%s: the assistant has %v, the model %v; the assistant belongs to another model",
+				what, assistant, target))
 		}
 	}
 	check("backbone_hidden_size and hidden_size", c.TargetHidden, m.config.HiddenSize)
@@ -104,7 +105,8 @@ func (m *Model) methods() []builder.Method {
 	if m.draft == nil {
 		return nil
 	}
-	return []builder.Method{{Name: builder.Draft, Single: true, Make: func(g *builder.Graph) []*ir.Value { return m.drafted(g, m.draft) }}}
+	return []builder.Method{{Name: builder.Draft, Single: true,
+		Make: func(g *builder.Graph) []*ir.Value { return m.drafted(g, m.draft) }}}
 }
 
 // drafted computes, for a token x[p] that forward has not had yet and the hidden state h[p-1] behind the model's final

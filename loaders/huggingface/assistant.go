@@ -40,7 +40,8 @@ func ParseAssistant(file string, text []byte) (*Gemma4Assistant, error) {
 		}
 		return nil, doc.err()
 	}
-	c := &Gemma4Assistant{Gemma4: *readGemma(root, inner, true), TargetHidden: root.integer("backbone_hidden_size", 1, maxSize)}
+	c := &Gemma4Assistant{Gemma4: *readGemma(root, inner, true)}
+	c.TargetHidden = root.integer("backbone_hidden_size", 1, maxSize)
 	inner.only("enable_moe_block", false)
 	inner.only("hidden_size_per_layer_input", 0.0)
 	if doc.sound() && !c.TieWordEmbeddings {

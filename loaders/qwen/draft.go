@@ -18,9 +18,9 @@ type draft struct {
 // prefix of the names of the tensors of the head.
 const draftPrefix = "mtp."
 
-// ReadMultiToken takes the tensors of the head out of those of the checkpoint, or of a file of their own; own tells the
-// latter, which has the layout of the authors whatever that of the checkpoint is. What does not fit is noted in t, which
-// the caller asks before it calls use: that gives modules of the model the method draft.
+// ReadMultiToken takes the tensors of the head out of those of the checkpoint, or of a file of their own; own tells
+// the latter, which has the layout of the authors whatever that of the checkpoint is. What does not fit is noted in t,
+// which the caller asks before it calls use: that gives modules of the model the method draft.
 func (m *Model) ReadMultiToken(t *builder.Tensors, own bool) (use func()) {
 	c, h := m.config, m.config.HiddenSize
 	layout := m.layout
