@@ -1,0 +1,233 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/passes"
+	"github.com/etc-ml/etc/runtime/cache"
+	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/fuse"
+	"github.com/etc-ml/etc/runtime/ragged"
+	"github.com/etc-ml/etc/runtime/schedule"
+)
+
+// RaggedOptions are what the ragged executor is asked for. Zeros stand for defaults.
+type RaggedOptions struct {
+	// Engine are the options of the engine.
+	Engine engine.Options
+	// Rows is the most rows of a call, 512 by default; at least Sequences.
+	Rows int
+	// Sequences is the most sequences of a call, 16 by default.
+	Sequences int
+	// BlockRows is the number of positions in a block, 32 by default.
+	BlockRows int
+	// Budget is the memory for all units in bytes. The default has room for as many whole contexts as Sequences.
+	Budget int64
+}
+
+// NotRaggedError says that a program runs one sequence at a time only: see [NewOneByOne].
+type NotRaggedError struct{ Why error }
+
+func (e *NotRaggedError) Error() string {
+	return "the program runs one sequence at a time: " + e.Why.Error()
+}
+
+// Unwrap is the reason.
+func (e *NotRaggedError) Unwrap() error { return e.Why }
+
+// raggedExecutor runs all rows of a call in one pass over the program.
+type raggedExecutor struct {
+	module     *ir.Module
+	model      *ragged.Model
+	options    ragged.Options
+	layout     cache.Layout
+	executable engine.Executable
+	instance   engine.Instance
+	inputs     map[string]*eval.Tensor // tables of constant shape, written anew for every call
+}
+
+// NewRagged compiles a language model for calls of many sequences. The error is a [*NotRaggedError] where the program cannot be
+// made ragged.
+func NewRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (Executor, error) {
+	o.Rows, o.Sequences, o.BlockRows = orElse(o.Rows, 512), orElse(o.Sequences, 16), orElse(o.BlockRows, 32)
+	if o.Rows < o.Sequences {
+		return nil, fmt.Errorf("%d rows a call for %d sequences, want a row for each", o.Rows, o.Sequences)
+	}
+	if o.Engine.Precision == eval.Strict {
+		return nil, &NotRaggedError{errors.New("precision strict rounds every operation of the file as it stands")}
+	}
+	if _, err := fuse.Sequences(m); err != nil {
+		return nil, &NotRaggedError{err}
+	}
+	x := &raggedExecutor{inputs: map[string]*eval.Tensor{}}
+	choose := func(model *ragged.Model) (ragged.Options, error) {
+		x.layout = model.Layout(o.BlockRows, o.Engine.Precision)
+		x.options = ragged.Options{BlockRows: o.BlockRows, Rows: o.Rows, Sequences: o.Sequences}
+		var err error
+		x.options.Units, err = units(x.layout, o, model.Positions)
+		return x.options, err
+	}
+	var err error
+	if x.module, x.model, err = fuse.Ragged(m, choose, passes.Control{Disable: o.Engine.DisablePasses, Verify: o.Engine.VerifyIR}); err != nil {
+		return nil, err
+	}
+	if x.executable, err = engine.Compile(e, x.module, o.Engine); err != nil {
+		return nil, err
+	}
+	if x.instance, err = x.executable.NewInstance(); err != nil {
+		return nil, errors.Join(err, x.executable.Close())
+	}
+	return x, nil
+}
+
+func orElse(n, fallback int) int {
+	if n > 0 {
+		return n
+	}
+	return fallback
+}
+
+// units divides a budget among the pools. Slots and blocks of windows do not grow with the context: they get what twice as many
+// sequences as a call has need, verified drafts and checkpoints included, at most half of the budget; full attention gets the
+// rest. Without a budget it gets the whole context of each sequence.
+func units(l cache.Layout, o RaggedOptions, positions int) (cache.Demand, error) {
+	most := l.Most(positions, o.Rows)
+	if need := l.Bytes(l.Most(1, 1)); o.Budget > 0 && o.Budget < need {
+		return nil, fmt.Errorf("%d bytes of caches, want at least %d for one sequence of one token", o.Budget, need)
+	}
+	out := make(cache.Demand, l.Pools())
+	left := o.Budget
+	for i := range out {
+		p, bytes := cache.Pool(i), l.UnitBytes(cache.Pool(i))
+		if p == cache.BlockPool || bytes == 0 {
+			continue
+		}
+		out[i] = (2*o.Sequences + 2) * most[i]
+		if p == l.SlotPool() {
+			out[i] = 8*o.Sequences + 8
+		}
+		if o.Budget > 0 && l.BlockBytes > 0 {
+			out[i] = min(out[i], int(o.Budget/2/int64(l.Pools()-1)/bytes))
+		}
+		out[i] = max(out[i], 2)
+		left -= int64(out[i]) * bytes
+	}
+	if l.BlockBytes > 0 {
+		if out[cache.BlockPool] = o.Sequences * most[cache.BlockPool]; o.Budget > 0 {
+			out[cache.BlockPool] = int(max(2, min(left/l.BlockBytes, 1<<24)))
+		}
+	}
+	return out, nil
+}
+
+func (x *raggedExecutor) Layout() cache.Layout { return x.layout }
+func (x *raggedExecutor) Units() cache.Demand  { return slices.Clone(x.options.Units) }
+
+func (x *raggedExecutor) Limits() Limits {
+	return Limits{Rows: x.options.Rows, Sequences: x.options.Sequences, Positions: x.model.Positions, Vocab: x.model.Vocab}
+}
+
+func (x *raggedExecutor) Close() error { return errors.Join(x.instance.Close(), x.executable.Close()) }
+
+func (x *raggedExecutor) Execute(ctx context.Context, call *schedule.Call, rows []Row) ([]Output, error) {
+	if err := x.check(call, rows); err != nil {
+		return nil, err
+	}
+	if len(call.Copies) > 0 {
+		if err := x.copy(ctx, call.Copies); err != nil {
+			return nil, err
+		}
+	}
+	out, err := x.instance.Run(ctx, x.tables(call, len(rows)))
+	if err != nil {
+		return nil, err
+	}
+	logits := out[0].Tensor
+	vocab := logits.Shape[1]
+	given := make([]Output, len(rows))
+	for i, r := range rows {
+		given[i] = output(logits.F[i*vocab:(i+1)*vocab], r)
+	}
+	return given, nil
+}
+
+// output is what a row gives that has these logits.
+func output(logits []float32, r Row) Output {
+	d := r.Draw
+	if d == nil {
+		d = &Draw{}
+	}
+	out := Output{Token: int32(d.choose(logits))}
+	if r.Logits {
+		out.Logits = slices.Clone(logits)
+	}
+	return out
+}
+
+// check refuses a call that is beyond the limits.
+func (x *raggedExecutor) check(call *schedule.Call, rows []Row) error {
+	wanted := 0
+	for _, e := range call.Entries {
+		if e.Start+e.Rows > x.model.Positions {
+			return fmt.Errorf("sequence %d: %d rows from position %d on do not fit %d positions", e.ID, e.Rows, e.Start, x.model.Positions)
+		}
+		wanted += e.Wanted
+	}
+	for i, t := range call.Tokens {
+		if t < 0 || int(t) >= x.model.Vocab {
+			return fmt.Errorf("row %d: token %d is not in the vocabulary of %d tokens", i, t, x.model.Vocab)
+		}
+	}
+	switch {
+	case len(call.Entries) > x.options.Sequences || len(call.Tokens) > x.options.Rows || len(call.Tokens) == 0:
+		return fmt.Errorf("a call of %d rows of %d sequences, want 1 to %d of at most %d", len(call.Tokens), len(call.Entries),
+			x.options.Rows, x.options.Sequences)
+	case wanted != len(rows):
+		return fmt.Errorf("%d rows are wanted and %d described", wanted, len(rows))
+	}
+	return nil
+}
+
+// copy runs the copies of a call.
+func (x *raggedExecutor) copy(ctx context.Context, copies []cache.Copy) error {
+	entry := x.module.Named(ragged.CopyEntry)
+	entries, ok := x.instance.(engine.Entries)
+	if !ok || entry == nil {
+		return errors.New("this engine copies no blocks")
+	}
+	pairs := map[string][]int64{}
+	for _, c := range copies {
+		name := fmt.Sprintf("pool%d", c.Pool)
+		pairs[name] = append(pairs[name], int64(c.From), int64(c.To))
+	}
+	var inputs []eval.Value
+	for _, p := range entry.Params {
+		list := pairs[p.Param]
+		list = append(list, slices.Repeat([]int64{-1}, 2*bucket(len(list)/2, 1<<20)-len(list))...)
+		inputs = append(inputs, eval.Value{Tensor: eval.Ints(ir.I32, []int{len(list) / 2, 2}, list)})
+	}
+	_, err := entries.Call(ctx, ragged.CopyEntry, inputs)
+	return err
+}
+
+// bucket is the number of rows that n are run as, so that few sizes of calls come up: up to 4 as they are, then powers of
+// two and what lies in the middle of two.
+func bucket(n, most int) int {
+	if n <= 4 {
+		return max(n, 1)
+	}
+	size := 4
+	for size < n {
+		if half := size + size/2; half >= n {
+			size = half
+			break
+		}
+		size *= 2
+	}
+	return min(size, most)
+}

@@ -1,0 +1,206 @@
+package batch_test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/batch"
+	"github.com/etc-ml/etc/runtime/cache"
+	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/fuse/fusetest"
+	"github.com/etc-ml/etc/runtime/reference"
+	"github.com/etc-ml/etc/runtime/schedule"
+)
+
+// schedules is how many random schedules of each model are run, in tests that are not short.
+var schedules = flag.Int("schedules", 10, "random schedules of each model")
+
+// job is a request of a random schedule.
+type job struct {
+	schedule.Request
+	draw   batch.Draw
+	tokens []int32 // of the answer
+}
+
+// TestRandomSchedules: what the scheduler plans for random arrivals, with a prefix tree, checkpoints, drafts that are right or wrong,
+// cancellations and too little memory, gives every sequence the tokens that it gets alone. Units that nobody holds are
+// poisoned after every call.
+func TestRandomSchedules(t *testing.T) {
+	for i, name := range models() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := *schedules
+			if testing.Short() {
+				n = 1
+			}
+			if testing.Short() && i%3 > 0 {
+				t.Skip("a third of the models is enough for a short test")
+			}
+			s := &simulation{t: t, module: fusetest.Load(t, name), engine: reference.Engine{}, known: map[string][]int32{}}
+			s.alone = newPool(t, s.module, s.engine, eval.FP32, batch.RaggedOptions{Rows: 64, Sequences: 1})
+			for seed := range n {
+				s.run(uint64(seed + 1000*len(name)))
+			}
+		})
+	}
+}
+
+// simulation runs schedules of one model.
+type simulation struct {
+	t      *testing.T
+	module *ir.Module
+	engine engine.Engine
+	alone  *batch.Pool
+	known  map[string][]int32 // answers of sequences that ran alone, by their request
+}
+
+// jobs draws requests; some begin alike.
+func (s *simulation) jobs(r *rand.Rand) []*job {
+	var out []*job
+	common := ids(9, 14)
+	for i := range 3 + r.IntN(4) {
+		var prompt []int32
+		if r.IntN(3) > 0 {
+			prompt = append(prompt, common[:1+r.IntN(len(common))]...)
+		}
+		prompt = append(prompt, ids(r.IntN(3), 1+r.IntN(12))...)
+		j := &job{Request: schedule.Request{ID: schedule.ID(i), Prompt: prompt, MaxTokens: 1 + r.IntN(8), Drafts: r.IntN(3)}}
+		if len(prompt) > 4 && r.IntN(2) == 0 {
+			j.Marks = []int{1 + r.IntN(len(prompt)-1)}
+		}
+		j.draw = batch.Draw{TopP: 1, Seed: int64(i)}
+		if r.IntN(2) == 0 {
+			j.draw.Temperature, j.draw.TopK, j.draw.TopP = 0.8, int64(r.IntN(40)), 0.9
+		}
+		out = append(out, j)
+	}
+	return out
+}
+
+// answer is what a request gives alone.
+func (s *simulation) answer(j *job) []int32 {
+	s.t.Helper()
+	key := fmt.Sprint(j.Prompt, j.MaxTokens, j.draw)
+	if out, ok := s.known[key]; ok {
+		return out
+	}
+	q := s.alone.Open()
+	defer q.Close()
+	var out []int32
+	feed := j.Prompt
+	for i := range j.MaxTokens {
+		given, err := q.Feed(s.t.Context(), feed, row(j, i))
+		require.NoError(s.t, err)
+		out = append(out, given[0].Token)
+		feed = out[i:]
+	}
+	s.known[key] = out
+	return out
+}
+
+// row asks for the i-th token of an answer.
+func row(j *job, i int) batch.Row {
+	d := j.draw
+	d.Seed += int64(i)
+	return batch.Row{Draw: &d}
+}
+
+// run runs one schedule.
+func (s *simulation) run(seed uint64) {
+	t, r := s.t, rand.New(rand.NewPCG(seed, 11))
+	t.Helper()
+	x, err := batch.NewRagged(s.module, s.engine, batch.RaggedOptions{Rows: 4 + r.IntN(12), Sequences: 1 + r.IntN(4), BlockRows: 1 + r.IntN(6)})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, x.Close()) }()
+	limits := x.Limits()
+	l := x.Layout()
+	budget := l.Bytes(l.Most(50, limits.Rows))*int64(1+r.IntN(3)) + l.Bytes(l.Most(1, 1))
+	m, err := cache.NewMemory(l, budget, x.Units())
+	require.NoError(t, err)
+	sched, err := schedule.New(schedule.Config{Rows: limits.Rows, Chunk: 1 + r.IntN(limits.Rows), Quantum: 1, Sequences: limits.Sequences,
+		CheckpointEvery: r.IntN(9)}, m, cache.NewPrefix(m, int64(r.IntN(2))*budget/2, nil))
+	require.NoError(t, err)
+	jobs := s.jobs(r)
+	waiting, left, cancelled := jobs, len(jobs), map[schedule.ID]bool{}
+	for left > 0 {
+		for len(waiting) > 0 && r.IntN(3) == 0 {
+			require.NoError(t, sched.Arrive(waiting[0].Request))
+			waiting = waiting[1:]
+		}
+		call, err := sched.Next()
+		require.NoError(t, err)
+		if call == nil {
+			continue
+		}
+		results := s.execute(r, x, call, jobs)
+		if id := schedule.ID(r.IntN(40)); int(id) < len(jobs)-len(waiting) {
+			sched.Cancel(id)
+			cancelled[id] = true
+		}
+		ended, err := sched.Done(results)
+		require.NoError(t, err)
+		left -= len(ended)
+		require.NoError(t, sched.Check())
+		require.NoError(t, batch.Poison(x, m))
+	}
+	for _, j := range jobs {
+		want := s.answer(j)
+		if cancelled[j.ID] {
+			want = want[:len(j.tokens)]
+		}
+		require.Equal(t, want, append([]int32{}, j.tokens...), "seed %d, request %d", seed, j.ID)
+	}
+}
+
+// execute runs a call, and verifies the drafts of it.
+func (s *simulation) execute(r *rand.Rand, x batch.Executor, call *schedule.Call, jobs []*job) []schedule.Result {
+	t := s.t
+	t.Helper()
+	var rows []batch.Row
+	for _, e := range call.Entries {
+		j := jobs[e.ID]
+		for i := range e.Wanted {
+			rows = append(rows, row(j, len(j.tokens)+i))
+		}
+	}
+	out, err := x.Execute(t.Context(), call, rows)
+	require.NoError(t, err)
+	var results []schedule.Result
+	for _, e := range call.Entries {
+		if e.Wanted == 0 {
+			continue
+		}
+		j, result := jobs[e.ID], schedule.Result{ID: e.ID}
+		for i := range e.Wanted {
+			token := out[i].Token
+			result.Tokens = append(result.Tokens, token)
+			if i < e.Drafts && call.Tokens[e.First+e.Rows-e.Drafts+i] != token {
+				break
+			}
+		}
+		out = out[e.Wanted:]
+		j.tokens = append(j.tokens, result.Tokens...)
+		result.Drafts = s.drafts(r, j)
+		results = append(results, result)
+	}
+	return results
+}
+
+// drafts proposes the tokens behind, some of them wrong.
+func (s *simulation) drafts(r *rand.Rand, j *job) []int32 {
+	if j.Drafts == 0 {
+		return nil
+	}
+	rest := s.answer(j)[len(j.tokens):]
+	rest = append([]int32{}, rest[:min(len(rest), r.IntN(j.Drafts+1))]...)
+	if len(rest) > 0 && r.IntN(2) == 0 {
+		rest[len(rest)-1] = 5
+	}
+	return rest
+}

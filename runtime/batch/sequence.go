@@ -1,0 +1,226 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/etc-ml/etc/runtime/cache"
+	"github.com/etc-ml/etc/runtime/schedule"
+)
+
+// Pool holds sequences that a program feeds itself: to draw, to verify drafts, to branch. Who only wants answers takes a
+// [Runner]. A Pool and its sequences are not safe for concurrent use.
+type Pool struct {
+	exec   Executor
+	limits Limits
+	memory *cache.Memory
+	open   map[*Sequence]bool
+	next   schedule.ID
+}
+
+// NewPool makes a pool of budget bytes of caches. It owns the executor from then on.
+func NewPool(exec Executor, budget int64) (*Pool, error) {
+	memory, err := cache.NewMemory(exec.Layout(), budget, exec.Units())
+	if err != nil {
+		return nil, err
+	}
+	return &Pool{exec: exec, limits: exec.Limits(), memory: memory, open: map[*Sequence]bool{}}, nil
+}
+
+// Limits are those of the executor.
+func (p *Pool) Limits() Limits { return p.limits }
+
+// Used is the memory that the open sequences hold, in bytes; what several of them hold counts once.
+func (p *Pool) Used() int64 { return p.memory.Used() }
+
+// Close closes all sequences and the executor.
+func (p *Pool) Close() error {
+	for s := range p.open {
+		s.Close()
+	}
+	return p.exec.Close()
+}
+
+// Open makes a sequence of no tokens.
+func (p *Pool) Open() *Sequence { return p.add(p.memory.NewTable()) }
+
+func (p *Pool) add(t *cache.Table) *Sequence {
+	s := &Sequence{pool: p, table: t, id: p.next}
+	p.next++
+	p.open[s] = true
+	return s
+}
+
+// Sequence is a row of tokens and the state behind them.
+type Sequence struct {
+	pool  *Pool
+	table *cache.Table
+	id    schedule.ID
+	err   error // of the call that broke it
+}
+
+// ErrNoMemory says that the budget has no room for the tokens that are fed. Close a sequence, and feed what is missing by
+// Sequence.Position.
+var ErrNoMemory = errors.New("no memory is left for these tokens")
+
+// Position is the number of tokens that were fed.
+func (s *Sequence) Position() int { return s.table.Pos() }
+
+// Close gives back what only this sequence holds. It may be called more than once.
+func (s *Sequence) Close() {
+	s.table.Close()
+	delete(s.pool.open, s)
+}
+
+// Fork makes a second sequence behind the same tokens. Nothing is copied until one of them writes where the other reads.
+func (s *Sequence) Fork() (*Sequence, error) {
+	if err := s.usable(); err != nil {
+		return nil, err
+	}
+	if s.pool.limits.NoCopies {
+		return nil, errors.New("the state of this program cannot be copied")
+	}
+	return s.pool.add(s.table.Fork()), nil
+}
+
+// Rollback takes the last n tokens back: at most those that were fed last, with Feed.Exact where the program has
+// recurrent state.
+func (s *Sequence) Rollback(n int) error {
+	if err := s.usable(); err != nil {
+		return err
+	}
+	return s.table.Rollback(n)
+}
+
+func (s *Sequence) usable() error {
+	if s.err != nil {
+		return fmt.Errorf("the sequence's last call failed, close it: %w", s.err)
+	}
+	if !s.pool.open[s] {
+		return errors.New("the sequence is closed")
+	}
+	return nil
+}
+
+// Feed is what a sequence gets in a call.
+type Feed struct {
+	Sequence *Sequence
+	// Tokens go behind those that the sequence has; at least one.
+	Tokens []int32
+	// Rows say what the last of the tokens give; none: nothing.
+	Rows []Row
+	// Exact keeps what a [Sequence.Rollback] of any number of these tokens needs.
+	Exact bool
+}
+
+// Feed feeds one sequence; see [Pool.Feed].
+func (s *Sequence) Feed(ctx context.Context, tokens []int32, rows ...Row) ([]Output, error) {
+	out, err := s.pool.Feed(ctx, Feed{Sequence: s, Tokens: tokens, Rows: rows})
+	if err != nil {
+		return nil, err
+	}
+	return out[0], nil
+}
+
+// Feed feeds sequences, each at most once, and gives for each what its rows give. All go into one call as far as the
+// executor's limits let them; what is longer is fed in several. With [ErrNoMemory] the sequences keep the calls before it. After an
+// error of the executor the sequences of that call can only be closed.
+func (p *Pool) Feed(ctx context.Context, feeds ...Feed) ([][]Output, error) {
+	if err := p.check(feeds); err != nil {
+		return nil, err
+	}
+	out := make([][]Output, len(feeds))
+	left := make([]Feed, len(feeds))
+	copy(left, feeds)
+	for {
+		call, err := p.plan(left)
+		if err != nil || len(call.picks) == 0 {
+			return out, err
+		}
+		given, err := p.exec.Execute(ctx, &call.Call, call.rows)
+		if err == nil && len(given) != len(call.rows) {
+			err = fmt.Errorf("the executor gave %d outputs for %d rows", len(given), len(call.rows))
+		}
+		for i, n := range call.picks {
+			s := left[n].Sequence
+			if err != nil {
+				s.err = err
+				continue
+			}
+			s.table.End()
+			e := &call.Entries[i]
+			out[n], given = append(out[n], given[:e.Wanted]...), given[e.Wanted:]
+			left[n].Tokens, left[n].Rows = left[n].Tokens[e.Rows:], left[n].Rows[e.Wanted:]
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// check refuses what can never be fed.
+func (p *Pool) check(feeds []Feed) error {
+	seen := map[*Sequence]bool{}
+	for _, f := range feeds {
+		if err := f.Sequence.usable(); err != nil {
+			return err
+		}
+		n := len(f.Tokens)
+		switch {
+		case f.Sequence.pool != p:
+			return errors.New("a sequence of another pool")
+		case seen[f.Sequence]:
+			return errors.New("a sequence is fed twice in a call")
+		case n == 0 || len(f.Rows) > n:
+			return fmt.Errorf("%d tokens of which %d give something, want at least one and as many", n, len(f.Rows))
+		case f.Exact && n > p.limits.Rows:
+			return fmt.Errorf("%d tokens to take back, a call has at most %d", n, p.limits.Rows)
+		case f.Sequence.Position()+n > p.limits.Positions:
+			return fmt.Errorf("%d tokens behind %d do not fit the context of %d tokens", n, f.Sequence.Position(), p.limits.Positions)
+		}
+		for _, t := range f.Tokens {
+			if t < 0 || p.limits.Vocab > 0 && int(t) >= p.limits.Vocab {
+				return fmt.Errorf("token %d is not in the vocabulary of %d tokens", t, p.limits.Vocab)
+			}
+		}
+		seen[f.Sequence] = true
+	}
+	return nil
+}
+
+// planned is a call of a pool.
+type planned struct {
+	schedule.Call
+	rows  []Row // that are wanted
+	picks []int // which feed each entry is of
+}
+
+// plan makes the next call of what is left, in order, as far as rows and memory go.
+func (p *Pool) plan(feeds []Feed) (*planned, error) {
+	c := &planned{}
+	room := p.limits.Rows
+	for n := range feeds {
+		f := &feeds[n]
+		count := min(len(f.Tokens), room)
+		if count == 0 || f.Exact && count < len(f.Tokens) || len(c.picks) == p.limits.Sequences {
+			continue
+		}
+		copies, ok := f.Sequence.table.Begin(cache.Extent{Rows: count, Exact: f.Exact})
+		if !ok && len(c.picks) > 0 {
+			return c, nil // the next call begins with it
+		}
+		if !ok {
+			return nil, ErrNoMemory
+		}
+		t := f.Sequence.table
+		e := schedule.Entry{ID: f.Sequence.id, First: len(c.Tokens), Rows: count, Start: t.Pos(), Blocks: t.Blocks(), Rings: t.Rings(),
+			Reads: t.Reads(), Writes: t.Writes(), Wanted: max(0, count-(len(f.Tokens)-len(f.Rows)))}
+		c.Copies = append(c.Copies, copies...)
+		c.Tokens = append(c.Tokens, f.Tokens[:count]...)
+		c.rows = append(c.rows, f.Rows[:e.Wanted]...)
+		c.Entries, c.picks = append(c.Entries, e), append(c.picks, n)
+		room -= count
+	}
+	return c, nil
+}

@@ -1,0 +1,110 @@
+package batch_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/batch"
+	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/fuse/fusetest"
+	"github.com/etc-ml/etc/runtime/reference"
+)
+
+// TestSequences: what a pool refuses, it refuses before anything is fed.
+func TestSequences(t *testing.T) {
+	m := fusetest.Load(t, "neighbours/qwen35-4w")
+	pool := newPool(t, m, reference.Engine{}, eval.FP32, small)
+	s := pool.Open()
+	feed := func(want string, feeds ...batch.Feed) {
+		t.Helper()
+		_, err := pool.Feed(t.Context(), feeds...)
+		require.ErrorContains(t, err, want)
+	}
+	feed("0 tokens of which 0 give something", batch.Feed{Sequence: s})
+	feed("1 tokens of which 2 give something", batch.Feed{Sequence: s, Tokens: ids(0, 1), Rows: make([]batch.Row, 2)})
+	feed("token 256 is not in the vocabulary of 256 tokens", batch.Feed{Sequence: s, Tokens: []int32{256}})
+	feed("fed twice", batch.Feed{Sequence: s, Tokens: ids(0, 1)}, batch.Feed{Sequence: s, Tokens: ids(0, 1)})
+	feed("300 tokens behind 0 do not fit the context of 256 tokens", batch.Feed{Sequence: s, Tokens: ids(0, 300)})
+	feed("13 tokens to take back, a call has at most 12", batch.Feed{Sequence: s, Tokens: ids(0, 13), Exact: true})
+	require.Zero(t, s.Position())
+
+	out, err := s.Feed(t.Context(), ids(0, 30), greedyLogits, greedyLogits)
+	require.NoError(t, err)
+	require.Len(t, out, 2, "a prompt longer than a call is fed in several")
+	require.Equal(t, 30, s.Position())
+	require.ErrorContains(t, s.Rollback(1), "no state was kept behind 29")
+	fork, err := s.Fork()
+	require.NoError(t, err)
+	_, err = pool.Feed(t.Context(), batch.Feed{Sequence: fork, Tokens: ids(1, 3), Exact: true})
+	require.NoError(t, err)
+	require.NoError(t, fork.Rollback(2))
+	require.Equal(t, 31, fork.Position())
+	require.ErrorContains(t, fork.Rollback(2), "the last call has 1 left to take back")
+	fork.Close()
+	feed("the sequence is closed", batch.Feed{Sequence: fork, Tokens: ids(0, 1)})
+	require.Positive(t, pool.Used())
+	s.Close()
+	require.Zero(t, pool.Used())
+}
+
+// TestFailedFeed: a call whose context ends breaks its sequences and no others.
+func TestFailedFeed(t *testing.T) {
+	m := fusetest.Load(t, "neighbours/qwen35-4w")
+	pool := newPool(t, m, reference.Engine{}, eval.FP32, small)
+	want := aloneLogits(t, pool, ids(0, 4))
+	other, s := pool.Open(), pool.Open()
+	_, err := other.Feed(t.Context(), ids(0, 3))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = s.Feed(ctx, ids(1, 5), greedyLogits)
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = s.Feed(t.Context(), ids(1, 5))
+	require.ErrorContains(t, err, "the sequence's last call failed, close it")
+	out, err := other.Feed(t.Context(), ids(0, 4)[3:], greedyLogits)
+	require.NoError(t, err)
+	require.Equal(t, want[3], out[0].Logits)
+}
+
+// TestPoolMemory: what has no room is refused, and fits when others are closed.
+func TestPoolMemory(t *testing.T) {
+	m := fusetest.Load(t, "neighbours/qwen3-4w")
+	o := batch.RaggedOptions{Rows: 12, Sequences: 3, BlockRows: 4, Engine: engine.Options{Precision: eval.FP32}}
+	x, err := batch.NewRagged(m, reference.Engine{}, o)
+	require.NoError(t, err)
+	pool, err := batch.NewPool(x, 3*x.Layout().BlockBytes)
+	require.NoError(t, err)
+	defer pool.Close()
+	a, b := pool.Open(), pool.Open()
+	_, err = a.Feed(t.Context(), ids(0, 8))
+	require.NoError(t, err)
+	_, err = b.Feed(t.Context(), ids(1, 8))
+	require.ErrorIs(t, err, batch.ErrNoMemory)
+	require.Zero(t, b.Position())
+	a.Close()
+	_, err = b.Feed(t.Context(), ids(1, 8))
+	require.NoError(t, err)
+}
+
+// TestBudget: units never take more than the budget, and a budget of nothing is refused.
+func TestBudget(t *testing.T) {
+	for _, name := range models() {
+		m := fusetest.Load(t, name)
+		o := batch.RaggedOptions{Rows: 16, Sequences: 4, BlockRows: 8, Engine: engine.Options{Precision: eval.Mixed}, Budget: 1 << 22}
+		x, err := batch.NewRagged(m, reference.Engine{}, o)
+		require.NoError(t, err)
+		require.LessOrEqual(t, x.Layout().Bytes(x.Units()), int64(1<<22), name)
+		require.NoError(t, x.Close())
+		o.Budget = 100
+		_, err = batch.NewRagged(m, reference.Engine{}, o)
+		require.ErrorContains(t, err, "100 bytes of caches, want at least")
+		o.Engine.Precision = eval.Strict
+		_, err = batch.NewRagged(m, reference.Engine{}, o)
+		var not *batch.NotRaggedError
+		require.ErrorAs(t, err, &not)
+		require.ErrorContains(t, err, "precision strict")
+	}
+}

@@ -1,0 +1,95 @@
+package batch
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/schedule"
+)
+
+// tables makes the inputs of a ragged program (ragged.Make) of a call. Rows beyond those of the call belong to no sequence.
+func (x *raggedExecutor) tables(call *schedule.Call, wanted int) []eval.Value {
+	n, w := bucket(len(call.Tokens), x.options.Rows), bucket(wanted, x.options.Rows)
+	tokens, positions := make([]int64, n), slices.Repeat([]int64{-1}, n)
+	owners, writes := make([]int64, n), slices.Repeat([]int64{-1}, n)
+	rows := make([]int64, 0, w)
+	for i, t := range call.Tokens {
+		tokens[i] = int64(t)
+	}
+	for s, e := range call.Entries {
+		for i := range e.Rows {
+			positions[e.First+i], owners[e.First+i] = int64(e.Start+i), int64(s)
+		}
+		for _, state := range e.Writes {
+			writes[e.First+state.Pos-e.Start-1] = int64(state.Slot)
+		}
+		for i := e.Rows - e.Wanted; i < e.Rows; i++ {
+			rows = append(rows, int64(e.First+i))
+		}
+	}
+	rows = append(rows, make([]int64, w-len(rows))...)
+	var out []eval.Value
+	for _, p := range x.module.Entry.Params {
+		var t *eval.Tensor
+		switch p.Param {
+		case "tokens":
+			t = eval.Ints(ir.I64, []int{1, n}, tokens)
+		case "input_pos":
+			t = eval.Ints(ir.I64, []int{n}, positions)
+		case "sequences":
+			t = eval.Ints(ir.I32, []int{n}, owners)
+		case "writes":
+			t = eval.Ints(ir.I32, []int{n}, writes)
+		case "wanted":
+			t = eval.Ints(ir.I32, []int{w}, rows)
+		default:
+			t = x.table(p, call)
+		}
+		out = append(out, eval.Value{Tensor: t})
+	}
+	return out
+}
+
+// table fills a table of constant shape: entries, blocks or ring0, ring1, …
+func (x *raggedExecutor) table(p *ir.Value, call *schedule.Call) *eval.Tensor {
+	t := x.inputs[p.Param]
+	if t == nil {
+		dims, _ := p.Type.Static()
+		t = eval.Ints(ir.I32, []int{int(dims[0]), int(dims[1])}, make([]int64, dims[0]*dims[1]))
+		x.inputs[p.Param] = t
+	}
+	columns := t.Shape[1]
+	for s := range t.Shape[0] {
+		row := t.I[s*columns : (s+1)*columns]
+		if s >= len(call.Entries) {
+			if p.Param == "entries" {
+				clear(row)
+			}
+			continue // no row is of that sequence
+		}
+		e := &call.Entries[s]
+		switch p.Param {
+		case "entries":
+			row[0], row[1], row[2] = int64(e.First), int64(e.Rows), int64(e.Reads)
+		case "blocks":
+			fill(row, 0, e.Blocks)
+		default:
+			i, _ := strconv.Atoi(strings.TrimPrefix(p.Param, "ring"))
+			fill(row, e.Rings[i].First, e.Rings[i].Blocks)
+		}
+	}
+	return t
+}
+
+// fill writes blocks, the first of which has a number, into a row of a table in which numbers wrap around. All others are none.
+func fill(row []int64, first int, blocks []int32) {
+	for i := range row {
+		row[i] = -1
+	}
+	for i, id := range blocks {
+		row[(first+i)%len(row)] = int64(id)
+	}
+}
