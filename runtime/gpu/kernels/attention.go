@@ -204,6 +204,9 @@ func (a Attention) ChunkTunings(target Target) []ChunkTuning {
 	memory, columns := metalMemory, min(a.D, 128)
 	if target == CUDA {
 		memory, columns = cudaMemory, min(a.D, 256)
+		if a.D == 256 && a.Window > 0 {
+			columns = 128 // with queries in registers: prompts of 4096 tokens of Gemma4-31B were 8 % faster on an H100
+		}
 	}
 	first := ChunkTuning{Heads: 1, Rows: 4, Keys: 32, Columns: columns, Held: a.D <= 256 && a.D+columns <= 384}
 	for first.Heads < 4 && a.Heads/a.KVHeads%(2*first.Heads) == 0 {
