@@ -81,11 +81,11 @@ func bindGatedAdd(b *binder) bool {
 
 // mixture is a mixture of experts and its operands.
 type mixture struct {
+	kernel             kernels.Experts
 	gate, up, down     *weight
 	x, indices, scores *value
-	norm               *normed
-	activation         kernels.Activation // of the gates
-	tokens, top        int
+	norm               operand
+	tokens             int
 	extra              operand
 	out                *value
 }
@@ -98,27 +98,17 @@ func (b *binder) mixture() *mixture {
 	if b.Op.Def.Name != "sorted_experts" {
 		x = b.floats("x")
 	}
-	if m.gate == nil || m.up == nil || m.down == nil || x == nil || x.place != onDevice {
+	k, ok := lower.Experts(b.Op)
+	if !ok || m.gate == nil || m.up == nil || m.down == nil || x == nil || x.place != onDevice || !x.isDense() || len(x.shape) == 0 || x.shape[len(x.shape)-1] != k.Hidden {
 		return nil
 	}
-	width, ok := m.gate.cols, true
-	if !x.isDense() || len(x.shape) == 0 || x.shape[len(x.shape)-1] != width {
-		return nil
+	m.kernel, m.x, m.tokens = k, x, x.len()/k.Hidden
+	if k.Norm == kernels.NormF32 {
+		if m.norm, ok = b.weight("norm", k.Hidden); !ok {
+			return nil
+		}
 	}
-	m.x, m.tokens = x, x.len()/width
-	var err error
-	switch a := b.Op.Attrs.(type) {
-	case *ir.ExpertsAttrs:
-		m.norm, ok = b.normOperand("norm", a.Norm, a.Eps, width)
-		m.activation, err = kernels.ActivationNamed(a.Activation)
-	case *ir.RoutedExpertsAttrs:
-		m.norm, ok = b.normOperand("norm", a.Norm, a.Eps, width)
-		m.activation, err = kernels.ActivationNamed(a.Activation)
-	}
-	if !ok || err != nil {
-		return nil
-	}
-	if b.Op.Input("extra") != nil {
+	if k.Residual {
 		v := b.floats("extra")
 		if v == nil || !v.isDense() {
 			return nil
@@ -134,17 +124,8 @@ func (m *mixture) chosen(b *binder) bool {
 	if m.scores == nil || m.indices == nil || m.indices.place != onDevice || m.indices.format != i32 || !m.indices.isDense() || !m.scores.isDense() {
 		return false
 	}
-	m.top = m.indices.len() / m.tokens
 	m.out = b.result(0, nil)
 	return m.out != nil
-}
-
-// kernel describes the kernels for a few tokens.
-func (m *mixture) kernel(b *binder) kernels.Experts {
-	e := kernels.Experts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols, Inner: m.gate.rows, Activation: m.activation,
-		Residual: b.Op.Input("extra") != nil}
-	e.Norm, e.Eps, _ = m.norm.vectors()
-	return e
 }
 
 // bindExperts reads the experts of every token, of which there are few, on their own.
@@ -153,36 +134,22 @@ func bindExperts(b *binder) bool {
 	if m == nil || !m.chosen(b) {
 		return false
 	}
-	e := m.kernel(b)
+	e := m.kernel
 	hidden, at := b.scratch(4*m.tokens*e.Parts()*e.Inner), b.stepAt(m.tokens, nil)
-	_, _, normed := m.norm.vectors()
 	chosen := bytesOf(m.indices)
 	chosen.example = indicesBelow(e.Count, chosen.size)
-	read := min(m.tokens*m.top, m.gate.count)
-	return m.few(b, e, read*2*m.gate.bytes(), read*m.down.bytes(),
-		kernels.ExpertsUpArguments[operand]{W0: m.gate.arguments(), W1: m.up.arguments(), Experts: chosen, X: bytesOf(m.x), Norm: normed, Y: whole(hidden), Step: at},
+	read := min(m.tokens*e.Top, e.Count)
+	return m.few(b, read*2*m.gate.bytes(), read*m.down.bytes(),
+		kernels.ExpertsUpArguments[operand]{W0: m.gate.arguments(), W1: m.up.arguments(), Experts: chosen, X: bytesOf(m.x), Norm: m.norm, Y: whole(hidden), Step: at},
 		kernels.ExpertsDownArguments[operand]{W: m.down.arguments(), Experts: chosen, Scores: bytesOf(m.scores), X: whole(hidden), Extra: m.extra, Y: bytesOf(m.out), Step: at})
 }
 
 // few adds both kernels for a few tokens, which read so many bytes.
-func (m *mixture) few(b *binder, e kernels.Experts, upBytes, downBytes int, up, down kernels.Arguments[operand]) bool {
+func (m *mixture) few(b *binder, upBytes, downBytes int, up, down kernels.Arguments[operand]) bool {
+	e := m.kernel
 	first, second := e.Tunings(b.x.exe.machine, m.tokens)
-	if len(first) == 0 || len(second) == 0 {
-		return false
-	}
-	lift, err := e.LaunchUp(first[0], m.tokens)
-	if !b.launch("experts up", lift, err, up) {
-		return false
-	}
-	tuned(b, first, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchUp(t, m.tokens) })
-	b.reading(upBytes)
-	fall, err := e.LaunchDown(second[0], m.tokens)
-	if !b.launch("experts down", fall, err, down) {
-		return false
-	}
-	tuned(b, second, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchDown(t, m.tokens) })
-	b.reading(downBytes)
-	return true
+	return offer(b, "experts up", first, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchUp(t, m.tokens) }, upBytes, up) &&
+		offer(b, "experts down", second, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchDown(t, m.tokens) }, downBytes, down)
 }
 
 // bindRoutedExperts is bindExperts of experts that the first kernel chooses, with the expert of all tokens as one more.
@@ -194,25 +161,22 @@ func bindRoutedExperts(b *binder) bool {
 	if m.out = b.result(0, nil); m.out == nil {
 		return false
 	}
-	m.top = ir.Attrs[ir.RoutedExpertsAttrs](b.Op).K
-	e := m.kernel(b)
+	e := m.kernel
 	scales, ok := b.scales()
 	if !ok {
 		return false
 	}
-	e.Router, e.Ahead, e.Shared = lower.Router(m.gate.count, m.top, b.Op.Input("scale")), true, b.Op.Input("shared_down") != nil
 	hidden, at := b.scratch(4*m.tokens*e.Parts()*e.Inner), b.stepAt(m.tokens, nil)
 	n := 4 * m.tokens * e.Parts()
 	chosen, scores := whole(b.scratch(n)), whole(b.scratch(n))
-	_, _, normed := m.norm.vectors()
 	down := m.down.arguments()
-	choose := kernels.ExpertsChooseArguments[operand]{W0: m.gate.arguments(), W1: m.up.arguments(), D: down, Logits: bytesOf(logits), ExpertScales: scales, X: bytesOf(m.x), Norm: normed,
+	choose := kernels.ExpertsChooseArguments[operand]{W0: m.gate.arguments(), W1: m.up.arguments(), D: down, Logits: bytesOf(logits), ExpertScales: scales, X: bytesOf(m.x), Norm: m.norm,
 		Experts: chosen, Scores: scores, Y: whole(hidden), Step: at}
-	read := min(m.tokens*m.top, m.gate.count)
+	read := min(m.tokens*e.Top, e.Count)
 	upBytes, downBytes := read*2*m.gate.bytes(), read*m.down.bytes()
 	chosen.example = indicesBelow(e.Count, chosen.size)
 	if !e.Shared {
-		return m.few(b, e, upBytes, downBytes, choose,
+		return m.few(b, upBytes, downBytes, choose,
 			kernels.ExpertsDownArguments[operand]{W: down, Experts: chosen, Scores: scores, X: whole(hidden), Extra: m.extra, Y: bytesOf(m.out), Step: at})
 	}
 	first, second, last, score := b.x.exe.weight(b.Op.Input("shared_gate")), b.x.exe.weight(b.Op.Input("shared_up")), b.x.exe.weight(b.Op.Input("shared_down")), b.floats("shared_score")
@@ -225,7 +189,7 @@ func bindRoutedExperts(b *binder) bool {
 	} else {
 		choose.V0, choose.V1 = first.arguments(), second.arguments()
 	}
-	return m.few(b, e, upBytes+2*m.gate.bytes(), downBytes+last.bytes(), choose,
+	return m.few(b, upBytes+2*m.gate.bytes(), downBytes+last.bytes(), choose,
 		kernels.ExpertsJoinArguments[operand]{W: down, V: choose.E, Experts: chosen, Scores: scores, X: whole(hidden), Extra: m.extra, Y: bytesOf(m.out), Step: at})
 }
 
@@ -236,13 +200,13 @@ func bindSortedExperts(b *binder) bool {
 		return false
 	}
 	exact := !b.tiled(m.tokens)
-	e := kernels.ManyExperts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols, Inner: m.gate.rows, Activation: m.activation, Exact: exact}
+	e := lower.ManyExperts(m.kernel, exact)
 	ways := b.x.exe.target().ExpertTiles(e, m.tokens)
 	if len(ways) == 0 {
 		return false
 	}
 	tile := ways[0]
-	pairs, at := m.tokens*m.top, b.stepAt(m.tokens, nil)
+	pairs, at := m.tokens*e.Top, b.stepAt(m.tokens, nil)
 	if (m.x.format == f32) != exact {
 		return false
 	}
@@ -256,7 +220,7 @@ func bindSortedExperts(b *binder) bool {
 	b.launch("experts sort", sort, err, kernels.ExpertsSortArguments[operand]{Experts: bytesOf(m.indices), Order: whole(order), Tiles: whole(tiles), Step: at})
 	ordered, tiled := whole(order), whole(tiles)
 	ordered.example, tiled.example = sortedPairs(e, tile, m.tokens)
-	read := min(pairs, m.gate.count)
+	read := min(pairs, e.Count)
 	lift, err := e.LaunchUp(tile, m.tokens)
 	b.launch("experts up", lift, err, kernels.ExpertsMatMulUpArguments[operand]{W0: m.gate.arguments(), W1: m.up.arguments(), Order: ordered, Tiles: tiled,
 		X: bytesOf(m.x), H: whole(hidden)})

@@ -4,6 +4,7 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/gpu/lower"
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
@@ -32,68 +33,45 @@ func bindPrepare(b *binder) bool {
 	return b.launch("prepare", l, err, args)
 }
 
-// preparedRows is operand x as prepare has made it, and the number of rows.
-func (b *binder) preparedRows(width int, exact bool) (x operand, rows int, ok bool) {
+// preparedRows is operand x, rows of a width, as prepare has made it.
+func (b *binder) preparedRows(width int, exact bool) (x operand, ok bool) {
 	v := b.Input("x")
 	if v != nil && exact {
 		v = b.floats("x")
 	}
 	if v == nil || v.place != onDevice || !v.isDense() || (v.format == f32) != exact || v.len()%width != 0 {
-		return x, 0, false
+		return x, false
 	}
-	return bytesOf(v), v.len() / width, true
+	return bytesOf(v), true
 }
 
 // bindMatmul multiplies many rows by tiles.
 func bindMatmul(b *binder) bool {
-	a, w := ir.Attrs[ir.MatmulAttrs](b.Op), b.matrix("weight")
-	if w == nil {
+	w := b.matrix("weight")
+	k, rows, ok := lower.MatMul(b.Op)
+	if w == nil || !ok {
 		return false
 	}
-	x, rows, ok := b.preparedRows(w.cols, a.Exact)
-	end, ok2 := b.ending(a.Cap, w.rows, "bias", "extra")
+	x, ok := b.preparedRows(k.K, k.Exact)
+	extra, ok2 := b.extra(k.Epilogue, 0, rows, k.N)
 	out := b.result(0, nil)
-	if !ok || !ok2 || out == nil {
-		return false
-	}
-	k := kernels.MatMul{Matrices: kernels.Matrices{Format: w.Format, K: w.cols, Exact: a.Exact}, N: w.rows,
-		Epilogue: end.epilogue, Cap: end.limit}
-	ways := k.Tiles(b.x.exe.machine.Target, rows)
 	of := func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, rows) }
-	launch, err := usable(b, ways, of)
-	if !b.launch("matmul", launch, err, kernels.MatMulArguments[operand]{W: w.arguments(), X: x, Extra: end.extra(0,
-		rows, w.rows), Y: bytesOf(out), Step: b.stepAt(rows, nil)}) {
-		return false
-	}
-	tuned(b, ways, of)
-	b.reading(w.bytes())
-	return true
+	return ok && ok2 && out != nil && offer(b, "matmul", k.Tiles(b.x.exe.machine.Target, rows), of, w.bytes(),
+		kernels.MatMulArguments[operand]{W: w.arguments(), X: x, Extra: extra, Y: bytesOf(out), Step: b.stepAt(rows, nil)})
 }
 
 // bindMatmulGLU is bindMatvecGLU for many rows, by tiles.
 func bindMatmulGLU(b *binder) bool {
-	a, p := ir.Attrs[ir.MatmulGLUAttrs](b.Op), b.pair()
-	if p == nil {
+	p := b.pair()
+	k, rows, ok := lower.MatMulGLU(b.Op)
+	if p == nil || !ok {
 		return false
 	}
-	x, rows, ok := b.preparedRows(p.w.cols, a.Exact)
-	activation, err := kernels.ActivationNamed(a.Activation)
+	x, ok := b.preparedRows(k.K, k.Exact)
 	out := b.result(0, nil)
-	if !ok || err != nil || out == nil {
-		return false
-	}
-	k := kernels.MatMulGLU{Matrices: kernels.Matrices{Format: p.w.Format, K: p.w.cols, Exact: a.Exact}, N: p.n,
-		Activation: activation}
-	ways := k.Tiles(b.x.exe.machine.Target, rows)
 	of := func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, rows) }
-	l, err := usable(b, ways, of)
-	if !b.launch("matmul glu", l, err, kernels.MatMulGLUArguments[operand]{W0: p.first, W1: p.second, X: x,
-		Y: bytesOf(out), Step: b.stepAt(rows, nil)}) {
-		return false
-	}
-	tuned(b, ways, of)
-	b.reading(p.bytes())
-	return true
+	return ok && out != nil && offer(b, "matmul glu", k.Tiles(b.x.exe.machine.Target, rows), of, p.size,
+		kernels.MatMulGLUArguments[operand]{W0: p.first, W1: p.second, X: x, Y: bytesOf(out), Step: b.stepAt(rows, nil)})
 }
 
 // bindDenseWeight makes bf16 of a weight.
@@ -128,10 +106,11 @@ func bindLibraryProduct(b *binder) bool {
 	} else {
 		return false
 	}
-	x, rows, ok := b.preparedRows(dims[1], false)
+	x, ok := b.preparedRows(dims[1], false)
 	if !ok {
 		return false
 	}
+	rows := b.Input("x").len() / dims[1]
 	kernel, out := b.x.exe.product(device.Product{M: rows, N: dims[0], K: dims[1], Float32: true}), b.result(0, nil)
 	if kernel == nil || out == nil {
 		return false

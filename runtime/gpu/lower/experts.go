@@ -81,6 +81,31 @@ func Router(experts, k int, scale *ir.Value) kernels.Router {
 	return r
 }
 
+// Experts is the kernel of experts and of routed_experts, and but for Router that of sorted_experts; false where kernels read
+// no such weights or have no such activation.
+func Experts(op *ir.Op) (k kernels.Experts, ok bool) {
+	gate, ok := weightOf(op.Input("gate"))
+	k = kernels.Experts{Format: gate.Format, Count: gate.count, Hidden: gate.cols, Inner: gate.rows, Residual: op.Input("extra") != nil}
+	var name string
+	var norm bool
+	switch a := op.Attrs.(type) {
+	case *ir.ExpertsAttrs:
+		k.Top, name, norm, k.Eps = width(op.Input("indices")), a.Activation, a.Norm, a.Eps
+	case *ir.RoutedExpertsAttrs:
+		k.Top, name, norm, k.Eps = a.K, a.Activation, a.Norm, a.Eps
+		k.Router, k.Ahead, k.Shared = Router(k.Count, a.K, op.Input("scale")), true, op.Input("shared_down") != nil
+	}
+	k.Norm = normOf(op, norm)
+	var known bool
+	k.Activation, known = activationOf(name)
+	return k, ok && known
+}
+
+// ManyExperts is the kernel of sorted_experts, whose rows are tiled or exact.
+func ManyExperts(k kernels.Experts, exact bool) kernels.ManyExperts {
+	return kernels.ManyExperts{Format: k.Format, Count: k.Count, Top: k.Top, Hidden: k.Hidden, Inner: k.Inner, Activation: k.Activation, Exact: exact}
+}
+
 // mixturesOfExperts makes mixtures of experts those of few tokens, which read the experts of each, or those that sort tokens by
 // expert. What is added to their result is a part of them: an expert of all tokens, and another term.
 func mixturesOfExperts(g *graph) {
@@ -201,8 +226,7 @@ func (m *mixture) kernel() kernels.Experts {
 
 // many describes the kernels for many tokens.
 func (m *mixture) many(tiled bool) kernels.ManyExperts {
-	few := m.kernel()
-	return kernels.ManyExperts{Format: few.Format, Count: few.Count, Top: few.Top, Hidden: few.Hidden, Inner: few.Inner, Activation: few.Activation, Exact: !tiled}
+	return ManyExperts(m.kernel(), !tiled)
 }
 
 // fewExperts reports whether there are both kernels for a few tokens, whatever is added to their result.

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
 // rowsOfExperts makes the normalization before mixtures of experts a part of them, and gives sorted ones their rows in the form
@@ -27,7 +26,8 @@ func (g *graph) productOfExperts(op *ir.Op) *product {
 func (g *graph) normOfExperts(op *ir.Op) {
 	p := g.productOfExperts(op)
 	norm := g.normOf(p)
-	if norm != nil && !g.fewExperts(g.expertsOf(op, norm), p.rows) {
+	k, _ := Experts(op)
+	if k.Norm, k.Eps = normKind(norm); norm != nil && !g.fewExperts(k, p.rows) {
 		norm = nil
 	}
 	l, _ := g.Layout(p.x)
@@ -49,22 +49,6 @@ func (g *graph) normOfExperts(op *ir.Op) {
 		}
 		return b.Append(n).Results
 	})
-}
-
-// expertsOf is the kernel of experts of a few tokens, with a normalization.
-func (g *graph) expertsOf(op *ir.Op, norm *ir.Op) kernels.Experts {
-	gate, _ := weightOf(op.Input("gate"))
-	m := &mixture{gate: gate}
-	switch a := op.Attrs.(type) {
-	case *ir.RoutedExpertsAttrs:
-		m.top, m.router, m.activation = a.K, op, a.Activation
-	case *ir.ExpertsAttrs:
-		m.top, m.activation = width(op.Input("indices")), a.Activation
-	}
-	k := m.kernel()
-	k.Norm, k.Eps = normKind(norm)
-	k.Shared = m.router != nil && op.Input("shared_down") != nil
-	return k
 }
 
 // prepareExperts gives sorted experts their rows.

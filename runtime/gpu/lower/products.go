@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// fewRows is the number of rows up to which a product is one of vectors.
-	fewRows = 8
+	// FewRows is the number of rows up to which a product is one of vectors.
+	FewRows = 8
 	// maxGroup is the number of products of the same rows that one kernel computes.
 	maxGroup = 4
 	// libraryRows is the number of rows from which on a library of matrix products, which wants bf16, is worth making
@@ -98,7 +98,7 @@ func (g *graph) normOf(p *product) *ir.Op {
 
 // vectors describes the product of a few rows to kernels.
 func (g *graph) vectors(p *product, norm *ir.Op) kernels.Vectors {
-	v := kernels.Vectors{Format: p.form.Format, K: p.form.cols, M: min(p.rows, fewRows)}
+	v := kernels.Vectors{Format: p.form.Format, K: p.form.cols, M: min(p.rows, FewRows)}
 	v.Norm, v.Eps = normKind(norm)
 	return v
 }
@@ -251,7 +251,7 @@ func (g *graph) inOrder(list []*product) []int {
 // group finds the products that one kernel computes with the first one: those of the same few rows and the same format.
 func (g *graph) group(list []*product, first int, left func(i int) bool) []int {
 	p, at := list[first], []int{first}
-	if p.rows > fewRows || p.bias != nil {
+	if p.rows > FewRows || p.bias != nil {
 		return at
 	}
 	for i, s := range list {
@@ -293,13 +293,13 @@ func (g *graph) compute(b *ir.Builder, p *product, end endOf) *ir.Value {
 	if end.extra != nil {
 		end.extra = shapedAs(b, end.extra, p.out)
 	}
-	if p.rows > fewRows {
+	if p.rows > FewRows {
 		if y := g.tiles(b, p, end); y != nil {
 			return y
 		}
 	}
 	norm, a, weight := g.normOf(p), &ir.MatvecAttrs{Cap: end.limit}, (*ir.Value)(nil)
-	if p.rows > fewRows {
+	if p.rows > FewRows {
 		norm = nil
 	}
 	a.Norm, a.Eps, weight = normAttr(norm)

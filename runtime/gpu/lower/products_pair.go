@@ -9,39 +9,31 @@ import (
 // pair makes one operation of activation(gate) · up of two products of the same rows, or of two halves of one.
 func (g *graph) pair(op *ir.Op) {
 	gate, up, n := g.halves(op.Input("gate"), op.Input("x"))
-	activation, err := kernels.ActivationNamed(ir.Attrs[ir.GLUAttrs](op).Activation)
-	if gate == nil || err != nil || elements(op.Result()) != gate.rows*n {
-		return
+	if gate == nil || elements(op.Result()) != gate.rows*n || gate.rows > FewRows && gate.library {
+		return // two halves at full speed are faster than both in one kernel
 	}
 	var second *ir.Value
 	if up != nil {
 		second = up.w
 	}
-	name, norm := ir.Attrs[ir.GLUAttrs](op).Activation, g.normOf(gate)
-	if gate.rows <= fewRows {
-		k := kernels.MatVecGLU{Vectors: g.vectors(gate, norm), N: n, Activation: activation}
-		if !ask(g.Target, "usable", k, 0, func() bool { return usable(g.Target, k.Tunings(g.Machine), k.Launch) }) {
-			return
+	name, b := ir.Attrs[ir.GLUAttrs](op).Activation, g.draft()
+	if gate.rows <= FewRows {
+		norm, a, weight := g.normOf(gate), &ir.MatvecGLUAttrs{Activation: name}, (*ir.Value)(nil)
+		a.Norm, a.Eps, weight = normAttr(norm)
+		k, ok := MatVecGLU(b.Op("matvec_glu", a, g.rowsOf(b, gate.x, norm), gate.w, second, weight))
+		if ok && ask(g.Target, "usable", k, 0, func() bool { return usable(g.Target, k.Tunings(g.Machine), k.Launch) }) {
+			g.put(b, op)
 		}
-		g.replace(op, func(b *ir.Builder) []*ir.Value {
-			a, weight := &ir.MatvecGLUAttrs{Activation: name}, (*ir.Value)(nil)
-			a.Norm, a.Eps, weight = normAttr(norm)
-			return b.Op("matvec_glu", a, g.rowsOf(b, gate.x, norm), gate.w, second, weight).Results
-		})
 		return
 	}
-	k := kernels.MatMulGLU{Matrices: gate.matrices(), N: n, Activation: activation}
-	launch := func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, gate.rows) }
-	// Two halves at full speed are faster than both in one kernel.
-	if gate.library || !ask(g.Target, "usable", k, gate.rows, func() bool {
-		return usable(g.Target, k.Tiles(g.Machine.Target, gate.rows), launch)
+	a := &ir.MatmulGLUAttrs{Exact: gate.exact, Activation: name}
+	k, rows, ok := MatMulGLU(b.Op("matmul_glu", a, g.prepare(b, gate, gate.exact), gate.w, second))
+	launch := func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, rows) }
+	if ok && ask(g.Target, "usable", k, rows, func() bool {
+		return usable(g.Target, k.Tiles(g.Machine.Target, rows), launch)
 	}) {
-		return
+		g.put(b, op)
 	}
-	g.replace(op, func(b *ir.Builder) []*ir.Value {
-		a := &ir.MatmulGLUAttrs{Exact: gate.exact, Activation: name}
-		return b.Op("matmul_glu", a, g.prepare(b, gate, gate.exact), gate.w, second).Results
-	})
 }
 
 // halves finds the products that two values are, of n columns each; up is nil where both are halves of one.
@@ -97,21 +89,12 @@ func (g *graph) ofHeads(op *ir.Op) {
 	if done := g.activated(gl, activation); done != nil {
 		gate, activation = done, ""
 	}
-	k := kernels.MatVec{Vectors: kernels.Vectors{Format: form.Format, K: form.cols, M: 1, Norm: kernels.NormF32,
-		Eps: of.Eps}, N: form.rows,
-		Epilogue: endOf{op.Input("extra"), a.Cap}.epilogue(), Cap: a.Cap, Head: head}
-	if h.Input("norm") == nil {
-		k.Norm = kernels.NormPlain
+	b := g.draft()
+	n := &ir.MatvecHeadsAttrs{Head: head, Eps: of.Eps, Activation: activation, Cap: a.Cap}
+	k, ok := MatVec(b.Op("matvec_heads", n, shapedAs(b, in, x), w, h.Input("norm"), gate, op.Input("extra")))
+	if ok && usable(g.Target, k.Tunings(g.Machine), k.Launch) {
+		g.put(b, op)
 	}
-	var err error
-	if k.Activation, err = kernels.ActivationNamed(activation); err != nil || !usable(g.Target, k.Tunings(g.Machine),
-		k.Launch) {
-		return
-	}
-	g.replace(op, func(b *ir.Builder) []*ir.Value {
-		n := &ir.MatvecHeadsAttrs{Head: head, Eps: of.Eps, Activation: activation, Cap: a.Cap}
-		return b.Op("matvec_heads", n, shapedAs(b, in, x), w, h.Input("norm"), gate, op.Input("extra")).Results
-	})
 }
 
 // activated is the copy of a gate after its activation, where the products that the gate is of have made one; else nil.
@@ -151,46 +134,29 @@ func (g *graph) ofSum(op *ir.Op) {
 	if l.Offset%4 != 0 || r.Offset%4 != 0 {
 		return
 	}
-	sum := ir.Attrs[ir.AddNormAttrs](s)
-	v := kernels.Vectors{K: width(x), M: 1, Norm: kernels.NormF32, Eps: sum.Eps}
-	if s.Input("norm") == nil {
-		v.Norm = kernels.NormPlain
-	}
-	v.Sum = &kernels.VectorSum{Eps: sum.PreEps, Scaled: s.Input("scale") != nil, Kept: sum.Kept}
-	a := &ir.MatvecSumAttrs{PreEps: sum.PreEps, Eps: sum.Eps, Kept: sum.Kept}
-	before := []any{nil, nil, s.Input("pre"), s.Input("scale"), s.Input("norm")}
+	of, b := ir.Attrs[ir.AddNormAttrs](s), g.draft()
+	a := &ir.MatvecSumAttrs{PreEps: of.PreEps, Eps: of.Eps, Kept: of.Kept}
+	operands := []any{shapedAs(b, s.Input("x"), x), shapedAs(b, s.Input("residual"), x), s.Input("pre"), s.Input("scale"), s.Input("norm")}
+	var n *ir.Op
+	var runs bool
 	if op.Def.Name == "matvec" {
-		w := op.Operand("weights")[0].Value
-		form, _ := weightOf(w)
-		v.Format, a.Cap = form.Format, ir.Attrs[ir.MatvecAttrs](op).Cap
-		k := kernels.MatVec{Vectors: v, N: form.rows, Epilogue: endOf{limit: a.Cap}.epilogue(), Cap: a.Cap}
-		if ways := k.Tunings(g.Machine); len(ways) > 0 && usable(g.Target, ways, k.Launch) {
-			g.joinSum(op, s, "matvec_sum", a, append(before, w))
-		}
+		a.Cap = ir.Attrs[ir.MatvecAttrs](op).Cap
+		n = b.Op("matvec_sum", a, append(operands, op.Operand("weights")[0].Value)...)
+		k, ok := MatVec(n)
+		runs = ok && usable(g.Target, k.Tunings(g.Machine), k.Launch)
+	} else {
+		a.Activation = ir.Attrs[ir.MatvecGLUAttrs](op).Activation
+		n = b.Op("matvec_glu_sum", a, append(operands, op.Input("gate"), op.Input("up"))...)
+		k, ok := MatVecGLU(n)
+		runs = ok && usable(g.Target, k.Tunings(g.Machine), k.Launch)
+	}
+	if !runs {
 		return
 	}
-	gate, up := op.Input("gate"), op.Input("up")
-	form, _ := weightOf(gate)
-	v.Format, a.Activation = form.Format, ir.Attrs[ir.MatvecGLUAttrs](op).Activation
-	activation, err := kernels.ActivationNamed(a.Activation)
-	k := kernels.MatVecGLU{Vectors: v, N: form.rows, Activation: activation}
-	if up == nil {
-		k.N /= 2
+	g.insert(b, op)
+	if a.Kept {
+		g.stand(op, s.Results[1], n.Results[1])
 	}
-	if ways := k.Tunings(g.Machine); err == nil && len(ways) > 0 && usable(g.Target, ways, k.Launch) {
-		g.joinSum(op, s, "matvec_glu_sum", a, append(before, gate, up))
-	}
-}
-
-// joinSum replaces a product and the sum before it.
-func (g *graph) joinSum(op, s *ir.Op, name string, a *ir.MatvecSumAttrs, operands []any) {
-	g.replace(op, func(b *ir.Builder) []*ir.Value {
-		x := op.Input("x")
-		operands[0], operands[1] = shapedAs(b, s.Input("x"), x), shapedAs(b, s.Input("residual"), x)
-		n := b.Op(name, a, operands...)
-		if a.Kept {
-			g.stand(op, s.Results[1], n.Results[1])
-		}
-		return n.Results[:1]
-	})
+	g.stand(op, op.Result(), n.Results[0])
+	g.drop(op)
 }
