@@ -1,11 +1,10 @@
 package gpu
 
 import (
-	"slices"
-
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/gpu/lower"
 	"github.com/etc-ml/etc/runtime/plan"
 )
 
@@ -63,81 +62,55 @@ func (x *executable) weight(v *ir.Value) *weight {
 }
 
 func (x *executable) openWeight(v *ir.Value) *weight {
-	dims, static := v.Type.Static()
-	for v.Def != nil && v.Def.Def.Name == "astype" && v.Type.DType.IsFloat() && v.Def.Input("x").Type.DType.IsFloat() {
-		v = v.Def.Input("x")
-	}
-	n := len(dims)
-	if !static || n < 2 || n > 3 {
+	w, ok := &weight{}, false
+	if w.Format, w.count, w.rows, w.cols, ok = lower.WeightForm(v); !ok {
 		return nil
 	}
-	w := &weight{count: 1, rows: int(dims[n-2]), cols: int(dims[n-1])}
-	if n == 3 {
-		w.count = int(dims[0])
-	}
-	switch {
-	case w.count*w.rows*w.cols == 0:
-		return nil
-	case v.Def != nil && v.Def.Def.Name == "quantized":
-		return x.openQuantized(w, v)
-	case v.Def != nil && v.Def.Def.Name == "transpose":
-		return x.openTransposed(w, v)
+	switch v = lower.Uncast(v); {
 	case v.Constant != nil:
-		w.Bits = 16
-		f := bf16
-		if v.Type.DType != ir.BF16 {
-			w.Bits, f = 32, f32
+		f := f32
+		if w.Bits == 16 {
+			f = bf16
 		}
-		if w.data = x.stored(v, f); w.data == nil {
-			return nil
-		}
-		w.scales, w.biases = w.data, w.data
-		return w
+		w.data = x.stored(v, f)
+	case v.Def.Def.Name == "transpose":
+		w.data = x.transposed(w, v.Def.Input("x"))
+	default:
+		return x.openQuantized(w, v.Def)
 	}
-	return nil
-}
-
-// openQuantized reads codes where they lie. Scales and biases are read there too if both are bf16 or f32;
-// otherwise they are copied, as f32.
-func (x *executable) openQuantized(w *weight, v *ir.Value) *weight {
-	w.Bits, w.Group = v.Type.Bits, v.Type.Group
-	op := v.Def
-	packed, scales, biases := op.Input("packed"), op.Input("scales"), op.Input("biases")
-	if packed.Constant == nil {
+	if w.scales, w.biases = w.data, w.data; w.data == nil {
 		return nil
-	}
-	if w.data = x.wrapped(packed); w.data == nil {
-		return nil
-	}
-	f := f32
-	if scales.Type.DType == ir.BF16 && (biases == nil || biases.Type.DType == ir.BF16) {
-		f = bf16
-	}
-	w.F32, w.Symmetric = f == f32, biases == nil
-	if w.scales = x.stored(scales, f); w.scales == nil {
-		return nil
-	}
-	w.biases = w.data
-	if biases != nil {
-		if w.biases = x.stored(biases, f); w.biases == nil {
-			return nil
-		}
 	}
 	return w
 }
 
-// openTransposed copies a stack of matrices that is stored by columns.
-func (x *executable) openTransposed(w *weight, v *ir.Value) *weight {
-	c, perm := v.Def.Input("x"), ir.Attrs[ir.TransposeAttrs](v.Def).Perm
-	if c.Constant == nil || !slices.Equal(perm, []int{0, 2, 1}) && !slices.Equal(perm, []int{1, 0}) || c.Type.DType != ir.BF16 && c.Type.DType != ir.F32 {
+// openQuantized reads codes where they lie. Scales and biases are read there too if both are bf16 or f32;
+// otherwise they are copied, as f32.
+func (x *executable) openQuantized(w *weight, op *ir.Op) *weight {
+	f := bf16
+	if w.F32 {
+		f = f32
+	}
+	if w.data = x.wrapped(op.Input("packed")); w.data == nil {
 		return nil
 	}
+	w.scales, w.biases = x.stored(op.Input("scales"), f), w.data
+	if biases := op.Input("biases"); biases != nil {
+		w.biases = x.stored(biases, f)
+	}
+	if w.scales == nil || w.biases == nil {
+		return nil
+	}
+	return w
+}
+
+// transposed is a copy of a stack of matrices that is stored by columns, or nil.
+func (x *executable) transposed(w *weight, c *ir.Value) *slot {
 	data, err := eval.ConstantBytes(c.Constant)
 	if err != nil {
 		return nil
 	}
 	size := c.Type.DType.Size()
-	w.Bits = 8 * size
 	out := make([]byte, len(data))
 	k, rows := w.cols, w.rows // stored [.., K, N]
 	for at := 0; at < len(out); at += k * rows * size {
@@ -147,11 +120,7 @@ func (x *executable) openTransposed(w *weight, v *ir.Value) *weight {
 			}
 		}
 	}
-	if w.data = x.remembered(memoryKey{value: c, transposed: true}, func() *slot { return x.upload(out) }); w.data == nil {
-		return nil
-	}
-	w.scales, w.biases = w.data, w.data
-	return w
+	return x.remembered(memoryKey{value: c, transposed: true}, func() *slot { return x.upload(out) })
 }
 
 // remembered is a slot of a constant, made when it is first asked for; nil where that fails.

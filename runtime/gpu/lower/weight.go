@@ -13,12 +13,25 @@ type weight struct {
 	count, rows, cols int
 }
 
-// weightOf tells in which form kernels read a weight; false where none does. The engine opens the same ones.
-func weightOf(v *ir.Value) (w weight, ok bool) {
-	dims, static := v.Type.Static()
+// WeightForm tells in which form kernels read a weight: count matrices [rows, cols] of a constant, of its transpose, or of the
+// operation quantized, which [Uncast] gives; false where none does.
+func WeightForm(v *ir.Value) (f kernels.Format, count, rows, cols int, ok bool) {
+	w, ok := weightOf(v)
+	return w.Format, w.count, w.rows, w.cols, ok
+}
+
+// Uncast is v before casts from floats to floats, which kernels do when they read it.
+func Uncast(v *ir.Value) *ir.Value {
 	for v.Def != nil && v.Def.Def.Name == "astype" && v.Type.DType.IsFloat() && v.Def.Input("x").Type.DType.IsFloat() {
 		v = v.Def.Input("x")
 	}
+	return v
+}
+
+// weightOf is WeightForm for the rows.
+func weightOf(v *ir.Value) (w weight, ok bool) {
+	dims, static := v.Type.Static()
+	v = Uncast(v)
 	n := len(dims)
 	if !static || n < 2 || n > 3 {
 		return w, false
