@@ -276,10 +276,23 @@ type UpdateAndAttendAttrs struct {
 	OutDtype *DType
 }
 
-// QuantizedAttrs are the attributes of quantized, which joins packed codes, scales and biases to one weight.
+// QuantizedAttrs are the attributes of quantized, which joins packed codes, scales and biases to one weight. Dtype is
+// what the weight dequantizes to in modes other than affine, whose scales are bytes; nil means bf16.
 type QuantizedAttrs struct {
 	GroupSize int
 	Bits      int
+	Mode      QuantMode
+	Dtype     *DType
+}
+
+// NewQuantizedAttrs are the attributes that join a weight of a form; d is what it dequantizes to, which mode affine
+// takes from its scales.
+func NewQuantizedAttrs(form WeightForm, d DType) *QuantizedAttrs {
+	a := &QuantizedAttrs{GroupSize: form.Group, Bits: form.Bits, Mode: form.Mode}
+	if form.Mode != Affine && d != BF16 {
+		a.Dtype = &d
+	}
+	return a
 }
 
 // TopKAttrs: K elements are taken.

@@ -64,6 +64,22 @@ func inferQuantized(c *Inference) ([]Type, error) {
 	if err != nil {
 		return nil, err
 	}
+	if form.Mode != Affine {
+		d := BF16
+		if a := Attrs[QuantizedAttrs](c.Op); a.Dtype != nil {
+			d = *a.Dtype
+		}
+		if _, err := c.quantDType(form.Mode, d); err != nil {
+			return nil, err
+		}
+		if err := needFloat("dtype", d); err != nil {
+			return nil, err
+		}
+		return single(Type{Kind: QuantizedKind, DType: d, Shape: shape, WeightForm: form})
+	}
+	if d := Attrs[QuantizedAttrs](c.Op).Dtype; d != nil {
+		return nil, fmt.Errorf("mode affine dequantizes to the dtype of its scales, found the dtype %s", d)
+	}
 	if err := needFloat("scales", scales.DType); err != nil {
 		return nil, err
 	}

@@ -276,11 +276,11 @@ func expandDenseWeight(b *Builder, op *Op) []*Value {
 		b.Fail("dense_weight: a weight of type %s, want one that an operation quantized gives", w.Type)
 	}
 	a, scales, biases := Attrs[QuantizedAttrs](w.Def), w.Def.Input("scales"), w.Def.Input("biases")
-	if biases == nil { // the code in the middle stands for 0
+	if biases == nil && a.Mode == Affine { // the code in the middle stands for 0
 		middle := float64(int(1) << (a.Bits - 1))
 		biases = b.Value("multiply", nil, scales, b.Value("full", &DTypeAttrs{scales.Type.DType}, []int64{}, -middle))
 	}
-	return []*Value{b.Value("dequantize", &DequantizeAttrs{GroupSize: a.GroupSize, Bits: a.Bits, Mode: "affine",
+	return []*Value{b.Value("dequantize", &DequantizeAttrs{GroupSize: a.GroupSize, Bits: a.Bits, Mode: a.Mode.String(),
 		Dtype: &bf16},
 		w.Def.Input("packed"), scales, biases)}
 }

@@ -537,6 +537,14 @@ func (p *parser) attrValue(v reflect.Value) {
 		v.SetInt(int64(d))
 		return
 	}
+	if v.Type() == reflect.TypeFor[QuantMode]() {
+		m, err := ParseQuantMode(p.name())
+		if err != nil {
+			p.fail("%w", err)
+		}
+		v.SetUint(uint64(m))
+		return
+	}
 	switch v.Kind() {
 	case reflect.Slice:
 		p.expect("[")

@@ -16,6 +16,14 @@ func (p *parser) parseType() Type {
 	if name == "quantized" {
 		p.expect("<")
 		t := Type{Kind: QuantizedKind}
+		if p.peek().kind == tokenName {
+			mode, err := ParseQuantMode(p.name())
+			if err != nil {
+				p.fail("%w", err)
+			}
+			t.Mode = mode
+			p.expect(",")
+		}
 		t.Bits = int(p.integer())
 		p.expect(",")
 		t.Group = int(p.integer())

@@ -385,8 +385,11 @@ func formatAttr(v reflect.Value) string {
 	case reflect.Bool:
 		return strconv.FormatBool(v.Bool())
 	}
-	if d, ok := v.Interface().(DType); ok {
-		return d.String()
+	switch e := v.Interface().(type) {
+	case DType:
+		return e.String()
+	case QuantMode:
+		return e.String()
 	}
 	return strconv.FormatInt(v.Int(), 10)
 }

@@ -156,6 +156,10 @@ func randomize(r *rand.Rand, v reflect.Value) {
 			v.SetInt(int64([]DType{F32, BF16, F16, I64, I32, U32, U8, Bool}[r.IntN(8)]))
 			return
 		}
+		if v.Type() == reflect.TypeFor[QuantMode]() {
+			v.SetUint(uint64(r.IntN(len(quantModes))))
+			return
+		}
 		v.SetInt([]int64{0, 1, -1, math.MaxInt64, math.MinInt64, r.Int64()}[r.IntN(6)])
 	}
 }

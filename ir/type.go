@@ -13,8 +13,8 @@ const (
 	TensorKind Kind = iota
 	// IntKind is a 32-bit integer register that carries its symbolic expression.
 	IntKind
-	// QuantizedKind is a group-quantized weight: its form, the logical Shape of the weight and the DType of its
-	// scales, which is what it dequantizes to. Its parts are the tensors that [WeightForm] says.
+	// QuantizedKind is a group-quantized weight: its form, the logical Shape of the weight and the DType that it
+	// dequantizes to, in mode affine that of its scales. Its parts are the tensors that [WeightForm] says.
 	QuantizedKind
 )
 
@@ -24,7 +24,7 @@ type Type struct {
 	DType      DType
 	Shape      []*Expr
 	Int        *Expr // IntKind: the value's expression
-	WeightForm       // QuantizedKind; its mode is affine
+	WeightForm       // QuantizedKind
 }
 
 // TensorType is the type of a tensor with symbolic dims.
@@ -105,11 +105,15 @@ func (t Type) format(name func(*Symbol) string) string {
 		dims[i] = d.format(name)
 	}
 	shape := "[" + strings.Join(dims, ",") + "]"
+	if t.Kind == QuantizedKind && t.Mode != Affine {
+		return fmt.Sprintf("quantized<%s,%d,%d,%s>%s", t.Mode, t.Bits, t.Group, t.DType, shape)
+	}
 	if t.Kind == QuantizedKind {
 		return fmt.Sprintf("quantized<%d,%d,%s>%s", t.Bits, t.Group, t.DType, shape)
 	}
 	return t.DType.String() + shape
 }
 
-// String is the type's text form: bf16[1,s0,64], int(s0+1), quantized<4,64,bf16>[2048,1024].
+// String is the type's text form: bf16[1,s0,64], int(s0+1), quantized<4,64,bf16>[2048,1024], and in other modes than
+// affine quantized<mxfp4,4,32,bf16>[2048,1024].
 func (t Type) String() string { return t.format(symbolName) }

@@ -45,19 +45,31 @@ type WeightForm struct {
 	Group int
 }
 
-// NewWeightForm is the form with a mode of that name, if there is such a form.
-func NewWeightForm(mode string, bits, group int) (WeightForm, error) {
+// ParseQuantMode finds the mode of a name.
+func ParseQuantMode(name string) (QuantMode, error) {
 	for i := range quantModes {
-		if quantModes[i].name == mode {
-			f := WeightForm{QuantMode(i), bits, group}
-			return f, f.Check()
+		if quantModes[i].name == name {
+			return QuantMode(i), nil
 		}
 	}
-	return WeightForm{}, fmt.Errorf("mode must be affine, mxfp4, mxfp8 or nvfp4, found %q", mode)
+	return 0, fmt.Errorf("mode must be affine, mxfp4, mxfp8 or nvfp4, found %q", name)
+}
+
+// NewWeightForm is the form with a mode of that name, if there is such a form.
+func NewWeightForm(mode string, bits, group int) (WeightForm, error) {
+	m, err := ParseQuantMode(mode)
+	if err != nil {
+		return WeightForm{}, err
+	}
+	f := WeightForm{m, bits, group}
+	return f, f.Check()
 }
 
 // Check reports a size of codes or groups that the mode does not have.
 func (f WeightForm) Check() error {
+	if int(f.Mode) >= len(quantModes) {
+		return fmt.Errorf("mode must be one of %d, found number %d", len(quantModes), f.Mode)
+	}
 	m := quantModes[f.Mode]
 	if !slices.Contains(m.bits, f.Bits) {
 		return fmt.Errorf("mode %s has bits of %v, found %d", m.name, m.bits, f.Bits)
@@ -93,7 +105,8 @@ func FormOf(op *Op) (WeightForm, bool) {
 func formOf(op *Op) (WeightForm, error) {
 	switch a := op.Attrs.(type) {
 	case *QuantizedAttrs:
-		return NewWeightForm(Affine.String(), a.Bits, a.GroupSize)
+		f := WeightForm{a.Mode, a.Bits, a.GroupSize}
+		return f, f.Check()
 	case *QuantizedMatmulAttrs:
 		return NewWeightForm(a.Mode, a.Bits, a.GroupSize)
 	case *GatherQmmAttrs:

@@ -40,7 +40,7 @@ func (c *Call) openWeight(v Value, operand string) (*weight, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", operand, err)
 	}
-	return &weight{append(slices.Clone(q.batch), q.rows, q.inner), v.Quantized.Scales.DType, nil, q}, nil
+	return &weight{append(slices.Clone(q.batch), q.rows, q.inner), v.Quantized.DType, nil, q}, nil
 }
 
 // matrices reads a weight [..., N, K] by rows.

@@ -24,7 +24,7 @@ func quantize(group int, dims ...int) *Quantized {
 		biases.F[i] = round(ir.BF16, biases.F[len(biases.F)-1-i]*3)
 	}
 	scales.DType, biases.DType = ir.BF16, ir.BF16
-	return &Quantized{Ints(ir.U32, packed, packBits(codes, 4)), scales, biases, ir.WeightForm{Bits: 4, Group: group}}
+	return &Quantized{Ints(ir.U32, packed, packBits(codes, 4)), scales, biases, scales.DType, ir.WeightForm{Bits: 4, Group: group}}
 }
 
 func dequantized(t *testing.T, q *Quantized, p Precision) *Tensor {

@@ -159,7 +159,7 @@ func TestAddmmConvertsIntegers(t *testing.T) {
 func BenchmarkLinear(b *testing.B) {
 	x, w := floats(1, 2048), floats(512, 2048)
 	codes := make([]int, 512*2048)
-	q := &Quantized{Ints(ir.U32, []int{512, 256}, packBits(codes, 4)), floats(512, 32), floats(512, 32), ir.WeightForm{Bits: 4, Group: 64}}
+	q := &Quantized{Ints(ir.U32, []int{512, 256}, packBits(codes, 4)), floats(512, 32), floats(512, 32), ir.F32, ir.WeightForm{Bits: 4, Group: 64}}
 	for name, weight := range map[string]any{"dense": w, "4-bit": q} {
 		b.Run(name, func(b *testing.B) {
 			c, err := newCall("linear", nil, FP32, x, weight)

@@ -16,13 +16,15 @@ func init() {
 	})
 }
 
-// Quantized is the value of a group-quantized weight [..., N, K] in MLX's affine layout: w = scale·code + bias.
+// Quantized is the value of a group-quantized weight [..., N, K] in MLX's layout: in mode affine w = scale·code + bias.
 type Quantized struct {
 	// Packed holds the codes: u32 [..., N, K·Bits/32], a little-endian stream of Bits-bit numbers per row.
 	Packed *Tensor
 	// Scales and Biases are [..., N, K/Group]. Biases is nil for symmetric codes, whose bias is
-	// −2^(Bits−1)·scale.
+	// −2^(Bits−1)·scale, and in other modes than affine.
 	Scales, Biases *Tensor
+	// DType is what the weight dequantizes to.
+	DType ir.DType
 	ir.WeightForm
 }
 
@@ -31,7 +33,7 @@ func joinQuantized(c *Call) ([]Value, error) {
 	form, _ := ir.FormOf(c.Op)
 	packed := c.Tensor("packed")
 	packed = &Tensor{DType: packed.DType, Shape: packed.Shape, words: wordsOf(packed)}
-	q := &Quantized{packed, c.Tensor("scales"), c.Tensor("biases"), form}
+	q := &Quantized{packed, c.Tensor("scales"), c.Tensor("biases"), c.Result(0).DType, form}
 	if _, err := c.open(q); err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package eval
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/numeric"
@@ -16,35 +15,9 @@ type blockFormat struct {
 }
 
 var blockFormats = map[ir.QuantMode]*blockFormat{
-	ir.MXFP4: {e2m1, e8m0},
-	ir.MXFP8: {e4m3, e8m0},
-	ir.NVFP4: {e2m1, e4m3},
-}
-
-// e2m1 is a float of 4 bits: 0, ½, 1, 1½, 2, 3, 4, 6 and their negatives.
-func e2m1(code uint8) float32 {
-	v := [8]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6}[code&7]
-	if code&8 != 0 {
-		return -v
-	}
-	return v
-}
-
-// e4m3 is a float of 8 bits with exponent bias 7. Like MLX (FromFP8) it has no NaN: 0x7f is 480.
-func e4m3(code uint8) float32 {
-	v := numeric.F16ToF32(uint16(code&127)<<7) * 256
-	if code&128 != 0 {
-		return -v
-	}
-	return v
-}
-
-// e8m0 is a power of two: 2^(code−127). Like MLX it has no NaN: 255 is infinity.
-func e8m0(code uint8) float32 {
-	if code == 0 {
-		return math.Float32frombits(1 << 22)
-	}
-	return math.Float32frombits(uint32(code) << 23)
+	ir.MXFP4: {numeric.E2M1ToF32, numeric.E8M0ToF32},
+	ir.MXFP8: {numeric.E4M3ToF32, numeric.E8M0ToF32},
+	ir.NVFP4: {numeric.E2M1ToF32, numeric.E4M3ToF32},
 }
 
 // open completes q. The global scale of nvfp4 multiplies every scale by global/(448·6).

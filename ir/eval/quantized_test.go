@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/numeric"
 )
 
 // parseWeight reads bits and group of a recorded name like bf16_b4_g64 or f32_moe_b8_g32.
@@ -106,7 +107,7 @@ func TestExecuTorchAffineMatmul(t *testing.T) {
 	a := answers(t, "executorch")
 	for name, attrs := range map[string]*ir.QuantizedAttrs{"qmm0": {GroupSize: 32, Bits: 4}, "qmm3": {GroupSize: 64, Bits: 8}} {
 		t.Run(name, func(t *testing.T) {
-			q := &Quantized{a[name+".w"], a[name+".scales"], a[name+".biases"], ir.WeightForm{Bits: attrs.Bits, Group: attrs.GroupSize}}
+			q := &Quantized{a[name+".w"], a[name+".scales"], a[name+".biases"], a[name+".scales"].DType, ir.WeightForm{Bits: attrs.Bits, Group: attrs.GroupSize}}
 			requireNear(t, a[name+".y"], run(t, "linear", nil, FP32, a[name+".x"], q)[0])
 		})
 	}
@@ -187,12 +188,12 @@ func TestBlockFloatFormats(t *testing.T) {
 		return float32(v)
 	}
 	for code := range 16 {
-		require.Equal(t, small(code, 2, 1, 1), e2m1(uint8(code)), code)
+		require.Equal(t, small(code, 2, 1, 1), numeric.E2M1ToF32(uint8(code)), code)
 	}
 	for code := range 256 {
-		require.Equal(t, small(code, 4, 3, 7), e4m3(uint8(code)), code)
+		require.Equal(t, small(code, 4, 3, 7), numeric.E4M3ToF32(uint8(code)), code)
 		if code < 255 {
-			require.Equal(t, float32(exp2(code-127)), e8m0(uint8(code)), code)
+			require.Equal(t, float32(exp2(code-127)), numeric.E8M0ToF32(uint8(code)), code)
 		}
 	}
 }
@@ -211,10 +212,10 @@ func TestBlockFloatWeights(t *testing.T) {
 		global      float32
 		want        func(i int) float32
 	}{
-		{"mxfp4", 32, 4, codes, []int64{129}, 0, func(i int) float32 { return 4 * e2m1(uint8(i%16)) }},
-		{"mxfp8", 32, 8, codes, []int64{126}, 0, func(i int) float32 { return e4m3(uint8(i%16)) / 2 }},
-		{"nvfp4", 16, 4, codes, []int64{0x38, 0x41}, 0, func(i int) float32 { return e2m1(uint8(i%16)) * []float32{1, 2.25}[i/16] }},
-		{"nvfp4", 16, 4, codes, []int64{0x38, 0x41}, 5376, func(i int) float32 { return e2m1(uint8(i%16)) * []float32{2, 4.5}[i/16] }},
+		{"mxfp4", 32, 4, codes, []int64{129}, 0, func(i int) float32 { return 4 * numeric.E2M1ToF32(uint8(i%16)) }},
+		{"mxfp8", 32, 8, codes, []int64{126}, 0, func(i int) float32 { return numeric.E4M3ToF32(uint8(i%16)) / 2 }},
+		{"nvfp4", 16, 4, codes, []int64{0x38, 0x41}, 0, func(i int) float32 { return numeric.E2M1ToF32(uint8(i%16)) * []float32{1, 2.25}[i/16] }},
+		{"nvfp4", 16, 4, codes, []int64{0x38, 0x41}, 5376, func(i int) float32 { return numeric.E2M1ToF32(uint8(i%16)) * []float32{2, 4.5}[i/16] }},
 	} {
 		t.Run(fmt.Sprint(test.mode, test.global), func(t *testing.T) {
 			w := Ints(ir.U32, []int{1, 32 * test.bits / 32}, packBits(test.codes, test.bits))
