@@ -119,7 +119,7 @@ func (c *choice) add(s *quantize.Scheme) {
 	x := option{scheme: s, bytes: ir.DataSize(c.data)}
 	if s != nil {
 		rows := ir.Elements(c.data.Shape()) / int64(c.cols())
-		x.bytes = rows * int64(4*s.PackedCols(c.cols())+2*2*s.ParamCols(c.cols()))
+		x.bytes = rows * int64(s.RowBytes(c.cols()))
 	}
 	c.options = append(c.options, x)
 }

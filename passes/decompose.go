@@ -61,8 +61,6 @@ func parts(b *ir.Builder, w *ir.Value) (packed, scales *ir.Value, biases any) {
 	return w.Def.Input("packed"), w.Def.Input("scales"), biases
 }
 
-const affine = "affine"
-
 func decomposeLinear(b *ir.Builder, op *ir.Op, _ *Options) []*ir.Value {
 	x, w, bias := op.Input("x"), op.Input("weight"), op.Input("bias")
 	if w.Type.Kind == ir.TensorKind {
@@ -73,11 +71,22 @@ func decomposeLinear(b *ir.Builder, op *ir.Op, _ *Options) []*ir.Value {
 		return []*ir.Value{b.Value("addmm", nil, x, b.Value("transpose", rank2(), w), c)}
 	}
 	packed, scales, biases := parts(b, w)
-	y := b.Value("quantized_matmul", &ir.QuantizedMatmulAttrs{GroupSize: w.Type.Group, Bits: w.Type.Bits, Mode: affine, Transpose: true}, x, packed, scales, biases)
+	// The node has the dtype of x where scales are bytes.
+	x = promoted(b, x, w)
+	y := b.Value("quantized_matmul", &ir.QuantizedMatmulAttrs{GroupSize: w.Type.Group, Bits: w.Type.Bits, Mode: w.Type.Mode.String(), Transpose: true},
+		x, packed, scales, biases)
 	if bias != nil {
 		y = b.Value("add", nil, y, bias)
 	}
 	return []*ir.Value{y}
+}
+
+// promoted is x in the dtype that it has with a weight in a mode whose scales have no dtype of floats.
+func promoted(b *ir.Builder, x, w *ir.Value) *ir.Value {
+	if w.Type.Kind != ir.QuantizedKind || w.Type.Mode == ir.Affine {
+		return x
+	}
+	return cast(b, x, ir.Promote(x.Type.DType, w.Type.DType))
 }
 
 func decomposeEmbedding(b *ir.Builder, op *ir.Op, _ *Options) []*ir.Value {
@@ -93,7 +102,7 @@ func decomposeEmbedding(b *ir.Builder, op *ir.Op, _ *Options) []*ir.Value {
 	}
 	packed, scales, biases := parts(b, w)
 	d := w.Type.DType
-	return []*ir.Value{b.Value("dequantize", &ir.DequantizeAttrs{GroupSize: w.Type.Group, Bits: w.Type.Bits, Mode: affine, Dtype: &d},
+	return []*ir.Value{b.Value("dequantize", &ir.DequantizeAttrs{GroupSize: w.Type.Group, Bits: w.Type.Bits, Mode: w.Type.Mode.String(), Dtype: &d},
 		rows(packed), rows(scales), rows(biases))}
 }
 
@@ -165,8 +174,8 @@ func gather(b *ir.Builder, x, w, ids *ir.Value, sorted bool) *ir.Value {
 		return b.Value("gather_mm", &ir.GatherMmAttrs{SortedIndices: sorted}, x, t, nil, ids)
 	}
 	packed, scales, biases := parts(b, w)
-	return b.Value("gather_qmm", &ir.GatherQmmAttrs{Mode: affine, Transpose: true, GroupSize: w.Type.Group, Bits: w.Type.Bits, SortedIndices: sorted},
-		x, packed, scales, biases, nil, ids)
+	return b.Value("gather_qmm", &ir.GatherQmmAttrs{Mode: w.Type.Mode.String(), Transpose: true, GroupSize: w.Type.Group, Bits: w.Type.Bits, SortedIndices: sorted},
+		promoted(b, x, w), packed, scales, biases, nil, ids)
 }
 
 // shapeLike gives the dims of x as operands of a reshape: constants, and sizes read at run time.

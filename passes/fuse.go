@@ -167,7 +167,11 @@ func (p *projections) join(b *ir.Builder, name string, group []*ir.Op) *ir.Value
 	part := func(operand string) *ir.Value {
 		return join(name+"."+operand, func(w *ir.Value) *ir.Constant { return w.Def.Input(operand).Constant })
 	}
-	return b.Value("quantized", first.Def.Attrs, part("packed"), part("scales"), part("biases"))
+	var biases any
+	if first.Def.Input("biases") != nil {
+		biases = part("biases")
+	}
+	return b.Value("quantized", first.Def.Attrs, part("packed"), part("scales"), biases)
 }
 
 // family is what linears that merge have in common.
@@ -179,7 +183,7 @@ type family struct {
 }
 
 // familyOf gives the family of a linear that can be merged: its weight is a matrix of the checkpoint, as
-// floats or quantized with biases, and it adds no bias.
+// floats or quantized, in mode affine with biases, and it adds no bias.
 func familyOf(op *ir.Op) (family, bool) {
 	if op.Def.Name != "linear" {
 		return family{}, false
@@ -195,7 +199,8 @@ func fromCheckpoint(w *ir.Value) bool {
 	if w.Def == nil || w.Def.Def.Name != "quantized" {
 		return stored(w)
 	}
-	return stored(w.Def.Input("packed")) && stored(w.Def.Input("scales")) && stored(w.Def.Input("biases"))
+	return stored(w.Def.Input("packed")) && stored(w.Def.Input("scales")) &&
+		(stored(w.Def.Input("biases")) || w.Type.Mode != ir.Affine)
 }
 
 // insertConstant puts a constant before another one, so that files keep the order of the layers.

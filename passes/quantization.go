@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/numeric"
 	"github.com/etc-ml/etc/passes/quantize"
 )
 
@@ -52,6 +53,9 @@ func newQuantization(name string, source ir.Data, s quantize.Scheme) (*quantizat
 
 // Provenance names the source and the scheme.
 func (q *quantization) Provenance() string {
+	if q.scheme.Mode != ir.Affine {
+		return fmt.Sprintf("quantize(%s,%s,%s,%d)", q.source.Provenance(), q.scheme.Method, q.scheme.Mode, q.scheme.GroupSize)
+	}
 	return fmt.Sprintf("quantize(%s,%s,%d,%d)", q.source.Provenance(), q.scheme.Method, q.scheme.Bits, q.scheme.GroupSize)
 }
 
@@ -62,9 +66,17 @@ const (
 	biasesOutput
 )
 
+// outputs is the number of outputs: modes other than affine have no biases.
+func (q *quantization) outputs() int {
+	if q.scheme.HasBiases() {
+		return biasesOutput + 1
+	}
+	return scalesOutput + 1
+}
+
 func (q *quantization) output(i int) ir.Data {
 	last := int64(q.scheme.ParamCols(q.cols))
-	d := ir.BF16
+	d := q.scaleDType()
 	if i == packedOutput {
 		last, d = int64(q.scheme.PackedCols(q.cols)), ir.U32
 	}
@@ -80,7 +92,15 @@ func (q *quantization) rowBytes(output int) int64 {
 	if output == packedOutput {
 		return int64(4 * q.scheme.PackedCols(q.cols))
 	}
-	return int64(2 * q.scheme.ParamCols(q.cols))
+	return int64(q.scaleDType().Size() * q.scheme.ParamCols(q.cols))
+}
+
+// scaleDType is the dtype of scales and biases.
+func (q *quantization) scaleDType() ir.DType {
+	if q.scheme.Mode != ir.Affine {
+		return ir.U8
+	}
+	return ir.BF16
 }
 
 // matrixBlocks is the number of blocks of a matrix: none spans two.
@@ -113,7 +133,7 @@ func (q *quantization) ProduceBlock(i int, emit func(output int, offset int64, p
 		return err
 	}
 	first, _ := q.blockRange(i)
-	for output, p := range w.encoded {
+	for output, p := range w.encoded[:q.outputs()] {
 		if err := emit(output, int64(first)*q.rowBytes(output), p); err != nil {
 			return err
 		}
@@ -217,6 +237,13 @@ func (w *blockWork) encode() {
 	words := w.extend(packedOutput, 4*len(w.result.Packed))
 	for i, word := range w.result.Packed {
 		binary.LittleEndian.PutUint32(words[4*i:], word)
+	}
+	if w.result.Mode != ir.Affine {
+		scales := w.extend(scalesOutput, len(w.result.Scales))
+		for i, s := range w.result.Scales {
+			scales[i] = numeric.F32ToE8M0(s)
+		}
+		return
 	}
 	quantize.BF16.Encode(w.extend(scalesOutput, 2*len(w.result.Scales)), w.result.Scales)
 	quantize.BF16.Encode(w.extend(biasesOutput, 2*len(w.result.Biases)), w.result.Biases)

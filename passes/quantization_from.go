@@ -13,7 +13,10 @@ const hqqFitBytes = 8
 func (q *quantization) WorkerBytes() int64 {
 	row := int64(q.cols * q.source.DType().Size())
 	_, rows := q.blockRange(0)
-	encoded := q.rowBytes(packedOutput) + q.rowBytes(scalesOutput) + q.rowBytes(biasesOutput)
+	encoded := int64(0)
+	for output := range q.outputs() {
+		encoded += q.rowBytes(output)
+	}
 	tile := int64(max(tileWeights, q.cols))
 	return int64(rows)*(row+2*encoded) + tile*decodedBytes
 }

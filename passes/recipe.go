@@ -100,13 +100,13 @@ func (r Recipe) check() error {
 var sensitive = []string{"*.mlp.gate.weight", "*.shared_expert_gate.weight"}
 
 // DefaultRecipe quantizes linears and embeddings with the given schemes, nil for none, and keeps
-// routers and shared-expert gates at 8 bits, and what the patterns more match, which an architecture has for
+// routers and shared-expert gates at 8 bits in mode affine, and what the patterns more match, which an architecture has for
 // such weights of its own.
 func DefaultRecipe(linear, embedding *quantize.Scheme, more ...string) Recipe {
 	r := Recipe{Name: "default"}
 	if linear != nil {
 		eight := *linear
-		eight.Bits = 8
+		eight.Mode, eight.Bits = ir.Affine, 8
 		for _, p := range slices.Concat(sensitive, more) {
 			r.Rules = append(r.Rules, Rule{Kind: LinearWeight, Pattern: p, Scheme: &eight})
 		}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/passes/quantize"
 )
 
@@ -19,9 +20,10 @@ import (
 //	embedding  *                    8w
 //	constants  bf16
 //
-// kind is linear, embedding, or draft for linears that only a draft has. pattern is matched against the weight's whole name, as
-// [Rule.Pattern] says. weights are none, 4w or 8w. group is 32, 64 or 128, or row for one group a row
-// (hqq only); 64 where it is not given. method is best, minmax or hqq; best where it is not given. layers
+// kind is linear, embedding, or draft for linears that only a draft has. pattern is matched against the weight's whole
+// name, as [Rule.Pattern] says. weights are none, 4w, 8w, mxfp4 or mxfp8. group is 32, 64 or 128, or row for one group a row
+// (hqq only); 64 where it is not given. method is best, minmax or hqq; best where it is not given. mxfp4 and mxfp8 have
+// groups of 32, and the methods minmax, which is MLX's own and stands where none is given, and best. layers
 // are numbers and ranges of layers. "constants bf16" rounds the constants that are no quantized weights. A
 // # begins a comment.
 
@@ -73,19 +75,16 @@ func (r *Recipe) parseLine(fields []string) error {
 		return fmt.Errorf("a line begins with %q, want linear, embedding, draft or constants", fields[0])
 	}
 	if len(fields) < 3 {
-		return fmt.Errorf("%d fields, want a kind, a pattern, and none, 4w or 8w", len(fields))
+		return fmt.Errorf("%d fields, want a kind, a pattern, and %s", len(fields), weightForms)
 	}
 	if rule.Pattern = fields[1]; rule.Pattern == "*" {
 		rule.Pattern = ""
 	} else if _, err := path.Match(rule.Pattern, ""); err != nil {
 		return fmt.Errorf("pattern %q: %w", rule.Pattern, err)
 	}
-	switch fields[2] {
-	case "none":
-	case "4w", "8w":
-		rule.Scheme = &quantize.Scheme{Method: quantize.Best, Bits: int(fields[2][0] - '0'), GroupSize: 64}
-	default:
-		return fmt.Errorf("weights %q, want none, 4w or 8w", fields[2])
+	var ok bool
+	if rule.Scheme, ok = ParseWeights(fields[2]); !ok {
+		return fmt.Errorf("weights %q, want %s", fields[2], weightForms)
 	}
 	seen := map[string]bool{}
 	for _, field := range fields[3:] {
@@ -98,11 +97,33 @@ func (r *Recipe) parseLine(fields []string) error {
 			return err
 		}
 	}
+	if s := rule.Scheme; s != nil && s.Mode != ir.Affine && (s.GroupSize != 32 || s.Method == quantize.HQQ) {
+		return fmt.Errorf("%s with group=%d method=%s, want groups of 32 and minmax or best", s.Mode, s.GroupSize, s.Method)
+	}
 	if s := rule.Scheme; s != nil && s.GroupSize == 0 && s.Method != quantize.HQQ {
 		return fmt.Errorf("group=row with method %s; only hqq has one group a row", s.Method)
 	}
 	r.Rules = append(r.Rules, rule)
 	return nil
+}
+
+// weightForms are the names that ParseWeights knows, for messages.
+const weightForms = "none, 4w, 8w, mxfp4 or mxfp8"
+
+// ParseWeights gives the scheme that a recipe, or a flag, calls none (nil), 4w, 8w, mxfp4 or mxfp8, with the group size and
+// the method that stand where none are given; false for other names.
+func ParseWeights(name string) (*quantize.Scheme, bool) {
+	switch name {
+	case "none":
+		return nil, true
+	case "4w", "8w":
+		return &quantize.Scheme{Method: quantize.Best, Bits: int(name[0] - '0'), GroupSize: 64}, true
+	case "mxfp4":
+		return &quantize.Scheme{Method: quantize.MinMax, Mode: ir.MXFP4, Bits: 4, GroupSize: 32}, true
+	case "mxfp8":
+		return &quantize.Scheme{Method: quantize.MinMax, Mode: ir.MXFP8, Bits: 8, GroupSize: 32}, true
+	}
+	return nil, false
 }
 
 func (rule *Rule) parseOption(key, value string) (err error) {
@@ -209,6 +230,9 @@ func (rule Rule) text(width int) string {
 			group = strconv.Itoa(s.GroupSize)
 		}
 		weights = fmt.Sprintf("%dw group=%s method=%s", s.Bits, group, s.Method)
+		if s.Mode != ir.Affine {
+			weights = fmt.Sprintf("%s method=%s", s.Mode, s.Method)
+		}
 	}
 	line := fmt.Sprintf("%-9s %-*s %s", kind, width, pattern, weights)
 	for i, l := range rule.Layers {

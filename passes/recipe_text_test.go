@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/passes/quantize"
 )
 
@@ -16,6 +17,8 @@ func TestParseRecipe(t *testing.T) {
 linear    *.mlp.gate.weight  8w             # group=64 method=best
 linear    *.down_proj*       8w   group=32  layers=0-1,39
 linear    lm_head.weight     none
+linear    *.up_proj.weight   mxfp4
+linear    *.v_proj.weight    mxfp8 method=best group=32
 linear    *                  4w   method=minmax group=128
 embedding *                  8w   method=hqq group=row
 constants bf16
@@ -35,6 +38,8 @@ constants bf16
 		{LinearWeight, "layers.39.mlp.down_proj.weight", &quantize.Scheme{Method: quantize.Best, Bits: 8, GroupSize: 32}},
 		{LinearWeight, "layers.139.mlp.down_proj.weight", minMax(4, 128)},
 		{LinearWeight, "lm_head.weight", nil},
+		{LinearWeight, "layers.0.mlp.up_proj.weight", &quantize.Scheme{Method: quantize.MinMax, Mode: ir.MXFP4, Bits: 4, GroupSize: 32}},
+		{LinearWeight, "layers.0.self_attn.v_proj.weight", &quantize.Scheme{Method: quantize.Best, Mode: ir.MXFP8, Bits: 8, GroupSize: 32}},
 		{LinearWeight, "embed_tokens.weight", minMax(4, 128)},
 		{EmbeddingWeight, "embed_tokens.weight", &quantize.Scheme{Method: quantize.HQQ, Bits: 8}},
 	} {
@@ -56,14 +61,17 @@ func TestParseRecipeErrors(t *testing.T) {
 		{"", `recipe x: no rules`},
 		{"# nothing", `recipe x: no rules`},
 		{"\nlinears * 4w", `recipe x, line 2: a line begins with "linears", want linear, embedding, draft or constants`},
-		{"linear *", `recipe x, line 1: 2 fields, want a kind, a pattern, and none, 4w or 8w`},
-		{"linear * 5w", `recipe x, line 1: weights "5w", want none, 4w or 8w`},
+		{"linear *", `recipe x, line 1: 2 fields, want a kind, a pattern, and none, 4w, 8w, mxfp4 or mxfp8`},
+		{"linear * 5w", `recipe x, line 1: weights "5w", want none, 4w, 8w, mxfp4 or mxfp8`},
 		{"linear a[ 4w", `recipe x, line 1: pattern "a[": syntax error in pattern`},
 		{"linear * 4w group", `recipe x, line 1: option "group", want each of`},
 		{"linear * 4w group=32 group=64", `recipe x, line 1: option "group=64", want each of`},
 		{"linear * 4w group=48", `recipe x, line 1: group=48, want 32, 64, 128 or row`},
 		{"linear * 4w group=row", `recipe x, line 1: group=row with method best; only hqq has one group a row`},
 		{"linear * 4w method=gptq", `recipe x, line 1: method=gptq, want best, minmax or hqq`},
+		{"linear * mxfp4 group=64", `recipe x, line 1: mxfp4 with group=64 method=minmax, want groups of 32 and minmax or best`},
+		{"linear * mxfp8 method=hqq", `recipe x, line 1: mxfp8 with group=32 method=hqq, want groups of 32 and minmax or best`},
+		{"linear * mxfp4 group=row", `recipe x, line 1: mxfp4 with group=0 method=minmax, want groups of 32`},
 		{"linear * 4w bits=4", `recipe x, line 1: option bits=4, want group, method or layers`},
 		{"linear * none group=64", `recipe x, line 1: option group=64 of weights that are not quantized`},
 		{"linear * 4w layers=", `recipe x, line 1: layers=: "", want numbers and ranges`},

@@ -21,7 +21,8 @@ type Weight struct {
 	Kind WeightKind
 	// Elements is the number of weights, and Bytes what they take: elements, or codes, scales and biases.
 	Elements, Bytes int64
-	// Bits and GroupSize say how the weight is quantized; Bits is 0 where it is not.
+	// Mode, Bits and GroupSize say how the weight is quantized; Bits is 0 where it is not.
+	Mode            ir.QuantMode
 	Bits, GroupSize int
 	// Given says that the checkpoint holds it quantized.
 	Given bool
@@ -62,7 +63,7 @@ func plainWeight(kind WeightKind, name string, d ir.Data) *Weight {
 func givenWeight(kind WeightKind, op *ir.Op) *Weight {
 	a := ir.Attrs[ir.QuantizedAttrs](op)
 	packed := op.Input("packed").Constant
-	w := &Weight{Name: strings.TrimSuffix(packed.Name, ".packed"), Kind: kind, Bits: a.Bits, GroupSize: a.GroupSize, Given: true}
+	w := &Weight{Name: strings.TrimSuffix(packed.Name, ".packed"), Kind: kind, Mode: a.Mode, Bits: a.Bits, GroupSize: a.GroupSize, Given: true}
 	w.Elements = ir.Elements(packed.Data.Shape()) * 32 / int64(a.Bits) // codes of 3, 5 and 6 bits lie across words
 	for _, part := range []string{"packed", "scales", "biases"} {
 		if v := op.Input(part); v != nil && v.Constant != nil && v.Constant.Data != nil {

@@ -130,10 +130,14 @@ func (q *weightQuantizer) weight(b *ir.Builder, kind WeightKind, w *ir.Value) *i
 		k = q.constants(b, kind, c, *scheme)
 		q.done[use] = k
 	}
-	return b.Value("quantized", &ir.QuantizedAttrs{GroupSize: scheme.StoredGroupSize(cols), Bits: scheme.Bits}, k.packed, k.scales, k.biases)
+	var biases any // none where there are none, not a nil value
+	if k.biases != nil {
+		biases = k.biases
+	}
+	return b.Value("quantized", ir.NewQuantizedAttrs(scheme.Form(cols), ir.BF16), k.packed, k.scales, biases)
 }
 
-// constants makes the three constants of a quantized weight.
+// constants makes the constants of a quantized weight.
 func (q *weightQuantizer) constants(b *ir.Builder, kind WeightKind, c *ir.Constant, s quantize.Scheme) *quantizedConstant {
 	name := c.Name
 	for n := 2; slices.ContainsFunc(q.module.Constants, func(o *ir.Constant) bool { return o.Name == name+".packed" }); n++ {
@@ -144,11 +148,11 @@ func (q *weightQuantizer) constants(b *ir.Builder, kind WeightKind, c *ir.Consta
 		b.Fail("%w", err)
 	}
 	k := &quantizedConstant{}
-	report := &Weight{Name: c.Name, Kind: kind, Elements: ir.Elements(c.Data.Shape()), Bits: s.Bits, GroupSize: parts.storedGroup(), computed: parts}
+	report := &Weight{Name: c.Name, Kind: kind, Elements: ir.Elements(c.Data.Shape()), Mode: s.Mode, Bits: s.Bits, GroupSize: parts.storedGroup(), computed: parts}
 	for i, part := range []struct {
 		suffix string
 		value  **ir.Value
-	}{{".packed", &k.packed}, {".scales", &k.scales}, {".biases", &k.biases}} {
+	}{{".packed", &k.packed}, {".scales", &k.scales}, {".biases", &k.biases}}[:parts.outputs()] {
 		d := parts.output(i)
 		report.Bytes += ir.DataSize(d)
 		*part.value = insertConstant(q.module, c, name+part.suffix, ir.StaticType(d.DType(), d.Shape()...), d)

@@ -1,5 +1,6 @@
 // Package quantize turns matrices of weights into 4- and 8-bit codes with a scale and a bias for
-// each group of neighbouring columns, in MLX's affine form. It knows numbers only: which weight gets
+// each group of neighbouring columns, in MLX's affine form, or into the small floats of its modes mxfp4 and
+// mxfp8. It knows numbers only: which weight gets
 // which scheme is the recipe's business, where the bytes go the writer's.
 //
 // # Form
@@ -67,6 +68,22 @@
 // The zero point comes from the unrounded s, the codes from the rounded one, and its reciprocal is
 // rounded to bf16 once more.
 //
+// # The modes mxfp4 and mxfp8
+//
+// Source: mlx/backend/metal/kernels/fp_quantized.h, fp_quantize, which is what makes the checkpoints of mlx-lm; codes and
+// scales are those of the OCP Microscaling Formats (MX) Specification 1.0. Groups are of 32; a code Q is an e2m1 (largest
+// magnitude m = 6) or an e4m3 (m = 448), the scale an e8m0, a power of two:
+//
+//	E = clamp(round(log2(max|w|/m)), -127, 127), halves away from zero; -127 where all w are 0
+//	Q = the code nearest to w*2^-E, ties to the even code, limited to m
+//	stored: E + 127
+//
+// So the largest weight may lie up to a factor of √2 beyond m and is then cut off. The specification's own example rounds
+// the exponent down, floor(log2(max|w|)) - floor(log2(m)), which cuts off a factor of 4/3 (mxfp4) or 8/7 (mxfp8) at most.
+// MLX's fallback for its CPU differs from the Metal kernel in ties, and in groups of
+// zeros, whose scale it makes 1; this package follows the Metal kernel. Best takes that exponent of the five around
+// MLX's whose squared error is least.
+//
 // # From torchao's form to MLX's
 //
 // torchao means s*(q - z) with signed q and z; [Bias] gives the B = -s*(z + h) that makes it
@@ -85,5 +102,5 @@
 //
 // # Imports
 //
-// The package imports ir/numeric and must not import loaders, codegen, runtime or other passes.
+// The package imports ir and ir/numeric and must not import loaders, codegen, runtime or other passes.
 package quantize

@@ -3,6 +3,8 @@ package quantize
 import (
 	"fmt"
 	"math"
+
+	"github.com/etc-ml/etc/ir"
 )
 
 // ValueError reports weights that cannot be quantized: one that is not finite, or a group whose
@@ -29,6 +31,9 @@ func (e *ValueError) Error() string {
 func Quantize(dst *Result, w []float32, rows, cols int, s Scheme) error {
 	if err := checkMatrix(w, rows, cols, s); err != nil {
 		return err
+	}
+	if s.Mode != ir.Affine {
+		return quantizeBlocks(dst, w, rows, cols, s)
 	}
 	if s.Method != HQQ || s.Iterations > 0 {
 		return quantizeMatrix(dst, w, rows, cols, s, nil)

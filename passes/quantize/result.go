@@ -1,28 +1,38 @@
 package quantize
 
-import "fmt"
+import (
+	"fmt"
 
-// Result holds rows of a quantized matrix in MLX's affine form: the weight of a code Q is
-// scale*Q + bias, with the scale and the bias of the code's group.
+	"github.com/etc-ml/etc/ir"
+)
+
+// Result holds rows of a quantized matrix in MLX's form: in mode affine the weight of a code Q is
+// scale*Q + bias, with the scale and the bias of the code's group; in the others scale times the small
+// float that Q is.
 type Result struct {
 	Rows, Cols int
+	Mode       ir.QuantMode
 	Bits       int   // bits of one code: 4 or 8
 	GroupSize  int   // columns that one stored scale covers: 32, 64 or 128
 	Params     Float // format whose values Scales and Biases hold
 	// Symmetric says that every bias is -scale*2^(Bits-1).
 	Symmetric bool
 	Packed    []uint32  // [Rows, Cols*Bits/32], see [Pack]
-	Scales    []float32 // [Rows, Cols/GroupSize], values of the format Params
-	Biases    []float32 // [Rows, Cols/GroupSize], values of the format Params
+	Scales    []float32 // [Rows, Cols/GroupSize], values of the format Params, or powers of two
+	Biases    []float32 // [Rows, Cols/GroupSize], values of the format Params; none in modes other than affine
 }
 
 // reset shapes r for rows of cols weights, keeping the memory that it has.
 func (r *Result) reset(rows, cols int, s Scheme) {
-	r.Rows, r.Cols, r.Bits, r.Params, r.Symmetric = rows, cols, s.Bits, s.Params, s.Method.Symmetric()
+	r.Rows, r.Cols, r.Mode, r.Bits, r.Params, r.Symmetric = rows, cols, s.Mode, s.Bits, s.Params, s.Method.Symmetric()
 	r.GroupSize = s.StoredGroupSize(cols)
 	r.Packed = resized(r.Packed, rows*s.PackedCols(cols))
 	r.Scales = resized(r.Scales, rows*s.ParamCols(cols))
-	r.Biases = resized(r.Biases, rows*s.ParamCols(cols))
+	biases := 0
+	if s.HasBiases() {
+		biases = len(r.Scales)
+	}
+	r.Biases = resized(r.Biases, biases)
 }
 
 func resized[T any](s []T, n int) []T {
@@ -33,7 +43,8 @@ func resized[T any](s []T, n int) []T {
 }
 
 // Dequantize writes the Rows*Cols weights of r to dst as float32(scale*Q) + bias, each operation
-// rounded to float32, which is what MLX computes when scales and biases are cast to float32 first.
+// rounded to float32, which is what MLX computes when scales and biases are cast to float32 first; in
+// modes other than affine as the exact product of scale and level.
 // It reports slices whose lengths do not fit the shape.
 func (r *Result) Dequantize(dst []float32) error {
 	if r.Bits != 4 && r.Bits != 8 || r.GroupSize <= 0 || r.GroupSize%(32/r.Bits) != 0 || r.Cols%r.GroupSize != 0 {
@@ -42,10 +53,18 @@ func (r *Result) Dequantize(dst []float32) error {
 	}
 	perWord := 32 / r.Bits
 	groups := r.Rows * (r.Cols / r.GroupSize)
-	if len(dst) != r.Rows*r.Cols || len(r.Packed) != r.Rows*r.Cols/perWord || len(r.Scales) != groups || len(r.Biases) != groups {
+	biases := groups
+	if r.Mode != ir.Affine {
+		biases = 0
+	}
+	if len(dst) != r.Rows*r.Cols || len(r.Packed) != r.Rows*r.Cols/perWord || len(r.Scales) != groups || len(r.Biases) != biases {
 		return fmt.Errorf("quantized matrix [%d, %d] with %d words, %d scales and %d biases for %d weights: expected %d, %d, %d and %d",
 			r.Rows, r.Cols, len(r.Packed), len(r.Scales), len(r.Biases), len(dst),
-			r.Rows*r.Cols/perWord, groups, groups, r.Rows*r.Cols)
+			r.Rows*r.Cols/perWord, groups, biases, r.Rows*r.Cols)
+	}
+	if f := blockFloatOf(r.Mode); f != nil {
+		r.dequantizeBlocks(dst, f)
+		return nil
 	}
 	mask := uint32(1)<<r.Bits - 1
 	words := r.Packed
@@ -62,4 +81,13 @@ func (r *Result) Dequantize(dst []float32) error {
 		}
 	}
 	return nil
+}
+
+// dequantizeBlocks writes the weights of a mode without biases.
+func (r *Result) dequantizeBlocks(dst []float32, f *blockFloat) {
+	perWord, mask := 32/r.Bits, uint32(1)<<r.Bits-1
+	for i := range dst {
+		code := r.Packed[i/perWord] >> (i % perWord * r.Bits) & mask
+		dst[i] = float32(r.Scales[i/r.GroupSize] * f.levels[code])
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/numeric"
 )
 
@@ -113,7 +114,10 @@ func (f Float) Encode(dst []byte, src []float32) {
 // equal bits on every CPU.
 type Scheme struct {
 	Method Method
-	Bits   int // 4 or 8
+	// Mode is what codes stand for: affine, mxfp4 or mxfp8. The latter two have scales that are powers of two and no
+	// biases; they take the methods MinMax, which is MLX's choice of the scale, and Best.
+	Mode ir.QuantMode
+	Bits int // 4 or 8
 	// GroupSize is the number of neighbouring columns that share one scale. 0 stands for the whole
 	// row ("per axis"). MinMax and Best take 32, 64 and 128, as MLX does; the torchao methods take
 	// any multiple of 32, see [Scheme.StoredGroupSize].
@@ -129,6 +133,9 @@ type Scheme struct {
 
 // Check reports whether rows of cols weights can be quantized by s.
 func (s Scheme) Check(cols int) error {
+	if s.Mode != ir.Affine {
+		return s.checkBlockFloat(cols)
+	}
 	switch {
 	case int(s.Method) >= len(methodNames):
 		return fmt.Errorf("quantization %v is unknown; known are 0 (minmax) to %d (%s)", s.Method, len(methodNames)-1, methodNames[len(methodNames)-1])
@@ -182,8 +189,24 @@ func (s Scheme) StoredGroupSize(cols int) int {
 	return 0
 }
 
+// Form is the form of a weight of rows of so many columns as it is stored.
+func (s Scheme) Form(cols int) ir.WeightForm {
+	return ir.WeightForm{Mode: s.Mode, Bits: s.Bits, Group: s.StoredGroupSize(cols)}
+}
+
+// HasBiases reports whether the stored form has biases.
+func (s Scheme) HasBiases() bool { return s.Mode == ir.Affine }
+
+// RowBytes is the size of a stored row: codes, and scales and biases in bf16 or scales in bytes.
+func (s Scheme) RowBytes(cols int) int {
+	if s.HasBiases() {
+		return 4*s.PackedCols(cols) + 2*2*s.ParamCols(cols)
+	}
+	return 4*s.PackedCols(cols) + s.ParamCols(cols)
+}
+
 // PackedCols is the number of 32-bit words that hold the codes of one row.
 func (s Scheme) PackedCols(cols int) int { return cols / (32 / s.Bits) }
 
-// ParamCols is the number of scales, and of biases, stored for one row.
+// ParamCols is the number of scales, and of biases where there are some, stored for one row.
 func (s Scheme) ParamCols(cols int) int { return cols / s.StoredGroupSize(cols) }

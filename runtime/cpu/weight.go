@@ -128,6 +128,9 @@ func (x *executable) openTransposed(m *kernel.Matrix, op *ir.Op) bool {
 
 // openQuantized reads codes where they lie. Scales and biases are read there too if both are bf16 or f32.
 func (x *executable) openQuantized(m *kernel.Matrix, v *ir.Value) bool {
+	if v.Type.Mode != ir.Affine {
+		return false
+	}
 	switch m.Group = v.Type.Group; v.Type.Bits {
 	case 4:
 		m.Format = kernel.Q4

@@ -10,15 +10,15 @@ import (
 func raiseEmbedding(m *ir.Module) error {
 	symmetric := symmetricBiases(m)
 	if err := apply(m, "dequantize", func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
-		form, affine := affineForm(op)
+		form, ok := ir.FormOf(op)
 		packed, indices := taken(op.Input("w"))
 		scales, indices2 := taken(op.Input("scales"))
 		biases, indices3 := taken(op.Input("biases"))
-		if !affine || packed == nil || scales == nil || biases == nil ||
-			indices != indices2 || indices != indices3 || op.Input("global_scale") != nil {
+		if !ok || packed == nil || scales == nil || indices != indices2 || op.Input("global_scale") != nil ||
+			form.Mode == ir.Affine && (biases == nil || indices != indices3) {
 			return nil, false
 		}
-		w := joinWeight(b, packed, scales, biases, form, symmetric)
+		w := joinWeight(b, packed, scales, biases, form, op.Result().Type.DType, symmetric)
 		return []*ir.Value{cast(b, b.Value("embedding", nil, indices, w), op.Result().Type.DType)}, true
 	}); err != nil {
 		return err

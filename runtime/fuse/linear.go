@@ -26,22 +26,17 @@ func raiseLinear(m *ir.Module) error {
 
 func linearOfQuantized(b *ir.Builder, op *ir.Op, symmetric map[*ir.Value]symmetry) ([]*ir.Value, bool) {
 	a, x, w := ir.Attrs[ir.QuantizedMatmulAttrs](op), op.Input("x"), op.Input("w")
-	form, affine := affineForm(op)
-	if !affine || !a.Transpose || w.Type.Rank() != 2 || !x.Type.DType.IsFloat() {
+	form, ok := ir.FormOf(op)
+	if !ok || !a.Transpose || w.Type.Rank() != 2 || !x.Type.DType.IsFloat() {
 		return nil, false
 	}
-	weight := joinWeight(b, w, op.Input("scales"), op.Input("biases"), form, symmetric)
+	weight := joinWeight(b, w, op.Input("scales"), op.Input("biases"), form, x.Type.DType, symmetric)
 	return []*ir.Value{cast(b, b.Value("linear", nil, x, weight), op.Result().Type.DType)}, true
 }
 
-// affineForm is the form of op's quantized weight, where the type of quantized weights has it.
-func affineForm(op *ir.Op) (ir.WeightForm, bool) {
-	form, ok := ir.FormOf(op)
-	return form, ok && form.Mode == ir.Affine
-}
-
-// joinWeight makes one weight of packed codes, scales and biases.
-func joinWeight(b *ir.Builder, packed, scales, biases *ir.Value, form ir.WeightForm, symmetric map[*ir.Value]symmetry) *ir.Value {
+// joinWeight makes one weight of packed codes, scales and biases; d is what it dequantizes to in modes whose scales do not
+// say it.
+func joinWeight(b *ir.Builder, packed, scales, biases *ir.Value, form ir.WeightForm, d ir.DType, symmetric map[*ir.Value]symmetry) *ir.Value {
 	var third any
 	if biases != nil {
 		third = biases
@@ -49,7 +44,7 @@ func joinWeight(b *ir.Builder, packed, scales, biases *ir.Value, form ir.WeightF
 			third = nil
 		}
 	}
-	return b.Value("quantized", &ir.QuantizedAttrs{GroupSize: form.Group, Bits: form.Bits}, packed, scales, third)
+	return b.Value("quantized", ir.NewQuantizedAttrs(form, d), packed, scales, third)
 }
 
 // symmetry says that biases are scales times a factor.

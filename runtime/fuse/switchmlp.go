@@ -40,6 +40,7 @@ type expertWeight struct {
 	dense, packed, scales, biases *ir.Value
 	columns                       bool // dense is [E, in, out]
 	form                          ir.WeightForm
+	dtype                         ir.DType // of the rows that it multiplies
 }
 
 func (w expertWeight) value(b *ir.Builder) *ir.Value {
@@ -49,7 +50,7 @@ func (w expertWeight) value(b *ir.Builder) *ir.Value {
 	case w.dense != nil:
 		return w.dense
 	}
-	return joinWeight(b, w.packed, w.scales, w.biases, w.form, nil)
+	return joinWeight(b, w.packed, w.scales, w.biases, w.form, w.dtype, nil)
 }
 
 // matchExperts matches sum(rows · scores) over the experts of a token.
@@ -329,12 +330,12 @@ func (f *expertRows) gathered(v *ir.Value, i int) *gatheredProduct {
 	var p gatheredProduct
 	switch op.Def.Name {
 	case "gather_qmm":
-		form, affine := affineForm(op)
+		form, ok := ir.FormOf(op)
 		w := op.Input("w")
-		if !affine || !ir.Attrs[ir.GatherQmmAttrs](op).Transpose || w.Type.Rank() != 3 || op.Input("biases") == nil {
+		if !ok || !ir.Attrs[ir.GatherQmmAttrs](op).Transpose || w.Type.Rank() != 3 || (op.Input("biases") == nil) != (form.Mode != ir.Affine) {
 			return nil
 		}
-		f.weights[i] = expertWeight{packed: w, scales: op.Input("scales"), biases: op.Input("biases"), form: form}
+		f.weights[i] = expertWeight{packed: w, scales: op.Input("scales"), biases: op.Input("biases"), form: form, dtype: op.Input("x").Type.DType}
 		p = gatheredProduct{op.Input("x"), op.Input("rhs_indices")}
 	case "gather_mm":
 		w, perm := permutation(op.Input("b"))

@@ -64,5 +64,5 @@ func quantizedForm(w weight, v *ir.Value) (weight, bool) {
 	w.Bits, w.Group = v.Type.Bits, v.Type.Group
 	w.F32 = scales.Type.DType != ir.BF16 || biases != nil && biases.Type.DType != ir.BF16
 	w.Symmetric = biases == nil
-	return w, packed.Constant != nil && isConstant(scales) && (biases == nil || isConstant(biases))
+	return w, v.Type.Mode == ir.Affine && packed.Constant != nil && isConstant(scales) && (biases == nil || isConstant(biases))
 }

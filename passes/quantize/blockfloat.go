@@ -1,0 +1,118 @@
+package quantize
+
+import (
+	"fmt"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/numeric"
+)
+
+// blockFloat is a mode of MLX whose codes are small floats with a power of two as the scale of a group (OCP Microscaling
+// Formats (MX) Specification 1.0).
+type blockFloat struct {
+	// largest is the greatest magnitude of a code.
+	largest float32
+	encode  func(x float32) uint8
+	levels  [256]float32
+}
+
+// blockFloats are the modes that weights are quantized to, by mode; nil for others.
+var blockFloats = [...]*blockFloat{
+	ir.MXFP4: newBlockFloat(6, 4, numeric.F32ToE2M1, numeric.E2M1ToF32),
+	ir.MXFP8: newBlockFloat(448, 8, numeric.F32ToE4M3, numeric.E4M3ToF32),
+}
+
+func newBlockFloat(largest float32, bits int, encode func(float32) uint8, decode func(uint8) float32) *blockFloat {
+	f := &blockFloat{largest: largest, encode: encode}
+	for code := range 1 << bits {
+		f.levels[code] = decode(uint8(code))
+	}
+	return f
+}
+
+// blockFloatOf is the mode's format; nil for affine and for modes that nothing is quantized to.
+func blockFloatOf(mode ir.QuantMode) *blockFloat {
+	if int(mode) < len(blockFloats) {
+		return blockFloats[mode]
+	}
+	return nil
+}
+
+// checkBlockFloat is Check for modes other than affine.
+func (s Scheme) checkBlockFloat(cols int) error {
+	form := ir.WeightForm{Mode: s.Mode, Bits: s.Bits, Group: s.GroupSize}
+	if err := form.Check(); err != nil {
+		return fmt.Errorf("%s quantization: %w", s.Method, err)
+	}
+	switch {
+	case blockFloatOf(s.Mode) == nil:
+		return fmt.Errorf("%s quantization to %s: expected affine, mxfp4 or mxfp8", s.Method, s.Mode)
+	case s.Method != MinMax && s.Method != Best:
+		return fmt.Errorf("%s quantization to %s: expected minmax, which is MLX's choice of scales, or best", s.Method, s.Mode)
+	case s.Params != BF16 || s.Iterations != 0:
+		return fmt.Errorf("%s quantization to %s: its scales are bytes, found %d iterations and scales of type %s", s.Method, s.Mode, s.Iterations, s.Params)
+	case cols <= 0 || cols%s.GroupSize != 0:
+		return fmt.Errorf("%s quantization to %s in groups of %d: a row has %d weights, which %d does not divide; leave the tensor unquantized",
+			s.Method, s.Mode, s.GroupSize, cols, s.GroupSize)
+	}
+	return nil
+}
+
+// quantizeBlocks is quantizeMatrix for such a mode.
+func quantizeBlocks(dst *Result, w []float32, rows, cols int, s Scheme) error {
+	dst.reset(rows, cols, s)
+	f := blockFloatOf(s.Mode)
+	words := s.GroupSize * s.Bits / 32
+	for g := range dst.Scales {
+		group := w[g*s.GroupSize : (g+1)*s.GroupSize]
+		lo, hi, finite := extent(group)
+		if !finite {
+			return located(nonFinite(group), g*s.GroupSize, cols)
+		}
+		scale := numeric.F32ToE8M0(max(-lo, hi) / f.largest)
+		if s.Method == Best {
+			scale = f.search(group, scale)
+		}
+		f.pack(dst.Packed[g*words:(g+1)*words], group, scale, s.Bits)
+		dst.Scales[g] = numeric.E8M0ToF32(scale)
+	}
+	return nil
+}
+
+// pack stores the codes of a group as [Pack] does.
+func (f *blockFloat) pack(dst []uint32, w []float32, scale uint8, bits int) {
+	inverse, per := numeric.E8M0ToF32(254-scale), 32/bits
+	for i := range dst {
+		word := uint32(0)
+		for j, x := range w[i*per : (i+1)*per] {
+			word |= uint32(f.encode(float32(x*inverse))) << (j * bits)
+		}
+		dst[i] = word
+	}
+}
+
+// search is the scale of the least squared error among that of MLX, the two above and the two below it; of equal ones
+// MLX's, then the larger.
+func (f *blockFloat) search(w []float32, scale uint8) uint8 {
+	best, least := scale, f.squaredError(w, scale)
+	for _, step := range [...]int{1, -1, 2, -2} {
+		n := int(scale) + step
+		if n < 0 || n > 254 {
+			continue
+		}
+		if e := f.squaredError(w, uint8(n)); e < least {
+			best, least = uint8(n), e
+		}
+	}
+	return best
+}
+
+// squaredError is that of the weights of a group as pack stores them.
+func (f *blockFloat) squaredError(w []float32, scale uint8) float64 {
+	inverse, step, sum := numeric.E8M0ToF32(254-scale), float64(numeric.E8M0ToF32(scale)), 0.0
+	for _, x := range w {
+		d := float64(x) - float64(step*float64(f.levels[f.encode(float32(x*inverse))]))
+		sum += float64(d * d)
+	}
+	return sum
+}
