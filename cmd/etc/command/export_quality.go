@@ -60,13 +60,17 @@ func kindOfName(w *passes.Weight) string {
 
 // storedAs is the form in which a weight is stored.
 func storedAs(w *passes.Weight) string {
-	switch {
-	case w.Bits == 0:
+	if w.Bits == 0 {
 		return fmt.Sprintf("%g bits", w.BitsPerWeight())
-	case w.Given:
-		return fmt.Sprintf("%dw/%d, given", w.Bits, w.GroupSize)
 	}
-	return fmt.Sprintf("%dw/%d", w.Bits, w.GroupSize)
+	form := fmt.Sprintf("%dw/%d", w.Bits, w.GroupSize)
+	if w.Mode != ir.Affine {
+		form = fmt.Sprintf("%s/%d", w.Mode, w.GroupSize)
+	}
+	if w.Given {
+		form += ", given"
+	}
+	return form
 }
 
 // error is the root of the mean of the squared relative errors of the row's weights.
@@ -81,7 +85,7 @@ func printQuality(out io.Writer, r *passes.Report) {
 	rows := qualityRows(r)
 	quantized, width := false, len("weights")
 	for _, row := range rows {
-		quantized = quantized || strings.Contains(row.stored, "w/")
+		quantized = quantized || strings.Contains(row.stored, "/")
 		width = max(width, len(row.kind))
 	}
 	if !quantized {

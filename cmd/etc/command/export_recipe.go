@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders"
 	"github.com/etc-ml/etc/passes"
 	"github.com/etc-ml/etc/passes/quantize"
@@ -45,7 +46,7 @@ func (f exportFlags) allocation(cmd *cobra.Command, c *loaders.Checkpoint) (pass
 	if method == quantize.HQQ {
 		return none, nil, usagef("--target-bpw with --quant-method hqq, which looks at whole matrices; want best or minmax")
 	}
-	embedding, err := parseScheme("--qembedding", f.embedding, f.embeddingGroup, method)
+	embedding, err := f.parseScheme(cmd, "qembedding", f.embedding, f.embeddingGroup, method, "qembedding-group-size")
 	if err != nil {
 		return none, nil, err
 	}
@@ -91,11 +92,11 @@ func (f exportFlags) makeRecipe(cmd *cobra.Command, c *loaders.Checkpoint) (pass
 	if err != nil {
 		return passes.Recipe{}, err
 	}
-	linear, err := parseScheme("--qlinear", f.linear, f.group, method)
+	linear, err := f.parseScheme(cmd, "qlinear", f.linear, f.group, method, "group-size", "qlinear-group-size")
 	if err != nil {
 		return passes.Recipe{}, err
 	}
-	embedding, err := parseScheme("--qembedding", f.embedding, f.embeddingGroup, method)
+	embedding, err := f.parseScheme(cmd, "qembedding", f.embedding, f.embeddingGroup, method, "qembedding-group-size")
 	if err != nil {
 		return passes.Recipe{}, err
 	}
@@ -104,6 +105,11 @@ func (f exportFlags) makeRecipe(cmd *cobra.Command, c *loaders.Checkpoint) (pass
 	}
 	if anyChanged(cmd, "quant-method") {
 		return passes.Recipe{}, usagef("--quant-method %s with --recipe executorch, which has methods of its own", f.method)
+	}
+	for _, s := range []*quantize.Scheme{linear, embedding} {
+		if s != nil && s.Mode != ir.Affine {
+			return passes.Recipe{}, usagef("%s with --recipe executorch: ExecuTorch's exporter has 4w and 8w", s.Mode)
+		}
 	}
 	style := passes.ScaleOnly
 	if c.ExporterUsesMinMax() {
@@ -129,13 +135,26 @@ func (f exportFlags) quantMethod() (quantize.Method, error) {
 	return 0, usagef("--quant-method %q, want best, minmax or hqq", f.method)
 }
 
-// parseScheme reads none, 4w or 8w.
-func parseScheme(flag, value string, group int, method quantize.Method) (*quantize.Scheme, error) {
-	switch value {
-	case "none":
+// parseScheme reads none, 4w, 8w, mxfp4 or mxfp8.
+func (f exportFlags) parseScheme(cmd *cobra.Command, flag, value string, group int, method quantize.Method, groupFlags ...string) (*quantize.Scheme, error) {
+	s, ok := passes.ParseWeights(value)
+	switch {
+	case !ok:
+		return nil, usagef("--%s %q, want none, 4w, 8w, mxfp4 or mxfp8", flag, value)
+	case s == nil:
 		return nil, nil
-	case "4w", "8w":
-		return &quantize.Scheme{Method: method, Bits: int(value[0] - '0'), GroupSize: group}, nil
+	case s.Mode == ir.Affine:
+		s.Method, s.GroupSize = method, group
+		return s, nil
 	}
-	return nil, usagef("%s %q, want none, 4w or 8w", flag, value)
+	if anyChanged(cmd, groupFlags...) && group != s.GroupSize {
+		return nil, usagef("--%s %s with groups of %d: its groups are of %d", flag, value, group, s.GroupSize)
+	}
+	if anyChanged(cmd, "quant-method") { // else as MLX chooses scales
+		s.Method = method
+	}
+	if s.Method == quantize.HQQ {
+		return nil, usagef("--%s %s with --quant-method hqq, which has scales and codes of mode affine; want minmax or best", flag, value)
+	}
+	return s, nil
 }
