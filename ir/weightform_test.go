@@ -55,3 +55,39 @@ func TestFormOf(t *testing.T) {
 	_, ok = FormOf(&Op{Def: LookupOp("softmax"), Attrs: &SoftmaxAttrs{}})
 	require.False(t, ok)
 }
+
+// A weight in another mode than affine has a text form that reads as itself, no biases, and the dtype that it says.
+func TestQuantizedModes(t *testing.T) {
+	m := &Module{Entry: &Func{Name: "forward", Body: &Region{}}}
+	w := m.NewConstant("w", StaticType(U32, 8, 8), nil)
+	s := m.NewConstant("s", StaticType(U8, 8, 2), nil)
+	b := &Builder{Module: m, Region: m.Entry.Body}
+	var q, half *Value
+	require.NoError(t, Build(func() {
+		q = b.Value("quantized", NewQuantizedAttrs(WeightForm{MXFP4, 4, 32}, BF16), w, s)
+		half = b.Value("quantized", NewQuantizedAttrs(WeightForm{MXFP4, 4, 32}, F16), w, s)
+	}))
+	require.Equal(t, "quantized<mxfp4,4,32,bf16>[8,64]", q.Type.String())
+	require.Equal(t, "quantized<mxfp4,4,32,f16>[8,64]", half.Type.String())
+	require.Equal(t, " {group_size=32, bits=4, mode=mxfp4}", FormatAttrs(q.Def))
+	require.Equal(t, " {group_size=32, bits=4, mode=mxfp4, dtype=f16}", FormatAttrs(half.Def))
+	m.Entry.Body.Results, m.Entry.Outputs = []*Value{}, []Type{}
+	again, err := Parse(m.String())
+	require.NoError(t, err)
+	require.Equal(t, m.String(), again.String())
+	for _, wrong := range []struct {
+		attrs  *QuantizedAttrs
+		biases bool
+		want   string
+	}{
+		{&QuantizedAttrs{GroupSize: 64, Bits: 4, Mode: MXFP4}, false, "mode mxfp4 has group sizes of [32], found 64"},
+		{&QuantizedAttrs{GroupSize: 32, Bits: 4, Mode: MXFP4}, true, "mode mxfp4 has no biases"},
+		{&QuantizedAttrs{GroupSize: 32, Bits: 4}, false, "scales"},
+	} {
+		var biases any
+		if wrong.biases {
+			biases = s
+		}
+		require.ErrorContains(t, Build(func() { b.Value("quantized", wrong.attrs, w, s, biases) }), wrong.want)
+	}
+}

@@ -66,7 +66,7 @@ func (w *weights) floats(i int) []float32 {
 func produced(t *testing.T, q *quantization) [3][]byte {
 	t.Helper()
 	var out [3][]byte
-	for i := range out {
+	for i := range q.outputs() {
 		out[i] = make([]byte, ir.DataSize(q.output(i)))
 	}
 	covered := [3]int{}
@@ -98,13 +98,20 @@ var quantizations = []struct {
 	{quantize.Scheme{Method: quantize.HQQ, Bits: 4, GroupSize: 64}, ir.BF16, []int64{4, 6, 64}},
 	{quantize.Scheme{Method: quantize.TorchAOAsymmetric, Bits: 4, GroupSize: 32}, ir.BF16, []int64{6, 96}},
 	{quantize.Scheme{Method: quantize.TorchAOSymmetric, Bits: 8}, ir.BF16, []int64{6, 192}},
+	{quantize.Scheme{Method: quantize.MinMax, Mode: ir.MXFP4, Bits: 4, GroupSize: 32}, ir.BF16, []int64{2100, 512}},
+	{quantize.Scheme{Method: quantize.Best, Mode: ir.MXFP8, Bits: 8, GroupSize: 32}, ir.F32, []int64{3, 7, 64}},
 }
 
 // TestQuantizationIsOfEachMatrix: the streamed parts are those of quantizing every matrix of the stack at
 // once and by itself, which for hqq tells them apart: its stop test spans a matrix.
 func TestQuantizationIsOfEachMatrix(t *testing.T) {
 	for _, test := range quantizations {
-		t.Run(fmt.Sprint(test.scheme, test.dtype, test.shape), func(t *testing.T) {
+		s := test.scheme
+		name := fmt.Sprintf("{%s %d %d %s %d} %s %v", s.Method, s.Bits, s.GroupSize, s.Params, s.Iterations, test.dtype, test.shape)
+		if s.Mode != ir.Affine {
+			name = s.Mode.String() + " " + name
+		}
+		t.Run(name, func(t *testing.T) {
 			w := newWeights(test.dtype, test.shape...)
 			q, err := newQuantization("w", w, test.scheme)
 			require.NoError(t, err)
@@ -119,6 +126,10 @@ func TestQuantizationIsOfEachMatrix(t *testing.T) {
 				}
 				for j, values := range [][]float32{r.Scales, r.Biases} {
 					for _, v := range values {
+						if s.Mode != ir.Affine {
+							want[1+j] = append(want[1+j], numeric.F32ToE8M0(v))
+							continue
+						}
 						want[1+j] = binary.LittleEndian.AppendUint16(want[1+j], numeric.F32ToBF16(v))
 					}
 				}
@@ -140,7 +151,7 @@ func TestQuantizedPartsAreData(t *testing.T) {
 		q, err := newQuantization("w", w, test.scheme)
 		require.NoError(t, err)
 		want := produced(t, q)
-		for i := range want {
+		for i := range q.outputs() {
 			d := q.output(i)
 			require.EqualValues(t, len(want[i]), ir.DataSize(d))
 			computation, output := d.(ir.Joint).Group()

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/etc-ml/etc/ir"
 )
 
 // groupErrors are the squared errors of the stored groups of r against w, in float64.
@@ -157,8 +159,12 @@ func TestSameBits(t *testing.T) {
 		{Scheme{Method: Best, Bits: 4, GroupSize: 128}, "d2c2ae4ad0e3f8ef"},
 		{Scheme{Method: Best, Bits: 8, GroupSize: 32}, "b4f6469cf421b33d"},
 		{Scheme{Method: Best, Bits: 8, GroupSize: 128, Params: F32}, "2aa593f0db08dfee"},
+		{Scheme{Method: MinMax, Mode: ir.MXFP4, Bits: 4, GroupSize: 32}, "df7208890e933148"},
+		{Scheme{Method: Best, Mode: ir.MXFP4, Bits: 4, GroupSize: 32}, "a96837f6f4d45bf5"},
+		{Scheme{Method: MinMax, Mode: ir.MXFP8, Bits: 8, GroupSize: 32}, "04bedd1f18fc088d"},
+		{Scheme{Method: Best, Mode: ir.MXFP8, Bits: 8, GroupSize: 32}, "023a65f489b75f25"},
 	} {
-		t.Run(fmt.Sprint(c.scheme), func(t *testing.T) {
+		t.Run(schemeName(c.scheme), func(t *testing.T) {
 			r := quantized(t, w, cols, c.scheme)
 			hash := sha256.New()
 			require.NoError(t, binary.Write(hash, binary.LittleEndian, r.Packed))
@@ -167,6 +173,15 @@ func TestSameBits(t *testing.T) {
 			require.Equal(t, c.want, fmt.Sprintf("%x", hash.Sum(nil)[:8]))
 		})
 	}
+}
+
+// schemeName names a test.
+func schemeName(s Scheme) string {
+	name := fmt.Sprintf("{%s %d %d %s %d}", s.Method, s.Bits, s.GroupSize, s.Params, s.Iterations)
+	if s.Mode != ir.Affine {
+		name = s.Mode.String() + " " + name
+	}
+	return name
 }
 
 // TestGrid compares the moments with sums over codes that are computed in two rounded steps.

@@ -7,6 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/numeric"
 )
 
 // weights draws n weights of one magnitude, sometimes with outliers, zeros or a single sign, rounded
@@ -55,6 +58,10 @@ var schemes = []Scheme{
 	{Method: Best, Bits: 4, GroupSize: 64},
 	{Method: Best, Bits: 8, GroupSize: 128},
 	{Method: Best, Bits: 8, GroupSize: 64, Params: F32},
+	{Method: MinMax, Mode: ir.MXFP4, Bits: 4, GroupSize: 32},
+	{Method: Best, Mode: ir.MXFP4, Bits: 4, GroupSize: 32},
+	{Method: MinMax, Mode: ir.MXFP8, Bits: 8, GroupSize: 32},
+	{Method: Best, Mode: ir.MXFP8, Bits: 8, GroupSize: 32},
 }
 
 func quantizedRapid(t *rapid.T, w []float32, cols int, s Scheme) *Result {
@@ -112,7 +119,9 @@ func TestRowSplitting(t *testing.T) {
 			first := starts[i]
 			require.Equal(t, whole.Packed[first*s.PackedCols(cols):][:len(part.Packed)], part.Packed)
 			require.Equal(t, whole.Scales[first*s.ParamCols(cols):][:len(part.Scales)], part.Scales)
-			require.Equal(t, whole.Biases[first*s.ParamCols(cols):][:len(part.Biases)], part.Biases)
+			if s.HasBiases() {
+				require.Equal(t, whole.Biases[first*s.ParamCols(cols):][:len(part.Biases)], part.Biases)
+			}
 		}
 	})
 }
@@ -238,7 +247,16 @@ func TestDequantizeReadsGroups(t *testing.T) {
 		require.NoError(t, r.Dequantize(back))
 		for i, code := range codes {
 			g := i/cols*(cols/r.GroupSize) + i%cols/r.GroupSize
-			require.Equal(t, float32(r.Scales[g]*float32(code))+r.Biases[g], back[i])
+			want := float32(0)
+			switch s.Mode {
+			case ir.MXFP4:
+				want = float32(r.Scales[g] * numeric.E2M1ToF32(code))
+			case ir.MXFP8:
+				want = float32(r.Scales[g] * numeric.E4M3ToF32(code))
+			default:
+				want = float32(r.Scales[g]*float32(code)) + r.Biases[g]
+			}
+			require.Equal(t, want, back[i])
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package compare
 
 import (
-	"encoding/binary"
 	"fmt"
 	"io"
 	"math"
@@ -14,6 +13,8 @@ import (
 // Weight is how far a weight of a program is from the checkpoint's.
 type Weight struct {
 	Name string `json:"name"`
+	// Mode is the quantization mode, where it is another than affine.
+	Mode string `json:"mode,omitempty"`
 	// Bits of a code, group and bits per weight of the program's form; Bits is that of the dtype where the
 	// weight is not quantized.
 	Bits          int     `json:"bits"`
@@ -75,6 +76,9 @@ func Weights(file, original *ir.Module) (weights []Weight, missing, extra []stri
 			used[packed.Name] = true
 			for suffix, to := range map[string]*ir.Data{scalesSuffix: &q.scales, biasesSuffix: &q.biases} {
 				part := constants[c.Name+suffix]
+				if part == nil && suffix == biasesSuffix && q.withoutBiases(constants[c.Name+scalesSuffix]) {
+					continue
+				}
 				if part == nil {
 					return nil, nil, nil, fmt.Errorf("constant %s has packed codes but no %s", c.Name, suffix[1:])
 				}
@@ -171,62 +175,6 @@ func compareDense(want, got *ir.Constant) (Weight, error) {
 	w := s.weight(want.Name)
 	w.Bits = 8 * got.Data.DType().Size()
 	w.BitsPerWeight = float64(w.Bits)
-	return w, nil
-}
-
-// quantized is a weight in MLX's affine form.
-type quantized struct{ packed, scales, biases ir.Data }
-
-func compareQuantized(want *ir.Constant, q *quantized) (Weight, error) {
-	shape := want.Data.Shape()
-	cols := shape[len(shape)-1]
-	words := q.packed.Shape()[len(q.packed.Shape())-1]
-	groups := q.scales.Shape()[len(q.scales.Shape())-1]
-	rows := ir.Elements(shape) / max(cols, 1)
-	bits := int64(0)
-	if cols > 0 {
-		bits = 32 * words / cols
-	}
-	if bits != 4 && bits != 8 || groups == 0 || cols%groups != 0 || ir.Elements(q.packed.Shape()) != rows*words ||
-		ir.Elements(q.scales.Shape()) != rows*groups || ir.Elements(q.biases.Shape()) != rows*groups || q.packed.DType() != ir.U32 {
-		return Weight{}, fmt.Errorf("constant %s: packed codes %v and scales %v do not make a weight of shape %v", want.Name, q.packed.Shape(), q.scales.Shape(), shape)
-	}
-	group := cols / groups
-	s := &sums{}
-	step := max(1, blockElements/cols)
-	for row := int64(0); row < rows; row += step {
-		n := min(step, rows-row)
-		a, err := readFloats(want.Data, row*cols, n*cols)
-		if err != nil {
-			return Weight{}, fmt.Errorf("constant %s of the checkpoint: %w", want.Name, err)
-		}
-		codes := make([]byte, 4*n*words)
-		if got, err := q.packed.ReadAt(codes, 4*row*words); got < len(codes) {
-			return Weight{}, fmt.Errorf("constant %s%s: %w", want.Name, packedSuffix, orEOF(err))
-		}
-		scales, err := readFloats(q.scales, row*groups, n*groups)
-		if err != nil {
-			return Weight{}, fmt.Errorf("constant %s%s: %w", want.Name, scalesSuffix, err)
-		}
-		biases, err := readFloats(q.biases, row*groups, n*groups)
-		if err != nil {
-			return Weight{}, fmt.Errorf("constant %s%s: %w", want.Name, biasesSuffix, err)
-		}
-		b := make([]float32, n*cols)
-		perWord, mask := 32/bits, uint32(1)<<bits-1
-		for i := range b {
-			r, c := int64(i)/cols, int64(i)%cols
-			word := binary.LittleEndian.Uint32(codes[4*(r*words+c/perWord):])
-			code := word >> (bits * (c % perWord)) & mask
-			g := r*groups + c/group
-			b[i] = float32(scales[g]*float32(code)) + biases[g]
-		}
-		s.add(a, b)
-	}
-	w := s.weight(want.Name)
-	w.Bits, w.Group = int(bits), int(group)
-	stored := ir.DataSize(q.packed) + ir.DataSize(q.scales) + ir.DataSize(q.biases)
-	w.BitsPerWeight = float64(8*stored) / float64(max(w.Elements, 1))
 	return w, nil
 }
 

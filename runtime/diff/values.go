@@ -14,7 +14,7 @@ const pieceElements = 1 << 18
 // relativeRMS is the root of Σ(b-a)²/Σa² over the values of two weights, summed in float64 in the order of
 // the elements; nil where they cannot be compared.
 func relativeRMS(a, b *weight) (*float64, error) {
-	if !slices.Equal(a.shape, b.shape) || !a.dtype.IsFloat() || !b.dtype.IsFloat() || ir.Elements(a.shape) == 0 {
+	if !slices.Equal(a.shape, b.shape) || !a.hasValues() || !b.hasValues() || ir.Elements(a.shape) == 0 {
 		return nil, nil
 	}
 	columns := int64(1)
@@ -57,6 +57,9 @@ func relativeRMS(a, b *weight) (*float64, error) {
 	}
 	return &out, nil
 }
+
+// hasValues reports whether a weight stands for floating-point numbers: modes without biases have scales in bytes.
+func (w *weight) hasValues() bool { return w.dtype.IsFloat() || w.codes.Mode != ir.Affine }
 
 // reader gives the values of a weight row by row.
 type reader struct {

@@ -19,6 +19,7 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders"
 	"github.com/etc-ml/etc/passes"
+	"github.com/etc-ml/etc/passes/quantize"
 )
 
 type exportFlags struct {
@@ -283,11 +284,26 @@ func (f *exportFlags) resolveGroups(cmd *cobra.Command) error {
 		}
 		f.group = f.linearGroup
 	}
+	// What the record of the file says of MLX's other modes than affine, where all follow from the mode.
+	linear, _ := passes.ParseWeights(f.linear)
+	embedding, _ := passes.ParseWeights(f.embedding)
+	if isBlockFloat(linear) && !anyChanged(cmd, "group-size", "qlinear-group-size") {
+		f.group = linear.GroupSize
+	}
+	if isBlockFloat(embedding) && !anyChanged(cmd, "qembedding-group-size") {
+		f.embeddingGroup = embedding.GroupSize
+	}
+	if isBlockFloat(linear) && (embedding == nil || isBlockFloat(embedding)) && !anyChanged(cmd, "quant-method") {
+		f.method = linear.Method.String()
+	}
 	if f.recipe == "executorch" && !anyChanged(cmd, "qembedding-group-size") {
 		f.embeddingGroup = wholeRow // the exporter's default
 	}
 	return nil
 }
+
+// isBlockFloat reports whether a scheme, nil for none, is of a mode without biases.
+func isBlockFloat(s *quantize.Scheme) bool { return s != nil && s.Mode != ir.Affine }
 
 // exportText writes the program of an IR text with the weights of a file.
 func exportText(cmd *cobra.Command, path string, f exportFlags) error {
