@@ -129,7 +129,7 @@ func (x *executable) openTransposed(m *kernel.Matrix, op *ir.Op) bool {
 // openQuantized reads codes where they lie. Scales and biases are read there too if both are bf16 or f32.
 func (x *executable) openQuantized(m *kernel.Matrix, v *ir.Value) bool {
 	if v.Type.Mode != ir.Affine {
-		return false
+		return openSmallFloats(m, v)
 	}
 	switch m.Group = v.Type.Group; v.Type.Bits {
 	case 4:
@@ -177,6 +177,19 @@ func (x *executable) openQuantized(m *kernel.Matrix, v *ir.Value) bool {
 		}
 	}
 	return true
+}
+
+// openSmallFloats reads codes and scales of a mode without biases where they lie.
+func openSmallFloats(m *kernel.Matrix, v *ir.Value) bool {
+	m.Format, m.Group = map[ir.QuantMode]kernel.Format{ir.MXFP4: kernel.MXFP4, ir.MXFP8: kernel.MXFP8, ir.NVFP4: kernel.NVFP4}[v.Type.Mode], v.Type.Group
+	packed, scales := v.Def.Input("packed").Constant, v.Def.Input("scales").Constant
+	if packed == nil || scales == nil {
+		return false
+	}
+	var err, err2 error
+	m.Data, err = eval.ConstantBytes(packed)
+	m.Scales, err2 = eval.ConstantBytes(scales)
+	return err == nil && err2 == nil
 }
 
 // stored reports whether scales can be read as they are.

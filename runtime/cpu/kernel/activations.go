@@ -19,8 +19,11 @@ type Layout struct {
 	Group  int
 }
 
-// Layout is the form of activations that w needs on a path. Only quantized weights have an integer path.
+// Layout is the form of activations that w needs on a path. Only Q4, Q8 and MXFP4 have an integer path.
 func (w *Matrix) Layout(path Path) Layout {
+	if w.Format == MXFP4 {
+		return Layout{path, w.Format.expandedFormat(), w.Group}
+	}
 	if !w.Format.Quantized() {
 		return Layout{Path: Exact, Format: F32}
 	}

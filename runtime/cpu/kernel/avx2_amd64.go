@@ -22,6 +22,9 @@ var avx2 = implementation{
 		}
 	},
 
+	expandE2M1: expandE2M1AVX2,
+	expandE4M3: expandE4M3AVX2,
+
 	dotQuantized: [2][2]func(y []float32, data, scales, biases []byte, x, sums []float32, cols, group int){
 		{dotQuantizedQ4BF16AVX2, dotQuantizedQ4F32AVX2},
 		{dotQuantizedQ8BF16AVX2, dotQuantizedQ8F32AVX2},

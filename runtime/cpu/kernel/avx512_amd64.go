@@ -23,6 +23,9 @@ var avx512 = implementation{
 		}
 	},
 
+	expandE2M1: expandE2M1AVX2,
+	expandE4M3: expandE4M3AVX2,
+
 	dotQuantized: [2][2]func(y []float32, data, scales, biases []byte, x, sums []float32, cols, group int){
 		{dotQuantizedQ4BF16AVX512, dotQuantizedQ4F32AVX512},
 		{dotQuantizedQ8BF16AVX512, dotQuantizedQ8F32AVX512},

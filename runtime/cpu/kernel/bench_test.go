@@ -52,6 +52,10 @@ func benchmarkMatrix(format Format, rows, cols, group int) *Matrix {
 		w.Group, w.ScaleFormat = group, BF16
 		w.Data = fill(rows*cols*format.Bits()/8, 0, ^uint64(0))
 		w.Scales, w.Biases = fill(rows*cols/group*2, normal, varied), fill(rows*cols/group*2, normal, varied)
+	} else if format.SmallFloats() {
+		w.Group = 32
+		w.Data = fill(rows*cols*format.Bits()/8, 0, ^uint64(0))
+		w.Scales = fill(rows*cols/32, 0x7070707070707070, 0x0707070707070707)
 	} else {
 		w.Data = fill(rows*cols*format.Bits()/8, normal, varied)
 	}
@@ -66,7 +70,7 @@ func BenchmarkMatVec(b *testing.B) {
 		format Format
 		path   Path
 		cols   int
-	}{{Q4, Integer, 2048}, {Q4, Exact, 2048}, {Q8, Integer, 2048}, {Q8, Exact, 2048}, {BF16, Exact, 2048}, {Q4, Integer, 512}, {Q4, Integer, 5376}} {
+	}{{Q4, Integer, 2048}, {Q4, Exact, 2048}, {Q8, Integer, 2048}, {Q8, Exact, 2048}, {BF16, Exact, 2048}, {Q4, Integer, 512}, {Q4, Integer, 5376}, {MXFP4, Integer, 2048}, {MXFP4, Exact, 2048}, {MXFP8, Exact, 2048}} {
 		rows := 256 << 20 * 8 / c.format.Bits() / c.cols / 32 * 32 / 2
 		w := benchmarkMatrix(c.format, rows, c.cols, 64)
 		x, y := make([]float32, c.cols), make([]float32, rows)
@@ -118,7 +122,7 @@ func BenchmarkMatMul(b *testing.B) {
 		format        Format
 		path          Path
 		rows, cols, m int
-	}{{Q4, Integer, 2048, 2048, 512}, {Q4, Integer, 512, 2048, 16}, {Q4, Integer, 2048, 512, 16}, {Q8, Integer, 2048, 2048, 512}, {Q4, Exact, 2048, 2048, 512}, {Q4, Exact, 512, 2048, 16}, {BF16, Exact, 2048, 2048, 512}} {
+	}{{Q4, Integer, 2048, 2048, 512}, {Q4, Integer, 512, 2048, 16}, {Q4, Integer, 2048, 512, 16}, {Q8, Integer, 2048, 2048, 512}, {Q4, Exact, 2048, 2048, 512}, {Q4, Exact, 512, 2048, 16}, {BF16, Exact, 2048, 2048, 512}, {MXFP4, Integer, 2048, 2048, 512}, {MXFP8, Exact, 2048, 2048, 512}} {
 		w := benchmarkMatrix(c.format, c.rows, c.cols, 64)
 		x, y := make([]float32, c.m*c.cols), make([]float32, c.m*c.rows)
 		for i := range x {

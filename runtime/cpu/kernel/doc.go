@@ -14,11 +14,12 @@
 //   - At one level the result of a row depends on the row and the activations alone: not on the range of
 //     rows of the call, nor on the number of threads.
 //   - Weights are read where they are, at any alignment, without a copy; a panel of some rows is unpacked
-//     for products with many vectors.
+//     for products with many vectors, and rows of small floats are expanded, some at a time (smallfloat.go).
 //   - Exported functions check lengths and panic when they do not fit: that is a mistake of the caller,
 //     who has checked the file. Code behind them trusts its arguments. Nothing reads outside the slices
 //     given.
-//   - Nothing allocates, except Activations that grow.
+//   - Nothing allocates, except Activations that grow, and memory for rows that are expanded when more calls than
+//     ever run at once.
 //
 // # Imports
 //

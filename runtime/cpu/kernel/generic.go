@@ -17,6 +17,9 @@ var generic = implementation{
 	groupSums: groupSumsGeneric,
 	spread:    spreadGeneric,
 
+	expandE2M1: expandE2M1Generic,
+	expandE4M3: expandE4M3Generic,
+
 	dotQuantized: [2][2]func(y []float32, data, scales, biases []byte, x, sums []float32, cols, group int){
 		{dotQuantizedGeneric(Q4, BF16), dotQuantizedGeneric(Q4, F32)},
 		{dotQuantizedGeneric(Q8, BF16), dotQuantizedGeneric(Q8, F32)},

@@ -30,6 +30,10 @@ type implementation struct {
 	// of 128.
 	spread func(dst, x []float32)
 
+	// Rows of small floats, made codes of 8 bits and BF16 numbers, see smallfloat.go. Lengths are those of whole groups.
+	expandE2M1 func(dst, src []byte)
+	expandE4M3 func(dst, src, scales []byte)
+
 	// Rows times one vector, one function for each of 4 and 8 bits and of BF16 and F32 scales. len(y) is
 	// the number of rows.
 	dotQuantized [2][2]func(y []float32, data, scales, biases []byte, x, sums []float32, cols, group int)

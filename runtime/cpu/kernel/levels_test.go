@@ -53,6 +53,9 @@ func encode(format Format, x []float32) []byte {
 // randomMatrix has random elements; symmetric leaves out the biases.
 func randomMatrix(r *rand.Rand, format, scaleFormat Format, rows, cols, group int, symmetric bool) *Matrix {
 	w := &Matrix{Format: format, Rows: rows, Cols: cols}
+	if format.SmallFloats() {
+		return randomSmallFloats(r, w)
+	}
 	if !format.Quantized() {
 		w.Data = encode(format, floats(r, rows*cols))
 		return w
@@ -65,6 +68,27 @@ func randomMatrix(r *rand.Rand, format, scaleFormat Format, rows, cols, group in
 	w.Scales = encode(scaleFormat, floats(r, rows*cols/group))
 	if !symmetric {
 		w.Biases = encode(scaleFormat, floats(r, rows*cols/group))
+	}
+	return w
+}
+
+// randomSmallFloats has any codes, and scales around 1, of which some are far off where the format is MXFP8.
+func randomSmallFloats(r *rand.Rand, w *Matrix) *Matrix {
+	w.Group = 32
+	if w.Format == NVFP4 {
+		w.Group = 16
+	}
+	w.Data, w.Scales = guarded[byte](w.Rows*w.rowBytes()), guarded[byte](w.Rows*w.groups())
+	for i := range w.Data {
+		w.Data[i] = byte(r.Uint32())
+	}
+	for i := range w.Scales {
+		w.Scales[i] = byte(118 + r.IntN(12))
+		if w.Format == NVFP4 {
+			w.Scales[i] = byte(r.IntN(127))
+		} else if r.IntN(100) == 0 && w.Format == MXFP8 {
+			w.Scales[i] = byte(r.IntN(20))
+		}
 	}
 	return w
 }

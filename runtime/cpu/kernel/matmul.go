@@ -18,6 +18,10 @@ func MatMul(y []float32, stride int, w *Matrix, a *Activations, row0, row1 int) 
 	if row0 == row1 || a.vectors == 0 {
 		return
 	}
+	if w.Format.SmallFloats() {
+		matMulSmallFloats(y, stride, w, a, row0, row1)
+		return
+	}
 	part := w.Slice(row0, row1)
 	switch {
 	case !w.Format.Quantized() && a.vectors <= denseDotLimit:

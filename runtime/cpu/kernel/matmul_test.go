@@ -19,7 +19,7 @@ func product(w *Matrix, path Path, x []float32, vectors int) (y, size []float64)
 		for k := range v {
 			v[k] = float64(x[i*w.Cols+k])
 		}
-		if path == Integer && w.Format.Quantized() {
+		if path == Integer && w.Layout(path).Format.Quantized() {
 			v = rounded(x[i*w.Cols:][:w.Cols], w.Group)
 		}
 		for r := range w.Rows {
@@ -36,6 +36,9 @@ func product(w *Matrix, path Path, x []float32, vectors int) (y, size []float64)
 			w.Row(row, r)
 			for k := range w.Cols {
 				add(v[k] * float64(row[k]))
+				if w.Format == MXFP4 { // made a code and a bias of the same size at most
+					size[at] += 12 * math.Abs(v[k]) * float64(e8m0Values[w.Scales[r*w.groups()+k/32]])
+				}
 			}
 		}
 	}
@@ -62,7 +65,7 @@ func TestMatMul(t *testing.T) {
 		{40, 640, 128}, {32, 2048 + 1152, 128}, {31, 2080, 32}, {64, 544, 32}, {2, 5376, 64}, {32, 4224, 128}, {9, 768, 64}, {23, 384, 32},
 	}
 	r := rand.New(rand.NewPCG(1, 2))
-	for _, format := range []Format{Q4, Q8, BF16, F32} {
+	for _, format := range []Format{Q4, Q8, BF16, F32, MXFP4, MXFP8, NVFP4} {
 		for _, shape := range shapes {
 			for variant := range 4 {
 				scales, symmetric := []Format{BF16, F32}[variant/2], variant%2 == 1
@@ -122,7 +125,7 @@ func TestMatMulOfExpert(t *testing.T) {
 	atEachLevel(t, func(t *testing.T) {
 		defer release()
 		r := rand.New(rand.NewPCG(3, 4))
-		for _, format := range []Format{Q4, Q8, BF16} {
+		for _, format := range []Format{Q4, Q8, BF16, MXFP4, MXFP8, NVFP4} {
 			w := randomMatrix(r, format, BF16, 4*64, 256, 64, false)
 			expert := w.Slice(2*64, 3*64)
 			require.NoError(t, expert.Check())

@@ -19,6 +19,11 @@ const (
 	BF16
 	// F32 is IEEE 754 binary32.
 	F32
+	// MXFP4, MXFP8 and NVFP4 are MLX's modes of small floats: codes e2m1, e4m3 and e2m1, in the order of Q4 and Q8, with
+	// a scale of a byte for each group, e8m0, e8m0 and e4m3, and no biases.
+	MXFP4
+	MXFP8
+	NVFP4
 )
 
 func (f Format) String() string {
@@ -31,6 +36,12 @@ func (f Format) String() string {
 		return "bf16"
 	case F32:
 		return "f32"
+	case MXFP4:
+		return "mxfp4"
+	case MXFP8:
+		return "mxfp8"
+	case NVFP4:
+		return "nvfp4"
 	}
 	return fmt.Sprintf("format %d", uint8(f))
 }
@@ -38,9 +49,9 @@ func (f Format) String() string {
 // Bits is the size of an element or code.
 func (f Format) Bits() int {
 	switch f {
-	case Q4:
+	case Q4, MXFP4, NVFP4:
 		return 4
-	case Q8:
+	case Q8, MXFP8:
 		return 8
 	case BF16:
 		return 16
@@ -53,6 +64,9 @@ func (f Format) Bits() int {
 // Quantized says whether the format has codes, scales and biases.
 func (f Format) Quantized() bool { return f == Q4 || f == Q8 }
 
+// SmallFloats says whether the format has codes that are small floats, with scales and no biases.
+func (f Format) SmallFloats() bool { return f == MXFP4 || f == MXFP8 || f == NVFP4 }
+
 // Matrix is a stored matrix [Rows, Cols], row after row, read in place: the slices may be parts of a
 // mapped file, at any alignment.
 type Matrix struct {
@@ -63,10 +77,10 @@ type Matrix struct {
 	Data []byte
 
 	// Group is the number of elements of a row that share a scale, for quantized formats: 32, 64 or 128, a
-	// divisor of Cols.
+	// divisor of Cols; 32 for MXFP4 and MXFP8, 16 for NVFP4.
 	Group int
 	// Scales and Biases are [Rows, Cols/Group] in ScaleFormat, BF16 or F32. No Biases means symmetric
-	// codes, whose bias is −2^(bits−1)·scale.
+	// codes, whose bias is −2^(bits−1)·scale. Formats of small floats have scales of a byte and no biases.
 	Scales, Biases []byte
 	ScaleFormat    Format
 }
@@ -75,7 +89,7 @@ type Matrix struct {
 // owner of a matrix calls it once.
 func (w *Matrix) Check() error {
 	if w.Format.Bits() == 0 {
-		return fmt.Errorf("matrix has %v, want q4, q8, bf16 or f32", w.Format)
+		return fmt.Errorf("matrix has %v, want q4, q8, bf16, f32, mxfp4, mxfp8 or nvfp4", w.Format)
 	}
 	if w.Rows < 0 || w.Cols < 0 || w.Rows > math.MaxInt/32/max(w.Cols, 1) {
 		return fmt.Errorf("matrix of %d × %d elements", w.Rows, w.Cols)
@@ -92,6 +106,18 @@ func (w *Matrix) Check() error {
 			return fmt.Errorf("%v matrix of %d × %d elements in groups of %d has %d bytes of scales and %d of biases, want %d", w.Format, w.Rows, w.Cols, w.Group, len(w.Scales), len(w.Biases), size)
 		}
 	}
+	if w.Format.SmallFloats() {
+		group := 32
+		if w.Format == NVFP4 {
+			group = 16
+		}
+		if w.Group != group || w.Cols%32 != 0 {
+			return fmt.Errorf("%v matrix has groups of %d in rows of %d elements, want %d and a multiple of 32", w.Format, w.Group, w.Cols, group)
+		}
+		if size := w.Rows * w.groups(); len(w.Scales) != size || w.Biases != nil {
+			return fmt.Errorf("%v matrix of %d × %d elements has %d bytes of scales and %d of biases, want %d and none", w.Format, w.Rows, w.Cols, len(w.Scales), len(w.Biases), size)
+		}
+	}
 	if size := w.Rows * w.rowBytes(); len(w.Data) != size {
 		return fmt.Errorf("%v matrix of %d × %d elements has %d bytes, want %d", w.Format, w.Rows, w.Cols, len(w.Data), size)
 	}
@@ -103,7 +129,7 @@ func (w *Matrix) Slice(lo, hi int) Matrix {
 	s := *w
 	s.Rows = hi - lo
 	s.Data = w.Data[lo*w.rowBytes() : hi*w.rowBytes()]
-	if w.Format.Quantized() {
+	if w.Format.hasScales() {
 		n := w.scaleBytes()
 		s.Scales = w.Scales[lo*n : hi*n]
 		if w.Biases != nil {
@@ -116,7 +142,7 @@ func (w *Matrix) Slice(lo, hi int) Matrix {
 // Bytes is what one pass over rows rows of w reads.
 func (w *Matrix) Bytes(rows int) int {
 	n := w.rowBytes()
-	if w.Format.Quantized() {
+	if w.Format.hasScales() {
 		n += w.scaleBytes()
 		if w.Biases != nil {
 			n += w.scaleBytes()
@@ -143,6 +169,10 @@ func (w *Matrix) elements(dst []float32, r, at int) {
 		for i := range dst {
 			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*(at+i):]))
 		}
+	case MXFP4, MXFP8, NVFP4:
+		for i := range dst {
+			dst[i] = w.small(r, at+i)
+		}
 	default:
 		for i := range dst {
 			scale, bias := w.scale(r, (at+i)/w.Group)
@@ -151,9 +181,18 @@ func (w *Matrix) elements(dst []float32, r, at int) {
 	}
 }
 
-func (w *Matrix) groups() int     { return w.Cols / w.Group }
-func (w *Matrix) rowBytes() int   { return w.Cols * w.Format.Bits() / 8 }
-func (w *Matrix) scaleBytes() int { return w.groups() * w.ScaleFormat.Bits() / 8 }
+func (f Format) hasScales() bool { return f.Quantized() || f.SmallFloats() }
+
+func (w *Matrix) groups() int   { return w.Cols / w.Group }
+func (w *Matrix) rowBytes() int { return w.Cols * w.Format.Bits() / 8 }
+
+// scaleBytes is the size of the scales of a row.
+func (w *Matrix) scaleBytes() int {
+	if w.Format.SmallFloats() {
+		return w.groups()
+	}
+	return w.groups() * w.ScaleFormat.Bits() / 8
+}
 
 // bitsIndex and scaleIndex choose among the functions of an implementation.
 func (w *Matrix) bitsIndex() int {

@@ -11,8 +11,8 @@ func main() {
 	log.SetFlags(0)
 	for _, f := range []*file{
 		dotAVX512(), tileAVX512(), packAVX512(), prepareAVX512(), vectorAVX512(), tileAMX(),
-		dotAVX2(), tileAVX2(), packAVX2(), prepareAVX2(), vectorAVX2(),
-		dotNEON(), tileNEON(), packNEON(), prepareNEON(), vectorNEON(),
+		dotAVX2(), tileAVX2(), packAVX2(), prepareAVX2(), vectorAVX2(), expandAVX2(),
+		dotNEON(), tileNEON(), packNEON(), prepareNEON(), vectorNEON(), expandNEON(),
 	} {
 		if err := f.write(*dir); err != nil {
 			log.Fatalf("gen: %v", err)
