@@ -11,6 +11,18 @@ package kernel
 //go:noescape
 func expandE2M1AVX2(dst, src []byte)
 
+// halfSixAVX2 writes half of each scale e8m0 and -6 times it as bfloat16 numbers, whole 16 scales:
+//
+//	for i, s := range scales {
+//		putBF16(halves[2*i:], 2^(s-128))
+//		putBF16(sixes[2*i:], -6*2^(s-127))
+//	}
+//
+// Scales are between 10 and 246.
+//
+//go:noescape
+func halfSixAVX2(halves, sixes, scales []byte)
+
 // expandE4M3AVX2 writes the bfloat16 numbers that codes e4m3 in groups of 32 stand for:
 //
 //	for i, c := range src {

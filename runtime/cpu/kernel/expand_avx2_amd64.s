@@ -50,6 +50,35 @@ end2:
 	VZEROUPPER
 	RET
 
+// func halfSixAVX2(halves, sixes, scales []byte)
+TEXT ·halfSixAVX2(SB), NOSPLIT, $0-72
+	MOVQ halves_base+0(FP), DI
+	MOVQ sixes_base+24(FP), DX
+	MOVQ scales_base+48(FP), SI
+	MOVQ scales_len+56(FP), BX
+	MOVL $0x00800080, AX
+	VMOVD AX, X15
+	VPBROADCASTD X15, Y15
+	MOVL $0x81408140, AX
+	VMOVD AX, X14
+	VPBROADCASTD X14, Y14
+loop1:
+	SUBQ $16, BX
+	JLT end2
+	VPMOVZXBW (SI), Y0
+	VPSLLW $7, Y0, Y0
+	VPSUBW Y15, Y0, Y1
+	VPADDW Y14, Y0, Y0
+	VMOVDQU Y1, (DI)
+	VMOVDQU Y0, (DX)
+	ADDQ $16, SI
+	ADDQ $32, DI
+	ADDQ $32, DX
+	JMP loop1
+end2:
+	VZEROUPPER
+	RET
+
 // func expandE4M3AVX2(dst, src, scales []byte)
 TEXT ·expandE4M3AVX2(SB), NOSPLIT, $0-72
 	MOVQ dst_base+0(FP), DI

@@ -39,6 +39,32 @@ loop1:
 end2:
 	RET
 
+// func halfSixNEON(halves, sixes, scales []byte)
+TEXT ·halfSixNEON(SB), NOSPLIT, $0-72
+	MOVD halves_base+0(FP), R0
+	MOVD sixes_base+24(FP), R4
+	MOVD scales_base+48(FP), R1
+	MOVD scales_len+56(FP), R2
+	MOVD $0x80, R7
+	VDUP R7, V31.H8
+	MOVD $33088, R7
+	VDUP R7, V30.H8
+loop1:
+	SUBS $16, R2, R2
+	BLT end2
+	VLD1.P 16(R1), [V0.B16]
+	VUSHLL2 $7, V0.B16, V1.H8
+	VUSHLL $7, V0.B8, V0.H8
+	VSUB V31.H8, V0.H8, V2.H8
+	VSUB V31.H8, V1.H8, V3.H8
+	VADD V30.H8, V0.H8, V0.H8
+	VADD V30.H8, V1.H8, V1.H8
+	VST1.P [V2.B16, V3.B16], 32(R0)
+	VST1.P [V0.B16, V1.B16], 32(R4)
+	B loop1
+end2:
+	RET
+
 // func expandE4M3NEON(dst, src, scales []byte)
 TEXT ·expandE4M3NEON(SB), NOSPLIT, $0-72
 	MOVD dst_base+0(FP), R0

@@ -18,6 +18,7 @@ var generic = implementation{
 	spread:    spreadGeneric,
 
 	expandE2M1: expandE2M1Generic,
+	halfSix:    halfSixGeneric,
 	expandE4M3: expandE4M3Generic,
 
 	dotQuantized: [2][2]func(y []float32, data, scales, biases []byte, x, sums []float32, cols, group int){

@@ -32,6 +32,7 @@ type implementation struct {
 
 	// Rows of small floats, made codes of 8 bits and BF16 numbers, see smallfloat.go. Lengths are those of whole groups.
 	expandE2M1 func(dst, src []byte)
+	halfSix    func(halves, sixes, scales []byte)
 	expandE4M3 func(dst, src, scales []byte)
 
 	// Rows times one vector, one function for each of 4 and 8 bits and of BF16 and F32 scales. len(y) is

@@ -57,10 +57,12 @@ func (e *expansion) expand(w *Matrix, lo, hi int) Matrix {
 		out.Group, out.ScaleFormat = w.Group, BF16
 		active.expandE2M1(out.Data, part.Data)
 		e.scales, e.biases = grow(e.scales, 2*len(part.Scales)), grow(e.biases, 2*len(part.Scales))
-		for i, s := range part.Scales {
-			binary.LittleEndian.PutUint16(e.scales[2*i:], halfScales[s])
-			binary.LittleEndian.PutUint16(e.biases[2*i:], sixScales[s])
+		whole := 0
+		if plainScales(part.Scales) {
+			whole = len(part.Scales) &^ 15
+			active.halfSix(e.scales[:2*whole], e.biases[:2*whole], part.Scales[:whole])
 		}
+		halfSixGeneric(e.scales[2*whole:], e.biases[2*whole:], part.Scales[whole:])
 		out.Scales, out.Biases = e.scales, e.biases
 	case MXFP8:
 		groups := w.groups()
@@ -80,13 +82,18 @@ func (e *expansion) expand(w *Matrix, lo, hi int) Matrix {
 	return out
 }
 
-// plainScales reports whether all scales are such that no number of MXFP8 is subnormal in BF16, or infinite.
+// plainScales reports whether all scales e8m0 are such that no product with a code is subnormal in BF16, or infinite.
 func plainScales(scales []byte) bool {
-	plain := true
-	for _, s := range scales {
-		plain = plain && s-10 <= 246-10
+	const ones = 0x0101010101010101
+	beyond := uint64(0) // the upper bit of a byte: that of a scale whose bits 4 to 7 are equal, outside of 16 to 239
+	for ; len(scales) >= 8; scales = scales[8:] {
+		s := binary.LittleEndian.Uint64(scales)
+		beyond |= ^((s<<1 ^ s) | (s<<2 ^ s) | (s<<3 ^ s)) & (0x80 * ones)
 	}
-	return plain
+	for _, s := range scales {
+		beyond |= uint64(^((s<<1 ^ s) | (s<<2 ^ s) | (s<<3 ^ s)) & 0x80)
+	}
+	return beyond == 0
 }
 
 // expandRow writes row r in BF16: every format and scale.
@@ -161,6 +168,14 @@ var e2m1Codes = func() (t [16]byte) {
 	}
 	return t
 }()
+
+// halfSixGeneric writes half of each scale e8m0 and −6 times it in BF16.
+func halfSixGeneric(halves, sixes, scales []byte) {
+	for i, s := range scales {
+		binary.LittleEndian.PutUint16(halves[2*i:], halfScales[s])
+		binary.LittleEndian.PutUint16(sixes[2*i:], sixScales[s])
+	}
+}
 
 // expandE4M3Generic writes the BF16 numbers that codes in groups of 32 stand for; the scales are plain.
 func expandE4M3Generic(dst, src, scales []byte) {

@@ -23,6 +23,15 @@ func TestExpand(t *testing.T) {
 		require.Equal(t, want, got)
 		active.expandE2M1(got[:32], codes[:16])
 		active.expandE2M1(nil, nil)
+		halves, sixes := guarded[byte](2*224), guarded[byte](2*224)
+		wantHalves, wantSixes := make([]byte, 2*224), make([]byte, 2*224)
+		plain := guarded[byte](224)
+		copy(plain, codes[16:240])
+		require.True(t, plainScales(plain))
+		halfSixGeneric(wantHalves, wantSixes, plain)
+		active.halfSix(halves, sixes, plain)
+		require.Equal(t, wantHalves, halves)
+		require.Equal(t, wantSixes, sixes)
 		scales := guarded[byte](8)
 		for first := 10; first <= 246; first += 8 {
 			for i := range scales {
@@ -35,6 +44,11 @@ func TestExpand(t *testing.T) {
 		active.expandE4M3(got[:64], codes[:32], scales[:1])
 		active.expandE4M3(nil, nil, nil)
 	})
+	for s := range 256 { // in any place of a list
+		list := []byte{127, 127, 127, 127, 127, 127, 127, 127, 127, 127, 127}
+		list[s%11] = byte(s)
+		require.Equal(t, s >= 16 && s < 240, plainScales(list), s)
+	}
 	for i, c := range codes { // the numbers themselves
 		require.Equal(t, byte(12+2*e2m1Values[c&15]), e2m1Codes[c&15])
 		require.Equal(t, byte(i), c)

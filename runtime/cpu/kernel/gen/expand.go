@@ -9,6 +9,15 @@ import (
 
 const (
 	expandE2M1Params = "dst, src []byte"
+	halfSixParams    = "halves, sixes, scales []byte"
+	halfSixDoc       = `writes half of each scale e8m0 and -6 times it as bfloat16 numbers, whole 16 scales:
+
+	for i, s := range scales {
+		putBF16(halves[2*i:], 2^(s-128))
+		putBF16(sixes[2*i:], -6*2^(s-127))
+	}
+
+Scales are between 10 and 246.`
 	expandE4M3Params = "dst, src, scales []byte"
 	expandE2M1Doc    = `writes a byte for each of the two codes of a byte, the lower one first, from whole 16 bytes on:
 
@@ -55,6 +64,7 @@ func expandAVX2() *file {
 	f.table("e2m1Bytes", append(e2m1Bytes(), e2m1Bytes()...)...)
 	f.table("e4m3Subnormals", append(e4m3Subnormals(), e4m3Subnormals()...)...)
 	expandE2M1X86(f.function("expandE2M1AVX2", expandE2M1Params, "", expandE2M1Doc))
+	halfSixX86(f.function("halfSixAVX2", halfSixParams, "", halfSixDoc))
 	expandE4M3X86(f.function("expandE4M3AVX2", expandE4M3Params, "", expandE4M3Doc))
 	return f
 }
@@ -74,6 +84,20 @@ func expandE2M1X86(fn *function) {
 	// A byte becomes a word, whose upper byte has the upper code then.
 	fn.op("PREFETCHT0 %d(SI)\nVPMOVZXBW (SI), Y0\nVPSLLW $4, Y0, Y1\nVPOR Y1, Y0, Y0\nVPAND Y15, Y0, Y0\nVPSHUFB Y0, Y14, Y0\nVMOVDQU Y0, (DI)", prefetch)
 	fn.op("ADDQ $16, SI\nADDQ $32, DI\nJMP %s", loop)
+	fn.at(end)
+	fn.returnAMD64()
+}
+
+// halfSixX86: an exponent lies 7 bits up; −6 is −1.5 times 4.
+func halfSixX86(fn *function) {
+	loop, end := fn.label("loop"), fn.label("end")
+	fn.load("halves_base", "DI", "sixes_base", "DX", "scales_base", "SI", "scales_len", "BX")
+	fn.broadcastWords(0x0080, 15)
+	fn.broadcastWords(0x8000+2<<7+0x40, 14)
+	fn.at(loop)
+	fn.op("SUBQ $16, BX\nJLT %s", end)
+	fn.op("VPMOVZXBW (SI), Y0\nVPSLLW $7, Y0, Y0\nVPSUBW Y15, Y0, Y1\nVPADDW Y14, Y0, Y0\nVMOVDQU Y1, (DI)\nVMOVDQU Y0, (DX)")
+	fn.op("ADDQ $16, SI\nADDQ $32, DI\nADDQ $32, DX\nJMP %s", loop)
 	fn.at(end)
 	fn.returnAMD64()
 }
@@ -108,6 +132,7 @@ func expandNEON() *file {
 	f.table("e2m1Bytes", e2m1Bytes()...)
 	f.table("e4m3Subnormals", e4m3Subnormals()...)
 	expandE2M1NEON(f.function("expandE2M1NEON", expandE2M1Params, "", expandE2M1Doc))
+	halfSixNEON(f.function("halfSixNEON", halfSixParams, "", halfSixDoc))
 	expandE4M3NEON(f.function("expandE4M3NEON", expandE4M3Params, "", expandE4M3Doc))
 	return f
 }
@@ -121,6 +146,20 @@ func expandE2M1NEON(fn *function) {
 	fn.op("VLD1.P 16(R1), [V0.B16]\nVUSHR $4, V0.B16, V1.B16\nVAND V31.B16, V0.B16, V0.B16")
 	fn.op("VTBL V0.B16, [V30.B16], V0.B16\nVTBL V1.B16, [V30.B16], V1.B16")
 	fn.op("VZIP1 V1.B16, V0.B16, V2.B16\nVZIP2 V1.B16, V0.B16, V3.B16\nVST1.P [V2.B16, V3.B16], 32(R0)\nB %s", loop)
+	fn.at(end)
+	fn.op("RET")
+}
+
+// halfSixNEON is as halfSixX86.
+func halfSixNEON(fn *function) {
+	loop, end := fn.label("loop"), fn.label("end")
+	fn.loadARM64("halves_base", "R0", "sixes_base", "R4", "scales_base", "R1", "scales_len", "R2")
+	fn.op("MOVD $0x80, R7\nVDUP R7, V31.H8\nMOVD $%d, R7\nVDUP R7, V30.H8", 0x8000+2<<7+0x40)
+	fn.at(loop)
+	fn.op("SUBS $16, R2, R2\nBLT %s", end)
+	fn.op("VLD1.P 16(R1), [V0.B16]\nVUSHLL2 $7, V0.B16, V1.H8\nVUSHLL $7, V0.B8, V0.H8")
+	fn.op("VSUB V31.H8, V0.H8, V2.H8\nVSUB V31.H8, V1.H8, V3.H8\nVADD V30.H8, V0.H8, V0.H8\nVADD V30.H8, V1.H8, V1.H8")
+	fn.op("VST1.P [V2.B16, V3.B16], 32(R0)\nVST1.P [V0.B16, V1.B16], 32(R4)\nB %s", loop)
 	fn.at(end)
 	fn.op("RET")
 }
