@@ -135,6 +135,7 @@ func (a *attention) eachRun(lo, hi int, f func(position, slot, n int)) {
 // work is what one call of a body needs besides its operands.
 type work struct {
 	query, scores, max, sum, acc []float32
+	half                         []byte
 	queries                      kernel.Activations
 	delta                        kernel.DeltaRun
 }
@@ -194,6 +195,13 @@ func (a *attention) add(w *work, queries, head, slot, n int, bounds func(query i
 	} else {
 		kernel.AttentionScores(scores, n, w.query, a.width, queries, &a.keys[head], slot, slot+n)
 	}
+	w.weigh(scores, n, queries, a.vWidth, bounds)
+	kernel.AttentionValues(w.acc, a.vWidth, scores, n, queries, &a.values[head], slot, slot+n)
+}
+
+// weigh makes weights of the scores [queries, n] of some keys, by the highest score so far, and scales the sums of the keys
+// before where a higher one comes. bounds tells which keys a query sees, as the range of their numbers.
+func (w *work) weigh(scores []float32, n, queries, vWidth int, bounds func(query int) (lo, hi int)) {
 	for i := range queries {
 		lo, hi := bounds(i)
 		lo, hi = min(max(lo, 0), n), max(min(hi, n), 0)
@@ -211,14 +219,13 @@ func (a *attention) add(w *work, queries, head, slot, n int, bounds func(query i
 				shift := [1]float32{w.max[i]}
 				kernel.Exp(shift[:], shift[:], high)
 				w.sum[i] *= shift[0]
-				acc := w.acc[i*a.vWidth : (i+1)*a.vWidth]
+				acc := w.acc[i*vWidth : (i+1)*vWidth]
 				kernel.Scale(acc, acc, shift[0])
 			}
 			w.max[i] = high
 		}
 		w.sum[i] += kernel.Exp(seen, seen, w.max[i])
 	}
-	kernel.AttentionValues(w.acc, a.vWidth, scores, n, queries, &a.values[head], slot, slot+n)
 }
 
 // bindChunk divides heads of the cache and blocks of tokens among the threads.

@@ -22,31 +22,44 @@ const deltaRows = 64
 // deltaShare is the least number of parts for each thread, if rows are enough, so that all end together.
 const deltaShare = 4
 
-// bindDeltaRule runs the gated delta rule over the tokens of a call, on the state that a buffer holds.
-func bindDeltaRule(b *binder) bool {
-	s := b.floatState()
-	reset, ok := b.flag()
-	d := &deltaRule{q: b.Input("q"), k: b.Input("k"), v: b.Input("v"), g: b.Input("g"), beta: b.Input("beta"), reset: reset, state: s}
+// deltaOperands are the operands of an operation of the gated delta rule, but for its state's number and result.
+func (b *binder) deltaOperands() (*deltaRule, bool) {
+	d := &deltaRule{q: b.Input("q"), k: b.Input("k"), v: b.Input("v"), g: b.Input("g"), beta: b.Input("beta"), state: b.floatState()}
 	for i, x := range []*value{d.q, d.k, d.v, d.g, d.beta} {
 		rank := []int{4, 4, 4, 3, 3}[i]
 		if x == nil || !x.isFloats() || len(x.shape) != rank || x.stride[1] < 0 || rank == 4 && x.stride[3] != 1 {
-			return false
+			return nil, false
 		}
 	}
-	if !ok || s == nil || len(s.shape) != 4 {
-		return false
+	if d.state == nil || len(d.state.shape) != 4 {
+		return nil, false
 	}
 	batch, heads := d.v.shape[0], d.v.shape[2]
 	d.steps, d.width, d.keyHeads, d.keyWidth = d.v.shape[1], d.v.shape[3], d.q.shape[2], d.q.shape[3]
 	if !slices.Equal(d.q.shape, []int{batch, d.steps, d.keyHeads, d.keyWidth}) || !slices.Equal(d.k.shape, d.q.shape) ||
 		!slices.Equal(d.g.shape, d.v.shape[:3]) || !slices.Equal(d.beta.shape, d.g.shape) ||
-		!slices.Equal(s.shape, []int{batch, heads, d.width, d.keyWidth}) || d.keyHeads == 0 || heads%d.keyHeads != 0 || d.keyWidth == 0 || d.steps == 0 {
+		d.keyHeads == 0 || heads%d.keyHeads != 0 || d.keyWidth == 0 || d.steps == 0 {
+		return nil, false
+	}
+	d.group = heads / d.keyHeads
+	return d, true
+}
+
+// bindDeltaRule runs the gated delta rule over the tokens of a call, on the state that a buffer holds.
+func bindDeltaRule(b *binder) bool {
+	reset, ok := b.flag()
+	d, ok2 := b.deltaOperands()
+	if !ok || !ok2 {
+		return false
+	}
+	d.reset = reset
+	batch, s := d.v.shape[0], d.state
+	if !slices.Equal(s.shape, []int{batch, d.v.shape[2], d.width, d.keyWidth}) {
 		return false
 	}
 	if d.out = b.result(0, nil); d.out == nil || !slices.Equal(d.out.shape, d.v.shape) {
 		return false
 	}
-	d.group = heads / d.keyHeads
 	d.cut(batch, b.x.exe.pool.Threads())
 	st := b.do("delta rule", b.parallel(batch*d.keyHeads*d.parts, 1, func(lo, hi int) {
 		w := getWork()
@@ -89,23 +102,30 @@ func (d *deltaRule) run(w *work, n, key, part int) {
 	case d.state.half != nil:
 		d.state.get(state, at)
 	}
+	d.tokens(w, state, n, key, first, last, 0, d.steps)
+	if d.state.half != nil {
+		d.state.put(at, state)
+	}
+}
+
+// tokens goes through n tokens of a row of the batch, from number token on, for rows [first, last) of the states that read
+// key head key.
+func (d *deltaRule) tokens(w *work, state []float32, batch, key, first, last, token, n int) {
+	of := func(x *value, head int) []float32 {
+		return x.floats()[batch*x.stride[0]+token*x.stride[1]+head*x.stride[2]:]
+	}
 	heads := w.delta.Heads[:0]
 	for row := first; row < last; {
 		end := min(row-row%d.width+d.width, last)
 		head := key*d.group + row/d.width
-		of := func(x *value) []float32 { return x.floats()[n*x.stride[0]+head*x.stride[2]:] }
 		heads = append(heads, kernel.DeltaHead{Rows: end - row, State: state[(row-first)*d.keyWidth : (end-first)*d.keyWidth],
-			V: of(d.v)[row%d.width:], Y: of(d.out)[row%d.width:], Decay: of(d.g), Beta: of(d.beta)})
+			V: of(d.v, head)[row%d.width:], Y: of(d.out, head)[row%d.width:], Decay: of(d.g, head), Beta: of(d.beta, head)})
 		row = end
 	}
-	w.delta = kernel.DeltaRun{Tokens: d.steps, Keys: d.keyWidth, Heads: heads,
-		Q: d.q.floats()[n*d.q.stride[0]+key*d.q.stride[2]:], K: d.k.floats()[n*d.k.stride[0]+key*d.k.stride[2]:],
+	w.delta = kernel.DeltaRun{Tokens: n, Keys: d.keyWidth, Heads: heads, Q: of(d.q, key), K: of(d.k, key),
 		QStride: d.q.stride[1], KStride: d.k.stride[1], VStride: d.v.stride[1], YStride: d.out.stride[1],
 		DecayStride: d.g.stride[1], BetaStride: d.beta.stride[1]}
 	kernel.DeltaRule(&w.delta)
-	if d.state.half != nil {
-		d.state.put(at, state)
-	}
 	clear(heads)
 	w.delta = kernel.DeltaRun{Heads: heads[:0]}
 }

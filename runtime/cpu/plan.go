@@ -140,6 +140,8 @@ func init() {
 		"silu": bindUnary, "sigmoid": bindUnary, "tanh": bindUnary,
 		"add": bindBinary, "multiply": bindBinary,
 		"cached_attention": bindAttention, "buffer_conv": bindConv, "buffer_delta_rule": bindDeltaRule, "delta_decay": bindDecay,
+		"rope_rows": bindRopeRows, "block_write": bindBlockWrite, "block_attention": bindBlockAttention, "slot_conv": bindSlotConv,
+		"slot_delta_rule": bindSlotDelta, "unit_copy": bindUnitCopy, "take": bindTakeRows,
 		"top_k": bindTopK, "switch_mlp": bindSwitchMLP, "switch_geglu": bindSwitchMLP, "sample": bindSample,
 		"adjust_logits": bindAdjust, "draw": bindDraw, "logprobs": bindLogprobs,
 	}

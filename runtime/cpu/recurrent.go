@@ -40,18 +40,8 @@ func bindConv(b *binder) bool {
 	if !slices.Equal(s.shape, want) || !slices.Equal(w.shape, []int{channels, taps, 1}) || taps == 0 {
 		return false
 	}
-	// The taps of a block of channels, row by row.
 	blocks := (channels + channelBlock - 1) / channelBlock
-	weight := make([]float32, channels*taps)
-	for i := range blocks {
-		lo, hi := i*channelBlock, min((i+1)*channelBlock, channels)
-		part := weight[lo*taps : hi*taps]
-		for c := lo; c < hi; c++ {
-			for t := range taps {
-				part[t*(hi-lo)+c-lo] = w.slot.f[w.offset+c*w.stride[0]+t*w.stride[1]]
-			}
-		}
-	}
+	weight := convTaps(w)
 	out := b.result(0, nil)
 	if out == nil || !slices.Equal(out.shape, x.shape) {
 		return false
@@ -84,6 +74,22 @@ func bindConv(b *binder) bool {
 		putWork(work)
 	}))
 	return true
+}
+
+// convTaps are the taps w [C, K, 1] of each block of channels, row by row.
+func convTaps(w *value) []float32 {
+	channels, taps := w.shape[0], w.shape[1]
+	weight := make([]float32, channels*taps)
+	for lo := 0; lo < channels; lo += channelBlock {
+		hi := min(lo+channelBlock, channels)
+		part := weight[lo*taps : hi*taps]
+		for c := lo; c < hi; c++ {
+			for t := range taps {
+				part[t*(hi-lo)+c-lo] = w.slot.f[w.offset+c*w.stride[0]+t*w.stride[1]]
+			}
+		}
+	}
+	return weight
 }
 
 // readRows reads channels [lo, hi) of the rows of a state, [taps, hi-lo].

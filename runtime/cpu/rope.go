@@ -21,8 +21,26 @@ type ropeTable struct{ cos, sin *slot }
 
 // bindRope rotates pairs of x [B, H, T, D] by angles that follow from the position of the first token.
 func bindRope(b *binder) bool {
+	offset := b.register("offset")
+	if offset == nil {
+		return false
+	}
+	return b.rotate(offset.slot, func(i int) float32 { return float32(i) + float32(int32(offset.slot.n)) })
+}
+
+// bindRopeRows rotates pairs of x [1, H, R, D], by angles that follow from the position of each row.
+func bindRopeRows(b *binder) bool {
+	positions, ok := b.table("positions")
+	if !ok {
+		return false
+	}
+	return b.rotate(positions.slot, func(i int) float32 { return float32(positions.ints()[i]) })
+}
+
+// rotate rotates pairs of x [B, H, T, D]. position is that of an index of T, by what stands in a slot.
+func (b *binder) rotate(from *slot, position func(i int) float32) bool {
 	attrs, x := *ir.Attrs[ir.RopeAttrs](b.Op), b.Input("x")
-	if x == nil || !x.isFloats() || len(x.shape) != 4 || b.register("offset") == nil || x.shape[3] > 1 && x.stride[3] != 1 {
+	if x == nil || !x.isFloats() || len(x.shape) != 4 || x.shape[3] > 1 && x.stride[3] != 1 {
 		return false
 	}
 	width, dims := x.shape[3], attrs.Dims
@@ -32,14 +50,14 @@ func bindRope(b *binder) bool {
 	if shape, ok := b.Dims(b.Op.Result().Type); !ok || !slices.Equal(shape, x.shape) || overlaps(x) {
 		return false
 	}
-	table := b.ropeTable(attrs, x.shape[2])
+	table := b.ropeTable(attrs, x.shape[2], from, position)
 	if table == nil {
 		return false
 	}
 	out := b.result(0, x.inOrder())
-	rotate := kernel.Rotate
+	turn := kernel.Rotate
 	if attrs.Traditional {
-		rotate = kernel.RotatePairs
+		turn = kernel.RotatePairs
 	}
 	half, heads, steps := dims/2, x.shape[1], x.shape[2]
 	table.cos.Last, table.sin.Last = len(b.plan.steps), len(b.plan.steps)
@@ -52,7 +70,7 @@ func bindRope(b *binder) bool {
 			for h := range heads {
 				from, to := n*x.stride[0]+h*x.stride[1]+t*x.stride[2], n*out.stride[0]+h*out.stride[1]+t*out.stride[2]
 				copy(dst[to:to+width], in[from:from+width])
-				rotate(dst[to:to+dims], cos, sin)
+				turn(dst[to:to+dims], cos, sin)
 			}
 		}
 	}))
@@ -60,10 +78,9 @@ func bindRope(b *binder) bool {
 }
 
 // ropeTable binds the computation of angles, once for each kind, as the reference kernel computes them:
-// (offset + t)·scale / freq in float32.
-func (b *binder) ropeTable(attrs ir.RopeAttrs, steps int) *ropeTable {
-	offset := b.register("offset")
-	key := ropeKey{offset: offset.slot, attrs: attrs, steps: steps}
+// position·scale / freq in float32.
+func (b *binder) ropeTable(attrs ir.RopeAttrs, steps int, from *slot, position func(i int) float32) *ropeTable {
+	key := ropeKey{offset: from, attrs: attrs, steps: steps}
 	half := attrs.Dims / 2
 	inverse := make([]float32, half)
 	if b.Op.Input("freqs") != nil {
@@ -87,9 +104,9 @@ func (b *binder) ropeTable(attrs ir.RopeAttrs, steps int) *ropeTable {
 	t := &ropeTable{b.scratch(steps * half), b.scratch(steps * half)}
 	b.do("angles", b.parallel(steps, max(1, 512/half), func(lo, hi int) {
 		for i := lo; i < hi; i++ {
-			position := (float32(i) + float32(int32(offset.slot.n))) * attrs.Scale
+			angle := position(i) * attrs.Scale
 			for j, f := range inverse {
-				s, c := numeric.Sincos32(position * f)
+				s, c := numeric.Sincos32(angle * f)
 				t.sin.f[i*half+j], t.cos.f[i*half+j] = s, c
 			}
 		}
