@@ -218,5 +218,5 @@ var Ops = []OpDef{
 	{Name: "block_attention", Operands: operands("q k v positions sequences blocks"), Attrs: CachedAttentionAttrs{}, Results: 1, Rows: TabledRows, Infer: inferBlockAttention},
 	{Name: "slot_conv", Operands: operands("x w entries writes"), Attrs: BufferConvAttrs{}, Results: 1, Effect: Writes, State: AdvancesState, Infer: inferSlotConv},
 	{Name: "slot_delta_rule", Operands: operands("q k v g beta entries writes"), Results: 1, Effect: Writes, State: AdvancesState, Infer: inferSlotDeltaRule},
-	{Name: "unit_copy", Operands: operands("pairs"), Effect: Writes, State: AdvancesState, Infer: inferUnitCopy},
+	{Name: "unit_copy", Operands: operands("pairs"), Attrs: AxisAttrs{}, Effect: Writes, State: AdvancesState, Infer: inferUnitCopy},
 }

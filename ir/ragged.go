@@ -6,7 +6,8 @@ import (
 )
 
 // The operations in this file are those of ragged calls (runtime/ragged): R rows, each of some sequence and at some
-// position. Caches are pools of blocks [units, heads, rows of a block, width], states are pools of slots [units, ...].
+// position. Caches are pools of blocks [heads, units, rows of a block, width], so that blocks with numbers one
+// behind the other are one run of rows; states are pools of slots [units, ...].
 // These operands say where the state of a row lies:
 //
 //   - positions i64[R]: the position of each row; a negative one is that of a row which belongs to no sequence.
@@ -83,7 +84,7 @@ func (c *Inference) rowsInBlocks(rows *Expr) error {
 	return c.table("blocks", 0)
 }
 
-// inferBlockWrite: update [1, H, R, D] goes row by row into the blocks of the buffer [units, H, b, D].
+// inferBlockWrite: update [1, H, R, D] goes row by row into the blocks of the buffer [H, units, b, D].
 func inferBlockWrite(c *Inference) ([]Type, error) {
 	t, err := c.bufferType()
 	if err != nil {
@@ -101,7 +102,7 @@ func inferBlockWrite(c *Inference) ([]Type, error) {
 	}
 	if err := checkDims(
 		dimCheck{"first dim of update and 1", update.Shape[0], Const(1)},
-		dimCheck{"heads of update and the buffer", update.Shape[1], t.Shape[1]},
+		dimCheck{"heads of update and the buffer", update.Shape[1], t.Shape[0]},
 		dimCheck{"width of update and the buffer", update.Shape[3], t.Shape[3]},
 	); err != nil {
 		return nil, err
@@ -109,7 +110,7 @@ func inferBlockWrite(c *Inference) ([]Type, error) {
 	return nil, c.rowsInBlocks(update.Shape[2])
 }
 
-// inferBlockAttention: q [1, H, R, D] over the blocks of k [units, Hkv, b, D] and v [units, Hkv, b, Dv] gives [1, H, R, Dv];
+// inferBlockAttention: q [1, H, R, D] over the blocks of k [Hkv, units, b, D] and v [Hkv, units, b, Dv] gives [1, H, R, Dv];
 // Hkv divides H.
 func inferBlockAttention(c *Inference) ([]Type, error) {
 	var types [3]Type
@@ -126,18 +127,18 @@ func inferBlockAttention(c *Inference) ([]Type, error) {
 	q, k, v := types[0], types[1], types[2]
 	if err := checkDims(
 		dimCheck{"first dim of q and 1", q.Shape[0], Const(1)},
-		dimCheck{"blocks of k and v", k.Shape[0], v.Shape[0]},
-		dimCheck{"heads of k and v", k.Shape[1], v.Shape[1]},
+		dimCheck{"blocks of k and v", k.Shape[1], v.Shape[1]},
+		dimCheck{"heads of k and v", k.Shape[0], v.Shape[0]},
 		dimCheck{"rows of a block of k and v", k.Shape[2], v.Shape[2]},
 		dimCheck{"width of q and k", q.Shape[3], k.Shape[3]},
 	); err != nil {
 		return nil, err
 	}
-	if k.Shape[1].IsConst(0) || k.Shape[2].IsConst(0) {
+	if k.Shape[0].IsConst(0) || k.Shape[2].IsConst(0) {
 		return nil, fmt.Errorf("k %s has no heads or no rows", k)
 	}
-	if r, ok := q.Shape[1].Mod(k.Shape[1]).Const(); ok && r != 0 {
-		return nil, fmt.Errorf("the %s heads of k must divide the %s heads of q", k.Shape[1], q.Shape[1])
+	if r, ok := q.Shape[1].Mod(k.Shape[0]).Const(); ok && r != 0 {
+		return nil, fmt.Errorf("the %s heads of k must divide the %s heads of q", k.Shape[0], q.Shape[1])
 	}
 	if w := Attrs[CachedAttentionAttrs](c.Op).Window; w < 0 {
 		return nil, fmt.Errorf("window %d is negative", w)
@@ -204,15 +205,15 @@ func inferSlotDeltaRule(c *Inference) ([]Type, error) {
 	return inferBufferDeltaRule(c.one("buffer_delta_rule", 5, state))
 }
 
-// inferUnitCopy: unit pairs[i, 1] of the buffer's first axis becomes a copy of unit pairs[i, 0], one pair behind the other;
-// a pair with a negative number is none.
+// inferUnitCopy: index pairs[i, 1] of an axis of the buffer becomes a copy of index pairs[i, 0], one pair behind the other; a
+// pair with a negative number is none.
 func inferUnitCopy(c *Inference) ([]Type, error) {
 	t, err := c.bufferType()
 	if err != nil {
 		return nil, err
 	}
-	if t.Rank() < 2 {
-		return nil, fmt.Errorf("the buffer must have units, found %s", t)
+	if _, err := c.Axis(Attrs[AxisAttrs](c.Op).Axis, t.Rank()); err != nil {
+		return nil, err
 	}
 	return nil, c.table("pairs", 2)
 }

@@ -9,7 +9,7 @@ func raggedCases() []inferCase {
 		return inferCase{op: "rope_rows", attrs: &RopeAttrs{Dims: 8, Base: 1e4, Scale: 1}, operands: operands, want: want, err: err}
 	}
 	attend := func(want, err string, change ...any) inferCase {
-		args := []any{"f32[1,8,T,64]", "bf16[W,2,16,64]", "bf16[W,2,16,32]", "i64[T]", "i32[T]", "i32[4,B]"}
+		args := []any{"f32[1,8,T,64]", "bf16[2,W,16,64]", "bf16[2,W,16,32]", "i64[T]", "i32[T]", "i32[4,B]"}
 		for i := 0; i < len(change); i += 2 {
 			args[change[i].(int)] = change[i+1]
 		}
@@ -24,9 +24,9 @@ func raggedCases() []inferCase {
 		rope("", "freqs must be [4], half of dims", "bf16[1,4,T,64]", "i64[T]", "f32[8]"),
 		attend("f32[1,8,T,32]", ""),
 		attend("", "first dim of q and 1: 2 and 1 must be equal", 0, "f32[2,8,T,64]"),
-		attend("", "rows of a block of k and v: 16 and 8 must be equal", 2, "bf16[W,2,8,32]"),
-		attend("", "the 3 heads of k must divide the 8 heads of q", 1, "bf16[W,3,16,64]", 2, "bf16[W,3,16,32]"),
-		attend("", "blocks of k and v: 9 and 5 must be equal", 1, "bf16[9,2,16,64]", 2, "bf16[5,2,16,32]"),
+		attend("", "rows of a block of k and v: 16 and 8 must be equal", 2, "bf16[2,W,8,32]"),
+		attend("", "the 3 heads of k must divide the 8 heads of q", 1, "bf16[3,W,16,64]", 2, "bf16[3,W,16,32]"),
+		attend("", "blocks of k and v: 9 and 5 must be equal", 1, "bf16[2,9,16,64]", 2, "bf16[2,5,16,32]"),
 		attend("", "sequences must be i32, found i64[T]", 4, "i64[T]"),
 		attend("", "rows of the call and sequences: T and 700 must be equal", 4, "i32[700]"),
 		attend("", "blocks must be i32[N,B], found i64[4,B]", 5, "i64[4,B]"),
@@ -37,7 +37,7 @@ func raggedCases() []inferCase {
 func TestInferRagged(t *testing.T) { runInferCases(t, raggedCases()) }
 
 func TestInferRaggedState(t *testing.T) {
-	blocks := &Buffer{"blocks", StaticType(BF16, 9, 2, 16, 64)}
+	blocks := &Buffer{"blocks", StaticType(BF16, 2, 9, 16, 64)}
 	rows := &Buffer{"rows", StaticType(BF16, 5, 4, 64)}
 	columns := &Buffer{"columns", StaticType(BF16, 5, 64, 4)}
 	state := &Buffer{"state", StaticType(F32, 5, 4, 8, 16)}
@@ -70,9 +70,10 @@ func TestInferRaggedState(t *testing.T) {
 
 		{state, inferCase{op: "slot_delta_rule", operands: delta, want: "bf16[1,T,4,8]"}},
 		{state, inferCase{op: "slot_delta_rule", operands: with(delta, 6, "i64[T]"), err: "writes must be i32, found i64[T]"}},
-		{blocks, inferCase{op: "slot_delta_rule", operands: delta, err: "heads of v and state: 4 and 2 must be equal"}},
+		{blocks, inferCase{op: "slot_delta_rule", operands: delta, err: "heads of v and state: 4 and 9 must be equal"}},
 
 		{state, inferCase{op: "unit_copy", operands: []any{"i32[T,2]"}}},
+		{state, inferCase{op: "unit_copy", attrs: &AxisAttrs{4}, operands: []any{"i32[T,2]"}, err: "axis 4 is out of range"}},
 		{state, inferCase{op: "unit_copy", operands: []any{"i32[T,3]"}, err: "pairs must be i32[N,2], found i32[T,3]"}},
 	} {
 		op, err := newTestTypes().apply(c.buffer, c.op, c.attrs, c.operands...)

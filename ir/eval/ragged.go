@@ -64,7 +64,7 @@ type blocks struct {
 }
 
 func (c *Call) blocks(pool *Tensor) blocks {
-	return blocks{c.Tensor("positions").I, c.Tensor("sequences").I, c.Tensor("blocks"), pool.Shape[0], pool.Shape[2]}
+	return blocks{c.Tensor("positions").I, c.Tensor("sequences").I, c.Tensor("blocks"), pool.Shape[1], pool.Shape[2]}
 }
 
 // at gives the block and the row in it of a position of the sequence of row r.
@@ -95,7 +95,7 @@ func blockWrite(c *Call, state *Tensor) ([]Value, error) {
 			return nil, err
 		}
 		for h := range heads {
-			copy(state.F[((block*heads+h)*b.rows+row)*width:][:width], update.F[(h*rows+r)*width:])
+			copy(state.F[((h*b.units+block)*b.rows+row)*width:][:width], update.F[(h*rows+r)*width:])
 		}
 	}
 	return nil, nil
@@ -144,7 +144,7 @@ func blockAttention(c *Call) ([]Value, error) {
 
 // gather copies positions lo to hi, both included, of the sequence of row r out of a pool, [1, H, hi-lo+1, D].
 func (b *blocks) gather(pool *Tensor, r int, lo, hi int64) (*Tensor, error) {
-	heads, width := pool.Shape[1], pool.Shape[3]
+	heads, width := pool.Shape[0], pool.Shape[3]
 	out, err := NewTensor(pool.DType, 1, heads, int(hi-lo)+1, width)
 	if err != nil {
 		return nil, err
@@ -155,7 +155,7 @@ func (b *blocks) gather(pool *Tensor, r int, lo, hi int64) (*Tensor, error) {
 			return nil, err
 		}
 		for h := range heads {
-			copy(out.F[(h*out.Shape[2]+int(p-lo))*width:][:width], pool.F[((block*heads+h)*b.rows+row)*width:])
+			copy(out.F[(h*out.Shape[2]+int(p-lo))*width:][:width], pool.F[((h*b.units+block)*b.rows+row)*width:])
 		}
 	}
 	return out, nil
@@ -261,21 +261,31 @@ func slotDeltaRule(c *Call, state *Tensor) ([]Value, error) {
 	return []Value{{Tensor: out}}, err
 }
 
-// unitCopy copies units of the first axis, one pair behind the other.
+// unitCopy copies indices of an axis, one pair behind the other.
 func unitCopy(c *Call, state *Tensor) ([]Value, error) {
-	pairs, size := c.Tensor("pairs").I, state.Len()/max(state.Shape[0], 1)
+	axis, err := axisIn(ir.Attrs[ir.AxisAttrs](c.Op).Axis, len(state.Shape))
+	if err != nil {
+		return nil, err
+	}
+	units, inner := state.Shape[axis], 1
+	for _, n := range state.Shape[axis+1:] {
+		inner *= n
+	}
+	pairs := c.Tensor("pairs").I
 	for i := 0; i < len(pairs); i += 2 {
-		from, to := pairs[i], pairs[i+1]
+		from, to := int(pairs[i]), int(pairs[i+1])
 		if from < 0 || to < 0 {
 			continue
 		}
-		if units := int64(state.Shape[0]); from >= units || to >= units {
+		if from >= units || to >= units {
 			return nil, fmt.Errorf("unit %d to %d, the buffer has %d", from, to, units)
 		}
-		if state.F != nil {
-			copy(state.F[int(to)*size:int(to+1)*size], state.F[int(from)*size:])
-		} else {
-			copy(state.I[int(to)*size:int(to+1)*size], state.I[int(from)*size:])
+		for at := 0; at < state.Len(); at += units * inner {
+			if state.F != nil {
+				copy(state.F[at+to*inner:at+(to+1)*inner], state.F[at+from*inner:])
+			} else {
+				copy(state.I[at+to*inner:at+(to+1)*inner], state.I[at+from*inner:])
+			}
 		}
 	}
 	return nil, nil

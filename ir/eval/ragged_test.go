@@ -112,7 +112,7 @@ func noise(r *rand.Rand, shape ...int) *Tensor {
 }
 
 func pool(units, heads, rows, width int, d ir.DType) *Tensor {
-	return Floats(d, []int{units, heads, rows, width}, slices.Repeat([]float32{float32(math.NaN())}, units*heads*rows*width))
+	return Floats(d, []int{heads, units, rows, width}, slices.Repeat([]float32{float32(math.NaN())}, units*heads*rows*width))
 }
 
 // TestRowsOfSlots: a row of a convolution and of a delta rule over slots gives what it gives in a sequence alone that is fed
@@ -219,13 +219,15 @@ func TestUnitCopy(t *testing.T) {
 	state := iota32(4, 2)
 	update(t, "unit_copy", nil, FP32, state, Ints(ir.I32, []int{3, 2}, []int64{0, 2, -1, -1, 2, 3}))
 	require.Equal(t, []float32{0, 1, 2, 3, 0, 1, 0, 1}, state.F)
+	update(t, "unit_copy", &ir.AxisAttrs{Axis: 1}, FP32, state, Ints(ir.I32, []int{1, 2}, []int64{1, 0}))
+	require.Equal(t, []float32{1, 1, 3, 3, 1, 1, 1, 1}, state.F)
 	_, err := tryUpdate("unit_copy", nil, FP32, state, Ints(ir.I32, []int{1, 2}, []int64{0, 4}))
 	require.ErrorContains(t, err, "unit 0 to 4, the buffer has 4")
 }
 
 // TestRaggedErrors: tables that name what is not there are errors.
 func TestRaggedErrors(t *testing.T) {
-	k := floats(2, 1, 4, 8)
+	k := floats(1, 2, 4, 8)
 	attend := func(want string, position, sequence, block int64) {
 		requireError(t, want, "block_attention", &ir.CachedAttentionAttrs{Scale: 1}, floats(1, 1, 1, 8), k, k,
 			list(ir.I64, position), list(ir.I32, sequence), Ints(ir.I32, []int{1, 1}, []int64{block}))

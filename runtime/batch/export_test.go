@@ -31,13 +31,16 @@ func Poison(x Executor, m *cache.Memory) error {
 		}
 	}
 	for _, s := range content {
-		units := s.Tensor.Shape[0]
-		size := len(s.Tensor.F) / units
-		for id := range units {
-			if m.Holders(cache.Unit{Pool: pools[s.Buffer], ID: int32(id)}) == 0 {
-				for i := range s.Tensor.F[id*size : (id+1)*size] {
-					s.Tensor.F[id*size+i] = float32(math.NaN())
-				}
+		axis, inner := 0, 1
+		if pools[s.Buffer] != r.layout.SlotPool() {
+			axis = 1
+		}
+		for _, n := range s.Tensor.Shape[axis+1:] {
+			inner *= n
+		}
+		for i := range s.Tensor.F {
+			if m.Holders(cache.Unit{Pool: pools[s.Buffer], ID: int32(i / inner % s.Tensor.Shape[axis])}) == 0 {
+				s.Tensor.F[i] = float32(math.NaN())
 			}
 		}
 	}

@@ -24,7 +24,7 @@ type RaggedOptions struct {
 	Rows int
 	// Sequences is the most sequences of a call, 16 by default.
 	Sequences int
-	// BlockRows is the number of positions in a block, 32 by default.
+	// BlockRows is the number of positions in a block, 64 by default.
 	BlockRows int
 	// Budget is the memory for all units in bytes. The default has room for as many whole contexts as Sequences.
 	Budget int64
@@ -54,7 +54,7 @@ type raggedExecutor struct {
 // NewRagged compiles a language model for calls of many sequences. The error is a [*NotRaggedError] where the program cannot be
 // made ragged.
 func NewRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (Executor, error) {
-	o.Rows, o.Sequences, o.BlockRows = orElse(o.Rows, 512), orElse(o.Sequences, 16), orElse(o.BlockRows, 32)
+	o.Rows, o.Sequences, o.BlockRows = orElse(o.Rows, 512), orElse(o.Sequences, 16), orElse(o.BlockRows, 64)
 	if o.Rows < o.Sequences {
 		return nil, fmt.Errorf("%d rows a call for %d sequences, want a row for each", o.Rows, o.Sequences)
 	}

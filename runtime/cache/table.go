@@ -1,6 +1,9 @@
 package cache
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Span is a run of blocks of one sequence: Blocks[i] holds the positions from (First+i)*BlockRows on.
 type Span struct {
@@ -289,14 +292,15 @@ func (t *Table) Close() {
 	*t = Table{mem: t.mem, closed: true}
 }
 
-// each calls f with every unit that the table holds.
+// each calls f with every unit that the table holds, the last blocks first: units that are given back in this order are had
+// again in ascending order, and engines read blocks with numbers one behind the other at once.
 func (t *Table) each(f func(Pool, int32)) {
 	l := t.mem.layout
-	for _, b := range t.blocks {
+	for _, b := range slices.Backward(t.blocks) {
 		f(BlockPool, b)
 	}
 	for i, r := range t.rings {
-		for _, b := range r.Blocks {
+		for _, b := range slices.Backward(r.Blocks) {
 			f(l.RingPool(i), b)
 		}
 	}

@@ -23,7 +23,7 @@ type blockTables struct {
 	units, rows, columns         int // blocks of the pool, rows of one, columns of the table of blocks
 }
 
-// blockTables reads the operands of an operation on the blocks of a pool [units, heads, rows, width].
+// blockTables reads the operands of an operation on the blocks of a pool [heads, units, rows, width].
 func (b *binder) blockTables(pool []int) (t blockTables, ok bool) {
 	var found [3]bool
 	t.positions, found[0] = b.table("positions")
@@ -32,7 +32,7 @@ func (b *binder) blockTables(pool []int) (t blockTables, ok bool) {
 	if found != [3]bool{true, true, true} || len(pool) != 4 || len(t.blocks.shape) != 2 || t.blocks.shape[1] == 0 || pool[2] == 0 {
 		return t, false
 	}
-	t.units, t.rows, t.columns = pool[0], pool[2], t.blocks.shape[1]
+	t.units, t.rows, t.columns = pool[1], pool[2], t.blocks.shape[1]
 	return t, true
 }
 
@@ -62,10 +62,10 @@ func bindBlockWrite(b *binder) bool {
 		return false
 	}
 	t, ok := b.blockTables(s.shape)
-	if !ok || u.shape[0] != 1 || u.shape[1] != s.shape[1] || u.shape[3] != s.shape[3] {
+	if !ok || u.shape[0] != 1 || u.shape[1] != s.shape[0] || u.shape[3] != s.shape[3] {
 		return false
 	}
-	heads, width := s.shape[1], s.shape[3]
+	heads, width := s.shape[0], s.shape[3]
 	b.step("cache write", func() error {
 		data := u.floats()
 		for r, p := range t.positions.ints()[:u.shape[2]] {
@@ -76,10 +76,10 @@ func bindBlockWrite(b *binder) bool {
 			if err := t.check(r, at, at+1); err != nil {
 				return err
 			}
-			to := t.block(r, at)*heads*t.rows + at%t.rows
+			to := t.block(r, at)*t.rows + at%t.rows
 			for h := range heads {
 				from := h*u.stride[1] + r*u.stride[2]
-				s.put((to+h*t.rows)*width, data[from:from+width])
+				s.put((h*t.units*t.rows+to)*width, data[from:from+width])
 			}
 		}
 		return nil
@@ -87,27 +87,31 @@ func bindBlockWrite(b *binder) bool {
 	return true
 }
 
-// bindUnitCopy copies units of the first axis of a buffer, in order.
+// bindUnitCopy copies indices of an axis of a buffer, in order.
 func bindUnitCopy(b *binder) bool {
 	s := b.x.states[b.Op.Buffer]
 	pairs, ok := b.table("pairs")
+	axis := (ir.Attrs[ir.AxisAttrs](b.Op).Axis + len(s.shape)) % len(s.shape)
 	if !ok || s.slot.f == nil && s.half == nil {
 		return false
 	}
-	units := s.shape[0]
-	size := s.size / max(units, 1)
+	units, inner := s.shape[axis], strided.Elements(s.shape[axis+1:])
 	b.step("copy", func() error {
 		list := pairs.ints()[:pairs.len()]
 		for i := 0; i < len(list); i += 2 {
 			from, to := int(list[i]), int(list[i+1])
-			switch {
-			case from < 0 || to < 0:
-			case from >= units || to >= units:
+			if from < 0 || to < 0 {
+				continue
+			}
+			if from >= units || to >= units {
 				return fmt.Errorf("unit_copy: unit %d to %d, the buffer has %d", from, to, units)
-			case s.half != nil:
-				copy(s.half[2*to*size:2*(to+1)*size], s.half[2*from*size:])
-			default:
-				copy(s.slot.f[to*size:(to+1)*size], s.slot.f[from*size:])
+			}
+			for at := 0; at < s.size; at += units * inner {
+				if s.half != nil {
+					copy(s.half[2*(at+to*inner):2*(at+(to+1)*inner)], s.half[2*(at+from*inner):])
+				} else {
+					copy(s.slot.f[at+to*inner:at+(to+1)*inner], s.slot.f[at+from*inner:])
+				}
 			}
 		}
 		return nil
@@ -188,7 +192,7 @@ func bindBlockAttention(b *binder) bool {
 		return false
 	}
 	t, ok := b.blockTables(k.shape)
-	a := &blockAttention{blockTables: t, q: q, scale: attrs.Scale, window: attrs.Window, heads: q.shape[1], kvHeads: k.shape[1],
+	a := &blockAttention{blockTables: t, q: q, scale: attrs.Scale, window: attrs.Window, heads: q.shape[1], kvHeads: k.shape[0],
 		width: q.shape[3], vWidth: v.shape[3], ended: b.x.ended}
 	if !ok || q.shape[0] != 1 || a.kvHeads == 0 || a.heads%a.kvHeads != 0 || k.shape[3] != a.width || !slices.Equal(k.shape[:3], v.shape[:3]) {
 		return false
@@ -200,8 +204,8 @@ func bindBlockAttention(b *binder) bool {
 		return false
 	}
 	a.out = b.result(0, stride)
-	a.keys = k.matrix(k.shape[0]*a.kvHeads*a.rows, a.width, 0)
-	a.values = v.matrix(k.shape[0]*a.kvHeads*a.rows, a.vWidth, 0)
+	a.keys = k.matrix(a.kvHeads*a.units*a.rows, a.width, 0)
+	a.values = v.matrix(a.kvHeads*a.units*a.rows, a.vWidth, 0)
 	each := b.x.run
 	b.step("attention", func() error {
 		if err := a.divide(); err != nil {
@@ -336,13 +340,18 @@ func (a *blockAttention) add(w *work, i *attentionItem, head, queries, at, n int
 	})
 }
 
-// eachRun calls f for the parts of n positions from at on that lie in one block, as rows of the pools, with the number of
-// positions before.
+// eachRun calls f for the parts of n positions from at on that lie one behind the other, as rows of the pools, with the number
+// of positions before. Blocks of a sequence that came alone have numbers one behind the other.
 func (a *blockAttention) eachRun(r, head, at, n int, f func(done, lo, hi int)) {
 	for done := 0; done < n; {
 		p := at + done
-		first := (a.block(r, p)*a.kvHeads+head)*a.rows + p%a.rows
-		count := min(n-done, a.rows-p%a.rows)
+		block := a.block(r, p)
+		first := (head*a.units+block)*a.rows + p%a.rows
+		count := a.rows - p%a.rows
+		for next := block + 1; count < n-done && a.block(r, p+count) == next; next++ {
+			count += a.rows
+		}
+		count = min(count, n-done)
 		f(done, first, first+count)
 		done += count
 	}

@@ -24,8 +24,8 @@ func raggedOps(window int, dtype string, channelFirst bool) string {
   symbol r [1, 64]
   symbol w [1, 64]
   constant @taps : f32[24,4,1]
-  buffer @k : %[2]s[200,2,8,16]
-  buffer @v : %[2]s[200,2,8,24]
+  buffer @k : %[2]s[2,200,8,16]
+  buffer @v : %[2]s[2,200,8,24]
   buffer @conv : %[2]s[%[3]s]
   buffer @delta : %[2]s[8,4,6,16]
   entry forward(%%positions: i64[r], %%sequences: i32[r], %%blocks: i32[4,100], %%entries: i32[4,3], %%writes: i32[r], %%wanted: i32[w], %%q: f32[1,r,4,16], %%kv: f32[1,2,r,40], %%x: f32[1,r,24], %%dq: f32[1,r,2,16], %%dv: f32[1,r,4,6], %%g: f32[1,r,4]) {
@@ -34,8 +34,8 @@ func raggedOps(window int, dtype string, channelFirst bool) string {
     %%2 = rope_rows(x=%%0, positions=%%positions) {dims=12, base=10000.0} : f32[1,2,r,16]
     block_write @k(update=%%2, positions=%%positions, sequences=%%sequences, blocks=%%blocks)
     block_write @v(update=%%1, positions=%%positions, sequences=%%sequences, blocks=%%blocks)
-    %%3 = load @k() : %[2]s[200,2,8,16]
-    %%4 = load @v() : %[2]s[200,2,8,24]
+    %%3 = load @k() : %[2]s[2,200,8,16]
+    %%4 = load @v() : %[2]s[2,200,8,24]
     %%5 = transpose(x=%%q) {perm=[0, 2, 1, 3]} : f32[1,4,r,16]
     %%6 = block_attention(q=%%5, k=%%3, v=%%4, positions=%%positions, sequences=%%sequences, blocks=%%blocks) {scale=0.25, window=%[1]d} : f32[1,4,r,24]
     %%7 = slot_conv @conv(x=%%x, w=@taps, entries=%%entries, writes=%%writes) {activation="silu", channel_first=%[4]t} : f32[1,r,24]
@@ -45,7 +45,7 @@ func raggedOps(window int, dtype string, channelFirst bool) string {
     return %%6: f32[1,4,r,24], %%8: f32[1,r,4,6], %%9: f32[1,w,24], %%10: i64[w]
   }
   entry copy(%%pairs: i32[p,2]) {
-    unit_copy @k(pairs=%%pairs)
+    unit_copy @k(pairs=%%pairs) {axis=1}
     unit_copy @delta(pairs=%%pairs)
     return
   }

@@ -43,7 +43,7 @@ func (x *maker) makePools() {
 		}
 		shape[0] = ir.Const(int64(x.o.Units[p.number]))
 		if int(p.number) <= len(x.model.Rings) {
-			shape[2] = ir.Const(int64(x.o.BlockRows))
+			shape[0], shape[1], shape[2] = shape[1], shape[0], ir.Const(int64(x.o.BlockRows))
 		}
 		p.buffer = x.out.NewBuffer(b.Name, ir.TensorType(b.Type.DType, shape...))
 	}
@@ -90,7 +90,7 @@ func (x *maker) copyEntry() {
 				count := ir.Sym(&ir.Symbol{Name: fmt.Sprintf("pairs%d", number), Lo: 1, Hi: 1 << 20})
 				pairs = f.NewParam(fmt.Sprintf("pool%d", number), ir.TensorType(ir.I32, count, ir.Const(2)))
 			}
-			b.BufferOp("unit_copy", p.buffer, nil, pairs)
+			b.BufferOp("unit_copy", p.buffer, &ir.AxisAttrs{Axis: 1}, pairs)
 		}
 	}
 	if len(f.Params) > 0 {
