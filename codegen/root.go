@@ -7,8 +7,9 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"sync"
 	"sync/atomic"
+
+	"github.com/etc-ml/etc/internal/fault"
 )
 
 // RootPiece is the size of the pieces of a file whose hashes make its root hash.
@@ -29,7 +30,7 @@ func RootHash(ctx context.Context, r io.ReaderAt, size int64, jobs int) (string,
 	pieces := (size + RootPiece - 1) / RootPiece
 	list := make([]byte, pieces*line)
 	var next atomic.Int64
-	var wait sync.WaitGroup
+	var wait fault.Group
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	for range min(int64(jobs), pieces) {

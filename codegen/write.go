@@ -90,7 +90,7 @@ func (o *output) run(ctx context.Context, tasks []task, jobs int) error {
 			fault.Readable() // sources may be mapped
 			w := &worker{out: o}
 			for t := range queue {
-				err := w.run(ctx, t)
+				err := fault.Run("writing", func() error { return w.run(ctx, t) })
 				if err == nil {
 					err = o.completed(t)
 				}

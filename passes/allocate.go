@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/etc-ml/etc/internal/fault"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/passes/quantize"
 )
@@ -136,7 +137,7 @@ func measure(choices []*choice) error {
 	for range runtime.GOMAXPROCS(0) {
 		wait.Go(func() {
 			for c := range queue {
-				if err := c.measure(); err != nil {
+				if err := fault.Run("measuring", c.measure); err != nil {
 					mu.Lock()
 					first = cmp.Or(first, fmt.Errorf("tensor %s: %w", c.name, err))
 					mu.Unlock()

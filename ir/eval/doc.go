@@ -15,5 +15,5 @@
 // Answers are the same on every OS and CPU: products that feed sums are written float32(x*y), so that
 // no compiler fuses them, and transcendental functions come from package numeric.
 //
-// Package eval imports ir and ir/numeric and must never import passes, runtime or loaders.
+// Package eval imports ir, ir/numeric and internal/fault and must never import passes, runtime or loaders.
 package eval

@@ -37,6 +37,9 @@ type Value struct {
 	Tensor    *Tensor
 	Quantized *Quantized
 	Int       int64
+	// Undefined says that it holds nothing: it is a result of an If whose arm that ran does not write it. It may be
+	// passed on as a result or carried through a Scan; an operation that reads it is an error.
+	Undefined bool
 }
 
 // Call is one execution of an operation: what a kernel sees.

@@ -3,8 +3,10 @@ package eval
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
+	"github.com/etc-ml/etc/internal/fault"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/numeric"
 )
@@ -131,6 +133,9 @@ func (x *Machine) Call(ctx context.Context, entry string, inputs []Value) ([]Val
 	out := make([]Value, len(f.Outputs))
 	for i, r := range f.Body.Results {
 		v, err := x.value(r)
+		if err == nil && v.Undefined {
+			err = errUndefined
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: output %d: %w", f.Name, i, err)
 		}
@@ -211,6 +216,10 @@ func (x *Machine) value(v *ir.Value) (Value, error) {
 	return r, nil
 }
 
+// errUndefined is the error of a value that is read and holds nothing. A verifier cannot tell: which arm of an If runs
+// is known when it runs, and two Ifs may have one condition.
+var errUndefined = errors.New("nothing has been written there: it is a result of an if, and the arm that ran does not write it")
+
 // operand is a value as op takes it.
 func (x *Machine) operand(op *ir.Op, name string, v *ir.Value) (Value, error) {
 	if c := v.Constant; c != nil && c.Data != nil && c.Data.DType() == ir.U32 && packedOperands[op.Def.Name] == name {
@@ -230,6 +239,9 @@ func (x *Machine) args(op *ir.Op) ([][]Value, error) {
 				continue
 			}
 			v, err := x.operand(op, op.Def.Operands[i].Name, a.Value)
+			if err == nil && v.Undefined && op.Def.Name != "scan" {
+				err = errUndefined
+			}
 			if err != nil {
 				return nil, fmt.Errorf("%s: operand %s: %w", op.Def.Name, op.Def.Operands[i].Name, err)
 			}
@@ -239,7 +251,10 @@ func (x *Machine) args(op *ir.Op) ([][]Value, error) {
 	return out, nil
 }
 
-func (x *Machine) op(op *ir.Op) ([]Value, error) {
+// op executes an operation. Should a kernel panic, which no program may make it do, the error is a [*fault.Error], and
+// the caller says in which operation.
+func (x *Machine) op(op *ir.Op) (out []Value, err error) {
+	defer fault.Recover(op.Def.Name, &err)
 	switch op.Def.Name {
 	case "if":
 		return x.branch(op)
@@ -248,7 +263,7 @@ func (x *Machine) op(op *ir.Op) ([]Value, error) {
 	case "load":
 		return []Value{{Tensor: x.buffers[op.Buffer]}}, nil
 	case "undef":
-		return []Value{{}}, nil
+		return []Value{{Undefined: true}}, nil
 	}
 	args, err := x.args(op)
 	if err != nil {
@@ -316,12 +331,17 @@ func Scan(axis int, originals, carry []Value, outputs int, body func(args []Valu
 	if len(originals) == 0 {
 		return nil, nil, fmt.Errorf("scan: no tensor to scan over")
 	}
+	parts := make([][]*Tensor, outputs)
+	for i, o := range originals {
+		if o.Undefined {
+			return nil, nil, fmt.Errorf("scan: original %d: %w", i, errUndefined)
+		}
+	}
 	first := originals[0].Tensor
 	if axis < 0 {
 		axis += len(first.Shape)
 	}
 	steps := first.Shape[axis]
-	parts := make([][]*Tensor, outputs)
 	for step := range steps {
 		args := make([]Value, 0, len(originals)+len(carry))
 		for i, o := range originals {
@@ -335,6 +355,9 @@ func Scan(axis int, originals, carry []Value, outputs int, body func(args []Valu
 			return nil, nil, err
 		}
 		for i := range parts {
+			if results[i].Undefined {
+				return nil, nil, fmt.Errorf("scan: output %d of step %d: %w", i, step, errUndefined)
+			}
 			parts[i] = append(parts[i], results[i].Tensor)
 		}
 		carry = results[outputs:]

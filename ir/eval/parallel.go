@@ -2,8 +2,9 @@ package eval
 
 import (
 	"runtime"
-	"sync"
 	"sync/atomic"
+
+	"github.com/etc-ml/etc/internal/fault"
 )
 
 // grain is the work, in multiply-adds, below which another goroutine costs more than it saves.
@@ -11,7 +12,7 @@ const grain = 1 << 15
 
 // parallel calls f on consecutive parts of [0, n) that cover it, on several goroutines when the work is
 // large; cost is the work of one index in multiply-adds. f computes every index by itself, so that no
-// result depends on where a part begins.
+// result depends on where a part begins. A panic of f is one of the caller, who can recover it.
 func parallel(n, cost int, f func(lo, hi int)) { parallelUntil(nil, n, cost, f) }
 
 // longestPart is the work, in multiply-adds, after which a part looks whether it is still wanted: some milliseconds.
@@ -44,7 +45,7 @@ func parallelUntil(done <-chan struct{}, n, cost int, f func(lo, hi int)) {
 	// Parts are smaller than n/workers, because the work of an index may vary (causal attention).
 	part := min(max(1, n/(4*int(workers))), bound)
 	var next atomic.Int64
-	var wait sync.WaitGroup
+	var wait fault.Group
 	for range int(workers) {
 		wait.Go(func() {
 			for {

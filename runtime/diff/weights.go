@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/etc-ml/etc/internal/fault"
 	"github.com/etc-ml/etc/ir"
 )
 
@@ -310,9 +311,12 @@ func (r *Report) compareWeights(a, b *weights) error {
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, w := range a.list {
-		group.Go(func() (err error) {
-			differences[i], err = w.compare(partner[w])
-			return err
+		group.Go(func() error {
+			return fault.Run("comparing weights", func() (err error) {
+				fault.Readable()
+				differences[i], err = w.compare(partner[w])
+				return err
+			})
 		})
 	}
 	if err := group.Wait(); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/etc-ml/etc/internal/fault"
 	"github.com/etc-ml/etc/ir/numeric"
 	"github.com/etc-ml/etc/runtime/session"
 )
@@ -178,11 +179,15 @@ func (x *scores) window(ctx context.Context, sessions []*session.Session, before
 		workers.SetLimit(runtime.GOMAXPROCS(0))
 		for k, token := range tokens[at : at+n] {
 			workers.Go(func() error {
-				figures[k] = figureOf(rows, k, token)
-				return nil
+				return fault.Run("reading logits", func() error {
+					figures[k] = figureOf(rows, k, token)
+					return nil
+				})
 			})
 		}
-		workers.Wait() //nolint:errcheck // figures have their own
+		if err := workers.Wait(); err != nil { // other errors are of a figure
+			return err
+		}
 		for k, f := range figures {
 			if f.err != nil {
 				return fmt.Errorf("token number %d of the text: %w", first+at+k, f.err)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/etc-ml/etc/internal/fault"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
@@ -142,20 +143,19 @@ func (x *executable) compile(steps []step) error {
 		}
 	}
 	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
-	var wait sync.WaitGroup
+	var wait fault.Group
 	var mu sync.Mutex
 	var failed error
 	for _, l := range todo {
-		wait.Add(1)
 		slots <- struct{}{}
-		go func() {
-			defer func() { <-slots; wait.Done() }()
+		wait.Go(func() {
+			defer func() { <-slots }()
 			if _, err := x.kernel(l); err != nil {
 				mu.Lock()
 				failed = err
 				mu.Unlock()
 			}
-		}()
+		})
 	}
 	wait.Wait()
 	return failed

@@ -1,11 +1,10 @@
 package gpu
 
 import (
-	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 
+	"github.com/etc-ml/etc/internal/fault"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 	"github.com/etc-ml/etc/runtime/gpu/tune"
@@ -153,25 +152,14 @@ func (x *instance) tune(p *boundPlan) error {
 // makeWays makes the ways of products whose choice may be kept, side by side: there are some hundred to each. A panic is the caller's,
 // who knows what to do about it.
 func (x *instance) makeWays(products []*product) {
-	var wait sync.WaitGroup
-	var failed atomic.Value
+	var wait fault.Group
 	for _, t := range products {
 		if _, known := x.exe.choices[t.key]; known {
 			continue
 		}
-		wait.Go(func() {
-			defer func() {
-				if r := recover(); r != nil {
-					failed.Store(fmt.Sprint(r))
-				}
-			}()
-			t.steps[0].ways()
-		})
+		wait.Go(func() { t.steps[0].ways() })
 	}
 	wait.Wait()
-	if r := failed.Load(); r != nil {
-		panic(r)
-	}
 }
 
 // choose gives a product's steps the kernel that was chosen for them. It is false where none was chosen yet.

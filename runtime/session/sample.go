@@ -3,8 +3,8 @@ package session
 import (
 	"math"
 	"runtime"
-	"sync"
 
+	"github.com/etc-ml/etc/internal/fault"
 	"github.com/etc-ml/etc/ir/numeric"
 )
 
@@ -36,7 +36,7 @@ func gumbelMax(scaled []float32, key [2]uint32) numeric.Greatest {
 	const least = 8 << 10 // pairs that are worth a goroutine
 	parts := max(1, min(runtime.GOMAXPROCS(0), search.Pairs()/least))
 	found := make([]numeric.Greatest, parts)
-	var wait sync.WaitGroup
+	var wait fault.Group
 	for i := range parts {
 		wait.Go(func() { found[i] = search.Find(i*search.Pairs()/parts, (i+1)*search.Pairs()/parts) })
 	}

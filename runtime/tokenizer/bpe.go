@@ -3,8 +3,9 @@ package tokenizer
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"unicode/utf8"
+
+	"github.com/etc-ml/etc/internal/fault"
 )
 
 // A bpe is the model: byte pair encoding (Sennrich et al. 2016, arXiv:1508.07909) over characters, with the variations
@@ -216,7 +217,7 @@ func (m *bpe) setMerges(merges [][2]string, at *place) (warnings []string) {
 func (m *bpe) lookUp(merges [][2]string) [][3]int32 {
 	const chunk = 1 << 14
 	out := make([][3]int32, len(merges))
-	var wg sync.WaitGroup
+	var wg fault.Group
 	for from := 0; from < len(merges); from += chunk {
 		wg.Go(func() {
 			var product []byte

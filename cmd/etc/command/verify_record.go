@@ -9,9 +9,9 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 
+	"github.com/etc-ml/etc/internal/fault"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders"
 	"github.com/etc-ml/etc/loaders/builder"
@@ -157,7 +157,7 @@ func checkSources(ctx context.Context, r *buildRecord, c *loaders.Checkpoint) (*
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var next atomic.Int64
-	var wait sync.WaitGroup
+	var wait fault.Group
 	for range min(runtime.GOMAXPROCS(0), len(sources)) {
 		wait.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(sources) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {

@@ -5,8 +5,9 @@ package cuda
 import (
 	"errors"
 	"runtime"
-	"sync"
 	"unsafe"
+
+	"github.com/etc-ml/etc/internal/fault"
 )
 
 // smallBytes is the size of a place in the ring: what a Write or a Fetch moves without a wait.
@@ -269,7 +270,7 @@ func parallelCopy(to, from []byte) {
 	const least = 1 << 20
 	parts := min(runtime.GOMAXPROCS(0), 8, max(1, len(to)/least))
 	size := (len(to) + parts - 1) / parts
-	var group sync.WaitGroup
+	var group fault.Group
 	for i := 1; i < parts; i++ {
 		group.Go(func() { copy(to[i*size:min(len(to), (i+1)*size)], from[i*size:]) })
 	}

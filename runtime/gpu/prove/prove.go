@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"sync"
 
+	"github.com/etc-ml/etc/internal/fault"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
@@ -101,7 +101,7 @@ func (p *Prover) Prove(launches []kernels.Launch, kernel func(kernels.Launch) (d
 	}
 	ready := make([]prepared, len(todo))
 	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
-	var wait sync.WaitGroup
+	var wait fault.Group
 	for i, l := range todo {
 		slots <- struct{}{}
 		wait.Go(func() {

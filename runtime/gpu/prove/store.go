@@ -9,8 +9,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 
+	"github.com/etc-ml/etc/internal/fault"
 	"github.com/etc-ml/etc/runtime/gpu/keep"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
@@ -116,7 +116,7 @@ type found struct {
 func (s store) readAll(launches []kernels.Launch) []found {
 	out := make([]found, len(launches))
 	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
-	var wait sync.WaitGroup
+	var wait fault.Group
 	for i, l := range launches {
 		slots <- struct{}{}
 		wait.Go(func() {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/etc-ml/etc/internal/fault"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
@@ -47,8 +48,11 @@ func (t *Tuner) compile(todo []job, end time.Time) {
 		wait.Go(func() {
 			for j := range work {
 				w := &j.search.ways[j.way]
-				w.open(t.device, j.search.Launches[j.way])
-				w.failed = w.kernel == nil
+				err := fault.Run("compiling a kernel", func() error {
+					w.open(t.device, j.search.Launches[j.way])
+					return nil
+				})
+				w.failed = err != nil || w.kernel == nil
 			}
 		})
 	}

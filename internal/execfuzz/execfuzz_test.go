@@ -1,0 +1,70 @@
+package execfuzz
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etc-ml/etc/runtime/cpu"
+)
+
+var (
+	executions = flag.Int("executions", 0, "executions of TestExecutions; 0 for a few")
+	seed       = flag.Uint64("seed", 1, "which mutants")
+	keep       = flag.String("keep", "", "folder for mutants that crash or differ")
+	stop       = flag.Int("stop", 20, "findings after which it ends")
+)
+
+func corpus(t testing.TB) *Corpus {
+	t.Helper()
+	seeds, err := Nodes()
+	require.NoError(t, err)
+	c, err := NewCorpus(seeds)
+	require.NoError(t, err)
+	return c
+}
+
+// search executes mutants until so many ran, and reports what it finds.
+func search(t *testing.T, c *Corpus, x *Runner, n int) Counts {
+	var counts Counts
+	found, start := 0, time.Now()
+	for i := uint64(0); counts.Executed() < n && found < *stop; i++ {
+		r := rand.New(rand.NewPCG(*seed, i))
+		at := int(i) % c.Len()
+		data, err := c.Mutant(at, r)
+		if err != nil {
+			continue
+		}
+		v, text := x.Execute(data, r)
+		counts[v]++
+		if v == Crashed || v == Different {
+			found++
+			name := fmt.Sprintf("%d-%d", *seed, i)
+			t.Errorf("mutant %s of %s: %s: %s", name, c.Seed(at).Name, v, text)
+			if *keep != "" {
+				require.NoError(t, os.WriteFile(filepath.Join(*keep, name+".pte"), data, 0o644))
+			}
+		}
+		if i%50000 == 49999 {
+			t.Logf("%d s: %s", int(time.Since(start).Seconds()), counts)
+		}
+	}
+	t.Logf("%d executions in %.0f s: %s", counts.Executed(), time.Since(start).Seconds(), counts)
+	return counts
+}
+
+// TestExecutions runs mutants on the CPU engine.
+func TestExecutions(t *testing.T) {
+	n := *executions
+	if n == 0 {
+		n = 2000
+	}
+	c := search(t, corpus(t), &Runner{cpu.Engine{}, 2}, n)
+	require.Greater(t, c[Equal], n/3, "too few mutants answer")
+}

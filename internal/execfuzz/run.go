@@ -1,0 +1,307 @@
+package execfuzz
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/etc-ml/etc/internal/fault"
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/container"
+	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/program"
+	"github.com/etc-ml/etc/runtime/reference"
+)
+
+// Verdict is what became of a mutant.
+type Verdict int
+
+const (
+	// Invalid files are refused by the container, by lifting or by the verifier.
+	Invalid Verdict = iota
+	// TooLarge ones are valid, but would take long: they are not executed.
+	TooLarge
+	// Slow ones took more than a second.
+	Slow
+	// Refused ones end in an error on both engines.
+	Refused
+	// Equal ones give the same on both.
+	Equal
+	// Unstable ones differ, and so does the reference engine's answer where inputs change in the seventh digit.
+	Unstable
+	// Different ones give different answers, or are refused by one engine only.
+	Different
+	// Crashed ones panic.
+	Crashed
+	verdicts
+)
+
+var verdictNames = [verdicts]string{"invalid", "too large", "slow", "refused by both", "equal", "unstable", "DIFFERENT", "CRASHED"}
+
+// String names the verdict.
+func (v Verdict) String() string { return verdictNames[v] }
+
+// Counts tells how many mutants came to each verdict.
+type Counts [verdicts]int
+
+// Executed is the number of mutants that ran on both engines.
+func (c Counts) Executed() int { return c[Refused] + c[Equal] + c[Unstable] + c[Different] + c[Crashed] }
+
+// String lists them.
+func (c Counts) String() string {
+	var out []string
+	for v, n := range c {
+		out = append(out, fmt.Sprintf("%d %s", n, Verdict(v)))
+	}
+	return strings.Join(out, ", ")
+}
+
+// Runner compares an engine with the reference engine.
+type Runner struct {
+	Engine engine.Engine
+	// Calls is how often a mutant is called, on one state.
+	Calls int
+}
+
+// Tolerances of floats, as shares of the largest number of a tensor.
+const (
+	toleranceFP32  = 1e-4
+	toleranceMixed = 2e-2 // state is rounded to bf16, on one side or the other of a half
+)
+
+// Execute runs a file on both engines, with inputs that r chooses. The text says what is wrong.
+func (x *Runner) Execute(data []byte, r *rand.Rand) (Verdict, string) {
+	m, err := load(data)
+	var failure *fault.Error
+	if errors.As(err, &failure) {
+		return Crashed, "reading: " + failure.Error() + "\n" + string(failure.Stack)
+	}
+	if err != nil {
+		if strings.Contains(err.Error(), "runtime error") {
+			return Crashed, err.Error()
+		}
+		return Invalid, err.Error()
+	}
+	large, open := tooLarge(m)
+	if large {
+		return TooLarge, ""
+	}
+	o := engine.Options{Precision: eval.FP32, Exact: true, Threads: 1 + r.IntN(2), NoTune: true, Warn: func(string) {}}
+	tolerance := toleranceFP32
+	if r.IntN(4) == 0 {
+		o.Precision, tolerance = eval.Mixed, toleranceMixed
+	}
+	calls := make([][]eval.Value, x.Calls)
+	at := r.IntN(3)
+	for i := range calls {
+		calls[i] = inputs(m, r, at, open)
+		at += rowsOf(m, calls[i])
+	}
+	want := runAll(reference.Engine{}, m, o, calls)
+	got := runAll(x.Engine, m, o, calls)
+	for _, a := range []*answer{want, got} {
+		var failure *fault.Error
+		if errors.As(a.refusal, &failure) {
+			return Crashed, failure.Error() + "\n" + string(failure.Stack)
+		}
+		if errors.Is(a.refusal, context.DeadlineExceeded) {
+			return Slow, ""
+		}
+	}
+	return judge(m, o, calls, want, got, tolerance)
+}
+
+// judge compares answers.
+func judge(m *ir.Module, o engine.Options, calls [][]eval.Value, want, got *answer, tolerance float64) (Verdict, string) {
+	text := ""
+	switch {
+	case want.refusal != nil && got.refusal != nil:
+		return Refused, ""
+	case got.refusal != nil:
+		text = "refused, where the reference engine answers: " + got.refusal.Error()
+	case want.refusal != nil:
+		text = "answers, where the reference engine refuses: " + want.refusal.Error()
+	default:
+		text = differs(want, got, tolerance)
+	}
+	if text == "" {
+		return Equal, ""
+	}
+	if drawsUnseeded(m) || unstable(m, o, calls, want, got, tolerance) {
+		return Unstable, text
+	}
+	return Different, text
+}
+
+func load(data []byte) (m *ir.Module, err error) {
+	defer fault.Recover("loading", &err)
+	f, err := container.OpenBytes("mutant.pte", data)
+	if err != nil {
+		return nil, err
+	}
+	p, err := program.New(f)
+	if err != nil {
+		return nil, err
+	}
+	return p.Module("forward")
+}
+
+// rowsOf is how many positions a call takes.
+func rowsOf(m *ir.Module, in []eval.Value) int {
+	for _, v := range slices.Backward(in) {
+		if v.Tensor != nil && len(v.Tensor.Shape) == 1 {
+			return v.Tensor.Shape[0]
+		}
+	}
+	return 1
+}
+
+// runAll makes the calls on one state and gives outputs and state, up to the first refusal.
+func runAll(e engine.Engine, m *ir.Module, o engine.Options, calls [][]eval.Value) *answer {
+	a := &answer{}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	exe, err := engine.Compile(e, m, o)
+	if err != nil {
+		a.refusal = err
+		return a
+	}
+	defer exe.Close() //nolint:errcheck // what it gave is there
+	x, err := exe.NewInstance()
+	if err != nil {
+		a.refusal = err
+		return a
+	}
+	defer x.Close() //nolint:errcheck // as above
+	for i, in := range calls {
+		out, err := x.Run(ctx, copies(in))
+		if err != nil {
+			a.refusal = fmt.Errorf("call %d: %w", i, err)
+			return a
+		}
+		for j, v := range out {
+			a.add(fmt.Sprintf("call %d, output %d", i, j), v)
+		}
+	}
+	if s, ok := x.(engine.Stateful); ok {
+		states, err := s.Snapshot()
+		if err != nil {
+			a.refusal = err
+			return a
+		}
+		for _, s := range states {
+			a.add("buffer "+s.Buffer, eval.Value{Tensor: s.Tensor})
+		}
+	}
+	return a
+}
+
+// copies are inputs that nobody else has: a call must not change them.
+func copies(in []eval.Value) []eval.Value {
+	out := slices.Clone(in)
+	for i, v := range in {
+		if v.Tensor != nil {
+			out[i].Tensor = v.Tensor.Clone()
+		}
+	}
+	return out
+}
+
+func (a *answer) add(name string, v eval.Value) {
+	if v.Tensor != nil {
+		v.Tensor = v.Tensor.Clone()
+	}
+	a.names, a.values = append(a.names, name), append(a.values, v)
+}
+
+// drawsUnseeded reports whether the module draws numbers that differ from run to run.
+func drawsUnseeded(m *ir.Module) bool {
+	found := false
+	var look func(r *ir.Region)
+	look = func(r *ir.Region) {
+		for _, op := range r.Ops {
+			if op.Def.Name == "random_bits" {
+				_, seeded := op.Arg("seed")
+				found = found || !seeded
+			}
+			for _, inner := range op.Regions {
+				look(inner)
+			}
+		}
+	}
+	look(m.Entry.Body)
+	if m.Init != nil {
+		look(m.Init)
+	}
+	return found
+}
+
+// unstable reports whether the reference engine's answer changes about as much as the answers differ when the floats of
+// inputs and constants change in the seventh digit.
+func unstable(m *ir.Module, o engine.Options, calls [][]eval.Value, want, got *answer, tolerance float64) bool {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 6 {
+		changed := make([][]eval.Value, len(calls))
+		for i, in := range calls {
+			changed[i] = copies(in)
+			for _, v := range changed[i] {
+				if v.Tensor != nil {
+					perturb(v.Tensor.F, r)
+				}
+			}
+		}
+		restore := perturbConstants(m, r)
+		again := runAll(reference.Engine{}, m, o, changed)
+		restore()
+		if (again.refusal == nil) != (want.refusal == nil) {
+			return true
+		}
+		if again.refusal == nil && differs(want, again, tolerance/4) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+func perturb(v []float32, r *rand.Rand) {
+	for i := range v {
+		v[i] *= float32(1 + (r.Float64()-0.5)*1e-6)
+	}
+}
+
+// perturbConstants changes the float constants of a module until it is called back.
+func perturbConstants(m *ir.Module, r *rand.Rand) (restore func()) {
+	kept := map[*ir.Constant]ir.Data{}
+	for _, c := range m.Constants {
+		d := c.Value.Type.DType
+		dims, static := c.Value.Type.Static()
+		if c.Data == nil || !d.IsFloat() || !static {
+			continue
+		}
+		raw := make([]byte, ir.Elements(dims)*int64(d.Size()))
+		if _, err := c.Data.ReadAt(raw, 0); err != nil && len(raw) > 0 {
+			continue
+		}
+		shape := make([]int, len(dims))
+		for i, n := range dims {
+			shape[i] = int(n)
+		}
+		t, err := eval.Decode(d, shape, raw)
+		if err != nil {
+			continue
+		}
+		perturb(t.F, r)
+		kept[c] = c.Data
+		c.Data = ir.Bytes(d, dims, t.Encode())
+	}
+	return func() {
+		for c, d := range kept {
+			c.Data = d
+		}
+	}
+}

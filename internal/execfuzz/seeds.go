@@ -1,0 +1,35 @@
+package execfuzz
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	_ "embed"
+	"io"
+)
+
+//go:embed testdata/nodes.tar.gz
+var nodes []byte
+
+// Nodes are programs of one node or a few, as ExecuTorch's exporter writes them; see testdata/README.md.
+func Nodes() ([]Seed, error) {
+	z, err := gzip.NewReader(bytes.NewReader(nodes))
+	if err != nil {
+		return nil, err
+	}
+	var out []Seed
+	for t := tar.NewReader(z); ; {
+		h, err := t.Next()
+		if err == io.EOF {
+			return out, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		b, err := io.ReadAll(t)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, Seed{h.Name, b})
+	}
+}

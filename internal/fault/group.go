@@ -1,0 +1,41 @@
+package fault
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// Group is a number of goroutines whose panics are those of the goroutine that waits for them: a panic that nobody
+// recovers ends the process, whoever started the goroutine. They may read mapped files (see [Readable]). The zero
+// value is ready.
+type Group struct {
+	wait    sync.WaitGroup
+	failure atomic.Pointer[Error]
+}
+
+// Go calls f in a goroutine.
+func (g *Group) Go(f func()) {
+	g.wait.Go(func() {
+		Readable()
+		defer func() {
+			if r := recover(); r != nil {
+				g.failure.CompareAndSwap(nil, Of("", r))
+			}
+		}()
+		f()
+	})
+}
+
+// Wait waits for all of them, and panics with the [*Error] of the first that panicked.
+func (g *Group) Wait() {
+	g.wait.Wait()
+	if e := g.failure.Load(); e != nil {
+		panic(e)
+	}
+}
+
+// Run calls f, of which a panic is an error of type [*Error]. It is for goroutines that live longer than one task.
+func Run(during string, f func() error) (err error) {
+	defer Recover(during, &err)
+	return f()
+}
