@@ -1,5 +1,7 @@
 package ir
 
+import "slices"
+
 // EachUse calls f with a pointer to every value that operations of r and its nested regions use, in list order, and to
 // every result of these regions, so that f can replace it. user is the operation that uses the value, nil for a result.
 func EachUse(r *Region, f func(v **Value, user *Op)) {
@@ -101,4 +103,25 @@ func LastUses(r *Region, keep []*Value) [][]*Value {
 		}
 	}
 	return out
+}
+
+// UndefinedIf is an If of the module that leaves a result undefined in one of its arms, nil where there is none. What
+// reads such a result when that arm ran is an error, which only a run can find.
+func (m *Module) UndefinedIf() (found *Op) {
+	look := func(r *Region) {
+		r.Walk(func(op *Op) {
+			for _, arm := range op.Regions {
+				if found == nil && slices.ContainsFunc(arm.Results, isUndef) {
+					found = op
+				}
+			}
+		})
+	}
+	for _, f := range m.Entries() {
+		look(f.Body)
+	}
+	if m.Init != nil {
+		look(m.Init)
+	}
+	return found
 }

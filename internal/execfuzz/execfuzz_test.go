@@ -18,16 +18,35 @@ var (
 	executions = flag.Int("executions", 0, "executions of TestExecutions; 0 for a few")
 	seed       = flag.Uint64("seed", 1, "which mutants")
 	keep       = flag.String("keep", "", "folder for mutants that crash or differ")
+	mutant     = flag.Int("mutant", -1, "the mutant of TestOne")
+	ofModels   = flag.Bool("models", false, "TestOne takes a model")
 	stop       = flag.Int("stop", 20, "findings after which it ends")
 )
 
-func corpus(t testing.TB) *Corpus {
+func corpus(t testing.TB, seeds []Seed) *Corpus {
 	t.Helper()
-	seeds, err := Nodes()
-	require.NoError(t, err)
 	c, err := NewCorpus(seeds)
 	require.NoError(t, err)
 	return c
+}
+
+// TestOne repeats one mutant: -seed 1 -mutant 5 -models, and prints its module and inputs.
+func TestOne(t *testing.T) {
+	if *mutant < 0 {
+		t.Skip("no -mutant")
+	}
+	seeds := nodesOf(t)
+	x := &Runner{Engine: cpu.Engine{}, Calls: 2}
+	if *ofModels {
+		seeds, x.Calls = models(t), 3
+	}
+	x.Log = t.Logf
+	c := corpus(t, seeds)
+	r := rand.New(rand.NewPCG(*seed, uint64(*mutant)))
+	data, err := c.Mutant(*mutant%c.Len(), r)
+	require.NoError(t, err)
+	v, text := x.Execute(data, r)
+	t.Log(v, text)
 }
 
 // search executes mutants until so many ran, and reports what it finds.
@@ -59,12 +78,23 @@ func search(t *testing.T, c *Corpus, x *Runner, n int) Counts {
 	return counts
 }
 
-// TestExecutions runs mutants on the CPU engine.
+func nodesOf(t testing.TB) []Seed {
+	t.Helper()
+	seeds, err := Nodes()
+	require.NoError(t, err)
+	return seeds
+}
+
+// TestExecutions runs mutants of programs of a few nodes on the CPU engine.
 func TestExecutions(t *testing.T) {
-	n := *executions
-	if n == 0 {
-		n = 2000
-	}
-	c := search(t, corpus(t), &Runner{cpu.Engine{}, 2}, n)
+	n := max(*executions, 2000)
+	c := search(t, corpus(t, nodesOf(t)), &Runner{Engine: cpu.Engine{}, Calls: 2}, n)
+	require.Greater(t, c[Equal], n/3, "too few mutants answer")
+}
+
+// TestExecutionsOfModels runs mutants of tiny models on the CPU engine.
+func TestExecutionsOfModels(t *testing.T) {
+	n := max(*executions, 50)
+	c := search(t, corpus(t, models(t)), &Runner{Engine: cpu.Engine{}, Calls: 3}, n)
 	require.Greater(t, c[Equal], n/3, "too few mutants answer")
 }

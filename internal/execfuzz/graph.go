@@ -2,6 +2,7 @@ package execfuzz
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/etc-ml/etc/runtime/container"
 	"github.com/etc-ml/etc/schema"
@@ -25,7 +26,7 @@ type parts struct {
 
 // takeApart reads a file with one delegate.
 func takeApart(s Seed) (*parts, error) {
-	f, err := container.OpenBytes(s.Name, s.Bytes)
+	f, err := container.OpenBytes(s.Name, slices.Clone(s.Bytes)) // parts of what is unpacked are views of it
 	if err != nil {
 		return nil, err
 	}

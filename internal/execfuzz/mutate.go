@@ -55,7 +55,7 @@ func (c *Corpus) Mutant(i int, r *rand.Rand) ([]byte, error) {
 		return nil, err
 	}
 	m := &mutation{Rand: r, corpus: c, graph: p.graph, program: p.program}
-	for range 1 + r.IntN(3) {
+	for range []int{1, 1, 2, 2, 3, 4, 8}[r.IntN(7)] {
 		m.change()
 	}
 	return p.bytes()

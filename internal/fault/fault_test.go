@@ -38,3 +38,29 @@ func TestRecover(t *testing.T) {
 	require.EqualError(t, again, "inside: x")
 	require.False(t, errors.Is(again, io.EOF))
 }
+
+// A panic of a goroutine is one of who waits for it; the others end as they do.
+func TestGroup(t *testing.T) {
+	var g fault.Group
+	var ran [8]bool
+	for i := range ran {
+		g.Go(func() {
+			ran[i] = true
+			if i == 3 {
+				panic("three")
+			}
+		})
+	}
+	err := guarded(g.Wait)
+	require.EqualError(t, err, "three")
+	var f *fault.Error
+	require.ErrorAs(t, err, &f)
+	require.Contains(t, string(f.Stack), "TestGroup", "the stack is that of the panic")
+	require.NotContains(t, ran, false)
+
+	var calm fault.Group
+	calm.Go(func() {})
+	require.NoError(t, guarded(calm.Wait))
+	require.EqualError(t, fault.Run("a task", func() error { panic("x") }), "a task: x")
+	require.ErrorIs(t, fault.Run("a task", func() error { return io.EOF }), io.EOF)
+}

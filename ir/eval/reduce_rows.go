@@ -143,8 +143,11 @@ func softmax(c *Call) ([]Value, error) {
 	return c.result(out, nil)
 }
 
-// softmaxRow computes one row. A row of nothing but -inf gives NaN.
+// softmaxRow computes one row. A row of nothing but -inf gives NaN, one without elements has nothing to compute.
 func softmaxRow(dst, row []float32) {
+	if len(row) == 0 {
+		return
+	}
 	high := fold(row, maxFloat)
 	s := 0.0
 	for j, v := range row {

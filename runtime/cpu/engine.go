@@ -39,7 +39,7 @@ func (Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, error)
 		warn("--device cpu has no precision strict: this runs on the reference engine, slowly")
 		return reference.Engine{}.Compile(m, o)
 	}
-	if leavesUndefined(m) {
+	if m.UndefinedIf() != nil { // kernels have memory for every value, and cannot tell whether it was written
 		warn("this runs on the reference engine, slowly: an if of the program leaves results undefined in one of its arms")
 		return reference.Engine{}.Compile(m, o)
 	}
@@ -60,28 +60,6 @@ func (Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, error)
 		constants: constants, weights: map[plan.WeightKey]*weight{}}
 	x.pool = pool.New(threads)
 	return x, nil
-}
-
-// leavesUndefined reports whether some result of an If is nothing when one of its arms runs. Kernels of this engine have
-// memory for every value and cannot tell whether it was written; the reference engine can, and refuses to read it.
-func leavesUndefined(m *ir.Module) bool {
-	found := false
-	var look func(r *ir.Region)
-	look = func(r *ir.Region) {
-		for _, op := range r.Ops {
-			found = found || op.Def.Effect == ir.Undefined
-			for _, inner := range op.Regions {
-				look(inner)
-			}
-		}
-	}
-	for _, f := range m.Entries() {
-		look(f.Body)
-	}
-	if m.Init != nil {
-		look(m.Init)
-	}
-	return found
 }
 
 // pathOf chooses how quantized weights meet activations: rounded to 8 bits for precision mixed, as they are

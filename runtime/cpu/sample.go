@@ -188,7 +188,11 @@ func (s *sampler) selected(logits []float32, first int) (int, bool) {
 			values[i] += s.gumbel(s.word(first + int(s.indices[i])))
 		}
 	}
-	return int(s.indices[kernel.ArgMax(values)]), true
+	best := kernel.ArgMax(values)
+	if math.IsInf(float64(values[best]), -1) {
+		return 0, true // a negative top_p drops all; the first of all tokens is then the first of the greatest
+	}
+	return int(s.indices[best]), true
 }
 
 // gumbel makes a number of the standard Gumbel distribution of a random word.

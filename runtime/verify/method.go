@@ -58,6 +58,9 @@ func (c *checker) operations(name string, m *ir.Module) {
 			}
 		}
 	})
+	if op := m.UndefinedIf(); op != nil {
+		c.find(Warning, "if", "method %s: what it gives may be undefined: %s writes a value in one of its arms only; a run that takes the other arm and reads it ends in an error", name, ir.Describe(m, op))
+	}
 	if kernels > 0 {
 		c.find(Note, "metal", "method %s: %d nodes hold Metal source, which ExecuTorch runs on Apple GPUs only", name, kernels)
 	}

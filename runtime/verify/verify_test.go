@@ -147,6 +147,22 @@ func TestFindings(t *testing.T) {
 		{"JSON", extra("metadata.config.json", "{}"), nil, []string{}},
 		{"no tokenizer", extra("metadata.tokenizer.json", "[]"), nil, []string{"error: tokenizer: metadata.tokenizer.json: byte 0: expected '{', found '['"}},
 		{"unused name", extra("left", "over"), nil, []string{"note: named-data: 1 of 3 pieces of named data are used by no method, the first is \"left\""}},
+		{"a value of one arm", func(f *codegen.File) {
+			m := f.Module
+			require.NoError(t, ir.Build(func() {
+				b := &ir.Builder{Module: m, Region: m.Entry.Body}
+				old := m.Entry.Body.Results[0]
+				at := b.Value("item_int", nil, b.Value("take", nil, m.Entry.Params[1], 0))
+				m.Entry.Body.Results[0] = b.If(at, func(b *ir.Builder) []*ir.Value {
+					return []*ir.Value{b.Value("neg", nil, old)}
+				}, func(b *ir.Builder) []*ir.Value {
+					op := &ir.Op{Def: ir.LookupOp("undef")}
+					op.Results = []*ir.Value{{Type: old.Type, Def: op}}
+					b.Append(op)
+					return op.Results
+				})[0]
+			}))
+		}, nil, []string{"warning: if: method forward: what it gives may be undefined: "}},
 		{"unused constant", func(f *codegen.File) {
 			f.Module.NewConstant("idle", ir.StaticType(ir.F32), ir.Float32s(nil, 3))
 		}, nil, []string{"note: constants: method forward: 1 of 3 constants are not used, the first is \"idle\""}},
