@@ -12,6 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etc-ml/etc/runtime/cpu"
+	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/gpu"
+	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/gpu/emulator"
 )
 
 var (
@@ -20,6 +24,7 @@ var (
 	keep       = flag.String("keep", "", "folder for mutants that crash or differ")
 	mutant     = flag.Int("mutant", -1, "the mutant of TestOne")
 	ofModels   = flag.Bool("models", false, "TestOne takes a model")
+	onGPU      = flag.Bool("gpu", false, "TestOne takes the emulated GPU")
 	stop       = flag.Int("stop", 20, "findings after which it ends")
 )
 
@@ -40,6 +45,9 @@ func TestOne(t *testing.T) {
 	if *ofModels {
 		seeds, x.Calls = models(t), 3
 	}
+	if *onGPU {
+		x.Engine = emulated(t)
+	}
 	x.Log = t.Logf
 	c := corpus(t, seeds)
 	r := rand.New(rand.NewPCG(*seed, uint64(*mutant)))
@@ -59,6 +67,9 @@ func search(t *testing.T, c *Corpus, x *Runner, n int) Counts {
 		data, err := c.Mutant(at, r)
 		if err != nil {
 			continue
+		}
+		if *keep != "" { // should a kernel end the process
+			require.NoError(t, os.WriteFile(filepath.Join(*keep, "last"), []byte(fmt.Sprintf("-seed %d -mutant %d (%s)", *seed, i, c.Seed(at).Name)), 0o644))
 		}
 		v, text := x.Execute(data, r)
 		counts[v]++
@@ -96,5 +107,37 @@ func TestExecutions(t *testing.T) {
 func TestExecutionsOfModels(t *testing.T) {
 	n := max(*executions, 50)
 	c := search(t, corpus(t, models(t)), &Runner{Engine: cpu.Engine{}, Calls: 3}, n)
+	require.Greater(t, c[Equal], n/3, "too few mutants answer")
+}
+
+// emulated is the GPU engine on the emulator.
+func emulated(t testing.TB) engine.Engine {
+	t.Helper()
+	open := func() (device.Device, error) { return emulator.Open(emulator.Options{}) }
+	d, err := open()
+	if err != nil {
+		t.Skip(err)
+	}
+	require.NoError(t, d.Close())
+	return gpu.Engine{Device: "emulator", Open: open}
+}
+
+// TestExecutionsOnGPU runs mutants of programs of a few nodes on the emulated GPU.
+func TestExecutionsOnGPU(t *testing.T) {
+	if testing.Short() {
+		t.Skip("kernels are compiled")
+	}
+	n := max(*executions, 200)
+	c := search(t, corpus(t, nodesOf(t)), &Runner{Engine: emulated(t), Calls: 2}, n)
+	require.Greater(t, c[Equal], n/3, "too few mutants answer")
+}
+
+// TestExecutionsOfModelsOnGPU runs mutants of tiny models on the emulated GPU.
+func TestExecutionsOfModelsOnGPU(t *testing.T) {
+	if testing.Short() {
+		t.Skip("kernels are compiled")
+	}
+	n := max(*executions, 10)
+	c := search(t, corpus(t, models(t)), &Runner{Engine: emulated(t), Calls: 3}, n)
 	require.Greater(t, c[Equal], n/3, "too few mutants answer")
 }
