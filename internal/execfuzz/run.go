@@ -80,9 +80,12 @@ type Runner struct {
 	Log func(format string, args ...any)
 }
 
-// stricter are refusals that a fast engine may add: attention over a cache, which it runs as one operation, has positions
-// that follow each other and slots for all of them. The same nodes one by one say something for other positions too.
-var stricter = regexp.MustCompile(`cached_attention: (position -\d+ is negative|\d+ positions from \d+ on do not fit)`)
+// stricter are refusals that a fast engine may add. Attention over a cache, which it runs as one operation, has positions
+// that follow each other and slots for all of them; the same nodes one by one say something for other positions too. And
+// where all sizes are known before a call, an update that cannot fit its slice is refused though the slice is empty.
+var stricter = regexp.MustCompile(`cached_attention: (position -\d+ is negative|\d+ positions from \d+ on do not fit)|` +
+	`buffer_slice_update @\S+: positions -?\d+ to -?\d+ for \d+ tokens, the cache has|` +
+	`after pass [a-z-]+: \w+: buffer_slice_update: .* does not broadcast to`)
 
 // Tolerances of floats, as shares of the largest number of a tensor.
 const (

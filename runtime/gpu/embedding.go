@@ -36,7 +36,7 @@ func bindEmbedding(b *binder) bool {
 // indices are the numbers of rows on the device. Those that the host knows are checked before anything runs.
 func (b *binder) indices(v *value, rows int) *value {
 	if v.place == onDevice {
-		if v.format != i32 || !v.isDense() || v.below > rows {
+		if v.format != i32 || !v.isDense() || v.below == 0 || v.below > rows { // kernels trust what is below rows
 			return nil
 		}
 		return v

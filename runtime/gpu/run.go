@@ -112,6 +112,10 @@ func (x *instance) reserve(size int) error {
 		return nil
 	}
 	if x.arena != nil {
+		// A call that gives nothing of what its kernels compute has not waited for them.
+		if err := x.exe.device.Wait(); err != nil {
+			return err
+		}
 		for _, p := range x.allPlans() {
 			if err := p.forget(); err != nil {
 				return err
@@ -143,9 +147,9 @@ func (p *boundPlan) forget() error {
 	return nil
 }
 
-// close frees what the plan holds on the device.
+// close frees what the plan holds on the device, once nothing runs there.
 func (p *boundPlan) close(x *instance) error {
-	if err := p.forget(); err != nil {
+	if err := errors.Join(x.exe.device.Wait(), p.forget()); err != nil {
 		return err
 	}
 	made := []device.Buffer{p.words.buffer, p.results}

@@ -464,6 +464,7 @@ kernel void sample_choose(device const float* logits [[buffer(0)]],
         at = shared_at[i];
       }
     }
+    if (s.p_on && s.p < 0.0f) best = SAMPLE_LOWEST;  // a negative top-p keeps no token
     token[0] = next[0] = best > SAMPLE_LOWEST ? at : 0;
   }
 }
