@@ -276,10 +276,11 @@ func conjunction(v *ir.Value) []*ir.Value {
 	return []*ir.Value{v}
 }
 
-// matchAge matches position+i minus the position in slot j.
+// matchAge matches position+i minus the position in slot j, in integers: bf16 has no position 257, and its remainder is
+// another one.
 func (w *windowMask) matchAge(v *ir.Value, nonNegative map[*ir.Value]bool) bool {
 	op := is(v, "subtract")
-	if op == nil {
+	if op == nil || !isWideInt(v.Type.DType) {
 		return false
 	}
 	a, b := flat(op.Input("a")), flat(op.Input("b"))
@@ -323,7 +324,7 @@ func (w *windowMask) lastAge(v *ir.Value) bool {
 		return false
 	}
 	sub := is(d, "subtract")
-	if sub == nil || !w.countsSlots(flat(sub.Input("b"))) {
+	if sub == nil || !isWideInt(d.Type.DType) || !w.countsSlots(flat(sub.Input("b"))) {
 		return false
 	}
 	last := filledWith(sub.Input("a"))
