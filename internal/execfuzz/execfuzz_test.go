@@ -55,6 +55,9 @@ func TestOne(t *testing.T) {
 	require.NoError(t, err)
 	v, text := x.Execute(data, r)
 	t.Log(v, text)
+	if *keep != "" {
+		require.NoError(t, os.WriteFile(filepath.Join(*keep, fmt.Sprintf("%d-%d.pte", *seed, *mutant)), data, 0o644))
+	}
 }
 
 // search executes mutants until so many ran, and reports what it finds.
@@ -94,6 +97,51 @@ func nodesOf(t testing.TB) []Seed {
 	seeds, err := Nodes()
 	require.NoError(t, err)
 	return seeds
+}
+
+// TestFound runs the mutants that have shown a fault, with several inputs, on the CPU engine.
+func TestFound(t *testing.T) { requireFound(t, cpu.Engine{}) }
+
+// TestFoundOnGPU runs them on the emulated GPU.
+func TestFoundOnGPU(t *testing.T) {
+	if testing.Short() {
+		t.Skip("kernels are compiled")
+	}
+	requireFound(t, emulated(t))
+}
+
+func requireFound(t *testing.T, e engine.Engine) {
+	found, err := Found()
+	require.NoError(t, err)
+	require.NotEmpty(t, found)
+	for _, s := range found {
+		t.Run(s.Name, func(t *testing.T) {
+			for i := range uint64(12) {
+				v, text := (&Runner{Engine: e, Calls: 3}).Execute(s.Bytes, rand.New(rand.NewPCG(i, 0)))
+				require.NotContains(t, []Verdict{Crashed, Different, Invalid, TooLarge}, v, text)
+			}
+		})
+	}
+}
+
+// FuzzExecution runs mutants of programs of a few nodes on the CPU engine: which is a function of the file's number and of
+// two others.
+func FuzzExecution(f *testing.F) {
+	c := corpus(f, nodesOf(f))
+	for i := range c.Len() {
+		f.Add(uint8(i), uint64(i), uint64(0))
+	}
+	x := &Runner{Engine: cpu.Engine{}, Calls: 2}
+	f.Fuzz(func(t *testing.T, file uint8, a, b uint64) {
+		r := rand.New(rand.NewPCG(a, b))
+		data, err := c.Mutant(int(file)%c.Len(), r)
+		if err != nil {
+			return
+		}
+		if v, text := x.Execute(data, r); v == Crashed || v == Different {
+			t.Fatalf("mutant of %s: %s: %s", c.Seed(int(file)%c.Len()).Name, v, text)
+		}
+	})
 }
 
 // TestExecutions runs mutants of programs of a few nodes on the CPU engine.

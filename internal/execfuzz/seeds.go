@@ -12,8 +12,16 @@ import (
 var nodes []byte
 
 // Nodes are programs of one node or a few, as ExecuTorch's exporter writes them; see testdata/README.md.
-func Nodes() ([]Seed, error) {
-	z, err := gzip.NewReader(bytes.NewReader(nodes))
+func Nodes() ([]Seed, error) { return unpack(nodes) }
+
+//go:embed testdata/found.tar.gz
+var found []byte
+
+// Found are mutants that have shown a fault, which is mended; testdata/README.md tells which.
+func Found() ([]Seed, error) { return unpack(found) }
+
+func unpack(archive []byte) ([]Seed, error) {
+	z, err := gzip.NewReader(bytes.NewReader(archive))
 	if err != nil {
 		return nil, err
 	}
