@@ -56,7 +56,11 @@ func (q *quantization) Provenance() string {
 	if q.scheme.Mode != ir.Affine {
 		return fmt.Sprintf("quantize(%s,%s,%s,%d)", q.source.Provenance(), q.scheme.Method, q.scheme.Mode, q.scheme.GroupSize)
 	}
-	return fmt.Sprintf("quantize(%s,%s,%d,%d)", q.source.Provenance(), q.scheme.Method, q.scheme.Bits, q.scheme.GroupSize)
+	params := ""
+	if q.scheme.Params != quantize.BF16 {
+		params = "," + q.scheme.Params.String()
+	}
+	return fmt.Sprintf("quantize(%s,%s,%d,%d%s)", q.source.Provenance(), q.scheme.Method, q.scheme.Bits, q.scheme.GroupSize, params)
 }
 
 // outputs of a quantization.
@@ -73,6 +77,9 @@ func (q *quantization) outputs() int {
 	}
 	return scalesOutput + 1
 }
+
+// paramTypes are the dtypes of scales and biases.
+var paramTypes = map[quantize.Float]ir.DType{quantize.BF16: ir.BF16, quantize.F16: ir.F16, quantize.F32: ir.F32}
 
 func (q *quantization) output(i int) ir.Data {
 	last := int64(q.scheme.ParamCols(q.cols))
@@ -100,7 +107,7 @@ func (q *quantization) scaleDType() ir.DType {
 	if q.scheme.Mode != ir.Affine {
 		return ir.U8
 	}
-	return ir.BF16
+	return paramTypes[q.scheme.Params]
 }
 
 // matrixBlocks is the number of blocks of a matrix: none spans two.
@@ -227,13 +234,13 @@ func (q *quantization) block(w *blockWork, i int) error {
 			w.stored = stored
 			q.measured.set(i, noise, signal)
 		}
-		w.encode()
+		w.encode(q.scheme.Params)
 		return nil
 	})
 }
 
-// encode appends the result.
-func (w *blockWork) encode() {
+// encode appends the result, with scales and biases of a format.
+func (w *blockWork) encode(params quantize.Float) {
 	words := w.extend(packedOutput, 4*len(w.result.Packed))
 	for i, word := range w.result.Packed {
 		binary.LittleEndian.PutUint32(words[4*i:], word)
@@ -245,8 +252,8 @@ func (w *blockWork) encode() {
 		}
 		return
 	}
-	quantize.BF16.Encode(w.extend(scalesOutput, 2*len(w.result.Scales)), w.result.Scales)
-	quantize.BF16.Encode(w.extend(biasesOutput, 2*len(w.result.Biases)), w.result.Biases)
+	params.Encode(w.extend(scalesOutput, params.Size()*len(w.result.Scales)), w.result.Scales)
+	params.Encode(w.extend(biasesOutput, params.Size()*len(w.result.Biases)), w.result.Biases)
 }
 
 // extend makes an output n bytes longer and gives those.

@@ -124,10 +124,10 @@ func (q *weightQuantizer) weight(b *ir.Builder, kind WeightKind, w *ir.Value) *i
 	if err := scheme.Check(cols); err != nil {
 		b.Fail("%w", &SchemeError{c.Name, shape, err})
 	}
-	use := weightUse{c, *scheme}
+	use := q.use(kind, c, *scheme)
 	k := q.done[use]
 	if k == nil {
-		k = q.constants(b, kind, c, *scheme)
+		k = q.constants(b, kind, c, use.scheme)
 		q.done[use] = k
 	}
 	var biases any // none where there are none, not a nil value
@@ -135,6 +135,20 @@ func (q *weightQuantizer) weight(b *ir.Builder, kind WeightKind, w *ir.Value) *i
 		biases = k.biases
 	}
 	return b.Value("quantized", ir.NewQuantizedAttrs(scheme.Form(cols), ir.BF16), k.packed, k.scales, biases)
+}
+
+// use is a weight with its scheme. A row of an embedding becomes activations, whose dtype is that of its scales: those of
+// a float32 checkpoint stay float32, as the rest of its graph is. lm_head takes the same bytes where it is the same matrix.
+func (q *weightQuantizer) use(kind WeightKind, c *ir.Constant, s quantize.Scheme) weightUse {
+	exact := weightUse{c, s}
+	exact.scheme.Params = quantize.F32
+	if c.Data.DType() != ir.F32 || s.Mode != ir.Affine || s.Method == quantize.TorchAOAsymmetric || s.Method == quantize.TorchAOSymmetric {
+		return weightUse{c, s}
+	}
+	if kind == EmbeddingWeight || q.done[exact] != nil {
+		return exact
+	}
+	return weightUse{c, s}
 }
 
 // constants makes the constants of a quantized weight.
@@ -161,9 +175,35 @@ func (q *weightQuantizer) constants(b *ir.Builder, kind WeightKind, c *ir.Consta
 	return k
 }
 
+// wideEmbedding is an embedding whose rows become float32 activations, nil where activations are bf16. Rounding its
+// constants would give a graph that begins in bf16 and goes on in float32.
+func wideEmbedding(m *ir.Module) (found *ir.Value) {
+	for _, f := range m.Entries() {
+		narrowed := map[*ir.Value]bool{}
+		f.Body.Walk(func(op *ir.Op) {
+			if op.Def.Name == "astype" && ir.Attrs[ir.DTypeAttrs](op).ScalarType == ir.BF16 {
+				narrowed[op.Input("x")] = true
+			}
+		})
+		f.Body.Walk(func(op *ir.Op) {
+			if op.Def.Name != "embedding" || found != nil {
+				return
+			}
+			if w := op.Input("weight"); isWeight(w) && w.Type.DType != ir.BF16 && !narrowed[op.Result()] {
+				found = w
+			}
+		})
+	}
+	return found
+}
+
 // roundConstants rounds floating-point constants to bf16, those aside that the authors keep in float32, and
 // derives all types again.
 func roundConstants(m *ir.Module, _ *Options) error {
+	if w := wideEmbedding(m); w != nil {
+		return &SchemeError{w.Constant.Name, w.Constant.Data.Shape(),
+			fmt.Errorf("%s; ExecuTorch's exporter casts the whole model to bf16, caches too: cast the checkpoint to bf16 first, or use --recipe default", w.Type.DType)}
+	}
 	for _, c := range m.Constants {
 		if t := c.Value.Type; c.Data != nil && (t.DType == ir.F32 || t.DType == ir.F16) && !ir.IsExact(c.Data) {
 			c.Data = toBF16(c.Data)

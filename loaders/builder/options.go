@@ -41,13 +41,13 @@ func (o Options) resolve(l Limits) (Options, error) {
 	if o.MaxSeqLen < 2 || o.MaxSeqLen > most {
 		return o, fmt.Errorf("max_seq_len: expected 2 to %d, %s, found %d", most, why, o.MaxSeqLen)
 	}
-	largest := o.MaxSeqLen - 1
-	why = "one less than max_seq_len"
+	largest := o.MaxSeqLen
+	why = "max_seq_len"
 	if l.Window > 0 && l.Window < largest {
 		largest, why = l.Window, "the window of the sliding layers, whose cache a longer chunk would overrun"
 	}
 	if o.MaxPrefillChunk == 0 {
-		o.MaxPrefillChunk = min(l.Chunk, largest)
+		o.MaxPrefillChunk = min(l.Chunk, largest, o.MaxSeqLen-1) // as ExecuTorch's exporter bounds it
 	}
 	if o.MaxPrefillChunk < 1 || o.MaxPrefillChunk > largest {
 		return o, fmt.Errorf("max_prefill_chunk: expected 1 to %d, %s, found %d", largest, why, o.MaxPrefillChunk)

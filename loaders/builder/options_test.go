@@ -28,9 +28,10 @@ func TestOptions(t *testing.T) {
 		{"too short", Options{MaxSeqLen: 1}, wide, 0, 0, "max_seq_len: expected 2 to 8192"},
 		{"negative", Options{MaxSeqLen: -1}, wide, 0, 0, "found -1"},
 		{"beyond 32 bits", Options{MaxSeqLen: 1<<30 + 1}, Limits{Chunk: 1}, 0, 0, "max_seq_len: expected 2 to 1073741824, which positions in 32 bits allow, found 1073741825"},
-		{"chunk as long as the sequence", Options{MaxSeqLen: 16, MaxPrefillChunk: 16}, wide, 0, 0, "max_prefill_chunk: expected 1 to 15, one less than max_seq_len, found 16"},
+		{"chunk as long as the sequence", Options{MaxSeqLen: 16, MaxPrefillChunk: 16}, wide, 16, 16, ""},
+		{"chunk longer than the sequence", Options{MaxSeqLen: 16, MaxPrefillChunk: 17}, wide, 0, 0, "max_prefill_chunk: expected 1 to 16, max_seq_len, found 17"},
 		{"chunk beyond the window", Options{MaxPrefillChunk: 101}, sliding, 0, 0, "max_prefill_chunk: expected 1 to 100, the window of the sliding layers, whose cache a longer chunk would overrun, found 101"},
-		{"negative chunk", Options{MaxPrefillChunk: -1}, wide, 0, 0, "max_prefill_chunk: expected 1 to 4095"},
+		{"negative chunk", Options{MaxPrefillChunk: -1}, wide, 0, 0, "max_prefill_chunk: expected 1 to 4096"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

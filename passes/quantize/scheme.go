@@ -197,10 +197,10 @@ func (s Scheme) Form(cols int) ir.WeightForm {
 // HasBiases reports whether the stored form has biases.
 func (s Scheme) HasBiases() bool { return s.Mode == ir.Affine }
 
-// RowBytes is the size of a stored row: codes, and scales and biases in bf16 or scales in bytes.
+// RowBytes is the size of a stored row: codes, and scales and biases in Params or scales in bytes.
 func (s Scheme) RowBytes(cols int) int {
 	if s.HasBiases() {
-		return 4*s.PackedCols(cols) + 2*2*s.ParamCols(cols)
+		return 4*s.PackedCols(cols) + 2*s.Params.Size()*s.ParamCols(cols)
 	}
 	return 4*s.PackedCols(cols) + s.ParamCols(cols)
 }

@@ -62,6 +62,7 @@ func TestScripts(t *testing.T) {
 			"flip":    flip,
 			"hostile": hostile,
 			"fifo":    makeFIFO,
+			"widen":   widen,
 		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
