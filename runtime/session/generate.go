@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"github.com/etc-ml/etc/runtime/speculate"
 )
 
 // Request is what [Session.Generate] is asked for.
@@ -51,8 +53,11 @@ type Answer struct {
 	Prompt int
 	// PrefillTime is the time of the prompt, DecodeTime that of the Decoded tokens after the first.
 	PrefillTime, DecodeTime time.Duration
-	// Decoded is the number of calls for one token.
+	// Decoded is the number of tokens after the first, each of a call for one token where none was drafted.
 	Decoded int
+	// Drafts counts what was drafted, and Rounds tells it in full, of a model that drafts.
+	Drafts speculate.Totals
+	Rounds speculate.Log
 }
 
 // TokenLogprobs are the log-probability of a token of an answer, and the most likely tokens in its place.
@@ -88,6 +93,10 @@ func (s *Session) Generate(ctx context.Context, r Request) (a Answer, err error)
 	whole := context.WithoutCancel(ctx)
 	start = time.Now()
 	defer func() { a.DecodeTime = time.Since(start) }()
+	if s.drafter != nil && r.Force == nil && !r.FeedLast && r.Logits == nil {
+		err = s.speculate(ctx, &r, &a, step.Token, limit)
+		return a, err
+	}
 	for p := r.Sampling; ; {
 		token := step.Token
 		if r.Force != nil && len(a.Tokens) < len(r.Force) {

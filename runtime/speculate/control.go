@@ -165,6 +165,13 @@ func (c *Control) Done(drafted, accepted int, took time.Duration) {
 	c.turn(drafted, tokens, plain)
 }
 
+// Charge books time that drafts take beside rounds: for what a draft has to know of the text.
+func (c *Control) Charge(took time.Duration) {
+	if plain, _, ok := c.times.of(0, false); ok && plain > 0 && !c.fixed {
+		c.room -= took.Seconds() / plain
+	}
+}
+
 // turn decides whether a try goes on and when the next one is.
 func (c *Control) turn(drafted int, tokens, plain float64) {
 	if drafted == 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/program"
 	"github.com/etc-ml/etc/runtime/session"
+	"github.com/etc-ml/etc/runtime/speculate"
 )
 
 type runFlags struct {
@@ -29,6 +30,7 @@ type runFlags struct {
 	logits, tokenizer                       string
 	stops                                   []string
 	samplerFlags
+	speculateFlags
 	model   modelFlags
 	observe observeFlags
 }
@@ -80,6 +82,7 @@ Seeds are used modulo 2^32; every answer of a chat draws with the same one.`,
 	fl.BoolVar(&f.ignoreEOS, "ignore-eos", false, "go on after stop tokens")
 	fl.StringArrayVar(&f.stops, "stop", nil, "`TEXT` ends the answer, which it is not part of; may be given several times")
 	f.samplerFlags.add(cmd)
+	f.addSpeculate(cmd)
 	fl.StringVar(&f.logits, "logits", "", "safetensors file for the logits after the prompt and after every token")
 	fl.BoolVar(&f.json, "json", false, "print one JSON object instead of the text")
 	fl.BoolVar(&f.stats, "stats", false, "print speed, memory and seed to standard error")
@@ -108,6 +111,9 @@ func runRun(ctx context.Context, cmd *cobra.Command, args []string, f runFlags) 
 func (f runFlags) checkFiles(cmd *cobra.Command) error {
 	if to := f.logitsTo(cmd); to.isOutput(cmd) {
 		return usagef("--logits %s: the answer goes to standard output; name a file", f.logits)
+	}
+	if err := f.draftLogTo(cmd).check(cmd); err != nil {
+		return err
 	}
 	return f.logitsTo(cmd).check(cmd)
 }
@@ -144,7 +150,13 @@ func runProgram(ctx context.Context, cmd *cobra.Command, args []string, f runFla
 	if f.keepsChat(cmd, args) {
 		sessions = 2 // a conversation keeps the session as it was before the last answer
 	}
-	model, err := f.load(cmd, args[0], m, device, options, request.Sampling, f.keepsChat(cmd, args))
+	model, err := f.loadDrafting(cmd, args, p, device, options, request.Sampling)
+	if err != nil {
+		return err
+	}
+	if model == nil {
+		model, err = f.load(cmd, args[0], m, device, options, request.Sampling, f.keepsChat(cmd, args))
+	}
 	if err != nil {
 		return err
 	}
@@ -278,6 +290,8 @@ type runResult struct {
 	Device       string  `json:"device"`
 	Prefill      float64 `json:"prefill_tokens_per_second"`
 	Decode       float64 `json:"decode_tokens_per_second"`
+	// Drafts are there with --speculate.
+	Drafts *speculate.Totals `json:"drafts,omitempty"`
 	// Logprobs are there with --logprobs.
 	Logprobs []answerLogprobs `json:"logprobs,omitempty"`
 }
@@ -320,6 +334,9 @@ func answer(ctx context.Context, cmd *cobra.Command, s *session.Session, text *t
 	if f.logprobs >= 0 && !f.json {
 		writeLogprobs(cmd.ErrOrStderr(), text, a)
 	}
+	if err := f.logDrafts(cmd, a); err != nil {
+		return err
+	}
 	if f.stats {
 		logf(cmd.ErrOrStderr(), "%s", statsLine(a, r.Sampling.Seed))
 	}
@@ -329,6 +346,9 @@ func answer(ctx context.Context, cmd *cobra.Command, s *session.Session, text *t
 	}
 	result := runResult{PromptTokens: r.Prompt, Tokens: a.Tokens, Text: shown.text(a), Logprobs: logprobsOf(a), Seed: r.Sampling.Seed, StopReason: string(a.Reason),
 		Device: s.Model().Device, Prefill: perSecond(a.Prompt, a.PrefillTime), Decode: perSecond(a.Decoded, a.DecodeTime)}
+	if f.asked() {
+		result.Drafts = &a.Drafts
+	}
 	if result.Tokens == nil {
 		result.Tokens = []int{}
 	}

@@ -19,6 +19,10 @@ func statsLine(a session.Answer, seed int64) string {
 			fmt.Fprintf(&b, ", %d MiB of it now and not of files", own>>20)
 		}
 	}
+	if d := a.Drafts; d.Drafted > 0 {
+		fmt.Fprintf(&b, "; drafts %d of %d right (%.0f %%), %.2f tokens a round of %d", d.Accepted, d.Drafted, 100*d.Acceptance(),
+			1+float64(d.Accepted)/float64(d.Rounds), d.Rounds)
+	}
 	fmt.Fprintf(&b, "; seed %d", seed)
 	return b.String()
 }

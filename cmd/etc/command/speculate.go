@@ -1,0 +1,140 @@
+package command
+
+import (
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/etc-ml/etc/internal/outfile"
+	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/program"
+	"github.com/etc-ml/etc/runtime/session"
+	"github.com/etc-ml/etc/runtime/speculate"
+)
+
+// speculateFlags choose what drafts tokens.
+type speculateFlags struct {
+	speculate, draftLog string
+}
+
+func (f *speculateFlags) addSpeculate(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.speculate, "speculate", "off", "draft tokens and verify several in one call, which never changes "+
+		"the text: `auto|off|mtp|assistant|ngram[:K]`, the file's draft or what stood in the text before; with :K as many in "+
+		"every round, else as many as are worth it")
+	cmd.Flags().StringVar(&f.draftLog, "draft-log", "", "file to write the rounds of drafts to, as JSON")
+}
+
+// asked reports whether drafts are asked for.
+func (f *speculateFlags) asked() bool { return f.speculate != "off" }
+
+// mostDrafts is the most drafts of a round where their number is not fixed. More are rarely right.
+const mostDrafts = 4
+
+// drafting reads --speculate.
+func (f *speculateFlags) drafting() (kind string, d session.Drafting, err error) {
+	kind, count, fixed := strings.Cut(f.speculate, ":")
+	if !slices.Contains([]string{"auto", "off", "mtp", "assistant", "ngram"}, kind) || fixed && kind == "off" {
+		return "", d, usagef("--speculate %q, want auto, off, mtp, assistant or ngram, the last four with :K too", f.speculate)
+	}
+	d = session.Drafting{Most: mostDrafts, Fixed: fixed}
+	if fixed {
+		if d.Most, err = strconv.Atoi(count); err != nil || d.Most < 1 || d.Most > speculate.MostDrafts {
+			return "", d, usagef("--speculate %q: %q drafts a round, want 1 to %d", f.speculate, count, speculate.MostDrafts)
+		}
+	}
+	if kind == "mtp" || kind == "assistant" {
+		d.Kind = speculate.Kind(kind)
+	}
+	return kind, d, nil
+}
+
+// draftLogTo is where --draft-log writes.
+func (f *runFlags) draftLogTo(cmd *cobra.Command) destination {
+	return destination{path: f.draftLog, kind: outfile.JSON, inputs: append([]string{f.promptFile, f.tokenizer, f.template}, cmd.Flags().Args()...)}
+}
+
+// loadDrafting compiles a program that drafts, or gives nil where none does.
+func (f *runFlags) loadDrafting(
+	cmd *cobra.Command, args []string, p *program.Program, e engine.Engine, o engine.Options, s session.Sampling,
+) (*session.Model, error) {
+	kind, d, err := f.drafting()
+	if err != nil || kind == "off" {
+		if err == nil && f.draftLog != "" {
+			err = usagef("--draft-log goes with --speculate")
+		}
+		return nil, err
+	}
+	if what := f.undrafted(cmd, args, s); what != "" {
+		return nil, usagef("--speculate with %s, which goes without drafts", what)
+	}
+	own, err := draftOf(p)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case kind == "auto":
+		d.Kind = own
+	case d.Kind != speculate.None && d.Kind != own:
+		return nil, usagef("--speculate %s: %s has no such draft; etc export --draft writes one, and ngram needs none", kind, args[0])
+	}
+	// Drafts come and go through the host: on devices where that costs more than a token does, they would lose.
+	if e.Name() != "cpu" && e.Name() != "reference" {
+		logf(cmd.ErrOrStderr(), "etc: --speculate: device %s runs without drafts so far; cpu and reference have them", e.Name())
+		return nil, nil
+	}
+	model, err := session.LoadDrafting(p.Module, e, o, d)
+	if err != nil && kind == "auto" {
+		logf(cmd.ErrOrStderr(), "etc: --speculate auto: without drafts: %v", err)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, loadError(args[0], err)
+	}
+	return model, nil
+}
+
+// undrafted names what was asked for that drafts do not go with.
+func (f *runFlags) undrafted(cmd *cobra.Command, args []string, s session.Sampling) string {
+	for _, flag := range []string{"logits", "force-tokens", "session"} {
+		if cmd.Flags().Changed(flag) {
+			return "--" + flag
+		}
+	}
+	if f.keepsChat(cmd, args) {
+		return "a chat"
+	}
+	if f.sampler == "file" && cmd.Flags().Changed("sampler") {
+		return "--sampler file"
+	}
+	return s.NeedsRuntime()
+}
+
+// draftOf is the kind of a program's draft.
+func draftOf(p *program.Program) (speculate.Kind, error) {
+	if !slices.Contains(p.Methods(), speculate.Method) {
+		return speculate.None, nil
+	}
+	m, err := p.Module(speculate.Method)
+	if err != nil {
+		return speculate.None, err
+	}
+	return speculate.KindOf(m.Entry), nil
+}
+
+// leastAcceptance is the part of the drafts below which there is something wrong with a draft, where suspectDrafts were
+// verified: what a draft of the model gives is right more often in any text.
+const leastAcceptance, suspectDrafts = 0.02, 60
+
+// logDrafts writes the log of drafts, and warns of drafts that are never right.
+func (f *runFlags) logDrafts(cmd *cobra.Command, a session.Answer) error {
+	if kind, _, err := f.drafting(); err == nil && kind != "ngram" && a.Drafts.Drafted >= suspectDrafts && a.Drafts.Acceptance() < leastAcceptance {
+		logf(cmd.ErrOrStderr(), "etc: %d of %d drafts were right; the draft may belong to another model", a.Drafts.Accepted, a.Drafts.Drafted)
+	}
+	if f.draftLog == "" {
+		return nil
+	}
+	return f.draftLogTo(cmd).write(cmd, func(w io.Writer) error { return a.Rounds.Write(w) })
+}
