@@ -143,6 +143,7 @@ func init() {
 		"rope_rows": bindRopeRows, "block_write": bindBlockWrite, "block_attention": bindBlockAttention, "slot_conv": bindSlotConv,
 		"slot_delta_rule": bindSlotDelta, "unit_copy": bindUnitCopy, "take": bindTakeRows,
 		"top_k": bindTopK, "switch_mlp": bindSwitchMLP, "switch_geglu": bindSwitchMLP, "sample": bindSample,
+		"concatenate":   bindConcatenate,
 		"adjust_logits": bindAdjust, "draw": bindDraw, "logprobs": bindLogprobs,
 	}
 }

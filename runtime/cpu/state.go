@@ -137,6 +137,11 @@ func (b *binder) floatState() *state {
 
 func bindStore(b *binder) bool {
 	s, v := b.floatState(), b.Input("x")
+	if s != nil && s.half != nil && v != nil && v.slot.state != nil && v.slot.state.half != nil && v.isDense() && slices.Equal(v.shape, s.shape) {
+		from := v.slot.state
+		b.do("store", func() { copy(s.half, from.half) })
+		return true
+	}
 	if s == nil || v == nil || !v.isFloats() || !slices.Equal(v.shape, s.shape) {
 		return false
 	}
