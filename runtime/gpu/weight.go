@@ -94,7 +94,13 @@ func (x *executable) openQuantized(w *weight, op *ir.Op) *weight {
 	if w.data = x.wrapped(op.Input("packed")); w.data == nil {
 		return nil
 	}
-	w.scales, w.biases = x.stored(op.Input("scales"), f), w.data
+	if w.biases = w.data; w.Floats {
+		if w.scales = x.wrapped(op.Input("scales")); w.scales == nil {
+			return nil
+		}
+		return w
+	}
+	w.scales = x.stored(op.Input("scales"), f)
 	if biases := op.Input("biases"); biases != nil {
 		w.biases = x.stored(biases, f)
 	}

@@ -326,7 +326,10 @@ func (c *Case) weight(f Format, rows, k, total int) (func() *Weight, WeightArgum
 	r := c.seed()
 	made := sync.OnceValue(func() *Weight { return randomWeight(r, f, rows, k) })
 	d := BF16
-	if f.F32 {
+	switch {
+	case f.Floats:
+		d = U8
+	case f.F32:
 		d = F32
 	}
 	words := c.add(U32, total*k*f.Bits/32, Codes)
@@ -347,6 +350,10 @@ func (c *Case) weight(f Format, rows, k, total int) (func() *Weight, WeightArgum
 func packed(bits []uint32, d DType) []byte {
 	out := make([]byte, 0, len(bits)*d.Size())
 	for _, v := range bits {
+		if d == U8 {
+			out = append(out, byte(v))
+			continue
+		}
 		if d == BF16 {
 			out = le.LittleEndian.AppendUint16(out, uint16(v))
 		} else {
@@ -371,6 +378,12 @@ func randomWeight(r *rand.Rand, f Format, rows, k int) *Weight {
 		}
 	}
 	if !f.Quantized() {
+		return w
+	}
+	if f.Floats {
+		for range rows * k / f.Group {
+			w.Scales = append(w.Scales, uint32(127-2*f.Bits/4*f.Bits/4+r.IntN(3)))
+		}
 		return w
 	}
 	d, shift := BF16, 16

@@ -17,6 +17,7 @@ const (
 	U32
 	I64
 	Bool
+	U8
 )
 
 var dtypes = [...]struct {
@@ -30,6 +31,7 @@ var dtypes = [...]struct {
 	U32:  {"u32", "uint", "uint(v)", 4},
 	I64:  {"i64", "long", "long(v)", 8},
 	Bool: {"bool", "uchar", "uchar((v) != 0 ? 1 : 0)", 1},
+	U8:   {"u8", "uchar", "uchar(v)", 1},
 }
 
 // String is the name that the graph has for the type.

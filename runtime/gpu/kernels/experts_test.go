@@ -35,6 +35,8 @@ func TestExperts(t *testing.T) {
 			kernels.Tuning{Permute: true, Split: 2}, kernels.Tuning{Permute: true, Split: 2, Sets: 2, Chunk: 256}},
 		{kernels.Experts{Format: kernels.Format{Bits: 8, Group: 32, Symmetric: true}, Count: 4, Top: 2, Hidden: 128, Inner: 96, Activation: kernels.GELUTanh, Norm: kernels.NormF32}, kernels.Tuning{}, kernels.Tuning{}},
 		{kernels.Experts{Format: kernels.Format{Bits: 16}, Count: 4, Top: 2, Hidden: 128, Inner: 104, Activation: kernels.SiLU}, kernels.Tuning{}, kernels.Tuning{}},
+		{kernels.Experts{Format: mxfp4, Count: 4, Top: 2, Hidden: 128, Inner: 96, Activation: kernels.SiLU, Norm: kernels.NormBF16}, kernels.Tuning{}, kernels.Tuning{}},
+		{kernels.Experts{Format: mxfp8, Count: 4, Top: 2, Hidden: 128, Inner: 96, Activation: kernels.SiLU, Residual: true}, kernels.Tuning{}, kernels.Tuning{}},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
@@ -94,6 +96,7 @@ func TestExpertsChosen(t *testing.T) {
 			kernels.Router{Normalize: true, Scales: kernels.BF16}), kernels.Tuning{}, kernels.Tuning{}, 2, 2},
 		{chosen(kernels.Experts{Format: affine4, Count: 40, Top: 3, Hidden: 512, Inner: 128, Shared: true, Residual: true, Activation: kernels.GELUTanh},
 			kernels.Router{Normalize: true, Scales: kernels.F32}), holding(33, 4, 512, 2), holding(32, 4, 512, 1), 1, 1},
+		{chosen(kernels.Experts{Format: mxfp4, Count: 9, Top: 3, Hidden: 96, Inner: 32, Shared: true}, softmax), kernels.Tuning{Rows: 2}, kernels.Tuning{Rows: 2, Lanes: 16}, 2, 2},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			oneOfThree(t)

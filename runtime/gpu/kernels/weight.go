@@ -13,9 +13,12 @@ type Format struct {
 	Bits int
 	// Group is 32, 64 or 128 columns, and divides K.
 	Group int
+	// Floats says that codes are floats, e2m1 of 4 bits or e4m3 of 8, with scales of a byte, e8m0, and no biases, which
+	// Symmetric says too: MLX's modes mxfp4 and mxfp8. Groups are of 32.
+	Floats bool
 	// F32 says that scales and biases are f32, not bf16.
 	F32 bool
-	// Symmetric says that there are no biases: bias = −2^(Bits−1)·scale.
+	// Symmetric says that there are no biases: bias = −2^(Bits−1)·scale, or 0 of Floats.
 	Symmetric bool
 }
 
@@ -24,7 +27,10 @@ func (f Format) Quantized() bool { return f.Bits < 16 }
 
 // ScaleBytes is the size of the scales of so many columns; biases, where there are some, take as much again.
 func (f Format) ScaleBytes(columns int) int {
-	if f.F32 {
+	switch {
+	case f.Floats:
+		return columns / f.Group
+	case f.F32:
 		return columns / f.Group * 4
 	}
 	return columns / f.Group * 2
@@ -37,6 +43,9 @@ func (f Format) String() string {
 		return "bf16"
 	case 32:
 		return "f32"
+	}
+	if f.Floats {
+		return fmt.Sprintf("mxfp%d", f.Bits)
 	}
 	s := fmt.Sprintf("%dbit/%d", f.Bits, f.Group)
 	if f.F32 {
@@ -53,6 +62,8 @@ func (f Format) check(k int) error {
 	switch {
 	case f.Bits != 4 && f.Bits != 8 && f.Bits != 16 && f.Bits != 32:
 		return fmt.Errorf("weights of %d bits, want 4, 8, 16 (bf16) or 32 (f32)", f.Bits)
+	case f.Floats && (!f.Quantized() || f.Group != 32 || f.F32 || !f.Symmetric):
+		return fmt.Errorf("floats of %d bits in groups of %d, want 4 or 8 bits in groups of 32, with scales of a byte and no biases", f.Bits, f.Group)
 	case f.Quantized() && f.Group != 32 && f.Group != 64 && f.Group != 128:
 		return fmt.Errorf("groups of %d columns, want 32, 64 or 128", f.Group)
 	case f.Quantized() && k%f.Group != 0:
@@ -65,7 +76,10 @@ func (f Format) check(k int) error {
 
 func (f Format) defines() []Define {
 	scale := "bfloat"
-	if f.F32 {
+	switch {
+	case f.Floats:
+		return define("WEIGHT_BITS", f.Bits, "WEIGHT_GROUP", f.Group, "WEIGHT_SCALE", "uchar", "WEIGHT_BIASES", false, "WEIGHT_FLOATS", true)
+	case f.F32:
 		scale = "float"
 	}
 	return define("WEIGHT_BITS", f.Bits, "WEIGHT_GROUP", max(f.Group, 1), "WEIGHT_SCALE", scale, "WEIGHT_BIASES", !f.Symmetric)
@@ -77,7 +91,7 @@ type Weight struct {
 	N, K int
 	// Words are the codes, or the bf16 or f32 of a dense weight in words of 32 bits.
 	Words []uint32
-	// Scales and Biases are bf16 or f32 bit patterns.
+	// Scales and Biases are bf16 or f32 bit patterns; scales of Floats are bytes.
 	Scales, Biases []uint32
 }
 
@@ -92,12 +106,33 @@ func (w *Weight) At(row, column int) float64 {
 	}
 	per := 32 / w.Bits
 	q := w.Words[i/per] >> (w.Bits * (i % per)) & (1<<w.Bits - 1)
+	if w.Floats {
+		return math.Ldexp(smallFloat(w.Bits, q), int(w.Scales[i/w.Group])-127)
+	}
 	scale := w.number(w.Scales[i/w.Group])
 	bias := scale * -float64(int(1)<<(w.Bits-1))
 	if !w.Symmetric {
 		bias = w.number(w.Biases[i/w.Group])
 	}
 	return float64(scale*float64(q)) + bias
+}
+
+// smallFloat is the number of a code e2m1 or e4m3, which of the latter knows no NaN.
+func smallFloat(bits int, q uint32) float64 {
+	mantissa, bias := 1, 1
+	if bits == 8 {
+		mantissa, bias = 3, 7
+	}
+	sign, magnitude := q>>(bits-1), int(q&(1<<(bits-1)-1))
+	exponent, fraction := magnitude>>mantissa, float64(magnitude&(1<<mantissa-1))/float64(int(1)<<mantissa)
+	v := math.Ldexp(1+fraction, exponent-bias)
+	if exponent == 0 {
+		v = math.Ldexp(fraction, 1-bias)
+	}
+	if sign != 0 {
+		return -v
+	}
+	return v
 }
 
 func (w *Weight) number(bits uint32) float64 {

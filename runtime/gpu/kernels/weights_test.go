@@ -63,6 +63,15 @@ func (r random) weight(f kernels.Format, n, k int) stored {
 	for i := range w.Words {
 		w.Words[i] = r.Uint32()
 	}
+	if f.Floats {
+		bytes := make([]byte, n*k/f.Group)
+		for i := range bytes {
+			bytes[i] = byte(127 - 2*f.Bits/4*f.Bits/4 + r.IntN(3))
+			w.Scales = append(w.Scales, uint32(bytes[i]))
+		}
+		w.scales = bytes
+		return w
+	}
 	levels := float32(int(1) << f.Bits)
 	for range n * k / f.Group {
 		s := (0.1 + 0.3*r.Float32()) / levels
@@ -119,8 +128,15 @@ func requireClose(t testing.TB, want, got []float32, tolerance float64) {
 	}
 }
 
+// mxfp4 and mxfp8 are the formats of codes that are floats.
+var (
+	mxfp4 = kernels.Format{Bits: 4, Group: 32, Floats: true, Symmetric: true}
+	mxfp8 = kernels.Format{Bits: 8, Group: 32, Floats: true, Symmetric: true}
+)
+
 // formats are the formats that every matrix kernel is tested with.
 var formats = []kernels.Format{
 	{Bits: 4, Group: 32}, {Bits: 4, Group: 64}, {Bits: 4, Group: 128, Symmetric: true},
 	{Bits: 8, Group: 64}, {Bits: 8, Group: 32, Symmetric: true, F32: true}, {Bits: 16}, {Bits: 32},
+	mxfp4, mxfp8,
 }

@@ -62,7 +62,11 @@ func weightOf(v *ir.Value) (w weight, ok bool) {
 func quantizedForm(w weight, v *ir.Value) (weight, bool) {
 	packed, scales, biases := v.Def.Input("packed"), v.Def.Input("scales"), v.Def.Input("biases")
 	w.Bits, w.Group = v.Type.Bits, v.Type.Group
+	if v.Type.Mode != ir.Affine {
+		w.Floats, w.Symmetric = true, true
+		return w, v.Type.Mode != ir.NVFP4 && packed.Constant != nil && scales.Constant != nil
+	}
 	w.F32 = scales.Type.DType != ir.BF16 || biases != nil && biases.Type.DType != ir.BF16
 	w.Symmetric = biases == nil
-	return w, v.Type.Mode == ir.Affine && packed.Constant != nil && isConstant(scales) && (biases == nil || isConstant(biases))
+	return w, packed.Constant != nil && isConstant(scales) && (biases == nil || isConstant(biases))
 }

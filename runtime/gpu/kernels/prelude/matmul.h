@@ -78,9 +78,9 @@ inline void matmul_store(threadgroup MATMUL_T* to, thread const uint* words, flo
 #if MATMUL_EXACT
   UNROLL for (int i = 0; i < 8; i++) {
 #if WEIGHT_BITS == 4
-    to[i] = affine.x * float((words[0] >> (4 * i)) & 15u) + affine.y;
+    to[i] = affine.x * weight_code4(words[0], i) + affine.y;
 #elif WEIGHT_BITS == 8
-    to[i] = affine.x * port_byte_float(words[i / 4], i % 4) + affine.y;
+    to[i] = affine.x * weight_code8(words[i / 4], i % 4) + affine.y;
 #elif WEIGHT_BITS == 16
     to[i] = i % 2 == 0 ? port_bf16_low(words[i / 2]) : port_bf16_high(words[i / 2]);
 #else
@@ -95,9 +95,11 @@ inline void matmul_store(threadgroup MATMUL_T* to, thread const uint* words, flo
   UNROLL for (int i = 0; i < 4; i++) v[i] = port_pack_bf16(as_type<float>(words[2 * i]), as_type<float>(words[2 * i + 1]));
 #elif WEIGHT_BITS == 8
   UNROLL for (int i = 0; i < 4; i++) {
-    v[i] = port_pack_bf16(affine.x * port_byte_float(words[i / 2], 2 * (i % 2)) + affine.y,
-                          affine.x * port_byte_float(words[i / 2], 2 * (i % 2) + 1) + affine.y);
+    v[i] = port_pack_bf16(affine.x * weight_code8(words[i / 2], 2 * (i % 2)) + affine.y,
+                          affine.x * weight_code8(words[i / 2], 2 * (i % 2) + 1) + affine.y);
   }
+#elif WEIGHT_FLOATS
+  UNROLL for (int i = 0; i < 4; i++) v[i] = port_pack_bf16(affine.x * weight_code4(words[0], 2 * i), affine.x * weight_code4(words[0], 2 * i + 1));
 #else
   v = port_dequant8(words[0], WEIGHT_SCALE(affine.x), WEIGHT_SCALE(affine.y));
 #endif

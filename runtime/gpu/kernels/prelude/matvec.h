@@ -46,6 +46,7 @@
 #endif
 #define MATVEC_SQUARES (MATVEC_NORM && !MATVEC_HEAD)       // the norm's factor is that of whole vectors
 
+#define MATVEC_BY_BYTES (MATVEC_PERMUTE && WEIGHT_BITS == 4 && !WEIGHT_FLOATS)
 #define MATVEC_COLS (MATVEC_BYTES * 8 / WEIGHT_BITS)       // columns of a lane at once
 #define MATVEC_WORDS (MATVEC_BYTES / 4)
 #define MATVEC_SUBS (32 / MATVEC_LANES)                    // parts of a simdgroup that take rows of their own
@@ -138,7 +139,9 @@ inline void matvec_read_rows(device const uint* w0, device const WEIGHT_SCALE* s
 // Eight codes, or numbers, of a lane's words from column 8 * i on, as floats. Codes of 4 bits are either
 // 1 + q / 16, or q * 16^(column % 4), see matvec_scaled.
 inline void matvec_unpack(thread const uint* words, int i, thread float* out) {
-#if WEIGHT_BITS == 4 && MATVEC_PERMUTE
+#if WEIGHT_BITS == 4 && WEIGHT_FLOATS
+  UNROLL for (int j = 0; j < 8; j++) out[j] = weight_code4(words[i], j);
+#elif MATVEC_BY_BYTES
   const uint even = ((words[i] << 3) & 0x78787878u) | 0x80808080u;
   const uint odd = ((words[i] >> 1) & 0x78787878u) | 0x80808080u;
   UNROLL for (int j = 0; j < 4; j++) {
@@ -153,7 +156,7 @@ inline void matvec_unpack(thread const uint* words, int i, thread float* out) {
     out[4 + j] = float(high & (15u << (4 * j)));
   }
 #elif WEIGHT_BITS == 8
-  UNROLL for (int j = 0; j < 8; j++) out[j] = port_byte_float(words[2 * i + j / 4], j % 4);
+  UNROLL for (int j = 0; j < 8; j++) out[j] = weight_code8(words[2 * i + j / 4], j % 4);
 #elif WEIGHT_BITS == 16
   UNROLL for (int j = 0; j < 4; j++) {
     out[2 * j] = port_bf16_low(words[4 * i + j]);
@@ -165,7 +168,7 @@ inline void matvec_unpack(thread const uint* words, int i, thread float* out) {
 }
 // What an element of a vector is multiplied by where codes are left in place.
 inline float matvec_scaled(float x, int column) {
-#if WEIGHT_BITS == 4 && !MATVEC_PERMUTE
+#if WEIGHT_BITS == 4 && !MATVEC_BY_BYTES && !WEIGHT_FLOATS
   return x * (column % 4 == 0 ? 1.0f : column % 4 == 1 ? 0.0625f : column % 4 == 2 ? 0.00390625f : 0.000244140625f);
 #else
   return x;
@@ -268,7 +271,7 @@ inline void matvec_add(thread const uint* words, thread const float2* affine, th
   UNROLL for (int m = 0; m < MATVEC_M; m++) {
     const float total = stage[MATVEC_M * MATVEC_QUADS * MATVEC_PITCH * 4 + m * MATVEC_PITCH + part];
     UNROLL for (int r = 0; r < PLANES * MATVEC_ROWS; r++) {
-#if WEIGHT_BITS == 4 && MATVEC_PERMUTE
+#if MATVEC_BY_BYTES
       const float scale = 16.0f * affine[r].x;
       sums[r * MATVEC_M + m] += scale * products[r * MATVEC_M + m] + (affine[r].y - scale) * total;
 #else
@@ -288,7 +291,7 @@ inline float4 matvec_weights(thread const float* codes, float2 affine) {
   UNROLL for (int j = 0; j < 4; j++) {
 #if !WEIGHT_QUANTIZED
     w[j] = codes[j];
-#elif WEIGHT_BITS == 4 && MATVEC_PERMUTE
+#elif MATVEC_BY_BYTES
     w[j] = 16.0f * affine.x * codes[j] + (affine.y - 16.0f * affine.x);
 #else
     w[j] = matvec_scaled(affine.x, j) * codes[j] + affine.y;

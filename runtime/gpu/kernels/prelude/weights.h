@@ -3,6 +3,8 @@
 //   WEIGHT_GROUP   columns that share a scale and a bias; w = scale * q + bias
 //   WEIGHT_SCALE   bfloat or float, the type of scales and biases
 //   WEIGHT_BIASES  0: there are none stored, and bias = -2^(bits-1) * scale
+//   WEIGHT_FLOATS  1: codes are floats, e2m1 of 4 bits and e4m3 of 8 (OCP Microscaling Formats 1.0), and scales are bytes,
+//                  e8m0: w = 2^(s - 127) * q; WEIGHT_SCALE is uchar, WEIGHT_BIASES 0
 #ifndef WEIGHT_BITS
 #define WEIGHT_BITS 4
 #endif
@@ -15,16 +17,48 @@
 #ifndef WEIGHT_BIASES
 #define WEIGHT_BIASES 1
 #endif
+#ifndef WEIGHT_FLOATS
+#define WEIGHT_FLOATS 0
+#endif
 #define WEIGHT_QUANTIZED (WEIGHT_BITS < 16)
 #define WEIGHT_WORDS(k) ((k) * WEIGHT_BITS / 32)  // 32-bit words that k columns take
 
 // The scale and the bias of a group, by its number: row * K / WEIGHT_GROUP + column / WEIGHT_GROUP.
+// Of codes of 4 bits that are floats it is half of the scale, see weight_code4.
 inline float2 weight_affine(device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, long group) {
+#if WEIGHT_FLOATS
+  const uint e = uint(scales[group]);
+  const float s = as_type<float>(e == 0u ? 0x00400000u : e << 23);
+  return float2(WEIGHT_BITS == 4 ? 0.5f * s : s, 0.0f);
+#elif WEIGHT_BIASES
   const float s = float(scales[group]);
-#if WEIGHT_BIASES
   return float2(s, float(biases[group]));
 #else
+  const float s = float(scales[group]);
   return float2(s, s * -float(1 << (WEIGHT_BITS - 1)));
+#endif
+}
+
+// Code i of a word of eight: q, or where codes are floats twice their number, which is 0, 1, 2, 3, 4, 6, 8 or 12.
+inline float weight_code4(uint word, int i) {
+#if WEIGHT_FLOATS
+  const uint q = word >> (4 * i);
+  const float twice = float((0xc8643210u >> (4u * (q & 7u))) & 15u);
+  return as_type<float>(as_type<uint>(twice) | (q & 8u) << 28);
+#else
+  return float((word >> (4 * i)) & 15u);
+#endif
+}
+// Code i of a word of four.
+inline float weight_code8(uint word, int i) {
+#if WEIGHT_FLOATS
+  const uint q = word >> (8 * i);
+  const uint m = q & 127u;
+  const float normal = as_type<float>((m << 20) + (120u << 23));
+  const float v = m < 8u ? float(m) * 0.001953125f : normal;
+  return as_type<float>(as_type<uint>(v) | (q & 128u) << 24);
+#else
+  return port_byte_float(word, i);
 #endif
 }
 
@@ -37,10 +71,10 @@ inline void weight_read8(device const uint* w, device const WEIGHT_SCALE* scales
 #endif
 #if WEIGHT_BITS == 4
   const uint word = w[0];
-  UNROLL for (int i = 0; i < 8; i++) out[i] = affine.x * float((word >> (4 * i)) & 15u) + affine.y;
+  UNROLL for (int i = 0; i < 8; i++) out[i] = affine.x * weight_code4(word, i) + affine.y;
 #elif WEIGHT_BITS == 8
   const uint2 words = *(device const uint2*)w;
-  UNROLL for (int i = 0; i < 8; i++) out[i] = affine.x * port_byte_float(words[i / 4], i % 4) + affine.y;
+  UNROLL for (int i = 0; i < 8; i++) out[i] = affine.x * weight_code8(words[i / 4], i % 4) + affine.y;
 #elif WEIGHT_BITS == 16
   const uint4 words = *(device const uint4*)w;
   UNROLL for (int i = 0; i < 4; i++) {
