@@ -35,3 +35,42 @@ func BenchmarkBind(b *testing.B) {
 		})
 	}
 }
+
+// TestLengthsShareKernels: plans of chunks that differ in their length have the same kernels, so that a prompt of a new
+// length compiles and tests none.
+func TestLengthsShareKernels(t *testing.T) {
+	lengths := map[string][2]int{}
+	for _, name := range fusetest.Names() {
+		lengths[name] = [2]int{50, 61}
+	}
+	for _, name := range fusetest.Neighbours() {
+		lengths[name] = [2]int{10, 15}
+	}
+	for name, pair := range lengths {
+		for _, on := range dumpDevices {
+			t.Run(name+"/"+on.name, func(t *testing.T) {
+				t.Parallel()
+				open := func() (device.Device, error) { return multiplyingPaper{inkPaper{paper{on.info}}}, nil }
+				exe, err := Engine{Device: "paper", Open: open}.Compile(fusetest.Load(t, name), engine.Options{Precision: eval.Mixed})
+				require.NoError(t, err)
+				defer exe.Close()
+				made, err := exe.NewInstance()
+				require.NoError(t, err)
+				defer made.Close()
+				x := made.(*instance)
+				var keys [2]map[string]bool
+				for i, n := range pair {
+					p, err := x.bind(plan.Shapes(x.exe.fused, n))
+					require.NoError(t, err)
+					keys[i] = map[string]bool{}
+					for _, s := range p.steps {
+						if s.host == nil && s.kernel == nil {
+							keys[i][s.launch.Key()] = true
+						}
+					}
+				}
+				require.Equal(t, keys[0], keys[1])
+			})
+		}
+	}
+}

@@ -26,9 +26,13 @@ func (b *binder) elements(kind, f string, out *value, x ...*value) bool {
 		strides = append(strides, s)
 	}
 	shape, strides := packDims(out.shape, strides)
-	box := make(kernels.Box, len(shape))
+	// The size of the first dim is an argument of the kernel, so that chunks of any length have the same kernel.
+	box, rows := make(kernels.Box, len(shape)), 1
 	for i, d := range shape {
 		box[i] = kernels.Fixed(d)
+	}
+	if len(box) > 0 {
+		box[0], rows = kernels.PerToken(1), shape[0]
 	}
 	place := func(v *value, s []int) kernels.Place {
 		p := kernels.Place{DType: v.format.kernelType(), Strides: make([]kernels.Extent, len(s))}
@@ -38,13 +42,13 @@ func (b *binder) elements(kind, f string, out *value, x ...*value) bool {
 		return p
 	}
 	k := kernels.Elementwise{Op: f, Box: box, Out: place(out, strides[len(x)])}
-	a := kernels.ElementwiseArguments[operand]{Out: bytesOf(out), Step: b.stepAt(1, nil)}
+	a := kernels.ElementwiseArguments[operand]{Out: bytesOf(out), Step: b.stepAt(rows, nil)}
 	operands := [...]*operand{&a.X0, &a.X1, &a.X2}
 	for i, v := range x {
 		k.In = append(k.In, place(v, strides[i]))
 		*operands[i] = bytesOf(v)
 	}
-	l, err := k.Launch(1)
+	l, err := k.Launch(rows)
 	return b.launch(kind, l, err, a)
 }
 

@@ -57,7 +57,7 @@ func sortedPairs(e kernels.ManyExperts, tile kernels.Tile, tokens int) (order, t
 	}}
 	tiles = &example{content: func(i int) []byte {
 		_, list := made(i)
-		for len(list) < e.MaxTiles(tile, tokens) {
+		for len(list) < e.SortedTiles(tile, tokens) {
 			list = append(list, [4]int32{-1})
 		}
 		flat := make([]int32, 0, 4*len(list))

@@ -210,7 +210,7 @@ func bindSortedExperts(b *binder) bool {
 	if (m.x.format == f32) != exact {
 		return false
 	}
-	order, tiles := b.scratch(4*pairs), b.scratch(16*e.MaxTiles(tile, m.tokens))
+	order, tiles := b.scratch(4*pairs), b.scratch(16*e.SortedTiles(tile, m.tokens))
 	width := 2
 	if exact {
 		width = 4

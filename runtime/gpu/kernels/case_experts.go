@@ -179,7 +179,7 @@ func (e ManyExperts) sortCase(tile Tile, capacity int, s Sizes) *Case {
 	for i := range experts {
 		experts[i] = int32(math.Abs(r.NormFloat64())*float64(e.Count)/3) % int32(e.Count)
 	}
-	all := e.MaxTiles(tile, c.Capacity)
+	all := e.SortedTiles(tile, c.Capacity)
 	order, tiles := c.out(I32, len(experts)), c.out(I32, 4*all)
 	c.run(l, ExpertsSortArguments[*Buffer]{Experts: c.ints(experts...), Order: order, Tiles: tiles, Step: c.step()})
 	c.reference = func() {

@@ -127,10 +127,10 @@ func (g Gather) newCase(s Sizes) *Case {
 // caseElements is the number of elements that a self-test of functions computes at most, whole threadgroups.
 const caseElements = 32 * 256
 
-// hasCase reports whether there is a case: of functions of floats over boxes of fixed dims.
+// hasCase reports whether there is a case: of functions of floats over boxes whose dims, but for the first one, are fixed.
 func (e Elementwise) hasCase() bool {
 	fixed := func(x Extent) bool { return x.Token == 0 && x.Position == 0 && x.Fixed >= 0 }
-	ok := len(e.In) > 0 && !slices.ContainsFunc(e.Box, func(x Extent) bool { return !fixed(x) })
+	ok := len(e.In) > 0 && (len(e.Box) == 0 || e.Box[0].Position == 0 && !slices.ContainsFunc(e.Box[1:], func(x Extent) bool { return !fixed(x) }))
 	for _, p := range append([]Place{e.Out}, e.In...) {
 		ok = ok && (p.DType == F32 || p.DType == BF16) && fixed(p.First) &&
 			!slices.ContainsFunc(p.Strides, func(x Extent) bool { return !fixed(x) })
@@ -150,14 +150,19 @@ func (p Place) span(box Box) int {
 	return n
 }
 
-func (e Elementwise) newCase(l Launch) *Case {
-	c := newCase(Sizes{}, 1, 0)
+// newCase makes the case of a launch for up to so many tokens, of which it has as few as have caseElements elements.
+func (e Elementwise) newCase(l Launch, tokens int) *Case {
 	few, count := e, 1
-	few.Box = make(Box, len(e.Box))
+	e.Box, few.Box = slices.Clone(e.Box), make(Box, len(e.Box))
 	for i := len(e.Box) - 1; i >= 0; i-- {
+		if e.Box[i].Token > 0 {
+			tokens = min(tokens, ceil(caseElements, count*e.Box[i].Token))
+			e.Box[i] = Fixed(e.Box[i].At(tokens, 0))
+		}
 		few.Box[i] = Fixed(min(e.Box[i].Fixed, ceil(caseElements, count))) // the first elements are in this corner
 		count *= e.Box[i].Fixed
 	}
+	c := newCase(Sizes{}, tokens, 0)
 	count = min(count, caseElements)
 	l.Groups[0] = ceil(count, 256)
 	var a ElementwiseArguments[*Buffer]
@@ -178,7 +183,7 @@ func (e Elementwise) newCase(l Launch) *Case {
 			in = append(in, widened((*operands[i]).Values()))
 		}
 		results := make([]float64, e.Out.span(few.Box)) // between them are zeros, as in the buffer
-		few.first(count, 1, 0, in, results)
+		few.first(count, tokens, 0, in, results)
 		want := c.want(a.Out, stored(e.Out.DType, Bounds{0, sums(1)}), len(results))
 		for i, v := range results {
 			want[i] = float32(v)

@@ -260,7 +260,7 @@ func (e Elementwise) Launch(tokens int) (Launch, error) {
 		Groups: [3]int{ceil(count.At(tokens, 0), 256), 1, 1}, Threads: [3]int{256, 1, 1},
 	}
 	if e.hasCase() {
-		l.Case = func(Sizes) *Case { return e.newCase(l) }
+		l.Case = func(Sizes) *Case { return e.newCase(l, tokens) }
 	}
 	return l, nil
 }

@@ -1,6 +1,9 @@
 package kernels
 
-import "fmt"
+import (
+	"fmt"
+	"math/bits"
+)
 
 // ManyExperts is a mixture of experts for many tokens: token-expert pairs are sorted by expert, and an expert is
 // multiplied with all of its tokens. Five dispatches: Prepare (of Hidden columns, with the norm), LaunchSort, LaunchUp,
@@ -51,8 +54,14 @@ func (e ManyExperts) MaxTiles(t Tile, tokens int) int {
 	return min(pairs, e.Count+pairs/t.BM)
 }
 
+// SortedTiles is the number of tiles that LaunchSort leaves, those without pairs included: MaxTiles up to the next power of
+// two, so that chunks of about the same length have one kernel.
+func (e ManyExperts) SortedTiles(t Tile, tokens int) int {
+	return 1 << bits.Len(uint(e.MaxTiles(t, tokens)-1))
+}
+
 // LaunchSort is the dispatch for up to tokens tokens. It takes ExpertsSortArguments: Experts i32 [T, Top], Order i32 [T·Top],
-// Tiles i32 [MaxTiles, 4].
+// Tiles i32 [SortedTiles, 4].
 func (e ManyExperts) LaunchSort(t Tile, tokens int) (Launch, error) {
 	if e.Count < 1 || e.Count > 512 || e.Top < 1 || tokens*e.Top > 1<<16-1 {
 		return Launch{}, fmt.Errorf("experts_sort: %d tokens with %d of %d experts, want at most 512 experts and %d pairs", tokens, e.Top, e.Count, 1<<16-1)
@@ -63,7 +72,7 @@ func (e ManyExperts) LaunchSort(t Tile, tokens int) (Launch, error) {
 	}
 	l := Launch{
 		File: "experts_sort", Kernel: "experts_sort",
-		Defines: define("SORT_TOP", e.Top, "SORT_EXPERTS", e.Count, "SORT_SIMDS", simds, "SORT_ROWS", t.BM, "SORT_TILES", e.MaxTiles(t, tokens)),
+		Defines: define("SORT_TOP", e.Top, "SORT_EXPERTS", e.Count, "SORT_SIMDS", simds, "SORT_ROWS", t.BM, "SORT_TILES", e.SortedTiles(t, tokens)),
 		Groups:  [3]int{1, 1, 1}, Threads: [3]int{simds * 32, 1, 1},
 	}
 	l.Case = func(s Sizes) *Case { return e.sortCase(t, tokens, s) }

@@ -14,7 +14,7 @@
 #ifndef SORT_ROWS        // pairs of a tile
 #define SORT_ROWS 16
 #endif
-#ifndef SORT_TILES       // tiles at most
+#ifndef SORT_TILES       // tiles that there is room for
 #define SORT_TILES 16
 #endif
 #ifndef COMBINE_N        // columns, a multiple of 4
