@@ -78,7 +78,7 @@ func (q *quantization) outputs() int {
 	return scalesOutput + 1
 }
 
-// paramTypes are the dtypes of scales and biases.
+// paramTypes are the dtypes of scales and biases of the mode affine.
 var paramTypes = map[quantize.Float]ir.DType{quantize.BF16: ir.BF16, quantize.F16: ir.F16, quantize.F32: ir.F32}
 
 func (q *quantization) output(i int) ir.Data {
