@@ -53,11 +53,15 @@ func (m *Module) Specialize(with func(*Symbol) (int64, bool)) *Module {
 	for _, p := range m.Entry.Params {
 		copies[p] = entry.NewParam(p.Param, retype(p.Type))
 	}
+	entry.Body = cloneRegion(m.Entry.Body, copies, retype)
+	// The declared sizes are of all calls, and those of others may be another call's: this one has those that it computes.
 	entry.Outputs = slices.Clone(m.Entry.Outputs)
 	for i, t := range entry.Outputs {
+		if r := entry.Body.Results[i].Type; t.Kind == TensorKind && r.Rank() == t.Rank() {
+			t.Shape = r.Shape
+		}
 		entry.Outputs[i] = retype(t)
 	}
-	entry.Body = cloneRegion(m.Entry.Body, copies, retype)
 	c.Entry, c.More = &entry, nil
 	return c
 }
