@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,8 @@ const chatHelp = `/reset          forget the conversation
 /load FILE      go on with a conversation from a file
 /stats          print the speed of the last answer
 /help           print this
-/exit           leave, as Ctrl-D does; Ctrl-C stops an answer`
+/exit           leave, as Ctrl-D does; Ctrl-C stops an answer
+A line that ends with \ goes on in the next one; a pasted text may have many lines.`
 
 // chatter is a chat on a terminal, or on any pair of streams.
 type chatter struct {
@@ -66,9 +68,9 @@ func runChat(cmd *cobra.Command, c *chatter) error {
 	line := term.NewTerminal(struct {
 		io.Reader
 		io.Writer
-	}{killLine{in}, screen}, "> ")
+	}{keys{in}, screen}, chatPrompt)
 	for {
-		text, err := readLine(in, line)
+		text, err := readQuestion(in, line)
 		if errors.Is(err, io.EOF) {
 			fmt.Fprintln(screen)
 			return c.close()
@@ -114,17 +116,46 @@ func readLine(in *os.File, line *term.Terminal) (string, error) {
 	}
 }
 
-// killLine turns Ctrl-C into the key that clears the line: at the prompt there is no answer to stop.
-type killLine struct{ io.Reader }
+// Prompts of a chat: for a question, and for a line that goes on with it.
+const (
+	chatPrompt = "> "
+	morePrompt = "| "
+)
 
-func (k killLine) Read(p []byte) (int, error) {
+// readQuestion reads a line and those that go on with it: a backslash at the end of a line asks for another one.
+func readQuestion(in *os.File, line *term.Terminal) (string, error) {
+	defer line.SetPrompt(chatPrompt)
+	var lines []string
+	for {
+		text, err := readLine(in, line)
+		part, more := strings.CutSuffix(text, `\`)
+		lines = append(lines, part)
+		if !more || err != nil {
+			return strings.Join(lines, "\n"), err
+		}
+		line.SetPrompt(morePrompt)
+	}
+}
+
+// keys are the keys of a terminal as package term takes them. Ctrl-C becomes the key that clears the line: at the prompt there
+// is no answer to stop. Home and End have several codes: those of tmux and the Linux console, of rxvt, of keypads.
+type keys struct{ io.Reader }
+
+var otherKeys = []struct{ from, to string }{
+	{"\x03", "\x15"},
+	{"\x1b[1~", "\x1b[H"}, {"\x1b[7~", "\x1b[H"}, {"\x1bOH", "\x1b[H"},
+	{"\x1b[4~", "\x1b[F"}, {"\x1b[8~", "\x1b[F"}, {"\x1bOF", "\x1b[F"},
+}
+
+func (k keys) Read(p []byte) (int, error) {
 	n, err := k.Reader.Read(p)
-	for i, b := range p[:n] {
-		if b == 3 {
-			p[i] = 21
+	text := p[:n]
+	for _, key := range otherKeys { // none becomes longer
+		if bytes.Contains(text, []byte(key.from)) {
+			text = bytes.ReplaceAll(text, []byte(key.from), []byte(key.to))
 		}
 	}
-	return n, err
+	return copy(p, text), err
 }
 
 // handle runs a command or asks a question; it reports whether the chat is over.

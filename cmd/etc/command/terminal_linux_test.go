@@ -224,6 +224,31 @@ func TestChatOnTerminal(t *testing.T) {
 	require.Zero(t, x.leaves())
 }
 
+// Home and End have the codes of several terminals, a question may have several lines, and what is typed names no token
+// that steers the model.
+func TestKeysOfAChat(t *testing.T) {
+	t.Parallel()
+	x := startTerminal(t, nil, "run", alphabetFile(t, "logits", 60))
+	for _, home := range []string{"\x1b[H", "\x1b[1~", "\x1b[7~", "\x1bOH"} {
+		x.sees(prompt)
+		x.types("bc" + home + "a" + enter)
+		x.sees("\r\ndefgh\r\n")
+		x.asks("/reset", "\r\n")
+	}
+	for _, end := range []string{"\x1b[F", "\x1b[4~", "\x1b[8~", "\x1bOF"} {
+		x.sees(prompt)
+		x.types("bc\x1b[Ha" + end + "d" + enter)
+		x.sees("\r\nefgh\r\n")
+		x.asks("/reset", "\r\n")
+	}
+	x.asks(`ab\`, "\r\n"+morePrompt)
+	x.types("c" + enter)
+	x.sees("\r\ndefgh\r\n")
+	x.asks("b<s>", "\r\ntuvwxyz") // <s> is a letter here; as a token it would end the question
+	x.asks("/exit", "\r\n")
+	require.Zero(t, x.leaves())
+}
+
 // Ctrl-C stops an answer, not the chat; what came of it is part of the conversation.
 func TestCtrlCStopsAnAnswer(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -178,7 +180,8 @@ func (t *text) render(messages []chat.Message, generate bool) ([]int, error) {
 	if t.template == nil {
 		return nil, usagef("%s holds no chat template: give --chat-template FILE, or --raw to use the prompt as it is", t.file)
 	}
-	prompt, err := t.template.render(messages, generate, t.think)
+	mark := freeMark(messages)
+	prompt, err := t.template.render(t.shielded(messages, mark), generate, t.think)
 	var failed *template.Error
 	if errors.As(err, &failed) {
 		if err = fmt.Errorf("%s: %w", t.file, err); failed.Kind == template.Raised {
@@ -189,7 +192,32 @@ func (t *text) render(messages []chat.Message, generate bool) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t.tokenizer.Encode(prompt, tokenizer.EncodeOptions{ParseSpecial: true}), nil
+	return t.tokenizer.Encode(prompt, tokenizer.EncodeOptions{ParseSpecial: true, Mark: mark}), nil
+}
+
+// freeMark is a character that no text is to hold (Unicode has 32 such, U+FDD0 to U+FDEF), and that no message has.
+func freeMark(messages []chat.Message) rune {
+	for mark := '\uFDD0'; mark < '\uFDEF'; mark++ {
+		if !slices.ContainsFunc(messages, func(m chat.Message) bool { return strings.ContainsRune(m.Content, mark) }) {
+			return mark
+		}
+	}
+	return '\uFDEF'
+}
+
+// shielded are messages in which what people wrote names no token that steers the model: special ones, and those that the
+// template writes, as <think>. Answers stay as they are: templates look into them, for the end of the thinking.
+func (t *text) shielded(messages []chat.Message, mark rune) []chat.Message {
+	control := func(name string) bool {
+		return strings.ContainsFunc(name, unicode.IsLetter) && strings.Contains(t.template.source, name)
+	}
+	out := slices.Clone(messages)
+	for i, m := range out {
+		if m.Role != "assistant" {
+			out[i].Content = t.tokenizer.Shield(m.Content, mark, control)
+		}
+	}
+	return out
 }
 
 // decode gives the text of tokens, "" without a tokenizer.

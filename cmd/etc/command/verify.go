@@ -67,6 +67,10 @@ type verifyResult struct {
 	Signed   *signedResult    `json:"signed,omitempty"`
 }
 
+// lookedAt says what a file is valid in.
+const lookedAt = `looked at: container, memory plan, graph, constant methods, metadata, tokenizer, build record; the bytes of the weights were
+not read: --against CHECKPOINT compares them with the checkpoint, --signed KEY checks every byte of the file`
+
 func runVerify(cmd *cobra.Command, path string, signature *signedResult, asJSON bool) error {
 	findings, err := verify.File(path)
 	if err != nil {
@@ -102,6 +106,11 @@ func runVerify(cmd *cobra.Command, path string, signature *signedResult, asJSON 
 		if r.Valid {
 			if _, err := fmt.Fprintf(out, "%s: valid (warnings: %d, notes: %d)\n", path, r.Warnings, r.Notes); err != nil {
 				return err
+			}
+			if signature == nil {
+				if _, err := fmt.Fprintln(out, lookedAt); err != nil {
+					return err
+				}
 			}
 		}
 	}
