@@ -1,0 +1,82 @@
+package command
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etc-ml/etc/loaders/safetensors"
+	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/program"
+	"github.com/etc-ml/etc/runtime/reference"
+	"github.com/etc-ml/etc/runtime/session"
+)
+
+// FuzzRecord: any text is a build record or an error.
+func FuzzRecord(f *testing.F) {
+	f.Add([]byte(`{"tool":"etc 0.1.0","sources":[{"name":"a","sha256":"` + "00" + `"}]}`))
+	f.Add([]byte(`{"sources":[{"name":"a"},{"name":"a"}],"draft":{"kind":"mtp","sources":null}}`))
+	f.Add([]byte(`[]`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r, err := parseRecord(text)
+		if err != nil {
+			return
+		}
+		require.NoError(t, r.write(t.Output()))
+	})
+}
+
+// FuzzSession: a session file of any content, even one with a right checksum, is restored or refused.
+func FuzzSession(f *testing.F) {
+	path := filepath.Join("testdata", "exporter-sample.pte")
+	p, err := program.Open(path)
+	require.NoError(f, err)
+	f.Cleanup(func() { require.NoError(f, p.Close()) })
+	m, err := p.Module("forward")
+	require.NoError(f, err)
+	text, err := openText(p, "", true)
+	require.NoError(f, err)
+	text.precision = "fp32"
+	model, err := session.Load(m, reference.Engine{}, engine.Options{})
+	require.NoError(f, err)
+	s, err := model.NewSession()
+	require.NoError(f, err)
+	state, err := s.Snapshot()
+	require.NoError(f, err)
+	messages := `[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]`
+	f.Add(messages, text.program(), "fp32", "tokens", "I64", uint8(0), []byte{})
+	for _, x := range state.States {
+		f.Add(messages, text.program(), "fp32", sessionBuffer+x.Buffer, string(stateEntry(sessionBuffer, x).DType), uint8(x.Tensor.Len()), x.Tensor.Encode())
+	}
+	f.Fuzz(func(t *testing.T, messages, id, precision, name, dtype string, size uint8, data []byte) {
+		entries := []safetensors.Entry{tokensEntry(sessionTokens, []int{1, 2})}
+		for _, x := range state.States {
+			if e := stateEntry(sessionBuffer, x); e.Name != name {
+				entries = append(entries, e)
+			}
+		}
+		if name != sessionTokens {
+			entries = append(entries, safetensors.Entry{Name: name, DType: safetensors.DType(dtype), Shape: []int{int(size)}, Data: safetensors.Bytes(data)})
+		}
+		metadata := map[string]string{sessionMessages: messages, sessionProgram: id, sessionPrecision: precision}
+		var err error
+		if metadata[sessionChecksum], err = checksum(entries, metadata); err != nil {
+			return
+		}
+		file := filepath.Join(t.TempDir(), "session")
+		w, err := os.Create(file)
+		require.NoError(t, err)
+		err = safetensors.Write(w, entries, metadata)
+		require.NoError(t, w.Close())
+		if err != nil {
+			return // no such file can be made
+		}
+		saved, err := decodeSession(file, text, model)
+		if err != nil {
+			return
+		}
+		require.NoError(t, s.Restore(saved.State))
+	})
+}
