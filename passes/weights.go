@@ -134,7 +134,11 @@ func (q *weightQuantizer) weight(b *ir.Builder, kind WeightKind, w *ir.Value) *i
 	if k.biases != nil {
 		biases = k.biases
 	}
-	return b.Value("quantized", ir.NewQuantizedAttrs(scheme.Form(cols), ir.BF16), k.packed, k.scales, biases)
+	d := ir.BF16 // of what other modes than affine dequantize to, whose scales have no such dtype: see use
+	if kind == EmbeddingWeight && c.Data.DType() == ir.F32 {
+		d = ir.F32
+	}
+	return b.Value("quantized", ir.NewQuantizedAttrs(scheme.Form(cols), d), k.packed, k.scales, biases)
 }
 
 // use is a weight with its scheme. A row of an embedding becomes activations, whose dtype is that of its scales: those of
