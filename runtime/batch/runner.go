@@ -268,7 +268,7 @@ func (r *Runner) inbox() bool {
 		}
 		q := schedule.Request{ID: s.id, Prompt: prompt, MaxTokens: s.request.MaxTokens, Marks: s.request.Marks}
 		if err := r.sched.Arrive(q); err != nil {
-			r.end(s, Failed, 0, err)
+			r.end(s, Failed, err)
 		}
 	}
 	for _, s := range left {
@@ -290,9 +290,7 @@ func (r *Runner) run(call *schedule.Call) {
 	ctx, done := r.begin(call)
 	for i, e := range call.Entries {
 		s := r.streams[e.ID]
-		if s.started.IsZero() {
-			s.started = start
-		}
+		s.begin(start, e.Start)
 		if e.Wanted == 0 {
 			continue
 		}
@@ -413,24 +411,24 @@ func (r *Runner) ended(ends []schedule.End, err error) {
 		}
 		switch {
 		case s.failure != nil:
-			r.end(s, Failed, e.Cached, s.failure)
+			r.end(s, Failed, s.failure)
 		case e.Reason == schedule.Failed && errors.Is(err, context.Canceled):
-			r.end(s, Cancelled, e.Cached, nil)
+			r.end(s, Cancelled, nil)
 		case e.Reason == schedule.Failed:
-			r.end(s, Failed, e.Cached, err)
+			r.end(s, Failed, err)
 		default:
-			r.end(s, [...]Reason{Stopped, Length, Cancelled}[e.Reason], e.Cached, nil)
+			r.end(s, [...]Reason{Stopped, Length, Cancelled}[e.Reason], nil)
 		}
 	}
 }
 
-func (r *Runner) end(s *Stream, why Reason, cached int, err error) {
+func (r *Runner) end(s *Stream, why Reason, err error) {
 	delete(r.streams, s.id)
 	r.mu.Lock()
 	r.known--
 	r.stats.Drawn += int64(len(s.answer))
 	r.mu.Unlock()
-	s.finish(why, cached, err)
+	s.finish(why, err)
 }
 
 // count brings the public figures up to date.
@@ -442,3 +440,6 @@ func (r *Runner) count(err error) {
 		r.stats.Failed++
 	}
 }
+
+// Layout says what one sequence holds.
+func (r *Runner) Layout() cache.Layout { return r.memory.Layout() }

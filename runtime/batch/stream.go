@@ -28,6 +28,7 @@ type Stream struct {
 	detach  func() bool // from the context of Submit
 
 	mu     sync.Mutex
+	cached int
 	tokens []Token
 	end    *End
 	err    error
@@ -94,6 +95,24 @@ func (s *Stream) End() (End, error) {
 	return *s.end, s.err
 }
 
+// Cached is how many tokens of the prompt were not computed. It is known when the first token is there.
+func (s *Stream) Cached() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cached
+}
+
+// begin notes the first call of the stream, which begins behind the tokens that were cached.
+func (s *Stream) begin(at time.Time, cached int) {
+	if !s.started.IsZero() {
+		return
+	}
+	s.started = at
+	s.mu.Lock()
+	s.cached = cached
+	s.mu.Unlock()
+}
+
 // push hands a token to the reader.
 func (s *Stream) push(t Token) {
 	s.mu.Lock()
@@ -110,10 +129,10 @@ func (s *Stream) notify() {
 }
 
 // finish ends the stream. It is called once, by the runner.
-func (s *Stream) finish(reason Reason, cached int, err error) {
+func (s *Stream) finish(reason Reason, err error) {
 	s.detach()
 	now := time.Now()
-	e := End{Reason: reason, Stop: s.stop, Tokens: len(s.answer), Cached: cached}
+	e := End{Reason: reason, Stop: s.stop, Tokens: len(s.answer), Cached: s.Cached()}
 	switch {
 	case s.started.IsZero():
 		e.Queued = now.Sub(s.arrived)

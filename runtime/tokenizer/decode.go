@@ -21,6 +21,10 @@ type decoder struct {
 	stages []func() stage
 	fused  bool // what is passed on are parts of one token
 	growth float64
+
+	// What TokenBytes needs of the stages.
+	byteLevel, byteFallback bool
+	replace                 []func(string) string // of a token by itself, in order
 }
 
 func (d *decoder) add(newStage func() stage) { d.stages = append(d.stages, newStage) }
@@ -42,7 +46,7 @@ func (d *decoder) read(v value) {
 		c.flag("use_regex", true)
 		d.gather()
 		d.add(func() stage { return &byteLevelStage{} })
-		d.fused = true
+		d.fused, d.byteLevel = true, true
 	case "Replace":
 		p := readPattern(c.need("pattern"))
 		content := c.need("content").str()
@@ -50,7 +54,9 @@ func (d *decoder) read(v value) {
 		d.growth *= p.growth(content)
 		d.gather()
 		d.add(func() stage { return each(replace) })
+		d.replace = append(d.replace, replace)
 	case "ByteFallback":
+		d.byteFallback = true
 		d.gather()
 		d.add(func() stage { return &byteFallback{} })
 	case "Fuse":
@@ -81,6 +87,7 @@ func (d *decoder) read(v value) {
 		}
 		d.gather()
 		d.add(func() stage { return &endOfWord{suffix: suffix} })
+		d.replace = append(d.replace, func(s string) string { return strings.ReplaceAll(s, suffix, " ") })
 	case "Sequence":
 		for _, item := range c.need("decoders").want(array).items {
 			d.read(item)
@@ -91,6 +98,7 @@ func (d *decoder) read(v value) {
 
 func (d *decoder) readMetaspace(c *component) {
 	replacement, scheme, _ := metaspaceSettings(c)
+	d.replace = append(d.replace, func(s string) string { return strings.ReplaceAll(s, replacement, " ") })
 	d.gather()
 	d.add(func() stage {
 		first := scheme != "never"

@@ -273,5 +273,14 @@ func (t *Tokenizer) SpecialIDs() []int {
 	return ids
 }
 
+// AddedIDs returns the ids of the added tokens, special or not, in order: texts that are one token wherever they stand.
+func (t *Tokenizer) AddedIDs() []int {
+	var ids []int
+	for _, id := range slices.Sorted(maps.Keys(t.added.tokens)) {
+		ids = append(ids, int(id))
+	}
+	return ids
+}
+
 // Warnings returns what in the file is odd, but has a meaning in the library, which is followed.
 func (t *Tokenizer) Warnings() []string { return slices.Clone(t.warnings) }

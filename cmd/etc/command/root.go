@@ -170,7 +170,7 @@ answers prompts with it, and chats.`,
 	root.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
 	})
-	root.AddCommand(newExport(), newLink(), newCache(), newRun(), newExec(), newInspect(), newVerify(), newTokenize(), newTemplate(), newVersion(), newSynthetic(), newBench(), newEval(), newDiff(), newDoctor())
+	root.AddCommand(newExport(), newLink(), newCache(), newRun(), newServe(), newExec(), newInspect(), newVerify(), newTokenize(), newTemplate(), newVersion(), newSynthetic(), newBench(), newEval(), newDiff(), newDoctor())
 	root.AddCommand(newMan(root))
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { writeHelp(cmd.OutOrStdout(), cmd) }) //nolint:errcheck // nobody could be told
 	root.Example = examples["etc"]

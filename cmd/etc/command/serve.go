@@ -1,0 +1,352 @@
+package command
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/etc-ml/etc/runtime/batch"
+	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/serve"
+	"github.com/etc-ml/etc/runtime/session"
+)
+
+type serveFlags struct {
+	host, keyFile, slotDir, cacheMemory string
+	tlsCert, tlsKey                     string
+	port, concurrent, queue             int
+	requestTime, drain                  time.Duration
+	noUI, pprof, logJSON                bool
+	model                               modelFlags
+}
+
+func newServe() *cobra.Command {
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve FILE.pte...",
+		Short: "Answer many users over HTTP",
+		Long: `serve answers requests in the shapes of OpenAI's API (chat completions, completions, responses) and Anthropic's
+(messages), many at a time. A request names its model by the file's name without .pte; several files are loaded when they are
+first asked for, and the least recently used one goes when memory is short. docs/serving.md lists every parameter.
+
+Without --api-key-file everyone who reaches the address may ask; requests from pages of other sites are refused.
+Ctrl-C and SIGTERM let running answers end, at most --drain; a second one ends at once.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return runServe(cmd.Context(), cmd, args, f) },
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.host, "host", "127.0.0.1", "name or address to listen on; 0.0.0.0 for all of IPv4")
+	fl.IntVar(&f.port, "port", 8080, "port to listen on; 0 for any free one (default 8080)")
+	fl.StringVar(&f.keyFile, "api-key-file", "", "file of API keys, one a line; a request has to show one of them")
+	fl.IntVar(&f.concurrent, "max-concurrent", 16, "most answers at a time, of each file")
+	fl.IntVar(&f.queue, "max-queue", 256, "most requests that wait beside them; more are told to come again (429)")
+	fl.StringVar(&f.cacheMemory, "cache-memory", "", "memory for the caches of each file, as 8GiB (default: what its answers at a time need, and as much again for prefixes)")
+	fl.StringVar(&f.slotDir, "slot-dir", "", "folder in which /slots saves sequences")
+	fl.StringVar(&f.tlsCert, "tls-cert", "", "PEM file of the certificate, for https")
+	fl.StringVar(&f.tlsKey, "tls-key", "", "PEM file of the certificate's key")
+	fl.DurationVar(&f.requestTime, "request-timeout", 0, "longest time for a request, as 5m (default: no limit)")
+	fl.DurationVar(&f.drain, "drain", 30*time.Second, "longest time for running answers after a signal")
+	fl.BoolVar(&f.noUI, "no-ui", false, "serve no page at /")
+	fl.BoolVar(&f.pprof, "pprof", false, "serve Go's profiles under /debug/pprof/")
+	fl.BoolVar(&f.logJSON, "log-json", false, "write the log as JSON")
+	f.model.add(cmd, "mixed")
+	return cmd
+}
+
+// check refuses flags that are out of range or do not go together.
+func (f serveFlags) check() error {
+	switch {
+	case f.port < 0 || f.port > 65535:
+		return usagef("--port %d, want 0 to 65535", f.port)
+	case f.concurrent < 1 || f.concurrent > 4096:
+		return usagef("--max-concurrent %d, want 1 to 4096", f.concurrent)
+	case f.queue < 0 || f.queue > 1<<20:
+		return usagef("--max-queue %d, want 0 to %d", f.queue, 1<<20)
+	case f.requestTime < 0 || f.drain < 0:
+		return usagef("--request-timeout and --drain: want 0 or more")
+	case (f.tlsCert == "") != (f.tlsKey == ""):
+		return usagef("--tls-cert and --tls-key: give both")
+	}
+	return nil
+}
+
+// keys reads the API keys.
+func (f serveFlags) keys() ([]string, error) {
+	if f.keyFile == "" {
+		return nil, nil
+	}
+	b, err := readAtMost(nil, f.keyFile, 1<<20)
+	if err != nil {
+		return nil, err
+	}
+	var keys []string
+	for s := bufio.NewScanner(bytes.NewReader(b)); s.Scan(); {
+		if line := strings.TrimSpace(s.Text()); line != "" && !strings.HasPrefix(line, "#") {
+			keys = append(keys, line)
+		}
+	}
+	if len(keys) == 0 {
+		return nil, usagef("--api-key-file %s: it has no key, want one a line", f.keyFile)
+	}
+	return keys, nil
+}
+
+// listen opens the address, with TLS where it is asked for.
+func (f serveFlags) listen() (net.Listener, error) {
+	var config *tls.Config
+	if f.tlsCert != "" {
+		pair, err := tls.LoadX509KeyPair(f.tlsCert, f.tlsKey)
+		if err != nil {
+			return nil, invalidError{fmt.Errorf("--tls-cert %s, --tls-key %s: %w", f.tlsCert, f.tlsKey, err)}
+		}
+		config = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(f.host, strconv.Itoa(f.port)))
+	if err != nil {
+		return nil, err
+	}
+	if config != nil {
+		l = tls.NewListener(l, config)
+	}
+	return l, nil
+}
+
+// isLoopback reports whether only this machine reaches an address.
+func isLoopback(a net.Addr) bool {
+	p, err := netip.ParseAddrPort(a.String())
+	return err == nil && p.Addr().Unmap().IsLoopback()
+}
+
+func runServe(ctx context.Context, cmd *cobra.Command, args []string, f serveFlags) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	keys, err := f.keys()
+	if err != nil {
+		return err
+	}
+	device, options, err := f.model.runner()
+	if err != nil {
+		return err
+	}
+	files, memory, err := f.files(cmd, args, device, options)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+	if f.logJSON {
+		log = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), nil))
+	}
+	info, _ := debug.ReadBuildInfo()
+	server, err := serve.New(serve.Options{Files: files, Memory: memory, Keys: keys, Host: f.host, RequestTime: f.requestTime,
+		NoUI: f.noUI, Profile: f.pprof, SlotDir: f.slotDir, Version: versionOf(info).Version, Log: log})
+	if err != nil {
+		return usageError{err}
+	}
+	l, err := f.listen()
+	if err != nil {
+		return errors.Join(err, server.Close())
+	}
+	release := holdSignals()
+	defer release()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ctx, l, f.drain) }()
+	if err := server.Ready(ctx); err != nil && ctx.Err() == nil {
+		stop()
+		return errors.Join(err, <-served)
+	}
+	if ctx.Err() == nil {
+		f.announce(cmd, l, files, len(keys) > 0)
+	}
+	return <-served
+}
+
+// announce says where the server is.
+func (f serveFlags) announce(cmd *cobra.Command, l net.Listener, files []serve.File, keyed bool) {
+	var names []string
+	for _, x := range files {
+		names = append(names, x.Name)
+	}
+	scheme := "http"
+	if f.tlsCert != "" {
+		scheme = "https"
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	if !keyed && !isLoopback(l.Addr()) {
+		logf(cmd.ErrOrStderr(), "etc: everyone who reaches %s may use this server: set --api-key-file", l.Addr())
+	}
+	logf(cmd.ErrOrStderr(), "etc: serving %s on %s://%s", strings.Join(names, ", "), scheme, net.JoinHostPort(f.host, port))
+}
+
+// files reads what the files say of themselves, without loading them. memory bounds what they may take together.
+func (f serveFlags) files(cmd *cobra.Command, args []string, device engine.Engine, options engine.Options) (files []serve.File,
+	memory int64, err error) {
+	seen := map[string]string{}
+	for _, path := range args {
+		name := strings.TrimSuffix(filepath.Base(path), ".pte")
+		if other, twice := seen[name]; twice {
+			return nil, 0, usagef("%s and %s have the same name, by which requests tell models apart", other, path)
+		}
+		seen[name] = path
+		s := &servedFile{path: path, flags: f, device: device, options: options}
+		if err := s.measure(); err != nil {
+			return nil, 0, err
+		}
+		if s.text.template == nil {
+			logf(cmd.ErrOrStderr(), "etc: %s holds no chat template: it answers /v1/completions only", path)
+		}
+		for _, key := range s.text.unused {
+			logf(cmd.ErrOrStderr(), "etc: %s: the %s of the generation config is not supported and not used", path, key)
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, 0, err
+		}
+		files = append(files, serve.File{Name: name, Created: info.ModTime(), Memory: s.weights + s.budget, Load: s.load})
+		memory = max(memory, s.available)
+	}
+	return files, memory, nil
+}
+
+// servedFile is a file of a server.
+type servedFile struct {
+	path    string
+	flags   serveFlags
+	device  engine.Engine
+	options engine.Options
+
+	text *text
+	// What the weights, the state of one sequence and the caches take, and what there is, in bytes; 0: not known.
+	weights, state, budget, available int64
+}
+
+// measure opens the file and chooses the memory of its caches.
+func (s *servedFile) measure() error {
+	p, err := openProgram(s.path)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if s.text, err = openText(p, "", false); err != nil {
+		return err
+	}
+	if s.text.template, err = openTemplate(p, ""); err != nil {
+		return err
+	}
+	if s.text.template != nil && len(s.text.stop) == 0 {
+		s.text.addTurnEnd()
+	}
+	m, err := p.Module("forward")
+	if err != nil {
+		return err
+	}
+	d, err := session.Describe(m)
+	if err != nil {
+		return invalidError{fmt.Errorf("%s: %w", s.path, err)}
+	}
+	need := needOf(m, d.MaxSeqLen, s.device.Name(), s.options.Precision)
+	s.weights, s.state, s.available = need.Weights, max(need.State, 1), usableMemory()
+	return s.setBudget(need, d.MaxSeqLen)
+}
+
+// setBudget chooses the memory of the caches: of each answer at a time two states, one for it and one for a prefix, but
+// at most half of what is left.
+func (s *servedFile) setBudget(need session.Memory, positions int) error {
+	if text := s.flags.cacheMemory; text != "" {
+		n, err := humanize.ParseBytes(text)
+		if err != nil || int64(n) < 2*s.state {
+			return usagef("--cache-memory %s: want a number of bytes, as 8GiB, of at least two sequences of %s (%s)", text,
+				humanize.IBytes(uint64(s.state)), s.path)
+		}
+		s.budget = int64(n)
+		return nil
+	}
+	s.budget = s.state * int64(2*s.flags.concurrent)
+	if s.available > 0 {
+		s.budget = min(s.budget, (s.available-s.weights)/2)
+	}
+	if s.budget >= 2*s.state {
+		return nil
+	}
+	s.budget = 2 * s.state
+	return fit{file: s.path, need: need, context: positions, sessions: 2}.check(s.available)
+}
+
+// load loads the file.
+func (s *servedFile) load() (*serve.Loaded, error) {
+	p, err := openProgram(s.path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := p.Module("forward")
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	model, err := session.Load(m, s.device, s.options)
+	if err != nil {
+		return nil, errors.Join(loadError(s.path, err), p.Close())
+	}
+	if err := checkMemory(s.path, m, model, s.options.Precision, 2, 0); err != nil {
+		return nil, errors.Join(err, model.Close(), p.Close())
+	}
+	x, err := batch.NewOneByOne(model, s.state, s.flags.concurrent, "")
+	if err != nil {
+		return nil, errors.Join(err, model.Close(), p.Close())
+	}
+	runner, err := batch.New(x, batch.Options{Sequences: s.flags.concurrent, Queue: s.flags.queue, Budget: s.budget,
+		Prefix: s.budget})
+	if err != nil {
+		return nil, errors.Join(err, x.Close(), p.Close())
+	}
+	text, err := s.serveText(model.Form)
+	if err != nil {
+		return nil, errors.Join(err, runner.Close(), p.Close())
+	}
+	return &serve.Loaded{Runner: runner, Text: text, Device: model.Device, Close: p.Close}, nil
+}
+
+// serveText gives what the server needs of the file's text.
+func (s *servedFile) serveText(form session.Form) (*serve.Text, error) {
+	now, err := templateClock("")
+	if err != nil {
+		return nil, err
+	}
+	t := &serve.Text{Tokenizer: s.text.tokenizer, Stop: s.text.stop, Now: now, Defaults: batch.Sampling{TopP: 1}}
+	if c := s.text.template; c != nil {
+		t.Template, t.Source, t.Special = c.template, c.source, c.tokens
+	}
+	g := s.text.sampling
+	if g.DoSample != nil && !*g.DoSample {
+		return t, nil
+	}
+	if g.Temperature != nil {
+		t.Defaults.Temperature = float32(*g.Temperature)
+	}
+	if form == session.AuthorsSampler {
+		return t, nil // its sampler takes a temperature only
+	}
+	if g.TopK != nil {
+		t.Defaults.TopK = int64(*g.TopK)
+	}
+	if g.TopP != nil {
+		t.Defaults.TopP = float32(*g.TopP)
+	}
+	return t, nil
+}

@@ -1,0 +1,255 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/etc-ml/etc/runtime/batch"
+	"github.com/etc-ml/etc/runtime/format"
+)
+
+// File is a model that a server can load.
+type File struct {
+	// Name is what requests call it.
+	Name string
+	// Created is when the file was written.
+	Created time.Time
+	// Memory is what it takes when it is loaded, caches too, in bytes.
+	Memory int64
+	// Load loads it. It is not called again before Loaded.Close.
+	Load func() (*Loaded, error)
+}
+
+// Loaded is a model in memory.
+type Loaded struct {
+	Runner *batch.Runner
+	Text   *Text
+	// Device is the name of the engine.
+	Device string
+	// Close frees what the runner does not own; it may be nil.
+	Close func() error
+
+	spelling spelling
+}
+
+// model is a file of the server, loaded or not.
+type model struct {
+	File
+	loaded  *Loaded
+	users   int           // requests that have it
+	used    time.Time     // when the last one came or left
+	loading chan struct{} // closed when it is loaded, or could not be; nil: nobody loads it
+	err     error         // of the last attempt
+}
+
+// pool keeps models in memory, within a budget.
+type pool struct {
+	mu     sync.Mutex
+	models []*model
+	budget int64 // bytes; 0: all files fit
+	freed  chan struct{}
+	closed bool
+}
+
+func newPool(files []File, budget int64) (*pool, error) {
+	p := &pool{budget: budget, freed: make(chan struct{})}
+	for _, f := range files {
+		if slices.ContainsFunc(p.models, func(m *model) bool { return m.Name == f.Name }) {
+			return nil, fmt.Errorf("two files have the name %q, by which requests tell them apart", f.Name)
+		}
+		p.models = append(p.models, &model{File: f})
+	}
+	return p, nil
+}
+
+// find gives the model of a name; "" is the first one.
+func (p *pool) find(name string) (*model, error) {
+	if name == "" {
+		return p.models[0], nil
+	}
+	for _, m := range p.models {
+		if m.Name == name {
+			return m, nil
+		}
+	}
+	return nil, &apiError{status: http.StatusNotFound, kind: kindInvalid, code: "model_not_found", param: "model",
+		message: fmt.Sprintf("the model %q does not exist; /v1/models lists those that do", name)}
+}
+
+// acquire loads a model where it is not, and keeps it in memory until release.
+func (p *pool) acquire(ctx context.Context, name string) (*Loaded, func(), error) {
+	m, err := p.find(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	for {
+		p.mu.Lock()
+		if p.closed {
+			p.mu.Unlock()
+			return nil, nil, batch.ErrClosed
+		}
+		if m.loaded != nil {
+			m.users++
+			m.used = time.Now()
+			p.mu.Unlock()
+			return m.loaded, func() { p.release(m) }, nil
+		}
+		wait := m.loading
+		if wait == nil {
+			if victims, ok := p.room(m); ok {
+				m.loading, m.err = make(chan struct{}), nil
+				wait = m.loading
+				go p.load(m, victims)
+			} else {
+				wait = p.freed
+			}
+		}
+		p.mu.Unlock()
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+		p.mu.Lock()
+		err := m.err
+		p.mu.Unlock()
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", m.Name, err)
+		}
+	}
+}
+
+// room takes models out of the list of loaded ones until m fits; false while those that are in use take too much.
+func (p *pool) room(m *model) (victims []*Loaded, ok bool) {
+	need := m.Memory
+	var idle []*model
+	for _, x := range p.models {
+		if x.loaded != nil || x.loading != nil {
+			need += x.Memory
+			if x.loaded != nil && x.users == 0 {
+				idle = append(idle, x)
+			}
+		}
+	}
+	slices.SortFunc(idle, func(a, b *model) int { return a.used.Compare(b.used) })
+	var out []*model
+	for p.budget > 0 && need > p.budget {
+		if len(idle) == 0 {
+			return nil, false
+		}
+		out, idle, need = append(out, idle[0]), idle[1:], need-idle[0].Memory
+	}
+	for _, x := range out {
+		victims = append(victims, x.loaded)
+		x.loaded = nil
+	}
+	return victims, true
+}
+
+// load frees the victims and loads a model.
+func (p *pool) load(m *model, victims []*Loaded) {
+	var err error
+	for _, v := range victims {
+		err = errors.Join(err, v.close())
+	}
+	var l *Loaded
+	if err == nil {
+		l, err = m.Load()
+	}
+	if err == nil {
+		l.Text.format = format.Find(l.Text.Tokenizer, l.Text.Source)
+		err = l.warm()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m.err = err
+	if err == nil {
+		m.loaded, m.used = l, time.Now()
+	}
+	close(m.loading)
+	m.loading = nil
+	p.signal()
+}
+
+// signal wakes those that wait for memory.
+func (p *pool) signal() {
+	close(p.freed)
+	p.freed = make(chan struct{})
+}
+
+func (p *pool) release(m *model) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m.users--
+	m.used = time.Now()
+	if m.users == 0 {
+		p.signal()
+	}
+}
+
+// warm runs a first call, so that what an engine does once is done before the first request.
+func (l *Loaded) warm() error {
+	s, err := l.Runner.Submit(context.Background(), batch.Request{Prompt: []int{0}, MaxTokens: 2, Logprobs: -1,
+		Sampling: batch.Sampling{TopP: 1}})
+	if err != nil {
+		return err
+	}
+	for range s.Tokens(context.Background()) {
+	}
+	_, err = s.End()
+	return err
+}
+
+func (l *Loaded) close() error {
+	err := l.Runner.Close()
+	if l.Close != nil {
+		err = errors.Join(err, l.Close())
+	}
+	return err
+}
+
+// each calls f with every model, loaded or not.
+func (p *pool) each(f func(m *model, l *Loaded)) {
+	p.mu.Lock()
+	type pair struct {
+		m *model
+		l *Loaded
+	}
+	var all []pair
+	for _, m := range p.models {
+		all = append(all, pair{m, m.loaded})
+	}
+	p.mu.Unlock()
+	for _, x := range all {
+		f(x.m, x.l)
+	}
+}
+
+// close ends all requests and frees all models.
+func (p *pool) close() error {
+	p.mu.Lock()
+	p.closed = true
+	var wait []chan struct{}
+	for _, m := range p.models {
+		if m.loading != nil {
+			wait = append(wait, m.loading)
+		}
+	}
+	p.signal()
+	p.mu.Unlock()
+	for _, w := range wait {
+		<-w
+	}
+	var err error
+	p.each(func(m *model, l *Loaded) {
+		if l != nil {
+			err = errors.Join(err, l.close())
+		}
+	})
+	return err
+}

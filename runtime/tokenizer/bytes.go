@@ -1,0 +1,29 @@
+package tokenizer
+
+// TokenBytes returns the bytes that a token stands for inside of a text: those of a text's tokens, one behind the other,
+// are the text, but for what decoders strip at its beginning or end. A special token, and an id that is no token, has
+// none.
+func (t *Tokenizer) TokenBytes(id int) []byte {
+	token, ok := t.IDToToken(id)
+	if !ok || t.added.special[token] {
+		return nil
+	}
+	if _, added := t.added.tokens[int32(id)]; added {
+		return []byte(token)
+	}
+	d := &t.decoder
+	if d.byteFallback {
+		if b, ok := parseFallback(token); ok {
+			return []byte{b}
+		}
+	}
+	for _, replace := range d.replace {
+		token = replace(token)
+	}
+	if d.byteLevel {
+		if b, ok := appendFromByteLevel(nil, token); ok {
+			return b
+		}
+	}
+	return []byte(token)
+}
