@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/etc-ml/etc/internal/fault"
 	"github.com/etc-ml/etc/runtime/cache"
 	"github.com/etc-ml/etc/runtime/schedule"
 )
@@ -299,7 +300,7 @@ func (r *Runner) run(call *schedule.Call) {
 			masks.Go(func() error { masked[i] = c.Mask(s.mask); return nil })
 		}
 	}
-	outs, err := r.exec.Execute(ctx, call, rows)
+	outs, err := r.execute(ctx, call, rows)
 	masks.Wait() //nolint:errcheck // masks give none
 	done()
 	if err == nil && len(outs) != len(rows) {
@@ -314,6 +315,12 @@ func (r *Runner) run(call *schedule.Call) {
 		o(Step{Sequences: len(call.Entries), Rows: len(call.Tokens), Time: time.Since(start), Err: err})
 	}
 	r.count(err)
+}
+
+// execute runs a call; a panic is its error.
+func (r *Runner) execute(ctx context.Context, call *schedule.Call, rows []Row) (out []Output, err error) {
+	defer fault.Recover("a call of many sequences", &err)
+	return r.exec.Execute(ctx, call, rows)
 }
 
 // begin makes the context of a call, which ends when nobody waits for the call any more.

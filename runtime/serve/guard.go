@@ -39,13 +39,14 @@ type endpoint func(w http.ResponseWriter, r *http.Request) error
 
 // handle adds an endpoint.
 func (s *Server) handle(mux *http.ServeMux, pattern string, f endpoint, like int) {
-	name := pattern[strings.IndexByte(pattern, '/'):]
+	method, name, _ := strings.Cut(pattern, " ")
+	s.methods[name] = method
 	mux.Handle(pattern, s.guard(name, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := s.call(f, w, r, like)
 		v := r.Context().Value(visitKey{}).(*visit)
 		v.err = err
 		var told *toldError
-		if err == nil || errors.As(err, &told) {
+		if err == nil || errors.As(err, &told) || v.wrote {
 			return
 		}
 		errorOf(err).write(w, like&anthropic != 0)
@@ -90,6 +91,7 @@ type visit struct {
 	first time.Duration
 	begun time.Time
 	code  int
+	wrote bool // the header was written
 }
 
 type visitKey struct{}
@@ -101,7 +103,7 @@ type writer struct {
 }
 
 func (w writer) WriteHeader(code int) {
-	w.visit.code = code
+	w.visit.code, w.visit.wrote = code, true
 	w.ResponseWriter.WriteHeader(code)
 }
 

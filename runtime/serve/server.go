@@ -42,6 +42,7 @@ type Server struct {
 	handler     http.Handler
 	fingerprint string
 	keys        [][32]byte
+	methods     map[string]string // of the endpoints, by path
 
 	ready    atomic.Bool
 	draining atomic.Bool
@@ -63,7 +64,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{options: o, pool: p, fingerprint: "etc-" + o.Version}
+	s := &Server{options: o, pool: p, fingerprint: "etc-" + o.Version, methods: map[string]string{}}
 	s.base, s.cut = context.WithCancelCause(context.Background())
 	for _, k := range o.Keys {
 		s.keys = append(s.keys, digest(k))
@@ -105,7 +106,7 @@ func (s *Server) routes() http.Handler {
 	if s.options.Profile {
 		profile(mux, s)
 	}
-	s.handle(mux, "/", s.serveUnknown, open)
+	mux.Handle("/", s.guard("other", s.unknown(), open))
 	return mux
 }
 

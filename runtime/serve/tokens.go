@@ -106,6 +106,16 @@ func (s *Server) serveModel(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) serveUnknown(_ http.ResponseWriter, r *http.Request) error {
-	return &apiError{status: http.StatusNotFound, kind: kindNotFound, message: "there is no " + r.Method + " " + r.URL.Path}
+// unknown answers what no endpoint does.
+func (s *Server) unknown() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		e := &apiError{status: http.StatusNotFound, kind: kindNotFound,
+			message: "there is no " + r.Method + " " + r.URL.Path}
+		if method := s.methods[r.URL.Path]; method != "" {
+			w.Header().Set("Allow", method)
+			e.status, e.kind = http.StatusMethodNotAllowed, kindInvalid
+			e.message = r.URL.Path + " takes " + method + ", not " + r.Method
+		}
+		e.write(w, false)
+	})
 }

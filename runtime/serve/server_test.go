@@ -1,0 +1,273 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etc-ml/etc/runtime/batch"
+)
+
+func (s *testServer) get(path string, header ...string) (int, string) {
+	s.t.Helper()
+	q, err := http.NewRequestWithContext(s.t.Context(), "GET", s.http.URL+path, nil)
+	require.NoError(s.t, err)
+	for i := 0; i+1 < len(header); i += 2 {
+		if header[i] == "Host" {
+			q.Host = header[i+1]
+		}
+		q.Header.Set(header[i], header[i+1])
+	}
+	r, err := s.http.Client().Do(q)
+	require.NoError(s.t, err)
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	require.NoError(s.t, err)
+	return r.StatusCode, string(b)
+}
+
+func TestOperations(t *testing.T) {
+	s := startServer(t, does("Good day."), nil)
+	code, body := s.get("/health")
+	require.Equal(t, 200, code)
+	require.JSONEq(t, `{"status": "ok"}`, body)
+	code, _ = s.get("/ready")
+	require.Equal(t, 200, code)
+	_, body = s.get("/v1/models")
+	require.Contains(t, body, `"id":"small"`)
+	_, body = s.get("/v1/models/small")
+	require.Contains(t, body, `"context_length":2000`)
+	code, _ = s.get("/v1/models/other")
+	require.Equal(t, 404, code)
+	code, _ = s.get("/nothing")
+	require.Equal(t, 404, code)
+	code, _ = s.get(chatPath)
+	require.Equal(t, 405, code)
+	s.object(chatPath, `{`+hello+`}`)
+	_, body = s.get("/metrics")
+	for _, want := range []string{`etc_requests_total{path="/v1/chat/completions",status="200"} 1`, `etc_tokens_total{kind="answer",model_name="small"}`,
+		`vllm:num_requests_waiting{model_name="small"} 0`, `vllm:kv_cache_usage_perc{model_name="small"} 0`, "etc_first_token_seconds_bucket"} {
+		require.Contains(t, body, want)
+	}
+}
+
+func TestKeys(t *testing.T) {
+	s := startServer(t, does("x"), func(o *Options, _ *scripted, _ *batch.Options) { o.Keys = []string{"one", "two"} })
+	for key, want := range map[string]int{"": 401, "on": 401, "onee": 401, "one": 200, "two": 200} {
+		s.key = key
+		code, _ := s.post(chatPath, `{`+hello+`}`)
+		require.Equal(t, want, code, key)
+		code, _ = s.get("/v1/models", "X-Api-Key", key)
+		require.Equal(t, want, code, key)
+		code, _ = s.get("/metrics", "Authorization", "Bearer "+key)
+		require.Equal(t, want, code, key)
+	}
+	for _, path := range []string{"/health", "/ready"} {
+		code, _ := s.get(path)
+		require.Equal(t, 200, code)
+	}
+}
+
+// TestOtherSitesAreRefused: pages of other sites cannot ask a server without keys, by rebound names or as they are.
+func TestOtherSitesAreRefused(t *testing.T) {
+	s := startServer(t, does("x"), nil)
+	own := strings.TrimPrefix(s.http.URL, "http://")
+	for _, c := range []struct {
+		want   int
+		header []string
+	}{
+		{200, nil}, {200, []string{"Host", "localhost:8080"}}, {200, []string{"Host", "[::1]:8080"}}, {200, []string{"Host", "10.0.0.1"}},
+		{403, []string{"Host", "evil.example"}}, {403, []string{"Host", "evil.example:8080"}}, {403, []string{"Host", "127.0.0.1.evil.example"}},
+		{200, []string{"Origin", s.http.URL}}, {403, []string{"Origin", "http://evil.example"}}, {403, []string{"Origin", "null"}},
+		{403, []string{"Origin", "http://" + own + ".evil.example"}},
+	} {
+		code, _ := s.get("/v1/models", c.header...)
+		require.Equal(t, c.want, code, "%v", c.header)
+	}
+}
+
+func TestLargeBodies(t *testing.T) {
+	s := startServer(t, does("x"), nil)
+	s.refused(http.StatusRequestEntityTooLarge, chatPath, `{"messages": "`+strings.Repeat("x", maxBody)+`"}`)
+}
+
+// slow is a server whose model takes a step when it is told.
+func slow(t *testing.T, queue int) (*testServer, chan struct{}) {
+	step := make(chan struct{})
+	s := startServer(t, does(strings.Repeat("word ", 100)), func(_ *Options, x *scripted, r *batch.Options) {
+		x.step, r.Sequences, r.Queue = step, 1, queue
+	})
+	ready := make(chan error, 1)
+	go func() { ready <- s.Ready(context.Background()) }()
+	for {
+		select {
+		case step <- struct{}{}:
+			continue
+		case err := <-ready:
+			require.NoError(t, err)
+		}
+		return s, step
+	}
+}
+
+func TestFullQueue(t *testing.T) {
+	s, step := slow(t, 1)
+	answers := make(chan int, 2)
+	for range 2 {
+		go func() {
+			code, _ := s.post(chatPath, `{`+hello+`, "max_tokens": 2}`)
+			answers <- code
+		}()
+	}
+	runner := s.runner()
+	require.Eventually(t, func() bool { return runner.Active() == 2 }, 10*time.Second, time.Millisecond)
+	r := s.begin(t.Context(), chatPath, `{`+hello+`}`)
+	r.Body.Close()
+	require.Equal(t, http.StatusTooManyRequests, r.StatusCode)
+	require.NotEmpty(t, r.Header.Get("Retry-After"))
+	for range 2 {
+		for done := false; !done; {
+			select {
+			case step <- struct{}{}:
+			case code := <-answers:
+				require.Equal(t, 200, code)
+				done = true
+			}
+		}
+	}
+}
+
+// runner is that of the model.
+func (s *testServer) runner() *batch.Runner {
+	var out *batch.Runner
+	s.pool.each(func(_ *model, l *Loaded) { out = l.Runner })
+	return out
+}
+
+// TestClientGone: the sequence of a client that went away ends.
+func TestClientGone(t *testing.T) {
+	s, step := slow(t, 4)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for range 5 {
+			step <- struct{}{}
+		}
+	}()
+	r := s.begin(ctx, chatPath, `{`+hello+`, "stream": true}`)
+	cancel()
+	_, err := io.ReadAll(r.Body)
+	require.ErrorIs(t, err, context.Canceled)
+	r.Body.Close()
+	require.Eventually(t, func() bool { return s.runner().Active() == 0 }, 10*time.Second, time.Millisecond)
+}
+
+// TestDrain: no new requests are taken, running ones end; what takes too long is cut.
+func TestDrain(t *testing.T) {
+	for _, cut := range []bool{false, true} {
+		s, step := slow(t, 4)
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		most := 20 * time.Second
+		if cut {
+			most = 10 * time.Millisecond
+		}
+		go func() { served <- s.Serve(ctx, l, most) }()
+		s.http.URL = "http://" + l.Addr().String()
+		answer := make(chan string, 1)
+		go func() {
+			_, body := s.post(chatPath, `{`+hello+`, "max_tokens": 4}`)
+			answer <- body
+		}()
+		runner := s.runner()
+		require.Eventually(t, func() bool { return runner.Active() == 1 }, 10*time.Second, time.Millisecond)
+		stop()
+		if cut {
+			require.Contains(t, <-answer, "shut down")
+			require.NoError(t, <-served)
+			continue
+		}
+		require.Eventually(t, s.draining.Load, 10*time.Second, time.Millisecond)
+		s.refused(http.StatusServiceUnavailable, chatPath, `{`+hello+`}`)
+		for range 4 {
+			step <- struct{}{}
+		}
+		require.Contains(t, <-answer, `"finish_reason":"length"`)
+		require.NoError(t, <-served)
+		require.True(t, s.exec.closed)
+	}
+}
+
+// TestDeviceError: an error of the device is the error of the requests of that call only.
+func TestDeviceError(t *testing.T) {
+	broken := false
+	s := startServer(t, does("one two three four five"), func(_ *Options, x *scripted, _ *batch.Options) {
+		x.fail = func(call int) error {
+			if broken && call%5 == 0 {
+				return errors.New("the device fell off the bus")
+			}
+			return nil
+		}
+	})
+	broken = true
+	message, _ := s.refused(500, chatPath, `{`+hello+`}`)
+	require.Contains(t, message, "fell off the bus")
+	list := s.events(chatPath, `{`+hello+`, "stream": true}`)
+	require.Contains(t, list[len(list)-1].data, "error", "a stream that has begun tells it as an event")
+	s.exec.calls = 100
+	broken = false
+	s.object(chatPath, `{`+hello+`}`)
+}
+
+func TestRequestTime(t *testing.T) {
+	s, _ := slow(t, 4)
+	s.options.RequestTime = 20 * time.Millisecond
+	s.refused(http.StatusGatewayTimeout, chatPath, `{`+hello+`}`)
+}
+
+// TestModelsShareMemory: models are loaded on demand, the least recently used one that nobody uses goes.
+func TestModelsShareMemory(t *testing.T) {
+	open := map[string]int{}
+	s := startServer(t, does("x"), func(o *Options, x *scripted, r *batch.Options) {
+		o.Memory, o.Files = 25, nil
+		for _, name := range []string{"a", "b", "c", "broken"} {
+			o.Files = append(o.Files, File{Name: name, Memory: 10, Load: func() (*Loaded, error) {
+				if name == "broken" {
+					return nil, errors.New("no such weights")
+				}
+				open[name]++
+				y := &scripted{t: t, text: testText(t), answer: does("I am " + name + "."), states: map[int32]*scriptedState{}}
+				run, err := batch.New(y, *r)
+				return &Loaded{Runner: run, Text: y.text, Close: func() error { open[name]--; return nil }}, err
+			}})
+		}
+	})
+	ask := func(name string) {
+		t.Helper()
+		o := s.object(chatPath, fmt.Sprintf(`{%s, "model": %q}`, hello, name))
+		require.Equal(t, "I am "+name+".", at(t, o, "choices", 0, "message", "content"))
+	}
+	ask("a")
+	ask("b")
+	ask("a")
+	ask("c")
+	require.Equal(t, map[string]int{"a": 1, "b": 0, "c": 1}, open)
+	ask("b")
+	require.Equal(t, map[string]int{"a": 0, "b": 1, "c": 1}, open)
+	message, _ := s.refused(500, chatPath, `{`+hello+`, "model": "broken"}`)
+	require.Contains(t, message, "no such weights")
+	var list []func()
+	for range 8 {
+		list = append(list, func() { ask("a") }, func() { ask("b") }, func() { ask("c") })
+	}
+	together(list...)
+}
