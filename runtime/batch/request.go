@@ -52,9 +52,10 @@ type Sampling struct {
 	// Repeat divides the positive logits, and multiplies the negative ones, of the tokens among the last RepeatLast of
 	// prompt and answer; 0 and 1 change none.
 	Repeat float32
-	// RepeatLast is how far Repeat looks back; 0 is 64, below 0 everything.
+	// RepeatLast is how far the penalties look back, below 0 over everything; 0 is 64 for Repeat, and everything for
+	// the others.
 	RepeatLast int
-	// Presence is taken from the logits of the tokens of the answer, Frequency as often as each came.
+	// Presence is taken from the logits of the last tokens of the answer, Frequency as often as each came.
 	Presence, Frequency float32
 	// Bias is added to the logits of tokens.
 	Bias map[int]float32

@@ -98,10 +98,23 @@ func (s *Stream) penalize(logits []float32) {
 		}
 	}
 	if p.Presence != 0 || p.Frequency != 0 {
-		for t, n := range s.counts {
+		for t, n := range s.counted() {
 			logits[t] = float32(logits[t]-float32(float32(n)*p.Frequency)) - p.Presence
 		}
 	}
+}
+
+// counted says how often each token of the answer came, among the last RepeatLast where a number is given.
+func (s *Stream) counted() map[int]int {
+	n := s.request.Sampling.RepeatLast
+	if n <= 0 || n >= len(s.answer) {
+		return s.counts
+	}
+	counts := map[int]int{}
+	for _, t := range s.answer[len(s.answer)-n:] {
+		counts[t]++
+	}
+	return counts
 }
 
 // recent are the tokens that the repetition penalty sees.

@@ -130,6 +130,7 @@ func TestPenalties(t *testing.T) {
 		"presence":  func(p *batch.Sampling) { p.Presence = 3 },
 		"frequency": func(p *batch.Sampling) { p.Frequency = 1.5 },
 		"repeat":    func(p *batch.Sampling) { p.Repeat, p.RepeatLast = 2, 4 },
+		"last":      func(p *batch.Sampling) { p.Presence, p.Frequency, p.RepeatLast = 1, .5, 3 },
 		"all":       func(p *batch.Sampling) { p.Repeat, p.RepeatLast, p.Presence, p.Frequency = 1.7, -1, .5, .25 },
 	} {
 		answer := answerOf(t, func(q *batch.Request) { change(&q.Sampling) })
@@ -155,8 +156,10 @@ func TestPenalties(t *testing.T) {
 				seen[token] = true
 			}
 			counts := map[int]int{}
-			for _, a := range answer[:i] {
-				counts[a.ID]++
+			for j, a := range answer[:i] {
+				if p.RepeatLast <= 0 || i-j <= p.RepeatLast {
+					counts[a.ID]++
+				}
 			}
 			for token, n := range counts {
 				row[token] -= float32(n)*p.Frequency + p.Presence

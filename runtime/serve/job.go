@@ -55,8 +55,8 @@ func (o *object) settings(defaults batch.Sampling) settings {
 	if o.has("repeat_penalty") && !(s.sampling.Repeat > 0) {
 		o.fail("repeat_penalty", "repeat_penalty: %g, want more than 0", s.sampling.Repeat)
 	}
-	if o.has("repeat_last_n") && s.sampling.RepeatLast == 0 {
-		s.sampling.Repeat = 1
+	if n := s.sampling.RepeatLast; o.has("repeat_last_n") && (n == 0 || n < -1) {
+		o.fail("repeat_last_n", "repeat_last_n: %d, want 1 or more, or -1", n)
 	}
 	if s.sampling.Seed = randomSeed(); o.has("seed") {
 		o.get("seed", &s.sampling.Seed)

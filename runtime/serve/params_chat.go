@@ -7,7 +7,7 @@ var samplingParams = []param{
 	{name: "top_k", status: done, note: "0 or less keeps all; default: the file's"},
 	{name: "min_p", status: done, note: "0 to 1"},
 	{name: "repeat_penalty", status: done, note: "of the last `repeat_last_n` tokens of prompt and answer"},
-	{name: "repeat_last_n", status: done, note: "default 64; 0 switches the penalty off, −1 looks at everything"},
+	{name: "repeat_last_n", status: done, note: "how far penalties look back, −1: over everything; default: 64 for `repeat_penalty`, else everything"},
 	{name: "presence_penalty", status: done, note: "of the tokens of the answer"},
 	{name: "frequency_penalty", status: done, note: "of the tokens of the answer"},
 	{name: "logit_bias", status: done, note: "token id → −100 to 100, added to the raw logits"},

@@ -36,8 +36,6 @@ type conversation struct {
 	tools    []template.Value
 	think    *bool
 	extra    *template.Dict // chat_template_kwargs
-	// carryOn says that the last message is the beginning of the answer.
-	carryOn bool
 }
 
 // enableThinking is the variable of templates that choose whether the model thinks.

@@ -33,6 +33,10 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	answers, err := filepath.Abs(filepath.Join("..", "..", "..", "testdata", "answers"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	checkpoints, err := filepath.Abs(filepath.Join("..", "..", "..", "testdata", "checkpoints"))
 	if err != nil {
 		t.Fatal(err)
@@ -42,6 +46,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("DATA", data)
 			e.Setenv("CHECKPOINTS", checkpoints)
+			e.Setenv("ANSWERS", answers)
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
@@ -63,6 +68,12 @@ func TestScripts(t *testing.T) {
 			"hostile": hostile,
 			"fifo":    makeFIFO,
 			"widen":   widen,
+
+			"port":      freeAddress,
+			"ready":     awaitServer,
+			"post":      post,
+			"questions": askAll,
+			"same":      sameText,
 		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,

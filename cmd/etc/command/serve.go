@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,8 +21,10 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/fuse"
 	"github.com/etc-ml/etc/runtime/serve"
 	"github.com/etc-ml/etc/runtime/session"
 )
@@ -31,7 +34,7 @@ type serveFlags struct {
 	tlsCert, tlsKey                     string
 	port, concurrent, queue             int
 	requestTime, drain                  time.Duration
-	noUI, pprof, logJSON                bool
+	noUI, pprof, logJSON, ragged        bool
 	model                               modelFlags
 }
 
@@ -64,6 +67,8 @@ Ctrl-C and SIGTERM let running answers end, at most --drain; a second one ends a
 	fl.BoolVar(&f.noUI, "no-ui", false, "serve no page at /")
 	fl.BoolVar(&f.pprof, "pprof", false, "serve Go's profiles under /debug/pprof/")
 	fl.BoolVar(&f.logJSON, "log-json", false, "write the log as JSON")
+	fl.BoolVar(&f.ragged, "ragged", false, "run calls of many sequences on every device, on reference kernels where it has none")
+	fl.MarkHidden("ragged") //nolint:errcheck // it is there
 	f.model.add(cmd, "mixed")
 	return cmd
 }
@@ -299,31 +304,76 @@ func (s *servedFile) load() (*serve.Loaded, error) {
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
-	model, err := session.Load(m, s.device, s.options)
+	x, err := s.executor(m)
 	if err != nil {
-		return nil, errors.Join(loadError(s.path, err), p.Close())
-	}
-	if err := checkMemory(s.path, m, model, s.options.Precision, 2, 0); err != nil {
-		return nil, errors.Join(err, model.Close(), p.Close())
-	}
-	x, err := batch.NewOneByOne(model, s.state, s.flags.concurrent, "")
-	if err != nil {
-		return nil, errors.Join(err, model.Close(), p.Close())
+		return nil, errors.Join(err, p.Close())
 	}
 	runner, err := batch.New(x, batch.Options{Sequences: s.flags.concurrent, Queue: s.flags.queue, Budget: s.budget,
 		Prefix: s.budget})
 	if err != nil {
 		return nil, errors.Join(err, x.Close(), p.Close())
 	}
-	text, err := s.serveText(model.Form)
+	text, err := s.serveText()
 	if err != nil {
 		return nil, errors.Join(err, runner.Close(), p.Close())
 	}
-	return &serve.Loaded{Runner: runner, Text: text, Device: model.Device, Close: p.Close}, nil
+	return &serve.Loaded{Runner: runner, Text: text, Device: s.device.Name(), Close: p.Close}, nil
+}
+
+// raggedDevices are those with kernels of their own for calls of many sequences; on the others such calls would run on
+// reference kernels, and one sequence at a time is faster.
+var raggedDevices = []string{"reference"}
+
+// executor compiles a program for calls of many sequences, or, where it cannot be made one of these, for one at a time. A
+// sampling head is taken off: the runtime draws the same tokens from the logits, and can do more with them.
+func (s *servedFile) executor(m *ir.Module) (batch.Executor, error) {
+	m, err := withoutHead(m)
+	if err != nil {
+		return nil, loadError(s.path, err)
+	}
+	single := &batch.NotRaggedError{Why: fmt.Errorf("device %s has no kernels for calls of many sequences", s.device.Name())}
+	if s.flags.ragged || slices.Contains(raggedDevices, s.device.Name()) {
+		x, err := batch.NewRagged(m, s.device, batch.RaggedOptions{Engine: s.options, Sequences: s.flags.concurrent,
+			Rows: max(512, s.flags.concurrent), Budget: s.budget})
+		if err == nil {
+			return x, nil
+		}
+		if !errors.As(err, &single) {
+			return nil, loadError(s.path, err)
+		}
+	}
+	model, err := session.Load(m, s.device, s.options)
+	if err != nil {
+		return nil, loadError(s.path, err)
+	}
+	if err := checkMemory(s.path, m, model, s.options.Precision, 2, 0); err != nil {
+		return nil, errors.Join(err, model.Close())
+	}
+	x, err := batch.NewOneByOne(model, s.state, s.flags.concurrent, single.Why.Error())
+	if err != nil {
+		return nil, errors.Join(err, model.Close())
+	}
+	return x, nil
+}
+
+// withoutHead takes the sampling head off a program, and says so in its constant method.
+func withoutHead(m *ir.Module) (*ir.Module, error) {
+	stripped, err := fuse.StripSampler(m)
+	if err != nil || stripped == m {
+		return m, err
+	}
+	out := *stripped
+	out.Metadata = slices.Clone(out.Metadata)
+	for i := range out.Metadata {
+		if out.Metadata[i].Name == "use_sampling" {
+			out.Metadata[i].Values = []any{false}
+		}
+	}
+	return &out, nil
 }
 
 // serveText gives what the server needs of the file's text.
-func (s *servedFile) serveText(form session.Form) (*serve.Text, error) {
+func (s *servedFile) serveText() (*serve.Text, error) {
 	now, err := templateClock("")
 	if err != nil {
 		return nil, err
@@ -338,9 +388,6 @@ func (s *servedFile) serveText(form session.Form) (*serve.Text, error) {
 	}
 	if g.Temperature != nil {
 		t.Defaults.Temperature = float32(*g.Temperature)
-	}
-	if form == session.AuthorsSampler {
-		return t, nil // its sampler takes a temperature only
 	}
 	if g.TopK != nil {
 		t.Defaults.TopK = int64(*g.TopK)

@@ -1,0 +1,122 @@
+package command
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sync/errgroup"
+)
+
+// freeAddress sets a variable to the port of a server to come, and URL to its address: port NAME.
+func freeAddress(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 1, "port NAME")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	ts.Check(err)
+	ts.Check(l.Close())
+	ts.Setenv(args[0], port)
+	ts.Setenv("URL", "http://127.0.0.1:"+port)
+}
+
+// awaitServer waits until the server at $URL is ready: ready.
+func awaitServer(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 0, "ready")
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		r, err := http.Get(ts.Getenv("URL") + "/ready")
+		if err == nil {
+			r.Body.Close()
+			if r.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("the server is not ready: %v", err)
+		}
+	}
+}
+
+// post sends JSON to the server at $URL and writes what it answers to a file, which field and grep can look at: post STATUS
+// PATH BODY FILE. A body of - is a request with GET.
+func post(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 4, "post STATUS PATH BODY FILE")
+	method, body := "POST", args[2]
+	if body == "-" {
+		method, body = "GET", ""
+	}
+	code, answer, err := ask(method, ts.Getenv("URL")+args[1], body)
+	ts.Check(err)
+	if args[0] != fmt.Sprint(code) {
+		ts.Fatalf("status %d, want %s: %s", code, args[0], answer)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[3]), answer, 0o644))
+}
+
+func ask(method, url, body string) (int, []byte, error) {
+	q, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	r, err := http.DefaultClient.Do(q)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	return r.StatusCode, b, err
+}
+
+// askAll asks the server at $URL the questions of a file, so many at a time; every answer must be the expected one:
+// questions MODEL FILE N.
+func askAll(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 3, "questions MODEL FILE N")
+	var questions []struct{ Q, Expect string }
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[1])), &questions))
+	var group errgroup.Group
+	n := 0
+	fmt.Sscan(args[2], &n) //nolint:errcheck // then it is 0
+	group.SetLimit(max(n, 1))
+	for _, q := range questions {
+		group.Go(func() error {
+			text, err := json.Marshal(q.Q)
+			if err != nil {
+				return err
+			}
+			code, b, err := ask("POST", ts.Getenv("URL")+"/v1/chat/completions", fmt.Sprintf(
+				`{"model": %q, "temperature": 0, "max_tokens": 60, "messages": [{"role": "user", "content": %s}]}`, args[0], text))
+			if err != nil {
+				return err
+			}
+			var answer struct {
+				Choices []struct{ Message struct{ Content string } }
+			}
+			if err := json.Unmarshal(b, &answer); err != nil || code != http.StatusOK || len(answer.Choices) != 1 {
+				return fmt.Errorf("%s: status %d: %s", q.Q, code, b)
+			}
+			if got := answer.Choices[0].Message.Content; got != q.Expect {
+				return fmt.Errorf("%s: got %q, want %q", q.Q, got, q.Expect)
+			}
+			return nil
+		})
+	}
+	ts.Check(group.Wait())
+}
+
+// sameText compares the text that etc run --json printed to a file with that of a completion: same RUN COMPLETION.
+func sameText(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 2, "same RUN COMPLETION")
+	var run struct{ Text string }
+	var completion struct{ Choices []struct{ Text string } }
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &run))
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[1])), &completion))
+	if len(completion.Choices) != 1 || completion.Choices[0].Text != run.Text {
+		ts.Fatalf("the server gave %v, etc run %q", completion.Choices, run.Text)
+	}
+}
