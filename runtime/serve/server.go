@@ -24,10 +24,8 @@ type Options struct {
 	Host string
 	// RequestTime bounds how long a request may take; 0: no bound.
 	RequestTime time.Duration
-	// NoUI leaves the page out, Profile adds net/http/pprof under /debug/pprof/.
-	NoUI, Profile bool
-	// SlotDir is where /slots saves sequences; "" refuses to.
-	SlotDir string
+	// Profile adds net/http/pprof under /debug/pprof/.
+	Profile bool
 	// Version is that of the program, for answers and logs.
 	Version string
 	// Log gets a line for every request; nil: nobody does.

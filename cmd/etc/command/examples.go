@@ -18,8 +18,7 @@ var examples = map[string]string{
   etc run model.pte --prompt-file question.txt --temperature 0 -n 200
   etc run model.pte "And of Italy?" --session chat`,
 	"serve": `  etc serve model.pte
-  etc serve qwen.pte gemma.pte --host 0.0.0.0 --api-key-file keys
-  curl http://127.0.0.1:8080/v1/completions -d '{"prompt": "Once"}'`,
+  etc serve qwen.pte gemma.pte --host 0.0.0.0 --api-key-file keys`,
 	"exec": `  etc exec model.pte --inputs in.safetensors --outputs out.safetensors`,
 	"inspect": `  etc inspect model.pte
   etc inspect model.pte --html model.html

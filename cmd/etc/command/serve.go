@@ -30,12 +30,12 @@ import (
 )
 
 type serveFlags struct {
-	host, keyFile, slotDir, cacheMemory string
-	tlsCert, tlsKey                     string
-	port, concurrent, queue             int
-	requestTime, drain                  time.Duration
-	noUI, pprof, logJSON, ragged        bool
-	model                               modelFlags
+	host, keyFile, cacheMemory string
+	tlsCert, tlsKey            string
+	port, concurrent, queue    int
+	requestTime, drain         time.Duration
+	pprof, logJSON, ragged     bool
+	model                      modelFlags
 }
 
 func newServe() *cobra.Command {
@@ -59,12 +59,10 @@ Ctrl-C and SIGTERM let running answers end, at most --drain; a second one ends a
 	fl.IntVar(&f.concurrent, "max-concurrent", 16, "most answers at a time, of each file")
 	fl.IntVar(&f.queue, "max-queue", 256, "most requests that wait beside them; more are told to come again (429)")
 	fl.StringVar(&f.cacheMemory, "cache-memory", "", "memory for the caches of each file, as 8GiB (default: what its answers at a time need, and as much again for prefixes)")
-	fl.StringVar(&f.slotDir, "slot-dir", "", "folder in which /slots saves sequences")
 	fl.StringVar(&f.tlsCert, "tls-cert", "", "PEM file of the certificate, for https")
 	fl.StringVar(&f.tlsKey, "tls-key", "", "PEM file of the certificate's key")
 	fl.DurationVar(&f.requestTime, "request-timeout", 0, "longest time for a request, as 5m (default: no limit)")
 	fl.DurationVar(&f.drain, "drain", 30*time.Second, "longest time for running answers after a signal")
-	fl.BoolVar(&f.noUI, "no-ui", false, "serve no page at /")
 	fl.BoolVar(&f.pprof, "pprof", false, "serve Go's profiles under /debug/pprof/")
 	fl.BoolVar(&f.logJSON, "log-json", false, "write the log as JSON")
 	fl.BoolVar(&f.ragged, "ragged", false, "run calls of many sequences on every device, on reference kernels where it has none")
@@ -159,7 +157,7 @@ func runServe(ctx context.Context, cmd *cobra.Command, args []string, f serveFla
 	}
 	info, _ := debug.ReadBuildInfo()
 	server, err := serve.New(serve.Options{Files: files, Memory: memory, Keys: keys, Host: f.host, RequestTime: f.requestTime,
-		NoUI: f.noUI, Profile: f.pprof, SlotDir: f.slotDir, Version: versionOf(info).Version, Log: log})
+		Profile: f.pprof, Version: versionOf(info).Version, Log: log})
 	if err != nil {
 		return usageError{err}
 	}
