@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
+	"strings"
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
@@ -52,17 +54,38 @@ type raggedExecutor struct {
 }
 
 // NewRagged compiles a language model for calls of many sequences. The error is a [*NotRaggedError] where the program cannot be
-// made ragged.
+// made ragged, or the engine has no kernels for that.
 func NewRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (Executor, error) {
-	o.Rows, o.Sequences, o.BlockRows = orElse(o.Rows, 512), orElse(o.Sequences, 16), orElse(o.BlockRows, 64)
+	x, err := lowerRagged(m, e, o)
+	if err != nil {
+		return nil, err
+	}
+	if x.executable, err = engine.Compile(e, x.module, o.Engine); err != nil {
+		return nil, err
+	}
+	if x.instance, err = x.executable.NewInstance(); err != nil {
+		return nil, errors.Join(err, x.executable.Close())
+	}
+	return x, nil
+}
+
+// RaggedModule is the module that [NewRagged] compiles.
+func RaggedModule(m *ir.Module, e engine.Engine, o RaggedOptions) (*ir.Module, error) {
+	x, err := lowerRagged(m, e, o)
+	if err != nil {
+		return nil, err
+	}
+	return x.module, nil
+}
+
+// lowerRagged makes an executor that is not compiled yet.
+func lowerRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (*raggedExecutor, error) {
+	o.Rows, o.Sequences, o.BlockRows = orElse(o.Rows, 512), orElse(o.Sequences, 16), orElse(o.BlockRows, blockRows)
 	if o.Rows < o.Sequences {
 		return nil, fmt.Errorf("%d rows a call for %d sequences, want a row for each", o.Rows, o.Sequences)
 	}
-	if o.Engine.Precision == eval.Strict {
-		return nil, &NotRaggedError{errors.New("precision strict rounds every operation of the file as it stands")}
-	}
-	if _, err := fuse.Sequences(m); err != nil {
-		return nil, &NotRaggedError{err}
+	if _, err := sequences(m, e, o.Engine.Precision); err != nil {
+		return nil, err
 	}
 	x := &raggedExecutor{inputs: map[string]*eval.Tensor{}}
 	choose := func(model *ragged.Model) (ragged.Options, error) {
@@ -73,16 +96,53 @@ func NewRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (Executor, error)
 		return x.options, err
 	}
 	var err error
-	if x.module, x.model, err = fuse.Ragged(m, choose, passes.Control{Disable: o.Engine.DisablePasses, Verify: o.Engine.VerifyIR}); err != nil {
-		return nil, err
+	x.module, x.model, err = fuse.Ragged(m, choose, passes.Control{Disable: o.Engine.DisablePasses, Verify: o.Engine.VerifyIR})
+	return x, err
+}
+
+// blockRows is the number of positions in a block where nobody says it.
+const blockRows = 64
+
+// sequences tells what a sequence of a program holds. The error is a [*NotRaggedError].
+func sequences(m *ir.Module, e engine.Engine, p eval.Precision) (*ragged.Model, error) {
+	if p == eval.Strict {
+		return nil, &NotRaggedError{errors.New("precision strict rounds every operation of the file as it stands")}
 	}
-	if x.executable, err = engine.Compile(e, x.module, o.Engine); err != nil {
-		return nil, err
+	if r, ok := e.(engine.Ragged); !ok || !r.RunsRagged() {
+		return nil, &NotRaggedError{fmt.Errorf("device %s has no kernels for blocks and slots of many sequences", e.Name())}
 	}
-	if x.instance, err = x.executable.NewInstance(); err != nil {
-		return nil, errors.Join(err, x.executable.Close())
+	model, err := fuse.Sequences(m)
+	if err != nil {
+		return nil, &NotRaggedError{err}
 	}
-	return x, nil
+	return model, nil
+}
+
+// Describe writes how the engine would run calls of many sequences: all rows of a call at a time, and what a sequence holds; or one
+// sequence at a time, and why.
+func Describe(w io.Writer, m *ir.Module, e engine.Engine, p eval.Precision) error {
+	model, err := sequences(m, e, p)
+	if err != nil {
+		var not *NotRaggedError
+		if errors.As(err, &not) {
+			err = not.Why
+		}
+		_, err = fmt.Fprintf(w, "\nmany sequences\n  one sequence at a time, each with a state of its own: %v\n", err)
+		return err
+	}
+	l := model.Layout(blockRows, p)
+	lines := []string{"a call has rows of all sequences"}
+	if l.BlockBytes > 0 {
+		lines = append(lines, fmt.Sprintf("full attention: %d caches, %d bytes for a block of %d positions", len(model.Full), l.BlockBytes, blockRows))
+	}
+	for i, r := range l.Rings {
+		lines = append(lines, fmt.Sprintf("window of %d: %d caches, %d bytes for a block of %d positions", r.Window, len(model.Rings[i].Buffers), r.BlockBytes, blockRows))
+	}
+	if l.SlotBytes > 0 {
+		lines = append(lines, fmt.Sprintf("recurrent state: %d buffers, %d bytes for a slot", len(model.Slots), l.SlotBytes))
+	}
+	_, err = fmt.Fprintf(w, "\nmany sequences\n  %s\n", strings.Join(lines, "\n  "))
+	return err
 }
 
 func orElse(n, fallback int) int {

@@ -2,12 +2,15 @@ package batch_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/batch"
+	"github.com/etc-ml/etc/runtime/cpu"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/fuse/fusetest"
 	"github.com/etc-ml/etc/runtime/reference"
@@ -107,4 +110,25 @@ func TestBudget(t *testing.T) {
 		require.ErrorAs(t, err, &not)
 		require.ErrorContains(t, err, "precision strict")
 	}
+}
+
+// TestDescribe: what inspect --plan says of calls of many sequences.
+func TestDescribe(t *testing.T) {
+	m := fusetest.Load(t, "neighbours/qwen35-4w")
+	say := func(e engine.Engine, p eval.Precision) string {
+		var b strings.Builder
+		require.NoError(t, batch.Describe(&b, m, e, p))
+		return b.String()
+	}
+	require.Equal(t, `
+many sequences
+  a call has rows of all sequences
+  full attention: 2 caches, 16384 bytes for a block of 64 positions
+  recurrent state: 6 buffers, 81408 bytes for a slot
+`, say(cpu.Engine{}, eval.Mixed))
+	require.Contains(t, say(cpu.Engine{}, eval.FP32), "32768 bytes for a block")
+	require.Contains(t, say(cpu.Engine{}, eval.Strict), "one sequence at a time, each with a state of its own: precision strict")
+	require.Contains(t, say(&hasher{}, eval.Mixed), "device hasher has no kernels for blocks and slots")
+	m.Buffers[0].Type = ir.StaticType(ir.BF16, 2, 4, 320) // a batch of two
+	require.Contains(t, say(cpu.Engine{}, eval.Mixed), "one sequence at a time")
 }

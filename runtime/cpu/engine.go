@@ -28,6 +28,9 @@ type Engine struct{}
 // Name is "cpu".
 func (Engine) Name() string { return "cpu" }
 
+// RunsRagged is true: see engine.Ragged.
+func (Engine) RunsRagged() bool { return true }
+
 // Compile fuses the module. Precision strict, which rounds every result, runs on the reference engine, as
 // does a module that cannot be fused; Options.Warn is told.
 func (Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, error) {

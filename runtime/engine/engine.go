@@ -112,3 +112,9 @@ type Bounded interface {
 	// Memory is what weights and the state of all instances may take there in all, in bytes.
 	Memory() int64
 }
+
+// Ragged is an engine that has kernels for the operations of calls of many sequences (ir/ragged.go).
+type Ragged interface {
+	// RunsRagged reports whether modules of these operations run on kernels of the engine.
+	RunsRagged() bool
+}

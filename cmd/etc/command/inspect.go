@@ -12,6 +12,7 @@ import (
 	"github.com/etc-ml/etc/internal/outfile"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/cpu"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/gpu"
@@ -182,6 +183,13 @@ func writeLowered(out io.Writer, m *ir.Module, e engine.Engine, o engine.Options
 			return err
 		}
 	}
+	if f.after == "ragged" { // the pass runs where a program is compiled for many sequences
+		made, err := batch.RaggedModule(m, e, batch.RaggedOptions{Engine: o})
+		if err != nil {
+			return err
+		}
+		return ir.Print(out, made)
+	}
 	shown := false
 	last, err := e.(engine.Lowerer).Lower(m, f.rows, o, func(pass string, m *ir.Module) error {
 		if pass == f.after {
@@ -210,23 +218,28 @@ func writePlan(out io.Writer, m *ir.Module, e engine.Engine, o engine.Options) e
 	if o.Precision == eval.Strict {
 		name = reference.Engine{}.Name() // which runs it then
 	}
-	chunk := math.MaxInt
+	chunk, languageModel := math.MaxInt, false
 	if d, err := session.Describe(m); err == nil {
-		chunk = d.MaxChunk
+		chunk, languageModel = d.MaxChunk, true
 		if m, err = session.LastRow(m); err != nil {
 			return err
 		}
 	}
+	var err error
 	switch name {
 	case "metal", "cuda":
-		return e.(gpu.Engine).Describe(out, m, chunk, o)
+		err = e.(gpu.Engine).Describe(out, m, chunk, o)
 	case cpu.Engine{}.Name():
-		return cpu.Describe(out, m, chunk, o)
+		err = cpu.Describe(out, m, chunk, o)
 	case reference.Engine{}.Name():
-		if _, err := fmt.Fprintln(out, "engine reference runs the operations of the graph as they stand, each on its own"); err != nil {
-			return err
+		if _, err = fmt.Fprintln(out, "engine reference runs the operations of the graph as they stand, each on its own"); err == nil {
+			err = ir.Print(out, m)
 		}
-		return ir.Print(out, m)
+	default:
+		return usagef("--plan: device %s shows none", name)
 	}
-	return usagef("--plan: device %s shows none", name)
+	if err != nil || !languageModel {
+		return err
+	}
+	return batch.Describe(out, m, e, o.Precision)
 }
