@@ -1,6 +1,7 @@
 package batch_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -63,5 +64,36 @@ func BenchmarkOneStream(b *testing.B) {
 			b.ReportMetric(float64(least[0].Microseconds()), "session-µs")
 			b.ReportMetric(float64(least[1].Microseconds()), "ragged-µs")
 		})
+	}
+}
+
+// BenchmarkStreams decodes many sequences in calls of a row each, behind 200 positions, and reports the tokens per second of all
+// together.
+func BenchmarkStreams(b *testing.B) {
+	for _, name := range []string{"etc-gemma4-chat-sample", "etc-qwen35moe-chat-sample"} {
+		for _, streams := range []int{1, 4, 8, 32} {
+			b.Run(fmt.Sprintf("%s/%d", name, streams), func(b *testing.B) {
+				m := fusetest.Load(b, name)
+				x, err := batch.NewRagged(m, cpu.Engine{}, batch.RaggedOptions{Engine: engine.Options{Precision: eval.Mixed}, Sequences: streams})
+				require.NoError(b, err)
+				pool, err := batch.NewPool(x, 1<<40)
+				require.NoError(b, err)
+				defer pool.Close()
+				feeds := make([]batch.Feed, streams)
+				for i := range feeds {
+					feeds[i] = batch.Feed{Sequence: pool.Open(), Tokens: ids(i, 200)}
+				}
+				_, err = pool.Feed(b.Context(), feeds...)
+				require.NoError(b, err)
+				for i := range feeds {
+					feeds[i].Tokens, feeds[i].Rows = []int32{7}, make([]batch.Row, 1)
+				}
+				for b.Loop() {
+					_, err = pool.Feed(b.Context(), feeds...)
+					require.NoError(b, err)
+				}
+				b.ReportMetric(float64(b.N*streams)/b.Elapsed().Seconds(), "tokens/s")
+			})
+		}
 	}
 }

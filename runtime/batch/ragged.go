@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"strings"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
@@ -83,6 +86,9 @@ func lowerRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (*raggedExecuto
 	o.Rows, o.Sequences, o.BlockRows = orElse(o.Rows, 512), orElse(o.Sequences, 16), orElse(o.BlockRows, blockRows)
 	if o.Rows < o.Sequences {
 		return nil, fmt.Errorf("%d rows a call for %d sequences, want a row for each", o.Rows, o.Sequences)
+	}
+	if slices.Contains(o.Engine.DisablePasses, "ragged") {
+		return nil, &NotRaggedError{errors.New("pass ragged is disabled")}
 	}
 	if _, err := sequences(m, e, o.Engine.Precision); err != nil {
 		return nil, err
@@ -210,10 +216,16 @@ func (x *raggedExecutor) Execute(ctx context.Context, call *schedule.Call, rows 
 	logits := out[0].Tensor
 	vocab := logits.Shape[1]
 	given := make([]Output, len(rows))
+	var draws errgroup.Group
+	draws.SetLimit(runtime.GOMAXPROCS(0))
 	for i, r := range rows {
-		given[i] = output(logits.F[i*vocab:(i+1)*vocab], r)
+		draw := func() error { given[i] = output(logits.F[i*vocab:(i+1)*vocab], r); return nil }
+		if len(rows) == 1 {
+			return given, draw()
+		}
+		draws.Go(draw)
 	}
-	return given, nil
+	return given, draws.Wait()
 }
 
 // output is what a row gives that has these logits.
