@@ -14,9 +14,10 @@ import (
 //   - sequences i32[R]: the number of each row's sequence among those of the call.
 //   - blocks i32[N, B]: for each sequence the numbers of its blocks. Position p lies in row p mod b of block
 //     blocks[n, p/b mod B], for blocks of b rows; so a window needs only as many columns as it has blocks.
-//   - entries i32[N, 3]: for each sequence its first row, its number of rows, which lie behind one another, and the slot of
-//     the state before them, -1 for the state of no positions. A sequence without rows is none.
-//   - writes i32[R]: the slot that gets the state behind each row, -1 for none. What is read is read before it is written.
+//   - entries i32[N, 3]: for each sequence its first row, its number of rows, which lie behind one another, and the
+//     slot of the state before them, -1 for the state of no positions. A sequence without rows is none.
+//   - writes i32[R]: the slot that gets the state behind each row, -1 for none. What is read is read before it is
+//     written.
 
 // inferRopeRows: rope of x [1, ..., R, D] whose rows stand at positions [R].
 func inferRopeRows(c *Inference) ([]Type, error) {
@@ -110,8 +111,8 @@ func inferBlockWrite(c *Inference) ([]Type, error) {
 	return nil, c.rowsInBlocks(update.Shape[2])
 }
 
-// inferBlockAttention: q [1, H, R, D] over the blocks of k [Hkv, units, b, D] and v [Hkv, units, b, Dv] gives [1, H, R, Dv];
-// Hkv divides H.
+// inferBlockAttention: q [1, H, R, D] over the blocks of k [Hkv, units, b, D] and v [Hkv, units, b, Dv] gives [1, H,
+// R, Dv]; Hkv divides H.
 func inferBlockAttention(c *Inference) ([]Type, error) {
 	var types [3]Type
 	for i, operand := range []string{"q", "k", "v"} {
@@ -205,8 +206,8 @@ func inferSlotDeltaRule(c *Inference) ([]Type, error) {
 	return inferBufferDeltaRule(c.one("buffer_delta_rule", 5, state))
 }
 
-// inferUnitCopy: index pairs[i, 1] of an axis of the buffer becomes a copy of index pairs[i, 0], one pair behind the other; a
-// pair with a negative number is none.
+// inferUnitCopy: index pairs[i, 1] of an axis of the buffer becomes a copy of index pairs[i, 0], one pair behind the
+// other; a pair with a negative number is none.
 func inferUnitCopy(c *Inference) ([]Type, error) {
 	t, err := c.bufferType()
 	if err != nil {

@@ -6,14 +6,16 @@ import (
 
 func raggedCases() []inferCase {
 	rope := func(want, err string, operands ...any) inferCase {
-		return inferCase{op: "rope_rows", attrs: &RopeAttrs{Dims: 8, Base: 1e4, Scale: 1}, operands: operands, want: want, err: err}
+		return inferCase{op: "rope_rows", attrs: &RopeAttrs{Dims: 8, Base: 1e4, Scale: 1}, operands: operands,
+			want: want, err: err}
 	}
 	attend := func(want, err string, change ...any) inferCase {
 		args := []any{"f32[1,8,T,64]", "bf16[2,W,16,64]", "bf16[2,W,16,32]", "i64[T]", "i32[T]", "i32[4,B]"}
 		for i := 0; i < len(change); i += 2 {
 			args[change[i].(int)] = change[i+1]
 		}
-		return inferCase{op: "block_attention", attrs: &CachedAttentionAttrs{Scale: 1}, operands: args, want: want, err: err}
+		return inferCase{op: "block_attention", attrs: &CachedAttentionAttrs{Scale: 1}, operands: args, want: want,
+			err: err}
 	}
 	return []inferCase{
 		rope("bf16[1,4,T,64]", "", "bf16[1,4,T,64]", "i64[T]"),
@@ -50,30 +52,40 @@ func TestInferRaggedState(t *testing.T) {
 	}
 	write := []any{"f32[1,2,T,64]", "i64[T]", "i32[T]", "i32[3,B]"}
 	conv := []any{"bf16[1,T,64]", "f32[64,4,1]", "i32[3,3]", "i32[T]"}
-	delta := []any{"bf16[1,T,2,16]", "bf16[1,T,2,16]", "bf16[1,T,4,8]", "f32[1,T,4]", "f32[1,T,4]", "i32[3,3]", "i32[T]"}
+	delta := []any{"bf16[1,T,2,16]", "bf16[1,T,2,16]", "bf16[1,T,4,8]", "f32[1,T,4]", "f32[1,T,4]", "i32[3,3]",
+		"i32[T]"}
 	for _, c := range []struct {
 		buffer *Buffer
 		inferCase
 	}{
 		{blocks, inferCase{op: "block_write", operands: write}},
-		{blocks, inferCase{op: "block_write", operands: with(write, 0, "f32[1,3,T,64]"), err: "heads of update and the buffer: 3 and 2"}},
-		{blocks, inferCase{op: "block_write", operands: with(write, 0, "f32[2,2,T,64]"), err: "first dim of update and 1"}},
+		{blocks, inferCase{op: "block_write", operands: with(write, 0, "f32[1,3,T,64]"),
+			err: "heads of update and the buffer: 3 and 2"}},
+		{blocks, inferCase{op: "block_write", operands: with(write, 0, "f32[2,2,T,64]"),
+			err: "first dim of update and 1"}},
 		{blocks, inferCase{op: "block_write", operands: with(write, 1, "i64[T,1]"), err: "positions must have 1 dims"}},
 		{rows, inferCase{op: "block_write", operands: write, err: "the buffer must have four dims"}},
 
 		{rows, inferCase{op: "slot_conv", operands: conv, want: "f32[1,T,64]"}},
-		{columns, inferCase{op: "slot_conv", attrs: &BufferConvAttrs{"silu", true}, operands: conv, want: "f32[1,T,64]"}},
-		{columns, inferCase{op: "slot_conv", operands: conv, err: "channels of x and the buffer: 64 and 4 must be equal"}},
-		{rows, inferCase{op: "slot_conv", operands: with(conv, 0, "bf16[2,T,64]"), err: "batch of x and the buffer: 2 and 1"}},
-		{rows, inferCase{op: "slot_conv", operands: with(conv, 2, "i32[3,2]"), err: "entries must be i32[N,3], found i32[3,2]"}},
-		{rows, inferCase{op: "slot_conv", operands: with(conv, 3, "i32[700]"), err: "rows of the call and writes: T and 700"}},
+		{columns, inferCase{op: "slot_conv", attrs: &BufferConvAttrs{"silu", true}, operands: conv,
+			want: "f32[1,T,64]"}},
+		{columns, inferCase{op: "slot_conv", operands: conv,
+			err: "channels of x and the buffer: 64 and 4 must be equal"}},
+		{rows, inferCase{op: "slot_conv", operands: with(conv, 0, "bf16[2,T,64]"),
+			err: "batch of x and the buffer: 2 and 1"}},
+		{rows, inferCase{op: "slot_conv", operands: with(conv, 2, "i32[3,2]"),
+			err: "entries must be i32[N,3], found i32[3,2]"}},
+		{rows, inferCase{op: "slot_conv", operands: with(conv, 3, "i32[700]"),
+			err: "rows of the call and writes: T and 700"}},
 
 		{state, inferCase{op: "slot_delta_rule", operands: delta, want: "bf16[1,T,4,8]"}},
-		{state, inferCase{op: "slot_delta_rule", operands: with(delta, 6, "i64[T]"), err: "writes must be i32, found i64[T]"}},
+		{state, inferCase{op: "slot_delta_rule", operands: with(delta, 6, "i64[T]"),
+			err: "writes must be i32, found i64[T]"}},
 		{blocks, inferCase{op: "slot_delta_rule", operands: delta, err: "heads of v and state: 4 and 9 must be equal"}},
 
 		{state, inferCase{op: "unit_copy", operands: []any{"i32[T,2]"}}},
-		{state, inferCase{op: "unit_copy", attrs: &AxisAttrs{4}, operands: []any{"i32[T,2]"}, err: "axis 4 is out of range"}},
+		{state, inferCase{op: "unit_copy", attrs: &AxisAttrs{4}, operands: []any{"i32[T,2]"},
+			err: "axis 4 is out of range"}},
 		{state, inferCase{op: "unit_copy", operands: []any{"i32[T,3]"}, err: "pairs must be i32[N,2], found i32[T,3]"}},
 	} {
 		op, err := newTestTypes().apply(c.buffer, c.op, c.attrs, c.operands...)

@@ -7,8 +7,9 @@ import (
 	"github.com/etc-ml/etc/ir/numeric"
 )
 
-// The reference semantics of calls of many sequences (ir/ragged.go): a row gives what the operation for one sequence gives
-// in a call of that row alone. So no answer depends on how rows are cut into calls or on what else is in a call.
+// The reference semantics of calls of many sequences (ir/ragged.go): a row gives what the operation for one sequence
+// gives in a call of that row alone. So no answer depends on how rows are cut into calls or on what else is in a
+// call.
 
 func init() {
 	register(map[string]Kernel{"rope_rows": ropeRows, "block_attention": blockAttention})
@@ -50,7 +51,8 @@ func ropeRows(c *Call) ([]Value, error) {
 	parallel(len(out)/max(width, 1), 2*dims, func(lo, hi int) {
 		for r := lo; r < hi; r++ {
 			at := r % rows
-			c.rotate(d, out[r*width:(r+1)*width], sin[at*half:(at+1)*half], cos[at*half:(at+1)*half], first, second, stride)
+			c.rotate(d, out[r*width:(r+1)*width], sin[at*half:(at+1)*half], cos[at*half:(at+1)*half], first, second,
+				stride)
 		}
 	})
 	return one(c.floatResult(0, x.Shape, out))
@@ -101,8 +103,8 @@ func blockWrite(c *Call, state *Tensor) ([]Value, error) {
 	return nil, nil
 }
 
-// blockAttention is sdpa of each row over the keys and values of its sequence up to its own position, in a window of that
-// many where one is given. A row of no sequence gives zeros.
+// blockAttention is sdpa of each row over the keys and values of its sequence up to its own position, in a window of
+// that many where one is given. A row of no sequence gives zeros.
 func blockAttention(c *Call) ([]Value, error) {
 	attrs, q, k, v := ir.Attrs[ir.CachedAttentionAttrs](c.Op), c.Tensor("q"), c.Tensor("k"), c.Tensor("v")
 	b, d := c.blocks(k), c.Result(0).DType
@@ -161,8 +163,8 @@ func (b *blocks) gather(pool *Tensor, r int, lo, hi int64) (*Tensor, error) {
 	return out, nil
 }
 
-// eachSlot calls step for every row of every entry in order, with the state of its sequence, which step changes, and stores
-// that where the tables say. The state that steps see has a first dim of 1.
+// eachSlot calls step for every row of every entry in order, with the state of its sequence, which step changes, and
+// stores that where the tables say. The state that steps see has a first dim of 1.
 func (c *Call) eachSlot(pool *Tensor, rows int, step func(row int, state *Tensor) error) error {
 	entries, writes := c.Tensor("entries"), c.Tensor("writes").I
 	size := pool.Len() / max(pool.Shape[0], 1)
@@ -202,8 +204,10 @@ func (c *Call) eachSlot(pool *Tensor, rows int, step func(row int, state *Tensor
 // alone runs an update for one row: what is given are its operands, [1, 1, ...] each, and the state of its sequence.
 func (c *Call) alone(name string, state *Tensor, operands ...*Tensor) (*Tensor, error) {
 	def := ir.LookupOp(name)
-	part := &Call{Op: &ir.Op{Def: def, Attrs: c.Op.Attrs, Buffer: c.Op.Buffer, Args: make([][]ir.Arg, len(def.Operands)),
-		Results: c.Op.Results}, Precision: c.Precision, Args: make([][]Value, len(def.Operands)), Bits: c.Bits, Done: c.Done}
+	part := &Call{Op: &ir.Op{Def: def, Attrs: c.Op.Attrs, Buffer: c.Op.Buffer, Args: make([][]ir.Arg,
+		len(def.Operands)),
+		Results: c.Op.Results}, Precision: c.Precision, Args: make([][]Value, len(def.Operands)), Bits: c.Bits,
+		Done: c.Done}
 	for i, t := range operands {
 		part.Args[i] = []Value{{Tensor: t}}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// interleaved cuts the rows of some sequences of equal lengths into calls: in each call every sequence has some rows or none.
-// It gives the rows of each sequence, by call.
+// interleaved cuts the rows of some sequences of equal lengths into calls: in each call every sequence has some rows
+// or none. It gives the rows of each sequence, by call.
 func interleaved(r *rand.Rand, sequences, total int) [][]int {
 	fed := make([]int, sequences)
 	var calls [][]int
@@ -27,7 +27,8 @@ func interleaved(r *rand.Rand, sequences, total int) [][]int {
 	return calls
 }
 
-// rowsAlong joins rows of some tensors along an axis: counts[i] of tensor i from from[i] on, and one row of zeros at the end.
+// rowsAlong joins rows of some tensors along an axis: counts[i] of tensor i from from[i] on, and one row of zeros at
+// the end.
 func rowsAlong(t *testing.T, axis int, tensors []*Tensor, from, counts []int) *Tensor {
 	var parts []*Tensor
 	for i, x := range tensors {
@@ -40,8 +41,9 @@ func rowsAlong(t *testing.T, axis int, tensors []*Tensor, from, counts []int) *T
 	return join(t, axis, append(parts, zeros)...)
 }
 
-// TestRowsOfBlocks: a row of attention over blocks gives what the row gives in a cache of its sequence alone, bit for bit,
-// whatever else is in the call, however rows are cut and wherever blocks lie. The blocks that nobody has hold NaN.
+// TestRowsOfBlocks: a row of attention over blocks gives what the row gives in a cache of its sequence alone, bit for
+// bit, whatever else is in the call, however rows are cut and wherever blocks lie. The blocks that nobody has hold
+// NaN.
 func TestRowsOfBlocks(t *testing.T) {
 	const sequences, total, heads, kvHeads, width, rows = 3, 19, 4, 2, 8, 4
 	for _, window := range []int{0, 5} {
@@ -49,7 +51,8 @@ func TestRowsOfBlocks(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, uint64(window)))
 			var q, k, v, want []*Tensor
 			for i := range sequences {
-				q, k, v = append(q, noise(r, 1, heads, total, width)), append(k, noise(r, 1, kvHeads, total, width)), append(v, noise(r, 1, kvHeads, total, width))
+				q, k, v = append(q, noise(r, 1, heads, total, width)), append(k, noise(r, 1, kvHeads, total, width)),
+					append(v, noise(r, 1, kvHeads, total, width))
 				want = append(want, aloneAttention(t, q[i], k[i], v[i], dtype, window))
 			}
 			columns := (total + rows - 1) / rows
@@ -73,7 +76,8 @@ func TestRowsOfBlocks(t *testing.T) {
 				}
 				tables := []any{list(ir.I64, append(positions, -1)...), list(ir.I32, append(owners, -1)...), table}
 				update(t, "block_write", nil, Mixed, keys, append([]any{rowsAlong(t, 2, k, fed, counts)}, tables...)...)
-				update(t, "block_write", nil, Mixed, values, append([]any{rowsAlong(t, 2, v, fed, counts)}, tables...)...)
+				update(t, "block_write", nil, Mixed, values, append([]any{rowsAlong(t, 2, v, fed, counts)},
+					tables...)...)
 				got := run(t, "block_attention", &ir.CachedAttentionAttrs{Scale: 0.5, Window: window}, Mixed,
 					append([]any{rowsAlong(t, 2, q, fed, counts), keys, values}, tables...)...)[0]
 				require.Equal(t, rowsAlong(t, 2, want, fed, counts).F, got.F)
@@ -93,7 +97,8 @@ func aloneAttention(t *testing.T, q, k, v *Tensor, dtype ir.DType, window int) *
 	for p := range total {
 		update(t, "buffer_ring_update", &ir.AxisAttrs{Axis: 2}, Mixed, keys, part(t, k, 2, p, p+1), p)
 		update(t, "buffer_ring_update", &ir.AxisAttrs{Axis: 2}, Mixed, values, part(t, v, 2, p, p+1), p)
-		out = append(out, run(t, "cached_attention", &ir.CachedAttentionAttrs{Scale: 0.5, Window: window}, Mixed, part(t, q, 2, p, p+1), keys, values, p)[0])
+		out = append(out, run(t, "cached_attention", &ir.CachedAttentionAttrs{Scale: 0.5, Window: window}, Mixed,
+			part(t, q, 2, p, p+1), keys, values, p)[0])
 	}
 	return join(t, 2, out...)
 }
@@ -112,11 +117,12 @@ func noise(r *rand.Rand, shape ...int) *Tensor {
 }
 
 func pool(units, heads, rows, width int, d ir.DType) *Tensor {
-	return Floats(d, []int{heads, units, rows, width}, slices.Repeat([]float32{float32(math.NaN())}, units*heads*rows*width))
+	return Floats(d, []int{heads, units, rows, width}, slices.Repeat([]float32{float32(math.NaN())},
+		units*heads*rows*width))
 }
 
-// TestRowsOfSlots: a row of a convolution and of a delta rule over slots gives what it gives in a sequence alone that is fed
-// row by row, bit for bit, and leaves the state of that behind every row that asks for it. Slots begin as NaN.
+// TestRowsOfSlots: a row of a convolution and of a delta rule over slots gives what it gives in a sequence alone that
+// is fed row by row, bit for bit, and leaves the state of that behind every row that asks for it. Slots begin as NaN.
 func TestRowsOfSlots(t *testing.T) {
 	const sequences, total, channels, taps, heads, width = 3, 13, 6, 4, 2, 8
 	for name, c := range map[string]struct {
@@ -126,9 +132,12 @@ func TestRowsOfSlots(t *testing.T) {
 		widths    [][]int // of the operands that have rows
 		shared    []*Tensor
 	}{
-		"conv":        {"slot_conv", "buffer_conv", &ir.BufferConvAttrs{Activation: "silu"}, []int{taps, channels}, [][]int{{channels}}, []*Tensor{floats(channels, taps, 1)}},
-		"conv, first": {"slot_conv", "buffer_conv", &ir.BufferConvAttrs{ChannelFirst: true}, []int{channels, taps}, [][]int{{channels}}, []*Tensor{floats(channels, taps, 1)}},
-		"delta":       {"slot_delta_rule", "buffer_delta_rule", nil, []int{heads, width, width}, [][]int{{1, width}, {1, width}, {heads, width}, {heads}, {heads}}, nil},
+		"conv": {"slot_conv", "buffer_conv", &ir.BufferConvAttrs{Activation: "silu"}, []int{taps, channels},
+			[][]int{{channels}}, []*Tensor{floats(channels, taps, 1)}},
+		"conv, first": {"slot_conv", "buffer_conv", &ir.BufferConvAttrs{ChannelFirst: true}, []int{channels, taps},
+			[][]int{{channels}}, []*Tensor{floats(channels, taps, 1)}},
+		"delta": {"slot_delta_rule", "buffer_delta_rule", nil, []int{heads, width, width}, [][]int{{1, width},
+			{1, width}, {heads, width}, {heads}, {heads}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(3, 4))
@@ -160,7 +169,8 @@ func TestRowsOfSlots(t *testing.T) {
 				want[i] = join(t, 1, rows...)
 			}
 			const units = 12
-			slots := Floats(ir.BF16, append([]int{units}, c.state...), slices.Repeat([]float32{float32(math.NaN())}, units*size))
+			slots := Floats(ir.BF16, append([]int{units}, c.state...), slices.Repeat([]float32{float32(math.NaN())},
+				units*size))
 			fed, at := make([]int, sequences), []int64{-1, -1, -1}
 			for _, counts := range interleaved(r, sequences, total) {
 				free := r.Perm(units)
@@ -205,7 +215,8 @@ func TestRowsOfSlots(t *testing.T) {
 // TestRopeRows: each row turns as in a call of one row at its position.
 func TestRopeRows(t *testing.T) {
 	x, positions := floats(1, 3, 5, 8), []int64{7, 0, 1000, 3, 3}
-	for _, attrs := range []*ir.RopeAttrs{{Dims: 6, Base: 1e4, Scale: 0.5}, {Dims: 8, Base: 1e4, Scale: 1, Traditional: true}} {
+	for _, attrs := range []*ir.RopeAttrs{{Dims: 6, Base: 1e4, Scale: 0.5}, {Dims: 8, Base: 1e4, Scale: 1,
+		Traditional: true}} {
 		got := run(t, "rope_rows", attrs, FP32, x, list(ir.I64, positions...))[0]
 		for i, p := range positions {
 			want := run(t, "rope", attrs, FP32, part(t, x, 2, i, i+1), int(p))[0]
@@ -236,7 +247,8 @@ func TestRaggedErrors(t *testing.T) {
 	attend("row 0: position 0 of sequence 0 is in block -1 of 2", 3, 0, -1)
 	attend("row 0 is of sequence 1, the table of blocks has 1", 3, 1, 0)
 	conv := func(want string, write int64, entry ...int64) {
-		_, err := tryUpdate("slot_conv", nil, FP32, floats(2, 4, 3), floats(1, 2, 3), floats(3, 4, 1), Ints(ir.I32, []int{1, 3}, entry), list(ir.I32, write, -1))
+		_, err := tryUpdate("slot_conv", nil, FP32, floats(2, 4, 3), floats(1, 2, 3), floats(3, 4, 1), Ints(ir.I32,
+			[]int{1, 3}, entry), list(ir.I32, write, -1))
 		require.ErrorContains(t, err, want)
 	}
 	conv("entry 0 has 3 rows from 0 on, the call has 2", -1, 0, 3, -1)

@@ -16,8 +16,8 @@ import (
 	"github.com/etc-ml/etc/runtime/session"
 )
 
-// BenchmarkOneStream decodes in turns by a session and by a ragged call of one row, behind 3500 positions, and reports the least
-// time of each in microseconds.
+// BenchmarkOneStream decodes in turns by a session and by a ragged call of one row, behind 3500 positions, and
+// reports the least time of each in microseconds.
 func BenchmarkOneStream(b *testing.B) {
 	for _, name := range []string{"etc-gemma4-chat-sample", "etc-qwen35moe-chat-sample"} {
 		b.Run(name, func(b *testing.B) {
@@ -67,14 +67,15 @@ func BenchmarkOneStream(b *testing.B) {
 	}
 }
 
-// BenchmarkStreams decodes many sequences in calls of a row each, behind 200 positions, and reports the tokens per second of all
-// together.
+// BenchmarkStreams decodes many sequences in calls of a row each, behind 200 positions, and reports the tokens per
+// second of all together.
 func BenchmarkStreams(b *testing.B) {
 	for _, name := range []string{"etc-gemma4-chat-sample", "etc-qwen35moe-chat-sample"} {
 		for _, streams := range []int{1, 4, 8, 32} {
 			b.Run(fmt.Sprintf("%s/%d", name, streams), func(b *testing.B) {
 				m := fusetest.Load(b, name)
-				x, err := batch.NewRagged(m, cpu.Engine{}, batch.RaggedOptions{Engine: engine.Options{Precision: eval.Mixed}, Sequences: streams})
+				x, err := batch.NewRagged(m, cpu.Engine{},
+					batch.RaggedOptions{Engine: engine.Options{Precision: eval.Mixed}, Sequences: streams})
 				require.NoError(b, err)
 				pool, err := batch.NewPool(x, 1<<40)
 				require.NoError(b, err)

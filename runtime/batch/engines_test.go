@@ -33,7 +33,8 @@ func requireNear(t testing.TB, want, got []float32, what string) {
 	}
 }
 
-// TestRaggedOnCPU: the CPU engine has kernels for everything, and gives what the reference engine gives one sequence alone.
+// TestRaggedOnCPU: the CPU engine has kernels for everything, and gives what the reference engine gives one sequence
+// alone.
 func TestRaggedOnCPU(t *testing.T) {
 	for i, name := range models() {
 		t.Run(name, func(t *testing.T) {
@@ -42,7 +43,7 @@ func TestRaggedOnCPU(t *testing.T) {
 				t.Skip("half of the models are enough for a short test")
 			}
 			m := fusetest.Load(t, name)
-			total, schedules := 100, 20
+			total, schedules := 60, *schedules
 			if testing.Short() {
 				total, schedules = 14, 1
 			}

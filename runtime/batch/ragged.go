@@ -56,8 +56,8 @@ type raggedExecutor struct {
 	inputs     map[string]*eval.Tensor // tables of constant shape, written anew for every call
 }
 
-// NewRagged compiles a language model for calls of many sequences. The error is a [*NotRaggedError] where the program cannot be
-// made ragged, or the engine has no kernels for that.
+// NewRagged compiles a language model for calls of many sequences. The error is a [*NotRaggedError] where the program
+// cannot be made ragged, or the engine has no kernels for that.
 func NewRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (Executor, error) {
 	x, err := lowerRagged(m, e, o)
 	if err != nil {
@@ -102,7 +102,8 @@ func lowerRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (*raggedExecuto
 		return x.options, err
 	}
 	var err error
-	x.module, x.model, err = fuse.Ragged(m, choose, passes.Control{Disable: o.Engine.DisablePasses, Verify: o.Engine.VerifyIR})
+	x.module, x.model, err = fuse.Ragged(m, choose, passes.Control{Disable: o.Engine.DisablePasses,
+		Verify: o.Engine.VerifyIR})
 	return x, err
 }
 
@@ -115,7 +116,8 @@ func sequences(m *ir.Module, e engine.Engine, p eval.Precision) (*ragged.Model, 
 		return nil, &NotRaggedError{errors.New("precision strict rounds every operation of the file as it stands")}
 	}
 	if r, ok := e.(engine.Ragged); !ok || !r.RunsRagged() {
-		return nil, &NotRaggedError{fmt.Errorf("device %s has no kernels for blocks and slots of many sequences", e.Name())}
+		return nil, &NotRaggedError{fmt.Errorf("device %s has no kernels for blocks and slots of many sequences",
+			e.Name())}
 	}
 	model, err := fuse.Sequences(m)
 	if err != nil {
@@ -124,8 +126,8 @@ func sequences(m *ir.Module, e engine.Engine, p eval.Precision) (*ragged.Model, 
 	return model, nil
 }
 
-// Describe writes how the engine would run calls of many sequences: all rows of a call at a time, and what a sequence holds; or one
-// sequence at a time, and why.
+// Describe writes how the engine would run calls of many sequences: all rows of a call at a time, and what a sequence
+// holds; or one sequence at a time, and why.
 func Describe(w io.Writer, m *ir.Module, e engine.Engine, p eval.Precision) error {
 	model, err := sequences(m, e, p)
 	if err != nil {
@@ -139,13 +141,16 @@ func Describe(w io.Writer, m *ir.Module, e engine.Engine, p eval.Precision) erro
 	l := model.Layout(blockRows, p)
 	lines := []string{"a call has rows of all sequences"}
 	if l.BlockBytes > 0 {
-		lines = append(lines, fmt.Sprintf("full attention: %d caches, %d bytes for a block of %d positions", len(model.Full), l.BlockBytes, blockRows))
+		lines = append(lines, fmt.Sprintf("full attention: %d caches, %d bytes for a block of %d positions",
+			len(model.Full), l.BlockBytes, blockRows))
 	}
 	for i, r := range l.Rings {
-		lines = append(lines, fmt.Sprintf("window of %d: %d caches, %d bytes for a block of %d positions", r.Window, len(model.Rings[i].Buffers), r.BlockBytes, blockRows))
+		lines = append(lines, fmt.Sprintf("window of %d: %d caches, %d bytes for a block of %d positions", r.Window,
+			len(model.Rings[i].Buffers), r.BlockBytes, blockRows))
 	}
 	if l.SlotBytes > 0 {
-		lines = append(lines, fmt.Sprintf("recurrent state: %d buffers, %d bytes for a slot", len(model.Slots), l.SlotBytes))
+		lines = append(lines, fmt.Sprintf("recurrent state: %d buffers, %d bytes for a slot", len(model.Slots),
+			l.SlotBytes))
 	}
 	_, err = fmt.Fprintf(w, "\nmany sequences\n  %s\n", strings.Join(lines, "\n  "))
 	return err
@@ -158,9 +163,9 @@ func orElse(n, fallback int) int {
 	return fallback
 }
 
-// units divides a budget among the pools. Slots and blocks of windows do not grow with the context: they get what twice as many
-// sequences as a call has need, verified drafts and checkpoints included, at most half of the budget; full attention gets the
-// rest. Without a budget it gets the whole context of each sequence.
+// units divides a budget among the pools. Slots and blocks of windows do not grow with the context: they get what
+// twice as many sequences as a call has need, verified drafts and checkpoints included, at most half of the budget;
+// full attention gets the rest. Without a budget it gets the whole context of each sequence.
 func units(l cache.Layout, o RaggedOptions, positions int) (cache.Demand, error) {
 	most := l.Most(positions, o.Rows)
 	if need := l.Bytes(l.Most(1, 1)); o.Budget > 0 && o.Budget < need {
@@ -195,7 +200,8 @@ func (x *raggedExecutor) Layout() cache.Layout { return x.layout }
 func (x *raggedExecutor) Units() cache.Demand  { return slices.Clone(x.options.Units) }
 
 func (x *raggedExecutor) Limits() Limits {
-	return Limits{Rows: x.options.Rows, Sequences: x.options.Sequences, Positions: x.model.Positions, Vocab: x.model.Vocab}
+	return Limits{Rows: x.options.Rows, Sequences: x.options.Sequences, Positions: x.model.Positions,
+		Vocab: x.model.Vocab}
 }
 
 func (x *raggedExecutor) Close() error { return errors.Join(x.instance.Close(), x.executable.Close()) }
@@ -246,7 +252,8 @@ func (x *raggedExecutor) check(call *schedule.Call, rows []Row) error {
 	wanted := 0
 	for _, e := range call.Entries {
 		if e.Start+e.Rows > x.model.Positions {
-			return fmt.Errorf("sequence %d: %d rows from position %d on do not fit %d positions", e.ID, e.Rows, e.Start, x.model.Positions)
+			return fmt.Errorf("sequence %d: %d rows from position %d on do not fit %d positions", e.ID, e.Rows,
+				e.Start, x.model.Positions)
 		}
 		wanted += e.Wanted
 	}
@@ -257,7 +264,8 @@ func (x *raggedExecutor) check(call *schedule.Call, rows []Row) error {
 	}
 	switch {
 	case len(call.Entries) > x.options.Sequences || len(call.Tokens) > x.options.Rows || len(call.Tokens) == 0:
-		return fmt.Errorf("a call of %d rows of %d sequences, want 1 to %d of at most %d", len(call.Tokens), len(call.Entries),
+		return fmt.Errorf("a call of %d rows of %d sequences, want 1 to %d of at most %d", len(call.Tokens),
+			len(call.Entries),
 			x.options.Rows, x.options.Sequences)
 	case wanted != len(rows):
 		return fmt.Errorf("%d rows are wanted and %d described", wanted, len(rows))
@@ -287,8 +295,8 @@ func (x *raggedExecutor) copy(ctx context.Context, copies []cache.Copy) error {
 	return err
 }
 
-// bucket is the number of rows that n are run as, so that few sizes of calls come up: up to 4 as they are, then powers of
-// two and what lies in the middle of two.
+// bucket is the number of rows that n are run as, so that few sizes of calls come up: up to 4 as they are, then
+// powers of two and what lies in the middle of two.
 func bucket(n, most int) int {
 	if n <= 4 {
 		return max(n, 1)

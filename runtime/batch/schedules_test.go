@@ -19,7 +19,7 @@ import (
 )
 
 // schedules is how many random schedules of each model are run, in tests that are not short.
-var schedules = flag.Int("schedules", 10, "random schedules of each model")
+var schedules = flag.Int("schedules", 4, "random schedules of each model")
 
 // job is a request of a random schedule.
 type job struct {
@@ -28,9 +28,9 @@ type job struct {
 	tokens []int32 // of the answer
 }
 
-// TestRandomSchedules: what the scheduler plans for random arrivals, with a prefix tree, checkpoints, drafts that are right or wrong,
-// cancellations and too little memory, gives every sequence the tokens that it gets alone. Units that nobody holds are
-// poisoned after every call.
+// TestRandomSchedules: what the scheduler plans for random arrivals, with a prefix tree, checkpoints, drafts that are
+// right or wrong, cancellations and too little memory, gives every sequence the tokens that it gets alone. Units that
+// nobody holds are poisoned after every call.
 func TestRandomSchedules(t *testing.T) {
 	for i, name := range models() {
 		t.Run(name, func(t *testing.T) {
@@ -42,7 +42,8 @@ func TestRandomSchedules(t *testing.T) {
 			if testing.Short() && i%3 > 0 {
 				t.Skip("a third of the models is enough for a short test")
 			}
-			s := &simulation{t: t, module: fusetest.Load(t, name), engine: reference.Engine{}, known: map[string][]int32{}}
+			s := &simulation{t: t, module: fusetest.Load(t, name), engine: reference.Engine{},
+				known: map[string][]int32{}}
 			s.alone = newPool(t, s.module, s.engine, eval.FP32, batch.RaggedOptions{Rows: 64, Sequences: 1})
 			for seed := range n {
 				s.run(uint64(seed + 1000*len(name)))
@@ -70,7 +71,8 @@ func (s *simulation) jobs(r *rand.Rand) []*job {
 			prompt = append(prompt, common[:1+r.IntN(len(common))]...)
 		}
 		prompt = append(prompt, ids(r.IntN(3), 1+r.IntN(12))...)
-		j := &job{Request: schedule.Request{ID: schedule.ID(i), Prompt: prompt, MaxTokens: 1 + r.IntN(8), Drafts: r.IntN(3)}}
+		j := &job{Request: schedule.Request{ID: schedule.ID(i), Prompt: prompt, MaxTokens: 1 + r.IntN(8),
+			Drafts: r.IntN(3)}}
 		if len(prompt) > 4 && r.IntN(2) == 0 {
 			j.Marks = []int{1 + r.IntN(len(prompt)-1)}
 		}
@@ -115,7 +117,8 @@ func row(j *job, i int) batch.Row {
 func (s *simulation) run(seed uint64) {
 	t, r := s.t, rand.New(rand.NewPCG(seed, 11))
 	t.Helper()
-	x, err := batch.NewRagged(s.module, s.engine, batch.RaggedOptions{Rows: 4 + r.IntN(12), Sequences: 1 + r.IntN(4), BlockRows: 1 + r.IntN(6)})
+	x, err := batch.NewRagged(s.module, s.engine, batch.RaggedOptions{Rows: 4 + r.IntN(12), Sequences: 1 + r.IntN(4),
+		BlockRows: 1 + r.IntN(6)})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, x.Close()) }()
 	limits := x.Limits()
@@ -123,7 +126,8 @@ func (s *simulation) run(seed uint64) {
 	budget := l.Bytes(l.Most(50, limits.Rows))*int64(1+r.IntN(3)) + l.Bytes(l.Most(1, 1))
 	m, err := cache.NewMemory(l, budget, x.Units())
 	require.NoError(t, err)
-	sched, err := schedule.New(schedule.Config{Rows: limits.Rows, Chunk: 1 + r.IntN(limits.Rows), Quantum: 1, Sequences: limits.Sequences,
+	sched, err := schedule.New(schedule.Config{Rows: limits.Rows, Chunk: 1 + r.IntN(limits.Rows), Quantum: 1,
+		Sequences:       limits.Sequences,
 		CheckpointEvery: r.IntN(9)}, m, cache.NewPrefix(m, int64(r.IntN(2))*budget/2, nil))
 	require.NoError(t, err)
 	jobs := s.jobs(r)

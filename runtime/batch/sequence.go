@@ -9,8 +9,8 @@ import (
 	"github.com/etc-ml/etc/runtime/schedule"
 )
 
-// Pool holds sequences that a program feeds itself: to draw, to verify drafts, to branch. Who only wants answers takes a
-// [Runner]. A Pool and its sequences are not safe for concurrent use.
+// Pool holds sequences that a program feeds itself: to draw, to verify drafts, to branch. Who only wants answers
+// takes a [Runner]. A Pool and its sequences are not safe for concurrent use.
 type Pool struct {
 	exec   Executor
 	limits Limits
@@ -60,8 +60,8 @@ type Sequence struct {
 	err   error // of the call that broke it
 }
 
-// ErrNoMemory says that the budget has no room for the tokens that are fed. Close a sequence, and feed what is missing by
-// Sequence.Position.
+// ErrNoMemory says that the budget has no room for the tokens that are fed. Close a sequence, and feed what is
+// missing by Sequence.Position.
 var ErrNoMemory = errors.New("no memory is left for these tokens")
 
 // Position is the number of tokens that were fed.
@@ -73,7 +73,8 @@ func (s *Sequence) Close() {
 	delete(s.pool.open, s)
 }
 
-// Fork makes a second sequence behind the same tokens. Nothing is copied until one of them writes where the other reads.
+// Fork makes a second sequence behind the same tokens. Nothing is copied until one of them writes where the other
+// reads.
 func (s *Sequence) Fork() (*Sequence, error) {
 	if err := s.usable(); err != nil {
 		return nil, err
@@ -124,8 +125,8 @@ func (s *Sequence) Feed(ctx context.Context, tokens []int32, rows ...Row) ([]Out
 }
 
 // Feed feeds sequences, each at most once, and gives for each what its rows give. All go into one call as far as the
-// executor's limits let them; what is longer is fed in several. With [ErrNoMemory] the sequences keep the calls before it. After an
-// error of the executor the sequences of that call can only be closed.
+// executor's limits let them; what is longer is fed in several. With [ErrNoMemory] the sequences keep the calls
+// before it. After an error of the executor the sequences of that call can only be closed.
 func (p *Pool) Feed(ctx context.Context, feeds ...Feed) ([][]Output, error) {
 	if err := p.check(feeds); err != nil {
 		return nil, err
@@ -177,7 +178,8 @@ func (p *Pool) check(feeds []Feed) error {
 		case f.Exact && n > p.limits.Rows:
 			return fmt.Errorf("%d tokens to take back, a call has at most %d", n, p.limits.Rows)
 		case f.Sequence.Position()+n > p.limits.Positions:
-			return fmt.Errorf("%d tokens behind %d do not fit the context of %d tokens", n, f.Sequence.Position(), p.limits.Positions)
+			return fmt.Errorf("%d tokens behind %d do not fit the context of %d tokens", n, f.Sequence.Position(),
+				p.limits.Positions)
 		}
 		for _, t := range f.Tokens {
 			if t < 0 || p.limits.Vocab > 0 && int(t) >= p.limits.Vocab {
@@ -214,7 +216,8 @@ func (p *Pool) plan(feeds []Feed) (*planned, error) {
 			return nil, ErrNoMemory
 		}
 		t := f.Sequence.table
-		e := schedule.Entry{ID: f.Sequence.id, First: len(c.Tokens), Rows: count, Start: t.Pos(), Blocks: t.Blocks(), Rings: t.Rings(),
+		e := schedule.Entry{ID: f.Sequence.id, First: len(c.Tokens), Rows: count, Start: t.Pos(), Blocks: t.Blocks(),
+			Rings: t.Rings(),
 			Reads: t.Reads(), Writes: t.Writes(), Wanted: max(0, count-(len(f.Tokens)-len(f.Rows)))}
 		c.Copies = append(c.Copies, copies...)
 		c.Tokens = append(c.Tokens, f.Tokens[:count]...)

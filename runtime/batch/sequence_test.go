@@ -94,9 +94,11 @@ func TestPoolMemory(t *testing.T) {
 
 // TestBudget: units never take more than the budget, and a budget of nothing is refused.
 func TestBudget(t *testing.T) {
-	for _, name := range []string{"etc-gemma4-chat-sample", "qwen35moe-tiny-bf16", "neighbours/qwen3-4w", "neighbours/museglimmer-4w"} {
+	for _, name := range []string{"etc-gemma4-chat-sample", "qwen35moe-tiny-bf16", "neighbours/qwen3-4w",
+		"neighbours/museglimmer-4w"} {
 		m := fusetest.Load(t, name)
-		o := batch.RaggedOptions{Rows: 16, Sequences: 4, BlockRows: 8, Engine: engine.Options{Precision: eval.Mixed}, Budget: 1 << 22}
+		o := batch.RaggedOptions{Rows: 16, Sequences: 4, BlockRows: 8, Engine: engine.Options{Precision: eval.Mixed},
+			Budget: 1 << 22}
 		x, err := batch.NewRagged(m, reference.Engine{}, o)
 		require.NoError(t, err)
 		require.LessOrEqual(t, x.Layout().Bytes(x.Units()), int64(1<<22), name)
@@ -130,7 +132,8 @@ many sequences
   recurrent state: 6 buffers, 81408 bytes for a slot
 `, say(cpu.Engine{}, eval.Mixed))
 	require.Contains(t, say(cpu.Engine{}, eval.FP32), "32768 bytes for a block")
-	require.Contains(t, say(cpu.Engine{}, eval.Strict), "one sequence at a time, each with a state of its own: precision strict")
+	require.Contains(t, say(cpu.Engine{}, eval.Strict),
+		"one sequence at a time, each with a state of its own: precision strict")
 	require.Contains(t, say(&hasher{}, eval.Mixed), "device hasher has no kernels for blocks and slots")
 	m.Buffers[0].Type = ir.StaticType(ir.BF16, 2, 4, 320) // a batch of two
 	require.Contains(t, say(cpu.Engine{}, eval.Mixed), "one sequence at a time")

@@ -10,7 +10,8 @@ import (
 	"github.com/etc-ml/etc/runtime/schedule"
 )
 
-// tables makes the inputs of a ragged program (ragged.Make) of a call. Rows beyond those of the call belong to no sequence.
+// tables makes the inputs of a ragged program (ragged.Make) of a call. Rows beyond those of the call belong to no
+// sequence.
 func (x *raggedExecutor) tables(call *schedule.Call, wanted int) []eval.Value {
 	n, w := bucket(len(call.Tokens), x.options.Rows), bucket(wanted, x.options.Rows)
 	tokens, positions := make([]int64, n), slices.Repeat([]int64{-1}, n)
@@ -84,7 +85,8 @@ func (x *raggedExecutor) table(p *ir.Value, call *schedule.Call) *eval.Tensor {
 	return t
 }
 
-// fill writes blocks, the first of which has a number, into a row of a table in which numbers wrap around. All others are none.
+// fill writes blocks, the first of which has a number, into a row of a table in which numbers wrap around. All others
+// are none.
 func fill(row []int64, first int, blocks []int32) {
 	for i := range row {
 		row[i] = -1

@@ -29,7 +29,8 @@ func (b *binder) blockTables(pool []int) (t blockTables, ok bool) {
 	t.positions, found[0] = b.table("positions")
 	t.sequences, found[1] = b.table("sequences")
 	t.blocks, found[2] = b.table("blocks")
-	if found != [3]bool{true, true, true} || len(pool) != 4 || len(t.blocks.shape) != 2 || t.blocks.shape[1] == 0 || pool[2] == 0 {
+	if found != [3]bool{true, true, true} || len(pool) != 4 || len(t.blocks.shape) != 2 || t.blocks.shape[1] == 0 ||
+		pool[2] == 0 {
 		return t, false
 	}
 	t.units, t.rows, t.columns = pool[1], pool[2], t.blocks.shape[1]
@@ -122,7 +123,8 @@ func bindUnitCopy(b *binder) bool {
 // bindTakeRows takes the indices of an axis that a table lists.
 func bindTakeRows(b *binder) bool {
 	x := b.Input("x")
-	if a, _ := b.Op.Arg("index"); x == nil || b.Op.Input("x").Constant != nil || x.kind != dense || x.slot.state != nil || a.Kind != ir.ValueArg || a.Value.Type.Rank() != 1 {
+	if a, _ := b.Op.Arg("index"); x == nil || b.Op.Input("x").Constant != nil || x.kind != dense ||
+		x.slot.state != nil || a.Kind != ir.ValueArg || a.Value.Type.Rank() != 1 {
 		return false
 	}
 	index, ok := b.table("index")
@@ -134,7 +136,8 @@ func bindTakeRows(b *binder) bool {
 	out := b.result(0, nil)
 	if out == nil {
 		n := strided.Elements(shape)
-		out = &value{dtype: b.Op.Result().Type.DType, slot: &slot{i: make([]int64, n)}, shape: shape, stride: strided.RowMajor(shape)}
+		out = &value{dtype: b.Op.Result().Type.DType, slot: &slot{i: make([]int64, n)}, shape: shape,
+			stride: strided.RowMajor(shape)}
 		b.Values[b.Op.Result()] = out
 	}
 	one := slices.Clone(shape)
@@ -159,7 +162,8 @@ func bindTakeRows(b *binder) bool {
 	return true
 }
 
-// blockAttention is block_attention bound to a plan. Rows of one sequence that lie behind one another are taken together.
+// blockAttention is block_attention bound to a plan. Rows of one sequence that lie behind one another are taken
+// together.
 type blockAttention struct {
 	blockTables
 	q, out         *value
@@ -192,14 +196,17 @@ func bindBlockAttention(b *binder) bool {
 		return false
 	}
 	t, ok := b.blockTables(k.shape)
-	a := &blockAttention{blockTables: t, q: q, scale: attrs.Scale, window: attrs.Window, heads: q.shape[1], kvHeads: k.shape[0],
-		width: q.shape[3], vWidth: v.shape[3], ended: b.x.ended}
-	if !ok || q.shape[0] != 1 || a.kvHeads == 0 || a.heads%a.kvHeads != 0 || k.shape[3] != a.width || !slices.Equal(k.shape[:3], v.shape[:3]) {
+	a := &blockAttention{blockTables: t, q: q, scale: attrs.Scale, window: attrs.Window, heads: q.shape[1],
+		kvHeads: k.shape[0],
+		width:   q.shape[3], vWidth: v.shape[3], ended: b.x.ended}
+	if !ok || q.shape[0] != 1 || a.kvHeads == 0 || a.heads%a.kvHeads != 0 || k.shape[3] != a.width ||
+		!slices.Equal(k.shape[:3], v.shape[:3]) {
 		return false
 	}
 	// The result lies token by token, as the projection after it reads it.
 	rows := q.shape[2]
-	shape, stride := []int{1, a.heads, rows, a.vWidth}, []int{rows * a.heads * a.vWidth, a.vWidth, a.heads * a.vWidth, 1}
+	shape, stride := []int{1, a.heads, rows, a.vWidth}, []int{rows * a.heads * a.vWidth, a.vWidth, a.heads * a.vWidth,
+		1}
 	if dims, ok := b.Dims(b.Op.Result().Type); !ok || !slices.Equal(dims, shape) {
 		return false
 	}
@@ -228,7 +235,8 @@ func bindBlockAttention(b *binder) bool {
 	return true
 }
 
-// divide makes the items of a call: single rows in parts of the keys, others in blocks of rows, those that see the most first.
+// divide makes the items of a call: single rows in parts of the keys, others in blocks of rows, those that see the
+// most first.
 func (a *blockAttention) divide() error {
 	a.items, a.joins = a.items[:0], a.joins[:0]
 	positions, owners := a.positions.ints()[:a.q.shape[2]], a.sequences.ints()
@@ -251,7 +259,8 @@ func (a *blockAttention) divide() error {
 		if few := (hi - lo + tokenPart - 1) / tokenPart; n == 1 && few > 1 {
 			a.joins = append(a.joins, attentionJoin{r, parts, few})
 			for i := range few {
-				a.items = append(a.items, attentionItem{r, 1, p, lo + i*tokenPart, min(hi, lo+(i+1)*tokenPart), parts + i})
+				a.items = append(a.items, attentionItem{r, 1, p, lo + i*tokenPart, min(hi, lo+(i+1)*tokenPart),
+					parts + i})
 			}
 			parts += few
 		} else {
@@ -340,8 +349,8 @@ func (a *blockAttention) add(w *work, i *attentionItem, head, queries, at, n int
 	})
 }
 
-// eachRun calls f for the parts of n positions from at on that lie one behind the other, as rows of the pools, with the number
-// of positions before. Blocks of a sequence that came alone have numbers one behind the other.
+// eachRun calls f for the parts of n positions from at on that lie one behind the other, as rows of the pools, with
+// the number of positions before. Blocks of a sequence that came alone have numbers one behind the other.
 func (a *blockAttention) eachRun(r, head, at, n int, f func(done, lo, hi int)) {
 	for done := 0; done < n; {
 		p := at + done

@@ -53,8 +53,8 @@ func raggedOps(window int, dtype string, channelFirst bool) string {
 `, window, dtype, state, channelFirst)
 }
 
-// TestRaggedKernels: the operations on blocks and slots give what the reference kernels give, in calls of single rows of sequences with
-// long caches, of chunks and of both, and leave the same state, rounded after every row.
+// TestRaggedKernels: the operations on blocks and slots give what the reference kernels give, in calls of single rows
+// of sequences with long caches, of chunks and of both, and leave the same state, rounded after every row.
 func TestRaggedKernels(t *testing.T) {
 	for name, c := range map[string]struct {
 		window    int
@@ -86,7 +86,8 @@ func TestRaggedKernels(t *testing.T) {
 			var content []engine.State
 			for _, b := range m.Buffers {
 				dims, _ := b.Type.Static()
-				content = append(content, engine.State{Buffer: b.Name, Tensor: eval.ConvertState(randomTensor(r, ints(dims)...), b.Type.DType, eval.Strict)})
+				content = append(content, engine.State{Buffer: b.Name, Tensor: eval.ConvertState(randomTensor(r,
+					ints(dims)...), b.Type.DType, eval.Strict)})
 			}
 			require.NoError(t, got.(engine.Stateful).Restore(content))
 			require.NoError(t, want.(engine.Stateful).Restore(content))
@@ -109,7 +110,8 @@ func TestRaggedKernels(t *testing.T) {
 				after, err := got.(engine.Stateful).Snapshot()
 				require.NoError(t, err)
 				for i := range before {
-					requireNearTensors(t, before[i].Tensor, after[i].Tensor, fmt.Sprintf("%v, buffer @%s", rows, before[i].Buffer))
+					requireNearTensors(t, before[i].Tensor, after[i].Tensor, fmt.Sprintf("%v, buffer @%s", rows,
+						before[i].Buffer))
 				}
 			}
 		})
@@ -163,9 +165,12 @@ func raggedInputs(r *rand.Rand, rows []int) []eval.Value {
 	positions, owners, writes = append(positions, -1), append(owners, 0), append(writes, -1)
 	n := len(positions)
 	wanted := []int64{int64(n - 1), 0, int64(n / 2)}
-	values := []*eval.Tensor{eval.Ints(ir.I64, []int{n}, positions), eval.Ints(ir.I32, []int{n}, owners), eval.Ints(ir.I32, []int{4, 100}, blocks),
-		eval.Ints(ir.I32, []int{4, 3}, entries), eval.Ints(ir.I32, []int{n}, writes), eval.Ints(ir.I32, []int{3}, wanted),
-		randomTensor(r, 1, n, 4, 16), randomTensor(r, 1, 2, n, 40), randomTensor(r, 1, n, 24), randomTensor(r, 1, n, 2, 16),
+	values := []*eval.Tensor{eval.Ints(ir.I64, []int{n}, positions), eval.Ints(ir.I32, []int{n}, owners),
+		eval.Ints(ir.I32, []int{4, 100}, blocks),
+		eval.Ints(ir.I32, []int{4, 3}, entries), eval.Ints(ir.I32, []int{n}, writes), eval.Ints(ir.I32, []int{3},
+			wanted),
+		randomTensor(r, 1, n, 4, 16), randomTensor(r, 1, 2, n, 40), randomTensor(r, 1, n, 24), randomTensor(r, 1, n,
+			2, 16),
 		randomTensor(r, 1, n, 4, 6), randomTensor(r, 1, n, 4)}
 	var out []eval.Value
 	for _, v := range values {

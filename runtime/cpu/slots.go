@@ -70,7 +70,8 @@ func (t *slotTables) read(out []float32, width int) error {
 func bindSlotConv(b *binder) bool {
 	attrs, x, s := ir.Attrs[ir.BufferConvAttrs](b.Op), b.Input("x"), b.floatState()
 	w := b.Input("w")
-	if x == nil || s == nil || w == nil || !x.isFloats() || len(x.shape) != 3 || x.shape[0] != 1 || x.shape[2] > 1 && x.stride[2] != 1 ||
+	if x == nil || s == nil || w == nil || !x.isFloats() || len(x.shape) != 3 || x.shape[0] != 1 || x.shape[2] > 1 &&
+		x.stride[2] != 1 ||
 		b.Op.Input("w").Constant == nil || !w.isFloats() || len(w.shape) != 3 || len(s.shape) != 3 {
 		return false
 	}
@@ -121,8 +122,8 @@ type slotConv struct {
 	silu         bool
 }
 
-// run convolves channels [lo, hi) of the rows of a sequence. A row is rounded as the state stores it when the rows behind
-// it see it, so that it does not matter which of them are in the call.
+// run convolves channels [lo, hi) of the rows of a sequence. A row is rounded as the state stores it when the rows
+// behind it see it, so that it does not matter which of them are in the call.
 func (c *slotConv) run(w *work, e slotEntry, lo, hi int) {
 	width := hi - lo
 	w.acc = grow(w.acc, (c.taps+e.rows)*width)
@@ -208,8 +209,8 @@ func (x *slotDelta) cost() (bytes, flops int) {
 	return bytes, flops
 }
 
-// sequence goes through the rows of a sequence for a part of a key head. Rows up to one whose state is kept, and each row where
-// states are rounded, are run at a time.
+// sequence goes through the rows of a sequence for a part of a key head. Rows up to one whose state is kept, and each
+// row where states are rounded, are run at a time.
 func (x *slotDelta) sequence(w *work, e slotEntry, key, part int) {
 	first, last := part*x.partRows, min((part+1)*x.partRows, x.group*x.width)
 	size, slot := (last-first)*x.keyWidth, x.state.size/x.slots

@@ -6,9 +6,9 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// sinkLastToken computes only the last row of what is used for nothing but its last row: the end of the
-// last layer, where a language model takes the last token. Exporters take it as late as before lm_head. In a program for
-// calls of many sequences these are the rows that the call wants.
+// sinkLastToken computes only the last row of what is used for nothing but its last row: the end of the last layer,
+// where a language model takes the last token. Exporters take it as late as before lm_head. In a program for calls of
+// many sequences these are the rows that the call wants.
 func sinkLastToken(m *ir.Module) error {
 	return ir.Build(func() {
 		s := &sinker{rows: map[*ir.Value]*ir.Value{}, same: map[*ir.Value]*ir.Value{}}
@@ -68,8 +68,8 @@ func (p pick) count() *ir.Expr {
 
 func takeAxis(op *ir.Op) int { return axisOf(ir.Attrs[ir.AxisAttrs](op).Axis, op.Input("x").Type) }
 
-// choose finds the rows that r takes last, and the values of which every use needs these rows along an axis only, with the
-// axis.
+// choose finds the rows that r takes last, and the values of which every use needs these rows along an axis only,
+// with the axis.
 func (s *sinker) choose(r *ir.Region) {
 	const none = -1
 	s.axis = map[*ir.Value]int{}
@@ -143,8 +143,8 @@ func resultAxis(op *ir.Op, axis map[*ir.Value]int) (int, bool) {
 	return at, at >= 0
 }
 
-// sinkable tells what the rows that are taken along an axis of op's results are computed from; nil where op cannot be built
-// for these alone.
+// sinkable tells what the rows that are taken along an axis of op's results are computed from; nil where op cannot be
+// built for these alone.
 func (s *sinker) sinkable(op *ir.Op, axis int) *ir.RowSource {
 	rows := ir.RowsOf(op, axis)
 	if rows == nil || len(rows.Operands) == 0 || rows.Position >= 0 && s.pick.index != nil {

@@ -8,10 +8,11 @@ import (
 	"github.com/etc-ml/etc/runtime/ragged"
 )
 
-// Ragged gives a fused copy of the main entry of m for calls of many sequences. choose is told what a sequence holds and gives the
-// bounds of the calls. The error says why the program cannot be made ragged. An engine may fuse the result again: nothing is
-// left to do.
-func Ragged(m *ir.Module, choose func(*ragged.Model) (ragged.Options, error), c passes.Control) (*ir.Module, *ragged.Model, error) {
+// Ragged gives a fused copy of the main entry of m for calls of many sequences. choose is told what a sequence holds
+// and gives the bounds of the calls. The error says why the program cannot be made ragged. An engine may fuse the
+// result again: nothing is left to do.
+func Ragged(m *ir.Module, choose func(*ragged.Model) (ragged.Options, error), c passes.Control) (*ir.Module,
+	*ragged.Model, error) {
 	model, err := Sequences(m)
 	if err != nil {
 		return nil, nil, err

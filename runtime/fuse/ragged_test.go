@@ -19,8 +19,8 @@ func fewRows(*ragged.Model) (ragged.Options, error) {
 	return ragged.Options{BlockRows: 4, Rows: 24, Sequences: 4, Units: cache.Demand{50, 51, 52, 53}}, nil
 }
 
-// TestEveryModelIsRagged: every graph becomes one for calls of many sequences: each operation with state becomes its twin,
-// nothing else changes, and the wanted rows are taken once, as early as the last one was.
+// TestEveryModelIsRagged: every graph becomes one for calls of many sequences: each operation with state becomes its
+// twin, nothing else changes, and the wanted rows are taken once, as early as the last one was.
 func TestEveryModelIsRagged(t *testing.T) {
 	twins := map[string]string{"rope": "rope_rows", "cached_attention": "block_attention", "buffer_conv": "slot_conv",
 		"buffer_delta_rule": "slot_delta_rule"}
@@ -37,7 +37,8 @@ func TestEveryModelIsRagged(t *testing.T) {
 					want[twins[n]]++
 				case op.Def.State == ir.WritesRows:
 					want["block_write"]++
-				case n == "linear", n == "linears", n == "rms_norm", n == "glu", n == "switch_mlp", n == "embedding", n == "load":
+				case n == "linear", n == "linears", n == "rms_norm", n == "glu", n == "switch_mlp", n == "embedding",
+					n == "load":
 					want[n]++
 				}
 			}
@@ -45,7 +46,8 @@ func TestEveryModelIsRagged(t *testing.T) {
 			require.NoError(t, err)
 			got := map[string]int{}
 			for _, op := range made.Entry.Body.Ops {
-				if n := op.Def.Name; want[n] > 0 || op.Buffer != nil || n == "rope" || n == "sample" || n == "item_int" {
+				if n := op.Def.Name; want[n] > 0 || op.Buffer != nil || n == "rope" || n == "sample" ||
+					n == "item_int" {
 					got[n]++
 				}
 			}
@@ -70,15 +72,25 @@ func ringBuffers(m *ragged.Model) (n int) {
 func TestWhyNotRagged(t *testing.T) {
 	const attend = "    %7 = cached_attention(q=%4, k=%5, v=%6, position=%1) {scale=1.0} : f32[1,1,s0,8]\n"
 	for name, c := range map[string]struct{ old, by, want string }{
-		"as it is":          {"%8", "%8", ""},
-		"softmax over rows": {"softmax(x=%8) {axis=-1}", "softmax(x=%8) {axis=1}", "it is not known which rows it mixes: "},
-		"sum over rows":     {"%9 = softmax(x=%8) {axis=-1} : f32[1,s0,8]\n", "%10 = sum(x=%8) {axes=[1], keepdims=true} : f32[1,1,8]\n    %9 = add(a=%8, b=%10) : f32[1,s0,8]\n", "it mixes rows: "},
-		"numbers of rows": {"%9 = softmax(x=%8) {axis=-1} : f32[1,s0,8]\n", "%10 = arange(start=0, stop=%2, step=1) {scalar_type=f32} : f32[s0]\n" +
-			"    %11 = expand_dims(x=%10) {axis=1} : f32[s0,1]\n    %9 = add(a=%8, b=%11) : f32[1,s0,8]\n", "it tells rows apart by their number: "},
-		"written elsewhere": {"start=%1, stop=%3", "start=0, stop=%2", "its rows are written elsewhere than at their positions: buffer_slice_update @k"},
-		"turned elsewhere":  {"rope(x=%30, offset=%1)", "rope(x=%30, offset=%2)", "it turns rows by something else than their positions: "},
-		"another buffer":    {"return %9", "%12 = neg(x=%5) : f32[1,1,32,8]\n    store @k(x=%12)\n    return %9", "it reads a whole cache: %12 = neg"},
-		"start in a row":    {"%9 = softmax(x=%8) {axis=-1} : f32[1,s0,8]\n", "%10 = full(shape=[8], v=%1) {scalar_type=f32} : f32[8]\n    %9 = add(a=%8, b=%10) : f32[1,s0,8]\n", "the position of the first row"},
+		"as it is": {"%8", "%8", ""},
+		"softmax over rows": {"softmax(x=%8) {axis=-1}", "softmax(x=%8) {axis=1}",
+			"it is not known which rows it mixes: "},
+		"sum over rows": {"%9 = softmax(x=%8) {axis=-1} : f32[1,s0,8]\n",
+			"%10 = sum(x=%8) {axes=[1], keepdims=true} : f32[1,1,8]\n    %9 = add(a=%8, b=%10) : f32[1,s0,8]\n",
+			"it mixes rows: "},
+		"numbers of rows": {"%9 = softmax(x=%8) {axis=-1} : f32[1,s0,8]\n",
+			"%10 = arange(start=0, stop=%2, step=1) {scalar_type=f32} : f32[s0]\n" +
+				"    %11 = expand_dims(x=%10) {axis=1} : f32[s0,1]\n    %9 = add(a=%8, b=%11) : f32[1,s0,8]\n",
+			"it tells rows apart by their number: "},
+		"written elsewhere": {"start=%1, stop=%3", "start=0, stop=%2",
+			"its rows are written elsewhere than at their positions: buffer_slice_update @k"},
+		"turned elsewhere": {"rope(x=%30, offset=%1)", "rope(x=%30, offset=%2)",
+			"it turns rows by something else than their positions: "},
+		"another buffer": {"return %9", "%12 = neg(x=%5) : f32[1,1,32,8]\n    store @k(x=%12)\n    return %9",
+			"it reads a whole cache: %12 = neg"},
+		"start in a row": {"%9 = softmax(x=%8) {axis=-1} : f32[1,s0,8]\n",
+			"%10 = full(shape=[8], v=%1) {scalar_type=f32} : f32[8]\n    %9 = add(a=%8, b=%10) : f32[1,s0,8]\n",
+			"the position of the first row"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Replace(smallProgram(attend), c.old, c.by, 1)

@@ -66,7 +66,8 @@ func (x *maker) makeInputs() {
 		x.tables.full = f.NewParam("blocks", ir.TensorType(ir.I32, sequences, ir.Const(int64(full))))
 	}
 	for i, n := range rings {
-		x.tables.rings = append(x.tables.rings, f.NewParam(fmt.Sprintf("ring%d", i), ir.TensorType(ir.I32, sequences, ir.Const(int64(n)))))
+		x.tables.rings = append(x.tables.rings, f.NewParam(fmt.Sprintf("ring%d", i), ir.TensorType(ir.I32, sequences,
+			ir.Const(int64(n)))))
 	}
 	if len(x.model.Slots) > 0 {
 		x.tables.entries = f.NewParam("entries", ir.TensorType(ir.I32, sequences, ir.Const(3)))
@@ -79,7 +80,8 @@ func (x *maker) makeInputs() {
 func (x *maker) copyEntry() {
 	f := &ir.Func{Name: CopyEntry, Body: &ir.Region{}}
 	b := &ir.Builder{Module: x.out, Region: f.Body}
-	for number := range cache.Pool(1 + len(x.model.Rings)) { // a slot is never copied: a call reads one and writes another
+	// A slot is never copied: a call reads one and writes another.
+	for number := range cache.Pool(1 + len(x.model.Rings)) {
 		var pairs *ir.Value
 		for _, old := range x.in.Buffers {
 			p := x.pools[old]
@@ -109,7 +111,8 @@ func (x *maker) get(v *ir.Value) *ir.Value {
 	if v.Param != "" {
 		x.b.Fail("input %s is used for something else than sampling", v.Param)
 	}
-	x.b.Fail("a value that follows from the position of the first row is used in a way that is not known: %s", ir.Describe(x.in, v.Def))
+	x.b.Fail("a value that follows from the position of the first row is used in a way that is not known: %s",
+		ir.Describe(x.in, v.Def))
 	return nil
 }
 
@@ -161,13 +164,14 @@ func (x *maker) dropped(op *ir.Op) bool {
 	}
 	uses := false
 	op.EachArg(func(a *ir.Arg) {
-		uses = uses || a.Kind == ir.ValueArg && x.values[a.Value] == nil && a.Value.Constant == nil && (a.Value.Def != nil || a.Value.Param != "")
+		uses = uses || a.Kind == ir.ValueArg && x.values[a.Value] == nil && a.Value.Constant == nil &&
+			(a.Value.Def != nil || a.Value.Param != "")
 	})
 	return uses
 }
 
-// startOfRows notes the position of the first row, the only thing of positions that programs of one sequence use, and what
-// follows from it alone: take(input_pos, 0), item_int of that, sums and remainders, comparisons.
+// startOfRows notes the position of the first row, the only thing of positions that programs of one sequence use, and
+// what follows from it alone: take(input_pos, 0), item_int of that, sums and remainders, comparisons.
 func (x *maker) startOfRows(op *ir.Op) bool {
 	if op.Def.Effect != ir.Pure || len(op.Regions) > 0 || len(op.Results) != 1 {
 		return false

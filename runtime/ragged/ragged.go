@@ -79,8 +79,8 @@ func (x *Model) Columns(o Options) (full int, rings []int) {
 	return full, rings
 }
 
-// Analyze tells what a sequence of a fused program holds. The error says why the program cannot be made ragged. m is not
-// changed.
+// Analyze tells what a sequence of a fused program holds. The error says why the program cannot be made ragged. m is
+// not changed.
 func Analyze(m *ir.Module) (*Model, error) {
 	units := make(cache.Demand, len(m.Buffers)+2)
 	for i := range units {
@@ -96,13 +96,14 @@ func Analyze(m *ir.Module) (*Model, error) {
 // CopyEntry is the name of the entry that copies units.
 const CopyEntry = "copy_units"
 
-// Make makes m, a fused program of one sequence, a ragged one. Its main entry gets, in this order and those that it needs,
+// Make makes m, a fused program of one sequence, a ragged one. Its main entry gets, in this order and those that it
+// needs,
 //
 //	tokens i64[1, R], input_pos i64[R], sequences i32[R], blocks i32[N, B], ring0 i32[N, B0], ring1 …,
 //	entries i32[N, 3], writes i32[R], wanted i32[W]
 //
-// and gives logits [W, vocab] of the rows that are wanted; see ir/ragged.go for the tables. The entry [CopyEntry] copies units: it
-// gets pairs i32[M, 2] for each pool that has buffers.
+// and gives logits [W, vocab] of the rows that are wanted; see ir/ragged.go for the tables. The entry [CopyEntry]
+// copies units: it gets pairs i32[M, 2] for each pool that has buffers.
 func Make(m *ir.Module, o Options) error {
 	made, _, err := build(m, o)
 	if err != nil {
@@ -114,8 +115,9 @@ func Make(m *ir.Module, o Options) error {
 
 // build makes the ragged module; it shares constants with m.
 func build(m *ir.Module, o Options) (*ir.Module, *Model, error) {
-	x := &maker{in: m, o: o, values: map[*ir.Value]*ir.Value{}, derived: map[*ir.Value]bool{}, starts: map[*ir.Symbol]bool{},
-		pools: map[*ir.Buffer]*pool{}}
+	x := &maker{in: m, o: o, values: map[*ir.Value]*ir.Value{}, derived: map[*ir.Value]bool{},
+		starts: map[*ir.Symbol]bool{},
+		pools:  map[*ir.Buffer]*pool{}}
 	if err := x.readForm(); err != nil {
 		return nil, nil, err
 	}
@@ -140,13 +142,14 @@ type maker struct {
 
 	tokens, positions *ir.Value // of the given program
 	values            map[*ir.Value]*ir.Value
-	derived           map[*ir.Value]bool // values of the given program that follow from the first position and sampling parameters
-	starts            map[*ir.Symbol]bool
-	pools             map[*ir.Buffer]*pool
-	logits            *ir.Value // of the given program, where a sampler reads them
-	gathered          bool      // the wanted rows have been taken
-	rows, wanted      *ir.Symbol
-	tables            tables
+	// derived are values of the given program that follow from the position of the first row and sampling parameters.
+	derived      map[*ir.Value]bool
+	starts       map[*ir.Symbol]bool
+	pools        map[*ir.Buffer]*pool
+	logits       *ir.Value // of the given program, where a sampler reads them
+	gathered     bool      // the wanted rows have been taken
+	rows, wanted *ir.Symbol
+	tables       tables
 }
 
 // tables are the inputs that say where state lies; nil where the program needs none.
@@ -169,10 +172,12 @@ func (x *maker) readForm() error {
 		return fmt.Errorf("the program has %d entries, want one", 1+len(x.in.More))
 	}
 	is := func(i, rank int) bool {
-		return i < len(f.Params) && f.Params[i].Type.Kind == ir.TensorKind && f.Params[i].Type.DType == ir.I64 && f.Params[i].Type.Rank() == rank
+		return i < len(f.Params) && f.Params[i].Type.Kind == ir.TensorKind && f.Params[i].Type.DType == ir.I64 &&
+			f.Params[i].Type.Rank() == rank
 	}
 	if !is(0, 2) || !is(1, 1) || len(f.Body.Results) != 1 || !f.Params[0].Type.Shape[0].IsConst(1) {
-		return fmt.Errorf("%s is not a language model's: want tokens i64[1,S] and input_pos i64[S] first and one output", f.Name)
+		const want = "tokens i64[1,S] and input_pos i64[S] first and one output"
+		return fmt.Errorf("%s is not a language model's: want %s", f.Name, want)
 	}
 	x.tokens, x.positions = f.Params[0], f.Params[1]
 	for _, v := range f.Params[2:] {

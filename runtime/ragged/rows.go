@@ -51,8 +51,8 @@ func (x *maker) withRows(e *ir.Expr, s *ir.Symbol, by *ir.Expr) *ir.Expr {
 	})
 }
 
-// rowAxis finds the axis of a tensor along which it has rows: -1 where it has none, -2 where its shape mixes them. An axis
-// may have several indices for each row, those of a row behind one another.
+// rowAxis finds the axis of a tensor along which it has rows: -1 where it has none, -2 where its shape mixes them. An
+// axis may have several indices for each row, those of a row behind one another.
 func (x *maker) rowAxis(v *ir.Value) int {
 	axis := -1
 	if v.Type.Kind != ir.TensorKind {
@@ -155,7 +155,8 @@ func (x *maker) isLastRow(op *ir.Op) bool {
 	}
 	at, _ := op.Arg("axis")
 	from, _ := op.Arg("start")
-	return at.Kind == ir.IntArg && (int(at.Int)+rank)%rank == axis && last(x.expression(from)) && op.Result().Type.Shape[axis].IsConst(1)
+	return at.Kind == ir.IntArg && (int(at.Int)+rank)%rank == axis && last(x.expression(from)) &&
+		op.Result().Type.Shape[axis].IsConst(1)
 }
 
 // takeWanted builds the rows that the call wants in the place of the last one.

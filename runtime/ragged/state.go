@@ -91,13 +91,15 @@ func (x *maker) slots(op *ir.Op, fail func(string)) {
 	}
 	for _, name := range names {
 		v := x.get(op.Input(name))
-		if name == "w" && x.rowAxis(v) != -1 || name != "w" && (x.rowAxis(v) != 1 || !v.Type.Shape[1].Equal(ir.Sym(x.rows))) {
+		if name == "w" && x.rowAxis(v) != -1 || name != "w" && (x.rowAxis(v) != 1 ||
+			!v.Type.Shape[1].Equal(ir.Sym(x.rows))) {
 			fail("it runs over something else than rows")
 		}
 		args = append(args, v)
 	}
 	attrs := op.Attrs
-	x.values[op.Result()] = x.b.BufferOp(made, x.pools[op.Buffer].buffer, attrs, append(args, x.tables.entries, x.tables.writes)...).Result()
+	x.values[op.Result()] = x.b.BufferOp(made, x.pools[op.Buffer].buffer, attrs, append(args, x.tables.entries,
+		x.tables.writes)...).Result()
 }
 
 // isZero reports whether a flag says that the first row stands at position 0.
