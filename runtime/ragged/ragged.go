@@ -217,6 +217,11 @@ func (x *maker) readState() error {
 	if failed != nil {
 		return failed
 	}
+	return x.classify(windows, slots)
+}
+
+// classify gives each buffer the pool that it becomes: by the window of the attention that reads it, or as a slot.
+func (x *maker) classify(windows map[*ir.Buffer]int, slots map[*ir.Buffer]bool) error {
 	x.model = &Model{Positions: 1 << 30}
 	for _, k := range x.in.Metadata {
 		if n, ok := first(k.Values).(int64); ok && k.Name == "get_max_seq_len" && n > 0 {
