@@ -11,6 +11,7 @@ import (
 	"github.com/etc-ml/etc/loaders/fp8"
 	"github.com/etc-ml/etc/loaders/huggingface"
 	"github.com/etc-ml/etc/loaders/mlx"
+	"github.com/etc-ml/etc/loaders/mx"
 	"github.com/etc-ml/etc/loaders/prequantized"
 	"github.com/etc-ml/etc/loaders/safetensors"
 )
@@ -71,8 +72,8 @@ func Open(dir string) (*Checkpoint, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s: the family %s has no builder (%T)", config, m.Family, m.Config)
 	}
-	if m.Quantization != nil && mlx.IsOther(m.Quantization) && !fp8.Is(m.Quantization) {
-		return nil, fmt.Errorf("%s: expected weights in bf16, f16, f32 or fp8, or those of mlx-lm, found the quantization %s; use the original checkpoint", config, m.Quantization)
+	if m.Quantization != nil && mlx.IsOther(m.Quantization) && !fp8.Is(m.Quantization) && !mx.Is(m.Quantization) {
+		return nil, fmt.Errorf("%s: expected weights in bf16, f16, f32, fp8 or MX formats, or those of mlx-lm, found the quantization %s; use the original checkpoint", config, m.Quantization)
 	}
 	files, err := safetensors.OpenCheckpoint(dir)
 	if err != nil {
@@ -110,6 +111,14 @@ func (c *Checkpoint) readSafetensors(files *safetensors.Checkpoint, config strin
 			return err
 		}
 		if list, parts, err = fp8.Fold(quantization, list); err != nil {
+			return err
+		}
+	case c.Model.Quantization != nil && mx.Is(c.Model.Quantization):
+		quantization, err := mx.ParseConfig(config, c.Model.Quantization)
+		if err != nil {
+			return err
+		}
+		if list, parts, err = mx.Fold(quantization, list); err != nil {
 			return err
 		}
 	case c.Model.Quantization != nil:

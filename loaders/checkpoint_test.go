@@ -323,7 +323,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"other architecture", qwen, nil, func(root map[string]any) { root["architectures"] = []string{"LlamaForCausalLM"} }, []string{
 			`LlamaForCausalLM`, strings.Join(Architectures(), ", ")}},
 		{"quantized", qwen, nil, func(root map[string]any) { root["quantization_config"] = map[string]any{"quant_method": "gptq"} }, []string{
-			`config.json: expected weights in bf16, f16, f32 or fp8, or those of mlx-lm, found the quantization {"quant_method":"gptq"}; use the original checkpoint`}},
+			`config.json: expected weights in bf16, f16, f32, fp8 or MX formats, or those of mlx-lm, found the quantization {"quant_method":"gptq"}; use the original checkpoint`}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -167,11 +167,11 @@ func (p *projections) join(b *ir.Builder, name string, group []*ir.Op) *ir.Value
 	part := func(operand string) *ir.Value {
 		return join(name+"."+operand, func(w *ir.Value) *ir.Constant { return w.Def.Input(operand).Constant })
 	}
-	var biases any
+	parts := []any{part("packed"), part("scales")}
 	if first.Def.Input("biases") != nil {
-		biases = part("biases")
+		parts = append(parts, part("biases"))
 	}
-	return b.Value("quantized", first.Def.Attrs, part("packed"), part("scales"), biases)
+	return b.Value("quantized", first.Def.Attrs, parts...)
 }
 
 // family is what linears that merge have in common.

@@ -1,9 +1,9 @@
 """Makes weights in MX formats: mx.py quantize TARGET, or mx.py FORM SOURCE TARGET.
 
 quantize writes matrices of made-up weights with the codes and scales that MLX's quantize gives them in the modes mxfp4
-and mxfp8 on a GPU, for the tests of passes/quantize. FORM is mlx-mxfp4, mlx-mxfp8, mlx-nvfp4, gpt-oss or
-compressed-tensors: it copies the checkpoint SOURCE to TARGET with the matrices of its layers (with gpt-oss those of its
-experts) in that form, for the tests of loaders; TARGET/sha256.json has the SHA-256 of the float32 values that each of them
+and mxfp8 on a GPU, for the tests of passes/quantize. FORM is mlx, compressed-tensors-mxfp4 or compressed-tensors-nvfp4:
+it copies the checkpoint SOURCE to TARGET with its matrices (but for mlx those of its layers) in that form, for the tests
+of loaders; mlx has one of each mode. TARGET/sha256.json has the SHA-256 of the float32 values that each of them
 stands for. It is written for itself, after the definitions of the formats (OCP Microscaling Formats 1.0) and of MLX's
 kernel (mlx/backend/metal/kernels/fp_quantized.h), with Python's standard library alone."""
 import bisect, hashlib, json, math, os, random, struct, sys
@@ -123,5 +123,79 @@ def made_up(target):
     store(target, out)
 
 
+def affine8(shape, weights):
+    """MLX's mode affine with 8 bits in groups of 64: codes, scales and biases in bf16, and values. The scale is the extent
+    over 255, so that no weight is cut off; it is not MLX's own choice, which the tests of loaders do not need."""
+    codes, scales, biases, values = bytearray(), b"", b"", []
+    for at in range(0, len(weights), 64):
+        group = weights[at:at + 64]
+        low = struct.pack("<f", min(group) - 1e-3)[2:]
+        step = struct.pack("<f", (max(group) - min(group) + 2e-3) / 255 * 1.01)[2:]
+        b, a = bf16(low)[0], bf16(step)[0]
+        q = [min(max(round((x - b) / a), 0), 255) for x in group]
+        codes += bytes(q)
+        scales, biases = scales + step, biases + low
+        values += [f32(f32(a * c) + b) for c in q]
+    return bytes(codes), scales, biases, values
+
+
+def convert(form, source, target):
+    tensors = {}
+    for name in sorted(os.listdir(source)):
+        if name.endswith(".safetensors"):
+            tensors.update(load(os.path.join(source, name)))
+    out, sums, section = {}, {}, {}
+    if form == "mlx":
+        section = {"group_size": 32, "bits": 4, "mode": "mxfp4"}
+    else:
+        mode = form.split("-")[-1]
+        section = {"quant_method": "compressed-tensors", "format": mode + "-pack-quantized", "ignore": ["lm_head"], "quantization_status": "compressed",
+                   "config_groups": {"group_0": {"targets": ["Linear"], "format": mode + "-pack-quantized", "weights":
+                                                 {"num_bits": 4, "type": "float", "strategy": "group", "symmetric": True, "group_size": MODES[mode][1]}}}}
+    for name, (dtype, shape, raw) in tensors.items():
+        if len(shape) != 2 or ".layers." not in name and form != "mlx":
+            out[name] = (dtype, shape, raw)
+            continue
+        module = name[:-len(".weight")]
+        weights = bf16(raw)
+        if form == "mlx":
+            if "o_proj" in name:
+                section[module] = {"group_size": 64, "bits": 8}  # no mode: affine
+                codes, scales, biases, values = affine8(shape, weights)
+                out[name] = ("U32", [shape[0], shape[1] // 4], codes)
+                out[module + ".scales"] = ("BF16", [shape[0], shape[1] // 64], scales)
+                out[module + ".biases"] = ("BF16", [shape[0], shape[1] // 64], biases)
+                sums[name] = hashlib.sha256(struct.pack("<%df" % len(values), *values)).hexdigest()
+                continue
+            mode = "mxfp8" if "embed" in name else "nvfp4" if "v_proj" in name else "mxfp4"
+            if mode != "mxfp4":
+                section[module] = {"group_size": MODES[mode][1], "bits": MODES[mode][0], "mode": mode}
+            scales, codes, values = quantize_rows(mode, shape, weights)
+            out[name] = ("U32", [shape[0], shape[1] * MODES[mode][0] // 32], codes)
+            out[module + ".scales"] = ("U8", [shape[0], shape[1] // MODES[mode][1]], scales)
+        else:
+            factor = 0.25 if mode == "nvfp4" else 1.0
+            scales, codes, values = quantize_rows(mode, shape, [x * factor for x in weights])
+            values = [v / factor for v in values]
+            out[name + "_packed"] = ("U8", [shape[0], shape[1] // 2], codes)
+            out[name + "_scale"] = ("U8" if mode == "mxfp4" else "F8_E4M3", [shape[0], shape[1] // MODES[mode][1]], scales)
+            if mode == "nvfp4":
+                out[name + "_global_scale"] = ("F32", [1], struct.pack("<f", factor))
+        sums[name] = hashlib.sha256(struct.pack("<%df" % len(values), *values)).hexdigest()
+    os.makedirs(target)
+    store(os.path.join(target, "model.safetensors"), out)
+    with open(os.path.join(source, "config.json")) as f:
+        config = json.load(f)
+    config["quantization_config"] = section
+    if form == "mlx":
+        config["quantization"] = section
+    for name, what in ("config.json", config), ("sha256.json", sums):
+        with open(os.path.join(target, name), "w") as f:
+            json.dump(what, f, indent=1)
+            f.write("\n")
+
+
 if sys.argv[1] == "quantize":
     made_up(sys.argv[2])
+else:
+    convert(*sys.argv[1:])

@@ -132,7 +132,11 @@ func metadata(d Decoder, o Options) []ir.Method {
 func (g *Graph) Constant(w Weight) *ir.Value {
 	if q := w.Quantized; q != nil {
 		part := func(suffix string, d ir.Data) *ir.Value { return g.Constant(Weight{Name: w.Name + suffix, Data: d}) }
-		return g.Value("quantized", &ir.QuantizedAttrs{GroupSize: q.Group, Bits: q.Bits}, part(".packed", q.Packed), part(".scales", q.Scales), part(".biases", q.Biases))
+		parts := []any{part(".packed", q.Packed), part(".scales", q.Scales)}
+		if q.Biases != nil {
+			parts = append(parts, part(".biases", q.Biases))
+		}
+		return g.Value("quantized", ir.NewQuantizedAttrs(q.WeightForm, w.DType()), parts...)
 	}
 	v := g.constants[w.Name]
 	if v == nil {

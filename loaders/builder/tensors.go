@@ -239,14 +239,20 @@ func (t *Tensors) Stack(as string, count int, name func(i int) string, shape ...
 	if q == nil {
 		return Weight{Name: as, Data: stack(func(w Weight) ir.Data { return w.Data })}
 	}
-	return Weight{Name: as, Quantized: &Quantized{q.WeightForm,
-		stack(func(w Weight) ir.Data { return w.Quantized.Packed }),
-		stack(func(w Weight) ir.Data { return w.Quantized.Scales }),
-		stack(func(w Weight) ir.Data { return w.Quantized.Biases })}}
+	out := &Quantized{WeightForm: q.WeightForm,
+		Packed: stack(func(w Weight) ir.Data { return w.Quantized.Packed }),
+		Scales: stack(func(w Weight) ir.Data { return w.Quantized.Scales })}
+	if q.Biases != nil {
+		out.Biases = stack(func(w Weight) ir.Data { return w.Quantized.Biases })
+	}
+	return Weight{Name: as, Quantized: out}
 }
 
 // form words what sameForm compares.
 func form(w Weight) string {
+	if q := w.Quantized; q != nil && q.Mode != ir.Affine {
+		return q.String()
+	}
 	if q := w.Quantized; q != nil {
 		return fmt.Sprintf("%d bits in groups of %d, scales in %s", q.Bits, q.Group, q.Scales.DType())
 	}

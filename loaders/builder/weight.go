@@ -16,8 +16,8 @@ type Weight struct {
 	Quantized *Quantized
 }
 
-// Quantized is a matrix [..., N, K] in MLX's affine form: w = scale·code + bias, with one scale and bias for
-// each group of neighbours in a row.
+// Quantized is a matrix [..., N, K] in one of MLX's forms: in mode affine w = scale·code + bias, with one scale and bias
+// for each group of neighbours in a row; in the others w = scale·code, with scales of a byte, and Biases is nil.
 type Quantized struct {
 	ir.WeightForm
 	Packed         ir.Data // u32 [..., N, K·Bits/32], the first code in the lowest bits
@@ -26,7 +26,11 @@ type Quantized struct {
 
 // each applies a function to the three parts.
 func (q *Quantized) each(f func(ir.Data) ir.Data) *Quantized {
-	return &Quantized{q.WeightForm, f(q.Packed), f(q.Scales), f(q.Biases)}
+	out := &Quantized{WeightForm: q.WeightForm, Packed: f(q.Packed), Scales: f(q.Scales)}
+	if q.Biases != nil {
+		out.Biases = f(q.Biases)
+	}
+	return out
 }
 
 // Each applies a function that takes or moves rows to the bytes of w, or to each part of a quantized one.
@@ -37,8 +41,11 @@ func (w Weight) Each(f func(ir.Data) ir.Data) Weight {
 	return Weight{Name: w.Name, Data: f(w.Data)}
 }
 
-// DType is the dtype of the weight's values: that of its scales if it is quantized.
+// DType is the dtype of the weight's values: that of its scales if it is quantized, bf16 where these are bytes.
 func (w Weight) DType() ir.DType {
+	if w.Quantized != nil && w.Quantized.Mode != ir.Affine {
+		return ir.BF16
+	}
 	if w.Quantized != nil {
 		return w.Quantized.Scales.DType()
 	}

@@ -37,8 +37,15 @@ const (
 
 var (
 	supportedBits   = []int{2, 3, 4, 5, 6, 8}
-	supportedGroups = []int{32, 64, 128}
+	supportedGroups = []int{32, 64, 128} // of mode affine
 )
+
+// onlyForms are the modes of one form each, which stands where a section does not say bits and group_size.
+var onlyForms = map[string]ir.WeightForm{
+	ir.MXFP4.String(): {Mode: ir.MXFP4, Bits: 4, Group: 32},
+	ir.MXFP8.String(): {Mode: ir.MXFP8, Bits: 8, Group: 32},
+	ir.NVFP4.String(): {Mode: ir.NVFP4, Bits: 4, Group: 16},
+}
 
 // IsOther reports whether a quantization section is that of another quantizer than MLX's, as its key
 // quant_method says.
@@ -88,16 +95,35 @@ func ParseConfig(file string, section json.RawMessage) (*Config, error) {
 	return c, nil
 }
 
-// form reads bits, group_size and mode. Of an exception, what it does not list is as for all.
+// form reads bits, group_size and mode. Of an exception, what it does not list is as for all, but for the mode: that is
+// affine where it is not listed, as it is for MLX (python/mlx/nn/layers/quantized.py, to_quantized).
 func (c *Config) form(at string, values map[string]any, fallback ir.WeightForm) (ir.WeightForm, error) {
 	f := fallback
+	mode, listed := values[modeKey]
+	name, isText := mode.(string)
+	only, hasOne := onlyForms[name]
+	switch {
+	case listed && hasOne:
+		f = only
+	case listed && (!isText || name != ir.Affine.String()):
+		return f, &huggingface.ConfigError{File: c.file, Key: at + "." + modeKey, Expected: `"affine", "mxfp4", "mxfp8" or "nvfp4"`, Found: found(mode)}
+	default:
+		if f.Mode != ir.Affine {
+			f.Group = 64
+		}
+		f.Mode = ir.Affine
+	}
+	bits, groups := supportedBits, supportedGroups
+	if hasOne {
+		bits, groups = []int{only.Bits}, []int{only.Group}
+	}
 	for _, field := range []struct {
 		key     string
 		allowed []int
 		into    *int
-	}{{bitsKey, supportedBits, &f.Bits}, {groupKey, supportedGroups, &f.Group}} {
+	}{{bitsKey, bits, &f.Bits}, {groupKey, groups, &f.Group}} {
 		value, ok := values[field.key]
-		if !ok && *field.into != 0 {
+		if (!ok || value == nil && hasOne) && *field.into != 0 {
 			continue
 		}
 		number, _ := value.(json.Number)
@@ -106,9 +132,6 @@ func (c *Config) form(at string, values map[string]any, fallback ir.WeightForm) 
 			return f, &huggingface.ConfigError{File: c.file, Key: at + "." + field.key, Expected: "one of " + strings.Trim(strings.ReplaceAll(fmt.Sprint(field.allowed), " ", ", "), "[]"), Found: found(value)}
 		}
 		*field.into = n
-	}
-	if mode, ok := values[modeKey]; ok && mode != "affine" {
-		return f, &huggingface.ConfigError{File: c.file, Key: at + "." + modeKey, Expected: `"affine", the only mode that etc supports`, Found: found(mode)}
 	}
 	return f, nil
 }

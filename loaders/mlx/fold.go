@@ -44,8 +44,12 @@ func Fold(c *Config, list []builder.Tensor) (folded []builder.Tensor, parts map[
 		packed.DType = fmt.Sprintf("%d bits in groups of %d,", q.Bits, q.Group)
 		packed.Data, packed.Quantized = nil, q
 		byName[packed.Name] = packed
-		parts[packed.Name] = []string{packed.Name, scales.Name, biases.Name}
-		consumed[scales.Name], consumed[biases.Name] = true, true
+		parts[packed.Name] = []string{packed.Name, scales.Name}
+		consumed[scales.Name] = true
+		if q.Biases != nil {
+			parts[packed.Name] = append(parts[packed.Name], biases.Name)
+			consumed[biases.Name] = true
+		}
 	}
 	for _, t := range list {
 		module := strings.TrimSuffix(t.Name, weightSuffix)
@@ -79,17 +83,43 @@ func (c *Config) join(module string, packed, scales, biases builder.Tensor) (*bu
 		return nil, fault(scales, scales.Name, fmt.Sprintf("no scales, as %s.%s is false", sectionName, clip(module)))
 	}
 	n := len(scales.Shape)
+	if form.Mode != ir.Affine {
+		return c.joinSmallFloats(*form, module, packed, scales, biases, fault)
+	}
 	if n < 2 || scales.Data == nil || !slices.Contains([]ir.DType{ir.BF16, ir.F16, ir.F32}, scales.Data.DType()) {
 		return nil, fault(scales, scales.Name, "BF16, F16 or F32 [..., rows, groups]")
 	}
 	if biases.Data == nil || biases.Data.DType() != scales.Data.DType() || !slices.Equal(biases.Shape, scales.Shape) {
 		return nil, fault(biases, module+biasesSuffix, fmt.Sprintf("the dtype and shape of the scales, %s %s", scales.DType, strings.ReplaceAll(fmt.Sprint(scales.Shape), " ", ",")))
 	}
-	k := scales.Shape[n-1] * int64(form.Group)
-	want := append(slices.Clone(scales.Shape[:n-1]), form.Words(k))
-	if packed.Data == nil || packed.Data.DType() != ir.U32 || !slices.Equal(packed.Shape, want) {
-		return nil, fault(packed, module+weightSuffix, fmt.Sprintf("U32 %s, codes of %d bits for %d scales a row of groups of %d (%s)",
-			strings.ReplaceAll(fmt.Sprint(want), " ", ","), form.Bits, scales.Shape[n-1], form.Group, sectionName))
+	if err := fits(*form, module, packed, scales, fault); err != nil {
+		return nil, err
 	}
 	return &builder.Quantized{WeightForm: *form, Packed: packed.Data, Scales: scales.Data, Biases: biases.Data}, nil
+}
+
+// joinSmallFloats is join for modes that have scales of a byte and no biases.
+func (c *Config) joinSmallFloats(form ir.WeightForm, module string, packed, scales, biases builder.Tensor,
+	fault func(t builder.Tensor, name, expected string) error) (*builder.Quantized, error) {
+	switch {
+	case len(scales.Shape) < 2 || scales.Data == nil || scales.Data.DType() != ir.U8:
+		return nil, fault(scales, scales.Name, fmt.Sprintf("U8 [..., rows, groups] (%s has mode %s)", sectionName, form.Mode))
+	case biases.Name != "":
+		return nil, fault(biases, biases.Name, fmt.Sprintf("no biases (%s has mode %s)", sectionName, form.Mode))
+	}
+	if err := fits(form, module, packed, scales, fault); err != nil {
+		return nil, err
+	}
+	return &builder.Quantized{WeightForm: form, Packed: packed.Data, Scales: scales.Data}, nil
+}
+
+// fits checks packed codes against the scales.
+func fits(form ir.WeightForm, module string, packed, scales builder.Tensor, fault func(t builder.Tensor, name, expected string) error) error {
+	n := len(scales.Shape)
+	want := append(slices.Clone(scales.Shape[:n-1]), form.Words(scales.Shape[n-1]*int64(form.Group)))
+	if packed.Data == nil || packed.Data.DType() != ir.U32 || !slices.Equal(packed.Shape, want) {
+		return fault(packed, module+weightSuffix, fmt.Sprintf("U32 %s, codes of %d bits for %d scales a row of groups of %d (%s)",
+			strings.ReplaceAll(fmt.Sprint(want), " ", ","), form.Bits, scales.Shape[n-1], form.Group, sectionName))
+	}
+	return nil
 }

@@ -24,7 +24,12 @@ func TestParseConfig(t *testing.T) {
 		{section: `{"bits": 4}`, err: "config.json: quantization.group_size: expected one of 32, 64, 128, found no such key"},
 		{section: `{"bits": 7, "group_size": 64}`, err: "config.json: quantization.bits: expected one of 2, 3, 4, 5, 6, 8, found 7"},
 		{section: `{"bits": 4.5, "group_size": 64}`, err: "quantization.bits: expected one of 2, 3, 4, 5, 6, 8, found 4.5"},
-		{section: `{"bits": 4, "group_size": 32, "mode": "mxfp4"}`, err: `config.json: quantization.mode: expected "affine", the only mode that etc supports, found "mxfp4"`},
+		{section: `{"bits": 4, "group_size": 32, "mode": "int4"}`, err: `config.json: quantization.mode: expected "affine", "mxfp4", "mxfp8" or "nvfp4", found "int4"`},
+		{section: `{"bits": 4, "group_size": 64, "mode": "mxfp4"}`, err: `config.json: quantization.group_size: expected one of 32, found 64`},
+		{section: `{"mode": "mxfp4", "bits": null, "a": {"mode": "mxfp8"}, "b": {"bits": 8}, "c": {"bits": 8, "group_size": 32}, "d": true, "e": {"mode": "nvfp4", "group_size": 16}}`,
+			want: Config{Default: ir.WeightForm{Mode: ir.MXFP4, Bits: 4, Group: 32}, Modules: map[string]*ir.WeightForm{
+				"a": {Mode: ir.MXFP8, Bits: 8, Group: 32}, "b": {Bits: 8, Group: 64}, "c": {Bits: 8, Group: 32},
+				"d": {Mode: ir.MXFP4, Bits: 4, Group: 32}, "e": {Mode: ir.NVFP4, Bits: 4, Group: 16}}}},
 		{section: `{"bits": 4, "group_size": 64, "a": 3}`, err: "config.json: quantization.a: expected an object with bits and group_size, or false, found 3"},
 		{section: `{"bits": 4, "group_size": 64, "a": {"bits": "4"}}`, err: `config.json: quantization.a.bits: expected one of 2, 3, 4, 5, 6, 8, found "4"`},
 		{section: `{"bits": 4, "group_size": 64, "model.a": false, "language_model.model.a": false}`, err: "expected one entry for module a, found a second one"},
