@@ -14,7 +14,11 @@ func bindRouter(b *binder) bool {
 	}
 	width := logits.shape[len(logits.shape)-1]
 	scales, ok := b.scales()
-	return ok && b.largest(logits, lower.Router(width, ir.Attrs[ir.RouterAttrs](b.Op).K, b.Op.Input("scale")), scales, 1, 0)
+	if !ok || !b.largest(logits, lower.Router(width, ir.Attrs[ir.RouterAttrs](b.Op).K, b.Op.Input("scale")), scales, 1, 0) {
+		return false
+	}
+	b.Values[b.Op.Results[1]].below = width
+	return true
 }
 
 // scales is what the operand scale of a router is on the device; false where it cannot be there.

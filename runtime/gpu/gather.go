@@ -8,7 +8,7 @@ import (
 
 // bindTake reads rows by their indices.
 func bindTake(b *binder) bool {
-	return b.isBounded("index") && b.gather("x", ir.Attrs[ir.AxisAttrs](b.Op).Axis, "index")
+	return b.gather("x", ir.Attrs[ir.AxisAttrs](b.Op).Axis, "index")
 }
 
 // bindGather reads rows by their indices, where the blocks that it asks for are whole rows.
@@ -23,13 +23,7 @@ func bindGather(b *binder) bool {
 			return false
 		}
 	}
-	return b.isBounded("indices") && b.gather("x", a.Axes[0], "indices")
-}
-
-// isBounded reports whether nothing must check indices after a kernel has computed them, as the reference kernel does.
-func (b *binder) isBounded(indices string) bool {
-	v := b.Input(indices)
-	return v == nil || v.place != onDevice || v.below != 0
+	return b.gather("x", a.Axes[0], "indices")
 }
 
 // gather reads rows of an operand, which run over all axes behind the given one, by the indices in another operand. Axes before
