@@ -33,6 +33,7 @@ type planWeight struct {
 	Size          int64   `json:"size"`
 	Bits          int     `json:"bits,omitempty"` // absent: not quantized
 	GroupSize     int     `json:"group_size,omitempty"`
+	Mode          string  `json:"mode,omitempty"` // absent: affine
 	BitsPerWeight float64 `json:"bits_per_weight"`
 }
 
@@ -71,7 +72,11 @@ func newExportPlan(ctx context.Context, output string, file codegen.File, l *cod
 	p := &exportPlan{File: output, Size: l.Size, Weights: []planWeight{}}
 	if weights != nil {
 		for _, w := range weights.Weights {
-			p.Weights = append(p.Weights, planWeight{w.Name, w.Elements, w.Bytes, w.Bits, w.GroupSize, w.BitsPerWeight()})
+			mode := ""
+			if w.Mode != ir.Affine {
+				mode = w.Mode.String()
+			}
+			p.Weights = append(p.Weights, planWeight{w.Name, w.Elements, w.Bytes, w.Bits, w.GroupSize, mode, w.BitsPerWeight()})
 		}
 		p.rows = qualityRows(weights)
 	}
