@@ -27,8 +27,9 @@ const (
 	restoreEntry = "restore"
 )
 
-// LoadDrafting is [LoadDraws] of a program that drafts tokens and verifies them. method gives the methods of the program,
-// a module of its own with every call. It is an error where the program, its draft or the engine cannot do that.
+// LoadDrafting is [LoadDraws] of a program that drafts tokens and verifies them. method gives the methods of the
+// program, a module of its own with every call. It is an error where the program, its draft or the engine cannot do
+// that.
 //
 // What the engine runs has these entries, over one state:
 //
@@ -119,8 +120,8 @@ func (x *drafting) module(method func(name string) (*ir.Module, error)) (*ir.Mod
 	return m, ir.Verify(m)
 }
 
-// rows gives a program whose forward returns logits [R, V] and, where drafts start from them, hidden states [1, R, H], of
-// every row.
+// rows gives a program whose forward returns logits [R, V] and, where drafts start from them, hidden states [1, R,
+// H], of every row.
 func (x *drafting) rows(m *ir.Module) (*ir.Module, error) {
 	m, err := fuse.StripSampler(m)
 	if err != nil {

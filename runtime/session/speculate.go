@@ -12,8 +12,8 @@ import (
 	"github.com/etc-ml/etc/runtime/speculate"
 )
 
-// drafter is what a session of a model that drafts has beside others. A round drafts some tokens behind the one that was
-// drawn last, feeds that one and them in one call, and takes back what was fed behind the last right one.
+// drafter is what a session of a model that drafts has beside others. A round drafts some tokens behind the one
+// that was drawn last, feeds that one and them in one call, and takes back what was fed behind the last right one.
 type drafter struct {
 	*drafting
 	control *speculate.Control
@@ -108,8 +108,8 @@ func (e *emitter) emit(token int) bool {
 	return false
 }
 
-// speculate is the part of [Session.Generate] behind the prompt for a model that drafts: token is the first of the answer.
-// Its tokens are those of a model that does not draft.
+// speculate is the part of [Session.Generate] behind the prompt for a model that drafts: token is the first of the
+// answer. Its tokens are those of a model that does not draft.
 func (s *Session) speculate(ctx context.Context, r *Request, a *Answer, token, limit int) error {
 	d := s.drafter
 	e := &emitter{ctx, r, a, limit, s.model.MaxSeqLen - len(s.tokens)}
@@ -168,7 +168,8 @@ const leastMatch = 2
 // it with, so that sampled tokens are right as often as can be. done is the number of tokens of the answer.
 func (s *Session) chain(ctx context.Context, token, k int, p Sampling, done int) ([]int, error) {
 	d := s.drafter
-	known := append(s.tokens[len(s.tokens)-len(d.hidden)+1:len(s.tokens):len(s.tokens)], token) // behind the hidden states
+	// The tokens behind the hidden states.
+	known := append(s.tokens[len(s.tokens)-len(d.hidden)+1:len(s.tokens):len(s.tokens)], token)
 	position := len(s.tokens) - len(d.hidden)
 	hidden := d.hidden
 	if d.Kind == speculate.Assistant {
@@ -282,7 +283,8 @@ func (s *Session) enter(ctx context.Context, entry string, inputs []eval.Value) 
 	return out, err
 }
 
-// callEntry calls draft or verify: it gives the tokens that were drawn, the first with the seed of p, and hidden states.
+// callEntry calls draft or verify: it gives the tokens that were drawn, the first with the seed of p, and hidden
+// states.
 func (s *Session) callEntry(
 	ctx context.Context, entry string, tokens []int, position int, p Sampling, hidden [][]float32,
 ) (drawn []int, states [][]float32, err error) {
@@ -290,11 +292,14 @@ func (s *Session) callEntry(
 	for i, t := range tokens {
 		ids[i], positions[i] = int64(t), int64(position+i)
 	}
-	inputs := []eval.Value{{Tensor: eval.Ints(ir.I64, []int{1, len(ids)}, ids)}, {Tensor: eval.Ints(ir.I64, []int{len(ids)}, positions)}}
+	inputs := []eval.Value{
+		{Tensor: eval.Ints(ir.I64, []int{1, len(ids)}, ids)}, {Tensor: eval.Ints(ir.I64, []int{len(ids)}, positions)},
+	}
 	draws := len(tokens)
 	if entry == speculate.Method {
 		draws = 1
-		inputs = append(inputs, eval.Value{Tensor: eval.Floats(ir.F32, []int{1, len(hidden), len(hidden[0])}, slices.Concat(hidden...))})
+		shape := []int{1, len(hidden), len(hidden[0])}
+		inputs = append(inputs, eval.Value{Tensor: eval.Floats(ir.F32, shape, slices.Concat(hidden...))})
 	}
 	out, err := s.enter(ctx, entry, append(inputs, drawSettings(p, draws)...))
 	if err != nil {
@@ -318,8 +323,10 @@ func drawSettings(p Sampling, rows int) []eval.Value {
 	}
 	shape := []int{rows}
 	return []eval.Value{
-		{Tensor: eval.Floats(ir.F32, shape, slices.Repeat([]float32{p.Temperature}, rows))}, {Tensor: eval.Ints(ir.I64, shape, topK)},
-		{Tensor: eval.Floats(ir.F32, shape, slices.Repeat([]float32{p.TopP}, rows))}, {Tensor: eval.Ints(ir.I64, shape, keys)},
+		{Tensor: eval.Floats(ir.F32, shape, slices.Repeat([]float32{p.Temperature}, rows))},
+		{Tensor: eval.Ints(ir.I64, shape, topK)},
+		{Tensor: eval.Floats(ir.F32, shape, slices.Repeat([]float32{p.TopP}, rows))},
+		{Tensor: eval.Ints(ir.I64, shape, keys)},
 	}
 }
 

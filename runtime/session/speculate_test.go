@@ -25,7 +25,8 @@ import (
 
 var checkpoints = filepath.Join("..", "..", "testdata", "checkpoints")
 
-// drafted gives the methods of a program that is built of a checkpoint, with its draft, for contexts and chunks of a size.
+// drafted gives the methods of a program that is built of a checkpoint, with its draft, for contexts and chunks of
+// a size.
 func drafted(t *testing.T, base, draft string, o loaders.Options, p passes.Options) func(string) (*ir.Module, error) {
 	t.Helper()
 	c, err := loaders.Open(filepath.Join(checkpoints, base))
@@ -82,8 +83,9 @@ func talk(t *testing.T, m *session.Model, r session.Request, second []int) (toke
 	return tokens, reasons, a
 }
 
-// TestDraftsChangeNothing: the tokens with drafts are those without, whatever drafts, however many, greedy and drawn, across
-// the ends of windows and chunks, stop tokens and full contexts, and in a second answer behind the first.
+// TestDraftsChangeNothing: the tokens with drafts are those without, whatever drafts, however many, greedy and
+// drawn, across the ends of windows and chunks, stop tokens and full contexts, and in a second answer behind the
+// first.
 func TestDraftsChangeNothing(t *testing.T) {
 	long := make([]int, 58) // its answer goes over the end of the window
 	for i := range long {
@@ -134,8 +136,8 @@ func TestDraftsChangeNothing(t *testing.T) {
 	}
 }
 
-// checkDrafts compares a model that drafts in several ways with one that does not, for few of the prompts and requests or
-// all.
+// checkDrafts compares a model that drafts in several ways with one that does not, for few of the prompts and
+// requests or all.
 func checkDrafts(t *testing.T, plain *session.Model, prompts [][]int, few bool, load func(session.Drafting) *session.Model) {
 	t.Helper()
 	requests := []session.Request{

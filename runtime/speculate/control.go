@@ -8,14 +8,15 @@ import (
 // MostDrafts bounds the drafts of a round.
 const MostDrafts = 8
 
-// Control chooses for one sequence how many tokens to draft in the next round. With K drafts of which the first k are
-// right a round gives k + 1 tokens, so the best K is that with the most tokens for the time. The chance of each draft
-// being right is learned from the rounds of the sequence, the times are those of all sequences of the model.
+// Control chooses for one sequence how many tokens to draft in the next round. With K drafts of which the first k
+// are right a round gives k + 1 tokens, so the best K is that with the most tokens for the time. The chance of each
+// draft being right is learned from the rounds of the sequence, the times are those of all sequences of the model.
 //
-// Control cannot know what the text will be like. It therefore keeps an account: every token earns a small part of what it
-// takes without drafts, what rounds with drafts lose or win is booked, and a round is had only where the account covers
-// it even if every draft is wrong. So the time for a text is never much longer than without drafts, whatever is accepted.
-// Where drafts do not pay, they are tried again at intervals, which grow while nothing comes of it.
+// Control cannot know what the text will be like. It therefore keeps an account: every token earns a small part of
+// what it takes without drafts, what rounds with drafts lose or win is booked, and a round is had only where the
+// account covers it even if every draft is wrong. So the time for a text is never much longer than without drafts,
+// whatever is accepted. Where drafts do not pay, they are tried again at intervals, which grow while nothing comes
+// of it.
 //
 // A Control is not safe for concurrent use.
 type Control struct {

@@ -16,7 +16,8 @@ import (
 // cost is what a round takes, in rounds without drafts.
 type cost func(drafts, accepted int) float64
 
-// costs are those of machines: rows of a call cost little on a GPU, more with experts, as much as the first on a slow CPU.
+// costs are those of machines: rows of a call cost little on a GPU, more with experts, as much as the first on a
+// slow CPU.
 var costs = map[string]cost{
 	"cheap": func(k, _ int) float64 { return 1 + 0.05*float64(k) },
 	"experts": func(k, _ int) float64 {
@@ -117,7 +118,8 @@ func adversaries() map[string]accepts {
 	return out
 }
 
-// TestControlNeverLoses: whatever is accepted, 512 tokens take at most 1/0.98 of the time that they take without drafts.
+// TestControlNeverLoses: whatever is accepted, 512 tokens take at most 1/0.98 of the time that they take without
+// drafts.
 func TestControlNeverLoses(t *testing.T) {
 	for name, cost := range costs {
 		for pattern := range adversaries() {
@@ -157,14 +159,14 @@ func TestControlNearBest(t *testing.T) {
 				}
 			}
 			var times []float64
-			for seed := range uint64(5) {
+			for seed := range uint64(3) {
 				r := rand.New(rand.NewPCG(seed, 2))
 				took, _ := simulate(speculate.NewControl(&speculate.Times{}, 4, false), cost, stationary(r, chance), tokens, exact)
 				times = append(times, took)
 			}
 			slices.Sort(times)
-			t.Logf("%-10s %.2f: best %.0f with %d, median %.0f, %.3f", name, chance, best, bestK, times[2], best/times[2])
-			require.GreaterOrEqual(t, best/times[2], 0.94, "%s at %g: best %.0f with %d, took %.0f", name, chance, best, bestK, times)
+			t.Logf("%-10s %.2f: best %.0f with %d, median %.0f, %.3f", name, chance, best, bestK, times[1], best/times[1])
+			require.GreaterOrEqual(t, best/times[1], 0.94, "%s at %g: best %.0f with %d, took %.0f", name, chance, best, bestK, times)
 		}
 	}
 }
@@ -211,8 +213,8 @@ func TestControlNoise(t *testing.T) {
 	}
 }
 
-// TestControlLimits: no round drafts more than what is left, a fixed number never changes, and a round without drafts is
-// measured now and then.
+// TestControlLimits: no round drafts more than what is left, a fixed number never changes, and a round without
+// drafts is measured now and then.
 func TestControlLimits(t *testing.T) {
 	c := speculate.NewControl(&speculate.Times{}, 3, true)
 	for left := range 6 {

@@ -167,8 +167,8 @@ func argmax(x []float32) int64 {
 
 var engines = map[string]engine.Engine{"reference": reference.Engine{}, "cpu": cpu.Engine{}}
 
-// TestMultiToken: the head for multi-token prediction gives the recorded logits and hidden states, behind texts that are
-// given and behind its own drafts, whatever calls the text is cut into.
+// TestMultiToken: the head for multi-token prediction gives the recorded logits and hidden states, behind texts
+// that are given and behind its own drafts, whatever calls the text is cut into.
 func TestMultiToken(t *testing.T) {
 	for _, test := range []struct {
 		name, base, draft string
@@ -266,7 +266,8 @@ func checkAssistant(t *testing.T, p *pair, g goldens, prefix string) {
 	}
 }
 
-// TestGoldensElsewhere runs the checks on all recorded data where ETC_GOLDENS names the folder of it, which no clone has.
+// TestGoldensElsewhere runs the checks on all recorded data where ETC_GOLDENS names the folder of it, which no
+// clone has.
 func TestGoldensElsewhere(t *testing.T) {
 	root := os.Getenv("ETC_GOLDENS")
 	if root == "" {

@@ -2,21 +2,21 @@ package speculate
 
 import "slices"
 
-// MaxMatch bounds the length of the end of a text that an [Index] looks for before it. It bounds the work for a token in
-// texts that repeat themselves on every scale, as a run of one token does.
+// MaxMatch bounds the length of the end of a text that an [Index] looks for before it. It bounds the work for a
+// token in texts that repeat themselves on every scale, as a run of one token does.
 const MaxMatch = 64
 
 // undoTokens is how many of the last tokens an [Index] can take back one by one; for more it begins anew.
 const undoTokens = 256
 
-// Index finds drafts in the text itself: it tells the longest end of the text, of at most MaxMatch tokens, that occurs in
-// it before, and the latest of these places; the tokens behind it are the draft.
+// Index finds drafts in the text itself: it tells the longest end of the text, of at most MaxMatch tokens, that
+// occurs in it before, and the latest of these places; the tokens behind it are the draft.
 //
-// It is a suffix automaton (Blumer et al., The smallest automaton recognizing the subwords of a text, 1985), which grows
-// by a token at a time in amortized constant time, and takes at most MaxMatch steps more for each. Its states are the
-// sets of subwords that end at the same places of the text. The states of the ends of the text are on the way from the
-// state of the longest one, along links, to that of the empty one; whenever a token comes, the states on the way of the
-// text so far learn that its end is their latest place.
+// It is a suffix automaton (Blumer et al., The smallest automaton recognizing the subwords of a text, 1985), which
+// grows by a token at a time in amortized constant time, and takes at most MaxMatch steps more for each. Its states
+// are the sets of subwords that end at the same places of the text. The states of the ends of the text are on the
+// way from the state of the longest one, along links, to that of the empty one; whenever a token comes, the states
+// on the way of the text so far learn that its end is their latest place.
 //
 // The zero value is an empty text. An Index is not safe for concurrent use.
 type Index struct {
@@ -87,8 +87,8 @@ func (x *Index) Truncate(n int) {
 	}
 }
 
-// Match gives the length of the longest end of the text, of at most MaxMatch tokens, that occurs before, and the position
-// behind the latest such place; 0, 0 where the last token is new.
+// Match gives the length of the longest end of the text, of at most MaxMatch tokens, that occurs before, and the
+// position behind the latest such place; 0, 0 where the last token is new.
 func (x *Index) Match() (length, position int) {
 	if len(x.text) == 0 {
 		return 0, 0
@@ -104,8 +104,8 @@ func (x *Index) Match() (length, position int) {
 	return int(n), int(x.states[s].latest)
 }
 
-// Draft gives n tokens that are likely to follow: those behind the latest place of the longest match, which may run into
-// themselves at the end of the text. It gives none where less than least tokens match.
+// Draft gives n tokens that are likely to follow: those behind the latest place of the longest match, which may run
+// into themselves at the end of the text. It gives none where less than least tokens match.
 func (x *Index) Draft(n, least int) []int32 {
 	length, position := x.Match()
 	if length < max(least, 1) {

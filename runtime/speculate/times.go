@@ -71,9 +71,10 @@ const (
 	assumedRow, likelyRow = 1.5, 0.2
 )
 
-// of gives the seconds of a round whose drafts are all right, and of one where they are not. What was never measured is
-// derived from the nearest smaller number of drafts that was: rows more are taken to cost no more than its last one did, or
-// where atMost asks for it as much as they ever do. Nothing is known before some rounds without drafts were measured.
+// of gives the seconds of a round whose drafts are all right, and of one where they are not. What was never
+// measured is derived from the nearest smaller number of drafts that was: rows more are taken to cost no more than
+// its last one did, or where atMost asks for it as much as they ever do. Nothing is known before some rounds
+// without drafts were measured.
 func (t *Times) of(drafts int, atMost bool) (right, wrong float64, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

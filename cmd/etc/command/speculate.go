@@ -36,7 +36,8 @@ const mostDrafts = 4
 // drafting reads --speculate.
 func (f *speculateFlags) drafting() (kind string, d session.Drafting, err error) {
 	kind, count, fixed := strings.Cut(f.speculate, ":")
-	if !slices.Contains([]string{"auto", "off", "mtp", "assistant", "ngram"}, kind) || fixed && kind == "off" {
+	known := slices.Contains([]string{"auto", "off", "mtp", "assistant", "ngram"}, kind)
+	if !known || fixed && kind == "off" {
 		return "", d, usagef("--speculate %q, want auto, off, mtp, assistant or ngram, the last four with :K too", f.speculate)
 	}
 	d = session.Drafting{Most: mostDrafts, Fixed: fixed}
@@ -53,7 +54,8 @@ func (f *speculateFlags) drafting() (kind string, d session.Drafting, err error)
 
 // draftLogTo is where --draft-log writes.
 func (f *runFlags) draftLogTo(cmd *cobra.Command) destination {
-	return destination{path: f.draftLog, kind: outfile.JSON, inputs: append([]string{f.promptFile, f.tokenizer, f.template}, cmd.Flags().Args()...)}
+	inputs := append([]string{f.promptFile, f.tokenizer, f.template}, cmd.Flags().Args()...)
+	return destination{path: f.draftLog, kind: outfile.JSON, inputs: inputs}
 }
 
 // loadDrafting compiles a program that drafts, or gives nil where none does.
@@ -78,11 +80,13 @@ func (f *runFlags) loadDrafting(
 	case kind == "auto":
 		d.Kind = own
 	case d.Kind != speculate.None && d.Kind != own:
-		return nil, usagef("--speculate %s: %s has no such draft; etc export --draft writes one, and ngram needs none", kind, args[0])
+		return nil, usagef("--speculate %s: %s has no such draft; etc export --draft writes one, and ngram needs none",
+			kind, args[0])
 	}
 	// Drafts come and go through the host: on devices where that costs more than a token does, they would lose.
 	if e.Name() != "cpu" && e.Name() != "reference" {
-		logf(cmd.ErrOrStderr(), "etc: --speculate: device %s runs without drafts so far; cpu and reference have them", e.Name())
+		logf(cmd.ErrOrStderr(), "etc: --speculate: device %s runs without drafts so far; cpu and reference have them",
+			e.Name())
 		return nil, nil
 	}
 	model, err := session.LoadDrafting(p.Module, e, o, d)
@@ -130,8 +134,9 @@ const leastAcceptance, suspectDrafts = 0.02, 60
 
 // logDrafts writes the log of drafts, and warns of drafts that are never right.
 func (f *runFlags) logDrafts(cmd *cobra.Command, a session.Answer) error {
-	if kind, _, err := f.drafting(); err == nil && kind != "ngram" && a.Drafts.Drafted >= suspectDrafts && a.Drafts.Acceptance() < leastAcceptance {
-		logf(cmd.ErrOrStderr(), "etc: %d of %d drafts were right; the draft may belong to another model", a.Drafts.Accepted, a.Drafts.Drafted)
+	d := a.Drafts
+	if kind, _, _ := f.drafting(); kind != "ngram" && d.Drafted >= suspectDrafts && d.Acceptance() < leastAcceptance {
+		logf(cmd.ErrOrStderr(), "etc: %d of %d drafts were right; the draft may belong to another model", d.Accepted, d.Drafted)
 	}
 	if f.draftLog == "" {
 		return nil
