@@ -3,7 +3,35 @@ package verify
 import (
 	"slices"
 	"strings"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/speculate"
 )
+
+// draft checks that a draft fits the main method: a hidden state goes in as wide as it comes out, and the caches that an
+// assistant reads are buffers.
+func (c *checker) draft(m *ir.Module) {
+	f := m.Named(speculate.Method)
+	if f == nil {
+		return
+	}
+	kind := speculate.KindOf(f)
+	if kind == speculate.None {
+		return // a method of another kind that has the name
+	}
+	if in, out := f.Params[2].Type.Shape[2], f.Outputs[1].Shape[2]; !in.Equal(out) {
+		c.find(Error, "draft", "method %s takes hidden states of %s elements and gives some of %s, so it cannot go on from its own",
+			f.Name, in, out)
+	}
+	if kind == speculate.Assistant {
+		for _, p := range f.Params[3:] {
+			if !slices.ContainsFunc(m.Buffers, func(b *ir.Buffer) bool { return b.Name == p.Param && b.Type.Equal(p.Type) }) {
+				c.find(Error, "draft", "method %s reads the cache %s of type %s, and %s has no such buffer", f.Name, p.Param, p.Type,
+					m.Entry.Name)
+			}
+		}
+	}
+}
 
 // entries checks methods that share weights or state: they must be one module. A method that cannot be lifted has a
 // finding of its own.
@@ -28,10 +56,12 @@ func (c *checker) entries() {
 			}
 		}
 	}
-	if _, err := c.program.Whole(names[0]); err != nil {
+	whole, err := c.program.Whole(names[0])
+	if err != nil {
 		c.find(Warning, "entries", "the methods %s cannot run on one state: %v", strings.Join(names, ", "), err)
 		return
 	}
+	c.draft(whole)
 	for _, b := range buffers {
 		c.find(Note, "entries", "buffer %q is one for the methods %s; ExecuTorch's runtime gives each its own",
 			b, strings.Join(uses[b], " and "))

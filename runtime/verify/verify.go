@@ -24,7 +24,7 @@ const (
 type Finding struct {
 	Severity Severity `json:"severity"`
 	// Check names what was checked: container, segments, named-data, method, memory-plan, constants,
-	// alignment, item-int, metal, metadata, entries, language-model, prefill-chunk, vocabulary, tokenizer.
+	// alignment, item-int, metal, metadata, entries, draft, language-model, prefill-chunk, vocabulary, tokenizer.
 	Check string `json:"check"`
 	// Message says where it is, what was found, what was expected and what follows.
 	Message string `json:"message"`
