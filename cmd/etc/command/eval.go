@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/evaluate"
 	"github.com/etc-ml/etc/runtime/session"
 	"github.com/etc-ml/etc/runtime/tokenizer"
@@ -19,6 +21,7 @@ import (
 
 type evalFlags struct {
 	modelFlags
+	speculateFlags
 	qa, text, reference, tokenizer, template string
 	every, limit, context, stride            int
 	exactReference, think, noThink, json     bool
@@ -63,6 +66,7 @@ logits (etc export without --sample).`,
 	fl.IntVar(&f.stride, "stride", 0, "tokens by which the window moves on (default: half the window)")
 	fl.StringVar(&f.tokenizer, "tokenizer", "", "tokenizer.json to use instead of the file's")
 	fl.BoolVar(&f.json, "json", false, "print one JSON object")
+	f.addKind(cmd)
 	f.add(cmd, "mixed")
 	return cmd
 }
@@ -76,7 +80,10 @@ func (f evalFlags) check(cmd *cobra.Command) error {
 	case f.qa != "" && f.text != "":
 		return usagef("--qa and --text: give one of them")
 	case f.text != "":
-		chosen, other = "--text", []string{"every", "limit", "chat-template", "think", "no-think"}
+		chosen, other = "--text", []string{"every", "limit", "chat-template", "think", "no-think", "speculate"}
+	}
+	if f.asked() && (f.reference != "" || f.exactReference) {
+		return usagef("--speculate with --reference, which compares logits")
 	}
 	for _, name := range other {
 		if cmd.Flags().Changed(name) {
@@ -106,9 +113,24 @@ func runEval(cmd *cobra.Command, path string, f evalFlags) error {
 	if f.text != "" {
 		load = session.LoadRows // every row counts
 	}
+	var refused error // of drafts
+	if f.asked() {
+		p, err := openProgram(path)
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		load = func(m *ir.Module, e engine.Engine, o engine.Options) (*session.Model, error) {
+			var model *session.Model
+			if model, refused = f.compile(cmd, path, p, e, o); model != nil || refused != nil {
+				return model, refused
+			}
+			return session.Load(m, e, o)
+		}
+	}
 	m, err := loadModel(path, e, o, load, 0)
 	if err != nil {
-		return err
+		return cmp.Or(refused, err)
 	}
 	defer m.Close()
 	text, err := openText(m.program, f.tokenizer, f.qa != "")

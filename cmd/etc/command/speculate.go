@@ -21,10 +21,15 @@ type speculateFlags struct {
 }
 
 func (f *speculateFlags) addSpeculate(cmd *cobra.Command) {
+	f.addKind(cmd)
+	cmd.Flags().StringVar(&f.draftLog, "draft-log", "", "file to write the rounds of drafts to, as JSON")
+}
+
+// addKind adds --speculate alone.
+func (f *speculateFlags) addKind(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.speculate, "speculate", "off", "draft tokens and verify several in one call, which never changes "+
 		"the text: `auto|off|mtp|assistant|ngram[:K]`, the file's draft or what stood in the text before; with :K as many in "+
 		"every round, else as many as are worth it")
-	cmd.Flags().StringVar(&f.draftLog, "draft-log", "", "file to write the rounds of drafts to, as JSON")
 }
 
 // asked reports whether drafts are asked for.
@@ -62,15 +67,22 @@ func (f *runFlags) draftLogTo(cmd *cobra.Command) destination {
 func (f *runFlags) loadDrafting(
 	cmd *cobra.Command, args []string, p *program.Program, e engine.Engine, o engine.Options, s session.Sampling,
 ) (*session.Model, error) {
+	if what := f.undrafted(cmd, args, s); what != "" && f.asked() {
+		return nil, usagef("--speculate with %s, which goes without drafts", what)
+	}
+	if !f.asked() && f.draftLog != "" {
+		return nil, usagef("--draft-log goes with --speculate")
+	}
+	return f.compile(cmd, args[0], p, e, o)
+}
+
+// compile compiles a program that drafts as --speculate asks, or gives nil where none does.
+func (f *speculateFlags) compile(
+	cmd *cobra.Command, path string, p *program.Program, e engine.Engine, o engine.Options,
+) (*session.Model, error) {
 	kind, d, err := f.drafting()
 	if err != nil || kind == "off" {
-		if err == nil && f.draftLog != "" {
-			err = usagef("--draft-log goes with --speculate")
-		}
 		return nil, err
-	}
-	if what := f.undrafted(cmd, args, s); what != "" {
-		return nil, usagef("--speculate with %s, which goes without drafts", what)
 	}
 	own, err := draftOf(p)
 	if err != nil {
@@ -81,7 +93,7 @@ func (f *runFlags) loadDrafting(
 		d.Kind = own
 	case d.Kind != speculate.None && d.Kind != own:
 		return nil, usagef("--speculate %s: %s has no such draft; etc export --draft writes one, and ngram needs none",
-			kind, args[0])
+			kind, path)
 	}
 	// Drafts come and go through the host: on devices where that costs more than a token does, they would lose.
 	if e.Name() != "cpu" && e.Name() != "reference" {
@@ -95,7 +107,7 @@ func (f *runFlags) loadDrafting(
 		return nil, nil
 	}
 	if err != nil {
-		return nil, loadError(args[0], err)
+		return nil, loadError(path, err)
 	}
 	return model, nil
 }
