@@ -243,3 +243,19 @@ func TestLog(t *testing.T) {
 	require.NoError(t, speculate.Log{{At: 8, Draft: []int32{3, 4}, Accepted: 1}, {At: 10}}.Write(&b))
 	require.Equal(t, `[{"at":8,"draft":[3,4],"accepted":1},{"at":10,"draft":[],"accepted":0}]`+"\n", b.String())
 }
+
+// TestControlFirstCalls: what an engine plans once, before the first round of a kind, does not count against drafts.
+func TestControlFirstCalls(t *testing.T) {
+	seen := map[int]bool{}
+	first := func(k, accepted int) float64 {
+		c := costs["experts"](k, accepted)
+		if key := 2*k + map[bool]int{true: 1}[accepted == k]; !seen[key] {
+			seen[key] = true
+			c += 200
+		}
+		return c
+	}
+	r := rand.New(rand.NewPCG(7, 8))
+	took, _ := simulate(speculate.NewControl(&speculate.Times{}, 3, false), first, stationary(r, 0.91), 3000, exact)
+	require.Less(t, took-200*float64(len(seen)), 0.65*3000)
+}

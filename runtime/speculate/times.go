@@ -38,6 +38,9 @@ func (s *samples) add(v float64) {
 	s.value = sorted[(len(sorted)-1)/2]
 }
 
+// known reports whether there is a time.
+func (s *samples) known() bool { return s != nil && s.n > 0 }
+
 // add notes a round, and gives the seconds to book for it, which an exception counts little in.
 func (t *Times) add(drafts, accepted int, took time.Duration) float64 {
 	t.mu.Lock()
@@ -47,9 +50,12 @@ func (t *Times) add(drafts, accepted int, took time.Duration) float64 {
 	}
 	key := kindOfRound{drafts, accepted == drafts}
 	s := t.rounds[key]
-	if s == nil {
-		s = &samples{}
-		t.rounds[key] = s
+	if s == nil { // the engine may plan what it runs for the first time, which does not happen again
+		t.rounds[key] = &samples{}
+		if plain := t.rounds[kindOfRound{0, true}]; plain != nil && plain.n > 0 {
+			return min(took.Seconds(), plain.value*(1+assumedRow*float64(drafts)))
+		}
+		return took.Seconds()
 	}
 	s.add(took.Seconds())
 	if s.n > leastSamples {
@@ -105,11 +111,11 @@ func (t *Times) of(drafts int, atMost bool) (right, wrong float64, ok bool) {
 func (t *Times) measured(drafts int) (right, wrong float64, ok bool) {
 	a, b := t.rounds[kindOfRound{drafts, true}], t.rounds[kindOfRound{drafts, false}]
 	switch {
-	case a == nil && b == nil:
+	case !a.known() && !b.known():
 		return 0, 0, false
-	case a == nil:
+	case !a.known():
 		return b.value, b.value, true
-	case b == nil:
+	case !b.known():
 		return a.value, a.value, true
 	}
 	return a.value, max(a.value, b.value), true
