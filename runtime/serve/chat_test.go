@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/etc-ml/etc/runtime/batch"
 )
 
 const (
@@ -241,4 +243,39 @@ func TestThoughtsAreBounded(t *testing.T) {
 		"thinking": {"type": "enabled", "budget_tokens": 5}}`)
 	require.Equal(t, "thinking", at(t, o, "content", 0, "type"))
 	require.Equal(t, "Done.", at(t, o, "content", 1, "text"))
+}
+
+// TestToolsThatMustBeCalled: required and named calls are calls, whatever the model would say, and of the schema.
+func TestToolsThatMustBeCalled(t *testing.T) {
+	for name, source := range map[string]string{"xml": qwenTemplate, "json": strings.ReplaceAll(qwenTemplate, "<function=", "<fn ")} {
+		s := startServer(t, func(prompt string) string {
+			if strings.HasSuffix(prompt, "<think>\n") {
+				return "I see.\n</think>\n\nNo call."
+			}
+			return "I do not call."
+		}, func(_ *Options, x *scripted, _ *batch.Options) { x.text.Source = source })
+		clock := `{"type": "function", "function": {"name": "clock", "parameters": {"type": "object", "properties":
+			{"zone": {"$ref": "#/$defs/zone"}}, "required": ["zone"], "additionalProperties": false, "$defs": {"zone": {"enum": ["CET", "UTC"]}}}}}`
+		if name == "xml" {
+			clock = strings.Replace(clock, `{"$ref": "#/$defs/zone"}`, `{"enum": ["CET", "UTC"]}`, 1)
+		}
+		named := `"tool_choice": {"type": "function", "function": {"name": "clock"}}`
+		for _, choice := range []string{`"tool_choice": "required", "max_tokens": 400, "parallel_tool_calls": false`, named,
+			named + `, "chat_template_kwargs": {"enable_thinking": true}`} {
+			o := s.object(chatPath, `{`+hello+`, "tools": [`+clock+`], `+choice+`}`)
+			message := at(t, o, "choices", 0, "message")
+			require.Len(t, at(t, message, "tool_calls"), 1, "%s %s: %v", name, choice, message)
+			require.Equal(t, "clock", at(t, message, "tool_calls", 0, "function", "name"))
+			var arguments map[string]string
+			text := at(t, message, "tool_calls", 0, "function", "arguments").(string)
+			require.NoError(t, json.Unmarshal([]byte(text), &arguments), "%s %s: %v", name, choice, o)
+			require.Contains(t, []string{"CET", "UTC"}, arguments["zone"], name)
+			require.Equal(t, "tool_calls", at(t, o, "choices", 0, "finish_reason"))
+			if strings.Contains(choice, "enable_thinking") {
+				require.Equal(t, "I see.", at(t, message, "reasoning_content"))
+			}
+		}
+		_, param := s.refused(400, chatPath, `{`+hello+`, "tools": [`+clock+`], "tool_choice": {"type": "function", "function": {"name": "x"}}}`)
+		require.Equal(t, "tool_choice", param)
+	}
 }

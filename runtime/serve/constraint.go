@@ -21,6 +21,10 @@ type spelling struct {
 	grammars *constrain.Cache
 	newlines []int // tokens of nothing but ends of lines
 	err      error
+
+	calls     sync.Once
+	callVocab *constrain.Vocab // of the bodies of calls
+	callErr   error
 }
 
 // spell gives the bytes of a model's tokens.
@@ -145,7 +149,10 @@ func (m matching) Mask(dst []uint64) bool {
 // guide is the constraint of an answer that may think first, and may call tools: what it holds to a form is the text.
 type guide struct {
 	loaded *Loaded
-	inner  batch.Constraint // of the text; nil: any
+	inner  batch.Constraint          // of the text; nil: any
+	must   func() *constrain.Matcher // makes the constraint of a call that has to come; nil: none has to
+	call   *constrain.Matcher        // of the call that the next token is in
+	once   bool                      // one call only
 	words  int
 	// thinking and calling say where the next token is. start says that the text has not begun: thoughts may come
 	// (opens) and calls (calls). gap says that thoughts have just ended, behind which ends of lines stand; called that
@@ -162,7 +169,8 @@ func (j *job) guide(inner batch.Constraint) (batch.Constraint, error) {
 	}
 	f := j.loaded.Text.format
 	tail := j.prompt[j.history:]
-	g := &guide{loaded: j.loaded, inner: inner, words: s.vocab.MaskWords(), start: true, budget: j.budget}
+	g := &guide{loaded: j.loaded, inner: inner, words: s.vocab.MaskWords(), start: true, budget: j.budget,
+		must: j.must, once: j.oneCall || j.named}
 	if j.parse {
 		g.thinking = f.Inside(tail)
 		g.opens = f.Thinks() && j.mayThink && !slices.Contains(tail, f.Close)
@@ -180,7 +188,10 @@ func (g *guide) Mask(dst []uint64) bool {
 		clear(dst)
 		set(dst, f.Close)
 		return true
-	case g.inner == nil:
+	case g.calling && g.call != nil:
+		g.call.Mask(dst)
+		return true
+	case g.inner == nil && g.must == nil:
 		return false
 	case g.thinking || g.calling: // they have to end before the answer does
 		for i := range dst {
@@ -192,12 +203,18 @@ func (g *guide) Mask(dst []uint64) bool {
 		return true
 	case g.called:
 		clear(dst)
-		for _, t := range slices.Concat(g.loaded.Text.Stop, g.loaded.spelling.newlines, []int{f.Tool}) {
+		for _, t := range slices.Concat(g.loaded.Text.Stop, g.loaded.spelling.newlines) {
 			set(dst, t)
 		}
+		if !g.once {
+			set(dst, f.Tool)
+		}
 		return true
+	case g.must != nil:
+		clear(dst)
+	default:
+		g.inner.Mask(dst)
 	}
-	g.inner.Mask(dst)
 	if g.start && g.opens {
 		set(dst, f.Open)
 	}
@@ -226,12 +243,18 @@ func (g *guide) Accept(token int) error {
 		if token == f.End {
 			g.calling, g.called = false, true
 		}
+		if g.call != nil {
+			return g.call.Accept(token)
+		}
 		return nil
-	case g.start && token == f.Open && (g.opens || g.inner == nil):
+	case g.start && token == f.Open && (g.opens || g.inner == nil && g.must == nil):
 		g.thinking = true
 		return nil
 	case g.start && token == f.Tool && g.calls:
-		g.calling, g.opens = true, false
+		g.calling, g.opens, g.gap = true, false, false
+		if g.must != nil {
+			g.call = g.must()
+		}
 		return nil
 	case g.called:
 		return nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/etc-ml/etc/runtime/batch"
+	"github.com/etc-ml/etc/runtime/constrain"
 	"github.com/etc-ml/etc/runtime/format"
 )
 
@@ -164,6 +165,9 @@ type job struct {
 	// parse says that thoughts are told apart from the text, and calls of tools where there are any.
 	parse bool
 	tools []format.Tool
+	// must makes the constraint of a call that has to come; nil: none has to. named says that only one may.
+	must  func() *constrain.Matcher
+	named bool
 	// mayThink says that the template lets the model choose to think.
 	mayThink bool
 	// oneCall ends the answer behind its first call.
@@ -268,7 +272,7 @@ func (j *job) submit(ctx context.Context, choice int) (*batch.Stream, error) {
 			return nil, err
 		}
 	}
-	if inner != nil || j.budget > 0 {
+	if inner != nil || j.budget > 0 || j.must != nil {
 		guide, err := j.guide(inner)
 		if err != nil {
 			return nil, err

@@ -76,8 +76,11 @@ func (j *job) setTools(c *conversation, tools *toolSet, choice toolChoice, paral
 	}
 	c.tools = tools.values
 	j.tools, j.oneCall = tools.tools, !parallel
-	if choice.must {
-		return unsupported("tool_choice", "tool_choice: a call cannot be demanded yet; use auto or none")
+	if !choice.must {
+		return nil
 	}
-	return nil
+	var err error
+	j.named = choice.name != ""
+	j.must, err = j.loaded.mustCall(tools, choice.name)
+	return err
 }
