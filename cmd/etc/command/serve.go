@@ -347,6 +347,9 @@ func (s *servedFile) executor(m *ir.Module) (batch.Executor, error) {
 	if err := checkMemory(s.path, m, model, s.options.Precision, 2, 0); err != nil {
 		return nil, errors.Join(err, model.Close())
 	}
+	if bytes, ok := model.DeviceMemory(); ok { // measure knew the machine's only
+		s.budget = max(2*s.state, min(s.budget, (bytes-s.weights)/2))
+	}
 	x, err := batch.NewOneByOne(model, s.state, s.flags.concurrent, single.Why.Error())
 	if err != nil {
 		return nil, errors.Join(err, model.Close())
