@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/numeric/dot"
 )
 
 func init() {
@@ -66,7 +67,7 @@ func attention(c *Call) ([]Value, error) {
 				case j >= seen || hidden != nil && hidden[r*keys+j] == 0:
 					scores[j] = -math.MaxFloat32
 				default:
-					scores[j] = dot(query, k[j*width:(j+1)*width])
+					scores[j] = dot.Product(query, k[j*width:(j+1)*width])
 					if bias != nil {
 						scores[j] += bias[r*keys+j]
 					}

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/numeric/dot"
 )
 
 func init() {
@@ -193,7 +194,7 @@ func (c *Call) convolve(dims []window, groups int, flip bool) ([]Value, error) {
 					}
 				}
 				for o := g * outputsPer; o < (g+1)*outputsPer; o++ {
-					out[at*outputs+o] = dot(buf, ws[o*patch:(o+1)*patch])
+					out[at*outputs+o] = dot.Product(buf, ws[o*patch:(o+1)*patch])
 				}
 			}
 		}

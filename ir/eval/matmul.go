@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/numeric/dot"
 )
 
 func init() {
@@ -14,30 +15,6 @@ func init() {
 		"addmm":     addmm,
 		"gather_mm": gatherMM,
 	})
-}
-
-// dot is the sum of products that every matrix product of this package consists of. Its order is part
-// of the reference semantics: eight partial sums over k mod 8, joined pairwise. So a product has the
-// same bits whatever the layout of its operands (addmm, linear, quantized_matmul, a convolution).
-func dot(x, y []float32) float32 {
-	var s0, s1, s2, s3, s4, s5, s6, s7 float32
-	y = y[:len(x)]
-	for len(x) >= 8 {
-		a, b := (*[8]float32)(x), (*[8]float32)(y)
-		s0 += float32(a[0] * b[0])
-		s1 += float32(a[1] * b[1])
-		s2 += float32(a[2] * b[2])
-		s3 += float32(a[3] * b[3])
-		s4 += float32(a[4] * b[4])
-		s5 += float32(a[5] * b[5])
-		s6 += float32(a[6] * b[6])
-		s7 += float32(a[7] * b[7])
-		x, y = x[8:], y[8:]
-	}
-	for k := range x {
-		s0 += float32(x[k] * y[k])
-	}
-	return ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7))
 }
 
 // matrices is a batch of matrices that is read by rows: the right-hand side of a product x·Wᵀ. It hides
@@ -131,12 +108,8 @@ func (w *matrices) multiply(done <-chan struct{}, products []product) {
 			last := min(first+rowBlock, w.rows)
 			block := w.read(group[0].matrix, first, last, buf)
 			for _, p := range group {
-				for m := range len(p.out) / w.rows {
-					left := p.left[m*w.inner : (m+1)*w.inner]
-					out := p.out[m*w.rows+first : m*w.rows+last]
-					for j := range out {
-						out[j] = dot(left, block[j*w.inner:(j+1)*w.inner])
-					}
+				if rows := len(p.out) / w.rows; rows > 0 {
+					dot.Rows(p.out[first:], w.rows, p.left, rows, block, last-first, w.inner)
 				}
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/numeric/dot"
 )
 
 func TestAddmmAgreesWithMLX(t *testing.T) {
@@ -92,7 +93,7 @@ func TestProductHasOneOrder(t *testing.T) {
 		row := Floats(ir.F32, []int{1003}, x.F[m*1003:(m+1)*1003])
 		require.Equal(t, all.F[m*257:(m+1)*257], run(t, "linear", nil, FP32, row, w)[0].F)
 		for n := range 257 {
-			require.Equal(t, all.F[m*257+n], dot(row.F, w.F[n*1003:(n+1)*1003]))
+			require.Equal(t, all.F[m*257+n], dot.Product(row.F, w.F[n*1003:(n+1)*1003]))
 		}
 	}
 }
