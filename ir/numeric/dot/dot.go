@@ -23,24 +23,45 @@ func Product(x, y []float32) float32 {
 	return ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7))
 }
 
+// Matrix is rows of numbers in memory: row i begins at element i·Stride of Values.
+type Matrix struct {
+	Values             []float32
+	Rows, Cols, Stride int
+}
+
+// Dense is a matrix whose rows follow each other.
+func Dense(values []float32, rows, cols int) Matrix { return Matrix{values, rows, cols, cols} }
+
+// Row is row i.
+func (m Matrix) Row(i int) []float32 { return m.Values[i*m.Stride:][:m.Cols] }
+
+// Part is the matrix of rows elements in each of which cols elements stand, beginning with the element (row, col) of m.
+func (m Matrix) Part(row, col, rows, cols int) Matrix {
+	return Matrix{m.Values[min(row*m.Stride+col, len(m.Values)):], rows, cols, m.Stride}
+}
+
 // Rows sets out[i·stride+j] to the [Product] of row i of a [m, k] and row j of b [n, k], for all i and j. stride is at
 // least n.
 func Rows(out []float32, stride int, a []float32, m int, b []float32, n, k int) {
+	Multiply(Matrix{out, m, n, stride}, Dense(a, m, k), Dense(b, n, k))
+}
+
+// Multiply sets out to a·bᵀ: element (i, j) is the [Product] of row i of a and row j of b. It panics where the matrices
+// do not fit each other.
+func Multiply(out, a, b Matrix) {
+	m, n, k := a.Rows, b.Rows, a.Cols
+	if out.Rows != m || out.Cols != n || b.Cols != k {
+		panic("dot: matrices that do not fit each other")
+	}
 	if m == 0 || n == 0 {
 		return
 	}
-	if k == 0 {
-		for i := range m {
-			clear(out[i*stride : i*stride+n])
-		}
-		return
-	}
-	_, _, _ = out[(m-1)*stride+n-1], a[m*k-1], b[n*k-1]
+	_ = out.Values[(m-1)*out.Stride+n-1]
 	i, cols := 0, 0
-	if k%8 == 0 {
+	if k > 0 && k%8 == 0 {
 		cols = n &^ (tileCols - 1)
 		for ; i+tileRows <= m && cols > 0; i += tileRows {
-			tileProducts(out[i*stride:], stride, a[i*k:], b, cols, k)
+			tileProducts(out.Part(i, 0, tileRows, cols), a.Part(i, 0, tileRows, k), b)
 		}
 	}
 	for r := range m {
@@ -49,10 +70,10 @@ func Rows(out []float32, stride int, a []float32, m int, b []float32, n, k int) 
 			first = cols
 		}
 		for j := first; j < n; j++ {
-			out[r*stride+j] = Product(a[r*k:(r+1)*k], b[j*k:(j+1)*k])
+			out.Values[r*out.Stride+j] = Product(a.Row(r), b.Row(j))
 		}
 	}
 }
 
-// A tile is what the kernels of [Rows] compute at a time.
+// A tile is what the kernels of [Multiply] compute at a time.
 const tileRows, tileCols = 2, 4

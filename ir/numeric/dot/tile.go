@@ -1,10 +1,10 @@
 package dot
 
 // tileGeneric is what tileProducts of every processor computes.
-func tileGeneric(out []float32, stride int, a, b []float32, cols, k int) {
+func tileGeneric(out, a, b Matrix) {
 	for i := range tileRows {
-		for j := range cols {
-			out[i*stride+j] = Product(a[i*k:(i+1)*k], b[j*k:(j+1)*k])
+		for j := range out.Cols {
+			out.Values[i*out.Stride+j] = Product(a.Row(i), b.Row(j))
 		}
 	}
 }

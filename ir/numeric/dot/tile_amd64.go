@@ -5,15 +5,17 @@ import "golang.org/x/sys/cpu"
 // avx2 chooses the kernel of tile_amd64.s, which gives the bits of [Product].
 var avx2 = cpu.X86.HasAVX2
 
+// Strides are in elements.
+//
 //go:noescape
-func tileAVX2(out *float32, stride int, a, b *float32, cols, k int)
+func tileAVX2(out *float32, outStride int, a *float32, aStride int, b *float32, bStride, cols, k int)
 
-// tileProducts is [Rows] of two rows of a and cols rows of b, a multiple of 4; k is a multiple of 8 and not 0.
-func tileProducts(out []float32, stride int, a, b []float32, cols, k int) {
+// tileProducts sets out, of two rows and a multiple of four columns, to a·bᵀ, for rows of a multiple of eight numbers.
+func tileProducts(out, a, b Matrix) {
 	if !avx2 {
-		tileGeneric(out, stride, a, b, cols, k)
+		tileGeneric(out, a, b)
 		return
 	}
-	_, _, _ = out[stride+cols-1], a[2*k-1], b[cols*k-1]
-	tileAVX2(&out[0], stride, &a[0], &b[0], cols, k)
+	_, _, _ = out.Values[out.Stride+out.Cols-1], a.Values[a.Stride+a.Cols-1], b.Values[(out.Cols-1)*b.Stride+b.Cols-1]
+	tileAVX2(&out.Values[0], out.Stride, &a.Values[0], a.Stride, &b.Values[0], b.Stride, out.Cols, a.Cols)
 }

@@ -20,22 +20,25 @@
 	VADDSS       xt, xs, xs;   \
 	VMOVSS       xs, at
 
-// func tileAVX2(out *float32, stride int, a, b *float32, cols, k int)
-TEXT ·tileAVX2(SB), NOSPLIT, $0-48
+// func tileAVX2(out *float32, outStride int, a *float32, aStride int, b *float32, bStride, cols, k int)
+TEXT ·tileAVX2(SB), NOSPLIT, $0-64
 	MOVQ out+0(FP), DI
-	MOVQ stride+8(FP), R8
+	MOVQ outStride+8(FP), R8
 	MOVQ a+16(FP), SI
-	MOVQ b+24(FP), R9
-	MOVQ cols+32(FP), CX
-	MOVQ k+40(FP), DX
+	MOVQ aStride+24(FP), R13
+	MOVQ b+32(FP), R9
+	MOVQ bStride+40(FP), AX
+	MOVQ cols+48(FP), CX
+	MOVQ k+56(FP), DX
 	SHLQ $2, DX            // bytes of a row
-	LEAQ (SI)(DX*1), R13   // second row of a
+	SHLQ $2, AX            // from row to row of b
+	LEAQ (SI)(R13*4), R13  // second row of a
 	LEAQ (DI)(R8*4), R14   // second row of out
 
 columns:
-	LEAQ   (R9)(DX*1), R10
-	LEAQ   (R10)(DX*1), R11
-	LEAQ   (R11)(DX*1), R12
+	LEAQ   (R9)(AX*1), R10
+	LEAQ   (R10)(AX*1), R11
+	LEAQ   (R11)(AX*1), R12
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -67,7 +70,7 @@ inner:
 	JOIN(Y7, X7, X8, 12(R14))
 	ADDQ $16, DI
 	ADDQ $16, R14
-	LEAQ (R12)(DX*1), R9
+	LEAQ (R12)(AX*1), R9
 	SUBQ $4, CX
 	JNE  columns
 	VZEROUPPER

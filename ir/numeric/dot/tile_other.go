@@ -1,7 +1,5 @@
-//go:build !amd64
+//go:build !amd64 && !arm64
 
 package dot
 
-func tileProducts(out []float32, stride int, a, b []float32, cols, k int) {
-	tileGeneric(out, stride, a, b, cols, k)
-}
+func tileProducts(out, a, b Matrix) { tileGeneric(out, a, b) }
