@@ -54,12 +54,14 @@ type Control struct {
 	After func(pass string, m *ir.Module) error
 	// Verify runs the verifier after every pass, not only after the last.
 	Verify bool
+	// Through names the last pass that runs; "" for that of the table.
+	Through string
 }
 
 // Run runs the passes that apply. The error names the pass.
 func (l List[O]) Run(m *ir.Module, o O, c Control) error {
 	for i, p := range l {
-		last := i == len(l)-1
+		last := i == len(l)-1 || p.Name == c.Through
 		if p.When != nil && !p.When(o) || slices.Contains(c.Disable, p.Name) {
 			if last {
 				return ir.Verify(m)
@@ -83,6 +85,9 @@ func (l List[O]) Run(m *ir.Module, o O, c Control) error {
 			if err := c.After(p.Name, m); err != nil {
 				return err
 			}
+		}
+		if last {
+			break
 		}
 	}
 	return nil

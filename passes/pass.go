@@ -23,6 +23,8 @@ type Options struct {
 	Recipe Recipe
 	// Allocate has the pass allocate-bits add rules to the recipe; nil leaves it as it is.
 	Allocate *Allocation
+	// Calibration has the weights of methods that need calibration; nil where there are none.
+	Calibration Calibration
 	// Report, where it is set, gets what became of the weights.
 	Report *Report
 	// Disable names passes that do not run, to measure what they are worth. What follows may need them.
@@ -87,4 +89,12 @@ func Run(m *ir.Module, o *Options) error {
 		return err
 	}
 	return Table.Run(m, o, Control{Disable: o.Disable, After: o.After, Verify: o.Verify})
+}
+
+// Through runs the passes that apply up to one, and the verifier after it.
+func Through(m *ir.Module, o *Options, last string) error {
+	if err := o.Recipe.check(); err != nil {
+		return err
+	}
+	return Table.Run(m, o, Control{Disable: o.Disable, After: o.After, Verify: o.Verify, Through: last})
 }

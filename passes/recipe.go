@@ -52,6 +52,9 @@ func (r Recipe) match(kind WeightKind, name string) *quantize.Scheme {
 	return nil
 }
 
+// Scheme gives the scheme for a weight; nil for one that stays as it is.
+func (r Recipe) Scheme(kind WeightKind, name string) *quantize.Scheme { return r.match(kind, name) }
+
 // rule gives the rule that decides about a weight; nil for none.
 func (r Recipe) rule(kind WeightKind, name string) *Rule {
 	if kind == DraftWeight {

@@ -22,7 +22,8 @@ import (
 //
 // kind is linear, embedding, or draft for linears that only a draft has. pattern is matched against the weight's whole
 // name, as [Rule.Pattern] says. weights are none, 4w, 8w, mxfp4 or mxfp8. group is 32, 64 or 128, or row for one group a row
-// (hqq only); 64 where it is not given. method is best, minmax or hqq; best where it is not given. mxfp4 and mxfp8 have
+// (hqq only); 64 where it is not given. method is best, minmax or hqq, or weighted, gptq or learned, which need a text to
+// calibrate with; best where it is not given. mxfp4 and mxfp8 have
 // groups of 32, and the methods minmax, which is MLX's own and stands where none is given, and best. layers
 // are numbers and ranges of layers. "constants bf16" rounds the constants that are no quantized weights. A
 // # begins a comment.
@@ -153,8 +154,14 @@ func (rule *Rule) parseOption(key, value string) (err error) {
 			s.Method = quantize.MinMax
 		case "hqq":
 			s.Method = quantize.HQQ
+		case "weighted":
+			s.Method = quantize.Weighted
+		case "gptq":
+			s.Method = quantize.GPTQ
+		case "learned":
+			s.Method = quantize.Learned
 		default:
-			return fmt.Errorf("method=%s, want best, minmax or hqq", value)
+			return fmt.Errorf("method=%s, want best, minmax or hqq, or weighted, gptq or learned", value)
 		}
 	default:
 		return fmt.Errorf("option %s=%s, want group, method or layers", key, value)

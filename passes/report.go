@@ -27,7 +27,22 @@ type Weight struct {
 	// Given says that the checkpoint holds it quantized.
 	Given bool
 
-	computed *quantization
+	computed   *quantization
+	calibrated *CalibratedWeight
+}
+
+// Calibration holds weights that were quantized for the inputs that they have.
+type Calibration interface {
+	// Calibrated gives the quantized form of the weight of that name by a scheme, false where there is none.
+	Calibrated(name string, s quantize.Scheme) (CalibratedWeight, bool)
+}
+
+// CalibratedWeight is a weight of a [Calibration].
+type CalibratedWeight struct {
+	// Packed codes, scales and biases, of the shapes and dtypes that a quantized weight has in a file.
+	Packed, Scales, Biases ir.Data
+	// Noise and Signal are the sums of the squared errors of the weights and of their squares.
+	Noise, Signal float64
 }
 
 // BitsPerWeight is the number of bits that an element takes, its share of scales and biases included.
@@ -37,10 +52,13 @@ func (w *Weight) BitsPerWeight() float64 { return 8 * float64(w.Bytes) / float64
 // the rows that have been measured: some of every block that has been computed. It reports false where
 // nothing has been measured, or the weight is not quantized. It is safe to call while a file is written.
 func (w *Weight) Error() (float64, bool) {
-	if w.computed == nil {
-		return 0, false
+	var noise, signal float64
+	switch {
+	case w.computed != nil:
+		noise, signal = w.computed.measured.total()
+	case w.calibrated != nil:
+		noise, signal = w.calibrated.Noise, w.calibrated.Signal
 	}
-	noise, signal := w.computed.measured.total()
 	if signal == 0 {
 		return 0, false
 	}

@@ -11,7 +11,7 @@ import (
 // quantizeWeights replaces weight constants by quantized weights as the recipe says. Bytes are computed
 // when the file is written.
 func quantizeWeights(m *ir.Module, o *Options) error {
-	q := &weightQuantizer{module: m, recipe: o.Recipe, report: o.Report, main: mainWeights(m), done: map[weightUse]*quantizedConstant{}, kept: map[*ir.Constant]bool{}}
+	q := &weightQuantizer{module: m, recipe: o.Recipe, report: o.Report, calibration: o.Calibration, main: mainWeights(m), done: map[weightUse]*quantizedConstant{}, kept: map[*ir.Constant]bool{}}
 	return ir.Build(func() {
 		rewriteEntries(m, func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
 			kind := kindOf(op)
@@ -88,12 +88,13 @@ type weightUse struct {
 type quantizedConstant struct{ packed, scales, biases *ir.Value }
 
 type weightQuantizer struct {
-	module *ir.Module
-	recipe Recipe
-	report *Report
-	main   map[*ir.Constant]bool // what the main method uses
-	done   map[weightUse]*quantizedConstant
-	kept   map[*ir.Constant]bool // those in the report that stay as they are
+	module      *ir.Module
+	recipe      Recipe
+	report      *Report
+	calibration Calibration
+	main        map[*ir.Constant]bool // what the main method uses
+	done        map[weightUse]*quantizedConstant
+	kept        map[*ir.Constant]bool // those in the report that stay as they are
 }
 
 // weight gives the quantized form of a weight, or nil where it stays as it is.
@@ -123,6 +124,11 @@ func (q *weightQuantizer) weight(b *ir.Builder, kind WeightKind, w *ir.Value) *i
 	cols := int(shape[len(shape)-1])
 	if err := scheme.Check(cols); err != nil {
 		b.Fail("%w", &SchemeError{c.Name, shape, err})
+	}
+	if kind == DraftWeight && scheme.Method.Calibrated() { // a text shows what the main method's weights get
+		plain := *scheme
+		plain.Method = quantize.Best
+		scheme = &plain
 	}
 	use := q.use(kind, c, *scheme)
 	k := q.done[use]
@@ -161,17 +167,17 @@ func (q *weightQuantizer) constants(b *ir.Builder, kind WeightKind, c *ir.Consta
 	for n := 2; slices.ContainsFunc(q.module.Constants, func(o *ir.Constant) bool { return o.Name == name+".packed" }); n++ {
 		name = fmt.Sprintf("%s.%d", c.Name, n) // a tied weight that is quantized in two ways
 	}
-	parts, err := newQuantization(c.Name, c.Data, s)
+	k := &quantizedConstant{}
+	report := &Weight{Name: c.Name, Kind: kind, Elements: ir.Elements(c.Data.Shape()), Mode: s.Mode, Bits: s.Bits}
+	parts, err := q.parts(c, s, report)
 	if err != nil {
 		b.Fail("%w", err)
 	}
-	k := &quantizedConstant{}
-	report := &Weight{Name: c.Name, Kind: kind, Elements: ir.Elements(c.Data.Shape()), Mode: s.Mode, Bits: s.Bits, GroupSize: parts.storedGroup(), computed: parts}
 	for i, part := range []struct {
 		suffix string
 		value  **ir.Value
-	}{{".packed", &k.packed}, {".scales", &k.scales}, {".biases", &k.biases}}[:parts.outputs()] {
-		d := parts.output(i)
+	}{{".packed", &k.packed}, {".scales", &k.scales}, {".biases", &k.biases}}[:len(parts)] {
+		d := parts[i]
 		report.Bytes += ir.DataSize(d)
 		*part.value = insertConstant(q.module, c, name+part.suffix, ir.StaticType(d.DType(), d.Shape()...), d)
 	}

@@ -225,11 +225,8 @@ func switchMLP(c *Call) ([]Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.activateExperts(gateType, hidden); err != nil {
+	if err := c.gateExperts(gateType, hiddenType, hidden, lifted); err != nil {
 		return nil, err
-	}
-	for i, g := range hidden {
-		hidden[i] = c.Round(hiddenType, g*lifted[i])
 	}
 	pairs := make([]int, len(expert))
 	for i := range pairs {
@@ -257,6 +254,23 @@ func switchMLP(c *Call) ([]Value, error) {
 		}
 	}
 	return one(c.floatResult(0, x.Shape, out))
+}
+
+// GateExperts sets gate to the input of the down projections of a mixture of experts op, a(gate) ⊙ up in float32.
+func GateExperts(op *ir.Op, gate, up []float32) error {
+	c := &Call{Op: op}
+	return c.gateExperts(ir.F32, ir.F32, gate, up)
+}
+
+// gateExperts sets gate, of dtype gateType, to a(gate) ⊙ up.
+func (c *Call) gateExperts(gateType, hiddenType ir.DType, gate, up []float32) error {
+	if err := c.activateExperts(gateType, gate); err != nil {
+		return err
+	}
+	for i, g := range gate {
+		gate[i] = c.Round(hiddenType, g*up[i])
+	}
+	return nil
 }
 
 // activateExperts applies the activation of a mixture of experts to what gates give, of dtype d.

@@ -35,6 +35,9 @@ func Quantize(dst *Result, w []float32, rows, cols int, s Scheme) error {
 	if s.Mode != ir.Affine {
 		return quantizeBlocks(dst, w, rows, cols, s)
 	}
+	if s.Method.Calibrated() {
+		return fmt.Errorf("%s quantization needs the moments of the inputs: use a Solver", s.Method)
+	}
 	if s.Method != HQQ || s.Iterations > 0 {
 		return quantizeMatrix(dst, w, rows, cols, s, nil)
 	}
@@ -52,6 +55,9 @@ func Quantize(dst *Result, w []float32, rows, cols int, s Scheme) error {
 func QuantizeFitted(dst *Result, w []float32, rows, cols int, s Scheme, fits []Fit) error {
 	if err := checkMatrix(w, rows, cols, s); err != nil {
 		return err
+	}
+	if s.Method.Calibrated() {
+		return fmt.Errorf("%s quantization needs the moments of the inputs: use a Solver", s.Method)
 	}
 	if s.Method != HQQ || s.Iterations == 0 {
 		return fmt.Errorf("%s quantization with fits and %d iterations: expected hqq with at least one", s.Method, s.Iterations)

@@ -28,17 +28,28 @@ const (
 	// Best is the best, by the squared error of what is stored, of several scales and biases: of
 	// MinMax's, and of a search that trades the largest weights for finer steps. Rows are independent.
 	Best
+	// Weighted is a search like Best's by the squared error in which each column counts as much as its inputs are large.
+	// This method and those below need the moments of the inputs: see [Solver].
+	Weighted
+	// GPTQ is Weighted's search with error feedback: what a code leaves of its column is made good by the columns that
+	// are still to be quantized, as far as their inputs go together.
+	GPTQ
+	// Learned is GPTQ and then rounds of coordinate descent over codes, scales and biases.
+	Learned
 )
 
-var methodNames = [...]string{"minmax", "hqq", "torchao-asymmetric", "torchao-symmetric", "best"}
+var methodNames = [...]string{"minmax", "hqq", "torchao-asymmetric", "torchao-symmetric", "best", "weighted", "gptq", "learned"}
 
-// String gives the name used in messages: minmax, hqq, torchao-asymmetric, torchao-symmetric, best.
+// String gives the name used in messages: minmax, hqq, torchao-asymmetric, torchao-symmetric, best, weighted, gptq, learned.
 func (m Method) String() string {
 	if int(m) < len(methodNames) {
 		return methodNames[m]
 	}
 	return fmt.Sprintf("method(%d)", uint8(m))
 }
+
+// Calibrated reports whether the method needs the moments of a linear's inputs.
+func (m Method) Calibrated() bool { return m == Weighted || m == GPTQ || m == Learned }
 
 // Symmetric reports whether the method maps zero to the middle code, so that every bias is
 // -scale * 2^(bits-1) and a file need not store it.
@@ -166,7 +177,9 @@ func (s Scheme) Check(cols int) error {
 }
 
 // ofMLX reports whether the method takes MLX's group sizes only.
-func (s Scheme) ofMLX() bool { return s.Method == MinMax || s.Method == Best }
+func (s Scheme) ofMLX() bool {
+	return s.Method == MinMax || s.Method == Best || s.Method.Calibrated()
+}
 
 // group is the number of columns that share a scale.
 func (s Scheme) group(cols int) int {

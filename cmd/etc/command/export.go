@@ -31,6 +31,8 @@ type exportFlags struct {
 	maxSeqLen, maxChunk, jobs          int
 	printAfter, weights, draft         string
 	targetBits                         float64
+	calibrate                          string
+	calibration                        *calibration // what --calibrate has made; nil for none
 	disablePasses                      []string
 	writeFlags
 }
@@ -64,7 +66,8 @@ written with the weights of the file.`,
 	fl.IntVar(&f.embeddingGroup, "qembedding-group-size", 64, "elements of an embedding row that share a scale: 32, 64 or 128")
 	fl.StringVar(&f.recipe, "recipe", "default", "which weights get which bits: default, executorch, or a recipe file")
 	fl.Float64Var(&f.targetBits, "target-bpw", 0, "choose the bits of each linear weight by measured error, so many a weight on average")
-	fl.StringVar(&f.method, "quant-method", "best", "best, minmax or hqq (mxfp4 and mxfp8: minmax, which is MLX's own and their default, or best)")
+	fl.StringVar(&f.method, "quant-method", "best", "best, minmax or hqq (mxfp4 and mxfp8: minmax, which is MLX's own and their default, or best); by a text (--calibrate) auto, learned, gptq or weighted")
+	fl.StringVar(&f.calibrate, "calibrate", defaultCorpus, "text to choose linear weights by: default for the one in this program, a text file, or .jsonl of {\"text\": ...} and {\"messages\": [...]}; --quant-method is auto then")
 	fl.BoolVar(&f.sample, "sample", false, "fuse the sampling head: forward gives a token")
 	fl.BoolVar(&f.portable, "portable", false, "write the gated delta rule as a scan instead of a Metal kernel")
 	fl.IntVar(&f.maxSeqLen, "max-seq-len", 4096, "positions that the caches hold")
@@ -81,7 +84,7 @@ written with the weights of the file.`,
 	return cmd
 }
 
-func runExport(cmd *cobra.Command, args []string, f exportFlags) error {
+func runExport(cmd *cobra.Command, args []string, f exportFlags) (err error) {
 	dir, err := f.input.source(args)
 	if err != nil {
 		return err
@@ -142,13 +145,12 @@ func runExport(cmd *cobra.Command, args []string, f exportFlags) error {
 	if err := setStopTokens(cmd.ErrOrStderr(), c, m); err != nil {
 		return err
 	}
+	if f.calibration, err = f.calibrated(cmd, c, options); err != nil {
+		return passError(dir, err)
+	}
+	defer func() { err = f.calibration.close(err) }()
 	if err := passes.Run(m, options); err != nil {
-		err = fmt.Errorf("%s: %w", dir, err)
-		scheme, budget := (*passes.SchemeError)(nil), (*passes.BudgetError)(nil)
-		if errors.As(err, &scheme) || errors.As(err, &budget) { // what the flags ask for
-			return usageError{err}
-		}
-		return err
+		return passError(dir, err)
 	}
 	if err := f.checkGiven(cmd, dir, options.Report); err != nil {
 		return err
@@ -189,10 +191,21 @@ func runExport(cmd *cobra.Command, args []string, f exportFlags) error {
 		return err
 	}
 	printQuality(cmd.ErrOrStderr(), options.Report)
+	printCalibration(cmd.ErrOrStderr(), f.calibration)
 	if anyChanged(cmd, "target-bpw") {
 		logf(cmd.ErrOrStderr(), "etc: linear weights take %.3f bits on average, as --target-bpw asks; \"all\" counts embeddings too (--qembedding)", linearBits(options.Report))
 	}
 	return nil
+}
+
+// passError gives an error of the passes its kind.
+func passError(dir string, err error) error {
+	err = fmt.Errorf("%s: %w", dir, err)
+	scheme, budget := (*passes.SchemeError)(nil), (*passes.BudgetError)(nil)
+	if errors.As(err, &scheme) || errors.As(err, &budget) { // what the flags ask for
+		return usageError{err}
+	}
+	return err
 }
 
 // invalidInput marks an error of a checkpoint's content; what the system says stays a failure.
@@ -311,7 +324,7 @@ func exportText(cmd *cobra.Command, path string, f exportFlags) error {
 		return usagef("%s is an IR text; --weights FILE.pte names the file with its weights", path)
 	}
 	for _, flag := range []string{"backend", "qlinear", "group-size", "qlinear-group-size", "qembedding", "qembedding-group-size", "recipe",
-		"quant-method", "target-bpw", "sample", "portable", "max-seq-len", "max-prefill-chunk", "draft", "cache", "emit", "print-ir-after", "verify-ir", "disable-pass"} {
+		"quant-method", "calibrate", "target-bpw", "sample", "portable", "max-seq-len", "max-prefill-chunk", "draft", "cache", "emit", "print-ir-after", "verify-ir", "disable-pass"} {
 		if anyChanged(cmd, flag) {
 			return usagef("--%s goes with a checkpoint; %s is an IR text, which is written as it is", flag, path)
 		}

@@ -14,7 +14,10 @@ import (
 )
 
 // setRecipe settles how weights are quantized.
-func (f exportFlags) setRecipe(cmd *cobra.Command, c *loaders.Checkpoint, o *passes.Options) (err error) {
+func (f *exportFlags) setRecipe(cmd *cobra.Command, c *loaders.Checkpoint, o *passes.Options) (err error) {
+	if anyChanged(cmd, "calibrate") && !anyChanged(cmd, "quant-method") && (f.recipe == "default" || f.recipe == "executorch") {
+		f.method = "auto"
+	}
 	o.Report = &passes.Report{}
 	if anyChanged(cmd, "target-bpw") {
 		o.Recipe, o.Allocate, err = f.allocation(cmd, c)
@@ -43,8 +46,8 @@ func (f exportFlags) allocation(cmd *cobra.Command, c *loaders.Checkpoint) (pass
 	if err != nil {
 		return none, nil, err
 	}
-	if method == quantize.HQQ {
-		return none, nil, usagef("--target-bpw with --quant-method hqq, which looks at whole matrices; want best or minmax")
+	if method == quantize.HQQ || method.Calibrated() {
+		return none, nil, usagef("--target-bpw with --quant-method %s, which looks at whole matrices; want best or minmax", f.method)
 	}
 	embedding, err := f.parseScheme(cmd, "qembedding", f.embedding, f.embeddingGroup, method, "qembedding-group-size")
 	if err != nil {
@@ -100,6 +103,9 @@ func (f exportFlags) makeRecipe(cmd *cobra.Command, c *loaders.Checkpoint) (pass
 	if err != nil {
 		return passes.Recipe{}, err
 	}
+	if embedding != nil && method.Calibrated() { // its rows are taken, not multiplied: no input to fit to
+		embedding.Method = quantize.Best
+	}
 	if f.recipe == "default" {
 		return passes.DefaultRecipe(linear, embedding, c.Sensitive()...), nil
 	}
@@ -132,7 +138,10 @@ func (f exportFlags) quantMethod() (quantize.Method, error) {
 	case "hqq":
 		return quantize.HQQ, nil
 	}
-	return 0, usagef("--quant-method %q, want best, minmax or hqq", f.method)
+	if m, ok := calibratedMethods[f.method]; ok {
+		return m, nil
+	}
+	return 0, usagef("--quant-method %q, want best, minmax, hqq, auto, learned, gptq or weighted", f.method)
 }
 
 // parseScheme reads none, 4w, 8w, mxfp4 or mxfp8.

@@ -24,6 +24,8 @@ type buildRecord struct {
 	Options      recordOptions  `json:"options"`
 	Sources      []sourceRecord `json:"sources"`
 	Draft        *draftRecord   `json:"draft,omitempty"`
+	// Calibration is nil where no weight was chosen by a text.
+	Calibration *calibrationRecord `json:"calibration,omitempty"`
 }
 
 type recordOptions struct {
@@ -81,6 +83,7 @@ func newFile(c *loaders.Checkpoint, m *ir.Module, o *passes.Options, f exportFla
 	record := buildRecord{Tool: toolVersion, Architecture: c.Architecture(), Recipe: o.Recipe.Name, Rules: o.Recipe.Lines(), Options: recordOptions{
 		Backend: f.backend, Linear: f.linear, GroupSize: f.group, Embedding: f.embedding, EmbeddingGroupSize: f.embeddingGroup, Method: f.method,
 		Sample: f.sample, Portable: f.portable, MaxSeqLen: constantOf(m, "get_max_seq_len"), MaxPrefillChunk: constantOf(m, "get_max_prefill_chunk")}}
+	record.Calibration = f.calibration.record()
 	if kind := c.Draft(); kind != "" {
 		record.Draft = &draftRecord{Kind: kind}
 	}

@@ -1,0 +1,406 @@
+package calibrate
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/ir/numeric/dot"
+	"github.com/etc-ml/etc/passes"
+	"github.com/etc-ml/etc/passes/quantize"
+)
+
+// Options say what to calibrate with.
+type Options struct {
+	// Windows are the tokens of the text; each window is run by itself from position 0.
+	Windows [][]int
+	// HeldOut are windows that nothing is fitted to, for the [Quality]; there may be none.
+	HeldOut [][]int
+	// Recipe says how weights are quantized.
+	Recipe passes.Recipe
+	// Dir is the directory for the quantized weights. It must stay until the data of the [Result] has been read.
+	Dir string
+	// Identity stands for all that the result depends on: checkpoint, text, recipe and the version of the program. Weights
+	// that Dir holds of the same identity are not computed again.
+	Identity string
+	// Jobs is the number of workers, 0 for one per CPU.
+	Jobs int
+	// Progress, where it is set, is called after every weight with the share of the operations that are done.
+	Progress func(done, total int, name string)
+}
+
+// Result is what [Run] has made.
+type Result struct {
+	// Quality is nil where nothing was held out.
+	Quality *Quality
+	store   *store
+}
+
+// Close closes the files of the result, whose data cannot be read from then on.
+func (r *Result) Close() error { return r.store.close() }
+
+// Calibrated gives the quantized form of a weight, as passes.Calibration asks for it.
+func (r *Result) Calibrated(name string, s quantize.Scheme) (passes.CalibratedWeight, bool) {
+	x := r.store.open[name]
+	if x == nil || *x.scheme != s {
+		return passes.CalibratedWeight{}, false
+	}
+	return passes.CalibratedWeight{Packed: x.part(packedOutput), Scales: x.part(scalesOutput), Biases: x.part(biasesOutput),
+		Noise: x.noise, Signal: x.signal}, true
+}
+
+// Prepare makes of a module that a loader has built the one to calibrate: it runs the passes that come before the weights
+// are quantized, and keeps the logits of every token.
+func Prepare(m *ir.Module, o passes.Options) (passes.Recipe, error) {
+	o.Disable = append([]string{"last-token", "sampling-head"}, o.Disable...)
+	o.Backend, o.After = passes.MLX, nil
+	err := passes.Through(m, &o, "allocate-bits")
+	return o.Recipe, err
+}
+
+// Run quantizes the weights of m, a module that [Prepare] has made.
+func Run(ctx context.Context, m *ir.Module, o Options) (*Result, error) {
+	if err := check(m, o); err != nil {
+		return nil, err
+	}
+	s, err := openStore(o.Dir, o.Identity)
+	if err != nil {
+		return nil, err
+	}
+	count := o.Jobs
+	if count < 1 {
+		count = runtime.GOMAXPROCS(0)
+	}
+	d := &driver{ctx: ctx, module: m, options: o, store: s, each: workers(count), ends: ir.LastUses(m.Entry.Body, m.Entry.Body.Results)}
+	d.text = newStream(m, o.Windows, true)
+	d.held = [2]*stream{newStream(m, o.HeldOut, false), newStream(m, o.HeldOut, true)}
+	if err := d.run(); err != nil {
+		return nil, fmt.Errorf("calibration: %w", joinClose(err, s))
+	}
+	r := &Result{store: s}
+	if len(o.HeldOut) > 0 {
+		r.Quality = d.quality.sum()
+	}
+	return r, nil
+}
+
+func joinClose(err error, s *store) error {
+	if also := s.close(); also != nil {
+		return fmt.Errorf("%w; %w", err, also)
+	}
+	return err
+}
+
+func check(m *ir.Module, o Options) error {
+	f := m.Entry
+	if len(f.Params) != 2 || f.Params[0].Type.Rank() != 2 || f.Params[1].Type.Rank() != 1 || len(f.Body.Results) != 1 {
+		return fmt.Errorf("calibration needs a module forward(tokens, input_pos) → logits")
+	}
+	if len(o.Windows) == 0 {
+		return fmt.Errorf("calibration needs a text of at least one window")
+	}
+	for _, w := range append(o.Windows[:len(o.Windows):len(o.Windows)], o.HeldOut...) {
+		if len(w) == 0 {
+			return fmt.Errorf("calibration: a window without tokens")
+		}
+	}
+	return nil
+}
+
+// driver runs the module over all windows.
+type driver struct {
+	ctx     context.Context
+	module  *ir.Module
+	options Options
+	store   *store
+	each    eachFunc
+	ends    [][]*ir.Value // by operation, the values that end with it
+	// text goes on with quantized weights; held has the held-out windows with the checkpoint's weights and with quantized
+	// ones.
+	text    *stream
+	held    [2]*stream
+	quality scores
+	head    int // the number of the last operation with a weight
+}
+
+// streams are all streams.
+func (d *driver) streams() []*stream { return []*stream{d.text, d.held[0], d.held[1]} }
+
+// hasWeights reports whether op is one that the driver runs by itself.
+func hasWeights(op *ir.Op) bool {
+	switch op.Def.Name {
+	case "linear", "embedding", "switch_mlp", "switch_geglu":
+		return true
+	}
+	return false
+}
+
+func (d *driver) run() error {
+	ops := d.module.Entry.Body.Ops
+	for i, op := range ops {
+		if hasWeights(op) {
+			d.head = i
+		}
+	}
+	for first := 0; first < d.head; {
+		if err := d.ctx.Err(); err != nil {
+			return err
+		}
+		if hasWeights(ops[first]) {
+			if err := d.site(ops[first]); err != nil {
+				return fmt.Errorf("%w\n\tin %s", err, ir.Describe(d.module, ops[first]))
+			}
+			for _, s := range d.streams() {
+				s.drop(d.ends[first])
+			}
+			d.progress(first, ops[first])
+			first++
+			continue
+		}
+		last := first + 1
+		for last < d.head && !hasWeights(ops[last]) {
+			last++
+		}
+		k := &constants{}
+		for _, s := range d.streams() {
+			if err := s.run(ops[first:last], d.ends[first:last], k, d.each); err != nil {
+				return err
+			}
+		}
+		first = last
+	}
+	return d.tail(ops)
+}
+
+func (d *driver) progress(at int, op *ir.Op) {
+	if d.options.Progress == nil {
+		return
+	}
+	names := []string{}
+	op.EachArg(func(a *ir.Arg) {
+		if a.Kind == ir.ValueArg && a.Value.Constant != nil {
+			names = append(names, a.Value.Constant.Name)
+		}
+	})
+	d.options.Progress(at+1, len(d.module.Entry.Body.Ops), strings.Join(names, ", "))
+}
+
+// weightOf is the weight in an operand of op.
+func (d *driver) weightOf(op *ir.Op, operand string) (*weight, error) {
+	v := op.Input(operand)
+	if v == nil || v.Constant == nil {
+		return newWeight(nil, nil)
+	}
+	kind := passes.LinearWeight
+	if op.Def.Name == "embedding" {
+		kind = passes.EmbeddingWeight
+	}
+	scheme := d.options.Recipe.Scheme(kind, v.Constant.Name)
+	return newWeight(v.Constant, scheme)
+}
+
+// site runs an operation with weights for all windows.
+func (d *driver) site(op *ir.Op) error {
+	switch op.Def.Name {
+	case "embedding":
+		return d.embedding(op)
+	case "linear":
+		return d.linear(op)
+	}
+	return d.experts(op)
+}
+
+// embedding takes rows of the checkpoint's weight: a quantized embedding is not part of what is calibrated.
+func (d *driver) embedding(op *ir.Op) error {
+	w, err := d.weightOf(op, "weight")
+	if err != nil {
+		return err
+	}
+	indices := op.Input("indices")
+	for _, s := range d.streams() {
+		calls := s.calls()
+		err := d.each.try(len(calls), func(i int) error {
+			t := calls[i].env[indices].Tensor
+			out := eval.Tensor{DType: op.Result().Type.DType, Shape: append(append([]int{}, t.Shape...), w.cols)}
+			for _, id := range t.I {
+				if id < 0 || id >= int64(w.rows) {
+					return fmt.Errorf("token %d, want 0 to %d", id, w.rows-1)
+				}
+				row, err := w.given(int(id), 1)
+				if err != nil {
+					return err
+				}
+				out.F = append(out.F, row.Values...)
+			}
+			calls[i].env[op.Result()] = eval.Value{Tensor: &out}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// linear quantizes the weight of a linear and runs it.
+func (d *driver) linear(op *ir.Op) error {
+	w, quantized, err := d.solveLinear(op)
+	if err != nil {
+		return err
+	}
+	input := op.Input("x")
+	for _, s := range d.streams() {
+		if len(s.windows) == 0 {
+			continue
+		}
+		x, err := s.gather(input)
+		if err != nil {
+			return err
+		}
+		source := w.given
+		if s.quantized && quantized != nil {
+			source = quantized.quantizedRows
+		}
+		y, err := product(x, source, 0, w.rows, d.each)
+		if err != nil {
+			return err
+		}
+		s.scatter(op.Result(), input, y)
+	}
+	return nil
+}
+
+// solveLinear quantizes the weight of a linear where the recipe says so and the directory does not have it.
+func (d *driver) solveLinear(op *ir.Op) (*weight, *stored, error) {
+	if op.Input("bias") != nil {
+		return nil, nil, fmt.Errorf("calibration knows no linear with a bias")
+	}
+	w, err := d.weightOf(op, "weight")
+	if err != nil || w.scheme == nil {
+		return w, nil, err
+	}
+	if x, err := d.store.find(w); err != nil || x != nil {
+		return w, x, err
+	}
+	solve := func(first, n int) (*quantize.Result, dot.Matrix, error) { return w.plain(first, n, *w.scheme) }
+	if w.scheme.Method.Calibrated() {
+		x, err := d.text.gather(op.Input("x"))
+		if err != nil {
+			return nil, nil, err
+		}
+		m := quantize.NewMoments(w.cols)
+		m.Add(x.Values, x.Rows, quantize.Each(d.each))
+		solver, err := newSolver(w, m, d.each)
+		if err != nil {
+			return nil, nil, err
+		}
+		solve = func(first, n int) (*quantize.Result, dot.Matrix, error) { return w.solve(solver, first, n) }
+	}
+	x, err := d.store.create(w)
+	if err != nil {
+		return nil, nil, err
+	}
+	err = d.each.try((w.rows+weightRows-1)/weightRows, func(b int) error {
+		if err := d.ctx.Err(); err != nil {
+			return err
+		}
+		first := b * weightRows
+		r, given, err := solve(first, min(weightRows, w.rows-first))
+		if err != nil {
+			return fmt.Errorf("tensor %s, rows from %d: %w", w.constant.Name, first, err)
+		}
+		return x.write(r, first, given)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := d.store.finish(x); err != nil {
+		return nil, nil, err
+	}
+	x, err = d.store.find(w)
+	return w, x, err
+}
+
+// newSolver is the solver for a weight; nil where no input was anything but zero, so that all columns count the same.
+func newSolver(w *weight, m *quantize.Moments, each eachFunc) (*quantize.Solver, error) {
+	if m.Mean() == 0 {
+		m.AddIdentity(1)
+	}
+	s, err := quantize.NewSolver(m, *w.scheme, quantize.Each(each))
+	if err != nil {
+		return nil, fmt.Errorf("tensor %s: %w", w.constant.Name, err)
+	}
+	return s, nil
+}
+
+// solve quantizes rows by a solver.
+func (w *weight) solve(s *quantize.Solver, first, n int) (*quantize.Result, dot.Matrix, error) {
+	given, err := w.given(first, n)
+	if err != nil {
+		return nil, given, err
+	}
+	r := &quantize.Result{}
+	return r, given, s.Quantize(r, given.Values, n)
+}
+
+// plain quantizes rows by a method that needs no moments.
+func (w *weight) plain(first, n int, s quantize.Scheme) (*quantize.Result, dot.Matrix, error) {
+	given, err := w.given(first, n)
+	if err != nil {
+		return nil, given, err
+	}
+	r := &quantize.Result{}
+	return r, given, quantize.Quantize(r, given.Values, n, w.cols, s)
+}
+
+// tail quantizes the last weight, as a rule lm_head, and runs what is left for the held-out windows, one call after
+// another: logits are large.
+func (d *driver) tail(ops []*ir.Op) error {
+	op := ops[d.head]
+	if op.Def.Name != "linear" {
+		return fmt.Errorf("calibration needs a module whose last weight is that of a linear, found %s", ir.Describe(d.module, op))
+	}
+	w, quantized, err := d.solveLinear(op)
+	if err != nil {
+		return fmt.Errorf("%w\n\tin %s", err, ir.Describe(d.module, op))
+	}
+	d.progress(d.head, op)
+	k := &constants{}
+	for i, window := range d.held[0].windows {
+		for j := range window {
+			var logits [2]dot.Matrix
+			for at, s := range d.held {
+				source := w.given
+				if s.quantized && quantized != nil {
+					source = quantized.quantizedRows
+				}
+				one := &stream{module: d.module, windows: [][]*call{{s.windows[i][j]}}}
+				x, err := one.gather(op.Input("x"))
+				if err != nil {
+					return err
+				}
+				y, err := product(x, source, 0, w.rows, d.each)
+				if err != nil {
+					return err
+				}
+				one.scatter(op.Result(), op.Input("x"), y)
+				if err := one.run(ops[d.head+1:], d.ends[d.head+1:], k, d.each); err != nil {
+					return err
+				}
+				if logits[at], err = one.gather(d.module.Entry.Body.Results[0]); err != nil {
+					return err
+				}
+				clear(s.windows[i][j].env)
+			}
+			next := d.options.HeldOut[i][1:]
+			for _, before := range window[:j] {
+				next = next[before.tokens:]
+			}
+			d.quality.add(logits[0], logits[1], next, d.each)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,297 @@
+package calibrate
+
+import (
+	"fmt"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/ir/numeric/dot"
+	"github.com/etc-ml/etc/passes/quantize"
+)
+
+// mixture is an operation switch_mlp or switch_geglu: for each token some experts, each down·(a(gate·x) ⊙ up·x), summed by
+// scores.
+type mixture struct {
+	op             *ir.Op
+	gate, up, down *weight
+	// quantized are the quantized forms of the three, nil for those that stay as they are.
+	quantized [3]*stored
+}
+
+// routed are the inputs of a mixture in a stream.
+type routed struct {
+	x        dot.Matrix
+	perToken int
+	experts  []int64   // by token, then by choice
+	scores   []float32 // of the same shape
+	tokens   [][]int   // by expert, the numbers of the choices: token·perToken + choice
+}
+
+// route reads the inputs of a mixture.
+func (s *stream) route(m *mixture) (*routed, error) {
+	x, err := s.gather(m.op.Input("x"))
+	if err != nil {
+		return nil, err
+	}
+	r := &routed{x: x, tokens: make([][]int, m.gate.stack)}
+	for _, c := range s.calls() {
+		t := c.env[m.op.Input("indices")].Tensor
+		r.perToken = t.Shape[len(t.Shape)-1]
+		r.experts = append(r.experts, t.I...)
+		r.scores = append(r.scores, c.env[m.op.Input("scores")].Tensor.F...)
+	}
+	for i, e := range r.experts {
+		if e < 0 || e >= int64(m.gate.stack) {
+			return nil, fmt.Errorf("expert %d, want 0 to %d", e, m.gate.stack-1)
+		}
+		r.tokens[e] = append(r.tokens[e], i)
+	}
+	return r, nil
+}
+
+// inputs are the rows of x that an expert gets.
+func (r *routed) inputs(expert int) dot.Matrix {
+	out := dot.Dense(make([]float32, len(r.tokens[expert])*r.x.Cols), len(r.tokens[expert]), r.x.Cols)
+	for i, at := range r.tokens[expert] {
+		copy(out.Row(i), r.x.Row(at/r.perToken))
+	}
+	return out
+}
+
+// experts quantizes the weights of a mixture, expert by expert, and runs it.
+func (d *driver) experts(op *ir.Op) (err error) {
+	m := &mixture{op: op}
+	for _, x := range []struct {
+		name string
+		to   **weight
+	}{{"gate", &m.gate}, {"up", &m.up}, {"down", &m.down}} {
+		if *x.to, err = d.weightOf(op, x.name); err != nil {
+			return err
+		}
+	}
+	if err := d.solveExperts(m); err != nil {
+		return err
+	}
+	for _, s := range d.streams() {
+		if len(s.windows) == 0 {
+			continue
+		}
+		if err := d.runExperts(m, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// weights are the three weights.
+func (m *mixture) weights() [3]*weight { return [3]*weight{m.gate, m.up, m.down} }
+
+// sources are the three weights as a stream has them.
+func (m *mixture) sources(quantized bool) (out [3]rows) {
+	for i, w := range m.weights() {
+		out[i] = w.given
+		if quantized && m.quantized[i] != nil {
+			out[i] = m.quantized[i].quantizedRows
+		}
+	}
+	return out
+}
+
+// hidden is the input of an expert's down projection for the inputs x of the expert.
+func (m *mixture) hidden(x dot.Matrix, expert int, from [3]rows) (dot.Matrix, error) {
+	gate, err := product(x, from[0], expert*m.gate.rows, m.gate.rows, serially)
+	if err != nil {
+		return gate, err
+	}
+	up, err := product(x, from[1], expert*m.up.rows, m.up.rows, serially)
+	if err != nil {
+		return up, err
+	}
+	return gate, eval.GateExperts(m.op, gate.Values, up.Values)
+}
+
+// runExperts runs a mixture for a stream.
+func (d *driver) runExperts(m *mixture, s *stream) error {
+	r, err := s.route(m)
+	if err != nil {
+		return err
+	}
+	from := m.sources(s.quantized)
+	n := m.down.rows
+	outputs := dot.Dense(make([]float32, len(r.experts)*n), len(r.experts), n)
+	err = d.each.try(m.gate.stack, func(e int) error {
+		if len(r.tokens[e]) == 0 {
+			return nil
+		}
+		h, err := m.hidden(r.inputs(e), e, from)
+		if err != nil {
+			return err
+		}
+		y, err := product(h, from[2], e*n, n, serially)
+		if err != nil {
+			return err
+		}
+		for i, at := range r.tokens[e] {
+			copy(outputs.Row(at), y.Row(i))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	sums := dot.Dense(make([]float32, r.x.Rows*n), r.x.Rows, n)
+	d.each(r.x.Rows, func(t int) {
+		for k := range n {
+			sum := 0.0
+			for i := t * r.perToken; i < (t+1)*r.perToken; i++ {
+				sum += float64(float32(outputs.Row(i)[k] * r.scores[i]))
+			}
+			sums.Row(t)[k] = float32(sum)
+		}
+	})
+	s.scatter(m.op.Result(), m.op.Input("x"), sums)
+	return nil
+}
+
+// sampledTokens bounds the tokens, evenly spaced over the text, that go through every expert whoever they were routed to:
+// what the down projection of an expert with few tokens is quantized for besides these.
+const sampledTokens = 128
+
+// solveExperts quantizes the weights of a mixture where the recipe says so and the directory does not have them.
+//
+// An expert of K inputs is quantized for the tokens that are routed to it, and for the mean of all tokens, which counts as
+// much as K tokens: so experts that saw none, or fewer than there are directions of their inputs, are quantized for the
+// text as a whole.
+func (d *driver) solveExperts(m *mixture) error {
+	open := [3]*stored{} // files that are being written
+	calibrated := false
+	for i, w := range m.weights() {
+		if w.scheme == nil {
+			continue
+		}
+		x, err := d.store.find(w)
+		if err == nil && x == nil {
+			open[i], err = d.store.create(w)
+			x = open[i]
+			calibrated = calibrated || w.scheme.Method.Calibrated()
+		}
+		if err != nil {
+			return err
+		}
+		m.quantized[i] = x
+	}
+	if open == [3]*stored{} {
+		return nil
+	}
+	var r *routed
+	var all *quantize.Moments
+	if calibrated {
+		var err error
+		if r, err = d.text.route(m); err != nil {
+			return err
+		}
+		all = quantize.NewMoments(r.x.Cols)
+		all.Add(r.x.Values, r.x.Rows, quantize.Each(d.each))
+	}
+	err := d.each.try(m.gate.stack, func(e int) error {
+		if err := d.ctx.Err(); err != nil {
+			return err
+		}
+		return m.solveExpert(e, r, all, open)
+	})
+	if err != nil {
+		return err
+	}
+	for i, x := range open {
+		if x == nil {
+			continue
+		}
+		if err := d.store.finish(x); err != nil {
+			return err
+		}
+		if m.quantized[i], err = d.store.find(x.weight); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// solveExpert quantizes the weights of an expert that have a file in open.
+func (m *mixture) solveExpert(e int, r *routed, all *quantize.Moments, open [3]*stored) error {
+	var x dot.Matrix
+	var solver *quantize.Solver // of gate and up, whose inputs are the same
+	if r != nil {
+		x = r.inputs(e)
+	}
+	for i, to := range open {
+		if to == nil {
+			continue
+		}
+		w := to.weight
+		if !w.scheme.Method.Calibrated() {
+			if err := w.storeRows(to, e*w.rows, func(first, n int) (*quantize.Result, dot.Matrix, error) {
+				return w.plain(first, n, *w.scheme)
+			}); err != nil {
+				return err
+			}
+			continue
+		}
+		if i == 2 || solver == nil || *m.gate.scheme != *m.up.scheme {
+			moments, err := m.momentsOf(e, i, x, r, all)
+			if err != nil {
+				return err
+			}
+			if solver, err = newSolver(w, moments, serially); err != nil {
+				return err
+			}
+		}
+		if err := w.storeRows(to, e*w.rows, func(first, n int) (*quantize.Result, dot.Matrix, error) { return w.solve(solver, first, n) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// momentsOf are the moments of the inputs of weight number i of an expert.
+func (m *mixture) momentsOf(e, i int, x dot.Matrix, r *routed, all *quantize.Moments) (*quantize.Moments, error) {
+	if i < 2 {
+		moments := quantize.NewMoments(m.gate.cols)
+		moments.Add(x.Values, x.Rows, serially)
+		moments.AddScaled(all, float32(m.gate.cols)/float32(r.x.Rows))
+		return moments, nil
+	}
+	moments := quantize.NewMoments(m.down.cols)
+	h, err := m.hidden(x, e, m.sources(true))
+	if err != nil {
+		return nil, err
+	}
+	moments.Add(h.Values, h.Rows, serially)
+	if few := m.down.cols - h.Rows; few > 0 {
+		count := min(sampledTokens, r.x.Rows)
+		sample := dot.Dense(make([]float32, count*r.x.Cols), count, r.x.Cols)
+		for t := range count {
+			copy(sample.Row(t), r.x.Row(t*(r.x.Rows/count)))
+		}
+		if h, err = m.hidden(sample, e, m.sources(true)); err != nil {
+			return nil, err
+		}
+		other := quantize.NewMoments(m.down.cols)
+		other.Add(h.Values, h.Rows, serially)
+		moments.AddScaled(other, float32(few)/float32(4*count))
+	}
+	return moments, nil
+}
+
+// storeRows quantizes the rows of an expert, which begin at first, and writes them.
+func (w *weight) storeRows(to *stored, first int, solve func(first, n int) (*quantize.Result, dot.Matrix, error)) error {
+	for at := 0; at < w.rows; at += weightRows {
+		r, given, err := solve(first+at, min(weightRows, w.rows-at))
+		if err != nil {
+			return fmt.Errorf("tensor %s, rows from %d: %w", w.constant.Name, first+at, err)
+		}
+		if err := to.write(r, first+at, given); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+package calibrate
+
+import (
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/passes/quantize"
+)
+
+// processBytes is what the process has before it calibrates: code, runtime, stacks.
+const processBytes = 64 << 20
+
+// Memory estimates what [Run] takes for a text of so many tokens, held-out ones counted twice: at the linear where it is
+// most, the values of all windows that are alive, the linear's inputs and outputs, and the moments with what the solver
+// makes of them.
+func Memory(m *ir.Module, tokens int) int64 {
+	const float = 4
+	body := m.Entry.Body
+	ends := ir.LastUses(body, body.Results)
+	alive := map[*ir.Value]int64{}
+	held, most := int64(0), int64(0)
+	for i, op := range body.Ops {
+		if hasWeights(op) {
+			need := held
+			op.EachArg(func(a *ir.Arg) {
+				if a.Kind == ir.ValueArg && a.Value.Constant != nil && a.Value.Constant.Data != nil && op.Def.Name != "embedding" {
+					shape := a.Value.Constant.Data.Shape()
+					rows, cols := shape[len(shape)-2], shape[len(shape)-1]
+					need = max(need, held+quantize.Bytes(int(cols))+float*int64(tokens)*(cols+min(rows, cols)))
+				}
+			})
+			most = max(most, need)
+		}
+		for _, v := range op.Results {
+			alive[v] = valueBytes(v, tokens)
+			held += alive[v]
+		}
+		for _, v := range ends[i] {
+			held -= alive[v]
+		}
+	}
+	return processBytes + most
+}
+
+// valueBytes is what a value takes for so many tokens: every dim that is no constant is the number of tokens.
+func valueBytes(v *ir.Value, tokens int) int64 {
+	n := int64(4)
+	if v.Type.Kind != ir.TensorKind {
+		return n
+	}
+	if !v.Type.DType.IsFloat() {
+		n = 8
+	}
+	symbolic := false
+	for _, d := range v.Type.Shape {
+		if c, ok := d.Const(); ok {
+			n *= c
+		} else if !symbolic { // a second one is that of a mask, which is of one call
+			n, symbolic = n*int64(tokens), true
+		}
+	}
+	return n
+}
