@@ -55,6 +55,7 @@ func (r *Result) Calibrated(name string, s quantize.Scheme) (passes.CalibratedWe
 // Prepare makes of a module that a loader has built the one to calibrate: it runs the passes that come before the weights
 // are quantized, and keeps the logits of every token.
 func Prepare(m *ir.Module, o passes.Options) (passes.Recipe, error) {
+	m.More = nil // drafts
 	o.Disable = append([]string{"last-token", "sampling-head"}, o.Disable...)
 	o.Backend, o.After = passes.MLX, nil
 	err := passes.Through(m, &o, "allocate-bits")
@@ -261,8 +262,8 @@ func (d *driver) linear(op *ir.Op) error {
 			return err
 		}
 		source := w.given
-		if s.quantized && quantized != nil {
-			source = quantized.quantizedRows
+		if s.quantized {
+			source = quantized
 		}
 		y, err := product(x, source, 0, w.rows, d.each)
 		if err != nil {
@@ -273,31 +274,31 @@ func (d *driver) linear(op *ir.Op) error {
 	return nil
 }
 
-// solveLinear quantizes the weight of a linear where the recipe says so and the directory does not have it.
-func (d *driver) solveLinear(op *ir.Op) (*weight, *stored, error) {
+// solveLinear gives the weight of a linear, and its rows as they are quantized. Where the recipe's method is calibrated and
+// the directory does not have the weight, it is quantized.
+func (d *driver) solveLinear(op *ir.Op) (*weight, rows, error) {
 	if op.Input("bias") != nil {
 		return nil, nil, fmt.Errorf("calibration knows no linear with a bias")
 	}
 	w, err := d.weightOf(op, "weight")
-	if err != nil || w.scheme == nil {
-		return w, nil, err
+	if err != nil {
+		return nil, nil, err
+	}
+	if !w.calibrated() {
+		return w, w.plain, nil
 	}
 	if x, err := d.store.find(w); err != nil || x != nil {
-		return w, x, err
+		return w, x.quantizedRows, err
 	}
-	solve := func(first, n int) (*quantize.Result, dot.Matrix, error) { return w.plain(first, n, *w.scheme) }
-	if w.scheme.Method.Calibrated() {
-		x, err := d.text.gather(op.Input("x"))
-		if err != nil {
-			return nil, nil, err
-		}
-		m := quantize.NewMoments(w.cols)
-		m.Add(x.Values, x.Rows, quantize.Each(d.each))
-		solver, err := newSolver(w, m, d.each)
-		if err != nil {
-			return nil, nil, err
-		}
-		solve = func(first, n int) (*quantize.Result, dot.Matrix, error) { return w.solve(solver, first, n) }
+	inputs, err := d.text.gather(op.Input("x"))
+	if err != nil {
+		return nil, nil, err
+	}
+	m := quantize.NewMoments(w.cols)
+	m.Add(inputs.Values, inputs.Rows, quantize.Each(d.each))
+	solver, err := newSolver(w, m, d.each)
+	if err != nil {
+		return nil, nil, err
 	}
 	x, err := d.store.create(w)
 	if err != nil {
@@ -307,12 +308,7 @@ func (d *driver) solveLinear(op *ir.Op) (*weight, *stored, error) {
 		if err := d.ctx.Err(); err != nil {
 			return err
 		}
-		first := b * weightRows
-		r, given, err := solve(first, min(weightRows, w.rows-first))
-		if err != nil {
-			return fmt.Errorf("tensor %s, rows from %d: %w", w.constant.Name, first, err)
-		}
-		return x.write(r, first, given)
+		return x.solve(solver, b*weightRows, min(weightRows, w.rows-b*weightRows))
 	})
 	if err != nil {
 		return nil, nil, err
@@ -321,7 +317,7 @@ func (d *driver) solveLinear(op *ir.Op) (*weight, *stored, error) {
 		return nil, nil, err
 	}
 	x, err = d.store.find(w)
-	return w, x, err
+	return w, x.quantizedRows, err
 }
 
 // newSolver is the solver for a weight; nil where no input was anything but zero, so that all columns count the same.
@@ -336,24 +332,34 @@ func newSolver(w *weight, m *quantize.Moments, each eachFunc) (*quantize.Solver,
 	return s, nil
 }
 
-// solve quantizes rows by a solver.
-func (w *weight) solve(s *quantize.Solver, first, n int) (*quantize.Result, dot.Matrix, error) {
-	given, err := w.given(first, n)
+// calibrated reports whether the weight is quantized by its inputs.
+func (w *weight) calibrated() bool { return w.scheme != nil && w.scheme.Method.Calibrated() }
+
+// solve quantizes rows and writes them.
+func (x *stored) solve(s *quantize.Solver, first, n int) error {
+	given, err := x.given(first, n)
 	if err != nil {
-		return nil, given, err
+		return err
 	}
-	r := &quantize.Result{}
-	return r, given, s.Quantize(r, given.Values, n)
+	var r quantize.Result
+	if err := s.Quantize(&r, given.Values, n); err != nil {
+		return fmt.Errorf("tensor %s, rows from %d: %w", x.constant.Name, first, err)
+	}
+	return x.write(&r, first, given)
 }
 
-// plain quantizes rows by a method that needs no moments.
-func (w *weight) plain(first, n int, s quantize.Scheme) (*quantize.Result, dot.Matrix, error) {
+// plain gives rows quantized by a method that needs no moments, or as they are where nothing quantizes them. hqq's stop test
+// sees these rows alone, which changes scales by less than bf16 tells.
+func (w *weight) plain(first, n int) (dot.Matrix, error) {
 	given, err := w.given(first, n)
-	if err != nil {
-		return nil, given, err
+	if err != nil || w.scheme == nil {
+		return given, err
 	}
-	r := &quantize.Result{}
-	return r, given, quantize.Quantize(r, given.Values, n, w.cols, s)
+	var r quantize.Result
+	if err := quantize.Quantize(&r, given.Values, n, w.cols, *w.scheme); err != nil {
+		return given, fmt.Errorf("tensor %s, rows from %d: %w", w.constant.Name, first, err)
+	}
+	return given, r.Dequantize(given.Values)
 }
 
 // tail quantizes the last weight, as a rule lm_head, and runs what is left for the held-out windows, one call after
@@ -374,8 +380,8 @@ func (d *driver) tail(ops []*ir.Op) error {
 			var logits [2]dot.Matrix
 			for at, s := range d.held {
 				source := w.given
-				if s.quantized && quantized != nil {
-					source = quantized.quantizedRows
+				if s.quantized {
+					source = quantized
 				}
 				one := &stream{module: d.module, windows: [][]*call{{s.windows[i][j]}}}
 				x, err := one.gather(op.Input("x"))

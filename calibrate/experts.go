@@ -14,8 +14,8 @@ import (
 type mixture struct {
 	op             *ir.Op
 	gate, up, down *weight
-	// quantized are the quantized forms of the three, nil for those that stay as they are.
-	quantized [3]*stored
+	// quantized are the rows of the three as they are quantized; while a weight is solved, what is written of it.
+	quantized [3]rows
 }
 
 // routed are the inputs of a mixture in a stream.
@@ -90,8 +90,8 @@ func (m *mixture) weights() [3]*weight { return [3]*weight{m.gate, m.up, m.down}
 func (m *mixture) sources(quantized bool) (out [3]rows) {
 	for i, w := range m.weights() {
 		out[i] = w.given
-		if quantized && m.quantized[i] != nil {
-			out[i] = m.quantized[i].quantizedRows
+		if quantized {
+			out[i] = m.quantized[i]
 		}
 	}
 	return out
@@ -164,36 +164,31 @@ const sampledTokens = 128
 // text as a whole.
 func (d *driver) solveExperts(m *mixture) error {
 	open := [3]*stored{} // files that are being written
-	calibrated := false
 	for i, w := range m.weights() {
-		if w.scheme == nil {
+		if !w.calibrated() {
+			m.quantized[i] = w.plain
 			continue
 		}
 		x, err := d.store.find(w)
 		if err == nil && x == nil {
 			open[i], err = d.store.create(w)
 			x = open[i]
-			calibrated = calibrated || w.scheme.Method.Calibrated()
 		}
 		if err != nil {
 			return err
 		}
-		m.quantized[i] = x
+		m.quantized[i] = x.quantizedRows
 	}
 	if open == [3]*stored{} {
 		return nil
 	}
-	var r *routed
-	var all *quantize.Moments
-	if calibrated {
-		var err error
-		if r, err = d.text.route(m); err != nil {
-			return err
-		}
-		all = quantize.NewMoments(r.x.Cols)
-		all.Add(r.x.Values, r.x.Rows, quantize.Each(d.each))
+	r, err := d.text.route(m)
+	if err != nil {
+		return err
 	}
-	err := d.each.try(m.gate.stack, func(e int) error {
+	all := quantize.NewMoments(r.x.Cols)
+	all.Add(r.x.Values, r.x.Rows, quantize.Each(d.each))
+	err = d.each.try(m.gate.stack, func(e int) error {
 		if err := d.ctx.Err(); err != nil {
 			return err
 		}
@@ -209,31 +204,20 @@ func (d *driver) solveExperts(m *mixture) error {
 		if err := d.store.finish(x); err != nil {
 			return err
 		}
-		if m.quantized[i], err = d.store.find(x.weight); err != nil {
+		if x, err = d.store.find(x.weight); err != nil {
 			return err
 		}
+		m.quantized[i] = x.quantizedRows
 	}
 	return nil
 }
 
 // solveExpert quantizes the weights of an expert that have a file in open.
 func (m *mixture) solveExpert(e int, r *routed, all *quantize.Moments, open [3]*stored) error {
-	var x dot.Matrix
+	x := r.inputs(e)
 	var solver *quantize.Solver // of gate and up, whose inputs are the same
-	if r != nil {
-		x = r.inputs(e)
-	}
 	for i, to := range open {
 		if to == nil {
-			continue
-		}
-		w := to.weight
-		if !w.scheme.Method.Calibrated() {
-			if err := w.storeRows(to, e*w.rows, func(first, n int) (*quantize.Result, dot.Matrix, error) {
-				return w.plain(first, n, *w.scheme)
-			}); err != nil {
-				return err
-			}
 			continue
 		}
 		if i == 2 || solver == nil || *m.gate.scheme != *m.up.scheme {
@@ -241,12 +225,14 @@ func (m *mixture) solveExpert(e int, r *routed, all *quantize.Moments, open [3]*
 			if err != nil {
 				return err
 			}
-			if solver, err = newSolver(w, moments, serially); err != nil {
+			if solver, err = newSolver(to.weight, moments, serially); err != nil {
 				return err
 			}
 		}
-		if err := w.storeRows(to, e*w.rows, func(first, n int) (*quantize.Result, dot.Matrix, error) { return w.solve(solver, first, n) }); err != nil {
-			return err
+		for at := 0; at < to.rows; at += weightRows {
+			if err := to.solve(solver, e*to.rows+at, min(weightRows, to.rows-at)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -280,18 +266,4 @@ func (m *mixture) momentsOf(e, i int, x dot.Matrix, r *routed, all *quantize.Mom
 		moments.AddScaled(other, float32(few)/float32(4*count))
 	}
 	return moments, nil
-}
-
-// storeRows quantizes the rows of an expert, which begin at first, and writes them.
-func (w *weight) storeRows(to *stored, first int, solve func(first, n int) (*quantize.Result, dot.Matrix, error)) error {
-	for at := 0; at < w.rows; at += weightRows {
-		r, given, err := solve(first+at, min(weightRows, w.rows-at))
-		if err != nil {
-			return fmt.Errorf("tensor %s, rows from %d: %w", w.constant.Name, first+at, err)
-		}
-		if err := to.write(r, first+at, given); err != nil {
-			return err
-		}
-	}
-	return nil
 }

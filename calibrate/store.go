@@ -189,7 +189,7 @@ func (x *stored) quantizedRows(first, n int) (dot.Matrix, error) {
 			return dot.Matrix{}, fmt.Errorf("%s: %w", x.file.Name(), err)
 		}
 	}
-	r := quantize.Result{Rows: n, Cols: x.cols, Bits: x.scheme.Bits, GroupSize: x.scheme.StoredGroupSize(x.cols)}
+	r := quantize.Result{Rows: n, Cols: x.cols, Bits: x.scheme.Bits, GroupSize: x.scheme.StoredGroupSize(x.cols)} // in bf16, affine: what solvers make
 	r.Packed = make([]uint32, len(raw[packedOutput])/4)
 	for i := range r.Packed {
 		r.Packed[i] = binary.LittleEndian.Uint32(raw[packedOutput][4*i:])

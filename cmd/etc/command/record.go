@@ -58,6 +58,9 @@ func (r *buildRecord) write(out io.Writer) error {
 	}
 	_, err := fmt.Fprintf(out, "build      %s; %s%s; recipe %s, qlinear %s, qembedding %s, groups of %d, method %s; hashes of %d source tensors\n",
 		r.Tool, r.Architecture, draft, r.Recipe, o.Linear, o.Embedding, o.GroupSize, o.Method, sources)
+	if err == nil && r.Calibration != nil {
+		err = r.Calibration.write(out)
+	}
 	return err
 }
 
