@@ -68,7 +68,7 @@ func TestParseRecipeErrors(t *testing.T) {
 		{"linear * 4w group=32 group=64", `recipe x, line 1: option "group=64", want each of`},
 		{"linear * 4w group=48", `recipe x, line 1: group=48, want 32, 64, 128 or row`},
 		{"linear * 4w group=row", `recipe x, line 1: group=row with method best; only hqq has one group a row`},
-		{"linear * 4w method=gptq", `recipe x, line 1: method=gptq, want best, minmax or hqq`},
+		{"linear * 4w method=awq", `recipe x, line 1: method=awq, want best, minmax or hqq`},
 		{"linear * mxfp4 group=64", `recipe x, line 1: mxfp4 with group=64 method=minmax, want groups of 32 and minmax or best`},
 		{"linear * mxfp8 method=hqq", `recipe x, line 1: mxfp8 with group=32 method=hqq, want groups of 32 and minmax or best`},
 		{"linear * mxfp4 group=row", `recipe x, line 1: mxfp4 with group=0 method=minmax, want groups of 32`},

@@ -23,7 +23,7 @@ func TestCheck(t *testing.T) {
 		{"group that MLX has not", Scheme{Method: MinMax, Bits: 4, GroupSize: 96}, 96, "minmax quantization in groups of 96: expected 32, 64 or 128"},
 		{"negative group", Scheme{Method: MinMax, Bits: 4, GroupSize: -32}, 96, "minmax quantization in groups of -32: expected 32, 64 or 128"},
 		{"bits", Scheme{Method: MinMax, Bits: 3, GroupSize: 32}, 96, "minmax quantization to 3 bits: expected 4 or 8"},
-		{"method", Scheme{Method: 9, Bits: 4, GroupSize: 32}, 96, "quantization method(9) is unknown; known are 0 (minmax) to 4 (best)"},
+		{"method", Scheme{Method: 9, Bits: 4, GroupSize: 32}, 96, "quantization method(9) is unknown; known are 0 (minmax) to 7 (learned)"},
 		{"format", Scheme{Bits: 4, GroupSize: 32, Params: 7}, 96, "minmax quantization with scales of type float(7): expected bf16, f16 or f32"},
 		{"format of torchao", Scheme{Method: TorchAOAsymmetric, Bits: 4, GroupSize: 32, Params: F16}, 96,
 			"torchao-asymmetric quantization with scales of type f16: its arithmetic is defined for bf16 only"},

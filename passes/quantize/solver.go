@@ -18,7 +18,6 @@ type Solver struct {
 	moments    dot.Matrix // damped
 	importance []float32  // the diagonal of moments
 	factor     dot.Matrix // see the function factor; of methods with error feedback
-	own        []dot.Matrix
 }
 
 // NewSolver prepares the method of s, which must be one that is calibrated, for inputs with the moments m, which it keeps

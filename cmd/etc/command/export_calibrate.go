@@ -107,6 +107,9 @@ func (f exportFlags) openCalibration(cmd *cobra.Command, r passes.Recipe) (*cali
 		if anyChanged(cmd, "calibrate") {
 			return nil, usagef("--calibrate %s: the recipe has no linear weight whose method needs a text; give --qlinear 4w, and --quant-method auto, learned, gptq or weighted", f.calibrate)
 		}
+		if _, ok := calibratedMethods[f.method]; ok {
+			return nil, usagef("--quant-method %s chooses linear weights by a text, and none is quantized: give --qlinear 4w", f.method)
+		}
 		return nil, nil
 	}
 	for _, x := range []struct {
