@@ -14,6 +14,7 @@ func init() {
 		"sigmoid": bindUnary, "add": bindAdd, "multiply": bindBinary,
 		"attention": bindAttention, "attention_step": bindAttentionStep, "buffer_conv": bindConv, "delta_step": bindDeltaStep, "delta_chunks": bindDeltaChunks, "delta_decay": bindDecay,
 		"router": bindRouter, "experts": bindExperts, "routed_experts": bindRoutedExperts, "sorted_experts": bindSortedExperts, "gated_add": bindGatedAdd, "top_k": bindTopK, "softmax": bindSoftmax, "sample": bindSample,
+		"adjust_logits": bindAdjust, "draw": bindDraw, "logprobs": bindLogprobs,
 		"take": bindTake, "gather": bindGather, "argmax": bindArgReduce, "argmin": bindArgReduce,
 		"gated_norm": bindGatedNorm, "residual_add": bindResidualAdd, "add_norm": bindAddNorm,
 		"matvec": bindMatvec, "matvec_conv": bindMatvecConv, "matvec_glu": bindMatvecGLU, "matvec_heads": bindMatvecHeads,

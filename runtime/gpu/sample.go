@@ -71,17 +71,28 @@ func bindSample(b *binder) bool {
 // long is an integer of an operand with all its 64 bits, on the device.
 func (b *binder) long(operandName string) (operand, bool) {
 	v := b.Input(operandName)
-	if v == nil || v.place != onHost || v.cell.step || v.dtype != ir.I64 || v.shape == nil || v.len() != 1 {
+	if v == nil || v.shape == nil || v.len() != 1 {
+		return operand{}, false
+	}
+	return b.longs(operandName)
+}
+
+// longs is long of any number of integers.
+func (b *binder) longs(operandName string) (operand, bool) {
+	v := b.Input(operandName)
+	if v == nil || v.place != onHost || v.cell.step || v.dtype != ir.I64 || v.shape == nil || v.len() == 0 {
 		return operand{}, false
 	}
 	v.cell.need()
-	c := v.cell
-	return whole(b.word(8, func(p []byte) error {
+	c, n := v.cell, v.len()
+	return whole(b.word(8*n, func(p []byte) error {
 		t := c.content.Tensor
-		if t == nil || len(t.I) != 1 {
-			return fmt.Errorf("sample: %s is no integer", operandName)
+		if t == nil || len(t.I) != n {
+			return fmt.Errorf("%s is not %d integers", operandName, n)
 		}
-		binary.LittleEndian.PutUint64(p, uint64(t.I[0]))
+		for i, v := range t.I {
+			binary.LittleEndian.PutUint64(p[8*i:], uint64(v))
+		}
 		return nil
 	})), true
 }

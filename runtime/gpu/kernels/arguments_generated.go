@@ -698,6 +698,94 @@ var gatherRowsSignature = Signature{Kernels: []string{"gather_rows"}, Arguments:
 	{Name: "step", Type: "int"},
 }}
 
+// LogitsAdjustArguments are the buffers of the kernel logits_adjust, in order.
+type LogitsAdjustArguments[T comparable] struct {
+	Logits    T // float
+	Ids       T // int, optional: Logits stands for it
+	Bias      T // float, optional: Logits stands for it
+	Counts    T // int, optional: Logits stands for it
+	Penalties T // float, optional: Logits stands for it
+	Fed       T // int, optional: Logits stands for it
+	Mask      T // uint, optional: Logits stands for it
+	MaskRow   T // int, optional: Logits stands for it
+	Out       T // float, written
+}
+
+// Signature is what the text of the kernel logits_adjust declares.
+func (LogitsAdjustArguments[T]) Signature() *Signature { return &logitsAdjustSignature }
+
+func (a LogitsAdjustArguments[T]) values() []T {
+	return []T{a.Logits, a.Ids, a.Bias, a.Counts, a.Penalties, a.Fed, a.Mask, a.MaskRow, a.Out}
+}
+
+var logitsAdjustSignature = Signature{Kernels: []string{"logits_adjust"}, Arguments: []Argument{
+	{Name: "logits", Type: "float"},
+	{Name: "ids", Type: "int", Optional: true, Instead: 0},
+	{Name: "bias", Type: "float", Optional: true, Instead: 0},
+	{Name: "counts", Type: "int", Optional: true, Instead: 0},
+	{Name: "penalties", Type: "float", Optional: true, Instead: 0},
+	{Name: "fed", Type: "int", Optional: true, Instead: 0},
+	{Name: "mask", Type: "uint", Optional: true, Instead: 0},
+	{Name: "mask_row", Type: "int", Optional: true, Instead: 0},
+	{Name: "out", Type: "float", Written: true},
+}}
+
+// LogprobsChooseArguments are the buffers of the kernel logprobs_choose, in order.
+type LogprobsChooseArguments[T comparable] struct {
+	Logits  T // float
+	Token   T // int
+	Wanted  T // int
+	Tops    T // float
+	Places  T // int
+	Sums    T // float
+	Logprob T // float, written
+	Ids     T // int, written
+	Likely  T // float, written
+}
+
+// Signature is what the text of the kernel logprobs_choose declares.
+func (LogprobsChooseArguments[T]) Signature() *Signature { return &logprobsChooseSignature }
+
+func (a LogprobsChooseArguments[T]) values() []T {
+	return []T{a.Logits, a.Token, a.Wanted, a.Tops, a.Places, a.Sums, a.Logprob, a.Ids, a.Likely}
+}
+
+var logprobsChooseSignature = Signature{Kernels: []string{"logprobs_choose"}, Arguments: []Argument{
+	{Name: "logits", Type: "float"},
+	{Name: "token", Type: "int"},
+	{Name: "wanted", Type: "int"},
+	{Name: "tops", Type: "float"},
+	{Name: "places", Type: "int"},
+	{Name: "sums", Type: "float"},
+	{Name: "logprob", Type: "float", Written: true},
+	{Name: "ids", Type: "int", Written: true},
+	{Name: "likely", Type: "float", Written: true},
+}}
+
+// LogprobsPartArguments are the buffers of the kernel logprobs_part, in order.
+type LogprobsPartArguments[T comparable] struct {
+	Logits T // float
+	Wanted T // int
+	Tops   T // float, written
+	Places T // int, written
+	Sums   T // float, written
+}
+
+// Signature is what the text of the kernel logprobs_part declares.
+func (LogprobsPartArguments[T]) Signature() *Signature { return &logprobsPartSignature }
+
+func (a LogprobsPartArguments[T]) values() []T {
+	return []T{a.Logits, a.Wanted, a.Tops, a.Places, a.Sums}
+}
+
+var logprobsPartSignature = Signature{Kernels: []string{"logprobs_part"}, Arguments: []Argument{
+	{Name: "logits", Type: "float"},
+	{Name: "wanted", Type: "int"},
+	{Name: "tops", Type: "float", Written: true},
+	{Name: "places", Type: "int", Written: true},
+	{Name: "sums", Type: "float", Written: true},
+}}
+
 // MatMulArguments are the buffers of the kernel matmul, in order.
 type MatMulArguments[T comparable] struct {
 	W     WeightArguments[T]
@@ -1026,6 +1114,7 @@ type SampleChooseArguments[T comparable] struct {
 	Temperature T // float
 	TopK        T // long, optional: Temperature stands for it
 	TopP        T // float, optional: Temperature stands for it
+	MinP        T // float, optional: Temperature stands for it
 	Seed        T // uint
 	Tops        T // float
 	TopsAt      T // int
@@ -1041,7 +1130,7 @@ type SampleChooseArguments[T comparable] struct {
 func (SampleChooseArguments[T]) Signature() *Signature { return &sampleChooseSignature }
 
 func (a SampleChooseArguments[T]) values() []T {
-	return []T{a.Logits, a.Temperature, a.TopK, a.TopP, a.Seed, a.Tops, a.TopsAt, a.Values, a.Places, a.Counts, a.Sums, a.Token, a.Next}
+	return []T{a.Logits, a.Temperature, a.TopK, a.TopP, a.MinP, a.Seed, a.Tops, a.TopsAt, a.Values, a.Places, a.Counts, a.Sums, a.Token, a.Next}
 }
 
 var sampleChooseSignature = Signature{Kernels: []string{"sample_choose"}, Arguments: []Argument{
@@ -1049,13 +1138,14 @@ var sampleChooseSignature = Signature{Kernels: []string{"sample_choose"}, Argume
 	{Name: "temperature", Type: "float"},
 	{Name: "top_k", Type: "long", Optional: true, Instead: 1},
 	{Name: "top_p", Type: "float", Optional: true, Instead: 1},
+	{Name: "min_p", Type: "float", Optional: true, Instead: 1},
 	{Name: "seed", Type: "uint"},
 	{Name: "tops", Type: "float"},
 	{Name: "tops_at", Type: "int"},
-	{Name: "values", Type: "float", Written: true, Optional: true, Instead: 5},
-	{Name: "places", Type: "int", Optional: true, Instead: 5},
-	{Name: "counts", Type: "int", Optional: true, Instead: 5},
-	{Name: "sums", Type: "ulong", Optional: true, Instead: 5},
+	{Name: "values", Type: "float", Written: true, Optional: true, Instead: 6},
+	{Name: "places", Type: "int", Optional: true, Instead: 6},
+	{Name: "counts", Type: "int", Optional: true, Instead: 6},
+	{Name: "sums", Type: "ulong", Optional: true, Instead: 6},
 	{Name: "token", Type: "int", Written: true},
 	{Name: "next", Type: "int", Written: true},
 }}
@@ -1066,6 +1156,7 @@ type SampleCollectArguments[T comparable] struct {
 	Temperature T // float
 	TopK        T // long
 	TopP        T // float
+	MinP        T // float, optional: Temperature stands for it
 	Tops        T // float
 	Values      T // float, written
 	Places      T // int, written
@@ -1077,7 +1168,7 @@ type SampleCollectArguments[T comparable] struct {
 func (SampleCollectArguments[T]) Signature() *Signature { return &sampleCollectSignature }
 
 func (a SampleCollectArguments[T]) values() []T {
-	return []T{a.Logits, a.Temperature, a.TopK, a.TopP, a.Tops, a.Values, a.Places, a.Counts, a.Sums}
+	return []T{a.Logits, a.Temperature, a.TopK, a.TopP, a.MinP, a.Tops, a.Values, a.Places, a.Counts, a.Sums}
 }
 
 var sampleCollectSignature = Signature{Kernels: []string{"sample_collect"}, Arguments: []Argument{
@@ -1085,6 +1176,7 @@ var sampleCollectSignature = Signature{Kernels: []string{"sample_collect"}, Argu
 	{Name: "temperature", Type: "float"},
 	{Name: "top_k", Type: "long"},
 	{Name: "top_p", Type: "float"},
+	{Name: "min_p", Type: "float", Optional: true, Instead: 1},
 	{Name: "tops", Type: "float"},
 	{Name: "values", Type: "float", Written: true},
 	{Name: "places", Type: "int", Written: true},
@@ -1098,6 +1190,7 @@ type SamplePartArguments[T comparable] struct {
 	Temperature T // float
 	TopK        T // long, optional: Temperature stands for it
 	TopP        T // float, optional: Temperature stands for it
+	MinP        T // float, optional: Temperature stands for it
 	Seed        T // uint
 	Tops        T // float, written
 	Places      T // int, written
@@ -1107,7 +1200,7 @@ type SamplePartArguments[T comparable] struct {
 func (SamplePartArguments[T]) Signature() *Signature { return &samplePartSignature }
 
 func (a SamplePartArguments[T]) values() []T {
-	return []T{a.Logits, a.Temperature, a.TopK, a.TopP, a.Seed, a.Tops, a.Places}
+	return []T{a.Logits, a.Temperature, a.TopK, a.TopP, a.MinP, a.Seed, a.Tops, a.Places}
 }
 
 var samplePartSignature = Signature{Kernels: []string{"sample_part"}, Arguments: []Argument{
@@ -1115,6 +1208,7 @@ var samplePartSignature = Signature{Kernels: []string{"sample_part"}, Arguments:
 	{Name: "temperature", Type: "float"},
 	{Name: "top_k", Type: "long", Optional: true, Instead: 1},
 	{Name: "top_p", Type: "float", Optional: true, Instead: 1},
+	{Name: "min_p", Type: "float", Optional: true, Instead: 1},
 	{Name: "seed", Type: "uint"},
 	{Name: "tops", Type: "float", Written: true},
 	{Name: "places", Type: "int", Written: true},
@@ -1244,6 +1338,9 @@ var signatures = map[string]*Signature{
 	"experts_sort":        &expertsSortSignature,
 	"experts_up":          &expertsUpSignature,
 	"gather_rows":         &gatherRowsSignature,
+	"logits_adjust":       &logitsAdjustSignature,
+	"logprobs_choose":     &logprobsChooseSignature,
+	"logprobs_part":       &logprobsPartSignature,
 	"matmul":              &matMulSignature,
 	"matmul_glu":          &matMulGLUSignature,
 	"matmul_prepare":      &matMulPrepareSignature,

@@ -200,40 +200,57 @@ func widened(x []float32) []float64 {
 	return out
 }
 
-// Draw is what a token is chosen by. Key is that of the seed, for the reference implementation.
+// Draw is what a token is chosen by. Key is that of the seed, for the reference implementation and for rows.
 type Draw struct {
 	Logits      []float32
 	Temperature float32
 	TopK, Seed  int64
-	TopP        float32
+	TopP, MinP  float32
 	Key         [2]uint32
 }
 
-// Case is a use of the launches for a draw.
-func (s Sample) Case(d Draw) *Case {
+// Case is a use of the launches for the draws of all rows.
+func (s Sample) Case(draws ...Draw) *Case {
 	c := newCase(Sizes{}, 1, 0)
 	part, collect, choose, _ := s.Launches()
 	parts, each := s.Parts()
-	long := func(n int64) *Buffer { return c.ints(int32(n), int32(n>>32)) }
-	seed := long(d.Seed)
-	if !s.Filters {
-		seed = c.ints(int32(d.Key[0]), int32(d.Key[1]))
+	rows := len(draws)
+	var logits, temperature, topP, minP []float32
+	var topK, seed []int32
+	for _, d := range draws {
+		logits = append(logits, d.Logits...)
+		temperature, topP, minP = append(temperature, d.Temperature), append(topP, d.TopP), append(minP, d.MinP)
+		topK = append(topK, int32(d.TopK), int32(d.TopK>>32))
+		switch {
+		case s.Rows > 0:
+			seed = append(seed, int32(d.Key[1]), int32(d.Key[0]))
+		case s.Filters:
+			seed = append(seed, int32(d.Seed), int32(d.Seed>>32))
+		default:
+			seed = append(seed, int32(d.Key[0]), int32(d.Key[1]))
+		}
 	}
-	token, next := c.out(I32, 1), c.out(I32, 1)
+	token, next := c.out(I32, rows), c.out(I32, rows)
 	a := SampleChooseArguments[*Buffer]{
-		Logits: c.given(F32, d.Logits...), Temperature: c.given(F32, d.Temperature), TopK: long(d.TopK), TopP: c.given(F32, d.TopP), Seed: seed,
-		Tops: c.scratch(F32, parts), TopsAt: c.scratch(I32, parts), Values: c.scratch(F32, parts*each), Places: c.scratch(I32, parts*each),
-		Counts: c.scratch(I32, parts), Sums: c.scratch(I64, parts), Token: token, Next: next,
+		Logits: c.given(F32, logits...), Temperature: c.given(F32, temperature...), TopK: c.ints(topK...), TopP: c.given(F32, topP...), Seed: c.ints(seed...),
+		Tops: c.scratch(F32, rows*parts), TopsAt: c.scratch(I32, rows*parts), Values: c.scratch(F32, rows*parts*each), Places: c.scratch(I32, rows*parts*each),
+		Counts: c.scratch(I32, rows*parts), Sums: c.scratch(I64, rows*parts), Token: token, Next: next,
 	}
-	c.run(part, SamplePartArguments[*Buffer]{Logits: a.Logits, Temperature: a.Temperature, TopK: a.TopK, TopP: a.TopP, Seed: seed,
+	if s.MinP {
+		a.MinP = c.given(F32, minP...)
+	}
+	c.run(part, SamplePartArguments[*Buffer]{Logits: a.Logits, Temperature: a.Temperature, TopK: a.TopK, TopP: a.TopP, MinP: a.MinP, Seed: a.Seed,
 		Tops: a.Tops, Places: a.TopsAt})
 	if s.Filters {
-		c.run(collect, SampleCollectArguments[*Buffer]{Logits: a.Logits, Temperature: a.Temperature, TopK: a.TopK, TopP: a.TopP, Tops: a.Tops,
+		c.run(collect, SampleCollectArguments[*Buffer]{Logits: a.Logits, Temperature: a.Temperature, TopK: a.TopK, TopP: a.TopP, MinP: a.MinP, Tops: a.Tops,
 			Values: a.Values, Places: a.Places, Counts: a.Counts, Sums: a.Sums})
 	}
 	c.run(choose, a)
 	c.reference = func() {
-		want := []int32{int32(s.Reference(d.Logits, d.Temperature, d.TopK, d.TopP, d.Key))}
+		var want []int32
+		for _, d := range draws {
+			want = append(want, int32(s.Reference(d)))
+		}
 		c.wantInts(token, want)
 		c.wantInts(next, want)
 	}
@@ -243,5 +260,12 @@ func (s Sample) Case(d Draw) *Case {
 func (s Sample) newCase(Sizes) *Case {
 	var c Case
 	logits := c.random(F32, s.Vocab).each(func(_ int, x float32) float32 { return 6 * x })
-	return s.Case(Draw{Logits: logits.Values(), Temperature: 0.8, TopK: 20, TopP: 0.9, Seed: 7, Key: [2]uint32{0, 7}})
+	d := Draw{Logits: logits.Values(), Temperature: 0.8, TopK: 20, TopP: 0.9, Seed: 7, Key: [2]uint32{0, 7}}
+	if s.Rows == 0 {
+		return s.Case(d)
+	}
+	s.Rows = min(s.Rows, 2) // with other filters each
+	other := d
+	other.TopK, other.TopP, other.MinP, other.Key = 0, 1, 0.02, [2]uint32{3, 8}
+	return s.Case([]Draw{d, other}[:s.Rows]...)
 }

@@ -2,36 +2,36 @@
 #ifdef ENTRY_sample_part
 #ifdef PORT_ENTRY
 extern "C" __attribute__((visibility("default"))) void sample_part_entry(void* const* a) {
-  sample_part((device const float*)a[0], (device const float*)a[1], (device const long*)a[2], (device const float*)a[3], (device const uint*)a[4], (device float*)a[5], (device int*)a[6], PORT_threadgroup_position_in_grid().x, PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
+  sample_part((device const float*)a[0], (device const float*)a[1], (device const long*)a[2], (device const float*)a[3], (device const float*)a[4], (device const uint*)a[5], (device float*)a[6], (device int*)a[7], PORT_threadgroup_position_in_grid(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
 }
-PORT_ENTRY(sample_part, SAMPLE_SIMDGROUPS * 32, 7)
+PORT_ENTRY(sample_part, SAMPLE_SIMDGROUPS * 32, 8)
 #else
-extern "C" __global__ void __launch_bounds__(SAMPLE_SIMDGROUPS * 32) sample_part_entry(device const float* logits, device const float* temperature, device const long* top_k, device const float* top_p, device const uint* seed, device float* tops, device int* places) {
-  sample_part(logits, temperature, top_k, top_p, seed, tops, places, PORT_threadgroup_position_in_grid().x, PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
+extern "C" __global__ void __launch_bounds__(SAMPLE_SIMDGROUPS * 32) sample_part_entry(device const float* logits, device const float* temperature, device const long* top_k, device const float* top_p, device const float* min_p, device const uint* seed, device float* tops, device int* places) {
+  sample_part(logits, temperature, top_k, top_p, min_p, seed, tops, places, PORT_threadgroup_position_in_grid(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
 }
 #endif
 #endif
 #ifdef ENTRY_sample_collect
 #ifdef PORT_ENTRY
 extern "C" __attribute__((visibility("default"))) void sample_collect_entry(void* const* a) {
-  sample_collect((device const float*)a[0], (device const float*)a[1], (device const long*)a[2], (device const float*)a[3], (device const float*)a[4], (device float*)a[5], (device int*)a[6], (device int*)a[7], (device ulong*)a[8], PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
+  sample_collect((device const float*)a[0], (device const float*)a[1], (device const long*)a[2], (device const float*)a[3], (device const float*)a[4], (device const float*)a[5], (device float*)a[6], (device int*)a[7], (device int*)a[8], (device ulong*)a[9], PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
 }
-PORT_ENTRY(sample_collect, SAMPLE_SIMDGROUPS * 32, 9)
+PORT_ENTRY(sample_collect, SAMPLE_SIMDGROUPS * 32, 10)
 #else
-extern "C" __global__ void __launch_bounds__(SAMPLE_SIMDGROUPS * 32) sample_collect_entry(device const float* logits, device const float* temperature, device const long* top_k, device const float* top_p, device const float* tops, device float* values, device int* places, device int* counts, device ulong* sums) {
-  sample_collect(logits, temperature, top_k, top_p, tops, values, places, counts, sums, PORT_threadgroup_position_in_grid().x, PORT_thread_index_in_threadgroup(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
+extern "C" __global__ void __launch_bounds__(SAMPLE_SIMDGROUPS * 32) sample_collect_entry(device const float* logits, device const float* temperature, device const long* top_k, device const float* top_p, device const float* min_p, device const float* tops, device float* values, device int* places, device int* counts, device ulong* sums) {
+  sample_collect(logits, temperature, top_k, top_p, min_p, tops, values, places, counts, sums, PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
 }
 #endif
 #endif
 #ifdef ENTRY_sample_choose
 #ifdef PORT_ENTRY
 extern "C" __attribute__((visibility("default"))) void sample_choose_entry(void* const* a) {
-  sample_choose((device const float*)a[0], (device const float*)a[1], (device const long*)a[2], (device const float*)a[3], (device const uint*)a[4], (device const float*)a[5], (device const int*)a[6], (device float*)a[7], (device const int*)a[8], (device const int*)a[9], (device const ulong*)a[10], (device int*)a[11], (device int*)a[12], PORT_thread_index_in_threadgroup(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
+  sample_choose((device const float*)a[0], (device const float*)a[1], (device const long*)a[2], (device const float*)a[3], (device const float*)a[4], (device const uint*)a[5], (device const float*)a[6], (device const int*)a[7], (device float*)a[8], (device const int*)a[9], (device const int*)a[10], (device const ulong*)a[11], (device int*)a[12], (device int*)a[13], PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
 }
-PORT_ENTRY(sample_choose, 1024, 13)
+PORT_ENTRY(sample_choose, 1024, 14)
 #else
-extern "C" __global__ void __launch_bounds__(1024) sample_choose_entry(device const float* logits, device const float* temperature, device const long* top_k, device const float* top_p, device const uint* seed, device const float* tops, device const int* tops_at, device float* values, device const int* places, device const int* counts, device const ulong* sums, device int* token, device int* next) {
-  sample_choose(logits, temperature, top_k, top_p, seed, tops, tops_at, values, places, counts, sums, token, next, PORT_thread_index_in_threadgroup(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
+extern "C" __global__ void __launch_bounds__(1024) sample_choose_entry(device const float* logits, device const float* temperature, device const long* top_k, device const float* top_p, device const float* min_p, device const uint* seed, device const float* tops, device const int* tops_at, device float* values, device const int* places, device const int* counts, device const ulong* sums, device int* token, device int* next) {
+  sample_choose(logits, temperature, top_k, top_p, min_p, seed, tops, tops_at, values, places, counts, sums, token, next, PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
 }
 #endif
 #endif

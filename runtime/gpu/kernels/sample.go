@@ -18,6 +18,10 @@ type Sample struct {
 	// Filters says that there are top_k, top_p and a seed. Without, the temperature is at least 1e-6, the noise
 	// −log(−log(u + 1e-20) + 1e-20), and the key of the random words is given.
 	Filters bool
+	// Rows is the number of rows of logits that the runtime's own sampler draws from, each with settings of its own; 0 for
+	// the one row of a sampling head. MinP says that it has min_p. It has filters.
+	Rows int
+	MinP bool
 }
 
 // Parts of the vocabulary, and the logits of each.
@@ -28,15 +32,21 @@ func (s Sample) Parts() (parts, each int) {
 
 const sampleSimdgroups = 8
 
+// maxSampleRows is the most rows that one launch draws from.
+const maxSampleRows = 1 << 12
+
 // Launches are the dispatches; without Filters the second is not needed.
 //
 // They take SamplePartArguments, SampleCollectArguments and SampleChooseArguments: Temperature, TopP f32 [1], TopK i64 [1],
 // Seed i64 [1] (or the key, two u32, upper word first), Tops f32 and their places i32 [Parts], of the candidates Values f32
 // and Places i32 [Parts·each], Counts i32 [Parts], Sums u64 [Parts], Token i32 [1], and Next, the token again for the call
-// that follows.
+// that follows. Of rows, all of these for each, with MinP f32 [1] and as Seed the key i64 [1].
 func (s Sample) Launches() (part, collect, choose Launch, err error) {
 	if s.Vocab <= 0 || s.Vocab > 1<<19 || s.Greedy && s.Filters {
 		return part, collect, choose, fmt.Errorf("sampling of %d logits (greedy %t, filters %t), want 1 to 2^19, and no filters where it is greedy", s.Vocab, s.Greedy, s.Filters)
+	}
+	if s.Rows < 0 || s.Rows > maxSampleRows || s.Rows > 0 && !s.Filters || s.MinP && s.Rows == 0 {
+		return part, collect, choose, fmt.Errorf("sampling of %d rows (filters %t, min-p %t), want 1 to %d, with filters, or 0 without min-p", s.Rows, s.Filters, s.MinP, maxSampleRows)
 	}
 	parts, each := s.Parts()
 	shift := float32(0)
@@ -44,8 +54,11 @@ func (s Sample) Launches() (part, collect, choose Launch, err error) {
 		shift = sampleShift
 	}
 	defines := define("SAMPLE_VOCAB", s.Vocab, "SAMPLE_PARTS", parts, "SAMPLE_EACH", each, "SAMPLE_GREEDY", s.Greedy, "SAMPLE_FILTERS", s.Filters, "SAMPLE_SHIFT", shift)
+	if s.Rows > 0 {
+		defines = append(defines, define("SAMPLE_ROWS", 1, "SAMPLE_MIN_P", s.MinP)...)
+	}
 	launch := func(kernel string, groups, threads int) Launch {
-		return Launch{File: "sample", Kernel: kernel, Defines: defines, Groups: [3]int{groups, 1, 1}, Threads: [3]int{threads, 1, 1}}
+		return Launch{File: "sample", Kernel: kernel, Defines: defines, Groups: [3]int{groups, max(s.Rows, 1), 1}, Threads: [3]int{threads, 1, 1}}
 	}
 	groups := ceil(parts, sampleSimdgroups)
 	part, collect, choose = launch("sample_part", groups, sampleSimdgroups*32), launch("sample_collect", groups, sampleSimdgroups*32), launch("sample_choose", 1, 1024)
@@ -56,8 +69,9 @@ func (s Sample) Launches() (part, collect, choose Launch, err error) {
 // sampleShift keeps the noise of the sampler without filters finite.
 const sampleShift = 1e-20
 
-// Reference chooses the token with full sorts. key is that of a seed, or the one given.
-func (s Sample) Reference(logits []float32, temperature float32, topK int64, topP float32, key [2]uint32) int {
+// Reference chooses the token of a row with full sorts. The key is that of a seed, or the one given.
+func (s Sample) Reference(d Draw) int {
+	logits, temperature, topK, topP, key := d.Logits, d.Temperature, d.TopK, d.TopP, d.Key
 	shift := 0.0
 	if !s.Greedy && !s.Filters {
 		temperature, shift = max(temperature, 1e-6), sampleShift
@@ -120,6 +134,9 @@ func (s Sample) Reference(logits []float32, temperature float32, topK int64, top
 			}
 		}
 		drop(p, least)
+	}
+	if s.MinP && d.MinP > 0 {
+		drop(scaled, scaled[first(scaled)]+float32(math.Log(float64(min(d.MinP, 1)))))
 	}
 	for i, v := range scaled {
 		if !math.IsInf(float64(v), -1) {

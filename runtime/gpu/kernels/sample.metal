@@ -9,6 +9,9 @@
 // many of them, or where they hold less than top-p, it goes over all logits, with a search for thresholds by
 // two bits at a time.
 //
+// A sampling head has one row of logits. The runtime's own sampler has SAMPLE_ROWS of them, the second dim of every grid,
+// each with settings and a key of its own, and min-p.
+//
 // Sums of probabilities are integers, fixed-point numbers of 64 bits: exact, so that their order does not matter.
 #ifndef SAMPLE_VOCAB
 #define SAMPLE_VOCAB 1024
@@ -17,6 +20,10 @@
 #define SAMPLE_GREEDY 0       // there is no temperature
 #define SAMPLE_FILTERS 1      // there are top_k and top_p
 #define SAMPLE_SHIFT 0.0f     // keeps the logarithms of the noise finite; then the temperature is at least 1e-6
+#endif
+#ifndef SAMPLE_ROWS
+#define SAMPLE_ROWS 0         // 0: the one row of a head
+#define SAMPLE_MIN_P 0        // there is min_p
 #endif
 #define SAMPLE_SIMDGROUPS 8   // of a threadgroup that takes parts
 #define SAMPLE_CANDIDATES 2048
@@ -27,27 +34,36 @@ struct Sampling {
   bool greedy;
   bool k_on;
   bool p_on;
+  bool m_on;
   float temperature;
   long k;
   float p;
+  float m;  // how far below the highest logit min-p keeps one
 };
 
-inline void sample_read(thread Sampling& s, device const float* temperature, device const long* top_k, device const float* top_p) {
+inline void sample_read(thread Sampling& s, device const float* temperature, device const long* top_k, device const float* top_p,
+                        device const float* min_p, uint row) {
   s.greedy = true;
   s.k_on = false;
   s.p_on = false;
+  s.m_on = false;
+  s.m = 0.0f;
   s.temperature = 1.0f;
   s.k = 0;
   s.p = 1.0f;
 #if !SAMPLE_GREEDY
-  s.temperature = temperature[0];
+  s.temperature = temperature[row];
   if (SAMPLE_SHIFT > 0.0f) s.temperature = max(s.temperature, 1e-6f);
   s.greedy = !(s.temperature > 0.0f);
 #if SAMPLE_FILTERS
-  s.k = top_k[0];
-  s.p = top_p[0];
+  s.k = top_k[row];
+  s.p = top_p[row];
   s.k_on = !s.greedy && s.k > 0 && s.k < SAMPLE_VOCAB;
   s.p_on = !s.greedy && s.p < 1.0f;
+#endif
+#if SAMPLE_MIN_P
+  s.m_on = !s.greedy && min_p[row] > 0.0f;
+  if (s.m_on) s.m = precise::log(min(min_p[row], 1.0f));
 #endif
 #endif
 }
@@ -84,9 +100,11 @@ inline float sample_noisy(float v, uint2 key, int i) {
   const float u = min(float(sample_word(key, uint(i))) * 2.3283064365386963e-10f, 0.99999994f);
   return v - precise::log(-precise::log(u + SAMPLE_SHIFT) + SAMPLE_SHIFT);
 }
-// The key of a seed: its 32 lower bits, sign-extended, the upper word first.
-inline uint2 sample_key(device const uint* seed) {
-#if SAMPLE_FILTERS
+// The key, the upper word first: of a seed its 32 lower bits, sign-extended.
+inline uint2 sample_key(device const uint* seed, uint row) {
+#if SAMPLE_ROWS
+  return uint2(seed[2 * row + 1], seed[2 * row]);
+#elif SAMPLE_FILTERS
   return uint2((seed[0] & 0x80000000u) != 0 ? 0xffffffffu : 0u, seed[0]);
 #else
   return uint2(seed[0], seed[1]);
@@ -126,23 +144,30 @@ inline ulong sample_total(ulong v, threadgroup ulong* part, uint sg, uint lane, 
 }
 
 // logits [VOCAB]; temperature, top_p f32 [1]; top_k i64 [1]; seed i64 [1], or a key of two words where there are no
-// filters; tops, places [PARTS]. Those that are not there may be any buffer.
+// filters; tops, places [PARTS]. Those that are not there may be any buffer. Of rows, all of them for each, with min_p f32
+// and the key, i64, in the place of the seed.
 // grid: PARTS / SIMDGROUPS
 [[max_total_threads_per_threadgroup(SAMPLE_SIMDGROUPS * 32)]]
 kernel void sample_part(device const float* logits [[buffer(0)]],
                         device const float* temperature [[buffer(1)]],
                         device const long* top_k [[buffer(2)]],  // absent: temperature
                         device const float* top_p [[buffer(3)]],  // absent: temperature
-                        device const uint* seed [[buffer(4)]],
-                        device float* tops [[buffer(5)]],
-                        device int* places [[buffer(6)]],
-                        uint group [[threadgroup_position_in_grid]],
+                        device const float* min_p [[buffer(4)]],  // absent: temperature
+                        device const uint* seed [[buffer(5)]],
+                        device float* tops [[buffer(6)]],
+                        device int* places [[buffer(7)]],
+                        uint3 tg [[threadgroup_position_in_grid]],
                         uint sg [[simdgroup_index_in_threadgroup]],
                         uint lane [[thread_index_in_simdgroup]]) {
-  const int part = int(group) * SAMPLE_SIMDGROUPS + int(sg);
+  const int part = int(tg.x) * SAMPLE_SIMDGROUPS + int(sg);
   if (part >= SAMPLE_PARTS) return;
   Sampling s;
-  sample_read(s, temperature, top_k, top_p);
+  sample_read(s, temperature, top_k, top_p, min_p, tg.y);
+#if SAMPLE_ROWS
+  logits += long(tg.y) * SAMPLE_VOCAB;
+  tops += tg.y * SAMPLE_PARTS;
+  places += tg.y * SAMPLE_PARTS;
+#endif
   const int end = min((part + 1) * SAMPLE_EACH, SAMPLE_VOCAB);
   float best = -INFINITY;
   int at = part * SAMPLE_EACH;
@@ -151,7 +176,7 @@ kernel void sample_part(device const float* logits [[buffer(0)]],
 #if !SAMPLE_GREEDY
     if (!s.greedy) {
       v /= s.temperature;
-      if (!s.k_on && !s.p_on) v = sample_noisy(v, sample_key(seed), i);
+      if (!s.k_on && !s.p_on && !s.m_on) v = sample_noisy(v, sample_key(seed, tg.y), i);
     }
 #endif
     if (v > best) {
@@ -181,21 +206,30 @@ kernel void sample_collect(device const float* logits [[buffer(0)]],
                            device const float* temperature [[buffer(1)]],
                            device const long* top_k [[buffer(2)]],
                            device const float* top_p [[buffer(3)]],
-                           device const float* tops [[buffer(4)]],
-                           device float* values [[buffer(5)]],
-                           device int* places [[buffer(6)]],
-                           device int* counts [[buffer(7)]],
-                           device ulong* sums [[buffer(8)]],
-                           uint group [[threadgroup_position_in_grid]],
+                           device const float* min_p [[buffer(4)]],  // absent: temperature
+                           device const float* tops [[buffer(5)]],
+                           device float* values [[buffer(6)]],
+                           device int* places [[buffer(7)]],
+                           device int* counts [[buffer(8)]],
+                           device ulong* sums [[buffer(9)]],
+                           uint3 tg [[threadgroup_position_in_grid]],
                            uint tid [[thread_index_in_threadgroup]],
                            uint sg [[simdgroup_index_in_threadgroup]],
                            uint lane [[thread_index_in_simdgroup]]) {
   TG_ARRAY(int, part_counts, 2 * SAMPLE_SIMDGROUPS);
   TG_ARRAY(float, part_tops, SAMPLE_SIMDGROUPS);
-  const int part = int(group) * SAMPLE_SIMDGROUPS + int(sg);
+  const int part = int(tg.x) * SAMPLE_SIMDGROUPS + int(sg);
   Sampling s;
-  sample_read(s, temperature, top_k, top_p);
-  if (!s.k_on && !s.p_on) return;
+  sample_read(s, temperature, top_k, top_p, min_p, tg.y);
+  if (!s.k_on && !s.p_on && !s.m_on) return;
+#if SAMPLE_ROWS
+  logits += long(tg.y) * SAMPLE_VOCAB;
+  tops += tg.y * SAMPLE_PARTS;
+  values += long(tg.y) * SAMPLE_PARTS * SAMPLE_EACH;
+  places += long(tg.y) * SAMPLE_PARTS * SAMPLE_EACH;
+  counts += tg.y * SAMPLE_PARTS;
+  sums += tg.y * SAMPLE_PARTS;
+#endif
   const long wanted = s.k_on ? s.k : long(min(SAMPLE_NUCLEUS, SAMPLE_PARTS));
   if (wanted > SAMPLE_PARTS) {
     if (lane == 0 && part < SAMPLE_PARTS) counts[part] = -1;
@@ -216,7 +250,8 @@ kernel void sample_collect(device const float* logits [[buffer(0)]],
   top = simd_max(top);
   if (lane == 0) part_tops[sg] = top;
   uint bound = 0;
-  for (int bit = 31; bit >= 0; bit--) {
+  // min-p by itself bounds what it keeps, by the largest maximum
+  for (int bit = s.k_on || s.p_on ? 31 : -1; bit >= 0; bit--) {
     const uint trial = bound | (1u << bit);
     int count = 0;
     UNROLL for (int i = 0; i < held; i++) count += keys[i] >= trial ? 1 : 0;
@@ -228,7 +263,9 @@ kernel void sample_collect(device const float* logits [[buffer(0)]],
     UNROLL for (int i = 0; i < SAMPLE_SIMDGROUPS; i++) count += shared[i];
     if (long(count) >= wanted) bound = trial;
   }
+  if (!s.k_on && !s.p_on) threadgroup_barrier(mem_flags::mem_threadgroup);  // else there were some
   UNROLL for (int i = 0; i < SAMPLE_SIMDGROUPS; i++) top = max(top, part_tops[i]);
+  if (!s.k_on && !s.p_on) bound = sample_ordered(top + s.m);
   if (part >= SAMPLE_PARTS) return;
 
   const int first = part * SAMPLE_EACH;
@@ -238,7 +275,7 @@ kernel void sample_collect(device const float* logits [[buffer(0)]],
   for (int i = first + int(lane); i < end; i += 32) {
     const float v = logits[i] / s.temperature;
     if (sample_ordered(v) >= bound) mine++;
-    if (!s.k_on) sum += sample_power(precise::exp(v - top));
+    if (!s.k_on && s.p_on) sum += sample_power(precise::exp(v - top));
   }
   int before = mine;
   UNROLL for (int w = 1; w < 32; w *= 2) {
@@ -262,22 +299,24 @@ kernel void sample_collect(device const float* logits [[buffer(0)]],
   }
 }
 
-// The token: token [1], and next [1] for the call that follows. values is overwritten where the candidates do not do.
+// The token: token [1], and next [1] for the call that follows; of rows, one of each. values is overwritten where the candidates do not do.
 // grid: 1
 [[max_total_threads_per_threadgroup(1024)]]
 kernel void sample_choose(device const float* logits [[buffer(0)]],
                           device const float* temperature [[buffer(1)]],
                           device const long* top_k [[buffer(2)]],  // absent: temperature
                           device const float* top_p [[buffer(3)]],  // absent: temperature
-                          device const uint* seed [[buffer(4)]],
-                          device const float* tops [[buffer(5)]],
-                          device const int* tops_at [[buffer(6)]],
-                          device float* values [[buffer(7)]],  // absent: tops
-                          device const int* places [[buffer(8)]],  // absent: tops
-                          device const int* counts [[buffer(9)]],  // absent: tops
-                          device const ulong* sums [[buffer(10)]],  // absent: tops
-                          device int* token [[buffer(11)]],
-                          device int* next [[buffer(12)]],
+                          device const float* min_p [[buffer(4)]],  // absent: temperature
+                          device const uint* seed [[buffer(5)]],
+                          device const float* tops [[buffer(6)]],
+                          device const int* tops_at [[buffer(7)]],
+                          device float* values [[buffer(8)]],  // absent: tops
+                          device const int* places [[buffer(9)]],  // absent: tops
+                          device const int* counts [[buffer(10)]],  // absent: tops
+                          device const ulong* sums [[buffer(11)]],  // absent: tops
+                          device int* token [[buffer(12)]],
+                          device int* next [[buffer(13)]],
+                          uint3 tg [[threadgroup_position_in_grid]],
                           uint tid [[thread_index_in_threadgroup]],
                           uint sg [[simdgroup_index_in_threadgroup]],
                           uint lane [[thread_index_in_simdgroup]]) {
@@ -287,11 +326,21 @@ kernel void sample_choose(device const float* logits [[buffer(0)]],
   TG_ARRAY(float, shared_top, 2 * 32);
   TG_ARRAY(int, shared_at, 32);
   Sampling s;
-  sample_read(s, temperature, top_k, top_p);
+  const uint row = tg.y;
+  sample_read(s, temperature, top_k, top_p, min_p, row);
+#if SAMPLE_ROWS
+  logits += long(row) * SAMPLE_VOCAB;
+  tops += row * SAMPLE_PARTS;
+  tops_at += row * SAMPLE_PARTS;
+  values += long(row) * SAMPLE_PARTS * SAMPLE_EACH;
+  places += long(row) * SAMPLE_PARTS * SAMPLE_EACH;
+  counts += row * SAMPLE_PARTS;
+  sums += row * SAMPLE_PARTS;
+#endif
   float best = SAMPLE_LOWEST;  // of the thread, and its place
   int at = 0;
   float top = tid < SAMPLE_PARTS ? tops[tid] : -INFINITY;
-  if (!s.k_on && !s.p_on) {
+  if (!s.k_on && !s.p_on && !s.m_on) {
     if (tid < SAMPLE_PARTS && top > best) {
       best = top;
       at = tops_at[tid];
@@ -352,8 +401,12 @@ kernel void sample_choose(device const float* logits [[buffer(0)]],
           if (mine < total) found[mine] = p[j];  // all have read it before the barrier in sample_total
         }
         mass = sample_total(mass, shared + 32, sg, lane, 32);
-        // Where the candidates are not all that top-k keeps, top-p must lie within them.
+        // Where the candidates are not all that top-k keeps, top-p must lie within them, or all that min-p keeps.
         if (!s.k_on && !(sample_of_masses(mass) > s.p + 1e-5f)) fits = false;
+#if SAMPLE_MIN_P
+        const bool below = s.m_on && (v[0] > -INFINITY && v[0] < top + s.m || v[1] > -INFINITY && v[1] < top + s.m);
+        if (sample_total(below ? 1 : 0, shared + 64, sg, lane, 32) > 0) fits = true;
+#endif
         float least = INFINITY;
         UNROLL for (int j = 0; j < 2; j++) {
           if (keep[j]) {
@@ -368,11 +421,14 @@ kernel void sample_choose(device const float* logits [[buffer(0)]],
         least = simd_min(shared_top[32 + lane]);
         UNROLL for (int j = 0; j < 2; j++) keep[j] = keep[j] && !(p[j] < least);
       }
+#if SAMPLE_MIN_P
+      UNROLL for (int j = 0; j < 2; j++) keep[j] = keep[j] && !(s.m_on && v[j] < top + s.m);
+#endif
       if (fits) {
         UNROLL for (int j = 0; j < 2; j++) {
           const int mine = int(tid) + j * 1024;
           if (keep[j] && mine < total) {
-            const float noisy = sample_noisy(v[j], sample_key(seed), found_at[mine]);
+            const float noisy = sample_noisy(v[j], sample_key(seed, row), found_at[mine]);
             if (sample_better(noisy, found_at[mine], best, at)) {
               best = noisy;
               at = found_at[mine];
@@ -434,8 +490,11 @@ kernel void sample_choose(device const float* logits [[buffer(0)]],
         const float v = logits[i] / s.temperature;
         bool keep = sample_ordered(v) >= bound;
         if (s.p_on) keep = keep && as_type<uint>(values[i] / z) >= least;
+#if SAMPLE_MIN_P
+        keep = keep && !(s.m_on && v < top + s.m);
+#endif
         if (keep) {
-          const float noisy = sample_noisy(v, sample_key(seed), i);
+          const float noisy = sample_noisy(v, sample_key(seed, row), i);
           if (sample_better(noisy, i, best, at)) {
             best = noisy;
             at = i;
@@ -465,6 +524,6 @@ kernel void sample_choose(device const float* logits [[buffer(0)]],
       }
     }
     if (s.p_on && s.p < 0.0f) best = SAMPLE_LOWEST;  // a negative top-p keeps no token
-    token[0] = next[0] = best > SAMPLE_LOWEST ? at : 0;
+    token[row] = next[row] = best > SAMPLE_LOWEST ? at : 0;
   }
 }

@@ -1,0 +1,129 @@
+package gpu
+
+import (
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+)
+
+// rowsOfLogits brings logits [R, V] to the device, their elements one after the other.
+func (b *binder) rowsOfLogits() (logits *value, rows, vocab int) {
+	logits = b.floats("logits")
+	if logits == nil || len(logits.shape) != 2 || logits.len() == 0 {
+		return nil, 0, 0
+	}
+	if logits = b.dense(logits); logits == nil {
+		return nil, 0, 0
+	}
+	return logits, logits.shape[0], logits.shape[1]
+}
+
+// numbers is an operand of n numbers on the device, floats in float32 and integers in 32 bits. An absent one is none.
+func (b *binder) numbers(name string, n int, ok *bool) operand {
+	of := b.Op.Input(name)
+	if of == nil {
+		return operand{}
+	}
+	v := b.device(of, b.Input(name))
+	if v == nil || v.len() != n || !v.isDense() || (v.format == i32) == v.dtype.IsFloat() {
+		*ok = false
+		return operand{}
+	}
+	return bytesOf(v)
+}
+
+// bindDraw chooses the tokens of rows of logits, each with its own settings.
+func bindDraw(b *binder) bool {
+	logits, rows, vocab := b.rowsOfLogits()
+	if logits == nil {
+		return false
+	}
+	s := kernels.Sample{Vocab: vocab, Filters: true, Rows: rows, MinP: b.Op.Input("min_p") != nil}
+	part, collect, choose, err := s.Launches()
+	if err != nil {
+		return false
+	}
+	ok := true
+	temperature, topP, minP := b.numbers("temperature", rows, &ok), b.numbers("top_p", rows, &ok), b.numbers("min_p", rows, &ok)
+	topK, ok2 := b.longs("top_k")
+	key, ok3 := b.longs("key")
+	if !ok || !ok2 || !ok3 || topK.size != 8*rows || key.size != 8*rows {
+		return false
+	}
+	out := b.result(0, nil)
+	if out == nil || out.format != i32 || out.len() != rows {
+		return false
+	}
+	parts, each := s.Parts()
+	scratch := func(size int) operand { return whole(b.scratch(rows * size)) }
+	a := kernels.SampleChooseArguments[operand]{Logits: bytesOf(logits), Temperature: temperature, TopK: topK, TopP: topP, MinP: minP, Seed: key,
+		Tops: scratch(4 * parts), TopsAt: scratch(4 * parts), Values: scratch(4 * parts * each), Places: scratch(4 * parts * each),
+		Counts: scratch(4 * parts), Sums: scratch(8 * parts), Token: bytesOf(out), Next: scratch(4)}
+	if fed, most := b.plan.words.indexOf(b.plan.inputs[0]); rows == 1 && vocab <= most {
+		a.Next.then = fed
+	}
+	b.launch("sample part", part, nil, kernels.SamplePartArguments[operand]{Logits: a.Logits, Temperature: temperature, TopK: topK, TopP: topP, MinP: minP,
+		Seed: key, Tops: a.Tops, Places: a.TopsAt})
+	b.launch("sample collect", collect, nil, kernels.SampleCollectArguments[operand]{Logits: a.Logits, Temperature: temperature, TopK: topK, TopP: topP,
+		MinP: minP, Tops: a.Tops, Values: a.Values, Places: a.Places, Counts: a.Counts, Sums: a.Sums})
+	return b.launch("sample choose", choose, nil, a)
+}
+
+// bindAdjust copies logits with what changes them before a draw.
+func bindAdjust(b *binder) bool {
+	logits, rows, vocab := b.rowsOfLogits()
+	if logits == nil {
+		return false
+	}
+	has := func(name string) bool { return b.Op.Input(name) != nil }
+	a := kernels.Adjust{Rows: rows, Vocab: vocab, Bias: has("bias"), Counts: has("counts"), Fed: has("fed"), Mask: has("mask")}
+	if has("ids") {
+		ids := b.Input("ids")
+		if ids == nil || len(ids.shape) != 2 {
+			return false
+		}
+		a.Listed = ids.shape[1]
+	}
+	l, err := a.Launch()
+	if err != nil {
+		return false
+	}
+	ok := true
+	args := kernels.LogitsAdjustArguments[operand]{Logits: bytesOf(logits), Ids: b.numbers("ids", rows*a.Listed, &ok), Bias: b.numbers("bias", rows*a.Listed, &ok),
+		Counts: b.numbers("counts", 2*rows*a.Listed, &ok), Penalties: b.numbers("penalties", 3*rows, &ok), Fed: b.numbers("fed", rows, &ok),
+		MaskRow: b.numbers("mask_row", rows, &ok)}
+	if a.Mask {
+		var masks bool
+		args.Mask, masks = b.longs("mask")
+		ok = ok && masks
+	}
+	out := b.result(0, nil)
+	if !ok || out == nil || out.format != f32 {
+		return false
+	}
+	args.Out = bytesOf(out)
+	return b.launch("adjust logits", l, nil, args)
+}
+
+// bindLogprobs gives log-probabilities of tokens and of the most likely ones.
+func bindLogprobs(b *binder) bool {
+	logits, rows, vocab := b.rowsOfLogits()
+	if logits == nil {
+		return false
+	}
+	p := kernels.Logprobs{Rows: rows, Vocab: vocab, Top: ir.Attrs[ir.LogprobsAttrs](b.Op).Top}
+	part, choose, err := p.Launches()
+	if err != nil {
+		return false
+	}
+	ok := true
+	token, wanted := b.numbers("token", rows, &ok), b.numbers("wanted", rows, &ok)
+	drawn, ids, likely := b.result(0, nil), b.result(1, nil), b.result(2, nil)
+	if !ok || drawn == nil || ids == nil || likely == nil {
+		return false
+	}
+	parts, _ := p.Parts()
+	a := kernels.LogprobsChooseArguments[operand]{Logits: bytesOf(logits), Token: token, Wanted: wanted, Tops: whole(b.scratch(4 * rows * parts)),
+		Places: whole(b.scratch(4 * rows * parts)), Sums: whole(b.scratch(4 * rows * parts)), Logprob: bytesOf(drawn), Ids: bytesOf(ids), Likely: bytesOf(likely)}
+	b.launch("logprobs part", part, nil, kernels.LogprobsPartArguments[operand]{Logits: a.Logits, Wanted: wanted, Tops: a.Tops, Places: a.Places, Sums: a.Sums})
+	return b.launch("logprobs", choose, nil, a)
+}
