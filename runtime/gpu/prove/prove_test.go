@@ -214,10 +214,15 @@ func launches(t *testing.T) map[string]kernels.Launch {
 	delta.Norm, delta.Eps, delta.State = kernels.F32, 1e-6, kernels.BF16
 	l, err = delta.StepLaunch()
 	add("delta", l, err)
-	for name, s := range map[string]kernels.Sample{"sample": {Vocab: 5000, Filters: true}, "sample by temperature": {Vocab: 3000}, "argmax": {Vocab: 3000, Greedy: true}} {
+	for name, s := range map[string]kernels.Sample{"sample": {Vocab: 5000, Filters: true}, "sample by temperature": {Vocab: 3000}, "argmax": {Vocab: 3000, Greedy: true},
+		"draw": {Vocab: 3000, Filters: true, Rows: 5, MinP: true}} {
 		_, _, l, err = s.Launches()
 		add(name, l, err)
 	}
+	l, err = kernels.Adjust{Rows: 5, Vocab: 3000, Listed: 70, Bias: true, Counts: true, Fed: true, Mask: true}.Launch()
+	add("adjust logits", l, err)
+	_, l, err = kernels.Logprobs{Rows: 5, Vocab: 3000, Top: 20}.Launches()
+	add("logprobs", l, err)
 	return out
 }
 
