@@ -168,7 +168,7 @@ func TestWrongKernels(t *testing.T) {
 		"products by tiles":      {qwen, "matmul", eval.FP32, replace("matmul", "MATMUL_OUT(v)", "MATMUL_OUT(v + 1.0f)"), "matmul/matmul is off by "},
 		"experts by tiles":       {qwen, "experts_matmul", eval.FP32, refuse("experts_matmul"), "experts_matmul/experts_matmul_up does not run: kernel experts_matmul/experts_matmul_up "},
 		"a sort":                 {qwen, "experts_sort", eval.FP32, replace("experts_sort", "= ushort(seen + equal)", "= ushort(seen + 1)"), "experts_sort/experts_sort is off by "},
-		"a choice of experts":    {qwen, "experts", eval.FP32, replace("experts", "= router_score(logit,", "= 0.5f * router_score(logit,"), "experts/experts_choose is off by "},
+		"a choice of experts":    {qwen, "experts", eval.FP32, replace("experts", "= router_score(", "= 0.5f * router_score("), "experts/experts_choose is off by "},
 		"a shared expert":        {qwen, "experts", eval.FP32, replace("experts", "apart ? w1 : w0", "w0"), "experts/experts_join is off by "},
 		"norms":                  {gemma, "norm", eval.FP32, refuse("norm"), "norm/norm does not run: "},
 		"attention by tiles":     {gemma, "attention_chunk", eval.Mixed, replace("attention_chunk", "1.0f / tile_row_sum(l[r])", "0.9f / tile_row_sum(l[r])"), "attention_chunk/attention_chunk is off by "},
