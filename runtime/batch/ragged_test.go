@@ -83,8 +83,11 @@ func TestRaggedIsAlone(t *testing.T) {
 				for i := range want {
 					want[i] = aloneLogits(t, pool, ids(i, total))
 				}
+				same := func(t testing.TB, of, position int, got []float32, what string) {
+					require.Equal(t, want[of][position], got, what) // bit for bit
+				}
 				for seed := range schedules {
-					feedAtRandom(t, pool, want, uint64(seed+1000*len(name)), requireSame)
+					feedAtRandom(t, pool, len(want), total, uint64(seed+1000*len(name)), same)
 				}
 			}
 		})
@@ -137,27 +140,20 @@ func TestRaggedIsTheProgram(t *testing.T) {
 	}
 }
 
-// requireSame compares logits bit for bit.
-func requireSame(t testing.TB, want, got []float32, what string) {
-	t.Helper()
-	require.Equal(t, want, got, what)
-}
-
 // walker is a sequence of a random schedule.
 type walker struct {
 	of  int // which of the sequences it has the tokens of
 	seq *batch.Sequence
 }
 
-// feedAtRandom feeds sequences, whose logits at each position are known, in calls of random rows: some are forked,
-// some of their rows are taken back, some are closed and begun again.
-func feedAtRandom(t testing.TB, pool *batch.Pool, want [][][]float32, seed uint64, same func(t testing.TB, want,
-	got []float32, what string)) {
+// feedAtRandom feeds sequences of total tokens each in calls of random rows, and has the logits of each row checked.
+// Some sequences are forked, some of their rows are taken back, some are closed and begun again.
+func feedAtRandom(t testing.TB, pool *batch.Pool, sequences, total int, seed uint64, same func(t testing.TB, of,
+	position int, got []float32, what string)) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 7))
-	total := len(want[0])
 	var all []*walker
-	for i := range want {
+	for i := range sequences {
 		all = append(all, &walker{i, pool.Open()})
 	}
 	for range 2*total - 5 {
@@ -189,7 +185,7 @@ func feedAtRandom(t testing.TB, pool *batch.Pool, want [][][]float32, seed uint6
 			f, pos := feeds[at], w.seq.Position()
 			require.Len(t, out[at], len(f.Rows))
 			for i, o := range out[at] {
-				same(t, want[w.of][pos-len(f.Rows)+i], o.Logits, fmt.Sprintf("seed %d, sequence %d, position %d",
+				same(t, w.of, pos-len(f.Rows)+i, o.Logits, fmt.Sprintf("seed %d, sequence %d, position %d",
 					seed, w.of, pos-len(f.Rows)+i))
 			}
 			if f.Exact && r.IntN(2) == 0 {
