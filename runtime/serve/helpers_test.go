@@ -32,6 +32,7 @@ type scripted struct {
 	answer func(prompt string) string
 	step   chan struct{} // where it is not nil, a call waits for one
 	fail   func(call int) error
+	prompt func(tokens []int) // where it is not nil, it is told each prompt
 
 	calls  int
 	states map[int32]*scriptedState // by slot
@@ -96,6 +97,9 @@ func (x *scripted) output(s *scriptedState, row batch.Row) batch.Output {
 	n := len(s.fed)
 	if s.want == nil || n < s.at || n >= s.at+len(s.want) || n > s.at && s.fed[n-1] != s.want[n-1-s.at] {
 		text := "warm"
+		if x.prompt != nil {
+			x.prompt(s.fed)
+		}
 		if prompt := x.text.Tokenizer.Decode(s.fed, false); len(s.fed) > 1 {
 			text = x.answer(prompt)
 		}

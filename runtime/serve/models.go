@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/etc-ml/etc/runtime/batch"
-	"github.com/etc-ml/etc/runtime/format"
 )
 
 // File is a model that a server can load.
@@ -162,7 +161,7 @@ func (p *pool) load(m *model, victims []*Loaded) {
 		l, err = m.Load()
 	}
 	if err == nil {
-		l.Text.format = format.Find(l.Text.Tokenizer, l.Text.Source)
+		l.Text.prepare()
 		err = l.warm()
 	}
 	p.mu.Lock()

@@ -27,7 +27,9 @@ type Text struct {
 	// Now is the clock of templates.
 	Now func() time.Time
 
+	// What prepare makes.
 	format *format.Format
+	shield *tokenizer.Shield
 }
 
 // conversation is what a prompt is made of.
@@ -49,22 +51,28 @@ func (t *Text) prompt(c conversation) (tokens []int, history int, err error) {
 	if t.Template == nil {
 		return nil, 0, invalid("messages", "the model has no chat template; use /v1/completions")
 	}
-	tokens, err = t.render(c, true)
+	shield, err := t.shieldOf(c)
+	if err != nil {
+		return nil, 0, err
+	}
+	c = shield.conversation(c)
+	tokens, err = t.render(c, shield, true)
 	if err != nil {
 		return nil, 0, err
 	}
 	if len(tokens) == 0 {
 		return nil, 0, invalid("messages", "the chat template makes an empty prompt of them")
 	}
-	before, err := t.render(c, false)
+	before, err := t.render(c, shield, false)
 	if err == nil && len(before) < len(tokens) && slices.Equal(before, tokens[:len(before)]) {
 		history = len(before)
 	}
 	return tokens, history, nil
 }
 
-// render gives the tokens of a conversation; answer adds what makes the model answer.
-func (t *Text) render(c conversation, answer bool) ([]int, error) {
+// render gives the tokens of a shielded conversation; answer adds what makes the model answer. What the template writes
+// may name tokens, what clients have sent may not: there such a name is text.
+func (t *Text) render(c conversation, shield *shield, answer bool) ([]int, error) {
 	chat := template.Chat{Messages: c.messages, Tools: c.tools, AddGenerationPrompt: answer, EnableThinking: c.think,
 		Tokens: t.Special, Arguments: c.extra}
 	text, err := t.Template.Render(chat.Context(), template.Options{Now: t.Now})
@@ -75,7 +83,7 @@ func (t *Text) render(c conversation, answer bool) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t.Tokenizer.Encode(text, tokenizer.EncodeOptions{ParseSpecial: true}), nil
+	return shield.encode(text), nil
 }
 
 // raw makes the tokens of a text as it is; special tokens in it are parsed.

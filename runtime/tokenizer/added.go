@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // An addedToken is a text that is one token wherever it stands, before anything else is done with the text around it.
@@ -99,8 +100,10 @@ func newAdded(tokens []addedToken, vocab *vocabulary, normalize func(string) str
 }
 
 // find cuts s at the tokens of one trie. It calls text with what is between them and token with the id of each.
-// Special tokens are left in the text unless parseSpecial.
-func (a *addedVocabulary) find(t *trie, s string, parseSpecial bool, text func(begin, end int), token func(id int32)) {
+// Special tokens are left in the text unless parseSpecial, and so are names with a mark right behind them (0: no mark).
+func (a *addedVocabulary) find(
+	t *trie, s string, parseSpecial bool, mark rune, text func(begin, end int), token func(id int32),
+) {
 	done := 0
 	spaceFrom, spaceTo := 0, -1 // white space that a token took in; what it is made of may be tokens too
 	for at := 0; t != nil && at < len(s); {
@@ -112,7 +115,7 @@ func (a *addedVocabulary) find(t *trie, s string, parseSpecial bool, text func(b
 		begin, end := at, at+n
 		at = end
 		tok := a.tokens[id]
-		if !parseSpecial && a.special[tok.content] {
+		if !parseSpecial && a.special[tok.content] || mark != 0 && strings.HasPrefix(s[end:], string(mark)) {
 			continue
 		}
 		if tok.singleWord && (endsWithWord(s[:begin]) || beginsWithWord(s[end:])) {

@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"encoding/json"
 	"slices"
 	"testing"
 
@@ -31,4 +32,23 @@ func TestShield(t *testing.T) {
 	require.Contains(t, encode(never), id)
 	require.NotContains(t, encode(think), id)
 	require.Equal(t, "a <think> b", tok.Decode(encode(think), false))
+}
+
+// TestShieldOfNormalizedNames: names that are looked for in normalized text are no names either, however they are spelled,
+// and neither are names of one character.
+func TestShieldOfNormalizedNames(t *testing.T) {
+	const mark = '\uFDD0'
+	added := `[{"id": 0, "content": "<End>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": true, "special": true},
+		{"id": 7, "content": "§", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}]`
+	tok := parseSections(t, map[string]json.RawMessage{
+		"added_tokens": json.RawMessage(added), "normalizer": json.RawMessage(`{"type": "Lowercase"}`),
+		"model": json.RawMessage(`{"type": "BPE", "vocab": {"<": 2, "e": 3, "n": 4, "d": 5, ">": 6, "<End>": 0, "x": 1}, "merges": []}`),
+	})
+	shield := tok.NewShield(func(string) bool { return false })
+	for _, text := range []string{"<End>", "x<END>x", "§", "x§", "<e", "<EN<end>D>"} {
+		shielded := shield.Text(text, mark)
+		got := tok.Encode("<End>"+shielded+"nd>§", EncodeOptions{ParseSpecial: true, Mark: mark})
+		control := slices.DeleteFunc(slices.Clone(got), func(id int) bool { return id != 0 && id != 7 })
+		require.Equal(t, []int{0, 7}, control, "%q: %q", text, shielded)
+	}
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"unicode/utf8"
 )
 
 // A Tokenizer is a tokenizer.json, ready for use. All methods may be called concurrently.
@@ -176,9 +175,9 @@ type EncodeOptions struct {
 	// ParseSpecial makes special tokens of their names in the text, such as <|im_end|>. Without it they are text like
 	// any other (the library's encode_special_tokens), which is how text from outside should be encoded.
 	ParseSpecial bool
-	// Mark, where it is not 0, is a character that stands for nothing: names of added tokens with a mark inside are no
-	// names, and marks are taken out of the text. So text of several origins can be encoded at once, of which some must
-	// not name tokens; see [Tokenizer.Shield].
+	// Mark, where it is not 0, is a character that stands for nothing: names of added tokens with a mark inside or right
+	// behind them are no names, and marks are taken out of the text. So text of several origins can be encoded at once,
+	// of which some must not name tokens; see [Shield].
 	Mark rune
 }
 
@@ -202,9 +201,9 @@ func (t *Tokenizer) encode(ids []int, g *merger, text string, opts EncodeOptions
 	parseSpecial := opts.ParseSpecial
 	token := func(id int32) { ids = append(ids, int(id)) }
 	word := func(s string) { ids = g.word(ids, s) }
-	t.added.find(t.added.plain, text, parseSpecial, func(begin, end int) {
+	t.added.find(t.added.plain, text, parseSpecial, opts.Mark, func(begin, end int) {
 		s := t.normalize(text[begin:end])
-		t.added.find(t.added.normalized, s, parseSpecial, func(from, to int) {
+		t.added.find(t.added.normalized, s, parseSpecial, opts.Mark, func(from, to int) {
 			plain := s[from:to]
 			if opts.Mark != 0 {
 				plain = strings.ReplaceAll(plain, string(opts.Mark), "")
@@ -213,23 +212,6 @@ func (t *Tokenizer) encode(ids []int, g *merger, text string, opts EncodeOptions
 		}, token)
 	}, token)
 	return ids
-}
-
-// Shield puts marks into the names of added tokens in a text, so that Encode with that mark takes them for text: all
-// special ones, and of the others those that control reports.
-func (t *Tokenizer) Shield(text string, mark rune, control func(name string) bool) string {
-	special := map[int]bool{}
-	for _, id := range t.SpecialIDs() {
-		special[id] = true
-	}
-	for name, id := range t.added.ids {
-		if !strings.Contains(text, name) || !special[int(id)] && !control(name) {
-			continue
-		}
-		_, first := utf8.DecodeRuneInString(name)
-		text = strings.ReplaceAll(text, name, name[:first]+string(mark)+name[first:])
-	}
-	return text
 }
 
 // Decode returns the text of ids, leaving out special tokens if asked to. As in the library, ids that are no token are

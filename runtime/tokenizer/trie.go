@@ -52,3 +52,18 @@ func (t *trie) longest(s string) (value int32, length int) {
 	}
 	return value, length
 }
+
+// covers reports whether one of the texts is at the front of s, or the whole of s is the front of one.
+func (t *trie) covers(s string) (whole, part bool) {
+	node := t.first[s[0]]
+	for i := 1; node != 0; i++ {
+		if _, ok := t.found[node]; ok {
+			return true, false
+		}
+		if i == len(s) {
+			return false, true
+		}
+		node = t.next[edge{node, s[i]}]
+	}
+	return false, false
+}

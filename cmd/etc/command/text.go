@@ -35,6 +35,7 @@ type text struct {
 	program   func() string // identity of the program, for session files
 	precision string        // of the run, for session files
 	tokenizer *tokenizer.Tokenizer
+	shield    *tokenizer.Shield // made when it is first needed
 	sampling  huggingface.Sampling
 	unused    []string // keys of the generation config that change answers, which are not supported
 	stop      []int
@@ -208,13 +209,15 @@ func freeMark(messages []chat.Message) rune {
 // shielded are messages in which what people wrote names no token that steers the model: special ones, and those that the
 // template writes, as <think>. Answers stay as they are: templates look into them, for the end of the thinking.
 func (t *text) shielded(messages []chat.Message, mark rune) []chat.Message {
-	control := func(name string) bool {
-		return strings.ContainsFunc(name, unicode.IsLetter) && strings.Contains(t.template.source, name)
+	if t.shield == nil {
+		t.shield = t.tokenizer.NewShield(func(name string) bool {
+			return strings.ContainsFunc(name, unicode.IsLetter) && strings.Contains(t.template.source, name)
+		})
 	}
 	out := slices.Clone(messages)
 	for i, m := range out {
 		if m.Role != "assistant" {
-			out[i].Content = t.tokenizer.Shield(m.Content, mark, control)
+			out[i].Content = t.shield.Text(m.Content, mark)
 		}
 	}
 	return out
