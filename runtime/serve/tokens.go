@@ -80,6 +80,7 @@ func about(m *model, l *Loaded) any {
 	if l != nil {
 		out["context_length"] = l.Runner.Limits().Positions
 		out["device"] = l.Device
+		out["shared_calls"] = !l.Runner.Limits().OneByOne
 		out["reasoning"] = l.Text.format.Thinks() && l.Text.reads(enableThinking)
 		out["tools"] = l.Text.format.Calls() && l.Text.reads("tools")
 	}

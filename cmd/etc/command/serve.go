@@ -319,8 +319,8 @@ func (s *servedFile) load() (*serve.Loaded, error) {
 }
 
 // raggedDevices are those with kernels of their own for calls of many sequences; on the others such calls would run on
-// reference kernels, and one sequence at a time is faster.
-var raggedDevices = []string{"reference"}
+// reference kernels, and one sequence at a time is faster. BENCHMARKS.md has what they cost one stream.
+var raggedDevices = []string{"cpu", "reference"}
 
 // executor compiles a program for calls of many sequences, or, where it cannot be made one of these, for one at a time. A
 // sampling head is taken off: the runtime draws the same tokens from the logits, and can do more with them.
@@ -329,20 +329,22 @@ func (s *servedFile) executor(m *ir.Module) (batch.Executor, error) {
 	if err != nil {
 		return nil, loadError(s.path, err)
 	}
-	single := &batch.NotRaggedError{Why: fmt.Errorf("device %s has no kernels for calls of many sequences", s.device.Name())}
-	if s.flags.ragged || slices.Contains(raggedDevices, s.device.Name()) {
-		x, err := batch.NewRagged(m, s.device, batch.RaggedOptions{Engine: s.options, Sequences: s.flags.concurrent,
-			Rows: max(512, s.flags.concurrent), Budget: s.budget})
-		if err == nil {
-			return x, nil
-		}
-		if !errors.As(err, &single) {
-			return nil, loadError(s.path, err)
-		}
+	x, single, err := s.ragged(m, s.device)
+	if x != nil || err != nil {
+		return x, err
 	}
 	model, err := session.Load(m, s.device, s.options)
 	if err != nil {
 		return nil, loadError(s.path, err)
+	}
+	if _, ok := s.device.(*auto); ok { // it has chosen
+		chosen, err := findEngine(model.Device)
+		if err != nil {
+			return nil, errors.Join(err, model.Close())
+		}
+		if x, single, err = s.ragged(m, chosen); x != nil || err != nil {
+			return x, errors.Join(err, model.Close())
+		}
 	}
 	if err := checkMemory(s.path, m, model, s.options.Precision, 2, 0); err != nil {
 		return nil, errors.Join(err, model.Close())
@@ -350,11 +352,28 @@ func (s *servedFile) executor(m *ir.Module) (batch.Executor, error) {
 	if bytes, ok := model.DeviceMemory(); ok { // measure knew the machine's only
 		s.budget = max(2*s.state, min(s.budget, (bytes-s.weights)/2))
 	}
-	x, err := batch.NewOneByOne(model, s.state, s.flags.concurrent, single.Why.Error())
+	x, err = batch.NewOneByOne(model, s.state, s.flags.concurrent, single.Why.Error())
 	if err != nil {
 		return nil, errors.Join(err, model.Close())
 	}
 	return x, nil
+}
+
+// ragged compiles a program for calls of many sequences on a device. Where it is not to run so, x is nil and why says it.
+func (s *servedFile) ragged(m *ir.Module, device engine.Engine) (x batch.Executor, why *batch.NotRaggedError, err error) {
+	if _, ok := device.(*auto); ok || !s.flags.ragged && !slices.Contains(raggedDevices, device.Name()) {
+		return nil, &batch.NotRaggedError{Why: fmt.Errorf("device %s has no kernels for calls of many sequences",
+			device.Name())}, nil
+	}
+	x, err = batch.NewRagged(m, device, batch.RaggedOptions{Engine: s.options, Sequences: s.flags.concurrent,
+		Rows: max(512, s.flags.concurrent), Budget: s.budget})
+	if err != nil && !errors.As(err, &why) {
+		return nil, nil, loadError(s.path, err)
+	}
+	if why != nil {
+		return nil, why, nil
+	}
+	return x, nil, nil
 }
 
 // withoutHead takes the sampling head off a program, and says so in its constant method.
