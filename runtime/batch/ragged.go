@@ -31,8 +31,12 @@ type RaggedOptions struct {
 	Sequences int
 	// BlockRows is the number of positions in a block, 64 by default.
 	BlockRows int
-	// Budget is the memory for all units in bytes. The default has room for as many whole contexts as Sequences.
+	// Budget is the memory for all units in bytes. The default has room for as many whole contexts as Sequences, with
+	// drafts and checkpoints of their recurrent states.
 	Budget int64
+	// Positions, where it is not 0, is the most tokens that a sequence will get. Then the default of Budget has room for so
+	// many, and for no drafts or checkpoints.
+	Positions int
 }
 
 // NotRaggedError says that a program runs one sequence at a time only: see [NewOneByOne].
@@ -165,8 +169,16 @@ func orElse(n, fallback int) int {
 
 // units divides a budget among the pools. Slots and blocks of windows do not grow with the context: they get what
 // twice as many sequences as a call has need, verified drafts and checkpoints included, at most half of the budget;
-// full attention gets the rest. Without a budget it gets the whole context of each sequence.
+// full attention gets the rest. Without a budget it gets the whole context of each sequence, or each pool what sequences of
+// o.Positions need.
 func units(l cache.Layout, o RaggedOptions, positions int) (cache.Demand, error) {
+	if o.Positions > 0 && o.Budget == 0 {
+		out := l.Most(min(o.Positions, positions), o.Rows)
+		for i := range out {
+			out[i] *= o.Sequences
+		}
+		return out, nil
+	}
 	most := l.Most(positions, o.Rows)
 	if need := l.Bytes(l.Most(1, 1)); o.Budget > 0 && o.Budget < need {
 		return nil, fmt.Errorf("%d bytes of caches, want at least %d for one sequence of one token", o.Budget, need)

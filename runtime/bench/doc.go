@@ -11,5 +11,5 @@
 //     those that the program gives, stop tokens too, as an answer does: an engine may begin the next call before the host has the token.
 //   - A figure comes with its spread; the median stands for a row, never the best.
 //
-// Package bench imports runtime/session; it must never import an engine or the command line.
+// Package bench imports runtime/session and runtime/batch; it must never import an engine or the command line.
 package bench

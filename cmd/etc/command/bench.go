@@ -21,6 +21,7 @@ type benchFlags struct {
 	repetitions             int
 	json                    bool
 	sampler                 string
+	streams                 []int
 	observe                 observeFlags
 }
 
@@ -39,6 +40,12 @@ and the same in every run; stop tokens end nothing. A row shows the median of th
 second, their range, and the spread, which is the range over the median: rows that spread by more than 14 %
 are too noisy to compare, which a note on standard error says.
 
+With --streams each of so many sequences takes a prompt of its own and then all answer together, a token of each
+in a call; -p and -n are the lengths of one prompt and one answer. A row shows the tokens per second of all
+sequences: of the prompts, of the answers, and of both over the whole time, as llama-batched-bench does. The
+runtime draws the tokens, the most likely ones. A program or a device that cannot run many sequences in one call
+runs them one by one, which a note on standard error says.
+
 --profile and --trace cover the unmeasured runs too, and cost a little time themselves.
 
 Speed of a model of toy size says nothing of a large one: measure the model that you talk about.`,
@@ -51,6 +58,7 @@ Speed of a model of toy size says nothing of a large one: measure the model that
 	fl.IntSliceVarP(&f.depth, "depth", "d", []int{0}, "tokens in the context before each measurement")
 	fl.IntVarP(&f.repetitions, "repetitions", "r", 5, "measurements of each row")
 	fl.BoolVar(&f.json, "json", false, "print one JSON object")
+	fl.IntSliceVar(&f.streams, "streams", nil, "measure so many sequences at a time, as 1,8,32")
 	addSampler(fl, &f.sampler)
 	f.observe.add(cmd)
 	f.add(cmd, "mixed")
@@ -75,7 +83,17 @@ func runBench(cmd *cobra.Command, path string, f benchFlags) error {
 	if err := checkSampler(f.sampler); err != nil {
 		return err
 	}
-	return f.observe.around(cmd, e, &o, path, func() error { return measure(cmd, path, f, e, o) })
+	for _, name := range []string{"depth", "sampler"} {
+		if len(f.streams) > 0 && cmd.Flags().Changed(name) {
+			return usagef("--streams measures from an empty context with the runtime's draws: leave out --%s", name)
+		}
+	}
+	return f.observe.around(cmd, e, &o, path, func() error {
+		if len(f.streams) > 0 {
+			return measureStreams(cmd, path, f, e, o)
+		}
+		return measure(cmd, path, f, e, o)
+	})
 }
 
 // measure measures and prints the rows.

@@ -1,0 +1,145 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/batch"
+	"github.com/etc-ml/etc/runtime/bench"
+	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/session"
+)
+
+// streamsResult is what --streams --json prints. Sizes are in bytes, speeds in tokens per second.
+type streamsResult struct {
+	File      string `json:"file"`
+	Size      int64  `json:"size"`
+	Device    string `json:"device"`
+	Precision string `json:"precision"`
+	Threads   int    `json:"threads"`
+	// OneByOne is why sequences do not share calls; empty where they do.
+	OneByOne string            `json:"one_by_one,omitempty"`
+	Rows     []bench.StreamRow `json:"rows"`
+}
+
+// measureStreams measures and prints the rows of many sequences at a time.
+func measureStreams(cmd *cobra.Command, path string, f benchFlags, e engine.Engine, o engine.Options) error {
+	options := bench.StreamOptions{Streams: f.streams, Prompt: f.prompt, Generate: f.generate, Repetitions: f.repetitions}
+	p, err := openProgram(path)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	m, err := p.Module("forward")
+	if err != nil {
+		return err
+	}
+	d, err := session.Describe(m)
+	if err != nil {
+		return invalidError{fmt.Errorf("%s: %w", path, err)}
+	}
+	if err := options.Check(d.MaxSeqLen); err != nil {
+		return usagef("%s: %w", path, err)
+	}
+	x, device, err := streamsExecutor(path, m, e, o, options)
+	if err != nil {
+		return err
+	}
+	limits := x.Limits()
+	streams, positions := options.Most()
+	pool, err := batch.NewPool(x, int64(streams)*x.Layout().Bytes(x.Layout().Most(positions, limits.Rows)))
+	if err != nil {
+		return errors.Join(err, x.Close())
+	}
+	defer pool.Close()
+	if limits.Vocab < 1 {
+		return usagef("%s: the program does not say how large its vocabulary is (get_vocab_size), so no token is known to be valid", path)
+	}
+	r := streamsResult{File: path, Size: p.File.Size(), Device: device, Precision: f.precision, Threads: f.workers()}
+	if limits.OneByOne {
+		r.OneByOne = limits.Why
+		logf(cmd.ErrOrStderr(), "etc: sequences run one by one: %s", limits.Why)
+	}
+	options.Started = func(streams, prompt, generate int) {
+		logf(cmd.ErrOrStderr(), "etc: %s of %d and %d tokens, %d times after a warm-up", count(streams, "stream"), prompt,
+			generate, f.repetitions)
+	}
+	if r.Rows, err = bench.RunStreams(cmd.Context(), pool, options); err != nil {
+		return err
+	}
+	for _, row := range r.Rows {
+		if row.Noisy() {
+			logf(cmd.ErrOrStderr(), "etc: %s: decode spreads by %.1f %% of its median: too noisy to compare with anything",
+				count(row.Streams, "stream"), 100*row.Spread)
+		}
+	}
+	if f.json {
+		return writeJSON(cmd.OutOrStdout(), r)
+	}
+	return r.writeMarkdown(shownOut(cmd))
+}
+
+// streamsExecutor compiles a program for the most sequences of a measurement, and names the device.
+func streamsExecutor(path string, m *ir.Module, e engine.Engine, o engine.Options, options bench.StreamOptions) (batch.Executor,
+	string, error) {
+	m, err := withoutHead(m)
+	if err != nil {
+		return nil, "", loadError(path, err)
+	}
+	streams, positions := options.Most()
+	need := needOf(m, positions, e.Name(), o.Precision)
+	if err := (fit{file: path, need: need, context: positions, sessions: streams}).check(usableMemory()); err != nil {
+		return nil, "", err
+	}
+	ragged := batch.RaggedOptions{Engine: o, Sequences: streams, Rows: max(512, streams), Positions: positions}
+	var single *batch.NotRaggedError
+	if _, ok := e.(*auto); !ok {
+		x, err := batch.NewRagged(m, e, ragged)
+		if err == nil {
+			return x, e.Name(), nil
+		}
+		if !errors.As(err, &single) {
+			return nil, "", loadError(path, err)
+		}
+	}
+	model, err := session.Load(m, e, o)
+	if err != nil {
+		return nil, "", loadError(path, err)
+	}
+	if single == nil { // auto has chosen
+		if e, err = findEngine(model.Device); err != nil {
+			return nil, "", errors.Join(err, model.Close())
+		}
+		x, err := batch.NewRagged(m, e, ragged)
+		if err == nil {
+			return x, e.Name(), model.Close()
+		}
+		if !errors.As(err, &single) {
+			return nil, "", errors.Join(loadError(path, err), model.Close())
+		}
+	}
+	x, err := batch.NewOneByOne(model, max(need.State, 1), streams, single.Why.Error())
+	if err != nil {
+		return nil, "", errors.Join(err, model.Close())
+	}
+	return x, model.Device, nil
+}
+
+// writeMarkdown writes the rows as a table whose columns also line up as plain text.
+func (r streamsResult) writeMarkdown(w io.Writer) error {
+	table := [][]string{{"model", "size", "device", "precision", "threads", "streams", "prompt", "answer", "prompt tokens/s",
+		"answer tokens/s", "all tokens/s", "spread"}}
+	for _, row := range r.Rows {
+		table = append(table, []string{strings.ReplaceAll(filepath.Base(r.File), "|", `\|`), humanize.IBytes(uint64(r.Size)), r.Device,
+			r.Precision, fmt.Sprint(r.Threads), fmt.Sprint(row.Streams), fmt.Sprint(row.Prompt), fmt.Sprint(row.Generate),
+			speed(row.Median.Prefill), speed(row.Median.Decode), speed(row.Median.Total), fmt.Sprintf("%.1f %%", 100*row.Spread)})
+	}
+	return writeMarkdown(w, table, "lrllrrrrrrrr")
+}
