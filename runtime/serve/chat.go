@@ -62,7 +62,7 @@ func (j *job) finishJob(c conversation, tools *toolSet, choice toolChoice, f *fo
 	}
 	j.mayThink = t.reads(enableThinking) && (c.think == nil || *c.think)
 	var err error
-	if j.constrain, err = j.loaded.constrain(f); err != nil {
+	if j.text, err = j.loaded.compile(f); err != nil {
 		return err
 	}
 	j.prompt, j.history, err = t.prompt(c)

@@ -53,7 +53,7 @@ func (s *Server) serveCompletions(w http.ResponseWriter, r *http.Request) error 
 	if err := o.problem(); err != nil {
 		return err
 	}
-	if base.constrain, err = l.constrain(f); err != nil {
+	if base.text, err = l.compile(f); err != nil {
 		return err
 	}
 	a := &completion{id: newID("cmpl-"), created: time.Now().Unix(), model: modelName(r), system: s.fingerprint, base: &base,

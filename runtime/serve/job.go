@@ -165,8 +165,8 @@ type job struct {
 	// parse says that thoughts are told apart from the text, and calls of tools where there are any.
 	parse bool
 	tools []format.Tool
-	// must makes the constraint of a call that has to come; nil: none has to. named says that only one may.
-	must  func() *constrain.Matcher
+	// must is what a call that has to come is held to; nil: none has to. named says that only one may.
+	must  *constrain.Grammar
 	named bool
 	// mayThink says that the template lets the model choose to think.
 	mayThink bool
@@ -174,8 +174,8 @@ type job struct {
 	oneCall bool
 	// budget bounds the tokens of thoughts; 0: no bound.
 	budget int
-	// constrain makes the constraint of a choice; nil: none.
-	constrain func() (batch.Constraint, error)
+	// text is what the text is held to; nil: any.
+	text *constrain.Grammar
 }
 
 // finish says how a choice ended.
@@ -265,19 +265,9 @@ func (j *job) submit(ctx context.Context, choice int) (*batch.Stream, error) {
 	if j.history > 0 {
 		q.Marks = []int{j.history}
 	}
-	var inner batch.Constraint
-	if j.constrain != nil {
-		var err error
-		if inner, err = j.constrain(); err != nil {
-			return nil, err
-		}
-	}
-	if inner != nil || j.budget > 0 || j.must != nil {
-		guide, err := j.guide(inner)
-		if err != nil {
-			return nil, err
-		}
-		q.Constraint = guide
+	var err error
+	if q.Constraint, err = j.guide(); err != nil {
+		return nil, err
 	}
 	return j.loaded.Runner.Submit(ctx, q)
 }

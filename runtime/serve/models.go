@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/etc-ml/etc/runtime/batch"
+	"github.com/etc-ml/etc/runtime/guide"
 )
 
 // File is a model that a server can load.
@@ -33,7 +34,7 @@ type Loaded struct {
 	// Close frees what the runner does not own; it may be nil.
 	Close func() error
 
-	spelling spelling
+	guides *guide.Model
 }
 
 // model is a file of the server, loaded or not.
@@ -162,6 +163,7 @@ func (p *pool) load(m *model, victims []*Loaded) {
 	}
 	if err == nil {
 		l.Text.prepare()
+		l.guides = guide.NewModel(l.Text.Tokenizer, l.Text.format, l.Text.Stop, l.Runner.Limits().Vocab)
 		err = l.warm()
 	}
 	p.mu.Lock()

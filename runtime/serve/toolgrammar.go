@@ -10,34 +10,8 @@ import (
 	"github.com/etc-ml/etc/runtime/format"
 )
 
-// callVocab gives the vocabulary of what stands between the marks of a call, whose end the closing mark is.
-func (l *Loaded) callVocab() (*constrain.Vocab, error) {
-	s, err := l.spell()
-	if err != nil {
-		return nil, err
-	}
-	s.calls.Do(func() {
-		f := l.Text.format
-		tokens := tokenBytes(l.Text.Tokenizer, s.vocab.Size(), l.Text.Stop)
-		for _, id := range []int{f.Open, f.Close, f.Tool, f.End} {
-			if id >= 0 {
-				tokens[id] = nil
-			}
-		}
-		if f.Quote >= 0 {
-			tokens[f.Quote] = []byte(format.QuoteMark)
-		}
-		s.callVocab, s.callErr = constrain.NewVocab(tokens, []int{f.End})
-	})
-	return s.callVocab, s.callErr
-}
-
-// mustCall gives what makes the matcher of a call: of the named tool, or of any where name is "".
-func (l *Loaded) mustCall(tools *toolSet, name string) (func() *constrain.Matcher, error) {
-	v, err := l.callVocab()
-	if err != nil {
-		return nil, err
-	}
+// mustCall compiles what a call is held to: of the named tool, or of any where name is "".
+func (l *Loaded) mustCall(tools *toolSet, name string) (*constrain.Grammar, error) {
 	var chosen []format.Tool
 	for _, t := range tools.tools {
 		if name == "" || t.Name == name {
@@ -48,11 +22,11 @@ func (l *Loaded) mustCall(tools *toolSet, name string) (func() *constrain.Matche
 	if err != nil {
 		return nil, invalid("tools", "tools: %v", err)
 	}
-	g, err := l.spelling.grammars.Compile(source)
+	g, err := l.guides.Compile(source)
 	if err != nil {
 		return nil, invalid("tools", "tools: calls cannot be held to the parameters' schema: %v", err)
 	}
-	return func() *constrain.Matcher { return constrain.NewMatcher(g, v) }, nil
+	return g, nil
 }
 
 // callSource describes the body of a call.

@@ -37,9 +37,9 @@ type Sampling struct {
 	Logprobs    bool
 	TopLogprobs int
 	// Mask, where it is set, is called for each draw with a mask of zeros, one bit for each token (bit t%64 of word t/64),
-	// and sets those of the tokens that may be drawn. It reports false to allow all. It runs while the device computes the
-	// logits, where the engine can wait for it, on a goroutine of its own: until the call of the session returns nothing
-	// else may use what it uses.
+	// and sets those of the tokens that may be drawn. It reports false to allow all. It is called before the call of the
+	// program that draws, on the goroutine of the session, and knows all tokens before the one to draw: the mask is an
+	// input of that call.
 	Mask func(mask []uint64) (bool, error)
 }
 
@@ -102,7 +102,7 @@ func (s Sampling) NeedsRuntime() string {
 	case s.Logprobs:
 		return "logprobs"
 	case s.Mask != nil:
-		return "a token mask"
+		return "a constraint"
 	}
 	return ""
 }

@@ -138,16 +138,21 @@ func checkLength(model *session.Model, r session.Request) error {
 	return nil
 }
 
-// promptTokens gives the prompt's tokens.
-func promptTokens(cmd *cobra.Command, args []string, f runFlags, text *text) ([]int, error) {
+// promptTokens gives the prompt's tokens. end are the last of them, which the chat template wrote for the answer; nil where
+// there is no template.
+func promptTokens(cmd *cobra.Command, args []string, f runFlags, text *text) (tokens, end []int, err error) {
 	if cmd.Flags().Changed("tokens") {
-		return parseTokens("--tokens", f.tokens)
+		tokens, err = parseTokens("--tokens", f.tokens)
+		return tokens, nil, err
 	}
 	prompt, err := promptText(cmd, args, f)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return text.encode(f.system, prompt, f.raw)
+	if tokens, err = text.encode(f.system, prompt, f.raw); err != nil || f.raw {
+		return tokens, nil, err
+	}
+	return tokens, text.promptEnd(questionOf(f.system, prompt), tokens), nil
 }
 
 // checkCombinations refuses flags that have no use beside others.
@@ -169,9 +174,10 @@ func checkCombinations(cmd *cobra.Command, args []string, f runFlags) error {
 		why   string
 	}{
 		{"think", cmd.Flags().Changed("think"), []string{"no-think"}, "give one of them"},
-		{"session", f.sessionFile != "", []string{"raw", "tokens", "force-tokens", "logits", "logprobs", "json"}, "a session file keeps a chat"},
+		{"session", f.sessionFile != "", append([]string{"raw", "tokens", "force-tokens", "logits", "logprobs", "json"}, constraintNames...), "a session file keeps a chat"},
 		{"tokens", cmd.Flags().Changed("tokens"), template, "token ids go without the chat template"},
-		{"force-tokens", cmd.Flags().Changed("force-tokens"), []string{"logprobs", "stop"}, "forced tokens are not drawn"},
+		{"force-tokens", cmd.Flags().Changed("force-tokens"), append([]string{"logprobs", "stop"}, constraintNames...), "forced tokens are not drawn"},
+		{"ignore-eos", f.ignoreEOS, constraintNames, "an answer that is whole has to end"},
 		{"raw", f.raw, template, "a raw prompt goes without the chat template"},
 	} {
 		for _, other := range x.not {

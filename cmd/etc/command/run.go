@@ -30,6 +30,7 @@ type runFlags struct {
 	logits, tokenizer                       string
 	stops                                   []string
 	samplerFlags
+	constraintFlags
 	speculateFlags
 	model   modelFlags
 	observe observeFlags
@@ -53,6 +54,9 @@ etc's own sampler, from the logits of any program, on its device. It gives the t
 same options, and has more: min-p, penalties, logit biases and log-probabilities choose it by themselves. Its
 order: biases and penalties; temperature; top-k; top-p; min-p. The repeat penalty counts the last tokens of prompt
 and answer, the presence and frequency penalties those of the answer, --repeat-last-n of them, as llama.cpp.
+
+--json-schema, --grammar and --regex hold the answer, behind its thoughts, to a form, with the same sampler: every token is
+one with which the text can still become whole.
 
 Seeds are used modulo 2^32; every answer of a chat draws with the same one.`,
 		Args: cobra.RangeArgs(1, 2),
@@ -82,6 +86,7 @@ Seeds are used modulo 2^32; every answer of a chat draws with the same one.`,
 	fl.BoolVar(&f.ignoreEOS, "ignore-eos", false, "go on after stop tokens")
 	fl.StringArrayVar(&f.stops, "stop", nil, "`TEXT` ends the answer, which it is not part of; may be given several times")
 	f.samplerFlags.add(cmd)
+	f.addConstraints(cmd)
 	f.addSpeculate(cmd)
 	fl.StringVar(&f.logits, "logits", "", "safetensors file for the logits after the prompt and after every token")
 	fl.BoolVar(&f.json, "json", false, "print one JSON object instead of the text")
@@ -146,6 +151,10 @@ func runProgram(ctx context.Context, cmd *cobra.Command, args []string, f runFla
 	if err != nil {
 		return err
 	}
+	hold, err := f.hold(cmd, text, m, &request)
+	if err != nil {
+		return err
+	}
 	sessions := 1
 	if f.keepsChat(cmd, args) {
 		sessions = 2 // a conversation keeps the session as it was before the last answer
@@ -175,8 +184,14 @@ func runProgram(ctx context.Context, cmd *cobra.Command, args []string, f runFla
 	if f.keepsChat(cmd, args) {
 		return converse(ctx, cmd, args, s, text, request, f)
 	}
-	if request.Prompt, err = promptTokens(cmd, args, f, text); err != nil {
+	var end []int
+	if request.Prompt, end, err = promptTokens(cmd, args, f, text); err != nil {
 		return err
+	}
+	if hold != nil {
+		if err := hold.begin(text, end); err != nil {
+			return err
+		}
 	}
 	if err := checkLength(model, request); err != nil {
 		return err
@@ -216,6 +231,7 @@ func (f runFlags) openText(cmd *cobra.Command, p *program.Program) (*text, error
 // chats reports whether a chat is asked for: no prompt, and a person at both ends.
 func (f runFlags) chats(cmd *cobra.Command, args []string) bool {
 	return len(args) == 1 && !anyChanged(cmd, "prompt", "prompt-file", "tokens", "json", "logits", "logprobs", "force-tokens", "raw") &&
+		!anyChanged(cmd, constraintNames...) &&
 		isTerminal(cmd.InOrStdin()) && isTerminal(cmd.OutOrStdout())
 }
 

@@ -114,7 +114,7 @@ func (f *speculateFlags) compile(
 
 // undrafted names what was asked for that drafts do not go with.
 func (f *runFlags) undrafted(cmd *cobra.Command, args []string, s session.Sampling) string {
-	for _, flag := range []string{"logits", "force-tokens", "session"} {
+	for _, flag := range append([]string{"logits", "force-tokens", "session"}, constraintNames...) {
 		if cmd.Flags().Changed(flag) {
 			return "--" + flag
 		}

@@ -166,11 +166,16 @@ func (t *text) encode(system, prompt string, raw bool) ([]int, error) {
 	if raw {
 		return t.tokenizer.Encode(prompt, tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true}), nil
 	}
+	return t.render(questionOf(system, prompt), true)
+}
+
+// questionOf is the conversation of a question, after a system prompt where that is not empty.
+func questionOf(system, question string) []chat.Message {
 	var messages []chat.Message
 	if system != "" {
 		messages = append(messages, chat.Message{Role: "system", Content: system})
 	}
-	return t.render(append(messages, chat.Message{Role: "user", Content: prompt}), true)
+	return append(messages, chat.Message{Role: "user", Content: question})
 }
 
 // render gives the tokens of a conversation by the chat template; generate adds what makes the model answer.
