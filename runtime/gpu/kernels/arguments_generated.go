@@ -120,6 +120,90 @@ var attentionStepSignature = Signature{Kernels: []string{"attention_step"}, Argu
 	{Name: "step", Type: "int"},
 }}
 
+// BlockAttentionMergeArguments are the buffers of the kernel block_attention_merge, in order.
+type BlockAttentionMergeArguments[T comparable] struct {
+	Part      T // float
+	ML        T // float2
+	Positions T // int
+	Gate      T // float, optional: Out stands for it
+	Out       T // float, written
+	Step      T // int
+}
+
+// Signature is what the text of the kernel block_attention_merge declares.
+func (BlockAttentionMergeArguments[T]) Signature() *Signature { return &blockAttentionMergeSignature }
+
+func (a BlockAttentionMergeArguments[T]) values() []T {
+	return []T{a.Part, a.ML, a.Positions, a.Gate, a.Out, a.Step}
+}
+
+var blockAttentionMergeSignature = Signature{Kernels: []string{"block_attention_merge"}, Arguments: []Argument{
+	{Name: "part", Type: "float"},
+	{Name: "ml", Type: "float2"},
+	{Name: "positions", Type: "int"},
+	{Name: "gate", Type: "float", Optional: true, Instead: 4},
+	{Name: "out", Type: "float", Written: true},
+	{Name: "step", Type: "int"},
+}}
+
+// BlockAttentionPartArguments are the buffers of the kernel block_attention_part, in order.
+type BlockAttentionPartArguments[T comparable] struct {
+	Q         T // float
+	Keys      T // ATT_T
+	Values    T // ATT_T
+	Positions T // int
+	Sequences T // int
+	Blocks    T // int
+	Part      T // float, written
+	ML        T // float2, written
+	Step      T // int
+}
+
+// Signature is what the text of the kernel block_attention_part declares.
+func (BlockAttentionPartArguments[T]) Signature() *Signature { return &blockAttentionPartSignature }
+
+func (a BlockAttentionPartArguments[T]) values() []T {
+	return []T{a.Q, a.Keys, a.Values, a.Positions, a.Sequences, a.Blocks, a.Part, a.ML, a.Step}
+}
+
+var blockAttentionPartSignature = Signature{Kernels: []string{"block_attention_part"}, Arguments: []Argument{
+	{Name: "q", Type: "float"},
+	{Name: "keys", Type: "ATT_T"},
+	{Name: "values", Type: "ATT_T"},
+	{Name: "positions", Type: "int"},
+	{Name: "sequences", Type: "int"},
+	{Name: "blocks", Type: "int"},
+	{Name: "part", Type: "float", Written: true},
+	{Name: "ml", Type: "float2", Written: true},
+	{Name: "step", Type: "int"},
+}}
+
+// BlockWriteArguments are the buffers of the kernel block_write, in order.
+type BlockWriteArguments[T comparable] struct {
+	X         T // float
+	Positions T // int
+	Sequences T // int
+	Blocks    T // int
+	Pool      T // BLOCK_T, written
+	Step      T // int
+}
+
+// Signature is what the text of the kernel block_write declares.
+func (BlockWriteArguments[T]) Signature() *Signature { return &blockWriteSignature }
+
+func (a BlockWriteArguments[T]) values() []T {
+	return []T{a.X, a.Positions, a.Sequences, a.Blocks, a.Pool, a.Step}
+}
+
+var blockWriteSignature = Signature{Kernels: []string{"block_write"}, Arguments: []Argument{
+	{Name: "x", Type: "float"},
+	{Name: "positions", Type: "int"},
+	{Name: "sequences", Type: "int"},
+	{Name: "blocks", Type: "int"},
+	{Name: "pool", Type: "BLOCK_T", Written: true},
+	{Name: "step", Type: "int"},
+}}
+
 // CacheWriteArguments are the buffers of the kernel cache_write, in order.
 type CacheWriteArguments[T comparable] struct {
 	X     T // float
@@ -1084,6 +1168,28 @@ var ropeAnglesSignature = Signature{Kernels: []string{"rope_angles"}, Arguments:
 	{Name: "step", Type: "int"},
 }}
 
+// RopeRowAnglesArguments are the buffers of the kernel rope_row_angles, in order.
+type RopeRowAnglesArguments[T comparable] struct {
+	Inverse   T // float
+	Positions T // int
+	Angles    T // float2, written
+	Step      T // int
+}
+
+// Signature is what the text of the kernel rope_row_angles declares.
+func (RopeRowAnglesArguments[T]) Signature() *Signature { return &ropeRowAnglesSignature }
+
+func (a RopeRowAnglesArguments[T]) values() []T {
+	return []T{a.Inverse, a.Positions, a.Angles, a.Step}
+}
+
+var ropeRowAnglesSignature = Signature{Kernels: []string{"rope_row_angles"}, Arguments: []Argument{
+	{Name: "inverse", Type: "float"},
+	{Name: "positions", Type: "int"},
+	{Name: "angles", Type: "float2", Written: true},
+	{Name: "step", Type: "int"},
+}}
+
 // RouterArguments are the buffers of the kernel router, in order.
 type RouterArguments[T comparable] struct {
 	Logits  T // float
@@ -1310,55 +1416,59 @@ var streamSumOneSignature = Signature{Kernels: []string{"stream_sum_one"}, Argum
 
 // signatures are those of all kernels, by the kernel's name.
 var signatures = map[string]*Signature{
-	"attention_chunk":     &attentionChunkSignature,
-	"attention_merge":     &attentionMergeSignature,
-	"attention_part":      &attentionPartSignature,
-	"attention_step":      &attentionStepSignature,
-	"cache_write":         &cacheWriteSignature,
-	"conv_state":          &convStateSignature,
-	"conv_step":           &convStepSignature,
-	"conv_tokens":         &convTokensSignature,
-	"delta_gates":         &deltaGatesSignature,
-	"delta_scan":          &deltaScanSignature,
-	"delta_solve":         &deltaSolveSignature,
-	"delta_step":          &deltaStepSignature,
-	"dequantize":          &dequantizeSignature,
-	"elementwise":         &elementwiseSignature,
-	"embedding":           &embeddingSignature,
-	"experts_choose":      &expertsChooseSignature,
-	"stream_choose":       &expertsChooseSignature,
-	"experts_combine":     &expertsCombineSignature,
-	"experts_down":        &expertsDownSignature,
-	"experts_join":        &expertsJoinSignature,
-	"stream_join":         &expertsJoinSignature,
-	"experts_matmul_down": &expertsMatMulDownSignature,
-	"experts_direct_down": &expertsMatMulDownSignature,
-	"experts_matmul_up":   &expertsMatMulUpSignature,
-	"experts_direct_up":   &expertsMatMulUpSignature,
-	"experts_sort":        &expertsSortSignature,
-	"experts_up":          &expertsUpSignature,
-	"gather_rows":         &gatherRowsSignature,
-	"logits_adjust":       &logitsAdjustSignature,
-	"logprobs_choose":     &logprobsChooseSignature,
-	"logprobs_part":       &logprobsPartSignature,
-	"matmul":              &matMulSignature,
-	"matmul_glu":          &matMulGLUSignature,
-	"matmul_prepare":      &matMulPrepareSignature,
-	"matvec":              &matVecSignature,
-	"stream":              &matVecSignature,
-	"matvec_glu":          &matVecGLUSignature,
-	"stream_glu":          &matVecGLUSignature,
-	"matvec_many":         &matVecManySignature,
-	"stream_many":         &matVecManySignature,
-	"norm":                &normSignature,
-	"reduce":              &reduceSignature,
-	"rope":                &ropeSignature,
-	"rope_angles":         &ropeAnglesSignature,
-	"router":              &routerSignature,
-	"sample_choose":       &sampleChooseSignature,
-	"sample_collect":      &sampleCollectSignature,
-	"sample_part":         &samplePartSignature,
-	"softmax":             &softmaxSignature,
-	"stream_sum_glu":      &streamSumGLUSignature,
-	"stream_sum_one":      &streamSumOneSignature,
+	"attention_chunk":       &attentionChunkSignature,
+	"attention_merge":       &attentionMergeSignature,
+	"attention_part":        &attentionPartSignature,
+	"attention_step":        &attentionStepSignature,
+	"block_attention_merge": &blockAttentionMergeSignature,
+	"block_attention_part":  &blockAttentionPartSignature,
+	"block_write":           &blockWriteSignature,
+	"cache_write":           &cacheWriteSignature,
+	"conv_state":            &convStateSignature,
+	"conv_step":             &convStepSignature,
+	"conv_tokens":           &convTokensSignature,
+	"delta_gates":           &deltaGatesSignature,
+	"delta_scan":            &deltaScanSignature,
+	"delta_solve":           &deltaSolveSignature,
+	"delta_step":            &deltaStepSignature,
+	"dequantize":            &dequantizeSignature,
+	"elementwise":           &elementwiseSignature,
+	"embedding":             &embeddingSignature,
+	"experts_choose":        &expertsChooseSignature,
+	"stream_choose":         &expertsChooseSignature,
+	"experts_combine":       &expertsCombineSignature,
+	"experts_down":          &expertsDownSignature,
+	"experts_join":          &expertsJoinSignature,
+	"stream_join":           &expertsJoinSignature,
+	"experts_matmul_down":   &expertsMatMulDownSignature,
+	"experts_direct_down":   &expertsMatMulDownSignature,
+	"experts_matmul_up":     &expertsMatMulUpSignature,
+	"experts_direct_up":     &expertsMatMulUpSignature,
+	"experts_sort":          &expertsSortSignature,
+	"experts_up":            &expertsUpSignature,
+	"gather_rows":           &gatherRowsSignature,
+	"logits_adjust":         &logitsAdjustSignature,
+	"logprobs_choose":       &logprobsChooseSignature,
+	"logprobs_part":         &logprobsPartSignature,
+	"matmul":                &matMulSignature,
+	"matmul_glu":            &matMulGLUSignature,
+	"matmul_prepare":        &matMulPrepareSignature,
+	"matvec":                &matVecSignature,
+	"stream":                &matVecSignature,
+	"matvec_glu":            &matVecGLUSignature,
+	"stream_glu":            &matVecGLUSignature,
+	"matvec_many":           &matVecManySignature,
+	"stream_many":           &matVecManySignature,
+	"norm":                  &normSignature,
+	"reduce":                &reduceSignature,
+	"rope":                  &ropeSignature,
+	"rope_angles":           &ropeAnglesSignature,
+	"rope_row_angles":       &ropeRowAnglesSignature,
+	"router":                &routerSignature,
+	"sample_choose":         &sampleChooseSignature,
+	"sample_collect":        &sampleCollectSignature,
+	"sample_part":           &samplePartSignature,
+	"softmax":               &softmaxSignature,
+	"stream_sum_glu":        &streamSumGLUSignature,
+	"stream_sum_one":        &streamSumOneSignature,
 }

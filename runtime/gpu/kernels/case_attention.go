@@ -32,6 +32,22 @@ func (r RopeAngles) newCase(s Sizes) *Case {
 	return c
 }
 
+func (r RowAngles) newCase(s Sizes) *Case {
+	c := newCase(s, caseTokens, 20)
+	l, _ := r.Launch(c.Capacity)
+	inverse := c.random(F32, r.Dims/2).each(func(_ int, x float32) float32 { return x * x / 4 })
+	positions := make([]int32, c.Tokens)
+	for i := range positions {
+		positions[i] = int32(c.Position + i*i - 1)
+	}
+	out := c.out(F32, c.Capacity*r.Dims)
+	c.run(l, RopeRowAnglesArguments[*Buffer]{Inverse: inverse, Positions: c.ints(positions...), Angles: out, Step: c.step()})
+	c.reference = func() {
+		r.Reference(positions, inverse.Values(), c.want(out, Bounds{1e-6, sums(1)}, c.Tokens*r.Dims))
+	}
+	return c
+}
+
 // inSlots makes a case over a cache of so many slots, and gives the number of those that the tokens' end is in or before.
 func inSlots(s Sizes, tokens, position, slots int) (c *Case, used int) {
 	tokens = min(tokens, slots)

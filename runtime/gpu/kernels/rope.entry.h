@@ -11,6 +11,18 @@ extern "C" __global__ void __launch_bounds__(256) rope_angles_entry(device const
 }
 #endif
 #endif
+#ifdef ENTRY_rope_row_angles
+#ifdef PORT_ENTRY
+extern "C" __attribute__((visibility("default"))) void rope_row_angles_entry(void* const* a) {
+  rope_row_angles((device const float*)a[0], (device const int*)a[1], (device float2*)a[2], (device const int*)a[3], PORT_thread_position_in_grid().x);
+}
+PORT_ENTRY(rope_row_angles, 256, 4)
+#else
+extern "C" __global__ void __launch_bounds__(256) rope_row_angles_entry(device const float* inverse, device const int* positions, device float2* angles, device const int* step) {
+  rope_row_angles(inverse, positions, angles, step, PORT_thread_position_in_grid().x);
+}
+#endif
+#endif
 #ifdef ENTRY_rope
 #ifdef PORT_ENTRY
 extern "C" __attribute__((visibility("default"))) void rope_entry(void* const* a) {

@@ -36,6 +36,27 @@ func (r RopeAngles) Reference(tokens, position int, inverse, angles []float32) {
 	}
 }
 
+// RowAngles is RopeAngles of rows that have a position each: (cos, sin) of position·Scale·inverse[i].
+type RowAngles struct {
+	Dims  int
+	Scale float32
+}
+
+// Launch is the dispatch for up to rows rows. It takes RopeRowAnglesArguments: Inverse f32 [Dims/2], Positions i32 [R],
+// Angles f32 [R, Dims/2, 2].
+func (r RowAngles) Launch(rows int) (Launch, error) {
+	l, err := RopeAngles(r).Launch(rows)
+	l.Kernel, l.Case = "rope_row_angles", r.newCase
+	return l, err
+}
+
+// Reference computes what the kernel does.
+func (r RowAngles) Reference(positions []int32, inverse, angles []float32) {
+	for i, p := range positions {
+		RopeAngles(r).Reference(1, int(p), inverse, angles[i*r.Dims:])
+	}
+}
+
 // HeadNorm is what happens to a head before it is rotated.
 type HeadNorm int
 

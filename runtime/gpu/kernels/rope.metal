@@ -42,6 +42,20 @@ kernel void rope_angles(device const float* inverse [[buffer(0)]],
   angles[i] = float2(precise::cos(angle), precise::sin(angle));
 }
 
+// rope_angles of rows that have a position each, positions [T].
+// grid: T · HALF / 256
+[[max_total_threads_per_threadgroup(256)]]
+kernel void rope_row_angles(device const float* inverse [[buffer(0)]],
+                            device const int* positions [[buffer(1)]],
+                            device float2* angles [[buffer(2)]],
+                            device const int* step [[buffer(3)]],
+                            uint i [[thread_position_in_grid]]) {
+  const int t = int(i) / ROPE_HALF;
+  if (t >= step[STEP_TOKENS]) return;
+  const float angle = float(positions[t]) * ROPE_SCALE * inverse[int(i) % ROPE_HALF];
+  angles[i] = float2(precise::cos(angle), precise::sin(angle));
+}
+
 // q, k, v: heads of tokens at the strides above; q_weight, k_weight [D]; q_out [T][Q_HEADS][D];
 // k_cache, v_cache [KV_HEADS][SLOTS][D]. A simdgroup takes one head of one token: the heads of q, then those
 // of k, then those of v. Without heads of k and v it rotates q only.

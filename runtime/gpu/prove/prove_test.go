@@ -181,6 +181,19 @@ func launches(t *testing.T) map[string]kernels.Launch {
 	add("rope of queries", l, err)
 	l, err = kernels.CacheWrite{D: 48, Heads: 2, Cache: kernels.F32, Slots: 6, Ring: true}.Launch(3)
 	add("cache write", l, err)
+	l, err = kernels.RowAngles{Dims: 64, Scale: 1}.Launch(9)
+	add("angles of rows", l, err)
+	blocks := kernels.Blocks{Rows: 64, Columns: 40, Cache: kernels.BF16}
+	l, err = kernels.BlockWrite{Blocks: blocks, D: 48, Heads: 2}.Launch(9)
+	add("block write", l, err)
+	inBlocks := kernels.BlockAttention{Blocks: blocks, D: 64, Heads: 8, KVHeads: 2, Scale: 0.125, Gated: true, Gates: kernels.Rows{Token: 1024, Row: 128}}
+	for name, rows := range map[string]int{"attention over blocks": 3, "attention of many over blocks": 70} {
+		_, l, _, err = inBlocks.Launches(rows)
+		add(name, l, err)
+	}
+	inBlocks.Window = 100
+	_, l, _, err = inBlocks.Launches(70)
+	add("attention over blocks in a window", l, err)
 	a := kernels.Attention{D: 64, Heads: 8, KVHeads: 2, Slots: 3000, Scale: 0.125, Cache: kernels.BF16, Gated: true, Gates: kernels.Rows{Token: 1024, Row: 128}}
 	for name, tokens := range map[string]int{"attention": 1, "attention of many": 50} {
 		_, l, _, err = a.Launches(tokens)

@@ -32,6 +32,12 @@ func sequences(small int) []testCase {
 		out = append(out, chunk("qwen", qwen, tokens), chunk("gemma full", full, tokens))
 		out = append(out, delta(tokens)...)
 	}
+	for _, streams := range []int{8, 64} {
+		for _, context := range []int{512, 4096} {
+			out = append(out, streamsAttention("qwen", qwen, streams, context/small), streamsAttention("gemma full", full, streams, context/small),
+				streamsAttention("gemma sliding", sliding, streams, context/small))
+		}
+	}
 	out = append(out, chunk("gemma sliding", sliding, 256/small), deltaStep())
 	return append(append(out, sampler(248320/small)...), norms(small)...)
 }
@@ -66,6 +72,33 @@ func attention(name string, a kernels.Attention, context int) []testCase {
 	}, {
 		name: fmt.Sprintf("%s at %d, merge", name, context), sizes: at(context), variants: only(fmt.Sprintf("%d blocks", blocks), merge, err),
 	}}
+}
+
+// streamsAttention is attention of a row of each of many sequences over blocks, which all see so many positions.
+func streamsAttention(name string, of kernels.Attention, streams, context int) testCase {
+	a := kernels.BlockAttention{Blocks: kernels.Blocks{Rows: 64, Columns: max(1, context/64), Cache: of.Cache}, D: of.D, Heads: of.Heads, KVHeads: of.KVHeads,
+		Window: of.Window, Scale: of.Scale}
+	var rows []kernels.BlockRow
+	for i := range streams {
+		rows = append(rows, kernels.BlockRow{Sequence: int32(i), Position: int32(context - 1)})
+	}
+	seen := context
+	if a.Window > 0 {
+		seen = min(seen, a.Window)
+	}
+	return testCase{
+		name: fmt.Sprintf("%s attention of %d at %d", name, streams, context), sizes: kernels.Sizes{Tokens: streams},
+		bytes: float64(4 * streams * seen * a.KVHeads * a.D), flops: float64(4 * streams * seen * a.Heads * a.D),
+		variants: func(kernels.Machine) ([]variant, error) {
+			return ways(a.Tunings(streams), func(t kernels.BlockTuning) (kernels.Launch, error) {
+				tuned := a
+				tuned.Tuning = t
+				first, merge, _, err := tuned.Launches(streams)
+				merge.Case = func(s kernels.Sizes) *kernels.Case { return tuned.Case(s, rows) }
+				return part(first, merge), err
+			})
+		},
+	}
 }
 
 // attentionStep is attention of one token with all around it. Caches have the slots that it sees, so that more of them rotate.

@@ -1,0 +1,185 @@
+#include "port.h"
+#include "attention.h"
+// Attention of rows of many sequences over the blocks of one pool; blocks.metal says where positions lie.
+//
+// What a row sees is divided into parts at positions that follow from the row's own position, and of a part a simdgroup
+// takes the same keys whatever the row's neighbours are. A key that a row does not see changes nothing. So a row gives the
+// same bits in every call of as many parts. Rows of one sequence that lie behind one another share what they read.
+#ifndef BLOCK_ROWS
+#define BLOCK_ROWS 64     // positions of a block
+#define BLOCK_COLUMNS 1   // blocks that the table has for a sequence
+#define BLOCK_Q_TOKEN 64  // elements of q from one row to the next and from one head to the next
+#define BLOCK_Q_HEAD 64
+#endif
+#define BLOCK_MOST 16     // rows that share what they read
+#define BLOCK_STRIDE (ATT_SIMDGROUPS * ATT_TOKENS)
+
+// The first position that a row at a position sees.
+inline int block_low(int position) { return ATT_WINDOW > 0 ? max(0, position - ATT_WINDOW + 1) : 0; }
+
+// The positions of a part of what a row at a position sees: as few as BLOCKS parts allow. A window begins anywhere in a
+// part, and those of Q rows begin at Q positions.
+inline int block_part(int position) {
+  if (ATT_BLOCKS == 1) return 1 << 30;
+  const int seen = position + 1 - block_low(position);
+  int n = ATT_LEAST;
+  while (ATT_WINDOW > 0 ? n * (ATT_BLOCKS - 1) < seen + BLOCK_MOST : n * ATT_BLOCKS < seen) n *= 2;
+  return n;
+}
+
+// Whether row t is of one sequence with the row before it, one position behind it, and divided alike.
+inline bool block_follows(device const int* positions, device const int* sequences, int t) {
+  return positions[t - 1] >= 0 && positions[t] == positions[t - 1] + 1 && sequences[t] == sequences[t - 1] &&
+         block_part(positions[t]) == block_part(positions[t - 1]);
+}
+
+// q: heads of rows at the strides above; keys, values [KV_HEADS][units][ROWS][D]; part [T][HEADS][BLOCKS][D] and
+// ml [T][HEADS][BLOCKS] of (largest score, sum of weights): sums of a part, relative to its largest score. Part n of
+// what a row sees stands at n mod BLOCKS. step: the rows, and the units of the pools in the place of a position.
+// grid: HEADS / H, BLOCKS, T
+[[max_total_threads_per_threadgroup(ATT_SIMDGROUPS * 32)]]
+kernel void block_attention_part(device const float* q [[buffer(0)]],
+                                 device const ATT_T* keys [[buffer(1)]],
+                                 device const ATT_T* values [[buffer(2)]],
+                                 device const int* positions [[buffer(3)]],
+                                 device const int* sequences [[buffer(4)]],
+                                 device const int* blocks [[buffer(5)]],
+                                 device float* part [[buffer(6)]],
+                                 device float2* ml [[buffer(7)]],
+                                 device const int* step [[buffer(8)]],
+                                 uint3 tg [[threadgroup_position_in_grid]],
+                                 uint sg [[simdgroup_index_in_threadgroup]],
+                                 uint lane [[thread_index_in_simdgroup]]) {
+  TG_ARRAY(float, sh_o, ATT_SIMDGROUPS * ATT_D);
+  TG_ARRAY(float, sh_m, ATT_SIMDGROUPS * ATT_QUERIES);
+  TG_ARRAY(float, sh_l, ATT_SIMDGROUPS * ATT_QUERIES);
+
+  const int rows = step[STEP_TOKENS];
+  const int row0 = int(tg.z);
+  if (row0 >= rows) return;
+  const int position = positions[row0];
+  if (position < 0) return;
+  // The first row of some takes those behind it along, up to the next multiple of Q.
+  if (row0 % ATT_Q != 0 && block_follows(positions, sequences, row0)) return;
+  int taken = 1;
+  while ((row0 + taken) % ATT_Q != 0 && row0 + taken < rows && block_follows(positions, sequences, row0 + taken)) taken++;
+  const int size = block_part(position);
+  const int low = block_low(position);
+  const int number = low / size + int(tg.y);
+  // the positions that any of the rows sees, and of them those of this part
+  const int begin = max(low, number * size);
+  const int end = min(position + taken, (number + 1) * size);
+  if (begin >= end) return;
+
+  const int head0 = int(tg.x) * ATT_H;
+  const long pool = long(head0 / ATT_GROUP) * step[STEP_POSITION] * BLOCK_ROWS;
+  blocks += long(sequences[row0]) * BLOCK_COLUMNS;
+
+  // query r is head0 + r % H of row0 + r / H
+  float qv[ATT_QUERIES * ATT_EACH];
+  UNROLL for (int r = 0; r < ATT_QUERIES; r++) {
+    device const float* from = q + long(row0 + min(r / ATT_H, taken - 1)) * BLOCK_Q_TOKEN + (head0 + r % ATT_H) * BLOCK_Q_HEAD + lane * ATT_VEC;
+    UNROLL for (int i = 0; i < ATT_EACH; i++) qv[r * ATT_EACH + i] = from[i / ATT_VEC * (32 * ATT_VEC) + i % ATT_VEC] * ATT_SCALE;
+  }
+  // the query and the place among the keys of the lane's score
+  const int mine = int(lane) % ATT_SCORES;
+  const int at = position + min(mine / ATT_TOKENS / ATT_H, taken - 1);
+  const int first = max(block_low(at), begin);
+  const int last = min(at + 1, end);
+
+  float o[ATT_QUERIES * ATT_EACH];
+  UNROLL for (int r = 0; r < ATT_QUERIES; r++) {
+    UNROLL for (int i = 0; i < ATT_EACH; i++) o[r * ATT_EACH + i] = 0.0f;
+  }
+  float m = -1e30f;  // the largest score of the lane's query, in units of log2
+  float l = 0.0f;    // the weights of the lane's query and place
+
+  for (int t = begin / BLOCK_STRIDE * BLOCK_STRIDE + int(sg) * ATT_TOKENS; t < end; t += BLOCK_STRIDE) {
+    ATT_RAW kv[ATT_TOKENS * ATT_PARTS];
+    ATT_RAW vv[ATT_TOKENS * ATT_PARTS];
+    UNROLL for (int j = 0; j < ATT_TOKENS; j++) {
+      const int p = clamp(t + j, begin, end - 1);
+      const long from = pool + long(blocks[p / BLOCK_ROWS % BLOCK_COLUMNS]) * BLOCK_ROWS + p % BLOCK_ROWS;
+      UNROLL for (int i = 0; i < ATT_PARTS; i++) {
+        kv[j * ATT_PARTS + i] = *(device const ATT_RAW*)(keys + from * ATT_D + lane * ATT_VEC + i * (32 * ATT_VEC));
+        vv[j * ATT_PARTS + i] = *(device const ATT_RAW*)(values + from * ATT_D + lane * ATT_VEC + i * (32 * ATT_VEC));
+      }
+    }
+    const int seen = t + mine % ATT_TOKENS;
+    float s[ATT_SCORES];
+    att_scores<ATT_QUERIES>(qv, kv, s);
+    att_add<ATT_QUERIES>(att_weigh<ATT_QUERIES>(s, seen >= first && seen < last, lane, m, l, o), vv, o);
+  }
+  UNROLL for (int w = 1; w < ATT_TOKENS; w *= 2) l += simd_shuffle_xor(l, ushort(w));
+  if (int(lane) < ATT_SCORES && lane % ATT_TOKENS == 0) {
+    sh_m[sg * ATT_QUERIES + lane / ATT_TOKENS] = m;
+    sh_l[sg * ATT_QUERIES + lane / ATT_TOKENS] = l;
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  UNROLL for (int r = 0; r < ATT_QUERIES; r++) {
+    float mm = sh_m[r];
+    UNROLL for (int g = 1; g < ATT_SIMDGROUPS; g++) mm = max(mm, sh_m[g * ATT_QUERIES + r]);
+    const float f = fast::exp2(sh_m[sg * ATT_QUERIES + r] - mm);
+    UNROLL for (int i = 0; i < ATT_EACH; i++) {
+      sh_o[sg * ATT_D + lane * ATT_VEC + i / ATT_VEC * (32 * ATT_VEC) + i % ATT_VEC] = o[r * ATT_EACH + i] * f;
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (r / ATT_H < taken) {
+      const long to = (long(row0 + r / ATT_H) * ATT_HEADS + head0 + r % ATT_H) * ATT_BLOCKS + number % ATT_BLOCKS;
+      for (int d = int(sg * 32 + lane); d < ATT_D; d += ATT_SIMDGROUPS * 32) {
+        float a = 0.0f;
+        UNROLL for (int g = 0; g < ATT_SIMDGROUPS; g++) a += sh_o[g * ATT_D + d];
+        part[to * ATT_D + d] = a;
+      }
+      if (sg == 0 && lane == 0) {
+        float ll = 0.0f;
+        UNROLL for (int g = 0; g < ATT_SIMDGROUPS; g++) ll += sh_l[g * ATT_QUERIES + r] * fast::exp2(sh_m[g * ATT_QUERIES + r] - mm);
+        ml[to] = float2(mm, ll);
+      }
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+  }
+}
+
+// part, ml: from block_attention_part; gate: heads at their strides; out [T][HEADS][D], zeros of rows of no sequence.
+// grid: HEADS, T
+[[max_total_threads_per_threadgroup(ATT_D)]]
+kernel void block_attention_merge(device const float* part [[buffer(0)]],
+                                  device const float2* ml [[buffer(1)]],
+                                  device const int* positions [[buffer(2)]],
+                                  device const float* gate [[buffer(3)]],  // absent: out
+                                  device float* out [[buffer(4)]],
+                                  device const int* step [[buffer(5)]],
+                                  uint3 tg [[threadgroup_position_in_grid]],
+                                  uint tid [[thread_index_in_threadgroup]]) {
+  const int head = int(tg.x);
+  const int t = int(tg.y);
+  if (t >= step[STEP_TOKENS]) return;
+  const int d = int(tid);
+  const int position = positions[t];
+  out += (long(t) * ATT_HEADS + head) * ATT_D + d;
+  if (position < 0) {
+    out[0] = 0.0f;
+    return;
+  }
+  const int size = block_part(position);
+  const int first = block_low(position) / size;
+  const int last = position / size;
+  ml += (long(t) * ATT_HEADS + head) * ATT_BLOCKS;
+  part += (long(t) * ATT_HEADS + head) * ATT_BLOCKS * ATT_D + d;
+  float m = -1e30f;
+  for (int n = first; n <= last; n++) m = max(m, ml[n % ATT_BLOCKS].x);
+  float l = 0.0f;
+  float o = 0.0f;
+  for (int n = first; n <= last; n++) {
+    const float2 of = ml[n % ATT_BLOCKS];
+    const float f = fast::exp2(of.x - m);
+    l += of.y * f;
+    o += part[long(n % ATT_BLOCKS) * ATT_D] * f;
+  }
+  o /= l;
+#if ATT_GATED
+  o *= port_sigmoid(gate[long(t) * ATT_GATE_TOKEN + head * ATT_GATE_HEAD + d]);
+#endif
+  out[0] = o;
+}

@@ -1,0 +1,237 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Blocks are the blocks of a cache of many sequences: keys or values [KVHeads, units, Rows, D] in one pool. Row t of a
+// call stands at position positions[t] of the sequence of number sequences[t]; below 0 it is of none. Position p of a
+// sequence lies in row p mod Rows of block blocks[sequence, p/Rows mod Columns]. The number of units is told in the
+// second word of step, where other kernels have a position: it depends on the memory of a device, and a self-test needs few.
+type Blocks struct {
+	// Rows is the number of positions of a block, Columns the blocks that the table has for a sequence.
+	Rows, Columns int
+	// Cache is the dtype of the pool.
+	Cache DType
+}
+
+func (b Blocks) check() error {
+	if b.Rows <= 0 || b.Columns <= 0 {
+		return fmt.Errorf("blocks of %d rows in tables of %d columns", b.Rows, b.Columns)
+	}
+	return needFloat("the cache", b.Cache)
+}
+
+// row is the row of the pool, for one head, in which a position of a sequence lies.
+func (b Blocks) row(blocks []int32, sequence, position int32) int {
+	block := blocks[int(sequence)*b.Columns+int(position)/b.Rows%b.Columns]
+	return int(block)*b.Rows + int(position)%b.Rows
+}
+
+// BlockWrite writes rows to their places in blocks, as they are.
+type BlockWrite struct {
+	Blocks
+	D, Heads int
+	X        Rows
+}
+
+// Launch is the dispatch for up to rows rows. It takes BlockWriteArguments: Positions and Sequences i32 [R], Blocks i32
+// [sequences, Columns], Pool [Heads, units, Rows, D].
+func (w BlockWrite) Launch(rows int) (Launch, error) {
+	if err := w.check(); err != nil {
+		return Launch{}, fmt.Errorf("block write: %w", err)
+	}
+	if w.D <= 0 || w.Heads <= 0 {
+		return Launch{}, fmt.Errorf("block write of %d heads of %d elements", w.Heads, w.D)
+	}
+	x := w.X.or(w.Heads, w.D)
+	return Launch{
+		File: "blocks", Kernel: "block_write", Case: w.newCase,
+		Defines: define("BLOCK_D", w.D, "BLOCK_HEADS", w.Heads, "BLOCK_ROWS", w.Rows, "BLOCK_COLUMNS", w.Columns,
+			"BLOCK_X_TOKEN", x.Token, "BLOCK_X_HEAD", x.Row, "BLOCK_T", w.Cache.text()),
+		Groups: [3]int{ceil(rows*w.Heads*w.D, 256), 1, 1}, Threads: [3]int{256, 1, 1},
+	}, nil
+}
+
+// Reference computes what the kernel does, with a pool of so many units.
+func (w BlockWrite) Reference(units int, x []float32, positions, sequences, blocks []int32, pool []float32) {
+	from := w.X.or(w.Heads, w.D)
+	for t, p := range positions {
+		if p < 0 {
+			continue
+		}
+		at := w.row(blocks, sequences[t], p)
+		for h := range w.Heads {
+			to := pool[(h*units*w.Rows+at)*w.D:][:w.D]
+			for d := range to {
+				to[d] = w.Cache.store(x[from.at(t, h)+d])
+			}
+		}
+	}
+}
+
+// BlockAttention is attention of rows of many sequences, each over the keys and values of its sequence up to its own
+// position, in a Window of that many where one is given. Query head h reads head h/(Heads/KVHeads). A row of no sequence
+// gives zeros.
+//
+// What a row gives depends on Tuning and on its sequence alone, bit for bit: not on the other rows, and not on which of
+// them are of its sequence.
+type BlockAttention struct {
+	Blocks
+	// D is the width of a head: a multiple of 32 up to 1024.
+	D              int
+	Heads, KVHeads int
+	// Window is 0 for none.
+	Window int
+	// Scale multiplies the scores.
+	Scale float32
+	// Q are the heads of queries.
+	Q Rows
+	// Gated multiplies the output with sigmoid(gate); Gates are the heads of gate.
+	Gated bool
+	Gates Rows
+	// Tuning divides the work; what is zero is chosen.
+	Tuning BlockTuning
+}
+
+// BlockTuning is how the launches of BlockAttention divide the work.
+type BlockTuning struct {
+	// Heads of a key-value head and Tokens, rows of one sequence, that a simdgroup serves, Keys that it reads at a time:
+	// powers of two, 2 to 32 in product.
+	Heads, Tokens, Keys int
+	// Parts that the positions of a row are divided into at most, of Least positions or more.
+	Parts, Least int
+	// Simdgroups of a threadgroup.
+	Simdgroups int
+}
+
+// maxBlockTokens is the most rows that share what they read, as the text has it.
+const maxBlockTokens = 16
+
+func (a BlockAttention) check() error {
+	if err := a.Blocks.check(); err != nil {
+		return err
+	}
+	switch {
+	case a.D <= 0 || a.D%32 != 0 || a.D > 1024:
+		return fmt.Errorf("heads of %d elements, want a multiple of 32 up to 1024", a.D)
+	case a.KVHeads <= 0 || a.Heads <= 0 || a.Heads%a.KVHeads != 0:
+		return fmt.Errorf("%d query heads, want a multiple of the %d key heads", a.Heads, a.KVHeads)
+	case a.Window < 0:
+		return fmt.Errorf("a window of %d", a.Window)
+	}
+	return nil
+}
+
+// tuning fills in what is not given, for so many rows.
+func (a BlockAttention) tuning(rows int) (BlockTuning, error) {
+	t, group := a.Tuning, a.Heads/a.KVHeads
+	whole, err := Attention{D: a.D, Heads: a.Heads, KVHeads: a.KVHeads, Slots: 1,
+		Tuning: AttentionTuning{Heads: t.Heads, Tokens: t.Tokens, Keys: t.Keys}}.tuning(rows > 16)
+	if err != nil {
+		return t, err
+	}
+	t.Heads, t.Tokens, t.Keys = whole.Heads, whole.Tokens, whole.Keys
+	if t.Simdgroups == 0 {
+		t.Simdgroups = 4
+	}
+	if t.Least == 0 {
+		t.Least = 64
+	}
+	if t.Parts == 0 {
+		switch { // many rows fill the device by themselves, and what parts leave takes memory
+		case rows <= 4:
+			t.Parts = 64
+		case rows <= 16:
+			t.Parts = 32
+		case rows <= 64:
+			t.Parts = 8
+		default:
+			t.Parts = 4
+		}
+	}
+	if t.Least%(t.Simdgroups*t.Keys) != 0 || t.Tokens > maxBlockTokens || t.Parts == 2 && a.Window > 0 ||
+		group%t.Heads != 0 {
+		return t, fmt.Errorf("attention over blocks tuned to %+v, want parts of a multiple of the %d keys of a threadgroup, at most %d rows, and other than 2 parts of a window",
+			t, t.Simdgroups*t.Keys, maxBlockTokens)
+	}
+	return t, nil
+}
+
+// Tunings are the ways worth measuring to divide the launches of so many rows, the default first.
+func (a BlockAttention) Tunings(rows int) (out []BlockTuning) {
+	add := func(t BlockTuning) {
+		a.Tuning = t
+		if full, err := a.tuning(rows); err == nil && full.Heads*full.Tokens*a.D <= 2048 && full.Keys*a.D <= 2048 && !slices.Contains(out, full) {
+			out = append(out, full)
+		}
+	}
+	add(BlockTuning{})
+	for _, heads := range []int{1, 2, 4, 8} {
+		for _, tokens := range []int{1, 2, 4} {
+			for _, keys := range []int{2, 4, 8} {
+				add(BlockTuning{Heads: heads, Tokens: tokens, Keys: keys})
+				add(BlockTuning{Heads: heads, Tokens: tokens, Keys: keys, Simdgroups: 8})
+			}
+		}
+	}
+	return out
+}
+
+// Launches are the dispatches for up to rows rows: partial results of parts of positions, then their sum. A capture of
+// them serves any positions.
+//
+// They take BlockAttentionPartArguments and BlockAttentionMergeArguments: Q and Gate as Rows say, Keys and Values
+// [KVHeads, units, Rows, D], Positions and Sequences i32 [R], Blocks i32 [sequences, Columns], Part f32 [R, Heads, parts, D],
+// ML f32 [R, Heads, parts, 2], Out f32 [R, Heads, D]. parts is what the method gives beside them.
+func (a BlockAttention) Launches(rows int) (part, merge Launch, parts int, err error) {
+	if err := a.check(); err != nil {
+		return part, merge, 0, fmt.Errorf("attention over blocks: %w", err)
+	}
+	t, err := a.tuning(rows)
+	if err != nil {
+		return part, merge, 0, err
+	}
+	q, gates := a.Q.or(a.Heads, a.D), a.Gates.or(a.Heads, a.D)
+	defines := define("ATT_D", a.D, "ATT_HEADS", a.Heads, "ATT_KV_HEADS", a.KVHeads, "ATT_H", t.Heads, "ATT_Q", t.Tokens,
+		"ATT_TOKENS", t.Keys, "ATT_SIMDGROUPS", t.Simdgroups, "ATT_BLOCKS", t.Parts, "ATT_LEAST", t.Least, "ATT_SLICES", 1,
+		"ATT_SLOTS", 1, "ATT_WINDOW", a.Window, "ATT_SCALE", float32(float64(a.Scale)*math.Log2E), "ATT_BF16", a.Cache == BF16,
+		"BLOCK_ROWS", a.Rows, "BLOCK_COLUMNS", a.Columns, "BLOCK_Q_TOKEN", q.Token, "BLOCK_Q_HEAD", q.Row)
+	part = Launch{File: "block_attention", Kernel: "block_attention_part", Defines: defines,
+		Groups: [3]int{a.Heads / t.Heads, t.Parts, rows}, Threads: [3]int{t.Simdgroups * 32, 1, 1}}
+	merge = Launch{File: "block_attention", Kernel: "block_attention_merge",
+		Defines: append(slices.Clip(defines), define("ATT_GATED", a.Gated, "ATT_GATE_TOKEN", gates.Token, "ATT_GATE_HEAD", gates.Row)...),
+		Case:    func(s Sizes) *Case { return a.newCase(s, rows) },
+		Groups:  [3]int{a.Heads, rows, 1}, Threads: [3]int{a.D, 1, 1}}
+	return part, merge, t.Parts, nil
+}
+
+// Reference computes what the launches do, with pools of so many units.
+func (a BlockAttention) Reference(units int, q, keys, values []float32, positions, sequences, blocks []int32, gate, out []float32) {
+	from, gates := a.Q.or(a.Heads, a.D), a.Gates.or(a.Heads, a.D)
+	one := Attention{D: a.D, Heads: 1, KVHeads: 1, Scale: a.Scale, Gated: a.Gated}
+	for t, p := range positions {
+		if p < 0 {
+			clear(out[t*a.Heads*a.D:][:a.Heads*a.D])
+			continue
+		}
+		low := int32(0)
+		if a.Window > 0 {
+			low = max(0, p-int32(a.Window)+1)
+		}
+		one.Slots = int(p - low + 1)
+		for h := range a.Heads {
+			var k, v, g []float32
+			for at := low; at <= p; at++ {
+				row := (h/(a.Heads/a.KVHeads)*units*a.Rows + a.row(blocks, sequences[t], at)) * a.D
+				k, v = append(k, keys[row:][:a.D]...), append(v, values[row:][:a.D]...)
+			}
+			if a.Gated {
+				g = gate[gates.at(t, h):][:a.D]
+			}
+			one.Reference(1, one.Slots-1, q[from.at(t, h):][:a.D], k, v, g, out[(t*a.Heads+h)*a.D:][:a.D])
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package kernels
+
+import "math"
+
+// BlockRow is a row of a case of blocks: the number of its sequence, and its position.
+type BlockRow struct{ Sequence, Position int32 }
+
+// blockRows are those of a case of so many: rows of two sequences that lie behind one another, one of a third, and one
+// of none. Those of the first begin at a position.
+func blockRows(rows, position int) []BlockRow {
+	out := make([]BlockRow, rows)
+	for i := range out {
+		switch {
+		case i == rows-1 && rows > 3:
+			out[i] = BlockRow{0, -1}
+		case 2*i < rows:
+			out[i] = BlockRow{0, int32(position + i)}
+		case i == rows-2 && rows > 4:
+			out[i] = BlockRow{2, int32(position/2 + 3)}
+		default:
+			out[i] = BlockRow{1, int32(i - (rows+1)/2)}
+		}
+	}
+	return out
+}
+
+// inBlocks are the tables of rows, over a pool that has as many units as they need, and one more, which nothing is in.
+type inBlocks struct {
+	units                        int
+	positions, sequences, blocks []int32
+}
+
+// lay gives the positions that rows see, from low on up to their own, blocks of the pool, the last ones first.
+func (b Blocks) lay(rows []BlockRow, low func(position int32) int32) inBlocks {
+	var t inBlocks
+	most := int32(0)
+	for _, r := range rows {
+		t.positions, t.sequences = append(t.positions, r.Position), append(t.sequences, r.Sequence)
+		most = max(most, r.Sequence)
+	}
+	t.blocks = make([]int32, (int(most)+1)*b.Columns)
+	for i := range t.blocks {
+		t.blocks[i] = -1
+	}
+	var cells []int
+	for _, r := range rows {
+		if r.Position < 0 {
+			continue
+		}
+		for n := int(low(r.Position)) / b.Rows; n <= int(r.Position)/b.Rows; n++ {
+			if at := int(r.Sequence)*b.Columns + n%b.Columns; t.blocks[at] < 0 {
+				t.blocks[at] = 0
+				cells = append(cells, at)
+			}
+		}
+	}
+	t.units = len(cells) + 1
+	for i, at := range cells {
+		t.blocks[at] = int32(t.units - 1 - i) // unit 0 is nobody's
+	}
+	return t
+}
+
+// selfTestRows is the number of rows of a self-test.
+const selfTestRows = 6
+
+// rows are those of a case: of a self-test, six from a position on; of a whole case, as many as it has tokens.
+func (b Blocks) rows(s Sizes, position int) []BlockRow {
+	n := selfTestRows
+	if s.Whole {
+		n, position = s.Tokens, s.Position
+	}
+	return blockRows(n, max(0, min(position, b.Columns*b.Rows-n)))
+}
+
+func (w BlockWrite) newCase(s Sizes) *Case { return w.Case(s, w.rows(s, 5)) }
+
+// caseOf makes a case of so many rows.
+func caseOf(s Sizes, rows int) *Case {
+	s.Tokens, s.Capacity = rows, max(s.Capacity, rows)
+	return &Case{Sizes: s}
+}
+
+// Case is a use of the launch for these rows.
+func (w BlockWrite) Case(s Sizes, rows []BlockRow) *Case {
+	c := caseOf(s, len(rows))
+	l, _ := w.Launch(c.Capacity)
+	t := w.lay(rows, func(p int32) int32 { return p })
+	x, pool := c.random(F32, w.X.span(len(rows), w.Heads, w.D)), c.cache(w.Cache, 1, w.Heads*t.units*w.Rows, w.Heads*t.units*w.Rows, w.D)
+	c.run(l, BlockWriteArguments[*Buffer]{X: x, Positions: c.ints(t.positions...), Sequences: c.ints(t.sequences...), Blocks: c.ints(t.blocks...),
+		Pool: pool, Step: c.ints(int32(len(rows)), int32(t.units))})
+	c.reference = func() {
+		w.Reference(t.units, x.Values(), t.positions, t.sequences, t.blocks, after(c.want(pool, Bounds{}, w.Heads*t.units*w.Rows*w.D), pool))
+	}
+	return c
+}
+
+func (a BlockAttention) newCase(s Sizes, tuned int) *Case { return a.caseOf(s, a.rows(s, 100), tuned) }
+
+// Case is a use of the launches for these rows, as they are for so many.
+func (a BlockAttention) Case(s Sizes, rows []BlockRow) *Case {
+	return a.caseOf(s, rows, max(s.Capacity, len(rows)))
+}
+
+// caseOf is Case with launches tuned for so many rows.
+func (a BlockAttention) caseOf(s Sizes, rows []BlockRow, tuned int) *Case {
+	a.Tuning, _ = a.tuning(tuned)
+	c := caseOf(s, len(rows))
+	part, merge, parts, _ := a.Launches(c.Capacity)
+	t := a.lay(rows, func(p int32) int32 {
+		if a.Window > 0 {
+			return max(0, p-int32(a.Window)+1)
+		}
+		return 0
+	})
+	bound := Bounds{3e-6, 2 * sums(a.D)}
+	size := float32(min(1, 1/(math.Abs(float64(a.Scale))*math.Sqrt(float64(a.D))))) // as Attention has it
+	q := c.random(F32, a.Q.span(len(rows), a.Heads, a.D)).each(func(_ int, x float32) float32 { return x * size })
+	n := a.KVHeads * t.units * a.Rows
+	pool := func() *Buffer { return c.cache(a.Cache, 1, n, n, a.D) }
+	keys, values := pool(), pool()
+	gate := Attention{D: a.D, Heads: a.Heads, Gates: a.Gates}.gates(c)
+	out, step := c.out(F32, c.Capacity*a.Heads*a.D), c.ints(int32(len(rows)), int32(t.units))
+	sums := c.Capacity * a.Heads * parts
+	partial, ml := c.scratch(F32, sums*a.D), c.scratch(F32, sums*2)
+	positions, sequences, blocks := c.ints(t.positions...), c.ints(t.sequences...), c.ints(t.blocks...)
+	c.run(part, BlockAttentionPartArguments[*Buffer]{Q: q, Keys: keys, Values: values, Positions: positions, Sequences: sequences, Blocks: blocks,
+		Part: partial, ML: ml, Step: step})
+	c.run(merge, BlockAttentionMergeArguments[*Buffer]{Part: partial, ML: ml, Positions: positions, Gate: gate, Out: out, Step: step})
+	c.reference = func() {
+		a.Reference(t.units, q.Values(), keys.Values(), values.Values(), t.positions, t.sequences, t.blocks, gate.Values(),
+			c.want(out, bound, len(rows)*a.Heads*a.D))
+	}
+	return c
+}
