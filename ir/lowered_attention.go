@@ -55,13 +55,27 @@ func (a *AttentionStepAttrs) write() *RopeWriteAttrs {
 
 // expandRopeAngles: cos and sin of (position + t)·scale/freqs[i], f32 [tokens, dims/2, 2].
 func expandRopeAngles(b *Builder, op *Op) []*Value {
-	attrs, f32 := Attrs[RopeAnglesAttrs](op), F32
+	start, _ := op.Arg("position")
+	return []*Value{angles(b, op, arange(b, start, sumOf(b, start, Attrs[RopeAnglesAttrs](op).Tokens)))}
+}
+
+// expandRopeRowAngles: rope_angles of rows that have a position each, positions [tokens].
+func expandRopeRowAngles(b *Builder, op *Op) []*Value {
+	return []*Value{angles(b, op, b.Value("astype", &DTypeAttrs{ScalarType: F32}, op.Input("positions")))}
+}
+
+// arange is the numbers from start on before stop, in float32.
+func arange(b *Builder, start, stop any) *Value {
+	f32 := F32
+	return b.Value("arange", &OptionalDTypeAttrs{ScalarType: &f32}, start, stop, 1)
+}
+
+// angles is the table of op for positions f32 [tokens].
+func angles(b *Builder, op *Op, positions *Value) *Value {
+	attrs := Attrs[RopeAnglesAttrs](op)
 	half := attrs.Dims / 2
 	number := func(x float32) *Value {
 		return b.Value("full", &DTypeAttrs{ScalarType: F32}, []any{1}, Float(float64(x)))
-	}
-	count := func(start, stop any) *Value {
-		return b.Value("arange", &OptionalDTypeAttrs{ScalarType: &f32}, start, stop, 1)
 	}
 	var inverse *Value
 	if freqs := op.Input("freqs"); freqs != nil {
@@ -71,12 +85,11 @@ func expandRopeAngles(b *Builder, op *Op) []*Value {
 		inverse = b.Value("reciprocal", nil, b.Value("astype", &DTypeAttrs{ScalarType: F32}, freqs))
 	} else {
 		step := b.Value("divide", nil, b.Value("log", nil, number(attrs.Base)), number(float32(half)))
-		inverse = b.Value("exp", nil, b.Value("neg", nil, b.Value("multiply", nil, count(0, half), step)))
+		inverse = b.Value("exp", nil, b.Value("neg", nil, b.Value("multiply", nil, arange(b, 0, half), step)))
 	}
-	start, _ := op.Arg("position")
-	at := b.Value("multiply", nil, count(start, sumOf(b, start, attrs.Tokens)), number(attrs.Scale))
-	angles := b.Value("multiply", nil, b.Value("expand_dims", &AxisAttrs{Axis: 1}, at), inverse)
-	return []*Value{b.Value("stack", &AxisAttrs{Axis: 2}, []*Value{b.Value("cos", nil, angles), b.Value("sin", nil, angles)})}
+	at := b.Value("multiply", nil, positions, number(attrs.Scale))
+	turned := b.Value("multiply", nil, b.Value("expand_dims", &AxisAttrs{Axis: 1}, at), inverse)
+	return b.Value("stack", &AxisAttrs{Axis: 2}, []*Value{b.Value("cos", nil, turned), b.Value("sin", nil, turned)})
 }
 
 // sumOf is an int operand plus a number.
@@ -184,6 +197,14 @@ func expandAttention(b *Builder, op *Op) []*Value {
 	attrs := Attrs[AttentionAttrs](op)
 	position, _ := op.Arg("position")
 	y := b.Value("cached_attention", &CachedAttentionAttrs{Scale: attrs.Scale, Window: attrs.Window}, op.Input("q"), op.Input("k"), op.Input("v"), position)
+	return []*Value{gated(b, y, op.Input("gate"))}
+}
+
+// expandRowsAttention: block_attention, [1, H, R, D]; with a gate as attention has it.
+func expandRowsAttention(b *Builder, op *Op) []*Value {
+	attrs := *Attrs[CachedAttentionAttrs](op)
+	y := b.Value("block_attention", &attrs, op.Input("q"), op.Input("k"), op.Input("v"), op.Input("positions"), op.Input("sequences"),
+		op.Input("blocks"))
 	return []*Value{gated(b, y, op.Input("gate"))}
 }
 

@@ -37,6 +37,9 @@ type Engine struct {
 // Name of the device.
 func (e Engine) Name() string { return e.Device }
 
+// RunsRagged reports that there are kernels for calls of many sequences: see engine.Ragged.
+func (e Engine) RunsRagged() bool { return true }
+
 // Compile fuses the module and opens the device. Precision strict, which rounds every result, runs on the
 // reference engine, as does a module that cannot be fused or has control flow that is left after that;
 // Options.Warn is told.

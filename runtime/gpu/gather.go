@@ -8,7 +8,46 @@ import (
 
 // bindTake reads rows by their indices.
 func bindTake(b *binder) bool {
-	return b.gather("x", ir.Attrs[ir.AxisAttrs](b.Op).Axis, "index")
+	axis := ir.Attrs[ir.AxisAttrs](b.Op).Axis
+	return b.gather("x", axis, "index") || b.takeInside(axis)
+}
+
+// takeInside reads rows of an axis that has others before it, such as the tokens of heads [1, H, T, D]. The rows of the
+// result lie one behind the other.
+func (b *binder) takeInside(axis int) bool {
+	x, index := b.floats("x"), b.Input("index")
+	if x == nil || index == nil || len(index.shape) != 1 {
+		return false
+	}
+	if axis < 0 {
+		axis += len(x.shape)
+	}
+	shape, known := b.Dims(b.Op.Result().Type)
+	strides, ok := strided.AxisFirst(x.shape, x.stride, axis)
+	if !known || !ok || strided.Elements(x.shape[:axis]) == 1 {
+		return false
+	}
+	inPlace := true
+	for i, n := range x.shape {
+		inPlace = inPlace && (n == 1 || strides[i] == x.stride[i])
+	}
+	if !inPlace {
+		dense := &value{dtype: x.dtype, shape: x.shape, stride: strides, slot: b.scratch(4 * x.len())}
+		if !b.elements("copy", "copy", dense, x) {
+			return false
+		}
+		x = dense
+	}
+	rows := x.shape[axis]
+	at := b.indices(index, rows)
+	if at == nil {
+		return false
+	}
+	to, _ := strided.AxisFirst(shape, x.stride, axis)
+	n, width := at.len(), x.len()/rows
+	l, err := kernels.Gather{N: width, Rows: rows, Each: 1, Table: kernels.F32, Out: kernels.F32, Index: kernels.I32}.Launch(n)
+	out := b.result(0, to)
+	return out != nil && b.launch("gather", l, err, kernels.GatherRowsArguments[operand]{Table: bytesOf(x), Index: bytesOf(at), Out: bytesOf(out), Step: b.stepAt(n, nil)})
 }
 
 // bindGather reads rows by their indices, where the blocks that it asks for are whole rows.

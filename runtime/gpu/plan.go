@@ -38,6 +38,9 @@ type binder struct {
 	plan *boundPlan
 	// counters are what arrivals gives.
 	counters *slot
+	// poolSteps are steps by the rows of a call and the units of a pool; checked are the tables of blocks that calls are checked for.
+	poolSteps map[[2]int]*slot
+	checked   map[tableCheck]bool
 	// part is the operation that Op is a part of, where that has no kernel; else nil.
 	part *ir.Op
 	// uploaded are the values of cells on the device.

@@ -128,3 +128,16 @@ func InOrder(shape, stride []int) []int {
 	}
 	return out
 }
+
+// AxisFirst is InOrder with an axis before all others: its indices are rows that lie one behind the other. It fails where
+// elements share memory.
+func AxisFirst(shape, stride []int, axis int) ([]int, bool) {
+	for i, s := range stride {
+		if s == 0 && shape[i] > 1 {
+			return nil, false
+		}
+	}
+	first := slices.Clone(stride)
+	first[axis] = slices.Max(stride) + 1
+	return InOrder(shape, first), true
+}

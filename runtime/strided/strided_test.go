@@ -79,3 +79,15 @@ func TestRows(t *testing.T) {
 		}
 	}
 }
+
+// TestAxisFirst: the rows of an axis lie one behind the other, the elements of each in the order that they had.
+func TestAxisFirst(t *testing.T) {
+	strides, ok := AxisFirst([]int{1, 4, 3, 5}, []int{60, 5, 20, 1}, 2)
+	require.True(t, ok)
+	require.Equal(t, []int{5, 20, 1}, strides[1:], "heads token by token")
+	strides, ok = AxisFirst([]int{4, 3, 5}, []int{15, 5, 1}, 1)
+	require.True(t, ok)
+	require.Equal(t, []int{5, 20, 1}, strides)
+	_, ok = AxisFirst([]int{4, 3}, []int{1, 0}, 0)
+	require.False(t, ok)
+}

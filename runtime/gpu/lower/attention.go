@@ -67,6 +67,9 @@ func (g *graph) attentionGate(glu *ir.Op) {
 		return
 	}
 	of := g.from(glu.Input("x"), "attention")
+	if of == nil {
+		of = g.from(glu.Input("x"), "rows_attention")
+	}
 	if of == nil || of.Input("gate") != nil {
 		return
 	}
@@ -82,9 +85,13 @@ func (g *graph) attentionGate(glu *ir.Op) {
 			return
 		}
 	}
-	b := g.draft()
-	position, _ := of.Arg("position")
-	if g.attends(b.Op("attention", of.Attrs, of.Input("q"), of.Input("k"), of.Input("v"), position, glu.Input("gate"))) {
+	b, n := g.draft(), of.Like()
+	n.Args[len(n.Args)-1] = []ir.Arg{ir.Use(glu.Input("gate"))}
+	attends := g.attends
+	if n.Def.Name == "rows_attention" {
+		attends = g.attendsRows
+	}
+	if attends(b.Append(n)) {
 		g.put(b, glu)
 	}
 }

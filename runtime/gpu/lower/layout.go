@@ -83,7 +83,7 @@ var order map[string]func(g *graph, op *ir.Op, shape []int) []int
 
 func init() { // rules ask for the layouts of operands
 	order = map[string]func(g *graph, op *ir.Op, shape []int) []int{
-		"rope_heads": tokenMajor, "rope_write": tokenMajor, "attention": attentionOrder, "sigmoid": inOrder,
+		"rope_heads": tokenMajor, "rope_write": tokenMajor, "attention": attentionOrder, "rows_attention": attentionOrder, "sigmoid": inOrder, "take": takenRows,
 	}
 }
 
@@ -101,6 +101,20 @@ func attentionOrder(g *graph, op *ir.Op, shape []int) []int {
 		return nil
 	}
 	return tokenMajor(g, op, shape)
+}
+
+// takenRows: rows of an axis that has others before it lie one behind the other.
+func takenRows(g *graph, op *ir.Op, shape []int) []int {
+	l, ok := g.Layout(op.Input("x"))
+	if !ok || len(shape) != len(l.Shape) {
+		return nil
+	}
+	axis := (ir.Attrs[ir.AxisAttrs](op).Axis + len(shape)) % len(shape)
+	if strided.Elements(shape[:axis]) == 1 {
+		return nil
+	}
+	strides, _ := strided.AxisFirst(shape, l.Strides, axis)
+	return strides
 }
 
 // inOrder: results lie in the order of the first operand of their shape.

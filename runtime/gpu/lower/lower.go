@@ -35,8 +35,12 @@ var Table = passes.Ordered(
 	passes.Row[*graph]{Name: "attention", Run: row(attention), After: []passes.Order{
 		{Pass: "rope-write", Because: "it looks for attention over what was written"},
 	}},
+	passes.Row[*graph]{Name: "rows-attention", Run: row(rowsAttention), After: []passes.Order{
+		{Pass: "rope", Because: "the kernel reads rotated queries where they lie"},
+	}},
 	passes.Row[*graph]{Name: "attention-gate", Run: each((*graph).attentionGate, "glu"), After: []passes.Order{
 		{Pass: "attention", Because: "the kernel of attention ends with the gate"},
+		{Pass: "rows-attention", Because: "so does that of attention over blocks"},
 	}},
 	passes.Row[*graph]{Name: "attention-step", Run: each((*graph).attentionStep, "attention"), After: []passes.Order{
 		{Pass: "attention-gate", Because: "its kernel ends with the gate, too"},

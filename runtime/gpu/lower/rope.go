@@ -15,15 +15,15 @@ func rope(g *graph) {
 		if g.rotates(op) {
 			g.rope(op, tables)
 		}
-	}, "rope")
+	}, "rope", "rope_rows")
 }
 
 // rotates reports whether the kernels of angles and rotations can compute a rope.
 func (g *graph) rotates(op *ir.Op) bool {
 	attrs := ir.Attrs[ir.RopeAttrs](op)
 	l, ok := g.floats(op.Input("x"))
-	offset, _ := op.Arg("offset")
-	if !ok || attrs.Dims <= 0 || attrs.Dims%2 != 0 || offset.Kind == ir.ValueArg && offset.Value.Type.Kind != ir.IntKind || !known(offset) {
+	at := positionOf(op)
+	if !ok || attrs.Dims <= 0 || attrs.Dims%2 != 0 || op.Def.Name == "rope" && at.Kind == ir.ValueArg && at.Value.Type.Kind != ir.IntKind || !known(at) {
 		return false
 	}
 	h, ok := HeadsOf(l.View)
@@ -33,8 +33,21 @@ func (g *graph) rotates(op *ir.Op) bool {
 	if freqs := op.Input("freqs"); freqs != nil && !isVector(freqs, attrs.Dims/2) {
 		return false
 	}
-	return g.Allowed(kernels.RopeAngles{Dims: attrs.Dims, Scale: attrs.Scale}.Launch(h.Tokens)) &&
+	table, err := kernels.RopeAngles{Dims: attrs.Dims, Scale: attrs.Scale}.Launch(h.Tokens)
+	if op.Def.Name == "rope_rows" {
+		table, err = kernels.RowAngles{Dims: attrs.Dims, Scale: attrs.Scale}.Launch(h.Tokens)
+	}
+	return g.Allowed(table, err) &&
 		g.Allowed(kernels.Rope{D: h.Width, Dims: attrs.Dims, Traditional: attrs.Traditional, QHeads: h.Heads, Q: h.Strides}.Launch(h.Tokens))
+}
+
+// positionOf is where the rows of a rotation stand: the position of the first, or that of each.
+func positionOf(op *ir.Op) ir.Arg {
+	if op.Def.Name == "rope_rows" {
+		return ir.Use(op.Input("positions"))
+	}
+	offset, _ := op.Arg("offset")
+	return offset
 }
 
 // angles tells which angles a table has.
@@ -49,12 +62,15 @@ func (g *graph) rope(op *ir.Op, tables map[angles]*ir.Value) {
 	attrs, x := ir.Attrs[ir.RopeAttrs](op), op.Input("x")
 	l, _ := g.Layout(x)
 	norm := g.headNorm(x)
-	offset, _ := op.Arg("offset")
-	of := angles{offset, op.Input("freqs"), ir.RopeAnglesAttrs{Tokens: l.Shape[2], Dims: attrs.Dims, Base: attrs.Base, Scale: attrs.Scale}}
+	of := angles{positionOf(op), op.Input("freqs"), ir.RopeAnglesAttrs{Tokens: l.Shape[2], Dims: attrs.Dims, Base: attrs.Base, Scale: attrs.Scale}}
 	for {
 		b, table := g.draft(), tables[of]
 		if table == nil {
-			table = b.Value("rope_angles", &of.attrs, of.position, of.freqs)
+			name := "rope_angles"
+			if op.Def.Name == "rope_rows" {
+				name = "rope_row_angles"
+			}
+			table = b.Value(name, &of.attrs, of.position, of.freqs)
 		}
 		heads, weight := norm.input(b, x)
 		a := &ir.RopeHeadsAttrs{Traditional: attrs.Traditional}

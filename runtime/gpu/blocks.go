@@ -1,0 +1,180 @@
+package gpu
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/gpu/lower"
+)
+
+// The operations on caches in blocks, of calls of many sequences: see ir/ragged.go for the tables.
+
+// rowTable is an operand of integers that a call is told, on the device; its cell is what the host knows of it.
+func (b *binder) rowTable(name string) (at *value, known *cell) {
+	v := b.Input(name)
+	if v == nil || v.place != onHost || v.dtype.IsFloat() || v.shape == nil || v.cell.step || v.cell.constant {
+		return nil, nil
+	}
+	if at = b.device(b.Op.Input(name), v); at == nil {
+		return nil, nil
+	}
+	return at, v.cell
+}
+
+// blockTables say where the positions of rows lie.
+type blockTables struct {
+	positions, sequences, blocks operand
+	rows                         int
+	step                         operand // the rows, and the units of the pool
+}
+
+// blockTables gives the tables of the operation, whose pool has so many units of so many rows. For every call it is
+// checked that the positions that rows see in a window, 0 for all, or their own where it is 1, lie in units of the pool.
+func (b *binder) blockTables(pool []int, window int) *blockTables {
+	positions, p := b.rowTable("positions")
+	sequences, s := b.rowTable("sequences")
+	blocks, t := b.rowTable("blocks")
+	if positions == nil || sequences == nil || blocks == nil || len(pool) != 4 || len(blocks.shape) != 2 || positions.len() != sequences.len() {
+		return nil
+	}
+	b.checkOnce(tableCheck{p, s, t, pool[1], pool[2], window})
+	return &blockTables{bytesOf(positions), bytesOf(sequences), bytesOf(blocks), positions.len(), b.rowsAndUnits(positions.len(), pool[1])}
+}
+
+// rowsAndUnits is the step operand of kernels of pools.
+func (b *binder) rowsAndUnits(rows, units int) operand {
+	if b.poolSteps == nil {
+		b.poolSteps = map[[2]int]*slot{}
+	}
+	key := [2]int{rows, units}
+	if b.poolSteps[key] == nil {
+		b.poolSteps[key] = b.word(8, func(p []byte) error {
+			binary.LittleEndian.PutUint32(p, uint32(rows))
+			binary.LittleEndian.PutUint32(p[4:], uint32(units))
+			return nil
+		})
+	}
+	return whole(b.poolSteps[key])
+}
+
+// tableCheck is what kernels trust of tables of blocks. The layers of a model have the same.
+type tableCheck struct {
+	positions, sequences, blocks *cell
+	units, rows, window          int
+}
+
+// checkOnce adds a check for every call, if it was not added yet.
+func (b *binder) checkOnce(c tableCheck) {
+	if b.checked == nil {
+		b.checked = map[tableCheck]bool{}
+	}
+	if b.checked[c] {
+		return
+	}
+	b.checked[c] = true
+	c.sequences.need()
+	c.blocks.need()
+	b.check(c.positions, c.check)
+}
+
+// check reports rows whose positions have no block, as the reference kernels do.
+func (c *tableCheck) check() error {
+	positions, sequences, blocks := c.positions.content.Tensor.I, c.sequences.content.Tensor.I, c.blocks.content.Tensor
+	columns := int64(blocks.Shape[1])
+	last, of := int64(-2), int64(-1) // the position before, and its sequence: what it sees was looked at
+	for r, p := range positions {
+		if p < 0 {
+			continue
+		}
+		n, low := sequences[r], int64(0)
+		if n < 0 || n >= int64(blocks.Shape[0]) {
+			return fmt.Errorf("row %d is of sequence %d, the table of blocks has %d", r, n, blocks.Shape[0])
+		}
+		if p >= 1<<30 {
+			return fmt.Errorf("row %d: position %d, want less than 2^30", r, p)
+		}
+		if c.window > 0 {
+			low = max(0, p-int64(c.window)+1)
+		}
+		if n == of && p == last+1 {
+			low = p
+		}
+		for at := low / int64(c.rows); at <= p/int64(c.rows); at++ {
+			if id := blocks.I[n*columns+at%columns]; id < 0 || id >= int64(c.units) {
+				return fmt.Errorf("row %d: position %d of sequence %d is in block %d of %d", r, max(low, at*int64(c.rows)), n, id, c.units)
+			}
+		}
+		last, of = p, n
+	}
+	return nil
+}
+
+// bindRopeRowAngles computes the angles of rows that have a position each.
+func bindRopeRowAngles(b *binder) bool {
+	attrs := ir.Attrs[ir.RopeAnglesAttrs](b.Op)
+	positions, _ := b.rowTable("positions")
+	l, err := kernels.RowAngles{Dims: attrs.Dims, Scale: attrs.Scale}.Launch(attrs.Tokens)
+	inverse := b.inverseFreqs(attrs)
+	if err != nil || positions == nil || positions.len() != attrs.Tokens || inverse == nil {
+		return false
+	}
+	table := b.x.exe.upload(encode(f32, eval.Floats(ir.F32, []int{len(inverse)}, inverse)))
+	out := b.result(0, nil)
+	return table != nil && out != nil && b.launch("angles", l, nil, kernels.RopeRowAnglesArguments[operand]{Inverse: whole(table), Positions: bytesOf(positions),
+		Angles: bytesOf(out), Step: b.stepAt(attrs.Tokens, nil)})
+}
+
+// bindBlockWrite writes keys or values into blocks.
+func bindBlockWrite(b *binder) bool {
+	s, u := b.x.states[b.Op.Buffer], b.floats("update")
+	if s == nil || s.slot == nil || u == nil || u.slot.state {
+		return false
+	}
+	h, ok := lower.HeadsOf(u.view())
+	t := b.blockTables(s.shape, 1)
+	if !ok || t == nil || h.Tokens != t.rows || h.Heads != s.shape[0] || h.Width != s.shape[3] {
+		return false
+	}
+	blocks := b.Input("blocks").shape
+	k := kernels.BlockWrite{Blocks: kernels.Blocks{Rows: s.shape[2], Columns: blocks[1], Cache: s.format.kernelType()}, D: h.Width, Heads: h.Heads, X: h.Strides}
+	l, err := k.Launch(h.Tokens)
+	return b.launch("cache write", l, err, kernels.BlockWriteArguments[operand]{X: bytesOf(u), Positions: t.positions, Sequences: t.sequences, Blocks: t.blocks,
+		Pool: whole(s.slot), Step: t.step})
+}
+
+// bindRowsAttention attends to what blocks hold, in parts that a second kernel merges.
+func bindRowsAttention(b *binder) bool {
+	q, keys, values := b.floats("q"), b.cacheOf("k"), b.cacheOf("v")
+	if q == nil || keys == nil || values == nil || keys.format != values.format {
+		return false
+	}
+	a, rows, ok := lower.RowsAttention(b.Op, b.view, keys.format.kernelType())
+	if !ok {
+		return false
+	}
+	t := b.blockTables(keys.shape, a.Window)
+	gate, ok := b.gate()
+	if t == nil || t.rows != rows || !ok {
+		return false
+	}
+	part, merge, parts, err := a.Launches(rows)
+	if err != nil {
+		return false
+	}
+	var strides []int
+	if b.Op.Input("gate") == nil {
+		strides = tokenMajor(a.Heads, rows, a.D)
+	}
+	out := b.result(0, strides)
+	if out == nil {
+		return false
+	}
+	sums, ml := b.scratch(4*rows*a.Heads*parts*a.D), b.scratch(8*rows*a.Heads*parts)
+	b.launch("attention", part, nil, kernels.BlockAttentionPartArguments[operand]{Q: bytesOf(q), Keys: whole(keys.slot), Values: whole(values.slot),
+		Positions: t.positions, Sequences: t.sequences, Blocks: t.blocks, Part: whole(sums), ML: whole(ml), Step: t.step})
+	return b.launch("attention merge", merge, nil, kernels.BlockAttentionMergeArguments[operand]{Part: whole(sums), ML: whole(ml), Positions: t.positions,
+		Gate: gate, Out: bytesOf(out), Step: t.step})
+}

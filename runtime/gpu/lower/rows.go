@@ -1,0 +1,83 @@
+package lower
+
+import (
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/plan"
+	"github.com/etc-ml/etc/runtime/strided"
+)
+
+// The rows of calls of many sequences: see ir/ragged.go for the tables.
+
+// rowsAttention makes attention of rows over blocks the operation that has kernels.
+func rowsAttention(g *graph) {
+	var held map[*ir.Op]bool
+	g.each(func(op *ir.Op) {
+		if held == nil {
+			held = plan.HeldLoads(g.m.Entry.Body)
+		}
+		if cacheOf(op.Input("k"), held) == nil || cacheOf(op.Input("v"), held) == nil {
+			return
+		}
+		b, attrs := g.draft(), *ir.Attrs[ir.CachedAttentionAttrs](op)
+		if g.attendsRows(b.Op("rows_attention", &attrs, op.Input("q"), op.Input("k"), op.Input("v"), op.Input("positions"),
+			op.Input("sequences"), op.Input("blocks"))) {
+			g.put(b, op)
+		}
+	}, "block_attention")
+}
+
+// attendsRows reports whether kernels do an attention over blocks.
+func (g *graph) attendsRows(op *ir.Op) bool {
+	keys, ok := g.cacheType(op.Input("k"))
+	values, ok2 := g.cacheType(op.Input("v"))
+	if _, floats := g.floats(op.Input("q")); !ok || !ok2 || keys != values || !floats {
+		return false
+	}
+	for _, table := range []string{"positions", "sequences", "blocks"} {
+		if shape(op.Input(table)) == nil {
+			return false
+		}
+	}
+	a, rows, ok := RowsAttention(op, g.views, keys)
+	if !ok {
+		return false
+	}
+	part, merge, _, err := a.Launches(rows)
+	return g.Allowed(part, err) && g.Allowed(merge, nil)
+}
+
+// BlocksOf are the blocks of a pool [heads, units, rows, width] with a table of blocks.
+func BlocksOf(pool ir.Type, table []int, cache kernels.DType) (b kernels.Blocks, heads, units, width int, ok bool) {
+	dims, known := pool.Static()
+	if !known || len(dims) != 4 || len(table) != 2 {
+		return b, 0, 0, 0, false
+	}
+	return kernels.Blocks{Rows: int(dims[2]), Columns: table[1], Cache: cache}, int(dims[0]), int(dims[1]), int(dims[3]), true
+}
+
+// RowsAttention is the kernel of rows_attention over pools of a dtype, for so many rows.
+func RowsAttention(op *ir.Op, view Views, cache kernels.DType) (a kernels.BlockAttention, rows int, ok bool) {
+	keys, attrs := op.Input("k").Type, ir.Attrs[ir.CachedAttentionAttrs](op)
+	h, ok := HeadsOf(view(op.Input("q")))
+	if !ok || !slices.EqualFunc(keys.Shape, op.Input("v").Type.Shape, (*ir.Expr).Equal) {
+		return a, 0, false
+	}
+	var width int
+	a.Blocks, a.KVHeads, _, width, ok = BlocksOf(keys, view(op.Input("blocks")).Shape, cache)
+	if !ok || width != h.Width {
+		return a, 0, false
+	}
+	a.D, a.Heads, a.Q, a.Scale, a.Window = h.Width, h.Heads, h.Strides, attrs.Scale, attrs.Window
+	if gate := op.Input("gate"); gate != nil {
+		v := view(gate)
+		stride, ok := strided.Reshape(v.Shape, v.Strides, []int{h.Tokens, h.Heads, h.Width})
+		if !ok || h.Width != 1 && stride[2] != 1 {
+			return a, 0, false
+		}
+		a.Gated, a.Gates = true, kernels.Rows{Token: stride[0], Row: stride[1]}
+	}
+	return a, h.Tokens, true
+}
