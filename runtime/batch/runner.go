@@ -56,6 +56,7 @@ type Runner struct {
 	limits  Limits
 	memory  *cache.Memory
 	sched   *schedule.Scheduler
+	prefix  *cache.Prefix
 	streams map[schedule.ID]*Stream // of the runner's goroutine
 
 	mu      sync.Mutex
@@ -94,11 +95,12 @@ func New(exec Executor, o Options) (*Runner, error) {
 	}
 	config := schedule.Config{Rows: l.Rows, Chunk: chunk, Quantum: chunk, Sequences: o.Sequences,
 		CheckpointEvery: o.Checkpoints}
-	sched, err := schedule.New(config, memory, cache.NewPrefix(memory, o.Prefix, nil))
+	prefix := cache.NewPrefix(memory, o.Prefix, nil)
+	sched, err := schedule.New(config, memory, prefix)
 	if err != nil {
 		return nil, err
 	}
-	r := &Runner{exec: exec, options: o, limits: l, memory: memory, sched: sched, streams: map[schedule.ID]*Stream{},
+	r := &Runner{exec: exec, options: o, limits: l, memory: memory, sched: sched, prefix: prefix, streams: map[schedule.ID]*Stream{},
 		wake: make(chan struct{}, 1), closed: make(chan struct{}), stats: Stats{Budget: o.Budget}}
 	go r.loop()
 	return r, nil
@@ -174,7 +176,8 @@ func (r *Runner) fits(q Request) error {
 		schedule.ErrTooLong, len(q.Prompt), q.MaxTokens, layout.Bytes(most), r.options.Budget)
 }
 
-// Do runs f between two calls, with the executor to itself, and returns when it has run.
+// Do runs f between two calls, with the executor to itself, and returns when it has run. When ctx ends before f began, f does
+// not run; where it has begun, Do waits for it.
 func (r *Runner) Do(ctx context.Context, f func(Executor)) error {
 	done := make(chan struct{})
 	r.mu.Lock()
@@ -182,17 +185,25 @@ func (r *Runner) Do(ctx context.Context, f func(Executor)) error {
 		r.mu.Unlock()
 		return ErrClosed
 	}
-	r.work = append(r.work, func(x Executor) { f(x); close(done) })
+	var once sync.Once // f begins, or is given up
+	r.work = append(r.work, func(x Executor) { once.Do(func() { f(x); close(done) }) })
 	r.notify()
 	r.mu.Unlock()
 	select {
 	case <-done:
 		return nil
 	case <-r.closed:
-		return ErrClosed
 	case <-ctx.Done():
-		return ctx.Err()
 	}
+	given := false
+	once.Do(func() { given = true })
+	if !given {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return ErrClosed
 }
 
 // Close cancels all streams, waits for the call that runs and closes the executor.

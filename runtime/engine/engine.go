@@ -107,6 +107,17 @@ type Stateful interface {
 	Restore(states []State) error
 }
 
+// Units is an instance whose buffers can be read and written in part: some indices of an axis. It is for those of modules of
+// many sequences, whose buffers are pools of blocks and slots. Both give errors.ErrUnsupported where an instance cannot.
+type Units interface {
+	// ReadUnits copies indices of an axis of a buffer, exactly as the instance holds them: a tensor with the dtype and the
+	// dims of the buffer, but for that axis.
+	ReadUnits(buffer string, axis int, ids []int32) (*eval.Tensor, error)
+	// WriteUnits sets indices of an axis of a buffer to what ReadUnits gave. A negative index leaves its part of the tensor
+	// out. After an error the indices that were to be written hold nothing that can be trusted.
+	WriteUnits(buffer string, axis int, ids []int32, content *eval.Tensor) error
+}
+
 // Bounded is an executable on a device with a memory of its own, or with a part of the machine's.
 type Bounded interface {
 	// Memory is what weights and the state of all instances may take there in all, in bytes.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 
 	"github.com/etc-ml/etc/internal/fault"
 	"github.com/etc-ml/etc/ir"
@@ -10,7 +11,7 @@ import (
 
 // Compile compiles a module by an engine. No call of the engine, of what it gives, and of the instances of that can
 // panic: a panic is an error of type [*fault.Error], after which an instance is good for Close only. Bounded, Ahead,
-// Stateful and Entries are implemented where the engine does.
+// Stateful and Entries are implemented where the engine does, and Units with Entries.
 func Compile(e Engine, m *ir.Module, o Options) (x Executable, err error) {
 	fault.Readable()
 	defer fault.Recover("compiling for device "+e.Name(), &err)
@@ -139,6 +140,26 @@ func (x guardedEntries) Call(ctx context.Context, entry string, inputs []eval.Va
 	fault.Readable()
 	defer fault.Recover(entry, &err)
 	return x.inner.Call(ctx, entry, inputs)
+}
+
+// ReadUnits is for instances of modules of many sequences, which are Entries.
+func (x guardedEntries) ReadUnits(buffer string, axis int, ids []int32) (t *eval.Tensor, err error) {
+	defer fault.Recover("reading buffer "+buffer, &err)
+	u, ok := x.inner.(Units)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	return u.ReadUnits(buffer, axis, ids)
+}
+
+// WriteUnits is for instances of modules of many sequences, which are Entries.
+func (x guardedEntries) WriteUnits(buffer string, axis int, ids []int32, content *eval.Tensor) (err error) {
+	defer fault.Recover("writing buffer "+buffer, &err)
+	u, ok := x.inner.(Units)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return u.WriteUnits(buffer, axis, ids, content)
 }
 
 type guardedState struct {

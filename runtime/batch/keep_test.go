@@ -1,0 +1,143 @@
+package batch_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/batch"
+	"github.com/etc-ml/etc/runtime/cache"
+	"github.com/etc-ml/etc/runtime/cpu"
+	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/fuse/fusetest"
+	"github.com/etc-ml/etc/runtime/reference"
+)
+
+// raggedRunner is a runner of a model, with room for some whole contexts.
+func raggedRunner(t *testing.T, m *ir.Module, e engine.Engine, p eval.Precision) *batch.Runner {
+	t.Helper()
+	x, err := batch.NewRagged(m, e, batch.RaggedOptions{Rows: 16, Sequences: 4, BlockRows: 4,
+		Engine: engine.Options{Precision: p}})
+	require.NoError(t, err)
+	budget := x.Layout().Bytes(x.Units())
+	r, err := batch.New(x, batch.Options{Queue: 10, Budget: budget, Prefix: budget / 2})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.Close()) })
+	return r
+}
+
+// ask runs a request to its end.
+func ask(t *testing.T, r *batch.Runner, q batch.Request) ([]int, batch.End) {
+	t.Helper()
+	s, err := r.Submit(t.Context(), q)
+	require.NoError(t, err)
+	return collect(t, s)
+}
+
+// TestKeptStateIsExact: a state that was taken out and put into another runner is there bit for bit, and answers go on
+// from it as from the one that was computed.
+func TestKeptStateIsExact(t *testing.T) {
+	for name, c := range map[string]struct {
+		graph     string
+		e         engine.Engine
+		precision eval.Precision
+	}{
+		"windows":   {"etc-gemma4-chat-sample", cpu.Engine{}, eval.Mixed},
+		"hybrid":    {"etc-qwen35moe-chat-sample", cpu.Engine{}, eval.Mixed},
+		"float32":   {"neighbours/qwen35-4w", cpu.Engine{}, eval.FP32},
+		"reference": {"neighbours/qwen35-4w", reference.Engine{}, eval.Mixed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := fusetest.Load(t, c.graph)
+			from, to := raggedRunner(t, m, c.e, c.precision), raggedRunner(t, m, c.e, c.precision)
+			q := plain()
+			for _, id := range ids(0, 19) {
+				q.Prompt = append(q.Prompt, int(id))
+			}
+			q.MaxTokens, q.Marks, q.Stop = 6, []int{18}, nil
+			want, end := ask(t, from, q)
+			require.Zero(t, end.Cached)
+			kept, err := from.Keep(t.Context(), q.Prompt[:18])
+			require.NoError(t, err)
+			require.Len(t, kept.Tokens, 18)
+			require.NoError(t, to.Put(t.Context(), kept))
+			got, end := ask(t, to, q)
+			require.Equal(t, 18, end.Cached)
+			require.Equal(t, want, got)
+			again, err := to.Keep(t.Context(), q.Prompt[:18])
+			require.NoError(t, err)
+			require.Equal(t, kept, again)
+			require.NoError(t, to.Put(t.Context(), kept), "what is there is not put again")
+			require.Equal(t, to.Stats().Used, to.Stats().Idle)
+		})
+	}
+}
+
+// TestKeptSession is the same for one sequence at a time.
+func TestKeptSession(t *testing.T) {
+	from, to := start(t, &hasher{}, false, 2, 20), start(t, &hasher{}, false, 2, 20)
+	q := plain(5, 6, 7, 8, 9, 10)
+	want, _ := ask(t, from, q)
+	kept, err := from.Keep(t.Context(), q.Prompt[:3])
+	require.NoError(t, err)
+	require.Nil(t, kept, "no checkpoint is there")
+	q.Marks = []int{5}
+	q.Prompt = append(q.Prompt, 11)
+	want2, _ := ask(t, from, q)
+	kept, err = from.Keep(t.Context(), q.Prompt[:5])
+	require.NoError(t, err)
+	require.NoError(t, to.Put(t.Context(), kept))
+	got, end := ask(t, to, q)
+	require.Equal(t, 5, end.Cached)
+	require.Equal(t, want2, got)
+	require.NotEqual(t, want, got)
+}
+
+// TestPutRefuses: what is of another program, another form or damaged is refused, and leaves nothing.
+func TestPutRefuses(t *testing.T) {
+	m := fusetest.Load(t, "etc-qwen35moe-chat-sample")
+	r := raggedRunner(t, m, cpu.Engine{}, eval.Mixed)
+	q := plain(1, 2, 3, 4, 5, 6, 7, 8, 9)
+	q.Marks = []int{8}
+	ask(t, r, q)
+	good, err := r.Keep(t.Context(), q.Prompt[:8])
+	require.NoError(t, err)
+	fresh := raggedRunner(t, m, cpu.Engine{}, eval.Mixed)
+	for name, change := range map[string]func(k *batch.Kept){
+		"form":     func(k *batch.Kept) { k.Form = "another" },
+		"no":       func(k *batch.Kept) { k.Tokens = nil },
+		"context":  func(k *batch.Kept) { k.Tokens = make([]int32, 1<<20) },
+		"token":    func(k *batch.Kept) { k.Tokens = []int32{1 << 30} },
+		"buffers":  func(k *batch.Kept) { k.States = k.States[1:] },
+		"buffer 0": func(k *batch.Kept) { k.States[0].Buffer = "x" },
+		"content":  func(k *batch.Kept) { k.States[0].Tensor = eval.Floats(ir.F32, []int{1}, []float32{1}) },
+		"blocks":   func(k *batch.Kept) { k.Tokens = append(k.Tokens, 1, 2, 3, 4, 5) },
+	} {
+		bad := &batch.Kept{Tokens: append([]int32{}, good.Tokens...), Form: good.Form, States: append([]engine.State{}, good.States...)}
+		change(bad)
+		require.Error(t, fresh.Put(t.Context(), bad), name)
+		kept, err := fresh.Keep(t.Context(), q.Prompt[:8])
+		require.NoError(t, err)
+		require.Nil(t, kept, name)
+	}
+	require.Zero(t, fresh.Stats().Used)
+	none := start(t, &hasher{stays: true}, false, 2, 2)
+	_, err = none.Keep(t.Context(), q.Prompt)
+	require.ErrorIs(t, err, batch.ErrUnkept)
+	require.ErrorIs(t, none.Put(t.Context(), good), batch.ErrUnkept)
+	small, err := batch.NewOneByOne(load(t, &hasher{}, false), 100, 1, "")
+	require.NoError(t, err)
+	off, err := batch.New(small, batch.Options{Budget: 200})
+	require.NoError(t, err)
+	defer off.Close()
+	require.ErrorIs(t, off.Put(t.Context(), &batch.Kept{Tokens: []int32{5}, Form: "a session"}), cache.ErrOff)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = r.Keep(gone, q.Prompt)
+	if err != nil { // it may have run already
+		require.ErrorIs(t, err, context.Canceled)
+	}
+}
