@@ -99,7 +99,9 @@ func int32s(tokens []int) []int32 {
 }
 
 // Form implements Keeper.
-func (x *raggedExecutor) Form() string { return fmt.Sprintf("blocks of %d positions", x.layout.BlockRows) }
+func (x *raggedExecutor) Form() string {
+	return fmt.Sprintf("blocks of %d positions", x.layout.BlockRows)
+}
 
 // poolOf gives the pool that a buffer of the ragged module is of, and the axis of its units.
 func (x *raggedExecutor) poolOf(name string) (cache.Pool, int) {

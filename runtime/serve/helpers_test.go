@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,8 +18,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/cache"
+	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/schedule"
 	"github.com/etc-ml/etc/runtime/template"
 	"github.com/etc-ml/etc/runtime/tokenizer"
@@ -34,6 +38,7 @@ type scripted struct {
 	fail   func(call int) error
 	prompt func(tokens []int) // where it is not nil, it is told each prompt
 
+	slots  slots
 	calls  int
 	states map[int32]*scriptedState // by slot
 	closed bool
@@ -90,6 +95,69 @@ func (x *scripted) Execute(ctx context.Context, call *schedule.Call, rows []batc
 		}
 	}
 	return out, nil
+}
+
+// Form, Take and Give keep the tokens that a slot was fed.
+func (x *scripted) Form() string { return "scripted" }
+
+func (x *scripted) Take(units []cache.Unit) ([]engine.State, error) {
+	var fed []int64
+	for _, token := range x.states[units[0].ID].fed {
+		fed = append(fed, int64(token))
+	}
+	return []engine.State{{Buffer: "fed", Tensor: eval.Ints(ir.I64, []int{len(fed)}, fed)}}, nil
+}
+
+func (x *scripted) Give(_ []int32, units []cache.Unit, states []engine.State) error {
+	if units[0].ID == cache.None {
+		return nil
+	}
+	s := &scriptedState{}
+	for _, token := range states[0].Tensor.I {
+		s.fed = append(s.fed, int(token))
+	}
+	x.states[units[0].ID] = s
+	return nil
+}
+
+// slots keeps states in memory.
+type slots struct {
+	mu   sync.Mutex
+	kept map[string]*batch.Kept
+	err  error // of Save
+}
+
+func (s *slots) Save(name string, kept *batch.Kept) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return 0, s.err
+	}
+	if s.kept == nil {
+		s.kept = map[string]*batch.Kept{}
+	}
+	s.kept[name] = kept
+	return int64(len(kept.Tokens)), nil
+}
+
+func (s *slots) Load(name string) (*batch.Kept, int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.kept[name]
+	if k == nil {
+		return nil, 0, fs.ErrNotExist
+	}
+	return k, int64(len(k.Tokens)), nil
+}
+
+func (s *slots) Erase(name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.kept[name] == nil {
+		return fs.ErrNotExist
+	}
+	delete(s.kept, name)
+	return nil
 }
 
 // output gives the token that follows.
@@ -167,7 +235,7 @@ func startServer(t testing.TB, answer func(prompt string) string, change func(*O
 	o := Options{Host: "127.0.0.1", Version: "test"}
 	o.Files = []File{{Name: "small", Created: time.Unix(1700000000, 0), Memory: 10, Load: func() (*Loaded, error) {
 		r, err := batch.New(x, ro)
-		return &Loaded{Runner: r, Text: x.text, Device: "scripted"}, err
+		return &Loaded{Runner: r, Text: x.text, Device: "scripted", Slots: &x.slots}, err
 	}}}
 	if change != nil {
 		change(&o, x, &ro)

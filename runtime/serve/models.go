@@ -31,6 +31,8 @@ type Loaded struct {
 	Text   *Text
 	// Device is the name of the engine.
 	Device string
+	// Slots keeps states outside of memory; nil: nothing does.
+	Slots Slots
 	// Close frees what the runner does not own; it may be nil.
 	Close func() error
 

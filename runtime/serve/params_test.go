@@ -18,7 +18,7 @@ var tables = []struct {
 }{
 	{"/v1/chat/completions", chatParams}, {"/v1/completions", completionParams}, {"/v1/responses", responseParams},
 	{"/v1/messages", messageParams}, {"/v1/messages/count_tokens", countParams}, {"/tokenize", tokenizeParams},
-	{"/detokenize", detokenizeParams},
+	{"/detokenize", detokenizeParams}, {"/slots/{id}", slotParams},
 }
 
 // row writes a parameter as docs/serving.md has it.
@@ -66,41 +66,44 @@ func TestManualHasTheTables(t *testing.T) {
 var bodies = map[string]string{
 	"/v1/chat/completions": hello, "/v1/completions": `"prompt": "Hello"`, "/v1/responses": `"input": "Hello"`,
 	"/v1/messages": `"max_tokens": 9, ` + hello, "/v1/messages/count_tokens": hello, "/tokenize": `"content": "a"`,
-	"/detokenize": `"tokens": [1]`,
+	"/detokenize": `"tokens": [1]`, "/slots/{id}": `"prompt": "Hello you"`,
 }
+
+// address is where requests of a table go.
+func address(path string) string { return strings.Replace(path, "{id}", "a?action=save", 1) }
 
 // TestEveryParameter: what is refused is refused by name, what is accepted and what is neutral changes nothing, null is
 // nothing, and what a table lacks is refused.
 func TestEveryParameter(t *testing.T) {
 	s := startServer(t, does("fine"), nil)
 	for _, x := range tables {
-		s.object(x.path, `{`+bodies[x.path]+`}`)
+		s.object(address(x.path), `{`+bodies[x.path]+`}`)
 		for _, p := range x.table {
 			with := func(v string) string { return fmt.Sprintf(`{%s, %q: %s}`, bodies[x.path], p.name, v) }
 			switch p.status {
 			case refused:
-				message, param := s.refused(400, x.path, with(`"x"`))
+				message, param := s.refused(400, address(x.path), with(`"x"`))
 				if !strings.HasPrefix(x.path, "/v1/messages") {
 					require.Equal(t, p.name, param)
 				}
 				require.Contains(t, message, p.name)
-				s.object(x.path, with("null"))
+				s.object(address(x.path), with("null"))
 			case neutral:
 				for _, v := range p.values {
-					s.object(x.path, with(v))
+					s.object(address(x.path), with(v))
 				}
-				_, _ = s.refused(400, x.path, with(`"something else"`))
+				_, _ = s.refused(400, address(x.path), with(`"something else"`))
 			case accepted:
-				s.object(x.path, with(`{"a": "b"}`))
+				s.object(address(x.path), with(`{"a": "b"}`))
 			case done:
 				if !strings.Contains(bodies[x.path], `"`+p.name+`"`) {
-					s.object(x.path, with("null"))
-					message, _ := s.refused(400, x.path, with(`[{"bad": [[]]}]`))
+					s.object(address(x.path), with("null"))
+					message, _ := s.refused(400, address(x.path), with(`[{"bad": [[]]}]`))
 					require.Contains(t, message, p.name)
 				}
 			}
 		}
-		message, _ := s.refused(400, x.path, `{`+bodies[x.path]+`, "frobnicate": 1}`)
+		message, _ := s.refused(400, address(x.path), `{`+bodies[x.path]+`, "frobnicate": 1}`)
 		require.Contains(t, message, "frobnicate")
 	}
 }
@@ -143,7 +146,7 @@ func FuzzRequests(f *testing.F) {
 		}
 		mine := *s
 		mine.t = t
-		code, text := mine.post(tables[which%len(tables)].path, body)
+		code, text := mine.post(address(tables[which%len(tables)].path), body)
 		require.NotEqual(t, 500, code, text)
 		require.True(t, json.Valid([]byte(text)), text)
 	})

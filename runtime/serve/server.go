@@ -41,6 +41,7 @@ type Server struct {
 	fingerprint string
 	keys        [][32]byte
 	methods     map[string]string // of the endpoints, by path
+	slot        chan struct{}     // of one element: who saves or restores a state
 
 	ready    atomic.Bool
 	draining atomic.Bool
@@ -62,7 +63,8 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{options: o, pool: p, fingerprint: "etc-" + o.Version, methods: map[string]string{}}
+	s := &Server{options: o, pool: p, fingerprint: "etc-" + o.Version, methods: map[string]string{},
+		slot: make(chan struct{}, 1)}
 	s.base, s.cut = context.WithCancelCause(context.Background())
 	for _, k := range o.Keys {
 		s.keys = append(s.keys, digest(k))
@@ -101,6 +103,7 @@ func (s *Server) routes() http.Handler {
 	s.handle(mux, "POST /v1/messages/count_tokens", s.serveCount, anthropic)
 	s.handle(mux, "POST /tokenize", s.serveTokenize, 0)
 	s.handle(mux, "POST /detokenize", s.serveDetokenize, 0)
+	s.handle(mux, "POST /slots/{id}", s.serveSlot, counted)
 	if s.options.Profile {
 		profile(mux, s)
 	}

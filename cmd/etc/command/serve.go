@@ -31,6 +31,7 @@ import (
 
 type serveFlags struct {
 	host, keyFile, cacheMemory string
+	slotDir                    string
 	tlsCert, tlsKey            string
 	port, concurrent, queue    int
 	requestTime, drain         time.Duration
@@ -59,6 +60,7 @@ Ctrl-C and SIGTERM let running answers end, at most --drain; a second one ends a
 	fl.IntVar(&f.concurrent, "max-concurrent", 16, "most answers at a time, of each file")
 	fl.IntVar(&f.queue, "max-queue", 256, "most requests that wait beside them; more are told to come again (429)")
 	fl.StringVar(&f.cacheMemory, "cache-memory", "", "memory for the caches of each file, as 8GiB (default: what its answers at a time need, and as much again for prefixes)")
+	fl.StringVar(&f.slotDir, "slot-dir", "", "folder for states that /slots saves and restores; they hold what was said (default: none are)")
 	fl.StringVar(&f.tlsCert, "tls-cert", "", "PEM file of the certificate, for https")
 	fl.StringVar(&f.tlsKey, "tls-key", "", "PEM file of the certificate's key")
 	fl.DurationVar(&f.requestTime, "request-timeout", 0, "longest time for a request, as 5m (default: no limit)")
@@ -84,6 +86,8 @@ func (f serveFlags) check() error {
 		return usagef("--request-timeout and --drain: want 0 or more")
 	case (f.tlsCert == "") != (f.tlsKey == ""):
 		return usagef("--tls-cert and --tls-key: give both")
+	case f.slotDir != "":
+		return checkSlotDir(f.slotDir)
 	}
 	return nil
 }
@@ -315,7 +319,11 @@ func (s *servedFile) load() (*serve.Loaded, error) {
 	if err != nil {
 		return nil, errors.Join(err, runner.Close(), p.Close())
 	}
-	return &serve.Loaded{Runner: runner, Text: text, Device: s.device.Name(), Close: p.Close}, nil
+	l := &serve.Loaded{Runner: runner, Text: text, Device: s.device.Name(), Close: p.Close}
+	if s.flags.slotDir != "" {
+		l.Slots = s.slots(programID(p))
+	}
+	return l, nil
 }
 
 // raggedDevices are those with kernels of their own for calls of many sequences; on the others such calls would run on

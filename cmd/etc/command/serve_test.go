@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -118,5 +119,38 @@ func sameText(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[1])), &completion))
 	if len(completion.Choices) != 1 || completion.Choices[0].Text != run.Text {
 		ts.Fatalf("the server gave %v, etc run %q", completion.Choices, run.Text)
+	}
+}
+
+// sameTexts compares the texts of two completions: sametext A B.
+func sameTexts(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 2, "sametext A B")
+	var a, b struct{ Choices []struct{ Text string } }
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &a))
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[1])), &b))
+	if len(a.Choices) == 0 || !slices.Equal(a.Choices, b.Choices) {
+		ts.Fatalf("%s has %q, %s has %q", args[0], a.Choices, args[1], b.Choices)
+	}
+}
+
+// private checks that only their owner can read files: private FILE...
+func private(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) > 0, "private FILE...")
+	for _, name := range args {
+		info, err := os.Stat(ts.MkAbs(name))
+		ts.Check(err)
+		if mode := info.Mode(); mode != 0o600 {
+			ts.Fatalf("%s has mode %s, want -rw-------", name, mode)
+		}
+	}
+}
+
+// countFiles counts the files of a folder: files DIR N.
+func countFiles(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 2, "files DIR N")
+	list, err := os.ReadDir(ts.MkAbs(args[0]))
+	ts.Check(err)
+	if fmt.Sprint(len(list)) != args[1] {
+		ts.Fatalf("%s has %d files, want %s: %v", args[0], len(list), args[1], list)
 	}
 }
