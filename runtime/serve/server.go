@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/etc-ml/etc/runtime/serve/page"
 )
 
 // Options are what a server is asked for.
@@ -24,6 +26,8 @@ type Options struct {
 	Host string
 	// RequestTime bounds how long a request may take; 0: no bound.
 	RequestTime time.Duration
+	// NoPage leaves out the page at /.
+	NoPage bool
 	// Profile adds net/http/pprof under /debug/pprof/.
 	Profile bool
 	// Version is that of the program, for answers and logs.
@@ -104,11 +108,22 @@ func (s *Server) routes() http.Handler {
 	s.handle(mux, "POST /tokenize", s.serveTokenize, 0)
 	s.handle(mux, "POST /detokenize", s.serveDetokenize, 0)
 	s.handle(mux, "POST /slots/{id}", s.serveSlot, counted)
+	if !s.options.NoPage {
+		s.addPage(mux)
+	}
 	if s.options.Profile {
 		profile(mux, s)
 	}
 	mux.Handle("/", s.guard("other", s.unknown(), open))
 	return mux
+}
+
+// addPage adds the page for people. It asks for the key itself, so that it has to be there without one.
+func (s *Server) addPage(mux *http.ServeMux) {
+	h := page.Handler()
+	for pattern, name := range map[string]string{"GET /{$}": "/", "GET " + page.Prefix + "{file...}": page.Prefix} {
+		mux.Handle(pattern, s.guard(name, h, open))
+	}
 }
 
 // Serve answers requests on a listener until ctx ends. Then no new ones are taken, running ones may end within drain,

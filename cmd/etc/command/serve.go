@@ -35,7 +35,8 @@ type serveFlags struct {
 	tlsCert, tlsKey            string
 	port, concurrent, queue    int
 	requestTime, drain         time.Duration
-	pprof, logJSON, ragged     bool
+	noUI, pprof, logJSON       bool
+	ragged                     bool
 	model                      modelFlags
 }
 
@@ -46,7 +47,8 @@ func newServe() *cobra.Command {
 		Short: "Answer many users over HTTP",
 		Long: `serve answers requests in the shapes of OpenAI's API (chat completions, completions, responses) and Anthropic's
 (messages), many at a time. A request names its model by the file's name without .pte; several files are loaded when they are
-first asked for, and the least recently used one goes when memory is short. docs/serving.md lists every parameter.
+first asked for, and the least recently used one goes when memory is short. docs/serving.md lists every parameter. At / is a page
+to chat with the models.
 
 Without --api-key-file everyone who reaches the address may ask; requests from pages of other sites are refused.
 Ctrl-C and SIGTERM let running answers end, at most --drain; a second one ends at once.`,
@@ -65,6 +67,7 @@ Ctrl-C and SIGTERM let running answers end, at most --drain; a second one ends a
 	fl.StringVar(&f.tlsKey, "tls-key", "", "PEM file of the certificate's key")
 	fl.DurationVar(&f.requestTime, "request-timeout", 0, "longest time for a request, as 5m (default: no limit)")
 	fl.DurationVar(&f.drain, "drain", 30*time.Second, "longest time for running answers after a signal")
+	fl.BoolVar(&f.noUI, "no-ui", false, "no page at /")
 	fl.BoolVar(&f.pprof, "pprof", false, "serve Go's profiles under /debug/pprof/")
 	fl.BoolVar(&f.logJSON, "log-json", false, "write the log as JSON")
 	fl.BoolVar(&f.ragged, "ragged", false, "run calls of many sequences on every device, on reference kernels where it has none")
@@ -161,7 +164,7 @@ func runServe(ctx context.Context, cmd *cobra.Command, args []string, f serveFla
 	}
 	info, _ := debug.ReadBuildInfo()
 	server, err := serve.New(serve.Options{Files: files, Memory: memory, Keys: keys, Host: f.host, RequestTime: f.requestTime,
-		Profile: f.pprof, Version: versionOf(info).Version, Log: log})
+		NoPage: f.noUI, Profile: f.pprof, Version: versionOf(info).Version, Log: log})
 	if err != nil {
 		return usageError{err}
 	}
