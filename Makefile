@@ -11,7 +11,7 @@ DEMO_CHECKPOINT := testdata/checkpoints/qwen35moe-chat
 DEMO_QUESTION   := What is the capital of France?
 DEMO_PROMPT     := <|im_start|>user\n$(DEMO_QUESTION)<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n
 
-.PHONY: build demo test test-all test-clients lint cross fuzz bench bench-peers metal clean
+.PHONY: build demo test test-all test-clients test-page lint cross fuzz bench bench-peers metal clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) ./cmd/etc
@@ -36,6 +36,10 @@ test-all:
 test-clients: build
 	cd tools/clients && npm install --no-audit --no-fund --no-package-lock --loglevel=error
 	sh tools/clients/run.sh $(BIN)
+
+# The page of etc serve, in Chromium; skipped where there is none.
+test-page: build
+	cd tools/page && $(GO) vet ./... && ETC=$(CURDIR)/$(BIN) $(GO) test -timeout 10m $(TESTFLAGS) ./...
 
 # gofmt, go vet on every platform, staticcheck (its version is pinned in tools/lint.mod).
 lint:
