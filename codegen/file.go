@@ -76,6 +76,9 @@ type Field struct {
 	// Reads is the provenance of the data that Make reads, empty for none.
 	Reads string
 	Make  func(context.Context) ([]byte, error)
+	// Of, where it is set, has the writer compute the field instead of Make: it is the SHA-256, in hexadecimal, of what is
+	// stored in the file under this key, or of the program ([StoredProgram]).
+	Of string
 }
 
 // check tells whether the fields lie in the record, one after the other.

@@ -26,7 +26,7 @@ type journal struct {
 }
 
 // journalVersion stands in the header; tasks are numbered anew when it changes.
-const journalVersion = "etc journal 1"
+const journalVersion = "etc journal 2"
 
 // maxJournalBytes bounds what is read of a journal.
 const maxJournalBytes = 256 << 20

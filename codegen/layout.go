@@ -24,6 +24,7 @@ type segment struct {
 	bytes        []byte  // known at layout time
 	data         ir.Data // streamed
 	record       *Record // its bytes are known but for its fields
+	hashes       []int   // offsets of the fields of the record that are its SHA-256
 }
 
 // extent is a range of the file.
@@ -38,6 +39,7 @@ type Layout struct {
 	// Size is the size of the file.
 	Size     int64
 	segments []*segment
+	graphs   int // segments of delegate graphs, after the constant segment
 }
 
 // Plan lays a file out: every offset follows from shapes, nothing is read.
@@ -89,6 +91,7 @@ func Plan(f File) (*Layout, error) {
 		p.ExecutionPlan = append(p.ExecutionPlan, plan)
 		methods[part.Entry.Name] = true
 	}
+	l.graphs = len(parts)
 	for _, m := range f.Module.Metadata {
 		if methods[m.Name] {
 			return nil, fmt.Errorf("method %s is an entry and a constant method", m.Name)
@@ -99,12 +102,15 @@ func Plan(f File) (*Layout, error) {
 		}
 		p.ExecutionPlan = append(p.ExecutionPlan, plan)
 	}
-	keys := map[string]bool{}
+	keys := map[string]int{} // segment by key
 	name := func(key string, segment int) error {
-		if keys[key] {
+		if key == StoredProgram {
+			return fmt.Errorf("named data %q: the name stands for the program", key)
+		}
+		if _, twice := keys[key]; twice {
 			return fmt.Errorf("named data %q stands twice", key)
 		}
-		keys[key] = true
+		keys[key] = segment
 		p.NamedData = append(p.NamedData, &program.NamedDataT{Key: key, SegmentIndex: uint32(segment)})
 		return nil
 	}
@@ -133,6 +139,9 @@ func Plan(f File) (*Layout, error) {
 			return nil, err
 		}
 		if err := name(f.Record.Key, add(&segment{size: int64(len(f.Record.Bytes)), record: f.Record})); err != nil {
+			return nil, err
+		}
+		if err := l.hashedSegments(f.Record, keys); err != nil {
 			return nil, err
 		}
 	}

@@ -123,11 +123,15 @@ func (l *Layout) Estimate(ctx context.Context, inputs []Input) (Work, error) {
 		if s.record != nil {
 			for i, f := range s.record.Fields {
 				fields += f.Work
+				if f.Of != "" {
+					continue
+				}
 				if f.Work <= sampleBytes && (field == nil || f.Work > field.Work) {
 					field = &s.record.Fields[i]
 				}
 			}
 		}
+		fields += int64(len(s.hashes)) * s.size // the sources' hashes take as long a byte
 		if j, ok := s.data.(ir.Joint); ok {
 			c, _ := j.Group()
 			if first := seen[c.Provenance()]; first != nil {

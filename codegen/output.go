@@ -187,6 +187,14 @@ func (o *output) writeAt(p []byte, offset int64) error {
 	return o.failed
 }
 
+// readAt reads what has been written at an offset of the program.
+func (o *output) readAt(p []byte, offset int64) (int, error) {
+	if o.at != nil {
+		offset = o.at(offset)
+	}
+	return o.file.ReadAt(p, offset)
+}
+
 // completed notes that a task has written all of its bytes.
 func (o *output) completed(t task) error {
 	o.inputs.completed(t)

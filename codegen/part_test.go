@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,6 +22,12 @@ import (
 // manyWeights is a file of weights of several sizes and kinds, and a record.
 func manyWeights(t testing.TB) codegen.File {
 	f := manyTasks(t, func() {})
+	f.Record = record(strings.Repeat("?", 20))
+	for i := range 20 {
+		f.Record.Fields = append(f.Record.Fields, codegen.Field{Offset: i, Size: 1, Work: 10, Make: func(context.Context) ([]byte, error) {
+			return []byte{'a' + byte(i)}, nil
+		}})
+	}
 	var all []ir.Data
 	for i := range 20 {
 		all = append(all, data{fmt.Sprint("plain ", i), []int64{int64(1 + 97*i*i)}, func(p []byte, off int64) (int, error) { return pattern(p, off+int64(i)*1000) }})
@@ -28,7 +35,7 @@ func manyWeights(t testing.TB) codegen.File {
 	c := counted{func() {}}
 	f.Module = module(t, append(all, countedPart{c, 0}, countedPart{c, 1}, part{&computation{}, 1})...)
 	f.Identity = append(f.Identity, codegen.Property{Name: "place", Value: t.Name(), Local: true})
-	return f
+	return withHashes(f)
 }
 
 // writeParts writes all parts of a file and gives their paths.

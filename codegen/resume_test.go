@@ -86,8 +86,8 @@ func manyTasks(t testing.TB, event func()) codegen.File {
 		}})
 	}
 	c := counted{event}
-	return codegen.File{Module: module(t, plain, countedPart{c, 0}, countedPart{c, 1}), Record: r, Jobs: 3,
-		Extra: []codegen.NamedBytes{{Key: "metadata.a", Bytes: []byte("some text")}}, Identity: []codegen.Property{{Name: "flag", Value: "4w"}}}
+	return withHashes(codegen.File{Module: module(t, plain, countedPart{c, 0}, countedPart{c, 1}), Record: r, Jobs: 3,
+		Extra: []codegen.NamedBytes{{Key: "metadata.a", Bytes: []byte("some text")}}, Identity: []codegen.Property{{Name: "flag", Value: "4w"}}})
 }
 
 const manyEvents = 100 + 50 + 20
@@ -338,7 +338,7 @@ func TestDamagedLeftovers(t *testing.T) {
 		{"empty journal", func(t *testing.T, _, journal string) { edit(t, journal, func([]byte) []byte { return nil }) }},
 		{"torn header", func(t *testing.T, _, journal string) { edit(t, journal, func(b []byte) []byte { return b[:20] }) }},
 		{"another version", func(t *testing.T, _, journal string) {
-			edit(t, journal, func(b []byte) []byte { return []byte(strings.Replace(string(b), "journal 1", "journal 0", 1)) })
+			edit(t, journal, func(b []byte) []byte { return []byte(strings.Replace(string(b), "journal 2", "journal 1", 1)) })
 		}},
 		{"wrong line", func(t *testing.T, partial, journal string) {
 			edit(t, journal, func(b []byte) []byte { return append(b, "0 200 00000000\n"...) })
@@ -438,7 +438,7 @@ func compact(all [][][2]int64) (out [][2]int64) {
 
 // FuzzJournal: any text is a journal up to some line, or none.
 func FuzzJournal(f *testing.F) {
-	header := `{"version":"etc journal 1","identity":[{"name":"a","value":"b"}]}` + "\n"
+	header := `{"version":"etc journal 2","identity":[{"name":"a","value":"b"}]}` + "\n"
 	f.Add([]byte(header + "0 3 17b7cb5b\n5 5 "))
 	f.Add([]byte(header))
 	f.Add([]byte("{}\n"))

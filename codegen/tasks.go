@@ -21,6 +21,7 @@ type task struct {
 	id    int
 	group *group
 	field bool     // of the record
+	after bool     // it runs when all other tasks of its group are done
 	size  int64    // what it takes, relative to its like: bytes that it writes, or reads for a field of the record
 	reads []string // provenances of the data that it reads
 	run   func(ctx context.Context, w *worker) error
@@ -52,17 +53,20 @@ func (l *Layout) tasks() []task {
 	}}}
 	var fields []task
 	productions := map[string]*production{}
+	record := l.segments[len(l.segments)-1].offset // of the record, where there is one
 	for _, s := range l.segments {
 		switch {
 		case s.record != nil:
-			constant, computed := s.record.tasks(s.offset)
+			constant, computed := s.record.tasks(l, s.offset)
 			writing, fields = append(writing, constant), append(fields, computed...)
 		case s.data == nil:
-			writing = append(writing, task{group: &group{[]extent{{s.offset, s.size}}}, size: s.size, run: func(_ context.Context, w *worker) error {
+			g := &group{[]extent{{s.offset, s.size}}}
+			writing = append(writing, task{group: g, size: s.size, run: func(_ context.Context, w *worker) error {
 				return w.out.writeAt(s.bytes, s.offset)
 			}})
+			writing = append(writing, s.hashTasks(g, record)...)
 		default:
-			writing = append(writing, s.tasks(productions)...)
+			writing = append(writing, s.tasks(productions, record)...)
 		}
 	}
 	all := spread(writing, fields)
@@ -73,19 +77,24 @@ func (l *Layout) tasks() []task {
 }
 
 // tasks are those of a segment's data: pieces of it, or of the computation that it comes from, where no segment
-// before it does.
-func (s *segment) tasks(productions map[string]*production) []task {
+// before it does; and those of its hashes in a record that lies at an offset. Pieces that have a hash together are one
+// group, so that one part of a file has them all.
+func (s *segment) tasks(productions map[string]*production, record int64) []task {
 	reads := leaves(s.data)
 	j, joint := s.data.(ir.Joint)
 	if !joint {
 		var tasks []task
+		whole := &group{[]extent{{s.offset, s.size}}}
 		for off := int64(0); off < s.size; off += pieceSize {
-			n := min(pieceSize, s.size-off)
-			tasks = append(tasks, task{group: &group{[]extent{{s.offset + off, n}}}, size: n, reads: reads, run: func(_ context.Context, w *worker) error {
+			n, g := min(pieceSize, s.size-off), whole
+			if len(s.hashes) == 0 {
+				g = &group{[]extent{{s.offset + off, n}}}
+			}
+			tasks = append(tasks, task{group: g, size: n, reads: reads, run: func(_ context.Context, w *worker) error {
 				return s.copyPiece(w, off)
 			}})
 		}
-		return tasks
+		return append(tasks, s.hashTasks(whole, record)...)
 	}
 	c, output := j.Group()
 	p := productions[c.Provenance()]
@@ -96,14 +105,15 @@ func (s *segment) tasks(productions map[string]*production) []task {
 	}
 	p.targets[output] = &target{segment: s}
 	p.group.extents = append(p.group.extents, extent{s.offset, s.size})
+	hashes := s.hashTasks(p.group, record)
 	if known {
-		return nil
+		return hashes
 	}
 	tasks := p.tasks(s.size)
 	for i := range tasks {
 		tasks[i].reads = reads
 	}
-	return tasks
+	return append(tasks, hashes...)
 }
 
 // leaves are the provenances of what data is made of.
@@ -130,8 +140,9 @@ func (s *segment) copyPiece(w *worker, off int64) error {
 	return w.out.writeAt(p, s.offset+off)
 }
 
-// tasks are one that writes what is known of a record that lies at offset, and one for each field.
-func (r *Record) tasks(offset int64) (constant task, fields []task) {
+// tasks are one that writes what is known of a record that lies at offset, and one for each field that is no hash of a
+// segment, whose tasks are the segment's.
+func (r *Record) tasks(l *Layout, offset int64) (constant task, fields []task) {
 	known := r.constantBytes()
 	constant = task{group: &group{}, run: func(_ context.Context, w *worker) error {
 		for _, e := range known {
@@ -146,6 +157,11 @@ func (r *Record) tasks(offset int64) (constant task, fields []task) {
 		constant.size += e.size
 	}
 	for i, f := range r.Fields {
+		if f.Of == StoredProgram {
+			f.Make = func(context.Context) ([]byte, error) { return l.programHash(), nil }
+		} else if f.Of != "" {
+			continue
+		}
 		at := offset + int64(f.Offset)
 		var reads []string
 		if f.Reads != "" {

@@ -84,19 +84,24 @@ func (o *output) run(ctx context.Context, tasks []task, jobs int) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	queue := make(chan task)
+	waiting := newWaiting(tasks, o.done)
 	var wait sync.WaitGroup
 	for range min(jobs, len(tasks)) {
 		wait.Go(func() {
 			fault.Readable() // sources may be mapped
 			w := &worker{out: o}
 			for t := range queue {
-				err := fault.Run("writing", func() error { return w.run(ctx, t) })
-				if err == nil {
-					err = o.completed(t)
-				}
-				if err != nil {
-					cancel(err) // the first one counts
-					return
+				for next := []task{t}; len(next) > 0; next = next[1:] {
+					t := next[0]
+					err := fault.Run("writing", func() error { return w.run(ctx, t) })
+					if err == nil {
+						err = o.completed(t)
+					}
+					if err != nil {
+						cancel(err) // the first one counts
+						return
+					}
+					next = append(next, waiting.completed(t)...)
 				}
 			}
 		})
@@ -109,6 +114,9 @@ feed:
 			}
 			continue
 		}
+		if waiting.waits(t) {
+			continue
+		}
 		select {
 		case queue <- t:
 		case <-ctx.Done():
@@ -117,5 +125,9 @@ feed:
 	}
 	close(queue)
 	wait.Wait()
-	return errors.Join(context.Cause(ctx), o.settle())
+	err := errors.Join(context.Cause(ctx), o.settle())
+	if err == nil && o.progress != nil && o.written < o.total {
+		o.progress(o.total, o.total) // what an earlier export has written counts by shares
+	}
+	return err
 }

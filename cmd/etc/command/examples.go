@@ -24,6 +24,7 @@ var examples = map[string]string{
   etc inspect model.pte --html model.html
   etc inspect model.pte --plan --device cpu`,
 	"verify": `  etc verify model.pte
+  etc verify model.pte --weights
   etc verify model.pte --against Qwen3.5-35B-A3B --html error.html
   etc verify model.pte --signed key.pub`,
 	"tokenize": `  etc tokenize model.pte "Hello, world"

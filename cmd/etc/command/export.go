@@ -358,11 +358,21 @@ func exportText(cmd *cobra.Command, path string, f exportFlags) error {
 	for _, c := range m.Constants {
 		names[c.Name] = true
 	}
-	for _, n := range p.File.NamedData() {
-		if !names[n.Key] {
-			raw, _ := p.File.Lookup(n.Key)
-			file.Extra = append(file.Extra, codegen.NamedBytes{Key: n.Key, Bytes: raw})
+	named := p.File.NamedData()
+	for i, n := range named {
+		if names[n.Key] {
+			continue
 		}
+		raw, _ := p.File.Lookup(n.Key)
+		if n.Key == keyBuild && i == len(named)-1 {
+			if file.Record, err = recordOfText(raw, file); err != nil {
+				return err
+			}
+			if file.Record != nil {
+				continue
+			}
+		}
+		file.Extra = append(file.Extra, codegen.NamedBytes{Key: n.Key, Bytes: raw})
 	}
 	if done, err := f.prepare(cmd, &file, m, nil); done {
 		return err

@@ -24,6 +24,9 @@ type buildRecord struct {
 	Options      recordOptions  `json:"options"`
 	Sources      []sourceRecord `json:"sources"`
 	Draft        *draftRecord   `json:"draft,omitempty"`
+	// Stored are the named data of the file, and the program ([codegen.StoredProgram]), each with the hash of its bytes.
+	// Records of the first versions have none.
+	Stored []sourceRecord `json:"stored,omitempty"`
 	// Calibration is nil where no weight was chosen by a text.
 	Calibration *calibrationRecord `json:"calibration,omitempty"`
 }
@@ -41,7 +44,7 @@ type recordOptions struct {
 	MaxPrefillChunk    int    `json:"max_prefill_chunk"`
 }
 
-// sourceRecord is a tensor of the checkpoint and the SHA-256 of its bytes.
+// sourceRecord is a tensor of the checkpoint, or a piece of the file, and the SHA-256 of its bytes.
 type sourceRecord struct {
 	Name   string `json:"name"`
 	SHA256 string `json:"sha256"`
@@ -91,12 +94,14 @@ func newFile(c *loaders.Checkpoint, m *ir.Module, o *passes.Options, f exportFla
 		record.Draft = &draftRecord{Kind: kind}
 	}
 	for _, s := range c.Sources() {
-		unknown := sourceRecord{s.Name, hex.EncodeToString(make([]byte, sha256.Size))}
 		if s.Draft {
-			record.Draft.Sources = append(record.Draft.Sources, unknown)
+			record.Draft.Sources = append(record.Draft.Sources, unknownHash(s.Name))
 		} else {
-			record.Sources = append(record.Sources, unknown)
+			record.Sources = append(record.Sources, unknownHash(s.Name))
 		}
+	}
+	for _, key := range storedNames(file) {
+		record.Stored = append(record.Stored, unknownHash(key))
 	}
 	// The hashes have a fixed size, so the record's is known before a weight is read.
 	var err error
@@ -115,29 +120,81 @@ func newFile(c *loaders.Checkpoint, m *ir.Module, o *passes.Options, f exportFla
 	return file, nil
 }
 
-// recordWithHashes is the record of a file with the hashes of the sources as fields to be computed.
+// storedNames are what a record has hashes of beside the sources.
+func storedNames(f codegen.File) []string {
+	return append(codegen.StoredKeys(f), codegen.StoredProgram)
+}
+
+// unknownHash is a record of a name whose hash is to be computed.
+func unknownHash(name string) sourceRecord {
+	return sourceRecord{name, hex.EncodeToString(make([]byte, sha256.Size))}
+}
+
+// recordWithHashes is the record of a file with the hashes of the sources and of what is stored as fields to be computed.
 func recordWithHashes(record buildRecord, sources []loaders.Source) (*codegen.Record, error) {
 	text, err := json.Marshal(record)
 	if err != nil {
 		return nil, err
 	}
+	places := hashPlaces(text)
+	if len(places) != len(sources)+len(record.Stored) {
+		return nil, fmt.Errorf("%s: places for %d hashes, want %d of tensors and %d of what is stored", keyBuild, len(places), len(sources), len(record.Stored))
+	}
 	r := &codegen.Record{Key: keyBuild, Bytes: text}
-	// No string of JSON holds a quotation mark as it is, so this finds the keys and nothing else.
-	const key = `"sha256":"`
-	at := 0
-	for _, s := range sources {
-		next := bytes.Index(text[at:], []byte(key))
-		if next < 0 {
-			return nil, fmt.Errorf("%s: no hash for tensor %s", keyBuild, s.Name)
-		}
-		at += next + len(key)
-		r.Fields = append(r.Fields, codegen.Field{Offset: at, Size: hex.EncodedLen(sha256.Size), Work: s.Size, Reads: s.Provenance(),
+	for i, s := range sources {
+		r.Fields = append(r.Fields, codegen.Field{Offset: places[i], Size: hex.EncodedLen(sha256.Size), Work: s.Size, Reads: s.Provenance(),
 			Make: func(ctx context.Context) ([]byte, error) {
 				hash, err := hashSource(ctx, s)
 				return []byte(hash), err
 			}})
 	}
+	r.Fields = append(r.Fields, storedFields(record, places)...)
 	return r, nil
+}
+
+// hashPlaces are where the hashes of a record stand in its text, in their order: those of the sources, of a draft's
+// sources, of what is stored.
+func hashPlaces(text []byte) (places []int) {
+	// No string of JSON holds a quotation mark as it is, so this finds the keys and nothing else.
+	const key = `"sha256":"`
+	for at := 0; ; {
+		n := bytes.Index(text[at:], []byte(key))
+		if n < 0 {
+			return places
+		}
+		at += n + len(key)
+		places = append(places, at)
+	}
+}
+
+// storedFields are the hashes of what is stored, the last of a record's.
+func storedFields(record buildRecord, places []int) (fields []codegen.Field) {
+	places = places[len(places)-len(record.Stored):]
+	for i, s := range record.Stored {
+		fields = append(fields, codegen.Field{Offset: places[i], Size: hex.EncodedLen(sha256.Size), Of: s.Name})
+	}
+	return fields
+}
+
+// recordOfText is the record of a program that is written from a text, with what another file stores: that file's, with
+// hashes of what will be stored. It is nil for a record that is to stay as it is: one without such hashes, or one that
+// this version would not have written.
+func recordOfText(text []byte, f codegen.File) (*codegen.Record, error) {
+	record, err := parseRecord(text)
+	if err != nil || len(record.Stored) == 0 {
+		return nil, nil // etc verify says what is wrong with it
+	}
+	if again, err := json.Marshal(record); err != nil || !bytes.Equal(again, text) {
+		return nil, err
+	}
+	record.Stored = nil
+	for _, key := range storedNames(f) {
+		record.Stored = append(record.Stored, unknownHash(key))
+	}
+	if text, err = json.Marshal(record); err != nil {
+		return nil, err
+	}
+	return &codegen.Record{Key: keyBuild, Bytes: text, Fields: storedFields(*record, hashPlaces(text))}, nil
 }
 
 // hashBuffer is how much of a source is read at a time.

@@ -3,7 +3,9 @@ package command
 import (
 	"errors"
 	"fmt"
+	"io"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/etc-ml/etc/loaders/huggingface"
@@ -12,7 +14,7 @@ import (
 )
 
 func newVerify() *cobra.Command {
-	var asJSON bool
+	var asJSON, weights bool
 	var against, page, signed string
 	var tokens int
 	cmd := &cobra.Command{
@@ -20,6 +22,10 @@ func newVerify() *cobra.Command {
 		Short: "Check a program, alone or against its checkpoint",
 		Long: `verify checks that what a .pte file promises fits together: container, memory plan, graph, constant methods,
 tokenizer. It prints all findings. The exit code is 3 where one of them is an error.
+
+With --weights it also reads every byte of the file: weights, tokenizer, texts and program must have the hashes
+that the build record has. That finds damage; who changes a file on purpose can change its record too, and
+--signed is for that.
 
 With --against it runs the program beside the checkpoint that it was made of, in float32 and unquantized, and
 reports the error of every kind of weight, of the residual stream at every layer, the routers' choices and
@@ -37,15 +43,19 @@ FILE.root.minisig, as etc export --sign writes them) with a public key of minisi
 				}
 				logf(cmd.ErrOrStderr(), "etc: %s: signed by %s, root %s", args[0], signature.Key, signature.Root)
 			}
+			if against != "" && weights {
+				return usagef("--weights checks the file by its own build record, --against by the checkpoint: give one of them")
+			}
 			if against != "" {
 				return runAgainst(cmd, args[0], against, page, tokens, asJSON)
 			}
 			if anyChanged(cmd, "tokens", "html") {
 				return usagef("--tokens and --html go with --against")
 			}
-			return runVerify(cmd, args[0], signature, asJSON)
+			return runVerify(cmd, args[0], verifyFlags{json: asJSON, weights: weights}, signature)
 		},
 	}
+	cmd.Flags().BoolVar(&weights, "weights", false, "read every byte of the file and check it by the hashes of the build record")
 	cmd.Flags().StringVar(&against, "against", "", "checkpoint to compare with: a directory, a GGUF file, or an id on the Hugging Face hub")
 	cmd.Flags().StringVar(&signed, "signed", "", "public key of minisign, a file or the key itself, that must have signed the file")
 	cmd.Flags().StringVar(&page, "html", "", "write the comparison as a page of pictures to this file")
@@ -65,13 +75,27 @@ type verifyResult struct {
 	Notes    int              `json:"notes"`
 	Findings []verify.Finding `json:"findings"`
 	Signed   *signedResult    `json:"signed,omitempty"`
+	Weights  *weightsResult   `json:"weights,omitempty"`
 }
 
-// lookedAt says what a file is valid in.
-const lookedAt = `looked at: container, memory plan, graph, constant methods, metadata, tokenizer, build record; the bytes of the weights were
-not read: --against CHECKPOINT compares them with the checkpoint, --signed KEY checks every byte of the file`
+type verifyFlags struct{ json, weights bool }
 
-func runVerify(cmd *cobra.Command, path string, signature *signedResult, asJSON bool) error {
+// lookedAt says what a file is valid in.
+func (r *verifyResult) lookedAt() string {
+	const static = "looked at: container, memory plan, graph, constant methods, metadata, tokenizer, build record; "
+	switch {
+	case r.Weights != nil:
+		return fmt.Sprintf("%severy\nbyte but the record's own (%s): program, weights and texts, %d in all, have the hashes of the build record",
+			static, humanize.IBytes(uint64(r.Weights.Bytes)), r.Weights.Pieces)
+	case r.Signed != nil:
+		return ""
+	}
+	return static + `the bytes of the weights were
+not read: --weights checks them by the build record, --against CHECKPOINT compares them with the checkpoint,
+--signed KEY checks every byte of the file`
+}
+
+func runVerify(cmd *cobra.Command, path string, flags verifyFlags, signature *signedResult) error {
 	findings, err := verify.File(path)
 	if err != nil {
 		return err
@@ -79,6 +103,14 @@ func runVerify(cmd *cobra.Command, path string, signature *signedResult, asJSON 
 	findings = append(findings, verifyGeneration(path)...)
 	findings = append(findings, verifyRecord(path)...)
 	r := verifyResult{File: path, Valid: !verify.Invalid(findings), Findings: findings, Signed: signature}
+	if flags.weights && r.Valid {
+		var different []verify.Finding
+		if r.Weights, different, err = verifyWeights(cmd.Context(), path); err != nil {
+			return err
+		}
+		findings = append(findings, different...)
+		r.Findings, r.Valid = findings, !verify.Invalid(findings)
+	}
 	if r.Findings == nil {
 		r.Findings = []verify.Finding{}
 	}
@@ -92,30 +124,35 @@ func runVerify(cmd *cobra.Command, path string, signature *signedResult, asJSON 
 			r.Notes++
 		}
 	}
-	out := shownOut(cmd)
-	if asJSON {
-		if err := writeJSON(out, r); err != nil {
-			return err
-		}
-	} else {
-		for _, f := range findings {
-			if _, err := fmt.Fprintln(out, f); err != nil {
-				return err
-			}
-		}
-		if r.Valid {
-			if _, err := fmt.Fprintf(out, "%s: valid (warnings: %d, notes: %d)\n", path, r.Warnings, r.Notes); err != nil {
-				return err
-			}
-			if signature == nil {
-				if _, err := fmt.Fprintln(out, lookedAt); err != nil {
-					return err
-				}
-			}
-		}
+	if err := r.write(shownOut(cmd), flags.json); err != nil {
+		return err
 	}
 	if !r.Valid {
 		return invalidError{fmt.Errorf("%s: invalid (errors: %d, warnings: %d, notes: %d)", path, r.Errors, r.Warnings, r.Notes)}
+	}
+	return nil
+}
+
+// write prints the result. That a file is invalid is said by the command's error.
+func (r *verifyResult) write(out io.Writer, asJSON bool) error {
+	if asJSON {
+		return writeJSON(out, r)
+	}
+	for _, f := range r.Findings {
+		if _, err := fmt.Fprintln(out, f); err != nil {
+			return err
+		}
+	}
+	if !r.Valid {
+		return nil
+	}
+	if _, err := fmt.Fprintf(out, "%s: valid (warnings: %d, notes: %d)\n", r.File, r.Warnings, r.Notes); err != nil {
+		return err
+	}
+	if text := r.lookedAt(); text != "" {
+		if _, err := fmt.Fprintln(out, text); err != nil {
+			return err
+		}
 	}
 	return nil
 }

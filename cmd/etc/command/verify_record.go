@@ -33,18 +33,21 @@ func parseRecord(text []byte) (*buildRecord, error) {
 			return nil, err
 		}
 	}
+	if err := checkSourceRecords(r.Stored); err != nil {
+		return nil, err
+	}
 	return &r, nil
 }
 
-// checkSourceRecords checks that sources have hashes and stand once.
+// checkSourceRecords checks that sources, or pieces of the file, have hashes and stand once.
 func checkSourceRecords(sources []sourceRecord) error {
 	seen := map[string]bool{}
 	for _, s := range sources {
 		if raw, err := hex.DecodeString(s.SHA256); err != nil || len(raw) != sha256.Size {
-			return fmt.Errorf("%s: source %q has the SHA-256 %q, want %d hexadecimal digits", keyBuild, s.Name, s.SHA256, 2*sha256.Size)
+			return fmt.Errorf("%s: %q has the SHA-256 %q, want %d hexadecimal digits", keyBuild, s.Name, s.SHA256, 2*sha256.Size)
 		}
 		if seen[s.Name] {
-			return fmt.Errorf("%s: source %q stands twice", keyBuild, s.Name)
+			return fmt.Errorf("%s: %q stands twice", keyBuild, s.Name)
 		}
 		seen[s.Name] = true
 	}

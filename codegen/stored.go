@@ -1,0 +1,153 @@
+package codegen
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// StoredProgram is what [Field.Of] calls the program: its FlatBuffer with its headers, and after it the delegate graphs of
+// its entries, in their order. No named data of a file that is written can have the name.
+const StoredProgram = "etc.program"
+
+// StoredKeys are the keys of the named data of a file, those of [File.Extra] among them, without the record and with one
+// key for each piece: weights that are stored once have the key of the first. So a record with the SHA-256 of each of
+// them, and of [StoredProgram], tells every byte but its own and those between the pieces, which are zero.
+func StoredKeys(f File) []string {
+	var out []string
+	seen := map[string]bool{}
+	for _, c := range f.Module.Constants {
+		if c.Data == nil || seen[c.Data.Provenance()] {
+			continue
+		}
+		seen[c.Data.Provenance()] = true
+		out = append(out, c.Name)
+	}
+	for _, x := range f.Extra {
+		out = append(out, x.Key)
+	}
+	return out
+}
+
+// hashedSegments gives the segments that fields of a record are hashes of: byKey are the segments of the named data.
+func (l *Layout) hashedSegments(r *Record, byKey map[string]int) error {
+	for i, f := range r.Fields {
+		if f.Of == "" {
+			continue
+		}
+		if f.Size != hex.EncodedLen(sha256.Size) {
+			return fmt.Errorf("%s: field %d is the SHA-256 of %q and has %d bytes, want %d", r.Key, i, f.Of, f.Size, hex.EncodedLen(sha256.Size))
+		}
+		if f.Of == StoredProgram {
+			continue
+		}
+		n, ok := byKey[f.Of]
+		if !ok || l.segments[n].record != nil {
+			return fmt.Errorf("%s: field %d is the SHA-256 of %q, which is no named data of the file", r.Key, i, f.Of)
+		}
+		l.segments[n].hashes = append(l.segments[n].hashes, f.Offset)
+	}
+	return nil
+}
+
+// programHash is the SHA-256 of what [StoredProgram] stands for, in hexadecimal.
+func (l *Layout) programHash() []byte {
+	h := sha256.New()
+	h.Write(l.Program)
+	for _, s := range l.segments[1 : 1+l.graphs] { // after the constant segment
+		h.Write(s.bytes)
+	}
+	return hex.AppendEncode(nil, h.Sum(nil))
+}
+
+// hashTasks are those of the hashes of a segment, in a record that lies at an offset. They belong to the group of the
+// segment's tasks and run after those, for a hash needs the bytes in their order, and only the file has them so.
+func (s *segment) hashTasks(g *group, record int64) []task {
+	var tasks []task
+	for _, field := range s.hashes {
+		at := record + int64(field)
+		g.extents = append(g.extents, extent{at, int64(hex.EncodedLen(sha256.Size))})
+		tasks = append(tasks, task{group: g, after: true, run: func(ctx context.Context, w *worker) error {
+			sum, err := w.hash(ctx, s.offset, s.size)
+			if err != nil {
+				return err
+			}
+			return w.out.writeAt(sum, at)
+		}})
+	}
+	return tasks
+}
+
+// hashPiece is how much of what has been written is read at a time.
+const hashPiece = 256 << 10
+
+// hash is the SHA-256, in hexadecimal, of what has been written to a range of the program.
+func (w *worker) hash(ctx context.Context, offset, size int64) ([]byte, error) {
+	h := sha256.New()
+	buffer := make([]byte, min(hashPiece, size))
+	for at := int64(0); at < size; at += hashPiece {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		p := buffer[:min(hashPiece, size-at)]
+		if n, err := w.out.readAt(p, offset+at); n < len(p) {
+			if err == nil || err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			return nil, fmt.Errorf("reading what was written: byte %d: %w", offset+at+int64(n), err)
+		}
+		h.Write(p)
+	}
+	return hex.AppendEncode(nil, h.Sum(nil)), nil
+}
+
+// waiting are the tasks that run after all others of their group.
+type waiting struct {
+	mu     sync.Mutex
+	groups map[*group]*follow
+}
+
+type follow struct {
+	tasks []task
+	waits bool // for others that this run does
+	left  int  // of those
+}
+
+func newWaiting(tasks []task, done set) *waiting {
+	w := &waiting{groups: map[*group]*follow{}}
+	for _, t := range tasks {
+		if t.after && !done.has(t.id) {
+			if w.groups[t.group] == nil {
+				w.groups[t.group] = &follow{}
+			}
+			w.groups[t.group].tasks = append(w.groups[t.group].tasks, t)
+		}
+	}
+	for _, t := range tasks {
+		if f := w.groups[t.group]; f != nil && !t.after && !done.has(t.id) {
+			f.left++
+			f.waits = true
+		}
+	}
+	return w
+}
+
+// waits tells whether completed will give a task.
+func (w *waiting) waits(t task) bool { return t.after && w.groups[t.group].waits }
+
+// completed counts a task as done, and gives those that need not wait any more.
+func (w *waiting) completed(t task) []task {
+	f := w.groups[t.group]
+	if f == nil || t.after {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if f.left--; f.left > 0 {
+		return nil
+	}
+	return f.tasks
+}
