@@ -462,6 +462,24 @@ func TestInitErrors(t *testing.T) {
 	require.ErrorContains(t, err, "buffer @huge: shape [1048576 1048576] has more than 1073741824 elements")
 }
 
+// TestSqueezeKeepsSymbols: a symbolic dim stays where it is 1 in a call, as the type of the result says.
+func TestSqueezeKeepsSymbols(t *testing.T) {
+	x := machineOf(t, FP32, `module {
+  symbol s0 [1, 8]
+  entry f(%x: f32[1,s0]) {
+    %0 = squeeze(x=%x) {dims=[0, 1]} : f32[s0]
+    %1 = squeeze(x=%x) : f32[s0]
+    return %0: f32[s0], %1: f32[s0]
+  }
+}`, nil)
+	for _, n := range []int{1, 2} {
+		out, err := x.Run([]Value{{Tensor: Floats(ir.F32, []int{1, n}, make([]float32, n))}})
+		require.NoError(t, err)
+		require.Equal(t, []int{n}, out[0].Tensor.Shape)
+		require.Equal(t, []int{n}, out[1].Tensor.Shape)
+	}
+}
+
 // TestTrace: every operation is reported once it has run, with its results, inner ones before the outer.
 func TestTrace(t *testing.T) {
 	x := machineOf(t, FP32, `module {

@@ -69,7 +69,8 @@ func insertDim(shape []int, axis, dim int) []int {
 }
 
 // squeeze drops dims of 1: all of them where no dims are listed. Listed dims that are not 1, or that
-// x does not have, are left alone.
+// x does not have, are left alone. A symbolic dim stays where it happens to be 1, too: the type of the result has it.
+// (ExecuTorch's runtime drops it in such a call, and gives another rank than the program declares.)
 func squeeze(c *Call) ([]Value, error) {
 	x, dims := c.Tensor("x"), ir.Attrs[ir.SqueezeAttrs](c.Op).Dims
 	drop := make([]bool, len(x.Shape))
@@ -78,9 +79,10 @@ func squeeze(c *Call) ([]Value, error) {
 			drop[axis] = true
 		}
 	}
+	declared := c.Op.Input("x").Type.Shape
 	shape := make([]int, 0, len(x.Shape))
 	for i, d := range x.Shape {
-		if d != 1 || len(dims) > 0 && !drop[i] {
+		if !declared[i].IsConst(1) || len(dims) > 0 && !drop[i] {
 			shape = append(shape, d)
 		}
 	}
