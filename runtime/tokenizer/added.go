@@ -25,6 +25,10 @@ type addedVocabulary struct {
 	special    map[string]bool // the contents of special tokens
 	plain      *trie
 	normalized *trie
+	// beside are the characters that stand side by side in a token, and inner those of tokens that are looked for in
+	// normalized text which are not their first: what a text must not be cut between, or before.
+	beside map[[2]rune]bool
+	inner  map[rune]bool
 }
 
 func readAdded(v value) []addedToken {
@@ -49,7 +53,8 @@ func readAdded(v value) []addedToken {
 // vocabulary has, or the next behind it. vocab learns what the tokens are called: in normalized form, if they are
 // looked for in it.
 func newAdded(tokens []addedToken, vocab *vocabulary, normalize func(string) string, at *place) (*addedVocabulary, []string) {
-	a := &addedVocabulary{tokens: map[int32]*addedToken{}, ids: map[string]int32{}, special: map[string]bool{}}
+	a := &addedVocabulary{tokens: map[int32]*addedToken{}, ids: map[string]int32{}, special: map[string]bool{},
+		beside: map[[2]rune]bool{}, inner: map[rune]bool{}}
 	var warnings []string
 	next := int32(len(vocab.ids))
 	for i, t := range tokens {
@@ -95,6 +100,11 @@ func newAdded(tokens []addedToken, vocab *vocabulary, normalize func(string) str
 			fail(at, "two tokens are %q after normalization", abridge(text))
 		}
 		vocab.name(text, id)
+		characters := []rune(text)
+		for i, r := range characters[1:] {
+			a.beside[[2]rune{characters[i], r}] = true
+			a.inner[r] = a.inner[r] || t.normalized
+		}
 	}
 	return a, warnings
 }

@@ -15,6 +15,8 @@ type normalizer struct {
 	// keepsStart is set if the first character of the result stands for the first of the text. (The library finds out
 	// from its alignments; it matters to Metaspace.)
 	keepsStart bool
+	// composes is set for NFC, character if every character is changed by itself, and seen by itself.
+	composes, character bool
 }
 
 // maxGrowth bounds how many times longer normalizers or decoders together can make a text, so that no file makes a
@@ -32,6 +34,7 @@ func readNormalizers(list []normalizer, v value) []normalizer {
 	switch kind {
 	case "NFC":
 		form(ucd.NFC, 3) // U+FB2C and others; see Unicode Standard Annex 15, table 7
+		n.composes = true
 	case "NFD":
 		form(ucd.NFD, 4)
 	case "NFKC", "NFKD":
@@ -41,6 +44,7 @@ func readNormalizers(list []normalizer, v value) []normalizer {
 		content := c.need("content").str()
 		n.apply, n.growth = p.replacer(content), p.growth(content)
 		n.keepsStart = p.oneCharacter && content != ""
+		n.character = n.keepsStart
 	case "Prepend":
 		prefix := c.need("prepend").str()
 		n.growth = 1 + float64(len(prefix))

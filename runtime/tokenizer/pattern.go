@@ -18,6 +18,8 @@ type pattern struct {
 	oneCharacter bool
 	// cut, if not nil, yields the matches of a pattern that leaves nothing between them.
 	cut func(s string, yield func(string))
+	// words are the rules of cut.
+	words *scanner
 }
 
 // readPattern reads {"String": literal} or {"Regex": regular expression}.
@@ -36,7 +38,7 @@ func readPattern(v value) *pattern {
 		expression = literal // the empty one, which matches between all characters
 	}
 	if rules, ok := wordRules[expression.str()]; ok {
-		return &pattern{all: rules.all, cut: rules.cut}
+		return &pattern{all: rules.all, cut: rules.cut, words: rules}
 	}
 	re, err := regex.Compile(expression.text)
 	if err != nil {

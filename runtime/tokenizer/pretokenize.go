@@ -16,6 +16,12 @@ type preTokenizer struct {
 	cutters []cutter
 	// byteLevel is set if the last step writes the pieces in the byte-level alphabet. It is left to the model.
 	byteLevel bool
+
+	// words are the rules of the first cutter, where it cuts by such; else literals are the single characters that Split
+	// cuts at, and other is set if there is any other step.
+	words    *scanner
+	literals []string
+	other    bool
 }
 
 // cut cuts a text into words.
@@ -46,6 +52,7 @@ func (t *preTokenizer) read(v value, starts bool) {
 		// Something comes behind ByteLevel, which must then write its alphabet.
 		t.writeByteLevel()
 	}
+	t.other = t.other || !slices.Contains([]string{"ByteLevel", "Split", "Sequence"}, kind)
 	switch kind {
 	case "ByteLevel":
 		if c.need("add_prefix_space").boolean() {
@@ -55,17 +62,26 @@ func (t *preTokenizer) read(v value, starts bool) {
 				}
 				emit(s)
 			})
+			t.other = true
 		}
 		c.need("trim_offsets").boolean() // offsets are not computed
 		if c.flag("use_regex", true) {
 			rules := wordRules[gpt2]
+			t.cutsWords(rules)
 			t.cutters = append(t.cutters, func(s string, _ bool, emit func(string)) { rules.cut(s, emit) })
 		}
 		t.byteLevel = true
 	case "Split":
 		p := readPattern(c.need("pattern"))
-		behavior := c.oneOf("behavior", behaviors...)
-		t.cutters = append(t.cutters, split(p, behavior, c.need("invert").boolean()))
+		behavior, invert := c.oneOf("behavior", behaviors...), c.need("invert").boolean()
+		if p.words != nil && (behavior == "Isolated" || behavior == "Removed" && invert) {
+			t.cutsWords(p.words)
+		} else if p.oneCharacter {
+			t.literals = append(t.literals, p.literal)
+		} else {
+			t.other = true
+		}
+		t.cutters = append(t.cutters, split(p, behavior, invert))
 	case "Sequence":
 		for _, item := range c.need("pretokenizers").want(array).items {
 			t.read(item, starts)
@@ -96,6 +112,15 @@ func (t *preTokenizer) read(v value, starts bool) {
 			split(characterPattern(isPunctuation), "Isolated", false))
 	}
 	c.done()
+}
+
+// cutsWords notes that the next cutter cuts by rules.
+func (t *preTokenizer) cutsWords(rules *scanner) {
+	if len(t.cutters) == 0 {
+		t.words = rules
+	} else {
+		t.other = true
+	}
 }
 
 // writeByteLevel makes the last step, ByteLevel, write its alphabet.

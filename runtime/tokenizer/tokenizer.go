@@ -189,7 +189,7 @@ func (t *Tokenizer) Encode(text string, opts EncodeOptions) []int {
 	ids := make([]int, 0, len(text)/3+8)
 	for _, piece := range t.template {
 		if piece.text {
-			ids = t.encode(ids, g, text, opts)
+			ids = t.encode(ids, g, text, opts, true)
 		} else if opts.AddSpecial {
 			ids = append(ids, piece.ids...)
 		}
@@ -197,7 +197,8 @@ func (t *Tokenizer) Encode(text string, opts EncodeOptions) []int {
 	return ids
 }
 
-func (t *Tokenizer) encode(ids []int, g *merger, text string, opts EncodeOptions) []int {
+// encode appends the ids of a text. first says that the text is the beginning of what was given to Encode.
+func (t *Tokenizer) encode(ids []int, g *merger, text string, opts EncodeOptions, first bool) []int {
 	parseSpecial := opts.ParseSpecial
 	token := func(id int32) { ids = append(ids, int(id)) }
 	word := func(s string) { ids = g.word(ids, s) }
@@ -208,7 +209,7 @@ func (t *Tokenizer) encode(ids []int, g *merger, text string, opts EncodeOptions
 			if opts.Mark != 0 {
 				plain = strings.ReplaceAll(plain, string(opts.Mark), "")
 			}
-			t.preTokenizer.cut(plain, begin == 0 && from == 0, word)
+			t.preTokenizer.cut(plain, first && begin == 0 && from == 0, word)
 		}, token)
 	}, token)
 	return ids

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -24,6 +25,10 @@ func newTokenize() *cobra.Command {
 		Long: `tokenize prints the token ids of a text, separated by commas as run --tokens takes them. The text is the second
 argument or standard input, to its last byte. Names of special tokens in it are those tokens, and the tokens
 that the post-processor adds are added unless --no-special.
+
+Standard input is encoded as it comes, in little memory, however long it is: it is cut where that changes no id, as
+between a word and a space. A text that has no such place in 64 MiB, or a tokenizer that needs it whole, is an error, and
+so are more than 64 MiB with --json and --decode.
 
 --decode prints the text of ids, without the special tokens if --no-special. With --json, standard input is a
 JSON array of texts and the result an array of arrays of ids, or with --decode the other way.`,
@@ -52,6 +57,12 @@ func runTokenize(cmd *cobra.Command, args []string, f tokenizeFlags) error {
 		}
 		return tokenizeJSON(bytes.NewReader(b), out, t, f)
 	}
+	if !f.decode {
+		if len(args) > 1 {
+			in = strings.NewReader(args[1])
+		}
+		return printIDs(in, out, t, f)
+	}
 	text := ""
 	if len(args) > 1 {
 		text = args[1]
@@ -62,15 +73,6 @@ func runTokenize(cmd *cobra.Command, args []string, f tokenizeFlags) error {
 		}
 		text = string(b)
 	}
-	if !f.decode {
-		ids := t.Encode(text, f.encodeOptions())
-		fields := make([]string, len(ids))
-		for i, id := range ids {
-			fields[i] = strconv.Itoa(id)
-		}
-		_, err = fmt.Fprintln(out, strings.Join(fields, ","))
-		return err
-	}
 	ids, err := parseTokens("--decode", strings.Join(strings.Fields(text), ","))
 	if err != nil {
 		return err
@@ -80,6 +82,32 @@ func runTokenize(cmd *cobra.Command, args []string, f tokenizeFlags) error {
 	}
 	_, err = fmt.Fprintln(out, visible(out, t.Decode(ids, f.noSpecial)))
 	return err
+}
+
+// printIDs prints the ids of a text as it comes, on one line.
+func printIDs(in io.Reader, out io.Writer, t *tokenizer.Tokenizer, f tokenizeFlags) error {
+	w := bufio.NewWriter(out)
+	var field []byte
+	err := t.EncodeReader(in, f.encodeOptions(), func(ids []int) error {
+		for _, id := range ids {
+			field = strconv.AppendInt(field, int64(id), 10)
+			if _, err := w.Write(field); err != nil {
+				return err
+			}
+			field = append(field[:0], ',') // before the next
+		}
+		return nil
+	})
+	if long := (*tokenizer.LengthError)(nil); errors.As(err, &long) {
+		err = invalidError{fmt.Errorf("standard input: %w", err)}
+	}
+	if err == nil {
+		err = w.WriteByte('\n')
+	}
+	if err != nil {
+		return err
+	}
+	return w.Flush()
 }
 
 // encodeOptions: as for the tokenizers library, names of special tokens in a text are those tokens.
