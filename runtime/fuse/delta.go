@@ -33,7 +33,7 @@ func matchDeltaKernel(op *ir.Op) []*ir.Value {
 	in := op.Operand("inputs")
 	if a.Name != "gated_delta_step" || !slices.Equal(a.InputNames, []string{"q", "k", "v", "g", "beta", "state_in", "T"}) ||
 		!slices.Equal(a.OutputNames, []string{"y", "state_out"}) || len(in) != 7 || len(op.Results) != 2 || a.InitValue != nil ||
-		len(a.TemplateArgNames) != len(a.TemplateArgValues) || len(a.OutputDtypes) != 2 {
+		len(a.TemplateArgNames) != len(a.TemplateArgValues) || len(a.TemplateArgNames) != len(a.TemplateArgKinds) || len(a.OutputDtypes) != 2 {
 		return nil
 	}
 	q, v, count := in[0].Value, in[2].Value, is(in[6].Value, "full")
@@ -47,7 +47,11 @@ func matchDeltaKernel(op *ir.Op) []*ir.Value {
 	dims := map[string]*ir.Expr{"Dk": q.Type.Shape[3], "Dv": v.Type.Shape[3], "Hk": q.Type.Shape[2], "Hv": v.Type.Shape[2],
 		"InT": ir.Const(int64(a.OutputDtypes[0])), "StT": ir.Const(int64(a.OutputDtypes[1]))}
 	for i, name := range a.TemplateArgNames {
-		if d := dims[name]; d == nil || !d.IsConst(int64(a.TemplateArgValues[i])) {
+		kind := 0 // a number
+		if name == "InT" || name == "StT" {
+			kind = 2 // a dtype
+		}
+		if d := dims[name]; d == nil || !d.IsConst(int64(a.TemplateArgValues[i])) || a.TemplateArgKinds[i] != kind {
 			return nil
 		}
 		delete(dims, name)

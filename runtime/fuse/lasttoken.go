@@ -153,6 +153,13 @@ func (s *sinker) sinkable(op *ir.Op, axis int) *ir.RowSource {
 	if op.Def.View == ir.ReshapeView && !canReshape(s.few(op.Result().Type, axis)) {
 		return nil
 	}
+	// An operand that has as many rows in some calls only is refused in the others; its last row would not be.
+	for _, o := range rows.Operands {
+		v := op.Args[o.Operand][o.Arg].Value
+		if !v.Type.Shape[o.Axis].Equal(op.Results[0].Type.Shape[axis]) {
+			return nil
+		}
+	}
 	return rows
 }
 

@@ -45,3 +45,29 @@ func TestLastTokenOfSomeResults(t *testing.T) {
 	}
 	require.Equal(t, out[0], out[1])
 }
+
+// TestLastTokenOfFewerRows: an operand that has as many rows as the result in some calls only is not cut to its last row,
+// for other calls are refused.
+func TestLastTokenOfFewerRows(t *testing.T) {
+	m, err := ir.Parse(`module {
+  symbol s0 [1, 16]
+  constant @bias : f32[4,8]
+  constant @w : f32[8,8]
+  entry forward(%x: f32[1,s0,8]) {
+    %0 = addmm(mat1=%x, mat2=@w, bias=@bias) : f32[1,s0,8]
+    %1 = take(x=%0, index=-1) {axis=1} : f32[1,8]
+    return %1: f32[1,8]
+  }
+}
+`)
+	require.NoError(t, err)
+	fused, err := fuse.Fuse(m)
+	require.NoError(t, err)
+	var products []string
+	fused.Entry.Body.Walk(func(op *ir.Op) {
+		if op.Def.Name == "addmm" {
+			products = append(products, op.Result().Type.String())
+		}
+	})
+	require.Equal(t, []string{"f32[1,s0,8]"}, products)
+}

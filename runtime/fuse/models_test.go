@@ -2,6 +2,7 @@ package fuse_test
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,6 +106,32 @@ func TestNeighbours(t *testing.T) {
 			requireAgree(t, m, fused, eval.FP32, 5, 1, 16, 9, 1)
 		})
 	}
+}
+
+// TestOtherDeltaKernels: a kernel whose template arguments are of other kinds than those of the one that is known stays as
+// it is, and the reference engine says what is wrong with it.
+func TestOtherDeltaKernels(t *testing.T) {
+	m := fusetest.Load(t, "qwen35moe-tiny-bf16")
+	kernels := 0
+	m.Entry.Body.Walk(func(op *ir.Op) {
+		if op.Def.Name == "metal_kernel" {
+			a := *ir.Attrs[ir.MetalKernelAttrs](op)
+			a.TemplateArgKinds = slices.Clone(a.TemplateArgKinds)
+			a.TemplateArgKinds[len(a.TemplateArgKinds)-1] = 2
+			op.Attrs = &a
+			kernels++
+		}
+	})
+	require.NotZero(t, kernels)
+	fused, err := fuse.Fuse(m)
+	require.NoError(t, err)
+	left := 0
+	fused.Entry.Body.Walk(func(op *ir.Op) {
+		if op.Def.Name == "metal_kernel" {
+			left++
+		}
+	})
+	require.Equal(t, kernels, left)
 }
 
 // requireAgree runs a graph as it is and fused, in calls of the given numbers of tokens.
