@@ -22,13 +22,14 @@ type benchFlags struct {
 	json                    bool
 	sampler                 string
 	streams                 []int
+	served                  benchServeFlags
 	observe                 observeFlags
 }
 
 func newBench() *cobra.Command {
 	var f benchFlags
 	cmd := &cobra.Command{
-		Use:   "bench FILE.pte",
+		Use:   "bench FILE.pte | --serve URL",
 		Short: "Measure how fast a language model runs",
 		Long: `bench measures a language model in the terms of llama-bench: the row pp512 is the prefill of a prompt of 512
 tokens, tg128 the generation of 128 tokens one by one from an empty context. -p and -n take several lengths
@@ -46,11 +47,26 @@ sequences: of the prompts, of the answers, and of both over the whole time, as l
 runtime draws the tokens, the most likely ones. A program or a device that cannot run many sequences in one call
 runs them one by one, which a note on standard error says.
 
+With --serve a server is measured, as its clients see it: etc serve, or another one with /v1/completions and /tokenize.
+So many streams (--concurrent) ask for answers of -n tokens to prompts of -p tokens, each prompt another one, until
+--requests answers are there. A row shows the time until the first part of an answer and the time between parts (half,
+and all but one in a hundred, were no longer), and tokens per second: of one stream behind its first part, and of all.
+
 --profile and --trace cover the unmeasured runs too, and cost a little time themselves.
 
 Speed of a model of toy size says nothing of a large one: measure the model that you talk about.`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return runBench(cmd, args[0], f) },
+		Args: func(cmd *cobra.Command, args []string) error {
+			if f.served.url != "" {
+				return cobra.NoArgs(cmd, args)
+			}
+			return cobra.ExactArgs(1)(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.served.url != "" {
+				return measureServer(cmd, f)
+			}
+			return runBench(cmd, args[0], f)
+		},
 	}
 	fl := cmd.Flags()
 	fl.IntSliceVarP(&f.prompt, "n-prompt", "p", []int{512}, "prompt lengths of the pp rows, 0 for none")
@@ -59,6 +75,7 @@ Speed of a model of toy size says nothing of a large one: measure the model that
 	fl.IntVarP(&f.repetitions, "repetitions", "r", 5, "measurements of each row")
 	fl.BoolVar(&f.json, "json", false, "print one JSON object")
 	fl.IntSliceVar(&f.streams, "streams", nil, "measure so many sequences at a time, as 1,8,32")
+	f.served.add(fl)
 	addSampler(fl, &f.sampler)
 	f.observe.add(cmd)
 	f.add(cmd, "mixed")
@@ -76,6 +93,9 @@ type benchResult struct {
 }
 
 func runBench(cmd *cobra.Command, path string, f benchFlags) error {
+	if err := f.served.unused(cmd); err != nil {
+		return err
+	}
 	e, o, err := f.runner()
 	if err != nil {
 		return err

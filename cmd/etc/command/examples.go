@@ -32,7 +32,8 @@ var examples = map[string]string{
 	"template": `  etc template model.pte --context messages.json`,
 	"version":  `  etc version --json`,
 	"bench": `  etc bench model.pte
-  etc bench model.pte -p 512,2048 -n 128 -d 4096 --json`,
+  etc bench model.pte -p 512,2048 -n 128 -d 4096 --json
+  etc bench --serve http://127.0.0.1:8080 --concurrent 1,8,32 -p 512 -n 128`,
 	"eval": `  etc eval model.pte --qa questions.json
   etc eval model.pte --text book.txt --reference other.pte`,
 	"diff":   `  etc diff a.pte b.pte`,

@@ -1,0 +1,14 @@
+// Package serving measures a server of OpenAI's completions as its clients see it: the time until the first part of an
+// answer, the time between the parts, and tokens per second, with so many streams at a time.
+//
+// # Invariants
+//
+//   - Requests are bounded in number, and no more run at a time than were asked for.
+//   - Every stream gets a prompt of its own, pseudo-random but the same in every run, so that a prefix cache helps none.
+//   - All answers have the length that was asked for; an answer of another length is an error, never a figure.
+//   - One request of each stream runs unmeasured before a row is measured.
+//   - Times are those of the client's clock, from before the request is sent until its bytes were read.
+//
+// The package needs /tokenize, which makes prompts of a length in tokens, as etc serve and llama.cpp's server have it. It
+// imports nothing of ours and must never import the command line.
+package serving
