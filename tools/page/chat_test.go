@@ -48,6 +48,7 @@ func TestAnswer(t *testing.T) {
 	equal(t, messages(s.body()), []string{"user: What is the capital of France?", "assistant: The capital of France is Paris.",
 		"user: What is the capital of Italy?"})
 	x.holds(`Number(/, (\d+) cached/.exec(` + stats + `)[1]) > 10`)
+	x.stored()
 	x.run(chromedp.Reload())
 	x.wait(`document.querySelector('#chat-list .open')`)
 	equal(t, value[string](x, `document.querySelector('#chat-list .open').innerText`), "What is the capital of France?")
@@ -123,6 +124,53 @@ func TestStop(t *testing.T) {
 			equal(t, x.answered(), "Yes.")
 		})
 	}
+}
+
+// An answer goes on while another chat is shown, and each chat is stopped by itself.
+func TestTwoChats(t *testing.T) {
+	s := newSite(t, served)
+	gone := make(chan struct{}, 1)
+	s.answer(endless(gone))
+	s.answer(says("Short."))
+	x := open(t, s.URL)
+	x.ask("First")
+	x.wait(`document.querySelector('.answer .prose').innerText.length > 20`)
+	x.click("#new-chat")
+	x.wait(`!document.querySelector('.message') && document.getElementById('stop').hidden`)
+	x.ask("Second")
+	equal(t, x.answered(), "Short.")
+	equal(t, messages(s.body()), []string{"user: Second"})
+	x.do(`[...document.querySelectorAll('#chat-list .open')].find((b) => b.innerText === 'First').click()`)
+	x.wait(`document.querySelector('.answer .prose').innerText.length > 40 && !document.getElementById('stop').hidden`)
+	x.click("#stop")
+	<-gone
+	x.answered()
+	x.holds(`document.querySelector('.answer.last .note').innerText === 'Stopped.'`)
+	x.stored()
+	x.run(chromedp.Reload())
+	x.wait(`document.querySelectorAll('#chat-list .open').length === 2`)
+	x.do(`[...document.querySelectorAll('#chat-list .open')].find((b) => b.innerText === 'First').click()`)
+	x.holds(`document.querySelector('.answer .prose').innerText.length > 40`)
+}
+
+// A tab that is closed in the middle of an answer leaves what it had, and the chat goes on in the next one.
+func TestClosed(t *testing.T) {
+	s := newSite(t, served)
+	gone := make(chan struct{}, 1)
+	s.answer(endless(gone))
+	x := open(t, s.URL)
+	x.ask("First")
+	x.wait(`document.querySelector('.answer .prose').innerText.length > 20`)
+	x.run(chromedp.Reload())
+	<-gone
+	x.wait(`document.querySelector('#chat-list .open') && model.value`)
+	x.click("#chat-list .open")
+	x.holds(`document.querySelector('.answer.last').getAttribute('aria-busy') === 'false'`)
+	x.holds(`document.querySelector('.answer.last .note').innerText === 'Stopped.'`)
+	s.answer(says("Yes."))
+	x.click(".answer.last .regenerate")
+	x.wait(`document.querySelector('.answer.last .prose')?.innerText.trim() === 'Yes.'`)
+	equal(t, messages(s.body()), []string{"user: First"})
 }
 
 // Regenerate asks again without the old answer; an edited message replaces what follows it.

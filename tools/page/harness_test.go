@@ -433,6 +433,25 @@ func (x *tab) answered() string {
 	return value[string](x, `document.querySelector('.answer.last .prose').innerText.trim()`)
 }
 
+// stored waits until the browser has kept what the page shows as complete.
+func (x *tab) stored() {
+	x.t.Helper()
+	const js = `new Promise((done) => { const q = indexedDB.open('etc', 1); q.onsuccess = () => {
+		const all = q.result.transaction('chats').objectStore('chats').getAll();
+		all.onsuccess = () => { q.result.close();
+			done(all.result.length > 0 && all.result.every((c) => c.messages.every((m) => m.role === 'user' || m.end))) } } })`
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		ok, err := chromedp.Run(x.ctx, chromedp.Evaluate[bool](js, chromedp.EvalAwaitPromise))
+		check(x.t, err)
+		if ok {
+			return
+		}
+		if time.Now().After(end) {
+			x.t.Fatal("the chats were not kept")
+		}
+	}
+}
+
 // set chooses a value of a field in Settings, which must be open.
 func (x *tab) set(id, v string) {
 	x.t.Helper()

@@ -20,6 +20,9 @@ const runs = new Map(); // chats that are answered: id → {chat, control}
 /** The shortest time between two drawings of an answer that comes, in milliseconds. */
 const drawTime = 60;
 
+/** How often an answer that comes is kept, in milliseconds: what a tab that is closed may lose. */
+const saveTime = 2000;
+
 function newChat() {
   return { id: newID(), title: '', created: Date.now(), updated: Date.now(), model: '', settings: store.defaults(), messages: [] };
 }
@@ -109,9 +112,11 @@ async function run() {
     if (mine === chat) keepEnd(() => views.get(message)?.update());
   };
   const saved = save(mine);
+  const saver = setInterval(() => { if (!mine.deleted) store.put(mine).catch(() => {}); }, saveTime);
   await answer({ chat: mine, message, about, key: store.key.get(), signal: control.signal,
     changed: () => { timer ||= setTimeout(draw, drawTime); } });
   clearTimeout(timer);
+  clearInterval(saver);
   runs.delete(mine.id);
   draw();
   if (mine === chat) drawState();
@@ -355,7 +360,11 @@ $('delete-chats').addEventListener('click', async () => {
 });
 
 list.begin({
-  open: (c) => show(runs.get(c.id)?.chat ?? c),
+  open(c) {
+    const alive = runs.get(c.id)?.chat;
+    for (const m of alive ? [] : c.messages) if (m.role === 'assistant') m.end ||= 'stopped'; // by the end of its tab
+    show(alive ?? c);
+  },
   async remove(c) {
     if (!await confirmed(`Delete “${c.title}”?`)) return;
     const alive = runs.get(c.id);
