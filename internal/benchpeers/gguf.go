@@ -76,6 +76,11 @@ func (g *gguf) quantized(name string, dims ...uint64) {
 	g.tensors = append(g.tensors, tensor{name, typeQ4_0, dims, 0, 1})
 }
 
+// expert adds weights of experts, of which a token uses some; the last of the dims is their number.
+func (g *gguf) expert(name string, used uint64, dims ...uint64) {
+	g.tensors = append(g.tensors, tensor{name, typeQ4_0, dims, 0, int(dims[len(dims)-1] / used)})
+}
+
 func (g *gguf) constant(name string, value float32, dims ...uint64) {
 	g.tensors = append(g.tensors, tensor{name, typeF32, dims, value, 1})
 }

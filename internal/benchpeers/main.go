@@ -30,7 +30,7 @@ func run() error {
 	flag.StringVar(&p.dir, "dir", filepath.Join(cache, "etc-peers"), "where sources, models and results are kept; 10 to 30 GB")
 	flag.StringVar(&p.etc, "etc", filepath.Join("bin", "etc"), "the program etc")
 	flag.StringVar(&p.llama, "llama-bench", "", "a llama-bench that is built, instead of building one")
-	names := flag.String("models", "qwen4,gemma6", "qwen4, qwen8, qwen12, gemma6, gemma12: the number of layers")
+	names := flag.String("models", "qwen4,gemma6", "names with the number of layers: qwen4|8|12, gemma6|12, qwen-dense4|8, qwen-next4, gemma-moe6|12")
 	threads := flag.String("threads", "1,2,4", "numbers of threads")
 	depths := flag.String("depths", "0", "tokens in the context before a measurement")
 	var n plan

@@ -16,14 +16,16 @@ type model struct {
 
 func models() map[string]model {
 	all := map[string]model{}
-	for _, layers := range []int{4, 8, 12} {
-		name := fmt.Sprintf("qwen%d", layers)
-		all[name] = model{name, fmt.Sprintf("Qwen3.5-35B-A3B, %d layers", layers), "qwen35moe-35b", layers, qwen}
+	add := func(name, label, synthetic string, gguf func(layers int) *gguf, layers ...int) {
+		for _, n := range layers {
+			all[fmt.Sprintf("%s%d", name, n)] = model{fmt.Sprintf("%s%d", name, n), fmt.Sprintf("%s, %d layers", label, n), synthetic, n, gguf}
+		}
 	}
-	for _, layers := range []int{6, 12} {
-		name := fmt.Sprintf("gemma%d", layers)
-		all[name] = model{name, fmt.Sprintf("Gemma4-31B, %d layers", layers), "gemma4-31b", layers, gemma}
-	}
+	add("qwen", "Qwen3.5-35B-A3B", "qwen35moe-35b", qwen35MoE.gguf, 4, 8, 12)
+	add("gemma", "Gemma4-31B", "gemma4-31b", gemma31B.gguf, 6, 12)
+	add("qwen-dense", "Qwen3.5-27B", "qwen35-27b", qwen35Dense.gguf, 4, 8)
+	add("qwen-next", "Qwen3-Next-80B-A3B", "qwen3next-80b", qwen3Next.gguf, 4)
+	add("gemma-moe", "Gemma4-26B-A4B", "gemma4-26b", gemma26B.gguf, 6, 12)
 	return all
 }
 
@@ -39,88 +41,141 @@ func start(arch string, layers int) *gguf {
 	return g
 }
 
-// qwen has the dimensions of Qwen3.5-35B-A3B.
-func qwen(layers int) *gguf {
-	const a, hidden, vocab, experts, used, inner = "qwen35moe.", 2048, 248320, 256, 8, 512
-	g := start("qwen35moe", layers)
-	for _, e := range []entry{
-		{"vocab_size", uint32(vocab)}, {"embedding_length", uint32(hidden)}, {"feed_forward_length", uint32(inner)},
-		{"attention.head_count", uint32(16)}, {"attention.head_count_kv", uint32(2)},
+// qwen are the dimensions of a model of gated delta nets with an attention in every fourth layer.
+type qwen struct {
+	arch                 string
+	hidden, vocab        uint64
+	heads, kvHeads       uint64 // of 256
+	keyHeads, valueHeads uint64 // of 128, of the delta nets
+	inner                uint64 // of an expert and of the shared expert, or of the one network
+	experts, used        uint64 // 0: one network
+	together             bool   // the gates of a delta net are one product
+}
+
+var (
+	qwen35MoE   = qwen{"qwen35moe", 2048, 248320, 16, 2, 16, 32, 512, 256, 8, false}
+	qwen35Dense = qwen{"qwen35", 5120, 248320, 24, 4, 16, 48, 17408, 0, 0, false}
+	qwen3Next   = qwen{"qwen3next", 2048, 151936, 16, 2, 16, 32, 512, 512, 10, true}
+)
+
+func (q qwen) gguf(layers int) *gguf {
+	g := start(q.arch, layers)
+	entries := []entry{
+		{"vocab_size", uint32(q.vocab)}, {"embedding_length", uint32(q.hidden)}, {"feed_forward_length", uint32(q.inner)},
+		{"attention.head_count", uint32(q.heads)}, {"attention.head_count_kv", uint32(q.kvHeads)},
 		{"attention.key_length", uint32(256)}, {"attention.value_length", uint32(256)},
-		{"rope.freq_base", float32(1e7)}, {"rope.dimension_count", uint32(64)}, {"rope.dimension_sections", []int32{11, 11, 10, 0}},
-		{"expert_count", uint32(experts)}, {"expert_used_count", uint32(used)},
-		{"expert_feed_forward_length", uint32(inner)}, {"expert_shared_feed_forward_length", uint32(inner)},
-		{"ssm.conv_kernel", uint32(4)}, {"ssm.inner_size", uint32(4096)}, {"ssm.state_size", uint32(128)},
-		{"ssm.time_step_rank", uint32(32)}, {"ssm.group_count", uint32(16)}, {"full_attention_interval", uint32(4)},
-	} {
-		g.set(a+e.key, e.value)
+		{"rope.freq_base", float32(1e7)}, {"rope.dimension_count", uint32(64)},
+		{"ssm.conv_kernel", uint32(4)}, {"ssm.inner_size", uint32(q.valueHeads * 128)}, {"ssm.state_size", uint32(128)},
+		{"ssm.time_step_rank", uint32(q.valueHeads)}, {"ssm.group_count", uint32(q.keyHeads)}, {"full_attention_interval", uint32(4)},
 	}
-	g.quantized("token_embd.weight", hidden, vocab)
+	if !q.together {
+		entries = append(entries, entry{"rope.dimension_sections", []int32{11, 11, 10, 0}})
+	}
+	if q.experts > 0 {
+		entries = append(entries, entry{"expert_count", uint32(q.experts)}, entry{"expert_used_count", uint32(q.used)},
+			entry{"expert_feed_forward_length", uint32(q.inner)}, entry{"expert_shared_feed_forward_length", uint32(q.inner)})
+	}
+	for _, e := range entries {
+		g.set(q.arch+"."+e.key, e.value)
+	}
+	g.quantized("token_embd.weight", q.hidden, q.vocab)
 	g.tensors[0].active = 0 // one row of it
-	g.constant("output_norm.weight", 1, hidden)
-	g.quantized("output.weight", hidden, vocab)
+	g.constant("output_norm.weight", 1, q.hidden)
+	g.quantized("output.weight", q.hidden, q.vocab)
 	for i := range layers {
 		b := fmt.Sprintf("blk.%d.", i)
-		g.constant(b+"attn_norm.weight", 1, hidden)
-		g.constant(b+"post_attention_norm.weight", 1, hidden)
+		g.constant(b+"attn_norm.weight", 1, q.hidden)
+		g.constant(b+"post_attention_norm.weight", 1, q.hidden)
 		if (i+1)%4 == 0 {
-			g.quantized(b+"attn_q.weight", hidden, 2*16*256)
-			g.quantized(b+"attn_k.weight", hidden, 512)
-			g.quantized(b+"attn_v.weight", hidden, 512)
-			g.quantized(b+"attn_output.weight", 4096, hidden)
+			g.quantized(b+"attn_q.weight", q.hidden, 2*q.heads*256)
+			g.quantized(b+"attn_k.weight", q.hidden, q.kvHeads*256)
+			g.quantized(b+"attn_v.weight", q.hidden, q.kvHeads*256)
+			g.quantized(b+"attn_output.weight", q.heads*256, q.hidden)
 			g.constant(b+"attn_q_norm.weight", 1, 256)
 			g.constant(b+"attn_k_norm.weight", 1, 256)
 		} else {
-			g.quantized(b+"attn_qkv.weight", hidden, 8192)
-			g.quantized(b+"attn_gate.weight", hidden, 4096)
-			g.constant(b+"ssm_conv1d.weight", 0.3, 4, 8192)
-			g.constant(b+"ssm_dt.bias", 0.1, 32)
-			g.constant(b+"ssm_a", -1, 32)
-			g.tensors = append(g.tensors, tensor{b + "ssm_beta.weight", typeQ8_0, []uint64{hidden, 32}, 0, 1},
-				tensor{b + "ssm_alpha.weight", typeQ8_0, []uint64{hidden, 32}, 0, 1})
-			g.constant(b+"ssm_norm.weight", 1, 128)
-			g.quantized(b+"ssm_out.weight", 4096, hidden)
+			q.deltaNet(g, b)
 		}
-		g.constant(b+"ffn_gate_inp.weight", float32(math.NaN()), hidden, experts)
-		for _, t := range []tensor{{"ffn_down_exps.weight", typeQ4_0, []uint64{inner, hidden, experts}, 0, experts / used},
-			{"ffn_gate_exps.weight", typeQ4_0, []uint64{hidden, inner, experts}, 0, experts / used},
-			{"ffn_up_exps.weight", typeQ4_0, []uint64{hidden, inner, experts}, 0, experts / used}} {
-			t.name = b + t.name
-			g.tensors = append(g.tensors, t)
-		}
-		g.constant(b+"ffn_gate_inp_shexp.weight", 0.01, hidden)
-		g.quantized(b+"ffn_gate_shexp.weight", hidden, inner)
-		g.quantized(b+"ffn_up_shexp.weight", hidden, inner)
-		g.quantized(b+"ffn_down_shexp.weight", inner, hidden)
+		q.network(g, b)
 	}
 	return g
 }
 
-// gemma has the dimensions of Gemma4-31B.
-func gemma(layers int) *gguf {
-	const a, hidden, vocab, inner, heads = "gemma4.", 5376, 262144, 21504, 32
+func (q qwen) deltaNet(g *gguf, block string) {
+	values, all := q.valueHeads*128, (2*q.keyHeads+q.valueHeads)*128
+	g.quantized(block+"attn_qkv.weight", q.hidden, all)
+	g.quantized(block+"attn_gate.weight", q.hidden, values)
+	g.constant(block+"ssm_conv1d.weight", 0.3, 4, all)
+	g.constant(block+"ssm_dt.bias", 0.1, q.valueHeads)
+	g.constant(block+"ssm_a", -1, q.valueHeads)
+	if q.together {
+		g.tensors = append(g.tensors, tensor{block + "ssm_ba.weight", typeQ8_0, []uint64{q.hidden, 2 * q.valueHeads}, 0, 1})
+	} else {
+		g.tensors = append(g.tensors, tensor{block + "ssm_beta.weight", typeQ8_0, []uint64{q.hidden, q.valueHeads}, 0, 1},
+			tensor{block + "ssm_alpha.weight", typeQ8_0, []uint64{q.hidden, q.valueHeads}, 0, 1})
+	}
+	g.constant(block+"ssm_norm.weight", 1, 128)
+	g.quantized(block+"ssm_out.weight", values, q.hidden)
+}
+
+func (q qwen) network(g *gguf, block string) {
+	if q.experts == 0 {
+		g.quantized(block+"ffn_gate.weight", q.hidden, q.inner)
+		g.quantized(block+"ffn_up.weight", q.hidden, q.inner)
+		g.quantized(block+"ffn_down.weight", q.inner, q.hidden)
+		return
+	}
+	g.constant(block+"ffn_gate_inp.weight", float32(math.NaN()), q.hidden, q.experts)
+	g.expert(block+"ffn_down_exps.weight", q.used, q.inner, q.hidden, q.experts)
+	g.expert(block+"ffn_gate_exps.weight", q.used, q.hidden, q.inner, q.experts)
+	g.expert(block+"ffn_up_exps.weight", q.used, q.hidden, q.inner, q.experts)
+	g.constant(block+"ffn_gate_inp_shexp.weight", 0.01, q.hidden)
+	g.quantized(block+"ffn_gate_shexp.weight", q.hidden, q.inner)
+	g.quantized(block+"ffn_up_shexp.weight", q.hidden, q.inner)
+	g.quantized(block+"ffn_down_shexp.weight", q.inner, q.hidden)
+}
+
+// gemma are the dimensions of a model of five sliding windows, of 256 to a head, and then a full attention, of 512.
+type gemma struct {
+	hidden, inner           uint64
+	heads, kvHeads, kvFull  uint64
+	experts, used, inExpert uint64 // beside the network; 0: none
+}
+
+var (
+	gemma31B = gemma{5376, 21504, 32, 16, 4, 0, 0, 0}
+	gemma26B = gemma{2816, 2112, 16, 8, 2, 128, 8, 704}
+)
+
+func (m gemma) gguf(layers int) *gguf {
+	const a, vocab = "gemma4.", 262144
 	g := start("gemma4", layers)
 	kvHeads, sliding := make([]int32, layers), make([]bool, layers)
 	for i := range layers {
-		kvHeads[i], sliding[i] = 16, (i+1)%6 != 0
+		kvHeads[i], sliding[i] = int32(m.kvHeads), (i+1)%6 != 0
 		if !sliding[i] {
-			kvHeads[i] = 4
+			kvHeads[i] = int32(m.kvFull)
 		}
 	}
-	for _, e := range []entry{
-		{"vocab_size", uint32(vocab)}, {"embedding_length", uint32(hidden)}, {"feed_forward_length", uint32(inner)},
-		{"attention.head_count", uint32(heads)}, {"attention.head_count_kv", kvHeads}, {"attention.sliding_window_pattern", sliding},
+	entries := []entry{
+		{"vocab_size", uint32(vocab)}, {"embedding_length", uint32(m.hidden)}, {"feed_forward_length", uint32(m.inner)},
+		{"attention.head_count", uint32(m.heads)}, {"attention.head_count_kv", kvHeads}, {"attention.sliding_window_pattern", sliding},
 		{"attention.key_length", uint32(512)}, {"attention.value_length", uint32(512)},
 		{"attention.key_length_swa", uint32(256)}, {"attention.value_length_swa", uint32(256)},
 		{"attention.sliding_window", uint32(1024)}, {"attention.shared_kv_layers", uint32(0)},
 		{"rope.freq_base", float32(1e6)}, {"rope.freq_base_swa", float32(1e4)},
 		{"rope.dimension_count", uint32(512)}, {"rope.dimension_count_swa", uint32(256)},
 		{"final_logit_softcapping", float32(30)}, {"embedding_length_per_layer_input", uint32(0)},
-	} {
+	}
+	if m.experts > 0 {
+		entries = append(entries, entry{"expert_count", uint32(m.experts)}, entry{"expert_used_count", uint32(m.used)},
+			entry{"expert_feed_forward_length", uint32(m.inExpert)})
+	}
+	for _, e := range entries {
 		g.set(a+e.key, e.value)
 	}
-	g.quantized("token_embd.weight", hidden, vocab) // the head too
-	g.constant("output_norm.weight", 1, hidden)
+	g.quantized("token_embd.weight", m.hidden, vocab) // the head too
+	g.constant("output_norm.weight", 1, m.hidden)
 	g.constant("rope_freqs.weight", 1, 256)
 	for i := range layers {
 		b := fmt.Sprintf("blk.%d.", i)
@@ -128,23 +183,38 @@ func gemma(layers int) *gguf {
 		if sliding[i] {
 			size = 256
 		}
-		q, kv := heads*size, uint64(kvHeads[i])*size
-		g.constant(b+"attn_norm.weight", 1, hidden)
-		g.quantized(b+"attn_q.weight", hidden, q)
-		g.quantized(b+"attn_k.weight", hidden, kv)
+		q, kv := m.heads*size, uint64(kvHeads[i])*size
+		g.constant(b+"attn_norm.weight", 1, m.hidden)
+		g.quantized(b+"attn_q.weight", m.hidden, q)
+		g.quantized(b+"attn_k.weight", m.hidden, kv)
 		if sliding[i] {
-			g.quantized(b+"attn_v.weight", hidden, kv)
+			g.quantized(b+"attn_v.weight", m.hidden, kv)
 		}
-		g.quantized(b+"attn_output.weight", q, hidden)
+		g.quantized(b+"attn_output.weight", q, m.hidden)
 		g.constant(b+"attn_q_norm.weight", 1, size)
 		g.constant(b+"attn_k_norm.weight", 1, size)
-		g.constant(b+"post_attention_norm.weight", 1, hidden)
+		g.constant(b+"post_attention_norm.weight", 1, m.hidden)
 		g.constant(b+"layer_output_scale.weight", 1, 1)
-		g.constant(b+"ffn_norm.weight", 1, hidden)
-		g.quantized(b+"ffn_gate.weight", hidden, inner)
-		g.quantized(b+"ffn_up.weight", hidden, inner)
-		g.quantized(b+"ffn_down.weight", inner, hidden)
-		g.constant(b+"post_ffw_norm.weight", 1, hidden)
+		m.network(g, b)
 	}
 	return g
+}
+
+func (m gemma) network(g *gguf, block string) {
+	g.constant(block+"ffn_norm.weight", 1, m.hidden)
+	g.quantized(block+"ffn_gate.weight", m.hidden, m.inner)
+	g.quantized(block+"ffn_up.weight", m.hidden, m.inner)
+	g.quantized(block+"ffn_down.weight", m.inner, m.hidden)
+	g.constant(block+"post_ffw_norm.weight", 1, m.hidden)
+	if m.experts == 0 {
+		return
+	}
+	g.constant(block+"ffn_gate_inp.weight", float32(math.NaN()), m.hidden, m.experts)
+	g.constant(block+"ffn_gate_inp.scale", 1, m.hidden)
+	g.constant(block+"pre_ffw_norm_2.weight", 1, m.hidden)
+	g.constant(block+"post_ffw_norm_1.weight", 1, m.hidden)
+	g.constant(block+"post_ffw_norm_2.weight", 1, m.hidden)
+	g.expert(block+"ffn_gate_up_exps.weight", m.used, m.hidden, 2*m.inExpert, m.experts)
+	g.expert(block+"ffn_down_exps.weight", m.used, m.inExpert, m.hidden, m.experts)
+	g.constant(block+"ffn_down_exps.scale", 1, m.experts)
 }
