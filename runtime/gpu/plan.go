@@ -45,6 +45,8 @@ type binder struct {
 	part *ir.Op
 	// uploaded are the values of cells on the device.
 	uploaded map[*cell]*value
+	// slotTables are the tables of calls of several sequences that were checked.
+	slotTables map[slotsKey]*slotTables
 }
 
 // bind makes a plan of the main entry for inputs of these shapes.
@@ -56,7 +58,7 @@ func (x *instance) bindEntry(entry int, shapes [][]int) (*boundPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &binder{x: x, plan: &boundPlan{entry: entry, module: m, shapes: shapes}, uploaded: map[*cell]*value{}}
+	b := &binder{x: x, plan: &boundPlan{entry: entry, module: m, shapes: shapes}, uploaded: map[*cell]*value{}, slotTables: map[slotsKey]*slotTables{}}
 	b.Planner = plan.NewPlanner(m, shapes, plan.Target[*value](b))
 	for i, p := range m.Entry.Params {
 		c := &cell{}

@@ -24,44 +24,62 @@ func (b *binder) reset() (v *value, kind kernels.Reset, ok bool) {
 	return v, kernels.ResetFlag, true
 }
 
+// stateConv are the operands of a convolution with state.
+type stateConv struct {
+	kernel           kernels.Conv
+	tokens, slots    int
+	x, weight, state operand
+	out              *value
+	of               *state
+}
+
+// conv gives the operands of a convolution of each channel of x [1, S, C] with its taps; nil where kernels do not take them.
+func (b *binder) conv() *stateConv {
+	attrs, x, s := ir.Attrs[ir.BufferConvAttrs](b.Op), b.floats("x"), b.x.states[b.Op.Buffer]
+	w, of := b.Input("w"), b.Op.Input("w")
+	if x == nil || s == nil || s.slot == nil || w == nil || w.place != onHost || !w.cell.constant || len(w.shape) != 3 || len(x.shape) != 3 ||
+		x.shape[0] != 1 || x.shape[2] > 1 && x.stride[2] != 1 || attrs.Activation != "" && attrs.Activation != "silu" {
+		return nil
+	}
+	tokens, channels, taps := x.shape[1], x.shape[2], w.shape[1]
+	want := []int{s.shape[0], taps, channels}
+	if attrs.ChannelFirst {
+		want = []int{s.shape[0], channels, taps}
+	}
+	if !slices.Equal(s.shape, want) || !slices.Equal(w.shape, []int{channels, taps, 1}) {
+		return nil
+	}
+	weight := b.device(of, w)
+	out := b.result(0, nil)
+	if weight == nil || out == nil || !slices.Equal(out.shape, x.shape) {
+		return nil
+	}
+	k := kernels.Conv{Channels: channels, Taps: taps, Token: x.stride[1], SiLU: attrs.Activation == "silu", State: s.format.kernelType(),
+		ChannelFirst: attrs.ChannelFirst, Weight: kernels.F32}
+	return &stateConv{kernel: k, tokens: tokens, slots: s.shape[0], x: bytesOf(x), weight: bytesOf(weight), state: whole(s.slot), out: out, of: s}
+}
+
 // bindConv convolves each channel of x [1, S, C] with its taps, over the rows that the buffer holds and those
 // of x.
 func bindConv(b *binder) bool {
-	attrs, x, s := ir.Attrs[ir.BufferConvAttrs](b.Op), b.floats("x"), b.x.states[b.Op.Buffer]
-	w, of := b.Input("w"), b.Op.Input("w")
 	reset, kind, ok := b.reset()
-	if !ok || x == nil || s == nil || s.slot == nil || w == nil || w.place != onHost || !w.cell.constant || len(w.shape) != 3 || len(x.shape) != 3 ||
-		x.shape[0] != 1 || x.shape[2] > 1 && x.stride[2] != 1 || attrs.Activation != "" && attrs.Activation != "silu" {
+	c := b.conv()
+	if !ok || c == nil || c.slots != 1 {
 		return false
 	}
-	tokens, channels, taps := x.shape[1], x.shape[2], w.shape[1]
-	want := []int{1, taps, channels}
-	if attrs.ChannelFirst {
-		want = []int{1, channels, taps}
-	}
-	if !slices.Equal(s.shape, want) || !slices.Equal(w.shape, []int{channels, taps, 1}) {
-		return false
-	}
-	weight := b.device(of, w)
-	k := kernels.Conv{Channels: channels, Taps: taps, Token: x.stride[1], SiLU: attrs.Activation == "silu", State: s.format.kernelType(),
-		ChannelFirst: attrs.ChannelFirst, Weight: kernels.F32, Reset: kind}
-	out := b.result(0, nil)
-	if weight == nil || out == nil || !slices.Equal(out.shape, x.shape) {
-		return false
-	}
+	k, out, at := c.kernel, bytesOf(c.out), b.stepAt(c.tokens, nil)
+	k.Reset = kind
 	var flag operand
 	if reset != nil {
 		flag = bytesOf(reset)
 	}
-	at := b.stepAt(tokens, nil)
-	if tokens <= fewTokens {
+	if c.tokens <= fewTokens {
 		l, err := k.StepLaunch()
-		return b.launch("conv", l, err, kernels.ConvStepArguments[operand]{X: bytesOf(x), W: bytesOf(weight), Reset: flag, State: whole(s.slot), Y: bytesOf(out),
-			Next: after(s.slot), Step: at})
+		return b.launch("conv", l, err, kernels.ConvStepArguments[operand]{X: c.x, W: c.weight, Reset: flag, State: c.state, Y: out, Next: after(c.of.slot), Step: at})
 	}
-	outputs, state, err := k.Launches(tokens)
-	return b.launch("conv", outputs, err, kernels.ConvTokensArguments[operand]{X: bytesOf(x), W: bytesOf(weight), Reset: flag, State: whole(s.slot), Y: bytesOf(out), Step: at}) &&
-		b.launch("conv state", state, err, kernels.ConvStateArguments[operand]{X: bytesOf(x), Reset: flag, State: whole(s.slot), Step: at})
+	outputs, state, err := k.Launches(c.tokens)
+	return b.launch("conv", outputs, err, kernels.ConvTokensArguments[operand]{X: c.x, W: c.weight, Reset: flag, State: c.state, Y: out, Step: at}) &&
+		b.launch("conv state", state, err, kernels.ConvStateArguments[operand]{X: c.x, Reset: flag, State: c.state, Step: at})
 }
 
 // bindDeltaGates computes the decays and the update rates of a gated delta rule.

@@ -1320,6 +1320,34 @@ var samplePartSignature = Signature{Kernels: []string{"sample_part"}, Arguments:
 	{Name: "places", Type: "int", Written: true},
 }}
 
+// SlotConvArguments are the buffers of the kernel slot_conv, in order.
+type SlotConvArguments[T comparable] struct {
+	X       T // float
+	W       T // CONV_WEIGHT_T
+	Entries T // int
+	Writes  T // int
+	State   T // CONV_STATE_T, written
+	Y       T // float, written
+	Step    T // int
+}
+
+// Signature is what the text of the kernel slot_conv declares.
+func (SlotConvArguments[T]) Signature() *Signature { return &slotConvSignature }
+
+func (a SlotConvArguments[T]) values() []T {
+	return []T{a.X, a.W, a.Entries, a.Writes, a.State, a.Y, a.Step}
+}
+
+var slotConvSignature = Signature{Kernels: []string{"slot_conv"}, Arguments: []Argument{
+	{Name: "x", Type: "float"},
+	{Name: "w", Type: "CONV_WEIGHT_T"},
+	{Name: "entries", Type: "int"},
+	{Name: "writes", Type: "int"},
+	{Name: "state", Type: "CONV_STATE_T", Written: true},
+	{Name: "y", Type: "float", Written: true},
+	{Name: "step", Type: "int"},
+}}
+
 // SoftmaxArguments are the buffers of the kernel softmax, in order.
 type SoftmaxArguments[T comparable] struct {
 	X    T // float
@@ -1468,6 +1496,7 @@ var signatures = map[string]*Signature{
 	"sample_choose":         &sampleChooseSignature,
 	"sample_collect":        &sampleCollectSignature,
 	"sample_part":           &samplePartSignature,
+	"slot_conv":             &slotConvSignature,
 	"softmax":               &softmaxSignature,
 	"stream_sum_glu":        &streamSumGLUSignature,
 	"stream_sum_one":        &streamSumOneSignature,

@@ -35,6 +35,8 @@ type Sizes struct {
 	Elsewhere bool
 	// Chosen says that there are weights of the experts that are chosen alone, as in self-tests.
 	Chosen bool
+	// Sequences share the tokens, as rows of a call of several; 0 stands for one.
+	Sequences int
 }
 
 // CaseLaunch is a launch with its buffers in the kernel's order.
@@ -168,7 +170,7 @@ func (c *Case) Wants() []Want {
 // newCase makes a case of the sizes; a self-test has so many tokens, at a position.
 func newCase(s Sizes, tokens, position int) *Case {
 	if !s.Whole {
-		s = Sizes{Tokens: tokens, Position: position, Elsewhere: true, Chosen: true}
+		s = Sizes{Tokens: tokens, Position: position, Elsewhere: true, Chosen: true, Sequences: 3}
 	}
 	s.Capacity = max(s.Capacity, s.Tokens)
 	return &Case{Sizes: s}

@@ -1,0 +1,90 @@
+package kernels
+
+// slotTables are the tables of a call of several sequences in a case, and the number of slots that they name, one more than
+// which the pool has.
+type slotTables struct {
+	entries, writes []int32
+	slots           int
+	written         []int // slots
+}
+
+// tables makes the tables of a case of so many entries: the case's sequences, with rows in between that are of none, and entries
+// without rows. Of three sequences one behind the other, the first updates its state in place and leaves one in the middle,
+// too; the second has none before; the third leaves the states behind its last three rows. Where there are as
+// many sequences as rows, each has one of them.
+func (c *Case) tables(entries int) (t slotTables) {
+	t.entries, t.writes = make([]int32, 3*entries), make([]int32, c.Capacity)
+	for i := range t.writes {
+		t.writes[i] = -1
+	}
+	n := min(max(c.Sequences, 1), entries, c.Tokens)
+	spare, row := c.Tokens-n, 0
+	none := spare / 8 // rows of no sequence, half of them behind the first one
+	spare -= none
+	slot := func(row int) int32 {
+		t.slots++
+		if row >= 0 {
+			t.writes[row] = int32(t.slots - 1)
+			t.written = append(t.written, t.slots-1)
+		}
+		return int32(t.slots - 1)
+	}
+	for i := range n {
+		rows := 1 + spare*(i+1)/(n*(n+1)/2)
+		if i == n-1 {
+			rows = c.Tokens - none/2 - row
+		}
+		last, reads := row+rows-1, int32(-1)
+		switch i % 3 {
+		case 0:
+			reads = slot(last)
+			if rows > 2 {
+				slot(row + rows/2)
+			}
+		case 1:
+			slot(last)
+		default:
+			reads = slot(-1)
+			for r := max(row, last-2); r <= last; r++ {
+				slot(r)
+			}
+		}
+		copy(t.entries[3*(i*entries/n):], []int32{int32(row), int32(rows), reads})
+		if row += rows; i == 0 && n > 1 {
+			row += none - none/2
+		}
+	}
+	return t
+}
+
+// pool adds a pool of states of so many numbers each: those of the tables, and another one.
+func (c *Case) pool(d DType, t slotTables, size int) *Buffer {
+	state := c.random(d, (t.slots+1)*size)
+	state.Content = Kept
+	return state
+}
+
+// wantSlots adds the slots of a pool that are written, as they stand in what the pool is after the call.
+func (c *Case) wantSlots(state *Buffer, t slotTables, size int, bound Bounds, pool []float32) {
+	for _, slot := range t.written {
+		c.wants = append(c.wants, Want{state, slot * size, state.DType, pool[slot*size:][:size], bound})
+	}
+}
+
+// newCase is of several sequences.
+func (c SlotConv) newCase(s Sizes) *Case {
+	to := newCase(s, convTokens*3, 0)
+	to.Elsewhere = false
+	l, _ := c.Launch(to.Capacity)
+	t := to.tables(c.Entries)
+	size := c.Channels * c.Taps
+	a := SlotConvArguments[*Buffer]{X: to.random(F32, to.Capacity*c.Token), W: to.random(c.Weight, size), Entries: to.ints(t.entries...),
+		Writes: to.ints(t.writes...), State: to.pool(c.State, t, size), Y: to.out(F32, to.Capacity*c.Channels), Step: to.step()}
+	to.run(l, a)
+	to.reference = func() {
+		pool := append([]float32{}, a.State.Values()...)
+		c.Reference(a.X.Values(), a.W.Values(), t.entries, t.writes, pool, to.want(a.Y, Bounds{1e-6, sums(1)}, to.Tokens*c.Channels))
+		to.wantSlots(a.State, t, size, stored(c.State, Bounds{0, sums(1)}), pool)
+	}
+	return to
+}

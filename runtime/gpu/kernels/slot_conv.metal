@@ -1,0 +1,112 @@
+#include "port.h"
+#include "conv.h"
+// The convolution of conv.metal in a call of several sequences, each of which has its state in a slot of a pool. ir/ragged.go says
+// what the tables hold.
+//
+// The first SLOT_HEAD rows of a sequence, which see its state, and all that touches states are the work of a thread for a
+// channel of the sequence. So a state may be read and written in the same slot. The rows behind them see nothing but x: they are
+// the work of threads that take CONV_TOKENS rows of the call each, of whatever sequence these are.
+#ifndef SLOT_ENTRIES
+#define SLOT_ENTRIES 4  // sequences in the table
+#endif
+#define SLOT_SIZE (CONV_CHANNELS * CONV_TAPS)
+#if CONV_TAPS > CONV_TOKENS
+#define SLOT_HEAD CONV_TAPS
+#else
+#define SLOT_HEAD CONV_TOKENS
+#endif
+
+// A row as those behind it see it: as a state stores it, so that it does not matter which of them are in the call.
+inline float slot_stored(float v) { return float(CONV_STATE_T(v)); }
+
+// The rows before row r of the call, which are of the same sequence.
+inline void slot_window(device const float* x, int r, int c, thread float* row) {
+  UNROLL for (int j = 0; j < CONV_TAPS; j++) row[j] = slot_stored(x[long(r - CONV_TAPS + j) * CONV_X_TOKEN + c]);
+}
+
+// The output of row r, whose channel x becomes the last one of the window.
+inline void slot_output(device const float* x, int r, int c, thread float* row, thread const float* taps, bool present, device float* y) {
+  conv_shift(row, x[long(r) * CONV_X_TOKEN + c]);
+  const float out = conv_output(row, taps);
+  if (present) y[long(r) * CONV_CHANNELS + c] = out;
+  row[CONV_TAPS - 1] = slot_stored(row[CONV_TAPS - 1]);
+}
+
+// What a sequence does with its state.
+inline void slot_sequence(device const float* x, thread const float* taps, device const int* entry, device const int* writes, device CONV_STATE_T* state,
+                          device float* y, int c, bool present, int lane) {
+  const int first = entry[0];
+  const int count = entry[1];
+  const int from = entry[2];
+  const int head = min(count, SLOT_HEAD);
+  float row[CONV_TAPS];
+  conv_rows(state + long(max(from, 0)) * SLOT_SIZE, c, row);
+  conv_clear(from < 0, row);
+  for (int t = 0; t < head; t++) {
+    slot_output(x, first + t, c, row, taps, present, y);
+    const int to = writes[first + t];
+    if (to >= 0 && present) conv_write(state + long(to) * SLOT_SIZE, c, row);
+  }
+  for (int t = head; t < count; t += 32) {
+    // Few rows of many write a state: a simdgroup looks at 32 of them at a time.
+    if (!simd_any(t + lane < count && writes[first + min(t + lane, count - 1)] >= 0)) continue;
+    for (int r = first + t; r < first + min(t + 32, count); r++) {
+      const int to = writes[r];
+      if (to < 0) continue;
+      slot_window(x, r + 1, c, row);
+      if (present) conv_write(state + long(to) * SLOT_SIZE, c, row);
+    }
+  }
+}
+
+// x [T][..]; w [CHANNELS][TAPS]; entries [ENTRIES][3]; writes [T]; state, a pool of slots each of which is that of conv_step; y [T][CHANNELS],
+// zeros in the rows of no sequence. No sequence reads a slot that another one writes.
+// grid: CHANNELS / 128, min(ENTRIES, T) + T / TOKENS
+[[max_total_threads_per_threadgroup(128)]]
+kernel void slot_conv(device const float* x [[buffer(0)]],
+                      device const CONV_WEIGHT_T* w [[buffer(1)]],
+                      device const int* entries [[buffer(2)]],
+                      device const int* writes [[buffer(3)]],
+                      device CONV_STATE_T* state [[buffer(4)]],
+                      device float* y [[buffer(5)]],
+                      device const int* step [[buffer(6)]],
+                      uint3 tg [[threadgroup_position_in_grid]],
+                      uint thread_index [[thread_index_in_threadgroup]]) {
+  TG_ARRAY(int, begins, CONV_TOKENS);  // the first row of each row's sequence, -1 for a row of none
+  const int tid = int(thread_index);
+  const bool present = int(tg.x) * 128 + tid < CONV_CHANNELS;
+  const int c = min(int(tg.x) * 128 + tid, CONV_CHANNELS - 1);
+  const int rows = step[STEP_TOKENS];
+  const int sequences = min(SLOT_ENTRIES, rows);  // that have rows, at most
+  float taps[CONV_TAPS];
+  conv_taps(w, c, taps);
+  if (int(tg.y) < sequences) {
+    for (int n = int(tg.y); n < SLOT_ENTRIES; n += sequences) {
+      if (entries[3 * n + 1] > 0) slot_sequence(x, taps, entries + 3 * n, writes, state, y, c, present, tid % 32);
+    }
+    return;
+  }
+  const int first = (int(tg.y) - sequences) * CONV_TOKENS;
+  const int end = min(first + CONV_TOKENS, rows);
+  if (first >= end) return;
+  if (tid < CONV_TOKENS) begins[tid] = -1;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  for (int n = tid; n < SLOT_ENTRIES; n += 128) {
+    const int begin = entries[3 * n];
+    const int behind = min(begin + entries[3 * n + 1], end);
+    for (int r = max(begin, first); r < behind; r++) begins[r - first] = begin;
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  float row[CONV_TAPS];
+  bool filled = false;
+  for (int r = first; r < end; r++) {
+    const int begin = begins[r - first];
+    if (begin < 0 && present) y[long(r) * CONV_CHANNELS + c] = 0.0f;
+    const bool ours = begin >= 0 && r - begin >= SLOT_HEAD;
+    if (ours) {
+      if (!filled) slot_window(x, r, c, row);
+      slot_output(x, r, c, row, taps, present, y);
+    }
+    filled = ours;
+  }
+}
