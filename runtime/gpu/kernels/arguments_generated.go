@@ -1348,6 +1348,48 @@ var slotConvSignature = Signature{Kernels: []string{"slot_conv"}, Arguments: []A
 	{Name: "step", Type: "int"},
 }}
 
+// SlotDeltaArguments are the buffers of the kernel slot_delta, in order.
+type SlotDeltaArguments[T comparable] struct {
+	Q       T // float
+	K       T // float
+	V       T // float
+	G       T // float
+	Beta    T // float
+	QWeight T // DELTA_WEIGHT_T, optional: V stands for it
+	KWeight T // DELTA_WEIGHT_T, optional: V stands for it
+	Bias    T // DELTA_GATE_T, optional: V stands for it
+	Rate    T // DELTA_GATE_T, optional: V stands for it
+	Entries T // int
+	Writes  T // int
+	State   T // DELTA_STATE_T, written
+	Y       T // float, written
+	Step    T // int
+}
+
+// Signature is what the text of the kernel slot_delta declares.
+func (SlotDeltaArguments[T]) Signature() *Signature { return &slotDeltaSignature }
+
+func (a SlotDeltaArguments[T]) values() []T {
+	return []T{a.Q, a.K, a.V, a.G, a.Beta, a.QWeight, a.KWeight, a.Bias, a.Rate, a.Entries, a.Writes, a.State, a.Y, a.Step}
+}
+
+var slotDeltaSignature = Signature{Kernels: []string{"slot_delta"}, Arguments: []Argument{
+	{Name: "q", Type: "float"},
+	{Name: "k", Type: "float"},
+	{Name: "v", Type: "float"},
+	{Name: "g", Type: "float"},
+	{Name: "beta", Type: "float"},
+	{Name: "q_weight", Type: "DELTA_WEIGHT_T", Optional: true, Instead: 2},
+	{Name: "k_weight", Type: "DELTA_WEIGHT_T", Optional: true, Instead: 2},
+	{Name: "bias", Type: "DELTA_GATE_T", Optional: true, Instead: 2},
+	{Name: "rate", Type: "DELTA_GATE_T", Optional: true, Instead: 2},
+	{Name: "entries", Type: "int"},
+	{Name: "writes", Type: "int"},
+	{Name: "state", Type: "DELTA_STATE_T", Written: true},
+	{Name: "y", Type: "float", Written: true},
+	{Name: "step", Type: "int"},
+}}
+
 // SoftmaxArguments are the buffers of the kernel softmax, in order.
 type SoftmaxArguments[T comparable] struct {
 	X    T // float
@@ -1497,6 +1539,7 @@ var signatures = map[string]*Signature{
 	"sample_collect":        &sampleCollectSignature,
 	"sample_part":           &samplePartSignature,
 	"slot_conv":             &slotConvSignature,
+	"slot_delta":            &slotDeltaSignature,
 	"softmax":               &softmaxSignature,
 	"stream_sum_glu":        &streamSumGLUSignature,
 	"stream_sum_one":        &streamSumOneSignature,

@@ -88,3 +88,43 @@ func (c SlotConv) newCase(s Sizes) *Case {
 	}
 	return to
 }
+
+// add adds the operands of the rule and the tables.
+func (d SlotDelta) add(c *Case) (a SlotDeltaArguments[*Buffer], t slotTables) {
+	in := d.operands(c)
+	a.Q, a.K, a.V, a.G, a.Beta = in.Q, in.K, in.V, in.G, in.Beta
+	t = c.tables(d.Entries)
+	a.Entries, a.Writes = c.ints(t.entries...), c.ints(t.writes...)
+	a.State = c.pool(d.State, t, d.Heads*d.DV*d.DK)
+	a.Y, a.Step = c.out(F32, c.Capacity*d.Heads*d.DV), c.step()
+	return a, t
+}
+
+// answer adds the results and the slots that are written.
+func (d SlotDelta) answer(c *Case, a SlotDeltaArguments[*Buffer], t slotTables, bound Bounds) {
+	pool := append([]float32{}, a.State.Values()...)
+	d.Reference(a.Q.Values(), a.K.Values(), a.V.Values(), a.G.Values(), a.Beta.Values(), a.QWeight.Values(), a.KWeight.Values(),
+		a.Bias.Values(), a.Rate.Values(), t.entries, t.writes, pool, c.want(a.Y, bound, c.Tokens*d.Heads*d.DV))
+	c.wantSlots(a.State, t, d.Heads*d.DV*d.DK, stored(d.State, bound), pool)
+}
+
+// rounded are the bounds of results behind states that are rounded after every row, some of them to the number beside that of
+// the reference implementation.
+func (d SlotDelta) rounded(b Bounds) Bounds {
+	if d.State == BF16 {
+		return Bounds{5e-4, roundedOnce}
+	}
+	return b
+}
+
+// stepCase is of sequences that are all the launch's.
+func (d SlotDelta) stepCase(s Sizes) *Case {
+	c := newCase(s, 8, 0)
+	c.Elsewhere = false
+	l, _ := d.StepLaunch(c.Capacity)
+	a, t := d.add(c)
+	a.QWeight, a.KWeight, a.Bias, a.Rate = d.weights(c)
+	c.run(l, a)
+	c.reference = func() { d.answer(c, a, t, d.rounded(Bounds{2e-6, 5 * sums(d.DK)})) }
+	return c
+}

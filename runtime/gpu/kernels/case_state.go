@@ -54,8 +54,8 @@ func (c Conv) newCase(s Sizes, many bool) *Case {
 	return to
 }
 
-// inputs adds the operands of the rule: q, k of a length below 1, v, g, β.
-func (d Delta) inputs(c *Case) (a DeltaStepArguments[*Buffer]) {
+// operands adds the operands of the rule: q, k of a length below 1, v, g, β.
+func (d Delta) operands(c *Case) (a DeltaStepArguments[*Buffer]) {
 	d = d.filled()
 	add := func(stride, n int, f func(i int, x float32) float32) *Buffer {
 		return c.random(F32, (max(1, c.Tokens)-1)*stride+n).each(f)
@@ -71,31 +71,47 @@ func (d Delta) inputs(c *Case) (a DeltaStepArguments[*Buffer]) {
 	a.Q, a.K = add(d.QToken, d.KHeads*d.DK, key), add(d.KToken, d.KHeads*d.DK, key)
 	a.V = add(d.VToken, d.Heads*d.DV, func(_ int, x float32) float32 { return x })
 	a.G, a.Beta = add(d.GToken, d.Heads, decay), add(d.BetaToken, d.Heads, gate)
+	return a
+}
+
+// inputs adds the operands of the rule, and what it gives.
+func (d Delta) inputs(c *Case) (a DeltaStepArguments[*Buffer]) {
+	a = d.operands(c)
 	a.State, a.Next = c.state(d.State, d.Heads*d.DV*d.DK)
 	a.Reset, a.Y, a.Step = c.flag(), c.out(F32, c.Capacity*d.Heads*d.DV), c.step()
 	return a
 }
 
-// answer adds the results and the state after.
-func (d Delta) answer(c *Case, a DeltaStepArguments[*Buffer], bound Bounds) {
-	state := after(c.want(a.Next, stored(d.State, bound), d.Heads*d.DV*d.DK), a.State)
+// answer adds the results and the state after, which it gives.
+func (d Delta) answer(c *Case, a DeltaStepArguments[*Buffer], bound, kept Bounds) (state []float32) {
+	state = after(c.want(a.Next, kept, d.Heads*d.DV*d.DK), a.State)
 	d.Reference(c.Tokens, c.Position, a.Q.Values(), a.K.Values(), a.V.Values(), a.G.Values(), a.Beta.Values(), a.QWeight.Values(), a.KWeight.Values(),
 		a.Bias.Values(), a.Rate.Values(), c.Reset, state, c.want(a.Y, bound, c.Tokens*d.Heads*d.DV))
+	return state
 }
 
 func (d Delta) stepCase(s Sizes) *Case {
 	c := newCase(s, caseTokens, 5)
 	l, _ := d.StepLaunch()
 	a := d.inputs(c)
-	a.QWeight, a.KWeight = c.random(d.Norm, d.DK), c.random(d.Norm, d.DK)
-	if c.Whole {
-		a.KWeight.each(func(_ int, x float32) float32 { return x * 8 / float32(d.DK) })
-	}
-	a.Bias = c.random(d.Gates, d.Heads)
-	a.Rate = c.random(d.Gates, d.Heads).each(func(_ int, x float32) float32 { return -0.1 - x*x })
+	a.QWeight, a.KWeight, a.Bias, a.Rate = d.weights(c)
 	c.run(l, a)
-	c.reference = func() { d.answer(c, a, Bounds{2e-6, 5 * sums(d.DK)}) }
+	c.reference = func() {
+		bound := Bounds{2e-6, 5 * sums(d.DK)}
+		d.answer(c, a, bound, stored(d.State, bound))
+	}
 	return c
+}
+
+// weights adds those of the norms and of the gates.
+func (d Delta) weights(c *Case) (qWeight, kWeight, bias, rate *Buffer) {
+	qWeight, kWeight = c.random(d.Norm, d.DK), c.random(d.Norm, d.DK)
+	if c.Whole {
+		kWeight.each(func(_ int, x float32) float32 { return x * 8 / float32(d.DK) })
+	}
+	bias = c.random(d.Gates, d.Heads)
+	rate = c.random(d.Gates, d.Heads).each(func(_ int, x float32) float32 { return -0.1 - x*x })
+	return qWeight, kWeight, bias, rate
 }
 
 // chunksCase is of both launches.
@@ -110,7 +126,14 @@ func (d Delta) chunksCase(s Sizes) *Case {
 	c.run(solve, first)
 	c.run(scan, DeltaScanArguments[*Buffer]{Q: a.Q, K: a.K, Sums: first.Sums, W: first.W, U: first.U, M: first.M,
 		Reset: a.Reset, State: a.State, Y: a.Y, Step: a.Step})
-	c.reference = func() { d.answer(c, a, Bounds{1e-5, 5 * sums(d.DK)}) }
+	c.reference = func() {
+		whole, bound := d, Bounds{1e-5, 5 * sums(d.DK)}
+		whole.State = F32 // a chunk's state is rounded once
+		state := whole.answer(c, a, bound, stored(d.State, bound))
+		for i, x := range state {
+			state[i] = d.State.store(x)
+		}
+	}
 	return c
 }
 

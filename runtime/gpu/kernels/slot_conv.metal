@@ -1,14 +1,12 @@
 #include "port.h"
 #include "conv.h"
+#include "slots.h"
 // The convolution of conv.metal in a call of several sequences, each of which has its state in a slot of a pool. ir/ragged.go says
 // what the tables hold.
 //
 // The first SLOT_HEAD rows of a sequence, which see its state, and all that touches states are the work of a thread for a
 // channel of the sequence. So a state may be read and written in the same slot. The rows behind them see nothing but x: they are
 // the work of threads that take CONV_TOKENS rows of the call each, of whatever sequence these are.
-#ifndef SLOT_ENTRIES
-#define SLOT_ENTRIES 4  // sequences in the table
-#endif
 #define SLOT_SIZE (CONV_CHANNELS * CONV_TAPS)
 #if CONV_TAPS > CONV_TOKENS
 #define SLOT_HEAD CONV_TAPS
@@ -89,14 +87,7 @@ kernel void slot_conv(device const float* x [[buffer(0)]],
   const int first = (int(tg.y) - sequences) * CONV_TOKENS;
   const int end = min(first + CONV_TOKENS, rows);
   if (first >= end) return;
-  if (tid < CONV_TOKENS) begins[tid] = -1;
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  for (int n = tid; n < SLOT_ENTRIES; n += 128) {
-    const int begin = entries[3 * n];
-    const int behind = min(begin + entries[3 * n + 1], end);
-    for (int r = max(begin, first); r < behind; r++) begins[r - first] = begin;
-  }
-  threadgroup_barrier(mem_flags::mem_threadgroup);
+  slot_begins(entries, first, end, tid, 128, begins);
   float row[CONV_TAPS];
   bool filled = false;
   for (int r = first; r < end; r++) {

@@ -1,0 +1,47 @@
+package kernels
+
+import "math"
+
+// SlotDelta is a Delta in a call of several sequences, each with its state in a slot of a pool: slot_delta_rule of the IR. A
+// state in bf16 is rounded after every row. Reset is NoReset.
+type SlotDelta struct {
+	Delta
+	// Entries is the number of sequences that the table has room for.
+	Entries int
+	// Most is the number of rows of a sequence that StepLaunch takes; those of more are left to Launches. 0 stands for all.
+	Most int
+}
+
+// slotRows is the number of rows that a threadgroup of slot_delta looks through for those of no sequence.
+const slotRows = 32
+
+func (d SlotDelta) defines() []Define {
+	most := d.Most
+	if most == 0 {
+		most = math.MaxInt32
+	}
+	return append(d.Delta.defines(), define("SLOT_ENTRIES", d.Entries, "SLOT_MOST", most)...)
+}
+
+// StepLaunch is the dispatch for up to rows rows that takes those of a sequence one by one. It takes SlotDeltaArguments: those of
+// Delta.StepLaunch, Entries i32 [Entries, 3], Writes i32 [rows], and State, the pool. No sequence may read a slot that another one
+// writes.
+func (d SlotDelta) StepLaunch(rows int) (Launch, error) {
+	d.Delta = d.filled()
+	l, err := d.Delta.StepLaunch()
+	if err == nil {
+		err = slotEntriesError(d.Entries)
+	}
+	l.File, l.Kernel, l.Defines, l.Case = "slot_delta", "slot_delta", d.defines(), d.stepCase
+	l.Groups[2] = slotGroups(d.Entries, rows) + ceil(rows, slotRows)
+	return l, err
+}
+
+// Reference computes what the launches do to the rows of all sequences, token by token. Rows of no sequence are zeros.
+func (d SlotDelta) Reference(q, k, v, g, beta, qWeight, kWeight, bias, rate []float32, entries, writes []int32, state, y []float32) {
+	d.Delta = d.filled()
+	eachSlot(entries, writes, state, d.Heads*d.DV*d.DK, func(r int, state []float32) {
+		d.Delta.Reference(1, 0, q[r*d.QToken:], k[r*d.KToken:], v[r*d.VToken:], g[r*d.GToken:], beta[r*d.BetaToken:], qWeight, kWeight, bias, rate,
+			false, state, y[r*d.Heads*d.DV:])
+	})
+}

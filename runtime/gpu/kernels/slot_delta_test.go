@@ -1,0 +1,32 @@
+package kernels_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/gpu/kernels/kerneltest"
+)
+
+func TestSlotDelta(t *testing.T) {
+	t.Parallel()
+	for name, d := range map[string]kernels.SlotDelta{
+		"groups, strides": {Delta: kernels.Delta{DK: 64, DV: 12, KHeads: 2, Heads: 4, QToken: 300, KToken: 300, VToken: 300, GToken: 9, State: kernels.F32}, Entries: 4},
+		"norm and gates": {Delta: kernels.Delta{DK: 128, DV: 20, KHeads: 1, Heads: 2, State: kernels.BF16, Norm: kernels.BF16, Eps: 1e-6, Gates: kernels.F32, Rows: 2},
+			Entries: 140},
+		"narrow keys, early": {Delta: kernels.Delta{DK: 32, DV: 9, KHeads: 1, Heads: 2, State: kernels.F32, Early: true, Gates: kernels.F32}, Entries: 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, call := range slotCalls {
+				t.Run(fmt.Sprintf("%d rows of %d", call.rows, call.sequences), func(t *testing.T) {
+					l, err := d.StepLaunch(call.rows + 20)
+					require.NoError(t, err)
+					kerneltest.Check(t, l.Case(kernels.Sizes{Whole: true, Tokens: call.rows, Capacity: call.rows + 20, Sequences: call.sequences}))
+				})
+			}
+		})
+	}
+}
