@@ -1390,6 +1390,76 @@ var slotDeltaSignature = Signature{Kernels: []string{"slot_delta"}, Arguments: [
 	{Name: "step", Type: "int"},
 }}
 
+// SlotDeltaScanArguments are the buffers of the kernel slot_delta_scan, in order.
+type SlotDeltaScanArguments[T comparable] struct {
+	Q       T // float
+	K       T // float
+	Sums    T // float
+	W       T // float
+	U       T // float
+	M       T // float
+	Entries T // int
+	Writes  T // int
+	State   T // CHUNK_STATE_T, written
+	Y       T // float, written
+	Step    T // int
+}
+
+// Signature is what the text of the kernel slot_delta_scan declares.
+func (SlotDeltaScanArguments[T]) Signature() *Signature { return &slotDeltaScanSignature }
+
+func (a SlotDeltaScanArguments[T]) values() []T {
+	return []T{a.Q, a.K, a.Sums, a.W, a.U, a.M, a.Entries, a.Writes, a.State, a.Y, a.Step}
+}
+
+var slotDeltaScanSignature = Signature{Kernels: []string{"slot_delta_scan"}, Arguments: []Argument{
+	{Name: "q", Type: "float"},
+	{Name: "k", Type: "float"},
+	{Name: "sums", Type: "float"},
+	{Name: "w", Type: "float"},
+	{Name: "u", Type: "float"},
+	{Name: "m", Type: "float"},
+	{Name: "entries", Type: "int"},
+	{Name: "writes", Type: "int"},
+	{Name: "state", Type: "CHUNK_STATE_T", Written: true},
+	{Name: "y", Type: "float", Written: true},
+	{Name: "step", Type: "int"},
+}}
+
+// SlotDeltaSolveArguments are the buffers of the kernel slot_delta_solve, in order.
+type SlotDeltaSolveArguments[T comparable] struct {
+	Q       T // float
+	K       T // float
+	V       T // float
+	G       T // float
+	Beta    T // float
+	Entries T // int
+	Sums    T // float, written
+	W       T // float, written
+	U       T // float, written
+	M       T // float, written
+}
+
+// Signature is what the text of the kernel slot_delta_solve declares.
+func (SlotDeltaSolveArguments[T]) Signature() *Signature { return &slotDeltaSolveSignature }
+
+func (a SlotDeltaSolveArguments[T]) values() []T {
+	return []T{a.Q, a.K, a.V, a.G, a.Beta, a.Entries, a.Sums, a.W, a.U, a.M}
+}
+
+var slotDeltaSolveSignature = Signature{Kernels: []string{"slot_delta_solve"}, Arguments: []Argument{
+	{Name: "q", Type: "float"},
+	{Name: "k", Type: "float"},
+	{Name: "v", Type: "float"},
+	{Name: "g", Type: "float"},
+	{Name: "beta", Type: "float"},
+	{Name: "entries", Type: "int"},
+	{Name: "sums", Type: "float", Written: true},
+	{Name: "w", Type: "float", Written: true},
+	{Name: "u", Type: "float", Written: true},
+	{Name: "m", Type: "float", Written: true},
+}}
+
 // SoftmaxArguments are the buffers of the kernel softmax, in order.
 type SoftmaxArguments[T comparable] struct {
 	X    T // float
@@ -1540,6 +1610,8 @@ var signatures = map[string]*Signature{
 	"sample_part":           &samplePartSignature,
 	"slot_conv":             &slotConvSignature,
 	"slot_delta":            &slotDeltaSignature,
+	"slot_delta_scan":       &slotDeltaScanSignature,
+	"slot_delta_solve":      &slotDeltaSolveSignature,
 	"softmax":               &softmaxSignature,
 	"stream_sum_glu":        &streamSumGLUSignature,
 	"stream_sum_one":        &streamSumOneSignature,

@@ -128,3 +128,21 @@ func (d SlotDelta) stepCase(s Sizes) *Case {
 	c.reference = func() { d.answer(c, a, t, d.rounded(Bounds{2e-6, 5 * sums(d.DK)})) }
 	return c
 }
+
+// chunksCase is of the three launches of a call.
+func (d SlotDelta) chunksCase(s Sizes) *Case {
+	d.Delta = d.filled()
+	c := newCase(s, d.Length+25, 0)
+	step, _ := d.StepLaunch(c.Capacity)
+	solve, scan, _ := d.Launches(c.Capacity)
+	a, t := d.add(c)
+	c.run(step, a)
+	n := c.Capacity * d.Heads
+	first := SlotDeltaSolveArguments[*Buffer]{Q: a.Q, K: a.K, V: a.V, G: a.G, Beta: a.Beta, Entries: a.Entries, Sums: c.scratch(F32, n),
+		W: c.scratch(F32, n*d.DK), U: c.scratch(F32, n*d.DV), M: c.scratch(F32, n*d.Length)}
+	c.run(solve, first)
+	c.run(scan, SlotDeltaScanArguments[*Buffer]{Q: a.Q, K: a.K, Sums: first.Sums, W: first.W, U: first.U, M: first.M, Entries: a.Entries,
+		Writes: a.Writes, State: a.State, Y: a.Y, Step: a.Step})
+	c.reference = func() { d.answer(c, a, t, Bounds{1e-5, 5 * sums(d.DK)}) }
+	return c
+}

@@ -139,8 +139,19 @@ func (d Delta) StepLaunch() (Launch, error) {
 // U f32 [T, Heads, DV], M f32 [⌈T/Length⌉, Heads, Length, Length].
 func (d Delta) Launches(tokens int) (solve, scan Launch, err error) {
 	d = d.filled()
-	if err := d.check(); err != nil {
+	if err := d.checkChunks(); err != nil {
 		return solve, scan, err
+	}
+	defines := d.chunkDefines()
+	solve = Launch{File: "delta_chunk", Kernel: "delta_solve", Defines: defines, Groups: [3]int{ceil(tokens, d.Length), d.Heads, 1}, Threads: [3]int{256, 1, 1}}
+	scan = Launch{File: "delta_chunk", Kernel: "delta_scan", Defines: defines, Case: d.chunksCase, Groups: [3]int{d.DV / d.Columns, d.Heads, 1}, Threads: [3]int{d.scanThreads(), 1, 1}}
+	return solve, scan, nil
+}
+
+// checkChunks reports what kernels of chunks do not compute.
+func (d Delta) checkChunks() (err error) {
+	if err := d.check(); err != nil {
+		return err
 	}
 	switch {
 	case d.Norm != None || d.Gates != None:
@@ -156,15 +167,14 @@ func (d Delta) Launches(tokens int) (solve, scan Launch, err error) {
 	case d.QToken%4 != 0 || d.KToken%4 != 0:
 		err = d.tokensError()
 	}
-	if err != nil {
-		return solve, scan, err
-	}
-	defines := define("CHUNK_LENGTH", d.Length, "CHUNK_DK", d.DK, "CHUNK_DV", d.DV, "CHUNK_K_HEADS", d.KHeads, "CHUNK_HEADS", d.Heads,
+	return err
+}
+
+// chunkDefines are the definitions of delta_chunk.
+func (d Delta) chunkDefines() []Define {
+	return define("CHUNK_LENGTH", d.Length, "CHUNK_DK", d.DK, "CHUNK_DV", d.DV, "CHUNK_K_HEADS", d.KHeads, "CHUNK_HEADS", d.Heads,
 		"CHUNK_Q_TOKEN", d.QToken, "CHUNK_K_TOKEN", d.KToken, "CHUNK_V_TOKEN", d.VToken, "CHUNK_G_TOKEN", d.GToken, "CHUNK_BETA_TOKEN", d.BetaToken,
 		"CHUNK_COLUMNS", d.Columns, "CHUNK_PARTS", d.Parts, "CHUNK_BUFFERS", d.Buffers, "CHUNK_RESET", int(d.Reset), "CHUNK_STATE_T", d.State.text())
-	solve = Launch{File: "delta_chunk", Kernel: "delta_solve", Defines: defines, Groups: [3]int{ceil(tokens, d.Length), d.Heads, 1}, Threads: [3]int{256, 1, 1}}
-	scan = Launch{File: "delta_chunk", Kernel: "delta_scan", Defines: defines, Case: d.chunksCase, Groups: [3]int{d.DV / d.Columns, d.Heads, 1}, Threads: [3]int{d.scanThreads(), 1, 1}}
-	return solve, scan, nil
 }
 
 // ReferenceDecay is g of an input of GatesLaunch.

@@ -1,6 +1,10 @@
 package kernels
 
-import "math"
+import (
+	"errors"
+	"fmt"
+	"math"
+)
 
 // SlotDelta is a Delta in a call of several sequences, each with its state in a slot of a pool: slot_delta_rule of the IR. A
 // state in bf16 is rounded after every row. Reset is NoReset.
@@ -15,12 +19,12 @@ type SlotDelta struct {
 // slotRows is the number of rows that a threadgroup of slot_delta looks through for those of no sequence.
 const slotRows = 32
 
-func (d SlotDelta) defines() []Define {
+func (d SlotDelta) slotDefines() []Define {
 	most := d.Most
 	if most == 0 {
 		most = math.MaxInt32
 	}
-	return append(d.Delta.defines(), define("SLOT_ENTRIES", d.Entries, "SLOT_MOST", most)...)
+	return define("SLOT_ENTRIES", d.Entries, "SLOT_MOST", most)
 }
 
 // StepLaunch is the dispatch for up to rows rows that takes those of a sequence one by one. It takes SlotDeltaArguments: those of
@@ -32,9 +36,29 @@ func (d SlotDelta) StepLaunch(rows int) (Launch, error) {
 	if err == nil {
 		err = slotEntriesError(d.Entries)
 	}
-	l.File, l.Kernel, l.Defines, l.Case = "slot_delta", "slot_delta", d.defines(), d.stepCase
+	l.File, l.Kernel, l.Defines, l.Case = "slot_delta", "slot_delta", append(l.Defines, d.slotDefines()...), d.stepCase
 	l.Groups[2] = slotGroups(d.Entries, rows) + ceil(rows, slotRows)
 	return l, err
+}
+
+// Launches are the dispatches for up to rows rows that take the sequences of more than Most rows in chunks, with q and k normalized and
+// with g and β themselves: a solve of the chunks, and a scan over them, as those of Delta. They take SlotDeltaSolveArguments and
+// SlotDeltaScanArguments. The first makes what the second reads: Sums f32 [rows, Heads], W f32 [rows, Heads, DK],
+// U f32 [rows, Heads, DV], M f32 [rows, Heads, Length]. A state in bf16 is not for them, since it is rounded after every row.
+func (d SlotDelta) Launches(rows int) (solve, scan Launch, err error) {
+	d.Delta = d.filled()
+	if err = errors.Join(d.checkChunks(), slotEntriesError(d.Entries)); err == nil && d.State != F32 {
+		err = fmt.Errorf("delta rule in chunks with a state in %s in slots, want f32", d.State)
+	}
+	if err != nil {
+		return solve, scan, err
+	}
+	defines := append(d.chunkDefines(), append(define("CHUNK_SLOTS", 1), d.slotDefines()...)...)
+	windows := ceil(rows, d.Length)
+	solve = Launch{File: "slot_delta_chunk", Kernel: "slot_delta_solve", Defines: defines, Groups: [3]int{windows, d.Heads, 1}, Threads: [3]int{256, 1, 1}}
+	scan = Launch{File: "slot_delta_chunk", Kernel: "slot_delta_scan", Defines: defines, Case: d.chunksCase,
+		Groups: [3]int{d.DV / d.Columns, d.Heads, min(d.Entries, windows)}, Threads: [3]int{d.scanThreads(), 1, 1}}
+	return solve, scan, nil
 }
 
 // Reference computes what the launches do to the rows of all sequences, token by token. Rows of no sequence are zeros.

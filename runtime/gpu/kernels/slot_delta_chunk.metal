@@ -1,0 +1,103 @@
+#include "port.h"
+#include "delta_chunk.h"
+#include "slots.h"
+// The gated delta rule in chunks (delta_chunk.metal) in a call of several sequences, each of which has its state in a slot of a pool.
+// Chunks begin at the first row of each sequence that has more than SLOT_MOST rows; slot_delta.metal takes the others.
+// CHUNK_SLOTS is 1.
+#ifndef SLOT_MOST
+#define SLOT_MOST 8
+#endif
+
+// The numbers of tokens of the chunks that begin at rows [window, window + LENGTH) go to starts, 0 where none begins. As each has
+// LENGTH rows, but the last one of a sequence, a sequence has one of them at most.
+inline void slot_chunks(device const int* entries, int window, int tid, threadgroup int* starts) {
+  if (tid < CHUNK_LENGTH) starts[tid] = 0;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  for (int n = tid; n < SLOT_ENTRIES; n += CHUNK_SOLVERS) {
+    const int begin = entries[3 * n];
+    const int count = entries[3 * n + 1];
+    const int start = begin + (max(window - begin, 0) + CHUNK_LENGTH - 1) / CHUNK_LENGTH * CHUNK_LENGTH;
+    if (count > SLOT_MOST && start < min(window + CHUNK_LENGTH, begin + count)) starts[start - window] = min(begin + count - start, CHUNK_LENGTH);
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+}
+
+// As delta_solve, for chunks that begin in LENGTH rows of the call; m [T][HEADS][LENGTH], its rows as those of a chunk.
+// grid: T / LENGTH, HEADS
+[[max_total_threads_per_threadgroup(CHUNK_SOLVERS)]]
+kernel void slot_delta_solve(device const float* q [[buffer(0)]],
+                             device const float* k [[buffer(1)]],
+                             device const float* v [[buffer(2)]],
+                             device const float* g [[buffer(3)]],
+                             device const float* beta [[buffer(4)]],
+                             device const int* entries [[buffer(5)]],
+                             device float* sums [[buffer(6)]],
+                             device float* w [[buffer(7)]],
+                             device float* u [[buffer(8)]],
+                             device float* m [[buffer(9)]],
+                             uint3 tg [[threadgroup_position_in_grid]],
+                             uint tid [[thread_index_in_threadgroup]]) {
+  TG_ARRAY(float, ks, CHUNK_LENGTH * CHUNK_LD);
+  TG_ARRAY(float, qs, CHUNK_LENGTH * CHUNK_LD);
+  TG_ARRAY(float, a, CHUNK_LENGTH * CHUNK_LENGTH);
+  TG_ARRAY(float, logs, CHUNK_LENGTH);
+  TG_ARRAY(float, rates, CHUNK_LENGTH);
+  TG_ARRAY(float, decays, CHUNK_LENGTH);
+  TG_ARRAY(int, starts, CHUNK_LENGTH);
+  const int head = int(tg.y);
+  const int window = int(tg.x) * CHUNK_LENGTH;
+  slot_chunks(entries, window, int(tid), starts);
+  for (int i = 0; i < CHUNK_LENGTH; i++) {
+    const int count = starts[i];
+    if (count == 0) continue;
+    const int first = window + i;
+    chunk_solve(q, k, v, g, beta, sums, w, u, m + (long(first) * CHUNK_HEADS + head) * CHUNK_LENGTH, first, count, head, int(tid), ks, qs, a, logs, rates, decays);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+  }
+}
+
+// As delta_scan: a threadgroup takes COLUMNS rows of a head's state through the chunks of a sequence; entries [ENTRIES][3]; writes [T];
+// state, a pool of slots [HEADS][DV][DK]. No sequence reads a slot that another one writes.
+// grid: DV / COLUMNS, HEADS, min(ENTRIES, T / LENGTH)
+[[max_total_threads_per_threadgroup(CHUNK_SCANNERS)]]
+kernel void slot_delta_scan(device const float* q [[buffer(0)]],
+                            device const float* k [[buffer(1)]],
+                            device const float* sums [[buffer(2)]],
+                            device const float* w [[buffer(3)]],
+                            device const float* u [[buffer(4)]],
+                            device const float* m [[buffer(5)]],
+                            device const int* entries [[buffer(6)]],
+                            device const int* writes [[buffer(7)]],
+                            device CHUNK_STATE_T* state [[buffer(8)]],
+                            device float* y [[buffer(9)]],
+                            device const int* step [[buffer(10)]],
+                            uint3 tg [[threadgroup_position_in_grid]],
+                            uint thread_index [[thread_index_in_threadgroup]]) {
+  TG_ARRAY(float, s, CHUNK_DK * SCAN_LD);  // [DK][COLUMNS]
+  TG_ARRAY(float, us, CHUNK_LENGTH * SCAN_LD);
+  TG_ARRAY(float, staged, CHUNK_BUFFERS * SCAN_STAGE);
+  TG_ARRAY(float, gates, 4 * CHUNK_LENGTH);
+  const int tid = int(thread_index % CHUNK_SCANNERS);
+  const int head = int(tg.y);
+  const int column0 = int(tg.x) * CHUNK_COLUMNS;
+  const int key_head = head / (CHUNK_HEADS / CHUNK_K_HEADS);
+  const int groups = min(SLOT_ENTRIES, (step[STEP_TOKENS] + CHUNK_LENGTH - 1) / CHUNK_LENGTH);
+  if (int(tg.z) >= groups) return;
+  state += (long(head) * CHUNK_DV + column0) * CHUNK_DK;
+  for (int n = int(tg.z); n < SLOT_ENTRIES; n += groups) {
+    const long first = entries[3 * n];
+    const int count = entries[3 * n + 1];
+    const int slot = entries[3 * n + 2];
+    if (count <= SLOT_MOST) continue;
+    scan_source from;
+    from.q = q + first * CHUNK_Q_TOKEN + key_head * CHUNK_DK;
+    from.k = k + first * CHUNK_K_TOKEN + key_head * CHUNK_DK;
+    from.w = w + (first * CHUNK_HEADS + head) * CHUNK_DK;
+    from.m = m + (first * CHUNK_HEADS + head) * CHUNK_LENGTH;
+    from.last = count - 1;
+    const long values = (first * CHUNK_HEADS + head) * CHUNK_DV + column0;
+    chunk_scan(from, sums + first * CHUNK_HEADS + head, u + values, y + values, state + long(max(slot, 0)) * CHUNK_STATE, writes + first, state, slot < 0, count, tid,
+               s, us, staged, gates);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+  }
+}
