@@ -1,6 +1,7 @@
 package ir
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -70,7 +71,15 @@ func TestInferLoweredState(t *testing.T) {
 	state := &Buffer{"state", StaticType(F32, 1, 4, 8, 16)}
 	rule := []any{"bf16[1,T,2,16]", "bf16[1,T,2,16]", "bf16[1,T,4,8]", "bf16[1,T,4]", "bf16[1,T,4]", "bool[]"}
 	all := append(rule[:6:6], "f32[16]", "f32[16]", "f32[4]", "f32[4]")
+	slots := &Buffer{"slots", StaticType(F32, 7, 4, 8, 16)}
+	tables := append(rule[:5:5], "i32[3,3]", "i32[T]")
+	weights := append(tables[:7:7], "f32[16]", "f32[16]", "f32[4]", "f32[4]")
 	for _, c := range []inferCase{
+		{op: "slot_delta_step", operands: tables, want: "bf16[1,T,4,8]"},
+		{op: "slot_delta_step", attrs: &DeltaStepAttrs{Norm: true, Eps: 1e-6, Gates: true}, operands: weights, want: "f32[1,T,4,8]"},
+		{op: "slot_delta_step", attrs: &DeltaStepAttrs{Gates: true}, operands: weights[:9], err: "gates want bias and rate"},
+		{op: "slot_delta_chunks", operands: tables, want: "bf16[1,T,4,8]"},
+		{op: "slot_delta_chunks", operands: append(tables[:6:6], "i64[T]"), err: "writes must be i32"},
 		{op: "delta_step", operands: rule, want: "bf16[1,T,4,8]"},
 		{op: "delta_step", attrs: &DeltaStepAttrs{Norm: true, Eps: 1e-6, Gates: true}, operands: all, want: "f32[1,T,4,8]"},
 		{op: "delta_step", attrs: &DeltaStepAttrs{Gates: true}, operands: all[:8], err: "gates want bias and rate"},
@@ -88,6 +97,9 @@ func TestInferLoweredState(t *testing.T) {
 			x := newTestTypes()
 			def := LookupOp(c.op)
 			op = &Op{Def: def, Attrs: c.attrs, Buffer: state, Args: make([][]Arg, len(def.Operands))}
+			if strings.HasPrefix(c.op, "slot_") {
+				op.Buffer = slots
+			}
 			if def.SecondBuffer {
 				op.Buffer, op.Second = keys, keys
 			}

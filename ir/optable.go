@@ -187,6 +187,8 @@ var Ops = []OpDef{
 	{Name: "delta_gates", Operands: operands("x bias rate update"), Results: 2, Expand: expandDeltaGates},
 	{Name: "delta_step", Operands: operands("q k v g beta reset? q_weight? k_weight? bias? rate?"), Attrs: DeltaStepAttrs{}, Results: 1, Effect: Writes, State: AdvancesState, Expand: expandDeltaStep},
 	{Name: "delta_chunks", Operands: operands("q k v g beta reset?"), Results: 1, Effect: Writes, State: AdvancesState, Expand: expandDeltaChunks},
+	{Name: "slot_delta_step", Operands: operands("q k v g beta entries writes q_weight? k_weight? bias? rate?"), Attrs: DeltaStepAttrs{}, Results: 1, Effect: Writes, State: AdvancesState, Expand: expandSlotDeltaStep},
+	{Name: "slot_delta_chunks", Operands: operands("q k v g beta entries writes"), Results: 1, Effect: Writes, State: AdvancesState, Expand: expandSlotDeltaChunks},
 	{Name: "rope_angles", Operands: operands("position:int freqs?"), Attrs: RopeAnglesAttrs{Scale: 1}, Results: 1, Expand: expandRopeAngles},
 	{Name: "rope_row_angles", Operands: operands("positions freqs?"), Attrs: RopeAnglesAttrs{Scale: 1}, Results: 1, Expand: expandRopeRowAngles},
 	{Name: "rope_heads", Operands: operands("x angles weight?"), Attrs: RopeHeadsAttrs{}, Results: 1, Expand: expandRopeHeads},

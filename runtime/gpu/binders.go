@@ -21,8 +21,8 @@ func init() {
 		"matvec_sum": bindMatvecSum, "matvec_glu_sum": bindMatvecGLUSum,
 		"prepare": bindPrepare, "matmul": bindMatmul, "matmul_glu": bindMatmulGLU, "dense_weight": bindDenseWeight, "library_product": bindLibraryProduct,
 		"rope_row_angles": bindRopeRowAngles, "block_write": bindBlockWrite, "rows_attention": bindRowsAttention,
-		"slot_conv": bindSlotConv,
-		"sum":       bindReduce, "mean": bindReduce, "max": bindReduce, "min": bindReduce,
+		"slot_conv": bindSlotConv, "slot_delta_step": bindSlotDeltaStep, "slot_delta_chunks": bindSlotDeltaChunks, "unit_copy": bindUnitCopy,
+		"sum": bindReduce, "mean": bindReduce, "max": bindReduce, "min": bindReduce,
 	}
 	for _, name := range []string{"neg", "abs", "square", "sign", "floor", "exp", "log", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tanh", "erf", "silu", "gelu"} {
 		if kernels.Arity(name) == 1 {

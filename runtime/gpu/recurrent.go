@@ -121,19 +121,17 @@ func (b *binder) deltaGates(update *value) bool {
 
 // deltaOf are the operands of a delta rule.
 type deltaOf struct {
-	kernel              kernels.Delta
-	tokens              int
-	q, k, v, g, beta    operand
-	reset, state, after operand
-	out, step           operand
+	q, k, v, g, beta        operand
+	qWeight, kWeight        operand // of delta_step and slot_delta_step
+	bias, rate              operand
+	state, after, out, step operand
+	of                      *state
 }
 
-// delta gives the operands of the operation; nil where they are not on the device.
-func (b *binder) delta() *deltaOf {
-	s := b.x.states[b.Op.Buffer]
-	reset, _, ok := b.reset()
-	d := &deltaOf{}
-	if !ok || s == nil || s.slot == nil {
+// delta gives the operands of the operation, which is a kernel's, for so many tokens; nil where they are not on the device.
+func (b *binder) delta(k kernels.Delta, tokens int) *deltaOf {
+	d := &deltaOf{of: b.x.states[b.Op.Buffer]}
+	if d.of == nil || d.of.slot == nil {
 		return nil
 	}
 	for i, o := range []*operand{&d.q, &d.k, &d.v, &d.g, &d.beta} {
@@ -143,39 +141,60 @@ func (b *binder) delta() *deltaOf {
 		}
 		*o = bytesOf(v)
 	}
-	if d.kernel, d.tokens, ok = lower.DeltaRule(b.Op, b.view, s.format.kernelType()); !ok {
+	if !b.deltaWeights(k, d) {
 		return nil
 	}
 	out := b.result(0, nil)
 	if out == nil {
 		return nil
 	}
-	if reset != nil {
-		d.reset = bytesOf(reset)
-	}
-	d.state, d.after, d.out, d.step = whole(s.slot), after(s.slot), bytesOf(out), b.stepAt(d.tokens, nil)
+	d.state, d.after, d.out, d.step = whole(d.of.slot), after(d.of.slot), bytesOf(out), b.stepAt(tokens, nil)
 	return d
 }
 
-// bindDeltaStep runs a gated delta rule over the tokens of a call, one after the other, on the state that a buffer holds.
-func bindDeltaStep(b *binder) bool {
-	d := b.delta()
-	if d == nil {
-		return false
+// deltaWeights gives the weights of the norms and of the gates, where the operation has such.
+func (b *binder) deltaWeights(k kernels.Delta, d *deltaOf) bool {
+	if _, ok := b.Op.Attrs.(*ir.DeltaStepAttrs); !ok {
+		return true
 	}
-	a := kernels.DeltaStepArguments[operand]{Q: d.q, K: d.k, V: d.v, G: d.g, Beta: d.beta, Reset: d.reset, State: d.state, Y: d.out, Next: d.after, Step: d.step}
 	for _, w := range []struct {
 		name string
 		n    int
 		to   *operand
-	}{{"q_weight", d.kernel.DK, &a.QWeight}, {"k_weight", d.kernel.DK, &a.KWeight}, {"bias", d.kernel.Heads, &a.Bias}, {"rate", d.kernel.Heads, &a.Rate}} {
+	}{{"q_weight", k.DK, &d.qWeight}, {"k_weight", k.DK, &d.kWeight}, {"bias", k.Heads, &d.bias}, {"rate", k.Heads, &d.rate}} {
 		var ok bool
 		if *w.to, ok = b.weight(w.name, w.n); !ok {
 			return false
 		}
 	}
-	l, err := d.kernel.StepLaunch()
-	if !b.launch("delta rule", l, err, a) {
+	return true
+}
+
+// deltaRule is the kernel of the operation with its operands, for so many tokens, and the flag that resets its state.
+func (b *binder) deltaRule() (k kernels.Delta, tokens int, d *deltaOf, reset operand) {
+	s := b.x.states[b.Op.Buffer]
+	flag, _, ok := b.reset()
+	if !ok || s == nil {
+		return k, 0, nil, reset
+	}
+	if k, tokens, ok = lower.DeltaRule(b.Op, b.view, s.format.kernelType()); ok {
+		d = b.delta(k, tokens)
+	}
+	if flag != nil {
+		reset = bytesOf(flag)
+	}
+	return k, tokens, d, reset
+}
+
+// bindDeltaStep runs a gated delta rule over the tokens of a call, one after the other, on the state that a buffer holds.
+func bindDeltaStep(b *binder) bool {
+	k, _, d, reset := b.deltaRule()
+	if d == nil {
+		return false
+	}
+	l, err := k.StepLaunch()
+	if !b.launch("delta rule", l, err, kernels.DeltaStepArguments[operand]{Q: d.q, K: d.k, V: d.v, G: d.g, Beta: d.beta, QWeight: d.qWeight, KWeight: d.kWeight,
+		Bias: d.bias, Rate: d.rate, Reset: reset, State: d.state, Y: d.out, Next: d.after, Step: d.step}) {
 		return false
 	}
 	b.reading(2 * d.state.size)
@@ -185,20 +204,20 @@ func bindDeltaStep(b *binder) bool {
 // bindDeltaChunks runs a gated delta rule over the tokens of a call chunk by chunk: what is inside of each, then one after the
 // other what they do to the state.
 func bindDeltaChunks(b *binder) bool {
-	d := b.delta()
+	k, tokens, d, reset := b.deltaRule()
 	if d == nil {
 		return false
 	}
-	solve, scan, err := d.kernel.Launches(d.tokens)
+	solve, scan, err := k.Launches(tokens)
 	if err != nil {
 		return false
 	}
 	const length = 32
-	n := d.tokens * d.kernel.Heads
-	sums, w, u := b.scratch(4*n), b.scratch(4*n*d.kernel.DK), b.scratch(4*n*d.kernel.DV)
-	m := b.scratch(4 * ((d.tokens + length - 1) / length) * d.kernel.Heads * length * length)
+	n := tokens * k.Heads
+	sums, w, u := b.scratch(4*n), b.scratch(4*n*k.DK), b.scratch(4*n*k.DV)
+	m := b.scratch(4 * ((tokens + length - 1) / length) * k.Heads * length * length)
 	return b.launch("delta solve", solve, nil, kernels.DeltaSolveArguments[operand]{Q: d.q, K: d.k, V: d.v, G: d.g, Beta: d.beta,
 		Sums: whole(sums), W: whole(w), U: whole(u), M: whole(m), Step: d.step}) &&
 		b.launch("delta scan", scan, nil, kernels.DeltaScanArguments[operand]{Q: d.q, K: d.k, Sums: whole(sums), W: whole(w), U: whole(u), M: whole(m),
-			Reset: d.reset, State: d.state, Y: d.out, Step: d.step})
+			Reset: reset, State: d.state, Y: d.out, Step: d.step})
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
+	"github.com/etc-ml/etc/runtime/gpu/lower"
+	"github.com/etc-ml/etc/runtime/strided"
 )
 
 // slotTables say which rows of a call are of which sequence, and in which slots its state is read and written, for a pool of
@@ -86,4 +88,82 @@ func bindSlotConv(b *binder) bool {
 	l, err := kernels.SlotConv{Conv: c.kernel, Entries: t.sequences}.Launch(c.tokens)
 	return b.launch("conv", l, err, kernels.SlotConvArguments[operand]{X: c.x, W: c.weight, Entries: t.entries, Writes: t.writes,
 		State: c.state, Y: bytesOf(c.out), Step: b.stepAt(c.tokens, nil)})
+}
+
+// slotDelta is the kernel of a delta rule of several sequences, for so many rows, with its operands and tables; nil where they are
+// not on the device.
+func (b *binder) slotDelta() (k kernels.SlotDelta, rows int, d *deltaOf, t *slotTables) {
+	s, ok := b.x.states[b.Op.Buffer], false
+	if s == nil {
+		return k, 0, nil, nil
+	}
+	if k, rows, ok = lower.SlotDeltaRule(b.Op, b.view, s.format.kernelType()); !ok {
+		return k, 0, nil, nil
+	}
+	if t = b.slots(rows, s.shape[0]); t == nil {
+		return k, 0, nil, nil
+	}
+	return k, rows, b.delta(k.Delta, rows), t
+}
+
+// bindSlotDeltaStep runs a gated delta rule over the rows of each sequence, one after the other, on the state that its slot holds.
+func bindSlotDeltaStep(b *binder) bool {
+	k, rows, d, t := b.slotDelta()
+	return d != nil && b.slotDeltaStep(k, rows, d, t)
+}
+
+// slotDeltaStep launches the kernel that takes row after row.
+func (b *binder) slotDeltaStep(k kernels.SlotDelta, rows int, d *deltaOf, t *slotTables) bool {
+	l, err := k.StepLaunch(rows)
+	if !b.launch("delta rule", l, err, kernels.SlotDeltaArguments[operand]{Q: d.q, K: d.k, V: d.v, G: d.g, Beta: d.beta, QWeight: d.qWeight, KWeight: d.kWeight,
+		Bias: d.bias, Rate: d.rate, Entries: t.entries, Writes: t.writes, State: d.state, Y: d.out, Step: d.step}) {
+		return false
+	}
+	b.reading(2 * d.state.size / d.of.shape[0] * min(rows, t.sequences)) // at most
+	return true
+}
+
+// bindSlotDeltaChunks runs a gated delta rule over the rows of each sequence: of those with few rows one after the other, of the others
+// chunk by chunk.
+func bindSlotDeltaChunks(b *binder) bool {
+	k, rows, d, t := b.slotDelta()
+	if d == nil {
+		return false
+	}
+	solve, scan, err := k.Launches(rows)
+	if err != nil || !b.slotDeltaStep(k, rows, d, t) {
+		return false
+	}
+	const length = 32
+	n := 4 * rows * k.Heads
+	sums, w, u, m := b.scratch(n), b.scratch(n*k.DK), b.scratch(n*k.DV), b.scratch(n*length)
+	return b.launch("delta solve", solve, nil, kernels.SlotDeltaSolveArguments[operand]{Q: d.q, K: d.k, V: d.v, G: d.g, Beta: d.beta, Entries: t.entries,
+		Sums: whole(sums), W: whole(w), U: whole(u), M: whole(m)}) &&
+		b.launch("delta scan", scan, nil, kernels.SlotDeltaScanArguments[operand]{Q: d.q, K: d.k, Sums: whole(sums), W: whole(w), U: whole(u), M: whole(m),
+			Entries: t.entries, Writes: t.writes, State: d.state, Y: d.out, Step: d.step})
+}
+
+// bindUnitCopy copies indices of an axis of a buffer, in order.
+func bindUnitCopy(b *binder) bool {
+	s, pairs := b.x.states[b.Op.Buffer], b.integers("pairs")
+	if s == nil || s.slot == nil || pairs == nil || len(pairs.shape) != 2 || pairs.shape[1] != 2 {
+		return false
+	}
+	axis := (ir.Attrs[ir.AxisAttrs](b.Op).Axis + len(s.shape)) % len(s.shape)
+	k := kernels.UnitCopy{Outer: strided.Elements(s.shape[:axis]), Units: s.shape[axis], Unit: strided.Elements(s.shape[axis+1:]) * s.format.size()}
+	content := b.Input("pairs").cell
+	b.plan.checks = append(b.plan.checks, func() error {
+		if content.content.Tensor == nil {
+			return errors.New("unit_copy: pairs is no tensor")
+		}
+		list := content.content.Tensor.I
+		for i := 0; i < len(list); i += 2 {
+			if from, to := list[i], list[i+1]; from >= 0 && to >= 0 && max(from, to) >= int64(k.Units) {
+				return fmt.Errorf("unit_copy: unit %d to %d, the buffer has %d", from, to, k.Units)
+			}
+		}
+		return nil
+	})
+	l, err := k.Launch()
+	return b.launch("copy of units", l, err, kernels.UnitCopyArguments[operand]{Pool: whole(s.slot), Pairs: bytesOf(pairs), Step: b.stepAt(pairs.shape[0], nil)})
 }

@@ -1554,6 +1554,26 @@ var streamSumOneSignature = Signature{Kernels: []string{"stream_sum_one"}, Argum
 	{Name: "step", Type: "int"},
 }}
 
+// UnitCopyArguments are the buffers of the kernel unit_copy, in order.
+type UnitCopyArguments[T comparable] struct {
+	Pool  T // UNIT_T, written
+	Pairs T // int
+	Step  T // int
+}
+
+// Signature is what the text of the kernel unit_copy declares.
+func (UnitCopyArguments[T]) Signature() *Signature { return &unitCopySignature }
+
+func (a UnitCopyArguments[T]) values() []T {
+	return []T{a.Pool, a.Pairs, a.Step}
+}
+
+var unitCopySignature = Signature{Kernels: []string{"unit_copy"}, Arguments: []Argument{
+	{Name: "pool", Type: "UNIT_T", Written: true},
+	{Name: "pairs", Type: "int"},
+	{Name: "step", Type: "int"},
+}}
+
 // signatures are those of all kernels, by the kernel's name.
 var signatures = map[string]*Signature{
 	"attention_chunk":       &attentionChunkSignature,
@@ -1615,4 +1635,5 @@ var signatures = map[string]*Signature{
 	"softmax":               &softmaxSignature,
 	"stream_sum_glu":        &streamSumGLUSignature,
 	"stream_sum_one":        &streamSumOneSignature,
+	"unit_copy":             &unitCopySignature,
 }

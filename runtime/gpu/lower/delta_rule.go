@@ -2,6 +2,7 @@ package lower
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
@@ -14,22 +15,25 @@ type delta struct {
 	qn, kn      *ir.Op
 	decay, rate *ir.Op
 	early       bool
+	slots       bool // slot_delta_rule, which has a state for each of several sequences
 }
 
 // deltaRule makes a gated delta rule that of chunks, or that which takes one token after the other: with few of them it
-// does what comes before, too, the normalization of q and k, and the gates.
+// does what comes before, too, the normalization of q and k, and the gates. A rule of several sequences takes those with few rows
+// token by token in either form.
 func (g *graph) deltaRule(op *ir.Op) {
 	tokens, ok := g.deltaTokens(op)
 	if !ok {
 		return
 	}
-	d := &delta{op: op, early: !g.written(0, g.places[op], op.Buffer)}
+	d := &delta{op: op, early: !g.written(0, g.places[op], op.Buffer), slots: ofSlots(op)}
 	if tokens > FewTokens {
 		if b := g.draft(); g.deltaKernel(d.chunks(b, g)) {
 			g.put(b, op)
 			return
 		}
-	} else {
+	}
+	if d.slots || tokens <= FewTokens { // where sequences have few rows each
 		d.takeNorms(g)
 		d.takeGates(g)
 	}
@@ -37,6 +41,9 @@ func (g *graph) deltaRule(op *ir.Op) {
 		g.put(b, op)
 	}
 }
+
+// ofSlots reports whether an operation of the delta rule is one of several sequences, each with a state in a slot.
+func ofSlots(op *ir.Op) bool { return strings.HasPrefix(op.Def.Name, "slot_") }
 
 // deltaTokens reports whether the operands are such as the kernels take, for so many tokens.
 func (g *graph) deltaTokens(op *ir.Op) (tokens int, ok bool) {
@@ -49,11 +56,16 @@ func (g *graph) deltaTokens(op *ir.Op) (tokens int, ok bool) {
 	if !ok || !ok2 || !ok3 || !ok4 || !ok5 || !static || len(q.Shape) != 4 || len(v.Shape) != 4 || len(decay.Shape) != 3 || len(state) != 4 || q.Shape[0] != 1 {
 		return 0, false
 	}
-	if r := op.Input("reset"); r != nil && (r.Type.DType != ir.Bool || !known(ir.Use(r))) {
-		return 0, false
-	}
 	tokens, keyHeads, keyWidth := q.Shape[1], q.Shape[2], q.Shape[3]
 	heads, width := v.Shape[2], v.Shape[3]
+	if ofSlots(op) {
+		if tables := shape(op.Input("entries")); len(tables) != 2 || !known(ir.Use(op.Input("entries"))) || !known(ir.Use(op.Input("writes"))) {
+			return 0, false
+		}
+		state = append([]int64{1}, state[1:]...)
+	} else if r := op.Input("reset"); r != nil && (r.Type.DType != ir.Bool || !known(ir.Use(r))) {
+		return 0, false
+	}
 	return tokens, slices.Equal(k.Shape, q.Shape) && slices.Equal(v.Shape, []int{1, tokens, heads, width}) && slices.Equal(decay.Shape, []int{1, tokens, heads}) &&
 		slices.Equal(beta.Shape, decay.Shape) && slices.Equal(state, []int64{1, int64(heads), int64(width), int64(keyWidth)}) && keyHeads > 0 && heads%keyHeads == 0
 }
@@ -131,12 +143,28 @@ func (d *delta) step(b *ir.Builder, g *graph) *ir.Op {
 		decay, beta = reshaped(b, d.decay.Input("x"), shape), reshaped(b, d.rate.Input("x"), shape)
 	}
 	q, k, v := g.rows(b, q, true), g.rows(b, k, true), g.rows(b, d.op.Input("v"), false)
+	if d.slots {
+		return b.BufferOp("slot_delta_step", d.op.Buffer, attrs, q, k, v, decay, beta, d.op.Input("entries"), d.op.Input("writes"), qWeight, kWeight, bias, rate)
+	}
 	return b.BufferOp("delta_step", d.op.Buffer, attrs, q, k, v, decay, beta, d.op.Input("reset"), qWeight, kWeight, bias, rate)
 }
 
 func (d *delta) chunks(b *ir.Builder, g *graph) *ir.Op {
 	q, k, v := g.rows(b, d.op.Input("q"), true), g.rows(b, d.op.Input("k"), true), g.rows(b, d.op.Input("v"), false)
+	if d.slots {
+		return b.BufferOp("slot_delta_chunks", d.op.Buffer, nil, q, k, v, d.op.Input("g"), d.op.Input("beta"), d.op.Input("entries"), d.op.Input("writes"))
+	}
 	return b.BufferOp("delta_chunks", d.op.Buffer, nil, q, k, v, d.op.Input("g"), d.op.Input("beta"), d.op.Input("reset"))
+}
+
+// SlotDeltaRule is DeltaRule of slot_delta_step or slot_delta_chunks, for so many rows.
+func SlotDeltaRule(op *ir.Op, view Views, state kernels.DType) (d kernels.SlotDelta, rows int, ok bool) {
+	d.Entries = shape(op.Input("entries"))[0]
+	if op.Def.Name == "slot_delta_chunks" {
+		d.Most = FewTokens
+	}
+	d.Delta, rows, ok = DeltaRule(op, view, state)
+	return d, rows, ok
 }
 
 // DeltaRule is the kernel of delta_step or delta_chunks, on a state of a dtype, for so many tokens.
@@ -153,7 +181,7 @@ func DeltaRule(op *ir.Op, view Views, state kernels.DType) (d kernels.Delta, tok
 	if tokens > 1 { // the distance of tokens means nothing where there is one
 		d.QToken, d.KToken, d.VToken, d.GToken, d.BetaToken = q.Strides[1], k.Strides[1], v.Strides[1], g.Strides[1], beta.Strides[1]
 	}
-	if op.Input("reset") != nil {
+	if !ofSlots(op) && op.Input("reset") != nil {
 		d.Reset = kernels.ResetFlag
 	}
 	if attrs, ok := op.Attrs.(*ir.DeltaStepAttrs); ok {
@@ -168,11 +196,14 @@ func DeltaRule(op *ir.Op, view Views, state kernels.DType) (d kernels.Delta, tok
 	return d, tokens, true
 }
 
-// deltaKernel reports whether kernels do a delta_step or delta_chunks.
+// deltaKernel reports whether kernels do an operation that deltaRule makes.
 func (g *graph) deltaKernel(op *ir.Op) bool {
 	state, ok := CacheType(op.Buffer, g.Precision)
 	if !ok {
 		return false
+	}
+	if ofSlots(op) {
+		return g.slotDeltaKernel(op, state)
 	}
 	d, tokens, ok := DeltaRule(op, g.views, state)
 	if !ok {
@@ -182,5 +213,18 @@ func (g *graph) deltaKernel(op *ir.Op) bool {
 		return g.Allowed(d.StepLaunch())
 	}
 	solve, scan, err := d.Launches(tokens)
+	return g.Allowed(solve, err) && g.Allowed(scan, err)
+}
+
+// slotDeltaKernel is deltaKernel of several sequences.
+func (g *graph) slotDeltaKernel(op *ir.Op, state kernels.DType) bool {
+	d, rows, ok := SlotDeltaRule(op, g.views, state)
+	if !ok || !g.Allowed(d.StepLaunch(rows)) {
+		return false
+	}
+	if op.Def.Name == "slot_delta_step" {
+		return true
+	}
+	solve, scan, err := d.Launches(rows)
 	return g.Allowed(solve, err) && g.Allowed(scan, err)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 	"github.com/etc-ml/etc/runtime/gpu/lower"
 )
@@ -58,6 +59,39 @@ func TestDeltaRows(t *testing.T) {
 				text = strings.Replace(text, c.old, c.by, 1)
 			}
 			lines := lowered(t, text, c.tokens, &lower.Target{Machine: kernels.Machine{Target: kernels.CUDA}, Refuses: refuses(c.refused...)})
+			require.Equal(t, c.want, names(lines), strings.Join(lines, "\n"))
+			require.Contains(t, strings.Join(lines, "\n"), c.holds)
+		})
+	}
+}
+
+// slotRule is the rule of deltaRule in a call of several sequences.
+var slotRule = strings.NewReplacer("@s : f32[1,4,32,32]", "@s : f32[9,4,32,32]", "%reset: bool[]", "%entries: i32[6,3], %writes: i32[T]",
+	"buffer_delta_rule", "slot_delta_rule", "reset=%reset", "entries=%entries, writes=%writes").Replace(deltaRule)
+
+func TestSlotDeltaRows(t *testing.T) {
+	both := []string{"rms_norm", "rms_norm"}
+	for name, c := range map[string]struct {
+		old, by string
+		tokens  int
+		refused []string
+		want    []string
+		holds   string
+	}{
+		"a row":           {tokens: 1, want: []string{"slot_delta_step"}, holds: "{norm=true, eps=1e-06, gates=true, early=true}"},
+		"many rows":       {tokens: 9, want: append(both[:2:2], "delta_gates", "slot_delta_chunks")},
+		"many, by steps":  {tokens: 9, refused: []string{"slot_delta_scan"}, want: []string{"delta_gates", "slot_delta_step"}, holds: "{norm=true, eps=1e-06, early=true}"},
+		"a rounded state": {old: "@s : f32", by: "@s : bf16", tokens: 40, want: []string{"delta_gates", "slot_delta_step"}, holds: "norm=true"},
+		"no kernel":       {tokens: 9, refused: []string{"slot_delta"}, want: append(both[:2:2], "delta_gates", "slot_delta_rule")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Replace(slotRule, "RESULTS", "%4: f32[1,T,4,32]", 1)
+			if c.old != "" {
+				require.Contains(t, text, c.old)
+				text = strings.Replace(text, c.old, c.by, 1)
+			}
+			target := &lower.Target{Machine: kernels.Machine{Target: kernels.CUDA}, Refuses: refuses(c.refused...), Precision: eval.Mixed}
+			lines := lowered(t, text, c.tokens, target)
 			require.Equal(t, c.want, names(lines), strings.Join(lines, "\n"))
 			require.Contains(t, strings.Join(lines, "\n"), c.holds)
 		})

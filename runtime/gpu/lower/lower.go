@@ -55,10 +55,10 @@ var Table = passes.Ordered(
 	passes.Row[*graph]{Name: "experts", Run: row(mixturesOfExperts), After: []passes.Order{
 		{Pass: "router", Because: "the kernel of few tokens chooses the experts"},
 	}},
-	passes.Row[*graph]{Name: "delta-gates", Run: each((*graph).deltaGates, "buffer_delta_rule"), After: []passes.Order{
+	passes.Row[*graph]{Name: "delta-gates", Run: each((*graph).deltaGates, "buffer_delta_rule", "slot_delta_rule"), After: []passes.Order{
 		{Pass: "insert-copies", Because: "it reads layouts, which copies change"},
 	}},
-	passes.Row[*graph]{Name: "delta-rule", Run: each((*graph).deltaRule, "buffer_delta_rule"), After: []passes.Order{
+	passes.Row[*graph]{Name: "delta-rule", Run: each((*graph).deltaRule, "buffer_delta_rule", "slot_delta_rule"), After: []passes.Order{
 		{Pass: "insert-copies", Because: "it reads layouts, which copies change"},
 		{Pass: "delta-gates", Because: "that looks for the rules that gates are of"},
 	}},

@@ -39,6 +39,7 @@ func sequences(small int) []testCase {
 		}
 	}
 	out = append(out, chunk("gemma sliding", sliding, 256/small), deltaStep())
+	out = append(out, slots(small)...)
 	return append(append(out, sampler(248320/small)...), norms(small)...)
 }
 
@@ -202,6 +203,47 @@ func delta(tokens int) []testCase {
 			return out, nil
 		},
 	}}
+}
+
+// slots are the kernels of recurrent states in calls of several sequences: a row of each, and a chunk of one or two. Bytes are those of
+// states, read and written.
+func slots(small int) (out []testCase) {
+	for _, call := range []struct{ rows, sequences int }{{1, 1}, {8, 8}, {32, 32}, {128, 128}, {512, 1}, {512, 2}} {
+		sequences := max(1, call.sequences/small)
+		rows, chunks := sequences, call.rows > call.sequences
+		if chunks {
+			rows = max(call.rows/small, 40)
+		}
+		sizes := kernels.Sizes{Tokens: rows, Sequences: sequences}
+		name := func(kernel string) string { return fmt.Sprintf("qwen %s, %d rows of %d", kernel, rows, sequences) }
+		conv := kernels.SlotConv{Conv: kernels.Conv{Channels: 8192 / small, Taps: 4, Token: 8192 / small, SiLU: true, State: kernels.BF16, Weight: kernels.F32}, Entries: 128}
+		l, err := conv.Launch(rows)
+		out = append(out, testCase{name: name("slot conv"), sizes: sizes, bytes: float64(4 * 4 * conv.Channels * sequences), variants: only("a thread for a channel", l, err)})
+
+		d := kernels.SlotDelta{Delta: qwenDelta(), Entries: 128}
+		d.KHeads, d.Heads = d.KHeads/min(small, 8), d.Heads/min(small, 8)
+		states := float64(8 * d.Heads * d.DV * d.DK * sequences)
+		if chunks {
+			d.Most = 8
+			solve, scan, err := d.Launches(rows)
+			out = append(out, testCase{name: name("slot delta solve"), sizes: sizes, variants: only("32 tokens", part(solve, scan), err)},
+				testCase{name: name("slot delta scan"), sizes: sizes, bytes: states, variants: only("16 columns", scan, err)})
+			continue
+		}
+		d.Norm, d.Eps, d.Gates = kernels.F32, 1e-6, kernels.F32
+		out = append(out, testCase{name: name("slot delta"), sizes: sizes, bytes: states, variants: func(kernels.Machine) ([]variant, error) {
+			out, err := ways([]int{1, 2, 4}, func(n int) (kernels.Launch, error) {
+				tuned := d
+				tuned.Rows = n
+				return tuned.StepLaunch(rows)
+			})
+			for i := range out {
+				out[i].label += " rows of lanes"
+			}
+			return out, err
+		}})
+	}
+	return out
 }
 
 // sampler are the dispatches of a sampler with top-k and top-p, and the argmax.
