@@ -82,12 +82,11 @@ func (d Delta) inputs(c *Case) (a DeltaStepArguments[*Buffer]) {
 	return a
 }
 
-// answer adds the results and the state after, which it gives.
-func (d Delta) answer(c *Case, a DeltaStepArguments[*Buffer], bound, kept Bounds) (state []float32) {
-	state = after(c.want(a.Next, kept, d.Heads*d.DV*d.DK), a.State)
+// answer adds the results and the state after.
+func (d Delta) answer(c *Case, a DeltaStepArguments[*Buffer], bound Bounds) {
+	state := after(c.want(a.Next, stored(d.State, bound), d.Heads*d.DV*d.DK), a.State)
 	d.Reference(c.Tokens, c.Position, a.Q.Values(), a.K.Values(), a.V.Values(), a.G.Values(), a.Beta.Values(), a.QWeight.Values(), a.KWeight.Values(),
 		a.Bias.Values(), a.Rate.Values(), c.Reset, state, c.want(a.Y, bound, c.Tokens*d.Heads*d.DV))
-	return state
 }
 
 func (d Delta) stepCase(s Sizes) *Case {
@@ -96,10 +95,7 @@ func (d Delta) stepCase(s Sizes) *Case {
 	a := d.inputs(c)
 	a.QWeight, a.KWeight, a.Bias, a.Rate = d.weights(c)
 	c.run(l, a)
-	c.reference = func() {
-		bound := Bounds{2e-6, 5 * sums(d.DK)}
-		d.answer(c, a, bound, stored(d.State, bound))
-	}
+	c.reference = func() { d.answer(c, a, Bounds{2e-6, 5 * sums(d.DK)}) }
 	return c
 }
 
@@ -126,14 +122,7 @@ func (d Delta) chunksCase(s Sizes) *Case {
 	c.run(solve, first)
 	c.run(scan, DeltaScanArguments[*Buffer]{Q: a.Q, K: a.K, Sums: first.Sums, W: first.W, U: first.U, M: first.M,
 		Reset: a.Reset, State: a.State, Y: a.Y, Step: a.Step})
-	c.reference = func() {
-		whole, bound := d, Bounds{1e-5, 5 * sums(d.DK)}
-		whole.State = F32 // a chunk's state is rounded once
-		state := whole.answer(c, a, bound, stored(d.State, bound))
-		for i, x := range state {
-			state[i] = d.State.store(x)
-		}
-	}
+	c.reference = func() { d.answer(c, a, Bounds{1e-5, 5 * sums(d.DK)}) }
 	return c
 }
 

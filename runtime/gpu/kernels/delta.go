@@ -183,7 +183,7 @@ func (d Delta) ReferenceDecay(x, bias, rate float32) float32 {
 	return float32(math.Exp(float64(rate) * (max(s, 0) + math.Log1p(math.Exp(-math.Abs(s))))))
 }
 
-// Reference computes what the launches do, token by token in float64; a state in bf16 is rounded after each of them. qWeight and kWeight are nil without Norm, bias
+// Reference computes what the launches do, token by token in float64. qWeight and kWeight are nil without Norm, bias
 // and rate without Gates.
 func (d Delta) Reference(tokens, position int, q, k, v, g, beta, qWeight, kWeight, bias, rate []float32, reset bool, state, y []float32) {
 	d = d.filled()
@@ -227,14 +227,9 @@ func (d Delta) Reference(tokens, position int, q, k, v, g, beta, qWeight, kWeigh
 					sum += s[i] * queries[i]
 				}
 				y[(t*d.Heads+h)*d.DV+r] = float32(sum)
-				if d.State == BF16 || t == tokens-1 {
-					for i, x := range s {
-						s[i] = float64(d.State.store(float32(x)))
-					}
-				}
 			}
 			for i := range row {
-				row[i] = float32(s[i])
+				row[i] = d.State.store(float32(s[i]))
 			}
 		}
 	}

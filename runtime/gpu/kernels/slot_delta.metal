@@ -75,6 +75,8 @@ kernel void slot_delta(device const float* q [[buffer(0)]],
     UNROLL for (int i = 0; i < DELTA_ROWS * DELTA_EACH; i++) s[i] = slot < 0 ? 0.0f : s[i];
     for (int r = first; r < first + count; r++) {
       delta_token(from, weights, r, head, row0, lane, s, y);
+      // As a state stores it, so that it does not matter which rows are in the call.
+      UNROLL for (int i = 0; i < DELTA_ROWS * DELTA_EACH; i++) s[i] = float(DELTA_STATE_T(s[i]));
       const int to = writes[r];
       if (to >= 0) delta_store(state + long(to) * SLOT_SIZE, row0, lane, s);
     }

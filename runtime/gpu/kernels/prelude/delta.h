@@ -84,7 +84,7 @@ inline void delta_read_weights(device const DELTA_WEIGHT_T* q_weight, device con
 #endif
 }
 
-// Token t: its result goes to y, and s becomes the state behind it, as the buffer would store it.
+// Token t: its result goes to y, and s becomes the state behind it.
 inline void delta_token(thread const delta_source& from, thread const delta_weights& weights, long t, int head, int row0, int lane, thread float* s, device float* y) {
   const int key_head = head / (DELTA_HEADS / DELTA_K_HEADS);
   float keys[DELTA_EACH];
@@ -129,7 +129,7 @@ inline void delta_token(thread const delta_source& from, thread const delta_weig
     const float delta = (values[r] - delta_sum(memory) * (decay * key_factor)) * write;
     sum = (delta_sum(sum) * decay + kq * delta) * query_factor;
     const float factor = key_factor * delta;
-    UNROLL for (int i = 0; i < DELTA_EACH; i++) s[r * DELTA_EACH + i] = float(DELTA_STATE_T(s[r * DELTA_EACH + i] * decay + keys[i] * factor));
+    UNROLL for (int i = 0; i < DELTA_EACH; i++) s[r * DELTA_EACH + i] = s[r * DELTA_EACH + i] * decay + keys[i] * factor;
     if (lane == 0 && row0 + r < DELTA_DV) y[(t * DELTA_HEADS + head) * DELTA_DV + row0 + r] = sum;
   }
 }
