@@ -42,6 +42,8 @@ type Limits struct {
 	NoLogits bool
 	// NoSeed says that the program draws without a seed.
 	NoSeed bool
+	// Samples says that rows may have Draw.MinP, Adjust and Logprobs: what a token needs is computed where the logits are.
+	Samples bool
 	// NoCopies says that states cannot be copied: nobody can keep a prefix or fork a sequence.
 	NoCopies bool
 }
@@ -52,6 +54,32 @@ type Row struct {
 	Draw *Draw
 	// Logits asks for the logits too.
 	Logits bool
+	// Adjust changes the logits before the draw; nil: nothing does.
+	Adjust *Adjust
+	// Logprobs asks for the logarithm of the probability of the token, before the logits are changed, and of Top of the
+	// most likely ones.
+	Logprobs bool
+	Top      int
+}
+
+// Adjust changes logits before a token is drawn: biases, then penalties, then a mask.
+type Adjust struct {
+	// List are the tokens that have a bias or came before, each once.
+	List []Adjustment
+	// Repeat, Presence and Frequency are those of Sampling; Repeat is not 0.
+	Repeat, Presence, Frequency float32
+	// Mask gives the tokens that may come next, bit i%64 of word i/64 for token i; nil where every token may. It is called
+	// at most once, when the mask is needed. A nil Mask is none.
+	Mask func() []uint64
+}
+
+// Adjustment is what changes the logits of a token.
+type Adjustment struct {
+	Token int32
+	Bias  float32
+	// Repeats says that the token is one of those that Repeat is for; Answered is how often it came in the answer.
+	Repeats  bool
+	Answered int
 }
 
 // Draw are the parameters with which one token is drawn.
@@ -62,6 +90,8 @@ type Draw struct {
 	TopK int64
 	// TopP keeps the most likely tokens up to this probability; in (0, 1], 1 keeps all.
 	TopP float32
+	// MinP drops tokens less likely than MinP times the most likely one, behind the other filters; 0 drops none.
+	MinP float32
 	// Seed of this draw: of the i-th token behind a prompt it is the user's seed + i. Its lower 32 bits count.
 	Seed int64
 }
@@ -70,6 +100,9 @@ type Draw struct {
 type Output struct {
 	// Token was drawn, or is the most likely one where no draw was asked for.
 	Token int32
+	// Logprob is the logarithm of the probability of Token, and Top are the most likely tokens, where they were asked for.
+	Logprob float32
+	Top     []Logprob
 	// Logits of all tokens, float32 [vocab], where they were asked for. The caller owns them.
 	Logits []float32
 }

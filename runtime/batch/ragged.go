@@ -58,6 +58,7 @@ type raggedExecutor struct {
 	executable engine.Executable
 	instance   engine.Instance
 	inputs     map[string]*eval.Tensor // tables of constant shape, written anew for every call
+	draws      bool                    // the device draws tokens: see drawn.go
 }
 
 // NewRagged compiles a language model for calls of many sequences. The error is a [*NotRaggedError] where the program
@@ -108,6 +109,9 @@ func lowerRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (*raggedExecuto
 	var err error
 	x.module, x.model, err = fuse.Ragged(m, choose, passes.Control{Disable: o.Engine.DisablePasses,
 		Verify: o.Engine.VerifyIR})
+	if err == nil && drawsOnDevice(e) {
+		x.draws, err = true, addDraws(x.module, x.model.Vocab)
+	}
 	return x, err
 }
 
@@ -213,7 +217,7 @@ func (x *raggedExecutor) Units() cache.Demand  { return slices.Clone(x.options.U
 
 func (x *raggedExecutor) Limits() Limits {
 	return Limits{Rows: x.options.Rows, Sequences: x.options.Sequences, Positions: x.model.Positions,
-		Vocab: x.model.Vocab}
+		Vocab: x.model.Vocab, Samples: true}
 }
 
 func (x *raggedExecutor) Close() error { return errors.Join(x.instance.Close(), x.executable.Close()) }
@@ -227,7 +231,11 @@ func (x *raggedExecutor) Execute(ctx context.Context, call *schedule.Call, rows 
 			return nil, err
 		}
 	}
-	out, err := x.instance.Run(ctx, x.tables(call, len(rows)))
+	inputs := x.tables(call, len(rows))
+	if entry := x.entryFor(rows); entry != "" {
+		return x.drawn(ctx, entry, inputs, rows)
+	}
+	out, err := x.instance.Run(ctx, inputs)
 	if err != nil {
 		return nil, err
 	}
@@ -252,9 +260,19 @@ func output(logits []float32, r Row) Output {
 	if d == nil {
 		d = &Draw{}
 	}
-	out := Output{Token: int32(d.choose(logits))}
+	var out Output
 	if r.Logits {
 		out.Logits = slices.Clone(logits)
+	}
+	of := logits
+	if r.Adjust != nil {
+		of = slices.Clone(logits)
+		r.Adjust.apply(of)
+	}
+	out.Token = int32(d.choose(of))
+	if r.Logprobs {
+		most, scale := likeliest(logits, r.Top)
+		out.Logprob, out.Top = scale.logprob(logits[out.Token]), most
 	}
 	return out
 }

@@ -298,6 +298,7 @@ func (r *Runner) run(call *schedule.Call) {
 	var masks errgroup.Group
 	masks.SetLimit(max(1, runtime.GOMAXPROCS(0)-1))
 	masked := make([]bool, len(call.Entries))
+	samples := r.exec.Limits().Samples
 	start := time.Now()
 	ctx, done := r.begin(call)
 	for i, e := range call.Entries {
@@ -306,10 +307,18 @@ func (r *Runner) run(call *schedule.Call) {
 		if e.Wanted == 0 {
 			continue
 		}
-		rows = append(rows, s.row())
+		var mask func() []uint64
 		if c := s.request.Constraint; c != nil {
-			masks.Go(func() error { masked[i] = c.Mask(s.mask); return nil })
+			made := make(chan struct{})
+			masks.Go(func() error { defer close(made); masked[i] = c.Mask(s.mask); return nil })
+			mask = func() []uint64 {
+				if <-made; masked[i] {
+					return s.mask
+				}
+				return nil
+			}
 		}
+		rows = append(rows, s.row(samples, mask))
 	}
 	outs, err := r.execute(ctx, call, rows)
 	masks.Wait() //nolint:errcheck // masks give none

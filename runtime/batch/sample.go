@@ -14,13 +14,61 @@ var errNothing = errors.New("the constraint leaves no token of the vocabulary")
 // defaultLast is how far the repetition penalty looks back where nobody says it, as in llama.cpp.
 const defaultLast = 64
 
-// row says what the executor is to give for the next token of a stream.
-func (s *Stream) row() Row {
-	d := s.draw()
-	if s.request.Logprobs < 0 && s.request.Constraint == nil && s.request.Sampling.plain() {
+// row says what the executor is to give for the next token of a stream. Where it does not sample it gives logits, from which
+// take draws; mask is called behind the call then, and else by the executor.
+func (s *Stream) row(samples bool, mask func() []uint64) Row {
+	d, p := s.draw(), s.request.Sampling
+	top, constrained := s.request.Logprobs, s.request.Constraint != nil
+	switch {
+	case top < 0 && !constrained && p.plain():
 		return Row{Draw: &d}
+	case !samples:
+		return Row{Logits: true}
 	}
-	return Row{Logits: true}
+	d.MinP = p.MinP
+	r := Row{Draw: &d, Logprobs: top >= 0, Top: max(top, 0)}
+	if len(p.Bias) > 0 || p.penalizes() {
+		r.Adjust = &Adjust{List: s.adjustments(), Repeat: 1, Presence: p.Presence, Frequency: p.Frequency}
+		if p.repeats() {
+			r.Adjust.Repeat = p.Repeat
+		}
+	}
+	if constrained {
+		if r.Adjust == nil {
+			r.Adjust = &Adjust{Repeat: 1}
+		}
+		r.Adjust.Mask = mask
+	}
+	return r
+}
+
+// adjustments are the tokens that biases and penalties change.
+func (s *Stream) adjustments() []Adjustment {
+	p, at := s.request.Sampling, map[int]*Adjustment{}
+	of := func(token int) *Adjustment {
+		if at[token] == nil {
+			at[token] = &Adjustment{Token: int32(token)}
+		}
+		return at[token]
+	}
+	for t, b := range p.Bias {
+		of(t).Bias = b
+	}
+	if p.repeats() {
+		for t := range s.recent() {
+			of(t).Repeats = true
+		}
+	}
+	if p.Presence != 0 || p.Frequency != 0 {
+		for t, n := range s.counted() {
+			of(t).Answered = n
+		}
+	}
+	out := make([]Adjustment, 0, len(at))
+	for _, a := range at {
+		out = append(out, *a)
+	}
+	return out
 }
 
 // draw gives the parameters of the next draw.
@@ -31,8 +79,12 @@ func (s *Stream) draw() Draw {
 
 // take makes the next token of an output. It may change the logits.
 func (s *Stream) take(out Output, masked bool) (Token, error) {
-	t := Token{ID: int(out.Token)}
+	t := Token{ID: int(out.Token), Logprob: out.Logprob, Top: out.Top}
 	if out.Logits == nil {
+		// Where nothing may come, whatever came is not allowed, or forbidden by its bias.
+		if masked && (s.mask[t.ID/64]>>(t.ID%64)&1 == 0 || s.request.Sampling.Bias[t.ID] == minusInfinity) {
+			return t, errNothing
+		}
 		return t, nil
 	}
 	var most []Logprob

@@ -129,3 +129,9 @@ type Ragged interface {
 	// RunsRagged reports whether modules of these operations run on kernels of the engine.
 	RunsRagged() bool
 }
+
+// Drawing is an engine that draws tokens on its device (ir/infer_draw.go) in less time than the host reads logits.
+type Drawing interface {
+	// DrawsOnDevice reports whether programs had better end with a draw than with logits.
+	DrawsOnDevice() bool
+}

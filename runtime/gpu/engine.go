@@ -40,6 +40,9 @@ func (e Engine) Name() string { return e.Device }
 // RunsRagged reports that there are kernels for calls of many sequences: see engine.Ragged.
 func (e Engine) RunsRagged() bool { return true }
 
+// DrawsOnDevice reports that tokens travel, and logits need not: see engine.Drawing.
+func (e Engine) DrawsOnDevice() bool { return true }
+
 // Compile fuses the module and opens the device. Precision strict, which rounds every result, runs on the
 // reference engine, as does a module that cannot be fused or has control flow that is left after that;
 // Options.Warn is told.
