@@ -121,8 +121,10 @@ func (x *executable) constant(v *ir.Value) (*value, error) {
 
 // NewInstance makes an instance whose buffers are zeros.
 func (x *executable) NewInstance() (engine.Instance, error) {
-	n := &instance{exe: x, states: map[*ir.Buffer]*state{}, bits: eval.UnseededBits(),
-		plans: make([]plan.Plans[*boundPlan], len(x.entries))}
+	n := &instance{exe: x, states: map[*ir.Buffer]*state{}, bits: eval.UnseededBits()}
+	for _, entry := range x.entries {
+		n.plans = append(n.plans, plan.NewPlans[*boundPlan](entry))
+	}
 	for _, b := range x.fused.Buffers {
 		s, err := newState(b, x.precision)
 		if err != nil {

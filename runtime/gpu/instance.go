@@ -32,13 +32,11 @@ type instance struct {
 
 // NewInstance makes an instance whose buffers are zeros.
 func (x *executable) NewInstance() (engine.Instance, error) {
-	n := &instance{exe: x, states: map[*ir.Buffer]*state{}, keys: numeric.NewUnseededKeySequence(), bits: eval.UnseededBits(),
-		plans: make([]plan.Plans[*boundPlan], len(x.entries))}
-	if err := n.newStates(); err != nil {
-		n.Close()
-		return nil, err
+	n := &instance{exe: x, states: map[*ir.Buffer]*state{}, keys: numeric.NewUnseededKeySequence(), bits: eval.UnseededBits()}
+	for _, entry := range x.entries {
+		n.plans = append(n.plans, plan.NewPlans[*boundPlan](entry))
 	}
-	if err := n.Reset(); err != nil {
+	if err := n.newStates(); err != nil { // new memory holds zeros
 		n.Close()
 		return nil, err
 	}

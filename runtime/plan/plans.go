@@ -3,15 +3,34 @@ package plan
 import (
 	"slices"
 
+	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 )
 
-// maxPlans is the number of plans that an instance keeps: one for single tokens, others for chunks.
-const maxPlans = 4
+// maxPlans is the number of plans that an instance keeps of an entry: one for single tokens, others for chunks. Of one for
+// calls of many sequences it keeps more: rows, and those that are wanted, come in many sizes.
+const (
+	maxPlans       = 4
+	maxRaggedPlans = 48
+)
 
-// Plans are the plans of an instance by the shapes of a call, the last used first.
+// Plans are the plans of an instance by the shapes of a call, the last used first. The zero value keeps as many as calls
+// of one sequence need.
 type Plans[P any] struct {
 	list []shaped[P]
+	most int
+}
+
+// NewPlans keeps as many plans as the entry of a module needs.
+func NewPlans[P any](m *ir.Module) Plans[P] {
+	p := Plans[P]{most: maxPlans}
+	m.Entry.Body.Walk(func(op *ir.Op) {
+		switch op.Def.Name {
+		case "block_write", "block_attention", "slot_conv", "slot_delta_rule":
+			p.most = maxRaggedPlans
+		}
+	})
+	return p
 }
 
 type shaped[P any] struct {
@@ -41,7 +60,7 @@ func (s *Plans[P]) Find(inputs []eval.Value) (plan P, ok bool) {
 // Add adds a plan as the last used, and gives the plans that are kept no longer.
 func (s *Plans[P]) Add(shapes [][]int, plan P) (dropped []P) {
 	s.list = slices.Insert(s.list, 0, shaped[P]{shapes, plan})
-	for len(s.list) > maxPlans {
+	for len(s.list) > max(s.most, maxPlans) {
 		last := len(s.list) - 1
 		dropped = append(dropped, s.list[last].plan)
 		s.list = s.list[:last]

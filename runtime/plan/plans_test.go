@@ -32,6 +32,23 @@ func TestPlans(t *testing.T) {
 	require.Equal(t, []string{"one", "four", "three"}, plans.All())
 }
 
+// TestNewPlans: an entry for calls of many sequences keeps more plans.
+func TestNewPlans(t *testing.T) {
+	for text, want := range map[string]int{
+		"    %0 = neg(x=%x) : f32[1,2,n,4]\n":                                              4,
+		"    block_write @pool(update=%x, positions=%at, sequences=%of, blocks=%blocks)\n": 48,
+	} {
+		m, err := ir.Parse("module {\n  symbol n [1, 64]\n  buffer @pool : f32[2,3,4,4]\n  entry forward(%x: f32[1,2,n,4], %at: i64[n], %of: i32[n], %blocks: i32[1,1]) {\n" +
+			text + "    return %x: f32[1,2,n,4]\n  }\n}\n")
+		require.NoError(t, err)
+		plans, dropped := NewPlans[int](m), 0
+		for i := range 60 {
+			dropped += len(plans.Add([][]int{{i}}, i))
+		}
+		require.Equal(t, 60-want, dropped)
+	}
+}
+
 // TestWeightKey: a weight has the same key in every plan, and another one than what else is made of its numbers.
 func TestWeightKey(t *testing.T) {
 	m, err := ir.Parse(`module {
