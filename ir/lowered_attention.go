@@ -173,22 +173,35 @@ func expandRopeWrite(b *Builder, op *Op) []*Value {
 }
 
 func ropeWrite(b *Builder, op *Op, attrs *RopeWriteAttrs) *Value {
-	angles := op.Input("angles")
-	head := func(x, weight string, norm bool) *Value {
-		return rotate(b, normed(b, op.Input(x), op.Input(weight), attrs.Eps, norm), angles, attrs.Traditional)
-	}
 	start, _ := op.Arg("start")
-	write := func(buffer *Buffer, x *Value) {
+	return rotateAndWrite(b, op, attrs, func(buffer *Buffer, x *Value) {
 		if stop, ok := op.Arg("stop"); ok {
 			b.BufferOp("buffer_slice_update", buffer, nil, x, 2, start, stop)
 			return
 		}
 		b.BufferOp("buffer_ring_update", buffer, &AxisAttrs{Axis: 2}, x, start)
+	})
+}
+
+// rotateAndWrite rotates queries, which it gives, and keys, and has keys and values written.
+func rotateAndWrite(b *Builder, op *Op, attrs *RopeWriteAttrs, write func(buffer *Buffer, x *Value)) *Value {
+	angles := op.Input("angles")
+	head := func(x, weight string, norm bool) *Value {
+		return rotate(b, normed(b, op.Input(x), op.Input(weight), attrs.Eps, norm), angles, attrs.Traditional)
 	}
 	q := head("q", "q_weight", attrs.QNorm)
 	write(op.Buffer, head("k", "k_weight", attrs.KNorm))
 	write(op.Second, normed(b, op.Input("v"), nil, attrs.Eps, attrs.VNorm))
 	return q
+}
+
+// expandRopeRowsWrite: rope_write of rows of many sequences, [1, H, R, D], whose keys and values go to their places in
+// blocks.
+func expandRopeRowsWrite(b *Builder, op *Op) []*Value {
+	attrs := Attrs[RopeWriteAttrs](op)
+	return []*Value{rotateAndWrite(b, op, attrs, func(buffer *Buffer, x *Value) {
+		b.BufferOp("block_write", buffer, nil, x, op.Input("positions"), op.Input("sequences"), op.Input("blocks"))
+	})}
 }
 
 // expandAttention: cached_attention, [B, H, T, D]; with a gate, of as many elements as the result for each token, the heads of

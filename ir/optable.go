@@ -193,6 +193,7 @@ var Ops = []OpDef{
 	{Name: "rope_row_angles", Operands: operands("positions freqs?"), Attrs: RopeAnglesAttrs{Scale: 1}, Results: 1, Expand: expandRopeRowAngles},
 	{Name: "rope_heads", Operands: operands("x angles weight?"), Attrs: RopeHeadsAttrs{}, Results: 1, Expand: expandRopeHeads},
 	{Name: "rope_write", Operands: operands("q k v angles start:int stop:int? q_weight? k_weight?"), Attrs: RopeWriteAttrs{}, Results: 1, Effect: Writes, State: WritesRows, SecondBuffer: true, Expand: expandRopeWrite},
+	{Name: "rope_rows_write", Operands: operands("q k v angles positions sequences blocks q_weight? k_weight?"), Attrs: RopeWriteAttrs{}, Results: 1, Effect: Writes, State: WritesRows, SecondBuffer: true, Expand: expandRopeRowsWrite},
 	{Name: "attention", Operands: operands("q k v position:int gate?"), Attrs: AttentionAttrs{}, Results: 1, Expand: expandAttention},
 	{Name: "rows_attention", Operands: operands("q k v positions sequences blocks gate?"), Attrs: CachedAttentionAttrs{}, Results: 1, Expand: expandRowsAttention},
 	{Name: "attention_step", Operands: operands("q k v angles start:int position:int stop:int? q_weight? k_weight? gate?"), Attrs: AttentionStepAttrs{}, Results: 1, Effect: Writes, State: WritesRows, SecondBuffer: true, Expand: expandAttentionStep},

@@ -105,19 +105,31 @@ type rotated struct {
 // rotated gives the operands of the operation, whose heads have so many elements; nil where kernels do not take them. For
 // every call it is checked that the positions are in the caches.
 func (b *binder) rotated(width, tokens int) *rotated {
-	r := &rotated{q: b.floats("q"), k: b.floats("k"), v: b.floats("v"), angles: b.floats("angles"), keys: b.x.states[b.Op.Buffer], values: b.x.states[b.Op.Second], start: b.register("start")}
-	if r.q == nil || r.k == nil || r.v == nil || r.angles == nil || r.start == nil {
+	r := b.rotatedHeads(width)
+	if r == nil {
 		return nil
 	}
-	var ok, ok2 bool
-	r.qWeight, ok = b.weight("q_weight", width)
-	if r.kWeight, ok2 = b.weight("k_weight", width); !ok || !ok2 {
+	if r.start = b.register("start"); r.start == nil {
 		return nil
 	}
 	for _, name := range []string{b.Op.Buffer.Name, b.Op.Second.Name} {
 		if !b.checkSlots(r.start, name, r.keys.shape[2], tokens) {
 			return nil
 		}
+	}
+	return r
+}
+
+// rotatedHeads is rotated without what says where the heads are written.
+func (b *binder) rotatedHeads(width int) *rotated {
+	r := &rotated{q: b.floats("q"), k: b.floats("k"), v: b.floats("v"), angles: b.floats("angles"), keys: b.x.states[b.Op.Buffer], values: b.x.states[b.Op.Second]}
+	if r.q == nil || r.k == nil || r.v == nil || r.angles == nil {
+		return nil
+	}
+	var ok, ok2 bool
+	r.qWeight, ok = b.weight("q_weight", width)
+	if r.kWeight, ok2 = b.weight("k_weight", width); !ok || !ok2 {
+		return nil
 	}
 	return r
 }

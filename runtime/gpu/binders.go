@@ -20,7 +20,7 @@ func init() {
 		"matvec": bindMatvec, "matvec_conv": bindMatvecConv, "matvec_glu": bindMatvecGLU, "matvec_heads": bindMatvecHeads,
 		"matvec_sum": bindMatvecSum, "matvec_glu_sum": bindMatvecGLUSum,
 		"prepare": bindPrepare, "matmul": bindMatmul, "matmul_glu": bindMatmulGLU, "dense_weight": bindDenseWeight, "library_product": bindLibraryProduct,
-		"rope_row_angles": bindRopeRowAngles, "block_write": bindBlockWrite, "rows_attention": bindRowsAttention,
+		"rope_row_angles": bindRopeRowAngles, "block_write": bindBlockWrite, "rope_rows_write": bindRopeRowsWrite, "rows_attention": bindRowsAttention,
 		"slot_conv": bindSlotConv, "slot_delta_step": bindSlotDeltaStep, "slot_delta_chunks": bindSlotDeltaChunks, "unit_copy": bindUnitCopy,
 		"sum": bindReduce, "mean": bindReduce, "max": bindReduce, "min": bindReduce,
 	}

@@ -145,6 +145,27 @@ func bindBlockWrite(b *binder) bool {
 		Pool: whole(s.slot), Step: t.step})
 }
 
+// bindRopeRowsWrite rotates queries and keys and writes keys and values into blocks, in one kernel.
+func bindRopeRowsWrite(b *binder) bool {
+	k, rows, ok := lower.RopeRowsWrite(b.Op, b.view, b.cacheType())
+	if !ok {
+		return false
+	}
+	r := b.rotatedHeads(k.D)
+	if r == nil || r.keys.slot == nil || r.values.slot == nil {
+		return false
+	}
+	t := b.blockTables(r.keys.shape, 1)
+	if t == nil || t.rows != rows {
+		return false
+	}
+	l, err := k.Launch(rows)
+	out := b.result(0, tokenMajor(k.QHeads, rows, k.D))
+	return out != nil && b.launch("rope", l, err, kernels.RopeArguments[operand]{Q: bytesOf(r.q), K: bytesOf(r.k), V: bytesOf(r.v), QWeight: r.qWeight, KWeight: r.kWeight,
+		Angles: bytesOf(r.angles), QOut: bytesOf(out), KCache: whole(r.keys.slot), VCache: whole(r.values.slot), Positions: t.positions, Sequences: t.sequences,
+		Blocks: t.blocks, Step: t.step})
+}
+
 // bindRowsAttention attends to what blocks hold, in parts that a second kernel merges.
 func bindRowsAttention(b *binder) bool {
 	q, keys, values := b.floats("q"), b.cacheOf("k"), b.cacheOf("v")

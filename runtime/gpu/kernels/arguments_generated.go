@@ -1116,23 +1116,26 @@ var reduceSignature = Signature{Kernels: []string{"reduce"}, Arguments: []Argume
 
 // RopeArguments are the buffers of the kernel rope, in order.
 type RopeArguments[T comparable] struct {
-	Q       T // float
-	K       T // float, optional: Q stands for it
-	V       T // float, optional: Q stands for it
-	QWeight T // ROPE_WEIGHT_T, optional: Q stands for it
-	KWeight T // ROPE_WEIGHT_T, optional: Q stands for it
-	Angles  T // float2
-	QOut    T // float, written
-	KCache  T // ROPE_CACHE_T, written, optional: Q stands for it
-	VCache  T // ROPE_CACHE_T, written, optional: Q stands for it
-	Step    T // int
+	Q         T // float
+	K         T // float, optional: Q stands for it
+	V         T // float, optional: Q stands for it
+	QWeight   T // ROPE_WEIGHT_T, optional: Q stands for it
+	KWeight   T // ROPE_WEIGHT_T, optional: Q stands for it
+	Angles    T // float2
+	QOut      T // float, written
+	KCache    T // ROPE_CACHE_T, written, optional: Q stands for it
+	VCache    T // ROPE_CACHE_T, written, optional: Q stands for it
+	Positions T // int, optional: Q stands for it
+	Sequences T // int, optional: Q stands for it
+	Blocks    T // int, optional: Q stands for it
+	Step      T // int
 }
 
 // Signature is what the text of the kernel rope declares.
 func (RopeArguments[T]) Signature() *Signature { return &ropeSignature }
 
 func (a RopeArguments[T]) values() []T {
-	return []T{a.Q, a.K, a.V, a.QWeight, a.KWeight, a.Angles, a.QOut, a.KCache, a.VCache, a.Step}
+	return []T{a.Q, a.K, a.V, a.QWeight, a.KWeight, a.Angles, a.QOut, a.KCache, a.VCache, a.Positions, a.Sequences, a.Blocks, a.Step}
 }
 
 var ropeSignature = Signature{Kernels: []string{"rope"}, Arguments: []Argument{
@@ -1145,6 +1148,9 @@ var ropeSignature = Signature{Kernels: []string{"rope"}, Arguments: []Argument{
 	{Name: "q_out", Type: "float", Written: true},
 	{Name: "k_cache", Type: "ROPE_CACHE_T", Written: true, Optional: true, Instead: 0},
 	{Name: "v_cache", Type: "ROPE_CACHE_T", Written: true, Optional: true, Instead: 0},
+	{Name: "positions", Type: "int", Optional: true, Instead: 0},
+	{Name: "sequences", Type: "int", Optional: true, Instead: 0},
+	{Name: "blocks", Type: "int", Optional: true, Instead: 0},
 	{Name: "step", Type: "int"},
 }}
 

@@ -66,6 +66,17 @@ func TestBlockWrite(t *testing.T) {
 	}
 }
 
+func TestRopeInBlocks(t *testing.T) {
+	t.Parallel()
+	r := kernels.Rope{D: 64, Dims: 16, QHeads: 4, KVHeads: 2, Q: kernels.Rows{Token: 768, Row: 128}, K: kernels.Rows{Token: 768, Row: 64},
+		V: kernels.Rows{Token: 768, Row: 64}, QNorm: kernels.WeightedHeadNorm, KNorm: kernels.WeightedHeadNorm, VNorm: kernels.PlainHeadNorm, Eps: 1e-6,
+		Weight: kernels.F32, Cache: kernels.F32, Blocks: kernels.Blocks{Rows: 4, Columns: 5, Cache: kernels.F32}}
+	kerneltest.Check(t, r.Case(kernels.Sizes{Whole: true, Capacity: 9}, rowsOf(run(1, 18, 3), []kernels.BlockRow{nobody}, run(0, 3, 2), run(2, 0, 1))))
+	r.Blocks.Columns = 0
+	_, err := r.Launch(2)
+	require.EqualError(t, err, "rope: blocks of 4 rows in tables of 0 columns")
+}
+
 // blockAttentions are attentions over blocks and rows for them.
 var blockAttentions = map[string]struct {
 	kernels.BlockAttention

@@ -69,6 +69,9 @@ func (c *Case) wantCache(b *Buffer, bound Bounds, heads, used, slots, width int)
 }
 
 func (r Rope) newCase(s Sizes) *Case {
+	if r.Blocks.Rows > 0 {
+		return r.Case(s, r.Blocks.rows(s, 5))
+	}
 	c, used := newCase(s, caseTokens, 0), 0
 	if r.KVHeads > 0 {
 		c, used = inSlots(s, caseTokens, 5, r.Slots)
@@ -88,6 +91,28 @@ func (r Rope) newCase(s Sizes) *Case {
 		out := c.want(a.QOut, bound, c.Tokens*r.QHeads*r.D)
 		keys, values := c.wantCache(a.KCache, bound, r.KVHeads, used, r.Slots, r.D), c.wantCache(a.VCache, bound, r.KVHeads, used, r.Slots, r.D)
 		few.Reference(c.Tokens, c.Position, a.Q.Values(), a.K.Values(), a.V.Values(), a.QWeight.Values(), a.KWeight.Values(), a.Angles.Values(), out, keys, values)
+	}
+	return c
+}
+
+// Case is a use of the launch with Blocks for these rows.
+func (r Rope) Case(s Sizes, rows []BlockRow) *Case {
+	c := caseOf(s, len(rows))
+	l, _ := r.Launch(c.Capacity)
+	t := r.Blocks.lay(rows, func(p int32) int32 { return p })
+	n, bound := r.KVHeads*t.units*r.Blocks.Rows, Bounds{2e-6, sums(1)}
+	var a RopeArguments[*Buffer]
+	a.Q, a.K = c.random(F32, r.Q.span(c.Tokens, max(r.QHeads, 1), r.D)), c.random(F32, r.K.span(c.Tokens, r.KVHeads, r.D))
+	a.V, a.Angles = c.random(F32, r.V.span(c.Tokens, r.KVHeads, r.D)), c.angles(r.Dims)
+	a.QWeight, a.KWeight = c.random(r.Weight, r.D), c.random(r.Weight, r.D)
+	a.KCache, a.VCache = c.cache(r.Cache, 1, n, n, r.D), c.cache(r.Cache, 1, n, n, r.D)
+	a.Positions, a.Sequences, a.Blocks = c.ints(t.positions...), c.ints(t.sequences...), c.ints(t.blocks...)
+	a.QOut, a.Step = c.out(F32, c.Capacity*r.QHeads*r.D), c.ints(int32(len(rows)), int32(t.units))
+	c.run(l, a)
+	c.reference = func() {
+		keys, values := c.wantCache(a.KCache, bound, 1, n, n, r.D), c.wantCache(a.VCache, bound, 1, n, n, r.D)
+		r.ReferenceInBlocks(t.units, t.positions, t.sequences, t.blocks, a.Q.Values(), a.K.Values(), a.V.Values(), a.QWeight.Values(), a.KWeight.Values(),
+			a.Angles.Values(), c.want(a.QOut, bound, c.Tokens*r.QHeads*r.D), keys, values)
 	}
 	return c
 }

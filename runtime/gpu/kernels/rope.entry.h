@@ -26,12 +26,12 @@ extern "C" __global__ void __launch_bounds__(256) rope_row_angles_entry(device c
 #ifdef ENTRY_rope
 #ifdef PORT_ENTRY
 extern "C" __attribute__((visibility("default"))) void rope_entry(void* const* a) {
-  rope((device const float*)a[0], (device const float*)a[1], (device const float*)a[2], (device const ROPE_WEIGHT_T*)a[3], (device const ROPE_WEIGHT_T*)a[4], (device const float2*)a[5], (device float*)a[6], (device ROPE_CACHE_T*)a[7], (device ROPE_CACHE_T*)a[8], (device const int*)a[9], PORT_threadgroup_position_in_grid().x, PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
+  rope((device const float*)a[0], (device const float*)a[1], (device const float*)a[2], (device const ROPE_WEIGHT_T*)a[3], (device const ROPE_WEIGHT_T*)a[4], (device const float2*)a[5], (device float*)a[6], (device ROPE_CACHE_T*)a[7], (device ROPE_CACHE_T*)a[8], (device const int*)a[9], (device const int*)a[10], (device const int*)a[11], (device const int*)a[12], PORT_threadgroup_position_in_grid().x, PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
 }
-PORT_ENTRY(rope, ROPE_SIMDGROUPS * 32, 10)
+PORT_ENTRY(rope, ROPE_SIMDGROUPS * 32, 13)
 #else
-extern "C" __global__ void __launch_bounds__(ROPE_SIMDGROUPS * 32) rope_entry(device const float* q, device const float* k, device const float* v, device const ROPE_WEIGHT_T* q_weight, device const ROPE_WEIGHT_T* k_weight, device const float2* angles, device float* q_out, device ROPE_CACHE_T* k_cache, device ROPE_CACHE_T* v_cache, device const int* step) {
-  rope(q, k, v, q_weight, k_weight, angles, q_out, k_cache, v_cache, step, PORT_threadgroup_position_in_grid().x, PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
+extern "C" __global__ void __launch_bounds__(ROPE_SIMDGROUPS * 32) rope_entry(device const float* q, device const float* k, device const float* v, device const ROPE_WEIGHT_T* q_weight, device const ROPE_WEIGHT_T* k_weight, device const float2* angles, device float* q_out, device ROPE_CACHE_T* k_cache, device ROPE_CACHE_T* v_cache, device const int* positions, device const int* sequences, device const int* blocks, device const int* step) {
+  rope(q, k, v, q_weight, k_weight, angles, q_out, k_cache, v_cache, positions, sequences, blocks, step, PORT_threadgroup_position_in_grid().x, PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
 }
 #endif
 #endif

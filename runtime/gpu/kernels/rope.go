@@ -86,6 +86,9 @@ type Rope struct {
 	Cache DType
 	Slots int
 	Ring  bool
+	// Blocks say where the positions of rows of many sequences lie, in caches in blocks; their Rows are 0 for none. Their
+	// Cache is that of Rope.
+	Blocks Blocks
 }
 
 // ropeSimdgroups is the number of heads that a threadgroup takes.
@@ -101,7 +104,7 @@ func (r Rope) defines() []Define {
 		"ROPE_Q_HEADS", r.QHeads, "ROPE_KV_HEADS", r.KVHeads, "ROPE_Q_TOKEN", q.Token, "ROPE_Q_HEAD", q.Row,
 		"ROPE_K_TOKEN", k.Token, "ROPE_K_HEAD", k.Row, "ROPE_V_TOKEN", v.Token, "ROPE_V_HEAD", v.Row,
 		"ROPE_Q_NORM", int(r.QNorm), "ROPE_K_NORM", int(r.KNorm), "ROPE_V_NORM", int(min(r.VNorm, PlainHeadNorm)), "ROPE_EPS", r.Eps,
-		"ROPE_SLOTS", max(r.Slots, 1), "ROPE_RING", r.Ring, "ROPE_WEIGHT_T", r.Weight.text(), "ROPE_CACHE_T", cache.text(),
+		"ROPE_SLOTS", max(r.Slots, 1), "ROPE_RING", r.Ring, "ROPE_BLOCK_ROWS", r.Blocks.Rows, "ROPE_COLUMNS", max(r.Blocks.Columns, 1), "ROPE_WEIGHT_T", r.Weight.text(), "ROPE_CACHE_T", cache.text(),
 		"ROPE_SIMDGROUPS", ropeSimdgroups)
 }
 
@@ -117,6 +120,9 @@ func (r Rope) check() error {
 		return errors.New("values have no weight of their norm")
 	}
 	if r.KVHeads > 0 {
+		if r.Blocks.Rows > 0 {
+			return r.Blocks.check()
+		}
 		if r.Slots <= 0 {
 			return fmt.Errorf("a cache of %d slots", r.Slots)
 		}
@@ -126,7 +132,8 @@ func (r Rope) check() error {
 }
 
 // Launch is the dispatch for up to tokens tokens. It takes RopeArguments: QWeight and KWeight [D], Angles of RopeAngles,
-// QOut f32 [T, QHeads, D], KCache and VCache [KVHeads, Slots, D].
+// QOut f32 [T, QHeads, D], KCache and VCache [KVHeads, Slots, D]. With Blocks these are [KVHeads, units, Rows, D], and there are
+// Positions and Sequences i32 [T] and Blocks i32 [sequences, Columns].
 func (r Rope) Launch(tokens int) (Launch, error) {
 	if err := r.check(); err != nil {
 		return Launch{}, fmt.Errorf("rope: %w", err)
@@ -140,6 +147,28 @@ func (r Rope) Launch(tokens int) (Launch, error) {
 
 // Reference computes what the kernel does, at a position.
 func (r Rope) Reference(tokens, position int, q, k, v, qWeight, kWeight, angles, qOut, kCache, vCache []float32) {
+	slots := r.Slots
+	r.reference(tokens, slots, func(t int) int {
+		if r.Ring {
+			return (position + t) % slots
+		}
+		return position + t
+	}, q, k, v, qWeight, kWeight, angles, qOut, kCache, vCache)
+}
+
+// ReferenceInBlocks computes what the kernel does with Blocks, in caches of so many units.
+func (r Rope) ReferenceInBlocks(units int, positions, sequences, blocks []int32, q, k, v, qWeight, kWeight, angles, qOut, kCache, vCache []float32) {
+	r.reference(len(positions), units*r.Blocks.Rows, func(t int) int {
+		if positions[t] < 0 {
+			return -1
+		}
+		return r.Blocks.row(blocks, sequences[t], positions[t])
+	}, q, k, v, qWeight, kWeight, angles, qOut, kCache, vCache)
+}
+
+// reference computes what the kernel does; place is the row of a head's cache, of slots of them, that a token's keys and
+// values go to, below 0 for none.
+func (r Rope) reference(tokens, slots int, place func(t int) int, q, k, v, qWeight, kWeight, angles, qOut, kCache, vCache []float32) {
 	head := make([]float64, r.D)
 	read := func(x []float32, at int, norm HeadNorm, weight []float32) {
 		for i := range head {
@@ -174,19 +203,19 @@ func (r Rope) Reference(tokens, position int, q, k, v, qWeight, kWeight, angles,
 				qOut[(t*r.QHeads+h)*r.D+i] = float32(x)
 			}
 		}
-		slot := position + t
-		if r.Ring {
-			slot %= r.Slots
+		slot := place(t)
+		if slot < 0 {
+			continue
 		}
 		for h := range r.KVHeads {
 			read(k, ks.at(t, h), r.KNorm, kWeight)
 			rotate(t)
 			for i, x := range head {
-				kCache[(h*r.Slots+slot)*r.D+i] = r.Cache.store(float32(x))
+				kCache[(h*slots+slot)*r.D+i] = r.Cache.store(float32(x))
 			}
 			read(v, vs.at(t, h), r.VNorm, nil)
 			for i, x := range head {
-				vCache[(h*r.Slots+slot)*r.D+i] = r.Cache.store(float32(x))
+				vCache[(h*slots+slot)*r.D+i] = r.Cache.store(float32(x))
 			}
 		}
 	}

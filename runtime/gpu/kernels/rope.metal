@@ -20,6 +20,8 @@
 #define ROPE_EPS 1e-6f
 #define ROPE_SLOTS 1        // of the caches
 #define ROPE_RING 0         // position p lies in slot p mod SLOTS
+#define ROPE_BLOCK_ROWS 0   // positions of a block, of caches in blocks, as blocks.metal has them; 0: none
+#define ROPE_COLUMNS 1      // blocks that the table has for a sequence
 #define ROPE_WEIGHT_T float
 #define ROPE_CACHE_T float
 #define ROPE_SIMDGROUPS 4
@@ -57,8 +59,9 @@ kernel void rope_row_angles(device const float* inverse [[buffer(0)]],
 }
 
 // q, k, v: heads of tokens at the strides above; q_weight, k_weight [D]; q_out [T][Q_HEADS][D];
-// k_cache, v_cache [KV_HEADS][SLOTS][D]. A simdgroup takes one head of one token: the heads of q, then those
-// of k, then those of v. Without heads of k and v it rotates q only.
+// k_cache, v_cache [KV_HEADS][SLOTS][D], or in blocks [KV_HEADS][units][BLOCK_ROWS][D], whose units step has in the place
+// of a position. A simdgroup takes one head of one token: the heads of q, then those of k, then those of v. Without heads
+// of k and v it rotates q only.
 // grid: T · (Q_HEADS + 2 · KV_HEADS) / SIMDGROUPS
 [[max_total_threads_per_threadgroup(ROPE_SIMDGROUPS * 32)]]
 kernel void rope(device const float* q [[buffer(0)]],
@@ -70,7 +73,10 @@ kernel void rope(device const float* q [[buffer(0)]],
                  device float* q_out [[buffer(6)]],
                  device ROPE_CACHE_T* k_cache [[buffer(7)]],  // absent: q
                  device ROPE_CACHE_T* v_cache [[buffer(8)]],  // absent: q
-                 device const int* step [[buffer(9)]],
+                 device const int* positions [[buffer(9)]],  // absent: q
+                 device const int* sequences [[buffer(10)]],  // absent: q
+                 device const int* blocks [[buffer(11)]],  // absent: q
+                 device const int* step [[buffer(12)]],
                  uint group [[threadgroup_position_in_grid]],
                  uint sg [[simdgroup_index_in_threadgroup]],
                  uint lane [[thread_index_in_simdgroup]]) {
@@ -126,11 +132,19 @@ kernel void rope(device const float* q [[buffer(0)]],
     UNROLL for (int i = 0; i < ROPE_EACH; i++) out[int(lane) + i * 32] = e[i];
     return;
   }
+#if ROPE_BLOCK_ROWS
+  const int position = positions[t];
+  if (position < 0) return;
+  const int block = blocks[long(sequences[t]) * ROPE_COLUMNS + position / ROPE_BLOCK_ROWS % ROPE_COLUMNS];
+  const long place = (long(at) * step[STEP_POSITION] + block) * ROPE_BLOCK_ROWS + position % ROPE_BLOCK_ROWS;
+#else
   int slot = step[STEP_POSITION] + t;
 #if ROPE_RING
   slot %= ROPE_SLOTS;
 #endif
-  device ROPE_CACHE_T* out = (is_k ? k_cache : v_cache) + (long(at) * ROPE_SLOTS + slot) * ROPE_D;
+  const long place = long(at) * ROPE_SLOTS + slot;
+#endif
+  device ROPE_CACHE_T* out = (is_k ? k_cache : v_cache) + place * ROPE_D;
   UNROLL for (int i = 0; i < ROPE_EACH; i++) out[int(lane) + i * 32] = ROPE_CACHE_T(e[i]);
 }
 

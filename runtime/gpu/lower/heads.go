@@ -84,13 +84,19 @@ func RopeWrite(op *ir.Op, view Views, cache kernels.DType) (r kernels.Rope, toke
 		return r, 0, false
 	}
 	_, linear := op.Arg("stop")
-	r = kernels.Rope{D: q.Width, Dims: 2 * view(op.Input("angles")).Shape[1], Traditional: attrs.Traditional, QHeads: q.Heads, KVHeads: k.Heads, Q: q.Strides, K: k.Strides, V: v.Strides,
-		QNorm: headNorm(attrs.QNorm, op.Input("q_weight")), KNorm: headNorm(attrs.KNorm, op.Input("k_weight")), VNorm: headNorm(attrs.VNorm, nil), Eps: attrs.Eps,
-		Cache: cache, Slots: int(slots[2]), Ring: !linear}
+	r = ropeOf(q, k, v, attrs, op)
+	r.Dims, r.Cache, r.Slots, r.Ring = 2*view(op.Input("angles")).Shape[1], cache, int(slots[2]), !linear
+	return r, q.Tokens, true
+}
+
+// ropeOf is the part of a rotation with writes that says what heads are and what happens to them.
+func ropeOf(q, k, v Heads, attrs ir.RopeWriteAttrs, op *ir.Op) kernels.Rope {
+	r := kernels.Rope{D: q.Width, Traditional: attrs.Traditional, QHeads: q.Heads, KVHeads: k.Heads, Q: q.Strides, K: k.Strides, V: v.Strides,
+		QNorm: headNorm(attrs.QNorm, op.Input("q_weight")), KNorm: headNorm(attrs.KNorm, op.Input("k_weight")), VNorm: headNorm(attrs.VNorm, nil), Eps: attrs.Eps}
 	if r.QNorm == kernels.WeightedHeadNorm || r.KNorm == kernels.WeightedHeadNorm {
 		r.Weight = kernels.F32
 	}
-	return r, q.Tokens, true
+	return r
 }
 
 // normOfHeads is a normalization of heads as a part of what reads them.

@@ -83,7 +83,7 @@ var order map[string]func(g *graph, op *ir.Op, shape []int) []int
 
 func init() { // rules ask for the layouts of operands
 	order = map[string]func(g *graph, op *ir.Op, shape []int) []int{
-		"rope_heads": tokenMajor, "rope_write": tokenMajor, "attention": attentionOrder, "rows_attention": attentionOrder, "sigmoid": inOrder, "take": takenRows,
+		"rope_heads": tokenMajor, "rope_write": tokenMajor, "rope_rows_write": tokenMajor, "attention": attentionOrder, "rows_attention": attentionOrder, "sigmoid": inOrder, "take": takenRows,
 	}
 }
 

@@ -36,7 +36,7 @@ var Table = passes.Ordered(
 		{Pass: "rope-write", Because: "it looks for attention over what was written"},
 	}},
 	passes.Row[*graph]{Name: "rows-attention", Run: row(rowsAttention), After: []passes.Order{
-		{Pass: "rope", Because: "the kernel reads rotated queries where they lie"},
+		{Pass: "rope-write", Because: "that looks for attention over what was written"},
 	}},
 	passes.Row[*graph]{Name: "attention-gate", Run: each((*graph).attentionGate, "glu"), After: []passes.Order{
 		{Pass: "attention", Because: "the kernel of attention ends with the gate"},

@@ -105,7 +105,7 @@ func ropeWrites(g *graph) {
 				w.replace(g)
 			}
 		}
-	}, "cached_attention")
+	}, "cached_attention", "block_attention")
 }
 
 // cacheOf is the load of the buffer whose content a value is, or nil.
@@ -126,8 +126,7 @@ type writes struct {
 	vNorm      *normOfHeads
 	keys       *ir.Op // the writes
 	values     *ir.Op
-	start      ir.Arg
-	stop       []ir.Arg
+	where      [][]ir.Arg // the writes' operands that say where rows go, as the operation has them
 	attributes ir.RopeWriteAttrs
 	draft      *ir.Builder // of what takes their place
 }
@@ -138,14 +137,22 @@ func (g *graph) writesOf(q, k, v *ir.Op) *writes {
 	if w.keys == nil || w.values == nil || k.Buffer == v.Buffer {
 		return nil
 	}
-	if w.keys.Def != w.values.Def || !slices.Equal(w.keys.Operand("start"), w.values.Operand("start")) {
+	if w.keys.Def != w.values.Def {
 		return nil
 	}
-	if w.start, _ = w.keys.Arg("start"); w.keys.Def.Name == "buffer_slice_update" {
-		w.stop = w.keys.Operand("stop")
-		if !slices.Equal(w.stop, w.values.Operand("stop")) {
+	names := []string{"start"}
+	switch w.keys.Def.Name {
+	case "buffer_slice_update":
+		names = append(names, "stop")
+	case "block_write":
+		names = []string{"positions", "sequences", "blocks"}
+	}
+	for _, name := range names {
+		at := w.keys.Operand(name)
+		if !slices.Equal(at, w.values.Operand(name)) {
 			return nil
 		}
+		w.where = append(w.where, slices.Clone(at))
 	}
 	// The later write is made together with the first one: nothing may work on its buffer before it.
 	if first, last := w.inOrder(g); g.works(g.places[first]+1, g.places[last], last.Buffer) {
@@ -193,11 +200,16 @@ func (w *writes) attributesOf() bool {
 
 func (w *writes) build(b *ir.Builder) *ir.Op {
 	v, _ := w.vNorm.input(b, w.v)
-	def, attrs := ir.LookupOp("rope_write"), w.attributes
-	op := &ir.Op{Def: def, Attrs: &attrs, Buffer: w.keys.Buffer, Second: w.values.Buffer, Args: [][]ir.Arg{
-		{ir.Use(w.q.Input("x"))}, {ir.Use(w.k.Input("x"))}, {ir.Use(v)}, {ir.Use(w.q.Input("angles"))}, {w.start},
-		slices.Clone(w.stop), slices.Clone(w.q.Operand("weight")), slices.Clone(w.k.Operand("weight")),
-	}}
+	name, attrs, where := "rope_write", w.attributes, w.where
+	switch {
+	case w.keys.Def.Name == "block_write":
+		name = "rope_rows_write"
+	case len(where) == 1:
+		where = append(where, nil) // without stop
+	}
+	args := [][]ir.Arg{{ir.Use(w.q.Input("x"))}, {ir.Use(w.k.Input("x"))}, {ir.Use(v)}, {ir.Use(w.q.Input("angles"))}}
+	args = append(append(args, where...), slices.Clone(w.q.Operand("weight")), slices.Clone(w.k.Operand("weight")))
+	op := &ir.Op{Def: ir.LookupOp(name), Attrs: &attrs, Buffer: w.keys.Buffer, Second: w.values.Buffer, Args: args}
 	return b.Append(op)
 }
 
@@ -226,11 +238,16 @@ func (g *graph) writes(op *ir.Op) bool {
 	if !ok || !ok2 || keys != values || !op.Buffer.Type.Equal(op.Second.Type) {
 		return false
 	}
+	if op.Def.Name == "rope_rows_write" {
+		r, rows, ok := RopeRowsWrite(op, g.views, keys)
+		return ok && g.Allowed(r.Launch(rows))
+	}
 	r, tokens, ok := RopeWrite(op, g.views, keys)
 	return ok && tokens <= r.Slots && g.Allowed(r.Launch(tokens))
 }
 
-// lastWrite is the write of rows [1, H, T, D] along axis 2 that a load of the buffer [1, H, slots, D] reads, or nil.
+// lastWrite is the write of rows [1, H, T, D] along axis 2 that a load of the buffer [1, H, slots, D] reads, or of rows to
+// blocks, or nil.
 func (g *graph) lastWrite(load *ir.Op) *ir.Op {
 	ops := g.m.Entry.Body.Ops
 	for i := g.places[load] - 1; i >= 0; i-- {
@@ -250,6 +267,8 @@ func (g *graph) lastWrite(load *ir.Op) *ir.Op {
 func (g *graph) cacheWrite(op *ir.Op) bool {
 	var axis int
 	switch op.Def.Name {
+	case "block_write":
+		return g.blockWrite(op)
 	case "buffer_ring_update":
 		axis = ir.Attrs[ir.AxisAttrs](op).Axis
 	case "buffer_slice_update":

@@ -58,6 +58,32 @@ func BlocksOf(pool ir.Type, table []int, cache kernels.DType) (b kernels.Blocks,
 	return kernels.Blocks{Rows: int(dims[2]), Columns: table[1], Cache: cache}, int(dims[0]), int(dims[1]), int(dims[3]), true
 }
 
+// RopeRowsWrite is the kernel of rope_rows_write, for so many rows; cache is the dtype of the pools.
+func RopeRowsWrite(op *ir.Op, view Views, cache kernels.DType) (r kernels.Rope, rows int, ok bool) {
+	q, ok := HeadsOf(view(op.Input("q")))
+	k, ok2 := HeadsOf(view(op.Input("k")))
+	v, ok3 := HeadsOf(view(op.Input("v")))
+	blocks, heads, _, width, ok4 := BlocksOf(op.Buffer.Type, view(op.Input("blocks")).Shape, cache)
+	if !ok || !ok2 || !ok3 || !ok4 || q.Tokens != k.Tokens || k.Tokens != v.Tokens || k.Heads != v.Heads || k.Heads != heads ||
+		q.Width != k.Width || k.Width != v.Width || k.Width != width {
+		return r, 0, false
+	}
+	r = ropeOf(q, k, v, *ir.Attrs[ir.RopeWriteAttrs](op), op)
+	r.Dims, r.Cache, r.Blocks = 2*view(op.Input("angles")).Shape[1], cache, blocks
+	return r, q.Tokens, true
+}
+
+// blockWrite reports whether op writes rows of heads to blocks.
+func (g *graph) blockWrite(op *ir.Op) bool {
+	u, ok := g.floats(op.Input("update"))
+	if !ok {
+		return false
+	}
+	h, ok := HeadsOf(u.View)
+	_, heads, _, width, ok2 := BlocksOf(op.Buffer.Type, shape(op.Input("blocks")), kernels.F32)
+	return ok && ok2 && h.Heads == heads && h.Width == width
+}
+
 // RowsAttention is the kernel of rows_attention over pools of a dtype, for so many rows.
 func RowsAttention(op *ir.Op, view Views, cache kernels.DType) (a kernels.BlockAttention, rows int, ok bool) {
 	keys, attrs := op.Input("k").Type, ir.Attrs[ir.CachedAttentionAttrs](op)

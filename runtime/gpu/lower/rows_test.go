@@ -49,9 +49,9 @@ func TestRowsOverBlocks(t *testing.T) {
 		target  lower.Target
 		want    []string
 	}{
-		"gate":         {"%11: f32[1,R,256]", lower.Target{}, []string{"rope_row_angles", "rope_heads", "rope_heads", "block_write", "block_write", "load", "load", "rows_attention"}},
-		"gate refused": {"%11: f32[1,R,256]", lower.Target{Refuses: func(l kernels.Launch) bool { return strings.Contains(l.Key(), "ATT_GATED=1") }}, []string{"rope_row_angles", "rope_heads", "rope_heads", "block_write", "block_write", "load", "load", "rows_attention", "glu"}},
-		"read before":  {"%8: f32[1,4,R,64], %11: f32[1,R,256]", lower.Target{}, []string{"rope_row_angles", "rope_heads", "rope_heads", "block_write", "block_write", "load", "load", "rows_attention", "glu"}},
+		"gate":         {"%11: f32[1,R,256]", lower.Target{}, []string{"rope_row_angles", "rope_rows_write", "load", "load", "rows_attention"}},
+		"gate refused": {"%11: f32[1,R,256]", lower.Target{Refuses: func(l kernels.Launch) bool { return strings.Contains(l.Key(), "ATT_GATED=1") }}, []string{"rope_row_angles", "rope_rows_write", "load", "load", "rows_attention", "glu"}},
+		"read before":  {"%8: f32[1,4,R,64], %11: f32[1,R,256]", lower.Target{}, []string{"rope_row_angles", "rope_rows_write", "load", "load", "rows_attention", "glu"}},
 		"refused": {"%11: f32[1,R,256]", lower.Target{Refuses: func(l kernels.Launch) bool {
 			return l.Kernel == "block_attention_part" || l.Kernel == "rope_row_angles"
 		}}, []string{"rms_norm", "rope_rows", "rope_rows", "block_write", "block_write", "load", "load", "block_attention", "copy", "glu"}},
