@@ -1,14 +1,23 @@
 package batch_test
 
 import (
+	"errors"
 	"math"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/cpu"
+	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/fuse/fusetest"
+	"github.com/etc-ml/etc/runtime/gpu"
+	"github.com/etc-ml/etc/runtime/gpu/cuda"
+	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/gpu/emulator"
+	"github.com/etc-ml/etc/runtime/gpu/metal"
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
@@ -70,4 +79,67 @@ func TestRaggedOnCPU(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRaggedOnGPU: the GPU engine has kernels for everything, and gives what the reference engine gives one sequence
+// alone. The emulator takes seconds for a model; a device that ETC_TEST_DEVICE names runs all of them.
+func TestRaggedOnGPU(t *testing.T) {
+	e := onGPU(t)
+	names, total, runs := []string{"etc-gemma4-chat-sample", "etc-qwen35moe-chat-sample", "qwen35moe-chat-4w-g64-f32-scan",
+		"neighbours/gemma4moe-4w"}, 24, 1
+	switch {
+	case testing.Short():
+		names, total = names[1:2], 8
+	case os.Getenv("ETC_TEST_DEVICE") != "":
+		names, total, runs = models(), 60, *schedules
+	}
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			m := fusetest.Load(t, name)
+			reference := newPool(t, m, reference.Engine{}, eval.FP32, small)
+			pool := newPool(t, m, e, eval.FP32, small)
+			var want, alone [][][]float32
+			for i := range 2 {
+				want = append(want, aloneLogits(t, reference, ids(i, total)))
+				alone = append(alone, aloneLogits(t, pool, ids(i, total)))
+			}
+			near := func(t testing.TB, of, position int, got []float32, what string) {
+				requireNear(t, want[of][position], alone[of][position], got, what)
+			}
+			for seed := range runs {
+				feedAtRandom(t, pool, len(want), total, uint64(seed+1000*len(name)), near)
+			}
+		})
+	}
+}
+
+// TestDrawnOnGPU: tokens that the device draws are those that the host draws from the reference engine's logits.
+func TestDrawnOnGPU(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: TestDrawnWhereLogitsAre has the reference engine, and the kernels have tests of their own")
+	}
+	m, o := fusetest.Load(t, "gemma4-chat-bf16-ropefix"), batch.RaggedOptions{Rows: 16, Sequences: 3, BlockRows: 4}
+	requireDrawn(t, newPool(t, m, reference.Engine{}, eval.FP32, o), newPool(t, m, onGPU(t), eval.FP32, o), 8)
+}
+
+// onGPU is the engine of the device that ETC_TEST_DEVICE names: metal or cuda; else that of the emulator.
+func onGPU(t testing.TB) engine.Engine {
+	t.Helper()
+	open := func() (device.Device, error) { return emulator.Open(emulator.Options{}) }
+	name := os.Getenv("ETC_TEST_DEVICE")
+	switch name {
+	case "metal":
+		open = metal.Open
+	case "cuda":
+		open = func() (device.Device, error) { return cuda.Open(cuda.Options{}) }
+	default:
+		name = "emulator"
+	}
+	d, err := open()
+	if errors.Is(err, device.ErrUnavailable) && name == "emulator" {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	require.NoError(t, d.Close())
+	return gpu.Engine{Device: name, Open: open}
 }
