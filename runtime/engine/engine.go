@@ -124,6 +124,13 @@ type Bounded interface {
 	Memory() int64
 }
 
+// WithMemory is an engine on a device with a memory of its own, or with a part of the machine's, which tells it before
+// anything is compiled.
+type WithMemory interface {
+	// DeviceMemory is what [Bounded] gives.
+	DeviceMemory() (int64, error)
+}
+
 // Ragged is an engine that has kernels for the operations of calls of many sequences (ir/ragged.go).
 type Ragged interface {
 	// RunsRagged reports whether modules of these operations run on kernels of the engine.

@@ -43,6 +43,15 @@ func (e Engine) RunsRagged() bool { return true }
 // DrawsOnDevice reports that tokens travel, and logits need not: see engine.Drawing.
 func (e Engine) DrawsOnDevice() bool { return true }
 
+// DeviceMemory is what buffers may take on the device in all, in bytes: see engine.WithMemory.
+func (e Engine) DeviceMemory() (int64, error) {
+	d, err := e.Open()
+	if err != nil {
+		return 0, err
+	}
+	return d.Info().Memory, d.Close()
+}
+
 // Compile fuses the module and opens the device. Precision strict, which rounds every result, runs on the
 // reference engine, as does a module that cannot be fused or has control flow that is left after that;
 // Options.Warn is told.

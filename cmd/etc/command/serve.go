@@ -331,7 +331,7 @@ func (s *servedFile) load() (*serve.Loaded, error) {
 
 // raggedDevices are those with kernels of their own for calls of many sequences; on the others such calls would run on
 // reference kernels, and one sequence at a time is faster. BENCHMARKS.md has what they cost one stream.
-var raggedDevices = []string{"cpu", "reference"}
+var raggedDevices = []string{"cuda", "metal", "cpu", "reference"}
 
 // executor compiles a program for calls of many sequences, or, where it cannot be made one of these, for one at a time. A
 // sampling head is taken off: the runtime draws the same tokens from the logits, and can do more with them.
@@ -360,8 +360,8 @@ func (s *servedFile) executor(m *ir.Module) (batch.Executor, error) {
 	if err := checkMemory(s.path, m, model, s.options.Precision, 2, 0); err != nil {
 		return nil, errors.Join(err, model.Close())
 	}
-	if bytes, ok := model.DeviceMemory(); ok { // measure knew the machine's only
-		s.budget = max(2*s.state, min(s.budget, (bytes-s.weights)/2))
+	if bytes, ok := model.DeviceMemory(); ok {
+		s.fitDevice(bytes)
 	}
 	x, err = batch.NewOneByOne(model, s.state, s.flags.concurrent, single.Why.Error())
 	if err != nil {
@@ -370,11 +370,21 @@ func (s *servedFile) executor(m *ir.Module) (batch.Executor, error) {
 	return x, nil
 }
 
+// fitDevice bounds the caches by the memory of a device; measure knew the machine's only.
+func (s *servedFile) fitDevice(bytes int64) {
+	s.budget = max(2*s.state, min(s.budget, (bytes-s.weights)/2))
+}
+
 // ragged compiles a program for calls of many sequences on a device. Where it is not to run so, x is nil and why says it.
 func (s *servedFile) ragged(m *ir.Module, device engine.Engine) (x batch.Executor, why *batch.NotRaggedError, err error) {
 	if _, ok := device.(*auto); ok || !s.flags.ragged && !slices.Contains(raggedDevices, device.Name()) {
 		return nil, &batch.NotRaggedError{Why: fmt.Errorf("device %s has no kernels for calls of many sequences",
 			device.Name())}, nil
+	}
+	if d, ok := device.(engine.WithMemory); ok {
+		if bytes, err := d.DeviceMemory(); err == nil { // else compiling says what is wrong
+			s.fitDevice(bytes)
+		}
 	}
 	x, err = batch.NewRagged(m, device, batch.RaggedOptions{Engine: s.options, Sequences: s.flags.concurrent,
 		Rows: max(512, s.flags.concurrent), Budget: s.budget})
