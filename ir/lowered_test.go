@@ -50,7 +50,15 @@ func loweredAttentionCases() []inferCase {
 	angles := &RopeAnglesAttrs{Tokens: 3, Dims: 16, Base: 10000, Scale: 1}
 	norm := &RopeHeadsAttrs{Norm: true, Eps: 1e-6}
 	attention := []any{"f32[1,8,3,64]", "bf16[1,2,100,64]", "bf16[1,2,100,64]", "int(P)"}
+	rows := []any{"f32[1,8,3,64]", "bf16[2,9,16,64]", "bf16[2,9,16,64]", "i64[3]", "i32[3]", "i32[4,5]"}
 	return []inferCase{
+		{op: "rope_row_angles", attrs: angles, operands: []any{"i64[3]"}, want: "f32[3,8,2]"},
+		{op: "rope_row_angles", attrs: angles, operands: []any{"i64[3]", "bf16[8]"}, want: "f32[3,8,2]"},
+		{op: "rope_row_angles", attrs: angles, operands: []any{"i64[3]", "f32[7]"}, err: "freqs f32[7], want 8"},
+		{op: "rows_attention", operands: rows, want: "f32[1,8,3,64]"},
+		{op: "rows_attention", attrs: &CachedAttentionAttrs{Window: 7, Scale: 1}, operands: append(rows[:6:6], "bf16[1,3,512]"), want: "f32[1,3,512]"},
+		{op: "rows_attention", operands: append(rows[:6:6], "bf16[1,3,511]"), err: "511"},
+		{op: "rows_attention", operands: append(rows[:4:4], "i64[3]", "i32[4,5]"), err: "sequences must be i32"},
 		{op: "rope_angles", attrs: angles, operands: []any{"int(P)"}, want: "f32[3,8,2]"},
 		{op: "rope_angles", attrs: angles, operands: []any{7, "bf16[8]"}, want: "f32[3,8,2]"},
 		{op: "rope_angles", attrs: angles, operands: []any{7, "f32[7]"}, err: "freqs f32[7], want 8"},
@@ -74,6 +82,8 @@ func TestInferLoweredState(t *testing.T) {
 	slots := &Buffer{"slots", StaticType(F32, 7, 4, 8, 16)}
 	tables := append(rule[:5:5], "i32[3,3]", "i32[T]")
 	weights := append(tables[:7:7], "f32[16]", "f32[16]", "f32[4]", "f32[4]")
+	pool := &Buffer{"pool", StaticType(BF16, 2, 9, 16, 32)}
+	inBlocks := append(heads[:4:4], "i64[1]", "i32[1]", "i32[4,5]")
 	for _, c := range []inferCase{
 		{op: "slot_delta_step", operands: tables, want: "bf16[1,T,4,8]"},
 		{op: "slot_delta_step", attrs: &DeltaStepAttrs{Norm: true, Eps: 1e-6, Gates: true}, operands: weights, want: "f32[1,T,4,8]"},
@@ -88,6 +98,9 @@ func TestInferLoweredState(t *testing.T) {
 		{op: "rope_write", operands: heads, want: "bf16[1,4,1,32]"},
 		{op: "rope_write", attrs: &RopeWriteAttrs{KNorm: true, VNorm: true, Eps: 1e-6}, operands: append(heads[:4:4], 3, 4), want: "bf16[1,4,1,32]"},
 		{op: "rope_write", operands: []any{heads[0], heads[1], "bf16[1,3,1,32]", heads[3], 3, 4}, err: "update of shape [1,3,1,32]"},
+		{op: "rope_rows_write", operands: inBlocks, want: "bf16[1,4,1,32]"},
+		{op: "rope_rows_write", attrs: &RopeWriteAttrs{QNorm: true, VNorm: true, Eps: 1e-6}, operands: append(inBlocks[:7:7], "f32[32]"), want: "f32[1,4,1,32]"},
+		{op: "rope_rows_write", operands: append(inBlocks[:4:4], "i64[2]", "i32[1]", "i32[4,5]"), err: "positions"},
 		{op: "attention_step", attrs: &AttentionStepAttrs{Scale: 1}, operands: append(heads[:5:5], "int(P)"), want: "bf16[1,4,1,32]"},
 		{op: "attention_step", attrs: &AttentionStepAttrs{Scale: 1}, operands: append(heads[:5:5], "int(P)", nil, nil, nil, "f32[1,1,4,32]"), want: "f32[1,1,4,32]"},
 		{op: "attention_step", attrs: &AttentionStepAttrs{Scale: 1}, operands: append([]any{"bf16[1,3,1,32]"}, append(heads[1:5:5], "int(P)")...), err: "must divide the 3 heads of q"},
@@ -102,6 +115,9 @@ func TestInferLoweredState(t *testing.T) {
 			}
 			if def.SecondBuffer {
 				op.Buffer, op.Second = keys, keys
+			}
+			if c.op == "rope_rows_write" {
+				op.Buffer, op.Second = pool, pool
 			}
 			if c.attrs == nil {
 				op.Attrs = def.NewAttrs()
