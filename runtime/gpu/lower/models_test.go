@@ -160,7 +160,10 @@ func TestEveryRowDoesSomething(t *testing.T) {
 	// The graphs are too narrow for kernels that make a sum of what they multiply.
 	wide, err := ir.Parse(strings.NewReplacer("BODY", ofSum, "RESULTS", "%p: f32[1,T,256]").Replace(block))
 	require.NoError(t, err)
-	modules := []*ir.Module{wide}
+	rows, err := ir.Parse(strings.Replace(attendRows, "RESULTS", "%11: f32[1,R,256]", 1))
+	require.NoError(t, err)
+	rows.Constants[0].Data = ir.Float32s([]int64{64}, make([]float32, 64)...)
+	modules := []*ir.Module{wide, rows}
 	for _, name := range fusetest.Names() {
 		modules = append(modules, fusetest.Load(t, name))
 	}
