@@ -53,11 +53,21 @@ func TestAnswer(t *testing.T) {
 	x.wait(`document.querySelector('#chat-list .open')`)
 	equal(t, value[string](x, `document.querySelector('#chat-list .open').innerText`), "What is the capital of France?")
 	x.click("#chat-list .open")
-	equal(t, value[int](x, `document.querySelectorAll('.message').length`), 4)
+	x.wait(`document.querySelectorAll('.message').length === 4`)
 	x.holds(`document.querySelector('.answer .prose').innerText.trim() === 'The capital of France is Paris.'`)
 	x.click("#chat-list .remove")
 	x.click("#confirm [value=yes]")
 	x.wait(`!document.querySelector('#chat-list li') && !document.querySelector('.message')`)
+}
+
+// The server takes the page's requests as those of its own page, with no proxy between.
+func TestDirect(t *testing.T) {
+	if skipped != "" {
+		t.Skip(skipped)
+	}
+	x := open(t, served)
+	x.ask("What is the capital of France?")
+	equal(t, x.answered(), "The capital of France is Paris.")
 }
 
 // The answer is shown while it comes.
@@ -150,7 +160,23 @@ func TestTwoChats(t *testing.T) {
 	x.run(chromedp.Reload())
 	x.wait(`document.querySelectorAll('#chat-list .open').length === 2`)
 	x.do(`[...document.querySelectorAll('#chat-list .open')].find((b) => b.innerText === 'First').click()`)
-	x.holds(`document.querySelector('.answer .prose').innerText.length > 40`)
+	x.wait(`document.querySelector('.answer .prose')?.innerText.length > 40`)
+
+	// Deleted in another tab, and all at once.
+	x.do(`(() => { const q = indexedDB.open('etc', 1); q.onsuccess = () => {
+		const chats = q.result.transaction('chats', 'readwrite').objectStore('chats');
+		const id = [...document.querySelectorAll('#chat-list .open')].find((b) => b.innerText === 'Second').dataset.chat;
+		chats.delete(id).onsuccess = () => { q.result.close(); window.deleted = true } } })()`)
+	x.wait(`window.deleted`)
+	x.do(`[...document.querySelectorAll('#chat-list .open')].find((b) => b.innerText === 'Second').click()`)
+	x.wait(`document.querySelectorAll('#chat-list .open').length === 1`)
+	x.click("#open-settings")
+	x.click("#delete-chats")
+	x.click("#confirm [value='']")
+	x.holds(`document.querySelectorAll('#chat-list .open').length === 1`)
+	x.click("#delete-chats")
+	x.click("#confirm [value=yes]")
+	x.wait(`!document.querySelector('#chat-list .open') && !document.querySelector('.message')`)
 }
 
 // A tab that is closed in the middle of an answer leaves what it had, and the chat goes on in the next one.
@@ -165,6 +191,7 @@ func TestClosed(t *testing.T) {
 	<-gone
 	x.wait(`document.querySelector('#chat-list .open') && model.value`)
 	x.click("#chat-list .open")
+	x.wait(`document.querySelector('.answer.last')`)
 	x.holds(`document.querySelector('.answer.last').getAttribute('aria-busy') === 'false'`)
 	x.holds(`document.querySelector('.answer.last .note').innerText === 'Stopped.'`)
 	s.answer(says("Yes."))

@@ -3,8 +3,9 @@
 import { $, h } from './dom.js';
 import * as store from './store.js';
 
-/** What the list asks for: {open(chat), remove(chat), create()}. */
+/** What the list asks for: {open(id), remove(id, title), create()}. */
 let actions = {};
+const titles = new Map(); // id → {title, updated}
 let items = new Map(); // id → {item, button}
 
 export function begin(a) {
@@ -36,24 +37,43 @@ export function close() {
   return true;
 }
 
-/** Draws the list. */
-export async function draw() {
-  const chats = await store.all();
+/** Reads what chats there are. */
+export async function load() {
+  titles.clear();
+  for (const c of await store.all()) titles.set(c.id, { title: c.title, updated: c.updated });
+  draw();
+}
+
+/** Notes what a chat is called and when it was changed. */
+export function note(chat) {
+  titles.set(chat.id, { title: chat.title, updated: chat.updated });
+  draw();
+}
+
+/** Forgets a chat. */
+export function forget(id) {
+  titles.delete(id);
+  draw();
+}
+
+/** Draws the list, the newest chat first. */
+function draw() {
   const focused = document.activeElement?.dataset?.chat;
   items = new Map();
-  $('chat-list').replaceChildren(...chats.map((c) => {
+  const newest = [...titles].sort(([, a], [, b]) => b.updated - a.updated);
+  $('chat-list').replaceChildren(...newest.map(([id, { title }]) => {
     const button = h('button', { type: 'button', className: 'plain open', onclick: () => {
       close();
-      actions.open(c);
-    } }, c.title || 'New chat');
-    button.dataset.chat = c.id;
-    const remove = h('button', { type: 'button', className: 'plain remove', 'aria-label': `Delete ${c.title}`,
-      onclick: () => actions.remove(c) }, 'Delete');
+      actions.open(id);
+    } }, title || 'New chat');
+    button.dataset.chat = id;
+    const remove = h('button', { type: 'button', className: 'plain remove', 'aria-label': `Delete ${title}`,
+      onclick: () => actions.remove(id, title) }, 'Delete');
     const item = h('li', {}, button, remove);
-    items.set(c.id, { item, button });
+    items.set(id, { item, button });
     return item;
   }));
-  $('no-chats').hidden = chats.length > 0;
+  $('no-chats').hidden = titles.size > 0;
   if (focused) items.get(focused)?.button.focus();
 }
 

@@ -83,7 +83,7 @@ async function save(c) {
   } catch (e) {
     notice(`The browser could not keep the chat (${e.message}). Delete old chats, or save them to a file in Settings.`);
   }
-  await list.draw();
+  list.note(c);
   list.mark(chat.id);
 }
 
@@ -303,6 +303,11 @@ addEventListener('keydown', (e) => {
   if (editing) leaveEditing();
   else stop();
 });
+document.addEventListener('visibilitychange', async () => {
+  if (document.hidden) return;
+  await list.load(); // other tabs may have changed it
+  list.mark(chat.id);
+});
 addEventListener('etc-colours', () => {
   for (const v of views.values()) v.colour?.();
 });
@@ -355,25 +360,30 @@ $('delete-chats').addEventListener('click', async () => {
   }
   chat.deleted = true;
   await store.clear();
-  await list.draw();
+  await list.load();
   show(newChat());
 });
 
 list.begin({
-  open(c) {
-    const alive = runs.get(c.id)?.chat;
+  async open(id) {
+    const alive = runs.get(id)?.chat;
+    const c = alive ?? await store.get(id);
+    if (!c) { // another tab has deleted it
+      list.forget(id);
+      return;
+    }
     for (const m of alive ? [] : c.messages) if (m.role === 'assistant') m.end ||= 'stopped'; // by the end of its tab
-    show(alive ?? c);
+    show(c);
   },
-  async remove(c) {
-    if (!await confirmed(`Delete “${c.title}”?`)) return;
-    const alive = runs.get(c.id);
+  async remove(id, title) {
+    if (!await confirmed(`Delete “${title}”?`)) return;
+    const alive = runs.get(id);
     if (alive) alive.chat.deleted = true;
-    if (c.id === chat.id) chat.deleted = true;
+    if (id === chat.id) chat.deleted = true;
     alive?.control.abort();
-    await store.remove(c.id);
-    await list.draw();
-    if (c.id === chat.id) show(newChat());
+    await store.remove(id);
+    list.forget(id);
+    if (id === chat.id) show(newChat());
     $('new-chat').focus();
   },
   create() {
@@ -386,7 +396,7 @@ list.begin({
 
 await store.open();
 show(newChat());
-await list.draw();
+await list.load();
 await loadModels();
 if (store.key.get()) showKeyField();
 if (!document.querySelector('dialog[open]')) $('message').focus();

@@ -31,6 +31,11 @@ export async function all() {
   return list.sort((a, b) => b.updated - a.updated);
 }
 
+/** The chat of an id, undefined where there is none (any more). */
+export async function get(id) {
+  return database ? done(chats('readonly').get(id)) : structuredClone(memory.get(id));
+}
+
 /** Keeps a chat. A copy is kept, so that what follows can change it. */
 export async function put(chat) {
   if (database) await done(chats('readwrite').put(chat));
