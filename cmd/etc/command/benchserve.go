@@ -107,17 +107,17 @@ func measureServer(cmd *cobra.Command, f benchFlags) error {
 			count(r.Requests, "answer"), r.Generate, r.Prompt)
 	}
 	r := serverResult{Server: f.served.url}
-	if r.Model, r.Rows, err = serving.Run(cmd.Context(), o); err != nil {
-		var refused *net.OpError
-		if errors.As(err, &refused) && refused.Op == "dial" {
-			return fmt.Errorf("%w: is the server running? etc serve prints its address", err)
-		}
+	r.Model, r.Rows, err = serving.Run(cmd.Context(), o)
+	var refused *net.OpError
+	switch {
+	case errors.As(err, &refused) && refused.Op == "dial":
+		return fmt.Errorf("%w: is the server running? etc serve prints its address", err)
+	case err != nil && (f.json || len(r.Rows) == 0):
 		return err
-	}
-	if f.json {
+	case f.json:
 		return writeJSON(cmd.OutOrStdout(), r)
 	}
-	return r.write(cmd)
+	return errors.Join(err, r.write(cmd)) // what was measured before the error is right
 }
 
 // write writes the rows as a table. Times are in milliseconds.

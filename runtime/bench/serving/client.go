@@ -170,8 +170,6 @@ func (c *client) complete(ctx context.Context, model string, prompt []int, n int
 		return a, in.Err()
 	case !ended:
 		return a, errors.New("the stream ended before the answer did")
-	case len(a.parts) == 0:
-		return a, errors.New("the answer has no text")
 	case a.count != n:
 		return a, fmt.Errorf("the answer has %d tokens where %d were asked for: the server must take ignore_eos and tell the "+
 			"tokens of the answer (stream_options.include_usage)", a.count, n)

@@ -126,7 +126,7 @@ func Run(ctx context.Context, o Options) (model string, rows []Row, err error) {
 					o.Started(row)
 				}
 				if err := m.measure(ctx, &row); err != nil {
-					return model, rows, fmt.Errorf("%d streams of %d and %d tokens: %w", concurrent, prompt, generate, err)
+					return model, rows, fmt.Errorf("streams %d, prompt %d, answer %d: %w", concurrent, prompt, generate, err)
 				}
 				rows = append(rows, row)
 			}
@@ -153,8 +153,7 @@ func (m *measurement) measure(ctx context.Context, row *Row) error {
 	if err != nil {
 		return err
 	}
-	row.fill(answers, m.client.now().Sub(start))
-	return nil
+	return row.fill(answers, m.client.now().Sub(start))
 }
 
 // ask asks for some answers, so many at a time as the row has streams.
@@ -181,12 +180,16 @@ func (m *measurement) ask(ctx context.Context, row *Row, requests, generate int)
 	return answers, group.Wait()
 }
 
-// fill makes the figures of a row of its answers, which took so long together.
-func (r *Row) fill(answers []answer, took time.Duration) {
+// fill makes the figures of a row of its answers, which took so long together. Answers whose tokens have no text, as some
+// of random weights, count in the total only: nobody sees when their tokens come.
+func (r *Row) fill(answers []answer, took time.Duration) error {
 	var first, between, speed []float64
 	tokens := 0
 	for _, a := range answers {
 		tokens += a.count
+		if len(a.parts) == 0 {
+			continue
+		}
 		first = append(first, a.parts[0].Sub(a.begun).Seconds())
 		for i := 1; i < len(a.parts); i++ {
 			between = append(between, a.parts[i].Sub(a.parts[i-1]).Seconds())
@@ -195,9 +198,13 @@ func (r *Row) fill(answers []answer, took time.Duration) {
 			speed = append(speed, float64(a.count-1)/last)
 		}
 	}
+	if len(first) == 0 {
+		return errors.New("no answer has a text: their times cannot be seen")
+	}
 	r.First, r.Between = timesOf(first), timesOf(between)
 	r.Stream = timesOf(speed).P50
 	if s := took.Seconds(); s > 0 {
 		r.Total = float64(tokens) / s
 	}
+	return nil
 }

@@ -145,6 +145,29 @@ func TestConcurrent(t *testing.T) {
 	require.Zero(t, rows[0].Between)
 }
 
+// TestNoText: answers without a text count in the total, and their times are not known; a row of them alone is an error.
+func TestNoText(t *testing.T) {
+	s := newServer(t)
+	silent := 2 // the warm-up and the first
+	s.answer = func(w http.ResponseWriter, _ *http.Request) {
+		if len(s.lengths) > silent {
+			fmt.Fprint(w, "data: {\"choices\": [{\"text\": \"x\"}]}\n\ndata: {\"choices\": [{\"text\": \"y\"}]}\n\n")
+		}
+		fmt.Fprintf(w, "data: {\"choices\": [], \"usage\": {\"completion_tokens\": %d}}\n\ndata: [DONE]\n\n",
+			s.lengths[len(s.lengths)-1])
+	}
+	_, rows, err := serving.Run(t.Context(), s.options())
+	require.NoError(t, err)
+	require.InDelta(t, 0.001, rows[0].First.P99, 1e-9)
+	require.InDelta(t, 4/0.001, rows[0].Stream, 1e-6)
+	// The clock is read before and behind all, of each answer before it and for the usage, and for four parts.
+	require.InDelta(t, 15/0.011, rows[0].Total, 1e-6)
+
+	silent = 100
+	_, _, err = serving.Run(t.Context(), s.options())
+	require.ErrorContains(t, err, "no answer has a text")
+}
+
 // TestRefused: what is wrong is an error that says what, never a figure.
 func TestRefused(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -165,7 +188,7 @@ func TestRefused(t *testing.T) {
 			io.WriteString(w, "data: {\"choices\": [{\"text\": \"x\"}], \"usage\": {\"completion_tokens\": 1}}\n\n"+ //nolint:errcheck // it is a test
 				"data: [DONE]\n\n")
 		}, "the answer has 1 tokens where 4 were asked for"},
-		"empty":    {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "data: [DONE]\n\n") }, "the answer has no text"},
+		"no usage": {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "data: [DONE]\n\n") }, "the answer has 0 tokens"},
 		"not JSON": {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "data: x\n\n") }, "an event of the stream is not JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
