@@ -1,10 +1,14 @@
 package command
 
 import (
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -48,4 +52,95 @@ func TestReadmeCommands(t *testing.T) {
 		}
 	}
 	require.NotEmpty(t, exported)
+}
+
+// TestMakefile: make test and make test-all do not end by Go's limit of ten minutes a package on a machine that does other
+// things, and make test leaves out what takes long.
+func TestMakefile(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join("..", "..", "..", "Makefile"))
+	require.NoError(t, err)
+	for target, least := range map[string]time.Duration{"test": 30 * time.Minute, "test-all": 2 * time.Hour} {
+		_, recipe, ok := strings.Cut(string(makefile), "\n"+target+":\n\t")
+		require.True(t, ok, target)
+		recipe, _, _ = strings.Cut(recipe, "\n")
+		timeout := regexp.MustCompile(` -timeout (\S+) `).FindStringSubmatch(recipe)
+		require.Len(t, timeout, 2, recipe)
+		limit, err := time.ParseDuration(timeout[1])
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, limit, least, recipe)
+		require.Equal(t, target == "test", strings.Contains(recipe, " -short "), recipe)
+	}
+}
+
+// TestTables: the rows of every table of the documentation have as many cells as its head.
+func TestTables(t *testing.T) {
+	root := filepath.Join("..", "..", "..")
+	bar := regexp.MustCompile(`(^|[^\\])\|`)
+	tables := 0
+	check := func(path string) {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		cells, code := 0, false
+		for i, line := range strings.Split(string(text), "\n") {
+			code = code != strings.HasPrefix(line, "```")
+			if code || !strings.HasPrefix(line, "|") {
+				cells = 0
+				continue
+			}
+			n := len(bar.FindAllString(strings.ReplaceAll(line, "||", "| |"), -1)) - 1
+			if cells == 0 {
+				cells, tables = n, tables+1
+			}
+			require.Equal(t, cells, n, fmt.Sprintf("%s:%d: cells", path, i+1))
+		}
+	}
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/notes/*.md"} {
+		names, err := fs.Glob(os.DirFS(root), pattern)
+		require.NoError(t, err)
+		for _, name := range names {
+			check(filepath.Join(root, name))
+		}
+	}
+	require.Greater(t, tables, 20)
+}
+
+// TestAuditNotes: the tests that docs/notes/audit.md names exist, and no line of it is without one, or a document.
+func TestAuditNotes(t *testing.T) {
+	root := filepath.Join("..", "..", "..")
+	there := map[string]bool{}
+	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		switch {
+		case strings.HasSuffix(path, "_test.go"):
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			for _, m := range function.FindAllSubmatch(text, -1) {
+				there[string(m[1])] = true
+			}
+		case filepath.Ext(path) == ".txtar", filepath.Ext(path) == ".md":
+			there[d.Name()] = true
+		}
+		return nil
+	}))
+	notes, err := os.ReadFile(filepath.Join(root, "docs", "notes", "audit.md"))
+	require.NoError(t, err)
+	name := regexp.MustCompile(`\b(?:Test|Fuzz)\w+|[\w-]+\.(?:txtar|md)\b`)
+	lines := 0
+	for _, line := range strings.Split(string(notes), "\n") {
+		for _, n := range name.FindAllString(line, -1) {
+			require.True(t, there[n], "%s, in %q", n, line)
+		}
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| --- ") || strings.HasPrefix(line, "| line ") {
+			continue
+		}
+		cells := strings.Split(strings.Trim(line, "|"), " | ")
+		require.Regexp(t, name, cells[len(cells)-1], line)
+		lines++
+	}
+	require.Greater(t, lines, 30)
 }
