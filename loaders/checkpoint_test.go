@@ -1,6 +1,7 @@
 package loaders
 
 import (
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -288,6 +289,10 @@ func TestOpenRefuses(t *testing.T) {
 	reshape := func(shape ...int) func(*stored) { return func(s *stored) { s.shape = shape } }
 	prefix := "model.language_model."
 	qwen, gemma := generate(t, smallQwen(nil)), generate(t, smallGemma(nil))
+	var many []string // found in time in proportion to them
+	for i := range 30000 {
+		many = append(many, fmt.Sprint("other.", i))
+	}
 	tests := []struct {
 		name     string
 		dir      string
@@ -306,6 +311,7 @@ func TestOpenRefuses(t *testing.T) {
 			": 1 tensor does", "\n\tmodel.language_model.layers.2.mlp.experts.5.up_proj.weight: expected BF16, F16 or F32 [24,32], found none"}},
 		{"unknown", gemma, besides(prefix+"layers.0.self_attn.q_proj.bias", "other"), nil, []string{
 			": 2 tensors do", "\n\tmodel.language_model.layers.0.self_attn.q_proj.bias: expected no such tensor, found BF16 [1]", "\n\tother: expected no such tensor, found BF16 [1]"}},
+		{"unknown by the thousand", gemma, besides(many...), nil, []string{": 30000 tensors do", "\n\tand 29900 more"}},
 		{"value projection in a full layer", gemma, besides(prefix + "layers.2.self_attn.v_proj.weight"), nil, []string{
 			"\n\tmodel.language_model.layers.2.self_attn.v_proj.weight: expected no such tensor, found BF16 [1]"}},
 		{"shape", qwen, change(prefix+"layers.0.linear_attn.conv1d.weight", reshape(64, 4, 1)), nil, []string{

@@ -2,6 +2,7 @@ package huggingface
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -21,6 +22,9 @@ type Sampling struct {
 	Temperature *float64 // temperature, ≥ 0
 	TopK        *int     // top_k; ≤ 0 is off
 	TopP        *float64 // top_p, in (0, 1]
+	MinP        *float64 // min_p, in [0, 1]
+	// Penalties of tokens that the text has: a factor above 0, and what is subtracted from logits.
+	RepetitionPenalty, PresencePenalty, FrequencyPenalty *float64
 }
 
 // readTokens reads the ids from the given sections in order of precedence: the first that has a bos or pad id
@@ -95,6 +99,11 @@ func readSampling(s section) Sampling {
 	if s.has("top_k") {
 		value := s.integer("top_k", -1, maxPositions)
 		sampling.TopK = &value
+	}
+	sampling.MinP = s.interval("min_p", "a number of 0 to 1", func(v float64) bool { return v >= 0 && v <= 1 })
+	sampling.RepetitionPenalty = s.interval("repetition_penalty", "a number above 0", func(v float64) bool { return v > 0 })
+	for name, to := range map[string]**float64{"presence_penalty": &sampling.PresencePenalty, "frequency_penalty": &sampling.FrequencyPenalty} {
+		*to = s.interval(name, "a number", func(v float64) bool { return !math.IsInf(v, 0) })
 	}
 	return sampling
 }

@@ -23,8 +23,9 @@ import (
 const chatHelp = `/reset          forget the conversation
 /system TEXT    forget the conversation and start with a system prompt
 /set            show the settings
-/set NAME VALUE temperature, top-k, top-p, min-p (with --sampler runtime), seed,
-                max-tokens, think (on, off, unset)
+/set NAME VALUE temperature, top-k, top-p, seed, max-tokens, think (on, off, unset);
+                with --sampler runtime also min-p, repeat-penalty, presence-penalty,
+                frequency-penalty, repeat-last-n, logit-bias (ID:VALUE ..., or off)
 /save FILE      write the conversation and the model's state to a file
 /load FILE      go on with a conversation from a file
 /stats          print the speed of the last answer
@@ -242,75 +243,6 @@ func visible(out io.Writer, text string) string {
 		}
 		return r
 	}, text)
-}
-
-// settings describes the parameters of the answers to come.
-func (c *chatter) settings() string {
-	p := c.request.Sampling
-	out := fmt.Sprintf("temperature %g", p.Temperature)
-	model := c.session.Model()
-	if model.Form == session.Sampler || model.Form == session.Drawn {
-		out += fmt.Sprintf(", top-k %d, top-p %g, seed %d", p.TopK, p.TopP, p.Seed)
-	}
-	if model.Draws().MinP {
-		out += fmt.Sprintf(", min-p %g", p.MinP)
-	}
-	think := "unset"
-	if c.text.think != nil {
-		think = map[bool]string{true: "on", false: "off"}[*c.text.think]
-	}
-	return fmt.Sprintf("%s, max-tokens %d, think %s", out, c.request.MaxNewTokens, think)
-}
-
-// set changes a parameter of the answers to come.
-func (c *chatter) set(arg string) error {
-	name, value, _ := strings.Cut(arg, " ")
-	name, value = strings.ReplaceAll(name, "_", "-"), strings.TrimSpace(value)
-	next := c.request
-	var err error
-	want := ""
-	switch name {
-	case "":
-		fmt.Fprintln(c.log, c.settings())
-		return nil
-	case "temperature", "temp":
-		want, err = "a number of at least 0", parseFloat32(value, &next.Sampling.Temperature)
-	case "top-p":
-		want, err = "a number above 0, at most 1", parseFloat32(value, &next.Sampling.TopP)
-	case "min-p":
-		if !c.session.Model().Draws().MinP {
-			return errors.New("/set min-p needs --sampler runtime")
-		}
-		want, err = "a number of at least 0, at most 1", parseFloat32(value, &next.Sampling.MinP)
-	case "top-k":
-		want = "an integer, 0 or less for all tokens"
-		next.Sampling.TopK, err = strconv.ParseInt(value, 10, 64)
-	case "seed":
-		want = "an integer"
-		next.Sampling.Seed, err = strconv.ParseInt(value, 10, 64)
-	case "max-tokens", "max-new-tokens":
-		want = "a number of tokens, 0 for no limit"
-		if next.MaxNewTokens, err = strconv.Atoi(value); err == nil && next.MaxNewTokens < 0 {
-			err = strconv.ErrRange
-		}
-	case "think":
-		return c.setThink(value)
-	default:
-		return fmt.Errorf("/set %s: known are temperature, top-k, top-p, min-p, seed, max-tokens, think", name)
-	}
-	if err == nil {
-		err = next.Sampling.Check()
-	}
-	if err != nil {
-		return fmt.Errorf("/set %s %q: want %s", name, value, want)
-	}
-	if name == "top-k" || name == "top-p" || name == "seed" {
-		if err := next.Sampling.CheckFor(c.session.Model().Form, []string{name}); err != nil {
-			return err
-		}
-	}
-	c.request = next
-	return nil
 }
 
 func (c *chatter) setThink(value string) error {

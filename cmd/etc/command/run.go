@@ -48,12 +48,14 @@ commands). The answer goes to standard output, all else to standard error.
 The file's chat template makes the model's prompt of the question; --raw goes without it. --session keeps the
 chat in a file, with the model's state: the next question goes on where the last answer ended.
 
-The defaults of temperature, top-k and top-p come from the file's generation config. Programs without a
+The defaults of temperature, top-k and top-p come from the file's generation config, and those of min-p and the
+penalties, too, where etc's own sampler draws. Programs without a
 sampling head (etc export without --sample) support temperature only by themselves; --sampler runtime draws with
 etc's own sampler, from the logits of any program, on its device. It gives the tokens that a head gives for the
 same options, and has more: min-p, penalties, logit biases and log-probabilities choose it by themselves. Its
 order: biases and penalties; temperature; top-k; top-p; min-p. The repeat penalty counts the last tokens of prompt
-and answer, the presence and frequency penalties those of the answer, --repeat-last-n of them, as llama.cpp.
+and answer, the presence and frequency penalties those of the answer, --repeat-last-n of them, as llama.cpp. Penalties depend on each token of the answer, so that a GPU cannot begin the next one before the
+host has it, as it does else.
 
 --json-schema, --grammar and --regex hold the answer, behind its thoughts, to a form, with the same sampler: every token is
 one with which the text can still become whole.
@@ -138,9 +140,15 @@ func runProgram(ctx context.Context, cmd *cobra.Command, args []string, f runFla
 	if err != nil {
 		return err
 	}
-	if err := text.defaults(cmd, &request.Sampling); err != nil {
+	own, err := f.own(cmd, request.Sampling)
+	if err != nil {
 		return err
 	}
+	own = own || anyChanged(cmd, constraintNames...)
+	if err := text.defaults(cmd, &request.Sampling, own); err != nil {
+		return err
+	}
+	text.unusedDefaults(own, func(format string, args ...any) { logf(cmd.ErrOrStderr(), format, args...) })
 	if len(f.stops) > 0 && text.tokenizer == nil {
 		return usagef("--stop: %s holds no tokenizer, so the answer has no text: give --tokenizer FILE", args[0])
 	}
@@ -205,9 +213,6 @@ func (f runFlags) openText(cmd *cobra.Command, p *program.Program) (*text, error
 	t, err := openText(p, f.tokenizer, idsOnly)
 	if err != nil {
 		return nil, err
-	}
-	for _, key := range t.unused {
-		logf(cmd.ErrOrStderr(), "etc: the %s of the file's generation config is not supported and not used", key)
 	}
 	t.precision = f.model.precision
 	if !f.raw && !idsOnly {

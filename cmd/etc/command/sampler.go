@@ -94,21 +94,29 @@ func (f *samplerFlags) read(s *session.Sampling) error {
 	}
 	s.LastN, s.Logprobs, s.TopLogprobs = f.lastN, f.logprobs >= 0, max(f.logprobs, 0)
 	for _, b := range f.bias {
-		id, value, ok := strings.Cut(b, ":")
-		token, err := strconv.ParseInt(strings.TrimSpace(id), 10, 32)
-		v, err2 := strconv.ParseFloat(strings.TrimSpace(value), 32)
-		if !ok || err != nil || err2 != nil || token < 0 || math.IsNaN(v) || math.IsInf(v, 1) {
-			return usagef("--logit-bias %q, want a token id and a number, as 42:1.5 or 42:-inf", b)
+		token, v, ok := parseBias(b)
+		if !ok {
+			return usagef("--logit-bias %q, want %s", b, wantedBias)
 		}
-		if _, twice := s.Bias[int(token)]; twice {
+		if _, twice := s.Bias[token]; twice {
 			return usagef("--logit-bias of token %d is there twice", token)
 		}
 		if s.Bias == nil {
 			s.Bias = map[int]float32{}
 		}
-		s.Bias[int(token)] = float32(v)
+		s.Bias[token] = v
 	}
 	return nil
+}
+
+const wantedBias = "a token id and a number, as 42:1.5 or 42:-inf"
+
+// parseBias reads ID:VALUE.
+func parseBias(text string) (token int, value float32, ok bool) {
+	id, number, ok := strings.Cut(text, ":")
+	n, err := strconv.ParseInt(strings.TrimSpace(id), 10, 32)
+	v, err2 := strconv.ParseFloat(strings.TrimSpace(number), 32)
+	return int(n), float32(v), ok && err == nil && err2 == nil && n >= 0 && !math.IsNaN(v) && !math.IsInf(v, 1)
 }
 
 // own reports whether the runtime's own sampler draws: where it is asked for, and where a parameter needs it. It is an error
@@ -122,8 +130,11 @@ func (f *samplerFlags) own(cmd *cobra.Command, s session.Sampling) (bool, error)
 	return need != "" || f.sampler == "runtime", nil
 }
 
+// chatBiases is the number of tokens that may have a bias in a chat, if the user gives no more when it begins.
+const chatBiases = 16
+
 // load compiles a program for what a request needs: with the runtime's own sampler, if that is to draw. A chat may change
-// min-p later.
+// min-p, penalties and biases later.
 func (f *runFlags) load(
 	cmd *cobra.Command, path string, m *ir.Module, e engine.Engine, o engine.Options, s session.Sampling, chats bool,
 ) (*session.Model, error) {
@@ -134,7 +145,9 @@ func (f *runFlags) load(
 	var model *session.Model
 	if own {
 		d := session.DrawsOf(s)
-		d.MinP = d.MinP || chats
+		if chats {
+			d.MinP, d.Biases, d.Window = true, max(d.Biases, chatBiases), max(d.Window, s.LastN)
+		}
 		d.Logits = f.logits != ""
 		model, err = session.LoadDraws(m, e, o, d) // reads no weights
 	} else {

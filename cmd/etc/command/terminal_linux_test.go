@@ -207,6 +207,8 @@ func TestChatOnTerminal(t *testing.T) {
 		"/set seed 3":             "seed needs a program with a sampling head",
 		"/set max-tokens -1":      `/set max-tokens "-1": want a number of tokens`,
 		"/set beams 4":            "/set beams: known are temperature, ",
+		"/set min-p 0.5":          "/set min-p needs --sampler runtime",
+		"/set logit-bias 1:1":     "/set logit-bias needs --sampler runtime",
 		"/nonsense":               "no command /nonsense; /help lists them",
 		"/save":                   "/save FILE: the file is missing",
 		"/load":                   "/load FILE: the file is missing",
@@ -221,6 +223,56 @@ func TestChatOnTerminal(t *testing.T) {
 	x.asks("abc", "\r\nde\r\n")
 	x.sees(prompt)
 	x.types(ctrlD)
+	require.Zero(t, x.leaves())
+}
+
+// A chat changes every parameter of the runtime's own sampler.
+func TestChatSetsTheRuntimesSampler(t *testing.T) {
+	t.Parallel()
+	x := startTerminal(t, nil, "run", alphabetFile(t, "logits", 60), "--sampler", "runtime", "--seed", "3")
+	const off = "min-p 0, repeat-penalty 1, presence-penalty 0, frequency-penalty 0, repeat-last-n 64, logit-bias off, "
+	x.asks("/set", "\r\ntemperature 0, top-k 0, top-p 1, seed 3, "+off+"max-tokens 0, think unset\r\n")
+	x.asks("/set max-tokens 3", "\r\n")
+	ask := func(question, answer string) {
+		t.Helper()
+		x.asks(question, "\r\n"+answer+"\r\n")
+		x.asks("/reset", "\r\n")
+	}
+	ask("abc", "def")
+	x.asks("/set logit-bias 9:100", "\r\n")
+	ask("a", "hhh")
+	x.asks("/set frequency-penalty 45", "\r\n")
+	x.asks("/set", "frequency-penalty 45, repeat-last-n 64, logit-bias 9:100, ")
+	ask("a", "hhh")
+	x.asks("/set frequency_penalty 98", "\r\n")
+	ask("a", "h") // and the end
+	x.asks("/set frequency-penalty 0", "\r\n")
+	x.asks("/set repeat-penalty 30", "\r\n")
+	ask("h", "")
+	x.asks("/set repeat-penalty 1", "\r\n")
+	x.asks("/set presence-penalty 98", "\r\n")
+	x.asks("/set repeat-last-n 1", "\r\n")
+	ask("a", "h")
+	x.asks("/set presence-penalty 0", "\r\n")
+	x.asks("/set logit-bias off", "\r\n")
+	x.asks("/set temperature 50", "\r\n")
+	x.asks("/set min_p 1", "\r\n")
+	ask("abc", "def")
+	for line, want := range map[string]string{
+		"/set min-p 2":              `/set min-p "2": want a number of at least 0, at most 1`,
+		"/set repeat-penalty 0":     `/set repeat-penalty "0": want a number above 0; 1 is off`,
+		"/set presence-penalty inf": `/set presence-penalty "inf": want a number; 0 is off`,
+		"/set frequency-penalty x":  `/set frequency-penalty "x": want a number; 0 is off`,
+		"/set repeat-last-n 65":     `/set repeat-last-n "65": want a number of tokens from 1 to 64; --repeat-last-n of etc run makes it more`,
+		"/set logit-bias 9":         `/set logit-bias "9": want off, or up to 16 times a token id and a number, as 42:1.5 or 42:-inf`,
+		"/set logit-bias 1:1 1:2":   `/set logit-bias "1:1 1:2": want off`,
+		"/set logit-bias 1000000:2": `/set logit-bias "1000000:2": want off`,
+		"/set logprobs 2":           "/set logprobs: a chat does not print log-probabilities",
+	} {
+		x.asks(line, "\r\netc: ")
+		x.sees(want)
+	}
+	x.asks("/exit", "\r\n")
 	require.Zero(t, x.leaves())
 }
 

@@ -79,12 +79,15 @@ func openText(p *program.Program, path string, idsOnly bool) (*text, error) {
 }
 
 // neutral are the values of generation_config.json's keys with which they change no answer. Programs have no
-// use for these keys.
+// use for these keys; the runtime's own sampler has for some.
 var neutral = map[string]any{
 	"repetition_penalty": 1.0, "encoder_repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "no_repeat_ngram_size": 0.0,
 	"min_p": 0.0, "typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0, "num_beams": 1.0, "penalty_alpha": 0.0, "min_length": 0.0,
 	"min_new_tokens": 0.0, "guidance_scale": 1.0,
 }
+
+// runtimeKeys are those that the runtime's own sampler has a parameter for.
+var runtimeKeys = map[string]bool{"min_p": true, "repetition_penalty": true, "presence_penalty": true, "frequency_penalty": true}
 
 // unusedSampling lists the keys of a generation_config.json that would change answers and are not supported.
 func unusedSampling(config []byte) []string {
@@ -136,9 +139,13 @@ func (t *text) setArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// defaults sets the parameters that the user left open to those of the file.
-func (t *text) defaults(cmd *cobra.Command, s *session.Sampling) error {
+// defaults sets the parameters that the user left open to those of the file. own says that the runtime's sampler draws,
+// which knows min-p and penalties, too.
+func (t *text) defaults(cmd *cobra.Command, s *session.Sampling, own bool) error {
 	g := t.sampling
+	if own {
+		t.penalties(cmd, s)
+	}
 	if g.DoSample != nil && !*g.DoSample {
 		return nil // greedy is what the flags default to
 	}
@@ -151,10 +158,47 @@ func (t *text) defaults(cmd *cobra.Command, s *session.Sampling) error {
 	if g.TopP != nil && !anyChanged(cmd, "top-p") {
 		s.TopP = float32(*g.TopP)
 	}
+	if own && g.MinP != nil && !anyChanged(cmd, "min-p") {
+		s.MinP = float32(*g.MinP)
+	}
 	if err := s.Check(); err != nil {
 		return invalidError{fmt.Errorf("%s: generation config: %w", t.file, err)}
 	}
 	return nil
+}
+
+// penalties sets those that the user left open to the file's. They count as many tokens as there can be, as in
+// transformers, unless the user says how many.
+func (t *text) penalties(cmd *cobra.Command, s *session.Sampling) {
+	for _, x := range []struct {
+		flag  string
+		value *float64
+		off   float64
+		to    *float32
+	}{
+		{"repeat-penalty", t.sampling.RepetitionPenalty, 1, &s.RepeatPenalty}, {"presence-penalty", t.sampling.PresencePenalty, 0, &s.PresencePenalty},
+		{"frequency-penalty", t.sampling.FrequencyPenalty, 0, &s.FrequencyPenalty},
+	} {
+		if x.value == nil || *x.value == x.off || anyChanged(cmd, x.flag) {
+			continue
+		}
+		*x.to = float32(*x.value)
+		if !anyChanged(cmd, "repeat-last-n") {
+			s.LastN = maxLastN
+		}
+	}
+}
+
+// unusedDefaults tells of keys of the generation config that would change answers and do not. own is as for defaults.
+func (t *text) unusedDefaults(own bool, log func(format string, args ...any)) {
+	for _, key := range t.unused {
+		switch known := runtimeKeys[key]; {
+		case known && !own:
+			log("etc: the %s of the file's generation config is not used; --sampler runtime uses it", key)
+		case !known:
+			log("etc: the %s of the file's generation config is not supported and not used", key)
+		}
+	}
 }
 
 // encode gives the tokens of a prompt. raw takes the text as it is; else it is a question, after a system
