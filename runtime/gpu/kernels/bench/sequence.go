@@ -40,7 +40,8 @@ func sequences(small int) []testCase {
 	}
 	out = append(out, chunk("gemma sliding", sliding, 256/small), deltaStep())
 	out = append(out, slots(small)...)
-	return append(append(out, sampler(248320/small)...), norms(small)...)
+	out = append(append(out, sampler(248320/small)...), draws(248320/small)...)
+	return append(out, norms(small)...)
 }
 
 // at are the sizes of one token that sees so many positions, its own among them.
@@ -260,6 +261,27 @@ func sampler(vocab int) []testCase {
 		{"part", part(first, choose)}, {"collect", part(collect, choose)}, {"choose", choose}, {"argmax part", part(argmax, greedy)}, {"argmax", greedy},
 	} {
 		out = append(out, testCase{name: "sample " + c.name, variants: only(fmt.Sprintf("%d parts", parts), c.launch, errors.Join(err, err2))})
+	}
+	return out
+}
+
+// draws are the dispatches of the runtime's own sampler for one row: biases, penalties and a mask, the draw with every
+// filter, log-probabilities.
+func draws(vocab int) []testCase {
+	s := kernels.Sample{Vocab: vocab, Filters: true, Rows: 1, MinP: true}
+	parts, _ := s.Parts()
+	first, collect, choose, err := s.Launches()
+	adjust, err2 := kernels.Adjust{Rows: 1, Vocab: vocab, Listed: 80, Bias: true, Counts: true, Mask: true}.Launch()
+	logprobs, likely, err3 := kernels.Logprobs{Rows: 1, Vocab: vocab, Top: 20}.Launches()
+	var out []testCase
+	for _, c := range []struct {
+		name   string
+		launch kernels.Launch
+	}{
+		{"adjust", adjust}, {"part", part(first, choose)}, {"collect", part(collect, choose)}, {"choose", choose},
+		{"logprobs part", part(logprobs, likely)}, {"logprobs", likely},
+	} {
+		out = append(out, testCase{name: "draw " + c.name, variants: only(fmt.Sprintf("%d parts", parts), c.launch, errors.Join(err, err2, err3))})
 	}
 	return out
 }
