@@ -9,13 +9,13 @@ import (
 	"sync"
 )
 
-// StoredProgram is what [Field.Of] calls the program: its FlatBuffer with its headers, and after it the delegate graphs of
-// its entries, in their order. No named data of a file that is written can have the name.
+// StoredProgram is what [Field.Of] calls the program: its FlatBuffer with its headers, and after it the delegate graphs
+// of its entries, in their order. No named data of a file that is written can have the name.
 const StoredProgram = "etc.program"
 
-// StoredKeys are the keys of the named data of a file, those of [File.Extra] among them, without the record and with one
-// key for each piece: weights that are stored once have the key of the first. So a record with the SHA-256 of each of
-// them, and of [StoredProgram], tells every byte but its own and those between the pieces, which are zero.
+// StoredKeys are the keys of the named data of a file, those of [File.Extra] among them, without the record and with
+// one key for each piece: weights that are stored once have the key of the first. So a record with the SHA-256 of each
+// of them, and of [StoredProgram], tells every byte but its own and those between the pieces, which are zero.
 func StoredKeys(f File) []string {
 	var out []string
 	seen := map[string]bool{}
@@ -39,7 +39,8 @@ func (l *Layout) hashedSegments(r *Record, byKey map[string]int) error {
 			continue
 		}
 		if f.Size != hex.EncodedLen(sha256.Size) {
-			return fmt.Errorf("%s: field %d is the SHA-256 of %q and has %d bytes, want %d", r.Key, i, f.Of, f.Size, hex.EncodedLen(sha256.Size))
+			return fmt.Errorf("%s: field %d is the SHA-256 of %q and has %d bytes, want %d",
+				r.Key, i, f.Of, f.Size, hex.EncodedLen(sha256.Size))
 		}
 		if f.Of == StoredProgram {
 			continue

@@ -87,19 +87,24 @@ func TestStoredHashesOfWhatWasThere(t *testing.T) {
 
 // TestStoredRefused: a hash of what the file does not store, or that has no room.
 func TestStoredRefused(t *testing.T) {
+	refused := func(f codegen.File, want string) {
+		t.Helper()
+		require.ErrorContains(t, codegen.Write(t.Context(), filepath.Join(t.TempDir(), "m"), f), want)
+	}
 	f := codegen.File{Module: module(t), Record: record(strings.Repeat("?", 64), codegen.Field{Size: 64, Of: "missing"})}
-	require.ErrorContains(t, codegen.Write(t.Context(), filepath.Join(t.TempDir(), "m"), f), `field 0 is the SHA-256 of "missing", which is no named data of the file`)
+	refused(f, `field 0 is the SHA-256 of "missing", which is no named data of the file`)
 	f.Record.Fields[0] = codegen.Field{Size: 64, Of: f.Record.Key}
-	require.ErrorContains(t, codegen.Write(t.Context(), filepath.Join(t.TempDir(), "m"), f), "which is no named data of the file")
+	refused(f, "which is no named data of the file")
 	f.Record.Fields[0] = codegen.Field{Size: 32, Of: codegen.StoredProgram}
-	require.ErrorContains(t, codegen.Write(t.Context(), filepath.Join(t.TempDir(), "m"), f), "has 32 bytes, want 64")
+	refused(f, "has 32 bytes, want 64")
 	f.Extra, f.Record = []codegen.NamedBytes{{Key: codegen.StoredProgram}}, nil
-	require.ErrorContains(t, codegen.Write(t.Context(), filepath.Join(t.TempDir(), "m"), f), "the name stands for the program")
+	refused(f, "the name stands for the program")
 }
 
 // TestStoredKeys: what is stored once has one key.
 func TestStoredKeys(t *testing.T) {
 	a := data{"a", []int64{10}, pattern}
-	f := codegen.File{Module: module(t, a, data{"b", []int64{10}, pattern}, a), Extra: []codegen.NamedBytes{{Key: "metadata.x"}}}
+	f := codegen.File{Module: module(t, a, data{"b", []int64{10}, pattern}, a)}
+	f.Extra = []codegen.NamedBytes{{Key: "metadata.x"}}
 	require.Equal(t, []string{"c0", "c1", "metadata.x"}, codegen.StoredKeys(f))
 }

@@ -67,6 +67,6 @@ func valueDiffers(want, got eval.Value, tolerance float64) string {
 	return ""
 }
 
-// huge numbers are compared with themselves, not with the largest number of their tensor: beside 1e30, everything else of
-// a tensor would be equal.
+// huge numbers are compared with themselves, not with the largest number of their tensor: beside 1e30, everything else
+// of a tensor would be equal.
 const huge = 1e30

@@ -6,8 +6,8 @@
 // # Invariants
 //
 //   - A mutant and its inputs are functions of the seed file and of two numbers, so that a finding is repeated by them.
-//   - A difference counts unless the reference engine's own answer changes as much when floats of the inputs and constants
-//     change in the seventh digit.
+//   - A difference counts unless the reference engine's own answer changes as much when floats of the inputs and
+//     constants change in the seventh digit.
 //
 // Package execfuzz imports the reading half of the runtime and engines; only tests may import it.
 package execfuzz

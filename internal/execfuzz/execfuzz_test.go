@@ -77,7 +77,8 @@ func search(t *testing.T, c *Corpus, x *Runner, n int) Counts {
 			continue
 		}
 		if *keep != "" { // should a kernel end the process
-			require.NoError(t, os.WriteFile(filepath.Join(*keep, "last"), []byte(fmt.Sprintf("-seed %d -mutant %d (%s)", *seed, i, c.Seed(at).Name)), 0o644))
+			last := fmt.Sprintf("-seed %d -mutant %d (%s)", *seed, i, c.Seed(at).Name)
+			require.NoError(t, os.WriteFile(filepath.Join(*keep, "last"), []byte(last), 0o644))
 		}
 		outcomes := x.Execute(data, r)
 		if executed(outcomes) {
@@ -151,8 +152,8 @@ func requireFound(t *testing.T, e engine.Engine) {
 	}
 }
 
-// FuzzExecution runs mutants of programs of a few nodes on the CPU engine: which is a function of the file's number and of
-// two others.
+// FuzzExecution runs mutants of programs of a few nodes on the CPU engine: which is a function of the file's number and
+// of two others.
 func FuzzExecution(f *testing.F) {
 	c := corpus(f, nodesOf(f))
 	for i := range c.Len() {

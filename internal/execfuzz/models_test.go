@@ -22,14 +22,16 @@ var tinyModels = []struct {
 	config huggingface.Config
 }{
 	{"qwen35moe", &huggingface.Qwen{
-		VocabSize: 32, HiddenSize: 32, Layers: []huggingface.LayerKind{huggingface.LinearAttention, huggingface.FullAttention},
-		Heads: 2, KVHeads: 1, HeadDim: 32, RotaryDim: 16, RopeTheta: 1e4,
+		VocabSize: 32, HiddenSize: 32,
+		Layers: []huggingface.LayerKind{huggingface.LinearAttention, huggingface.FullAttention},
+		Heads:  2, KVHeads: 1, HeadDim: 32, RotaryDim: 16, RopeTheta: 1e4,
 		LinearKeyHeads: 1, LinearValueHeads: 2, LinearKeyHeadDim: 32, LinearValueHeadDim: 32, ConvKernel: 4,
 		Experts: 4, ExpertsPerToken: 2, ExpertIntermediate: 32, SharedExpertIntermediate: 32,
 		RMSNormEps: 1e-6, MaxPositions: 64,
 	}},
 	{"gemma4", &huggingface.Gemma4{
-		VocabSize: 32, HiddenSize: 32, IntermediateSize: 64, Layers: []huggingface.LayerKind{huggingface.SlidingAttention, huggingface.FullAttention},
+		VocabSize: 32, HiddenSize: 32, IntermediateSize: 64,
+		Layers:        []huggingface.LayerKind{huggingface.SlidingAttention, huggingface.FullAttention},
 		Sliding:       huggingface.AttentionGeometry{Heads: 2, KVHeads: 1, HeadDim: 32, RotaryDim: 32, RopeTheta: 1e4},
 		Full:          huggingface.AttentionGeometry{Heads: 2, KVHeads: 1, HeadDim: 64, RotaryDim: 16, RopeTheta: 1e6},
 		SlidingWindow: 6, RMSNormEps: 1e-6, FinalLogitSoftcap: 30, TieWordEmbeddings: true, MaxPositions: 64,

@@ -205,11 +205,14 @@ func (m *mutation) turn(k knob) {
 
 func (m *mutation) slots() int {
 	g := m.graph
-	return int(g.NumConstantTensors + g.NumInputTensors + g.NumOutputTensors + g.NumMutableBufferTensors + g.NumTempTensors)
+	return int(g.NumConstantTensors + g.NumInputTensors + g.NumOutputTensors + g.NumMutableBufferTensors +
+		g.NumTempTensors)
 }
 
 func (m *mutation) changeNumber(v reflect.Value, set func(int64)) {
-	n := []int64{0, 1, -1, 2, 3, 4, -2, int64(m.IntN(40)), math.MaxInt32, math.MinInt32, math.MaxInt64, int64(m.Uint64())}[m.IntN(12)]
+	n := []int64{
+		0, 1, -1, 2, 3, 4, -2, int64(m.IntN(40)), math.MaxInt32, math.MinInt32, math.MaxInt64, int64(m.Uint64()),
+	}[m.IntN(12)]
 	near := m.IntN(2) == 0
 	switch {
 	case v.Kind() == reflect.Bool:

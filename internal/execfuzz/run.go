@@ -40,8 +40,8 @@ const (
 	Unstable
 	// Stricter ones are refused by the fast engine where the reference engine answers: see stricter.
 	Stricter
-	// Laxer ones are answered by the fast engine where the reference engine refuses in an arm of an If, because fusion makes
-	// one operation of both arms: the reference engine gives the same answer of the fused module.
+	// Laxer ones are answered by the fast engine where the reference engine refuses in an arm of an If, because fusion
+	// makes one operation of both arms: the reference engine gives the same answer of the fused module.
 	Laxer
 	// Different ones give different answers, or are refused by one engine only.
 	Different
@@ -52,7 +52,9 @@ const (
 	beyondRange
 )
 
-var verdictNames = [verdicts]string{"invalid", "too large", "slow", "refused by both", "equal", "unstable", "stricter", "laxer", "DIFFERENT", "CRASHED"}
+var verdictNames = [verdicts]string{
+	"invalid", "too large", "slow", "refused by both", "equal", "unstable", "stricter", "laxer", "DIFFERENT", "CRASHED",
+}
 
 // String names the verdict.
 func (v Verdict) String() string { return verdictNames[v] }
@@ -85,10 +87,12 @@ type Runner struct {
 	Log func(format string, args ...any)
 }
 
-// stricter are refusals that a fast engine may add. Attention over a cache, which it runs as one operation, has positions
-// that follow each other and slots for all of them; the same nodes one by one say something for other positions too. And
-// where all sizes are known before a call, an update that cannot fit its slice is refused though the slice is empty.
-var stricter = regexp.MustCompile(`cached_attention: (position -\d+ is negative|\d+ positions from \d+ on do not fit)|` +
+// stricter are refusals that a fast engine may add. Attention over a cache, which it runs as one operation, has
+// positions that follow each other and slots for all of them; the same nodes one by one say something for other
+// positions too. And where all sizes are known before a call, an update that cannot fit its slice is refused though the
+// slice is empty.
+var stricter = regexp.MustCompile(`cached_attention: (position -\d+ is negative|` +
+	`\d+ positions from \d+ on do not fit)|` +
 	`buffer_slice_update @\S+: positions -?\d+ to -?\d+ for \d+ tokens, the cache has|` +
 	`after pass [a-z-]+: \w+: buffer_slice_update: .* does not broadcast to`)
 
@@ -127,7 +131,8 @@ func (x *Runner) Execute(data []byte, r *rand.Rand) []Outcome {
 		return []Outcome{{TooLarge, ""}}
 	}
 	c := comparison{module: m, tolerance: toleranceFP32}
-	c.options = engine.Options{Precision: eval.FP32, Exact: true, Threads: 1 + r.IntN(2), NoTune: true, Warn: func(string) {}}
+	c.options = engine.Options{Precision: eval.FP32, Exact: true, Threads: 1 + r.IntN(2), NoTune: true}
+	c.options.Warn = func(string) {}
 	if r.IntN(4) == 0 {
 		c.options.Precision, c.tolerance = eval.Mixed, toleranceMixed
 	}
@@ -458,7 +463,8 @@ func drawsUnseeded(m *ir.Module) bool {
 	return found
 }
 
-// largestSquared is a number whose square, times some rows, is no float32: sums of squares in float32 and in float64 part.
+// largestSquared is a number whose square, times some rows, is no float32: sums of squares in float32 and in float64
+// part.
 const largestSquared = 1e17
 
 // leavesRange reports whether the reference engine meets larger numbers.

@@ -67,7 +67,8 @@ func (o Options) check(path string) (fs.FileInfo, error) {
 		return nil, &TargetError{path, problem}
 	}
 	if input := o.inputAt(info); input != "" {
-		return nil, &TargetError{path, fmt.Sprintf("this command reads %s, which is the same file; choose another name for what is written", input)}
+		return nil, &TargetError{path, fmt.Sprintf("this command reads %s, which is the same file; "+
+			"choose another name for what is written", input)}
 	}
 	if info.Size() == 0 || o.Kind == "" {
 		return info, nil
@@ -77,7 +78,8 @@ func (o Options) check(path string) (fs.FileInfo, error) {
 		return nil, err
 	}
 	if found != o.Kind {
-		return nil, &TargetError{path, fmt.Sprintf("the file is %s, and %s would take its place; choose another name, or remove the file first", found, o.Kind)}
+		return nil, &TargetError{path, fmt.Sprintf("the file is %s, and %s would take its place; "+
+			"choose another name, or remove the file first", found, o.Kind)}
 	}
 	return info, nil
 }
@@ -96,7 +98,8 @@ func irregular(path string, info fs.FileInfo) string {
 		if err != nil {
 			to = "another file"
 		}
-		return fmt.Sprintf("is a symbolic link to %s, and links are not written through; name that file itself, or remove the link", to)
+		return fmt.Sprintf("is a symbolic link to %s, and links are not written through; "+
+			"name that file itself, or remove the link", to)
 	case mode&fs.ModeNamedPipe != 0:
 		what = "a FIFO"
 	case mode&fs.ModeSocket != 0:
@@ -145,7 +148,8 @@ func checkpointFiles(dir string) []string {
 	var out []string
 	for _, e := range entries {
 		name := e.Name()
-		weights := strings.HasSuffix(name, ".safetensors") || strings.HasSuffix(name, ".safetensors.index.json") || strings.HasSuffix(name, ".gguf")
+		weights := strings.HasSuffix(name, ".safetensors") || strings.HasSuffix(name, ".safetensors.index.json") ||
+			strings.HasSuffix(name, ".gguf")
 		if weights || slices.Contains(checkpointNames, name) {
 			out = append(out, filepath.Join(dir, name))
 		}

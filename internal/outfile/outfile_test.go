@@ -77,7 +77,10 @@ func TestWriteOfAnErrorLeavesWhatWasThere(t *testing.T) {
 }
 
 func TestFaultsLoseNothing(t *testing.T) {
-	for _, fault := range []string{"open:1:EIO", "write:1:ENOSPC", "write:2:EIO", "write:2:ENOSPC:short", "write:1:none:short", "sync:1:EIO", "close:1:EIO", "rename:1:EIO", "rename:1:ENOSPC"} {
+	for _, fault := range []string{
+		"open:1:EIO", "write:1:ENOSPC", "write:2:EIO", "write:2:ENOSPC:short", "write:1:none:short", "sync:1:EIO",
+		"close:1:EIO", "rename:1:EIO", "rename:1:ENOSPC",
+	} {
 		t.Run(fault, func(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, "a.txt")
@@ -114,7 +117,8 @@ func TestCheckRefusesInputs(t *testing.T) {
 	}
 	same := filepath.Join(dir, "other")
 	require.NoError(t, os.Link(filepath.Join(checkpoint, "model.safetensors"), same))
-	o := outfile.Options{Kind: outfile.JSON, Inputs: []string{checkpoint, filepath.Join(dir, "absent"), filepath.Join(checkpoint, "notes.json")}}
+	inputs := []string{checkpoint, filepath.Join(dir, "absent"), filepath.Join(checkpoint, "notes.json")}
+	o := outfile.Options{Kind: outfile.JSON, Inputs: inputs}
 	for name, input := range map[string]string{
 		filepath.Join(checkpoint, "config.json"):               "config.json",
 		filepath.Join(checkpoint, "..", "checkpoint", "x", ""): "",
@@ -126,7 +130,8 @@ func TestCheckRefusesInputs(t *testing.T) {
 			require.NoError(t, err)
 			continue
 		}
-		require.ErrorContains(t, err, name+": this command reads "+filepath.Join(checkpoint, input)+", which is the same file")
+		want := name + ": this command reads " + filepath.Join(checkpoint, input) + ", which is the same file"
+		require.ErrorContains(t, err, want)
 	}
 	// A file of the checkpoint's folder that is none of the checkpoint's may be written again.
 	require.NoError(t, outfile.Check(filepath.Join(checkpoint, "model.json"), o))

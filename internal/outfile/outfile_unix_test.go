@@ -33,7 +33,8 @@ func TestCheckRefusesWhatIsNoFile(t *testing.T) {
 	} {
 		before, err := os.Lstat(path)
 		require.NoError(t, err)
-		for _, err := range []error{outfile.Check(path, outfile.Options{Kind: outfile.Text}), put(path, "x", outfile.Options{Kind: outfile.Text})} {
+		o := outfile.Options{Kind: outfile.Text}
+		for _, err := range []error{outfile.Check(path, o), put(path, "x", o)} {
 			refused := (*outfile.TargetError)(nil)
 			require.ErrorAs(t, err, &refused)
 			require.ErrorContains(t, err, path+": "+want)
@@ -69,7 +70,9 @@ func TestOpenAside(t *testing.T) {
 	require.NoError(t, os.Symlink("victim", at("link")))
 	require.NoError(t, os.Link(at("victim"), at("hard")))
 	require.NoError(t, syscall.Mkfifo(at("fifo"), 0o644))
-	for name, want := range map[string]string{"link": "is a symbolic link", "hard": "has 2 names (hard links)", "fifo": "is a FIFO"} {
+	for name, want := range map[string]string{
+		"link": "is a symbolic link", "hard": "has 2 names (hard links)", "fifo": "is a FIFO",
+	} {
 		_, err := outfile.OpenAside(at(name), 0o600)
 		require.ErrorContains(t, err, at(name)+": "+want)
 	}

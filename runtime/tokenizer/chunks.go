@@ -27,8 +27,9 @@ func (e *LengthError) Error() string {
 
 // EncodeReader gives emit the ids that Encode returns for a text, some at a time. The text is cut where that changes no
 // id: between words of the pre-tokenizer, or between characters that no merge joins. So the memory that it takes does
-// not grow with the text, unless the text has no such place: a chunk of more than [MaxUncut] bytes is a [*LengthError], and so is
-// a longer text where the tokenizer is of a kind that is not cut (see [Tokenizer.Uncut]). opts.Mark must be 0.
+// not grow with the text, unless the text has no such place: a chunk of more than [MaxUncut] bytes is a [*LengthError],
+// and so is a longer text where the tokenizer is of a kind that is not cut (see [Tokenizer.Uncut]). opts.Mark must be
+// 0.
 func (t *Tokenizer) EncodeReader(r io.Reader, opts EncodeOptions, emit func(ids []int) error) error {
 	return t.encodeReader(r, opts, emit, chunkSize, MaxUncut)
 }
@@ -179,10 +180,10 @@ func (t *Tokenizer) lastCut(text []byte, from int) int {
 // mayCut reports whether a text may be cut between two characters, whatever else is in it: no added token has them side
 // by side, and
 //
-//   - where words are cut by the rules of package-level wordRules, a word ends there. Spaces are only ever at the beginning
-//     of a match or among other white space; letters and numbers are in no match with the line ends behind them; and with
-//     lines, white space with a line end in it is cut behind the last of them. No rule looks at what is before a match, so
-//     that the words behind the place are the same, too. All normalizers are NFC, which joins nothing to a space or line end;
+//   - where words are cut by wordRules, a word ends there. Spaces are only ever at the beginning of a match or among
+//     other white space; letters and numbers are in no match with the line ends behind them; and with lines, white
+//     space with a line end in it is cut behind the last of them. No rule looks at what is before a match, so that the words
+//     behind the place are the same, too. All normalizers are NFC, which joins nothing to a space or line end;
 //   - else, words are not cut there, and no merge has them side by side. The normalizers replace single characters.
 func (t *Tokenizer) mayCut(before, next rune) bool {
 	if words := t.preTokenizer.words; words != nil && !words.ends(before, next) {

@@ -56,7 +56,8 @@ func TestEncodeReaderMakesNoHugeChunks(t *testing.T) {
 	for _, name := range []string{"qwen", "gemma"} {
 		tok := load(t, name)
 		largest, total := 0, 0
-		err := tok.encodeReader(io.LimitReader(iotest.HalfReader(endless("the words of a text,\n1 after another; ")), 1<<20), EncodeOptions{}, func(ids []int) error {
+		text := io.LimitReader(iotest.HalfReader(endless("the words of a text,\n1 after another; ")), 1<<20)
+		err := tok.encodeReader(text, EncodeOptions{}, func(ids []int) error {
 			largest, total = max(largest, len(ids)), total+len(ids)
 			return nil
 		}, 1000, 5000)
@@ -77,7 +78,8 @@ func (e endless) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestEncodeReaderErrors: a text without a place to cut, a tokenizer that is not cut, an error of the reader or of emit.
+// TestEncodeReaderErrors: a text without a place to cut, a tokenizer that is not cut, an error of the reader or of
+// emit.
 func TestEncodeReaderErrors(t *testing.T) {
 	qwen := load(t, "qwen")
 	discard := func([]int) error { return nil }
@@ -85,16 +87,20 @@ func TestEncodeReaderErrors(t *testing.T) {
 		"more than 5000 bytes that must be encoded together: nowhere in so much text")
 	broken := errors.New("broken")
 	require.ErrorIs(t, qwen.EncodeReader(iotest.ErrReader(broken), EncodeOptions{}, discard), broken)
-	require.ErrorIs(t, qwen.EncodeReader(strings.NewReader("a b"), EncodeOptions{}, func([]int) error { return broken }), broken)
+	fails := func([]int) error { return broken }
+	require.ErrorIs(t, qwen.EncodeReader(strings.NewReader("a b"), EncodeOptions{}, fails), broken)
 
 	for _, c := range []struct{ sections, why string }{
-		{`"added_tokens":[{"id":3,"content":"<s>","single_word":false,"lstrip":true,"rstrip":false,"normalized":false,"special":true}]`, `as "<s>"`},
+		{`"added_tokens":[{"id":3,"content":"<s>","single_word":false,"lstrip":true,"rstrip":false,"normalized":false,` +
+			`"special":true}]`, `as "<s>"`},
 		{`"normalizer":{"type":"Lowercase"}`, "normalizers"},
 		{`"pre_tokenizer":{"type":"Whitespace"}`, "cuts words by rules"},
 		{`"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true}`, "cuts words by rules"},
-		{`"post_processor":{"type":"TemplateProcessing","single":[{"Sequence":{"id":"A","type_id":0}},{"Sequence":{"id":"A","type_id":0}}],"pair":[],"special_tokens":{}}`, "template"},
+		{`"post_processor":{"type":"TemplateProcessing","single":[{"Sequence":{"id":"A","type_id":0}},` +
+			`{"Sequence":{"id":"A","type_id":0}}],"pair":[],"special_tokens":{}}`, "template"},
 	} {
-		tok, err := Parse([]byte(`{`+c.sections+`,"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]}}`), "test.json")
+		const model = `,"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]}}`
+		tok, err := Parse([]byte(`{`+c.sections+model), "test.json")
 		require.NoError(t, err)
 		require.Contains(t, tok.Uncut(), c.why)
 		text := strings.Repeat("ab a ", 100)
@@ -111,8 +117,11 @@ func FuzzEncodeReader(f *testing.F) {
 		f.Add(c.Text, uint64(len(c.Text)))
 	}
 	toks := []*Tokenizer{load(f, "qwen"), load(f, "gemma")}
-	parts := []string{" ", "\n", "\r", "  ", "\t", "'", "'s", "a", "Word", "9", "12", ".", "!?", "e\u0301", "\u0301", "好", "。", "\u00a0", "\u2028",
-		"<|im_end|>", "<|im", "_end|>", "▁", "<bos>", "\xff", "\xe2\x96", "😀", "ſ", "ﬁ", "\u0958", "가", "\u1100\u1161", "\x00"}
+	parts := []string{
+		" ", "\n", "\r", "  ", "\t", "'", "'s", "a", "Word", "9", "12", ".", "!?", "e\u0301", "\u0301", "好", "。", "\u00a0",
+		"\u2028", "<|im_end|>", "<|im", "_end|>", "▁", "<bos>", "\xff", "\xe2\x96", "😀", "ſ", "ﬁ", "\u0958", "가",
+		"\u1100\u1161", "\x00",
+	}
 	f.Fuzz(func(t *testing.T, text string, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		for range seed % 64 { // texts with what the rules speak of

@@ -20,8 +20,8 @@ func (c *chatter) settings() string {
 		out += fmt.Sprintf(", top-k %d, top-p %g, seed %d", p.TopK, p.TopP, p.Seed)
 	}
 	if model.Draws().MinP {
-		out += fmt.Sprintf(", min-p %g, repeat-penalty %g, presence-penalty %g, frequency-penalty %g, repeat-last-n %d, logit-bias",
-			p.MinP, p.RepeatPenalty, p.PresencePenalty, p.FrequencyPenalty, p.LastN)
+		out += fmt.Sprintf(", min-p %g, repeat-penalty %g, presence-penalty %g, frequency-penalty %g, "+
+			"repeat-last-n %d, logit-bias", p.MinP, p.RepeatPenalty, p.PresencePenalty, p.FrequencyPenalty, p.LastN)
 		for _, token := range slices.Sorted(maps.Keys(p.Bias)) {
 			out += fmt.Sprintf(" %d:%g", token, p.Bias[token])
 		}
@@ -109,7 +109,8 @@ func (c *chatter) setOwn(s *session.Sampling, name, value string) (want string, 
 		if s.LastN, err = strconv.Atoi(value); err == nil && (s.LastN < 1 || s.LastN > model.Draws().Window) {
 			err = strconv.ErrRange
 		}
-		return fmt.Sprintf("a number of tokens from 1 to %d; --repeat-last-n of etc run makes it more", model.Draws().Window), err
+		return fmt.Sprintf("a number of tokens from 1 to %d; --repeat-last-n of etc run makes it more",
+			model.Draws().Window), err
 	}
 	s.Bias = nil
 	most := model.Draws().Biases

@@ -54,8 +54,8 @@ func TestReadmeCommands(t *testing.T) {
 	require.NotEmpty(t, exported)
 }
 
-// TestMakefile: make test and make test-all do not end by Go's limit of ten minutes a package on a machine that does other
-// things, and make test leaves out what takes long.
+// TestMakefile: make test and make test-all do not end by Go's limit of ten minutes a package on a machine that does
+// other things, and make test leaves out what takes long.
 func TestMakefile(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join("..", "..", "..", "Makefile"))
 	require.NoError(t, err)

@@ -36,8 +36,8 @@ type storedPiece struct {
 	want  string
 }
 
-// verifyWeights reads all of a file and compares it with the hashes of its build record. A file whose record has none is
-// an error.
+// verifyWeights reads all of a file and compares it with the hashes of its build record. A file whose record has none
+// is an error.
 func verifyWeights(ctx context.Context, path string) (*weightsResult, []verify.Finding, error) {
 	c, err := container.Open(path)
 	if err != nil {
@@ -46,14 +46,17 @@ func verifyWeights(ctx context.Context, path string) (*weightsResult, []verify.F
 	defer c.Close()
 	text, ok := c.Lookup(keyBuild)
 	if !ok {
-		return nil, nil, fmt.Errorf("%s: no build record, and so no hashes to check its bytes by: another tool wrote it. --signed KEY checks every byte of a file that was signed, --against CHECKPOINT compares the weights with the checkpoint", path)
+		return nil, nil, fmt.Errorf("%s: no build record, and so no hashes to check its bytes by: another tool wrote it. "+
+			"--signed KEY checks every byte of a file that was signed, --against CHECKPOINT compares the weights with "+
+			"the checkpoint", path)
 	}
 	record, err := parseRecord(text)
 	if err != nil {
 		return nil, nil, invalidError{fmt.Errorf("%s: %w", path, err)}
 	}
 	if len(record.Stored) == 0 {
-		return nil, nil, fmt.Errorf("%s: its build record (%s) has no hashes of what the file stores, which records had not at first: export it again, or compare it with its checkpoint by --against CHECKPOINT", path, record.Tool)
+		return nil, nil, fmt.Errorf("%s: its build record (%s) has no hashes of what the file stores, which records "+
+			"had not at first: export it again, or compare it with its checkpoint by --against CHECKPOINT", path, record.Tool)
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -163,7 +166,8 @@ func hashPieces(ctx context.Context, f io.ReaderAt, pieces []storedPiece) ([]ver
 			if p.name == codegen.StoredProgram {
 				what = "the program (methods, graphs, memory plan)"
 			}
-			out = append(out, weightsFinding("%s was changed: its SHA-256 is %.16s…, the build record says %.16s…", what, found[i], p.want))
+			out = append(out, weightsFinding("%s was changed: its SHA-256 is %.16s…, the build record says %.16s…",
+				what, found[i], p.want))
 		}
 	}
 	return out, nil
