@@ -52,6 +52,15 @@ func (e Engine) DeviceMemory() (int64, error) {
 	return d.Info().Memory, d.Close()
 }
 
+// available opens the device and closes it. The error is that of Compile where there is none.
+func (e Engine) available() error {
+	d, err := e.Open()
+	if err != nil {
+		return fmt.Errorf("--device %s: %w", e.Device, err)
+	}
+	return d.Close()
+}
+
 // Compile fuses the module and opens the device. Precision strict, which rounds every result, runs on the
 // reference engine, as does a module that cannot be fused or has control flow that is left after that;
 // Options.Warn is told.
@@ -74,6 +83,9 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 		}
 	}
 	if err != nil {
+		if err := e.available(); err != nil { // --device auto takes another engine then
+			return nil, err
+		}
 		warn(fmt.Sprintf("this runs on the reference engine, slowly: %v", err))
 		return reference.Engine{}.Compile(m, o)
 	}

@@ -56,6 +56,13 @@ func (a *answerText) end(answer *session.Answer) error {
 	return a.write("\n")
 }
 
+// abandon ends what an error cut short, with a line end where something is written.
+func (a *answerText) abandon() {
+	if a.finish(); a.out != nil && a.all.Len() > 0 {
+		a.write("\n") //nolint:errcheck // the error that cut it short is told
+	}
+}
+
 // finish takes what the tokens hold back, which may complete a stop text, once.
 func (a *answerText) finish() {
 	if a.finished {

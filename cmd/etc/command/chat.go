@@ -221,6 +221,7 @@ func (c *chatter) ask(ctx context.Context, question string) error {
 	}
 	a, err := c.conversation.Ask(ctx, question, r)
 	if err != nil {
+		shown.abandon()
 		return err
 	}
 	err = shown.end(&a)

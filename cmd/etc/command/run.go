@@ -341,6 +341,7 @@ func answer(ctx context.Context, cmd *cobra.Command, s *session.Session, text *t
 	logSeed(cmd, s.Model(), r.Sampling)
 	a, err := s.Generate(ctx, r)
 	if err != nil {
+		shown.abandon()
 		return err
 	}
 	if f.logits != "" {
