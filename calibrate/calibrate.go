@@ -96,14 +96,25 @@ func joinClose(err error, s *store) error {
 }
 
 func check(m *ir.Module, o Options) error {
-	f := m.Entry
-	if len(f.Params) != 2 || f.Params[0].Type.Rank() != 2 || f.Params[1].Type.Rank() != 1 || len(f.Body.Results) != 1 {
-		return fmt.Errorf("calibration needs a module forward(tokens, input_pos) → logits")
+	if err := checkEntry(m); err != nil {
+		return err
 	}
 	if len(o.Windows) == 0 {
 		return fmt.Errorf("calibration needs a text of at least one window")
 	}
-	for _, w := range append(o.Windows[:len(o.Windows):len(o.Windows)], o.HeldOut...) {
+	return checkWindows(append(o.Windows[:len(o.Windows):len(o.Windows)], o.HeldOut...))
+}
+
+func checkEntry(m *ir.Module) error {
+	f := m.Entry
+	if len(f.Params) != 2 || f.Params[0].Type.Rank() != 2 || f.Params[1].Type.Rank() != 1 || len(f.Body.Results) != 1 {
+		return fmt.Errorf("calibration needs a module forward(tokens, input_pos) → logits")
+	}
+	return nil
+}
+
+func checkWindows(windows [][]int) error {
+	for _, w := range windows {
 		if len(w) == 0 {
 			return fmt.Errorf("calibration: a window without tokens")
 		}
@@ -125,6 +136,8 @@ type driver struct {
 	held    [2]*stream
 	quality scores
 	head    int // the number of the last operation with a weight
+	// source, where it is set, has the quantized weights, and nothing is solved.
+	source Source
 }
 
 // streams are all streams.
@@ -165,15 +178,23 @@ func (d *driver) run() error {
 		for last < d.head && !hasWeights(ops[last]) {
 			last++
 		}
-		k := &constants{}
+		k, other := &constants{}, &constants{source: d.source}
 		for _, s := range d.streams() {
-			if err := s.run(ops[first:last], d.ends[first:last], k, d.each); err != nil {
+			if err := s.run(ops[first:last], d.ends[first:last], pick(s, k, other), d.each); err != nil {
 				return err
 			}
 		}
 		first = last
 	}
 	return d.tail(ops)
+}
+
+// pick gives the constants of a stream.
+func pick(s *stream, given, quantized *constants) *constants {
+	if s.quantized {
+		return quantized
+	}
+	return given
 }
 
 func (d *driver) progress(at int, op *ir.Op) {
@@ -222,7 +243,12 @@ func (d *driver) embedding(op *ir.Op) error {
 	}
 	indices := op.Input("indices")
 	for _, s := range d.streams() {
-		calls := s.calls()
+		calls, from := s.calls(), w.given
+		if s.quantized && d.source != nil {
+			if from, err = d.source.Rows(w.constant, passes.EmbeddingWeight); err != nil {
+				return err
+			}
+		}
 		err := d.each.try(len(calls), func(i int) error {
 			t := calls[i].env[indices].Tensor
 			out := eval.Tensor{DType: op.Result().Type.DType, Shape: append(append([]int{}, t.Shape...), w.cols)}
@@ -230,7 +256,7 @@ func (d *driver) embedding(op *ir.Op) error {
 				if id < 0 || id >= int64(w.rows) {
 					return fmt.Errorf("token %d, want 0 to %d", id, w.rows-1)
 				}
-				row, err := w.given(int(id), 1)
+				row, err := from(int(id), 1)
 				if err != nil {
 					return err
 				}
@@ -283,6 +309,10 @@ func (d *driver) solveLinear(op *ir.Op) (*weight, rows, error) {
 	w, err := d.weightOf(op, "weight")
 	if err != nil {
 		return nil, nil, err
+	}
+	if d.source != nil {
+		other, err := d.source.Rows(w.constant, passes.LinearWeight)
+		return w, other, err
 	}
 	if !w.calibrated() {
 		return w, w.plain, nil
@@ -374,7 +404,7 @@ func (d *driver) tail(ops []*ir.Op) error {
 		return fmt.Errorf("%w\n\tin %s", err, ir.Describe(d.module, op))
 	}
 	d.progress(d.head, op)
-	k := &constants{}
+	k, other := &constants{}, &constants{source: d.source}
 	for i, window := range d.held[0].windows {
 		for j := range window {
 			var logits [2]dot.Matrix
@@ -393,13 +423,16 @@ func (d *driver) tail(ops []*ir.Op) error {
 					return err
 				}
 				one.scatter(op.Result(), op.Input("x"), y)
-				if err := one.run(ops[d.head+1:], d.ends[d.head+1:], k, d.each); err != nil {
+				if err := one.run(ops[d.head+1:], d.ends[d.head+1:], pick(s, k, other), d.each); err != nil {
 					return err
 				}
 				if logits[at], err = one.gather(d.module.Entry.Body.Results[0]); err != nil {
 					return err
 				}
 				clear(s.windows[i][j].env)
+			}
+			if err := d.ctx.Err(); err != nil {
+				return err
 			}
 			next := d.options.HeldOut[i][1:]
 			for _, before := range window[:j] {

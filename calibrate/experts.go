@@ -6,6 +6,7 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/ir/numeric/dot"
+	"github.com/etc-ml/etc/passes"
 	"github.com/etc-ml/etc/passes/quantize"
 )
 
@@ -165,6 +166,14 @@ const sampledTokens = 128
 func (d *driver) solveExperts(m *mixture) error {
 	open := [3]*stored{} // files that are being written
 	for i, w := range m.weights() {
+		if d.source != nil {
+			other, err := d.source.Rows(w.constant, passes.LinearWeight)
+			if err != nil {
+				return err
+			}
+			m.quantized[i] = other
+			continue
+		}
 		if !w.calibrated() {
 			m.quantized[i] = w.plain
 			continue

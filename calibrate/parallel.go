@@ -61,6 +61,7 @@ func (each eachFunc) try(n int, f func(i int) error) error {
 
 // constants are decoded constants that are no weights of linears. It is safe for concurrent use.
 type constants struct {
+	source Source // has others than those of the module; nil: none
 	mu     sync.Mutex
 	values map[*ir.Constant]*eval.Tensor
 }
@@ -71,7 +72,13 @@ func (k *constants) get(c *ir.Constant) (*eval.Tensor, error) {
 	if t := k.values[c]; t != nil {
 		return t, nil
 	}
-	t, err := eval.DecodeConstant(c)
+	used := c
+	if k.source != nil {
+		if d := k.source.Constant(c); d != nil {
+			used = &ir.Constant{Name: c.Name, Value: c.Value, Data: d}
+		}
+	}
+	t, err := eval.DecodeConstant(used)
 	if err != nil {
 		return nil, err
 	}

@@ -16,15 +16,16 @@ type comparisonData struct {
 	Weights []compare.Weight `json:"weights"`
 	Layers  []compare.Layer  `json:"layers"`
 	Logits  []compare.Logits `json:"logits"`
+	Figures []Figure         `json:"figures,omitempty"`
 }
 
 // Comparison writes the page of a program against its checkpoint: the logits by token, the residual stream and the
-// routers by layer, quantization error by kind of weight.
+// routers by layer, quantization error by kind of weight. More figures stand behind those at its head.
 func Comparison(w io.Writer, file, checkpoint string, weights []compare.Weight, layers []compare.Layer,
-	logits []compare.Logits) error {
+	logits []compare.Logits, more ...Figure) error {
 	p := &page{Title: filepath.Base(file) + " against " + filepath.Base(checkpoint),
 		Subtitle: "How far the program is from its checkpoint, unquantized and computed in float32."}
-	p.Facts = comparisonFacts(logits)
+	p.Facts = append(comparisonFacts(logits), more...)
 	if len(logits) > 0 {
 		p.Sections = append(p.Sections, logitSection(logits))
 	}
@@ -32,7 +33,7 @@ func Comparison(w io.Writer, file, checkpoint string, weights []compare.Weight, 
 		p.Sections = append(p.Sections, layerSection(layers))
 	}
 	p.Sections = append(p.Sections, weightSection(weights))
-	return p.write(w, comparisonData{weights, layers, logits})
+	return p.write(w, comparisonData{weights, layers, logits, more})
 }
 
 func comparisonFacts(logits []compare.Logits) []fact {

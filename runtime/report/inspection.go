@@ -21,24 +21,25 @@ type inspectionData struct {
 	Tiles   []tile          `json:"tiles"`
 	Decode  []memoryPoint   `json:"decode_memory"`
 	Prefill []memoryPoint   `json:"prefill_memory"`
+	Figures []Figure        `json:"figures,omitempty"`
 }
 
 // Inspection writes the page of a file: its facts, what takes its space, its memory over a forward pass,
-// a layer of each kind. m is the module of the report's method forward.
-func Inspection(w io.Writer, r *inspect.Report, m *ir.Module) error {
+// a layer of each kind. m is the module of the report's method forward. More figures stand behind those at its head.
+func Inspection(w io.Writer, r *inspect.Report, m *ir.Module, more ...Figure) error {
 	method, ok := r.Method(m.Entry.Name)
 	if !ok || method.Graph == nil {
 		return fmt.Errorf("%s has no graph of method %s to draw", r.File, m.Entry.Name)
 	}
 	g := method.Graph
-	d := inspectionData{Report: r, Tiles: fileTiles(r, g)}
+	d := inspectionData{Report: r, Tiles: fileTiles(r, g), Figures: more}
 	end, chunk := int64(1), int64(1)
 	if l := method.Model; l != nil {
 		end, chunk = int64(l.MaxSeqLen), int64(l.MaxChunk)
 	}
 	d.Decode, d.Prefill = memoryCurve(m, 1, end), memoryCurve(m, chunk, end)
 	p := &page{Title: "What is in " + filepath.Base(r.File), Subtitle: "Sizes, memory and layers of the program.",
-		Facts: inspectionFacts(r, g, d, chunk)}
+		Facts: append(inspectionFacts(r, g, d, chunk), more...)}
 	if groups := groupsOf(d.Tiles); len(groups) > 1 || len(groups) == 1 && len(groups[0].tiles) > 1 {
 		p.Sections = append(p.Sections, section{Title: "The file", Map: newTreemap(groups),
 			Note: "Area is size, a colour is a kind of weight, a box is what one layer has of it, a number alone is the layer."})

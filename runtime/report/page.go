@@ -20,7 +20,10 @@ type page struct {
 	Data     template.JS  // JSON of all numbers; json.Marshal escapes what could end the script element
 }
 
-type fact struct{ Name, Value string }
+type fact = Figure
+
+// Figure is a number with its name, at the head of a page.
+type Figure struct{ Name, Value string }
 
 // section is a heading with what stands under it, in the order of the fields; empty ones are left out.
 type section struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/etc-ml/etc/calibrate"
 	"github.com/etc-ml/etc/internal/outfile"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders"
@@ -38,8 +39,26 @@ type againstReport struct {
 	Layers     []compare.Layer  `json:"layers"`
 	Logits     []compare.Logits `json:"logits"`
 	Metadata   []metadataCheck  `json:"metadata"`
+	// Quality is nil where there is neither --text nor a card in the build record.
+	Quality *qualityCard `json:"quality,omitempty"`
 	// Sources is nil where the file has no build record.
 	Sources *sourceCheck `json:"sources,omitempty"`
+}
+
+// qualityCard is how far predictions are from the checkpoint's, and on what.
+type qualityCard struct {
+	Text string `json:"text"`
+	// Recorded says that the export has measured it.
+	Recorded bool `json:"recorded,omitempty"`
+	calibrate.Quality
+}
+
+// of says what a card was measured on.
+func (c *qualityCard) of() string {
+	if c.Recorded {
+		return "what was held out of " + c.Text
+	}
+	return c.Text
 }
 
 // metadataCheck tells whether a piece of metadata is the checkpoint's.
@@ -83,6 +102,9 @@ func compareAgainst(cmd *cobra.Command, path, checkpoint string, tokens int) (*a
 	} else if record != nil {
 		if r.Sources, err = checkSources(cmd.Context(), record, c); err != nil {
 			return nil, err
+		}
+		if k := record.Calibration; k != nil && k.Quality != nil {
+			r.Quality = &qualityCard{k.Text, true, *k.Quality}
 		}
 	}
 	if r.Weights, r.Missing, r.Extra, err = compare.Weights(file, original); err != nil {
@@ -189,6 +211,10 @@ func (r *againstReport) write(out io.Writer) error {
 		}
 		fmt.Fprintf(w, "\nlogits over %d tokens\tmean error %.4g\tmax error %.4g\tKL divergence %.4g\ttop-1 agreement %.1f %%\n", n, mean, most, kl, 100*float64(agrees)/float64(n))
 	}
+	if q := r.Quality; q != nil {
+		fmt.Fprintf(w, "\n%s, %d tokens\tKL divergence mean %.4g\tmedian %.4g\t99th percentile %.4g\ttop-1 agreement %.1f %%\tperplexity %.4g\tthe checkpoint's %.4g\n",
+			q.of(), q.Tokens, q.Mean, q.Median, q.P99, 100*q.Top1, q.Perplexity, q.Reference)
+	}
 	var other []string
 	for _, m := range r.Metadata {
 		if !m.Equal {
@@ -275,7 +301,7 @@ func (r *againstReport) kinds() []*weightKind {
 }
 
 // runAgainst is etc verify --against.
-func runAgainst(cmd *cobra.Command, path, checkpoint, page string, tokens int, asJSON bool) error {
+func runAgainst(cmd *cobra.Command, path, checkpoint, page, text string, tokens int, asJSON bool) error {
 	if tokens < 1 {
 		return usagef("--tokens %d, want at least 1", tokens)
 	}
@@ -290,9 +316,14 @@ func runAgainst(cmd *cobra.Command, path, checkpoint, page string, tokens int, a
 	if err != nil {
 		return err
 	}
+	if text != "" {
+		if r.Quality, err = measureQuality(cmd, path, checkpoint, text); err != nil {
+			return err
+		}
+	}
 	if page != "" {
 		err := to.write(cmd, func(w io.Writer) error {
-			return report.Comparison(w, path, checkpoint, r.Weights, r.Layers, r.Logits)
+			return report.Comparison(w, path, checkpoint, r.Weights, r.Layers, r.Logits, r.Quality.figures()...)
 		})
 		if err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/engine"
@@ -23,6 +24,7 @@ type evalFlags struct {
 	modelFlags
 	speculateFlags
 	qa, text, reference, tokenizer, template string
+	against                                  string
 	every, limit, context, stride            int
 	exactReference, think, noThink, json     bool
 }
@@ -48,7 +50,11 @@ special token, every window begins with it.
 maximum over the tokens of the Kullback-Leibler divergence D(other || file) in nats, and how often both find the
 same token most likely. With --qa these are the tokens of the answers that the file gives. --exact-reference runs the other program with exact activations (--exact); without
 --reference that is the same file, which shows what rounding activations costs. All need programs that give
-logits (etc export without --sample).`,
+logits (etc export without --sample).
+
+--against CHECKPOINT compares the weights of the file with those of the checkpoint that it was made of, on the text of
+--text: both run layer by layer in float32 on the CPU, with one weight in memory at a time, so that checkpoints that
+are larger than the memory can be compared. Windows of --context tokens follow each other; every prediction counts.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return runEval(cmd, args[0], f) },
 	}
@@ -64,6 +70,9 @@ logits (etc export without --sample).`,
 	fl.BoolVar(&f.exactReference, "exact-reference", false, "run the reference with --exact; without --reference it is the same file")
 	fl.IntVar(&f.context, "context", 0, "tokens of a window (default: 512, or the model's context if that is smaller)")
 	fl.IntVar(&f.stride, "stride", 0, "tokens by which the window moves on (default: half the window)")
+	fl.StringVar(&f.against, "against", "", "checkpoint to compare predictions with: a directory, a GGUF file, or an id on the Hugging Face hub")
+	var unverified bool // openHub looks at the flag
+	addUnverified(cmd, &unverified)
 	fl.StringVar(&f.tokenizer, "tokenizer", "", "tokenizer.json to use instead of the file's")
 	fl.BoolVar(&f.json, "json", false, "print one JSON object")
 	f.addKind(cmd)
@@ -73,6 +82,12 @@ logits (etc export without --sample).`,
 
 // check refuses flags that do not go together.
 func (f evalFlags) check(cmd *cobra.Command) error {
+	if f.against != "" {
+		return f.checkAgainst(cmd)
+	}
+	if anyChanged(cmd, unverifiedFlag) {
+		return usagef("--%s has no meaning without --against", unverifiedFlag)
+	}
 	chosen, other := "--qa", []string{"context", "stride"}
 	switch {
 	case f.qa == "" && f.text == "":
@@ -101,9 +116,25 @@ func (f evalFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
+// checkAgainst refuses what does not go with --against.
+func (f evalFlags) checkAgainst(cmd *cobra.Command) (err error) {
+	if f.text == "" {
+		return usagef("--against %s compares predictions of a text: give --text FILE", f.against)
+	}
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		if err == nil && !slices.Contains(againstFlags, flag.Name) {
+			err = usagef("--%s has no meaning with --against, which computes both sides in float32 on the CPU", flag.Name)
+		}
+	})
+	return err
+}
+
 func runEval(cmd *cobra.Command, path string, f evalFlags) error {
 	if err := f.check(cmd); err != nil {
 		return err
+	}
+	if f.against != "" {
+		return evalAgainst(cmd, path, f)
 	}
 	e, o, err := f.runner()
 	if err != nil {

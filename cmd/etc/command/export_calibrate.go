@@ -45,6 +45,7 @@ const (
 
 // calibration is what --calibrate asks for: the text, and what it made of the checkpoint.
 type calibration struct {
+	flag   string // that names the text
 	name   string // of the text
 	hash   string // of its bytes
 	text   []byte
@@ -120,16 +121,25 @@ func (f exportFlags) openCalibration(cmd *cobra.Command, r passes.Recipe) (*cali
 			return nil, usagef("%s with a method that is calibrated: sizes, rules and program are those of --quant-method best; ask with that", x.flag)
 		}
 	}
-	c := &calibration{name: f.calibrate, text: calibrate.Corpus()}
-	if f.calibrate != defaultCorpus {
-		var err error
-		if c.text, err = os.ReadFile(f.calibrate); err != nil {
-			return nil, fmt.Errorf("--calibrate: %w", err)
-		}
-		c.name = filepath.Base(f.calibrate)
+	c, err := readCalibration("--calibrate", f.calibrate)
+	if err != nil {
+		return nil, err
 	}
 	sum := sha256.Sum256(c.text)
 	c.hash = hex.EncodeToString(sum[:])
+	return c, nil
+}
+
+// readCalibration reads the text that a flag names.
+func readCalibration(flag, name string) (*calibration, error) {
+	c := &calibration{flag: flag, name: name, text: calibrate.Corpus()}
+	if name != defaultCorpus {
+		var err error
+		if c.text, err = os.ReadFile(name); err != nil {
+			return nil, fmt.Errorf("%s: %w", flag, err)
+		}
+		c.name = filepath.Base(name)
+	}
 	return c, nil
 }
 
@@ -223,7 +233,15 @@ func (c *calibration) windows(f exportFlags, in *loaders.Checkpoint) (windows, h
 	if err != nil {
 		return nil, nil, err
 	}
-	prefix := specialPrefix(t)
+	windows, held = divide(ids, specialPrefix(t))
+	if len(windows) == 0 || len(windows[0]) == 0 {
+		return nil, nil, usagef("--calibrate %s: the text has no tokens", f.calibrate)
+	}
+	return windows, held, nil
+}
+
+// divide cuts tokens into windows that begin with prefix, and takes some out.
+func divide(ids, prefix []int) (windows, held [][]int) {
 	var all [][]int
 	for part := range slices.Chunk(ids, calibrationWindow-len(prefix)) {
 		if len(prefix)+len(part) == calibrationWindow || len(all) == 0 {
@@ -239,10 +257,7 @@ func (c *calibration) windows(f exportFlags, in *loaders.Checkpoint) (windows, h
 			windows = append(windows, w)
 		}
 	}
-	if len(windows) == 0 || len(windows[0]) == 0 {
-		return nil, nil, usagef("--calibrate %s: the text has no tokens", f.calibrate)
-	}
-	return windows, held, nil
+	return windows, held
 }
 
 // document is a line of a calibration text in JSON: a text, or a conversation for the model's chat template.
@@ -254,7 +269,7 @@ type document struct {
 // tokens are those of the text: of its lines where it is JSON, else of all of it.
 func (c *calibration) tokens(t *tokenizer.Tokenizer, in *loaders.Checkpoint) ([]int, error) {
 	if !utf8.Valid(c.text) {
-		return nil, invalidError{fmt.Errorf("--calibrate %s: not UTF-8 text", c.name)}
+		return nil, invalidError{fmt.Errorf("%s %s: not UTF-8 text", c.flag, c.name)}
 	}
 	if c.name != defaultCorpus && !strings.HasSuffix(c.name, ".jsonl") {
 		return t.Encode(string(c.text), tokenizer.EncodeOptions{}), nil
@@ -270,7 +285,7 @@ func (c *calibration) tokens(t *tokenizer.Tokenizer, in *loaders.Checkpoint) ([]
 		if err := lines.Decode(&d); errors.Is(err, io.EOF) {
 			return ids, nil
 		} else if err != nil {
-			return nil, invalidError{fmt.Errorf("--calibrate %s, document %d: %w", c.name, n, err)}
+			return nil, invalidError{fmt.Errorf("%s %s, document %d: %w", c.flag, c.name, n, err)}
 		}
 		switch {
 		case d.Text != nil:
@@ -278,11 +293,11 @@ func (c *calibration) tokens(t *tokenizer.Tokenizer, in *loaders.Checkpoint) ([]
 		case len(d.Messages) > 0:
 			text, err := render(d.Messages)
 			if err != nil {
-				return nil, invalidError{fmt.Errorf("--calibrate %s, document %d: %w", c.name, n, err)}
+				return nil, invalidError{fmt.Errorf("%s %s, document %d: %w", c.flag, c.name, n, err)}
 			}
 			ids = append(ids, t.Encode(text, tokenizer.EncodeOptions{ParseSpecial: true})...)
 		default:
-			return nil, invalidError{fmt.Errorf("--calibrate %s, document %d: want an object with \"text\" or \"messages\"", c.name, n)}
+			return nil, invalidError{fmt.Errorf("%s %s, document %d: want an object with \"text\" or \"messages\"", c.flag, c.name, n)}
 		}
 	}
 }

@@ -103,7 +103,7 @@ func runInspect(cmd *cobra.Command, path string, f inspectFlags) error {
 			return writePlan(out, m, e, o)
 		}
 		if f.html != "" {
-			return page.write(cmd, func(w io.Writer) error { return report.Inspection(w, inspect.Read(p), m) })
+			return page.write(cmd, func(w io.Writer) error { return report.Inspection(w, inspect.Read(p), m, recordOf(p).figures()...) })
 		}
 		if f.after != "" {
 			return writeLowered(out, m, e, o, f)

@@ -13,6 +13,7 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders"
 	"github.com/etc-ml/etc/passes"
+	"github.com/etc-ml/etc/runtime/report"
 )
 
 // buildRecord says how a file was made: who made it, of what, by which rules.
@@ -65,6 +66,14 @@ func (r *buildRecord) write(out io.Writer) error {
 		err = r.Calibration.write(out)
 	}
 	return err
+}
+
+// figures are the quality card for a page, none where no text chose a weight.
+func (r *buildRecord) figures() []report.Figure {
+	if r == nil || r.Calibration == nil {
+		return nil
+	}
+	return qualityFigures(r.Calibration.Quality, "what was held out of "+r.Calibration.Text)
 }
 
 // toolVersion is the version that files record. It changes with what export writes, not with every build:

@@ -15,7 +15,7 @@ import (
 
 func newVerify() *cobra.Command {
 	var asJSON, weights bool
-	var against, page, signed string
+	var against, page, signed, text string
 	var tokens int
 	cmd := &cobra.Command{
 		Use:   "verify FILE.pte",
@@ -29,7 +29,8 @@ that the build record has. That finds damage; who changes a file on purpose can 
 
 With --against it runs the program beside the checkpoint that it was made of, in float32 and unquantized, and
 reports the error of every kind of weight, of the residual stream at every layer, the routers' choices and
-the logits, and whether the checkpoint's tensors have the hashes of the build record.
+the logits, and whether the checkpoint's tensors have the hashes of the build record. With --text it also gives the
+quality card of a text, as eval --against does; without, the one in the build record of a calibrated export.
 
 With --signed it computes the root hash of the file again and checks the signature beside it (FILE.root and
 FILE.root.minisig, as etc export --sign writes them) with a public key of minisign.`,
@@ -47,7 +48,10 @@ FILE.root.minisig, as etc export --sign writes them) with a public key of minisi
 				return usagef("--weights checks the file by its own build record, --against by the checkpoint: give one of them")
 			}
 			if against != "" {
-				return runAgainst(cmd, args[0], against, page, tokens, asJSON)
+				return runAgainst(cmd, args[0], against, page, text, tokens, asJSON)
+			}
+			if anyChanged(cmd, "text") {
+				return usagef("--text goes with --against")
 			}
 			if anyChanged(cmd, "tokens", "html") {
 				return usagef("--tokens and --html go with --against")
@@ -59,6 +63,7 @@ FILE.root.minisig, as etc export --sign writes them) with a public key of minisi
 	cmd.Flags().StringVar(&against, "against", "", "checkpoint to compare with: a directory, a GGUF file, or an id on the Hugging Face hub")
 	cmd.Flags().StringVar(&signed, "signed", "", "public key of minisign, a file or the key itself, that must have signed the file")
 	cmd.Flags().StringVar(&page, "html", "", "write the comparison as a page of pictures to this file")
+	cmd.Flags().StringVar(&text, "text", "", "text for the quality card of --against: a text file, .jsonl as export --calibrate takes it, or default for the held-out part of the one in this program")
 	cmd.Flags().IntVar(&tokens, "tokens", 64, "tokens to run for --against")
 	var unverified bool // openHub looks at the flag
 	addUnverified(cmd, &unverified)

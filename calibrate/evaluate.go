@@ -1,0 +1,60 @@
+package calibrate
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/numeric/dot"
+	"github.com/etc-ml/etc/passes"
+)
+
+// Rows gives rows [first, first+n) of a matrix, or of a stack of matrices one below the other, in float32.
+type Rows = func(first, n int) (dot.Matrix, error)
+
+// Source has weights in place of a checkpoint's: those of a file that was made of it. It must be safe for concurrent use.
+type Source interface {
+	// Rows opens the weight that stands for c in an operation of a kind. A source without one reports an error that
+	// names c.
+	Rows(c *ir.Constant, kind passes.WeightKind) (Rows, error)
+	// Constant gives what stands for a constant that is no weight, nil for c itself.
+	Constant(c *ir.Constant) ir.Data
+}
+
+// Evaluation says what to compare on.
+type Evaluation struct {
+	// Windows are the tokens of the text; each window is run by itself from position 0, and every prediction of it counts.
+	Windows [][]int
+	// Jobs is the number of workers, 0 for one per CPU.
+	Jobs int
+	// Progress, where it is set, is called after every weight with the share of the operations that are done.
+	Progress func(done, total int, name string)
+}
+
+// Evaluate gives the quality of a source's weights against those of m, a module that [Prepare] has made of the checkpoint.
+// Both run in float32, layer by layer, so that one weight is in memory at a time; the result has the same bits on every CPU
+// and for any number of workers.
+func Evaluate(ctx context.Context, m *ir.Module, source Source, o Evaluation) (*Quality, error) {
+	if err := checkEntry(m); err != nil {
+		return nil, err
+	}
+	if len(o.Windows) == 0 {
+		return nil, fmt.Errorf("an evaluation needs a text of at least one window")
+	}
+	if err := checkWindows(o.Windows); err != nil {
+		return nil, err
+	}
+	count := o.Jobs
+	if count < 1 {
+		count = runtime.GOMAXPROCS(0)
+	}
+	d := &driver{ctx: ctx, module: m, source: source, each: workers(count), ends: ir.LastUses(m.Entry.Body, m.Entry.Body.Results),
+		options: Options{HeldOut: o.Windows, Progress: o.Progress}}
+	d.text = newStream(m, nil, true)
+	d.held = [2]*stream{newStream(m, o.Windows, false), newStream(m, o.Windows, true)}
+	if err := d.run(); err != nil {
+		return nil, fmt.Errorf("evaluation: %w", err)
+	}
+	return d.quality.sum(), nil
+}
