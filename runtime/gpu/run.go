@@ -79,6 +79,9 @@ func (x *instance) prepare(p *boundPlan) error {
 		return err
 	}
 	buffer, _ := x.locate(p.words.slots[0]) // of all
+	if p.words.size > device.MaxPlaced && p.ahead == nil {
+		return p.words.bring(buffer.Write)
+	}
 	return buffer.Write(0, p.words.content[:p.words.size])
 }
 

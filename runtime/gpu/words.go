@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 
@@ -19,6 +20,7 @@ type words struct {
 	uploads []upload
 	pairs   map[pair]*slot
 	content []byte
+	sent    []byte // what is in buffer, of large words; nil where that is not known
 	buffer  device.Buffer
 }
 
@@ -184,5 +186,36 @@ func (w *words) fill() error {
 			return err
 		}
 	}
+	return nil
+}
+
+// bring writes what has changed since the call before, where that is large: tables of blocks are, and change little. A write
+// of few bytes costs no wait.
+func (w *words) bring(write func(at int, p []byte) error) error {
+	content, sent := w.content[:w.size], w.sent
+	w.sent = nil // unless all is written
+	if sent == nil {
+		if err := write(0, content); err != nil {
+			return err
+		}
+		w.sent = bytes.Clone(content)
+		return nil
+	}
+	for at := 0; at < len(content); {
+		end := min(at+alignment, len(content))
+		if bytes.Equal(content[at:end], sent[at:end]) {
+			at = end
+			continue
+		}
+		for end < len(content) && end-at < device.MaxPlaced && !bytes.Equal(content[end:min(end+alignment, len(content))], sent[end:min(end+alignment, len(content))]) {
+			end = min(end+alignment, len(content))
+		}
+		if err := write(at, content[at:end]); err != nil {
+			return err
+		}
+		copy(sent[at:end], content[at:end])
+		at = end
+	}
+	w.sent = sent
 	return nil
 }

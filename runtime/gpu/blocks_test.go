@@ -1,0 +1,166 @@
+package gpu_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/gpu"
+	"github.com/etc-ml/etc/runtime/gpu/prove"
+	"github.com/etc-ml/etc/runtime/reference"
+)
+
+// inBlocks is a program of the operations on blocks, for rows of up to three sequences: attention with a window, and rows of
+// it that a call wants.
+const inBlocks = `module {
+  symbol r [1, 32]
+  symbol w [1, 32]
+  constant @weight : f32[32]
+  constant @wq : f32[128,64]
+  constant @wk : f32[64,64]
+  constant @wv : f32[64,64]
+  constant @wg : f32[128,64]
+  buffer @k : f32[2,9,4,32]
+  buffer @v : f32[2,9,4,32]
+  entry forward(%x: f32[1,r,64], %at: i64[r], %of: i32[r], %blocks: i32[3,3], %wanted: i32[w]) {
+    %qx = linear(x=%x, weight=@wq) : f32[1,r,128]
+    %ky = linear(x=%x, weight=@wk) : f32[1,r,64]
+    %vy = linear(x=%x, weight=@wv) : f32[1,r,64]
+    %gate = linear(x=%x, weight=@wg) : f32[1,r,128]
+    %q = reshape(x=%qx, shape=[1, -1, 4, 32]) : f32[1,r,4,32]
+    %kx = reshape(x=%ky, shape=[1, -1, 2, 32]) : f32[1,r,2,32]
+    %vx = reshape(x=%vy, shape=[1, -1, 2, 32]) : f32[1,r,2,32]
+    %0 = rms_norm(x=%q, weight=@weight) {eps=1e-06} : f32[1,r,4,32]
+    %1 = transpose(x=%0) {perm=[0, 2, 1, 3]} : f32[1,4,r,32]
+    %2 = transpose(x=%kx) {perm=[0, 2, 1, 3]} : f32[1,2,r,32]
+    %3 = transpose(x=%vx) {perm=[0, 2, 1, 3]} : f32[1,2,r,32]
+    %4 = rope_rows(x=%1, positions=%at) {dims=16, base=10000.0} : f32[1,4,r,32]
+    %5 = rope_rows(x=%2, positions=%at) {dims=16, base=10000.0} : f32[1,2,r,32]
+    block_write @k(update=%5, positions=%at, sequences=%of, blocks=%blocks)
+    block_write @v(update=%3, positions=%at, sequences=%of, blocks=%blocks)
+    %6 = load @k() : f32[2,9,4,32]
+    %7 = load @v() : f32[2,9,4,32]
+    %8 = block_attention(q=%4, k=%6, v=%7, positions=%at, sequences=%of, blocks=%blocks) {scale=0.17, window=6} : f32[1,4,r,32]
+    %9 = transpose(x=%8) {perm=[0, 2, 1, 3]} : f32[1,r,4,32]
+    %10 = reshape(x=%9, shape=[1, -1, 128]) : f32[1,r,128]
+    %11 = glu(gate=%gate, x=%10) {activation="sigmoid"} : f32[1,r,128]
+    %12 = take(x=%4, index=%wanted) {axis=2} : f32[1,4,w,32]
+    %13 = take(x=%2, index=%wanted) {axis=2} : f32[1,2,w,32]
+    return %11: f32[1,r,128], %12: f32[1,4,w,32], %13: f32[1,2,w,32]
+  }
+}
+`
+
+// blockCall is a call of rows at positions of sequences.
+type blockCall struct{ at, of, blocks, wanted []int64 }
+
+// blockCalls go on from each other: prompts in parts, single tokens, rows of nobody, blocks in any order that wrap around.
+var blockCalls = []blockCall{
+	{[]int64{0, 1, 2, 3, 4, 0, 1, -1}, []int64{0, 0, 0, 0, 0, 2, 2, 0}, []int64{3, 8, -1, -1, -1, -1, 0, -1, -1}, []int64{4, 6}},
+	{[]int64{5, 2, 0}, []int64{0, 2, 1}, []int64{3, 8, -1, 1, -1, -1, 0, -1, -1}, []int64{0, 1, 2}},
+	{[]int64{6, 7, 8, 3}, []int64{0, 0, 0, 2}, []int64{3, 8, 5, 1, -1, -1, 0, -1, -1}, []int64{3}},
+	{[]int64{9, 10, 11, 12, 13}, []int64{0, 0, 0, 0, 0}, []int64{7, 8, 5, 1, -1, -1, 0, -1, -1}, []int64{4}},
+}
+
+func (c blockCall) inputs(t *testing.T, random normal) []eval.Value {
+	n := len(c.at)
+	return []eval.Value{{Tensor: random.tensor(t, 1, n, 64)}, {Tensor: eval.Ints(ir.I64, []int{n}, c.at)},
+		{Tensor: eval.Ints(ir.I32, []int{n}, c.of)}, {Tensor: eval.Ints(ir.I32, []int{3, 3}, c.blocks)},
+		{Tensor: eval.Ints(ir.I32, []int{len(c.wanted)}, c.wanted)}}
+}
+
+func blocksModule(t *testing.T) (*ir.Module, normal) {
+	t.Helper()
+	m, err := ir.Parse(inBlocks)
+	require.NoError(t, err)
+	random := normals(4)
+	random.fill(t, m, 0.125)
+	return m, random
+}
+
+// requireBlocks runs the calls on both instances and requires the same of them.
+func requireBlocks(t *testing.T, want, got engine.Instance, random normal) {
+	t.Helper()
+	for _, c := range blockCalls {
+		in := c.inputs(t, random)
+		a, err := want.Run(t.Context(), in)
+		require.NoError(t, err)
+		b, err := got.Run(t.Context(), in)
+		require.NoError(t, err)
+		for i := range a {
+			requireClose(t, []*eval.Tensor{a[i].Tensor}, []*eval.Tensor{b[i].Tensor}, 1e-5)
+		}
+	}
+	before, err := want.(engine.Stateful).Snapshot()
+	require.NoError(t, err)
+	after, err := got.(engine.Stateful).Snapshot()
+	require.NoError(t, err)
+	for i := range before {
+		requireClose(t, []*eval.Tensor{before[i].Tensor}, []*eval.Tensor{after[i].Tensor}, 1e-5)
+	}
+}
+
+// TestBlocks: rows of many sequences give what the reference engine gives, with and without the kernel that rotates and
+// writes at once; and what tables name that is not there is refused before anything runs.
+func TestBlocks(t *testing.T) {
+	t.Parallel()
+	for name, apart := range map[string][]string{"at once": nil, "apart": {"rope-write"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, random := blocksModule(t)
+			o := engine.Options{Precision: eval.FP32, Threads: 1, Warn: func(text string) { t.Error(text) }}
+			truth := compile(t, reference.Engine{}, m, o)
+			o.DisablePasses = apart
+			x := compile(t, onDevice(t), m, o)
+			requireBlocks(t, truth, x, random)
+			for want, c := range map[string]blockCall{
+				"row 1 is of sequence 3, the table of blocks has 3":     {[]int64{0, 1}, []int64{0, 3}, blockCalls[0].blocks, []int64{0}},
+				"row 0: position 8 of sequence 0 is in block -1 of 9":   {[]int64{8, 1}, []int64{0, 2}, blockCalls[0].blocks, []int64{0}},
+				"row 1: position 4 of sequence 1 is in block 9 of 9":    {[]int64{0, 4}, []int64{0, 1}, []int64{0, 1, 2, 3, 9, 4, 5, 6, 7}, []int64{0}},
+				"row 1: position 1073741824, want less than 2^30":       {[]int64{0, 1 << 30}, []int64{0, 1}, blockCalls[0].blocks, []int64{0}},
+				"row 0: position 0 of sequence 2 is in block 9 of 9":    {[]int64{5}, []int64{2}, []int64{0, 1, 2, 3, 4, 5, 9, 7, 8}, []int64{0}},
+				"row 0 is of sequence -1, the table of blocks has 3":    {[]int64{0}, []int64{-1}, blockCalls[0].blocks, []int64{0}},
+				"row 1: position 3 of sequence 1 is in block 1000 of 9": {[]int64{3, 3}, []int64{0, 1}, []int64{0, 1, 2, 1000, 0, 0, 0, 0, 0}, []int64{0}},
+				"row 2: position 4 of sequence 2 is in block -1 of 9":   {[]int64{2, 3, 4}, []int64{2, 2, 2}, blockCalls[0].blocks, []int64{0}},
+			} {
+				_, err := x.Run(t.Context(), c.inputs(t, random))
+				require.ErrorContains(t, err, want)
+			}
+		})
+	}
+}
+
+// TestWrongBlockKernels: what fails its known answer is not used.
+func TestWrongBlockKernels(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: TestBlocks has the kernels, and TestWrongSlotKernels others that are wrong")
+	}
+	t.Parallel()
+	for want, fault := range map[string]func(string, string) (string, error){
+		"block_attention/block_attention_merge is off by ": replace("block_attention", "position - ATT_WINDOW + 1", "position - ATT_WINDOW + 2"),
+		"rope/rope_row_angles is off by ":                  replace("rope", "float(positions[t])", "float(positions[0] + t)"),
+		"rope/rope is off by ":                             replace("rope", "position % ROPE_BLOCK_ROWS", "(position + 1) % ROPE_BLOCK_ROWS"),
+		"blocks/block_write is off by ": func(file, text string) (string, error) {
+			if file == "rope" && strings.Contains(text, "#define ROPE_BLOCK_ROWS 4\n") {
+				return refuse("rope")(file, text)
+			}
+			return replace("blocks", "position % BLOCK_ROWS", "(position + 1) % BLOCK_ROWS")(file, text)
+		},
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			m, random := blocksModule(t)
+			d := &faulty{fault: fault, compiled: map[string]int{}, changed: map[string]int{}}
+			var warnings []string
+			o := engine.Options{Precision: eval.FP32, Threads: 1, Warn: func(text string) { warnings = append(warnings, text) }}
+			x := compile(t, gpu.Engine{Device: "emulator", Prove: &prove.Options{Dir: t.TempDir()}, Open: d.opener(onDevice(t).(gpu.Engine).Open)}, m, o)
+			requireBlocks(t, compile(t, reference.Engine{}, m, o), x, random)
+			require.NotEmpty(t, d.changed)
+			require.Contains(t, strings.Join(warnings, "\n"), want)
+		})
+	}
+}
