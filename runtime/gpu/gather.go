@@ -45,7 +45,7 @@ func (b *binder) takeInside(axis int) bool {
 	}
 	to, _ := strided.AxisFirst(shape, x.stride, axis)
 	n, width := at.len(), x.len()/rows
-	l, err := kernels.Gather{N: width, Rows: rows, Each: 1, Table: kernels.F32, Out: kernels.F32, Index: kernels.I32}.Launch(n)
+	l, err := kernels.Gather{N: width, Rows: roundedRows(rows), Each: 1, Table: kernels.F32, Out: kernels.F32, Index: kernels.I32}.Launch(n)
 	out := b.result(0, to)
 	return out != nil && b.launch("gather", l, err, kernels.GatherRowsArguments[operand]{Table: bytesOf(x), Index: bytesOf(at), Out: bytesOf(out), Step: b.stepAt(n, nil)})
 }
@@ -63,6 +63,16 @@ func bindGather(b *binder) bool {
 		}
 	}
 	return b.gather("x", a.Axes[0], "indices")
+}
+
+// roundedRows is a number of rows of a table, for the kernel: indices were checked against the right one, and calls of all
+// sizes have few kernels.
+func roundedRows(rows int) int {
+	n := 64
+	for n < rows {
+		n *= 2
+	}
+	return n
 }
 
 // gather reads rows of an operand, which run over all axes behind the given one, by the indices in another operand. Axes before
@@ -84,6 +94,9 @@ func (b *binder) gather(from string, axis int, indices string) bool {
 	table, of, ok := b.table(from)
 	if !ok {
 		return false
+	}
+	if !table.slot.fixed {
+		rows = roundedRows(rows)
 	}
 	l, err := kernels.Gather{N: width, Rows: rows, Each: 1, Table: of, Out: kernels.F32, Index: kernels.I32}.Launch(n)
 	out := b.result(0, nil)
