@@ -11,6 +11,9 @@
 // nothing. What lives at the same time has its place in one arena for each instance; results of a few bytes lie in the host's memory
 // where a device with memory of its own can write to it (device.HostWriter).
 //
+// Calls of many sequences (ir/ragged.go) are plans like others: their tables are inputs, caches are pools of blocks and
+// recurrent state is a pool of slots, which kernels find by the tables. So launches depend on the numbers of rows alone.
+//
 // What a kernel computes of several operations is decided before: the rows of runtime/gpu/lower make operations of the table
 // that a kernel does as a whole, and each of these selects its kernel. So a normalization becomes the first part of a product,
 // a sum or a convolution its last; rotation of queries and keys and the writes of both caches become one kernel, and for one
