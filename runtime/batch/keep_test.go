@@ -51,29 +51,43 @@ func TestKeptStateIsExact(t *testing.T) {
 		"reference": {"neighbours/qwen35-4w", reference.Engine{}, eval.Mixed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := fusetest.Load(t, c.graph)
-			from, to := raggedRunner(t, m, c.e, c.precision), raggedRunner(t, m, c.e, c.precision)
-			q := plain()
-			for _, id := range ids(0, 19) {
-				q.Prompt = append(q.Prompt, int(id))
-			}
-			q.MaxTokens, q.Marks, q.Stop = 6, []int{18}, nil
-			want, end := ask(t, from, q)
-			require.Zero(t, end.Cached)
-			kept, err := from.Keep(t.Context(), q.Prompt[:18])
-			require.NoError(t, err)
-			require.Len(t, kept.Tokens, 18)
-			require.NoError(t, to.Put(t.Context(), kept))
-			got, end := ask(t, to, q)
-			require.Equal(t, 18, end.Cached)
-			require.Equal(t, want, got)
-			again, err := to.Keep(t.Context(), q.Prompt[:18])
-			require.NoError(t, err)
-			require.Equal(t, kept, again)
-			require.NoError(t, to.Put(t.Context(), kept), "what is there is not put again")
-			require.Equal(t, to.Stats().Used, to.Stats().Idle)
+			requireKept(t, c.graph, c.e, c.precision)
 		})
 	}
+}
+
+// TestKeptStateOnGPU is the same on the emulator, or the device that ETC_TEST_DEVICE names.
+func TestKeptStateOnGPU(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: TestUnits of runtime/gpu reads and writes parts of buffers")
+	}
+	requireKept(t, "etc-qwen35moe-chat-sample", onGPU(t), eval.Mixed)
+}
+
+// requireKept takes a state out of a runner and puts it into another.
+func requireKept(t *testing.T, graph string, e engine.Engine, precision eval.Precision) {
+	t.Helper()
+	m := fusetest.Load(t, graph)
+	from, to := raggedRunner(t, m, e, precision), raggedRunner(t, m, e, precision)
+	q := plain()
+	for _, id := range ids(0, 19) {
+		q.Prompt = append(q.Prompt, int(id))
+	}
+	q.MaxTokens, q.Marks, q.Stop = 6, []int{18}, nil
+	want, end := ask(t, from, q)
+	require.Zero(t, end.Cached)
+	kept, err := from.Keep(t.Context(), q.Prompt[:18])
+	require.NoError(t, err)
+	require.Len(t, kept.Tokens, 18)
+	require.NoError(t, to.Put(t.Context(), kept))
+	got, end := ask(t, to, q)
+	require.Equal(t, 18, end.Cached)
+	require.Equal(t, want, got)
+	again, err := to.Keep(t.Context(), q.Prompt[:18])
+	require.NoError(t, err)
+	require.Equal(t, kept, again)
+	require.NoError(t, to.Put(t.Context(), kept), "what is there is not put again")
+	require.Equal(t, to.Stats().Used, to.Stats().Idle)
 }
 
 // TestKeptSession is the same for one sequence at a time.

@@ -1,6 +1,7 @@
 package gpu_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/ir/numeric"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/gpu"
 	"github.com/etc-ml/etc/runtime/gpu/prove"
@@ -132,6 +134,50 @@ func TestBlocks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestUnits: parts of buffers are read as they are, and written exactly: of both dtypes, in any order, one behind the other or
+// not, and none where a number is negative.
+func TestUnits(t *testing.T) {
+	t.Parallel()
+	text := strings.Replace(inBlocks, "@v : f32", "@v : bf16", 1)
+	m, err := ir.Parse(strings.Replace(text, "%7 = load @v() : f32", "%7 = load @v() : bf16", 1))
+	require.NoError(t, err)
+	random := normals(6)
+	random.fill(t, m, 1)
+	x := compile(t, onDevice(t), m, engine.Options{Precision: eval.Mixed, Threads: 1})
+	units, state := x.(engine.Units), x.(engine.Stateful)
+	content := []engine.State{{Buffer: "k", Tensor: random.tensor(t, 2, 9, 4, 32)}, {Buffer: "v", Tensor: random.tensor(t, 2, 9, 4, 32)}}
+	for i, v := range content[1].Tensor.F {
+		content[1].Tensor.F[i] = numeric.BF16ToF32(numeric.F32ToBF16(v))
+	}
+	content[1].Tensor.DType = ir.BF16
+	require.NoError(t, state.Restore(content))
+	const each = 4 * 32
+	for i, b := range content {
+		got, err := units.ReadUnits(b.Buffer, 1, []int32{5, 6, 7, 1})
+		require.NoError(t, err)
+		require.Equal(t, []int{2, 4, 4, 32}, got.Shape)
+		for h := range 2 {
+			for j, id := range []int{5, 6, 7, 1} {
+				require.Equal(t, b.Tensor.F[(9*h+id)*each:][:each], got.F[(4*h+j)*each:][:each])
+			}
+		}
+		require.NoError(t, units.WriteUnits(b.Buffer, 1, []int32{0, -1, 3, 4}, got))
+		for h := range 2 {
+			for j, id := range map[int]int{0: 0, 2: 3, 3: 4} {
+				copy(b.Tensor.F[(9*h+id)*each:][:each], got.F[(4*h+j)*each:][:each])
+			}
+		}
+		after, err := state.Snapshot()
+		require.NoError(t, err)
+		require.Equal(t, b.Tensor.F, after[i].Tensor.F)
+		_, err = units.ReadUnits(b.Buffer, 1, []int32{9})
+		require.EqualError(t, err, fmt.Sprintf("unit 9 of buffer @%s, which has 9", b.Buffer))
+		require.ErrorContains(t, units.WriteUnits(b.Buffer, 1, []int32{0}, got), "the content of buffer @")
+	}
+	_, err = units.ReadUnits("none", 1, nil)
+	require.EqualError(t, err, "the program has no buffer @none")
 }
 
 // TestWrongBlockKernels: what fails its known answer is not used.
