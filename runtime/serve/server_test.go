@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -237,6 +238,12 @@ func TestRequestTime(t *testing.T) {
 // TestModelsShareMemory: models are loaded on demand, the least recently used one that nobody uses goes.
 func TestModelsShareMemory(t *testing.T) {
 	open := map[string]int{}
+	var mu sync.Mutex // of open: two may be loaded at a time
+	count := func(name string, n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		open[name] += n
+	}
 	s := startServer(t, does("x"), func(o *Options, x *scripted, r *batch.Options) {
 		o.Memory, o.Files = 25, nil
 		for _, name := range []string{"a", "b", "c", "broken"} {
@@ -244,10 +251,10 @@ func TestModelsShareMemory(t *testing.T) {
 				if name == "broken" {
 					return nil, errors.New("no such weights")
 				}
-				open[name]++
+				count(name, 1)
 				y := &scripted{t: t, text: testText(t), answer: does("I am " + name + "."), states: map[int32]*scriptedState{}}
 				run, err := batch.New(y, *r)
-				return &Loaded{Runner: run, Text: y.text, Close: func() error { open[name]--; return nil }}, err
+				return &Loaded{Runner: run, Text: y.text, Close: func() error { count(name, -1); return nil }}, err
 			}})
 		}
 	})

@@ -1,18 +1,25 @@
 package command
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/cpu"
+	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/session"
 )
 
 // freeAddress sets a variable to the port of a server to come, and URL to its address: port NAME.
@@ -153,4 +160,84 @@ func countFiles(ts *testscript.TestScript, neg bool, args []string) {
 	if fmt.Sprint(len(list)) != args[1] {
 		ts.Fatalf("%s has %d files, want %s: %v", args[0], len(list), args[1], list)
 	}
+}
+
+// sameAsRun asks the server at $URL the questions of a file, so many at a time, with a temperature and a seed each; every
+// answer must have the text and the number of tokens of etc run with the same: sameasrun MODEL.pte FILE N TEMPERATURE
+// PRECISION. The model's name is that of the file. ETC_GOLDENS names a folder with 430 questions in place of 22.
+func sameAsRun(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, len(args) == 5, "sameasrun MODEL.pte FILE N TEMPERATURE PRECISION")
+	var questions []struct{ Q string }
+	file := args[1]
+	if dir := os.Getenv("ETC_GOLDENS"); dir != "" {
+		file = filepath.Join(dir, "checkpoints", strings.TrimSuffix(filepath.Base(file), ".json"), "hf", "qa_fp32.json")
+	}
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(file)), &questions))
+	p, err := openProgram(ts.MkAbs(args[0]))
+	ts.Check(err)
+	defer p.Close()
+	text, err := openText(p, "", false)
+	ts.Check(err)
+	text.template, err = openTemplate(p, "")
+	ts.Check(err)
+	m, err := p.Module("forward")
+	ts.Check(err)
+	model, err := session.LoadDraws(m, cpu.Engine{}, engine.Options{Precision: map[string]eval.Precision{"mixed": eval.Mixed,
+		"fp32": eval.FP32}[args[4]]}, session.Draws{})
+	ts.Check(err)
+	defer model.Close()
+	s, err := model.NewSession()
+	ts.Check(err)
+	defer s.Close()
+	n, temperature := 0, float32(0)
+	_, err = fmt.Sscan(args[2]+" "+args[3], &n, &temperature)
+	ts.Check(err)
+	var group errgroup.Group
+	group.SetLimit(n)
+	for i, q := range questions {
+		tokens, err := text.encode("", q.Q, false)
+		ts.Check(err)
+		ts.Check(s.Reset())
+		a, err := s.Generate(context.Background(), session.Request{Prompt: tokens, MaxNewTokens: 60, Stop: text.stop,
+			Sampling: session.Sampling{Temperature: temperature, TopK: 200, TopP: 0.99, Seed: int64(i)}})
+		ts.Check(err)
+		want := text.decode(a.Tokens)
+		group.Go(func() error {
+			return sameAnswer(ts.Getenv("URL"), strings.TrimSuffix(args[0], ".pte"), q.Q, temperature, i, want, len(a.Tokens))
+		})
+	}
+	ts.Check(group.Wait())
+}
+
+// sameAnswer asks one question.
+func sameAnswer(url, model, question string, temperature float32, seed int, text string, tokens int) error {
+	b, err := json.Marshal(map[string]any{"model": model, "temperature": temperature, "top_k": 200, "top_p": 0.99, "seed": seed,
+		"max_tokens": 60, "messages": []any{map[string]string{"role": "user", "content": question}}})
+	if err != nil {
+		return err
+	}
+	code, b, err := ask("POST", url+"/v1/chat/completions", string(b))
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Choices []struct {
+			Message struct {
+				Content   string
+				Reasoning string `json:"reasoning_content"`
+			}
+		}
+		Usage struct {
+			Tokens int `json:"completion_tokens"`
+		}
+	}
+	if err := json.Unmarshal(b, &answer); err != nil || code != http.StatusOK || len(answer.Choices) != 1 {
+		return fmt.Errorf("%s: status %d: %s", question, code, b)
+	}
+	m := answer.Choices[0].Message
+	if strings.TrimSpace(m.Content) != strings.TrimSpace(text) && m.Reasoning == "" || answer.Usage.Tokens != tokens {
+		return fmt.Errorf("%s, seed %d: the server gave %d tokens, %q (thoughts %q), etc run %d tokens, %q", question, seed,
+			answer.Usage.Tokens, m.Content, m.Reasoning, tokens, text)
+	}
+	return nil
 }
