@@ -119,6 +119,7 @@ func TestThoughts(t *testing.T) {
 	require.Equal(t, result{thought: "why?", text: "so."},
 		parse(t, k, f, false, nil, "<|channel>thought\nwhy?\n<channel|>so."))
 	require.Equal(t, result{text: "so."}, parse(t, k, f, false, nil, "<|channel>thought\n<channel|>so."))
+	require.Equal(t, result{text: "\n\nas it is\n"}, parse(t, k, f.Plain(), false, nil, "\n\nas it is\n"), "a completion is all text")
 }
 
 // TestTextIsNoMarker: what only looks like a marker, in the tokens of a text, is text.

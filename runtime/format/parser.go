@@ -68,7 +68,7 @@ func (f *Format) NewParser(inside bool, tools []Tool) *Parser {
 		p.enter(inReasoning)
 		p.header = "" // it is in the prompt
 	}
-	if f.Thinks() && !inside {
+	if !inside {
 		p.begun = true // only behind thoughts the text's first white space is not the model's
 	}
 	return p

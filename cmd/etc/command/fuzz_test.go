@@ -1,13 +1,18 @@
 package command
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/loaders/safetensors"
+	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/program"
 	"github.com/etc-ml/etc/runtime/reference"
@@ -78,5 +83,39 @@ func FuzzSession(f *testing.F) {
 			return
 		}
 		require.NoError(t, s.Restore(saved.State))
+	})
+}
+
+// FuzzSlot: a file of any content is a state that was saved, or an error.
+func FuzzSlot(f *testing.F) {
+	dir := f.TempDir()
+	folder := &slotFolder{dir: dir, model: "m", program: "p", precision: "fp32"}
+	kept := &batch.Kept{Tokens: []int32{1, 2}, Form: "a session", States: []engine.State{
+		{Buffer: "k", Tensor: eval.Floats(ir.BF16, []int{2}, []float32{1, 2})}, {Buffer: "n", Tensor: eval.Ints(ir.I64, []int{1}, []int64{3})}}}
+	_, err := folder.Save("good", kept)
+	require.NoError(f, err)
+	got, _, err := folder.Load("good")
+	require.NoError(f, err)
+	require.Equal(f, kept, got)
+	good, err := os.ReadFile(folder.path("good"))
+	require.NoError(f, err)
+	f.Add(good, 0, byte(0))
+	for i := 0; i < len(good); i += 7 {
+		f.Add(good, i, byte(0x5a))
+	}
+	f.Fuzz(func(t *testing.T, content []byte, at int, change byte) {
+		content = slices.Clone(content)
+		if at >= 0 && at < len(content) {
+			content[at] ^= change
+		}
+		mine := &slotFolder{dir: t.TempDir(), model: "m", program: "p", precision: "fp32"}
+		require.NoError(t, os.WriteFile(mine.path("x"), content, 0o600))
+		got, _, err := mine.Load("x")
+		if err == nil && bytes.Equal(content, good) {
+			require.Equal(t, kept, got)
+		}
+		if err == nil && at >= 0 && at < len(good) && change != 0 && len(content) == len(good) {
+			require.Equal(t, kept.States, got.States, "a change that the checksum does not show changes nothing")
+		}
 	})
 }
