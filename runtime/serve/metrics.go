@@ -141,7 +141,13 @@ func (c models) Collect(out chan<- prometheus.Metric) {
 		send(countFailed, prometheus.CounterValue, float64(s.Failed))
 		send(countPreempt, prometheus.CounterValue, float64(s.Preempted))
 		layout := l.Runner.Layout()
-		unit := max(layout.BlockBytes, layout.SlotBytes, 1)
+		unit := layout.BlockBytes // prefixes are as long as their blocks; of their states there are few
+		if unit == 0 {
+			for unit = layout.SlotBytes; len(layout.Rings) > 0; layout.Rings = layout.Rings[1:] {
+				unit += layout.Rings[0].BlockBytes
+			}
+			unit = max(unit, 1)
+		}
 		send(cacheInfo, prometheus.GaugeValue, 1, strconv.Itoa(layout.BlockRows), formatInt(s.Budget/unit))
 	})
 }
