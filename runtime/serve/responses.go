@@ -216,14 +216,23 @@ func (a *response) body(status string) map[string]any {
 		"reasoning": a.given("reasoning", map[string]any{"effort": nil, "summary": nil}), "temperature": a.sampling.Temperature,
 		"top_p": a.sampling.TopP, "text": a.given("text", map[string]any{"format": map[string]any{"type": "text"}}),
 		"tool_choice": a.given("tool_choice", "auto"), "tools": a.given("tools", []any{}), "truncation": "disabled",
-		"user": a.given("user", nil), "background": false, "top_logprobs": a.given("top_logprobs", 0), "usage": nil}
+		"background": false, "top_logprobs": a.given("top_logprobs", 0)}
+	for _, name := range []string{"user", "safety_identifier", "prompt_cache_key"} { // texts, not null
+		if a.object.has(name) {
+			m[name] = a.object.fields[name]
+		}
+	}
 	if status == "incomplete" {
 		m["incomplete_details"] = map[string]any{"reason": "max_output_tokens"}
 	}
 	if a.end != nil {
 		u := a.usageOf()
+		written := u.prompt - u.cached
+		if a.loaded.Runner.Limits().NoCopies {
+			written = 0
+		}
 		m["usage"] = map[string]any{"input_tokens": u.prompt, "output_tokens": u.answer, "total_tokens": u.prompt + u.answer,
-			"input_tokens_details":  map[string]any{"cached_tokens": u.cached},
+			"input_tokens_details":  map[string]any{"cached_tokens": u.cached, "cache_write_tokens": written},
 			"output_tokens_details": map[string]any{"reasoning_tokens": u.thought}}
 	}
 	return m

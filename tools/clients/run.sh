@@ -1,5 +1,5 @@
 #!/bin/sh
-# run.sh ETC: serves the chat checkpoint and runs clients.test.mjs against it. It is called from the root of the repository.
+# run.sh ETC: serves the chat checkpoint and runs clients.test.mjs and openapi.test.mjs against it. It is called from the root of the repository.
 set -e
 etc=$PWD/$1
 dir=$(mktemp -d)
