@@ -39,7 +39,9 @@ type loaded struct {
 // question is the message of request i, reply the answer to it.
 func question(i int) string { return fmt.Sprintf("Question %d, please.", i) }
 
-func reply(i int) string { return fmt.Sprintf("The answer is %d. %s", i*7+3, strings.Repeat("word ", i%40)) }
+func reply(i int) string {
+	return fmt.Sprintf("The answer is %d. %s", i*7+3, strings.Repeat("word ", i%40))
+}
 
 func startLoaded(t *testing.T, drain time.Duration) *loaded {
 	t.Helper()
