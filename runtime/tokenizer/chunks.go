@@ -9,7 +9,7 @@ import (
 
 const (
 	// chunkSize is how much of a text EncodeReader reads before it looks for a place to cut, in bytes.
-	chunkSize = 1 << 20
+	chunkSize = 256 << 10
 	// MaxUncut is how much of a text EncodeReader holds where it finds no place to cut, in bytes.
 	MaxUncut = 64 << 20
 )

@@ -279,7 +279,7 @@ func flip(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // hostile replaces a text in a copy of a file by another in which ESC is the character: hostile FROM TO OLD NEW. In
-// programs the new text must be as long.
+// programs the new text must be as long, and takes the first place: the others are in the build record, which is JSON.
 func hostile(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, neg, len(args) == 4, "hostile FROM TO OLD NEW")
 	b := ts.ReadFile(args[0])
@@ -287,5 +287,9 @@ func hostile(ts *testscript.TestScript, neg bool, args []string) {
 	if !strings.Contains(b, args[2]) || strings.HasSuffix(args[0], ".pte") && len(text) != len(args[2]) {
 		ts.Fatalf("%s: %q cannot take the place of %q", args[0], text, args[2])
 	}
-	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(strings.ReplaceAll(b, args[2], text)), 0o644))
+	places := -1
+	if strings.HasSuffix(args[0], ".pte") {
+		places = 1
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(strings.Replace(b, args[2], text, places)), 0o644))
 }
