@@ -11,6 +11,7 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/engine/enginetest"
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
@@ -195,3 +196,6 @@ func lastBit(d ir.DType) float64 {
 	}
 	return 0
 }
+
+// TestSlotCuts: see enginetest.Cuts.
+func TestSlotCuts(t *testing.T) { enginetest.Cuts(t, Engine{}) }

@@ -1,7 +1,6 @@
 package gpu
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/etc-ml/etc/ir"
@@ -30,29 +29,16 @@ func (b *binder) slots(rows, slots int) *slotTables {
 	if t := b.slotTables[key]; t != nil {
 		return t
 	}
-	entries, writes := b.integers("entries"), b.integers("writes")
+	entries, in := b.rowTable("entries")
+	writes, to := b.rowTable("writes")
 	if entries == nil || writes == nil || len(entries.shape) != 2 || entries.shape[1] != 3 || writes.len() != rows {
 		return nil
 	}
-	in, to := b.Input("entries").cell, b.Input("writes").cell
-	b.plan.checks = append(b.plan.checks, func() error {
-		if in.content.Tensor == nil || to.content.Tensor == nil {
-			return errors.New("the tables of slots are no tensors")
-		}
-		return checkSlots(in.content.Tensor.I, to.content.Tensor.I, rows, slots)
-	})
+	to.need()
+	b.check(in, func() error { return checkSlots(in.content.Tensor.I, to.content.Tensor.I, rows, slots) })
 	t := &slotTables{entries: bytesOf(entries), writes: bytesOf(writes), sequences: entries.shape[0]}
 	b.slotTables[key] = t
 	return t
-}
-
-// integers is an operand of integers that the host knows before the first step, on the device; nil where it is none.
-func (b *binder) integers(operand string) *value {
-	v := b.Input(operand)
-	if v == nil || v.place != onHost || v.dtype.IsFloat() || v.shape == nil || v.cell.step {
-		return nil
-	}
-	return b.device(b.Op.Input(operand), v)
 }
 
 // checkSlots reports what tables name that is not there.
@@ -145,18 +131,15 @@ func bindSlotDeltaChunks(b *binder) bool {
 
 // bindUnitCopy copies indices of an axis of a buffer, in order.
 func bindUnitCopy(b *binder) bool {
-	s, pairs := b.x.states[b.Op.Buffer], b.integers("pairs")
+	s := b.x.states[b.Op.Buffer]
+	pairs, known := b.rowTable("pairs")
 	if s == nil || s.slot == nil || pairs == nil || len(pairs.shape) != 2 || pairs.shape[1] != 2 {
 		return false
 	}
 	axis := (ir.Attrs[ir.AxisAttrs](b.Op).Axis + len(s.shape)) % len(s.shape)
 	k := kernels.UnitCopy{Outer: strided.Elements(s.shape[:axis]), Units: s.shape[axis], Unit: strided.Elements(s.shape[axis+1:]) * s.format.size()}
-	content := b.Input("pairs").cell
-	b.plan.checks = append(b.plan.checks, func() error {
-		if content.content.Tensor == nil {
-			return errors.New("unit_copy: pairs is no tensor")
-		}
-		list := content.content.Tensor.I
+	b.check(known, func() error {
+		list := known.content.Tensor.I
 		for i := 0; i < len(list); i += 2 {
 			if from, to := list[i], list[i+1]; from >= 0 && to >= 0 && max(from, to) >= int64(k.Units) {
 				return fmt.Errorf("unit_copy: unit %d to %d, the buffer has %d", from, to, k.Units)

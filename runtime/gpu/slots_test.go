@@ -13,6 +13,7 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/engine/enginetest"
 	"github.com/etc-ml/etc/runtime/gpu"
 	"github.com/etc-ml/etc/runtime/gpu/prove"
 	"github.com/etc-ml/etc/runtime/reference"
@@ -356,4 +357,10 @@ func TestUnitCopies(t *testing.T) {
 		require.ErrorContains(t, copies(got, 12, 2), "unit_copy: unit 12 to 2, the buffer has 12")
 		same()
 	}
+}
+
+// TestSlotCuts: see enginetest.Cuts.
+func TestSlotCuts(t *testing.T) {
+	t.Parallel()
+	enginetest.Cuts(t, onDevice(t))
 }
