@@ -44,8 +44,10 @@ func TestSlotDeltaChunks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, call := range []struct{ rows, sequences int }{{9, 1}, {40, 40}, {61, 3}, {96, 1}, {150, 2}, {170, 5}} {
+			// Of 66 rows and of 134 some leave a state behind the last row of a chunk that is not the last one.
+			for _, call := range []struct{ rows, sequences int }{{9, 1}, {40, 40}, {61, 3}, {66, 1}, {134, 1}, {170, 5}} {
 				t.Run(fmt.Sprintf("%d rows of %d", call.rows, call.sequences), func(t *testing.T) {
+					oneOfThree(t)
 					_, l, err := d.Launches(call.rows + 20)
 					require.NoError(t, err)
 					kerneltest.Check(t, l.Case(kernels.Sizes{Whole: true, Tokens: call.rows, Capacity: call.rows + 20, Sequences: call.sequences}))
