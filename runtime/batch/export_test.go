@@ -31,16 +31,22 @@ func Poison(x Executor, m *cache.Memory) error {
 		}
 	}
 	for _, s := range content {
-		axis, inner := 0, 1
-		if pools[s.Buffer] != r.layout.SlotPool() {
+		pool, axis, inner := pools[s.Buffer], 0, 1
+		if pool != r.layout.SlotPool() {
 			axis = 1
 		}
 		for _, n := range s.Tensor.Shape[axis+1:] {
 			inner *= n
 		}
-		for i := range s.Tensor.F {
-			if m.Holders(cache.Unit{Pool: pools[s.Buffer], ID: int32(i / inner % s.Tensor.Shape[axis])}) == 0 {
-				s.Tensor.F[i] = float32(math.NaN())
+		units := s.Tensor.Shape[axis]
+		for id := range units {
+			if m.Holders(cache.Unit{Pool: pool, ID: int32(id)}) > 0 {
+				continue
+			}
+			for at := id * inner; at < len(s.Tensor.F); at += units * inner {
+				for i := range inner {
+					s.Tensor.F[at+i] = float32(math.NaN())
+				}
 			}
 		}
 	}

@@ -18,8 +18,15 @@ import (
 	"github.com/etc-ml/etc/runtime/schedule"
 )
 
-// schedules is how many random schedules of each model are run, in tests that are not short.
-var schedules = flag.Int("schedules", 4, "random schedules of each model")
+// schedules is how many random schedules of each model are run, in tests that are not short; firstSchedule is the number of the
+// first one, so that long runs can be divided.
+var (
+	schedules     = flag.Int("schedules", 4, "random schedules of each model")
+	firstSchedule = flag.Int("first-schedule", 0, "number of the first random schedule of each model")
+)
+
+// sharedBy is how many schedules one executor runs: what those before have left there are NaN.
+const sharedBy = 8
 
 // job is a request of a random schedule.
 type job struct {
@@ -45,9 +52,8 @@ func TestRandomSchedules(t *testing.T) {
 			s := &simulation{t: t, module: fusetest.Load(t, name), engine: reference.Engine{},
 				known: map[string][]int32{}}
 			s.alone = newPool(t, s.module, s.engine, eval.FP32, batch.RaggedOptions{Rows: 64, Sequences: 1})
-			for seed := range n {
-				s.run(uint64(seed + 1000*len(name)))
-			}
+			s.runAll(*firstSchedule, n, 1000*len(name))
+			t.Logf("%d schedules from number %d on: %d calls with %d rows", n, *firstSchedule, s.calls, s.rows)
 		})
 	}
 }
@@ -59,6 +65,30 @@ type simulation struct {
 	engine engine.Engine
 	alone  *batch.Pool
 	known  map[string][]int32 // answers of sequences that ran alone, by their request
+
+	calls, rows int // so far
+}
+
+// runAll runs n schedules from number first on.
+func (s *simulation) runAll(first, n, seed int) {
+	s.t.Helper()
+	for at := first; at < first+n; {
+		group := at / sharedBy
+		r := rand.New(rand.NewPCG(uint64(seed+group), 12))
+		o := batch.RaggedOptions{Rows: 4 + r.IntN(12), Sequences: 1 + r.IntN(4), BlockRows: 1 + r.IntN(6), Positions: 1}
+		x, err := batch.NewRagged(s.module, s.engine, o)
+		require.NoError(s.t, err)
+		l := x.Layout()
+		require.NoError(s.t, x.Close())
+		// Somewhat more than the schedules' memory, so that all of it can be poisoned after every call.
+		o.Budget, o.Positions = 5*l.Bytes(l.Most(50, x.Limits().Rows)), 0
+		x, err = batch.NewRagged(s.module, s.engine, o)
+		require.NoError(s.t, err)
+		for ; at < first+n && at/sharedBy == group; at++ {
+			s.run(x, uint64(seed+at))
+		}
+		require.NoError(s.t, x.Close())
+	}
 }
 
 // jobs draws requests; some begin alike.
@@ -114,18 +144,15 @@ func row(j *job, i int) batch.Row {
 }
 
 // run runs one schedule.
-func (s *simulation) run(seed uint64) {
+func (s *simulation) run(x batch.Executor, seed uint64) {
 	t, r := s.t, rand.New(rand.NewPCG(seed, 11))
 	t.Helper()
-	x, err := batch.NewRagged(s.module, s.engine, batch.RaggedOptions{Rows: 4 + r.IntN(12), Sequences: 1 + r.IntN(4),
-		BlockRows: 1 + r.IntN(6)})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, x.Close()) }()
 	limits := x.Limits()
 	l := x.Layout()
 	budget := l.Bytes(l.Most(50, limits.Rows))*int64(1+r.IntN(3)) + l.Bytes(l.Most(1, 1))
 	m, err := cache.NewMemory(l, budget, x.Units())
 	require.NoError(t, err)
+	require.NoError(t, batch.Poison(x, m)) // what the schedule before has left
 	sched, err := schedule.New(schedule.Config{Rows: limits.Rows, Chunk: 1 + r.IntN(limits.Rows), Quantum: 1,
 		Sequences:       limits.Sequences,
 		CheckpointEvery: r.IntN(9)}, m, cache.NewPrefix(m, int64(r.IntN(2))*budget/2, nil))
@@ -175,6 +202,7 @@ func (s *simulation) execute(r *rand.Rand, x batch.Executor, call *schedule.Call
 	}
 	out, err := x.Execute(t.Context(), call, rows)
 	require.NoError(t, err)
+	s.calls, s.rows = s.calls+1, s.rows+len(call.Tokens)
 	var results []schedule.Result
 	for _, e := range call.Entries {
 		if e.Wanted == 0 {
