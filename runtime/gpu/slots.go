@@ -9,8 +9,8 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// slotTables say which rows of a call are of which sequence, and in which slots its state is read and written, for a pool of
-// so many of them: see ir/ragged.go. The host checks them before a call, since kernels trust them.
+// slotTables say which rows of a call are of which sequence, and in which slots its state is read and written, for a
+// pool of so many of them: see ir/ragged.go. The host checks them before a call, since kernels trust them.
 type slotTables struct {
 	entries, writes operand
 	sequences       int // that entries has room for
@@ -22,8 +22,8 @@ type slotsKey struct {
 	rows, slots     int
 }
 
-// slots are the tables of an operation on slots of a pool, for calls of so many rows; nil where they are not known before the
-// first step runs.
+// slots are the tables of an operation on slots of a pool, for calls of so many rows; nil where they are not known
+// before the first step runs.
 func (b *binder) slots(rows, slots int) *slotTables {
 	key := slotsKey{b.Op.Input("entries"), b.Op.Input("writes"), rows, slots}
 	if t := b.slotTables[key]; t != nil {
@@ -60,8 +60,8 @@ func checkSlots(entries, writes []int64, rows, slots int) error {
 	return nil
 }
 
-// bindSlotConv convolves each channel of x [1, R, C] with its taps, over the rows of each sequence and those that its slot
-// holds.
+// bindSlotConv convolves each channel of x [1, R, C] with its taps, over the rows of each sequence and those that its
+// slot holds.
 func bindSlotConv(b *binder) bool {
 	c := b.conv()
 	if c == nil {
@@ -72,12 +72,13 @@ func bindSlotConv(b *binder) bool {
 		return false
 	}
 	l, err := kernels.SlotConv{Conv: c.kernel, Entries: t.sequences}.Launch(c.tokens)
-	return b.launch("conv", l, err, kernels.SlotConvArguments[operand]{X: c.x, W: c.weight, Entries: t.entries, Writes: t.writes,
-		State: c.state, Y: bytesOf(c.out), Step: b.stepAt(c.tokens, nil)})
+	return b.launch("conv", l, err, kernels.SlotConvArguments[operand]{X: c.x, W: c.weight, Entries: t.entries,
+		Writes: t.writes,
+		State:  c.state, Y: bytesOf(c.out), Step: b.stepAt(c.tokens, nil)})
 }
 
-// slotDelta is the kernel of a delta rule of several sequences, for so many rows, with its operands and tables; nil where they are
-// not on the device.
+// slotDelta is the kernel of a delta rule of several sequences, for so many rows, with its operands and tables; nil
+// where they are not on the device.
 func (b *binder) slotDelta() (k kernels.SlotDelta, rows int, d *deltaOf, t *slotTables) {
 	s, ok := b.x.states[b.Op.Buffer], false
 	if s == nil {
@@ -92,7 +93,8 @@ func (b *binder) slotDelta() (k kernels.SlotDelta, rows int, d *deltaOf, t *slot
 	return k, rows, b.delta(k.Delta, rows), t
 }
 
-// bindSlotDeltaStep runs a gated delta rule over the rows of each sequence, one after the other, on the state that its slot holds.
+// bindSlotDeltaStep runs a gated delta rule over the rows of each sequence, one after the other, on the state that
+// its slot holds.
 func bindSlotDeltaStep(b *binder) bool {
 	k, rows, d, t := b.slotDelta()
 	return d != nil && b.slotDeltaStep(k, rows, d, t)
@@ -101,7 +103,8 @@ func bindSlotDeltaStep(b *binder) bool {
 // slotDeltaStep launches the kernel that takes row after row.
 func (b *binder) slotDeltaStep(k kernels.SlotDelta, rows int, d *deltaOf, t *slotTables) bool {
 	l, err := k.StepLaunch(rows)
-	if !b.launch("delta rule", l, err, kernels.SlotDeltaArguments[operand]{Q: d.q, K: d.k, V: d.v, G: d.g, Beta: d.beta, QWeight: d.qWeight, KWeight: d.kWeight,
+	if !b.launch("delta rule", l, err, kernels.SlotDeltaArguments[operand]{Q: d.q, K: d.k, V: d.v, G: d.g,
+		Beta: d.beta, QWeight: d.qWeight, KWeight: d.kWeight,
 		Bias: d.bias, Rate: d.rate, Entries: t.entries, Writes: t.writes, State: d.state, Y: d.out, Step: d.step}) {
 		return false
 	}
@@ -109,8 +112,8 @@ func (b *binder) slotDeltaStep(k kernels.SlotDelta, rows int, d *deltaOf, t *slo
 	return true
 }
 
-// bindSlotDeltaChunks runs a gated delta rule over the rows of each sequence: of those with few rows one after the other, of the others
-// chunk by chunk.
+// bindSlotDeltaChunks runs a gated delta rule over the rows of each sequence: of those with few rows one after the
+// other, of the others chunk by chunk.
 func bindSlotDeltaChunks(b *binder) bool {
 	k, rows, d, t := b.slotDelta()
 	if d == nil {
@@ -123,9 +126,11 @@ func bindSlotDeltaChunks(b *binder) bool {
 	const length = 32
 	n := 4 * rows * k.Heads
 	sums, w, u, m := b.scratch(n), b.scratch(n*k.DK), b.scratch(n*k.DV), b.scratch(n*length)
-	return b.launch("delta solve", solve, nil, kernels.SlotDeltaSolveArguments[operand]{Q: d.q, K: d.k, V: d.v, G: d.g, Beta: d.beta, Entries: t.entries,
+	return b.launch("delta solve", solve, nil, kernels.SlotDeltaSolveArguments[operand]{Q: d.q, K: d.k, V: d.v,
+		G: d.g, Beta: d.beta, Entries: t.entries,
 		Sums: whole(sums), W: whole(w), U: whole(u), M: whole(m)}) &&
-		b.launch("delta scan", scan, nil, kernels.SlotDeltaScanArguments[operand]{Q: d.q, K: d.k, Sums: whole(sums), W: whole(w), U: whole(u), M: whole(m),
+		b.launch("delta scan", scan, nil, kernels.SlotDeltaScanArguments[operand]{Q: d.q, K: d.k, Sums: whole(sums),
+			W: whole(w), U: whole(u), M: whole(m),
 			Entries: t.entries, Writes: t.writes, State: d.state, Y: d.out, Step: d.step})
 }
 
@@ -137,7 +142,8 @@ func bindUnitCopy(b *binder) bool {
 		return false
 	}
 	axis := (ir.Attrs[ir.AxisAttrs](b.Op).Axis + len(s.shape)) % len(s.shape)
-	k := kernels.UnitCopy{Outer: strided.Elements(s.shape[:axis]), Units: s.shape[axis], Unit: strided.Elements(s.shape[axis+1:]) * s.format.size()}
+	k := kernels.UnitCopy{Outer: strided.Elements(s.shape[:axis]), Units: s.shape[axis],
+		Unit: strided.Elements(s.shape[axis+1:]) * s.format.size()}
 	b.check(known, func() error {
 		list := known.content.Tensor.I
 		for i := 0; i < len(list); i += 2 {
@@ -148,5 +154,6 @@ func bindUnitCopy(b *binder) bool {
 		return nil
 	})
 	l, err := k.Launch()
-	return b.launch("copy of units", l, err, kernels.UnitCopyArguments[operand]{Pool: whole(s.slot), Pairs: bytesOf(pairs), Step: b.stepAt(pairs.shape[0], nil)})
+	return b.launch("copy of units", l, err, kernels.UnitCopyArguments[operand]{Pool: whole(s.slot),
+		Pairs: bytesOf(pairs), Step: b.stepAt(pairs.shape[0], nil)})
 }

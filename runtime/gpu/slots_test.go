@@ -19,7 +19,8 @@ import (
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
-// slotted is a program of the operations on slots, for rows of up to five sequences: what fuse leaves of a layer of Qwen's.
+// slotted is a program of the operations on slots, for rows of up to five sequences: what fuse leaves of a layer of
+// Qwen's.
 const slotted = `module {
   symbol r [1, 96]
   symbol p [1, 64]
@@ -78,12 +79,13 @@ func slotInputs(t *testing.T, random normal, entries, writes []int64) (in []eval
 	for _, shape := range [][]int{{1, n, 24}, {1, n, 2, 32}, {1, n, 2, 32}, {1, n, 4, 16}, {1, n, 4}, {1, n, 4}} {
 		in = append(in, eval.Value{Tensor: random.tensor(t, shape...)})
 	}
-	return append(in, eval.Value{Tensor: eval.Ints(ir.I32, []int{5, 3}, entries)}, eval.Value{Tensor: eval.Ints(ir.I32, []int{n}, writes)})
+	return append(in, eval.Value{Tensor: eval.Ints(ir.I32, []int{5, 3}, entries)},
+		eval.Value{Tensor: eval.Ints(ir.I32, []int{n}, writes)})
 }
 
-// slotCall makes the tables of a call in which sequence i has rows[i] rows, and one row belongs to none, of a pool of 12 slots. The
-// first sequence updates its state in place, the second has none before, the third leaves the states behind its last
-// three rows, others leave theirs in another slot.
+// slotCall makes the tables of a call in which sequence i has rows[i] rows, and one row belongs to none, of a pool of
+// 12 slots. The first sequence updates its state in place, the second has none before, the third leaves the states
+// behind its last three rows, others leave theirs in another slot.
 func slotCall(r *rand.Rand, rows []int) (entries, writes []int64) {
 	entries = make([]int64, 15)
 	free := r.Perm(12)
@@ -121,8 +123,8 @@ func slotCall(r *rand.Rand, rows []int) (entries, writes []int64) {
 // slotShapes are calls of one row, a row of each sequence, sequences without rows, chunks, and both.
 var slotShapes = [][]int{{1}, {1, 1, 1, 1, 1}, {0, 2, 0, 4}, {70}, {3, 1, 9, 0, 40}, {5, 33, 20}}
 
-// TestSlots: operations on slots give what the reference engine gives, leave the same states, rounded after every row, and
-// touch no slot that the call does not write.
+// TestSlots: operations on slots give what the reference engine gives, leave the same states, rounded after every
+// row, and touch no slot that the call does not write.
 func TestSlots(t *testing.T) {
 	t.Parallel()
 	for name, precision := range map[string]eval.Precision{"f32": eval.FP32, "bf16": eval.Mixed} {
@@ -130,7 +132,8 @@ func TestSlots(t *testing.T) {
 			t.Parallel()
 			m, random := slottedModule(t, name)
 			r := rand.New(rand.NewPCG(4, 4))
-			o := engine.Options{Precision: precision, Exact: true, Threads: 1, Warn: func(text string) { t.Error(text) }}
+			o := engine.Options{Precision: precision, Exact: true, Threads: 1,
+				Warn: func(text string) { t.Error(text) }}
 			want, got := compile(t, reference.Engine{}, m, o), compile(t, onDevice(t), m, o)
 			states := randomStates(t, m, random)
 			require.NoError(t, want.(engine.Stateful).Restore(states))
@@ -166,13 +169,14 @@ func randomStates(t *testing.T, m *ir.Module, random normal) (states []engine.St
 		for i, d := range dims {
 			shape[i] = int(d)
 		}
-		states = append(states, engine.State{Buffer: b.Name, Tensor: eval.ConvertState(random.tensor(t, shape...), b.Type.DType, eval.Strict)})
+		states = append(states, engine.State{Buffer: b.Name, Tensor: eval.ConvertState(random.tensor(t, shape...),
+			b.Type.DType, eval.Strict)})
 	}
 	return states
 }
 
-// requireSlots requires that the slots that a call wrote hold what they do on the reference engine, and the others what they
-// held before.
+// requireSlots requires that the slots that a call wrote hold what they do on the reference engine, and the others
+// what they held before.
 func requireSlots(t *testing.T, want, got engine.Instance, before []engine.State, writes []int64, rows []int) {
 	t.Helper()
 	reference, err := want.(engine.Stateful).Snapshot()
@@ -224,8 +228,8 @@ func TestSlotsThatAreNotThere(t *testing.T) {
 	}
 }
 
-// TestSlotsApart: what one sequence is fed reaches no other one in the call, not even what is no number, and no row of another
-// length or place in the call changes a bit.
+// TestSlotsApart: what one sequence is fed reaches no other one in the call, not even what is no number, and no row
+// of another length or place in the call changes a bit.
 func TestSlotsApart(t *testing.T) {
 	t.Parallel()
 	m, random := slottedModule(t, "f32")
@@ -259,14 +263,17 @@ func TestSlotsApart(t *testing.T) {
 			got, left := run()
 			for i := range out {
 				width := out[i].Tensor.Len() / len(writes)
-				require.Equal(t, out[i].Tensor.F[:first*width], got[i].Tensor.F[:first*width], "%v, output %d before sequence %d", rows, i, poisoned)
-				require.Equal(t, out[i].Tensor.F[(first+n)*width:], got[i].Tensor.F[(first+n)*width:], "%v, output %d behind sequence %d", rows, i, poisoned)
+				require.Equal(t, out[i].Tensor.F[:first*width], got[i].Tensor.F[:first*width],
+					"%v, output %d before sequence %d", rows, i, poisoned)
+				require.Equal(t, out[i].Tensor.F[(first+n)*width:], got[i].Tensor.F[(first+n)*width:],
+					"%v, output %d behind sequence %d", rows, i, poisoned)
 			}
 			for i, s := range left {
 				size := s.Tensor.Len() / 12
 				for slot := range 12 {
 					if !slices.Contains(writes[first:first+n], int64(slot)) {
-						require.Equal(t, after[i].Tensor.F[slot*size:][:size], s.Tensor.F[slot*size:][:size], "%v, slot %d of @%s beside sequence %d", rows, slot, s.Buffer, poisoned)
+						require.Equal(t, after[i].Tensor.F[slot*size:][:size], s.Tensor.F[slot*size:][:size],
+							"%v, slot %d of @%s beside sequence %d", rows, slot, s.Buffer, poisoned)
 					}
 				}
 			}
@@ -282,18 +289,23 @@ func TestSlotsApart(t *testing.T) {
 func TestWrongSlotKernels(t *testing.T) {
 	t.Parallel()
 	for want, fault := range map[string]func(string, string) (string, error){
-		"slot_conv/slot_conv is off by ":              replace("slot_conv", "r - begin >= SLOT_HEAD", "r - begin > SLOT_HEAD"),
-		"slot_delta/slot_delta is off by ":            replace("slot_delta", "s[i] = slot < 0 ? 0.0f : s[i]", "s[i] = s[i]"),
-		"unit_copy/unit_copy is off by ":              replace("unit_copy", "int n = 0", "int n = 1"),
-		"slot_delta_chunk/slot_delta_scan is off by ": replace("slot_delta_chunk", "precise::exp(end - sums", "precise::exp(sums"),
+		"slot_conv/slot_conv is off by ": replace("slot_conv", "r - begin >= SLOT_HEAD",
+			"r - begin > SLOT_HEAD"),
+		"slot_delta/slot_delta is off by ": replace("slot_delta", "s[i] = slot < 0 ? 0.0f : s[i]",
+			"s[i] = s[i]"),
+		"unit_copy/unit_copy is off by ": replace("unit_copy", "int n = 0", "int n = 1"),
+		"slot_delta_chunk/slot_delta_scan is off by ": replace("slot_delta_chunk", "precise::exp(end - sums",
+			"precise::exp(sums"),
 	} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
 			m, random := slottedModule(t, "f32")
 			d := &faulty{fault: fault, compiled: map[string]int{}, changed: map[string]int{}}
 			var warnings []string
-			o := engine.Options{Precision: eval.FP32, Threads: 1, Warn: func(text string) { warnings = append(warnings, text) }}
-			x := compile(t, gpu.Engine{Device: "emulator", Prove: &prove.Options{Dir: t.TempDir()}, Open: d.opener(onDevice(t).(gpu.Engine).Open)}, m, o)
+			o := engine.Options{Precision: eval.FP32, Threads: 1,
+				Warn: func(text string) { warnings = append(warnings, text) }}
+			x := compile(t, gpu.Engine{Device: "emulator", Prove: &prove.Options{Dir: t.TempDir()},
+				Open: d.opener(onDevice(t).(gpu.Engine).Open)}, m, o)
 			states := randomStates(t, m, random)
 			truth := compile(t, reference.Engine{}, m, o)
 			require.NoError(t, x.(engine.Stateful).Restore(states))
@@ -308,7 +320,8 @@ func TestWrongSlotKernels(t *testing.T) {
 				requireClose(t, []*eval.Tensor{a[i].Tensor}, []*eval.Tensor{b[i].Tensor}, 2e-5)
 			}
 			for _, i := range []engine.Instance{x, truth} {
-				_, err := i.(engine.Entries).Call(t.Context(), "copy", []eval.Value{{Tensor: eval.Ints(ir.I32, []int{2, 2}, []int64{0, 1, 1, 2})}})
+				_, err := i.(engine.Entries).Call(t.Context(), "copy", []eval.Value{{Tensor: eval.Ints(ir.I32,
+					[]int{2, 2}, []int64{0, 1, 1, 2})}})
 				require.NoError(t, err)
 			}
 			before, err := truth.(engine.Stateful).Snapshot()
@@ -324,8 +337,8 @@ func TestWrongSlotKernels(t *testing.T) {
 	}
 }
 
-// TestUnitCopies: copies are made one behind the other, along any axis, and those of what is not there are refused before anything is
-// copied.
+// TestUnitCopies: copies are made one behind the other, along any axis, and those of what is not there are refused
+// before anything is copied.
 func TestUnitCopies(t *testing.T) {
 	t.Parallel()
 	for name, precision := range map[string]eval.Precision{"f32": eval.FP32, "bf16": eval.Mixed} {
@@ -345,7 +358,8 @@ func TestUnitCopies(t *testing.T) {
 			require.Equal(t, a, b)
 		}
 		copies := func(x engine.Instance, pairs ...int64) error {
-			_, err := x.(engine.Entries).Call(t.Context(), "copy", []eval.Value{{Tensor: eval.Ints(ir.I32, []int{len(pairs) / 2, 2}, pairs)}})
+			_, err := x.(engine.Entries).Call(t.Context(), "copy", []eval.Value{{Tensor: eval.Ints(ir.I32,
+				[]int{len(pairs) / 2, 2}, pairs)}})
 			return err
 		}
 		for _, pairs := range [][]int64{{3, 4}, {0, 1, 1, 2, -1, 5, 2, 11, 7, -3, 4, 0}, {5, 5}} {

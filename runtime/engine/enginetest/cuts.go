@@ -13,7 +13,8 @@ import (
 	"github.com/etc-ml/etc/runtime/engine"
 )
 
-// recurrent is a program of recurrent states in slots: of the operands of its entry, all but the tables are rows of numbers.
+// recurrent is a program of recurrent states in slots: of the operands of its entry, all but the tables are rows of
+// numbers.
 const recurrent = `module {
   symbol r [1, 96]
   constant @taps : f32[24,4,1]
@@ -57,14 +58,15 @@ func (c *cuts) tensor(d ir.DType, shape ...int) *eval.Tensor {
 
 // inputs are random ones of so many rows.
 func (c *cuts) inputs(rows int) (out []*eval.Tensor) {
-	for _, shape := range [][]int{{1, rows, 24}, {1, rows, 2, 32}, {1, rows, 2, 32}, {1, rows, 4, 16}, {1, rows, 4}, {1, rows, 4}} {
+	for _, shape := range [][]int{{1, rows, 24}, {1, rows, 2, 32}, {1, rows, 2, 32}, {1, rows, 4, 16}, {1, rows, 4},
+		{1, rows, 4}} {
 		out = append(out, c.tensor(ir.F32, shape...))
 	}
 	return out
 }
 
-// run feeds the sequence, whose state lies in slot 3, in pieces, each of them behind rows of another one where beside is set. It gives
-// the sequence's results and its state.
+// run feeds the sequence, whose state lies in slot 3, in pieces, each of them behind rows of another one where beside
+// is set. It gives the sequence's results and its state.
 func (c *cuts) run(t *testing.T, pieces []int, beside bool) (results [4][]float32) {
 	t.Helper()
 	require.NoError(t, c.x.(engine.Stateful).Restore(c.states))
@@ -84,7 +86,8 @@ func (c *cuts) run(t *testing.T, pieces []int, beside bool) (results [4][]float3
 			copy(v.F[before*width:], c.rows[i].F[at*width:(at+n)*width])
 			in = append(in, eval.Value{Tensor: v})
 		}
-		in = append(in, eval.Value{Tensor: eval.Ints(ir.I32, []int{3, 3}, entries)}, eval.Value{Tensor: eval.Ints(ir.I32, []int{before + n}, writes)})
+		in = append(in, eval.Value{Tensor: eval.Ints(ir.I32, []int{3, 3}, entries)},
+			eval.Value{Tensor: eval.Ints(ir.I32, []int{before + n}, writes)})
 		out, err := c.x.Run(t.Context(), in)
 		require.NoError(t, err)
 		for i, v := range out {
@@ -101,8 +104,9 @@ func (c *cuts) run(t *testing.T, pieces []int, beside bool) (results [4][]float3
 	return results
 }
 
-// Cuts requires that the rows of a sequence with recurrent states give the same however they are cut into calls, and whatever else is in
-// these: to the bit in mixed, where states are rounded after every row, and to the order of sums in float32.
+// Cuts requires that the rows of a sequence with recurrent states give the same however they are cut into calls, and
+// whatever else is in these: to the bit in mixed, where states are rounded after every row, and to the order of sums
+// in float32.
 func Cuts(t *testing.T, e engine.Engine) {
 	for dtype, precision := range map[string]eval.Precision{"f32": eval.FP32, "bf16": eval.Mixed} {
 		t.Run(dtype, func(t *testing.T) {
@@ -139,7 +143,8 @@ func Cuts(t *testing.T, e engine.Engine) {
 						require.Equal(t, whole[i], got, "result %d in pieces of %v", i, pieces)
 						continue
 					}
-					RequireClose(t, []*eval.Tensor{eval.Floats(ir.F32, []int{len(got)}, whole[i])}, []*eval.Tensor{eval.Floats(ir.F32, []int{len(got)}, got)}, 2e-5)
+					RequireClose(t, []*eval.Tensor{eval.Floats(ir.F32, []int{len(got)}, whole[i])},
+						[]*eval.Tensor{eval.Floats(ir.F32, []int{len(got)}, got)}, 2e-5)
 				}
 			}
 		})

@@ -1,17 +1,17 @@
 package kernels
 
-// slotTables are the tables of a call of several sequences in a case, and the number of slots that they name, one more than
-// which the pool has.
+// slotTables are the tables of a call of several sequences in a case, and the number of slots that they name, one
+// more than which the pool has.
 type slotTables struct {
 	entries, writes []int32
 	slots           int
 	written         []int // slots
 }
 
-// tables makes the tables of a case of so many entries: the case's sequences, with rows in between that are of none, and entries
-// without rows. Of three sequences one behind the other, the first updates its state in place and leaves one in the middle,
-// too; the second has none before; the third leaves the states behind its last three rows. Where there are as
-// many sequences as rows, each has one of them.
+// tables makes the tables of a case of so many entries: the case's sequences, with rows in between that are of none,
+// and entries without rows. Of three sequences one behind the other, the first updates its state in place and leaves
+// one in the middle, too; the second has none before; the third leaves the states behind its last three rows. Where
+// there are as many sequences as rows, each has one of them.
 func (c *Case) tables(entries int) (t slotTables) {
 	t.entries, t.writes = make([]int32, 3*entries), make([]int32, c.Capacity)
 	for i := range t.writes {
@@ -78,12 +78,15 @@ func (c SlotConv) newCase(s Sizes) *Case {
 	l, _ := c.Launch(to.Capacity)
 	t := to.tables(c.Entries)
 	size := c.Channels * c.Taps
-	a := SlotConvArguments[*Buffer]{X: to.random(F32, to.Capacity*c.Token), W: to.random(c.Weight, size), Entries: to.ints(t.entries...),
-		Writes: to.ints(t.writes...), State: to.pool(c.State, t, size), Y: to.out(F32, to.Capacity*c.Channels), Step: to.step()}
+	a := SlotConvArguments[*Buffer]{X: to.random(F32, to.Capacity*c.Token), W: to.random(c.Weight, size),
+		Entries: to.ints(t.entries...),
+		Writes:  to.ints(t.writes...), State: to.pool(c.State, t, size), Y: to.out(F32, to.Capacity*c.Channels),
+		Step: to.step()}
 	to.run(l, a)
 	to.reference = func() {
 		pool := append([]float32{}, a.State.Values()...)
-		c.Reference(a.X.Values(), a.W.Values(), t.entries, t.writes, pool, to.want(a.Y, Bounds{1e-6, sums(1)}, to.Tokens*c.Channels))
+		c.Reference(a.X.Values(), a.W.Values(), t.entries, t.writes, pool, to.want(a.Y, Bounds{1e-6, sums(1)},
+			to.Tokens*c.Channels))
 		to.wantSlots(a.State, t, size, stored(c.State, Bounds{0, sums(1)}), pool)
 	}
 	return to
@@ -103,13 +106,14 @@ func (d SlotDelta) add(c *Case) (a SlotDeltaArguments[*Buffer], t slotTables) {
 // answer adds the results and the slots that are written.
 func (d SlotDelta) answer(c *Case, a SlotDeltaArguments[*Buffer], t slotTables, bound Bounds) {
 	pool := append([]float32{}, a.State.Values()...)
-	d.Reference(a.Q.Values(), a.K.Values(), a.V.Values(), a.G.Values(), a.Beta.Values(), a.QWeight.Values(), a.KWeight.Values(),
+	d.Reference(a.Q.Values(), a.K.Values(), a.V.Values(), a.G.Values(), a.Beta.Values(), a.QWeight.Values(),
+		a.KWeight.Values(),
 		a.Bias.Values(), a.Rate.Values(), t.entries, t.writes, pool, c.want(a.Y, bound, c.Tokens*d.Heads*d.DV))
 	c.wantSlots(a.State, t, d.Heads*d.DV*d.DK, stored(d.State, bound), pool)
 }
 
-// rounded are the bounds of results behind states that are rounded after every row, some of them to the number beside that of
-// the reference implementation.
+// rounded are the bounds of results behind states that are rounded after every row, some of them to the number beside
+// that of the reference implementation.
 func (d SlotDelta) rounded(b Bounds) Bounds {
 	if d.State == BF16 {
 		return Bounds{5e-4, roundedOnce}
@@ -138,11 +142,13 @@ func (d SlotDelta) chunksCase(s Sizes) *Case {
 	a, t := d.add(c)
 	c.run(step, a)
 	n := c.Capacity * d.Heads
-	first := SlotDeltaSolveArguments[*Buffer]{Q: a.Q, K: a.K, V: a.V, G: a.G, Beta: a.Beta, Entries: a.Entries, Sums: c.scratch(F32, n),
-		W: c.scratch(F32, n*d.DK), U: c.scratch(F32, n*d.DV), M: c.scratch(F32, n*d.Length)}
+	first := SlotDeltaSolveArguments[*Buffer]{Q: a.Q, K: a.K, V: a.V, G: a.G, Beta: a.Beta, Entries: a.Entries,
+		Sums: c.scratch(F32, n),
+		W:    c.scratch(F32, n*d.DK), U: c.scratch(F32, n*d.DV), M: c.scratch(F32, n*d.Length)}
 	c.run(solve, first)
-	c.run(scan, SlotDeltaScanArguments[*Buffer]{Q: a.Q, K: a.K, Sums: first.Sums, W: first.W, U: first.U, M: first.M, Entries: a.Entries,
-		Writes: a.Writes, State: a.State, Y: a.Y, Step: a.Step})
+	c.run(scan, SlotDeltaScanArguments[*Buffer]{Q: a.Q, K: a.K, Sums: first.Sums, W: first.W, U: first.U, M: first.M,
+		Entries: a.Entries,
+		Writes:  a.Writes, State: a.State, Y: a.Y, Step: a.Step})
 	c.reference = func() { d.answer(c, a, t, Bounds{1e-5, 5 * sums(d.DK)}) }
 	return c
 }

@@ -2,16 +2,16 @@ package kernels
 
 import "fmt"
 
-// SlotConv is a Conv in a call of several sequences, each with its state in a slot of a pool: slot_conv of the IR. Rows are
-// rounded as the state stores them before those behind them see them. Reset is NoReset.
+// SlotConv is a Conv in a call of several sequences, each with its state in a slot of a pool: slot_conv of the IR.
+// Rows are rounded as the state stores them before those behind them see them. Reset is NoReset.
 type SlotConv struct {
 	Conv
 	// Entries is the number of sequences that the table has room for.
 	Entries int
 }
 
-// slotGroups is the number of threadgroups that take sequences, of which a call of so many rows has as many as there are
-// rows at most.
+// slotGroups is the number of threadgroups that take sequences, of which a call of so many rows has as many as there
+// are rows at most.
 func slotGroups(entries, rows int) int { return min(entries, rows) }
 
 func slotEntriesError(entries int) error {
@@ -21,8 +21,9 @@ func slotEntriesError(entries int) error {
 	return nil
 }
 
-// Launch is the dispatch for up to rows rows. It takes SlotConvArguments: W [Channels, Taps], Entries i32 [Entries, 3], Writes
-// i32 [rows], State, the pool, and Y f32 [rows, Channels]. No sequence may read a slot that another one writes.
+// Launch is the dispatch for up to rows rows. It takes SlotConvArguments: W [Channels, Taps], Entries i32 [Entries,
+// 3], Writes i32 [rows], State, the pool, and Y f32 [rows, Channels]. No sequence may read a slot that another one
+// writes.
 func (c SlotConv) Launch(rows int) (Launch, error) {
 	l, err := c.launch("slot_conv", slotGroups(c.Entries, rows)+ceil(rows, convTokens))
 	if err == nil {
@@ -41,8 +42,8 @@ func (c SlotConv) Reference(x, w []float32, entries, writes []int32, state, y []
 	})
 }
 
-// eachSlot calls step for every row of every sequence, with the state of the sequence, which step changes, and stores that
-// where the tables say.
+// eachSlot calls step for every row of every sequence, with the state of the sequence, which step changes, and stores
+// that where the tables say.
 func eachSlot(entries, writes []int32, pool []float32, size int, step func(row int, state []float32)) {
 	state := make([]float32, size)
 	for ; len(entries) >= 3; entries = entries[3:] {

@@ -6,13 +6,14 @@ import (
 	"math"
 )
 
-// SlotDelta is a Delta in a call of several sequences, each with its state in a slot of a pool: slot_delta_rule of the IR. A
-// state in bf16 is rounded after every row. Reset is NoReset.
+// SlotDelta is a Delta in a call of several sequences, each with its state in a slot of a pool: slot_delta_rule of
+// the IR. A state in bf16 is rounded after every row. Reset is NoReset.
 type SlotDelta struct {
 	Delta
 	// Entries is the number of sequences that the table has room for.
 	Entries int
-	// Most is the number of rows of a sequence that StepLaunch takes; those of more are left to Launches. 0 stands for all.
+	// Most is the number of rows of a sequence that StepLaunch takes; those of more are left to Launches. 0 stands
+	// for all.
 	Most int
 }
 
@@ -27,9 +28,9 @@ func (d SlotDelta) slotDefines() []Define {
 	return define("SLOT_ENTRIES", d.Entries, "SLOT_MOST", most)
 }
 
-// StepLaunch is the dispatch for up to rows rows that takes those of a sequence one by one. It takes SlotDeltaArguments: those of
-// Delta.StepLaunch, Entries i32 [Entries, 3], Writes i32 [rows], and State, the pool. No sequence may read a slot that another one
-// writes.
+// StepLaunch is the dispatch for up to rows rows that takes those of a sequence one by one. It takes
+// SlotDeltaArguments: those of Delta.StepLaunch, Entries i32 [Entries, 3], Writes i32 [rows], and State, the pool. No
+// sequence may read a slot that another one writes.
 func (d SlotDelta) StepLaunch(rows int) (Launch, error) {
 	d.Delta = d.filled()
 	l, err := d.Delta.StepLaunch()
@@ -41,10 +42,11 @@ func (d SlotDelta) StepLaunch(rows int) (Launch, error) {
 	return l, err
 }
 
-// Launches are the dispatches for up to rows rows that take the sequences of more than Most rows in chunks, with q and k normalized and
-// with g and β themselves: a solve of the chunks, and a scan over them, as those of Delta. They take SlotDeltaSolveArguments and
-// SlotDeltaScanArguments. The first makes what the second reads: Sums f32 [rows, Heads], W f32 [rows, Heads, DK],
-// U f32 [rows, Heads, DV], M f32 [rows, Heads, Length]. A state in bf16 is not for them, since it is rounded after every row.
+// Launches are the dispatches for up to rows rows that take the sequences of more than Most rows in chunks, with q
+// and k normalized and with g and β themselves: a solve of the chunks, and a scan over them, as those of Delta. They
+// take SlotDeltaSolveArguments and SlotDeltaScanArguments. The first makes what the second reads: Sums f32 [rows,
+// Heads], W f32 [rows, Heads, DK], U f32 [rows, Heads, DV], M f32 [rows, Heads, Length]. A state in bf16 is not for
+// them, since it is rounded after every row.
 func (d SlotDelta) Launches(rows int) (solve, scan Launch, err error) {
 	d.Delta = d.filled()
 	if err = errors.Join(d.checkChunks(), slotEntriesError(d.Entries)); err == nil && d.State != F32 {
@@ -55,17 +57,20 @@ func (d SlotDelta) Launches(rows int) (solve, scan Launch, err error) {
 	}
 	defines := append(d.chunkDefines(), append(define("CHUNK_SLOTS", 1), d.slotDefines()...)...)
 	windows := ceil(rows, d.Length)
-	solve = Launch{File: "slot_delta_chunk", Kernel: "slot_delta_solve", Defines: defines, Groups: [3]int{windows, d.Heads, 1}, Threads: [3]int{256, 1, 1}}
+	solve = Launch{File: "slot_delta_chunk", Kernel: "slot_delta_solve", Defines: defines, Groups: [3]int{windows,
+		d.Heads, 1}, Threads: [3]int{256, 1, 1}}
 	scan = Launch{File: "slot_delta_chunk", Kernel: "slot_delta_scan", Defines: defines, Case: d.chunksCase,
 		Groups: [3]int{d.DV / d.Columns, d.Heads, min(d.Entries, windows)}, Threads: [3]int{d.scanThreads(), 1, 1}}
 	return solve, scan, nil
 }
 
 // Reference computes what the launches do to the rows of all sequences, token by token. Rows of no sequence are zeros.
-func (d SlotDelta) Reference(q, k, v, g, beta, qWeight, kWeight, bias, rate []float32, entries, writes []int32, state, y []float32) {
+func (d SlotDelta) Reference(q, k, v, g, beta, qWeight, kWeight, bias, rate []float32, entries, writes []int32, state,
+	y []float32) {
 	d.Delta = d.filled()
 	eachSlot(entries, writes, state, d.Heads*d.DV*d.DK, func(r int, state []float32) {
-		d.Delta.Reference(1, 0, q[r*d.QToken:], k[r*d.KToken:], v[r*d.VToken:], g[r*d.GToken:], beta[r*d.BetaToken:], qWeight, kWeight, bias, rate,
+		d.Delta.Reference(1, 0, q[r*d.QToken:], k[r*d.KToken:], v[r*d.VToken:], g[r*d.GToken:], beta[r*d.BetaToken:],
+			qWeight, kWeight, bias, rate,
 			false, state, y[r*d.Heads*d.DV:])
 	})
 }

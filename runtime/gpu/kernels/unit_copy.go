@@ -2,8 +2,8 @@ package kernels
 
 import "fmt"
 
-// UnitCopy copies units of a pool [Outer, Units, Unit], where a unit is so many bytes, one copy behind the other: unit_copy of the
-// IR.
+// UnitCopy copies units of a pool [Outer, Units, Unit], where a unit is so many bytes, one copy behind the other:
+// unit_copy of the IR.
 type UnitCopy struct {
 	Outer, Units, Unit int
 }
@@ -19,11 +19,14 @@ func (u UnitCopy) part() (text string, size int) {
 	return "ushort", 2
 }
 
-// Launch is the dispatch. It takes UnitCopyArguments: Pool, and Pairs i32 [copies, 2], of units that are there or negative.
+// Launch is the dispatch. It takes UnitCopyArguments: Pool, and Pairs i32 [copies, 2], of units that are there or
+// negative.
 func (u UnitCopy) Launch() (Launch, error) {
 	text, size := u.part()
 	if u.Outer <= 0 || u.Units <= 0 || u.Unit <= 0 || u.Unit%2 != 0 {
-		return Launch{}, fmt.Errorf("copies of units of %d bytes in a pool [%d,%d], want an even number of bytes and a pool that is not empty", u.Unit, u.Outer, u.Units)
+		return Launch{},
+			fmt.Errorf("copies of units of %d bytes in a pool [%d,%d], "+
+				"want an even number of bytes and a pool that is not empty", u.Unit, u.Outer, u.Units)
 	}
 	return Launch{File: "unit_copy", Kernel: "unit_copy", Case: u.newCase,
 		Defines: define("UNIT_PARTS", u.Unit/size, "UNIT_COUNT", u.Units, "UNIT_T", text),
@@ -43,7 +46,8 @@ func (u UnitCopy) Reference(pairs []int32, pool []byte) {
 	}
 }
 
-// newCase is of copies each of which takes what another one left, and one that is none. A self-test has a part of the pool.
+// newCase is of copies each of which takes what another one left, and one that is none. A self-test has a part of the
+// pool.
 func (u UnitCopy) newCase(s Sizes) *Case {
 	c := newCase(s, 4, 0)
 	l, _ := u.Launch()

@@ -26,5 +26,6 @@ func TestUnitCopy(t *testing.T) {
 		})
 	}
 	_, err := kernels.UnitCopy{Outer: 1, Units: 2, Unit: 3}.Launch()
-	require.EqualError(t, err, "copies of units of 3 bytes in a pool [1,2], want an even number of bytes and a pool that is not empty")
+	require.EqualError(t, err,
+		"copies of units of 3 bytes in a pool [1,2], want an even number of bytes and a pool that is not empty")
 }
