@@ -9,10 +9,22 @@ import (
 // FewTokens is the number of tokens up to which recurrent states take one after the other.
 const FewTokens = 8
 
+// fewSlotRows is FewTokens for the rows of a call of several sequences, of which each has few mostly: then one kernel does what
+// would be seven, and a prompt that comes alone in so few rows is not much slower.
+const fewSlotRows = 32
+
+// isFew reports whether a rule over so many tokens takes them one after the other.
+func isFew(rule *ir.Op, tokens int) bool {
+	if ofSlots(rule) {
+		return tokens <= fewSlotRows
+	}
+	return tokens <= FewTokens
+}
+
 // deltaGates computes the decays and the update rates of a gated delta rule over many tokens in one kernel.
 func (g *graph) deltaGates(rule *ir.Op) {
 	tokens, ok := rule.Input("q").Type.Shape[1].Const()
-	if !ok || tokens <= FewTokens {
+	if !ok || isFew(rule, int(tokens)) {
 		return
 	}
 	decay, rate := g.defined(rule.Input("g"), "delta_decay"), g.defined(rule.Input("beta"), "sigmoid")

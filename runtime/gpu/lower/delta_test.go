@@ -79,10 +79,11 @@ func TestSlotDeltaRows(t *testing.T) {
 		holds   string
 	}{
 		"a row":           {tokens: 1, want: []string{"slot_delta_step"}, holds: "{norm=true, eps=1e-06, gates=true, early=true}"},
-		"many rows":       {tokens: 9, want: append(both[:2:2], "delta_gates", "slot_delta_chunks")},
-		"many, by steps":  {tokens: 9, refused: []string{"slot_delta_scan"}, want: []string{"delta_gates", "slot_delta_step"}, holds: "{norm=true, eps=1e-06, early=true}"},
+		"several rows":    {tokens: 32, want: []string{"slot_delta_step"}, holds: "gates=true"},
+		"many rows":       {tokens: 33, want: append(both[:2:2], "delta_gates", "slot_delta_chunks")},
+		"many, by steps":  {tokens: 33, refused: []string{"slot_delta_scan"}, want: []string{"delta_gates", "slot_delta_step"}, holds: "{norm=true, eps=1e-06, early=true}"},
 		"a rounded state": {old: "@s : f32", by: "@s : bf16", tokens: 40, want: []string{"delta_gates", "slot_delta_step"}, holds: "norm=true"},
-		"no kernel":       {tokens: 9, refused: []string{"slot_delta"}, want: append(both[:2:2], "delta_gates", "slot_delta_rule")},
+		"no kernel":       {tokens: 33, refused: []string{"slot_delta"}, want: append(both[:2:2], "delta_gates", "slot_delta_rule")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Replace(slotRule, "RESULTS", "%4: f32[1,T,4,32]", 1)
