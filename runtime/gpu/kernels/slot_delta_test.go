@@ -66,3 +66,20 @@ func TestSlotDeltaChunks(t *testing.T) {
 		})
 	}
 }
+
+func TestSlotDeltaRefusals(t *testing.T) {
+	ok := kernels.SlotDelta{Delta: kernels.Delta{DK: 64, DV: 32, KHeads: 1, Heads: 2, State: kernels.F32}, Entries: 3}
+	rounded, none, odd := ok, ok, ok
+	rounded.State, none.Entries, odd.KToken = kernels.BF16, 0, 66
+	for want, d := range map[string]kernels.SlotDelta{
+		"delta rule in chunks with a state in bf16 in slots, want f32":                        rounded,
+		"a table of 0 sequences, want 1 at least":                                             none,
+		"delta rule with q and k 64 and 66 elements from token to token, want multiples of 4": odd,
+	} {
+		_, _, err := d.Launches(40)
+		require.EqualError(t, err, want)
+		if _, err = d.StepLaunch(40); d.State == kernels.F32 {
+			require.EqualError(t, err, want)
+		}
+	}
+}
