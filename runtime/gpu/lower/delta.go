@@ -9,8 +9,8 @@ import (
 // FewTokens is the number of tokens up to which recurrent states take one after the other.
 const FewTokens = 8
 
-// fewSlotRows is FewTokens for the rows of a call of several sequences, of which each has few mostly: then one kernel does what
-// would be seven, and a prompt that comes alone in so few rows is not much slower.
+// fewSlotRows is FewTokens for the rows of a call of several sequences, of which each has few mostly: then one kernel
+// does what would be six, and a prompt that comes alone in so few rows goes row by row. It is counted, not measured.
 const fewSlotRows = 32
 
 // isFew reports whether a rule over so many tokens takes them one after the other.
