@@ -34,7 +34,8 @@ type AttentionAttrs struct {
 	// Scale and Window are those of cached_attention.
 	Scale  float32
 	Window int
-	// Tiles says that scores are products of tiles in bfloat16.
+	// Tiles says that scores are products of tiles in bfloat16; of rows_attention, those of rows that are one of many of one
+	// sequence behind one another.
 	Tiles bool
 }
 
@@ -215,8 +216,8 @@ func expandAttention(b *Builder, op *Op) []*Value {
 
 // expandRowsAttention: block_attention, [1, H, R, D]; with a gate as attention has it.
 func expandRowsAttention(b *Builder, op *Op) []*Value {
-	attrs := *Attrs[CachedAttentionAttrs](op)
-	y := b.Value("block_attention", &attrs, op.Input("q"), op.Input("k"), op.Input("v"), op.Input("positions"), op.Input("sequences"),
+	attrs := Attrs[AttentionAttrs](op)
+	y := b.Value("block_attention", &CachedAttentionAttrs{Scale: attrs.Scale, Window: attrs.Window}, op.Input("q"), op.Input("k"), op.Input("v"), op.Input("positions"), op.Input("sequences"),
 		op.Input("blocks"))
 	return []*Value{gated(b, y, op.Input("gate"))}
 }

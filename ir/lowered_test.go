@@ -56,7 +56,7 @@ func loweredAttentionCases() []inferCase {
 		{op: "rope_row_angles", attrs: angles, operands: []any{"i64[3]", "bf16[8]"}, want: "f32[3,8,2]"},
 		{op: "rope_row_angles", attrs: angles, operands: []any{"i64[3]", "f32[7]"}, err: "freqs f32[7], want 8"},
 		{op: "rows_attention", operands: rows, want: "f32[1,8,3,64]"},
-		{op: "rows_attention", attrs: &CachedAttentionAttrs{Window: 7, Scale: 1}, operands: append(rows[:6:6], "bf16[1,3,512]"), want: "f32[1,3,512]"},
+		{op: "rows_attention", attrs: &AttentionAttrs{Window: 7, Scale: 1, Tiles: true}, operands: append(rows[:6:6], "bf16[1,3,512]"), want: "f32[1,3,512]"},
 		{op: "rows_attention", operands: append(rows[:6:6], "bf16[1,3,511]"), err: "511"},
 		{op: "rows_attention", operands: append(rows[:4:4], "i64[3]", "i32[4,5]"), err: "sequences must be i32"},
 		{op: "rope_angles", attrs: angles, operands: []any{"int(P)"}, want: "f32[3,8,2]"},

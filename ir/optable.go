@@ -195,7 +195,7 @@ var Ops = []OpDef{
 	{Name: "rope_write", Operands: operands("q k v angles start:int stop:int? q_weight? k_weight?"), Attrs: RopeWriteAttrs{}, Results: 1, Effect: Writes, State: WritesRows, SecondBuffer: true, Expand: expandRopeWrite},
 	{Name: "rope_rows_write", Operands: operands("q k v angles positions sequences blocks q_weight? k_weight?"), Attrs: RopeWriteAttrs{}, Results: 1, Effect: Writes, State: WritesRows, SecondBuffer: true, Expand: expandRopeRowsWrite},
 	{Name: "attention", Operands: operands("q k v position:int gate?"), Attrs: AttentionAttrs{}, Results: 1, Expand: expandAttention},
-	{Name: "rows_attention", Operands: operands("q k v positions sequences blocks gate?"), Attrs: CachedAttentionAttrs{}, Results: 1, Expand: expandRowsAttention},
+	{Name: "rows_attention", Operands: operands("q k v positions sequences blocks gate?"), Attrs: AttentionAttrs{}, Results: 1, Expand: expandRowsAttention},
 	{Name: "attention_step", Operands: operands("q k v angles start:int position:int stop:int? q_weight? k_weight? gate?"), Attrs: AttentionStepAttrs{}, Results: 1, Effect: Writes, State: WritesRows, SecondBuffer: true, Expand: expandAttentionStep},
 	{Name: "router", Operands: operands("logits scale?"), Attrs: RouterAttrs{}, Results: 2, Expand: expandRouter},
 	{Name: "experts", Operands: operands("x gate:weight up:weight down:weight indices scores norm? extra?"), Attrs: ExpertsAttrs{Activation: "silu"}, Results: 1, Expand: expandExperts},

@@ -166,7 +166,8 @@ func bindRopeRowsWrite(b *binder) bool {
 		Blocks: t.blocks, Step: t.step})
 }
 
-// bindRowsAttention attends to what blocks hold, in parts that a second kernel merges.
+// bindRowsAttention attends to what blocks hold, in parts that a second kernel merges, and by tiles where many rows of a
+// sequence lie behind one another.
 func bindRowsAttention(b *binder) bool {
 	q, keys, values := b.floats("q"), b.cacheOf("k"), b.cacheOf("v")
 	if q == nil || keys == nil || values == nil || keys.format != values.format {
@@ -196,6 +197,13 @@ func bindRowsAttention(b *binder) bool {
 	sums, ml := b.scratch(4*rows*a.Heads*parts*a.D), b.scratch(8*rows*a.Heads*parts)
 	b.launch("attention", part, nil, kernels.BlockAttentionPartArguments[operand]{Q: bytesOf(q), Keys: whole(keys.slot), Values: whole(values.slot),
 		Positions: t.positions, Sequences: t.sequences, Blocks: t.blocks, Part: whole(sums), ML: whole(ml), Step: t.step})
-	return b.launch("attention merge", merge, nil, kernels.BlockAttentionMergeArguments[operand]{Part: whole(sums), ML: whole(ml), Positions: t.positions,
+	if a.Short {
+		tiles, err := lower.RowsByTiles(a, b.x.exe.machine.Target, rows)
+		if !b.launch("attention", tiles, err, kernels.AttentionChunkArguments[operand]{Q: bytesOf(q), Keys: whole(keys.slot), Values: whole(values.slot),
+			Gate: gate, Out: bytesOf(out), Positions: t.positions, Sequences: t.sequences, Blocks: t.blocks, Step: t.step}) {
+			return false
+		}
+	}
+	return b.launch("attention merge", merge, nil, kernels.BlockAttentionMergeArguments[operand]{Part: whole(sums), ML: whole(ml), Positions: t.positions, Sequences: t.sequences,
 		Gate: gate, Out: bytesOf(out), Step: t.step})
 }

@@ -136,6 +136,51 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
+// TestBlocksByTiles: in precision mixed, rows that are many of one sequence go by tiles beside others that do not; where
+// their kernel is wrong, nothing does.
+func TestBlocksByTiles(t *testing.T) {
+	t.Parallel()
+	text := strings.NewReplacer("[2,9,4,32]", "[2,24,4,32]", "f32[2,24", "bf16[2,24", "i32[3,3]", "i32[3,8]").Replace(inBlocks)
+	text = strings.ReplaceAll(text, "f32[2,24", "bf16[2,24")
+	for name, fault := range map[string]func(string, string) (string, error){
+		"right": refuse(), "wrong": replace("attention_chunk", "1.0f / tile_row_sum(l[r])", "0.9f / tile_row_sum(l[r])"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if testing.Short() && name == "wrong" {
+				t.Skip("-short: TestWrongSlotKernels has other kernels that are wrong")
+			}
+			t.Parallel()
+			m, err := ir.Parse(text)
+			require.NoError(t, err)
+			random := normals(4)
+			random.fill(t, m, 0.125)
+			d := &faulty{fault: fault, compiled: map[string]int{}, changed: map[string]int{}}
+			var warnings []string
+			o := engine.Options{Precision: eval.Mixed, Threads: 1, Warn: func(text string) { warnings = append(warnings, text) }}
+			x := compile(t, gpu.Engine{Device: "emulator", Prove: &prove.Options{Dir: t.TempDir()}, Open: d.opener(onDevice(t).(gpu.Engine).Open)}, m, o)
+			truth := compile(t, reference.Engine{}, m, o)
+			var at, of []int64
+			for i := range 23 {
+				at, of = append(at, int64(i%20)), append(of, int64(i/20))
+			}
+			blocks := []int64{20, 3, 4, 5, 9, 8, 7, 6, 0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}
+			calls := []blockCall{{at, of, blocks, []int64{19, 22}}, {[]int64{20, 3, -1}, []int64{0, 1, 0}, blocks, []int64{0}}}
+			for _, c := range calls {
+				in := c.inputs(t, random)
+				in[len(in)-2].Tensor.Shape = []int{3, 8}
+				want, err := truth.Run(t.Context(), in)
+				require.NoError(t, err)
+				got, err := x.Run(t.Context(), in)
+				require.NoError(t, err)
+				requireClose(t, []*eval.Tensor{want[0].Tensor}, []*eval.Tensor{got[0].Tensor}, 3e-2)
+			}
+			require.NotZero(t, d.compiled["attention_chunk"], "%v", d.compiled)
+			all := strings.Join(warnings, "\n")
+			require.Equal(t, name == "wrong", strings.Contains(all, "attention_chunk/attention_chunk is off by "), all)
+		})
+	}
+}
+
 // TestUnits: parts of buffers are read as they are, and written exactly: of both dtypes, in any order, one behind the other or
 // not, and none where a number is negative.
 func TestUnits(t *testing.T) {

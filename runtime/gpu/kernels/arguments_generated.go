@@ -4,19 +4,22 @@ package kernels
 
 // AttentionChunkArguments are the buffers of the kernel attention_chunk, in order.
 type AttentionChunkArguments[T comparable] struct {
-	Q      T // float
-	Keys   T // bfloat
-	Values T // bfloat
-	Gate   T // float, optional: Out stands for it
-	Out    T // float, written
-	Step   T // int
+	Q         T // float
+	Keys      T // bfloat
+	Values    T // bfloat
+	Gate      T // float, optional: Out stands for it
+	Out       T // float, written
+	Positions T // int, optional: Q stands for it
+	Sequences T // int, optional: Q stands for it
+	Blocks    T // int, optional: Q stands for it
+	Step      T // int
 }
 
 // Signature is what the text of the kernel attention_chunk declares.
 func (AttentionChunkArguments[T]) Signature() *Signature { return &attentionChunkSignature }
 
 func (a AttentionChunkArguments[T]) values() []T {
-	return []T{a.Q, a.Keys, a.Values, a.Gate, a.Out, a.Step}
+	return []T{a.Q, a.Keys, a.Values, a.Gate, a.Out, a.Positions, a.Sequences, a.Blocks, a.Step}
 }
 
 var attentionChunkSignature = Signature{Kernels: []string{"attention_chunk"}, Arguments: []Argument{
@@ -25,6 +28,9 @@ var attentionChunkSignature = Signature{Kernels: []string{"attention_chunk"}, Ar
 	{Name: "values", Type: "bfloat"},
 	{Name: "gate", Type: "float", Optional: true, Instead: 4},
 	{Name: "out", Type: "float", Written: true},
+	{Name: "positions", Type: "int", Optional: true, Instead: 0},
+	{Name: "sequences", Type: "int", Optional: true, Instead: 0},
+	{Name: "blocks", Type: "int", Optional: true, Instead: 0},
 	{Name: "step", Type: "int"},
 }}
 
@@ -125,6 +131,7 @@ type BlockAttentionMergeArguments[T comparable] struct {
 	Part      T // float
 	ML        T // float2
 	Positions T // int
+	Sequences T // int
 	Gate      T // float, optional: Out stands for it
 	Out       T // float, written
 	Step      T // int
@@ -134,14 +141,15 @@ type BlockAttentionMergeArguments[T comparable] struct {
 func (BlockAttentionMergeArguments[T]) Signature() *Signature { return &blockAttentionMergeSignature }
 
 func (a BlockAttentionMergeArguments[T]) values() []T {
-	return []T{a.Part, a.ML, a.Positions, a.Gate, a.Out, a.Step}
+	return []T{a.Part, a.ML, a.Positions, a.Sequences, a.Gate, a.Out, a.Step}
 }
 
 var blockAttentionMergeSignature = Signature{Kernels: []string{"block_attention_merge"}, Arguments: []Argument{
 	{Name: "part", Type: "float"},
 	{Name: "ml", Type: "float2"},
 	{Name: "positions", Type: "int"},
-	{Name: "gate", Type: "float", Optional: true, Instead: 4},
+	{Name: "sequences", Type: "int"},
+	{Name: "gate", Type: "float", Optional: true, Instead: 5},
 	{Name: "out", Type: "float", Written: true},
 	{Name: "step", Type: "int"},
 }}

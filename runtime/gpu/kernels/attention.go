@@ -265,7 +265,8 @@ func (a Attention) ChunkLaunch(tokens int, t ChunkTuning) (Launch, error) {
 	return Launch{
 		File: "attention_chunk", Kernel: "attention_chunk", Case: func(s Sizes) *Case { return a.chunkCase(s, t) },
 		Defines: define("CHUNK_D", a.D, "CHUNK_HEADS", a.Heads, "CHUNK_KV_HEADS", a.KVHeads, "CHUNK_H", t.Heads, "CHUNK_ROWS", t.Rows,
-			"CHUNK_KEYS", t.Keys, "CHUNK_DV", t.Columns, "CHUNK_Q_HELD", t.Held, "CHUNK_SLOTS", a.Slots, "CHUNK_WINDOW", a.Window,
+			"CHUNK_KEYS", t.Keys, "CHUNK_DV", t.Columns, "CHUNK_Q_HELD", t.Held, "CHUNK_Q_TOKEN", a.Heads*a.D, "CHUNK_Q_HEAD", a.D,
+			"CHUNK_SLOTS", a.Slots, "CHUNK_BLOCK_ROWS", 0, "CHUNK_COLUMNS", 1, "CHUNK_WINDOW", a.Window,
 			"CHUNK_SCALE", float32(float64(a.Scale)*math.Log2E), "CHUNK_GATED", a.Gated, "CHUNK_GATE_TOKEN", gates.Token, "CHUNK_GATE_HEAD", gates.Row),
 		Groups: [3]int{ceil(tokens, 16*t.Rows), a.Heads / t.Heads, a.D / t.Columns}, Threads: [3]int{t.Heads * t.Rows * 32, 1, 1},
 	}, nil

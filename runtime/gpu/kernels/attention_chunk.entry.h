@@ -2,12 +2,12 @@
 #ifdef ENTRY_attention_chunk
 #ifdef PORT_ENTRY
 extern "C" __attribute__((visibility("default"))) void attention_chunk_entry(void* const* a) {
-  attention_chunk((device const float*)a[0], (device const bfloat*)a[1], (device const bfloat*)a[2], (device const float*)a[3], (device float*)a[4], (device const int*)a[5], PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
+  attention_chunk((device const float*)a[0], (device const bfloat*)a[1], (device const bfloat*)a[2], (device const float*)a[3], (device float*)a[4], (device const int*)a[5], (device const int*)a[6], (device const int*)a[7], (device const int*)a[8], PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
 }
-PORT_ENTRY(attention_chunk, CHUNK_THREADS, 6)
+PORT_ENTRY(attention_chunk, CHUNK_THREADS, 9)
 #else
-extern "C" __global__ void __launch_bounds__(CHUNK_THREADS) attention_chunk_entry(device const float* q, device const bfloat* keys, device const bfloat* values, device const float* gate, device float* out, device const int* step) {
-  attention_chunk(q, keys, values, gate, out, step, PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
+extern "C" __global__ void __launch_bounds__(CHUNK_THREADS) attention_chunk_entry(device const float* q, device const bfloat* keys, device const bfloat* values, device const float* gate, device float* out, device const int* positions, device const int* sequences, device const int* blocks, device const int* step) {
+  attention_chunk(q, keys, values, gate, out, positions, sequences, blocks, step, PORT_threadgroup_position_in_grid(), PORT_thread_index_in_threadgroup(), PORT_simdgroup_index_in_threadgroup(), PORT_thread_index_in_simdgroup());
 }
 #endif
 #endif

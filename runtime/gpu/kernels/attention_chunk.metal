@@ -1,9 +1,12 @@
 #include "port.h"
+#include "rows.h"
 // Attention of the tokens of a chunk over a cache of keys and values in bf16, by tiles (Dao, FlashAttention-2,
 // arXiv:2307.08691). Queries and weights are rounded to bf16, sums are fp32. A simdgroup owns 16 tokens of one
 // query head; the simdgroups of a threadgroup are CHUNK_H heads of one key-value head and CHUNK_ROWS blocks of
 // tokens, so that all read the same keys and values from threadgroup memory. Which positions a token sees:
-// attention.metal.
+// attention.metal. Over blocks (blocks.metal) the tokens are rows of many sequences: a threadgroup takes those of its rows
+// that are of one sequence and lie behind one another, one such run after the other, and leaves short runs to
+// block_attention.metal.
 #ifndef CHUNK_D
 #define CHUNK_D 64           // width of a head, a multiple of 16
 #define CHUNK_HEADS 1
@@ -13,7 +16,11 @@
 #define CHUNK_KEYS 32        // that are read at a time, a multiple of 16
 #define CHUNK_DV 64          // columns of the output that a threadgroup makes: grid.z parts of D
 #define CHUNK_Q_HELD 1       // the queries stay in registers
+#define CHUNK_Q_TOKEN 64     // elements of q from one token to the next and from one head to the next
+#define CHUNK_Q_HEAD 64
 #define CHUNK_SLOTS 1
+#define CHUNK_BLOCK_ROWS 0   // positions of a block; 0: no blocks
+#define CHUNK_COLUMNS 1      // blocks that the table has for a sequence
 #define CHUNK_WINDOW 0
 #define CHUNK_SCALE 1.0f     // of the scores, times log2(e)
 #define CHUNK_GATED 0        // the output times sigmoid(gate)
@@ -33,12 +40,22 @@
 inline void chunk_queries(thread tile_a& a, device const float* q, int rows, uint lane) {
   UNROLL for (short i = 0; i < 4; i++) {
     const short2 at = tile_coord(lane, short(2 * i));
-    device const float* p = q + long(min(int(at.x), rows - 1)) * (CHUNK_HEADS * CHUNK_D) + at.y;
+    device const float* p = q + long(min(int(at.x), rows - 1)) * CHUNK_Q_TOKEN + at.y;
     tile_set_a(a, i, p[0] * CHUNK_SCALE, p[1] * CHUNK_SCALE);
   }
 }
 
-// q [T][HEADS][D]; keys, values [KV_HEADS][SLOTS][D]; gate: heads at their strides; out [T][HEADS][D].
+// The row of the cache that a position lies in.
+inline long chunk_row(device const int* table, int position) {
+#if CHUNK_BLOCK_ROWS
+  return long(table[position / CHUNK_BLOCK_ROWS % CHUNK_COLUMNS]) * CHUNK_BLOCK_ROWS + position % CHUNK_BLOCK_ROWS;
+#else
+  return position % CHUNK_SLOTS;
+#endif
+}
+
+// q, gate: heads at their strides; keys, values [KV_HEADS][SLOTS][D]; out [T][HEADS][D]. With blocks keys and values are
+// [KV_HEADS][units][BLOCK_ROWS][D], and step has the units in the place of a position.
 // grid: T / (16 · ROWS), HEADS / H, D / DV
 [[max_total_threads_per_threadgroup(CHUNK_THREADS)]]
 kernel void attention_chunk(device const float* q [[buffer(0)]],
@@ -46,7 +63,10 @@ kernel void attention_chunk(device const float* q [[buffer(0)]],
                             device const bfloat* values [[buffer(2)]],
                             device const float* gate [[buffer(3)]],  // absent: out
                             device float* out [[buffer(4)]],
-                            device const int* step [[buffer(5)]],
+                            device const int* positions [[buffer(5)]],  // absent: q
+                            device const int* sequences [[buffer(6)]],  // absent: q
+                            device const int* blocks [[buffer(7)]],  // absent: q
+                            device const int* step [[buffer(8)]],
                             uint3 tg [[threadgroup_position_in_grid]],
                             uint tid [[thread_index_in_threadgroup]],
                             uint sg [[simdgroup_index_in_threadgroup]],
@@ -56,25 +76,43 @@ kernel void attention_chunk(device const float* q [[buffer(0)]],
   const int tokens = step[STEP_TOKENS];
   const int block0 = int(tg.x) * (16 * CHUNK_ROWS);
   if (block0 >= tokens) return;
-  const int position = step[STEP_POSITION];
   const int head = int(tg.y) * CHUNK_H + int(sg) % CHUNK_H;
   const int kv_head = int(tg.y) * CHUNK_H / CHUNK_GROUP;
-  const int token0 = min(block0 + int(sg) / CHUNK_H * 16, tokens - 1);  // a block past the end computes the last token, and drops it
-  const int rows = min(tokens - token0, 16);
-  const bool present = block0 + int(sg) / CHUNK_H * 16 < tokens;
-  keys += long(kv_head) * CHUNK_SLOTS * CHUNK_D;
-  values += long(kv_head) * CHUNK_SLOTS * CHUNK_D + int(tg.z) * CHUNK_DV;
-  q += (long(token0) * CHUNK_HEADS + head) * CHUNK_D;
+  const int limit = min(block0 + 16 * CHUNK_ROWS, tokens);
+  int start = block0;  // the threadgroup's tokens are those from start on before stop
+#if CHUNK_BLOCK_ROWS
+  const long cache = long(kv_head) * step[STEP_POSITION] * CHUNK_BLOCK_ROWS * CHUNK_D;
+  for (;;) {
+  while (start < limit && !rows_many(positions, sequences, start, tokens)) start++;
+  if (start >= limit) return;
+  int stop = start + 1;
+  while (stop < limit && rows_follow(positions, sequences, stop)) stop++;
+  const int position = positions[start] - start;
+  const int oldest = 0;
+  device const int* table = blocks + long(sequences[start]) * CHUNK_COLUMNS;
+#else
+  const long cache = long(kv_head) * CHUNK_SLOTS * CHUNK_D;
+  const int stop = limit;
+  const int position = step[STEP_POSITION];
+  const int oldest = max(0, position + tokens - CHUNK_SLOTS);
+  device const int* table = step;
+  {
+#endif
+  const int token0 = min(start + int(sg) / CHUNK_H * 16, stop - 1);  // a block past the end computes the last token, and drops it
+  const int rows = min(stop - token0, 16);
+  const bool present = start + int(sg) / CHUNK_H * 16 < stop;
+  device const bfloat* ck = keys + cache;
+  device const bfloat* cv = values + cache + int(tg.z) * CHUNK_DV;
+  device const float* cq = q + long(token0) * CHUNK_Q_TOKEN + head * CHUNK_Q_HEAD;
 
   // the positions that any of the threadgroup's tokens sees
-  const int oldest = max(0, position + tokens - CHUNK_SLOTS);
   int low = oldest;
-  if (CHUNK_WINDOW > 0) low = max(low, position + block0 - CHUNK_WINDOW + 1);
-  const int high = position + min(block0 + 16 * CHUNK_ROWS, tokens);
+  if (CHUNK_WINDOW > 0) low = max(low, position + start - CHUNK_WINDOW + 1);
+  const int high = position + stop;
 
 #if CHUNK_Q_HELD
   tile_a queries[CHUNK_TILES];
-  UNROLL for (int i = 0; i < CHUNK_TILES; i++) chunk_queries(queries[i], q + i * 16, rows, lane);
+  UNROLL for (int i = 0; i < CHUNK_TILES; i++) chunk_queries(queries[i], cq + i * 16, rows, lane);
 #endif
   tile_c o[CHUNK_OUT_TILES];
   UNROLL for (int i = 0; i < CHUNK_OUT_TILES; i++) tile_zero(o[i]);
@@ -94,14 +132,14 @@ kernel void attention_chunk(device const float* q [[buffer(0)]],
       const int row = i / (CHUNK_D / 8);
       const int col = i % (CHUNK_D / 8) * 8;
       uint4 k = uint4(0, 0, 0, 0);
-      if (key0 + row < high) k = *(device const uint4*)(keys + long((key0 + row) % CHUNK_SLOTS) * CHUNK_D + col);
+      if (key0 + row < high) k = *(device const uint4*)(ck + chunk_row(table, key0 + row) * CHUNK_D + col);
       *(threadgroup uint4*)(ks + row * CHUNK_LD + col) = k;
     }
     for (int i = int(tid); i < CHUNK_KEYS * (CHUNK_DV / 8); i += CHUNK_THREADS) {
       const int row = i / (CHUNK_DV / 8);
       const int col = i % (CHUNK_DV / 8) * 8;
       uint4 v = uint4(0, 0, 0, 0);
-      if (key0 + row < high) v = *(device const uint4*)(values + long((key0 + row) % CHUNK_SLOTS) * CHUNK_D + col);
+      if (key0 + row < high) v = *(device const uint4*)(cv + chunk_row(table, key0 + row) * CHUNK_D + col);
       *(threadgroup uint4*)(vs + row * CHUNK_LDV + col) = v;
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -110,7 +148,7 @@ kernel void attention_chunk(device const float* q [[buffer(0)]],
     UNROLL for (int i = 0; i < CHUNK_TILES; i++) {
 #if !CHUNK_Q_HELD
       tile_a query;
-      chunk_queries(query, q + i * 16, rows, lane);
+      chunk_queries(query, cq + i * 16, rows, lane);
 #endif
       UNROLL for (int j = 0; j < CHUNK_KEY_TILES; j++) {
         tile_b key;
@@ -163,11 +201,10 @@ kernel void attention_chunk(device const float* q [[buffer(0)]],
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
   UNROLL for (short r = 0; r < 2; r++) l[r] = 1.0f / tile_row_sum(l[r]);
-  if (!present) return;
   UNROLL for (int i = 0; i < CHUNK_OUT_TILES; i++) {
     UNROLL for (short e = 0; e < 8; e++) {
       const short2 at = tile_coord(lane, e);
-      if (at.x < rows) {
+      if (present && at.x < rows) {
         const int d = int(tg.z) * CHUNK_DV + i * 16 + at.y;
         float v = tile_get(o[i], e) * l[tile_row(e)];
 #if CHUNK_GATED
@@ -176,5 +213,7 @@ kernel void attention_chunk(device const float* q [[buffer(0)]],
         out[(long(token0 + at.x) * CHUNK_HEADS + head) * CHUNK_D + d] = v;
       }
     }
+  }
+  start = stop;
   }
 }

@@ -1,5 +1,6 @@
 #include "port.h"
 #include "attention.h"
+#include "rows.h"
 // Attention of rows of many sequences over the blocks of one pool; blocks.metal says where positions lie.
 //
 // What a row sees is divided into parts at positions that follow from the row's own position, and of a part a simdgroup
@@ -10,8 +11,9 @@
 #define BLOCK_COLUMNS 1   // blocks that the table has for a sequence
 #define BLOCK_Q_TOKEN 64  // elements of q from one row to the next and from one head to the next
 #define BLOCK_Q_HEAD 64
+#define BLOCK_SHORT 0     // 1: leaves rows of long runs to attention_chunk.metal
 #endif
-#define BLOCK_MOST 16     // rows that share what they read
+#define BLOCK_MOST 16     // rows that share what they read, at most
 #define BLOCK_STRIDE (ATT_SIMDGROUPS * ATT_TOKENS)
 
 // The first position that a row at a position sees.
@@ -29,8 +31,7 @@ inline int block_part(int position) {
 
 // Whether row t is of one sequence with the row before it, one position behind it, and divided alike.
 inline bool block_follows(device const int* positions, device const int* sequences, int t) {
-  return positions[t - 1] >= 0 && positions[t] == positions[t - 1] + 1 && sequences[t] == sequences[t - 1] &&
-         block_part(positions[t]) == block_part(positions[t - 1]);
+  return rows_follow(positions, sequences, t) && block_part(positions[t]) == block_part(positions[t - 1]);
 }
 
 // q: heads of rows at the strides above; keys, values [KV_HEADS][units][ROWS][D]; part [T][HEADS][BLOCKS][D] and
@@ -61,6 +62,7 @@ kernel void block_attention_part(device const float* q [[buffer(0)]],
   if (position < 0) return;
   // The first row of some takes those behind it along, up to the next multiple of Q.
   if (row0 % ATT_Q != 0 && block_follows(positions, sequences, row0)) return;
+  if (BLOCK_SHORT && rows_many(positions, sequences, row0, rows)) return;
   int taken = 1;
   while ((row0 + taken) % ATT_Q != 0 && row0 + taken < rows && block_follows(positions, sequences, row0 + taken)) taken++;
   const int size = block_part(position);
@@ -147,9 +149,10 @@ kernel void block_attention_part(device const float* q [[buffer(0)]],
 kernel void block_attention_merge(device const float* part [[buffer(0)]],
                                   device const float2* ml [[buffer(1)]],
                                   device const int* positions [[buffer(2)]],
-                                  device const float* gate [[buffer(3)]],  // absent: out
-                                  device float* out [[buffer(4)]],
-                                  device const int* step [[buffer(5)]],
+                                  device const int* sequences [[buffer(3)]],
+                                  device const float* gate [[buffer(4)]],  // absent: out
+                                  device float* out [[buffer(5)]],
+                                  device const int* step [[buffer(6)]],
                                   uint3 tg [[threadgroup_position_in_grid]],
                                   uint tid [[thread_index_in_threadgroup]]) {
   const int head = int(tg.x);
@@ -162,6 +165,7 @@ kernel void block_attention_merge(device const float* part [[buffer(0)]],
     out[0] = 0.0f;
     return;
   }
+  if (BLOCK_SHORT && rows_many(positions, sequences, t, step[STEP_TOKENS])) return;
   const int size = block_part(position);
   const int first = block_low(position) / size;
   const int last = position / size;

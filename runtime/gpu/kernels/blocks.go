@@ -94,6 +94,8 @@ type BlockAttention struct {
 	Gates Rows
 	// Tuning divides the work; what is zero is chosen.
 	Tuning BlockTuning
+	// Short has Launches leave rows that are one of 16 or more of one sequence behind one another to ChunkLaunch.
+	Short bool
 }
 
 // BlockTuning is how the launches of BlockAttention divide the work.
@@ -198,7 +200,8 @@ func (a BlockAttention) Launches(rows int) (part, merge Launch, parts int, err e
 	defines := define("ATT_D", a.D, "ATT_HEADS", a.Heads, "ATT_KV_HEADS", a.KVHeads, "ATT_H", t.Heads, "ATT_Q", t.Tokens,
 		"ATT_TOKENS", t.Keys, "ATT_SIMDGROUPS", t.Simdgroups, "ATT_BLOCKS", t.Parts, "ATT_LEAST", t.Least, "ATT_SLICES", 1,
 		"ATT_SLOTS", 1, "ATT_WINDOW", a.Window, "ATT_SCALE", float32(float64(a.Scale)*math.Log2E), "ATT_BF16", a.Cache == BF16,
-		"BLOCK_ROWS", a.Rows, "BLOCK_COLUMNS", a.Columns, "BLOCK_Q_TOKEN", q.Token, "BLOCK_Q_HEAD", q.Row)
+		"BLOCK_ROWS", a.Rows, "BLOCK_COLUMNS", a.Columns, "BLOCK_Q_TOKEN", q.Token, "BLOCK_Q_HEAD", q.Row,
+		"BLOCK_SHORT", a.Short)
 	part = Launch{File: "block_attention", Kernel: "block_attention_part", Defines: defines,
 		Groups: [3]int{a.Heads / t.Heads, t.Parts, rows}, Threads: [3]int{t.Simdgroups * 32, 1, 1}}
 	merge = Launch{File: "block_attention", Kernel: "block_attention_merge",
@@ -206,6 +209,41 @@ func (a BlockAttention) Launches(rows int) (part, merge Launch, parts int, err e
 		Case:    func(s Sizes) *Case { return a.newCase(s, rows) },
 		Groups:  [3]int{a.Heads, rows, 1}, Threads: [3]int{a.D, 1, 1}}
 	return part, merge, t.Parts, nil
+}
+
+// ManyRows is the number of rows of one sequence behind one another from which on ChunkLaunch takes them.
+const ManyRows = 16
+
+// tiles is the attention that divides its work as ChunkLaunch does.
+func (a BlockAttention) tiles() Attention {
+	return Attention{D: a.D, Heads: a.Heads, KVHeads: a.KVHeads, Slots: 1, Window: a.Window, Scale: a.Scale, Cache: a.Cache, Gated: a.Gated, Gates: a.Gates}
+}
+
+// ChunkTunings are the ways worth measuring to divide the tiled launch on a target, the default first.
+func (a BlockAttention) ChunkTunings(target Target) []ChunkTuning {
+	return a.tiles().ChunkTunings(target)
+}
+
+// ChunkLaunch is the dispatch for up to rows rows by tiles, for pools in bf16: queries and weights are rounded to bf16, sums
+// are fp32. It takes rows that are one of ManyRows or more of one sequence behind one another, and leaves the others to
+// Launches with Short, which stand before it in its case. It takes AttentionChunkArguments.
+func (a BlockAttention) ChunkLaunch(rows int, t ChunkTuning) (Launch, error) {
+	if err := a.check(); err != nil {
+		return Launch{}, fmt.Errorf("attention over blocks: %w", err)
+	}
+	l, err := a.tiles().ChunkLaunch(rows, t)
+	if err != nil {
+		return Launch{}, err
+	}
+	q := a.Q.or(a.Heads, a.D)
+	with := map[string]int{"CHUNK_Q_TOKEN": q.Token, "CHUNK_Q_HEAD": q.Row, "CHUNK_BLOCK_ROWS": a.Rows, "CHUNK_COLUMNS": a.Columns}
+	for i, d := range l.Defines {
+		if n, ok := with[d.Name]; ok {
+			l.Defines[i] = define(d.Name, n)[0]
+		}
+	}
+	l.Case = func(s Sizes) *Case { return a.chunkCase(s, rows, t) }
+	return l, nil
 }
 
 // Reference computes what the launches do, with pools of so many units.

@@ -123,6 +123,30 @@ func TestBlockAttention(t *testing.T) {
 	}
 }
 
+// TestBlockAttentionByTiles: long runs of rows go by tiles, wherever they lie among the rows of a call, and short ones do not.
+func TestBlockAttentionByTiles(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		kernels.BlockAttention
+		tuning kernels.ChunkTuning
+		rows   []kernels.BlockRow
+	}{
+		"runs and rows, gate": {kernels.BlockAttention{Blocks: kernels.Blocks{Rows: 8, Columns: 16, Cache: kernels.BF16}, D: 32, Heads: 4, KVHeads: 2, Scale: 0.2,
+			Q: kernels.Rows{Token: 300, Row: 40}, Gated: true, Gates: kernels.Rows{Token: 4 * 64, Row: 64}}, kernels.ChunkTuning{Heads: 2, Rows: 2, Keys: 16, Columns: 32, Held: true},
+			rowsOf(run(1, 70, 1), run(0, 90, 16), run(2, 3, 15), []kernels.BlockRow{nobody}, run(3, 0, 40), run(4, 9, 2))},
+		"window around a table": {kernels.BlockAttention{Blocks: kernels.Blocks{Rows: 4, Columns: 20, Cache: kernels.BF16}, D: 64, Heads: 2, KVHeads: 1, Window: 30, Scale: 0.125},
+			kernels.ChunkTuning{Heads: 1, Rows: 1, Keys: 32, Columns: 32}, rowsOf(run(0, 100, 21), run(1, 5, 3), run(2, 50, 17))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			kerneltest.Check(t, c.ChunkCase(kernels.Sizes{Whole: true, Capacity: len(c.rows) + 3}, c.rows, len(c.rows), c.tuning))
+		})
+	}
+	a := kernels.BlockAttention{Blocks: kernels.Blocks{Rows: 4, Columns: 20, Cache: kernels.F32}, D: 64, Heads: 2, KVHeads: 1, Scale: 0.125}
+	_, err := a.ChunkLaunch(20, kernels.ChunkTuning{})
+	require.EqualError(t, err, "attention by tiles over a cache of f32, want bf16")
+}
+
 // TestBlockRowsAreAlone: a row gives the same bits whichever rows of its sequence, and of others, are in the call.
 func TestBlockRowsAreAlone(t *testing.T) {
 	t.Parallel()
@@ -146,7 +170,7 @@ func TestBlockRowsAreAlone(t *testing.T) {
 		partial, ml, out, step := make([]float32, n*parts*a.D), make([]float32, n*parts*2), make([]float32, n*a.D), []int32{int32(len(rows)), units}
 		kerneltest.Run(t, part, kernels.BlockAttentionPartArguments[any]{Q: q, Keys: keys, Values: values, Positions: positions, Sequences: sequences,
 			Blocks: blocks, Part: partial, ML: ml, Step: step})
-		kerneltest.Run(t, merge, kernels.BlockAttentionMergeArguments[any]{Part: partial, ML: ml, Positions: positions, Out: out, Step: step})
+		kerneltest.Run(t, merge, kernels.BlockAttentionMergeArguments[any]{Part: partial, ML: ml, Positions: positions, Sequences: sequences, Out: out, Step: step})
 		return out
 	}
 	whole, each := attend(rows, queries), a.Heads*a.D

@@ -102,8 +102,28 @@ func (a BlockAttention) Case(s Sizes, rows []BlockRow) *Case {
 	return a.caseOf(s, rows, max(s.Capacity, len(rows)))
 }
 
+// chunkCase is of all launches for rows in runs of all lengths, the parts tuned for so many rows.
+func (a BlockAttention) chunkCase(s Sizes, tuned int, t ChunkTuning) *Case {
+	rows := []BlockRow{{1, 3}, {0, -1}}
+	for i := range 19 {
+		rows = append(rows, BlockRow{0, int32(min(40, max(0, a.Columns*a.Rows-19)) + i)})
+	}
+	return a.ChunkCase(s, append(rows, BlockRow{2, 0}, BlockRow{2, 1}), tuned, t)
+}
+
+// ChunkCase is a use of all launches for these rows, the parts tuned for so many.
+func (a BlockAttention) ChunkCase(s Sizes, rows []BlockRow, tuned int, t ChunkTuning) *Case {
+	a.Short = true
+	return a.caseWith(s, rows, tuned, &t)
+}
+
 // caseOf is Case with launches tuned for so many rows.
 func (a BlockAttention) caseOf(s Sizes, rows []BlockRow, tuned int) *Case {
+	return a.caseWith(s, rows, tuned, nil)
+}
+
+// caseWith is caseOf with the tiled launch, if it is divided in a way.
+func (a BlockAttention) caseWith(s Sizes, rows []BlockRow, tuned int, tiles *ChunkTuning) *Case {
 	a.Tuning, _ = a.tuning(tuned)
 	c := caseOf(s, len(rows))
 	part, merge, parts, _ := a.Launches(c.Capacity)
@@ -126,7 +146,13 @@ func (a BlockAttention) caseOf(s Sizes, rows []BlockRow, tuned int) *Case {
 	positions, sequences, blocks := c.ints(t.positions...), c.ints(t.sequences...), c.ints(t.blocks...)
 	c.run(part, BlockAttentionPartArguments[*Buffer]{Q: q, Keys: keys, Values: values, Positions: positions, Sequences: sequences, Blocks: blocks,
 		Part: partial, ML: ml, Step: step})
-	c.run(merge, BlockAttentionMergeArguments[*Buffer]{Part: partial, ML: ml, Positions: positions, Gate: gate, Out: out, Step: step})
+	c.run(merge, BlockAttentionMergeArguments[*Buffer]{Part: partial, ML: ml, Positions: positions, Sequences: sequences, Gate: gate, Out: out, Step: step})
+	if tiles != nil {
+		bound = Bounds{1. / 128, 2 * roundedAll}
+		chunk, _ := a.ChunkLaunch(c.Capacity, *tiles)
+		c.run(chunk, AttentionChunkArguments[*Buffer]{Q: q, Keys: keys, Values: values, Gate: gate, Out: out, Positions: positions, Sequences: sequences,
+			Blocks: blocks, Step: step})
+	}
 	c.reference = func() {
 		a.Reference(t.units, q.Values(), keys.Values(), values.Values(), t.positions, t.sequences, t.blocks, gate.Values(),
 			c.want(out, bound, len(rows)*a.Heads*a.D))

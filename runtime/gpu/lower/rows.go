@@ -21,10 +21,14 @@ func rowsAttention(g *graph) {
 		if cacheOf(op.Input("k"), held) == nil || cacheOf(op.Input("v"), held) == nil {
 			return
 		}
-		b, attrs := g.draft(), *ir.Attrs[ir.CachedAttentionAttrs](op)
-		if g.attendsRows(b.Op("rows_attention", &attrs, op.Input("q"), op.Input("k"), op.Input("v"), op.Input("positions"),
-			op.Input("sequences"), op.Input("blocks"))) {
-			g.put(b, op)
+		attrs := ir.Attrs[ir.CachedAttentionAttrs](op)
+		for _, tiles := range []bool{true, false} {
+			b := g.draft()
+			if g.attendsRows(b.Op("rows_attention", &ir.AttentionAttrs{Scale: attrs.Scale, Window: attrs.Window, Tiles: tiles}, op.Input("q"),
+				op.Input("k"), op.Input("v"), op.Input("positions"), op.Input("sequences"), op.Input("blocks"))) {
+				g.put(b, op)
+				return
+			}
 		}
 	}, "block_attention")
 }
@@ -46,7 +50,19 @@ func (g *graph) attendsRows(op *ir.Op) bool {
 		return false
 	}
 	part, merge, _, err := a.Launches(rows)
-	return g.Allowed(part, err) && g.Allowed(merge, nil)
+	if !g.Allowed(part, err) || !g.Allowed(merge, nil) {
+		return false
+	}
+	return !a.Short || g.Tiled(rows) && rows >= kernels.ManyRows && g.Allowed(RowsByTiles(a, g.Machine.Target, rows))
+}
+
+// RowsByTiles is the launch of the part of rows_attention that goes by tiles.
+func RowsByTiles(a kernels.BlockAttention, target kernels.Target, rows int) (kernels.Launch, error) {
+	var way kernels.ChunkTuning
+	if ways := a.ChunkTunings(target); len(ways) > 0 {
+		way = ways[0]
+	}
+	return a.ChunkLaunch(rows, way)
 }
 
 // BlocksOf are the blocks of a pool [heads, units, rows, width] with a table of blocks.
@@ -86,7 +102,7 @@ func (g *graph) blockWrite(op *ir.Op) bool {
 
 // RowsAttention is the kernel of rows_attention over pools of a dtype, for so many rows.
 func RowsAttention(op *ir.Op, view Views, cache kernels.DType) (a kernels.BlockAttention, rows int, ok bool) {
-	keys, attrs := op.Input("k").Type, ir.Attrs[ir.CachedAttentionAttrs](op)
+	keys, attrs := op.Input("k").Type, ir.Attrs[ir.AttentionAttrs](op)
 	h, ok := HeadsOf(view(op.Input("q")))
 	if !ok || !slices.EqualFunc(keys.Shape, op.Input("v").Type.Shape, (*ir.Expr).Equal) {
 		return a, 0, false
@@ -96,7 +112,7 @@ func RowsAttention(op *ir.Op, view Views, cache kernels.DType) (a kernels.BlockA
 	if !ok || width != h.Width {
 		return a, 0, false
 	}
-	a.D, a.Heads, a.Q, a.Scale, a.Window = h.Width, h.Heads, h.Strides, attrs.Scale, attrs.Window
+	a.D, a.Heads, a.Q, a.Scale, a.Window, a.Short = h.Width, h.Heads, h.Strides, attrs.Scale, attrs.Window, attrs.Tiles
 	if gate := op.Input("gate"); gate != nil {
 		v := view(gate)
 		stride, ok := strided.Reshape(v.Shape, v.Strides, []int{h.Tokens, h.Heads, h.Width})

@@ -12,6 +12,7 @@ import (
 	"github.com/etc-ml/etc/passes"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 	"github.com/etc-ml/etc/runtime/gpu/lower"
+	"github.com/etc-ml/etc/runtime/plan"
 )
 
 // attendRows is attention of rows of many sequences, times a gate.
@@ -98,6 +99,33 @@ func TestRowsOverBlocks(t *testing.T) {
 					require.InDeltaSlice(t, want.Buffer(b).F, got.Buffer(lowered.Buffers[i]).F, 1e-2)
 				}
 			}
+		})
+	}
+}
+
+// TestRowsByTiles: rows that may be many of one sequence go by tiles where products may be of bfloat16.
+func TestRowsByTiles(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		rows   int
+		target lower.Target
+		want   bool
+	}{
+		"mixed":    {16, lower.Target{Precision: eval.Mixed}, true},
+		"few rows": {15, lower.Target{Precision: eval.Mixed}, false},
+		"exact":    {20, lower.Target{Precision: eval.Mixed, Exact: true}, false},
+		"fp32":     {20, lower.Target{Precision: eval.FP32}, false},
+		"refused":  {20, lower.Target{Precision: eval.Mixed, Refuses: refuses("attention_chunk")}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, err := ir.Parse(strings.Replace(attendRows, "RESULTS", "%11: f32[1,R,256]", 1))
+			require.NoError(t, err)
+			made, err := lower.Run(m, plan.Shapes(m, c.rows), &c.target, passes.Control{Verify: true})
+			require.NoError(t, err)
+			text := strings.Join(opsOf(made), "\n")
+			require.Contains(t, text, "= rows_attention(")
+			require.Equal(t, c.want, strings.Contains(text, "tiles=true"), text)
 		})
 	}
 }

@@ -191,6 +191,8 @@ func launches(t *testing.T) map[string]kernels.Launch {
 		_, l, _, err = inBlocks.Launches(rows)
 		add(name, l, err)
 	}
+	l, err = inBlocks.ChunkLaunch(60, inBlocks.ChunkTunings(kernels.Metal)[0])
+	add("attention over blocks by tiles", l, err)
 	inBlocks.Window = 100
 	_, l, _, err = inBlocks.Launches(70)
 	add("attention over blocks in a window", l, err)

@@ -29,7 +29,7 @@ func sequences(small int) []testCase {
 	out = append(out, attention("gemma sliding attention", sliding, sliding.Slots)...)
 	for _, tokens := range []int{512, 4096} {
 		tokens := tokens / small
-		out = append(out, chunk("qwen", qwen, tokens), chunk("gemma full", full, tokens))
+		out = append(out, chunk("qwen", qwen, tokens), chunk("gemma full", full, tokens), rowsChunk("qwen", qwen, tokens), rowsChunk("gemma full", full, tokens))
 		out = append(out, delta(tokens)...)
 	}
 	for _, streams := range []int{8, 64} {
@@ -136,6 +136,26 @@ func chunk(name string, a kernels.Attention, tokens int) testCase {
 			return ways(a.ChunkTunings(on.Target), func(t kernels.ChunkTuning) (kernels.Launch, error) { return a.ChunkLaunch(tokens, t) })
 		},
 	}
+}
+
+// rowsChunk is chunk of one sequence over blocks.
+func rowsChunk(name string, of kernels.Attention, tokens int) testCase {
+	out := chunk(name, of, tokens)
+	a := kernels.BlockAttention{Blocks: kernels.Blocks{Rows: 64, Columns: (tokens + 63) / 64, Cache: of.Cache}, D: of.D, Heads: of.Heads, KVHeads: of.KVHeads,
+		Window: of.Window, Scale: of.Scale}
+	rows := make([]kernels.BlockRow, tokens)
+	for i := range rows {
+		rows[i].Position = int32(i)
+	}
+	out.name += " over blocks"
+	out.variants = func(on kernels.Machine) ([]variant, error) {
+		return ways(a.ChunkTunings(on.Target), func(t kernels.ChunkTuning) (kernels.Launch, error) {
+			l, err := a.ChunkLaunch(tokens, t)
+			l.Case = func(s kernels.Sizes) *kernels.Case { return a.ChunkCase(s, rows, tokens, t) }
+			return l, err
+		})
+	}
+	return out
 }
 
 // qwenDelta is the gated delta rule of Qwen3.5.
