@@ -10,6 +10,7 @@ import (
 
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/batch"
+	"github.com/etc-ml/etc/runtime/cpu"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/fuse/fusetest"
 	"github.com/etc-ml/etc/runtime/reference"
@@ -118,4 +119,19 @@ func TestDrawnWhereLogitsAre(t *testing.T) {
 	made, err = batch.RaggedModule(m, reference.Engine{}, o)
 	require.NoError(t, err)
 	require.Nil(t, made.Named("draw"))
+}
+
+// onHost is the CPU engine as one whose tokens the host draws.
+type onHost struct{ cpu.Engine }
+
+func (onHost) DrawsOnDevice() bool { return false }
+
+// TestDrawnOnCPU: the kernels of the CPU engine give what the host draws from the engine's logits.
+func TestDrawnOnCPU(t *testing.T) {
+	t.Parallel()
+	for name, precision := range map[string]eval.Precision{"etc-gemma4-chat-sample": eval.Mixed, "neighbours/qwen35-4w": eval.FP32} {
+		m := fusetest.Load(t, name)
+		o := batch.RaggedOptions{Rows: 16, Sequences: 3, BlockRows: 4}
+		requireDrawn(t, newPool(t, m, onHost{}, precision, o), newPool(t, m, cpu.Engine{}, precision, o), 12)
+	}
 }

@@ -31,6 +31,9 @@ func (Engine) Name() string { return "cpu" }
 // RunsRagged is true: see engine.Ragged.
 func (Engine) RunsRagged() bool { return true }
 
+// DrawsOnDevice is true: its kernels of the sampler run on all threads, where the logits are. See engine.Drawing.
+func (Engine) DrawsOnDevice() bool { return true }
+
 // Compile fuses the module. Precision strict, which rounds every result, runs on the reference engine, as
 // does a module that cannot be fused; Options.Warn is told.
 func (Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, error) {
