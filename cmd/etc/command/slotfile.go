@@ -132,21 +132,21 @@ func sumHead(h hash.Hash, name string, d safetensors.DType, shape []int) {
 	fmt.Fprintf(h, "%q %s %v\n", name, d, shape)
 }
 
-// regular refuses a name that is no regular file.
-func (s *slotFolder) regular(name string) error {
+// regular gives the size of a file in bytes, and refuses a name that is no regular file.
+func (s *slotFolder) regular(name string) (int64, error) {
 	info, err := os.Lstat(s.path(name))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s: expected a regular file with a state, found none", s.path(name))
+		return 0, fmt.Errorf("%s: expected a regular file with a state, found none", s.path(name))
 	}
-	return nil
+	return info.Size(), nil
 }
 
 // Erase implements serve.Slots.
 func (s *slotFolder) Erase(name string) error {
-	if err := s.regular(name); err != nil {
+	if _, err := s.regular(name); err != nil {
 		return err
 	}
 	return outfile.Remove(s.path(name))
@@ -155,7 +155,8 @@ func (s *slotFolder) Erase(name string) error {
 // Load implements serve.Slots. Every byte is read once: while the checksum is taken, tensors that were read are decoded.
 func (s *slotFolder) Load(name string) (*batch.Kept, int64, error) {
 	path := s.path(name)
-	if err := s.regular(name); err != nil {
+	size, err := s.regular(name)
+	if err != nil {
 		return nil, 0, err
 	}
 	f, err := safetensors.Open(path)
@@ -174,7 +175,7 @@ func (s *slotFolder) Load(name string) (*batch.Kept, int64, error) {
 	if p := meta[sessionPrecision]; p != s.precision {
 		return nil, 0, fmt.Errorf("%s: it is the state of a server with --precision %s, which cannot go on with %s", path, p, s.precision)
 	}
-	tensors, bytes, err := readSummed(f)
+	tensors, err := readSummed(f)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -198,27 +199,25 @@ func (s *slotFolder) Load(name string) (*batch.Kept, int64, error) {
 		}
 		kept.Tokens = append(kept.Tokens, int32(id))
 	}
-	return kept, bytes, nil
+	return kept, size, nil
 }
 
 // readSummed reads all tensors of a file and holds its content against the checksum.
-func readSummed(f *safetensors.File) (map[string]*eval.Tensor, int64, error) {
+func readSummed(f *safetensors.File) (map[string]*eval.Tensor, error) {
 	list := slices.SortedFunc(slices.Values(f.Tensors()), func(a, b *safetensors.Tensor) int { return strings.Compare(a.Name, b.Name) })
 	out := make([]*eval.Tensor, len(list))
 	meta := f.Metadata()
 	sum := slotSum(meta)
-	bytes := int64(0)
 	var decode errgroup.Group
 	for i, t := range list {
 		d, ok := dtypeOf(t.DType)
 		if !ok {
-			return nil, 0, fmt.Errorf("%s: tensor %q is %s", f.Path(), t.Name, t.DType)
+			return nil, fmt.Errorf("%s: tensor %q is %s", f.Path(), t.Name, t.DType)
 		}
 		raw := make([]byte, t.Size())
 		if n, err := t.ReadAt(raw, 0); n < len(raw) {
-			return nil, 0, fmt.Errorf("%s: tensor %q: %d of %d bytes can be read: %w", f.Path(), t.Name, n, len(raw), err)
+			return nil, fmt.Errorf("%s: tensor %q: %d of %d bytes can be read: %w", f.Path(), t.Name, n, len(raw), err)
 		}
-		bytes += t.Size()
 		decode.Go(func() (err error) { out[i], err = eval.Decode(d, t.Shape, raw); return err })
 		sumHead(sum, t.Name, t.DType, t.Shape)
 		sum.Write(raw) //nolint:errcheck // a hash takes everything
@@ -228,13 +227,13 @@ func readSummed(f *safetensors.File) (map[string]*eval.Tensor, int64, error) {
 		err = fmt.Errorf("%s is damaged: its content has the checksum %.12s…, expected %.12s…", f.Path(), found, meta[sessionChecksum])
 	}
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	tensors := map[string]*eval.Tensor{}
 	for i, t := range list {
 		tensors[t.Name] = out[i]
 	}
-	return tensors, bytes, nil
+	return tensors, nil
 }
 
 // dtypeNamed is the dtype of a name.
