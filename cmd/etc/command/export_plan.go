@@ -66,7 +66,7 @@ type planRun struct {
 
 // assumedTransfer is the rate of reading and writing that a plan counts with, in bytes per second: that of a
 // common solid-state disk, which is not measured, since a plan writes nothing.
-const assumedTransfer = 1e9
+const assumedTransfer = 1 << 30
 
 func newExportPlan(ctx context.Context, output string, file codegen.File, l *codegen.Layout, m *ir.Module, weights *passes.Report) (*exportPlan, error) {
 	p := &exportPlan{File: output, Size: l.Size, Weights: []planWeight{}}
@@ -138,7 +138,7 @@ func (p *exportPlan) write(out io.Writer) error {
 	}
 	line("disk\t%s%s", size(e.Disk), free)
 	line("time\t%s: computing %s; reading %s and writing %s at %s/s, %s", seconds(e.Seconds), seconds(e.ComputeSeconds),
-		size(e.Read), size(e.Written), humanize.Bytes(assumedTransfer), seconds(e.TransferSeconds))
+		size(e.Read), size(e.Written), humanize.IBytes(assumedTransfer), seconds(e.TransferSeconds))
 	line("\nto run\t")
 	line("weights\t%s", size(r.Weights))
 	line("KV cache\t%s for %d positions", size(r.Cache), r.MaxSeqLen)

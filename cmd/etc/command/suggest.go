@@ -96,6 +96,26 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usagef("%w%s", err, hint(cmd, ""))
 }
 
+// programBeside is the program in the folder of a file that is not there which was probably meant: the one with the
+// nearest name, or the only one; "" where there is none.
+func programBeside(path string) string {
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*.pte"))
+	if err != nil || len(files) == 0 {
+		return ""
+	}
+	if len(files) == 1 {
+		return files[0]
+	}
+	var names []string
+	for _, f := range files {
+		names = append(names, filepath.Base(f))
+	}
+	if name := nearest(filepath.Base(path), names); name != "" {
+		return filepath.Join(filepath.Dir(path), name)
+	}
+	return ""
+}
+
 // argumentsError is a wrong number of arguments, with what to do.
 func argumentsError(cmd *cobra.Command, args []string, err error) error {
 	if !cmd.HasParent() { // the error names the program already
@@ -135,6 +155,11 @@ func openProgram(path string) (*program.Program, error) {
 	}
 	if info, bad := os.Stat(path); bad == nil && info.IsDir() {
 		return nil, fmt.Errorf("%s: expected a program (.pte), found a directory; etc export %s makes a program of a checkpoint", path, path)
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		if meant := programBeside(path); meant != "" {
+			return nil, fmt.Errorf("%w\n     did you mean %s?", err, meant)
+		}
 	}
 	if !errors.Is(err, container.ErrInvalid) {
 		return nil, err
