@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"hash"
 	"io"
 	"sync"
 )
@@ -64,15 +65,98 @@ func (l *Layout) programHash() []byte {
 	return hex.AppendEncode(nil, h.Sum(nil))
 }
 
+// running is the SHA-256 of a segment while it is written. What is written next in order is hashed from memory; what comes
+// early is read back when its turn comes, soon after, and so from the page cache. What an earlier export has written is
+// read back at the end. A nil running is for a segment without a hash.
+type running struct {
+	segment *segment
+
+	mu   sync.Mutex
+	hash hash.Hash
+	next int64           // up to here the segment is hashed
+	busy bool            // somebody hashes
+	then map[int64]int64 // the sizes of what is written and not hashed, by offset
+	left int64           // their sum
+	went sync.Cond       // something has been hashed, or nobody hashes
+}
+
+// hashLag is how much may be written and not hashed while somebody hashes: little enough to be in the page cache still.
+const hashLag = 32 << 20
+
+func newRunning(s *segment) *running {
+	if len(s.hashes) == 0 {
+		return nil
+	}
+	r := &running{segment: s, hash: sha256.New(), then: map[int64]int64{}}
+	r.went.L = &r.mu
+	return r
+}
+
+// wrote tells that p has been written at an offset of the segment. Of several workers one hashes, and the others wait
+// where it is far behind.
+func (r *running) wrote(w *worker, p []byte, offset int64) error {
+	if r == nil || len(p) == 0 {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.then[offset] = int64(len(p))
+	r.left += int64(len(p))
+	if r.busy {
+		for r.busy && r.left > hashLag {
+			r.went.Wait()
+		}
+		return nil
+	}
+	r.busy = true
+	defer func() {
+		r.busy = false
+		r.went.Broadcast()
+	}()
+	for size, ok := r.then[r.next]; ok; size, ok = r.then[r.next] {
+		at := r.next
+		delete(r.then, at)
+		err := func() error {
+			r.mu.Unlock()
+			defer r.mu.Lock()
+			if at != offset {
+				return w.hash(r.hash, r.segment.offset+at, size)
+			}
+			_, err := r.hash.Write(p)
+			return err
+		}()
+		if err != nil {
+			return err
+		}
+		r.next, r.left = at+size, r.left-size
+		r.went.Broadcast()
+	}
+	return nil
+}
+
+// sum is the SHA-256 in hexadecimal, when all is written.
+func (r *running) sum(w *worker) ([]byte, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := w.hash(r.hash, r.segment.offset+r.next, r.segment.size-r.next); err != nil {
+		return nil, err
+	}
+	r.next = r.segment.size
+	return hex.AppendEncode(nil, r.hash.Sum(nil)), nil
+}
+
 // hashTasks are those of the hashes of a segment, in a record that lies at an offset. They belong to the group of the
-// segment's tasks and run after those, for a hash needs the bytes in their order, and only the file has them so.
-func (s *segment) hashTasks(g *group, record int64) []task {
+// segment's tasks and run after those, for a hash needs the bytes in their order.
+func (s *segment) hashTasks(r *running, g *group, record int64) []task {
 	var tasks []task
 	for _, field := range s.hashes {
 		at := record + int64(field)
 		g.extents = append(g.extents, extent{at, int64(hex.EncodedLen(sha256.Size))})
 		tasks = append(tasks, task{group: g, after: true, run: func(ctx context.Context, w *worker) error {
-			sum, err := w.hash(ctx, s.offset, s.size)
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			sum, err := r.sum(w)
 			if err != nil {
 				return err
 			}
@@ -85,24 +169,20 @@ func (s *segment) hashTasks(g *group, record int64) []task {
 // hashPiece is how much of what has been written is read at a time.
 const hashPiece = 256 << 10
 
-// hash is the SHA-256, in hexadecimal, of what has been written to a range of the program.
-func (w *worker) hash(ctx context.Context, offset, size int64) ([]byte, error) {
-	h := sha256.New()
+// hash hashes what has been written to a range of the program.
+func (w *worker) hash(h hash.Hash, offset, size int64) error {
 	buffer := make([]byte, min(hashPiece, size))
 	for at := int64(0); at < size; at += hashPiece {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
 		p := buffer[:min(hashPiece, size-at)]
 		if n, err := w.out.readAt(p, offset+at); n < len(p) {
 			if err == nil || err == io.EOF {
 				err = io.ErrUnexpectedEOF
 			}
-			return nil, fmt.Errorf("reading what was written: byte %d: %w", offset+at+int64(n), err)
+			return fmt.Errorf("reading what was written: byte %d: %w", offset+at+int64(n), err)
 		}
 		h.Write(p)
 	}
-	return hex.AppendEncode(nil, h.Sum(nil)), nil
+	return nil
 }
 
 // waiting are the tasks that run after all others of their group.

@@ -60,11 +60,14 @@ func (l *Layout) tasks() []task {
 			constant, computed := s.record.tasks(l, s.offset)
 			writing, fields = append(writing, constant), append(fields, computed...)
 		case s.data == nil:
-			g := &group{[]extent{{s.offset, s.size}}}
+			g, r := &group{[]extent{{s.offset, s.size}}}, newRunning(s)
 			writing = append(writing, task{group: g, size: s.size, run: func(_ context.Context, w *worker) error {
-				return w.out.writeAt(s.bytes, s.offset)
+				if err := w.out.writeAt(s.bytes, s.offset); err != nil {
+					return err
+				}
+				return r.wrote(w, s.bytes, 0)
 			}})
-			writing = append(writing, s.hashTasks(g, record)...)
+			writing = append(writing, s.hashTasks(r, g, record)...)
 		default:
 			writing = append(writing, s.tasks(productions, record)...)
 		}
@@ -80,7 +83,7 @@ func (l *Layout) tasks() []task {
 // before it does; and those of its hashes in a record that lies at an offset. Pieces that have a hash together are one
 // group, so that one part of a file has them all.
 func (s *segment) tasks(productions map[string]*production, record int64) []task {
-	reads := leaves(s.data)
+	reads, r := leaves(s.data), newRunning(s)
 	j, joint := s.data.(ir.Joint)
 	if !joint {
 		var tasks []task
@@ -91,10 +94,10 @@ func (s *segment) tasks(productions map[string]*production, record int64) []task
 				g = &group{[]extent{{s.offset + off, n}}}
 			}
 			tasks = append(tasks, task{group: g, size: n, reads: reads, run: func(_ context.Context, w *worker) error {
-				return s.copyPiece(w, off)
+				return s.copyPiece(w, off, r)
 			}})
 		}
-		return append(tasks, s.hashTasks(whole, record)...)
+		return append(tasks, s.hashTasks(r, whole, record)...)
 	}
 	c, output := j.Group()
 	p := productions[c.Provenance()]
@@ -103,9 +106,9 @@ func (s *segment) tasks(productions map[string]*production, record int64) []task
 		p = &production{computation: c, targets: map[int]*target{}, group: &group{}}
 		productions[c.Provenance()] = p
 	}
-	p.targets[output] = &target{segment: s}
+	p.targets[output] = &target{segment: s, running: r}
 	p.group.extents = append(p.group.extents, extent{s.offset, s.size})
-	hashes := s.hashTasks(p.group, record)
+	hashes := s.hashTasks(r, p.group, record)
 	if known {
 		return hashes
 	}
@@ -125,7 +128,7 @@ func leaves(d ir.Data) []string {
 	return out
 }
 
-func (s *segment) copyPiece(w *worker, off int64) error {
+func (s *segment) copyPiece(w *worker, off int64, r *running) error {
 	if w.buffer == nil {
 		w.buffer = make([]byte, pieceSize)
 	}
@@ -137,7 +140,10 @@ func (s *segment) copyPiece(w *worker, off int64) error {
 		}
 		return fmt.Errorf("%s: %w", s.data.Provenance(), err)
 	}
-	return w.out.writeAt(p, s.offset+off)
+	if err := w.out.writeAt(p, s.offset+off); err != nil {
+		return err
+	}
+	return r.wrote(w, p, off)
 }
 
 // tasks are one that writes what is known of a record that lies at offset, and one for each field that is no hash of a
@@ -213,7 +219,8 @@ type production struct {
 
 type target struct {
 	*segment
-	got atomic.Int64 // bytes
+	running *running
+	got     atomic.Int64 // bytes
 }
 
 // tasks are the blocks of a computation that has them; others are one task. size is that of the output at hand.
@@ -255,6 +262,9 @@ func (p *production) run(ctx context.Context, w *worker, produce func(emit func(
 		}
 		t.got.Add(int64(len(b)))
 		if err := w.out.writeAt(b, t.offset+offset); err != nil {
+			return err
+		}
+		if err := t.running.wrote(w, b, offset); err != nil {
 			return err
 		}
 		return ctx.Err()
