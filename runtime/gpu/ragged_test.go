@@ -21,6 +21,10 @@ import (
 // and every kernel of a plan is in the trial of one of its launches.
 func TestRaggedHasKernels(t *testing.T) {
 	t.Parallel()
+	precisions, sizes := []eval.Precision{eval.FP32, eval.Mixed}, []int{1, 2, 3, 6, 16, 64}
+	if testing.Short() {
+		precisions, sizes = precisions[1:], []int{1, 6, 64}
+	}
 	for _, name := range append(fusetest.Names(), fusetest.Neighbours()...) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -29,7 +33,7 @@ func TestRaggedHasKernels(t *testing.T) {
 			}
 			m, _, err := fuse.Ragged(fusetest.Load(t, name), choose, passes.Control{})
 			require.NoError(t, err)
-			for _, p := range []eval.Precision{eval.FP32, eval.Mixed} {
+			for _, p := range precisions {
 				e := Engine{Device: "paper", Open: func() (device.Device, error) {
 					return paper{device.Info{Machine: kernels.Machine{Target: kernels.CUDA}}}, nil
 				}}
@@ -37,7 +41,7 @@ func TestRaggedHasKernels(t *testing.T) {
 				require.NoError(t, err)
 				x, err := made.NewInstance()
 				require.NoError(t, err)
-				for _, rows := range []int{1, 2, 3, 6, 16, 64} {
+				for _, rows := range sizes {
 					requireKernels(t, x.(*instance), 0, rows, fmt.Sprintf("%d rows, precision %d", rows, p))
 				}
 				if m.Named(ragged.CopyEntry) != nil {
