@@ -113,6 +113,56 @@ func TestRaggedOnGPU(t *testing.T) {
 	}
 }
 
+// TestRaggedOnGPUInMixed: prompts beside single tokens give what the reference engine gives: also where products and
+// attention go by tiles of bfloat16, up to what these round. That is told by a model without experts: others choose other
+// experts for a token now and then.
+func TestRaggedOnGPUInMixed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: TestBlocksByTiles of runtime/gpu has the kernels")
+	}
+	e := onGPU(t)
+	for what, c := range map[string]struct {
+		name      string
+		exact     bool
+		tolerance float64
+	}{
+		"windows, tiles": {"gemma4-chat-bf16-ropefix", false, 6e-2}, "windows, exact": {"gemma4-chat-bf16-ropefix", true, 5e-3},
+		"hybrid, exact": {"etc-qwen35moe-chat-sample", true, 1e-3},
+	} {
+		t.Run(what, func(t *testing.T) {
+			m, o := fusetest.Load(t, c.name), batch.RaggedOptions{Rows: 48, Sequences: 3, BlockRows: 4}
+			o.Engine.Exact = c.exact
+			var outs [2][][]batch.Output
+			for i, e := range []engine.Engine{reference.Engine{}, e} {
+				pool := newPool(t, m, e, eval.Mixed, o)
+				a, b := pool.Open(), pool.Open()
+				feed := func(feeds ...batch.Feed) {
+					out, err := pool.Feed(t.Context(), feeds...)
+					require.NoError(t, err)
+					outs[i] = append(outs[i], out...)
+				}
+				rows := []batch.Row{greedyLogits, greedyLogits}
+				feed(batch.Feed{Sequence: a, Tokens: ids(0, 21), Rows: rows}, batch.Feed{Sequence: b, Tokens: ids(1, 3), Rows: rows})
+				feed(batch.Feed{Sequence: a, Tokens: ids(0, 22)[21:], Rows: rows[:1]}, batch.Feed{Sequence: b, Tokens: ids(1, 37)[3:], Rows: rows})
+				require.NoError(t, batch.PoisonPool(pool))
+				feed(batch.Feed{Sequence: a, Tokens: ids(0, 23)[22:], Rows: rows[:1]}, batch.Feed{Sequence: b, Tokens: ids(1, 38)[37:], Rows: rows[:1]})
+				a.Close()
+				b.Close()
+			}
+			for i, list := range outs[0] {
+				for j, want := range list {
+					var difference, size float64
+					for k, v := range want.Logits {
+						difference += math.Pow(float64(v-outs[1][i][j].Logits[k]), 2)
+						size += float64(v) * float64(v)
+					}
+					require.Less(t, math.Sqrt(difference/size), c.tolerance, "feed %d, row %d", i, j)
+				}
+			}
+		})
+	}
+}
+
 // TestDrawnOnGPU: tokens that the device draws are those that the host draws from the reference engine's logits.
 func TestDrawnOnGPU(t *testing.T) {
 	if testing.Short() {
