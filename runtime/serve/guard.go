@@ -96,10 +96,17 @@ type visit struct {
 
 type visitKey struct{}
 
-// writer notes the status of an answer.
+// writer notes the status of an answer, and bounds the time in which a client has to read what is written at once.
 type writer struct {
 	http.ResponseWriter
 	visit *visit
+	limit time.Duration
+}
+
+func (w writer) Write(p []byte) (int, error) {
+	c := http.NewResponseController(w.ResponseWriter)
+	c.SetWriteDeadline(time.Now().Add(w.limit)) //nolint:errcheck // not all writers can
+	return w.ResponseWriter.Write(p)
 }
 
 func (w writer) WriteHeader(code int) {
@@ -114,7 +121,7 @@ func (w writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (s *Server) guard(name string, next http.Handler, like int) http.Handler {
 	return http.HandlerFunc(func(inner http.ResponseWriter, r *http.Request) {
 		v := &visit{id: requestID(r), begun: time.Now(), code: http.StatusOK}
-		w := writer{inner, v}
+		w := writer{inner, v, s.options.WriteTime}
 		h := w.Header()
 		h.Set("X-Request-Id", v.id)
 		h.Set("X-Content-Type-Options", "nosniff")

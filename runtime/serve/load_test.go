@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -352,4 +353,41 @@ func TestSlowReadersHoldNobody(t *testing.T) {
 	for _, r := range slow {
 		r.Body.Close()
 	}
+}
+
+// lockedWriter writes for one goroutine at a time.
+type lockedWriter struct {
+	w  io.Writer
+	mu *sync.Mutex
+}
+
+func (l lockedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
+}
+
+// TestUnreadAnswersAreCut: a client that reads nothing of an answer, though its connection stays open, is cut in the end.
+func TestUnreadAnswersAreCut(t *testing.T) {
+	var log strings.Builder
+	var mu sync.Mutex
+	s := startServer(t, does(strings.Repeat("word ", 1500)), func(o *Options, _ *scripted, _ *batch.Options) {
+		o.WriteTime = 50 * time.Millisecond
+		o.Log = slog.New(slog.NewTextHandler(lockedWriter{&log, &mu}, nil))
+	})
+	c, err := net.Dial("tcp", strings.TrimPrefix(s.http.URL, "http://"))
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, c.(*net.TCPConn).SetReadBuffer(4096))
+	b := `{` + hello + `, "stream": true, "n": 8, "logprobs": true, "top_logprobs": 20}`
+	_, err = fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%s", len(b), b)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		_, text := s.get("/metrics")
+		return strings.Contains(text, `etc_requests_total{path="/v1/chat/completions",status="200"} 1`)
+	}, 30*time.Second, 10*time.Millisecond, "the request is still there")
+	require.Eventually(t, func() bool { return s.runner().Active() == 0 }, 20*time.Second, time.Millisecond)
+	mu.Lock()
+	defer mu.Unlock()
+	require.Contains(t, log.String(), "i/o timeout", "it was cut, not sent to its end")
 }

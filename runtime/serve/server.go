@@ -28,6 +28,8 @@ type Options struct {
 	RequestTime time.Duration
 	// NoPage leaves out the page at /.
 	NoPage bool
+	// WriteTime bounds how long a client may take to read what is written at once; 0 is 30 s.
+	WriteTime time.Duration
 	// Profile adds net/http/pprof under /debug/pprof/.
 	Profile bool
 	// Version is that of the program, for answers and logs.
@@ -59,6 +61,9 @@ type Server struct {
 func New(o Options) (*Server, error) {
 	if len(o.Files) == 0 {
 		return nil, errors.New("a server needs at least one file")
+	}
+	if o.WriteTime == 0 {
+		o.WriteTime = writeTime
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

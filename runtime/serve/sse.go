@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// writeTime is how long a client may take to read what is written at once.
+// writeTime is how long a client may take to read what is written at once, where Options.WriteTime does not say it.
 const writeTime = 30 * time.Second
 
 // marshal writes JSON as it is, without the escapes that are for HTML.
@@ -26,7 +26,6 @@ func marshal(v any) []byte {
 func writeJSON(w http.ResponseWriter, code int, v any) {
 	b := marshal(v)
 	w.Header().Set("Content-Type", "application/json")
-	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime)) //nolint:errcheck // not all writers can
 	w.WriteHeader(code)
 	w.Write(b) //nolint:errcheck // the client is gone
 }
@@ -67,10 +66,8 @@ func (s *events) idle() error { return s.write(": waiting\n\n") }
 
 func (s *events) write(text string) error {
 	s.begin()
-	c := http.NewResponseController(s.w)
-	c.SetWriteDeadline(time.Now().Add(writeTime)) //nolint:errcheck // not all writers can
 	if _, err := s.w.Write([]byte(text)); err != nil {
 		return err
 	}
-	return c.Flush()
+	return http.NewResponseController(s.w).Flush()
 }
