@@ -241,35 +241,39 @@ func (d *driver) embedding(op *ir.Op) error {
 	if err != nil {
 		return err
 	}
-	indices := op.Input("indices")
 	for _, s := range d.streams() {
-		calls, from := s.calls(), w.given
+		from := w.given
 		if s.quantized && d.source != nil {
 			if from, err = d.source.Rows(w.constant, passes.EmbeddingWeight); err != nil {
 				return err
 			}
 		}
-		err := d.each.try(len(calls), func(i int) error {
-			t := calls[i].env[indices].Tensor
-			out := eval.Tensor{DType: op.Result().Type.DType, Shape: append(append([]int{}, t.Shape...), w.cols)}
-			for _, id := range t.I {
-				if id < 0 || id >= int64(w.rows) {
-					return fmt.Errorf("token %d, want 0 to %d", id, w.rows-1)
-				}
-				row, err := from(int(id), 1)
-				if err != nil {
-					return err
-				}
-				out.F = append(out.F, row.Values...)
-			}
-			calls[i].env[op.Result()] = eval.Value{Tensor: &out}
-			return nil
-		})
-		if err != nil {
+		if err := d.embed(s, op, w, from); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// embed runs an embedding for a stream, with rows of its weight.
+func (d *driver) embed(s *stream, op *ir.Op, w *weight, from rows) error {
+	calls, indices := s.calls(), op.Input("indices")
+	return d.each.try(len(calls), func(i int) error {
+		t := calls[i].env[indices].Tensor
+		out := eval.Tensor{DType: op.Result().Type.DType, Shape: append(append([]int{}, t.Shape...), w.cols)}
+		for _, id := range t.I {
+			if id < 0 || id >= int64(w.rows) {
+				return fmt.Errorf("token %d, want 0 to %d", id, w.rows-1)
+			}
+			row, err := from(int(id), 1)
+			if err != nil {
+				return err
+			}
+			out.F = append(out.F, row.Values...)
+		}
+		calls[i].env[op.Result()] = eval.Value{Tensor: &out}
+		return nil
+	})
 }
 
 // linear quantizes the weight of a linear and runs it.
@@ -278,25 +282,32 @@ func (d *driver) linear(op *ir.Op) error {
 	if err != nil {
 		return err
 	}
-	input := op.Input("x")
 	for _, s := range d.streams() {
-		if len(s.windows) == 0 {
-			continue
-		}
-		x, err := s.gather(input)
-		if err != nil {
-			return err
-		}
 		source := w.given
 		if s.quantized {
 			source = quantized
 		}
-		y, err := product(x, source, 0, w.rows, d.each)
-		if err != nil {
+		if err := d.multiply(s, op, w, source); err != nil {
 			return err
 		}
-		s.scatter(op.Result(), input, y)
 	}
+	return nil
+}
+
+// multiply runs a linear for a stream, with rows of its weight.
+func (d *driver) multiply(s *stream, op *ir.Op, w *weight, from rows) error {
+	if len(s.windows) == 0 {
+		return nil
+	}
+	x, err := s.gather(op.Input("x"))
+	if err != nil {
+		return err
+	}
+	y, err := product(x, from, 0, w.rows, d.each)
+	if err != nil {
+		return err
+	}
+	s.scatter(op.Result(), op.Input("x"), y)
 	return nil
 }
 

@@ -60,15 +60,10 @@ func (r *routed) inputs(expert int) dot.Matrix {
 }
 
 // experts quantizes the weights of a mixture, expert by expert, and runs it.
-func (d *driver) experts(op *ir.Op) (err error) {
-	m := &mixture{op: op}
-	for _, x := range []struct {
-		name string
-		to   **weight
-	}{{"gate", &m.gate}, {"up", &m.up}, {"down", &m.down}} {
-		if *x.to, err = d.weightOf(op, x.name); err != nil {
-			return err
-		}
+func (d *driver) experts(op *ir.Op) error {
+	m, err := d.mixtureOf(op)
+	if err != nil {
+		return err
 	}
 	if err := d.solveExperts(m); err != nil {
 		return err
@@ -77,11 +72,25 @@ func (d *driver) experts(op *ir.Op) (err error) {
 		if len(s.windows) == 0 {
 			continue
 		}
-		if err := d.runExperts(m, s); err != nil {
+		if err := d.runExperts(m, s, m.sources(s.quantized)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// mixtureOf is an operation with its weights.
+func (d *driver) mixtureOf(op *ir.Op) (m *mixture, err error) {
+	m = &mixture{op: op}
+	for _, x := range []struct {
+		name string
+		to   **weight
+	}{{"gate", &m.gate}, {"up", &m.up}, {"down", &m.down}} {
+		if *x.to, err = d.weightOf(op, x.name); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
 }
 
 // weights are the three weights.
@@ -111,13 +120,12 @@ func (m *mixture) hidden(x dot.Matrix, expert int, from [3]rows) (dot.Matrix, er
 	return gate, eval.GateExperts(m.op, gate.Values, up.Values)
 }
 
-// runExperts runs a mixture for a stream.
-func (d *driver) runExperts(m *mixture, s *stream) error {
+// runExperts runs a mixture for a stream, with rows of its three weights.
+func (d *driver) runExperts(m *mixture, s *stream, from [3]rows) error {
 	r, err := s.route(m)
 	if err != nil {
 		return err
 	}
-	from := m.sources(s.quantized)
 	n := m.down.rows
 	outputs := dot.Dense(make([]float32, len(r.experts)*n), len(r.experts), n)
 	err = d.each.try(m.gate.stack, func(e int) error {

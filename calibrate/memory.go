@@ -40,6 +40,27 @@ func Memory(m *ir.Module, tokens int) int64 {
 	return processBytes + most
 }
 
+// DamageMemory estimates what [Damage] takes for a text of so many tokens: as if all variants were there from the first weight
+// on, which is twice what there is on average.
+func DamageMemory(m *ir.Module, tokens int, scheme func(name string, cols int) *quantize.Scheme) int64 {
+	variants := 1
+	for _, op := range m.Entry.Body.Ops {
+		if !hasWeights(op) || op.Def.Name == "embedding" {
+			continue
+		}
+		op.EachArg(func(a *ir.Arg) {
+			if a.Kind != ir.ValueArg || a.Value.Constant == nil || a.Value.Constant.Data == nil {
+				return
+			}
+			shape := a.Value.Constant.Data.Shape()
+			if len(shape) > 1 && scheme(a.Value.Constant.Name, int(shape[len(shape)-1])) != nil {
+				variants++
+			}
+		})
+	}
+	return Memory(m, variants*tokens)
+}
+
 // valueBytes is what a value takes for so many tokens: every dim that is no constant is the number of tokens.
 func valueBytes(v *ir.Value, tokens int) int64 {
 	n := int64(4)

@@ -22,6 +22,26 @@ type Allocation struct {
 	Schemes []quantize.Scheme
 }
 
+// Tried is the scheme that the damage of a weight with such rows is measured with: the first of the schemes that fits, with the
+// method best in place of a calibrated one; nil where none fits.
+func (a *Allocation) Tried(cols int) *quantize.Scheme {
+	for _, s := range a.Schemes {
+		if s.Check(cols) == nil {
+			s = measurable(s)
+			return &s
+		}
+	}
+	return nil
+}
+
+// measurable is a scheme whose error needs no text: that of a calibrated one goes with that of best.
+func measurable(s quantize.Scheme) quantize.Scheme {
+	if s.Method.Calibrated() {
+		s.Method = quantize.Best
+	}
+	return s
+}
+
 // allocateBits puts a rule for each weight of a linear that the recipe does not name before the recipe's
 // rules, so that the sum of the squared relative errors of the weights is small and their bits are those asked for.
 //
@@ -42,6 +62,10 @@ func allocateBits(m *ir.Module, o *Options) error {
 	if err := measure(choices); err != nil {
 		return err
 	}
+	if o.Damage != nil {
+		scaleErrors(choices, o.Allocate, o.Damage)
+		choices = tie(m, choices)
+	}
 	least := int64(0)
 	for _, c := range choices {
 		c.hull()
@@ -52,17 +76,85 @@ func allocateBits(m *ir.Module, o *Options) error {
 		return &BudgetError{o.Allocate.BitsPerWeight, 8 * float64(least) / float64(total)}
 	}
 	spend(choices, budget-least)
-	rules := make([]Rule, len(choices))
-	for i, c := range choices {
-		rules[i] = Rule{Kind: LinearWeight, Pattern: literal(c.name), Scheme: c.options[c.chosen].scheme}
+	var rules []Rule
+	for _, c := range choices {
+		for _, name := range append([]string{c.name}, c.tied...) {
+			rules = append(rules, Rule{Kind: LinearWeight, Pattern: literal(name), Scheme: c.options[c.chosen].scheme})
+		}
 	}
 	o.Recipe.Rules = append(rules, o.Recipe.Rules...)
 	return nil
 }
 
+// scaleErrors makes errors of weights damage: the damage that was measured, and in the ratio of the errors that of other schemes.
+func scaleErrors(choices []*choice, a *Allocation, damage map[string]float64) {
+	factors := make([]float64, len(choices))
+	sum, count := 0.0, 0
+	for i, c := range choices {
+		d, ok := damage[c.name]
+		e := c.errorOf(a.Tried(c.cols()))
+		if !ok || !(e > 0) {
+			continue
+		}
+		factors[i] = d / e
+		sum, count = sum+factors[i], count+1
+	}
+	for i, c := range choices {
+		f := factors[i]
+		if f == 0 && count > 0 {
+			f = sum / float64(count)
+		}
+		for j := range c.options {
+			c.options[j].error *= f
+		}
+	}
+}
+
+// tie joins the choices of gate and up projections of experts: engines compute both at a time, from codes of the same form.
+func tie(m *ir.Module, choices []*choice) []*choice {
+	partner := map[string]string{}
+	for _, f := range m.Entries() {
+		f.Body.Walk(func(op *ir.Op) {
+			if op.Def.Name != "switch_mlp" && op.Def.Name != "switch_geglu" {
+				return
+			}
+			if gate, up := op.Input("gate"), op.Input("up"); isWeight(gate) && isWeight(up) && gate != up {
+				partner[up.Constant.Name] = gate.Constant.Name
+			}
+		})
+	}
+	byName := map[string]*choice{}
+	for _, c := range choices {
+		byName[c.name] = c
+	}
+	return slices.DeleteFunc(choices, func(c *choice) bool {
+		to := byName[partner[c.name]]
+		if to == nil || len(to.options) != len(c.options) {
+			return false
+		}
+		for i, o := range c.options {
+			to.options[i].bytes += o.bytes
+			to.options[i].error += o.error
+		}
+		to.tied = append(to.tied, c.name)
+		return true
+	})
+}
+
+// errorOf is the error of the option with a scheme, 0 where there is none.
+func (c *choice) errorOf(s *quantize.Scheme) float64 {
+	for _, o := range c.options {
+		if s != nil && o.scheme != nil && measurable(*o.scheme) == *s {
+			return o.error
+		}
+	}
+	return 0
+}
+
 // choice is a weight and what can become of it.
 type choice struct {
 	name    string
+	tied    []string // other weights that become the same
 	data    ir.Data
 	options []option
 	chosen  int
@@ -175,7 +267,7 @@ func (c *choice) measure() error {
 			if option.scheme == nil {
 				continue
 			}
-			err := quantize.Quantize(&result, values, tile, cols, *option.scheme)
+			err := quantize.Quantize(&result, values, tile, cols, measurable(*option.scheme))
 			if err != nil {
 				return err
 			}

@@ -105,6 +105,37 @@ func TestAllocate(t *testing.T) {
 	require.Equal(t, BudgetError{4.4, 4.5}, *budget)
 }
 
+// TestAllocateByDamage: bits go to the weight that counts, and gate and up projections of experts get the same form.
+func TestAllocateByDamage(t *testing.T) {
+	schemes := []quantize.Scheme{*minMax(4, 64), *minMax(8, 64)}
+	bits := func(text string, target float64, damage map[string]float64) map[string]float64 {
+		report := &Report{}
+		require.NoError(t, Run(parse(t, text), &Options{Allocate: &Allocation{target, schemes}, Damage: damage, Report: report}))
+		out := map[string]float64{}
+		for _, w := range report.Weights {
+			out[w.Name] = w.BitsPerWeight()
+		}
+		return out
+	}
+	require.Equal(t, map[string]float64{"a.weight": 8.5, "b.weight": 4.5}, bits(twoLinears, 6.5, map[string]float64{"a.weight": 1, "b.weight": 0.01}))
+	require.Equal(t, map[string]float64{"a.weight": 4.5, "b.weight": 8.5}, bits(twoLinears, 6.5, map[string]float64{"a.weight": 0.01, "b.weight": 1}))
+
+	const mixture = `module {
+  symbol s0 [1, 8]
+  constant @gate : bf16[2,64,64]
+  constant @up : bf16[2,64,64]
+  constant @down : bf16[2,64,64]
+  entry forward(%x: bf16[1,s0,64], %indices: u32[1,s0,1], %scores: bf16[1,s0,1]) {
+    %0 = switch_mlp(x=%x, gate=@gate, up=@up, down=@down, indices=%indices, scores=%scores) : bf16[1,s0,64]
+    return %0: bf16[1,s0,64]
+  }
+}
+`
+	// The up projection alone would not be worth its bits.
+	require.Equal(t, map[string]float64{"gate": 8.5, "up": 8.5, "down": 4.5}, bits(mixture, 8, map[string]float64{"gate": 1, "up": 0.001, "down": 0.1}))
+	require.Equal(t, map[string]float64{"gate": 4.5, "up": 4.5, "down": 8.5}, bits(mixture, 6, map[string]float64{"gate": 1, "up": 0.001, "down": 0.1}))
+}
+
 // TestSchemeError: a group that does not divide a row is an error of its own type, from either pass that may find it.
 func TestSchemeError(t *testing.T) {
 	wide := minMax(4, 128) // the rows have 64

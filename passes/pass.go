@@ -23,6 +23,10 @@ type Options struct {
 	Recipe Recipe
 	// Allocate has the pass allocate-bits add rules to the recipe; nil leaves it as it is.
 	Allocate *Allocation
+	// Damage is what the predictions suffer when one weight alone is quantized by [Allocation.Tried], by the weight's name.
+	// With it allocate-bits spends bits where they lower the sum of that most; a weight that it does not name counts as the
+	// mean of the others. nil takes the weights' own errors for it.
+	Damage map[string]float64
 	// Calibration has the weights of methods that need calibration; nil where there are none.
 	Calibration Calibration
 	// Report, where it is set, gets what became of the weights.

@@ -55,6 +55,9 @@ func (r Recipe) match(kind WeightKind, name string) *quantize.Scheme {
 // Scheme gives the scheme for a weight; nil for one that stays as it is.
 func (r Recipe) Scheme(kind WeightKind, name string) *quantize.Scheme { return r.match(kind, name) }
 
+// Names reports whether a rule decides about a weight of a linear.
+func (r Recipe) Names(name string) bool { return r.rule(LinearWeight, name) != nil }
+
 // rule gives the rule that decides about a weight; nil for none.
 func (r Recipe) rule(kind WeightKind, name string) *Rule {
 	if kind == DraftWeight {

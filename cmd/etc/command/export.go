@@ -65,7 +65,7 @@ written with the weights of the file.`,
 	fl.StringVar(&f.embedding, "qembedding", "none", "embedding weights: none, 4w, 8w, mxfp4 or mxfp8")
 	fl.IntVar(&f.embeddingGroup, "qembedding-group-size", 64, "elements of an embedding row that share a scale: 32, 64 or 128")
 	fl.StringVar(&f.recipe, "recipe", "default", "which weights get which bits: default, executorch, or a recipe file")
-	fl.Float64Var(&f.targetBits, "target-bpw", 0, "choose the bits of each linear weight by measured error, so many a weight on average")
+	fl.Float64Var(&f.targetBits, "target-bpw", 0, "choose the bits of each linear weight by measured error, so many a weight on average; with --calibrate by what quantizing each alone does to predictions of the text")
 	fl.StringVar(&f.method, "quant-method", "best", "best, minmax or hqq (mxfp4 and mxfp8: minmax, which is MLX's own and their default, or best); by a text (--calibrate) auto, learned, gptq or weighted")
 	fl.StringVar(&f.calibrate, "calibrate", defaultCorpus, "text to choose linear weights by: default for the one in this program, a text file, or .jsonl of {\"text\": ...} and {\"messages\": [...]}; --quant-method is auto then")
 	fl.BoolVar(&f.sample, "sample", false, "fuse the sampling head: forward gives a token")

@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -154,6 +155,11 @@ func (c *calibration) run(cmd *cobra.Command, f exportFlags, in *loaders.Checkpo
 		return options.Recipe, usageError{err}
 	}
 	options.Report = nil
+	if options.Allocate != nil {
+		if options.Damage, err = c.damage(cmd, f, in, options, windows); err != nil {
+			return options.Recipe, err
+		}
+	}
 	recipe, err := calibrate.Prepare(m, options)
 	if err != nil {
 		return recipe, err
@@ -187,6 +193,48 @@ func (c *calibration) run(cmd *cobra.Command, f exportFlags, in *loaders.Checkpo
 		err = fmt.Errorf("%w; --resume goes on from %s", err, c.dir)
 	}
 	return recipe, err
+}
+
+// How much of the text tells the damage of quantization: so many windows, spread over it, and so many tokens of each. They are
+// part of the result.
+const (
+	damageWindows = 4
+	damageTokens  = 256
+)
+
+// damage measures what the predictions suffer when one weight alone is quantized.
+func (c *calibration) damage(cmd *cobra.Command, f exportFlags, in *loaders.Checkpoint, o passes.Options,
+	windows [][]int) (map[string]float64, error) {
+	m, err := in.Build(loaders.Options{MaxSeqLen: damageTokens})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	allocate := o.Allocate
+	o.Allocate = nil
+	if _, err := calibrate.Prepare(m, o); err != nil {
+		return nil, err
+	}
+	var text [][]int
+	n := min(damageWindows, len(windows))
+	for i := range n {
+		w := windows[i*len(windows)/n]
+		text = append(text, w[:min(len(w), damageTokens)])
+	}
+	tried := func(name string, cols int) *quantize.Scheme {
+		if o.Recipe.Names(name) {
+			return nil
+		}
+		return allocate.Tried(cols)
+	}
+	need := calibrate.DamageMemory(m, n*damageTokens, tried)
+	if limit, err := f.limit(cmd); err != nil || limit > 0 && need > limit {
+		return nil, cmp.Or(err, error(memoryError{fmt.Errorf("--max-ram %s: measuring the damage of each weight needs %s (--max-ram %d)",
+			f.maxRAM, humanize.IBytes(uint64(need)), need)}))
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	logf(cmd.ErrOrStderr(), "etc: measuring the damage of each weight on %s of %s", count(n, "window"), c.name)
+	return calibrate.Damage(ctx, m, calibrate.DamageOptions{Windows: text, Jobs: f.jobs, Scheme: tried})
 }
 
 // calibrationNews is how often a calibration tells how far it is.

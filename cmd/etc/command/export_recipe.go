@@ -46,12 +46,15 @@ func (f exportFlags) allocation(cmd *cobra.Command, c *loaders.Checkpoint) (pass
 	if err != nil {
 		return none, nil, err
 	}
-	if method == quantize.HQQ || method.Calibrated() {
-		return none, nil, usagef("--target-bpw with --quant-method %s, which looks at whole matrices; want best or minmax", f.method)
+	if method == quantize.HQQ || method.Calibrated() && !anyChanged(cmd, "calibrate") {
+		return none, nil, usagef("--target-bpw with --quant-method %s, which looks at whole matrices; want best or minmax, or a text to measure the damage to predictions by: --calibrate default", f.method)
 	}
 	embedding, err := f.parseScheme(cmd, "qembedding", f.embedding, f.embeddingGroup, method, "qembedding-group-size")
 	if err != nil {
 		return none, nil, err
+	}
+	if embedding != nil && method.Calibrated() { // its rows are taken, not multiplied: no input to fit to
+		embedding.Method = quantize.Best
 	}
 	groups := []int{32, 64, 128}
 	if anyChanged(cmd, "group-size", "qlinear-group-size") {
