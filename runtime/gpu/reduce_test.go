@@ -75,7 +75,7 @@ func TestReductionsAndGathers(t *testing.T) {
     %t = reshape(x=%y, shape=[96, 32]) : f32[96,32]
     %r = take(x=%t, index=%a) {axis=0} : f32[6,2,32]
     return %r: f32[6,2,32]`},
-		{"columns", none, "%r = take(x=%y, index=%i) {axis=1} : f32[6,2]\n return %r: f32[6,2]"},
+		{"columns", "gather", "%r = take(x=%y, index=%i) {axis=1} : f32[6,2]\n return %r: f32[6,2]"},
 		{"parts of rows", none, "%r = gather(x=%y, indices=[%i]) {axes=[0], slice_sizes=[1, 500]} : f32[2,1,500]\n return %r: f32[2,1,500]"},
 		{"by two indices", none, "%r = gather(x=%y, indices=[%i, %i]) {axes=[0, 1], slice_sizes=[1, 1]} : f32[2,1,1]\n return %r: f32[2,1,1]"},
 	} {
