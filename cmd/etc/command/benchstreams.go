@@ -48,7 +48,10 @@ func measureStreams(cmd *cobra.Command, path string, f benchFlags, e engine.Engi
 	if err := options.Check(d.MaxSeqLen); err != nil {
 		return usagef("%s: %w", path, err)
 	}
-	x, device, err := streamsExecutor(path, m, e, o, options)
+	if e, err = chosen(e, o.Precision); err != nil {
+		return loadError(path, err)
+	}
+	x, err := streamsExecutor(path, m, e, o, options)
 	if err != nil {
 		return err
 	}
@@ -62,7 +65,7 @@ func measureStreams(cmd *cobra.Command, path string, f benchFlags, e engine.Engi
 	if limits.Vocab < 1 {
 		return usagef("%s: the program does not say how large its vocabulary is (get_vocab_size), so no token is known to be valid", path)
 	}
-	r := streamsResult{File: path, Size: p.File.Size(), Device: device, Precision: f.precision, Threads: f.workers()}
+	r := streamsResult{File: path, Size: p.File.Size(), Device: e.Name(), Precision: f.precision, Threads: f.workers()}
 	if limits.OneByOne {
 		r.OneByOne = limits.Why
 		logf(cmd.ErrOrStderr(), "etc: sequences run one by one: %s", limits.Why)
@@ -86,50 +89,15 @@ func measureStreams(cmd *cobra.Command, path string, f benchFlags, e engine.Engi
 	return r.writeMarkdown(shownOut(cmd))
 }
 
-// streamsExecutor compiles a program for the most sequences of a measurement, and names the device.
-func streamsExecutor(path string, m *ir.Module, e engine.Engine, o engine.Options, options bench.StreamOptions) (batch.Executor,
-	string, error) {
-	m, err := withoutHead(m)
-	if err != nil {
-		return nil, "", loadError(path, err)
-	}
+// streamsExecutor compiles a program for the most sequences of a measurement.
+func streamsExecutor(path string, m *ir.Module, e engine.Engine, o engine.Options, options bench.StreamOptions) (batch.Executor, error) {
 	streams, positions := options.Most()
 	need := needOf(m, positions, e.Name(), o.Precision)
 	if err := (fit{file: path, need: need, context: positions, sessions: streams}).check(usableMemory()); err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	ragged := batch.RaggedOptions{Engine: o, Sequences: streams, Rows: max(512, streams), Positions: positions}
-	var single *batch.NotRaggedError
-	if _, ok := e.(*auto); !ok {
-		x, err := batch.NewRagged(m, e, ragged)
-		if err == nil {
-			return x, e.Name(), nil
-		}
-		if !errors.As(err, &single) {
-			return nil, "", loadError(path, err)
-		}
-	}
-	model, err := session.Load(m, e, o)
-	if err != nil {
-		return nil, "", loadError(path, err)
-	}
-	if single == nil { // auto has chosen
-		if e, err = findEngine(model.Device); err != nil {
-			return nil, "", errors.Join(err, model.Close())
-		}
-		x, err := batch.NewRagged(m, e, ragged)
-		if err == nil {
-			return x, e.Name(), model.Close()
-		}
-		if !errors.As(err, &single) {
-			return nil, "", errors.Join(loadError(path, err), model.Close())
-		}
-	}
-	x, err := batch.NewOneByOne(model, max(need.State, 1), streams, single.Why.Error())
-	if err != nil {
-		return nil, "", errors.Join(err, model.Close())
-	}
-	return x, model.Device, nil
+	return newExecutor(path, m, e, batch.RaggedOptions{Engine: o, Sequences: streams, Rows: max(512, streams), Positions: positions},
+		max(need.State, 1), nil)
 }
 
 // writeMarkdown writes the rows as a table whose columns also line up as plain text.

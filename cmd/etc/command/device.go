@@ -2,6 +2,7 @@ package command
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/etc-ml/etc/ir"
@@ -46,6 +47,26 @@ func (a *auto) Compile(m *ir.Module, o engine.Options) (engine.Executable, error
 		}
 	}
 	return a.Engine.Compile(m, o)
+}
+
+// chosen gives the engine that auto stands for, without compiling anything, and every other engine as it is.
+func chosen(e engine.Engine, p eval.Precision) (engine.Engine, error) {
+	if _, ok := e.(*auto); !ok {
+		return e, nil
+	}
+	if p == eval.Strict {
+		return reference.Engine{}, nil
+	}
+	for _, g := range gpus {
+		_, err := g.DeviceMemory()
+		if err == nil {
+			return g, nil
+		}
+		if !errors.Is(err, device.ErrUnavailable) {
+			return nil, fmt.Errorf("--device %s: %w", g.Name(), err)
+		}
+	}
+	return engines[0], nil
 }
 
 // engineNames are the names that --device takes, besides auto.

@@ -36,7 +36,6 @@ type serveFlags struct {
 	port, concurrent, queue    int
 	requestTime, drain         time.Duration
 	noUI, pprof, logJSON       bool
-	ragged                     bool
 	model                      modelFlags
 }
 
@@ -70,8 +69,6 @@ Ctrl-C and SIGTERM let running answers end, at most --drain; a second one ends a
 	fl.BoolVar(&f.noUI, "no-ui", false, "no page at /")
 	fl.BoolVar(&f.pprof, "pprof", false, "serve Go's profiles under /debug/pprof/")
 	fl.BoolVar(&f.logJSON, "log-json", false, "write the log as JSON")
-	fl.BoolVar(&f.ragged, "ragged", false, "run calls of many sequences on every device, on reference kernels where it has none")
-	fl.MarkHidden("ragged") //nolint:errcheck // it is there
 	f.model.add(cmd, "mixed")
 	return cmd
 }
@@ -329,72 +326,33 @@ func (s *servedFile) load() (*serve.Loaded, error) {
 	return l, nil
 }
 
-// raggedDevices are those with kernels of their own for calls of many sequences; on the others such calls would run on
-// reference kernels, and one sequence at a time is faster. BENCHMARKS.md has what they cost one stream.
-var raggedDevices = []string{"cuda", "metal", "cpu", "reference"}
-
-// executor compiles a program for calls of many sequences, or, where it cannot be made one of these, for one at a time. A
-// sampling head is taken off: the runtime draws the same tokens from the logits, and can do more with them.
+// executor compiles the program, and fits the caches to the device that runs it.
 func (s *servedFile) executor(m *ir.Module) (batch.Executor, error) {
-	m, err := withoutHead(m)
-	if err != nil {
+	var err error
+	if s.device, err = chosen(s.device, s.options.Precision); err != nil {
 		return nil, loadError(s.path, err)
 	}
-	x, single, err := s.ragged(m, s.device)
-	if x != nil || err != nil {
-		return x, err
-	}
-	model, err := session.Load(m, s.device, s.options)
-	if err != nil {
-		return nil, loadError(s.path, err)
-	}
-	if _, ok := s.device.(*auto); ok { // it has chosen
-		chosen, err := findEngine(model.Device)
-		if err != nil {
-			return nil, errors.Join(err, model.Close())
-		}
-		if x, single, err = s.ragged(m, chosen); x != nil || err != nil {
-			return x, errors.Join(err, model.Close())
+	if d, ok := s.device.(engine.WithMemory); ok {
+		if bytes, err := d.DeviceMemory(); err == nil { // else compiling says what is wrong
+			s.fitDevice(bytes)
 		}
 	}
-	if err := checkMemory(s.path, m, model, s.options.Precision, 2, 0); err != nil {
-		return nil, errors.Join(err, model.Close())
-	}
-	if bytes, ok := model.DeviceMemory(); ok {
-		s.fitDevice(bytes)
-	}
-	x, err = batch.NewOneByOne(model, s.state, s.flags.concurrent, single.Why.Error())
-	if err != nil {
-		return nil, errors.Join(err, model.Close())
-	}
-	return x, nil
+	o := batch.RaggedOptions{Engine: s.options, Sequences: s.flags.concurrent, Rows: max(512, s.flags.concurrent),
+		Budget: s.budget}
+	return newExecutor(s.path, m, s.device, o, s.state, func(m *ir.Module, model *session.Model) error {
+		if err := checkMemory(s.path, m, model, s.options.Precision, 2, 0); err != nil {
+			return err
+		}
+		if bytes, ok := model.DeviceMemory(); ok {
+			s.fitDevice(bytes)
+		}
+		return nil
+	})
 }
 
 // fitDevice bounds the caches by the memory of a device; measure knew the machine's only.
 func (s *servedFile) fitDevice(bytes int64) {
 	s.budget = max(2*s.state, min(s.budget, (bytes-s.weights)/2))
-}
-
-// ragged compiles a program for calls of many sequences on a device. Where it is not to run so, x is nil and why says it.
-func (s *servedFile) ragged(m *ir.Module, device engine.Engine) (x batch.Executor, why *batch.NotRaggedError, err error) {
-	if _, ok := device.(*auto); ok || !s.flags.ragged && !slices.Contains(raggedDevices, device.Name()) {
-		return nil, &batch.NotRaggedError{Why: fmt.Errorf("device %s has no kernels for calls of many sequences",
-			device.Name())}, nil
-	}
-	if d, ok := device.(engine.WithMemory); ok {
-		if bytes, err := d.DeviceMemory(); err == nil { // else compiling says what is wrong
-			s.fitDevice(bytes)
-		}
-	}
-	x, err = batch.NewRagged(m, device, batch.RaggedOptions{Engine: s.options, Sequences: s.flags.concurrent,
-		Rows: max(512, s.flags.concurrent), Budget: s.budget})
-	if err != nil && !errors.As(err, &why) {
-		return nil, nil, loadError(s.path, err)
-	}
-	if why != nil {
-		return nil, why, nil
-	}
-	return x, nil, nil
 }
 
 // withoutHead takes the sampling head off a program, and says so in its constant method.
