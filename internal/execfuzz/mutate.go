@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/etc-ml/etc/runtime/container/containertest"
 	"github.com/etc-ml/etc/schema/mlxgraph"
 	wire "github.com/etc-ml/etc/schema/program"
 )
@@ -23,12 +24,12 @@ func NewCorpus(seeds []Seed) (*Corpus, error) {
 	c := &Corpus{alike: map[string][]*mlxgraph.OpNodeT{}}
 	known := map[mlxgraph.OpNode]bool{}
 	for _, s := range seeds {
-		p, err := takeApart(s)
+		p, err := containertest.TakeApart(s.Name, s.Bytes)
 		if err != nil {
 			return nil, err
 		}
 		c.seeds = append(c.seeds, s)
-		for _, chain := range p.graph.InstructionChains {
+		for _, chain := range p.Graph.InstructionChains {
 			for _, in := range chain.Instructions {
 				c.nodes = append(c.nodes, in.Op)
 				if !known[in.Op.Type] {
@@ -50,15 +51,15 @@ func (c *Corpus) Seed(i int) Seed { return c.seeds[i] }
 
 // Mutant makes a file of seed number i; an error says what the wire cannot hold.
 func (c *Corpus) Mutant(i int, r *rand.Rand) ([]byte, error) {
-	p, err := takeApart(c.seeds[i])
+	p, err := containertest.TakeApart(c.seeds[i].Name, c.seeds[i].Bytes)
 	if err != nil {
 		return nil, err
 	}
-	m := &mutation{Rand: r, corpus: c, graph: p.graph, program: p.program}
+	m := &mutation{Rand: r, corpus: c, graph: p.Graph, program: p.Program}
 	for range []int{1, 1, 2, 2, 3, 4, 8}[r.IntN(7)] {
 		m.change()
 	}
-	return p.bytes()
+	return p.Bytes(128)
 }
 
 // mutation changes one graph.

@@ -154,8 +154,8 @@ func TestMutants(t *testing.T) {
 		}
 		for round := range rounds {
 			file := takeApart(t, all[name])
-			mutate(file.graph, rand.New(rand.NewPCG(uint64(i), uint64(round))))
-			data, err := file.bytes()
+			mutate(file.Graph, rand.New(rand.NewPCG(uint64(i), uint64(round))))
+			data, err := file.Bytes(alignment)
 			if err != nil {
 				continue // the wire cannot hold it
 			}
@@ -191,9 +191,9 @@ func FuzzModule(f *testing.F) {
 		taken := takeApart(t, all[names[int(file)%len(names)]])
 		r := rand.New(rand.NewPCG(seed1, seed2))
 		for range 1 + r.IntN(3) {
-			mutate(taken.graph, r)
+			mutate(taken.Graph, r)
 		}
-		data, err := taken.bytes()
+		data, err := taken.Bytes(alignment)
 		if err != nil {
 			return
 		}

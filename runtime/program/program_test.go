@@ -11,6 +11,7 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/container"
+	"github.com/etc-ml/etc/runtime/container/containertest"
 	"github.com/etc-ml/etc/schema/mlxgraph"
 	wire "github.com/etc-ml/etc/schema/program"
 )
@@ -80,12 +81,12 @@ func TestMetadata(t *testing.T) {
 		for i := range values {
 			p.Outputs = append(p.Outputs, int32(i))
 		}
-		file.program.ExecutionPlan = append(file.program.ExecutionPlan, p)
+		file.Program.ExecutionPlan = append(file.Program.ExecutionPlan, p)
 	}
 	plan("get_max_seq_len", value(wire.KernelTypesInt, &wire.IntT{IntVal: 7}))
 	plan("name", value(wire.KernelTypesString, &wire.StringT{StringVal: "x"}))
 	plan("mixed", value(wire.KernelTypesBool, &wire.BoolT{BoolVal: true}), value(wire.KernelTypesDouble, &wire.DoubleT{DoubleVal: 0.5}))
-	data, err := file.bytes()
+	data, err := file.Bytes(alignment)
 	require.NoError(t, err)
 	p := openBytes(t, "test.pte", data)
 	want := []ir.Method{{Name: "get_max_seq_len", Values: []any{int64(7)}}, {Name: "mixed", Values: []any{true, 0.5}}}
@@ -97,39 +98,39 @@ func TestMetadata(t *testing.T) {
 
 // TestModuleErrors: programs that hold something else than one call of the delegate over the method's inputs.
 func TestModuleErrors(t *testing.T) {
-	forward := func(f *parts) *wire.ExecutionPlanT { return f.program.ExecutionPlan[0] }
-	call := func(f *parts) *wire.DelegateCallT {
+	forward := func(f *containertest.Parts) *wire.ExecutionPlanT { return f.Program.ExecutionPlan[0] }
+	call := func(f *containertest.Parts) *wire.DelegateCallT {
 		return forward(f).Chains[0].Instructions[0].InstrArgs.Value.(*wire.DelegateCallT)
 	}
 	for _, test := range []struct {
 		name, method string
-		edit         func(f *parts)
+		edit         func(f *containertest.Parts)
 		want         string
 	}{
-		{"no such method", "backward", func(*parts) {}, `method backward: the file has no such method; it has ["forward"]`},
-		{"a kernel", "forward", func(f *parts) {
+		{"no such method", "backward", func(*containertest.Parts) {}, `method backward: the file has no such method; it has ["forward"]`},
+		{"a kernel", "forward", func(f *containertest.Parts) {
 			forward(f).Operators = []*wire.OperatorT{{Name: "aten::add", Overload: "out"}}
 			forward(f).Chains[0].Instructions = append(forward(f).Chains[0].Instructions, &wire.InstructionT{InstrArgs: &wire.InstructionArgumentsT{
 				Type: wire.InstructionArgumentsKernelCall, Value: &wire.KernelCallT{Args: []int32{0}}}})
 		}, "method forward: holds the instruction kernel aten::add.out; only calls of the MLX delegate can be run"},
-		{"two calls", "forward", func(f *parts) {
+		{"two calls", "forward", func(f *containertest.Parts) {
 			forward(f).Chains[0].Instructions = append(forward(f).Chains[0].Instructions, forward(f).Chains[0].Instructions[0])
 		}, "method forward: has 2 delegate calls, want one call of the MLX delegate"},
-		{"another delegate", "forward", func(f *parts) { forward(f).Delegates[0].Id = "CoreMLBackend" }, `method forward: is delegated to "CoreMLBackend"; only "MLXBackend" can be run`},
-		{"an input of the delegate that is none of the method", "forward", func(f *parts) { forward(f).Inputs = forward(f).Inputs[:1] }, "method forward: delegate input 1 is value 1, which is no input of the method"},
-		{"an output that is not computed", "forward", func(f *parts) {
+		{"another delegate", "forward", func(f *containertest.Parts) { forward(f).Delegates[0].Id = "CoreMLBackend" }, `method forward: is delegated to "CoreMLBackend"; only "MLXBackend" can be run`},
+		{"an input of the delegate that is none of the method", "forward", func(f *containertest.Parts) { forward(f).Inputs = forward(f).Inputs[:1] }, "method forward: delegate input 1 is value 1, which is no input of the method"},
+		{"an output that is not computed", "forward", func(f *containertest.Parts) {
 			forward(f).Values = append(forward(f).Values, forward(f).Values[0])
 			forward(f).Outputs = append(forward(f).Outputs, int32(len(forward(f).Values)-1))
 		}, "which the delegate does not compute"},
-		{"a graph that does not lift", "forward", func(f *parts) {
-			f.graph.InstructionChains[0].Instructions = f.graph.InstructionChains[0].Instructions[1:]
+		{"a graph that does not lift", "forward", func(f *containertest.Parts) {
+			f.Graph.InstructionChains[0].Instructions = f.Graph.InstructionChains[0].Instructions[1:]
 		}, "method forward: "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			file := takeApart(t, files(t)["Scan_twooriginals_axis0.pte"])
 			require.NotNil(t, call(file))
 			test.edit(file)
-			data, err := file.bytes()
+			data, err := file.Bytes(alignment)
 			require.NoError(t, err)
 			m, err := openBytes(t, "dir/test.pte", data).Module(test.method)
 			require.Nil(t, m)
@@ -183,12 +184,12 @@ func TestBind(t *testing.T) {
 	name := "GatherQmm_f32_4.pte"
 	file := takeApart(t, files(t)[name])
 	// Another name for the segment of the scales.
-	for _, n := range file.program.NamedData {
+	for _, n := range file.Program.NamedData {
 		if n.Key == "n/c1" {
-			file.program.NamedData = append(file.program.NamedData, &wire.NamedDataT{Key: "twin", SegmentIndex: n.SegmentIndex})
+			file.Program.NamedData = append(file.Program.NamedData, &wire.NamedDataT{Key: "twin", SegmentIndex: n.SegmentIndex})
 		}
 	}
-	data, err := file.bytes()
+	data, err := file.Bytes(alignment)
 	require.NoError(t, err)
 	p := openBytes(t, name, data)
 	text := func(constants string) *ir.Module {
@@ -211,7 +212,7 @@ func TestTakenApart(t *testing.T) {
 	for name, data := range files(t) {
 		want, err := openBytes(t, name, data).Module("forward")
 		require.NoError(t, err)
-		again, err := takeApart(t, data).bytes()
+		again, err := takeApart(t, data).Bytes(alignment)
 		require.NoError(t, err)
 		got, err := openBytes(t, name, again).Module("forward")
 		require.NoError(t, err)
