@@ -21,9 +21,10 @@ import (
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
-// requireNear compares logits up to the order of sums, and the most likely token where it is clearly that. Some
-// positions magnify what the order of sums does, by a norm of almost nothing or by two experts of almost equal scores.
-// The engine's own logits of the sequence alone tell which: a row may be four times as far from want as they are.
+// requireNear compares the logits of a row with want, which the reference engine gave, and the most likely token where it
+// leads by more than 1e-3. Sums in another order differ by rounding, at nearly all positions by less than 5e-4. A position
+// with a norm of nearly zero, or with two experts of nearly equal scores, makes more of it. What the engine gives for the
+// sequence alone shows how much: the row may be four times as far from want as alone is.
 func requireNear(t testing.TB, want, alone, got []float32, what string) {
 	t.Helper()
 	require.Len(t, got, len(want), what)

@@ -34,8 +34,9 @@ type RaggedOptions struct {
 	// Budget is the memory for all units in bytes. The default has room for as many whole contexts as Sequences, with
 	// drafts and checkpoints of their recurrent states.
 	Budget int64
-	// Positions, where it is not 0, is the most tokens that a sequence will get. Then the default of Budget has room for so
-	// many, and for no drafts or checkpoints.
+	// Positions, where it is not 0, is how many tokens a sequence will have, prompt and answer together. The default of
+	// Budget then has room for as many sequences of this length as Sequences, and no more: drafts and checkpoints find none.
+	// A sequence may become longer while others are shorter.
 	Positions int
 }
 

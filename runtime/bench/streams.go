@@ -23,8 +23,9 @@ type StreamOptions struct {
 	Started func(streams, prompt, generate int)
 }
 
-// StreamRow is what so many sequences gave at a time, as a row of llama-batched-bench: each takes a prompt of its own, all
-// of them in calls as long as the executor takes, and then they answer together, a token of each in a call.
+// StreamRow is the speed of a number of sequences that run together, measured as llama-batched-bench does. First all
+// prompts, each another one, are fed in calls of as many rows as the executor takes. Then all sequences answer: each call
+// has one token of every sequence.
 type StreamRow struct {
 	Streams  int `json:"streams"`
 	Prompt   int `json:"prompt"`

@@ -65,8 +65,9 @@ func bindGather(b *binder) bool {
 	return b.gather("x", a.Axes[0], "indices")
 }
 
-// roundedRows is a number of rows of a table, for the kernel: indices were checked against the right one, and calls of all
-// sizes have few kernels.
+// roundedRows rounds the rows of a table up to a power of two, 64 at least. A kernel is compiled for the rows of its table, to
+// which it clamps indices; rounded, calls with many different numbers of rows share a few kernels. No index needs the clamp:
+// each was checked against the exact number before.
 func roundedRows(rows int) int {
 	n := 64
 	for n < rows {
