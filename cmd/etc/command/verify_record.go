@@ -6,12 +6,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
-	"sync/atomic"
 
-	"github.com/etc-ml/etc/internal/fault"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders"
 	"github.com/etc-ml/etc/loaders/builder"
@@ -157,25 +154,13 @@ func checkSources(ctx context.Context, r *buildRecord, c *loaders.Checkpoint) (*
 	}
 	sources := c.Sources()
 	hashes := make([]string, len(sources))
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var next atomic.Int64
-	var wait fault.Group
-	for range min(runtime.GOMAXPROCS(0), len(sources)) {
-		wait.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(sources) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-				if recorded[sources[i].Name] == "" {
-					continue
-				}
-				var err error
-				if hashes[i], err = hashSource(ctx, sources[i]); err != nil {
-					cancel(err)
-				}
-			}
-		})
-	}
-	wait.Wait()
-	if err := context.Cause(ctx); err != nil {
+	err := forEach(ctx, len(sources), func(ctx context.Context, i int) (err error) {
+		if recorded[sources[i].Name] != "" {
+			hashes[i], err = hashSource(ctx, sources[i])
+		}
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	found := map[string]bool{}

@@ -8,12 +8,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"slices"
-	"sync/atomic"
 
 	"github.com/etc-ml/etc/codegen"
-	"github.com/etc-ml/etc/internal/fault"
 	"github.com/etc-ml/etc/runtime/container"
 	"github.com/etc-ml/etc/runtime/verify"
 )
@@ -127,36 +124,34 @@ func storedPieces(c *container.File, r *buildRecord) (pieces []storedPiece, find
 	return pieces, findings
 }
 
+// hash is the SHA-256 of what a piece is in a file, in hexadecimal.
+func (p *storedPiece) hash(ctx context.Context, f io.ReaderAt) (string, error) {
+	h := sha256.New()
+	buffer := make([]byte, hashBuffer)
+	for _, s := range p.spans {
+		r := interruptible{ctx, io.NewSectionReader(f, s.offset, s.size)}
+		// Only Reader and Writer are shown to CopyBuffer, so that it uses the buffer.
+		n, err := io.CopyBuffer(struct{ io.Writer }{h}, struct{ io.Reader }{r}, buffer)
+		if err == nil && n < s.size {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
 // hashPieces computes the hashes of pieces and gives a finding for each that is not as it should be.
 func hashPieces(ctx context.Context, f io.ReaderAt, pieces []storedPiece) ([]verify.Finding, error) {
 	found := make([]string, len(pieces))
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var next atomic.Int64
-	var wait fault.Group
-	for range min(runtime.GOMAXPROCS(0), len(pieces)) {
-		wait.Go(func() {
-			buffer := make([]byte, hashBuffer)
-			for i := int(next.Add(1)) - 1; i < len(pieces) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-				h := sha256.New()
-				for _, s := range pieces[i].spans {
-					r := interruptible{ctx, io.NewSectionReader(f, s.offset, s.size)}
-					// Only Reader and Writer are shown to CopyBuffer, so that it uses the buffer.
-					n, err := io.CopyBuffer(struct{ io.Writer }{h}, struct{ io.Reader }{r}, buffer)
-					if err == nil && n < s.size {
-						err = io.ErrUnexpectedEOF
-					}
-					if err != nil {
-						cancel(fmt.Errorf("%q: %w", pieces[i].name, err))
-						return
-					}
-				}
-				found[i] = hex.EncodeToString(h.Sum(nil))
-			}
-		})
-	}
-	wait.Wait()
-	if err := context.Cause(ctx); err != nil {
+	err := forEach(ctx, len(pieces), func(ctx context.Context, i int) (err error) {
+		if found[i], err = pieces[i].hash(ctx, f); err != nil {
+			return fmt.Errorf("%q: %w", pieces[i].name, err)
+		}
+		return nil
+	})
+	if err != nil {
 		return nil, err
 	}
 	var out []verify.Finding
