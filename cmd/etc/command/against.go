@@ -18,7 +18,6 @@ import (
 	"github.com/etc-ml/etc/passes"
 	"github.com/etc-ml/etc/runtime/compare"
 	"github.com/etc-ml/etc/runtime/report"
-	"github.com/etc-ml/etc/runtime/session"
 	"github.com/etc-ml/etc/runtime/tokenizer"
 )
 
@@ -69,18 +68,11 @@ type metadataCheck struct {
 
 // compareAgainst compares a program with a checkpoint. tokens bounds the tokens that are run.
 func compareAgainst(cmd *cobra.Command, path, checkpoint string, tokens int) (*againstReport, error) {
-	p, err := openProgram(path)
+	p, file, _, err := openLanguage(path)
 	if err != nil {
 		return nil, err
 	}
 	defer p.Close()
-	file, err := p.Module("forward")
-	if err != nil {
-		return nil, err
-	}
-	if _, err := session.Describe(file); err != nil {
-		return nil, invalidError{fmt.Errorf("%s: %w", path, err)}
-	}
 	c, err := openAgainst(cmd, checkpoint)
 	if err != nil {
 		return nil, err

@@ -14,7 +14,6 @@ import (
 	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/bench"
 	"github.com/etc-ml/etc/runtime/engine"
-	"github.com/etc-ml/etc/runtime/session"
 )
 
 // streamsResult is what --streams --json prints. Sizes are in bytes, speeds in tokens per second.
@@ -32,19 +31,11 @@ type streamsResult struct {
 // measureStreams measures and prints the rows of many sequences at a time.
 func measureStreams(cmd *cobra.Command, path string, f benchFlags, e engine.Engine, o engine.Options) error {
 	options := bench.StreamOptions{Streams: f.streams, Prompt: f.prompt, Generate: f.generate, Repetitions: f.repetitions}
-	p, err := openProgram(path)
+	p, m, d, err := openLanguage(path)
 	if err != nil {
 		return err
 	}
 	defer p.Close()
-	m, err := p.Module("forward")
-	if err != nil {
-		return err
-	}
-	d, err := session.Describe(m)
-	if err != nil {
-		return invalidError{fmt.Errorf("%s: %w", path, err)}
-	}
 	if err := options.Check(d.MaxSeqLen); err != nil {
 		return usagef("%s: %w", path, err)
 	}

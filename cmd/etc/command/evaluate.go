@@ -17,7 +17,6 @@ import (
 	"github.com/etc-ml/etc/passes"
 	"github.com/etc-ml/etc/runtime/compare"
 	"github.com/etc-ml/etc/runtime/report"
-	"github.com/etc-ml/etc/runtime/session"
 	"github.com/etc-ml/etc/runtime/tokenizer"
 )
 
@@ -80,18 +79,11 @@ type checkpointEvaluation struct {
 
 // run compares on the tokens of a text, in windows of the context that follow each other.
 func (e *checkpointEvaluation) run(cmd *cobra.Command, encode func(*tokenizer.Tokenizer) ([]int, error)) (*calibrate.Quality, error) {
-	p, err := openProgram(e.path)
+	p, file, _, err := openLanguage(e.path)
 	if err != nil {
 		return nil, err
 	}
 	defer p.Close()
-	file, err := p.Module("forward")
-	if err != nil {
-		return nil, err
-	}
-	if _, err := session.Describe(file); err != nil {
-		return nil, invalidError{fmt.Errorf("%s: %w", e.path, err)}
-	}
 	text, err := openText(p, e.tokenizer, false)
 	if err != nil {
 		return nil, err

@@ -132,5 +132,21 @@ func loadError(path string, err error) error {
 	return invalidError{fmt.Errorf("%s: %w", path, err)}
 }
 
+// openLanguage opens a program that is a language model, and gives its forward method and what is known of it.
+func openLanguage(path string) (p *program.Program, m *ir.Module, d session.Description, err error) {
+	if p, err = openProgram(path); err != nil {
+		return nil, nil, d, err
+	}
+	if m, err = p.Module("forward"); err == nil {
+		if d, err = session.Describe(m); err != nil {
+			err = invalidError{fmt.Errorf("%s: %w", path, err)}
+		}
+	}
+	if err != nil {
+		return nil, nil, d, errors.Join(err, p.Close())
+	}
+	return p, m, d, nil
+}
+
 // Close frees the model and unmaps the file.
 func (m *languageModel) Close() error { return errors.Join(m.Model.Close(), m.program.Close()) }
