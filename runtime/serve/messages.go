@@ -221,18 +221,7 @@ func (o *object) turns() []template.Value {
 		}
 		list = append(list, more...)
 	}
-	var out []template.Value
-	for i, m := range list {
-		v, err := m.value(fmt.Sprintf("messages[%d]", i))
-		if err != nil {
-			if o.err == nil {
-				o.err = err.within("messages")
-			}
-			return nil
-		}
-		out = append(out, v)
-	}
-	return out
+	return o.templateValues("messages", list)
 }
 
 // turn makes messages of one of Anthropic's: results of tools are messages of their own.

@@ -63,16 +63,39 @@ func (o *object) messages() []template.Value {
 			o.fail("messages", "%s: %v", at, err)
 			return nil
 		}
-		v, err := m.value(at)
-		if err != nil {
-			if o.err == nil {
-				o.err = err.within("messages")
-			}
+		v, ok := o.templateValue("messages", i, m)
+		if !ok {
 			return nil
 		}
 		out = append(out, v)
 	}
 	return out
+}
+
+// templateValues gives the messages of a parameter as templates know them; none after one that is wrong, which fails the
+// request.
+func (o *object) templateValues(parameter string, list []chatMessage) []template.Value {
+	var out []template.Value
+	for i, m := range list {
+		v, ok := o.templateValue(parameter, i, m)
+		if !ok {
+			return nil
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// templateValue gives message i of a parameter; false where it is wrong.
+func (o *object) templateValue(parameter string, i int, m chatMessage) (template.Value, bool) {
+	v, err := m.value(fmt.Sprintf("%s[%d]", parameter, i))
+	if err != nil {
+		if o.err == nil {
+			o.err = err.within(parameter)
+		}
+		return nil, false
+	}
+	return v, true
 }
 
 func null(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }

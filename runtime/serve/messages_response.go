@@ -49,18 +49,7 @@ func (o *object) inputItems() []template.Value {
 			return nil
 		}
 	}
-	var out []template.Value
-	for i, m := range list {
-		v, err := m.value(fmt.Sprintf("input[%d]", i))
-		if err != nil {
-			if o.err == nil {
-				o.err = err.within("input")
-			}
-			return nil
-		}
-		out = append(out, v)
-	}
-	return out
+	return o.templateValues("input", list)
 }
 
 // addItem appends an item to messages. Thoughts, text and calls of one turn are one message.
