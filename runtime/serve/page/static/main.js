@@ -339,10 +339,11 @@ $('key').addEventListener('change', () => {
 function confirmed(text) {
   const dialog = $('confirm');
   $('confirm-text').textContent = text;
-  dialog.returnValue = '';
   dialog.showModal();
+  // Not the event close: it comes later than the answer, and may come to a question that was asked behind it.
   return new Promise((resolve) => {
-    dialog.addEventListener('close', () => resolve(dialog.returnValue === 'yes'), { once: true });
+    dialog.oncancel = () => resolve(false);
+    dialog.firstElementChild.onsubmit = (e) => resolve(e.submitter.value === 'yes');
   });
 }
 
