@@ -195,7 +195,10 @@ func (c *Case) run(l Launch, a Arguments[*Buffer]) {
 
 // few makes the grid of a launch smaller, unless the case is whole: as many threadgroups along the first axis as make
 // at least so many rows, of n in all, a threadgroup making each unless the launch says otherwise. It gives the rows.
-func (c *Case) few(l *Launch, least, n, each int) int {
+func (c *Case) few(l *Launch, least, n, each int) int { return c.fewAlong(l, 0, least, n, each) }
+
+// fewAlong is few where the threadgroups that have more rows are those along another dimension of the grid.
+func (c *Case) fewAlong(l *Launch, dimension, least, n, each int) int {
 	if c.Whole {
 		return n
 	}
@@ -204,10 +207,10 @@ func (c *Case) few(l *Launch, least, n, each int) int {
 		covers = func(groups int) int { return min(n, groups*each) }
 	}
 	groups := 1
-	for groups < l.Groups[0] && covers(groups) < least {
+	for groups < l.Groups[dimension] && covers(groups) < least {
 		groups++
 	}
-	l.Groups[0] = groups
+	l.Groups[dimension] = groups
 	return covers(groups)
 }
 

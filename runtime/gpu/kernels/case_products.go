@@ -133,7 +133,8 @@ func (m Matrices) newCase(l *Launch, tile Tile, s Sizes) (c *Case, at []int, x *
 	c = newCase(s, tile.BM+3, 0)
 	at = every(c.Tokens)
 	if !c.Whole {
-		at, l.Groups[1] = []int{0, 5, tile.BM/2 + 3, tile.BM - 1, tile.BM + 2}, 2
+		_, vectors := tile.dimensions()
+		at, l.Groups[vectors] = []int{0, 5, tile.BM/2 + 3, tile.BM - 1, tile.BM + 2}, 2
 	}
 	d, bound := m.tiled()
 	return c, at, c.sparse(d, at, c.Tokens, m.K, m.K), bound
@@ -160,7 +161,8 @@ func (m Matrices) result(c *Case, n, products int, bound Bounds) (*Buffer, Bound
 func (m MatMul) newCase(l Launch, tile Tile, s Sizes) *Case {
 	c, at, x, bound := m.Matrices.newCase(&l, tile, s)
 	few := m
-	few.N = c.few(&l, tile.BN+1, m.N, tile.BN)
+	columns, _ := tile.dimensions()
+	few.N = c.fewAlong(&l, columns, tile.BN+1, m.N, tile.BN)
 	w, weight := c.weight(m.Format, few.N, m.K, few.N)
 	extra := c.extra(m.Epilogue, at, c.Tokens, few.N, m.N)
 	y, bound := m.result(c, c.Tokens*m.N, 1, bound)
@@ -174,7 +176,8 @@ func (m MatMul) newCase(l Launch, tile Tile, s Sizes) *Case {
 func (m MatMulGLU) newCase(l Launch, tile Tile, s Sizes) *Case {
 	c, at, x, bound := m.Matrices.newCase(&l, tile, s)
 	few := m
-	few.N = c.few(&l, tile.BN/2+1, m.N, tile.BN/2)
+	columns, _ := tile.dimensions()
+	few.N = c.fewAlong(&l, columns, tile.BN/2+1, m.N, tile.BN/2)
 	gate, gates := c.weight(m.Format, few.N, m.K, few.N)
 	up, ups := c.weight(m.Format, few.N, m.K, few.N)
 	y, bound := m.result(c, c.Tokens*m.N, 2, bound)

@@ -27,7 +27,7 @@ func (e ManyExperts) down() Matrices { return Matrices{Format: e.Format, K: e.In
 // where they need them, with all tokens of the tile.
 func (e ManyExperts) Tiles(target Target, tokens int) []Tile {
 	rows := tokens * e.Top / e.Count
-	out := e.up().Tiles(target, rows)
+	out := e.up().stagedTiles(target, rows)
 	direct := Tile{BM: 32, BN: 128, WM: 1, WN: 4}
 	if target == CUDA && rows <= 96 && e.checkDirect(direct) == nil {
 		out = append([]Tile{direct, {BM: 32, BN: 64, WM: 1, WN: 2}}, out...)
@@ -42,7 +42,7 @@ func (e ManyExperts) checkDirect(t Tile) error {
 		return fmt.Errorf("tile: no columns stand in threadgroup memory, want codes of 4 bits in groups of 64 with scales in bf16, rounded to bf16")
 	case e.Hidden%256 != 0 || e.Inner%256 != 0:
 		return fmt.Errorf("tile: none of %d and %d columns stand in threadgroup memory, want multiples of 256", e.Hidden, e.Inner)
-	case t.BM < 8 || t.BM > 32 || t.BM%8 != 0 || t.WM != 1 || t.WN < 1 || t.WN > 8 || t.BN != 32*t.WN:
+	case t.BM < 8 || t.BM > 32 || t.BM%8 != 0 || t.WM != 1 || t.WN < 1 || t.split() != 1 || t.WN > 8 || t.BN != 32*t.WN:
 		return fmt.Errorf("tile: %d×%d results of %d×%d simdgroups, no columns in threadgroup memory, want 8 to 32 × 32 for each of 1 to 8", t.BM, t.BN, t.WM, t.WN)
 	}
 	return nil
@@ -95,14 +95,9 @@ func (e ManyExperts) LaunchDown(t Tile, tokens int) (Launch, error) {
 }
 
 func (e ManyExperts) launch(m Matrices, t Tile, product string, planes, n, tokens int) (Launch, error) {
-	file, check, defines := "experts_matmul", m.checkTile, m.tileDefines(t)
-	if t.BK == 0 {
+	file, check := "experts_matmul", m.checkTile
+	if t.direct() {
 		file, check = "experts_direct", e.checkDirect
-		ahead := 2 // blocks of columns that are read ahead: for long rows more, as measured on an H100
-		if m.K >= 1024 {
-			ahead = 4
-		}
-		defines = append(defines, define("DIRECT_BLOCKS", ahead)...)
 	}
 	kernel := file + "_" + product
 	if err := check(t); err != nil {
@@ -110,8 +105,8 @@ func (e ManyExperts) launch(m Matrices, t Tile, product string, planes, n, token
 	}
 	return Launch{
 		File: file, Kernel: kernel,
-		Defines: append(defines, define("EXPERTS_TOP", e.Top, "EXPERTS_N", n, "EXPERTS_ACTIVATION", int(e.Activation))...),
-		Groups:  [3]int{ceil(n*planes, t.BN), e.MaxTiles(t, tokens), 1}, Threads: [3]int{t.WM * t.WN * 32, 1, 1},
+		Defines: append(m.tileDefines(t), define("EXPERTS_TOP", e.Top, "EXPERTS_N", n, "EXPERTS_ACTIVATION", int(e.Activation))...),
+		Groups:  [3]int{ceil(n*planes, t.BN), e.MaxTiles(t, tokens), 1}, Threads: [3]int{t.threads(), 1, 1},
 	}, nil
 }
 

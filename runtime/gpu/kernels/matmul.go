@@ -6,8 +6,26 @@ import (
 )
 
 // Tile is how a tiled product is divided: a threadgroup of WM·WN simdgroups makes BM × BN results, of BK columns that stand in
-// threadgroup memory at a time. Where BK is 0 none do: see ManyExperts.Tiles.
-type Tile struct{ BM, BN, BK, WM, WN int }
+// threadgroup memory at a time. Where BK is 0 none do: every simdgroup reads the weights that it multiplies, and there are Split
+// simdgroups in the place of one, which share its columns; 0 is 1.
+type Tile struct{ BM, BN, BK, WM, WN, Split int }
+
+// direct reports whether nothing stands in threadgroup memory.
+func (t Tile) direct() bool { return t.BK == 0 }
+
+// split is the number of simdgroups that share columns.
+func (t Tile) split() int { return max(t.Split, 1) }
+
+// dimensions are those of the grid along which there are blocks of columns of the result, and blocks of vectors. Without weights in
+// threadgroup memory, threadgroups that read the same ones run one behind the other, so that they are in a cache.
+func (t Tile) dimensions() (columns, vectors int) {
+	if t.direct() {
+		return 1, 0
+	}
+	return 0, 1
+}
+
+func (t Tile) threads() int { return t.WM * t.WN * t.split() * 32 }
 
 // Near is true: tiles are few, and differ in several respects at once.
 func (t Tile) Near(Tile) bool { return true }
@@ -41,29 +59,43 @@ type MatMulGLU struct {
 
 // Tiles are the tiles worth measuring on a target, the default first, for products with about rows vectors.
 func (m Matrices) Tiles(target Target, rows int) []Tile {
+	return append(m.stagedTiles(target, rows), m.directTiles(target, rows)...)
+}
+
+// stagedTiles are those of which columns stand in threadgroup memory.
+func (m Matrices) stagedTiles(target Target, rows int) []Tile {
 	switch {
 	case m.Exact && rows <= 32:
-		return []Tile{{32, 64, 16, 2, 2}, {32, 128, 16, 2, 2}}
+		return tiles([][5]int{{32, 64, 16, 2, 2}, {32, 128, 16, 2, 2}})
 	case m.Exact:
-		return []Tile{{64, 64, 16, 2, 2}, {128, 64, 16, 4, 2}, {32, 64, 32, 2, 2}}
+		return tiles([][5]int{{64, 64, 16, 2, 2}, {128, 64, 16, 4, 2}, {32, 64, 32, 2, 2}})
 	case target != CUDA && rows <= 32:
-		return []Tile{{32, 64, 32, 2, 2}, {16, 64, 32, 1, 2}, {32, 128, 32, 1, 4}, {16, 128, 32, 1, 4}, {64, 64, 32, 2, 2}}
+		return tiles([][5]int{{32, 64, 32, 2, 2}, {16, 64, 32, 1, 2}, {32, 128, 32, 1, 4}, {16, 128, 32, 1, 4}, {64, 64, 32, 2, 2}})
 	case target != CUDA:
-		return []Tile{{64, 64, 32, 2, 2}, {64, 128, 32, 2, 2}, {32, 64, 32, 2, 2}, {64, 32, 32, 4, 1}}
+		return tiles([][5]int{{64, 64, 32, 2, 2}, {64, 128, 32, 2, 2}, {32, 64, 32, 2, 2}, {64, 32, 32, 4, 1}})
 	case rows <= 8:
-		return []Tile{{16, 64, 64, 1, 2}, {32, 64, 64, 1, 2}, {16, 128, 64, 1, 4}, {16, 64, 64, 1, 1}}
+		return tiles([][5]int{{16, 64, 64, 1, 2}, {32, 64, 64, 1, 2}, {16, 128, 64, 1, 4}, {16, 64, 64, 1, 1}})
 	case rows <= 48:
-		return []Tile{{32, 64, 64, 1, 2}, {16, 64, 64, 1, 2}, {32, 64, 64, 2, 2}, {32, 128, 32, 1, 4}}
+		return tiles([][5]int{{32, 64, 64, 1, 2}, {16, 64, 64, 1, 2}, {32, 64, 64, 2, 2}, {32, 128, 32, 1, 4}})
 	case rows <= 96:
-		return []Tile{{64, 64, 64, 2, 2}, {64, 128, 32, 2, 2}, {128, 128, 32, 2, 2}}
+		return tiles([][5]int{{64, 64, 64, 2, 2}, {64, 128, 32, 2, 2}, {128, 128, 32, 2, 2}})
 	}
-	return []Tile{{128, 128, 32, 2, 2}, {128, 128, 32, 2, 4}, {64, 128, 32, 2, 2}, {64, 128, 32, 1, 4}, {128, 64, 32, 2, 2}, {64, 64, 64, 2, 2}}
+	return tiles([][5]int{{128, 128, 32, 2, 2}, {128, 128, 32, 2, 4}, {64, 128, 32, 2, 2}, {64, 128, 32, 1, 4}, {128, 64, 32, 2, 2}, {64, 64, 64, 2, 2}})
+}
+
+// tiles are tiles of BM, BN, BK, WM and WN.
+func tiles(list [][5]int) []Tile {
+	out := make([]Tile, len(list))
+	for i, t := range list {
+		out[i] = Tile{BM: t[0], BN: t[1], BK: t[2], WM: t[3], WN: t[4]}
+	}
+	return out
 }
 
 // Launch is the dispatch for up to tokens vectors. It takes MatMulArguments: X [T, K] in bf16, or f32 where Exact,
 // Extra f32 [T, N] or [N], Y [T, N].
 func (m MatMul) Launch(t Tile, tokens int) (Launch, error) {
-	l, err := m.launch(t, "matmul", 1, m.N, tokens, define("MATMUL_EPILOGUE", int(m.Epilogue), "MATMUL_CAP", m.Cap))
+	l, err := m.launch(t, "", 1, m.N, tokens, define("MATMUL_EPILOGUE", int(m.Epilogue), "MATMUL_CAP", m.Cap))
 	l.Case = func(s Sizes) *Case { return m.newCase(l, t, s) }
 	return l, err
 }
@@ -71,33 +103,47 @@ func (m MatMul) Launch(t Tile, tokens int) (Launch, error) {
 // Launch is the dispatch for up to tokens vectors. It takes MatMulGLUArguments: gate W0 and up W1, X [T, K] in bf16, or f32
 // where Exact, Y [T, N].
 func (m MatMulGLU) Launch(t Tile, tokens int) (Launch, error) {
-	l, err := m.launch(t, "matmul_glu", 2, m.N, tokens, define("MATMUL_ACTIVATION", int(m.Activation)))
+	l, err := m.launch(t, "_glu", 2, m.N, tokens, define("MATMUL_ACTIVATION", int(m.Activation)))
 	l.Case = func(s Sizes) *Case { return m.newCase(l, t, s) }
 	return l, err
 }
 
-func (m Matrices) launch(t Tile, kernel string, planes, n, tokens int, more []Define) (Launch, error) {
-	if err := m.checkTile(t); err != nil {
-		return Launch{}, fmt.Errorf("%s %d×%d: %w", kernel, n, m.K, err)
+// launch is the dispatch of a product of planes weights of n rows each, whose kernel's name ends with what it does.
+func (m Matrices) launch(t Tile, does string, planes, n, tokens int, more []Define) (Launch, error) {
+	file, check := "matmul", m.checkTile
+	if t.direct() {
+		file, check = "matmul_direct", m.checkDirect
+	}
+	if err := check(t); err != nil {
+		return Launch{}, fmt.Errorf("%s%s %d×%d: %w", file, does, n, m.K, err)
 	}
 	out := "float"
 	if m.Half {
 		out = "bfloat"
 	}
+	groups := [3]int{1, 1, 1}
+	columns, vectors := t.dimensions()
+	groups[columns], groups[vectors] = ceil(n*planes, t.BN), ceil(tokens, t.BM)
 	return Launch{
-		File: "matmul", Kernel: kernel,
+		File: file, Kernel: file + does,
 		Defines: append(append(m.tileDefines(t), define("MATMUL_N", n, "MATMUL_OUT", out)...), more...),
-		Groups:  [3]int{ceil(n*planes, t.BN), ceil(tokens, t.BM), 1}, Threads: [3]int{t.WM * t.WN * 32, 1, 1},
+		Groups:  groups, Threads: [3]int{t.threads(), 1, 1},
 	}, nil
 }
 
 func (m Matrices) tileDefines(t Tile) []Define {
-	return append(m.defines(), define("MATMUL_K", m.K, "MATMUL_EXACT", m.Exact,
-		"MATMUL_BM", t.BM, "MATMUL_BN", t.BN, "MATMUL_BK", t.BK, "MATMUL_WM", t.WM, "MATMUL_WN", t.WN)...)
+	out := append(m.defines(), define("MATMUL_K", m.K, "MATMUL_BM", t.BM, "MATMUL_WN", t.WN)...)
+	if t.direct() {
+		return append(out, define("DIRECT_BLOCKS", m.blocksAhead(t), "DIRECT_SPLIT", t.split())...)
+	}
+	return append(out, define("MATMUL_EXACT", m.Exact, "MATMUL_BN", t.BN, "MATMUL_BK", t.BK, "MATMUL_WM", t.WM)...)
 }
 
 // Memory is the threadgroup memory in bytes that a tile takes; Metal has 32768, a CUDA kernel 49152.
 func (m Matrices) Memory(t Tile) int {
+	if t.direct() {
+		return m.directMemory(t)
+	}
 	size, pad := 2, 8
 	if m.Exact {
 		size, pad = 4, 4

@@ -40,6 +40,65 @@ func TestMatMul(t *testing.T) {
 	}
 }
 
+// TestMatMulDirect multiplies without columns in threadgroup memory: with 1 to 8 simdgroups that share columns, in one to four
+// eights of vectors, of which the last tile has fewer; with columns of y that no simdgroup has.
+func TestMatMulDirect(t *testing.T) {
+	t.Parallel()
+	symmetric := affine4
+	symmetric.Symmetric = true
+	four := func(f kernels.Format, k int) kernels.Matrices { return kernels.Matrices{Format: f, K: k} }
+	for i, c := range []struct {
+		m               kernels.MatMul
+		tile            kernels.Tile
+		tokens, written int
+	}{
+		{kernels.MatMul{Matrices: four(affine4, 256), N: 100, Epilogue: kernels.AddMatrix}, kernels.Tile{BM: 16, BN: 64, WM: 1, WN: 2, Split: 2}, 20, 13},
+		{kernels.MatMul{Matrices: four(affine4, 1024), N: 70, Epilogue: kernels.AddVector}, kernels.Tile{BM: 32, BN: 64, WM: 1, WN: 2}, 70, 57},
+		{kernels.MatMul{Matrices: four(symmetric, 1024), N: 40, Epilogue: kernels.Softcap, Cap: 2}, kernels.Tile{BM: 32, BN: 32, WM: 1, WN: 1, Split: 8}, 32, 31},
+		{kernels.MatMul{Matrices: four(affine4, 4096), N: 64}, kernels.Tile{BM: 24, BN: 64, WM: 1, WN: 2, Split: 4}, 17, 17},
+		{kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 384, Half: true}, N: 256}, kernels.Tile{BM: 8, BN: 64, WM: 1, WN: 2, Split: 3}, 9, 9},
+	} {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			oneOfThree(t)
+			t.Parallel()
+			l, err := c.m.Launch(c.tile, c.tokens)
+			require.NoError(t, err)
+			kerneltest.CheckWithin(t, c.m.Memory(c.tile), l.Case(kernels.Sizes{Whole: true, Tokens: c.written}))
+			l, err = kernels.MatMulGLU{Matrices: c.m.Matrices, N: c.m.N, Activation: kernels.SiLU}.Launch(c.tile, c.tokens)
+			require.NoError(t, err)
+			kerneltest.CheckWithin(t, c.m.Memory(c.tile), l.Case(kernels.Sizes{Whole: true, Tokens: c.written}))
+		})
+	}
+}
+
+func TestMatMulDirectRefusals(t *testing.T) {
+	ok, tile := kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 512}, N: 8}, kernels.Tile{BM: 32, BN: 64, WM: 1, WN: 2, Split: 4}
+	_, err := ok.Launch(tile, 9)
+	require.NoError(t, err)
+	require.Contains(t, ok.Tiles(kernels.CUDA, 64), tile)
+	require.NotContains(t, ok.Tiles(kernels.Metal, 64), tile)
+	require.NotContains(t, ok.Tiles(kernels.CUDA, 129), tile)
+	require.NotZero(t, ok.Tiles(kernels.CUDA, 64)[0].BK, "the default has columns in threadgroup memory")
+	form := "matmul_direct 8×512: tile: no columns stand in threadgroup memory, want codes of 4 bits in groups of 64 with scales in bf16, rounded to bf16"
+	for _, c := range []struct {
+		change func(m *kernels.MatMul, t *kernels.Tile)
+		err    string
+	}{
+		{func(m *kernels.MatMul, _ *kernels.Tile) { m.Exact = true }, form},
+		{func(m *kernels.MatMul, _ *kernels.Tile) { m.Group = 128 }, form},
+		{func(m *kernels.MatMul, _ *kernels.Tile) { m.Bits = 8 }, form},
+		{func(m *kernels.MatMul, _ *kernels.Tile) { m.F32 = true }, form},
+		{func(m *kernels.MatMul, _ *kernels.Tile) { m.K = 768 }, "matmul_direct 8×768: tile: 4 simdgroups share 768 columns that do not stand in threadgroup memory, want a multiple of 128 for each"},
+		{func(_ *kernels.MatMul, t *kernels.Tile) { t.BM = 64 }, "matmul_direct 8×512: tile: 64×64 results of 1×8 simdgroups, 4 of which share columns, none in threadgroup memory, want 8 to 32 × 32 for each of 1 to 8 in all"},
+		{func(_ *kernels.MatMul, t *kernels.Tile) { t.BN = 128; t.WN = 4 }, "matmul_direct 8×512: tile: 32×128 results of 1×16 simdgroups, 4 of which share columns, none in threadgroup memory, want 8 to 32 × 32 for each of 1 to 8 in all"},
+	} {
+		m, tile := ok, tile
+		c.change(&m, &tile)
+		_, err := m.Launch(tile, 9)
+		require.EqualError(t, err, c.err)
+	}
+}
+
 func TestMatMulGLU(t *testing.T) {
 	t.Parallel()
 	for i, c := range []struct {

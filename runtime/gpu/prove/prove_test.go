@@ -139,6 +139,11 @@ func launches(t *testing.T) map[string]kernels.Launch {
 	add("experts up, direct", l, err)
 	l, err = many.LaunchDown(direct, 100)
 	add("experts down, direct", l, err)
+	tile := kernels.Tile{BM: 16, BN: 64, WM: 1, WN: 2, Split: 4}
+	l, err = kernels.MatMul{Matrices: kernels.Matrices{Format: affine, K: 512}, N: 1000, Epilogue: kernels.AddMatrix}.Launch(tile, 100)
+	add("matmul, direct", l, err)
+	l, err = kernels.MatMulGLU{Matrices: kernels.Matrices{Format: affine, K: 512}, N: 1000, Activation: kernels.SiLU}.Launch(tile, 100)
+	add("matmul glu, direct", l, err)
 	l, err = kernels.Dequantize{Format: affine, N: 1000, K: 256}.Launch()
 	add("dequantize", l, err)
 	l, err = kernels.Embedding{Format: affine, N: 100000, K: 256, Multiplier: 1.5}.Launch(9)

@@ -52,6 +52,7 @@ func cases(small int) []testCase {
 			out = append(out, matmul(name, kernels.MatMul{Matrices: kernels.Matrices{Format: four, K: s(c.k), Exact: exact}, N: s(c.n)}, s(c.tokens)))
 		}
 	}
+	out = append(out, someRows(s)...)
 	out = append(out,
 		matmulGLU("prefill gemma gate up", kernels.MatMulGLU{Matrices: kernels.Matrices{Format: four, K: s(5376), Half: true}, N: s(21504), Activation: kernels.GELUTanh}, s(512)),
 		dequantize("dequantize gemma gate", kernels.Dequantize{Format: four, N: s(21504), K: s(5376)}))
@@ -59,6 +60,19 @@ func cases(small int) []testCase {
 		out = append(out, manyExperts(moe, max(16, tokens/small))...)
 	}
 	return append(out, sequences(small)...)
+}
+
+// someRows are products as calls have them that decode for some streams.
+func someRows(s func(int) int) (out []testCase) {
+	for _, rows := range []int{8, 16, 32, 64, 128} {
+		m := func(k int) kernels.Matrices { return kernels.Matrices{Format: four, K: s(k)} }
+		out = append(out,
+			matmul(fmt.Sprintf("%d rows of qwen qkv", rows), kernels.MatMul{Matrices: m(2048), N: s(8192)}, rows),
+			matmul(fmt.Sprintf("%d rows of qwen out", rows), kernels.MatMul{Matrices: m(4096), N: s(2048)}, rows),
+			matmulGLU(fmt.Sprintf("%d rows of gemma gate up", rows), kernels.MatMulGLU{Matrices: m(5376), N: s(21504), Activation: kernels.GELUTanh}, rows),
+			matmul(fmt.Sprintf("%d rows of gemma down", rows), kernels.MatMul{Matrices: m(21504), N: s(5376)}, rows))
+	}
+	return out
 }
 
 // weights are the bytes of weights with so many rows in all.
