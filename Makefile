@@ -11,7 +11,7 @@ DEMO_CHECKPOINT := testdata/checkpoints/qwen35moe-chat
 DEMO_QUESTION   := What is the capital of France?
 DEMO_PROMPT     := <|im_start|>user\n$(DEMO_QUESTION)<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n
 
-.PHONY: build demo test test-all test-clients test-page lint cross fuzz bench bench-peers metal clean
+.PHONY: build demo test test-all test-clients test-page lint cross fuzz bench bench-peers metal release clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) ./cmd/etc
@@ -78,5 +78,11 @@ bench-peers: build
 metal: build
 	sh docs/metal-report.sh metal 2>&1 | tee metal-report.txt
 
+# What a release consists of, in dist/: archives for every platform, checksums, bills of materials, a Homebrew formula,
+# and signatures where there is a key (RELEASE='-key minisign.key'). HEAD must have the tag of internal/version;
+# RELEASE=-snapshot does without. The bills need cyclonedx-gomod, which tools/release.mod pins and go fetches.
+release:
+	$(GO) run ./tools/release $(RELEASE)
+
 clean:
-	rm -rf bin
+	rm -rf bin dist

@@ -10,6 +10,7 @@ import (
 	"io"
 
 	"github.com/etc-ml/etc/codegen"
+	"github.com/etc-ml/etc/internal/version"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders"
 	"github.com/etc-ml/etc/passes"
@@ -76,9 +77,8 @@ func (r *buildRecord) figures() []report.Figure {
 	return qualityFigures(r.Calibration.Quality, "what was held out of "+r.Calibration.Text)
 }
 
-// toolVersion is the version that files record. It changes with what export writes, not with every build:
-// the same input and flags give the same bytes whoever built the tool.
-const toolVersion = "etc 0.1.0"
+// toolVersion is the version that files record.
+const toolVersion = version.Tool
 
 // newFile puts a module and what belongs to it in a file: tokenizer, template, configuration, record.
 func newFile(c *loaders.Checkpoint, m *ir.Module, o *passes.Options, f exportFlags) (codegen.File, error) {
