@@ -31,8 +31,8 @@ bench() {
 
 part "system" system
 part "etc doctor" bin/etc doctor
-part "known answers of every kernel" env ETC_KERNELTEST_DEVICE="$device" go test -count=1 ./runtime/gpu/kernels
-part "known answers of launches" env ETC_TEST_DEVICE="$device" go test -count=1 ./runtime/gpu/prove
+part "self-tests of every kernel" env ETC_KERNELTEST_DEVICE="$device" go test -count=1 ./runtime/gpu/kernels
+part "self-tests of launches" env ETC_TEST_DEVICE="$device" go test -count=1 ./runtime/gpu/selftest
 part "device" go test -count=1 ./runtime/gpu/metal/... ./runtime/gpu/cuda/...
 part "whole models" env ETC_TEST_DEVICE="$device" go test -count=1 -timeout 30m ./runtime/gpu
 part "recorded answers, 4 bits" answers qwen35moe-chat --qlinear 4w --sample

@@ -68,7 +68,7 @@ func stepWays(tunings []kernels.StepTuning) (out []kernels.StepTuning) {
 	return out
 }
 
-// launchOf is the first launch of a way, with the known answer of all.
+// launchOf is the first launch of a way, with the self-test of all.
 func launchOf(k kernels.AttentionStep, t kernels.StepTuning) (kernels.Launch, error) {
 	k.Step = t
 	one, merge, _, err := k.Launches()

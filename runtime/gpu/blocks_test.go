@@ -12,7 +12,7 @@ import (
 	"github.com/etc-ml/etc/ir/numeric"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/gpu"
-	"github.com/etc-ml/etc/runtime/gpu/prove"
+	"github.com/etc-ml/etc/runtime/gpu/selftest"
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
@@ -157,7 +157,7 @@ func TestBlocksByTiles(t *testing.T) {
 			d := &faulty{fault: fault, compiled: map[string]int{}, changed: map[string]int{}}
 			var warnings []string
 			o := engine.Options{Precision: eval.Mixed, Threads: 1, Warn: func(text string) { warnings = append(warnings, text) }}
-			x := compile(t, gpu.Engine{Device: "emulator", Prove: &prove.Options{Dir: t.TempDir()}, Open: d.opener(onDevice(t).(gpu.Engine).Open)}, m, o)
+			x := compile(t, gpu.Engine{Device: "emulator", SelfTest: &selftest.Options{Dir: t.TempDir()}, Open: d.opener(onDevice(t).(gpu.Engine).Open)}, m, o)
 			truth := compile(t, reference.Engine{}, m, o)
 			var at, of []int64
 			for i := range 23 {
@@ -225,7 +225,7 @@ func TestUnits(t *testing.T) {
 	require.EqualError(t, err, "the program has no buffer @none")
 }
 
-// TestWrongBlockKernels: what fails its known answer is not used.
+// TestWrongBlockKernels: what fails its self-test is not used.
 func TestWrongBlockKernels(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: TestBlocks has the kernels, and TestWrongSlotKernels others that are wrong")
@@ -248,7 +248,7 @@ func TestWrongBlockKernels(t *testing.T) {
 			d := &faulty{fault: fault, compiled: map[string]int{}, changed: map[string]int{}}
 			var warnings []string
 			o := engine.Options{Precision: eval.FP32, Threads: 1, Warn: func(text string) { warnings = append(warnings, text) }}
-			x := compile(t, gpu.Engine{Device: "emulator", Prove: &prove.Options{Dir: t.TempDir()}, Open: d.opener(onDevice(t).(gpu.Engine).Open)}, m, o)
+			x := compile(t, gpu.Engine{Device: "emulator", SelfTest: &selftest.Options{Dir: t.TempDir()}, Open: d.opener(onDevice(t).(gpu.Engine).Open)}, m, o)
 			requireBlocks(t, compile(t, reference.Engine{}, m, o), x, random)
 			require.NotEmpty(t, d.changed)
 			require.Contains(t, strings.Join(warnings, "\n"), want)

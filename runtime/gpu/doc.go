@@ -36,7 +36,7 @@
 //     runs on the reference engine.
 //   - A call for a token may begin before the one before it was read (RunAhead). One that is not asked for then leaves nothing behind:
 //     see ahead.go.
-//   - Where Engine.Prove is set, no kernel is used whose known answer (kernels.Case) has failed on this device: another
+//   - Where Engine.SelfTest is set, no kernel is used whose self-test (kernels.Case) has failed on this device: another
 //     takes its place, in the end the reference kernel of its operation.
 //   - Where Engine.Tune is set, steps that can be launched in several ways (tuned) are measured before they are recorded
 //     for the first time on this machine, and launched in the fastest way from then on (gpu/tune): those of a token among

@@ -14,7 +14,7 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 	"github.com/etc-ml/etc/runtime/gpu/lower"
-	"github.com/etc-ml/etc/runtime/gpu/prove"
+	"github.com/etc-ml/etc/runtime/gpu/selftest"
 	"github.com/etc-ml/etc/runtime/gpu/tune"
 	"github.com/etc-ml/etc/runtime/plan"
 	"github.com/etc-ml/etc/runtime/reference"
@@ -29,9 +29,9 @@ type Engine struct {
 	// Tune says where choices among the ways to divide the work of kernels are kept, and what making them may cost; nil
 	// takes the defaults.
 	Tune *tune.Options
-	// Prove says where results of known answers are kept, which kernels are tried against before they are used; nil takes
+	// SelfTest says where results of self-tests are kept, which kernels pass before they are used; nil takes
 	// kernels on trust.
-	Prove *prove.Options
+	SelfTest *selftest.Options
 }
 
 // Name of the device.
@@ -104,8 +104,8 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 	if e.Tune != nil && !o.NoTune {
 		x.tuner, x.choices = tune.New(d, *e.Tune, warn), map[string]kernels.Launch{}
 	}
-	if e.Prove != nil {
-		x.known = known{prove.New(d, tune.Identity(d.Info()), *e.Prove), map[string]bool{}, map[slowKey]bool{}}
+	if e.SelfTest != nil {
+		x.selfTests = selfTests{selftest.New(d, tune.Identity(d.Info()), *e.SelfTest), map[string]bool{}, map[slowKey]bool{}}
 		if x.tuner != nil {
 			x.tuner.Sound = x.sound
 		}
@@ -130,7 +130,7 @@ type executable struct {
 	tuner   *tune.Tuner               // nil for none
 	choices map[string]kernels.Launch // of the tuner, by the launch they take the place of
 
-	known known
+	selfTests selfTests
 
 	// timeline is held by an instance that uses the device: calls must not overlap.
 	timeline sync.Mutex
@@ -218,7 +218,7 @@ func (x *executable) lowered(entry int, shapes [][]int) (*ir.Module, error) {
 
 // target is what the rows of the table ask.
 func (x *executable) target() *lower.Target {
-	return &lower.Target{Machine: x.machine, Precision: x.precision, Exact: x.exact, Refuses: x.known.refuses,
+	return &lower.Target{Machine: x.machine, Precision: x.precision, Exact: x.exact, Refuses: x.selfTests.refuses,
 		Library: func(rows, n, k int) bool { return x.product(device.Product{M: rows, N: n, K: k, Float32: true}) != nil }}
 }
 

@@ -47,7 +47,7 @@ func TestPositions(t *testing.T) {
 }
 
 // TestPartOf: the first launch of attention in another way divides positions into as many blocks as the second one, which stays, expects,
-// and comes with the known answer of both.
+// and comes with the self-test of both.
 func TestPartOf(t *testing.T) {
 	a := kernels.Attention{D: 64, Heads: 4, KVHeads: 2, Slots: 1024, Scale: 1, Cache: kernels.BF16, Tuning: kernels.AttentionTuning{Heads: 2, Tokens: 1, Keys: 4, Blocks: 16, Least: 64, Simdgroups: 4}}
 	way := a.Tuning

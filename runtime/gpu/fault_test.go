@@ -13,7 +13,7 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/metal/metaltest"
-	"github.com/etc-ml/etc/runtime/gpu/prove"
+	"github.com/etc-ml/etc/runtime/gpu/selftest"
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
@@ -35,7 +35,7 @@ func TestKernelsThatFault(t *testing.T) {
 		"Metal's stand-in": func(t *testing.T) func() (device.Device, error) { return metaltest.StandIn(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, d, warnings := provedOn(t, host(t), m, eval.FP32, t.TempDir(), calls, diverge)
+			got, d, warnings := testedOn(t, host(t), m, eval.FP32, t.TempDir(), calls, diverge)
 			require.NotZero(t, d.changed["norm"])
 			requireClose(t, want, got, 3e-4)
 			require.Contains(t, strings.Join(warnings, "\n"), divergent)
@@ -76,7 +76,7 @@ func TestLostDevice(t *testing.T) {
 		return diverge(file, text)
 	}
 	d := &faulty{fault: one, compiled: map[string]int{}, changed: map[string]int{}}
-	x, err := gpu.Engine{Device: "emulator", Prove: &prove.Options{Dir: dir}, Open: d.opener(host)}.Compile(m, engine.Options{Precision: eval.FP32})
+	x, err := gpu.Engine{Device: "emulator", SelfTest: &selftest.Options{Dir: dir}, Open: d.opener(host)}.Compile(m, engine.Options{Precision: eval.FP32})
 	require.NoError(t, err)
 	i, err := x.NewInstance()
 	require.NoError(t, err)
@@ -87,7 +87,7 @@ func TestLostDevice(t *testing.T) {
 	require.Error(t, i.Close())
 	require.Error(t, x.Close())
 
-	got, _, warnings := provedOn(t, host, m, eval.FP32, dir, calls, one)
+	got, _, warnings := testedOn(t, host, m, eval.FP32, dir, calls, one)
 	requireClose(t, want, got, 3e-4)
 	require.Contains(t, strings.Join(warnings, "\n"), "so found a start before this one")
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/gpu"
-	"github.com/etc-ml/etc/runtime/gpu/prove"
+	"github.com/etc-ml/etc/runtime/gpu/selftest"
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
-// TestReductionsAndGathers: what reduces floats and reads rows runs on kernels that pass their known answers and gives what the
+// TestReductionsAndGathers: what reduces floats and reads rows runs on kernels that pass their self-tests and gives what the
 // reference engine gives; what the kernels do not have runs on reference kernels. %y is 6 rows of 512 floats on the
 // device, %i are two indices of the host.
 func TestReductionsAndGathers(t *testing.T) {
@@ -106,7 +106,7 @@ func TestReductionsAndGathers(t *testing.T) {
 				o.Warn = func(string) {}
 			}
 			e := onDevice(t).(gpu.Engine)
-			e.Prove = &prove.Options{Dir: t.TempDir()}
+			e.SelfTest = &selftest.Options{Dir: t.TempDir()}
 			got := compile(t, e, m, o)
 			for _, indices := range [][]int64{{0, 4}, {-1, 2}} {
 				requireSameRun(t, want, got, eval.Value{Tensor: random.tensor(t, 6, 32)}, eval.Value{Tensor: eval.Ints(ir.I64, []int{2}, indices)})

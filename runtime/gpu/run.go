@@ -25,7 +25,7 @@ func (x *instance) play(p *boundPlan) error {
 			if err := x.tune(p); err != nil {
 				return err
 			}
-			if err := x.prove(p); err != nil {
+			if err := x.selfTest(p); err != nil {
 				return err
 			}
 		}

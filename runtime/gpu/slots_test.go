@@ -15,7 +15,7 @@ import (
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/engine/enginetest"
 	"github.com/etc-ml/etc/runtime/gpu"
-	"github.com/etc-ml/etc/runtime/gpu/prove"
+	"github.com/etc-ml/etc/runtime/gpu/selftest"
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
@@ -285,7 +285,7 @@ func TestSlotsApart(t *testing.T) {
 	}
 }
 
-// TestWrongSlotKernels: what fails its known answer is not used.
+// TestWrongSlotKernels: what fails its self-test is not used.
 func TestWrongSlotKernels(t *testing.T) {
 	t.Parallel()
 	for want, fault := range map[string]func(string, string) (string, error){
@@ -304,7 +304,7 @@ func TestWrongSlotKernels(t *testing.T) {
 			var warnings []string
 			o := engine.Options{Precision: eval.FP32, Threads: 1,
 				Warn: func(text string) { warnings = append(warnings, text) }}
-			x := compile(t, gpu.Engine{Device: "emulator", Prove: &prove.Options{Dir: t.TempDir()},
+			x := compile(t, gpu.Engine{Device: "emulator", SelfTest: &selftest.Options{Dir: t.TempDir()},
 				Open: d.opener(onDevice(t).(gpu.Engine).Open)}, m, o)
 			states := randomStates(t, m, random)
 			truth := compile(t, reference.Engine{}, m, o)

@@ -12,7 +12,7 @@ import (
 	"github.com/etc-ml/etc/runtime/fuse/fusetest"
 	"github.com/etc-ml/etc/runtime/gpu"
 	"github.com/etc-ml/etc/runtime/gpu/metal/metaltest"
-	"github.com/etc-ml/etc/runtime/gpu/prove"
+	"github.com/etc-ml/etc/runtime/gpu/selftest"
 )
 
 // TestOnMetalsStandIn: a model on the host for Metal, whose compiler takes the text for Metal, tries its kernels at the
@@ -21,7 +21,7 @@ func TestOnMetalsStandIn(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: a whole model on Metal's stand-in")
 	}
-	e := gpu.Engine{Device: "metal", Open: metaltest.StandIn(t), Prove: &prove.Options{Dir: t.TempDir()}}
+	e := gpu.Engine{Device: "metal", Open: metaltest.StandIn(t), SelfTest: &selftest.Options{Dir: t.TempDir()}}
 	m := fusetest.Load(t, "etc-qwen35moe-chat-portable")
 	calls := []int{9, 1}
 	want := runCalls(t, m, compile(t, onDevice(t), m, engine.Options{Precision: eval.FP32}), calls)
@@ -36,7 +36,7 @@ func TestOnMetalsStandIn(t *testing.T) {
 		require.NoError(t, i.Close())
 		require.NoError(t, x.Close())
 	}
-	files, err := os.ReadDir(e.Prove.Dir)
+	files, err := os.ReadDir(e.SelfTest.Dir)
 	require.NoError(t, err)
 	require.Greater(t, len(files), 15)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/emulator"
-	"github.com/etc-ml/etc/runtime/gpu/prove"
+	"github.com/etc-ml/etc/runtime/gpu/selftest"
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
@@ -100,7 +100,7 @@ func streamedModule(t *testing.T, random normal, text string, weights ...string)
 	return m
 }
 
-// runStreamed compiles a program for a device with transfers, whose kernels pass their known answers, and compares what it gives
+// runStreamed compiles a program for a device with transfers, whose kernels pass their self-tests, and compares what it gives
 // for one vector with the reference engine. It returns how often each text was compiled, those that hold weights being named so,
 // and what runs it for more vectors.
 func runStreamed(t *testing.T, random normal, m *ir.Module, o emulator.Options) (compiled map[string]int, run func(vectors int)) {
@@ -113,7 +113,7 @@ func runStreamed(t *testing.T, random normal, m *ir.Module, o emulator.Options) 
 		return s.Name
 	}
 	o.TransferMemory = 200 << 10
-	e := gpu.Engine{Device: "emulator", Prove: &prove.Options{Dir: t.TempDir()}, Open: d.opener(func() (device.Device, error) { return emulator.Open(o) })}
+	e := gpu.Engine{Device: "emulator", SelfTest: &selftest.Options{Dir: t.TempDir()}, Open: d.opener(func() (device.Device, error) { return emulator.Open(o) })}
 	options := engine.Options{Precision: eval.FP32, Exact: true, Threads: 1, Warn: func(text string) { t.Error(text) }}
 	want, got := compile(t, reference.Engine{}, m, options), compile(t, e, m, options)
 	run = func(vectors int) { requireSameRun(t, want, got, eval.Value{Tensor: random.tensor(t, 1, vectors, 32)}) }

@@ -128,7 +128,7 @@ func (x *instance) tune(p *boundPlan) error {
 		}
 	}
 	if len(open) > 0 && open[0].inPlace {
-		if err := x.prove(p); err != nil {
+		if err := x.selfTest(p); err != nil {
 			return err
 		}
 	}
@@ -165,7 +165,7 @@ func (x *instance) makeWays(products []*product) {
 // choose gives a product's steps the kernel that was chosen for them. It is false where none was chosen yet.
 func (x *instance) choose(t *product) bool {
 	l, known := x.exe.choices[t.key]
-	if known && !x.exe.known.refuses(l) {
+	if known && !x.exe.selfTests.refuses(l) {
 		t.choose(l)
 	}
 	return known
@@ -179,8 +179,8 @@ func (p *boundPlan) single() bool {
 // sound reports whether a launch that is fast gives the right numbers. One that does not is passed over silently, as if it
 // were slow.
 func (x *executable) sound(l kernels.Launch) bool {
-	if len(x.known.prover.Prove([]kernels.Launch{l}, x.kernel)) > 0 {
-		x.known.refused[l.Key()] = true
+	if len(x.selfTests.tester.Test([]kernels.Launch{l}, x.kernel)) > 0 {
+		x.selfTests.refused[l.Key()] = true
 	}
-	return !x.known.refuses(l)
+	return !x.selfTests.refuses(l)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/metal/metaltest"
-	"github.com/etc-ml/etc/runtime/gpu/prove"
+	"github.com/etc-ml/etc/runtime/gpu/selftest"
 	"github.com/etc-ml/etc/runtime/gpu/tune"
 	"github.com/etc-ml/etc/runtime/reference"
 )
@@ -182,7 +182,7 @@ func TestTuneAttention(t *testing.T) {
 					}
 					return cost(x.Threads[0], step[1])
 				}}
-				x, err := gpu.Engine{Device: name, Prove: &prove.Options{Dir: dir}, Tune: &tune.Options{Dir: dir, Clock: d.clock.time, Budget: time.Hour, Least: 100 << 10}, Open: func() (device.Device, error) {
+				x, err := gpu.Engine{Device: name, SelfTest: &selftest.Options{Dir: dir}, Tune: &tune.Options{Dir: dir, Clock: d.clock.time, Budget: time.Hour, Least: 100 << 10}, Open: func() (device.Device, error) {
 					var err error
 					f.Device, err = open()
 					d.Device = f

@@ -14,7 +14,7 @@ import (
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/gpu"
 	"github.com/etc-ml/etc/runtime/gpu/device"
-	"github.com/etc-ml/etc/runtime/gpu/prove"
+	"github.com/etc-ml/etc/runtime/gpu/selftest"
 	"github.com/etc-ml/etc/runtime/gpu/tune"
 	"github.com/etc-ml/etc/runtime/reference"
 )
@@ -60,7 +60,7 @@ func TestTuneManyExperts(t *testing.T) {
 					}
 					return time.Millisecond
 				}}
-				x, err := gpu.Engine{Device: "emulator", Prove: &prove.Options{Dir: dir}, Tune: &tune.Options{Dir: dir, Clock: d.clock.time, Budget: time.Hour, Least: 50 << 10}, Open: func() (device.Device, error) {
+				x, err := gpu.Engine{Device: "emulator", SelfTest: &selftest.Options{Dir: dir}, Tune: &tune.Options{Dir: dir, Clock: d.clock.time, Budget: time.Hour, Least: 50 << 10}, Open: func() (device.Device, error) {
 					var err error
 					f.Device, err = emulated(t).(gpu.Engine).Open()
 					d.Device = f

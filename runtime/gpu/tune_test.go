@@ -17,7 +17,7 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/emulator"
-	"github.com/etc-ml/etc/runtime/gpu/prove"
+	"github.com/etc-ml/etc/runtime/gpu/selftest"
 	"github.com/etc-ml/etc/runtime/gpu/tune"
 )
 
@@ -88,7 +88,7 @@ func TestTuneUnsound(t *testing.T) {
 	}}
 	var clock stopwatch
 	recorded, dir := 0, t.TempDir()
-	x, err := gpu.Engine{Device: e.Device, Prove: &prove.Options{Dir: dir}, Tune: &tune.Options{Dir: dir, Clock: clock.time, Budget: time.Hour, Least: 80 << 10}, Open: func() (device.Device, error) {
+	x, err := gpu.Engine{Device: e.Device, SelfTest: &selftest.Options{Dir: dir}, Tune: &tune.Options{Dir: dir, Clock: clock.time, Budget: time.Hour, Least: 80 << 10}, Open: func() (device.Device, error) {
 		var err error
 		d.Device, err = e.Open()
 		return timed{d, &clock, &recorded}, err
@@ -116,7 +116,7 @@ func TestTuneBesideFaults(t *testing.T) {
 	var clock stopwatch
 	recorded, dir := 0, t.TempDir()
 	var notes []string
-	x, err := gpu.Engine{Device: e.Device, Prove: &prove.Options{Dir: dir}, Tune: &tune.Options{Dir: dir, Clock: clock.time, Budget: time.Hour, Least: 80 << 10}, Open: func() (device.Device, error) {
+	x, err := gpu.Engine{Device: e.Device, SelfTest: &selftest.Options{Dir: dir}, Tune: &tune.Options{Dir: dir, Clock: clock.time, Budget: time.Hour, Least: 80 << 10}, Open: func() (device.Device, error) {
 		var err error
 		d.Device, err = e.Open()
 		return timed{d, &clock, &recorded}, err

@@ -12,7 +12,7 @@ import (
 const windowAround = 2
 
 // windows give the products of a plan for one token their measurements: parts of the plan as a call has them, in order, with
-// the barriers and the launches that steps have now, but for the products' own. All kernels of the plan are proved, and have run
+// the barriers and the launches that steps have now, but for the products' own. All kernels of the plan have passed their self-tests, and have run
 // once before that, so that what a window reads of steps before it is there: the experts that a router chose, how many tokens a sampler
 // kept. States are others.
 type windows struct {

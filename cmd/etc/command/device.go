@@ -13,15 +13,15 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/cuda"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/metal"
-	"github.com/etc-ml/etc/runtime/gpu/prove"
+	"github.com/etc-ml/etc/runtime/gpu/selftest"
 	"github.com/etc-ml/etc/runtime/gpu/tune"
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
 // gpus are the engines of GPUs, which a machine may have, in the order in which --device auto tries them.
 var gpus = []gpu.Engine{
-	{Device: "metal", Open: metal.Open, Tune: &tune.Options{}, Prove: &prove.Options{}},
-	{Device: "cuda", Open: func() (device.Device, error) { return cuda.Open(cuda.Options{}) }, Tune: &tune.Options{}, Prove: &prove.Options{}},
+	{Device: "metal", Open: metal.Open, Tune: &tune.Options{}, SelfTest: &selftest.Options{}},
+	{Device: "cuda", Open: func() (device.Device, error) { return cuda.Open(cuda.Options{}) }, Tune: &tune.Options{}, SelfTest: &selftest.Options{}},
 }
 
 // engines lists the engines that every machine has, the one that --device auto prefers first.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/etc-ml/etc/runtime/container"
 	"github.com/etc-ml/etc/runtime/cpu/kernel"
-	"github.com/etc-ml/etc/runtime/gpu/prove"
+	"github.com/etc-ml/etc/runtime/gpu/selftest"
 	"github.com/etc-ml/etc/runtime/gpu/tune"
 	"github.com/etc-ml/etc/runtime/host"
 )
@@ -87,7 +87,7 @@ type deviceState struct {
 	check
 	// About describes a GPU.
 	About string `json:"about,omitempty"`
-	// KernelsPassed counts the kernels that have passed their known answers on a GPU, KernelsFailed tells of those that
+	// KernelsPassed counts the kernels that have passed their self-tests on a GPU, KernelsFailed tells of those that
 	// have not, in the programs that have run.
 	KernelsPassed int      `json:"kernels_passed,omitempty"`
 	KernelsFailed []string `json:"kernels_failed,omitempty"`
@@ -142,7 +142,7 @@ func deviceStates() []deviceState {
 		}
 		info := d.Info()
 		s := deviceState{Name: g.Name(), check: checked(d.Close()), About: info.Description}
-		s.KernelsPassed, s.KernelsFailed = prove.Known(tune.Identity(info), info.Target, *g.Prove)
+		s.KernelsPassed, s.KernelsFailed = selftest.Summary(tune.Identity(info), info.Target, *g.SelfTest)
 		out = append(out, s)
 	}
 	for _, e := range engines {
@@ -192,7 +192,7 @@ func (d diagnosis) writeText(w io.Writer) error {
 		}
 		row("device "+x.Name, "%s", state)
 		if x.KernelsPassed > 0 || len(x.KernelsFailed) > 0 {
-			row("", "%d kernels have passed their known answers, %d have failed", x.KernelsPassed, len(x.KernelsFailed))
+			row("", "%d kernels have passed their self-tests, %d have failed", x.KernelsPassed, len(x.KernelsFailed))
 		}
 		for _, wrong := range x.KernelsFailed {
 			row("", "kernel %s", wrong)

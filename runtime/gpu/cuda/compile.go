@@ -13,8 +13,8 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/etc-ml/etc/runtime/gpu/artifact"
 	"github.com/etc-ml/etc/runtime/gpu/device"
-	"github.com/etc-ml/etc/runtime/gpu/keep"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
@@ -68,7 +68,7 @@ func newCompiler(cache string, major, minor int) (*compiler, error) {
 	c.binary = binary
 	c.transfers = version[0] >= 12 && architecture >= 90
 	c.options = append([]string{"--gpu-architecture=" + name}, kernels.NVRTCOptions...)
-	c.cache = keep.Dir(c.cache)
+	c.cache = artifact.Dir(c.cache)
 	if c.cache != "" && os.MkdirAll(c.cache, 0o700) != nil {
 		c.cache = "" // a read-only home: every start compiles
 	}
@@ -108,7 +108,7 @@ func (c *compiler) call(name string, args ...uintptr) error {
 
 // compile gives the code of a text, ending in a zero as the driver wants PTX, from the cache if it is there.
 func (c *compiler) compile(name, text string) ([]byte, error) {
-	path := filepath.Join(c.cache, keep.Hash(c.version, strings.Join(c.options, " "), text)+".cubin")
+	path := filepath.Join(c.cache, artifact.Hash(c.version, strings.Join(c.options, " "), text)+".cubin")
 	if c.cache != "" {
 		// The last bytes are the hash of what is before them.
 		if code, err := os.ReadFile(path); err == nil && len(code) > sha256.Size {
@@ -124,7 +124,7 @@ func (c *compiler) compile(name, text string) ([]byte, error) {
 	}
 	if c.cache != "" {
 		sum := sha256.Sum256(code)
-		_ = keep.Write(path, append(slices.Clip(code), sum[:]...)) // a full disk does not stop anybody
+		_ = artifact.Write(path, append(slices.Clip(code), sum[:]...)) // a full disk does not stop anybody
 	}
 	return code, nil
 }

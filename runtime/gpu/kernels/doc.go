@@ -57,7 +57,7 @@
 //
 // Every launch of a plan has a Case, or is part of that of a launch behind it (case_*.go): launches with buffers by name, what
 // these hold, and what the reference implementation says that the launches leave in them. Sizes say how much of it is run:
-// as a self-test of the compiled kernel at its real shape, on few rows, which package prove runs on the user's device
+// as a self-test of the compiled kernel at its real shape, on few rows, which package selftest runs on the user's device
 // before a kernel is used; whole, as the emulator's test (kerneltest.Check); or at the models' sizes, as the benchmark
 // (kernels/bench), which asks for no answers.
 //

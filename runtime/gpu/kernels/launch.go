@@ -27,7 +27,7 @@ type Launch struct {
 	Groups, Threads [3]int
 	// Memory is the bytes of TG_MEMORY of the kernel; 0 where it has none.
 	Memory int
-	// Case makes a use of the compiled kernel with a known answer, and of those that run before it; nil where another
+	// Case makes a use of the compiled kernel with a self-test, and of those that run before it; nil where another
 	// launch's case has this kernel in it, or where there is none.
 	Case func(Sizes) *Case
 }

@@ -131,7 +131,7 @@ func TestStreamSums(t *testing.T) {
 				l, err := launch(kernels.Tuning{Stream: c.stream})
 				require.NoError(t, err)
 				whole := l.Case(kernels.Sizes{Whole: true})
-				require.Equal(t, c.sum.Kept, slices.ContainsFunc(whole.Wants(), func(w kernels.Want) bool { return len(w.Values) == c.k }), "known answers of the vector")
+				require.Equal(t, c.sum.Kept, slices.ContainsFunc(whole.Wants(), func(w kernels.Want) bool { return len(w.Values) == c.k }), "self-tests of the vector")
 				kerneltest.Check(t, whole)
 			}
 		})

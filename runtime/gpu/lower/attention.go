@@ -167,7 +167,7 @@ func (t *Target) cacheType(v *ir.Value) (kernels.DType, bool) {
 	return CacheType(v.Def.Buffer, t.Precision)
 }
 
-// PartOf is the first launch of attention in another way than a's, with the known answer of both. The second one is a's: it is to
+// PartOf is the first launch of attention in another way than a's, with the self-test of both. The second one is a's: it is to
 // find positions divided into as many blocks.
 func PartOf(a kernels.Attention, way kernels.AttentionTuning, tokens int) (kernels.Launch, error) {
 	if way.Blocks != a.Tuning.Blocks || way.Least != a.Tuning.Least {

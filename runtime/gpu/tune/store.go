@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/etc-ml/etc/runtime/gpu/artifact"
 	"github.com/etc-ml/etc/runtime/gpu/device"
-	"github.com/etc-ml/etc/runtime/gpu/keep"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
@@ -24,7 +24,7 @@ type store struct {
 
 // newStore makes the store of a device that an identity tells from others.
 func newStore(dir string, info device.Info, system string) store {
-	return store{dir: keep.Dir(dir), device: identity(info, system), target: info.Target}
+	return store{dir: artifact.Dir(dir), device: identity(info, system), target: info.Target}
 }
 
 // Identity is a line that tells a device, its driver and what compiles for it from others.
@@ -52,7 +52,7 @@ const maxFile = 64 << 10
 // String is the content of a file: lines, the last of which is the hash of those before.
 func (e entry) String() string {
 	text := fmt.Sprintf("%s\ndevice %s\ndefault %s\nchoice %s\ntried %d\ntimes %d %d ns\n", header, e.device, e.first, e.choice, e.tried, e.firstTime, e.time)
-	return text + "hash " + keep.Hash(text) + "\n"
+	return text + "hash " + artifact.Hash(text) + "\n"
 }
 
 // parse reads the content of a file.
@@ -98,7 +98,7 @@ func (s store) path(w Ways) string {
 }
 
 // fileName is the name of the file for a device, the key of a product and the text of its default kernel.
-func fileName(device, key, text string) string { return keep.Hash(device, key, text) + ".tuning" }
+func fileName(device, key, text string) string { return artifact.Hash(device, key, text) + ".tuning" }
 
 var errNoFolder = errors.New("there is no folder for it")
 
@@ -134,7 +134,7 @@ func (s store) write(path string, e entry, valid func(entry) bool) (entry, error
 	if path == "" {
 		return e, errNoFolder
 	}
-	aside, err := keep.Aside(s.dir, []byte(e.String()))
+	aside, err := artifact.Aside(s.dir, []byte(e.String()))
 	if err != nil {
 		return e, err
 	}

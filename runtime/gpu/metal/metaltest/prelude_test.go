@@ -8,10 +8,10 @@ import (
 
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
-	"github.com/etc-ml/etc/runtime/gpu/prove"
+	"github.com/etc-ml/etc/runtime/gpu/selftest"
 )
 
-// TestPrelude: kernels give their known answers with the prelude for Metal, whose tiles and simdgroup functions are made of Metal's.
+// TestPrelude: kernels pass their self-tests with the prelude for Metal, whose tiles and simdgroup functions are made of Metal's.
 func TestPrelude(t *testing.T) {
 	d, err := StandIn(t)()
 	require.NoError(t, err)
@@ -48,7 +48,7 @@ func TestPrelude(t *testing.T) {
 	for name, l := range launches {
 		t.Run(name, func(t *testing.T) {
 			var made []interface{ Close() error }
-			r, err := prove.Run(d, l.Case(kernels.Sizes{}), func(l kernels.Launch) (device.Kernel, error) {
+			r, err := selftest.Run(d, l.Case(kernels.Sizes{}), func(l kernels.Launch) (device.Kernel, error) {
 				text, err := l.Source(kernels.Metal)
 				require.NoError(t, err)
 				library, err := d.Compile(device.Source{Name: l.File, Text: text})

@@ -17,7 +17,7 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
-	"github.com/etc-ml/etc/runtime/gpu/prove"
+	"github.com/etc-ml/etc/runtime/gpu/selftest"
 	"github.com/etc-ml/etc/runtime/gpu/tune"
 	"github.com/etc-ml/etc/runtime/reference"
 )
@@ -102,17 +102,17 @@ func refuse(files ...string) func(string, string) (string, error) {
 	}
 }
 
-// proved runs calls on a device with a fault; it gives the outputs, the device and what the user was told.
-func proved(t *testing.T, m *ir.Module, p eval.Precision, dir string, calls []int, fault func(file, text string) (string, error)) ([]*eval.Tensor, *faulty, []string) {
+// tested runs calls on a device with a fault; it gives the outputs, the device and what the user was told.
+func tested(t *testing.T, m *ir.Module, p eval.Precision, dir string, calls []int, fault func(file, text string) (string, error)) ([]*eval.Tensor, *faulty, []string) {
 	t.Helper()
-	return provedOn(t, onDevice(t).(gpu.Engine).Open, m, p, dir, calls, fault)
+	return testedOn(t, onDevice(t).(gpu.Engine).Open, m, p, dir, calls, fault)
 }
 
-// provedOn is proved on the device that inner opens.
-func provedOn(t *testing.T, inner func() (device.Device, error), m *ir.Module, p eval.Precision, dir string, calls []int, fault func(file, text string) (string, error)) ([]*eval.Tensor, *faulty, []string) {
+// testedOn is tested on the device that inner opens.
+func testedOn(t *testing.T, inner func() (device.Device, error), m *ir.Module, p eval.Precision, dir string, calls []int, fault func(file, text string) (string, error)) ([]*eval.Tensor, *faulty, []string) {
 	t.Helper()
 	d := &faulty{fault: fault, compiled: map[string]int{}, changed: map[string]int{}}
-	e := gpu.Engine{Device: "emulator", Prove: &prove.Options{Dir: dir}, Open: d.opener(inner)}
+	e := gpu.Engine{Device: "emulator", SelfTest: &selftest.Options{Dir: dir}, Open: d.opener(inner)}
 	var warnings []string
 	x, err := e.Compile(m, engine.Options{Precision: p, Warn: func(text string) { warnings = append(warnings, text) }})
 	require.NoError(t, err)
@@ -132,7 +132,7 @@ func TestKnownAnswers(t *testing.T) {
 			t.Parallel()
 			dir, m := t.TempDir(), fusetest.Load(t, name)
 			calls, none := []int{12, 1}, refuse()
-			_, first, warnings := proved(t, m, precision, dir, calls, none)
+			_, first, warnings := tested(t, m, precision, dir, calls, none)
 			require.Empty(t, warnings)
 			files, err := os.ReadDir(dir)
 			require.NoError(t, err)
@@ -143,14 +143,14 @@ func TestKnownAnswers(t *testing.T) {
 			text, err := os.ReadFile(path)
 			require.NoError(t, err)
 			require.NoError(t, os.WriteFile(path, text[:len(text)-2], 0o600))
-			_, again, warnings := proved(t, m, precision, dir, calls, none)
+			_, again, warnings := tested(t, m, precision, dir, calls, none)
 			require.Empty(t, warnings)
 			require.Equal(t, first.recorded-len(files)+1, again.recorded, "a trial is a sequence")
 		})
 	}
 }
 
-// TestWrongKernels: what fails its known answer is not used, the user is told once, and the answers are the reference
+// TestWrongKernels: what fails its self-test is not used, the user is told once, and the answers are the reference
 // engine's.
 func TestWrongKernels(t *testing.T) {
 	if testing.Short() {
@@ -191,7 +191,7 @@ func TestWrongKernels(t *testing.T) {
 				tolerance = 5e-2
 			}
 			dir := t.TempDir()
-			got, d, warnings := proved(t, m, c.precision, dir, calls, c.fault)
+			got, d, warnings := tested(t, m, c.precision, dir, calls, c.fault)
 			require.NotZero(t, d.changed[c.file], "the fault is in no kernel: %v", d.compiled)
 			requireClose(t, want, got, tolerance)
 			require.NotEmpty(t, warnings)
@@ -200,19 +200,19 @@ func TestWrongKernels(t *testing.T) {
 				c.want = "attention/attention_merge is off by " // there no threadgroup of the first kernel does what is left for the last
 			}
 			require.Contains(t, all, c.want)
-			require.Contains(t, all, d.info.Description+": kernels that fail their known answers are not used")
+			require.Contains(t, all, d.info.Description+": kernels that fail their self-tests are not used")
 
-			_, failed := prove.Known(tune.Identity(d.info), d.info.Target, prove.Options{Dir: dir})
+			_, failed := selftest.Summary(tune.Identity(d.info), d.info.Target, selftest.Options{Dir: dir})
 			require.Contains(t, strings.Join(failed, "\n"), c.want, "what etc doctor shows")
 			if name == "a sort" {
-				_, _, warnings := proved(t, m, c.precision, dir, calls, c.fault)
+				_, _, warnings := tested(t, m, c.precision, dir, calls, c.fault)
 				require.Contains(t, strings.Join(warnings, "\n"), c.want, "it is tried and told again")
 			}
 		})
 	}
 }
 
-// TestExpertsByAnotherTile: where the experts' default tile fails its known answer, they are multiplied by the next one, not token by token.
+// TestExpertsByAnotherTile: where the experts' default tile fails its self-test, they are multiplied by the next one, not token by token.
 func TestExpertsByAnotherTile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: a whole model on the emulator")
@@ -222,7 +222,7 @@ func TestExpertsByAnotherTile(t *testing.T) {
 	want := runCalls(t, m, compile(t, reference.Engine{}, m, engine.Options{Precision: eval.FP32}), []int{12})
 	var mu sync.Mutex
 	others := map[bool]int{} // of products up, and down
-	got, _, warnings := proved(t, m, eval.FP32, t.TempDir(), []int{12}, func(file, text string) (string, error) {
+	got, _, warnings := tested(t, m, eval.FP32, t.TempDir(), []int{12}, func(file, text string) (string, error) {
 		switch {
 		case file != "experts_matmul":
 		case !strings.Contains(text, "#define MATMUL_BN 128\n"):

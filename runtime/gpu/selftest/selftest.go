@@ -1,4 +1,4 @@
-package prove
+package selftest
 
 import (
 	"errors"
@@ -44,23 +44,23 @@ const doesNotRun = " does not run: "
 // name is the kernel's, with the file's.
 func (f Failure) name() string { return f.Launch.File + "/" + f.Launch.Kernel }
 
-// Prover tries the kernels of a device. Its methods must not be called at the same time, nor while something else uses
+// Tester tries the kernels of a device. Its methods must not be called at the same time, nor while something else uses
 // the device.
-type Prover struct {
+type Tester struct {
 	device device.Device
 	store  store
 	done   map[string]bool    // keys of what was tried, or is taken on trust
 	failed map[string]Failure // by the key of the launch
 }
 
-// New makes the prover of a device, which identity tells from others, with its driver.
-func New(d device.Device, identity string, o Options) *Prover {
-	return &Prover{device: d, store: newStore(o.Dir, identity, d.Info().Target), done: map[string]bool{}, failed: map[string]Failure{}}
+// New makes the tester of a device, which identity tells from others, with its driver.
+func New(d device.Device, identity string, o Options) *Tester {
+	return &Tester{device: d, store: newStore(o.Dir, identity, d.Info().Target), done: map[string]bool{}, failed: map[string]Failure{}}
 }
 
-// Prove tries what was not tried yet, with kernels that kernel gives; it calls that from several goroutines. It gives all
+// Test tries what was not tried yet, with kernels that kernel gives; it calls that from several goroutines. It gives all
 // that fail, those that it has given before, too.
-func (p *Prover) Prove(launches []kernels.Launch, kernel func(kernels.Launch) (device.Kernel, error)) (out []Failure) {
+func (p *Tester) Test(launches []kernels.Launch, kernel func(kernels.Launch) (device.Kernel, error)) (out []Failure) {
 	var todo, asked []kernels.Launch
 	given := map[string]bool{}
 	for _, l := range launches {
@@ -94,7 +94,7 @@ func (p *Prover) Prove(launches []kernels.Launch, kernel func(kernels.Launch) (d
 	if err := p.device.Wait(); err != nil {
 		return out // it is not the kernels' fault, and what uses the device next is told
 	}
-	// Known answers are made, and kernels compiled, side by side; the device runs one after the other.
+	// Self-tests are made, and kernels compiled, side by side; the device runs one after the other.
 	type prepared struct {
 		test *kernels.Case
 		err  error

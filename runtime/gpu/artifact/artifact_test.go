@@ -1,4 +1,4 @@
-package keep
+package artifact
 
 import (
 	"os"

@@ -1,4 +1,4 @@
-package prove
+package selftest
 
 import (
 	"crypto/sha256"
@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/etc-ml/etc/internal/fault"
-	"github.com/etc-ml/etc/runtime/gpu/keep"
+	"github.com/etc-ml/etc/runtime/gpu/artifact"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
@@ -28,7 +28,7 @@ const extension = ".known"
 const header = "etc known answer 1"
 
 func newStore(dir, identity string, target kernels.Target) store {
-	return store{keep.Dir(dir), strings.Join(strings.Fields(identity), " "), target}
+	return store{artifact.Dir(dir), strings.Join(strings.Fields(identity), " "), target}
 }
 
 // path is the file of a launch: its name is the hash of all that the result depends on. It is "" where nothing is kept.
@@ -37,7 +37,7 @@ func (s store) path(l kernels.Launch) string {
 	if s.dir == "" || err != nil {
 		return ""
 	}
-	return filepath.Join(s.dir, keep.Hash(header, s.identity, l.Key(), text)+extension)
+	return filepath.Join(s.dir, artifact.Hash(header, s.identity, l.Key(), text)+extension)
 }
 
 // text tells versions of a kernel's source apart: what is remembered of another one is nothing to report.
@@ -131,13 +131,13 @@ func (s store) readAll(launches []kernels.Launch) []found {
 // keep writes the file of a launch aside and renames it. A full disk does not stop anybody.
 func (s store) keep(l kernels.Launch, wrong string, lost bool) {
 	if path := s.path(l); path != "" {
-		_ = keep.Write(path, []byte(s.entry(l, wrong, lost).String()))
+		_ = artifact.Write(path, []byte(s.entry(l, wrong, lost).String()))
 	}
 }
 
-// Known tells how many kernels of this version of etc have passed on a device, and of those that failed what was wrong,
+// Summary tells how many kernels of this version of etc have passed on a device, and of those that failed what was wrong,
 // sorted.
-func Known(identity string, target kernels.Target, o Options) (passed int, failed []string) {
+func Summary(identity string, target kernels.Target, o Options) (passed int, failed []string) {
 	s := newStore(o.Dir, identity, target)
 	names, err := filepath.Glob(filepath.Join(s.dir, "*"+extension))
 	if s.dir == "" || err != nil {

@@ -1,4 +1,4 @@
-// Package keep has what the caches of compiled kernels, of tuning and of known answers do alike: where files lie, what
+// Package artifact has what the caches of compiled kernels, of tuning and of self-tests do alike: where files lie, what
 // they are named after, and how they are written.
 //
 // # Invariants
@@ -7,4 +7,4 @@
 //   - A file is written aside and put in place whole.
 //
 // It imports nothing of ours, and must never know what is kept.
-package keep
+package artifact

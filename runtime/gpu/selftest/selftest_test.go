@@ -1,4 +1,4 @@
-package prove_test
+package selftest_test
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 	"github.com/etc-ml/etc/runtime/gpu/metal"
 	"github.com/etc-ml/etc/runtime/gpu/metal/metaltest"
-	"github.com/etc-ml/etc/runtime/gpu/prove"
+	"github.com/etc-ml/etc/runtime/gpu/selftest"
 )
 
 // hosts are the devices that ETC_TEST_DEVICE names; without it, it is the emulator.
@@ -258,7 +258,7 @@ func TestTrials(t *testing.T) {
 				keys = append(keys, x.Launch.Key())
 			}
 			require.Contains(t, keys, l.Key())
-			r, err := prove.Run(d, test, kernel)
+			r, err := selftest.Run(d, test, kernel)
 			require.NoError(t, err)
 			t.Logf("off by %.2g of %.2g", r.Difference, r.Bound)
 			require.LessOrEqual(t, r.Difference, 0.8*r.Bound, "near the bound: a device that rounds otherwise would fail")
@@ -307,9 +307,9 @@ func TestKept(t *testing.T) {
 	}
 	tried := 0
 	counted := func(l kernels.Launch) (device.Kernel, error) { tried++; return kernel(l) }
-	attempt := func(identity string, l kernels.Launch) ([]prove.Failure, int) {
+	attempt := func(identity string, l kernels.Launch) ([]selftest.Failure, int) {
 		tried = 0
-		failures := prove.New(d, identity, prove.Options{Dir: dir}).Prove([]kernels.Launch{l, l}, counted)
+		failures := selftest.New(d, identity, selftest.Options{Dir: dir}).Test([]kernels.Launch{l, l}, counted)
 		return failures, tried
 	}
 	target := d.Info().Target
@@ -326,16 +326,16 @@ func TestKept(t *testing.T) {
 		require.NotZero(t, n, "it is tried again")
 		require.Regexp(t, `^embedding/embedding is off by 0\.\d+ of the largest number, where 1e-05 is allowed$`, failures[0].String())
 		require.Equal(t, []string{other.Key()}, failures[0].Keys)
-		passed, failed := prove.Known("a GPU", target, prove.Options{Dir: dir})
+		passed, failed := selftest.Summary("a GPU", target, selftest.Options{Dir: dir})
 		require.Equal(t, 1, passed)
 		require.Equal(t, []string{failures[0].String()}, failed)
 	}
 	failures, _ = attempt("a GPU", other)
 	require.Empty(t, failures)
-	passed, failed := prove.Known("a GPU", target, prove.Options{Dir: dir})
+	passed, failed := selftest.Summary("a GPU", target, selftest.Options{Dir: dir})
 	require.Equal(t, 2, passed)
 	require.Empty(t, failed, "a kernel that passes now")
-	passed, _ = prove.Known("a third GPU", target, prove.Options{Dir: dir})
+	passed, _ = selftest.Summary("a third GPU", target, selftest.Options{Dir: dir})
 	require.Zero(t, passed)
 	files, err := filepath.Glob(filepath.Join(dir, "*.known"))
 	require.NoError(t, err)
@@ -345,7 +345,7 @@ func TestKept(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(name, []byte(strings.Replace(string(text), "text ", "text 0", 1)), 0o600))
 	}
-	passed, failed = prove.Known("a GPU", target, prove.Options{Dir: dir})
+	passed, failed = selftest.Summary("a GPU", target, selftest.Options{Dir: dir})
 	require.Zero(t, passed, "of another version of etc")
 	require.Empty(t, failed)
 	_, n = attempt("a GPU", l)
@@ -359,26 +359,26 @@ func TestUntried(t *testing.T) {
 	dir := t.TempDir()
 	l, err := kernels.Embedding{Format: kernels.Format{Bits: 16}, N: 9, K: 64, Multiplier: 1}.Launch(2)
 	require.NoError(t, err)
-	full := prove.New(small{d}, "a GPU", prove.Options{Dir: dir})
-	require.Empty(t, full.Prove([]kernels.Launch{l}, kernel))
+	full := selftest.New(small{d}, "a GPU", selftest.Options{Dir: dir})
+	require.Empty(t, full.Test([]kernels.Launch{l}, kernel))
 	bare := l
 	bare.Case = nil
-	require.Empty(t, full.Prove([]kernels.Launch{bare}, kernel))
-	passed, failed := prove.Known("a GPU", d.Info().Target, prove.Options{Dir: dir})
+	require.Empty(t, full.Test([]kernels.Launch{bare}, kernel))
+	passed, failed := selftest.Summary("a GPU", d.Info().Target, selftest.Options{Dir: dir})
 	require.Zero(t, passed)
 	require.Empty(t, failed)
-	same := prove.New(d, "a GPU", prove.Options{Dir: dir})
+	same := selftest.New(d, "a GPU", selftest.Options{Dir: dir})
 	wrong := l
 	wrong.Case = func(s kernels.Sizes) *kernels.Case {
 		test := l.Case(s)
 		test.Wants()[0].Values[0] += 1
 		return test
 	}
-	first := same.Prove([]kernels.Launch{wrong, wrong}, kernel)
+	first := same.Test([]kernels.Launch{wrong, wrong}, kernel)
 	require.Len(t, first, 1)
-	require.Equal(t, first[0].String(), same.Prove([]kernels.Launch{wrong, wrong}, kernel)[0].String(), "what has failed goes on failing")
+	require.Equal(t, first[0].String(), same.Test([]kernels.Launch{wrong, wrong}, kernel)[0].String(), "what has failed goes on failing")
 	broken := func(kernels.Launch) (device.Kernel, error) { return nil, errors.New("line 7: a word too many") }
-	failures := prove.New(d, "a GPU", prove.Options{Dir: dir}).Prove([]kernels.Launch{l}, broken)
+	failures := selftest.New(d, "a GPU", selftest.Options{Dir: dir}).Test([]kernels.Launch{l}, broken)
 	require.Len(t, failures, 1)
 	require.Equal(t, "embedding/embedding does not run: line 7: a word too many", failures[0].String())
 	threads := l
@@ -387,12 +387,12 @@ func TestUntried(t *testing.T) {
 		test.Launches[0].Launch.Threads[0] = 2048
 		return test
 	}
-	failures = prove.New(d, "a GPU", prove.Options{Dir: dir}).Prove([]kernels.Launch{threads}, kernel)
+	failures = selftest.New(d, "a GPU", selftest.Options{Dir: dir}).Test([]kernels.Launch{threads}, kernel)
 	require.Len(t, failures, 1)
 	require.ErrorContains(t, failures[0].Err, "2048", "a threadgroup that the kernel cannot have")
 	file := filepath.Join(dir, "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	require.Empty(t, prove.New(d, "a GPU", prove.Options{Dir: filepath.Join(file, "no")}).Prove([]kernels.Launch{l}, kernel), "nothing can be kept")
+	require.Empty(t, selftest.New(d, "a GPU", selftest.Options{Dir: filepath.Join(file, "no")}).Test([]kernels.Launch{l}, kernel), "nothing can be kept")
 }
 
 // diverge is a fault of norms: some threads of a simdgroup do not take part in a sum.
@@ -408,10 +408,10 @@ func TestErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, kernel := openHost(t, host(t), diverge)
-			p := prove.New(d, "a GPU", prove.Options{Dir: t.TempDir()})
+			p := selftest.New(d, "a GPU", selftest.Options{Dir: t.TempDir()})
 			first, faulty, last := normThenEmbeddings(t)
 			for range 2 {
-				failures := p.Prove([]kernels.Launch{first, faulty, last}, kernel)
+				failures := p.Test([]kernels.Launch{first, faulty, last}, kernel)
 				require.Len(t, failures, 1)
 				require.False(t, failures[0].Lost)
 				require.Equal(t, []string{faulty.Key()}, failures[0].Keys)
@@ -445,13 +445,13 @@ func TestLost(t *testing.T) {
 	dir, target := t.TempDir(), kernels.Target(0)
 	first, faulty, last := normThenEmbeddings(t)
 	launches := []kernels.Launch{first, faulty, last}
-	start := func(change func(string) string, identity string) (*prove.Prover, device.Device, func(kernels.Launch) (device.Kernel, error), map[string]int) {
+	start := func(change func(string) string, identity string) (*selftest.Tester, device.Device, func(kernels.Launch) (device.Kernel, error), map[string]int) {
 		d, kernel := openHost(t, hosts[""], change)
 		t.Cleanup(func() { require.NoError(t, d.Recover()) }) // ahead of its being closed
 		target = d.Info().Target
 		tried := map[string]int{}
 		var mu sync.Mutex
-		return prove.New(stuck{d}, identity, prove.Options{Dir: dir}), d, func(l kernels.Launch) (device.Kernel, error) {
+		return selftest.New(stuck{d}, identity, selftest.Options{Dir: dir}), d, func(l kernels.Launch) (device.Kernel, error) {
 			mu.Lock()
 			tried[l.Key()]++
 			mu.Unlock()
@@ -460,22 +460,22 @@ func TestLost(t *testing.T) {
 	}
 	const want = "norm/norm does not run: the device does not recover from it: emulator: dispatch norm, kernel norm: simd operation in divergent code"
 	p, d, kernel, _ := start(diverge, "a GPU")
-	failures := p.Prove(launches, kernel)
+	failures := p.Test(launches, kernel)
 	require.Len(t, failures, 1)
 	require.True(t, failures[0].Lost)
 	require.Contains(t, failures[0].String(), want)
 	require.Error(t, d.Wait())
 	third, err := kernels.Embedding{Format: kernels.Format{Bits: 16}, N: 9, K: 80, Multiplier: 1}.Launch(2)
 	require.NoError(t, err)
-	require.Empty(t, p.Prove([]kernels.Launch{third}, kernel), "the error is not this kernel's")
-	passed, failed := prove.Known("a GPU", target, prove.Options{Dir: dir})
+	require.Empty(t, p.Test([]kernels.Launch{third}, kernel), "the error is not this kernel's")
+	passed, failed := selftest.Summary("a GPU", target, selftest.Options{Dir: dir})
 	require.Equal(t, 1, passed, "the first; the others were not tried")
 	require.Len(t, failed, 1)
 	require.Contains(t, failed[0], want)
 
 	p, d, kernel, tried := start(diverge, "a GPU")
 	for range 2 {
-		failures = p.Prove(launches, kernel)
+		failures = p.Test(launches, kernel)
 		require.Len(t, failures, 1)
 		require.False(t, failures[0].Lost)
 		require.Equal(t, []string{faulty.Key()}, failures[0].Keys)
@@ -484,11 +484,11 @@ func TestLost(t *testing.T) {
 	}
 	require.Equal(t, map[string]int{last.Key(): 2}, tried, "compiled, and run")
 	require.NoError(t, d.Wait())
-	passed, _ = prove.Known("a GPU", target, prove.Options{Dir: dir})
+	passed, _ = selftest.Summary("a GPU", target, selftest.Options{Dir: dir})
 	require.Equal(t, 2, passed)
 
 	p, _, kernel, tried = start(func(text string) string { return text }, "a GPU, another driver")
-	require.Empty(t, p.Prove(launches, kernel))
+	require.Empty(t, p.Test(launches, kernel))
 	require.Equal(t, 2, tried[faulty.Key()])
 }
 

@@ -1,4 +1,4 @@
-// Package prove tries compiled kernels against their known answers (kernels.Case) before a device uses them, and
+// Package selftest tries compiled kernels by their self-tests (kernels.Case) before a device uses them, and
 // remembers in files what has passed.
 //
 // # Invariants
@@ -13,4 +13,4 @@
 //   - A file that cannot be read or written costs time and nothing else.
 //
 // It imports packages device, keep and kernels, and must never import the planner or a host.
-package prove
+package selftest

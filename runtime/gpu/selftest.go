@@ -8,12 +8,12 @@ import (
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
-	"github.com/etc-ml/etc/runtime/gpu/prove"
+	"github.com/etc-ml/etc/runtime/gpu/selftest"
 )
 
-// known is what known answers have told of the kernels of a device. Calls that use it have the timeline.
-type known struct {
-	prover *prove.Prover // nil takes all kernels on trust
+// selfTests is what self-tests have told of the kernels of a device. Calls that use it have the timeline.
+type selfTests struct {
+	tester *selftest.Tester // nil takes all kernels on trust
 	// refused are the keys of kernels that give wrong numbers or do not run.
 	refused map[string]bool
 	// slow are the operations that no other kernel computes: they run on reference kernels.
@@ -21,7 +21,7 @@ type known struct {
 }
 
 // refuses reports whether a kernel must not be used. Mostly there are none such, and keys are long.
-func (k *known) refuses(l kernels.Launch) bool { return len(k.refused) > 0 && k.refused[l.Key()] }
+func (k *selfTests) refuses(l kernels.Launch) bool { return len(k.refused) > 0 && k.refused[l.Key()] }
 
 // slowKey is an operation in a plan for these shapes: other sizes of a chunk have other kernels. The operation is told by
 // its text, since every plan has operations of its own.
@@ -33,18 +33,18 @@ func (p *boundPlan) slowKey(op *ir.Op) slowKey {
 
 // slow reports whether op is to run on its reference kernel: alone, or as a part of what has no kernel.
 func (b *binder) slow(op *ir.Op) bool {
-	k := &b.x.exe.known
+	k := &b.x.exe.selfTests
 	return b.part != nil || len(k.slow) > 0 && k.slow[b.plan.slowKey(op)]
 }
 
 // errAnew says that a plan has kernels that must not be used: it is to be made anew.
 var errAnew = errors.New("the plan is to be made anew")
 
-// prove tries the kernels of a plan that were not tried before. Where one fails, the plan is to be made anew, which then
+// selfTest tries the kernels of a plan that were not tried before. Where one fails, the plan is to be made anew, which then
 // takes others: another way to divide the work, another kernel, or in the end the operation's reference kernel.
-func (x *instance) prove(p *boundPlan) error {
-	k := &x.exe.known
-	if k.prover == nil {
+func (x *instance) selfTest(p *boundPlan) error {
+	k := &x.exe.selfTests
+	if k.tester == nil {
 		return nil
 	}
 	var launches []kernels.Launch
@@ -65,7 +65,7 @@ func (x *instance) prove(p *boundPlan) error {
 		maps.Copy(k.slow, slow)
 		return errAnew
 	}
-	failures := k.prover.Prove(launches, x.exe.kernel)
+	failures := k.tester.Test(launches, x.exe.kernel)
 	if len(failures) == 0 {
 		return nil
 	}
@@ -79,14 +79,14 @@ func (x *instance) prove(p *boundPlan) error {
 			k.refused[key] = true
 		}
 	}
-	x.exe.warn(fmt.Sprintf("%s: kernels that fail their known answers are not used, and others take their place, if need be reference kernels, slowly: %s. Please report it with what etc doctor prints",
+	x.exe.warn(fmt.Sprintf("%s: kernels that fail their self-tests are not used, and others take their place, if need be reference kernels, slowly: %s. Please report it with what etc doctor prints",
 		x.exe.device.Info().Description, strings.Join(texts, "; ")))
 	return errAnew
 }
 
-// allowed passes a launch on, unless its kernel has failed its known answer: then there is none.
+// allowed passes a launch on, unless its kernel has failed its self-test: then there is none.
 func (b *binder) allowed(l kernels.Launch, err error) (kernels.Launch, error) {
-	if err == nil && b.x.exe.known.refuses(l) {
+	if err == nil && b.x.exe.selfTests.refuses(l) {
 		err = fmt.Errorf("kernel %s gives wrong numbers on this device", l.Key())
 	}
 	return l, err
@@ -110,7 +110,7 @@ func usable[T any](b *binder, ways []T, launch func(T) (kernels.Launch, error)) 
 
 // another gives a step whose kernel has failed another of its ways, unless several have failed.
 func (b *binder) another(s *step) {
-	k := &b.x.exe.known
+	k := &b.x.exe.selfTests
 	if !k.refuses(s.launch) {
 		return
 	}
