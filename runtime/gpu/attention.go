@@ -263,26 +263,26 @@ func bindAttention(b *binder) bool {
 	}
 	at := b.stepAt(tokens, position)
 	if ir.Attrs[ir.AttentionAttrs](b.Op).Tiles {
-		ways := a.ChunkTunings(b.x.exe.machine.Target)
-		var way kernels.ChunkTuning
-		if len(ways) > 0 {
-			way = ways[0]
+		variants := a.ChunkTunings(b.x.exe.machine.Target)
+		var variant kernels.ChunkTuning
+		if len(variants) > 0 {
+			variant = variants[0]
 		}
 		launch := func(t kernels.ChunkTuning) (kernels.Launch, error) { return a.ChunkLaunch(tokens, t) }
-		l, err := launch(way)
+		l, err := launch(variant)
 		if !b.launch("attention", l, err, kernels.AttentionChunkArguments[operand]{Q: bytesOf(q), Keys: whole(keys.slot), Values: whole(values.slot), Gate: gate, Out: bytesOf(out),
 			Step: atPositions(at, a, tokens)}) {
 			return false
 		}
-		tuned(b, ways, launch)
+		tuned(b, variants, launch)
 		b.readingCaches(a, tokens)
 		return true
 	}
-	ways := a.Tunings(b.x.exe.machine.Target, tokens > 1)
-	if len(ways) == 0 {
-		ways = []kernels.AttentionTuning{{}}
+	variants := a.Tunings(b.x.exe.machine.Target, tokens > 1)
+	if len(variants) == 0 {
+		variants = []kernels.AttentionTuning{{}}
 	}
-	a.Tuning = ways[0]
+	a.Tuning = variants[0]
 	part, merge, blocks, err := a.Launches(tokens)
 	if err != nil {
 		return false
@@ -290,7 +290,7 @@ func bindAttention(b *binder) bool {
 	parts, ml := b.scratch(4*tokens*a.Heads*blocks*a.D), b.scratch(8*tokens*a.Heads*blocks)
 	b.launch("attention", part, nil, kernels.AttentionPartArguments[operand]{Q: bytesOf(q), Keys: whole(keys.slot), Values: whole(values.slot), Part: whole(parts), ML: whole(ml),
 		Step: atPositions(at, a, tokens)})
-	tuned(b, ways, func(t kernels.AttentionTuning) (kernels.Launch, error) { return lower.PartOf(a, t, tokens) })
+	tuned(b, variants, func(t kernels.AttentionTuning) (kernels.Launch, error) { return lower.PartOf(a, t, tokens) })
 	b.readingCaches(a, tokens)
 	return b.launch("attention merge", merge, nil, kernels.AttentionMergeArguments[operand]{Part: whole(parts), ML: whole(ml), Gate: gate, Out: bytesOf(out), Step: at})
 }

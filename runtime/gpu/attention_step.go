@@ -35,8 +35,8 @@ func bindAttentionStep(b *binder) bool {
 		if !ok || out == nil {
 			return false
 		}
-		ways := stepWays(tunings[i:])
-		for _, t := range ways {
+		variants := stepVariants(tunings[i:])
+		for _, t := range variants {
 			blocks = max(blocks, t.Blocks)
 		}
 		part, ml := b.scratch(4*k.Heads*blocks*k.D), b.scratch(8*k.Heads*blocks)
@@ -46,7 +46,7 @@ func bindAttentionStep(b *binder) bool {
 			args.Out, args.Arrivals = bytesOf(out), whole(b.arrivals(k.Heads))
 		}
 		b.launch("attention", one, nil, args)
-		tuned(b, ways, func(t kernels.StepTuning) (kernels.Launch, error) { return launchOf(k, t) })
+		tuned(b, variants, func(t kernels.StepTuning) (kernels.Launch, error) { return launchOf(k, t) })
 		b.readingCaches(k.Attention, 1)
 		return first.Last || b.launch("attention merge", merge, nil, kernels.AttentionMergeArguments[operand]{Part: whole(part), ML: whole(ml), Gate: gate, Out: bytesOf(out), Step: at})
 	}
@@ -55,7 +55,7 @@ func bindAttentionStep(b *binder) bool {
 
 // stepWays are those of the tunings that can take the place of the first. Where another kernel puts blocks together, they divide
 // the positions as that expects.
-func stepWays(tunings []kernels.StepTuning) (out []kernels.StepTuning) {
+func stepVariants(tunings []kernels.StepTuning) (out []kernels.StepTuning) {
 	first := tunings[0]
 	for _, t := range tunings {
 		if !first.Last {
@@ -68,7 +68,7 @@ func stepWays(tunings []kernels.StepTuning) (out []kernels.StepTuning) {
 	return out
 }
 
-// launchOf is the first launch of a way, with the self-test of all.
+// launchOf is the first launch of a variant, with the self-test of all.
 func launchOf(k kernels.AttentionStep, t kernels.StepTuning) (kernels.Launch, error) {
 	k.Step = t
 	one, merge, _, err := k.Launches()

@@ -110,7 +110,7 @@ func tunedFor(p *boundPlan, t *tune.Tuner) string {
 	}
 	products, kept := p.products(t), 0
 	for _, q := range products {
-		if _, ok := t.Kept(q.ways()); ok {
+		if _, ok := t.Kept(q.variants()); ok {
 			kept++
 		}
 	}
@@ -123,7 +123,7 @@ func (p *boundPlan) writeChanged(b *bytes.Buffer, t *tune.Tuner) {
 		return
 	}
 	for _, q := range p.products(t) {
-		if text := t.Changed(q.ways()); text != "" {
+		if text := t.Changed(q.variants()); text != "" {
 			fmt.Fprintf(b, "%5d  tuned %s\n", len(q.steps), text)
 		}
 	}

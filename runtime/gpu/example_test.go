@@ -50,16 +50,16 @@ func TestPositions(t *testing.T) {
 // and comes with the self-test of both.
 func TestPartOf(t *testing.T) {
 	a := kernels.Attention{D: 64, Heads: 4, KVHeads: 2, Slots: 1024, Scale: 1, Cache: kernels.BF16, Tuning: kernels.AttentionTuning{Heads: 2, Tokens: 1, Keys: 4, Blocks: 16, Least: 64, Simdgroups: 4}}
-	way := a.Tuning
-	way.Simdgroups = 8
-	l, err := lower.PartOf(a, way, 1)
+	variant := a.Tuning
+	variant.Simdgroups = 8
+	l, err := lower.PartOf(a, variant, 1)
 	require.NoError(t, err)
 	require.Equal(t, 8*32, l.Threads[0])
 	require.NotNil(t, l.Case)
-	way.Blocks = 8
-	_, err = lower.PartOf(a, way, 1)
+	variant.Blocks = 8
+	_, err = lower.PartOf(a, variant, 1)
 	require.EqualError(t, err, "8 blocks of 64 positions or more, want 16 of 64")
-	way.Blocks, way.Least = 16, 32
-	_, err = lower.PartOf(a, way, 1)
+	variant.Blocks, variant.Least = 16, 32
+	_, err = lower.PartOf(a, variant, 1)
 	require.EqualError(t, err, "16 blocks of 32 positions or more, want 16 of 64")
 }

@@ -205,11 +205,11 @@ func bindSortedExperts(b *binder) bool {
 	}
 	exact := !b.tiled(m.tokens)
 	e := lower.ManyExperts(m.kernel, exact)
-	ways := b.x.exe.target().ExpertTiles(e, m.tokens)
-	if len(ways) == 0 {
+	variants := b.x.exe.target().ExpertTiles(e, m.tokens)
+	if len(variants) == 0 {
 		return false
 	}
-	tile := ways[0]
+	tile := variants[0]
 	pairs, at := m.tokens*e.Top, b.stepAt(m.tokens, nil)
 	if (m.x.format == f32) != exact {
 		return false
@@ -228,12 +228,12 @@ func bindSortedExperts(b *binder) bool {
 	lift, err := e.LaunchUp(tile, m.tokens)
 	b.launch("experts up", lift, err, kernels.ExpertsMatMulUpArguments[operand]{W0: m.gate.arguments(), W1: m.up.arguments(), Order: ordered, Tiles: tiled,
 		X: bytesOf(m.x), H: whole(hidden)})
-	tuned(b, ways, func(t kernels.Tile) (kernels.Launch, error) { return e.LaunchUp(t, m.tokens) })
+	tuned(b, variants, func(t kernels.Tile) (kernels.Launch, error) { return e.LaunchUp(t, m.tokens) })
 	b.reading(read * 2 * m.gate.bytes())
 	fall, err := e.LaunchDown(tile, m.tokens)
 	b.launch("experts down", fall, err, kernels.ExpertsMatMulDownArguments[operand]{W: m.down.arguments(), Order: ordered, Tiles: tiled, H: whole(hidden),
 		Y: whole(parts)})
-	tuned(b, ways, func(t kernels.Tile) (kernels.Launch, error) { return e.LaunchDown(t, m.tokens) })
+	tuned(b, variants, func(t kernels.Tile) (kernels.Launch, error) { return e.LaunchDown(t, m.tokens) })
 	b.reading(read * m.down.bytes())
 	e.Residual = b.Op.Input("extra") != nil
 	combine, err := e.LaunchCombine(m.tokens)

@@ -21,8 +21,8 @@ type step struct {
 	bytes int
 	// caches are the bytes that it reads besides, where it is measured, of caches: a call reads those before its position.
 	caches int
-	// ways are other launches with the same operands, of which the tuner chooses; nil where there are none.
-	ways func() tune.Ways
+	// variants are other launches with the same operands, of which the tuner chooses; nil where there are none.
+	variants func() tune.Variants
 }
 
 // operand is a buffer of a kernel: bytes [at, at+size) of a slot. write says that the kernel may write it, which its text

@@ -28,9 +28,9 @@ func TestWaysTakeTheSameArguments(t *testing.T) {
 				p, err := n.bind(plan.Shapes(n.exe.fused, tokens))
 				require.NoError(t, err)
 				for i := range p.steps {
-					if s := &p.steps[i]; s.ways != nil {
+					if s := &p.steps[i]; s.variants != nil {
 						require.NotNil(t, s.launch.Signature(), s.launch.Kernel)
-						for _, l := range s.ways().Launches {
+						for _, l := range s.variants().Launches {
 							require.Same(t, s.launch.Signature(), l.Signature(), "%s and %s on %s", s.launch.Kernel, l.Kernel, on.name)
 							checked++
 						}

@@ -140,7 +140,7 @@ func (d *planDump) write() {
 		}
 		fmt.Fprintf(d.out, "%d %s of %s: %s\n", i, s.kind, s.op.Def.Name, l.Key())
 		fmt.Fprintf(d.out, "  groups %v threads %v memory %d params %x, reads %d and %d, self-test %t, %s\n",
-			l.Groups, l.Threads, l.Memory, l.Params, s.bytes, s.caches, l.Case != nil, d.ways(s))
+			l.Groups, l.Threads, l.Memory, l.Params, s.bytes, s.caches, l.Case != nil, d.variants(s))
 		for j, o := range s.operands {
 			fmt.Fprintf(d.out, "  %2d %s\n", j, d.operand(o))
 		}
@@ -155,16 +155,16 @@ func (d *planDump) write() {
 	}
 }
 
-// ways are the launches that a tuner may choose from: their number, and a checksum.
-func (d *planDump) ways(s *step) string {
-	if s.ways == nil {
-		return "no ways"
+// variants are the launches that a tuner may choose from: their number, and a checksum.
+func (d *planDump) variants(s *step) string {
+	if s.variants == nil {
+		return "no variants"
 	}
-	launches, sum := s.ways().Launches, crc32.NewIEEE()
+	launches, sum := s.variants().Launches, crc32.NewIEEE()
 	for _, l := range launches {
 		fmt.Fprintln(sum, l.Key(), l.Groups, l.Threads, l.Memory)
 	}
-	return fmt.Sprintf("%d ways %08x", len(launches), sum.Sum32())
+	return fmt.Sprintf("%d variants %08x", len(launches), sum.Sum32())
 }
 
 func (d *planDump) operand(o operand) string {

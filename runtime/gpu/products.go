@@ -73,13 +73,13 @@ func (b *binder) extra(e kernels.Epilogue, first, n, numbers int) (o operand, ok
 
 // offer adds a kernel that can be launched in several ways: the first that may be used, and the others for the tuner. It
 // reads so many bytes of weights.
-func offer[T interface{ Near(T) bool }](b *binder, kind string, ways []T, launch func(T) (kernels.Launch, error), bytes int,
+func offer[T interface{ Near(T) bool }](b *binder, kind string, variants []T, launch func(T) (kernels.Launch, error), bytes int,
 	a kernels.Arguments[operand]) bool {
-	l, err := usable(b, ways, launch)
-	if len(ways) == 0 || !b.launch(kind, l, err, a) {
+	l, err := usable(b, variants, launch)
+	if len(variants) == 0 || !b.launch(kind, l, err, a) {
 		return false
 	}
-	tuned(b, ways, launch)
+	tuned(b, variants, launch)
 	b.reading(bytes)
 	return true
 }
@@ -109,11 +109,11 @@ func bindMatvec(b *binder) bool {
 	if !ok || !ok2 || out == nil {
 		return false
 	}
-	ways := k.Tunings(b.x.exe.machine)
+	variants := k.Tunings(b.x.exe.machine)
 	for at := 0; at < r.n; at += lower.FewRows {
 		n := min(lower.FewRows, r.n-at)
 		extra, ok := b.extra(k.Epilogue, at, n, k.N)
-		if !ok || !offer(b, "linear", ways, k.Launch, w.bytes(), kernels.MatVecArguments[operand]{W: w.arguments(),
+		if !ok || !offer(b, "linear", variants, k.Launch, w.bytes(), kernels.MatVecArguments[operand]{W: w.arguments(),
 			X: part(r.x, at*k.K, n*k.K), Norm: r.norm, Extra: extra, Y: part(out, at*k.N, n*k.N), Step: b.stepAt(n, nil)}) {
 			return false
 		}

@@ -96,8 +96,8 @@ func (b *binder) allowed(l kernels.Launch, err error) (kernels.Launch, error) {
 const maxRefused = 3
 
 // usable is the first of the ways to launch a product whose kernel has not failed; where several have, it is an error.
-func usable[T any](b *binder, ways []T, launch func(T) (kernels.Launch, error)) (l kernels.Launch, err error) {
-	for _, t := range ways[:min(len(ways), maxRefused)] {
+func usable[T any](b *binder, variants []T, launch func(T) (kernels.Launch, error)) (l kernels.Launch, err error) {
+	for _, t := range variants[:min(len(variants), maxRefused)] {
 		if l, err = launch(t); err != nil {
 			return l, err
 		}
@@ -108,13 +108,13 @@ func usable[T any](b *binder, ways []T, launch func(T) (kernels.Launch, error)) 
 	return l, err
 }
 
-// another gives a step whose kernel has failed another of its ways, unless several have failed.
+// another gives a step whose kernel has failed another of its variants, unless several have failed.
 func (b *binder) another(s *step) {
 	k := &b.x.exe.selfTests
 	if !k.refuses(s.launch) {
 		return
 	}
-	all := s.ways().Launches
+	all := s.variants().Launches
 	for _, l := range all[:min(len(all), maxRefused)] {
 		if !k.refuses(l) {
 			s.launch = l

@@ -11,13 +11,13 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// tuned notes that the last step can be launched in any of these ways, with the same operands. The step has the
+// tuned notes that the last step can be launched in any of these variants, with the same operands. The step has the
 // first of them until the tuner, if there is one, has chosen: in a chain it runs them on random numbers from -1 to 1, so that
 // an operand that must be something else has an example.
 func tuned[T interface{ Near(T) bool }](b *binder, tunings []T, launch func(T) (kernels.Launch, error)) {
 	last := &b.plan.steps[len(b.plan.steps)-1]
-	last.ways = sync.OnceValue(func() tune.Ways {
-		var w tune.Ways
+	last.variants = sync.OnceValue(func() tune.Variants {
+		var w tune.Variants
 		var fit []T
 		for _, t := range tunings {
 			if l, err := launch(t); err == nil {
@@ -40,9 +40,9 @@ type product struct {
 	positions []int
 }
 
-// ways are the launches of the steps' kernel at their shape, the default first.
-func (t *product) ways() tune.Ways {
-	w := t.steps[0].ways()
+// variants are the launches of the steps' kernel at their shape, the default first.
+func (t *product) variants() tune.Variants {
+	w := t.steps[0].variants()
 	w.InPlace, w.Positions = t.inPlace, t.positions
 	return w
 }
@@ -61,7 +61,7 @@ func (t *product) choose(choice kernels.Launch) {
 		if !ok {
 			l = s.launch
 			if l.Key() != choice.Key() {
-				w := s.ways()
+				w := s.variants()
 				if i, found := w.Find(choice); found {
 					l = w.Launches[i]
 				}
@@ -78,7 +78,7 @@ func (p *boundPlan) products(t *tune.Tuner) (out []*product) {
 	at, inPlace := map[string]*product{}, p.inPlace()
 	for i := range p.steps {
 		s := &p.steps[i]
-		if s.ways == nil {
+		if s.variants == nil {
 			continue
 		}
 		positions := s.positions()
@@ -105,10 +105,10 @@ func (x *instance) tune(p *boundPlan) error {
 	var open []*product
 	var todo []tune.Product
 	products := p.products(x.exe.tuner)
-	x.makeWays(products)
+	x.makeVariants(products)
 	for _, t := range products {
 		if _, known := x.exe.choices[t.key]; !known {
-			if l, kept := x.exe.tuner.Kept(t.ways()); kept {
+			if l, kept := x.exe.tuner.Kept(t.variants()); kept {
 				x.exe.choices[t.key] = l
 			}
 		}
@@ -120,7 +120,7 @@ func (x *instance) tune(p *boundPlan) error {
 			runs = func() []device.Dispatch { return w.runs(t) }
 		}
 		open = append(open, t)
-		todo = append(todo, tune.Product{Ways: t.ways(), Bytes: t.bytes, Runs: runs})
+		todo = append(todo, tune.Product{Variants: t.variants(), Bytes: t.bytes, Runs: runs})
 	}
 	if len(open) > 0 {
 		for _, t := range products {
@@ -144,20 +144,20 @@ func (x *instance) tune(p *boundPlan) error {
 		x.choose(t)
 	}
 	for i := range p.steps {
-		p.steps[i].ways = nil // a plan is tuned once
+		p.steps[i].variants = nil // a plan is tuned once
 	}
 	return nil
 }
 
 // makeWays makes the ways of products whose choice may be kept, side by side: there are some hundred to each. A panic is the caller's,
 // who knows what to do about it.
-func (x *instance) makeWays(products []*product) {
+func (x *instance) makeVariants(products []*product) {
 	var wait fault.Group
 	for _, t := range products {
 		if _, known := x.exe.choices[t.key]; known {
 			continue
 		}
-		wait.Go(func() { t.steps[0].ways() })
+		wait.Go(func() { t.steps[0].variants() })
 	}
 	wait.Wait()
 }

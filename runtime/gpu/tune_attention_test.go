@@ -89,9 +89,9 @@ func (d *clocked) Record(list []device.Dispatch) (device.Sequence, error) {
 	return &timedSequence{s, d.clock, cost, false}, err
 }
 
-// requireMeasured requires that attention was measured, each time at all positions, and gives the numbers of threads of its ways and how many
+// requireMeasured requires that attention was measured, each time at all positions, and gives the numbers of threads of its variants and how many
 // these are.
-func requireMeasured(t *testing.T, d *clocked, positions []int32, inPlace bool) (least, most, ways int) {
+func requireMeasured(t *testing.T, d *clocked, positions []int32, inPlace bool) (least, most, variants int) {
 	t.Helper()
 	seen := map[device.Kernel]bool{}
 	least = 1 << 20
@@ -136,7 +136,7 @@ func TestTuneAttention(t *testing.T) {
 		kernel        string
 		positions     []int32
 		inPlace       bool
-		wide          string // a definition of ways with more threads than the default
+		wide          string // a definition of variants with more threads than the default
 	}{
 		{"a token", 1, 2048, one, eval.FP32, false, "attention_step", []int32{64, 64, 64, 64, 512, 512, 512, 512, 1024}, true, "ATT_SIMDGROUPS 16"},
 		{"a token on Metal", 1, 1024, one, eval.FP32, true, "attention_step", []int32{64, 64, 64, 64, 512}, true, "ATT_SIMDGROUPS 16"},
@@ -208,8 +208,8 @@ func TestTuneAttention(t *testing.T) {
 			}
 			dir := t.TempDir()
 			d, _, notes := start(dir, wide, refuse())
-			least, most, ways := requireMeasured(t, d, c.positions, c.inPlace)
-			require.Greater(t, ways, 3)
+			least, most, variants := requireMeasured(t, d, c.positions, c.inPlace)
+			require.Greater(t, variants, 3)
 			require.Less(t, least, most)
 			require.Equal(t, most, threadsOf(t, d), "what is fastest")
 			require.Len(t, notes, 1)

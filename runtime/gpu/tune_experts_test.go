@@ -77,19 +77,19 @@ func TestTuneManyExperts(t *testing.T) {
 				return d, f, notes
 			}
 			d, f, notes := run()
-			ways := map[string]map[device.Kernel]bool{}
+			variants := map[string]map[device.Kernel]bool{}
 			for _, list := range d.lists {
 				for _, x := range list {
 					if measured(x) {
-						if ways[x.Kernel.Name()] == nil {
-							ways[x.Kernel.Name()] = map[device.Kernel]bool{}
+						if variants[x.Kernel.Name()] == nil {
+							variants[x.Kernel.Name()] = map[device.Kernel]bool{}
 						}
-						ways[x.Kernel.Name()][x.Kernel] = true
+						variants[x.Kernel.Name()][x.Kernel] = true
 					}
 				}
 			}
-			require.Len(t, ways, 2)
-			for name, kernels := range ways {
+			require.Len(t, variants, 2)
+			for name, kernels := range variants {
 				require.Greater(t, len(kernels), 1, name)
 			}
 			require.Equal(t, c.wrong != "", f.changed["experts_matmul"] > 0)

@@ -37,7 +37,7 @@ type StepTuning struct {
 	Last bool
 }
 
-// Near is true: ways are few, and most differ from the default alone.
+// Near is true: variants are few, and most differ from the default alone.
 func (t StepTuning) Near(StepTuning) bool { return true }
 
 // StepTunings are the ways worth measuring to divide the launch on a target; the default comes first.

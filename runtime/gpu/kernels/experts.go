@@ -46,14 +46,14 @@ func (e Experts) down() Vectors { return Vectors{Format: e.Format, K: e.Parts() 
 func (e Experts) Tunings(m Machine, tokens int) (up, down []Tuning) {
 	one := tokens == 1
 	both := expertsWays.of(expertsKey{e, m, one}, func() [2][]Tuning {
-		up, down := e.makeWays(m, one)
+		up, down := e.makeVariants(m, one)
 		return [2][]Tuning{slices.Clip(up), slices.Clip(down)}
 	})
 	return both[0], both[1]
 }
 
-// makeWays are the ways of one token, or of more.
-func (e Experts) makeWays(m Machine, one bool) (up, down []Tuning) {
+// makeVariants are the ways of one token, or of more.
+func (e Experts) makeVariants(m Machine, one bool) (up, down []Tuning) {
 	up, down = e.tunings(m.Target)
 	if !one {
 		return up, down

@@ -122,7 +122,7 @@ const (
 
 // Tunings are the ways worth measuring to divide the launch on a machine, the default first.
 func (v MatVec) Tunings(m Machine) []Tuning {
-	return v.ways(m, 1, []int{v.N}, v.Head == 0)
+	return v.variants(m, 1, []int{v.N}, v.Head == 0)
 }
 
 // Launch is the dispatch. It takes MatVecArguments: X f32 [M, K], Norm [K] or [Head], Gate f32 [K], Extra f32 [M, N] or [N],
@@ -198,7 +198,7 @@ type Activated struct {
 }
 
 // Tunings are the ways worth measuring to divide the launch on a machine, the default first.
-func (v MatVecMany) Tunings(m Machine) []Tuning { return v.ways(m, 1, v.N, true) }
+func (v MatVecMany) Tunings(m Machine) []Tuning { return v.variants(m, 1, v.N, true) }
 
 // Launch is the dispatch. It takes MatVecManyArguments: X f32 [M, K], Norm [K], of weight i the results Yi f32 [M, N[i]]; with a
 // Conv its ConvW, Reset, State, ConvY f32 [Channels] and Next, the state after it, which may be State itself; Activated f32 [M, Rows].
@@ -248,7 +248,7 @@ type MatVecGLU struct {
 }
 
 // Tunings are the ways worth measuring to divide the launch on a machine, the default first.
-func (v MatVecGLU) Tunings(m Machine) []Tuning { return v.ways(m, 2, []int{v.N}, true) }
+func (v MatVecGLU) Tunings(m Machine) []Tuning { return v.variants(m, 2, []int{v.N}, true) }
 
 // Launch is the dispatch. It takes MatVecGLUArguments: gate W0 and up W1, X f32 [M, K], Norm [K], Y f32 [M, N]; with a Sum
 // StreamSumGLUArguments, of which MatVec tells the rest.
@@ -298,20 +298,20 @@ func (v Vectors) normed(x, norm []float32) []float64 {
 	return out
 }
 
-// ways are the ways worth measuring to divide a product with weights of so many rows, or with pairs of weights, which are two
+// variants are the ways worth measuring to divide a product with weights of so many rows, or with pairs of weights, which are two
 // planes: to stream it (or to hold it, where it is too small for that) and not to, the default of both first, so that one that
 // fails on a device leaves room to the other. Behind them are those in which nothing is staged, where direct is set.
-func (v Vectors) ways(m Machine, planes int, rows []int, direct bool) []Tuning {
-	key := waysKey{vectors: v, machine: m, planes: planes, direct: direct}
+func (v Vectors) variants(m Machine, planes int, rows []int, direct bool) []Tuning {
+	key := variantsKey{vectors: v, machine: m, planes: planes, direct: direct}
 	copy(key.rows[:], rows)
 	if key.vectors.Sum = nil; v.Sum != nil {
 		key.summed, key.sum = true, *v.Sum
 	}
-	return productWays.of(key, func() []Tuning { return slices.Clip(v.makeWays(m, planes, rows, direct)) })
+	return productVariants.of(key, func() []Tuning { return slices.Clip(v.makeVariants(m, planes, rows, direct)) })
 }
 
-// waysKey is all that the ways to divide a product depend on.
-type waysKey struct {
+// variantsKey is all that the ways to divide a product depend on.
+type variantsKey struct {
 	vectors Vectors // without the sum
 	summed  bool
 	sum     VectorSum
@@ -321,9 +321,9 @@ type waysKey struct {
 	direct  bool
 }
 
-var productWays remembered[waysKey, []Tuning]
+var productVariants remembered[variantsKey, []Tuning]
 
-func (v Vectors) makeWays(m Machine, planes int, rows []int, direct bool) []Tuning {
+func (v Vectors) makeVariants(m Machine, planes int, rows []int, direct bool) []Tuning {
 	s := streamed{Vectors: v, planes: planes, rows: rows}
 	streams, others := s.streams(m), v.tunings(m.Target, rows[0], 1)
 	if v.Sum != nil {

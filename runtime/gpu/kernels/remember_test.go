@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRememberedWays: products that differ in anything that their ways depend on are not taken for each other, nor are experts.
+// TestRememberedWays: products that differ in anything that their variants depend on are not taken for each other, nor are experts.
 func TestRememberedWays(t *testing.T) {
 	hopper := Machine{Target: CUDA, Cores: 132, TransferMemory: 225 << 10, TransferLeast: 16 << 20}
 	format := Format{Bits: 4, Group: 64}
@@ -42,13 +42,13 @@ func TestRememberedWays(t *testing.T) {
 	shared.Shared, shorter.Hidden = true, 1024
 	for range 2 {
 		for name, p := range products {
-			require.Equal(t, p.of.makeWays(p.machine, p.planes, p.rows, p.direct), p.of.ways(p.machine, p.planes, p.rows, p.direct), name)
+			require.Equal(t, p.of.makeVariants(p.machine, p.planes, p.rows, p.direct), p.of.variants(p.machine, p.planes, p.rows, p.direct), name)
 		}
 		for _, e := range []Experts{experts, shared, shorter} {
 			for _, m := range []Machine{hopper, {Target: Metal}} {
 				for tokens := 1; tokens <= 2; tokens++ {
 					up, down := e.Tunings(m, tokens)
-					wantUp, wantDown := e.makeWays(m, tokens == 1)
+					wantUp, wantDown := e.makeVariants(m, tokens == 1)
 					require.Equal(t, wantUp, up)
 					require.Equal(t, wantDown, down)
 				}
@@ -57,7 +57,7 @@ func TestRememberedWays(t *testing.T) {
 	}
 	// Two structs that say the same are one product.
 	again := Vectors{Format: format, K: 4096, M: 1, Sum: &VectorSum{Eps: 2}}
-	first := again.ways(hopper, 1, []int{16384}, true)
+	first := again.variants(hopper, 1, []int{16384}, true)
 	again.Sum = &VectorSum{Eps: 2}
-	require.Same(t, &first[0], &again.ways(hopper, 1, []int{16384}, true)[0])
+	require.Same(t, &first[0], &again.variants(hopper, 1, []int{16384}, true)[0])
 }

@@ -24,9 +24,9 @@ func TestStreams(t *testing.T) {
 	}
 	eight := kernels.Vectors{Format: kernels.Format{Bits: 8, Group: 128}, K: 8192, M: 1}
 	for name, c := range map[string]struct {
-		ways   []kernels.Tuning
-		launch func(kernels.Tuning) (kernels.Launch, error)
-		at     int // of the first streamed one; -1 for none
+		variants []kernels.Tuning
+		launch   func(kernels.Tuning) (kernels.Launch, error)
+		at       int // of the first streamed one; -1 for none
 	}{
 		"one":               {kernels.MatVec{Vectors: vectors(8192), N: 5376}.Tunings(hopper), kernels.MatVec{Vectors: vectors(8192), N: 5376}.Launch, 0},
 		"long rows":         {kernels.MatVec{Vectors: vectors(21504), N: 5376}.Tunings(hopper), kernels.MatVec{Vectors: vectors(21504), N: 5376}.Launch, 0},
@@ -44,7 +44,7 @@ func TestStreams(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			first, others := -1, 0
-			for i, w := range c.ways {
+			for i, w := range c.variants {
 				l, err := c.launch(w)
 				require.NoError(t, err, "%+v", w)
 				require.LessOrEqual(t, l.Memory, hopper.TransferMemory)
@@ -63,7 +63,7 @@ func TestStreams(t *testing.T) {
 			require.Equal(t, c.at, first)
 			require.Equal(t, !strings.HasPrefix(name, "a sum"), others > 0, "only streamed products make their vector")
 			if first >= 0 && others > 0 {
-				require.Equal(t, kernels.Stream{}, c.ways[1].Stream, "the defaults of both kinds come first")
+				require.Equal(t, kernels.Stream{}, c.variants[1].Stream, "the defaults of both kinds come first")
 			}
 		})
 	}
@@ -212,9 +212,9 @@ func TestTransferMemory(t *testing.T) {
 		up, down := experts.Tunings(m, 1)
 		narrowUp, _ := narrow.Tunings(m, 1)
 		for i, c := range []struct {
-			ways   []kernels.Tuning
-			launch func(kernels.Tuning) (kernels.Launch, error)
-			beside int
+			variants []kernels.Tuning
+			launch   func(kernels.Tuning) (kernels.Launch, error)
+			beside   int
 		}{
 			{kernels.MatVec{Vectors: vectors, N: 2048}.Tunings(m), kernels.MatVec{Vectors: vectors, N: 2048}.Launch, 0},
 			{kernels.MatVec{Vectors: vectors, N: 8192}.Tunings(m), kernels.MatVec{Vectors: vectors, N: 8192}.Launch, 0},
@@ -224,7 +224,7 @@ func TestTransferMemory(t *testing.T) {
 			{kernels.MatVec{Vectors: large, N: 21504}.Tunings(m), kernels.MatVec{Vectors: large, N: 21504}.Launch, 0},
 		} {
 			some := false
-			for _, w := range c.ways {
+			for _, w := range c.variants {
 				l, err := c.launch(w)
 				require.NoError(t, err, "%+v", w)
 				if w.Stream != (kernels.Stream{}) {

@@ -145,11 +145,11 @@ func (g *graph) attends(op *ir.Op) bool {
 		return false
 	}
 	if ir.Attrs[ir.AttentionAttrs](op).Tiles {
-		var way kernels.ChunkTuning
-		if ways := a.ChunkTunings(g.Machine.Target); len(ways) > 0 {
-			way = ways[0]
+		var variant kernels.ChunkTuning
+		if variants := a.ChunkTunings(g.Machine.Target); len(variants) > 0 {
+			variant = variants[0]
 		}
-		return g.Tiled(tokens) && g.Allowed(a.ChunkLaunch(tokens, way))
+		return g.Tiled(tokens) && g.Allowed(a.ChunkLaunch(tokens, variant))
 	}
 	return g.Allowed(merge, nil) && (g.Allowed(part, nil) || slices.ContainsFunc(tunings[:min(len(tunings), MaxRefused)], func(w kernels.AttentionTuning) bool {
 		return g.Allowed(PartOf(a, w, tokens))
@@ -169,11 +169,11 @@ func (t *Target) cacheType(v *ir.Value) (kernels.DType, bool) {
 
 // PartOf is the first launch of attention in another way than a's, with the self-test of both. The second one is a's: it is to
 // find positions divided into as many blocks.
-func PartOf(a kernels.Attention, way kernels.AttentionTuning, tokens int) (kernels.Launch, error) {
-	if way.Blocks != a.Tuning.Blocks || way.Least != a.Tuning.Least {
-		return kernels.Launch{}, errOtherBlocks(way, a.Tuning)
+func PartOf(a kernels.Attention, variant kernels.AttentionTuning, tokens int) (kernels.Launch, error) {
+	if variant.Blocks != a.Tuning.Blocks || variant.Least != a.Tuning.Least {
+		return kernels.Launch{}, errOtherBlocks(variant, a.Tuning)
 	}
-	a.Tuning = way
+	a.Tuning = variant
 	part, merge, _, err := a.Launches(tokens)
 	part.Case = merge.Case
 	return part, err

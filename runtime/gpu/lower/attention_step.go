@@ -92,11 +92,11 @@ func (g *graph) steps(op *ir.Op) bool {
 	if !ok {
 		return false
 	}
-	ways := StepTunings(k, g.Machine.Target)
-	return slices.ContainsFunc(ways[:min(len(ways), MaxRefused)], func(way kernels.StepTuning) bool {
-		k.Step = way
+	variants := StepTunings(k, g.Machine.Target)
+	return slices.ContainsFunc(variants[:min(len(variants), MaxRefused)], func(variant kernels.StepTuning) bool {
+		k.Step = variant
 		one, merge, _, err := k.Launches()
-		return g.Allowed(one, err) && (way.Last || g.Allowed(merge, nil))
+		return g.Allowed(one, err) && (variant.Last || g.Allowed(merge, nil))
 	})
 }
 

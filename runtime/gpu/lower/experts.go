@@ -245,15 +245,15 @@ func (t *Target) fewExperts(k kernels.Experts, tokens int) bool {
 // ExpertTiles are the ways to divide the products of sorted_experts: the first one that may be used, and the others that take the
 // order which is made for it; none where there is no kernel.
 func (t *Target) ExpertTiles(k kernels.ManyExperts, tokens int) []kernels.Tile {
-	ways := k.Tiles(t.Machine.Target, tokens)
-	first := slices.IndexFunc(ways[:min(len(ways), MaxRefused)], func(w kernels.Tile) bool {
+	variants := k.Tiles(t.Machine.Target, tokens)
+	first := slices.IndexFunc(variants[:min(len(variants), MaxRefused)], func(w kernels.Tile) bool {
 		return t.Allowed(k.LaunchSort(w, tokens)) && t.Allowed(k.LaunchUp(w, tokens)) && t.Allowed(k.LaunchDown(w, tokens))
 	})
 	if first < 0 {
 		return nil
 	}
-	rows := ways[first].BM
-	return slices.DeleteFunc(ways[first:], func(w kernels.Tile) bool { return w.BM != rows })
+	rows := variants[first].BM
+	return slices.DeleteFunc(variants[first:], func(w kernels.Tile) bool { return w.BM != rows })
 }
 
 func (t *Target) sortedExperts(k kernels.ManyExperts, tokens int) bool {

@@ -136,8 +136,8 @@ func ask[K comparable](t *Target, what string, kernel K, rows int, answer func()
 }
 
 // usable reports whether one of the first ways to launch a kernel may be used.
-func usable[W any](t *Target, ways []W, launch func(W) (kernels.Launch, error)) bool {
-	for _, w := range ways[:min(len(ways), MaxRefused)] {
+func usable[W any](t *Target, variants []W, launch func(W) (kernels.Launch, error)) bool {
+	for _, w := range variants[:min(len(variants), MaxRefused)] {
 		l, err := launch(w)
 		if err != nil {
 			return false

@@ -58,11 +58,11 @@ func (g *graph) attendsRows(op *ir.Op) bool {
 
 // RowsByTiles is the launch of the part of rows_attention that goes by tiles.
 func RowsByTiles(a kernels.BlockAttention, target kernels.Target, rows int) (kernels.Launch, error) {
-	var way kernels.ChunkTuning
-	if ways := a.ChunkTunings(target); len(ways) > 0 {
-		way = ways[0]
+	var variant kernels.ChunkTuning
+	if variants := a.ChunkTunings(target); len(variants) > 0 {
+		variant = variants[0]
 	}
-	return a.ChunkLaunch(rows, way)
+	return a.ChunkLaunch(rows, variant)
 }
 
 // BlocksOf are the blocks of a pool [heads, units, rows, width] with a table of blocks.

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// repeats is how often a way is measured; the least time counts.
+	// repeats is how often a variant is measured; the least time counts.
 	repeats = 3
 	// warming is how long the device works before measurements count: its clock rises with work.
 	warming = 10 * time.Millisecond
@@ -47,9 +47,9 @@ func (t *Tuner) compile(todo []job, end time.Time) {
 	for range min(len(todo), runtime.GOMAXPROCS(0)) {
 		wait.Go(func() {
 			for j := range work {
-				w := &j.search.ways[j.way]
+				w := &j.search.variants[j.variant]
 				err := fault.Run("compiling a kernel", func() error {
-					w.open(t.device, j.search.Launches[j.way])
+					w.open(t.device, j.search.Launches[j.variant])
 					return nil
 				})
 				w.failed = err != nil || w.kernel == nil
@@ -102,10 +102,10 @@ func (t *Tuner) record(c *candidate, l kernels.Launch, runs []device.Dispatch) e
 	return err
 }
 
-// measure gives the least time of a product's runs in a way, of several measurements, or of one where it is hopeless against
+// measure gives the least time of a product's runs in a variant, of several measurements, or of one where it is hopeless against
 // the best so far.
 func (t *Tuner) measure(s *search, i int) (time.Duration, error) {
-	c, by, best := &s.ways[i].candidate, s.comparison(), s.ways[s.best].time
+	c, by, best := &s.variants[i].candidate, s.comparison(), s.variants[s.best].time
 	if err := t.record(c, s.Launches[i], s.runs); err != nil {
 		return 0, err
 	}
@@ -137,7 +137,7 @@ func (t *Tuner) measure(s *search, i int) (time.Duration, error) {
 // warm lets the device work on what is measured next.
 func (t *Tuner) warm(products []*search) {
 	for _, s := range products {
-		w := &s.ways[s.best]
+		w := &s.variants[s.best]
 		if w.kernel == nil {
 			continue
 		}

@@ -22,7 +22,7 @@ type comparison struct {
 	long time.Duration
 	// margin is how many times as long as the best the default must take to be replaced.
 	margin float64
-	// hopeless is how many times as long as the best a way takes that is not measured again.
+	// hopeless is how many times as long as the best a variant takes that is not measured again.
 	hopeless float64
 	// promising is how many times as long as the best the best of another kind takes at most for what is near it to be tried.
 	promising float64
@@ -46,18 +46,18 @@ func (s *search) comparison() comparison {
 	return chained
 }
 
-// search is a product whose ways are measured.
+// search is a product whose variants are measured.
 type search struct {
 	Product
-	runs  []device.Dispatch
-	ways  []way // as many as Launches
-	asked []int // in this round
-	best  int
-	kinds []int // the best of each kind, at first the default of it
+	runs     []device.Dispatch
+	variants []variant // as many as Launches
+	asked    []int     // in this round
+	best     int
+	kinds    []int // the best of each kind, at first the default of it
 }
 
-// way is what is known of a launch.
-type way struct {
+// variant is what is known of a launch.
+type variant struct {
 	candidate
 	kind   int
 	asked  bool
@@ -67,7 +67,7 @@ type way struct {
 
 // tried is the number of launches that were measured.
 func (s *search) tried() (n int) {
-	for _, w := range s.ways {
+	for _, w := range s.variants {
 		if w.time > 0 {
 			n++
 		}
@@ -78,16 +78,16 @@ func (s *search) tried() (n int) {
 // open makes the ways of a search and tells their kinds: those that no chain of near ones leads to from the default are of
 // another kind, the first of which is its default.
 func (s *search) open() {
-	s.ways = make([]way, len(s.Launches))
-	known := make([]bool, len(s.ways))
-	for first := range s.ways {
+	s.variants = make([]variant, len(s.Launches))
+	known := make([]bool, len(s.variants))
+	for first := range s.variants {
 		if known[first] {
 			continue
 		}
 		known[first] = true
 		for reached := []int{first}; len(reached) > 0; reached = reached[1:] {
-			s.ways[reached[0]].kind = len(s.kinds)
-			for i := range s.ways {
+			s.variants[reached[0]].kind = len(s.kinds)
+			for i := range s.variants {
 				if !known[i] && s.near(reached[0], i) {
 					known[i] = true
 					reached = append(reached, i)
@@ -102,14 +102,14 @@ func (s *search) open() {
 // kind. A kind whose best is not promising is left.
 func (s *search) ask() {
 	s.asked = s.asked[:0]
-	if s.ways[0].failed {
+	if s.variants[0].failed {
 		return
 	}
-	limit := time.Duration(s.comparison().promising * float64(s.ways[s.best].time))
-	for i := range s.ways {
-		w := &s.ways[i]
+	limit := time.Duration(s.comparison().promising * float64(s.variants[s.best].time))
+	for i := range s.variants {
+		w := &s.variants[i]
 		best := s.kinds[w.kind]
-		takes := s.ways[best].time
+		takes := s.variants[best].time
 		climbs := takes > 0 && takes <= limit || takes == 0 && w.kind == 0
 		if !w.asked && (i == best || climbs && s.near(best, i)) {
 			w.asked = true
@@ -120,8 +120,8 @@ func (s *search) ask() {
 
 // job is a launch to compile.
 type job struct {
-	search *search
-	way    int
+	search  *search
+	variant int
 }
 
 // batch is how many launches of a product are compiled before those of the next one.
@@ -166,8 +166,8 @@ func (t *Tuner) climb(products []*search, start time.Time, budget time.Duration)
 	for n, s := range products {
 		now := t.clock()
 		t.confirm(s, now.Add(end.Sub(now)/time.Duration(len(products)-n)))
-		for i := range s.ways {
-			s.ways[i].close()
+		for i := range s.variants {
+			s.variants[i].close()
 		}
 	}
 }
@@ -175,11 +175,11 @@ func (t *Tuner) climb(products []*search, start time.Time, budget time.Duration)
 // measureAsked measures what a product asked for. What the time did not suffice to compile is asked for again.
 func (t *Tuner) measureAsked(s *search, last time.Time) {
 	for _, i := range s.asked {
-		w := &s.ways[i]
+		w := &s.variants[i]
 		if w.asked = w.kernel != nil || w.failed; w.kernel == nil || !t.clock().Before(last) {
 			continue
 		}
-		if i > 0 && s.ways[0].time == 0 {
+		if i > 0 && s.variants[0].time == 0 {
 			w.close() // without the default there is nothing to compare with
 			continue
 		}
@@ -194,18 +194,18 @@ func (t *Tuner) measureAsked(s *search, last time.Time) {
 // place tells what a launch is that was just measured: the best of its kind, of all, or neither. The default and the best of each
 // kind stay open.
 func (s *search) place(i int) {
-	w, best := &s.ways[i], &s.kinds[s.ways[i].kind]
-	worse := w.time == 0 || *best != i && s.ways[*best].time > 0 && w.time >= s.ways[*best].time
+	w, best := &s.variants[i], &s.kinds[s.variants[i].kind]
+	worse := w.time == 0 || *best != i && s.variants[*best].time > 0 && w.time >= s.variants[*best].time
 	switch {
 	case worse && i > 0:
 		w.close()
 	case !worse && *best != i:
 		if *best > 0 {
-			s.ways[*best].close()
+			s.variants[*best].close()
 		}
 		*best = i
 	}
-	if !worse && w.time < s.ways[s.best].time {
+	if !worse && w.time < s.variants[s.best].time {
 		s.best = i
 	}
 }
@@ -214,7 +214,7 @@ func (s *search) place(i int) {
 func (s *search) rivals() []int {
 	out := []int{0}
 	for _, i := range s.kinds {
-		if w := &s.ways[i]; i > 0 && w.time > 0 && float64(w.time) <= s.comparison().hopeless*float64(s.ways[s.best].time) {
+		if w := &s.variants[i]; i > 0 && w.time > 0 && float64(w.time) <= s.comparison().hopeless*float64(s.variants[s.best].time) {
 			out = append(out, i)
 		}
 	}
@@ -229,14 +229,14 @@ func (t *Tuner) confirm(s *search, end time.Time) {
 	if len(rivals) == 1 {
 		return
 	}
-	by, least := s.comparison(), make([]time.Duration, len(s.ways))
+	by, least := s.comparison(), make([]time.Duration, len(s.variants))
 	for turn := 0; turn < by.duels || turn < by.more*by.duels && tied(rivals, least, by.margin); turn++ {
 		if !t.clock().Before(end) {
 			break
 		}
 		for n := 0; n < len(rivals); n++ {
 			i := rivals[n]
-			took, err := t.time(&s.ways[i].candidate)
+			took, err := t.time(&s.variants[i].candidate)
 			switch {
 			case err == nil && (least[i] == 0 || took < least[i]):
 				least[i] = took
@@ -252,7 +252,7 @@ func (t *Tuner) confirm(s *search, end time.Time) {
 		return
 	}
 	for _, i := range rivals {
-		s.ways[i].time = least[i]
+		s.variants[i].time = least[i]
 	}
 	slices.SortStableFunc(rivals, func(i, j int) int { return cmp.Compare(least[i], least[j]) })
 	for _, i := range rivals {

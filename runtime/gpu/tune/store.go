@@ -39,7 +39,7 @@ func identity(info device.Info, system string) string {
 type entry struct {
 	device          string
 	first, choice   string        // the product's Key, and that of the launch
-	tried           int           // ways that were measured
+	tried           int           // variants that were measured
 	firstTime, time time.Duration // of a dispatch; in place, of all that was measured with the product
 }
 
@@ -89,7 +89,7 @@ func parse(text string) (e entry, err error) {
 }
 
 // path is the file of a product: its name is the hash of all that the choice depends on.
-func (s store) path(w Ways) string {
+func (s store) path(w Variants) string {
 	text, err := w.Launches[0].Source(s.target)
 	if s.dir == "" || err != nil {
 		return ""

@@ -72,7 +72,7 @@ func (t *Tuner) Dir() string { return t.store.dir }
 func (t *Tuner) Worth(bytes int) bool { return bytes >= t.least }
 
 // Kept gives the choice that was made for a product before, by whichever process.
-func (t *Tuner) Kept(w Ways) (kernels.Launch, bool) {
+func (t *Tuner) Kept(w Variants) (kernels.Launch, bool) {
 	if i, ok := t.kept(w); ok {
 		return w.Launches[i], true
 	}
@@ -80,7 +80,7 @@ func (t *Tuner) Kept(w Ways) (kernels.Launch, bool) {
 }
 
 // kept is Kept, as the number of the launch.
-func (t *Tuner) kept(w Ways) (int, bool) {
+func (t *Tuner) kept(w Variants) (int, bool) {
 	e, err := t.store.read(t.store.path(w), w.key())
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) && !t.complained {
@@ -94,7 +94,7 @@ func (t *Tuner) kept(w Ways) (int, bool) {
 
 // Changed tells of the choice that was kept for a product, if it is not the default: the definitions that differ, with those of the default,
 // and the times that were measured. It is "" for the default, and where nothing is kept.
-func (t *Tuner) Changed(w Ways) string {
+func (t *Tuner) Changed(w Variants) string {
 	e, err := t.store.read(t.store.path(w), w.key())
 	i, found := w.find(e.choice)
 	if err != nil || !found || i == 0 {
@@ -133,7 +133,7 @@ func (t *Tuner) Choose(products []Product, reserve float64) []kernels.Launch {
 	var open []*search
 	for i, p := range products {
 		out[i] = p.Launches[0]
-		if at, ok := t.kept(p.Ways); ok {
+		if at, ok := t.kept(p.Variants); ok {
 			out[i] = p.Launches[at]
 		} else if len(p.Launches) > 1 {
 			if runs := p.Runs(); len(runs) > 0 {
@@ -186,15 +186,15 @@ func (t *Tuner) Choose(products []Product, reserve float64) []kernels.Launch {
 
 // keep writes the result of a search down and gives the choice: that of another process, where it was faster.
 func (t *Tuner) keep(s *search) (int, error) {
-	if s.ways[0].failed || s.ways[0].time == 0 {
+	if s.variants[0].failed || s.variants[0].time == 0 {
 		return 0, nil // nothing was found out, or the time did not suffice: the next start goes on
 	}
 	each := time.Duration(1)
 	if !s.InPlace {
 		each = time.Duration(len(s.runs))
 	}
-	e, err := t.store.write(t.store.path(s.Ways), entry{
-		device: t.store.device, first: s.key(), choice: s.Launches[s.best].Key(), tried: s.tried(), firstTime: s.ways[0].time / each, time: s.ways[s.best].time / each,
+	e, err := t.store.write(t.store.path(s.Variants), entry{
+		device: t.store.device, first: s.key(), choice: s.Launches[s.best].Key(), tried: s.tried(), firstTime: s.variants[0].time / each, time: s.variants[s.best].time / each,
 	}, func(e entry) bool { _, ok := s.find(e.choice); return ok })
 	at, _ := s.find(e.choice)
 	return at, err

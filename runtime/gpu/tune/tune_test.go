@@ -220,19 +220,19 @@ func TestChoose(t *testing.T) {
 	require.Equal(t, keys(got...), keys(next.Choose(products, 0)...))
 	require.Zero(t, again.compiled+again.dispatches)
 	require.Empty(t, silent)
-	kept, ok := next.Kept(products[1].Ways)
+	kept, ok := next.Kept(products[1].Variants)
 	require.True(t, ok)
 	require.Equal(t, keys(got[1]), keys(kept))
-	_, ok = next.Kept(matvec(3072).Ways)
+	_, ok = next.Kept(matvec(3072).Variants)
 	require.False(t, ok)
-	require.Regexp(t, `^matvec: .*MATVEC_ROWS=1 \(\d\).*; [\d.]+µs \([\d.]+µs\)$`, next.Changed(products[1].Ways))
-	require.NotContains(t, next.Changed(products[1].Ways), "MATVEC_K=", "what is equal is not told")
-	require.Empty(t, next.Changed(matvec(3072).Ways))
+	require.Regexp(t, `^matvec: .*MATVEC_ROWS=1 \(\d\).*; [\d.]+µs \([\d.]+µs\)$`, next.Changed(products[1].Variants))
+	require.NotContains(t, next.Changed(products[1].Variants), "MATVEC_K=", "what is equal is not told")
+	require.Empty(t, next.Changed(matvec(3072).Variants))
 	same := tuner(newFake(flat), t.TempDir(), &notes)
 	same.Choose(products, 0)
-	_, ok = same.Kept(products[0].Ways)
+	_, ok = same.Kept(products[0].Variants)
 	require.True(t, ok)
-	require.Empty(t, same.Changed(products[0].Ways), "the default")
+	require.Empty(t, same.Changed(products[0].Variants), "the default")
 }
 
 // among makes a product one that is measured in its place: two of its dispatches, each behind one of another kernel.
@@ -283,7 +283,7 @@ func TestMargin(t *testing.T) {
 	}
 }
 
-// TestInPlace: what stands around a product is recorded as it is, with each way in the product's places; the best is that of
+// TestInPlace: what stands around a product is recorded as it is, with each variant in the product's places; the best is that of
 // the whole, and is kept apart from that of a chain.
 func TestInPlace(t *testing.T) {
 	d, dir, notes := newFake(slope), t.TempDir(), []string(nil)
@@ -307,7 +307,7 @@ func TestInPlace(t *testing.T) {
 		}
 		return time.Duration(1000 * (ints["SETS"]*ints["SPLIT"] + ints["ROWS"]))
 	}
-	ways := map[string]bool{}
+	variants := map[string]bool{}
 	recorded := recorder{d, func(list []device.Dispatch) {
 		require.Len(t, list, 4)
 		for i, label := range []string{"before", "tuning", "between", "tuning"} {
@@ -317,26 +317,26 @@ func TestInPlace(t *testing.T) {
 		require.Equal(t, [3]int{7, 1, 1}, list[0].Groups)
 		require.Same(t, list[1].Kernel.(fakeKernel).thing, list[3].Kernel.(fakeKernel).thing)
 		require.Equal(t, list[1].Groups, list[3].Groups)
-		ways[fmt.Sprint(list[1].Kernel.(fakeKernel).ints)] = true
+		variants[fmt.Sprint(list[1].Kernel.(fakeKernel).ints)] = true
 	}}
 	x := New(recorded, Options{Dir: dir, Clock: d.clock}, func(s string) { notes = append(notes, s) })
 	got := x.Choose([]Product{p}, 0)
 	require.NotEqual(t, keys(alone...), keys(got...))
 	require.Equal(t, 5, number(got[0], "SETS")*number(got[0], "SPLIT")+number(got[0], "ROWS"))
-	require.Greater(t, len(ways), 3)
+	require.Greater(t, len(variants), 3)
 	require.Len(t, notes, 1)
 	require.Zero(t, d.open)
 	for _, c := range []struct {
-		ways Ways
-		want []kernels.Launch
-	}{{chain.Ways, alone}, {p.Ways, got}} {
-		kept, ok := x.Kept(c.ways)
+		variants Variants
+		want     []kernels.Launch
+	}{{chain.Variants, alone}, {p.Variants, got}} {
+		kept, ok := x.Kept(c.variants)
 		require.True(t, ok)
 		require.Equal(t, keys(c.want...), keys(kept))
 	}
 }
 
-// TestKinds: ways that no chain of near ones joins with the default are climbed from a default of their own, where that is not far
+// TestKinds: variants that no chain of near ones joins with the default are climbed from a default of their own, where that is not far
 // behind.
 func TestKinds(t *testing.T) {
 	for _, c := range []struct {
@@ -577,24 +577,24 @@ func TestUnsound(t *testing.T) {
 func TestKey(t *testing.T) {
 	dir, p := t.TempDir(), matvec(1024)
 	info := newFake(flat).info
-	path := func(change func(*device.Info), system string, w Ways) string {
+	path := func(change func(*device.Info), system string, w Variants) string {
 		other := info
 		change(&other)
 		return newStore(dir, other, system).path(w)
 	}
-	second, inPlace, near, deep := p.Ways, p.Ways, p.Ways, p.Ways
+	second, inPlace, near, deep := p.Variants, p.Variants, p.Variants, p.Variants
 	second.Launches, inPlace.InPlace, near.Positions, deep.Positions = p.Launches[1:], true, []int{64}, []int{64, 512}
 	same := func(*device.Info) {}
 	seen := map[string]string{}
 	for name, got := range map[string]string{
-		"as it is":    path(same, "1", p.Ways),
-		"description": path(func(i *device.Info) { i.Description = "Test GPU, driver 2" }, "1", p.Ways),
-		"cores":       path(func(i *device.Info) { i.Cores++ }, "1", p.Ways),
-		"threads":     path(func(i *device.Info) { i.MaxThreads = 512 }, "1", p.Ways),
-		"memory":      path(func(i *device.Info) { i.ThreadgroupMemory = 1 }, "1", p.Ways),
-		"target":      path(func(i *device.Info) { i.Target = kernels.Metal }, "1", p.Ways),
-		"system":      path(same, "2", p.Ways),
-		"shape":       path(same, "1", matvec(1032).Ways),
+		"as it is":    path(same, "1", p.Variants),
+		"description": path(func(i *device.Info) { i.Description = "Test GPU, driver 2" }, "1", p.Variants),
+		"cores":       path(func(i *device.Info) { i.Cores++ }, "1", p.Variants),
+		"threads":     path(func(i *device.Info) { i.MaxThreads = 512 }, "1", p.Variants),
+		"memory":      path(func(i *device.Info) { i.ThreadgroupMemory = 1 }, "1", p.Variants),
+		"target":      path(func(i *device.Info) { i.Target = kernels.Metal }, "1", p.Variants),
+		"system":      path(same, "2", p.Variants),
+		"shape":       path(same, "1", matvec(1032).Variants),
 		"default":     path(same, "1", second),
 		"in place":    path(same, "1", inPlace),
 		"a position":  path(same, "1", near),
@@ -606,7 +606,7 @@ func TestKey(t *testing.T) {
 	}
 	free := info
 	free.Memory = 1 << 40
-	require.Equal(t, "as it is", seen[newStore(dir, free, "1").path(p.Ways)], "free memory is no part of it")
+	require.Equal(t, "as it is", seen[newStore(dir, free, "1").path(p.Variants)], "free memory is no part of it")
 }
 
 // TestDamagedFile: what is not as it was written is told of once, measured anew and replaced.
@@ -653,7 +653,7 @@ func TestDamagedFile(t *testing.T) {
 	}
 }
 
-// TestStaleChoice: a way that is tried no longer is no choice.
+// TestStaleChoice: a variant that is tried no longer is no choice.
 func TestStaleChoice(t *testing.T) {
 	p, dir, notes := matvec(1024), t.TempDir(), []string(nil)
 	got := tuner(newFake(slope), dir, &notes).Choose([]Product{p}, 0)

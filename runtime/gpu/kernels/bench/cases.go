@@ -80,8 +80,8 @@ func weights(f kernels.Format, rows, k int) float64 {
 	return float64(rows*k*f.Bits/8 + 4*rows*k/f.Group)
 }
 
-// ways makes a variant of each tuning or tile.
-func ways[T any](of []T, launch func(T) (kernels.Launch, error)) ([]variant, error) {
+// variantsOf makes a variant of each tuning or tile.
+func variantsOf[T any](of []T, launch func(T) (kernels.Launch, error)) ([]variant, error) {
 	var out []variant
 	for _, t := range of {
 		l, err := launch(t)
@@ -102,7 +102,7 @@ func only(label string, l kernels.Launch, err error) func(kernels.Machine) ([]va
 func product(name string, v kernels.Vectors, rows int, tunings func(kernels.Machine) []kernels.Tuning, launch func(kernels.Tuning) (kernels.Launch, error)) testCase {
 	return testCase{
 		name: name, sizes: kernels.Sizes{Tokens: v.M}, bytes: weights(v.Format, rows, v.K), flops: 2 * float64(v.M*rows*v.K),
-		variants: func(on kernels.Machine) ([]variant, error) { return ways(tunings(on), launch) },
+		variants: func(on kernels.Machine) ([]variant, error) { return variantsOf(tunings(on), launch) },
 	}
 }
 
@@ -125,7 +125,7 @@ func convolved(name string, v kernels.MatVecMany, channels int) testCase {
 		for _, early := range []bool{true, false} {
 			v.Conv = &kernels.Conv{Channels: channels, Taps: 4, SiLU: true, State: kernels.BF16, Weight: kernels.F32, Reset: kernels.ResetFlag}
 			v.Early, v.Activated = early, kernels.Activated{First: channels, Rows: min(channels/2, v.N[0]-channels), Activation: kernels.SiLU}
-			some, err := ways(v.Tunings(on), v.Launch)
+			some, err := variantsOf(v.Tunings(on), v.Launch)
 			if err != nil {
 				return nil, err
 			}
@@ -159,7 +159,7 @@ func expertsUp(name string, e kernels.Experts) testCase {
 		name: name, sizes: oneToken, bytes: weights(e.Format, rows, e.Hidden), flops: 2 * float64(rows*e.Hidden),
 		variants: func(on kernels.Machine) ([]variant, error) {
 			up, _ := e.Tunings(on, 1)
-			return ways(up, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchUp(t, 1) })
+			return variantsOf(up, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchUp(t, 1) })
 		},
 	}
 }
@@ -171,7 +171,7 @@ func expertsDown(name string, e kernels.Experts) testCase {
 		name: name, sizes: oneToken, bytes: weights(e.Format, rows, e.Inner), flops: 2 * float64(rows*e.Inner),
 		variants: func(on kernels.Machine) ([]variant, error) {
 			_, down := e.Tunings(on, 1)
-			return ways(down, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchDown(t, 1) })
+			return variantsOf(down, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchDown(t, 1) })
 		},
 	}
 }
@@ -180,7 +180,7 @@ func expertsDown(name string, e kernels.Experts) testCase {
 func tiled(name string, m kernels.Matrices, rows, tokens int, launch func(kernels.Tile) (kernels.Launch, error)) testCase {
 	return testCase{
 		name: name, sizes: kernels.Sizes{Tokens: tokens}, bytes: weights(m.Format, rows, m.K) + float64(tokens*(m.K*2+rows*4)), flops: 2 * float64(tokens) * float64(rows*m.K),
-		variants: func(on kernels.Machine) ([]variant, error) { return ways(m.Tiles(on.Target, tokens), launch) },
+		variants: func(on kernels.Machine) ([]variant, error) { return variantsOf(m.Tiles(on.Target, tokens), launch) },
 	}
 }
 
@@ -221,7 +221,7 @@ func manyExperts(few kernels.Experts, tokens int) []testCase {
 		out = append(out, testCase{
 			name: name(fmt.Sprintf("%s by %d", product, fit[0].BM)), sizes: sizes, bytes: weights(e.Format, e.Count*rows, k), flops: 2 * float64(pairs) * float64(rows*k),
 			variants: func(kernels.Machine) ([]variant, error) {
-				return ways(fit, func(t kernels.Tile) (kernels.Launch, error) { return launch(t, tokens) })
+				return variantsOf(fit, func(t kernels.Tile) (kernels.Launch, error) { return launch(t, tokens) })
 			},
 		})
 	}

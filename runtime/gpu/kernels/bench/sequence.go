@@ -64,7 +64,7 @@ func attention(name string, a kernels.Attention, context int) []testCase {
 	return []testCase{{
 		name: fmt.Sprintf("%s at %d", name, context), sizes: at(context), bytes: float64(4 * seen * a.KVHeads * a.D), flops: float64(4 * seen * a.Heads * a.D),
 		variants: func(on kernels.Machine) ([]variant, error) {
-			return ways(a.Tunings(on.Target, false), func(t kernels.AttentionTuning) (kernels.Launch, error) {
+			return variantsOf(a.Tunings(on.Target, false), func(t kernels.AttentionTuning) (kernels.Launch, error) {
 				tuned := a
 				tuned.Tuning = t
 				first, merge, _, err := tuned.Launches(1)
@@ -92,7 +92,7 @@ func streamsAttention(name string, of kernels.Attention, streams, context int) t
 		name: fmt.Sprintf("%s attention of %d at %d", name, streams, context), sizes: kernels.Sizes{Tokens: streams},
 		bytes: float64(4 * streams * seen * a.KVHeads * a.D), flops: float64(4 * streams * seen * a.Heads * a.D),
 		variants: func(kernels.Machine) ([]variant, error) {
-			return ways(a.Tunings(streams), func(t kernels.BlockTuning) (kernels.Launch, error) {
+			return variantsOf(a.Tunings(streams), func(t kernels.BlockTuning) (kernels.Launch, error) {
 				tuned := a
 				tuned.Tuning = t
 				first, merge, _, err := tuned.Launches(streams)
@@ -111,7 +111,7 @@ func attentionStep(name string, a kernels.Attention, dims, context int) testCase
 		Eps: 1e-6, Weight: kernels.F32, Cache: a.Cache, Slots: a.Slots, Ring: a.Window > 0}}
 	out := attention(name+" attention step", a, context)[0]
 	out.variants = func(on kernels.Machine) ([]variant, error) {
-		return ways(s.StepTunings(on.Target), func(t kernels.StepTuning) (kernels.Launch, error) {
+		return variantsOf(s.StepTunings(on.Target), func(t kernels.StepTuning) (kernels.Launch, error) {
 			tuned := s
 			tuned.Step = t
 			one, merge, _, err := tuned.Launches()
@@ -133,7 +133,7 @@ func chunk(name string, a kernels.Attention, tokens int) testCase {
 	return testCase{
 		name: fmt.Sprintf("prefill %s attention of %d", name, tokens), sizes: kernels.Sizes{Tokens: tokens}, flops: float64(4 * pairs * a.Heads * a.D),
 		variants: func(on kernels.Machine) ([]variant, error) {
-			return ways(a.ChunkTunings(on.Target), func(t kernels.ChunkTuning) (kernels.Launch, error) { return a.ChunkLaunch(tokens, t) })
+			return variantsOf(a.ChunkTunings(on.Target), func(t kernels.ChunkTuning) (kernels.Launch, error) { return a.ChunkLaunch(tokens, t) })
 		},
 	}
 }
@@ -149,7 +149,7 @@ func rowsChunk(name string, of kernels.Attention, tokens int) testCase {
 	}
 	out.name += " over blocks"
 	out.variants = func(on kernels.Machine) ([]variant, error) {
-		return ways(a.ChunkTunings(on.Target), func(t kernels.ChunkTuning) (kernels.Launch, error) {
+		return variantsOf(a.ChunkTunings(on.Target), func(t kernels.ChunkTuning) (kernels.Launch, error) {
 			l, err := a.ChunkLaunch(tokens, t)
 			l.Case = func(s kernels.Sizes) *kernels.Case { return a.ChunkCase(s, rows, tokens, t) }
 			return l, err
@@ -253,7 +253,7 @@ func slots(small int) (out []testCase) {
 		}
 		d.Norm, d.Eps, d.Gates = kernels.F32, 1e-6, kernels.F32
 		out = append(out, testCase{name: name("slot delta"), sizes: sizes, bytes: states, variants: func(kernels.Machine) ([]variant, error) {
-			out, err := ways([]int{1, 2, 4}, func(n int) (kernels.Launch, error) {
+			out, err := variantsOf([]int{1, 2, 4}, func(n int) (kernels.Launch, error) {
 				tuned := d
 				tuned.Rows = n
 				return tuned.StepLaunch(rows)
@@ -315,7 +315,7 @@ func norms(small int) []testCase {
 			out = append(out, testCase{
 				name: fmt.Sprintf("norm of %dx%d", tokens, n), sizes: kernels.Sizes{Tokens: tokens}, bytes: float64(16 * tokens * n),
 				variants: func(kernels.Machine) ([]variant, error) {
-					out, err := ways([]int{0, 8, 11, 14, 16, 32}, func(simdgroups int) (kernels.Launch, error) {
+					out, err := variantsOf([]int{0, 8, 11, 14, 16, 32}, func(simdgroups int) (kernels.Launch, error) {
 						norm.Simdgroups = simdgroups
 						return norm.Launch(tokens)
 					})

@@ -23,8 +23,8 @@ func TestPrelude(t *testing.T) {
 		m := kernels.MatMul{Matrices: kernels.Matrices{Format: f, K: 128, Exact: exact}, N: 100, Epilogue: kernels.AddMatrix}
 		return m.Launch(m.Tiles(kernels.Metal, 64)[0], 64)
 	}
-	vectors := func(f kernels.Format, way kernels.Tuning) (kernels.Launch, error) {
-		return kernels.MatVec{Vectors: kernels.Vectors{Format: f, K: 256, M: 3}, N: 300}.Launch(way)
+	vectors := func(f kernels.Format, variant kernels.Tuning) (kernels.Launch, error) {
+		return kernels.MatVec{Vectors: kernels.Vectors{Format: f, K: 256, M: 3}, N: 300}.Launch(variant)
 	}
 	launches := map[string]kernels.Launch{}
 	add := func(name string, l kernels.Launch, err error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-// Ways are launches that do the same with the same buffers.
-type Ways struct {
+// Variants are launches that do the same with the same buffers.
+type Variants struct {
 	// Launches has the default first.
 	Launches []kernels.Launch
 	// Near reports whether launches i and j differ in one respect; nil where all of them are near each other. Launches that no
@@ -23,7 +23,7 @@ type Ways struct {
 }
 
 // Key tells products apart that are tuned each on its own: by the default launch, with its number of threadgroups up to
-// the next power of two, since a launch of more tokens may want another way, and by how they are measured, since what is best
+// the next power of two, since a launch of more tokens may want another variant, and by how they are measured, since what is best
 // in a chain may not be in a program, nor what is best at some positions at others.
 func Key(first kernels.Launch, inPlace bool, positions []int) string {
 	groups := first.Groups[0] * first.Groups[1] * first.Groups[2]
@@ -40,22 +40,22 @@ func Key(first kernels.Launch, inPlace bool, positions []int) string {
 	return key
 }
 
-func (w Ways) key() string { return Key(w.Launches[0], w.InPlace, w.Positions) }
+func (w Variants) key() string { return Key(w.Launches[0], w.InPlace, w.Positions) }
 
 // Find is the number of the launch whose kernel is that of another.
-func (w Ways) Find(other kernels.Launch) (int, bool) { return w.find(other.Key()) }
+func (w Variants) Find(other kernels.Launch) (int, bool) { return w.find(other.Key()) }
 
 // find is the number of the launch of a key. There may be none: versions of etc differ in what they try.
-func (w Ways) find(key string) (int, bool) {
+func (w Variants) find(key string) (int, bool) {
 	i := slices.IndexFunc(w.Launches, func(l kernels.Launch) bool { return l.Key() == key })
 	return max(i, 0), i >= 0
 }
 
-func (w Ways) near(i, j int) bool { return w.Near == nil || w.Near(i, j) }
+func (w Variants) near(i, j int) bool { return w.Near == nil || w.Near(i, j) }
 
 // Product is a kernel at a shape that is to be tuned.
 type Product struct {
-	Ways
+	Variants
 	// Bytes are what a pass of the model reads of weights for it: where the time does not suffice for all products,
 	// it goes to those that read most.
 	Bytes int
