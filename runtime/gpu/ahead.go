@@ -20,7 +20,7 @@ import (
 
 // ahead is what a plan needs to be begun on the result of the call before.
 type ahead struct {
-	token  *slot   // among the words: the token that is fed
+	token  *slot   // among the uniforms: the token that is fed
 	states []*slot // those that it writes to the other side of
 	// ready says that there are two sides: the plan takes turns.
 	ready bool
@@ -41,13 +41,13 @@ func (b *binder) foresee() *ahead {
 	}
 	fed, out := p.inputs[0], p.outputs[0]
 	a := &ahead{}
-	if a.token, _ = p.words.indexOf(fed); a.token == nil || b.uploaded[fed] != nil {
+	if a.token, _ = p.uniforms.indexOf(fed); a.token == nil || b.uploaded[fed] != nil {
 		return nil
 	}
 	if out.place != onDevice || out.format != i32 || out.len() != 1 || out.offset != 0 {
 		return nil
 	}
-	if slices.ContainsFunc(p.cells, func(c *cell) bool { return slices.Contains(c.uses, fed) }) {
+	if slices.ContainsFunc(p.hostValues, func(c *hostValue) bool { return slices.Contains(c.uses, fed) }) {
 		return nil // the host computes something of the token
 	}
 	written := false
@@ -211,7 +211,7 @@ func (x *instance) begin(after *call, inputs []eval.Value) error {
 	}
 	// The kernel of the call before writes the token, which has the bytes up to the next word to itself: devices that share memory with the
 	// host may move whole lines of it.
-	token, content := p.ahead.token, p.words.content[:p.words.size]
+	token, content := p.ahead.token, p.uniforms.content[:p.uniforms.size]
 	buffer, _ := x.locate(token)
 	end := min(token.Offset+alignment, len(content))
 	if err := errors.Join(buffer.Place(0, content[:token.Offset]), buffer.Place(end, content[end:])); err != nil {
@@ -231,7 +231,7 @@ func (x *instance) begin(after *call, inputs []eval.Value) error {
 // stays as it is.
 func (x *instance) pair(p *boundPlan) error {
 	a := p.ahead
-	if a == nil || a.ready || a.none || p.words.size > device.MaxPlaced {
+	if a == nil || a.ready || a.none || p.uniforms.size > device.MaxPlaced {
 		return nil
 	}
 	for _, s := range x.states {
@@ -257,7 +257,7 @@ func (x *instance) pair(p *boundPlan) error {
 		}
 	}
 	states := len(made)
-	words := alloc(p.words.size, false)
+	uniforms := alloc(p.uniforms.size, false)
 	out := p.outputs[0].slot
 	first, host := out.buffer, out.buffer != nil
 	if !host {
@@ -280,14 +280,14 @@ func (x *instance) pair(p *boundPlan) error {
 			s.buffer, s.other = s.other, s.buffer
 		}
 	}
-	for _, s := range p.words.slots {
-		s.other = words
+	for _, s := range p.uniforms.slots {
+		s.other = uniforms
 	}
 	if !host {
 		out.Offset = 0
 	}
 	out.buffer, out.other = first, second
 	a.made, a.ready = made[states:], true
-	// What was recorded knows one side only, and words that are placed must not come before the zeros of their buffer.
+	// What was recorded knows one side only, and uniforms that are placed must not come before the zeros of their buffer.
 	return errors.Join(x.exe.device.Wait(), p.forget())
 }

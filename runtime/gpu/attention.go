@@ -53,10 +53,10 @@ func (b *binder) inverseFreqs(attrs *ir.RopeAnglesAttrs) []float32 {
 		return inverse
 	}
 	v := b.Input("freqs")
-	if v == nil || v.place != onHost || !v.cell.constant || len(v.shape) != 1 || v.shape[0] != half {
+	if v == nil || v.place != onHost || !v.hostValue.constant || len(v.shape) != 1 || v.shape[0] != half {
 		return nil
 	}
-	c, err := v.cell.fixed()
+	c, err := v.hostValue.fixed()
 	if err != nil || c.Tensor == nil || len(c.Tensor.F) != half {
 		return nil
 	}
@@ -99,7 +99,7 @@ type rotated struct {
 	q, k, v, angles  *value
 	qWeight, kWeight operand
 	keys, values     *state
-	start            *cell
+	start            *hostValue
 }
 
 // rotated gives the operands of the operation, whose heads have so many elements; nil where kernels do not take them. For
@@ -136,7 +136,7 @@ func (b *binder) rotatedHeads(width int) *rotated {
 
 // checkSlots checks for every call that a cache has room for the tokens that the operation writes from a position on: up to
 // stop, where it has that operand, or around in a ring.
-func (b *binder) checkSlots(start *cell, name string, slots, tokens int) bool {
+func (b *binder) checkSlots(start *hostValue, name string, slots, tokens int) bool {
 	if b.Op.Def.Name == "buffer_ring_update" || b.Op.Def.Name != "buffer_slice_update" && len(b.Op.Operand("stop")) == 0 {
 		b.check(start, func() error {
 			if n := start.content.Int; n < 0 || n >= 1<<30 {
@@ -160,8 +160,8 @@ func (b *binder) checkSlots(start *cell, name string, slots, tokens int) bool {
 	return true
 }
 
-// check adds a check of a cell for every call.
-func (b *binder) check(c *cell, f func() error) {
+// check adds a check of a host value for every call.
+func (b *binder) check(c *hostValue, f func() error) {
 	c.need()
 	b.plan.checks = append(b.plan.checks, f)
 }
@@ -228,7 +228,7 @@ func (b *binder) cacheOf(operand string) *state {
 }
 
 // checkPosition checks for every call that caches show what tokens from a position on attend to.
-func (b *binder) checkPosition(a kernels.Attention, tokens int) *cell {
+func (b *binder) checkPosition(a kernels.Attention, tokens int) *hostValue {
 	position := b.register("position")
 	if position != nil {
 		b.check(position, func() error {

@@ -81,7 +81,7 @@ func launchOf(k kernels.AttentionStep, t kernels.StepTuning) (kernels.Launch, er
 // arrivals are counters that are 0 before a call, and between the kernels that use them, which thereby depend on each other.
 func (b *binder) arrivals(n int) *slot {
 	if b.counters == nil || b.counters.Size < 4*n {
-		b.counters = b.word(4*n, func([]byte) error { return nil })
+		b.counters = b.uniform(4*n, func([]byte) error { return nil })
 	}
 	return b.counters
 }

@@ -12,16 +12,16 @@ import (
 
 // The operations on caches in blocks, of calls of many sequences: see ir/ragged.go for the tables.
 
-// rowTable is an operand of integers that a call is told, on the device; its cell is what the host knows of it.
-func (b *binder) rowTable(name string) (at *value, known *cell) {
+// rowTable is an operand of integers that a call is told, on the device; its host value is what the host knows of it.
+func (b *binder) rowTable(name string) (at *value, known *hostValue) {
 	v := b.Input(name)
-	if v == nil || v.place != onHost || v.dtype.IsFloat() || v.shape == nil || v.cell.step || v.cell.constant {
+	if v == nil || v.place != onHost || v.dtype.IsFloat() || v.shape == nil || v.hostValue.step || v.hostValue.constant {
 		return nil, nil
 	}
 	if at = b.device(b.Op.Input(name), v); at == nil {
 		return nil, nil
 	}
-	return at, v.cell
+	return at, v.hostValue
 }
 
 // blockTables say where the positions of rows lie.
@@ -51,7 +51,7 @@ func (b *binder) rowsAndUnits(rows, units int) operand {
 	}
 	key := [2]int{rows, units}
 	if b.poolSteps[key] == nil {
-		b.poolSteps[key] = b.word(8, func(p []byte) error {
+		b.poolSteps[key] = b.uniform(8, func(p []byte) error {
 			binary.LittleEndian.PutUint32(p, uint32(rows))
 			binary.LittleEndian.PutUint32(p[4:], uint32(units))
 			return nil
@@ -62,7 +62,7 @@ func (b *binder) rowsAndUnits(rows, units int) operand {
 
 // tableCheck is what kernels trust of tables of blocks. The layers of a model have the same.
 type tableCheck struct {
-	positions, sequences, blocks *cell
+	positions, sequences, blocks *hostValue
 	units, rows, window          int
 }
 

@@ -41,11 +41,11 @@ func (b *binder) indices(v *value, rows int) *value {
 		}
 		return v
 	}
-	if v.place != onHost || v.shape == nil || v.cell.step || v.cell.constant {
+	if v.place != onHost || v.shape == nil || v.hostValue.step || v.hostValue.constant {
 		return nil
 	}
-	v.cell.need()
-	c, n, unsigned, name := v.cell, v.len(), v.dtype == ir.U64, b.Op.Def.Name
+	v.hostValue.need()
+	c, n, unsigned, name := v.hostValue, v.len(), v.dtype == ir.U64, b.Op.Def.Name
 	d := &value{place: onDevice, dtype: v.dtype, shape: v.shape, stride: strided.RowMajor(v.shape), format: i32}
 	d.slot = b.upload(4*n, upload{of: c, rows: rows, encode: func(p []byte) error {
 		t := c.content.Tensor

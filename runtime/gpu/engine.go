@@ -223,7 +223,7 @@ func (x *executable) target() *lower.Target {
 }
 
 func constantOf(t *eval.Tensor) *value {
-	return &value{place: onHost, dtype: t.DType, shape: append([]int{}, t.Shape...), cell: &cell{constant: true, content: eval.Value{Tensor: t}}}
+	return &value{place: onHost, dtype: t.DType, shape: append([]int{}, t.Shape...), hostValue: &hostValue{constant: true, content: eval.Value{Tensor: t}}}
 }
 
 // constant is a constant, decoded. Large weights do not come here: kernels read them where they are.

@@ -17,19 +17,19 @@ var cheap = map[string]bool{"item_int": true, "sym_size": true, "add_int": true,
 	"mod_int": true, "equal": true, "take": true, "astype": true, "full": true, "greater": true, "less": true, "logical_and": true, "reshape": true,
 	"expand_dims": true, "squeeze": true, "slice": true, "broadcast_to": true, "id_copy": true, "contiguous": true, "transpose": true, "undef": true, "load": true}
 
-// reference binds the operation to its reference kernel: of cells alone it makes cells, else a step.
+// reference binds the operation to its reference kernel: of host values alone it makes host values, else a step.
 func (b *binder) reference() error {
 	op := b.Op
 	if len(op.Results) == 1 && op.Result().Type.Kind == ir.IntKind {
 		if n, ok := b.Sizes.Number(op.Result().Type.Int); ok {
-			b.Values[op.Result()] = &value{place: onHost, cell: &cell{constant: true, content: eval.Value{Int: int64(n)}}}
+			b.Values[op.Result()] = &value{place: onHost, hostValue: &hostValue{constant: true, content: eval.Value{Int: int64(n)}}}
 			return nil
 		}
 	}
 	args := make([][]*value, len(op.Args))
 	step := op.Buffer != nil
 	constant := !step && op.Def.Name != "random_bits" && op.Def.Name != "sample"
-	var uses []*cell
+	var uses []*hostValue
 	for i, list := range op.Args {
 		args[i] = make([]*value, len(list))
 		for j, a := range list {
@@ -43,9 +43,9 @@ func (b *binder) reference() error {
 			args[i][j] = v
 			switch v.place {
 			case onHost:
-				uses = append(uses, v.cell)
-				step = step || v.cell.step
-				constant = constant && v.cell.constant
+				uses = append(uses, v.hostValue)
+				step = step || v.hostValue.step
+				constant = constant && v.hostValue.constant
 			case onDevice:
 				step, constant = true, false
 			}
@@ -58,9 +58,9 @@ func (b *binder) reference() error {
 	if step {
 		return b.referenceStep(uses, evaluate)
 	}
-	var first *cell
+	var first *hostValue
 	for i, r := range op.Results {
-		c := &cell{constant: constant, uses: uses}
+		c := &hostValue{constant: constant, uses: uses}
 		shape, known := b.Dims(r.Type)
 		if !known || r.Type.Kind == ir.IntKind {
 			shape = nil
@@ -68,10 +68,10 @@ func (b *binder) reference() error {
 		if i == 0 {
 			first = c
 		} else {
-			c.uses = []*cell{first}
+			c.uses = []*hostValue{first}
 		}
-		b.Values[r] = &value{place: onHost, dtype: r.Type.DType, shape: shape, cell: c}
-		b.plan.cells = append(b.plan.cells, c)
+		b.Values[r] = &value{place: onHost, dtype: r.Type.DType, shape: shape, hostValue: c}
+		b.plan.hostValues = append(b.plan.hostValues, c)
 	}
 	if first == nil {
 		return nil
@@ -86,7 +86,7 @@ func (b *binder) reference() error {
 			return err
 		}
 		for i, r := range out {
-			if err := results[i].cell.set(r, results[i].shape); err != nil {
+			if err := results[i].hostValue.set(r, results[i].shape); err != nil {
 				return fmt.Errorf("%s: %w", op.Def.Name, err)
 			}
 		}
@@ -101,7 +101,7 @@ const (
 	someElements = 1 << 16
 )
 
-// meant reports whether an operation of cells is one that the host does on purpose: one that is cheap, or of few numbers, more of them
+// meant reports whether an operation of host values is one that the host does on purpose: one that is cheap, or of few numbers, more of them
 // where a kernel would have been for more.
 func (b *binder) meant() bool {
 	name, most := b.Op.Def.Name, fewElements
@@ -127,7 +127,7 @@ func (b *binder) cellsOf(op *ir.Op) []*value {
 
 // referenceStep adds a step that reads the arguments from the device and writes what comes out of floats
 // back; integers stay on the host.
-func (b *binder) referenceStep(uses []*cell, evaluate func() ([]eval.Value, error)) error {
+func (b *binder) referenceStep(uses []*hostValue, evaluate func() ([]eval.Value, error)) error {
 	op := b.Op
 	for _, c := range uses {
 		c.need()
@@ -139,7 +139,7 @@ func (b *binder) referenceStep(uses []*cell, evaluate func() ([]eval.Value, erro
 			results[i] = b.result(i, nil)
 			continue
 		}
-		results[i] = &value{place: onHost, dtype: r.Type.DType, cell: &cell{step: true}}
+		results[i] = &value{place: onHost, dtype: r.Type.DType, hostValue: &hostValue{step: true}}
 		if known && r.Type.Kind == ir.TensorKind {
 			results[i].shape = shape
 		}
@@ -159,7 +159,7 @@ func (b *binder) referenceStep(uses []*cell, evaluate func() ([]eval.Value, erro
 		for i, r := range out {
 			v := results[i]
 			if v.place == onHost {
-				err = v.cell.set(r, v.shape)
+				err = v.hostValue.set(r, v.shape)
 			} else if r.Tensor == nil || !slices.Equal(r.Tensor.Shape, v.shape) {
 				err = fmt.Errorf("gives %v where the shape %v follows from the types", r.Tensor, v.shape)
 			} else {
@@ -210,10 +210,10 @@ func (b *binder) evaluator(args [][]*value) func() ([]eval.Value, error) {
 func (x *instance) content(of *ir.Value, v *value) (eval.Value, error) {
 	switch v.place {
 	case onHost:
-		if v.cell.constant {
-			return v.cell.fixed()
+		if v.hostValue.constant {
+			return v.hostValue.fixed()
 		}
-		return v.cell.content, nil
+		return v.hostValue.content, nil
 	case joined:
 		return x.exe.constants.Joined(of)
 	}
@@ -221,8 +221,8 @@ func (x *instance) content(of *ir.Value, v *value) (eval.Value, error) {
 	return eval.Value{Tensor: t}, err
 }
 
-// fixed is the content of a cell that is the same for every call, computed when it is first asked for.
-func (c *cell) fixed() (eval.Value, error) {
+// fixed is the content of a host value that is the same for every call, computed when it is first asked for.
+func (c *hostValue) fixed() (eval.Value, error) {
 	if c.content.Tensor == nil && c.content.Quantized == nil {
 		for _, u := range c.uses {
 			if _, err := u.fixed(); err != nil {

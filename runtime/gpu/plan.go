@@ -13,19 +13,19 @@ import (
 
 // boundPlan is a module bound to the shapes of its inputs.
 type boundPlan struct {
-	entry   int        // of the module
-	module  *ir.Module // the entry in the operations of the device, for inputs of these shapes
-	shapes  [][]int    // of the inputs; nil for ints
-	inputs  []*cell
-	cells   []*cell // computed before the first step, in order
-	steps   []step
-	outputs []*value
-	size    int  // bytes of the arena
-	apart   bool // nothing in the arena shares memory
+	entry      int        // of the module
+	module     *ir.Module // the entry in the operations of the device, for inputs of these shapes
+	shapes     [][]int    // of the inputs; nil for ints
+	inputs     []*hostValue
+	hostValues []*hostValue // computed before the first step, in order
+	steps      []step
+	outputs    []*value
+	size       int  // bytes of the arena
+	apart      bool // nothing in the arena shares memory
 
-	checks []func() error // of cells: what kernels trust
+	checks []func() error // of host values: what kernels trust
 
-	words    words         // what the steps read of a call
+	uniforms uniforms      // what the steps read of a call
 	results  device.Buffer // where results of a few bytes lie, if they do not lie in the arena
 	ahead    *ahead        // nil where no call can be begun before the one before it was read
 	programs [2][]segment  // of each turn
@@ -43,8 +43,8 @@ type binder struct {
 	checked   map[tableCheck]bool
 	// part is the operation that Op is a part of, where that has no kernel; else nil.
 	part *ir.Op
-	// uploaded are the values of cells on the device.
-	uploaded map[*cell]*value
+	// uploaded are the values of host values on the device.
+	uploaded map[*hostValue]*value
 	// slotTables are the tables of calls of several sequences that were checked.
 	slotTables map[slotsKey]*slotTables
 }
@@ -58,11 +58,11 @@ func (x *instance) bindEntry(entry int, shapes [][]int) (*boundPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &binder{x: x, plan: &boundPlan{entry: entry, module: m, shapes: shapes}, uploaded: map[*cell]*value{}, slotTables: map[slotsKey]*slotTables{}}
+	b := &binder{x: x, plan: &boundPlan{entry: entry, module: m, shapes: shapes}, uploaded: map[*hostValue]*value{}, slotTables: map[slotsKey]*slotTables{}}
 	b.Planner = plan.NewPlanner(m, shapes, plan.Target[*value](b))
 	for i, p := range m.Entry.Params {
-		c := &cell{}
-		b.Values[p] = &value{place: onHost, dtype: p.Type.DType, shape: shapes[i], cell: c}
+		c := &hostValue{}
+		b.Values[p] = &value{place: onHost, dtype: p.Type.DType, shape: shapes[i], hostValue: c}
 		b.plan.inputs = append(b.plan.inputs, c)
 	}
 	if err := b.Bind(m.Entry.Body); err != nil {
@@ -74,13 +74,13 @@ func (x *instance) bindEntry(entry int, shapes [][]int) (*boundPlan, error) {
 			return nil, err
 		}
 		b.plan.outputs = append(b.plan.outputs, v)
-		if v.cell != nil {
-			v.cell.need()
+		if v.hostValue != nil {
+			v.hostValue.need()
 		}
 		b.Keep(v, b.Steps())
 	}
-	b.plan.cells = slices.DeleteFunc(b.plan.cells, func(c *cell) bool { return !c.needed || c.constant })
-	for _, c := range b.plan.cells { // what is left is computed for every call
+	b.plan.hostValues = slices.DeleteFunc(b.plan.hostValues, func(c *hostValue) bool { return !c.needed || c.constant })
+	for _, c := range b.plan.hostValues { // what is left is computed for every call
 		if c.slow != nil {
 			b.x.exe.note(c.slow)
 		}
@@ -102,7 +102,7 @@ func (b *binder) memory() (err error) {
 	if b.plan.size > maxArena {
 		return fmt.Errorf("a call of this size needs %d GiB of memory for intermediate results; use a smaller chunk", b.plan.size>>30)
 	}
-	w := &b.plan.words
+	w := &b.plan.uniforms
 	if w.size > 0 {
 		if w.buffer, err = b.x.alloc(w.size); err != nil {
 			return err
@@ -191,7 +191,7 @@ func (b *binder) BindReference() error {
 	return nil
 }
 
-// onlyHost reports whether an operation of cells alone is cheap enough for the host: arithmetic of a few
+// onlyHost reports whether an operation of host values alone is cheap enough for the host: arithmetic of a few
 // numbers.
 func (b *binder) onlyHost() bool {
 	host := b.Op.Buffer == nil

@@ -99,7 +99,7 @@ func dumpPlans(t testing.TB, m *ir.Module, info device.Info, precision eval.Prec
 			fmt.Fprintf(&out, "\nplan of %d tokens: %v\n", count, err)
 			continue
 		}
-		fmt.Fprintf(&out, "\nplan of %d tokens: %d bytes, %d cells, %d bytes of words\n", count, p.size, len(p.cells), p.words.size)
+		fmt.Fprintf(&out, "\nplan of %d tokens: %d bytes, %d cells, %d bytes of words\n", count, p.size, len(p.hostValues), p.uniforms.size)
 		newPlanDump(n, p, &out).write()
 	}
 	for _, text := range warnings {
@@ -196,7 +196,7 @@ func (d *planDump) name(s *slot) string {
 	case s.fixed:
 		letter, more = 'c', fmt.Sprintf("%d/%08x", s.Size, s.buffer.(*inkSheet).sum)
 	case s.buffer != nil:
-		letter = 'w' // words and results
+		letter = 'w' // uniforms and results
 	}
 	name := fmt.Sprintf("%c%d(%s)", letter, d.numbers[letter], more)
 	d.numbers[letter]++

@@ -169,7 +169,7 @@ func bindMatvecConv(b *binder) bool {
 	}
 	reset, kind, ok := b.reset()
 	w := b.Input("w")
-	if !ok || w == nil || w.place != onHost || !w.cell.constant || len(w.shape) != 3 {
+	if !ok || w == nil || w.place != onHost || !w.hostValue.constant || len(w.shape) != 3 {
 		return false
 	}
 	weight, out := b.device(b.Op.Input("w"), w), b.result(len(weights), nil)

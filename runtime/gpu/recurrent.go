@@ -37,7 +37,7 @@ type stateConv struct {
 func (b *binder) conv() *stateConv {
 	attrs, x, s := ir.Attrs[ir.BufferConvAttrs](b.Op), b.floats("x"), b.x.states[b.Op.Buffer]
 	w, of := b.Input("w"), b.Op.Input("w")
-	if x == nil || s == nil || s.slot == nil || w == nil || w.place != onHost || !w.cell.constant || len(w.shape) != 3 || len(x.shape) != 3 ||
+	if x == nil || s == nil || s.slot == nil || w == nil || w.place != onHost || !w.hostValue.constant || len(w.shape) != 3 || len(x.shape) != 3 ||
 		x.shape[0] != 1 || x.shape[2] > 1 && x.stride[2] != 1 || attrs.Activation != "" && attrs.Activation != "silu" {
 		return nil
 	}

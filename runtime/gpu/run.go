@@ -10,7 +10,7 @@ import (
 	"github.com/etc-ml/etc/runtime/plan"
 )
 
-// run submits the plan for the inputs that its cells hold.
+// run submits the plan for the inputs that its host values hold.
 func (x *instance) run(p *boundPlan) error {
 	if err := x.prepare(p); err != nil {
 		return err
@@ -73,21 +73,21 @@ func (x *instance) runSegment(p *boundPlan, s *segment, o *observer) (err error)
 	return nil
 }
 
-// prepare computes the cells and writes what kernels read of them.
+// prepare computes the host values and writes what kernels read of them.
 func (x *instance) prepare(p *boundPlan) error {
-	if err := p.compute(); err != nil || p.words.size == 0 {
+	if err := p.compute(); err != nil || p.uniforms.size == 0 {
 		return err
 	}
-	buffer, _ := x.locate(p.words.slots[0]) // of all
-	if p.words.size > device.MaxPlaced && p.ahead == nil {
-		return p.words.bring(buffer.Write)
+	buffer, _ := x.locate(p.uniforms.slots[0]) // of all
+	if p.uniforms.size > device.MaxPlaced && p.ahead == nil {
+		return p.uniforms.bring(buffer.Write)
 	}
-	return buffer.Write(0, p.words.content[:p.words.size])
+	return buffer.Write(0, p.uniforms.content[:p.uniforms.size])
 }
 
-// compute computes the cells, and the words of them.
+// compute computes the host values, and the uniforms of them.
 func (p *boundPlan) compute() error {
-	for _, c := range p.cells {
+	for _, c := range p.hostValues {
 		if c.run == nil {
 			continue
 		}
@@ -100,7 +100,7 @@ func (p *boundPlan) compute() error {
 			return err
 		}
 	}
-	return p.words.fill()
+	return p.uniforms.fill()
 }
 
 // failed says which operation an error is of.
@@ -155,7 +155,7 @@ func (p *boundPlan) close(x *instance) error {
 	if err := errors.Join(x.exe.device.Wait(), p.forget()); err != nil {
 		return err
 	}
-	made := []device.Buffer{p.words.buffer, p.results}
+	made := []device.Buffer{p.uniforms.buffer, p.results}
 	if p.ahead != nil {
 		made = append(made, p.ahead.made...)
 	}

@@ -37,7 +37,7 @@ func bindSample(b *binder) bool {
 		topK, topP, seed = k, bytesOf(p), n
 	} else {
 		keys := b.x.keys
-		seed = whole(b.word(8, func(p []byte) error {
+		seed = whole(b.uniform(8, func(p []byte) error {
 			key := keys.Next()
 			binary.LittleEndian.PutUint32(p, key[0])
 			binary.LittleEndian.PutUint32(p[4:], key[1])
@@ -62,7 +62,7 @@ func bindSample(b *binder) bool {
 			Values: a.Values, Places: a.Places, Counts: a.Counts, Sums: a.Sums})
 	}
 	a.Next = whole(b.scratch(4))
-	if fed, rows := b.plan.words.indexOf(b.plan.inputs[0]); s.Vocab <= rows {
+	if fed, rows := b.plan.uniforms.indexOf(b.plan.inputs[0]); s.Vocab <= rows {
 		a.Next.then = fed
 	}
 	return b.launch("sample choose", choose, nil, a)
@@ -80,12 +80,12 @@ func (b *binder) long(operandName string) (operand, bool) {
 // longs is long of any number of integers.
 func (b *binder) longs(operandName string) (operand, bool) {
 	v := b.Input(operandName)
-	if v == nil || v.place != onHost || v.cell.step || v.dtype != ir.I64 || v.shape == nil || v.len() == 0 {
+	if v == nil || v.place != onHost || v.hostValue.step || v.dtype != ir.I64 || v.shape == nil || v.len() == 0 {
 		return operand{}, false
 	}
-	v.cell.need()
-	c, n := v.cell, v.len()
-	return whole(b.word(8*n, func(p []byte) error {
+	v.hostValue.need()
+	c, n := v.hostValue, v.len()
+	return whole(b.uniform(8*n, func(p []byte) error {
 		t := c.content.Tensor
 		if t == nil || len(t.I) != n {
 			return fmt.Errorf("%s is not %d integers", operandName, n)

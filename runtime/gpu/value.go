@@ -17,7 +17,7 @@ type place uint8
 
 const (
 	onDevice place = iota // elements of a slot, strided
-	onHost                // a cell
+	onHost                // a host value
 	joined                // a quantized weight, which kernels read in parts
 )
 
@@ -73,7 +73,7 @@ type value struct {
 	// below is set where a kernel gives integers from 0 to below-1.
 	below int
 
-	cell *cell
+	hostValue *hostValue
 }
 
 func (v *value) len() int { return strided.Elements(v.shape) }
@@ -100,16 +100,16 @@ func (v *value) rows() (n, width, stride int, ok bool) { return strided.Rows(v.s
 // at is the place of the first element in the slot, in bytes.
 func (v *value) at() int { return v.offset * v.format.size() }
 
-// cell holds a value on the host: what is computed of the inputs alone, and what reference kernels give of
+// hostValue holds a value on the host: what is computed of the inputs alone, and what reference kernels give of
 // integers.
-type cell struct {
+type hostValue struct {
 	content eval.Value
-	// run computes content of other cells; nil for an input, a constant, and what a step of the plan sets.
+	// run computes content of other host values; nil for an input, a constant, and what a step of the plan sets.
 	run func() error
 	// slow is the operation that run does on its reference kernel for want of another; nil where the host does it on purpose.
 	slow *ir.Op
-	// uses are the cells that run reads.
-	uses []*cell
+	// uses are the host values that run reads.
+	uses []*hostValue
 	// constant says that the content is the same for every call.
 	constant bool
 	// needed says that something reads it.
@@ -118,8 +118,8 @@ type cell struct {
 	step bool
 }
 
-// need marks a cell, and those that it is computed of.
-func (c *cell) need() {
+// need marks a host value, and those that it is computed of.
+func (c *hostValue) need() {
 	if !c.needed {
 		c.needed = true
 		for _, u := range c.uses {
@@ -129,7 +129,7 @@ func (c *cell) need() {
 }
 
 // set checks the shape that follows from the types.
-func (c *cell) set(r eval.Value, shape []int) error {
+func (c *hostValue) set(r eval.Value, shape []int) error {
 	if r.Tensor != nil && shape != nil && !slices.Equal(r.Tensor.Shape, shape) {
 		return fmt.Errorf("gives shape %v where %v follows from the types", r.Tensor.Shape, shape)
 	}

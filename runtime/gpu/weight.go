@@ -155,7 +155,7 @@ func (x *executable) stored(v *ir.Value, f format) *slot {
 		if err != nil {
 			return nil
 		}
-		t := n.cell.content.Tensor
+		t := n.hostValue.content.Tensor
 		if t == nil || t.DType.IsFloat() != (f != i32) {
 			return nil
 		}

@@ -12,41 +12,41 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// words are what kernels read of a call, in one small buffer: tokens, positions, flags, parameters of the
-// sampler. Those that cells hold are written before the first step.
-type words struct {
+// uniforms is the uniform buffer of a plan: what kernels read of a call, in one small buffer: tokens, positions, flags, parameters of the
+// sampler. Those that host values hold are written before the first step.
+type uniforms struct {
 	slots   []*slot
 	size    int // bytes
 	uploads []upload
 	pairs   map[pair]*slot
 	content []byte
-	sent    []byte // what is in buffer, of large words; nil where that is not known
+	sent    []byte // what is in buffer, of large ones; nil where that is not known
 	buffer  device.Buffer
 }
 
-// upload is a cell on its way to the device.
+// upload is a host value on its way to the device.
 type upload struct {
 	at *slot
-	// rows says of which rows of a weight it is the indices, the cell; 0 where it is something else.
+	// rows says of which rows of a weight it is the indices, the host value; 0 where it is something else.
 	rows   int
-	of     *cell
+	of     *hostValue
 	encode func(p []byte) error
 }
 
 // pair is what kernels take as step: a number of rows, and the position of the first.
 type pair struct {
 	tokens   int
-	position *cell
+	position *hostValue
 }
 
-// word makes a place of size bytes in the buffer, which encode fills for every call.
-func (b *binder) word(size int, encode func(p []byte) error) *slot {
+// uniform makes a place of size bytes in the buffer, which encode fills for every call.
+func (b *binder) uniform(size int, encode func(p []byte) error) *slot {
 	return b.upload(size, upload{encode: encode})
 }
 
-// upload is word for an upload of which more is known; its place is the one that is made.
+// upload is uniform for an upload of which more is known; its place is the one that is made.
 func (b *binder) upload(size int, u upload) *slot {
-	w := &b.plan.words
+	w := &b.plan.uniforms
 	u.at = &slot{Slot: plan.Slot{Offset: w.size, Size: size}}
 	w.size = (w.size + size + alignment - 1) &^ (alignment - 1)
 	w.slots, w.uploads = append(w.slots, u.at), append(w.uploads, u)
@@ -54,8 +54,8 @@ func (b *binder) upload(size int, u upload) *slot {
 }
 
 // stepAt is the step operand of a kernel for tokens rows from a position on; nil stands for position 0.
-func (b *binder) stepAt(tokens int, position *cell) operand {
-	w := &b.plan.words
+func (b *binder) stepAt(tokens int, position *hostValue) operand {
+	w := &b.plan.uniforms
 	if w.pairs == nil {
 		w.pairs = map[pair]*slot{}
 	}
@@ -65,7 +65,7 @@ func (b *binder) stepAt(tokens int, position *cell) operand {
 		if position != nil {
 			position.need()
 		}
-		s = b.word(8, func(p []byte) error {
+		s = b.uniform(8, func(p []byte) error {
 			binary.LittleEndian.PutUint32(p, uint32(tokens))
 			n := int64(0)
 			if position != nil {
@@ -83,17 +83,17 @@ func (b *binder) stepAt(tokens int, position *cell) operand {
 }
 
 // register is the int in an operand, if it is known before the first step runs.
-func (b *binder) register(operand string) *cell {
+func (b *binder) register(operand string) *hostValue {
 	a, ok := b.Op.Arg(operand)
 	switch {
 	case !ok:
 		return nil
 	case a.Kind == ir.IntArg:
-		return &cell{constant: true, content: eval.Value{Int: a.Int}}
+		return &hostValue{constant: true, content: eval.Value{Int: a.Int}}
 	}
-	if v := b.Input(operand); v != nil && v.place == onHost && !v.cell.step && v.shape == nil {
-		v.cell.need()
-		return v.cell
+	if v := b.Input(operand); v != nil && v.place == onHost && !v.hostValue.step && v.shape == nil {
+		v.hostValue.need()
+		return v.hostValue
 	}
 	return nil
 }
@@ -104,18 +104,18 @@ func (b *binder) device(of *ir.Value, v *value) *value {
 	if v == nil || v.place == onDevice {
 		return v
 	}
-	if v.place != onHost || v.shape == nil || v.cell.step || v.len() == 0 {
+	if v.place != onHost || v.shape == nil || v.hostValue.step || v.len() == 0 {
 		return nil
 	}
-	if d := b.uploaded[v.cell]; d != nil {
+	if d := b.uploaded[v.hostValue]; d != nil {
 		return d
 	}
 	d := &value{place: onDevice, dtype: v.dtype, shape: v.shape, stride: strided.RowMajor(v.shape)}
 	if !v.dtype.IsFloat() {
 		d.format = i32
 	}
-	if v.cell.constant {
-		c, err := v.cell.fixed()
+	if v.hostValue.constant {
+		c, err := v.hostValue.fixed()
 		if err != nil || c.Tensor == nil {
 			return nil
 		}
@@ -123,10 +123,10 @@ func (b *binder) device(of *ir.Value, v *value) *value {
 			return nil
 		}
 	} else {
-		v.cell.need()
-		cell, shape := v.cell, v.shape
-		d.slot = b.word(4*v.len(), func(p []byte) error {
-			t := cell.content.Tensor
+		v.hostValue.need()
+		hostValue, shape := v.hostValue, v.shape
+		d.slot = b.uniform(4*v.len(), func(p []byte) error {
+			t := hostValue.content.Tensor
 			if t == nil || t.Len() != strided.Elements(shape) {
 				return fmt.Errorf("an input has another size than its type says")
 			}
@@ -139,7 +139,7 @@ func (b *binder) device(of *ir.Value, v *value) *value {
 			return nil
 		})
 	}
-	b.uploaded[v.cell] = d
+	b.uploaded[v.hostValue] = d
 	return d
 }
 
@@ -157,14 +157,14 @@ func (b *binder) floats(operand string) *value {
 func (b *binder) vector(operand string, n int) *value {
 	of := b.Op.Input(operand)
 	v := b.Input(operand)
-	if v == nil || v.place != onHost || !v.cell.constant || !v.dtype.IsFloat() || len(v.shape) != 1 || v.shape[0] != n {
+	if v == nil || v.place != onHost || !v.hostValue.constant || !v.dtype.IsFloat() || len(v.shape) != 1 || v.shape[0] != n {
 		return nil
 	}
 	return b.device(of, v)
 }
 
-// indexOf is where the words have a cell that is one index and nothing else, and the number of rows that it may be of; nil where they do not.
-func (w *words) indexOf(c *cell) (at *slot, rows int) {
+// indexOf is where the uniforms have a host value that is one index and nothing else, and the number of rows that it may be of; nil where they do not.
+func (w *uniforms) indexOf(c *hostValue) (at *slot, rows int) {
 	for _, u := range w.uploads {
 		if u.rows > 0 && u.of == c && u.at.Size == 4 {
 			if at != nil {
@@ -177,7 +177,7 @@ func (w *words) indexOf(c *cell) (at *slot, rows int) {
 }
 
 // fill computes the content of the buffer for a call.
-func (w *words) fill() error {
+func (w *uniforms) fill() error {
 	if len(w.content) < w.size {
 		w.content = make([]byte, w.size)
 	}
@@ -191,7 +191,7 @@ func (w *words) fill() error {
 
 // bring writes what has changed since the call before, where that is large: tables of blocks are, and change little. A write
 // of few bytes costs no wait.
-func (w *words) bring(write func(at int, p []byte) error) error {
+func (w *uniforms) bring(write func(at int, p []byte) error) error {
 	content, sent := w.content[:w.size], w.sent
 	w.sent = nil // unless all is written
 	if sent == nil {

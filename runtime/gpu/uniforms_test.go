@@ -13,7 +13,7 @@ import (
 // TestWordsThatChange: what is in the buffer is what a call has, however little was written; behind an error all is.
 func TestWordsThatChange(t *testing.T) {
 	const size = 5*device.MaxPlaced + 40
-	w, r := words{size: size, content: make([]byte, size+7)}, rand.New(rand.NewPCG(1, 2))
+	w, r := uniforms{size: size, content: make([]byte, size+7)}, rand.New(rand.NewPCG(1, 2))
 	memory, written, fail := make([]byte, size), 0, false
 	write := func(at int, p []byte) error {
 		if fail {
