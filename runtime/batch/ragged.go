@@ -60,6 +60,7 @@ type raggedExecutor struct {
 	instance   engine.Instance
 	inputs     map[string]*eval.Tensor // tables of constant shape, written anew for every call
 	draws      bool                    // the device draws tokens: see drawn.go
+	fixed      int                     // the rows of every call of the program, 0: any; see pieces.go
 }
 
 // NewRagged compiles a language model for calls of many sequences. The error is a [*NotRaggedError] where the program
@@ -99,7 +100,7 @@ func lowerRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (*raggedExecuto
 	if _, err := sequences(m, e, o.Engine.Precision); err != nil {
 		return nil, err
 	}
-	x := &raggedExecutor{inputs: map[string]*eval.Tensor{}}
+	x := &raggedExecutor{inputs: map[string]*eval.Tensor{}, fixed: fixedRows(e, o.Engine)}
 	choose := func(model *ragged.Model) (ragged.Options, error) {
 		x.layout = model.Layout(o.BlockRows, o.Engine.Precision)
 		x.options = ragged.Options{BlockRows: o.BlockRows, Rows: o.Rows, Sequences: o.Sequences}
@@ -110,7 +111,8 @@ func lowerRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (*raggedExecuto
 	var err error
 	x.module, x.model, err = fuse.Ragged(m, choose, passes.Control{Disable: o.Engine.DisablePasses,
 		Verify: o.Engine.VerifyIR})
-	if err == nil && drawsOnDevice(e) {
+	// What a row asks for must not decide where the tokens of others are drawn: the host draws all of a deterministic call.
+	if err == nil && drawsOnDevice(e) && !o.Engine.Deterministic {
 		x.draws, err = true, addDraws(x.module, x.model.Vocab)
 	}
 	return x, err
@@ -232,6 +234,14 @@ func (x *raggedExecutor) Execute(ctx context.Context, call *schedule.Call, rows 
 			return nil, err
 		}
 	}
+	if x.fixed > 0 {
+		return x.inOrder(ctx, inPieces(call, x.fixed), rows)
+	}
+	return x.rows(ctx, call, rows)
+}
+
+// rows runs the rows of a call.
+func (x *raggedExecutor) rows(ctx context.Context, call *schedule.Call, rows []Row) ([]Output, error) {
 	inputs := x.tables(call, len(rows))
 	if entry := x.entryFor(rows); entry != "" {
 		return x.drawn(ctx, entry, inputs, rows)

@@ -14,6 +14,9 @@ import (
 // sequence.
 func (x *raggedExecutor) tables(call *schedule.Call, wanted int) []eval.Value {
 	n, w := bucket(len(call.Tokens), x.options.Rows), bucket(wanted, x.options.Rows)
+	if x.fixed > 0 {
+		n, w = x.fixed, x.fixed
+	}
 	tokens, positions := make([]int64, n), slices.Repeat([]int64{-1}, n)
 	owners, writes := make([]int64, n), slices.Repeat([]int64{-1}, n)
 	rows := make([]int64, 0, w)

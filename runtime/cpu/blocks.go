@@ -173,6 +173,7 @@ type blockAttention struct {
 	width, vWidth  int
 	keys, values   kernel.Matrix // all rows of the pools
 	ended          func() bool
+	alone          bool // rows are not taken together
 
 	items    []attentionItem // of the call
 	joins    []attentionJoin
@@ -198,7 +199,7 @@ func bindBlockAttention(b *binder) bool {
 	t, ok := b.blockTables(k.shape)
 	a := &blockAttention{blockTables: t, q: q, scale: attrs.Scale, window: attrs.Window, heads: q.shape[1],
 		kvHeads: k.shape[0],
-		width:   q.shape[3], vWidth: v.shape[3], ended: b.x.ended}
+		width:   q.shape[3], vWidth: v.shape[3], ended: b.x.ended, alone: b.x.exe.alone}
 	if !ok || q.shape[0] != 1 || a.kvHeads == 0 || a.heads%a.kvHeads != 0 || k.shape[3] != a.width ||
 		!slices.Equal(k.shape[:3], v.shape[:3]) {
 		return false
@@ -249,7 +250,7 @@ func (a *blockAttention) divide() error {
 			continue
 		}
 		n := 1
-		for r+n < len(positions) && n < queryBlock && owners[r+n] == owners[r] && int(positions[r+n]) == p+n {
+		for !a.alone && r+n < len(positions) && n < queryBlock && owners[r+n] == owners[r] && int(positions[r+n]) == p+n {
 			n++
 		}
 		lo, hi := a.sees(p), p+n

@@ -63,6 +63,7 @@ func (Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, error)
 		return nil, err
 	}
 	x := &executable{module: m, fused: entries[0], entries: entries, precision: o.Precision, warn: warn, observe: o.Observe, path: pathOf(o),
+		alone:     o.Deterministic,
 		constants: constants, weights: map[plan.WeightKey]*weight{}}
 	x.pool = pool.New(threads)
 	return x, nil
@@ -77,6 +78,13 @@ func pathOf(o engine.Options) kernel.Path {
 	return kernel.Integer
 }
 
+// layout is the form of activations for a matrix.
+func (x *executable) layout(w *kernel.Matrix) kernel.Layout {
+	l := w.Layout(x.path)
+	l.Alone = x.alone
+	return l
+}
+
 // executable is a fused module with what its instances share.
 type executable struct {
 	module, fused *ir.Module   // fused is the main entry
@@ -84,6 +92,7 @@ type executable struct {
 	constants     *plan.Constants
 	precision     eval.Precision
 	path          kernel.Path
+	alone         bool // rows do not depend on which others are in the call: engine.Options.Deterministic
 	pool          *pool.Pool
 	warn          func(string)
 	observe       func(*engine.Step)

@@ -106,8 +106,8 @@ func bindSwitchMLP(b *binder) bool {
 		len(e.up.matrices) != count || len(e.down.matrices) != count || !slices.Equal(e.indices.shape, e.scores.shape) || e.indices.len() != e.tokens*e.perToken {
 		return false
 	}
-	e.first, e.second = e.gate.matrices[0].Layout(exe.path), e.down.matrices[0].Layout(exe.path)
-	if e.up.matrices[0].Layout(exe.path) != e.first {
+	e.first, e.second = exe.layout(&e.gate.matrices[0]), exe.layout(&e.down.matrices[0])
+	if exe.layout(&e.up.matrices[0]) != e.first {
 		return false
 	}
 	if e.out = b.result(0, nil); e.out == nil || !slices.Equal(e.out.shape, x.shape) {

@@ -101,7 +101,7 @@ func (b *binder) products(weights []*weight, bias []float32) bool {
 		if results[i] = b.result(i, nil); results[i] == nil || results[i].len() != vectors*w.rows {
 			return false
 		}
-		layout := matrices[i].Layout(b.x.exe.path)
+		layout := b.x.exe.layout(matrices[i])
 		layouts[i] = len(forms)
 		for j, f := range forms {
 			if f == layout {

@@ -162,6 +162,7 @@ func (w *work) round(x []float32) {
 type slotDelta struct {
 	*slotTables
 	deltaRule
+	alone bool // rows go one by one
 }
 
 // bindSlotDelta runs the gated delta rule over the rows of each sequence, on the state that its slot holds.
@@ -177,7 +178,7 @@ func bindSlotDelta(b *binder) bool {
 	if d.out = b.result(0, nil); d.out == nil || !slices.Equal(d.out.shape, d.v.shape) {
 		return false
 	}
-	x := &slotDelta{t, *d}
+	x := &slotDelta{t, *d, b.x.exe.alone}
 	threads, each := b.x.exe.pool.Threads(), b.x.run
 	b.step("delta rule", func() error {
 		if err := t.read(d.out.slot.f, d.group*d.keyHeads*d.width); err != nil {
@@ -233,7 +234,7 @@ func (x *slotDelta) sequence(w *work, e slotEntry, key, part int) {
 	}
 	for r := 0; r < e.rows; {
 		n := 1
-		for x.state.half == nil && r+n < e.rows && writes[r+n-1] < 0 {
+		for x.state.half == nil && !x.alone && r+n < e.rows && writes[r+n-1] < 0 {
 			n++
 		}
 		x.tokens(w, state, 0, key, first, last, e.first+r, n)

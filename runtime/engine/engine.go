@@ -15,6 +15,9 @@ type Options struct {
 	Threads int
 	// Exact keeps activations in float32 where an engine would round them for speed.
 	Exact bool
+	// Deterministic makes the results of a row of a call of many sequences the same to the bit whatever other rows are in the
+	// call. An engine whose kernels follow from the number of rows is [RowsOfCalls].
+	Deterministic bool
 	// NoTune takes the default of every kernel where an engine would measure once which way to divide its work is the
 	// fastest on this machine.
 	NoTune bool
@@ -135,6 +138,13 @@ type WithMemory interface {
 type Ragged interface {
 	// RunsRagged reports whether modules of these operations run on kernels of the engine.
 	RunsRagged() bool
+}
+
+// RowsOfCalls is an engine whose kernels for calls of many sequences follow from the number of rows, also with
+// Options.Deterministic: in calls of one number of rows all rows have the same arithmetic.
+type RowsOfCalls interface {
+	// DeterministicRows is the number of rows that every call has to have for Options.Deterministic; 0: any.
+	DeterministicRows() int
 }
 
 // Drawing is an engine that draws tokens on its device (ir/infer_draw.go) in less time than the host reads logits.

@@ -43,6 +43,10 @@ func (e Engine) RunsRagged() bool { return true }
 // DrawsOnDevice reports that tokens travel, and logits need not: see engine.Drawing.
 func (e Engine) DrawsOnDevice() bool { return true }
 
+// DeterministicRows is how many rows the kernels of a few rows take, which are those of all calls then: see
+// engine.RowsOfCalls. More have tiles, whose sums have other orders.
+func (e Engine) DeterministicRows() int { return lower.FewRows }
+
 // DeviceMemory is what buffers may take on the device in all, in bytes: see engine.WithMemory.
 func (e Engine) DeviceMemory() (int64, error) {
 	d, err := e.Open()
@@ -101,7 +105,7 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 		precision: o.Precision, observe: o.Observe, exact: o.Exact, control: control, warn: warn,
 		constants: constants, weights: map[plan.WeightKey]*weight{},
 		memory: map[memoryKey]*slot{}, kernels: map[string]device.Kernel{}, products: map[device.Product]device.Kernel{}}
-	if e.Tune != nil && !o.NoTune {
+	if e.Tune != nil && !o.NoTune && !o.Deterministic { // bits must not follow from times
 		x.tuner, x.choices = tune.New(d, *e.Tune, warn), map[string]kernels.Launch{}
 	}
 	if e.SelfTest != nil {

@@ -79,6 +79,7 @@ Speed of a model of toy size says nothing of a large one: measure the model that
 	addSampler(fl, &f.sampler)
 	f.observe.add(cmd)
 	f.add(cmd, "mixed")
+	f.addDeterministic(cmd)
 	return cmd
 }
 
@@ -107,6 +108,9 @@ func runBench(cmd *cobra.Command, path string, f benchFlags) error {
 		if len(f.streams) > 0 && cmd.Flags().Changed(name) {
 			return usagef("--streams measures from an empty context with the runtime's draws: leave out --%s", name)
 		}
+	}
+	if f.deterministic && len(f.streams) == 0 {
+		return usagef("--deterministic goes with --streams: it is about sequences that share calls")
 	}
 	return f.observe.around(cmd, e, &o, path, func() error {
 		if len(f.streams) > 0 {

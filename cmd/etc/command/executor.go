@@ -31,6 +31,9 @@ func newExecutor(path string, m *ir.Module, e engine.Engine, o batch.RaggedOptio
 	if err != nil {
 		return nil, loadError(path, err)
 	}
+	if o.Engine.Deterministic {
+		model.MaxChunk = 1 // rows of the same call would depend on their number
+	}
 	if check != nil {
 		if err := check(m, model); err != nil {
 			return nil, errors.Join(err, model.Close())

@@ -24,6 +24,7 @@ type modelFlags struct {
 	device, precision, level string
 	threads                  int
 	exact, noTune, verifyIR  bool
+	deterministic            bool // of commands that have addDeterministic
 	disablePasses            []string
 }
 
@@ -72,7 +73,7 @@ func (f modelFlags) runner() (engine.Engine, engine.Options, error) {
 		}
 	}
 	return device, engine.Options{Warn: func(text string) { logf(os.Stderr, "etc: %s", text) }, Precision: precision, Threads: f.threads, Exact: f.exact, NoTune: f.noTune,
-		DisablePasses: f.disablePasses, VerifyIR: f.verifyIR}, nil
+		Deterministic: f.deterministic, DisablePasses: f.disablePasses, VerifyIR: f.verifyIR}, nil
 }
 
 // checkRuntimePass checks that a flag names a pass of the runtime's table for a device.

@@ -96,6 +96,7 @@ Seeds are used modulo 2^32; every answer of a chat draws with the same one.`,
 	fl.StringVar(&f.tokenizer, "tokenizer", "", "tokenizer.json to use instead of the file's")
 	f.observe.add(cmd)
 	f.model.add(cmd, "mixed")
+	f.model.addDeterministic(cmd)
 	return cmd
 }
 
@@ -109,6 +110,9 @@ func runRun(ctx context.Context, cmd *cobra.Command, args []string, f runFlags) 
 	}
 	if err := f.checkFiles(cmd); err != nil {
 		return err
+	}
+	if what := f.undetermined(cmd, args); f.model.deterministic && what != "" {
+		return usagef("--deterministic with %s: it answers one prompt, with etc's own sampler", what)
 	}
 	return f.observe.around(cmd, device, &options, args[0], func() error { return runProgram(ctx, cmd, args, f, device, options) })
 }
@@ -144,7 +148,7 @@ func runProgram(ctx context.Context, cmd *cobra.Command, args []string, f runFla
 	if err != nil {
 		return err
 	}
-	own = own || anyChanged(cmd, constraintNames...)
+	own = own || f.model.deterministic || anyChanged(cmd, constraintNames...)
 	if err := text.defaults(cmd, &request.Sampling, own); err != nil {
 		return err
 	}
@@ -162,6 +166,9 @@ func runProgram(ctx context.Context, cmd *cobra.Command, args []string, f runFla
 	hold, err := f.hold(cmd, text, m, &request)
 	if err != nil {
 		return err
+	}
+	if f.model.deterministic {
+		return answerSequence(ctx, cmd, args, f, device, options, m, text, request, hold)
 	}
 	sessions := 1
 	if f.keepsChat(cmd, args) {
@@ -286,7 +293,7 @@ func logSeed(cmd *cobra.Command, m *session.Model, p session.Sampling) {
 }
 
 // logFull tells of an answer that ended because the context is full.
-func logFull(log io.Writer, s *session.Session, a session.Answer, r session.Request) {
+func logFull(log io.Writer, s answering, a session.Answer, r session.Request) {
 	context := s.Model().MaxSeqLen
 	if a.Reason == session.StopLength && s.Position()+1 >= context && len(a.Tokens) != r.MaxNewTokens && r.Force == nil {
 		logf(log, "etc: the answer was cut: the context of %d positions is full; etc export --max-seq-len makes a program with more", context)
@@ -323,7 +330,7 @@ func (f runFlags) logitsTo(cmd *cobra.Command) destination {
 }
 
 // answer generates one answer and prints it.
-func answer(ctx context.Context, cmd *cobra.Command, s *session.Session, text *text, r session.Request, f runFlags) error {
+func answer(ctx context.Context, cmd *cobra.Command, s answering, text *text, r session.Request, f runFlags) error {
 	out := cmd.OutOrStdout()
 	shown := f.newAnswerText(text, out)
 	if !f.json || len(f.stops) > 0 {

@@ -70,6 +70,7 @@ Ctrl-C and SIGTERM let running answers end, at most --drain; a second one ends a
 	fl.BoolVar(&f.pprof, "pprof", false, "serve Go's profiles under /debug/pprof/")
 	fl.BoolVar(&f.logJSON, "log-json", false, "write the log as JSON")
 	f.model.add(cmd, "mixed")
+	f.model.addDeterministic(cmd)
 	return cmd
 }
 

@@ -164,9 +164,10 @@ func countFiles(ts *testscript.TestScript, neg bool, args []string) {
 
 // sameAsRun asks the server at $URL the questions of a file, so many at a time, with a temperature and a seed each; every
 // answer must have the text and the number of tokens of etc run with the same: sameasrun MODEL.pte FILE N TEMPERATURE
-// PRECISION. The model's name is that of the file. ETC_GOLDENS names a folder with 430 questions in place of 22.
+// PRECISION [deterministic]. The model's name is that of the file. ETC_GOLDENS names a folder with 430 questions in place of 22.
 func sameAsRun(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, neg, len(args) == 5, "sameasrun MODEL.pte FILE N TEMPERATURE PRECISION")
+	deterministic := len(args) == 6 && args[5] == "deterministic"
+	usage(ts, neg, len(args) == 5 || deterministic, "sameasrun MODEL.pte FILE N TEMPERATURE PRECISION [deterministic]")
 	var questions []struct{ Q string }
 	file := args[1]
 	if dir := os.Getenv("ETC_GOLDENS"); dir != "" {
@@ -182,13 +183,26 @@ func sameAsRun(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	m, err := p.Module("forward")
 	ts.Check(err)
-	model, err := session.LoadDraws(m, cpu.Engine{}, engine.Options{Precision: map[string]eval.Precision{"mixed": eval.Mixed,
-		"fp32": eval.FP32}[args[4]]}, session.Draws{})
-	ts.Check(err)
-	defer model.Close()
-	s, err := model.NewSession()
-	ts.Check(err)
-	defer s.Close()
+	o := engine.Options{Precision: map[string]eval.Precision{"mixed": eval.Mixed, "fp32": eval.FP32}[args[4]],
+		Deterministic: deterministic}
+	var generate func(context.Context, session.Request) (session.Answer, error)
+	if deterministic {
+		s, err := openSequence(args[0], m, cpu.Engine{}, o)
+		ts.Check(err)
+		defer s.Close()
+		generate = s.Generate
+	} else {
+		model, err := session.LoadDraws(m, cpu.Engine{}, o, session.Draws{})
+		ts.Check(err)
+		defer model.Close()
+		s, err := model.NewSession()
+		ts.Check(err)
+		defer s.Close()
+		generate = func(ctx context.Context, r session.Request) (session.Answer, error) {
+			ts.Check(s.Reset())
+			return s.Generate(ctx, r)
+		}
+	}
 	n, temperature := 0, float32(0)
 	_, err = fmt.Sscan(args[2]+" "+args[3], &n, &temperature)
 	ts.Check(err)
@@ -197,8 +211,7 @@ func sameAsRun(ts *testscript.TestScript, neg bool, args []string) {
 	for i, q := range questions {
 		tokens, err := text.encode("", q.Q, false)
 		ts.Check(err)
-		ts.Check(s.Reset())
-		a, err := s.Generate(context.Background(), session.Request{Prompt: tokens, MaxNewTokens: 60, Stop: text.stop,
+		a, err := generate(context.Background(), session.Request{Prompt: tokens, MaxNewTokens: 60, Stop: text.stop,
 			Sampling: session.Sampling{Temperature: temperature, TopK: 200, TopP: 0.99, Seed: int64(i)}})
 		ts.Check(err)
 		want := text.decode(a.Tokens)

@@ -17,17 +17,26 @@ type Layout struct {
 	Path   Path
 	Format Format // F32 for all that is not quantized
 	Group  int
+	// Alone says that every vector is multiplied as one that comes alone, so that a product does not depend on how many
+	// others there are.
+	Alone bool
 }
 
 // Layout is the form of activations that w needs on a path. Only Q4, Q8 and MXFP4 have an integer path.
 func (w *Matrix) Layout(path Path) Layout {
 	if w.Format == MXFP4 {
-		return Layout{path, w.Format.expandedFormat(), w.Group}
+		return Layout{Path: path, Format: w.Format.expandedFormat(), Group: w.Group}
 	}
 	if !w.Format.Quantized() {
 		return Layout{Path: Exact, Format: F32}
 	}
-	return Layout{path, w.Format, w.Group}
+	return Layout{Path: path, Format: w.Format, Group: w.Group}
+}
+
+// takes reports whether w takes activations of a layout.
+func (w *Matrix) takes(l Layout) bool {
+	l.Alone = false
+	return l == w.Layout(l.Path)
 }
 
 // Activations holds vectors in the form that MatMul reads. The zero value is ready for Reset. One
@@ -69,7 +78,7 @@ func (a *Activations) Reset(layout Layout, vectors, cols int) {
 	}
 	a.layout, a.vectors, a.cols = layout, vectors, cols
 	// One cache line more: vectors a power of two apart would compete for the same places of a cache.
-	a.single = vectors <= active.singleLimit[layout.Path]
+	a.single = layout.Alone || vectors <= active.singleLimit[layout.Path]
 	a.valueStride, a.codeStride, a.groupStride = 0, 0, 0
 	if layout.Path == Integer {
 		a.codeStride = roundUp(cols, 128) + 64

@@ -190,8 +190,8 @@ func BenchmarkVector(b *testing.B) {
 	}
 	narrow := make([]byte, 2*n)
 	var integer, exact Activations
-	integer.Reset(Layout{Integer, Q4, 64}, 1, n)
-	exact.Reset(Layout{Exact, Q4, 64}, 1, n)
+	integer.Reset(Layout{Path: Integer, Format: Q4, Group: 64}, 1, n)
+	exact.Reset(Layout{Path: Exact, Format: Q4, Group: 64}, 1, n)
 	state := make([]float32, 128*128)
 	logits := make([]float32, 248320)
 	for i := range logits {

@@ -14,7 +14,7 @@ const (
 
 // blocked says that the codes of a are in blocks.
 func (a *Activations) blocked() bool {
-	return a.layout.Path == Integer && a.vectors >= blockVectors && active.blockInteger != nil
+	return a.layout.Path == Integer && !a.layout.Alone && a.vectors >= blockVectors && active.blockInteger != nil
 }
 
 // blockPiece is the number of columns that one instruction of the unit multiplies.

@@ -9,7 +9,7 @@ import "fmt"
 // With one vector a call reads the rows once, in order. With many it unpacks panels of rows and multiplies
 // them in tiles; ranges of rows that are multiples of PanelRows waste nothing.
 func MatMul(y []float32, stride int, w *Matrix, a *Activations, row0, row1 int) {
-	if a.layout != w.Layout(a.layout.Path) || a.cols != w.Cols {
+	if !w.takes(a.layout) || a.cols != w.Cols {
 		panic(fmt.Sprintf("kernel: %v matrix of %d × %d elements in groups of %d with activations of %d elements for %v in groups of %d", w.Format, w.Rows, w.Cols, w.Group, a.cols, a.layout.Format, a.layout.Group))
 	}
 	if row0 < 0 || row0 > row1 || row1 > w.Rows || a.vectors > 0 && (stride < row1 || len(y) < (a.vectors-1)*stride+row1) {
@@ -24,6 +24,8 @@ func MatMul(y []float32, stride int, w *Matrix, a *Activations, row0, row1 int) 
 	}
 	part := w.Slice(row0, row1)
 	switch {
+	case a.layout.Alone:
+		matMulAlone(y[row0:], stride, &part, a)
 	case !w.Format.Quantized() && a.vectors <= denseDotLimit:
 		active.dotDense[floatIndex(w.Format)](y[row0:], stride, part.Data, part.rowBytes(), part.Rows, a.values, a.valueStride, a.vectors, a.cols)
 	case !a.single || !w.Format.Quantized():
@@ -37,16 +39,37 @@ func MatMul(y []float32, stride int, w *Matrix, a *Activations, row0, row1 int) 
 		}
 	default:
 		for i := range a.vectors {
-			out := y[i*stride+row0:][:part.Rows]
-			sums := a.groupRow(a.sums, i)
-			bits, scale := part.bitsIndex(), part.scaleIndex()
-			if a.layout.Path == Integer {
-				active.dotInteger[bits][scale](out, part.Data, part.Scales, part.Biases, a.codes[i*a.codeStride:][:a.codeStride], a.groupRow(a.scales, i), sums, a.cols, w.Group)
-			} else {
-				active.dotQuantized[bits][scale](out, part.Data, part.Scales, part.Biases, a.values[i*a.valueStride:][:a.valueStride], sums, a.cols, w.Group)
-			}
+			matMulOne(y[i*stride+row0:][:part.Rows], &part, a, i)
 		}
 	}
+}
+
+// aloneBytes is what the rows of matMulAlone take at most, so that they stay in a cache for all vectors.
+const aloneBytes = 64 << 10
+
+// matMulAlone is MatMul of all rows of w with one vector after the other, some rows at a time.
+func matMulAlone(y []float32, stride int, w *Matrix, a *Activations) {
+	step := max(aloneBytes/max(w.Bytes(1), 1), 4) &^ 3
+	for row := 0; row < w.Rows; row += step {
+		part := w.Slice(row, min(row+step, w.Rows))
+		for i := range a.vectors {
+			matMulOne(y[i*stride+row:][:part.Rows], &part, a, i)
+		}
+	}
+}
+
+// matMulOne multiplies all rows of w with vector i of a, which is ordered for products with one row at a time.
+func matMulOne(out []float32, w *Matrix, a *Activations, i int) {
+	if !w.Format.Quantized() {
+		active.dotDense[floatIndex(w.Format)](out, len(out), w.Data, w.rowBytes(), w.Rows, a.values[i*a.valueStride:], a.valueStride, 1, a.cols)
+		return
+	}
+	bits, scale, sums := w.bitsIndex(), w.scaleIndex(), a.groupRow(a.sums, i)
+	if a.layout.Path == Integer {
+		active.dotInteger[bits][scale](out, w.Data, w.Scales, w.Biases, a.codes[i*a.codeStride:][:a.codeStride], a.groupRow(a.scales, i), sums, a.cols, w.Group)
+		return
+	}
+	active.dotQuantized[bits][scale](out, w.Data, w.Scales, w.Biases, a.values[i*a.valueStride:][:a.valueStride], sums, a.cols, w.Group)
 }
 
 // denseDotLimit is the largest number of vectors for which rows that are not quantized are multiplied one

@@ -156,6 +156,35 @@ func TestMatMulOfExpert(t *testing.T) {
 }
 
 // Tiles of floats add to sums of any distance, times a factor.
+// A vector of Alone has the bits of one that comes alone, however many there are and however rows are cut.
+func TestMatMulAlone(t *testing.T) {
+	const vectors = 53
+	atEachLevel(t, func(t *testing.T) {
+		defer release()
+		r := rand.New(rand.NewPCG(5, 6))
+		for _, format := range []Format{Q4, Q8, BF16, F32, MXFP4, MXFP8, NVFP4} {
+			w := randomMatrix(r, format, BF16, 75, 512, 64, false)
+			x := floats(r, vectors*w.Cols)
+			for _, path := range []Path{Exact, Integer} {
+				l := w.Layout(path)
+				l.Alone = true
+				var all, one Activations
+				all.Reset(l, vectors, w.Cols)
+				all.Fill(x, w.Cols, 0, vectors)
+				y, want := make([]float32, vectors*w.Rows), make([]float32, w.Rows)
+				MatMul(y, w.Rows, w, &all, 0, 30)
+				MatMul(y, w.Rows, w, &all, 30, w.Rows)
+				for i := range vectors {
+					one.Reset(w.Layout(path), 1, w.Cols)
+					one.Fill(x[i*w.Cols:], w.Cols, 0, 1)
+					MatMul(want, w.Rows, w, &one, 0, w.Rows)
+					require.Equal(t, want, y[i*w.Rows:][:w.Rows], "%s, path %d, vector %d", w.describe(), path, i)
+				}
+			}
+		}
+	})
+}
+
 func TestTileFloat(t *testing.T) {
 	atEachLevel(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(9, 10))
@@ -252,9 +281,9 @@ func TestMatMulRefusesWhatDoesNotFit(t *testing.T) {
 	require.Panics(t, func() { a.Fill(make([]float32, 5), 3, 0, 2) })
 	require.Panics(t, func() { a.Fill(make([]float32, 9), 3, 0, 3) })
 	var other Activations
-	other.Reset(Layout{Integer, Q4, 64}, 2, 64)
+	other.Reset(Layout{Path: Integer, Format: Q4, Group: 64}, 2, 64)
 	require.Panics(t, func() { MatMul(y, 2, w, &other, 0, 2) })
 	require.Panics(t, func() { other.Gather(&a, []int32{0, 1}, 0, 2) })
 	require.Panics(t, func() { other.Gather(&other, []int32{0, 2}, 0, 2) })
-	require.Panics(t, func() { other.Reset(Layout{Integer, Q4, 64}, 2, 65) })
+	require.Panics(t, func() { other.Reset(Layout{Path: Integer, Format: Q4, Group: 64}, 2, 65) })
 }
