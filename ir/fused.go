@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// The operations in this file have no node and no decomposition: the runtime raises lifted graphs to
+// The operations in this file have no node and no decomposition: the runtime fuses lifted graphs to
 // them. Those with a buffer read what it holds and write it in the same step.
 
 // GLUAttrs are the attributes of glu.

@@ -173,7 +173,7 @@ var Ops = []OpDef{
 	{Name: "adjust_logits", Operands: operands("logits ids? bias? counts? penalties? fed? mask? mask_row?"), Results: 1, Infer: inferAdjustLogits},
 	{Name: "draw", Operands: operands("logits temperature top_k top_p min_p? key"), Results: 1, Infer: inferDraw},
 	{Name: "logprobs", Operands: operands("logits token wanted"), Attrs: LogprobsAttrs{}, Results: 3, Infer: inferLogprobs},
-	// Ops that the runtime raises several nodes to (runtime/fuse); see fused.go.
+	// Ops that the runtime fuses several nodes to (runtime/fuse); see fused.go.
 	{Name: "linears", Operands: operands("x weights:weights"), Results: -1, Rows: LastAxis, Infer: inferLinears},
 	{Name: "glu", Operands: operands("gate x"), Attrs: GLUAttrs{}, Results: 1, Rows: Elementwise, Infer: inferGLU},
 	{Name: "softcap", Operands: operands("x cap"), Results: 1, Rows: Elementwise, Infer: inferSoftcap},

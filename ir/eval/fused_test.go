@@ -61,7 +61,7 @@ func TestLinearsIsLinear(t *testing.T) {
 	}
 }
 
-// TestFusedIsItsParts: the fused operations round like the operations that they are raised from.
+// TestFusedIsItsParts: the fused operations round like the operations that they are fused from.
 func TestFusedIsItsParts(t *testing.T) {
 	x, gate, row, limit := floats(3, 4), floats(3, 1), floats(4), Floats(ir.BF16, nil, []float32{30})
 	x.DType, gate.DType = ir.BF16, ir.BF16

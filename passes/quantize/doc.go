@@ -96,7 +96,7 @@
 //
 // The results are the same bits on every CPU, however the rows are split and whoever calls: only
 // correctly rounded operations are used, no product is fused with a sum, sums of floats have a fixed
-// order, and no state is shared. Every kernel in assembly has a twin in Go that it equals bit by bit. Weights that are not finite are an error that names their place, and so
+// order, and no state is shared. Every kernel in assembly has a reference implementation in Go that it equals bit by bit. Weights that are not finite are an error that names their place, and so
 // is a group whose scale or bias its format cannot hold. Memory beyond the result is one group, or
 // one scale a group for HQQ without a [Search].
 //

@@ -6,9 +6,9 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// raiseAttention makes cached_attention of sdpa over caches that hold every position, or the last ones in
+// fuseAttention makes cached_attention of sdpa over caches that hold every position, or the last ones in
 // a ring; and buffer_ring_update of the two updates that a write around the end of a ring consists of.
-func raiseAttention(m *ir.Module) error {
+func fuseAttention(m *ir.Module) error {
 	return ir.Build(func() {
 		r, e := m.Entry.Body, newEdit(m)
 		dropSelfStores(r, e)

@@ -6,9 +6,9 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// raiseDeltaRule makes gated_delta_rule of the Metal kernel that exporters write it as, told by its
+// fuseDeltaRule makes gated_delta_rule of the Metal kernel that exporters write it as, told by its
 // interface, and of a scan that computes it step by step.
-func raiseDeltaRule(m *ir.Module) error {
+func fuseDeltaRule(m *ir.Module) error {
 	return apply(m, "", func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
 		var args []*ir.Value
 		switch op.Def.Name {

@@ -1,4 +1,4 @@
-// Package fuse raises lifted graphs to fused operations: the projections, attention, state updates and
+// Package fuse makes fused operations of lifted graphs: the projections, attention, state updates and
 // mixtures of experts that an engine has kernels for, out of the many nodes that they are in a file. It
 // goes by what the nodes compute, not by names or by who wrote the file.
 //

@@ -5,8 +5,8 @@ import (
 	"github.com/etc-ml/etc/ir/eval"
 )
 
-// raiseDecay makes delta_decay of exp(rate · logaddexp(x + bias, 0)).
-func raiseDecay(m *ir.Module) error {
+// fuseDecay makes delta_decay of exp(rate · logaddexp(x + bias, 0)).
+func fuseDecay(m *ir.Module) error {
 	return apply(m, "exp", func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
 		product := is(op.Input("x"), "multiply")
 		if product == nil {
@@ -50,8 +50,8 @@ func isZeros(v *ir.Value) bool {
 	return isScalar(v, 0)
 }
 
-// raiseGLU makes glu of activation(gate) · x.
-func raiseGLU(m *ir.Module) error {
+// fuseGLU makes glu of activation(gate) · x.
+func fuseGLU(m *ir.Module) error {
 	uses := ir.CountUses(m.Entry.Body)
 	return apply(m, "multiply", func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
 		var out []*ir.Value
@@ -81,8 +81,8 @@ func raiseGLU(m *ir.Module) error {
 	})
 }
 
-// raiseSoftcap makes softcap of tanh(x / cap) · cap.
-func raiseSoftcap(m *ir.Module) error {
+// fuseSoftcap makes softcap of tanh(x / cap) · cap.
+func fuseSoftcap(m *ir.Module) error {
 	return apply(m, "multiply", func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
 		var out []*ir.Value
 		eitherWay(op, func(a, limit *ir.Value) bool {

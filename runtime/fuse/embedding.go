@@ -5,9 +5,9 @@ import (
 	"github.com/etc-ml/etc/passes"
 )
 
-// raiseEmbedding makes embeddings of rows that are taken from a constant matrix, and of taken rows of
+// fuseEmbedding makes embeddings of rows that are taken from a constant matrix, and of taken rows of
 // codes, scales and biases that are dequantized.
-func raiseEmbedding(m *ir.Module) error {
+func fuseEmbedding(m *ir.Module) error {
 	symmetric := symmetricBiases(m)
 	if err := apply(m, "dequantize", func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
 		form, ok := ir.FormOf(op)

@@ -6,9 +6,9 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// raiseLinear makes linears of products with a quantized weight, and with the transposition of one that
+// fuseLinear makes linears of products with a quantized weight, and with the transposition of one that
 // is not, and gives them the biases that are added to them.
-func raiseLinear(m *ir.Module) error {
+func fuseLinear(m *ir.Module) error {
 	symmetric := symmetricBiases(m)
 	if err := apply(m, "", func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
 		switch op.Def.Name {

@@ -6,10 +6,10 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// raiseSample makes sample of the graphs that samplers are written as: with every filter behind its own
+// fuseSample makes sample of the graphs that samplers are written as: with every filter behind its own
 // condition, with filters that are always computed, and that of the model authors, which has none. The
 // always computed top-k gives each negative k another meaning; here they all switch it off.
-func raiseSample(m *ir.Module) error {
+func fuseSample(m *ir.Module) error {
 	return apply(m, "", func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
 		var s *sampler
 		switch op.Def.Name {

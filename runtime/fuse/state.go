@@ -132,9 +132,9 @@ func (e *edit) run(r *ir.Region) {
 	}
 }
 
-// raiseState makes buffer_delta_rule of a gated_delta_rule that begins with a buffer's content, possibly
+// fuseState makes buffer_delta_rule of a gated_delta_rule that begins with a buffer's content, possibly
 // reset, and whose last state is stored there and goes nowhere else.
-func raiseState(m *ir.Module) error {
+func fuseState(m *ir.Module) error {
 	return ir.Build(func() {
 		r, e, uses := m.Entry.Body, newEdit(m), ir.CountUses(m.Entry.Body)
 		dropSelfStores(r, e)
@@ -210,9 +210,9 @@ func dropSelfStores(r *ir.Region, e *edit) {
 	}
 }
 
-// raiseConv makes buffer_conv of a causal convolution of each channel over the rows that a buffer holds and
+// fuseConv makes buffer_conv of a causal convolution of each channel over the rows that a buffer holds and
 // those that follow, whose last rows are stored in the buffer.
-func raiseConv(m *ir.Module) error {
+func fuseConv(m *ir.Module) error {
 	return ir.Build(func() {
 		r, e, uses := m.Entry.Body, newEdit(m), ir.CountUses(m.Entry.Body)
 		dropSelfStores(r, e)
@@ -250,7 +250,7 @@ func raiseConv(m *ir.Module) error {
 	})
 }
 
-// convolution is what raiseConv matches.
+// convolution is what fuseConv matches.
 type convolution struct {
 	load, store  *ir.Op
 	reset        *ir.Value

@@ -6,10 +6,10 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// raiseSwitchMLP makes switch_mlp, or switch_geglu, of gathered products of experts whose rows are weighted and summed. The
+// fuseSwitchMLP makes switch_mlp, or switch_geglu, of gathered products of experts whose rows are weighted and summed. The
 // products stand inside of an if or between two: with many tokens the token-expert pairs are sorted by
 // expert, with few they are not. Both ways are followed and must compute the same.
-func raiseSwitchMLP(m *ir.Module) error {
+func fuseSwitchMLP(m *ir.Module) error {
 	return apply(m, "sum", func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
 		e := matchExperts(op)
 		if e == nil {

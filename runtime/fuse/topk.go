@@ -2,9 +2,9 @@ package fuse
 
 import "github.com/etc-ml/etc/ir"
 
-// raiseTopK makes top_k of the ways to write it: the end of a full sort taken backwards, and partitions
+// fuseTopK makes top_k of the ways to write it: the end of a full sort taken backwards, and partitions
 // whose end is sorted. Equal operations are merged afterwards, so values and indices become results of one.
-func raiseTopK(m *ir.Module) error {
+func fuseTopK(m *ir.Module) error {
 	return apply(m, "", func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
 		switch op.Def.Name {
 		case "slice":
