@@ -91,56 +91,66 @@ func metadataInt(m *ir.Module, name string, fallback int) (int, error) {
 
 // recognise reads the form of forward from its parameters, outputs and constant methods.
 func recognise(m *ir.Module) (*Model, error) {
-	f := m.Entry
-	model := &Model{params: f.Params, buffers: m.Buffers}
+	form, err := formOf(m.Entry)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkUseSampling(m, form); err != nil {
+		return nil, err
+	}
+	model := &Model{Form: form, params: m.Entry.Params, buffers: m.Buffers}
+	return model, model.readLimits(m)
+}
+
+// formOf is the form that parameters and output have.
+func formOf(f *ir.Func) (Form, error) {
 	is := func(i int, d ir.DType, rank int) bool {
 		return i < len(f.Params) && f.Params[i].Type.Kind == ir.TensorKind && f.Params[i].Type.DType == d && f.Params[i].Type.Rank() == rank
 	}
 	if !is(0, ir.I64, 2) || !is(1, ir.I64, 1) || len(f.Outputs) != 1 || f.Outputs[0].Kind != ir.TensorKind {
-		return nil, fmt.Errorf("%s is not a language model's: want tokens i64[1,S] and input_pos i64[S] first and one output; run it with etc exec", f.Name)
+		return 0, fmt.Errorf("%s is not a language model's: want tokens i64[1,S] and input_pos i64[S] first and one output; run it with etc exec", f.Name)
 	}
 	out := f.Outputs[0]
 	token := out.DType == ir.I64 && (out.Rank() == 1 || out.Rank() == 2)
 	switch {
 	case len(f.Params) == 2 && out.DType.IsFloat() && (out.Rank() == 2 || out.Rank() == 3):
-		model.Form = Logits
+		return Logits, nil
 	case len(f.Params) == 6 && is(2, ir.F32, 0) && is(3, ir.I64, 0) && is(4, ir.F32, 0) && is(5, ir.I64, 0) && token:
-		model.Form = Sampler
+		return Sampler, nil
 	case len(f.Params) == 3 && (is(2, ir.F32, 1) || is(2, ir.F32, 0)) && token:
-		model.Form = AuthorsSampler
+		return AuthorsSampler, nil
 	case len(f.Params) > 2 && !token:
-		return nil, fmt.Errorf("%s takes sampling parameters but gives %s; a sampled token is i64 of one or two dims", f.Name, out)
-	default:
-		return nil, fmt.Errorf("%s takes %d inputs and gives %s, which is no form of a language model: want (tokens, input_pos) to logits, or with temperature, top_k, top_p, seed to a token", f.Name, len(f.Params), out)
+		return 0, fmt.Errorf("%s takes sampling parameters but gives %s; a sampled token is i64 of one or two dims", f.Name, out)
 	}
-	if err := checkUseSampling(m, model.Form); err != nil {
-		return nil, err
-	}
-	var err error
+	return 0, fmt.Errorf("%s takes %d inputs and gives %s, which is no form of a language model: want (tokens, input_pos) to logits, or with temperature, top_k, top_p, seed to a token", f.Name, len(f.Params), out)
+}
+
+// readLimits reads what the constant methods say of the sizes of contexts, calls and vocabulary.
+func (model *Model) readLimits(m *ir.Module) (err error) {
 	if model.MaxSeqLen, err = metadataInt(m, "get_max_seq_len", 0); err != nil {
-		return nil, err
+		return err
 	}
 	if model.MaxSeqLen == 0 {
-		return nil, fmt.Errorf("constant method get_max_seq_len is missing, so the size of the context is unknown")
+		return fmt.Errorf("constant method get_max_seq_len is missing, so the size of the context is unknown")
 	}
 	if model.MinChunk, err = metadataInt(m, "get_min_prefill_chunk", 1); err != nil {
-		return nil, err
+		return err
 	}
 	declared, err := metadataInt(m, "get_max_prefill_chunk", math.MaxInt32)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	model.MaxChunk = chunkLimit(m, declared, model.MaxSeqLen)
-	vocab := 0
+	vocab, out := 0, m.Entry.Outputs[0]
 	if model.Form == Logits {
 		if v, ok := out.Shape[out.Rank()-1].Const(); ok {
 			vocab = int(v)
 		}
 	}
 	if model.Vocab, err = metadataInt(m, "get_vocab_size", vocab); err != nil {
-		return nil, err
+		return err
 	}
-	return model, nil
+	return nil
 }
 
 // checkUseSampling checks that the constant method says what the output is (requirement C13). An

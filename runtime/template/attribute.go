@@ -72,32 +72,15 @@ func (in *interp) rawAttribute(object Value, name string) (Value, bool) {
 	if strings.HasPrefix(name, "__") && (slices.Contains(objectAttributes, name) || hiddenMethod(object, name)) {
 		return None{}, true
 	}
-	var methods map[string]*builtin
 	switch o := object.(type) {
-	case Str:
-		methods = stringMethods
-	case markup:
-		if m := markupMethods[name]; m != nil {
-			return &method{object, name, m}, true
-		}
-		methods = stringMethods
-	case *List:
+	case *List, *Dict:
 		if mutates(object, name) {
 			return None{}, true
 		}
-		methods = listMethods
-	case *Dict:
-		if mutates(object, name) {
-			return None{}, true
-		}
-		methods = dictMethods
 	case *tuple:
 		if i := slices.Index(o.names, name); i >= 0 {
 			return o.items[i], true
 		}
-		methods = tupleMethods
-	case *view:
-		methods = viewMethods
 	case rangeValue:
 		switch name {
 		case "start":
@@ -107,9 +90,6 @@ func (in *interp) rawAttribute(object Value, name string) (Value, bool) {
 		case "step":
 			return Int(o.step), true
 		}
-		methods = rangeMethods
-	case sliceValue:
-		return nil, false
 	case Bool, Int, *bigInt, Float:
 		return in.numberAttribute(object, name)
 	case *loopContext:
@@ -128,10 +108,34 @@ func (in *interp) rawAttribute(object Value, name string) (Value, bool) {
 		}
 		return nil, false
 	}
-	if m := methods[name]; m != nil {
+	if m := methodOf(object, name); m != nil {
 		return &method{object, name, m}, true
 	}
 	return nil, false
+}
+
+// methodOf is the method of that name that values of an object's type have; nil where there is none.
+func methodOf(object Value, name string) *builtin {
+	switch object.(type) {
+	case Str:
+		return stringMethods[name]
+	case markup:
+		if m := markupMethods[name]; m != nil {
+			return m
+		}
+		return stringMethods[name]
+	case *List:
+		return listMethods[name]
+	case *Dict:
+		return dictMethods[name]
+	case *tuple:
+		return tupleMethods[name]
+	case *view:
+		return viewMethods[name]
+	case rangeValue:
+		return rangeMethods[name]
+	}
+	return nil
 }
 
 // hiddenMethod says whether a container has a special method of the name.

@@ -66,30 +66,63 @@ func (p *percentFormat) take() Value {
 // directive formats what follows a percent sign, and gives what follows the directive.
 func (p *percentFormat) directive(s string) string {
 	f := formatSpec{fill: " ", align: '>', precision: -1}
-	in := p.in
-	var keyed Value
-	if strings.HasPrefix(s, "(") {
-		depth, end := 0, -1
-		for i := range len(s) {
-			if s[i] == '(' {
-				depth++
-			} else if s[i] == ')' {
-				if depth--; depth == 0 {
-					end = i
-					break
-				}
+	keyed, s := p.mappingKey(s)
+	left, zero, s := percentFlags(&f, s)
+	if f.width, s = p.number("width", s); f.width < 0 {
+		left, f.width = true, -f.width
+	}
+	if strings.HasPrefix(s, ".") {
+		f.precision, s = p.number("precision", s[1:])
+		f.precision = max(f.precision, 0)
+	}
+	if s != "" && strings.IndexByte("hlL", s[0]) >= 0 {
+		s = s[1:]
+	}
+	if s == "" {
+		p.in.fail(ValueError, "incomplete format")
+	}
+	if left {
+		f.align = '<'
+	}
+	c, n := utf8.DecodeRuneInString(s)
+	if c == '%' {
+		p.write("%")
+		return s[n:]
+	}
+	if keyed == nil {
+		keyed = p.take()
+	}
+	p.write(p.convert(f, c, zero && !left, keyed))
+	return s[n:]
+}
+
+// mappingKey gives the value of the key in parentheses that a directive may begin with, else nil, and what follows.
+func (p *percentFormat) mappingKey(s string) (Value, string) {
+	if !strings.HasPrefix(s, "(") {
+		return nil, s
+	}
+	depth, end := 0, -1
+	for i := range len(s) {
+		if s[i] == '(' {
+			depth++
+		} else if s[i] == ')' {
+			if depth--; depth == 0 {
+				end = i
+				break
 			}
 		}
-		if !p.mapping {
-			in.fail(TypeError, "format requires a mapping")
-		}
-		if end < 0 {
-			in.fail(ValueError, "incomplete format key")
-		}
-		keyed = p.key(s[1:end])
-		s = s[end+1:]
 	}
-	left, zero := false, false
+	if !p.mapping {
+		p.in.fail(TypeError, "format requires a mapping")
+	}
+	if end < 0 {
+		p.in.fail(ValueError, "incomplete format key")
+	}
+	return p.key(s[1:end]), s[end+1:]
+}
+
+// percentFlags reads the flags of a directive, and gives what follows them.
+func percentFlags(f *formatSpec, s string) (left, zero bool, rest string) {
 	for s != "" && strings.IndexByte("#0- +", s[0]) >= 0 {
 		switch s[0] {
 		case '#':
@@ -107,53 +140,27 @@ func (p *percentFormat) directive(s string) string {
 		}
 		s = s[1:]
 	}
-	number := func(what string) int {
-		if strings.HasPrefix(s, "*") {
-			s = s[1:]
-			v := p.take()
-			if !isInt(v) {
-				in.fail(TypeError, "* wants int")
-			}
-			return in.argInt(v)
+	return left, zero, s
+}
+
+// number reads a width or a precision, which may be an asterisk for the next argument, and gives what follows it.
+func (p *percentFormat) number(what, s string) (int, string) {
+	if strings.HasPrefix(s, "*") {
+		v := p.take()
+		if !isInt(v) {
+			p.in.fail(TypeError, "* wants int")
 		}
-		n := 0
-		for n < len(s) && '0' <= s[n] && s[n] <= '9' {
-			n++
-		}
-		x, err := strconv.Atoi("0" + s[:n])
-		if err != nil {
-			in.fail(ValueError, "%s too big", what)
-		}
-		s = s[n:]
-		return x
+		return p.in.argInt(v), s[1:]
 	}
-	f.width = number("width")
-	if f.width < 0 {
-		left, f.width = true, -f.width
+	n := 0
+	for n < len(s) && '0' <= s[n] && s[n] <= '9' {
+		n++
 	}
-	if strings.HasPrefix(s, ".") {
-		s = s[1:]
-		f.precision = max(number("precision"), 0)
+	x, err := strconv.Atoi("0" + s[:n])
+	if err != nil {
+		p.in.fail(ValueError, "%s too big", what)
 	}
-	if s != "" && strings.IndexByte("hlL", s[0]) >= 0 {
-		s = s[1:]
-	}
-	if s == "" {
-		in.fail(ValueError, "incomplete format")
-	}
-	if left {
-		f.align = '<'
-	}
-	c, n := utf8.DecodeRuneInString(s)
-	if c == '%' {
-		p.write("%")
-		return s[n:]
-	}
-	if keyed == nil {
-		keyed = p.take()
-	}
-	p.write(p.convert(f, c, zero && !left, keyed))
-	return s[n:]
+	return x, s[n:]
 }
 
 // key is the value of a key of the mapping.

@@ -103,95 +103,117 @@ type timeValue struct {
 	swapLower bool // the flag # makes it lower case
 }
 
+// timeField is what a directive stands for; false where there is no such directive.
 func timeField(t time.Time, directive byte) (timeValue, bool) {
-	number := func(v, width int) (timeValue, bool) {
-		return timeValue{number: true, value: v, width: width, pad: '0'}, true
-	}
-	blank := func(v int) (timeValue, bool) {
-		return timeValue{number: true, value: v, width: 2, pad: ' '}, true
-	}
-	layout := func(l string) (timeValue, bool) { return timeValue{text: t.Format(l)}, true }
-	name := func(l string) (timeValue, bool) { return timeValue{text: t.Format(l), swapUpper: true}, true }
-	hour12 := (t.Hour()+11)%12 + 1
-	weekday := int(t.Weekday())
-	isoYear, isoWeek := t.ISOWeek()
 	switch directive {
-	case 'a':
-		return name("Mon")
-	case 'A':
-		return name("Monday")
-	case 'b', 'h':
-		return name("Jan")
-	case 'B':
-		return name("January")
 	case 'c':
-		return layout("Mon Jan _2 15:04:05 2006")
-	case 'C':
-		return number(t.Year()/100, 2)
-	case 'd':
-		return number(t.Day(), 2)
-	case 'D', 'x':
-		return layout("01/02/06")
-	case 'e':
-		return blank(t.Day())
-	case 'f':
-		return number(t.Nanosecond()/1000, 6)
-	case 'F':
-		return layout("2006-01-02")
-	case 'g':
-		return number(isoYear%100, 2)
-	case 'G':
-		return number(isoYear, 0)
-	case 'H':
-		return number(t.Hour(), 2)
-	case 'I':
-		return number(hour12, 2)
-	case 'j':
-		return number(t.YearDay(), 3)
-	case 'k':
-		return blank(t.Hour())
-	case 'l':
-		return blank(hour12)
-	case 'm':
-		return number(int(t.Month()), 2)
-	case 'M':
-		return number(t.Minute(), 2)
+		return timeText(t, "Mon Jan _2 15:04:05 2006"), true
 	case 'n':
 		return timeValue{text: "\n"}, true
-	case 'p':
-		return timeValue{text: t.Format("PM"), swapLower: true}, true
-	case 'P':
-		return timeValue{text: t.Format("pm")}, true
-	case 'r':
-		return layout("03:04:05 PM")
-	case 'R':
-		return layout("15:04")
 	case 's':
-		return number(int(t.Unix()), 0)
-	case 'S':
-		return number(t.Second(), 2)
+		return timeNumber(int(t.Unix()), 0), true
 	case 't':
 		return timeValue{text: "\t"}, true
-	case 'T', 'X':
-		return layout("15:04:05")
-	case 'u':
-		return number((weekday+6)%7+1, 1)
-	case 'U':
-		return number((t.YearDay()+6-weekday)/7, 2)
-	case 'V':
-		return number(isoWeek, 2)
-	case 'w':
-		return number(weekday, 1)
-	case 'W':
-		return number((t.YearDay()+6-(weekday+6)%7)/7, 2)
-	case 'y':
-		return number(t.Year()%100, 2)
-	case 'Y':
-		return number(t.Year(), 0)
 	case 'z', 'Z': // a datetime without zone has neither
 		return timeValue{}, true
 	case '%':
 		return timeValue{text: "%"}, true
+	}
+	if v, ok := dateField(t, directive); ok {
+		return v, true
+	}
+	return clockField(t, directive)
+}
+
+func timeNumber(v, width int) timeValue {
+	return timeValue{number: true, value: v, width: width, pad: '0'}
+}
+
+func timeBlank(v int) timeValue { return timeValue{number: true, value: v, width: 2, pad: ' '} }
+
+func timeText(t time.Time, layout string) timeValue { return timeValue{text: t.Format(layout)} }
+
+func timeName(t time.Time, layout string) timeValue {
+	return timeValue{text: t.Format(layout), swapUpper: true}
+}
+
+// dateField is what a directive of a day stands for.
+func dateField(t time.Time, directive byte) (timeValue, bool) {
+	weekday := int(t.Weekday())
+	isoYear, isoWeek := t.ISOWeek()
+	switch directive {
+	case 'a':
+		return timeName(t, "Mon"), true
+	case 'A':
+		return timeName(t, "Monday"), true
+	case 'b', 'h':
+		return timeName(t, "Jan"), true
+	case 'B':
+		return timeName(t, "January"), true
+	case 'C':
+		return timeNumber(t.Year()/100, 2), true
+	case 'd':
+		return timeNumber(t.Day(), 2), true
+	case 'D', 'x':
+		return timeText(t, "01/02/06"), true
+	case 'e':
+		return timeBlank(t.Day()), true
+	case 'F':
+		return timeText(t, "2006-01-02"), true
+	case 'g':
+		return timeNumber(isoYear%100, 2), true
+	case 'G':
+		return timeNumber(isoYear, 0), true
+	case 'j':
+		return timeNumber(t.YearDay(), 3), true
+	case 'm':
+		return timeNumber(int(t.Month()), 2), true
+	case 'u':
+		return timeNumber((weekday+6)%7+1, 1), true
+	case 'U':
+		return timeNumber((t.YearDay()+6-weekday)/7, 2), true
+	case 'V':
+		return timeNumber(isoWeek, 2), true
+	case 'w':
+		return timeNumber(weekday, 1), true
+	case 'W':
+		return timeNumber((t.YearDay()+6-(weekday+6)%7)/7, 2), true
+	case 'y':
+		return timeNumber(t.Year()%100, 2), true
+	case 'Y':
+		return timeNumber(t.Year(), 0), true
+	}
+	return timeValue{}, false
+}
+
+// clockField is what a directive of a time of day stands for.
+func clockField(t time.Time, directive byte) (timeValue, bool) {
+	hour12 := (t.Hour()+11)%12 + 1
+	switch directive {
+	case 'f':
+		return timeNumber(t.Nanosecond()/1000, 6), true
+	case 'H':
+		return timeNumber(t.Hour(), 2), true
+	case 'I':
+		return timeNumber(hour12, 2), true
+	case 'k':
+		return timeBlank(t.Hour()), true
+	case 'l':
+		return timeBlank(hour12), true
+	case 'M':
+		return timeNumber(t.Minute(), 2), true
+	case 'p':
+		return timeValue{text: t.Format("PM"), swapLower: true}, true
+	case 'P':
+		return timeText(t, "pm"), true
+	case 'r':
+		return timeText(t, "03:04:05 PM"), true
+	case 'R':
+		return timeText(t, "15:04"), true
+	case 'S':
+		return timeNumber(t.Second(), 2), true
+	case 'T', 'X':
+		return timeText(t, "15:04:05"), true
 	}
 	return timeValue{}, false
 }

@@ -65,8 +65,14 @@ func (a AttentionStep) StepTunings(target Target) []StepTuning {
 	return out
 }
 
-// tuning fills in what is not given.
+// tuning fills in what is not given, and checks the whole.
 func (a AttentionStep) tuning() (StepTuning, error) {
+	t := a.filled()
+	return t, t.check(a)
+}
+
+// filled is the tuning with what is not given.
+func (a AttentionStep) filled() StepTuning {
 	t, group := a.Step, a.Heads/a.KVHeads
 	if t.Heads == 0 {
 		// The heads of a simdgroup hold their queries and sums in registers.
@@ -103,17 +109,22 @@ func (a AttentionStep) tuning() (StepTuning, error) {
 	if !t.Last || t.Blocks < t.Heads {
 		t.Short = 0
 	}
-	scores := t.Heads * t.Keys
+	return t
+}
+
+// check reports what of a whole tuning no kernel can have.
+func (t StepTuning) check(a AttentionStep) error {
+	group, scores := a.Heads/a.KVHeads, t.Heads*t.Keys
 	switch {
 	case group%t.Heads != 0 || scores < 2 || scores > 32 || scores&(scores-1) != 0 || t.Keys&(t.Keys-1) != 0:
-		return t, fmt.Errorf("attention step tuned to %d heads and %d keys of a simdgroup, want powers of two, 2 to 32 in product, heads that divide %d", t.Heads, t.Keys, group)
+		return fmt.Errorf("attention step tuned to %d heads and %d keys of a simdgroup, want powers of two, 2 to 32 in product, heads that divide %d", t.Heads, t.Keys, group)
 	case t.Buffers < 1 || t.Buffers > 2 || t.Simdgroups < 1 || t.Simdgroups > 32 || t.Room < 1 || t.Room > 32 || t.Least < 1 || t.Blocks < 1 || t.Short < 0:
-		return t, fmt.Errorf("attention step tuned to %d buffers, %d simdgroups and %d blocks of %d positions, want 1 or 2, 1 to 32, and at least one of each", t.Buffers, t.Simdgroups, t.Blocks, t.Least)
+		return fmt.Errorf("attention step tuned to %d buffers, %d simdgroups and %d blocks of %d positions, want 1 or 2, 1 to 32, and at least one of each", t.Buffers, t.Simdgroups, t.Blocks, t.Least)
 	}
 	if bytes := t.memory(a.D); bytes > metalMemory {
-		return t, fmt.Errorf("attention step tuned to %d simdgroups needs %d bytes of threadgroup memory, there are %d", t.Simdgroups, bytes, metalMemory)
+		return fmt.Errorf("attention step tuned to %d simdgroups needs %d bytes of threadgroup memory, there are %d", t.Simdgroups, bytes, metalMemory)
 	}
-	return t, nil
+	return nil
 }
 
 // fits reports whether the registers of a lane, for queries and sums, keys and values, and scores, leave some of the 128 that a

@@ -204,6 +204,12 @@ const stageBytes = 14 << 10
 
 // tune fills in a tuning and checks it. planes is the number of weights of a lane.
 func (v Vectors) tune(t Tuning, planes, experts int) (Tuning, error) {
+	t = v.filled(t)
+	return t, v.checkTuning(t, planes, experts)
+}
+
+// filled is a tuning with what is not given.
+func (v Vectors) filled(t Tuning) Tuning {
 	fill := func(field *int, value int) {
 		if *field == 0 {
 			*field = value
@@ -226,28 +232,35 @@ func (v Vectors) tune(t Tuning, planes, experts int) (Tuning, error) {
 			t.Chunk = max(columns, stageBytes/(4*v.M)/columns*columns)
 		}
 	}
+	return t
+}
+
+// checkTuning reports what of a whole tuning no kernel can have.
+func (v Vectors) checkTuning(t Tuning, planes, experts int) error {
+	columns := t.Bytes * 8 / v.Bits
+	at := columns * t.Lanes * t.Split // columns of one step
 	switch {
 	case v.M < 1 || v.M > 8:
-		return t, fmt.Errorf("%d vectors at once, want 1 to 8", v.M)
+		return fmt.Errorf("%d vectors at once, want 1 to 8", v.M)
 	case t.Lanes != 8 && t.Lanes != 16 && t.Lanes != 32:
-		return t, fmt.Errorf("tuning: %d lanes for a row, want 8, 16 or 32", t.Lanes)
+		return fmt.Errorf("tuning: %d lanes for a row, want 8, 16 or 32", t.Lanes)
 	case t.Rows < 1 || t.Rows*v.M > t.Lanes:
-		return t, fmt.Errorf("tuning: %d rows of %d vectors do not fit %d lanes", t.Rows, v.M, t.Lanes)
+		return fmt.Errorf("tuning: %d rows of %d vectors do not fit %d lanes", t.Rows, v.M, t.Lanes)
 	case t.Split < 1 || t.Sets < 1 || t.threads() > 1024:
-		return t, fmt.Errorf("tuning: %d sets of %d simdgroups, want 1 to 32 simdgroups", t.Sets, t.Split)
+		return fmt.Errorf("tuning: %d sets of %d simdgroups, want 1 to 32 simdgroups", t.Sets, t.Split)
 	case t.Bytes != 8 && t.Bytes != 16 && t.Bytes != 32 || columns < 8 || v.Quantized() && columns > v.Group || v.K/experts%columns != 0:
-		return t, fmt.Errorf("tuning: %d bytes a lane do not suit rows of %d columns of %s", t.Bytes, v.K/experts, v.Format)
+		return fmt.Errorf("tuning: %d bytes a lane do not suit rows of %d columns of %s", t.Bytes, v.K/experts, v.Format)
 	case t.Chunk < columns || t.Chunk%columns != 0:
-		return t, fmt.Errorf("tuning: chunks of %d columns, want a multiple of %d", t.Chunk, columns)
+		return fmt.Errorf("tuning: chunks of %d columns, want a multiple of %d", t.Chunk, columns)
 	case t.Direct && (v.M != 1 || experts != 1 || t.Chunk != v.K):
-		return t, fmt.Errorf("tuning: %d of %d columns of %d vectors of %d parts are read directly, want all of one vector of one part", t.Chunk, v.K, v.M, experts)
+		return fmt.Errorf("tuning: %d of %d columns of %d vectors of %d parts are read directly, want all of one vector of one part", t.Chunk, v.K, v.M, experts)
 	case t.Direct && ceil(v.K, at)*columns*(1+planes*t.Rows) > mostDirect:
-		return t, fmt.Errorf("tuning: %d columns of the vector and of %d rows are a lane's at once, want at most %d in all", ceil(v.K, at)*columns, planes*t.Rows, mostDirect)
+		return fmt.Errorf("tuning: %d columns of the vector and of %d rows are a lane's at once, want at most %d in all", ceil(v.K, at)*columns, planes*t.Rows, mostDirect)
 	}
 	if used := v.memory(t, planes); used+32 > 32<<10 {
-		return t, fmt.Errorf("tuning: %d bytes of threadgroup memory, there are %d", used, 32<<10)
+		return fmt.Errorf("tuning: %d bytes of threadgroup memory, there are %d", used, 32<<10)
 	}
-	return t, nil
+	return nil
 }
 
 // memory is the threadgroup memory that a product takes, in bytes.
