@@ -35,10 +35,19 @@ type verifier struct {
 	loads   map[*Value]loadState
 }
 
+// run verifies a module in the order in which its parts see each other.
 func (v *verifier) run() error {
-	m := v.module
+	for _, part := range []func() error{v.constants, v.declaredBuffers, v.init, v.derived, v.entries} {
+		if err := part(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *verifier) constants() error {
 	names := map[string]bool{}
-	for _, c := range m.Constants {
+	for _, c := range v.module.Constants {
 		if names[c.Name] {
 			return fmt.Errorf("constant @%s stands twice", c.Name)
 		}
@@ -52,8 +61,12 @@ func (v *verifier) run() error {
 		}
 		v.visible[c.Value] = true
 	}
-	names = map[string]bool{}
-	for _, b := range m.Buffers {
+	return nil
+}
+
+func (v *verifier) declaredBuffers() error {
+	names := map[string]bool{}
+	for _, b := range v.module.Buffers {
 		if names[b.Name] {
 			return fmt.Errorf("buffer @%s stands twice", b.Name)
 		}
@@ -63,21 +76,32 @@ func (v *verifier) run() error {
 		}
 		v.buffers[b] = true
 	}
-	if m.Init != nil {
-		var used *Buffer
-		m.Init.Walk(func(op *Op) {
-			if op.Buffer != nil {
-				used = op.Buffer
-			}
-		})
-		if used != nil {
-			return fmt.Errorf("init: buffer @%s is used; buffers start as zeros and belong to the entry", used.Name)
-		}
-		if err := v.region(m.Init); err != nil {
-			return fmt.Errorf("init: %w", err)
-		}
+	return nil
+}
+
+func (v *verifier) init() error {
+	init := v.module.Init
+	if init == nil {
+		return nil
 	}
-	var derived []*Value
+	var used *Buffer
+	init.Walk(func(op *Op) {
+		if op.Buffer != nil {
+			used = op.Buffer
+		}
+	})
+	if used != nil {
+		return fmt.Errorf("init: buffer @%s is used; buffers start as zeros and belong to the entry", used.Name)
+	}
+	if err := v.region(init); err != nil {
+		return fmt.Errorf("init: %w", err)
+	}
+	return nil
+}
+
+// derived verifies derived constants. What follows, the entries, sees them and constants, not the other values of init.
+func (v *verifier) derived() error {
+	m := v.module
 	cells := map[*Constant]bool{}
 	for _, d := range m.Derived {
 		switch {
@@ -94,16 +118,19 @@ func (v *verifier) run() error {
 			return fmt.Errorf("^%s has type %s, want constant dims", d.Cell.Name, d.Value.Type)
 		}
 		cells[d.Cell] = true
-		derived = append(derived, d.Value)
 	}
-	// The entry sees constants and derived constants, not the other values of init.
 	clear(v.visible)
 	for _, c := range m.Constants {
 		v.visible[c.Value] = true
 	}
-	for _, d := range derived {
-		v.visible[d] = true
+	for _, d := range m.Derived {
+		v.visible[d.Value] = true
 	}
+	return nil
+}
+
+func (v *verifier) entries() error {
+	m := v.module
 	if m.Entry == nil {
 		return fmt.Errorf("the module has no entry")
 	}

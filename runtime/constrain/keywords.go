@@ -54,6 +54,14 @@ func (c *schemaCompiler) keywords(pointer string, o *object) error {
 		}
 	}
 	listed := o.values["enum"] != nil || o.has("const")
+	if err := knownKeywords(pointer, o, listed); err != nil || listed {
+		return err
+	}
+	return supportedKeywords(pointer, o)
+}
+
+// knownKeywords refuses keywords that there are none of, and those that no automaton can express, unless the values are listed.
+func knownKeywords(pointer string, o *object, listed bool) error {
 	_, conditional := o.values["if"]
 	for _, key := range o.keys {
 		reason, refused := refusedKeywords[key]
@@ -69,9 +77,11 @@ func (c *schemaCompiler) keywords(pointer string, o *object) error {
 			return fault(pointer, key, "there is no such keyword in draft 2020-12; leave it out, or begin it with x-")
 		}
 	}
-	if listed {
-		return nil
-	}
+	return nil
+}
+
+// supportedKeywords refuses what known keywords may say that no automaton can express.
+func supportedKeywords(pointer string, o *object) error {
 	if not, ok := o.values["not"]; ok && !isFalse(not) && !isTrue(not) {
 		return fault(pointer, "not", "it is not supported; say what is allowed")
 	}

@@ -140,41 +140,53 @@ func slotsOf(node any) (reads, writes []slotID) {
 	return reads, writes
 }
 
+// eachSlot calls f with the slots that a field of a node names.
 func eachSlot(v reflect.Value, f func(slotID)) {
-	switch x := v.Interface().(type) {
+	if v.Kind() == reflect.Slice {
+		for i := range v.Len() {
+			eachSlot(v.Index(i), f)
+		}
+		return
+	}
+	if v.Kind() == reflect.Pointer && v.IsNil() {
+		return
+	}
+	vid, tid := namedSlots(v.Interface())
+	if vid != nil {
+		f(slotID{true, vid.Idx})
+	}
+	if tid != nil {
+		f(slotID{false, tid.Idx})
+	}
+}
+
+// namedSlots is the register or the tensor that a field is or chooses; nil for what it is not.
+func namedSlots(field any) (vid *mlxgraph.VidT, tid *mlxgraph.TidT) {
+	switch x := field.(type) {
 	case *mlxgraph.TidT:
-		if x != nil {
-			f(slotID{false, x.Idx})
-		}
+		return nil, x
 	case *mlxgraph.VidT:
-		if x != nil {
-			f(slotID{true, x.Idx})
-		}
+		return x, nil
 	case *mlxgraph.IntOrVidT:
-		if x != nil && x.IsVid && x.Vid != nil {
-			f(slotID{true, x.Vid.Idx})
+		if x.IsVid {
+			return x.Vid, nil
 		}
 	case *mlxgraph.FloatOrVidT:
-		if x != nil && x.IsVid && x.Vid != nil {
-			f(slotID{true, x.Vid.Idx})
+		if x.IsVid {
+			return x.Vid, nil
 		}
 	case *mlxgraph.VidOrTidT:
-		if x != nil && x.IsVid && x.Vid != nil {
-			f(slotID{true, x.Vid.Idx})
-		} else if x != nil && !x.IsVid && x.Tid != nil {
-			f(slotID{false, x.Tid.Idx})
+		if x.IsVid {
+			return x.Vid, nil
 		}
+		return nil, x.Tid
 	case *mlxgraph.IntOrVidOrTidT:
-		if x != nil && x.Kind == 1 && x.Vid != nil {
-			f(slotID{true, x.Vid.Idx})
-		} else if x != nil && x.Kind == 2 && x.Tid != nil {
-			f(slotID{false, x.Tid.Idx})
-		}
-	default:
-		if v.Kind() == reflect.Slice {
-			for i := range v.Len() {
-				eachSlot(v.Index(i), f)
-			}
+		switch x.Kind {
+		case 1:
+			return x.Vid, nil
+		case 2:
+			return nil, x.Tid
 		}
 	}
+	return nil, nil
 }

@@ -163,21 +163,7 @@ type mixture struct {
 // mixture gives the mixture that op is; nil where no kernel does it.
 func (g *graph) mixture(op *ir.Op) *mixture {
 	m := &mixture{op: op, activation: ir.ActivationOfExperts(op.Def.Name), last: op}
-	var ok, ok2, ok3, ok4, ok5 bool
-	m.gate, ok = weightOf(op.Input("gate"))
-	m.up, ok2 = weightOf(op.Input("up"))
-	m.down, ok3 = weightOf(op.Input("down"))
-	m.x, ok4 = g.floats(op.Input("x"))
-	scores, ok5 := g.floats(op.Input("scores"))
-	indices, ok6 := g.Layout(op.Input("indices"))
-	if !ok || !ok2 || !ok3 || !ok4 || !ok5 || !ok6 || len(m.x.Shape) == 0 || len(indices.Shape) == 0 || !indices.IsDense() || !isChoice(indices.Base) {
-		return nil
-	}
-	width := m.x.Shape[len(m.x.Shape)-1]
-	m.tokens, m.top = strided.Elements(m.x.Shape)/max(width, 1), indices.Shape[len(indices.Shape)-1]
-	if width != m.gate.cols || m.gate.Format != m.up.Format || m.gate.Format != m.down.Format || m.gate.count != m.up.count || m.gate.count != m.down.count ||
-		m.gate.rows != m.up.rows || m.gate.cols != m.up.cols || m.down.cols != m.gate.rows || m.down.rows != m.gate.cols ||
-		!slices.Equal(indices.Shape, scores.Shape) || strided.Elements(indices.Shape) != m.tokens*m.top {
+	if !m.takeOperands(g) {
 		return nil
 	}
 	if m.tokens <= FewTokens {
@@ -195,6 +181,27 @@ func (g *graph) mixture(op *ir.Op) *mixture {
 		m.router = nil
 	}
 	return m
+}
+
+// takeOperands takes weights, tokens and choices from the operation; it is false where they do not fit each other.
+func (m *mixture) takeOperands(g *graph) bool {
+	op := m.op
+	var ok, ok2, ok3, ok4, ok5 bool
+	m.gate, ok = weightOf(op.Input("gate"))
+	m.up, ok2 = weightOf(op.Input("up"))
+	m.down, ok3 = weightOf(op.Input("down"))
+	m.x, ok4 = g.floats(op.Input("x"))
+	scores, ok5 := g.floats(op.Input("scores"))
+	indices, ok6 := g.Layout(op.Input("indices"))
+	if !ok || !ok2 || !ok3 || !ok4 || !ok5 || !ok6 || len(m.x.Shape) == 0 || len(indices.Shape) == 0 || !indices.IsDense() || !isChoice(indices.Base) {
+		return false
+	}
+	width := m.x.Shape[len(m.x.Shape)-1]
+	m.tokens, m.top = strided.Elements(m.x.Shape)/max(width, 1), indices.Shape[len(indices.Shape)-1]
+	alike := m.gate.Format == m.up.Format && m.gate.Format == m.down.Format && m.gate.count == m.up.count && m.gate.count == m.down.count
+	return alike && width == m.gate.cols && m.gate.rows == m.up.rows && m.gate.cols == m.up.cols &&
+		m.down.cols == m.gate.rows && m.down.rows == m.gate.cols &&
+		slices.Equal(indices.Shape, scores.Shape) && strided.Elements(indices.Shape) == m.tokens*m.top
 }
 
 // isChoice reports whether a value is experts that an operation with a kernel has chosen.
