@@ -173,30 +173,13 @@ func largest[T int64 | float32](x []T, k int) []int {
 // step is rounded as the operations that it is decomposed into are. SortCutoff only says when sorting
 // tokens by expert pays, so it changes nothing here.
 func switchMLP(c *Call) ([]Value, error) {
-	x, indices, scores := c.Tensor("x"), c.Tensor("indices"), c.Tensor("scores")
-	var experts [3]*weight
-	for i, operand := range []string{"gate", "up", "down"} {
-		w, err := c.weight(operand)
-		if err != nil {
-			return nil, err
-		}
-		if len(w.shape) != 3 {
-			return nil, fmt.Errorf("%s has shape %v, want three dims, [experts, out, in]", operand, w.shape)
-		}
-		experts[i] = w
+	experts, err := c.experts()
+	if err != nil {
+		return nil, err
 	}
 	gate, up, down := experts[0], experts[1], experts[2]
+	x, indices, scores := c.Tensor("x"), c.Tensor("indices"), c.Tensor("scores")
 	rank := len(x.Shape)
-	switch {
-	case !slices.Equal(gate.shape, up.shape) || !slices.Equal(down.shape, []int{gate.shape[0], gate.shape[2], gate.shape[1]}):
-		return nil, fmt.Errorf("gate %v, up %v and down %v: want [E, I, H] twice and [E, H, I]", gate.shape, up.shape, down.shape)
-	case rank == 0 || x.Shape[rank-1] != gate.shape[2]:
-		return nil, fmt.Errorf("x has shape %v, its last dim must be %d", x.Shape, gate.shape[2])
-	case len(indices.Shape) != rank || !slices.Equal(indices.Shape[:rank-1], x.Shape[:rank-1]) || !slices.Equal(indices.Shape, scores.Shape):
-		return nil, fmt.Errorf("indices %v and scores %v for x %v: want x's dims with the last one the number of experts per token", indices.Shape, scores.Shape, x.Shape)
-	case indices.DType.IsFloat():
-		return nil, fmt.Errorf("indices are %s, want an integer dtype", indices.DType)
-	}
 	perToken := indices.Shape[rank-1]
 	tokens, expert := make([]int, len(indices.I)), make([]int, len(indices.I))
 	for i, e := range indices.I {
@@ -254,6 +237,34 @@ func switchMLP(c *Call) ([]Value, error) {
 		}
 	}
 	return one(c.floatResult(0, x.Shape, out))
+}
+
+// experts are the weights gate, up and down of a mixture of experts, whose operands fit each other.
+func (c *Call) experts() (experts [3]*weight, err error) {
+	for i, operand := range []string{"gate", "up", "down"} {
+		w, err := c.weight(operand)
+		if err != nil {
+			return experts, err
+		}
+		if len(w.shape) != 3 {
+			return experts, fmt.Errorf("%s has shape %v, want three dims, [experts, out, in]", operand, w.shape)
+		}
+		experts[i] = w
+	}
+	gate, up, down := experts[0], experts[1], experts[2]
+	x, indices, scores := c.Tensor("x"), c.Tensor("indices"), c.Tensor("scores")
+	rank := len(x.Shape)
+	switch {
+	case !slices.Equal(gate.shape, up.shape) || !slices.Equal(down.shape, []int{gate.shape[0], gate.shape[2], gate.shape[1]}):
+		err = fmt.Errorf("gate %v, up %v and down %v: want [E, I, H] twice and [E, H, I]", gate.shape, up.shape, down.shape)
+	case rank == 0 || x.Shape[rank-1] != gate.shape[2]:
+		err = fmt.Errorf("x has shape %v, its last dim must be %d", x.Shape, gate.shape[2])
+	case len(indices.Shape) != rank || !slices.Equal(indices.Shape[:rank-1], x.Shape[:rank-1]) || !slices.Equal(indices.Shape, scores.Shape):
+		err = fmt.Errorf("indices %v and scores %v for x %v: want x's dims with the last one the number of experts per token", indices.Shape, scores.Shape, x.Shape)
+	case indices.DType.IsFloat():
+		err = fmt.Errorf("indices are %s, want an integer dtype", indices.DType)
+	}
+	return experts, err
 }
 
 // GateExperts sets gate to the input of the down projections of a mixture of experts op, a(gate) ⊙ up in float32.

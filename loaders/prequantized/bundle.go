@@ -117,37 +117,44 @@ func (w weight) join() (builder.Tensor, error) {
 	if len(codes.Shape) != 2 || len(w.Data.BlockSize) != 2 || w.Data.BlockSize[0] != 1 {
 		return none, fmt.Errorf("expected a matrix in groups of neighbours of a row, found the shape %v in blocks of %v", codes.Shape, w.Data.BlockSize)
 	}
-	var f form
-	rows, columns, params := codes.Shape[0], codes.Shape[1], scale.Shape
-	switch w.Type {
-	case "Int4Tensor":
-		f.bits, f.packed, f.transposed, columns = 4, true, true, 2*columns
-		if codes.Data.DType() != ir.U8 {
-			return none, fmt.Errorf("expected codes in U8, found %s", codes.DType)
-		}
-		if len(params) == 2 {
-			params = []int64{params[1], params[0]}
-		}
-	case "IntxUnpackedToInt8Tensor":
-		if f.bits = targetBits[w.Data.Target.DType]; f.bits != 8 || codes.Data.DType() != ir.I8 {
-			return none, fmt.Errorf("expected int8 codes in I8, found %s in %s", w.Data.Target.DType, codes.DType)
-		}
-	default:
-		return none, fmt.Errorf("expected an Int4Tensor or an IntxUnpackedToInt8Tensor, as quantize_and_save writes for MLX, found a %s", w.Type)
+	f, params, err := w.form(codes, scale.Shape)
+	if err != nil {
+		return none, err
 	}
-	group := w.Data.BlockSize[1]
+	rows, columns, group := f.rows, f.columns, w.Data.BlockSize[1]
 	if group < 1 || columns%group != 0 || !slices.Equal(params, []int64{rows, columns / group}) || !slices.Equal(zero.Shape, scale.Shape) {
 		return none, fmt.Errorf("expected scales and zero points for [%d,%d] in groups of %d, found the shapes %v and %v", rows, columns, group, scale.Shape, zero.Shape)
 	}
 	if scale.Data.DType() != ir.BF16 || zero.Data.DType() != ir.BF16 && zero.Data.DType() != ir.I8 {
 		return none, fmt.Errorf("expected scales in BF16 and zero points in BF16 or I8, found %s and %s", scale.DType, zero.DType)
 	}
-	f.rows, f.columns, f.group = rows, columns, group
-	if f.stored = storedGroup(group); f.stored == 0 {
+	if f.group, f.stored = group, storedGroup(group); f.stored == 0 {
 		return none, fmt.Errorf("expected groups of a multiple of 32, found %d", group)
 	}
 	return builder.Tensor{Name: w.name, DType: fmt.Sprintf("%d bits in groups of %d,", f.bits, group), Shape: []int64{rows, columns},
 		Quantized: f.quantized(codes.Data, scale.Data, zero.Data)}, nil
+}
+
+// form is the form of the codes, but for its group, and the shape of the scales, rows first.
+func (w weight) form(codes builder.Tensor, params []int64) (f form, _ []int64, err error) {
+	f.rows, f.columns = codes.Shape[0], codes.Shape[1]
+	switch w.Type {
+	case "Int4Tensor":
+		f.bits, f.packed, f.transposed, f.columns = 4, true, true, 2*f.columns
+		if codes.Data.DType() != ir.U8 {
+			return f, nil, fmt.Errorf("expected codes in U8, found %s", codes.DType)
+		}
+		if len(params) == 2 {
+			params = []int64{params[1], params[0]}
+		}
+	case "IntxUnpackedToInt8Tensor":
+		if f.bits = targetBits[w.Data.Target.DType]; f.bits != 8 || codes.Data.DType() != ir.I8 {
+			return f, nil, fmt.Errorf("expected int8 codes in I8, found %s in %s", w.Data.Target.DType, codes.DType)
+		}
+	default:
+		return f, nil, fmt.Errorf("expected an Int4Tensor or an IntxUnpackedToInt8Tensor, as quantize_and_save writes for MLX, found a %s", w.Type)
+	}
+	return f, params, nil
 }
 
 // storedGroup is the largest group of MLX that divides a group.

@@ -67,22 +67,32 @@ func (sc *scanner) next(s string, at int) int {
 			return end
 		}
 	}
-	kind := ucd.Of(r)
+	if end := sc.word(s, at, r, n); end > at {
+		return end
+	}
+	if end := sc.number(s, at, r, n); end > at {
+		return end
+	}
+	if end := sc.punctuation(s, at, r); end > at {
+		return end
+	}
+	return sc.space(s, at)
+}
 
-	// Words.
+// word is the end of the letters that begin at at, behind a character r of n bytes that may stand before them; at where there are none.
+func (sc *scanner) word(s string, at int, r rune, n int) int {
 	switch {
-	case sc.prefix && r != '\r' && r != '\n' && kind&(ucd.L|ucd.N) == 0, r == ' ':
+	case sc.prefix && r != '\r' && r != '\n' && ucd.Of(r)&(ucd.L|ucd.N) == 0, r == ' ':
 		if end := run(s, at+n, sc.letters); end > at+n {
 			return end
 		}
-		fallthrough // without the prefix: it may be a mark, which is among the letters
-	default:
-		if end := run(s, at, sc.letters); end > at {
-			return end
-		}
 	}
+	// Without the prefix: it may be a mark, which is among the letters.
+	return run(s, at, sc.letters)
+}
 
-	// Numbers.
+// number is the end of the digits that begin at at with the character r of n bytes; at where there are none.
+func (sc *scanner) number(s string, at int, r rune, n int) int {
 	if sc.digits == 0 {
 		begin := at
 		if r == ' ' {
@@ -91,19 +101,24 @@ func (sc *scanner) next(s string, at int) int {
 		if end := run(s, begin, ucd.N); end > begin {
 			return end
 		}
-	} else if kind&ucd.N != 0 {
-		end := at + n
-		for range sc.digits - 1 {
-			r, n := utf8.DecodeRuneInString(s[end:])
-			if n == 0 || ucd.Of(r)&ucd.N == 0 {
-				break
-			}
-			end += n
-		}
-		return end
+		return at
 	}
+	if ucd.Of(r)&ucd.N == 0 {
+		return at
+	}
+	end := at + n
+	for range sc.digits - 1 {
+		r, n := utf8.DecodeRuneInString(s[end:])
+		if n == 0 || ucd.Of(r)&ucd.N == 0 {
+			break
+		}
+		end += n
+	}
+	return end
+}
 
-	// Punctuation.
+// punctuation is the end of what is no letter, digit or space from at on, behind a space; at where there is none.
+func (sc *scanner) punctuation(s string, at int, r rune) int {
 	begin := at
 	if r == ' ' {
 		begin++
@@ -114,9 +129,12 @@ func (sc *scanner) next(s string, at int) int {
 		}
 		return end
 	}
+	return at
+}
 
-	// White space: up to the last line end; or all of it but the last character, which goes with the word behind it;
-	// or all of it.
+// space is the end of white space: up to the last line end; or all of it but the last character, which goes with the word
+// behind it; or all of it.
+func (sc *scanner) space(s string, at int) int {
 	end := run(s, at, ucd.Space)
 	if sc.lines {
 		if last := strings.LastIndexAny(s[at:end], "\r\n"); last >= 0 {
