@@ -5,6 +5,7 @@ import (
 
 	"github.com/etc-ml/etc/runtime/cache"
 	"github.com/etc-ml/etc/runtime/schedule"
+	"github.com/etc-ml/etc/runtime/speculate"
 )
 
 // Executor runs the calls of one model. It is not safe for concurrent use: one goroutine, that of the loop, makes one call at
@@ -105,4 +106,26 @@ type Output struct {
 	Top     []Logprob
 	// Logits of all tokens, float32 [vocab], where they were asked for. The caller owns them.
 	Logits []float32
+	// Hidden is the hidden state behind the row that lm_head reads, float32 [H], where the executor is a [Drafter]. The
+	// caller owns it.
+	Hidden []float32
+}
+
+// Drafter is an executor whose program drafts tokens with a method of its own.
+type Drafter interface {
+	// Drafts is the kind of its draft, speculate.None for a program without one.
+	Drafts() speculate.Kind
+	// Draft drafts tokens for entries of a call that is to be executed next. Its copies are done then. What the draft
+	// keeps of positions lies in the units of the call.
+	Draft(ctx context.Context, call *schedule.Call, chains []Chain) ([][]int32, error)
+}
+
+// Chain is what the drafts of an entry start from: its first row, a token that was drawn and not fed yet.
+type Chain struct {
+	// Entry is the number of the entry in the call.
+	Entry int
+	// Hidden is the hidden state behind the token before, float32 [H].
+	Hidden []float32
+	// Draws are the parameters of the draws, one for each draft.
+	Draws []Draw
 }

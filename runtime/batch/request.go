@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/etc-ml/etc/runtime/speculate"
 )
 
 // Request is what a sequence is asked for. Its slices and maps must not change until the stream has ended.
@@ -18,6 +20,8 @@ type Request struct {
 	// Marks are positions in the prompt, ascending, at which other prompts are likely to part: ends of turns.
 	Marks    []int
 	Sampling Sampling
+	// Drafts bounds the drafts of a call, where it is not 0, below what the runner's [Drafting] says; below 0: none.
+	Drafts int
 	// Logprobs asks for the logarithm of the probability of each token, and of so many of the most likely ones beside
 	// it; below 0: for none.
 	Logprobs int
@@ -221,4 +225,6 @@ type End struct {
 	Tokens, Cached int
 	// Queued is the time until the first call, Prefill from there to the first token, Decode from there to the end.
 	Queued, Prefill, Decode time.Duration
+	// Drafts counts the drafts of the stream.
+	Drafts speculate.Totals
 }

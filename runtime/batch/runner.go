@@ -13,6 +13,7 @@ import (
 	"github.com/etc-ml/etc/internal/fault"
 	"github.com/etc-ml/etc/runtime/cache"
 	"github.com/etc-ml/etc/runtime/schedule"
+	"github.com/etc-ml/etc/runtime/speculate"
 )
 
 // Options are what a runner is asked for.
@@ -27,6 +28,8 @@ type Options struct {
 	Chunk int
 	// Checkpoints is the number of positions between checkpoints of a prompt's recurrent state; 0: only at marks.
 	Checkpoints int
+	// Drafting has streams draft tokens that their next call verifies.
+	Drafting Drafting
 	// Observe is told of every call, on the goroutine of the runner; nil: nobody is.
 	Observe func(Step)
 }
@@ -47,6 +50,8 @@ type Stats struct {
 	Prompt, Drawn int64
 	// Failed is the number of calls with an error.
 	Failed int64
+	// Drafts counts the drafts of all streams.
+	Drafts speculate.Totals
 }
 
 // Runner runs the sequences of one model: scheduler, executor, results, on one goroutine.
@@ -58,6 +63,7 @@ type Runner struct {
 	sched   *schedule.Scheduler
 	prefix  *cache.Prefix
 	streams map[schedule.ID]*Stream // of the runner's goroutine
+	drafts  *drafts                 // nil: nobody drafts
 
 	mu      sync.Mutex
 	arrived []*Stream
@@ -102,6 +108,9 @@ func New(exec Executor, o Options) (*Runner, error) {
 	}
 	r := &Runner{exec: exec, options: o, limits: l, memory: memory, sched: sched, prefix: prefix, streams: map[schedule.ID]*Stream{},
 		wake: make(chan struct{}, 1), closed: make(chan struct{}), stats: Stats{Budget: o.Budget}}
+	if r.drafts, err = newDrafts(exec, o.Drafting); err != nil {
+		return nil, err
+	}
 	go r.loop()
 	return r, nil
 }
@@ -278,7 +287,8 @@ func (r *Runner) inbox() bool {
 		for i, t := range s.request.Prompt {
 			prompt[i] = int32(t)
 		}
-		q := schedule.Request{ID: s.id, Prompt: prompt, MaxTokens: s.request.MaxTokens, Marks: s.request.Marks}
+		q := schedule.Request{ID: s.id, Prompt: prompt, MaxTokens: s.request.MaxTokens, Marks: s.request.Marks,
+			Drafts: r.drafts.most(s)}
 		if err := r.sched.Arrive(q); err != nil {
 			r.end(s, Failed, err)
 		}
@@ -301,6 +311,7 @@ func (r *Runner) run(call *schedule.Call) {
 	samples := r.exec.Limits().Samples
 	start := time.Now()
 	ctx, done := r.begin(call)
+	err := r.draft(ctx, call)
 	for i, e := range call.Entries {
 		s := r.streams[e.ID]
 		s.begin(start, e.Start)
@@ -319,8 +330,12 @@ func (r *Runner) run(call *schedule.Call) {
 			}
 		}
 		rows = append(rows, s.row(samples, mask))
+		rows = append(rows, s.rowsBehind(call.Tokens[e.First+e.Rows-e.Drafts:e.First+e.Rows], samples)...)
 	}
-	outs, err := r.execute(ctx, call, rows)
+	var outs []Output
+	if err == nil {
+		outs, err = r.execute(ctx, call, rows)
+	}
 	masks.Wait() //nolint:errcheck // masks give none
 	done()
 	if err == nil && len(outs) != len(rows) {
@@ -329,7 +344,7 @@ func (r *Runner) run(call *schedule.Call) {
 	if err != nil {
 		r.ended(r.sched.Fail(), err)
 	} else {
-		r.book(call, outs, masked)
+		r.book(call, outs, masked, start)
 	}
 	if o := r.options.Observe; o != nil {
 		o(Step{Sequences: len(call.Entries), Rows: len(call.Tokens), Time: time.Since(start), Err: err})
@@ -366,49 +381,82 @@ func (r *Runner) begin(call *schedule.Call) (context.Context, func()) {
 	}
 }
 
+// booked is what a call gave for a stream.
+type booked struct {
+	s      *Stream
+	tokens []Token // the drafts that are right and the token drawn behind them, up to a stop token
+	drafts int
+	ended  bool
+}
+
 // book draws the tokens of a call, in parallel, and hands them out.
-func (r *Runner) book(call *schedule.Call, outs []Output, masked []bool) {
-	results := make([]schedule.Result, len(outs))
-	tokens := make([]Token, len(outs))
-	streams := make([]*Stream, len(outs))
+func (r *Runner) book(call *schedule.Call, outs []Output, masked []bool, start time.Time) {
+	all := make([]*booked, 0, len(call.Entries))
 	var draws errgroup.Group
 	draws.SetLimit(max(1, runtime.GOMAXPROCS(0)))
-	n := 0
 	for i, e := range call.Entries {
 		if e.Wanted == 0 {
 			continue
 		}
-		at, s := n, r.streams[e.ID]
-		n++
-		streams[at] = s
+		given := outs[:e.Wanted]
+		outs = outs[e.Wanted:]
+		b := &booked{s: r.streams[e.ID], drafts: e.Drafts}
+		all = append(all, b)
 		draws.Go(func() error {
-			var err error
-			if tokens[at], err = s.take(outs[at], masked[i]); err == nil {
-				err = s.advance(tokens[at].ID)
-			}
-			s.failure = err
+			b.take(given, call.Tokens[e.First+e.Rows-e.Drafts:e.First+e.Rows], masked[i])
 			return nil
 		})
 	}
 	draws.Wait() //nolint:errcheck // each stream has its own
 	now := time.Now()
-	for i, s := range streams {
-		t := tokens[i]
-		results[i] = schedule.Result{ID: s.id, Tokens: []int32{int32(t.ID)}, Ended: s.failure != nil || s.stops(t.ID)}
-		if s.first.IsZero() {
-			s.first = now
+	results := make([]schedule.Result, len(all))
+	for i, b := range all {
+		results[i] = schedule.Result{ID: b.s.id, Ended: b.ended}
+		for _, t := range b.tokens {
+			results[i].Tokens = append(results[i].Tokens, int32(t.ID))
 		}
-		if results[i].Ended {
-			s.stop = t.ID
-			continue
+		if b.s.first.IsZero() {
+			b.s.first = now
 		}
-		s.add(t)
+		for _, t := range b.answer() {
+			b.s.push(t)
+		}
 	}
+	r.drafts.book(call, all, results, start)
 	ended, err := r.sched.Done(results)
 	if err != nil {
 		panic(err) // one result for each entry that wanted one
 	}
 	r.ended(ended, nil)
+}
+
+// take makes the tokens of a stream of what its rows gave, up to the first draft that is wrong.
+func (b *booked) take(outs []Output, drafts []int32, masked bool) {
+	s := b.s
+	for i, out := range outs {
+		t, err := s.take(out, masked)
+		if err == nil {
+			err = s.advance(t.ID)
+		}
+		b.tokens, s.failure = append(b.tokens, t), err
+		if err != nil || s.stops(t.ID) {
+			b.ended, s.stop = true, t.ID
+			return
+		}
+		s.add(t)
+		s.hidden = out.Hidden
+		if i < len(drafts) && t.ID != int(drafts[i]) {
+			return
+		}
+	}
+}
+
+// answer are the tokens that are part of the answer.
+func (b *booked) answer() []Token {
+	if b.ended {
+		return b.tokens[:len(b.tokens)-1]
+	}
+	return b.tokens
 }
 
 func (s *Stream) stops(token int) bool {
@@ -426,7 +474,6 @@ func (s *Stream) add(t Token) {
 	if s.counts != nil {
 		s.counts[t.ID]++
 	}
-	s.push(t)
 }
 
 // ended ends the streams whose sequences have ended, err being that of the call that failed.
@@ -463,6 +510,7 @@ func (r *Runner) count(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats.Stats, r.stats.Used, r.stats.Idle = r.sched.Stats(), r.memory.Used(), r.memory.Idle()
+	r.stats.Drafts = r.drafts.totals()
 	if err != nil && !errors.Is(err, context.Canceled) {
 		r.stats.Failed++
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/etc-ml/etc/runtime/schedule"
+	"github.com/etc-ml/etc/runtime/speculate"
 )
 
 // Stream is a sequence on its way. Tokens wait in it until they are read, so a slow reader delays nobody. Its methods
@@ -21,6 +22,9 @@ type Stream struct {
 	counts  map[int]int // of the tokens of the answer, where a penalty needs them
 	mask    []uint64
 	failure error
+	hidden  []float32        // behind the last token that was fed, for a draft that starts from it
+	index   speculate.Index  // of prompt and answer, where drafts come from the text
+	member  speculate.Member // what is known of the drafts of the stream
 	stop    int
 	arrived time.Time
 	started time.Time
@@ -132,7 +136,8 @@ func (s *Stream) notify() {
 func (s *Stream) finish(reason Reason, err error) {
 	s.detach()
 	now := time.Now()
-	e := End{Reason: reason, Stop: s.stop, Tokens: len(s.answer), Cached: s.Cached()}
+	e := End{Reason: reason, Stop: s.stop, Tokens: len(s.answer), Cached: s.Cached(),
+		Drafts: s.member.Totals()}
 	switch {
 	case s.started.IsZero():
 		e.Queued = now.Sub(s.arrived)

@@ -84,7 +84,9 @@ type Result struct {
 	ID     ID
 	Tokens []int32 // the tokens that stand: the accepted drafts and the token drawn behind them
 	Ended  bool    // the last of Tokens ends the sequence
-	Drafts []int32 // proposals for the tokens behind, for the next call to verify
+	// Drafts are proposals for the tokens behind, for the next call to verify. What drafts when the call is planned
+	// already gives as many of any value here, and the tokens with Scheduler.Drafted.
+	Drafts []int32
 }
 
 // Reason says why a sequence is no longer known.

@@ -28,6 +28,22 @@ func (s *Scheduler) Done(results []Result) ([]End, error) {
 	return s.Ended(), nil
 }
 
+// Drafted gives the drafts of a sequence of the call of Next that were not known when it was planned: as many as its
+// entry has. The caller puts them into the call's Tokens itself.
+func (s *Scheduler) Drafted(id ID, drafts []int32) error {
+	for _, p := range s.flight {
+		if p.q.ID != id {
+			continue
+		}
+		if len(drafts) != p.drafts {
+			return fmt.Errorf("sequence %d: %d drafts, the call has rows for %d", id, len(drafts), p.drafts)
+		}
+		p.q.drafts = slices.Clone(drafts)
+		return nil
+	}
+	return fmt.Errorf("sequence %d has drafts and is not in the call", id)
+}
+
 // validate compares results with what the call asked for.
 func (s *Scheduler) validate(of map[ID]*Result, n int) error {
 	wanted := 0

@@ -24,7 +24,7 @@ type Control struct {
 	most  int
 	fixed bool
 
-	hits, trials [MostDrafts]float64 // of draft j where all before it were right; they forget
+	chances
 
 	room   float64 // what may be lost from now on, in rounds without drafts
 	wait   float64 // tokens until drafts are tried again
@@ -120,9 +120,7 @@ func (c *Control) best(most int, plain float64) (best int, gain float64) {
 // begin begins a try: what it shows counts more than what was before.
 func (c *Control) begin() {
 	c.tries = triedRounds
-	for j := range c.trials {
-		c.hits[j], c.trials[j] = c.hits[j]/4, c.trials[j]/4
-	}
+	c.doubt()
 }
 
 // gain is the number of tokens in the time of one without drafts.
@@ -130,7 +128,7 @@ func (c *Control) gain(k int, plain float64) float64 {
 	tokens, all := 1.0, 1.0
 	chance := guess
 	for j := range k {
-		chance = (c.hits[j] + guessWeight*chance) / (c.trials[j] + guessWeight)
+		chance = c.chance(j, chance)
 		all *= chance
 		tokens += all
 	}
@@ -187,18 +185,5 @@ func (c *Control) turn(drafted int, tokens, plain float64) {
 		c.tries = 0
 		c.pause = math.Min(2*c.pause, longestPause)
 		c.wait = c.pause
-	}
-}
-
-// learn notes which drafts were right.
-func (c *Control) learn(drafted, accepted int) {
-	for j := range c.trials {
-		c.hits[j], c.trials[j] = forget*c.hits[j], forget*c.trials[j]
-	}
-	for j := range min(drafted, accepted+1) {
-		c.trials[j]++
-		if j < accepted {
-			c.hits[j]++
-		}
 	}
 }

@@ -4,6 +4,7 @@
 //     that reads a model's caches read the buffers of forward.
 //   - [Index] finds drafts in the text itself: the longest end of the text that occurs in it before, and what followed.
 //   - [Control] chooses how many tokens to draft, by what was accepted and how long calls took.
+//   - [Shared] does the same for sequences that share calls.
 //   - [Log] is what --draft-log writes.
 //
 // A draft never changes the text: a token is accepted when it equals the one that the model draws.

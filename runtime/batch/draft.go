@@ -1,0 +1,196 @@
+package batch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/etc-ml/etc/internal/fault"
+	"github.com/etc-ml/etc/runtime/schedule"
+	"github.com/etc-ml/etc/runtime/speculate"
+)
+
+// Drafting says how the streams of a runner draft tokens. A draft is right when it equals the token that the program
+// draws, so the tokens of a stream are those of a runner without drafts.
+type Drafting struct {
+	// Kind is the draft of the executor's program; [speculate.None] drafts from the text of the stream.
+	Kind speculate.Kind
+	// Most is the most drafts of a stream in a call; 0: no stream drafts.
+	Most int
+	// Fixed asks for that many in every call, else as many as are worth it.
+	Fixed bool
+}
+
+// drafts is what a runner has whose streams draft. A nil one is that of a runner without.
+type drafts struct {
+	Drafting
+	drafter Drafter // nil where drafts come from the text
+	shared  *speculate.Shared
+}
+
+// leastMatch is how many tokens of the end of a text must occur before for what follows to be a draft.
+const leastMatch = 2
+
+// newDrafts makes what a runner needs to draft as is asked for.
+func newDrafts(x Executor, d Drafting) (*drafts, error) {
+	if d.Most <= 0 {
+		return nil, nil
+	}
+	l := x.Limits()
+	if l.OneByOne {
+		return nil, fmt.Errorf("drafts are verified in calls of several rows, and the program runs one sequence at a time: %s",
+			l.Why)
+	}
+	out := &drafts{Drafting: d, shared: speculate.NewShared(d.Most, d.Fixed)}
+	if d.Kind == speculate.None {
+		return out, nil
+	}
+	drafter, ok := x.(Drafter)
+	if !ok || drafter.Drafts() != d.Kind {
+		return nil, fmt.Errorf("the program of the executor has no draft of kind %s", d.Kind)
+	}
+	out.drafter = drafter
+	return out, nil
+}
+
+// most is the most drafts of a stream. A constraint needs the tokens before to tell those that may come next, so the
+// streams that have one do not draft.
+func (d *drafts) most(s *Stream) int {
+	if d == nil || s.request.Constraint != nil {
+		return 0
+	}
+	if n := s.request.Drafts; n != 0 {
+		return max(0, min(n, d.shared.Most()))
+	}
+	return d.shared.Most()
+}
+
+// totals are the counts of all streams.
+func (d *drafts) totals() speculate.Totals {
+	if d == nil {
+		return speculate.Totals{}
+	}
+	return d.shared.Totals()
+}
+
+// draft has the executor draft the tokens that a call is to verify.
+func (r *Runner) draft(ctx context.Context, call *schedule.Call) (err error) {
+	if r.drafts == nil || r.drafts.drafter == nil {
+		return nil
+	}
+	var chains []Chain
+	for i, e := range call.Entries {
+		if e.Drafts > 0 {
+			s := r.streams[e.ID]
+			chains = append(chains, Chain{Entry: i, Hidden: s.hidden, Draws: s.draws(e.Drafts)})
+		}
+	}
+	if len(chains) == 0 {
+		return nil
+	}
+	defer fault.Recover("drafts of many sequences", &err)
+	found, err := r.drafts.drafter.Draft(ctx, call, chains)
+	if err != nil {
+		return err
+	}
+	for i, c := range chains {
+		e := &call.Entries[c.Entry]
+		copy(call.Tokens[e.First+e.Rows-e.Drafts:e.First+e.Rows], found[i])
+		if err := r.sched.Drafted(e.ID, found[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// draws are the parameters of the next draws: a draft is drawn with the noise that its token will be drawn with, so that
+// it is right as often as can be.
+func (s *Stream) draws(n int) []Draw {
+	out := make([]Draw, n)
+	for i := range out {
+		out[i] = s.draw()
+		out[i].MinP = s.request.Sampling.MinP
+		out[i].Seed += int64(i)
+	}
+	return out
+}
+
+// rowsBehind says what the executor is to give behind drafts, each as if those before it were part of the answer.
+func (s *Stream) rowsBehind(drafts []int32, samples bool) []Row {
+	if len(drafts) == 0 {
+		return nil
+	}
+	n := len(s.answer)
+	var rows []Row
+	for _, t := range drafts {
+		s.add(Token{ID: int(t)})
+		rows = append(rows, s.row(samples, nil))
+	}
+	s.answer = s.answer[:n]
+	for _, t := range drafts {
+		if s.counts != nil {
+			if s.counts[int(t)]--; s.counts[int(t)] == 0 {
+				delete(s.counts, int(t))
+			}
+		}
+	}
+	return rows
+}
+
+// book learns from a call, and asks for the drafts of the next one. results are of the same streams.
+func (d *drafts) book(call *schedule.Call, all []*booked, results []schedule.Result, start time.Time) {
+	if d == nil {
+		return
+	}
+	var took time.Duration
+	if len(all) == len(call.Entries) && !hasPrompts(call) {
+		took = time.Since(start)
+	}
+	var members []*speculate.Member
+	var drafted, accepted []int
+	for _, b := range all {
+		members, drafted = append(members, &b.s.member), append(drafted, b.drafts)
+		accepted = append(accepted, min(len(b.tokens)-1, b.drafts))
+	}
+	d.shared.Done(members, drafted, accepted, took)
+
+	members = members[:0]
+	var goOn, left []int
+	for i, b := range all {
+		if b.ended {
+			continue
+		}
+		goOn, members = append(goOn, i), append(members, &b.s.member)
+		left = append(left, min(d.most(b.s), b.s.request.MaxTokens-len(b.s.answer)-1))
+	}
+	for i, k := range d.shared.Next(members, left) {
+		if k > 0 {
+			results[goOn[i]].Drafts = d.propose(all[goOn[i]].s, k)
+		}
+	}
+}
+
+// hasPrompts reports whether a call has rows of prompts.
+func hasPrompts(call *schedule.Call) bool {
+	for _, e := range call.Entries {
+		if e.Rows > 1+e.Drafts || e.Wanted == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// propose gives the drafts of a stream from its text, or as many of no meaning where the executor is to draft them.
+func (d *drafts) propose(s *Stream, k int) []int32 {
+	if d.drafter != nil {
+		if s.hidden == nil {
+			return nil
+		}
+		return make([]int32, k)
+	}
+	if s.index.Len() == 0 {
+		s.index.Append(int32s(s.request.Prompt)...)
+	}
+	s.index.Append(int32s(s.answer[s.index.Len()-len(s.request.Prompt):])...)
+	return s.index.Draft(k, leastMatch)
+}

@@ -1,0 +1,214 @@
+package batch_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/loaders"
+	"github.com/etc-ml/etc/passes"
+	"github.com/etc-ml/etc/runtime/batch"
+	"github.com/etc-ml/etc/runtime/cpu"
+	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/reference"
+	"github.com/etc-ml/etc/runtime/speculate"
+)
+
+// drafted is a checkpoint with a draft.
+type drafted struct {
+	name, base, draft string
+	kind              speculate.Kind
+}
+
+// draftedModels are of both families: with recurrent state and with windows.
+var draftedModels = []drafted{
+	{"text and state", "qwen35-tiny", "auto", speculate.None},
+	{"text and window", "gemma4-chat", "gemma4-chat-assistant", speculate.None},
+}
+
+// module builds the program of a checkpoint, with its draft.
+func (d drafted) module(t testing.TB, context int) *ir.Module {
+	t.Helper()
+	dir := filepath.Join("..", "..", "testdata", "checkpoints")
+	c, err := loaders.Open(filepath.Join(dir, d.base))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	if d.draft == "auto" {
+		require.Empty(t, c.FindDraft())
+	} else {
+		require.NoError(t, c.OpenDraft(filepath.Join(dir, d.draft)))
+	}
+	m, err := c.Build(loaders.Options{MaxSeqLen: context, MaxPrefillChunk: 16})
+	require.NoError(t, err)
+	require.NoError(t, passes.Run(m, &passes.Options{}))
+	return m
+}
+
+// runner makes a runner of a drafted model.
+func (d drafted) runner(t testing.TB, e engine.Engine, o batch.RaggedOptions, r batch.Options) *batch.Runner {
+	t.Helper()
+	o.Engine.Precision, o.Engine.Threads = eval.FP32, 2
+	o.Engine.Warn = func(text string) { t.Error(text) }
+	m := d.module(t, 96)
+	x, err := batch.NewRagged(m.Only(m.Entry), e, o)
+	require.NoError(t, err)
+	if r.Drafting.Most > 0 {
+		r.Drafting.Kind = d.kind
+	}
+	runner, err := batch.New(x, r)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, runner.Close()) })
+	return runner
+}
+
+// mixedRequests are requests of all kinds: greedy and drawn, with penalties, until a stop token, until the context is
+// full, with prompts longer than windows and calls, and texts that repeat themselves.
+func mixedRequests(vocab, n int) []batch.Request {
+	var out []batch.Request
+	for i := range n {
+		q := batch.Request{MaxTokens: 10 + i, Sampling: batch.Sampling{TopP: 1}, Logprobs: -1, Drafts: i%5 - 1}
+		if i%5 == 1 {
+			q.Drafts = 4
+		}
+		for j := range []int{1, 7, 30, 50}[i%4] {
+			q.Prompt = append(q.Prompt, (i*31+j%6*(17+i%3))%vocab)
+		}
+		switch i % 6 {
+		case 0: // few tokens, which repeat themselves
+			q.Sampling.Bias = map[int]float32{7: 60, 9: 60}
+		case 1:
+			q.Sampling = batch.Sampling{Temperature: 0.8, TopK: 20, TopP: 0.9, Seed: int64(i)}
+		case 2:
+			q.MaxTokens = 0
+		case 3:
+			q.Sampling.Repeat, q.Sampling.Presence, q.Sampling.Frequency = 1.2, 0.3, 0.1
+		case 4:
+			q.Logprobs = 2
+		case 5:
+			q.Sampling = batch.Sampling{Temperature: 1, TopP: 1, MinP: 0.05, Seed: -1}
+		}
+		out = append(out, q)
+	}
+	return out
+}
+
+// answered is what a request gave.
+type answered struct {
+	tokens []batch.Token
+	end    batch.End
+}
+
+// answer has a runner answer requests at the same time; each that is cut is left behind so many tokens.
+func answer(t testing.TB, r *batch.Runner, requests []batch.Request, cut map[int]int) []answered {
+	t.Helper()
+	out := make([]answered, len(requests))
+	streams := make([]*batch.Stream, len(requests))
+	for i, q := range requests {
+		var err error
+		streams[i], err = r.Submit(context.Background(), q)
+		require.NoError(t, err)
+	}
+	for i, s := range streams {
+		for {
+			if n, ok := cut[i]; ok && len(out[i].tokens) == n {
+				s.Cancel()
+				drain(t, s)
+				break
+			}
+			token, ok := s.Next(t.Context())
+			if !ok {
+				break
+			}
+			out[i].tokens = append(out[i].tokens, token)
+		}
+		var err error
+		out[i].end, err = s.End()
+		require.NoError(t, err)
+	}
+	return out
+}
+
+// TestDraftsInBatches: what streams answer that draft tokens, each as many as it may, is what they answer without,
+// bit for bit on the reference engine: 16 at a time, in few blocks and slots, so that some are preempted, and again
+// from what the prefix cache has kept.
+func TestDraftsInBatches(t *testing.T) {
+	for _, d := range draftedModels {
+		for _, e := range []engine.Engine{reference.Engine{}, cpu.Engine{}} {
+			t.Run(d.name+"/"+e.Name(), func(t *testing.T) {
+				slow := e.Name() == "reference"
+				if slow && testing.Short() {
+					t.Skip("takes seconds")
+				}
+				t.Parallel()
+				o := batch.RaggedOptions{Rows: 24, Sequences: 16, BlockRows: 4}
+				budget := batch.Options{Queue: 100, Budget: 1 << 40, Prefix: 1 << 40, Checkpoints: 8}
+				plain := d.runner(t, e, o, budget)
+				requests := mixedRequests(min(plain.Limits().Vocab, 200), 16)
+				want := answer(t, plain, requests, nil)
+				for i := range requests { // some end at a token of theirs
+					if tokens := want[i].tokens; i%3 == 1 && len(tokens) > 6 {
+						requests[i].Stop = []int{tokens[5].ID}
+					}
+				}
+				want = answer(t, plain, requests, nil)
+				cut := map[int]int{2: 9, 7: 3}
+				for _, x := range []batch.Drafting{{Most: 4, Fixed: true}, {Most: 3}} {
+					o := budget
+					o.Drafting = x
+					if x.Fixed {
+						l := plain.Layout()
+						o.Budget = 5*l.Bytes(l.Most(96, 24)) + 24*l.SlotBytes
+					}
+					r := d.runner(t, e, batch.RaggedOptions{Rows: 24, Sequences: 16, BlockRows: 4, Budget: o.Budget % (1 << 40)}, o)
+					for round := range 2 {
+						got := answer(t, r, requests, cut)
+						compareAnswers(t, want, got, cut, slow, fmt.Sprintf("%+v, round %d", x, round))
+					}
+					checkDraftTotals(t, r, x)
+				}
+			})
+		}
+	}
+}
+
+// compareAnswers compares answers with those without drafts; those that were cut have the beginning of them.
+func compareAnswers(t testing.TB, want, got []answered, cut map[int]int, bits bool, what string) {
+	t.Helper()
+	for i := range want {
+		w, g := want[i], got[i]
+		n, wasCut := cut[i]
+		if wasCut {
+			w.tokens = w.tokens[:min(n, len(w.tokens))]
+		} else {
+			require.Equal(t, w.end.Reason, g.end.Reason, "%s, request %d", what, i)
+			require.Equal(t, w.end.Stop, g.end.Stop, "%s, request %d", what, i)
+			require.Equal(t, w.end.Tokens, g.end.Tokens, "%s, request %d", what, i)
+		}
+		require.Len(t, g.tokens, len(w.tokens), "%s, request %d", what, i)
+		for j := range w.tokens {
+			require.Equal(t, w.tokens[j].ID, g.tokens[j].ID, "%s, request %d, token %d", what, i, j)
+			if bits {
+				require.Equal(t, w.tokens[j], g.tokens[j], "%s, request %d, token %d", what, i, j)
+			} else {
+				require.InDelta(t, w.tokens[j].Logprob, g.tokens[j].Logprob, 1e-3)
+			}
+		}
+	}
+}
+
+// checkDraftTotals holds the counts against what was asked for.
+func checkDraftTotals(t testing.TB, r *batch.Runner, x batch.Drafting) {
+	t.Helper()
+	st := r.Stats()
+	require.LessOrEqual(t, st.Drafts.Accepted, st.Drafts.Drafted)
+	if x.Fixed {
+		require.Positive(t, st.Drafts.Drafted)
+		require.Positive(t, st.Drafts.Accepted)
+		require.Positive(t, st.DraftRows)
+	}
+}

@@ -1,0 +1,247 @@
+package speculate
+
+import (
+	"slices"
+	"time"
+)
+
+// Shared chooses how many tokens the sequences of shared calls draft. A draft costs a row of a call that all wait for, so
+// the choice is one for all: a sequence gets its next draft where that adds more to the tokens of the call than to its
+// time. Each sequence has a [Member], which learns how often its drafts are right; the times are those of calls by their
+// number of rows.
+//
+// As with a [Control], an account bounds what drafts may lose, whatever is accepted. Its unit is a call without drafts.
+//
+// A Shared is not safe for concurrent use.
+type Shared struct {
+	most  int
+	fixed bool
+	times map[sharedCall]*samples
+	tune  turns
+
+	room   float64 // what may be lost from now on, in calls without drafts
+	plain  int     // calls since one without drafts was measured
+	totals Totals
+}
+
+// sharedCall tells calls apart that take different times.
+type sharedCall struct {
+	rows  int // of all sequences, as a size that stands for some
+	chain int // most drafts of a sequence: how often the draft ran before the call
+}
+
+// turns are when drafts are tried that do not seem to pay.
+type turns struct {
+	wait, pause float64 // calls until the next try, and the last wait
+	tries       int     // calls left of a try
+}
+
+// Member is what is known of one sequence.
+type Member struct {
+	chances
+	totals Totals
+}
+
+// Totals are the counts of the sequence so far.
+func (m *Member) Totals() Totals { return m.totals }
+
+// NewShared gives a control for sequences that draft at most most tokens each. fixed asks for that many in every call.
+func NewShared(most int, fixed bool) *Shared {
+	return &Shared{most: min(most, MostDrafts), fixed: fixed, times: map[sharedCall]*samples{}, room: firstRoom,
+		tune: turns{pause: firstPause / 2}}
+}
+
+// Totals are the counts of all sequences so far.
+func (s *Shared) Totals() Totals { return s.totals }
+
+// Most is the most drafts of a sequence in a call.
+func (s *Shared) Most() int { return s.most }
+
+// Next gives the number of tokens that each sequence is to draft, at most left[i] of them.
+func (s *Shared) Next(members []*Member, left []int) []int {
+	out := make([]int, len(members))
+	if s.fixed {
+		for i := range out {
+			out[i] = max(0, min(s.most, left[i]))
+		}
+		return out
+	}
+	n := len(members)
+	plain, ok := s.measured(n, 0)
+	if n == 0 || !ok || s.plain >= plainEvery {
+		return out // to measure it
+	}
+	best, gain := s.best(members, left, plain)
+	if gain <= leastGain {
+		if s.tune.wait > 0 {
+			return out
+		}
+		if s.tune.tries == 0 {
+			s.tune.tries = triedRounds
+			for _, m := range members {
+				m.doubt()
+			}
+			best, _ = s.best(members, left, plain)
+		}
+	}
+	for len(best) > 0 {
+		count(out, best)
+		if s.estimate(n+len(best), slices.Max(out), plain, n, true)/plain-1 <= s.room {
+			return out
+		}
+		best = best[:len(best)/2]
+	}
+	clear(out)
+	return out
+}
+
+// count tells how many of the drafts each sequence has.
+func count(out []int, drafts []int) {
+	clear(out)
+	for _, i := range drafts {
+		out[i]++
+	}
+}
+
+// best gives the drafts, by the number of their sequence, with which the call has the most tokens for its time, and how
+// many it has in the time of one without drafts. One draft is taken where none pays, for a try.
+func (s *Shared) best(members []*Member, left []int, plain float64) (drafts []int, gain float64) {
+	n := len(members)
+	// each is the chance of a sequence's next draft where all before it are right, chance that of it and all before it.
+	each, chance, taken := make([]float64, n), make([]float64, n), make([]int, n)
+	for i, m := range members {
+		each[i] = m.chance(0, guess)
+		chance[i] = each[i]
+	}
+	all, tokens, chain := []int(nil), float64(n), 0
+	keep := 0
+	for {
+		next := -1
+		for i := range members {
+			if taken[i] < min(s.most, left[i]) && (next < 0 || chance[i] > chance[next]) {
+				next = i
+			}
+		}
+		if next < 0 {
+			return all[:keep], gain
+		}
+		all, tokens = append(all, next), tokens+chance[next]
+		taken[next]++
+		chain = max(chain, taken[next])
+		if g := tokens / float64(n) * plain / s.estimate(n+len(all), chain, plain, n, false); g > gain {
+			gain, keep = g, len(all)
+		}
+		each[next] = members[next].chance(taken[next], each[next])
+		chance[next] *= each[next]
+	}
+}
+
+// Done books a call in which each of the sequences drafted so many tokens, of which so many were right. took is 0 where
+// the call had other work, too.
+func (s *Shared) Done(members []*Member, drafted, accepted []int, took time.Duration) {
+	n, rows, chain, tokens := len(members), len(members), 0, 0
+	for i, m := range members {
+		rows, tokens, chain = rows+drafted[i], tokens+accepted[i]+1, max(chain, drafted[i])
+		m.learn(drafted[i], accepted[i])
+		if drafted[i] > 0 {
+			round := Totals{1, drafted[i], accepted[i]}
+			m.totals.Add(round)
+			s.totals.Add(round)
+		}
+	}
+	if s.fixed || took <= 0 || n == 0 {
+		return
+	}
+	s.plain++
+	if chain == 0 {
+		s.plain = 0
+	}
+	plain, known := s.measured(n, 0)
+	booked := s.add(rows, chain, n, took.Seconds())
+	if !known || plain <= 0 {
+		return
+	}
+	calls := float64(tokens) / float64(n)
+	s.room += earned * calls
+	if chain > 0 {
+		s.room -= booked/plain - calls
+	}
+	s.room = min(s.room, mostRoom)
+	s.turn(members, chain, calls, plain)
+}
+
+// turn decides whether a try goes on and when the next one is.
+func (s *Shared) turn(members []*Member, chain int, calls, plain float64) {
+	if chain == 0 {
+		s.tune.wait = max(0, s.tune.wait-calls)
+		return
+	}
+	left := slices.Repeat([]int{s.most}, len(members))
+	if _, gain := s.best(members, left, plain); gain > leastGain {
+		s.tune = turns{tries: triedRounds, pause: firstPause / 2}
+		return
+	}
+	if s.tune.tries--; s.tune.tries <= 0 {
+		pause := min(2*s.tune.pause, longestPause)
+		s.tune = turns{wait: pause, pause: pause}
+	}
+}
+
+// add notes the time of a call, and gives the seconds to book for it, which an exception counts little in.
+func (s *Shared) add(rows, chain, n int, took float64) float64 {
+	key := sharedCall{sizeOf(rows), chain}
+	have := s.times[key]
+	if have == nil { // the engine may plan what it runs for the first time, which does not happen again
+		s.times[key] = &samples{}
+		if plain, ok := s.measured(n, 0); ok {
+			return min(took, plain*(1+assumedRow*float64(rows-n)/float64(n)))
+		}
+		return took
+	}
+	have.add(took)
+	if have.n > leastSamples {
+		return min(took, mostOutlier*have.value)
+	}
+	return took
+}
+
+// measured is the time of calls of so many rows and so long chains of drafts.
+func (s *Shared) measured(rows, chain int) (float64, bool) {
+	t := s.times[sharedCall{sizeOf(rows), chain}]
+	if t == nil || t.n < leastSamples && chain == 0 || t.n == 0 {
+		return 0, false
+	}
+	return t.value, true
+}
+
+// estimate is the time of a call of n sequences with so many rows. What was never measured is derived from the
+// nearest call with fewer rows or shorter chains that was.
+func (s *Shared) estimate(rows, chain int, plain float64, n int, atMost bool) float64 {
+	row := likelyRow * plain
+	if atMost {
+		row = assumedRow * plain
+	}
+	for c := chain; c > 0; c-- {
+		for r := rows; r > n; r-- {
+			if t, ok := s.measured(r, c); ok {
+				return max(t, plain) + row*(float64(chain-c)+float64(rows-r)/float64(n))
+			}
+		}
+	}
+	return plain + row*float64(rows-n)/float64(n)
+}
+
+// sizeOf is the size that stands for so many rows: engines run calls padded to few sizes.
+func sizeOf(rows int) int {
+	if rows <= 4 {
+		return rows
+	}
+	size := 4
+	for size < rows {
+		if half := size + size/2; half >= rows {
+			return half
+		}
+		size *= 2
+	}
+	return size
+}
