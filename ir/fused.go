@@ -20,6 +20,8 @@ type CachedAttentionAttrs struct {
 	Scale float32
 	// Window is the number of positions that a query sees, itself included; 0 means all before it.
 	Window int
+	// First is the first position that any query sees, of block_attention alone.
+	First int
 }
 
 // BufferConvAttrs are the attributes of buffer_conv.
@@ -141,6 +143,9 @@ func inferCachedAttention(c *Inference) ([]Type, error) {
 	}
 	if w := Attrs[CachedAttentionAttrs](c.Op).Window; w < 0 {
 		return nil, fmt.Errorf("window %d is negative", w)
+	}
+	if first := Attrs[CachedAttentionAttrs](c.Op).First; first != 0 {
+		return nil, fmt.Errorf("first %d, want none", first)
 	}
 	shape := slices.Clone(q.Shape)
 	shape[3] = v.Shape[3]

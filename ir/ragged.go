@@ -112,7 +112,7 @@ func inferBlockWrite(c *Inference) ([]Type, error) {
 }
 
 // inferBlockAttention: q [1, H, R, D] over the blocks of k [Hkv, units, b, D] and v [Hkv, units, b, Dv] gives [1, H,
-// R, Dv]; Hkv divides H.
+// R, Dv]; Hkv divides H. A row before the first position that is seen gives zeros.
 func inferBlockAttention(c *Inference) ([]Type, error) {
 	var types [3]Type
 	for i, operand := range []string{"q", "k", "v"} {
@@ -143,6 +143,9 @@ func inferBlockAttention(c *Inference) ([]Type, error) {
 	}
 	if w := Attrs[CachedAttentionAttrs](c.Op).Window; w < 0 {
 		return nil, fmt.Errorf("window %d is negative", w)
+	}
+	if first := Attrs[CachedAttentionAttrs](c.Op).First; first < 0 {
+		return nil, fmt.Errorf("first %d is negative", first)
 	}
 	if err := c.rowsInBlocks(q.Shape[2]); err != nil {
 		return nil, err

@@ -33,6 +33,8 @@ func raggedCases() []inferCase {
 		attend("", "rows of the call and sequences: T and 700 must be equal", 4, "i32[700]"),
 		attend("", "blocks must be i32[N,B], found i64[4,B]", 5, "i64[4,B]"),
 		attend("", "q must be floating point", 0, "i8[1,8,T,64]"),
+		{op: "block_attention", attrs: &CachedAttentionAttrs{Scale: 1, First: -1}, err: "first -1 is negative",
+			operands: []any{"f32[1,8,T,64]", "bf16[2,W,16,64]", "bf16[2,W,16,32]", "i64[T]", "i32[T]", "i32[4,B]"}},
 	}
 }
 

@@ -256,7 +256,8 @@ var examples = map[string]func(*rapid.T, *ir.OpDef) *example{
 	},
 	"block_attention": func(t *rapid.T, def *ir.OpDef) *example {
 		kv, r, d := size(t), size(t), size(t) // positions are 1 to 4, sequences 1 to 4, blocks 1 to 4
-		return &example{def, &ir.CachedAttentionAttrs{Scale: 0.5, Window: rapid.IntRange(0, 3).Draw(t, "window")},
+		return &example{def, &ir.CachedAttentionAttrs{Scale: 0.5, Window: rapid.IntRange(0, 3).Draw(t, "window"),
+			First: rapid.IntRange(0, 2).Draw(t, "first")},
 			[]any{random(t, ir.F32, 1, 2*kv, r, d), random(t, ir.F32, kv, 5, 2, d), random(t, ir.F32, kv, 5, 2, d),
 				random(t, ir.I64, r), random(t, ir.I32, r), random(t, ir.I32, 5, 3)}}
 	},

@@ -104,7 +104,7 @@ func blockWrite(c *Call, state *Tensor) ([]Value, error) {
 }
 
 // blockAttention is sdpa of each row over the keys and values of its sequence up to its own position, in a window of
-// that many where one is given. A row of no sequence gives zeros.
+// that many where one is given, from the first position on that is seen. A row of no sequence gives zeros.
 func blockAttention(c *Call) ([]Value, error) {
 	attrs, q, k, v := ir.Attrs[ir.CachedAttentionAttrs](c.Op), c.Tensor("q"), c.Tensor("k"), c.Tensor("v")
 	b, d := c.blocks(k), c.Result(0).DType
@@ -114,12 +114,12 @@ func blockAttention(c *Call) ([]Value, error) {
 		return nil, err
 	}
 	for r, p := range b.positions {
-		if p < 0 {
+		lo := int64(attrs.First)
+		if p < lo {
 			continue
 		}
-		lo := int64(0)
 		if attrs.Window > 0 {
-			lo = max(0, p-int64(attrs.Window)+1)
+			lo = max(lo, p-int64(attrs.Window)+1)
 		}
 		keys, err := b.gather(k, r, lo, p)
 		if err != nil {

@@ -121,6 +121,30 @@ func pool(units, heads, rows, width int, d ir.DType) *Tensor {
 		units*heads*rows*width))
 }
 
+// TestFirstPosition: attention that begins at a position is attention of a sequence that begins there, and rows before it
+// give zeros.
+func TestFirstPosition(t *testing.T) {
+	const total, first, width = 7, 2, 3
+	r := rand.New(rand.NewPCG(5, 5))
+	q, k, v := noise(r, 1, 2, total, width), noise(r, 1, 1, total, width), noise(r, 1, 1, total, width)
+	keys, values := pool(4, 1, 2, width, ir.F32), pool(4, 1, 2, width, ir.F32)
+	positions, owners := make([]int64, total), make([]int64, total)
+	for i := range positions {
+		positions[i] = int64(i)
+	}
+	tables := []any{list(ir.I64, positions...), list(ir.I32, owners...), Ints(ir.I32, []int{1, 4}, []int64{2, 0, 3, 1})}
+	update(t, "block_write", nil, Mixed, keys, append([]any{k}, tables...)...)
+	update(t, "block_write", nil, Mixed, values, append([]any{v}, tables...)...)
+	for _, window := range []int{0, 3} {
+		got := run(t, "block_attention", &ir.CachedAttentionAttrs{Scale: 0.5, Window: window, First: first}, Mixed,
+			append([]any{q, keys, values}, tables...)...)[0]
+		want := aloneAttention(t, part(t, q, 2, first, total), part(t, k, 2, first, total), part(t, v, 2, first, total),
+			ir.F32, window)
+		require.Equal(t, make([]float32, 2*first*width), part(t, got, 2, 0, first).F)
+		require.Equal(t, want.F, part(t, got, 2, first, total).F)
+	}
+}
+
 // TestRowsOfSlots: a row of a convolution and of a delta rule over slots gives what it gives in a sequence alone that
 // is fed row by row, bit for bit, and leaves the state of that behind every row that asks for it. Slots begin as NaN.
 func TestRowsOfSlots(t *testing.T) {

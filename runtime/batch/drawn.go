@@ -8,6 +8,7 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/ragged"
 )
 
 // This file draws tokens where the logits are: on an engine whose device draws, the ragged program has two entries beside
@@ -41,6 +42,11 @@ func addDraws(m *ir.Module, vocab int) error {
 		}
 		m.More = append(m.More, f)
 	}
+	if f := m.Named(ragged.DraftEntry); f != nil {
+		if err := ir.Build(func() { buildDraws(m, f, vocab, false) }); err != nil {
+			return fmt.Errorf("the runtime's sampler of drafts: %w", err)
+		}
+	}
 	return nil
 }
 
@@ -52,7 +58,7 @@ func addDraws(m *ir.Module, vocab int) error {
 //
 //	ids i64[W, L], bias f32[W, L], counts i64[W, L, 2], penalties f32[W, 3], mask i64[M, words], mask_row i64[W], logprobs i64[W]
 func buildDraws(m *ir.Module, f *ir.Func, vocab int, sample bool) {
-	b, logits := &ir.Builder{Module: m, Region: f.Body}, f.Body.Results[0]
+	b, logits, hidden := &ir.Builder{Module: m, Region: f.Body}, f.Body.Results[0], f.Body.Results[1:]
 	rows := logits.Type.Shape[0]
 	in := func(name string, d ir.DType, more ...*ir.Expr) *ir.Value {
 		return f.NewParam(name, ir.TensorType(d, append([]*ir.Expr{rows}, more...)...))
@@ -60,7 +66,9 @@ func buildDraws(m *ir.Module, f *ir.Func, vocab int, sample bool) {
 	temperature, topK, topP := in("temperature", ir.F32), in("top_k", ir.I64), in("top_p", ir.F32)
 	minP, key := in("min_p", ir.F32), in("key", ir.I64)
 	adjusted := logits
-	f.Name = drawEntry
+	if f.Name != ragged.DraftEntry {
+		f.Name = drawEntry
+	}
 	if sample {
 		f.Name = sampleEntry
 		listed, masks := ir.Sym(&ir.Symbol{Name: "listed", Lo: 1, Hi: 1 << 16}), ir.Sym(&ir.Symbol{Name: "masks", Lo: 1, Hi: 1 << 20})
@@ -75,6 +83,7 @@ func buildDraws(m *ir.Module, f *ir.Func, vocab int, sample bool) {
 		op := b.Op("logprobs", &ir.LogprobsAttrs{Top: min(topLogprobs, vocab)}, logits, token, in("logprobs", ir.I64))
 		f.Body.Results = append(f.Body.Results, op.Results...)
 	}
+	f.Body.Results = append(f.Body.Results, hidden...)
 	f.Outputs = nil
 	for _, v := range f.Body.Results {
 		f.Outputs = append(f.Outputs, v.Type)
@@ -110,6 +119,7 @@ func (x *raggedExecutor) drawn(ctx context.Context, entry string, inputs []eval.
 		return nil, err
 	}
 	out := make([]Output, len(rows))
+	x.giveHidden(out, given)
 	for i, r := range rows {
 		out[i].Token = int32(given[0].Tensor.I[i])
 		if !r.Logprobs {

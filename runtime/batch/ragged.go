@@ -19,6 +19,7 @@ import (
 	"github.com/etc-ml/etc/runtime/fuse"
 	"github.com/etc-ml/etc/runtime/ragged"
 	"github.com/etc-ml/etc/runtime/schedule"
+	"github.com/etc-ml/etc/runtime/speculate"
 )
 
 // RaggedOptions are what the ragged executor is asked for. Zeros stand for defaults.
@@ -38,6 +39,8 @@ type RaggedOptions struct {
 	// Budget then has room for as many sequences of this length as Sequences, and no more: drafts and checkpoints find none.
 	// A sequence may become longer while others are shorter.
 	Positions int
+	// Draft is the draft that the executor has, which the module has a method for: it is a [Drafter] then.
+	Draft speculate.Kind
 }
 
 // NotRaggedError says that a program runs one sequence at a time only: see [NewOneByOne].
@@ -61,6 +64,7 @@ type raggedExecutor struct {
 	inputs     map[string]*eval.Tensor // tables of constant shape, written anew for every call
 	draws      bool                    // the device draws tokens: see drawn.go
 	fixed      int                     // the rows of every call of the program, 0: any; see pieces.go
+	kind       speculate.Kind          // of the draft
 }
 
 // NewRagged compiles a language model for calls of many sequences. The error is a [*NotRaggedError] where the program
@@ -97,10 +101,14 @@ func lowerRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (*raggedExecuto
 	if slices.Contains(o.Engine.DisablePasses, "ragged") {
 		return nil, &NotRaggedError{errors.New("pass ragged is disabled")}
 	}
+	m, err := withDraft(m, o.Draft)
+	if err != nil {
+		return nil, err
+	}
 	if _, err := sequences(m, e, o.Engine.Precision); err != nil {
 		return nil, err
 	}
-	x := &raggedExecutor{inputs: map[string]*eval.Tensor{}, fixed: fixedRows(e, o.Engine)}
+	x := &raggedExecutor{inputs: map[string]*eval.Tensor{}, fixed: fixedRows(e, o.Engine), kind: o.Draft}
 	choose := func(model *ragged.Model) (ragged.Options, error) {
 		x.layout = model.Layout(o.BlockRows, o.Engine.Precision)
 		x.options = ragged.Options{BlockRows: o.BlockRows, Rows: o.Rows, Sequences: o.Sequences}
@@ -108,7 +116,6 @@ func lowerRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (*raggedExecuto
 		x.options.Units, err = units(x.layout, o, model.Positions)
 		return x.options, err
 	}
-	var err error
 	x.module, x.model, err = fuse.Ragged(m, choose, passes.Control{Disable: o.Engine.DisablePasses,
 		Verify: o.Engine.VerifyIR})
 	// What a row asks for must not decide where the tokens of others are drawn: the host draws all of a deterministic call.
@@ -253,10 +260,16 @@ func (x *raggedExecutor) rows(ctx context.Context, call *schedule.Call, rows []R
 	logits := out[0].Tensor
 	vocab := logits.Shape[1]
 	given := make([]Output, len(rows))
+	hidden := make([]Output, len(rows))
+	x.giveHidden(hidden, out)
 	var draws errgroup.Group
 	draws.SetLimit(runtime.GOMAXPROCS(0))
 	for i, r := range rows {
-		draw := func() error { given[i] = output(logits.F[i*vocab:(i+1)*vocab], r); return nil }
+		draw := func() error {
+			given[i] = output(logits.F[i*vocab:(i+1)*vocab], r)
+			given[i].Hidden = hidden[i].Hidden
+			return nil
+		}
 		if len(rows) == 1 {
 			return given, draw()
 		}

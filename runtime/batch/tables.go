@@ -17,6 +17,11 @@ func (x *raggedExecutor) tables(call *schedule.Call, wanted int) []eval.Value {
 	if x.fixed > 0 {
 		n, w = x.fixed, x.fixed
 	}
+	return x.tablesOf(x.module.Entry, call, n, w)
+}
+
+// tablesOf makes the tables of an entry for n rows of which w are wanted. Other inputs are nil.
+func (x *raggedExecutor) tablesOf(f *ir.Func, call *schedule.Call, n, w int) []eval.Value {
 	tokens, positions := make([]int64, n), slices.Repeat([]int64{-1}, n)
 	owners, writes := make([]int64, n), slices.Repeat([]int64{-1}, n)
 	rows := make([]int64, 0, w)
@@ -36,7 +41,7 @@ func (x *raggedExecutor) tables(call *schedule.Call, wanted int) []eval.Value {
 	}
 	rows = append(rows, make([]int64, w-len(rows))...)
 	var out []eval.Value
-	for _, p := range x.module.Entry.Params {
+	for _, p := range f.Params {
 		var t *eval.Tensor
 		switch p.Param {
 		case "tokens":
@@ -50,7 +55,9 @@ func (x *raggedExecutor) tables(call *schedule.Call, wanted int) []eval.Value {
 		case "wanted":
 			t = eval.Ints(ir.I32, []int{w}, rows)
 		default:
-			t = x.table(p, call)
+			if _, constant := p.Type.Static(); constant && p.Type.DType == ir.I32 {
+				t = x.table(p, call)
+			}
 		}
 		out = append(out, eval.Value{Tensor: t})
 	}

@@ -168,7 +168,7 @@ type blockAttention struct {
 	blockTables
 	q, out         *value
 	scale          float32
-	window         int
+	window, first  int
 	heads, kvHeads int
 	width, vWidth  int
 	keys, values   kernel.Matrix // all rows of the pools
@@ -197,9 +197,9 @@ func bindBlockAttention(b *binder) bool {
 		return false
 	}
 	t, ok := b.blockTables(k.shape)
-	a := &blockAttention{blockTables: t, q: q, scale: attrs.Scale, window: attrs.Window, heads: q.shape[1],
-		kvHeads: k.shape[0],
-		width:   q.shape[3], vWidth: v.shape[3], ended: b.x.ended, alone: b.x.exe.alone}
+	a := &blockAttention{blockTables: t, q: q, scale: attrs.Scale, window: attrs.Window, first: attrs.First,
+		heads: q.shape[1], kvHeads: k.shape[0], width: q.shape[3], vWidth: v.shape[3], ended: b.x.ended,
+		alone: b.x.exe.alone}
 	if !ok || q.shape[0] != 1 || a.kvHeads == 0 || a.heads%a.kvHeads != 0 || k.shape[3] != a.width ||
 		!slices.Equal(k.shape[:3], v.shape[:3]) {
 		return false
@@ -244,7 +244,7 @@ func (a *blockAttention) divide() error {
 	parts := 0
 	for r := 0; r < len(positions); {
 		p := int(positions[r])
-		if p < 0 {
+		if p < a.first {
 			clear(a.out.slot.f[r*a.heads*a.vWidth : (r+1)*a.heads*a.vWidth])
 			r++
 			continue
@@ -277,9 +277,9 @@ func (a *blockAttention) divide() error {
 // sees is the first position that a row at a position sees.
 func (a *blockAttention) sees(position int) int {
 	if a.window == 0 {
-		return 0
+		return a.first
 	}
-	return max(0, position-a.window+1)
+	return max(a.first, position-a.window+1)
 }
 
 // cost is what a call reads of the caches, and the products of queries with keys and of scores with values.

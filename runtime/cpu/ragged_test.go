@@ -39,11 +39,12 @@ func raggedOps(window int, dtype string, channelFirst bool) string {
     %%4 = load @v() : %[2]s[2,200,8,24]
     %%5 = transpose(x=%%q) {perm=[0, 2, 1, 3]} : f32[1,4,r,16]
     %%6 = block_attention(q=%%5, k=%%3, v=%%4, positions=%%positions, sequences=%%sequences, blocks=%%blocks) {scale=0.25, window=%[1]d} : f32[1,4,r,24]
+    %%11 = block_attention(q=%%5, k=%%3, v=%%4, positions=%%positions, sequences=%%sequences, blocks=%%blocks) {scale=0.25, window=%[1]d, first=3} : f32[1,4,r,24]
     %%7 = slot_conv @conv(x=%%x, w=@taps, entries=%%entries, writes=%%writes) {activation="silu", channel_first=%[4]t} : f32[1,r,24]
     %%8 = slot_delta_rule @delta(q=%%dq, k=%%dq, v=%%dv, g=%%g, beta=%%g, entries=%%entries, writes=%%writes) : f32[1,r,4,6]
     %%9 = take(x=%%7, index=%%wanted) {axis=1} : f32[1,w,24]
     %%10 = take(x=%%positions, index=%%wanted) : i64[w]
-    return %%6: f32[1,4,r,24], %%8: f32[1,r,4,6], %%9: f32[1,w,24], %%10: i64[w]
+    return %%6: f32[1,4,r,24], %%8: f32[1,r,4,6], %%9: f32[1,w,24], %%10: i64[w], %%11: f32[1,4,r,24]
   }
   entry copy(%%pairs: i32[p,2]) {
     unit_copy @k(pairs=%%pairs) {axis=1}

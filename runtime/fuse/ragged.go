@@ -8,7 +8,7 @@ import (
 	"github.com/etc-ml/etc/runtime/ragged"
 )
 
-// Ragged gives a fused copy of the main entry of m for calls of many sequences. choose is told what a sequence holds
+// Ragged gives a fused copy of m, the main entry and the method that drafts tokens if m has one, for calls of many sequences. choose is told what a sequence holds
 // and gives the bounds of the calls. The error says why the program cannot be made ragged. An engine may fuse the
 // result again: nothing is left to do.
 func Ragged(m *ir.Module, choose func(*ragged.Model) (ragged.Options, error), c passes.Control) (*ir.Module,
@@ -21,13 +21,47 @@ func Ragged(m *ir.Module, choose func(*ragged.Model) (ragged.Options, error), c 
 	if err != nil {
 		return nil, nil, err
 	}
+	if len(m.More) > 0 {
+		made, err := raggedEntries(m, o, c)
+		return made, model, err
+	}
 	made, err := run(m, Options{Ragged: &o}, c)
 	return made, model, err
 }
 
+// raggedEntries is Ragged of a program with a method that drafts tokens: entries are fused one by one, made ragged
+// together, and go on one by one.
+func raggedEntries(m *ir.Module, o ragged.Options, c passes.Control) (*ir.Module, error) {
+	made, err := joined(m, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := ragged.Make(made, o); err != nil {
+		return nil, err
+	}
+	if err := ir.Verify(made); err != nil {
+		return nil, err
+	}
+	parts, err := Entries(made, c)
+	if err != nil {
+		return nil, err
+	}
+	return ir.Join(parts)
+}
+
+// joined fuses the entries of a program by the passes before ragged.
+func joined(m *ir.Module, c passes.Control) (*ir.Module, error) {
+	c.Disable = append(behindRagged(), c.Disable...)
+	parts, err := Entries(m, c)
+	if err != nil {
+		return nil, err
+	}
+	return ir.Join(parts)
+}
+
 // Sequences tells what a sequence of a program holds. The error says why it cannot be made ragged.
 func Sequences(m *ir.Module) (*ragged.Model, error) {
-	fused, err := Run(m, passes.Control{Disable: behindRagged()})
+	fused, err := joined(m, passes.Control{})
 	if err != nil {
 		return nil, err
 	}

@@ -11,23 +11,40 @@ import (
 // build builds the module.
 func (x *maker) build() {
 	in := x.in
-	x.out = &ir.Module{Constants: in.Constants, Init: in.Init, Derived: in.Derived, Metadata: in.Metadata}
+	x.out = &ir.Module{Constants: slices.Clone(in.Constants), Init: in.Init, Derived: in.Derived, Metadata: in.Metadata}
 	x.out.Entry = &ir.Func{Name: in.Entry.Name, Body: &ir.Region{}}
 	x.b = &ir.Builder{Module: x.out, Region: x.out.Entry.Body}
 	x.makePools()
-	x.makeInputs()
-	for _, op := range in.Entry.Body.Ops {
-		x.op(op)
-	}
-	logits := in.Entry.Body.Results[0]
+	x.makeInputs(x.out.Entry)
+	x.ops(nil)
+	logits := x.given.Body.Results[0]
 	if x.logits != nil {
 		logits = x.logits
 	} else if x.derived[logits] {
 		x.b.Fail("the result follows from the position of the first row alone")
 	}
-	result := x.finish(x.get(logits))
-	x.out.Entry.Body.Results, x.out.Entry.Outputs = []*ir.Value{result}, []ir.Type{result.Type}
+	x.results(x.out.Entry, x.finish(x.get(logits)))
 	x.copyEntry()
+	if x.draft != nil {
+		x.buildDraft()
+	}
+}
+
+// ops builds the operations of the entry; where only is set, those that it lists.
+func (x *maker) ops(only map[*ir.Op]bool) {
+	for _, op := range x.given.Body.Ops {
+		if only == nil || only[op] {
+			x.op(op)
+		}
+	}
+}
+
+// results ends an entry with results.
+func (x *maker) results(f *ir.Func, values ...*ir.Value) {
+	f.Body.Results, f.Outputs = values, nil
+	for _, v := range values {
+		f.Outputs = append(f.Outputs, v.Type)
+	}
 }
 
 // makePools makes the buffers of the new module.
@@ -50,11 +67,14 @@ func (x *maker) makePools() {
 }
 
 // makeInputs makes the parameters of the entry.
-func (x *maker) makeInputs() {
-	f := x.out.Entry
-	x.rows = &ir.Symbol{Name: "rows", Lo: 1, Hi: int64(x.o.Rows)}
-	x.wanted = &ir.Symbol{Name: "wanted", Lo: 1, Hi: int64(x.o.Rows)}
-	rows, sequences := ir.Sym(x.rows), ir.Const(int64(x.o.Sequences))
+func (x *maker) makeInputs(f *ir.Func) {
+	most := int64(x.o.Rows)
+	if x.drafts {
+		most = int64(x.o.Sequences)
+	}
+	x.rows = &ir.Symbol{Name: "rows", Lo: 1, Hi: most}
+	x.wanted = &ir.Symbol{Name: "wanted", Lo: 1, Hi: most}
+	rows, sequences := x.count(), ir.Const(int64(x.o.Sequences))
 	x.values[x.tokens] = f.NewParam("tokens", ir.TensorType(ir.I64, ir.Const(1), rows))
 	x.tables.input = f.NewParam("input_pos", ir.TensorType(ir.I64, rows))
 	x.values[x.positions] = x.tables.input
@@ -69,11 +89,33 @@ func (x *maker) makeInputs() {
 		x.tables.rings = append(x.tables.rings, f.NewParam(fmt.Sprintf("ring%d", i), ir.TensorType(ir.I32, sequences,
 			ir.Const(int64(n)))))
 	}
-	if len(x.model.Slots) > 0 {
+	if x.drafts {
+		x.draftInputs(f)
+	} else if len(x.model.Slots) > 0 {
 		x.tables.entries = f.NewParam("entries", ir.TensorType(ir.I32, sequences, ir.Const(3)))
 		x.tables.writes = f.NewParam("writes", ir.TensorType(ir.I32, rows))
 	}
+	if x.drafts {
+		x.wanted = x.rows
+		return
+	}
 	x.tables.wanted = f.NewParam("wanted", ir.TensorType(ir.I32, ir.Sym(x.wanted)))
+}
+
+// count is the number of rows of a call of the entry.
+func (x *maker) count() *ir.Expr {
+	if x.drafts && x.model.Draft.Single {
+		return ir.Const(1)
+	}
+	return ir.Sym(x.rows)
+}
+
+// along reports whether v has the rows of the call along an axis.
+func (x *maker) along(v *ir.Value, axis int) bool {
+	if x.drafts && x.model.Draft.Single {
+		return v.Type.Shape[axis].IsConst(1)
+	}
+	return x.rowAxis(v) == axis && v.Type.Shape[axis].Equal(ir.Sym(x.rows))
 }
 
 // copyEntry makes the entry that copies units.
@@ -96,7 +138,7 @@ func (x *maker) copyEntry() {
 		}
 	}
 	if len(f.Params) > 0 {
-		x.out.More = []*ir.Func{f}
+		x.out.More = append(x.out.More, f)
 	}
 }
 
@@ -137,6 +179,8 @@ func (x *maker) op(op *ir.Op) {
 		x.cacheWrite(op, fail)
 	case "cached_attention":
 		x.attention(op, fail)
+	case "sdpa":
+		x.past(op, fail)
 	case "buffer_conv", "buffer_delta_rule":
 		x.slots(op, fail)
 	case "sample":
@@ -173,7 +217,7 @@ func (x *maker) dropped(op *ir.Op) bool {
 // startOfRows notes the position of the first row, the only thing of positions that programs of one sequence use, and
 // what follows from it alone: take(input_pos, 0), item_int of that, sums and remainders, comparisons.
 func (x *maker) startOfRows(op *ir.Op) bool {
-	if op.Def.Effect != ir.Pure || len(op.Regions) > 0 || len(op.Results) != 1 {
+	if op.Def.Effect != ir.Pure || len(op.Regions) > 0 || len(op.Results) != 1 || ropeOrAttention[op.Def.Name] {
 		return false
 	}
 	if op.Def.Name == "take" && op.Input("x") == x.positions {
@@ -188,13 +232,14 @@ func (x *maker) startOfRows(op *ir.Op) bool {
 		case a.Kind != ir.ValueArg:
 		case x.derived[a.Value]:
 			derived = true
+		case x.drafts && x.plain(a.Value): // of a mask
 		case a.Value.Type.Kind == ir.IntKind || a.Value.Constant != nil && a.Value.Type.Rank() == 0:
 		default:
 			alone = false
 		}
 	})
 	t := op.Result().Type
-	if !derived || !alone || t.Kind == ir.TensorKind && t.Rank() > 0 {
+	if !derived || !alone || t.Kind == ir.TensorKind && t.Rank() > 0 && !x.drafts {
 		return false
 	}
 	if s, ok := start(op.Result()); ok {
@@ -203,6 +248,9 @@ func (x *maker) startOfRows(op *ir.Op) bool {
 	x.derived[op.Result()] = true
 	return true
 }
+
+// ropeOrAttention are the operations on rows that take the position of the first one.
+var ropeOrAttention = map[string]bool{"rope": true, "cached_attention": true, "sdpa": true}
 
 // start gives the symbol of the int that holds an element of a tensor.
 func start(v *ir.Value) (*ir.Symbol, bool) {
@@ -220,7 +268,7 @@ func (x *maker) canonical(e *ir.Expr) *ir.Expr {
 		switch {
 		case x.starts[s]:
 			return ir.Sym(firstRow)
-		case s == count || s == other:
+		case s == count || s == other || x.given != x.in.Entry && isHidden(x.given, s):
 			return ir.Sym(rowCount)
 		}
 		return nil

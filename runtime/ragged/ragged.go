@@ -31,10 +31,24 @@ type Model struct {
 	Full, Slots []*ir.Buffer
 	// Rings are the caches of layers with a sliding window, by ascending windows.
 	Rings []Ring
+	// Draft is the draft of the program, nil where it has none.
+	Draft *Draft
+}
+
+// Draft says what a draft of a program is like.
+type Draft struct {
+	// Hidden is the width of the hidden states that it starts from and gives.
+	Hidden int
+	// Own says that it has caches of its own, which the main entry fills; else it reads the program's.
+	Own bool
+	// Single says that a call of it has one row.
+	Single bool
 }
 
 // Ring are the caches of the layers with one sliding window.
 type Ring struct {
+	// Window is the number of positions that are kept for the next one, itself included: of the attention, or of a draft
+	// that sees more.
 	Window  int
 	Buffers []*ir.Buffer
 }
@@ -93,8 +107,12 @@ func Analyze(m *ir.Module) (*Model, error) {
 	return model, err
 }
 
-// CopyEntry is the name of the entry that copies units.
-const CopyEntry = "copy_units"
+// CopyEntry is the name of the entry that copies units, DraftEntry that of the method that drafts tokens, and of its
+// entry.
+const (
+	CopyEntry  = "copy_units"
+	DraftEntry = "draft"
+)
 
 // Make makes m, a fused program of one sequence, a ragged one. Its main entry gets, in this order and those that it
 // needs,
@@ -104,6 +122,9 @@ const CopyEntry = "copy_units"
 //
 // and gives logits [W, vocab] of the rows that are wanted; see ir/ragged.go for the tables. The entry [CopyEntry]
 // copies units: it gets pairs i32[M, 2] for each pool that has buffers.
+//
+// A program with the method [DraftEntry] and hidden states as the second result of forward, [1, S, H], gets an entry for
+// it: see draft.go. The main entry then gives the hidden states of the wanted rows, too, [W, H].
 func Make(m *ir.Module, o Options) error {
 	made, _, err := build(m, o)
 	if err != nil {
@@ -115,11 +136,16 @@ func Make(m *ir.Module, o Options) error {
 
 // build makes the ragged module; it shares constants with m.
 func build(m *ir.Module, o Options) (*ir.Module, *Model, error) {
-	x := &maker{in: m, o: o, values: map[*ir.Value]*ir.Value{}, derived: map[*ir.Value]bool{},
-		starts: map[*ir.Symbol]bool{},
-		pools:  map[*ir.Buffer]*pool{}}
+	in := *m
+	x := newMaker(&in, in.Entry, o)
 	if err := x.readForm(); err != nil {
 		return nil, nil, err
+	}
+	x.model = &Model{}
+	if len(in.More) > 0 {
+		if err := x.readDraft(); err != nil {
+			return nil, nil, err
+		}
 	}
 	if err := x.readState(); err != nil {
 		return nil, nil, err
@@ -133,12 +159,15 @@ func build(m *ir.Module, o Options) (*ir.Module, *Model, error) {
 	return x.out, x.model, nil
 }
 
-// maker makes a ragged module.
+// maker makes an entry of a ragged module.
 type maker struct {
 	in, out *ir.Module
+	given   *ir.Func // the entry of the given program
 	o       Options
 	model   *Model
 	b       *ir.Builder
+	draft   *maker // of the entry that drafts, or nil
+	drafts  bool   // this one drafts
 
 	tokens, positions *ir.Value // of the given program
 	values            map[*ir.Value]*ir.Value
@@ -152,10 +181,17 @@ type maker struct {
 	tables       tables
 }
 
+// newMaker makes the maker of an entry of a module.
+func newMaker(in *ir.Module, f *ir.Func, o Options) *maker {
+	return &maker{in: in, given: f, o: o, values: map[*ir.Value]*ir.Value{}, derived: map[*ir.Value]bool{},
+		starts: map[*ir.Symbol]bool{}, pools: map[*ir.Buffer]*pool{}}
+}
+
 // tables are the inputs that say where state lies; nil where the program needs none.
 type tables struct {
 	input, sequences, full, entries, writes, wanted *ir.Value
 	rings                                           []*ir.Value
+	seen                                            *ir.Value // the last position that a draft of the model's caches sees
 }
 
 // pool is what a buffer becomes.
@@ -167,24 +203,27 @@ type pool struct {
 
 // readForm finds the inputs of the program.
 func (x *maker) readForm() error {
-	f := x.in.Entry
+	f := x.given
+	results := 1
 	if len(x.in.More) > 0 {
-		return fmt.Errorf("the program has %d entries, want one", 1+len(x.in.More))
+		results = 2
 	}
 	is := func(i, rank int) bool {
 		return i < len(f.Params) && f.Params[i].Type.Kind == ir.TensorKind && f.Params[i].Type.DType == ir.I64 &&
 			f.Params[i].Type.Rank() == rank
 	}
-	if !is(0, 2) || !is(1, 1) || len(f.Body.Results) != 1 || !f.Params[0].Type.Shape[0].IsConst(1) {
+	if !is(0, 2) || !is(1, 1) || len(f.Body.Results) != results || !f.Params[0].Type.Shape[0].IsConst(1) {
 		const want = "tokens i64[1,S] and input_pos i64[S] first and one output"
 		return fmt.Errorf("%s is not a language model's: want %s", f.Name, want)
 	}
 	x.tokens, x.positions = f.Params[0], f.Params[1]
-	for _, v := range f.Params[2:] {
-		x.derived[v] = true // of a sampler, which is left out
+	if !x.drafts {
+		for _, v := range f.Params[2:] {
+			x.derived[v] = true // of a sampler, which is left out
+		}
 	}
 	for _, v := range []*ir.Expr{x.tokens.Type.Shape[1], x.positions.Type.Shape[0]} {
-		if _, ok := v.Symbol(); !ok {
+		if _, ok := v.Symbol(); !ok && !(x.drafts && v.IsConst(1)) {
 			return fmt.Errorf("%s takes %s tokens at a time, want any number", f.Name, v)
 		}
 	}
@@ -195,7 +234,13 @@ func (x *maker) readForm() error {
 func (x *maker) readState() error {
 	windows, slots := map[*ir.Buffer]int{}, map[*ir.Buffer]bool{}
 	var failed error
-	x.in.Entry.Body.Walk(func(op *ir.Op) {
+	walk := func(f func(*ir.Op)) {
+		x.given.Body.Walk(f)
+		if x.draft != nil {
+			x.draft.given.Body.Walk(f)
+		}
+	}
+	walk(func(op *ir.Op) {
 		switch op.Def.Name {
 		case "cached_attention":
 			for _, operand := range []string{"k", "v"} {
@@ -217,12 +262,15 @@ func (x *maker) readState() error {
 	if failed != nil {
 		return failed
 	}
-	return x.classify(windows, slots)
+	if err := x.classify(windows, slots); err != nil || x.draft == nil {
+		return err
+	}
+	return x.draftState(windows)
 }
 
 // classify gives each buffer the pool that it becomes: by the window of the attention that reads it, or as a slot.
 func (x *maker) classify(windows map[*ir.Buffer]int, slots map[*ir.Buffer]bool) error {
-	x.model = &Model{Positions: 1 << 30}
+	x.model.Positions = 1 << 30
 	for _, k := range x.in.Metadata {
 		if n, ok := first(k.Values).(int64); ok && k.Name == "get_max_seq_len" && n > 0 {
 			x.model.Positions = int(min(n, 1<<30))

@@ -20,7 +20,7 @@ func (x *maker) same(op *ir.Op, fail func(string)) {
 	}
 	n = x.b.Append(n)
 	for i, v := range n.Results {
-		if !x.gathered && !cached && !x.sameType(op.Results[i].Type, v.Type) {
+		if !x.gathered && !cached && !x.lone() && !x.sameType(op.Results[i].Type, v.Type) {
 			fail("its shape depends on the most tokens of a call")
 		}
 		x.values[op.Results[i]] = v
@@ -111,6 +111,9 @@ func (x *maker) rowsFollow(op *ir.Op, v *ir.Value, axis int) bool {
 		a := x.rowAxis(from)
 		return a >= 0 && from.Type.ElementsBefore(a).Equal(v.Type.ElementsBefore(axis))
 	}
+	if op.Def.Name == "concatenate" {
+		return x.joinsRows(op, v, axis)
+	}
 	rows := ir.RowsOf(op, axis)
 	if rows == nil {
 		return false
@@ -130,6 +133,15 @@ func (x *maker) rowsFollow(op *ir.Op, v *ir.Value, axis int) bool {
 		}
 	}
 	return ok
+}
+
+// joinsRows reports whether a concatenation joins what its operands have of each row.
+func (x *maker) joinsRows(op *ir.Op, v *ir.Value, axis int) bool {
+	at, rank := ir.Attrs[ir.AxisAttrs](op).Axis, v.Type.Rank()
+	return (at+rank)%rank != axis && !slices.ContainsFunc(op.Args[0], func(a ir.Arg) bool {
+		return a.Kind != ir.ValueArg || x.rowAxis(a.Value) != axis ||
+			!a.Value.Type.Shape[axis].Equal(v.Type.Shape[axis])
+	})
 }
 
 // isLastRow reports whether op takes the last row of what has a row for each of the call.
@@ -167,11 +179,19 @@ func (x *maker) takeWanted(op *ir.Op, fail func(string)) {
 		fail("the last row is taken of something else than rows")
 	}
 	x.gathered = true
-	taken := x.b.Value("take", &ir.AxisAttrs{Axis: axis}, v, x.tables.wanted)
+	taken := x.take(v, axis)
 	if op.Def.Name == "take" {
 		taken = x.flat(taken, axis)
 	}
 	x.values[op.Result()] = taken
+}
+
+// take takes the wanted rows along an axis. A draft gives what all of its rows give.
+func (x *maker) take(v *ir.Value, axis int) *ir.Value {
+	if x.drafts {
+		return v
+	}
+	return x.b.Value("take", &ir.AxisAttrs{Axis: axis}, v, x.tables.wanted)
 }
 
 // flat drops the axes of one index before the axis of rows.
@@ -195,7 +215,7 @@ func (x *maker) finish(v *ir.Value) *ir.Value {
 		x.b.Fail("the result %s has no logits for each row", t)
 	}
 	if !x.gathered {
-		v = x.b.Value("take", &ir.AxisAttrs{Axis: axis}, v, x.tables.wanted)
+		v = x.take(v, axis)
 	}
 	v = x.flat(v, axis)
 	if !v.Type.Shape[0].Equal(ir.Sym(x.wanted)) {

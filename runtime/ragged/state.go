@@ -11,7 +11,7 @@ func (x *maker) rope(op *ir.Op, fail func(string)) {
 	if !x.isStart(offset) {
 		fail("it turns rows by something else than their positions")
 	}
-	if rank := v.Type.Rank(); x.rowAxis(v) != rank-2 || !v.Type.Shape[rank-2].Equal(ir.Sym(x.rows)) {
+	if rank := v.Type.Rank(); !x.along(v, rank-2) {
 		fail("it turns something else than rows")
 	}
 	var freqs any
@@ -57,7 +57,7 @@ func (x *maker) cacheWrite(op *ir.Op, fail func(string)) {
 		}
 	}
 	update := x.get(op.Input("update"))
-	if (axis+4)%4 != 2 || x.rowAxis(update) != 2 || !update.Type.Shape[2].Equal(ir.Sym(x.rows)) {
+	if (axis+4)%4 != 2 || !x.along(update, 2) {
 		fail("it writes something else than rows")
 	}
 	x.b.BufferOp("block_write", p.buffer, nil, update, x.tables.input, x.tables.sequences, x.blocksOf(p))
@@ -68,14 +68,18 @@ func (x *maker) attention(op *ir.Op, fail func(string)) {
 	at, _ := op.Arg("position")
 	q := x.get(op.Input("q"))
 	k, v := loadOf(op.Input("k")), loadOf(op.Input("v"))
-	if !x.isStart(at) || x.rowAxis(q) != 2 || !q.Type.Shape[2].Equal(ir.Sym(x.rows)) {
+	if !x.isStart(at) || !x.along(q, 2) {
 		fail("its queries are something else than rows at their positions")
 	}
 	kp, vp := x.pools[k.Buffer], x.pools[v.Buffer]
 	if kp.number != vp.number {
 		fail("its keys and values have different windows")
 	}
-	x.values[op.Result()] = x.b.Value("block_attention", op.Attrs, q, x.get(op.Input("k")), x.get(op.Input("v")),
+	attrs := *ir.Attrs[ir.CachedAttentionAttrs](op)
+	if x.drafts {
+		attrs.First = firstOfDraft
+	}
+	x.values[op.Result()] = x.b.Value("block_attention", &attrs, q, x.get(op.Input("k")), x.get(op.Input("v")),
 		x.tables.input, x.tables.sequences, x.blocksOf(kp))
 }
 

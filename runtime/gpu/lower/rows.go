@@ -22,6 +22,9 @@ func rowsAttention(g *graph) {
 			return
 		}
 		attrs := ir.Attrs[ir.CachedAttentionAttrs](op)
+		if attrs.First > 0 {
+			return // no kernel begins behind the first position
+		}
 		for _, tiles := range []bool{true, false} {
 			b := g.draft()
 			if g.attendsRows(b.Op("rows_attention", &ir.AttentionAttrs{Scale: attrs.Scale, Window: attrs.Window, Tiles: tiles}, op.Input("q"),

@@ -1,0 +1,164 @@
+package batch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/fuse"
+	"github.com/etc-ml/etc/runtime/schedule"
+	"github.com/etc-ml/etc/runtime/session"
+	"github.com/etc-ml/etc/runtime/speculate"
+)
+
+// withDraft gives the main entry of m alone, or, for a kind of draft, with the method that drafts and with hidden states as
+// the second result of the main entry: what package ragged makes calls of many sequences of.
+func withDraft(m *ir.Module, kind speculate.Kind) (*ir.Module, error) {
+	if kind == speculate.None {
+		return m.Only(m.Entry), nil
+	}
+	f := m.Named(speculate.Method)
+	if f == nil || speculate.KindOf(f) != kind {
+		return nil, fmt.Errorf("the program has no method %s of kind %s", speculate.Method, kind)
+	}
+	main, err := fuse.StripSampler(m.Only(m.Entry))
+	if err != nil {
+		return nil, err
+	}
+	main, ok := session.AllRows(main)
+	if !ok {
+		return nil, &NotRaggedError{fmt.Errorf("%s gives logits of the last row, and they cannot be had of every row, as "+
+			"drafts need them", m.Entry.Name)}
+	}
+	if main, err = speculate.Hidden(main); err != nil {
+		return nil, err
+	}
+	all := *main
+	all.More = []*ir.Func{f}
+	all.Constants, all.Buffers, all.Derived, all.Init = m.Constants, m.Buffers, m.Derived, m.Init
+	return speculate.Bind(&all, f.Name)
+}
+
+// Drafts implements Drafter.
+func (x *raggedExecutor) Drafts() speculate.Kind { return x.kind }
+
+// giveHidden gives outputs the hidden states of their rows, the last result of an entry of a program with a draft.
+func (x *raggedExecutor) giveHidden(out []Output, results []eval.Value) {
+	if x.kind == speculate.None {
+		return
+	}
+	t := results[len(results)-1].Tensor
+	width := x.model.Draft.Hidden
+	for i := range out {
+		out[i].Hidden = slices.Clone(t.F[i*width : (i+1)*width])
+	}
+}
+
+// Draft implements Drafter: every step drafts one token of each chain that goes on.
+func (x *raggedExecutor) Draft(ctx context.Context, call *schedule.Call, chains []Chain) ([][]int32, error) {
+	if len(call.Copies) > 0 {
+		if err := x.copy(ctx, call.Copies); err != nil {
+			return nil, err
+		}
+		call.Copies = nil
+	}
+	all := make([]*chain, len(chains))
+	for i, c := range chains {
+		if len(c.Hidden) != x.model.Draft.Hidden {
+			return nil, fmt.Errorf("entry %d: a hidden state of %d numbers, the draft wants %d", c.Entry, len(c.Hidden),
+				x.model.Draft.Hidden)
+		}
+		e := call.Entries[c.Entry]
+		all[i] = &chain{Chain: c, entry: e, token: call.Tokens[e.First]}
+	}
+	for {
+		var live []*chain
+		for _, c := range all {
+			if len(c.drafts) < len(c.Draws) {
+				live = append(live, c)
+			}
+		}
+		if len(live) == 0 {
+			break
+		}
+		rows := len(live)
+		if x.model.Draft.Single {
+			rows = 1
+		}
+		for part := range slices.Chunk(live, rows) {
+			if err := x.step(ctx, part); err != nil {
+				return nil, err
+			}
+		}
+	}
+	out := make([][]int32, len(all))
+	for i, c := range all {
+		out[i] = c.drafts
+	}
+	return out, nil
+}
+
+// chain is a chain that is drafted: the next step starts from token and Hidden.
+type chain struct {
+	Chain
+	entry  schedule.Entry
+	token  int32
+	drafts []int32
+}
+
+// step drafts a token of each chain.
+func (x *raggedExecutor) step(ctx context.Context, chains []*chain) error {
+	f := x.module.Named(speculate.Method)
+	width, call := x.model.Draft.Hidden, &schedule.Call{}
+	n := bucket(len(chains), x.options.Sequences)
+	hidden, seen := make([]float32, n*width), slices.Repeat([]int64{-1}, n)
+	rows := make([]Row, len(chains))
+	for i, c := range chains {
+		e := schedule.Entry{ID: c.entry.ID, First: i, Rows: 1, Start: c.entry.Start, Wanted: 1, Blocks: c.entry.Blocks,
+			Rings: c.entry.Rings}
+		if x.model.Draft.Own { // a draft of the program's caches stands where its first token does
+			e.Start += len(c.drafts)
+		}
+		copy(hidden[i*width:], c.Hidden)
+		seen[i] = int64(e.Start) - 1
+		rows[i].Draw = &c.Draws[len(c.drafts)]
+		call.Tokens, call.Entries = append(call.Tokens, c.token), append(call.Entries, e)
+	}
+	inputs := x.tablesOf(f, call, n, n)
+	for i, p := range f.Params {
+		switch p.Param {
+		case "hidden":
+			inputs[i].Tensor = eval.Floats(ir.F32, []int{1, n, width}, hidden)
+		case "seen":
+			inputs[i].Tensor = eval.Ints(ir.I64, []int{n}, seen)
+		}
+	}
+	entries, ok := x.instance.(engine.Entries)
+	if !ok {
+		return fmt.Errorf("this engine runs no method %s", f.Name)
+	}
+	if x.draws {
+		inputs = append(inputs[:len(inputs)-drawParams], drawInputs(rows, n)...)
+	}
+	given, err := entries.Call(ctx, f.Name, inputs)
+	if err != nil {
+		return err
+	}
+	for i, c := range chains {
+		if x.draws {
+			c.token = int32(given[0].Tensor.I[i])
+		} else {
+			vocab := given[0].Tensor.Shape[1]
+			c.token = int32(rows[i].Draw.choose(given[0].Tensor.F[i*vocab : (i+1)*vocab]))
+		}
+		c.drafts = append(c.drafts, c.token)
+		c.Hidden = given[len(given)-1].Tensor.F[i*width : (i+1)*width]
+	}
+	return nil
+}
+
+// drawParams is the number of inputs of an entry that draws.
+const drawParams = 5
