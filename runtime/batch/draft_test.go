@@ -147,14 +147,18 @@ func TestDraftsInBatches(t *testing.T) {
 		for _, e := range []engine.Engine{reference.Engine{}, cpu.Engine{}} {
 			t.Run(d.name+"/"+e.Name(), func(t *testing.T) {
 				slow := e.Name() == "reference"
-				if slow && testing.Short() {
-					t.Skip("takes seconds")
+				n, drafting := 16, []batch.Drafting{{Most: 4, Fixed: true}, {Most: 3}}
+				if testing.Short() {
+					if slow || d.kind == speculate.None || d.name == "mtp" {
+						t.Skip("takes seconds")
+					}
+					n, drafting = 8, drafting[:1]
 				}
 				t.Parallel()
 				o := batch.RaggedOptions{Rows: 24, Sequences: 16, BlockRows: 4}
 				budget := batch.Options{Queue: 100, Budget: 1 << 40, Prefix: 1 << 40, Checkpoints: 8}
 				plain := d.runner(t, e, o, budget)
-				requests := mixedRequests(min(plain.Limits().Vocab, 200), 16)
+				requests := mixedRequests(min(plain.Limits().Vocab, 200), n)
 				want := answer(t, plain, requests, nil)
 				for i := range requests { // some end at a token of theirs
 					if tokens := want[i].tokens; i%3 == 1 && len(tokens) > 6 {
@@ -163,7 +167,7 @@ func TestDraftsInBatches(t *testing.T) {
 				}
 				want = answer(t, plain, requests, nil)
 				cut := map[int]int{2: 9, 7: 3}
-				for _, x := range []batch.Drafting{{Most: 4, Fixed: true}, {Most: 3}} {
+				for _, x := range drafting {
 					o := budget
 					o.Drafting = x
 					if x.Fixed {
