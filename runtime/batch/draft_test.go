@@ -140,13 +140,16 @@ func answer(t testing.TB, r *batch.Runner, requests []batch.Request, cut map[int
 }
 
 // TestDraftsInBatches: what streams answer that draft tokens, each as many as it may, is what they answer without,
-// bit for bit on the reference engine: 16 at a time, in few blocks and slots, so that some are preempted, and again
+// bit for bit on the reference engine and in deterministic calls: 16 at a time, in few blocks and slots, so that some are preempted, and again
 // from what the prefix cache has kept.
 func TestDraftsInBatches(t *testing.T) {
 	for _, d := range draftedModels {
-		for _, e := range []engine.Engine{reference.Engine{}, cpu.Engine{}} {
-			t.Run(d.name+"/"+e.Name(), func(t *testing.T) {
-				slow := e.Name() == "reference"
+		for name, e := range map[string]engine.Engine{"reference": reference.Engine{}, "cpu": cpu.Engine{},
+			"cpu, deterministic": cpu.Engine{}} {
+			t.Run(d.name+"/"+name, func(t *testing.T) {
+				slow := name != "cpu"
+				o := batch.RaggedOptions{Rows: 24, Sequences: 16, BlockRows: 4}
+				o.Engine.Deterministic = slow && e.Name() == "cpu"
 				n, drafting := 16, []batch.Drafting{{Most: 4, Fixed: true}, {Most: 3}}
 				if testing.Short() {
 					if slow || d.kind == speculate.None || d.name == "mtp" {
@@ -155,7 +158,6 @@ func TestDraftsInBatches(t *testing.T) {
 					n, drafting = 8, drafting[:1]
 				}
 				t.Parallel()
-				o := batch.RaggedOptions{Rows: 24, Sequences: 16, BlockRows: 4}
 				budget := batch.Options{Queue: 100, Budget: 1 << 40, Prefix: 1 << 40, Checkpoints: 8}
 				plain := d.runner(t, e, o, budget)
 				requests := mixedRequests(min(plain.Limits().Vocab, 200), n)
@@ -168,13 +170,14 @@ func TestDraftsInBatches(t *testing.T) {
 				want = answer(t, plain, requests, nil)
 				cut := map[int]int{2: 9, 7: 3}
 				for _, x := range drafting {
-					o := budget
-					o.Drafting = x
+					few, ragged := budget, o
+					few.Drafting = x
 					if x.Fixed {
 						l := plain.Layout()
-						o.Budget = 5*l.Bytes(l.Most(96, 24)) + 24*l.SlotBytes
+						few.Budget = 5*l.Bytes(l.Most(96, 24)) + 24*l.SlotBytes
+						ragged.Budget = few.Budget
 					}
-					r := d.runner(t, e, batch.RaggedOptions{Rows: 24, Sequences: 16, BlockRows: 4, Budget: o.Budget % (1 << 40)}, o)
+					r := d.runner(t, e, ragged, few)
 					for round := range 2 {
 						got := answer(t, r, requests, cut)
 						compareAnswers(t, want, got, cut, slow, fmt.Sprintf("%+v, round %d", x, round))
