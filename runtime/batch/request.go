@@ -129,7 +129,7 @@ func (r *Request) check(l Limits) error {
 				l.Vocab)}
 		}
 	}
-	if err := r.Sampling.check(l); err != nil {
+	if err := r.Sampling.Check(l); err != nil {
 		return err
 	}
 	if l.NoLogits && (r.Logprobs >= 0 || r.Constraint != nil) {
@@ -144,8 +144,9 @@ func (r *Request) check(l Limits) error {
 
 const noLogits = "the program gives tokens, not logits; export it without --sample"
 
-// check reports a parameter that is out of its range, or that the program has no use for.
-func (s Sampling) check(l Limits) error {
+// Check reports a parameter that is out of its range, or that a program with these limits has no use for; it is a
+// [*ParameterError] then.
+func (s Sampling) Check(l Limits) error {
 	finite := func(v float32) bool { return !math.IsNaN(float64(v)) && !math.IsInf(float64(v), 0) }
 	for _, c := range []struct {
 		name string

@@ -52,6 +52,9 @@ func (o *object) settings(defaults batch.Sampling) settings {
 	number("presence_penalty", &s.sampling.Presence)
 	number("frequency_penalty", &s.sampling.Frequency)
 	o.get("top_k", &s.sampling.TopK)
+	if o.has("repeat_penalty") {
+		s.sampling.RepeatLast = 0 // how far the file's penalties look back is not meant for the request's
+	}
 	o.get("repeat_last_n", &s.sampling.RepeatLast)
 	if o.has("repeat_penalty") && !(s.sampling.Repeat > 0) {
 		o.fail("repeat_penalty", "repeat_penalty: %g, want more than 0", s.sampling.Repeat)

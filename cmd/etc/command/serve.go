@@ -213,7 +213,8 @@ func (f serveFlags) files(cmd *cobra.Command, args []string, device engine.Engin
 			return nil, 0, usagef("%s and %s have the same name, by which requests tell models apart", other, path)
 		}
 		seen[name] = path
-		s := &servedFile{path: path, flags: f, device: device, options: options}
+		s := &servedFile{path: path, flags: f, device: device, options: options,
+			log: func(format string, args ...any) { logf(cmd.ErrOrStderr(), format, args...) }}
 		if err := s.measure(); err != nil {
 			return nil, 0, err
 		}
@@ -221,7 +222,9 @@ func (f serveFlags) files(cmd *cobra.Command, args []string, device engine.Engin
 			logf(cmd.ErrOrStderr(), "etc: %s holds no chat template: it answers /v1/completions only", path)
 		}
 		for _, key := range s.text.unused {
-			logf(cmd.ErrOrStderr(), "etc: %s: the %s of the generation config is not supported and not used", path, key)
+			if !runtimeKeys[key] {
+				logf(cmd.ErrOrStderr(), "etc: %s: the %s of the generation config is not supported and not used", path, key)
+			}
 		}
 		info, err := os.Stat(path)
 		if err != nil {
@@ -239,6 +242,7 @@ type servedFile struct {
 	flags   serveFlags
 	device  engine.Engine
 	options engine.Options
+	log     func(format string, args ...any)
 
 	text *text
 	// What the weights, the state of one sequence and the caches take, and what there is, in bytes; 0: not known.
@@ -316,7 +320,7 @@ func (s *servedFile) load() (*serve.Loaded, error) {
 	if err != nil {
 		return nil, errors.Join(err, x.Close(), p.Close())
 	}
-	text, err := s.serveText()
+	text, err := s.serveText(runner.Limits())
 	if err != nil {
 		return nil, errors.Join(err, runner.Close(), p.Close())
 	}
@@ -370,30 +374,4 @@ func withoutHead(m *ir.Module) (*ir.Module, error) {
 		}
 	}
 	return &out, nil
-}
-
-// serveText gives what the server needs of the file's text.
-func (s *servedFile) serveText() (*serve.Text, error) {
-	now, err := templateClock("")
-	if err != nil {
-		return nil, err
-	}
-	t := &serve.Text{Tokenizer: s.text.tokenizer, Stop: s.text.stop, Now: now, Defaults: batch.Sampling{TopP: 1}}
-	if c := s.text.template; c != nil {
-		t.Template, t.Source, t.Special = c.template, c.source, c.tokens
-	}
-	g := s.text.sampling
-	if g.DoSample != nil && !*g.DoSample {
-		return t, nil
-	}
-	if g.Temperature != nil {
-		t.Defaults.Temperature = float32(*g.Temperature)
-	}
-	if g.TopK != nil {
-		t.Defaults.TopK = int64(*g.TopK)
-	}
-	if g.TopP != nil {
-		t.Defaults.TopP = float32(*g.TopP)
-	}
-	return t, nil
 }
