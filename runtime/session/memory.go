@@ -71,6 +71,13 @@ func (m Memory) Need(sessions int) int64 {
 	return add(m.Weights, multiply(m.State, int64(sessions)))
 }
 
+// Within is the memory of the same program for sessions that use so many of its maxSeqLen positions, where a session holds
+// no more than what it uses.
+func (m Memory) Within(maxSeqLen, positions int) Memory {
+	m.State -= multiply(m.Position, int64(max(maxSeqLen-positions, 0)))
+	return m
+}
+
 // Longest is the longest context with which the program would fit: 0 where none does.
 func (m Memory) Longest(maxSeqLen, sessions int, available int64) int {
 	if m.Need(sessions) <= available {

@@ -14,6 +14,7 @@ import (
 	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/bench"
 	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/session"
 )
 
 // streamsResult is what --streams --json prints. Sizes are in bytes, speeds in tokens per second.
@@ -42,7 +43,7 @@ func measureStreams(cmd *cobra.Command, path string, f benchFlags, e engine.Engi
 	if e, err = chosen(e, o.Precision); err != nil {
 		return loadError(path, err)
 	}
-	x, err := streamsExecutor(path, m, e, o, options)
+	x, err := streamsExecutor(path, m, d.MaxSeqLen, e, o, options)
 	if err != nil {
 		return err
 	}
@@ -80,15 +81,21 @@ func measureStreams(cmd *cobra.Command, path string, f benchFlags, e engine.Engi
 	return r.writeMarkdown(shownOut(cmd))
 }
 
-// streamsExecutor compiles a program for the most sequences of a measurement.
-func streamsExecutor(path string, m *ir.Module, e engine.Engine, o engine.Options, options bench.StreamOptions) (batch.Executor, error) {
+// streamsExecutor compiles a program of maxSeqLen positions for the most sequences of a measurement, which hold what they use.
+func streamsExecutor(path string, m *ir.Module, maxSeqLen int, e engine.Engine, o engine.Options,
+	options bench.StreamOptions) (batch.Executor, error) {
 	streams, positions := options.Most()
-	need := needOf(m, positions, e.Name(), o.Precision)
-	if err := (fit{file: path, need: need, context: positions, sessions: streams}).check(usableMemory()); err != nil {
+	need := needOf(m, maxSeqLen, e.Name(), o.Precision)
+	available, where := memoryOn(e)
+	f := fit{file: path, need: need.Within(maxSeqLen, positions), context: positions, sessions: streams, device: where,
+		advice: "measure fewer streams, or shorter ones"}
+	if err := f.check(available); err != nil {
 		return nil, err
 	}
 	return newExecutor(path, m, e, batch.RaggedOptions{Engine: o, Sequences: streams, Rows: max(512, streams), Positions: positions},
-		max(need.State, 1), nil)
+		max(need.State, 1), func(m *ir.Module, model *session.Model) error { // sessions hold the state of a whole context
+			return checkMemory(path, m, model, o.Precision, streams, 0)
+		})
 }
 
 // writeMarkdown writes the rows as a table whose columns also line up as plain text.

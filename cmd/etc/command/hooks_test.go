@@ -96,6 +96,9 @@ func (e small) Compile(m *ir.Module, o engine.Options) (engine.Executable, error
 	return smallExecutable{x, e.memory}, err
 }
 
+// DeviceMemory implements engine.WithMemory.
+func (e small) DeviceMemory() (int64, error) { return e.memory, nil }
+
 type smallExecutable struct {
 	engine.Executable
 	memory int64

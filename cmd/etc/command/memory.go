@@ -24,6 +24,17 @@ func memoryOf(model *session.Model) int64 {
 	return usableMemory()
 }
 
+// memoryOn is the memory in bytes that programs have on an engine, 0 where that is not known, and the name of the device
+// where it is the device's own; "" for the machine's. The engine is not auto: see chosen.
+func memoryOn(e engine.Engine) (bytes int64, device string) {
+	if d, ok := e.(engine.WithMemory); ok {
+		if bytes, err := d.DeviceMemory(); err == nil { // else compiling says what is wrong
+			return bytes, e.Name()
+		}
+	}
+	return usableMemory(), ""
+}
+
 // fit is a program that is to be run, for the question whether it fits in memory.
 type fit struct {
 	file     string
@@ -34,6 +45,8 @@ type fit struct {
 	taken int64
 	// device is where the memory is, "" for the machine's.
 	device string
+	// advice says what would fit; "": check finds out.
+	advice string
 }
 
 // check refuses what does not fit the available memory in bytes, 0 if that is not known, with what would.
@@ -58,7 +71,9 @@ func (f fit) check(available int64) error {
 		where += fmt.Sprintf(" beside the other program, which takes %s", size(f.taken))
 	}
 	advice := "a shorter context would not help"
-	if f.context == 0 {
+	if f.advice != "" {
+		advice = f.advice
+	} else if f.context == 0 {
 		advice = "it needs a machine with more, or a higher limit (ulimit -v, the container's)"
 	} else if n := f.need.Longest(f.context, f.sessions, left); n > 1 {
 		advice = fmt.Sprintf("it fits when exported with --max-seq-len %d", n)

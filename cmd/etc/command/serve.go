@@ -206,6 +206,10 @@ func (f serveFlags) announce(cmd *cobra.Command, l net.Listener, files []serve.F
 // files reads what the files say of themselves, without loading them. memory bounds what they may take together.
 func (f serveFlags) files(cmd *cobra.Command, args []string, device engine.Engine, options engine.Options) (files []serve.File,
 	memory int64, err error) {
+	if device, err = chosen(device, options.Precision); err != nil {
+		return nil, 0, loadError(args[0], err)
+	}
+	available, where := memoryOn(device)
 	seen := map[string]string{}
 	for _, path := range args {
 		name := strings.TrimSuffix(filepath.Base(path), ".pte")
@@ -213,7 +217,7 @@ func (f serveFlags) files(cmd *cobra.Command, args []string, device engine.Engin
 			return nil, 0, usagef("%s and %s have the same name, by which requests tell models apart", other, path)
 		}
 		seen[name] = path
-		s := &servedFile{path: path, flags: f, device: device, options: options,
+		s := &servedFile{path: path, flags: f, device: device, options: options, available: available, where: where,
 			log: func(format string, args ...any) { logf(cmd.ErrOrStderr(), format, args...) }}
 		if err := s.measure(); err != nil {
 			return nil, 0, err
@@ -231,9 +235,8 @@ func (f serveFlags) files(cmd *cobra.Command, args []string, device engine.Engin
 			return nil, 0, err
 		}
 		files = append(files, serve.File{Name: name, Created: info.ModTime(), Memory: s.weights + s.budget, Load: s.load})
-		memory = max(memory, s.available)
 	}
-	return files, memory, nil
+	return files, available, nil
 }
 
 // servedFile is a file of a server.
@@ -247,6 +250,7 @@ type servedFile struct {
 	text *text
 	// What the weights, the state of one sequence and the caches take, and what there is, in bytes; 0: not known.
 	weights, state, budget, available int64
+	where                             string // the device that the memory is of; "" for the machine's
 }
 
 // measure opens the file and chooses the memory of its caches.
@@ -274,8 +278,14 @@ func (s *servedFile) measure() error {
 		return invalidError{fmt.Errorf("%s: %w", s.path, err)}
 	}
 	need := needOf(m, d.MaxSeqLen, s.device.Name(), s.options.Precision)
-	s.weights, s.state, s.available = need.Weights, max(need.State, 1), usableMemory()
-	return s.setBudget(need, d.MaxSeqLen)
+	s.weights, s.state = need.Weights, max(need.State, 1)
+	if err := s.setBudget(need, d.MaxSeqLen); err != nil {
+		return err
+	}
+	if s.where != "" {
+		s.fitDevice(s.available)
+	}
+	return nil
 }
 
 // setBudget chooses the memory of the caches: of each answer at a time two states, one for it and one for a prefix, but
@@ -298,7 +308,7 @@ func (s *servedFile) setBudget(need session.Memory, positions int) error {
 		return nil
 	}
 	s.budget = 2 * s.state
-	return fit{file: s.path, need: need, context: positions, sessions: 2}.check(s.available)
+	return fit{file: s.path, need: need, context: positions, sessions: 2, device: s.where}.check(s.available)
 }
 
 // load loads the file.
@@ -331,17 +341,8 @@ func (s *servedFile) load() (*serve.Loaded, error) {
 	return l, nil
 }
 
-// executor compiles the program, and fits the caches to the device that runs it.
+// executor compiles the program, and fits the caches to the device where only the compiled program knows its memory.
 func (s *servedFile) executor(m *ir.Module) (batch.Executor, error) {
-	var err error
-	if s.device, err = chosen(s.device, s.options.Precision); err != nil {
-		return nil, loadError(s.path, err)
-	}
-	if d, ok := s.device.(engine.WithMemory); ok {
-		if bytes, err := d.DeviceMemory(); err == nil { // else compiling says what is wrong
-			s.fitDevice(bytes)
-		}
-	}
 	o := batch.RaggedOptions{Engine: s.options, Sequences: s.flags.concurrent, Rows: max(512, s.flags.concurrent),
 		Budget: s.budget}
 	return newExecutor(s.path, m, s.device, o, s.state, func(m *ir.Module, model *session.Model) error {
@@ -355,7 +356,7 @@ func (s *servedFile) executor(m *ir.Module) (batch.Executor, error) {
 	})
 }
 
-// fitDevice bounds the caches by the memory of a device; measure knew the machine's only.
+// fitDevice bounds the caches by the memory of a device.
 func (s *servedFile) fitDevice(bytes int64) {
 	s.budget = max(2*s.state, min(s.budget, (bytes-s.weights)/2))
 }
