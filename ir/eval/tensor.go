@@ -126,15 +126,17 @@ func decodeInt(d ir.DType, p []byte) int64 {
 func (t *Tensor) Encode() []byte {
 	size := t.DType.Size()
 	p := make([]byte, t.Len()*size)
-	for i, v := range t.F {
-		switch t.DType {
-		case ir.F32:
+	switch t.DType {
+	case ir.F32:
+		for i, v := range t.F {
 			binary.LittleEndian.PutUint32(p[4*i:], math.Float32bits(v))
-		case ir.BF16:
-			binary.LittleEndian.PutUint16(p[2*i:], numeric.F32ToBF16(v))
-		case ir.F16:
-			binary.LittleEndian.PutUint16(p[2*i:], numeric.F32ToF16(v))
-		case ir.F64:
+		}
+	case ir.BF16:
+		numeric.F32SliceToBF16(p[:2*len(t.F)], t.F)
+	case ir.F16:
+		numeric.F32SliceToF16(p[:2*len(t.F)], t.F)
+	case ir.F64:
+		for i, v := range t.F {
 			binary.LittleEndian.PutUint64(p[8*i:], math.Float64bits(float64(v)))
 		}
 	}

@@ -4,29 +4,82 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/cache"
 	"github.com/etc-ml/etc/runtime/engine"
-	"github.com/etc-ml/etc/runtime/session"
 )
+
+// Part says what a part of a state is: what some units of a buffer hold, exactly as the executor holds it.
+type Part struct {
+	Buffer string
+	DType  ir.DType
+	Shape  []int
+}
 
 // Kept is the state behind some tokens, taken out of a runner, to be put back into one of the same program, precision and
 // form, in another process too. Going on from it gives the same bits as never having stopped.
+//
+// What a runner gives out is read while it is held there: calls run between two parts.
 type Kept struct {
 	// Tokens that the state is behind.
 	Tokens []int32
 	// Form tells what kind of executor the state is of, and how it lays it out; others cannot take it.
 	Form string
-	// States are the parts of the executor's buffers that the state lies in, exactly as the executor holds them.
-	States []engine.State
+	// Parts are what Read gives.
+	Parts []Part
+	// Read gives the content of a part. Several goroutines may call it, until Close.
+	Read func(ctx context.Context, part int) (*eval.Tensor, error)
+	// Release gives back what is held for reading; nil: nothing is. Close calls it once.
+	Release func() error
+
+	once sync.Once
+	err  error
+}
+
+// Close ends reading.
+func (k *Kept) Close() error {
+	k.once.Do(func() {
+		if k.Release != nil {
+			k.err = k.Release()
+		}
+	})
+	return k.err
+}
+
+// NewKept is a state that is in memory.
+func NewKept(tokens []int32, form string, states []engine.State) *Kept {
+	k := &Kept{Tokens: tokens, Form: form}
+	for _, s := range states {
+		k.Parts = append(k.Parts, Part{s.Buffer, s.Tensor.DType, s.Tensor.Shape})
+	}
+	k.Read = func(_ context.Context, part int) (*eval.Tensor, error) { return states[part].Tensor, nil }
+	return k
+}
+
+// States reads all parts.
+func (k *Kept) States(ctx context.Context) ([]engine.State, error) {
+	out := make([]engine.State, len(k.Parts))
+	for i, p := range k.Parts {
+		t, err := k.Read(ctx, i)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = engine.State{Buffer: p.Buffer, Tensor: t}
+	}
+	return out, nil
 }
 
 // ErrUnkept says that the executor's state cannot be taken out or put back.
 var ErrUnkept = errors.New("the state of this program on this device cannot be kept")
 
-// Keeper is an executor whose units can be taken out and put back.
+// Keeper is an executor whose units can be taken out and put back, all at once.
 type Keeper interface {
 	// Form is [Kept.Form].
 	Form() string
@@ -37,33 +90,82 @@ type Keeper interface {
 	Give(tokens []int32, units []cache.Unit, states []engine.State) error
 }
 
+// UnitPart is a part of the units of an executor.
+type UnitPart struct {
+	Part
+	// Axis of the buffer that units are indices of, and the units; cache.None for one that is left out.
+	Axis int
+	IDs  []int32
+}
+
+// PartKeeper is an executor whose units can be taken out and put back part by part, so that calls run in between.
+type PartKeeper interface {
+	// Form is [Kept.Form].
+	Form() string
+	// Parts are what units hold. Units of the same pools in the same order have the same parts, but for the numbers.
+	Parts(units []cache.Unit) ([]UnitPart, error)
+	// TakePart copies a part.
+	TakePart(p UnitPart) (*eval.Tensor, error)
+	// GivePart fills a part with what TakePart gave.
+	GivePart(p UnitPart, t *eval.Tensor) error
+}
+
 // Keep takes out what the prefix cache has of a prompt. A prefix ends where the cache has a checkpoint; how many tokens that
-// are is to be seen in the result. It is nil where the cache has nothing. The copy is made between two calls.
+// are is to be seen in the result. It is nil where the cache has nothing. Until the result is closed the cache does not
+// forget it. Copies are made between two calls, of a part at a time where the executor can do that.
 func (r *Runner) Keep(ctx context.Context, tokens []int) (*Kept, error) {
 	var out *Kept
 	var err error
-	ran := r.Do(ctx, func(x Executor) {
-		k, ok := x.(Keeper)
-		if !ok || r.limits.NoCopies {
-			err = ErrUnkept
-			return
-		}
-		table, hit := r.prefix.Open(int32s(tokens))
+	ran := r.Do(ctx, func(x Executor) { out, err = r.keep(x, tokens) })
+	return out, errors.Join(ran, err)
+}
+
+// keep is Keep, on the runner's goroutine.
+func (r *Runner) keep(x Executor, tokens []int) (*Kept, error) {
+	whole, isWhole := x.(Keeper)
+	parted, isParted := x.(PartKeeper)
+	if !isWhole && !isParted || r.limits.NoCopies {
+		return nil, ErrUnkept
+	}
+	table, hit := r.prefix.Open(int32s(tokens))
+	if hit.Pos == 0 {
+		table.Close()
+		return nil, nil
+	}
+	known := int32s(tokens[:hit.Pos])
+	if !isParted {
 		defer table.Close()
-		if hit.Pos == 0 {
-			return
+		states, err := whole.Take(table.Units())
+		if err != nil {
+			return nil, err
 		}
-		out = &Kept{Tokens: int32s(tokens[:hit.Pos]), Form: k.Form()}
-		out.States, err = k.Take(table.Units())
-	})
-	if err = errors.Join(ran, err); err != nil {
+		return NewKept(known, whole.Form(), states), nil
+	}
+	parts, err := parted.Parts(table.Units())
+	if err != nil {
+		table.Close()
 		return nil, err
 	}
-	return out, nil
+	k := &Kept{Tokens: known, Form: parted.Form()}
+	for _, p := range parts {
+		k.Parts = append(k.Parts, p.Part)
+	}
+	k.Read = func(ctx context.Context, part int) (t *eval.Tensor, err error) {
+		ran := r.Do(ctx, func(Executor) { t, err = parted.TakePart(parts[part]) })
+		return t, errors.Join(ran, err)
+	}
+	k.Release = func() error {
+		err := r.Do(context.Background(), func(Executor) { table.Close(); r.prefix.Trim() })
+		if errors.Is(err, ErrClosed) {
+			return nil // the memory is gone
+		}
+		return err
+	}
+	return k, nil
 }
 
 // Put gives the prefix cache a state that Keep took out. The error is cache.ErrNoRoom where it does not fit, and
-// cache.ErrOff where no prefixes are kept. After an error the cache has nothing of it.
+// cache.ErrOff where no prefixes are kept. After an error the cache has nothing of it. The state is read beside the calls.
 func (r *Runner) Put(ctx context.Context, kept *Kept) error {
 	if n := len(kept.Tokens); n == 0 || n > r.limits.Positions {
 		return fmt.Errorf("a state behind %d tokens, want 1 to %d", n, r.limits.Positions)
@@ -73,21 +175,85 @@ func (r *Runner) Put(ctx context.Context, kept *Kept) error {
 			return fmt.Errorf("token %d of the state is %d, which is not in the vocabulary of %d tokens", i, t, r.limits.Vocab)
 		}
 	}
-	var err error
+	form := ""
+	switch k := r.exec.(type) {
+	case PartKeeper:
+		form = k.Form()
+	case Keeper:
+		form = k.Form()
+	}
+	switch {
+	case form == "" || r.limits.NoCopies:
+		return ErrUnkept
+	case kept.Form != form:
+		return fmt.Errorf("the state has the form %q, that of this server is %q", kept.Form, form)
+	}
+	if k, ok := r.exec.(PartKeeper); ok {
+		return r.putParts(ctx, k, kept)
+	}
+	states, err := kept.States(ctx)
+	if err != nil {
+		return err
+	}
 	ran := r.Do(ctx, func(x Executor) {
-		k, ok := x.(Keeper)
-		switch {
-		case !ok || r.limits.NoCopies:
-			err = ErrUnkept
-		case kept.Form != k.Form():
-			err = fmt.Errorf("the state has the form %q, that of this server is %q", kept.Form, k.Form())
-		default:
-			err = r.prefix.Put(kept.Tokens, func(units []cache.Unit) error {
-				return k.Give(kept.Tokens, units, kept.States)
-			})
-		}
+		err = r.prefix.Put(kept.Tokens, func(units []cache.Unit) error { return x.(Keeper).Give(kept.Tokens, units, states) })
 	})
 	return errors.Join(ran, err)
+}
+
+// putParts is Put of an executor that takes a part at a time.
+func (r *Runner) putParts(ctx context.Context, k PartKeeper, kept *Kept) error {
+	var f *cache.Filling
+	var parts []UnitPart
+	var err error
+	ran := r.Do(ctx, func(Executor) {
+		if f, err = r.prefix.Fill(kept.Tokens); err != nil {
+			return
+		}
+		if parts, err = k.Parts(f.Units()); err == nil {
+			err = sameParts(parts, kept.Parts)
+		}
+		if err != nil {
+			f.Close()
+		}
+	})
+	if err := errors.Join(ran, err); err != nil {
+		return err
+	}
+	group, fill := errgroup.WithContext(ctx)
+	group.SetLimit(max(2, runtime.GOMAXPROCS(0))) // one reads while another one is copied
+	for i, p := range parts {
+		group.Go(func() error {
+			t, err := kept.Read(fill, i) // what is there already too: a damaged state is told, whoever has it
+			if err != nil || !slices.ContainsFunc(p.IDs, func(id int32) bool { return id != cache.None }) {
+				return err
+			}
+			ran := r.Do(fill, func(Executor) { err = k.GivePart(p, t) })
+			return errors.Join(ran, err)
+		})
+	}
+	filled := group.Wait()
+	ran = r.Do(context.WithoutCancel(ctx), func(Executor) {
+		if filled == nil {
+			err = f.Keep()
+		}
+		f.Close()
+	})
+	return errors.Join(filled, ran, err)
+}
+
+// sameParts compares the parts that an executor has with those of a state.
+func sameParts(want []UnitPart, have []Part) error {
+	if len(want) != len(have) {
+		return fmt.Errorf("the state has %d parts, expected %d", len(have), len(want))
+	}
+	for i, w := range want {
+		if h := have[i]; h.Buffer != w.Buffer || h.DType != w.DType || !slices.Equal(h.Shape, w.Shape) {
+			return fmt.Errorf("part %d of the state is %s%v of buffer %q, expected %s%v of %q", i, h.DType, h.Shape, h.Buffer,
+				w.DType, w.Shape, w.Buffer)
+		}
+	}
+	return nil
 }
 
 func int32s(tokens []int) []int32 {
@@ -96,127 +262,4 @@ func int32s(tokens []int) []int32 {
 		out[i] = int32(t)
 	}
 	return out
-}
-
-// Form implements Keeper.
-func (x *raggedExecutor) Form() string {
-	return fmt.Sprintf("blocks of %d positions", x.layout.BlockRows)
-}
-
-// poolOf gives the pool that a buffer of the ragged module is of, and the axis of its units.
-func (x *raggedExecutor) poolOf(name string) (cache.Pool, int) {
-	is := func(b *ir.Buffer) bool { return b.Name == name }
-	if slices.ContainsFunc(x.model.Slots, is) {
-		return x.layout.SlotPool(), 0
-	}
-	for i, r := range x.model.Rings {
-		if slices.ContainsFunc(r.Buffers, is) {
-			return x.layout.RingPool(i), 1
-		}
-	}
-	return cache.BlockPool, 1
-}
-
-// Take implements Keeper.
-func (x *raggedExecutor) Take(units []cache.Unit) ([]engine.State, error) {
-	u, ok := x.instance.(engine.Units)
-	if !ok {
-		return nil, ErrUnkept
-	}
-	var out []engine.State
-	for _, b := range x.module.Buffers {
-		pool, axis := x.poolOf(b.Name)
-		t, err := u.ReadUnits(b.Name, axis, idsOf(units, pool))
-		if errors.Is(err, errors.ErrUnsupported) {
-			return nil, ErrUnkept
-		}
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, engine.State{Buffer: b.Name, Tensor: t})
-	}
-	return out, nil
-}
-
-// Give implements Keeper.
-func (x *raggedExecutor) Give(_ []int32, units []cache.Unit, states []engine.State) error {
-	u, ok := x.instance.(engine.Units)
-	if !ok {
-		return ErrUnkept
-	}
-	if len(states) != len(x.module.Buffers) {
-		return fmt.Errorf("the state has %d buffers, the program %d", len(states), len(x.module.Buffers))
-	}
-	for i, b := range x.module.Buffers {
-		pool, axis := x.poolOf(b.Name)
-		if states[i].Buffer != b.Name {
-			return fmt.Errorf("buffer %d of the state is %q, want %q", i, states[i].Buffer, b.Name)
-		}
-		runs, err := engine.RunsOfUnits(b, axis, idsOf(units, pool), true)
-		if err == nil {
-			err = runs.CheckUnits(b, states[i].Tensor)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	for i, b := range x.module.Buffers {
-		pool, axis := x.poolOf(b.Name)
-		if err := u.WriteUnits(b.Name, axis, idsOf(units, pool), states[i].Tensor); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func idsOf(units []cache.Unit, pool cache.Pool) []int32 {
-	var ids []int32
-	for _, u := range units {
-		if u.Pool == pool {
-			ids = append(ids, u.ID)
-		}
-	}
-	return ids
-}
-
-// Form implements Keeper.
-func (x *oneByOne) Form() string { return "a session" }
-
-// Take implements Keeper: the only unit is a slot, a session.
-func (x *oneByOne) Take(units []cache.Unit) ([]engine.State, error) {
-	if len(units) != 1 {
-		return nil, fmt.Errorf("%d units of a sequence, want its slot", len(units))
-	}
-	s, err := x.session(units[0].ID)
-	if err != nil {
-		return nil, err
-	}
-	snapshot, err := s.Snapshot()
-	if err != nil {
-		return nil, x.failed(units[0].ID, err)
-	}
-	return snapshot.States, nil
-}
-
-// Give implements Keeper.
-func (x *oneByOne) Give(tokens []int32, units []cache.Unit, states []engine.State) error {
-	if len(units) != 1 {
-		return fmt.Errorf("%d units of a sequence, want its slot", len(units))
-	}
-	slot := units[0].ID
-	if slot == cache.None {
-		return nil
-	}
-	s, err := x.session(slot)
-	if err != nil {
-		return err
-	}
-	p := &session.Snapshot{States: states}
-	for _, t := range tokens {
-		p.Tokens = append(p.Tokens, int(t))
-	}
-	if err := x.model.CheckSnapshot(p); err != nil {
-		return err
-	}
-	return x.failed(slot, s.Restore(p))
 }

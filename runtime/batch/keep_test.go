@@ -2,6 +2,7 @@ package batch_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -64,6 +65,16 @@ func TestKeptStateOnGPU(t *testing.T) {
 	requireKept(t, "etc-qwen35moe-chat-sample", onGPU(t), eval.Mixed)
 }
 
+// keep takes out the state behind some tokens, until the test ends.
+func keep(t *testing.T, r *batch.Runner, tokens []int) *batch.Kept {
+	t.Helper()
+	k, err := r.Keep(t.Context(), tokens)
+	require.NoError(t, err)
+	require.NotNil(t, k)
+	t.Cleanup(func() { require.NoError(t, k.Close()) })
+	return k
+}
+
 // requireKept takes a state out of a runner and puts it into another.
 func requireKept(t *testing.T, graph string, e engine.Engine, precision eval.Precision) {
 	t.Helper()
@@ -76,17 +87,23 @@ func requireKept(t *testing.T, graph string, e engine.Engine, precision eval.Pre
 	q.MaxTokens, q.Marks, q.Stop = 6, []int{18}, nil
 	want, end := ask(t, from, q)
 	require.Zero(t, end.Cached)
-	kept, err := from.Keep(t.Context(), q.Prompt[:18])
-	require.NoError(t, err)
+	kept := keep(t, from, q.Prompt[:18])
 	require.Len(t, kept.Tokens, 18)
 	require.NoError(t, to.Put(t.Context(), kept))
 	got, end := ask(t, to, q)
 	require.Equal(t, 18, end.Cached)
 	require.Equal(t, want, got)
-	again, err := to.Keep(t.Context(), q.Prompt[:18])
+	again := keep(t, to, q.Prompt[:18])
+	require.Equal(t, kept.Parts, again.Parts)
+	states, err := kept.States(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, kept, again)
+	statesAgain, err := again.States(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, states, statesAgain)
 	require.NoError(t, to.Put(t.Context(), kept), "what is there is not put again")
+	require.NoError(t, again.Close())
+	require.NoError(t, again.Close())
+	ask(t, to, q) // figures are those of the last call
 	require.Equal(t, to.Stats().Used, to.Stats().Idle)
 }
 
@@ -117,29 +134,45 @@ func TestPutRefuses(t *testing.T) {
 	q := plain(1, 2, 3, 4, 5, 6, 7, 8, 9)
 	q.Marks = []int{8}
 	ask(t, r, q)
-	good, err := r.Keep(t.Context(), q.Prompt[:8])
-	require.NoError(t, err)
+	good := keep(t, r, q.Prompt[:8])
 	fresh := raggedRunner(t, m, cpu.Engine{}, eval.Mixed)
 	for name, change := range map[string]func(k *batch.Kept){
 		"form":     func(k *batch.Kept) { k.Form = "another" },
 		"no":       func(k *batch.Kept) { k.Tokens = nil },
 		"context":  func(k *batch.Kept) { k.Tokens = make([]int32, 1<<20) },
 		"token":    func(k *batch.Kept) { k.Tokens = []int32{1 << 30} },
-		"buffers":  func(k *batch.Kept) { k.States = k.States[1:] },
-		"buffer 0": func(k *batch.Kept) { k.States[0].Buffer = "x" },
-		"content":  func(k *batch.Kept) { k.States[0].Tensor = eval.Floats(ir.F32, []int{1}, []float32{1}) },
-		"blocks":   func(k *batch.Kept) { k.Tokens = append(k.Tokens, 1, 2, 3, 4, 5) },
+		"parts":    func(k *batch.Kept) { k.Parts = k.Parts[1:] },
+		"buffer 0": func(k *batch.Kept) { k.Parts[0].Buffer = "x" },
+		"dtype":    func(k *batch.Kept) { k.Parts[0].DType = ir.I64 },
+		"content": func(k *batch.Kept) {
+			k.Read = func(context.Context, int) (*eval.Tensor, error) {
+				return eval.Floats(ir.F32, []int{1}, []float32{1}), nil
+			}
+		},
+		"damage": func(k *batch.Kept) {
+			k.Read = func(ctx context.Context, i int) (*eval.Tensor, error) {
+				if i == len(k.Parts)-1 {
+					return nil, errors.New("damaged")
+				}
+				return good.Read(ctx, i)
+			}
+		},
+		"blocks": func(k *batch.Kept) { k.Tokens = append(k.Tokens, 1, 2, 3, 4, 5) },
 	} {
-		bad := &batch.Kept{Tokens: append([]int32{}, good.Tokens...), Form: good.Form, States: append([]engine.State{}, good.States...)}
+		bad := &batch.Kept{Tokens: append([]int32{}, good.Tokens...), Form: good.Form, Parts: append([]batch.Part{}, good.Parts...),
+			Read: good.Read}
 		change(bad)
 		require.Error(t, fresh.Put(t.Context(), bad), name)
 		kept, err := fresh.Keep(t.Context(), q.Prompt[:8])
 		require.NoError(t, err)
 		require.Nil(t, kept, name)
 	}
-	require.Zero(t, fresh.Stats().Used)
+	require.NoError(t, fresh.Put(t.Context(), good))
+	_, end := ask(t, fresh, q)
+	require.Equal(t, 8, end.Cached)
+	require.Equal(t, fresh.Stats().Used, fresh.Stats().Idle, "nothing of a refused state is left")
 	none := start(t, &hasher{stays: true}, false, 2, 2)
-	_, err = none.Keep(t.Context(), q.Prompt)
+	_, err := none.Keep(t.Context(), q.Prompt)
 	require.ErrorIs(t, err, batch.ErrUnkept)
 	require.ErrorIs(t, none.Put(t.Context(), good), batch.ErrUnkept)
 	small, err := batch.NewOneByOne(load(t, &hasher{}, false), 100, 1, "")
@@ -150,7 +183,10 @@ func TestPutRefuses(t *testing.T) {
 	require.ErrorIs(t, off.Put(t.Context(), &batch.Kept{Tokens: []int32{5}, Form: "a session"}), cache.ErrOff)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = r.Keep(gone, q.Prompt)
+	late, err := r.Keep(gone, q.Prompt)
+	if late != nil {
+		require.NoError(t, late.Close())
+	}
 	if err != nil { // it may have run already
 		require.ErrorIs(t, err, context.Canceled)
 	}

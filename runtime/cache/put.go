@@ -1,6 +1,9 @@
 package cache
 
-import "errors"
+import (
+	"errors"
+	"slices"
+)
 
 // Errors of Put.
 var (
@@ -32,51 +35,124 @@ func (t *Table) Units() []Unit {
 }
 
 // Put keeps a prefix whose contents come from elsewhere: all of tokens, at least one. fill copies the contents into the
-// units, which are in the order of [Table.Units]; of those that the tree has already the ID is None. After an error,
-// that of fill too, the tree holds nothing new.
+// units, which are those of [Filling.Units]. After an error, that of fill too, the tree holds nothing new.
 func (p *Prefix) Put(tokens []int32, fill func(units []Unit) error) error {
+	f, err := p.Fill(tokens)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := fill(f.Units()); err != nil {
+		return err
+	}
+	return f.Keep()
+}
+
+// Filling is a prefix whose contents come from elsewhere, on its way into the tree. Until Keep or Close it holds its units,
+// and what the tree has of the prefix: sequences may run meanwhile, and the tree may forget.
+type Filling struct {
+	prefix *Prefix
+	tokens []int32
+	units  []Unit
+	blocks []int32     // of full attention, all of the prefix
+	mark   *checkpoint // nil where the layout needs none
+	closed bool
+}
+
+// Fill allots the units of a prefix: all of tokens, at least one. Errors are [ErrOff] and [ErrNoRoom].
+func (p *Prefix) Fill(tokens []int32) (*Filling, error) {
 	if !p.On() {
-		return ErrOff
+		return nil, ErrOff
 	}
 	path, d := p.missing(tokens)
 	if !p.mem.Fits(d) {
 		if !p.Reclaim(d) {
-			return ErrNoRoom
+			return nil, ErrNoRoom
 		}
 		if path, d = p.missing(tokens); !p.mem.Fits(d) { // what was given back may be of the way
-			return ErrNoRoom
+			return nil, ErrNoRoom
 		}
 	}
+	f := &Filling{prefix: p, tokens: slices.Clone(tokens)}
 	l := p.mem.layout
-	n := 0
-	if l.BlockBytes > 0 {
-		n = l.blocksFor(len(tokens))
-	}
-	units := make([]Unit, n)
-	for i := range units {
-		units[i] = Unit{BlockPool, None}
-		if i >= len(path) {
-			units[i].ID = p.mem.allot(BlockPool)
+	for i := 0; l.BlockBytes > 0 && i < l.blocksFor(len(tokens)); i++ {
+		id, unit := int32(None), int32(None)
+		if i < len(path) {
+			id = path[i].block
+			p.mem.retain(BlockPool, id)
+		} else {
+			id = p.mem.allot(BlockPool)
+			unit = id
 		}
+		f.blocks, f.units = append(f.blocks, id), append(f.units, Unit{BlockPool, unit})
 	}
-	c := p.newCheckpoint(tokens, path)
-	units = append(units, p.unitsOf(c, len(tokens))...)
-	err := fill(units)
-	if err == nil {
-		p.put(tokens, path, units[:n], c)
+	if l.Checkpoints() {
+		f.checkpoint(path)
 	}
-	for _, u := range units {
-		if u.ID != None {
-			p.mem.release(u.Pool, u.ID)
+	return f, nil
+}
+
+// checkpoint adds that behind the prefix: the tree's, where path ends with it, else a new one.
+func (f *Filling) checkpoint(path []*node) {
+	p := f.prefix
+	if n := len(path); n > 0 && path[n-1].pos == len(f.tokens) && path[n-1].mark != nil {
+		f.mark = &checkpoint{slot: path[n-1].mark.slot, rings: slices.Clone(path[n-1].mark.rings)}
+		f.mark.each(p.mem.layout, p.mem.retain)
+		for _, u := range f.mark.units(p.mem.layout) {
+			f.units = append(f.units, Unit{u.Pool, None})
 		}
+		return
 	}
-	if err != nil {
-		return err
+	f.mark = p.newCheckpoint(len(f.tokens))
+	f.units = append(f.units, f.mark.units(p.mem.layout)...)
+}
+
+// Units are what is to be filled, in the order of [Table.Units]; of what the tree has already the ID is None.
+func (f *Filling) Units() []Unit { return f.units }
+
+// Keep makes the filled prefix part of the tree, and closes it. The error is [ErrNoRoom] where the tree's limit has no room
+// for it; the tree holds nothing new then.
+func (f *Filling) Keep() error {
+	p := f.prefix
+	l := p.mem.layout
+	at := p.root
+	for at.pos < len(f.tokens) {
+		k := key(f.tokens[at.pos:min(at.pos+l.BlockRows, len(f.tokens))])
+		next := at.children[k]
+		if next == nil {
+			block := int32(None)
+			if l.BlockBytes > 0 {
+				block = f.blocks[at.pos/l.BlockRows]
+				p.mem.hold(BlockPool, block)
+			}
+			next = p.add(at, k, block)
+		}
+		at = next
 	}
-	if p.Trim(); p.Lookup(tokens).Pos < len(tokens) {
+	if f.mark != nil {
+		p.mark(at, f.mark)
+	}
+	p.touch(at)
+	f.Close()
+	if p.Trim(); p.Lookup(f.tokens).Pos < len(f.tokens) {
 		return ErrNoRoom
 	}
 	return nil
+}
+
+// Close gives back what it holds. It may be called again, and behind Keep.
+func (f *Filling) Close() {
+	if f.closed {
+		return
+	}
+	f.closed = true
+	mem := f.prefix.mem
+	for _, id := range f.blocks {
+		mem.release(BlockPool, id)
+	}
+	if f.mark != nil {
+		f.mark.each(mem.layout, mem.release)
+	}
 }
 
 // missing returns the nodes on the way to a prefix that the tree has, and the units of what it lacks.
@@ -105,16 +181,13 @@ func (p *Prefix) missing(tokens []int32) (path []*node, d Demand) {
 	return path, d
 }
 
-// newCheckpoint allots a checkpoint behind tokens; nil where the tree has it, or the layout needs none.
-func (p *Prefix) newCheckpoint(tokens []int32, path []*node) *checkpoint {
+// newCheckpoint allots a checkpoint behind so many positions.
+func (p *Prefix) newCheckpoint(pos int) *checkpoint {
 	l := p.mem.layout
-	if n := len(path); !l.Checkpoints() || n > 0 && path[n-1].pos == len(tokens) && path[n-1].mark != nil {
-		return nil
-	}
 	c := &checkpoint{slot: None, rings: make([]Span, len(l.Rings))}
 	for i := range l.Rings {
-		c.rings[i].First = l.ringFirst(i, len(tokens))
-		for n := l.blocksFor(len(tokens)) - c.rings[i].First; n > 0; n-- {
+		c.rings[i].First = l.ringFirst(i, pos)
+		for n := l.blocksFor(pos) - c.rings[i].First; n > 0; n-- {
 			c.rings[i].Blocks = append(c.rings[i].Blocks, p.mem.allot(l.RingPool(i)))
 		}
 	}
@@ -122,43 +195,4 @@ func (p *Prefix) newCheckpoint(tokens []int32, path []*node) *checkpoint {
 		c.slot = p.mem.allot(l.SlotPool())
 	}
 	return c
-}
-
-// unitsOf are the units of a checkpoint at pos, with None for one that the tree has.
-func (p *Prefix) unitsOf(c *checkpoint, pos int) []Unit {
-	l := p.mem.layout
-	if c != nil {
-		return c.units(l)
-	}
-	var out []Unit
-	for i := range l.Rings {
-		for range l.blocksFor(pos) - l.ringFirst(i, pos) {
-			out = append(out, Unit{l.RingPool(i), None})
-		}
-	}
-	if l.SlotBytes > 0 {
-		out = append(out, Unit{l.SlotPool(), None})
-	}
-	return out
-}
-
-// put adds the nodes of a prefix behind those of path.
-func (p *Prefix) put(tokens []int32, path []*node, blocks []Unit, c *checkpoint) {
-	l := p.mem.layout
-	at := p.root
-	if n := len(path); n > 0 {
-		at = path[n-1]
-	}
-	for at.pos < len(tokens) {
-		block := int32(None)
-		if l.BlockBytes > 0 {
-			block = blocks[at.pos/l.BlockRows].ID
-			p.mem.hold(BlockPool, block)
-		}
-		at = p.add(at, key(tokens[at.pos:min(at.pos+l.BlockRows, len(tokens))]), block)
-	}
-	if c != nil {
-		p.mark(at, c)
-	}
-	p.touch(at)
 }

@@ -76,3 +76,40 @@ func TestPutLeavesNothing(t *testing.T) {
 		require.ErrorIs(t, off.prefix.Put(ids(18), nil), cache.ErrOff)
 	})
 }
+
+// TestFillingIsItsOwn: between Fill and Keep the tree may forget all that it has, and take the same prefix from elsewhere;
+// the filled prefix is whole in the end, and nothing of it is left when it is given up.
+func TestFillingIsItsOwn(t *testing.T) {
+	eachLayout(t, func(t *testing.T, l cache.Layout) {
+		const n = 18
+		from := newWorld(t, l, 10000, 10000, false)
+		from.store(t, ids(n), n)
+		contents := take(t, from, ids(n))
+		for _, has := range []int{0, 4, 12, n} {
+			for name, meanwhile := range map[string]func(w *world){
+				"forgotten": func(w *world) { w.prefix.Clear() },
+				"computed":  func(w *world) { w.run(t, ids(n), n) },
+				"longer":    func(w *world) { w.run(t, ids(n+6), n+6) },
+			} {
+				w := newWorld(t, l, 10000, 10000, false)
+				if has > 0 {
+					w.store(t, ids(has), has)
+				}
+				f, err := w.prefix.Fill(ids(n))
+				require.NoError(t, err)
+				w.device.Give(f.Units(), contents)
+				meanwhile(w)
+				require.NoError(t, f.Keep(), "%s, %d", name, has)
+				f.Close()
+				w.check(t)
+				require.Equal(t, n, w.prefix.Lookup(ids(n)).Pos)
+				require.Equal(t, contents, take(t, w, ids(n)))
+				f, err = w.prefix.Fill(append(ids(n), 99, 98))
+				require.NoError(t, err)
+				w.prefix.Clear()
+				f.Close()
+				require.Zero(t, w.memory.Used(), "%s, %d", name, has)
+			}
+		}
+	})
+}

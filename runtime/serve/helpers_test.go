@@ -127,7 +127,7 @@ type slots struct {
 	err  error // of Save
 }
 
-func (s *slots) Save(name string, kept *batch.Kept) (int64, error) {
+func (s *slots) Save(ctx context.Context, name string, kept *batch.Kept) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
@@ -136,7 +136,11 @@ func (s *slots) Save(name string, kept *batch.Kept) (int64, error) {
 	if s.kept == nil {
 		s.kept = map[string]*batch.Kept{}
 	}
-	s.kept[name] = kept
+	states, err := kept.States(ctx)
+	if err != nil {
+		return 0, err
+	}
+	s.kept[name] = batch.NewKept(kept.Tokens, kept.Form, states)
 	return int64(len(kept.Tokens)), nil
 }
 

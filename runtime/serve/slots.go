@@ -16,8 +16,8 @@ import (
 // Slots keeps states of a model outside of memory. Its methods may be called by several goroutines.
 type Slots interface {
 	// Save writes a state under a name, and gives its size in bytes. After an error what was under the name is there still.
-	Save(name string, kept *batch.Kept) (int64, error)
-	// Load reads what was saved; the error is fs.ErrNotExist where nothing was.
+	Save(ctx context.Context, name string, kept *batch.Kept) (int64, error)
+	// Load opens what was saved, which the caller closes; the error is fs.ErrNotExist where nothing was.
 	Load(name string) (*batch.Kept, int64, error)
 	// Erase removes what was saved; the error is fs.ErrNotExist where nothing was.
 	Erase(name string) error
@@ -66,7 +66,7 @@ func (s *Server) serveSlot(w http.ResponseWriter, r *http.Request) error {
 	if l.Slots == nil {
 		return unsupported("", "the server has no folder for slots: start it with --slot-dir")
 	}
-	select { // a state is in memory twice while it is saved or restored: one at a time
+	select { // a state holds memory for caches while it is saved or restored: one at a time
 	case s.slot <- struct{}{}:
 		defer func() { <-s.slot }()
 	case <-r.Context().Done():
@@ -124,11 +124,15 @@ func saveSlot(ctx context.Context, o *object, l *Loaded, a *slotAnswer) error {
 	if err != nil {
 		return err
 	}
-	if kept == nil || len(kept.Tokens) < len(want) {
+	if kept == nil {
+		return cache.ErrNoRoom
+	}
+	defer kept.Close() //nolint:errcheck // the cache goes on without it
+	if len(kept.Tokens) < len(want) {
 		return cache.ErrNoRoom
 	}
 	a.Tokens = len(kept.Tokens)
-	a.Bytes, err = l.Slots.Save(a.ID, kept)
+	a.Bytes, err = l.Slots.Save(ctx, a.ID, kept)
 	return err
 }
 
@@ -175,6 +179,7 @@ func restoreSlot(ctx context.Context, o *object, l *Loaded, a *slotAnswer) error
 	if err != nil {
 		return err
 	}
+	defer kept.Close() //nolint:errcheck // it was only read
 	a.Tokens, a.Bytes = len(kept.Tokens), bytes
 	return l.Runner.Put(ctx, kept)
 }

@@ -1,44 +1,45 @@
 package command
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"hash"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/etc-ml/etc/internal/outfile"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/loaders/safetensors"
 	"github.com/etc-ml/etc/runtime/batch"
-	"github.com/etc-ml/etc/runtime/engine"
 )
 
-// A slot file is a safetensors file with the state behind a prefix of tokens: the tokens, a tensor for each buffer of the
-// program, exactly as the server holds it, and as metadata the program, the precision and the form of the state. A checksum
-// in the metadata covers all of it. Only its owner can read the file.
+// A slot file is a safetensors file with the state behind a prefix of tokens: the tokens, a tensor for each part of the
+// state, exactly as the server holds it, and as metadata the program, the precision and the form of the state. Its last
+// tensor has a checksum of 8 bytes for each part, so that parts can be written and read beside each other, and one of all
+// the rest. Checksums are of xxHash's 64 bits: they are for damage, and what they cover is not secret from who can write
+// the file. Only its owner can read the file.
 const (
-	slotForm    = "etc.slot.form"    // batch.Kept.Form
-	slotBuffers = "etc.slot.buffers" // JSON: the names of the buffers and their dtypes, in order
+	slotForm  = "etc.slot.form"  // batch.Kept.Form
+	slotParts = "etc.slot.parts" // JSON: the buffers of the parts and their dtypes, in order
+	slotPart  = "part."          // before the number of a part
+	slotSums  = "sums"           // the checksums; it sorts behind all others, so that it is written last
 )
 
 // slotKeys are the metadata that the checksum covers.
-var slotKeys = []string{slotForm, slotBuffers, sessionProgram, sessionPrecision}
+var slotKeys = []string{slotForm, slotParts, sessionProgram, sessionPrecision}
 
-// slotBuffer is a buffer of a state as the metadata has it.
+// slotBuffer says what a part is of, as the metadata has it.
 type slotBuffer struct {
 	Name  string `json:"name"`
 	DType string `json:"dtype"`
 }
+
+// partName is the name of the tensor of a part.
+func partName(i int) string { return fmt.Sprintf("%s%06d", slotPart, i) }
 
 // slotFolder keeps the states of a program in a folder; it is a serve.Slots.
 type slotFolder struct {
@@ -61,53 +62,39 @@ func checkSlotDir(dir string) error {
 func (s *slotFolder) path(name string) string { return filepath.Join(s.dir, s.model+"."+name+".slot") }
 
 // Save implements serve.Slots.
-func (s *slotFolder) Save(name string, kept *batch.Kept) (int64, error) {
+func (s *slotFolder) Save(ctx context.Context, name string, kept *batch.Kept) (int64, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	w := &slotWriter{ctx: ctx, kept: kept, parts: make([]*encodedPart, len(kept.Parts)), wide: s.precision == "fp32"}
+	defer w.wait()
+	defer cancel()
 	ids := make([]int64, len(kept.Tokens))
 	for i, t := range kept.Tokens {
 		ids[i] = int64(t)
 	}
-	entries := []safetensors.Entry{entryOf(sessionTokens, eval.Value{Tensor: eval.Ints(ir.I64, []int{len(ids)}, ids)})}
+	tokens := eval.Ints(ir.I64, []int{len(ids)}, ids)
+	entries := []safetensors.Entry{entryOf(sessionTokens, eval.Value{Tensor: tokens})}
 	var buffers []slotBuffer
-	for _, state := range kept.States {
-		buffers = append(buffers, slotBuffer{state.Buffer, state.Tensor.DType.String()})
-		entries = append(entries, s.entry(state))
+	for i, p := range kept.Parts {
+		buffers = append(buffers, slotBuffer{p.Buffer, p.DType.String()})
+		entries = append(entries, safetensors.Entry{Name: partName(i), DType: fileDType(w.stored(p.DType)), Shape: p.Shape,
+			Data: func(out io.Writer) error { return w.write(out, i) }})
 	}
 	list, err := json.Marshal(buffers)
 	if err != nil {
 		return 0, err
 	}
-	metadata := map[string]string{slotForm: kept.Form, slotBuffers: string(list), sessionProgram: s.program,
+	metadata := map[string]string{slotForm: kept.Form, slotParts: string(list), sessionProgram: s.program,
 		sessionPrecision: s.precision}
-	sum := slotSum(metadata)
-	slices.SortFunc(entries, func(a, b safetensors.Entry) int { return strings.Compare(a.Name, b.Name) })
-	for _, e := range entries {
-		sumHead(sum, e.Name, e.DType, e.Shape)
-		if err := e.Data(sum); err != nil {
-			return 0, err
-		}
-	}
-	metadata[sessionChecksum] = hex.EncodeToString(sum.Sum(nil))
+	n := (len(kept.Parts) + 1) * sumSize
+	entries = append(entries, safetensors.Entry{Name: slotSums, DType: safetensors.U8, Shape: []int{n},
+		Data: func(out io.Writer) error {
+			_, err := out.Write(appendRest(w.sums(), metadata, tokens.Encode()))
+			return err
+		}})
 	counted := &counter{}
 	err = outfile.Write(s.path(name), outfile.Options{Kind: outfile.Session, Inputs: []string{s.file}, Private: true},
 		func(w io.Writer) error { return safetensors.Write(io.MultiWriter(w, counted), entries, metadata) })
 	return counted.n, err
-}
-
-// entry is the tensor of a buffer: of the precision that keeps float32 in every buffer as float32, else in the buffer's own
-// dtype, which holds it exactly.
-func (s *slotFolder) entry(state engine.State) safetensors.Entry {
-	t := state.Tensor
-	if s.precision == "fp32" && t.DType.IsFloat() {
-		t = eval.Floats(ir.F32, t.Shape, t.F)
-	}
-	i := slices.IndexFunc(dtypes, func(x struct {
-		ir   ir.DType
-		file safetensors.DType
-	}) bool {
-		return x.ir == t.DType
-	})
-	return safetensors.Entry{Name: sessionBuffer + state.Buffer, DType: dtypes[i].file, Shape: t.Shape,
-		Data: func(w io.Writer) error { _, err := w.Write(t.Encode()); return err }}
 }
 
 // counter counts bytes.
@@ -116,20 +103,6 @@ type counter struct{ n int64 }
 func (c *counter) Write(p []byte) (int, error) {
 	c.n += int64(len(p))
 	return len(p), nil
-}
-
-// slotSum begins a checksum with the metadata.
-func slotSum(metadata map[string]string) hash.Hash {
-	h := sha256.New()
-	for _, key := range slotKeys {
-		fmt.Fprintf(h, "%q %q\n", key, metadata[key])
-	}
-	return h
-}
-
-// sumHead adds what stands in front of the bytes of a tensor.
-func sumHead(h hash.Hash, name string, d safetensors.DType, shape []int) {
-	fmt.Fprintf(h, "%q %s %v\n", name, d, shape)
 }
 
 // regular gives the size of a file in bytes, and refuses a name that is no regular file.
@@ -152,7 +125,7 @@ func (s *slotFolder) Erase(name string) error {
 	return outfile.Remove(s.path(name))
 }
 
-// Load implements serve.Slots. Every byte is read once: while the checksum is taken, tensors that were read are decoded.
+// Load implements serve.Slots.
 func (s *slotFolder) Load(name string) (*batch.Kept, int64, error) {
 	path := s.path(name)
 	size, err := s.regular(name)
@@ -163,77 +136,43 @@ func (s *slotFolder) Load(name string) (*batch.Kept, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	defer f.Close()
-	meta := f.Metadata()
-	var buffers []slotBuffer
-	if err := json.Unmarshal([]byte(meta[slotBuffers]), &buffers); err != nil {
-		return nil, 0, fmt.Errorf("%s: it is no state that etc serve has saved", path)
-	}
-	if meta[sessionProgram] != s.program {
-		return nil, 0, fmt.Errorf("%s: it is the state of another program than %s", path, s.file)
-	}
-	if p := meta[sessionPrecision]; p != s.precision {
-		return nil, 0, fmt.Errorf("%s: it is the state of a server with --precision %s, which cannot go on with %s", path, p, s.precision)
-	}
-	tensors, err := readSummed(f)
+	kept, err := s.open(f)
 	if err != nil {
-		return nil, 0, err
-	}
-	kept := &batch.Kept{Form: meta[slotForm]}
-	for _, b := range buffers {
-		t := tensors[sessionBuffer+b.Name]
-		d, ok := dtypeNamed(b.DType)
-		if t == nil || !ok || t.DType != d && (t.DType != ir.F32 || !d.IsFloat()) {
-			return nil, 0, fmt.Errorf("%s: the tensor of buffer %q is missing or no %s", path, b.Name, b.DType)
-		}
-		t.DType = d
-		kept.States = append(kept.States, engine.State{Buffer: b.Name, Tensor: t})
-	}
-	ids := tensors[sessionTokens]
-	if ids == nil || ids.DType != ir.I64 {
-		return nil, 0, fmt.Errorf("%s: it has no tokens", path)
-	}
-	for _, id := range ids.I {
-		if id < 0 || id > math.MaxInt32 {
-			return nil, 0, fmt.Errorf("%s: %d is no token id", path, id)
-		}
-		kept.Tokens = append(kept.Tokens, int32(id))
+		return nil, 0, errors.Join(err, f.Close())
 	}
 	return kept, size, nil
 }
 
-// readSummed reads all tensors of a file and holds its content against the checksum.
-func readSummed(f *safetensors.File) (map[string]*eval.Tensor, error) {
-	list := slices.SortedFunc(slices.Values(f.Tensors()), func(a, b *safetensors.Tensor) int { return strings.Compare(a.Name, b.Name) })
-	out := make([]*eval.Tensor, len(list))
+// open gives the state of a file, whose parts are checked when they are read.
+func (s *slotFolder) open(f *safetensors.File) (*batch.Kept, error) {
 	meta := f.Metadata()
-	sum := slotSum(meta)
-	var decode errgroup.Group
-	for i, t := range list {
-		d, ok := dtypeOf(t.DType)
-		if !ok {
-			return nil, fmt.Errorf("%s: tensor %q is %s", f.Path(), t.Name, t.DType)
-		}
-		raw := make([]byte, t.Size())
-		if n, err := t.ReadAt(raw, 0); n < len(raw) {
-			return nil, fmt.Errorf("%s: tensor %q: %d of %d bytes can be read: %w", f.Path(), t.Name, n, len(raw), err)
-		}
-		decode.Go(func() (err error) { out[i], err = eval.Decode(d, t.Shape, raw); return err })
-		sumHead(sum, t.Name, t.DType, t.Shape)
-		sum.Write(raw) //nolint:errcheck // a hash takes everything
+	var buffers []slotBuffer
+	if err := json.Unmarshal([]byte(meta[slotParts]), &buffers); err != nil {
+		return nil, fmt.Errorf("%s: it is no state that etc serve has saved", f.Path())
 	}
-	err := decode.Wait()
-	if found := hex.EncodeToString(sum.Sum(nil)); err == nil && found != meta[sessionChecksum] {
-		err = fmt.Errorf("%s is damaged: its content has the checksum %.12s…, expected %.12s…", f.Path(), found, meta[sessionChecksum])
+	if meta[sessionProgram] != s.program {
+		return nil, fmt.Errorf("%s: it is the state of another program than %s", f.Path(), s.file)
 	}
+	if p := meta[sessionPrecision]; p != s.precision {
+		return nil, fmt.Errorf("%s: it is the state of a server with --precision %s, which cannot go on with %s", f.Path(), p, s.precision)
+	}
+	r := &slotReader{file: f}
+	tokens, err := r.tokens(len(buffers))
 	if err != nil {
 		return nil, err
 	}
-	tensors := map[string]*eval.Tensor{}
-	for i, t := range list {
-		tensors[t.Name] = out[i]
+	kept := &batch.Kept{Tokens: tokens, Form: meta[slotForm], Release: f.Close}
+	for i, b := range buffers {
+		t, ok := f.Tensor(partName(i))
+		d, known := dtypeNamed(b.DType)
+		if !ok || !known || t.DType != fileDType(d) && (t.DType != safetensors.F32 || !d.IsFloat()) {
+			return nil, fmt.Errorf("%s: the tensor %q of buffer %q is missing or no %s", f.Path(), partName(i), b.Name, b.DType)
+		}
+		kept.Parts = append(kept.Parts, batch.Part{Buffer: b.Name, DType: d, Shape: t.Shape})
+		r.parts = append(r.parts, t)
 	}
-	return tensors, nil
+	kept.Read = func(_ context.Context, i int) (*eval.Tensor, error) { return r.part(i, kept.Parts[i].DType) }
+	return kept, nil
 }
 
 // dtypeNamed is the dtype of a name.

@@ -1,0 +1,193 @@
+package command
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/loaders/safetensors"
+	"github.com/etc-ml/etc/runtime/batch"
+)
+
+// This file writes and reads the parts of slot files, several at a time: see slotfile.go.
+
+// sumSize is the size of a checksum in bytes.
+const sumSize = 8
+
+// appendRest appends the checksum of what is no part: the checksums of the parts, the metadata and the tokens.
+func appendRest(sums []byte, metadata map[string]string, tokens []byte) []byte {
+	h := xxhash.New()
+	h.Write(sums) //nolint:errcheck // a hash takes everything, here and below
+	for _, key := range slotKeys {
+		fmt.Fprintf(h, "%q %q\n", key, metadata[key])
+	}
+	h.Write(tokens) //nolint:errcheck
+	return binary.LittleEndian.AppendUint64(slices.Clone(sums), h.Sum64())
+}
+
+// fileDType is the dtype of a tensor of a file that holds elements of d exactly.
+func fileDType(d ir.DType) safetensors.DType {
+	for _, x := range dtypes {
+		if x.ir == d {
+			return x.file
+		}
+	}
+	return safetensors.I64
+}
+
+// slotWriter encodes the parts of a state ahead of where they are written.
+type slotWriter struct {
+	ctx  context.Context
+	kept *batch.Kept
+	wide bool // the precision keeps float32 in every float buffer
+
+	parts   []*encodedPart // that were begun; nil for others
+	running sync.WaitGroup
+}
+
+// encodedPart is a part on its way to the file.
+type encodedPart struct {
+	done chan struct{} // closed when the rest is there
+	raw  []byte
+	sum  uint64
+	err  error
+}
+
+// stored is the dtype that a part of dtype d is written in: float32 where the server holds that, else its own.
+func (w *slotWriter) stored(d ir.DType) ir.DType {
+	if w.wide && d.IsFloat() {
+		return ir.F32
+	}
+	return d
+}
+
+// write writes a part, and begins those behind it. Parts are written by one goroutine, in any order.
+func (w *slotWriter) write(out io.Writer, part int) error {
+	for i := part; i < min(part+1+runtime.GOMAXPROCS(0), len(w.parts)); i++ {
+		if w.parts[i] == nil {
+			p := &encodedPart{done: make(chan struct{})}
+			w.parts[i] = p
+			w.running.Go(func() { defer close(p.done); p.encode(w, i) })
+		}
+	}
+	p := w.parts[part]
+	<-p.done
+	if p.err != nil {
+		return p.err
+	}
+	_, err := out.Write(p.raw)
+	p.raw = nil
+	return err
+}
+
+// encode reads a part and makes its bytes.
+func (p *encodedPart) encode(w *slotWriter, part int) {
+	t, err := w.kept.Read(w.ctx, part)
+	if err != nil {
+		p.err = err
+		return
+	}
+	wide := *t
+	wide.DType = w.stored(t.DType)
+	p.raw = wide.Encode()
+	p.sum = xxhash.Sum64(p.raw)
+}
+
+// sums are the checksums of all parts, which are written.
+func (w *slotWriter) sums() []byte {
+	var out []byte
+	for _, p := range w.parts {
+		out = binary.LittleEndian.AppendUint64(out, p.sum)
+	}
+	return out
+}
+
+// wait waits for the parts that were begun and are not needed any more.
+func (w *slotWriter) wait() { w.running.Wait() }
+
+// slotReader reads the parts of a file.
+type slotReader struct {
+	file  *safetensors.File
+	parts []*safetensors.Tensor
+	sums  []byte
+	raw   sync.Pool // of *[]byte
+}
+
+// tokens reads the tokens and the checksums, and checks all that is no part.
+func (r *slotReader) tokens(parts int) ([]int32, error) {
+	for name, d := range map[string]safetensors.DType{slotSums: safetensors.U8, sessionTokens: safetensors.I64} {
+		if t, ok := r.file.Tensor(name); !ok || t.DType != d || len(t.Shape) != 1 {
+			return nil, fmt.Errorf("%s: it has no tensor %q of type %s", r.file.Path(), name, d)
+		}
+	}
+	sums, _ := r.file.Tensor(slotSums)
+	if sums.Size() != int64(parts+1)*sumSize {
+		return nil, fmt.Errorf("%s: it has checksums of %d bytes, expected %d for %d parts", r.file.Path(), sums.Size(),
+			(parts+1)*sumSize, parts)
+	}
+	found := make([]byte, sums.Size())
+	if err := readAll(sums, found); err != nil {
+		return nil, fmt.Errorf("%s: %w", r.file.Path(), err)
+	}
+	ids, err := readTensor(r.file, sessionTokens)
+	if err != nil {
+		return nil, err
+	}
+	r.sums = found[:parts*sumSize]
+	if want := appendRest(r.sums, r.file.Metadata(), ids.Encode()); string(want) != string(found) {
+		return nil, fmt.Errorf("%s is damaged: the checksum of its tokens and metadata is not theirs", r.file.Path())
+	}
+	out := make([]int32, len(ids.I))
+	for i, id := range ids.I {
+		if id < 0 || id > math.MaxInt32 {
+			return nil, fmt.Errorf("%s: %d is no token id", r.file.Path(), id)
+		}
+		out[i] = int32(id)
+	}
+	return out, nil
+}
+
+// readAll reads all of a tensor.
+func readAll(t *safetensors.Tensor, into []byte) error {
+	if n, err := t.ReadAt(into, 0); n < len(into) {
+		return fmt.Errorf("tensor %q: %d of %d bytes can be read: %w", t.Name, n, len(into), err)
+	}
+	return nil
+}
+
+// part reads a part and holds it against its checksum. dtype is that of its buffer, which float32 holds exactly.
+func (r *slotReader) part(i int, dtype ir.DType) (*eval.Tensor, error) {
+	t := r.parts[i]
+	buffer, _ := r.raw.Get().(*[]byte)
+	if buffer == nil {
+		buffer = new([]byte)
+	}
+	defer r.raw.Put(buffer)
+	*buffer = slices.Grow((*buffer)[:0], int(t.Size()))[:t.Size()]
+	if err := readAll(t, *buffer); err != nil {
+		return nil, fmt.Errorf("%s: %w", r.file.Path(), err)
+	}
+	if want := binary.LittleEndian.Uint64(r.sums[i*sumSize:]); xxhash.Sum64(*buffer) != want {
+		return nil, fmt.Errorf("%s is damaged: the checksum of tensor %q is %016x, expected %016x", r.file.Path(), t.Name,
+			xxhash.Sum64(*buffer), want)
+	}
+	d, ok := dtypeOf(t.DType)
+	if !ok {
+		return nil, fmt.Errorf("%s: tensor %q is %s", r.file.Path(), t.Name, t.DType)
+	}
+	out, err := eval.Decode(d, t.Shape, *buffer)
+	if err != nil {
+		return nil, fmt.Errorf("%s: tensor %q: %w", r.file.Path(), t.Name, err)
+	}
+	out.DType = dtype
+	return out, nil
+}

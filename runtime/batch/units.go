@@ -1,0 +1,131 @@
+package batch
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/cache"
+	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/session"
+)
+
+// This file takes states out of executors and puts them back: see keep.go.
+
+// partBytes is about how much of a state is copied between two calls, so that running answers wait for no more.
+const partBytes = 8 << 20
+
+// Form implements PartKeeper.
+func (x *raggedExecutor) Form() string {
+	return fmt.Sprintf("blocks of %d positions", x.layout.BlockRows)
+}
+
+// poolOf gives the pool that a buffer of the ragged module is of, and the axis of its units.
+func (x *raggedExecutor) poolOf(name string) (cache.Pool, int) {
+	is := func(b *ir.Buffer) bool { return b.Name == name }
+	if slices.ContainsFunc(x.model.Slots, is) {
+		return x.layout.SlotPool(), 0
+	}
+	for i, r := range x.model.Rings {
+		if slices.ContainsFunc(r.Buffers, is) {
+			return x.layout.RingPool(i), 1
+		}
+	}
+	return cache.BlockPool, 1
+}
+
+// Parts implements PartKeeper: of each buffer runs of units of about partBytes.
+func (x *raggedExecutor) Parts(units []cache.Unit) ([]UnitPart, error) {
+	if _, ok := x.instance.(engine.Units); !ok {
+		return nil, ErrUnkept
+	}
+	var out []UnitPart
+	for _, b := range x.module.Buffers {
+		pool, axis := x.poolOf(b.Name)
+		one, err := engine.RunsOfUnits(b, axis, []int32{0}, false)
+		if err != nil {
+			return nil, err
+		}
+		size := one.Count * one.Length * b.Type.DType.Size()
+		for ids := range slices.Chunk(idsOf(units, pool), max(1, partBytes/max(1, size))) {
+			u, err := engine.RunsOfUnits(b, axis, ids, true)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, UnitPart{Part{b.Name, b.Type.DType, u.Shape}, axis, ids})
+		}
+	}
+	return out, nil
+}
+
+// TakePart implements PartKeeper.
+func (x *raggedExecutor) TakePart(p UnitPart) (*eval.Tensor, error) {
+	t, err := x.instance.(engine.Units).ReadUnits(p.Buffer, p.Axis, p.IDs)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil, ErrUnkept
+	}
+	return t, err
+}
+
+// GivePart implements PartKeeper.
+func (x *raggedExecutor) GivePart(p UnitPart, t *eval.Tensor) error {
+	err := x.instance.(engine.Units).WriteUnits(p.Buffer, p.Axis, p.IDs, t)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return ErrUnkept
+	}
+	return err
+}
+
+func idsOf(units []cache.Unit, pool cache.Pool) []int32 {
+	var ids []int32
+	for _, u := range units {
+		if u.Pool == pool {
+			ids = append(ids, u.ID)
+		}
+	}
+	return ids
+}
+
+// Form implements Keeper.
+func (x *oneByOne) Form() string { return "a session" }
+
+// Take implements Keeper: the only unit is a slot, a session.
+func (x *oneByOne) Take(units []cache.Unit) ([]engine.State, error) {
+	if len(units) != 1 {
+		return nil, fmt.Errorf("%d units of a sequence, want its slot", len(units))
+	}
+	s, err := x.session(units[0].ID)
+	if err != nil {
+		return nil, err
+	}
+	snapshot, err := s.Snapshot()
+	if err != nil {
+		return nil, x.failed(units[0].ID, err)
+	}
+	return snapshot.States, nil
+}
+
+// Give implements Keeper.
+func (x *oneByOne) Give(tokens []int32, units []cache.Unit, states []engine.State) error {
+	if len(units) != 1 {
+		return fmt.Errorf("%d units of a sequence, want its slot", len(units))
+	}
+	slot := units[0].ID
+	if slot == cache.None {
+		return nil
+	}
+	s, err := x.session(slot)
+	if err != nil {
+		return err
+	}
+	p := &session.Snapshot{States: states}
+	for _, t := range tokens {
+		p.Tokens = append(p.Tokens, int(t))
+	}
+	if err := x.model.CheckSnapshot(p); err != nil {
+		return err
+	}
+	return x.failed(slot, s.Restore(p))
+}
