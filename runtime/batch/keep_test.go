@@ -65,6 +65,13 @@ func TestKeptStateOnGPU(t *testing.T) {
 	requireKept(t, "etc-qwen35moe-chat-sample", onGPU(t), eval.Mixed)
 }
 
+// requireIdle requires that only the prefix cache holds memory.
+func requireIdle(t *testing.T, r *batch.Runner) {
+	t.Helper()
+	require.NoError(t, r.Do(t.Context(), func(batch.Executor) {})) // what answers left is counted
+	require.Equal(t, r.Stats().Used, r.Stats().Idle)
+}
+
 // keep takes out the state behind some tokens, until the test ends.
 func keep(t *testing.T, r *batch.Runner, tokens []int) *batch.Kept {
 	t.Helper()
@@ -103,8 +110,60 @@ func requireKept(t *testing.T, graph string, e engine.Engine, precision eval.Pre
 	require.NoError(t, to.Put(t.Context(), kept), "what is there is not put again")
 	require.NoError(t, again.Close())
 	require.NoError(t, again.Close())
-	ask(t, to, q) // figures are those of the last call
-	require.Equal(t, to.Stats().Used, to.Stats().Idle)
+	requireIdle(t, to)
+}
+
+// TestAnswersGoOnBesideStates: while a state is taken out, and while one is put in, other requests are answered as ever, and
+// the state is that of the moment when it was asked for.
+func TestAnswersGoOnBesideStates(t *testing.T) {
+	m := fusetest.Load(t, "etc-qwen35moe-chat-sample")
+	from, to := raggedRunner(t, m, cpu.Engine{}, eval.Mixed), raggedRunner(t, m, cpu.Engine{}, eval.Mixed)
+	prompt := func(n int) []int {
+		var out []int
+		for _, id := range ids(0, n) {
+			out = append(out, int(id))
+		}
+		return out
+	}
+	q := batch.Request{Prompt: prompt(19), MaxTokens: 6, Marks: []int{18}, Logprobs: -1, Sampling: batch.Sampling{TopP: 1}}
+	want, _ := ask(t, from, q)
+	others := batch.Request{Prompt: append(prompt(19), 7, 8, 9), MaxTokens: 9, Logprobs: -1, Sampling: batch.Sampling{TopP: 1}}
+	wantOthers, _ := ask(t, raggedRunner(t, m, cpu.Engine{}, eval.Mixed), others)
+	before := keep(t, from, q.Prompt[:18])
+	states, err := before.States(t.Context())
+	require.NoError(t, err)
+
+	during := keep(t, from, q.Prompt[:18])
+	var got []engine.State
+	for i, p := range during.Parts {
+		answer, end := ask(t, from, others) // goes on from the state that is taken out
+		require.Equal(t, wantOthers, answer)
+		require.GreaterOrEqual(t, end.Cached, 18, i)
+		tensor, err := during.Read(t.Context(), i)
+		require.NoError(t, err)
+		got = append(got, engine.State{Buffer: p.Buffer, Tensor: tensor})
+	}
+	require.Equal(t, states, got)
+
+	slow := batch.NewKept(before.Tokens, before.Form, states)
+	read := slow.Read
+	slow.Read = func(ctx context.Context, i int) (*eval.Tensor, error) {
+		answer, _ := ask(t, to, others)
+		require.Equal(t, wantOthers, answer)
+		return read(ctx, i)
+	}
+	require.NoError(t, to.Put(t.Context(), slow))
+	answer, end := ask(t, to, q)
+	require.GreaterOrEqual(t, end.Cached, 18)
+	require.Equal(t, want, answer)
+
+	// A state that is half read is given back with the runner, or by its reader.
+	gone, cancel := context.WithCancel(t.Context())
+	slow = batch.NewKept(append([]int32{5}, before.Tokens[1:]...), before.Form, states)
+	slow.Read = func(ctx context.Context, i int) (*eval.Tensor, error) { cancel(); return read(ctx, i) }
+	require.ErrorIs(t, to.Put(gone, slow), context.Canceled)
+	ask(t, to, q)
+	requireIdle(t, to)
 }
 
 // TestKeptSession is the same for one sequence at a time.
@@ -170,7 +229,7 @@ func TestPutRefuses(t *testing.T) {
 	require.NoError(t, fresh.Put(t.Context(), good))
 	_, end := ask(t, fresh, q)
 	require.Equal(t, 8, end.Cached)
-	require.Equal(t, fresh.Stats().Used, fresh.Stats().Idle, "nothing of a refused state is left")
+	requireIdle(t, fresh)
 	none := start(t, &hasher{stays: true}, false, 2, 2)
 	_, err := none.Keep(t.Context(), q.Prompt)
 	require.ErrorIs(t, err, batch.ErrUnkept)

@@ -195,7 +195,7 @@ func (r *Runner) Do(ctx context.Context, f func(Executor)) error {
 		return ErrClosed
 	}
 	var once sync.Once // f begins, or is given up
-	r.work = append(r.work, func(x Executor) { once.Do(func() { f(x); close(done) }) })
+	r.work = append(r.work, func(x Executor) { once.Do(func() { f(x); r.count(nil); close(done) }) })
 	r.notify()
 	r.mu.Unlock()
 	select {
