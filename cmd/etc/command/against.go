@@ -13,6 +13,7 @@ import (
 
 	"github.com/etc-ml/etc/calibrate"
 	"github.com/etc-ml/etc/internal/outfile"
+	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders"
 	"github.com/etc-ml/etc/passes"
@@ -82,7 +83,7 @@ func compareAgainst(cmd *cobra.Command, path, checkpoint string, tokens int) (*a
 	if err != nil {
 		return nil, invalidError{fmt.Errorf("%s: its context is none that the checkpoint has: %w", path, err)}
 	}
-	if err := setStopTokens(io.Discard, c, original); err != nil {
+	if err := prompt.SetStopTokens(func(string) {}, c, original); err != nil {
 		return nil, err
 	}
 	if err := passes.Run(original, &passes.Options{}); err != nil {
@@ -117,13 +118,13 @@ func compareAgainst(cmd *cobra.Command, path, checkpoint string, tokens int) (*a
 	for _, x := range []struct {
 		key  string
 		want []byte
-	}{{keyTokenizer, f.Tokenizer}, {keyTokenizerConfig, f.TokenizerConfig}, {keyChatTemplate, []byte(c.Model.ChatTemplate)}, {keyGenerationConfig, f.GenerationConfig}, {keyConfig, f.Config}} {
+	}{{prompt.KeyTokenizer, f.Tokenizer}, {prompt.KeyTokenizerConfig, f.TokenizerConfig}, {prompt.KeyChatTemplate, []byte(c.Model.ChatTemplate)}, {prompt.KeyGenerationConfig, f.GenerationConfig}, {prompt.KeyConfig, f.Config}} {
 		got, ok := p.File.Lookup(x.key)
 		if ok || len(x.want) > 0 {
 			r.Metadata = append(r.Metadata, metadataCheck{x.key, string(got) == string(x.want)})
 		}
 	}
-	r.Metadata = append(r.Metadata, metadataCheck{stopMethod, slices.Equal(methodValues(file, stopMethod), methodValues(original, stopMethod))})
+	r.Metadata = append(r.Metadata, metadataCheck{prompt.StopMethod, slices.Equal(methodValues(file, prompt.StopMethod), methodValues(original, prompt.StopMethod))})
 	return r, nil
 }
 

@@ -4,12 +4,13 @@ import (
 	"io"
 	"strings"
 
+	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/runtime/session"
 )
 
 // answerText is the text of an answer while its tokens come, up to a text that ends it.
 type answerText struct {
-	tokens *textStream
+	tokens *prompt.Stream
 	stop   *session.TextStop
 	out    io.Writer       // where it is written; nil for nowhere
 	all    strings.Builder // what was written, or would have been
@@ -27,12 +28,12 @@ func (f runFlags) newAnswerText(t *text, out io.Writer) *answerText {
 }
 
 func newAnswerText(t *text, stops []string, out io.Writer) *answerText {
-	return &answerText{tokens: t.stream(), stop: session.NewTextStop(stops), out: out, whole: t.decode}
+	return &answerText{tokens: t.Stream(), stop: session.NewTextStop(stops), out: out, whole: t.Decode}
 }
 
 // push takes a token of the answer and reports whether the answer goes on.
 func (a *answerText) push(token int) bool {
-	text, stopped := a.stop.Push(a.tokens.push(token))
+	text, stopped := a.stop.Push(a.tokens.Push(token))
 	return a.write(text) == nil && !stopped
 }
 
@@ -69,7 +70,7 @@ func (a *answerText) finish() {
 		return
 	}
 	a.finished = true
-	text, stopped := a.stop.Push(a.tokens.flush())
+	text, stopped := a.stop.Push(a.tokens.Flush())
 	if !stopped {
 		text += a.stop.Flush()
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/runtime/chat"
 	"github.com/etc-ml/etc/runtime/session"
 )
@@ -247,15 +248,15 @@ func visible(out io.Writer, text string) string {
 }
 
 func (c *chatter) setThink(value string) error {
-	if c.text.template != nil && !c.text.template.reads(enableThinking) {
+	if c.text.Template != nil && !c.text.Template.Reads(prompt.EnableThinking) {
 		return fmt.Errorf("/set think: the chat template does not know of thinking")
 	}
 	switch value {
 	case "on", "off":
 		on := value == "on"
-		c.text.think = &on
+		c.text.Think = &on
 	case "unset":
-		c.text.think = nil
+		c.text.Think = nil
 	default:
 		return fmt.Errorf("/set think %q: want on, off or unset", value)
 	}

@@ -30,8 +30,8 @@ func (c *chatter) settings() string {
 		}
 	}
 	think := "unset"
-	if c.text.think != nil {
-		think = map[bool]string{true: "on", false: "off"}[*c.text.think]
+	if c.text.Think != nil {
+		think = map[bool]string{true: "on", false: "off"}[*c.text.Think]
 	}
 	return fmt.Sprintf("%s, max-tokens %d, think %s", out, c.request.MaxNewTokens, think)
 }

@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/runtime/chat"
 	"github.com/etc-ml/etc/runtime/constrain"
 	"github.com/etc-ml/etc/runtime/format"
 	"github.com/etc-ml/etc/runtime/guide"
@@ -72,20 +72,20 @@ func (f *runFlags) hold(cmd *cobra.Command, t *text, m *ir.Module, r *session.Re
 		return nil, err
 	}
 	switch {
-	case t.tokenizer == nil:
-		return nil, usagef("--%s: %s holds no tokenizer, so its tokens have no text: give --tokenizer FILE", flag, t.file)
-	case len(t.stop) == 0:
-		return nil, usagef("--%s: %s has no stop token, by which an answer that is whole could end", flag, t.file)
+	case t.Tokenizer == nil:
+		return nil, usagef("--%s: %s holds no tokenizer, so its tokens have no text: give --tokenizer FILE", flag, t.File)
+	case len(t.Stop) == 0:
+		return nil, usagef("--%s: %s has no stop token, by which an answer that is whole could end", flag, t.File)
 	}
 	d, err := session.Describe(m)
 	if err != nil {
-		return nil, invalidError{fmt.Errorf("%s: %w", t.file, err)}
+		return nil, invalidError{fmt.Errorf("%s: %w", t.File, err)}
 	}
 	source := ""
-	if t.template != nil {
-		source = t.template.source
+	if t.Template != nil {
+		source = t.Template.Source
 	}
-	h := &held{model: guide.NewModel(t.tokenizer, format.Find(t.tokenizer, source), t.stop, d.Vocab)}
+	h := &held{model: guide.NewModel(t.Tokenizer, format.Find(t.Tokenizer, source), t.Stop, d.Vocab)}
 	if h.grammar, err = h.model.Compile(src); err != nil {
 		if flag == "regex" {
 			return nil, usagef("--regex: %w", err)
@@ -98,11 +98,11 @@ func (f *runFlags) hold(cmd *cobra.Command, t *text, m *ir.Module, r *session.Re
 
 // begin begins the answer to a prompt whose end the chat template wrote for it; nil without a template.
 func (h *held) begin(t *text, end []int) error {
-	thinks := t.template != nil && t.template.reads(enableThinking) && (t.think == nil || *t.think)
+	thinks := t.Template != nil && t.Template.Reads(prompt.EnableThinking) && (t.Think == nil || *t.Think)
 	var err error
 	h.guide, err = h.model.New(guide.Options{Text: h.grammar, Parse: end != nil, Prompt: end, Thinks: thinks})
 	if err != nil {
-		return fmt.Errorf("%s: the tokenizer: %w", t.file, err)
+		return fmt.Errorf("%s: the tokenizer: %w", t.File, err)
 	}
 	h.mask = make([]uint64, h.guide.MaskWords())
 	return nil
@@ -132,19 +132,4 @@ func (h *held) accept(s session.Step) {
 	if h.err == nil {
 		h.err = h.guide.Accept(s.Token)
 	}
-}
-
-// promptEnd is the part of a prompt that the chat template wrote for the answer, behind the messages; all of it where the
-// messages alone are no beginning of the prompt.
-func (t *text) promptEnd(messages []chat.Message, prompt []int) []int {
-	before, err := t.render(messages, false)
-	if err != nil || len(before) > len(prompt) {
-		return prompt
-	}
-	for i, id := range before {
-		if prompt[i] != id {
-			return prompt
-		}
-	}
-	return prompt[len(before):]
 }

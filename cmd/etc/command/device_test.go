@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etc-ml/etc/internal/devices"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/engine"
@@ -29,7 +30,7 @@ func TestGPUsAreProvedAndTuned(t *testing.T) {
 
 // TestAutoOfIfs: a GPU that is not there says nothing of a program that no GPU runs: --device auto takes the CPU.
 func TestAutoOfIfs(t *testing.T) {
-	for _, g := range gpus {
+	for _, g := range devices.GPUs {
 		if d, err := g.Open(); err == nil {
 			require.NoError(t, d.Close())
 			t.Skipf("there is a %s", g.Device)
@@ -60,6 +61,6 @@ func TestAutoOfIfs(t *testing.T) {
 	require.NoError(t, x.Close())
 	require.Equal(t, "cpu", e.Name())
 	require.Empty(t, warnings)
-	_, err = gpus[0].Compile(m, o)
+	_, err = devices.GPUs[0].Compile(m, o)
 	require.ErrorIs(t, err, device.ErrUnavailable)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/etc-ml/etc/internal/devices"
 	"github.com/etc-ml/etc/runtime/container"
 	"github.com/etc-ml/etc/runtime/cpu/kernel"
 	"github.com/etc-ml/etc/runtime/gpu/selftest"
@@ -134,7 +135,7 @@ func tryFiles(dir string) (temp, mapping check) {
 // auto takes; what cannot run comes last.
 func deviceStates() []deviceState {
 	var out, missing []deviceState
-	for _, g := range gpus {
+	for _, g := range devices.GPUs {
 		d, err := g.Open()
 		if err != nil {
 			missing = append(missing, deviceState{Name: g.Name(), check: checked(err)})
@@ -145,7 +146,7 @@ func deviceStates() []deviceState {
 		s.KernelsPassed, s.KernelsFailed = selftest.Summary(tune.Identity(info), info.Target, *g.SelfTest)
 		out = append(out, s)
 	}
-	for _, e := range engines {
+	for _, e := range devices.Engines {
 		out = append(out, deviceState{Name: e.Name(), check: check{OK: true}})
 	}
 	out[0].Auto = true

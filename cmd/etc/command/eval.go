@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/evaluate"
@@ -183,11 +184,11 @@ func runEval(cmd *cobra.Command, path string, f evalFlags) error {
 		}
 	}
 	if f.qa != "" {
-		if text.template, err = openTemplate(m.program, f.template); err != nil {
+		if text.Template, err = openTemplate(m.program, f.template); err != nil {
 			return err
 		}
 		if f.think || f.noThink {
-			text.think = &f.think
+			text.Think = &f.think
 		}
 		return evalQuestions(cmd, m, reference, text, f)
 	}
@@ -212,18 +213,18 @@ func evalQuestions(cmd *cobra.Command, m, reference *languageModel, text *text, 
 	if err != nil {
 		return invalidError{err}
 	}
-	if len(text.stop) == 0 {
-		logf(cmd.ErrOrStderr(), "etc: %s names no stop token (get_eos_ids), so no answer can end", text.file)
+	if len(text.Stop) == 0 {
+		logf(cmd.ErrOrStderr(), "etc: %s names no stop token (get_eos_ids), so no answer can end", text.File)
 	}
-	options := evaluate.QAOptions{Encode: questionEncoder(text), Stop: text.stop, Done: func(a evaluate.QAAnswer) {
+	options := evaluate.QAOptions{Encode: questionEncoder(text), Stop: text.Stop, Done: func(a evaluate.QAAnswer) {
 		if !a.Right {
 			logf(cmd.ErrOrStderr(), "%s", missText(a))
 		}
 	}}
-	if text.tokenizer != nil {
-		options.Decode = text.decode
+	if text.Tokenizer != nil {
+		options.Decode = text.Decode
 	}
-	r := qaResult{File: text.file, QA: f.qa, Device: m.Device}
+	r := qaResult{File: text.File, QA: f.qa, Device: m.Device}
 	if reference != nil {
 		options.Reference, r.Reference = reference.Model, f.reference
 	}
@@ -232,7 +233,7 @@ func evalQuestions(cmd *cobra.Command, m, reference *languageModel, text *text, 
 		return usagef("%s: %w", f.qa, err)
 	}
 	if c := (*evaluate.ReferenceError)(nil); errors.As(err, &c) {
-		return usagef("%s: %w", text.file, err)
+		return usagef("%s: %w", text.File, err)
 	}
 	if err != nil {
 		return err
@@ -252,10 +253,10 @@ func evalQuestions(cmd *cobra.Command, m, reference *languageModel, text *text, 
 
 // questionEncoder makes prompts of questions by the chat template; nil where there is none.
 func questionEncoder(t *text) func(question string) ([]int, error) {
-	if t.tokenizer == nil || t.template == nil {
+	if t.Tokenizer == nil || t.Template == nil {
 		return nil
 	}
-	return func(question string) ([]int, error) { return t.encode("", question, false) }
+	return func(question string) ([]int, error) { return t.Encode("", question, false) }
 }
 
 // missText describes a wrong answer.
@@ -297,12 +298,12 @@ func evalText(cmd *cobra.Command, m, reference *languageModel, text *text, f eva
 	if !utf8.Valid(b) {
 		return invalidError{fmt.Errorf("%s: not UTF-8 text", f.text)}
 	}
-	options := evaluate.TextOptions{Context: f.context, Stride: f.stride, Prefix: specialPrefix(text.tokenizer)}
-	tokens := text.tokenizer.Encode(string(b), tokenizer.EncodeOptions{ParseSpecial: true})
+	options := evaluate.TextOptions{Context: f.context, Stride: f.stride, Prefix: specialPrefix(text.Tokenizer)}
+	tokens := text.Tokenizer.Encode(string(b), tokenizer.EncodeOptions{ParseSpecial: true})
 	if n := len(options.Prefix); len(tokens) > n && slices.Equal(tokens[:n], options.Prefix) {
 		tokens = tokens[n:] // the text names its prefix itself
 	}
-	r := evalTextResult{File: text.file, Text: f.text, Device: m.Device}
+	r := evalTextResult{File: text.File, Text: f.text, Device: m.Device}
 	if !cmd.Flags().Changed("context") {
 		options.Context = min(512, m.MaxSeqLen)
 	}
@@ -317,10 +318,10 @@ func evalText(cmd *cobra.Command, m, reference *languageModel, text *text, f eva
 		options.Stride = max(1, options.Context/2)
 	}
 	if err := evaluate.CheckText(m.Model, other, tokens, options); err != nil {
-		return usagef("%s: %w", text.file, err)
+		return usagef("%s: %w", text.File, err)
 	}
 	if r.TextResult, err = evaluate.Text(cmd.Context(), m.Model, other, tokens, options); err != nil {
-		return fmt.Errorf("%s: %w", text.file, err)
+		return fmt.Errorf("%s: %w", text.File, err)
 	}
 	if f.json {
 		return writeJSON(cmd.OutOrStdout(), r)
@@ -361,8 +362,8 @@ func specialPrefix(t *tokenizer.Tokenizer) []int {
 
 // sameTokenizer refuses to compare files whose tokens mean different texts.
 func sameTokenizer(m, reference *languageModel) error {
-	a, ok := m.program.File.Lookup(keyTokenizer)
-	b, also := reference.program.File.Lookup(keyTokenizer)
+	a, ok := m.program.File.Lookup(prompt.KeyTokenizer)
+	b, also := reference.program.File.Lookup(prompt.KeyTokenizer)
 	if ok && also && !bytes.Equal(a, b) {
 		return usagef("--reference %s has another tokenizer than %s, so their tokens cannot be compared", reference.program.File.Name(), m.program.File.Name())
 	}

@@ -1,12 +1,12 @@
 package command
 
 import (
-	"io"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders"
 	"github.com/etc-ml/etc/passes"
@@ -45,7 +45,7 @@ func TestPerplexityInChunks(t *testing.T) {
 			t.Run(name+"/"+test.name, func(t *testing.T) {
 				m, err := c.Build(loaders.Options{MaxSeqLen: 64})
 				require.NoError(t, err)
-				require.NoError(t, setStopTokens(io.Discard, c, m))
+				require.NoError(t, prompt.SetStopTokens(func(string) {}, c, m))
 				require.NoError(t, passes.Run(m, &passes.Options{Portable: true, Recipe: passes.DefaultRecipe(test.scheme, nil)}))
 				text := func(load func(*ir.Module, engine.Engine, engine.Options) (*session.Model, error)) evaluate.TextResult {
 					model, err := load(m, test.engine, test.options)

@@ -98,11 +98,11 @@ func (e *checkpointEvaluation) run(cmd *cobra.Command, encode func(*tokenizer.To
 	if _, err := calibrate.Prepare(m, passes.Options{}); err != nil {
 		return nil, err
 	}
-	ids, err := encode(text.tokenizer)
+	ids, err := encode(text.Tokenizer)
 	if err != nil {
 		return nil, err
 	}
-	windows, err := e.cut(ids, specialPrefix(text.tokenizer))
+	windows, err := e.cut(ids, specialPrefix(text.Tokenizer))
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/etc-ml/etc/codegen"
+	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders"
 	"github.com/etc-ml/etc/passes"
@@ -142,7 +143,7 @@ func runExport(cmd *cobra.Command, args []string, f exportFlags) (err error) {
 	if err != nil {
 		return usageError{err}
 	}
-	if err := setStopTokens(cmd.ErrOrStderr(), c, m); err != nil {
+	if err := prompt.SetStopTokens(logTo(cmd.ErrOrStderr()), c, m); err != nil {
 		return err
 	}
 	if f.calibration, err = f.calibrated(cmd, c, options); err != nil {

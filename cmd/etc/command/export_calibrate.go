@@ -23,6 +23,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/etc-ml/etc/calibrate"
+	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders"
 	"github.com/etc-ml/etc/loaders/huggingface"
@@ -365,13 +366,13 @@ func conversations(in *loaders.Checkpoint) (func([]chat.Message) (string, error)
 	if err != nil {
 		return nil, invalidError{err}
 	}
-	tokens, err := specialTokens(in)
+	tokens, err := prompt.SpecialTokens(in)
 	if err != nil {
 		return nil, err
 	}
-	t := &chatTemplate{template: parsed, tokens: tokens}
+	t := &prompt.Template{Parsed: parsed, Tokens: tokens}
 	now := func() time.Time { return time.Unix(0, 0).UTC() } // the same tokens on every day
-	return func(messages []chat.Message) (string, error) { return t.renderAt(now, messages, false, nil) }, nil
+	return func(messages []chat.Message) (string, error) { return t.RenderAt(now, messages, false, nil) }, nil
 }
 
 // calibrated sets what the passes need of a calibration, where the recipe asks for one.

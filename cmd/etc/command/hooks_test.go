@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/etc-ml/etc/codegen"
+	"github.com/etc-ml/etc/internal/devices"
 	"github.com/etc-ml/etc/internal/outfile"
 	"github.com/etc-ml/etc/internal/outfile/outfiletest"
 	"github.com/etc-ml/etc/ir"
@@ -41,22 +42,22 @@ func setHooks() {
 	if v := os.Getenv(deviceHook); v != "" {
 		n, err := strconv.ParseInt(v, 10, 64)
 		must(err)
-		for i, e := range engines {
-			engines[i] = small{e, n}
+		for i, e := range devices.Engines {
+			devices.Engines[i] = small{e, n}
 		}
 	}
 	if v := os.Getenv(panicHook); v != "" {
 		n, err := strconv.Atoi(v)
 		must(err)
-		for i, e := range engines {
-			engines[i] = panicking{e, n}
+		for i, e := range devices.Engines {
+			devices.Engines[i] = panicking{e, n}
 		}
 	}
 	if v := os.Getenv(delayHook); v != "" {
 		d, err := time.ParseDuration(v)
 		must(err)
-		for i, e := range engines {
-			engines[i] = slow{e, d}
+		for i, e := range devices.Engines {
+			devices.Engines[i] = slow{e, d}
 		}
 	}
 }

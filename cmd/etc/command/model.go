@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/etc-ml/etc/internal/devices"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/cpu/kernel"
@@ -31,7 +32,7 @@ type modelFlags struct {
 // add adds --device, --threads, --cpu-features, --exact, --no-tune and --precision, which has this default.
 func (f *modelFlags) add(cmd *cobra.Command, precision string) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.device, "device", "auto", "what runs the program: auto, "+strings.Join(engineNames(), ", "))
+	fl.StringVar(&f.device, "device", "auto", "what runs the program: auto, "+strings.Join(devices.Names(), ", "))
 	fl.IntVar(&f.threads, "threads", 0, "worker threads, 0 for one per CPU")
 	fl.StringVar(&f.level, "cpu-features", "", "kernels of device cpu: "+strings.Join(kernel.Levels(), ", ")+" (default: the last of them)")
 	fl.BoolVar(&f.exact, "exact", false, "keep activations in float32 where device cpu would round them to 8 bits")

@@ -10,6 +10,7 @@ import (
 	"io"
 
 	"github.com/etc-ml/etc/codegen"
+	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/internal/version"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders"
@@ -85,11 +86,11 @@ func newFile(c *loaders.Checkpoint, m *ir.Module, o *passes.Options, f exportFla
 	file := codegen.File{Module: m}
 	model := c.Model
 	for _, x := range []codegen.NamedBytes{
-		{Key: keyTokenizer, Bytes: model.Files.Tokenizer},
-		{Key: keyTokenizerConfig, Bytes: model.Files.TokenizerConfig},
-		{Key: keyChatTemplate, Bytes: []byte(model.ChatTemplate)},
-		{Key: keyGenerationConfig, Bytes: model.Files.GenerationConfig},
-		{Key: keyConfig, Bytes: model.Files.Config},
+		{Key: prompt.KeyTokenizer, Bytes: model.Files.Tokenizer},
+		{Key: prompt.KeyTokenizerConfig, Bytes: model.Files.TokenizerConfig},
+		{Key: prompt.KeyChatTemplate, Bytes: []byte(model.ChatTemplate)},
+		{Key: prompt.KeyGenerationConfig, Bytes: model.Files.GenerationConfig},
+		{Key: prompt.KeyConfig, Bytes: model.Files.Config},
 	} {
 		if len(x.Bytes) > 0 {
 			file.Extra = append(file.Extra, x)

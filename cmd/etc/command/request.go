@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/runtime/session"
 )
 
@@ -145,14 +146,14 @@ func promptTokens(cmd *cobra.Command, args []string, f runFlags, text *text) (to
 		tokens, err = parseTokens("--tokens", f.tokens)
 		return tokens, nil, err
 	}
-	prompt, err := promptText(cmd, args, f)
+	question, err := promptText(cmd, args, f)
 	if err != nil {
 		return nil, nil, err
 	}
-	if tokens, err = text.encode(f.system, prompt, f.raw); err != nil || f.raw {
+	if tokens, err = text.Encode(f.system, question, f.raw); err != nil || f.raw {
 		return tokens, nil, err
 	}
-	return tokens, text.promptEnd(questionOf(f.system, prompt), tokens), nil
+	return tokens, text.PromptEnd(prompt.Question(f.system, question), tokens), nil
 }
 
 // checkCombinations refuses flags that have no use beside others.

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/etc-ml/etc/internal/fault"
+	"github.com/etc-ml/etc/internal/kind"
 	"github.com/etc-ml/etc/internal/outfile"
 	"github.com/etc-ml/etc/loaders/huggingface"
 	"github.com/etc-ml/etc/loaders/safetensors"
@@ -136,12 +137,12 @@ func exitCode(err error) int {
 		return exitFailed
 	case errors.As(err, &internal), errors.As(err, &of):
 		return exitInternal
-	case errors.As(err, &usage), errors.As(err, &target):
+	case errors.As(err, &usage), errors.As(err, &target), errors.Is(err, kind.Usage):
 		return exitUsage
-	case errors.As(err, &memory):
+	case errors.As(err, &memory), errors.Is(err, kind.Memory):
 		return exitMemory
 	case errors.Is(err, container.ErrInvalid), errors.As(err, &format), errors.As(err, &config), errors.As(err, &tokens),
-		errors.As(err, &weights), errors.As(err, &invalid):
+		errors.As(err, &weights), errors.As(err, &invalid), errors.Is(err, kind.Invalid):
 		return exitInvalid
 	}
 	return exitFailed

@@ -149,15 +149,15 @@ func runProgram(ctx context.Context, cmd *cobra.Command, args []string, f runFla
 		return err
 	}
 	own = own || f.model.deterministic || anyChanged(cmd, constraintNames...)
-	if err := text.defaults(cmd, &request.Sampling, own); err != nil {
+	if err := text.Defaults(given(cmd), &request.Sampling, own); err != nil {
 		return err
 	}
-	text.unusedDefaults(own, func(format string, args ...any) { logf(cmd.ErrOrStderr(), format, args...) })
-	if len(f.stops) > 0 && text.tokenizer == nil {
+	text.UnusedDefaults(own, logTo(cmd.ErrOrStderr()))
+	if len(f.stops) > 0 && text.Tokenizer == nil {
 		return usagef("--stop: %s holds no tokenizer, so the answer has no text: give --tokenizer FILE", args[0])
 	}
 	if !f.ignoreEOS {
-		request.Stop = text.stop
+		request.Stop = text.Stop
 	}
 	m, err := p.Module("forward")
 	if err != nil {
@@ -223,19 +223,19 @@ func (f runFlags) openText(cmd *cobra.Command, p *program.Program) (*text, error
 	}
 	t.precision = f.model.precision
 	if !f.raw && !idsOnly {
-		if t.template, err = openTemplate(p, f.template); err != nil {
+		if t.Template, err = openTemplate(p, f.template); err != nil {
 			return nil, err
 		}
 	}
-	if t.template != nil && (f.template != "" || len(t.stop) == 0) {
-		t.addTurnEnd()
+	if t.Template != nil && (f.template != "" || len(t.Stop) == 0) {
+		t.AddTurnEnd()
 	}
 	switch {
 	case cmd.Flags().Changed("think"):
-		t.think = &f.think
+		t.Think = &f.think
 	case cmd.Flags().Changed("no-think"):
 		think := !f.noThink
-		t.think = &think
+		t.Think = &think
 	}
 	return t, t.setArguments(cmd, f.templateArgs)
 }
@@ -255,7 +255,7 @@ func (f runFlags) keepsChat(cmd *cobra.Command, args []string) bool {
 // converse runs a chat, or one turn of a chat that a session file keeps.
 func converse(ctx context.Context, cmd *cobra.Command, args []string, s *session.Session, text *text, r session.Request, f runFlags) (err error) {
 	c := chat.New(s, f.system)
-	c.Render, c.Text = text.render, text.decode
+	c.Render, c.Text = text.Render, text.Decode
 	if f.sessionFile != "" {
 		unlock, locked := lockSession(f.sessionFile)
 		if locked != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/session"
@@ -53,9 +54,6 @@ func addSampler(fl *pflag.FlagSet, value *string) {
 // maxLogprobs bounds --logprobs.
 const maxLogprobs = 100
 
-// maxLastN bounds --repeat-last-n.
-const maxLastN = 4096
-
 func checkSampler(value string) error {
 	if value != "file" && value != "runtime" {
 		return usagef("--sampler %q, want file or runtime", value)
@@ -68,8 +66,8 @@ func (f *samplerFlags) read(s *session.Sampling) error {
 	if err := checkSampler(f.sampler); err != nil {
 		return err
 	}
-	if f.lastN < 1 || f.lastN > maxLastN {
-		return usagef("--repeat-last-n %d, want 1 to %d", f.lastN, maxLastN)
+	if f.lastN < 1 || f.lastN > prompt.MostLastN {
+		return usagef("--repeat-last-n %d, want 1 to %d", f.lastN, prompt.MostLastN)
 	}
 	if f.logprobs < -1 || f.logprobs > maxLogprobs {
 		return usagef("--logprobs %d, want 0 to %d", f.logprobs, maxLogprobs)
@@ -197,10 +195,10 @@ func logprobsOf(a session.Answer) []answerLogprobs {
 // writeLogprobs writes the log-probabilities of an answer, a line for each token.
 func writeLogprobs(w io.Writer, t *text, a session.Answer) {
 	show := func(p session.Logprob) string {
-		if t.tokenizer == nil {
+		if t.Tokenizer == nil {
 			return fmt.Sprintf("%d %.4f", p.Token, p.Logprob)
 		}
-		return fmt.Sprintf("%d %q %.4f", p.Token, t.tokenizer.Decode([]int{p.Token}, false), p.Logprob)
+		return fmt.Sprintf("%d %q %.4f", p.Token, t.Tokenizer.Decode([]int{p.Token}, false), p.Logprob)
 	}
 	for _, p := range a.Logprobs {
 		line := show(p.Logprob)

@@ -21,6 +21,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/engine"
@@ -222,11 +223,11 @@ func (f serveFlags) files(cmd *cobra.Command, args []string, device engine.Engin
 		if err := s.measure(); err != nil {
 			return nil, 0, err
 		}
-		if s.text.template == nil {
+		if s.text.Template == nil {
 			logf(cmd.ErrOrStderr(), "etc: %s holds no chat template: it answers /v1/completions only", path)
 		}
-		for _, key := range s.text.unused {
-			if !runtimeKeys[key] {
+		for _, key := range s.text.Unused {
+			if !prompt.RuntimeKeys[key] {
 				logf(cmd.ErrOrStderr(), "etc: %s: the %s of the generation config is not supported and not used", path, key)
 			}
 		}
@@ -263,11 +264,11 @@ func (s *servedFile) measure() error {
 	if s.text, err = openText(p, "", false); err != nil {
 		return err
 	}
-	if s.text.template, err = openTemplate(p, ""); err != nil {
+	if s.text.Template, err = openTemplate(p, ""); err != nil {
 		return err
 	}
-	if s.text.template != nil && len(s.text.stop) == 0 {
-		s.text.addTurnEnd()
+	if s.text.Template != nil && len(s.text.Stop) == 0 {
+		s.text.AddTurnEnd()
 	}
 	m, err := p.Module("forward")
 	if err != nil {

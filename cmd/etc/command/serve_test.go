@@ -179,7 +179,7 @@ func sameAsRun(ts *testscript.TestScript, neg bool, args []string) {
 	defer p.Close()
 	text, err := openText(p, "", false)
 	ts.Check(err)
-	text.template, err = openTemplate(p, "")
+	text.Template, err = openTemplate(p, "")
 	ts.Check(err)
 	m, err := p.Module("forward")
 	ts.Check(err)
@@ -209,12 +209,12 @@ func sameAsRun(ts *testscript.TestScript, neg bool, args []string) {
 	var group errgroup.Group
 	group.SetLimit(n)
 	for i, q := range questions {
-		tokens, err := text.encode("", q.Q, false)
+		tokens, err := text.Encode("", q.Q, false)
 		ts.Check(err)
-		a, err := generate(context.Background(), session.Request{Prompt: tokens, MaxNewTokens: 60, Stop: text.stop,
+		a, err := generate(context.Background(), session.Request{Prompt: tokens, MaxNewTokens: 60, Stop: text.Stop,
 			Sampling: session.Sampling{Temperature: temperature, TopK: 200, TopP: 0.99, Seed: int64(i)}})
 		ts.Check(err)
-		want := text.decode(a.Tokens)
+		want := text.Decode(a.Tokens)
 		group.Go(func() error {
 			return sameAnswer(ts.Getenv("URL"), strings.TrimSuffix(args[0], ".pte"), q.Q, temperature, i, want, len(a.Tokens))
 		})

@@ -20,9 +20,9 @@ func (s *servedFile) serveText(limits batch.Limits) (*serve.Text, error) {
 	for _, key := range unused {
 		s.log("etc: %s: the %s of the generation config is not used: the program draws its tokens itself", s.path, key)
 	}
-	t := &serve.Text{Tokenizer: s.text.tokenizer, Stop: s.text.stop, Now: now, Defaults: defaults}
-	if c := s.text.template; c != nil {
-		t.Template, t.Source, t.Special = c.template, c.source, c.tokens
+	t := &serve.Text{Tokenizer: s.text.Tokenizer, Stop: s.text.Stop, Now: now, Defaults: defaults}
+	if c := s.text.Template; c != nil {
+		t.Template, t.Source, t.Special = c.Parsed, c.Source, c.Tokens
 	}
 	return t, nil
 }
@@ -30,7 +30,7 @@ func (s *servedFile) serveText(limits batch.Limits) (*serve.Text, error) {
 // batchDefaults are the parameters of requests that leave them open: those of the file's generation config. unused are its
 // keys that the program cannot do.
 func (t *text) batchDefaults(limits batch.Limits) (out batch.Sampling, unused []string, err error) {
-	g := t.sampling
+	g := t.Sampling
 	out.TopP = 1
 	set := func(key string, value *float64, off float64, to *float32, can bool) {
 		switch {
@@ -60,7 +60,7 @@ func (t *text) batchDefaults(limits batch.Limits) (out batch.Sampling, unused []
 		}
 	}
 	if err := out.Check(limits); err != nil {
-		return out, nil, invalidError{fmt.Errorf("%s: generation config: %w", t.file, err)}
+		return out, nil, invalidError{fmt.Errorf("%s: generation config: %w", t.File, err)}
 	}
 	return out, unused, nil
 }

@@ -57,7 +57,7 @@ func saveSession(path string, t *text, c *chat.Conversation) error {
 
 // sessionOptions are those of writing a session of a program.
 func sessionOptions(t *text) outfile.Options {
-	return outfile.Options{Kind: outfile.Session, Inputs: []string{t.file}, Private: true}
+	return outfile.Options{Kind: outfile.Session, Inputs: []string{t.File}, Private: true}
 }
 
 // keepSession writes a conversation to a file and gives what it wrote.
@@ -213,7 +213,7 @@ func decodeSession(path string, t *text, m *session.Model) (*chat.Saved, error) 
 	defer f.Close()
 	meta := f.Metadata()
 	if meta[sessionProgram] != t.program() {
-		return nil, invalidError{fmt.Errorf("%s is no session of the program %s", path, t.file)}
+		return nil, invalidError{fmt.Errorf("%s is no session of the program %s", path, t.File)}
 	}
 	if p := meta[sessionPrecision]; p != t.precision {
 		return nil, usagef("%s holds the state of a run with --precision %s, which cannot go on with --precision %s", path, p, t.precision)

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etc-ml/etc/codegen"
+	"github.com/etc-ml/etc/internal/devices"
+	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/loaders"
 	"github.com/etc-ml/etc/loaders/safetensors"
@@ -31,7 +33,7 @@ func exported(t *testing.T, name string, context int) string {
 	defer c.Close()
 	m, err := c.Build(loaders.Options{MaxSeqLen: context})
 	require.NoError(t, err)
-	require.NoError(t, setStopTokens(t.Output(), c, m))
+	require.NoError(t, prompt.SetStopTokens(logTo(t.Output()), c, m))
 	o := &passes.Options{Sample: true, Recipe: passes.DefaultRecipe(&quantize.Scheme{Bits: 4, GroupSize: 64}, nil)}
 	require.NoError(t, passes.Run(m, o))
 	file, err := newFile(c, m, o, exportFlags{})
@@ -57,10 +59,10 @@ func startChat(t *testing.T, path string, e engine.Engine, precision string, p s
 	c := &conversation{request: session.Request{Sampling: p, MaxNewTokens: 6}}
 	c.text, err = openText(file, "", false)
 	require.NoError(t, err)
-	c.text.template, err = openTemplate(file, "")
+	c.text.Template, err = openTemplate(file, "")
 	require.NoError(t, err)
 	c.text.precision = precision
-	c.request.Stop = c.text.stop
+	c.request.Stop = c.text.Stop
 	m, err := file.Module("forward")
 	require.NoError(t, err)
 	o, err := eval.ParsePrecision(precision)
@@ -70,7 +72,7 @@ func startChat(t *testing.T, path string, e engine.Engine, precision string, p s
 	c.session, err = model.NewSession()
 	require.NoError(t, err)
 	c.Conversation = chat.New(c.session, "")
-	c.Render, c.Text = c.text.render, c.text.decode
+	c.Render, c.Text = c.text.Render, c.text.Decode
 	t.Cleanup(func() {
 		require.NoError(t, c.session.Close())
 		require.NoError(t, model.Close())
@@ -105,7 +107,7 @@ func TestSessionGoesOn(t *testing.T) {
 		path := exported(t, name, 160)
 		for _, precision := range []string{"fp32", "mixed", "strict"} {
 			for _, p := range []session.Sampling{session.Greedy, {Temperature: 1.5, TopK: 50, TopP: 0.95, Seed: 11}} {
-				for _, e := range engines {
+				for _, e := range devices.Engines {
 					t.Run(fmt.Sprintf("%s/%s/temperature %g/%s", name, precision, p.Temperature, e.Name()), func(t *testing.T) {
 						t.Parallel()
 						file := filepath.Join(t.TempDir(), "chat")

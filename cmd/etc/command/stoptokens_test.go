@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders"
 )
@@ -99,7 +100,7 @@ func TestStopTokens(t *testing.T) {
 			require.NoError(t, err)
 			var got []any
 			for _, x := range m.Metadata {
-				if x.Name == stopMethod {
+				if x.Name == prompt.StopMethod {
 					got = x.Values
 				}
 			}
@@ -150,6 +151,6 @@ func stopTokens(t *testing.T, dir string) (*ir.Module, string, error) {
 	m, err := c.Build(loaders.Options{MaxSeqLen: 64})
 	require.NoError(t, err)
 	var log bytes.Buffer
-	err = setStopTokens(&log, c, m)
+	err = prompt.SetStopTokens(logTo(&log), c, m)
 	return m, log.String(), err
 }

@@ -6,11 +6,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/runtime/container"
 	"github.com/etc-ml/etc/runtime/template"
 )
@@ -92,15 +92,7 @@ func templateClock(flag string) (func() time.Time, error) {
 		}
 		return func() time.Time { return t }, nil
 	}
-	epoch := os.Getenv("SOURCE_DATE_EPOCH")
-	if epoch == "" {
-		return time.Now, nil
-	}
-	seconds, err := strconv.ParseInt(epoch, 10, 64)
-	if err != nil {
-		return nil, usagef("SOURCE_DATE_EPOCH=%s is not a number of seconds", epoch)
-	}
-	return func() time.Time { return time.Unix(seconds, 0).UTC() }, nil
+	return prompt.Clock()
 }
 
 // readContext reads the variables of a template.
@@ -148,14 +140,14 @@ func openTemplateFile(path, name string) (*template.Template, *template.Dict, er
 			return nil, nil, err
 		}
 		defer f.Close()
-		t, tokens, err := templateOf(f)
-		if err == nil && t == nil {
+		t, err := prompt.TemplateOf(f)
+		if err == nil && t.Parsed == nil {
 			err = errors.New("it holds no chat template")
 		}
 		if err != nil {
-			err = fmt.Errorf("%s: %w", path, err)
+			return nil, nil, fmt.Errorf("%s: %w", path, err)
 		}
-		return t, tokens, err
+		return t.Parsed, t.Tokens, nil
 	case ".json":
 		data, err := readAtMost(nil, path, maxTemplateFile)
 		if err != nil {
@@ -169,41 +161,13 @@ func openTemplateFile(path, name string) (*template.Template, *template.Dict, er
 		if !ok {
 			return nil, nil, fmt.Errorf("%s: there is no chat template %q", path, name)
 		}
-		t, err := parseTemplate(path, source)
+		t, err := prompt.ParseTemplate(path, source)
 		return t, c.Tokens, err
 	}
 	data, err := readAtMost(nil, path, maxTemplateFile)
 	if err != nil {
 		return nil, nil, err
 	}
-	t, err := parseTemplate(path, string(data))
+	t, err := prompt.ParseTemplate(path, string(data))
 	return t, nil, err
-}
-
-func parseTemplate(name, source string) (*template.Template, error) {
-	t, err := template.Parse(name, source)
-	if err != nil {
-		return nil, invalidError{err}
-	}
-	return t, nil
-}
-
-// templateOf reads the chat template that a program carries, nil if it carries none, and its special tokens.
-func templateOf(f *container.File) (*template.Template, *template.Dict, error) {
-	config := &template.Config{Tokens: &template.Dict{}}
-	if data, ok := f.Lookup(keyTokenizerConfig); ok {
-		c, err := template.ParseConfig(keyTokenizerConfig, data)
-		if err != nil {
-			return nil, nil, invalidError{err}
-		}
-		config = c
-	}
-	name, source := keyTokenizerConfig, ""
-	if data, ok := f.Lookup(keyChatTemplate); ok {
-		name, source = keyChatTemplate, string(data)
-	} else if source, ok = config.Template(template.DefaultTemplate); !ok {
-		return nil, config.Tokens, nil
-	}
-	t, err := parseTemplate(name, source)
-	return t, config.Tokens, err
 }

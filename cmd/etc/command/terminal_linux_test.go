@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/etc-ml/etc/codegen"
+	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/ir"
 )
 
@@ -29,8 +30,8 @@ const (
 // bracketedPaste drops the sequences that turn this mode on and off around every line.
 var bracketedPaste = strings.NewReplacer("\x1b[?2004h", "", "\x1b[?2004l", "")
 
-// prompt is what the chat asks for a question with.
-const prompt = "> "
+// questionPrompt is what the chat asks for a question with.
+const questionPrompt = "> "
 
 // terminal is etc on a pseudo-terminal, and a person in front of it.
 type terminal struct {
@@ -122,7 +123,7 @@ func (x *terminal) types(keys string) {
 // asks types a line at the prompt and waits for a text.
 func (x *terminal) asks(line, want string) {
 	x.t.Helper()
-	x.sees(prompt)
+	x.sees(questionPrompt)
 	x.types(line + enter)
 	x.sees(want)
 }
@@ -148,7 +149,7 @@ func alphabetFile(t *testing.T, form string, context int) string {
 		`{{ 'c' if add_generation_prompt and enable_thinking is defined and enable_thinking }}`
 	path := filepath.Join(t.TempDir(), "m.pte")
 	require.NoError(t, codegen.Write(t.Context(), path, codegen.File{Module: m, Extra: []codegen.NamedBytes{
-		{Key: keyTokenizer, Bytes: tokenizer}, {Key: keyChatTemplate, Bytes: []byte(template)}}}))
+		{Key: prompt.KeyTokenizer, Bytes: tokenizer}, {Key: prompt.KeyChatTemplate, Bytes: []byte(template)}}}))
 	return path
 }
 
@@ -177,14 +178,14 @@ func TestChatOnTerminal(t *testing.T) {
 	x.asks("/stats", "prompt 4 tokens, ") // the system prompt stays
 	x.asks("/help", "/system TEXT    forget the conversation and start with a system prompt\r\n")
 
-	x.sees(prompt)
+	x.sees(questionPrompt)
 	x.types("no question" + ctrlC + "abc" + enter)
 	x.sees("\r\ndefgh\r\n")
-	x.sees(prompt)
+	x.sees(questionPrompt)
 	x.types(up + enter)
 	x.sees("\r\ndefgh\r\n")
 	x.asks("  ", "\r\n")
-	x.sees(prompt)
+	x.sees(questionPrompt)
 	x.types("\x1b[200~ab\rc\x1b[201~" + enter) // a pasted text of two lines is one question
 	x.sees("\r\ndefgh\r\n")
 
@@ -221,7 +222,7 @@ func TestChatOnTerminal(t *testing.T) {
 	}
 	x.asks("/reset", "\r\n")
 	x.asks("abc", "\r\nde\r\n")
-	x.sees(prompt)
+	x.sees(questionPrompt)
 	x.types(ctrlD)
 	require.Zero(t, x.leaves())
 }
@@ -282,13 +283,13 @@ func TestKeysOfAChat(t *testing.T) {
 	t.Parallel()
 	x := startTerminal(t, nil, "run", alphabetFile(t, "logits", 60))
 	for _, home := range []string{"\x1b[H", "\x1b[1~", "\x1b[7~", "\x1bOH"} {
-		x.sees(prompt)
+		x.sees(questionPrompt)
 		x.types("bc" + home + "a" + enter)
 		x.sees("\r\ndefgh\r\n")
 		x.asks("/reset", "\r\n")
 	}
 	for _, end := range []string{"\x1b[F", "\x1b[4~", "\x1b[8~", "\x1bOF"} {
-		x.sees(prompt)
+		x.sees(questionPrompt)
 		x.types("bc\x1b[Ha" + end + "d" + enter)
 		x.sees("\r\nefgh\r\n")
 		x.asks("/reset", "\r\n")
@@ -305,7 +306,7 @@ func TestKeysOfAChat(t *testing.T) {
 func TestCtrlCStopsAnAnswer(t *testing.T) {
 	t.Parallel()
 	x := startTerminal(t, []string{delayHook + "=300ms"}, "run", alphabetFile(t, "logits", 60))
-	x.sees(prompt)
+	x.sees(questionPrompt)
 	x.types("h0" + enter) // what no token is for is left out
 	x.sees("\r\n")
 	x.asks("i", "j")
@@ -341,7 +342,7 @@ func TestChatWithSessionFile(t *testing.T) {
 	x.asks("/set seed -1", "\r\n")
 	x.asks("/set top-k 1", "\r\n")
 	x.asks("/set", "temperature 0.01, top-k 1, top-p 1, seed -1, max-tokens 0, think unset\r\n")
-	x.sees(prompt)
+	x.sees(questionPrompt)
 	x.types(ctrlD)
 	require.Zero(t, x.leaves())
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/runtime/container"
 	"github.com/etc-ml/etc/runtime/program"
 	"github.com/etc-ml/etc/schema"
@@ -32,12 +33,12 @@ func TestStopTokensOfAProgram(t *testing.T) {
 		wrong string
 	}{
 		{"none", []*wire.ExecutionPlanT{method("get_bos_id", []int32{0}, integer(9))}, nil, ""},
-		{"ints", []*wire.ExecutionPlanT{method(stopMethod, []int32{0, 1}, integer(7), integer(9))}, []int{7, 9}, ""},
-		{"a list", []*wire.ExecutionPlanT{method(stopMethod, []int32{2}, integer(9), integer(7), list)}, []int{7, 9}, ""},
-		{"a tensor of int64", []*wire.ExecutionPlanT{method(stopMethod, []int32{0}, tensor(wire.ScalarTypeLONG, 2))}, []int{7, 9}, ""},
+		{"ints", []*wire.ExecutionPlanT{method(prompt.StopMethod, []int32{0, 1}, integer(7), integer(9))}, []int{7, 9}, ""},
+		{"a list", []*wire.ExecutionPlanT{method(prompt.StopMethod, []int32{2}, integer(9), integer(7), list)}, []int{7, 9}, ""},
+		{"a tensor of int64", []*wire.ExecutionPlanT{method(prompt.StopMethod, []int32{0}, tensor(wire.ScalarTypeLONG, 2))}, []int{7, 9}, ""},
 		{"a tensor of int32", []*wire.ExecutionPlanT{method("get_eos_id", []int32{0}, tensor(wire.ScalarTypeINT, 1))}, []int{7}, ""},
-		{"both methods", []*wire.ExecutionPlanT{method("get_eos_id", []int32{0}, integer(9)), method(stopMethod, []int32{0}, tensor(wire.ScalarTypeLONG, 2))}, []int{7, 9}, ""},
-		{"no integers", []*wire.ExecutionPlanT{method(stopMethod, []int32{0}, value(wire.KernelTypesString, &wire.StringT{StringVal: "</s>"}))}, nil,
+		{"both methods", []*wire.ExecutionPlanT{method("get_eos_id", []int32{0}, integer(9)), method(prompt.StopMethod, []int32{0}, tensor(wire.ScalarTypeLONG, 2))}, []int{7, 9}, ""},
+		{"no integers", []*wire.ExecutionPlanT{method(prompt.StopMethod, []int32{0}, value(wire.KernelTypesString, &wire.StringT{StringVal: "</s>"}))}, nil,
 			"stop.pte: method get_eos_ids, output 0: a value of type String, expected integers"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -57,7 +58,7 @@ func TestStopTokensOfAProgram(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
-			require.Equal(t, test.want, text.stop)
+			require.Equal(t, test.want, text.Stop)
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/runtime/tokenizer"
 )
 
@@ -171,11 +172,11 @@ func openTokenizer(path string) (*tokenizer.Tokenizer, error) {
 		return nil, err
 	}
 	defer p.Close()
-	b, ok := p.File.Lookup(keyTokenizer)
+	b, ok := p.File.Lookup(prompt.KeyTokenizer)
 	if !ok {
 		return nil, usagef("%s holds no tokenizer: name a tokenizer.json", path)
 	}
-	return tokenizer.Parse(b, path+": "+keyTokenizer)
+	return tokenizer.Parse(b, path+": "+prompt.KeyTokenizer)
 }
 
 // looksLikeProgram tells a .pte by its name or its identifier.

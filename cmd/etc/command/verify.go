@@ -8,6 +8,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/loaders/huggingface"
 	"github.com/etc-ml/etc/runtime/container"
 	"github.com/etc-ml/etc/runtime/verify"
@@ -170,11 +171,11 @@ func verifyGeneration(path string) []verify.Finding {
 		return nil // package verify has said so
 	}
 	defer f.Close()
-	b, ok := f.Lookup(keyGenerationConfig)
+	b, ok := f.Lookup(prompt.KeyGenerationConfig)
 	if !ok {
 		return nil
 	}
-	_, err = huggingface.ParseSampling(keyGenerationConfig, b)
+	_, err = huggingface.ParseSampling(prompt.KeyGenerationConfig, b)
 	if config := (*huggingface.ConfigError)(nil); errors.As(err, &config) {
 		return []verify.Finding{{Severity: verify.Error, Check: "metadata", Message: err.Error()}}
 	}

@@ -1,13 +1,13 @@
-package command
+package prompt
 
 import (
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/etc-ml/etc/internal/kind"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders"
 	"github.com/etc-ml/etc/loaders/huggingface"
@@ -16,23 +16,24 @@ import (
 	"github.com/etc-ml/etc/runtime/tokenizer"
 )
 
-// stopMethod is the constant method that gives the ids of the tokens that end an answer.
-const stopMethod = "get_eos_ids"
+// StopMethod is the constant method that gives the ids of the tokens that end an answer.
+const StopMethod = "get_eos_ids"
 
-// setStopTokens sets the stop tokens of a module: those of generation_config.json and config.json, the
+// SetStopTokens sets the stop tokens of a module: those of generation_config.json and config.json, the
 // eos_token of tokenizer_config.json, and the token with which the chat template ends a turn, in this
 // order and each once. It lists them on log, and says there what the checkpoint lacks.
-func setStopTokens(log io.Writer, c *loaders.Checkpoint, m *ir.Module) error {
+func SetStopTokens(log func(text string), c *loaders.Checkpoint, m *ir.Module) error {
+	logf := func(format string, args ...any) { log(fmt.Sprintf(format, args...)) }
 	if c.Model.Files.Tokenizer == nil {
-		logf(log, "etc: %s has no %s: the program runs with --tokens or --tokenizer", c.Model.Dir, huggingface.TokenizerFile)
-		logf(log, "etc: stop tokens: %s", tokenNames(nil, c.EOS()))
+		logf("%s has no %s: the program runs with --tokens or --tokenizer", c.Model.Dir, huggingface.TokenizerFile)
+		logf("stop tokens: %s", tokenNames(nil, c.EOS()))
 		return nil
 	}
 	t, err := tokenizer.Parse(c.Model.Files.Tokenizer, filepath.Join(c.Model.Dir, huggingface.TokenizerFile))
 	if err != nil {
 		return err
 	}
-	tokens, err := specialTokens(c)
+	tokens, err := SpecialTokens(c)
 	if err != nil {
 		return err
 	}
@@ -40,24 +41,24 @@ func setStopTokens(log io.Writer, c *loaders.Checkpoint, m *ir.Module) error {
 	if id, ok := eosToken(tokens, t); ok {
 		ids = append(ids, id)
 	} else if name, ok := tokens.Get("eos_token"); ok {
-		logf(log, "etc: %s: the eos_token %q is not in %s and stops no answer", c.Model.Dir, name, huggingface.TokenizerFile)
+		logf("%s: the eos_token %q is not in %s and stops no answer", c.Model.Dir, name, huggingface.TokenizerFile)
 	}
 	if c.Model.ChatTemplate == "" {
-		logf(log, "etc: %s has no chat template: the program runs with --raw or --chat-template", c.Model.Dir)
+		logf("%s has no chat template: the program runs with --raw or --chat-template", c.Model.Dir)
 	} else if id, ok, err := turnEnd(c.Model.ChatTemplate, tokens, t); err != nil {
-		logf(log, "etc: %s: the chat template tells no stop token: %v", c.Model.Dir, err)
+		logf("%s: the chat template tells no stop token: %v", c.Model.Dir, err)
 	} else if ok {
 		ids = append(ids, id)
 	}
 	ids = unique(ids)
 	for _, id := range ids {
 		if most := c.Model.Config.Vocabulary(); id >= most {
-			return invalidError{fmt.Errorf("%s: the stop token %s of %s is not in the model's vocabulary of %d tokens",
-				c.Model.Dir, tokenNames(t, []int{id}), huggingface.TokenizerFile, most)}
+			return kind.Invalidf("%s: the stop token %s of %s is not in the model's vocabulary of %d tokens",
+				c.Model.Dir, tokenNames(t, []int{id}), huggingface.TokenizerFile, most)
 		}
 	}
 	setStopMethod(m, ids)
-	logf(log, "etc: stop tokens: %s", tokenNames(t, ids))
+	logf("stop tokens: %s", tokenNames(t, ids))
 	return nil
 }
 
@@ -85,14 +86,14 @@ func eosToken(tokens *template.Dict, t *tokenizer.Tokenizer) (id int, ok bool) {
 	return 0, false
 }
 
-// specialTokens are the special tokens that templates know by name.
-func specialTokens(c *loaders.Checkpoint) (*template.Dict, error) {
+// SpecialTokens are a checkpoint's special tokens that templates know by name.
+func SpecialTokens(c *loaders.Checkpoint) (*template.Dict, error) {
 	if c.Model.Files.TokenizerConfig == nil {
 		return &template.Dict{}, nil
 	}
 	config, err := template.ParseConfig(filepath.Join(c.Model.Dir, huggingface.TokenizerConfigFile), c.Model.Files.TokenizerConfig)
 	if err != nil {
-		return nil, invalidError{err}
+		return nil, kind.Of(kind.Invalid, err)
 	}
 	return config.Tokens, nil
 }
@@ -103,14 +104,14 @@ func turnEnd(source string, tokens *template.Dict, t *tokenizer.Tokenizer) (id i
 	if err != nil {
 		return 0, false, err
 	}
-	return (&chatTemplate{template: parsed, tokens: tokens}).turnEnd(t)
+	return (&Template{Parsed: parsed, Tokens: tokens}).turnEnd(t)
 }
 
 // turnEnd finds the special token that the template puts behind an answer; ok is false where there is none.
-func (c *chatTemplate) turnEnd(t *tokenizer.Tokenizer) (id int, ok bool, err error) {
+func (c *Template) turnEnd(t *tokenizer.Tokenizer) (id int, ok bool, err error) {
 	const answer = "This-is-the-answer" // no template has it, and trimming it changes nothing
 	epoch := func() time.Time { return time.Unix(0, 0).UTC() }
-	text, err := c.renderAt(epoch, []chat.Message{{Role: "user", Content: "Hello"}, {Role: "assistant", Content: answer}}, false, nil)
+	text, err := c.RenderAt(epoch, []chat.Message{{Role: "user", Content: "Hello"}, {Role: "assistant", Content: answer}}, false, nil)
 	if err != nil {
 		return 0, false, err
 	}
@@ -127,11 +128,11 @@ func (c *chatTemplate) turnEnd(t *tokenizer.Tokenizer) (id int, ok bool, err err
 
 // setStopMethod makes get_eos_ids give ids; without any there is no such method.
 func setStopMethod(m *ir.Module, ids []int) {
-	method := ir.Method{Name: stopMethod}
+	method := ir.Method{Name: StopMethod}
 	for _, id := range ids {
 		method.Values = append(method.Values, int64(id))
 	}
-	at := slices.IndexFunc(m.Metadata, func(x ir.Method) bool { return x.Name == stopMethod })
+	at := slices.IndexFunc(m.Metadata, func(x ir.Method) bool { return x.Name == StopMethod })
 	switch {
 	case at >= 0 && len(ids) > 0:
 		m.Metadata[at] = method

@@ -1,0 +1,106 @@
+// Package devices has the engines that programs run on, by the names that people give: those of GPUs, which a machine
+// may have, and those that every machine has. auto stands for the first that there is.
+//
+// It is the one place that knows all engines. Package devices imports runtime's engines; it must never import a loader, a
+// session or the command line.
+package devices
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/cpu"
+	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/gpu"
+	"github.com/etc-ml/etc/runtime/gpu/cuda"
+	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/gpu/metal"
+	"github.com/etc-ml/etc/runtime/gpu/selftest"
+	"github.com/etc-ml/etc/runtime/gpu/tune"
+	"github.com/etc-ml/etc/runtime/reference"
+)
+
+// GPUs are the engines of GPUs, which a machine may have, in the order in which auto tries them.
+var GPUs = []gpu.Engine{
+	{Device: "metal", Open: metal.Open, Tune: &tune.Options{}, SelfTest: &selftest.Options{}},
+	{Device: "cuda", Open: func() (device.Device, error) { return cuda.Open(cuda.Options{}) }, Tune: &tune.Options{}, SelfTest: &selftest.Options{}},
+}
+
+// Engines lists the engines that every machine has, the one that auto prefers first. Tests put others in.
+var Engines = []engine.Engine{cpu.Engine{}, reference.Engine{}}
+
+// auto is the engine that the name auto stands for: that of the first GPU that there is, else the first of the
+// others; or the reference engine for precision strict, which no other has.
+type auto struct{ engine.Engine }
+
+func (a *auto) Compile(m *ir.Module, o engine.Options) (engine.Executable, error) {
+	if a.Engine = Engines[0]; o.Precision == eval.Strict {
+		a.Engine = reference.Engine{}
+		return a.Engine.Compile(m, o)
+	}
+	for _, g := range GPUs {
+		x, err := g.Compile(m, o)
+		if err == nil {
+			a.Engine = g
+			return x, nil
+		}
+		if !errors.Is(err, device.ErrUnavailable) {
+			return nil, err
+		}
+	}
+	return a.Engine.Compile(m, o)
+}
+
+// Chosen gives the engine that auto stands for, without compiling anything, and every other engine as it is.
+func Chosen(e engine.Engine, p eval.Precision) (engine.Engine, error) {
+	if _, ok := e.(*auto); !ok {
+		return e, nil
+	}
+	if p == eval.Strict {
+		return reference.Engine{}, nil
+	}
+	for _, g := range GPUs {
+		_, err := g.DeviceMemory()
+		if err == nil {
+			return g, nil
+		}
+		if !errors.Is(err, device.ErrUnavailable) {
+			return nil, fmt.Errorf("device %s: %w", g.Name(), err)
+		}
+	}
+	return Engines[0], nil
+}
+
+// Names are the names of the engines, besides auto.
+func Names() []string {
+	var names []string
+	for _, g := range GPUs {
+		names = append(names, g.Name())
+	}
+	for _, e := range Engines {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// Find finds an engine by its name, or auto. Engines of GPUs that are not there are found too: compiling with them gives
+// [device.ErrUnavailable].
+func Find(name string) (engine.Engine, error) {
+	if name == "auto" {
+		return &auto{Engines[0]}, nil
+	}
+	for _, g := range GPUs {
+		if g.Name() == name {
+			return g, nil
+		}
+	}
+	for _, e := range Engines {
+		if e.Name() == name {
+			return e, nil
+		}
+	}
+	return nil, fmt.Errorf("device %q: this build has auto, %s", name, strings.Join(Names(), ", "))
+}

@@ -1,0 +1,42 @@
+// Package kind tells errors apart by what they are about: how something was asked for, what a file holds, or the memory
+// that is there. The command line makes exit codes of kinds, the library what errors.Is finds.
+//
+// A kind changes no message: it stands around an error and says the same words.
+//
+// Package kind imports nothing of etc.
+package kind
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The kinds, for errors.Is.
+var (
+	// Usage is an error of what was asked for: an option, or what it asks of a file.
+	Usage = errors.New("wrong usage")
+	// Invalid is an error of a file's content.
+	Invalid = errors.New("invalid file")
+	// Memory is an error about memory that would not be enough.
+	Memory = errors.New("not enough memory")
+)
+
+// marked is an error of a kind.
+type marked struct{ err, kind error }
+
+func (m *marked) Error() string   { return m.err.Error() }
+func (m *marked) Unwrap() []error { return []error{m.err, m.kind} }
+
+// Of gives an error that kind, one of those of this package, is found in by errors.Is; nil for none.
+func Of(kind, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &marked{err, kind}
+}
+
+// Usagef is fmt.Errorf of kind Usage.
+func Usagef(format string, args ...any) error { return Of(Usage, fmt.Errorf(format, args...)) }
+
+// Invalidf is fmt.Errorf of kind Invalid.
+func Invalidf(format string, args ...any) error { return Of(Invalid, fmt.Errorf(format, args...)) }

@@ -1,0 +1,127 @@
+package prompt
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/etc-ml/etc/internal/kind"
+	"github.com/etc-ml/etc/runtime/chat"
+	"github.com/etc-ml/etc/runtime/container"
+	"github.com/etc-ml/etc/runtime/template"
+)
+
+// Template turns a conversation into a prompt.
+type Template struct {
+	// Parsed is the template, and Source its text, or that of the configuration that it is a part of.
+	Parsed *template.Template
+	Source string
+	// Tokens are the special tokens, which templates know by name.
+	Tokens *template.Dict
+	// Arguments are further variables; nil for none.
+	Arguments *template.Dict
+}
+
+// OpenTemplate parses the chat template of a program's file; nil where it has none.
+func OpenTemplate(f *container.File) (*Template, error) {
+	t, err := TemplateOf(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	if t.Parsed == nil {
+		return nil, nil
+	}
+	return t, nil
+}
+
+// UseTemplate parses a template that stands for that of the file, whose special tokens it knows. name is what errors call it.
+func UseTemplate(f *container.File, name, source string) (*Template, error) {
+	t, err := TemplateOf(f)
+	if t == nil {
+		t = &Template{}
+	}
+	if t.Parsed, err = ParseTemplate(name, source); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	t.Source = source
+	return t, nil
+}
+
+// TemplateOf reads the chat template that a file carries, where it carries one, and its special tokens.
+func TemplateOf(f *container.File) (*Template, error) {
+	config := &template.Config{Tokens: &template.Dict{}}
+	if data, ok := f.Lookup(KeyTokenizerConfig); ok {
+		c, err := template.ParseConfig(KeyTokenizerConfig, data)
+		if err != nil {
+			return nil, kind.Of(kind.Invalid, err)
+		}
+		config = c
+	}
+	t := &Template{Tokens: config.Tokens, Source: templateSource(f)}
+	name, source := KeyTokenizerConfig, ""
+	if data, ok := f.Lookup(KeyChatTemplate); ok {
+		name, source = KeyChatTemplate, string(data)
+	} else if source, ok = config.Template(template.DefaultTemplate); !ok {
+		return t, nil
+	}
+	var err error
+	t.Parsed, err = ParseTemplate(name, source)
+	return t, err
+}
+
+// ParseTemplate parses the text of a template; name is what errors call it.
+func ParseTemplate(name, source string) (*template.Template, error) {
+	t, err := template.Parse(name, source)
+	return t, kind.Of(kind.Invalid, err)
+}
+
+// Clock is the time for templates that ask for it: the seconds of SOURCE_DATE_EPOCH in UTC, where that is set, or the
+// clock.
+func Clock() (func() time.Time, error) {
+	epoch := os.Getenv("SOURCE_DATE_EPOCH")
+	if epoch == "" {
+		return time.Now, nil
+	}
+	seconds, err := strconv.ParseInt(epoch, 10, 64)
+	if err != nil {
+		return nil, kind.Usagef("SOURCE_DATE_EPOCH=%s is not a number of seconds", epoch)
+	}
+	return func() time.Time { return time.Unix(seconds, 0).UTC() }, nil
+}
+
+// templateSource is the text of a file's chat template, or that of the configuration that it is a part of.
+func templateSource(f *container.File) string {
+	for _, key := range []string{KeyChatTemplate, KeyTokenizerConfig} {
+		if b, ok := f.Lookup(key); ok {
+			return string(b)
+		}
+	}
+	return ""
+}
+
+// Reads reports whether the template may read a variable: a template names all that it reads.
+func (t *Template) Reads(name string) bool { return strings.Contains(t.Source, name) }
+
+// Render gives the prompt of a conversation, as text. generate adds what makes the model answer, think is the variable
+// [EnableThinking], unset where it is nil.
+func (t *Template) Render(messages []chat.Message, generate bool, think *bool) (string, error) {
+	now, err := Clock()
+	if err != nil {
+		return "", err
+	}
+	return t.RenderAt(now, messages, generate, think)
+}
+
+// RenderAt is [Template.Render] with a clock.
+func (t *Template) RenderAt(now func() time.Time, messages []chat.Message, generate bool, think *bool) (string, error) {
+	c := template.Chat{AddGenerationPrompt: generate, EnableThinking: think, Tokens: t.Tokens, Arguments: t.Arguments}
+	for _, m := range messages {
+		c.Messages = append(c.Messages, template.NewMessage(m.Role, m.Content))
+	}
+	return t.Parsed.Render(c.Context(), template.Options{Now: now})
+}
+
+// EnableThinking is the variable with which templates let a model think first, or not.
+const EnableThinking = "enable_thinking"

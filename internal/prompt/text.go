@@ -1,0 +1,322 @@
+package prompt
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/etc-ml/etc/internal/kind"
+	"github.com/etc-ml/etc/loaders/huggingface"
+	"github.com/etc-ml/etc/runtime/chat"
+	"github.com/etc-ml/etc/runtime/program"
+	"github.com/etc-ml/etc/runtime/session"
+	"github.com/etc-ml/etc/runtime/template"
+	"github.com/etc-ml/etc/runtime/tokenizer"
+)
+
+// Keys of the named data that etc export adds to a file; other runtimes ignore them.
+const (
+	KeyTokenizer        = "metadata.tokenizer.json"
+	KeyTokenizerConfig  = "metadata.tokenizer_config.json"
+	KeyChatTemplate     = "metadata.chat_template.jinja"
+	KeyGenerationConfig = "metadata.generation_config.json"
+	KeyConfig           = "metadata.config.json"
+)
+
+// Text is what turns text into a program's tokens and back. Without a tokenizer it knows ids only. It is not safe for
+// concurrent use.
+type Text struct {
+	// File is the program's, for messages.
+	File string
+	// Tokenizer is nil where the file has none.
+	Tokenizer *tokenizer.Tokenizer
+	// Sampling are the defaults of the file's generation config.
+	Sampling huggingface.Sampling
+	// Unused are keys of the generation config that change answers, which programs have no use for.
+	Unused []string
+	// Stop are the tokens that end an answer.
+	Stop []int
+	// Template is nil where the file has none, or none is wanted.
+	Template *Template
+	// Think is the template's variable [EnableThinking]; nil leaves it unset.
+	Think *bool
+
+	shield *tokenizer.Shield // made when it is first needed
+}
+
+// Open reads the tokenizer and the defaults that a file carries; path names another tokenizer.json. Without a tokenizer it
+// is an error unless only ids are asked for. The chat template is left out: see [OpenTemplate].
+func Open(p *program.Program, path string, idsOnly bool) (*Text, error) {
+	t := &Text{File: p.File.Name()}
+	var err error
+	if path != "" {
+		if t.Tokenizer, err = tokenizer.Load(path); err != nil {
+			return nil, err
+		}
+	} else if b, ok := p.File.Lookup(KeyTokenizer); ok {
+		if t.Tokenizer, err = tokenizer.Parse(b, t.File+": "+KeyTokenizer); err != nil {
+			return nil, err
+		}
+	} else if !idsOnly {
+		return nil, kind.Usagef("%s holds no tokenizer: give --tokenizer FILE, or token ids with --tokens", t.File)
+	}
+	if b, ok := p.File.Lookup(KeyGenerationConfig); ok {
+		if t.Sampling, err = huggingface.ParseSampling(t.File+": "+KeyGenerationConfig, b); err != nil {
+			return nil, err
+		}
+		t.Unused = unusedSampling(b)
+	}
+	for _, method := range []string{StopMethod, "get_eos_id"} {
+		ids, _, err := p.File.ConstantInts(method) // Ints, or a list or tensor of them
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			t.Stop = append(t.Stop, int(id))
+		}
+	}
+	t.Stop = unique(t.Stop)
+	return t, nil
+}
+
+// neutral are the values of generation_config.json's keys with which they change no answer. Programs have no
+// use for these keys; the runtime's own sampler has for some.
+var neutral = map[string]any{
+	"repetition_penalty": 1.0, "encoder_repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "no_repeat_ngram_size": 0.0,
+	"min_p": 0.0, "typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0, "num_beams": 1.0, "penalty_alpha": 0.0, "min_length": 0.0,
+	"min_new_tokens": 0.0, "guidance_scale": 1.0,
+}
+
+// RuntimeKeys are the keys of a generation config that the runtime's own sampler has a parameter for.
+var RuntimeKeys = map[string]bool{"min_p": true, "repetition_penalty": true, "presence_penalty": true, "frequency_penalty": true}
+
+// unusedSampling lists the keys of a generation_config.json that would change answers and are not supported.
+func unusedSampling(config []byte) []string {
+	var values map[string]any
+	if err := json.Unmarshal(config, &values); err != nil {
+		return nil // ParseSampling has said so
+	}
+	var out []string
+	for _, key := range slices.Sorted(maps.Keys(neutral)) {
+		if v, ok := values[key]; ok && v != nil && v != neutral[key] {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// AddTurnEnd adds the token with which the chat template ends a turn to the stop tokens, and the eos_token
+// where there is none else. Programs from elsewhere may name none.
+func (t *Text) AddTurnEnd() {
+	if t.Tokenizer == nil {
+		return
+	}
+	if id, ok, err := t.Template.turnEnd(t.Tokenizer); err == nil && ok {
+		t.Stop = unique(append(t.Stop, id))
+	}
+	if id, ok := eosToken(t.Template.Tokens, t.Tokenizer); ok && len(t.Stop) == 0 {
+		t.Stop = []int{id}
+	}
+}
+
+// Given reports whether the user has set one of the parameters, which go by the names of etc run's flags: temperature, temp,
+// top-k, top-p, min-p, repeat-penalty, presence-penalty, frequency-penalty, repeat-last-n.
+type Given func(names ...string) bool
+
+// Defaults sets the parameters that the user left open to those of the file. own says that the runtime's sampler draws,
+// which knows min-p and penalties, too.
+func (t *Text) Defaults(given Given, s *session.Sampling, own bool) error {
+	g := t.Sampling
+	if own {
+		t.penalties(given, s)
+	}
+	if g.DoSample != nil && !*g.DoSample {
+		return nil // greedy is what the parameters default to
+	}
+	if g.Temperature != nil && !given("temperature", "temp") {
+		s.Temperature = float32(*g.Temperature)
+	}
+	if g.TopK != nil && !given("top-k") {
+		s.TopK = int64(*g.TopK)
+	}
+	if g.TopP != nil && !given("top-p") {
+		s.TopP = float32(*g.TopP)
+	}
+	if own && g.MinP != nil && !given("min-p") {
+		s.MinP = float32(*g.MinP)
+	}
+	if err := s.Check(); err != nil {
+		return kind.Invalidf("%s: generation config: %w", t.File, err)
+	}
+	return nil
+}
+
+// MostLastN is how many of the last tokens penalties count at most.
+const MostLastN = 4096
+
+// penalties sets those that the user left open to the file's. They count as many tokens as there can be, as in
+// transformers, unless the user says how many.
+func (t *Text) penalties(given Given, s *session.Sampling) {
+	for _, x := range []struct {
+		flag  string
+		value *float64
+		off   float64
+		to    *float32
+	}{
+		{"repeat-penalty", t.Sampling.RepetitionPenalty, 1, &s.RepeatPenalty}, {"presence-penalty", t.Sampling.PresencePenalty, 0, &s.PresencePenalty},
+		{"frequency-penalty", t.Sampling.FrequencyPenalty, 0, &s.FrequencyPenalty},
+	} {
+		if x.value == nil || *x.value == x.off || given(x.flag) {
+			continue
+		}
+		*x.to = float32(*x.value)
+		if !given("repeat-last-n") {
+			s.LastN = MostLastN
+		}
+	}
+}
+
+// UnusedDefaults tells of keys of the generation config that would change answers and do not. own is as for [Text.Defaults].
+func (t *Text) UnusedDefaults(own bool, log func(text string)) {
+	for _, key := range t.Unused {
+		switch known := RuntimeKeys[key]; {
+		case known && !own:
+			log(fmt.Sprintf("the %s of the file's generation config is not used; --sampler runtime uses it", key))
+		case !known:
+			log(fmt.Sprintf("the %s of the file's generation config is not supported and not used", key))
+		}
+	}
+}
+
+// Encode gives the tokens of a prompt. raw takes the text as it is; else it is a question, after a system
+// prompt where that is not empty.
+func (t *Text) Encode(system, prompt string, raw bool) ([]int, error) {
+	if t.Tokenizer == nil {
+		return nil, kind.Usagef("%s holds no tokenizer: give --tokenizer FILE, or token ids with --tokens", t.File)
+	}
+	if raw {
+		return t.Tokenizer.Encode(prompt, tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true}), nil
+	}
+	return t.Render(Question(system, prompt), true)
+}
+
+// Question is the conversation of a question, after a system prompt where that is not empty.
+func Question(system, question string) []chat.Message {
+	var messages []chat.Message
+	if system != "" {
+		messages = append(messages, chat.Message{Role: "system", Content: system})
+	}
+	return append(messages, chat.Message{Role: "user", Content: question})
+}
+
+// Render gives the tokens of a conversation by the chat template; generate adds what makes the model answer.
+func (t *Text) Render(messages []chat.Message, generate bool) ([]int, error) {
+	if t.Tokenizer == nil {
+		return nil, kind.Usagef("%s holds no tokenizer: give --tokenizer FILE, or token ids with --tokens", t.File)
+	}
+	if t.Template == nil {
+		return nil, kind.Usagef("%s holds no chat template: give --chat-template FILE, or --raw to use the prompt as it is", t.File)
+	}
+	mark := freeMark(messages)
+	prompt, err := t.Template.Render(t.shielded(messages, mark), generate, t.Think)
+	var failed *template.Error
+	if errors.As(err, &failed) {
+		if err = fmt.Errorf("%s: %w", t.File, err); failed.Kind == template.Raised {
+			return nil, kind.Of(kind.Usage, err) // the template refuses what it is asked
+		}
+		return nil, kind.Of(kind.Invalid, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t.Tokenizer.Encode(prompt, tokenizer.EncodeOptions{ParseSpecial: true, Mark: mark}), nil
+}
+
+// freeMark is a character that no text is to hold (Unicode has 32 such, U+FDD0 to U+FDEF), and that no message has.
+func freeMark(messages []chat.Message) rune {
+	for mark := '\uFDD0'; mark < '\uFDEF'; mark++ {
+		if !slices.ContainsFunc(messages, func(m chat.Message) bool { return strings.ContainsRune(m.Content, mark) }) {
+			return mark
+		}
+	}
+	return '\uFDEF'
+}
+
+// shielded are messages in which what people wrote names no token that steers the model: special ones, and those that the
+// template writes, as <think>. Answers stay as they are: templates look into them, for the end of the thinking.
+func (t *Text) shielded(messages []chat.Message, mark rune) []chat.Message {
+	if t.shield == nil {
+		t.shield = t.Tokenizer.NewShield(func(name string) bool {
+			return strings.ContainsFunc(name, unicode.IsLetter) && strings.Contains(t.Template.Source, name)
+		})
+	}
+	out := slices.Clone(messages)
+	for i, m := range out {
+		if m.Role != "assistant" {
+			out[i].Content = t.shield.Text(m.Content, mark)
+		}
+	}
+	return out
+}
+
+// Decode gives the text of tokens, "" without a tokenizer.
+func (t *Text) Decode(tokens []int) string {
+	if t.Tokenizer == nil {
+		return ""
+	}
+	return t.Tokenizer.Decode(tokens, true)
+}
+
+// Stream gives tokens as text while they come: never a part of a character.
+type Stream struct {
+	stream *tokenizer.Stream
+	ids    int
+}
+
+// Stream begins the text of an answer.
+func (t *Text) Stream() *Stream {
+	if t.Tokenizer == nil {
+		return &Stream{}
+	}
+	return &Stream{stream: t.Tokenizer.NewStream(true)}
+}
+
+// Push gives the text that a token completes: a part of it may come with a later one. Without a tokenizer it is the id,
+// behind a comma where another one is before it.
+func (s *Stream) Push(token int) string {
+	if s.stream != nil {
+		return s.stream.Push(token)
+	}
+	s.ids++
+	if s.ids > 1 {
+		return fmt.Sprintf(",%d", token)
+	}
+	return fmt.Sprint(token)
+}
+
+// Flush gives what was held back, at the end of an answer.
+func (s *Stream) Flush() string {
+	if s.stream != nil {
+		return s.stream.Flush()
+	}
+	return ""
+}
+
+// PromptEnd is the part of a prompt that the chat template wrote for the answer, behind the messages; all of it where the
+// messages alone are no beginning of the prompt.
+func (t *Text) PromptEnd(messages []chat.Message, prompt []int) []int {
+	before, err := t.Render(messages, false)
+	if err != nil || len(before) > len(prompt) {
+		return prompt
+	}
+	for i, id := range before {
+		if prompt[i] != id {
+			return prompt
+		}
+	}
+	return prompt[len(before):]
+}
