@@ -13,12 +13,12 @@ import (
 
 // The kinds, for errors.Is.
 var (
-	// Usage is an error of what was asked for: an option, or what it asks of a file.
-	Usage = errors.New("wrong usage")
-	// Invalid is an error of a file's content.
-	Invalid = errors.New("invalid file")
-	// Memory is an error about memory that would not be enough.
-	Memory = errors.New("not enough memory")
+	// ErrUsage is an error of what was asked for: an option, or what it asks of a file.
+	ErrUsage = errors.New("wrong usage")
+	// ErrInvalid is an error of a file's content.
+	ErrInvalid = errors.New("invalid file")
+	// ErrMemory is an error about memory that would not be enough.
+	ErrMemory = errors.New("not enough memory")
 )
 
 // marked is an error of a kind.
@@ -35,8 +35,8 @@ func Of(kind, err error) error {
 	return &marked{err, kind}
 }
 
-// Usagef is fmt.Errorf of kind Usage.
-func Usagef(format string, args ...any) error { return Of(Usage, fmt.Errorf(format, args...)) }
+// Usagef is fmt.Errorf of kind ErrUsage.
+func Usagef(format string, args ...any) error { return Of(ErrUsage, fmt.Errorf(format, args...)) }
 
-// Invalidf is fmt.Errorf of kind Invalid.
-func Invalidf(format string, args ...any) error { return Of(Invalid, fmt.Errorf(format, args...)) }
+// Invalidf is fmt.Errorf of kind ErrInvalid.
+func Invalidf(format string, args ...any) error { return Of(ErrInvalid, fmt.Errorf(format, args...)) }

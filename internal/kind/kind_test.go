@@ -12,13 +12,13 @@ import (
 )
 
 func TestOf(t *testing.T) {
-	require.NoError(t, kind.Of(kind.Usage, nil))
+	require.NoError(t, kind.Of(kind.ErrUsage, nil))
 	err := fmt.Errorf("open: %w", kind.Usagef("x: %w", fs.ErrNotExist))
 	require.EqualError(t, err, "open: x: file does not exist")
-	require.ErrorIs(t, err, kind.Usage)
+	require.ErrorIs(t, err, kind.ErrUsage)
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	require.NotErrorIs(t, err, kind.Invalid)
-	require.ErrorIs(t, errors.Join(err, kind.Invalidf("y")), kind.Invalid)
+	require.NotErrorIs(t, err, kind.ErrInvalid)
+	require.ErrorIs(t, errors.Join(err, kind.Invalidf("y")), kind.ErrInvalid)
 	var path *fs.PathError
-	require.ErrorAs(t, kind.Of(kind.Memory, &fs.PathError{Op: "read"}), &path)
+	require.ErrorAs(t, kind.Of(kind.ErrMemory, &fs.PathError{Op: "read"}), &path)
 }

@@ -93,7 +93,7 @@ func SpecialTokens(c *loaders.Checkpoint) (*template.Dict, error) {
 	}
 	config, err := template.ParseConfig(filepath.Join(c.Model.Dir, huggingface.TokenizerConfigFile), c.Model.Files.TokenizerConfig)
 	if err != nil {
-		return nil, kind.Of(kind.Invalid, err)
+		return nil, kind.Of(kind.ErrInvalid, err)
 	}
 	return config.Tokens, nil
 }

@@ -38,10 +38,11 @@ func OpenTemplate(f *container.File) (*Template, error) {
 
 // UseTemplate parses a template that stands for that of the file, whose special tokens it knows. name is what errors call it.
 func UseTemplate(f *container.File, name, source string) (*Template, error) {
-	t, err := TemplateOf(f)
+	t, _ := TemplateOf(f) // what is wrong with its template does not matter here
 	if t == nil {
 		t = &Template{}
 	}
+	var err error
 	if t.Parsed, err = ParseTemplate(name, source); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name(), err)
 	}
@@ -55,7 +56,7 @@ func TemplateOf(f *container.File) (*Template, error) {
 	if data, ok := f.Lookup(KeyTokenizerConfig); ok {
 		c, err := template.ParseConfig(KeyTokenizerConfig, data)
 		if err != nil {
-			return nil, kind.Of(kind.Invalid, err)
+			return nil, kind.Of(kind.ErrInvalid, err)
 		}
 		config = c
 	}
@@ -74,7 +75,7 @@ func TemplateOf(f *container.File) (*Template, error) {
 // ParseTemplate parses the text of a template; name is what errors call it.
 func ParseTemplate(name, source string) (*template.Template, error) {
 	t, err := template.Parse(name, source)
-	return t, kind.Of(kind.Invalid, err)
+	return t, kind.Of(kind.ErrInvalid, err)
 }
 
 // Clock is the time for templates that ask for it: the seconds of SOURCE_DATE_EPOCH in UTC, where that is set, or the

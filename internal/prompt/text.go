@@ -226,9 +226,9 @@ func (t *Text) Render(messages []chat.Message, generate bool) ([]int, error) {
 	var failed *template.Error
 	if errors.As(err, &failed) {
 		if err = fmt.Errorf("%s: %w", t.File, err); failed.Kind == template.Raised {
-			return nil, kind.Of(kind.Usage, err) // the template refuses what it is asked
+			return nil, kind.Of(kind.ErrUsage, err) // the template refuses what it is asked
 		}
-		return nil, kind.Of(kind.Invalid, err)
+		return nil, kind.Of(kind.ErrInvalid, err)
 	}
 	if err != nil {
 		return nil, err

@@ -137,12 +137,12 @@ func exitCode(err error) int {
 		return exitFailed
 	case errors.As(err, &internal), errors.As(err, &of):
 		return exitInternal
-	case errors.As(err, &usage), errors.As(err, &target), errors.Is(err, kind.Usage):
+	case errors.As(err, &usage), errors.As(err, &target), errors.Is(err, kind.ErrUsage):
 		return exitUsage
-	case errors.As(err, &memory), errors.Is(err, kind.Memory):
+	case errors.As(err, &memory), errors.Is(err, kind.ErrMemory):
 		return exitMemory
 	case errors.Is(err, container.ErrInvalid), errors.As(err, &format), errors.As(err, &config), errors.As(err, &tokens),
-		errors.As(err, &weights), errors.As(err, &invalid), errors.Is(err, kind.Invalid):
+		errors.As(err, &weights), errors.As(err, &invalid), errors.Is(err, kind.ErrInvalid):
 		return exitInvalid
 	}
 	return exitFailed
