@@ -54,7 +54,7 @@ func TestGGUFLogits(t *testing.T) {
 				require.Equal(t, want, promptLogits(t, openGGUF(t, writeGGUF(t, test.name, kind), false), test.name))
 			})
 		}
-		for _, kind := range []string{"Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q5_K", "Q6_K"} {
+		for _, kind := range []string{"Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q5_K", "Q6_K", "MXFP4"} {
 			t.Run(test.name+" "+kind, func(t *testing.T) {
 				path := writeGGUF(t, test.name, kind)
 				carried, plain := promptLogits(t, openGGUF(t, path, true), test.name), promptLogits(t, openGGUF(t, path, false), test.name)

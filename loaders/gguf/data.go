@@ -85,12 +85,18 @@ func (t *Tensor) Floats() ir.Data {
 	return data{t, "values", ir.F32, t.Shape, bytes, 4 * elements, decoders[t.Type]}
 }
 
-// Exact reports whether MLX's affine form holds the tensor's values exactly.
-func (t *Tensor) Exact() bool { _, ok := affines[t.Type]; return ok && len(t.Shape) >= 2 }
+// Exact reports whether a form of MLX holds the tensor's values exactly.
+func (t *Tensor) Exact() bool {
+	_, ok := affines[t.Type]
+	return (ok || t.Type == MXFP4) && len(t.Shape) >= 2
+}
 
-// Carried gives the same values as [Tensor.Floats] in MLX's affine form, in groups of 32 with scales and biases in
-// float32; only where [Tensor.Exact] holds.
+// Carried gives the same values as [Tensor.Floats] in groups of 32, in MLX's affine form with scales and biases in
+// float32, or as mxfp4; only where [Tensor.Exact] holds.
 func (t *Tensor) Carried() *builder.Quantized {
+	if t.Type == MXFP4 {
+		return t.carriedFloats()
+	}
 	a := affines[t.Type]
 	_, bytes := t.Type.Block()
 	last := len(t.Shape) - 1
@@ -110,10 +116,24 @@ func (t *Tensor) Carried() *builder.Quantized {
 	}
 }
 
+// carriedFloats gives codes and exponents of MXFP4 as the mode of MLX with that name has them.
+func (t *Tensor) carriedFloats() *builder.Quantized {
+	form := ir.WeightForm{Mode: ir.MXFP4, Bits: 4, Group: groupSize}
+	_, bytes := t.Type.Block()
+	last := len(t.Shape) - 1
+	shape := func(columns int64) []int64 { return append(slices.Clone(t.Shape[:last]), columns) }
+	return &builder.Quantized{
+		WeightForm: form,
+		Packed: data{t, "packed", ir.U32, shape(form.Words(t.Shape[last])), bytes, groupSize / 2,
+			func(dst, block []byte) { weave(dst, block[1:17]) }},
+		Scales: data{t, "scales", ir.U8, shape(t.Shape[last] / groupSize), bytes, 1, func(dst, block []byte) { dst[0] = block[0] }},
+	}
+}
+
 // superblocks are the types whose groups cost more bits in MLX's form than in their own: 6 instead of 4.5.
 var superblocks = []Type{Q4_K}
 
-// Tensor makes a tensor for a model's builder, under the name that transformers gives it. Where MLX's form holds it
+// Tensor makes a tensor for a model's builder, under the name that transformers gives it. Where a form of MLX holds it
 // exactly it is carried, of superblocks only if they are asked for.
 func (t *Tensor) Tensor(as string, carrySuperblocks bool) builder.Tensor {
 	out := builder.Tensor{Name: t.Name, As: as, DType: t.Type.String(), Shape: t.Shape}

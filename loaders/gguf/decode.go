@@ -98,4 +98,14 @@ func decodeQ6_K(dst, block []byte) {
 	}
 }
 
-var decoders = map[Type]func(dst, block []byte){Q4_0: decodeQ4_0, Q4_1: decodeQ4_1, Q8_0: decodeQ8_0, Q4_K: decodeQ4_K, Q5_K: decodeQ5_K, Q6_K: decodeQ6_K}
+// decodeMXFP4: the exponent of a power of two, 32 codes e2m1 in the order of Q4_0.
+func decodeMXFP4(dst, block []byte) {
+	d := numeric.E8M0ToF32(block[0])
+	for j, b := range block[1:17] {
+		putFloat(dst, j, float32(d*numeric.E2M1ToF32(b&15)))
+		putFloat(dst, j+16, float32(d*numeric.E2M1ToF32(b>>4)))
+	}
+}
+
+var decoders = map[Type]func(dst, block []byte){Q4_0: decodeQ4_0, Q4_1: decodeQ4_1, Q8_0: decodeQ8_0, Q4_K: decodeQ4_K, Q5_K: decodeQ5_K,
+	Q6_K: decodeQ6_K, MXFP4: decodeMXFP4}

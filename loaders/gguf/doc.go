@@ -1,9 +1,9 @@
 // Package gguf reads GGUF files, the format of llama.cpp: metadata, and tensors as floats or as the weights of MLX's
-// affine form that they equal.
+// forms that they equal.
 //
 // The format is that of ggml's gguf.h, versions 2 and 3 in little-endian order, in one file or split into shards
-// (NAME-00001-of-00003.gguf). Of a tensor's element types it reads F32, F16, BF16, Q4_0, Q4_1, Q8_0, Q4_K, Q5_K and
-// Q6_K, whose blocks are those of ggml-common.h.
+// (NAME-00001-of-00003.gguf). Of a tensor's element types it reads F32, F16, BF16, Q4_0, Q4_1, Q8_0, Q4_K, Q5_K,
+// Q6_K and MXFP4, whose blocks are those of ggml-common.h.
 //
 // # Invariants
 //

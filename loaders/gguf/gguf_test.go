@@ -66,6 +66,7 @@ func TestTypes(t *testing.T) {
 	}{
 		{"F32", 0, false, 0}, {"F16", 3e-4, false, 0}, {"BF16", 3e-3, false, 0},
 		{"Q8_0", 2e-3, true, 8}, {"Q4_0", 4e-2, true, 4}, {"Q4_1", 3e-2, true, 4}, {"Q4_K", 3e-2, true, 4}, {"Q5_K", 2e-2, false, 0}, {"Q6_K", 1e-2, false, 0},
+		{"MXFP4", 1e-1, true, 4},
 	}
 	for _, test := range tests {
 		t.Run(test.kind, func(t *testing.T) {
@@ -91,7 +92,9 @@ func TestTypes(t *testing.T) {
 			require.Equal(t, []int{test.bits, 32}, []int{q.Bits, q.Group})
 			require.Equal(t, got, dequantized(t, q))
 			for _, d := range []ir.Data{q.Packed, q.Scales, q.Biases} {
-				pieces(t, d)
+				if d != nil {
+					pieces(t, d)
+				}
 			}
 			require.Equal(t, test.kind != "Q4_K", x.Tensor("w", false).Quantized != nil)
 			require.NotNil(t, x.Tensor("w", true).Quantized)
@@ -99,11 +102,24 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// dequantized computes scale·code + bias in float32.
+// dequantized computes scale·code + bias in float32, or scale times what a code of mxfp4 stands for.
 func dequantized(t *testing.T, q *builder.Quantized) []float32 {
 	t.Helper()
 	packed, err := ir.ReadData(q.Packed)
 	require.NoError(t, err)
+	if q.Mode == ir.MXFP4 {
+		exponents, err := ir.ReadData(q.Scales)
+		require.NoError(t, err)
+		out := make([]float32, 2*len(packed))
+		for i := range out {
+			level := [8]float64{0, 0.5, 1, 1.5, 2, 3, 4, 6}[packed[i/2]>>(i%2*4)&7]
+			out[i] = float32(math.Ldexp(level, int(exponents[i/32])-127))
+			if packed[i/2]>>(i%2*4)&8 != 0 {
+				out[i] = -out[i]
+			}
+		}
+		return out
+	}
 	scales, biases := floats(t, q.Scales), floats(t, q.Biases)
 	out := make([]float32, len(scales)*q.Group)
 	for i := range out {
@@ -218,7 +234,7 @@ func TestRefused(t *testing.T) {
 		{"alignment", alignment.Bytes(), "x.gguf: general.alignment: expected a power of two, found 48"},
 		{"key twice", twice.Bytes(), "x.gguf: metadata a at byte 50: expected each key once, found it a second time"},
 		{"tensor twice", same.Bytes(), "expected each tensor once, found it a second time"},
-		{"type", tensor(2+100, []int{32}, 18), "expected a tensor of type F32, F16, BF16, Q4_0, Q4_1, Q8_0, Q4_K, Q5_K or Q6_K, found type 102; requantize"},
+		{"type", tensor(2+100, []int{32}, 18), "expected a tensor of type F32, F16, BF16, Q4_0, Q4_1, Q8_0, Q4_K, Q5_K, Q6_K or MXFP4, found type 102; requantize"},
 		{"named type", tensor(20, []int{32}, 18), "found IQ4_NL"},
 		{"part of a block", tensor(2, []int{2, 48}, 54), "expected rows of whole Q4_0 blocks of 32 elements, found rows of 48"},
 		{"dims", tensor(0, []int{1, 1, 1, 1, 1}, 4), "x.gguf: tensor w at byte 37: expected 1 to 4 dims, found 5"},

@@ -281,7 +281,7 @@ func (r *reader) tensors(f *file, count uint64) {
 func (r *reader) check(t *Tensor) {
 	elements, bytes := t.Type.Block()
 	if elements == 0 {
-		names := "F32, F16, BF16, Q4_0, Q4_1, Q8_0, Q4_K, Q5_K or Q6_K"
+		names := "F32, F16, BF16, Q4_0, Q4_1, Q8_0, Q4_K, Q5_K, Q6_K or MXFP4"
 		r.fault("a tensor of type "+names, "%s; requantize the model to one of these", t.Type)
 		return
 	}

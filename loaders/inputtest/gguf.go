@@ -109,6 +109,7 @@ var Encodings = map[string]Encoding{
 	"BF16": {30, func(v []float32) []byte { p := make([]byte, 2*len(v)); numeric.F32SliceToBF16(p, v); return p }},
 	"Q4_0": {2, blocks(32, q4_0)}, "Q4_1": {3, blocks(32, q4_1)}, "Q8_0": {8, blocks(32, q8_0)},
 	"Q4_K": {12, blocks(256, q4_K)}, "Q5_K": {13, blocks(256, q5_K)}, "Q6_K": {14, blocks(256, q6_K)},
+	"MXFP4": {39, blocks(32, mxfp4)},
 }
 
 func blocks(n int, encode func(out []byte, v []float32) []byte) func([]float32) []byte {
@@ -165,6 +166,21 @@ func q8_0(out []byte, v []float32) []byte {
 	out = appendHalf(out, d)
 	for _, x := range v {
 		out = append(out, byte(code(x, d, 0, -127, 127)))
+	}
+	return out
+}
+
+// mxfp4 takes the power of two by which no weight is beyond the largest code, 6.
+func mxfp4(out []byte, v []float32) []byte {
+	_, _, most := extremes(v)
+	exponent := 0
+	for exponent < 254 && 6*numeric.E8M0ToF32(uint8(exponent)) < most {
+		exponent++
+	}
+	out = append(out, byte(exponent))
+	inverse := numeric.E8M0ToF32(uint8(254 - exponent))
+	for j := range 16 {
+		out = append(out, numeric.F32ToE2M1(v[j]*inverse)|numeric.F32ToE2M1(v[j+16]*inverse)<<4)
 	}
 	return out
 }
