@@ -64,8 +64,8 @@ func allocateBits(m *ir.Module, o *Options) error {
 	}
 	if o.Damage != nil {
 		scaleErrors(choices, o.Allocate, o.Damage)
-		choices = tie(m, choices)
 	}
+	choices = tie(m, choices)
 	least := int64(0)
 	for _, c := range choices {
 		c.hull()

@@ -134,6 +134,11 @@ func TestAllocateByDamage(t *testing.T) {
 	// The up projection alone would not be worth its bits.
 	require.Equal(t, map[string]float64{"gate": 8.5, "up": 8.5, "down": 4.5}, bits(mixture, 8, map[string]float64{"gate": 1, "up": 0.001, "down": 0.1}))
 	require.Equal(t, map[string]float64{"gate": 4.5, "up": 4.5, "down": 8.5}, bits(mixture, 6, map[string]float64{"gate": 1, "up": 0.001, "down": 0.1}))
+	// Without a text too: gate and up have the same form although there are bits for one of them.
+	for _, target := range []float64{6, 8} {
+		got := bits(mixture, target, nil)
+		require.Equal(t, got["gate"], got["up"], "%g", target)
+	}
 }
 
 // TestSchemeError: a group that does not divide a row is an error of its own type, from either pass that may find it.
