@@ -11,7 +11,7 @@ DEMO_CHECKPOINT := testdata/checkpoints/qwen35moe-chat
 DEMO_QUESTION   := What is the capital of France?
 DEMO_PROMPT     := <|im_start|>user\n$(DEMO_QUESTION)<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n
 
-.PHONY: build demo test test-all test-clients test-page lint cross fuzz bench bench-peers metal release clean
+.PHONY: build demo test test-all test-clients test-page lint cross fuzz bench bench-peers bench-quality metal release clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) ./cmd/etc
@@ -73,6 +73,11 @@ bench:
 # 20 GB). PEERS chooses parts: make bench-peers PEERS='-models qwen4 -threads 4 -depths 0,4096'; see internal/benchpeers.
 bench-peers: build
 	@$(GO) run ./internal/benchpeers $(PEERS)
+
+# Divergence, perplexity, time and memory by method, bits and group, of checkpoints that QUALITY names:
+# make bench-quality QUALITY='-text eval.txt -picture docs/quality.svg small=path/to/checkpoint'; see internal/benchquality.
+bench-quality: build
+	@$(GO) run ./internal/benchquality $(QUALITY)
 
 # The report of a run on a Mac (docs/metal.md), in metal-report.txt.
 metal: build
