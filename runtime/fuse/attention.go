@@ -137,18 +137,10 @@ func matchRing(b *ir.Buffer, u *bufferUses, e *edit) *ring {
 			writes = append(writes, op)
 		}
 	}
-	if u.other || len(writes) != 2 || b.Type.Rank() != 4 {
+	if u.other || len(writes) != 2 || b.Type.Rank() != 4 || !writesRows(writes[0]) || !writesRows(writes[1]) {
 		return nil
 	}
 	w := &ring{first: writes[0], second: writes[1], slots: b.Type.Shape[2]}
-	for _, op := range writes {
-		if op.Def.Name != "buffer_slice_update" || ir.Attrs[ir.StepAttrs](op).Step != 1 || op.Input("update").Type.Rank() != 4 {
-			return nil
-		}
-		if axis, ok := literal(op, "axis"); !ok || axisOf(int(axis), b.Type) != 2 {
-			return nil
-		}
-	}
 	x, axis, start, stop, ok := sliced(w.first.Input("update"))
 	x2, axis2, start2, stop2, ok2 := sliced(w.second.Input("update"))
 	if !ok || !ok2 || plain(x) != plain(x2) || axis != 2 || axis2 != 2 || !start.IsConst(0) {
@@ -172,6 +164,15 @@ func matchRing(b *ir.Buffer, u *bufferUses, e *edit) *ring {
 	}
 	// More rows than slots are an error of the updates, and of the ring's.
 	return w
+}
+
+// writesRows reports whether an operation writes rows of a buffer [batch, heads, rows, width], one behind the other.
+func writesRows(op *ir.Op) bool {
+	if op.Def.Name != "buffer_slice_update" || ir.Attrs[ir.StepAttrs](op).Step != 1 || op.Input("update").Type.Rank() != 4 {
+		return false
+	}
+	axis, ok := literal(op, "axis")
+	return ok && axisOf(int(axis), op.Buffer.Type) == 2
 }
 
 // matchWindow matches attention over all slots of rings under a mask that hides what is not in the window.

@@ -29,13 +29,10 @@ func fuseDeltaRule(m *ir.Module) error {
 // ours, which has the dtype of the state as one more template argument. What it does not recognise is
 // left to the reference kernel, which says what is wrong.
 func matchDeltaKernel(op *ir.Op) []*ir.Value {
-	a := ir.Attrs[ir.MetalKernelAttrs](op)
-	in := op.Operand("inputs")
-	if a.Name != "gated_delta_step" || !slices.Equal(a.InputNames, []string{"q", "k", "v", "g", "beta", "state_in", "T"}) ||
-		!slices.Equal(a.OutputNames, []string{"y", "state_out"}) || len(in) != 7 || len(op.Results) != 2 || a.InitValue != nil ||
-		len(a.TemplateArgNames) != len(a.TemplateArgValues) || len(a.TemplateArgNames) != len(a.TemplateArgKinds) || len(a.OutputDtypes) != 2 {
+	if !hasDeltaSignature(op) {
 		return nil
 	}
+	in := op.Operand("inputs")
 	q, v, count := in[0].Value, in[2].Value, is(in[6].Value, "full")
 	if q.Type.Rank() != 4 || v.Type.Rank() != 4 || count == nil || in[6].Value.Type.DType != ir.I32 || len(count.Operand("shape")) != 0 {
 		return nil
@@ -44,7 +41,26 @@ func matchDeltaKernel(op *ir.Op) []*ir.Value {
 	if steps, _ := count.Arg("v"); steps.Kind != ir.ValueArg || !steps.Value.Type.Int.Equal(q.Type.Shape[1]) {
 		return nil
 	}
-	dims := map[string]*ir.Expr{"Dk": q.Type.Shape[3], "Dv": v.Type.Shape[3], "Hk": q.Type.Shape[2], "Hv": v.Type.Shape[2],
+	if !hasDeltaTemplate(op, q.Type, v.Type) || !hasDeltaGrid(op, q.Type, v.Type) {
+		return nil
+	}
+	return deltaArgs(in[0].Value, in[1].Value, v, in[3].Value, in[4].Value, in[5].Value)
+}
+
+// hasDeltaSignature reports whether a kernel has the name, the buffers and the lists of the gated delta rule's.
+func hasDeltaSignature(op *ir.Op) bool {
+	a := ir.Attrs[ir.MetalKernelAttrs](op)
+	return a.Name == "gated_delta_step" && slices.Equal(a.InputNames, []string{"q", "k", "v", "g", "beta", "state_in", "T"}) &&
+		slices.Equal(a.OutputNames, []string{"y", "state_out"}) && len(op.Operand("inputs")) == 7 && len(op.Results) == 2 &&
+		a.InitValue == nil && len(a.TemplateArgNames) == len(a.TemplateArgValues) &&
+		len(a.TemplateArgNames) == len(a.TemplateArgKinds) && len(a.OutputDtypes) == 2
+}
+
+// hasDeltaTemplate reports whether the arguments of the kernel's template are the dims and dtypes of its operands, each once;
+// that of the state may be missing.
+func hasDeltaTemplate(op *ir.Op, q, v ir.Type) bool {
+	a := ir.Attrs[ir.MetalKernelAttrs](op)
+	dims := map[string]*ir.Expr{"Dk": q.Shape[3], "Dv": v.Shape[3], "Hk": q.Shape[2], "Hv": v.Shape[2],
 		"InT": ir.Const(int64(a.OutputDtypes[0])), "StT": ir.Const(int64(a.OutputDtypes[1]))}
 	for i, name := range a.TemplateArgNames {
 		kind := 0 // a number
@@ -52,12 +68,17 @@ func matchDeltaKernel(op *ir.Op) []*ir.Value {
 			kind = 2 // a dtype
 		}
 		if d := dims[name]; d == nil || !d.IsConst(int64(a.TemplateArgValues[i])) || a.TemplateArgKinds[i] != kind {
-			return nil
+			return false
 		}
 		delete(dims, name)
 	}
 	delete(dims, "StT")
-	width, ok := q.Type.Shape[3].Const()
+	return len(dims) == 0
+}
+
+// hasDeltaGrid reports whether the kernel is launched as the rule's is: a simdgroup for each row of each head's state.
+func hasDeltaGrid(op *ir.Op, q, v ir.Type) bool {
+	width, ok := q.Shape[3].Const()
 	exprs := func(operand string) []*ir.Expr {
 		out := make([]*ir.Expr, len(op.Operand(operand)))
 		for i, a := range op.Operand(operand) {
@@ -67,16 +88,13 @@ func matchDeltaKernel(op *ir.Op) []*ir.Value {
 		}
 		return out
 	}
-	batch, heads := q.Type.Shape[0], v.Type.Shape[2]
+	batch, heads := q.Shape[0], v.Shape[2]
 	group := exprs("threadgroup")
-	shapes := slices.Concat(v.Type.Shape, []*ir.Expr{batch, heads, v.Type.Shape[3], q.Type.Shape[3]})
+	shapes := slices.Concat(v.Shape, []*ir.Expr{batch, heads, v.Shape[3], q.Shape[3]})
 	same := func(x, y *ir.Expr) bool { return x.Equal(y) }
-	if len(dims) > 0 || !ok || width%32 != 0 || len(group) != 3 || !group[0].IsConst(32) ||
-		!slices.EqualFunc(exprs("grid"), []*ir.Expr{ir.Const(32), v.Type.Shape[3], batch.Mul(heads)}, same) ||
-		!slices.EqualFunc(exprs("output_shapes_flat"), shapes, same) {
-		return nil
-	}
-	return deltaArgs(in[0].Value, in[1].Value, v, in[3].Value, in[4].Value, in[5].Value)
+	return ok && width%32 == 0 && len(group) == 3 && group[0].IsConst(32) &&
+		slices.EqualFunc(exprs("grid"), []*ir.Expr{ir.Const(32), v.Shape[3], batch.Mul(heads)}, same) &&
+		slices.EqualFunc(exprs("output_shapes_flat"), shapes, same)
 }
 
 // deltaArgs checks that the type rule of gated_delta_rule takes these.

@@ -46,11 +46,8 @@ func simpler(b *ir.Builder, op *ir.Op) *ir.Value {
 			return x
 		}
 	case "slice_update":
-		update, step := op.Input("update"), ir.Attrs[ir.StepAttrs](op).Step
-		axis, known := literal(op, "axis")
-		stop, fixed := literal(op, "stop")
-		if size, ok := t.Shape[axisOf(int(axis), t)].Const(); known && fixed && ok && step == 1 && expr(op, "start").IsConst(0) && stop >= size && sameShape(update.Type, t) {
-			return cast(b, update, t.DType)
+		if replacesAll(op) {
+			return cast(b, op.Input("update"), t.DType)
 		}
 	case "transpose":
 		perm := ir.Attrs[ir.TransposeAttrs](op).Perm
@@ -66,6 +63,16 @@ func simpler(b *ir.Builder, op *ir.Op) *ir.Value {
 		}
 	}
 	return nil
+}
+
+// replacesAll reports whether a slice_update leaves nothing of what it updates.
+func replacesAll(op *ir.Op) bool {
+	t := op.Result().Type
+	axis, known := literal(op, "axis")
+	stop, fixed := literal(op, "stop")
+	size, ok := t.Shape[axisOf(int(axis), t)].Const()
+	return known && fixed && ok && ir.Attrs[ir.StepAttrs](op).Step == 1 && expr(op, "start").IsConst(0) && stop >= size &&
+		sameShape(op.Input("update").Type, t)
 }
 
 // ofLoad reports whether v may be the content of a buffer, which a copy keeps from later writes.
