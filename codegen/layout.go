@@ -44,107 +44,24 @@ type Layout struct {
 
 // Plan lays a file out: every offset follows from shapes, nothing is read.
 func Plan(f File) (*Layout, error) {
-	parts, err := f.Module.Parts()
-	if err != nil {
-		return nil, err
-	}
-	payloads := make([][]byte, len(parts))
-	for i, part := range parts {
-		graph, err := Encode(part)
-		if err != nil {
-			return nil, err
-		}
-		buf, err := schema.Marshal(schema.MLXGraph(), graph)
-		if err != nil {
-			return nil, fmt.Errorf("delegate graph of %s: %w", part.Entry.Name, err)
-		}
-		payloads[i] = schema.MLXPayload(buf)
-	}
-	l := &Layout{}
-	add := func(s *segment) int {
-		offset := int64(0)
-		if n := len(l.segments); n > 0 {
-			offset = l.segments[n-1].offset + l.segments[n-1].size
-		}
-		alignment := int64(smallAlignment)
-		if s.size >= largeSegment {
-			alignment = pageAlignment
-		}
-		s.offset = align(offset, alignment)
-		l.segments = append(l.segments, s)
-		return len(l.segments) - 1
-	}
-	add(&segment{}) // the constant segment, which delegates leave empty
-	p := &program.ProgramT{
+	b := layoutBuilder{Layout: &Layout{}, keys: map[string]int{}, program: &program.ProgramT{
 		ConstantBuffer:      []*program.BufferT{},
 		BackendDelegateData: []*program.BackendDelegateInlineDataT{},
 		ConstantSegment:     &program.SubsegmentOffsetsT{Offsets: []uint64{0}},
 		MutableDataSegments: []*program.SubsegmentOffsetsT{},
 		NamedData:           []*program.NamedDataT{},
+	}}
+	b.add(&segment{}) // the constant segment, which delegates leave empty
+	if err := b.methods(f.Module); err != nil {
+		return nil, err
 	}
-	methods := map[string]bool{}
-	for i, part := range parts {
-		plan, err := entryPlan(part.Entry, add(&segment{size: int64(len(payloads[i])), bytes: payloads[i]}))
-		if err != nil {
-			return nil, err
-		}
-		p.ExecutionPlan = append(p.ExecutionPlan, plan)
-		methods[part.Entry.Name] = true
+	if err := b.constants(f.Module.Constants); err != nil {
+		return nil, err
 	}
-	l.graphs = len(parts)
-	for _, m := range f.Module.Metadata {
-		if methods[m.Name] {
-			return nil, fmt.Errorf("method %s is an entry and a constant method", m.Name)
-		}
-		plan, err := methodPlan(m)
-		if err != nil {
-			return nil, err
-		}
-		p.ExecutionPlan = append(p.ExecutionPlan, plan)
+	if err := b.others(f); err != nil {
+		return nil, err
 	}
-	keys := map[string]int{} // segment by key
-	name := func(key string, segment int) error {
-		if key == StoredProgram {
-			return fmt.Errorf("named data %q: the name stands for the program", key)
-		}
-		if _, twice := keys[key]; twice {
-			return fmt.Errorf("named data %q stands twice", key)
-		}
-		keys[key] = segment
-		p.NamedData = append(p.NamedData, &program.NamedDataT{Key: key, SegmentIndex: uint32(segment)})
-		return nil
-	}
-	stored := map[string]int{} // segment by provenance: equal weights are stored once
-	for _, c := range f.Module.Constants {
-		if c.Data == nil {
-			return nil, fmt.Errorf("constant @%s has no bytes", c.Name)
-		}
-		key := c.Data.Provenance()
-		at, known := stored[key]
-		if !known {
-			at = add(&segment{size: ir.DataSize(c.Data), data: c.Data})
-			stored[key] = at
-		}
-		if err := name(c.Name, at); err != nil {
-			return nil, err
-		}
-	}
-	for _, x := range f.Extra {
-		if err := name(x.Key, add(&segment{size: int64(len(x.Bytes)), bytes: x.Bytes})); err != nil {
-			return nil, err
-		}
-	}
-	if f.Record != nil {
-		if err := f.Record.check(); err != nil {
-			return nil, err
-		}
-		if err := name(f.Record.Key, add(&segment{size: int64(len(f.Record.Bytes)), record: f.Record})); err != nil {
-			return nil, err
-		}
-		if err := l.hashedSegments(f.Record, keys); err != nil {
-			return nil, err
-		}
-	}
+	l, p := b.Layout, b.program
 	for _, s := range l.segments {
 		p.Segments = append(p.Segments, &program.DataSegmentT{Offset: uint64(s.offset), Size: uint64(s.size)})
 	}
@@ -162,4 +79,119 @@ func Plan(f File) (*Layout, error) {
 		s.offset += l.Base
 	}
 	return l, nil
+}
+
+// layoutBuilder lays segments one behind the other, and names them in the program.
+type layoutBuilder struct {
+	*Layout
+	program *program.ProgramT
+	keys    map[string]int // segments by their names
+}
+
+// add gives a segment its place behind the others, and its number.
+func (b *layoutBuilder) add(s *segment) int {
+	offset := int64(0)
+	if n := len(b.segments); n > 0 {
+		offset = b.segments[n-1].offset + b.segments[n-1].size
+	}
+	alignment := int64(smallAlignment)
+	if s.size >= largeSegment {
+		alignment = pageAlignment
+	}
+	s.offset = align(offset, alignment)
+	b.segments = append(b.segments, s)
+	return len(b.segments) - 1
+}
+
+// name makes a segment named data.
+func (b *layoutBuilder) name(key string, segment int) error {
+	if key == StoredProgram {
+		return fmt.Errorf("named data %q: the name stands for the program", key)
+	}
+	if _, twice := b.keys[key]; twice {
+		return fmt.Errorf("named data %q stands twice", key)
+	}
+	b.keys[key] = segment
+	b.program.NamedData = append(b.program.NamedData, &program.NamedDataT{Key: key, SegmentIndex: uint32(segment)})
+	return nil
+}
+
+// methods adds the entries, each with a segment of its graph, and the constant methods.
+func (b *layoutBuilder) methods(m *ir.Module) error {
+	parts, err := m.Parts()
+	if err != nil {
+		return err
+	}
+	payloads := make([][]byte, len(parts))
+	for i, part := range parts {
+		graph, err := Encode(part)
+		if err != nil {
+			return err
+		}
+		buf, err := schema.Marshal(schema.MLXGraph(), graph)
+		if err != nil {
+			return fmt.Errorf("delegate graph of %s: %w", part.Entry.Name, err)
+		}
+		payloads[i] = schema.MLXPayload(buf)
+	}
+	entries := map[string]bool{}
+	for i, part := range parts {
+		plan, err := entryPlan(part.Entry, b.add(&segment{size: int64(len(payloads[i])), bytes: payloads[i]}))
+		if err != nil {
+			return err
+		}
+		b.program.ExecutionPlan = append(b.program.ExecutionPlan, plan)
+		entries[part.Entry.Name] = true
+	}
+	b.graphs = len(parts)
+	for _, c := range m.Metadata {
+		if entries[c.Name] {
+			return fmt.Errorf("method %s is an entry and a constant method", c.Name)
+		}
+		plan, err := methodPlan(c)
+		if err != nil {
+			return err
+		}
+		b.program.ExecutionPlan = append(b.program.ExecutionPlan, plan)
+	}
+	return nil
+}
+
+// constants adds the weights. Equal ones, by their provenance, are stored once.
+func (b *layoutBuilder) constants(list []*ir.Constant) error {
+	stored := map[string]int{} // segments by provenance
+	for _, c := range list {
+		if c.Data == nil {
+			return fmt.Errorf("constant @%s has no bytes", c.Name)
+		}
+		key := c.Data.Provenance()
+		at, known := stored[key]
+		if !known {
+			at = b.add(&segment{size: ir.DataSize(c.Data), data: c.Data})
+			stored[key] = at
+		}
+		if err := b.name(c.Name, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// others adds what belongs to the file and is no weight: extra data, and the build record.
+func (b *layoutBuilder) others(f File) error {
+	for _, x := range f.Extra {
+		if err := b.name(x.Key, b.add(&segment{size: int64(len(x.Bytes)), bytes: x.Bytes})); err != nil {
+			return err
+		}
+	}
+	if f.Record == nil {
+		return nil
+	}
+	if err := f.Record.check(); err != nil {
+		return err
+	}
+	if err := b.name(f.Record.Key, b.add(&segment{size: int64(len(f.Record.Bytes)), record: f.Record})); err != nil {
+		return err
+	}
+	return b.hashedSegments(f.Record, b.keys)
 }

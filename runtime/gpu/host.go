@@ -26,41 +26,62 @@ func (b *binder) reference() error {
 			return nil
 		}
 	}
-	args := make([][]*value, len(op.Args))
-	step := op.Buffer != nil
-	constant := !step && op.Def.Name != "random_bits" && op.Def.Name != "sample"
-	var uses []*hostValue
+	of, err := b.referenceOperands(op)
+	if err != nil {
+		return err
+	}
+	if of.step && (!cheap[op.Def.Name] || op.Buffer == nil) && !b.slow(op) {
+		b.x.exe.note(op)
+	}
+	evaluate := b.evaluator(of.args)
+	if of.step {
+		return b.referenceStep(of.uses, evaluate)
+	}
+	b.hostResults(of, evaluate)
+	return nil
+}
+
+// referenceOperands are what an operation's reference kernel reads.
+type referenceOperands struct {
+	args     [][]*value // nil where an argument is no value
+	uses     []*hostValue
+	step     bool // the kernel runs between two sequences: something is on the device
+	constant bool // all is the same for every call
+}
+
+func (b *binder) referenceOperands(op *ir.Op) (referenceOperands, error) {
+	of := referenceOperands{args: make([][]*value, len(op.Args)), step: op.Buffer != nil}
+	of.constant = !of.step && op.Def.Name != "random_bits" && op.Def.Name != "sample"
 	for i, list := range op.Args {
-		args[i] = make([]*value, len(list))
+		of.args[i] = make([]*value, len(list))
 		for j, a := range list {
 			if a.Kind != ir.ValueArg {
 				continue
 			}
 			v, err := b.Value(a.Value)
 			if err != nil {
-				return err
+				return of, err
 			}
-			args[i][j] = v
+			of.args[i][j] = v
 			switch v.place {
 			case onHost:
-				uses = append(uses, v.hostValue)
-				step = step || v.hostValue.step
-				constant = constant && v.hostValue.constant
+				of.uses = append(of.uses, v.hostValue)
+				of.step = of.step || v.hostValue.step
+				of.constant = of.constant && v.hostValue.constant
 			case onDevice:
-				step, constant = true, false
+				of.step, of.constant = true, false
 			}
 		}
 	}
-	if step && (!cheap[op.Def.Name] || op.Buffer == nil) && !b.slow(op) {
-		b.x.exe.note(op)
-	}
-	evaluate := b.evaluator(args)
-	if step {
-		return b.referenceStep(uses, evaluate)
-	}
+	return of, nil
+}
+
+// hostResults makes host values of the operation's results, the first of which is computed with the others.
+func (b *binder) hostResults(of referenceOperands, evaluate func() ([]eval.Value, error)) {
+	op := b.Op
 	var first *hostValue
 	for i, r := range op.Results {
-		c := &hostValue{constant: constant, uses: uses}
+		c := &hostValue{constant: of.constant, uses: of.uses}
 		shape, known := b.Dims(r.Type)
 		if !known || r.Type.Kind == ir.IntKind {
 			shape = nil
@@ -74,7 +95,7 @@ func (b *binder) reference() error {
 		b.plan.hostValues = append(b.plan.hostValues, c)
 	}
 	if first == nil {
-		return nil
+		return
 	}
 	if !b.meant() && !b.slow(op) {
 		first.slow = op
@@ -92,7 +113,6 @@ func (b *binder) reference() error {
 		}
 		return nil
 	}
-	return nil
 }
 
 // An operation of the host is done without a warning up to so many elements where there is no kernel for it, and where there is one.
