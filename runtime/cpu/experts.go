@@ -92,20 +92,10 @@ func bindSwitchMLP(b *binder) bool {
 	if e.name == "switch_geglu" {
 		e.activate = kernel.GELUTanhMul
 	}
-	exe := b.x.exe
-	e.gate, e.up, e.down = exe.weight(b.Op.Input("gate")), exe.weight(b.Op.Input("up")), exe.weight(b.Op.Input("down"))
-	x, n := e.x, len(e.x.shape)
-	if e.gate == nil || e.up == nil || e.down == nil || x == nil || !x.isFloats() || n == 0 || e.indices == nil || e.indices.kind != dense ||
-		e.indices.dtype.IsFloat() || !e.indices.isDense() || e.scores == nil || !e.scores.isFloats() || !e.scores.isDense() {
+	if !e.takeOperands() {
 		return false
 	}
-	e.width, e.inner, e.perToken = x.shape[n-1], e.gate.rows, e.indices.shape[n-1]
-	e.tokens = x.len() / max(e.width, 1)
-	count := len(e.gate.matrices)
-	if e.up.rows != e.inner || e.gate.cols != e.width || e.up.cols != e.width || e.down.cols != e.inner || e.down.rows != e.width ||
-		len(e.up.matrices) != count || len(e.down.matrices) != count || !slices.Equal(e.indices.shape, e.scores.shape) || e.indices.len() != e.tokens*e.perToken {
-		return false
-	}
+	exe, x, count := b.x.exe, e.x, len(e.gate.matrices)
 	e.first, e.second = exe.layout(&e.gate.matrices[0]), exe.layout(&e.down.matrices[0])
 	if exe.layout(&e.up.matrices[0]) != e.first {
 		return false
@@ -137,6 +127,24 @@ func bindSwitchMLP(b *binder) bool {
 	s.bytes = min(pairs, count) * (e.gate.matrices[0].Bytes(e.inner) + e.up.matrices[0].Bytes(e.inner) + e.down.matrices[0].Bytes(e.width))
 	s.flops = 6 * pairs * e.inner * e.width
 	return true
+}
+
+// takeOperands takes weights and sizes from the operation; it is false where there is no kernel for these operands.
+func (e *experts) takeOperands() bool {
+	op, exe := e.b.Op, e.b.x.exe
+	e.gate, e.up, e.down = exe.weight(op.Input("gate")), exe.weight(op.Input("up")), exe.weight(op.Input("down"))
+	if e.gate == nil || e.up == nil || e.down == nil || e.x == nil || !e.x.isFloats() || len(e.x.shape) == 0 || e.indices == nil ||
+		e.indices.kind != dense || e.indices.dtype.IsFloat() || !e.indices.isDense() {
+		return false
+	}
+	if e.scores == nil || !e.scores.isFloats() || !e.scores.isDense() || !slices.Equal(e.indices.shape, e.scores.shape) {
+		return false
+	}
+	n, count := len(e.x.shape), len(e.gate.matrices)
+	e.width, e.inner, e.perToken = e.x.shape[n-1], e.gate.rows, e.indices.shape[n-1]
+	e.tokens = e.x.len() / max(e.width, 1)
+	return e.gate.cols == e.width && e.up.rows == e.inner && e.up.cols == e.width && e.down.cols == e.inner && e.down.rows == e.width &&
+		len(e.up.matrices) == count && len(e.down.matrices) == count && e.indices.len() == e.tokens*e.perToken
 }
 
 // check reads the experts' numbers.

@@ -90,13 +90,19 @@ func (s *Session) Generate(ctx context.Context, r Request) (a Answer, err error)
 	if r.Force != nil {
 		limit = len(r.Force)
 	}
-	whole := context.WithoutCancel(ctx)
 	start = time.Now()
 	defer func() { a.DecodeTime = time.Since(start) }()
 	if s.drafter != nil && r.Force == nil && !r.FeedLast && r.Logits == nil {
 		err = s.speculate(ctx, &r, &a, step.Token, limit)
 		return a, err
 	}
+	a.Reason, err = s.decode(ctx, &r, &a, step, limit)
+	return a, err
+}
+
+// decode decodes an answer of at most limit tokens behind a first step, and says why it ended.
+func (s *Session) decode(ctx context.Context, r *Request, a *Answer, step Step, limit int) (_ StopReason, err error) {
+	whole := context.WithoutCancel(ctx)
 	for p := r.Sampling; ; {
 		token := step.Token
 		if r.Force != nil && len(a.Tokens) < len(r.Force) {
@@ -104,14 +110,11 @@ func (s *Session) Generate(ctx context.Context, r Request) (a Answer, err error)
 		}
 		switch {
 		case len(a.Tokens) == limit:
-			a.Reason = StopLength
-			return a, nil
+			return StopLength, nil
 		case r.Force == nil && slices.Contains(r.Stop, token):
-			a.Reason = StopEOS
-			return a, nil
+			return StopEOS, nil
 		case ctx.Err() != nil:
-			a.Reason = StopCancelled
-			return a, nil
+			return StopCancelled, nil
 		}
 		a.Tokens = append(a.Tokens, token)
 		if r.Sampling.Logprobs {
@@ -121,12 +124,10 @@ func (s *Session) Generate(ctx context.Context, r Request) (a Answer, err error)
 			r.Step(step)
 		}
 		if r.Token != nil && !r.Token(token) {
-			a.Reason = StopCancelled
-			return a, nil
+			return StopCancelled, nil
 		}
 		if len(a.Tokens) == limit && !r.FeedLast || len(s.tokens) == s.model.MaxSeqLen {
-			a.Reason = StopLength
-			return a, nil
+			return StopLength, nil
 		}
 		p.Seed++
 		if r.Force == nil && (len(a.Tokens)+1 < limit || r.FeedLast && len(a.Tokens) < limit) {
@@ -137,11 +138,11 @@ func (s *Session) Generate(ctx context.Context, r Request) (a Answer, err error)
 			step, err = s.Decode(whole, token, p)
 		}
 		if err != nil {
-			return a, err
+			return a.Reason, err
 		}
 		a.Decoded++
 		if err := r.logits(step); err != nil {
-			return a, err
+			return a.Reason, err
 		}
 	}
 }

@@ -102,20 +102,25 @@ func recognise(m *ir.Module) (*Model, error) {
 	return model, model.readLimits(m)
 }
 
+func isTensor(t ir.Type, d ir.DType, rank int) bool {
+	return t.Kind == ir.TensorKind && t.DType == d && t.Rank() == rank
+}
+
 // formOf is the form that parameters and output have.
 func formOf(f *ir.Func) (Form, error) {
 	is := func(i int, d ir.DType, rank int) bool {
-		return i < len(f.Params) && f.Params[i].Type.Kind == ir.TensorKind && f.Params[i].Type.DType == d && f.Params[i].Type.Rank() == rank
+		return i < len(f.Params) && isTensor(f.Params[i].Type, d, rank)
 	}
 	if !is(0, ir.I64, 2) || !is(1, ir.I64, 1) || len(f.Outputs) != 1 || f.Outputs[0].Kind != ir.TensorKind {
 		return 0, fmt.Errorf("%s is not a language model's: want tokens i64[1,S] and input_pos i64[S] first and one output; run it with etc exec", f.Name)
 	}
 	out := f.Outputs[0]
 	token := out.DType == ir.I64 && (out.Rank() == 1 || out.Rank() == 2)
+	head := is(2, ir.F32, 0) && is(3, ir.I64, 0) && is(4, ir.F32, 0) && is(5, ir.I64, 0) // temperature, top_k, top_p, seed
 	switch {
 	case len(f.Params) == 2 && out.DType.IsFloat() && (out.Rank() == 2 || out.Rank() == 3):
 		return Logits, nil
-	case len(f.Params) == 6 && is(2, ir.F32, 0) && is(3, ir.I64, 0) && is(4, ir.F32, 0) && is(5, ir.I64, 0) && token:
+	case len(f.Params) == 6 && token && head:
 		return Sampler, nil
 	case len(f.Params) == 3 && (is(2, ir.F32, 1) || is(2, ir.F32, 0)) && token:
 		return AuthorsSampler, nil

@@ -238,7 +238,6 @@ func (v Vectors) filled(t Tuning) Tuning {
 // checkTuning reports what of a whole tuning no kernel can have.
 func (v Vectors) checkTuning(t Tuning, planes, experts int) error {
 	columns := t.Bytes * 8 / v.Bits
-	at := columns * t.Lanes * t.Split // columns of one step
 	switch {
 	case v.M < 1 || v.M > 8:
 		return fmt.Errorf("%d vectors at once, want 1 to 8", v.M)
@@ -252,13 +251,27 @@ func (v Vectors) checkTuning(t Tuning, planes, experts int) error {
 		return fmt.Errorf("tuning: %d bytes a lane do not suit rows of %d columns of %s", t.Bytes, v.K/experts, v.Format)
 	case t.Chunk < columns || t.Chunk%columns != 0:
 		return fmt.Errorf("tuning: chunks of %d columns, want a multiple of %d", t.Chunk, columns)
-	case t.Direct && (v.M != 1 || experts != 1 || t.Chunk != v.K):
-		return fmt.Errorf("tuning: %d of %d columns of %d vectors of %d parts are read directly, want all of one vector of one part", t.Chunk, v.K, v.M, experts)
-	case t.Direct && ceil(v.K, at)*columns*(1+planes*t.Rows) > mostDirect:
-		return fmt.Errorf("tuning: %d columns of the vector and of %d rows are a lane's at once, want at most %d in all", ceil(v.K, at)*columns, planes*t.Rows, mostDirect)
+	}
+	if t.Direct {
+		if err := v.checkDirect(t, planes, experts); err != nil {
+			return err
+		}
 	}
 	if used := v.memory(t, planes); used+32 > 32<<10 {
 		return fmt.Errorf("tuning: %d bytes of threadgroup memory, there are %d", used, 32<<10)
+	}
+	return nil
+}
+
+// checkDirect is checkTuning of what is read without threadgroup memory.
+func (v Vectors) checkDirect(t Tuning, planes, experts int) error {
+	columns := t.Bytes * 8 / v.Bits
+	all := ceil(v.K, columns*t.Lanes*t.Split) * columns
+	switch {
+	case v.M != 1 || experts != 1 || t.Chunk != v.K:
+		return fmt.Errorf("tuning: %d of %d columns of %d vectors of %d parts are read directly, want all of one vector of one part", t.Chunk, v.K, v.M, experts)
+	case all*(1+planes*t.Rows) > mostDirect:
+		return fmt.Errorf("tuning: %d columns of the vector and of %d rows are a lane's at once, want at most %d in all", all, planes*t.Rows, mostDirect)
 	}
 	return nil
 }
