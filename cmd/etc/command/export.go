@@ -17,6 +17,7 @@ import (
 
 	"github.com/etc-ml/etc/codegen"
 	"github.com/etc-ml/etc/internal/prompt"
+	"github.com/etc-ml/etc/internal/record"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders"
 	"github.com/etc-ml/etc/passes"
@@ -352,7 +353,7 @@ func exportText(cmd *cobra.Command, path string, f exportFlags) error {
 		return err
 	}
 	defer stored.Close()
-	if file.Identity, err = identityOfText(f.weights); err != nil {
+	if file.Identity, err = record.IdentityOfText(f.weights); err != nil {
 		return err
 	}
 	names := map[string]bool{}
@@ -366,7 +367,7 @@ func exportText(cmd *cobra.Command, path string, f exportFlags) error {
 		}
 		raw, _ := p.File.Lookup(n.Key)
 		if n.Key == keyBuild && i == len(named)-1 {
-			if file.Record, err = recordOfText(raw, file); err != nil {
+			if file.Record, err = record.OfText(raw, file); err != nil {
 				return err
 			}
 			if file.Record != nil {

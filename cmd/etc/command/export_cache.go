@@ -10,6 +10,7 @@ import (
 
 	"github.com/etc-ml/etc/codegen"
 	"github.com/etc-ml/etc/codegen/cache"
+	"github.com/etc-ml/etc/internal/record"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders"
 )
@@ -88,7 +89,7 @@ func cachedHashes(kept *cache.Cache, file *codegen.File, c *loaders.Checkpoint) 
 			continue
 		}
 		if files[path] == "" {
-			properties, err := identityOfFile(path)
+			properties, err := record.IdentityOfFile(path)
 			if err != nil {
 				return nil, err
 			}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/etc-ml/etc/calibrate"
 	"github.com/etc-ml/etc/internal/prompt"
+	"github.com/etc-ml/etc/internal/record"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders"
 	"github.com/etc-ml/etc/loaders/huggingface"
@@ -56,31 +57,11 @@ type calibration struct {
 	keep   func() bool // whether the directory stays when the export fails
 }
 
-// calibrationRecord is what the build record says of a calibration.
-type calibrationRecord struct {
-	Text    string             `json:"text"`
-	SHA256  string             `json:"text_sha256"` // not sha256, which are the sources' keys
-	Quality *calibrate.Quality `json:"quality,omitempty"`
-}
-
-// write prints the record for people.
-func (c *calibrationRecord) write(out io.Writer) error {
-	_, err := fmt.Fprintf(out, "           calibrated with %s (SHA-256 %.16s…)", c.Text, c.SHA256)
-	if q := c.Quality; err == nil && q != nil {
-		_, err = fmt.Fprintf(out, ": on what was held out KL %.5f mean, %.5f median, %.4f 99th percentile; same first token %.1f %%; perplexity %.3f, the checkpoint's %.3f",
-			q.Mean, q.Median, q.P99, 100*q.Top1, q.Perplexity, q.Reference)
-	}
-	if err == nil {
-		_, err = fmt.Fprintln(out)
-	}
-	return err
-}
-
-func (c *calibration) record() *calibrationRecord {
+func (c *calibration) record() *record.Calibration {
 	if c == nil {
 		return nil
 	}
-	r := &calibrationRecord{Text: c.name, SHA256: c.hash}
+	r := &record.Calibration{Text: c.name, SHA256: c.hash}
 	if c.result != nil {
 		r.Quality = c.result.Quality
 	}
@@ -243,7 +224,7 @@ const calibrationNews = 10 * time.Second
 
 // identity stands for all that the quantized weights follow from.
 func (c *calibration) identity(in *loaders.Checkpoint, r passes.Recipe) (string, error) {
-	properties, err := identityOf(buildRecord{Tool: toolVersion}, in)
+	properties, err := record.Identity(record.Record{Tool: toolVersion}, in)
 	if err != nil {
 		return "", err
 	}

@@ -54,10 +54,3 @@ func (f exportFlags) draftPath() string {
 	}
 	return f.draft
 }
-
-// draftRecord is what a build record says of a draft.
-type draftRecord struct {
-	// Kind is mtp or assistant.
-	Kind    string         `json:"kind"`
-	Sources []sourceRecord `json:"sources"`
-}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etc-ml/etc/internal/record"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/loaders/safetensors"
@@ -26,11 +27,11 @@ func FuzzRecord(f *testing.F) {
 	f.Add([]byte(`{"sources":[{"name":"a"},{"name":"a"}],"draft":{"kind":"mtp","sources":null}}`))
 	f.Add([]byte(`[]`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		r, err := parseRecord(text)
+		r, err := record.Parse(text)
 		if err != nil {
 			return
 		}
-		require.NoError(t, r.write(t.Output()))
+		require.NoError(t, r.Write(t.Output()))
 	})
 }
 

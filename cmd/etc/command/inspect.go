@@ -103,7 +103,7 @@ func runInspect(cmd *cobra.Command, path string, f inspectFlags) error {
 			return writePlan(out, m, e, o)
 		}
 		if f.html != "" {
-			return page.write(cmd, func(w io.Writer) error { return report.Inspection(w, inspect.Read(p), m, recordOf(p).figures()...) })
+			return page.write(cmd, func(w io.Writer) error { return report.Inspection(w, inspect.Read(p), m, figuresOf(recordOf(p))...) })
 		}
 		if f.after != "" {
 			return writeLowered(out, m, e, o, f)
@@ -123,7 +123,7 @@ func runInspect(cmd *cobra.Command, path string, f inspectFlags) error {
 	if err := r.WriteText(out); err != nil {
 		return err
 	}
-	return recordOf(p).write(out)
+	return recordOf(p).Write(out)
 }
 
 // printEntries prints all methods as one module, or m alone where they are none.

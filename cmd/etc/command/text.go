@@ -9,9 +9,6 @@ import (
 	"github.com/etc-ml/etc/runtime/program"
 )
 
-// keyBuild is the key of the build record in a file.
-const keyBuild = "etc.build"
-
 // text is what turns text into a program's tokens and back, and what session files say of the run.
 type text struct {
 	*prompt.Text

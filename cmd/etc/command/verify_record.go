@@ -2,13 +2,11 @@ package command
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/etc-ml/etc/internal/record"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/loaders"
 	"github.com/etc-ml/etc/loaders/builder"
@@ -16,48 +14,13 @@ import (
 	"github.com/etc-ml/etc/runtime/verify"
 )
 
-// parseRecord reads a build record.
-func parseRecord(text []byte) (*buildRecord, error) {
-	var r buildRecord
-	if err := json.Unmarshal(text, &r); err != nil {
-		return nil, fmt.Errorf("%s: %w", keyBuild, err)
-	}
-	if err := checkSourceRecords(r.Sources); err != nil {
-		return nil, err
-	}
-	if r.Draft != nil {
-		if err := checkSourceRecords(r.Draft.Sources); err != nil {
-			return nil, err
-		}
-	}
-	if err := checkSourceRecords(r.Stored); err != nil {
-		return nil, err
-	}
-	return &r, nil
-}
-
-// checkSourceRecords checks that sources, or pieces of the file, have hashes and stand once.
-func checkSourceRecords(sources []sourceRecord) error {
-	seen := map[string]bool{}
-	for _, s := range sources {
-		if raw, err := hex.DecodeString(s.SHA256); err != nil || len(raw) != sha256.Size {
-			return fmt.Errorf("%s: %q has the SHA-256 %q, want %d hexadecimal digits", keyBuild, s.Name, s.SHA256, 2*sha256.Size)
-		}
-		if seen[s.Name] {
-			return fmt.Errorf("%s: %q stands twice", keyBuild, s.Name)
-		}
-		seen[s.Name] = true
-	}
-	return nil
-}
-
 // readRecord gives the build record of a program, nil where it has none.
 func readRecord(p *program.Program) (*buildRecord, error) {
 	text, ok := p.File.Lookup(keyBuild)
 	if !ok {
 		return nil, nil
 	}
-	return parseRecord(text)
+	return record.Parse(text)
 }
 
 // verifyRecord computes again what a build record says of the program that it lies in: its limits, its form,
@@ -156,7 +119,7 @@ func checkSources(ctx context.Context, r *buildRecord, c *loaders.Checkpoint) (*
 	hashes := make([]string, len(sources))
 	err := forEach(ctx, len(sources), func(ctx context.Context, i int) (err error) {
 		if recorded[sources[i].Name] != "" {
-			hashes[i], err = hashSource(ctx, sources[i])
+			hashes[i], err = record.HashSource(ctx, sources[i])
 		}
 		return err
 	})

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/etc-ml/etc/codegen"
+	"github.com/etc-ml/etc/internal/record"
 	"github.com/etc-ml/etc/runtime/container"
 	"github.com/etc-ml/etc/runtime/verify"
 )
@@ -47,7 +48,7 @@ func verifyWeights(ctx context.Context, path string) (*weightsResult, []verify.F
 			"--signed KEY checks every byte of a file that was signed, --against CHECKPOINT compares the weights with "+
 			"the checkpoint", path)
 	}
-	record, err := parseRecord(text)
+	record, err := record.Parse(text)
 	if err != nil {
 		return nil, nil, invalidError{fmt.Errorf("%s: %w", path, err)}
 	}
@@ -127,9 +128,9 @@ func storedPieces(c *container.File, r *buildRecord) (pieces []storedPiece, find
 // hash is the SHA-256 of what a piece is in a file, in hexadecimal.
 func (p *storedPiece) hash(ctx context.Context, f io.ReaderAt) (string, error) {
 	h := sha256.New()
-	buffer := make([]byte, hashBuffer)
+	buffer := make([]byte, record.HashBuffer)
 	for _, s := range p.spans {
-		r := interruptible{ctx, io.NewSectionReader(f, s.offset, s.size)}
+		r := record.Interruptible{Context: ctx, Reader: io.NewSectionReader(f, s.offset, s.size)}
 		// Only Reader and Writer are shown to CopyBuffer, so that it uses the buffer.
 		n, err := io.CopyBuffer(struct{ io.Writer }{h}, struct{ io.Reader }{r}, buffer)
 		if err == nil && n < s.size {
@@ -187,7 +188,7 @@ func gaps(c *container.File) (out []span) {
 
 // firstNonzero is the place of the first byte of a range that is not zero, -1 where all are.
 func firstNonzero(ctx context.Context, f io.ReaderAt, s span) (int64, error) {
-	buffer := make([]byte, min(s.size, hashBuffer))
+	buffer := make([]byte, min(s.size, record.HashBuffer))
 	for at := int64(0); at < s.size; at += int64(len(buffer)) {
 		if err := ctx.Err(); err != nil {
 			return 0, err
