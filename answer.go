@@ -1,0 +1,236 @@
+package etc
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/etc-ml/etc/internal/kind"
+	"github.com/etc-ml/etc/internal/prompt"
+	"github.com/etc-ml/etc/runtime/batch"
+	"github.com/etc-ml/etc/runtime/chat"
+	"github.com/etc-ml/etc/runtime/schedule"
+	"github.com/etc-ml/etc/runtime/session"
+)
+
+// Token is a token of an answer. The last one of an answer is none of the model's: it has the ID -1, the text that was
+// held back, and End.
+type Token struct {
+	// ID is the token's number in the vocabulary.
+	ID int
+	// Text is what the token adds to the answer: whole characters only, so that it is empty while one is not complete, or
+	// while it may be the beginning of a text that ends the answer.
+	Text string
+	// Logprob is the natural logarithm of the token's probability, and Top are the most likely tokens in its place, where
+	// Parameters.Logprobs asks for them.
+	Logprob float64
+	Top     []Candidate
+	// End is set with the last token of an answer.
+	End *End
+}
+
+// Candidate is a token that could have come.
+type Candidate struct {
+	ID      int
+	Logprob float64
+}
+
+// Reason tells why an answer ended.
+type Reason string
+
+// The reasons.
+const (
+	StopToken Reason = "eos"    // the model ended it
+	StopText  Reason = "stop"   // one of Parameters.Stop
+	Length    Reason = "length" // Parameters.MaxTokens, or a full context
+)
+
+// End is what is known of an answer that has ended.
+type End struct {
+	Reason Reason
+	// PromptTokens is the number of tokens of the prompt, CachedTokens how many of them were not computed anew, and
+	// AnswerTokens those of the answer.
+	PromptTokens, CachedTokens, AnswerTokens int
+	// Seed is the one that the first token was drawn with.
+	Seed int64
+	// Queued is the time until the first call, Prefill from there to the first token, Decode from there to the end.
+	Queued, Prefill, Decode time.Duration
+}
+
+// Message is a turn of a conversation.
+type Message struct {
+	// Role is who says it: system, user or assistant.
+	Role string
+	// Content is what is said. No text in it stands for a control token.
+	Content string
+}
+
+// Generate answers a prompt as it is, without the chat template; names of special tokens in it are parsed. It ranges over
+// the answer while it comes. An error comes last, with the token -1; a loop that is left ends the answer.
+func (m *Model) Generate(ctx context.Context, prompt string, p Parameters) iter.Seq2[Token, error] {
+	return func(yield func(Token, error) bool) {
+		m.lock.Lock()
+		tokens, err := m.text.Encode("", prompt, true)
+		m.lock.Unlock()
+		m.answer(ctx, question{tokens: tokens}, err, p, yield)
+	}
+}
+
+// Chat answers the last of some messages by the chat template. It ranges over the answer as [Model.Generate] does. The
+// next turn of a conversation is Chat with the answer and the next question behind these messages; of them, only what is
+// new is computed.
+func (m *Model) Chat(ctx context.Context, messages []Message, p Parameters) iter.Seq2[Token, error] {
+	return func(yield func(Token, error) bool) {
+		q, err := m.question(messages, p)
+		m.answer(ctx, q, err, p, yield)
+	}
+}
+
+// Prompt gives the tokens that [Model.Chat] makes of messages.
+func (m *Model) Prompt(messages []Message, p Parameters) ([]int, error) {
+	q, err := m.question(messages, p)
+	return q.tokens, err
+}
+
+// question is a prompt.
+type question struct {
+	tokens []int
+	// end are the last of the tokens, which the chat template wrote for the answer; nil without a template.
+	end []int
+	// answered is called with every token of the answer; nil for nothing.
+	answered func(id int)
+}
+
+// question makes the prompt of messages.
+func (m *Model) question(messages []Message, p Parameters) (q question, err error) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	var turns []chat.Message
+	for _, x := range messages {
+		turns = append(turns, chat.Message(x))
+	}
+	if p.Think != nil && m.text.Template != nil && !m.text.Template.Reads(prompt.EnableThinking) {
+		return q, kind.Usagef("Parameters.Think: the chat template of %s does not know of thinking", m.text.File)
+	}
+	m.text.Think = p.Think
+	if q.tokens, err = m.text.Render(turns, true); err == nil {
+		q.end = m.text.PromptEnd(turns, q.tokens)
+	}
+	return q, err
+}
+
+// answer runs the range over an answer; err is what was wrong with the prompt.
+func (m *Model) answer(ctx context.Context, q question, err error, p Parameters, yield func(Token, error) bool) {
+	fail := func(err error) { yield(Token{ID: -1}, err) }
+	if err != nil {
+		fail(err)
+		return
+	}
+	r, err := m.request(q, p)
+	if err != nil {
+		fail(err)
+		return
+	}
+	stream, err := m.runner.Submit(ctx, r)
+	if err != nil {
+		fail(requestError(err))
+		return
+	}
+	m.follow(ctx, stream, r, q, p, yield)
+}
+
+// request makes the request of a prompt.
+func (m *Model) request(q question, p Parameters) (r batch.Request, err error) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	r = batch.Request{Prompt: q.tokens, MaxTokens: p.MaxTokens, Logprobs: -1}
+	switch {
+	case p.MaxTokens < 0:
+		return r, kind.Usagef("Parameters.MaxTokens is %d, want 0 or more", p.MaxTokens)
+	case len(p.Stop) > 0 && m.text.Tokenizer == nil:
+		return r, kind.Usagef("Parameters.Stop: %s holds no tokenizer, so the answer has no text", m.text.File)
+	}
+	if p.Logprobs != nil {
+		r.Logprobs = *p.Logprobs
+	}
+	if !p.IgnoreStopTokens {
+		r.Stop = m.text.Stop
+	}
+	if n := len(q.tokens) - len(q.end); q.end != nil && n > 0 {
+		r.Marks = []int{n} // where the next turn goes on
+	}
+	if r.Sampling, err = p.sampling(m.text, m.runner.Limits()); err != nil {
+		return r, err
+	}
+	c, err := p.constraint(m, q.end)
+	if c != nil {
+		r.Constraint = c
+	}
+	return r, err
+}
+
+// requestError gives an error of a request its kind.
+func requestError(err error) error {
+	var parameter *batch.ParameterError
+	var context *batch.ContextError
+	switch {
+	case errors.As(err, &parameter), errors.As(err, &context):
+		return kind.Of(kind.ErrUsage, err)
+	case errors.Is(err, schedule.ErrTooLong):
+		return kind.Of(kind.ErrMemory, err)
+	}
+	return err
+}
+
+// follow gives the tokens of a stream until it ends.
+func (m *Model) follow(ctx context.Context, stream *batch.Stream, r batch.Request, q question, p Parameters,
+	yield func(Token, error) bool) {
+	defer stream.Cancel()
+	m.lock.Lock()
+	text, stop := m.text.Stream(), session.NewTextStop(p.Stop)
+	m.lock.Unlock()
+	count, stopped := 0, false
+	for !stopped && ctx.Err() == nil {
+		t, ok := stream.Next(ctx)
+		if !ok {
+			break
+		}
+		count++
+		if q.answered != nil {
+			q.answered(t.ID)
+		}
+		out := Token{ID: t.ID, Logprob: float64(t.Logprob)}
+		out.Text, stopped = stop.Push(text.Push(t.ID))
+		for _, c := range t.Top {
+			out.Top = append(out.Top, Candidate{c.ID, float64(c.Logprob)})
+		}
+		if !yield(out, nil) {
+			return
+		}
+	}
+	last := Token{ID: -1}
+	if !stopped {
+		if err := ctx.Err(); err != nil {
+			yield(last, err)
+			return
+		}
+		if last.Text, stopped = stop.Push(text.Flush()); !stopped {
+			last.Text += stop.Flush()
+		}
+	}
+	end, err := stream.End()
+	if err != nil {
+		yield(last, err)
+		return
+	}
+	last.End = &End{Reason: reasons[end.Reason], PromptTokens: len(r.Prompt), CachedTokens: stream.Cached(), AnswerTokens: count,
+		Seed: r.Sampling.Seed, Queued: end.Queued, Prefill: end.Prefill, Decode: end.Decode}
+	if stopped {
+		last.End.Reason = StopText
+	}
+	yield(last, nil)
+}
+
+// reasons are those of a stream that was not cancelled.
+var reasons = map[batch.Reason]Reason{batch.Stopped: StopToken, batch.Length: Length}

@@ -1,0 +1,13 @@
+package etc
+
+import "github.com/etc-ml/etc/internal/kind"
+
+// Kinds of errors, for errors.Is.
+var (
+	// ErrUsage is an error of what was asked for: an option or a parameter, or what it asks of a file.
+	ErrUsage = kind.ErrUsage
+	// ErrInvalid is an error of a file's content.
+	ErrInvalid = kind.ErrInvalid
+	// ErrMemory is an error of a model that does not fit in memory.
+	ErrMemory = kind.ErrMemory
+)

@@ -1,0 +1,294 @@
+package etc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/etc-ml/etc/codegen"
+	"github.com/etc-ml/etc/internal/kind"
+	"github.com/etc-ml/etc/internal/outfile"
+	"github.com/etc-ml/etc/internal/prompt"
+	"github.com/etc-ml/etc/internal/record"
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/loaders"
+	"github.com/etc-ml/etc/loaders/hub"
+	"github.com/etc-ml/etc/passes"
+	"github.com/etc-ml/etc/passes/quantize"
+)
+
+// ExportOptions say how [Export] compiles a checkpoint. The zero value keeps the weights as they are. The fields are flags
+// of etc export, whose help says more; the same options give the same bytes as the same flags.
+type ExportOptions struct {
+	// Linear is the form of linear weights: "none" (as ""), "4w", "8w", "mxfp4" or "mxfp8". Embedding is that of the
+	// embedding.
+	Linear, Embedding string
+	// GroupSize and EmbeddingGroupSize are how many weights of a row share a scale: 32, 64 or 128; 0 is 64, and 32 for mxfp4
+	// and mxfp8, which have no other.
+	GroupSize, EmbeddingGroupSize int
+	// Method chooses codes and scales: "best" (as ""), "minmax" or "hqq". For mxfp4 and mxfp8 "" is minmax.
+	Method string
+	// Recipe says which weights get which form: "" for the default, "executorch" for that of ExecuTorch's exporter, or the
+	// text of a recipe (docs/recipes.md), beside which the fields above are left out.
+	Recipe string
+	// Sample fuses the sampling head: forward gives a token.
+	Sample bool
+	// Backend is "mlx" (as "") or "cuda", whose forward draws with the model's own sampler.
+	Backend string
+	// Portable writes the gated delta rule as a scan instead of a Metal kernel.
+	Portable bool
+	// MaxSeqLen is the context in tokens; 0 is 4096, or less where the model was made for less.
+	MaxSeqLen int
+	// MaxPrefillChunk is the most tokens of one call; 0 is the architecture's.
+	MaxPrefillChunk int
+	// Draft is what the file holds to speculate with: "" for nothing, "auto" for the checkpoint's own draft where it has one,
+	// or the path of one.
+	Draft string
+	// Jobs is the number of workers; 0 is one for each CPU. The bytes do not depend on it.
+	Jobs int
+	// Progress is told of the bytes that are written; nil for nobody.
+	Progress func(written, total int64)
+	// Log is told what people want to know, as which tokens end an answer; nil for nobody.
+	Log func(note string)
+}
+
+// Export compiles a checkpoint to a program in the file output. source is a directory in the layout of Hugging Face, a
+// GGUF file, or an id on the Hugging Face hub, org/name[@revision], which is fetched into the hub's cache. Memory does not
+// grow with the checkpoint. When ctx ends, or after an error, output is what it was before.
+func Export(ctx context.Context, source, output string, o ExportOptions) error {
+	if o.Log == nil {
+		o.Log = func(string) {}
+	}
+	fill(&o.Linear, "none")
+	fill(&o.Embedding, "none")
+	fill(&o.Backend, "mlx")
+	options, err := o.passes()
+	if err != nil {
+		return err
+	}
+	target := outfile.Options{Kind: outfile.Program, Inputs: []string{source}, Log: o.Log}
+	if err := outfile.Check(output, target); err != nil {
+		return kind.Of(kind.ErrUsage, err)
+	}
+	c, err := o.open(ctx, source)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := o.setDraft(c); err != nil {
+		return err
+	}
+	recorded := record.Options{Backend: o.Backend, Linear: o.Linear, Embedding: o.Embedding, Sample: o.Sample, Portable: o.Portable}
+	if options.Recipe, err = o.recipe(c, &recorded); err != nil {
+		return err
+	}
+	m, err := c.Build(loaders.Options{MaxSeqLen: o.MaxSeqLen, MaxPrefillChunk: o.MaxPrefillChunk})
+	if err != nil {
+		return kind.Of(kind.ErrUsage, err)
+	}
+	if err := prompt.SetStopTokens(o.Log, c, m); err != nil {
+		return err
+	}
+	if err := passes.Run(m, options); err != nil {
+		err = fmt.Errorf("%s: %w", source, err)
+		if scheme := (*passes.SchemeError)(nil); errors.As(err, &scheme) {
+			return kind.Of(kind.ErrUsage, err)
+		}
+		return err
+	}
+	file, err := record.NewFile(c, m, options, recorded, nil)
+	if err != nil {
+		return err
+	}
+	for _, s := range c.Sources() {
+		if path, _, ok := s.Place(); ok && !slices.Contains(target.Inputs, path) {
+			target.Inputs = append(target.Inputs, path)
+		}
+	}
+	file.Target, file.Jobs, file.Progress, file.Log = target, o.Jobs, o.Progress, o.Log
+	return codegen.Write(ctx, output, file)
+}
+
+// passes gives the options of the passes, the recipe aside.
+func (o *ExportOptions) passes() (*passes.Options, error) {
+	out := &passes.Options{Sample: o.Sample, Portable: o.Portable, Report: &passes.Report{}}
+	switch {
+	case o.Jobs < 0 || o.MaxSeqLen < 0 || o.MaxPrefillChunk < 0:
+		return nil, kind.Usagef("ExportOptions: Jobs %d, MaxSeqLen %d, MaxPrefillChunk %d: want 0 or more",
+			o.Jobs, o.MaxSeqLen, o.MaxPrefillChunk)
+	case o.MaxSeqLen == 1:
+		return nil, kind.Usagef("ExportOptions.MaxSeqLen is 1, want at least 2")
+	case o.Backend == "cuda" && o.Sample:
+		return nil, kind.Usagef("ExportOptions.Sample with Backend cuda: forward keeps the model's own sampler there")
+	case o.Backend == "cuda":
+		out.Backend = passes.CUDA
+	case o.Backend != "mlx":
+		return nil, kind.Usagef("ExportOptions.Backend is %q, want mlx or cuda", o.Backend)
+	}
+	return out, nil
+}
+
+// open opens the checkpoint that a source stands for.
+func (o *ExportOptions) open(ctx context.Context, source string) (*loaders.Checkpoint, error) {
+	info, err := os.Stat(source)
+	switch {
+	case err == nil && info.IsDir():
+		return checkpoint(loaders.Open(source))
+	case err == nil && strings.HasSuffix(source, ".gguf"):
+		return checkpoint(loaders.OpenGGUF(source, o.Linear == "none" && o.Recipe == ""))
+	case err == nil:
+		return nil, kind.Usagef("%s is neither a checkpoint's directory nor a .gguf file", source)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	repository, bad := hub.ParseRepo(source)
+	if bad != nil {
+		return nil, fmt.Errorf("%w; it is no id on the hub either, which is org/name", err)
+	}
+	h, err := hub.Environment(os.Getenv)
+	if err != nil {
+		return nil, kind.Of(kind.ErrUsage, err)
+	}
+	h.Log = func(format string, args ...any) { o.Log(fmt.Sprintf(format, args...)) }
+	dir, err := hub.Fetch(ctx, repository, h)
+	if err != nil {
+		return nil, fmt.Errorf("no file or directory has the name %s, and from the hub: %w", source, err)
+	}
+	o.Log(fmt.Sprintf("%s is %s", repository, filepath.Base(dir)))
+	return checkpoint(loaders.Open(dir))
+}
+
+// checkpoint gives an error of opening a checkpoint its kind.
+func checkpoint(c *loaders.Checkpoint, err error) (*loaders.Checkpoint, error) {
+	if err != nil && !os.IsNotExist(err) && !os.IsPermission(err) {
+		err = kind.Of(kind.ErrInvalid, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// setDraft lets the program have the draft that is asked for.
+func (o *ExportOptions) setDraft(c *loaders.Checkpoint) error {
+	switch o.Draft {
+	case "", "none":
+		return nil
+	case "auto":
+		if why := c.FindDraft(); why != "" {
+			o.Log("the program has no draft: " + why)
+		}
+		return nil
+	}
+	_, err := checkpoint(c, c.OpenDraft(o.Draft))
+	return err
+}
+
+// recipe makes the recipe, and tells the build record what was asked for, as etc export has it.
+func (o *ExportOptions) recipe(c *loaders.Checkpoint, recorded *record.Options) (none passes.Recipe, err error) {
+	method, err := o.method()
+	if err != nil {
+		return none, err
+	}
+	recorded.Method = method.String()
+	linear, err := o.scheme("Linear", o.Linear, o.GroupSize, method)
+	if err != nil {
+		return none, err
+	}
+	embedding, err := o.scheme("Embedding", o.Embedding, o.EmbeddingGroupSize, method)
+	if err != nil {
+		return none, err
+	}
+	recorded.GroupSize, recorded.EmbeddingGroupSize = groupOf(linear, o.GroupSize), groupOf(embedding, o.EmbeddingGroupSize)
+	if smallFloats(linear) && (embedding == nil || smallFloats(embedding)) {
+		recorded.Method = linear.Method.String()
+	}
+	switch o.Recipe {
+	case "", "default":
+		return passes.DefaultRecipe(linear, embedding, c.Sensitive()...), nil
+	case "executorch":
+		return o.executorch(c, linear, embedding, recorded)
+	}
+	if linear != nil || embedding != nil || o.Method != "" || o.GroupSize != 0 || o.EmbeddingGroupSize != 0 {
+		return none, kind.Usagef("ExportOptions.Recipe is a recipe's text, which alone says how weights are quantized; " +
+			"leave Linear, Embedding, Method and the group sizes out")
+	}
+	r, err := passes.ParseRecipe("recipe", o.Recipe)
+	return r, kind.Of(kind.ErrInvalid, err)
+}
+
+// executorch is the recipe of ExecuTorch's exporter, which has methods of its own.
+func (o *ExportOptions) executorch(c *loaders.Checkpoint, linear, embedding *quantize.Scheme,
+	recorded *record.Options) (none passes.Recipe, err error) {
+	if o.Method != "" {
+		return none, kind.Usagef("ExportOptions.Method is %s with Recipe executorch, which has methods of its own", o.Method)
+	}
+	if smallFloats(linear) || smallFloats(embedding) {
+		return none, kind.Usagef("ExportOptions.Recipe executorch with mxfp4 or mxfp8: ExecuTorch's exporter has 4w and 8w")
+	}
+	if o.EmbeddingGroupSize == 0 { // one group a row, which is the exporter's default
+		if recorded.EmbeddingGroupSize = 0; embedding != nil {
+			embedding.GroupSize = 0
+		}
+	}
+	style := passes.ScaleOnly
+	if c.ExporterUsesMinMax() {
+		style = passes.MinMax
+	}
+	r, err := passes.ExecuTorchRecipe(style, linear, embedding)
+	return r, kind.Of(kind.ErrUsage, err)
+}
+
+// method finds the method.
+func (o *ExportOptions) method() (quantize.Method, error) {
+	for _, m := range []quantize.Method{quantize.Best, quantize.MinMax, quantize.HQQ} {
+		if o.Method == m.String() || o.Method == "" {
+			return m, nil
+		}
+	}
+	return 0, kind.Usagef("ExportOptions.Method is %q, want best, minmax or hqq", o.Method)
+}
+
+// scheme is the form of weights of one kind, nil for as they are. group and the option Method are 0 and "" where they are
+// open.
+func (o *ExportOptions) scheme(field, value string, group int, method quantize.Method) (*quantize.Scheme, error) {
+	s, ok := passes.ParseWeights(value)
+	switch {
+	case !ok:
+		return nil, kind.Usagef("ExportOptions.%s is %q, want none, 4w, 8w, mxfp4 or mxfp8", field, value)
+	case group != 0 && group != 32 && group != 64 && group != 128:
+		return nil, kind.Usagef("ExportOptions: groups of %d for %s, want 32, 64 or 128", group, field)
+	case s == nil:
+		return nil, nil
+	case smallFloats(s) && group != 0 && group != s.GroupSize:
+		return nil, kind.Usagef("ExportOptions.%s is %s with groups of %d: its groups are of %d", field, value, group, s.GroupSize)
+	case smallFloats(s) && method == quantize.HQQ:
+		return nil, kind.Usagef("ExportOptions.%s is %s with Method hqq, want minmax or best", field, value)
+	case smallFloats(s):
+		if o.Method != "" {
+			s.Method = method
+		}
+	default:
+		s.Method, s.GroupSize = method, groupOf(nil, group)
+	}
+	return s, nil
+}
+
+// smallFloats reports whether a scheme, nil for none, has codes that are small floats, in groups of a size of their own.
+func smallFloats(s *quantize.Scheme) bool { return s != nil && s.Mode != ir.Affine }
+
+// groupOf is the group size of a scheme, or what is asked for.
+func groupOf(s *quantize.Scheme, asked int) int {
+	switch {
+	case smallFloats(s):
+		return s.GroupSize
+	case asked == 0:
+		return 64
+	}
+	return asked
+}

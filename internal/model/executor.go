@@ -1,0 +1,79 @@
+// Package model loads a program that is a language model for calls of many sequences, as etc serve, etc bench --streams
+// and the library run it.
+//
+// Package model imports runtime/batch and runtime/session; it must never import an engine or the command line.
+package model
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/etc-ml/etc/internal/kind"
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/runtime/batch"
+	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/fuse"
+	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/session"
+)
+
+// NewExecutor compiles the program of a file for calls of many sequences as o asks or, where it cannot be made such a
+// program, for one sequence at a time, each with a state of so many bytes. A sampling head is taken off: the runtime draws
+// the same tokens from the logits, and can do more with them. check, where it is not nil, looks at a program of one
+// sequence at a time before it is used. The engine is not auto: see devices.Chosen.
+func NewExecutor(path string, m *ir.Module, e engine.Engine, o batch.RaggedOptions, state int64,
+	check func(m *ir.Module, model *session.Model) error) (batch.Executor, error) {
+	m, err := withoutHead(m)
+	if err != nil {
+		return nil, LoadError(path, err)
+	}
+	x, err := batch.NewRagged(m, e, o)
+	if err == nil {
+		return x, nil
+	}
+	var single *batch.NotRaggedError
+	if !errors.As(err, &single) {
+		return nil, LoadError(path, err)
+	}
+	model, err := session.Load(m, e, o.Engine)
+	if err != nil {
+		return nil, LoadError(path, err)
+	}
+	if o.Engine.Deterministic {
+		model.MaxChunk = 1 // rows of the same call would depend on their number
+	}
+	if check != nil {
+		if err := check(m, model); err != nil {
+			return nil, errors.Join(err, model.Close())
+		}
+	}
+	if x, err = batch.NewOneByOne(model, state, o.Sequences, single.Why.Error()); err != nil {
+		return nil, errors.Join(err, model.Close())
+	}
+	return x, nil
+}
+
+// LoadError is an error of loading the program of a file: of the file, unless the device is not there.
+func LoadError(path string, err error) error {
+	if errors.Is(err, device.ErrUnavailable) {
+		return fmt.Errorf("%w; etc doctor tells which devices this machine has", err)
+	}
+	return kind.Invalidf("%s: %w", path, err)
+}
+
+// withoutHead takes the sampling head off a program, and says so in its constant method.
+func withoutHead(m *ir.Module) (*ir.Module, error) {
+	stripped, err := fuse.StripSampler(m)
+	if err != nil || stripped == m {
+		return m, err
+	}
+	out := *stripped
+	out.Metadata = slices.Clone(out.Metadata)
+	for i := range out.Metadata {
+		if out.Metadata[i].Name == "use_sampling" {
+			out.Metadata[i].Values = []any{false}
+		}
+	}
+	return &out, nil
+}

@@ -1,0 +1,180 @@
+package etc
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/etc-ml/etc/internal/kind"
+	"github.com/etc-ml/etc/internal/model"
+	"github.com/etc-ml/etc/internal/prompt"
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/batch"
+	"github.com/etc-ml/etc/runtime/container"
+	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/format"
+	"github.com/etc-ml/etc/runtime/guide"
+	"github.com/etc-ml/etc/runtime/host"
+	"github.com/etc-ml/etc/runtime/program"
+	"github.com/etc-ml/etc/runtime/session"
+)
+
+// Model is a language model that is ready to answer. It is safe for concurrent use. [Open] makes one.
+type Model struct {
+	info    Info
+	program *program.Program
+	runner  *batch.Runner
+
+	lock   sync.Mutex // of text, which is not safe for concurrent use, and of guides
+	text   *prompt.Text
+	guides *guide.Model // made when it is first needed
+}
+
+// Info is what is known of an open model.
+type Info struct {
+	// Path is the file that it was opened from.
+	Path string
+	// Device is the name of the device that runs it.
+	Device string
+	// ContextLength is the most tokens of a prompt and its answer together.
+	ContextLength int
+	// VocabularySize is the number of token ids that it gives logits of; 0 where the file does not say.
+	VocabularySize int
+	// Concurrent is the most answers that share a call. It is 1 for programs that have no form for many sequences.
+	Concurrent int
+	// StopTokens are the tokens that end an answer.
+	StopTokens []int
+	// Chats reports whether there is a chat template, which [Model.Chat] needs.
+	Chats bool
+}
+
+// Open opens the program in a file, compiles it for a device, and reads the tokenizer, the chat template and the defaults
+// that the file holds. The file stays mapped, and must not change, until Close. What is no language model is an
+// [ErrInvalid], what does not fit an [ErrMemory].
+func Open(path string, o Options) (*Model, error) {
+	e, options, err := o.engine()
+	if err != nil {
+		return nil, err
+	}
+	p, err := program.Open(path)
+	if errors.Is(err, container.ErrInvalid) {
+		return nil, kind.Of(kind.ErrInvalid, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := &Model{program: p}
+	if err := m.load(path, e, options, o); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return m, nil
+}
+
+// load reads the text of the open file and compiles it.
+func (m *Model) load(path string, e engine.Engine, options engine.Options, o Options) (err error) {
+	if m.text, err = prompt.Open(m.program, o.Tokenizer, true); err != nil {
+		return err
+	}
+	if o.ChatTemplate != "" {
+		m.text.Template, err = prompt.UseTemplate(m.program.File, "Options.ChatTemplate", o.ChatTemplate)
+	} else {
+		m.text.Template, err = prompt.OpenTemplate(m.program.File)
+	}
+	if err != nil {
+		return err
+	}
+	if m.text.Template != nil && (o.ChatTemplate != "" || len(m.text.Stop) == 0) {
+		m.text.AddTurnEnd()
+	}
+	forward, err := m.program.Module("forward")
+	if err != nil {
+		return err
+	}
+	d, err := session.Describe(forward)
+	if err != nil {
+		return kind.Invalidf("%s: %w", path, err)
+	}
+	budget, state, err := cacheMemory(path, forward, d.MaxSeqLen, e, options.Precision, o)
+	if err != nil {
+		return err
+	}
+	x, err := model.NewExecutor(path, forward, e, batch.RaggedOptions{Engine: options, Sequences: o.Concurrent, Budget: budget}, state, nil)
+	if err != nil {
+		return err
+	}
+	m.runner, err = batch.New(x, batch.Options{Sequences: o.Concurrent, Queue: longQueue, Budget: budget, Prefix: budget})
+	if err != nil {
+		return errors.Join(err, x.Close())
+	}
+	limits := m.runner.Limits()
+	m.info = Info{Path: path, Device: e.Name(), ContextLength: limits.Positions, VocabularySize: limits.Vocab, Concurrent: o.Concurrent,
+		StopTokens: m.text.Stop, Chats: m.text.Template != nil && m.text.Tokenizer != nil}
+	if limits.OneByOne {
+		m.info.Concurrent = 1
+	}
+	m.text.UnusedDefaults(true, options.Warn)
+	return nil
+}
+
+// longQueue is how many answers may wait: as many as a program asks for.
+const longQueue = 1 << 20
+
+// cacheMemory chooses the memory for states in bytes, and measures what one sequence takes.
+func cacheMemory(path string, m *ir.Module, positions int, e engine.Engine, p eval.Precision, o Options) (budget, state int64, err error) {
+	need := session.MeasureMemory(m, positions, p)
+	if p == eval.Strict || e.Name() == "reference" { // which decodes all of it
+		need = session.MeasureDecoded(m, positions)
+	}
+	state = max(need.State, 1)
+	size := func(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
+	if o.CacheMemory > 0 {
+		if o.CacheMemory < 2*state {
+			return 0, 0, kind.Usagef("Options.CacheMemory is %s, want at least two sequences of %s (%s)", size(o.CacheMemory), size(state), path)
+		}
+		return o.CacheMemory, state, nil
+	}
+	available := host.ReadMemory().Usable()
+	if g, ok := e.(engine.WithMemory); ok {
+		if bytes, err := g.DeviceMemory(); err == nil {
+			available = bytes
+		}
+	}
+	budget = 2 * state * int64(o.Concurrent)
+	if available == 0 { // not known
+		return budget, state, nil
+	}
+	left := available - need.Weights
+	if left < 2*state {
+		return 0, 0, kind.Of(kind.ErrMemory, fmt.Errorf(
+			"%s would not fit in memory: weights of %s and two states of %s for %d positions, but %s are available; "+
+				"etc export --max-seq-len makes a program with less",
+			path, size(need.Weights), size(state), positions, size(available)))
+	}
+	return max(2*state, min(budget, left/2)), state, nil
+}
+
+// Info tells what is known of the model.
+func (m *Model) Info() Info {
+	i := m.info
+	i.StopTokens = slices.Clone(i.StopTokens)
+	return i
+}
+
+// Close ends the answers that run, frees the model and unmaps its file.
+func (m *Model) Close() error { return errors.Join(m.runner.Close(), m.program.Close()) }
+
+// guide gives what constraints need of the model.
+func (m *Model) guide() *guide.Model {
+	if m.guides == nil {
+		source := ""
+		if m.text.Template != nil {
+			source = m.text.Template.Source
+		}
+		m.guides = guide.NewModel(m.text.Tokenizer, format.Find(m.text.Tokenizer, source), m.text.Stop, m.info.VocabularySize)
+	}
+	return m.guides
+}

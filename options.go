@@ -1,0 +1,104 @@
+package etc
+
+import (
+	"github.com/etc-ml/etc/internal/devices"
+	"github.com/etc-ml/etc/internal/kind"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/engine"
+)
+
+// Options say how [Open] runs a program. The zero value chooses all by itself.
+type Options struct {
+	// Device is what runs the program: "auto" (as ""), "metal", "cuda", "cpu", or "reference", which is slow and made to be
+	// right.
+	Device string
+	// Precision is where results are rounded: "mixed" (as ""), "fp32" or "strict"; see README.md.
+	Precision string
+	// Threads is the number of worker threads; 0 is one for each CPU.
+	Threads int
+	// Exact keeps activations in float32 where a device would round them for speed.
+	Exact bool
+	// Deterministic makes answers the same to the bit whoever shares their calls. Without it their last bits may differ.
+	Deterministic bool
+	// NoTune takes the default kernels of a GPU, and measures nothing at the first start.
+	NoTune bool
+	// Concurrent is the most answers at a time; 0 is 4. More wait.
+	Concurrent int
+	// CacheMemory is the memory for the states of answers and of prefixes in bytes, of two sequences at least; 0 is enough
+	// for Concurrent whole contexts twice, but at most half of the memory that is left.
+	CacheMemory int64
+	// Tokenizer is the path of a tokenizer.json in the place of the file's.
+	Tokenizer string
+	// ChatTemplate is the text of a chat template in the place of the file's.
+	ChatTemplate string
+	// Warn is told what runs otherwise than asked for; nil for nobody. It may be called from any goroutine.
+	Warn func(text string)
+}
+
+// defaultConcurrent is how many answers run at a time where nothing is said.
+const defaultConcurrent = 4
+
+// engine finds the engine and its options.
+func (o *Options) engine() (engine.Engine, engine.Options, error) {
+	fill(&o.Device, "auto")
+	fill(&o.Precision, "mixed")
+	fill(&o.Concurrent, defaultConcurrent)
+	fail := func(format string, args ...any) (engine.Engine, engine.Options, error) {
+		return nil, engine.Options{}, kind.Usagef(format, args...)
+	}
+	precision, err := eval.ParsePrecision(o.Precision)
+	if err != nil {
+		return fail("%w", err)
+	}
+	switch {
+	case o.Threads < 0:
+		return fail("Options.Threads is %d, want 0 or more", o.Threads)
+	case o.Concurrent < 0:
+		return fail("Options.Concurrent is %d, want 0 or more", o.Concurrent)
+	case o.CacheMemory < 0:
+		return fail("Options.CacheMemory is %d, want 0 or more", o.CacheMemory)
+	}
+	e, err := devices.Find(o.Device)
+	if err != nil {
+		return fail("%w", err)
+	}
+	if e, err = devices.Chosen(e, precision); err != nil {
+		return nil, engine.Options{}, err
+	}
+	warn := o.Warn
+	if warn == nil {
+		warn = func(string) {}
+	}
+	return e, engine.Options{Precision: precision, Threads: o.Threads, Exact: o.Exact, Deterministic: o.Deterministic, NoTune: o.NoTune,
+		Warn: warn}, nil
+}
+
+// fill sets a value that is zero.
+func fill[T comparable](to *T, value T) {
+	var zero T
+	if *to == zero {
+		*to = value
+	}
+}
+
+// Device is something that can run programs.
+type Device struct {
+	// Name is what Options.Device takes.
+	Name string
+	// Memory is that of a GPU in bytes; 0 for a device that uses the machine's.
+	Memory int64
+}
+
+// Devices lists the devices of this machine, the one that "auto" chooses first.
+func Devices() []Device {
+	var out []Device
+	for _, g := range devices.GPUs {
+		if bytes, err := g.DeviceMemory(); err == nil {
+			out = append(out, Device{g.Name(), bytes})
+		}
+	}
+	for _, e := range devices.Engines {
+		out = append(out, Device{Name: e.Name()})
+	}
+	return out
+}
