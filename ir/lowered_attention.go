@@ -37,6 +37,8 @@ type AttentionAttrs struct {
 	// Tiles says that scores are products of tiles in bfloat16; of rows_attention, those of rows that are one of many of one
 	// sequence behind one another.
 	Tiles bool
+	// First is that of block_attention, of rows_attention alone.
+	First int
 }
 
 // AttentionStepAttrs are the attributes of attention_step: those of rope_write, and those of attention.
@@ -217,7 +219,7 @@ func expandAttention(b *Builder, op *Op) []*Value {
 // expandRowsAttention: block_attention, [1, H, R, D]; with a gate as attention has it.
 func expandRowsAttention(b *Builder, op *Op) []*Value {
 	attrs := Attrs[AttentionAttrs](op)
-	y := b.Value("block_attention", &CachedAttentionAttrs{Scale: attrs.Scale, Window: attrs.Window}, op.Input("q"), op.Input("k"), op.Input("v"), op.Input("positions"), op.Input("sequences"),
+	y := b.Value("block_attention", &CachedAttentionAttrs{Scale: attrs.Scale, Window: attrs.Window, First: attrs.First}, op.Input("q"), op.Input("k"), op.Input("v"), op.Input("positions"), op.Input("sequences"),
 		op.Input("blocks"))
 	return []*Value{gated(b, y, op.Input("gate"))}
 }

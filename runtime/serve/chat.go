@@ -9,6 +9,7 @@ import (
 
 	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/format"
+	"github.com/etc-ml/etc/runtime/speculate"
 	"github.com/etc-ml/etc/runtime/template"
 )
 
@@ -297,7 +298,10 @@ type toldError struct{ error }
 func (e *toldError) Unwrap() error { return e.error }
 
 // usage counts the tokens of a request.
-type usage struct{ prompt, cached, answer, thought int }
+type usage struct {
+	prompt, cached, answer, thought int
+	drafts                          speculate.Totals
+}
 
 func (a *chatAnswer) usageOf() usage {
 	u := usage{prompt: len(a.prompt)}
@@ -310,6 +314,7 @@ func (a *chatAnswer) usageOf() usage {
 		}
 		u.answer += c.end.count
 		u.thought += c.end.thought
+		u.drafts.Add(c.end.end.Drafts)
 	}
 	return u
 }
@@ -318,7 +323,16 @@ func (a *chatAnswer) usageOf() usage {
 func (u usage) chat() any {
 	return map[string]any{"prompt_tokens": u.prompt, "completion_tokens": u.answer, "total_tokens": u.prompt + u.answer,
 		"prompt_tokens_details":     map[string]any{"cached_tokens": u.cached},
-		"completion_tokens_details": map[string]any{"reasoning_tokens": u.thought}}
+		"completion_tokens_details": u.details()}
+}
+
+// details are those of the answer's tokens. Drafts are told where there were any.
+func (u usage) details() map[string]any {
+	out := map[string]any{"reasoning_tokens": u.thought}
+	if d := u.drafts; d.Drafted > 0 {
+		out["accepted_prediction_tokens"], out["rejected_prediction_tokens"] = d.Accepted, d.Drafted-d.Accepted
+	}
+	return out
 }
 
 // chatLogprob is a token with its log-probability.

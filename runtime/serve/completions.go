@@ -130,6 +130,7 @@ func (a *completion) each(ctx context.Context, emit func(i int, u update) error,
 		err := j.run(ctx, func(u update) error {
 			if u.end != nil {
 				a.total.answer += u.end.count
+				a.total.drafts.Add(u.end.end.Drafts)
 				if u.choice == 0 {
 					a.total.cached += u.end.cached
 				}

@@ -100,6 +100,10 @@ var (
 	countRows    = description("etc_rows_total", "Rows of all calls.", "kind")
 	countFailed  = description("etc_calls_failed_total", "Calls that ended with an error of the device.")
 	countPreempt = description("etc_preempted_total", "Times that a sequence gave its cache back before its end.")
+	countDrafted = description("vllm:spec_decode_num_draft_tokens_total", "Tokens that were drafted.")
+	countRight   = description("vllm:spec_decode_num_accepted_tokens_total", "Drafted tokens that were accepted.")
+	countRounds  = description("vllm:spec_decode_num_drafts_total", "Rows of drafts that a call verified for a sequence.")
+	gaugeRight   = description("etc_draft_acceptance", "Part of the drafted tokens that was accepted.")
 	cacheInfo    = description("vllm:cache_config_info", "Blocks of the prefix cache.", "block_size", "num_gpu_blocks")
 )
 
@@ -110,7 +114,7 @@ func description(name, help string, labels ...string) *prometheus.Desc {
 // Describe implements prometheus.Collector.
 func (c models) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{gaugeWaiting, gaugeRunning, gaugeUsed, gaugeBytes, gaugeLoaded, countCalls,
-		countRows, countFailed, countPreempt, cacheInfo} {
+		countRows, countFailed, countPreempt, countDrafted, countRight, countRounds, gaugeRight, cacheInfo} {
 		out <- d
 	}
 }
@@ -140,6 +144,10 @@ func (c models) Collect(out chan<- prometheus.Metric) {
 		send(countRows, prometheus.CounterValue, float64(s.DraftRows), "draft")
 		send(countFailed, prometheus.CounterValue, float64(s.Failed))
 		send(countPreempt, prometheus.CounterValue, float64(s.Preempted))
+		send(countDrafted, prometheus.CounterValue, float64(s.Drafts.Drafted))
+		send(countRight, prometheus.CounterValue, float64(s.Drafts.Accepted))
+		send(countRounds, prometheus.CounterValue, float64(s.Drafts.Rounds))
+		send(gaugeRight, prometheus.GaugeValue, s.Drafts.Acceptance())
 		layout := l.Runner.Layout()
 		unit := layout.BlockBytes // prefixes are as long as their blocks; of their states there are few
 		if unit == 0 {

@@ -23,6 +23,7 @@ func newExecutor(path string, m *ir.Module, e engine.Engine, o batch.RaggedOptio
 	if err == nil {
 		return x, nil
 	}
+	m = m.Only(m.Entry) // drafts go with shared calls only
 	var single *batch.NotRaggedError
 	if !errors.As(err, &single) {
 		return nil, loadError(path, err)

@@ -26,8 +26,10 @@ import (
 	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/fuse"
+	"github.com/etc-ml/etc/runtime/program"
 	"github.com/etc-ml/etc/runtime/serve"
 	"github.com/etc-ml/etc/runtime/session"
+	"github.com/etc-ml/etc/runtime/speculate"
 )
 
 type serveFlags struct {
@@ -38,6 +40,7 @@ type serveFlags struct {
 	requestTime, drain         time.Duration
 	noUI, pprof, logJSON       bool
 	model                      modelFlags
+	speculate                  speculateFlags
 }
 
 func newServe() *cobra.Command {
@@ -72,6 +75,7 @@ Ctrl-C and SIGTERM let running answers end, at most --drain; a second one ends a
 	fl.BoolVar(&f.logJSON, "log-json", false, "write the log as JSON")
 	f.model.add(cmd, "mixed")
 	f.model.addDeterministic(cmd)
+	f.speculate.addKind(cmd)
 	return cmd
 }
 
@@ -248,7 +252,8 @@ type servedFile struct {
 	options engine.Options
 	log     func(format string, args ...any)
 
-	text *text
+	text   *text
+	drafts batch.Drafting
 	// What the weights, the state of one sequence and the caches take, and what there is, in bytes; 0: not known.
 	weights, state, budget, available int64
 	where                             string // the device that the memory is of; "" for the machine's
@@ -270,11 +275,14 @@ func (s *servedFile) measure() error {
 	if s.text.Template != nil && len(s.text.Stop) == 0 {
 		s.text.AddTurnEnd()
 	}
-	m, err := p.Module("forward")
+	if s.drafts, err = s.flags.speculate.batched(s.path, p); err != nil {
+		return err
+	}
+	m, err := s.module(p)
 	if err != nil {
 		return err
 	}
-	d, err := session.Describe(m)
+	d, err := session.Describe(m.Only(m.Entry))
 	if err != nil {
 		return invalidError{fmt.Errorf("%s: %w", s.path, err)}
 	}
@@ -302,6 +310,9 @@ func (s *servedFile) setBudget(need session.Memory, positions int) error {
 		return nil
 	}
 	s.budget = s.state * int64(2*s.flags.concurrent)
+	if s.drafts.Most > 0 { // a call that verifies keeps the states behind all of its rows, of what does not grow
+		s.budget += (need.State - need.Position*int64(positions)) * int64((s.drafts.Most+1)*s.flags.concurrent)
+	}
 	if s.available > 0 {
 		s.budget = min(s.budget, (s.available-s.weights)/2)
 	}
@@ -318,7 +329,7 @@ func (s *servedFile) load() (*serve.Loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := p.Module("forward")
+	m, err := s.module(p)
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
@@ -327,7 +338,7 @@ func (s *servedFile) load() (*serve.Loaded, error) {
 		return nil, errors.Join(err, p.Close())
 	}
 	runner, err := batch.New(x, batch.Options{Sequences: s.flags.concurrent, Queue: s.flags.queue, Budget: s.budget,
-		Prefix: s.budget})
+		Prefix: s.budget, Drafting: s.drafts})
 	if err != nil {
 		return nil, errors.Join(err, x.Close(), p.Close())
 	}
@@ -342,11 +353,19 @@ func (s *servedFile) load() (*serve.Loaded, error) {
 	return l, nil
 }
 
+// module reads the program, with its draft where that is to draft.
+func (s *servedFile) module(p *program.Program) (*ir.Module, error) {
+	if s.drafts.Kind == speculate.None {
+		return p.Module("forward")
+	}
+	return p.Whole("forward")
+}
+
 // executor compiles the program, and fits the caches to the device where only the compiled program knows its memory.
 func (s *servedFile) executor(m *ir.Module) (batch.Executor, error) {
 	o := batch.RaggedOptions{Engine: s.options, Sequences: s.flags.concurrent, Rows: max(512, s.flags.concurrent),
-		Budget: s.budget}
-	return newExecutor(s.path, m, s.device, o, s.state, func(m *ir.Module, model *session.Model) error {
+		Budget: s.budget, Draft: s.drafts.Kind}
+	x, err := newExecutor(s.path, m, s.device, o, s.state, func(m *ir.Module, model *session.Model) error {
 		if err := checkMemory(s.path, m, model, s.options.Precision, 2, 0); err != nil {
 			return err
 		}
@@ -355,6 +374,16 @@ func (s *servedFile) executor(m *ir.Module) (batch.Executor, error) {
 		}
 		return nil
 	})
+	if err != nil || s.drafts.Most == 0 || !x.Limits().OneByOne {
+		return x, err
+	}
+	why := fmt.Sprintf("without drafts: one sequence runs at a time, since %s", x.Limits().Why)
+	if !s.flags.speculate.automatic() {
+		return nil, errors.Join(usagef("%s: --speculate %s: %s", s.path, s.flags.speculate.speculate, why), x.Close())
+	}
+	s.log("etc: %s: --speculate auto: %s", s.path, why)
+	s.drafts = batch.Drafting{}
+	return x, nil
 }
 
 // fitDevice bounds the caches by the memory of a device.

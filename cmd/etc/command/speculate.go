@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/etc-ml/etc/internal/outfile"
+	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/program"
 	"github.com/etc-ml/etc/runtime/session"
@@ -35,17 +36,49 @@ func (f *speculateFlags) addKind(cmd *cobra.Command) {
 // asked reports whether drafts are asked for.
 func (f *speculateFlags) asked() bool { return f.speculate != "off" }
 
+// automatic reports whether drafts are left away where they cannot be had.
+func (f *speculateFlags) automatic() bool { return strings.HasPrefix(f.speculate, "auto") }
+
+// drafting is what --speculate asks for.
+type drafting struct{ session.Drafting }
+
+// choose chooses the draft: auto is that of the file or, where it has none, the text.
+func (d *drafting) choose(kind, path string, p *program.Program) error {
+	own, err := draftOf(p)
+	if err != nil {
+		return err
+	}
+	switch {
+	case kind == "auto":
+		d.Kind = own
+	case d.Kind != speculate.None && d.Kind != own:
+		return usagef("--speculate %s: %s has no such draft; etc export --draft writes one, and ngram needs none",
+			kind, path)
+	}
+	return nil
+}
+
+// batched is what --speculate asks for in calls of many sequences.
+func (f *speculateFlags) batched(path string, p *program.Program) (batch.Drafting, error) {
+	kind, d, err := f.drafting()
+	if err != nil || kind == "off" {
+		return batch.Drafting{}, err
+	}
+	err = d.choose(kind, path, p)
+	return batch.Drafting{Kind: d.Kind, Most: d.Most, Fixed: d.Fixed}, err
+}
+
 // mostDrafts is the most drafts of a round where their number is not fixed. More are rarely right.
 const mostDrafts = 4
 
 // drafting reads --speculate.
-func (f *speculateFlags) drafting() (kind string, d session.Drafting, err error) {
+func (f *speculateFlags) drafting() (kind string, d drafting, err error) {
 	kind, count, fixed := strings.Cut(f.speculate, ":")
 	known := slices.Contains([]string{"auto", "off", "mtp", "assistant", "ngram"}, kind)
 	if !known || fixed && kind == "off" {
 		return "", d, usagef("--speculate %q, want auto, off, mtp, assistant or ngram, the last four with :K too", f.speculate)
 	}
-	d = session.Drafting{Most: mostDrafts, Fixed: fixed}
+	d = drafting{session.Drafting{Most: mostDrafts, Fixed: fixed}}
 	if fixed {
 		if d.Most, err = strconv.Atoi(count); err != nil || d.Most < 1 || d.Most > speculate.MostDrafts {
 			return "", d, usagef("--speculate %q: %q drafts a round, want 1 to %d", f.speculate, count, speculate.MostDrafts)
@@ -84,16 +117,8 @@ func (f *speculateFlags) compile(
 	if err != nil || kind == "off" {
 		return nil, err
 	}
-	own, err := draftOf(p)
-	if err != nil {
+	if err := d.choose(kind, path, p); err != nil {
 		return nil, err
-	}
-	switch {
-	case kind == "auto":
-		d.Kind = own
-	case d.Kind != speculate.None && d.Kind != own:
-		return nil, usagef("--speculate %s: %s has no such draft; etc export --draft writes one, and ngram needs none",
-			kind, path)
 	}
 	// Drafts come and go through the host: on devices where that costs more than a token does, they would lose.
 	if e.Name() != "cpu" && e.Name() != "reference" {
@@ -101,7 +126,7 @@ func (f *speculateFlags) compile(
 			e.Name())
 		return nil, nil
 	}
-	model, err := session.LoadDrafting(p.Module, e, o, d)
+	model, err := session.LoadDrafting(p.Module, e, o, d.Drafting)
 	if err != nil && kind == "auto" {
 		logf(cmd.ErrOrStderr(), "etc: --speculate auto: without drafts: %v", err)
 		return nil, nil

@@ -13,17 +13,21 @@
 #define BLOCK_Q_HEAD 64
 #define BLOCK_SHORT 0     // 1: leaves rows of long runs to attention_chunk.metal
 #endif
+#ifndef BLOCK_FIRST
+#define BLOCK_FIRST 0     // the first position that is seen
+#endif
 #define BLOCK_MOST 16     // rows that share what they read, at most
 #define BLOCK_STRIDE (ATT_SIMDGROUPS * ATT_TOKENS)
 
-// The first position that a row at a position sees.
-inline int block_low(int position) { return ATT_WINDOW > 0 ? max(0, position - ATT_WINDOW + 1) : 0; }
+// The first position of the window of a row at a position, and the first that it sees.
+inline int block_window(int position) { return ATT_WINDOW > 0 ? max(0, position - ATT_WINDOW + 1) : 0; }
+inline int block_low(int position) { return max(BLOCK_FIRST, block_window(position)); }
 
 // The positions of a part of what a row at a position sees: as few as BLOCKS parts allow. A window begins anywhere in a
 // part, and those of Q rows begin at Q positions.
 inline int block_part(int position) {
   if (ATT_BLOCKS == 1) return 1 << 30;
-  const int seen = position + 1 - block_low(position);
+  const int seen = position + 1 - block_window(position);
   int n = ATT_LEAST;
   while (ATT_WINDOW > 0 ? n * (ATT_BLOCKS - 1) < seen + BLOCK_MOST : n * ATT_BLOCKS < seen) n *= 2;
   return n;
@@ -31,7 +35,7 @@ inline int block_part(int position) {
 
 // Whether row t is of one sequence with the row before it, one position behind it, and divided alike.
 inline bool block_follows(device const int* positions, device const int* sequences, int t) {
-  return rows_follow(positions, sequences, t) && block_part(positions[t]) == block_part(positions[t - 1]);
+  return rows_follow(positions, sequences, t) && positions[t - 1] >= BLOCK_FIRST && block_part(positions[t]) == block_part(positions[t - 1]);
 }
 
 // q: heads of rows at the strides above; keys, values [KV_HEADS][units][ROWS][D]; part [T][HEADS][BLOCKS][D] and
@@ -59,7 +63,7 @@ kernel void block_attention_part(device const float* q [[buffer(0)]],
   const int row0 = int(tg.z);
   if (row0 >= rows) return;
   const int position = positions[row0];
-  if (position < 0) return;
+  if (position < BLOCK_FIRST) return;
   // The first row of some takes those behind it along, up to the next multiple of Q.
   if (row0 % ATT_Q != 0 && block_follows(positions, sequences, row0)) return;
   if (BLOCK_SHORT && rows_many(positions, sequences, row0, rows)) return;
@@ -161,7 +165,7 @@ kernel void block_attention_merge(device const float* part [[buffer(0)]],
   const int d = int(tid);
   const int position = positions[t];
   out += (long(t) * ATT_HEADS + head) * ATT_D + d;
-  if (position < 0) {
+  if (position < BLOCK_FIRST) {
     out[0] = 0.0f;
     return;
   }

@@ -85,6 +85,8 @@ type BlockAttention struct {
 	Heads, KVHeads int
 	// Window is 0 for none.
 	Window int
+	// First is the first position that any row sees; rows before it give zeros.
+	First int
 	// Scale multiplies the scores.
 	Scale float32
 	// Q are the heads of queries.
@@ -123,6 +125,9 @@ func (a BlockAttention) check() error {
 		return fmt.Errorf("%d query heads, want a multiple of the %d key heads", a.Heads, a.KVHeads)
 	case a.Window < 0:
 		return fmt.Errorf("a window of %d", a.Window)
+	case a.First < 0 || a.First > 0 && (a.Short || a.Window > 0):
+		return fmt.Errorf("positions from %d on, with a window of %d and tiles %v, want 0, or more without both", a.First, a.Window,
+			a.Short)
 	}
 	return nil
 }
@@ -202,6 +207,9 @@ func (a BlockAttention) Launches(rows int) (part, merge Launch, parts int, err e
 		"ATT_SLOTS", 1, "ATT_WINDOW", a.Window, "ATT_SCALE", float32(float64(a.Scale)*math.Log2E), "ATT_BF16", a.Cache == BF16,
 		"BLOCK_ROWS", a.Rows, "BLOCK_COLUMNS", a.Columns, "BLOCK_Q_TOKEN", q.Token, "BLOCK_Q_HEAD", q.Row,
 		"BLOCK_SHORT", a.Short)
+	if a.First > 0 {
+		defines = append(defines, define("BLOCK_FIRST", a.First)...)
+	}
 	part = Launch{File: "block_attention", Kernel: "block_attention_part", Defines: defines,
 		Groups: [3]int{a.Heads / t.Heads, t.Parts, rows}, Threads: [3]int{t.Simdgroups * 32, 1, 1}}
 	merge = Launch{File: "block_attention", Kernel: "block_attention_merge",
@@ -251,11 +259,11 @@ func (a BlockAttention) Reference(units int, q, keys, values []float32, position
 	from, gates := a.Q.or(a.Heads, a.D), a.Gates.or(a.Heads, a.D)
 	one := Attention{D: a.D, Heads: 1, KVHeads: 1, Scale: a.Scale, Gated: a.Gated}
 	for t, p := range positions {
-		if p < 0 {
+		if p < int32(a.First) {
 			clear(out[t*a.Heads*a.D:][:a.Heads*a.D])
 			continue
 		}
-		low := int32(0)
+		low := int32(a.First)
 		if a.Window > 0 {
 			low = max(0, p-int32(a.Window)+1)
 		}

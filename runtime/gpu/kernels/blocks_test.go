@@ -91,6 +91,9 @@ var blockAttentions = map[string]struct {
 	"rows that share, parts": {kernels.BlockAttention{Blocks: kernels.Blocks{Rows: 32, Columns: 5, Cache: kernels.F32}, D: 32, Heads: 4, KVHeads: 2, Scale: 0.2,
 		Q: kernels.Rows{Token: 300, Row: 50}, Tuning: kernels.BlockTuning{Tokens: 4, Parts: 3}},
 		rowsOf(run(0, 61, 9), run(1, 120, 3), run(2, 0, 6), []kernels.BlockRow{nobody, nobody}, run(3, 127, 2))},
+	"from a position on": {kernels.BlockAttention{Blocks: kernels.Blocks{Rows: 8, Columns: 33, Cache: kernels.BF16}, D: 64, Heads: 4, KVHeads: 2, First: 2, Scale: 0.125,
+		Tuning: kernels.BlockTuning{Tokens: 2, Parts: 4, Least: 32, Simdgroups: 2}},
+		rowsOf(run(0, 0, 4), run(1, 256, 1), run(2, 2, 1), run(3, 127, 2), []kernels.BlockRow{nobody}, run(4, 255, 1))},
 	"one part": {kernels.BlockAttention{Blocks: kernels.Blocks{Rows: 7, Columns: 8, Cache: kernels.F32}, D: 96, Heads: 2, KVHeads: 1, Window: 20, Scale: 0.1,
 		Tuning: kernels.BlockTuning{Tokens: 2, Parts: 1}}, rowsOf(run(0, 30, 3), run(1, 2, 2))},
 }
@@ -112,6 +115,8 @@ func TestBlockAttention(t *testing.T) {
 		{func(a *kernels.BlockAttention) { a.D = 80 }, "attention over blocks: heads of 80 elements, want a multiple of 32 up to 1024"},
 		{func(a *kernels.BlockAttention) { a.Heads = 3 }, "attention over blocks: 3 query heads, want a multiple of the 2 key heads"},
 		{func(a *kernels.BlockAttention) { a.Columns = 0 }, "attention over blocks: blocks of 4 rows in tables of 0 columns"},
+		{func(a *kernels.BlockAttention) { a.First, a.Window = 1, 7 },
+			"attention over blocks: positions from 1 on, with a window of 7 and tiles false, want 0, or more without both"},
 		{func(a *kernels.BlockAttention) { a.Window = -1 }, "attention over blocks: a window of -1"},
 		{func(a *kernels.BlockAttention) { a.Tuning = kernels.BlockTuning{Least: 40} },
 			"attention over blocks tuned to {Heads:2 Tokens:1 Keys:8 Parts:64 Least:40 Simdgroups:4}, want parts of a multiple of the 32 keys of a threadgroup, at most 16 rows, and other than 2 parts of a window"},

@@ -22,12 +22,12 @@ func rowsAttention(g *graph) {
 			return
 		}
 		attrs := ir.Attrs[ir.CachedAttentionAttrs](op)
-		if attrs.First > 0 {
-			return // no kernel begins behind the first position
-		}
 		for _, tiles := range []bool{true, false} {
+			if tiles && attrs.First > 0 {
+				continue // no tiles begin behind the first position
+			}
 			b := g.draft()
-			if g.attendsRows(b.Op("rows_attention", &ir.AttentionAttrs{Scale: attrs.Scale, Window: attrs.Window, Tiles: tiles}, op.Input("q"),
+			if g.attendsRows(b.Op("rows_attention", &ir.AttentionAttrs{Scale: attrs.Scale, Window: attrs.Window, Tiles: tiles, First: attrs.First}, op.Input("q"),
 				op.Input("k"), op.Input("v"), op.Input("positions"), op.Input("sequences"), op.Input("blocks"))) {
 				g.put(b, op)
 				return
@@ -116,6 +116,7 @@ func RowsAttention(op *ir.Op, view Views, cache kernels.DType) (a kernels.BlockA
 		return a, 0, false
 	}
 	a.D, a.Heads, a.Q, a.Scale, a.Window, a.Short = h.Width, h.Heads, h.Strides, attrs.Scale, attrs.Window, attrs.Tiles
+	a.First = attrs.First
 	if gate := op.Input("gate"); gate != nil {
 		v := view(gate)
 		stride, ok := strided.Reshape(v.Shape, v.Strides, []int{h.Tokens, h.Heads, h.Width})
