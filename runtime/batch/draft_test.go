@@ -307,3 +307,32 @@ func knownPrompts(t testing.TB, base string) (out [][]int) {
 	}
 	return out
 }
+
+// TestDraftsOnGPU: on a GPU drafts come from the device's draws in calls that streams share, with kernels for everything,
+// and streams draft and answer what they do on the CPU.
+func TestDraftsOnGPU(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: the kernels have tests of their own")
+	}
+	e := onGPU(t)
+	for _, d := range draftedModels[3:] {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			prompt := knownPrompts(t, d.base)[0]
+			var requests []batch.Request
+			for i := range 3 {
+				requests = append(requests, batch.Request{Prompt: prompt[:len(prompt)-i], MaxTokens: 9, Logprobs: -1, Drafts: 1 + i,
+					Sampling: batch.Sampling{Temperature: 0.5 * float32(i), TopP: 1, Seed: 4}})
+			}
+			o := batch.RaggedOptions{Rows: 16, Sequences: 3, BlockRows: 8}
+			b := batch.Options{Queue: 9, Budget: 1 << 40, Drafting: batch.Drafting{Most: 3, Fixed: true}}
+			want := answer(t, d.runner(t, cpu.Engine{}, o, b), requests, nil)
+			got := answer(t, d.runner(t, e, o, b), requests, nil)
+			for i := range want {
+				require.Equal(t, idsOf(want[i].tokens), idsOf(got[i].tokens))
+				require.Positive(t, want[i].end.Drafts.Drafted)
+				require.Equal(t, want[i].end.Drafts, got[i].end.Drafts)
+			}
+		})
+	}
+}

@@ -8,7 +8,7 @@ var kernelBinders map[string]func(b *binder) bool
 
 func init() {
 	kernelBinders = map[string]func(*binder) bool{
-		"load": bindLoad, "copy": bindCopy, "delta_gates": bindDeltaGates, "buffer_slice_update": bindCacheWrite, "buffer_ring_update": bindCacheWrite,
+		"load": bindLoad, "copy": bindCopy, "concatenate": bindConcatenate, "delta_gates": bindDeltaGates, "buffer_slice_update": bindCacheWrite, "buffer_ring_update": bindCacheWrite,
 		"embedding": bindEmbedding,
 		"rms_norm":  bindNorm, "rope_angles": bindRopeAngles, "rope_heads": bindRopeHeads, "rope_write": bindRopeWrite, "glu": bindGLU, "softcap": bindSoftcap,
 		"sigmoid": bindUnary, "add": bindAdd, "multiply": bindBinary,

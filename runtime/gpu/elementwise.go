@@ -134,6 +134,42 @@ func bindCopy(b *binder) bool {
 	return x != nil && out != nil && b.elements("copy", "copy", out, x)
 }
 
+// bindConcatenate copies the operands into the result, one behind the other along an axis.
+func bindConcatenate(b *binder) bool {
+	shape, ok := b.Dims(b.Op.Result().Type)
+	if !ok || len(shape) > maxRank {
+		return false
+	}
+	axis := (ir.Attrs[ir.AxisAttrs](b.Op).Axis + len(shape)) % len(shape)
+	var parts []*value
+	for _, a := range b.Op.Args[0] {
+		if !a.Value.Type.DType.IsFloat() {
+			return false
+		}
+		x := b.device(a.Value, b.Values[a.Value])
+		if x == nil || x.format == i32 || len(x.shape) != len(shape) {
+			return false
+		}
+		parts = append(parts, x)
+	}
+	out := b.result(0, nil)
+	if out == nil {
+		return false
+	}
+	at := 0
+	for _, x := range parts {
+		part := *out
+		part.shape = slices.Clone(out.shape)
+		part.shape[axis] = x.shape[axis]
+		part.offset += at * out.stride[axis]
+		at += x.shape[axis]
+		if x.len() > 0 && !b.elements("concatenate", "copy", &part, x) {
+			return false
+		}
+	}
+	return at == shape[axis]
+}
+
 // bindAdd adds: as a part of the mixture of experts that is one of the terms, or on its own.
 func bindAdd(b *binder) bool {
 	x, y := b.floats("a"), b.floats("b")
