@@ -150,7 +150,7 @@ func (d *drafts) book(call *schedule.Call, all []*booked, results []schedule.Res
 	var drafted, accepted []int
 	for _, b := range all {
 		members, drafted = append(members, &b.s.member), append(drafted, b.drafts)
-		accepted = append(accepted, min(len(b.tokens)-1, b.drafts))
+		accepted = append(accepted, b.right)
 	}
 	d.shared.Done(members, drafted, accepted, took)
 

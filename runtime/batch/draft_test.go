@@ -336,3 +336,50 @@ func TestDraftsOnGPU(t *testing.T) {
 		})
 	}
 }
+
+// TestSequenceDrafts: a program that feeds its sequences itself drafts behind one of them, which leaves it as it was, in a
+// block that it shares, too.
+func TestSequenceDrafts(t *testing.T) {
+	for _, d := range draftedModels[3:] {
+		t.Run(d.name, func(t *testing.T) {
+			o := batch.RaggedOptions{Rows: 64, Sequences: 2, BlockRows: 4, Draft: d.kind, Positions: 64, Drafts: 3}
+			o.Engine = engine.Options{Precision: eval.FP32, Warn: func(text string) { t.Error(text) }}
+			x, err := batch.NewRagged(d.module(t, 96), cpu.Engine{}, o)
+			require.NoError(t, err)
+			pool, err := batch.NewPool(x, 1<<40)
+			require.NoError(t, err)
+			defer pool.Close()
+			prompt := knownPrompts(t, d.base)[0]
+			var tokens []int32
+			for _, id := range prompt {
+				tokens = append(tokens, int32(id))
+			}
+			s, row := pool.Open(), batch.Row{Draw: &batch.Draw{TopP: 1}}
+			out, err := s.Feed(t.Context(), tokens, row)
+			require.NoError(t, err)
+			other, err := s.Fork()
+			require.NoError(t, err)
+			draws := make([]batch.Draw, 3)
+			for i := range draws {
+				draws[i].TopP = 1
+			}
+			drafts, err := s.Draft(t.Context(), out[0].Token, out[0].Hidden, draws...)
+			require.NoError(t, err)
+			require.Equal(t, len(prompt), s.Position())
+			feed := append([]int32{out[0].Token}, drafts...)
+			got, err := pool.Feed(t.Context(), batch.Feed{Sequence: s, Tokens: feed, Rows: []batch.Row{row, row, row, row}, Exact: true})
+			require.NoError(t, err)
+			want, err := pool.Feed(t.Context(), batch.Feed{Sequence: other, Tokens: feed, Rows: []batch.Row{row, row, row, row}})
+			require.NoError(t, err)
+			require.Equal(t, drafts[0], got[0][0].Token, "known by heart")
+			for i := range got[0] {
+				require.Equal(t, want[0][i].Token, got[0][i].Token)
+			}
+			require.NoError(t, s.Rollback(3))
+			_, err = s.Draft(t.Context(), drafts[0], got[0][0].Hidden[1:], draws...)
+			require.ErrorContains(t, err, "the draft wants 128")
+			_, err = other.Draft(t.Context(), 1, nil)
+			require.ErrorContains(t, err, "0 drafts behind")
+		})
+	}
+}

@@ -36,9 +36,12 @@ type RaggedOptions struct {
 	// drafts and checkpoints of their recurrent states.
 	Budget int64
 	// Positions, where it is not 0, is how many tokens a sequence will have, prompt and answer together. The default of
-	// Budget then has room for as many sequences of this length as Sequences, and no more: drafts and checkpoints find none.
+	// Budget then has room for as many sequences of this length as Sequences, and no more: checkpoints find none, and drafts
+	// find what Drafts says.
 	// A sequence may become longer while others are shorter.
 	Positions int
+	// Drafts is the most drafts of a sequence that there is room for beside Positions.
+	Drafts int
 	// Draft is the draft that the executor has, which the module has a method for: it is a [Drafter] then.
 	Draft speculate.Kind
 }
@@ -181,13 +184,23 @@ func orElse(n, fallback int) int {
 	return fallback
 }
 
+// WithDrafts is the most units that a sequence of the given length holds, in calls of at most rows rows, that verifies so
+// many drafts in a call.
+func WithDrafts(l cache.Layout, length, rows, drafts int) cache.Demand {
+	out := l.Most(length, rows)
+	if l.SlotBytes > 0 && drafts > 0 {
+		out[l.SlotPool()] += drafts + 1
+	}
+	return out
+}
+
 // units divides a budget among the pools. Slots and blocks of windows do not grow with the context: they get what
 // twice as many sequences as a call has need, verified drafts and checkpoints included, at most half of the budget;
 // full attention gets the rest. Without a budget it gets the whole context of each sequence, or each pool what sequences of
 // o.Positions need.
 func units(l cache.Layout, o RaggedOptions, positions int) (cache.Demand, error) {
 	if o.Positions > 0 && o.Budget == 0 {
-		out := l.Most(min(o.Positions, positions), o.Rows)
+		out := WithDrafts(l, min(o.Positions, positions), o.Rows, o.Drafts)
 		for i := range out {
 			out[i] *= o.Sequences
 		}

@@ -22,6 +22,8 @@ type Request struct {
 	Sampling Sampling
 	// Drafts bounds the drafts of a call, where it is not 0, below what the runner's [Drafting] says; below 0: none.
 	Drafts int
+	// DraftLog keeps End.Rounds.
+	DraftLog bool
 	// Logprobs asks for the logarithm of the probability of each token, and of so many of the most likely ones beside
 	// it; below 0: for none.
 	Logprobs int
@@ -226,6 +228,7 @@ type End struct {
 	Tokens, Cached int
 	// Queued is the time until the first call, Prefill from there to the first token, Decode from there to the end.
 	Queued, Prefill, Decode time.Duration
-	// Drafts counts the drafts of the stream.
+	// Drafts counts the drafts of the stream, and Rounds tells them, where Request.DraftLog asks for it.
 	Drafts speculate.Totals
+	Rounds speculate.Log
 }

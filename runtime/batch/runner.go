@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -386,6 +387,7 @@ type booked struct {
 	s      *Stream
 	tokens []Token // the drafts that are right and the token drawn behind them, up to a stop token
 	drafts int
+	right  int // of the drafts, from the first on
 	ended  bool
 }
 
@@ -432,7 +434,15 @@ func (r *Runner) book(call *schedule.Call, outs []Output, masked []bool, start t
 
 // take makes the tokens of a stream of what its rows gave, up to the first draft that is wrong.
 func (b *booked) take(outs []Output, drafts []int32, masked bool) {
-	s := b.s
+	s, at := b.s, len(b.s.request.Prompt)+len(b.s.answer)
+	defer func() {
+		for b.right < min(len(drafts), len(b.tokens)) && b.tokens[b.right].ID == int(drafts[b.right]) {
+			b.right++
+		}
+		if s.request.DraftLog && len(drafts) > 0 {
+			s.rounds = append(s.rounds, speculate.Round{At: at, Draft: slices.Clone(drafts), Accepted: b.right})
+		}
+	}()
 	for i, out := range outs {
 		t, err := s.take(out, masked)
 		if err == nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/etc-ml/etc/runtime/cache"
 	"github.com/etc-ml/etc/runtime/schedule"
+	"github.com/etc-ml/etc/runtime/speculate"
 )
 
 // Pool holds sequences that a program feeds itself: to draw, to verify drafts, to branch. Who only wants answers
@@ -92,6 +93,38 @@ func (s *Sequence) Rollback(n int) error {
 		return err
 	}
 	return s.table.Rollback(n)
+}
+
+// Draft drafts a token for each of draws behind token, which is to be fed next; hidden is what the row before it gave
+// ([Output.Hidden]). The sequence stays as it is: the drafts are for a [Pool.Feed] of the token and them, Exact, whose
+// outputs tell which are right. The executor must be a [Drafter] with a draft.
+func (s *Sequence) Draft(ctx context.Context, token int32, hidden []float32, draws ...Draw) ([]int32, error) {
+	if err := s.usable(); err != nil {
+		return nil, err
+	}
+	d, ok := s.pool.exec.(Drafter)
+	switch {
+	case !ok || d.Drafts() == speculate.None:
+		return nil, errors.New("the program of the executor has no draft")
+	case len(draws) == 0 || s.Position() == 0:
+		return nil, fmt.Errorf("%d drafts behind %d tokens, want at least one behind one", len(draws), s.Position())
+	case s.Position()+len(draws) > s.pool.limits.Positions:
+		return nil, fmt.Errorf("%d drafts behind %d tokens do not fit the context of %d tokens", len(draws), s.Position(),
+			s.pool.limits.Positions)
+	}
+	copies, ok := s.table.Begin(cache.Extent{Rows: len(draws), Exact: true})
+	if !ok {
+		return nil, ErrNoMemory
+	}
+	call := &schedule.Call{Copies: copies, Tokens: []int32{token}, Entries: []schedule.Entry{{ID: s.id, Rows: 1,
+		Start: s.table.Pos(), Blocks: s.table.Blocks(), Rings: s.table.Rings()}}}
+	out, err := d.Draft(ctx, call, []Chain{{Hidden: hidden, Draws: draws}})
+	s.table.End()
+	if err != nil {
+		s.err = err
+		return nil, err
+	}
+	return out[0], s.table.Rollback(len(draws))
 }
 
 func (s *Sequence) usable() error {

@@ -22,8 +22,9 @@ type Stream struct {
 	counts  map[int]int // of the tokens of the answer, where a penalty needs them
 	mask    []uint64
 	failure error
-	hidden  []float32        // behind the last token that was fed, for a draft that starts from it
-	index   speculate.Index  // of prompt and answer, where drafts come from the text
+	hidden  []float32       // behind the last token that was fed, for a draft that starts from it
+	index   speculate.Index // of prompt and answer, where drafts come from the text
+	rounds  speculate.Log
 	member  speculate.Member // what is known of the drafts of the stream
 	stop    int
 	arrived time.Time
@@ -137,7 +138,7 @@ func (s *Stream) finish(reason Reason, err error) {
 	s.detach()
 	now := time.Now()
 	e := End{Reason: reason, Stop: s.stop, Tokens: len(s.answer), Cached: s.Cached(),
-		Drafts: s.member.Totals()}
+		Drafts: s.member.Totals(), Rounds: s.rounds}
 	switch {
 	case s.started.IsZero():
 		e.Queued = now.Sub(s.arrived)

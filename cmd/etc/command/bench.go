@@ -24,6 +24,7 @@ type benchFlags struct {
 	streams                 []int
 	served                  benchServeFlags
 	observe                 observeFlags
+	speculate               speculateFlags
 }
 
 func newBench() *cobra.Command {
@@ -51,6 +52,11 @@ With --serve a server is measured, as its clients see it: etc serve, or another 
 So many streams (--concurrent) ask for answers of -n tokens to prompts of -p tokens, each prompt another one, until
 --requests answers are there. A row shows the time until the first part of an answer and the time between parts (half,
 and all but one in a hundred, were no longer), and tokens per second: of one stream behind its first part, and of all.
+
+With --speculate rounds of drafts are measured behind -d tokens (default 128), one sequence in calls as those of serve: what
+the drafts take, what the call takes that verifies them, beside a call of one row. A row shows a number of drafts, 1 to 7 or
+that of :K, the acceptance from which on the round is faster than none, and the tokens per second at the acceptances that
+were published for prose, facts and code; --json has the curve. Models of random weights have no acceptance of their own.
 
 --profile and --trace cover the unmeasured runs too, and cost a little time themselves.
 
@@ -80,6 +86,7 @@ Speed of a model of toy size says nothing of a large one: measure the model that
 	f.observe.add(cmd)
 	f.add(cmd, "mixed")
 	f.addDeterministic(cmd)
+	f.speculate.addKind(cmd)
 	return cmd
 }
 
@@ -109,12 +116,18 @@ func runBench(cmd *cobra.Command, path string, f benchFlags) error {
 			return usagef("--streams measures from an empty context with the runtime's draws: leave out --%s", name)
 		}
 	}
-	if f.deterministic && len(f.streams) == 0 {
-		return usagef("--deterministic goes with --streams: it is about sequences that share calls")
+	if f.speculate.asked() && (len(f.streams) > 0 || anyChanged(cmd, "n-prompt", "n-gen", "sampler")) {
+		return usagef("--speculate measures rounds of one sequence: leave out --streams, --n-prompt, --n-gen and --sampler")
+	}
+	if f.deterministic && len(f.streams) == 0 && !f.speculate.asked() {
+		return usagef("--deterministic goes with --streams or --speculate: it is about sequences that share calls")
 	}
 	return f.observe.around(cmd, e, &o, path, func() error {
 		if len(f.streams) > 0 {
 			return measureStreams(cmd, path, f, e, o)
+		}
+		if f.speculate.asked() {
+			return measureDrafts(cmd, path, f, e, o)
 		}
 		return measure(cmd, path, f, e, o)
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/program"
 	"github.com/etc-ml/etc/runtime/session"
 )
 
@@ -29,8 +30,6 @@ func (f *runFlags) undetermined(cmd *cobra.Command, args []string) string {
 	switch {
 	case f.keepsChat(cmd, args):
 		return "a chat"
-	case f.asked():
-		return "--speculate"
 	case f.sampler == "file" && cmd.Flags().Changed("sampler"):
 		return "--sampler file"
 	}
@@ -54,8 +53,8 @@ type sequenceAnswer struct {
 }
 
 // openSequence compiles a program as etc serve does, for one sequence.
-func openSequence(path string, m *ir.Module, e engine.Engine, o engine.Options) (*sequenceAnswer, error) {
-	d, err := session.Describe(m)
+func openSequence(path string, m *ir.Module, e engine.Engine, o engine.Options, drafts batch.Drafting) (*sequenceAnswer, error) {
+	d, err := session.Describe(m.Only(m.Entry))
 	if err != nil {
 		return nil, invalidError{err}
 	}
@@ -71,13 +70,15 @@ func openSequence(path string, m *ir.Module, e engine.Engine, o engine.Options) 
 	if err := f.check(available); err != nil {
 		return nil, err
 	}
-	x, err := newExecutor(path, m, e, batch.RaggedOptions{Engine: o, Sequences: 1, Rows: 512, Positions: d.MaxSeqLen},
+	x, err := newExecutor(path, m, e, batch.RaggedOptions{Engine: o, Sequences: 1, Rows: 512, Positions: d.MaxSeqLen,
+		Draft: drafts.Kind, Drafts: drafts.Most},
 		max(f.need.State, 1), nil)
 	if err != nil {
 		return nil, err
 	}
 	limits, layout := x.Limits(), x.Layout()
-	runner, err := batch.New(x, batch.Options{Sequences: 1, Budget: layout.Bytes(layout.Most(d.MaxSeqLen, limits.Rows))})
+	runner, err := batch.New(x, batch.Options{Sequences: 1, Drafting: drafts,
+		Budget: layout.Bytes(batch.WithDrafts(layout, d.MaxSeqLen, limits.Rows, drafts.Most))})
 	if err != nil {
 		return nil, errors.Join(err, x.Close())
 	}
@@ -92,7 +93,7 @@ func (s *sequenceAnswer) Close() error          { return s.runner.Close() }
 // Generate is session.Session.Generate.
 func (s *sequenceAnswer) Generate(ctx context.Context, r session.Request) (a session.Answer, err error) {
 	p := r.Sampling
-	q := batch.Request{Prompt: r.Prompt, MaxTokens: r.MaxNewTokens, Stop: r.Stop, Constraint: s.constraint, Logprobs: -1,
+	q := batch.Request{DraftLog: true, Prompt: r.Prompt, MaxTokens: r.MaxNewTokens, Stop: r.Stop, Constraint: s.constraint, Logprobs: -1,
 		Sampling: batch.Sampling{Temperature: p.Temperature, TopK: p.TopK, TopP: p.TopP, MinP: p.MinP, Seed: p.Seed,
 			Repeat: p.RepeatPenalty, RepeatLast: p.LastN, Presence: p.PresencePenalty, Frequency: p.FrequencyPenalty, Bias: p.Bias}}
 	if p.Logprobs {
@@ -140,6 +141,7 @@ func (s *sequenceAnswer) Generate(ctx context.Context, r session.Request) (a ses
 	}
 	a.Prompt, a.PrefillTime, a.DecodeTime = len(r.Prompt), end.Queued+end.Prefill, end.Decode
 	a.Decoded = max(0, len(a.Tokens)-1)
+	a.Drafts, a.Rounds = end.Drafts, end.Rounds
 	s.position = len(r.Prompt) + a.Decoded
 	return a, nil
 }
@@ -147,10 +149,18 @@ func (s *sequenceAnswer) Generate(ctx context.Context, r session.Request) (a ses
 // contextWithoutEnd is for reading a stream, which ends with the context that it was submitted with.
 var contextWithoutEnd = context.Background()
 
-// answerSequence answers one prompt by a sequence of an executor of many: as etc serve --deterministic does, to the bit.
+// answerSequence answers one prompt by a sequence of an executor of many: as etc serve does, with --deterministic to the bit.
 func answerSequence(ctx context.Context, cmd *cobra.Command, args []string, f runFlags, e engine.Engine, o engine.Options,
-	m *ir.Module, text *text, r session.Request, hold *held) (err error) {
-	s, err := openSequence(args[0], m, e, o)
+	p *program.Program, text *text, r session.Request, hold *held) (err error) {
+	drafts, err := f.batched(args[0], p)
+	if err != nil {
+		return err
+	}
+	m, err := moduleWith(p, drafts.Kind)
+	if err != nil {
+		return err
+	}
+	s, err := openSequence(args[0], m, e, o, drafts)
 	if err != nil {
 		return err
 	}

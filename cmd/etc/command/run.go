@@ -167,8 +167,10 @@ func runProgram(ctx context.Context, cmd *cobra.Command, args []string, f runFla
 	if err != nil {
 		return err
 	}
-	if f.model.deterministic {
-		return answerSequence(ctx, cmd, args, f, device, options, m, text, request, hold)
+	if alone, err := f.inSharedCalls(cmd, args, device, options, request.Sampling); err != nil {
+		return err
+	} else if alone {
+		return answerSequence(ctx, cmd, args, f, device, options, p, text, request, hold)
 	}
 	sessions := 1
 	if f.keepsChat(cmd, args) {

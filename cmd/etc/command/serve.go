@@ -26,10 +26,8 @@ import (
 	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/fuse"
-	"github.com/etc-ml/etc/runtime/program"
 	"github.com/etc-ml/etc/runtime/serve"
 	"github.com/etc-ml/etc/runtime/session"
-	"github.com/etc-ml/etc/runtime/speculate"
 )
 
 type serveFlags struct {
@@ -278,7 +276,7 @@ func (s *servedFile) measure() error {
 	if s.drafts, err = s.flags.speculate.batched(s.path, p); err != nil {
 		return err
 	}
-	m, err := s.module(p)
+	m, err := moduleWith(p, s.drafts.Kind)
 	if err != nil {
 		return err
 	}
@@ -329,7 +327,7 @@ func (s *servedFile) load() (*serve.Loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.module(p)
+	m, err := moduleWith(p, s.drafts.Kind)
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
@@ -351,14 +349,6 @@ func (s *servedFile) load() (*serve.Loaded, error) {
 		l.Slots = s.slots(programID(p))
 	}
 	return l, nil
-}
-
-// module reads the program, with its draft where that is to draft.
-func (s *servedFile) module(p *program.Program) (*ir.Module, error) {
-	if s.drafts.Kind == speculate.None {
-		return p.Module("forward")
-	}
-	return p.Whole("forward")
 }
 
 // executor compiles the program, and fits the caches to the device where only the compiled program knows its memory.

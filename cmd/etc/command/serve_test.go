@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/cpu"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/session"
@@ -187,7 +188,7 @@ func sameAsRun(ts *testscript.TestScript, neg bool, args []string) {
 		Deterministic: deterministic}
 	var generate func(context.Context, session.Request) (session.Answer, error)
 	if deterministic {
-		s, err := openSequence(args[0], m, cpu.Engine{}, o)
+		s, err := openSequence(args[0], m, cpu.Engine{}, o, batch.Drafting{})
 		ts.Check(err)
 		defer s.Close()
 		generate = s.Generate

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/etc-ml/etc/internal/outfile"
+	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/program"
@@ -68,6 +69,14 @@ func (f *speculateFlags) batched(path string, p *program.Program) (batch.Draftin
 	return batch.Drafting{Kind: d.Kind, Most: d.Most, Fixed: d.Fixed}, err
 }
 
+// moduleWith reads a program, with its draft where that is to draft.
+func moduleWith(p *program.Program, kind speculate.Kind) (*ir.Module, error) {
+	if kind == speculate.None {
+		return p.Module("forward")
+	}
+	return p.Whole("forward")
+}
+
 // mostDrafts is the most drafts of a round where their number is not fixed. More are rarely right.
 const mostDrafts = 4
 
@@ -100,14 +109,32 @@ func (f *runFlags) draftLogTo(cmd *cobra.Command) destination {
 func (f *runFlags) loadDrafting(
 	cmd *cobra.Command, args []string, p *program.Program, e engine.Engine, o engine.Options, s session.Sampling,
 ) (*session.Model, error) {
-	if what := f.undrafted(cmd, args, s); what != "" && f.asked() {
-		return nil, usagef("--speculate with %s, which goes without drafts", what)
-	}
 	if !f.asked() && f.draftLog != "" {
 		return nil, usagef("--draft-log goes with --speculate")
 	}
 	return f.compile(cmd, args[0], p, e, o)
 }
+
+// inSharedCalls reports whether one prompt is answered as a sequence of calls that many may share: for --deterministic, and
+// with drafts on a GPU, where they stay on the device so.
+func (f *runFlags) inSharedCalls(
+	cmd *cobra.Command, args []string, e engine.Engine, o engine.Options, s session.Sampling,
+) (bool, error) {
+	if !f.asked() {
+		return f.model.deterministic, nil
+	}
+	if what := f.undrafted(cmd, args, s); what != "" {
+		return false, usagef("--speculate with %s, which goes without drafts", what)
+	}
+	if f.model.deterministic {
+		return true, nil
+	}
+	e, err := chosen(e, o.Precision)
+	return err == nil && !isHostEngine(e), err
+}
+
+// isHostEngine reports whether an engine runs on the host, whose sessions draft by themselves.
+func isHostEngine(e engine.Engine) bool { return e.Name() == "cpu" || e.Name() == "reference" }
 
 // compile compiles a program that drafts as --speculate asks, or gives nil where none does.
 func (f *speculateFlags) compile(
@@ -120,10 +147,12 @@ func (f *speculateFlags) compile(
 	if err := d.choose(kind, path, p); err != nil {
 		return nil, err
 	}
-	// Drafts come and go through the host: on devices where that costs more than a token does, they would lose.
-	if e.Name() != "cpu" && e.Name() != "reference" {
-		logf(cmd.ErrOrStderr(), "etc: --speculate: device %s runs without drafts so far; cpu and reference have them",
-			e.Name())
+	if e, err = chosen(e, o.Precision); err != nil {
+		return nil, loadError(path, err)
+	}
+	// Drafts of a session come and go through the host: on devices where that costs more than a token does, they would lose.
+	if !isHostEngine(e) {
+		logf(cmd.ErrOrStderr(), "etc: --speculate: device %s runs without drafts here; cpu and reference have them", e.Name())
 		return nil, nil
 	}
 	model, err := session.LoadDrafting(p.Module, e, o, d.Drafting)

@@ -1,0 +1,187 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/etc-ml/etc/runtime/batch"
+)
+
+// DraftOptions are what is measured of rounds that draft tokens and verify them.
+type DraftOptions struct {
+	// Drafts are the numbers of drafts of a round, each at least 1.
+	Drafts []int
+	// Depth is the number of tokens in the context, at least 1.
+	Depth int
+	// Text says that drafts come from the text, which costs nothing that shows: only their verification is measured.
+	Text bool
+	// Repetitions is the number of measurements.
+	Repetitions int
+	// Now reads the clock; nil is time.Now.
+	Now func() time.Time
+}
+
+// Check reports what cannot be measured in a context of so many tokens.
+func (o DraftOptions) Check(context int) error {
+	most := 0
+	for _, k := range o.Drafts {
+		most = max(most, k)
+	}
+	switch {
+	case o.Repetitions < 1 || o.Repetitions > maxRepetitions:
+		return fmt.Errorf("%d repetitions, want 1 to %d", o.Repetitions, maxRepetitions)
+	case o.Depth < 1 || o.Depth+most+1 > context:
+		return fmt.Errorf("%d drafts behind %d tokens do not fit the context of %d tokens", most, o.Depth, context)
+	}
+	return nil
+}
+
+// DraftRow is what a round with a number of drafts takes, in seconds. Each is a median, and so is Ratio, which compares times
+// that were taken one after the other.
+type DraftRow struct {
+	Drafts int `json:"drafts"`
+	// Draft is the time of all drafts, Verify that of the call with a row for each of them and one more, Plain that of a call
+	// with one row. Taking rows back is a part of the next call: state is kept for each, and one is picked.
+	Draft  float64 `json:"draft_seconds"`
+	Verify float64 `json:"verify_seconds"`
+	Plain  float64 `json:"plain_seconds"`
+	// Ratio is the time of the round over that of a call with one row.
+	Ratio float64 `json:"ratio"`
+	// Curve is the speed by acceptance.
+	Curve []DraftSpeed `json:"curve"`
+}
+
+// DraftSpeed is the speed where each draft is right with a chance if all before it are.
+type DraftSpeed struct {
+	Acceptance      float64 `json:"acceptance"`
+	TokensPerSecond float64 `json:"tokens_per_second"`
+	// Gain is how many times as fast as without drafts that is.
+	Gain float64 `json:"gain"`
+}
+
+// acceptances of the curve: a grid, and what was published for code, facts and prose.
+func acceptances() (out []float64) {
+	for i := range 21 {
+		out = append(out, float64(i)/20)
+	}
+	out = append(out, Published...)
+	slices.Sort(out)
+	return out
+}
+
+// Published are acceptances that were published for a model of 27B with one draft: of code, facts and prose.
+var Published = []float64{0.91, 0.61, 0.49}
+
+// Break is the acceptance from which on the round is faster than none; above 1 where it never is.
+func (r DraftRow) Break() float64 {
+	for i := range 1001 {
+		if a := float64(i) / 1000; expected(a, r.Drafts) >= r.Ratio {
+			return a
+		}
+	}
+	return math.Inf(1)
+}
+
+// expected is the number of tokens of a round.
+func expected(acceptance float64, drafts int) float64 {
+	tokens, all := 1.0, 1.0
+	for range drafts {
+		all *= acceptance
+		tokens += all
+	}
+	return tokens
+}
+
+// RunDrafts measures the rows of o on one sequence of a pool, whose executor is a [batch.Drafter] but for drafts from the
+// text. The rows are measured in turns, each beside a call of one row, so that what disturbs the machine disturbs all.
+// [DraftOptions.Check] must have passed.
+func RunDrafts(ctx context.Context, pool *batch.Pool, o DraftOptions) ([]DraftRow, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	m := &draftMeasure{pool: pool, o: o, s: pool.Open()}
+	defer m.s.Close()
+	for _, t := range randomTokens(o.Depth+16, pool.Limits().Vocab) {
+		m.tokens = append(m.tokens, int32(t))
+	}
+	out, err := m.s.Feed(ctx, m.tokens[:o.Depth], batch.Row{Draw: &batch.Draw{TopP: 1}})
+	if err != nil {
+		return nil, err
+	}
+	m.hidden, m.tokens = out[0].Hidden, m.tokens[o.Depth:]
+	samples := make([][4][]float64, len(o.Drafts))
+	for i := range o.Repetitions + 1 { // the first is not measured
+		for j, k := range o.Drafts {
+			draft, verify, plain, err := m.round(ctx, k)
+			if err != nil {
+				return nil, fmt.Errorf("%d drafts: %w", k, err)
+			}
+			if i > 0 {
+				for n, v := range []float64{draft, verify, plain, (draft + verify) / plain} {
+					samples[j][n] = append(samples[j][n], v)
+				}
+			}
+		}
+	}
+	var rows []DraftRow
+	for j, k := range o.Drafts {
+		s := samples[j]
+		r := DraftRow{Drafts: k, Draft: Median(s[0]), Verify: Median(s[1]), Plain: Median(s[2]), Ratio: Median(s[3])}
+		for _, a := range acceptances() {
+			gain := expected(a, k) / r.Ratio
+			r.Curve = append(r.Curve, DraftSpeed{a, gain / r.Plain, gain})
+		}
+		rows = append(rows, r)
+	}
+	return rows, nil
+}
+
+// draftMeasure is a sequence that rounds are measured behind.
+type draftMeasure struct {
+	pool   *batch.Pool
+	o      DraftOptions
+	s      *batch.Sequence
+	tokens []int32 // some to feed
+	hidden []float32
+}
+
+// round measures a call of one row and a round with k drafts, all of which are taken back.
+func (m *draftMeasure) round(ctx context.Context, k int) (draft, verify, plain float64, err error) {
+	timed := func(f func() error) (float64, error) {
+		start := m.o.Now()
+		err := f()
+		return m.o.Now().Sub(start).Seconds(), err
+	}
+	row := batch.Row{Draw: &batch.Draw{TopP: 1}}
+	feed := func(rows int) error {
+		f := batch.Feed{Sequence: m.s, Tokens: m.tokens[:rows], Exact: true}
+		for range rows {
+			f.Rows = append(f.Rows, row)
+		}
+		if _, err := m.pool.Feed(ctx, f); err != nil {
+			return err
+		}
+		return m.s.Rollback(rows)
+	}
+	if plain, err = timed(func() error { return feed(1) }); err != nil {
+		return 0, 0, 0, err
+	}
+	if !m.o.Text {
+		draws := make([]batch.Draw, k)
+		for i := range draws {
+			draws[i].TopP = 1
+		}
+		draft, err = timed(func() error {
+			_, err := m.s.Draft(ctx, m.tokens[0], m.hidden, draws...)
+			return err
+		})
+		if err != nil {
+			return 0, 0, 0, err
+		}
+	}
+	verify, err = timed(func() error { return feed(k + 1) })
+	return draft, verify, plain, err
+}
