@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/etc-ml/etc/ir"
-	"github.com/etc-ml/etc/ir/numeric"
 	"github.com/etc-ml/etc/passes/quantize"
 )
 
@@ -246,10 +245,7 @@ func (w *blockWork) encode(params quantize.Float) {
 		binary.LittleEndian.PutUint32(words[4*i:], word)
 	}
 	if w.result.Mode != ir.Affine {
-		scales := w.extend(scalesOutput, len(w.result.Scales))
-		for i, s := range w.result.Scales {
-			scales[i] = numeric.F32ToE8M0(s)
-		}
+		w.result.EncodeScales(w.extend(scalesOutput, len(w.result.Scales)))
 		return
 	}
 	params.Encode(w.extend(scalesOutput, params.Size()*len(w.result.Scales)), w.result.Scales)

@@ -113,6 +113,9 @@ func DefaultRecipe(linear, embedding *quantize.Scheme, more ...string) Recipe {
 	if linear != nil {
 		eight := *linear
 		eight.Mode, eight.Bits = ir.Affine, 8
+		if linear.Mode == ir.NVFP4 { // whose groups of 16 no mode multiplies by with 8 bits
+			eight.GroupSize = 32
+		}
 		for _, p := range slices.Concat(sensitive, more) {
 			r.Rules = append(r.Rules, Rule{Kind: LinearWeight, Pattern: p, Scheme: &eight})
 		}

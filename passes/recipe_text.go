@@ -21,10 +21,10 @@ import (
 //	constants  bf16
 //
 // kind is linear, embedding, or draft for linears that only a draft has. pattern is matched against the weight's whole
-// name, as [Rule.Pattern] says. weights are none, 4w, 8w, mxfp4 or mxfp8. group is 32, 64 or 128, or row for one group a row
+// name, as [Rule.Pattern] says. weights are none, 4w, 8w, mxfp4, mxfp8 or nvfp4. group is 32, 64 or 128, or row for one group a row
 // (hqq only); 64 where it is not given. method is best, minmax or hqq, or weighted, gptq or learned, which need a text to
 // calibrate with; best where it is not given. mxfp4 and mxfp8 have
-// groups of 32, and the methods minmax, which is MLX's own and stands where none is given, and best. layers
+// groups of 32, nvfp4 of 16 (no embedding has it), and the methods minmax, which is MLX's own and stands where none is given, and best. layers
 // are numbers and ranges of layers. "constants bf16" rounds the constants that are no quantized weights. A
 // # begins a comment.
 
@@ -98,8 +98,8 @@ func (r *Recipe) parseLine(fields []string) error {
 			return err
 		}
 	}
-	if s := rule.Scheme; s != nil && s.Mode != ir.Affine && (s.GroupSize != 32 || s.Method == quantize.HQQ) {
-		return fmt.Errorf("%s with group=%d method=%s, want groups of 32 and minmax or best", s.Mode, s.GroupSize, s.Method)
+	if err := rule.checkFloats(); err != nil {
+		return err
 	}
 	if s := rule.Scheme; s != nil && s.GroupSize == 0 && s.Method != quantize.HQQ {
 		return fmt.Errorf("group=row with method %s; only hqq has one group a row", s.Method)
@@ -108,10 +108,25 @@ func (r *Recipe) parseLine(fields []string) error {
 	return nil
 }
 
-// weightForms are the names that ParseWeights knows, for messages.
-const weightForms = "none, 4w, 8w, mxfp4 or mxfp8"
+// checkFloats checks what codes that are small floats have.
+func (rule *Rule) checkFloats() error {
+	s := rule.Scheme
+	if s == nil || s.Mode == ir.Affine {
+		return nil
+	}
+	if plain, _ := ParseWeights(s.Mode.String()); s.GroupSize != plain.GroupSize || s.Method == quantize.HQQ {
+		return fmt.Errorf("%s with group=%d method=%s, want groups of %d and minmax or best", s.Mode, s.GroupSize, s.Method, plain.GroupSize)
+	}
+	if s.Mode == ir.NVFP4 && rule.Kind == EmbeddingWeight {
+		return fmt.Errorf("%s of an embedding, want none, 4w, 8w, mxfp4 or mxfp8", s.Mode)
+	}
+	return nil
+}
 
-// ParseWeights gives the scheme that a recipe, or a flag, calls none (nil), 4w, 8w, mxfp4 or mxfp8, with the group size and
+// weightForms are the names that ParseWeights knows, for messages.
+const weightForms = "none, 4w, 8w, mxfp4, mxfp8 or nvfp4"
+
+// ParseWeights gives the scheme that a recipe, or a flag, calls none (nil), 4w, 8w, mxfp4, mxfp8 or nvfp4, with the group size and
 // the method that stand where none are given; false for other names.
 func ParseWeights(name string) (*quantize.Scheme, bool) {
 	switch name {
@@ -123,6 +138,8 @@ func ParseWeights(name string) (*quantize.Scheme, bool) {
 		return &quantize.Scheme{Method: quantize.MinMax, Mode: ir.MXFP4, Bits: 4, GroupSize: 32}, true
 	case "mxfp8":
 		return &quantize.Scheme{Method: quantize.MinMax, Mode: ir.MXFP8, Bits: 8, GroupSize: 32}, true
+	case "nvfp4":
+		return &quantize.Scheme{Method: quantize.MinMax, Mode: ir.NVFP4, Bits: 4, GroupSize: 16}, true
 	}
 	return nil, false
 }
@@ -141,6 +158,10 @@ func (rule *Rule) parseOption(key, value string) (err error) {
 		switch value {
 		case "32", "64", "128":
 			s.GroupSize, _ = strconv.Atoi(value)
+		case "16":
+			if s.Mode != ir.NVFP4 {
+				return fmt.Errorf("group=16 of %s, want 32, 64, 128 or row; nvfp4 has groups of 16", s.Mode)
+			}
 		case "row":
 			s.GroupSize = 0
 		default:

@@ -19,6 +19,7 @@ linear    *.down_proj*       8w   group=32  layers=0-1,39
 linear    lm_head.weight     none
 linear    *.up_proj.weight   mxfp4
 linear    *.v_proj.weight    mxfp8 method=best group=32
+linear    *.q_proj.weight    nvfp4 group=16
 linear    *                  4w   method=minmax group=128
 embedding *                  8w   method=hqq group=row
 constants bf16
@@ -61,8 +62,8 @@ func TestParseRecipeErrors(t *testing.T) {
 		{"", `recipe x: no rules`},
 		{"# nothing", `recipe x: no rules`},
 		{"\nlinears * 4w", `recipe x, line 2: a line begins with "linears", want linear, embedding, draft or constants`},
-		{"linear *", `recipe x, line 1: 2 fields, want a kind, a pattern, and none, 4w, 8w, mxfp4 or mxfp8`},
-		{"linear * 5w", `recipe x, line 1: weights "5w", want none, 4w, 8w, mxfp4 or mxfp8`},
+		{"linear *", `recipe x, line 1: 2 fields, want a kind, a pattern, and none, 4w, 8w, mxfp4, mxfp8 or nvfp4`},
+		{"linear * 5w", `recipe x, line 1: weights "5w", want none, 4w, 8w, mxfp4, mxfp8 or nvfp4`},
 		{"linear a[ 4w", `recipe x, line 1: pattern "a[": syntax error in pattern`},
 		{"linear * 4w group", `recipe x, line 1: option "group", want each of`},
 		{"linear * 4w group=32 group=64", `recipe x, line 1: option "group=64", want each of`},
@@ -71,6 +72,9 @@ func TestParseRecipeErrors(t *testing.T) {
 		{"linear * 4w method=awq", `recipe x, line 1: method=awq, want best, minmax or hqq`},
 		{"linear * mxfp4 group=64", `recipe x, line 1: mxfp4 with group=64 method=minmax, want groups of 32 and minmax or best`},
 		{"linear * mxfp8 method=hqq", `recipe x, line 1: mxfp8 with group=32 method=hqq, want groups of 32 and minmax or best`},
+		{"linear * nvfp4 group=32", `recipe x, line 1: nvfp4 with group=32 method=minmax, want groups of 16 and minmax or best`},
+		{"linear * 4w group=16", `recipe x, line 1: group=16 of affine, want 32, 64, 128 or row`},
+		{"embedding * nvfp4", `recipe x, line 1: nvfp4 of an embedding, want none`},
 		{"linear * mxfp4 group=row", `recipe x, line 1: mxfp4 with group=0 method=minmax, want groups of 32`},
 		{"linear * 4w bits=4", `recipe x, line 1: option bits=4, want group, method or layers`},
 		{"linear * none group=64", `recipe x, line 1: option group=64 of weights that are not quantized`},

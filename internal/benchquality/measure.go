@@ -42,6 +42,9 @@ func settings() (all []setting) {
 			all = append(all, setting{form, 32, m, []string{"--qlinear", form, "--quant-method", m}})
 		}
 	}
+	for _, m := range []string{"minmax", "best"} {
+		all = append(all, setting{"nvfp4", 16, m, []string{"--qlinear", "nvfp4", "--quant-method", m}})
+	}
 	for _, bits := range []string{"4.5", "5", "6"} {
 		all = append(all, setting{"target " + bits, 0, "auto", []string{"--target-bpw", bits, "--quant-method", "auto"}})
 	}

@@ -7,19 +7,25 @@ import (
 	"github.com/etc-ml/etc/ir/numeric"
 )
 
-// blockFloat is a mode of MLX whose codes are small floats with a power of two as the scale of a group (OCP Microscaling
-// Formats (MX) Specification 1.0).
+// blockFloat is a mode of MLX whose codes are small floats, with a small float without a sign as the scale of a group.
 type blockFloat struct {
 	// largest is the greatest magnitude of a code.
 	largest float32
 	encode  func(x float32) uint8
 	levels  [256]float32
+	// scales are those of groups: the nearest to a number as MLX rounds it, its value, the code of the largest, and whether
+	// code 0 stands for 0.
+	scaleCode   func(x float32) uint8
+	scaleValue  func(code uint8) float32
+	greatest    uint8
+	zeroIsScale bool
 }
 
 // blockFloats are the modes that weights are quantized to, by mode; nil for others.
 var blockFloats = [...]*blockFloat{
-	ir.MXFP4: newBlockFloat(6, 4, numeric.F32ToE2M1, numeric.E2M1ToF32),
-	ir.MXFP8: newBlockFloat(448, 8, numeric.F32ToE4M3, numeric.E4M3ToF32),
+	ir.MXFP4: powersOfTwo(newBlockFloat(6, 4, numeric.F32ToE2M1, numeric.E2M1ToF32)),
+	ir.MXFP8: powersOfTwo(newBlockFloat(448, 8, numeric.F32ToE4M3, numeric.E4M3ToF32)),
+	ir.NVFP4: smallFloatScales(newBlockFloat(6, 4, numeric.F32ToE2M1, numeric.E2M1ToF32)),
 }
 
 func newBlockFloat(largest float32, bits int, encode func(float32) uint8, decode func(uint8) float32) *blockFloat {
@@ -27,6 +33,18 @@ func newBlockFloat(largest float32, bits int, encode func(float32) uint8, decode
 	for code := range 1 << bits {
 		f.levels[code] = decode(uint8(code))
 	}
+	return f
+}
+
+// powersOfTwo gives a format the scales of the OCP Microscaling Formats (MX) Specification 1.0.
+func powersOfTwo(f *blockFloat) *blockFloat {
+	f.scaleCode, f.scaleValue, f.greatest = numeric.F32ToE8M0, numeric.E8M0ToF32, 254
+	return f
+}
+
+// smallFloatScales gives a format the scales of nvfp4: e4m3.
+func smallFloatScales(f *blockFloat) *blockFloat {
+	f.scaleCode, f.scaleValue, f.greatest, f.zeroIsScale = numeric.F32ToE4M3, numeric.E4M3ToF32, 0x7e, true
 	return f
 }
 
@@ -46,7 +64,7 @@ func (s Scheme) checkBlockFloat(cols int) error {
 	}
 	switch {
 	case blockFloatOf(s.Mode) == nil:
-		return fmt.Errorf("%s quantization to %s: expected affine, mxfp4 or mxfp8", s.Method, s.Mode)
+		return fmt.Errorf("%s quantization to %s: expected affine, mxfp4, mxfp8 or nvfp4", s.Method, s.Mode)
 	case s.Method != MinMax && s.Method != Best:
 		return fmt.Errorf("%s quantization to %s: expected minmax, which is MLX's choice of scales, or best", s.Method, s.Mode)
 	case s.Params != BF16 || s.Iterations != 0:
@@ -69,26 +87,49 @@ func quantizeBlocks(dst *Result, w []float32, rows, cols int, s Scheme) error {
 		if !finite {
 			return located(nonFinite(group), g*s.GroupSize, cols)
 		}
-		scale := numeric.F32ToE8M0(max(-lo, hi) / f.largest)
+		most := max(-lo, hi) / f.largest
+		scale := f.scaleCode(most)
+		if err := f.outOfRange(most, scale); err != nil {
+			return located(err, g*s.GroupSize, cols)
+		}
 		if s.Method == Best {
 			scale = f.search(group, scale)
 		}
 		f.pack(dst.Packed[g*words:(g+1)*words], group, scale, s.Bits)
-		dst.Scales[g] = numeric.E8M0ToF32(scale)
+		dst.Scales[g] = f.scaleValue(scale)
 	}
 	return nil
 }
 
+// outOfRange refuses a group whose scale the format does not reach. nvfp4 has a global scale for it, by which all scales of
+// a matrix are multiplied; nodes that multiply by a weight have none, so only 1 can be said.
+func (f *blockFloat) outOfRange(most float32, scale uint8) *ValueError {
+	if !f.zeroIsScale || most == 0 || scale > 0 && most <= f.scaleValue(f.greatest) {
+		return nil
+	}
+	return &ValueError{Detail: fmt.Sprintf("the 16 weights from here on need the scale %g, and a scale e4m3 is between %g and %g; "+
+		"the global scale that nvfp4 has for this is nothing that nodes which multiply can say: leave the tensor unquantized, or in another form",
+		most, f.scaleValue(1), f.scaleValue(f.greatest))}
+}
+
 // pack stores the codes of a group as [Pack] does.
 func (f *blockFloat) pack(dst []uint32, w []float32, scale uint8, bits int) {
-	inverse, per := numeric.E8M0ToF32(254-scale), 32/bits
+	step, per := f.scaleValue(scale), 32/bits
 	for i := range dst {
 		word := uint32(0)
 		for j, x := range w[i*per : (i+1)*per] {
-			word |= uint32(f.encode(float32(x*inverse))) << (j * bits)
+			word |= uint32(f.code(x, step)) << (j * bits)
 		}
 		dst[i] = word
 	}
+}
+
+// code is that of the level nearest to x/step; 0 where the scale is.
+func (f *blockFloat) code(x, step float32) uint8 {
+	if step == 0 {
+		return 0
+	}
+	return f.encode(x / step)
 }
 
 // search is the scale of the least squared error among that of MLX, the two above and the two below it; of equal ones
@@ -97,7 +138,7 @@ func (f *blockFloat) search(w []float32, scale uint8) uint8 {
 	best, least := scale, f.squaredError(w, scale)
 	for _, step := range [...]int{1, -1, 2, -2} {
 		n := int(scale) + step
-		if n < 0 || n > 254 {
+		if n < 0 || n > int(f.greatest) {
 			continue
 		}
 		if e := f.squaredError(w, uint8(n)); e < least {
@@ -109,9 +150,9 @@ func (f *blockFloat) search(w []float32, scale uint8) uint8 {
 
 // squaredError is that of the weights of a group as pack stores them.
 func (f *blockFloat) squaredError(w []float32, scale uint8) float64 {
-	inverse, step, sum := numeric.E8M0ToF32(254-scale), float64(numeric.E8M0ToF32(scale)), 0.0
+	step, sum := f.scaleValue(scale), 0.0
 	for _, x := range w {
-		d := float64(x) - float64(step*float64(f.levels[f.encode(float32(x*inverse))]))
+		d := float64(x) - float64(float64(step)*float64(f.levels[f.code(x, step)]))
 		sum += float64(d * d)
 	}
 	return sum

@@ -1,6 +1,6 @@
 // Package quantize turns matrices of weights into 4- and 8-bit codes with a scale and a bias for
-// each group of neighbouring columns, in MLX's affine form, or into the small floats of its modes mxfp4 and
-// mxfp8. It knows numbers only: which weight gets
+// each group of neighbouring columns, in MLX's affine form, or into the small floats of its modes mxfp4,
+// mxfp8 and nvfp4. It knows numbers only: which weight gets
 // which scheme is the recipe's business, where the bytes go the writer's.
 //
 // # Form
@@ -83,6 +83,10 @@
 // MLX's fallback for its CPU differs from the Metal kernel in ties, and in groups of
 // zeros, whose scale it makes 1; this package follows the Metal kernel. Best takes that exponent of the five around
 // MLX's whose squared error is least.
+//
+// nvfp4 is the same with groups of 16 and a scale e4m3, the nearest to max|w|/6 (ties to the even code); codes are nearest to
+// w/scale. A group whose scale e4m3 cannot say, because it would be 0 or beyond 448, is refused: the format has a global
+// scale for it, which nodes that multiply by a weight do not have.
 //
 // # From torchao's form to MLX's
 //

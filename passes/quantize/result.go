@@ -13,12 +13,12 @@ type Result struct {
 	Rows, Cols int
 	Mode       ir.QuantMode
 	Bits       int   // bits of one code: 4 or 8
-	GroupSize  int   // columns that one stored scale covers: 32, 64 or 128
+	GroupSize  int   // columns that one stored scale covers: 32, 64 or 128; 16 in mode nvfp4
 	Params     Float // format whose values Scales and Biases hold
 	// Symmetric says that every bias is -scale*2^(Bits-1).
 	Symmetric bool
 	Packed    []uint32  // [Rows, Cols*Bits/32], see [Pack]
-	Scales    []float32 // [Rows, Cols/GroupSize], values of the format Params, or powers of two
+	Scales    []float32 // [Rows, Cols/GroupSize], values of the format Params, or of a byte
 	Biases    []float32 // [Rows, Cols/GroupSize], values of the format Params; none in modes other than affine
 }
 
@@ -33,6 +33,14 @@ func (r *Result) reset(rows, cols int, s Scheme) {
 		biases = len(r.Scales)
 	}
 	r.Biases = resized(r.Biases, biases)
+}
+
+// EncodeScales writes the scales of a mode other than affine to dst, a byte each.
+func (r *Result) EncodeScales(dst []byte) {
+	f := blockFloatOf(r.Mode)
+	for i, s := range r.Scales {
+		dst[i] = f.scaleCode(s)
+	}
 }
 
 func resized[T any](s []T, n int) []T {

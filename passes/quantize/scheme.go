@@ -125,7 +125,7 @@ func (f Float) Encode(dst []byte, src []float32) {
 // equal bits on every CPU.
 type Scheme struct {
 	Method Method
-	// Mode is what codes stand for: affine, mxfp4 or mxfp8. The latter two have scales that are powers of two and no
+	// Mode is what codes stand for: affine, mxfp4, mxfp8 or nvfp4. The latter three have scales of a byte and no
 	// biases; they take the methods MinMax, which is MLX's choice of the scale, and Best.
 	Mode ir.QuantMode
 	Bits int // 4 or 8
@@ -194,6 +194,9 @@ func (s Scheme) group(cols int) int {
 // one and the same scale and bias. It is 0 when none divides.
 func (s Scheme) StoredGroupSize(cols int) int {
 	group := s.group(cols)
+	if s.Mode != ir.Affine {
+		return group
+	}
 	for _, stored := range [...]int{128, 64, 32} {
 		if group%stored == 0 {
 			return stored

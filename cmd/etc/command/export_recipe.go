@@ -147,11 +147,13 @@ func (f exportFlags) quantMethod() (quantize.Method, error) {
 	return 0, usagef("--quant-method %q, want best, minmax, hqq, auto, learned, gptq or weighted", f.method)
 }
 
-// parseScheme reads none, 4w, 8w, mxfp4 or mxfp8.
+// parseScheme reads none, 4w, 8w, mxfp4, mxfp8 or, for linears, nvfp4.
 func (f exportFlags) parseScheme(cmd *cobra.Command, flag, value string, group int, method quantize.Method, groupFlags ...string) (*quantize.Scheme, error) {
 	s, ok := passes.ParseWeights(value)
 	switch {
-	case !ok:
+	case flag == "qlinear" && !ok:
+		return nil, usagef("--%s %q, want none, 4w, 8w, mxfp4, mxfp8 or nvfp4", flag, value)
+	case !ok || s != nil && s.Mode == ir.NVFP4 && flag != "qlinear":
 		return nil, usagef("--%s %q, want none, 4w, 8w, mxfp4 or mxfp8", flag, value)
 	case s == nil:
 		return nil, nil
