@@ -59,8 +59,26 @@ func TestSmallFloats(t *testing.T) {
 		t.Skip("-short: the kernels have tests of their own")
 	}
 	t.Parallel()
-	m, err := ir.Parse(smallFloats)
+	requireSmallFloats(t, smallFloats)
+}
+
+// TestNVFP4: the same with nvfp4 in place of mxfp4.
+func TestNVFP4(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: the kernels have tests of their own")
+	}
+	t.Parallel()
+	requireSmallFloats(t, strings.NewReplacer("group_size=32, bits=4, mode=mxfp4", "group_size=16, bits=4, mode=nvfp4",
+		"quantized<mxfp4,4,32,f32>", "quantized<nvfp4,4,16,f32>", "@in.scales : u8[96,2]", "@in.scales : u8[96,4]",
+		"scales : u8[4,32,2]", "scales : u8[4,32,4]", "scales : u8[4,64,1]", "scales : u8[4,64,2]").Replace(smallFloats))
+}
+
+// requireSmallFloats runs a module like smallFloats, with made-up weights, on both engines.
+func requireSmallFloats(t *testing.T, text string) {
+	t.Helper()
+	m, err := ir.Parse(text)
 	require.NoError(t, err)
+	nvfp4 := strings.Contains(text, "nvfp4")
 	random := normals(5)
 	random.fill(t, m, 0.3)
 	for _, c := range m.Constants {
@@ -76,6 +94,8 @@ func TestSmallFloats(t *testing.T) {
 				bytes[i] = 122 + byte(random.IntN(3))
 				if name == "embed" || name == "out" {
 					bytes[i] = 114 + byte(random.IntN(3))
+				} else if nvfp4 {
+					bytes[i] = 24 + byte(random.IntN(16)) // e4m3: 1/16 to 1/4
 				}
 			}
 		}

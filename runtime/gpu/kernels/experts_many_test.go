@@ -49,6 +49,7 @@ func TestManyExperts(t *testing.T) {
 		{all, kernels.Tile{BM: 8, BN: 256, WM: 1, WN: 8}, 22, 17},  // of 8, 8 and 1
 		{symmetric, kernels.Tile{BM: 16, BN: 32, WM: 1, WN: 1}, 22, 20},
 		{kernels.ManyExperts{Format: mxfp4, Count: 3, Top: 2, Hidden: 128, Inner: 64, Activation: kernels.SiLU}, kernels.Tile{BM: 16, BN: 64, BK: 32, WM: 1, WN: 2}, 22, 20},
+		{kernels.ManyExperts{Format: nvfp4, Count: 3, Top: 2, Hidden: 128, Inner: 64, Activation: kernels.SiLU}, kernels.Tile{BM: 16, BN: 64, BK: 32, WM: 1, WN: 2}, 22, 20},
 		{kernels.ManyExperts{Format: mxfp8, Count: 3, Top: 2, Hidden: 128, Inner: 64, Activation: kernels.SiLU, Exact: true}, kernels.Tile{BM: 32, BN: 32, BK: 16, WM: 2, WN: 1}, 22, 20},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {

@@ -36,6 +36,7 @@ func TestExperts(t *testing.T) {
 		{kernels.Experts{Format: kernels.Format{Bits: 8, Group: 32, Symmetric: true}, Count: 4, Top: 2, Hidden: 128, Inner: 96, Activation: kernels.GELUTanh, Norm: kernels.NormF32}, kernels.Tuning{}, kernels.Tuning{}},
 		{kernels.Experts{Format: kernels.Format{Bits: 16}, Count: 4, Top: 2, Hidden: 128, Inner: 104, Activation: kernels.SiLU}, kernels.Tuning{}, kernels.Tuning{}},
 		{kernels.Experts{Format: mxfp4, Count: 4, Top: 2, Hidden: 128, Inner: 96, Activation: kernels.SiLU, Norm: kernels.NormBF16}, kernels.Tuning{}, kernels.Tuning{}},
+		{kernels.Experts{Format: nvfp4, Count: 4, Top: 2, Hidden: 128, Inner: 96, Activation: kernels.SiLU}, kernels.Tuning{}, kernels.Tuning{}},
 		{kernels.Experts{Format: mxfp8, Count: 4, Top: 2, Hidden: 128, Inner: 96, Activation: kernels.SiLU, Residual: true}, kernels.Tuning{}, kernels.Tuning{}},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {

@@ -192,8 +192,11 @@ func (v Vectors) cuda(t Tuning, rows int) Tuning {
 
 // bytes are what a lane should read at once: 16, or the 32 that eight f32 take.
 func (v Vectors) bytes() int {
-	if v.Bits == 32 {
+	switch {
+	case v.Bits == 32:
 		return 32
+	case v.Floats && v.Group == 16: // a lane's columns are of one group
+		return 8
 	}
 	return 16
 }

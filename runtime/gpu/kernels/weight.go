@@ -11,10 +11,10 @@ type Format struct {
 	// scales and biases [N, K/Group], w = scale·q + bias. 16 is bf16 [N, K] and 32 f32 [N, K], which have
 	// neither.
 	Bits int
-	// Group is 32, 64 or 128 columns, and divides K.
+	// Group is 32, 64 or 128 columns, of floats 32 or 16, and divides K.
 	Group int
-	// Floats says that codes are floats, e2m1 of 4 bits or e4m3 of 8, with scales of a byte, e8m0, and no biases, which
-	// Symmetric says too: MLX's modes mxfp4 and mxfp8. Groups are of 32.
+	// Floats says that codes are floats, e2m1 of 4 bits or e4m3 of 8, with scales of a byte and no biases, which Symmetric
+	// says too: MLX's modes mxfp4 and mxfp8, whose scales are e8m0 of groups of 32, and nvfp4, e4m3 of groups of 16.
 	Floats bool
 	// F32 says that scales and biases are f32, not bf16.
 	F32 bool
@@ -45,6 +45,9 @@ func (f Format) String() string {
 		return "f32"
 	}
 	if f.Floats {
+		if f.Group == 16 {
+			return "nvfp4"
+		}
 		return fmt.Sprintf("mxfp%d", f.Bits)
 	}
 	s := fmt.Sprintf("%dbit/%d", f.Bits, f.Group)
@@ -62,9 +65,9 @@ func (f Format) check(k int) error {
 	switch {
 	case f.Bits != 4 && f.Bits != 8 && f.Bits != 16 && f.Bits != 32:
 		return fmt.Errorf("weights of %d bits, want 4, 8, 16 (bf16) or 32 (f32)", f.Bits)
-	case f.Floats && (!f.Quantized() || f.Group != 32 || f.F32 || !f.Symmetric):
-		return fmt.Errorf("floats of %d bits in groups of %d, want 4 or 8 bits in groups of 32, with scales of a byte and no biases", f.Bits, f.Group)
-	case f.Quantized() && f.Group != 32 && f.Group != 64 && f.Group != 128:
+	case f.Floats && (!f.Quantized() || f.Group != 32 && (f.Group != 16 || f.Bits != 4) || f.F32 || !f.Symmetric):
+		return fmt.Errorf("floats of %d bits in groups of %d, want 4 or 8 bits in groups of 32, or 4 in groups of 16, with scales of a byte and no biases", f.Bits, f.Group)
+	case f.Quantized() && !f.Floats && f.Group != 32 && f.Group != 64 && f.Group != 128:
 		return fmt.Errorf("groups of %d columns, want 32, 64 or 128", f.Group)
 	case f.Quantized() && k%f.Group != 0:
 		return fmt.Errorf("%d columns are no multiple of the group of %d", k, f.Group)
@@ -107,6 +110,9 @@ func (w *Weight) At(row, column int) float64 {
 	per := 32 / w.Bits
 	q := w.Words[i/per] >> (w.Bits * (i % per)) & (1<<w.Bits - 1)
 	if w.Floats {
+		if w.Group == 16 { // nvfp4
+			return smallFloat(8, w.Scales[i/w.Group]) * smallFloat(w.Bits, q)
+		}
 		return math.Ldexp(smallFloat(w.Bits, q), int(w.Scales[i/w.Group])-127)
 	}
 	scale := w.number(w.Scales[i/w.Group])

@@ -128,8 +128,9 @@ func requireClose(t testing.TB, want, got []float32, tolerance float64) {
 	}
 }
 
-// mxfp4 and mxfp8 are the formats of codes that are floats.
+// mxfp4, mxfp8 and nvfp4 are the formats of codes that are floats.
 var (
+	nvfp4 = kernels.Format{Bits: 4, Group: 16, Floats: true, Symmetric: true}
 	mxfp4 = kernels.Format{Bits: 4, Group: 32, Floats: true, Symmetric: true}
 	mxfp8 = kernels.Format{Bits: 8, Group: 32, Floats: true, Symmetric: true}
 )
@@ -138,5 +139,5 @@ var (
 var formats = []kernels.Format{
 	{Bits: 4, Group: 32}, {Bits: 4, Group: 64}, {Bits: 4, Group: 128, Symmetric: true},
 	{Bits: 8, Group: 64}, {Bits: 8, Group: 32, Symmetric: true, F32: true}, {Bits: 16}, {Bits: 32},
-	mxfp4, mxfp8,
+	mxfp4, mxfp8, nvfp4,
 }

@@ -64,7 +64,7 @@ func quantizedForm(w weight, v *ir.Value) (weight, bool) {
 	w.Bits, w.Group = v.Type.Bits, v.Type.Group
 	if v.Type.Mode != ir.Affine {
 		w.Floats, w.Symmetric = true, true
-		return w, v.Type.Mode != ir.NVFP4 && packed.Constant != nil && scales.Constant != nil
+		return w, packed.Constant != nil && scales.Constant != nil
 	}
 	w.F32 = scales.Type.DType != ir.BF16 || biases != nil && biases.Type.DType != ir.BF16
 	w.Symmetric = biases == nil

@@ -42,7 +42,7 @@
 #define MATMUL_ROW (MATMUL_BK / 8)                  // vectors of eight columns in a tile's row
 #define MATMUL_XV ((MATMUL_BM * MATMUL_ROW + MATMUL_THREADS - 1) / MATMUL_THREADS)  // vectors of a thread
 // Columns of the weight that a thread reads at once: 16 bytes, if there are enough for all threads.
-#if WEIGHT_BITS == 4 && MATMUL_BK % 32 == 0 && MATMUL_BN * MATMUL_BK / 32 % MATMUL_THREADS == 0
+#if WEIGHT_BITS == 4 && WEIGHT_GROUP >= 32 && MATMUL_BK % 32 == 0 && MATMUL_BN * MATMUL_BK / 32 % MATMUL_THREADS == 0
 #define MATMUL_UNIT 32
 #elif WEIGHT_BITS == 8 && MATMUL_BN * MATMUL_BK / 16 % MATMUL_THREADS == 0
 #define MATMUL_UNIT 16

@@ -4,7 +4,7 @@
 //   WEIGHT_SCALE   bfloat or float, the type of scales and biases
 //   WEIGHT_BIASES  0: there are none stored, and bias = -2^(bits-1) * scale
 //   WEIGHT_FLOATS  1: codes are floats, e2m1 of 4 bits and e4m3 of 8 (OCP Microscaling Formats 1.0), and scales are bytes,
-//                  e8m0: w = 2^(s - 127) * q; WEIGHT_SCALE is uchar, WEIGHT_BIASES 0
+//                  e8m0: w = 2^(s - 127) * q, or in groups of 16 e4m3; WEIGHT_SCALE is uchar, WEIGHT_BIASES 0
 #ifndef WEIGHT_BITS
 #define WEIGHT_BITS 4
 #endif
@@ -23,12 +23,24 @@
 #define WEIGHT_QUANTIZED (WEIGHT_BITS < 16)
 #define WEIGHT_WORDS(k) ((k) * WEIGHT_BITS / 32)  // 32-bit words that k columns take
 
+// The number of an e4m3, of which there is no NaN.
+inline float weight_e4m3(uint q) {
+  const uint m = q & 127u;
+  const float normal = as_type<float>((m << 20) + (120u << 23));
+  const float v = m < 8u ? float(m) * 0.001953125f : normal;
+  return as_type<float>(as_type<uint>(v) | (q & 128u) << 24);
+}
+
 // The scale and the bias of a group, by its number: row * K / WEIGHT_GROUP + column / WEIGHT_GROUP.
 // Of codes of 4 bits that are floats it is half of the scale, see weight_code4.
 inline float2 weight_affine(device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases, long group) {
 #if WEIGHT_FLOATS
   const uint e = uint(scales[group]);
+#if WEIGHT_GROUP == 16
+  const float s = weight_e4m3(e);
+#else
   const float s = as_type<float>(e == 0u ? 0x00400000u : e << 23);
+#endif
   return float2(WEIGHT_BITS == 4 ? 0.5f * s : s, 0.0f);
 #elif WEIGHT_BIASES
   const float s = float(scales[group]);
@@ -52,11 +64,7 @@ inline float weight_code4(uint word, int i) {
 // Code i of a word of four.
 inline float weight_code8(uint word, int i) {
 #if WEIGHT_FLOATS
-  const uint q = word >> (8 * i);
-  const uint m = q & 127u;
-  const float normal = as_type<float>((m << 20) + (120u << 23));
-  const float v = m < 8u ? float(m) * 0.001953125f : normal;
-  return as_type<float>(as_type<uint>(v) | (q & 128u) << 24);
+  return weight_e4m3(word >> (8 * i));
 #else
   return port_byte_float(word, i);
 #endif
