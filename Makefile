@@ -32,10 +32,14 @@ test:
 test-all:
 	$(GO) test -ldflags=-w -timeout 2h $(TESTFLAGS) ./...
 
-# Clients that others wrote, from npm, against etc serve.
-test-clients: build
-	cd tools/clients && npm install --no-audit --no-fund --no-package-lock --loglevel=error
-	sh tools/clients/run.sh $(BIN)
+# Clients that others wrote, from npm, against etc serve, and suites for servers: ExecuTorch's, and what applies of llama.cpp's.
+test-clients: build tools/clients/node_modules/.package-lock.json
+	GO=$(GO) sh tools/clients/run.sh $(BIN)
+
+# The clients, of the versions in the lock file.
+tools/clients/node_modules/.package-lock.json: tools/clients/package-lock.json
+	cd tools/clients && npm ci --no-audit --no-fund --ignore-scripts --loglevel=error --fetch-retries=1 --fetch-timeout=20000
+	@touch $@
 
 # The page of etc serve, in Chromium; skipped where there is none.
 test-page: build

@@ -214,7 +214,9 @@ func TestConstraints(t *testing.T) {
 			require.Equal(t, "hm {", at(t, o, "choices", 0, "message", "reasoning_content"), "thoughts are free")
 		}
 	}
-	o := s.object(chatPath, `{`+hello+`, "regex": "[0-9]{3}"}`)
+	o := s.object(chatPath, `{`+hello+`, "response_format": {"type": "json_object", "schema": {"const": [1, 2]}}}`)
+	require.JSONEq(t, "[1, 2]", at(t, o, "choices", 0, "message", "content").(string))
+	o = s.object(chatPath, `{`+hello+`, "regex": "[0-9]{3}"}`)
 	require.Regexp(t, `^[0-9]{3}$`, at(t, o, "choices", 0, "message", "content"))
 	o = s.object(chatPath, `{`+hello+`, "grammar": "root ::= \"yes\" | \"no\""}`)
 	require.Regexp(t, `^(yes|no)$`, at(t, o, "choices", 0, "message", "content"))
@@ -222,8 +224,10 @@ func TestConstraints(t *testing.T) {
 	require.Equal(t, "{", at(t, o, "choices", 0, "message", "content").(string)[:1])
 	for body, want := range map[string]string{
 		`"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"contains": {}}}}`: "response_format",
-		`"response_format": {"type": "xml"}`: "response_format",
-		`"regex": "("`:                       "regex", `"grammar": "x"`: "grammar",
+		`"response_format": {"type": "xml"}`:                    "response_format",
+		`"response_format": {"type": "text", "schema": {}}`:     "response_format",
+		`"response_format": {"type": "json_object", "json": 1}`: "response_format",
+		`"regex": "("`: "regex", `"grammar": "x"`: "grammar",
 		`"regex": "a", "grammar": "root ::= \"a\""`: "regex",
 	} {
 		message, _ := s.refused(http.StatusBadRequest, chatPath, `{`+hello+`, `+body+`}`)

@@ -40,7 +40,7 @@ func (o *object) form() *form {
 	return out
 }
 
-// responseFormat reads OpenAI's response_format.
+// responseFormat reads OpenAI's response_format, and a json_object with a schema beside it, as llama.cpp and others have it.
 func (o *object) responseFormat(param string, add func(param string, kind constrain.Kind, text string)) {
 	var f struct {
 		Type   string `json:"type"`
@@ -50,9 +50,14 @@ func (o *object) responseFormat(param string, add func(param string, kind constr
 			Schema      json.RawMessage `json:"schema"`
 			Strict      *bool           `json:"strict"`
 		} `json:"json_schema"`
+		Beside json.RawMessage `json:"schema"`
 	}
 	o.get(param, &f)
 	switch {
+	case f.Beside != nil && f.Type != "json_object":
+		o.fail(param, "%s: schema goes with the type json_object; json_schema has it inside", param)
+	case f.Beside != nil:
+		add(param, constrain.JSONSchema, string(f.Beside))
 	case f.Type == "text":
 	case f.Type == "json_object":
 		add(param, constrain.JSONObject, "")

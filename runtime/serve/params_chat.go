@@ -39,7 +39,7 @@ var chatParams = join([]param{
 	{name: "max_completion_tokens", status: done, note: "the same"},
 	{name: "logprobs", status: done, note: "of raw logits"},
 	{name: "top_logprobs", status: done, note: "0 to 20"},
-	{name: "response_format", status: done, note: "text, json_object, json_schema; docs/constraints.md says which schemas"},
+	{name: "response_format", status: done, note: "text, json_object (with a `schema` or without), json_schema; docs/constraints.md says which schemas"},
 	{name: "grammar", status: done, note: "GBNF"},
 	{name: "regex", status: done, note: "RE2's syntax, of the whole text"},
 	{name: "tools", status: done, note: "functions"},

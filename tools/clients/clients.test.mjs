@@ -6,6 +6,8 @@ import Anthropic from '@anthropic-ai/sdk';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { generateText, streamText } from 'ai';
 import { ChatOpenAI } from '@langchain/openai';
+import Instructor from '@instructor-ai/instructor';
+import { z } from 'zod';
 
 const url = process.env.ETC_URL;
 const model = 'qwen';
@@ -114,4 +116,13 @@ test('langchain', async () => {
   let text = '';
   for await (const chunk of await chat.stream(question)) text += chunk.content;
   assert.equal(text, answer);
+});
+
+test('instructor', async () => {
+  const city = z.object({ city: z.enum(['Paris', 'Rome']), n: z.number().int().min(0).max(9) });
+  const client = Instructor({ client: openai, mode: 'JSON_SCHEMA', logger: () => {} });
+  const { _meta, ...r } = await client.chat.completions.create({ model, messages, temperature: 1, seed: 3, max_retries: 0,
+    response_model: { schema: city, name: 'City' } });
+  assert.deepEqual(city.parse(r), r);
+  assert.ok(_meta.usage.completion_tokens > 0);
 });
