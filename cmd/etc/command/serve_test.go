@@ -83,11 +83,11 @@ func ask(method, url, body string) (int, []byte, error) {
 }
 
 // askAll asks the server at $URL the questions of a file, so many at a time; every answer must be the expected one:
-// questions MODEL FILE N.
+// questions MODEL FILE N. ETC_GOLDENS names a folder with 430 questions in place of 22.
 func askAll(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, neg, len(args) == 3, "questions MODEL FILE N")
 	var questions []struct{ Q, Expect string }
-	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[1])), &questions))
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(questionFile(args[1]))), &questions))
 	var group errgroup.Group
 	n := 0
 	fmt.Sscan(args[2], &n) //nolint:errcheck // then it is 0
@@ -116,6 +116,14 @@ func askAll(ts *testscript.TestScript, neg bool, args []string) {
 		})
 	}
 	ts.Check(group.Wait())
+}
+
+// questionFile is the file of all questions of a checkpoint in the folder that ETC_GOLDENS names; without it the one given.
+func questionFile(file string) string {
+	if dir := os.Getenv("ETC_GOLDENS"); dir != "" {
+		return filepath.Join(dir, "checkpoints", strings.TrimSuffix(filepath.Base(file), ".json"), "hf", "qa_fp32.json")
+	}
+	return file
 }
 
 // sameText compares the text that etc run --json printed to a file with that of a completion: same RUN COMPLETION.
@@ -170,11 +178,7 @@ func sameAsRun(ts *testscript.TestScript, neg bool, args []string) {
 	deterministic := len(args) == 6 && args[5] == "deterministic"
 	usage(ts, neg, len(args) == 5 || deterministic, "sameasrun MODEL.pte FILE N TEMPERATURE PRECISION [deterministic]")
 	var questions []struct{ Q string }
-	file := args[1]
-	if dir := os.Getenv("ETC_GOLDENS"); dir != "" {
-		file = filepath.Join(dir, "checkpoints", strings.TrimSuffix(filepath.Base(file), ".json"), "hf", "qa_fp32.json")
-	}
-	ts.Check(json.Unmarshal([]byte(ts.ReadFile(file)), &questions))
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(questionFile(args[1]))), &questions))
 	p, err := openProgram(ts.MkAbs(args[0]))
 	ts.Check(err)
 	defer p.Close()
