@@ -47,6 +47,8 @@ func (c *client) do(ctx context.Context, path string, body any) (*http.Response,
 		return nil, err
 	}
 	q.Header.Set("Content-Type", "application/json")
+	// A server may close a connection that was idle just when it is used again: then the request goes over another one.
+	q.Header["Idempotency-Key"] = []string{} // net/http: not sent
 	if c.key != "" {
 		q.Header.Set("Authorization", "Bearer "+c.key)
 	}
@@ -149,7 +151,20 @@ func (c *client) complete(ctx context.Context, model string, prompt []int, n int
 		return a, err
 	}
 	defer r.Body.Close()
-	in := bufio.NewScanner(r.Body)
+	if err := a.readStream(r.Body, c.now); err != nil {
+		return a, err
+	}
+	if a.count != n {
+		return a, fmt.Errorf("the answer has %d tokens where %d were asked for: the server must take ignore_eos and tell the "+
+			"tokens of the answer (stream_options.include_usage)", a.count, n)
+	}
+	_, err = io.Copy(io.Discard, io.LimitReader(r.Body, maxEvent)) // so that the connection is used again
+	return a, err
+}
+
+// readStream reads server-sent events to the end of the answer.
+func (a *answer) readStream(r io.Reader, now func() time.Time) error {
+	in := bufio.NewScanner(r)
 	in.Buffer(nil, maxEvent)
 	ended := false
 	for !ended && in.Scan() {
@@ -161,21 +176,14 @@ func (c *client) complete(ctx context.Context, model string, prompt []int, n int
 			ended = true
 			continue
 		}
-		if err := a.read(data, c.now()); err != nil {
-			return a, err
+		if err := a.read(data, now()); err != nil {
+			return err
 		}
 	}
-	switch {
-	case in.Err() != nil:
-		return a, in.Err()
-	case !ended:
-		return a, errors.New("the stream ended before the answer did")
-	case a.count != n:
-		return a, fmt.Errorf("the answer has %d tokens where %d were asked for: the server must take ignore_eos and tell the "+
-			"tokens of the answer (stream_options.include_usage)", a.count, n)
+	if !ended && in.Err() == nil {
+		return errors.New("the stream ended before the answer did")
 	}
-	_, err = io.Copy(io.Discard, io.LimitReader(r.Body, maxEvent)) // so that the connection is used again
-	return a, err
+	return in.Err()
 }
 
 // read takes an event.
