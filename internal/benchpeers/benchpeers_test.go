@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	reader "github.com/etc-ml/etc/loaders/gguf"
+	"github.com/etc-ml/etc/runtime/bench/serving"
+	"github.com/etc-ml/etc/runtime/tokenizer"
 )
 
 // Files are what another reader of the format takes them for.
@@ -33,6 +35,37 @@ func TestGGUF(t *testing.T) {
 	}
 	require.Equal(t, []string{"a.weight Q4_0 [3 64]", "b.weight F32 [5]", "c.weight Q8_0 [2 32]"}, got)
 	require.InDelta(t, 3*2*18+5*4+2*34/2, g.tokenBytes(), 0)
+}
+
+// TestVocabulary: another reader of GGUF files makes a tokenizer of it, with which texts become tokens and all tokens text.
+func TestVocabulary(t *testing.T) {
+	v := newVocabulary(1000)
+	require.Len(t, v.tokens, 1000)
+	g := start("qwen35moe", 1)
+	v.addTo(g)
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	require.NoError(t, g.write(path))
+	m, err := reader.Open(path)
+	require.NoError(t, err)
+	defer m.Close()
+	text, err := m.Text()
+	require.NoError(t, err)
+	k, err := tokenizer.Parse(text.Tokenizer, path)
+	require.NoError(t, err)
+	ids := k.Encode("the end\n", tokenizer.EncodeOptions{})
+	require.Len(t, ids, 7)
+	require.Equal(t, "the end\n", k.Decode(ids, false))
+	require.Equal(t, "w000998", k.Decode([]int{998}, false))
+	require.Equal(t, 248320, models()["qwen4"].gguf(4).vocabularySize())
+}
+
+func TestServedTable(t *testing.T) {
+	row := func(total float64) serving.Row {
+		return serving.Row{First: serving.Times{P50: 0.1, P99: 0.2}, Between: serving.Times{P50: 0.01, P99: 0.02}, Total: total}
+	}
+	var b bytes.Buffer
+	writeServed(&b, []string{"4"}, &server{name: "etc", rows: map[int][]serving.Row{4: {row(30), row(10), row(20), row(24)}}})
+	require.Equal(t, "| 4 | etc | 100 | 200 | 10.0 | 20.0 | 22.0 | 10.0–30.0 |", strings.Split(b.String(), "\n")[2])
 }
 
 func TestFloat16(t *testing.T) {

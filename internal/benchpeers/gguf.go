@@ -48,7 +48,7 @@ func (t tensor) bytes() uint64 {
 	return t.elements() * 4
 }
 
-// entry is a metadata value: uint32, float32, string, []int32 or []bool.
+// entry is a metadata value: uint32, float32, bool, string, []string, []int32 or []bool.
 type entry struct {
 	key   string
 	value any
@@ -138,6 +138,16 @@ func (g *gguf) header() []byte {
 		case string:
 			put(str)
 			text(v)
+		case bool:
+			put(boolean)
+			put(v)
+		case []string:
+			put(array)
+			put(str)
+			put(uint64(len(v)))
+			for _, x := range v {
+				text(x)
+			}
 		case []int32:
 			put(array)
 			put(i32)

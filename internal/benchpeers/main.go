@@ -40,6 +40,9 @@ func run() error {
 	flag.IntVar(&n.repetitions, "r", 2, "measurements of a run")
 	busy := flag.Int("busy", 0, "busy processes beside")
 	only := flag.Bool("table", false, "only print the table of the results of this commit")
+	var o served
+	flag.StringVar(&o.concurrent, "serve", "", "compare the servers, of one number of threads, with so many streams at a time, as 1,4,16")
+	flag.IntVar(&o.perStream, "answers", 2, "answers of each stream, with -serve")
 	commit := flag.String("commit", "", "what the results are of (default: git's HEAD)")
 	flag.Parse()
 
@@ -48,6 +51,15 @@ func run() error {
 	}
 	if p.etc, err = filepath.Abs(p.etc); err != nil {
 		return err
+	}
+	if o.concurrent != "" {
+		o.prompt, o.generate, o.rounds = n.prompt, n.generate, n.rounds
+		for name := range strings.SplitSeq(*names, ",") {
+			if err := p.serve(os.Stdout, name, *threads, o); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	if *commit == "" {
 		head, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
