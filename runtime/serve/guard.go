@@ -11,6 +11,7 @@ import (
 	"net/http/pprof"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -150,12 +151,26 @@ func requestID(r *http.Request) string {
 	return id
 }
 
+// traceParent is the form of the header traceparent (w3.org/TR/trace-context): version, trace, span, flags.
+var traceParent = regexp.MustCompile(`^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}$`)
+
+// traceID is the trace that a request is part of, as OpenTelemetry and others name it in its headers; "" for none.
+func traceID(r *http.Request) string {
+	if m := traceParent.FindStringSubmatch(r.Header.Get("Traceparent")); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
 // log writes a line for a request, and counts it.
 func (s *Server) log(name string, r *http.Request, v *visit) {
 	took := time.Since(v.begun)
 	s.metrics.request(name, v.code, took)
 	args := []any{"id", v.id, "method", r.Method, "path", name, "status", v.code, "seconds", took.Seconds(), "client",
 		r.RemoteAddr}
+	if id := traceID(r); id != "" {
+		args = append(args, "trace", id)
+	}
 	if v.model != "" {
 		args = append(args, "model", v.model, "prompt_tokens", v.usage.prompt, "cached_tokens", v.usage.cached,
 			"tokens", v.usage.answer, "first_seconds", v.first.Seconds())

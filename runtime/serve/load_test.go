@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -287,13 +288,13 @@ func (l *loaded) visits(clients, n int) {
 
 // TestLoad: of an hour's worth of clients that arrive at random, ask, stream, break off, go away, read slowly and send what
 // is wrong, while the device fails now and then and the disk is full, each gets its own answer or an error that says why.
-// Afterwards nothing is left of them: no sequence, no unit of the cache, no goroutine.
+// Afterwards nothing is left of them: no sequence, no unit of the cache, no goroutine, no open file.
 func TestLoad(t *testing.T) {
 	visits := 4000
 	if testing.Short() {
 		visits = 200
 	}
-	before := runtime.NumGoroutine()
+	before, files := runtime.NumGoroutine(), openFiles()
 	l := startLoaded(t, 10*time.Second)
 	l.visits(32, visits)
 	runner := l.runner()
@@ -311,6 +312,16 @@ func TestLoad(t *testing.T) {
 	l.http.Close()
 	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, 20*time.Second, 5*time.Millisecond,
 		"goroutines are left")
+	require.Eventually(t, func() bool { return openFiles() <= files }, 20*time.Second, 5*time.Millisecond, "files or connections are left open")
+}
+
+// openFiles is how many files and connections the process has open, where the system tells; else 0.
+func openFiles() int {
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0
+	}
+	return len(list)
 }
 
 // TestSignalUnderLoad: a server that is told to end in the middle of it all ends, and so do all clients: with a right answer,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -58,6 +59,40 @@ func TestOperations(t *testing.T) {
 		`vllm:num_requests_waiting{model_name="small"} 0`, `vllm:kv_cache_usage_perc{model_name="small"} 0`, "etc_first_token_seconds_bucket"} {
 		require.Contains(t, body, want)
 	}
+}
+
+// TestLogOfRequests: a line has the client's request id and the trace that the request is part of; what has another form is
+// not taken over.
+func TestLogOfRequests(t *testing.T) {
+	var log strings.Builder
+	var mu sync.Mutex
+	s := startServer(t, does("Good day."), func(o *Options, _ *scripted, _ *batch.Options) {
+		o.Log = slog.New(slog.NewTextHandler(lockedWriter{&log, &mu}, nil))
+	})
+	for _, headers := range []map[string]string{
+		{"X-Request-Id": "mine-1", "Traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
+		{"X-Request-Id": "two words", "Traceparent": "00-4BF92F-\"x"},
+	} {
+		q, err := http.NewRequest("GET", s.http.URL+"/v1/models", nil)
+		require.NoError(t, err)
+		for k, v := range headers {
+			q.Header.Set(k, v)
+		}
+		r, err := s.http.Client().Do(q)
+		require.NoError(t, err)
+		require.NoError(t, r.Body.Close())
+		require.Equal(t, r.Header.Get("X-Request-Id") == headers["X-Request-Id"], headers["X-Request-Id"] == "mine-1")
+	}
+	lines := func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return strings.Split(strings.TrimSpace(log.String()), "\n")
+	}
+	require.Eventually(t, func() bool { return len(lines()) == 2 }, 30*time.Second, time.Millisecond, "a line for each request")
+	require.Contains(t, lines()[0], "id=mine-1 ")
+	require.Contains(t, lines()[0], "trace=4bf92f3577b34da6a3ce929d0e0e4736")
+	require.Contains(t, lines()[1], "id=req_")
+	require.NotContains(t, lines()[1], "trace=")
 }
 
 func TestKeys(t *testing.T) {
