@@ -101,6 +101,9 @@ func inferBlockWrite(c *Inference) ([]Type, error) {
 	if err := needFloat("update", update.DType); err != nil {
 		return nil, err
 	}
+	if t, err = floatRows("buffer", t); err != nil {
+		return nil, err
+	}
 	if err := checkDims(
 		dimCheck{"first dim of update and 1", update.Shape[0], Const(1)},
 		dimCheck{"heads of update and the buffer", update.Shape[1], t.Shape[0]},
@@ -120,7 +123,12 @@ func inferBlockAttention(c *Inference) ([]Type, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := needFloat(operand, t.DType); err != nil {
+		if operand == "q" {
+			err = needFloat(operand, t.DType)
+		} else {
+			t, err = floatRows(operand, t)
+		}
+		if err != nil {
 			return nil, err
 		}
 		types[i] = t

@@ -85,7 +85,12 @@ func (b *blocks) at(r int, position int64) (block, row int, err error) {
 
 // blockWrite writes each row that belongs to a sequence to its place.
 func blockWrite(c *Call, state *Tensor) ([]Value, error) {
-	update := convert(c.Tensor("update"), state.DType, c.bufferPrecision())
+	update, words := c.Tensor("update"), 0
+	if state.DType == ir.U32 {
+		words = state.Shape[3]
+	} else {
+		update = convert(update, state.DType, c.bufferPrecision())
+	}
 	b := c.blocks(state)
 	heads, rows, width := update.Shape[1], update.Shape[2], update.Shape[3]
 	for r, p := range b.positions {
@@ -97,7 +102,12 @@ func blockWrite(c *Call, state *Tensor) ([]Value, error) {
 			return nil, err
 		}
 		for h := range heads {
-			copy(state.F[((h*b.units+block)*b.rows+row)*width:][:width], update.F[(h*rows+r)*width:])
+			from, to := update.F[(h*rows+r)*width:][:width], (h*b.units+block)*b.rows+row
+			if words > 0 {
+				packQ8(state.I[to*words:][:words], from)
+				continue
+			}
+			copy(state.F[to*width:][:width], from)
 		}
 	}
 	return nil, nil
@@ -109,6 +119,9 @@ func blockAttention(c *Call) ([]Value, error) {
 	attrs, q, k, v := ir.Attrs[ir.CachedAttentionAttrs](c.Op), c.Tensor("q"), c.Tensor("k"), c.Tensor("v")
 	b, d := c.blocks(k), c.Result(0).DType
 	heads, rows, width, vWidth := q.Shape[1], q.Shape[2], q.Shape[3], v.Shape[3]
+	if v.DType == ir.U32 {
+		vWidth = ir.Q8Width(vWidth)
+	}
 	out, err := NewTensor(d, 1, heads, rows, vWidth)
 	if err != nil {
 		return nil, err
@@ -146,8 +159,11 @@ func blockAttention(c *Call) ([]Value, error) {
 
 // gather copies positions lo to hi, both included, of the sequence of row r out of a pool, [1, H, hi-lo+1, D].
 func (b *blocks) gather(pool *Tensor, r int, lo, hi int64) (*Tensor, error) {
-	heads, width := pool.Shape[0], pool.Shape[3]
-	out, err := NewTensor(pool.DType, 1, heads, int(hi-lo)+1, width)
+	heads, width, d, words := pool.Shape[0], pool.Shape[3], pool.DType, 0
+	if d == ir.U32 {
+		d, words, width = ir.F32, width, ir.Q8Width(width)
+	}
+	out, err := NewTensor(d, 1, heads, int(hi-lo)+1, width)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +173,12 @@ func (b *blocks) gather(pool *Tensor, r int, lo, hi int64) (*Tensor, error) {
 			return nil, err
 		}
 		for h := range heads {
-			copy(out.F[(h*out.Shape[2]+int(p-lo))*width:][:width], pool.F[((h*b.units+block)*b.rows+row)*width:])
+			to, from := out.F[(h*out.Shape[2]+int(p-lo))*width:][:width], (h*b.units+block)*b.rows+row
+			if words > 0 {
+				unpackQ8(to, pool.I[from*words:][:words])
+				continue
+			}
+			copy(to, pool.F[from*width:])
 		}
 	}
 	return out, nil

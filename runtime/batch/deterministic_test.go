@@ -1,6 +1,7 @@
 package batch_test
 
 import (
+	"math"
 	"os"
 	"testing"
 
@@ -11,17 +12,20 @@ import (
 	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/cpu"
 	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/fuse"
 	"github.com/etc-ml/etc/runtime/fuse/fusetest"
+	"github.com/etc-ml/etc/runtime/ragged"
+	"github.com/etc-ml/etc/runtime/reference"
 )
 
 // requireDeterministic requires, bit for bit, that rows of two sequences in random calls of an executor give what they give
 // in another executor, of other blocks and one sequence at a time, that is fed token by token.
-func requireDeterministic(t *testing.T, m *ir.Module, e engine.Engine, p eval.Precision, total, schedules int) {
+func requireDeterministic(t *testing.T, m *ir.Module, e engine.Engine, p eval.Precision, storage ragged.Storage, total, schedules int) {
 	t.Helper()
 	o := small
-	o.Engine.Deterministic, o.Engine.Threads = true, 3
+	o.Engine.Deterministic, o.Engine.Threads, o.Storage = true, 3, storage
 	pool := newPool(t, m, e, p, o)
-	one := batch.RaggedOptions{Rows: 32, Sequences: 1}
+	one := batch.RaggedOptions{Rows: 32, Sequences: 1, Storage: storage}
 	one.Engine.Deterministic, one.Engine.Threads = true, 1
 	alone := newPool(t, m, e, p, one)
 	var want [][][]float32
@@ -56,7 +60,7 @@ func TestDeterministicOnCPU(t *testing.T) {
 				total, schedules, precisions = 20, 1, precisions[:1]
 			}
 			for _, p := range precisions {
-				requireDeterministic(t, fusetest.Load(t, name), cpu.Engine{}, p, total, schedules)
+				requireDeterministic(t, fusetest.Load(t, name), cpu.Engine{}, p, ragged.Storage{}, total, schedules)
 			}
 		})
 	}
@@ -74,7 +78,80 @@ func TestDeterministicOnGPU(t *testing.T) {
 	e := onGPU(t)
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
-			requireDeterministic(t, fusetest.Load(t, name), e, eval.Mixed, total, runs)
+			requireDeterministic(t, fusetest.Load(t, name), e, eval.Mixed, ragged.Storage{}, total, runs)
 		})
 	}
+}
+
+// stored are the forms of state that a model can be asked for, which depend on what state it has.
+func stored(t testing.TB, m *ir.Module) (out []ragged.Storage) {
+	t.Helper()
+	for _, s := range []ragged.Storage{{Q8: true}, {HalfState: true}, {Q8: true, HalfState: true}} {
+		if _, err := fuse.Sequences(m, ragged.Options{Storage: s}); err == nil {
+			out = append(out, s)
+		}
+	}
+	require.NotEmpty(t, out)
+	return out
+}
+
+// TestStoredState: caches of 8 bits and recurrent state in bf16 are cut, forked, rolled back and shared as others are: bit for
+// bit on the reference engine, which defines them, and on the CPU with engine.Options.Deterministic. State is rounded behind
+// every row, so no cut shows.
+func TestStoredState(t *testing.T) {
+	for i, name := range models() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, total, schedules := fusetest.Load(t, name), 40, 2
+			forms := stored(t, m)
+			forms = forms[len(forms)-1:] // all of it
+			if testing.Short() {
+				if i%4 > 0 {
+					t.Skip("a fourth of the models is enough for a short test")
+				}
+				total, schedules = 14, 1
+			}
+			for _, s := range forms {
+				requireDeterministic(t, m, reference.Engine{}, eval.Mixed, s, total, schedules)
+				requireDeterministic(t, m, cpu.Engine{}, eval.Mixed, s, total, schedules)
+			}
+		})
+	}
+}
+
+// TestStoredStateIsNear: what a form of state rounds moves logits by little, and the engines agree on it: the CPU gives the
+// reference engine's logits as near as without it, but for codes that lie between two steps and fall to the other side.
+func TestStoredStateIsNear(t *testing.T) {
+	names := []string{"etc-qwen35moe-chat-sample", "etc-gemma4-chat-sample", "gemma4-chat-bf16-ropefix", "neighbours/gemma4moe-4w"}
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, total := fusetest.Load(t, name), 30
+			logits := func(e engine.Engine, s ragged.Storage) [][]float32 {
+				o := batch.RaggedOptions{Rows: 32, Sequences: 1, Storage: s}
+				o.Engine.Exact = true
+				return aloneLogits(t, newPool(t, m, e, eval.Mixed, o), ids(0, total))
+			}
+			declared := logits(reference.Engine{}, ragged.Storage{})
+			for _, s := range stored(t, m) {
+				want := logits(reference.Engine{}, s)
+				moved := distance(declared, want)
+				require.NotZero(t, moved, "%s rounds nothing", s)
+				require.Less(t, moved, 0.1, "%s", s)
+				require.Less(t, distance(want, logits(cpu.Engine{}, s)), max(moved/2, 1e-3), "%s", s)
+			}
+		})
+	}
+}
+
+// distance is the norm of the difference of all rows, as a part of that of the first ones.
+func distance(a, b [][]float32) float64 {
+	var difference, size float64
+	for i, row := range a {
+		for j, v := range row {
+			difference += math.Pow(float64(v-b[i][j]), 2)
+			size += float64(v) * float64(v)
+		}
+	}
+	return math.Sqrt(difference / size)
 }

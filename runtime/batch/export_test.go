@@ -43,8 +43,12 @@ func Poison(x Executor, m *cache.Memory) error {
 			if m.Holders(cache.Unit{Pool: pool, ID: int32(id)}) > 0 {
 				continue
 			}
-			for at := id * inner; at < len(s.Tensor.F); at += units * inner {
+			for at := id * inner; at < s.Tensor.Len(); at += units * inner {
 				for i := range inner {
+					if s.Tensor.F == nil {
+						s.Tensor.I[at+i] = math.MaxUint32 // scales of codes that are NaN
+						continue
+					}
 					s.Tensor.F[at+i] = float32(math.NaN())
 				}
 			}

@@ -44,6 +44,8 @@ type RaggedOptions struct {
 	Drafts int
 	// Draft is the draft that the executor has, which the module has a method for: it is a [Drafter] then.
 	Draft speculate.Kind
+	// Storage is the form of the state; a program that runs one sequence at a time has no other than the declared one.
+	Storage ragged.Storage
 }
 
 // NotRaggedError says that a program runs one sequence at a time only: see [NewOneByOne].
@@ -108,7 +110,7 @@ func lowerRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (*raggedExecuto
 	if err != nil {
 		return nil, err
 	}
-	if _, err := sequences(m, e, o.Engine.Precision); err != nil {
+	if _, err := sequences(m, e, o.Engine.Precision, o.Storage); err != nil {
 		return nil, err
 	}
 	x := &raggedExecutor{inputs: map[string]*eval.Tensor{}, fixed: fixedRows(e, o.Engine), kind: o.Draft}
@@ -119,7 +121,7 @@ func lowerRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (*raggedExecuto
 		x.options.Units, err = units(x.layout, o, model.Positions)
 		return x.options, err
 	}
-	x.module, x.model, err = fuse.Ragged(m, choose, passes.Control{Disable: o.Engine.DisablePasses,
+	x.module, x.model, err = fuse.Ragged(m, ragged.Options{Storage: o.Storage}, choose, passes.Control{Disable: o.Engine.DisablePasses,
 		Verify: o.Engine.VerifyIR})
 	// What a row asks for must not decide where the tokens of others are drawn: the host draws all of a deterministic call.
 	if err == nil && drawsOnDevice(e) && !o.Engine.Deterministic {
@@ -132,7 +134,7 @@ func lowerRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (*raggedExecuto
 const blockRows = 64
 
 // sequences tells what a sequence of a program holds. The error is a [*NotRaggedError].
-func sequences(m *ir.Module, e engine.Engine, p eval.Precision) (*ragged.Model, error) {
+func sequences(m *ir.Module, e engine.Engine, p eval.Precision, s ragged.Storage) (*ragged.Model, error) {
 	if p == eval.Strict {
 		return nil, &NotRaggedError{errors.New("precision strict rounds every operation of the file as it stands")}
 	}
@@ -140,7 +142,7 @@ func sequences(m *ir.Module, e engine.Engine, p eval.Precision) (*ragged.Model, 
 		return nil, &NotRaggedError{fmt.Errorf("device %s has no kernels for blocks and slots of many sequences",
 			e.Name())}
 	}
-	model, err := fuse.Sequences(m)
+	model, err := fuse.Sequences(m, ragged.Options{Storage: s})
 	if err != nil {
 		return nil, &NotRaggedError{err}
 	}
@@ -149,8 +151,8 @@ func sequences(m *ir.Module, e engine.Engine, p eval.Precision) (*ragged.Model, 
 
 // Describe writes how the engine would run calls of many sequences: all rows of a call at a time, and what a sequence
 // holds; or one sequence at a time, and why.
-func Describe(w io.Writer, m *ir.Module, e engine.Engine, p eval.Precision) error {
-	model, err := sequences(m, e, p)
+func Describe(w io.Writer, m *ir.Module, e engine.Engine, p eval.Precision, s ragged.Storage) error {
+	model, err := sequences(m, e, p, s)
 	if err != nil {
 		var not *NotRaggedError
 		if errors.As(err, &not) {

@@ -13,6 +13,7 @@ import (
 	"github.com/etc-ml/etc/runtime/cpu"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/fuse/fusetest"
+	"github.com/etc-ml/etc/runtime/ragged"
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
@@ -122,7 +123,7 @@ func TestDescribe(t *testing.T) {
 	m := fusetest.Load(t, "neighbours/qwen35-4w")
 	say := func(e engine.Engine, p eval.Precision) string {
 		var b strings.Builder
-		require.NoError(t, batch.Describe(&b, m, e, p))
+		require.NoError(t, batch.Describe(&b, m, e, p, ragged.Storage{}))
 		return b.String()
 	}
 	require.Equal(t, `

@@ -98,7 +98,7 @@ func TestPiecesEnd(t *testing.T) {
 // TestAttentionBlockEnds: a block over many keys asks before every key block, and stops at once.
 func TestAttentionBlockEnds(t *testing.T) {
 	const slots, width, tokens, position = 16 * keyBlock, 8, queryBlock, 12*keyBlock + 5
-	k, err := newState(&ir.Buffer{Name: "k", Type: ir.StaticType(ir.F32, 1, 1, slots, width)}, eval.FP32)
+	k, err := newState(&ir.Buffer{Name: "k", Type: ir.StaticType(ir.F32, 1, 1, slots, width)}, eval.FP32, false)
 	require.NoError(t, err)
 	q := &value{dtype: ir.F32, slot: &slot{f: make([]float32, tokens*width)}, shape: []int{1, 1, tokens, width}, stride: []int{tokens * width, tokens * width, width, 1}}
 	out := &value{dtype: ir.F32, slot: &slot{f: make([]float32, tokens*width)}, shape: q.shape, stride: q.stride}

@@ -99,7 +99,7 @@ func cacheOf(b *binder, operand string) *state {
 		return nil
 	}
 	s := b.x.states[load.Def.Buffer]
-	if !s.dtype.IsFloat() || v.slot != s.slot {
+	if !s.dtype.IsFloat() && s.words == nil || v.slot != s.slot {
 		return nil
 	}
 	return s
@@ -136,6 +136,7 @@ func (a *attention) eachRun(lo, hi int, f func(position, slot, n int)) {
 type work struct {
 	query, scores, max, sum, acc []float32
 	half                         []byte
+	rows                         []float32 // of a cache in codes
 	queries                      kernel.Activations
 	delta                        kernel.DeltaRun
 }

@@ -59,14 +59,17 @@ func (t *blockTables) check(r, lo, hi int) error {
 // bindBlockWrite writes keys or values [1, H, R, D] into blocks.
 func bindBlockWrite(b *binder) bool {
 	s, u := b.floatState(), b.Input("update")
+	if coded := b.x.states[b.Op.Buffer]; coded.words != nil {
+		s = coded
+	}
 	if s == nil || u == nil || !u.isFloats() || len(u.shape) != 4 || u.shape[3] > 1 && u.stride[3] != 1 {
 		return false
 	}
 	t, ok := b.blockTables(s.shape)
-	if !ok || u.shape[0] != 1 || u.shape[1] != s.shape[0] || u.shape[3] != s.shape[3] {
+	if !ok || u.shape[0] != 1 || u.shape[1] != s.shape[0] || u.shape[3] != s.rowWidth() {
 		return false
 	}
-	heads, width := s.shape[0], s.shape[3]
+	heads, width := s.shape[0], u.shape[3]
 	b.step("cache write", func() error {
 		data := u.floats()
 		for r, p := range t.positions.ints()[:u.shape[2]] {
@@ -80,7 +83,7 @@ func bindBlockWrite(b *binder) bool {
 			to := t.block(r, at)*t.rows + at%t.rows
 			for h := range heads {
 				from := h*u.stride[1] + r*u.stride[2]
-				s.put((h*t.units*t.rows+to)*width, data[from:from+width])
+				s.putRow(h*t.units*t.rows+to, data[from:from+width])
 			}
 		}
 		return nil
@@ -93,7 +96,7 @@ func bindUnitCopy(b *binder) bool {
 	s := b.x.states[b.Op.Buffer]
 	pairs, ok := b.table("pairs")
 	axis := (ir.Attrs[ir.AxisAttrs](b.Op).Axis + len(s.shape)) % len(s.shape)
-	if !ok || s.slot.f == nil && s.half == nil {
+	if !ok || s.slot.f == nil && s.half == nil && s.words == nil {
 		return false
 	}
 	units, inner := s.shape[axis], strided.Elements(s.shape[axis+1:])
@@ -108,7 +111,9 @@ func bindUnitCopy(b *binder) bool {
 				return fmt.Errorf("unit_copy: unit %d to %d, the buffer has %d", from, to, units)
 			}
 			for at := 0; at < s.size; at += units * inner {
-				if s.half != nil {
+				if s.words != nil {
+					copy(s.words[4*(at+to*inner):4*(at+(to+1)*inner)], s.words[4*(at+from*inner):])
+				} else if s.half != nil {
 					copy(s.half[2*(at+to*inner):2*(at+(to+1)*inner)], s.half[2*(at+from*inner):])
 				} else {
 					copy(s.slot.f[at+to*inner:at+(to+1)*inner], s.slot.f[at+from*inner:])
@@ -171,7 +176,7 @@ type blockAttention struct {
 	window, first  int
 	heads, kvHeads int
 	width, vWidth  int
-	keys, values   kernel.Matrix // all rows of the pools
+	keys, values   cacheRows // all rows of the pools
 	ended          func() bool
 	alone          bool // rows are not taken together
 
@@ -198,9 +203,9 @@ func bindBlockAttention(b *binder) bool {
 	}
 	t, ok := b.blockTables(k.shape)
 	a := &blockAttention{blockTables: t, q: q, scale: attrs.Scale, window: attrs.Window, first: attrs.First,
-		heads: q.shape[1], kvHeads: k.shape[0], width: q.shape[3], vWidth: v.shape[3], ended: b.x.ended,
+		heads: q.shape[1], kvHeads: k.shape[0], width: q.shape[3], vWidth: v.rowWidth(), ended: b.x.ended,
 		alone: b.x.exe.alone}
-	if !ok || q.shape[0] != 1 || a.kvHeads == 0 || a.heads%a.kvHeads != 0 || k.shape[3] != a.width ||
+	if !ok || q.shape[0] != 1 || a.kvHeads == 0 || a.heads%a.kvHeads != 0 || k.rowWidth() != a.width ||
 		!slices.Equal(k.shape[:3], v.shape[:3]) {
 		return false
 	}
@@ -212,8 +217,7 @@ func bindBlockAttention(b *binder) bool {
 		return false
 	}
 	a.out = b.result(0, stride)
-	a.keys = k.matrix(a.kvHeads*a.units*a.rows, a.width, 0)
-	a.values = v.matrix(a.kvHeads*a.units*a.rows, a.vWidth, 0)
+	a.keys, a.values = k.cacheRows(a.kvHeads*a.units*a.rows), v.cacheRows(a.kvHeads*a.units*a.rows)
 	each := b.x.run
 	b.step("attention", func() error {
 		if err := a.divide(); err != nil {
@@ -337,16 +341,20 @@ func (a *blockAttention) run(w *work, i *attentionItem, head int) {
 func (a *blockAttention) add(w *work, i *attentionItem, head, queries, at, n int, bounds func(query int) (lo, hi int)) {
 	scores := w.scores[:queries*n]
 	a.eachRun(i.row, head, at, n, func(done, lo, hi int) {
-		if queries >= manyQueries {
-			keys := a.keys.Slice(lo, hi)
-			kernel.MatMul(scores[done:], n, &keys, &w.queries, 0, hi-lo)
-			return
-		}
-		kernel.AttentionScores(scores[done:], n, w.query, a.width, queries, &a.keys, lo, hi)
+		a.keys.each(w, lo, hi, func(rows *kernel.Matrix, at, lo, hi int) {
+			if queries >= manyQueries {
+				keys := rows.Slice(lo, hi)
+				kernel.MatMul(scores[done+at:], n, &keys, &w.queries, 0, hi-lo)
+				return
+			}
+			kernel.AttentionScores(scores[done+at:], n, w.query, a.width, queries, rows, lo, hi)
+		})
 	})
 	w.weigh(scores, n, queries, a.vWidth, bounds)
 	a.eachRun(i.row, head, at, n, func(done, lo, hi int) {
-		kernel.AttentionValues(w.acc, a.vWidth, scores[done:], n, queries, &a.values, lo, hi)
+		a.values.each(w, lo, hi, func(rows *kernel.Matrix, at, lo, hi int) {
+			kernel.AttentionValues(w.acc, a.vWidth, scores[done+at:], n, queries, rows, lo, hi)
+		})
 	})
 }
 

@@ -69,7 +69,7 @@ func Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options) error {
 	held := 0
 	for _, buffer := range x.fused.Buffers {
 		s := n.states[buffer]
-		bytes := len(s.half) + 4*len(s.slot.f) + 8*len(s.slot.i)
+		bytes := len(s.half) + len(s.words) + 4*len(s.slot.f) + 8*len(s.slot.i)
 		held += bytes
 		fmt.Fprintf(&b, "  %-10s %-22s @%s\n", plan.Size(bytes), buffer.Type, buffer.Name)
 	}

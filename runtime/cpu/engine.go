@@ -137,8 +137,9 @@ func (x *executable) NewInstance() (engine.Instance, error) {
 	for _, entry := range x.entries {
 		n.plans = append(n.plans, plan.NewPlans[*boundPlan](entry))
 	}
+	coded := codedCaches(x.entries)
 	for _, b := range x.fused.Buffers {
-		s, err := newState(b, x.precision)
+		s, err := newState(b, x.precision, coded[b])
 		if err != nil {
 			return nil, err
 		}

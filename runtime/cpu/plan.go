@@ -231,6 +231,9 @@ func (v *value) tensor() *eval.Tensor {
 	n := v.len()
 	t := &eval.Tensor{DType: v.dtype, Shape: v.shape}
 	switch {
+	case v.slot.state != nil && v.slot.state.words != nil: // all of it, as a load gives it
+		t.I = make([]int64, n)
+		v.slot.state.getWords(t.I, 0)
 	case v.slot.state != nil:
 		whole := make([]float32, v.slot.state.size)
 		v.slot.state.decode(whole)

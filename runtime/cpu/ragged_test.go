@@ -15,9 +15,13 @@ import (
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
-// raggedOps is a program of the operations on blocks and slots, for rows of some sequences.
+// raggedOps is a program of the operations on blocks and slots, for rows of some sequences. Caches of dtype u32 are in codes of
+// 8 bits; their keys are not rotated, so that all engines round the same numbers.
 func raggedOps(window int, dtype string, channelFirst bool) string {
-	state := "8,4,24"
+	state, keys, values, written, floats := "8,4,24", 16, 32, "2", dtype
+	if dtype == "u32" {
+		keys, values, written, floats = ir.Q8Words(16), ir.Q8Words(32), "0", "bf16"
+	}
 	if channelFirst {
 		state = "8,24,4"
 	}
@@ -25,26 +29,26 @@ func raggedOps(window int, dtype string, channelFirst bool) string {
   symbol r [1, 64]
   symbol w [1, 64]
   constant @taps : f32[24,4,1]
-  buffer @k : %[2]s[2,200,8,16]
-  buffer @v : %[2]s[2,200,8,24]
-  buffer @conv : %[2]s[%[3]s]
-  buffer @delta : %[2]s[8,4,6,16]
-  entry forward(%%positions: i64[r], %%sequences: i32[r], %%blocks: i32[4,100], %%entries: i32[4,3], %%writes: i32[r], %%wanted: i32[w], %%q: f32[1,r,4,16], %%kv: f32[1,2,r,40], %%x: f32[1,r,24], %%dq: f32[1,r,2,16], %%dv: f32[1,r,4,6], %%g: f32[1,r,4]) {
+  buffer @k : %[2]s[2,200,8,%[5]d]
+  buffer @v : %[2]s[2,200,8,%[6]d]
+  buffer @conv : %[8]s[%[3]s]
+  buffer @delta : %[8]s[8,4,6,16]
+  entry forward(%%positions: i64[r], %%sequences: i32[r], %%blocks: i32[4,100], %%entries: i32[4,3], %%writes: i32[r], %%wanted: i32[w], %%q: f32[1,r,4,16], %%kv: f32[1,2,r,48], %%x: f32[1,r,24], %%dq: f32[1,r,2,16], %%dv: f32[1,r,4,6], %%g: f32[1,r,4]) {
     %%0 = slice(x=%%kv, axis=3, start=0, stop=16) : f32[1,2,r,16]
-    %%1 = slice(x=%%kv, axis=3, start=16, stop=40) : f32[1,2,r,24]
+    %%1 = slice(x=%%kv, axis=3, start=16, stop=48) : f32[1,2,r,32]
     %%2 = rope_rows(x=%%0, positions=%%positions) {dims=12, base=10000.0} : f32[1,2,r,16]
-    block_write @k(update=%%2, positions=%%positions, sequences=%%sequences, blocks=%%blocks)
+    block_write @k(update=%%%[7]s, positions=%%positions, sequences=%%sequences, blocks=%%blocks)
     block_write @v(update=%%1, positions=%%positions, sequences=%%sequences, blocks=%%blocks)
-    %%3 = load @k() : %[2]s[2,200,8,16]
-    %%4 = load @v() : %[2]s[2,200,8,24]
+    %%3 = load @k() : %[2]s[2,200,8,%[5]d]
+    %%4 = load @v() : %[2]s[2,200,8,%[6]d]
     %%5 = transpose(x=%%q) {perm=[0, 2, 1, 3]} : f32[1,4,r,16]
-    %%6 = block_attention(q=%%5, k=%%3, v=%%4, positions=%%positions, sequences=%%sequences, blocks=%%blocks) {scale=0.25, window=%[1]d} : f32[1,4,r,24]
-    %%11 = block_attention(q=%%5, k=%%3, v=%%4, positions=%%positions, sequences=%%sequences, blocks=%%blocks) {scale=0.25, window=%[1]d, first=3} : f32[1,4,r,24]
+    %%6 = block_attention(q=%%5, k=%%3, v=%%4, positions=%%positions, sequences=%%sequences, blocks=%%blocks) {scale=0.25, window=%[1]d} : f32[1,4,r,32]
+    %%11 = block_attention(q=%%5, k=%%3, v=%%4, positions=%%positions, sequences=%%sequences, blocks=%%blocks) {scale=0.25, window=%[1]d, first=3} : f32[1,4,r,32]
     %%7 = slot_conv @conv(x=%%x, w=@taps, entries=%%entries, writes=%%writes) {activation="silu", channel_first=%[4]t} : f32[1,r,24]
     %%8 = slot_delta_rule @delta(q=%%dq, k=%%dq, v=%%dv, g=%%g, beta=%%g, entries=%%entries, writes=%%writes) : f32[1,r,4,6]
     %%9 = take(x=%%7, index=%%wanted) {axis=1} : f32[1,w,24]
     %%10 = take(x=%%positions, index=%%wanted) : i64[w]
-    return %%6: f32[1,4,r,24], %%8: f32[1,r,4,6], %%9: f32[1,w,24], %%10: i64[w], %%11: f32[1,4,r,24]
+    return %%6: f32[1,4,r,32], %%8: f32[1,r,4,6], %%9: f32[1,w,24], %%10: i64[w], %%11: f32[1,4,r,32]
   }
   entry copy(%%pairs: i32[p,2]) {
     unit_copy @k(pairs=%%pairs) {axis=1}
@@ -52,7 +56,7 @@ func raggedOps(window int, dtype string, channelFirst bool) string {
     return
   }
 }
-`, window, dtype, state, channelFirst)
+`, window, dtype, state, channelFirst, keys, values, written, floats)
 }
 
 // TestRaggedKernels: the operations on blocks and slots give what the reference kernels give, in calls of single rows
@@ -64,9 +68,11 @@ func TestRaggedKernels(t *testing.T) {
 		first     bool
 		precision eval.Precision
 	}{
-		"f32":    {0, "f32", false, eval.FP32},
-		"window": {21, "f32", true, eval.FP32},
-		"bf16":   {0, "bf16", true, eval.Mixed},
+		"f32":               {0, "f32", false, eval.FP32},
+		"window":            {21, "f32", true, eval.FP32},
+		"bf16":              {0, "bf16", true, eval.Mixed},
+		"codes":             {0, "u32", true, eval.Mixed},
+		"codes of a window": {21, "u32", false, eval.FP32},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := raggedOps(c.window, c.dtype, c.first)
@@ -88,6 +94,10 @@ func TestRaggedKernels(t *testing.T) {
 			var content []engine.State
 			for _, b := range m.Buffers {
 				dims, _ := b.Type.Static()
+				if b.Type.DType == ir.U32 {
+					content = append(content, engine.State{Buffer: b.Name, Tensor: randomCodes(r, ints(dims)...)})
+					continue
+				}
 				content = append(content, engine.State{Buffer: b.Name, Tensor: eval.ConvertState(randomTensor(r,
 					ints(dims)...), b.Type.DType, eval.Strict)})
 			}
@@ -125,6 +135,22 @@ func ints(dims []int64) (out []int) {
 		out = append(out, int(d))
 	}
 	return out
+}
+
+// randomCodes are rows of codes of 8 bits, with scales of 1/64.
+func randomCodes(r *rand.Rand, shape ...int) *eval.Tensor {
+	last := shape[len(shape)-1]
+	n := last
+	for _, d := range shape[:len(shape)-1] {
+		n *= d
+	}
+	v := make([]int64, n)
+	for i := range v {
+		if v[i] = int64(r.Uint32()); i%last >= ir.Q8Width(last)/4 {
+			v[i] = 0x3c803c80
+		}
+	}
+	return eval.Ints(ir.U32, shape, v)
 }
 
 func randomTensor(r *rand.Rand, shape ...int) *eval.Tensor {
@@ -171,7 +197,7 @@ func raggedInputs(r *rand.Rand, rows []int) []eval.Value {
 		eval.Ints(ir.I32, []int{4, 100}, blocks),
 		eval.Ints(ir.I32, []int{4, 3}, entries), eval.Ints(ir.I32, []int{n}, writes), eval.Ints(ir.I32, []int{3},
 			wanted),
-		randomTensor(r, 1, n, 4, 16), randomTensor(r, 1, 2, n, 40), randomTensor(r, 1, n, 24), randomTensor(r, 1, n,
+		randomTensor(r, 1, n, 4, 16), randomTensor(r, 1, 2, n, 48), randomTensor(r, 1, n, 24), randomTensor(r, 1, n,
 			2, 16),
 		randomTensor(r, 1, n, 4, 6), randomTensor(r, 1, n, 4)}
 	var out []eval.Value

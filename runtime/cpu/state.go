@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -10,16 +11,31 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// state is the content of a buffer: floats in slot.f, or bfloat16 numbers in bytes; integers in slot.i.
+// state is the content of a buffer: floats in slot.f, or bfloat16 numbers in bytes; integers in slot.i, or, of caches in
+// codes of 8 bits (ir/cacherow.go), words in bytes.
 type state struct {
 	dtype ir.DType
 	shape []int
 	size  int
 	slot  *slot
 	half  []byte // bfloat16, where the declared dtype is that and the precision keeps it
+	words []byte // u32 of a cache in codes of 8 bits
 }
 
-func newState(b *ir.Buffer, precision eval.Precision) (*state, error) {
+// codedCaches are the caches that operations on blocks write in codes of 8 bits.
+func codedCaches(entries []*ir.Module) map[*ir.Buffer]bool {
+	out := map[*ir.Buffer]bool{}
+	for _, m := range entries {
+		for _, op := range m.Entry.Body.Ops {
+			if op.Def.Name == "block_write" && op.Buffer.Type.DType == ir.U32 {
+				out[op.Buffer] = true
+			}
+		}
+	}
+	return out
+}
+
+func newState(b *ir.Buffer, precision eval.Precision, coded bool) (*state, error) {
 	dims, _ := b.Type.Static()
 	s := &state{dtype: b.Type.DType, slot: &slot{}}
 	for _, d := range dims {
@@ -30,6 +46,8 @@ func newState(b *ir.Buffer, precision eval.Precision) (*state, error) {
 		return nil, fmt.Errorf("buffer @%s has type %s; at most %d dims and 2^32 elements are supported", b.Name, b.Type, maxRank)
 	}
 	switch {
+	case coded:
+		s.words, s.slot.state = make([]byte, 4*s.size), s
 	case !s.dtype.IsFloat():
 		s.slot.i = make([]int64, s.size)
 	case s.dtype == ir.BF16 && precision == eval.Mixed:
@@ -44,6 +62,7 @@ func (s *state) reset() {
 	clear(s.slot.f)
 	clear(s.slot.i)
 	clear(s.half)
+	clear(s.words)
 }
 
 // decode widens what is not stored as float32.
@@ -52,6 +71,8 @@ func (s *state) decode(dst []float32) { kernel.FromBF16(dst, s.half) }
 // store sets the content, rounded to the dtype of the memory. t has the shape and kind of the buffer.
 func (s *state) store(t *eval.Tensor) {
 	switch {
+	case s.words != nil:
+		s.putWords(0, t.I)
 	case s.half != nil:
 		kernel.ToBF16(s.half, t.F)
 	case s.slot.f != nil:
@@ -74,10 +95,24 @@ func (s *state) update(c *eval.Call) ([]eval.Value, error) {
 	}
 	t := v.tensor()
 	out, err := eval.Update(c, t)
-	if s.half != nil {
+	if s.half != nil || s.words != nil {
 		s.store(t)
 	}
 	return out, err
+}
+
+// putWords writes words at a position.
+func (s *state) putWords(at int, x []int64) {
+	for i, v := range x {
+		binary.LittleEndian.PutUint32(s.words[4*(at+i):], uint32(v))
+	}
+}
+
+// getWords reads words at a position.
+func (s *state) getWords(dst []int64, at int) {
+	for i := range dst {
+		dst[i] = int64(binary.LittleEndian.Uint32(s.words[4*(at+i):]))
+	}
 }
 
 // matrix sees the rows of a float buffer as a stored matrix.

@@ -16,6 +16,11 @@ func (x *instance) ReadUnits(buffer string, axis int, ids []int32) (*eval.Tensor
 		return nil, err
 	}
 	s, n := x.states[b], u.Count*len(ids)*u.Length
+	if s.words != nil {
+		out := eval.Ints(s.dtype, u.Shape, make([]int64, n))
+		u.Each(func(from, to int) { s.getWords(out.I[to:to+u.Length], from) })
+		return out, nil
+	}
 	if s.slot.i != nil {
 		out := eval.Ints(s.dtype, u.Shape, make([]int64, n))
 		u.Each(func(from, to int) { copy(out.I[to:to+u.Length], s.slot.i[from:]) })
@@ -41,7 +46,9 @@ func (x *instance) WriteUnits(buffer string, axis int, ids []int32, content *eva
 	}
 	s := x.states[b]
 	u.Each(func(to, from int) {
-		if s.slot.i != nil {
+		if s.words != nil {
+			s.putWords(to, content.I[from:from+u.Length])
+		} else if s.slot.i != nil {
 			copy(s.slot.i[to:to+u.Length], content.I[from:])
 		} else {
 			s.put(to, content.F[from:from+u.Length])

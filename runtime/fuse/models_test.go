@@ -13,6 +13,7 @@ import (
 	"github.com/etc-ml/etc/passes"
 	"github.com/etc-ml/etc/runtime/fuse"
 	"github.com/etc-ml/etc/runtime/fuse/fusetest"
+	"github.com/etc-ml/etc/runtime/ragged"
 )
 
 // fusedOps counts the operations that take time; groups of products count as one.
@@ -204,7 +205,7 @@ func TestEveryPassDoesSomething(t *testing.T) {
 		_, err := fuse.Trace(m, note)
 		require.NoError(t, err)
 		if before = text(t, m); name == fusetest.Names()[0] {
-			_, _, err = fuse.Ragged(m, fewRows, passes.Control{After: note, Verify: true})
+			_, _, err = fuse.Ragged(m, ragged.Options{}, fewRows, passes.Control{After: note, Verify: true})
 			require.NoError(t, err)
 		}
 	}

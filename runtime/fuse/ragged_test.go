@@ -42,7 +42,7 @@ func TestEveryModelIsRagged(t *testing.T) {
 					want[n]++
 				}
 			}
-			made, model, err := fuse.Ragged(m, fewRows, passes.Control{Verify: true})
+			made, model, err := fuse.Ragged(m, ragged.Options{}, fewRows, passes.Control{Verify: true})
 			require.NoError(t, err)
 			got := map[string]int{}
 			for _, op := range made.Entry.Body.Ops {
@@ -99,7 +99,7 @@ func TestWhyNotRagged(t *testing.T) {
 			}
 			m, err := ir.Parse(text)
 			require.NoError(t, err)
-			_, err = fuse.Sequences(m)
+			_, err = fuse.Sequences(m, ragged.Options{})
 			if c.want == "" {
 				require.NoError(t, err)
 			} else {

@@ -31,7 +31,7 @@ func TestRaggedHasKernels(t *testing.T) {
 			choose := func(*ragged.Model) (ragged.Options, error) {
 				return ragged.Options{BlockRows: 16, Rows: 64, Sequences: 8, Units: cache.Demand{20, 20, 20, 20, 20}}, nil
 			}
-			m, _, err := fuse.Ragged(fusetest.Load(t, name), choose, passes.Control{})
+			m, _, err := fuse.Ragged(fusetest.Load(t, name), ragged.Options{}, choose, passes.Control{})
 			require.NoError(t, err)
 			for _, p := range precisions {
 				e := Engine{Device: "paper", Open: func() (device.Device, error) {

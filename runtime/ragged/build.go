@@ -17,6 +17,13 @@ func (x *maker) build() {
 	x.makePools()
 	x.makeInputs(x.out.Entry)
 	x.ops(nil)
+	if x.o.One {
+		for _, v := range x.given.Body.Results {
+			v = x.get(v)
+			x.out.Entry.Body.Results, x.out.Entry.Outputs = append(x.out.Entry.Body.Results, v), append(x.out.Entry.Outputs, v.Type)
+		}
+		return
+	}
 	logits := x.given.Body.Results[0]
 	if x.logits != nil {
 		logits = x.logits
@@ -54,7 +61,8 @@ func (x *maker) makePools() {
 		if p == nil {
 			continue
 		}
-		shape := slices.Clone(b.Type.Shape)
+		stored := p.stored.Type
+		shape := slices.Clone(stored.Shape)
 		if batch := shape[0]; !batch.IsConst(1) {
 			x.b.Fail("buffer @%s has %s rows of a batch, want 1", b.Name, batch)
 		}
@@ -62,7 +70,7 @@ func (x *maker) makePools() {
 		if int(p.number) <= len(x.model.Rings) {
 			shape[0], shape[1], shape[2] = shape[1], shape[0], ir.Const(int64(x.o.BlockRows))
 		}
-		p.buffer = x.out.NewBuffer(b.Name, ir.TensorType(b.Type.DType, shape...))
+		p.buffer = x.out.NewBuffer(b.Name, ir.TensorType(stored.DType, shape...))
 	}
 }
 
@@ -99,7 +107,14 @@ func (x *maker) makeInputs(f *ir.Func) {
 		x.wanted = x.rows
 		return
 	}
-	x.tables.wanted = f.NewParam("wanted", ir.TensorType(ir.I32, ir.Sym(x.wanted)))
+	wanted := ir.Sym(x.wanted)
+	if x.o.One {
+		wanted = ir.Const(1)
+	}
+	x.tables.wanted = f.NewParam("wanted", ir.TensorType(ir.I32, wanted))
+	for _, v := range x.rest {
+		x.values[v] = f.NewParam(v.Param, v.Type)
+	}
 }
 
 // count is the number of rows of a call of the entry.
@@ -184,10 +199,14 @@ func (x *maker) op(op *ir.Op) {
 	case "buffer_conv", "buffer_delta_rule":
 		x.slots(op, fail)
 	case "sample":
-		if x.logits != nil {
+		switch {
+		case x.o.One:
+			x.same(op, fail)
+		case x.logits != nil:
 			fail("a second sampler")
+		default:
+			x.logits = op.Input("logits")
 		}
-		x.logits = op.Input("logits")
 	default:
 		switch {
 		case x.dropped(op):

@@ -78,7 +78,7 @@ func (x *maker) draftState(windows map[*ir.Buffer]int) error {
 	}
 	b := &ir.Buffer{Name: hiddenBuffer, Type: ir.StaticType(ir.F32, 1, 2, int64(d.Hidden))}
 	x.in.Buffers = append(slices.Clip(x.in.Buffers), b)
-	x.pools[b] = &pool{number: cache.Pool(1 + len(x.model.Rings))}
+	x.pools[b] = &pool{number: cache.Pool(1 + len(x.model.Rings)), stored: b}
 	x.model.Slots = append(x.model.Slots, b)
 	return nil
 }

@@ -19,6 +19,11 @@ type Options struct {
 	Sequences int
 	// Units is the number of units of each pool of the layout.
 	Units cache.Demand
+	// Storage is the form of the state.
+	Storage Storage
+	// One makes a program of one sequence: the call wants the last row of what the given program takes the last row of, and
+	// the parameters behind the positions, and what is computed with them behind the logits, stay. See runtime/single.
+	One bool
 }
 
 // Model says what a sequence of a program holds.
@@ -27,7 +32,8 @@ type Model struct {
 	Positions int
 	// Vocab is the number of logits of a row.
 	Vocab int
-	// Full are the caches of layers that see all positions, Slots the recurrent and convolution state.
+	// Full are the caches of layers that see all positions, Slots the recurrent and convolution state, as the given program
+	// has them, in the form that is asked for.
 	Full, Slots []*ir.Buffer
 	// Rings are the caches of layers with a sliding window, by ascending windows.
 	Rings []Ring
@@ -93,14 +99,14 @@ func (x *Model) Columns(o Options) (full int, rings []int) {
 	return full, rings
 }
 
-// Analyze tells what a sequence of a fused program holds. The error says why the program cannot be made ragged. m is
-// not changed.
-func Analyze(m *ir.Module) (*Model, error) {
+// Analyze tells what a sequence of a fused program holds in a form of the state and with or without One of the options.
+// The error says why the program cannot be made ragged. m is not changed.
+func Analyze(m *ir.Module, o Options) (*Model, error) {
 	units := make(cache.Demand, len(m.Buffers)+2)
 	for i := range units {
 		units[i] = 1
 	}
-	made, model, err := build(m, Options{BlockRows: 1, Rows: 2, Sequences: 1, Units: units})
+	made, model, err := build(m, Options{BlockRows: 1, Rows: 2, Sequences: 1, Units: units, Storage: o.Storage, One: o.One})
 	if err == nil {
 		err = ir.Verify(made)
 	}
@@ -169,14 +175,16 @@ type maker struct {
 	draft   *maker // of the entry that drafts, or nil
 	drafts  bool   // this one drafts
 
-	tokens, positions *ir.Value // of the given program
+	tokens, positions *ir.Value   // of the given program
+	rest              []*ir.Value // parameters of the given program that stay, with Options.One
 	values            map[*ir.Value]*ir.Value
 	// derived are values of the given program that follow from the position of the first row and sampling parameters.
 	derived      map[*ir.Value]bool
 	starts       map[*ir.Symbol]bool
 	pools        map[*ir.Buffer]*pool
-	logits       *ir.Value // of the given program, where a sampler reads them
-	gathered     bool      // the wanted rows have been taken
+	rules        map[*ir.Buffer]bool // states of delta rules
+	logits       *ir.Value           // of the given program, where a sampler reads them
+	gathered     bool                // the wanted rows have been taken
 	rows, wanted *ir.Symbol
 	tables       tables
 }
@@ -184,7 +192,7 @@ type maker struct {
 // newMaker makes the maker of an entry of a module.
 func newMaker(in *ir.Module, f *ir.Func, o Options) *maker {
 	return &maker{in: in, given: f, o: o, values: map[*ir.Value]*ir.Value{}, derived: map[*ir.Value]bool{},
-		starts: map[*ir.Symbol]bool{}, pools: map[*ir.Buffer]*pool{}}
+		starts: map[*ir.Symbol]bool{}, pools: map[*ir.Buffer]*pool{}, rules: map[*ir.Buffer]bool{}}
 }
 
 // tables are the inputs that say where state lies; nil where the program needs none.
@@ -197,7 +205,8 @@ type tables struct {
 // pool is what a buffer becomes.
 type pool struct {
 	number cache.Pool
-	window int // of the attention that reads it; 0: all
+	window int        // of the attention that reads it; 0: all
+	stored *ir.Buffer // that of the given program, in the form of the pool
 	buffer *ir.Buffer
 }
 
@@ -205,6 +214,9 @@ type pool struct {
 func (x *maker) readForm() error {
 	f := x.given
 	results := 1
+	if x.o.One {
+		x.rest = f.Params[min(2, len(f.Params)):]
+	}
 	if len(x.in.More) > 0 {
 		results = 2
 	}
@@ -212,12 +224,12 @@ func (x *maker) readForm() error {
 		return i < len(f.Params) && f.Params[i].Type.Kind == ir.TensorKind && f.Params[i].Type.DType == ir.I64 &&
 			f.Params[i].Type.Rank() == rank
 	}
-	if !is(0, 2) || !is(1, 1) || len(f.Body.Results) != results || !f.Params[0].Type.Shape[0].IsConst(1) {
+	if !is(0, 2) || !is(1, 1) || len(f.Body.Results) != results && !x.o.One || !f.Params[0].Type.Shape[0].IsConst(1) {
 		const want = "tokens i64[1,S] and input_pos i64[S] first and one output"
 		return fmt.Errorf("%s is not a language model's: want %s", f.Name, want)
 	}
 	x.tokens, x.positions = f.Params[0], f.Params[1]
-	if !x.drafts {
+	if !x.drafts && !x.o.One {
 		for _, v := range f.Params[2:] {
 			x.derived[v] = true // of a sampler, which is left out
 		}
@@ -257,6 +269,9 @@ func (x *maker) readState() error {
 			}
 		case "buffer_conv", "buffer_delta_rule":
 			slots[op.Buffer] = true
+			if op.Def.Name == "buffer_delta_rule" {
+				x.rules[op.Buffer] = true
+			}
 		}
 	})
 	if failed != nil {
@@ -288,24 +303,28 @@ func (x *maker) classify(windows map[*ir.Buffer]int, slots map[*ir.Buffer]bool) 
 	}
 	for _, b := range x.in.Buffers {
 		w, cached := windows[b]
+		stored, err := x.store(b, cached)
+		if err != nil {
+			return err
+		}
 		switch {
 		case cached && slots[b]:
 			return fmt.Errorf("buffer @%s is a cache and a recurrent state", b.Name)
 		case slots[b]:
-			x.pools[b] = &pool{number: cache.Pool(1 + len(sizes))}
-			x.model.Slots = append(x.model.Slots, b)
+			x.pools[b] = &pool{number: cache.Pool(1 + len(sizes)), stored: stored}
+			x.model.Slots = append(x.model.Slots, stored)
 		case cached && w == 0:
-			x.pools[b] = &pool{number: cache.BlockPool}
-			x.model.Full = append(x.model.Full, b)
+			x.pools[b] = &pool{number: cache.BlockPool, stored: stored}
+			x.model.Full = append(x.model.Full, stored)
 			n, _ := b.Type.Shape[2].Const()
 			x.model.Positions = min(x.model.Positions, int(n))
 		case cached:
 			i := slices.Index(sizes, w)
-			x.pools[b] = &pool{number: cache.Pool(1 + i), window: w}
-			x.model.Rings[i].Buffers = append(x.model.Rings[i].Buffers, b)
+			x.pools[b] = &pool{number: cache.Pool(1 + i), window: w, stored: stored}
+			x.model.Rings[i].Buffers = append(x.model.Rings[i].Buffers, stored)
 		}
 	}
-	return nil
+	return x.checkStorage()
 }
 
 func first(values []any) any {

@@ -79,8 +79,15 @@ func (x *maker) attention(op *ir.Op, fail func(string)) {
 	if x.drafts {
 		attrs.First = firstOfDraft
 	}
-	x.values[op.Result()] = x.b.Value("block_attention", &attrs, q, x.get(op.Input("k")), x.get(op.Input("v")),
-		x.tables.input, x.tables.sequences, x.blocksOf(kp))
+	keys, values := x.get(op.Input("k")), x.get(op.Input("v"))
+	if x.o.Storage.Q8 { // codes cannot be cast
+		keys, values = x.get(k.Result()), x.get(v.Result())
+	}
+	y := x.b.Value("block_attention", &attrs, q, keys, values, x.tables.input, x.tables.sequences, x.blocksOf(kp))
+	if d := op.Result().Type.DType; y.Type.DType != d {
+		y = x.b.Value("astype", &ir.DTypeAttrs{ScalarType: d}, y)
+	}
+	x.values[op.Result()] = y
 }
 
 // slots gives each sequence the state that it has.

@@ -18,6 +18,7 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu"
 	"github.com/etc-ml/etc/runtime/inspect"
 	"github.com/etc-ml/etc/runtime/program"
+	"github.com/etc-ml/etc/runtime/ragged"
 	"github.com/etc-ml/etc/runtime/reference"
 	"github.com/etc-ml/etc/runtime/report"
 	"github.com/etc-ml/etc/runtime/session"
@@ -241,5 +242,5 @@ func writePlan(out io.Writer, m *ir.Module, e engine.Engine, o engine.Options) e
 	if err != nil || !languageModel {
 		return err
 	}
-	return batch.Describe(out, m, e, o.Precision)
+	return batch.Describe(out, m, e, o.Precision, ragged.Storage{})
 }
