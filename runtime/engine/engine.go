@@ -127,6 +127,12 @@ type Bounded interface {
 	Memory() int64
 }
 
+// Stored is an executable whose state is not that of the buffers of the module that it was compiled of.
+type Stored interface {
+	// StateBuffers are the buffers of a snapshot; nil where they are those of the module.
+	StateBuffers() []*ir.Buffer
+}
+
 // WithMemory is an engine on a device with a memory of its own, or with a part of the machine's, which tells it before
 // anything is compiled.
 type WithMemory interface {

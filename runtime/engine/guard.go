@@ -34,6 +34,14 @@ type guardedExecutable struct {
 	name string // of the function
 }
 
+// StateBuffers implements Stored for every executable.
+func (x guardedExecutable) StateBuffers() []*ir.Buffer {
+	if s, ok := x.Executable.(Stored); ok {
+		return s.StateBuffers()
+	}
+	return nil
+}
+
 func (x guardedExecutable) NewInstance() (i Instance, err error) {
 	fault.Readable()
 	defer fault.Recover(x.name, &err)

@@ -107,11 +107,15 @@ func (x *maker) makeInputs(f *ir.Func) {
 		x.wanted = x.rows
 		return
 	}
-	wanted := ir.Sym(x.wanted)
+	name, wanted := "wanted", ir.Sym(x.wanted)
 	if x.o.One {
-		wanted = ir.Const(1)
+		name, wanted = "last_row", ir.Const(1)
 	}
-	x.tables.wanted = f.NewParam("wanted", ir.TensorType(ir.I32, wanted))
+	x.tables.wanted = f.NewParam(name, ir.TensorType(ir.I32, wanted))
+	if x.o.One {
+		name, wanted = "last_row", ir.Const(1)
+	}
+	x.tables.wanted = f.NewParam(name, ir.TensorType(ir.I32, wanted))
 	for _, v := range x.rest {
 		x.values[v] = f.NewParam(v.Param, v.Type)
 	}

@@ -53,10 +53,9 @@ func LoadDraws(m *ir.Module, e engine.Engine, o engine.Options, d Draws) (*Model
 	if model.Vocab == 0 {
 		model.Vocab = model.width
 	}
-	if model.executable, err = engine.Compile(e, m, o); err != nil {
+	if err := model.compile(m, e, o); err != nil {
 		return nil, err
 	}
-	model.Device = e.Name()
 	return model, nil
 }
 

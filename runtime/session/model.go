@@ -55,11 +55,24 @@ func Load(m *ir.Module, e engine.Engine, o engine.Options) (*Model, error) {
 	if m, err = LastRow(m); err != nil {
 		return nil, err
 	}
-	if model.executable, err = engine.Compile(e, m, o); err != nil {
+	if err := model.compile(m, e, o); err != nil {
 		return nil, err
 	}
-	model.Device = e.Name()
 	return model, nil
+}
+
+// compile compiles what the model runs.
+func (m *Model) compile(program *ir.Module, e engine.Engine, o engine.Options) (err error) {
+	if m.executable, err = engine.Compile(e, program, o); err != nil {
+		return err
+	}
+	if s, ok := m.executable.(engine.Stored); ok {
+		if buffers := s.StateBuffers(); buffers != nil {
+			m.buffers = buffers
+		}
+	}
+	m.Device = e.Name()
+	return nil
 }
 
 // DeviceMemory is the memory of the device that the model runs on in bytes; false where that is the machine's.

@@ -27,10 +27,9 @@ func LoadRows(m *ir.Module, e engine.Engine, o engine.Options) (*Model, error) {
 	}
 	model.MaxChunk = min(model.MaxChunk, chunk)
 	model.rows = true
-	if model.executable, err = engine.Compile(e, all, o); err != nil {
+	if err := model.compile(all, e, o); err != nil {
 		return nil, err
 	}
-	model.Device = e.Name()
 	return model, nil
 }
 

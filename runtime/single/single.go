@@ -1,0 +1,174 @@
+// Package single runs a program of one sequence as a ragged program (runtime/ragged) that has one: for forms of the state
+// that only ragged programs have, caches of 8 bits and recurrent state in bf16. Sessions use it as any other engine.
+//
+// The pools have the units of one sequence, in their order: position p lies in block p/b, or in the block of that column of
+// a window; the recurrent state is slot 0. So the state is a function of the tokens, and snapshots of it are the
+// pools.
+//
+// Package single imports ir, passes, runtime/engine, runtime/fuse, runtime/cache and runtime/ragged; it must never import an
+// engine or a session.
+package single
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/etc-ml/etc/ir"
+	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/passes"
+	"github.com/etc-ml/etc/runtime/cache"
+	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/fuse"
+	"github.com/etc-ml/etc/runtime/ragged"
+)
+
+// Engine compiles programs forward(tokens, input_pos, …) for an engine of ragged calls, with another form of the state. Calls
+// are those of the given program: tokens from a position on.
+type Engine struct {
+	engine.Engine
+	// Storage is the form of the state.
+	Storage ragged.Storage
+}
+
+// blockRows is the number of positions of a block.
+const blockRows = 64
+
+// Compile makes the program ragged. The error says why that cannot be done.
+func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, error) {
+	if r, ok := e.Engine.(engine.Ragged); !ok || !r.RunsRagged() || o.Precision == eval.Strict {
+		return nil, fmt.Errorf("device %s keeps state as it is declared, as precision strict does on every device", e.Name())
+	}
+	made, model, err := Make(m, e.Storage, passes.Control{Disable: o.DisablePasses, Verify: o.VerifyIR})
+	if err != nil {
+		return nil, err
+	}
+	x, err := engine.Compile(e.Engine, made, o)
+	if err != nil {
+		return nil, err
+	}
+	of := &executable{Executable: x, module: made, given: len(m.Entry.Params), model: model}
+	if b, ok := x.(engine.Bounded); ok {
+		return struct {
+			*executable
+			engine.Bounded
+		}{of, b}, nil
+	}
+	return of, nil
+}
+
+// Make gives the ragged program of one sequence, and what that holds.
+func Make(m *ir.Module, s ragged.Storage, c passes.Control) (*ir.Module, *ragged.Model, error) {
+	_, most := m.Entry.Params[0].Type.Shape[1].Bounds()
+	choose := func(model *ragged.Model) (ragged.Options, error) {
+		o := ragged.Options{BlockRows: blockRows, Rows: int(min(most, int64(model.Positions))), Sequences: 1}
+		full, rings := model.Columns(o)
+		o.Units = append(append(cache.Demand{full}, rings...), 1)
+		return o, nil
+	}
+	return fuse.Ragged(m.Only(m.Entry), ragged.Options{Storage: s, One: true}, choose, c)
+}
+
+// executable is a compiled program of one sequence.
+type executable struct {
+	engine.Executable
+	module *ir.Module
+	given  int // parameters of the given program
+	model  *ragged.Model
+}
+
+// StateBuffers are the buffers of snapshots: see engine.Stored.
+func (x *executable) StateBuffers() []*ir.Buffer { return slices.Clone(x.module.Buffers) }
+
+// NewInstance makes an instance whose buffers are zeros.
+func (x *executable) NewInstance() (engine.Instance, error) {
+	inner, err := x.Executable.NewInstance()
+	if err != nil {
+		return nil, err
+	}
+	i := &instance{Instance: inner, exe: x}
+	if s, ok := inner.(engine.Stateful); ok {
+		return struct {
+			*instance
+			engine.Stateful
+		}{i, s}, nil
+	}
+	return i, nil
+}
+
+// instance is the state of one sequence.
+type instance struct {
+	engine.Instance
+	exe *executable
+}
+
+// Run calls the program.
+func (x *instance) Run(ctx context.Context, inputs []eval.Value) ([]eval.Value, error) {
+	if len(inputs) != x.exe.given {
+		return nil, fmt.Errorf("%d inputs, want %d", len(inputs), x.exe.given)
+	}
+	positions := inputs[1].Tensor
+	if positions == nil || len(positions.I) == 0 {
+		return nil, fmt.Errorf("input_pos has no positions")
+	}
+	first := positions.I[0]
+	for i, p := range positions.I {
+		if first < 0 || p != first+int64(i) {
+			return nil, fmt.Errorf("input_pos[%d] is %d behind %d: positions must follow one another", i, p, first)
+		}
+	}
+	return x.Instance.Run(ctx, x.exe.inputs(inputs, first, len(positions.I)))
+}
+
+// inputs adds the tables of rows of the sequence from a position on.
+func (x *executable) inputs(given []eval.Value, first int64, rows int) []eval.Value {
+	params := x.module.Entry.Params
+	out := make([]eval.Value, 0, len(params))
+	tables := len(params) - (x.given - 2) // with tokens and positions; the parameters of the given program follow
+	for at, p := range params {
+		if at >= tables {
+			out = append(out, given[2+at-tables])
+			continue
+		}
+		dims := make([]int, p.Type.Rank())
+		n := 1
+		for i, d := range p.Type.Shape {
+			dims[i] = rows
+			if c, ok := d.Const(); ok {
+				dims[i] = int(c)
+			}
+			n *= dims[i]
+		}
+		table := func() []int64 { return make([]int64, n) }
+		var v []int64
+		switch p.Param {
+		case "tokens":
+			out = append(out, given[0])
+			continue
+		case "input_pos":
+			out = append(out, given[1])
+			continue
+		case "sequences":
+			v = table()
+		case "entries":
+			v = []int64{0, int64(rows), 0}
+			if first == 0 {
+				v[2] = -1 // the state of no positions
+			}
+		case "writes":
+			v = table()
+			for i := range v[:n-1] {
+				v[i] = -1
+			}
+		case "last_row":
+			v = []int64{int64(rows - 1)}
+		default:
+			v = table() // blocks, ring0, …: in their order
+			for i := range v {
+				v[i] = int64(i)
+			}
+		}
+		out = append(out, eval.Value{Tensor: eval.Ints(p.Type.DType, dims, v)})
+	}
+	return out
+}
