@@ -79,6 +79,13 @@ func (k *Kept) States(ctx context.Context) ([]engine.State, error) {
 // ErrUnkept says that the executor's state cannot be taken out or put back.
 var ErrUnkept = errors.New("the state of this program on this device cannot be kept")
 
+// FormError says that a state has another form than those of the executor.
+type FormError struct{ Form, Want string }
+
+func (e *FormError) Error() string {
+	return fmt.Sprintf("the state has the form %q, that of this server is %q", e.Form, e.Want)
+}
+
 // Keeper is an executor whose units can be taken out and put back, all at once.
 type Keeper interface {
 	// Form is [Kept.Form].
@@ -186,7 +193,7 @@ func (r *Runner) Put(ctx context.Context, kept *Kept) error {
 	case form == "" || r.limits.NoCopies:
 		return ErrUnkept
 	case kept.Form != form:
-		return fmt.Errorf("the state has the form %q, that of this server is %q", kept.Form, form)
+		return &FormError{kept.Form, form}
 	}
 	if k, ok := r.exec.(PartKeeper); ok {
 		return r.putParts(ctx, k, kept)

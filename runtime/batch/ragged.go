@@ -116,7 +116,7 @@ func lowerRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (*raggedExecuto
 	x := &raggedExecutor{inputs: map[string]*eval.Tensor{}, fixed: fixedRows(e, o.Engine), kind: o.Draft}
 	choose := func(model *ragged.Model) (ragged.Options, error) {
 		x.layout = model.Layout(o.BlockRows, o.Engine.Precision)
-		x.options = ragged.Options{BlockRows: o.BlockRows, Rows: o.Rows, Sequences: o.Sequences}
+		x.options = ragged.Options{BlockRows: o.BlockRows, Rows: o.Rows, Sequences: o.Sequences, Storage: o.Storage}
 		var err error
 		x.options.Units, err = units(x.layout, o, model.Positions)
 		return x.options, err

@@ -19,7 +19,11 @@ const partBytes = 8 << 20
 
 // Form implements PartKeeper.
 func (x *raggedExecutor) Form() string {
-	return fmt.Sprintf("blocks of %d positions", x.layout.BlockRows)
+	form := fmt.Sprintf("blocks of %d positions", x.layout.BlockRows)
+	if s := x.options.Storage.String(); s != "" {
+		form += ", " + s
+	}
+	return form
 }
 
 // poolOf gives the pool that a buffer of the ragged module is of, and the axis of its units.

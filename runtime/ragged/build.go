@@ -112,10 +112,6 @@ func (x *maker) makeInputs(f *ir.Func) {
 		name, wanted = "last_row", ir.Const(1)
 	}
 	x.tables.wanted = f.NewParam(name, ir.TensorType(ir.I32, wanted))
-	if x.o.One {
-		name, wanted = "last_row", ir.Const(1)
-	}
-	x.tables.wanted = f.NewParam(name, ir.TensorType(ir.I32, wanted))
 	for _, v := range x.rest {
 		x.values[v] = f.NewParam(v.Param, v.Type)
 	}

@@ -84,13 +84,14 @@ func (s *Server) serveSlot(w http.ResponseWriter, r *http.Request) error {
 
 // slotError makes an error for clients of one of the memory or the disk.
 func slotError(err error) error {
+	var form *batch.FormError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return &apiError{status: http.StatusNotFound, kind: kindNotFound, message: "nothing was saved under this name"}
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, cache.ErrNoRoom):
 		return &apiError{status: http.StatusInsufficientStorage, kind: kindInternal, code: "insufficient_storage",
 			message: err.Error()}
-	case errors.Is(err, batch.ErrUnkept), errors.Is(err, cache.ErrOff):
+	case errors.Is(err, batch.ErrUnkept), errors.Is(err, cache.ErrOff), errors.As(err, &form):
 		return unsupported("", "%v", err)
 	}
 	return err

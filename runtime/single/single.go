@@ -34,14 +34,25 @@ type Engine struct {
 // blockRows is the number of positions of a block.
 const blockRows = 64
 
-// Compile makes the program ragged. The error says why that cannot be done.
+// RefusedError says that a program cannot have the form of state that is asked for.
+type RefusedError struct {
+	Storage ragged.Storage
+	Why     error
+}
+
+func (e *RefusedError) Error() string { return e.Storage.String() + ": " + e.Why.Error() }
+
+// Unwrap is the reason.
+func (e *RefusedError) Unwrap() error { return e.Why }
+
+// Compile makes the program ragged. The error is a [*RefusedError] where that cannot be done.
 func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, error) {
 	if r, ok := e.Engine.(engine.Ragged); !ok || !r.RunsRagged() || o.Precision == eval.Strict {
-		return nil, fmt.Errorf("device %s keeps state as it is declared, as precision strict does on every device", e.Name())
+		return nil, &RefusedError{e.Storage, fmt.Errorf("device %s keeps state as it is declared, as precision strict does on every device", e.Name())}
 	}
 	made, model, err := Make(m, e.Storage, passes.Control{Disable: o.DisablePasses, Verify: o.VerifyIR})
 	if err != nil {
-		return nil, err
+		return nil, &RefusedError{e.Storage, err}
 	}
 	x, err := engine.Compile(e.Engine, made, o)
 	if err != nil {

@@ -87,6 +87,7 @@ Speed of a model of toy size says nothing of a large one: measure the model that
 	f.add(cmd, "mixed")
 	f.addDeterministic(cmd)
 	f.speculate.addKind(cmd)
+	f.addStorage(cmd)
 	return cmd
 }
 

@@ -85,7 +85,7 @@ func measureStreams(cmd *cobra.Command, path string, f benchFlags, e engine.Engi
 func streamsExecutor(path string, m *ir.Module, maxSeqLen int, e engine.Engine, o engine.Options,
 	options bench.StreamOptions) (batch.Executor, error) {
 	streams, positions := options.Most()
-	need := needOf(m, maxSeqLen, e.Name(), o.Precision)
+	need := needOf(m, maxSeqLen, e, o.Precision)
 	available, where := memoryOn(e)
 	f := fit{file: path, need: need.Within(maxSeqLen, positions), context: positions, sessions: streams, device: where,
 		advice: "measure fewer streams, or shorter ones"}
@@ -94,7 +94,7 @@ func streamsExecutor(path string, m *ir.Module, maxSeqLen int, e engine.Engine, 
 	}
 	return newExecutor(path, m, e, batch.RaggedOptions{Engine: o, Sequences: streams, Rows: max(512, streams), Positions: positions},
 		max(need.State, 1), func(m *ir.Module, model *session.Model) error { // sessions hold the state of a whole context
-			return checkMemory(path, m, model, o.Precision, streams, 0)
+			return checkMemory(path, m, model, e, o.Precision, streams, 0)
 		})
 }
 

@@ -61,12 +61,8 @@ func openSequence(path string, m *ir.Module, e engine.Engine, o engine.Options, 
 	if e, err = chosen(e, o.Precision); err != nil {
 		return nil, loadError(path, err)
 	}
-	f, available := fit{file: path, need: needOf(m, d.MaxSeqLen, e.Name(), o.Precision), context: d.MaxSeqLen, sessions: 1}, usableMemory()
-	if w, ok := e.(engine.WithMemory); ok {
-		if bytes, err := w.DeviceMemory(); err == nil { // else compiling says what is wrong
-			available, f.device = bytes, e.Name()
-		}
-	}
+	available, where := memoryOn(e)
+	f := fit{file: path, need: needOf(m, d.MaxSeqLen, e, o.Precision), context: d.MaxSeqLen, sessions: 1, device: where}
 	if err := f.check(available); err != nil {
 		return nil, err
 	}

@@ -78,6 +78,7 @@ are larger than the memory can be compared. Windows of --context tokens follow e
 	fl.BoolVar(&f.json, "json", false, "print one JSON object")
 	f.addKind(cmd)
 	f.add(cmd, "mixed")
+	f.addStorage(cmd)
 	return cmd
 }
 
@@ -175,7 +176,8 @@ func runEval(cmd *cobra.Command, path string, f evalFlags) error {
 		o.Exact = true
 	}
 	if f.reference != "" {
-		if reference, err = loadModel(f.reference, e, o, load, m.need); err != nil {
+		declared, _ := storageOf(e) // the reference keeps its state as it is declared
+		if reference, err = loadModel(f.reference, declared, o, load, m.need); err != nil {
 			return err
 		}
 		defer reference.Close()

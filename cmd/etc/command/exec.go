@@ -74,7 +74,7 @@ func runExec(cmd *cobra.Command, path string, f execFlags) error {
 		return err
 	}
 	defer x.Close()
-	if err := checkExecutable(path, m, x, device.Name(), options.Precision); err != nil {
+	if err := checkExecutable(path, m, x, device, options.Precision); err != nil {
 		return err
 	}
 	instance, err := x.NewInstance()

@@ -15,6 +15,7 @@ import (
 // sequence at a time before it is used. The engine is not auto: see chosen.
 func newExecutor(path string, m *ir.Module, e engine.Engine, o batch.RaggedOptions, state int64,
 	check func(m *ir.Module, model *session.Model) error) (batch.Executor, error) {
+	e, o.Storage = storageOf(e)
 	m, err := withoutHead(m)
 	if err != nil {
 		return nil, loadError(path, err)
@@ -25,6 +26,9 @@ func newExecutor(path string, m *ir.Module, e engine.Engine, o batch.RaggedOptio
 	}
 	m = m.Only(m.Entry) // drafts go with shared calls only
 	var single *batch.NotRaggedError
+	if refused := refusedStorage(path, o.Storage, err); refused != nil {
+		return nil, refused
+	}
 	if !errors.As(err, &single) {
 		return nil, loadError(path, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/etc-ml/etc/internal/outfile"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
+	"github.com/etc-ml/etc/passes"
 	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/cpu"
 	"github.com/etc-ml/etc/runtime/engine"
@@ -22,6 +23,7 @@ import (
 	"github.com/etc-ml/etc/runtime/reference"
 	"github.com/etc-ml/etc/runtime/report"
 	"github.com/etc-ml/etc/runtime/session"
+	"github.com/etc-ml/etc/runtime/single"
 )
 
 type inspectFlags struct {
@@ -52,6 +54,7 @@ they read, buffers and memory.`,
 	fl.BoolVar(&f.dot, "dot", false, "print the method as a graph for Graphviz")
 	fl.BoolVar(&f.plan, "plan", false, "print how --device runs the method")
 	f.add(cmd, "mixed")
+	f.addStorage(cmd)
 	fl.StringVar(&f.after, "after", "", "with --ir: print what --device runs, after this pass of the runtime (last: after all of them)")
 	fl.IntVar(&f.rows, "rows", 1, "with --ir --after: tokens of a call, from bind-shapes on")
 	fl.StringVar(&f.html, "html", "", "write the pictures to this file")
@@ -77,6 +80,8 @@ func runInspect(cmd *cobra.Command, path string, f inspectFlags) error {
 		return usagef("--rows %d: want a number of tokens from 1 on, with --ir --after", f.rows)
 	case !f.plan && f.after == "" && anyChanged(cmd, "device", "threads", "cpu-features", "exact", "no-tune", "precision"):
 		return usagef("--device, --threads, --cpu-features, --exact, --no-tune and --precision are about --plan and --ir --after")
+	case !f.plan && f.after != "ragged" && anyChanged(cmd, "kv-cache", "state"):
+		return usagef("--kv-cache and --state are about --plan and --ir --after ragged")
 	}
 	e, o, err := f.runner()
 	if err != nil {
@@ -174,6 +179,7 @@ func writePart(out io.Writer, r *inspect.Report, f inspectFlags) error {
 
 // writeLowered writes what an engine runs, after a pass of the runtime.
 func writeLowered(out io.Writer, m *ir.Module, e engine.Engine, o engine.Options, f inspectFlags) error {
+	e, storage := storageOf(e)
 	if f.after != "last" || !isLowerer(e) {
 		if err := checkRuntimePass("--after", f.after, e); err != nil {
 			return err
@@ -185,7 +191,7 @@ func writeLowered(out io.Writer, m *ir.Module, e engine.Engine, o engine.Options
 		}
 	}
 	if f.after == "ragged" { // the pass runs where a program is compiled for many sequences
-		made, err := batch.RaggedModule(m, e, batch.RaggedOptions{Engine: o})
+		made, err := batch.RaggedModule(m, e, batch.RaggedOptions{Engine: o, Storage: storage})
 		if err != nil {
 			return err
 		}
@@ -215,6 +221,7 @@ func isLowerer(e engine.Engine) bool {
 
 // writePlan writes how an engine runs a module.
 func writePlan(out io.Writer, m *ir.Module, e engine.Engine, o engine.Options) error {
+	e, storage := storageOf(e)
 	name := e.Name()
 	if o.Precision == eval.Strict {
 		name = reference.Engine{}.Name() // which runs it then
@@ -226,7 +233,12 @@ func writePlan(out io.Writer, m *ir.Module, e engine.Engine, o engine.Options) e
 			return err
 		}
 	}
-	var err error
+	given, err := m, error(nil)
+	if storage != (ragged.Storage{}) {
+		if m, _, err = single.Make(m, storage, passes.Control{Disable: o.DisablePasses}); err != nil {
+			return usagef("--kv-cache, --state: %s: %w", storage, err)
+		}
+	}
 	switch name {
 	case "metal", "cuda":
 		err = e.(gpu.Engine).Describe(out, m, chunk, o)
@@ -242,5 +254,5 @@ func writePlan(out io.Writer, m *ir.Module, e engine.Engine, o engine.Options) e
 	if err != nil || !languageModel {
 		return err
 	}
-	return batch.Describe(out, m, e, o.Precision, ragged.Storage{})
+	return batch.Describe(out, given, e, o.Precision, storage)
 }

@@ -27,6 +27,7 @@ func memoryOf(model *session.Model) int64 {
 // memoryOn is the memory in bytes that programs have on an engine, 0 where that is not known, and the name of the device
 // where it is the device's own; "" for the machine's. The engine is not auto: see chosen.
 func memoryOn(e engine.Engine) (bytes int64, device string) {
+	e, _ = storageOf(e)
 	if d, ok := e.(engine.WithMemory); ok {
 		if bytes, err := d.DeviceMemory(); err == nil { // else compiling says what is wrong
 			return bytes, e.Name()
@@ -82,18 +83,19 @@ func (f fit) check(available int64) error {
 		f.file, size(f.need.Weights), state, size(left), where, advice)}
 }
 
-// needOf is what a module needs on a device: the reference engine, which also has precision strict, decodes all of it.
-func needOf(m *ir.Module, context int, device string, p eval.Precision) session.Memory {
-	if p == eval.Strict || device == (reference.Engine{}).Name() {
-		return session.MeasureDecoded(m, context)
+// needOf is what a module needs on an engine: the reference engine, which also has precision strict, decodes all of it.
+func needOf(m *ir.Module, context int, e engine.Engine, p eval.Precision) session.Memory {
+	_, s := storageOf(e)
+	if p == eval.Strict || e.Name() == (reference.Engine{}).Name() {
+		return withStorage(session.MeasureDecoded(m, context), m, context, p, s)
 	}
-	return session.MeasureMemory(m, context, p)
+	return withStorage(session.MeasureMemory(m, context, p), m, context, p, s)
 }
 
 // checkMemory refuses a language model whose weights and sessions do not fit the memory that it runs in, with the
 // context that would. taken is what other models of the command take there.
-func checkMemory(file string, m *ir.Module, model *session.Model, p eval.Precision, sessions int, taken int64) error {
-	f := fit{file: file, need: needOf(m, model.MaxSeqLen, model.Device, p), context: model.MaxSeqLen, sessions: sessions, taken: taken}
+func checkMemory(file string, m *ir.Module, model *session.Model, e engine.Engine, p eval.Precision, sessions int, taken int64) error {
+	f := fit{file: file, need: needOf(m, model.MaxSeqLen, e, p), context: model.MaxSeqLen, sessions: sessions, taken: taken}
 	if _, ok := model.DeviceMemory(); ok {
 		f.device = model.Device
 	}
@@ -101,11 +103,11 @@ func checkMemory(file string, m *ir.Module, model *session.Model, p eval.Precisi
 }
 
 // checkExecutable refuses a method of any form whose weights and state do not fit.
-func checkExecutable(file string, m *ir.Module, x engine.Executable, device string, p eval.Precision) error {
-	f := fit{file: file, need: needOf(m, 0, device, p), sessions: 1}
+func checkExecutable(file string, m *ir.Module, x engine.Executable, e engine.Engine, p eval.Precision) error {
+	f := fit{file: file, need: needOf(m, 0, e, p), sessions: 1}
 	available := usableMemory()
 	if b, ok := x.(engine.Bounded); ok {
-		available, f.device = b.Memory(), device
+		available, f.device = b.Memory(), e.Name()
 	}
 	return f.check(available)
 }

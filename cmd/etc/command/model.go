@@ -17,6 +17,7 @@ import (
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/program"
+	"github.com/etc-ml/etc/runtime/ragged"
 	"github.com/etc-ml/etc/runtime/session"
 )
 
@@ -25,7 +26,8 @@ type modelFlags struct {
 	device, precision, level string
 	threads                  int
 	exact, noTune, verifyIR  bool
-	deterministic            bool // of commands that have addDeterministic
+	deterministic            bool         // of commands that have addDeterministic
+	storage                  storageFlags // of commands that have addStorage
 	disablePasses            []string
 }
 
@@ -73,6 +75,13 @@ func (f modelFlags) runner() (engine.Engine, engine.Options, error) {
 			return nil, engine.Options{}, err
 		}
 	}
+	storage, err := f.storage.form(precision)
+	if err != nil {
+		return nil, engine.Options{}, err
+	}
+	if device, err = storing(device, storage, precision); err != nil {
+		return nil, engine.Options{}, err
+	}
 	return device, engine.Options{Warn: func(text string) { logf(os.Stderr, "etc: %s", text) }, Precision: precision, Threads: f.threads, Exact: f.exact, NoTune: f.noTune,
 		Deterministic: f.deterministic, DisablePasses: f.disablePasses, VerifyIR: f.verifyIR}, nil
 }
@@ -119,8 +128,8 @@ func loadModel(path string, e engine.Engine, o engine.Options, load func(*ir.Mod
 	if err != nil {
 		return nil, errors.Join(loadError(path, err), p.Close())
 	}
-	need := needOf(m, model.MaxSeqLen, model.Device, o.Precision).Need(1)
-	if err := checkMemory(path, m, model, o.Precision, 1, taken); err != nil {
+	need := needOf(m, model.MaxSeqLen, e, o.Precision).Need(1)
+	if err := checkMemory(path, m, model, e, o.Precision, 1, taken); err != nil {
 		return nil, errors.Join(err, model.Close(), p.Close())
 	}
 	return &languageModel{model, p, need}, nil
@@ -128,6 +137,9 @@ func loadModel(path string, e engine.Engine, o engine.Options, load func(*ir.Mod
 
 // loadError is an error of loading a program: of the file, unless the device is not there.
 func loadError(path string, err error) error {
+	if refused := refusedStorage(path, ragged.Storage{}, err); refused != nil {
+		return refused
+	}
 	if errors.Is(err, device.ErrUnavailable) {
 		return fmt.Errorf("%w; etc doctor tells which devices this machine has", err)
 	}

@@ -97,6 +97,7 @@ Seeds are used modulo 2^32; every answer of a chat draws with the same one.`,
 	f.observe.add(cmd)
 	f.model.add(cmd, "mixed")
 	f.model.addDeterministic(cmd)
+	f.model.addStorage(cmd)
 	return cmd
 }
 
@@ -187,7 +188,7 @@ func runProgram(ctx context.Context, cmd *cobra.Command, args []string, f runFla
 		return err
 	}
 	defer model.Close()
-	if err := checkMemory(args[0], m, model, options.Precision, sessions, 0); err != nil {
+	if err := checkMemory(args[0], m, model, device, options.Precision, sessions, 0); err != nil {
 		return err
 	}
 	if err := checkSampling(cmd, model, &request.Sampling, f); err != nil {

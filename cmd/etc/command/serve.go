@@ -74,6 +74,7 @@ Ctrl-C and SIGTERM let running answers end, at most --drain; a second one ends a
 	f.model.add(cmd, "mixed")
 	f.model.addDeterministic(cmd)
 	f.speculate.addKind(cmd)
+	f.model.addStorage(cmd)
 	return cmd
 }
 
@@ -284,7 +285,7 @@ func (s *servedFile) measure() error {
 	if err != nil {
 		return invalidError{fmt.Errorf("%s: %w", s.path, err)}
 	}
-	need := needOf(m, d.MaxSeqLen, s.device.Name(), s.options.Precision)
+	need := needOf(m, d.MaxSeqLen, s.device, s.options.Precision)
 	s.weights, s.state = need.Weights, max(need.State, 1)
 	if err := s.setBudget(need, d.MaxSeqLen); err != nil {
 		return err
@@ -356,7 +357,7 @@ func (s *servedFile) executor(m *ir.Module) (batch.Executor, error) {
 	o := batch.RaggedOptions{Engine: s.options, Sequences: s.flags.concurrent, Rows: max(512, s.flags.concurrent),
 		Budget: s.budget, Draft: s.drafts.Kind}
 	x, err := newExecutor(s.path, m, s.device, o, s.state, func(m *ir.Module, model *session.Model) error {
-		if err := checkMemory(s.path, m, model, s.options.Precision, 2, 0); err != nil {
+		if err := checkMemory(s.path, m, model, s.device, s.options.Precision, 2, 0); err != nil {
 			return err
 		}
 		if bytes, ok := model.DeviceMemory(); ok {

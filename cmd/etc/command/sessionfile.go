@@ -275,7 +275,8 @@ func readBuffer(f *safetensors.File, name string, want ir.Type) (*eval.Tensor, e
 	if t, ok := f.Tensor(name); ok {
 		d, known := dtypeOf(t.DType)
 		if !known || d != stored || !slices.EqualFunc(t.Shape, dims, func(a int, b int64) bool { return int64(a) == b }) {
-			return nil, fmt.Errorf("%s: tensor %q is %s%v, want %s%v", f.Path(), name, t.DType, t.Shape, stored, dims)
+			return nil, fmt.Errorf("%s: tensor %q is %s%v, want %s%v: a state of another form (--kv-cache, --state) or program",
+				f.Path(), name, t.DType, t.Shape, stored, dims)
 		}
 	}
 	v, err := readTensor(f, name)

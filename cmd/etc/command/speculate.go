@@ -13,6 +13,7 @@ import (
 	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/program"
+	"github.com/etc-ml/etc/runtime/ragged"
 	"github.com/etc-ml/etc/runtime/session"
 	"github.com/etc-ml/etc/runtime/speculate"
 )
@@ -143,6 +144,9 @@ func (f *speculateFlags) compile(
 	kind, d, err := f.drafting()
 	if err != nil || kind == "off" {
 		return nil, err
+	}
+	if _, s := storageOf(e); s != (ragged.Storage{}) {
+		return nil, usagef("--speculate with --kv-cache or --state: drafts go back to states that the program declares")
 	}
 	if err := d.choose(kind, path, p); err != nil {
 		return nil, err
