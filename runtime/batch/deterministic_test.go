@@ -155,3 +155,28 @@ func distance(a, b [][]float32) float64 {
 	}
 	return math.Sqrt(difference / size)
 }
+
+// TestStoredStateOnGPU: the GPU engine has kernels for caches of 8 bits and for recurrent state in bf16: bit for bit alone and
+// among others, and near what the reference engine gives.
+func TestStoredStateOnGPU(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: the emulator takes seconds for a model, and the kernels have tests of their own")
+	}
+	e := onGPU(t)
+	for _, name := range []string{"etc-qwen35moe-chat-sample", "etc-gemma4-chat-sample"} {
+		t.Run(name, func(t *testing.T) {
+			m, total := fusetest.Load(t, name), 12
+			forms := stored(t, m)
+			s := forms[len(forms)-1]
+			requireDeterministic(t, m, e, eval.Mixed, s, total, 1)
+			logits := func(e engine.Engine, s ragged.Storage) [][]float32 {
+				o := batch.RaggedOptions{Rows: 32, Sequences: 1, Storage: s}
+				o.Engine.Exact = true
+				return aloneLogits(t, newPool(t, m, e, eval.Mixed, o), ids(0, total))
+			}
+			want := logits(reference.Engine{}, s)
+			moved := distance(logits(reference.Engine{}, ragged.Storage{}), want)
+			require.Less(t, distance(want, logits(e, s)), max(moved/2, 1e-3))
+		})
+	}
+}

@@ -135,11 +135,11 @@ func bindBlockWrite(b *binder) bool {
 	}
 	h, ok := lower.HeadsOf(u.view())
 	t := b.blockTables(s.shape, 1)
-	if !ok || t == nil || h.Tokens != t.rows || h.Heads != s.shape[0] || h.Width != s.shape[3] {
+	if !ok || t == nil || h.Tokens != t.rows || h.Heads != s.shape[0] || s.coded && ir.Q8Words(h.Width) != s.shape[3] || !s.coded && h.Width != s.shape[3] {
 		return false
 	}
 	blocks := b.Input("blocks").shape
-	k := kernels.BlockWrite{Blocks: kernels.Blocks{Rows: s.shape[2], Columns: blocks[1], Cache: s.format.kernelType()}, D: h.Width, Heads: h.Heads, X: h.Strides}
+	k := kernels.BlockWrite{Blocks: kernels.Blocks{Rows: s.shape[2], Columns: blocks[1], Cache: s.kernelType()}, D: h.Width, Heads: h.Heads, X: h.Strides}
 	l, err := k.Launch(h.Tokens)
 	return b.launch("cache write", l, err, kernels.BlockWriteArguments[operand]{X: bytesOf(u), Positions: t.positions, Sequences: t.sequences, Blocks: t.blocks,
 		Pool: whole(s.slot), Step: t.step})
@@ -170,10 +170,10 @@ func bindRopeRowsWrite(b *binder) bool {
 // sequence lie behind one another.
 func bindRowsAttention(b *binder) bool {
 	q, keys, values := b.floats("q"), b.cacheOf("k"), b.cacheOf("v")
-	if q == nil || keys == nil || values == nil || keys.format != values.format {
+	if q == nil || keys == nil || values == nil || keys.kernelType() != values.kernelType() {
 		return false
 	}
-	a, rows, ok := lower.RowsAttention(b.Op, b.view, keys.format.kernelType())
+	a, rows, ok := lower.RowsAttention(b.Op, b.view, keys.kernelType())
 	if !ok {
 		return false
 	}

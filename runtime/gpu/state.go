@@ -7,6 +7,7 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/gpu/kernels"
 	"github.com/etc-ml/etc/runtime/plan"
 	"github.com/etc-ml/etc/runtime/strided"
 )
@@ -20,15 +21,38 @@ type state struct {
 
 	slot   *slot
 	format format
+	coded  bool // rows of codes of 8 bits: see ir/cacherow.go
 	host   *eval.Tensor
+}
+
+// kernelType is the type that kernels have for the content.
+func (s *state) kernelType() kernels.DType {
+	if s.coded {
+		return kernels.U32
+	}
+	return s.format.kernelType()
+}
+
+// codedCaches are the caches that operations on blocks write in codes of 8 bits.
+func codedCaches(entries []*ir.Module) map[*ir.Buffer]bool {
+	out := map[*ir.Buffer]bool{}
+	for _, m := range entries {
+		for _, op := range m.Entry.Body.Ops {
+			if op.Def.Name == "block_write" && op.Buffer.Type.DType == ir.U32 {
+				out[op.Buffer] = true
+			}
+		}
+	}
+	return out
 }
 
 // newStates allocates the buffers.
 func (x *instance) newStates() error {
 	x.exe.timeline.Lock()
 	defer x.exe.timeline.Unlock()
+	coded := codedCaches(x.exe.entries)
 	for _, b := range x.exe.fused.Buffers {
-		s, err := x.newState(b)
+		s, err := x.newState(b, coded[b])
 		if err != nil {
 			return err
 		}
@@ -37,9 +61,9 @@ func (x *instance) newStates() error {
 	return nil
 }
 
-func (x *instance) newState(b *ir.Buffer) (*state, error) {
+func (x *instance) newState(b *ir.Buffer, coded bool) (*state, error) {
 	dims, _ := b.Type.Static()
-	s := &state{dtype: b.Type.DType}
+	s := &state{dtype: b.Type.DType, coded: coded}
 	for _, d := range dims {
 		s.shape = append(s.shape, int(d))
 	}
@@ -49,6 +73,8 @@ func (x *instance) newState(b *ir.Buffer) (*state, error) {
 	}
 	mixed := x.exe.precision == eval.Mixed
 	switch {
+	case coded && s.size > 0:
+		s.format = i32
 	case !s.dtype.IsFloat() || s.size == 0 || mixed && s.dtype != ir.BF16 && s.dtype != ir.F32:
 		t, err := eval.NewTensor(s.dtype, s.shape...)
 		s.host = t

@@ -186,7 +186,7 @@ var blockAttentionPartSignature = Signature{Kernels: []string{"block_attention_p
 	{Name: "step", Type: "int"},
 }}
 
-// BlockWriteArguments are the buffers of the kernel block_write, in order.
+// BlockWriteArguments are the buffers of the kernels block_write, block_write_codes, in order.
 type BlockWriteArguments[T comparable] struct {
 	X         T // float
 	Positions T // int
@@ -196,14 +196,14 @@ type BlockWriteArguments[T comparable] struct {
 	Step      T // int
 }
 
-// Signature is what the text of the kernel block_write declares.
+// Signature is what the text of the kernels block_write, block_write_codes declares.
 func (BlockWriteArguments[T]) Signature() *Signature { return &blockWriteSignature }
 
 func (a BlockWriteArguments[T]) values() []T {
 	return []T{a.X, a.Positions, a.Sequences, a.Blocks, a.Pool, a.Step}
 }
 
-var blockWriteSignature = Signature{Kernels: []string{"block_write"}, Arguments: []Argument{
+var blockWriteSignature = Signature{Kernels: []string{"block_write", "block_write_codes"}, Arguments: []Argument{
 	{Name: "x", Type: "float"},
 	{Name: "positions", Type: "int"},
 	{Name: "sequences", Type: "int"},
@@ -1597,6 +1597,7 @@ var signatures = map[string]*Signature{
 	"block_attention_merge": &blockAttentionMergeSignature,
 	"block_attention_part":  &blockAttentionPartSignature,
 	"block_write":           &blockWriteSignature,
+	"block_write_codes":     &blockWriteSignature,
 	"cache_write":           &cacheWriteSignature,
 	"conv_state":            &convStateSignature,
 	"conv_step":             &convStepSignature,

@@ -12,6 +12,7 @@
 #define BLOCK_Q_TOKEN 64  // elements of q from one row to the next and from one head to the next
 #define BLOCK_Q_HEAD 64
 #define BLOCK_SHORT 0     // 1: leaves rows of long runs to attention_chunk.metal
+#define BLOCK_CODES 0     // 1: the pools are rows of codes of 8 bits, as block_write_codes has them
 #endif
 #ifndef BLOCK_FIRST
 #define BLOCK_FIRST 0     // the first position that is seen
@@ -31,6 +32,30 @@ inline int block_part(int position) {
   int n = ATT_LEAST;
   while (ATT_WINDOW > 0 ? n * (ATT_BLOCKS - 1) < seen + BLOCK_MOST : n * ATT_BLOCKS < seen) n *= 2;
   return n;
+}
+
+// What a lane has of a row of a pool.
+inline void block_read(device const ATT_T* pool, long row, uint lane, thread ATT_RAW* to) {
+#if BLOCK_CODES
+  device const uint* words = (device const uint*)pool + row * (ATT_D / 4 + (ATT_D / 32 + 1) / 2);
+  device const ushort* scales = (device const ushort*)(words + ATT_D / 4);
+  UNROLL for (int i = 0; i < ATT_PARTS; i++) {
+    const int d = int(lane) * ATT_VEC + i * (32 * ATT_VEC);
+    const float scale = as_type<float>(uint(scales[d / 32]) << 16);
+    const uint word = words[d / 4];
+    float v[4];
+    UNROLL for (int k = 0; k < ATT_VEC; k++) v[k] = float(int(word << (24 - 8 * (d % 4 + k))) >> 24) * scale;
+#if ATT_VEC == 4
+    to[i] = uint4(as_type<uint>(v[0]), as_type<uint>(v[1]), as_type<uint>(v[2]), as_type<uint>(v[3]));
+#elif ATT_VEC == 2
+    to[i] = uint2(as_type<uint>(v[0]), as_type<uint>(v[1]));
+#else
+    to[i] = as_type<uint>(v[0]);
+#endif
+  }
+#else
+  UNROLL for (int i = 0; i < ATT_PARTS; i++) to[i] = *(device const ATT_RAW*)(pool + row * ATT_D + lane * ATT_VEC + i * (32 * ATT_VEC));
+#endif
 }
 
 // Whether row t is of one sequence with the row before it, one position behind it, and divided alike.
@@ -106,10 +131,8 @@ kernel void block_attention_part(device const float* q [[buffer(0)]],
     UNROLL for (int j = 0; j < ATT_TOKENS; j++) {
       const int p = clamp(t + j, begin, end - 1);
       const long from = pool + long(blocks[p / BLOCK_ROWS % BLOCK_COLUMNS]) * BLOCK_ROWS + p % BLOCK_ROWS;
-      UNROLL for (int i = 0; i < ATT_PARTS; i++) {
-        kv[j * ATT_PARTS + i] = *(device const ATT_RAW*)(keys + from * ATT_D + lane * ATT_VEC + i * (32 * ATT_VEC));
-        vv[j * ATT_PARTS + i] = *(device const ATT_RAW*)(values + from * ATT_D + lane * ATT_VEC + i * (32 * ATT_VEC));
-      }
+      block_read(keys, from, lane, kv + j * ATT_PARTS);
+      block_read(values, from, lane, vv + j * ATT_PARTS);
     }
     const int seen = t + mine % ATT_TOKENS;
     float s[ATT_SCORES];

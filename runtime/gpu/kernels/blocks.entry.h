@@ -11,3 +11,15 @@ extern "C" __global__ void __launch_bounds__(256) block_write_entry(device const
 }
 #endif
 #endif
+#ifdef ENTRY_block_write_codes
+#ifdef PORT_ENTRY
+extern "C" __attribute__((visibility("default"))) void block_write_codes_entry(void* const* a) {
+  block_write_codes((device const float*)a[0], (device const int*)a[1], (device const int*)a[2], (device const int*)a[3], (device BLOCK_T*)a[4], (device const int*)a[5], PORT_thread_position_in_grid().x);
+}
+PORT_ENTRY(block_write_codes, 256, 6)
+#else
+extern "C" __global__ void __launch_bounds__(256) block_write_codes_entry(device const float* x, device const int* positions, device const int* sequences, device const int* blocks, device BLOCK_T* pool, device const int* step) {
+  block_write_codes(x, positions, sequences, blocks, pool, step, PORT_thread_position_in_grid().x);
+}
+#endif
+#endif

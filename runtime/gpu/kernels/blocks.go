@@ -13,7 +13,8 @@ import (
 type Blocks struct {
 	// Rows is the number of positions of a block, Columns the blocks that the table has for a sequence.
 	Rows, Columns int
-	// Cache is the dtype of the pool.
+	// Cache is the dtype of the pool: F32, BF16, or U32 for rows of codes of 8 bits (ir/cacherow.go), which are less wide
+	// than D.
 	Cache DType
 }
 
@@ -21,7 +22,18 @@ func (b Blocks) check() error {
 	if b.Rows <= 0 || b.Columns <= 0 {
 		return fmt.Errorf("blocks of %d rows in tables of %d columns", b.Rows, b.Columns)
 	}
+	if b.Cache == U32 {
+		return nil
+	}
 	return needFloat("the cache", b.Cache)
+}
+
+// rowBytes is what a row of so many numbers takes in the pool.
+func (b Blocks) rowBytes(width int) int {
+	if b.Cache == U32 {
+		return 4 * codeWords(width)
+	}
+	return width * b.Cache.Size()
 }
 
 // row is the row of the pool, for one head, in which a position of a sequence lies.
@@ -47,16 +59,33 @@ func (w BlockWrite) Launch(rows int) (Launch, error) {
 		return Launch{}, fmt.Errorf("block write of %d heads of %d elements", w.Heads, w.D)
 	}
 	x := w.X.or(w.Heads, w.D)
-	return Launch{
+	l := Launch{
 		File: "blocks", Kernel: "block_write", Case: w.newCase,
 		Defines: define("BLOCK_D", w.D, "BLOCK_HEADS", w.Heads, "BLOCK_ROWS", w.Rows, "BLOCK_COLUMNS", w.Columns,
-			"BLOCK_X_TOKEN", x.Token, "BLOCK_X_HEAD", x.Row, "BLOCK_T", w.Cache.text()),
+			"BLOCK_X_TOKEN", x.Token, "BLOCK_X_HEAD", x.Row, "BLOCK_T", w.Cache.text(), "BLOCK_GROUP", codeGroup(w.D)),
 		Groups: [3]int{ceil(rows*w.Heads*w.D, 256), 1, 1}, Threads: [3]int{256, 1, 1},
-	}, nil
+	}
+	if w.Cache == U32 {
+		if codeWords(w.D) == 0 {
+			return Launch{}, fmt.Errorf("block write of %d elements, which cannot be codes of 8 bits", w.D)
+		}
+		l.Kernel, l.Groups[0] = "block_write_codes", ceil(rows*w.Heads*w.D/codeGroup(w.D), 8)
+	}
+	return l, nil
 }
 
 // Reference computes what the kernel does, with a pool of so many units.
 func (w BlockWrite) Reference(units int, x []float32, positions, sequences, blocks []int32, pool []float32) {
+	w.eachRow(units, positions, sequences, blocks, func(row, from int) {
+		to := pool[row*w.D:][:w.D]
+		for d := range to {
+			to[d] = w.Cache.store(x[from+d])
+		}
+	})
+}
+
+// eachRow calls f with the rows of the pool that are written, and the first element of x that goes there.
+func (w BlockWrite) eachRow(units int, positions, sequences, blocks []int32, f func(row, from int)) {
 	from := w.X.or(w.Heads, w.D)
 	for t, p := range positions {
 		if p < 0 {
@@ -64,10 +93,7 @@ func (w BlockWrite) Reference(units int, x []float32, positions, sequences, bloc
 		}
 		at := w.row(blocks, sequences[t], p)
 		for h := range w.Heads {
-			to := pool[(h*units*w.Rows+at)*w.D:][:w.D]
-			for d := range to {
-				to[d] = w.Cache.store(x[from.at(t, h)+d])
-			}
+			f(h*units*w.Rows+at, from.at(t, h))
 		}
 	}
 }
@@ -206,7 +232,7 @@ func (a BlockAttention) Launches(rows int) (part, merge Launch, parts int, err e
 		"ATT_TOKENS", t.Keys, "ATT_SIMDGROUPS", t.Simdgroups, "ATT_BLOCKS", t.Parts, "ATT_LEAST", t.Least, "ATT_SLICES", 1,
 		"ATT_SLOTS", 1, "ATT_WINDOW", a.Window, "ATT_SCALE", float32(float64(a.Scale)*math.Log2E), "ATT_BF16", a.Cache == BF16,
 		"BLOCK_ROWS", a.Rows, "BLOCK_COLUMNS", a.Columns, "BLOCK_Q_TOKEN", q.Token, "BLOCK_Q_HEAD", q.Row,
-		"BLOCK_SHORT", a.Short)
+		"BLOCK_SHORT", a.Short, "BLOCK_CODES", a.Cache == U32)
 	if a.First > 0 {
 		defines = append(defines, define("BLOCK_FIRST", a.First)...)
 	}

@@ -47,6 +47,10 @@ func TestBlockWrite(t *testing.T) {
 			rowsOf(run(2, 30, 5), run(0, 0, 3), []kernels.BlockRow{nobody}, run(1, 7, 1), []kernels.BlockRow{nobody})},
 		"around a table": {kernels.BlockWrite{Blocks: kernels.Blocks{Rows: 3, Columns: 4, Cache: kernels.BF16}, D: 32, Heads: 2, X: kernels.Rows{Token: 200, Row: 70}},
 			rowsOf(run(0, 10, 7), run(1, 1000, 2))},
+		"codes": {kernels.BlockWrite{Blocks: kernels.Blocks{Rows: 4, Columns: 9, Cache: kernels.U32}, D: 96, Heads: 3, X: kernels.Rows{Token: 300, Row: 96}},
+			rowsOf(run(2, 30, 5), run(0, 0, 3), []kernels.BlockRow{nobody}, run(1, 7, 1))},
+		"codes of narrow rows": {kernels.BlockWrite{Blocks: kernels.Blocks{Rows: 3, Columns: 4, Cache: kernels.U32}, D: 16, Heads: 2},
+			rowsOf(run(0, 10, 7), run(1, 1000, 2))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -59,6 +63,7 @@ func TestBlockWrite(t *testing.T) {
 	}{
 		{kernels.BlockWrite{Blocks: kernels.Blocks{Rows: 0, Columns: 4, Cache: kernels.F32}, D: 2, Heads: 1}, "block write: blocks of 0 rows in tables of 4 columns"},
 		{kernels.BlockWrite{Blocks: kernels.Blocks{Rows: 1, Columns: 4, Cache: kernels.I32}, D: 2, Heads: 1}, "block write: the cache is i32, want f32 or bf16"},
+		{kernels.BlockWrite{Blocks: kernels.Blocks{Rows: 1, Columns: 4, Cache: kernels.U32}, D: 24, Heads: 1}, "block write of 24 elements, which cannot be codes of 8 bits"},
 		{kernels.BlockWrite{Blocks: kernels.Blocks{Rows: 1, Columns: 4, Cache: kernels.F32}, Heads: 1}, "block write of 1 heads of 0 elements"},
 	} {
 		_, err := c.w.Launch(1)
@@ -94,6 +99,12 @@ var blockAttentions = map[string]struct {
 	"from a position on": {kernels.BlockAttention{Blocks: kernels.Blocks{Rows: 8, Columns: 33, Cache: kernels.BF16}, D: 64, Heads: 4, KVHeads: 2, First: 2, Scale: 0.125,
 		Tuning: kernels.BlockTuning{Tokens: 2, Parts: 4, Least: 32, Simdgroups: 2}},
 		rowsOf(run(0, 0, 4), run(1, 256, 1), run(2, 2, 1), run(3, 127, 2), []kernels.BlockRow{nobody}, run(4, 255, 1))},
+	"codes, window": {kernels.BlockAttention{Blocks: kernels.Blocks{Rows: 8, Columns: 12, Cache: kernels.U32}, D: 256, Heads: 4, KVHeads: 2, Window: 70, Scale: 0.06,
+		Tuning: kernels.BlockTuning{Parts: 4}}, rowsOf(run(1, 180, 4), []kernels.BlockRow{nobody}, run(0, 5, 1))},
+	"codes of odd groups": {kernels.BlockAttention{Blocks: kernels.Blocks{Rows: 7, Columns: 8, Cache: kernels.U32}, D: 96, Heads: 2, KVHeads: 1, Scale: 0.1},
+		rowsOf(run(0, 30, 3), run(1, 2, 2))},
+	"codes of two words a lane": {kernels.BlockAttention{Blocks: kernels.Blocks{Rows: 7, Columns: 8, Cache: kernels.U32}, D: 64, Heads: 2, KVHeads: 2, Scale: 0.1},
+		rowsOf(run(0, 30, 1))},
 	"one part": {kernels.BlockAttention{Blocks: kernels.Blocks{Rows: 7, Columns: 8, Cache: kernels.F32}, D: 96, Heads: 2, KVHeads: 1, Window: 20, Scale: 0.1,
 		Tuning: kernels.BlockTuning{Tokens: 2, Parts: 1}}, rowsOf(run(0, 30, 3), run(1, 2, 2))},
 }

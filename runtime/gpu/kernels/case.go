@@ -496,7 +496,7 @@ func (d DType) Bytes(values []float32) []byte {
 	return out
 }
 
-// Numbers are what a buffer of the dtype holds: f32, bf16, or integers of 32 bits.
+// Numbers are what a buffer of the dtype holds: f32, bf16, bytes, or integers of 32 bits.
 func (d DType) Numbers(content []byte) []float64 {
 	out := make([]float64, 0, len(content)/d.Size())
 	for ; len(content) >= d.Size(); content = content[d.Size():] {
@@ -505,6 +505,8 @@ func (d DType) Numbers(content []byte) []float64 {
 			out = append(out, float64(math.Float32frombits(uint32(le.LittleEndian.Uint16(content))<<16)))
 		case F32, None:
 			out = append(out, float64(math.Float32frombits(le.LittleEndian.Uint32(content))))
+		case U8:
+			out = append(out, float64(content[0]))
 		default:
 			out = append(out, float64(int32(le.LittleEndian.Uint32(content))))
 		}

@@ -86,10 +86,22 @@ func (w BlockWrite) Case(s Sizes, rows []BlockRow) *Case {
 	c := caseOf(s, len(rows))
 	l, _ := w.Launch(c.Capacity)
 	t := w.lay(rows, func(p int32) int32 { return p })
-	x, pool := c.random(F32, w.X.span(len(rows), w.Heads, w.D)), c.cache(w.Cache, 1, w.Heads*t.units*w.Rows, w.Heads*t.units*w.Rows, w.D)
+	x, n := c.random(F32, w.X.span(len(rows), w.Heads, w.D)), w.Heads*t.units*w.Rows
+	pool := c.blocksPool(w.Blocks, n, w.D)
 	c.run(l, BlockWriteArguments[*Buffer]{X: x, Positions: c.ints(t.positions...), Sequences: c.ints(t.sequences...), Blocks: c.ints(t.blocks...),
 		Pool: pool, Step: c.ints(int32(len(rows)), int32(t.units))})
 	c.reference = func() {
+		if w.Cache == U32 {
+			bytes, size := pool.raw(), w.rowBytes(w.D)
+			w.eachRow(t.units, t.positions, t.sequences, t.blocks, func(row, from int) {
+				packCodes(bytes[row*size:(row+1)*size], x.Values()[from:from+w.D])
+			})
+			want := c.want(pool, Bounds{}, n*size)
+			for i, v := range bytes {
+				want[i] = float32(v)
+			}
+			return
+		}
 		w.Reference(t.units, x.Values(), t.positions, t.sequences, t.blocks, after(c.want(pool, Bounds{}, w.Heads*t.units*w.Rows*w.D), pool))
 	}
 	return c
@@ -137,7 +149,7 @@ func (a BlockAttention) caseWith(s Sizes, rows []BlockRow, tuned int, tiles *Chu
 	size := float32(min(1, 1/(math.Abs(float64(a.Scale))*math.Sqrt(float64(a.D))))) // as Attention has it
 	q := c.random(F32, a.Q.span(len(rows), a.Heads, a.D)).each(func(_ int, x float32) float32 { return x * size })
 	n := a.KVHeads * t.units * a.Rows
-	pool := func() *Buffer { return c.cache(a.Cache, 1, n, n, a.D) }
+	pool := func() *Buffer { return c.blocksPool(a.Blocks, n, a.D) }
 	keys, values := pool(), pool()
 	gate := Attention{D: a.D, Heads: a.Heads, Gates: a.Gates}.gates(c)
 	out, step := c.out(F32, c.Capacity*a.Heads*a.D), c.ints(int32(len(rows)), int32(t.units))

@@ -120,10 +120,10 @@ func (r Rope) check() error {
 		return errors.New("values have no weight of their norm")
 	}
 	if r.KVHeads > 0 {
-		if r.Blocks.Rows > 0 {
-			return r.Blocks.check()
+		if err := r.Blocks.check(); r.Blocks.Rows > 0 && err != nil {
+			return err
 		}
-		if r.Slots <= 0 {
+		if r.Blocks.Rows == 0 && r.Slots <= 0 {
 			return fmt.Errorf("a cache of %d slots", r.Slots)
 		}
 		return needFloat("the cache", r.Cache)

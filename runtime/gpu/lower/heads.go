@@ -34,6 +34,8 @@ func (g *graph) views(v *ir.Value) plan.View {
 // CacheType is the dtype in which a buffer of keys or values is stored; false where it does not lie on the device.
 func CacheType(b *ir.Buffer, p eval.Precision) (kernels.DType, bool) {
 	switch d := b.Type.DType; {
+	case d == ir.U32 && b.Type.Rank() == 4: // rows of codes of 8 bits, which operations on blocks write and read
+		return kernels.U32, true
 	case !d.IsFloat() || p == eval.Mixed && d != ir.BF16 && d != ir.F32:
 		return kernels.None, false
 	case d == ir.BF16 && p == eval.Mixed:

@@ -68,13 +68,17 @@ func RowsByTiles(a kernels.BlockAttention, target kernels.Target, rows int) (ker
 	return a.ChunkLaunch(rows, variant)
 }
 
-// BlocksOf are the blocks of a pool [heads, units, rows, width] with a table of blocks.
+// BlocksOf are the blocks of a pool [heads, units, rows, width], or of rows of codes for that width, with a table of blocks.
 func BlocksOf(pool ir.Type, table []int, cache kernels.DType) (b kernels.Blocks, heads, units, width int, ok bool) {
 	dims, known := pool.Static()
 	if !known || len(dims) != 4 || len(table) != 2 {
 		return b, 0, 0, 0, false
 	}
-	return kernels.Blocks{Rows: int(dims[2]), Columns: table[1], Cache: cache}, int(dims[0]), int(dims[1]), int(dims[3]), true
+	width = int(dims[3])
+	if pool.DType == ir.U32 {
+		width = ir.Q8Width(width)
+	}
+	return kernels.Blocks{Rows: int(dims[2]), Columns: table[1], Cache: cache}, int(dims[0]), int(dims[1]), width, true
 }
 
 // RopeRowsWrite is the kernel of rope_rows_write, for so many rows; cache is the dtype of the pools.
