@@ -26,6 +26,7 @@ var avx512 = implementation{
 	expandE2M1: expandE2M1AVX2,
 	halfSix:    halfSixAVX2,
 	expandE4M3: expandE4M3AVX2,
+	fromCodes:  fromCodesAVX2,
 
 	dotQuantized: [2][2]func(y []float32, data, scales, biases []byte, x, sums []float32, cols, group int){
 		{dotQuantizedQ4BF16AVX512, dotQuantizedQ4F32AVX512},

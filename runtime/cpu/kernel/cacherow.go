@@ -51,15 +51,27 @@ func FromQ8(dst []float32, src []byte, width int) {
 	}
 	group, bytes := min(width, 32), Q8RowBytes(width)
 	for len(dst) > 0 {
-		row, scales := dst[:width], src[width:bytes]
-		for g := 0; g*group < width; g++ {
-			s := math.Float32frombits(uint32(binary.LittleEndian.Uint16(scales[2*g:])) << 16)
-			part, codes := row[g*group:(g+1)*group], src[g*group:(g+1)*group]
-			for i := range part {
-				part[i] = float32(int8(codes[i])) * s
-			}
+		scales := src[width : width+2*(width/group)]
+		if group == 32 {
+			active.fromCodes(dst[:width], src[:width], scales)
+		} else {
+			fromGroup(dst[:width], src[:width], scales)
 		}
 		dst, src = dst[width:], src[bytes:]
+	}
+}
+
+func fromCodesGeneric(dst []float32, codes, scales []byte) {
+	for ; len(scales) >= 2; dst, codes, scales = dst[32:], codes[32:], scales[2:] {
+		fromGroup(dst[:32], codes[:32], scales)
+	}
+}
+
+// fromGroup reads the codes of a group with its scale.
+func fromGroup(dst []float32, codes, scale []byte) {
+	s := math.Float32frombits(uint32(binary.LittleEndian.Uint16(scale)) << 16)
+	for i, c := range codes[:len(dst)] {
+		dst[i] = float32(int8(c)) * s
 	}
 }
 

@@ -33,3 +33,12 @@ func halfSixAVX2(halves, sixes, scales []byte)
 //
 //go:noescape
 func expandE4M3AVX2(dst, src, scales []byte)
+
+// fromCodesAVX2 writes the numbers that signed codes in groups of 32 with bfloat16 scales stand for:
+//
+//	for i, c := range codes {
+//		dst[i] = float32(int8(c)) * bf16(scales[i/32*2:])
+//	}
+//
+//go:noescape
+func fromCodesAVX2(dst []float32, codes, scales []byte)

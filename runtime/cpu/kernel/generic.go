@@ -20,6 +20,7 @@ var generic = implementation{
 	expandE2M1: expandE2M1Generic,
 	halfSix:    halfSixGeneric,
 	expandE4M3: expandE4M3Generic,
+	fromCodes:  fromCodesGeneric,
 
 	dotQuantized: [2][2]func(y []float32, data, scales, biases []byte, x, sums []float32, cols, group int){
 		{dotQuantizedGeneric(Q4, BF16), dotQuantizedGeneric(Q4, F32)},

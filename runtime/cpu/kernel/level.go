@@ -34,6 +34,8 @@ type implementation struct {
 	expandE2M1 func(dst, src []byte)
 	halfSix    func(halves, sixes, scales []byte)
 	expandE4M3 func(dst, src, scales []byte)
+	// fromCodes reads codes of whole groups of 32, see cacherow.go.
+	fromCodes func(dst []float32, codes, scales []byte)
 
 	// Rows times one vector, one function for each of 4 and 8 bits and of BF16 and F32 scales. len(y) is
 	// the number of rows.

@@ -26,6 +26,7 @@ func neonWith(name string, dotInteger [2][2]func(y []float32, data, scales, bias
 		expandE2M1: expandE2M1NEON,
 		halfSix:    halfSixNEON,
 		expandE4M3: expandE4M3NEON,
+		fromCodes:  fromCodesGeneric,
 
 		dotQuantized: [2][2]func(y []float32, data, scales, biases []byte, x, sums []float32, cols, group int){
 			{dotQuantizedQ4BF16NEON, dotQuantizedQ4F32NEON},

@@ -19,7 +19,13 @@ const (
 
 Scales are between 10 and 246.`
 	expandE4M3Params = "dst, src, scales []byte"
-	expandE2M1Doc    = `writes a byte for each of the two codes of a byte, the lower one first, from whole 16 bytes on:
+	fromCodesParams  = "dst []float32, codes, scales []byte"
+	fromCodesDoc     = `writes the numbers that signed codes in groups of 32 with bfloat16 scales stand for:
+
+	for i, c := range codes {
+		dst[i] = float32(int8(c)) * bf16(scales[i/32*2:])
+	}`
+	expandE2M1Doc = `writes a byte for each of the two codes of a byte, the lower one first, from whole 16 bytes on:
 
 	for i, c := range src {
 		dst[2*i], dst[2*i+1] = uint8(2*e2m1(c&15)+12), uint8(2*e2m1(c>>4)+12)
@@ -66,6 +72,7 @@ func expandAVX2() *file {
 	expandE2M1X86(f.function("expandE2M1AVX2", expandE2M1Params, "", expandE2M1Doc))
 	halfSixX86(f.function("halfSixAVX2", halfSixParams, "", halfSixDoc))
 	expandE4M3X86(f.function("expandE4M3AVX2", expandE4M3Params, "", expandE4M3Doc))
+	fromCodesX86(f.function("fromCodesAVX2", fromCodesParams, "", fromCodesDoc))
 	return f
 }
 
@@ -123,6 +130,20 @@ func expandE4M3X86(fn *function) {
 		fn.op("VMOVDQU Y2, %d(DI)", 32*half)
 	}
 	fn.op("ADDQ $32, SI\nADDQ $64, DI\nADDQ $1, R8\nJMP %s", loop)
+	fn.at(end)
+	fn.returnAMD64()
+}
+
+func fromCodesX86(fn *function) {
+	loop, end := fn.label("loop"), fn.label("end")
+	fn.load("dst_base", "DI", "codes_base", "SI", "scales_base", "R8", "scales_len", "BX")
+	fn.at(loop)
+	fn.op("SUBQ $2, BX\nJLT %s", end)
+	fn.op("MOVWLZX (R8), AX\nSHLL $16, AX\nVMOVD AX, X15\nVPBROADCASTD X15, Y15")
+	for i := range 4 {
+		fn.op("VPMOVSXBD %d(SI), Y%d\nVCVTDQ2PS Y%[2]d, Y%[2]d\nVMULPS Y15, Y%[2]d, Y%[2]d\nVMOVUPS Y%[2]d, %[3]d(DI)", 8*i, i, 32*i)
+	}
+	fn.op("ADDQ $32, SI\nADDQ $128, DI\nADDQ $2, R8\nJMP %s", loop)
 	fn.at(end)
 	fn.returnAMD64()
 }
