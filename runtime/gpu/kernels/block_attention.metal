@@ -14,6 +14,9 @@
 #define BLOCK_SHORT 0     // 1: leaves rows of long runs to attention_chunk.metal
 #define BLOCK_CODES 0     // 1: the pools are rows of codes of 8 bits, as block_write_codes has them
 #endif
+#ifndef BLOCK_CODES
+#define BLOCK_CODES 0     // 1: the pools are rows of codes of 8 bits, as block_write_codes has them
+#endif
 #ifndef BLOCK_FIRST
 #define BLOCK_FIRST 0     // the first position that is seen
 #endif

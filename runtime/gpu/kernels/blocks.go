@@ -236,6 +236,9 @@ func (a BlockAttention) Launches(rows int) (part, merge Launch, parts int, err e
 	if a.First > 0 {
 		defines = append(defines, define("BLOCK_FIRST", a.First)...)
 	}
+	if a.Cache == U32 {
+		defines = append(defines, define("BLOCK_CODES", 1)...)
+	}
 	part = Launch{File: "block_attention", Kernel: "block_attention_part", Defines: defines,
 		Groups: [3]int{a.Heads / t.Heads, t.Parts, rows}, Threads: [3]int{t.Simdgroups * 32, 1, 1}}
 	merge = Launch{File: "block_attention", Kernel: "block_attention_merge",
