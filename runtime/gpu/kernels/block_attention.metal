@@ -12,7 +12,6 @@
 #define BLOCK_Q_TOKEN 64  // elements of q from one row to the next and from one head to the next
 #define BLOCK_Q_HEAD 64
 #define BLOCK_SHORT 0     // 1: leaves rows of long runs to attention_chunk.metal
-#define BLOCK_CODES 0     // 1: the pools are rows of codes of 8 bits, as block_write_codes has them
 #endif
 #ifndef BLOCK_CODES
 #define BLOCK_CODES 0     // 1: the pools are rows of codes of 8 bits, as block_write_codes has them

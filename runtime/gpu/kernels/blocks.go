@@ -232,7 +232,7 @@ func (a BlockAttention) Launches(rows int) (part, merge Launch, parts int, err e
 		"ATT_TOKENS", t.Keys, "ATT_SIMDGROUPS", t.Simdgroups, "ATT_BLOCKS", t.Parts, "ATT_LEAST", t.Least, "ATT_SLICES", 1,
 		"ATT_SLOTS", 1, "ATT_WINDOW", a.Window, "ATT_SCALE", float32(float64(a.Scale)*math.Log2E), "ATT_BF16", a.Cache == BF16,
 		"BLOCK_ROWS", a.Rows, "BLOCK_COLUMNS", a.Columns, "BLOCK_Q_TOKEN", q.Token, "BLOCK_Q_HEAD", q.Row,
-		"BLOCK_SHORT", a.Short, "BLOCK_CODES", a.Cache == U32)
+		"BLOCK_SHORT", a.Short)
 	if a.First > 0 {
 		defines = append(defines, define("BLOCK_FIRST", a.First)...)
 	}
