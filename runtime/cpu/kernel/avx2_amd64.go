@@ -4,7 +4,7 @@ package kernel
 var avx2 = implementation{
 	name: "avx2",
 
-	singleLimit: [2]int{3, 1},
+	singleLimit: [2]int{3, 2},
 	deltaLimit:  11,
 
 	touch: touchAVX2,

@@ -5,7 +5,7 @@ package kernel
 var avx512 = implementation{
 	name: "avx512",
 
-	singleLimit: [2]int{3, 1},
+	singleLimit: [2]int{3, 4},
 	deltaLimit:  11,
 
 	touch: touchAVX512,

@@ -38,14 +38,12 @@ func MatMul(y []float32, stride int, w *Matrix, a *Activations, row0, row1 int) 
 			matMulFloat(y[row0:], stride, &part, a)
 		}
 	default:
-		for i := range a.vectors {
-			matMulOne(y[i*stride+row0:][:part.Rows], &part, a, i)
-		}
+		matMulAlone(y[row0:], stride, &part, a)
 	}
 }
 
 // aloneBytes is what the rows of matMulAlone take at most, so that they stay in a cache for all vectors.
-const aloneBytes = 64 << 10
+const aloneBytes = 16 << 10
 
 // matMulAlone is MatMul of all rows of w with one vector after the other, some rows at a time.
 func matMulAlone(y []float32, stride int, w *Matrix, a *Activations) {
