@@ -14,7 +14,7 @@ RUN go mod download
 COPY . .
 RUN CGO_ENABLED=0 go build -trimpath -buildvcs=true -tags=nocuda -o /out/etc ./cmd/etc
 # Where etc writes: temporary files, caches below its home, and the folder that it starts in.
-RUN mkdir -p /writable/tmp /writable/home/etc /writable/models
+RUN mkdir -p /writable/tmp /writable/var/lib/etc /writable/models
 
 FROM scratch
 COPY --from=build /out/etc /usr/local/bin/etc
@@ -22,7 +22,7 @@ COPY --from=build --chown=65532:65532 /writable/ /
 # Certificates, for fetching checkpoints from the hub.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 USER 65532:65532
-ENV HOME=/home/etc
+ENV HOME=/var/lib/etc
 WORKDIR /models
 EXPOSE 8080
 ENTRYPOINT ["/usr/local/bin/etc"]
