@@ -15,6 +15,7 @@ import (
 
 	"github.com/etc-ml/etc"
 	"github.com/etc-ml/etc/cmd/etc/command"
+	"github.com/etc-ml/etc/internal/execution"
 )
 
 func TestMain(m *testing.M) {
@@ -209,6 +210,15 @@ func TestErrors(t *testing.T) {
 	require.ErrorIs(t, etc.Export(t.Context(), checkpoint, output, etc.ExportOptions{Recipe: "what"}), etc.ErrInvalid)
 	require.ErrorIs(t, etc.Export(t.Context(), "examples", output, etc.ExportOptions{}), os.ErrNotExist)
 	require.NoFileExists(t, output)
+}
+
+// A model that does not fit is an error, before anything is compiled.
+func TestMemory(t *testing.T) {
+	usable := execution.UsableMemory
+	defer func() { execution.UsableMemory = usable }()
+	execution.UsableMemory = func() int64 { return 1 << 20 }
+	_, err := etc.Open(program(), etc.Options{Device: "cpu"})
+	require.ErrorIs(t, err, etc.ErrMemory)
 }
 
 // Models close once, and take nothing more.

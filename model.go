@@ -2,14 +2,13 @@ package etc
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/etc-ml/etc/internal/execution"
 	"github.com/etc-ml/etc/internal/kind"
-	"github.com/etc-ml/etc/internal/model"
 	"github.com/etc-ml/etc/internal/prompt"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
@@ -18,7 +17,6 @@ import (
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/format"
 	"github.com/etc-ml/etc/runtime/guide"
-	"github.com/etc-ml/etc/runtime/host"
 	"github.com/etc-ml/etc/runtime/program"
 	"github.com/etc-ml/etc/runtime/session"
 )
@@ -102,7 +100,7 @@ func (m *Model) load(path string, e engine.Engine, options engine.Options, o Opt
 	if err != nil {
 		return err
 	}
-	x, err := model.NewExecutor(path, forward, e, batch.RaggedOptions{Engine: options, Sequences: o.Concurrent, Budget: budget}, state, nil)
+	x, err := execution.NewExecutor(path, forward, e, batch.RaggedOptions{Engine: options, Sequences: o.Concurrent, Budget: budget}, state, nil)
 	if err != nil {
 		return err
 	}
@@ -125,36 +123,25 @@ const longQueue = 1 << 20
 
 // cacheMemory chooses the memory for states in bytes, and measures what one sequence takes.
 func cacheMemory(path string, m *ir.Module, positions int, e engine.Engine, p eval.Precision, o Options) (budget, state int64, err error) {
-	need := session.MeasureMemory(m, positions, p)
-	if p == eval.Strict || e.Name() == "reference" { // which decodes all of it
-		need = session.MeasureDecoded(m, positions)
-	}
+	need := execution.NeedOf(m, positions, e, p)
 	state = max(need.State, 1)
-	size := func(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
 	if o.CacheMemory > 0 {
 		if o.CacheMemory < 2*state {
-			return 0, 0, kind.Usagef("Options.CacheMemory is %s, want at least two sequences of %s (%s)", size(o.CacheMemory), size(state), path)
+			return 0, 0, kind.Usagef("Options.CacheMemory is %s, want at least two sequences of %s (%s)",
+				humanize.IBytes(uint64(o.CacheMemory)), humanize.IBytes(uint64(state)), path)
 		}
 		return o.CacheMemory, state, nil
 	}
-	available := host.ReadMemory().Usable()
-	if g, ok := e.(engine.WithMemory); ok {
-		if bytes, err := g.DeviceMemory(); err == nil {
-			available = bytes
-		}
+	available, device := execution.MemoryOn(e)
+	fit := execution.Fit{File: path, Need: need, Context: positions, Sessions: 2, Device: device}
+	if err := fit.Check(available); err != nil {
+		return 0, 0, err
 	}
 	budget = 2 * state * int64(o.Concurrent)
-	if available == 0 { // not known
-		return budget, state, nil
+	if available > 0 {
+		budget = min(budget, (available-need.Weights)/2)
 	}
-	left := available - need.Weights
-	if left < 2*state {
-		return 0, 0, kind.Of(kind.ErrMemory, fmt.Errorf(
-			"%s would not fit in memory: weights of %s and two states of %s for %d positions, but %s are available; "+
-				"etc export --max-seq-len makes a program with less",
-			path, size(need.Weights), size(state), positions, size(available)))
-	}
-	return max(2*state, min(budget, left/2)), state, nil
+	return max(budget, 2*state), state, nil
 }
 
 // Info tells what is known of the model.

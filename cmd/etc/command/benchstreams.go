@@ -87,9 +87,9 @@ func streamsExecutor(path string, m *ir.Module, maxSeqLen int, e engine.Engine, 
 	streams, positions := options.Most()
 	need := needOf(m, maxSeqLen, e, o.Precision)
 	available, where := memoryOn(e)
-	f := fit{file: path, need: need.Within(maxSeqLen, positions), context: positions, sessions: streams, device: where,
-		advice: "measure fewer streams, or shorter ones"}
-	if err := f.check(available); err != nil {
+	f := fit{File: path, Need: need.Within(maxSeqLen, positions), Context: positions, Sessions: streams, Device: where,
+		Advice: "measure fewer streams, or shorter ones"}
+	if err := f.Check(available); err != nil {
 		return nil, err
 	}
 	return newExecutor(path, m, e, batch.RaggedOptions{Engine: o, Sequences: streams, Rows: max(512, streams), Positions: positions},

@@ -62,13 +62,13 @@ func openSequence(path string, m *ir.Module, e engine.Engine, o engine.Options, 
 		return nil, loadError(path, err)
 	}
 	available, where := memoryOn(e)
-	f := fit{file: path, need: needOf(m, d.MaxSeqLen, e, o.Precision), context: d.MaxSeqLen, sessions: 1, device: where}
-	if err := f.check(available); err != nil {
+	f := fit{File: path, Need: needOf(m, d.MaxSeqLen, e, o.Precision), Context: d.MaxSeqLen, Sessions: 1, Device: where}
+	if err := f.Check(available); err != nil {
 		return nil, err
 	}
 	x, err := newExecutor(path, m, e, batch.RaggedOptions{Engine: o, Sequences: 1, Rows: 512, Positions: d.MaxSeqLen,
 		Draft: drafts.Kind, Drafts: drafts.Most},
-		max(f.need.State, 1), nil)
+		max(f.Need.State, 1), nil)
 	if err != nil {
 		return nil, err
 	}

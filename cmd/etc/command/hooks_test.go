@@ -9,6 +9,7 @@ import (
 
 	"github.com/etc-ml/etc/codegen"
 	"github.com/etc-ml/etc/internal/devices"
+	"github.com/etc-ml/etc/internal/execution"
 	"github.com/etc-ml/etc/internal/outfile"
 	"github.com/etc-ml/etc/internal/outfile/outfiletest"
 	"github.com/etc-ml/etc/ir"
@@ -37,7 +38,7 @@ func setHooks() {
 	if v := os.Getenv(memoryHook); v != "" {
 		n, err := strconv.ParseInt(v, 10, 64)
 		must(err)
-		usableMemory = func() int64 { return n }
+		execution.UsableMemory = func() int64 { return n }
 	}
 	if v := os.Getenv(deviceHook); v != "" {
 		n, err := strconv.ParseInt(v, 10, 64)

@@ -10,14 +10,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/etc-ml/etc/internal/execution"
 	"github.com/etc-ml/etc/internal/devices"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/cpu/kernel"
 	"github.com/etc-ml/etc/runtime/engine"
-	"github.com/etc-ml/etc/runtime/gpu/device"
 	"github.com/etc-ml/etc/runtime/program"
-	"github.com/etc-ml/etc/runtime/ragged"
 	"github.com/etc-ml/etc/runtime/session"
 )
 
@@ -136,15 +135,7 @@ func loadModel(path string, e engine.Engine, o engine.Options, load func(*ir.Mod
 }
 
 // loadError is an error of loading a program: of the file, unless the device is not there.
-func loadError(path string, err error) error {
-	if refused := refusedStorage(path, ragged.Storage{}, err); refused != nil {
-		return refused
-	}
-	if errors.Is(err, device.ErrUnavailable) {
-		return fmt.Errorf("%w; etc doctor tells which devices this machine has", err)
-	}
-	return invalidError{fmt.Errorf("%s: %w", path, err)}
-}
+func loadError(path string, err error) error { return execution.LoadError(path, err) }
 
 // openLanguage opens a program that is a language model, and gives its forward method and what is known of it.
 func openLanguage(path string) (p *program.Program, m *ir.Module, d session.Description, err error) {

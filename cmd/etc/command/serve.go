@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,7 +24,6 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/engine"
-	"github.com/etc-ml/etc/runtime/fuse"
 	"github.com/etc-ml/etc/runtime/serve"
 	"github.com/etc-ml/etc/runtime/session"
 )
@@ -319,7 +317,7 @@ func (s *servedFile) setBudget(need session.Memory, positions int) error {
 		return nil
 	}
 	s.budget = 2 * s.state
-	return fit{file: s.path, need: need, context: positions, sessions: 2, device: s.where}.check(s.available)
+	return fit{File: s.path, Need: need, Context: positions, Sessions: 2, Device: s.where}.Check(s.available)
 }
 
 // load loads the file.
@@ -380,20 +378,4 @@ func (s *servedFile) executor(m *ir.Module) (batch.Executor, error) {
 // fitDevice bounds the caches by the memory of a device.
 func (s *servedFile) fitDevice(bytes int64) {
 	s.budget = max(2*s.state, min(s.budget, (bytes-s.weights)/2))
-}
-
-// withoutHead takes the sampling head off a program, and says so in its constant method.
-func withoutHead(m *ir.Module) (*ir.Module, error) {
-	stripped, err := fuse.StripSampler(m)
-	if err != nil || stripped == m {
-		return m, err
-	}
-	out := *stripped
-	out.Metadata = slices.Clone(out.Metadata)
-	for i := range out.Metadata {
-		if out.Metadata[i].Name == "use_sampling" {
-			out.Metadata[i].Values = []any{false}
-		}
-	}
-	return &out, nil
 }

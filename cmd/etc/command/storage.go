@@ -1,18 +1,12 @@
 package command
 
 import (
-	"errors"
 
 	"github.com/spf13/cobra"
 
-	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
-	"github.com/etc-ml/etc/runtime/batch"
-	"github.com/etc-ml/etc/runtime/cache"
 	"github.com/etc-ml/etc/runtime/engine"
-	"github.com/etc-ml/etc/runtime/fuse"
 	"github.com/etc-ml/etc/runtime/ragged"
-	"github.com/etc-ml/etc/runtime/session"
 	"github.com/etc-ml/etc/runtime/single"
 )
 
@@ -65,53 +59,4 @@ func storing(e engine.Engine, s ragged.Storage, p eval.Precision) (engine.Engine
 		return nil, err
 	}
 	return single.Engine{Engine: e, Storage: s}, nil
-}
-
-// storageOf is the engine without the form of state, and that.
-func storageOf(e engine.Engine) (engine.Engine, ragged.Storage) {
-	if s, ok := e.(single.Engine); ok {
-		return s.Engine, s.Storage
-	}
-	return e, ragged.Storage{}
-}
-
-// refusedStorage is the error of a program that cannot have the form of state that was asked for; nil where err is another.
-func refusedStorage(path string, s ragged.Storage, err error) error {
-	var refused *single.RefusedError
-	var alone *batch.NotRaggedError
-	switch {
-	case errors.As(err, &refused):
-		return usagef("%s: --kv-cache, --state: %w", path, err)
-	case s != ragged.Storage{} && errors.As(err, &alone):
-		return usagef("%s: --kv-cache, --state: %s: %w", path, s, alone.Why)
-	}
-	return nil
-}
-
-// withStorage is what a program needs that keeps its state in another form than the declared one.
-func withStorage(need session.Memory, m *ir.Module, context int, p eval.Precision, s ragged.Storage) session.Memory {
-	if s == (ragged.Storage{}) {
-		return need
-	}
-	layout := func(s ragged.Storage) (l cache.Layout, ok bool) {
-		model, err := fuse.Sequences(m.Only(m.Entry), ragged.Options{Storage: s})
-		if err != nil {
-			return l, false // compiling says why
-		}
-		return model.Layout(64, p), true
-	}
-	declared, ok := layout(ragged.Storage{})
-	stored, ok2 := layout(s)
-	if !ok || !ok2 {
-		return need
-	}
-	scale := func(n, by, of int64) int64 {
-		if of == 0 {
-			return n
-		}
-		return int64(float64(n) * float64(by) / float64(of))
-	}
-	need.State = scale(need.State, stored.Bytes(stored.Most(context, 1)), declared.Bytes(declared.Most(context, 1)))
-	need.Position = scale(need.Position, stored.BlockBytes, declared.BlockBytes)
-	return need
 }

@@ -1,8 +1,8 @@
-// Package model loads a program that is a language model for calls of many sequences, as etc serve, etc bench --streams
+// Package execution loads a program that is a language model for calls of many sequences, as etc serve, etc bench --streams
 // and the library run it.
 //
-// Package model imports runtime/batch and runtime/session; it must never import an engine or the command line.
-package model
+// Package execution imports runtime/batch and runtime/session; it must never import a loader or the command line.
+package execution
 
 import (
 	"errors"
@@ -15,6 +15,7 @@ import (
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/fuse"
 	"github.com/etc-ml/etc/runtime/gpu/device"
+	"github.com/etc-ml/etc/runtime/ragged"
 	"github.com/etc-ml/etc/runtime/session"
 )
 
@@ -24,6 +25,7 @@ import (
 // sequence at a time before it is used. The engine is not auto: see devices.Chosen.
 func NewExecutor(path string, m *ir.Module, e engine.Engine, o batch.RaggedOptions, state int64,
 	check func(m *ir.Module, model *session.Model) error) (batch.Executor, error) {
+	e, o.Storage = StorageOf(e)
 	m, err := withoutHead(m)
 	if err != nil {
 		return nil, LoadError(path, err)
@@ -32,7 +34,11 @@ func NewExecutor(path string, m *ir.Module, e engine.Engine, o batch.RaggedOptio
 	if err == nil {
 		return x, nil
 	}
+	m = m.Only(m.Entry) // drafts go with shared calls only
 	var single *batch.NotRaggedError
+	if refused := RefusedStorage(path, o.Storage, err); refused != nil {
+		return nil, refused
+	}
 	if !errors.As(err, &single) {
 		return nil, LoadError(path, err)
 	}
@@ -56,6 +62,9 @@ func NewExecutor(path string, m *ir.Module, e engine.Engine, o batch.RaggedOptio
 
 // LoadError is an error of loading the program of a file: of the file, unless the device is not there.
 func LoadError(path string, err error) error {
+	if refused := RefusedStorage(path, ragged.Storage{}, err); refused != nil {
+		return refused
+	}
 	if errors.Is(err, device.ErrUnavailable) {
 		return fmt.Errorf("%w; etc doctor tells which devices this machine has", err)
 	}
