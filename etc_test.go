@@ -251,6 +251,7 @@ func TestExportSameBytes(t *testing.T) {
 		{"--qlinear 8w --group-size 32 --quant-method minmax --portable", etc.ExportOptions{Linear: "8w", GroupSize: 32, Method: "minmax", Portable: true}},
 		{"--qlinear mxfp4 --qembedding mxfp8", etc.ExportOptions{Linear: "mxfp4", Embedding: "mxfp8"}},
 		{"--qlinear mxfp4 --quant-method best", etc.ExportOptions{Linear: "mxfp4", Method: "best"}},
+		{"--qlinear nvfp4 --qembedding mxfp4", etc.ExportOptions{Linear: "nvfp4", Embedding: "mxfp4"}},
 		{"--qlinear mxfp8 --qembedding 4w", etc.ExportOptions{Linear: "mxfp8", Embedding: "4w"}},
 		{"--qlinear 4w --recipe executorch", etc.ExportOptions{Linear: "4w", Recipe: "executorch"}},
 		{"--qlinear 4w --qembedding 8w --recipe executorch", etc.ExportOptions{Linear: "4w", Embedding: "8w", Recipe: "executorch"}},

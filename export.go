@@ -25,13 +25,13 @@ import (
 // ExportOptions say how [Export] compiles a checkpoint. The zero value keeps the weights as they are. The fields are flags
 // of etc export, whose help says more; the same options give the same bytes as the same flags.
 type ExportOptions struct {
-	// Linear is the form of linear weights: "none" (as ""), "4w", "8w", "mxfp4" or "mxfp8". Embedding is that of the
+	// Linear is the form of linear weights: "none" (as ""), "4w", "8w", "mxfp4", "mxfp8" or "nvfp4". Embedding is that of the
 	// embedding.
 	Linear, Embedding string
-	// GroupSize and EmbeddingGroupSize are how many weights of a row share a scale: 32, 64 or 128; 0 is 64, and 32 for mxfp4
-	// and mxfp8, which have no other.
+	// GroupSize and EmbeddingGroupSize are how many weights of a row share a scale: 32, 64 or 128; 0 is 64. mxfp4, mxfp8 and
+	// nvfp4 have a size of their own.
 	GroupSize, EmbeddingGroupSize int
-	// Method chooses codes and scales: "best" (as ""), "minmax" or "hqq". For mxfp4 and mxfp8 "" is minmax.
+	// Method chooses codes and scales: "best" (as ""), "minmax" or "hqq". For mxfp4, mxfp8 and nvfp4 "" is minmax.
 	Method string
 	// Recipe says which weights get which form: "" for the default, "executorch" for that of ExecuTorch's exporter, or the
 	// text of a recipe (docs/recipes.md), beside which the fields above are left out.
@@ -229,7 +229,7 @@ func (o *ExportOptions) executorch(c *loaders.Checkpoint, linear, embedding *qua
 		return none, kind.Usagef("ExportOptions.Method is %s with Recipe executorch, which has methods of its own", o.Method)
 	}
 	if smallFloats(linear) || smallFloats(embedding) {
-		return none, kind.Usagef("ExportOptions.Recipe executorch with mxfp4 or mxfp8: ExecuTorch's exporter has 4w and 8w")
+		return none, kind.Usagef("ExportOptions.Recipe executorch with mxfp4, mxfp8 or nvfp4: ExecuTorch's exporter has 4w and 8w")
 	}
 	if o.EmbeddingGroupSize == 0 { // one group a row, which is the exporter's default
 		if recorded.EmbeddingGroupSize = 0; embedding != nil {
@@ -260,7 +260,7 @@ func (o *ExportOptions) scheme(field, value string, group int, method quantize.M
 	s, ok := passes.ParseWeights(value)
 	switch {
 	case !ok:
-		return nil, kind.Usagef("ExportOptions.%s is %q, want none, 4w, 8w, mxfp4 or mxfp8", field, value)
+		return nil, kind.Usagef("ExportOptions.%s is %q, want none, 4w, 8w, mxfp4, mxfp8 or nvfp4", field, value)
 	case group != 0 && group != 32 && group != 64 && group != 128:
 		return nil, kind.Usagef("ExportOptions: groups of %d for %s, want 32, 64 or 128", group, field)
 	case s == nil:
