@@ -114,7 +114,10 @@ func (m *Model) load(path string, e engine.Engine, options engine.Options, o Opt
 	if limits.OneByOne {
 		m.info.Concurrent = 1
 	}
-	m.text.UnusedDefaults(true, options.Warn)
+	m.text.UnusedDefaults(!limits.NoLogits, options.Warn)
+	if _, _, err := m.text.BatchDefaults(limits); err != nil { // what is wrong with them is wrong with the file
+		return errors.Join(err, m.runner.Close())
+	}
 	return nil
 }
 

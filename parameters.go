@@ -10,7 +10,6 @@ import (
 	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/constrain"
 	"github.com/etc-ml/etc/runtime/guide"
-	"github.com/etc-ml/etc/runtime/session"
 )
 
 // Parameters say how an answer is drawn, and when it ends. The zero value takes the defaults of the file's generation
@@ -54,51 +53,11 @@ type Parameters struct {
 	Think *bool
 }
 
-// given reports which parameters are set, by the names of etc run's flags.
-func (p *Parameters) given(names ...string) bool {
-	for _, name := range names {
-		switch name {
-		case "temperature":
-			if p.Temperature != nil {
-				return true
-			}
-		case "top-k":
-			if p.TopK != nil {
-				return true
-			}
-		case "top-p":
-			if p.TopP != nil {
-				return true
-			}
-		case "min-p":
-			if p.MinP != nil {
-				return true
-			}
-		case "repeat-penalty":
-			if p.RepeatPenalty != nil {
-				return true
-			}
-		case "presence-penalty":
-			if p.PresencePenalty != nil {
-				return true
-			}
-		case "frequency-penalty":
-			if p.FrequencyPenalty != nil {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // sampling gives the parameters of the draws: what is set, and else the file's. limits say what the program can do.
 func (p *Parameters) sampling(t *prompt.Text, limits batch.Limits) (batch.Sampling, error) {
-	s := session.Sampling{TopP: 1, RepeatPenalty: 1, LastN: session.DefaultLastN}
-	if err := t.Defaults(p.given, &s, !limits.NoLogits); err != nil {
-		return batch.Sampling{}, err
-	}
-	if limits.NoSeed { // the program draws by itself
-		s.TopK, s.TopP = 0, 1
+	s, _, err := t.BatchDefaults(limits)
+	if err != nil {
+		return s, err
 	}
 	for _, x := range []struct {
 		name string
@@ -106,23 +65,30 @@ func (p *Parameters) sampling(t *prompt.Text, limits batch.Limits) (batch.Sampli
 		to   *float32
 	}{
 		{"Temperature", p.Temperature, &s.Temperature}, {"TopP", p.TopP, &s.TopP}, {"MinP", p.MinP, &s.MinP},
-		{"RepeatPenalty", p.RepeatPenalty, &s.RepeatPenalty}, {"PresencePenalty", p.PresencePenalty, &s.PresencePenalty},
-		{"FrequencyPenalty", p.FrequencyPenalty, &s.FrequencyPenalty},
+		{"RepeatPenalty", p.RepeatPenalty, &s.Repeat}, {"PresencePenalty", p.PresencePenalty, &s.Presence},
+		{"FrequencyPenalty", p.FrequencyPenalty, &s.Frequency},
 	} {
 		if x.from == nil {
 			continue
 		}
 		if *x.to = float32(*x.from); math.IsNaN(*x.from) || math.IsInf(float64(*x.to), 0) {
-			return batch.Sampling{}, kind.Usagef("Parameters.%s is %v, want a finite number", x.name, *x.from)
+			return s, kind.Usagef("Parameters.%s is %v, want a finite number", x.name, *x.from)
 		}
+	}
+	if p.TopP != nil && (*p.TopP > 1 || *p.TopP <= 0) { // before float32 rounds what is just above 1
+		return s, kind.Usagef("Parameters.TopP is %v, want more than 0 and at most 1", *p.TopP)
+	}
+	if p.RepeatPenalty != nil && !(*p.RepeatPenalty > 0) {
+		return s, kind.Usagef("Parameters.RepeatPenalty is %v, want more than 0; 1 is off", *p.RepeatPenalty)
 	}
 	if p.TopK != nil {
 		s.TopK = int64(*p.TopK)
 	}
-	if s.Seed = rand.Int64N(1 << 31); p.Seed != nil {
+	switch {
+	case p.Seed != nil:
 		s.Seed = *p.Seed
-	} else if limits.NoSeed {
-		s.Seed = 0
+	case !limits.NoSeed:
+		s.Seed = rand.Int64N(1 << 31)
 	}
 	for id, bias := range p.Bias {
 		if s.Bias == nil {
@@ -130,11 +96,7 @@ func (p *Parameters) sampling(t *prompt.Text, limits batch.Limits) (batch.Sampli
 		}
 		s.Bias[id] = float32(bias)
 	}
-	if err := s.Check(); err != nil {
-		return batch.Sampling{}, kind.Of(kind.ErrUsage, err)
-	}
-	return batch.Sampling{Temperature: s.Temperature, TopK: s.TopK, TopP: s.TopP, MinP: s.MinP, Seed: s.Seed, Repeat: s.RepeatPenalty,
-		RepeatLast: s.LastN, Presence: s.PresencePenalty, Frequency: s.FrequencyPenalty, Bias: s.Bias}, nil
+	return s, nil
 }
 
 // constraint compiles what the answer is held to, nil for nothing. end is what the chat template wrote for the answer

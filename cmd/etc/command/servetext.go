@@ -1,8 +1,6 @@
 package command
 
 import (
-	"fmt"
-
 	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/serve"
 )
@@ -13,7 +11,7 @@ func (s *servedFile) serveText(limits batch.Limits) (*serve.Text, error) {
 	if err != nil {
 		return nil, err
 	}
-	defaults, unused, err := s.text.batchDefaults(limits)
+	defaults, unused, err := s.text.BatchDefaults(limits)
 	if err != nil {
 		return nil, err
 	}
@@ -25,42 +23,4 @@ func (s *servedFile) serveText(limits batch.Limits) (*serve.Text, error) {
 		t.Template, t.Source, t.Special = c.Parsed, c.Source, c.Tokens
 	}
 	return t, nil
-}
-
-// batchDefaults are the parameters of requests that leave them open: those of the file's generation config. unused are its
-// keys that the program cannot do.
-func (t *text) batchDefaults(limits batch.Limits) (out batch.Sampling, unused []string, err error) {
-	g := t.Sampling
-	out.TopP = 1
-	set := func(key string, value *float64, off float64, to *float32, can bool) {
-		switch {
-		case value == nil || *value == off:
-		case can:
-			*to = float32(*value)
-		default:
-			unused = append(unused, key)
-		}
-	}
-	set("repetition_penalty", g.RepetitionPenalty, 1, &out.Repeat, !limits.NoLogits)
-	set("presence_penalty", g.PresencePenalty, 0, &out.Presence, !limits.NoLogits)
-	set("frequency_penalty", g.FrequencyPenalty, 0, &out.Frequency, !limits.NoLogits)
-	if out.Repeat != 0 || out.Presence != 0 || out.Frequency != 0 {
-		out.RepeatLast = -1 // a file's penalties count all tokens, as in transformers
-	}
-	if g.DoSample == nil || *g.DoSample {
-		set("temperature", g.Temperature, 0, &out.Temperature, true)
-		set("top_p", g.TopP, 1, &out.TopP, !limits.NoSeed)
-		set("min_p", g.MinP, 0, &out.MinP, !limits.NoLogits)
-		switch {
-		case g.TopK == nil || *g.TopK <= 0:
-		case limits.NoSeed:
-			unused = append(unused, "top_k")
-		default:
-			out.TopK = int64(*g.TopK)
-		}
-	}
-	if err := out.Check(limits); err != nil {
-		return out, nil, invalidError{fmt.Errorf("%s: generation config: %w", t.File, err)}
-	}
-	return out, unused, nil
 }

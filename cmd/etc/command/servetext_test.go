@@ -40,12 +40,12 @@ func TestBatchDefaults(t *testing.T) {
 			unused: []string{"repetition_penalty", "presence_penalty", "frequency_penalty", "top_p", "min_p", "top_k"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, unused, err := config(c.config).batchDefaults(c.limits)
+			got, unused, err := config(c.config).BatchDefaults(c.limits)
 			require.NoError(t, err)
 			require.Equal(t, c.want, got)
 			require.Equal(t, c.unused, unused)
 		})
 	}
-	_, _, err := config(`{"temperature": 1e300}`).batchDefaults(batch.Limits{})
+	_, _, err := config(`{"temperature": 1e300}`).BatchDefaults(batch.Limits{})
 	require.ErrorContains(t, err, "a.pte: generation config: Temperature")
 }
