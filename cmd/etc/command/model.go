@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/etc-ml/etc/internal/execution"
 	"github.com/etc-ml/etc/internal/devices"
+	"github.com/etc-ml/etc/internal/execution"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/cpu/kernel"

@@ -1,7 +1,6 @@
 package command
 
 import (
-
 	"github.com/spf13/cobra"
 
 	"github.com/etc-ml/etc/ir/eval"
