@@ -25,8 +25,9 @@
 // # Many at a time
 //
 // A Model is safe for concurrent use. Answers that are asked for at the same time share the calls of the program, up to
-// Options.Concurrent, and the rest wait. What an answer is does not depend on who shares its calls. States stay in a cache
-// while there is room: a prompt that begins as one before costs only what is new in it.
+// Options.Concurrent, and the rest wait. What an answer is does not depend on who shares its calls: to the rounding of sums
+// by default, and to the bit with Options.Deterministic. States stay in a cache while there is room: a prompt that begins as
+// one before costs only what is new in it.
 //
 // # Zero values
 //
