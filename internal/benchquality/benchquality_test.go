@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,10 +72,12 @@ func TestFrontier(t *testing.T) {
 	require.Equal(t, []result{{Bits: 4, KL: 0.4}, {Bits: 5, KL: 0.3}, {Bits: 8, KL: 0.1}}, front)
 }
 
-// TestPicture is XML in which every result has a mark, within its panel, and which asks for nothing outside.
+// TestPicture is XML in which every result of few bits has a mark, within its panel, and which asks for nothing outside.
 func TestPicture(t *testing.T) {
 	all := made()
 	picture := drawPicture(all)
+	all = slices.DeleteFunc(all, func(r result) bool { return r.Bits > drawnBits })
+	require.NotEmpty(t, all)
 	marked := 0
 	d := xml.NewDecoder(bytes.NewReader(picture))
 	for {

@@ -68,8 +68,12 @@ func compareFloats(a, b float64) int {
 	return 0
 }
 
+// drawnBits bounds the bits of what is drawn: at 8 bits divergence is a hundredth, and all others would lie in a corner.
+const drawnBits = 6
+
 // drawPicture draws divergence against bits a weight, a panel for each model.
 func drawPicture(results []result) []byte {
+	results = slices.DeleteFunc(slices.Clone(results), func(r result) bool { return r.Bits > drawnBits })
 	names := models(results)
 	height := panelTop + panelHeight + 84
 	var b bytes.Buffer
