@@ -36,12 +36,12 @@ func TestStoredNeed(t *testing.T) {
 			} else {
 				require.Equal(t, declared.Position, n.Position)
 			}
-			f := fit{file: name, context: 256, sessions: 1}
+			f := fit{File: name, Context: 256, Sessions: 1}
 			available := (declared.Need(1) + n.Need(1)) / 2
-			f.need = declared
-			require.ErrorContains(t, f.check(available), "would not fit")
-			f.need = n
-			require.NoError(t, f.check(available))
+			f.Need = declared
+			require.ErrorContains(t, f.Check(available), "would not fit")
+			f.Need = n
+			require.NoError(t, f.Check(available))
 		}
 	}
 }
