@@ -18,6 +18,7 @@ import (
 	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/cpu"
 	"github.com/etc-ml/etc/runtime/engine"
+	"github.com/etc-ml/etc/runtime/ragged"
 	"github.com/etc-ml/etc/runtime/reference"
 	"github.com/etc-ml/etc/runtime/session"
 	"github.com/etc-ml/etc/runtime/speculate"
@@ -380,6 +381,29 @@ func TestSequenceDrafts(t *testing.T) {
 			require.ErrorContains(t, err, "the draft wants 128")
 			_, err = other.Draft(t.Context(), 1, nil)
 			require.ErrorContains(t, err, "0 drafts behind")
+		})
+	}
+}
+
+// TestDraftsOfOtherStorage: drafts change no token where caches have 8 bits and recurrent state has bf16.
+func TestDraftsOfOtherStorage(t *testing.T) {
+	for _, d := range draftedModels[3:] {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			o := batch.RaggedOptions{Rows: 24, Sequences: 8, BlockRows: 4}
+			o.Storage = ragged.Storage{Q8: true, HalfState: d.kind == speculate.MultiToken}
+			b := batch.Options{Queue: 9, Budget: 1 << 40, Prefix: 1 << 40}
+			plain := d.runner(t, cpu.Engine{}, o, b)
+			requests := mixedRequests(200, 8)
+			for _, prompt := range knownPrompts(t, d.base) {
+				requests = append(requests, batch.Request{Prompt: prompt, MaxTokens: 20, Logprobs: -1,
+					Sampling: batch.Sampling{TopP: 1}})
+			}
+			want := answer(t, plain, requests, nil)
+			b.Drafting = batch.Drafting{Most: 3, Fixed: true}
+			r := d.runner(t, cpu.Engine{}, o, b)
+			compareAnswers(t, want, answer(t, r, requests, nil), nil, false, d.name)
+			require.Positive(t, r.Stats().Drafts.Accepted)
 		})
 	}
 }

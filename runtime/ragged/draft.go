@@ -196,8 +196,12 @@ func (x *maker) past(op *ir.Op, fail func(string)) {
 		fail("its keys and values have different windows")
 	}
 	attrs := &ir.CachedAttentionAttrs{Scale: ir.Attrs[ir.SdpaAttrs](op).Scale, Window: count}
-	x.values[op.Result()] = x.b.Value("block_attention", attrs, q, x.get(k.Result()), x.get(v.Result()), x.tables.seen,
+	y := x.b.Value("block_attention", attrs, q, x.get(k.Result()), x.get(v.Result()), x.tables.seen,
 		x.tables.sequences, x.blocksOf(kp))
+	if d := op.Result().Type.DType; y.Type.DType != d {
+		y = x.b.Value("astype", &ir.DTypeAttrs{ScalarType: d}, y)
+	}
+	x.values[op.Result()] = y
 }
 
 // pastOf matches attention of one row over the positions before its own: all of them, or the last count of a ring. It
