@@ -3,12 +3,14 @@ package batch
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/fuse"
+	"github.com/etc-ml/etc/runtime/ragged"
 	"github.com/etc-ml/etc/runtime/schedule"
 	"github.com/etc-ml/etc/runtime/session"
 	"github.com/etc-ml/etc/runtime/speculate"
@@ -40,6 +42,23 @@ func withDraft(m *ir.Module, kind speculate.Kind) (*ir.Module, error) {
 	all.More = []*ir.Func{f}
 	all.Constants, all.Buffers, all.Derived, all.Init = m.Constants, m.Buffers, m.Derived, m.Init
 	return speculate.Bind(&all, f.Name)
+}
+
+// DescribeDraft writes how the draft of a program drafts in calls of many sequences, or why it does not there.
+func DescribeDraft(w io.Writer, m *ir.Module, kind speculate.Kind, e engine.Engine, p eval.Precision, s ragged.Storage) error {
+	how := "a step drafts a token for each of many sequences"
+	model, err := (*ragged.Model)(nil), error(nil)
+	if m, err = withDraft(m, kind); err == nil {
+		model, err = sequences(m, e, p, s)
+	}
+	switch {
+	case err != nil:
+		how = fmt.Sprintf("it drafts for one sequence at a time: %v", err)
+	case model.Draft.Single:
+		how = "its rows are not independent: a step drafts a token for one sequence"
+	}
+	_, err = fmt.Fprintf(w, "  draft (%s): %s\n", kind, how)
+	return err
 }
 
 // Drafts implements Drafter.

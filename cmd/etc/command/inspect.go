@@ -24,6 +24,7 @@ import (
 	"github.com/etc-ml/etc/runtime/report"
 	"github.com/etc-ml/etc/runtime/session"
 	"github.com/etc-ml/etc/runtime/single"
+	"github.com/etc-ml/etc/runtime/speculate"
 )
 
 type inspectFlags struct {
@@ -106,7 +107,10 @@ func runInspect(cmd *cobra.Command, path string, f inspectFlags) error {
 			return printEntries(cmd, p, m)
 		}
 		if f.plan {
-			return writePlan(out, m, e, o)
+			if err := writePlan(out, m, e, o); err != nil || f.method != "forward" {
+				return err
+			}
+			return writeDraftPlan(out, p, e, o)
 		}
 		if f.html != "" {
 			return page.write(cmd, func(w io.Writer) error { return report.Inspection(w, inspect.Read(p), m, figuresOf(recordOf(p))...) })
@@ -217,6 +221,20 @@ func writeLowered(out io.Writer, m *ir.Module, e engine.Engine, o engine.Options
 func isLowerer(e engine.Engine) bool {
 	_, ok := e.(engine.Lowerer)
 	return ok
+}
+
+// writeDraftPlan writes how the draft of a program drafts for many sequences, and nothing for a program without one.
+func writeDraftPlan(out io.Writer, p *program.Program, e engine.Engine, o engine.Options) error {
+	kind, err := draftOf(p)
+	if err != nil || kind == speculate.None {
+		return err
+	}
+	m, err := p.Whole("forward")
+	if err != nil {
+		return err
+	}
+	e, storage := storageOf(e)
+	return batch.DescribeDraft(out, m, kind, e, o.Precision, storage)
 }
 
 // writePlan writes how an engine runs a module.
