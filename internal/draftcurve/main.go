@@ -1,5 +1,6 @@
-// Command draftcurve draws what etc bench --speculate --json prints, as an SVG on standard output: the speed against none by
-// the acceptance of drafts, a line for each number of drafts up to 3. The picture follows the reader's light or dark scheme.
+// Command draftcurve draws what etc bench --speculate --json prints, as an SVG on standard output: the speed against
+// none by the acceptance of drafts, a line for each number of drafts up to 3. The picture follows the reader's light or
+// dark scheme.
 //
 //	etc bench FILE.pte --speculate mtp --json | go run ./internal/draftcurve > docs/drafts.svg
 package main
@@ -36,7 +37,8 @@ func y(gain float64) float64       { return bottom - gain/highest*(bottom-top) }
 const style = `<style>
 text { font: 13px system-ui, sans-serif; fill: #24292f }
 .axis { stroke: #57606a; fill: none } .grid { stroke: #d0d7de; fill: none }
-.none { stroke: #57606a; stroke-dasharray: 6 4; fill: none } .mark { stroke: #8c959f; stroke-dasharray: 2 3; fill: none }
+.none { stroke: #57606a; stroke-dasharray: 6 4; fill: none }
+.mark { stroke: #8c959f; stroke-dasharray: 2 3; fill: none }
 .curve { fill: none; stroke-width: 2.5 }
 .k1 { stroke: #0969da } .k2 { stroke: #bc4c00 } .k3 { stroke: #1a7f37 }
 .t1 { fill: #0969da } .t2 { fill: #bc4c00 } .t3 { fill: #1a7f37 }

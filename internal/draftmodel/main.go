@@ -1,6 +1,6 @@
-// Command draftmodel writes a checkpoint of random weights and, beside it, a head for multi-token prediction that fits: a
-// dense Qwen3.5 of hidden size 2048 and 24 layers, in which the head and lm_head are as large a part of what a token reads
-// as in the model of 27B. BENCHMARKS.md measures rounds of drafts with it.
+// Command draftmodel writes a checkpoint of random weights and, beside it, a head for multi-token prediction that fits:
+// a dense Qwen3.5 of hidden size 2048 and 24 layers, in which the head and lm_head are about as large a part of what a
+// token reads as in the model of 27B. BENCHMARKS.md measures rounds of drafts with it.
 //
 //	go run ./internal/draftmodel DIR     # DIR/checkpoint and DIR/mtp.safetensors, 2.9 GB
 package main
@@ -51,7 +51,8 @@ func head(c *huggingface.Qwen) (list []safetensors.Entry) {
 		for range n {
 			b = binary.LittleEndian.AppendUint16(b, uint16(math.Float32bits(float32(0.04*r.Float64()-0.02))>>16))
 		}
-		list = append(list, safetensors.Entry{Name: "mtp." + name, DType: safetensors.BF16, Shape: shape, Data: safetensors.Bytes(b)})
+		list = append(list, safetensors.Entry{Name: "mtp." + name, DType: safetensors.BF16, Shape: shape,
+			Data: safetensors.Bytes(b)})
 	}
 	add("fc.weight", h, 2*h)
 	for _, name := range []string{"pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm", "layers.0.input_layernorm",

@@ -45,7 +45,9 @@ func withDraft(m *ir.Module, kind speculate.Kind) (*ir.Module, error) {
 }
 
 // DescribeDraft writes how the draft of a program drafts in calls of many sequences, or why it does not there.
-func DescribeDraft(w io.Writer, m *ir.Module, kind speculate.Kind, e engine.Engine, p eval.Precision, s ragged.Storage) error {
+func DescribeDraft(
+	w io.Writer, m *ir.Module, kind speculate.Kind, e engine.Engine, p eval.Precision, s ragged.Storage,
+) error {
 	how := "a step drafts a token for each of many sequences"
 	model, err := (*ragged.Model)(nil), error(nil)
 	if m, err = withDraft(m, kind); err == nil {
