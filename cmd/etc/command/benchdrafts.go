@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/etc-ml/etc/internal/execution"
 	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/bench"
 	"github.com/etc-ml/etc/runtime/engine"
@@ -62,8 +63,12 @@ func measureDrafts(cmd *cobra.Command, path string, f benchFlags, e engine.Engin
 	if e, err = chosen(e, o.Precision); err != nil {
 		return loadError(path, err)
 	}
+	e, storage := storageOf(e)
 	x, err := batch.NewRagged(m, e, batch.RaggedOptions{Engine: o, Sequences: 1, Positions: about.MaxSeqLen,
-		Drafts: mostMeasured, Draft: d.Kind})
+		Drafts: mostMeasured, Draft: d.Kind, Storage: storage})
+	if refused := execution.RefusedStorage(path, storage, err); refused != nil {
+		return refused
+	}
 	var single *batch.NotRaggedError
 	if errors.As(err, &single) {
 		return usagef("%s: --speculate: %w", path, single)
