@@ -12,7 +12,7 @@ type Options struct {
 	// Device is what runs the program: "auto" (as ""), "metal", "cuda", "cpu", or "reference", which is slow and made to be
 	// right.
 	Device string
-	// Precision is where results are rounded: "mixed" (as ""), "fp32" or "strict"; see README.md.
+	// Precision is where results are rounded: "mixed" (as ""), "fp32" or "strict"; see docs/running.md.
 	Precision string
 	// Threads is the number of worker threads; 0 is one for each CPU.
 	Threads int
