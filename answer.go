@@ -19,11 +19,11 @@ import (
 type Token struct {
 	// ID is the token's number in the vocabulary.
 	ID int
-	// Text is what the token adds to the answer: whole characters only, so that it is empty while one is not complete, or
-	// while it may be the beginning of a text that ends the answer.
+	// Text is what the token adds to the answer: whole characters only, so that it is empty while one is not complete,
+	// or while it may be the beginning of a text that ends the answer.
 	Text string
-	// Logprob is the natural logarithm of the token's probability, and Top are the most likely tokens in its place, where
-	// Parameters.Logprobs asks for them.
+	// Logprob is the natural logarithm of the token's probability, and Top are the most likely tokens in its place,
+	// where Parameters.Logprobs asks for them.
 	Logprob float64
 	Top     []Candidate
 	// End is set with the last token of an answer.
@@ -66,8 +66,8 @@ type Message struct {
 	Content string
 }
 
-// Generate answers a prompt as it is, without the chat template; names of special tokens in it are parsed. It ranges over
-// the answer while it comes. An error comes last, with the token -1; a loop that is left ends the answer.
+// Generate answers a prompt as it is, without the chat template; names of special tokens in it are parsed. It ranges
+// over the answer while it comes. An error comes last, with the token -1; a loop that is left ends the answer.
 func (m *Model) Generate(ctx context.Context, prompt string, p Parameters) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
 		m.lock.Lock()
@@ -78,8 +78,8 @@ func (m *Model) Generate(ctx context.Context, prompt string, p Parameters) iter.
 }
 
 // Chat answers the last of some messages by the chat template. It ranges over the answer as [Model.Generate] does. The
-// next turn of a conversation is Chat with the answer and the next question behind these messages; of them, only what is
-// new is computed.
+// next turn of a conversation is Chat with the answer and the next question behind these messages; of them, only what
+// is new is computed.
 func (m *Model) Chat(ctx context.Context, messages []Message, p Parameters) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
 		q, err := m.question(messages, p)
@@ -224,8 +224,9 @@ func (m *Model) follow(ctx context.Context, stream *batch.Stream, r batch.Reques
 		yield(last, err)
 		return
 	}
-	last.End = &End{Reason: reasons[end.Reason], PromptTokens: len(r.Prompt), CachedTokens: stream.Cached(), AnswerTokens: count,
-		Seed: r.Sampling.Seed, Queued: end.Queued, Prefill: end.Prefill, Decode: end.Decode}
+	last.End = &End{Reason: reasons[end.Reason], PromptTokens: len(r.Prompt), CachedTokens: stream.Cached(),
+		AnswerTokens: count,
+		Seed:         r.Sampling.Seed, Queued: end.Queued, Prefill: end.Prefill, Decode: end.Decode}
 	if stopped {
 		last.End.Reason = StopText
 	}

@@ -18,27 +18,28 @@
 //
 // # From text to tokens and back
 //
-// A model reads and writes token ids. [Model.Chat] makes its prompt of messages by the file's chat template, in which no
-// message can name a token that steers the model; [Model.Generate] takes a prompt as it is. [Model.Prompt] and
+// A model reads and writes token ids. [Model.Chat] makes its prompt of messages by the file's chat template, in which
+// no message can name a token that steers the model; [Model.Generate] takes a prompt as it is. [Model.Prompt] and
 // [Model.Tokenizer] do each step by itself, and a [Sequence] is tokens that grow by texts, ids and answers.
 //
 // # Many at a time
 //
 // A Model is safe for concurrent use. Answers that are asked for at the same time share the calls of the program, up to
-// Options.Concurrent, and the rest wait. What an answer is does not depend on who shares its calls: to the rounding of sums
-// by default, and to the bit with Options.Deterministic. States stay in a cache while there is room: a prompt that begins as
-// one before costs only what is new in it.
+// Options.Concurrent, and the rest wait. What an answer is does not depend on who shares its calls: to the rounding of
+// sums by default, and to the bit with Options.Deterministic. States stay in a cache while there is room: a prompt that
+// begins as one before costs only what is new in it.
 //
 // # Zero values
 //
 // The zero [Options] choose the fastest device that the machine has. The zero [Parameters] are those of the file's
-// generation config, with a random seed. The zero [ExportOptions] keep the weights as they are. Fields that are pointers
-// tell "not set" from zero; new(0.7) is such a pointer.
+// generation config, with a random seed. The zero [ExportOptions] keep the weights as they are. Fields that are
+// pointers tell "not set" from zero; new(0.7) is such a pointer.
 //
 // # Errors
 //
-// errors.Is finds [ErrUsage] in errors of what was asked for, [ErrInvalid] in those of a file's content, and [ErrMemory] in
-// those of a model that does not fit. An answer ends when its context does, within one call of the program.
+// errors.Is finds [ErrUsage] in errors of what was asked for, [ErrInvalid] in those of a file's content, and
+// [ErrMemory] in those of a model that does not fit. An answer ends when its context does, within one call of the
+// program.
 //
 // Package etc stands on internal packages and on those of the folders loaders, passes, codegen and runtime, which may
 // change; it imports all of them, and none of them may import it.

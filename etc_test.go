@@ -95,7 +95,8 @@ func TestConversationIsCached(t *testing.T) {
 	messages := question("What is the capital of France?")
 	answer, first := whole(t, m.Chat(t.Context(), messages, greedy))
 	require.Zero(t, first.CachedTokens)
-	messages = append(messages, etc.Message{Role: "assistant", Content: answer}, etc.Message{Role: "user", Content: "And of Italy?"})
+	messages = append(messages, etc.Message{Role: "assistant", Content: answer},
+		etc.Message{Role: "user", Content: "And of Italy?"})
 	_, second := whole(t, m.Chat(t.Context(), messages, greedy))
 	require.Positive(t, second.CachedTokens)
 }
@@ -105,7 +106,8 @@ func TestSeed(t *testing.T) {
 	m := exact(t)
 	defer m.Close()
 	draw := func(seed *int64) (string, *etc.End) {
-		return whole(t, m.Generate(t.Context(), "The", etc.Parameters{Temperature: new(1.5), TopK: new(0), TopP: new(1.0), MaxTokens: 20, Seed: seed}))
+		return whole(t, m.Generate(t.Context(), "The",
+			etc.Parameters{Temperature: new(1.5), TopK: new(0), TopP: new(1.0), MaxTokens: 20, Seed: seed}))
 	}
 	one, end := draw(nil)
 	again, other := draw(&end.Seed)
@@ -196,21 +198,25 @@ func TestErrors(t *testing.T) {
 	} {
 		require.ErrorIs(t, failed(t, m.Chat(t.Context(), hi, p)), etc.ErrUsage, name)
 	}
-	require.ErrorIs(t, failed(t, m.Generate(t.Context(), strings.Repeat("a b ", 500), greedy)), etc.ErrUsage, "a prompt that does not fit")
+	require.ErrorIs(t, failed(t, m.Generate(t.Context(), strings.Repeat("a b ", 500), greedy)), etc.ErrUsage,
+		"a prompt that does not fit")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, failed(t, m.Chat(ctx, hi, greedy)), context.Canceled)
 
 	for name, o := range map[string]etc.Options{
-		"device": {Device: "x"}, "precision": {Precision: "x"}, "threads": {Threads: -1}, "concurrent": {Concurrent: -1}, "cache": {CacheMemory: 1},
+		"device": {Device: "x"}, "precision": {Precision: "x"}, "threads": {Threads: -1},
+		"concurrent": {Concurrent: -1}, "cache": {CacheMemory: 1},
 	} {
 		_, err := etc.Open(program(), o)
 		require.ErrorIs(t, err, etc.ErrUsage, name)
 	}
 	output := filepath.Join(t.TempDir(), "x.pte")
 	for name, o := range map[string]etc.ExportOptions{
-		"form": {Linear: "3w"}, "group": {Linear: "4w", GroupSize: 5}, "method": {Linear: "4w", Method: "x"}, "backend": {Backend: "x"},
-		"sample": {Backend: "cuda", Sample: true}, "length": {MaxSeqLen: 1}, "jobs": {Jobs: -1}, "recipe": {Recipe: "linear * 4w", Linear: "4w"},
+		"form": {Linear: "3w"}, "group": {Linear: "4w", GroupSize: 5}, "method": {Linear: "4w", Method: "x"},
+		"backend": {Backend: "x"},
+		"sample":  {Backend: "cuda", Sample: true}, "length": {MaxSeqLen: 1}, "jobs": {Jobs: -1},
+		"recipe":         {Recipe: "linear * 4w", Linear: "4w"},
 		"group of mxfp4": {Linear: "mxfp4", GroupSize: 64}, "mxfp4 by hqq": {Linear: "mxfp4", Method: "hqq"},
 	} {
 		require.ErrorIs(t, etc.Export(t.Context(), checkpoint, output, o), etc.ErrUsage, name)
@@ -256,13 +262,15 @@ func TestExportSameBytes(t *testing.T) {
 	}{
 		{"", etc.ExportOptions{}},
 		{"--qlinear 4w --qembedding 8w --sample", etc.ExportOptions{Linear: "4w", Embedding: "8w", Sample: true}},
-		{"--qlinear 8w --group-size 32 --quant-method minmax --portable", etc.ExportOptions{Linear: "8w", GroupSize: 32, Method: "minmax", Portable: true}},
+		{"--qlinear 8w --group-size 32 --quant-method minmax --portable",
+			etc.ExportOptions{Linear: "8w", GroupSize: 32, Method: "minmax", Portable: true}},
 		{"--qlinear mxfp4 --qembedding mxfp8", etc.ExportOptions{Linear: "mxfp4", Embedding: "mxfp8"}},
 		{"--qlinear mxfp4 --quant-method best", etc.ExportOptions{Linear: "mxfp4", Method: "best"}},
 		{"--qlinear nvfp4 --qembedding mxfp4", etc.ExportOptions{Linear: "nvfp4", Embedding: "mxfp4"}},
 		{"--qlinear mxfp8 --qembedding 4w", etc.ExportOptions{Linear: "mxfp8", Embedding: "4w"}},
 		{"--qlinear 4w --recipe executorch", etc.ExportOptions{Linear: "4w", Recipe: "executorch"}},
-		{"--qlinear 4w --qembedding 8w --recipe executorch", etc.ExportOptions{Linear: "4w", Embedding: "8w", Recipe: "executorch"}},
+		{"--qlinear 4w --qembedding 8w --recipe executorch",
+			etc.ExportOptions{Linear: "4w", Embedding: "8w", Recipe: "executorch"}},
 		{"--backend cuda --max-prefill-chunk 16", etc.ExportOptions{Backend: "cuda", MaxPrefillChunk: 16}},
 		{"--recipe " + recipe, etc.ExportOptions{Recipe: rules}},
 	} {
@@ -280,7 +288,8 @@ func TestExportSameBytes(t *testing.T) {
 			require.NoError(t, err)
 			got, err := os.ReadFile(two)
 			require.NoError(t, err)
-			require.True(t, bytes.Equal(want, got), "%d bytes from the command line, %d from the library", len(want), len(got))
+			require.True(t, bytes.Equal(want, got), "%d bytes from the command line, %d from the library", len(want),
+				len(got))
 		})
 	}
 }
@@ -289,14 +298,17 @@ func TestExportSameBytes(t *testing.T) {
 func TestDocuments(t *testing.T) {
 	text, err := os.ReadFile("example_test.go")
 	require.NoError(t, err)
-	for _, name := range []string{"Export", "Open", "Devices", "LoadTokenizer", "Model_Info", "Model_Generate", "Model_Chat", "Model_Prompt",
+	for _, name := range []string{"Export", "Open", "Devices", "LoadTokenizer", "Model_Info", "Model_Generate",
+		"Model_Chat", "Model_Prompt",
 		"Model_Tokenizer", "Model_NewSequence"} {
 		require.Contains(t, string(text), "func Example"+name+"()")
 	}
 	guide, err := os.ReadFile("CONTRIBUTING.md")
 	require.NoError(t, err)
 	seen := 0
-	for _, m := range regexp.MustCompile("`((?:ir|passes|loaders|runtime|codegen|cmd|internal|docs|tools|testdata)/[\\w./-]+)`").FindAllStringSubmatch(string(guide), -1) {
+	for _, m := range regexp.MustCompile(
+		"`((?:ir|passes|loaders|runtime|codegen|cmd|internal|docs|tools|testdata)/[\\w./-]+)`").FindAllStringSubmatch(
+		string(guide), -1) {
 		path := m[1]
 		if strings.Contains(path, "cumsum") || strings.Contains(path, "NAME") { // the reader's own
 			continue
@@ -310,7 +322,8 @@ func TestDocuments(t *testing.T) {
 
 // The package's imports: nobody below imports it.
 func TestNobodyBelowImports(t *testing.T) {
-	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./internal/...", "./ir/...", "./passes/...",
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./internal/...",
+		"./ir/...", "./passes/...",
 		"./schema/...", "./codegen/...", "./loaders/...", "./runtime/...").Output()
 	require.NoError(t, err)
 	for line := range strings.Lines(string(out)) {

@@ -210,7 +210,8 @@ func ExampleModel_Chat_cancel() {
 	defer model.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	for token, err := range model.Chat(ctx, question("What is the capital of France?"), etc.Parameters{Temperature: new(0.0)}) {
+	for token, err := range model.Chat(ctx, question("What is the capital of France?"),
+		etc.Parameters{Temperature: new(0.0)}) {
 		if err != nil {
 			fmt.Println(err)
 			break
@@ -244,7 +245,8 @@ func ExampleModel_Tokenizer() {
 	end, ok := t.ID("<|im_end|>")
 	fmt.Println(end, ok)
 	// What users write is text, whatever it looks like, unless it is asked for.
-	fmt.Println(len(t.Encode("<|im_end|>", etc.EncodeOptions{})) > 1, len(t.Encode("<|im_end|>", etc.EncodeOptions{ParseSpecial: true})))
+	fmt.Println(len(t.Encode("<|im_end|>", etc.EncodeOptions{})) > 1,
+		len(t.Encode("<|im_end|>", etc.EncodeOptions{ParseSpecial: true})))
 	// Output:
 	// "The capital of France"
 	// 762 true

@@ -22,19 +22,19 @@ import (
 	"github.com/etc-ml/etc/passes/quantize"
 )
 
-// ExportOptions say how [Export] compiles a checkpoint. The zero value keeps the weights as they are. The fields are flags
-// of etc export, whose help says more; the same options give the same bytes as the same flags.
+// ExportOptions say how [Export] compiles a checkpoint. The zero value keeps the weights as they are. The fields are
+// flags of etc export, whose help says more; the same options give the same bytes as the same flags.
 type ExportOptions struct {
-	// Linear is the form of linear weights: "none" (as ""), "4w", "8w", "mxfp4", "mxfp8" or "nvfp4". Embedding is that of the
-	// embedding.
+	// Linear is the form of linear weights: "none" (as ""), "4w", "8w", "mxfp4", "mxfp8" or "nvfp4". Embedding is that
+	// of the embedding.
 	Linear, Embedding string
-	// GroupSize and EmbeddingGroupSize are how many weights of a row share a scale: 32, 64 or 128; 0 is 64. mxfp4, mxfp8 and
-	// nvfp4 have a size of their own.
+	// GroupSize and EmbeddingGroupSize are how many weights of a row share a scale: 32, 64 or 128; 0 is 64. mxfp4,
+	// mxfp8 and nvfp4 have a size of their own.
 	GroupSize, EmbeddingGroupSize int
 	// Method chooses codes and scales: "best" (as ""), "minmax" or "hqq". For mxfp4, mxfp8 and nvfp4 "" is minmax.
 	Method string
-	// Recipe says which weights get which form: "" for the default, "executorch" for that of ExecuTorch's exporter, or the
-	// text of a recipe (docs/recipes.md), beside which the fields above are left out.
+	// Recipe says which weights get which form: "" for the default, "executorch" for that of ExecuTorch's exporter, or
+	// the text of a recipe (docs/recipes.md), beside which the fields above are left out.
 	Recipe string
 	// Sample fuses the sampling head: forward gives a token.
 	Sample bool
@@ -46,8 +46,8 @@ type ExportOptions struct {
 	MaxSeqLen int
 	// MaxPrefillChunk is the most tokens of one call; 0 is the architecture's.
 	MaxPrefillChunk int
-	// Draft is what the file holds to speculate with: "" for nothing, "auto" for the checkpoint's own draft where it has one,
-	// or the path of one.
+	// Draft is what the file holds to speculate with: "" for nothing, "auto" for the checkpoint's own draft where it
+	// has one, or the path of one.
 	Draft string
 	// Jobs is the number of workers; 0 is one for each CPU. The bytes do not depend on it.
 	Jobs int
@@ -58,8 +58,8 @@ type ExportOptions struct {
 }
 
 // Export compiles a checkpoint to a program in the file output. source is a directory in the layout of Hugging Face, a
-// GGUF file, or an id on the Hugging Face hub, org/name[@revision], which is fetched into the hub's cache. Memory does not
-// grow with the checkpoint. When ctx ends, or after an error, output is what it was before.
+// GGUF file, or an id on the Hugging Face hub, org/name[@revision], which is fetched into the hub's cache. Memory does
+// not grow with the checkpoint. When ctx ends, or after an error, output is what it was before.
 func Export(ctx context.Context, source, output string, o ExportOptions) error {
 	if o.Log == nil {
 		o.Log = func(string) {}
@@ -83,7 +83,8 @@ func Export(ctx context.Context, source, output string, o ExportOptions) error {
 	if err := o.setDraft(c); err != nil {
 		return err
 	}
-	recorded := record.Options{Backend: o.Backend, Linear: o.Linear, Embedding: o.Embedding, Sample: o.Sample, Portable: o.Portable}
+	recorded := record.Options{Backend: o.Backend, Linear: o.Linear, Embedding: o.Embedding,
+		Sample: o.Sample, Portable: o.Portable}
 	if options.Recipe, err = o.recipe(c, &recorded); err != nil {
 		return err
 	}
@@ -204,7 +205,8 @@ func (o *ExportOptions) recipe(c *loaders.Checkpoint, recorded *record.Options) 
 	if err != nil {
 		return none, err
 	}
-	recorded.GroupSize, recorded.EmbeddingGroupSize = groupOf(linear, o.GroupSize), groupOf(embedding, o.EmbeddingGroupSize)
+	recorded.GroupSize, recorded.EmbeddingGroupSize = groupOf(linear, o.GroupSize),
+		groupOf(embedding, o.EmbeddingGroupSize)
 	if smallFloats(linear) && (embedding == nil || smallFloats(embedding)) {
 		recorded.Method = linear.Method.String()
 	}
@@ -226,7 +228,8 @@ func (o *ExportOptions) recipe(c *loaders.Checkpoint, recorded *record.Options) 
 func (o *ExportOptions) executorch(c *loaders.Checkpoint, linear, embedding *quantize.Scheme,
 	recorded *record.Options) (none passes.Recipe, err error) {
 	if o.Method != "" {
-		return none, kind.Usagef("ExportOptions.Method is %s with Recipe executorch, which has methods of its own", o.Method)
+		return none, kind.Usagef("ExportOptions.Method is %s with Recipe executorch, which has methods of its own",
+			o.Method)
 	}
 	if smallFloats(linear) || smallFloats(embedding) {
 		return none, kind.Usagef("ExportOptions.Recipe executorch with mxfp4, mxfp8 or nvfp4: ExecuTorch's exporter has 4w and 8w")
@@ -254,8 +257,8 @@ func (o *ExportOptions) method() (quantize.Method, error) {
 	return 0, kind.Usagef("ExportOptions.Method is %q, want best, minmax or hqq", o.Method)
 }
 
-// scheme is the form of weights of one kind, nil for as they are. group and the option Method are 0 and "" where they are
-// open.
+// scheme is the form of weights of one kind, nil for as they are. group and the option Method are 0 and "" where they
+// are open.
 func (o *ExportOptions) scheme(field, value string, group int, method quantize.Method) (*quantize.Scheme, error) {
 	s, ok := passes.ParseWeights(value)
 	switch {
@@ -266,7 +269,8 @@ func (o *ExportOptions) scheme(field, value string, group int, method quantize.M
 	case s == nil:
 		return nil, nil
 	case smallFloats(s) && group != 0 && group != s.GroupSize:
-		return nil, kind.Usagef("ExportOptions.%s is %s with groups of %d: its groups are of %d", field, value, group, s.GroupSize)
+		return nil, kind.Usagef("ExportOptions.%s is %s with groups of %d: its groups are of %d", field,
+			value, group, s.GroupSize)
 	case smallFloats(s) && method == quantize.HQQ:
 		return nil, kind.Usagef("ExportOptions.%s is %s with Method hqq, want minmax or best", field, value)
 	case smallFloats(s):
@@ -279,7 +283,8 @@ func (o *ExportOptions) scheme(field, value string, group int, method quantize.M
 	return s, nil
 }
 
-// smallFloats reports whether a scheme, nil for none, has codes that are small floats, in groups of a size of their own.
+// smallFloats reports whether a scheme, nil for none, has codes that are small floats, in groups of a size of their
+// own.
 func smallFloats(s *quantize.Scheme) bool { return s != nil && s.Mode != ir.Affine }
 
 // groupOf is the group size of a scheme, or what is asked for.

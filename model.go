@@ -50,9 +50,9 @@ type Info struct {
 	Chats bool
 }
 
-// Open opens the program in a file, compiles it for a device, and reads the tokenizer, the chat template and the defaults
-// that the file holds. The file stays mapped, and must not change, until Close. What is no language model is an
-// [ErrInvalid], what does not fit an [ErrMemory].
+// Open opens the program in a file, compiles it for a device, and reads the tokenizer, the chat template and the
+// defaults that the file holds. The file stays mapped, and must not change, until Close. What is no language model is
+// an [ErrInvalid], what does not fit an [ErrMemory].
 func Open(path string, o Options) (*Model, error) {
 	e, options, err := o.engine()
 	if err != nil {
@@ -100,16 +100,19 @@ func (m *Model) load(path string, e engine.Engine, options engine.Options, o Opt
 	if err != nil {
 		return err
 	}
-	x, err := execution.NewExecutor(path, forward, e, batch.RaggedOptions{Engine: options, Sequences: o.Concurrent, Budget: budget}, state, nil)
+	x, err := execution.NewExecutor(path, forward, e, batch.RaggedOptions{Engine: options, Sequences: o.Concurrent,
+		Budget: budget}, state, nil)
 	if err != nil {
 		return err
 	}
-	m.runner, err = batch.New(x, batch.Options{Sequences: o.Concurrent, Queue: longQueue, Budget: budget, Prefix: budget})
+	m.runner, err = batch.New(x, batch.Options{Sequences: o.Concurrent, Queue: longQueue,
+		Budget: budget, Prefix: budget})
 	if err != nil {
 		return errors.Join(err, x.Close())
 	}
 	limits := m.runner.Limits()
-	m.info = Info{Path: path, Device: e.Name(), ContextLength: limits.Positions, VocabularySize: limits.Vocab, Concurrent: o.Concurrent,
+	m.info = Info{Path: path, Device: e.Name(), ContextLength: limits.Positions, VocabularySize: limits.Vocab,
+		Concurrent: o.Concurrent,
 		StopTokens: m.text.Stop, Chats: m.text.Template != nil && m.text.Tokenizer != nil}
 	if limits.OneByOne {
 		m.info.Concurrent = 1
@@ -125,7 +128,8 @@ func (m *Model) load(path string, e engine.Engine, options engine.Options, o Opt
 const longQueue = 1 << 20
 
 // cacheMemory chooses the memory for states in bytes, and measures what one sequence takes.
-func cacheMemory(path string, m *ir.Module, positions int, e engine.Engine, p eval.Precision, o Options) (budget, state int64, err error) {
+func cacheMemory(path string, m *ir.Module, positions int, e engine.Engine, p eval.Precision, o Options) (budget,
+	state int64, err error) {
 	need := execution.NeedOf(m, positions, e, p)
 	state = max(need.State, 1)
 	if o.CacheMemory > 0 {
@@ -164,7 +168,8 @@ func (m *Model) guide() *guide.Model {
 		if m.text.Template != nil {
 			source = m.text.Template.Source
 		}
-		m.guides = guide.NewModel(m.text.Tokenizer, format.Find(m.text.Tokenizer, source), m.text.Stop, m.info.VocabularySize)
+		m.guides = guide.NewModel(m.text.Tokenizer, format.Find(m.text.Tokenizer, source),
+			m.text.Stop, m.info.VocabularySize)
 	}
 	return m.guides
 }

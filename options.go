@@ -9,8 +9,8 @@ import (
 
 // Options say how [Open] runs a program. The zero value chooses all by itself.
 type Options struct {
-	// Device is what runs the program: "auto" (as ""), "metal", "cuda", "cpu", or "reference", which is slow and made to be
-	// right.
+	// Device is what runs the program: "auto" (as ""), "metal", "cuda", "cpu", or "reference", which is slow and made
+	// to be right.
 	Device string
 	// Precision is where results are rounded: "mixed" (as ""), "fp32" or "strict"; see docs/running.md.
 	Precision string
@@ -18,14 +18,15 @@ type Options struct {
 	Threads int
 	// Exact keeps activations in float32 where a device would round them for speed.
 	Exact bool
-	// Deterministic makes answers the same to the bit whoever shares their calls. Without it their last bits may differ.
+	// Deterministic makes answers the same to the bit whoever shares their calls. Without it their last bits may
+	// differ.
 	Deterministic bool
 	// NoTune takes the default kernels of a GPU, and measures nothing at the first start.
 	NoTune bool
 	// Concurrent is the most answers at a time; 0 is 4. More wait.
 	Concurrent int
-	// CacheMemory is the memory for the states of answers and of prefixes in bytes, of two sequences at least; 0 is enough
-	// for Concurrent whole contexts twice, but at most half of the memory that is left.
+	// CacheMemory is the memory for the states of answers and of prefixes in bytes, of two sequences at least; 0 is
+	// enough for Concurrent whole contexts twice, but at most half of the memory that is left.
 	CacheMemory int64
 	// Tokenizer is the path of a tokenizer.json in the place of the file's.
 	Tokenizer string
@@ -69,8 +70,9 @@ func (o *Options) engine() (engine.Engine, engine.Options, error) {
 	if warn == nil {
 		warn = func(string) {}
 	}
-	return e, engine.Options{Precision: precision, Threads: o.Threads, Exact: o.Exact, Deterministic: o.Deterministic, NoTune: o.NoTune,
-		Warn: warn}, nil
+	return e, engine.Options{Precision: precision, Threads: o.Threads, Exact: o.Exact, Deterministic: o.Deterministic,
+		NoTune: o.NoTune,
+		Warn:   warn}, nil
 }
 
 // fill sets a value that is zero.

@@ -13,8 +13,8 @@ import (
 )
 
 // Parameters say how an answer is drawn, and when it ends. The zero value takes the defaults of the file's generation
-// config, greedy where it has none, and goes on until the model ends the answer or the context is full. A pointer that is
-// nil leaves the file's default; new(0.7) is one that does not.
+// config, greedy where it has none, and goes on until the model ends the answer or the context is full. A pointer that
+// is nil leaves the file's default; new(0.7) is one that does not.
 type Parameters struct {
 	// MaxTokens is the most tokens of the answer; 0 is as many as fit.
 	MaxTokens int
@@ -33,20 +33,22 @@ type Parameters struct {
 	MinP *float64
 	// RepeatPenalty makes tokens less likely that are among the last ones of prompt and answer; 1 is off.
 	RepeatPenalty *float64
-	// PresencePenalty is subtracted from the logits of tokens that are in the answer, FrequencyPenalty as often as they are.
+	// PresencePenalty is subtracted from the logits of tokens that are in the answer, FrequencyPenalty as often as they
+	// are.
 	PresencePenalty, FrequencyPenalty *float64
 	// Bias is added to the logits of tokens, by id; -Inf forbids one.
 	Bias map[int]float64
-	// Seed of the first token; the i-th one behind it draws with Seed + i. Its lower 32 bits count. The same seed gives the
-	// tokens of etc run --seed. nil is a random one, which [End] tells.
+	// Seed of the first token; the i-th one behind it draws with Seed + i. Its lower 32 bits count. The same seed gives
+	// the tokens of etc run --seed. nil is a random one, which [End] tells.
 	Seed *int64
 
-	// Logprobs asks for the log-probability of each token, and of so many of the most likely ones beside it; nil for none.
+	// Logprobs asks for the log-probability of each token, and of so many of the most likely ones beside it; nil for
+	// none.
 	Logprobs *int
 
-	// JSONSchema, Grammar and Regex, of which one may be set, hold the answer, behind its thoughts, to a JSON schema (draft
-	// 2020-12), a grammar in llama.cpp's notation (GBNF), or an expression in RE2's syntax that matches all of it.
-	// docs/constraints.md says what they may use.
+	// JSONSchema, Grammar and Regex, of which one may be set, hold the answer, behind its thoughts, to a JSON schema
+	// (draft 2020-12), a grammar in llama.cpp's notation (GBNF), or an expression in RE2's syntax that matches all of
+	// it. docs/constraints.md says what they may use.
 	JSONSchema, Grammar, Regex string
 
 	// Think lets the model think first, or not, where its chat template knows of that; nil leaves it to the template.
@@ -107,7 +109,8 @@ func (p *Parameters) constraint(m *Model, end []int) (batch.Constraint, error) {
 	for _, x := range []struct {
 		name, text string
 		kind       constrain.Kind
-	}{{"JSONSchema", p.JSONSchema, constrain.JSONSchema}, {"Grammar", p.Grammar, constrain.GBNF}, {"Regex", p.Regex, constrain.Regex}} {
+	}{{"JSONSchema", p.JSONSchema, constrain.JSONSchema}, {"Grammar", p.Grammar, constrain.GBNF},
+		{"Regex", p.Regex, constrain.Regex}} {
 		if x.text == "" {
 			continue
 		}
@@ -124,7 +127,8 @@ func (p *Parameters) constraint(m *Model, end []int) (batch.Constraint, error) {
 	case m.text.Tokenizer == nil:
 		return nil, kind.Usagef("Parameters.%s: %s holds no tokenizer, so its tokens have no text", name, m.text.File)
 	case len(m.text.Stop) == 0:
-		return nil, kind.Usagef("Parameters.%s: %s has no stop token, by which an answer that is whole could end", name, m.text.File)
+		return nil, kind.Usagef("Parameters.%s: %s has no stop token, by which an answer that is whole could end", name,
+			m.text.File)
 	}
 	grammar, err := m.guide().Compile(src)
 	if err != nil {

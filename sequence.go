@@ -8,10 +8,10 @@ import (
 	"github.com/etc-ml/etc/internal/kind"
 )
 
-// Sequence is a row of tokens that grows by texts, token ids and answers. Its state lies in the model's cache while there
-// is room, so that going on, and branching off by [Sequence.Fork], computes only what is new; what comes of it is the same
-// where there is none. A Sequence is not safe for concurrent use, but sequences of a model are beside each other. It needs
-// no closing.
+// Sequence is a row of tokens that grows by texts, token ids and answers. Its state lies in the model's cache while
+// there is room, so that going on, and branching off by [Sequence.Fork], computes only what is new; what comes of it is
+// the same where there is none. A Sequence is not safe for concurrent use, but sequences of a model are beside each
+// other. It needs no closing.
 type Sequence struct {
 	model  *Model
 	tokens []int
@@ -20,9 +20,9 @@ type Sequence struct {
 // NewSequence begins a sequence of no tokens.
 func (m *Model) NewSequence() *Sequence { return &Sequence{model: m} }
 
-// Append puts a text behind the sequence. Names of special tokens in it are parsed. A text at the beginning gets the tokens
-// that the tokenizer puts there, as <bos>. Each text is encoded by itself, so a blank between words belongs to the later
-// text: "capital of", then " France".
+// Append puts a text behind the sequence. Names of special tokens in it are parsed. A text at the beginning gets the
+// tokens that the tokenizer puts there, as <bos>. Each text is encoded by itself, so a blank between words belongs to
+// the later text: "capital of", then " France".
 func (s *Sequence) Append(text string) error {
 	t, err := s.model.tokenizer()
 	if err != nil {
@@ -35,8 +35,8 @@ func (s *Sequence) Append(text string) error {
 // AppendTokens puts tokens behind the sequence, which [Model.Prompt] and [Tokenizer.Encode] give.
 func (s *Sequence) AppendTokens(ids ...int) { s.tokens = append(s.tokens, ids...) }
 
-// Generate goes on with the sequence, as [Model.Generate] does with a prompt. The tokens of the answer become part of the
-// sequence when they come; a stop token does not.
+// Generate goes on with the sequence, as [Model.Generate] does with a prompt. The tokens of the answer become part of
+// the sequence when they come; a stop token does not.
 func (s *Sequence) Generate(ctx context.Context, p Parameters) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
 		var err error

@@ -5,8 +5,8 @@ import (
 	"github.com/etc-ml/etc/runtime/tokenizer"
 )
 
-// Tokenizer turns text into token ids and back, as the tokenizers library of Hugging Face does. It is safe for concurrent
-// use.
+// Tokenizer turns text into token ids and back, as the tokenizers library of Hugging Face does. It is safe for
+// concurrent use.
 type Tokenizer struct{ t *tokenizer.Tokenizer }
 
 // LoadTokenizer reads a tokenizer.json.

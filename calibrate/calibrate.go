@@ -23,8 +23,8 @@ type Options struct {
 	Recipe passes.Recipe
 	// Dir is the directory for the quantized weights. It must stay until the data of the [Result] has been read.
 	Dir string
-	// Identity stands for all that the result depends on: checkpoint, text, recipe and the version of the program. Weights
-	// that Dir holds of the same identity are not computed again.
+	// Identity stands for all that the result depends on: checkpoint, text, recipe and the version of the program.
+	// Weights that Dir holds of the same identity are not computed again.
 	Identity string
 	// Jobs is the number of workers, 0 for one per CPU.
 	Jobs int
@@ -48,12 +48,13 @@ func (r *Result) Calibrated(name string, s quantize.Scheme) (passes.CalibratedWe
 	if x == nil || *x.scheme != s {
 		return passes.CalibratedWeight{}, false
 	}
-	return passes.CalibratedWeight{Packed: x.part(packedOutput), Scales: x.part(scalesOutput), Biases: x.part(biasesOutput),
-		Noise: x.noise, Signal: x.signal}, true
+	return passes.CalibratedWeight{Packed: x.part(packedOutput), Scales: x.part(scalesOutput),
+		Biases: x.part(biasesOutput),
+		Noise:  x.noise, Signal: x.signal}, true
 }
 
-// Prepare makes of a module that a loader has built the one to calibrate: it runs the passes that come before the weights
-// are quantized, and keeps the logits of every token.
+// Prepare makes of a module that a loader has built the one to calibrate: it runs the passes that come before the
+// weights are quantized, and keeps the logits of every token.
 func Prepare(m *ir.Module, o passes.Options) (passes.Recipe, error) {
 	m.More = nil // drafts
 	o.Disable = append([]string{"last-token", "sampling-head"}, o.Disable...)
@@ -75,7 +76,8 @@ func Run(ctx context.Context, m *ir.Module, o Options) (*Result, error) {
 	if count < 1 {
 		count = runtime.GOMAXPROCS(0)
 	}
-	d := &driver{ctx: ctx, module: m, options: o, store: s, each: workers(count), ends: ir.LastUses(m.Entry.Body, m.Entry.Body.Results)}
+	d := &driver{ctx: ctx, module: m, options: o, store: s, each: workers(count),
+		ends: ir.LastUses(m.Entry.Body, m.Entry.Body.Results)}
 	d.text = newStream(m, o.Windows, true)
 	d.held = [2]*stream{newStream(m, o.HeldOut, false), newStream(m, o.HeldOut, true)}
 	if err := d.run(); err != nil {
@@ -130,8 +132,8 @@ type driver struct {
 	store   *store
 	each    eachFunc
 	ends    [][]*ir.Value // by operation, the values that end with it
-	// text goes on with quantized weights; held has the held-out windows with the checkpoint's weights and with quantized
-	// ones.
+	// text goes on with quantized weights; held has the held-out windows with the checkpoint's weights and with
+	// quantized ones.
 	text    *stream
 	held    [2]*stream
 	quality scores
@@ -311,8 +313,8 @@ func (d *driver) multiply(s *stream, op *ir.Op, w *weight, from rows) error {
 	return nil
 }
 
-// solveLinear gives the weight of a linear, and its rows as they are quantized. Where the recipe's method is calibrated and
-// the directory does not have the weight, it is quantized.
+// solveLinear gives the weight of a linear, and its rows as they are quantized. Where the recipe's method is calibrated
+// and the directory does not have the weight, it is quantized.
 func (d *driver) solveLinear(op *ir.Op) (*weight, rows, error) {
 	if op.Input("bias") != nil {
 		return nil, nil, fmt.Errorf("calibration knows no linear with a bias")
@@ -389,8 +391,8 @@ func (x *stored) solve(s *quantize.Solver, first, n int) error {
 	return x.write(&r, first, given)
 }
 
-// plain gives rows quantized by a method that needs no moments, or as they are where nothing quantizes them. hqq's stop test
-// sees these rows alone, which changes scales by less than bf16 tells.
+// plain gives rows quantized by a method that needs no moments, or as they are where nothing quantizes them. hqq's stop
+// test sees these rows alone, which changes scales by less than bf16 tells.
 func (w *weight) plain(first, n int) (dot.Matrix, error) {
 	given, err := w.given(first, n)
 	if err != nil || w.scheme == nil {
@@ -408,7 +410,8 @@ func (w *weight) plain(first, n int) (dot.Matrix, error) {
 func (d *driver) tail(ops []*ir.Op) error {
 	op := ops[d.head]
 	if op.Def.Name != "linear" {
-		return fmt.Errorf("calibration needs a module whose last weight is that of a linear, found %s", ir.Describe(d.module, op))
+		return fmt.Errorf("calibration needs a module whose last weight is that of a linear, found %s",
+			ir.Describe(d.module, op))
 	}
 	w, quantized, err := d.solveLinear(op)
 	if err != nil {

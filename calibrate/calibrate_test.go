@@ -66,11 +66,14 @@ func TestMethods(t *testing.T) {
 			text, held := windows(t, name)
 			m := prepared(t, name)
 			kl := map[quantize.Method]float64{}
-			for _, method := range []quantize.Method{quantize.MinMax, quantize.Best, quantize.Weighted, quantize.GPTQ, quantize.Learned} {
-				r, err := calibrate.Run(context.Background(), m, calibrate.Options{Windows: text, HeldOut: held, Recipe: scheme(method), Dir: t.TempDir()})
+			for _, method := range []quantize.Method{quantize.MinMax, quantize.Best, quantize.Weighted,
+				quantize.GPTQ, quantize.Learned} {
+				r, err := calibrate.Run(context.Background(), m,
+					calibrate.Options{Windows: text, HeldOut: held, Recipe: scheme(method), Dir: t.TempDir()})
 				require.NoError(t, err)
 				q := r.Quality
-				t.Logf("%-8s KL %.5f mean, %.5f median, %.4f p99, same %.3f, perplexity %.4f of %.4f", method, q.Mean, q.Median, q.P99, q.Top1, q.Perplexity, q.Reference)
+				t.Logf("%-8s KL %.5f mean, %.5f median, %.4f p99, same %.3f, perplexity %.4f of %.4f", method, q.Mean,
+					q.Median, q.P99, q.Top1, q.Perplexity, q.Reference)
 				kl[method] = q.Mean
 				require.NoError(t, r.Close())
 			}
@@ -118,7 +121,8 @@ func TestSameBytes(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(context.Background())
 	solved := 0
-	_, err := calibrate.Run(ctx, m, calibrate.Options{Windows: text, Recipe: scheme(quantize.Learned), Dir: cut, Identity: "one",
+	_, err := calibrate.Run(ctx, m, calibrate.Options{Windows: text, Recipe: scheme(quantize.Learned),
+		Dir: cut, Identity: "one",
 		Progress: func(done, total int, _ string) {
 			if solved++; 2*done > total {
 				cancel()
@@ -141,7 +145,8 @@ func TestSameBytes(t *testing.T) {
 		require.True(t, os.SameFile(before, after), "%s is computed again", f)
 	}
 
-	r, err := calibrate.Run(context.Background(), m, calibrate.Options{Windows: text[1:], Recipe: scheme(quantize.Learned), Dir: cut, Identity: "other"})
+	r, err := calibrate.Run(context.Background(), m,
+		calibrate.Options{Windows: text[1:], Recipe: scheme(quantize.Learned), Dir: cut, Identity: "other"})
 	require.NoError(t, err)
 	require.NoError(t, r.Close())
 	require.NotEqual(t, want, stored(t, cut), "what is there of another text is not taken")

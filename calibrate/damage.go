@@ -14,11 +14,11 @@ import (
 
 // DamageOptions say how the damage of quantization is measured.
 type DamageOptions struct {
-	// Windows are the tokens of the text. What is alive between two operations is kept once for each weight and window, so
-	// a few short ones are enough.
+	// Windows are the tokens of the text. What is alive between two operations is kept once for each weight and window,
+	// so a few short ones are enough.
 	Windows [][]int
-	// Scheme gives the scheme that a weight is tried with, by its name and the length of its rows; nil leaves it out. Its
-	// method must be one that needs no text.
+	// Scheme gives the scheme that a weight is tried with, by its name and the length of its rows; nil leaves it out.
+	// Its method must be one that needs no text.
 	Scheme func(name string, cols int) *quantize.Scheme
 	// Jobs is the number of workers, 0 for one per CPU.
 	Jobs int
@@ -26,11 +26,11 @@ type DamageOptions struct {
 	Progress func(done, total int, name string)
 }
 
-// Damage gives for each weight of a linear or a mixture of experts, by name, the mean divergence of the predictions of m, a
-// module that [Prepare] has made, when only that weight is quantized.
+// Damage gives for each weight of a linear or a mixture of experts, by name, the mean divergence of the predictions of
+// m, a module that [Prepare] has made, when only that weight is quantized.
 //
-// All variants go through the module together, each from its weight on, so every weight is read once. The result has the same
-// bits on every CPU and for any number of workers.
+// All variants go through the module together, each from its weight on, so every weight is read once. The result has
+// the same bits on every CPU and for any number of workers.
 func Damage(ctx context.Context, m *ir.Module, o DamageOptions) (map[string]float64, error) {
 	if err := checkEntry(m); err != nil {
 		return nil, err
@@ -114,7 +114,8 @@ func (d *damage) run() error {
 	}
 	last := ops[d.driver.head]
 	if last.Def.Name != "linear" {
-		return fmt.Errorf("expected a module whose last weight is that of a linear, found %s", ir.Describe(d.driver.module, last))
+		return fmt.Errorf("expected a module whose last weight is that of a linear, found %s",
+			ir.Describe(d.driver.module, last))
 	}
 	if err := d.site(d.driver.head); err != nil {
 		return fmt.Errorf("%w\n\tin %s", err, ir.Describe(d.driver.module, last))
@@ -183,7 +184,8 @@ func (d *damage) tried(w *weight) *weight {
 	return &tried
 }
 
-// fork adds a variant in which w is quantized, from operation number at on, whose result with the checkpoint's weights is there.
+// fork adds a variant in which w is quantized, from operation number at on, whose result with the checkpoint's weights
+// is there.
 func (d *damage) fork(w *weight, at int) *stream {
 	s := &stream{module: d.driver.module}
 	for _, window := range d.all.windows[:d.n] {

@@ -24,13 +24,14 @@ func TestDamage(t *testing.T) {
 			m := prepared(t, name)
 			best := &quantize.Scheme{Method: quantize.Best, Bits: 4, GroupSize: 32}
 			measure := func(jobs int) map[string]float64 {
-				damage, err := calibrate.Damage(context.Background(), m, calibrate.DamageOptions{Windows: held, Jobs: jobs,
-					Scheme: func(name string, cols int) *quantize.Scheme {
-						if strings.HasPrefix(name, "layers.1.") {
-							return nil
-						}
-						return best
-					}})
+				damage, err := calibrate.Damage(context.Background(), m,
+					calibrate.DamageOptions{Windows: held, Jobs: jobs,
+						Scheme: func(name string, cols int) *quantize.Scheme {
+							if strings.HasPrefix(name, "layers.1.") {
+								return nil
+							}
+							return best
+						}})
 				require.NoError(t, err)
 				return damage
 			}
@@ -43,7 +44,8 @@ func TestDamage(t *testing.T) {
 					continue
 				}
 				alone := passes.Recipe{Rules: []passes.Rule{{Kind: passes.LinearWeight, Pattern: weight, Scheme: best}}}
-				q, err := calibrate.Evaluate(context.Background(), m, roundedWeights{recipe: alone}, calibrate.Evaluation{Windows: held})
+				q, err := calibrate.Evaluate(context.Background(), m, roundedWeights{recipe: alone},
+					calibrate.Evaluation{Windows: held})
 				require.NoError(t, err)
 				require.Equal(t, q.Mean, d, weight)
 				require.Positive(t, d, weight)

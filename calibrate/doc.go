@@ -3,8 +3,8 @@
 // A module whose weights are in floating point goes through [Run] operation by operation, every one for all windows of
 // the text before the next: so the weights of one linear are in memory at a time, and the values that are alive between
 // two linears. When a linear comes up, the moments of its inputs are there; the methods of package quantize that need
-// them choose codes, scales and biases; the windows go on with the quantized weight. So each weight is quantized for the
-// inputs that it will have, with the errors of the weights before it in them.
+// them choose codes, scales and biases; the windows go on with the quantized weight. So each weight is quantized for
+// the inputs that it will have, with the errors of the weights before it in them.
 //
 // Windows that are held out go through twice, once with the weights of the checkpoint and once with the quantized ones,
 // and give the [Quality] of the result.
@@ -17,6 +17,6 @@
 //     them from there.
 //   - No model is named: what is quantized are weights of linear, switch_mlp and switch_geglu that the recipe names.
 //
-// Package calibrate imports ir, its subpackages and passes, and must never import loaders, codegen or runtime: texts come
-// as tokens.
+// Package calibrate imports ir, its subpackages and passes, and must never import loaders, codegen or runtime: texts
+// come as tokens.
 package calibrate

@@ -13,7 +13,8 @@ import (
 // Rows gives rows [first, first+n) of a matrix, or of a stack of matrices one below the other, in float32.
 type Rows = func(first, n int) (dot.Matrix, error)
 
-// Source has weights in place of a checkpoint's: those of a file that was made of it. It must be safe for concurrent use.
+// Source has weights in place of a checkpoint's: those of a file that was made of it. It must be safe for concurrent
+// use.
 type Source interface {
 	// Rows opens the weight that stands for c in an operation of a kind. A source without one reports an error that
 	// names c.
@@ -24,7 +25,8 @@ type Source interface {
 
 // Evaluation says what to compare on.
 type Evaluation struct {
-	// Windows are the tokens of the text; each window is run by itself from position 0, and every prediction of it counts.
+	// Windows are the tokens of the text; each window is run by itself from position 0, and every prediction of it
+	// counts.
 	Windows [][]int
 	// Jobs is the number of workers, 0 for one per CPU.
 	Jobs int
@@ -32,9 +34,9 @@ type Evaluation struct {
 	Progress func(done, total int, name string)
 }
 
-// Evaluate gives the quality of a source's weights against those of m, a module that [Prepare] has made of the checkpoint.
-// Both run in float32, layer by layer, so that one weight is in memory at a time; the result has the same bits on every CPU
-// and for any number of workers.
+// Evaluate gives the quality of a source's weights against those of m, a module that [Prepare] has made of the
+// checkpoint. Both run in float32, layer by layer, so that one weight is in memory at a time; the result has the same
+// bits on every CPU and for any number of workers.
 func Evaluate(ctx context.Context, m *ir.Module, source Source, o Evaluation) (*Quality, error) {
 	if err := checkEntry(m); err != nil {
 		return nil, err
@@ -49,7 +51,8 @@ func Evaluate(ctx context.Context, m *ir.Module, source Source, o Evaluation) (*
 	if count < 1 {
 		count = runtime.GOMAXPROCS(0)
 	}
-	d := &driver{ctx: ctx, module: m, source: source, each: workers(count), ends: ir.LastUses(m.Entry.Body, m.Entry.Body.Results),
+	d := &driver{ctx: ctx, module: m, source: source, each: workers(count),
+		ends:    ir.LastUses(m.Entry.Body, m.Entry.Body.Results),
 		options: Options{HeldOut: o.Windows, Progress: o.Progress}}
 	d.text = newStream(m, nil, true)
 	d.held = [2]*stream{newStream(m, o.Windows, false), newStream(m, o.Windows, true)}

@@ -14,8 +14,8 @@ import (
 	"github.com/etc-ml/etc/passes/quantize"
 )
 
-// roundedWeights are a checkpoint's weights after quantization by a recipe, nil for none. A weight with the name gone is not
-// there, and one with the name zeros is nothing but zeros.
+// roundedWeights are a checkpoint's weights after quantization by a recipe, nil for none. A weight with the name gone
+// is not there, and one with the name zeros is nothing but zeros.
 type roundedWeights struct {
 	recipe      passes.Recipe
 	gone, zeros string
@@ -52,8 +52,8 @@ func (x roundedWeights) Constant(c *ir.Constant) ir.Data {
 	return ir.Bytes(c.Data.DType(), c.Data.Shape(), make([]byte, ir.DataSize(c.Data)))
 }
 
-// TestEvaluate holds an evaluation of weights to the quality that a calibration finds of the same ones, and the checkpoint's
-// own weights to no divergence at all.
+// TestEvaluate holds an evaluation of weights to the quality that a calibration finds of the same ones, and the
+// checkpoint's own weights to no divergence at all.
 func TestEvaluate(t *testing.T) {
 	for _, name := range []string{"gemma4-chat", "qwen35moe-chat"} {
 		t.Run(name, func(t *testing.T) {
@@ -64,11 +64,13 @@ func TestEvaluate(t *testing.T) {
 			held = held[:2]
 			m := prepared(t, name)
 			evaluate := func(source calibrate.Source, jobs int) *calibrate.Quality {
-				q, err := calibrate.Evaluate(context.Background(), m, source, calibrate.Evaluation{Windows: held, Jobs: jobs})
+				q, err := calibrate.Evaluate(context.Background(), m, source,
+					calibrate.Evaluation{Windows: held, Jobs: jobs})
 				require.NoError(t, err)
 				return q
 			}
-			r, err := calibrate.Run(context.Background(), m, calibrate.Options{Windows: text[:1], HeldOut: held, Recipe: scheme(quantize.Best), Dir: t.TempDir()})
+			r, err := calibrate.Run(context.Background(), m,
+				calibrate.Options{Windows: text[:1], HeldOut: held, Recipe: scheme(quantize.Best), Dir: t.TempDir()})
 			require.NoError(t, err)
 			require.NoError(t, r.Close())
 			require.Positive(t, r.Quality.Mean)
@@ -80,7 +82,8 @@ func TestEvaluate(t *testing.T) {
 			require.Equal(t, 1.0, same.Top1)
 			require.Equal(t, same.Reference, same.Perplexity)
 			require.Equal(t, r.Quality.Reference, same.Reference)
-			require.Greater(t, evaluate(roundedWeights{zeros: "norm.weight"}, 0).Mean, 1.0, "constants are those of the source")
+			require.Greater(t, evaluate(roundedWeights{zeros: "norm.weight"}, 0).Mean, 1.0,
+				"constants are those of the source")
 		})
 	}
 }

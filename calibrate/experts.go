@@ -10,8 +10,8 @@ import (
 	"github.com/etc-ml/etc/passes/quantize"
 )
 
-// mixture is an operation switch_mlp or switch_geglu: for each token some experts, each down·(a(gate·x) ⊙ up·x), summed by
-// scores.
+// mixture is an operation switch_mlp or switch_geglu: for each token some experts, each down·(a(gate·x) ⊙ up·x), summed
+// by scores.
 type mixture struct {
 	op             *ir.Op
 	gate, up, down *weight
@@ -162,15 +162,15 @@ func (d *driver) runExperts(m *mixture, s *stream, from [3]rows) error {
 	return nil
 }
 
-// sampledTokens bounds the tokens, evenly spaced over the text, that go through every expert whoever they were routed to:
-// what the down projection of an expert with few tokens is quantized for besides these.
+// sampledTokens bounds the tokens, evenly spaced over the text, that go through every expert whoever they were routed
+// to: what the down projection of an expert with few tokens is quantized for besides these.
 const sampledTokens = 128
 
 // solveExperts quantizes the weights of a mixture where the recipe says so and the directory does not have them.
 //
-// An expert of K inputs is quantized for the tokens that are routed to it, and for the mean of all tokens, which counts as
-// much as K tokens: so experts that saw none, or fewer than there are directions of their inputs, are quantized for the
-// text as a whole.
+// An expert of K inputs is quantized for the tokens that are routed to it, and for the mean of all tokens, which counts
+// as much as K tokens: so experts that saw none, or fewer than there are directions of their inputs, are quantized for
+// the text as a whole.
 func (d *driver) solveExperts(m *mixture) error {
 	open := [3]*stored{} // files that are being written
 	for i, w := range m.weights() {

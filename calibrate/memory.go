@@ -8,9 +8,9 @@ import (
 // processBytes is what the process has before it calibrates: code, runtime, stacks.
 const processBytes = 64 << 20
 
-// Memory estimates what [Run] takes for a text of so many tokens, held-out ones counted twice: at the linear where it is
-// most, the values of all windows that are alive, the linear's inputs and outputs, and the moments with what the solver
-// makes of them.
+// Memory estimates what [Run] takes for a text of so many tokens, held-out ones counted twice: at the linear where it
+// is most, the values of all windows that are alive, the linear's inputs and outputs, and the moments with what the
+// solver makes of them.
 func Memory(m *ir.Module, tokens int) int64 {
 	const float = 4
 	body := m.Entry.Body
@@ -21,7 +21,8 @@ func Memory(m *ir.Module, tokens int) int64 {
 		if hasWeights(op) {
 			need := held
 			op.EachArg(func(a *ir.Arg) {
-				if a.Kind == ir.ValueArg && a.Value.Constant != nil && a.Value.Constant.Data != nil && op.Def.Name != "embedding" {
+				if a.Kind == ir.ValueArg && a.Value.Constant != nil && a.Value.Constant.Data != nil &&
+					op.Def.Name != "embedding" {
 					shape := a.Value.Constant.Data.Shape()
 					rows, cols := shape[len(shape)-2], shape[len(shape)-1]
 					need = max(need, held+quantize.Bytes(int(cols))+float*int64(tokens)*(cols+min(rows, cols)))
@@ -40,8 +41,8 @@ func Memory(m *ir.Module, tokens int) int64 {
 	return processBytes + most
 }
 
-// DamageMemory estimates what [Damage] takes for a text of so many tokens: as if all variants were there from the first weight
-// on, which is twice what there is on average.
+// DamageMemory estimates what [Damage] takes for a text of so many tokens: as if all variants were there from the first
+// weight on, which is twice what there is on average.
 func DamageMemory(m *ir.Module, tokens int, scheme func(name string, cols int) *quantize.Scheme) int64 {
 	variants := 1
 	for _, op := range m.Entry.Body.Ops {

@@ -92,7 +92,8 @@ func compare(p, q []float32, token int) (f figure) {
 func (x *scores) sum() *Quality {
 	sorted := slices.Sorted(slices.Values(x.divergence))
 	n := len(sorted)
-	q := &Quality{Tokens: n, Mean: mean(x.divergence), Median: sorted[n/2], P99: sorted[min(n-1, n*99/100)], Top1: float64(x.same) / float64(n)}
+	q := &Quality{Tokens: n, Mean: mean(x.divergence), Median: sorted[n/2], P99: sorted[min(n-1, n*99/100)],
+		Top1: float64(x.same) / float64(n)}
 	q.Reference, q.Perplexity = numeric.Exp(mean(x.loss[0])), numeric.Exp(mean(x.loss[1]))
 	return q
 }

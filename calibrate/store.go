@@ -18,8 +18,8 @@ import (
 	"github.com/etc-ml/etc/passes/quantize"
 )
 
-// store is the directory of quantized weights: a file for each, of codes, scales, biases, and the sums of squares that its
-// error is made of.
+// store is the directory of quantized weights: a file for each, of codes, scales, biases, and the sums of squares that
+// its error is made of.
 type store struct {
 	dir, identity string
 	mu            sync.Mutex
@@ -119,7 +119,8 @@ func (s *store) find(w *weight) (*stored, error) {
 	x := &stored{weight: w, identity: s.identity, file: f}
 	var sums [footer]byte
 	if _, err := f.ReadAt(sums[:], w.offset(outputs)); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: expected the quantized weight %s of %d bytes: %w; remove the directory", f.Name(), w.constant.Name, w.offset(outputs)+footer, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("%s: expected the quantized weight %s of %d bytes: %w; remove the directory",
+			f.Name(), w.constant.Name, w.offset(outputs)+footer, err), f.Close())
 	}
 	x.noise = math.Float64frombits(binary.LittleEndian.Uint64(sums[:]))
 	x.signal = math.Float64frombits(binary.LittleEndian.Uint64(sums[8:]))
@@ -147,8 +148,8 @@ func (s *store) finish(x *stored) error {
 	return os.Rename(s.path(x.constant.Name)+partial, s.path(x.constant.Name))
 }
 
-// write stores rows from first on. The sums of squares are over blocks of rows in any order, and only for people: they are
-// rounded when they are shown.
+// write stores rows from first on. The sums of squares are over blocks of rows in any order, and only for people: they
+// are rounded when they are shown.
 func (x *stored) write(r *quantize.Result, first int, given dot.Matrix) error {
 	words := make([]byte, 4*len(r.Packed))
 	for i, word := range r.Packed {
@@ -189,7 +190,8 @@ func (x *stored) quantizedRows(first, n int) (dot.Matrix, error) {
 			return dot.Matrix{}, fmt.Errorf("%s: %w", x.file.Name(), err)
 		}
 	}
-	r := quantize.Result{Rows: n, Cols: x.cols, Bits: x.scheme.Bits, GroupSize: x.scheme.StoredGroupSize(x.cols)} // in bf16, affine: what solvers make
+	// in bf16, affine: what solvers make
+	r := quantize.Result{Rows: n, Cols: x.cols, Bits: x.scheme.Bits, GroupSize: x.scheme.StoredGroupSize(x.cols)}
 	r.Packed = make([]uint32, len(raw[packedOutput])/4)
 	for i := range r.Packed {
 		r.Packed[i] = binary.LittleEndian.Uint32(raw[packedOutput][4*i:])
@@ -224,9 +226,11 @@ func (x *stored) part(output int) ir.Data {
 func (p part) DType() ir.DType { return p.dtype }
 func (p part) Shape() []int64  { return p.shape }
 
-// Provenance names the source and the calibration, whose identity stands for the text, the method and the other weights.
+// Provenance names the source and the calibration, whose identity stands for the text, the method and the other
+// weights.
 func (p part) Provenance() string {
-	return fmt.Sprintf("calibrated(%s,%s,%d,%d,%s).%d", p.constant.Data.Provenance(), p.scheme.Method, p.scheme.Bits, p.scheme.GroupSize, p.identity, p.output)
+	return fmt.Sprintf("calibrated(%s,%s,%d,%d,%s).%d", p.constant.Data.Provenance(), p.scheme.Method, p.scheme.Bits,
+		p.scheme.GroupSize, p.identity, p.output)
 }
 
 func (p part) ReadAt(dst []byte, off int64) (int, error) {

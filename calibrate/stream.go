@@ -16,8 +16,8 @@ type call struct {
 	buffers map[*ir.Buffer]*eval.Tensor
 }
 
-// stream is the computation of a module over windows of tokens, each with state of its own. Windows that are longer than
-// the module's longest call are several calls.
+// stream is the computation of a module over windows of tokens, each with state of its own. Windows that are longer
+// than the module's longest call are several calls.
 type stream struct {
 	module  *ir.Module
 	windows [][]*call

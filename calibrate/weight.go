@@ -27,7 +27,8 @@ func newWeight(c *ir.Constant, scheme *quantize.Scheme) (*weight, error) {
 	}
 	shape := c.Data.Shape()
 	if d := c.Data.DType(); len(shape) < 2 || d != ir.BF16 && d != ir.F16 && d != ir.F32 {
-		return nil, fmt.Errorf("tensor %s: expected a matrix in bf16, f16 or f32 to calibrate, found %s%v", c.Name, d, shape)
+		return nil, fmt.Errorf("tensor %s: expected a matrix in bf16, f16 or f32 to calibrate, found %s%v", c.Name, d,
+			shape)
 	}
 	w := &weight{constant: c, stack: 1, rows: int(shape[len(shape)-2]), cols: int(shape[len(shape)-1]), scheme: scheme}
 	for _, d := range shape[:len(shape)-2] {
@@ -53,12 +54,13 @@ func (w *weight) given(first, n int) (dot.Matrix, error) {
 		return dot.Matrix{}, fmt.Errorf("tensor %s: %w", w.constant.Name, err)
 	}
 	values := make([]float32, n*w.cols)
-	map[ir.DType]quantize.Float{ir.BF16: quantize.BF16, ir.F16: quantize.F16, ir.F32: quantize.F32}[d.DType()].Decode(values, raw)
+	map[ir.DType]quantize.Float{ir.BF16: quantize.BF16, ir.F16: quantize.F16,
+		ir.F32: quantize.F32}[d.DType()].Decode(values, raw)
 	return dot.Dense(values, n, w.cols), nil
 }
 
-// weightRows is the number of rows of a weight that are read at a time. Rows do not depend on each other, so it is no part
-// of the result.
+// weightRows is the number of rows of a weight that are read at a time. Rows do not depend on each other, so it is no
+// part of the result.
 const weightRows = 64
 
 // product is x·Wᵀ for rows [first, first+n) of a weight.

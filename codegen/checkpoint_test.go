@@ -60,7 +60,8 @@ func variants(t testing.TB, c *loaders.Checkpoint) []variant {
 	executorch, err := passes.ExecuTorchRecipe(style, minMax(4, 32), nil)
 	require.NoError(t, err)
 	var out []variant
-	for _, recipe := range []passes.Recipe{{}, passes.DefaultRecipe(minMax(4, 64), nil), passes.DefaultRecipe(minMax(8, 32), minMax(4, 32)), executorch} {
+	for _, recipe := range []passes.Recipe{{}, passes.DefaultRecipe(minMax(4, 64), nil),
+		passes.DefaultRecipe(minMax(8, 32), minMax(4, 32)), executorch} {
 		for _, portable := range []bool{false, true} {
 			if portable && c.Family() != "qwen35moe" {
 				continue // the same file
@@ -70,7 +71,8 @@ func variants(t testing.TB, c *loaders.Checkpoint) []variant {
 				if target == "cuda" {
 					o.Backend = passes.CUDA
 				}
-				out = append(out, variant{fmt.Sprintf("%s %s portable=%v %d rules", target, recipe.Name, portable, len(recipe.Rules)), o})
+				out = append(out, variant{fmt.Sprintf("%s %s portable=%v %d rules", target, recipe.Name, portable,
+					len(recipe.Rules)), o})
 			}
 		}
 	}

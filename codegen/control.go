@@ -84,7 +84,8 @@ func (e *encoder) scan(op *ir.Op) (any, error) {
 		result := op.Results[outputs+i]
 		e.slots.tensors[result] = e.slots.tensors[a.Value]
 		e.slots.share(body.Args[len(originals)+i], result)
-		if next := body.Results[outputs+i]; next.Def == nil || next.Def.Def.Name != "id_copy" || definedIn(body, next) != nil || e.slots.owned[next] {
+		if next := body.Results[outputs+i]; next.Def == nil || next.Def.Def.Name != "id_copy" ||
+			definedIn(body, next) != nil || e.slots.owned[next] {
 			return nil, fmt.Errorf("the next value of carry %d is not an id_copy of its own at the end of the body", i)
 		} else if readAfter(body, next.Def, body.Args[len(originals)+i]) {
 			return nil, fmt.Errorf("the next value of carry %d is copied into its slot before the body has read the old one", i)

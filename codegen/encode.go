@@ -16,9 +16,11 @@ const graphVersion = "1"
 // cannot hold.
 func Encode(m *ir.Module) (*mlxgraph.MLXGraphT, error) {
 	if len(m.More) > 0 {
-		return nil, fmt.Errorf("a module of %d entries has a graph for each of them; encode its parts", len(m.Entries()))
+		return nil, fmt.Errorf("a module of %d entries has a graph for each of them; encode its parts",
+			len(m.Entries()))
 	}
-	e := &encoder{module: m, slots: newSlots(), uses: m.CountUses(), graph: &mlxgraph.MLXGraphT{Version: graphVersion, InitChainIdx: -1}}
+	e := &encoder{module: m, slots: newSlots(), uses: m.CountUses(),
+		graph: &mlxgraph.MLXGraphT{Version: graphVersion, InitChainIdx: -1}}
 	if err := e.run(); err != nil {
 		return nil, fmt.Errorf("method %s: %w", m.Entry.Name, err)
 	}
@@ -188,7 +190,8 @@ func (e *encoder) op(chain *mlxgraph.InstructionChainT, op *ir.Op, ends []*ir.Va
 		if !ok {
 			return fmt.Errorf("%T is no node of the delegate", node)
 		}
-		chain.Instructions = append(chain.Instructions, &mlxgraph.InstructionT{Op: &mlxgraph.OpNodeT{Type: kind, Value: node}})
+		chain.Instructions = append(chain.Instructions,
+			&mlxgraph.InstructionT{Op: &mlxgraph.OpNodeT{Type: kind, Value: node}})
 		return nil
 	}
 	switch op.Def.Name {

@@ -17,16 +17,20 @@ func TestEncodeRefuses(t *testing.T) {
 		{"composite", "%0 = linear(x=%x, weight=%w) : f32[2,2]\nreturn %0: f32[2,2]",
 			"method f: linear has no node; it must be decomposed before it is written\n\tin %0 = linear(x=%x, weight=%w) : f32[2,2]"},
 		{"quantized", "%0 = quantized(packed=@p, scales=@s) {group_size=32, bits=4} : quantized<4,32,bf16>[2,64]\nreturn %x: f32[2,2]", "quantized has no node"},
-		{"result of an arm from outside", "%0 = if(cond=%n) : f32[2,2] {\nyield %x\n} else {\n%1 = neg(x=%x) : f32[2,2]\nyield %1\n}\nreturn %0: f32[2,2]",
+		{"result of an arm from outside",
+			"%0 = if(cond=%n) : f32[2,2] {\nyield %x\n} else {\n%1 = neg(x=%x) : f32[2,2]\nyield %1\n}\nreturn %0: f32[2,2]",
 			"result 0 of arm 0: is not computed there; it needs an id_copy\n\tin %0 = if(cond=%n) : f32[2,2] { … }"},
-		{"constant as the result of an arm", "%0 = if(cond=%n) : bf16[2,2] {\n%1 = id_copy(x=@s) : bf16[2,2]\nyield %1\n} else {\nyield @s\n}\nreturn %0: bf16[2,2]",
+		{"constant as the result of an arm",
+			"%0 = if(cond=%n) : bf16[2,2] {\n%1 = id_copy(x=@s) : bf16[2,2]\nyield %1\n} else {\nyield @s\n}\nreturn %0: bf16[2,2]",
 			"result 0 of arm 1: is not computed there; it needs an id_copy"},
-		{"load as the result of an arm", "%0 = if(cond=%n) : f32[2,2] {\n%1 = load @b() : f32[2,2]\nyield %1\n} else {\n%2 = neg(x=%x) : f32[2,2]\nyield %2\n}\nreturn %0: f32[2,2]",
+		{"load as the result of an arm",
+			"%0 = if(cond=%n) : f32[2,2] {\n%1 = load @b() : f32[2,2]\nyield %1\n} else {\n%2 = neg(x=%x) : f32[2,2]\nyield %2\n}\nreturn %0: f32[2,2]",
 			"result 0 of arm 0: is not computed there; it needs an id_copy"},
 		{"int of an arm from outside", "%0 = if(cond=%n) : int(n) {\nyield %n\n} else {\nyield %n\n}\nreturn %0: int(n)", "result 0 of arm 0: is not computed there"},
 		{"result of an arm twice", "%0, %1 = if(cond=%n) : f32[2,2], f32[2,2] {\n%2 = neg(x=%x) : f32[2,2]\nyield %2, %2\n} else {\n%3 = neg(x=%x) : f32[2,2]\n%4 = neg(x=%x) : f32[2,2]\nyield %3, %4\n}\nreturn %0: f32[2,2], %1: f32[2,2]",
 			"result 1 of arm 0 is yielded twice"},
-		{"undefined value", "%0 = undef() : f32[2,2]\n%1 = neg(x=%0) : f32[2,2]\nreturn %1: f32[2,2]", "undef is legal only as the result of an arm of an if"},
+		{"undefined value", "%0 = undef() : f32[2,2]\n%1 = neg(x=%0) : f32[2,2]\nreturn %1: f32[2,2]",
+			"undef is legal only as the result of an arm of an if"},
 		{"carry that is no copy", "%0, %1 = scan(originals=[%x], carry=[%x]) {scan_axis=0} : f32[2,2], f32[2,2] {\nargs %2: f32[2], %3: f32[2,2]\n%4 = neg(x=%2) : f32[2]\n%5 = id_copy(x=%3) : f32[2,2]\nyield %4, %5\n}\nreturn %0: f32[2,2]",
 			"carry 0 is not an id_copy of its own; the scan overwrites it"},
 		{"one copy for two carries", "%0 = id_copy(x=%x) : f32[2,2]\n%1, %2 = scan(originals=[%x], carry=[%0, %0]) {scan_axis=0} : f32[2,2], f32[2,2] {\nargs %3: f32[2], %4: f32[2,2], %5: f32[2,2]\n%6 = id_copy(x=%4) : f32[2,2]\n%7 = id_copy(x=%5) : f32[2,2]\nyield %6, %7\n}\nreturn %1: f32[2,2]",
@@ -39,13 +43,17 @@ func TestEncodeRefuses(t *testing.T) {
 			"the next value of carry 0 is copied into its slot before the body has read the old one"},
 		{"carries that change places", "%0 = id_copy(x=%x) : f32[2,2]\n%1 = id_copy(x=%x) : f32[2,2]\n%2, %3 = scan(originals=[%x], carry=[%0, %1]) {scan_axis=0} : f32[2,2], f32[2,2] {\nargs %4: f32[2], %5: f32[2,2], %6: f32[2,2]\n%7 = id_copy(x=%6) : f32[2,2]\n%8 = id_copy(x=%5) : f32[2,2]\nyield %7, %8\n}\nreturn %x: f32[2,2]",
 			"the next value of carry 0 is copied into its slot before the body has read the old one"},
-		{"output of a step from outside", "%0 = scan(originals=[%x]) {scan_axis=0} : f32[2,2,2] {\nargs %1: f32[2]\nyield %x\n}\nreturn %0: f32[2,2,2]", "output 0: is not computed there; it needs an id_copy"},
+		{"output of a step from outside",
+			"%0 = scan(originals=[%x]) {scan_axis=0} : f32[2,2,2] {\nargs %1: f32[2]\nyield %x\n}\nreturn %0: f32[2,2,2]", "output 0: is not computed there; it needs an id_copy"},
 		{"output of a step twice", "%0, %1 = scan(originals=[%x]) {scan_axis=0} : f32[2,2], f32[2,2] {\nargs %2: f32[2]\n%3 = neg(x=%2) : f32[2]\nyield %3, %3\n}\nreturn %0: f32[2,2], %1: f32[2,2]", "output 1 is yielded twice"},
-		{"carry that is used afterwards", "%0 = id_copy(x=%x) : f32[2,2]\n%1, %2 = scan(originals=[%x], carry=[%0]) {scan_axis=0} : f32[2,2], f32[2,2] {\nargs %3: f32[2], %4: f32[2,2]\n%5 = neg(x=%3) : f32[2]\n%6 = id_copy(x=%4) : f32[2,2]\nyield %5, %6\n}\n%7 = neg(x=%0) : f32[2,2]\nreturn %7: f32[2,2]",
+		{"carry that is used afterwards",
+			"%0 = id_copy(x=%x) : f32[2,2]\n%1, %2 = scan(originals=[%x], carry=[%0]) {scan_axis=0} : f32[2,2], f32[2,2] {\nargs %3: f32[2], %4: f32[2,2]\n%5 = neg(x=%3) : f32[2]\n%6 = id_copy(x=%4) : f32[2,2]\nyield %5, %6\n}\n%7 = neg(x=%0) : f32[2,2]\nreturn %7: f32[2,2]",
 			"carry 0 is not an id_copy of its own; the scan overwrites it"},
-		{"carry that the body reads from outside", "%0 = id_copy(x=%x) : f32[2,2]\n%1, %2 = scan(originals=[%x], carry=[%0]) {scan_axis=0} : f32[2,2,2], f32[2,2] {\nargs %3: f32[2], %4: f32[2,2]\n%5 = neg(x=%0) : f32[2,2]\n%6 = id_copy(x=%4) : f32[2,2]\nyield %5, %6\n}\nreturn %1: f32[2,2,2]",
+		{"carry that the body reads from outside",
+			"%0 = id_copy(x=%x) : f32[2,2]\n%1, %2 = scan(originals=[%x], carry=[%0]) {scan_axis=0} : f32[2,2,2], f32[2,2] {\nargs %3: f32[2], %4: f32[2,2]\n%5 = neg(x=%0) : f32[2,2]\n%6 = id_copy(x=%4) : f32[2,2]\nyield %5, %6\n}\nreturn %1: f32[2,2,2]",
 			"carry 0 is not an id_copy of its own; the scan overwrites it"},
-		{"wide attribute", "%0 = round(x=%x) {decimals=4294967296} : f32[2,2]\nreturn %0: f32[2,2]", "Decimals: 4294967296 does not fit the wire's int32"},
+		{"wide attribute", "%0 = round(x=%x) {decimals=4294967296} : f32[2,2]\nreturn %0: f32[2,2]",
+			"Decimals: 4294967296 does not fit the wire's int32"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m := parse(t, "module {\nsymbol n [-2147483648, 2147483647]\nconstant @p : u32[2,8]\nconstant @s : bf16[2,2]\nbuffer @b : f32[2,2]\nentry f(%x: f32[2,2], %w: f32[2,2], %n: int(n)) {\n"+test.body+"\n}\n}")
@@ -66,7 +74,8 @@ func TestSizes(t *testing.T) {
 		{"dynamic product", "%x: f32[d,d,d]", "has more than"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			m := parse(t, "module {\nsymbol s [1, inf]\nsymbol r [1, 2147483648]\nsymbol d [0, 2147483647]\nentry f("+test.params+") {\nreturn %x: "+test.params[4:]+"\n}\n}")
+			m := parse(t, "module {\nsymbol s [1, inf]\nsymbol r [1, 2147483648]\nsymbol d [0, 2147483647]\nentry f("+
+				test.params+") {\nreturn %x: "+test.params[4:]+"\n}\n}")
 			_, err := codegen.Plan(codegen.File{Module: m})
 			require.ErrorContains(t, err, test.want)
 		})
@@ -116,7 +125,9 @@ func TestSlots(t *testing.T) {
 }`)
 	g, err := codegen.Encode(m)
 	require.NoError(t, err)
-	require.EqualValues(t, []uint32{0, 1, 1, 1, 2, 0}, []uint32{g.NumConstantTensors, g.NumInputTensors, g.NumOutputTensors, g.NumMutableBufferTensors, g.NumTempTensors, g.NumValues})
+	require.EqualValues(t, []uint32{0, 1, 1, 1, 2, 0},
+		[]uint32{g.NumConstantTensors, g.NumInputTensors, g.NumOutputTensors, g.NumMutableBufferTensors,
+			g.NumTempTensors, g.NumValues})
 	require.Equal(t, "1", g.Version)
 	require.EqualValues(t, -1, g.InitChainIdx)
 	var outs []uint32
@@ -146,10 +157,13 @@ func TestSlotsAreGivenBack(t *testing.T) {
 			rows := b.If(b.Value("subtract_int", nil, n, 1), func(b *ir.Builder) []*ir.Value {
 				return []*ir.Value{b.Value("neg", nil, b.Value("exp", nil, v))}
 			}, func(b *ir.Builder) []*ir.Value { return []*ir.Value{b.Value("exp", nil, b.Value("neg", nil, v))} })[0]
-			outputs, last := b.Scan(0, []*ir.Value{rows, v}, []*ir.Value{b.Value("id_copy", nil, b.Value("sum", &ir.ReduceAttrs{Axes: []int{0}}, v))}, func(b *ir.Builder, slices, carry []*ir.Value) (out, next []*ir.Value) {
-				sum := b.Value("add", nil, b.Value("add", nil, slices[0], slices[1]), carry[0])
-				return []*ir.Value{sum}, []*ir.Value{b.Value("id_copy", nil, sum)}
-			})
+			outputs, last := b.Scan(0, []*ir.Value{rows, v},
+				[]*ir.Value{b.Value("id_copy", nil,
+					b.Value("sum", &ir.ReduceAttrs{Axes: []int{0}}, v))}, func(b *ir.Builder, slices,
+					carry []*ir.Value) (out, next []*ir.Value) {
+					sum := b.Value("add", nil, b.Value("add", nil, slices[0], slices[1]), carry[0])
+					return []*ir.Value{sum}, []*ir.Value{b.Value("id_copy", nil, sum)}
+				})
 			v = b.Value("add", nil, outputs[0], last[0])
 		}
 		m.Entry.Body.Results[0] = v
@@ -183,7 +197,8 @@ func TestEncodeIsAFunction(t *testing.T) {
 // TestMethodValues: constant methods hold ints, bools and floats of every size.
 func TestMethodValues(t *testing.T) {
 	m := module(t)
-	m.Metadata = []ir.Method{{Name: "get_eos_ids", Values: []any{int64(math.MinInt64), int64(math.MaxInt64)}}, {Name: "use_x", Values: []any{true, false}},
+	m.Metadata = []ir.Method{{Name: "get_eos_ids", Values: []any{int64(math.MinInt64), int64(math.MaxInt64)}},
+		{Name: "use_x", Values: []any{true, false}},
 		{Name: "rate", Values: []any{0.1, math.Inf(-1), math.MaxFloat64}}, {Name: "empty"}}
 	path, _ := write(t, codegen.File{Module: m})
 	p := open(t, path)

@@ -41,7 +41,10 @@ func DroppedPages(t testing.TB, f File, done ...int) [][][2]int64 {
 		if s.has(i) {
 			continue
 		}
-		in.drop = func(_ interface{ Fd() uintptr }, offset, size int64) { out[i] = append(out[i], [2]int64{offset, size}) }
+		in.drop = func(_ interface{ Fd() uintptr }, offset,
+			size int64) {
+			out[i] = append(out[i], [2]int64{offset, size})
+		}
 		in.completed(x)
 	}
 	return out

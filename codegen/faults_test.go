@@ -23,7 +23,8 @@ func TestFaults(t *testing.T) {
 	require.NoError(t, codegen.Write(t.Context(), whole, file))
 	want, err := os.ReadFile(whole)
 	require.NoError(t, err)
-	for _, fault := range []string{"open:1:EIO", "allocate:1:ENOSPC", "write:1:ENOSPC", "write:7:EIO", "write:7:ENOSPC:short",
+	for _, fault := range []string{"open:1:EIO", "allocate:1:ENOSPC", "write:1:ENOSPC", "write:7:EIO",
+		"write:7:ENOSPC:short",
 		"write:3:none:short", "sync:1:EIO", "sync:2:ENOSPC", "rename:1:EIO"} {
 		for _, resume := range []bool{false, true} {
 			t.Run(fault+map[bool]string{true: "/resume"}[resume], func(t *testing.T) {

@@ -76,8 +76,8 @@ type Field struct {
 	// Reads is the provenance of the data that Make reads, empty for none.
 	Reads string
 	Make  func(context.Context) ([]byte, error)
-	// Of, where it is set, has the writer compute the field instead of Make: it is the SHA-256, in hexadecimal, of what is
-	// stored in the file under this key, or of the program ([StoredProgram]).
+	// Of, where it is set, has the writer compute the field instead of Make: it is the SHA-256, in hexadecimal, of what
+	// is stored in the file under this key, or of the program ([StoredProgram]).
 	Of string
 }
 
@@ -86,7 +86,8 @@ func (r *Record) check() error {
 	end := 0
 	for i, f := range r.Fields {
 		if f.Offset < end || f.Size < 0 || f.Offset > len(r.Bytes)-f.Size {
-			return fmt.Errorf("%s: field %d lies at %d+%d, want it in bytes %d to %d", r.Key, i, f.Offset, f.Size, end, len(r.Bytes))
+			return fmt.Errorf("%s: field %d lies at %d+%d, want it in bytes %d to %d", r.Key, i, f.Offset,
+				f.Size, end, len(r.Bytes))
 		}
 		end = f.Offset + f.Size
 	}

@@ -103,7 +103,8 @@ func requireSameBytes(t testing.TB, want, got []byte) {
 	require.Equal(t, len(want), len(got))
 	for i := range want {
 		if want[i] != got[i] {
-			require.Fail(t, "the files differ", fmt.Sprintf("first at byte %d of %d: %#x and %#x", i, len(want), want[i], got[i]))
+			require.Fail(t, "the files differ",
+				fmt.Sprintf("first at byte %d of %d: %#x and %#x", i, len(want), want[i], got[i]))
 		}
 	}
 }

@@ -44,7 +44,8 @@ type ChangedError struct {
 }
 
 func (e *ChangedError) Error() string {
-	return fmt.Sprintf("%s%s is of another export, which cannot be continued: %s; without --resume it is written anew", e.Path, partialSuffix, strings.Join(e.Changes, "; "))
+	return fmt.Sprintf("%s%s is of another export, which cannot be continued: %s; without --resume it is written anew",
+		e.Path, partialSuffix, strings.Join(e.Changes, "; "))
 }
 
 // newJournal is a journal that is written when its first tasks are.
@@ -104,7 +105,8 @@ func parseJournal(text []byte, tasks int) (*journalHeader, set, int) {
 		var first, last int
 		var sum uint32
 		line := string(text[end : end+n])
-		if _, err := fmt.Sscanf(line, "%d %d %x\n", &first, &last, &sum); err != nil || line != journalLine(first, last) || first < 0 || last < first || last >= tasks {
+		if _, err := fmt.Sscanf(line, "%d %d %x\n", &first, &last, &sum); err != nil ||
+			line != journalLine(first, last) || first < 0 || last < first || last >= tasks {
 			return &header, done, end
 		}
 		for i := first; i <= last; i++ {

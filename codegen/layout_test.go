@@ -59,11 +59,15 @@ func requireLayout(t testing.TB, f *container.File, file []byte) {
 func TestLayout(t *testing.T) {
 	var all []ir.Data
 	for i, size := range []int64{1, 127, 128, 129, 64<<10 - 1, 64 << 10, 64<<10 + 1, 3, 200 << 10, 0, 5, 64 << 10} {
-		all = append(all, data{fmt.Sprint(i), []int64{size}, func(p []byte, off int64) (int, error) { return pattern(p, off+int64(i)*999) }})
+		all = append(all, data{fmt.Sprint(i), []int64{size},
+			func(p []byte, off int64) (int, error) { return pattern(p, off+int64(i)*999) }})
 	}
-	path, file := write(t, codegen.File{Module: module(t, all...), Extra: []codegen.NamedBytes{{Key: "metadata.a", Bytes: []byte("A")}, {Key: "metadata.empty"}, {Key: "metadata.b", Bytes: make([]byte, 70000)}},
+	path, file := write(t, codegen.File{Module: module(t, all...),
+		Extra: []codegen.NamedBytes{{Key: "metadata.a", Bytes: []byte("A")}, {Key: "metadata.empty"},
+			{Key: "metadata.b", Bytes: make([]byte, 70000)}},
 		Record: &codegen.Record{Key: "etc.build", Bytes: []byte("[??]"),
-			Fields: []codegen.Field{{Offset: 1, Size: 2, Make: func(context.Context) ([]byte, error) { return []byte("at"), nil }}}}})
+			Fields: []codegen.Field{{Offset: 1, Size: 2,
+				Make: func(context.Context) ([]byte, error) { return []byte("at"), nil }}}}})
 	p := open(t, path)
 	requireLayout(t, p.File, file)
 	require.True(t, strings.HasSuffix(string(file), "[at]"), "the record comes last")
@@ -86,7 +90,8 @@ func TestLayoutOfCheckpoints(t *testing.T) {
 	for _, name := range checkpoints {
 		c := openCheckpoint(t, name)
 		for _, recipe := range []passes.Recipe{{}, passes.DefaultRecipe(minMax(4, 64), minMax(8, 64))} {
-			path, file := write(t, codegen.File{Module: compile(t, c, loaders.Options{}, passes.Options{Recipe: recipe})})
+			path, file := write(t, codegen.File{Module: compile(t, c, loaders.Options{},
+				passes.Options{Recipe: recipe})})
 			p := open(t, path)
 			requireLayout(t, p.File, file)
 		}

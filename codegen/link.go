@@ -14,7 +14,8 @@ import (
 
 // Link puts the parts of a file, in any order, together under path: the bytes that [Write] gives. A [PartError]
 // names a part that is damaged, missing, there twice, or of another file. jobs is the number of workers, 0 for one
-// per CPU; place is as [File.Target], and the parts are inputs. What is said of interruption in [Write] goes for linking too.
+// per CPU; place is as [File.Target], and the parts are inputs. What is said of interruption in [Write] goes for
+// linking too.
 func Link(ctx context.Context, path string, parts []string, jobs int, place outfile.Options) (err error) {
 	place.Inputs = append(slices.Clone(parts), place.Inputs...)
 	if err := outfile.Check(path, place); err != nil { // before anything is read
@@ -62,16 +63,19 @@ func fitTogether(parts []*partFile) error {
 	for _, p := range parts[1:] {
 		a, b := first.header, p.header
 		if changes := changed(a.Identity, b.Identity); len(changes) > 0 {
-			return &PartError{p.path, fmt.Sprintf("is of another export than %s: %s", first.path, strings.Join(changes, "; "))}
+			return &PartError{p.path, fmt.Sprintf("is of another export than %s: %s", first.path,
+				strings.Join(changes, "; "))}
 		}
 		if a.Plan != b.Plan || a.Size != b.Size || a.Parts != b.Parts {
-			return &PartError{p.path, fmt.Sprintf("is of another export than %s: part %d of %d of a file of %d bytes with the plan %.12s, and not %d of %d bytes with the plan %.12s",
+			return &PartError{p.path, fmt.Sprintf(
+				"is of another export than %s: part %d of %d of a file of %d bytes with the plan %.12s, and not %d of %d bytes with the plan %.12s",
 				first.path, b.Part, b.Parts, b.Size, b.Plan, a.Parts, a.Size, a.Plan)}
 		}
 	}
 	for i, p := range parts {
 		if i > 0 && parts[i-1].header.Part == p.header.Part {
-			return &PartError{p.path, fmt.Sprintf("is part %d of %d, as %s is", p.header.Part, p.header.Parts, parts[i-1].path)}
+			return &PartError{p.path, fmt.Sprintf("is part %d of %d, as %s is", p.header.Part,
+				p.header.Parts, parts[i-1].path)}
 		}
 	}
 	there := map[int]bool{}
@@ -89,7 +93,8 @@ func fitTogether(parts []*partFile) error {
 		missing = append(missing[:most], "and more")
 	}
 	if len(missing) > 0 {
-		return &PartError{first.path, fmt.Sprintf("part %s of %d is missing", strings.Join(missing, ", "), first.header.Parts)}
+		return &PartError{first.path, fmt.Sprintf("part %s of %d is missing",
+			strings.Join(missing, ", "), first.header.Parts)}
 	}
 	type owned struct {
 		extent
@@ -104,7 +109,8 @@ func fitTogether(parts []*partFile) error {
 	slices.SortFunc(all, func(a, b owned) int { return cmp.Compare(a.offset, b.offset) })
 	for i := 1; i < len(all); i++ {
 		if before := all[i-1]; before.offset+before.size > all[i].offset {
-			return &PartError{all[i].part.path, fmt.Sprintf("holds byte %d of the file, as %s does", all[i].offset, before.part.path)}
+			return &PartError{all[i].part.path,
+				fmt.Sprintf("holds byte %d of the file, as %s does", all[i].offset, before.part.path)}
 		}
 	}
 	return nil
@@ -117,19 +123,20 @@ func (p *partFile) tasks() []task {
 	for _, e := range p.header.Extents {
 		for off := int64(0); off < e[1]; off += pieceSize {
 			n, at, to := min(pieceSize, e[1]-off), from+off, e[0]+off
-			tasks = append(tasks, task{group: &group{[]extent{{to, n}}}, size: n, run: func(_ context.Context, w *worker) error {
-				if w.buffer == nil {
-					w.buffer = make([]byte, pieceSize)
-				}
-				b := w.buffer[:n]
-				if got, err := p.ReadAt(b, at); got < len(b) {
-					if err == nil || err == io.EOF {
-						err = io.ErrUnexpectedEOF
+			tasks = append(tasks, task{group: &group{[]extent{{to, n}}}, size: n,
+				run: func(_ context.Context, w *worker) error {
+					if w.buffer == nil {
+						w.buffer = make([]byte, pieceSize)
 					}
-					return fmt.Errorf("%s: byte %d: %w", p.path, at+int64(got), err)
-				}
-				return w.out.writeAt(b, to)
-			}})
+					b := w.buffer[:n]
+					if got, err := p.ReadAt(b, at); got < len(b) {
+						if err == nil || err == io.EOF {
+							err = io.ErrUnexpectedEOF
+						}
+						return fmt.Errorf("%s: byte %d: %w", p.path, at+int64(got), err)
+					}
+					return w.out.writeAt(b, to)
+				}})
 		}
 		from += e[1]
 	}

@@ -149,7 +149,8 @@ func (l *Layout) Estimate(ctx context.Context, inputs []Input) (Work, error) {
 	total := int64(0)
 	for _, c := range order {
 		total += computed[c]
-		if n := computed[c]; sample == nil || n <= sampleBytes && n > computed[sample] || computed[sample] > sampleBytes && n < computed[sample] {
+		if n := computed[c]; sample == nil || n <= sampleBytes && n > computed[sample] ||
+			computed[sample] > sampleBytes && n < computed[sample] {
 			sample = c
 		}
 	}

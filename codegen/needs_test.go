@@ -48,7 +48,8 @@ func TestMemoryOfLayouts(t *testing.T) {
 	require.Less(t, small.Worker, large.Worker)
 	require.Equal(t, large.Worker, larger.Worker)
 	require.InDelta(t, empty.Fixed, larger.Fixed, 4096)
-	extra := memory(codegen.File{Module: module(t), Extra: []codegen.NamedBytes{{Key: "metadata.a", Bytes: make([]byte, 1<<20)}}})
+	extra := memory(codegen.File{Module: module(t),
+		Extra: []codegen.NamedBytes{{Key: "metadata.a", Bytes: make([]byte, 1<<20)}}})
 	require.GreaterOrEqual(t, extra.Fixed, empty.Fixed+1<<20)
 	joint := memory(codegen.File{Module: module(t, part{&computation{}, 0})})
 	require.Greater(t, joint.Worker, small.Worker)
@@ -61,8 +62,10 @@ func TestMemoryOfLayouts(t *testing.T) {
 func TestEstimate(t *testing.T) {
 	c := &computation{}
 	made := 0
-	r := record("??", codegen.Field{Size: 1, Work: 10, Make: func(context.Context) ([]byte, error) { made++; return []byte("a"), nil }},
-		codegen.Field{Offset: 1, Size: 1, Work: 1 << 40, Make: func(context.Context) ([]byte, error) { panic("too much for a sample") }})
+	r := record("??", codegen.Field{Size: 1, Work: 10,
+		Make: func(context.Context) ([]byte, error) { made++; return []byte("a"), nil }},
+		codegen.Field{Offset: 1, Size: 1, Work: 1 << 40,
+			Make: func(context.Context) ([]byte, error) { panic("too much for a sample") }})
 	f := codegen.File{Module: module(t, part{c, 0}, part{c, 1}, data{"a", []int64{100}, pattern}), Record: r,
 		Inputs: []codegen.Input{{Provenance: "a", Size: 100}, {Provenance: "b", Size: 11}}}
 	l, err := codegen.Plan(f)

@@ -76,7 +76,8 @@ func openOutput(path string, f File, i image) (_ *output, err error) {
 	case err != nil:
 		return nil, err
 	}
-	o := &output{path: path, target: f.Target, file: file, at: i.at, keep: f.Resume, progress: f.Progress, last: time.Now()}
+	o := &output{path: path, target: f.Target, file: file, at: i.at, keep: f.Resume,
+		progress: f.Progress, last: time.Now()}
 	o.flushed.L = &o.mu
 	defer func() {
 		if err != nil {
@@ -247,8 +248,10 @@ func (o *output) commit() error {
 		return err
 	}
 	dropPages(o.file, 0, 0)
-	if mine, there := stat(o.file), statPath(o.path+partialSuffix); mine == nil || there == nil || !os.SameFile(mine, there) {
-		return fmt.Errorf("%s%s: another file has taken its place while it was written; export again", o.path, partialSuffix)
+	if mine, there := stat(o.file), statPath(o.path+partialSuffix); mine == nil || there == nil ||
+		!os.SameFile(mine, there) {
+		return fmt.Errorf("%s%s: another file has taken its place while it was written; export again", o.path,
+			partialSuffix)
 	}
 	told := o.replaces()
 	if err := outfile.Check(o.path, o.target); err != nil { // what was there at the start may be another file now

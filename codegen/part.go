@@ -65,7 +65,8 @@ func WritePart(ctx context.Context, path string, f File, part, parts int) error 
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	tasks, extents := choosePart(l.tasks(), part, parts)
-	h := partHeader{Plan: l.hash(), Identity: []Property{}, Size: l.Size, Part: part, Parts: parts, Extents: [][2]int64{}}
+	h := partHeader{Plan: l.hash(), Identity: []Property{}, Size: l.Size, Part: part,
+		Parts: parts, Extents: [][2]int64{}}
 	for _, p := range f.Identity {
 		if !p.Local {
 			h.Identity = append(h.Identity, p)
@@ -79,17 +80,19 @@ func WritePart(ctx context.Context, path string, f File, part, parts int) error 
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	at, end := placeExtents(extents, int64(len(header)))
-	return write(ctx, path, f, image{size: end + partTrailer, key: fmt.Sprintf("%s, part %d of %d", l.hash(), part, parts), tasks: tasks, at: at, finish: func(out outfile.File) error {
-		if _, err := out.WriteAt(header, 0); err != nil {
+	return write(ctx, path, f, image{size: end + partTrailer,
+		key: fmt.Sprintf("%s, part %d of %d", l.hash(), part,
+			parts), tasks: tasks, at: at, finish: func(out outfile.File) error {
+			if _, err := out.WriteAt(header, 0); err != nil {
+				return err
+			}
+			root, err := partRoot(ctx, out, end, f.Workers())
+			if err != nil {
+				return err
+			}
+			_, err = out.WriteAt(root, end)
 			return err
-		}
-		root, err := partRoot(ctx, out, end, f.Workers())
-		if err != nil {
-			return err
-		}
-		_, err = out.WriteAt(root, end)
-		return err
-	}})
+		}})
 }
 
 // choosePart gives the tasks of a part, with ids of their own, and the ranges that they write. Parts are stretches
@@ -216,7 +219,8 @@ func readPartHeader(r io.ReaderAt, size int64) (h partHeader, start int64, err e
 	}
 	length := binary.LittleEndian.Uint64(head[8:])
 	if length > maxPartHeader || int64(length) > size-int64(len(head)) {
-		return h, 0, fmt.Errorf("expected a header of at most %d bytes, found the length %d", min(maxPartHeader, size-int64(len(head))), length)
+		return h, 0, fmt.Errorf("expected a header of at most %d bytes, found the length %d",
+			min(maxPartHeader, size-int64(len(head))), length)
 	}
 	text := make([]byte, length)
 	if _, err := r.ReadAt(text, int64(len(head))); err != nil {
@@ -234,7 +238,8 @@ func readPartHeader(r io.ReaderAt, size int64) (h partHeader, start int64, err e
 	end, at := start, int64(0)
 	for i, e := range h.Extents {
 		if e[0] < at || e[1] <= 0 || e[1] > h.Size || e[0] > h.Size-e[1] {
-			return h, 0, fmt.Errorf("the header: range %d of %d bytes at %d, want it in bytes %d to %d", i, e[1], e[0], at, h.Size)
+			return h, 0, fmt.Errorf("the header: range %d of %d bytes at %d, want it in bytes %d to %d", i,
+				e[1], e[0], at, h.Size)
 		}
 		at = e[0] + e[1]
 		end += e[1]

@@ -24,13 +24,15 @@ func manyWeights(t testing.TB) codegen.File {
 	f := manyTasks(t, func() {})
 	f.Record = record(strings.Repeat("?", 20))
 	for i := range 20 {
-		f.Record.Fields = append(f.Record.Fields, codegen.Field{Offset: i, Size: 1, Work: 10, Make: func(context.Context) ([]byte, error) {
-			return []byte{'a' + byte(i)}, nil
-		}})
+		f.Record.Fields = append(f.Record.Fields,
+			codegen.Field{Offset: i, Size: 1, Work: 10, Make: func(context.Context) ([]byte, error) {
+				return []byte{'a' + byte(i)}, nil
+			}})
 	}
 	var all []ir.Data
 	for i := range 20 {
-		all = append(all, data{fmt.Sprint("plain ", i), []int64{int64(1 + 97*i*i)}, func(p []byte, off int64) (int, error) { return pattern(p, off+int64(i)*1000) }})
+		all = append(all, data{fmt.Sprint("plain ", i), []int64{int64(1 + 97*i*i)},
+			func(p []byte, off int64) (int, error) { return pattern(p, off+int64(i)*1000) }})
 	}
 	c := counted{func() {}}
 	f.Module = module(t, append(all, countedPart{c, 0}, countedPart{c, 1}, part{&computation{}, 1})...)
@@ -136,13 +138,17 @@ func TestLinkRefuses(t *testing.T) {
 		{"missing", []string{a[0], a[2]}, "part 2 of 3 is missing"},
 		{"one", []string{a[2]}, "part 1, 2 of 3 is missing"},
 		{"twice", []string{a[0], a[1], a[2], a[1]}, a[1] + ": is part 2 of 3, as " + a[1] + " is"},
-		{"other flag", []string{a[0], other[1], a[2]}, other[1] + ": is of another export than " + a[0] + ": flag was 4w, is 8w"},
-		{"other plan", []string{a[0], a[1], plan[2]}, plan[2] + ": is of another export than " + a[0] + ": part 3 of 3"},
-		{"other number", []string{a[0], two[1], a[2]}, two[1] + ": is of another export than " + a[0] + ": part 2 of 2"},
+		{"other flag", []string{a[0], other[1], a[2]},
+			other[1] + ": is of another export than " + a[0] + ": flag was 4w, is 8w"},
+		{"other plan", []string{a[0], a[1], plan[2]},
+			plan[2] + ": is of another export than " + a[0] + ": part 3 of 3"},
+		{"other number", []string{a[0], two[1], a[2]},
+			two[1] + ": is of another export than " + a[0] + ": part 2 of 2"},
 		{"flipped", []string{a[0], flipped, a[2]}, flipped + ": damaged: its root hash is "},
 		{"cut", []string{a[0], cut, a[2]}, cut + ": expected "},
 		{"empty", []string{a[0], empty, a[2]}, empty + ": expected a part file, found 0 bytes"},
-		{"no part", []string{a[0], "part_test.go", a[2]}, `part_test.go: expected a part file, which begins with "etcpart1", found "package `},
+		{"no part", []string{a[0], "part_test.go", a[2]},
+			`part_test.go: expected a part file, which begins with "etcpart1", found "package `},
 		{"nothing", nil, "no parts to link"},
 	} {
 		dir := t.TempDir()
@@ -150,9 +156,11 @@ func TestLinkRefuses(t *testing.T) {
 		require.ErrorContains(t, err, test.want, test.name)
 		requireOnly(t, dir)
 	}
-	require.ErrorIs(t, codegen.Link(t.Context(), filepath.Join(t.TempDir(), "m"), []string{"missing.part"}, 1, outfile.Options{}), os.ErrNotExist)
+	require.ErrorIs(t, codegen.Link(t.Context(), filepath.Join(t.TempDir(), "m"), []string{"missing.part"}, 1,
+		outfile.Options{}), os.ErrNotExist)
 	for _, n := range [][2]int{{0, 2}, {3, 2}, {1, 0}, {1, 1 << 20}} {
-		require.ErrorContains(t, codegen.WritePart(t.Context(), filepath.Join(t.TempDir(), "m"), manyWeights(t), n[0], n[1]), "want one of 1 to")
+		require.ErrorContains(t, codegen.WritePart(t.Context(), filepath.Join(t.TempDir(), "m"), manyWeights(t), n[0],
+			n[1]), "want one of 1 to")
 	}
 }
 
@@ -166,7 +174,8 @@ func FuzzPartHeader(f *testing.F) {
 	}
 	add(`{"plan":"a","identity":[],"size":100,"part":1,"parts":2,"extents":[[0,10],[20,5]]}`, 15)
 	add(`{"plan":"a","identity":[],"size":100,"part":1,"parts":2,"extents":[[0,10],[5,5]]}`, 15)
-	add(`{"plan":"a","identity":[],"size":9223372036854775807,"part":1,"parts":2,"extents":[[1,9223372036854775807]]}`, 0)
+	add(`{"plan":"a","identity":[],"size":9223372036854775807,"part":1,"parts":2,"extents":[[1,9223372036854775807]]}`,
+		0)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		extents, start, err := codegen.ReadPartHeader(bytes.NewReader(b), int64(len(b)))
 		if err != nil {
@@ -177,6 +186,7 @@ func FuzzPartHeader(f *testing.F) {
 			at += e[1]
 		}
 		require.EqualValues(t, len(b)-32, at)
-		require.True(t, slices.IsSortedFunc(extents, func(a, b [2]int64) int { return int(min(max(a[0]-b[0], -1), 1)) }))
+		require.True(t, slices.IsSortedFunc(extents,
+			func(a, b [2]int64) int { return int(min(max(a[0]-b[0], -1), 1)) }))
 	})
 }

@@ -21,8 +21,9 @@ const (
 func entryPlan(f *ir.Func, payload int) (*program.ExecutionPlanT, error) {
 	plan := newPlan(f.Name)
 	plan.Delegates = []*program.BackendDelegateT{{
-		Id:           delegateID,
-		Processed:    &program.BackendDelegateDataReferenceT{Location: program.DataLocationSEGMENT, Index: uint32(payload)},
+		Id: delegateID,
+		Processed: &program.BackendDelegateDataReferenceT{Location: program.DataLocationSEGMENT,
+			Index: uint32(payload)},
 		CompileSpecs: []*program.CompileSpecT{},
 	}}
 	call := &program.DelegateCallT{}
@@ -54,7 +55,8 @@ func entryPlan(f *ir.Func, payload int) (*program.ExecutionPlanT, error) {
 			return nil, fmt.Errorf("output %d: %w", i, err)
 		}
 		// Outputs are planned: runners that set no output buffers of their own would crash otherwise.
-		t.AllocationInfo = &program.AllocationDetailsT{MemoryId: 1, MemoryOffsetLow: uint32(arena), MemoryOffsetHigh: uint32(arena >> 32)}
+		t.AllocationInfo = &program.AllocationDetailsT{MemoryId: 1, MemoryOffsetLow: uint32(arena),
+			MemoryOffsetHigh: uint32(arena >> 32)}
 		arena += align(size, outputAlignment)
 		plan.Outputs = append(plan.Outputs, add(program.KernelTypesTensor, t))
 	}
@@ -68,12 +70,13 @@ func entryPlan(f *ir.Func, payload int) (*program.ExecutionPlanT, error) {
 // entry of the buffer sizes.
 func newPlan(name string) *program.ExecutionPlanT {
 	return &program.ExecutionPlanT{
-		Name:                name,
-		ContainerMetaType:   &program.ContainerMetadataT{},
-		Values:              []*program.EValueT{},
-		Inputs:              []int32{},
-		Outputs:             []int32{},
-		Chains:              []*program.ChainT{{Inputs: []int32{}, Outputs: []int32{}, Instructions: []*program.InstructionT{}}},
+		Name:              name,
+		ContainerMetaType: &program.ContainerMetadataT{},
+		Values:            []*program.EValueT{},
+		Inputs:            []int32{},
+		Outputs:           []int32{},
+		Chains: []*program.ChainT{{Inputs: []int32{}, Outputs: []int32{},
+			Instructions: []*program.InstructionT{}}},
 		Operators:           []*program.OperatorT{},
 		Delegates:           []*program.BackendDelegateT{},
 		NonConstBufferSizes: []int64{0},

@@ -63,13 +63,19 @@ func (g *generator) operations(s *scope) {
 		case k < 3:
 			s.tensors = append(s.tensors, s.b.Value(pick(g, []string{"tanh", "sin", "id_copy"}), nil, g.tensor(s)))
 		case k < 6:
-			s.tensors = append(s.tensors, s.b.Value(pick(g, []string{"subtract", "multiply", "maximum"}), nil, g.tensor(s), g.tensor(s)))
+			s.tensors = append(s.tensors, s.b.Value(pick(g, []string{"subtract", "multiply", "maximum"}), nil,
+				g.tensor(s), g.tensor(s)))
 		case k == 6:
-			s.ints = append(s.ints, s.b.Value(pick(g, []string{"add_int", "subtract_int"}), nil, g.intArg(s), g.intArg(s)))
+			s.ints = append(s.ints, s.b.Value(pick(g, []string{"add_int", "subtract_int"}), nil,
+				g.intArg(s), g.intArg(s)))
 		case k == 7:
-			s.tensors = append(s.tensors, s.b.Value("add", nil, g.tensor(s), s.b.Value("full", &ir.DTypeAttrs{ScalarType: ir.F32}, []int64{3}, float64(g.IntN(3)))))
+			s.tensors = append(s.tensors,
+				s.b.Value("add", nil, g.tensor(s),
+					s.b.Value("full", &ir.DTypeAttrs{ScalarType: ir.F32}, []int64{3}, float64(g.IntN(3)))))
 			if len(s.ints) > 0 {
-				s.tensors = append(s.tensors, s.b.Value("add", nil, g.tensor(s), s.b.Value("full", &ir.DTypeAttrs{ScalarType: ir.F32}, []int64{3}, pick(g, s.ints))))
+				s.tensors = append(s.tensors,
+					s.b.Value("add", nil, g.tensor(s),
+						s.b.Value("full", &ir.DTypeAttrs{ScalarType: ir.F32}, []int64{3}, pick(g, s.ints))))
 			}
 		case k == 8:
 			s.tensors = append(s.tensors, s.b.Load(pick(g, g.module.Buffers)))
@@ -135,23 +141,24 @@ func (g *generator) scan(s *scope) {
 	for range g.IntN(4) {
 		carry = append(carry, g.tensor(s))
 	}
-	outs, last := s.b.Scan(0, originals, carry, func(b *ir.Builder, slices, carries []*ir.Value) (out, next []*ir.Value) {
-		in := s.inner(b)
-		in.forget(nil) // a step may write what it would read of a load outside
-		in.tensors = append(append(in.tensors, slices...), carries...)
-		g.operations(in)
-		for range outputs {
-			out = append(out, g.tensor(in))
-		}
-		for i := range carries {
-			v := g.tensor(in)
-			if g.IntN(3) == 0 { // carries change places
-				v = carries[(i+1)%len(carries)]
+	outs, last := s.b.Scan(0, originals, carry,
+		func(b *ir.Builder, slices, carries []*ir.Value) (out, next []*ir.Value) {
+			in := s.inner(b)
+			in.forget(nil) // a step may write what it would read of a load outside
+			in.tensors = append(append(in.tensors, slices...), carries...)
+			g.operations(in)
+			for range outputs {
+				out = append(out, g.tensor(in))
 			}
-			next = append(next, v)
-		}
-		return out, next
-	})
+			for i := range carries {
+				v := g.tensor(in)
+				if g.IntN(3) == 0 { // carries change places
+					v = carries[(i+1)%len(carries)]
+				}
+				next = append(next, v)
+			}
+			return out, next
+		})
 	g.forgetWritten(s, s.b.Region.Ops[len(s.b.Region.Ops)-1])
 	for _, v := range outs {
 		s.tensors = append(s.tensors, s.b.Value("sum", &ir.ReduceAttrs{Axes: []int{0}}, v))
@@ -195,7 +202,8 @@ func results(t testing.TB, m *ir.Module) (out []eval.Value) {
 	require.NoError(t, err)
 	for n := range 4 {
 		r, err := x.Run([]eval.Value{
-			{Tensor: eval.Floats(ir.F32, []int{3}, []float32{1, float32(n), -2})}, {Tensor: eval.Floats(ir.F32, []int{3}, []float32{0.25, -1, float32(n)})}, {Int: int64(n % 3)}})
+			{Tensor: eval.Floats(ir.F32, []int{3}, []float32{1, float32(n), -2})},
+			{Tensor: eval.Floats(ir.F32, []int{3}, []float32{0.25, -1, float32(n)})}, {Int: int64(n % 3)}})
 		require.NoError(t, err)
 		out = append(out, r...)
 	}
@@ -223,7 +231,8 @@ func encodedAndLifted(t testing.TB, m *ir.Module) *ir.Module {
 	require.NoError(t, err)
 	wire, err := schema.Marshal(schema.MLXGraph(), g)
 	require.NoError(t, err)
-	method := lift.Method{Name: m.Entry.Name, Graph: mlxgraph.GetRootAsMLXGraph(wire, 0).UnPack(), InputCount: len(m.Entry.Params), Metadata: m.Metadata,
+	method := lift.Method{Name: m.Entry.Name, Graph: mlxgraph.GetRootAsMLXGraph(wire, 0).UnPack(),
+		InputCount: len(m.Entry.Params), Metadata: m.Metadata,
 		Constant: func(name string) (ir.Data, error) {
 			for _, c := range m.Constants {
 				if c.Name == name {

@@ -80,14 +80,16 @@ func manyTasks(t testing.TB, event func()) codegen.File {
 	}}
 	r := record(strings.Repeat("?,", 20))
 	for i := range 20 {
-		r.Fields = append(r.Fields, codegen.Field{Offset: 2 * i, Size: 1, Work: 10, Make: func(context.Context) ([]byte, error) {
-			event()
-			return []byte{'a' + byte(i)}, nil
-		}})
+		r.Fields = append(r.Fields, codegen.Field{Offset: 2 * i, Size: 1, Work: 10,
+			Make: func(context.Context) ([]byte, error) {
+				event()
+				return []byte{'a' + byte(i)}, nil
+			}})
 	}
 	c := counted{event}
 	return withHashes(codegen.File{Module: module(t, plain, countedPart{c, 0}, countedPart{c, 1}), Record: r, Jobs: 3,
-		Extra: []codegen.NamedBytes{{Key: "metadata.a", Bytes: []byte("some text")}}, Identity: []codegen.Property{{Name: "flag", Value: "4w"}}})
+		Extra:    []codegen.NamedBytes{{Key: "metadata.a", Bytes: []byte("some text")}},
+		Identity: []codegen.Property{{Name: "flag", Value: "4w"}}})
 }
 
 const manyEvents = 100 + 50 + 20
@@ -282,7 +284,8 @@ func TestResumeRefuses(t *testing.T) {
 		want   string
 	}{
 		{"value", func(f *codegen.File) { f.Identity[0].Value = "8w" }, "flag was 4w, is 8w"},
-		{"another property", func(f *codegen.File) { f.Identity[0].Name = "other" }, "other was nothing, is 4w; flag was 4w, is nothing"},
+		{"another property", func(f *codegen.File) { f.Identity[0].Name = "other" },
+			"other was nothing, is 4w; flag was 4w, is nothing"},
 		{"bytes", func(f *codegen.File) { f.Extra[0].Bytes = []byte("SOME TEXT") }, "plan was "},
 		{"record", func(f *codegen.File) { f.Record.Bytes[1] = ';' }, "plan was "},
 		{"more and a value", func(f *codegen.File) {
@@ -333,12 +336,27 @@ func TestDamagedLeftovers(t *testing.T) {
 	}{
 		{"no journal", func(t *testing.T, _, journal string) { require.NoError(t, os.Remove(journal)) }},
 		{"no file", func(t *testing.T, partial, _ string) { require.NoError(t, os.Remove(partial)) }},
-		{"short file", func(t *testing.T, partial, _ string) { edit(t, partial, func(b []byte) []byte { return b[:len(b)-1] }) }},
-		{"torn line", func(t *testing.T, _, journal string) { edit(t, journal, func(b []byte) []byte { return b[:len(b)-4] }) }},
-		{"empty journal", func(t *testing.T, _, journal string) { edit(t, journal, func([]byte) []byte { return nil }) }},
-		{"torn header", func(t *testing.T, _, journal string) { edit(t, journal, func(b []byte) []byte { return b[:20] }) }},
+		{"short file", func(t *testing.T, partial,
+			_ string) {
+			edit(t, partial, func(b []byte) []byte { return b[:len(b)-1] })
+		}},
+		{"torn line", func(t *testing.T, _,
+			journal string) {
+			edit(t, journal, func(b []byte) []byte { return b[:len(b)-4] })
+		}},
+		{"empty journal", func(t *testing.T, _,
+			journal string) {
+			edit(t, journal, func([]byte) []byte { return nil })
+		}},
+		{"torn header", func(t *testing.T, _,
+			journal string) {
+			edit(t, journal, func(b []byte) []byte { return b[:20] })
+		}},
 		{"another version", func(t *testing.T, _, journal string) {
-			edit(t, journal, func(b []byte) []byte { return []byte(strings.Replace(string(b), "journal 2", "journal 1", 1)) })
+			edit(t, journal, func(b []byte) []byte {
+				return []byte(strings.Replace(string(b),
+					"journal 2", "journal 1", 1))
+			})
 		}},
 		{"wrong line", func(t *testing.T, partial, journal string) {
 			edit(t, journal, func(b []byte) []byte { return append(b, "0 200 00000000\n"...) })
@@ -391,7 +409,8 @@ func TestDiskSpace(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "model.pte")
 	for _, resume := range []bool{false, true} {
-		f := codegen.File{Resume: resume, Module: module(t, hugePart{part{&computation{fail: errors.New("a weight is read")}, 0}})}
+		f := codegen.File{Resume: resume,
+			Module: module(t, hugePart{part{&computation{fail: errors.New("a weight is read")}, 0}})}
 		err := codegen.Write(t.Context(), path, f)
 		var space *codegen.SpaceError
 		require.ErrorAs(t, err, &space)
@@ -412,9 +431,11 @@ func TestDroppedPages(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.safetensors")
 	require.NoError(t, os.WriteFile(path, nil, 0o644))
 	a, b := data{"a", []int64{100}, pattern}, data{"b", []int64{100}, pattern}
-	r := record("??", codegen.Field{Size: 1, Work: 100, Reads: "a"}, codegen.Field{Offset: 1, Size: 1, Work: 100, Reads: "b"})
+	r := record("??", codegen.Field{Size: 1, Work: 100, Reads: "a"},
+		codegen.Field{Offset: 1, Size: 1, Work: 100, Reads: "b"})
 	f := codegen.File{Module: module(t, a, ir.Rows(ir.Reshape(a, 10, 10), 3, 2), b), Record: r, Inputs: []codegen.Input{
-		{Provenance: "a", Path: path, Offset: 8, Size: 100}, {Provenance: "b", Path: path, Offset: 108, Size: 100}, {Provenance: "unused", Path: path, Offset: 208, Size: 1},
+		{Provenance: "a", Path: path, Offset: 8, Size: 100}, {Provenance: "b", Path: path, Offset: 108, Size: 100},
+		{Provenance: "unused", Path: path, Offset: 208, Size: 1},
 		{Provenance: "c", Path: filepath.Join(t.TempDir(), "missing"), Size: 1}}}
 	require.Empty(t, compact(codegen.DroppedPages(t, codegen.File{Module: f.Module})))
 	all := codegen.DroppedPages(t, f)

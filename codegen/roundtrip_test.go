@@ -25,7 +25,8 @@ func TestRoundTrip(t *testing.T) {
 			require.NoError(t, err)
 			m := parse(t, string(text))
 			require.Equal(t, string(text), m.String(), "the canonical text")
-			requireRoundTrip(t, codegen.File{Module: m, Extra: []codegen.NamedBytes{{Key: "metadata.config.json", Bytes: []byte("{}")}}})
+			requireRoundTrip(t, codegen.File{Module: m,
+				Extra: []codegen.NamedBytes{{Key: "metadata.config.json", Bytes: []byte("{}")}}})
 		})
 	}
 }

@@ -42,7 +42,8 @@ type slots struct {
 }
 
 func newSlots() *slots {
-	return &slots{tensors: map[*ir.Value]uint32{}, ints: map[*ir.Value]uint32{}, owned: map[*ir.Value]bool{}, buffers: map[*ir.Buffer]uint32{}}
+	return &slots{tensors: map[*ir.Value]uint32{}, ints: map[*ir.Value]uint32{}, owned: map[*ir.Value]bool{},
+		buffers: map[*ir.Buffer]uint32{}}
 }
 
 // define gives v a slot, unless it has one already.

@@ -65,9 +65,9 @@ func (l *Layout) programHash() []byte {
 	return hex.AppendEncode(nil, h.Sum(nil))
 }
 
-// running is the SHA-256 of a segment while it is written. What is written next in order is hashed from memory; what comes
-// early is read back when its turn comes, soon after, and so from the page cache. What an earlier export has written is
-// read back at the end. A nil running is for a segment without a hash.
+// running is the SHA-256 of a segment while it is written. What is written next in order is hashed from memory; what
+// comes early is read back when its turn comes, soon after, and so from the page cache. What an earlier export has
+// written is read back at the end. A nil running is for a segment without a hash.
 type running struct {
 	segment *segment
 

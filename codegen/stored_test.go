@@ -91,7 +91,8 @@ func TestStoredRefused(t *testing.T) {
 		t.Helper()
 		require.ErrorContains(t, codegen.Write(t.Context(), filepath.Join(t.TempDir(), "m"), f), want)
 	}
-	f := codegen.File{Module: module(t), Record: record(strings.Repeat("?", 64), codegen.Field{Size: 64, Of: "missing"})}
+	f := codegen.File{Module: module(t),
+		Record: record(strings.Repeat("?", 64), codegen.Field{Size: 64, Of: "missing"})}
 	refused(f, `field 0 is the SHA-256 of "missing", which is no named data of the file`)
 	f.Record.Fields[0] = codegen.Field{Size: 64, Of: f.Record.Key}
 	refused(f, "which is no named data of the file")

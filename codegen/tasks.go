@@ -48,9 +48,10 @@ type worker struct {
 // tasks are all tasks of a file: those of writing the weights, and among them those of the record's fields,
 // both spread evenly.
 func (l *Layout) tasks() []task {
-	writing := []task{{group: &group{[]extent{{0, int64(len(l.Program))}}}, size: int64(len(l.Program)), run: func(_ context.Context, w *worker) error {
-		return w.out.writeAt(l.Program, 0)
-	}}}
+	writing := []task{{group: &group{[]extent{{0, int64(len(l.Program))}}}, size: int64(len(l.Program)),
+		run: func(_ context.Context, w *worker) error {
+			return w.out.writeAt(l.Program, 0)
+		}}}
 	var fields []task
 	productions := map[string]*production{}
 	record := l.segments[len(l.segments)-1].offset // of the record, where there is one
@@ -173,16 +174,17 @@ func (r *Record) tasks(l *Layout, offset int64) (constant task, fields []task) {
 		if f.Reads != "" {
 			reads = []string{f.Reads}
 		}
-		fields = append(fields, task{group: &group{[]extent{{at, int64(f.Size)}}}, field: true, size: f.Work, reads: reads, run: func(ctx context.Context, w *worker) error {
-			p, err := f.Make(ctx)
-			if err != nil {
-				return fmt.Errorf("%s: %w", r.Key, err)
-			}
-			if len(p) != f.Size {
-				return fmt.Errorf("%s: field %d has %d bytes, %d were planned", r.Key, i, len(p), f.Size)
-			}
-			return w.out.writeAt(p, at)
-		}})
+		fields = append(fields, task{group: &group{[]extent{{at, int64(f.Size)}}}, field: true, size: f.Work,
+			reads: reads, run: func(ctx context.Context, w *worker) error {
+				p, err := f.Make(ctx)
+				if err != nil {
+					return fmt.Errorf("%s: %w", r.Key, err)
+				}
+				if len(p) != f.Size {
+					return fmt.Errorf("%s: field %d has %d bytes, %d were planned", r.Key, i, len(p), f.Size)
+				}
+				return w.out.writeAt(p, at)
+			}})
 	}
 	return constant, fields
 }
@@ -237,7 +239,10 @@ func (p *production) tasks(size int64) []task {
 	skipper, skips := p.computation.(skipper)
 	for i := range tasks {
 		tasks[i] = task{group: p.group, size: size / p.blocks, run: func(ctx context.Context, w *worker) error {
-			return p.run(ctx, w, func(emit func(int, int64, []byte) error) error { return blocked.ProduceBlock(i, emit) })
+			return p.run(ctx, w, func(emit func(int, int64, []byte) error) error {
+				return blocked.ProduceBlock(i,
+					emit)
+			})
 		}}
 		if skips {
 			tasks[i].skip = func() { skipper.Skip(i) }
@@ -251,7 +256,8 @@ type skipper interface{ Skip(block int) }
 
 // run writes what produce emits. Where all blocks have been run, the last one to end checks that the segments
 // are whole; blocks that an earlier, interrupted export has written are not run.
-func (p *production) run(ctx context.Context, w *worker, produce func(emit func(output int, offset int64, p []byte) error) error) error {
+func (p *production) run(ctx context.Context, w *worker,
+	produce func(emit func(output int, offset int64, p []byte) error) error) error {
 	err := produce(func(output int, offset int64, b []byte) error {
 		t := p.targets[output]
 		if t == nil {

@@ -102,7 +102,8 @@ func TestBlockErrors(t *testing.T) {
 	} {
 		test.b.workers.Add(4)
 		dir := t.TempDir()
-		err := codegen.Write(t.Context(), filepath.Join(dir, "model.pte"), codegen.File{Module: module(t, blockedPart{test.b, 0}), Jobs: 4})
+		err := codegen.Write(t.Context(), filepath.Join(dir, "model.pte"),
+			codegen.File{Module: module(t, blockedPart{test.b, 0}), Jobs: 4})
 		require.ErrorContains(t, err, test.want)
 		requireOnly(t, dir)
 	}

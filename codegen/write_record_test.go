@@ -24,11 +24,12 @@ func TestFieldsOfTheRecord(t *testing.T) {
 	}}
 	r := record("{?,?,?,?,?,?,?,?,?,?}")
 	for i := range 10 {
-		r.Fields = append(r.Fields, codegen.Field{Offset: 1 + 2*i, Size: 1, Work: 100, Make: func(context.Context) ([]byte, error) {
-			made++
-			readsAt = append(readsAt, reads)
-			return fmt.Append(nil, i), nil
-		}})
+		r.Fields = append(r.Fields, codegen.Field{Offset: 1 + 2*i, Size: 1, Work: 100,
+			Make: func(context.Context) ([]byte, error) {
+				made++
+				readsAt = append(readsAt, reads)
+				return fmt.Append(nil, i), nil
+			}})
 	}
 	_, file := write(t, codegen.File{Module: module(t, weights), Jobs: 1, Record: r})
 	require.True(t, bytes.HasSuffix(file, []byte("{0,1,2,3,4,5,6,7,8,9}")))
@@ -43,8 +44,10 @@ func TestFieldsOfTheRecord(t *testing.T) {
 func TestFieldErrors(t *testing.T) {
 	for _, jobs := range []int{1, 4} {
 		dir := t.TempDir()
-		r := record("?", codegen.Field{Size: 1, Work: 1, Make: func(context.Context) ([]byte, error) { return nil, errors.New("disk on fire") }})
-		err := codegen.Write(t.Context(), filepath.Join(dir, "model.pte"), codegen.File{Module: module(t, data{"a", []int64{9 << 20}, pattern}), Jobs: jobs, Record: r})
+		r := record("?", codegen.Field{Size: 1, Work: 1,
+			Make: func(context.Context) ([]byte, error) { return nil, errors.New("disk on fire") }})
+		err := codegen.Write(t.Context(), filepath.Join(dir, "model.pte"),
+			codegen.File{Module: module(t, data{"a", []int64{9 << 20}, pattern}), Jobs: jobs, Record: r})
 		require.ErrorContains(t, err, "etc.build: disk on fire")
 		requireOnly(t, dir)
 	}

@@ -83,13 +83,17 @@ func TestWriteErrors(t *testing.T) {
 		is   error
 		want string
 	}{
-		{"data", func() codegen.File { return codegen.File{Module: module(t, failing(cancelled))} }, cancelled, "failing: cancelled"},
-		{"full disk", func() codegen.File { return codegen.File{Module: module(t, failing(syscall.ENOSPC))} }, syscall.ENOSPC, "no space left on device"},
+		{"data", func() codegen.File { return codegen.File{Module: module(t, failing(cancelled))} },
+			cancelled, "failing: cancelled"},
+		{"full disk", func() codegen.File { return codegen.File{Module: module(t, failing(syscall.ENOSPC))} },
+			syscall.ENOSPC, "no space left on device"},
 		{"short data", func() codegen.File {
-			return codegen.File{Module: module(t, data{"short", []int64{100}, func(p []byte, off int64) (int, error) { return 99, io.EOF }})}
+			return codegen.File{Module: module(t,
+				data{"short", []int64{100}, func(p []byte, off int64) (int, error) { return 99, io.EOF }})}
 		}, io.ErrUnexpectedEOF, "short: unexpected EOF"},
 		{"short data without an error", func() codegen.File {
-			return codegen.File{Module: module(t, data{"short", []int64{100}, func(p []byte, off int64) (int, error) { return 99, nil }})}
+			return codegen.File{Module: module(t,
+				data{"short", []int64{100}, func(p []byte, off int64) (int, error) { return 99, nil }})}
 		}, io.ErrUnexpectedEOF, "short: unexpected EOF"},
 		{"no data", func() codegen.File {
 			m := module(t)
@@ -97,16 +101,21 @@ func TestWriteErrors(t *testing.T) {
 			return codegen.File{Module: m}
 		}, nil, "constant @w has no bytes"},
 		{"record", func() codegen.File {
-			return codegen.File{Module: module(t), Record: record("??", codegen.Field{Size: 2, Make: func(context.Context) ([]byte, error) { return nil, cancelled }})}
+			return codegen.File{Module: module(t),
+				Record: record("??", codegen.Field{Size: 2,
+					Make: func(context.Context) ([]byte, error) { return nil, cancelled }})}
 		}, cancelled, "etc.build: cancelled"},
 		{"field of another size", func() codegen.File {
-			return codegen.File{Module: module(t), Record: record("???", codegen.Field{Size: 2, Make: func(context.Context) ([]byte, error) { return []byte("{ }"), nil }})}
+			return codegen.File{Module: module(t),
+				Record: record("???", codegen.Field{Size: 2,
+					Make: func(context.Context) ([]byte, error) { return []byte("{ }"), nil }})}
 		}, nil, "etc.build: field 0 has 3 bytes, 2 were planned"},
 		{"field outside", func() codegen.File {
 			return codegen.File{Module: module(t), Record: record("??", codegen.Field{Offset: 1, Size: 2})}
 		}, nil, "etc.build: field 0 lies at 1+2, want it in bytes 0 to 2"},
 		{"fields that overlap", func() codegen.File {
-			return codegen.File{Module: module(t), Record: record("??", codegen.Field{Size: 2}, codegen.Field{Offset: 1, Size: 1})}
+			return codegen.File{Module: module(t),
+				Record: record("??", codegen.Field{Size: 2}, codegen.Field{Offset: 1, Size: 1})}
 		}, nil, "etc.build: field 1 lies at 1+1, want it in bytes 2 to 2"},
 		{"computation", func() codegen.File {
 			return codegen.File{Module: module(t, part{&computation{fail: cancelled}, 0})}
@@ -118,7 +127,8 @@ func TestWriteErrors(t *testing.T) {
 			return codegen.File{Module: module(t, part{&computation{short: -1}, 1})}
 		}, nil, "double: output 1 has bytes at 0+1001, its size is 1000"},
 		{"key twice", func() codegen.File {
-			return codegen.File{Module: module(t, ir.Bytes(ir.U8, nil, []byte{1})), Extra: []codegen.NamedBytes{{Key: "c0"}}}
+			return codegen.File{Module: module(t, ir.Bytes(ir.U8, nil, []byte{1})),
+				Extra: []codegen.NamedBytes{{Key: "c0"}}}
 		}, nil, `named data "c0" stands twice`},
 		{"constant method", func() codegen.File {
 			m := module(t)
@@ -158,10 +168,12 @@ func TestWriteErrors(t *testing.T) {
 
 func TestWriteToNowhere(t *testing.T) {
 	dir := t.TempDir()
-	require.ErrorIs(t, codegen.Write(t.Context(), filepath.Join(dir, "none", "model.pte"), codegen.File{Module: module(t)}), os.ErrNotExist)
+	require.ErrorIs(t, codegen.Write(t.Context(), filepath.Join(dir, "none", "model.pte"),
+		codegen.File{Module: module(t)}), os.ErrNotExist)
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "model.pte"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.pte", "x"), nil, 0o644))
-	require.Error(t, codegen.Write(t.Context(), filepath.Join(dir, "model.pte"), codegen.File{Module: module(t)}), "a directory that is not empty is not replaced")
+	require.Error(t, codegen.Write(t.Context(), filepath.Join(dir, "model.pte"), codegen.File{Module: module(t)}),
+		"a directory that is not empty is not replaced")
 	requireOnly(t, dir, "model.pte")
 }
 
@@ -175,7 +187,8 @@ func TestWriteStopsAtAnError(t *testing.T) {
 			return 0, errors.New("broken")
 		}})
 	}
-	require.Error(t, codegen.Write(t.Context(), filepath.Join(t.TempDir(), "model.pte"), codegen.File{Module: module(t, all...), Jobs: 4}))
+	require.Error(t, codegen.Write(t.Context(), filepath.Join(t.TempDir(), "model.pte"),
+		codegen.File{Module: module(t, all...), Jobs: 4}))
 	require.LessOrEqual(t, reads.Load(), int64(8))
 }
 
@@ -202,8 +215,10 @@ func TestWriteReplaces(t *testing.T) {
 func TestProgress(t *testing.T) {
 	var mu sync.Mutex
 	var last, total int64
-	f := codegen.File{Module: module(t, data{"a", []int64{9 << 20}, pattern}, part{&computation{}, 0}, part{&computation{}, 1}), Jobs: 4,
-		Record: record("(?)", codegen.Field{Offset: 1, Size: 1, Make: func(context.Context) ([]byte, error) { return []byte("b"), nil }})}
+	f := codegen.File{Module: module(t, data{"a", []int64{9 << 20}, pattern}, part{&computation{}, 0},
+		part{&computation{}, 1}), Jobs: 4,
+		Record: record("(?)", codegen.Field{Offset: 1, Size: 1,
+			Make: func(context.Context) ([]byte, error) { return []byte("b"), nil }})}
 	f.Progress = func(written, all int64) {
 		require.True(t, mu.TryLock())
 		defer mu.Unlock()

@@ -305,7 +305,8 @@ type LogprobsAttrs struct {
 	Top int
 }
 
-// SwitchMLPAttrs are the attributes of switch_mlp and switch_geglu: calls of more than SortCutoff tokens sort their token-expert pairs by expert.
+// SwitchMLPAttrs are the attributes of switch_mlp and switch_geglu: calls of more than SortCutoff tokens sort their
+// token-expert pairs by expert.
 type SwitchMLPAttrs struct {
 	SortCutoff int
 }

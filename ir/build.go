@@ -140,7 +140,8 @@ func (b *Builder) If(cond any, then, otherwise func(*Builder) []*Value) []*Value
 
 // Scan appends a scan over axis of the originals. body gets the slices and the carries and returns
 // the outputs of the step and the new carries; Scan gives the stacked outputs and the last carries.
-func (b *Builder) Scan(axis int, originals, carry []*Value, body func(b *Builder, slices, carry []*Value) (outputs, next []*Value)) (outputs, last []*Value) {
+func (b *Builder) Scan(axis int, originals, carry []*Value,
+	body func(b *Builder, slices, carry []*Value) (outputs, next []*Value)) (outputs, last []*Value) {
 	op := &Op{Def: LookupOp("scan"), Args: [][]Arg{toArgs(originals), toArgs(carry)}, Attrs: &ScanAttrs{ScanAxis: axis}}
 	inner := &Builder{Module: b.Module, Region: &Region{}}
 	for _, v := range originals {

@@ -31,10 +31,11 @@ func TestBuilder(t *testing.T) {
 		}, func(b *Builder) []*Value {
 			return []*Value{b.Value("neg", nil, b.Load(cache))}
 		})
-		outputs, last := b.Scan(-1, []*Value{x, chosen[0]}, []*Value{c}, func(b *Builder, slices, carry []*Value) (outputs, next []*Value) {
-			sum := b.Value("add", nil, slices[0], slices[1])
-			return []*Value{sum, carry[0]}, []*Value{b.Value("add", nil, sum, carry[0])}
-		})
+		outputs, last := b.Scan(-1, []*Value{x, chosen[0]}, []*Value{c},
+			func(b *Builder, slices, carry []*Value) (outputs, next []*Value) {
+				sum := b.Value("add", nil, slices[0], slices[1])
+				return []*Value{sum, carry[0]}, []*Value{b.Value("add", nil, sum, carry[0])}
+			})
 		require.Len(t, outputs, 2)
 		require.Len(t, last, 1)
 		f.Body.Results = append(outputs, last...)
@@ -100,16 +101,23 @@ func TestBuilderErrors(t *testing.T) {
 		{"unknown op", func(b *Builder) { b.Value("negate", nil, x) }, `no op is named "negate"`},
 		{"too many operands", func(b *Builder) { b.Value("neg", nil, x, x) }, `neg: 2 operands, it has 1`},
 		{"too few operands", func(b *Builder) { b.Value("add", nil, x) }, `add: operand b is missing`},
-		{"several for one", func(b *Builder) { b.Value("neg", nil, []*Value{x, x}) }, `neg: operand x has 2 arguments, want one`},
+		{"several for one", func(b *Builder) { b.Value("neg", nil, []*Value{x, x}) },
+			`neg: operand x has 2 arguments, want one`},
 		{"Go type", func(b *Builder) { b.Value("neg", nil, "x") }, `an operand of Go type string`},
-		{"Go type in a list", func(b *Builder) { b.Value("reshape", nil, x, []any{1, uint8(2)}) }, `an operand of Go type uint8`},
-		{"int for a tensor", func(b *Builder) { b.Value("neg", nil, n) }, `neg: operand x is a value of type int(1), want tensor`},
-		{"tensor for an int", func(b *Builder) { b.Value("add_int", nil, x, 1) }, `add_int: operand a is a value of type f32[2], want int`},
-		{"float for an int", func(b *Builder) { b.Value("add_int", nil, 1.5, 1) }, `add_int: operand a is the literal 1.5, want int`},
-		{"int for a float", func(b *Builder) { b.Value("full", nil, []int64{1}, 1) }, `full: operand v is the literal 1, want float`},
+		{"Go type in a list", func(b *Builder) { b.Value("reshape", nil, x, []any{1, uint8(2)}) },
+			`an operand of Go type uint8`},
+		{"int for a tensor", func(b *Builder) { b.Value("neg", nil, n) },
+			`neg: operand x is a value of type int(1), want tensor`},
+		{"tensor for an int", func(b *Builder) { b.Value("add_int", nil, x, 1) },
+			`add_int: operand a is a value of type f32[2], want int`},
+		{"float for an int", func(b *Builder) { b.Value("add_int", nil, 1.5, 1) },
+			`add_int: operand a is the literal 1.5, want int`},
+		{"int for a float", func(b *Builder) { b.Value("full", nil, []int64{1}, 1) },
+			`full: operand v is the literal 1, want float`},
 		{"type rule", func(b *Builder) { b.Value("transpose", &TransposeAttrs{Perm: []int{1}}, x) }, `transpose: `},
 		{"in an arm", func(b *Builder) {
-			b.If(n, func(b *Builder) []*Value { b.Fail("no token %d", 7); return nil }, func(*Builder) []*Value { return nil })
+			b.If(n, func(b *Builder) []*Value { b.Fail("no token %d", 7); return nil },
+				func(*Builder) []*Value { return nil })
 		}, `no token 7`},
 		{"arms", func(b *Builder) {
 			b.If(n, func(*Builder) []*Value { return []*Value{x} }, func(*Builder) []*Value { return nil })

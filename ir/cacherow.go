@@ -7,14 +7,14 @@ import (
 
 // A cache of attention may hold rows of codes of 8 bits. Its buffer is u32[..., words]: the last dim has, for a row of
 // some width, the codes, four to a word, the first in the lowest bits, and behind them the scales of groups, bf16, two
-// to a word. A code is a signed number from −127 to 127 and stands for code·scale. Operations on blocks (ragged.go) take
-// such buffers as they take those of floats.
+// to a word. A code is a signed number from −127 to 127 and stands for code·scale. Operations on blocks (ragged.go)
+// take such buffers as they take those of floats.
 
 // Q8Group is the number of neighbours of a row that share a scale: 32, or the width where that is less.
 func Q8Group(width int) int { return min(width, 32) }
 
-// Q8Words is the number of words that a row of a width takes; 0 where there is no such row: the width must be a multiple
-// of 32, or 4, 8 or 16.
+// Q8Words is the number of words that a row of a width takes; 0 where there is no such row: the width must be a
+// multiple of 32, or 4, 8 or 16.
 func Q8Words(width int) int {
 	if width%32 != 0 && width != 4 && width != 8 && width != 16 || width <= 0 {
 		return 0
@@ -45,15 +45,16 @@ func Q8Rows(t Type) (Type, error) {
 	width, _ := t.Shape[last].Const()
 	words := Q8Words(int(width))
 	if words == 0 {
-		return t, fmt.Errorf("rows of %d numbers cannot be codes of 8 bits: want a multiple of 32, or 4, 8 or 16", width)
+		return t, fmt.Errorf("rows of %d numbers cannot be codes of 8 bits: want a multiple of 32, or 4, 8 or 16",
+			width)
 	}
 	shape := slices.Clone(t.Shape)
 	shape[last] = Const(int64(words))
 	return TensorType(U32, shape...), nil
 }
 
-// floatRows is the type of the floats that a cache stands for: itself, or that of the numbers which its codes stand for,
-// f32.
+// floatRows is the type of the floats that a cache stands for: itself, or that of the numbers which its codes stand
+// for, f32.
 func floatRows(operand string, t Type) (Type, error) {
 	if t.DType != U32 || t.Rank() == 0 {
 		return t, needFloat(operand, t.DType)

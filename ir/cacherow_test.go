@@ -8,7 +8,8 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// TestQ8Rows: every width that has rows of codes is told from the words of its row, and no other number of words has a width.
+// TestQ8Rows: every width that has rows of codes is told from the words of its row, and no other number of words has a
+// width.
 func TestQ8Rows(t *testing.T) {
 	widths := map[int]int{}
 	for width := -1; width <= 4096; width++ {

@@ -19,9 +19,9 @@ func cloneFunc(f *Func) *Func {
 	return &c
 }
 
-// Specialize gives a copy of m for inputs of known sizes: with gives the number that takes the place of a symbol, and false
-// for a symbol that stays. The entry has parameters of its own. Types of values follow; what the program computes does not
-// change for inputs of these sizes. It is of the main entry alone.
+// Specialize gives a copy of m for inputs of known sizes: with gives the number that takes the place of a symbol, and
+// false for a symbol that stays. The entry has parameters of its own. Types of values follow; what the program computes
+// does not change for inputs of these sizes. It is of the main entry alone.
 func (m *Module) Specialize(with func(*Symbol) (int64, bool)) *Module {
 	replace := func(s *Symbol) *Expr {
 		if n, ok := with(s); ok {
@@ -54,7 +54,8 @@ func (m *Module) Specialize(with func(*Symbol) (int64, bool)) *Module {
 		copies[p] = entry.NewParam(p.Param, retype(p.Type))
 	}
 	entry.Body = cloneRegion(m.Entry.Body, copies, retype)
-	// The declared sizes are of all calls, and those of others may be another call's: this one has those that it computes.
+	// The declared sizes are of all calls, and those of others may be another call's: this one has those that it
+	// computes.
 	entry.Outputs = slices.Clone(m.Entry.Outputs)
 	for i, t := range entry.Outputs {
 		if r := entry.Body.Results[i].Type; t.Kind == TensorKind && r.Rank() == t.Rank() {
@@ -73,8 +74,8 @@ func (m *Module) copyLists() *Module {
 	return &c
 }
 
-// cloneRegion copies a region; copies holds the copies of the values that it may use from outside, and gets its own. retype
-// gives the type of a copy; it must not change the shape that it is given, which the original has, too.
+// cloneRegion copies a region; copies holds the copies of the values that it may use from outside, and gets its own.
+// retype gives the type of a copy; it must not change the shape that it is given, which the original has, too.
 func cloneRegion(r *Region, copies map[*Value]*Value, retype func(Type) Type) *Region {
 	get := func(v *Value) *Value {
 		if n := copies[v]; n != nil {

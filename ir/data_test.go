@@ -89,7 +89,8 @@ func TestData(t *testing.T) {
 	}{
 		{"source", a, BF16, []int64{5, 3, 7}, a.bytes, "a"},
 		{"bytes", Bytes(U8, []int64{3}, []byte{1, 2, 3}), U8, []int64{3}, []byte{1, 2, 3}, "bytes(u8[3],010203)"},
-		{"floats", Float32s([]int64{1, 2}, 1, -2), F32, []int64{1, 2}, []byte{0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0}, "bytes(f32[1 2],0000803f000000c0)"},
+		{"floats", Float32s([]int64{1, 2}, 1, -2), F32, []int64{1, 2}, []byte{0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0},
+			"bytes(f32[1 2],0000803f000000c0)"},
 		{"scalar", Float32s(nil, 0), F32, nil, make([]byte, 4), "bytes(f32[],00000000)"},
 		{"empty", Bytes(F32, []int64{0, 4}, nil), F32, []int64{0, 4}, nil, "bytes(f32[0 4],)"},
 		{"reshape", Reshape(a, 15, 7), BF16, []int64{15, 7}, a.bytes, "a"},
@@ -97,12 +98,14 @@ func TestData(t *testing.T) {
 		{"rows", Rows(a, 1, 3), BF16, []int64{3, 3, 7}, a.rows(1, 3), "rows(a,1+3/3,42B)"},
 		{"last row", Rows(a, 4, 1), BF16, []int64{1, 3, 7}, a.rows(4, 1), "rows(a,4+1/1,42B)"},
 		{"no rows", Rows(a, 2, 0), BF16, []int64{0, 3, 7}, nil, "rows(a,2+0/0,42B)"},
-		{"rows of rows", Rows(Rows(a, 1, 3), 1, 2), BF16, []int64{2, 3, 7}, a.rows(2, 2), "rows(rows(a,1+3/3,42B),1+2/2,42B)"},
+		{"rows of rows", Rows(Rows(a, 1, 3), 1, 2), BF16, []int64{2, 3, 7}, a.rows(2, 2),
+			"rows(rows(a,1+3/3,42B),1+2/2,42B)"},
 		{"rows of the second axis", Axis1Rows(a, 1, 2), BF16, []int64{5, 2, 7}, axis1(a, 1, 2), "rows(a,1+2/3,14B)"},
 		{"all rows of the second axis", Axis1Rows(a, 0, 3), BF16, []int64{5, 3, 7}, a.bytes, "rows(a,0+3/3,14B)"},
 		{"concat", Concat(a, b, c), BF16, []int64{12, 3, 7}, slices.Concat(a.bytes, b.bytes, c.bytes), "concat(a,b,c)"},
 		{"concat of one", Concat(a), BF16, []int64{5, 3, 7}, a.bytes, "a"},
-		{"concat with nothing", Concat(a, Rows(b, 0, 0), c), BF16, []int64{10, 3, 7}, slices.Concat(a.bytes, c.bytes), "concat(a,rows(b,0+0/0,42B),c)"},
+		{"concat with nothing", Concat(a, Rows(b, 0, 0), c), BF16, []int64{10, 3, 7}, slices.Concat(a.bytes, c.bytes),
+			"concat(a,rows(b,0+0/0,42B),c)"},
 		{"stack", Stack(a, c), BF16, []int64{2, 5, 3, 7}, slices.Concat(a.bytes, c.bytes), "concat(a,c)"},
 		{"stack of one", Stack(a), BF16, []int64{1, 5, 3, 7}, a.bytes, "a"},
 		{"map", Map(a, BF16, "flip", flip), BF16, []int64{5, 3, 7}, flipped(a.bytes), "flip(a)"},
@@ -162,8 +165,10 @@ func TestDataErrors(t *testing.T) {
 	same := func(dst, src []byte) { copy(dst, src) }
 	for _, src := range []*source{broken, short} {
 		for name, d := range map[string]Data{
-			"rows": Rows(src, 0, 4), "axis 1": Axis1Rows(src, 0, 1), "concat": Concat(newSource("a", F32, 1, 2), src), "stack": Stack(src, src),
-			"map": Map(src, F32, "same", same), "reshape": Reshape(src, 8), "nested": Map(Rows(Concat(src, src), 1, 6), F32, "same", same),
+			"rows": Rows(src, 0, 4), "axis 1": Axis1Rows(src, 0, 1), "concat": Concat(newSource("a", F32, 1, 2), src),
+			"stack": Stack(src, src),
+			"map":   Map(src, F32, "same", same), "reshape": Reshape(src, 8),
+			"nested": Map(Rows(Concat(src, src), 1, 6), F32, "same", same),
 		} {
 			_, err := ReadData(d)
 			if src.fail != nil {
@@ -195,10 +200,13 @@ func TestProvenanceTellsDataApart(t *testing.T) {
 		for count := range 6 - start {
 			all = append(all, Rows(a, start, count+1))
 		}
-		all = append(all, Axis1Rows(a, start, 1), Axis1Rows(Reshape(a, 3, 8), start, 2), Axis1Rows(Reshape(a, 2, 3, 4), min(start, 2), 1), Rows(Reshape(a, 24), start, 3))
+		all = append(all, Axis1Rows(a, start, 1), Axis1Rows(Reshape(a, 3, 8), start, 2),
+			Axis1Rows(Reshape(a, 2, 3, 4), min(start, 2), 1), Rows(Reshape(a, 24), start, 3))
 	}
-	all = append(all, a, b, Concat(a, b), Concat(b, a), Stack(a, b), Stack(a, a), Reshape(a, 24), Exact(a), Bytes(F32, nil, make([]byte, 4)), Bytes(I32, nil, make([]byte, 4)),
-		Map(a, F32, "f", func(dst, src []byte) { copy(dst, src) }), Map(a, F32, "zero", func(dst, src []byte) { clear(dst) }))
+	all = append(all, a, b, Concat(a, b), Concat(b, a), Stack(a, b), Stack(a, a), Reshape(a, 24), Exact(a),
+		Bytes(F32, nil, make([]byte, 4)), Bytes(I32, nil, make([]byte, 4)),
+		Map(a, F32, "f", func(dst, src []byte) { copy(dst, src) }),
+		Map(a, F32, "zero", func(dst, src []byte) { clear(dst) }))
 	for _, d := range all {
 		p, err := ReadData(d)
 		require.NoError(t, err)
@@ -232,7 +240,8 @@ func TestDataIsConcurrent(t *testing.T) {
 		go func() {
 			for off := int64(w); off < DataSize(d); off += 701 {
 				p := make([]byte, min(301, DataSize(d)-off))
-				if _, err := d.ReadAt(p, off); err != nil && err != io.EOF || !bytes.Equal(p, want[off:off+int64(len(p))]) {
+				if _, err := d.ReadAt(p, off); err != nil && err != io.EOF ||
+					!bytes.Equal(p, want[off:off+int64(len(p))]) {
 					failed <- fmt.Errorf("offset %d: %v", off, err)
 					return
 				}

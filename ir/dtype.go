@@ -64,7 +64,8 @@ func ParseDType(name string) (DType, error) {
 			return d, nil
 		}
 	}
-	return 0, fmt.Errorf("unknown dtype %q; known are bool, u8, u16, u32, u64, i8, i16, i32, i64, f16, bf16, f32, f64", name)
+	return 0, fmt.Errorf("unknown dtype %q; known are bool, u8, u16, u32, u64, i8, i16, i32, i64, f16, bf16, f32, f64",
+		name)
 }
 
 // Promote is the dtype of an arithmetic operation between a and b, as MLX defines it

@@ -14,7 +14,8 @@ func allDTypes() []DType {
 }
 
 func TestDTypeNames(t *testing.T) {
-	sizes := map[DType]int{Bool: 1, U8: 1, U16: 2, U32: 4, U64: 8, I8: 1, I16: 2, I32: 4, I64: 8, F16: 2, BF16: 2, F32: 4, F64: 8}
+	sizes := map[DType]int{Bool: 1, U8: 1, U16: 2, U32: 4, U64: 8, I8: 1, I16: 2, I32: 4, I64: 8, F16: 2,
+		BF16: 2, F32: 4, F64: 8}
 	for _, d := range allDTypes() {
 		got, err := ParseDType(d.String())
 		require.NoError(t, err)

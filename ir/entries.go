@@ -129,14 +129,18 @@ func (m *Module) Parts() ([]*Module, error) {
 		{m.Init == nil || ordered(m.Init.Ops, o.op), "operations of init"},
 	} {
 		if !list.ok {
-			return nil, fmt.Errorf("the %s do not stand in the order of the entries that need them; order them first", list.what)
+			return nil, fmt.Errorf("the %s do not stand in the order of the entries that need them; order them first",
+				list.what)
 		}
 	}
 	parts := make([]*Module, len(o.entries))
 	for i, f := range m.Entries() {
 		n := o.entries[i]
 		p := &Module{Entry: f, Metadata: m.Metadata}
-		p.Constants = keep(m.Constants, func(c *Constant) bool { return n.values[c.Value] || i == 0 && o.constant(c) == 0 })
+		p.Constants = keep(m.Constants, func(c *Constant) bool {
+			return n.values[c.Value] ||
+				i == 0 && o.constant(c) == 0
+		})
 		p.Buffers = keep(m.Buffers, func(b *Buffer) bool { return n.buffers[b] || i == 0 && o.buffer(b) == 0 })
 		p.Derived = keep(m.Derived, func(d *Derived) bool { return n.values[d.Value] || i == 0 && o.derived(d) == 0 })
 		if m.Init != nil {
@@ -163,8 +167,9 @@ func keep[T any](list []T, wanted func(T) bool) []T {
 // names what has one name and is not the same.
 func Join(parts []*Module) (*Module, error) {
 	m := parts[0]
-	j := &joiner{m: m, constants: map[string]*Constant{}, named: map[string]*Buffer{}, derived: map[*Constant]*Derived{},
-		values: map[*Value]*Value{}, buffers: map[*Buffer]*Buffer{}, ids: map[*Value]string{}, init: map[string]*Op{}}
+	j := &joiner{m: m, constants: map[string]*Constant{}, named: map[string]*Buffer{},
+		derived: map[*Constant]*Derived{},
+		values:  map[*Value]*Value{}, buffers: map[*Buffer]*Buffer{}, ids: map[*Value]string{}, init: map[string]*Op{}}
 	for _, c := range m.Constants {
 		j.constants[c.Name] = c
 	}

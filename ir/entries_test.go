@@ -73,10 +73,13 @@ func TestEntriesErrors(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{
 		{"one name", replace("entry draft", "entry forward"), "line 19: a second entry forward"},
 		{"one symbol", strings.ReplaceAll(sharing, "s1", "s0"), "symbol s0 is declared twice"},
-		{"a shared symbol", strings.ReplaceAll(strings.Replace(sharing, "  symbol s1 [0, 4]\n", "", 1), "s1", "s0"), "forward and draft share a symbol"},
-		{"a shared symbol of an output", replace("return %3: f32[s1,2]", "return %3: f32[s0,2]"), "forward and draft share a symbol"},
+		{"a shared symbol", strings.ReplaceAll(strings.Replace(sharing, "  symbol s1 [0, 4]\n", "", 1), "s1", "s0"),
+			"forward and draft share a symbol"},
+		{"a shared symbol of an output", replace("return %3: f32[s1,2]", "return %3: f32[s0,2]"),
+			"forward and draft share a symbol"},
 		{"a value of another entry", replace("a=%2, b=%1) : f32[s1,2]", "a=%2, b=%9) : f32[s1,2]"), "%9"},
-		{"a stale load", replace("store @drafted(x=%1)", "store @seen(x=%0)\n    store @seen(x=%0)"), "used after a later write"},
+		{"a stale load", replace("store @drafted(x=%1)", "store @seen(x=%0)\n    store @seen(x=%0)"),
+			"used after a later write"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := Parse(test.text)
@@ -241,8 +244,10 @@ func TestJoinErrors(t *testing.T) {
 	const first = "module {\n constant @a : f32[2]\n buffer @b : f32[2]\n init {\n %0 = neg(x=@a) : f32[2]\n derive ^a = %0\n }\n" +
 		"entry f() {\n %0 = load @b() : f32[2]\n return ^a: f32[2]\n }\n}"
 	for _, test := range []struct{ name, old, new, want string }{
-		{"constant", "f32[2]\n buffer", "f32[2,1]\n buffer", "methods f and g: constant @a has type f32[2] in one and f32[2,1] in the other"},
-		{"buffer", "@b : f32[2]", "@b : bf16[2]", "methods f and g: buffer @b has type f32[2] in one and bf16[2] in the other"},
+		{"constant", "f32[2]\n buffer", "f32[2,1]\n buffer",
+			"methods f and g: constant @a has type f32[2] in one and f32[2,1] in the other"},
+		{"buffer", "@b : f32[2]", "@b : bf16[2]",
+			"methods f and g: buffer @b has type f32[2] in one and bf16[2] in the other"},
 		{"derived", "neg", "exp", "methods f and g: constant @a is derived in two ways"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// expansionTypes is the type rule of an operation with an expansion: its results have the types of what it stands for. The
-// layers of a model have the same operations, and each is derived when it is built and when it is verified; so the rule
-// remembers the results of the last different ones. It is safe for concurrent use.
+// expansionTypes is the type rule of an operation with an expansion: its results have the types of what it stands for.
+// The layers of a model have the same operations, and each is derived when it is built and when it is verified; so the
+// rule remembers the results of the last different ones. It is safe for concurrent use.
 type expansionTypes struct {
 	known [8]atomic.Pointer[expansionType]
 	next  atomic.Uint32
@@ -105,8 +105,8 @@ func (k *expansionType) is(op *Op) bool {
 	return op.Attrs == nil || reflect.ValueOf(op.Attrs).Elem().Equal(reflect.ValueOf(k.attrs).Elem())
 }
 
-// weightDef is the definition of the operation that gives a quantized weight, which an expansion may take apart; nil for
-// other values.
+// weightDef is the definition of the operation that gives a quantized weight, which an expansion may take apart; nil
+// for other values.
 func weightDef(v *Value) *OpDef {
 	if v.Type.Kind != QuantizedKind || v.Def == nil {
 		return nil

@@ -123,7 +123,8 @@ func (e *Expr) IsConst(v int64) bool { c, ok := e.Const(); return ok && c == v }
 
 // Symbol gives the symbol of an expression that is a bare symbol.
 func (e *Expr) Symbol() (*Symbol, bool) {
-	if len(e.terms) == 1 && e.terms[0].coef == 1 && len(e.terms[0].atoms) == 1 && e.terms[0].atoms[0].kind == atomSymbol {
+	if len(e.terms) == 1 && e.terms[0].coef == 1 && len(e.terms[0].atoms) == 1 &&
+		e.terms[0].atoms[0].kind == atomSymbol {
 		return e.terms[0].atoms[0].sym, true
 	}
 	return nil, false
@@ -565,7 +566,8 @@ func (e *Expr) format(name func(*Symbol) string) string {
 	}
 	slices.SortFunc(parts, func(x, y printed) int {
 		// The constant comes last; positive terms before negative ones, so that most sums need no sign in front.
-		return cmp.Or(cmp.Compare(btoi(x.text == ""), btoi(y.text == "")), cmp.Compare(btoi(x.coef < 0), btoi(y.coef < 0)), cmp.Compare(x.text, y.text))
+		return cmp.Or(cmp.Compare(btoi(x.text == ""), btoi(y.text == "")),
+			cmp.Compare(btoi(x.coef < 0), btoi(y.coef < 0)), cmp.Compare(x.text, y.text))
 	})
 	var b strings.Builder
 	for i, p := range parts {

@@ -274,7 +274,8 @@ func TestExprSymbols(t *testing.T) {
 	got, ok := Sym(a).Symbol()
 	require.True(t, ok)
 	require.Same(t, a, got)
-	for _, e := range []*Expr{Const(1), Sym(a).Add(Const(1)), Sym(a).Mul(Const(2)), Sym(a).Mul(Sym(a)), Sym(b).Min(Sym(a))} {
+	for _, e := range []*Expr{Const(1), Sym(a).Add(Const(1)), Sym(a).Mul(Const(2)),
+		Sym(a).Mul(Sym(a)), Sym(b).Min(Sym(a))} {
 		_, ok := e.Symbol()
 		require.False(t, ok, e)
 	}

@@ -12,7 +12,8 @@ func TestFactsAgree(t *testing.T) {
 	for i := range Ops {
 		d := &Ops[i]
 		t.Run(d.Name, func(t *testing.T) {
-			require.Equal(t, d.Effect == Reads || d.Effect == Writes, d.State != NoState, "an op with a buffer says what it does to it")
+			require.Equal(t, d.Effect == Reads || d.Effect == Writes, d.State != NoState,
+				"an op with a buffer says what it does to it")
 			require.Equal(t, d.Effect == Reads, d.State == ReadsState)
 			require.Equal(t, d.Effect == Control, d.Regions > 0)
 			if d.Rows != NoRows || d.IsView() {
@@ -27,7 +28,8 @@ func TestFactsAgree(t *testing.T) {
 			}
 			require.Equal(t, d.View == ReshapeView, d.Rows == RegroupedRows)
 			if d.Rows == QueryRows {
-				require.True(t, slices.ContainsFunc(d.Operands, func(o Operand) bool { return o.Name == "position" && o.Kind == IntOperand }))
+				require.True(t, slices.ContainsFunc(d.Operands,
+					func(o Operand) bool { return o.Name == "position" && o.Kind == IntOperand }))
 			}
 		})
 	}

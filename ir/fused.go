@@ -168,7 +168,8 @@ func inferBufferRingUpdate(c *Inference) ([]Type, error) {
 	}
 	for i := range t.Shape {
 		if _, ok := unify(t.Shape[i], update.Shape[i]); !ok && i != axis {
-			return nil, fmt.Errorf("update must have the dims of the buffer %s but for axis %d, found %s", t, axis, update)
+			return nil, fmt.Errorf("update must have the dims of the buffer %s but for axis %d, found %s", t, axis,
+				update)
 		}
 	}
 	if less(t.Shape[axis], update.Shape[axis]) {

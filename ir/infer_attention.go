@@ -52,8 +52,10 @@ func inferRope(c *Inference) ([]Type, error) {
 		if err := needInteger("offset", offset.DType); err != nil {
 			return nil, err
 		}
-		if offset.Rank() > 1 || offset.Rank() == 1 && differ(offset.Shape[0], x.Shape[0]) && !canBe(offset.Shape[0], 1) {
-			return nil, fmt.Errorf("offset must have one element or one for each of the %s rows of x, found %s", x.Shape[0], offset)
+		if offset.Rank() > 1 || offset.Rank() == 1 && differ(offset.Shape[0], x.Shape[0]) &&
+			!canBe(offset.Shape[0], 1) {
+			return nil, fmt.Errorf("offset must have one element or one for each of the %s rows of x, found %s",
+				x.Shape[0], offset)
 		}
 	}
 	if c.Has("freqs") {

@@ -100,7 +100,9 @@ func (x testTypes) apply(buffer *Buffer, name string, attrs any, operands ...any
 // allInferCases are the cases of all tables.
 func allInferCases() []inferCase {
 	return slices.Concat(elementwiseCases(), reduceCases(), shapeCases(), joinCases(), createCases(), indexCases(),
-		matmulCases(), quantizedCases(), convCases(), normRopeCases(), sdpaCases(), intCases(), compositeCases(), metalKernelCases(), fusedCases(), loweredCases(), loweredAttentionCases(), loweredProductsCases(), loweredExpertsCases(), raggedCases())
+		matmulCases(), quantizedCases(), convCases(), normRopeCases(), sdpaCases(), intCases(), compositeCases(),
+		metalKernelCases(), fusedCases(), loweredCases(), loweredAttentionCases(), loweredProductsCases(),
+		loweredExpertsCases(), raggedCases())
 }
 
 func typeList(op *Op) string {

@@ -91,7 +91,8 @@ func inferSwitchMLP(c *Inference) ([]Type, error) {
 		}
 		types[operand.Name] = t
 	}
-	x, gate, up, down, indices, scores := types["x"], types["gate"], types["up"], types["down"], types["indices"], types["scores"]
+	x, gate, up, down, indices, scores := types["x"], types["gate"], types["up"], types["down"],
+		types["indices"], types["scores"]
 	if err := checkDims(
 		dimCheck{"experts of gate and up", gate.Shape[0], up.Shape[0]},
 		dimCheck{"experts of gate and down", gate.Shape[0], down.Shape[0]},
@@ -176,7 +177,8 @@ func inferGatedDeltaRule(c *Inference) ([]Type, error) {
 func inferSample(c *Inference) ([]Type, error) {
 	logits := c.Type("logits")
 	if logits.Rank() == 3 {
-		return nil, fmt.Errorf("logits must be [B, V], found %s: take the last token first (slice before lm_head)", logits)
+		return nil, fmt.Errorf("logits must be [B, V], found %s: take the last token first (slice before lm_head)",
+			logits)
 	}
 	if _, err := c.rank("logits", 2); err != nil {
 		return nil, err

@@ -10,7 +10,8 @@ import (
 func inferIf(c *Inference) ([]Type, error) {
 	then, otherwise := c.Op.Regions[0], c.Op.Regions[1]
 	if len(then.Results) != len(otherwise.Results) {
-		return nil, fmt.Errorf("the arms must have as many results, found %d and %d", len(then.Results), len(otherwise.Results))
+		return nil, fmt.Errorf("the arms must have as many results, found %d and %d", len(then.Results),
+			len(otherwise.Results))
 	}
 	if len(then.Args)+len(otherwise.Args) > 0 {
 		return nil, fmt.Errorf("the arms must have no arguments, found %d and %d", len(then.Args), len(otherwise.Args))
@@ -71,11 +72,13 @@ func inferScan(c *Inference) ([]Type, error) {
 		return nil, fmt.Errorf("needs at least one original")
 	}
 	if len(body.Args) != len(originals)+len(carry) {
-		return nil, fmt.Errorf("the region must have an argument for each of %d originals and %d carries, found %d", len(originals), len(carry), len(body.Args))
+		return nil, fmt.Errorf("the region must have an argument for each of %d originals and %d carries, found %d",
+			len(originals), len(carry), len(body.Args))
 	}
 	outputs := len(body.Results) - len(carry)
 	if outputs < 0 {
-		return nil, fmt.Errorf("the region must have a result for each of %d carries, found %d", len(carry), len(body.Results))
+		return nil, fmt.Errorf("the region must have a result for each of %d carries, found %d",
+			len(carry), len(body.Results))
 	}
 	var steps *Expr
 	for i, t := range originals {
@@ -106,10 +109,12 @@ func inferScan(c *Inference) ([]Type, error) {
 		out = append(out, TensorType(t.DType, slices.Insert(slices.Clone(t.Shape), axis, steps)...))
 	}
 	for i, t := range carry {
-		if err := sameType(fmt.Sprintf("argument %d of the region", len(originals)+i), body.Args[len(originals)+i].Type, t); err != nil {
+		if err := sameType(fmt.Sprintf("argument %d of the region", len(originals)+i), body.Args[len(originals)+i].Type,
+			t); err != nil {
 			return nil, err
 		}
-		if err := sameType(fmt.Sprintf("result %d of the region", outputs+i), body.Results[outputs+i].Type, t); err != nil {
+		if err := sameType(fmt.Sprintf("result %d of the region", outputs+i),
+			body.Results[outputs+i].Type, t); err != nil {
 			return nil, err
 		}
 		out = append(out, t)

@@ -37,8 +37,10 @@ func TestInferIf(t *testing.T) {
 		{then: []string{"undef f32[9]"}, otherwise: []string{"bf16[2,T]"}, want: "bf16[2,T]"},
 		{then: []string{"int(T)"}, otherwise: []string{"undef f32[9]"}, want: "int(T)"},
 		{then: []string{"undef f32[8]"}, otherwise: []string{"undef f32[9]"}, want: "f32[9]"},
-		{then: []string{"quantized<4,64,bf16>[2,64]"}, otherwise: []string{"quantized<4,64,bf16>[2,64]"}, want: "quantized<4,64,bf16>[2,64]"},
-		{then: []string{"quantized<4,64,bf16>[2,64]"}, otherwise: []string{"quantized<8,64,bf16>[2,64]"}, err: "result 0: the arms give quantized<4,64,bf16>[2,64] and quantized<8,64,bf16>[2,64]"},
+		{then: []string{"quantized<4,64,bf16>[2,64]"}, otherwise: []string{"quantized<4,64,bf16>[2,64]"},
+			want: "quantized<4,64,bf16>[2,64]"},
+		{then: []string{"quantized<4,64,bf16>[2,64]"}, otherwise: []string{"quantized<8,64,bf16>[2,64]"},
+			err: "result 0: the arms give quantized<4,64,bf16>[2,64] and quantized<8,64,bf16>[2,64]"},
 		{then: []string{"f32[2]"}, otherwise: []string{"bf16[2]"}, err: "result 0: the arms give f32[2] and bf16[2]"},
 		{then: []string{"i32[]"}, otherwise: []string{"int(T)"}, err: "the arms give i32[] and int(T)"},
 		{then: []string{"f32[2]"}, otherwise: []string{"f32[2,1]"}, err: "the arms give f32[2] and f32[2,1]"},
@@ -50,7 +52,8 @@ func TestInferIf(t *testing.T) {
 		checkInferCase(t, op, Infer(op), inferCase{op: "if", want: c.want, err: c.err})
 	}
 	x := newTestTypes()
-	op := &Op{Def: LookupOp("if"), Args: [][]Arg{{Int(1)}}, Regions: []*Region{x.regionOf(t, []string{"f32[]"}, nil), {}}}
+	op := &Op{Def: LookupOp("if"), Args: [][]Arg{{Int(1)}},
+		Regions: []*Region{x.regionOf(t, []string{"f32[]"}, nil), {}}}
 	require.ErrorContains(t, Infer(op), "the arms must have no arguments, found 1 and 0")
 	op.Regions = op.Regions[:1]
 	require.ErrorContains(t, Infer(op), "if: has 1 regions, want 2")
@@ -78,27 +81,44 @@ func TestInferScan(t *testing.T) {
 		want, err        string
 	}{
 		{axis: 1, originals: []string{"f32[B,T,8]", "bf16[2,T]"}, carry: []string{"f32[3]"},
-			args: []string{"f32[B,8]", "bf16[2]", "f32[3]"}, results: []string{"i8[B,4]", "f32[3]"}, want: "i8[B,T,4] f32[3]"},
-		{axis: 0, originals: []string{"f32[5]"}, args: []string{"f32[]"}, results: []string{"f32[]", "f32[2]"}, want: "f32[5] f32[5,2]"},
-		{axis: -1, originals: []string{"f32[2,T]"}, args: []string{"f32[2]"}, results: []string{"f32[7,8]"}, want: "f32[7,8,T]"},
-		{axis: 0, originals: []string{"f32[5]", "f32[9]"}, args: []string{"f32[]", "f32[]"}, results: []string{"f32[]"}, want: "f32[5]"},
-		{axis: 0, originals: []string{"f32[5]"}, carry: []string{"f32[S]"}, args: []string{"f32[]", "f32[S]"}, results: []string{"f32[T]"}, want: "f32[S]"},
-		{axis: 0, originals: []string{"f32[9]", "f32[5]"}, args: []string{"f32[]", "f32[]"}, err: "original 1 has 5 steps, the first has 9"},
-		{axis: 1, originals: []string{"f32[5]"}, args: []string{"f32[]"}, err: "original 0: axis 1 is out of range for 1 dims"},
+			args: []string{"f32[B,8]", "bf16[2]", "f32[3]"}, results: []string{"i8[B,4]", "f32[3]"},
+			want: "i8[B,T,4] f32[3]"},
+		{axis: 0, originals: []string{"f32[5]"}, args: []string{"f32[]"}, results: []string{"f32[]", "f32[2]"},
+			want: "f32[5] f32[5,2]"},
+		{axis: -1, originals: []string{"f32[2,T]"}, args: []string{"f32[2]"}, results: []string{"f32[7,8]"},
+			want: "f32[7,8,T]"},
+		{axis: 0, originals: []string{"f32[5]", "f32[9]"}, args: []string{"f32[]", "f32[]"},
+			results: []string{"f32[]"}, want: "f32[5]"},
+		{axis: 0, originals: []string{"f32[5]"}, carry: []string{"f32[S]"}, args: []string{"f32[]", "f32[S]"},
+			results: []string{"f32[T]"}, want: "f32[S]"},
+		{axis: 0, originals: []string{"f32[9]", "f32[5]"}, args: []string{"f32[]", "f32[]"},
+			err: "original 1 has 5 steps, the first has 9"},
+		{axis: 1, originals: []string{"f32[5]"}, args: []string{"f32[]"},
+			err: "original 0: axis 1 is out of range for 1 dims"},
 		{axis: 0, originals: nil, err: "needs at least one original"},
-		{axis: 0, originals: []string{"f32[5]"}, args: nil, err: "an argument for each of 1 originals and 0 carries, found 0"},
-		{axis: 0, originals: []string{"f32[5]"}, carry: []string{"f32[2]"}, args: []string{"f32[]", "f32[2]"}, err: "a result for each of 1 carries, found 0"},
-		{axis: 0, originals: []string{"f32[5]"}, args: []string{"f32[5]"}, err: "argument 0 of the region must be f32[], found f32[5]"},
-		{axis: 0, originals: []string{"f32[5]"}, args: []string{"bf16[]"}, err: "argument 0 of the region must be f32[], found bf16[]"},
-		{axis: 0, originals: []string{"f32[5]"}, carry: []string{"f32[2]"}, args: []string{"f32[]", "f32[3]"}, results: []string{"f32[2]"}, err: "argument 1 of the region must be f32[2], found f32[3]"},
-		{axis: 0, originals: []string{"f32[5]"}, carry: []string{"f32[2]"}, args: []string{"f32[]", "f32[2]"}, results: []string{"bf16[2]"}, err: "result 0 of the region must be f32[2], found bf16[2]"},
-		{axis: 0, originals: []string{"f32[5]"}, carry: []string{"f32[T]"}, args: []string{"f32[]", "f32[T]"}, results: []string{"f32[T+1]"}, err: "result 0 of the region must be f32[T], found f32[T+1]"},
-		{axis: 0, originals: []string{"f32[5]"}, args: []string{"f32[]"}, results: []string{"int(T)"}, err: "result 0 of the region must be a tensor, found int(T)"},
-		{axis: 1, originals: []string{"f32[5,6]"}, args: []string{"f32[5]"}, results: []string{"f32[]"}, err: "result 0 of the region: axis 1 is out of range for 1 dims"},
+		{axis: 0, originals: []string{"f32[5]"}, args: nil,
+			err: "an argument for each of 1 originals and 0 carries, found 0"},
+		{axis: 0, originals: []string{"f32[5]"}, carry: []string{"f32[2]"}, args: []string{"f32[]", "f32[2]"},
+			err: "a result for each of 1 carries, found 0"},
+		{axis: 0, originals: []string{"f32[5]"}, args: []string{"f32[5]"},
+			err: "argument 0 of the region must be f32[], found f32[5]"},
+		{axis: 0, originals: []string{"f32[5]"}, args: []string{"bf16[]"},
+			err: "argument 0 of the region must be f32[], found bf16[]"},
+		{axis: 0, originals: []string{"f32[5]"}, carry: []string{"f32[2]"}, args: []string{"f32[]", "f32[3]"},
+			results: []string{"f32[2]"}, err: "argument 1 of the region must be f32[2], found f32[3]"},
+		{axis: 0, originals: []string{"f32[5]"}, carry: []string{"f32[2]"}, args: []string{"f32[]", "f32[2]"},
+			results: []string{"bf16[2]"}, err: "result 0 of the region must be f32[2], found bf16[2]"},
+		{axis: 0, originals: []string{"f32[5]"}, carry: []string{"f32[T]"}, args: []string{"f32[]", "f32[T]"},
+			results: []string{"f32[T+1]"}, err: "result 0 of the region must be f32[T], found f32[T+1]"},
+		{axis: 0, originals: []string{"f32[5]"}, args: []string{"f32[]"}, results: []string{"int(T)"},
+			err: "result 0 of the region must be a tensor, found int(T)"},
+		{axis: 1, originals: []string{"f32[5,6]"}, args: []string{"f32[5]"}, results: []string{"f32[]"},
+			err: "result 0 of the region: axis 1 is out of range for 1 dims"},
 	} {
 		x := newTestTypes()
-		op := &Op{Def: LookupOp("scan"), Attrs: &ScanAttrs{c.axis}, Regions: []*Region{x.regionOf(t, c.args, c.results)},
-			Args: [][]Arg{toArgs(x.operand(c.originals)), toArgs(x.operand(c.carry))}}
+		op := &Op{Def: LookupOp("scan"), Attrs: &ScanAttrs{c.axis},
+			Regions: []*Region{x.regionOf(t, c.args, c.results)},
+			Args:    [][]Arg{toArgs(x.operand(c.originals)), toArgs(x.operand(c.carry))}}
 		checkInferCase(t, op, Infer(op), inferCase{op: "scan", want: c.want, err: c.err})
 	}
 }

@@ -16,13 +16,16 @@ func (c *Inference) convAttrs() (axes []convAxis, groups int) {
 	case *Conv2DAttrs:
 		return []convAxis{{a.StrideH, a.PaddingH, a.DilationH, 0}, {a.StrideW, a.PaddingW, a.DilationW, 0}}, a.Groups
 	case *Conv3DAttrs:
-		return []convAxis{{a.StrideD, a.PaddingD, a.DilationD, 0}, {a.StrideH, a.PaddingH, a.DilationH, 0}, {a.StrideW, a.PaddingW, a.DilationW, 0}}, a.Groups
+		return []convAxis{{a.StrideD, a.PaddingD, a.DilationD, 0}, {a.StrideH, a.PaddingH, a.DilationH, 0},
+			{a.StrideW, a.PaddingW, a.DilationW, 0}}, a.Groups
 	case *ConvTranspose1DAttrs:
 		return []convAxis{{a.Stride, a.Padding, a.Dilation, a.OutputPadding}}, a.Groups
 	case *ConvTranspose2DAttrs:
-		return []convAxis{{a.StrideH, a.PaddingH, a.DilationH, a.OutputPaddingH}, {a.StrideW, a.PaddingW, a.DilationW, a.OutputPaddingW}}, a.Groups
+		return []convAxis{{a.StrideH, a.PaddingH, a.DilationH, a.OutputPaddingH},
+			{a.StrideW, a.PaddingW, a.DilationW, a.OutputPaddingW}}, a.Groups
 	case *ConvTranspose3DAttrs:
-		return []convAxis{{a.StrideD, a.PaddingD, a.DilationD, a.OutputPaddingD}, {a.StrideH, a.PaddingH, a.DilationH, a.OutputPaddingH},
+		return []convAxis{{a.StrideD, a.PaddingD, a.DilationD, a.OutputPaddingD},
+			{a.StrideH, a.PaddingH, a.DilationH, a.OutputPaddingH},
 			{a.StrideW, a.PaddingW, a.DilationW, a.OutputPaddingW}}, a.Groups
 	}
 	panic(fmt.Sprintf("ir: op %s has no convolution attributes", c.Op.Def.Name))
@@ -64,7 +67,8 @@ func (c *Inference) convolution(length func(x, w *Expr, a convAxis) *Expr) ([]Ty
 		}
 		shape[i+1] = length(x.Shape[i+1], w.Shape[i+1], a)
 		if !atLeastOne(shape[i+1]) {
-			return nil, fmt.Errorf("spatial dim %d of x %s is too short for w %s (result length %s)", i, x, w, shape[i+1])
+			return nil, fmt.Errorf("spatial dim %d of x %s is too short for w %s (result length %s)", i, x, w,
+				shape[i+1])
 		}
 	}
 	return single(TensorType(Promote(x.DType, w.DType), shape...))
@@ -87,6 +91,7 @@ func inferConv(c *Inference) ([]Type, error) {
 // (mlx/ops.cpp, conv_transpose_general).
 func inferConvTranspose(c *Inference) ([]Type, error) {
 	return c.convolution(func(x, w *Expr, a convAxis) *Expr {
-		return x.Sub(Const(1)).Mul(Const(int64(a.stride))).Add(kernelSpan(w, a)).Add(Const(int64(a.outputPadding-2*a.padding) + 1))
+		return x.Sub(Const(1)).Mul(Const(int64(a.stride))).Add(kernelSpan(w,
+			a)).Add(Const(int64(a.outputPadding-2*a.padding) + 1))
 	})
 }

@@ -217,7 +217,8 @@ func checkAllocation(d DType, shape []*Expr) error {
 		least = satMul(least, max(lo, 1))
 	}
 	if least > maxAllocation {
-		return fmt.Errorf("%s needs more than the %d bytes that a tensor may have", TensorType(d, shape...), maxAllocation)
+		return fmt.Errorf("%s needs more than the %d bytes that a tensor may have",
+			TensorType(d, shape...), maxAllocation)
 	}
 	return nil
 }

@@ -70,7 +70,8 @@ func inferAdjustLogits(c *Inference) ([]Type, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, pair := range [][2]string{{"bias", "ids"}, {"counts", "ids"}, {"counts", "penalties"}, {"penalties", "counts"}, {"fed", "counts"},
+	for _, pair := range [][2]string{{"bias", "ids"}, {"counts", "ids"}, {"counts", "penalties"},
+		{"penalties", "counts"}, {"fed", "counts"},
 		{"mask", "mask_row"}, {"mask_row", "mask"}} {
 		s.together(pair[0], pair[1])
 	}

@@ -46,7 +46,8 @@ func elementwiseCases() []inferCase {
 		{op: "logical_not", operands: []any{"f32[T,1]"}, want: "bool[T,1]"},
 		{op: "bitwise_and", operands: []any{"bool[T]", "bool[]"}, want: "bool[T]"},
 		{op: "bitwise_or", operands: []any{"u8[T]", "i8[]"}, want: "i16[T]"},
-		{op: "bitwise_xor", operands: []any{"u64[T]", "i8[]"}, err: "must be integers or bool, found u64[T] and i8[], which promote to f32"},
+		{op: "bitwise_xor", operands: []any{"u64[T]", "i8[]"},
+			err: "must be integers or bool, found u64[T] and i8[], which promote to f32"},
 		{op: "bitwise_invert", operands: []any{"bool[T]"}, want: "bool[T]"},
 		{op: "bitwise_invert", operands: []any{"f16[T]"}, err: "x must be integers or bool, found f16[T]"},
 		{op: "where", operands: []any{"f32[T,1]", "bf16[]", "f16[5]"}, want: "f32[T,5]"},
@@ -55,13 +56,15 @@ func elementwiseCases() []inferCase {
 		{op: "clip", operands: []any{"i32[T]", nil, "i64[2,1]"}, want: "i64[2,T]"},
 		{op: "clip", operands: []any{"i32[T]"}, err: "needs a_min or a_max"},
 		{op: "astype", attrs: &DTypeAttrs{BF16}, operands: []any{"i32[T]"}, want: "bf16[T]"},
-		{op: "astype", attrs: &DTypeAttrs{9}, operands: []any{"i32[T]"}, err: "scalar_type is dtype(9), which is no dtype of a tensor"},
+		{op: "astype", attrs: &DTypeAttrs{9}, operands: []any{"i32[T]"},
+			err: "scalar_type is dtype(9), which is no dtype of a tensor"},
 
 		// Operands of the wrong kind never reach a rule.
 		{op: "exp", operands: []any{"int(T)"}, err: "int(T), want tensor"},
 		{op: "exp", operands: []any{"quantized<4,64,bf16>[2,64]"}, err: "want tensor"},
 		{op: "exp", operands: []any{}, err: "operand x is missing"},
 		{op: "exp", attrs: &RoundAttrs{}, operands: []any{"f32[]", 3}, err: "2 operands, it has 1"},
-		{op: "round", attrs: &AxisAttrs{}, operands: []any{"f32[]"}, err: "has attributes *ir.AxisAttrs, want *ir.RoundAttrs"},
+		{op: "round", attrs: &AxisAttrs{}, operands: []any{"f32[]"},
+			err: "has attributes *ir.AxisAttrs, want *ir.RoundAttrs"},
 	}
 }

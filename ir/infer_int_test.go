@@ -13,7 +13,8 @@ func intCases() []inferCase {
 	return []inferCase{
 		{op: "sym_size", attrs: &SymSizeAttrs{1}, operands: []any{"f32[2,T+3]"}, want: "int(T+3)"},
 		{op: "sym_size", attrs: &SymSizeAttrs{-2}, operands: []any{"f32[2,T]"}, want: "int(2)"},
-		{op: "sym_size", attrs: &SymSizeAttrs{2}, operands: []any{"f32[2,T]"}, err: "axis 2 is out of range for 2 dims"},
+		{op: "sym_size", attrs: &SymSizeAttrs{2}, operands: []any{"f32[2,T]"},
+			err: "axis 2 is out of range for 2 dims"},
 		{op: "item_int", operands: []any{"i64[]"}, want: "int(?)"},
 		{op: "item_int", operands: []any{"bool[1,1]"}, want: "int(?)"},
 		{op: "item_int", operands: []any{"i64[2]"}, err: "x must have one element, found i64[2]"},
@@ -31,8 +32,10 @@ func intCases() []inferCase {
 		{op: "mod_int", operands: []any{"int(P)", 31}, want: "int(mod(P,31))"},
 		{op: "mod_int", operands: []any{"int(T)", 256}, want: "int(T)"},
 		{op: "mod_int", operands: []any{"int(P)", "int(T-T)"}, err: "division by zero"},
-		{op: "add_int", operands: []any{math.MaxInt32, 1}, err: "2147483647 and 1: the result 2147483648 does not fit 32 bits"},
-		{op: "add_int", operands: []any{math.MaxInt, -1}, want: "int(2147483646)"}, // literals are limited to 32 bits first
+		{op: "add_int", operands: []any{math.MaxInt32, 1},
+			err: "2147483647 and 1: the result 2147483648 does not fit 32 bits"},
+		// literals are limited to 32 bits first
+		{op: "add_int", operands: []any{math.MaxInt, -1}, want: "int(2147483646)"},
 		{op: "subtract_int", operands: []any{math.MinInt, "int(T)"}, err: "does not fit 32 bits"},
 		{op: "multiply_int", operands: []any{1 << 16, 1 << 16}, err: "the result 4294967296 does not fit 32 bits"},
 		{op: "add_int", operands: []any{"f32[]", 1}, err: "f32[], want int"},
@@ -63,14 +66,18 @@ func TestExpressionsStaySmall(t *testing.T) {
 			return b.Value("add_int", nil, b.Value("floor_divide_int", nil, v, 3), b.Value("mod_int", nil, v, 5))
 		},
 		"reshapes": func(b *Builder, v *Value) *Value {
-			x := b.Value("full", &DTypeAttrs{I8}, []any{b.Value("add_int", nil, b.Value("mod_int", nil, v, 7), 1), v}, 0.0)
+			x := b.Value("full", &DTypeAttrs{I8}, []any{b.Value("add_int", nil, b.Value("mod_int", nil, v, 7), 1), v},
+				0.0)
 			y := b.Value("reshape", nil, x, []any{2, -1})
-			z := b.Value("concatenate", &AxisAttrs{0}, []*Value{b.Value("reshape", nil, x, []any{-1}), b.Value("reshape", nil, y, []any{-1})})
-			return b.Value("sym_size", &SymSizeAttrs{0}, b.Value("tile", nil, z, []any{b.Value("sym_size", &SymSizeAttrs{1}, y)}))
+			z := b.Value("concatenate", &AxisAttrs{0},
+				[]*Value{b.Value("reshape", nil, x, []any{-1}), b.Value("reshape", nil, y, []any{-1})})
+			return b.Value("sym_size", &SymSizeAttrs{0},
+				b.Value("tile", nil, z, []any{b.Value("sym_size", &SymSizeAttrs{1}, y)}))
 		},
 		"slices": func(b *Builder, v *Value) *Value {
 			x := b.Value("arange", nil, 0, v, 1)
-			length := b.Value("sym_size", &SymSizeAttrs{0}, b.Value("slice", &StepAttrs{2}, x, 0, b.Value("subtract_int", nil, 3, v), v))
+			length := b.Value("sym_size", &SymSizeAttrs{0},
+				b.Value("slice", &StepAttrs{2}, x, 0, b.Value("subtract_int", nil, 3, v), v))
 			return b.Value("add_int", nil, v, length)
 		},
 	}

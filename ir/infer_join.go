@@ -28,7 +28,8 @@ func inferConcatenate(c *Inference) ([]Type, error) {
 			}
 			joined, ok := unify(shape[j], dim)
 			if !ok {
-				return nil, fmt.Errorf("tensor %d is %s, the first is %s: dims other than axis %d must be equal", i+1, t, first, axis)
+				return nil, fmt.Errorf("tensor %d is %s, the first is %s: dims other than axis %d must be equal", i+1,
+					t, first, axis)
 			}
 			shape[j] = joined
 		}
@@ -116,7 +117,8 @@ func (c *Inference) chunks(dim, size *Expr) ([]*Expr, error) {
 	case dimConst && sizeConst:
 		n = max(1, (d+s-1)/s)
 		if have := len(c.Op.Results); have > 0 && n != int64(have) {
-			return nil, fmt.Errorf("a dim of %d in chunks of %d gives %d pieces, the operation has %d results", d, s, n, have)
+			return nil, fmt.Errorf("a dim of %d in chunks of %d gives %d pieces, the operation has %d results", d, s, n,
+				have)
 		}
 		if n > maxPieces {
 			return nil, fmt.Errorf("a dim of %d in chunks of %d gives %d pieces, more than %d", d, s, n, maxPieces)
@@ -130,7 +132,8 @@ func (c *Inference) chunks(dim, size *Expr) ([]*Expr, error) {
 	}
 	out[n-1] = dim.Sub(size.Mul(Const(n - 1)))
 	if n > 1 && !atLeastOne(out[n-1]) || less(size, out[n-1]) {
-		return nil, fmt.Errorf("a dim of %s in chunks of %s does not give the %d results that the operation has", dim, size, n)
+		return nil, fmt.Errorf("a dim of %s in chunks of %s does not give the %d results that the operation has", dim,
+			size, n)
 	}
 	return out, nil
 }

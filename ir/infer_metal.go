@@ -33,12 +33,14 @@ func inferMetalKernel(c *Inference) ([]Type, error) {
 	total := 0
 	for i, n := range a.OutputShapeLengths {
 		if n < 0 || n > len(flat)-total {
-			return nil, fmt.Errorf("output_shape_lengths %v: number %d does not fit the %d dims of output_shapes_flat", a.OutputShapeLengths, i, len(flat))
+			return nil, fmt.Errorf("output_shape_lengths %v: number %d does not fit the %d dims of output_shapes_flat",
+				a.OutputShapeLengths, i, len(flat))
 		}
 		total += n
 	}
 	if total != len(flat) {
-		return nil, fmt.Errorf("output_shape_lengths %v must add up to the %d dims of output_shapes_flat", a.OutputShapeLengths, len(flat))
+		return nil, fmt.Errorf("output_shape_lengths %v must add up to the %d dims of output_shapes_flat",
+			a.OutputShapeLengths, len(flat))
 	}
 	out := make([]Type, outputs)
 	for i, d := range a.OutputDtypes {

@@ -17,7 +17,8 @@ func derive(op *Op) ([]Type, error) {
 		return nil, err
 	}
 	if def.Attrs != nil {
-		if want := reflect.PointerTo(reflect.TypeOf(def.Attrs)); reflect.TypeOf(op.Attrs) != want || reflect.ValueOf(op.Attrs).IsNil() {
+		if want := reflect.PointerTo(reflect.TypeOf(def.Attrs)); reflect.TypeOf(op.Attrs) != want ||
+			reflect.ValueOf(op.Attrs).IsNil() {
 			return nil, fmt.Errorf("%s: has attributes %T, want %s", def.Name, op.Attrs, want)
 		}
 	}

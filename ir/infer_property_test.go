@@ -34,8 +34,10 @@ func TestSymbolicAgreesWithConcrete(t *testing.T) {
 			}
 			concrete, concreteErr := x.apply(nil, c.op, c.attrs, append([]any{}, c.operands...)...)
 			if symbolicErr != nil {
-				if c.err != "axis must be known before the program runs, found T" && c.err != "the number of chunks of 4 in a dim of T is not known" {
-					require.Error(t, concreteErr, "%s%v is refused: %v; with %v it is not", c.op, c.operands, symbolicErr, x.values)
+				if c.err != "axis must be known before the program runs, found T" &&
+					c.err != "the number of chunks of 4 in a dim of T is not known" {
+					require.Error(t, concreteErr, "%s%v is refused: %v; with %v it is not", c.op,
+						c.operands, symbolicErr, x.values)
 					refused++
 				}
 				continue
@@ -65,7 +67,8 @@ func compareTypes(t *testing.T, x testTypes, symbolic, concrete Type, c inferCas
 			return
 		}
 		lo, hi := s.Bounds()
-		require.True(t, lo <= want && want <= hi, "%s%v: %s is %d, outside of [%d,%d] with %v", c.op, c.operands, s, want, lo, hi, x.values)
+		require.True(t, lo <= want && want <= hi, "%s%v: %s is %d, outside of [%d,%d] with %v", c.op, c.operands, s,
+			want, lo, hi, x.values)
 		got, err := s.Eval(func(s *Symbol) (int64, bool) { v, ok := x.values[s]; return v, ok })
 		if err == nil {
 			require.Equal(t, want, got, "%s%v: %s with %v", c.op, c.operands, s, x.values)
@@ -115,7 +118,8 @@ func TestInferNeverPanics(t *testing.T) {
 				case IntValueOperand, FloatOperand:
 					args = append(args, Use(x.value("int(P)")))
 				case IntOrTensorOperand:
-					args = append(args, rapid.SampledFrom([]Arg{Use(x.value("int(P)")), Use(tensor())}).Draw(t, "position"))
+					args = append(args, rapid.SampledFrom([]Arg{Use(x.value("int(P)")), Use(tensor())}).Draw(t,
+						"position"))
 				case AnyOperand:
 					args = append(args, rapid.SampledFrom([]Arg{number(), Use(tensor())}).Draw(t, "index"))
 				default:
@@ -185,9 +189,12 @@ func TestEveryOpHasCases(t *testing.T) {
 		}
 	}
 	// Ops that share a rule with one that has cases and differ in nothing from it.
-	for _, name := range []string{"floor", "ceil", "square", "abs", "sign", "sigmoid", "tanh", "rsqrt", "sqrt", "log", "log2", "log10", "log1p",
-		"sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "arcsinh", "arccosh", "arctanh", "erf", "expm1",
-		"subtract", "maximum", "minimum", "logaddexp", "less_equal", "greater", "greater_equal", "not_equal", "logical_or", "bitwise_xor", "triu"} {
+	for _, name := range []string{"floor", "ceil", "square", "abs", "sign", "sigmoid", "tanh", "rsqrt", "sqrt", "log",
+		"log2", "log10", "log1p",
+		"sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "arcsinh", "arccosh",
+		"arctanh", "erf", "expm1",
+		"subtract", "maximum", "minimum", "logaddexp", "less_equal", "greater", "greater_equal", "not_equal",
+		"logical_or", "bitwise_xor", "triu"} {
 		seen[name] = true
 	}
 	for i := range Ops {

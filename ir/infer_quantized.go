@@ -13,7 +13,8 @@ func (f WeightForm) quantShape(packed, scales Type) ([]*Expr, error) {
 		return nil, fmt.Errorf("packed codes must be u32, found %s", packed)
 	}
 	if packed.Rank() < 2 || packed.Rank() != scales.Rank() {
-		return nil, fmt.Errorf("packed codes and scales must have the same number of dims, at least 2, found %s and %s", packed, scales)
+		return nil, fmt.Errorf("packed codes and scales must have the same number of dims, at least 2, found %s and %s",
+			packed, scales)
 	}
 	last := packed.Rank() - 1
 	shape, err := matchShapes("leading dims of packed codes and scales", packed.Shape[:last], scales.Shape[:last])

@@ -19,7 +19,8 @@ func reduceCases() []inferCase {
 		{op: "sum", attrs: axes(false, 1, -1), operands: []any{"i8[2,2]"}, err: "axis -1 is listed twice in [1 -1]"},
 		{op: "mean", attrs: axes(false, 0), operands: []any{"i32[2,T]"}, want: "f32[T]"},
 		{op: "mean", attrs: axes(false, 0), operands: []any{"bf16[2,T]"}, want: "bf16[T]"},
-		{op: "var", attrs: &VarianceAttrs{Axes: []int{1}, Keepdims: true, Ddof: 1}, operands: []any{"f16[2,T]"}, want: "f16[2,1]"},
+		{op: "var", attrs: &VarianceAttrs{Axes: []int{1}, Keepdims: true, Ddof: 1},
+			operands: []any{"f16[2,T]"}, want: "f16[2,1]"},
 		{op: "std", attrs: &VarianceAttrs{}, operands: []any{"bool[2,T]"}, want: "f32[]"},
 		{op: "logsumexp", attrs: axes(false), operands: []any{"i32[2,T]"}, want: "f32[2,T]"}, // identity without axes
 		{op: "logsumexp", attrs: axes(true, 1), operands: []any{"bf16[2,T]"}, want: "bf16[2,1]"},
@@ -45,9 +46,11 @@ func reduceCases() []inferCase {
 		{op: "argsort", attrs: &AxisAttrs{1}, operands: []any{"bf16[2,T]"}, want: "u32[2,T]"},
 		{op: "argsort", attrs: &AxisAttrs{2}, operands: []any{"bf16[2,T]"}, err: "axis 2 is out of range"},
 		{op: "partition", attrs: &AxisAttrs{-1}, operands: []any{"bf16[2,8]", -8}, want: "bf16[2,8]"},
-		{op: "partition", attrs: &AxisAttrs{-1}, operands: []any{"bf16[2,8]", -9}, err: "kth -9 is out of range for a dim of 8"},
+		{op: "partition", attrs: &AxisAttrs{-1}, operands: []any{"bf16[2,8]", -9},
+			err: "kth -9 is out of range for a dim of 8"},
 		{op: "argpartition", attrs: &AxisAttrs{0}, operands: []any{"bf16[T]", 254}, want: "u32[T]"},
-		{op: "argpartition", attrs: &AxisAttrs{0}, operands: []any{"bf16[T]", 255}, err: "kth 255 is out of range for a dim of T"},
+		{op: "argpartition", attrs: &AxisAttrs{0}, operands: []any{"bf16[T]", 255},
+			err: "kth 255 is out of range for a dim of T"},
 		{op: "argpartition", attrs: &AxisAttrs{0}, operands: []any{"bf16[T]", "int(T-1)"}, want: "u32[T]"},
 		{op: "argpartition", attrs: &AxisAttrs{0}, operands: []any{"bf16[T]", "int(T)"}, err: "kth T is out of range"},
 	}

@@ -175,7 +175,8 @@ func inferPad(c *Inference) ([]Type, error) {
 		return nil, fmt.Errorf("mode must be constant or edge, found %q", mode)
 	}
 	if len(widths) != 2*x.Rank() {
-		return nil, fmt.Errorf("pad_width must have low and high for each of %d dims, found %d numbers", x.Rank(), len(widths))
+		return nil, fmt.Errorf("pad_width must have low and high for each of %d dims, found %d numbers", x.Rank(),
+			len(widths))
 	}
 	shape := slices.Clone(x.Shape)
 	for i, w := range widths {
@@ -211,7 +212,8 @@ func inferAsStrided(c *Inference) ([]Type, error) {
 	}
 	strides := c.Exprs("strides")
 	if len(strides) != len(shape) {
-		return nil, fmt.Errorf("shape %s has %d dims, strides %s has %d", formatShape(shape), len(shape), formatShape(strides), len(strides))
+		return nil, fmt.Errorf("shape %s has %d dims, strides %s has %d", formatShape(shape), len(shape),
+			formatShape(strides), len(strides))
 	}
 	offset := int64(Attrs[AsStridedAttrs](c.Op).Offset)
 	if offset < 0 {
@@ -231,7 +233,8 @@ func inferAsStrided(c *Inference) ([]Type, error) {
 		}
 	}
 	if size, ok := product(x.Shape); lowest < 0 || ok && less(size.Sub(Const(1)), Const(highest)) {
-		return nil, fmt.Errorf("shape %s with strides %s from %d reads elements %d to %d of %s", formatShape(shape), formatShape(strides), offset, lowest, highest, x)
+		return nil, fmt.Errorf("shape %s with strides %s from %d reads elements %d to %d of %s", formatShape(shape),
+			formatShape(strides), offset, lowest, highest, x)
 	}
 	return single(TensorType(x.DType, shape...))
 }

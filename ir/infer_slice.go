@@ -82,7 +82,8 @@ func (c *Inference) checkIndexCopy(dst, update Type) error {
 	if update.Rank() != dst.Rank() {
 		return fmt.Errorf("update must have as many dims as the destination, found %s and %s", update, dst)
 	}
-	if _, err := agree(fmt.Sprintf("dim %d of update %s and the number of indices", axis, update), update.Shape[axis], indices.Shape[0]); err != nil {
+	if _, err := agree(fmt.Sprintf("dim %d of update %s and the number of indices", axis, update), update.Shape[axis],
+		indices.Shape[0]); err != nil {
 		return err
 	}
 	target := slices.Clone(dst.Shape)

@@ -59,7 +59,8 @@ func lex(text string) ([]token, error) {
 			i += len(quoted)
 		case c >= '0' && c <= '9':
 			j := i
-			for j < len(text) && (isNameRune(rune(text[j])) || (text[j] == '-' || text[j] == '+') && (text[j-1] == 'e' || text[j-1] == 'E')) {
+			for j < len(text) && (isNameRune(rune(text[j])) ||
+				(text[j] == '-' || text[j] == '+') && (text[j-1] == 'e' || text[j-1] == 'E')) {
 				j++
 			}
 			out = append(out, token{tokenNumber, line, text[i:j]})

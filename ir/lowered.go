@@ -8,7 +8,9 @@ func expandCopy(b *Builder, op *Op) []*Value {
 	return []*Value{b.Value("id_copy", nil, op.Input("x"))}
 }
 
-// expandDeltaGates: the decays of a gated delta rule, delta_decay(x, bias, rate), and its update rates, sigmoid(update).
+// expandDeltaGates: the decays of a gated delta rule, delta_decay(x, bias, rate), and its update rates,
+// sigmoid(update).
 func expandDeltaGates(b *Builder, op *Op) []*Value {
-	return []*Value{b.Value("delta_decay", nil, op.Input("x"), op.Input("bias"), op.Input("rate")), b.Value("sigmoid", nil, op.Input("update"))}
+	return []*Value{b.Value("delta_decay", nil, op.Input("x"), op.Input("bias"), op.Input("rate")),
+		b.Value("sigmoid", nil, op.Input("update"))}
 }

@@ -1,7 +1,7 @@
 package ir
 
-// The operations in this file are parts of attention: rotations by a table of angles, writes of keys and values, and what is
-// attended to.
+// The operations in this file are parts of attention: rotations by a table of angles, writes of keys and values, and
+// what is attended to.
 
 // RopeAnglesAttrs are the attributes of rope_angles.
 type RopeAnglesAttrs struct {
@@ -34,8 +34,8 @@ type AttentionAttrs struct {
 	// Scale and Window are those of cached_attention.
 	Scale  float32
 	Window int
-	// Tiles says that scores are products of tiles in bfloat16; of rows_attention, those of rows that are one of many of one
-	// sequence behind one another.
+	// Tiles says that scores are products of tiles in bfloat16; of rows_attention, those of rows that are one of many
+	// of one sequence behind one another.
 	Tiles bool
 	// First is that of block_attention, of rows_attention alone.
 	First int
@@ -132,7 +132,8 @@ func rotate(b *Builder, x, angles *Value, traditional bool) *Value {
 		turned = []*Value{b.Value("reshape", nil, b.Value("stack", &AxisAttrs{Axis: 4}, turned), append(shape, 2*half))}
 	}
 	if 2*half < width {
-		turned = append(turned, b.Value("astype", &DTypeAttrs{ScalarType: turned[0].Type.DType}, part(2*half, width, 1)))
+		turned = append(turned, b.Value("astype", &DTypeAttrs{ScalarType: turned[0].Type.DType},
+			part(2*half, width, 1)))
 	}
 	y := turned[0]
 	if len(turned) > 1 {
@@ -169,8 +170,8 @@ func expandRopeHeads(b *Builder, op *Op) []*Value {
 	return []*Value{rotate(b, x, op.Input("angles"), attrs.Traditional)}
 }
 
-// expandRopeWrite: queries q [1, H, T, D], normalized or not and rotated; keys k [1, Hkv, T, D] likewise, and values v, go to
-// the caches, from slot start on. With stop the slots are those up to there, without they are those of a ring.
+// expandRopeWrite: queries q [1, H, T, D], normalized or not and rotated; keys k [1, Hkv, T, D] likewise, and values v,
+// go to the caches, from slot start on. With stop the slots are those up to there, without they are those of a ring.
 func expandRopeWrite(b *Builder, op *Op) []*Value {
 	return []*Value{ropeWrite(b, op, Attrs[RopeWriteAttrs](op))}
 }
@@ -207,19 +208,21 @@ func expandRopeRowsWrite(b *Builder, op *Op) []*Value {
 	})}
 }
 
-// expandAttention: cached_attention, [B, H, T, D]; with a gate, of as many elements as the result for each token, the heads of
-// a token one after the other times sigmoid(gate), in the gate's shape.
+// expandAttention: cached_attention, [B, H, T, D]; with a gate, of as many elements as the result for each token, the
+// heads of a token one after the other times sigmoid(gate), in the gate's shape.
 func expandAttention(b *Builder, op *Op) []*Value {
 	attrs := Attrs[AttentionAttrs](op)
 	position, _ := op.Arg("position")
-	y := b.Value("cached_attention", &CachedAttentionAttrs{Scale: attrs.Scale, Window: attrs.Window}, op.Input("q"), op.Input("k"), op.Input("v"), position)
+	y := b.Value("cached_attention", &CachedAttentionAttrs{Scale: attrs.Scale, Window: attrs.Window}, op.Input("q"),
+		op.Input("k"), op.Input("v"), position)
 	return []*Value{gated(b, y, op.Input("gate"))}
 }
 
 // expandRowsAttention: block_attention, [1, H, R, D]; with a gate as attention has it.
 func expandRowsAttention(b *Builder, op *Op) []*Value {
 	attrs := Attrs[AttentionAttrs](op)
-	y := b.Value("block_attention", &CachedAttentionAttrs{Scale: attrs.Scale, Window: attrs.Window, First: attrs.First}, op.Input("q"), op.Input("k"), op.Input("v"), op.Input("positions"), op.Input("sequences"),
+	y := b.Value("block_attention", &CachedAttentionAttrs{Scale: attrs.Scale, Window: attrs.Window, First: attrs.First},
+		op.Input("q"), op.Input("k"), op.Input("v"), op.Input("positions"), op.Input("sequences"),
 		op.Input("blocks"))
 	return []*Value{gated(b, y, op.Input("gate"))}
 }

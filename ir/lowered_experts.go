@@ -33,8 +33,8 @@ type ExpertsAttrs struct {
 // switches are the operations of mixtures of experts, by the activation of the gates, one of [Activations].
 var switches = map[string]string{"silu": "switch_mlp", "gelu_tanh": "switch_geglu"}
 
-// ExpertsOf is the operation of a mixture of experts with this activation of the gates, one of [Activations]; false where
-// there is none.
+// ExpertsOf is the operation of a mixture of experts with this activation of the gates, one of [Activations]; false
+// where there is none.
 func ExpertsOf(activation string) (name string, ok bool) {
 	name, ok = switches[activation]
 	return name, ok
@@ -89,8 +89,9 @@ func expandExperts(b *Builder, op *Op) []*Value {
 	return []*Value{plus(b, y, op.Input("extra"))}
 }
 
-// expandRoutedExperts: the mixture of the experts that the logits choose, the expert of all tokens times sigmoid(shared_score),
-// and the extra term. Without shared_up both halves of the expert of all tokens are one weight, shared_gate.
+// expandRoutedExperts: the mixture of the experts that the logits choose, the expert of all tokens times
+// sigmoid(shared_score), and the extra term. Without shared_up both halves of the expert of all tokens are one weight,
+// shared_gate.
 func expandRoutedExperts(b *Builder, op *Op) []*Value {
 	attrs := Attrs[RoutedExpertsAttrs](op)
 	x := normed(b, op.Input("x"), op.Input("norm"), attrs.Eps, attrs.Norm)
@@ -98,7 +99,8 @@ func expandRoutedExperts(b *Builder, op *Op) []*Value {
 	y := mixed(b, op, attrs.Activation, x, indices, scores)
 	if down := op.Input("shared_down"); down != nil {
 		h := sharedPair(b, x, op.Input("shared_gate"), op.Input("shared_up"), attrs.Activation)
-		y = plus(b, y, b.Value("glu", &GLUAttrs{Activation: "sigmoid"}, op.Input("shared_score"), b.Value("linear", nil, h, down)))
+		y = plus(b, y, b.Value("glu", &GLUAttrs{Activation: "sigmoid"}, op.Input("shared_score"),
+			b.Value("linear", nil, h, down)))
 	}
 	return []*Value{plus(b, y, op.Input("extra"))}
 }
@@ -129,5 +131,6 @@ func plus(b *Builder, x, y *Value) *Value {
 
 // expandGatedAdd: sigmoid(gate) · x + term.
 func expandGatedAdd(b *Builder, op *Op) []*Value {
-	return []*Value{b.Value("add", nil, b.Value("glu", &GLUAttrs{Activation: "sigmoid"}, op.Input("gate"), op.Input("x")), op.Input("term"))}
+	return []*Value{b.Value("add", nil, b.Value("glu", &GLUAttrs{Activation: "sigmoid"}, op.Input("gate"),
+		op.Input("x")), op.Input("term"))}
 }

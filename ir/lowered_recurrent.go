@@ -7,7 +7,8 @@ type DeltaStepAttrs struct {
 	// Norm says that q and k are normalized first, as rms_norm does with Eps and their weights.
 	Norm bool
 	Eps  float32
-	// Gates says that g and beta are what decays and update rates are made of, with bias and rate, as delta_gates takes them.
+	// Gates says that g and beta are what decays and update rates are made of, with bias and rate, as delta_gates takes
+	// them.
 	Gates bool
 	// Early says that no operation before this one writes the state.
 	Early bool
@@ -36,17 +37,20 @@ func deltaInputs(b *Builder, op *Op) (q, k, v, g, beta *Value) {
 
 // expandDeltaChunks: buffer_delta_rule, chunk by chunk.
 func expandDeltaChunks(b *Builder, op *Op) []*Value {
-	return []*Value{b.BufferOp("buffer_delta_rule", op.Buffer, nil, op.Input("q"), op.Input("k"), op.Input("v"), op.Input("g"), op.Input("beta"), op.Input("reset")).Result()}
+	return []*Value{b.BufferOp("buffer_delta_rule", op.Buffer, nil, op.Input("q"), op.Input("k"), op.Input("v"),
+		op.Input("g"), op.Input("beta"), op.Input("reset")).Result()}
 }
 
 // expandSlotDeltaStep: slot_delta_rule, row by row, after the normalization of q and k and of the gates.
 func expandSlotDeltaStep(b *Builder, op *Op) []*Value {
 	q, k, v, g, beta := deltaInputs(b, op)
-	return []*Value{b.BufferOp("slot_delta_rule", op.Buffer, nil, q, k, v, g, beta, op.Input("entries"), op.Input("writes")).Result()}
+	return []*Value{b.BufferOp("slot_delta_rule", op.Buffer, nil, q, k, v, g, beta, op.Input("entries"),
+		op.Input("writes")).Result()}
 }
 
 // expandSlotDeltaChunks: slot_delta_rule, sequences of many rows chunk by chunk.
 func expandSlotDeltaChunks(b *Builder, op *Op) []*Value {
-	return []*Value{b.BufferOp("slot_delta_rule", op.Buffer, nil, op.Input("q"), op.Input("k"), op.Input("v"), op.Input("g"), op.Input("beta"), op.Input("entries"),
+	return []*Value{b.BufferOp("slot_delta_rule", op.Buffer, nil, op.Input("q"), op.Input("k"), op.Input("v"),
+		op.Input("g"), op.Input("beta"), op.Input("entries"),
 		op.Input("writes")).Result()}
 }

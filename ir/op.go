@@ -172,7 +172,8 @@ const (
 	WeightsOperand
 )
 
-var operandKindNames = [...]string{"tensor", "tensors", "int", "ints", "int value", "float", "int value or tensor", "int or tensor", "tensor or quantized weight", "tensors or quantized weights"}
+var operandKindNames = [...]string{"tensor", "tensors", "int", "ints", "int value", "float", "int value or tensor",
+	"int or tensor", "tensor or quantized weight", "tensors or quantized weights"}
 
 func (k OperandKind) String() string { return operandKindNames[k] }
 
@@ -233,15 +234,17 @@ type OpDef struct {
 	Regions int
 	// SecondBuffer says that the op works on two buffers.
 	SecondBuffer bool
-	// Expand builds what the op stands for in operations that every engine knows and gives the values that stand for its
-	// results. It is set for the ops of one engine; see expand.go. The builder has no module, so Expand makes no constants.
+	// Expand builds what the op stands for in operations that every engine knows and gives the values that stand for
+	// its results. It is set for the ops of one engine; see expand.go. The builder has no module, so Expand makes no
+	// constants.
 	Expand func(b *Builder, op *Op) []*Value
 	// Infer derives the types of the results. It reports a wrong argument as an error that says what
 	// was expected and what was found; the caller adds the operation.
 	Infer func(*Inference) ([]Type, error)
 }
 
-// NewAttrs makes a copy of the attribute struct with the default values, as a pointer; nil for an op without attributes.
+// NewAttrs makes a copy of the attribute struct with the default values, as a pointer; nil for an op without
+// attributes.
 func (d *OpDef) NewAttrs() any {
 	if d.Attrs == nil {
 		return nil

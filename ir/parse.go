@@ -26,7 +26,8 @@ func Parse(text string) (*Module, error) {
 		return nil, err
 	}
 	p := &parser{tokens: tokens, module: &Module{}, symbols: map[string]*Symbol{}, constants: map[string]*Value{},
-		derived: map[string]*Value{}, buffers: map[string]*Buffer{}, values: map[string]*Value{}, entries: map[string]bool{}}
+		derived: map[string]*Value{}, buffers: map[string]*Buffer{}, values: map[string]*Value{},
+		entries: map[string]bool{}}
 	if err := p.run(); err != nil {
 		return nil, err
 	}

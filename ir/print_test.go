@@ -82,9 +82,11 @@ func TestValuesAvoidNamesOfParameters(t *testing.T) {
 
 // TestNames: any string can be a name.
 func TestNames(t *testing.T) {
-	for _, name := range []string{"a", "layers.0.weight", "", "0", "-1", "yield", "none", "inf", "with space", "quo\"te", "back\\slash",
+	for _, name := range []string{"a", "layers.0.weight", "", "0", "-1", "yield", "none", "inf", "with space",
+		"quo\"te", "back\\slash",
 		"line\nbreak", "\x00\xff\xfe", "日本", "{}", "%0", "@x", "^y", "//", "s0", "1e5"} {
-		m := &Module{Entry: &Func{Name: name, Body: &Region{}}, Metadata: []Method{{Name: name, Values: []any{int64(1)}}}}
+		m := &Module{Entry: &Func{Name: name, Body: &Region{}},
+			Metadata: []Method{{Name: name, Values: []any{int64(1)}}}}
 		c := m.NewConstant(name, StaticType(F32), nil)
 		buffer := m.NewBuffer(name, StaticType(F32))
 		require.NoError(t, Build(func() {
@@ -96,7 +98,8 @@ func TestNames(t *testing.T) {
 		require.NoError(t, Verify(m))
 		again := parse(t, m.String())
 		require.Equal(t, m.String(), again.String())
-		for _, got := range []string{again.Entry.Name, again.Metadata[0].Name, again.Constants[0].Name, again.Buffers[0].Name, again.Entry.Params[0].Param} {
+		for _, got := range []string{again.Entry.Name, again.Metadata[0].Name, again.Constants[0].Name,
+			again.Buffers[0].Name, again.Entry.Params[0].Param} {
 			require.Equal(t, name, got)
 		}
 	}
@@ -147,8 +150,10 @@ func randomize(r *rand.Rand, v reflect.Value) {
 	case reflect.String:
 		v.SetString([]string{"", "affine", "a \"b\"\n\\", "\xff", "// no comment", "日本", "{x=1}"}[r.IntN(7)])
 	case reflect.Float32:
-		v.SetFloat(float64([]float32{0, float32(math.Copysign(0, -1)), 1, -1e-6, 1e20, math.MaxFloat32, math.SmallestNonzeroFloat32,
-			float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN()), 0.1, math.Float32frombits(r.Uint32() &^ (1 << 23))}[r.IntN(12)]))
+		v.SetFloat(float64([]float32{0, float32(math.Copysign(0, -1)), 1, -1e-6, 1e20, math.MaxFloat32,
+			math.SmallestNonzeroFloat32,
+			float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN()), 0.1,
+			math.Float32frombits(r.Uint32() &^ (1 << 23))}[r.IntN(12)]))
 	case reflect.Bool:
 		v.SetBool(r.IntN(2) == 0)
 	default:
@@ -216,8 +221,10 @@ func TestDescribe(t *testing.T) {
 
 // TestLiterals: every literal reads back as what it was.
 func TestLiterals(t *testing.T) {
-	for _, a := range []Arg{Int(0), Int(-1), Int(math.MaxInt64), Int(math.MinInt64), Float(0), Float(math.Copysign(0, -1)), Float(1), Float(-1e300),
-		Float(0.1), Float(math.SmallestNonzeroFloat64), Float(math.MaxFloat64), Float(math.Inf(1)), Float(math.Inf(-1)), Float(math.NaN()), Float(1 << 53)} {
+	for _, a := range []Arg{Int(0), Int(-1), Int(math.MaxInt64), Int(math.MinInt64), Float(0),
+		Float(math.Copysign(0, -1)), Float(1), Float(-1e300),
+		Float(0.1), Float(math.SmallestNonzeroFloat64), Float(math.MaxFloat64), Float(math.Inf(1)), Float(math.Inf(-1)),
+		Float(math.NaN()), Float(1 << 53)} {
 		text := newPrinter(&Module{}).arg(a)
 		p := &parser{module: &Module{}}
 		var err error
@@ -226,7 +233,8 @@ func TestLiterals(t *testing.T) {
 		got := p.arg()
 		require.Equal(t, a.Kind, got.Kind, text)
 		require.Equal(t, a.Int, got.Int, text)
-		require.True(t, math.Float64bits(a.Float) == math.Float64bits(got.Float) || a.Float != a.Float && got.Float != got.Float, text)
+		require.True(t, math.Float64bits(a.Float) == math.Float64bits(got.Float) ||
+			a.Float != a.Float && got.Float != got.Float, text)
 	}
 }
 

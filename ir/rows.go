@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// RowSource says which rows of the operands a row of an operation's results is computed from: index i of the axis of the
-// results needs index i of the operands listed. All other operands are the same for every row.
+// RowSource says which rows of the operands a row of an operation's results is computed from: index i of the axis of
+// the results needs index i of the operands listed. All other operands are the same for every row.
 type RowSource struct {
 	Operands []RowOperand
 	// Position is the number of the int operand that is the position of the first row, or -1 where there is none.
@@ -105,8 +105,8 @@ func (r *RowSource) aligned(op *Op, axis int) *RowSource {
 	return r
 }
 
-// sharesMatrices reports whether what op multiplies all rows with is one matrix, not one for each index of leading axes,
-// and the rows are in the same place in the first operand as in the results.
+// sharesMatrices reports whether what op multiplies all rows with is one matrix, not one for each index of leading
+// axes, and the rows are in the same place in the first operand as in the results.
 func sharesMatrices(op *Op) bool {
 	if op.Args[0][0].Value.Type.Rank() != op.Results[0].Type.Rank() {
 		return false

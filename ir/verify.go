@@ -7,7 +7,8 @@ import "fmt"
 // used after a later write of its buffer, constants and buffers have constant dims, entries share no
 // symbols. The error quotes the operation in the text form.
 func Verify(m *Module) error {
-	v := &verifier{module: m, visible: make(map[*Value]bool, m.size()), symbols: map[*Symbol]bool{}, buffers: map[*Buffer]bool{},
+	v := &verifier{module: m, visible: make(map[*Value]bool, m.size()), symbols: map[*Symbol]bool{},
+		buffers: map[*Buffer]bool{},
 		version: map[*Buffer]int{}, loads: map[*Value]loadState{}}
 	return v.run()
 }
@@ -56,7 +57,8 @@ func (v *verifier) constants() error {
 		if c.Value.Type.Kind != TensorKind || !static {
 			return fmt.Errorf("constant @%s has type %s, want a tensor with constant dims", c.Name, c.Value.Type)
 		}
-		if d := c.Data; d != nil && (d.DType() != c.Value.Type.DType || !equalShapes(Dims(d.Shape()...), Dims(dims...))) {
+		if d := c.Data; d != nil && (d.DType() != c.Value.Type.DType ||
+			!equalShapes(Dims(d.Shape()...), Dims(dims...))) {
 			return fmt.Errorf("constant @%s has type %s, its data is %s%v", c.Name, c.Value.Type, d.DType(), d.Shape())
 		}
 		v.visible[c.Value] = true

@@ -35,8 +35,8 @@ var quantModes = [...]struct {
 func (m QuantMode) String() string { return quantModes[m].name }
 
 // WeightForm is the form of a quantized weight [..., N, K]: packed codes u32 [..., N, K·Bits/32], each row a stream of
-// numbers of Bits bits from the lowest bit of its first word on, and scales [..., N, K/Group]; mode affine has biases of
-// the scales' shape and dtype too. It is the one type that says so, from the files of checkpoints to the kernels.
+// numbers of Bits bits from the lowest bit of its first word on, and scales [..., N, K/Group]; mode affine has biases
+// of the scales' shape and dtype too. It is the one type that says so, from the files of checkpoints to the kernels.
 type WeightForm struct {
 	Mode QuantMode
 	// Bits is the size of a code.

@@ -47,7 +47,8 @@ func is[C huggingface.Config](config huggingface.Config) bool {
 }
 
 // open makes a row's function of a builder's constructor for configurations of type C.
-func open[C huggingface.Config, M model](construct func(C, huggingface.Tokens, *builder.Tensors) M) func(huggingface.Config, huggingface.Tokens, *builder.Tensors) model {
+func open[C huggingface.Config, M model](construct func(C, huggingface.Tokens,
+	*builder.Tensors) M) func(huggingface.Config, huggingface.Tokens, *builder.Tensors) model {
 	return func(config huggingface.Config, tokens huggingface.Tokens, t *builder.Tensors) model {
 		if c, ok := config.(C); ok {
 			return construct(c, tokens, t)

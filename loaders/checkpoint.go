@@ -226,8 +226,10 @@ func (c *Checkpoint) EOS() []int { return c.Model.Tokens.EOS }
 // Close closes the files of the weights; modules cannot read their constants any more.
 func (c *Checkpoint) Close() error { return c.close() }
 
-// sourceOf makes a source of a tensor of a file. prefix keeps provenances apart from those of other files with such names.
+// sourceOf makes a source of a tensor of a file. prefix keeps provenances apart from those of other files with such
+// names.
 func sourceOf(t *safetensors.Tensor, prefix string) Source {
-	return Source{Name: t.Name, DType: string(t.DType), Shape: t.Shape, File: filepath.Base(t.File().Path()), Size: t.Size(),
+	return Source{Name: t.Name, DType: string(t.DType), Shape: t.Shape, File: filepath.Base(t.File().Path()),
+		Size: t.Size(),
 		data: t, prefix: prefix}
 }

@@ -20,7 +20,8 @@ import (
 )
 
 func TestArchitectures(t *testing.T) {
-	require.Equal(t, huggingface.Architectures(), Architectures(), "every configuration that is read must have a builder")
+	require.Equal(t, huggingface.Architectures(), Architectures(),
+		"every configuration that is read must have a builder")
 	families := map[string]bool{}
 	for _, model := range tinies {
 		c := openCheckpoint(t, chatCheckpoint(model.name))
@@ -49,31 +50,43 @@ var chats = []struct {
 	{
 		name: "qwen35moe-chat", family: "qwen35moe", options: Options{MaxSeqLen: 512},
 		counts: map[string]int{
-			"linear": 3*5 + 1*4 + 4*5 + 1, "embedding": 1, "gated_delta_rule": 3, "conv1d": 3, "sdpa": 1, "rope": 2, "rms_norm": 4*2 + 3*3 + 2 + 1,
-			"top_k": 4, "softmax": 4, "switch_mlp": 4, "load": 3*2 + 2, "store": 3 * 2, "buffer_slice_update": 2, "equal": 1, "where": 3 * 2,
+			"linear": 3*5 + 1*4 + 4*5 + 1, "embedding": 1, "gated_delta_rule": 3, "conv1d": 3, "sdpa": 1, "rope": 2,
+			"rms_norm": 4*2 + 3*3 + 2 + 1,
+			"top_k":    4, "softmax": 4, "switch_mlp": 4, "load": 3*2 + 2, "store": 3 * 2, "buffer_slice_update": 2,
+			"equal": 1, "where": 3 * 2,
 			"item_int": 1, "sym_size": 1, "add_int": 1, "transpose": 4, "sample": 1, "contiguous": 3,
 		},
 		buffers: map[string]string{
-			"layers.0.linear_attn.conv_state": "bf16[1,4,256]", "layers.0.linear_attn.recurrent_state": "f32[1,4,32,32]", "layers.3.self_attn.k_cache": "bf16[1,2,512,64]",
+			"layers.0.linear_attn.conv_state":      "bf16[1,4,256]",
+			"layers.0.linear_attn.recurrent_state": "f32[1,4,32,32]", "layers.3.self_attn.k_cache": "bf16[1,2,512,64]",
 		},
 		methods: []ir.Method{
-			{Name: "get_max_seq_len", Values: []any{int64(512)}}, {Name: "get_vocab_size", Values: []any{int64(768)}}, {Name: "get_n_layers", Values: []any{int64(4)}},
-			{Name: "get_max_prefill_chunk", Values: []any{int64(511)}}, {Name: "use_kv_cache", Values: []any{true}}, {Name: "use_sdpa_with_kv_cache", Values: []any{false}},
-			{Name: "enable_dynamic_shape", Values: []any{true}}, {Name: "use_sampling", Values: []any{false}}, {Name: "get_eos_ids", Values: []any{int64(762), int64(760)}},
+			{Name: "get_max_seq_len", Values: []any{int64(512)}}, {Name: "get_vocab_size", Values: []any{int64(768)}},
+			{Name: "get_n_layers", Values: []any{int64(4)}},
+			{Name: "get_max_prefill_chunk", Values: []any{int64(511)}}, {Name: "use_kv_cache", Values: []any{true}},
+			{Name: "use_sdpa_with_kv_cache", Values: []any{false}},
+			{Name: "enable_dynamic_shape", Values: []any{true}}, {Name: "use_sampling", Values: []any{false}},
+			{Name: "get_eos_ids", Values: []any{int64(762), int64(760)}},
 		},
 		logits: "bf16",
 	},
 	{
 		name: "gemma4-chat", family: "gemma4",
 		counts: map[string]int{
-			"linear": 5*7 + 6 + 1, "embedding": 1, "sdpa": 6, "rope": 12, "rms_norm": 6*7 + 1, "gelu": 6, "load": 12, "buffer_slice_update": 5*4 + 2,
-			"item_int": 1, "sym_size": 2, "mod_int": 1, "logical_and": 1, "transpose": 6 * 4, "tanh": 1, "sample": 1,
+			"linear": 5*7 + 6 + 1, "embedding": 1, "sdpa": 6, "rope": 12, "rms_norm": 6*7 + 1, "gelu": 6, "load": 12,
+			"buffer_slice_update": 5*4 + 2,
+			"item_int":            1, "sym_size": 2, "mod_int": 1, "logical_and": 1, "transpose": 6 * 4,
+			"tanh": 1, "sample": 1,
 		},
-		buffers: map[string]string{"layers.0.self_attn.k_cache": "bf16[1,2,127,32]", "layers.5.self_attn.v_cache": "bf16[1,1,4096,64]"},
+		buffers: map[string]string{"layers.0.self_attn.k_cache": "bf16[1,2,127,32]",
+			"layers.5.self_attn.v_cache": "bf16[1,1,4096,64]"},
 		methods: []ir.Method{
-			{Name: "get_max_seq_len", Values: []any{int64(4096)}}, {Name: "get_vocab_size", Values: []any{int64(960)}}, {Name: "get_n_layers", Values: []any{int64(6)}},
-			{Name: "get_max_prefill_chunk", Values: []any{int64(64)}}, {Name: "use_kv_cache", Values: []any{true}}, {Name: "use_sdpa_with_kv_cache", Values: []any{false}},
-			{Name: "enable_dynamic_shape", Values: []any{true}}, {Name: "use_sampling", Values: []any{false}}, {Name: "get_bos_id", Values: []any{int64(2)}},
+			{Name: "get_max_seq_len", Values: []any{int64(4096)}}, {Name: "get_vocab_size", Values: []any{int64(960)}},
+			{Name: "get_n_layers", Values: []any{int64(6)}},
+			{Name: "get_max_prefill_chunk", Values: []any{int64(64)}}, {Name: "use_kv_cache", Values: []any{true}},
+			{Name: "use_sdpa_with_kv_cache", Values: []any{false}},
+			{Name: "enable_dynamic_shape", Values: []any{true}}, {Name: "use_sampling", Values: []any{false}},
+			{Name: "get_bos_id", Values: []any{int64(2)}},
 			{Name: "get_eos_ids", Values: []any{int64(5), int64(1)}},
 		},
 		logits: "f32",
@@ -196,8 +209,10 @@ func TestFiles(t *testing.T) {
 		dir := chatCheckpoint(test.name)
 		c := openCheckpoint(t, dir)
 		for name, have := range map[string][]byte{
-			huggingface.ConfigFile: c.Model.Files.Config, huggingface.GenerationConfigFile: c.Model.Files.GenerationConfig,
-			huggingface.TokenizerFile: c.Model.Files.Tokenizer, huggingface.TokenizerConfigFile: c.Model.Files.TokenizerConfig,
+			huggingface.ConfigFile:           c.Model.Files.Config,
+			huggingface.GenerationConfigFile: c.Model.Files.GenerationConfig,
+			huggingface.TokenizerFile:        c.Model.Files.Tokenizer,
+			huggingface.TokenizerConfigFile:  c.Model.Files.TokenizerConfig,
 		} {
 			want, err := os.ReadFile(dir + "/" + name)
 			require.NoError(t, err)
@@ -229,7 +244,8 @@ func besides(names ...string) func([]stored) []stored {
 // of the checkpoint.
 func TestSources(t *testing.T) {
 	dir := generate(t, smallQwen(nil))
-	other := rewrite(t, dir, besides("model.visual.a", "visual.b", "model.vision_tower.c", "model.embed_vision.d", "model.audio_tower.e",
+	other := rewrite(t, dir, besides("model.visual.a", "visual.b", "model.vision_tower.c",
+		"model.embed_vision.d", "model.audio_tower.e",
 		"mtp.fc.weight", "model.mtp_layers.f", "model.language_model.mtp.g"), nil)
 	plain, extended := openCheckpoint(t, dir), openCheckpoint(t, other)
 	require.Empty(t, plain.Skipped())
@@ -246,7 +262,8 @@ func TestSources(t *testing.T) {
 	require.Len(t, extended.Sources(), len(byName))
 	for _, s := range extended.Sources() {
 		p := byName[s.Name]
-		require.Equal(t, []any{p.DType, p.Shape, p.Size, safetensors.SingleFileName}, []any{s.DType, s.Shape, s.Size, s.File})
+		require.Equal(t, []any{p.DType, p.Shape, p.Size, safetensors.SingleFileName},
+			[]any{s.DType, s.Shape, s.Size, s.File})
 		a, err := io.ReadAll(p.Reader())
 		require.NoError(t, err)
 		b, err := io.ReadAll(s.Reader())
@@ -265,8 +282,10 @@ func TestSources(t *testing.T) {
 		require.Empty(t, seen[provenance], "constants of one provenance: %s", constant.Name)
 		seen[provenance] = constant.Name
 	}
-	require.Equal(t, "layers.0.linear_attn.dt_bias", seen["f32(tensor(model.language_model.layers.0.linear_attn.dt_bias,bf16[4]))"])
-	require.Equal(t, "layers.0.linear_attn.norm.weight", seen["tensor(model.language_model.layers.0.linear_attn.norm.weight,f32[8])"])
+	require.Equal(t, "layers.0.linear_attn.dt_bias",
+		seen["f32(tensor(model.language_model.layers.0.linear_attn.dt_bias,bf16[4]))"])
+	require.Equal(t, "layers.0.linear_attn.norm.weight",
+		seen["tensor(model.language_model.layers.0.linear_attn.norm.weight,f32[8])"])
 }
 
 // TestOpenRefuses: everything that does not fit is in one error.
@@ -300,15 +319,18 @@ func TestOpenRefuses(t *testing.T) {
 		config   func(map[string]any)
 		messages []string
 	}{
-		{"missing", qwen, drop(prefix+"norm.weight", prefix+"layers.1.self_attn.q_proj.weight", "lm_head.weight"), nil, []string{
-			": 3 tensors do not fit config.json, which describes a Qwen3_5MoeForConditionalGeneration; use the config.json that belongs to the weights, and complete files:",
-			"\n\tmodel.language_model.layers.1.self_attn.q_proj.weight: expected BF16, F16 or F32 [128,32], found none",
-			"\n\tmodel.language_model.norm.weight: expected BF16, F16 or F32 [32], found none",
-			"\n\tlm_head.weight: expected BF16, F16 or F32 [48,32], found none"}},
+		{"missing", qwen, drop(prefix+"norm.weight", prefix+"layers.1.self_attn.q_proj.weight", "lm_head.weight"), nil,
+			[]string{
+				": 3 tensors do not fit config.json, which describes a Qwen3_5MoeForConditionalGeneration; use the config.json that belongs to the weights, and complete files:",
+				"\n\tmodel.language_model.layers.1.self_attn.q_proj.weight: expected BF16, F16 or F32 [128,32], found none",
+				"\n\tmodel.language_model.norm.weight: expected BF16, F16 or F32 [32], found none",
+				"\n\tlm_head.weight: expected BF16, F16 or F32 [48,32], found none"}},
 		{"missing, plain names", gemma, chain(plainNames, drop("model.layers.0.layer_scalar")), flatten, []string{
-			": 1 tensor does not fit config.json, which describes a Gemma4ForCausalLM", "\n\tmodel.layers.0.layer_scalar: expected BF16, F16 or F32 [1], found none"}},
-		{"missing expert", qwen, chain(splitExperts, drop(prefix+"layers.2.mlp.experts.5.up_proj.weight")), nil, []string{
-			": 1 tensor does", "\n\tmodel.language_model.layers.2.mlp.experts.5.up_proj.weight: expected BF16, F16 or F32 [24,32], found none"}},
+			": 1 tensor does not fit config.json, which describes a Gemma4ForCausalLM",
+			"\n\tmodel.layers.0.layer_scalar: expected BF16, F16 or F32 [1], found none"}},
+		{"missing expert", qwen, chain(splitExperts, drop(prefix+"layers.2.mlp.experts.5.up_proj.weight")), nil,
+			[]string{
+				": 1 tensor does", "\n\tmodel.language_model.layers.2.mlp.experts.5.up_proj.weight: expected BF16, F16 or F32 [24,32], found none"}},
 		{"unknown", gemma, besides(prefix+"layers.0.self_attn.q_proj.bias", "other"), nil, []string{
 			": 2 tensors do", "\n\tmodel.language_model.layers.0.self_attn.q_proj.bias: expected no such tensor, found BF16 [1]", "\n\tother: expected no such tensor, found BF16 [1]"}},
 		{"unknown by the thousand", gemma, besides(many...), nil, []string{": 30000 tensors do", "\n\tand 29900 more"}},
@@ -316,18 +338,27 @@ func TestOpenRefuses(t *testing.T) {
 			"\n\tmodel.language_model.layers.2.self_attn.v_proj.weight: expected no such tensor, found BF16 [1]"}},
 		{"shape", qwen, change(prefix+"layers.0.linear_attn.conv1d.weight", reshape(64, 4, 1)), nil, []string{
 			": 1 tensor does", "\n\tmodel.language_model.layers.0.linear_attn.conv1d.weight: expected BF16, F16 or F32 [64,1,4], found BF16 [64,4,1]"}},
-		{"dtype", qwen, change(prefix+"layers.0.linear_attn.A_log", func(s *stored) { s.dtype = safetensors.I32 }), nil, []string{
-			"\n\tmodel.language_model.layers.0.linear_attn.A_log: expected BF16, F16 or F32 [4], found I32 [4]"}},
-		{"dtype that graphs lack", qwen, change(prefix+"norm.weight", func(s *stored) { s.dtype, s.shape = safetensors.F8E4M3, []int{64} }), nil, []string{
-			"\n\tmodel.language_model.norm.weight: expected BF16, F16 or F32 [32], found F8_E4M3 [64]"}},
-		{"dtypes of experts", qwen, chain(splitExperts, change(prefix+"layers.0.mlp.experts.3.down_proj.weight", func(s *stored) { *s = s.as(safetensors.F32) })), nil, []string{
-			": 1 tensor does", "\n\tmodel.language_model.layers.0.mlp.experts.3.down_proj.weight: expected the dtype of the first, bf16, found f32"}},
+		{"dtype", qwen, change(prefix+"layers.0.linear_attn.A_log", func(s *stored) { s.dtype = safetensors.I32 }), nil,
+			[]string{
+				"\n\tmodel.language_model.layers.0.linear_attn.A_log: expected BF16, F16 or F32 [4], found I32 [4]"}},
+		{"dtype that graphs lack", qwen,
+			change(prefix+"norm.weight", func(s *stored) { s.dtype, s.shape = safetensors.F8E4M3, []int{64} }), nil,
+			[]string{
+				"\n\tmodel.language_model.norm.weight: expected BF16, F16 or F32 [32], found F8_E4M3 [64]"}},
+		{"dtypes of experts", qwen, chain(splitExperts,
+			change(prefix+"layers.0.mlp.experts.3.down_proj.weight", func(s *stored) { *s = s.as(safetensors.F32) })),
+			nil, []string{
+				": 1 tensor does", "\n\tmodel.language_model.layers.0.mlp.experts.3.down_proj.weight: expected the dtype of the first, bf16, found f32"}},
 		{"twice", gemma, besides("model.norm.weight"), nil, []string{
 			": 1 tensor does", "\n\tmodel.norm.weight: expected one tensor of this name in the language model, found it beside model.language_model.norm.weight"}},
-		{"other sizes", gemma, nil, func(root map[string]any) { root["text_config"].(map[string]any)["intermediate_size"] = 44.0 }, []string{
+		{"other sizes", gemma, nil, func(
+			root map[string]any) {
+			root["text_config"].(map[string]any)["intermediate_size"] = 44.0
+		}, []string{
 			": 15 tensors do", "\n\tmodel.language_model.layers.4.mlp.down_proj.weight: expected BF16, F16 or F32 [32,44], found BF16 [32,40]"}},
-		{"other architecture", qwen, nil, func(root map[string]any) { root["architectures"] = []string{"LlamaForCausalLM"} }, []string{
-			`LlamaForCausalLM`, strings.Join(Architectures(), ", ")}},
+		{"other architecture", qwen, nil,
+			func(root map[string]any) { root["architectures"] = []string{"LlamaForCausalLM"} }, []string{
+				`LlamaForCausalLM`, strings.Join(Architectures(), ", ")}},
 		{"quantized", qwen, nil, func(root map[string]any) { root["quantization_config"] = map[string]any{"quant_method": "gptq"} }, []string{
 			`config.json: expected weights in bf16, f16, f32, fp8 or MX formats, or those of mlx-lm, found the quantization {"quant_method":"gptq"}; use the original checkpoint`}},
 	}
@@ -376,23 +407,30 @@ func TestFullSize(t *testing.T) {
 		chunk          int64
 		bytes          int64 // of all buffers
 	}{
-		{"qwen", architectures[0], func(n int) huggingface.Config { return synthetic.Qwen35MoE35B(n) }, 40, 4, map[string]string{
-			"layers.38.linear_attn.conv_state": "bf16[1,4,8192]", "layers.38.linear_attn.recurrent_state": "f32[1,32,128,128]", "layers.39.self_attn.v_cache": "bf16[1,2,4096,256]",
-		}, 1024, 30*(4*8192*2+32*128*128*4) + 10*2*2*4096*256*2},
-		{"gemma", architectures[1], func(n int) huggingface.Config { return synthetic.Gemma431B(n) }, 60, 6, map[string]string{
-			"layers.58.self_attn.k_cache": "bf16[1,16,1279,256]", "layers.59.self_attn.k_cache": "bf16[1,4,4096,512]",
-		}, 256, 50*2*16*1279*256*2 + 10*2*4*4096*512*2},
+		{"qwen", architectures[0], func(n int) huggingface.Config { return synthetic.Qwen35MoE35B(n) },
+			40, 4, map[string]string{
+				"layers.38.linear_attn.conv_state":      "bf16[1,4,8192]",
+				"layers.38.linear_attn.recurrent_state": "f32[1,32,128,128]",
+				"layers.39.self_attn.v_cache":           "bf16[1,2,4096,256]",
+			}, 1024, 30*(4*8192*2+32*128*128*4) + 10*2*2*4096*256*2},
+		{"gemma", architectures[1], func(n int) huggingface.Config { return synthetic.Gemma431B(n) },
+			60, 6, map[string]string{
+				"layers.58.self_attn.k_cache": "bf16[1,16,1279,256]",
+				"layers.59.self_attn.k_cache": "bf16[1,4,4096,512]",
+			}, 256, 50*2*16*1279*256*2 + 10*2*4*4096*512*2},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			module := func(layers int) *ir.Module {
-				m, err := test.arch.open(test.config(layers), huggingface.Tokens{BOS: huggingface.NoToken}, builder.NewTensors(nil)).Build(Options{})
+				m, err := test.arch.open(test.config(layers), huggingface.Tokens{BOS: huggingface.NoToken},
+					builder.NewTensors(nil)).Build(Options{})
 				require.NoError(t, err)
 				return m
 			}
 			m := module(test.layers)
 			operations := func(layers int) int { return len(module(layers).Entry.Body.Ops) }
-			require.Equal(t, operations(2*test.period)-operations(test.period), len(m.Entry.Body.Ops)-operations(test.layers-test.period))
+			require.Equal(t, operations(2*test.period)-operations(test.period),
+				len(m.Entry.Body.Ops)-operations(test.layers-test.period))
 			total := int64(0)
 			for _, b := range m.Buffers {
 				dims, _ := b.Type.Static()

@@ -4,8 +4,8 @@
 //
 // [Open] reads configuration, tokenizer files and the headers of the weights and checks them against each
 // other; [Checkpoint.Build] makes a module. huggingface.Families is the table of model families, and there is a builder
-// for each type of configuration: a family whose configuration has a type that is there already is a row of that table and
-// a function that reads it; another one needs a builder beside qwen and gemma4, and a row in architecture.go.
+// for each type of configuration: a family whose configuration has a type that is there already is a row of that table
+// and a function that reads it; another one needs a builder beside qwen and gemma4, and a row in architecture.go.
 //
 // # Invariants
 //

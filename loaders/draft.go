@@ -44,7 +44,8 @@ func (c *Checkpoint) FindDraft() (why string) {
 	case tensors.Len() == 0:
 		return "the checkpoint has no tensors of multi-token prediction (mtp.*)"
 	case !ok:
-		return "the checkpoint has tensors of multi-token prediction (mtp.*), which etc knows of other families than " + c.Family()
+		return "the checkpoint has tensors of multi-token prediction (mtp.*), which etc knows of other families than " +
+			c.Family()
 	}
 	use := m.ReadMultiToken(tensors, false)
 	if err := tensors.Err(c.Model.Dir, c.Model.Architecture); err != nil {

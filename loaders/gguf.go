@@ -50,7 +50,8 @@ func newGGUF(m *gguf.Model, superblocks bool) (*Checkpoint, error) {
 		return nil, err
 	}
 	text, notText := m.Text()
-	files := huggingface.Files{GenerationConfig: text.GenerationConfig, Tokenizer: text.Tokenizer, TokenizerConfig: text.TokenizerConfig, ChatTemplate: text.ChatTemplate}
+	files := huggingface.Files{GenerationConfig: text.GenerationConfig, Tokenizer: text.Tokenizer,
+		TokenizerConfig: text.TokenizerConfig, ChatTemplate: text.ChatTemplate}
 	if files.Config, err = json.MarshalIndent(config, "", "  "); err != nil {
 		return nil, fmt.Errorf("%s: %w", m.Path(), err)
 	}
@@ -70,7 +71,8 @@ func newGGUF(m *gguf.Model, superblocks bool) (*Checkpoint, error) {
 		for i, d := range t.Shape {
 			shape[i] = int(d)
 		}
-		return []Source{{Name: t.Name, DType: t.Type.String(), Shape: shape, File: filepath.Base(t.File()), Size: t.Size(), data: t}}
+		return []Source{{Name: t.Name, DType: t.Type.String(), Shape: shape, File: filepath.Base(t.File()),
+			Size: t.Size(), data: t}}
 	})
 	return c, err
 }

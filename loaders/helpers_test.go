@@ -174,7 +174,8 @@ func rewrite(t *testing.T, dir string, tensors func([]stored) []stored, config f
 	out := t.TempDir()
 	var entries []safetensors.Entry
 	for _, s := range list {
-		entries = append(entries, safetensors.Entry{Name: s.name, DType: s.dtype, Shape: s.shape, Data: safetensors.Bytes(s.data)})
+		entries = append(entries, safetensors.Entry{Name: s.name, DType: s.dtype, Shape: s.shape,
+			Data: safetensors.Bytes(s.data)})
 	}
 	require.NoError(t, safetensors.WriteFile(filepath.Join(out, safetensors.SingleFileName), entries, nil))
 	p, err := os.ReadFile(filepath.Join(dir, huggingface.ConfigFile))

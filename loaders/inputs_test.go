@@ -57,7 +57,8 @@ func TestGGUFLogits(t *testing.T) {
 		for _, kind := range []string{"Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q5_K", "Q6_K", "MXFP4"} {
 			t.Run(test.name+" "+kind, func(t *testing.T) {
 				path := writeGGUF(t, test.name, kind)
-				carried, plain := promptLogits(t, openGGUF(t, path, true), test.name), promptLogits(t, openGGUF(t, path, false), test.name)
+				carried, plain := promptLogits(t, openGGUF(t, path, true), test.name),
+					promptLogits(t, openGGUF(t, path, false), test.name)
 				for i := range want {
 					require.Equal(t, argmax(plain[i]), argmax(carried[i]))
 					if kind == "Q8_0" {
@@ -116,8 +117,10 @@ func TestBundleRefused(t *testing.T) {
 			m[name] = strings.Replace(m[name], "Int4Tensor", "Int4TilePackedTo4dTensor", 1)
 			return l
 		}, "tensor " + name + ": expected an Int4Tensor or an IntxUnpackedToInt8Tensor, as quantize_and_save writes for MLX, found a Int4TilePackedTo4dTensor"},
-		{"no description", func(m map[string]string, l []stored) []stored { delete(m, name); return l }, "tensor " + name + `: expected a description in the metadata, found ""`},
-		{"no names", func(m map[string]string, l []stored) []stored { m["tensor_names"] = "{}"; return l }, "metadata tensor_names: expected a JSON array of names"},
+		{"no description", func(m map[string]string, l []stored) []stored { delete(m, name); return l },
+			"tensor " + name + `: expected a description in the metadata, found ""`},
+		{"no names", func(m map[string]string, l []stored) []stored { m["tensor_names"] = "{}"; return l },
+			"metadata tensor_names: expected a JSON array of names"},
 		{"no scale", func(m map[string]string, l []stored) []stored {
 			return slices.DeleteFunc(l, func(s stored) bool { return s.name == "layers.0.mlp.up_proj._weight_scale" })
 		}, "tensor " + name + ": expected the tensors qdata, scale and zero_point of a Int4Tensor, found not all of them"},
@@ -141,7 +144,8 @@ func TestBundleRefused(t *testing.T) {
 			}
 			var entries []safetensors.Entry
 			for _, s := range test.change(metadata, list) {
-				entries = append(entries, safetensors.Entry{Name: s.name, DType: s.dtype, Shape: s.shape, Data: safetensors.Bytes(s.data)})
+				entries = append(entries, safetensors.Entry{Name: s.name, DType: s.dtype, Shape: s.shape,
+					Data: safetensors.Bytes(s.data)})
 			}
 			out := t.TempDir()
 			require.NoError(t, safetensors.WriteFile(filepath.Join(out, safetensors.SingleFileName), entries, metadata))

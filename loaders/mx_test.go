@@ -18,7 +18,8 @@ import (
 )
 
 // mxCheckpoints are made by testdata/mx.py of qwen3-tiny.
-var mxCheckpoints = []string{"qwen3-tiny-mlx", "qwen3-tiny-compressed-tensors-mxfp4", "qwen3-tiny-compressed-tensors-nvfp4"}
+var mxCheckpoints = []string{"qwen3-tiny-mlx", "qwen3-tiny-compressed-tensors-mxfp4",
+	"qwen3-tiny-compressed-tensors-nvfp4"}
 
 // readSums reads what testdata/mx.py says of the values of a checkpoint's matrices.
 func readSums(t *testing.T, dir string) (sums map[string]string) {
@@ -29,7 +30,8 @@ func readSums(t *testing.T, dir string) (sums map[string]string) {
 	return sums
 }
 
-// quantizedValues computes the values of the quantized matrices of a module by the reference semantics, by the matrix's name.
+// quantizedValues computes the values of the quantized matrices of a module by the reference semantics, by the matrix's
+// name.
 func quantizedValues(t *testing.T, m *ir.Module) map[string]*eval.Tensor {
 	t.Helper()
 	values := map[string]*eval.Tensor{}
@@ -54,7 +56,8 @@ func quantizedValues(t *testing.T, m *ir.Module) map[string]*eval.Tensor {
 		module := &ir.Module{Entry: f}
 		require.NoError(t, ir.Build(func() {
 			b := &ir.Builder{Module: module, Region: f.Body}
-			v := b.Value("dequantize", &ir.DequantizeAttrs{GroupSize: form.Group, Bits: form.Bits, Mode: form.Mode.String(), Dtype: &d}, operands...)
+			v := b.Value("dequantize", &ir.DequantizeAttrs{GroupSize: form.Group, Bits: form.Bits,
+				Mode: form.Mode.String(), Dtype: &d}, operands...)
 			f.Body.Results, f.Outputs = []*ir.Value{v}, []ir.Type{v.Type}
 		}))
 		machine, err := eval.NewMachine(module, eval.FP32, nil)
@@ -66,8 +69,8 @@ func quantizedValues(t *testing.T, m *ir.Module) map[string]*eval.Tensor {
 	return values
 }
 
-// TestMX: checkpoints in MX formats, mlx-lm's with a module in each mode among them, have the values that an independent
-// program computed, and the logits of a checkpoint that holds these in float32.
+// TestMX: checkpoints in MX formats, mlx-lm's with a module in each mode among them, have the values that an
+// independent program computed, and the logits of a checkpoint that holds these in float32.
 func TestMX(t *testing.T) {
 	for _, name := range mxCheckpoints {
 		t.Run(name, func(t *testing.T) {
@@ -90,7 +93,8 @@ func TestMX(t *testing.T) {
 				return list
 			}, nil)
 			ids := someTokens(19, 1)
-			want := newSession(t, build(t, openCheckpoint(t, plain), Options{MaxSeqLen: 64, NoSampler: true})).feed(ids, 0, 7)
+			want := newSession(t, build(t, openCheckpoint(t, plain), Options{MaxSeqLen: 64, NoSampler: true})).feed(ids,
+				0, 7)
 			got := newSession(t, m).feed(ids, 0, 7)
 			largest := 0.0
 			for i := range want {
@@ -128,7 +132,8 @@ func TestMXOfGPTOSS(t *testing.T) {
 		}
 		return list
 	}, func(root map[string]any) {
-		root["quantization_config"] = map[string]any{"quant_method": "mxfp4", "modules_to_not_convert": []string{"lm_head"}}
+		root["quantization_config"] = map[string]any{"quant_method": "mxfp4",
+			"modules_to_not_convert": []string{"lm_head"}}
 	})
 	sums := readSums(t, chatCheckpoint("qwen3-tiny-compressed-tensors-mxfp4"))
 	values := quantizedValues(t, build(t, openCheckpoint(t, dir), Options{MaxSeqLen: 64, NoSampler: true}))
@@ -162,10 +167,15 @@ func TestMXRefuses(t *testing.T) {
 	}{
 		"a global scale of 3": {mxCheckpoints[2], global("\x00\x00\x40\x40"), nil,
 			"k_proj.weight_global_scale: the global scale 3 is no power of two, so that the scales of groups cannot take it; the nodes that multiply have no global scale"},
-		"a global scale out of range": {mxCheckpoints[2], global("\x00\x00\x80\x4b"), nil, "the global scale 1.6777216e+07 would take scales of groups out of the range of e4m3"},
-		"a global scale of NaN":       {mxCheckpoints[2], global("\x00\x00\xc0\x7f"), nil, "the global scale NaN is no power of two"},
-		"scales of another shape":     {mxCheckpoints[1], change(scale, func(s *stored) { s.shape, s.data = []int{128, 2}, s.data[:256] }), nil, scale + ": expected a byte for each group of 32, [128,4], found U8 [128,2]"},
-		"no scales":                   {mxCheckpoints[1], change(scale, func(s *stored) { s.name = "x" }), nil, scale + ": expected a byte for each group of 32, [128,4], found none"},
+		"a global scale out of range": {mxCheckpoints[2], global("\x00\x00\x80\x4b"), nil,
+			"the global scale 1.6777216e+07 would take scales of groups out of the range of e4m3"},
+		"a global scale of NaN": {mxCheckpoints[2], global("\x00\x00\xc0\x7f"), nil,
+			"the global scale NaN is no power of two"},
+		"scales of another shape": {mxCheckpoints[1],
+			change(scale, func(s *stored) { s.shape, s.data = []int{128, 2}, s.data[:256] }), nil,
+			scale + ": expected a byte for each group of 32, [128,4], found U8 [128,2]"},
+		"no scales": {mxCheckpoints[1], change(scale, func(s *stored) { s.name = "x" }), nil,
+			scale + ": expected a byte for each group of 32, [128,4], found none"},
 		"another group": {mxCheckpoints[1], nil, func(root map[string]any) {
 			root["quantization_config"].(map[string]any)["config_groups"].(map[string]any)["group_0"].(map[string]any)["weights"].(map[string]any)["group_size"] = 64
 		}, "quantization_config.config_groups.weights.group_size: expected 32, found 64"},
@@ -173,7 +183,8 @@ func TestMXRefuses(t *testing.T) {
 			root["quantization_config"].(map[string]any)["format"] = "int-quantized"
 		}, `quantization_config.format: expected one format for all matrices, found ["int-quantized","mxfp4-pack-quantized"]`},
 		"mlx with biases": {mxCheckpoints[0], func(list []stored) []stored {
-			return append(list, stored{"model.layers.0.mlp.up_proj.biases", safetensors.BF16, []int{256, 4}, make([]byte, 2048)})
+			return append(list, stored{"model.layers.0.mlp.up_proj.biases", safetensors.BF16,
+				[]int{256, 4}, make([]byte, 2048)})
 		}, nil, "model.layers.0.mlp.up_proj.biases: expected no biases (quantization has mode mxfp4), found BF16 [256,4]"},
 		"mlx with scales in bf16": {mxCheckpoints[0], change("model.layers.0.mlp.up_proj.scales", func(s *stored) {
 			s.dtype, s.data = safetensors.BF16, make([]byte, 2*len(s.data))

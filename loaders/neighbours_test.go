@@ -20,8 +20,8 @@ import (
 	"github.com/etc-ml/etc/loaders/safetensors"
 )
 
-// tinies are checkpoints of random weights of the families of which there is no trained one here, with what their modules
-// must be. Their logits are in testdata as those of the trained ones are.
+// tinies are checkpoints of random weights of the families of which there is no trained one here, with what their
+// modules must be. Their logits are in testdata as those of the trained ones are.
 var tinies = []struct {
 	name, family string
 	skipped      map[string]int
@@ -32,47 +32,62 @@ var tinies = []struct {
 }{
 	{
 		name: "qwen35-tiny", family: "qwen35", skipped: map[string]int{builder.Vision: 21, builder.MultiToken: 15},
-		counts:  map[string]int{"linear": 3*5 + 4 + 4*3 + 1, "gated_delta_rule": 3, "sdpa": 1, "switch_mlp": 0, "top_k": 0, "silu": 3 + 3 + 4},
-		buffers: map[string]string{"layers.0.linear_attn.recurrent_state": "f32[1,6,32,32]", "layers.3.self_attn.k_cache": "bf16[1,2,256,32]"}, caches: 2,
+		counts: map[string]int{"linear": 3*5 + 4 + 4*3 + 1, "gated_delta_rule": 3, "sdpa": 1, "switch_mlp": 0,
+			"top_k": 0, "silu": 3 + 3 + 4},
+		buffers: map[string]string{"layers.0.linear_attn.recurrent_state": "f32[1,6,32,32]",
+			"layers.3.self_attn.k_cache": "bf16[1,2,256,32]"}, caches: 2,
 	},
 	{
 		name: "qwen3next-tiny", family: "qwen3next", skipped: map[string]int{builder.MultiToken: 7},
-		counts:  map[string]int{"linear": 3*5 + 4 + 4*5 + 1, "gated_delta_rule": 3, "sdpa": 1, "switch_mlp": 4, "top_k": 4, "softmax": 4},
-		buffers: map[string]string{"layers.0.linear_attn.conv_state": "bf16[1,4,256]", "layers.3.self_attn.v_cache": "bf16[1,2,256,32]"}, caches: 2,
+		counts: map[string]int{"linear": 3*5 + 4 + 4*5 + 1, "gated_delta_rule": 3, "sdpa": 1, "switch_mlp": 4,
+			"top_k": 4, "softmax": 4},
+		buffers: map[string]string{"layers.0.linear_attn.conv_state": "bf16[1,4,256]",
+			"layers.3.self_attn.v_cache": "bf16[1,2,256,32]"}, caches: 2,
 	},
 	{
 		name: "qwen3moe-tiny", family: "qwen3moe", skipped: map[string]int{},
-		counts:  map[string]int{"linear": 4*5 + 1, "sdpa": 4, "switch_mlp": 4, "top_k": 4, "sigmoid": 0, "rope": 8, "rms_norm": 4*4 + 1},
+		counts: map[string]int{"linear": 4*5 + 1, "sdpa": 4, "switch_mlp": 4, "top_k": 4, "sigmoid": 0,
+			"rope": 8, "rms_norm": 4*4 + 1},
 		buffers: map[string]string{"layers.0.self_attn.k_cache": "bf16[1,2,256,32]"}, caches: 8,
 	},
 	{
 		name: "qwen3-tiny", family: "qwen3", skipped: map[string]int{},
-		counts:  map[string]int{"linear": 4*7 + 1, "sdpa": 4, "switch_mlp": 0, "silu": 4, "sigmoid": 0, "rope": 8, "rms_norm": 4*4 + 1},
+		counts: map[string]int{"linear": 4*7 + 1, "sdpa": 4, "switch_mlp": 0, "silu": 4, "sigmoid": 0,
+			"rope": 8, "rms_norm": 4*4 + 1},
 		buffers: map[string]string{"layers.3.self_attn.k_cache": "bf16[1,2,256,64]"}, caches: 8,
 	},
 	{
 		name: "gemma4moe-tiny", family: "gemma4", skipped: map[string]int{builder.Vision: 16},
-		counts:    map[string]int{"linear": 5*7 + 6 + 6 + 1, "sdpa": 6, "switch_geglu": 6, "switch_mlp": 0, "top_k": 6, "gelu": 6, "rms_norm": 6*11 + 1},
-		buffers:   map[string]string{"layers.0.self_attn.k_cache": "bf16[1,2,31,32]", "layers.5.self_attn.k_cache": "bf16[1,1,256,64]"},
+		counts: map[string]int{"linear": 5*7 + 6 + 6 + 1, "sdpa": 6, "switch_geglu": 6, "switch_mlp": 0, "top_k": 6,
+			"gelu": 6, "rms_norm": 6*11 + 1},
+		buffers: map[string]string{"layers.0.self_attn.k_cache": "bf16[1,2,31,32]",
+			"layers.5.self_attn.k_cache": "bf16[1,1,256,64]"},
 		caches:    12,
 		sensitive: []string{"*.router.proj.weight"},
 	},
 	{
-		name: "gemma4e-tiny", family: "gemma4", skipped: map[string]int{builder.Vision: 16, builder.Audio: 3, builder.SharedKV: 9},
-		counts:    map[string]int{"linear": 3*7 + 3*5 + 6*2 + 1 + 1, "sdpa": 6, "gelu": 12, "embedding": 2, "rope": 3*2 + 3, "rms_norm": 3*8 + 3*6 + 1 + 1},
-		buffers:   map[string]string{"layers.1.self_attn.k_cache": "bf16[1,1,31,32]", "layers.2.self_attn.v_cache": "bf16[1,1,256,64]"},
-		caches:    6, // of three layers: the others share theirs
-		sensitive: []string{"per_layer_model_projection.weight", "*.per_layer_input_gate.weight", "*.per_layer_projection.weight"},
+		name: "gemma4e-tiny", family: "gemma4",
+		skipped: map[string]int{builder.Vision: 16, builder.Audio: 3, builder.SharedKV: 9},
+		counts: map[string]int{"linear": 3*7 + 3*5 + 6*2 + 1 + 1, "sdpa": 6, "gelu": 12, "embedding": 2,
+			"rope": 3*2 + 3, "rms_norm": 3*8 + 3*6 + 1 + 1},
+		buffers: map[string]string{"layers.1.self_attn.k_cache": "bf16[1,1,31,32]",
+			"layers.2.self_attn.v_cache": "bf16[1,1,256,64]"},
+		caches: 6, // of three layers: the others share theirs
+		sensitive: []string{"per_layer_model_projection.weight", "*.per_layer_input_gate.weight",
+			"*.per_layer_projection.weight"},
 	},
 	{
-		name: "gemma4unified-tiny", family: "gemma4unified", skipped: map[string]int{builder.Vision: 10, builder.Audio: 1},
+		name: "gemma4unified-tiny", family: "gemma4unified",
+		skipped: map[string]int{builder.Vision: 10, builder.Audio: 1},
 		counts:  map[string]int{"linear": 4*7 + 6 + 1, "sdpa": 5, "gelu": 5, "rms_norm": 5*7 + 1},
 		buffers: map[string]string{"layers.4.self_attn.k_cache": "bf16[1,1,256,64]"}, caches: 10,
 	},
 	{
 		name: "museglimmer-tiny", family: "museglimmer", skipped: map[string]int{builder.Vision: 25},
-		counts:  map[string]int{"linear": 5*8 + 1, "sdpa": 5, "silu": 5, "sigmoid": 5, "rope": 3 * 2, "rms_norm": 5*6 + 2},
-		buffers: map[string]string{"layers.0.self_attn.k_cache": "bf16[1,1,256,32]", "layers.1.self_attn.k_cache": "bf16[1,1,31,32]"}, caches: 10,
+		counts: map[string]int{"linear": 5*8 + 1, "sdpa": 5, "silu": 5, "sigmoid": 5,
+			"rope": 3 * 2, "rms_norm": 5*6 + 2},
+		buffers: map[string]string{"layers.0.self_attn.k_cache": "bf16[1,1,256,32]",
+			"layers.1.self_attn.k_cache": "bf16[1,1,31,32]"}, caches: 10,
 	},
 }
 
@@ -114,8 +129,8 @@ func TestTinyModules(t *testing.T) {
 	}
 }
 
-// TestTinyFidelity is TestFidelity for every family: logits of transformers in float32, after a short prompt and one that
-// is longer than chunks and windows, and after more tokens one by one.
+// TestTinyFidelity is TestFidelity for every family: logits of transformers in float32, after a short prompt and one
+// that is longer than chunks and windows, and after more tokens one by one.
 func TestTinyFidelity(t *testing.T) {
 	for _, test := range tinies {
 		t.Run(test.name, func(t *testing.T) {
@@ -125,7 +140,8 @@ func TestTinyFidelity(t *testing.T) {
 			defer recorded.Close()
 			c := openCheckpoint(t, chatCheckpoint(test.name))
 			for _, chunk := range []int{7, 16} {
-				requireRecorded(t, recorded, newSession(t, build(t, c, Options{MaxSeqLen: 256, MaxPrefillChunk: chunk, NoSampler: true})), chunk)
+				requireRecorded(t, recorded,
+					newSession(t, build(t, c, Options{MaxSeqLen: 256, MaxPrefillChunk: chunk, NoSampler: true})), chunk)
 			}
 		})
 	}
@@ -143,7 +159,8 @@ func requireRecorded(t *testing.T, recorded *safetensors.File, s *session, chunk
 			require.EqualValues(t, id, argmax(logits[len(ids)-1+i]), "greedy token %d", i)
 		}
 		tensor, _ := recorded.Tensor(prompt + ".logits")
-		want, got, mean := readFloats(t, tensor), append(slices.Clone(logits[len(ids)-1]), logits[len(logits)-1]...), 0.0
+		want, got, mean := readFloats(t, tensor), append(slices.Clone(logits[len(ids)-1]), logits[len(logits)-1]...),
+			0.0
 		require.Len(t, got, len(want))
 		for i, w := range want {
 			mean += math.Abs(float64(w-got[i])) / float64(len(want))
@@ -213,8 +230,8 @@ func TestFP8(t *testing.T) {
 	}
 }
 
-// TestTinyGGUF: GGUF files as llama.cpp's converter writes them give the logits of the checkpoint they were made of, bit
-// for bit where the matrices are the same numbers, and near ones where they are quantized.
+// TestTinyGGUF: GGUF files as llama.cpp's converter writes them give the logits of the checkpoint they were made of,
+// bit for bit where the matrices are the same numbers, and near ones where they are quantized.
 func TestTinyGGUF(t *testing.T) {
 	for _, test := range tinies {
 		if test.family == "museglimmer" || test.family == "gemma4unified" {

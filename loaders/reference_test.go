@@ -201,7 +201,8 @@ func (r *reference) qwen(c *huggingface.Qwen, ids []int64) [][]float64 {
 			if c.HasExperts(i) {
 				addTo(x[t], r.qwenExperts(c, p+"mlp.", n), 1)
 			} else {
-				addTo(x[t], gated(r.get(p+"mlp.gate_proj.weight"), r.get(p+"mlp.up_proj.weight"), r.get(p+"mlp.down_proj.weight"), n, silu), 1)
+				addTo(x[t], gated(r.get(p+"mlp.gate_proj.weight"), r.get(p+"mlp.up_proj.weight"),
+					r.get(p+"mlp.down_proj.weight"), n, silu), 1)
 			}
 		}
 	}
@@ -261,7 +262,8 @@ func (r *reference) qwenDeltaNet(c *huggingface.Qwen, p string, x [][]float64) [
 			raw[t], z, b, a = r.qwenJoint(c, p, x[t])
 		} else {
 			raw[t] = linear(r.get(p+"in_proj_qkv.weight"), x[t])
-			z, b, a = linear(r.get(p+"in_proj_z.weight"), x[t]), linear(r.get(p+"in_proj_b.weight"), x[t]), linear(r.get(p+"in_proj_a.weight"), x[t])
+			z, b, a = linear(r.get(p+"in_proj_z.weight"), x[t]), linear(r.get(p+"in_proj_b.weight"), x[t]),
+				linear(r.get(p+"in_proj_a.weight"), x[t])
 		}
 		mixed := make([]float64, channels)
 		for ch := range mixed {
@@ -272,7 +274,8 @@ func (r *reference) qwenDeltaNet(c *huggingface.Qwen, p string, x [][]float64) [
 			}
 			mixed[ch] = silu(mixed[ch])
 		}
-		q, k, v := mixed[:c.LinearKeyHeads*dk], mixed[c.LinearKeyHeads*dk:2*c.LinearKeyHeads*dk], mixed[2*c.LinearKeyHeads*dk:]
+		q, k, v := mixed[:c.LinearKeyHeads*dk], mixed[c.LinearKeyHeads*dk:2*c.LinearKeyHeads*dk],
+			mixed[2*c.LinearKeyHeads*dk:]
 		var y []float64
 		for h := range c.LinearValueHeads {
 			unit := func(x []float64, scale float64) []float64 {
@@ -313,7 +316,8 @@ func (r *reference) qwenJoint(c *huggingface.Qwen, p string, x []float64) (qkv, 
 	dv := values * c.LinearValueHeadDim
 	var q, k, v []float64
 	for _, group := range heads(linear(r.get(p+"in_proj_qkvz.weight"), x), 2*dk+2*dv) {
-		q, k, v, z = append(q, group[:dk]...), append(k, group[dk:2*dk]...), append(v, group[2*dk:2*dk+dv]...), append(z, group[2*dk+dv:]...)
+		q, k, v, z = append(q, group[:dk]...), append(k, group[dk:2*dk]...), append(v, group[2*dk:2*dk+dv]...),
+			append(z, group[2*dk+dv:]...)
 	}
 	for _, group := range heads(linear(r.get(p+"in_proj_ba.weight"), x), 2*values) {
 		b, a = append(b, group[:values]...), append(a, group[values:]...)
@@ -346,7 +350,8 @@ func (r *reference) qwenExperts(c *huggingface.Qwen, p string, x []float64) []fl
 	}
 	out := make([]float64, c.HiddenSize)
 	if shared := p + "shared_expert."; c.SharedExpertIntermediate > 0 {
-		y := gated(r.get(shared+"gate_proj.weight"), r.get(shared+"up_proj.weight"), r.get(shared+"down_proj.weight"), x, silu)
+		y := gated(r.get(shared+"gate_proj.weight"), r.get(shared+"up_proj.weight"), r.get(shared+"down_proj.weight"),
+			x, silu)
 		addTo(out, y, sigmoid(linear(r.get(p+"shared_expert_gate.weight"), x)[0]))
 	}
 	for _, e := range chosen {
@@ -377,10 +382,12 @@ func (r *reference) gemma(c *huggingface.Gemma4, ids []int64) [][]float64 {
 		}
 		for t, y := range r.gemmaAttention(c, p+"self_attn.", i, normed, keys, values) {
 			addTo(x[t], norm(y, "post_attention_layernorm"), 1)
-			y = gated(r.get(p+"mlp.gate_proj.weight"), r.get(p+"mlp.up_proj.weight"), r.get(p+"mlp.down_proj.weight"), norm(x[t], "pre_feedforward_layernorm"), gelu)
+			y = gated(r.get(p+"mlp.gate_proj.weight"), r.get(p+"mlp.up_proj.weight"), r.get(p+"mlp.down_proj.weight"),
+				norm(x[t], "pre_feedforward_layernorm"), gelu)
 			if c.Experts > 0 {
 				y = norm(y, "post_feedforward_layernorm_1")
-				addTo(y, norm(r.gemmaExperts(c, p, x[t], norm(x[t], "pre_feedforward_layernorm_2")), "post_feedforward_layernorm_2"), 1)
+				addTo(y, norm(r.gemmaExperts(c, p, x[t], norm(x[t], "pre_feedforward_layernorm_2")),
+					"post_feedforward_layernorm_2"), 1)
 			}
 			addTo(x[t], norm(y, "post_feedforward_layernorm"), 1)
 			if width := c.PerLayerInput; width > 0 {
@@ -446,7 +453,8 @@ func (r *reference) gemmaExperts(c *huggingface.Gemma4, p string, stream, x []fl
 	for _, e := range order[:c.ExpertsPerToken] {
 		var gate, up, down []float64
 		if single := p + "experts." + strconv.Itoa(e) + "."; r.weights[single+"gate_proj.weight"] != nil {
-			gate, up, down = r.get(single+"gate_proj.weight"), r.get(single+"up_proj.weight"), r.get(single+"down_proj.weight")
+			gate, up, down = r.get(single+"gate_proj.weight"), r.get(single+"up_proj.weight"),
+				r.get(single+"down_proj.weight")
 		} else {
 			gateUp := r.get(p + "experts.gate_up_proj")[2*n*e:]
 			gate, up, down = gateUp[:n], gateUp[n:2*n], r.get(p + "experts.down_proj")[n*e:n*(e+1)]
@@ -456,7 +464,8 @@ func (r *reference) gemmaExperts(c *huggingface.Gemma4, p string, stream, x []fl
 	return out
 }
 
-func (r *reference) gemmaAttention(c *huggingface.Gemma4, p string, layer int, x [][]float64, allKeys, allValues map[int][][][]float64) [][]float64 {
+func (r *reference) gemmaAttention(c *huggingface.Gemma4, p string, layer int, x [][]float64, allKeys,
+	allValues map[int][][][]float64) [][]float64 {
 	kind := c.Layers[layer]
 	g, window := c.Sliding, c.SlidingWindow
 	if kind == huggingface.FullAttention {

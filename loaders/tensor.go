@@ -12,7 +12,8 @@ import (
 
 // dtypes are the element types of safetensors that the IR has.
 var dtypes = map[safetensors.DType]ir.DType{
-	safetensors.Bool: ir.Bool, safetensors.U8: ir.U8, safetensors.I8: ir.I8, safetensors.I16: ir.I16, safetensors.U16: ir.U16,
+	safetensors.Bool: ir.Bool, safetensors.U8: ir.U8, safetensors.I8: ir.I8, safetensors.I16: ir.I16,
+	safetensors.U16: ir.U16,
 	safetensors.I32: ir.I32, safetensors.U32: ir.U32, safetensors.I64: ir.I64, safetensors.U64: ir.U64,
 	safetensors.F8E4M3: ir.U8, // bytes, which package fp8 decodes
 	safetensors.F16:    ir.F16, safetensors.BF16: ir.BF16, safetensors.F32: ir.F32, safetensors.F64: ir.F64,

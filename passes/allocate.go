@@ -22,8 +22,8 @@ type Allocation struct {
 	Schemes []quantize.Scheme
 }
 
-// Tried is the scheme that the damage of a weight with such rows is measured with: the first of the schemes that fits, with the
-// method best in place of a calibrated one; nil where none fits.
+// Tried is the scheme that the damage of a weight with such rows is measured with: the first of the schemes that fits,
+// with the method best in place of a calibrated one; nil where none fits.
 func (a *Allocation) Tried(cols int) *quantize.Scheme {
 	for _, s := range a.Schemes {
 		if s.Check(cols) == nil {
@@ -86,7 +86,8 @@ func allocateBits(m *ir.Module, o *Options) error {
 	return nil
 }
 
-// scaleErrors makes errors of weights damage: the damage that was measured, and in the ratio of the errors that of other schemes.
+// scaleErrors makes errors of weights damage: the damage that was measured, and in the ratio of the errors that of
+// other schemes.
 func scaleErrors(choices []*choice, a *Allocation, damage map[string]float64) {
 	factors := make([]float64, len(choices))
 	sum, count := 0.0, 0
@@ -110,7 +111,8 @@ func scaleErrors(choices []*choice, a *Allocation, damage map[string]float64) {
 	}
 }
 
-// tie joins the choices of gate and up projections of experts: engines compute both at a time, from codes of the same form.
+// tie joins the choices of gate and up projections of experts: engines compute both at a time, from codes of the same
+// form.
 func tie(m *ir.Module, choices []*choice) []*choice {
 	partner := map[string]string{}
 	for _, f := range m.Entries() {
@@ -291,7 +293,10 @@ func (c *choice) measure() error {
 
 // hull keeps the options on the lower convex hull of error against size, the smallest first.
 func (c *choice) hull() {
-	slices.SortStableFunc(c.options, func(a, b option) int { return cmp.Or(cmp.Compare(a.bytes, b.bytes), cmp.Compare(a.error, b.error)) })
+	slices.SortStableFunc(c.options, func(a, b option) int {
+		return cmp.Or(cmp.Compare(a.bytes, b.bytes),
+			cmp.Compare(a.error, b.error))
+	})
 	var kept []option
 	for _, x := range c.options {
 		if len(kept) > 0 && x.error >= kept[len(kept)-1].error {

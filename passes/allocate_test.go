@@ -19,7 +19,9 @@ func TestSpend(t *testing.T) {
 		for range rapid.IntRange(1, 4).Draw(t, "weights") {
 			c := &choice{}
 			for range rapid.IntRange(1, 4).Draw(t, "options") {
-				c.options = append(c.options, option{bytes: rapid.Int64Range(1, 20).Draw(t, "bytes"), error: float64(rapid.IntRange(0, 100).Draw(t, "error"))})
+				c.options = append(c.options,
+					option{bytes: rapid.Int64Range(1, 20).Draw(t, "bytes"),
+						error: float64(rapid.IntRange(0, 100).Draw(t, "error"))})
 			}
 			all = append(all, append([]option{}, c.options...))
 			c.hull()
@@ -89,9 +91,11 @@ func TestAllocate(t *testing.T) {
 	for _, test := range []struct {
 		target float64
 		bits   []float64
-	}{{4.5, []float64{4.5, 4.5}}, {6.5, []float64{4.5, 8.5}}, {8.5, []float64{8.5, 8.5}}, {13, []float64{8.5, 16}}, {16, []float64{16, 16}}, {99, []float64{16, 16}}} {
+	}{{4.5, []float64{4.5, 4.5}}, {6.5, []float64{4.5, 8.5}}, {8.5, []float64{8.5, 8.5}}, {13, []float64{8.5, 16}},
+		{16, []float64{16, 16}}, {99, []float64{16, 16}}} {
 		report := &Report{}
-		require.NoError(t, Run(parse(t, twoLinears), &Options{Allocate: &Allocation{test.target, schemes}, Report: report}))
+		require.NoError(t, Run(parse(t, twoLinears),
+			&Options{Allocate: &Allocation{test.target, schemes}, Report: report}))
 		var bits []float64
 		for _, w := range report.Weights {
 			bits = append(bits, w.BitsPerWeight())
@@ -110,15 +114,18 @@ func TestAllocateByDamage(t *testing.T) {
 	schemes := []quantize.Scheme{*minMax(4, 64), *minMax(8, 64)}
 	bits := func(text string, target float64, damage map[string]float64) map[string]float64 {
 		report := &Report{}
-		require.NoError(t, Run(parse(t, text), &Options{Allocate: &Allocation{target, schemes}, Damage: damage, Report: report}))
+		require.NoError(t, Run(parse(t, text),
+			&Options{Allocate: &Allocation{target, schemes}, Damage: damage, Report: report}))
 		out := map[string]float64{}
 		for _, w := range report.Weights {
 			out[w.Name] = w.BitsPerWeight()
 		}
 		return out
 	}
-	require.Equal(t, map[string]float64{"a.weight": 8.5, "b.weight": 4.5}, bits(twoLinears, 6.5, map[string]float64{"a.weight": 1, "b.weight": 0.01}))
-	require.Equal(t, map[string]float64{"a.weight": 4.5, "b.weight": 8.5}, bits(twoLinears, 6.5, map[string]float64{"a.weight": 0.01, "b.weight": 1}))
+	require.Equal(t, map[string]float64{"a.weight": 8.5, "b.weight": 4.5},
+		bits(twoLinears, 6.5, map[string]float64{"a.weight": 1, "b.weight": 0.01}))
+	require.Equal(t, map[string]float64{"a.weight": 4.5, "b.weight": 8.5},
+		bits(twoLinears, 6.5, map[string]float64{"a.weight": 0.01, "b.weight": 1}))
 
 	const mixture = `module {
   symbol s0 [1, 8]
@@ -132,8 +139,10 @@ func TestAllocateByDamage(t *testing.T) {
 }
 `
 	// The up projection alone would not be worth its bits.
-	require.Equal(t, map[string]float64{"gate": 8.5, "up": 8.5, "down": 4.5}, bits(mixture, 8, map[string]float64{"gate": 1, "up": 0.001, "down": 0.1}))
-	require.Equal(t, map[string]float64{"gate": 4.5, "up": 4.5, "down": 8.5}, bits(mixture, 6, map[string]float64{"gate": 1, "up": 0.001, "down": 0.1}))
+	require.Equal(t, map[string]float64{"gate": 8.5, "up": 8.5, "down": 4.5},
+		bits(mixture, 8, map[string]float64{"gate": 1, "up": 0.001, "down": 0.1}))
+	require.Equal(t, map[string]float64{"gate": 4.5, "up": 4.5, "down": 8.5},
+		bits(mixture, 6, map[string]float64{"gate": 1, "up": 0.001, "down": 0.1}))
 	// Without a text too: gate and up have the same form although there are bits for one of them.
 	for _, target := range []float64{6, 8} {
 		got := bits(mixture, target, nil)
@@ -145,15 +154,17 @@ func TestAllocateByDamage(t *testing.T) {
 func TestSchemeError(t *testing.T) {
 	wide := minMax(4, 128) // the rows have 64
 	for pass, o := range map[string]*Options{
-		"quantize":      {Recipe: DefaultRecipe(wide, nil)},
-		"allocate-bits": {Recipe: Recipe{Rules: []Rule{{Kind: LinearWeight, Scheme: wide}}}, Allocate: &Allocation{16, []quantize.Scheme{*minMax(4, 64)}}},
+		"quantize": {Recipe: DefaultRecipe(wide, nil)},
+		"allocate-bits": {Recipe: Recipe{Rules: []Rule{{Kind: LinearWeight, Scheme: wide}}},
+			Allocate: &Allocation{16, []quantize.Scheme{*minMax(4, 64)}}},
 	} {
 		err := Run(parse(t, twoLinears), o)
 		var scheme *SchemeError
 		require.ErrorAs(t, err, &scheme)
 		require.Equal(t, int64(64), scheme.Shape[len(scheme.Shape)-1])
 		require.EqualError(t, scheme.Err, wide.Check(64).Error())
-		require.EqualError(t, err, fmt.Sprintf("pass %s: tensor %s %v: %v", pass, scheme.Tensor, scheme.Shape, scheme.Err))
+		require.EqualError(t, err, fmt.Sprintf("pass %s: tensor %s %v: %v", pass, scheme.Tensor,
+			scheme.Shape, scheme.Err))
 	}
 }
 
@@ -161,7 +172,8 @@ func TestSchemeError(t *testing.T) {
 func TestReportErrors(t *testing.T) {
 	report := &Report{}
 	m := parse(t, twoLinears)
-	require.NoError(t, Run(m, &Options{Recipe: Recipe{Name: "one", Rules: []Rule{{Pattern: "a.*", Scheme: minMax(4, 32)}}}, Report: report}))
+	require.NoError(t, Run(m, &Options{Recipe: Recipe{Name: "one",
+		Rules: []Rule{{Pattern: "a.*", Scheme: minMax(4, 32)}}}, Report: report}))
 	require.Len(t, report.Weights, 2)
 	a, b := report.Weights[0], report.Weights[1]
 	require.Equal(t, "b.weight", b.Name)

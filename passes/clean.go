@@ -72,7 +72,8 @@ func dropCarries(op *ir.Op, uses map[*ir.Value]int) bool {
 	changed := false
 	for i := len(carry) - 1; i >= 0; i-- {
 		result, arg, next := outputs+i, originals+i, body.Results[outputs+i]
-		if uses[op.Results[result]] > 0 || next != body.Args[arg] && uses[body.Args[arg]] > 0 || next == body.Args[arg] && read(body, next, result) {
+		if uses[op.Results[result]] > 0 || next != body.Args[arg] && uses[body.Args[arg]] > 0 ||
+			next == body.Args[arg] && read(body, next, result) {
 			continue
 		}
 		op.Args[1] = slices.Delete(op.Args[1], i, i+1)

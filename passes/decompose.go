@@ -38,7 +38,8 @@ func decompose(m *ir.Module, o *Options) error {
 
 // scalar makes a 0-d constant, one for each value and dtype of the module.
 func scalar(b *ir.Builder, d ir.DType, v float64) *ir.Value {
-	name := fmt.Sprintf("scalar.%s.%s", d, strings.ToLower(strings.TrimPrefix(strconv.FormatFloat(v, 'g', -1, 64), "+")))
+	name := fmt.Sprintf("scalar.%s.%s", d,
+		strings.ToLower(strings.TrimPrefix(strconv.FormatFloat(v, 'g', -1, 64), "+")))
 	for _, c := range b.Module.Constants {
 		if c.Name == name {
 			return c.Value
@@ -73,7 +74,8 @@ func decomposeLinear(b *ir.Builder, op *ir.Op, _ *Options) []*ir.Value {
 	packed, scales, biases := parts(b, w)
 	// The node has the dtype of x where scales are bytes.
 	x = promoted(b, x, w)
-	y := b.Value("quantized_matmul", &ir.QuantizedMatmulAttrs{GroupSize: w.Type.Group, Bits: w.Type.Bits, Mode: w.Type.Mode.String(), Transpose: true},
+	y := b.Value("quantized_matmul", &ir.QuantizedMatmulAttrs{GroupSize: w.Type.Group, Bits: w.Type.Bits,
+		Mode: w.Type.Mode.String(), Transpose: true},
 		x, packed, scales, biases)
 	if bias != nil {
 		y = b.Value("add", nil, y, bias)
@@ -102,7 +104,8 @@ func decomposeEmbedding(b *ir.Builder, op *ir.Op, _ *Options) []*ir.Value {
 	}
 	packed, scales, biases := parts(b, w)
 	d := w.Type.DType
-	return []*ir.Value{b.Value("dequantize", &ir.DequantizeAttrs{GroupSize: w.Type.Group, Bits: w.Type.Bits, Mode: w.Type.Mode.String(), Dtype: &d},
+	return []*ir.Value{b.Value("dequantize", &ir.DequantizeAttrs{GroupSize: w.Type.Group, Bits: w.Type.Bits,
+		Mode: w.Type.Mode.String(), Dtype: &d},
 		rows(packed), rows(scales), rows(biases))}
 }
 
@@ -142,7 +145,8 @@ func decomposeSwitchMLP(b *ir.Builder, op *ir.Op, _ *Options) []*ir.Value {
 		order := b.Value("argsort", &ir.AxisAttrs{Axis: 0}, pairs)
 		inverse := b.Value("argsort", &ir.AxisAttrs{Axis: 0}, order)
 		d := ir.I32
-		tokenOf := b.Value("repeat", &ir.AxisAttrs{Axis: 0}, b.Value("arange", &ir.OptionalDTypeAttrs{ScalarType: &d}, 0, tokens, 1), k)
+		tokenOf := b.Value("repeat", &ir.AxisAttrs{Axis: 0},
+			b.Value("arange", &ir.OptionalDTypeAttrs{ScalarType: &d}, 0, tokens, 1), k)
 		take := func(x, at *ir.Value) *ir.Value { return b.Value("take", nil, x, at) }
 		sorted := b.Value("expand_dims", &ir.AxisAttrs{Axis: 1}, take(flat, take(tokenOf, order)))
 		y := experts3(b, sorted, take(pairs, order), true)
@@ -174,7 +178,8 @@ func gather(b *ir.Builder, x, w, ids *ir.Value, sorted bool) *ir.Value {
 		return b.Value("gather_mm", &ir.GatherMmAttrs{SortedIndices: sorted}, x, t, nil, ids)
 	}
 	packed, scales, biases := parts(b, w)
-	return b.Value("gather_qmm", &ir.GatherQmmAttrs{Mode: w.Type.Mode.String(), Transpose: true, GroupSize: w.Type.Group, Bits: w.Type.Bits, SortedIndices: sorted},
+	return b.Value("gather_qmm", &ir.GatherQmmAttrs{Mode: w.Type.Mode.String(), Transpose: true,
+		GroupSize: w.Type.Group, Bits: w.Type.Bits, SortedIndices: sorted},
 		promoted(b, x, w), packed, scales, biases, nil, ids)
 }
 

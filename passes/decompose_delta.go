@@ -39,10 +39,11 @@ func gatedDeltaKernel(b *ir.Builder, op *ir.Op) []*ir.Value {
 		Name: "gated_delta_step", Source: strings.TrimSpace(gatedDeltaSource) + "\n",
 		InputNames: []string{"q", "k", "v", "g", "beta", "state_in", "T"}, OutputNames: []string{"y", "state_out"},
 		EnsureRowContiguous: true, OutputShapeLengths: []int{4, 4},
-		OutputDtypes:      []ir.DType{op.Results[0].Type.DType, op.Results[1].Type.DType},
-		TemplateArgNames:  []string{"InT", "StT", "Dk", "Dv", "Hk", "Hv"},
-		TemplateArgKinds:  []int{2, 2, 0, 0, 0, 0},
-		TemplateArgValues: []int{int(op.Results[0].Type.DType), int(op.Results[1].Type.DType), int(keyDim), int(valueDim), int(keyHeads), int(heads)},
+		OutputDtypes:     []ir.DType{op.Results[0].Type.DType, op.Results[1].Type.DType},
+		TemplateArgNames: []string{"InT", "StT", "Dk", "Dv", "Hk", "Hv"},
+		TemplateArgKinds: []int{2, 2, 0, 0, 0, 0},
+		TemplateArgValues: []int{int(op.Results[0].Type.DType), int(op.Results[1].Type.DType), int(keyDim),
+			int(valueDim), int(keyHeads), int(heads)},
 	}
 	kernel := b.Op("metal_kernel", attrs, []*ir.Value{q, k, v, op.Input("g"), op.Input("beta"), state, count},
 		[]int64{simdWidth, valueDim, batch * heads}, []int64{simdWidth, rowsPerGroup(valueDim), 1},
@@ -75,21 +76,22 @@ func gatedDeltaScan(b *ir.Builder, op *ir.Op) []*ir.Value {
 	for _, x := range []*ir.Value{q, k, v, op.Input("g"), op.Input("beta")} {
 		originals = append(originals, cast(b, x, d))
 	}
-	outputs, last := b.Scan(1, originals, []*ir.Value{state}, func(b *ir.Builder, in, carry []*ir.Value) (outs, next []*ir.Value) {
-		q, k, v, g, beta, s := in[0], in[1], in[2], in[3], in[4], carry[0] // [B,H,D] and [B,H]; s [B,H,Dv,Dk]
-		at := func(x *ir.Value, axes ...int) *ir.Value {
-			for _, a := range axes {
-				x = b.Value("expand_dims", &ir.AxisAttrs{Axis: a}, x)
+	outputs, last := b.Scan(1, originals, []*ir.Value{state},
+		func(b *ir.Builder, in, carry []*ir.Value) (outs, next []*ir.Value) {
+			q, k, v, g, beta, s := in[0], in[1], in[2], in[3], in[4], carry[0] // [B,H,D] and [B,H]; s [B,H,Dv,Dk]
+			at := func(x *ir.Value, axes ...int) *ir.Value {
+				for _, a := range axes {
+					x = b.Value("expand_dims", &ir.AxisAttrs{Axis: a}, x)
+				}
+				return x
 			}
-			return x
-		}
-		dot := func(s, x *ir.Value) *ir.Value { // over Dk
-			return b.Value("sum", &ir.ReduceAttrs{Axes: []int{-1}}, b.Value("multiply", nil, s, at(x, -2)))
-		}
-		s = b.Value("multiply", nil, s, at(g, -1, -1))
-		delta := b.Value("multiply", nil, b.Value("subtract", nil, v, dot(s, k)), at(beta, -1))
-		s = b.Value("add", nil, s, b.Value("multiply", nil, at(delta, -1), at(k, -2)))
-		return []*ir.Value{cast(b, dot(s, q), op.Results[0].Type.DType)}, []*ir.Value{s}
-	})
+			dot := func(s, x *ir.Value) *ir.Value { // over Dk
+				return b.Value("sum", &ir.ReduceAttrs{Axes: []int{-1}}, b.Value("multiply", nil, s, at(x, -2)))
+			}
+			s = b.Value("multiply", nil, s, at(g, -1, -1))
+			delta := b.Value("multiply", nil, b.Value("subtract", nil, v, dot(s, k)), at(beta, -1))
+			s = b.Value("add", nil, s, b.Value("multiply", nil, at(delta, -1), at(k, -2)))
+			return []*ir.Value{cast(b, dot(s, q), op.Results[0].Type.DType)}, []*ir.Value{s}
+		})
 	return []*ir.Value{outputs[0], last[0]}
 }

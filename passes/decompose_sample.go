@@ -90,7 +90,8 @@ func maskBelow(b *ir.Builder, x, of, threshold *ir.Value) *ir.Value {
 // filterTopK keeps the k largest of each row, where 0 < k < vocab.
 func filterTopK(b *ir.Builder, scaled, k *ir.Value) *ir.Value {
 	vocab := float64(mustConst(b, scaled.Type.Shape[1]))
-	on := b.Value("logical_and", nil, b.Value("greater", nil, k, scalar(b, ir.I64, 0)), b.Value("less", nil, k, scalar(b, ir.I64, vocab)))
+	on := b.Value("logical_and", nil, b.Value("greater", nil, k, scalar(b, ir.I64, 0)),
+		b.Value("less", nil, k, scalar(b, ir.I64, vocab)))
 	return b.If(condition(b, on), func(b *ir.Builder) []*ir.Value {
 		last := b.Value("subtract_int", nil, b.Value("item_int", nil, k), 1)
 		threshold := b.Value("take", &ir.AxisAttrs{Axis: -1}, descending(b, scaled), last)
@@ -105,7 +106,8 @@ func filterTopP(b *ir.Builder, scaled, p *ir.Value) *ir.Value {
 	return b.If(on, func(b *ir.Builder) []*ir.Value {
 		probabilities := b.Value("softmax", &ir.SoftmaxAttrs{Axis: -1, Precise: true}, scaled)
 		sorted := descending(b, probabilities)
-		before := b.Value("subtract", nil, b.Value("cumsum", &ir.CumsumAttrs{Axis: -1, Inclusive: true}, sorted), sorted)
+		before := b.Value("subtract", nil, b.Value("cumsum", &ir.CumsumAttrs{Axis: -1, Inclusive: true}, sorted),
+			sorted)
 		kept := b.Value("where", nil, b.Value("greater", nil, before, p), scalar(b, ir.F32, math.Inf(1)), sorted)
 		threshold := b.Value("min", &ir.ReduceAttrs{Axes: []int{-1}, Keepdims: true}, kept)
 		return []*ir.Value{maskBelow(b, scaled, probabilities, threshold)}

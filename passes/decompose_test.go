@@ -16,7 +16,8 @@ func TestEveryCompositeIsDecomposed(t *testing.T) {
 	for name := range decompositions {
 		require.Empty(t, ir.LookupOp(name).Node, name)
 	}
-	for _, name := range []string{"linear", "embedding", "top_k", "switch_mlp", "switch_geglu", "gated_delta_rule", "sample"} {
+	for _, name := range []string{"linear", "embedding", "top_k", "switch_mlp", "switch_geglu",
+		"gated_delta_rule", "sample"} {
 		require.Contains(t, decompositions, name)
 	}
 }
@@ -44,7 +45,8 @@ func gatedDelta(t testing.TB, d, state ir.DType, keyHeads, heads, keyDim, valueD
 // TestGatedDelta: kernel, scan and composite give the same bits over several calls, for every number of
 // heads and dims; a key dim that 32 threads cannot share evenly is a scan in any file.
 func TestGatedDelta(t *testing.T) {
-	for _, dims := range [][4]int64{{1, 1, 32, 1}, {2, 4, 64, 6}, {2, 2, 32, 8}, {1, 3, 96, 5}, {2, 4, 24, 4}, {1, 2, 33, 3}} {
+	for _, dims := range [][4]int64{{1, 1, 32, 1}, {2, 4, 64, 6}, {2, 2, 32, 8}, {1, 3, 96, 5},
+		{2, 4, 24, 4}, {1, 2, 33, 3}} {
 		for _, d := range []ir.DType{ir.F32, ir.BF16} {
 			for _, portable := range []bool{false, true} {
 				name := fmt.Sprintf("%v %s portable=%v", dims, d, portable)
@@ -108,10 +110,12 @@ func testSwitchMLP(t *testing.T, name string) {
 						indices := f.NewParam("indices", ir.TensorType(ir.U32, ir.Const(1), tokens, ir.Const(perToken)))
 						scores := f.NewParam("scores", ir.TensorType(ir.F32, ir.Const(1), tokens, ir.Const(perToken)))
 						weight := func(name string, n, k int64) *ir.Value {
-							return m.NewConstant(name, ir.StaticType(ir.BF16, experts, n, k), ir.Bytes(ir.BF16, []int64{experts, n, k},
-								randomTensor(name, ir.BF16, []int{experts, int(n), int(k)}).Encode()))
+							return m.NewConstant(name, ir.StaticType(ir.BF16, experts, n, k),
+								ir.Bytes(ir.BF16, []int64{experts, n, k},
+									randomTensor(name, ir.BF16, []int{experts, int(n), int(k)}).Encode()))
 						}
-						y := b.Value(name, &ir.SwitchMLPAttrs{SortCutoff: cutoff}, x, weight("gate", inner, hidden), weight("up", inner, hidden),
+						y := b.Value(name, &ir.SwitchMLPAttrs{SortCutoff: cutoff}, x, weight("gate", inner, hidden),
+							weight("up", inner, hidden),
 							weight("down", hidden, inner), indices, scores)
 						f.Body.Results, f.Outputs = []*ir.Value{y}, []ir.Type{y.Type}
 					}))
@@ -125,7 +129,8 @@ func testSwitchMLP(t *testing.T, name string) {
 				for _, p := range []eval.Precision{eval.FP32, eval.Strict} {
 					for _, length := range []int64{1, 2, 4, 5, 9} {
 						requireSameValues(t, evaluate(t, composite, p, length), evaluate(t, nodes, p, length),
-							fmt.Sprintf("quantized=%v, %d experts per token, cutoff %d, %d tokens", quantized, perToken, cutoff, length))
+							fmt.Sprintf("quantized=%v, %d experts per token, cutoff %d, %d tokens", quantized,
+								perToken, cutoff, length))
 					}
 				}
 			}

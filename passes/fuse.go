@@ -156,7 +156,8 @@ func (p *projections) join(b *ir.Builder, name string, group []*ir.Op) *ir.Value
 			data = append(data, of(g.Input("weight")).Data)
 		}
 		all := ir.Concat(data...)
-		v := insertConstant(p.module, of(group[0].Input("weight")), name, ir.StaticType(all.DType(), all.Shape()...), all)
+		v := insertConstant(p.module, of(group[0].Input("weight")), name, ir.StaticType(all.DType(), all.Shape()...),
+			all)
 		made[name] = v.Constant
 		return v
 	}

@@ -23,9 +23,9 @@ type Options struct {
 	Recipe Recipe
 	// Allocate has the pass allocate-bits add rules to the recipe; nil leaves it as it is.
 	Allocate *Allocation
-	// Damage is what the predictions suffer when one weight alone is quantized by [Allocation.Tried], by the weight's name.
-	// With it allocate-bits spends bits where they lower the sum of that most; a weight that it does not name counts as the
-	// mean of the others. nil takes the weights' own errors for it.
+	// Damage is what the predictions suffer when one weight alone is quantized by [Allocation.Tried], by the weight's
+	// name. With it allocate-bits spends bits where they lower the sum of that most; a weight that it does not name
+	// counts as the mean of the others. nil takes the weights' own errors for it.
 	Damage map[string]float64
 	// Calibration has the weights of methods that need calibration; nil where there are none.
 	Calibration Calibration
@@ -55,10 +55,14 @@ var Table = Ordered(
 	}},
 	Pass{Name: "fuse-projections", Run: fuseProjections},
 	Pass{Name: "round-constants", Run: roundConstants, When: func(o *Options) bool { return o.Recipe.RoundConstants }},
-	Pass{Name: "allocate-bits", Run: allocateBits, When: func(o *Options) bool { return o.Allocate != nil }, After: []Order{
-		{"fuse-projections", "bits are chosen for the weights that are quantized, the fused ones"},
-	}},
-	Pass{Name: "quantize", Run: quantizeWeights, When: func(o *Options) bool { return len(o.Recipe.Rules) > 0 || o.Report != nil }, After: []Order{
+	Pass{Name: "allocate-bits", Run: allocateBits, When: func(o *Options) bool { return o.Allocate != nil },
+		After: []Order{
+			{"fuse-projections", "bits are chosen for the weights that are quantized, the fused ones"},
+		}},
+	Pass{Name: "quantize", Run: quantizeWeights, When: func(o *Options) bool {
+		return len(o.Recipe.Rules) > 0 ||
+			o.Report != nil
+	}, After: []Order{
 		{"allocate-bits", "it makes rules"},
 		{"fuse-projections", "hqq's stop test sees the whole fused tensor, as ExecuTorch's does"},
 		{"last-token", "a tied lm_head is told from the embedding by its operation, which last-token must have placed"},

@@ -62,7 +62,8 @@ const tiny = `module {
 
 // TestRun: which passes run under which options, and that what comes out has nodes for all operations.
 func TestRun(t *testing.T) {
-	always := []string{"canonicalize", "last-token", "fuse-projections", "decompose", "fold-constants", "cse", "dce", "legalize"}
+	always := []string{"canonicalize", "last-token", "fuse-projections", "decompose", "fold-constants",
+		"cse", "dce", "legalize"}
 	for _, test := range []struct {
 		name string
 		o    Options
@@ -72,7 +73,8 @@ func TestRun(t *testing.T) {
 		{"sampling head", Options{Sample: true}, []string{"strip-sampler", "sampling-head"}},
 		{"cuda", Options{Backend: CUDA}, nil},
 		{"quantized", Options{Recipe: DefaultRecipe(minMax(4, 32), nil)}, []string{"strip-sampler", "quantize"}},
-		{"rounded", Options{Recipe: Recipe{RoundConstants: true}, Verify: true}, []string{"strip-sampler", "round-constants"}},
+		{"rounded", Options{Recipe: Recipe{RoundConstants: true}, Verify: true},
+			[]string{"strip-sampler", "round-constants"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m := parse(t, tiny)
@@ -85,7 +87,8 @@ func TestRun(t *testing.T) {
 			}
 			require.NoError(t, Run(m, &o))
 			require.ElementsMatch(t, append(slices.Clone(always), test.also...), ran)
-			require.True(t, slices.IsSortedFunc(ran, func(a, b string) int { return slices.Index(Names(), a) - slices.Index(Names(), b) }))
+			require.True(t, slices.IsSortedFunc(ran,
+				func(a, b string) int { return slices.Index(Names(), a) - slices.Index(Names(), b) }))
 			m.Entry.Body.Walk(func(op *ir.Op) {
 				require.True(t, op.Def.Node != "" || op.Def.Effect == ir.Reads, "%s has no node", op.Def.Name)
 			})
@@ -103,7 +106,8 @@ func TestRunErrors(t *testing.T) {
 	}}), stop)
 	err := Run(parse(t, tiny), &Options{Backend: CUDA, Sample: true})
 	require.ErrorContains(t, err, "pass sampling-head: the sampling head takes logits of shape (B, vocab), forward returns i64[1]")
-	err = Run(parse(t, tiny), &Options{Recipe: Recipe{Name: "mine", Rules: []Rule{{Pattern: "[", Scheme: minMax(4, 32)}}}})
+	err = Run(parse(t, tiny), &Options{Recipe: Recipe{Name: "mine",
+		Rules: []Rule{{Pattern: "[", Scheme: minMax(4, 32)}}}})
 	require.ErrorContains(t, err, `recipe mine: pattern "[": `)
 
 	// A pass that leaves an invalid module is found, at once with Verify and else at the end.

@@ -36,10 +36,12 @@ const (
 
 func newQuantization(name string, source ir.Data, s quantize.Scheme) (*quantization, error) {
 	if !source.DType().IsFloat() || source.DType() == ir.F64 {
-		return nil, &SchemeError{name, source.Shape(), fmt.Errorf("%s, want bf16, f16 or f32 to quantize", source.DType())}
+		return nil, &SchemeError{name, source.Shape(),
+			fmt.Errorf("%s, want bf16, f16 or f32 to quantize", source.DType())}
 	}
 	shape := source.Shape()
-	q := &quantization{name: name, source: source, scheme: s, cols: int(shape[len(shape)-1]), rows: int(shape[len(shape)-2]), stack: 1, shape: shape}
+	q := &quantization{name: name, source: source, scheme: s, cols: int(shape[len(shape)-1]),
+		rows: int(shape[len(shape)-2]), stack: 1, shape: shape}
 	for _, d := range shape[:len(shape)-2] {
 		q.stack *= int(d)
 	}
@@ -53,13 +55,15 @@ func newQuantization(name string, source ir.Data, s quantize.Scheme) (*quantizat
 // Provenance names the source and the scheme.
 func (q *quantization) Provenance() string {
 	if q.scheme.Mode != ir.Affine {
-		return fmt.Sprintf("quantize(%s,%s,%s,%d)", q.source.Provenance(), q.scheme.Method, q.scheme.Mode, q.scheme.GroupSize)
+		return fmt.Sprintf("quantize(%s,%s,%s,%d)", q.source.Provenance(), q.scheme.Method,
+			q.scheme.Mode, q.scheme.GroupSize)
 	}
 	params := ""
 	if q.scheme.Params != quantize.BF16 {
 		params = "," + q.scheme.Params.String()
 	}
-	return fmt.Sprintf("quantize(%s,%s,%d,%d%s)", q.source.Provenance(), q.scheme.Method, q.scheme.Bits, q.scheme.GroupSize, params)
+	return fmt.Sprintf("quantize(%s,%s,%d,%d%s)", q.source.Provenance(), q.scheme.Method, q.scheme.Bits,
+		q.scheme.GroupSize, params)
 }
 
 // outputs of a quantization.

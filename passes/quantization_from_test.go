@@ -12,7 +12,8 @@ import (
 // TestQuantizationMemory: a worker needs what its blocks take and not what the weight does; only hqq shares more.
 func TestQuantizationMemory(t *testing.T) {
 	need := func(method quantize.Method, shape ...int64) (worker, shared int64) {
-		q, err := newQuantization("w", &weights{name: "w", dtype: ir.BF16, shape: shape}, quantize.Scheme{Method: method, Bits: 4, GroupSize: 64})
+		q, err := newQuantization("w", &weights{name: "w", dtype: ir.BF16, shape: shape},
+			quantize.Scheme{Method: method, Bits: 4, GroupSize: 64})
 		require.NoError(t, err)
 		require.Equal(t, []ir.Data{q.source}, q.From())
 		return q.WorkerBytes(), q.SharedBytes()

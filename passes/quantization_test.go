@@ -107,7 +107,8 @@ var quantizations = []struct {
 func TestQuantizationIsOfEachMatrix(t *testing.T) {
 	for _, test := range quantizations {
 		s := test.scheme
-		name := fmt.Sprintf("{%s %d %d %s %d} %s %v", s.Method, s.Bits, s.GroupSize, s.Params, s.Iterations, test.dtype, test.shape)
+		name := fmt.Sprintf("{%s %d %d %s %d} %s %v", s.Method, s.Bits, s.GroupSize, s.Params, s.Iterations,
+			test.dtype, test.shape)
 		if s.Mode != ir.Affine {
 			name = s.Mode.String() + " " + name
 		}
@@ -219,8 +220,10 @@ func TestQuantizationErrors(t *testing.T) {
 		w    func() *weights
 		want string
 	}{
-		{"source", func() *weights { w := newWeights(ir.BF16, 4, 64); w.fail = broken; return w }, "tensor layers.0.w: disk on fire"},
-		{"short source", func() *weights { w := newWeights(ir.BF16, 4, 64); w.bytes = w.bytes[:100]; return w }, "tensor layers.0.w: unexpected EOF"},
+		{"source", func() *weights { w := newWeights(ir.BF16, 4, 64); w.fail = broken; return w },
+			"tensor layers.0.w: disk on fire"},
+		{"short source", func() *weights { w := newWeights(ir.BF16, 4, 64); w.bytes = w.bytes[:100]; return w },
+			"tensor layers.0.w: unexpected EOF"},
 		{"not finite", func() *weights {
 			w := newWeights(ir.F32, 2, 3, 64)
 			binary.LittleEndian.PutUint32(w.bytes[4*(64*4+5):], math.Float32bits(float32(math.Inf(1))))
@@ -238,7 +241,8 @@ func TestQuantizationErrors(t *testing.T) {
 	}
 	q, err := newQuantization("w", newWeights(ir.BF16, 4, 64), *minMax(4, 32))
 	require.NoError(t, err)
-	require.ErrorIs(t, q.Produce(func(int, int64, []byte) error { return broken }), broken, "the writer's error stops the computation")
+	require.ErrorIs(t, q.Produce(func(int, int64, []byte) error { return broken }), broken,
+		"the writer's error stops the computation")
 	for _, d := range []ir.DType{ir.I32, ir.F64, ir.U8} {
 		_, err := newQuantization("w", ir.Bytes(d, []int64{1, 32}, make([]byte, 32*d.Size())), *minMax(4, 32))
 		require.EqualError(t, err, fmt.Sprintf("tensor w [1 32]: %s, want bf16, f16 or f32 to quantize", d))
@@ -247,7 +251,8 @@ func TestQuantizationErrors(t *testing.T) {
 
 // TestQuantizedWeightsCompute: a quantized linear is near the dense one, and its parts are those of the file.
 func TestQuantizedWeightsCompute(t *testing.T) {
-	for _, o := range []Options{{Recipe: DefaultRecipe(minMax(8, 32), minMax(8, 32))}, {Recipe: DefaultRecipe(minMax(4, 32), nil)}} {
+	for _, o := range []Options{{Recipe: DefaultRecipe(minMax(8, 32), minMax(8, 32))},
+		{Recipe: DefaultRecipe(minMax(4, 32), nil)}} {
 		dense, quantized := parse(t, withoutSampler), parse(t, withoutSampler)
 		require.NoError(t, Run(dense, &Options{}))
 		require.NoError(t, Run(quantized, &o))

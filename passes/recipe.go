@@ -22,8 +22,8 @@ const (
 )
 
 // Recipe says which weights are quantized, and how. The first rule that matches a weight decides; a
-// weight that no rule matches stays as it is. About a draft's weights the rules for drafts decide, and where none of them
-// matches those for linears, but for rules about some layers, which are the main method's.
+// weight that no rule matches stays as it is. About a draft's weights the rules for drafts decide, and where none of
+// them matches those for linears, but for rules about some layers, which are the main method's.
 type Recipe struct {
 	Name  string
 	Rules []Rule
@@ -106,8 +106,8 @@ func (r Recipe) check() error {
 var sensitive = []string{"*.mlp.gate.weight", "*.shared_expert_gate.weight"}
 
 // DefaultRecipe quantizes linears and embeddings with the given schemes, nil for none, and keeps
-// routers and shared-expert gates at 8 bits in mode affine, and what the patterns more match, which an architecture has for
-// such weights of its own.
+// routers and shared-expert gates at 8 bits in mode affine, and what the patterns more match, which an architecture has
+// for such weights of its own.
 func DefaultRecipe(linear, embedding *quantize.Scheme, more ...string) Recipe {
 	r := Recipe{Name: "default"}
 	if linear != nil {
@@ -159,16 +159,19 @@ func ExecuTorchRecipe(style ExecuTorchStyle, linear, embedding *quantize.Scheme)
 				return r, fmt.Errorf("recipe executorch: %d-bit linears; ExecuTorch's exporter has 4 bits for this architecture", linear.Bits)
 			}
 			r.Rules = append(r.Rules,
-				Rule{Kind: LinearWeight, Scheme: &quantize.Scheme{Method: quantize.TorchAOAsymmetric, Bits: 4, GroupSize: linear.GroupSize}},
+				Rule{Kind: LinearWeight, Scheme: &quantize.Scheme{Method: quantize.TorchAOAsymmetric, Bits: 4,
+					GroupSize: linear.GroupSize}},
 				Rule{Kind: EmbeddingWeight, Scheme: &quantize.Scheme{Method: quantize.TorchAOSymmetric, Bits: 8}})
 		}
 		return r, nil
 	}
 	if linear != nil {
-		r.Rules = append(r.Rules, Rule{Kind: LinearWeight, Scheme: &quantize.Scheme{Method: quantize.HQQ, Bits: linear.Bits, GroupSize: linear.GroupSize}})
+		r.Rules = append(r.Rules, Rule{Kind: LinearWeight,
+			Scheme: &quantize.Scheme{Method: quantize.HQQ, Bits: linear.Bits, GroupSize: linear.GroupSize}})
 	}
 	if embedding != nil {
-		r.Rules = append(r.Rules, Rule{Kind: EmbeddingWeight, Scheme: &quantize.Scheme{Method: quantize.HQQ, Bits: embedding.Bits, GroupSize: embedding.GroupSize}})
+		r.Rules = append(r.Rules, Rule{Kind: EmbeddingWeight,
+			Scheme: &quantize.Scheme{Method: quantize.HQQ, Bits: embedding.Bits, GroupSize: embedding.GroupSize}})
 	}
 	return r, nil
 }

@@ -37,7 +37,8 @@ func TestDefaultRecipe(t *testing.T) {
 		}
 	}
 	more := DefaultRecipe(minMax(4, 32), nil, "*.router.proj.weight", "per_layer_model_projection.weight")
-	for name, bits := range map[string]int{"layers.3.router.proj.weight": 8, "per_layer_model_projection.weight": 8, "layers.3.mlp.gate.weight": 8, "layers.3.mlp.gate_proj.weight": 4} {
+	for name, bits := range map[string]int{"layers.3.router.proj.weight": 8, "per_layer_model_projection.weight": 8,
+		"layers.3.mlp.gate.weight": 8, "layers.3.mlp.gate_proj.weight": 4} {
 		require.Equal(t, bits, more.match(LinearWeight, name).Bits, name)
 	}
 	allocated := AllocationRecipe(minMax(8, 32), nil, "*.router.proj.weight")
@@ -54,13 +55,16 @@ func TestExecuTorchRecipe(t *testing.T) {
 	hqq, err := ExecuTorchRecipe(ScaleOnly, minMax(4, 32), &quantize.Scheme{Bits: 8})
 	require.NoError(t, err)
 	require.True(t, hqq.RoundConstants)
-	require.Equal(t, quantize.Scheme{Method: quantize.HQQ, Bits: 4, GroupSize: 32}, *hqq.match(LinearWeight, "layers.0.mlp.gate.weight"))
+	require.Equal(t, quantize.Scheme{Method: quantize.HQQ, Bits: 4, GroupSize: 32},
+		*hqq.match(LinearWeight, "layers.0.mlp.gate.weight"))
 	require.Equal(t, quantize.Scheme{Method: quantize.HQQ, Bits: 8}, *hqq.match(EmbeddingWeight, "embed_tokens.weight"))
 
 	minmax, err := ExecuTorchRecipe(MinMax, minMax(4, 64), nil)
 	require.NoError(t, err)
-	require.Equal(t, quantize.Scheme{Method: quantize.TorchAOAsymmetric, Bits: 4, GroupSize: 64}, *minmax.match(LinearWeight, "lm_head.weight"))
-	require.Equal(t, quantize.Scheme{Method: quantize.TorchAOSymmetric, Bits: 8}, *minmax.match(EmbeddingWeight, "embed_tokens.weight"))
+	require.Equal(t, quantize.Scheme{Method: quantize.TorchAOAsymmetric, Bits: 4, GroupSize: 64},
+		*minmax.match(LinearWeight, "lm_head.weight"))
+	require.Equal(t, quantize.Scheme{Method: quantize.TorchAOSymmetric, Bits: 8},
+		*minmax.match(EmbeddingWeight, "embed_tokens.weight"))
 
 	for _, style := range []ExecuTorchStyle{ScaleOnly, MinMax} {
 		none, err := ExecuTorchRecipe(style, nil, nil)
@@ -74,11 +78,13 @@ func TestExecuTorchRecipe(t *testing.T) {
 
 func TestRecipeRules(t *testing.T) {
 	four, eight := minMax(4, 32), minMax(8, 32)
-	r := Recipe{Name: "mine", Rules: []Rule{{Pattern: "layers.0.*"}, {Pattern: "*.down_proj.weight", Scheme: eight}, {Scheme: four}}}
+	r := Recipe{Name: "mine", Rules: []Rule{{Pattern: "layers.0.*"}, {Pattern: "*.down_proj.weight", Scheme: eight},
+		{Scheme: four}}}
 	require.NoError(t, r.check())
 	require.Nil(t, r.match(LinearWeight, "layers.0.mlp.down_proj.weight"), "the first rule that matches decides")
 	require.Same(t, eight, r.match(LinearWeight, "layers.1.mlp.down_proj.weight"))
 	require.Same(t, four, r.match(LinearWeight, "layers.1.mlp.up_proj.weight"))
 	require.Nil(t, r.match(EmbeddingWeight, "embed_tokens.weight"))
-	require.ErrorContains(t, Recipe{Name: "mine", Rules: []Rule{{Pattern: "a["}}}.check(), `recipe mine: pattern "a[": `)
+	require.ErrorContains(t, Recipe{Name: "mine", Rules: []Rule{{Pattern: "a["}}}.check(),
+		`recipe mine: pattern "a[": `)
 }

@@ -21,11 +21,11 @@ import (
 //	constants  bf16
 //
 // kind is linear, embedding, or draft for linears that only a draft has. pattern is matched against the weight's whole
-// name, as [Rule.Pattern] says. weights are none, 4w, 8w, mxfp4, mxfp8 or nvfp4. group is 32, 64 or 128, or row for one group a row
-// (hqq only); 64 where it is not given. method is best, minmax or hqq, or weighted, gptq or learned, which need a text to
-// calibrate with; best where it is not given. mxfp4 and mxfp8 have
-// groups of 32, nvfp4 of 16 (no embedding has it), and the methods minmax, which is MLX's own and stands where none is given, and best. layers
-// are numbers and ranges of layers. "constants bf16" rounds the constants that are no quantized weights. A
+// name, as [Rule.Pattern] says. weights are none, 4w, 8w, mxfp4, mxfp8 or nvfp4. group is 32, 64 or 128, or row for one
+// group a row (hqq only); 64 where it is not given. method is best, minmax or hqq, or weighted, gptq or learned, which
+// need a text to calibrate with; best where it is not given. mxfp4 and mxfp8 have groups of 32, nvfp4 of 16 (no
+// embedding has it), and the methods minmax, which is MLX's own and stands where none is given, and best. layers are
+// numbers and ranges of layers. "constants bf16" rounds the constants that are no quantized weights. A
 // # begins a comment.
 
 // limits of a recipe's text.
@@ -115,7 +115,8 @@ func (rule *Rule) checkFloats() error {
 		return nil
 	}
 	if plain, _ := ParseWeights(s.Mode.String()); s.GroupSize != plain.GroupSize || s.Method == quantize.HQQ {
-		return fmt.Errorf("%s with group=%d method=%s, want groups of %d and minmax or best", s.Mode, s.GroupSize, s.Method, plain.GroupSize)
+		return fmt.Errorf("%s with group=%d method=%s, want groups of %d and minmax or best", s.Mode, s.GroupSize,
+			s.Method, plain.GroupSize)
 	}
 	if s.Mode == ir.NVFP4 && rule.Kind == EmbeddingWeight {
 		return fmt.Errorf("%s of an embedding, want none, 4w, 8w, mxfp4 or mxfp8", s.Mode)
@@ -126,8 +127,8 @@ func (rule *Rule) checkFloats() error {
 // weightForms are the names that ParseWeights knows, for messages.
 const weightForms = "none, 4w, 8w, mxfp4, mxfp8 or nvfp4"
 
-// ParseWeights gives the scheme that a recipe, or a flag, calls none (nil), 4w, 8w, mxfp4, mxfp8 or nvfp4, with the group size and
-// the method that stand where none are given; false for other names.
+// ParseWeights gives the scheme that a recipe, or a flag, calls none (nil), 4w, 8w, mxfp4, mxfp8 or nvfp4, with the
+// group size and the method that stand where none are given; false for other names.
 func ParseWeights(name string) (*quantize.Scheme, bool) {
 	switch name {
 	case "none":

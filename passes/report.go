@@ -81,7 +81,8 @@ func plainWeight(kind WeightKind, name string, d ir.Data) *Weight {
 func givenWeight(kind WeightKind, op *ir.Op) *Weight {
 	a := ir.Attrs[ir.QuantizedAttrs](op)
 	packed := op.Input("packed").Constant
-	w := &Weight{Name: strings.TrimSuffix(packed.Name, ".packed"), Kind: kind, Mode: a.Mode, Bits: a.Bits, GroupSize: a.GroupSize, Given: true}
+	w := &Weight{Name: strings.TrimSuffix(packed.Name, ".packed"), Kind: kind, Mode: a.Mode, Bits: a.Bits,
+		GroupSize: a.GroupSize, Given: true}
 	w.Elements = ir.Elements(packed.Data.Shape()) * 32 / int64(a.Bits) // codes of 3, 5 and 6 bits lie across words
 	for _, part := range []string{"packed", "scales", "biases"} {
 		if v := op.Input(part); v != nil && v.Constant != nil && v.Constant.Data != nil {

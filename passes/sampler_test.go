@@ -49,7 +49,8 @@ func TestStripLeavesNoTrace(t *testing.T) {
 	require.Equal(t, withoutSampler, never.String())
 	apply(t, "strip-sampler", stripped, &Options{})
 	require.Equal(t, never.String(), stripped.String())
-	for _, o := range []Options{{}, {Sample: true}, {Recipe: DefaultRecipe(minMax(4, 32), minMax(8, 64))}, {Recipe: Recipe{RoundConstants: true}}} {
+	for _, o := range []Options{{}, {Sample: true}, {Recipe: DefaultRecipe(minMax(4, 32), minMax(8, 64))},
+		{Recipe: Recipe{RoundConstants: true}}} {
 		stripped, never := parse(t, decoder), parse(t, withoutSampler)
 		a, b := o, o
 		require.NoError(t, Run(stripped, &a))
@@ -117,7 +118,8 @@ func TestSamplingHeadInputs(t *testing.T) {
 		require.Equal(t, i, p.Index)
 		params = append(params, p.Param+" "+ir.TensorType(p.Type.DType, p.Type.Shape...).String())
 	}
-	require.Equal(t, []string{"x bf16[1,s0,64]", "temperature f32[]", "top_k i64[]", "top_p f32[]", "seed i64[]"}, params)
+	require.Equal(t, []string{"x bf16[1,s0,64]", "temperature f32[]", "top_k i64[]", "top_p f32[]", "seed i64[]"},
+		params)
 	require.Equal(t, "i64[1]", m.Entry.Outputs[0].String())
 	for _, method := range m.Metadata {
 		if method.Name == "use_sampling" {
@@ -168,11 +170,16 @@ func TestSamplingHeadNodes(t *testing.T) {
 		operands []string
 		want     map[string]int
 	}{
-		{all, map[string]int{"if": 3, "argmax": 2, "random_bits": 1, "item_int": 5, "sort": 2, "take": 1, "softmax": 1, "cumsum": 1, "log": 2, "divide": 2}},
-		{[]string{"temperature", "top_k", "top_p"}, map[string]int{"if": 3, "argmax": 2, "random_bits": 1, "item_int": 4, "sort": 2, "take": 1}},
-		{[]string{"temperature", "top_p", "seed"}, map[string]int{"if": 2, "argmax": 2, "random_bits": 1, "item_int": 3, "sort": 1, "take": 0, "softmax": 1}},
-		{[]string{"temperature", "seed"}, map[string]int{"if": 1, "argmax": 2, "random_bits": 1, "item_int": 2, "sort": 0, "take": 0}},
-		{[]string{"temperature"}, map[string]int{"if": 0, "argmax": 1, "random_bits": 1, "item_int": 0, "sort": 0, "take": 0}},
+		{all, map[string]int{"if": 3, "argmax": 2, "random_bits": 1, "item_int": 5, "sort": 2, "take": 1, "softmax": 1,
+			"cumsum": 1, "log": 2, "divide": 2}},
+		{[]string{"temperature", "top_k", "top_p"},
+			map[string]int{"if": 3, "argmax": 2, "random_bits": 1, "item_int": 4, "sort": 2, "take": 1}},
+		{[]string{"temperature", "top_p", "seed"}, map[string]int{"if": 2, "argmax": 2, "random_bits": 1, "item_int": 3,
+			"sort": 1, "take": 0, "softmax": 1}},
+		{[]string{"temperature", "seed"}, map[string]int{"if": 1, "argmax": 2, "random_bits": 1, "item_int": 2,
+			"sort": 0, "take": 0}},
+		{[]string{"temperature"}, map[string]int{"if": 0, "argmax": 1, "random_bits": 1, "item_int": 0,
+			"sort": 0, "take": 0}},
 	} {
 		m := headOf(t, ir.BF16, 4, 64, test.operands...)
 		apply(t, "decompose", m, &Options{})
@@ -210,7 +217,8 @@ func TestSamplingHeadNodes(t *testing.T) {
 }
 
 // sampleOnce runs a head on logits with parameters by name.
-func sampleOnce(t testing.TB, machine *eval.Machine, m *ir.Module, logits *eval.Tensor, parameters map[string]float64) []int64 {
+func sampleOnce(t testing.TB, machine *eval.Machine, m *ir.Module, logits *eval.Tensor,
+	parameters map[string]float64) []int64 {
 	t.Helper()
 	inputs := []eval.Value{{Tensor: logits}}
 	for _, p := range m.Entry.Params[1:] {
@@ -248,9 +256,11 @@ func TestDecomposedSampleIsTheComposite(t *testing.T) {
 					for _, topK := range []float64{-3, 0, 1, 2, 40, float64(vocab), 1 << 40} {
 						for _, topP := range []float64{1, 0.9, 0.3, 1e-6} {
 							for _, seed := range []float64{float64(compared), float64(compared) - 1<<40} {
-								params := map[string]float64{"temperature": temperature, "top_k": topK, "top_p": topP, "seed": seed}
+								params := map[string]float64{"temperature": temperature, "top_k": topK,
+									"top_p": topP, "seed": seed}
 								want := sampleOnce(t, a, composite, logits, params)
-								require.Equal(t, want, sampleOnce(t, b, nodes, logits, params), "%s[4,%d] %v", d, vocab, params)
+								require.Equal(t, want, sampleOnce(t, b, nodes, logits, params),
+									"%s[4,%d] %v", d, vocab, params)
 								if temperature <= 0 {
 									requireArgmax(t, logits, want)
 								}
@@ -292,7 +302,8 @@ func TestUnseededSample(t *testing.T) {
 	require.NoError(t, err)
 	seen := map[int64]bool{}
 	for range 50 {
-		requireArgmax(t, logits, sampleOnce(t, machine, m, logits, map[string]float64{"temperature": 1, "top_k": 1, "top_p": 1}))
+		requireArgmax(t, logits, sampleOnce(t, machine, m, logits,
+			map[string]float64{"temperature": 1, "top_k": 1, "top_p": 1}))
 		requireArgmax(t, logits, sampleOnce(t, machine, m, logits, map[string]float64{"temperature": 1, "top_p": 1e-6}))
 		requireArgmax(t, logits, sampleOnce(t, machine, m, logits, map[string]float64{"temperature": 0, "top_p": 1}))
 		seen[sampleOnce(t, machine, m, logits, map[string]float64{"temperature": 10, "top_p": 1})[0]] = true

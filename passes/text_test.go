@@ -53,7 +53,8 @@ func TestText(t *testing.T) {
 			}
 			require.NoError(t, err)
 			if *update {
-				require.NoError(t, os.WriteFile(path, []byte(comment+"-- before --\n"+text+"-- after --\n"+m.String()), 0o644))
+				require.NoError(t, os.WriteFile(path, []byte(comment+"-- before --\n"+text+"-- after --\n"+m.String()),
+					0o644))
 				return
 			}
 			require.Equal(t, after, m.String())
@@ -83,7 +84,8 @@ func lastPositions(values []eval.Value) {
 		if len(v.Tensor.Shape) != 3 {
 			continue
 		}
-		shape, last := v.Tensor.Shape, &eval.Tensor{DType: v.Tensor.DType, Shape: []int{v.Tensor.Shape[0], v.Tensor.Shape[2]}}
+		shape, last := v.Tensor.Shape, &eval.Tensor{DType: v.Tensor.DType,
+			Shape: []int{v.Tensor.Shape[0], v.Tensor.Shape[2]}}
 		for b := range shape[0] {
 			from := (b*shape[1] + shape[1] - 1) * shape[2]
 			last.F = append(last.F, v.Tensor.F[from:from+shape[2]]...)
@@ -126,7 +128,8 @@ func textOptions(t *testing.T, words []string) *Options {
 			o.Recipe = DefaultRecipe(minMax(4, 32), minMax(8, 32))
 		case "6bpw":
 			o.Recipe = AllocationRecipe(minMax(8, 32), nil)
-			o.Allocate = &Allocation{BitsPerWeight: 6, Schemes: []quantize.Scheme{*minMax(4, 32), *minMax(4, 64), *minMax(8, 32)}}
+			o.Allocate = &Allocation{BitsPerWeight: 6,
+				Schemes: []quantize.Scheme{*minMax(4, 32), *minMax(4, 64), *minMax(8, 32)}}
 		case "round":
 			o.Recipe.RoundConstants = true
 		default:

@@ -11,7 +11,8 @@ import (
 // quantizeWeights replaces weight constants by quantized weights as the recipe says. Bytes are computed
 // when the file is written.
 func quantizeWeights(m *ir.Module, o *Options) error {
-	q := &weightQuantizer{module: m, recipe: o.Recipe, report: o.Report, calibration: o.Calibration, main: mainWeights(m), done: map[weightUse]*quantizedConstant{}, kept: map[*ir.Constant]bool{}}
+	q := &weightQuantizer{module: m, recipe: o.Recipe, report: o.Report, calibration: o.Calibration,
+		main: mainWeights(m), done: map[weightUse]*quantizedConstant{}, kept: map[*ir.Constant]bool{}}
 	return ir.Build(func() {
 		rewriteEntries(m, func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
 			kind := kindOf(op)
@@ -147,12 +148,14 @@ func (q *weightQuantizer) weight(b *ir.Builder, kind WeightKind, w *ir.Value) *i
 	return b.Value("quantized", ir.NewQuantizedAttrs(scheme.Form(cols), d), k.packed, k.scales, biases)
 }
 
-// use is a weight with its scheme. A row of an embedding becomes activations, whose dtype is that of its scales: those of
-// a float32 checkpoint stay float32, as the rest of its graph is. lm_head takes the same bytes where it is the same matrix.
+// use is a weight with its scheme. A row of an embedding becomes activations, whose dtype is that of its scales: those
+// of a float32 checkpoint stay float32, as the rest of its graph is. lm_head takes the same bytes where it is the same
+// matrix.
 func (q *weightQuantizer) use(kind WeightKind, c *ir.Constant, s quantize.Scheme) weightUse {
 	exact := weightUse{c, s}
 	exact.scheme.Params = quantize.F32
-	if c.Data.DType() != ir.F32 || s.Mode != ir.Affine || s.Method == quantize.TorchAOAsymmetric || s.Method == quantize.TorchAOSymmetric {
+	if c.Data.DType() != ir.F32 || s.Mode != ir.Affine || s.Method == quantize.TorchAOAsymmetric ||
+		s.Method == quantize.TorchAOSymmetric {
 		return weightUse{c, s}
 	}
 	if kind == EmbeddingWeight || q.done[exact] != nil {
@@ -162,9 +165,11 @@ func (q *weightQuantizer) use(kind WeightKind, c *ir.Constant, s quantize.Scheme
 }
 
 // constants makes the constants of a quantized weight.
-func (q *weightQuantizer) constants(b *ir.Builder, kind WeightKind, c *ir.Constant, s quantize.Scheme) *quantizedConstant {
+func (q *weightQuantizer) constants(b *ir.Builder, kind WeightKind, c *ir.Constant,
+	s quantize.Scheme) *quantizedConstant {
 	name := c.Name
-	for n := 2; slices.ContainsFunc(q.module.Constants, func(o *ir.Constant) bool { return o.Name == name+".packed" }); n++ {
+	for n := 2; slices.ContainsFunc(q.module.Constants,
+		func(o *ir.Constant) bool { return o.Name == name+".packed" }); n++ {
 		name = fmt.Sprintf("%s.%d", c.Name, n) // a tied weight that is quantized in two ways
 	}
 	k := &quantizedConstant{}

@@ -18,7 +18,8 @@ func (q *weightQuantizer) parts(c *ir.Constant, s quantize.Scheme, report *Weigh
 				return []ir.Data{x.Packed, x.Scales, x.Biases}, nil
 			}
 		}
-		return out, &SchemeError{c.Name, shape, fmt.Errorf("method %s needs calibration, which has not quantized this weight", s.Method)}
+		return out, &SchemeError{c.Name, shape,
+			fmt.Errorf("method %s needs calibration, which has not quantized this weight", s.Method)}
 	}
 	computed, err := newQuantization(c.Name, c.Data, s)
 	if err != nil {

@@ -56,7 +56,8 @@ func ReadExtendedHeader(file []byte) (*ExtendedHeader, error) {
 // WithExtendedHeader returns a finished program with the header inserted, and the header with its ProgramSize
 // set. base returns the SegmentBase for a program of that many bytes, which is the place to align it. The
 // header's 32 bytes keep the alignment of everything behind it.
-func WithExtendedHeader(program []byte, segmentSize uint64, base func(programSize uint64) uint64) ([]byte, ExtendedHeader) {
+func WithExtendedHeader(program []byte, segmentSize uint64, base func(programSize uint64) uint64) ([]byte,
+	ExtendedHeader) {
 	h := ExtendedHeader{ProgramSize: uint64(len(program)) + extendedHeaderLength, SegmentSize: segmentSize}
 	h.SegmentBase = base(h.ProgramSize)
 	out := make([]byte, 0, h.ProgramSize)
@@ -103,7 +104,8 @@ func MLXGraphBytes(payload []byte) ([]byte, error) {
 	}
 	end := binary.LittleEndian.Uint64(payload[8:])
 	if end <= MLXHeaderSize || end > uint64(len(payload)) {
-		return nil, fmt.Errorf("graph ends at %d, expected more than %d and at most %d", end, MLXHeaderSize, len(payload))
+		return nil, fmt.Errorf("graph ends at %d, expected more than %d and at most %d", end,
+			MLXHeaderSize, len(payload))
 	}
 	return payload[MLXHeaderSize:end], nil
 }

@@ -14,8 +14,10 @@ func TestExtendedHeader(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, h)
 
-	file, written := WithExtendedHeader(plain, 100, func(programSize uint64) uint64 { return (programSize + 1023) &^ 1023 })
-	require.Equal(t, ExtendedHeader{ProgramSize: uint64(len(plain)) + 32, SegmentBase: 1024 * ((uint64(len(plain)) + 32 + 1023) / 1024), SegmentSize: 100}, written)
+	file, written := WithExtendedHeader(plain, 100,
+		func(programSize uint64) uint64 { return (programSize + 1023) &^ 1023 })
+	require.Equal(t, ExtendedHeader{ProgramSize: uint64(len(plain)) + 32,
+		SegmentBase: 1024 * ((uint64(len(plain)) + 32 + 1023) / 1024), SegmentSize: 100}, written)
 	require.Len(t, file, int(written.ProgramSize))
 	require.Equal(t, "ET12eh00\x20\x00\x00\x00", string(file[4:16]))
 	require.NoError(t, Verify(Program(), file, "ET12"))

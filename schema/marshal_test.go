@@ -99,15 +99,19 @@ func TestZerosOfEitherSign(t *testing.T) {
 	zero := 0
 	for _, v := range []float32{0, float32(math.Copysign(0, -1)), 1, math.SmallestNonzeroFloat32} {
 		g := sampleGraph()
-		pad := &mlxgraph.PadNodeT{X: &mlxgraph.TidT{}, Out: &mlxgraph.TidT{}, PadWidth: []*mlxgraph.IntOrVidT{}, ConstantValue: v}
-		full := &mlxgraph.FullNodeT{Out: &mlxgraph.TidT{}, Shape: []*mlxgraph.IntOrVidT{}, V: &mlxgraph.FloatOrVidT{Literal: float64(v)}}
+		pad := &mlxgraph.PadNodeT{X: &mlxgraph.TidT{}, Out: &mlxgraph.TidT{}, PadWidth: []*mlxgraph.IntOrVidT{},
+			ConstantValue: v}
+		full := &mlxgraph.FullNodeT{Out: &mlxgraph.TidT{}, Shape: []*mlxgraph.IntOrVidT{},
+			V: &mlxgraph.FloatOrVidT{Literal: float64(v)}}
 		g.InstructionChains = []*mlxgraph.InstructionChainT{{Instructions: []*mlxgraph.InstructionT{
-			{Op: &mlxgraph.OpNodeT{Type: mlxgraph.OpNodePadNode, Value: pad}}, {Op: &mlxgraph.OpNodeT{Type: mlxgraph.OpNodeFullNode, Value: full}}}}}
+			{Op: &mlxgraph.OpNodeT{Type: mlxgraph.OpNodePadNode, Value: pad}},
+			{Op: &mlxgraph.OpNodeT{Type: mlxgraph.OpNodeFullNode, Value: full}}}}}
 		b, err := Marshal(MLXGraph(), g)
 		require.NoError(t, err)
 		got := mlxgraph.GetRootAsMLXGraph(b, 0).UnPack().InstructionChains[0].Instructions
 		require.Equal(t, math.Float32bits(v), math.Float32bits(got[0].Op.Value.(*mlxgraph.PadNodeT).ConstantValue))
-		require.Equal(t, math.Float64bits(float64(v)), math.Float64bits(got[1].Op.Value.(*mlxgraph.FullNodeT).V.Literal))
+		require.Equal(t, math.Float64bits(float64(v)),
+			math.Float64bits(got[1].Op.Value.(*mlxgraph.FullNodeT).V.Literal))
 		if math.Float32bits(v) == 0 {
 			zero = len(b)
 		} else {

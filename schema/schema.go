@@ -151,7 +151,8 @@ func (s *Schema) loadFields(to *object, from *reflection.Object, structs []bool)
 
 func (s *Schema) loadField(f *reflection.Field, structs []bool) field {
 	t := f.Type(nil)
-	to := field{name: string(f.Name()), slot: f.Offset(), required: f.Required(), target: t.Index(), kind: unsupportedOne}
+	to := field{name: string(f.Name()), slot: f.Offset(), required: f.Required(),
+		target: t.Index(), kind: unsupportedOne}
 	switch base := t.BaseType(); base {
 	case reflection.BaseTypeString:
 		to.kind = stringValue

@@ -105,7 +105,8 @@ func (v *verifier) fail(f *field, offset int64, format string, args ...any) erro
 		}
 		path.WriteByte('.')
 	}
-	e := &Error{Path: strings.TrimSuffix(path.String(), "."), Table: v.at.name, Offset: offset, Problem: fmt.Sprintf(format, args...)}
+	e := &Error{Path: strings.TrimSuffix(path.String(), "."), Table: v.at.name, Offset: offset,
+		Problem: fmt.Sprintf(format, args...)}
 	if f != nil {
 		e.Field = f.name
 	}

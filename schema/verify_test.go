@@ -108,21 +108,33 @@ func TestVerifyRefusesBytes(t *testing.T) {
 		"root of zero":        {patched(graph, 0, 0), "MLXGraph", "", "offset of 0 bytes", 0},
 		"root not aligned":    {patched(graph, 0, byte(root+1)), "MLXGraph", "", "not aligned to 4", root + 1},
 		"root negative":       {patched(graph, 0, 0, 0, 0, 0x80), "MLXGraph", "", "offset of 2147483648 bytes", 0},
-		"vtable before":       {patched(graph, root, 0xff, 0xff, 0, 0), "MLXGraph", "", "vtable of 4 bytes ends", root - 0xffff},
-		"vtable behind":       {patched(graph, root, 0, 0, 0xff, 0xff), "MLXGraph", "", "vtable of 4 bytes ends", root + 0x10000},
-		"vtable odd place":    {patched(graph, root, byte(root-vtable+1)), "MLXGraph", "", "not aligned to 2", vtable - 1},
-		"vtable too short":    {patched(graph, vtable, 2), "MLXGraph", "", "vtable of 2 bytes", vtable},
-		"vtable odd length":   {patched(graph, vtable, 7), "MLXGraph", "", "vtable of 7 bytes", vtable},
-		"vtable too long":     {patched(graph, vtable, 0xfe, 0xff), "MLXGraph", "", "vtable of 65534 bytes ends", vtable},
-		"field not aligned":   {patched(graph, vtable+4, 6), "MLXGraph", "version", "not aligned to 4", root + 6},
-		"field behind":        {patched(graph, vtable+4, 0xfc), "MLXGraph", "version", "value of 4 bytes ends", root + 0xfc},
-		"string behind":       {patched(graph, versionSlot, 0xf0, 0xff), "MLXGraph", "version", "ends behind", versionSlot + 0xfff0},
-		"string too long":     {patched(graph, version, 0xff, 0xff, 0xff, 0xff), "MLXGraph", "version", "vector of 4294967295 elements of 1 bytes", version},
-		"string without NUL":  {patched(graph, version+5, 'x'), "MLXGraph", "version", "does not end in NUL", version + 5},
-		"string at the end":   {patched(graph[:version+5], version, 1), "MLXGraph", "version", "string of 1 bytes ends", version + 5},
-		"required missing":    {patched(graph, vtable+4+2*7, 0, 0), "MLXGraph", "instruction_chains", "required field is missing", root},
-		"vector too long":     {patched(graph, chains, 0, 0, 0, 0x40), "MLXGraph", "instruction_chains", "1073741824 elements of 4 bytes", chains},
-		"element is missing":  {patched(graph, chains, 1), "MLXGraph", "instruction_chains", "1 elements of 4 bytes ends", chains},
+		"vtable before": {patched(graph, root, 0xff, 0xff, 0, 0), "MLXGraph", "",
+			"vtable of 4 bytes ends", root - 0xffff},
+		"vtable behind": {patched(graph, root, 0, 0, 0xff, 0xff), "MLXGraph", "",
+			"vtable of 4 bytes ends", root + 0x10000},
+		"vtable odd place": {patched(graph, root, byte(root-vtable+1)), "MLXGraph", "",
+			"not aligned to 2", vtable - 1},
+		"vtable too short":  {patched(graph, vtable, 2), "MLXGraph", "", "vtable of 2 bytes", vtable},
+		"vtable odd length": {patched(graph, vtable, 7), "MLXGraph", "", "vtable of 7 bytes", vtable},
+		"vtable too long": {patched(graph, vtable, 0xfe, 0xff), "MLXGraph", "",
+			"vtable of 65534 bytes ends", vtable},
+		"field not aligned": {patched(graph, vtable+4, 6), "MLXGraph", "version", "not aligned to 4", root + 6},
+		"field behind": {patched(graph, vtable+4, 0xfc), "MLXGraph", "version",
+			"value of 4 bytes ends", root + 0xfc},
+		"string behind": {patched(graph, versionSlot, 0xf0, 0xff), "MLXGraph", "version",
+			"ends behind", versionSlot + 0xfff0},
+		"string too long": {patched(graph, version, 0xff, 0xff, 0xff, 0xff), "MLXGraph", "version",
+			"vector of 4294967295 elements of 1 bytes", version},
+		"string without NUL": {patched(graph, version+5, 'x'), "MLXGraph", "version",
+			"does not end in NUL", version + 5},
+		"string at the end": {patched(graph[:version+5], version, 1), "MLXGraph", "version",
+			"string of 1 bytes ends", version + 5},
+		"required missing": {patched(graph, vtable+4+2*7, 0, 0), "MLXGraph", "instruction_chains",
+			"required field is missing", root},
+		"vector too long": {patched(graph, chains, 0, 0, 0, 0x40), "MLXGraph", "instruction_chains",
+			"1073741824 elements of 4 bytes", chains},
+		"element is missing": {patched(graph, chains, 1), "MLXGraph", "instruction_chains",
+			"1 elements of 4 bytes ends", chains},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := Verify(MLXGraph(), c.buf, "")
@@ -172,7 +184,8 @@ func TestVerifyRefusesMeaning(t *testing.T) {
 			return program.ProgramEnd(b)
 		})
 	}
-	unaligned := slices.IndexFunc([]int{1, 2, 4, 8}, func(a int) bool { return Verify(Program(), inline(a), "ET12") != nil })
+	unaligned := slices.IndexFunc([]int{1, 2, 4, 8},
+		func(a int) bool { return Verify(Program(), inline(a), "ET12") != nil })
 	require.NotEqual(t, -1, unaligned, "some smaller alignment breaks force_align")
 	newField := func(slots int, identifier string) []byte {
 		return finish(identifier, func(b builder) flatbuffers.UOffsetT {
@@ -193,7 +206,8 @@ func TestVerifyRefusesMeaning(t *testing.T) {
 		identifier string
 		want       string // "" accepts
 	}{
-		"identifier": {Program(), finish("ET11", func(b builder) flatbuffers.UOffsetT { program.ProgramStart(b); return program.ProgramEnd(b) }),
+		"identifier": {Program(), finish("ET11",
+			func(b builder) flatbuffers.UOffsetT { program.ProgramStart(b); return program.ProgramEnd(b) }),
 			"ET12", `root (Program) at offset 4: file identifier "ET11", expected "ET12"`},
 		"union": {MLXGraph(), instruction(noop, func(b builder, node flatbuffers.UOffsetT) {
 			mlxgraph.InstructionAddOpType(b, mlxgraph.OpNodeNoopNode)
@@ -215,10 +229,12 @@ func TestVerifyRefusesMeaning(t *testing.T) {
 			mlxgraph.InstructionAddOpType(b, mlxgraph.OpNodeAddNode)
 			mlxgraph.InstructionAddOp(b, node)
 		}), "", "instruction_chains[0].instructions[0].op (AddNode.a) at offset 88: required field is missing"},
-		"force_align kept":   {Program(), inline(16), "ET12", ""},
-		"force_align broken": {Program(), inline(1 << unaligned), "ET12", "backend_delegate_data[0] (BackendDelegateInlineData.data) at offset"},
-		"new program field":  {Program(), newField(8, "ET12"), "ET12", ""},
-		"new graph field":    {MLXGraph(), newField(15, ""), "", "field number 15 is not in this version of the schema"},
+		"force_align kept": {Program(), inline(16), "ET12", ""},
+		"force_align broken": {Program(), inline(1 << unaligned), "ET12",
+			"backend_delegate_data[0] (BackendDelegateInlineData.data) at offset"},
+		"new program field": {Program(), newField(8, "ET12"), "ET12", ""},
+		"new graph field": {MLXGraph(), newField(15, ""), "",
+			"field number 15 is not in this version of the schema"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := Verify(c.schema, c.buf, c.identifier)

@@ -25,7 +25,8 @@ const (
 	extension = ".block"
 	// maxEntry bounds what is read of an entry; a block of a weight is far smaller.
 	maxEntry = 1 << 30
-	// slack is the part of the bound that is free after entries have been removed, so that it is not done for every entry.
+	// slack is the part of the bound that is free after entries have been removed, so that it is not done for every
+	// entry.
 	slack = 10
 )
 
@@ -143,7 +144,8 @@ func (c *Cache) put(name string, content []byte) error {
 	}
 	p := append([]byte(magic), content...)
 	p = append(p, sum(name, p)...)
-	if err := outfile.Write(path, outfile.Options{Unsynced: true}, func(w io.Writer) error { _, err := w.Write(p); return err }); err != nil {
+	if err := outfile.Write(path, outfile.Options{Unsynced: true},
+		func(w io.Writer) error { _, err := w.Write(p); return err }); err != nil {
 		return err
 	}
 	c.mu.Lock()

@@ -263,7 +263,10 @@ func TestWrapErrors(t *testing.T) {
 	nothing := func(int, int64, []byte) error { return nil }
 	require.ErrorIs(t, computation.(ir.Blocked).ProduceBlock(2, nothing), b.fail)
 	require.Empty(t, files(t, dir))
-	broken := c.Wrap("v", func(ir.Data) (string, bool, error) { return "", true, io.ErrUnexpectedEOF })(blocksPart{b.source, b, 0})
+	broken := c.Wrap("v", func(ir.Data) (string, bool, error) {
+		return "", true,
+			io.ErrUnexpectedEOF
+	})(blocksPart{b.source, b, 0})
 	computation, _ = broken.(ir.Joint).Group()
 	require.ErrorIs(t, computation.Produce(nothing), io.ErrUnexpectedEOF)
 	plain := ir.Float32s(nil, 1)

@@ -188,7 +188,8 @@ func decode(content []byte) ([]piece, error) {
 			v[i], content = x, content[n:]
 		}
 		if v[0] > 1<<20 || v[1] > 1<<62 || v[2] > uint64(len(content)) {
-			return nil, fmt.Errorf("a piece of %d bytes at %d of output %d, %d bytes are left", v[2], v[1], v[0], len(content))
+			return nil, fmt.Errorf("a piece of %d bytes at %d of output %d, %d bytes are left", v[2],
+				v[1], v[0], len(content))
 		}
 		out = append(out, piece{int(v[0]), int64(v[1]), content[:v[2]]})
 		content = content[v[2]:]

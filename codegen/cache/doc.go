@@ -1,8 +1,8 @@
 // Package cache keeps computed weights in a directory, so that a second export computes only what has changed.
 //
 // An entry is a block of a computation ([ir.Blocked]) under a name that is a hash of everything that its bytes follow
-// from: the version of the tool, the provenance of the computation, the content of the data that it reads, the number of
-// the block. Nothing has to be told when a flag or a checkpoint changes: other blocks have other names.
+// from: the version of the tool, the provenance of the computation, the content of the data that it reads, the number
+// of the block. Nothing has to be told when a flag or a checkpoint changes: other blocks have other names.
 //
 // # Invariants
 //

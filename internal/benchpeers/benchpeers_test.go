@@ -37,7 +37,8 @@ func TestGGUF(t *testing.T) {
 	require.InDelta(t, 3*2*18+5*4+2*34/2, g.tokenBytes(), 0)
 }
 
-// TestVocabulary: another reader of GGUF files makes a tokenizer of it, with which texts become tokens and all tokens text.
+// TestVocabulary: another reader of GGUF files makes a tokenizer of it, with which texts become tokens and all tokens
+// text.
 func TestVocabulary(t *testing.T) {
 	v := newVocabulary(1000)
 	require.Len(t, v.tokens, 1000)
@@ -61,15 +62,18 @@ func TestVocabulary(t *testing.T) {
 
 func TestServedTable(t *testing.T) {
 	row := func(total float64) serving.Row {
-		return serving.Row{First: serving.Times{P50: 0.1, P99: 0.2}, Between: serving.Times{P50: 0.01, P99: 0.02}, Total: total}
+		return serving.Row{First: serving.Times{P50: 0.1, P99: 0.2}, Between: serving.Times{P50: 0.01, P99: 0.02},
+			Total: total}
 	}
 	var b bytes.Buffer
-	writeServed(&b, []string{"4"}, &server{name: "etc", rows: map[int][]serving.Row{4: {row(30), row(10), row(20), row(24)}}})
+	writeServed(&b, []string{"4"}, &server{name: "etc",
+		rows: map[int][]serving.Row{4: {row(30), row(10), row(20), row(24)}}})
 	require.Equal(t, "| 4 | etc | 100 | 200 | 10.0 | 20.0 | 22.0 | 10.0–30.0 |", strings.Split(b.String(), "\n")[2])
 }
 
 func TestFloat16(t *testing.T) {
-	for v, want := range map[float64]uint16{1: 0x3c00, 0.5: 0x3800, 1.5: 0x3e00, 0.000999: 0x1417, 6.103515625e-05: 0x0400} {
+	for v, want := range map[float64]uint16{1: 0x3c00, 0.5: 0x3800, 1.5: 0x3e00, 0.000999: 0x1417,
+		6.103515625e-05: 0x0400} {
 		require.Equal(t, want, float16(v), "%v", v)
 	}
 }
@@ -88,7 +92,8 @@ func TestModels(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "results.jsonl")
-	one := result{setting: setting{Model: "gemma6", Threads: 4, Test: "tg64"}, Etc: []float64{20, 30}, Llama: []float64{10}, Read: []float64{100}, Commit: "abc"}
+	one := result{setting: setting{Model: "gemma6", Threads: 4, Test: "tg64"}, Etc: []float64{20, 30},
+		Llama: []float64{10}, Read: []float64{100}, Commit: "abc"}
 	two := one
 	two.Etc, two.Llama = []float64{22}, []float64{10, 11}
 	other := one

@@ -6,8 +6,8 @@
 // (-dir) and is made once; measurements are added to results.jsonl there, so that a table may be measured in
 // parts. The table of all of them goes to standard output, in Markdown.
 //
-// With -serve it compares `etc serve` with llama-server instead, as `etc bench --serve` sees them, on files of the same model with
-// a vocabulary.
+// With -serve it compares `etc serve` with llama-server instead, as `etc bench --serve` sees them, on files of the same
+// model with a vocabulary.
 //
 // # Invariants
 //
@@ -17,5 +17,6 @@
 //   - Both programs run with their defaults for the number of threads, prompt and context given.
 //   - Nothing of llama.cpp is copied into this repository.
 //
-// The command imports runtime/cpu/kernel and runtime/cpu/pool, to read memory, and runtime/bench/serving; nothing imports it.
+// The command imports runtime/cpu/kernel and runtime/cpu/pool, to read memory, and runtime/bench/serving; nothing
+// imports it.
 package main

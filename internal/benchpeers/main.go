@@ -27,10 +27,12 @@ func run() error {
 		cache = os.TempDir()
 	}
 	p := &peers{log: os.Stderr}
-	flag.StringVar(&p.dir, "dir", filepath.Join(cache, "etc-peers"), "where sources, models and results are kept; 10 to 30 GB")
+	flag.StringVar(&p.dir, "dir", filepath.Join(cache, "etc-peers"),
+		"where sources, models and results are kept; 10 to 30 GB")
 	flag.StringVar(&p.etc, "etc", filepath.Join("bin", "etc"), "the program etc")
 	flag.StringVar(&p.llama, "llama-bench", "", "a llama-bench that is built, instead of building one")
-	names := flag.String("models", "qwen4,gemma6", "names with the number of layers: qwen4|8|12, gemma6|12, qwen-dense4|8, qwen-next4, gemma-moe6|12")
+	names := flag.String("models", "qwen4,gemma6",
+		"names with the number of layers: qwen4|8|12, gemma6|12, qwen-dense4|8, qwen-next4, gemma-moe6|12")
 	threads := flag.String("threads", "1,2,4", "numbers of threads")
 	depths := flag.String("depths", "0", "tokens in the context before a measurement")
 	var n plan
@@ -41,7 +43,8 @@ func run() error {
 	busy := flag.Int("busy", 0, "busy processes beside")
 	only := flag.Bool("table", false, "only print the table of the results of this commit")
 	var o served
-	flag.StringVar(&o.concurrent, "serve", "", "compare the servers, of one number of threads, with so many streams at a time, as 1,4,16")
+	flag.StringVar(&o.concurrent, "serve", "",
+		"compare the servers, of one number of threads, with so many streams at a time, as 1,4,16")
 	flag.IntVar(&o.perStream, "answers", 2, "answers of each stream, with -serve")
 	commit := flag.String("commit", "", "what the results are of (default: git's HEAD)")
 	flag.Parse()

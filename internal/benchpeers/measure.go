@@ -106,11 +106,13 @@ func (p *peers) alone(s setting, run func() (samples, *exec.Cmd, error)) (sample
 			return got, err
 		}
 		after, _ := busyTime()
-		others := float64(after-before-c.ProcessState.UserTime()-c.ProcessState.SystemTime()) / float64(time.Since(start))
+		others := float64(after-before-c.ProcessState.UserTime()-c.ProcessState.SystemTime()) / float64(
+			time.Since(start))
 		if others <= 0.5 {
 			return got, nil
 		}
-		fmt.Fprintf(p.log, "benchpeers: %s: others used %.1f cores meanwhile; these figures do not count\n", c.Path, others)
+		fmt.Fprintf(p.log, "benchpeers: %s: others used %.1f cores meanwhile; these figures do not count\n", c.Path,
+			others)
 		if i == attempts {
 			return nil, fmt.Errorf("this machine is too busy to measure anything")
 		}
@@ -122,14 +124,16 @@ func busyTime() (time.Duration, bool) {
 	text, err := os.ReadFile("/proc/stat")
 	var user, nice, system, idle, wait, interrupts, soft int64
 	if err == nil {
-		_, err = fmt.Sscanf(string(text), "cpu %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &wait, &interrupts, &soft)
+		_, err = fmt.Sscanf(string(text), "cpu %d %d %d %d %d %d %d", &user, &nice, &system, &idle,
+			&wait, &interrupts, &soft)
 	}
 	const tick = time.Second / 100 // USER_HZ
 	return time.Duration(user+nice+system+interrupts+soft) * tick, err == nil
 }
 
 func arguments(s setting, n plan) []string {
-	return []string{"-t", fmt.Sprint(s.Threads), "-p", fmt.Sprint(n.prompt), "-n", fmt.Sprint(n.generate), "-d", fmt.Sprint(s.Depth), "-r", fmt.Sprint(n.repetitions)}
+	return []string{"-t", fmt.Sprint(s.Threads), "-p", fmt.Sprint(n.prompt), "-n", fmt.Sprint(n.generate), "-d",
+		fmt.Sprint(s.Depth), "-r", fmt.Sprint(n.repetitions)}
 }
 
 // runLlama gives what llama-bench says.

@@ -18,7 +18,8 @@ func models() map[string]model {
 	all := map[string]model{}
 	add := func(name, label, synthetic string, gguf func(layers int) *gguf, layers ...int) {
 		for _, n := range layers {
-			all[fmt.Sprintf("%s%d", name, n)] = model{fmt.Sprintf("%s%d", name, n), fmt.Sprintf("%s, %d layers", label, n), synthetic, n, gguf}
+			all[fmt.Sprintf("%s%d", name, n)] = model{fmt.Sprintf("%s%d", name, n),
+				fmt.Sprintf("%s, %d layers", label, n), synthetic, n, gguf}
 		}
 	}
 	add("qwen", "Qwen3.5-35B-A3B", "qwen35moe-35b", qwen35MoE.gguf, 4, 8, 12)
@@ -61,19 +62,22 @@ var (
 func (q qwen) gguf(layers int) *gguf {
 	g := start(q.arch, layers)
 	entries := []entry{
-		{"vocab_size", uint32(q.vocab)}, {"embedding_length", uint32(q.hidden)}, {"feed_forward_length", uint32(q.inner)},
+		{"vocab_size", uint32(q.vocab)}, {"embedding_length", uint32(q.hidden)},
+		{"feed_forward_length", uint32(q.inner)},
 		{"attention.head_count", uint32(q.heads)}, {"attention.head_count_kv", uint32(q.kvHeads)},
 		{"attention.key_length", uint32(256)}, {"attention.value_length", uint32(256)},
 		{"rope.freq_base", float32(1e7)}, {"rope.dimension_count", uint32(64)},
 		{"ssm.conv_kernel", uint32(4)}, {"ssm.inner_size", uint32(q.valueHeads * 128)}, {"ssm.state_size", uint32(128)},
-		{"ssm.time_step_rank", uint32(q.valueHeads)}, {"ssm.group_count", uint32(q.keyHeads)}, {"full_attention_interval", uint32(4)},
+		{"ssm.time_step_rank", uint32(q.valueHeads)}, {"ssm.group_count", uint32(q.keyHeads)},
+		{"full_attention_interval", uint32(4)},
 	}
 	if !q.together {
 		entries = append(entries, entry{"rope.dimension_sections", []int32{11, 11, 10, 0}})
 	}
 	if q.experts > 0 {
 		entries = append(entries, entry{"expert_count", uint32(q.experts)}, entry{"expert_used_count", uint32(q.used)},
-			entry{"expert_feed_forward_length", uint32(q.inner)}, entry{"expert_shared_feed_forward_length", uint32(q.inner)})
+			entry{"expert_feed_forward_length", uint32(q.inner)},
+			entry{"expert_shared_feed_forward_length", uint32(q.inner)})
 	}
 	for _, e := range entries {
 		g.set(q.arch+"."+e.key, e.value)
@@ -109,9 +113,11 @@ func (q qwen) deltaNet(g *gguf, block string) {
 	g.constant(block+"ssm_dt.bias", 0.1, q.valueHeads)
 	g.constant(block+"ssm_a", -1, q.valueHeads)
 	if q.together {
-		g.tensors = append(g.tensors, tensor{block + "ssm_ba.weight", typeQ8_0, []uint64{q.hidden, 2 * q.valueHeads}, 0, 1})
+		g.tensors = append(g.tensors, tensor{block + "ssm_ba.weight", typeQ8_0, []uint64{q.hidden, 2 * q.valueHeads}, 0,
+			1})
 	} else {
-		g.tensors = append(g.tensors, tensor{block + "ssm_beta.weight", typeQ8_0, []uint64{q.hidden, q.valueHeads}, 0, 1},
+		g.tensors = append(g.tensors, tensor{block + "ssm_beta.weight", typeQ8_0, []uint64{q.hidden, q.valueHeads}, 0,
+			1},
 			tensor{block + "ssm_alpha.weight", typeQ8_0, []uint64{q.hidden, q.valueHeads}, 0, 1})
 	}
 	g.constant(block+"ssm_norm.weight", 1, 128)
@@ -159,7 +165,8 @@ func (m gemma) gguf(layers int) *gguf {
 	}
 	entries := []entry{
 		{"vocab_size", uint32(vocab)}, {"embedding_length", uint32(m.hidden)}, {"feed_forward_length", uint32(m.inner)},
-		{"attention.head_count", uint32(m.heads)}, {"attention.head_count_kv", kvHeads}, {"attention.sliding_window_pattern", sliding},
+		{"attention.head_count", uint32(m.heads)}, {"attention.head_count_kv", kvHeads},
+		{"attention.sliding_window_pattern", sliding},
 		{"attention.key_length", uint32(512)}, {"attention.value_length", uint32(512)},
 		{"attention.key_length_swa", uint32(256)}, {"attention.value_length_swa", uint32(256)},
 		{"attention.sliding_window", uint32(1024)}, {"attention.shared_kv_layers", uint32(0)},

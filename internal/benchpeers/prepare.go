@@ -63,8 +63,10 @@ func (p *peers) build() error {
 			return err
 		}
 	}
-	options := []string{"-S", source, "-B", filepath.Join(p.dir, "build"), "-DCMAKE_BUILD_TYPE=Release", "-DGGML_NATIVE=ON"}
-	for _, off := range []string{"LLAMA_CURL", "LLAMA_BUILD_SERVER", "LLAMA_OPENSSL", "LLAMA_BUILD_TESTS", "LLAMA_BUILD_EXAMPLES"} {
+	options := []string{"-S", source, "-B", filepath.Join(p.dir, "build"),
+		"-DCMAKE_BUILD_TYPE=Release", "-DGGML_NATIVE=ON"}
+	for _, off := range []string{"LLAMA_CURL", "LLAMA_BUILD_SERVER", "LLAMA_OPENSSL", "LLAMA_BUILD_TESTS",
+		"LLAMA_BUILD_EXAMPLES"} {
 		options = append(options, "-D"+off+"=OFF")
 	}
 	if err := p.command(p.dir, "cmake", options...); err != nil {
@@ -84,7 +86,8 @@ func mendTileConfig(path string) error {
 	if bytes.Count(text, load) != 1 {
 		return fmt.Errorf("%s: the load of the tile configuration is not where it was in v0.5.0", path)
 	}
-	return os.WriteFile(path, bytes.Replace(text, load, append([]byte(`__asm__ volatile("" :: "m"(tc)); `), load...), 1), 0o644)
+	return os.WriteFile(path, bytes.Replace(text, load, append([]byte(`__asm__ volatile("" :: "m"(tc)); `), load...),
+		1), 0o644)
 }
 
 // files makes the files of a model for both programs and gives their paths.
@@ -101,9 +104,11 @@ func (p *peers) files(m model) (pte, ggufPath string, err error) {
 	}
 	checkpoint := filepath.Join(p.dir, m.name+".checkpoint")
 	defer os.RemoveAll(checkpoint)
-	if err := p.command(p.dir, p.etc, "synthetic", "--model", m.synthetic, "--layers", fmt.Sprint(m.layers), "--seed", "1", "-o", checkpoint); err != nil {
+	if err := p.command(p.dir, p.etc, "synthetic", "--model", m.synthetic, "--layers", fmt.Sprint(m.layers), "--seed",
+		"1", "-o", checkpoint); err != nil {
 		return "", "", err
 	}
-	return pte, ggufPath, p.command(p.dir, p.etc, "export", checkpoint, "--qlinear", "4w", "--group-size", "64", "--quant-method", "minmax",
+	return pte, ggufPath, p.command(p.dir, p.etc, "export", checkpoint, "--qlinear", "4w", "--group-size", "64",
+		"--quant-method", "minmax",
 		"--max-seq-len", "20480", "-o", pte)
 }

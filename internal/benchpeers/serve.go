@@ -50,7 +50,8 @@ func (p *peers) serveFiles(m model) (pte, ggufPath string, err error) {
 	if _, err := os.Stat(pte); err == nil {
 		return pte, ggufPath, nil
 	}
-	return pte, ggufPath, p.command(p.dir, p.etc, "export", ggufPath, "--max-seq-len", fmt.Sprint(servedContext), "-o", pte)
+	return pte, ggufPath, p.command(p.dir, p.etc, "export", ggufPath, "--max-seq-len", fmt.Sprint(servedContext), "-o",
+		pte)
 }
 
 // vocabularySize is the number of rows of the embedding.
@@ -68,10 +69,12 @@ func (p *peers) buildServer() (string, error) {
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	if err := p.command(p.dir, "cmake", "-S", "llama.cpp", "-B", "build", "-DLLAMA_BUILD_SERVER=ON", "-DLLAMA_BUILD_UI=OFF"); err != nil {
+	if err := p.command(p.dir, "cmake", "-S", "llama.cpp", "-B", "build", "-DLLAMA_BUILD_SERVER=ON",
+		"-DLLAMA_BUILD_UI=OFF"); err != nil {
 		return "", err
 	}
-	return path, p.command(p.dir, "cmake", "--build", "build", "--target", "llama-server", "-j", fmt.Sprint(runtime.NumCPU()))
+	return path, p.command(p.dir, "cmake", "--build", "build", "--target", "llama-server", "-j",
+		fmt.Sprint(runtime.NumCPU()))
 }
 
 // start starts a server at a free port, which %d stands for in its arguments, and waits until it answers.
@@ -86,7 +89,8 @@ func (p *peers) start(name, ready, program string, args ...string) (*server, err
 	}
 	args = append(args, "--port", fmt.Sprint(port))
 	fmt.Fprintf(p.log, "benchpeers: %s %s\n", program, strings.Join(args, " "))
-	s := &server{name: name, url: fmt.Sprintf("http://127.0.0.1:%d", port), command: exec.Command(program, args...), rows: map[int][]serving.Row{}}
+	s := &server{name: name, url: fmt.Sprintf("http://127.0.0.1:%d", port), command: exec.Command(program, args...),
+		rows: map[int][]serving.Row{}}
 	s.command.Stdout, s.command.Stderr = io.Discard, io.Discard
 	if err := s.command.Start(); err != nil {
 		return nil, err
@@ -116,7 +120,8 @@ func (p *peers) measure(s *server, streams string, o served) error {
 	if _, err := fmt.Sscan(streams, &n); err != nil || n < 1 {
 		return fmt.Errorf("-serve: %q is no number of streams", streams)
 	}
-	c := exec.Command(p.etc, "bench", "--serve", s.url, "--concurrent", streams, "--requests", fmt.Sprint(n*o.perStream),
+	c := exec.Command(p.etc, "bench", "--serve", s.url, "--concurrent", streams, "--requests",
+		fmt.Sprint(n*o.perStream),
 		"-p", fmt.Sprint(o.prompt), "-n", fmt.Sprint(o.generate), "--json")
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, p.log
@@ -151,12 +156,14 @@ func (p *peers) serve(w io.Writer, name string, threads string, o served) error 
 	if _, err := fmt.Sscan(most, &slots); err != nil {
 		return fmt.Errorf("-serve: %q is no number of streams", most)
 	}
-	ours, err := p.start("etc", "/ready", p.etc, "serve", pte, "--device", "cpu", "--threads", threads, "--max-concurrent", most)
+	ours, err := p.start("etc", "/ready", p.etc, "serve", pte, "--device", "cpu", "--threads", threads,
+		"--max-concurrent", most)
 	if err != nil {
 		return err
 	}
 	defer ours.stop()
-	theirs, err := p.start("llama.cpp", "/health", llama, "-m", ggufPath, "-t", threads, "-np", most, "-c", fmt.Sprint(slots*servedContext))
+	theirs, err := p.start("llama.cpp", "/health", llama, "-m", ggufPath, "-t", threads, "-np", most, "-c",
+		fmt.Sprint(slots*servedContext))
 	if err != nil {
 		return err
 	}
@@ -174,7 +181,8 @@ func (p *peers) serve(w io.Writer, name string, threads string, o served) error 
 			}
 		}
 	}
-	fmt.Fprintf(w, "%s, %s threads, answers of %d tokens to prompts of %d, %d rounds\n\n", m.label, threads, o.generate, o.prompt, o.rounds)
+	fmt.Fprintf(w, "%s, %s threads, answers of %d tokens to prompts of %d, %d rounds\n\n", m.label, threads,
+		o.generate, o.prompt, o.rounds)
 	writeServed(w, streams, ours, theirs)
 	return nil
 }
@@ -198,8 +206,10 @@ func writeServed(w io.Writer, streams []string, servers ...*server) {
 			ms := func(f func(serving.Row) float64) float64 { return 1000 * median(column(f)) }
 			total := column(func(r serving.Row) float64 { return r.Total })
 			fmt.Fprintf(w, "| %s | %s | %.0f | %.0f | %.1f | %.1f | %.1f | %.1f–%.1f |\n", n, s.name,
-				ms(func(r serving.Row) float64 { return r.First.P50 }), ms(func(r serving.Row) float64 { return r.First.P99 }),
-				ms(func(r serving.Row) float64 { return r.Between.P50 }), ms(func(r serving.Row) float64 { return r.Between.P99 }),
+				ms(func(r serving.Row) float64 { return r.First.P50 }),
+				ms(func(r serving.Row) float64 { return r.First.P99 }),
+				ms(func(r serving.Row) float64 { return r.Between.P50 }),
+				ms(func(r serving.Row) float64 { return r.Between.P99 }),
 				median(total), total[0], total[len(total)-1])
 		}
 	}

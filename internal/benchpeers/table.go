@@ -48,7 +48,8 @@ func kept(path, commit string) ([]result, error) {
 			continue
 		}
 		if i := slices.IndexFunc(all, func(o result) bool { return o.setting == r.setting }); i >= 0 {
-			all[i].Etc, all[i].Llama, all[i].Read = append(all[i].Etc, r.Etc...), append(all[i].Llama, r.Llama...), append(all[i].Read, r.Read...)
+			all[i].Etc, all[i].Llama, all[i].Read = append(all[i].Etc, r.Etc...), append(all[i].Llama, r.Llama...),
+				append(all[i].Read, r.Read...)
 			continue
 		}
 		all = append(all, r)
@@ -67,7 +68,8 @@ func median(samples []float64) float64 {
 // writeTable writes results in Markdown: medians, the slowest and the fastest in parentheses.
 func writeTable(w io.Writer, results []result) {
 	slices.SortStableFunc(results, func(a, b result) int {
-		return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.Busy, b.Busy), cmp.Compare(a.Test[:2], b.Test[:2]), cmp.Compare(a.Depth, b.Depth), cmp.Compare(a.Threads, b.Threads))
+		return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.Busy, b.Busy), cmp.Compare(a.Test[:2], b.Test[:2]),
+			cmp.Compare(a.Depth, b.Depth), cmp.Compare(a.Threads, b.Threads))
 	})
 	fmt.Fprintln(w, "| Model | test | threads | etc, tokens/s | llama.cpp, tokens/s | ratio | read, GB/s | etc of read | llama.cpp of read |")
 	fmt.Fprintln(w, "| --- | --- | --: | --: | --: | --: | --: | --: | --: |")
@@ -87,7 +89,8 @@ func writeTable(w io.Writer, results []result) {
 			share := func(speed float64) string { return fmt.Sprintf("%.0f %%", 100*speed*bytes/1e9/most) }
 			read, etcShare, llamaShare = fmt.Sprintf("%.0f", most), share(median(r.Etc)), share(median(r.Llama))
 		}
-		fmt.Fprintf(w, "| %s | %s | %d | %s | %s | %.2f | %s | %s | %s |\n", all[r.Model].label, test, r.Threads, speeds(r.Etc), speeds(r.Llama),
+		fmt.Fprintf(w, "| %s | %s | %d | %s | %s | %.2f | %s | %s | %s |\n", all[r.Model].label, test, r.Threads,
+			speeds(r.Etc), speeds(r.Llama),
 			median(r.Etc)/median(r.Llama), read, etcShare, llamaShare)
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// vocabulary is a tokenizer of byte-level BPE with as many tokens as a model has: the bytes, one merge, because readers want
-// some, and words that no text becomes but that every answer can be written with.
+// vocabulary is a tokenizer of byte-level BPE with as many tokens as a model has: the bytes, one merge, because readers
+// want some, and words that no text becomes but that every answer can be written with.
 type vocabulary struct {
 	tokens []string
 	merges [][2]string
@@ -43,7 +43,8 @@ func (v vocabulary) addTo(g *gguf) {
 		kinds[i] = 1 // a token of text
 	}
 	last := uint32(len(v.tokens) - 1)
-	for _, e := range []entry{{"tokenizer.ggml.model", "gpt2"}, {"tokenizer.ggml.pre", "qwen2"}, {"tokenizer.ggml.tokens", v.tokens},
+	for _, e := range []entry{{"tokenizer.ggml.model", "gpt2"}, {"tokenizer.ggml.pre", "qwen2"},
+		{"tokenizer.ggml.tokens", v.tokens},
 		{"tokenizer.ggml.token_type", kinds}, {"tokenizer.ggml.merges", merges}, {"tokenizer.ggml.eos_token_id", last},
 		{"tokenizer.ggml.add_bos_token", false}} {
 		g.set(e.key, e.value)

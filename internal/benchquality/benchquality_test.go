@@ -16,7 +16,8 @@ import (
 func made() (all []result) {
 	for _, model := range []string{"a", "b"} {
 		for i, s := range settings() {
-			all = append(all, result{Commit: "c", Model: model, Form: s.Form, Group: s.Group, Method: s.Method, Bits: 4.5 + float64(i%4), KL: 1 / float64(10+i),
+			all = append(all, result{Commit: "c", Model: model, Form: s.Form, Group: s.Group, Method: s.Method,
+				Bits: 4.5 + float64(i%4), KL: 1 / float64(10+i),
 				Perplexity: 9, Reference: 8, Bytes: 1000, Seconds: 1.5, Memory: 64 << 20})
 		}
 	}
@@ -68,11 +69,13 @@ func TestBits(t *testing.T) {
 
 // TestFrontier leaves out what another of as few bits is better than.
 func TestFrontier(t *testing.T) {
-	front := frontier([]result{{Bits: 5, KL: 0.3}, {Bits: 4, KL: 0.5}, {Bits: 4.5, KL: 0.6}, {Bits: 6, KL: 0.3}, {Bits: 4, KL: 0.4}, {Bits: 8, KL: 0.1}})
+	front := frontier([]result{{Bits: 5, KL: 0.3}, {Bits: 4, KL: 0.5}, {Bits: 4.5, KL: 0.6}, {Bits: 6, KL: 0.3},
+		{Bits: 4, KL: 0.4}, {Bits: 8, KL: 0.1}})
 	require.Equal(t, []result{{Bits: 4, KL: 0.4}, {Bits: 5, KL: 0.3}, {Bits: 8, KL: 0.1}}, front)
 }
 
-// TestPicture is XML in which every result of few bits has a mark, within its panel, and which asks for nothing outside.
+// TestPicture is XML in which every result of few bits has a mark, within its panel, and which asks for nothing
+// outside.
 func TestPicture(t *testing.T) {
 	all := made()
 	picture := drawPicture(all)

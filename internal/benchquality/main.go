@@ -22,7 +22,8 @@ func run() error {
 		cache = os.TempDir()
 	}
 	b := &bench{log: os.Stderr}
-	flag.StringVar(&b.dir, "dir", filepath.Join(cache, "etc-quality"), "where results and one exported file at a time are kept")
+	flag.StringVar(&b.dir, "dir", filepath.Join(cache, "etc-quality"),
+		"where results and one exported file at a time are kept")
 	flag.StringVar(&b.etc, "etc", filepath.Join("bin", "etc"), "the program etc")
 	flag.StringVar(&b.text, "text", "", "the text that divergence and perplexity are measured on")
 	flag.StringVar(&b.calibrate, "calibrate", "default", "the text of methods that need one")

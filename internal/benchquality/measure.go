@@ -30,7 +30,8 @@ func (s setting) name() string { return fmt.Sprintf("%s/%d %s", s.Form, s.Group,
 func settings() (all []setting) {
 	affine := func(form string, group int, methods ...string) {
 		for _, m := range methods {
-			all = append(all, setting{form, group, m, []string{"--qlinear", form, "--group-size", fmt.Sprint(group), "--quant-method", m}})
+			all = append(all, setting{form, group, m,
+				[]string{"--qlinear", form, "--group-size", fmt.Sprint(group), "--quant-method", m}})
 		}
 	}
 	affine("4w", 128, "minmax", "best", "auto")
@@ -46,7 +47,8 @@ func settings() (all []setting) {
 		all = append(all, setting{"nvfp4", 16, m, []string{"--qlinear", "nvfp4", "--quant-method", m}})
 	}
 	for _, bits := range []string{"4.5", "5", "6"} {
-		all = append(all, setting{"target " + bits, 0, "auto", []string{"--target-bpw", bits, "--quant-method", "auto"}})
+		all = append(all, setting{"target " + bits, 0, "auto",
+			[]string{"--target-bpw", bits, "--quant-method", "auto"}})
 	}
 	return all
 }
@@ -103,7 +105,8 @@ func (b *bench) measureAll(models []string, only string) error {
 			return fmt.Errorf("%s: want NAME=CHECKPOINT", m)
 		}
 		for _, s := range settings() {
-			if !strings.Contains(s.name(), only) || slices.ContainsFunc(before, func(r result) bool { return r.same(model, s) }) {
+			if !strings.Contains(s.name(), only) ||
+				slices.ContainsFunc(before, func(r result) bool { return r.same(model, s) }) {
 				continue
 			}
 			fmt.Fprintf(b.log, "benchquality: %s %s\n", model, s.name())

@@ -68,7 +68,8 @@ func compareFloats(a, b float64) int {
 	return 0
 }
 
-// drawnBits bounds the bits of what is drawn: at 8 bits divergence is a hundredth, and all others would lie in a corner.
+// drawnBits bounds the bits of what is drawn: at 8 bits divergence is a hundredth, and all others would lie in a
+// corner.
 const drawnBits = 6
 
 // drawPicture draws divergence against bits a weight, a panel for each model.
@@ -94,11 +95,13 @@ func drawPicture(results []result) []byte {
 	x := panelLeft
 	for _, m := range marks {
 		if slices.ContainsFunc(results, func(r result) bool { return r.Method == m.method }) {
-			fmt.Fprintf(&b, `<g transform="translate(%d,%d)"><path class="%s" d="%s"/><text x="12" y="4">%s</text></g>`+"\n", x+6, height-16, m.class, m.path, m.method)
+			fmt.Fprintf(&b, `<g transform="translate(%d,%d)"><path class="%s" d="%s"/><text x="12" y="4">%s</text></g>`+
+				"\n", x+6, height-16, m.class, m.path, m.method)
 			x += 84
 		}
 	}
-	fmt.Fprintf(&b, `<text x="%d" y="%d">The line joins what nothing of as few bits is better than.</text>`+"\n", x+12, height-12)
+	fmt.Fprintf(&b, `<text x="%d" y="%d">The line joins what nothing of as few bits is better than.</text>`+"\n", x+12,
+		height-12)
 	b.WriteString("</svg>\n")
 	return b.Bytes()
 }
@@ -114,7 +117,8 @@ func newAxes(results []result) axes {
 	for _, r := range results {
 		a.low, a.high = min(a.low, math.Floor(r.Bits)), max(a.high, math.Ceil(r.Bits))
 		if r.KL > 0 {
-			a.least, a.most = min(a.least, math.Floor(math.Log10(r.KL)*2)/2), max(a.most, math.Ceil(math.Log10(r.KL)*2)/2)
+			a.least, a.most = min(a.least, math.Floor(math.Log10(r.KL)*2)/2),
+				max(a.most, math.Ceil(math.Log10(r.KL)*2)/2)
 		}
 	}
 	return a
@@ -129,11 +133,13 @@ func (a axes) at(r result) (x, y float64) {
 
 // panel draws a model's results.
 func (a axes) panel(b *bytes.Buffer, left float64, name string, results []result) {
-	fmt.Fprintf(b, `<g transform="translate(%g,%d)">`+"\n"+`<text class="title" x="0" y="-28">%s</text><text x="0" y="-9">KL, mean in nats</text>`+"\n",
+	fmt.Fprintf(b, `<g transform="translate(%g,%d)">`+"\n"+
+		`<text class="title" x="0" y="-28">%s</text><text x="0" y="-9">KL, mean in nats</text>`+"\n",
 		left, panelTop, html.EscapeString(name))
 	for bits := a.low; bits <= a.high; bits++ {
 		x, _ := a.at(result{Bits: bits, KL: 1})
-		fmt.Fprintf(b, `<path class="grid" d="M%.1f,0V%d"/><text x="%.1f" y="%d" text-anchor="middle">%g</text>`+"\n", x, panelHeight, x, panelHeight+18, bits)
+		fmt.Fprintf(b, `<path class="grid" d="M%.1f,0V%d"/><text x="%.1f" y="%d" text-anchor="middle">%g</text>`+"\n",
+			x, panelHeight, x, panelHeight+18, bits)
 	}
 	for power := a.least; power <= a.most; power += 0.5 {
 		kl := math.Pow(10, power)
@@ -141,7 +147,8 @@ func (a axes) panel(b *bytes.Buffer, left float64, name string, results []result
 			kl = 3 * math.Pow(10, math.Floor(power))
 		}
 		_, y := a.at(result{KL: kl})
-		fmt.Fprintf(b, `<path class="grid" d="M0,%.1fH%d"/><text x="-8" y="%.1f" text-anchor="end">%.4g</text>`+"\n", y, panelWidth, y+4, kl)
+		fmt.Fprintf(b, `<path class="grid" d="M0,%.1fH%d"/><text x="-8" y="%.1f" text-anchor="end">%.4g</text>`+"\n",
+			y, panelWidth, y+4, kl)
 	}
 	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="middle">bits a quantized weight, scales and biases included</text>`+"\n", panelWidth/2, panelHeight+36)
 	front := frontier(results)
@@ -166,8 +173,8 @@ func (a axes) panel(b *bytes.Buffer, left float64, name string, results []result
 	b.WriteString("</g>\n")
 }
 
-// labels names the results of the frontier, below and left of their marks, where no other mark can be; of two whose names
-// would cross the second has none.
+// labels names the results of the frontier, below and left of their marks, where no other mark can be; of two whose
+// names would cross the second has none.
 func (a axes) labels(b *bytes.Buffer, front []result) {
 	last := math.Inf(-1)
 	for _, r := range front {
@@ -180,7 +187,8 @@ func (a axes) labels(b *bytes.Buffer, front []result) {
 		if x < 90 {
 			anchor, at = "start", 4.0
 		}
-		fmt.Fprintf(b, `<text class="label" x="%.1f" y="%.1f" text-anchor="%s">%s</text>`+"\n", at, last, anchor, label(r))
+		fmt.Fprintf(b, `<text class="label" x="%.1f" y="%.1f" text-anchor="%s">%s</text>`+"\n", at,
+			last, anchor, label(r))
 	}
 }
 

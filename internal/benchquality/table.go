@@ -47,7 +47,8 @@ func writeTable(w io.Writer, results []result) {
 			if base != nil {
 				ratio = fmt.Sprintf("%.2f", r.KL/base.KL)
 			}
-			fmt.Fprintf(w, "| %s | %s | %s | %.2f | %.5f | %s | %.5f | %.1f %% | %.3f | %d | %.1f | %d |\n", r.Form, group, r.Method, r.Bits, r.KL, ratio,
+			fmt.Fprintf(w, "| %s | %s | %s | %.2f | %.5f | %s | %.5f | %.1f %% | %.3f | %d | %.1f | %d |\n", r.Form,
+				group, r.Method, r.Bits, r.KL, ratio,
 				r.Median, 100*r.Top1, r.Perplexity, r.Bytes, r.Seconds, r.Memory>>20)
 		}
 		if base != nil {

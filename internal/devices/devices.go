@@ -1,8 +1,8 @@
 // Package devices has the engines that programs run on, by the names that people give: those of GPUs, which a machine
 // may have, and those that every machine has. auto stands for the first that there is.
 //
-// It is the one place that knows all engines. Package devices imports runtime's engines; it must never import a loader, a
-// session or the command line.
+// It is the one place that knows all engines. Package devices imports runtime's engines; it must never import a loader,
+// a session or the command line.
 package devices
 
 import (
@@ -26,7 +26,8 @@ import (
 // GPUs are the engines of GPUs, which a machine may have, in the order in which auto tries them.
 var GPUs = []gpu.Engine{
 	{Device: "metal", Open: metal.Open, Tune: &tune.Options{}, SelfTest: &selftest.Options{}},
-	{Device: "cuda", Open: func() (device.Device, error) { return cuda.Open(cuda.Options{}) }, Tune: &tune.Options{}, SelfTest: &selftest.Options{}},
+	{Device: "cuda", Open: func() (device.Device, error) { return cuda.Open(cuda.Options{}) }, Tune: &tune.Options{},
+		SelfTest: &selftest.Options{}},
 }
 
 // Engines lists the engines that every machine has, the one that auto prefers first. Tests put others in.
@@ -86,8 +87,8 @@ func Names() []string {
 	return names
 }
 
-// Find finds an engine by its name, or auto. Engines of GPUs that are not there are found too: compiling with them gives
-// [device.ErrUnavailable].
+// Find finds an engine by its name, or auto. Engines of GPUs that are not there are found too: compiling with them
+// gives [device.ErrUnavailable].
 func Find(name string) (engine.Engine, error) {
 	if name == "auto" {
 		return &auto{Engines[0]}, nil

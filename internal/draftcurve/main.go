@@ -66,7 +66,8 @@ func draw(in io.Reader, out io.Writer) error {
 		fmt.Fprintf(&b, "<path class=\"%s\" d=\"M%.1f %.1fL%.1f %.1f\"/>\n", class, x1, y1, x2, y2)
 	}
 	text := func(class, anchor string, x, y float64, s string) {
-		fmt.Fprintf(&b, "<text class=\"%s\" text-anchor=\"%s\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", class, anchor, x, y, s)
+		fmt.Fprintf(&b, "<text class=\"%s\" text-anchor=\"%s\" x=\"%.1f\" y=\"%.1f\">%s</text>\n",
+			class, anchor, x, y, s)
 	}
 	for g := 0.0; g <= highest; g += 0.5 {
 		line("grid", left, y(g), right, y(g))

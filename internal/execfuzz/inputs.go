@@ -122,7 +122,8 @@ func tensor(d ir.DType, shape []int, n int, r *rand.Rand, call int, wild, open b
 		for i := range v {
 			v[i] = float32(r.NormFloat64() * scale)
 			if wild && r.IntN(16) == 0 {
-				v[i] = []float32{0, 1, float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN()), 3e38, 1e-40}[r.IntN(7)]
+				v[i] = []float32{0, 1, float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN()),
+					3e38, 1e-40}[r.IntN(7)]
 			}
 		}
 		t, err := eval.Decode(d, shape, eval.Floats(d, shape, v).Encode())

@@ -264,7 +264,8 @@ func (m *mutation) dim() {
 		return
 	}
 	from := *dims[m.IntN(len(dims))]
-	to := []int32{0, 1, 2, 3, from.Value + 1, from.Value - 1, from.Value * 2, from.Value / 2, int32(m.IntN(20))}[m.IntN(9)]
+	to := []int32{0, 1, 2, 3, from.Value + 1, from.Value - 1, from.Value * 2, from.Value / 2,
+		int32(m.IntN(20))}[m.IntN(9)]
 	everywhere := m.IntN(4) > 0
 	for _, d := range dims {
 		if *d == from && (everywhere || m.IntN(3) == 0) {
@@ -428,7 +429,8 @@ func (m *mutation) makeIf() {
 	other := &mlxgraph.InstructionChainT{}
 	if m.IntN(2) == 0 {
 		for _, in := range taken[:m.IntN(n+1)] {
-			other.Instructions = append(other.Instructions, deepCopy(reflect.ValueOf(in)).Interface().(*mlxgraph.InstructionT))
+			other.Instructions = append(other.Instructions,
+				deepCopy(reflect.ValueOf(in)).Interface().(*mlxgraph.InstructionT))
 		}
 	}
 	cond := &mlxgraph.IntOrVidT{Literal: int64(m.IntN(2))}

@@ -36,7 +36,8 @@ const (
 	// Equal ones give the same on both.
 	Equal
 	// Unstable ones differ, and so does the reference engine's answer where inputs change in the seventh digit; or they
-	// compute with numbers whose squares float32 does not have, and do not differ where the inputs have no such numbers.
+	// compute with numbers whose squares float32 does not have, and do not differ where the inputs have no such
+	// numbers.
 	Unstable
 	// Stricter ones are refused by the fast engine where the reference engine answers: see stricter.
 	Stricter

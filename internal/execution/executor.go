@@ -1,5 +1,5 @@
-// Package execution loads a program that is a language model for calls of many sequences, as etc serve, etc bench --streams
-// and the library run it.
+// Package execution loads a program that is a language model for calls of many sequences, as etc serve, etc bench
+// --streams and the library run it.
 //
 // Package execution imports runtime/batch and runtime/session; it must never import a loader or the command line.
 package execution
@@ -20,9 +20,9 @@ import (
 )
 
 // NewExecutor compiles the program of a file for calls of many sequences as o asks or, where it cannot be made such a
-// program, for one sequence at a time, each with a state of so many bytes. A sampling head is taken off: the runtime draws
-// the same tokens from the logits, and can do more with them. check, where it is not nil, looks at a program of one
-// sequence at a time before it is used. The engine is not auto: see devices.Chosen.
+// program, for one sequence at a time, each with a state of so many bytes. A sampling head is taken off: the runtime
+// draws the same tokens from the logits, and can do more with them. check, where it is not nil, looks at a program of
+// one sequence at a time before it is used. The engine is not auto: see devices.Chosen.
 func NewExecutor(path string, m *ir.Module, e engine.Engine, o batch.RaggedOptions, state int64,
 	check func(m *ir.Module, model *session.Model) error) (batch.Executor, error) {
 	e, o.Storage = StorageOf(e)

@@ -25,8 +25,8 @@ func MemoryOf(model *session.Model) int64 {
 	return UsableMemory()
 }
 
-// MemoryOn is the memory in bytes that programs have on an engine, 0 where that is not known, and the name of the device
-// where it is the device's own; "" for the machine's. The engine is not auto: see devices.Chosen.
+// MemoryOn is the memory in bytes that programs have on an engine, 0 where that is not known, and the name of the
+// device where it is the device's own; "" for the machine's. The engine is not auto: see devices.Chosen.
 func MemoryOn(e engine.Engine) (bytes int64, device string) {
 	e, _ = StorageOf(e)
 	if d, ok := e.(engine.WithMemory); ok {
@@ -84,7 +84,8 @@ func (f Fit) Check(available int64) error {
 	} else if n := f.Need.Longest(f.Context, f.Sessions, left); n > 1 {
 		advice = fmt.Sprintf("it fits when exported with --max-seq-len %d", n)
 	}
-	return kind.Of(kind.ErrMemory, fmt.Errorf("%s would not fit in memory: weights of %s and %s, but %s are available%s; %s",
+	return kind.Of(kind.ErrMemory, fmt.Errorf(
+		"%s would not fit in memory: weights of %s and %s, but %s are available%s; %s",
 		f.File, size(f.Need.Weights), state, size(left), where, advice))
 }
 
@@ -99,8 +100,10 @@ func NeedOf(m *ir.Module, context int, e engine.Engine, p eval.Precision) sessio
 
 // CheckMemory refuses a language model whose weights and sessions do not fit the memory that it runs in, with the
 // context that would. taken is what other models of the command take there.
-func CheckMemory(file string, m *ir.Module, model *session.Model, e engine.Engine, p eval.Precision, sessions int, taken int64) error {
-	f := Fit{File: file, Need: NeedOf(m, model.MaxSeqLen, e, p), Context: model.MaxSeqLen, Sessions: sessions, Taken: taken}
+func CheckMemory(file string, m *ir.Module, model *session.Model, e engine.Engine, p eval.Precision,
+	sessions int, taken int64) error {
+	f := Fit{File: file, Need: NeedOf(m, model.MaxSeqLen, e, p), Context: model.MaxSeqLen,
+		Sessions: sessions, Taken: taken}
 	if _, ok := model.DeviceMemory(); ok {
 		f.Device = model.Device
 	}

@@ -23,7 +23,8 @@ func StorageOf(e engine.Engine) (engine.Engine, ragged.Storage) {
 	return e, ragged.Storage{}
 }
 
-// RefusedStorage is the error of a program that cannot have the form of state that was asked for; nil where err is another.
+// RefusedStorage is the error of a program that cannot have the form of state that was asked for; nil where err is
+// another.
 func RefusedStorage(path string, s ragged.Storage, err error) error {
 	var refused *single.RefusedError
 	var alone *batch.NotRaggedError

@@ -106,7 +106,8 @@ func ParsePublicKey(text []byte) (PublicKey, error) {
 // Text is the key as a file has it.
 func (k PublicKey) Text() []byte {
 	raw := append([]byte(algorithm), k.ID[:]...)
-	return fmt.Appendf(nil, "%sminisign public key %s\n%s\n", untrusted, k.Name(), base64.StdEncoding.EncodeToString(append(raw, k.Key...)))
+	return fmt.Appendf(nil, "%sminisign public key %s\n%s\n", untrusted, k.Name(),
+		base64.StdEncoding.EncodeToString(append(raw, k.Key...)))
 }
 
 // Name is the key's ID as minisign writes it.
@@ -207,8 +208,10 @@ func scryptParameters(operations, memory uint64) (n, r, p int, err error) {
 	if p == 0 {
 		p = int(min(operations/4/(1<<bits), 0x3fffffff)) / r
 	}
-	if operations > maxOperations || bits > 30 || p < 1 || 128*uint64(r)*uint64(p) > maxMemory || 128*uint64(r)*(1<<bits) > maxMemory {
-		return 0, 0, 0, &FormatError{"a private key whose password takes at most 1 GiB to check", fmt.Sprintf("limits of %d operations and %d bytes", operations, memory)}
+	if operations > maxOperations || bits > 30 || p < 1 || 128*uint64(r)*uint64(p) > maxMemory ||
+		128*uint64(r)*(1<<bits) > maxMemory {
+		return 0, 0, 0, &FormatError{"a private key whose password takes at most 1 GiB to check",
+			fmt.Sprintf("limits of %d operations and %d bytes", operations, memory)}
 	}
 	return 1 << bits, r, p, nil
 }

@@ -128,16 +128,24 @@ func TestVerify(t *testing.T) {
 	}{
 		{"other message", public, message + "x", signature, "the signature is not of this text"},
 		{"other message, older kind", public, message + "x", legacySignature, "the signature is not of this text"},
-		{"other trusted comment", public, message, strings.Replace(signature, "a trusted", "A trusted", 1), "the signature is not of this text"},
-		{"other key", other, message, signature, "expected a signature by the key 0000000000000001, found one by 1EEA760EDF2F75C3"},
+		{"other trusted comment", public, message, strings.Replace(signature, "a trusted", "A trusted", 1),
+			"the signature is not of this text"},
+		{"other key", other, message, signature,
+			"expected a signature by the key 0000000000000001, found one by 1EEA760EDF2F75C3"},
 		{"other key of the same name", same, message, signature, "the signature is not of this text"},
-		{"kinds mixed up", public, message, strings.Replace(signature, "RUTDd", "RWTDd", 1), "the signature is not of this text"},
-		{"no trusted comment", public, message, strings.Replace(signature, "\ntrusted", "\nuntrusted", 1), "expected a trusted comment in line 3"},
-		{"three lines", public, message, strings.Join(strings.SplitAfter(signature, "\n")[:3], ""), "expected a signature of 4 lines, found 3"},
-		{"no base64", public, message, strings.Replace(signature, "RUTDd", "RU!Dd", 1), "expected a signature in base64"},
+		{"kinds mixed up", public, message, strings.Replace(signature, "RUTDd", "RWTDd", 1),
+			"the signature is not of this text"},
+		{"no trusted comment", public, message, strings.Replace(signature, "\ntrusted", "\nuntrusted", 1),
+			"expected a trusted comment in line 3"},
+		{"three lines", public, message, strings.Join(strings.SplitAfter(signature, "\n")[:3], ""),
+			"expected a signature of 4 lines, found 3"},
+		{"no base64", public, message, strings.Replace(signature, "RUTDd", "RU!Dd", 1),
+			"expected a signature in base64"},
 		{"short", public, message, strings.Replace(signature, "RUTDd", "d", 1), "expected a signature"},
-		{"another algorithm", public, message, strings.Replace(signature, "RUTDd", "RATDd", 1), "expected a signature of the algorithm"},
-		{"no global signature", public, message, signature[:strings.LastIndex(signature, "yeR")] + "AAAA\n", "expected the signature of the trusted comment in line 4"},
+		{"another algorithm", public, message, strings.Replace(signature, "RUTDd", "RATDd", 1),
+			"expected a signature of the algorithm"},
+		{"no global signature", public, message, signature[:strings.LastIndex(signature, "yeR")] + "AAAA\n",
+			"expected the signature of the trusted comment in line 4"},
 	} {
 		_, err := test.key.Verify([]byte(test.message), []byte(test.signature))
 		require.ErrorContains(t, err, test.want, test.name)
@@ -168,7 +176,8 @@ func TestWrongKeys(t *testing.T) {
 		{"halves", edit(func(raw []byte) { raw[62] ^= 1 }), "whose halves belong together"},
 		{"kdf", edit(func(raw []byte) { raw[2] = 'X' }), "encrypted with scrypt or not at all"},
 		{"checksum algorithm", edit(func(raw []byte) { raw[5] = '3' }), `with the checksum B2, found "B3"`},
-		{"limits", edit(func(raw []byte) { copy(raw[2:], encrypted); copy(raw[38:], bytes.Repeat([]byte{0xff}, 16)) }), "takes at most 1 GiB to check"},
+		{"limits", edit(func(raw []byte) { copy(raw[2:], encrypted); copy(raw[38:], bytes.Repeat([]byte{0xff}, 16)) }),
+			"takes at most 1 GiB to check"},
 		{"long", strings.Repeat("x", maxText+1), "expected a private key, found 65537 bytes"},
 	} {
 		_, err := ParsePrivateKey([]byte(test.text), noPassword)
@@ -199,7 +208,8 @@ func TestMinisign(t *testing.T) {
 		out, err := exec.Command(program, args...).CombinedOutput()
 		require.NoError(t, err, string(out))
 	}
-	pub, key, msg := filepath.Join(dir, "k.pub"), filepath.Join(dir, "k.key"), file("msg", strings.Repeat("text\n", 100))
+	pub, key, msg := filepath.Join(dir, "k.pub"), filepath.Join(dir, "k.key"),
+		file("msg", strings.Repeat("text\n", 100))
 	run("-G", "-W", "-p", pub, "-s", key)
 	text, err := os.ReadFile(key)
 	require.NoError(t, err)

@@ -23,7 +23,8 @@ func (e *KeyError) Error() string {
 // Sign gives the text of a signature of a message, as a file has it. The comments are one line each; the
 // trusted one is signed too.
 func (k PrivateKey) Sign(message []byte, untrustedComment, trustedComment string) ([]byte, error) {
-	if strings.ContainsAny(untrustedComment+trustedComment, "\r\n") || len(untrustedComment)+len(trustedComment) > maxText/2 {
+	if strings.ContainsAny(untrustedComment+trustedComment, "\r\n") ||
+		len(untrustedComment)+len(trustedComment) > maxText/2 {
 		return nil, errors.New("a comment of a signature is one short line")
 	}
 	hash := blake2b.Sum512(message)
@@ -31,7 +32,8 @@ func (k PrivateKey) Sign(message []byte, untrustedComment, trustedComment string
 	raw := append([]byte(prehashed), k.ID[:]...)
 	global := ed25519.Sign(k.Key, append(append([]byte{}, signature...), trustedComment...))
 	encode := base64.StdEncoding.EncodeToString
-	return fmt.Appendf(nil, "%s%s\n%s\n%s%s\n%s\n", untrusted, untrustedComment, encode(append(raw, signature...)), trusted, trustedComment, encode(global)), nil
+	return fmt.Appendf(nil, "%s%s\n%s\n%s%s\n%s\n", untrusted, untrustedComment, encode(append(raw, signature...)),
+		trusted, trustedComment, encode(global)), nil
 }
 
 // Verify checks the text of a signature of a message and gives its trusted comment. The error is a
@@ -60,7 +62,8 @@ func (k PublicKey) Verify(message, signature []byte) (trustedComment string, err
 		hash := blake2b.Sum512(message)
 		message = hash[:]
 	}
-	if !ed25519.Verify(k.Key, message, raw[10:]) || !ed25519.Verify(k.Key, append(append([]byte{}, raw[10:]...), comment...), global) {
+	if !ed25519.Verify(k.Key, message, raw[10:]) ||
+		!ed25519.Verify(k.Key, append(append([]byte{}, raw[10:]...), comment...), global) {
 		return "", ErrSignature
 	}
 	return comment, nil

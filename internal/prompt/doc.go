@@ -1,5 +1,6 @@
-// Package prompt makes a model's prompt of a text or a conversation, and text of the model's tokens, by what a program's
-// file carries: its tokenizer, its chat template, the tokens that end an answer, and the defaults of sampling.
+// Package prompt makes a model's prompt of a text or a conversation, and text of the model's tokens, by what a
+// program's file carries: its tokenizer, its chat template, the tokens that end an answer, and the defaults of
+// sampling.
 //
 // # Invariants
 //

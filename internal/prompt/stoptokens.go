@@ -91,7 +91,8 @@ func SpecialTokens(c *loaders.Checkpoint) (*template.Dict, error) {
 	if c.Model.Files.TokenizerConfig == nil {
 		return &template.Dict{}, nil
 	}
-	config, err := template.ParseConfig(filepath.Join(c.Model.Dir, huggingface.TokenizerConfigFile), c.Model.Files.TokenizerConfig)
+	config, err := template.ParseConfig(filepath.Join(c.Model.Dir, huggingface.TokenizerConfigFile),
+		c.Model.Files.TokenizerConfig)
 	if err != nil {
 		return nil, kind.Of(kind.ErrInvalid, err)
 	}
@@ -111,7 +112,8 @@ func turnEnd(source string, tokens *template.Dict, t *tokenizer.Tokenizer) (id i
 func (c *Template) turnEnd(t *tokenizer.Tokenizer) (id int, ok bool, err error) {
 	const answer = "This-is-the-answer" // no template has it, and trimming it changes nothing
 	epoch := func() time.Time { return time.Unix(0, 0).UTC() }
-	text, err := c.RenderAt(epoch, []chat.Message{{Role: "user", Content: "Hello"}, {Role: "assistant", Content: answer}}, false, nil)
+	text, err := c.RenderAt(epoch, []chat.Message{{Role: "user", Content: "Hello"},
+		{Role: "assistant", Content: answer}}, false, nil)
 	if err != nil {
 		return 0, false, err
 	}

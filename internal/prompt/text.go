@@ -48,8 +48,8 @@ type Text struct {
 	shield *tokenizer.Shield // made when it is first needed
 }
 
-// Open reads the tokenizer and the defaults that a file carries; path names another tokenizer.json. Without a tokenizer it
-// is an error unless only ids are asked for. The chat template is left out: see [OpenTemplate].
+// Open reads the tokenizer and the defaults that a file carries; path names another tokenizer.json. Without a tokenizer
+// it is an error unless only ids are asked for. The chat template is left out: see [OpenTemplate].
 func Open(p *program.Program, path string, idsOnly bool) (*Text, error) {
 	t := &Text{File: p.File.Name()}
 	var err error
@@ -86,13 +86,16 @@ func Open(p *program.Program, path string, idsOnly bool) (*Text, error) {
 // neutral are the values of generation_config.json's keys with which they change no answer. Programs have no
 // use for these keys; the runtime's own sampler has for some.
 var neutral = map[string]any{
-	"repetition_penalty": 1.0, "encoder_repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "no_repeat_ngram_size": 0.0,
-	"min_p": 0.0, "typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0, "num_beams": 1.0, "penalty_alpha": 0.0, "min_length": 0.0,
+	"repetition_penalty": 1.0, "encoder_repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0,
+	"no_repeat_ngram_size": 0.0,
+	"min_p":                0.0, "typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0, "num_beams": 1.0,
+	"penalty_alpha": 0.0, "min_length": 0.0,
 	"min_new_tokens": 0.0, "guidance_scale": 1.0,
 }
 
 // RuntimeKeys are the keys of a generation config that the runtime's own sampler has a parameter for.
-var RuntimeKeys = map[string]bool{"min_p": true, "repetition_penalty": true, "presence_penalty": true, "frequency_penalty": true}
+var RuntimeKeys = map[string]bool{"min_p": true, "repetition_penalty": true, "presence_penalty": true,
+	"frequency_penalty": true}
 
 // unusedSampling lists the keys of a generation_config.json that would change answers and are not supported.
 func unusedSampling(config []byte) []string {
@@ -123,8 +126,8 @@ func (t *Text) AddTurnEnd() {
 	}
 }
 
-// Given reports whether the user has set one of the parameters, which go by the names of etc run's flags: temperature, temp,
-// top-k, top-p, min-p, repeat-penalty, presence-penalty, frequency-penalty, repeat-last-n.
+// Given reports whether the user has set one of the parameters, which go by the names of etc run's flags: temperature,
+// temp, top-k, top-p, min-p, repeat-penalty, presence-penalty, frequency-penalty, repeat-last-n.
 type Given func(names ...string) bool
 
 // Defaults sets the parameters that the user left open to those of the file. own says that the runtime's sampler draws,
@@ -167,7 +170,8 @@ func (t *Text) penalties(given Given, s *session.Sampling) {
 		off   float64
 		to    *float32
 	}{
-		{"repeat-penalty", t.Sampling.RepetitionPenalty, 1, &s.RepeatPenalty}, {"presence-penalty", t.Sampling.PresencePenalty, 0, &s.PresencePenalty},
+		{"repeat-penalty", t.Sampling.RepetitionPenalty, 1, &s.RepeatPenalty},
+		{"presence-penalty", t.Sampling.PresencePenalty, 0, &s.PresencePenalty},
 		{"frequency-penalty", t.Sampling.FrequencyPenalty, 0, &s.FrequencyPenalty},
 	} {
 		if x.value == nil || *x.value == x.off || given(x.flag) {
@@ -180,7 +184,8 @@ func (t *Text) penalties(given Given, s *session.Sampling) {
 	}
 }
 
-// UnusedDefaults tells of keys of the generation config that would change answers and do not. own is as for [Text.Defaults].
+// UnusedDefaults tells of keys of the generation config that would change answers and do not. own is as for
+// [Text.Defaults].
 func (t *Text) UnusedDefaults(own bool, log func(text string)) {
 	for _, key := range t.Unused {
 		switch known := RuntimeKeys[key]; {
@@ -246,8 +251,8 @@ func freeMark(messages []chat.Message) rune {
 	return '\uFDEF'
 }
 
-// shielded are messages in which what people wrote names no token that steers the model: special ones, and those that the
-// template writes, as <think>. Answers stay as they are: templates look into them, for the end of the thinking.
+// shielded are messages in which what people wrote names no token that steers the model: special ones, and those that
+// the template writes, as <think>. Answers stay as they are: templates look into them, for the end of the thinking.
 func (t *Text) shielded(messages []chat.Message, mark rune) []chat.Message {
 	if t.shield == nil {
 		t.shield = t.Tokenizer.NewShield(func(name string) bool {
@@ -306,8 +311,8 @@ func (s *Stream) Flush() string {
 	return ""
 }
 
-// PromptEnd is the part of a prompt that the chat template wrote for the answer, behind the messages; all of it where the
-// messages alone are no beginning of the prompt.
+// PromptEnd is the part of a prompt that the chat template wrote for the answer, behind the messages; all of it where
+// the messages alone are no beginning of the prompt.
 func (t *Text) PromptEnd(messages []chat.Message, prompt []int) []int {
 	before, err := t.Render(messages, false)
 	if err != nil || len(before) > len(prompt) {

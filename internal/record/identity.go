@@ -76,7 +76,8 @@ func IdentityOfFile(path string) ([]codegen.Property, error) {
 		return nil, err
 	}
 	h := sha256.New()
-	for _, at := range []struct{ offset, size int64 }{{0, identifyingHead}, {max(0, info.Size()-identifyingTail), identifyingTail}} {
+	for _, at := range []struct{ offset, size int64 }{{0, identifyingHead},
+		{max(0, info.Size()-identifyingTail), identifyingTail}} {
 		if _, err := io.Copy(h, io.NewSectionReader(f, at.offset, at.size)); err != nil {
 			return nil, err
 		}
@@ -87,7 +88,8 @@ func IdentityOfFile(path string) ([]codegen.Property, error) {
 	}
 	name := filepath.Base(path)
 	return []codegen.Property{
-		{Name: "source " + name, Value: fmt.Sprintf("of %s, hash of head and tail %s", humanize.Comma(info.Size()), hex.EncodeToString(h.Sum(nil)))},
+		{Name: "source " + name, Value: fmt.Sprintf("of %s, hash of head and tail %s", humanize.Comma(info.Size()),
+			hex.EncodeToString(h.Sum(nil)))},
 		{Name: "place of source " + name, Value: absolute, Local: true},
 		{Name: "time of source " + name, Value: info.ModTime().UTC().Format(time.RFC3339Nano), Local: true},
 	}, nil

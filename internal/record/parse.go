@@ -32,7 +32,8 @@ func checkSources(sources []Source) error {
 	seen := map[string]bool{}
 	for _, s := range sources {
 		if raw, err := hex.DecodeString(s.SHA256); err != nil || len(raw) != sha256.Size {
-			return fmt.Errorf("%s: %q has the SHA-256 %q, want %d hexadecimal digits", Key, s.Name, s.SHA256, 2*sha256.Size)
+			return fmt.Errorf("%s: %q has the SHA-256 %q, want %d hexadecimal digits", Key, s.Name,
+				s.SHA256, 2*sha256.Size)
 		}
 		if seen[s.Name] {
 			return fmt.Errorf("%s: %q stands twice", Key, s.Name)

@@ -1,5 +1,5 @@
-// Package record has the build record, which says how a file was made: by what, of what, by which rules. It is in the file's
-// named data under [Key], as JSON, with the hash of every source tensor and of everything that the file stores.
+// Package record has the build record, which says how a file was made: by what, of what, by which rules. It is in the
+// file's named data under [Key], as JSON, with the hash of every source tensor and of everything that the file stores.
 //
 // # Invariants
 //
@@ -38,8 +38,8 @@ type Record struct {
 	Options      Options  `json:"options"`
 	Sources      []Source `json:"sources"`
 	Draft        *Draft   `json:"draft,omitempty"`
-	// Stored are the named data of the file, and the program ([codegen.StoredProgram]), each with the hash of its bytes.
-	// Records of the first versions have none.
+	// Stored are the named data of the file, and the program ([codegen.StoredProgram]), each with the hash of its
+	// bytes. Records of the first versions have none.
 	Stored []Source `json:"stored,omitempty"`
 	// Calibration is nil where no weight was chosen by a text.
 	Calibration *Calibration `json:"calibration,omitempty"`
@@ -82,9 +82,10 @@ func (r *Record) Write(out io.Writer) error {
 	return err
 }
 
-// NewFile puts a module and what belongs to it in a file: tokenizer, template, configuration, record. The context and the
-// chunk of options are those of the module; calibration is nil where no text chose a weight.
-func NewFile(c *loaders.Checkpoint, m *ir.Module, o *passes.Options, options Options, calibration *Calibration) (codegen.File, error) {
+// NewFile puts a module and what belongs to it in a file: tokenizer, template, configuration, record. The context and
+// the chunk of options are those of the module; calibration is nil where no text chose a weight.
+func NewFile(c *loaders.Checkpoint, m *ir.Module, o *passes.Options, options Options,
+	calibration *Calibration) (codegen.File, error) {
 	file := codegen.File{Module: m}
 	model := c.Model
 	for _, x := range []codegen.NamedBytes{
@@ -125,7 +126,8 @@ func NewFile(c *loaders.Checkpoint, m *ir.Module, o *passes.Options, options Opt
 	}
 	for _, s := range c.Sources() {
 		if path, offset, ok := s.Place(); ok {
-			file.Inputs = append(file.Inputs, codegen.Input{Provenance: s.Provenance(), Path: path, Offset: offset, Size: s.Size})
+			file.Inputs = append(file.Inputs,
+				codegen.Input{Provenance: s.Provenance(), Path: path, Offset: offset, Size: s.Size})
 		}
 	}
 	return file, nil
@@ -141,7 +143,8 @@ func unknownHash(name string) Source {
 	return Source{name, hex.EncodeToString(make([]byte, sha256.Size))}
 }
 
-// recordWithHashes is the record of a file with the hashes of the sources and of what is stored as fields to be computed.
+// recordWithHashes is the record of a file with the hashes of the sources and of what is stored as fields to be
+// computed.
 func recordWithHashes(record Record, sources []loaders.Source) (*codegen.Record, error) {
 	text, err := json.Marshal(record)
 	if err != nil {
@@ -149,11 +152,13 @@ func recordWithHashes(record Record, sources []loaders.Source) (*codegen.Record,
 	}
 	places := hashPlaces(text)
 	if len(places) != len(sources)+len(record.Stored) {
-		return nil, fmt.Errorf("%s: places for %d hashes, want %d of tensors and %d of what is stored", Key, len(places), len(sources), len(record.Stored))
+		return nil, fmt.Errorf("%s: places for %d hashes, want %d of tensors and %d of what is stored", Key,
+			len(places), len(sources), len(record.Stored))
 	}
 	r := &codegen.Record{Key: Key, Bytes: text}
 	for i, s := range sources {
-		r.Fields = append(r.Fields, codegen.Field{Offset: places[i], Size: hex.EncodedLen(sha256.Size), Work: s.Size, Reads: s.Provenance(),
+		r.Fields = append(r.Fields, codegen.Field{Offset: places[i], Size: hex.EncodedLen(sha256.Size),
+			Work: s.Size, Reads: s.Provenance(),
 			Make: func(ctx context.Context) ([]byte, error) {
 				hash, err := HashSource(ctx, s)
 				return []byte(hash), err
@@ -215,7 +220,8 @@ const HashBuffer = 1 << 20
 func HashSource(ctx context.Context, s loaders.Source) (string, error) {
 	h := sha256.New()
 	// Only Reader and Writer are shown to CopyBuffer, so that it uses the buffer.
-	if n, err := io.CopyBuffer(h, struct{ io.Reader }{Interruptible{ctx, s.Reader()}}, make([]byte, HashBuffer)); err != nil {
+	if n, err := io.CopyBuffer(h, struct{ io.Reader }{Interruptible{ctx, s.Reader()}},
+		make([]byte, HashBuffer)); err != nil {
 		return "", fmt.Errorf("tensor %s: %w", s.Name, err)
 	} else if n != s.Size {
 		return "", fmt.Errorf("tensor %s: read %d of %d bytes", s.Name, n, s.Size)

@@ -18,9 +18,9 @@ import (
 	"github.com/etc-ml/etc/runtime/tokenizer"
 )
 
-// The CPU engine rounds activations to 8 bits by default. That is right as long as predictions stay this near to those of
-// exact activations, along the answers of the trained checkpoints: a mean Kullback-Leibler divergence of 1e-3 nats, and
-// the same most likely token 99.5 times of 100.
+// The CPU engine rounds activations to 8 bits by default. That is right as long as predictions stay this near to those
+// of exact activations, along the answers of the trained checkpoints: a mean Kullback-Leibler divergence of 1e-3 nats,
+// and the same most likely token 99.5 times of 100.
 func TestRoundedActivations(t *testing.T) {
 	t.Parallel()
 	var questions []string
@@ -39,22 +39,26 @@ func TestRoundedActivations(t *testing.T) {
 		asked := make([]evaluate.Question, len(questions))
 		for i, q := range questions {
 			prompt := words.Encode(turns(family.name, q), tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true})
-			asked[i] = evaluate.Question{Number: i, Prompt: prompt, Answer: make([]int, 16)} // what is right does not matter
+			// what is right does not matter
+			asked[i] = evaluate.Question{Number: i, Prompt: prompt, Answer: make([]int, 16)}
 		}
 		for _, bits := range []int{4, 8} {
 			scheme := &quantize.Scheme{Method: quantize.MinMax, Bits: bits, GroupSize: 64}
-			p, err := program.Open(write(t, compile(t, family.name, passes.Options{Recipe: passes.DefaultRecipe(scheme, nil)})))
+			p, err := program.Open(write(t,
+				compile(t, family.name, passes.Options{Recipe: passes.DefaultRecipe(scheme, nil)})))
 			require.NoError(t, err)
 			defer p.Close()
 			m, err := p.Module("forward")
 			require.NoError(t, err)
 			var models [2]*session.Model // exact, rounded
 			for i := range models {
-				models[i], err = session.Load(m, cpu.Engine{}, engine.Options{Precision: eval.Mixed, Exact: i == 0, Threads: 2})
+				models[i], err = session.Load(m, cpu.Engine{},
+					engine.Options{Precision: eval.Mixed, Exact: i == 0, Threads: 2})
 				require.NoError(t, err)
 				defer models[i].Close()
 			}
-			r, err := evaluate.QA(t.Context(), models[1], asked, evaluate.QAOptions{Stop: family.stop, Reference: models[0]})
+			r, err := evaluate.QA(t.Context(), models[1], asked,
+				evaluate.QAOptions{Stop: family.stop, Reference: models[0]})
 			require.NoError(t, err)
 			require.Greater(t, r.Predictions, 150)
 			require.NotZero(t, r.Divergence.Max, "nothing was rounded")

@@ -47,7 +47,8 @@ func TestAnswers(t *testing.T) {
 			{64, true, session.Greedy},
 			{32, true, session.Sampling{Temperature: 0.3, TopK: 20, TopP: 0.9, Seed: 1}},
 		} {
-			p, err := program.Open(write(t, compile(t, family.name, passes.Options{Sample: test.sample, Recipe: fourBits(test.group)})))
+			p, err := program.Open(write(t,
+				compile(t, family.name, passes.Options{Sample: test.sample, Recipe: fourBits(test.group)})))
 			require.NoError(t, err)
 			defer p.Close()
 			m, err := p.Module("forward")
@@ -57,8 +58,10 @@ func TestAnswers(t *testing.T) {
 			for question, want := range answers {
 				s, err := model.NewSession()
 				require.NoError(t, err)
-				prompt := words.Encode(turns(family.name, question), tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true})
-				a, err := s.Generate(t.Context(), session.Request{Prompt: prompt, Sampling: test.sampling, Stop: family.stop})
+				prompt := words.Encode(turns(family.name, question),
+					tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true})
+				a, err := s.Generate(t.Context(),
+					session.Request{Prompt: prompt, Sampling: test.sampling, Stop: family.stop})
 				require.NoError(t, err)
 				require.Equal(t, want, words.Decode(a.Tokens, true), "%s %+v", family.name, test)
 				require.NoError(t, s.Close())
@@ -68,7 +71,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestRecordedAnswers: with weights of 4 bits, a fast engine gives the tokens that transformers gave for the whole checkpoint.
+// TestRecordedAnswers: with weights of 4 bits, a fast engine gives the tokens that transformers gave for the whole
+// checkpoint.
 func TestRecordedAnswers(t *testing.T) {
 	t.Parallel()
 	for _, family := range families {

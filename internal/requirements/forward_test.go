@@ -78,7 +78,8 @@ func TestNoTraceOfTheSampler(t *testing.T) {
 	for _, family := range families {
 		for name, recipe := range map[string]passes.Recipe{"plain": {}, "4w": fourBits(64)} {
 			t.Run(family.name+" "+name, func(t *testing.T) {
-				never := lower(t, authors(t, family.name, loaders.Options{NoSampler: true}), passes.Options{Recipe: recipe})
+				never := lower(t, authors(t, family.name, loaders.Options{NoSampler: true}),
+					passes.Options{Recipe: recipe})
 				stripped := compile(t, family.name, passes.Options{Recipe: recipe})
 				require.Equal(t, never.String(), stripped.String())
 				want, err := os.ReadFile(write(t, never))
@@ -110,7 +111,8 @@ func TestAuthorsForward(t *testing.T) {
 func TestFileIsItsModule(t *testing.T) {
 	t.Parallel()
 	for _, family := range families {
-		for name, o := range map[string]passes.Options{"logits": {}, "sample": {Sample: true, Recipe: fourBits(64)}, "authors": {Backend: passes.CUDA, Portable: true}} {
+		for name, o := range map[string]passes.Options{"logits": {}, "sample": {Sample: true, Recipe: fourBits(64)},
+			"authors": {Backend: passes.CUDA, Portable: true}} {
 			t.Run(family.name+" "+name, func(t *testing.T) {
 				m := compile(t, family.name, o)
 				p, err := program.Open(write(t, m))
@@ -132,7 +134,8 @@ func TestFileIsItsModule(t *testing.T) {
 // The contract of the sampling head stands where it is made (A18).
 func TestContractIsDocumented(t *testing.T) {
 	t.Parallel()
-	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, "passes", "sampler.go"), nil, parser.ParseComments)
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, "passes", "sampler.go"),
+		nil, parser.ParseComments)
 	require.NoError(t, err)
 	i := slices.IndexFunc(file.Decls, func(d ast.Decl) bool {
 		f, ok := d.(*ast.FuncDecl)

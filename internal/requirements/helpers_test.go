@@ -14,8 +14,8 @@ import (
 	"github.com/etc-ml/etc/passes/quantize"
 )
 
-// families are the trained checkpoints, one of each model family, with the dtype of their logits and the tokens that end
-// an answer.
+// families are the trained checkpoints, one of each model family, with the dtype of their logits and the tokens that
+// end an answer.
 var families = []struct {
 	name   string
 	vocab  int64

@@ -58,7 +58,8 @@ func TestNodesOfTheHead(t *testing.T) {
 			first = added
 		}
 		require.Empty(t, cmp.Diff(first, added), family.name)
-		for name, want := range map[string]int{"RandomBitsNode": 1, "ArgmaxNode": 2, "IfNode": 3, "ItemIntNode": 5, "TakeNode": 1, "SortNode": 2, "SoftmaxNode": 1, "CumsumNode": 1} {
+		for name, want := range map[string]int{"RandomBitsNode": 1, "ArgmaxNode": 2, "IfNode": 3, "ItemIntNode": 5,
+			"TakeNode": 1, "SortNode": 2, "SoftmaxNode": 1, "CumsumNode": 1} {
 			require.Equal(t, want, added[name], name)
 		}
 	}
@@ -107,7 +108,8 @@ func TestHeadComputesInFloat32(t *testing.T) {
 }
 
 // draw runs a head on logits.
-func draw(t *testing.T, x *eval.Machine, logits *eval.Tensor, temperature float32, topK int64, topP float32, seed int64) []int64 {
+func draw(t *testing.T, x *eval.Machine, logits *eval.Tensor, temperature float32, topK int64,
+	topP float32, seed int64) []int64 {
 	t.Helper()
 	out := call(t, x, logits, float(temperature), integer(topK), float(topP), integer(seed))
 	require.Equal(t, ir.I64, out.DType)
@@ -140,8 +142,10 @@ func TestTemperature(t *testing.T) {
 		seen := map[int64]bool{}
 		for seed := range int64(20) {
 			for _, temperature := range []float32{0, -1, 1e-4} {
-				require.Equal(t, largest, draw(t, x, logits, temperature, 0, 1, seed), "%s, temperature %g", d, temperature)
-				require.Equal(t, largest, draw(t, x, logits, temperature, 7, 0.4, seed), "%s, temperature %g, filtered", d, temperature)
+				require.Equal(t, largest, draw(t, x, logits, temperature, 0, 1, seed),
+					"%s, temperature %g", d, temperature)
+				require.Equal(t, largest, draw(t, x, logits, temperature, 7, 0.4, seed), "%s, temperature %g, filtered",
+					d, temperature)
 			}
 			for _, token := range draw(t, x, logits, 100, 0, 1, seed) {
 				require.True(t, 0 <= token && token < vocab)
@@ -164,8 +168,10 @@ func TestSeeds(t *testing.T) {
 	alone := &ir.Module{Entry: &ir.Func{Name: "sampler", Body: &ir.Region{}}}
 	require.NoError(t, ir.Build(func() {
 		f, builder := alone.Entry, &ir.Builder{Module: alone, Region: alone.Entry.Body}
-		operands := []any{f.NewParam("logits", ir.StaticType(ir.F32, rows, vocab)), f.NewParam("temperature", ir.StaticType(ir.F32)),
-			f.NewParam("top_k", ir.StaticType(ir.I64)), f.NewParam("top_p", ir.StaticType(ir.F32)), f.NewParam("seed", ir.StaticType(ir.I64))}
+		operands := []any{f.NewParam("logits", ir.StaticType(ir.F32, rows, vocab)),
+			f.NewParam("temperature", ir.StaticType(ir.F32)),
+			f.NewParam("top_k", ir.StaticType(ir.I64)), f.NewParam("top_p", ir.StaticType(ir.F32)),
+			f.NewParam("seed", ir.StaticType(ir.I64))}
 		f.Body.Results = []*ir.Value{builder.Value("sample", nil, operands...)}
 		f.Outputs = []ir.Type{f.Body.Results[0].Type}
 	}))

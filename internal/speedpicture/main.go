@@ -122,9 +122,12 @@ func draw(rows []row) []byte {
 		if r.ratio < 1 {
 			class = "less"
 		}
-		line(`<text class="label" x="%d" y="%d" text-anchor="end">%s, %s</text>`, labels-8, y+12, html.EscapeString(r.model), html.EscapeString(r.test))
-		line(`<rect class="%s" x="%d" y="%d" width="%.0f" height="%d"/>`, class, labels, y+1, min(r.ratio, longest)*scale, barHeight)
-		line(`<text x="%d" y="%d">%.1f× · %s, %s</text>`, width-numbers+8, y+12, r.ratio, html.EscapeString(r.ours), html.EscapeString(r.theirs))
+		line(`<text class="label" x="%d" y="%d" text-anchor="end">%s, %s</text>`, labels-8, y+12,
+			html.EscapeString(r.model), html.EscapeString(r.test))
+		line(`<rect class="%s" x="%d" y="%d" width="%.0f" height="%d"/>`, class, labels, y+1,
+			min(r.ratio, longest)*scale, barHeight)
+		line(`<text x="%d" y="%d">%.1f× · %s, %s</text>`, width-numbers+8, y+12, r.ratio, html.EscapeString(r.ours),
+			html.EscapeString(r.theirs))
 		y += rowHeight
 	}
 	b.WriteString("</svg>\n")

@@ -21,7 +21,8 @@ func TestPictureIsOfTheTable(t *testing.T) {
 }
 
 func TestReadTable(t *testing.T) {
-	rows, err := readTable("x\n" + head + "\n| --- | --- | --- | --: | --: | --: |\n| a | b | c | 20 | 10 | 2.0 |\n| a | b | d | 5 | 10 | 0.5 |\n\n| no |\n")
+	rows, err := readTable("x\n" + head +
+		"\n| --- | --- | --- | --: | --: | --: |\n| a | b | c | 20 | 10 | 2.0 |\n| a | b | d | 5 | 10 | 0.5 |\n\n| no |\n")
 	require.NoError(t, err)
 	require.Equal(t, []row{{"a", "b", "c", "20", "10", 2}, {"a", "b", "d", "5", "10", 0.5}}, rows)
 	for text, want := range map[string]string{

@@ -32,7 +32,8 @@ func attention(c *Call) ([]Value, error) {
 	batch, heads, queries, width := q.Shape[0], q.Shape[1], q.Shape[2], q.Shape[3]
 	kvHeads, keys, valueWidth := k.Shape[1], k.Shape[2], v.Shape[3]
 	switch {
-	case k.Shape[0] != batch || v.Shape[0] != batch || v.Shape[1] != kvHeads || v.Shape[2] != keys || k.Shape[3] != width:
+	case k.Shape[0] != batch || v.Shape[0] != batch || v.Shape[1] != kvHeads ||
+		v.Shape[2] != keys || k.Shape[3] != width:
 		return nil, fmt.Errorf("q %v, k %v and v %v do not agree", q.Shape, k.Shape, v.Shape)
 	case kvHeads == 0 || heads%kvHeads != 0:
 		return nil, fmt.Errorf("%d query heads, want a multiple of the %d key heads", heads, kvHeads)

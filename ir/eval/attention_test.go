@@ -38,7 +38,8 @@ func TestAttentionAgreesWithMLX(t *testing.T) {
 		requireNear(t, a[test.d+"_mha_causal"], run(t, "sdpa", &causal, Strict, a[test.d+"_mha_q"], k, v)[0])
 	}
 	none := Ints(ir.Bool, []int{5, 12}, make([]int64, 60))
-	requireNear(t, a["f32_L5_allfalse"], run(t, "sdpa", &ir.SdpaAttrs{Scale: 0.125}, Strict, a["f32_L5_q"], a["f32_k"], a["f32_v"], none)[0])
+	requireNear(t, a["f32_L5_allfalse"], run(t, "sdpa", &ir.SdpaAttrs{Scale: 0.125}, Strict, a["f32_L5_q"],
+		a["f32_k"], a["f32_v"], none)[0])
 }
 
 // TestAttentionAgreesWithExecuTorch: custom_sdpa at position 9, with caches cut to the tokens so far.
@@ -47,7 +48,8 @@ func TestAttentionAgreesWithExecuTorch(t *testing.T) {
 	cut := func(x *Tensor) *Tensor {
 		return run(t, "slice", &ir.StepAttrs{Step: 1}, FP32, x, 2, 0, 12)[0]
 	}
-	got := run(t, "sdpa", &ir.SdpaAttrs{Scale: 1, Causal: true}, FP32, a["sdpa2.q"], cut(a["sdpa2.k"]), cut(a["sdpa2.v"]))[0]
+	got := run(t, "sdpa", &ir.SdpaAttrs{Scale: 1, Causal: true}, FP32, a["sdpa2.q"],
+		cut(a["sdpa2.k"]), cut(a["sdpa2.v"]))[0]
 	requireNear(t, a["sdpa2.y"], got)
 }
 

@@ -20,15 +20,19 @@ func TestIntegerArithmeticWraps(t *testing.T) {
 		{"subtract", ir.U64, 0, 1, -1}, {"subtract", ir.Bool, 0, 1, 1}, {"multiply", ir.I16, 300, 300, 24464},
 		{"multiply", ir.Bool, 1, 0, 0}, {"multiply", ir.U32, 1 << 31, 2, 0},
 		{"maximum", ir.U64, -1, 1, -1}, {"minimum", ir.U64, -1, 1, 1}, {"maximum", ir.I64, -1, 1, 1},
-		{"remainder", ir.I32, -7, 2, 1}, {"remainder", ir.I32, 7, -2, -1}, {"remainder", ir.I32, -7, -2, -1}, {"remainder", ir.I32, 6, 3, 0},
+		{"remainder", ir.I32, -7, 2, 1}, {"remainder", ir.I32, 7, -2, -1}, {"remainder", ir.I32, -7, -2, -1},
+		{"remainder", ir.I32, 6, 3, 0},
 		{"remainder", ir.I64, math.MinInt64, -1, 0}, {"remainder", ir.U64, -1, 10, 5}, {"remainder", ir.U8, 250, 7, 5},
-		{"power", ir.I32, -2, 3, -8}, {"power", ir.I32, 2, 31, math.MinInt32}, {"power", ir.I32, 1, -1, 0}, {"power", ir.I64, 0, 0, 1},
+		{"power", ir.I32, -2, 3, -8}, {"power", ir.I32, 2, 31, math.MinInt32}, {"power", ir.I32, 1, -1, 0},
+		{"power", ir.I64, 0, 0, 1},
 		{"power", ir.U64, 3, -1, -6148914691236517205}, {"power", ir.Bool, 0, 0, 1}, {"power", ir.Bool, 0, 1, 0},
 		{"bitwise_and", ir.I8, -1, 15, 15}, {"bitwise_or", ir.Bool, 0, 1, 1}, {"bitwise_xor", ir.U8, 255, 1, 254},
 	} {
-		require.Equal(t, list(k.d, k.want), must(t, k.op, nil, list(k.d, k.a), list(k.d, k.b)), "%s %s %d %d", k.op, k.d, k.a, k.b)
+		require.Equal(t, list(k.d, k.want), must(t, k.op, nil, list(k.d, k.a), list(k.d, k.b)),
+			"%s %s %d %d", k.op, k.d, k.a, k.b)
 	}
-	require.Equal(t, list(ir.I16, -6), must(t, "subtract", nil, list(ir.I8, -5), list(ir.U8, 1)), "i8 and u8 promote to i16")
+	require.Equal(t, list(ir.I16, -6), must(t, "subtract", nil, list(ir.I8, -5), list(ir.U8, 1)),
+		"i8 and u8 promote to i16")
 	refuses(t, "element 1 of b", "remainder", nil, list(ir.I32, 1, 2), list(ir.I32, 1, 0))
 	refuses(t, "division by zero", "floor_divide", nil, list(ir.I32, 1), list(ir.I32, 0))
 }
@@ -41,10 +45,13 @@ func TestFloatArithmetic(t *testing.T) {
 	}{
 		{"divide", 1, zero, inf}, {"divide", zero, zero, nan}, {"maximum", nan, 1, nan}, {"maximum", 1, nan, nan},
 		{"minimum", nan, 1, nan}, {"minimum", 1, nan, nan}, {"minimum", -inf, 1, -inf},
-		{"remainder", -7, 2, 1}, {"remainder", 7, -2, -1}, {"remainder", 5.5, 2, 1.5}, {"remainder", 1, zero, nan}, {"remainder", -1, inf, inf},
+		{"remainder", -7, 2, 1}, {"remainder", 7, -2, -1}, {"remainder", 5.5, 2, 1.5}, {"remainder", 1, zero, nan},
+		{"remainder", -1, inf, inf},
 		{"power", 2, -1, 0.5}, {"power", -8, 1.0 / 3, nan}, {"power", zero, zero, 1},
-		{"logaddexp", -inf, -inf, -inf}, {"logaddexp", inf, -inf, inf}, {"logaddexp", inf, inf, inf}, {"logaddexp", 1000, zero, 1000},
-		{"logaddexp", nan, 1, nan}, {"logaddexp", zero, zero, 0.6931472}, {"atan2", zero, -1, math.Pi}, {"atan2", 1, zero, math.Pi / 2},
+		{"logaddexp", -inf, -inf, -inf}, {"logaddexp", inf, -inf, inf}, {"logaddexp", inf, inf, inf},
+		{"logaddexp", 1000, zero, 1000},
+		{"logaddexp", nan, 1, nan}, {"logaddexp", zero, zero, 0.6931472}, {"atan2", zero, -1, math.Pi},
+		{"atan2", 1, zero, math.Pi / 2},
 		{"floor_divide", -7, 2, -4}, {"floor_divide", 7, 2, 3}, {"floor_divide", 1, zero, inf},
 	} {
 		requireSame(t, f32(nil, k.want), must(t, k.op, nil, f32(nil, k.a), f32(nil, k.b)))
@@ -66,7 +73,8 @@ func TestFloorDivideOfIntegers(t *testing.T) {
 	} {
 		require.Equal(t, f32(k.a.Shape, k.want...), must(t, "floor_divide", nil, k.a, k.b))
 	}
-	got := must(t, "floor_divide", nil, Ints(ir.I32, []int{2, 1}, []int64{-7, 6}), Ints(ir.I32, []int{1, 3}, []int64{2, -4, 3}))
+	got := must(t, "floor_divide", nil, Ints(ir.I32, []int{2, 1}, []int64{-7, 6}),
+		Ints(ir.I32, []int{1, 3}, []int64{2, -4, 3}))
 	require.Equal(t, f32([]int{2, 3}, -4.5, 1.75, -7.0/3-1, 3, -2.5, 2), got)
 }
 

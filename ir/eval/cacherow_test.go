@@ -10,20 +10,23 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// TestQ8Cache: attention over a cache in codes of 8 bits is, bit for bit, that over a cache of the numbers that its rows stand
-// for, and these are those that were written, up to half a step of their group. Rows that nobody wrote are NaN.
+// TestQ8Cache: attention over a cache in codes of 8 bits is, bit for bit, that over a cache of the numbers that its
+// rows stand for, and these are those that were written, up to half a step of their group. Rows that nobody wrote are
+// NaN.
 func TestQ8Cache(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 8))
 	for _, width := range []int{8, 32, 96} {
 		const heads, kvHeads, units, rows, total = 4, 2, 4, 4, 11
-		q, k, v := noise(r, 1, heads, total, width), noise(r, 1, kvHeads, total, width), noise(r, 1, kvHeads, total, width)
+		q, k, v := noise(r, 1, heads, total, width), noise(r, 1, kvHeads, total, width),
+			noise(r, 1, kvHeads, total, width)
 		words := ir.Q8Words(width)
 		codes, floats := [2]*Tensor{}, [2]*Tensor{}
 		positions, owners := make([]int64, total), make([]int64, total)
 		for i := range positions {
 			positions[i] = int64(i)
 		}
-		tables := []any{Ints(ir.I64, []int{total}, positions), Ints(ir.I32, []int{total}, owners), Ints(ir.I32, []int{1, 3}, []int64{2, 0, 3})}
+		tables := []any{Ints(ir.I64, []int{total}, positions), Ints(ir.I32, []int{total}, owners),
+			Ints(ir.I32, []int{1, 3}, []int64{2, 0, 3})}
 		for i, x := range []*Tensor{k, v} {
 			unwritten := make([]int64, kvHeads*units*rows*words)
 			for j := range unwritten {
@@ -53,7 +56,8 @@ func TestQ8Cache(t *testing.T) {
 		}
 		for _, window := range []int{0, 5} {
 			attrs := &ir.CachedAttentionAttrs{Scale: 0.5, Window: window}
-			require.Equal(t, run(t, "block_attention", attrs, Mixed, append([]any{q, floats[0], floats[1]}, tables...)...)[0],
+			require.Equal(t, run(t, "block_attention", attrs, Mixed,
+				append([]any{q, floats[0], floats[1]}, tables...)...)[0],
 				run(t, "block_attention", attrs, Mixed, append([]any{q, codes[0], codes[1]}, tables...)...)[0])
 		}
 	}

@@ -15,7 +15,8 @@ func TestAsType(t *testing.T) {
 		x, want *Tensor
 	}{
 		{"toward zero", f32([]int{4}, 1.9, -1.9, 0.5, -0.5), list(ir.I32, 1, -1, 0, 0)},
-		{"i32 out of range", f32([]int{4}, 3e9, -3e9, nan, inf), list(ir.I32, math.MinInt32, math.MinInt32, math.MinInt32, math.MinInt32)},
+		{"i32 out of range", f32([]int{4}, 3e9, -3e9, nan, inf),
+			list(ir.I32, math.MinInt32, math.MinInt32, math.MinInt32, math.MinInt32)},
 		{"i64 out of range", f32([]int{3}, 1e19, nan, -inf), list(ir.I64, math.MinInt64, math.MinInt64, math.MinInt64)},
 		{"i64 in range", f32([]int{2}, 1<<62, -1<<63), list(ir.I64, 1<<62, math.MinInt64)},
 		{"u8 wraps", f32([]int{3}, -1.9, 256, 300), list(ir.U8, 255, 0, 44)},
@@ -43,7 +44,8 @@ func TestHolds(t *testing.T) {
 			if from.IsFloat() || to.IsFloat() || !holds(to, from) {
 				continue
 			}
-			for _, v := range []int64{0, 1, -1, 127, 128, 255, 256, 32767, 32768, 65535, math.MaxInt32, math.MaxUint32, math.MinInt64} {
+			for _, v := range []int64{0, 1, -1, 127, 128, 255, 256, 32767, 32768, 65535, math.MaxInt32,
+				math.MaxUint32, math.MinInt64} {
 				v = wrap(from, v)
 				require.Equal(t, v, wrap(to, v), "%s %d to %s", from, v, to)
 			}

@@ -32,7 +32,8 @@ func (c *Call) weight(operand string) (*weight, error) {
 func (c *Call) openWeight(v Value, operand string) (*weight, error) {
 	if v.Quantized == nil {
 		if !v.Tensor.DType.IsFloat() {
-			return nil, fmt.Errorf("%s is %s, want a floating-point dtype or a quantized weight", operand, v.Tensor.DType)
+			return nil, fmt.Errorf("%s is %s, want a floating-point dtype or a quantized weight",
+				operand, v.Tensor.DType)
 		}
 		return &weight{v.Tensor.Shape, v.Tensor.DType, v.Tensor, nil}, nil
 	}
@@ -85,7 +86,8 @@ func embedding(c *Call) ([]Value, error) {
 	}
 	indices := c.Tensor("indices")
 	if len(w.shape) != 2 || indices.DType.IsFloat() {
-		return nil, fmt.Errorf("weight has shape %v and indices are %s, want [V, K] and an integer dtype", w.shape, indices.DType)
+		return nil, fmt.Errorf("weight has shape %v and indices are %s, want [V, K] and an integer dtype",
+			w.shape, indices.DType)
 	}
 	rows, n := w.shape[0], w.shape[1]
 	shape := append(slices.Clone(indices.Shape), n)
@@ -255,11 +257,14 @@ func (c *Call) experts() (experts [3]*weight, err error) {
 	x, indices, scores := c.Tensor("x"), c.Tensor("indices"), c.Tensor("scores")
 	rank := len(x.Shape)
 	switch {
-	case !slices.Equal(gate.shape, up.shape) || !slices.Equal(down.shape, []int{gate.shape[0], gate.shape[2], gate.shape[1]}):
-		err = fmt.Errorf("gate %v, up %v and down %v: want [E, I, H] twice and [E, H, I]", gate.shape, up.shape, down.shape)
+	case !slices.Equal(gate.shape, up.shape) ||
+		!slices.Equal(down.shape, []int{gate.shape[0], gate.shape[2], gate.shape[1]}):
+		err = fmt.Errorf("gate %v, up %v and down %v: want [E, I, H] twice and [E, H, I]",
+			gate.shape, up.shape, down.shape)
 	case rank == 0 || x.Shape[rank-1] != gate.shape[2]:
 		err = fmt.Errorf("x has shape %v, its last dim must be %d", x.Shape, gate.shape[2])
-	case len(indices.Shape) != rank || !slices.Equal(indices.Shape[:rank-1], x.Shape[:rank-1]) || !slices.Equal(indices.Shape, scores.Shape):
+	case len(indices.Shape) != rank || !slices.Equal(indices.Shape[:rank-1], x.Shape[:rank-1]) ||
+		!slices.Equal(indices.Shape, scores.Shape):
 		err = fmt.Errorf("indices %v and scores %v for x %v: want x's dims with the last one the number of experts per token", indices.Shape, scores.Shape, x.Shape)
 	case indices.DType.IsFloat():
 		err = fmt.Errorf("indices are %s, want an integer dtype", indices.DType)

@@ -24,7 +24,8 @@ func quantize(group int, dims ...int) *Quantized {
 		biases.F[i] = round(ir.BF16, biases.F[len(biases.F)-1-i]*3)
 	}
 	scales.DType, biases.DType = ir.BF16, ir.BF16
-	return &Quantized{Ints(ir.U32, packed, packBits(codes, 4)), scales, biases, scales.DType, ir.WeightForm{Bits: 4, Group: group}}
+	return &Quantized{Ints(ir.U32, packed, packBits(codes, 4)), scales, biases, scales.DType,
+		ir.WeightForm{Bits: 4, Group: group}}
 }
 
 func dequantized(t *testing.T, q *Quantized, p Precision) *Tensor {
@@ -38,15 +39,18 @@ func TestLinear(t *testing.T) {
 	w := dequantized(t, q, FP32)
 	got := run(t, "linear", nil, FP32, x, q, bias)[0]
 	require.Equal(t, run(t, "linear", nil, FP32, x, w, bias)[0], got)
-	product := run(t, "quantized_matmul", &ir.QuantizedMatmulAttrs{GroupSize: 32, Bits: 4, Mode: "affine", Transpose: true}, FP32, x, q.Packed, q.Scales, q.Biases)[0]
+	product := run(t, "quantized_matmul", &ir.QuantizedMatmulAttrs{GroupSize: 32, Bits: 4, Mode: "affine",
+		Transpose: true}, FP32, x, q.Packed, q.Scales, q.Biases)[0]
 	require.Equal(t, run(t, "add", nil, FP32, product, bias)[0], got)
 	// Under Strict the parts round like the operations they are written as.
 	x.DType, bias.DType = ir.BF16, ir.BF16
-	product = run(t, "quantized_matmul", &ir.QuantizedMatmulAttrs{GroupSize: 32, Bits: 4, Mode: "affine", Transpose: true}, Strict, x, q.Packed, q.Scales, q.Biases)[0]
+	product = run(t, "quantized_matmul", &ir.QuantizedMatmulAttrs{GroupSize: 32, Bits: 4, Mode: "affine",
+		Transpose: true}, Strict, x, q.Packed, q.Scales, q.Biases)[0]
 	require.Equal(t, run(t, "add", nil, Strict, product, bias)[0], run(t, "linear", nil, Strict, x, q, bias)[0])
 	dense := Floats(ir.BF16, w.Shape, w.F)
 	transposed := run(t, "transpose", &ir.TransposeAttrs{Perm: []int{1, 0}}, Strict, dense)[0]
-	require.Equal(t, run(t, "addmm", nil, Strict, x, transposed, bias)[0], run(t, "linear", nil, Strict, x, dense, bias)[0])
+	require.Equal(t, run(t, "addmm", nil, Strict, x, transposed, bias)[0],
+		run(t, "linear", nil, Strict, x, dense, bias)[0])
 	requireError(t, "64", "linear", nil, floats(2, 63), q)
 	requireError(t, "dim", "linear", nil, floats(2, 64), quantize(32, 2, 5, 64))
 }
@@ -106,7 +110,8 @@ func mixture(t *testing.T, name string, p Precision, x *Tensor, gate, up, down a
 			attrs := &ir.GatherQmmAttrs{GroupSize: q.Group, Bits: q.Bits, Mode: "affine", Transpose: true}
 			return run(t, "gather_qmm", attrs, p, x, q.Packed, q.Scales, q.Biases, nil, indices)[0]
 		}
-		return run(t, "gather_mm", nil, p, x, run(t, "transpose", &ir.TransposeAttrs{Perm: []int{0, 2, 1}}, p, w)[0], nil, indices)[0]
+		return run(t, "gather_mm", nil, p, x, run(t, "transpose", &ir.TransposeAttrs{Perm: []int{0, 2, 1}}, p, w)[0],
+			nil, indices)[0]
 	}
 	h := x.Shape[2]
 	in := run(t, "broadcast_to", nil, p, x.reshaped([]int{batch, tokens, 1, 1, h}), []int{batch, tokens, k, 1, h})[0]
@@ -138,18 +143,22 @@ func TestSwitchMLPIsItsDecomposition(t *testing.T) {
 			gate, up, down := quantize(32, 4, 96, 64), quantize(64, 4, 96, 64), quantize(32, 4, 64, 96)
 			bf16 := Floats(ir.BF16, x.Shape, x.F)
 			for _, scores := range []*Tensor{scores, Floats(ir.BF16, scores.Shape, scores.F)} {
-				require.Equal(t, mixture(t, name, p, bf16, gate, up, down, indices, scores), run(t, name, nil, p, bf16, gate, up, down, indices, scores)[0])
+				require.Equal(t, mixture(t, name, p, bf16, gate, up, down, indices, scores),
+					run(t, name, nil, p, bf16, gate, up, down, indices, scores)[0])
 			}
-			require.Equal(t, mixture(t, name, p, x, floats(4, 8, 64), floats(4, 8, 64), floats(4, 64, 8), indices, scores),
+			require.Equal(t, mixture(t, name, p, x, floats(4, 8, 64), floats(4, 8, 64),
+				floats(4, 64, 8), indices, scores),
 				run(t, name, nil, p, x, floats(4, 8, 64), floats(4, 8, 64), floats(4, 64, 8), indices, scores)[0])
 		}
 	}
 }
 
 func TestSwitchMLPRefusals(t *testing.T) {
-	x, up, down, indices, scores := floats(1, 2, 8), floats(3, 4, 8), floats(3, 8, 4), Ints(ir.I64, []int{1, 2, 1}, []int64{0, 2}), floats(1, 2, 1)
+	x, up, down, indices, scores := floats(1, 2, 8), floats(3, 4, 8), floats(3, 8, 4),
+		Ints(ir.I64, []int{1, 2, 1}, []int64{0, 2}), floats(1, 2, 1)
 	run(t, "switch_mlp", nil, FP32, x, up, up, down, indices, scores)
-	requireError(t, "indices[1] is 3", "switch_mlp", nil, x, up, up, down, Ints(ir.I64, []int{1, 2, 1}, []int64{0, 3}), scores)
+	requireError(t, "indices[1] is 3", "switch_mlp", nil, x, up, up, down, Ints(ir.I64, []int{1, 2, 1}, []int64{0, 3}),
+		scores)
 	requireError(t, "down", "switch_mlp", nil, x, up, up, up, indices, scores)
 	requireError(t, "scores", "switch_mlp", nil, x, up, up, down, indices, floats(1, 2, 2))
 	requireError(t, "x", "switch_mlp", nil, floats(1, 2, 9), up, up, down, indices, scores)

@@ -64,10 +64,12 @@ func convTranspose(c *Call) ([]Value, error) {
 		list = []dim{{a.Stride, a.Padding, a.Dilation, a.OutputPadding}}
 	case *ir.ConvTranspose2DAttrs:
 		groups = a.Groups
-		list = []dim{{a.StrideH, a.PaddingH, a.DilationH, a.OutputPaddingH}, {a.StrideW, a.PaddingW, a.DilationW, a.OutputPaddingW}}
+		list = []dim{{a.StrideH, a.PaddingH, a.DilationH, a.OutputPaddingH},
+			{a.StrideW, a.PaddingW, a.DilationW, a.OutputPaddingW}}
 	case *ir.ConvTranspose3DAttrs:
 		groups = a.Groups
-		list = []dim{{a.StrideD, a.PaddingD, a.DilationD, a.OutputPaddingD}, {a.StrideH, a.PaddingH, a.DilationH, a.OutputPaddingH},
+		list = []dim{{a.StrideD, a.PaddingD, a.DilationD, a.OutputPaddingD},
+			{a.StrideH, a.PaddingH, a.DilationH, a.OutputPaddingH},
 			{a.StrideW, a.PaddingW, a.DilationW, a.OutputPaddingW}}
 	}
 	if err := c.checkConv(len(list), groups); err != nil {
@@ -88,7 +90,8 @@ func (c *Call) checkConv(spatial, groups int) error {
 	case !x.DType.IsFloat() || !w.DType.IsFloat():
 		return fmt.Errorf("x is %s and w is %s, want floating-point dtypes", x.DType, w.DType)
 	case len(x.Shape) != spatial+2 || len(w.Shape) != spatial+2:
-		return fmt.Errorf("x %v and w %v: want %d dims, [N, spatial…, C] and [O, kernel…, C/groups]", x.Shape, w.Shape, spatial+2)
+		return fmt.Errorf("x %v and w %v: want %d dims, [N, spatial…, C] and [O, kernel…, C/groups]",
+			x.Shape, w.Shape, spatial+2)
 	case groups < 1 || groups > 1 && spatial == 3:
 		return fmt.Errorf("%d groups over %d spatial dims: want at least one, and one over three dims", groups, spatial)
 	case x.Shape[spatial+1] != groups*w.Shape[spatial+1] || w.Shape[0]%groups != 0:
@@ -107,7 +110,8 @@ type axisPlan struct {
 // plan works out one dim of a convolution of in elements with a kernel of taps elements.
 func (d window) plan(in, taps int, flip bool) (axisPlan, error) {
 	const limit = math.MaxInt32
-	if d.stride < 1 || d.dilation < 1 || d.inputDilation < 1 || d.stride > limit || d.dilation > limit || d.inputDilation > limit ||
+	if d.stride < 1 || d.dilation < 1 || d.inputDilation < 1 || d.stride > limit || d.dilation > limit ||
+		d.inputDilation > limit ||
 		d.low > limit || d.low < -limit || d.high > limit || d.high < -limit {
 		return axisPlan{}, fmt.Errorf("strides and dilations must be positive and, like paddings, below 2^31: %+v", d)
 	}

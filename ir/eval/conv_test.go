@@ -23,7 +23,8 @@ func TestCausalConvolutionAgreesWithExecuTorch(t *testing.T) {
 	requireNear(t, a["conv.y_silu_BTC"], run(t, "silu", nil, FP32, y)[0])
 }
 
-// convolution is the definition over three spatial dims in float64: out[o] = Σ_t x[o·stride + t·dilation − padding]·w[t].
+// convolution is the definition over three spatial dims in float64: out[o] = Σ_t x[o·stride + t·dilation −
+// padding]·w[t].
 func convolution(x, w *Tensor, stride, padding, dilation [3]int, groups int, at [5]int) float64 {
 	sum := 0.0
 	channels := w.Shape[4]
@@ -31,7 +32,8 @@ func convolution(x, w *Tensor, stride, padding, dilation [3]int, groups int, at 
 	for i := range w.Shape[1] {
 		for j := range w.Shape[2] {
 			for k := range w.Shape[3] {
-				p := [3]int{at[1]*stride[0] + i*dilation[0] - padding[0], at[2]*stride[1] + j*dilation[1] - padding[1], at[3]*stride[2] + k*dilation[2] - padding[2]}
+				p := [3]int{at[1]*stride[0] + i*dilation[0] - padding[0], at[2]*stride[1] + j*dilation[1] - padding[1],
+					at[3]*stride[2] + k*dilation[2] - padding[2]}
 				if p[0] < 0 || p[1] < 0 || p[2] < 0 || p[0] >= x.Shape[1] || p[1] >= x.Shape[2] || p[2] >= x.Shape[3] {
 					continue
 				}
@@ -72,13 +74,18 @@ func TestConvByDefinition(t *testing.T) {
 		stride, padding, dilation [3]int
 		groups                    int
 	}{
-		{"conv1d", []int{2, 9, 4}, []int{6, 3, 2}, []int{2, 6, 6}, &ir.Conv1DAttrs{Stride: 2, Padding: 3, Dilation: 2, Groups: 2},
+		{"conv1d", []int{2, 9, 4}, []int{6, 3, 2}, []int{2, 6, 6},
+			&ir.Conv1DAttrs{Stride: 2, Padding: 3, Dilation: 2, Groups: 2},
 			[3]int{1, 1, 2}, [3]int{0, 0, 3}, [3]int{1, 1, 2}, 2},
-		{"conv2d", []int{1, 6, 5, 3}, []int{4, 2, 3, 3}, []int{1, 3, 5, 4}, &ir.Conv2DAttrs{StrideH: 2, StrideW: 1, PaddingW: 1, DilationH: 1, DilationW: 1, Groups: 1},
+		{"conv2d", []int{1, 6, 5, 3}, []int{4, 2, 3, 3}, []int{1, 3, 5, 4},
+			&ir.Conv2DAttrs{StrideH: 2, StrideW: 1, PaddingW: 1, DilationH: 1, DilationW: 1, Groups: 1},
 			[3]int{1, 2, 1}, [3]int{0, 0, 1}, [3]int{1, 1, 1}, 1},
-		{"conv2d", []int{1, 4, 4, 4}, []int{4, 3, 3, 1}, []int{1, 2, 2, 4}, &ir.Conv2DAttrs{StrideH: 1, StrideW: 1, DilationH: 1, DilationW: 1, Groups: 4},
+		{"conv2d", []int{1, 4, 4, 4}, []int{4, 3, 3, 1}, []int{1, 2, 2, 4},
+			&ir.Conv2DAttrs{StrideH: 1, StrideW: 1, DilationH: 1, DilationW: 1, Groups: 4},
 			[3]int{1, 1, 1}, [3]int{}, [3]int{1, 1, 1}, 4},
-		{"conv3d", []int{1, 4, 3, 5, 2}, []int{3, 2, 1, 3, 2}, []int{1, 5, 3, 2, 3}, &ir.Conv3DAttrs{StrideD: 1, StrideH: 1, StrideW: 2, PaddingD: 1, DilationD: 1, DilationH: 1, DilationW: 1, Groups: 1},
+		{"conv3d", []int{1, 4, 3, 5, 2}, []int{3, 2, 1, 3, 2}, []int{1, 5, 3, 2, 3},
+			&ir.Conv3DAttrs{StrideD: 1, StrideH: 1, StrideW: 2, PaddingD: 1, DilationD: 1, DilationH: 1,
+				DilationW: 1, Groups: 1},
 			[3]int{1, 1, 2}, [3]int{1, 0, 0}, [3]int{1, 1, 1}, 1},
 	} {
 		t.Run(fmt.Sprint(i, test.op), func(t *testing.T) {
@@ -86,7 +93,8 @@ func TestConvByDefinition(t *testing.T) {
 			got := run(t, test.op, test.attrs, FP32, x, w)[0]
 			require.Equal(t, test.want, got.Shape)
 			eachIndex(five(got).Shape, func(i int, at [5]int) {
-				require.InDelta(t, convolution(five(x), five(w), test.stride, test.padding, test.dilation, test.groups, at), got.F[i], 1e-4, at)
+				require.InDelta(t, convolution(five(x), five(w), test.stride, test.padding, test.dilation, test.groups,
+					at), got.F[i], 1e-4, at)
 			})
 		})
 	}
@@ -128,13 +136,18 @@ func TestConvTransposeByDefinition(t *testing.T) {
 		stride, padding, dilation [3]int
 		groups                    int
 	}{
-		{"conv_transpose1d", []int{2, 5, 4}, []int{6, 3, 2}, []int{2, 12, 6}, &ir.ConvTranspose1DAttrs{Stride: 2, Padding: 1, Dilation: 2, OutputPadding: 1, Groups: 2},
+		{"conv_transpose1d", []int{2, 5, 4}, []int{6, 3, 2}, []int{2, 12, 6},
+			&ir.ConvTranspose1DAttrs{Stride: 2, Padding: 1, Dilation: 2, OutputPadding: 1, Groups: 2},
 			[3]int{1, 1, 2}, [3]int{0, 0, 1}, [3]int{1, 1, 2}, 2},
-		{"conv_transpose1d", []int{1, 6, 2}, []int{3, 2, 2}, []int{1, 3, 3}, &ir.ConvTranspose1DAttrs{Stride: 1, Padding: 2, Dilation: 1, Groups: 1},
+		{"conv_transpose1d", []int{1, 6, 2}, []int{3, 2, 2}, []int{1, 3, 3},
+			&ir.ConvTranspose1DAttrs{Stride: 1, Padding: 2, Dilation: 1, Groups: 1},
 			[3]int{1, 1, 1}, [3]int{0, 0, 2}, [3]int{1, 1, 1}, 1}, // padding beyond the kernel cuts the input
-		{"conv_transpose2d", []int{1, 3, 4, 2}, []int{3, 3, 2, 2}, []int{1, 7, 5, 3}, &ir.ConvTranspose2DAttrs{StrideH: 2, StrideW: 1, DilationH: 1, DilationW: 1, Groups: 1},
+		{"conv_transpose2d", []int{1, 3, 4, 2}, []int{3, 3, 2, 2}, []int{1, 7, 5, 3},
+			&ir.ConvTranspose2DAttrs{StrideH: 2, StrideW: 1, DilationH: 1, DilationW: 1, Groups: 1},
 			[3]int{1, 2, 1}, [3]int{}, [3]int{1, 1, 1}, 1},
-		{"conv_transpose3d", []int{1, 2, 3, 2, 2}, []int{2, 2, 3, 2, 2}, []int{1, 4, 5, 5, 2}, &ir.ConvTranspose3DAttrs{StrideD: 2, StrideH: 1, StrideW: 3, DilationD: 1, DilationH: 1, DilationW: 1, Groups: 1},
+		{"conv_transpose3d", []int{1, 2, 3, 2, 2}, []int{2, 2, 3, 2, 2}, []int{1, 4, 5, 5, 2},
+			&ir.ConvTranspose3DAttrs{StrideD: 2, StrideH: 1, StrideW: 3, DilationD: 1, DilationH: 1,
+				DilationW: 1, Groups: 1},
 			[3]int{2, 1, 3}, [3]int{}, [3]int{1, 1, 1}, 1},
 	} {
 		t.Run(fmt.Sprint(i, test.op), func(t *testing.T) {

@@ -10,7 +10,8 @@ import (
 func init() {
 	register(map[string]Kernel{
 		"gated_delta_rule": func(c *Call) ([]Value, error) {
-			return c.deltaRule(c.Tensor("q"), c.Tensor("k"), c.Tensor("v"), c.Tensor("g"), c.Tensor("beta"), c.Tensor("state"))
+			return c.deltaRule(c.Tensor("q"), c.Tensor("k"), c.Tensor("v"), c.Tensor("g"),
+				c.Tensor("beta"), c.Tensor("state"))
 		},
 		"metal_kernel": metalKernel,
 	})
@@ -61,7 +62,8 @@ func deltaSteps(done <-chan struct{}, q, k, v, g, beta, state *Tensor) (y, next 
 		{"state", state, []int{batch, heads, width, keyWidth}},
 	} {
 		if !slices.Equal(want.t.Shape, want.shape) {
-			return nil, nil, fmt.Errorf("%s has shape %v, want %v, as q is %v and v is %v", want.name, want.t.Shape, want.shape, q.Shape, v.Shape)
+			return nil, nil, fmt.Errorf("%s has shape %v, want %v, as q is %v and v is %v", want.name, want.t.Shape,
+				want.shape, q.Shape, v.Shape)
 		}
 		if !want.t.DType.IsFloat() {
 			return nil, nil, fmt.Errorf("%s is %s, want a floating-point dtype", want.name, want.t.DType)
@@ -130,7 +132,8 @@ func metalKernel(c *Call) ([]Value, error) {
 	}
 	in, args := c.Tensors("inputs"), attrs.TemplateArgValues
 	if len(args) == 0 || len(attrs.TemplateArgNames) != len(args) || len(attrs.TemplateArgKinds) != len(args) {
-		return nil, fmt.Errorf("kernel %s has %d template arguments, %d names and %d kinds", attrs.Name, len(args), len(attrs.TemplateArgNames), len(attrs.TemplateArgKinds))
+		return nil, fmt.Errorf("kernel %s has %d template arguments, %d names and %d kinds", attrs.Name, len(args),
+			len(attrs.TemplateArgNames), len(attrs.TemplateArgKinds))
 	}
 	state := args[0]
 	if at := slices.Index(attrs.TemplateArgNames, stateDType); at >= 0 {
@@ -142,15 +145,19 @@ func metalKernel(c *Call) ([]Value, error) {
 		attrs = &trimmed
 	}
 	if !slices.Equal(attrs.InputNames, known.InputNames) || !slices.Equal(attrs.OutputNames, known.OutputNames) ||
-		!slices.Equal(attrs.TemplateArgNames, known.TemplateArgNames) || !slices.Equal(attrs.TemplateArgKinds, known.TemplateArgKinds) ||
-		len(in) != len(known.InputNames) || len(args) != len(known.TemplateArgNames) || len(attrs.OutputDtypes) != len(known.OutputNames) ||
+		!slices.Equal(attrs.TemplateArgNames, known.TemplateArgNames) ||
+		!slices.Equal(attrs.TemplateArgKinds, known.TemplateArgKinds) ||
+		len(in) != len(known.InputNames) || len(args) != len(known.TemplateArgNames) ||
+		len(attrs.OutputDtypes) != len(known.OutputNames) ||
 		len(c.Op.Results) != len(known.OutputNames) || attrs.InitValue != nil {
 		return nil, fmt.Errorf("kernel %s has inputs %v, outputs %v and template arguments %v; known is the one with inputs %v, outputs %v and template arguments %v",
-			attrs.Name, attrs.InputNames, attrs.OutputNames, attrs.TemplateArgNames, known.InputNames, known.OutputNames, known.TemplateArgNames)
+			attrs.Name, attrs.InputNames, attrs.OutputNames, attrs.TemplateArgNames, known.InputNames,
+			known.OutputNames, known.TemplateArgNames)
 	}
 	q, v, count := in[0], in[2], in[6]
 	if len(q.Shape) != 4 || len(v.Shape) != 4 || count.DType != ir.I32 || len(count.I) != 1 {
-		return nil, fmt.Errorf("kernel %s: q %v, v %v and T %s%v, want [B, T, H, D] twice and one i32", attrs.Name, q.Shape, v.Shape, count.DType, count.Shape)
+		return nil, fmt.Errorf("kernel %s: q %v, v %v and T %s%v, want [B, T, H, D] twice and one i32", attrs.Name,
+			q.Shape, v.Shape, count.DType, count.Shape)
 	}
 	batch, steps := q.Shape[0], q.Shape[1]
 	keyHeads, keyWidth, heads, width := q.Shape[2], q.Shape[3], v.Shape[2], v.Shape[3]
@@ -161,10 +168,12 @@ func metalKernel(c *Call) ([]Value, error) {
 		{"T", count.I, int64s(steps)},
 		{"template arguments", int64s(args[1:]...), int64s(keyWidth, width, keyHeads, heads)},
 		{"grid", c.Ints("grid"), int64s(32, width, batch*heads)},
-		{"output shapes", c.Ints("output_shapes_flat"), int64s(batch, steps, heads, width, batch, heads, width, keyWidth)},
+		{"output shapes", c.Ints("output_shapes_flat"),
+			int64s(batch, steps, heads, width, batch, heads, width, keyWidth)},
 	} {
 		if !slices.Equal(check.have, check.want) {
-			return nil, fmt.Errorf("kernel %s: %s are %v, want %v for q %v and v %v", attrs.Name, check.what, check.have, check.want, q.Shape, v.Shape)
+			return nil, fmt.Errorf("kernel %s: %s are %v, want %v for q %v and v %v", attrs.Name, check.what,
+				check.have, check.want, q.Shape, v.Shape)
 		}
 	}
 	// The kernel's 32 threads share a row of the state evenly, and it writes elements of type InT.
@@ -173,7 +182,8 @@ func metalKernel(c *Call) ([]Value, error) {
 		return nil, fmt.Errorf("kernel %s: Dk is %d in threadgroups of %v, want a multiple of 32 and 32 threads along x", attrs.Name, keyWidth, group)
 	}
 	if want := []ir.DType{dtype, ir.DType(state)}; !slices.Equal(attrs.OutputDtypes, want) {
-		return nil, fmt.Errorf("kernel %s: outputs are %v, its template arguments make them %v", attrs.Name, attrs.OutputDtypes, want)
+		return nil, fmt.Errorf("kernel %s: outputs are %v, its template arguments make them %v", attrs.Name,
+			attrs.OutputDtypes, want)
 	}
 	return c.deltaRule(q, in[1], v, in[3], in[4], in[5])
 }

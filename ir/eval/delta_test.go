@@ -30,7 +30,8 @@ func TestGatedDeltaRuleAgreesWithExecuTorch(t *testing.T) {
 // TestGatedDeltaRuleIsItsScan: the operation has the bits of the operations that the scan form consists of.
 func TestGatedDeltaRuleIsItsScan(t *testing.T) {
 	batch, steps, heads, width, keyWidth := 2, 3, 4, 5, 6
-	q, k, v := floats(batch, steps, heads, keyWidth), floats(batch, steps, heads, keyWidth), floats(batch, steps, heads, width)
+	q, k, v := floats(batch, steps, heads, keyWidth), floats(batch, steps, heads, keyWidth),
+		floats(batch, steps, heads, width)
 	g, beta, state := floats(batch, steps, heads), floats(batch, steps, heads), floats(batch, heads, width, keyWidth)
 	got := run(t, "gated_delta_rule", nil, FP32, q, k, v, g, beta, state)
 	do := func(op string, attrs any, args ...any) *Tensor { return run(t, op, attrs, FP32, args...)[0] }
@@ -49,7 +50,8 @@ func TestGatedDeltaRuleIsItsScan(t *testing.T) {
 }
 
 func TestGatedDeltaRuleRoundsAtTheEnd(t *testing.T) {
-	tensors := []*Tensor{floats(1, 5, 1, 4), floats(1, 5, 1, 4), floats(1, 5, 2, 3), floats(1, 5, 2), floats(1, 5, 2), floats(1, 2, 3, 4)}
+	tensors := []*Tensor{floats(1, 5, 1, 4), floats(1, 5, 1, 4), floats(1, 5, 2, 3), floats(1, 5, 2),
+		floats(1, 5, 2), floats(1, 2, 3, 4)}
 	var args []any
 	for _, x := range tensors {
 		x.DType = ir.BF16
@@ -70,11 +72,13 @@ func step(x []*Tensor) (*ir.MetalKernelAttrs, []any) {
 		Name: "gated_delta_step", Source: "any text", EnsureRowContiguous: true,
 		InputNames: slices.Clone(gatedDeltaStep.InputNames), OutputNames: slices.Clone(gatedDeltaStep.OutputNames),
 		OutputShapeLengths: []int{4, 4}, OutputDtypes: []ir.DType{ir.F32, ir.F32},
-		TemplateArgNames: slices.Clone(gatedDeltaStep.TemplateArgNames), TemplateArgKinds: slices.Clone(gatedDeltaStep.TemplateArgKinds),
+		TemplateArgNames:  slices.Clone(gatedDeltaStep.TemplateArgNames),
+		TemplateArgKinds:  slices.Clone(gatedDeltaStep.TemplateArgKinds),
 		TemplateArgValues: []int{int(ir.F32), q[3], v[3], q[2], v[2]},
 	}
 	inputs := append(slices.Clone(x), Ints(ir.I32, nil, []int64{int64(q[1])}))
-	return attrs, []any{inputs, []int{32, v[3], q[0] * v[2]}, []int{32, 4, 1}, []int{q[0], q[1], v[2], v[3], q[0], v[2], v[3], q[3]}}
+	return attrs, []any{inputs, []int{32, v[3], q[0] * v[2]}, []int{32, 4, 1},
+		[]int{q[0], q[1], v[2], v[3], q[0], v[2], v[3], q[3]}}
 }
 
 func TestMetalKernelIsTheGatedDeltaRule(t *testing.T) {
@@ -109,8 +113,10 @@ func TestMetalKernelRefusals(t *testing.T) {
 	}
 	// Every kernel that is not known is refused by its name, whatever its interface.
 	init := float32(0)
-	requireError(t, `"scale"`, "metal_kernel", &ir.MetalKernelAttrs{Name: "scale", InputNames: []string{"x"}, OutputNames: []string{"y"},
-		OutputShapeLengths: []int{1}, OutputDtypes: []ir.DType{ir.F32}, InitValue: &init}, []*Tensor{floats(2)}, []int{1, 1, 1}, []int{1, 1, 1}, []int{2})
+	requireError(t, `"scale"`, "metal_kernel", &ir.MetalKernelAttrs{Name: "scale", InputNames: []string{"x"},
+		OutputNames:        []string{"y"},
+		OutputShapeLengths: []int{1}, OutputDtypes: []ir.DType{ir.F32}, InitValue: &init}, []*Tensor{floats(2)},
+		[]int{1, 1, 1}, []int{1, 1, 1}, []int{2})
 }
 
 func TestGatedDeltaRuleRefusals(t *testing.T) {
@@ -122,7 +128,8 @@ func TestGatedDeltaRuleRefusals(t *testing.T) {
 	// NaN travels: a bad step spoils its own row of the state and nothing else.
 	bad := floats(1, 2, 4, 3)
 	bad.F[0] = float32(math.NaN())
-	want, got := run(t, "gated_delta_rule", nil, FP32, q, q, v, g, g, state), run(t, "gated_delta_rule", nil, FP32, q, q, bad, g, g, state)
+	want, got := run(t, "gated_delta_rule", nil, FP32, q, q, v, g, g, state),
+		run(t, "gated_delta_rule", nil, FP32, q, q, bad, g, g, state)
 	require.True(t, got[1].F[0] != got[1].F[0])
 	require.Equal(t, want[1].F[4:], got[1].F[4:])
 }

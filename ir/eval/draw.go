@@ -55,7 +55,8 @@ type Adjustment struct{ ids, bias, counts, penalties, fed, mask, maskRow *Tensor
 // NewAdjustment reads the operands of adjust_logits, whose logits are [rows, vocab], by name.
 func NewAdjustment(operand func(name string) *Tensor, rows, vocab int) (*Adjustment, error) {
 	a := &Adjustment{
-		ids: operand("ids"), bias: operand("bias"), counts: operand("counts"), penalties: operand("penalties"), fed: operand("fed"),
+		ids: operand("ids"), bias: operand("bias"), counts: operand("counts"), penalties: operand("penalties"),
+		fed:  operand("fed"),
 		mask: operand("mask"), maskRow: operand("mask_row"),
 	}
 	return a, a.check(rows, vocab)
@@ -89,7 +90,8 @@ func (a *Adjustment) check(rows, vocab int) error {
 			return fmt.Errorf("%s is %s%v, want %v", want.name, t.DType, t.Shape, want.shape)
 		}
 	}
-	if a.counts != nil && a.penalties == nil || a.fed != nil && a.counts == nil || (a.mask == nil) != (a.maskRow == nil) {
+	if a.counts != nil && a.penalties == nil || a.fed != nil && a.counts == nil ||
+		(a.mask == nil) != (a.maskRow == nil) {
 		return fmt.Errorf("counts need penalties, fed needs counts, and mask and mask_row go together")
 	}
 	return nil
@@ -110,7 +112,8 @@ func (a *Adjustment) Row(logits []float32, r int) error {
 				continue
 			}
 			if id >= int64(len(logits)) || seen[id] {
-				return fmt.Errorf("id %d of the list: it is there twice or outside of the vocabulary of %d", id, len(logits))
+				return fmt.Errorf("id %d of the list: it is there twice or outside of the vocabulary of %d", id,
+					len(logits))
 			}
 			seen[id] = true
 			if a.bias != nil {
@@ -167,10 +170,10 @@ func (a *Adjustment) penalize(v float32, counts [2]int64, r int) float32 {
 	return v
 }
 
-// draw chooses a token of every row of logits [R, V], as sample does with the settings of the row, which see to that: the
-// random words of a row are those of a draw of V words under its key, a number of 64 bits. A seed's is the seed's lower
-// 32 bits, sign-extended. Last of the filters comes min-p: it keeps the tokens that are at least min_p times as likely as
-// the most likely one, by their scaled logits. min_p ≤ 0 is off.
+// draw chooses a token of every row of logits [R, V], as sample does with the settings of the row, which see to that:
+// the random words of a row are those of a draw of V words under its key, a number of 64 bits. A seed's is the seed's
+// lower 32 bits, sign-extended. Last of the filters comes min-p: it keeps the tokens that are at least min_p times as
+// likely as the most likely one, by their scaled logits. min_p ≤ 0 is off.
 func draw(c *Call) ([]Value, error) {
 	logits := c.Tensor("logits")
 	if len(logits.Shape) != 2 || logits.Shape[1] == 0 {
@@ -204,13 +207,15 @@ func draw(c *Call) ([]Value, error) {
 	return c.result(tokens, nil)
 }
 
-// logprobs gives natural logarithms of probabilities under the softmax of logits [R, V], in which a NaN has none: that of
-// the row's token, and the wanted most likely tokens with theirs, the most likely first, of equals the one of the lowest
-// id. Behind them, and everywhere in a row that wants fewer than 0, ids are −1 and numbers 0.
+// logprobs gives natural logarithms of probabilities under the softmax of logits [R, V], in which a NaN has none: that
+// of the row's token, and the wanted most likely tokens with theirs, the most likely first, of equals the one of the
+// lowest id. Behind them, and everywhere in a row that wants fewer than 0, ids are −1 and numbers 0.
 func logprobs(c *Call) ([]Value, error) {
 	logits, token, wanted := c.Tensor("logits"), c.Tensor("token"), c.Tensor("wanted")
-	if len(logits.Shape) != 2 || token.Len() != logits.Shape[0] || wanted.Len() != logits.Shape[0] || token.I == nil || wanted.I == nil {
-		return nil, fmt.Errorf("logits have shape %v, token %v and wanted %v: want one of each row", logits.Shape, token.Shape, wanted.Shape)
+	if len(logits.Shape) != 2 || token.Len() != logits.Shape[0] || wanted.Len() != logits.Shape[0] ||
+		token.I == nil || wanted.I == nil {
+		return nil, fmt.Errorf("logits have shape %v, token %v and wanted %v: want one of each row", logits.Shape,
+			token.Shape, wanted.Shape)
 	}
 	rows, vocab, top := logits.Shape[0], logits.Shape[1], ir.Attrs[ir.LogprobsAttrs](c.Op).Top
 	out := make([]Value, 3)

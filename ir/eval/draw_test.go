@@ -37,14 +37,16 @@ func drawArgs(logits *Tensor, rows ...drawSettings) []any {
 		temperature[i], topP[i], minP[i], topK[i], key[i] = s.temperature, s.topP, s.minP, s.topK, s.key
 		limited = limited || s.minP > 0
 	}
-	args := []any{logits, Floats(ir.F32, []int{n}, temperature), list(ir.I64, topK...), Floats(ir.F32, []int{n}, topP), nil, list(ir.I64, key...)}
+	args := []any{logits, Floats(ir.F32, []int{n}, temperature), list(ir.I64, topK...), Floats(ir.F32, []int{n}, topP),
+		nil, list(ir.I64, key...)}
 	if limited {
 		args[4] = Floats(ir.F32, []int{n}, minP)
 	}
 	return args
 }
 
-// TestDrawIsSample: with the options of a sampling head alone, every row gets the token that the head gives it by itself.
+// TestDrawIsSample: with the options of a sampling head alone, every row gets the token that the head gives it by
+// itself.
 func TestDrawIsSample(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, vocab := range []int{1, 2, 7, 300} {
@@ -54,10 +56,12 @@ func TestDrawIsSample(t *testing.T) {
 			want := make([]int64, 4)
 			for i := range rows {
 				seed := r.Int64() - r.Int64()
-				rows[i] = drawSettings{temperature: []float32{0, -1, 0.3, 1, 4}[r.IntN(5)], topP: []float32{1, 0.9, 0.2, 2}[r.IntN(4)],
+				rows[i] = drawSettings{temperature: []float32{0, -1, 0.3, 1, 4}[r.IntN(5)],
+					topP: []float32{1, 0.9, 0.2, 2}[r.IntN(4)],
 					topK: []int64{0, -1, 1, 3, 50, math.MaxInt64}[r.IntN(6)], key: int64(int32(seed))}
 				row := Floats(ir.F32, []int{1, vocab}, logits.F[i*vocab:(i+1)*vocab])
-				want[i] = run(t, "sample", nil, FP32, sampleArgs(row, rows[i].temperature, rows[i].topK, rows[i].topP, seed)...)[0].I[0]
+				want[i] = run(t, "sample", nil, FP32,
+					sampleArgs(row, rows[i].temperature, rows[i].topK, rows[i].topP, seed)...)[0].I[0]
 			}
 			require.Equal(t, want, run(t, "draw", nil, FP32, drawArgs(logits, rows...)...)[0].I, "%+v", rows)
 		}
@@ -107,7 +111,8 @@ func TestDrawMinP(t *testing.T) {
 func TestAdjustLogits(t *testing.T) {
 	minusInf := float32(math.Inf(-1))
 	logits := Floats(ir.F32, []int{2, 4}, []float32{1, -1, 2, 0, 1, -1, 2, 0})
-	ids, bias := Ints(ir.I64, []int{2, 2}, []int64{2, 1, -1, 0}), Floats(ir.F32, []int{2, 2}, []float32{0.5, -3, 9, minusInf})
+	ids, bias := Ints(ir.I64, []int{2, 2}, []int64{2, 1, -1, 0}),
+		Floats(ir.F32, []int{2, 2}, []float32{0.5, -3, 9, minusInf})
 	counts := Ints(ir.I64, []int{2, 2, 2}, []int64{3, 2, 1, 0, 5, 5, 0, 0})
 	penalties := Floats(ir.F32, []int{2, 3}, []float32{2, 0.25, 0.5, 1.5, 1, 0})
 	mask := Ints(ir.I64, []int{2, 1}, []int64{0b0101, 0b1110})
@@ -115,16 +120,22 @@ func TestAdjustLogits(t *testing.T) {
 		operands []any
 		want     []float32
 	}{
-		"nothing":   {[]any{logits}, logits.F},
-		"bias":      {[]any{logits, ids, bias}, []float32{1, -4, 2.5, 0, minusInf, -1, 2, 0}},
-		"penalties": {[]any{logits, ids, nil, counts, penalties}, []float32{1, -2, 2./2 - 2*0.5 - 0.25, 0, 1, -1, 2, 0}},
+		"nothing": {[]any{logits}, logits.F},
+		"bias":    {[]any{logits, ids, bias}, []float32{1, -4, 2.5, 0, minusInf, -1, 2, 0}},
+		"penalties": {[]any{logits, ids, nil, counts, penalties},
+			[]float32{1, -2, 2./2 - 2*0.5 - 0.25, 0, 1, -1, 2, 0}},
 		// The bias comes first: 2.5 is divided, and -4 multiplied by the penalty.
-		"both": {[]any{logits, ids, bias, counts, penalties}, []float32{1, -8, 2.5/2 - 2*0.5 - 0.25, 0, minusInf, -1, 2, 0}},
+		"both": {[]any{logits, ids, bias, counts, penalties},
+			[]float32{1, -8, 2.5/2 - 2*0.5 - 0.25, 0, minusInf, -1, 2, 0}},
 		// Row 0 fed token 2, which the list holds; row 1 token 2, which it does not.
-		"fed":       {[]any{logits, ids, nil, counts, penalties, list(ir.I64, 2, 2)}, []float32{1, -2, 2./2 - 3*0.5 - 0.25, 0, 1, -1, 2/1.5 - 1, 0}},
-		"fed first": {[]any{logits, ids, nil, counts, penalties, list(ir.I64, -1, 0)}, []float32{1, -2, 2./2 - 2*0.5 - 0.25, 0, 1/1.5 - 1, -1, 2, 0}},
-		"mask":      {[]any{logits, nil, nil, nil, nil, nil, mask, list(ir.I64, 1, -1)}, []float32{minusInf, -1, 2, 0, 1, -1, 2, 0}},
-		"all":       {[]any{logits, ids, bias, counts, penalties, nil, mask, list(ir.I64, 0, 0)}, []float32{1, minusInf, 2.5/2 - 2*0.5 - 0.25, minusInf, minusInf, minusInf, 2, minusInf}},
+		"fed": {[]any{logits, ids, nil, counts, penalties, list(ir.I64, 2, 2)},
+			[]float32{1, -2, 2./2 - 3*0.5 - 0.25, 0, 1, -1, 2/1.5 - 1, 0}},
+		"fed first": {[]any{logits, ids, nil, counts, penalties, list(ir.I64, -1, 0)},
+			[]float32{1, -2, 2./2 - 2*0.5 - 0.25, 0, 1/1.5 - 1, -1, 2, 0}},
+		"mask": {[]any{logits, nil, nil, nil, nil, nil, mask, list(ir.I64, 1, -1)},
+			[]float32{minusInf, -1, 2, 0, 1, -1, 2, 0}},
+		"all": {[]any{logits, ids, bias, counts, penalties, nil, mask, list(ir.I64, 0, 0)},
+			[]float32{1, minusInf, 2.5/2 - 2*0.5 - 0.25, minusInf, minusInf, minusInf, 2, minusInf}},
 	} {
 		got := run(t, "adjust_logits", nil, Strict, c.operands...)[0]
 		require.Equal(t, []int{2, 4}, got.Shape, name)
@@ -136,9 +147,12 @@ func TestAdjustLogits(t *testing.T) {
 			}
 		}
 	}
-	requireError(t, "it is there twice or outside", "adjust_logits", nil, logits, Ints(ir.I64, []int{2, 2}, []int64{1, 1, 0, 0}), bias)
-	requireError(t, "it is there twice or outside", "adjust_logits", nil, logits, Ints(ir.I64, []int{2, 2}, []int64{1, 4, 0, 0}), bias)
-	requireError(t, "mask_row is 2 of 2 masks", "adjust_logits", nil, logits, nil, nil, nil, nil, nil, mask, list(ir.I64, 1, 2))
+	requireError(t, "it is there twice or outside", "adjust_logits", nil, logits,
+		Ints(ir.I64, []int{2, 2}, []int64{1, 1, 0, 0}), bias)
+	requireError(t, "it is there twice or outside", "adjust_logits", nil, logits,
+		Ints(ir.I64, []int{2, 2}, []int64{1, 4, 0, 0}), bias)
+	requireError(t, "mask_row is 2 of 2 masks", "adjust_logits", nil, logits, nil, nil, nil, nil, nil,
+		mask, list(ir.I64, 1, 2))
 	requireError(t, "token 4 was fed", "adjust_logits", nil, logits, ids, nil, counts, penalties, list(ir.I64, -1, 4))
 	requireError(t, "mask needs mask_row", "adjust_logits", nil, logits, nil, nil, nil, nil, nil, mask)
 }
@@ -153,7 +167,8 @@ func TestLogprobs(t *testing.T) {
 		for i := range token {
 			token[i] = r.Int64N(int64(vocab))
 		}
-		got := run(t, "logprobs", &ir.LogprobsAttrs{Top: top}, FP32, logits, list(ir.I64, token...), list(ir.I64, wanted...))
+		got := run(t, "logprobs", &ir.LogprobsAttrs{Top: top}, FP32, logits, list(ir.I64, token...),
+			list(ir.I64, wanted...))
 		for row := range 3 {
 			x := logits.F[row*vocab : (row+1)*vocab]
 			sum := 0.0
@@ -185,5 +200,6 @@ func TestLogprobs(t *testing.T) {
 	got := run(t, "logprobs", &ir.LogprobsAttrs{Top: 3}, FP32, x, list(ir.I64, 2), list(ir.I64, 3))
 	require.Equal(t, []int64{1, 2, -1}, got[1].I)
 	require.InDelta(t, -math.Ln2, got[0].F[0], 1e-6)
-	requireError(t, "token 3 of row 0 is outside", "logprobs", &ir.LogprobsAttrs{Top: 1}, x, list(ir.I64, 3), list(ir.I64, 0))
+	requireError(t, "token 3 of row 0 is outside", "logprobs", &ir.LogprobsAttrs{Top: 1}, x,
+		list(ir.I64, 3), list(ir.I64, 0))
 }

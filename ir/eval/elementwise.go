@@ -97,7 +97,8 @@ func broadcastRows[T, R any](dst []R, out []int, x []T, xs []int, y []T, ys []in
 	if len(dst) == 0 {
 		return
 	}
-	if len(x) == len(dst) && len(y) == len(dst) || len(x) == len(dst) && len(y) == 1 || len(x) == 1 && len(y) == len(dst) {
+	if len(x) == len(dst) && len(y) == len(dst) || len(x) == len(dst) && len(y) == 1 ||
+		len(x) == 1 && len(y) == len(dst) {
 		f(dst, x, y)
 		return
 	}

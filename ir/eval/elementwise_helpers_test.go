@@ -18,7 +18,8 @@ func evaluate(p Precision, op string, attrs any, operands ...any) ([]Value, erro
 	if attrs == nil {
 		attrs = def.NewAttrs()
 	}
-	c := &Call{Op: &ir.Op{Def: def, Attrs: attrs, Args: make([][]ir.Arg, len(def.Operands))}, Precision: p, Args: make([][]Value, len(def.Operands))}
+	c := &Call{Op: &ir.Op{Def: def, Attrs: attrs, Args: make([][]ir.Arg, len(def.Operands))}, Precision: p,
+		Args: make([][]Value, len(def.Operands))}
 	for i, o := range operands {
 		add := func(a ir.Arg, v Value) { c.Op.Args[i], c.Args[i] = append(c.Op.Args[i], a), append(c.Args[i], v) }
 		tensor := func(x *Tensor) { add(ir.Use(&ir.Value{Type: staticType(x)}), Value{Tensor: x}) }

@@ -12,22 +12,32 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-var dtypes = []ir.DType{ir.Bool, ir.U8, ir.I8, ir.U16, ir.I16, ir.U32, ir.I32, ir.U64, ir.I64, ir.F16, ir.BF16, ir.F32, ir.F64}
+var dtypes = []ir.DType{ir.Bool, ir.U8, ir.I8, ir.U16, ir.I16, ir.U32, ir.I32, ir.U64, ir.I64, ir.F16,
+	ir.BF16, ir.F32, ir.F64}
 
 // plainOps are the operations whose kernels work on plain arguments; the others have tests of their own.
 var plainOps = map[string]bool{}
 
 func init() {
 	for _, name := range []string{
-		"noop", "id_copy", "item_int", "expand_dims", "tile", "take_along_axis", "take", "add", "add_int", "subtract_int",
-		"multiply_int", "floor_divide_int", "sym_size", "multiply", "divide", "subtract", "gelu", "arange", "silu", "sigmoid",
-		"tanh", "squeeze", "split", "rsqrt", "maximum", "minimum", "log", "softmax", "broadcast_to", "pad", "where", "reshape",
-		"transpose", "as_strided", "contiguous", "gather", "slice", "astype", "concatenate", "full", "full_like", "argmax",
-		"slice_update", "index_copy", "less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "logical_not",
-		"logical_and", "logical_or", "tri", "tril", "triu", "floor", "ceil", "square", "exp", "sin", "cos", "tan", "arcsin",
-		"arccos", "arctan", "sinh", "cosh", "arcsinh", "arccosh", "arctanh", "log2", "log10", "log1p", "erf", "expm1", "round",
-		"reciprocal", "sqrt", "abs", "neg", "atan2", "logaddexp", "floor_divide", "power", "logsumexp", "sum", "mean", "var",
-		"std", "prod", "max", "min", "argmin", "median", "mod_int", "remainder", "clip", "cumsum", "stack", "sign", "any",
+		"noop", "id_copy", "item_int", "expand_dims", "tile", "take_along_axis", "take", "add",
+		"add_int", "subtract_int",
+		"multiply_int", "floor_divide_int", "sym_size", "multiply", "divide", "subtract", "gelu",
+		"arange", "silu", "sigmoid",
+		"tanh", "squeeze", "split", "rsqrt", "maximum", "minimum", "log", "softmax", "broadcast_to",
+		"pad", "where", "reshape",
+		"transpose", "as_strided", "contiguous", "gather", "slice", "astype", "concatenate",
+		"full", "full_like", "argmax",
+		"slice_update", "index_copy", "less", "less_equal", "greater", "greater_equal", "equal",
+		"not_equal", "logical_not",
+		"logical_and", "logical_or", "tri", "tril", "triu", "floor", "ceil", "square", "exp", "sin",
+		"cos", "tan", "arcsin",
+		"arccos", "arctan", "sinh", "cosh", "arcsinh", "arccosh", "arctanh", "log2", "log10", "log1p",
+		"erf", "expm1", "round",
+		"reciprocal", "sqrt", "abs", "neg", "atan2", "logaddexp", "floor_divide", "power",
+		"logsumexp", "sum", "mean", "var",
+		"std", "prod", "max", "min", "argmin", "median", "mod_int", "remainder", "clip", "cumsum",
+		"stack", "sign", "any",
 		"all", "repeat", "sort", "argsort", "partition", "argpartition", "scatter_add", "bitwise_invert", "roll",
 		"bitwise_and", "bitwise_or", "bitwise_xor", "random_bits",
 	} {
@@ -66,11 +76,13 @@ func (s source) tensor(d ir.DType, like []int) *Tensor {
 	nan := float32(math.NaN())
 	inf := float32(math.Inf(1))
 	for i := range x.F {
-		x.F[i] = round(d, []float32{0, float32(math.Copysign(0, -1)), 1, -1, 0.5, -2.5, 3.75, 1e-3, 300, -1e9, 3e38, inf, -inf, nan, float32(s.NormFloat64())}[s.IntN(15)])
+		x.F[i] = round(d, []float32{0, float32(math.Copysign(0, -1)), 1, -1, 0.5, -2.5, 3.75, 1e-3, 300, -1e9, 3e38,
+			inf, -inf, nan, float32(s.NormFloat64())}[s.IntN(15)])
 	}
 	small := s.IntN(2) == 0 // indices that fit
 	for i := range x.I {
-		x.I[i] = wrap(d, []int64{0, 1, 1, -1, 2, -2, 3, 100, -100, math.MaxInt64, math.MinInt64, math.MaxInt32}[s.IntN(12)])
+		x.I[i] = wrap(d, []int64{0, 1, 1, -1, 2, -2, 3, 100, -100, math.MaxInt64, math.MinInt64,
+			math.MaxInt32}[s.IntN(12)])
 		if small {
 			x.I[i] = wrap(d, int64(s.IntN(3)))
 		}

@@ -103,7 +103,8 @@ func TestBroadcastingAgreesWithIndexing(t *testing.T) {
 			got := must(t, op, nil, a, b)
 			require.Equal(t, joined, got.Shape)
 			walkIndices(joined, func(n int, index []int) {
-				require.Equal(t, f(at(a, index), at(b, index)), got.F[n], "%s of %v and %v at %v", op, a.Shape, b.Shape, index)
+				require.Equal(t, f(at(a, index), at(b, index)), got.F[n], "%s of %v and %v at %v", op,
+					a.Shape, b.Shape, index)
 			})
 		}
 		joined, err = broadcastShape(a.Shape, b.Shape, cond.Shape)
@@ -121,7 +122,8 @@ func TestBroadcastingAgreesWithIndexing(t *testing.T) {
 }
 
 func TestWhere(t *testing.T) {
-	got := must(t, "where", nil, f32([]int{4}, nan, 0, float32(math.Copysign(0, -1)), 2), list(ir.I32, 1, 2, 3, 4), list(ir.U8, 9, 8, 7, 6))
+	got := must(t, "where", nil, f32([]int{4}, nan, 0, float32(math.Copysign(0, -1)), 2), list(ir.I32, 1, 2, 3, 4),
+		list(ir.U8, 9, 8, 7, 6))
 	require.Equal(t, list(ir.I32, 1, 8, 7, 4), got, "NaN is true; i32 and u8 promote to i32")
 	got = must(t, "where", nil, list(ir.Bool, 1, 0), f32(nil, 5), f32(nil, 6))
 	require.Equal(t, f32([]int{2}, 5, 6), got)
@@ -152,7 +154,8 @@ func requireSame(t *testing.T, want, got *Tensor) {
 	require.Len(t, got.F, len(want.F))
 	for i, w := range want.F {
 		g := got.F[i]
-		require.True(t, math.Float32bits(w) == math.Float32bits(g) || w != w && g != g, "element %d is %v, want %v", i, g, w)
+		require.True(t, math.Float32bits(w) == math.Float32bits(g) || w != w && g != g, "element %d is %v, want %v", i,
+			g, w)
 	}
 }
 

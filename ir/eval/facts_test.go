@@ -140,20 +140,23 @@ func optional(t *rapid.T, x *Tensor) any {
 // drawnMixture draws a mixture of experts.
 func drawnMixture(t *rapid.T, def *ir.OpDef) *example {
 	b, s, h, inner, k := size(t), size(t), size(t), size(t), size(t)
-	return &example{def, &ir.SwitchMLPAttrs{SortCutoff: size(t)}, []any{random(t, ir.F32, b, s, h), random(t, ir.F32, 5, inner, h), random(t, ir.F32, 5, inner, h),
-		random(t, ir.F32, 5, h, inner), random(t, ir.I32, b, s, k), random(t, ir.F32, b, s, k)}}
+	return &example{def, &ir.SwitchMLPAttrs{SortCutoff: size(t)},
+		[]any{random(t, ir.F32, b, s, h), random(t, ir.F32, 5, inner, h), random(t, ir.F32, 5, inner, h),
+			random(t, ir.F32, 5, h, inner), random(t, ir.I32, b, s, k), random(t, ir.F32, b, s, k)}}
 }
 
 // examples draw examples of the operations that are not elementwise, by name.
 var examples = map[string]func(*rapid.T, *ir.OpDef) *example{
 	"rms_norm": func(t *rapid.T, def *ir.OpDef) *example {
 		shape := sizes(t, 1, 4)
-		return &example{def, &ir.NormAttrs{Eps: 1e-5}, []any{random(t, ir.F32, shape...), optional(t, random(t, ir.F32, shape[len(shape)-1]))}}
+		return &example{def, &ir.NormAttrs{Eps: 1e-5},
+			[]any{random(t, ir.F32, shape...), optional(t, random(t, ir.F32, shape[len(shape)-1]))}}
 	},
 	"layer_norm": func(t *rapid.T, def *ir.OpDef) *example {
 		shape := sizes(t, 1, 4)
 		n := shape[len(shape)-1]
-		return &example{def, &ir.NormAttrs{Eps: 1e-5}, []any{random(t, ir.F32, shape...), optional(t, random(t, ir.F32, n)), optional(t, random(t, ir.F32, n))}}
+		return &example{def, &ir.NormAttrs{Eps: 1e-5},
+			[]any{random(t, ir.F32, shape...), optional(t, random(t, ir.F32, n)), optional(t, random(t, ir.F32, n))}}
 	},
 	"addmm": func(t *rapid.T, def *ir.OpDef) *example {
 		k, n, shape := size(t), size(t), sizes(t, 0, 3)
@@ -165,7 +168,8 @@ var examples = map[string]func(*rapid.T, *ir.OpDef) *example{
 		if len(right) == 1 {
 			result = shape
 		}
-		return &example{def, nil, []any{random(t, ir.F32, append(shape, k)...), random(t, ir.F32, right...), optional(t, random(t, ir.F32, broadcastable(t, result)...))}}
+		return &example{def, nil, []any{random(t, ir.F32, append(shape, k)...), random(t, ir.F32, right...),
+			optional(t, random(t, ir.F32, broadcastable(t, result)...))}}
 	},
 	"quantized_matmul": func(t *rapid.T, def *ir.OpDef) *example {
 		n, shape := size(t), sizes(t, 1, 3)
@@ -176,15 +180,18 @@ var examples = map[string]func(*rapid.T, *ir.OpDef) *example{
 	},
 	"linear": func(t *rapid.T, def *ir.OpDef) *example {
 		k, n := size(t), size(t)
-		return &example{def, nil, []any{random(t, ir.F32, append(sizes(t, 0, 3), k)...), random(t, ir.F32, n, k), optional(t, random(t, ir.F32, n))}}
+		return &example{def, nil, []any{random(t, ir.F32, append(sizes(t, 0, 3), k)...), random(t, ir.F32, n, k),
+			optional(t, random(t, ir.F32, n))}}
 	},
 	"linears": func(t *rapid.T, def *ir.OpDef) *example {
 		k := size(t)
-		return &example{def, nil, []any{random(t, ir.F32, append(sizes(t, 0, 3), k)...), []*Tensor{random(t, ir.F32, size(t), k), random(t, ir.F32, size(t), k)}}}
+		return &example{def, nil, []any{random(t, ir.F32, append(sizes(t, 0, 3), k)...),
+			[]*Tensor{random(t, ir.F32, size(t), k), random(t, ir.F32, size(t), k)}}}
 	},
 	"top_k": func(t *rapid.T, def *ir.OpDef) *example {
 		n := size(t)
-		return &example{def, &ir.TopKAttrs{K: rapid.IntRange(1, n).Draw(t, "k")}, []any{random(t, ir.F32, append(sizes(t, 0, 3), n)...)}}
+		return &example{def, &ir.TopKAttrs{K: rapid.IntRange(1, n).Draw(t, "k")},
+			[]any{random(t, ir.F32, append(sizes(t, 0, 3), n)...)}}
 	},
 	"switch_mlp": drawnMixture, "switch_geglu": drawnMixture,
 	"softmax":      withAxis(func(axis int) any { return &ir.SoftmaxAttrs{Axis: axis} }),
@@ -194,13 +201,17 @@ var examples = map[string]func(*rapid.T, *ir.OpDef) *example{
 	"argpartition": withAxis(axisAttrs, 0),
 	"cumsum": func(t *rapid.T, def *ir.OpDef) *example {
 		reverse, inclusive := rapid.Bool().Draw(t, "reverse"), rapid.Bool().Draw(t, "inclusive")
-		return withAxis(func(axis int) any { return &ir.CumsumAttrs{Axis: axis, Reverse: reverse, Inclusive: inclusive} })(t, def)
+		return withAxis(func(axis int) any {
+			return &ir.CumsumAttrs{Axis: axis, Reverse: reverse,
+				Inclusive: inclusive}
+		})(t, def)
 	},
 	"slice": func(t *rapid.T, def *ir.OpDef) *example {
 		shape := sizes(t, 1, 4)
 		axis := rapid.IntRange(-len(shape), len(shape)-1).Draw(t, "axis")
 		start := rapid.IntRange(0, 1).Draw(t, "start")
-		return &example{def, &ir.StepAttrs{Step: rapid.IntRange(1, 2).Draw(t, "step")}, []any{distinct(shape), axis, start, start + size(t)}}
+		return &example{def, &ir.StepAttrs{Step: rapid.IntRange(1, 2).Draw(t, "step")},
+			[]any{distinct(shape), axis, start, start + size(t)}}
 	},
 	"take": func(t *rapid.T, def *ir.OpDef) *example {
 		shape := sizes(t, 1, 4)
@@ -239,7 +250,8 @@ var examples = map[string]func(*rapid.T, *ir.OpDef) *example{
 		return &example{def, nil, []any{distinct(broadcastable(t, shape)), shape}}
 	},
 	"as_strided": func(t *rapid.T, def *ir.OpDef) *example {
-		return &example{def, &ir.AsStridedAttrs{Offset: rapid.IntRange(0, 3).Draw(t, "offset")}, []any{distinct([]int{4, 4}), []int{2, 3}, []int{1, 4}}}
+		return &example{def, &ir.AsStridedAttrs{Offset: rapid.IntRange(0, 3).Draw(t, "offset")},
+			[]any{distinct([]int{4, 4}), []int{2, 3}, []int{1, 4}}}
 	},
 	"embedding": func(t *rapid.T, def *ir.OpDef) *example {
 		return &example{def, nil, []any{random(t, ir.I32, sizes(t, 1, 3)...), random(t, ir.F32, 5, size(t))}}
@@ -252,7 +264,8 @@ var examples = map[string]func(*rapid.T, *ir.OpDef) *example{
 			position = rapid.IntRange(0, 20).Draw(t, "position")
 		}
 		return &example{def, &ir.CachedAttentionAttrs{Scale: 0.5, Window: window},
-			[]any{random(t, ir.F32, b, 2*kv, s, d), random(t, ir.F32, b, kv, slots, d), random(t, ir.F32, b, kv, slots, d), position}}
+			[]any{random(t, ir.F32, b, 2*kv, s, d), random(t, ir.F32, b, kv, slots, d),
+				random(t, ir.F32, b, kv, slots, d), position}}
 	},
 	"block_attention": func(t *rapid.T, def *ir.OpDef) *example {
 		kv, r, d := size(t), size(t), size(t) // positions are 1 to 4, sequences 1 to 4, blocks 1 to 4
@@ -311,7 +324,8 @@ func TestRowsAreIndependent(t *testing.T) {
 			_, got, err := few.run(operands)
 			require.NoError(t, err)
 			for i := range want {
-				requireBits(t, rowsOf(want[i], axis, lo, hi), got[i], "%s, axis %d, rows %d to %d", ir.FormatAttrs(op), axis, lo, hi)
+				requireBits(t, rowsOf(want[i], axis, lo, hi), got[i], "%s, axis %d, rows %d to %d",
+					ir.FormatAttrs(op), axis, lo, hi)
 			}
 			if n > 1 {
 				compared[e.def.Name]++
@@ -403,7 +417,8 @@ func TestFoldable(t *testing.T) {
 		require.Equal(t, ir.NoState, d.State, d.Name)
 	}
 	require.Greater(t, foldable, 100)
-	for _, name := range []string{"random_bits", "sample", "undef", "load", "store", "if", "scan", "buffer_conv", "noop"} {
+	for _, name := range []string{"random_bits", "sample", "undef", "load", "store", "if", "scan",
+		"buffer_conv", "noop"} {
 		require.False(t, ir.LookupOp(name).CanFold(), name)
 	}
 }
@@ -413,11 +428,15 @@ func TestStateUse(t *testing.T) {
 	for name, write := range map[string]func() (any, []*Tensor){
 		"store":               func() (any, []*Tensor) { return nil, []*Tensor{iota32(1, 4, 2)} },
 		"buffer_slice_update": func() (any, []*Tensor) { return nil, []*Tensor{iota32(1, 2, 2)} },
-		"buffer_index_copy":   func() (any, []*Tensor) { return axisAttrs(1), []*Tensor{iota32(1, 2, 2), list(ir.I64, 3, 0)} },
-		"buffer_ring_update":  func() (any, []*Tensor) { return axisAttrs(1), []*Tensor{iota32(1, 2, 2)} },
-		"buffer_conv":         func() (any, []*Tensor) { return nil, []*Tensor{iota32(1, 1, 2), iota32(2, 4, 1)} },
+		"buffer_index_copy": func() (any, []*Tensor) {
+			return axisAttrs(1),
+				[]*Tensor{iota32(1, 2, 2), list(ir.I64, 3, 0)}
+		},
+		"buffer_ring_update": func() (any, []*Tensor) { return axisAttrs(1), []*Tensor{iota32(1, 2, 2)} },
+		"buffer_conv":        func() (any, []*Tensor) { return nil, []*Tensor{iota32(1, 1, 2), iota32(2, 4, 1)} },
 		"buffer_delta_rule": func() (any, []*Tensor) {
-			return nil, []*Tensor{floats(1, 1, 1, 2), floats(1, 1, 1, 2), floats(1, 1, 1, 4), floats(1, 1, 1), floats(1, 1, 1)}
+			return nil, []*Tensor{floats(1, 1, 1, 2), floats(1, 1, 1, 2), floats(1, 1, 1, 4),
+				floats(1, 1, 1), floats(1, 1, 1)}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -437,7 +456,8 @@ func TestStateUse(t *testing.T) {
 				kept := 0
 				for i := range a.F {
 					if a.F[i] != b.F[i] {
-						require.Equal(t, []float32{one.F[i], other.F[i]}, []float32{a.F[i], b.F[i]}, "an element that is not overwritten stays")
+						require.Equal(t, []float32{one.F[i], other.F[i]}, []float32{a.F[i], b.F[i]},
+							"an element that is not overwritten stays")
 						kept++
 					}
 				}

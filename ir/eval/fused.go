@@ -35,7 +35,8 @@ func (c *Call) compose(name string, d ir.DType, attrs any, operands ...any) (*Te
 	if attrs == nil {
 		attrs = def.NewAttrs()
 	}
-	part := &Call{Op: &ir.Op{Def: def, Attrs: attrs, Args: make([][]ir.Arg, len(def.Operands)), Results: []*ir.Value{{Type: ir.Type{DType: d}}}},
+	part := &Call{Op: &ir.Op{Def: def, Attrs: attrs, Args: make([][]ir.Arg, len(def.Operands)),
+		Results: []*ir.Value{{Type: ir.Type{DType: d}}}},
 		Precision: c.Precision, Args: make([][]Value, len(def.Operands)), Bits: c.Bits}
 	for i, o := range operands {
 		switch o := o.(type) {

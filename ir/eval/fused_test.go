@@ -25,7 +25,8 @@ func tryUpdate(op string, attrs any, p Precision, state *Tensor, operands ...any
 	if attrs == nil {
 		attrs = def.NewAttrs()
 	}
-	c := &Call{Op: &ir.Op{Def: def, Attrs: attrs, Args: make([][]ir.Arg, len(def.Operands)), Buffer: &ir.Buffer{Name: "b", Type: staticType(state)}},
+	c := &Call{Op: &ir.Op{Def: def, Attrs: attrs, Args: make([][]ir.Arg, len(def.Operands)),
+		Buffer: &ir.Buffer{Name: "b", Type: staticType(state)}},
 		Precision: p, Args: make([][]Value, len(def.Operands))}
 	for i, o := range operands {
 		switch o := o.(type) {
@@ -67,11 +68,16 @@ func TestFusedIsItsParts(t *testing.T) {
 	x.DType, gate.DType = ir.BF16, ir.BF16
 	for _, p := range []Precision{FP32, Strict} {
 		do := func(op string, attrs any, args ...any) *Tensor { return run(t, op, attrs, p, args...)[0] }
-		require.Equal(t, do("multiply", nil, do("sigmoid", nil, gate), x), do("glu", &ir.GLUAttrs{Activation: "sigmoid"}, gate, x))
-		require.Equal(t, do("multiply", nil, do("silu", nil, x), row), do("glu", &ir.GLUAttrs{Activation: "silu"}, x, row))
-		require.Equal(t, do("multiply", nil, do("gelu", &ir.GeluAttrs{Approximate: "tanh"}, x), x), do("glu", &ir.GLUAttrs{Activation: "gelu_tanh"}, x, x))
-		require.Equal(t, do("multiply", nil, do("gelu", &ir.GeluAttrs{Approximate: "none"}, x), x), do("glu", &ir.GLUAttrs{Activation: "gelu"}, x, x))
-		require.Equal(t, do("multiply", nil, do("tanh", nil, do("divide", nil, x, limit)), limit), do("softcap", nil, x, limit))
+		require.Equal(t, do("multiply", nil, do("sigmoid", nil, gate), x),
+			do("glu", &ir.GLUAttrs{Activation: "sigmoid"}, gate, x))
+		require.Equal(t, do("multiply", nil, do("silu", nil, x), row),
+			do("glu", &ir.GLUAttrs{Activation: "silu"}, x, row))
+		require.Equal(t, do("multiply", nil, do("gelu", &ir.GeluAttrs{Approximate: "tanh"}, x), x),
+			do("glu", &ir.GLUAttrs{Activation: "gelu_tanh"}, x, x))
+		require.Equal(t, do("multiply", nil, do("gelu", &ir.GeluAttrs{Approximate: "none"}, x), x),
+			do("glu", &ir.GLUAttrs{Activation: "gelu"}, x, x))
+		require.Equal(t, do("multiply", nil, do("tanh", nil, do("divide", nil, x, limit)), limit),
+			do("softcap", nil, x, limit))
 		softplus := do("logaddexp", nil, do("add", nil, x, row), Floats(ir.F32, nil, []float32{0}))
 		require.Equal(t, do("exp", nil, do("multiply", nil, softplus, row)), do("delta_decay", nil, x, row, row))
 	}
@@ -106,14 +112,18 @@ func TestCachedAttention(t *testing.T) {
 				}
 			}
 			want := run(t, "sdpa", &ir.SdpaAttrs{Scale: 0.5}, FP32, q, k, v, mask)[0]
-			keys, values := Floats(ir.F32, []int{1, kvHeads, c.slots, width}, make([]float32, kvHeads*c.slots*width)), Floats(ir.F32, []int{1, kvHeads, c.slots, width}, make([]float32, kvHeads*c.slots*width))
+			keys, values := Floats(ir.F32, []int{1, kvHeads, c.slots, width}, make([]float32, kvHeads*c.slots*width)),
+				Floats(ir.F32, []int{1, kvHeads, c.slots, width}, make([]float32, kvHeads*c.slots*width))
 			var got []*Tensor
 			position := 0
 			for _, n := range c.chunks {
 				end := position + n
-				update(t, "buffer_ring_update", &ir.AxisAttrs{Axis: 2}, FP32, keys, part(t, k, 2, position, end), position)
-				update(t, "buffer_ring_update", &ir.AxisAttrs{Axis: -2}, FP32, values, part(t, v, 2, position, end), position)
-				got = append(got, run(t, "cached_attention", &ir.CachedAttentionAttrs{Scale: 0.5, Window: c.window}, FP32, part(t, q, 2, position, end), keys, values, position)[0])
+				update(t, "buffer_ring_update", &ir.AxisAttrs{Axis: 2}, FP32, keys,
+					part(t, k, 2, position, end), position)
+				update(t, "buffer_ring_update", &ir.AxisAttrs{Axis: -2}, FP32, values,
+					part(t, v, 2, position, end), position)
+				got = append(got, run(t, "cached_attention", &ir.CachedAttentionAttrs{Scale: 0.5, Window: c.window},
+					FP32, part(t, q, 2, position, end), keys, values, position)[0])
 				position = end
 			}
 			require.Equal(t, total, position)
@@ -123,8 +133,10 @@ func TestCachedAttention(t *testing.T) {
 	attrs := &ir.CachedAttentionAttrs{Scale: 1}
 	few := floats(1, kvHeads, 8, width)
 	requireError(t, "position -1 is negative", "cached_attention", attrs, floats(1, heads, 1, width), few, few, -1)
-	requireError(t, "3 positions from 6 on do not fit 8 slots", "cached_attention", attrs, floats(1, heads, 3, width), few, few, 6)
-	requireError(t, "9 positions from 0 on do not fit 8 slots", "cached_attention", &ir.CachedAttentionAttrs{Scale: 1, Window: 4}, floats(1, heads, 9, width), few, few, 0)
+	requireError(t, "3 positions from 6 on do not fit 8 slots", "cached_attention", attrs,
+		floats(1, heads, 3, width), few, few, 6)
+	requireError(t, "9 positions from 0 on do not fit 8 slots", "cached_attention",
+		&ir.CachedAttentionAttrs{Scale: 1, Window: 4}, floats(1, heads, 9, width), few, few, 0)
 	_, err := tryUpdate("buffer_ring_update", &ir.AxisAttrs{Axis: 2}, FP32, few, floats(1, kvHeads, 1, width), -1)
 	require.ErrorContains(t, err, "at -1 of a ring")
 }
@@ -134,7 +146,8 @@ func TestConvUpdate(t *testing.T) {
 	const total, channels, taps = 9, 6, 4
 	x, w := floats(2, total, channels), floats(channels, taps, 1)
 	padded := join(t, 1, Floats(ir.F32, []int{2, taps - 1, channels}, make([]float32, 2*(taps-1)*channels)), x)
-	want := run(t, "silu", nil, FP32, run(t, "conv1d", &ir.Conv1DAttrs{Stride: 1, Dilation: 1, Groups: channels}, FP32, padded, w)[0])[0]
+	want := run(t, "silu", nil, FP32, run(t, "conv1d", &ir.Conv1DAttrs{Stride: 1, Dilation: 1, Groups: channels},
+		FP32, padded, w)[0])[0]
 	for _, first := range []bool{false, true} {
 		state := floats(2, taps, channels)
 		if first {
@@ -169,7 +182,8 @@ func TestConvUpdate(t *testing.T) {
 
 func TestDeltaUpdateIsTheDeltaRule(t *testing.T) {
 	const total, heads, width, keyWidth = 5, 2, 3, 4
-	x := []*Tensor{floats(1, total, 1, keyWidth), floats(1, total, 1, keyWidth), floats(1, total, heads, width), floats(1, total, heads), floats(1, total, heads)}
+	x := []*Tensor{floats(1, total, 1, keyWidth), floats(1, total, 1, keyWidth), floats(1, total, heads, width),
+		floats(1, total, heads), floats(1, total, heads)}
 	zeros := Floats(ir.F32, []int{1, heads, width, keyWidth}, make([]float32, heads*width*keyWidth))
 	want := run(t, "gated_delta_rule", nil, FP32, x[0], x[1], x[2], x[3], x[4], zeros)
 	state := floats(1, heads, width, keyWidth)
@@ -180,7 +194,8 @@ func TestDeltaUpdateIsTheDeltaRule(t *testing.T) {
 		for _, t2 := range x {
 			args = append(args, part(t, t2, 1, at, end))
 		}
-		got = append(got, update(t, "buffer_delta_rule", nil, FP32, state, append(args, Ints(ir.Bool, nil, []int64{int64(btoi(i == 0))}))...))
+		got = append(got, update(t, "buffer_delta_rule", nil, FP32, state,
+			append(args, Ints(ir.Bool, nil, []int64{int64(btoi(i == 0))}))...))
 	}
 	requireNear(t, want[0], join(t, 1, got...))
 	requireNear(t, want[1], state)

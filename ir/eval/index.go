@@ -155,7 +155,8 @@ func scatterAdd(c *Call) ([]Value, error) {
 	x, index, updates := c.Tensor("x"), c.Tensor("indices"), c.cast(c.Tensor("updates"), c.Tensor("x").DType)
 	for len(updates.Shape) > len(index.Shape) {
 		if updates.Shape[0] != 1 {
-			return nil, fmt.Errorf("updates have shape %v, indices %v: want at most as many dims", updates.Shape, index.Shape)
+			return nil, fmt.Errorf("updates have shape %v, indices %v: want at most as many dims",
+				updates.Shape, index.Shape)
 		}
 		updates = updates.reshaped(updates.Shape[1:])
 	}
@@ -201,7 +202,8 @@ func gather(c *Call) ([]Value, error) {
 	}
 	for i, n := range a.SliceSizes {
 		if n < 1 || n > x.Shape[i] {
-			return nil, fmt.Errorf("slice sizes %v: %d is not between 1 and dim %d of axis %d", a.SliceSizes, n, x.Shape[i], i)
+			return nil, fmt.Errorf("slice sizes %v: %d is not between 1 and dim %d of axis %d",
+				a.SliceSizes, n, x.Shape[i], i)
 		}
 	}
 	shapes := make([][]int, len(tensors))
@@ -237,7 +239,8 @@ func gather(c *Call) ([]Value, error) {
 		}
 		for i, v := range at {
 			if v+a.SliceSizes[axis] > x.Shape[axis] {
-				return nil, fmt.Errorf("a slice of %d that begins at %d is out of range for dim %d of axis %d", a.SliceSizes[axis], v, x.Shape[axis], axis)
+				return nil, fmt.Errorf("a slice of %d that begins at %d is out of range for dim %d of axis %d",
+					a.SliceSizes[axis], v, x.Shape[axis], axis)
 			}
 			offsets[i] += v * strides[axis]
 		}
@@ -277,7 +280,8 @@ func updateIndices(dst *Tensor, c *Call, p Precision) error {
 	}
 	update := c.Tensor("update")
 	if len(update.Shape) != len(dst.Shape) || update.Shape[axis] != len(at) {
-		return fmt.Errorf("update has shape %v, want %d dims and %d along axis %d", update.Shape, len(dst.Shape), len(at), axis)
+		return fmt.Errorf("update has shape %v, want %d dims and %d along axis %d", update.Shape,
+			len(dst.Shape), len(at), axis)
 	}
 	if update, err = update.broadcast(withDim(dst.Shape, axis, len(at))); err != nil {
 		return fmt.Errorf("update: %w", err)

@@ -14,12 +14,16 @@ func TestIntArithmetic(t *testing.T) {
 		op         string
 		a, b, want int
 	}{
-		{"add_int", 3, 4, 7}, {"subtract_int", 3, 9, -6}, {"multiply_int", -3, 9, -27}, {"multiply_int", 1 << 16, -1 << 15, math.MinInt32},
-		{"floor_divide_int", 7, 2, 3}, {"floor_divide_int", -7, 2, -4}, {"floor_divide_int", 7, -2, -4}, {"floor_divide_int", -7, -2, 3}, {"floor_divide_int", math.MinInt32, 1, math.MinInt32},
-		{"mod_int", 7, 2, 1}, {"mod_int", -7, 2, 1}, {"mod_int", 7, -2, -1}, {"mod_int", -7, -2, -1}, {"mod_int", math.MinInt32, -1, 0},
+		{"add_int", 3, 4, 7}, {"subtract_int", 3, 9, -6}, {"multiply_int", -3, 9, -27},
+		{"multiply_int", 1 << 16, -1 << 15, math.MinInt32},
+		{"floor_divide_int", 7, 2, 3}, {"floor_divide_int", -7, 2, -4}, {"floor_divide_int", 7, -2, -4},
+		{"floor_divide_int", -7, -2, 3}, {"floor_divide_int", math.MinInt32, 1, math.MinInt32},
+		{"mod_int", 7, 2, 1}, {"mod_int", -7, 2, 1}, {"mod_int", 7, -2, -1}, {"mod_int", -7, -2, -1},
+		{"mod_int", math.MinInt32, -1, 0},
 		{"add_int", math.MaxInt, -1, math.MaxInt32 - 1}, // a literal is clamped to 32 bits
 	} {
-		for _, operands := range [][]any{{k.a, k.b}, {register32(clampInt32(int64(k.a))), k.b}, {k.a, register32(clampInt32(int64(k.b)))}} {
+		for _, operands := range [][]any{{k.a, k.b}, {register32(clampInt32(int64(k.a))), k.b},
+			{k.a, register32(clampInt32(int64(k.b)))}} {
 			got, err := evaluate(FP32, k.op, nil, operands...)
 			require.NoError(t, err)
 			require.Equal(t, []Value{{Int: int64(k.want)}}, got, "%s %d %d", k.op, k.a, k.b)
@@ -29,8 +33,10 @@ func TestIntArithmetic(t *testing.T) {
 		op, want string
 		a, b     register32
 	}{
-		{"add_int", "does not fit", math.MaxInt32, 1}, {"subtract_int", "does not fit", math.MinInt32, 1}, {"multiply_int", "does not fit", 1 << 16, 1 << 15},
-		{"floor_divide_int", "does not fit", math.MinInt32, -1}, {"floor_divide_int", "// 0", 1, 0}, {"mod_int", "% 0", 1, 0},
+		{"add_int", "does not fit", math.MaxInt32, 1}, {"subtract_int", "does not fit", math.MinInt32, 1},
+		{"multiply_int", "does not fit", 1 << 16, 1 << 15},
+		{"floor_divide_int", "does not fit", math.MinInt32, -1}, {"floor_divide_int", "// 0", 1, 0},
+		{"mod_int", "% 0", 1, 0},
 	} {
 		refuses(t, k.want, k.op, nil, k.a, k.b)
 	}
@@ -41,9 +47,11 @@ func TestItemInt(t *testing.T) {
 		x    *Tensor
 		want int64
 	}{
-		{list(ir.Bool, 1), 1}, {list(ir.Bool, 0), 0}, {list(ir.U8, 255), 255}, {list(ir.I8, -1), -1}, {list(ir.I32, -5), -5},
+		{list(ir.Bool, 1), 1}, {list(ir.Bool, 0), 0}, {list(ir.U8, 255), 255}, {list(ir.I8, -1), -1},
+		{list(ir.I32, -5), -5},
 		{list(ir.I64, 1<<32+5), 5}, {list(ir.I64, 1<<31), math.MinInt32}, {list(ir.U32, math.MaxUint32), -1},
-		{f32(nil, 3.7), 1080872141}, {Floats(ir.BF16, nil, []float32{1}), 0x3f80}, {Floats(ir.F16, []int{1, 1}, []float32{-1}), 0xbc00},
+		{f32(nil, 3.7), 1080872141}, {Floats(ir.BF16, nil, []float32{1}), 0x3f80},
+		{Floats(ir.F16, []int{1, 1}, []float32{-1}), 0xbc00},
 		// FP32 may hold more digits than the dtype has: its bytes decide.
 		{Floats(ir.BF16, nil, []float32{1.001}), 0x3f80},
 	} {

@@ -37,7 +37,8 @@ func NewMachine(m *ir.Module, precision Precision, constants *Constants) (*Machi
 	if err != nil {
 		return nil, err
 	}
-	x := &Machine{module: m, precision: precision, constants: constants, derived: map[*ir.Value]Value{}, ctx: context.Background(),
+	x := &Machine{module: m, precision: precision, constants: constants, derived: map[*ir.Value]Value{},
+		ctx:  context.Background(),
 		uses: map[*ir.Region][][]*ir.Value{}, bits: UnseededBits()}
 	if err := x.Reset(); err != nil {
 		return nil, err
@@ -309,15 +310,16 @@ func (x *Machine) scan(op *ir.Op) ([]Value, error) {
 		return nil, err
 	}
 	originals, carry, body := args[0], args[1], op.Regions[0]
-	stacked, last, err := Scan(ir.Attrs[ir.ScanAttrs](op).ScanAxis, originals, carry, len(body.Results)-len(carry), func(args []Value) ([]Value, error) {
-		for i, v := range args {
-			x.env[body.Args[i]] = v
-		}
-		if err := x.run(body, body.Results); err != nil {
-			return nil, err
-		}
-		return x.results(body)
-	})
+	stacked, last, err := Scan(ir.Attrs[ir.ScanAttrs](op).ScanAxis, originals, carry, len(body.Results)-len(carry),
+		func(args []Value) ([]Value, error) {
+			for i, v := range args {
+				x.env[body.Args[i]] = v
+			}
+			if err := x.run(body, body.Results); err != nil {
+				return nil, err
+			}
+			return x.results(body)
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -327,7 +329,8 @@ func (x *Machine) scan(op *ir.Op) ([]Value, error) {
 // Scan calls body once for every index of an axis of the originals, in order. Its arguments are the slices
 // there, without the axis, and the carried values; its results are outputs, which are stacked along the
 // axis, and what is carried on.
-func Scan(axis int, originals, carry []Value, outputs int, body func(args []Value) ([]Value, error)) (stacked, last []Value, err error) {
+func Scan(axis int, originals, carry []Value, outputs int, body func(args []Value) ([]Value, error)) (stacked,
+	last []Value, err error) {
 	if len(originals) == 0 {
 		return nil, nil, fmt.Errorf("scan: no tensor to scan over")
 	}
@@ -346,7 +349,8 @@ func Scan(axis int, originals, carry []Value, outputs int, body func(args []Valu
 		args := make([]Value, 0, len(originals)+len(carry))
 		for i, o := range originals {
 			if axis >= len(o.Tensor.Shape) || o.Tensor.Shape[axis] != steps {
-				return nil, nil, fmt.Errorf("scan: original %d has shape %v, want %d along axis %d", i, o.Tensor.Shape, steps, axis)
+				return nil, nil, fmt.Errorf("scan: original %d has shape %v, want %d along axis %d", i,
+					o.Tensor.Shape, steps, axis)
 			}
 			args = append(args, Value{Tensor: takeSlice(o.Tensor, axis, step)})
 		}

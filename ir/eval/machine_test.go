@@ -264,7 +264,8 @@ func TestIf(t *testing.T) {
 		want  float32
 		wantN int64
 	}{
-		{0, 3, 1, 0, 103}, {-1, 0, 2, 2, 0}, {0, 0, 1, 0, 100}, {1, 1, 4, -4, 1}, {0, 5, 1, 4, 105}, {2, -7, 6, -6, -7}, {0, 0, 1, 6, 100},
+		{0, 3, 1, 0, 103}, {-1, 0, 2, 2, 0}, {0, 0, 1, 0, 100}, {1, 1, 4, -4, 1}, {0, 5, 1, 4, 105},
+		{2, -7, 6, -6, -7}, {0, 0, 1, 6, 100},
 	} {
 		got, n := run(test.n, test.m, test.x)
 		require.Equal(t, test.want, got, test)
@@ -407,11 +408,13 @@ func TestMachineErrors(t *testing.T) {
 	}{
 		{"too few", []Value{ok}, "f: 1 inputs, want 2"},
 		{"an int for a tensor", []Value{{Int: 1}, {Int: 1}}, "f: input 0 (x): an int, want a tensor f32[s,2]"},
-		{"dtype", []Value{{Tensor: Floats(ir.BF16, []int{2, 2}, make([]float32, 4))}, {}}, "f: input 0 (x): bf16[2 2], want f32[s,2]"},
+		{"dtype", []Value{{Tensor: Floats(ir.BF16, []int{2, 2}, make([]float32, 4))}, {}},
+			"f: input 0 (x): bf16[2 2], want f32[s,2]"},
 		{"rank", []Value{{Tensor: floats(2)}, {}}, "f: input 0 (x): f32[2], want f32[s,2]"},
 		{"dim", []Value{{Tensor: floats(2, 3)}, {}}, "f: input 0 (x): f32[2 3], want f32[s,2]"},
 		{"upper bound", []Value{{Tensor: floats(5, 2)}, {}}, "f: input 0 (x): dim 0 is 5, at most 4 is allowed"},
-		{"no weights", []Value{ok, {Int: 1}}, "f: add: operand b: constant @c has no bytes: the module was read from text without weights\n\tin %2 = add(a=%1, b=@c) : f32[2]"},
+		{"no weights", []Value{ok, {Int: 1}},
+			"f: add: operand b: constant @c has no bytes: the module was read from text without weights\n\tin %2 = add(a=%1, b=@c) : f32[2]"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := x.Run(test.inputs)

@@ -68,8 +68,8 @@ var scratch = sync.Pool{New: func() any { return new([]float32) }}
 // rowBlock is how many rows of a matrix are read at a time: 16 columns of a transposed matrix are a cache line.
 const rowBlock = 16
 
-// multiply computes products. Rows of a matrix are read once for all products with it, however they are ordered. Outputs
-// are not whole when done is closed.
+// multiply computes products. Rows of a matrix are read once for all products with it, however they are ordered.
+// Outputs are not whole when done is closed.
 func (w *matrices) multiply(done <-chan struct{}, products []product) {
 	if w.rows == 0 || len(products) == 0 {
 		return
@@ -166,7 +166,8 @@ func (c *Call) matmul(d ir.DType, a, b *Tensor) (shape []int, out []float32, err
 	aBatch, m, k := split2(left)
 	w := denseColumns(c.as(b, d), right)
 	if k != w.inner {
-		return nil, nil, fmt.Errorf("shapes %v and %v: the last dim of the first is %d, the second needs %d", a.Shape, b.Shape, k, w.inner)
+		return nil, nil, fmt.Errorf("shapes %v and %v: the last dim of the first is %d, the second needs %d",
+			a.Shape, b.Shape, k, w.inner)
 	}
 	batch, err := broadcastShape(aBatch, w.batch)
 	if err != nil {
@@ -177,7 +178,8 @@ func (c *Call) matmul(d ir.DType, a, b *Tensor) (shape []int, out []float32, err
 		return nil, nil, err
 	}
 	if len(out) > 0 {
-		w.multiply(c.Done, products(c.as(a, d), m, w, out, broadcastOffsets(batch, aBatch), broadcastOffsets(batch, w.batch)))
+		w.multiply(c.Done, products(c.as(a, d), m, w, out, broadcastOffsets(batch, aBatch),
+			broadcastOffsets(batch, w.batch)))
 	}
 	return dropVectorDims(full, a.Shape, b.Shape), out, nil
 }
@@ -298,7 +300,8 @@ func (c *Call) gather(a []float32, aShape []int, w *matrices) (shape []int, out 
 	if err != nil {
 		return nil, nil, err
 	}
-	w.multiply(c.Done, products(a, m, w, out, pick(lhs, broadcastOffsets(batch, lhsShape)), pick(rhs, broadcastOffsets(batch, rhsShape))))
+	w.multiply(c.Done, products(a, m, w, out, pick(lhs, broadcastOffsets(batch, lhsShape)),
+		pick(rhs, broadcastOffsets(batch, rhsShape))))
 	return shape, out, nil
 }
 
@@ -322,7 +325,8 @@ func (c *Call) matrixIndices(operand string, batch []int) ([]int, error) {
 	indices := make([]int, len(t.I))
 	for i, v := range t.I {
 		if v < 0 || v >= int64(n) {
-			return nil, fmt.Errorf("%s[%d] is %d, want 0 to %d, the number of matrices in batch dims %v", operand, i, v, n-1, batch)
+			return nil, fmt.Errorf("%s[%d] is %d, want 0 to %d, the number of matrices in batch dims %v",
+				operand, i, v, n-1, batch)
 		}
 		indices[i] = int(v)
 	}

@@ -43,7 +43,8 @@ func newCall(op string, attrs any, p Precision, operands ...any) (*Call, error) 
 	if attrs == nil {
 		attrs = def.NewAttrs()
 	}
-	c := &Call{Op: &ir.Op{Def: def, Attrs: attrs, Args: make([][]ir.Arg, len(def.Operands))}, Precision: p, Args: make([][]Value, len(def.Operands))}
+	c := &Call{Op: &ir.Op{Def: def, Attrs: attrs, Args: make([][]ir.Arg, len(def.Operands))}, Precision: p,
+		Args: make([][]Value, len(def.Operands))}
 	add := func(i int, a ir.Arg, v Value) {
 		c.Op.Args[i], c.Args[i] = append(c.Op.Args[i], a), append(c.Args[i], v)
 	}
@@ -64,7 +65,8 @@ func newCall(op string, attrs any, p Precision, operands ...any) (*Call, error) 
 				add(i, ir.Use(&ir.Value{Type: typeOf(x)}), Value{Tensor: x})
 			}
 		case *Quantized:
-			dims := append(append([]int{}, o.Scales.Shape[:len(o.Scales.Shape)-1]...), o.Scales.Shape[len(o.Scales.Shape)-1]*o.Group)
+			dims := append(append([]int{}, o.Scales.Shape[:len(o.Scales.Shape)-1]...),
+				o.Scales.Shape[len(o.Scales.Shape)-1]*o.Group)
 			w := ir.StaticType(o.Scales.DType, int64s(dims...)...)
 			w.Kind, w.WeightForm = ir.QuantizedKind, o.WeightForm
 			add(i, ir.Use(&ir.Value{Type: w}), Value{Quantized: o})

@@ -147,7 +147,8 @@ func TestGatherMMVectors(t *testing.T) {
 	require.InDelta(t, want[5], got.F[5], 1e-5)
 	got = run(t, "gather_mm", nil, FP32, floats(5, 2, 3), floats(3), Ints(ir.U32, []int{2}, []int64{4, 0}))[0]
 	require.Equal(t, []int{2, 2}, got.Shape)
-	requireError(t, "lhs_indices[0] is 5", "gather_mm", nil, floats(5, 2, 3), floats(3), Ints(ir.U32, []int{1}, []int64{5}))
+	requireError(t, "lhs_indices[0] is 5", "gather_mm", nil, floats(5, 2, 3), floats(3),
+		Ints(ir.U32, []int{1}, []int64{5}))
 }
 
 func TestAddmmConvertsIntegers(t *testing.T) {
@@ -160,7 +161,8 @@ func TestAddmmConvertsIntegers(t *testing.T) {
 func BenchmarkLinear(b *testing.B) {
 	x, w := floats(1, 2048), floats(512, 2048)
 	codes := make([]int, 512*2048)
-	q := &Quantized{Ints(ir.U32, []int{512, 256}, packBits(codes, 4)), floats(512, 32), floats(512, 32), ir.F32, ir.WeightForm{Bits: 4, Group: 64}}
+	q := &Quantized{Ints(ir.U32, []int{512, 256}, packBits(codes, 4)), floats(512, 32), floats(512, 32), ir.F32,
+		ir.WeightForm{Bits: 4, Group: 64}}
 	for name, weight := range map[string]any{"dense": w, "4-bit": q} {
 		b.Run(name, func(b *testing.B) {
 			c, err := newCall("linear", nil, FP32, x, weight)

@@ -67,13 +67,16 @@ func (c *Call) openCodes(packed, scales, biases, global *Tensor, form ir.WeightF
 		return nil, fmt.Errorf("packed codes are %s, want u32", packed.DType)
 	}
 	if len(packed.Shape) < 2 || len(scales.Shape) != len(packed.Shape) {
-		return nil, fmt.Errorf("packed codes %v and scales %v: want as many dims, at least two", packed.Shape, scales.Shape)
+		return nil, fmt.Errorf("packed codes %v and scales %v: want as many dims, at least two",
+			packed.Shape, scales.Shape)
 	}
 	q := &codes{bits: bits, group: group, words: wordsOf(packed)}
 	q.batch, q.rows, q.rowWords = split2(packed.Shape)
 	groups := scales.Shape[len(scales.Shape)-1]
-	if !slices.Equal(packed.Shape[:len(packed.Shape)-1], scales.Shape[:len(scales.Shape)-1]) || q.rowWords*32 != groups*group*bits {
-		return nil, fmt.Errorf("packed codes %v and scales %v do not agree for %d bits in groups of %d", packed.Shape, scales.Shape, bits, group)
+	if !slices.Equal(packed.Shape[:len(packed.Shape)-1], scales.Shape[:len(scales.Shape)-1]) ||
+		q.rowWords*32 != groups*group*bits {
+		return nil, fmt.Errorf("packed codes %v and scales %v do not agree for %d bits in groups of %d", packed.Shape,
+			scales.Shape, bits, group)
 	}
 	q.inner = groups * group
 	if _, err := elements(append(slices.Clone(q.batch), q.rows, q.inner)); err != nil {

@@ -28,7 +28,8 @@ func (f *blockFormat) open(c *Call, q *codes, mode ir.QuantMode, scales, biases,
 	case biases != nil:
 		return fmt.Errorf("mode %s has no biases", mode)
 	case global != nil && (mode != ir.NVFP4 || global.DType != ir.F32 || len(global.F) != 1):
-		return fmt.Errorf("global scale %s%v with mode %s, want one f32 with mode nvfp4", global.DType, global.Shape, mode)
+		return fmt.Errorf("global scale %s%v with mode %s, want one f32 with mode nvfp4",
+			global.DType, global.Shape, mode)
 	}
 	d, factor := c.Result(0).DType, float32(1)
 	if global != nil {

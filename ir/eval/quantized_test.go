@@ -57,7 +57,8 @@ func TestQuantizedMatmulAgreesWithMLX(t *testing.T) {
 				continue
 			}
 			t.Run(name+suffix, func(t *testing.T) {
-				attrs := &ir.QuantizedMatmulAttrs{GroupSize: group, Bits: bits, Mode: "affine", Transpose: suffix != "_y_notrans"}
+				attrs := &ir.QuantizedMatmulAttrs{GroupSize: group, Bits: bits, Mode: "affine",
+					Transpose: suffix != "_y_notrans"}
 				got := run(t, "quantized_matmul", attrs, Strict, append([]any{a[dtype+x]}, w...)...)[0]
 				if suffix == "_y_notrans" && dtype == "bf16" { // this MLX accumulates these in bf16
 					requireWithin(t, want, got, 1.0/16)
@@ -72,7 +73,8 @@ func TestQuantizedMatmulAgreesWithMLX(t *testing.T) {
 	t.Run("mixed", func(t *testing.T) {
 		x := Floats(ir.F32, a["bf16_x"].Shape, a["bf16_x"].F)
 		attrs := &ir.QuantizedMatmulAttrs{GroupSize: 64, Bits: 4, Mode: "affine", Transpose: true}
-		got := run(t, "quantized_matmul", attrs, Strict, x, a["bf16_b4_g64_q"], a["bf16_b4_g64_scales"], a["bf16_b4_g64_biases"])[0]
+		got := run(t, "quantized_matmul", attrs, Strict, x, a["bf16_b4_g64_q"], a["bf16_b4_g64_scales"],
+			a["bf16_b4_g64_biases"])[0]
 		requireNear(t, a["mixed_xf32_wbf16_y"], got)
 	})
 }
@@ -95,7 +97,8 @@ func TestGatherQMMAgreesWithMLX(t *testing.T) {
 		} {
 			t.Run(name+test.suffix, func(t *testing.T) {
 				attrs := &ir.GatherQmmAttrs{GroupSize: group, Bits: bits, Mode: "affine", Transpose: true}
-				got := run(t, "gather_qmm", attrs, Strict, test.x, a[name+"_q"], a[name+"_scales"], a[name+"_biases"], test.lhs, test.rhs)[0]
+				got := run(t, "gather_qmm", attrs, Strict, test.x, a[name+"_q"], a[name+"_scales"],
+					a[name+"_biases"], test.lhs, test.rhs)[0]
 				requireNear(t, a[name+test.suffix], got)
 			})
 		}
@@ -105,9 +108,11 @@ func TestGatherQMMAgreesWithMLX(t *testing.T) {
 // TestExecuTorchAffineMatmul compares with torchao's weights in MLX form.
 func TestExecuTorchAffineMatmul(t *testing.T) {
 	a := answers(t, "executorch")
-	for name, attrs := range map[string]*ir.QuantizedAttrs{"qmm0": {GroupSize: 32, Bits: 4}, "qmm3": {GroupSize: 64, Bits: 8}} {
+	for name, attrs := range map[string]*ir.QuantizedAttrs{"qmm0": {GroupSize: 32, Bits: 4},
+		"qmm3": {GroupSize: 64, Bits: 8}} {
 		t.Run(name, func(t *testing.T) {
-			q := &Quantized{a[name+".w"], a[name+".scales"], a[name+".biases"], a[name+".scales"].DType, ir.WeightForm{Bits: attrs.Bits, Group: attrs.GroupSize}}
+			q := &Quantized{a[name+".w"], a[name+".scales"], a[name+".biases"], a[name+".scales"].DType,
+				ir.WeightForm{Bits: attrs.Bits, Group: attrs.GroupSize}}
 			requireNear(t, a[name+".y"], run(t, "linear", nil, FP32, a[name+".x"], q)[0])
 		})
 	}
@@ -136,7 +141,8 @@ func TestUnpackEveryWidth(t *testing.T) {
 		packed := Ints(ir.U32, []int{2, 3 * bits}, append(packBits(want[:96], bits), packBits(want[96:], bits)...))
 		one, zero := Floats(ir.F32, []int{2, 3}, slices.Repeat([]float32{1}, 6)), floats(2, 3)
 		clear(zero.F)
-		got := run(t, "dequantize", &ir.DequantizeAttrs{GroupSize: 32, Bits: bits, Mode: "affine"}, FP32, packed, one, zero)[0]
+		got := run(t, "dequantize", &ir.DequantizeAttrs{GroupSize: 32, Bits: bits, Mode: "affine"},
+			FP32, packed, one, zero)[0]
 		for i, code := range want {
 			require.EqualValues(t, code, got.F[i], "bits %d, element %d", bits, i)
 		}
@@ -214,8 +220,10 @@ func TestBlockFloatWeights(t *testing.T) {
 	}{
 		{"mxfp4", 32, 4, codes, []int64{129}, 0, func(i int) float32 { return 4 * numeric.E2M1ToF32(uint8(i%16)) }},
 		{"mxfp8", 32, 8, codes, []int64{126}, 0, func(i int) float32 { return numeric.E4M3ToF32(uint8(i%16)) / 2 }},
-		{"nvfp4", 16, 4, codes, []int64{0x38, 0x41}, 0, func(i int) float32 { return numeric.E2M1ToF32(uint8(i%16)) * []float32{1, 2.25}[i/16] }},
-		{"nvfp4", 16, 4, codes, []int64{0x38, 0x41}, 5376, func(i int) float32 { return numeric.E2M1ToF32(uint8(i%16)) * []float32{2, 4.5}[i/16] }},
+		{"nvfp4", 16, 4, codes, []int64{0x38, 0x41}, 0,
+			func(i int) float32 { return numeric.E2M1ToF32(uint8(i%16)) * []float32{1, 2.25}[i/16] }},
+		{"nvfp4", 16, 4, codes, []int64{0x38, 0x41}, 5376,
+			func(i int) float32 { return numeric.E2M1ToF32(uint8(i%16)) * []float32{2, 4.5}[i/16] }},
 	} {
 		t.Run(fmt.Sprint(test.mode, test.global), func(t *testing.T) {
 			w := Ints(ir.U32, []int{1, 32 * test.bits / 32}, packBits(test.codes, test.bits))
@@ -246,7 +254,8 @@ func TestQuantizedRefusals(t *testing.T) {
 	attrs := func(group, bits int, mode string) *ir.QuantizedMatmulAttrs {
 		return &ir.QuantizedMatmulAttrs{GroupSize: group, Bits: bits, Mode: mode, Transpose: true}
 	}
-	require.Equal(t, []int{3, 2}, run(t, "quantized_matmul", attrs(32, 4, "affine"), FP32, x, w, scales, scales)[0].Shape)
+	require.Equal(t, []int{3, 2}, run(t, "quantized_matmul", attrs(32, 4, "affine"), FP32, x, w,
+		scales, scales)[0].Shape)
 	for _, test := range []struct {
 		want  string
 		attrs *ir.QuantizedMatmulAttrs
@@ -266,6 +275,8 @@ func TestQuantizedRefusals(t *testing.T) {
 	}
 	gather := &ir.GatherQmmAttrs{GroupSize: 32, Bits: 4, Mode: "affine", Transpose: true}
 	experts, s := Ints(ir.U32, []int{2, 2, 4}, make([]int64, 16)), floats(2, 2, 1)
-	requireError(t, "rhs_indices[1] is 2", "gather_qmm", gather, floats(2, 1, 32), experts, s, s, nil, Ints(ir.I32, []int{2}, []int64{0, 2}))
-	requireError(t, "rhs_indices[0] is -1", "gather_qmm", gather, floats(2, 1, 32), experts, s, s, nil, Ints(ir.I32, []int{2}, []int64{-1, 0}))
+	requireError(t, "rhs_indices[1] is 2", "gather_qmm", gather, floats(2, 1, 32), experts, s, s, nil,
+		Ints(ir.I32, []int{2}, []int64{0, 2}))
+	requireError(t, "rhs_indices[0] is -1", "gather_qmm", gather, floats(2, 1, 32), experts, s, s, nil,
+		Ints(ir.I32, []int{2}, []int64{-1, 0}))
 }

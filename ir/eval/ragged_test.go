@@ -121,8 +121,8 @@ func pool(units, heads, rows, width int, d ir.DType) *Tensor {
 		units*heads*rows*width))
 }
 
-// TestFirstPosition: attention that begins at a position is attention of a sequence that begins there, and rows before it
-// give zeros.
+// TestFirstPosition: attention that begins at a position is attention of a sequence that begins there, and rows before
+// it give zeros.
 func TestFirstPosition(t *testing.T) {
 	const total, first, width = 7, 2, 3
 	r := rand.New(rand.NewPCG(5, 5))

@@ -18,7 +18,8 @@ func TestRandomBitsWithoutSeed(t *testing.T) {
 		{1, list(ir.U8, 4, 3, 2, 1, 8), 2}, {2, list(ir.U16, 0x304, 0x102, 0x708, 0x506, 0xb0c), 3},
 		{4, list(ir.U32, 0x1020304, 0x5060708, 0x90a0b0c, 0xd0e0f10, 0x11121314), 5},
 	} {
-		c := &Call{Op: &ir.Op{Def: ir.LookupOp("random_bits"), Attrs: &ir.RandomBitsAttrs{Width: k.width}, Args: [][]ir.Arg{{ir.Int(5)}, nil}},
+		c := &Call{Op: &ir.Op{Def: ir.LookupOp("random_bits"), Attrs: &ir.RandomBitsAttrs{Width: k.width},
+			Args: [][]ir.Arg{{ir.Int(5)}, nil}},
 			Args: [][]Value{{{Int: 5}}, nil}}
 		require.NoError(t, ir.Infer(c.Op))
 		_, err := Run(c)

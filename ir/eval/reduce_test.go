@@ -107,7 +107,8 @@ func TestLogSumExp(t *testing.T) {
 		{[]float32{0, 0}, 0.6931472}, {[]float32{1000, 1000}, 1000.6932}, {[]float32{-inf, -inf}, -inf},
 		{[]float32{inf, 1}, inf}, {[]float32{nan, 1}, nan}, {[]float32{-inf, 3}, 3},
 	} {
-		requireSame(t, f32([]int{}, k.want), must(t, "logsumexp", &ir.ReduceAttrs{Axes: []int{0}}, f32([]int{2}, k.x...)))
+		requireSame(t, f32([]int{}, k.want),
+			must(t, "logsumexp", &ir.ReduceAttrs{Axes: []int{0}}, f32([]int{2}, k.x...)))
 	}
 }
 
@@ -137,7 +138,8 @@ func TestVariance(t *testing.T) {
 		ddof int
 		want []float32
 	}{
-		{"var", 0, []float32{1.5555556, 0}}, {"var", 1, []float32{2.3333333, 0}}, {"var", 3, []float32{inf, nan}}, {"var", 9, []float32{inf, nan}},
+		{"var", 0, []float32{1.5555556, 0}}, {"var", 1, []float32{2.3333333, 0}}, {"var", 3, []float32{inf, nan}},
+		{"var", 9, []float32{inf, nan}},
 		{"std", 0, []float32{1.2472191, 0}}, {"std", 1, []float32{1.5275252, 0}},
 	} {
 		got := must(t, k.op, &ir.VarianceAttrs{Axes: []int{1}, Ddof: k.ddof}, x)
@@ -149,7 +151,8 @@ func TestVariance(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, f32([]int{1, 1}, 0.25), must(t, "var", &ir.VarianceAttrs{Keepdims: true}, Ints(ir.I32, []int{2, 1}, []int64{3, 4})))
+	require.Equal(t, f32([]int{1, 1}, 0.25),
+		must(t, "var", &ir.VarianceAttrs{Keepdims: true}, Ints(ir.I32, []int{2, 1}, []int64{3, 4})))
 }
 
 func TestArgExtremum(t *testing.T) {
@@ -166,7 +169,8 @@ func TestArgExtremum(t *testing.T) {
 		{list(ir.Bool, 0, 1, 1), 1, 0},
 	} {
 		require.Equal(t, Ints(ir.U32, []int{}, []int64{k.max}), must(t, "argmax", &ir.ArgReduceAttrs{Axis: -1}, k.x))
-		require.Equal(t, Ints(ir.U32, []int{1}, []int64{k.least}), must(t, "argmin", &ir.ArgReduceAttrs{Keepdims: true}, k.x))
+		require.Equal(t, Ints(ir.U32, []int{1}, []int64{k.least}),
+			must(t, "argmin", &ir.ArgReduceAttrs{Keepdims: true}, k.x))
 	}
 	got := must(t, "argmax", &ir.ArgReduceAttrs{Axis: 0}, f32([]int{2, 3}, 1, 5, 2, 4, 0, 2))
 	require.Equal(t, list(ir.U32, 1, 0, 0), got)

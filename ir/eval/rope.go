@@ -61,13 +61,15 @@ func rope(c *Call) ([]Value, error) {
 			if len(offsets) > 1 {
 				angle += r / perBatch * steps
 			}
-			c.rotate(d, out[r*width:(r+1)*width], sin[angle*half:(angle+1)*half], cos[angle*half:(angle+1)*half], first, second, stride)
+			c.rotate(d, out[r*width:(r+1)*width], sin[angle*half:(angle+1)*half], cos[angle*half:(angle+1)*half], first,
+				second, stride)
 		}
 	})
 	return one(c.floatResult(0, x.Shape, out))
 }
 
-// rotate turns pair i of v, elements first + i·stride and second + i·stride, by the angle with sine s[i] and cosine k[i].
+// rotate turns pair i of v, elements first + i·stride and second + i·stride, by the angle with sine s[i] and cosine
+// k[i].
 func (c *Call) rotate(d ir.DType, v, s, k []float32, first, second, stride int) {
 	for i := range s {
 		a, b := first+i*stride, second+i*stride

@@ -56,9 +56,12 @@ func TestRopeAgreesWithMLX(t *testing.T) {
 
 func TestRopeAgreesWithExecuTorch(t *testing.T) {
 	a := answers(t, "executorch")
-	requireNear(t, a["rope1.y"], run(t, "rope", &ir.RopeAttrs{Dims: 16, Base: 10000, Scale: 1}, FP32, a["rope1.x"], 37)[0])
-	requireWithin(t, a["rope3.y"], run(t, "rope", &ir.RopeAttrs{Dims: 64, Base: 1e7, Scale: 1}, FP32, a["rope3.x"], 1000)[0], 2e-4)
-	requireNear(t, a["rope_freqs_hf.y"], run(t, "rope", &ir.RopeAttrs{Dims: 128, Scale: 1}, FP32, a["rope_freqs_hf.x"], 9, a["rope_freqs_hf.freqs"])[0])
+	requireNear(t, a["rope1.y"], run(t, "rope", &ir.RopeAttrs{Dims: 16, Base: 10000, Scale: 1},
+		FP32, a["rope1.x"], 37)[0])
+	requireWithin(t, a["rope3.y"], run(t, "rope", &ir.RopeAttrs{Dims: 64, Base: 1e7, Scale: 1}, FP32,
+		a["rope3.x"], 1000)[0], 2e-4)
+	requireNear(t, a["rope_freqs_hf.y"], run(t, "rope", &ir.RopeAttrs{Dims: 128, Scale: 1}, FP32, a["rope_freqs_hf.x"],
+		9, a["rope_freqs_hf.freqs"])[0])
 }
 
 // TestRopeByDefinition rotates single pairs in float64.

@@ -43,7 +43,8 @@ func TestSamplingKeepsExactSets(t *testing.T) {
 				}
 				p.filter(scaled)
 				for j, v := range scaled {
-					require.Equal(t, a[fmt.Sprintf("case%d.%s", i, key)].I[row*256+j] == 1, !math.IsInf(float64(v), -1), "case %d, %s, token %d", i, key, j)
+					require.Equal(t, a[fmt.Sprintf("case%d.%s", i, key)].I[row*256+j] == 1, !math.IsInf(float64(v), -1),
+						"case %d, %s, token %d", i, key, j)
 				}
 			}
 		}
@@ -147,7 +148,8 @@ func TestSampleSeeds(t *testing.T) {
 func TestFiltersOff(t *testing.T) {
 	logits := floats(4, 50)
 	for seed := range int64(10) {
-		plain := run(t, "sample", nil, FP32, logits, Floats(ir.F32, []int{1}, []float32{3}), nil, nil, Ints(ir.I64, nil, []int64{seed}))
+		plain := run(t, "sample", nil, FP32, logits, Floats(ir.F32, []int{1}, []float32{3}), nil, nil,
+			Ints(ir.I64, nil, []int64{seed}))
 		for _, topK := range []int64{math.MinInt64, -1, 0, 50, 51, math.MaxInt64} {
 			require.Equal(t, plain, run(t, "sample", nil, FP32, sampleArgs(logits, 3, topK, 1, seed)...), topK)
 		}

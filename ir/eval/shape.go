@@ -35,7 +35,8 @@ func reshape(c *Call) ([]Value, error) {
 		case d < 0:
 			return nil, fmt.Errorf("shape %v has a dim of %d, want at least 0, or -1 for what is left", shape, d)
 		case d > 0 && known > maxElements/d:
-			return nil, fmt.Errorf("shape %v has more than %d elements, x %v has %d", shape, maxElements, x.Shape, x.Len())
+			return nil, fmt.Errorf("shape %v has more than %d elements, x %v has %d", shape,
+				maxElements, x.Shape, x.Len())
 		default:
 			known *= d
 		}
@@ -161,7 +162,8 @@ func asStrided(c *Call) ([]Value, error) {
 		}
 	}
 	if n > 0 && (lo < 0 || hi >= x.Len() || offset >= x.Len()) { // the last guards the sums against overflow
-		return nil, fmt.Errorf("shape %v with strides %v and offset %d reaches elements %d to %d, x %v has %d", shape, strides, offset, lo, hi, x.Shape, x.Len())
+		return nil, fmt.Errorf("shape %v with strides %v and offset %d reaches elements %d to %d, x %v has %d", shape,
+			strides, offset, lo, hi, x.Shape, x.Len())
 	}
 	return c.result(x.view(shape, strides, offset))
 }

@@ -46,7 +46,8 @@ func (c *Call) join(tensors []*Tensor, axis int) ([]Value, error) {
 	d, dim := ir.Bool, 0
 	for i, t := range tensors {
 		if len(t.Shape) != len(first.Shape) || !equalInts(withDim(t.Shape, axis, 0), withDim(first.Shape, axis, 0)) {
-			return nil, fmt.Errorf("tensor %d has shape %v, the first %v: they may differ in axis %d only", i, t.Shape, first.Shape, axis)
+			return nil, fmt.Errorf("tensor %d has shape %v, the first %v: they may differ in axis %d only", i,
+				t.Shape, first.Shape, axis)
 		}
 		d = ir.Promote(d, t.DType)
 		dim += t.Shape[axis]
@@ -103,7 +104,8 @@ func split(c *Call) ([]Value, error) {
 		}
 	}
 	if len(sizes) != len(c.Op.Results) {
-		return nil, fmt.Errorf("axis %d of x %v is cut into %d parts, the operation has %d results", axis, x.Shape, len(sizes), len(c.Op.Results))
+		return nil, fmt.Errorf("axis %d of x %v is cut into %d parts, the operation has %d results", axis, x.Shape,
+			len(sizes), len(c.Op.Results))
 	}
 	out := make([]Value, len(sizes))
 	at := 0
@@ -130,7 +132,8 @@ func split(c *Call) ([]Value, error) {
 func pad(c *Call) ([]Value, error) {
 	x, widths, a := c.Tensor("x"), c.int32s("pad_width"), ir.Attrs[ir.PadAttrs](c.Op)
 	if len(widths) != 2*len(x.Shape) {
-		return nil, fmt.Errorf("pad_width has %d numbers, want %d for the %d dims of x", len(widths), 2*len(x.Shape), len(x.Shape))
+		return nil, fmt.Errorf("pad_width has %d numbers, want %d for the %d dims of x", len(widths),
+			2*len(x.Shape), len(x.Shape))
 	}
 	shape := make([]int, len(x.Shape))
 	for i, d := range x.Shape {

@@ -16,9 +16,12 @@ func TestSlice(t *testing.T) {
 		start, stop, step int
 		want              []int
 	}{
-		{0, math.MaxInt, 1, []int{0, 1, 2, 3, 4}}, {1, 3, 1, []int{1, 2}}, {-2, 5, 1, []int{3, 4}}, {0, -1, 2, []int{0, 2}},
-		{-9, 2, 1, []int{0, 1}}, {3, 1, 1, []int{}}, {7, 9, 1, []int{}}, {4, -6, -1, []int{4, 3, 2, 1, 0}}, {-1, -4, -2, []int{4, 2}},
-		{9, 0, -1, []int{4, 3, 2, 1}}, {-9, 0, -1, []int{}}, {2, 4, -1, []int{}}, {4, math.MinInt, -3, []int{4, 1}}, {0, 5, math.MaxInt32, []int{0}},
+		{0, math.MaxInt, 1, []int{0, 1, 2, 3, 4}}, {1, 3, 1, []int{1, 2}}, {-2, 5, 1, []int{3, 4}},
+		{0, -1, 2, []int{0, 2}},
+		{-9, 2, 1, []int{0, 1}}, {3, 1, 1, []int{}}, {7, 9, 1, []int{}}, {4, -6, -1, []int{4, 3, 2, 1, 0}},
+		{-1, -4, -2, []int{4, 2}},
+		{9, 0, -1, []int{4, 3, 2, 1}}, {-9, 0, -1, []int{}}, {2, 4, -1, []int{}}, {4, math.MinInt, -3, []int{4, 1}},
+		{0, 5, math.MaxInt32, []int{0}},
 		{0, math.MinInt, math.MinInt32, []int{0}},
 	} {
 		got := must(t, "slice", &ir.StepAttrs{Step: k.step}, x, 1, k.start, k.stop)
@@ -46,7 +49,8 @@ func TestSliceUpdate(t *testing.T) {
 		{"stop before start, one row", list(ir.I32, 1, 2), 3, 1, 1, make([]int64, 8)},
 	} {
 		dst, _ := NewTensor(ir.I32, 4, 2)
-		got := must(t, "slice_update", &ir.StepAttrs{Step: k.step}, dst, k.update, 0, register32(clampInt32(int64(k.start))), register32(clampInt32(int64(k.stop))))
+		got := must(t, "slice_update", &ir.StepAttrs{Step: k.step}, dst, k.update, 0,
+			register32(clampInt32(int64(k.start))), register32(clampInt32(int64(k.stop))))
 		require.Equal(t, Ints(ir.I32, []int{4, 2}, k.want), got, k.name)
 		require.Equal(t, make([]int64, 8), dst.I, "the argument is left alone")
 	}

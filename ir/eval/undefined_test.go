@@ -132,7 +132,8 @@ func TestNothingToAttendTo(t *testing.T) {
 }
 `, nil)
 	none := Floats(ir.F32, []int{1, 1, 0, 4}, []float32{})
-	out := call(t, x, Floats(ir.F32, []int{1, 1, 2, 4}, make([]float32, 8)), none, Floats(ir.F32, []int{3, 0}, []float32{}))
+	out := call(t, x, Floats(ir.F32, []int{1, 1, 2, 4}, make([]float32, 8)), none,
+		Floats(ir.F32, []int{3, 0}, []float32{}))
 	require.Equal(t, make([]float32, 8), out[0].F)
 	require.Equal(t, []int{3, 0}, out[1].Shape)
 }

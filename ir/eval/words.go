@@ -9,7 +9,8 @@ import (
 
 // packedOperands are the operands of packed codes: constants are kept for them as the file has them, in 4 bytes a word
 // where an integer of a tensor takes 8.
-var packedOperands = map[string]string{"quantized": "packed", "dequantize": "w", "quantized_matmul": "w", "gather_qmm": "w"}
+var packedOperands = map[string]string{"quantized": "packed", "dequantize": "w",
+	"quantized_matmul": "w", "gather_qmm": "w"}
 
 // wordsOf gives the words of packed codes.
 func wordsOf(t *Tensor) []uint32 {

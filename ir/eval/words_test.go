@@ -24,8 +24,10 @@ func TestPackedConstants(t *testing.T) {
 		return m
 	}
 	params := "%x: f32[1,32], %s: f32[2,1], %b: f32[2,1]"
-	constant := parsed("module {\n  constant @w : u32[2,4]\n  entry forward(" + params + ") {\n" + strings.ReplaceAll(body, "W", "@w") + "    return %0: f32[1,2], %2: f32[1,2], %3: f32[2,32]\n  }\n}\n")
-	input := parsed("module {\n  entry forward(" + params + ", %w: u32[2,4]) {\n" + strings.ReplaceAll(body, "W", "%w") + "    return %0: f32[1,2], %2: f32[1,2], %3: f32[2,32]\n  }\n}\n")
+	constant := parsed("module {\n  constant @w : u32[2,4]\n  entry forward(" + params + ") {\n" +
+		strings.ReplaceAll(body, "W", "@w") + "    return %0: f32[1,2], %2: f32[1,2], %3: f32[2,32]\n  }\n}\n")
+	input := parsed("module {\n  entry forward(" + params + ", %w: u32[2,4]) {\n" + strings.ReplaceAll(body, "W",
+		"%w") + "    return %0: f32[1,2], %2: f32[1,2], %3: f32[2,32]\n  }\n}\n")
 	both := parsed("module {\n  constant @w : u32[2,4]\n  entry forward(%n: u32[1]) {\n    %0 = take(x=@w, index=%n) {axis=0} : u32[1,4]\n    return %0: u32[1,4]\n  }\n}\n")
 	raw := make([]byte, 4*8)
 	words := make([]int64, 8)

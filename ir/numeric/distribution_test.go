@@ -11,8 +11,8 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// TestDistributions compares draws with the distributions that they are of: their mean, their deviation, and the largest
-// distance between the cumulative distributions (the statistic of Kolmogorov and Smirnov, at p = 0.001).
+// TestDistributions compares draws with the distributions that they are of: their mean, their deviation, and the
+// largest distance between the cumulative distributions (the statistic of Kolmogorov and Smirnov, at p = 0.001).
 func TestDistributions(t *testing.T) {
 	const n = 1 << 16
 	for name, c := range map[string]struct {

@@ -24,12 +24,14 @@ func TestFloat32IsCorrectlyRounded(t *testing.T) {
 			for _, in := range f.arguments {
 				for range *points / 4 {
 					x := float32(in.draw(r))
-					if x == 0 || math.IsInf(float64(x), 0) || math.IsNaN(f.f(float64(x))) || math.IsInf(f.f(float64(x)), 0) {
+					if x == 0 || math.IsInf(float64(x), 0) || math.IsNaN(f.f(float64(x))) ||
+						math.IsInf(f.f(float64(x)), 0) {
 						continue
 					}
 					want, _ := f.oracle(exact(float64(x))).Float32()
 					got := float32Functions[f.name](x)
-					require.Equal(t, math.Float32bits(want), math.Float32bits(got), "%s(%x) = %x, want %x", f.name, x, got, want)
+					require.Equal(t, math.Float32bits(want), math.Float32bits(got), "%s(%x) = %x, want %x", f.name, x,
+						got, want)
 					tested++
 				}
 			}

@@ -69,7 +69,8 @@ func TestNoiseBounds(t *testing.T) {
 		g := NewGumbelMax([]float32{0}, [2]uint32{}, shift)
 		for b := range uint32(boundBuckets) {
 			for d := range uint32(64) {
-				for _, word := range []uint32{b<<boundShift + d, b<<boundShift + 1<<boundShift - 1 - d, b<<boundShift + d*(1<<boundShift/64)} {
+				for _, word := range []uint32{b<<boundShift + d, b<<boundShift + 1<<boundShift - 1 - d,
+					b<<boundShift + d*(1<<boundShift/64)} {
 					require.LessOrEqual(t, GumbelNoise(word, shift), g.bound[b])
 				}
 			}

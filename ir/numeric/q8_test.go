@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestQ8: a scale is the least bfloat16 that is no less than the product with 1/127, no code is beyond ±127, and a code is the
-// nearest one.
+// TestQ8: a scale is the least bfloat16 that is no less than the product with 1/127, no code is beyond ±127, and a code
+// is the nearest one.
 func TestQ8(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 8))
 	for trial := range 2000 {
@@ -38,5 +38,6 @@ func TestQ8(t *testing.T) {
 		require.Zero(t, Q8Code(3, scale))
 	}
 	require.Equal(t, int8(127), Q8Code(math.MaxFloat32, 0x3f80))
-	require.Equal(t, []int8{2, 2, -2}, []int8{Q8Code(1.5, 0x3f80), Q8Code(2.5, 0x3f80), Q8Code(-2.5, 0x3f80)}, "ties to even")
+	require.Equal(t, []int8{2, 2, -2}, []int8{Q8Code(1.5, 0x3f80), Q8Code(2.5, 0x3f80), Q8Code(-2.5, 0x3f80)},
+		"ties to even")
 }

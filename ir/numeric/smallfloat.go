@@ -70,8 +70,8 @@ func E8M0ToF32(code uint8) float32 {
 }
 
 // F32ToE8M0 is the power of two whose exponent is that of x, not negative, rounded: round(log2(x)), limited to what the
-// format has. The logarithm is rounded to float32 and halves go away from zero, as MLX has it (mlx/backend/metal/kernels/
-// fp8.h); 0 becomes 2⁻¹²⁷, and infinity and NaN 255.
+// format has. The logarithm is rounded to float32 and halves go away from zero, as MLX has it
+// (mlx/backend/metal/kernels/ fp8.h); 0 becomes 2⁻¹²⁷, and infinity and NaN 255.
 func F32ToE8M0(x float32) uint8 {
 	bits := math.Float32bits(x)
 	if bits >= float32Infinity {

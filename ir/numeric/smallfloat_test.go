@@ -38,7 +38,8 @@ func TestSmallFloatsRoundToNearest(t *testing.T) {
 		codes  int // of positive values
 	}{{"e2m1", F32ToE2M1, E2M1ToF32, 8}, {"e4m3", F32ToE4M3, E4M3ToF32, 127}} {
 		t.Run(f.name, rapid.MakeCheck(func(t *rapid.T) {
-			x := rapid.OneOf(rapid.Float32Range(-600, 600), rapid.Float32Range(-8, 8), rapid.Float32Range(-0.1, 0.1)).Draw(t, "x")
+			x := rapid.OneOf(rapid.Float32Range(-600, 600), rapid.Float32Range(-8, 8),
+				rapid.Float32Range(-0.1, 0.1)).Draw(t, "x")
 			if rapid.Bool().Draw(t, "between") {
 				i := rapid.IntRange(0, f.codes-2).Draw(t, "code")
 				x = (f.decode(uint8(i)) + f.decode(uint8(i+1))) / 2
@@ -79,5 +80,6 @@ func TestE8M0RoundsTheLogarithm(t *testing.T) {
 	require.Equal(t, uint8(255), F32ToE8M0(float32(math.Inf(1))))
 	// log2 of the next float below 2^100.5 is rounded to 100.5, which goes up.
 	require.Equal(t, uint8(228), F32ToE8M0(math.Float32frombits(227<<23|0x3504f3)))
-	require.Equal(t, uint8(127-101), F32ToE8M0(math.Float32frombits((127-101)<<23|0x3504f4)), "-100.5 goes away from zero")
+	require.Equal(t, uint8(127-101), F32ToE8M0(math.Float32frombits((127-101)<<23|0x3504f4)),
+		"-100.5 goes away from zero")
 }

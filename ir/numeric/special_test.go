@@ -30,7 +30,8 @@ func TestSpecialArguments(t *testing.T) {
 	odd := []float64{zero, zero, negZero, negZero, least, least, -least, -least} // f(x) = x
 	cases := map[string][]float64{                                               // argument, result, argument, result, ...
 		"Exp": {zero, 1, negZero, 1, inf, inf, -inf, 0, 710, inf, -746, 0, math.MaxFloat64, inf, -math.MaxFloat64, 0,
-			0x1.62e42fefa39efp9, 0x1.fffffffffff2ap1023, 0x1.62e42fefa39fp9, inf, -0x1.74910d52d3051p9, least, -0x1.74910d52d3052p9, 0},
+			0x1.62e42fefa39efp9, 0x1.fffffffffff2ap1023, 0x1.62e42fefa39fp9, inf, -0x1.74910d52d3051p9, least,
+			-0x1.74910d52d3052p9, 0},
 		"Expm1": append(odd, inf, inf, -inf, -1, 710, inf, -math.MaxFloat64, -1),
 		"Log":   {zero, -inf, negZero, -inf, 1, 0, inf, inf, -1, nan, -inf, nan, -least, nan},
 		"Log1p": append(odd, -1, -inf, inf, inf, -1.5, nan, -inf, nan),
@@ -41,8 +42,10 @@ func TestSpecialArguments(t *testing.T) {
 		"Cos":   {zero, 1, negZero, 1, least, 1, inf, nan, -inf, nan},
 		"Tan":   append(odd, inf, nan, -inf, nan),
 		"Asin":  append(odd, 1, math.Pi/2, -1, -math.Pi/2, 1.5, nan, -1.5, nan, inf, nan, -inf, nan),
-		"Acos":  {1, 0, -1, math.Pi, zero, math.Pi / 2, negZero, math.Pi / 2, least, math.Pi / 2, 1.5, nan, -1.5, nan, inf, nan, -inf, nan},
-		"Atan":  append(odd, inf, math.Pi/2, -inf, -math.Pi/2, math.MaxFloat64, math.Pi/2, 1, math.Pi/4, -1, -math.Pi/4),
+		"Acos": {1, 0, -1, math.Pi, zero, math.Pi / 2, negZero, math.Pi / 2, least, math.Pi / 2, 1.5, nan, -1.5,
+			nan, inf, nan, -inf, nan},
+		"Atan": append(odd, inf, math.Pi/2, -inf, -math.Pi/2, math.MaxFloat64, math.Pi/2, 1,
+			math.Pi/4, -1, -math.Pi/4),
 		"Sinh":  append(odd, inf, inf, -inf, -inf, 711, inf, -711, -inf),
 		"Cosh":  {zero, 1, negZero, 1, least, 1, inf, inf, -inf, inf, -711, inf},
 		"Tanh":  append(odd, inf, 1, -inf, -1, 25, 1, -25, -1),
@@ -125,7 +128,8 @@ func TestHugeAngles(t *testing.T) {
 		for _, signed := range []float64{x, -x} {
 			for _, f := range functions {
 				if f.name == "Sin" || f.name == "Cos" || f.name == "Tan" {
-					require.LessOrEqual(t, ulpsFrom(f.f(signed), f.oracle(exact(signed))), f.ulps, "%s(%g)", f.name, signed)
+					require.LessOrEqual(t, ulpsFrom(f.f(signed), f.oracle(exact(signed))), f.ulps,
+						"%s(%g)", f.name, signed)
 				}
 			}
 			sin, cos := Sincos(signed)
@@ -138,8 +142,10 @@ func TestHugeAngles(t *testing.T) {
 // TestBranchBorders takes the neighbours of every argument at which a function
 // changes its method.
 func TestBranchBorders(t *testing.T) {
-	borders := []float64{0x1p-1022, 0x1p-900, 0x1p-60, 0x1p-54, 0x1p-29, 0x1p-28, 0x1p-27, 1.0 / 256, 1.0 / 32, 1.0 / 16, 0.375, 0.5,
-		math.Sqrt2 / 2, 1 - 1.0/16, 1, 1 + 1.0/256, 1 + 1.0/16, math.Sqrt2, 2, 5.96875, 20, 40, 42, 708.4, 709.7, 0x1p26, 0x1p60, 0x1p1023}
+	borders := []float64{0x1p-1022, 0x1p-900, 0x1p-60, 0x1p-54, 0x1p-29, 0x1p-28, 0x1p-27, 1.0 / 256,
+		1.0 / 32, 1.0 / 16, 0.375, 0.5,
+		math.Sqrt2 / 2, 1 - 1.0/16, 1, 1 + 1.0/256, 1 + 1.0/16, math.Sqrt2, 2, 5.96875, 20, 40, 42, 708.4, 709.7,
+		0x1p26, 0x1p60, 0x1p1023}
 	for _, f := range functions {
 		for _, border := range borders {
 			for _, x := range []float64{border, -border, math.Nextafter(border, 0), -math.Nextafter(border, 0),

@@ -16,7 +16,8 @@ func (g *Graph) Buffer(name string, d ir.DType, shape ...int) *ir.Buffer {
 		bytes *= float64(n)
 	}
 	if bytes > float64(maxBufferBytes) {
-		g.Fail("max_seq_len %d makes the buffer %s %.0f bytes large, expected at most %d; choose a smaller max_seq_len", g.Options.MaxSeqLen, name, bytes, maxBufferBytes)
+		g.Fail("max_seq_len %d makes the buffer %s %.0f bytes large, expected at most %d; choose a smaller max_seq_len",
+			g.Options.MaxSeqLen, name, bytes, maxBufferBytes)
 	}
 	return g.Module.NewBuffer(name, ir.StaticType(d, dims...))
 }
@@ -128,7 +129,8 @@ func (g *Graph) windowMask(r *ring) *ir.Value {
 	distance := g.Value("subtract", nil, g.Value("full", &ir.DTypeAttrs{ScalarType: i32}, []int64{}, last), slots)
 	wrapped := g.Value("remainder", nil, distance, g.Scalar(i32, float64(r.slots)))
 	distance = g.Value("where", nil, g.Value("less", nil, distance, zero), distance, wrapped)
-	query := g.Value("arange", &ir.OptionalDTypeAttrs{ScalarType: &i32}, g.Value("subtract_int", nil, g.Length, 1), -1, -1)
+	query := g.Value("arange", &ir.OptionalDTypeAttrs{ScalarType: &i32}, g.Value("subtract_int", nil, g.Length, 1), -1,
+		-1)
 	before := g.Value("subtract", nil, distance, g.Value("expand_dims", &ir.AxisAttrs{Axis: 1}, query))
 	return g.Value("logical_and", nil,
 		g.Value("greater_equal", nil, before, zero),

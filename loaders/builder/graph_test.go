@@ -12,7 +12,8 @@ import (
 )
 
 func decoder() Decoder {
-	return Decoder{DType: ir.BF16, Vocabulary: 7, Depth: 3, Limits: Limits{Chunk: 4}, Tokens: huggingface.Tokens{BOS: huggingface.NoToken}}
+	return Decoder{DType: ir.BF16, Vocabulary: 7, Depth: 3, Limits: Limits{Chunk: 4},
+		Tokens: huggingface.Tokens{BOS: huggingface.NoToken}}
 }
 
 // TestWindowMask compares the mask and the slots of a ring with a ring that is written position by
@@ -21,15 +22,16 @@ func TestWindowMask(t *testing.T) {
 	for _, size := range [][2]int{{1, 1}, {2, 1}, {2, 2}, {5, 3}, {5, 5}, {8, 4}} {
 		window, chunk := size[0], size[1]
 		t.Run(fmt.Sprintf("window %d, chunk %d", window, chunk), func(t *testing.T) {
-			m, err := Build(decoder(), Options{MaxSeqLen: 64, MaxPrefillChunk: chunk, NoSampler: true}, func(g *Graph) *ir.Value {
-				r := g.newRing(window)
-				ints := []*ir.Value{r.start, r.stop, r.fit, r.rest}
-				for i, v := range ints {
-					ints[i] = g.Value("full", &ir.DTypeAttrs{ScalarType: ir.I32}, []int64{1, int64(r.slots)}, v)
-				}
-				mask := g.Cast(r.mask, ir.I32)
-				return g.Value("concatenate", nil, append(ints, mask))
-			})
+			m, err := Build(decoder(), Options{MaxSeqLen: 64, MaxPrefillChunk: chunk, NoSampler: true},
+				func(g *Graph) *ir.Value {
+					r := g.newRing(window)
+					ints := []*ir.Value{r.start, r.stop, r.fit, r.rest}
+					for i, v := range ints {
+						ints[i] = g.Value("full", &ir.DTypeAttrs{ScalarType: ir.I32}, []int64{1, int64(r.slots)}, v)
+					}
+					mask := g.Cast(r.mask, ir.I32)
+					return g.Value("concatenate", nil, append(ints, mask))
+				})
 			require.NoError(t, err)
 			machine, err := eval.NewMachine(m, eval.FP32, nil)
 			require.NoError(t, err)
@@ -80,7 +82,8 @@ func TestBuildErrors(t *testing.T) {
 		forward func(*Graph) *ir.Value
 		err     string
 	}{
-		{"option", Options{MaxSeqLen: -3}, heads, "max_seq_len: expected 2 to 1073741824, which positions in 32 bits allow, found -3"},
+		{"option", Options{MaxSeqLen: -3}, heads,
+			"max_seq_len: expected 2 to 1073741824, which positions in 32 bits allow, found -3"},
 		{"buffer", Options{MaxSeqLen: 1 << 30}, func(g *Graph) *ir.Value {
 			g.Buffer("cache", ir.BF16, 1, 4, g.Options.MaxSeqLen, 1<<20)
 			return heads(g)
@@ -91,7 +94,8 @@ func TestBuildErrors(t *testing.T) {
 			return g.AttendWindow("b", x, x, x, 1, 9)
 		}, "b: expected the window of the other sliding layers, 8, found 9"},
 		{"types", Options{}, func(g *Graph) *ir.Value {
-			return g.Linear(g.Cast(g.Tokens, ir.BF16), Weight{Name: "w", Data: ir.Float32s([]int64{2, 9}, make([]float32, 18)...)})
+			return g.Linear(g.Cast(g.Tokens, ir.BF16),
+				Weight{Name: "w", Data: ir.Float32s([]int64{2, 9}, make([]float32, 18)...)})
 		}, "linear"},
 	}
 	for _, test := range tests {

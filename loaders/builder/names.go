@@ -25,7 +25,8 @@ var otherModules = []struct {
 	kind     string
 	prefixes []string
 }{
-	{Vision, []string{"visual.", "vision_tower.", "vision_model.", "embed_vision.", "multi_modal_projector.", "vision_embedder.", "vision_adapter.", "vision_projection."}},
+	{Vision, []string{"visual.", "vision_tower.", "vision_model.", "embed_vision.", "multi_modal_projector.",
+		"vision_embedder.", "vision_adapter.", "vision_projection."}},
 	{Audio, []string{"audio_tower.", "audio_model.", "embed_audio."}},
 	{MultiToken, []string{"mtp.", "mtp_"}},
 }

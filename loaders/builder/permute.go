@@ -17,7 +17,8 @@ type permuted struct {
 }
 
 func (p permuted) Provenance() string {
-	return fmt.Sprintf("permuted(%s,%dB,%s)", p.Data.Provenance(), p.block, strings.ReplaceAll(fmt.Sprint(p.order), " ", ","))
+	return fmt.Sprintf("permuted(%s,%dB,%s)", p.Data.Provenance(), p.block,
+		strings.ReplaceAll(fmt.Sprint(p.order), " ", ","))
 }
 
 // From is the data in its own order.

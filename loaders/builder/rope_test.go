@@ -14,7 +14,8 @@ import (
 // float64.
 func TestScaledDivisors(t *testing.T) {
 	yarn := func(factor float64, positions int, fast, slow float64, truncate bool) *huggingface.RopeScaling {
-		return &huggingface.RopeScaling{Type: "yarn", Factor: factor, Positions: positions, BetaFast: fast, BetaSlow: slow, Truncate: truncate}
+		return &huggingface.RopeScaling{Type: "yarn", Factor: factor, Positions: positions, BetaFast: fast,
+			BetaSlow: slow, Truncate: truncate}
 	}
 	for _, test := range []struct {
 		rope huggingface.Rope
@@ -22,11 +23,14 @@ func TestScaledDivisors(t *testing.T) {
 	}{
 		{huggingface.Rope{Dims: 16, Theta: 1e6, Scaling: yarn(4, 32768, 32, 1, true)},
 			[]float64{1, 5.62341325, 31.6227766, 237.103921, 2000, 22493.653, 126491.106, 711311.764}},
-		{huggingface.Rope{Dims: 8, Theta: 1e7, Scaling: yarn(2, 1024, 32, 1, true)}, []float64{1, 74.9788434, 6324.55532, 355655.882}},
+		{huggingface.Rope{Dims: 8, Theta: 1e7, Scaling: yarn(2, 1024, 32, 1, true)},
+			[]float64{1, 74.9788434, 6324.55532, 355655.882}},
 		{huggingface.Rope{Dims: 16, Theta: 1e4, Scaling: yarn(4, 64, 32, 1, false)},
 			[]float64{1, 5.03566459, 39.0697555, 126.491106, 400, 1264.91106, 4000, 12649.1106}},
-		{huggingface.Rope{Dims: 12, Theta: 1e4, Scaling: yarn(8, 32, 2, 2, false)}, []float64{1, 37.1327107, 172.354775, 800, 3713.27107, 17235.4775}},
-		{huggingface.Rope{Dims: 4, Theta: 100, Scaling: &huggingface.RopeScaling{Type: "linear", Factor: 3}}, []float64{3, 30}},
+		{huggingface.Rope{Dims: 12, Theta: 1e4, Scaling: yarn(8, 32, 2, 2, false)},
+			[]float64{1, 37.1327107, 172.354775, 800, 3713.27107, 17235.4775}},
+		{huggingface.Rope{Dims: 4, Theta: 100, Scaling: &huggingface.RopeScaling{Type: "linear", Factor: 3}},
+			[]float64{3, 30}},
 	} {
 		got := scaledDivisors(test.rope)
 		require.Len(t, got, len(test.want))

@@ -42,7 +42,8 @@ func TestStack(t *testing.T) {
 		shape := []int64{int64(len(v) / d.Size())}
 		return Tensor{Name: name, DType: d.String(), Shape: shape, Data: ir.Bytes(d, shape, v)}
 	}
-	ts := NewTensors([]Tensor{tensor("model.1", ir.BF16, 3, 4, 5, 6), tensor("model.0", ir.BF16, 1, 2, 9, 9), tensor("model.2", ir.F32, 0, 0, 0, 0, 0, 0, 0, 0)})
+	ts := NewTensors([]Tensor{tensor("model.1", ir.BF16, 3, 4, 5, 6), tensor("model.0", ir.BF16, 1, 2, 9, 9),
+		tensor("model.2", ir.F32, 0, 0, 0, 0, 0, 0, 0, 0)})
 	require.True(t, ts.Has("0"))
 	require.True(t, ts.HasUnder("2"))
 	require.False(t, ts.HasUnder("model"))
@@ -53,14 +54,16 @@ func TestStack(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []byte{1, 2, 9, 9, 3, 4, 5, 6}, p)
 	require.Equal(t, []string{"model.1", "model.0"}, ts.Used())
-	require.EqualError(t, ts.Err("DIR", "X"), "DIR: 1 tensor does not fit config.json, which describes a X; use the config.json that belongs to the weights, and complete files:"+
-		"\n\tmodel.2: expected no such tensor, found f32 [2]")
+	require.EqualError(t, ts.Err("DIR", "X"),
+		"DIR: 1 tensor does not fit config.json, which describes a X; use the config.json that belongs to the weights, and complete files:"+
+			"\n\tmodel.2: expected no such tensor, found f32 [2]")
 
 	w = ts.Stack("all", 4, name, 2)
 	require.Equal(t, []int64{4, 2}, w.Data.Shape())
-	require.EqualError(t, ts.Err("DIR", "X"), "DIR: 2 tensors do not fit config.json, which describes a X; use the config.json that belongs to the weights, and complete files:"+
-		"\n\tmodel.2: expected the dtype of the first, bf16, found f32"+
-		"\n\tmodel.3: expected BF16, F16 or F32 [2], found none")
+	require.EqualError(t, ts.Err("DIR", "X"),
+		"DIR: 2 tensors do not fit config.json, which describes a X; use the config.json that belongs to the weights, and complete files:"+
+			"\n\tmodel.2: expected the dtype of the first, bf16, found f32"+
+			"\n\tmodel.3: expected BF16, F16 or F32 [2], found none")
 	_, err = ir.ReadData(w.Data)
 	require.ErrorContains(t, err, "the checkpoint lacks")
 }

@@ -16,8 +16,8 @@ type Weight struct {
 	Quantized *Quantized
 }
 
-// Quantized is a matrix [..., N, K] in one of MLX's forms: in mode affine w = scale·code + bias, with one scale and bias
-// for each group of neighbours in a row; in the others w = scale·code, with scales of a byte, and Biases is nil.
+// Quantized is a matrix [..., N, K] in one of MLX's forms: in mode affine w = scale·code + bias, with one scale and
+// bias for each group of neighbours in a row; in the others w = scale·code, with scales of a byte, and Biases is nil.
 type Quantized struct {
 	ir.WeightForm
 	Packed         ir.Data // u32 [..., N, K·Bits/32], the first code in the lowest bits
@@ -86,13 +86,14 @@ func (w Weight) OnePlus() Weight {
 // Times gives w times a number, in float32.
 func (w Weight) Times(factor float32) Weight {
 	from := w.Data.DType()
-	return Weight{Name: w.Name, Data: ir.Map(w.Data, ir.F32, fmt.Sprintf("times_f32_%g", factor), func(dst, src []byte) {
-		values := decode(from, src)
-		for i := range values {
-			values[i] *= factor
-		}
-		numeric.F32SliceToBytes(dst, values)
-	})}
+	return Weight{Name: w.Name, Data: ir.Map(w.Data, ir.F32, fmt.Sprintf("times_f32_%g", factor),
+		func(dst, src []byte) {
+			values := decode(from, src)
+			for i := range values {
+				values[i] *= factor
+			}
+			numeric.F32SliceToBytes(dst, values)
+		})}
 }
 
 // Reshape gives the bytes of w another shape.

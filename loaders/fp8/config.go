@@ -38,7 +38,8 @@ func ParseConfig(file string, section json.RawMessage) (*Config, error) {
 	}
 	fault := func(key, expected string, found any) error {
 		text, _ := json.Marshal(found) // numbers and text can be encoded
-		return &huggingface.ConfigError{File: file, Key: "quantization_config" + key, Expected: expected, Found: string(text)}
+		return &huggingface.ConfigError{File: file, Key: "quantization_config" + key,
+			Expected: expected, Found: string(text)}
 	}
 	if err := json.Unmarshal(section, &values); err != nil {
 		return nil, fault("", "an object with weight_block_size", err.Error())

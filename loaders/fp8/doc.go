@@ -1,6 +1,6 @@
 // Package fp8 reads the weights of checkpoints in 8-bit floating point with a scale for every block, as Qwen and others
-// publish them: quant_method "fp8" in config.json, matrices in E4M3 (Micikevicius et al., FP8 Formats for Deep Learning,
-// 2022), and beside each a tensor of scales whose name ends with "_scale_inv".
+// publish them: quant_method "fp8" in config.json, matrices in E4M3 (Micikevicius et al., FP8 Formats for Deep
+// Learning, 2022), and beside each a tensor of scales whose name ends with "_scale_inv".
 //
 // # Invariants
 //

@@ -17,7 +17,8 @@ import (
 // TestDecoded compares codes with the values that the format's definition lists.
 func TestDecoded(t *testing.T) {
 	for code, want := range map[byte]float32{
-		0x00: 0, 0x01: 0x1p-9, 0x07: 0x1.cp-7, 0x08: 0x1p-6, 0x38: 1, 0x39: 1.125, 0x3f: 1.875, 0x40: 2, 0x7e: 448, 0xfe: -448, 0xb8: -1, 0x81: -0x1p-9,
+		0x00: 0, 0x01: 0x1p-9, 0x07: 0x1.cp-7, 0x08: 0x1p-6, 0x38: 1, 0x39: 1.125, 0x3f: 1.875, 0x40: 2, 0x7e: 448,
+		0xfe: -448, 0xb8: -1, 0x81: -0x1p-9,
 	} {
 		require.Equal(t, want, decoded[code], "%#x", code)
 	}
@@ -51,7 +52,8 @@ func TestValues(t *testing.T) {
 	for i := range scales {
 		scales[i] = float32(i+1) / 3
 	}
-	list, parts, err := Fold(&Config{Rows: 2, Columns: 3}, []builder.Tensor{codes, floats("x.weight_scale_inv", []int64{2, 3, 3}, scales...)})
+	list, parts, err := Fold(&Config{Rows: 2, Columns: 3},
+		[]builder.Tensor{codes, floats("x.weight_scale_inv", []int64{2, 3, 3}, scales...)})
 	require.NoError(t, err)
 	require.Equal(t, map[string][]string{"x.weight": {"x.weight", "x.weight_scale_inv"}}, parts)
 	require.Len(t, list, 1)
@@ -90,10 +92,14 @@ func TestFoldRefuses(t *testing.T) {
 		tensors []builder.Tensor
 		err     string
 	}{
-		{[]builder.Tensor{pattern("a.weight", 2, 3)}, "config.json: tensor a.weight_scale_inv: expected BF16, F16 or F32 [1,1], a scale for each block of 128×128, found none"},
-		{[]builder.Tensor{pattern("a.weight", 200, 3), floats("a.weight_scale_inv", []int64{1, 1}, 1)}, "expected BF16, F16 or F32 [2,1], a scale for each block of 128×128, found F32 [1,1]"},
-		{[]builder.Tensor{pattern("a.weight", 2, 3), {Name: "a.weight_scale_inv", DType: "U8", Shape: []int64{1, 1}, Data: ir.Bytes(ir.U8, []int64{1, 1}, []byte{1})}}, "found U8 [1,1]"},
-		{[]builder.Tensor{pattern("a", 3)}, "config.json: tensor a: expected a matrix in blocks of 128×128, found F8_E4M3 [3]"},
+		{[]builder.Tensor{pattern("a.weight", 2, 3)},
+			"config.json: tensor a.weight_scale_inv: expected BF16, F16 or F32 [1,1], a scale for each block of 128×128, found none"},
+		{[]builder.Tensor{pattern("a.weight", 200, 3), floats("a.weight_scale_inv", []int64{1, 1}, 1)},
+			"expected BF16, F16 or F32 [2,1], a scale for each block of 128×128, found F32 [1,1]"},
+		{[]builder.Tensor{pattern("a.weight", 2, 3), {Name: "a.weight_scale_inv", DType: "U8", Shape: []int64{1, 1},
+			Data: ir.Bytes(ir.U8, []int64{1, 1}, []byte{1})}}, "found U8 [1,1]"},
+		{[]builder.Tensor{pattern("a", 3)},
+			"config.json: tensor a: expected a matrix in blocks of 128×128, found F8_E4M3 [3]"},
 	} {
 		_, _, err := Fold(c, test.tensors)
 		require.ErrorContains(t, err, test.err)
@@ -102,7 +108,8 @@ func TestFoldRefuses(t *testing.T) {
 
 func TestParseConfig(t *testing.T) {
 	section := func(method, format, block string) json.RawMessage {
-		return json.RawMessage(fmt.Sprintf(`{"quant_method":%s,"fmt":%s,"weight_block_size":%s,"activation_scheme":"dynamic"}`, method, format, block))
+		return json.RawMessage(fmt.Sprintf(
+			`{"quant_method":%s,"fmt":%s,"weight_block_size":%s,"activation_scheme":"dynamic"}`, method, format, block))
 	}
 	good := section(`"fp8"`, `"e4m3"`, `[128, 64]`)
 	require.True(t, Is(good))

@@ -10,8 +10,8 @@ import (
 	"github.com/etc-ml/etc/ir/numeric"
 )
 
-// decoded has the value of every code in E4M3: a sign, four bits of exponent with bias 7, three of mantissa. There are no
-// infinities; the largest magnitude is the only NaN.
+// decoded has the value of every code in E4M3: a sign, four bits of exponent with bias 7, three of mantissa. There are
+// no infinities; the largest magnitude is the only NaN.
 var decoded = func() (table [256]float32) {
 	for i := range table {
 		exponent, mantissa := i>>3&15, float64(i&7)

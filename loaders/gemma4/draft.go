@@ -66,7 +66,8 @@ func (m *Model) fits(c *huggingface.Gemma4Assistant) error {
 	var errs []error
 	check := func(what string, assistant, target any) {
 		if assistant != target {
-			errs = append(errs, fmt.Errorf("%s: the assistant has %v, the model %v; the assistant belongs to another model",
+			errs = append(errs, fmt.Errorf(
+				"%s: the assistant has %v, the model %v; the assistant belongs to another model",
 				what, assistant, target))
 		}
 	}

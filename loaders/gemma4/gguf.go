@@ -80,13 +80,17 @@ func FromGGUF(m *gguf.Model, superblocks bool) (config map[string]any, tensors [
 		"attention_k_eq_v": !hasFullValues(m, perLayer), "tie_word_embeddings": !untied,
 		"vocab_size": k.Vocabulary(), "hidden_size": k.Int(key("embedding_length"), 1), "intermediate_size": rows,
 		"num_hidden_layers": layers, "layer_types": types, "sliding_window": k.Int(key("attention.sliding_window"), 1),
-		"num_attention_heads": k.Int(key("attention.head_count"), 1), "head_dim": sliding, "num_key_value_heads": slidingHeads,
-		"global_head_dim": full, "num_global_key_value_heads": fullHeads,
+		"num_attention_heads": k.Int(key("attention.head_count"), 1), "head_dim": sliding,
+		"num_key_value_heads": slidingHeads,
+		"global_head_dim":     full, "num_global_key_value_heads": fullHeads,
 		"rope_parameters": map[string]any{
-			"full_attention":    map[string]any{"rope_type": "proportional", "rope_theta": k.Float(key("rope.freq_base")), "partial_rotary_factor": rotaryFactor(k, m, full)},
-			"sliding_attention": map[string]any{"rope_type": "default", "rope_theta": k.Float(key("rope.freq_base_swa"))},
+			"full_attention": map[string]any{"rope_type": "proportional",
+				"rope_theta": k.Float(key("rope.freq_base")), "partial_rotary_factor": rotaryFactor(k, m, full)},
+			"sliding_attention": map[string]any{"rope_type": "default",
+				"rope_theta": k.Float(key("rope.freq_base_swa"))},
 		},
-		"rms_norm_eps": k.Float(key("attention.layer_norm_rms_epsilon")), "max_position_embeddings": k.Int(key("context_length"), 1), "final_logit_softcapping": nil,
+		"rms_norm_eps":            k.Float(key("attention.layer_norm_rms_epsilon")),
+		"max_position_embeddings": k.Int(key("context_length"), 1), "final_logit_softcapping": nil,
 	}
 	config["num_kv_shared_layers"], config["use_double_wide_mlp"] = shared, doubleWide
 	config["hidden_size_per_layer_input"] = k.IntOr(key("embedding_length_per_layer_input"), 0)

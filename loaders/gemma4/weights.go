@@ -107,7 +107,8 @@ func read(c *huggingface.Gemma4, t *builder.Tensors) weights {
 }
 
 // readLayer asks for what all layers have beside their attention.
-func readLayer(c *huggingface.Gemma4, t *builder.Tensors, prefix string, kind huggingface.LayerKind, rows int, a attention) layer {
+func readLayer(c *huggingface.Gemma4, t *builder.Tensors, prefix string, kind huggingface.LayerKind,
+	rows int, a attention) layer {
 	h := c.HiddenSize
 	return layer{
 		prefix:           t.Names + prefix,

@@ -63,7 +63,8 @@ func (d data) ReadAt(p []byte, off int64) (int, error) {
 	for n := 0; n < len(p); {
 		first, skip := (off+int64(n))/out, (off+int64(n))%out
 		count := min((skip+int64(len(p)-n)+out-1)/out, piece)
-		raw, converted = slices.Grow(raw[:0], int(count*in))[:count*in], slices.Grow(converted[:0], int(count*out))[:count*out]
+		raw, converted = slices.Grow(raw[:0], int(count*in))[:count*in],
+			slices.Grow(converted[:0], int(count*out))[:count*out]
 		if got, err := d.tensor.ReadAt(raw, first*in); got < len(raw) {
 			return n, err
 		}
@@ -110,9 +111,10 @@ func (t *Tensor) Carried() *builder.Quantized {
 	}
 	return &builder.Quantized{
 		WeightForm: ir.WeightForm{Bits: a.bits, Group: groupSize},
-		Packed:     data{t, "packed", ir.U32, shape(t.Shape[last] * int64(a.bits) / 32), bytes, a.groups * groupSize * a.bits / 8, a.codes},
-		Scales:     params("scales", func(scale, _ float32) float32 { return scale }),
-		Biases:     params("biases", func(_, bias float32) float32 { return bias }),
+		Packed: data{t, "packed", ir.U32, shape(t.Shape[last] * int64(a.bits) / 32), bytes,
+			a.groups * groupSize * a.bits / 8, a.codes},
+		Scales: params("scales", func(scale, _ float32) float32 { return scale }),
+		Biases: params("biases", func(_, bias float32) float32 { return bias }),
 	}
 }
 
@@ -126,7 +128,8 @@ func (t *Tensor) carriedFloats() *builder.Quantized {
 		WeightForm: form,
 		Packed: data{t, "packed", ir.U32, shape(form.Words(t.Shape[last])), bytes, groupSize / 2,
 			func(dst, block []byte) { weave(dst, block[1:17]) }},
-		Scales: data{t, "scales", ir.U8, shape(t.Shape[last] / groupSize), bytes, 1, func(dst, block []byte) { dst[0] = block[0] }},
+		Scales: data{t, "scales", ir.U8, shape(t.Shape[last] / groupSize), bytes, 1,
+			func(dst, block []byte) { dst[0] = block[0] }},
 	}
 }
 

@@ -69,7 +69,8 @@ func decodeQ4_K(dst, block []byte) {
 	}
 }
 
-// decodeQ5_K: as Q4_K with 32 bytes of fifth bits between scales and codes: bit j of byte l is that of code l of group j.
+// decodeQ5_K: as Q4_K with 32 bytes of fifth bits between scales and codes: bit j of byte l is that of code l of group
+// j.
 func decodeQ5_K(dst, block []byte) {
 	high, codes := block[16:48], block[48:176]
 	for j := range 8 {
@@ -107,5 +108,6 @@ func decodeMXFP4(dst, block []byte) {
 	}
 }
 
-var decoders = map[Type]func(dst, block []byte){Q4_0: decodeQ4_0, Q4_1: decodeQ4_1, Q8_0: decodeQ8_0, Q4_K: decodeQ4_K, Q5_K: decodeQ5_K,
+var decoders = map[Type]func(dst, block []byte){Q4_0: decodeQ4_0, Q4_1: decodeQ4_1, Q8_0: decodeQ8_0,
+	Q4_K: decodeQ4_K, Q5_K: decodeQ5_K,
 	Q6_K: decodeQ6_K, MXFP4: decodeMXFP4}

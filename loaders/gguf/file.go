@@ -115,13 +115,17 @@ func (m *Model) openShards(first *file) error {
 		return &FormatError{m.path, "split.no", -1, "0: the first shard, which names the model", fmt.Sprint(no)}
 	}
 	if name == nil || name[3] != fmt.Sprintf("%05d", count) {
-		return &FormatError{m.path, "split.count", -1, fmt.Sprintf("the file name NAME-00001-of-%05d.gguf, by which the other shards are found", count), filepath.Base(m.path)}
+		return &FormatError{m.path, "split.count", -1,
+			fmt.Sprintf("the file name NAME-00001-of-%05d.gguf, by which the other shards are found", count),
+			filepath.Base(m.path)}
 	}
 	for i := int64(1); i < count; i++ {
 		path := filepath.Join(filepath.Dir(m.path), fmt.Sprintf("%s-%05d-of-%05d.gguf", name[1], i+1, count))
 		f, err := openFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			return &FormatError{m.path, "split.count", -1, fmt.Sprintf("%d shards, %s among them", count, filepath.Base(path)), "no such file; the download is incomplete"}
+			return &FormatError{m.path, "split.count", -1,
+				fmt.Sprintf("%d shards, %s among them", count, filepath.Base(path)),
+				"no such file; the download is incomplete"}
 		}
 		if err != nil {
 			return err
@@ -134,7 +138,8 @@ func (m *Model) openShards(first *file) error {
 		}
 	}
 	if want, ok := first.metadata["split.tensors.count"].(int64); ok && want != int64(len(m.tensors)) {
-		return &FormatError{m.path, "split.tensors.count", -1, fmt.Sprintf("%d tensors in all shards", want), fmt.Sprint(len(m.tensors))}
+		return &FormatError{m.path, "split.tensors.count", -1, fmt.Sprintf("%d tensors in all shards", want),
+			fmt.Sprint(len(m.tensors))}
 	}
 	return nil
 }
@@ -144,7 +149,8 @@ func (m *Model) add(f *file) error {
 	m.files = append(m.files, f)
 	for _, t := range f.tensors {
 		if m.byName[t.Name] != nil {
-			return &FormatError{f.path, "tensor " + t.Name, -1, "each tensor in one shard", "it in " + filepath.Base(m.byName[t.Name].File()) + " too"}
+			return &FormatError{f.path, "tensor " + t.Name, -1, "each tensor in one shard",
+				"it in " + filepath.Base(m.byName[t.Name].File()) + " too"}
 		}
 		m.tensors, m.byName[t.Name] = append(m.tensors, t), t
 	}
@@ -191,7 +197,8 @@ func (f *file) place(start, alignment, size int64) error {
 		case t.offset < end:
 			return fault(fmt.Sprintf("an offset from %d on, where the tensor before ends", end), "%d", t.offset)
 		case start > size || t.offset > size-start || t.size > size-start-t.offset:
-			return fault(fmt.Sprintf("%d bytes at offset %d of the data", t.size, t.offset), "data of %d bytes; the file is truncated", max(size-start, 0))
+			return fault(fmt.Sprintf("%d bytes at offset %d of the data", t.size, t.offset),
+				"data of %d bytes; the file is truncated", max(size-start, 0))
 		}
 		end = t.offset + t.size
 		t.offset += start

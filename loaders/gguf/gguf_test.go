@@ -65,7 +65,8 @@ func TestTypes(t *testing.T) {
 		bits  int
 	}{
 		{"F32", 0, false, 0}, {"F16", 3e-4, false, 0}, {"BF16", 3e-3, false, 0},
-		{"Q8_0", 2e-3, true, 8}, {"Q4_0", 4e-2, true, 4}, {"Q4_1", 3e-2, true, 4}, {"Q4_K", 3e-2, true, 4}, {"Q5_K", 2e-2, false, 0}, {"Q6_K", 1e-2, false, 0},
+		{"Q8_0", 2e-3, true, 8}, {"Q4_0", 4e-2, true, 4}, {"Q4_1", 3e-2, true, 4}, {"Q4_K", 3e-2, true, 4},
+		{"Q5_K", 2e-2, false, 0}, {"Q6_K", 1e-2, false, 0},
 		{"MXFP4", 1e-1, true, 4},
 	}
 	for _, test := range tests {
@@ -225,18 +226,22 @@ func TestRefused(t *testing.T) {
 		{"other file", at(0, 'X'), `expected "GGUF" in the first four bytes, found "XGUF"`},
 		{"version 1", at(4, 1), "expected version 2 or 3, found version 1"},
 		{"version 4", at(4, 4), "expected version 2 or 3, found 4"},
-		{"big-endian", with(func(p []byte) []byte { copy(p[4:], []byte{0, 0, 0, 3}); return p }), "little-endian order, found a big-endian file"},
+		{"big-endian", with(func(p []byte) []byte { copy(p[4:], []byte{0, 0, 0, 3}); return p }),
+			"little-endian order, found a big-endian file"},
 		{"tensors", at(15, 0x7f), "elements of 24 bytes and more"},
 		{"pairs", at(23, 0x7f), "elements of 13 bytes and more"},
 		{"key", at(31, 0x10), "expected a string of at most 1024 bytes"},
 		{"cut in the metadata", good[:60], "up to the end of the file"},
-		{"cut in the data", good[:len(good)-1], "x.gguf: tensor two: expected 34 bytes at offset 32 of the data, found data of 65 bytes; the file is truncated"},
+		{"cut in the data", good[:len(good)-1],
+			"x.gguf: tensor two: expected 34 bytes at offset 32 of the data, found data of 65 bytes; the file is truncated"},
 		{"alignment", alignment.Bytes(), "x.gguf: general.alignment: expected a power of two, found 48"},
 		{"key twice", twice.Bytes(), "x.gguf: metadata a at byte 50: expected each key once, found it a second time"},
 		{"tensor twice", same.Bytes(), "expected each tensor once, found it a second time"},
-		{"type", tensor(2+100, []int{32}, 18), "expected a tensor of type F32, F16, BF16, Q4_0, Q4_1, Q8_0, Q4_K, Q5_K, Q6_K or MXFP4, found type 102; requantize"},
+		{"type", tensor(2+100, []int{32}, 18),
+			"expected a tensor of type F32, F16, BF16, Q4_0, Q4_1, Q8_0, Q4_K, Q5_K, Q6_K or MXFP4, found type 102; requantize"},
 		{"named type", tensor(20, []int{32}, 18), "found IQ4_NL"},
-		{"part of a block", tensor(2, []int{2, 48}, 54), "expected rows of whole Q4_0 blocks of 32 elements, found rows of 48"},
+		{"part of a block", tensor(2, []int{2, 48}, 54),
+			"expected rows of whole Q4_0 blocks of 32 elements, found rows of 48"},
 		{"dims", tensor(0, []int{1, 1, 1, 1, 1}, 4), "x.gguf: tensor w at byte 37: expected 1 to 4 dims, found 5"},
 		{"no rows", tensor(0, []int{0}, 0), "expected dims from 1 on, found 0"},
 		{"overflow", tensor(0, []int{1 << 31, 1 << 31, 4}, 4), "expected a tensor of less than 2^60 elements"},
@@ -266,13 +271,22 @@ func TestShards(t *testing.T) {
 		open   string
 		err    string
 	}{
-		{"whole", map[string][]byte{"m-00001-of-00002.gguf": shard(0, 2, "a", "b"), "m-00002-of-00002.gguf": shard(1, 2, "c")}, "m-00001-of-00002.gguf", ""},
-		{"second", map[string][]byte{"m-00002-of-00002.gguf": shard(1, 2, "c")}, "m-00002-of-00002.gguf", "split.no: expected 0: the first shard, which names the model, found 1"},
-		{"renamed", map[string][]byte{"m.gguf": shard(0, 2, "a")}, "m.gguf", "expected the file name NAME-00001-of-00002.gguf, by which the other shards are found, found m.gguf"},
-		{"missing", map[string][]byte{"m-00001-of-00002.gguf": shard(0, 2, "a")}, "m-00001-of-00002.gguf", "expected 2 shards, m-00002-of-00002.gguf among them, found no such file"},
-		{"other", map[string][]byte{"m-00001-of-00002.gguf": shard(0, 2, "a"), "m-00002-of-00002.gguf": shard(0, 2, "c")}, "m-00001-of-00002.gguf", "split.no: expected 1, found 0"},
-		{"twice", map[string][]byte{"m-00001-of-00002.gguf": shard(0, 2, "a"), "m-00002-of-00002.gguf": shard(1, 2, "a")}, "m-00001-of-00002.gguf", "tensor a: expected each tensor in one shard, found it in m-00001-of-00002.gguf too"},
-		{"too few", map[string][]byte{"m-00001-of-00002.gguf": shard(0, 2, "a"), "m-00002-of-00002.gguf": shard(1, 2, "c")}, "m-00001-of-00002.gguf", "expected 3 tensors in all shards, found 2"},
+		{"whole", map[string][]byte{"m-00001-of-00002.gguf": shard(0, 2, "a", "b"),
+			"m-00002-of-00002.gguf": shard(1, 2, "c")}, "m-00001-of-00002.gguf", ""},
+		{"second", map[string][]byte{"m-00002-of-00002.gguf": shard(1, 2, "c")}, "m-00002-of-00002.gguf",
+			"split.no: expected 0: the first shard, which names the model, found 1"},
+		{"renamed", map[string][]byte{"m.gguf": shard(0, 2, "a")}, "m.gguf",
+			"expected the file name NAME-00001-of-00002.gguf, by which the other shards are found, found m.gguf"},
+		{"missing", map[string][]byte{"m-00001-of-00002.gguf": shard(0, 2, "a")}, "m-00001-of-00002.gguf",
+			"expected 2 shards, m-00002-of-00002.gguf among them, found no such file"},
+		{"other", map[string][]byte{"m-00001-of-00002.gguf": shard(0, 2, "a"),
+			"m-00002-of-00002.gguf": shard(0, 2, "c")}, "m-00001-of-00002.gguf", "split.no: expected 1, found 0"},
+		{"twice", map[string][]byte{"m-00001-of-00002.gguf": shard(0, 2, "a"),
+			"m-00002-of-00002.gguf": shard(1, 2, "a")}, "m-00001-of-00002.gguf",
+			"tensor a: expected each tensor in one shard, found it in m-00001-of-00002.gguf too"},
+		{"too few", map[string][]byte{"m-00001-of-00002.gguf": shard(0, 2, "a"),
+			"m-00002-of-00002.gguf": shard(1, 2, "c")}, "m-00001-of-00002.gguf",
+			"expected 3 tensors in all shards, found 2"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

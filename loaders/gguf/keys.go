@@ -96,7 +96,8 @@ func (k *Keys) Ints(key string, n int) []int64 {
 	}
 	out := optional[[]int64](k, key, fmt.Sprintf("an integer, or an array of %d", n))
 	if out != nil && len(out) < n {
-		k.faults = append(k.faults, &FormatError{k.model.path, "metadata " + key, -1, fmt.Sprintf("%d integers", n), fmt.Sprint(len(out))})
+		k.faults = append(k.faults, &FormatError{k.model.path, "metadata " + key, -1, fmt.Sprintf("%d integers", n),
+			fmt.Sprint(len(out))})
 		return make([]int64, n)
 	}
 	return out

@@ -47,7 +47,8 @@ func (k *Keys) Layers(arch string) int {
 func (k *Keys) Vocabulary() int {
 	t, ok := k.model.byName["token_embd.weight"]
 	if !ok || len(t.Shape) != 2 {
-		k.faults = append(k.faults, &FormatError{k.model.path, "tensor token_embd.weight", -1, "an embedding of two dims", "none"})
+		k.faults = append(k.faults, &FormatError{k.model.path, "tensor token_embd.weight", -1,
+			"an embedding of two dims", "none"})
 		return 1
 	}
 	return int(t.Shape[0])

@@ -48,9 +48,11 @@ func (r *reader) need(count uint64, size int64) bool {
 	}
 	if rest := r.end - r.at; rest < 0 || count > uint64(rest)/uint64(size) {
 		if r.end < r.whole {
-			r.fault(fmt.Sprintf("metadata of at most %d bytes", int64(maxHeaderBytes)), "%d elements of %d bytes and more", count, size)
+			r.fault(fmt.Sprintf("metadata of at most %d bytes", int64(maxHeaderBytes)),
+				"%d elements of %d bytes and more", count, size)
 		} else {
-			r.fault(fmt.Sprintf("%d elements of %d bytes and more", count, size), "%d bytes up to the end of the file", r.end-r.at)
+			r.fault(fmt.Sprintf("%d elements of %d bytes and more", count, size), "%d bytes up to the end of the file",
+				r.end-r.at)
 		}
 		return false
 	}
@@ -108,7 +110,8 @@ const (
 	valueFloat64
 )
 
-var valueSizes = map[uint64]int64{valueUint8: 1, valueInt8: 1, valueUint16: 2, valueInt16: 2, valueUint32: 4, valueInt32: 4, valueFloat32: 4,
+var valueSizes = map[uint64]int64{valueUint8: 1, valueInt8: 1, valueUint16: 2, valueInt16: 2, valueUint32: 4,
+	valueInt32: 4, valueFloat32: 4,
 	valueBool: 1, valueString: 8, valueUint64: 8, valueInt64: 8, valueFloat64: 8}
 
 // value reads a metadata value as int64, float64, bool, string or a slice of one of those.

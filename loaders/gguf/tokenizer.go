@@ -44,7 +44,8 @@ func (m *Model) Text() (Text, error) {
 	k := m.Keys()
 	t := Text{ChatTemplate: nilIfEmpty(k.Text("tokenizer.chat_template"))}
 	t.GenerationConfig = encode(k.generation())
-	tokens, kinds, merges := k.Texts("tokenizer.ggml.tokens"), k.Ints("tokenizer.ggml.token_type", len(k.Texts("tokenizer.ggml.tokens"))), k.Texts("tokenizer.ggml.merges")
+	tokens, kinds, merges := k.Texts("tokenizer.ggml.tokens"),
+		k.Ints("tokenizer.ggml.token_type", len(k.Texts("tokenizer.ggml.tokens"))), k.Texts("tokenizer.ggml.merges")
 	t.TokenizerConfig = encode(k.special(tokens))
 	if err := k.Err(); err != nil {
 		return t, err
@@ -63,7 +64,9 @@ func (m *Model) Text() (Text, error) {
 	case kind == "gemma4":
 		t.Tokenizer = encode(v.gemma(k, tokens))
 	default:
-		err = &FormatError{m.path, "metadata tokenizer.ggml.pre", -1, fmt.Sprintf(`tokenizer "gpt2" with one of %s, or "gemma4"`, strings.Join(slices.Sorted(maps.Keys(preTokenizers)), ", ")), fmt.Sprintf("%q with %q", kind, pre)}
+		err = &FormatError{m.path, "metadata tokenizer.ggml.pre", -1,
+			fmt.Sprintf(`tokenizer "gpt2" with one of %s, or "gemma4"`,
+				strings.Join(slices.Sorted(maps.Keys(preTokenizers)), ", ")), fmt.Sprintf("%q with %q", kind, pre)}
 	}
 	return t, err
 }
@@ -113,7 +116,8 @@ func (m *Model) vocabulary(tokens []string, kinds []int64, merges []string) (*vo
 			at = 1 + strings.IndexByte(merge[1:], ' ')
 		}
 		if at < 1 {
-			return nil, &FormatError{m.path, "metadata tokenizer.ggml.merges", -1, "two parts with a space between them", fmt.Sprintf("%q as merge %d", merge, i)}
+			return nil, &FormatError{m.path, "metadata tokenizer.ggml.merges", -1,
+				"two parts with a space between them", fmt.Sprintf("%q as merge %d", merge, i)}
 		}
 		v.merges = append(v.merges, [2]string{merge[:at], merge[at+1:]})
 	}
@@ -133,7 +137,8 @@ func (v *vocabulary) added() []object {
 	list := []object{}
 	for i, token := range v.tokens {
 		if kind := v.kind(i); kind == tokenControl || kind == tokenUser || kind == tokenUnknown {
-			list = append(list, object{"id": i, "content": token, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": kind != tokenUser})
+			list = append(list, object{"id": i, "content": token, "single_word": false, "lstrip": false,
+				"rstrip": false, "normalized": false, "special": kind != tokenUser})
 		}
 	}
 	return list
@@ -144,8 +149,9 @@ func (v *vocabulary) bpe(ids map[string]int, unknown any, gemma bool) object {
 	if merges == nil {
 		merges = [][2]string{}
 	}
-	return object{"type": "BPE", "dropout": nil, "unk_token": unknown, "continuing_subword_prefix": nil, "end_of_word_suffix": nil,
-		"fuse_unk": gemma, "byte_fallback": gemma, "ignore_merges": false, "vocab": ids, "merges": merges}
+	return object{"type": "BPE", "dropout": nil, "unk_token": unknown, "continuing_subword_prefix": nil,
+		"end_of_word_suffix": nil,
+		"fuse_unk":           gemma, "byte_fallback": gemma, "ignore_merges": false, "vocab": ids, "merges": merges}
 }
 
 // byteLevel is the tokenizer of Qwen: bytes as characters, words cut by a pattern, added tokens beside the vocabulary.
@@ -159,9 +165,11 @@ func (v *vocabulary) byteLevel(pattern string) object {
 	bytes := func(prefix, trim, regex bool) object {
 		return object{"type": "ByteLevel", "add_prefix_space": prefix, "trim_offsets": trim, "use_regex": regex}
 	}
-	return object{"version": "1.0", "truncation": nil, "padding": nil, "added_tokens": v.added(), "normalizer": object{"type": "NFC"},
+	return object{"version": "1.0", "truncation": nil, "padding": nil, "added_tokens": v.added(),
+		"normalizer": object{"type": "NFC"},
 		"pre_tokenizer": object{"type": "Sequence", "pretokenizers": []object{
-			{"type": "Split", "pattern": object{"Regex": pattern}, "behavior": "Isolated", "invert": false}, bytes(false, true, false)}},
+			{"type": "Split", "pattern": object{"Regex": pattern}, "behavior": "Isolated", "invert": false},
+			bytes(false, true, false)}},
 		"post_processor": bytes(true, false, true), "decoder": bytes(true, true, true), "model": v.bpe(ids, nil, false)}
 }
 
@@ -180,20 +188,25 @@ func (v *vocabulary) gemma(k *Keys, tokens []string) object {
 		unknown = tokens[id]
 	}
 	o := object{"version": "1.0", "truncation": nil, "padding": nil, "added_tokens": v.added(),
-		"normalizer":     object{"type": "Replace", "pattern": object{"String": " "}, "content": "▁"},
-		"pre_tokenizer":  object{"type": "Split", "pattern": object{"String": " "}, "behavior": "MergedWithPrevious", "invert": false},
+		"normalizer": object{"type": "Replace", "pattern": object{"String": " "}, "content": "▁"},
+		"pre_tokenizer": object{"type": "Split", "pattern": object{"String": " "}, "behavior": "MergedWithPrevious",
+			"invert": false},
 		"post_processor": nil,
 		"decoder": object{"type": "Sequence", "decoders": []object{
-			{"type": "Replace", "pattern": object{"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}}},
+			{"type": "Replace", "pattern": object{"String": "▁"}, "content": " "},
+			{"type": "ByteFallback"}, {"type": "Fuse"}}},
 		"model": v.bpe(ids, unknown, true)}
 	id := k.IntOr("tokenizer.ggml.bos_token_id", -1)
-	if id >= 0 && id < len(tokens) && (k.Bool("tokenizer.ggml.add_bos_token") || !k.Has("tokenizer.ggml.add_bos_token")) {
+	if id >= 0 && id < len(tokens) && (k.Bool("tokenizer.ggml.add_bos_token") ||
+		!k.Has("tokenizer.ggml.add_bos_token")) {
 		bos := func(segment int) object { return object{"SpecialToken": object{"id": tokens[id], "type_id": segment}} }
 		text := func(name string, segment int) object {
 			return object{"Sequence": object{"id": name, "type_id": segment}}
 		}
-		o["post_processor"] = object{"type": "TemplateProcessing", "single": []object{bos(0), text("A", 0)}, "pair": []object{bos(0), text("A", 0), bos(1), text("B", 1)},
-			"special_tokens": object{tokens[id]: object{"id": tokens[id], "ids": []int{id}, "tokens": []string{tokens[id]}}}}
+		o["post_processor"] = object{"type": "TemplateProcessing", "single": []object{bos(0), text("A", 0)},
+			"pair": []object{bos(0), text("A", 0), bos(1), text("B", 1)},
+			"special_tokens": object{tokens[id]: object{"id": tokens[id], "ids": []int{id},
+				"tokens": []string{tokens[id]}}}}
 	}
 	return o
 }
@@ -201,7 +214,8 @@ func (v *vocabulary) gemma(k *Keys, tokens []string) object {
 // special makes tokenizer_config.json.
 func (k *Keys) special(tokens []string) object {
 	o := object{}
-	for _, s := range []struct{ key, name string }{{"bos", "bos_token"}, {"eos", "eos_token"}, {"padding", "pad_token"}, {"unknown", "unk_token"}} {
+	for _, s := range []struct{ key, name string }{{"bos", "bos_token"}, {"eos", "eos_token"}, {"padding", "pad_token"},
+		{"unknown", "unk_token"}} {
 		if id := k.IntOr("tokenizer.ggml."+s.key+"_token_id", -1); id >= 0 && id < len(tokens) {
 			o[s.name] = tokens[id]
 		}

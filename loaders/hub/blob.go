@@ -79,7 +79,10 @@ func (f remote) hasher() hash.Hash {
 // for bytes that were wrong.
 func (c *client) download(ctx context.Context, r Repo, commit string, f remote, to cache, progress func(int64)) error {
 	path := to.blob(f.hash)
-	unlock, err := to.lock(ctx, f.hash, func() { c.options.logf("%s/%s: another process downloads it; waiting", r.Name, f.name) })
+	unlock, err := to.lock(ctx, f.hash, func() {
+		c.options.logf("%s/%s: another process downloads it; waiting", r.Name,
+			f.name)
+	})
 	if err != nil {
 		return err
 	}
@@ -137,13 +140,15 @@ func (p *partial) complete(ctx context.Context) error {
 			}
 			if !wrong { // what was kept from an earlier time may have been of another file
 				wrong = true
-				p.options.logf("%s/%s: the hash of what was received is wrong; downloading it again", p.repo.Name, p.remote.name)
+				p.options.logf("%s/%s: the hash of what was received is wrong; downloading it again",
+					p.repo.Name, p.remote.name)
 				if err := p.restart(); err != nil {
 					return err
 				}
 				continue
 			}
-			return errors.Join(fmt.Errorf("expected content with the hash %s, found another", p.remote.hash), p.restart())
+			return errors.Join(fmt.Errorf("expected content with the hash %s, found another", p.remote.hash),
+				p.restart())
 		}
 		if err == nil {
 			err = io.ErrUnexpectedEOF
@@ -210,7 +215,8 @@ func (p *partial) stream(ctx context.Context) error {
 		return err
 	}
 	defer response.Body.Close()
-	if err := checkStatus("the download", response, http.StatusOK, http.StatusPartialContent, http.StatusRequestedRangeNotSatisfiable); err != nil {
+	if err := checkStatus("the download", response, http.StatusOK, http.StatusPartialContent,
+		http.StatusRequestedRangeNotSatisfiable); err != nil {
 		return err
 	}
 	switch response.StatusCode {

@@ -123,7 +123,8 @@ func (e *statusError) Error() string {
 func retryable(err error) bool {
 	var status *statusError
 	if errors.As(err, &status) {
-		return status.status == http.StatusTooManyRequests || status.status == http.StatusRequestTimeout || status.status >= 500
+		return status.status == http.StatusTooManyRequests || status.status == http.StatusRequestTimeout ||
+			status.status >= 500
 	}
 	var permanent *permanentError
 	return !errors.As(err, &permanent)

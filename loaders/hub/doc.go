@@ -1,5 +1,5 @@
-// Package hub brings checkpoints from a Hugging Face hub into the cache that Hugging Face's own libraries use, and finds
-// those that are there already.
+// Package hub brings checkpoints from a Hugging Face hub into the cache that Hugging Face's own libraries use, and
+// finds those that are there already.
 //
 // The cache has their layout: CACHE/models--ORG--NAME with blobs (files by the hash that the hub names them by), refs
 // (the commit of a branch or tag) and snapshots (for each commit the files by their names, as links to blobs). So what

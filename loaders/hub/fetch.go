@@ -21,7 +21,8 @@ const (
 )
 
 // textFiles are fetched where the repository has them.
-var textFiles = []string{configFile, "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "chat_template.json"}
+var textFiles = []string{configFile, "generation_config.json", "tokenizer.json", "tokenizer_config.json",
+	"chat_template.jinja", "chat_template.json"}
 
 // Fetch brings the files of a checkpoint that etc reads into the cache and gives the directory of the snapshot: the
 // configuration, the tokenizer's files, and the safetensors files that the index lists. What the cache has is not
@@ -70,7 +71,8 @@ type fetcher struct {
 
 // list asks for the commit and the files of the revision.
 func (f *fetcher) list(ctx context.Context) error {
-	body, err := f.client.get(ctx, f.repo.String(), fmt.Sprintf("%s/api/models/%s/revision/%s", f.options.Endpoint, f.repo.Name, strings.ReplaceAll(f.repo.Revision, "/", "%2F")))
+	body, err := f.client.get(ctx, f.repo.String(), fmt.Sprintf("%s/api/models/%s/revision/%s", f.options.Endpoint,
+		f.repo.Name, strings.ReplaceAll(f.repo.Revision, "/", "%2F")))
 	if err != nil {
 		return err
 	}
@@ -97,7 +99,8 @@ func (f *fetcher) list(ctx context.Context) error {
 		if gguf != nil {
 			return fmt.Errorf("%s: expected a checkpoint with %s, found GGUF files; download one and export it by its path: %s", f.repo, configFile, strings.Join(gguf[:min(len(gguf), 20)], ", "))
 		}
-		return fmt.Errorf("%s: expected a checkpoint with %s, found %d files without it", f.repo, configFile, len(f.names))
+		return fmt.Errorf("%s: expected a checkpoint with %s, found %d files without it", f.repo,
+			configFile, len(f.names))
 	}
 	return nil
 }
@@ -132,7 +135,8 @@ func (f *fetcher) weights(commit string, names []string) ([]string, error) {
 			}
 		}
 		if len(found) != 1 {
-			return nil, fmt.Errorf("%s: expected %s or %s, found %d *.safetensors files", f.repo, singleFile, indexFile, len(found))
+			return nil, fmt.Errorf("%s: expected %s or %s, found %d *.safetensors files", f.repo,
+				singleFile, indexFile, len(found))
 		}
 		return found, nil
 	}
@@ -149,8 +153,10 @@ func (f *fetcher) weights(commit string, names []string) ([]string, error) {
 	seen := map[string]bool{}
 	var files []string
 	for tensor, file := range index.Map {
-		if !strings.HasSuffix(file, ".safetensors") || !filepath.IsLocal(file) || strings.ContainsAny(file, "/\\:\x00") {
-			return nil, fmt.Errorf("%s: %s: tensor %.100q: expected the name of a *.safetensors file, found %.100q", f.repo, indexFile, tensor, file)
+		if !strings.HasSuffix(file, ".safetensors") || !filepath.IsLocal(file) ||
+			strings.ContainsAny(file, "/\\:\x00") {
+			return nil, fmt.Errorf("%s: %s: tensor %.100q: expected the name of a *.safetensors file, found %.100q",
+				f.repo, indexFile, tensor, file)
 		}
 		if !seen[file] {
 			seen[file] = true

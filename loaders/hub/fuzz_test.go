@@ -17,7 +17,8 @@ import (
 func FuzzAnswers(f *testing.F) {
 	const commit = `"sha":"` + testCommit + `"`
 	f.Add(`{`+commit+`,"siblings":[{"rfilename":"config.json"},{"rfilename":"model.safetensors"}]}`, "{}", `"abc"`, "5")
-	f.Add(`{`+commit+`,"siblings":[{"rfilename":"../../x.json"},{"rfilename":"model.safetensors.index.json"}]}`, `{"weight_map":{"a":"../b.safetensors"}}`, "", "")
+	f.Add(`{`+commit+`,"siblings":[{"rfilename":"../../x.json"},{"rfilename":"model.safetensors.index.json"}]}`,
+		`{"weight_map":{"a":"../b.safetensors"}}`, "", "")
 	f.Add(`{"sha":"../..","siblings":null}`, "", "", "-1")
 	type answer struct{ listing, content, etag, size string }
 	var now atomic.Pointer[answer]
@@ -27,7 +28,8 @@ func FuzzAnswers(f *testing.F) {
 			w.Write([]byte(a.listing)) //nolint:errcheck // the client may be gone
 			return
 		}
-		for name, value := range map[string]string{"ETag": a.etag, "X-Linked-Etag": a.etag, "X-Linked-Size": a.size, "X-Repo-Commit": testCommit} {
+		for name, value := range map[string]string{"ETag": a.etag, "X-Linked-Etag": a.etag, "X-Linked-Size": a.size,
+			"X-Repo-Commit": testCommit} {
 			if value != "" && !strings.ContainsAny(value, "\r\n\x00") {
 				w.Header().Set(name, value)
 			}
@@ -38,7 +40,8 @@ func FuzzAnswers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, listing, content, etag, size string) {
 		now.Store(&answer{listing, content, etag, size})
 		outside := t.TempDir()
-		o := Options{Endpoint: server.URL, Cache: filepath.Join(outside, "a", "b", "cache"), Jobs: 1, Log: func(string, ...any) {},
+		o := Options{Endpoint: server.URL, Cache: filepath.Join(outside, "a", "b", "cache"), Jobs: 1,
+			Log: func(string, ...any) {},
 			Wait: func(time.Duration) <-chan time.Time {
 				c := make(chan time.Time, 1)
 				c <- time.Time{}
@@ -50,7 +53,8 @@ func FuzzAnswers(f *testing.F) {
 		if err == nil && !strings.HasPrefix(dir, o.Cache) {
 			t.Fatalf("a snapshot at %s", dir)
 		}
-		filepath.WalkDir(outside, func(path string, d fs.DirEntry, err error) error { //nolint:errcheck // the function gives none
+		//nolint:errcheck // the function gives none
+		filepath.WalkDir(outside, func(path string, d fs.DirEntry, err error) error {
 			if err == nil && !d.IsDir() && !strings.HasPrefix(path, o.Cache+string(os.PathSeparator)) {
 				t.Fatalf("%s is beside the cache", path)
 			}

@@ -28,11 +28,12 @@ type fakeHub struct {
 	hub, far *httptest.Server
 	cache    string
 
-	mu        sync.Mutex
-	requests  []string // method, path and range of every request for content
-	logs      []string
-	waits     []time.Duration
-	misbehave func(w http.ResponseWriter, r *http.Request, n int) bool // n counts requests of far, from 0; true: answered
+	mu       sync.Mutex
+	requests []string // method, path and range of every request for content
+	logs     []string
+	waits    []time.Duration
+	// n counts requests of far, from 0; true: answered
+	misbehave func(w http.ResponseWriter, r *http.Request, n int) bool
 	listing   func(w http.ResponseWriter, n int) bool
 	listed    int
 }
@@ -41,7 +42,8 @@ const large = "model.safetensors"
 
 func newFakeHub(t *testing.T) *fakeHub {
 	h := &fakeHub{t: t, cache: t.TempDir(), files: map[string]string{
-		"config.json": `{"model_type": "x"}`, "tokenizer.json": "{}", "README.md": "no", large: strings.Repeat("0123456789", 20_000)}}
+		"config.json": `{"model_type": "x"}`, "tokenizer.json": "{}", "README.md": "no",
+		large: strings.Repeat("0123456789", 20_000)}}
 	h.hub = httptest.NewServer(http.HandlerFunc(h.serveHub))
 	h.far = httptest.NewServer(http.HandlerFunc(h.serveFar))
 	t.Cleanup(h.hub.Close)
@@ -73,7 +75,8 @@ func (h *fakeHub) serveHub(w http.ResponseWriter, r *http.Request) {
 		if h.listing != nil && h.listing(w, n) {
 			return
 		}
-		if r.URL.Path != "/api/models/org/name/revision/main" && r.URL.Path != "/api/models/org/name/revision/"+testCommit {
+		if r.URL.Path != "/api/models/org/name/revision/main" &&
+			r.URL.Path != "/api/models/org/name/revision/"+testCommit {
 			http.NotFound(w, r)
 			return
 		}
@@ -208,7 +211,8 @@ func TestFetch(t *testing.T) {
 
 	require.NoError(t, os.Remove(filepath.Join(h.cache, "models--org--name", "blobs", h.hash(large))))
 	_, err = h.fetch(o)
-	require.ErrorContains(t, err, "org/name@main: expected model.safetensors in "+dir+", found none, and HF_HUB_OFFLINE forbids to download it")
+	require.ErrorContains(t, err, "org/name@main: expected model.safetensors in "+dir+
+		", found none, and HF_HUB_OFFLINE forbids to download it")
 }
 
 // TestMisbehaviour: a file comes whole whatever the server does, or there is an error and no file.
@@ -243,8 +247,10 @@ func TestMisbehaviour(t *testing.T) {
 		}, requests: []string{large, large + " bytes=100000-"}},
 		{name: "kept", kept: half, requests: []string{large + " bytes=100000-"}},
 		{name: "kept whole", kept: func(h *fakeHub) string { return h.files[large] }},
-		{name: "kept of another file", kept: func(h *fakeHub) string { return strings.Repeat("x", 100_000) }, requests: []string{large + " bytes=100000-", large}},
-		{name: "kept too much", kept: func(h *fakeHub) string { return h.files[large] + "x" }, requests: []string{large}},
+		{name: "kept of another file", kept: func(h *fakeHub) string { return strings.Repeat("x", 100_000) },
+			requests: []string{large + " bytes=100000-", large}},
+		{name: "kept too much", kept: func(h *fakeHub) string { return h.files[large] + "x" },
+			requests: []string{large}},
 		{name: "no ranges", kept: half, answer: func(h *fakeHub, w http.ResponseWriter, r *http.Request, n int) bool {
 			w.Write([]byte(h.files[large])) //nolint:errcheck
 			return true
@@ -257,12 +263,13 @@ func TestMisbehaviour(t *testing.T) {
 			}
 			return n == 0
 		}, requests: []string{large + " bytes=100000-", large}},
-		{name: "range not satisfiable", kept: half, answer: func(h *fakeHub, w http.ResponseWriter, r *http.Request, n int) bool {
-			if n == 0 {
-				w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
-			}
-			return n == 0
-		}, requests: []string{large + " bytes=100000-", large}},
+		{name: "range not satisfiable", kept: half,
+			answer: func(h *fakeHub, w http.ResponseWriter, r *http.Request, n int) bool {
+				if n == 0 {
+					w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
+				}
+				return n == 0
+			}, requests: []string{large + " bytes=100000-", large}},
 		{name: "429", answer: func(h *fakeHub, w http.ResponseWriter, r *http.Request, n int) bool {
 			if n == 0 {
 				w.Header().Set("Retry-After", "7")
@@ -317,7 +324,10 @@ func TestMisbehaviour(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			h := newFakeHub(t)
 			if test.answer != nil {
-				h.misbehave = func(w http.ResponseWriter, r *http.Request, n int) bool { return test.answer(h, w, r, n) }
+				h.misbehave = func(w http.ResponseWriter, r *http.Request,
+					n int) bool {
+					return test.answer(h, w, r, n)
+				}
 			}
 			if test.kept != nil {
 				require.NoError(t, os.MkdirAll(filepath.Dir(h.incomplete()), 0o777))
@@ -428,14 +438,20 @@ func TestListing(t *testing.T) {
 		err                   string
 	}{
 		{name: "no token", err: "org/name@main: the hub answers 401 Unauthorized (Invalid credentials); it may not exist, or need a token: set HF_TOKEN, and accept the model's terms on its page"},
-		{name: "revision", token: "secret", revision: "none", err: "org/name@none: the hub answers 404 Not Found; check the name and the revision"},
-		{name: "no JSON", token: "secret", listing: func(w http.ResponseWriter, _ int) bool { fmt.Fprint(w, "<html>"); return true },
-			err: `org/name@main: expected the commit and the files of the revision, found "<html>"`},
-		{name: "no commit", token: "secret", listing: func(w http.ResponseWriter, _ int) bool { fmt.Fprint(w, `{"sha": "../x"}`); return true },
-			err: "expected the commit and the files of the revision"},
-		{name: "no checkpoint", token: "secret", files: map[string]string{"a": ""}, err: "org/name@main: expected a checkpoint with config.json, found 1 files without it"},
-		{name: "GGUF", token: "secret", files: map[string]string{"a.gguf": ""}, err: "found GGUF files; download one and export it by its path: a.gguf"},
-		{name: "no weights", token: "secret", files: map[string]string{"config.json": "{}"}, err: "expected model.safetensors or model.safetensors.index.json, found 0 *.safetensors files"},
+		{name: "revision", token: "secret", revision: "none",
+			err: "org/name@none: the hub answers 404 Not Found; check the name and the revision"},
+		{name: "no JSON", token: "secret",
+			listing: func(w http.ResponseWriter, _ int) bool { fmt.Fprint(w, "<html>"); return true },
+			err:     `org/name@main: expected the commit and the files of the revision, found "<html>"`},
+		{name: "no commit", token: "secret",
+			listing: func(w http.ResponseWriter, _ int) bool { fmt.Fprint(w, `{"sha": "../x"}`); return true },
+			err:     "expected the commit and the files of the revision"},
+		{name: "no checkpoint", token: "secret", files: map[string]string{"a": ""},
+			err: "org/name@main: expected a checkpoint with config.json, found 1 files without it"},
+		{name: "GGUF", token: "secret", files: map[string]string{"a.gguf": ""},
+			err: "found GGUF files; download one and export it by its path: a.gguf"},
+		{name: "no weights", token: "secret", files: map[string]string{"config.json": "{}"},
+			err: "expected model.safetensors or model.safetensors.index.json, found 0 *.safetensors files"},
 		{name: "retried", token: "secret", listing: func(w http.ResponseWriter, n int) bool {
 			if n < 3 {
 				w.WriteHeader(http.StatusServiceUnavailable)
@@ -468,13 +484,15 @@ func TestListing(t *testing.T) {
 
 func TestParseRepo(t *testing.T) {
 	for id, want := range map[string]Repo{
-		"Qwen/Qwen3.5-35B-A3B": {"Qwen/Qwen3.5-35B-A3B", "main"}, "a/b@v1": {"a/b", "v1"}, "a/b@refs/pr/1": {"a/b", "refs/pr/1"},
+		"Qwen/Qwen3.5-35B-A3B": {"Qwen/Qwen3.5-35B-A3B", "main"}, "a/b@v1": {"a/b", "v1"},
+		"a/b@refs/pr/1": {"a/b", "refs/pr/1"},
 	} {
 		r, err := ParseRepo(id)
 		require.NoError(t, err)
 		require.Equal(t, want, r)
 	}
-	for _, id := range []string{"", "a", "a/b/c", "/a/b", "./a", "../a", "a/..", "a/b@", "a/b@../c", "a/b@c/", "a/b@c//d", "a b/c", "a/b\n", "a--b/c", "a/b@-x", `a\b`} {
+	for _, id := range []string{"", "a", "a/b/c", "/a/b", "./a", "../a", "a/..", "a/b@", "a/b@../c", "a/b@c/",
+		"a/b@c//d", "a b/c", "a/b\n", "a--b/c", "a/b@-x", `a\b`} {
 		_, err := ParseRepo(id)
 		require.ErrorContains(t, err, "expected org/name", id)
 	}
@@ -490,12 +508,17 @@ func TestEnvironment(t *testing.T) {
 		want Options
 		err  string
 	}{
-		{env: map[string]string{"HF_HOME": home}, want: Options{Endpoint: "https://huggingface.co", Token: "of-file", Cache: filepath.Join(home, "hub")}},
-		{env: map[string]string{"XDG_CACHE_HOME": home}, want: Options{Endpoint: "https://huggingface.co", Cache: filepath.Join(home, "huggingface", "hub")}},
-		{env: map[string]string{"HF_HOME": home, "HF_TOKEN": "a", "HF_HUB_CACHE": "c", "HF_ENDPOINT": "http://x:1/", "HF_HUB_OFFLINE": "1"},
+		{env: map[string]string{"HF_HOME": home}, want: Options{Endpoint: "https://huggingface.co", Token: "of-file",
+			Cache: filepath.Join(home, "hub")}},
+		{env: map[string]string{"XDG_CACHE_HOME": home},
+			want: Options{Endpoint: "https://huggingface.co", Cache: filepath.Join(home, "huggingface", "hub")}},
+		{env: map[string]string{"HF_HOME": home, "HF_TOKEN": "a", "HF_HUB_CACHE": "c", "HF_ENDPOINT": "http://x:1/",
+			"HF_HUB_OFFLINE": "1"},
 			want: Options{Endpoint: "http://x:1", Token: "a", Cache: "c", Offline: true}},
-		{env: map[string]string{"HF_HOME": home, "HF_TOKEN_PATH": other, "HF_HUB_OFFLINE": "false"}, want: Options{Endpoint: "https://huggingface.co", Token: "elsewhere", Cache: filepath.Join(home, "hub")}},
-		{env: map[string]string{"HF_ENDPOINT": "huggingface.co"}, err: `HF_ENDPOINT "huggingface.co": expected the address of a hub`},
+		{env: map[string]string{"HF_HOME": home, "HF_TOKEN_PATH": other, "HF_HUB_OFFLINE": "false"},
+			want: Options{Endpoint: "https://huggingface.co", Token: "elsewhere", Cache: filepath.Join(home, "hub")}},
+		{env: map[string]string{"HF_ENDPOINT": "huggingface.co"},
+			err: `HF_ENDPOINT "huggingface.co": expected the address of a hub`},
 		{env: map[string]string{"HF_HUB_OFFLINE": "perhaps"}, err: `HF_HUB_OFFLINE "PERHAPS": expected 0 or 1`},
 		{env: map[string]string{"HF_HOME": home, "HF_TOKEN": "a\nb"}, err: "expected one line"},
 	}
@@ -512,7 +535,8 @@ func TestEnvironment(t *testing.T) {
 
 func TestRetryAfter(t *testing.T) {
 	now := time.Date(2026, 11, 21, 5, 0, 0, 0, time.UTC)
-	for value, want := range map[string]time.Duration{"": 0, "3": 3 * time.Second, "-3": 0, "x": 0, "Sat, 21 Nov 2026 05:00:09 GMT": 9 * time.Second, "Sat, 21 Nov 2026 04:00:00 GMT": 0} {
+	for value, want := range map[string]time.Duration{"": 0, "3": 3 * time.Second, "-3": 0, "x": 0,
+		"Sat, 21 Nov 2026 05:00:09 GMT": 9 * time.Second, "Sat, 21 Nov 2026 04:00:00 GMT": 0} {
 		require.Equal(t, want, retryAfter(value, now), value)
 	}
 }

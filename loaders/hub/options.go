@@ -36,7 +36,8 @@ type Options struct {
 // Environment reads the variables of Hugging Face's libraries: HF_ENDPOINT, HF_TOKEN, HF_TOKEN_PATH, HF_HUB_CACHE,
 // HF_HOME, HF_HUB_OFFLINE, and XDG_CACHE_HOME where HF_HOME is not set.
 func Environment(getenv func(string) string) (Options, error) {
-	o := Options{Endpoint: "https://huggingface.co", Token: strings.TrimSpace(getenv("HF_TOKEN")), Cache: getenv("HF_HUB_CACHE")}
+	o := Options{Endpoint: "https://huggingface.co", Token: strings.TrimSpace(getenv("HF_TOKEN")),
+		Cache: getenv("HF_HUB_CACHE")}
 	if v := strings.TrimRight(getenv("HF_ENDPOINT"), "/"); v != "" {
 		o.Endpoint = v
 	}

@@ -61,7 +61,8 @@ func TestRedact(t *testing.T) {
 	first.Header.Set("Authorization", "Bearer hf_secret")
 	second := &http.Request{Header: http.Header{}, Response: &http.Response{Request: first}}
 	for _, r := range []*http.Request{first, second} {
-		answer := &http.Response{StatusCode: 401, Header: http.Header{"X-Error-Message": {"no rights: hf_secret, Bearer hf_secret"}}, Request: r}
+		answer := &http.Response{StatusCode: 401,
+			Header: http.Header{"X-Error-Message": {"no rights: hf_secret, Bearer hf_secret"}}, Request: r}
 		err := checkStatus("x", answer, 200)
 		require.ErrorContains(t, err, "(no rights: [token], Bearer [token])")
 		require.NotContains(t, err.Error(), "hf_secret")
@@ -72,7 +73,8 @@ func TestRedact(t *testing.T) {
 func TestUnverified(t *testing.T) {
 	dir := t.TempDir()
 	transport := roundTrip(func(r *http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: 200, Request: r, ContentLength: 4, Header: http.Header{}, Body: io.NopCloser(bytes.NewReader([]byte("text")))}, nil
+		return &http.Response{StatusCode: 200, Request: r, ContentLength: 4, Header: http.Header{},
+			Body: io.NopCloser(bytes.NewReader([]byte("text")))}, nil
 	})
 	f := remote{name: "config.json", hash: "abc", size: 4}
 	for _, unverified := range []bool{false, true} {

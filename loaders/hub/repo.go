@@ -27,7 +27,8 @@ func ParseRepo(id string) (Repo, error) {
 	if !given {
 		rev = DefaultRevision
 	}
-	if len(id) > 250 || !repoName.MatchString(name) || strings.Contains(id, "..") || strings.Contains(name, "--") || !revision.MatchString(rev) || strings.HasSuffix(rev, "/") || strings.Contains(rev, "//") {
+	if len(id) > 250 || !repoName.MatchString(name) || strings.Contains(id, "..") || strings.Contains(name, "--") ||
+		!revision.MatchString(rev) || strings.HasSuffix(rev, "/") || strings.Contains(rev, "//") {
 		return Repo{}, fmt.Errorf("hub id %q: expected org/name, or org/name@revision, of letters, digits and - _ . signs", id)
 	}
 	return Repo{name, rev}, nil

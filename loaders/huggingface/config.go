@@ -62,7 +62,8 @@ func layerTypes(text section, layers int, allowed ...LayerKind) []LayerKind {
 		return nil
 	}
 	if len(list) != layers {
-		text.doc.fault(text.key("layer_types"), fmt.Sprintf("%d entries, as num_hidden_layers has it", layers), fmt.Sprint(len(list)))
+		text.doc.fault(text.key("layer_types"), fmt.Sprintf("%d entries, as num_hidden_layers has it", layers),
+			fmt.Sprint(len(list)))
 		return nil
 	}
 	kinds := make([]LayerKind, layers)
@@ -70,7 +71,8 @@ func layerTypes(text section, layers int, allowed ...LayerKind) []LayerKind {
 		name, _ := entry.(string)
 		kinds[i] = layerKinds[name]
 		if !slices.Contains(allowed, kinds[i]) {
-			text.doc.fault(fmt.Sprintf("%s[%d]", text.key("layer_types"), i), fmt.Sprintf("%q or %q", allowed[0], allowed[1]), show(entry))
+			text.doc.fault(fmt.Sprintf("%s[%d]", text.key("layer_types"), i),
+				fmt.Sprintf("%q or %q", allowed[0], allowed[1]), show(entry))
 			return nil
 		}
 	}

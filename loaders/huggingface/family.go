@@ -29,7 +29,8 @@ var Families = []Family{
 		[]string{"Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration"},
 		[]string{"qwen3_5_moe_text", "qwen3_5_moe"}, parseQwen35MoE},
 	{"qwen35", "Qwen3.5, Qwen3.6, Qwen3.8", "0.8B to 27B",
-		[]string{"Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"}, []string{"qwen3_5_text", "qwen3_5"}, parseQwen35},
+		[]string{"Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"}, []string{"qwen3_5_text", "qwen3_5"},
+		parseQwen35},
 	{"qwen3next", "Qwen3-Next, Qwen3-Coder-Next", "80B-A3B",
 		[]string{"Qwen3NextForCausalLM"}, []string{"qwen3_next"}, parseQwen3Next},
 	{"qwen3moe", "Qwen3 MoE, Qwen3-Coder", "30B-A3B, 235B-A22B, 480B-A35B",
@@ -37,12 +38,14 @@ var Families = []Family{
 	{"qwen3", "Qwen3", "0.6B to 32B",
 		[]string{"Qwen3ForCausalLM"}, []string{"qwen3"}, parseQwen3},
 	{"gemma4", "Gemma 4", "31B, 26B-A4B, E2B, E4B",
-		[]string{"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"}, []string{"gemma4_text", "gemma4"}, parseGemma4},
+		[]string{"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"}, []string{"gemma4_text", "gemma4"},
+		parseGemma4},
 	{"gemma4unified", "Gemma 4 unified", "12B",
 		[]string{"Gemma4UnifiedForCausalLM", "Gemma4UnifiedForConditionalGeneration"},
 		[]string{"gemma4_unified_text", "gemma4_unified"}, parseGemma4Unified},
 	{"museglimmer", "Muse Glimmer", "30B",
-		[]string{"MuseGlimmerForConditionalGeneration"}, []string{"muse_glimmer_text", "muse_glimmer"}, parseMuseGlimmer},
+		[]string{"MuseGlimmerForConditionalGeneration"}, []string{"muse_glimmer_text", "muse_glimmer"},
+		parseMuseGlimmer},
 }
 
 // FamilyNamed finds a family by its short name.
@@ -124,7 +127,8 @@ func findFamily(root section) (class string, family Family, ok bool) {
 				continue
 			}
 			if modelType != "" && !slices.Contains(f.Types, modelType) {
-				root.fault("model_type", fmt.Sprintf("%s, as architectures has %s", quotedTypes([]Family{f}, " or "), class))
+				root.fault("model_type",
+					fmt.Sprintf("%s, as architectures has %s", quotedTypes([]Family{f}, " or "), class))
 			}
 			return class, f, true
 		}

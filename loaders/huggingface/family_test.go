@@ -31,7 +31,8 @@ var (
 		VocabSize: 256, HiddenSize: 128, Layers: kinds("LLLF"), JointProjections: true,
 		Heads: 4, KVHeads: 2, HeadDim: 32, RotaryDim: 8, RopeTheta: 1e7,
 		LinearKeyHeads: 2, LinearValueHeads: 4, LinearKeyHeadDim: 32, LinearValueHeadDim: 32, ConvKernel: 4,
-		Experts: 8, ExpertsPerToken: 2, ExpertIntermediate: 32, SharedExpertIntermediate: 32, RMSNormEps: 1e-6, MaxPositions: 4096,
+		Experts: 8, ExpertsPerToken: 2, ExpertIntermediate: 32, SharedExpertIntermediate: 32,
+		RMSNormEps: 1e-6, MaxPositions: 4096,
 	}
 	qwen35Tiny = Qwen{
 		VocabSize: 256, HiddenSize: 128, Layers: kinds("LLLF"),
@@ -42,7 +43,8 @@ var (
 	gemmaSliding = AttentionGeometry{Heads: 4, KVHeads: 2, HeadDim: 32, RotaryDim: 32, RopeTheta: 1e4}
 	gemmaFull1   = AttentionGeometry{Heads: 4, KVHeads: 1, HeadDim: 64, RotaryDim: 16, RopeTheta: 1e6}
 	gemmaMoETiny = Gemma4{
-		VocabSize: 256, HiddenSize: 128, IntermediateSize: 96, Layers: kinds("SSSSSF"), Sliding: gemmaSliding, Full: gemmaFull1,
+		VocabSize: 256, HiddenSize: 128, IntermediateSize: 96, Layers: kinds("SSSSSF"),
+		Sliding: gemmaSliding, Full: gemmaFull1,
 		Experts: 8, ExpertsPerToken: 2, ExpertIntermediate: 32,
 		SlidingWindow: 16, RMSNormEps: 1e-6, FinalLogitSoftcap: 30, TieWordEmbeddings: true, MaxPositions: 4096,
 	}
@@ -53,13 +55,16 @@ var (
 		SlidingWindow: 16, RMSNormEps: 1e-6, FinalLogitSoftcap: 30, TieWordEmbeddings: true, MaxPositions: 4096,
 	}
 	gemmaUnifiedTiny = Gemma4{
-		VocabSize: 256, HiddenSize: 128, IntermediateSize: 192, Layers: kinds("SSSSF"), Sliding: gemmaSliding, Full: gemmaFull1,
+		VocabSize: 256, HiddenSize: 128, IntermediateSize: 192, Layers: kinds("SSSSF"),
+		Sliding: gemmaSliding, Full: gemmaFull1,
 		SlidingWindow: 16, RMSNormEps: 1e-6, FinalLogitSoftcap: 30, TieWordEmbeddings: true, MaxPositions: 4096,
 	}
 	museTiny = MuseGlimmer{
-		VocabSize: 256, HiddenSize: 128, Intermediate: 256, Layers: kinds("FSSSF"), Unrotated: []bool{true, false, false, false, true}, SlidingWindow: 16,
+		VocabSize: 256, HiddenSize: 128, Intermediate: 256, Layers: kinds("FSSSF"),
+		Unrotated: []bool{true, false, false, false, true}, SlidingWindow: 16,
 		Heads: 8, KVHeads: 1, HeadDim: 32, RopeTheta: 5e5, QKScale: 3.87,
-		RMSNormEps: 1e-5, PostNormEps: 1e-8, OutputMultiplier: 0.7071067811865476, FinalLogitSoftcap: 20, MaxPositions: 4096,
+		RMSNormEps: 1e-5, PostNormEps: 1e-8, OutputMultiplier: 0.7071067811865476,
+		FinalLogitSoftcap: 20, MaxPositions: 4096,
 	}
 )
 
@@ -78,34 +83,50 @@ func TestFamilies(t *testing.T) {
 		want               Config
 	}{
 		{"qwen3", "qwen3-tiny", "qwen3", nil, &qwen3Tiny},
-		{"qwen3, rope_parameters", "qwen3-tiny", "qwen3", []edit{{"rope_theta", remove}, {"rope_parameters", map[string]any{"rope_type": "default", "rope_theta": 1e6}}}, &qwen3Tiny},
-		{"qwen3, yarn", "qwen3-tiny", "qwen3", []edit{{"rope_scaling", map[string]any{"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 2048}}},
+		{"qwen3, rope_parameters", "qwen3-tiny", "qwen3",
+			[]edit{{"rope_theta", remove},
+				{"rope_parameters", map[string]any{"rope_type": "default", "rope_theta": 1e6}}}, &qwen3Tiny},
+		{"qwen3, yarn", "qwen3-tiny", "qwen3",
+			[]edit{{"rope_scaling", map[string]any{"rope_type": "yarn", "factor": 4,
+				"original_max_position_embeddings": 2048}}},
 			qwen(qwen3Tiny, func(c *Qwen) { c.RopeScaling, c.MaxPositions = yarn(nil), 8192 })},
-		{"qwen3, yarn of an older file", "qwen3-tiny", "qwen3", []edit{{"rope_scaling", map[string]any{"type": "yarn", "factor": 4}}},
+		{"qwen3, yarn of an older file", "qwen3-tiny", "qwen3",
+			[]edit{{"rope_scaling", map[string]any{"type": "yarn", "factor": 4}}},
 			qwen(qwen3Tiny, func(c *Qwen) {
 				c.RopeScaling, c.MaxPositions = yarn(func(s *RopeScaling) { s.Positions = 4096 }), 16384
 			})},
-		{"qwen3, all keys of yarn", "qwen3-tiny", "qwen3", []edit{{"rope_parameters", map[string]any{"rope_type": "yarn", "rope_theta": 1e6, "factor": 4, "original_max_position_embeddings": 1024,
-			"beta_fast": 16, "beta_slow": 2, "truncate": false, "attention_factor": 1.5, "mscale": 0.5, "mscale_all_dim": 0.25}}},
+		{"qwen3, all keys of yarn", "qwen3-tiny", "qwen3",
+			[]edit{{"rope_parameters", map[string]any{"rope_type": "yarn", "rope_theta": 1e6, "factor": 4,
+				"original_max_position_embeddings": 1024,
+				"beta_fast":                        16, "beta_slow": 2, "truncate": false,
+				"attention_factor": 1.5, "mscale": 0.5,
+				"mscale_all_dim": 0.25}}},
 			qwen(qwen3Tiny, func(c *Qwen) {
 				c.RopeScaling = &RopeScaling{"yarn", 4, 1024, 16, 2, false, 1.5, 0.5, 0.25}
 			})},
-		{"qwen3, linear", "qwen3-tiny", "qwen3", []edit{{"rope_scaling", map[string]any{"type": "linear", "factor": 2}}},
+		{"qwen3, linear", "qwen3-tiny", "qwen3",
+			[]edit{{"rope_scaling", map[string]any{"type": "linear", "factor": 2}}},
 			qwen(qwen3Tiny, func(c *Qwen) { c.RopeScaling = &RopeScaling{Type: "linear", Factor: 2} })},
-		{"qwen3, dynamic", "qwen3-tiny", "qwen3", []edit{{"rope_scaling", map[string]any{"rope_type": "dynamic", "factor": 2}}}, &qwen3Tiny},
+		{"qwen3, dynamic", "qwen3-tiny", "qwen3",
+			[]edit{{"rope_scaling", map[string]any{"rope_type": "dynamic", "factor": 2}}}, &qwen3Tiny},
 		{"qwen3 moe", "qwen3moe-tiny", "qwen3moe", nil, &qwen3MoETiny},
-		{"qwen3 moe, dense layers", "qwen3moe-tiny", "qwen3moe", []edit{{"mlp_only_layers", []any{0}}, {"decoder_sparse_step", 2}},
+		{"qwen3 moe, dense layers", "qwen3moe-tiny", "qwen3moe",
+			[]edit{{"mlp_only_layers", []any{0}}, {"decoder_sparse_step", 2}},
 			qwen(qwen3MoETiny, func(c *Qwen) { c.DenseLayers, c.Intermediate = []int{0, 2}, 256 })},
-		{"qwen3 moe, absolute scores", "qwen3moe-tiny", "qwen3moe", []edit{{"norm_topk_prob", false}}, qwen(qwen3MoETiny, func(c *Qwen) { c.AbsoluteScores = true })},
+		{"qwen3 moe, absolute scores", "qwen3moe-tiny", "qwen3moe", []edit{{"norm_topk_prob", false}},
+			qwen(qwen3MoETiny, func(c *Qwen) { c.AbsoluteScores = true })},
 		{"qwen3 next", "qwen3next-tiny", "qwen3next", nil, &qwen3NextTiny},
 		{"qwen3.5", "qwen35-tiny", "qwen35", nil, &qwen35Tiny},
 		{"gemma with experts", "gemma4moe-tiny", "gemma4", nil, &gemmaMoETiny},
 		{"gemma with experts, earlier name", "gemma4moe-tiny", "gemma4",
-			[]edit{{"text_config.moe_intermediate_size", remove}, {"text_config.expert_intermediate_size", 32}}, &gemmaMoETiny},
+			[]edit{{"text_config.moe_intermediate_size", remove}, {"text_config.expert_intermediate_size", 32}},
+			&gemmaMoETiny},
 		{"gemma e", "gemma4e-tiny", "gemma4", nil, &gemmaETiny},
 		{"gemma unified", "gemma4unified-tiny", "gemma4unified", nil, &gemmaUnifiedTiny},
 		{"muse glimmer", "museglimmer-tiny", "museglimmer", nil, &museTiny},
-		{"muse glimmer without a cap", "museglimmer-tiny", "museglimmer", []edit{{"text_config.final_logit_softcapping", nil}}, func() Config { c := museTiny; c.FinalLogitSoftcap = 0; return &c }()},
+		{"muse glimmer without a cap", "museglimmer-tiny", "museglimmer",
+			[]edit{{"text_config.final_logit_softcapping", nil}},
+			func() Config { c := museTiny; c.FinalLogitSoftcap = 0; return &c }()},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -128,21 +149,37 @@ func TestFamiliesRefuse(t *testing.T) {
 		edits      []edit
 		message    string
 	}{
-		{"longrope", "qwen3-tiny", scaling(map[string]any{"type": "longrope"}), `rope_scaling.type: expected "default", "linear", "dynamic" or "yarn", the values that etc supports, found "longrope"`},
-		{"llama3", "qwen3-tiny", scaling(map[string]any{"rope_type": "llama3"}), `rope_scaling.rope_type: expected "default", "linear", "dynamic" or "yarn"`},
-		{"factor", "qwen3-tiny", scaling(map[string]any{"rope_type": "yarn", "factor": -1}), `rope_scaling.factor: expected a number > 0, found -1`},
-		{"turns", "qwen3-tiny", scaling(map[string]any{"rope_type": "yarn", "factor": 2, "beta_fast": 1, "beta_slow": 2}), `rope_scaling.beta_fast: expected at least beta_slow (2), found 1`},
-		{"sliding window", "qwen3-tiny", []edit{{"use_sliding_window", true}}, `use_sliding_window: expected false, the only value that etc supports, found true`},
-		{"scores", "qwen3moe-tiny", []edit{{"norm_topk_prob", remove}}, `norm_topk_prob: expected true or false, found no such key`},
-		{"dense layer", "qwen3moe-tiny", []edit{{"mlp_only_layers", []any{4}}}, `mlp_only_layers[0]: expected a layer from 0 to 3, found 4`},
-		{"experts of a token", "gemma4moe-tiny", text("top_k_experts", 9), `text_config.top_k_experts: expected at most num_experts (8), found 9`},
-		{"nothing to share", "gemma4e-tiny", text("num_kv_shared_layers", 4), `text_config.num_kv_shared_layers: expected a layer of full_attention before the layers that share its keys and values, found 4`},
-		{"vocabulary of layers", "gemma4e-tiny", text("vocab_size_per_layer_input", 255), `text_config.vocab_size_per_layer_input: expected vocab_size (256), the only value that etc supports, found 255`},
-		{"thetas", "museglimmer-tiny", text("layer_rope_theta", []any{1}), `text_config.layer_rope_theta: expected an array with a number for each of the 5 layers, found [1]`},
-		{"no thetas", "museglimmer-tiny", text("layer_rope_theta", nil), `text_config.layer_rope_theta: expected an array with a number for each of the 5 layers, found null`},
-		{"theta", "museglimmer-tiny", text("layer_rope_theta", []any{1, 2, -3, 4, 5}), `text_config.layer_rope_theta[2]: expected a number ≥ 0, found -3`},
-		{"scaled rope", "museglimmer-tiny", text("rope_parameters", map[string]any{"rope_type": "linear", "factor": 2, "rope_theta": 1e4}), `text_config.rope_parameters: expected RoPE of whole heads without scaling`},
-		{"activation", "museglimmer-tiny", text("hidden_activation", "gelu"), `text_config.hidden_activation: expected "silu"`},
+		{"longrope", "qwen3-tiny", scaling(map[string]any{"type": "longrope"}),
+			`rope_scaling.type: expected "default", "linear", "dynamic" or "yarn", the values that etc supports, found "longrope"`},
+		{"llama3", "qwen3-tiny", scaling(map[string]any{"rope_type": "llama3"}),
+			`rope_scaling.rope_type: expected "default", "linear", "dynamic" or "yarn"`},
+		{"factor", "qwen3-tiny", scaling(map[string]any{"rope_type": "yarn", "factor": -1}),
+			`rope_scaling.factor: expected a number > 0, found -1`},
+		{"turns", "qwen3-tiny", scaling(map[string]any{"rope_type": "yarn", "factor": 2, "beta_fast": 1,
+			"beta_slow": 2}), `rope_scaling.beta_fast: expected at least beta_slow (2), found 1`},
+		{"sliding window", "qwen3-tiny", []edit{{"use_sliding_window", true}},
+			`use_sliding_window: expected false, the only value that etc supports, found true`},
+		{"scores", "qwen3moe-tiny", []edit{{"norm_topk_prob", remove}},
+			`norm_topk_prob: expected true or false, found no such key`},
+		{"dense layer", "qwen3moe-tiny", []edit{{"mlp_only_layers", []any{4}}},
+			`mlp_only_layers[0]: expected a layer from 0 to 3, found 4`},
+		{"experts of a token", "gemma4moe-tiny", text("top_k_experts", 9),
+			`text_config.top_k_experts: expected at most num_experts (8), found 9`},
+		{"nothing to share", "gemma4e-tiny", text("num_kv_shared_layers", 4),
+			`text_config.num_kv_shared_layers: expected a layer of full_attention before the layers that share its keys and values, found 4`},
+		{"vocabulary of layers", "gemma4e-tiny", text("vocab_size_per_layer_input", 255),
+			`text_config.vocab_size_per_layer_input: expected vocab_size (256), the only value that etc supports, found 255`},
+		{"thetas", "museglimmer-tiny", text("layer_rope_theta", []any{1}),
+			`text_config.layer_rope_theta: expected an array with a number for each of the 5 layers, found [1]`},
+		{"no thetas", "museglimmer-tiny", text("layer_rope_theta", nil),
+			`text_config.layer_rope_theta: expected an array with a number for each of the 5 layers, found null`},
+		{"theta", "museglimmer-tiny", text("layer_rope_theta", []any{1, 2, -3, 4, 5}),
+			`text_config.layer_rope_theta[2]: expected a number ≥ 0, found -3`},
+		{"scaled rope", "museglimmer-tiny",
+			text("rope_parameters", map[string]any{"rope_type": "linear", "factor": 2, "rope_theta": 1e4}),
+			`text_config.rope_parameters: expected RoPE of whole heads without scaling`},
+		{"activation", "museglimmer-tiny", text("hidden_activation", "gelu"),
+			`text_config.hidden_activation: expected "silu"`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

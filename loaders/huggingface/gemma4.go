@@ -154,7 +154,9 @@ func readGemma(root, text section, assistant bool) *Gemma4 {
 	}
 	if !listed || global.HeadDim != 0 {
 		if listed && global != c.Full {
-			text.doc.fault(overrides.path, fmt.Sprintf("what global_head_dim and num_global_key_value_heads say (%d, %d)", global.HeadDim, global.KVHeads), fmt.Sprintf("%d, %d", c.Full.HeadDim, c.Full.KVHeads))
+			text.doc.fault(overrides.path,
+				fmt.Sprintf("what global_head_dim and num_global_key_value_heads say (%d, %d)", global.HeadDim,
+					global.KVHeads), fmt.Sprintf("%d, %d", c.Full.HeadDim, c.Full.KVHeads))
 		}
 		c.Full = global
 	}
@@ -175,7 +177,8 @@ func readGemma(root, text section, assistant bool) *Gemma4 {
 func gemmaLayers(text section, layers int) []LayerKind {
 	kinds := layerTypes(text, layers, FullAttention, SlidingAttention)
 	if kinds != nil && kinds[layers-1] != FullAttention {
-		text.doc.fault(fmt.Sprintf("%s[%d]", text.key("layer_types"), layers-1), `"full_attention" in the last layer`, fmt.Sprintf("%q", kinds[layers-1]))
+		text.doc.fault(fmt.Sprintf("%s[%d]", text.key("layer_types"), layers-1), `"full_attention" in the last layer`,
+			fmt.Sprintf("%q", kinds[layers-1]))
 	}
 	return kinds
 }
@@ -210,7 +213,8 @@ func (c *Gemma4) perLayerGeometry(overrides section) AttentionGeometry {
 	for _, key := range slices.Sorted(maps.Keys(overrides.values)) {
 		i, err := strconv.Atoi(key)
 		if err != nil || i < 0 || i >= len(c.Layers) || seen[i] {
-			overrides.doc.fault(overrides.path, fmt.Sprintf("for keys layers from 0 to %d, each once", len(c.Layers)-1), strconv.Quote(clip(key)))
+			overrides.doc.fault(overrides.path, fmt.Sprintf("for keys layers from 0 to %d, each once", len(c.Layers)-1),
+				strconv.Quote(clip(key)))
 			continue
 		}
 		seen[i] = true
@@ -236,7 +240,9 @@ func (c *Gemma4) perLayerGeometry(overrides section) AttentionGeometry {
 			want = full
 		}
 		if geometry[i] != want && overrides.doc.sound() {
-			overrides.doc.fault(fmt.Sprintf("%s.%d", overrides.path, i), fmt.Sprintf("head_dim %d and num_key_value_heads %d, as in the other layers of its kind", want.HeadDim, want.KVHeads), fmt.Sprintf("%d and %d", geometry[i].HeadDim, geometry[i].KVHeads))
+			overrides.doc.fault(fmt.Sprintf("%s.%d", overrides.path, i),
+				fmt.Sprintf("head_dim %d and num_key_value_heads %d, as in the other layers of its kind", want.HeadDim,
+					want.KVHeads), fmt.Sprintf("%d and %d", geometry[i].HeadDim, geometry[i].KVHeads))
 		}
 	}
 	return full
@@ -286,7 +292,8 @@ func (g *AttentionGeometry) rotate(p ropeParameters) {
 	g.RopeTheta = p.theta
 	g.RotaryDim = 2 * int(math.Floor(p.factor*float64(g.HeadDim)/2))
 	if p.factor > 1 || g.RotaryDim < 2 {
-		p.section.fault("partial_rotary_factor", fmt.Sprintf("a number up to 1 that leaves rotary dims of head_dim %d", g.HeadDim))
+		p.section.fault("partial_rotary_factor",
+			fmt.Sprintf("a number up to 1 that leaves rotary dims of head_dim %d", g.HeadDim))
 	}
 }
 
@@ -309,7 +316,8 @@ func (c *Gemma4) readSharing(text section, assistant bool) {
 	c.FullValues = !text.boolean("attention_k_eq_v", true)
 	if assistant {
 		if n := text.integer("num_kv_shared_layers", 0, maxLayers); text.doc.sound() && n != len(c.Layers) {
-			text.fault("num_kv_shared_layers", fmt.Sprintf("num_hidden_layers (%d), as an assistant has no keys and values of its own", len(c.Layers)))
+			text.fault("num_kv_shared_layers",
+				fmt.Sprintf("num_hidden_layers (%d), as an assistant has no keys and values of its own", len(c.Layers)))
 		}
 		text.only("use_double_wide_mlp", false)
 		return
@@ -324,7 +332,8 @@ func (c *Gemma4) readSharing(text section, assistant bool) {
 	first := len(c.Layers) - c.SharedKVLayers
 	for i := first; i < len(c.Layers); i++ {
 		if !slices.Contains(c.Layers[:first], c.Layers[i]) {
-			text.fault("num_kv_shared_layers", fmt.Sprintf("a layer of %s before the layers that share its keys and values", c.Layers[i]))
+			text.fault("num_kv_shared_layers",
+				fmt.Sprintf("a layer of %s before the layers that share its keys and values", c.Layers[i]))
 			return
 		}
 	}

@@ -46,7 +46,8 @@ func ropeScaling(s section, positions int) *RopeScaling {
 
 // yarn reads the scaling of YaRN with the defaults of transformers.
 func yarn(s section, positions int) *RopeScaling {
-	r := &RopeScaling{Type: "yarn", Positions: positions, BetaFast: 32, BetaSlow: 1, Truncate: s.boolean("truncate", true)}
+	r := &RopeScaling{Type: "yarn", Positions: positions, BetaFast: 32, BetaSlow: 1,
+		Truncate: s.boolean("truncate", true)}
 	if s.has("original_max_position_embeddings") {
 		r.Positions = s.integer("original_max_position_embeddings", 1, maxPositions)
 	}

@@ -101,8 +101,10 @@ func readSampling(s section) Sampling {
 		sampling.TopK = &value
 	}
 	sampling.MinP = s.interval("min_p", "a number of 0 to 1", func(v float64) bool { return v >= 0 && v <= 1 })
-	sampling.RepetitionPenalty = s.interval("repetition_penalty", "a number above 0", func(v float64) bool { return v > 0 })
-	for name, to := range map[string]**float64{"presence_penalty": &sampling.PresencePenalty, "frequency_penalty": &sampling.FrequencyPenalty} {
+	sampling.RepetitionPenalty = s.interval("repetition_penalty", "a number above 0",
+		func(v float64) bool { return v > 0 })
+	for name, to := range map[string]**float64{"presence_penalty": &sampling.PresencePenalty,
+		"frequency_penalty": &sampling.FrequencyPenalty} {
 		*to = s.interval(name, "a number", func(v float64) bool { return !math.IsInf(v, 0) })
 	}
 	return sampling

@@ -281,9 +281,9 @@ func q6_K(out []byte, v []float32) []byte {
 	return appendHalf(out, d)
 }
 
-// WriteGGUF writes the checkpoint as llama.cpp's convert_hf_to_gguf.py does (conversion/base.py, qwen.py, gemma.py), with
-// the encoding that kind gives for the name of a matrix in the file; what is no matrix, the router and the convolution
-// are F32.
+// WriteGGUF writes the checkpoint as llama.cpp's convert_hf_to_gguf.py does (conversion/base.py, qwen.py, gemma.py),
+// with the encoding that kind gives for the name of a matrix in the file; what is no matrix, the router and the
+// convolution are F32.
 func (s *Source) WriteGGUF(path string, kind func(name string) string) error {
 	g := &GGUF{}
 	if err := s.AddGGUF(g, kind); err != nil {
@@ -307,7 +307,8 @@ func (s *Source) AddGGUF(g *GGUF, kind func(name string) string) error {
 	}
 	add(g, func(name string, t *Tensor) {
 		as := "F32"
-		if len(t.Shape) > 1 && !strings.Contains(name, "norm") && !strings.Contains(name, "conv1d") && !strings.Contains(name, "ffn_gate_inp") && t.Shape[len(t.Shape)-1]%32 == 0 {
+		if len(t.Shape) > 1 && !strings.Contains(name, "norm") && !strings.Contains(name, "conv1d") &&
+			!strings.Contains(name, "ffn_gate_inp") && t.Shape[len(t.Shape)-1]%32 == 0 {
 			if as = kind(name); strings.HasSuffix(as, "_K") && t.Shape[len(t.Shape)-1]%256 != 0 {
 				as = "Q8_0" // as llama-quantize falls back
 			}
@@ -365,7 +366,8 @@ func (s *Source) gemmaGGUF(g *GGUF, add func(string, *Tensor)) {
 	var heads []int
 	for _, kind := range c.Layers {
 		slides = append(slides, kind == huggingface.SlidingAttention)
-		heads = append(heads, map[bool]int{true: c.Sliding.KVHeads, false: c.Full.KVHeads}[kind == huggingface.SlidingAttention])
+		heads = append(heads, map[bool]int{true: c.Sliding.KVHeads,
+			false: c.Full.KVHeads}[kind == huggingface.SlidingAttention])
 	}
 	key("attention.sliding_window_pattern", slides)
 	key("attention.head_count_kv", heads)
@@ -376,17 +378,28 @@ func (s *Source) gemmaGGUF(g *GGUF, add func(string, *Tensor)) {
 	add("rope_freqs.weight", divisors)
 	for _, name := range s.Names() {
 		add(layerName(name, map[string]string{
-			"embed_tokens.weight": "token_embd.weight", "norm.weight": "output_norm.weight", "lm_head.weight": "output.weight",
-			"input_layernorm.weight": "attn_norm.weight", "post_attention_layernorm.weight": "post_attention_norm.weight",
-			"pre_feedforward_layernorm.weight": "ffn_norm.weight", "post_feedforward_layernorm.weight": "post_ffw_norm.weight", "layer_scalar": "layer_output_scale.weight",
-			"self_attn.q_proj.weight": "attn_q.weight", "self_attn.k_proj.weight": "attn_k.weight", "self_attn.v_proj.weight": "attn_v.weight", "self_attn.o_proj.weight": "attn_output.weight",
+			"embed_tokens.weight": "token_embd.weight", "norm.weight": "output_norm.weight",
+			"lm_head.weight":                    "output.weight",
+			"input_layernorm.weight":            "attn_norm.weight",
+			"post_attention_layernorm.weight":   "post_attention_norm.weight",
+			"pre_feedforward_layernorm.weight":  "ffn_norm.weight",
+			"post_feedforward_layernorm.weight": "post_ffw_norm.weight", "layer_scalar": "layer_output_scale.weight",
+			"self_attn.q_proj.weight": "attn_q.weight", "self_attn.k_proj.weight": "attn_k.weight",
+			"self_attn.v_proj.weight": "attn_v.weight", "self_attn.o_proj.weight": "attn_output.weight",
 			"self_attn.q_norm.weight": "attn_q_norm.weight", "self_attn.k_norm.weight": "attn_k_norm.weight",
-			"mlp.gate_proj.weight": "ffn_gate.weight", "mlp.up_proj.weight": "ffn_up.weight", "mlp.down_proj.weight": "ffn_down.weight",
-			"router.proj.weight": "ffn_gate_inp.weight", "router.scale": "ffn_gate_inp.scale", "router.per_expert_scale": "ffn_down_exps.scale",
-			"experts.gate_up_proj": "ffn_gate_up_exps.weight", "experts.down_proj": "ffn_down_exps.weight", "pre_feedforward_layernorm_2.weight": "pre_ffw_norm_2.weight",
-			"post_feedforward_layernorm_1.weight": "post_ffw_norm_1.weight", "post_feedforward_layernorm_2.weight": "post_ffw_norm_2.weight",
-			"embed_tokens_per_layer.weight": "per_layer_token_embd.weight", "per_layer_model_projection.weight": "per_layer_model_proj.weight", "per_layer_projection_norm.weight": "per_layer_proj_norm.weight",
-			"per_layer_input_gate.weight": "inp_gate.weight", "per_layer_projection.weight": "proj.weight", "post_per_layer_input_norm.weight": "post_norm.weight",
+			"mlp.gate_proj.weight": "ffn_gate.weight", "mlp.up_proj.weight": "ffn_up.weight",
+			"mlp.down_proj.weight": "ffn_down.weight",
+			"router.proj.weight":   "ffn_gate_inp.weight", "router.scale": "ffn_gate_inp.scale",
+			"router.per_expert_scale": "ffn_down_exps.scale",
+			"experts.gate_up_proj":    "ffn_gate_up_exps.weight", "experts.down_proj": "ffn_down_exps.weight",
+			"pre_feedforward_layernorm_2.weight":  "pre_ffw_norm_2.weight",
+			"post_feedforward_layernorm_1.weight": "post_ffw_norm_1.weight",
+			"post_feedforward_layernorm_2.weight": "post_ffw_norm_2.weight",
+			"embed_tokens_per_layer.weight":       "per_layer_token_embd.weight",
+			"per_layer_model_projection.weight":   "per_layer_model_proj.weight",
+			"per_layer_projection_norm.weight":    "per_layer_proj_norm.weight",
+			"per_layer_input_gate.weight":         "inp_gate.weight", "per_layer_projection.weight": "proj.weight",
+			"post_per_layer_input_norm.weight": "post_norm.weight",
 		}), s.Tensors[name])
 	}
 }
@@ -395,15 +408,22 @@ func (s *Source) gemmaGGUF(g *GGUF, add func(string, *Tensor)) {
 var qwenNames = map[string]string{
 	"embed_tokens.weight": "token_embd.weight", "norm.weight": "output_norm.weight", "lm_head.weight": "output.weight",
 	"input_layernorm.weight": "attn_norm.weight", "post_attention_layernorm.weight": "post_attention_norm.weight",
-	"self_attn.q_proj.weight": "attn_q.weight", "self_attn.k_proj.weight": "attn_k.weight", "self_attn.v_proj.weight": "attn_v.weight", "self_attn.o_proj.weight": "attn_output.weight",
+	"self_attn.q_proj.weight": "attn_q.weight", "self_attn.k_proj.weight": "attn_k.weight",
+	"self_attn.v_proj.weight": "attn_v.weight", "self_attn.o_proj.weight": "attn_output.weight",
 	"self_attn.q_norm.weight": "attn_q_norm.weight", "self_attn.k_norm.weight": "attn_k_norm.weight",
-	"linear_attn.in_proj_qkv.weight": "attn_qkv.weight", "linear_attn.in_proj_z.weight": "attn_gate.weight", "linear_attn.in_proj_a.weight": "ssm_alpha.weight",
-	"linear_attn.in_proj_b.weight": "ssm_beta.weight", "linear_attn.conv1d.weight": "ssm_conv1d.weight", "linear_attn.dt_bias": "ssm_dt.bias", "linear_attn.A_log": "ssm_a",
+	"linear_attn.in_proj_qkv.weight": "attn_qkv.weight", "linear_attn.in_proj_z.weight": "attn_gate.weight",
+	"linear_attn.in_proj_a.weight": "ssm_alpha.weight",
+	"linear_attn.in_proj_b.weight": "ssm_beta.weight", "linear_attn.conv1d.weight": "ssm_conv1d.weight",
+	"linear_attn.dt_bias": "ssm_dt.bias", "linear_attn.A_log": "ssm_a",
 	"linear_attn.norm.weight": "ssm_norm.weight", "linear_attn.out_proj.weight": "ssm_out.weight",
 	"linear_attn.in_proj_ba.weight": "ssm_ba.weight",
-	"mlp.gate_proj.weight":          "ffn_gate.weight", "mlp.up_proj.weight": "ffn_up.weight", "mlp.down_proj.weight": "ffn_down.weight",
-	"mlp.gate.weight": "ffn_gate_inp.weight", "mlp.shared_expert_gate.weight": "ffn_gate_inp_shexp.weight", "mlp.experts.down_proj": "ffn_down_exps.weight",
-	"mlp.shared_expert.gate_proj.weight": "ffn_gate_shexp.weight", "mlp.shared_expert.up_proj.weight": "ffn_up_shexp.weight", "mlp.shared_expert.down_proj.weight": "ffn_down_shexp.weight",
+	"mlp.gate_proj.weight":          "ffn_gate.weight", "mlp.up_proj.weight": "ffn_up.weight",
+	"mlp.down_proj.weight": "ffn_down.weight",
+	"mlp.gate.weight":      "ffn_gate_inp.weight", "mlp.shared_expert_gate.weight": "ffn_gate_inp_shexp.weight",
+	"mlp.experts.down_proj":              "ffn_down_exps.weight",
+	"mlp.shared_expert.gate_proj.weight": "ffn_gate_shexp.weight",
+	"mlp.shared_expert.up_proj.weight":   "ffn_up_shexp.weight",
+	"mlp.shared_expert.down_proj.weight": "ffn_down_shexp.weight",
 }
 
 func (s *Source) qwenGGUF(g *GGUF, add func(string, *Tensor)) {
@@ -538,7 +558,8 @@ func (s *Source) deltaNetKeys(c *huggingface.Qwen, key func(string, any)) {
 // stackExperts joins the matrices of experts that are stored one by one, as the converter does.
 func (s *Source) stackExperts(c *huggingface.Qwen) {
 	for i := range c.Layers {
-		for fused, parts := range map[string][]string{"gate_up_proj": {"gate_proj", "up_proj"}, "down_proj": {"down_proj"}} {
+		for fused, parts := range map[string][]string{"gate_up_proj": {"gate_proj", "up_proj"},
+			"down_proj": {"down_proj"}} {
 			base := fmt.Sprintf("layers.%d.mlp.experts.", i)
 			all := &Tensor{}
 			for e := range c.Experts {
@@ -571,7 +592,8 @@ func (t *Tensor) apart(c *huggingface.Qwen) (qkv, z *Tensor) {
 		return out
 	}
 	tensor := func(v []float32) *Tensor { return &Tensor{Shape: []int{len(v) / cols, cols}, Values: v} }
-	return tensor(slices.Concat(take(0, keys), take(keys, keys), take(2*keys, values))), tensor(take(2*keys+values, values))
+	return tensor(slices.Concat(take(0, keys), take(keys, keys), take(2*keys, values))),
+		tensor(take(2*keys+values, values))
 }
 
 // tiled brings the heads of values, behind the first rows, from grouped by key head to the order in which the first

@@ -10,7 +10,8 @@ import (
 )
 
 // Quantizer quantizes a matrix or a stack of them row by row.
-type Quantizer func(values []float32, rows, cols, bits, group int) (packed []uint32, scales, biases []float32, err error)
+type Quantizer func(values []float32, rows, cols, bits, group int) (packed []uint32, scales,
+	biases []float32, err error)
 
 // WriteMLX writes the checkpoint as mlx-lm's convert does with quantization (mlx_lm/models/qwen3_5_moe.py and
 // gemma4_text.py, sanitize and quant_predicate): matrices with the given bits in groups of 64, routers and gates of
@@ -25,12 +26,14 @@ func (s *Source) WriteMLX(dir string, bits int, quantize Quantizer) error {
 		switch {
 		case isExpert:
 			half := t.Shape[1] / 2
-			tensors[base+".switch_mlp.gate_proj.weight"], tensors[base+".switch_mlp.up_proj.weight"] = t.rows(0, half), t.rows(half, half)
+			tensors[base+".switch_mlp.gate_proj.weight"], tensors[base+".switch_mlp.up_proj.weight"] = t.rows(0, half),
+				t.rows(half, half)
 		case strings.HasSuffix(name, ".experts.down_proj"):
 			tensors[strings.TrimSuffix(name, ".experts.down_proj")+".switch_mlp.down_proj.weight"] = t
 		case strings.HasSuffix(name, "conv1d.weight"):
 			tensors[name] = &Tensor{Shape: []int{t.Shape[0], t.Shape[2], 1}, Values: t.Values, BF16: t.BF16}
-		case s.Arch == "qwen35moe" && strings.HasSuffix(name, "norm.weight") && !strings.HasSuffix(name, "linear_attn.norm.weight"):
+		case s.Arch == "qwen35moe" && strings.HasSuffix(name, "norm.weight") &&
+			!strings.HasSuffix(name, "linear_attn.norm.weight"):
 			tensors[name] = t.plus(1)
 		default:
 			tensors[name] = t
@@ -64,9 +67,11 @@ func (s *Source) WriteMLX(dir string, bits int, quantize Quantizer) error {
 		params := func(suffix string, values []float32) safetensors.Entry {
 			p := make([]byte, 2*len(values))
 			numeric.F32SliceToBF16(p, values)
-			return safetensors.Entry{Name: module + suffix, DType: safetensors.BF16, Shape: append(append([]int{}, leading...), cols/group), Data: safetensors.Bytes(p)}
+			return safetensors.Entry{Name: module + suffix, DType: safetensors.BF16,
+				Shape: append(append([]int{}, leading...), cols/group), Data: safetensors.Bytes(p)}
 		}
-		entries = append(entries, safetensors.Entry{Name: full, DType: safetensors.U32, Shape: append(append([]int{}, leading...), cols*b/32), Data: safetensors.Bytes(words)},
+		entries = append(entries, safetensors.Entry{Name: full, DType: safetensors.U32,
+			Shape: append(append([]int{}, leading...), cols*b/32), Data: safetensors.Bytes(words)},
 			params(".scales", scales), params(".biases", biases))
 	}
 	config := maps.Clone(s.Config)

@@ -31,7 +31,8 @@ func (s *Source) WritePrequantized(dir string) (*Source, error) {
 	for name, t := range tensors {
 		if rounded.Tensors[name] = t; strings.Contains(name, ".experts.") {
 			cols := t.Shape[2]
-			matrix := (&bundle{metadata: map[string]string{}}).int4(name, &Tensor{Shape: []int{len(t.Values) / cols, cols}, Values: t.Values})
+			matrix := (&bundle{metadata: map[string]string{}}).int4(name,
+				&Tensor{Shape: []int{len(t.Values) / cols, cols}, Values: t.Values})
 			rounded.Tensors[name] = &Tensor{Shape: t.Shape, Values: matrix.Values}
 		} else if q := (&bundle{metadata: map[string]string{}}).add(name, t); q != nil {
 			rounded.Tensors[name] = q
@@ -74,7 +75,8 @@ func (b *bundle) add(name string, t *Tensor) *Tensor {
 
 func (b *bundle) part(name, part string, d safetensors.DType, shape []int, p []byte) {
 	dot := strings.LastIndexByte(name, '.')
-	b.entries = append(b.entries, safetensors.Entry{Name: name[:dot] + "._" + name[dot+1:] + "_" + part, DType: d, Shape: shape, Data: safetensors.Bytes(p)})
+	b.entries = append(b.entries, safetensors.Entry{Name: name[:dot] + "._" + name[dot+1:] + "_" + part, DType: d,
+		Shape: shape, Data: safetensors.Bytes(p)})
 }
 
 func half16(values []float32) []byte {
@@ -163,16 +165,20 @@ func (b *bundle) qwen(c *huggingface.Qwen, tensors map[string]*Tensor) {
 			rename("linear_attn."+n, "attn."+n)
 		}
 		join("attn.qkv_proj.weight", "self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight")
-		join("attn.in_proj.weight", "linear_attn.in_proj_qkv.weight", "linear_attn.in_proj_z.weight", "linear_attn.in_proj_b.weight", "linear_attn.in_proj_a.weight")
-		join("mlp.shared_expert.gate_up_proj.weight", "mlp.shared_expert.gate_proj.weight", "mlp.shared_expert.up_proj.weight")
+		join("attn.in_proj.weight", "linear_attn.in_proj_qkv.weight", "linear_attn.in_proj_z.weight",
+			"linear_attn.in_proj_b.weight", "linear_attn.in_proj_a.weight")
+		join("mlp.shared_expert.gate_up_proj.weight", "mlp.shared_expert.gate_proj.weight",
+			"mlp.shared_expert.up_proj.weight")
 		gateUp, down := tensors[in+"mlp.experts.gate_up_proj"], tensors[in+"mlp.experts.down_proj"]
 		delete(tensors, in+"mlp.experts.gate_up_proj")
 		delete(tensors, in+"mlp.experts.down_proj")
 		half := gateUp.Shape[1] / 2
-		for name, t := range map[string]*Tensor{"gate": gateUp.rows(0, half), "up": gateUp.rows(half, half), "down": down} {
+		for name, t := range map[string]*Tensor{"gate": gateUp.rows(0, half), "up": gateUp.rows(half, half),
+			"down": down} {
 			size := t.Shape[1] * t.Shape[2]
 			for e := range t.Shape[0] {
-				tensors[fmt.Sprintf("%smlp.experts.%s_proj.experts.%d.weight", in, name, e)] = &Tensor{Shape: t.Shape[1:], Values: t.Values[e*size:][:size]}
+				tensors[fmt.Sprintf("%smlp.experts.%s_proj.experts.%d.weight", in, name,
+					e)] = &Tensor{Shape: t.Shape[1:], Values: t.Values[e*size:][:size]}
 			}
 		}
 		tensors[in+"ln_1._rms_weight"] = tensors[in+"ln_1.weight"].plus(1)

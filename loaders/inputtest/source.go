@@ -53,7 +53,8 @@ func Read(dir string) (*Source, error) {
 	if err := json.Unmarshal(m.Files.Config, &s.Config); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{huggingface.TokenizerFile, huggingface.TokenizerConfigFile, huggingface.GenerationConfigFile} {
+	for _, name := range []string{huggingface.TokenizerFile, huggingface.TokenizerConfigFile,
+		huggingface.GenerationConfigFile} {
 		if s.Files[name], err = os.ReadFile(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
@@ -137,7 +138,8 @@ func (s *Source) WriteDir(dir string) error {
 }
 
 // writeDir writes a checkpoint directory.
-func (s *Source) writeDir(dir string, config map[string]any, entries []safetensors.Entry, metadata map[string]string) error {
+func (s *Source) writeDir(dir string, config map[string]any, entries []safetensors.Entry,
+	metadata map[string]string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
@@ -145,8 +147,10 @@ func (s *Source) writeDir(dir string, config map[string]any, entries []safetenso
 	if err != nil {
 		return err
 	}
-	for name, p := range map[string][]byte{huggingface.ConfigFile: text, huggingface.TokenizerFile: s.Files[huggingface.TokenizerFile],
-		huggingface.TokenizerConfigFile: s.Files[huggingface.TokenizerConfigFile], huggingface.GenerationConfigFile: s.Files[huggingface.GenerationConfigFile]} {
+	for name, p := range map[string][]byte{huggingface.ConfigFile: text,
+		huggingface.TokenizerFile:        s.Files[huggingface.TokenizerFile],
+		huggingface.TokenizerConfigFile:  s.Files[huggingface.TokenizerConfigFile],
+		huggingface.GenerationConfigFile: s.Files[huggingface.GenerationConfigFile]} {
 		if err := os.WriteFile(filepath.Join(dir, name), p, 0o666); err != nil {
 			return err
 		}

@@ -60,7 +60,8 @@ func ParseConfig(file string, section json.RawMessage) (*Config, error) {
 	decoder.UseNumber()
 	var values map[string]any
 	if err := decoder.Decode(&values); err != nil || values == nil {
-		return nil, &huggingface.ConfigError{File: file, Key: sectionName, Expected: "a JSON object", Found: clip(string(section))}
+		return nil, &huggingface.ConfigError{File: file, Key: sectionName, Expected: "a JSON object",
+			Found: clip(string(section))}
 	}
 	c := &Config{Modules: map[string]*ir.WeightForm{}, file: file}
 	var err error
@@ -73,7 +74,8 @@ func ParseConfig(file string, section json.RawMessage) (*Config, error) {
 		}
 		name, at := builder.Inner(key), sectionName+"."+clip(key)
 		if _, twice := c.Modules[name]; twice {
-			return nil, &huggingface.ConfigError{File: file, Key: at, Expected: "one entry for module " + clip(name), Found: "a second one"}
+			return nil, &huggingface.ConfigError{File: file, Key: at, Expected: "one entry for module " + clip(name),
+				Found: "a second one"}
 		}
 		switch v := values[key].(type) {
 		case bool:
@@ -89,7 +91,8 @@ func ParseConfig(file string, section json.RawMessage) (*Config, error) {
 			}
 			c.Modules[name] = &f
 		default:
-			return nil, &huggingface.ConfigError{File: file, Key: at, Expected: "an object with bits and group_size, or false", Found: clip(fmt.Sprint(v))}
+			return nil, &huggingface.ConfigError{File: file, Key: at,
+				Expected: "an object with bits and group_size, or false", Found: clip(fmt.Sprint(v))}
 		}
 	}
 	return c, nil
@@ -106,7 +109,8 @@ func (c *Config) form(at string, values map[string]any, fallback ir.WeightForm) 
 	case listed && hasOne:
 		f = only
 	case listed && (!isText || name != ir.Affine.String()):
-		return f, &huggingface.ConfigError{File: c.file, Key: at + "." + modeKey, Expected: `"affine", "mxfp4", "mxfp8" or "nvfp4"`, Found: found(mode)}
+		return f, &huggingface.ConfigError{File: c.file, Key: at + "." + modeKey,
+			Expected: `"affine", "mxfp4", "mxfp8" or "nvfp4"`, Found: found(mode)}
 	default:
 		if f.Mode != ir.Affine {
 			f.Group = 64
@@ -129,7 +133,9 @@ func (c *Config) form(at string, values map[string]any, fallback ir.WeightForm) 
 		number, _ := value.(json.Number)
 		n, err := strconv.Atoi(number.String())
 		if err != nil || !slices.Contains(field.allowed, n) {
-			return f, &huggingface.ConfigError{File: c.file, Key: at + "." + field.key, Expected: "one of " + strings.Trim(strings.ReplaceAll(fmt.Sprint(field.allowed), " ", ", "), "[]"), Found: found(value)}
+			return f, &huggingface.ConfigError{File: c.file, Key: at + "." + field.key,
+				Expected: "one of " + strings.Trim(strings.ReplaceAll(fmt.Sprint(field.allowed), " ", ", "), "[]"),
+				Found:    found(value)}
 		}
 		*field.into = n
 	}

@@ -53,8 +53,11 @@ func Fold(c *Config, list []builder.Tensor) (folded []builder.Tensor, parts map[
 	}
 	for _, t := range list {
 		module := strings.TrimSuffix(t.Name, weightSuffix)
-		if f := c.Modules[builder.Inner(module)]; f != nil && module != t.Name && byName[module+scalesSuffix].Name == "" {
-			errs = append(errs, fmt.Errorf("%s: tensor %s: expected %s beside it, as %s.%s has the module quantized, found none", c.file, t.Name, module+scalesSuffix, sectionName, clip(module)))
+		if f := c.Modules[builder.Inner(module)]; f != nil && module != t.Name &&
+			byName[module+scalesSuffix].Name == "" {
+			errs = append(errs, fmt.Errorf(
+				"%s: tensor %s: expected %s beside it, as %s.%s has the module quantized, found none", c.file, t.Name,
+				module+scalesSuffix, sectionName, clip(module)))
 		}
 		if !consumed[t.Name] {
 			folded = append(folded, byName[t.Name])
@@ -90,7 +93,9 @@ func (c *Config) join(module string, packed, scales, biases builder.Tensor) (*bu
 		return nil, fault(scales, scales.Name, "BF16, F16 or F32 [..., rows, groups]")
 	}
 	if biases.Data == nil || biases.Data.DType() != scales.Data.DType() || !slices.Equal(biases.Shape, scales.Shape) {
-		return nil, fault(biases, module+biasesSuffix, fmt.Sprintf("the dtype and shape of the scales, %s %s", scales.DType, strings.ReplaceAll(fmt.Sprint(scales.Shape), " ", ",")))
+		return nil, fault(biases, module+biasesSuffix,
+			fmt.Sprintf("the dtype and shape of the scales, %s %s", scales.DType,
+				strings.ReplaceAll(fmt.Sprint(scales.Shape), " ", ",")))
 	}
 	if err := fits(*form, module, packed, scales, fault); err != nil {
 		return nil, err
@@ -103,7 +108,8 @@ func (c *Config) joinSmallFloats(form ir.WeightForm, module string, packed, scal
 	fault func(t builder.Tensor, name, expected string) error) (*builder.Quantized, error) {
 	switch {
 	case len(scales.Shape) < 2 || scales.Data == nil || scales.Data.DType() != ir.U8:
-		return nil, fault(scales, scales.Name, fmt.Sprintf("U8 [..., rows, groups] (%s has mode %s)", sectionName, form.Mode))
+		return nil, fault(scales, scales.Name,
+			fmt.Sprintf("U8 [..., rows, groups] (%s has mode %s)", sectionName, form.Mode))
 	case biases.Name != "":
 		return nil, fault(biases, biases.Name, fmt.Sprintf("no biases (%s has mode %s)", sectionName, form.Mode))
 	}
@@ -114,12 +120,14 @@ func (c *Config) joinSmallFloats(form ir.WeightForm, module string, packed, scal
 }
 
 // fits checks packed codes against the scales.
-func fits(form ir.WeightForm, module string, packed, scales builder.Tensor, fault func(t builder.Tensor, name, expected string) error) error {
+func fits(form ir.WeightForm, module string, packed, scales builder.Tensor,
+	fault func(t builder.Tensor, name, expected string) error) error {
 	n := len(scales.Shape)
 	want := append(slices.Clone(scales.Shape[:n-1]), form.Words(scales.Shape[n-1]*int64(form.Group)))
 	if packed.Data == nil || packed.Data.DType() != ir.U32 || !slices.Equal(packed.Shape, want) {
-		return fault(packed, module+weightSuffix, fmt.Sprintf("U32 %s, codes of %d bits for %d scales a row of groups of %d (%s)",
-			strings.ReplaceAll(fmt.Sprint(want), " ", ","), form.Bits, scales.Shape[n-1], form.Group, sectionName))
+		return fault(packed, module+weightSuffix,
+			fmt.Sprintf("U32 %s, codes of %d bits for %d scales a row of groups of %d (%s)",
+				strings.ReplaceAll(fmt.Sprint(want), " ", ","), form.Bits, scales.Shape[n-1], form.Group, sectionName))
 	}
 	return nil
 }

@@ -62,7 +62,8 @@ func read(text json.RawMessage) (section, bool) {
 // Is reports whether a quantization section is of this kind.
 func Is(text json.RawMessage) bool {
 	s, ok := read(text)
-	return ok && slices.ContainsFunc(s.formats(), func(f string) bool { return f == gptOSS || f == mxfp4Packed || f == nvfp4Packed })
+	return ok && slices.ContainsFunc(s.formats(),
+		func(f string) bool { return f == gptOSS || f == mxfp4Packed || f == nvfp4Packed })
 }
 
 // ParseConfig reads a quantization section that [Is] of this kind. file is for messages.
@@ -70,7 +71,8 @@ func ParseConfig(file string, text json.RawMessage) (*Config, error) {
 	s, _ := read(text)
 	fault := func(key, expected string, found any) error {
 		text, _ := json.Marshal(found) // numbers and text can be encoded
-		return &huggingface.ConfigError{File: file, Key: "quantization_config." + key, Expected: expected, Found: string(text)}
+		return &huggingface.ConfigError{File: file, Key: "quantization_config." + key,
+			Expected: expected, Found: string(text)}
 	}
 	formats := s.formats()
 	if len(formats) != 1 {

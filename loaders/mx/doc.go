@@ -1,5 +1,5 @@
-// Package mx reads the weights of checkpoints in MX formats that others than mlx-lm wrote: codes e2m1, two to a byte, the
-// first in the lower half, and scales of a byte for each group in a row. For a matrix X [..., N, K] of
+// Package mx reads the weights of checkpoints in MX formats that others than mlx-lm wrote: codes e2m1, two to a byte,
+// the first in the lower half, and scales of a byte for each group in a row. For a matrix X [..., N, K] of
 //
 //   - gpt-oss's form (quant_method mxfp4): X_blocks [..., N, K/32, 16] and X_scales [..., N, K/32];
 //   - compressed-tensors' mxfp4-pack-quantized: X_packed [..., N, K/2] and X_scale [..., N, K/32];

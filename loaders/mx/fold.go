@@ -12,8 +12,8 @@ import (
 	"github.com/etc-ml/etc/loaders/builder"
 )
 
-// Fold joins the tensors of each quantized matrix to one tensor, which has the matrix's name and shape. The others stay as
-// they are. parts lists the tensors of each joint one. The error joins one for every matrix that does not fit.
+// Fold joins the tensors of each quantized matrix to one tensor, which has the matrix's name and shape. The others stay
+// as they are. parts lists the tensors of each joint one. The error joins one for every matrix that does not fit.
 func Fold(c *Config, list []builder.Tensor) (folded []builder.Tensor, parts map[string][]string, err error) {
 	byName := map[string]builder.Tensor{}
 	for _, t := range list {
@@ -82,7 +82,8 @@ func (c *Config) join(name string, codes, scales, global builder.Tensor) (builde
 			return codes, err
 		}
 	}
-	return builder.Tensor{Name: name, DType: c.form.String(), Shape: append(slices.Clone(codes.Shape[:n]), k), Quantized: q}, nil
+	return builder.Tensor{Name: name, DType: c.form.String(), Shape: append(slices.Clone(codes.Shape[:n]), k),
+		Quantized: q}, nil
 }
 
 func (c *Config) fault(t builder.Tensor, name, expected string) error {

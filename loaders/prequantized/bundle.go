@@ -30,9 +30,10 @@ type description struct {
 	Tensors []string `json:"_tensor_data_names"`
 }
 
-// Unflatten joins the tensors of a bundle to its weights, which have the names of the bundle; parts lists the tensors of
-// each. file is for messages. The error joins one for every weight that does not fit.
-func Unflatten(file string, metadata map[string]string, list []builder.Tensor) (weights []builder.Tensor, parts map[string][]string, err error) {
+// Unflatten joins the tensors of a bundle to its weights, which have the names of the bundle; parts lists the tensors
+// of each. file is for messages. The error joins one for every weight that does not fit.
+func Unflatten(file string, metadata map[string]string, list []builder.Tensor) (weights []builder.Tensor,
+	parts map[string][]string, err error) {
 	var names []string
 	if err := json.Unmarshal([]byte(metadata[listKey]), &names); err != nil {
 		return nil, nil, fmt.Errorf("%s: metadata %s: expected a JSON array of names: %w", file, listKey, err)
@@ -46,7 +47,8 @@ func Unflatten(file string, metadata map[string]string, list []builder.Tensor) (
 	var errs []error
 	for _, name := range names {
 		fault := func(expected, found string, args ...any) {
-			errs = append(errs, fmt.Errorf("%s: tensor %.200s: expected %s, found %s", file, name, expected, fmt.Sprintf(found, args...)))
+			errs = append(errs, fmt.Errorf("%s: tensor %.200s: expected %s, found %s", file, name, expected,
+				fmt.Sprintf(found, args...)))
 		}
 		var d description
 		if err := json.Unmarshal([]byte(metadata[name]), &d); err != nil {
@@ -80,7 +82,8 @@ func Unflatten(file string, metadata map[string]string, list []builder.Tensor) (
 	}
 	for _, t := range list {
 		if !used[t.Name] && len(errs) == 0 {
-			errs = append(errs, fmt.Errorf("%s: tensor %s: expected a description in the metadata, found none", file, t.Name))
+			errs = append(errs, fmt.Errorf("%s: tensor %s: expected a description in the metadata, found none", file,
+				t.Name))
 		}
 	}
 	return weights, parts, errors.Join(errs...)
@@ -112,7 +115,8 @@ func (w weight) join() (builder.Tensor, error) {
 	scale, ok2 := w.get("scale")
 	zero, ok3 := w.get("zero_point")
 	if !ok1 || !ok2 || !ok3 || codes.Data == nil || scale.Data == nil || zero.Data == nil {
-		return none, fmt.Errorf("expected the tensors qdata, scale and zero_point of a %s, found not all of them", w.Type)
+		return none, fmt.Errorf("expected the tensors qdata, scale and zero_point of a %s, found not all of them",
+			w.Type)
 	}
 	if len(codes.Shape) != 2 || len(w.Data.BlockSize) != 2 || w.Data.BlockSize[0] != 1 {
 		return none, fmt.Errorf("expected a matrix in groups of neighbours of a row, found the shape %v in blocks of %v", codes.Shape, w.Data.BlockSize)
@@ -122,16 +126,19 @@ func (w weight) join() (builder.Tensor, error) {
 		return none, err
 	}
 	rows, columns, group := f.rows, f.columns, w.Data.BlockSize[1]
-	if group < 1 || columns%group != 0 || !slices.Equal(params, []int64{rows, columns / group}) || !slices.Equal(zero.Shape, scale.Shape) {
+	if group < 1 || columns%group != 0 || !slices.Equal(params, []int64{rows, columns / group}) ||
+		!slices.Equal(zero.Shape, scale.Shape) {
 		return none, fmt.Errorf("expected scales and zero points for [%d,%d] in groups of %d, found the shapes %v and %v", rows, columns, group, scale.Shape, zero.Shape)
 	}
 	if scale.Data.DType() != ir.BF16 || zero.Data.DType() != ir.BF16 && zero.Data.DType() != ir.I8 {
-		return none, fmt.Errorf("expected scales in BF16 and zero points in BF16 or I8, found %s and %s", scale.DType, zero.DType)
+		return none, fmt.Errorf("expected scales in BF16 and zero points in BF16 or I8, found %s and %s",
+			scale.DType, zero.DType)
 	}
 	if f.group, f.stored = group, storedGroup(group); f.stored == 0 {
 		return none, fmt.Errorf("expected groups of a multiple of 32, found %d", group)
 	}
-	return builder.Tensor{Name: w.name, DType: fmt.Sprintf("%d bits in groups of %d,", f.bits, group), Shape: []int64{rows, columns},
+	return builder.Tensor{Name: w.name, DType: fmt.Sprintf("%d bits in groups of %d,", f.bits, group),
+		Shape:     []int64{rows, columns},
 		Quantized: f.quantized(codes.Data, scale.Data, zero.Data)}, nil
 }
 

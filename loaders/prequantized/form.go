@@ -71,7 +71,8 @@ func (p params) Provenance() string {
 	if p.zero != nil {
 		zero = "," + p.zero.Provenance()
 	}
-	return fmt.Sprintf("torchao_%s(%s%s,%d,%d,%t,%t)", p.what, p.scale.Provenance(), zero, p.group, p.stored, p.packed, p.transposed)
+	return fmt.Sprintf("torchao_%s(%s%s,%d,%d,%t,%t)", p.what, p.scale.Provenance(), zero, p.group, p.stored,
+		p.packed, p.transposed)
 }
 
 // pieceRows bounds the rows that are computed at a time.

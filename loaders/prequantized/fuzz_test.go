@@ -16,12 +16,14 @@ func FuzzUnflatten(f *testing.F) {
 	f.Add(names, "model.a.weight", `{"_type":"Tensor"}`, uint8(1), uint8(1), uint8(0), uint8(2))
 	f.Fuzz(func(t *testing.T, list, name, text string, rows, cols, groups, kind uint8) {
 		tensor := func(suffix string, d ir.DType, dims ...int64) builder.Tensor {
-			return builder.Tensor{Name: name + suffix, DType: d.String(), Shape: dims, Data: ir.Bytes(d, dims, make([]byte, ir.Elements(dims)*int64(d.Size())))}
+			return builder.Tensor{Name: name + suffix, DType: d.String(), Shape: dims,
+				Data: ir.Bytes(d, dims, make([]byte, ir.Elements(dims)*int64(d.Size())))}
 		}
 		dtypes := []ir.DType{ir.I8, ir.U8, ir.BF16, ir.F32, ir.I64}
 		d := dtypes[int(kind)%len(dtypes)]
 		tensors := []builder.Tensor{
-			tensor("", d, int64(rows), int64(cols)), tensor("_qdata", d, int64(rows), int64(cols)), tensor("_scale", ir.BF16, int64(rows), int64(groups)),
+			tensor("", d, int64(rows), int64(cols)), tensor("_qdata", d, int64(rows), int64(cols)),
+			tensor("_scale", ir.BF16, int64(rows), int64(groups)),
 			tensor("_zero_point", d, int64(groups), int64(rows)),
 		}
 		weights, parts, err := Unflatten("bundle", map[string]string{listKey: list, name: text}, tensors)

@@ -18,7 +18,8 @@ func (f *forward) deltaNet(w *deltaNet, prefix string, x *ir.Value) *ir.Value {
 	part := func(start, count, heads, dim int) *ir.Value {
 		return f.Heads(f.Slice(qkv, 2, start, start+count), heads, dim)
 	}
-	q, k := f.unit(part(0, keys, c.LinearKeyHeads, c.LinearKeyHeadDim), part(keys, keys, c.LinearKeyHeads, c.LinearKeyHeadDim))
+	q, k := f.unit(part(0, keys, c.LinearKeyHeads, c.LinearKeyHeadDim),
+		part(keys, keys, c.LinearKeyHeads, c.LinearKeyHeadDim))
 	v := part(2*keys, values, c.LinearValueHeads, c.LinearValueHeadDim)
 
 	// The state decays by exp(-exp(A_log)·softplus(a+dt_bias)), softplus(x) being log(exp(x)+exp(0)).
@@ -30,7 +31,8 @@ func (f *forward) deltaNet(w *deltaNet, prefix string, x *ir.Value) *ir.Value {
 		rate = f.Unary("neg", f.Unary("exp", f.Constant(w.logDecay)))
 	}
 	decay := f.Unary("exp", f.Multiply(step, rate))
-	state := f.Buffer(prefix+".recurrent_state", ir.F32, 1, c.LinearValueHeads, c.LinearValueHeadDim, c.LinearKeyHeadDim)
+	state := f.Buffer(prefix+".recurrent_state", ir.F32, 1, c.LinearValueHeads,
+		c.LinearValueHeadDim, c.LinearKeyHeadDim)
 	rule := f.Op("gated_delta_rule", nil, q, k, v, decay, f.Unary("sigmoid", p[2]), f.resumed(state))
 	f.Store(state, rule.Results[1])
 
@@ -64,7 +66,8 @@ func (f *forward) unit(q, k *ir.Value) (*ir.Value, *ir.Value) {
 	dim := f.c.LinearKeyHeadDim
 	if f.keyScale == nil {
 		scale := float32(1 / math.Sqrt(float64(dim)))
-		f.keyScale = f.Constant(weight{Name: "linear_attn.key_scale", Data: ir.Float32s([]int64{int64(dim)}, slices.Repeat([]float32{scale}, dim)...)})
+		f.keyScale = f.Constant(weight{Name: "linear_attn.key_scale",
+			Data: ir.Float32s([]int64{int64(dim)}, slices.Repeat([]float32{scale}, dim)...)})
 		f.queryScale = f.Multiply(f.keyScale, f.keyScale)
 	}
 	eps := unitEps / float64(dim)

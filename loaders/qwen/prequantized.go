@@ -28,7 +28,8 @@ var bundleNames = map[string]string{
 
 // bundleBuffers are the last parts of names of what a bundle holds beside the weights, and a program computes or keeps:
 // states, positions, frequencies, and 1+w of norms in bf16.
-var bundleBuffers = []string{"_rms_weight", "_qk_rms_weight", "inv_freq", "cache_positions", "conv_state", "recurrent_state"}
+var bundleBuffers = []string{"_rms_weight", "_qk_rms_weight", "inv_freq", "cache_positions",
+	"conv_state", "recurrent_state"}
 
 var bundleExpert = regexp.MustCompile(`^mlp\.experts\.(gate|up|down)_proj\.experts\.(\d+)\.weight$`)
 
@@ -41,10 +42,16 @@ func FromBundle(config huggingface.Config, list []builder.Tensor) []builder.Tens
 	}
 	heads := func(n, dim int) int64 { return int64(n) * int64(dim) }
 	fused := map[string][]bundlePart{
-		"attn.qkv_proj.weight": {{"self_attn.q_proj.weight", 2 * heads(c.Heads, c.HeadDim)}, {"self_attn.k_proj.weight", heads(c.KVHeads, c.HeadDim)}, {"self_attn.v_proj.weight", heads(c.KVHeads, c.HeadDim)}},
-		"attn.in_proj.weight": {{"linear_attn.in_proj_qkv.weight", int64(c.ConvChannels())}, {"linear_attn.in_proj_z.weight", heads(c.LinearValueHeads, c.LinearValueHeadDim)},
-			{"linear_attn.in_proj_b.weight", int64(c.LinearValueHeads)}, {"linear_attn.in_proj_a.weight", int64(c.LinearValueHeads)}},
-		"mlp.shared_expert.gate_up_proj.weight": {{"mlp.shared_expert.gate_proj.weight", int64(c.SharedExpertIntermediate)}, {"mlp.shared_expert.up_proj.weight", int64(c.SharedExpertIntermediate)}},
+		"attn.qkv_proj.weight": {{"self_attn.q_proj.weight", 2 * heads(c.Heads, c.HeadDim)},
+			{"self_attn.k_proj.weight", heads(c.KVHeads, c.HeadDim)},
+			{"self_attn.v_proj.weight", heads(c.KVHeads, c.HeadDim)}},
+		"attn.in_proj.weight": {{"linear_attn.in_proj_qkv.weight", int64(c.ConvChannels())},
+			{"linear_attn.in_proj_z.weight", heads(c.LinearValueHeads, c.LinearValueHeadDim)},
+			{"linear_attn.in_proj_b.weight", int64(c.LinearValueHeads)},
+			{"linear_attn.in_proj_a.weight", int64(c.LinearValueHeads)}},
+		"mlp.shared_expert.gate_up_proj.weight": {{"mlp.shared_expert.gate_proj.weight",
+			int64(c.SharedExpertIntermediate)},
+			{"mlp.shared_expert.up_proj.weight", int64(c.SharedExpertIntermediate)}},
 	}
 	var out []builder.Tensor
 	for _, t := range list {

@@ -79,7 +79,8 @@ func read(c *huggingface.Qwen, t *builder.Tensors, layout layout) weights {
 }
 
 // readLayer asks for the tensors of a layer, whose names begin with prefix.
-func readLayer(c *huggingface.Qwen, t *builder.Tensors, layout layout, prefix string, kind huggingface.LayerKind, hasExperts bool) layer {
+func readLayer(c *huggingface.Qwen, t *builder.Tensors, layout layout, prefix string, kind huggingface.LayerKind,
+	hasExperts bool) layer {
 	l := layer{prefix: prefix}
 	l.inputNorm = layout.norm(l.prefix+".input_layernorm.weight", c.HiddenSize)
 	if kind == huggingface.FullAttention {

@@ -77,9 +77,11 @@ func onlyFile(dir string) (string, error) {
 	case 1:
 		return filepath.Join(dir, names[0]), nil
 	case 0:
-		return "", &FormatError{File: dir, Expected: SingleFileName + " or " + IndexFileName, Found: "no *" + extension + " file"}
+		return "", &FormatError{File: dir, Expected: SingleFileName + " or " + IndexFileName,
+			Found: "no *" + extension + " file"}
 	}
-	return "", &FormatError{File: dir, Expected: IndexFileName + ", which says what is in each file", Found: fmt.Sprintf("%d files without it: %s", len(names), clip(strings.Join(names, ", ")))}
+	return "", &FormatError{File: dir, Expected: IndexFileName + ", which says what is in each file",
+		Found: fmt.Sprintf("%d files without it: %s", len(names), clip(strings.Join(names, ", ")))}
 }
 
 func (c *Checkpoint) openSingle(path string) error {
@@ -110,7 +112,8 @@ func (c *Checkpoint) openSharded(indexPath string) error {
 		path := filepath.Join(c.dir, shard)
 		file, err := Open(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			return &FormatError{File: indexPath, Expected: fmt.Sprintf("shard %s, which holds %d of its tensors", shard, listed[shard]), Found: "no such file; the download is incomplete"}
+			return &FormatError{File: indexPath, Expected: fmt.Sprintf("shard %s, which holds %d of its tensors", shard,
+				listed[shard]), Found: "no such file; the download is incomplete"}
 		}
 		if err != nil {
 			return err
@@ -127,7 +130,8 @@ func (c *Checkpoint) openSharded(indexPath string) error {
 	}
 	for _, name := range sortedKeys(shardOf) {
 		if c.byName[name] == nil {
-			return &FormatError{File: indexPath, Tensor: clip(name), Expected: "it in shard " + shardOf[name], Found: "no tensor of that name there"}
+			return &FormatError{File: indexPath, Tensor: clip(name), Expected: "it in shard " + shardOf[name],
+				Found: "no tensor of that name there"}
 		}
 	}
 	return nil
@@ -190,7 +194,8 @@ func readLimited(path string) ([]byte, error) {
 		return nil, err
 	}
 	if len(text) > MaxHeaderBytes {
-		return nil, &FormatError{File: path, Expected: "at most " + strconv.Itoa(MaxHeaderBytes) + " bytes", Found: "more"}
+		return nil, &FormatError{File: path, Expected: "at most " + strconv.Itoa(MaxHeaderBytes) + " bytes",
+			Found: "more"}
 	}
 	return text, nil
 }

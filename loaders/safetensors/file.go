@@ -67,7 +67,8 @@ func NewFile(path string, data io.ReaderAt, size int64) (*File, error) {
 func readHeader(path string, data io.ReaderAt, size int64) ([]byte, error) {
 	var field [lengthBytes]byte
 	if size < lengthBytes {
-		return nil, &FormatError{File: path, Expected: "at least 8 bytes, the header's length", Found: fmt.Sprintf("%d bytes", size)}
+		return nil, &FormatError{File: path, Expected: "at least 8 bytes, the header's length",
+			Found: fmt.Sprintf("%d bytes", size)}
 	}
 	if err := readFull(data, field[:], 0); err != nil {
 		return nil, fmt.Errorf("%s: reading the header's length: %w", path, err)
@@ -75,11 +76,14 @@ func readHeader(path string, data io.ReaderAt, size int64) ([]byte, error) {
 	length := binary.LittleEndian.Uint64(field[:])
 	switch {
 	case string(field[:]) == "version ":
-		return nil, &FormatError{File: path, Expected: "a safetensors file", Found: "what looks like a Git LFS pointer; fetch the file itself with git lfs pull"}
+		return nil, &FormatError{File: path, Expected: "a safetensors file",
+			Found: "what looks like a Git LFS pointer; fetch the file itself with git lfs pull"}
 	case length > MaxHeaderBytes:
-		return nil, &FormatError{File: path, Expected: fmt.Sprintf("a header of at most %d bytes", MaxHeaderBytes), Found: fmt.Sprintf("the length %d in the first 8 bytes", length)}
+		return nil, &FormatError{File: path, Expected: fmt.Sprintf("a header of at most %d bytes", MaxHeaderBytes),
+			Found: fmt.Sprintf("the length %d in the first 8 bytes", length)}
 	case int64(length) > size-lengthBytes:
-		return nil, &FormatError{File: path, Expected: fmt.Sprintf("a header of %d bytes after the length field", length), Found: fmt.Sprintf("%d bytes; the file is truncated", size-lengthBytes)}
+		return nil, &FormatError{File: path, Expected: fmt.Sprintf("a header of %d bytes after the length field",
+			length), Found: fmt.Sprintf("%d bytes; the file is truncated", size-lengthBytes)}
 	}
 	header := make([]byte, length)
 	if err := readFull(data, header, lengthBytes); err != nil {

@@ -23,7 +23,8 @@ const maxRank = 64
 // without a word, and what a file holds would depend on who reads it.
 func (f *File) parseHeader(header []byte) error {
 	if len(header) == 0 || header[0] != '{' {
-		return &FormatError{File: f.path, Expected: "a header that begins with {", Found: strconv.Quote(clip(string(header[:min(len(header), 16)])))}
+		return &FormatError{File: f.path, Expected: "a header that begins with {",
+			Found: strconv.Quote(clip(string(header[:min(len(header), 16)])))}
 	}
 	if !utf8.Valid(header) {
 		return &FormatError{File: f.path, Expected: "a header in UTF-8", Found: "other bytes"}
@@ -98,7 +99,8 @@ func parseTensor(p *parser, name string) (*Tensor, error) {
 		case "data_offsets":
 			hasOffsets = true
 			var offsets []int64
-			if err := p.integers("data_offsets", 63, 2, func(v uint64) { offsets = append(offsets, int64(v)) }); err != nil {
+			if err := p.integers("data_offsets", 63, 2,
+				func(v uint64) { offsets = append(offsets, int64(v)) }); err != nil {
 				return err
 			}
 			if len(offsets) != 2 {
@@ -133,28 +135,34 @@ func (f *File) checkLayout(start, dataSize int64) error {
 	previous := "the start of the data"
 	for _, t := range f.tensors {
 		fault := func(expected, found string, args ...any) error {
-			return &FormatError{File: f.path, Tensor: clip(t.Name), Expected: expected, Found: fmt.Sprintf(found, args...)}
+			return &FormatError{File: f.path, Tensor: clip(t.Name), Expected: expected,
+				Found: fmt.Sprintf(found, args...)}
 		}
 		if t.end < t.begin || t.end > dataSize {
-			return fault(fmt.Sprintf("data_offsets within the %d bytes of data, begin ≤ end", dataSize), "[%d, %d]", t.begin, t.end)
+			return fault(fmt.Sprintf("data_offsets within the %d bytes of data, begin ≤ end", dataSize),
+				"[%d, %d]", t.begin, t.end)
 		}
 		size, problem := byteSize(t.DType, t.Shape)
 		if problem != "" {
 			return fault("a whole number of bytes", "%s", problem)
 		}
 		if size != t.end-t.begin {
-			return fault(fmt.Sprintf("%d bytes for %s %v", size, t.DType, t.Shape), "data_offsets [%d, %d], %d bytes", t.begin, t.end, t.end-t.begin)
+			return fault(fmt.Sprintf("%d bytes for %s %v", size, t.DType, t.Shape), "data_offsets [%d, %d], %d bytes",
+				t.begin, t.end, t.end-t.begin)
 		}
 		if t.begin < position {
-			return fault(fmt.Sprintf("data_offsets from %d on, %s", position, previous), "[%d, %d], an overlap", t.begin, t.end)
+			return fault(fmt.Sprintf("data_offsets from %d on, %s", position, previous),
+				"[%d, %d], an overlap", t.begin, t.end)
 		}
 		if t.begin > position {
-			return fault(fmt.Sprintf("data_offsets from %d on, %s", position, previous), "[%d, %d], a gap of %d bytes", t.begin, t.end, t.begin-position)
+			return fault(fmt.Sprintf("data_offsets from %d on, %s", position, previous), "[%d, %d], a gap of %d bytes",
+				t.begin, t.end, t.begin-position)
 		}
 		position, previous = t.end, fmt.Sprintf("the end of tensor %q", clip(t.Name))
 	}
 	if position != dataSize {
-		return &FormatError{File: f.path, Expected: fmt.Sprintf("the file to end at byte %d, %s", start+position, previous), Found: fmt.Sprintf("%d more bytes", dataSize-position)}
+		return &FormatError{File: f.path, Expected: fmt.Sprintf("the file to end at byte %d, %s", start+position,
+			previous), Found: fmt.Sprintf("%d more bytes", dataSize-position)}
 	}
 	for _, t := range f.tensors {
 		t.begin += start

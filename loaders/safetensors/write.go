@@ -65,7 +65,8 @@ func WriteFile(path string, entries []Entry, metadata map[string]string) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	err = outfile.Write(path, outfile.Options{}, plan.writeBuffered)
-	if system, target := (*fs.PathError)(nil), (*outfile.TargetError)(nil); err == nil || errors.As(err, &system) || errors.As(err, &target) {
+	if system, target := (*fs.PathError)(nil), (*outfile.TargetError)(nil); err == nil || errors.As(err, &system) ||
+		errors.As(err, &target) {
 		return err // it names the file
 	}
 	return fmt.Errorf("%s: %w", path, err)
@@ -119,7 +120,8 @@ func planFile(entries []Entry, metadata map[string]string) (*filePlan, error) {
 		return nil, header.err
 	}
 	if len(header.text) > MaxHeaderBytes {
-		return nil, fmt.Errorf("expected a header of at most %d bytes, found %d; write fewer tensors a file", MaxHeaderBytes, len(header.text))
+		return nil, fmt.Errorf("expected a header of at most %d bytes, found %d; write fewer tensors a file",
+			MaxHeaderBytes, len(header.text))
 	}
 	plan.header = append(binary.LittleEndian.AppendUint64(nil, uint64(len(header.text))), header.text...)
 	return plan, nil

@@ -25,9 +25,11 @@ func TestWriteBytes(t *testing.T) {
 	}{
 		{"nothing", nil, nil, `{}      `},
 		{"metadata only", nil, map[string]string{"framework": "pt"}, `{"__metadata__":{"framework":"pt"}}     `},
-		{"metadata sorted", nil, map[string]string{"b": "2", "a": "<\"\\é>"}, `{"__metadata__":{"a":"<\"\\é>","b":"2"}}       `},
+		{"metadata sorted", nil, map[string]string{"b": "2", "a": "<\"\\é>"},
+			`{"__metadata__":{"a":"<\"\\é>","b":"2"}}       `},
 		{"alignment, then name", []Entry{
-			one("b", U8, []int{1}, 'b'), one("a", U8, []int{}, 'a'), one("z", F32, []int{1, 1}, 'z', 'z', 'z', 'z'), one("e", I64, []int{0, 5}),
+			one("b", U8, []int{1}, 'b'), one("a", U8, []int{}, 'a'), one("z", F32, []int{1, 1}, 'z', 'z', 'z', 'z'),
+			one("e", I64, []int{0, 5}),
 		}, nil, `{"e":{"dtype":"I64","shape":[0,5],"data_offsets":[0,0]},"z":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]},` +
 			`"a":{"dtype":"U8","shape":[],"data_offsets":[4,5]},"b":{"dtype":"U8","shape":[1],"data_offsets":[5,6]}}  zzzzab`},
 	}
@@ -84,9 +86,12 @@ func TestWriteRefuses(t *testing.T) {
 		{"overflow", []Entry{{"a", U8, []int{math.MaxInt, 2}, Bytes(nil)}}, nil, `overflows 64 bits`},
 		{"half a byte", []Entry{{"a", F4, []int{3}, Bytes(nil)}}, nil, `12 bits`},
 		{"no data", []Entry{{"a", U8, []int{1}, nil}}, nil, `expected data, found none`},
-		{"too little data", []Entry{{"a", U8, []int{3}, Bytes([]byte{1})}}, nil, `tensor "a": expected 3 bytes of data, found 1`},
-		{"too much data", []Entry{{"a", U8, []int{1}, Bytes([]byte{1, 2})}}, nil, `tensor "a": expected 1 more bytes of data at most, found 2`},
-		{"source fails", []Entry{{"a", U8, []int{1}, func(io.Writer) error { return errDisk }}}, nil, `tensor "a": disk on fire`},
+		{"too little data", []Entry{{"a", U8, []int{3}, Bytes([]byte{1})}}, nil,
+			`tensor "a": expected 3 bytes of data, found 1`},
+		{"too much data", []Entry{{"a", U8, []int{1}, Bytes([]byte{1, 2})}}, nil,
+			`tensor "a": expected 1 more bytes of data at most, found 2`},
+		{"source fails", []Entry{{"a", U8, []int{1}, func(io.Writer) error { return errDisk }}}, nil,
+			`tensor "a": disk on fire`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -112,7 +117,8 @@ func TestWriteFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "out.safetensors")
 	big := bytes.Repeat([]byte{1, 2, 3, 4}, 1<<19) // more than the buffer
-	entries := []Entry{{"big", U32, []int{1 << 19}, From(bytes.NewReader(big))}, {"small", U8, []int{1}, Bytes([]byte{7})}}
+	entries := []Entry{{"big", U32, []int{1 << 19}, From(bytes.NewReader(big))},
+		{"small", U8, []int{1}, Bytes([]byte{7})}}
 	require.NoError(t, WriteFile(path, entries, map[string]string{"format": "pt"}))
 	file, err := Open(path)
 	require.NoError(t, err)

@@ -18,9 +18,12 @@ func Qwen35MoE35B(layers int) *huggingface.Qwen {
 // sliding, then one full, repeated; the last one is full, as the architecture asks for.
 func Gemma431B(layers int) *huggingface.Gemma4 {
 	c := &huggingface.Gemma4{
-		VocabSize: 262144, HiddenSize: 5376, IntermediateSize: 21504, Layers: pattern(layers, 6, huggingface.SlidingAttention),
-		Sliding:       huggingface.AttentionGeometry{Heads: 32, KVHeads: 16, HeadDim: 256, RotaryDim: 256, RopeTheta: 1e4},
-		Full:          huggingface.AttentionGeometry{Heads: 32, KVHeads: 4, HeadDim: 512, RotaryDim: 128, RopeTheta: 1e6},
+		VocabSize: 262144, HiddenSize: 5376, IntermediateSize: 21504,
+		Layers: pattern(layers, 6, huggingface.SlidingAttention),
+		Sliding: huggingface.AttentionGeometry{Heads: 32, KVHeads: 16, HeadDim: 256,
+			RotaryDim: 256, RopeTheta: 1e4},
+		Full: huggingface.AttentionGeometry{Heads: 32, KVHeads: 4, HeadDim: 512,
+			RotaryDim: 128, RopeTheta: 1e6},
 		SlidingWindow: 1024, RMSNormEps: 1e-6, FinalLogitSoftcap: 30, TieWordEmbeddings: true, MaxPositions: 262144,
 	}
 	if layers > 0 {
@@ -42,8 +45,9 @@ func Qwen35Dense27B(layers int) *huggingface.Qwen {
 // Qwen3Next80B is the configuration of Qwen3-Next-80B-A3B with the given number of layers (48 in the published model).
 func Qwen3Next80B(layers int) *huggingface.Qwen {
 	return &huggingface.Qwen{
-		VocabSize: 151936, HiddenSize: 2048, Layers: pattern(layers, 4, huggingface.LinearAttention), JointProjections: true,
-		Heads: 16, KVHeads: 2, HeadDim: 256, RotaryDim: 64, RopeTheta: 1e7,
+		VocabSize: 151936, HiddenSize: 2048, Layers: pattern(layers, 4, huggingface.LinearAttention),
+		JointProjections: true,
+		Heads:            16, KVHeads: 2, HeadDim: 256, RotaryDim: 64, RopeTheta: 1e7,
 		LinearKeyHeads: 16, LinearValueHeads: 32, LinearKeyHeadDim: 128, LinearValueHeadDim: 128, ConvKernel: 4,
 		Experts: 512, ExpertsPerToken: 10, ExpertIntermediate: 512, SharedExpertIntermediate: 512,
 		RMSNormEps: 1e-6, MaxPositions: 262144,
@@ -98,7 +102,8 @@ func MuseGlimmer30B(layers int) *huggingface.MuseGlimmer {
 	c := &huggingface.MuseGlimmer{
 		VocabSize: 202048, HiddenSize: 6656, Intermediate: 19968, SlidingWindow: 2048,
 		Heads: 32, KVHeads: 2, HeadDim: 128, RopeTheta: 5e5, QKScale: 3.87,
-		RMSNormEps: 1e-5, PostNormEps: 1e-8, OutputMultiplier: 0.19611613513818404, FinalLogitSoftcap: 20, MaxPositions: 131072,
+		RMSNormEps: 1e-5, PostNormEps: 1e-8, OutputMultiplier: 0.19611613513818404,
+		FinalLogitSoftcap: 20, MaxPositions: 131072,
 	}
 	for i := range layers {
 		full := (layers-1-i)%4 == 0

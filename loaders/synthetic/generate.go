@@ -60,7 +60,8 @@ func makeEmptyDir(dir string) error {
 		return err
 	}
 	if len(entries) > 0 {
-		return fmt.Errorf("%s: expected an empty directory, found %s in it; choose another or remove its files", dir, entries[0].Name())
+		return fmt.Errorf("%s: expected an empty directory, found %s in it; choose another or remove its files",
+			dir, entries[0].Name())
 	}
 	return nil
 }
@@ -151,5 +152,6 @@ func writeIndex(dir string, shards []shard) error {
 }
 
 func writeText(path string, text []byte) error {
-	return outfile.Write(path, outfile.Options{Kind: outfile.JSON}, func(w io.Writer) error { _, err := w.Write(text); return err })
+	return outfile.Write(path, outfile.Options{Kind: outfile.JSON},
+		func(w io.Writer) error { _, err := w.Write(text); return err })
 }

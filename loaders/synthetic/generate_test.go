@@ -52,7 +52,8 @@ func TestTensorsAsTransformers(t *testing.T) {
 
 // TestTensorsOfFamilies is TestTensorsAsTransformers for the tiny checkpoints of the other families.
 func TestTensorsOfFamilies(t *testing.T) {
-	for _, name := range []string{"qwen35-tiny", "qwen3next-tiny", "qwen3moe-tiny", "qwen3-tiny", "gemma4moe-tiny", "gemma4e-tiny", "museglimmer-tiny"} {
+	for _, name := range []string{"qwen35-tiny", "qwen3next-tiny", "qwen3moe-tiny", "qwen3-tiny", "gemma4moe-tiny",
+		"gemma4e-tiny", "museglimmer-tiny"} {
 		t.Run(name, func(t *testing.T) {
 			source := filepath.Join("..", "..", "testdata", "checkpoints", name)
 			m, err := huggingface.Load(source)
@@ -76,7 +77,8 @@ func tensorLines(t *testing.T, dir string) []string {
 	defer func() { require.NoError(t, c.Close()) }()
 	var lines []string
 	for _, tensor := range c.Tensors() {
-		if !strings.Contains(tensor.Name, "vis") && !strings.Contains(tensor.Name, "audio") && !strings.HasPrefix(tensor.Name, "mtp.") {
+		if !strings.Contains(tensor.Name, "vis") && !strings.Contains(tensor.Name, "audio") &&
+			!strings.HasPrefix(tensor.Name, "mtp.") {
 			lines = append(lines, fmt.Sprintf("%s %s %v", tensor.Name, tensor.DType, tensor.Shape))
 		}
 	}
@@ -86,11 +88,13 @@ func tensorLines(t *testing.T, dir string) []string {
 
 func TestGenerateReadsBack(t *testing.T) {
 	qwen := *published(t, "qwen35moe-tiny").(*huggingface.Qwen)
-	qwen.Layers, qwen.ConvKernel, qwen.TieWordEmbeddings, qwen.MaxPositions = pattern(5, 3, huggingface.LinearAttention), 3, true, 0
+	qwen.Layers, qwen.ConvKernel, qwen.TieWordEmbeddings, qwen.MaxPositions = pattern(5, 3,
+		huggingface.LinearAttention), 3, true, 0
 	qwen.HeadDim, qwen.RotaryDim, qwen.VocabSize = 96, 28, 31
 	gemma := *published(t, "gemma4-tiny").(*huggingface.Gemma4)
 	gemma.Full.HeadDim, gemma.Full.RotaryDim, gemma.FinalLogitSoftcap, gemma.TieWordEmbeddings = 96, 26, 0, false
-	for _, config := range []huggingface.Config{&qwen, &gemma, published(t, "qwen35moe-tiny"), published(t, "gemma4-tiny")} {
+	for _, config := range []huggingface.Config{&qwen, &gemma, published(t, "qwen35moe-tiny"),
+		published(t, "gemma4-tiny")} {
 		size, err := Bytes(config)
 		require.NoError(t, err)
 		for _, shardBytes := range []int64{0, size / 3, 1} {
@@ -210,7 +214,8 @@ func TestPresets(t *testing.T) {
 		require.InDelta(t, test.gigabytes, float64(size)/1e9, 0.1)
 	}
 	for layers := 1; layers <= 15; layers++ {
-		for _, config := range []huggingface.Config{Qwen35MoE35B(layers), Gemma431B(layers), Qwen35Dense27B(layers), Qwen3Next80B(layers),
+		for _, config := range []huggingface.Config{Qwen35MoE35B(layers), Gemma431B(layers),
+			Qwen35Dense27B(layers), Qwen3Next80B(layers),
 			Qwen3MoE30B(layers), Qwen3Dense8B(layers), Gemma426B(layers), Gemma4E4B(layers), MuseGlimmer30B(layers)} {
 			require.Equal(t, layers, config.Depth())
 			_, err := configJSON(config)
@@ -233,8 +238,10 @@ func TestGenerateRefuses(t *testing.T) {
 	}{
 		{"directory in use", full, published(t, "gemma4-tiny"), "expected an empty directory, found x in it"},
 		{"no configuration", t.TempDir(), nil, "expected a configuration of a supported family, found <nil>"},
-		{"inconsistent", t.TempDir(), broken, "text_config.num_attention_heads: expected a multiple of num_key_value_heads (3), found 16"},
-		{"no layers", t.TempDir(), Gemma431B(0), "text_config.num_hidden_layers: expected an integer from 1 to 4096, found 0"},
+		{"inconsistent", t.TempDir(), broken,
+			"text_config.num_attention_heads: expected a multiple of num_key_value_heads (3), found 16"},
+		{"no layers", t.TempDir(), Gemma431B(0),
+			"text_config.num_hidden_layers: expected an integer from 1 to 4096, found 0"},
 		{"no such config.json", t.TempDir(), unwritable, "expected a configuration that config.json can hold"},
 		{"directory is a file", filepath.Join(full, "x"), published(t, "gemma4-tiny"), "not a directory"},
 	}

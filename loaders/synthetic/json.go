@@ -32,7 +32,8 @@ func configJSON(config huggingface.Config) ([]byte, error) {
 		return nil, err
 	}
 	if !reflect.DeepEqual(again, config) {
-		return nil, fmt.Errorf("expected a configuration that config.json can hold, found %+v, which reads back as %+v", config, again)
+		return nil, fmt.Errorf("expected a configuration that config.json can hold, found %+v, which reads back as %+v",
+			config, again)
 	}
 	return append(text, '\n'), nil
 }
@@ -130,7 +131,8 @@ func ropeJSON(c *huggingface.Qwen) object {
 	if s.Type == "yarn" {
 		rope["original_max_position_embeddings"], rope["truncate"] = s.Positions, s.Truncate
 		rope["beta_fast"], rope["beta_slow"] = s.BetaFast, s.BetaSlow
-		options := map[string]float64{"attention_factor": s.Attention, "mscale": s.MScale, "mscale_all_dim": s.MScaleAllDim}
+		options := map[string]float64{"attention_factor": s.Attention, "mscale": s.MScale,
+			"mscale_all_dim": s.MScaleAllDim}
 		for key, v := range options {
 			if v != 0 {
 				rope[key] = v
@@ -148,11 +150,14 @@ func gemmaJSON(c *huggingface.Gemma4) object {
 		"num_global_key_value_heads": c.Full.KVHeads, "global_head_dim": c.Full.HeadDim,
 		"rope_parameters": object{
 			"sliding_attention": object{"rope_type": "default", "rope_theta": c.Sliding.RopeTheta},
-			"full_attention":    object{"rope_type": "proportional", "rope_theta": c.Full.RopeTheta, "partial_rotary_factor": float64(c.Full.RotaryDim) / float64(c.Full.HeadDim)},
+			"full_attention": object{"rope_type": "proportional", "rope_theta": c.Full.RopeTheta,
+				"partial_rotary_factor": float64(c.Full.RotaryDim) / float64(c.Full.HeadDim)},
 		},
 		"sliding_window": c.SlidingWindow, "rms_norm_eps": c.RMSNormEps, "final_logit_softcapping": nil,
-		"attention_bias": false, "attention_k_eq_v": !c.FullValues, "hidden_activation": "gelu_pytorch_tanh", "hidden_size_per_layer_input": c.PerLayerInput,
-		"enable_moe_block": c.Experts > 0, "num_kv_shared_layers": c.SharedKVLayers, "use_double_wide_mlp": c.DoubleWideMLP,
+		"attention_bias": false, "attention_k_eq_v": !c.FullValues, "hidden_activation": "gelu_pytorch_tanh",
+		"hidden_size_per_layer_input": c.PerLayerInput,
+		"enable_moe_block":            c.Experts > 0, "num_kv_shared_layers": c.SharedKVLayers,
+		"use_double_wide_mlp": c.DoubleWideMLP,
 	}
 	if c.FinalLogitSoftcap != 0 {
 		text["final_logit_softcapping"] = c.FinalLogitSoftcap
@@ -177,10 +182,12 @@ func museJSON(c *huggingface.MuseGlimmer) object {
 	text := object{
 		"vocab_size": c.VocabSize, "hidden_size": c.HiddenSize, "intermediate_size": c.Intermediate,
 		"num_hidden_layers": len(c.Layers), "layer_types": layerNames(c.Layers), "layer_rope_theta": thetas,
-		"num_attention_heads": c.Heads, "num_key_value_heads": c.KVHeads, "head_dim": c.HeadDim, "qk_scale_factor": c.QKScale,
+		"num_attention_heads": c.Heads, "num_key_value_heads": c.KVHeads, "head_dim": c.HeadDim,
+		"qk_scale_factor": c.QKScale,
 		"rope_parameters": object{"rope_type": "default", "rope_theta": c.RopeTheta}, "sliding_window": c.SlidingWindow,
-		"rms_norm_eps": c.RMSNormEps, "post_norm_eps": c.PostNormEps, "output_multiplier": c.OutputMultiplier, "final_logit_softcapping": nil,
-		"attention_bias": false, "hidden_activation": "silu",
+		"rms_norm_eps": c.RMSNormEps, "post_norm_eps": c.PostNormEps, "output_multiplier": c.OutputMultiplier,
+		"final_logit_softcapping": nil,
+		"attention_bias":          false, "hidden_activation": "silu",
 	}
 	if c.FinalLogitSoftcap != 0 {
 		text["final_logit_softcapping"] = c.FinalLogitSoftcap

@@ -35,16 +35,17 @@ func BenchmarkQuantize(b *testing.B) {
 		{Method: Best, Bits: 4, GroupSize: 64},
 		{Method: Best, Bits: 8, GroupSize: 64},
 	} {
-		b.Run(fmt.Sprintf("%s/%dbit/g%d/iterations%d", s.Method, s.Bits, s.GroupSize, s.Iterations), func(b *testing.B) {
-			var r Result
-			b.SetBytes(int64(len(raw)))
-			for b.Loop() {
-				BF16.Decode(w, raw)
-				if err := Quantize(&r, w, rows, cols, s); err != nil {
-					b.Fatal(err)
+		b.Run(fmt.Sprintf("%s/%dbit/g%d/iterations%d", s.Method, s.Bits, s.GroupSize, s.Iterations),
+			func(b *testing.B) {
+				var r Result
+				b.SetBytes(int64(len(raw)))
+				for b.Loop() {
+					BF16.Decode(w, raw)
+					if err := Quantize(&r, w, rows, cols, s); err != nil {
+						b.Fatal(err)
+					}
 				}
-			}
-		})
+			})
 	}
 }
 

@@ -37,7 +37,8 @@ func eachError(w []float32, r *Result, f func(g int, d float64)) {
 func TestBestIsNoWorseThanMinMax(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := Scheme{Method: Best, Bits: rapid.SampledFrom([]int{4, 8}).Draw(t, "bits"),
-			GroupSize: rapid.SampledFrom([]int{32, 64, 128}).Draw(t, "group"), Params: rapid.SampledFrom([]Float{BF16, F32}).Draw(t, "params")}
+			GroupSize: rapid.SampledFrom([]int{32, 64, 128}).Draw(t, "group"),
+			Params:    rapid.SampledFrom([]Float{BF16, F32}).Draw(t, "params")}
 		w := weights(t, 512)
 		best := groupErrors(w, quantizedRapid(t, w, 256, s))
 		s.Method = MinMax
@@ -123,7 +124,8 @@ func TestBestGroups(t *testing.T) {
 				back := make([]float32, n)
 				require.NoError(t, r.Dequantize(back))
 				for i := range back {
-					require.InDelta(t, float64(c.w[i]), float64(back[i]), c.want, "weight %d with scale %g and bias %g", i, r.Scales[0], r.Biases[0])
+					require.InDelta(t, float64(c.w[i]), float64(back[i]), c.want, "weight %d with scale %g and bias %g",
+						i, r.Scales[0], r.Biases[0])
 				}
 			})
 		}

@@ -13,8 +13,8 @@ type blockFloat struct {
 	largest float32
 	encode  func(x float32) uint8
 	levels  [256]float32
-	// scales are those of groups: the nearest to a number as MLX rounds it, its value, the code of the largest, and whether
-	// code 0 stands for 0.
+	// scales are those of groups: the nearest to a number as MLX rounds it, its value, the code of the largest, and
+	// whether code 0 stands for 0.
 	scaleCode   func(x float32) uint8
 	scaleValue  func(code uint8) float32
 	greatest    uint8
@@ -66,9 +66,11 @@ func (s Scheme) checkBlockFloat(cols int) error {
 	case blockFloatOf(s.Mode) == nil:
 		return fmt.Errorf("%s quantization to %s: expected affine, mxfp4, mxfp8 or nvfp4", s.Method, s.Mode)
 	case s.Method != MinMax && s.Method != Best:
-		return fmt.Errorf("%s quantization to %s: expected minmax, which is MLX's choice of scales, or best", s.Method, s.Mode)
+		return fmt.Errorf("%s quantization to %s: expected minmax, which is MLX's choice of scales, or best", s.Method,
+			s.Mode)
 	case s.Params != BF16 || s.Iterations != 0:
-		return fmt.Errorf("%s quantization to %s: its scales are bytes, found %d iterations and scales of type %s", s.Method, s.Mode, s.Iterations, s.Params)
+		return fmt.Errorf("%s quantization to %s: its scales are bytes, found %d iterations and scales of type %s",
+			s.Method, s.Mode, s.Iterations, s.Params)
 	case cols <= 0 || cols%s.GroupSize != 0:
 		return fmt.Errorf("%s quantization to %s in groups of %d: a row has %d weights, which %d does not divide; leave the tensor unquantized",
 			s.Method, s.Mode, s.GroupSize, cols, s.GroupSize)
@@ -101,14 +103,15 @@ func quantizeBlocks(dst *Result, w []float32, rows, cols int, s Scheme) error {
 	return nil
 }
 
-// outOfRange refuses a group whose scale the format does not reach. nvfp4 has a global scale for it, by which all scales of
-// a matrix are multiplied; nodes that multiply by a weight have none, so only 1 can be said.
+// outOfRange refuses a group whose scale the format does not reach. nvfp4 has a global scale for it, by which all
+// scales of a matrix are multiplied; nodes that multiply by a weight have none, so only 1 can be said.
 func (f *blockFloat) outOfRange(most float32, scale uint8) *ValueError {
 	if !f.zeroIsScale || most == 0 || scale > 0 && most <= f.scaleValue(f.greatest) {
 		return nil
 	}
-	return &ValueError{Detail: fmt.Sprintf("the 16 weights from here on need the scale %g, and a scale e4m3 is between %g and %g; "+
-		"the global scale that nvfp4 has for this is nothing that nodes which multiply can say: leave the tensor unquantized, or in another form",
+	return &ValueError{Detail: fmt.Sprintf(
+		"the 16 weights from here on need the scale %g, and a scale e4m3 is between %g and %g; "+
+			"the global scale that nvfp4 has for this is nothing that nodes which multiply can say: leave the tensor unquantized, or in another form",
 		most, f.scaleValue(1), f.scaleValue(f.greatest))}
 }
 

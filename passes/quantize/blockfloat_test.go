@@ -17,8 +17,8 @@ func blockScheme(mode ir.QuantMode, method Method) Scheme {
 	return Scheme{Method: method, Mode: mode, Bits: map[ir.QuantMode]int{ir.MXFP4: 4, ir.MXFP8: 8}[mode], GroupSize: 32}
 }
 
-// TestBlockFloatGoldens compares codes, scales and values with what testdata/mx.py computes for itself after MLX's kernel:
-// ties, groups of zeros and of subnormals, the largest weights at the border between two scales.
+// TestBlockFloatGoldens compares codes, scales and values with what testdata/mx.py computes for itself after MLX's
+// kernel: ties, groups of zeros and of subnormals, the largest weights at the border between two scales.
 func TestBlockFloatGoldens(t *testing.T) {
 	g := readGoldens(t, "mx.safetensors")
 	w := g.floats(t, "weights")
@@ -51,8 +51,8 @@ func blockErrors(t require.TestingT, w []float32, r *Result) []float64 {
 	return sums
 }
 
-// TestBlockFloatBestIsLeast: no exponent near MLX's, and none that the specification's example would take, has a smaller
-// error than what Best has chosen.
+// TestBlockFloatBestIsLeast: no exponent near MLX's, and none that the specification's example would take, has a
+// smaller error than what Best has chosen.
 func TestBlockFloatBestIsLeast(t *testing.T) {
 	for _, mode := range []ir.QuantMode{ir.MXFP4, ir.MXFP8} {
 		t.Run(mode.String(), rapid.MakeCheck(func(t *rapid.T) {
@@ -72,8 +72,8 @@ func TestBlockFloatBestIsLeast(t *testing.T) {
 	}
 }
 
-// TestBlockFloatGain has the root of the mean squared error of normal weights, relative to the weights: MLX's choice and
-// the best one.
+// TestBlockFloatGain has the root of the mean squared error of normal weights, relative to the weights: MLX's choice
+// and the best one.
 func TestBlockFloatGain(t *testing.T) {
 	const cols = 1 << 15
 	w := make([]float32, cols)
@@ -105,9 +105,12 @@ func TestBlockFloatRefusals(t *testing.T) {
 		cols   int
 		want   string
 	}{
-		{Scheme{Mode: ir.MXFP4, Bits: 4, GroupSize: 64}, 64, "minmax quantization: mode mxfp4 has group sizes of [32], found 64"},
-		{Scheme{Mode: ir.MXFP4, Bits: 8, GroupSize: 32}, 64, "minmax quantization: mode mxfp4 has bits of [4], found 8"},
-		{Scheme{Mode: ir.NVFP4, Bits: 4, GroupSize: 32}, 64, "minmax quantization: mode nvfp4 has group sizes of [16], found 32"},
+		{Scheme{Mode: ir.MXFP4, Bits: 4, GroupSize: 64}, 64,
+			"minmax quantization: mode mxfp4 has group sizes of [32], found 64"},
+		{Scheme{Mode: ir.MXFP4, Bits: 8, GroupSize: 32}, 64,
+			"minmax quantization: mode mxfp4 has bits of [4], found 8"},
+		{Scheme{Mode: ir.NVFP4, Bits: 4, GroupSize: 32}, 64,
+			"minmax quantization: mode nvfp4 has group sizes of [16], found 32"},
 		{Scheme{Mode: ir.NVFP4, Bits: 4, GroupSize: 16, Method: HQQ}, 64, "hqq quantization to nvfp4: expected minmax"},
 		{Scheme{Mode: ir.MXFP8, Bits: 8, GroupSize: 32, Method: HQQ}, 64, "hqq quantization to mxfp8: expected minmax"},
 		{Scheme{Mode: ir.MXFP8, Bits: 8, GroupSize: 32, Params: F32}, 64, "its scales are bytes"},

@@ -70,23 +70,23 @@
 //
 // # The modes mxfp4 and mxfp8
 //
-// Source: mlx/backend/metal/kernels/fp_quantized.h, fp_quantize, which is what makes the checkpoints of mlx-lm; codes and
-// scales are those of the OCP Microscaling Formats (MX) Specification 1.0. Groups are of 32; a code Q is an e2m1 (largest
-// magnitude m = 6) or an e4m3 (m = 448), the scale an e8m0, a power of two:
+// Source: mlx/backend/metal/kernels/fp_quantized.h, fp_quantize, which is what makes the checkpoints of mlx-lm; codes
+// and scales are those of the OCP Microscaling Formats (MX) Specification 1.0. Groups are of 32; a code Q is an e2m1
+// (largest magnitude m = 6) or an e4m3 (m = 448), the scale an e8m0, a power of two:
 //
 //	E = clamp(round(log2(max|w|/m)), -127, 127), halves away from zero; -127 where all w are 0
 //	Q = the code nearest to w*2^-E, ties to the even code, limited to m
 //	stored: E + 127
 //
-// So the largest weight may lie up to a factor of √2 beyond m and is then cut off. The specification's own example rounds
-// the exponent down, floor(log2(max|w|)) - floor(log2(m)), which cuts off a factor of 4/3 (mxfp4) or 8/7 (mxfp8) at most.
-// MLX's fallback for its CPU differs from the Metal kernel in ties, and in groups of
-// zeros, whose scale it makes 1; this package follows the Metal kernel. Best takes that exponent of the five around
-// MLX's whose squared error is least.
+// So the largest weight may lie up to a factor of √2 beyond m and is then cut off. The specification's own example
+// rounds the exponent down, floor(log2(max|w|)) - floor(log2(m)), which cuts off a factor of 4/3 (mxfp4) or 8/7 (mxfp8)
+// at most. MLX's fallback for its CPU differs from the Metal kernel in ties, and in groups of zeros, whose scale it
+// makes 1; this package follows the Metal kernel. Best takes that exponent of the five around MLX's whose squared error
+// is least.
 //
-// nvfp4 is the same with groups of 16 and a scale e4m3, the nearest to max|w|/6 (ties to the even code); codes are nearest to
-// w/scale. A group whose scale e4m3 cannot say, because it would be 0 or beyond 448, is refused: the format has a global
-// scale for it, which nodes that multiply by a weight do not have.
+// nvfp4 is the same with groups of 16 and a scale e4m3, the nearest to max|w|/6 (ties to the even code); codes are
+// nearest to w/scale. A group whose scale e4m3 cannot say, because it would be 0 or beyond 448, is refused: the format
+// has a global scale for it, which nodes that multiply by a weight do not have.
 //
 // # From torchao's form to MLX's
 //
@@ -100,9 +100,9 @@
 //
 // The results are the same bits on every CPU, however the rows are split and whoever calls: only
 // correctly rounded operations are used, no product is fused with a sum, sums of floats have a fixed
-// order, and no state is shared. Every kernel in assembly has a reference implementation in Go that it equals bit by bit. Weights that are not finite are an error that names their place, and so
-// is a group whose scale or bias its format cannot hold. Memory beyond the result is one group, or
-// one scale a group for HQQ without a [Search].
+// order, and no state is shared. Every kernel in assembly has a reference implementation in Go that it equals bit by
+// bit. Weights that are not finite are an error that names their place, and so is a group whose scale or bias its
+// format cannot hold. Memory beyond the result is one group, or one scale a group for HQQ without a [Search].
 //
 // # Imports
 //

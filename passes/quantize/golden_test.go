@@ -68,7 +68,8 @@ func requireBits(t *testing.T, want, got []float32, what string) {
 	t.Helper()
 	require.Len(t, got, len(want), what)
 	for i := range want {
-		require.Equalf(t, math.Float32bits(want[i]), math.Float32bits(got[i]), "%s[%d]: expected %g, found %g", what, i, want[i], got[i])
+		require.Equalf(t, math.Float32bits(want[i]), math.Float32bits(got[i]), "%s[%d]: expected %g, found %g",
+			what, i, want[i], got[i])
 	}
 }
 
@@ -88,7 +89,8 @@ func TestMinMaxEqualsMLX(t *testing.T) {
 			for _, group := range []int{32, 64, 128} {
 				key := fmt.Sprintf("%s_b%d_g%d", params, bits, group)
 				t.Run(key, func(t *testing.T) {
-					r := quantized(t, w, g[params.String()+"_w"].shape[1], Scheme{Method: MinMax, Bits: bits, GroupSize: group, Params: params})
+					r := quantized(t, w, g[params.String()+"_w"].shape[1],
+						Scheme{Method: MinMax, Bits: bits, GroupSize: group, Params: params})
 					require.Equal(t, g.words(t, key+"_q"), r.Packed)
 					requireBits(t, g.floats(t, key+"_scales"), r.Scales, "scales")
 					requireBits(t, g.floats(t, key+"_biases"), r.Biases, "biases")

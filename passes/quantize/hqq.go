@@ -30,7 +30,8 @@ type Search struct {
 // reports what [Quantize] reports for the block, and a scheme that is not HQQ.
 func (s *Search) Observe(w []float32, rows, cols int, scheme Scheme, fits []Fit) error {
 	if scheme.Method != HQQ {
-		return fmt.Errorf("search over a tensor for %s quantization: expected hqq, no other method needs one", scheme.Method)
+		return fmt.Errorf("search over a tensor for %s quantization: expected hqq, no other method needs one",
+			scheme.Method)
 	}
 	if err := checkMatrix(w, rows, cols, scheme); err != nil {
 		return err
@@ -67,7 +68,8 @@ type Fit struct {
 
 func checkFits(fits []Fit, rows, cols int, s Scheme) error {
 	if groups := rows * (cols / s.group(cols)); fits != nil && len(fits) != groups {
-		return fmt.Errorf("%s quantization of a matrix [%d, %d] with %d fits: expected %d, one a group", s.Method, rows, cols, len(fits), groups)
+		return fmt.Errorf("%s quantization of a matrix [%d, %d] with %d fits: expected %d, one a group", s.Method, rows,
+			cols, len(fits), groups)
 	}
 	return nil
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/etc-ml/etc/ir/numeric/dot"
 )
 
-// Moments are the second moments of the inputs x of a linear, the sum of x·xᵀ over all of them: what its output's squared
-// error depends on, since the sum of |(w' - w)·x|² is (w' - w)·Σx·xᵀ·(w' - w)ᵀ.
+// Moments are the second moments of the inputs x of a linear, the sum of x·xᵀ over all of them: what its output's
+// squared error depends on, since the sum of |(w' - w)·x|² is (w' - w)·Σx·xᵀ·(w' - w)ᵀ.
 type Moments struct {
 	cols, rows int
 	sums       dot.Matrix // [cols, cols]; elements above the diagonal are those below once mirrored
@@ -124,9 +124,9 @@ func (m *Moments) mirror(each Each) {
 // Blocks of the factorization; they are part of the result.
 const factorBlock = 32
 
-// factor gives L of the Cholesky decomposition L·Lᵀ of a, symmetric and positive definite, as a matrix whose row j holds
-// L[i][j]/L[j][j] for the i > j; what stands elsewhere is of no use. A pivot that rounding has made too small becomes
-// least.
+// factor gives L of the Cholesky decomposition L·Lᵀ of a, symmetric and positive definite, as a matrix whose row j
+// holds L[i][j]/L[j][j] for the i > j; what stands elsewhere is of no use. A pivot that rounding has made too small
+// becomes least.
 func factor(a dot.Matrix, least float32, each Each) dot.Matrix {
 	n := a.Rows
 	l := dot.Dense(make([]float32, n*n), n, n)

@@ -60,7 +60,8 @@ func QuantizeFitted(dst *Result, w []float32, rows, cols int, s Scheme, fits []F
 		return fmt.Errorf("%s quantization needs the moments of the inputs: use a Solver", s.Method)
 	}
 	if s.Method != HQQ || s.Iterations == 0 {
-		return fmt.Errorf("%s quantization with fits and %d iterations: expected hqq with at least one", s.Method, s.Iterations)
+		return fmt.Errorf("%s quantization with fits and %d iterations: expected hqq with at least one",
+			s.Method, s.Iterations)
 	}
 	if err := checkFits(fits, rows, cols, s); err != nil {
 		return err
@@ -207,7 +208,9 @@ func patternsGeneric(w []float32) (above int32, below uint32) {
 func nonFinite(w []float32) *ValueError {
 	for i, x := range w {
 		if !isFinite(x) {
-			return &ValueError{Col: i, Detail: fmt.Sprintf("the weight is %v, expected a finite number; the checkpoint is damaged or was trained to divergence", x)}
+			return &ValueError{Col: i, Detail: fmt.Sprintf(
+				"the weight is %v, expected a finite number; the checkpoint is damaged or was trained to divergence",
+				x)}
 		}
 	}
 	return nil

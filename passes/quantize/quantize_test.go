@@ -18,18 +18,27 @@ func TestCheck(t *testing.T) {
 			"minmax quantization in groups of 64: a row has 96 weights, which 64 does not divide; choose another group size or leave the tensor unquantized"},
 		{"shorter row", Scheme{Method: HQQ, Bits: 4, GroupSize: 64}, 32,
 			"hqq quantization in groups of 64: a row has 32 weights, which 64 does not divide; choose another group size or leave the tensor unquantized"},
-		{"whole row that MLX has no group for", Scheme{Method: TorchAOSymmetric, Bits: 8}, 48, "torchao-symmetric quantization in groups of 48: expected a multiple of 32"},
-		{"coarse group of MLX", Scheme{Method: MinMax, Bits: 4, GroupSize: 256}, 256, "minmax quantization in groups of 256: expected 32, 64 or 128"},
-		{"group that MLX has not", Scheme{Method: MinMax, Bits: 4, GroupSize: 96}, 96, "minmax quantization in groups of 96: expected 32, 64 or 128"},
-		{"negative group", Scheme{Method: MinMax, Bits: 4, GroupSize: -32}, 96, "minmax quantization in groups of -32: expected 32, 64 or 128"},
+		{"whole row that MLX has no group for", Scheme{Method: TorchAOSymmetric, Bits: 8}, 48,
+			"torchao-symmetric quantization in groups of 48: expected a multiple of 32"},
+		{"coarse group of MLX", Scheme{Method: MinMax, Bits: 4, GroupSize: 256}, 256,
+			"minmax quantization in groups of 256: expected 32, 64 or 128"},
+		{"group that MLX has not", Scheme{Method: MinMax, Bits: 4, GroupSize: 96}, 96,
+			"minmax quantization in groups of 96: expected 32, 64 or 128"},
+		{"negative group", Scheme{Method: MinMax, Bits: 4, GroupSize: -32}, 96,
+			"minmax quantization in groups of -32: expected 32, 64 or 128"},
 		{"bits", Scheme{Method: MinMax, Bits: 3, GroupSize: 32}, 96, "minmax quantization to 3 bits: expected 4 or 8"},
-		{"method", Scheme{Method: 9, Bits: 4, GroupSize: 32}, 96, "quantization method(9) is unknown; known are 0 (minmax) to 7 (learned)"},
-		{"format", Scheme{Bits: 4, GroupSize: 32, Params: 7}, 96, "minmax quantization with scales of type float(7): expected bf16, f16 or f32"},
+		{"method", Scheme{Method: 9, Bits: 4, GroupSize: 32}, 96,
+			"quantization method(9) is unknown; known are 0 (minmax) to 7 (learned)"},
+		{"format", Scheme{Bits: 4, GroupSize: 32, Params: 7}, 96,
+			"minmax quantization with scales of type float(7): expected bf16, f16 or f32"},
 		{"format of torchao", Scheme{Method: TorchAOAsymmetric, Bits: 4, GroupSize: 32, Params: F16}, 96,
 			"torchao-asymmetric quantization with scales of type f16: its arithmetic is defined for bf16 only"},
-		{"iterations", Scheme{Method: HQQ, Bits: 4, GroupSize: 32, Iterations: 21}, 96, "hqq quantization with 21 iterations: expected 0, or 1 to 20 for hqq"},
-		{"iterations without hqq", Scheme{Method: MinMax, Bits: 4, GroupSize: 32, Iterations: 1}, 96, "minmax quantization with 1 iterations: expected 0, or 1 to 20 for hqq"},
-		{"no columns", Scheme{Bits: 4, GroupSize: 32}, 0, "minmax quantization of rows of 0 weights: expected 1 to 2147483647"},
+		{"iterations", Scheme{Method: HQQ, Bits: 4, GroupSize: 32, Iterations: 21}, 96,
+			"hqq quantization with 21 iterations: expected 0, or 1 to 20 for hqq"},
+		{"iterations without hqq", Scheme{Method: MinMax, Bits: 4, GroupSize: 32, Iterations: 1}, 96,
+			"minmax quantization with 1 iterations: expected 0, or 1 to 20 for hqq"},
+		{"no columns", Scheme{Bits: 4, GroupSize: 32}, 0,
+			"minmax quantization of rows of 0 weights: expected 1 to 2147483647"},
 		{"good", Scheme{Bits: 4, GroupSize: 32}, 96, ""},
 		{"good row", Scheme{Method: HQQ, Bits: 8}, 5376, ""},
 	} {
@@ -49,7 +58,8 @@ func TestStoredGroupSize(t *testing.T) {
 		{32, 4096, 32}, {64, 4096, 64}, {128, 4096, 128}, {256, 4096, 128},
 		{0, 5376, 128}, {0, 192, 64}, {0, 96, 32}, {0, 48, 0}, {0, 16, 0},
 	} {
-		require.Equal(t, c.want, Scheme{Bits: 8, GroupSize: c.group}.StoredGroupSize(c.cols), "group %d of %d columns", c.group, c.cols)
+		require.Equal(t, c.want, Scheme{Bits: 8, GroupSize: c.group}.StoredGroupSize(c.cols),
+			"group %d of %d columns", c.group, c.cols)
 	}
 }
 
@@ -60,24 +70,31 @@ func TestMatrixShape(t *testing.T) {
 		require.ErrorContains(t, err, "minmax quantization of a matrix [")
 	}
 	var search Search
-	require.ErrorContains(t, search.Observe(make([]float32, 63), 2, 32, Scheme{Method: HQQ, Bits: 4}, nil), "[2, 32]: found 63 weights")
-	require.EqualError(t, search.Observe(make([]float32, 64), 2, 32, s, nil), "search over a tensor for minmax quantization: expected hqq, no other method needs one")
+	require.ErrorContains(t, search.Observe(make([]float32, 63), 2, 32, Scheme{Method: HQQ, Bits: 4}, nil),
+		"[2, 32]: found 63 weights")
+	require.EqualError(t, search.Observe(make([]float32, 64), 2, 32, s, nil),
+		"search over a tensor for minmax quantization: expected hqq, no other method needs one")
 }
 
 func TestFits(t *testing.T) {
 	hqq := Scheme{Method: HQQ, Bits: 4, GroupSize: 32}
 	w := make([]float32, 2*64)
 	var search Search
-	require.EqualError(t, search.Observe(w, 2, 64, hqq, make([]Fit, 3)), "hqq quantization of a matrix [2, 64] with 3 fits: expected 4, one a group")
-	require.EqualError(t, QuantizeFitted(&Result{}, w, 2, 64, hqq, make([]Fit, 4)), "hqq quantization with fits and 0 iterations: expected hqq with at least one")
+	require.EqualError(t, search.Observe(w, 2, 64, hqq, make([]Fit, 3)),
+		"hqq quantization of a matrix [2, 64] with 3 fits: expected 4, one a group")
+	require.EqualError(t, QuantizeFitted(&Result{}, w, 2, 64, hqq, make([]Fit, 4)),
+		"hqq quantization with fits and 0 iterations: expected hqq with at least one")
 	hqq.Iterations = 20
-	require.EqualError(t, QuantizeFitted(&Result{}, w, 2, 64, hqq, make([]Fit, 5)), "hqq quantization of a matrix [2, 64] with 5 fits: expected 4, one a group")
+	require.EqualError(t, QuantizeFitted(&Result{}, w, 2, 64, hqq, make([]Fit, 5)),
+		"hqq quantization of a matrix [2, 64] with 5 fits: expected 4, one a group")
 	require.ErrorContains(t, QuantizeFitted(&Result{}, w, 3, 64, hqq, make([]Fit, 4)), "[3, 64]: found 128 weights")
-	require.EqualError(t, QuantizeFitted(&Result{}, w, 2, 64, Scheme{Bits: 4, GroupSize: 32}, make([]Fit, 4)), "minmax quantization with fits and 0 iterations: expected hqq with at least one")
+	require.EqualError(t, QuantizeFitted(&Result{}, w, 2, 64, Scheme{Bits: 4, GroupSize: 32}, make([]Fit, 4)),
+		"minmax quantization with fits and 0 iterations: expected hqq with at least one")
 }
 
 func TestNonFiniteWeights(t *testing.T) {
-	for _, value := range []float32{float32(math.NaN()), float32(math.Copysign(math.NaN(), -1)), float32(math.Inf(1)), float32(math.Inf(-1))} {
+	for _, value := range []float32{float32(math.NaN()), float32(math.Copysign(math.NaN(), -1)), float32(math.Inf(1)),
+		float32(math.Inf(-1))} {
 		for _, s := range schemes {
 			w := make([]float32, 5*384)
 			for i := range w {
@@ -134,7 +151,8 @@ func TestExtremes(t *testing.T) {
 		if f := blockFloatOf(s.Mode); f != nil { // what is cut off where the scale's exponent is rounded down
 			steps = (math.Sqrt2 - 1) * float64(f.largest)
 		}
-		for _, value := range []float32{0, math.SmallestNonzeroFloat32, -math.SmallestNonzeroFloat32, 0x1p-126, 1e-30, 1e30, -1e30} {
+		for _, value := range []float32{0, math.SmallestNonzeroFloat32, -math.SmallestNonzeroFloat32,
+			0x1p-126, 1e-30, 1e30, -1e30} {
 			w := make([]float32, 384)
 			for i := range w {
 				w[i] = value * float32(i%3)
@@ -143,7 +161,8 @@ func TestExtremes(t *testing.T) {
 			back := make([]float32, len(w))
 			require.NoError(t, r.Dequantize(back))
 			for i := range w {
-				require.InDelta(t, float64(w[i]), float64(back[i]), steps*math.Abs(float64(r.Scales[i/r.GroupSize])), "%v, weight %d = %g", s, i, w[i])
+				require.InDelta(t, float64(w[i]), float64(back[i]), steps*math.Abs(float64(r.Scales[i/r.GroupSize])),
+					"%v, weight %d = %g", s, i, w[i])
 			}
 		}
 	}
@@ -154,7 +173,8 @@ func TestDequantizeShape(t *testing.T) {
 	require.ErrorContains(t, r.Dequantize(make([]float32, 127)), "for 127 weights: expected 16, 2, 2 and 128")
 	r.Packed = r.Packed[1:]
 	require.ErrorContains(t, r.Dequantize(make([]float32, 128)), "with 15 words")
-	for _, bad := range []Result{{}, {Bits: 3, GroupSize: 32, Cols: 32}, {Bits: 4, GroupSize: 4, Cols: 32}, {Bits: 4, GroupSize: 64, Cols: 32}} {
+	for _, bad := range []Result{{}, {Bits: 3, GroupSize: 32, Cols: 32}, {Bits: 4, GroupSize: 4, Cols: 32},
+		{Bits: 4, GroupSize: 64, Cols: 32}} {
 		require.Error(t, bad.Dequantize(nil))
 	}
 }

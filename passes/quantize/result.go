@@ -65,7 +65,8 @@ func (r *Result) Dequantize(dst []float32) error {
 	if r.Mode != ir.Affine {
 		biases = 0
 	}
-	if len(dst) != r.Rows*r.Cols || len(r.Packed) != r.Rows*r.Cols/perWord || len(r.Scales) != groups || len(r.Biases) != biases {
+	if len(dst) != r.Rows*r.Cols || len(r.Packed) != r.Rows*r.Cols/perWord || len(r.Scales) != groups ||
+		len(r.Biases) != biases {
 		return fmt.Errorf("quantized matrix [%d, %d] with %d words, %d scales and %d biases for %d weights: expected %d, %d, %d and %d",
 			r.Rows, r.Cols, len(r.Packed), len(r.Scales), len(r.Biases), len(dst),
 			r.Rows*r.Cols/perWord, groups, biases, r.Rows*r.Cols)

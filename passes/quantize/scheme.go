@@ -28,8 +28,8 @@ const (
 	// Best is the best, by the squared error of what is stored, of several scales and biases: of
 	// MinMax's, and of a search that trades the largest weights for finer steps. Rows are independent.
 	Best
-	// Weighted is a search like Best's by the squared error in which each column counts as much as its inputs are large.
-	// This method and those below need the moments of the inputs: see [Solver].
+	// Weighted is a search like Best's by the squared error in which each column counts as much as its inputs are
+	// large. This method and those below need the moments of the inputs: see [Solver].
 	Weighted
 	// GPTQ is Weighted's search with error feedback: what a code leaves of its column is made good by the columns that
 	// are still to be quantized, as far as their inputs go together.
@@ -38,9 +38,11 @@ const (
 	Learned
 )
 
-var methodNames = [...]string{"minmax", "hqq", "torchao-asymmetric", "torchao-symmetric", "best", "weighted", "gptq", "learned"}
+var methodNames = [...]string{"minmax", "hqq", "torchao-asymmetric", "torchao-symmetric", "best",
+	"weighted", "gptq", "learned"}
 
-// String gives the name used in messages: minmax, hqq, torchao-asymmetric, torchao-symmetric, best, weighted, gptq, learned.
+// String gives the name used in messages: minmax, hqq, torchao-asymmetric, torchao-symmetric, best, weighted, gptq,
+// learned.
 func (m Method) String() string {
 	if int(m) < len(methodNames) {
 		return methodNames[m]
@@ -149,15 +151,18 @@ func (s Scheme) Check(cols int) error {
 	}
 	switch {
 	case int(s.Method) >= len(methodNames):
-		return fmt.Errorf("quantization %v is unknown; known are 0 (minmax) to %d (%s)", s.Method, len(methodNames)-1, methodNames[len(methodNames)-1])
+		return fmt.Errorf("quantization %v is unknown; known are 0 (minmax) to %d (%s)", s.Method, len(methodNames)-1,
+			methodNames[len(methodNames)-1])
 	case s.Bits != 4 && s.Bits != 8:
 		return fmt.Errorf("%s quantization to %d bits: expected 4 or 8", s.Method, s.Bits)
 	case int(s.Params) >= len(floatNames):
 		return fmt.Errorf("%s quantization with scales of type %v: expected bf16, f16 or f32", s.Method, s.Params)
 	case s.Params != BF16 && (s.Method == TorchAOAsymmetric || s.Method == TorchAOSymmetric):
-		return fmt.Errorf("%s quantization with scales of type %s: its arithmetic is defined for bf16 only", s.Method, s.Params)
+		return fmt.Errorf("%s quantization with scales of type %s: its arithmetic is defined for bf16 only", s.Method,
+			s.Params)
 	case s.Iterations < 0 || s.Iterations > maxIterations || s.Iterations > 0 && s.Method != HQQ:
-		return fmt.Errorf("%s quantization with %d iterations: expected 0, or 1 to %d for hqq", s.Method, s.Iterations, maxIterations)
+		return fmt.Errorf("%s quantization with %d iterations: expected 0, or 1 to %d for hqq", s.Method,
+			s.Iterations, maxIterations)
 	case cols <= 0 || cols > math.MaxInt32:
 		return fmt.Errorf("%s quantization of rows of %d weights: expected 1 to %d", s.Method, cols, math.MaxInt32)
 	}

@@ -48,7 +48,8 @@ func TestKernels(t *testing.T) {
 
 		wantLevels, levels := make([]int16, n), make([]int16, n)
 		perWeight := min(60000/(hi-lo), math.MaxFloat32)
-		require.Equal(t, toLevelsGeneric(wantLevels, w, lo/2+hi/2, perWeight), toLevels(levels, w, lo/2+hi/2, perWeight))
+		require.Equal(t, toLevelsGeneric(wantLevels, w, lo/2+hi/2, perWeight),
+			toLevels(levels, w, lo/2+hi/2, perWeight))
 		require.Equal(t, wantLevels, levels)
 
 		raw := make([]byte, 2*n)

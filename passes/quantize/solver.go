@@ -20,8 +20,8 @@ type Solver struct {
 	factor     dot.Matrix // see the function factor; of methods with error feedback
 }
 
-// NewSolver prepares the method of s, which must be one that is calibrated, for inputs with the moments m, which it keeps
-// and changes. Moments of nothing but zeros, or ones that are not finite, are an error.
+// NewSolver prepares the method of s, which must be one that is calibrated, for inputs with the moments m, which it
+// keeps and changes. Moments of nothing but zeros, or ones that are not finite, are an error.
 func NewSolver(m *Moments, s Scheme, each Each) (*Solver, error) {
 	if err := s.Check(m.cols); err != nil {
 		return nil, err
@@ -31,7 +31,8 @@ func NewSolver(m *Moments, s Scheme, each Each) (*Solver, error) {
 	}
 	mean := m.Mean()
 	if !m.finite() || !(mean > 0) || !isFinite(mean) {
-		return nil, fmt.Errorf("the second moments of the inputs have the mean %g, expected a finite number above 0", mean)
+		return nil, fmt.Errorf("the second moments of the inputs have the mean %g, expected a finite number above 0",
+			mean)
 	}
 	v := &Solver{scheme: s, cols: m.cols, moments: m.sums, importance: make([]float32, m.cols)}
 	for i := range m.cols {
@@ -62,7 +63,8 @@ func (v *Solver) Quantize(dst *Result, w []float32, rows int) error {
 	var t solverTile
 	for first := 0; first < rows; first += solverRows {
 		n := min(solverRows, rows-first)
-		t.reset(v, w[first*v.cols:(first+n)*v.cols], n, dst.Scales[first*groups:(first+n)*groups], dst.Biases[first*groups:(first+n)*groups])
+		t.reset(v, w[first*v.cols:(first+n)*v.cols], n, dst.Scales[first*groups:(first+n)*groups],
+			dst.Biases[first*groups:(first+n)*groups])
 		if err := t.quantize(); err != nil {
 			err.Row += first
 			return err
@@ -148,7 +150,8 @@ func (t *solverTile) feedback() *ValueError {
 	size := t.scheme.GroupSize
 	for first := t.cols - size; first >= 0; first -= size {
 		behind := t.cols - first - size
-		dot.Multiply(t.part, t.change.Part(0, first+size, t.rows, behind), t.factor.Part(first, first+size, size, behind))
+		dot.Multiply(t.part, t.change.Part(0, first+size, t.rows, behind),
+			t.factor.Part(first, first+size, size, behind))
 		for r := range t.rows {
 			w, change := t.w.Row(r)[first:first+size], t.change.Row(r)[first:first+size]
 			wanted := t.values[0][:size]
@@ -215,7 +218,8 @@ func (t *solverTile) descend(r, first int, own dot.Matrix) {
 	}
 }
 
-// refit moves the scale and the bias of a group of row r where that lowers the error; sums are those of the rows of own.
+// refit moves the scale and the bias of a group of row r where that lowers the error; sums are those of the rows of
+// own.
 func (t *solverTile) refit(r, first int, own dot.Matrix, sums []float32) {
 	size := own.Cols
 	w, change, slope := t.w.Row(r)[first:first+size], t.change.Row(r)[first:first+size], t.part.Row(r)
@@ -272,8 +276,8 @@ var ranges = [...]struct{ low, high float32 }{
 // feedbackRanges are as many of ranges as error feedback tries: the choice of codes mends more than they do.
 const feedbackRanges = 2
 
-// fit gives the scale and the bias of the best of several fits to w by the squared error weighted by importance, each of
-// which goes from an extent to codes and from codes to their least-squares scale and bias.
+// fit gives the scale and the bias of the best of several fits to w by the squared error weighted by importance, each
+// of which goes from an extent to codes and from codes to their least-squares scale and bias.
 func (t *solverTile) fit(w, importance []float32, tried int) (params, *ValueError) {
 	lo, hi, finite := extent(w)
 	if !finite {

@@ -27,8 +27,8 @@ func backwards(n int, f func(i int)) {
 	wait.Wait()
 }
 
-// correlated are inputs of a linear as they are in models: columns go together, and some are much larger than others. All
-// arithmetic rounds by itself, so that they are the same on every CPU.
+// correlated are inputs of a linear as they are in models: columns go together, and some are much larger than others.
+// All arithmetic rounds by itself, so that they are the same on every CPU.
 func correlated(rows, cols int, seed uint64) []float32 {
 	r := rand.New(rand.NewPCG(seed, 7))
 	x := make([]float32, rows*cols)
@@ -97,10 +97,13 @@ func TestSolverGain(t *testing.T) {
 		for _, group := range []int{32, 64, 128} {
 			errors := map[Method]float64{}
 			for _, m := range []Method{MinMax, Best, Weighted, GPTQ, Learned} {
-				errors[m] = outputError(t, solved(t, w, seen, rows, cols, Scheme{Method: m, Bits: bits, GroupSize: group}, serially), w, other)
+				errors[m] = outputError(t,
+					solved(t, w, seen, rows, cols, Scheme{Method: m, Bits: bits, GroupSize: group}, serially), w, other)
 			}
-			t.Logf("%d bits, groups of %d: of minmax's error best has %.3f, weighted %.3f, gptq %.3f, learned %.3f", bits, group,
-				errors[Best]/errors[MinMax], errors[Weighted]/errors[MinMax], errors[GPTQ]/errors[MinMax], errors[Learned]/errors[MinMax])
+			t.Logf("%d bits, groups of %d: of minmax's error best has %.3f, weighted %.3f, gptq %.3f, learned %.3f",
+				bits, group,
+				errors[Best]/errors[MinMax], errors[Weighted]/errors[MinMax], errors[GPTQ]/errors[MinMax],
+				errors[Learned]/errors[MinMax])
 			require.Less(t, errors[Weighted], 0.95*errors[Best])
 			require.Less(t, errors[GPTQ], 0.75*errors[Weighted])
 			require.Less(t, errors[Learned], 1.02*errors[GPTQ]) // with 8 bits what is left is chance

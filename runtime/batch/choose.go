@@ -10,7 +10,8 @@ import (
 var minusInfinity = float32(math.Inf(-1))
 
 // choose draws a token from logits as the sampling head of a program does (operation sample of the IR): temperature,
-// top-k, top-p, then the Gumbel-max trick with the noise of the seed, all in float32; behind them min-p, where it is set. It leaves logits as they are.
+// top-k, top-p, then the Gumbel-max trick with the noise of the seed, all in float32; behind them min-p, where it is
+// set. It leaves logits as they are.
 func (d Draw) choose(logits []float32) int { return d.chooseAbove(logits, d.MinP) }
 
 // chooseAbove is choose that drops tokens less likely than minP times the most likely one, behind the other filters.

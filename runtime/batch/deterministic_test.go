@@ -18,9 +18,10 @@ import (
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
-// requireDeterministic requires, bit for bit, that rows of two sequences in random calls of an executor give what they give
-// in another executor, of other blocks and one sequence at a time, that is fed token by token.
-func requireDeterministic(t *testing.T, m *ir.Module, e engine.Engine, p eval.Precision, storage ragged.Storage, total, schedules int) {
+// requireDeterministic requires, bit for bit, that rows of two sequences in random calls of an executor give what they
+// give in another executor, of other blocks and one sequence at a time, that is fed token by token.
+func requireDeterministic(t *testing.T, m *ir.Module, e engine.Engine, p eval.Precision, storage ragged.Storage,
+	total, schedules int) {
 	t.Helper()
 	o := small
 	o.Engine.Deterministic, o.Engine.Threads, o.Storage = true, 3, storage
@@ -46,8 +47,8 @@ func requireDeterministic(t *testing.T, m *ir.Module, e engine.Engine, p eval.Pr
 	same(t, 0, total-1, given[1].Logits, "the last of the whole prompt")
 }
 
-// TestDeterministicOnCPU: with engine.Options.Deterministic a row does not depend on which others share its calls, in the
-// CPU's own arithmetic: products of codes rounded to 8 bits, tiles, chunks of the delta rule.
+// TestDeterministicOnCPU: with engine.Options.Deterministic a row does not depend on which others share its calls, in
+// the CPU's own arithmetic: products of codes rounded to 8 bits, tiles, chunks of the delta rule.
 func TestDeterministicOnCPU(t *testing.T) {
 	for i, name := range models() {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +69,8 @@ func TestDeterministicOnCPU(t *testing.T) {
 
 // TestDeterministicOnGPU is the same for a GPU, whose calls all have one number of rows.
 func TestDeterministicOnGPU(t *testing.T) {
-	names, total, runs := []string{"etc-qwen35moe-chat-sample", "gemma4-chat-bf16-ropefix", "neighbours/gemma4moe-4w"}, 20, 1
+	names, total, runs := []string{"etc-qwen35moe-chat-sample", "gemma4-chat-bf16-ropefix", "neighbours/gemma4moe-4w"},
+		20, 1
 	switch {
 	case os.Getenv("ETC_TEST_DEVICE") != "":
 		names, total, runs = models(), 60, *schedules
@@ -95,9 +97,9 @@ func stored(t testing.TB, m *ir.Module) (out []ragged.Storage) {
 	return out
 }
 
-// TestStoredState: caches of 8 bits and recurrent state in bf16 are cut, forked, rolled back and shared as others are: bit for
-// bit on the reference engine, which defines them, and on the CPU with engine.Options.Deterministic. State is rounded behind
-// every row, so no cut shows.
+// TestStoredState: caches of 8 bits and recurrent state in bf16 are cut, forked, rolled back and shared as others are:
+// bit for bit on the reference engine, which defines them, and on the CPU with engine.Options.Deterministic. State is
+// rounded behind every row, so no cut shows.
 func TestStoredState(t *testing.T) {
 	for i, name := range models() {
 		t.Run(name, func(t *testing.T) {
@@ -119,10 +121,12 @@ func TestStoredState(t *testing.T) {
 	}
 }
 
-// TestStoredStateIsNear: what a form of state rounds moves logits by little, and the engines agree on it: the CPU gives the
-// reference engine's logits as near as without it, but for codes that lie between two steps and fall to the other side.
+// TestStoredStateIsNear: what a form of state rounds moves logits by little, and the engines agree on it: the CPU gives
+// the reference engine's logits as near as without it, but for codes that lie between two steps and fall to the other
+// side.
 func TestStoredStateIsNear(t *testing.T) {
-	names := []string{"etc-qwen35moe-chat-sample", "etc-gemma4-chat-sample", "gemma4-chat-bf16-ropefix", "neighbours/gemma4moe-4w"}
+	names := []string{"etc-qwen35moe-chat-sample", "etc-gemma4-chat-sample", "gemma4-chat-bf16-ropefix",
+		"neighbours/gemma4moe-4w"}
 	if testing.Short() {
 		names = names[:2]
 	}
@@ -159,8 +163,8 @@ func distance(a, b [][]float32) float64 {
 	return math.Sqrt(difference / size)
 }
 
-// TestStoredStateOnGPU: the GPU engine has kernels for caches of 8 bits and for recurrent state in bf16: bit for bit alone and
-// among others, and near what the reference engine gives.
+// TestStoredStateOnGPU: the GPU engine has kernels for caches of 8 bits and for recurrent state in bf16: bit for bit
+// alone and among others, and near what the reference engine gives.
 func TestStoredStateOnGPU(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: the emulator takes seconds for a model, and the kernels have tests of their own")

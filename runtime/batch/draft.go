@@ -103,8 +103,8 @@ func (r *Runner) draft(ctx context.Context, call *schedule.Call) (err error) {
 	return nil
 }
 
-// draws are the parameters of the next draws: a draft is drawn with the noise that its token will be drawn with, so that
-// it is right as often as can be.
+// draws are the parameters of the next draws: a draft is drawn with the noise that its token will be drawn with, so
+// that it is right as often as can be.
 func (s *Stream) draws(n int) []Draw {
 	out := make([]Draw, n)
 	for i := range out {

@@ -141,8 +141,8 @@ func answer(t testing.TB, r *batch.Runner, requests []batch.Request, cut map[int
 }
 
 // TestDraftsInBatches: what streams answer that draft tokens, each as many as it may, is what they answer without,
-// bit for bit on the reference engine and in deterministic calls: 16 at a time, in few blocks and slots, so that some are preempted, and again
-// from what the prefix cache has kept.
+// bit for bit on the reference engine and in deterministic calls: 16 at a time, in few blocks and slots, so that some
+// are preempted, and again from what the prefix cache has kept.
 func TestDraftsInBatches(t *testing.T) {
 	for _, d := range draftedModels {
 		for name, e := range map[string]engine.Engine{"reference": reference.Engine{}, "cpu": cpu.Engine{},
@@ -245,7 +245,8 @@ func TestDraftsAreThoseOfOne(t *testing.T) {
 			require.NoError(t, err)
 			defer model.Close()
 			r := d.runner(t, cpu.Engine{}, batch.RaggedOptions{Rows: 24, Sequences: 4, BlockRows: 4},
-				batch.Options{Queue: 9, Budget: 1 << 40, Prefix: 1 << 40, Drafting: batch.Drafting{Most: 3, Fixed: true}})
+				batch.Options{Queue: 9, Budget: 1 << 40, Prefix: 1 << 40,
+					Drafting: batch.Drafting{Most: 3, Fixed: true}})
 			for i, p := range []session.Sampling{session.Greedy, {Temperature: 0.5, TopP: 1, Seed: 5}} {
 				prompt := known[0]
 				s, err := model.NewSession()
@@ -309,8 +310,8 @@ func knownPrompts(t testing.TB, base string) (out [][]int) {
 	return out
 }
 
-// TestDraftsOnGPU: on a GPU drafts come from the device's draws in calls that streams share, with kernels for everything,
-// and streams draft and answer what they do on the CPU.
+// TestDraftsOnGPU: on a GPU drafts come from the device's draws in calls that streams share, with kernels for
+// everything, and streams draft and answer what they do on the CPU.
 func TestDraftsOnGPU(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: the kernels have tests of their own")
@@ -322,8 +323,9 @@ func TestDraftsOnGPU(t *testing.T) {
 			prompt := knownPrompts(t, d.base)[0]
 			var requests []batch.Request
 			for i := range 3 {
-				requests = append(requests, batch.Request{Prompt: prompt[:len(prompt)-i], MaxTokens: 9, Logprobs: -1, Drafts: 1 + i,
-					Sampling: batch.Sampling{Temperature: 0.5 * float32(i), TopP: 1, Seed: 4}})
+				requests = append(requests,
+					batch.Request{Prompt: prompt[:len(prompt)-i], MaxTokens: 9, Logprobs: -1, Drafts: 1 + i,
+						Sampling: batch.Sampling{Temperature: 0.5 * float32(i), TopP: 1, Seed: 4}})
 			}
 			o := batch.RaggedOptions{Rows: 16, Sequences: 3, BlockRows: 8}
 			b := batch.Options{Queue: 9, Budget: 1 << 40, Drafting: batch.Drafting{Most: 3, Fixed: true}}
@@ -338,8 +340,8 @@ func TestDraftsOnGPU(t *testing.T) {
 	}
 }
 
-// TestSequenceDrafts: a program that feeds its sequences itself drafts behind one of them, which leaves it as it was, in a
-// block that it shares, too.
+// TestSequenceDrafts: a program that feeds its sequences itself drafts behind one of them, which leaves it as it was,
+// in a block that it shares, too.
 func TestSequenceDrafts(t *testing.T) {
 	for _, d := range draftedModels[3:] {
 		t.Run(d.name, func(t *testing.T) {
@@ -368,9 +370,11 @@ func TestSequenceDrafts(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, len(prompt), s.Position())
 			feed := append([]int32{out[0].Token}, drafts...)
-			got, err := pool.Feed(t.Context(), batch.Feed{Sequence: s, Tokens: feed, Rows: []batch.Row{row, row, row, row}, Exact: true})
+			got, err := pool.Feed(t.Context(),
+				batch.Feed{Sequence: s, Tokens: feed, Rows: []batch.Row{row, row, row, row}, Exact: true})
 			require.NoError(t, err)
-			want, err := pool.Feed(t.Context(), batch.Feed{Sequence: other, Tokens: feed, Rows: []batch.Row{row, row, row, row}})
+			want, err := pool.Feed(t.Context(),
+				batch.Feed{Sequence: other, Tokens: feed, Rows: []batch.Row{row, row, row, row}})
 			require.NoError(t, err)
 			require.Equal(t, drafts[0], got[0][0].Token, "known by heart")
 			for i := range got[0] {

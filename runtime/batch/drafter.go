@@ -16,8 +16,8 @@ import (
 	"github.com/etc-ml/etc/runtime/speculate"
 )
 
-// withDraft gives the main entry of m alone, or, for a kind of draft, with the method that drafts and with hidden states as
-// the second result of the main entry: what package ragged makes calls of many sequences of.
+// withDraft gives the main entry of m alone, or, for a kind of draft, with the method that drafts and with hidden
+// states as the second result of the main entry: what package ragged makes calls of many sequences of.
 func withDraft(m *ir.Module, kind speculate.Kind) (*ir.Module, error) {
 	if kind == speculate.None {
 		return m.Only(m.Entry), nil
@@ -32,8 +32,9 @@ func withDraft(m *ir.Module, kind speculate.Kind) (*ir.Module, error) {
 	}
 	main, ok := session.AllRows(main)
 	if !ok {
-		return nil, &NotRaggedError{fmt.Errorf("%s gives logits of the last row, and they cannot be had of every row, as "+
-			"drafts need them", m.Entry.Name)}
+		return nil, &NotRaggedError{fmt.Errorf(
+			"%s gives logits of the last row, and they cannot be had of every row, as "+
+				"drafts need them", m.Entry.Name)}
 	}
 	if main, err = speculate.Hidden(main); err != nil {
 		return nil, err

@@ -11,9 +11,9 @@ import (
 	"github.com/etc-ml/etc/runtime/ragged"
 )
 
-// This file draws tokens where the logits are: on an engine whose device draws, the ragged program has two entries beside
-// the main one, which end with the operations of ir/infer_draw.go in the place of the logits. They share weights and state
-// with it.
+// This file draws tokens where the logits are: on an engine whose device draws, the ragged program has two entries
+// beside the main one, which end with the operations of ir/infer_draw.go in the place of the logits. They share weights
+// and state with it.
 
 // The names of these entries.
 const (
@@ -50,7 +50,8 @@ func addDraws(m *ir.Module, vocab int) error {
 	return nil
 }
 
-// buildDraws puts the sampler behind the logits of an entry. Its parameters are, in this order, behind those that it has,
+// buildDraws puts the sampler behind the logits of an entry. Its parameters are, in this order, behind those that it
+// has,
 //
 //	temperature f32[W], top_k i64[W], top_p f32[W], min_p f32[W], key i64[W]
 //
@@ -71,11 +72,14 @@ func buildDraws(m *ir.Module, f *ir.Func, vocab int, sample bool) {
 	}
 	if sample {
 		f.Name = sampleEntry
-		listed, masks := ir.Sym(&ir.Symbol{Name: "listed", Lo: 1, Hi: 1 << 16}), ir.Sym(&ir.Symbol{Name: "masks", Lo: 1, Hi: 1 << 20})
-		ids, bias, counts := in("ids", ir.I64, listed), in("bias", ir.F32, listed), in("counts", ir.I64, listed, ir.Const(2))
+		listed, masks := ir.Sym(&ir.Symbol{Name: "listed", Lo: 1, Hi: 1 << 16}),
+			ir.Sym(&ir.Symbol{Name: "masks", Lo: 1, Hi: 1 << 20})
+		ids, bias, counts := in("ids", ir.I64, listed), in("bias", ir.F32, listed),
+			in("counts", ir.I64, listed, ir.Const(2))
 		penalties := in("penalties", ir.F32, ir.Const(3))
 		mask := f.NewParam("mask", ir.TensorType(ir.I64, masks, ir.Const(int64(vocab+63)/64)))
-		adjusted = b.Value("adjust_logits", nil, logits, ids, bias, counts, penalties, nil, mask, in("mask_row", ir.I64))
+		adjusted = b.Value("adjust_logits", nil, logits, ids, bias, counts, penalties, nil, mask,
+			in("mask_row", ir.I64))
 	}
 	token := b.Value("draw", nil, adjusted, temperature, topK, topP, minP, key)
 	f.Body.Results = []*ir.Value{token}
@@ -144,7 +148,8 @@ func drawInputs(rows []Row, count int) []eval.Value {
 		topP[i] = 1
 		if i < len(rows) && rows[i].Draw != nil {
 			d := rows[i].Draw
-			temperature[i], topK[i], topP[i], minP[i], key[i] = d.Temperature, d.TopK, d.TopP, d.MinP, int64(int32(d.Seed))
+			temperature[i], topK[i], topP[i], minP[i], key[i] = d.Temperature, d.TopK, d.TopP,
+				d.MinP, int64(int32(d.Seed))
 		}
 	}
 	floats := func(v []float32) eval.Value { return eval.Value{Tensor: eval.Floats(ir.F32, []int{count}, v)} }
@@ -163,7 +168,8 @@ func (x *raggedExecutor) sampleInputs(rows []Row, count int) []eval.Value {
 			listed = max(listed, bucket(len(r.Adjust.List), 1<<16))
 		}
 	}
-	ids, bias, counts := slices.Repeat([]int64{-1}, count*listed), make([]float32, count*listed), make([]int64, 2*count*listed)
+	ids, bias, counts := slices.Repeat([]int64{-1}, count*listed), make([]float32, count*listed),
+		make([]int64, 2*count*listed)
 	penalties := slices.Repeat([]float32{1, 0, 0}, count)
 	maskRow, wanted := slices.Repeat([]int64{-1}, count), slices.Repeat([]int64{-1}, count)
 	var masks []int64
@@ -205,7 +211,8 @@ func (x *raggedExecutor) sampleInputs(rows []Row, count int) []eval.Value {
 	floats := func(v []float32, shape ...int) eval.Value {
 		return eval.Value{Tensor: eval.Floats(ir.F32, shape, v)}
 	}
-	return []eval.Value{longs(ids, count, listed), floats(bias, count, listed), longs(counts, count, listed, 2), floats(penalties, count, 3),
+	return []eval.Value{longs(ids, count, listed), floats(bias, count, listed), longs(counts, count, listed, 2),
+		floats(penalties, count, 3),
 		longs(masks, n, words), longs(maskRow, count), longs(wanted, count)}
 }
 

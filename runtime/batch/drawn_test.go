@@ -24,13 +24,16 @@ func (drawing) DrawsOnDevice() bool { return true }
 // settings are rows that draw in all ways; the last ones ask for more than an entry of draws gives.
 func settings(r *rand.Rand, vocab int) []batch.Row {
 	draw := func() *batch.Draw {
-		return &batch.Draw{Temperature: 2 * r.Float32(), TopK: int64(r.IntN(30)), TopP: 0.5 + r.Float32()/2, MinP: r.Float32() / 20, Seed: r.Int64()}
+		return &batch.Draw{Temperature: 2 * r.Float32(), TopK: int64(r.IntN(30)), TopP: 0.5 + r.Float32()/2,
+			MinP: r.Float32() / 20, Seed: r.Int64()}
 	}
 	list := func() (out []batch.Adjustment) {
 		for i := range r.IntN(20) {
-			out = append(out, batch.Adjustment{Token: int32(i * 7 % vocab), Bias: r.Float32() - 0.5, Repeats: r.IntN(2) == 0, Answered: r.IntN(3)})
+			out = append(out, batch.Adjustment{Token: int32(i * 7 % vocab), Bias: r.Float32() - 0.5,
+				Repeats: r.IntN(2) == 0, Answered: r.IntN(3)})
 		}
-		return append(out, batch.Adjustment{Token: int32(vocab + 5), Bias: 3}, batch.Adjustment{Token: int32(vocab - 1), Bias: float32(math.Inf(-1))})
+		return append(out, batch.Adjustment{Token: int32(vocab + 5), Bias: 3},
+			batch.Adjustment{Token: int32(vocab - 1), Bias: float32(math.Inf(-1))})
 	}
 	mask := make([]uint64, (vocab+63)/64)
 	for i := range mask {
@@ -38,12 +41,14 @@ func settings(r *rand.Rand, vocab int) []batch.Row {
 	}
 	masked, all := func() []uint64 { return mask }, func() []uint64 { return nil }
 	return []batch.Row{
-		{}, {Draw: draw()}, {Draw: &batch.Draw{TopP: 1}}, {Draw: draw(), Logprobs: true, Top: 5}, {Draw: draw(), Logprobs: true},
+		{}, {Draw: draw()}, {Draw: &batch.Draw{TopP: 1}}, {Draw: draw(), Logprobs: true, Top: 5},
+		{Draw: draw(), Logprobs: true},
 		{Draw: draw(), Adjust: &batch.Adjust{List: list(), Repeat: 1.5, Presence: 0.2, Frequency: 0.1}},
 		{Draw: draw(), Adjust: &batch.Adjust{Repeat: 1, Mask: masked}, Logprobs: true, Top: 3},
 		{Draw: draw(), Adjust: &batch.Adjust{List: list(), Repeat: 1, Frequency: 0.5, Mask: all}},
 		{Draw: draw(), Adjust: &batch.Adjust{List: list(), Repeat: 0.7, Mask: masked}},
-		{Draw: draw(), Logprobs: true, Top: 30}, {Draw: draw(), Logits: true, Adjust: &batch.Adjust{List: list(), Repeat: 2}},
+		{Draw: draw(), Logprobs: true, Top: 30},
+		{Draw: draw(), Logits: true, Adjust: &batch.Adjust{List: list(), Repeat: 2}},
 	}
 }
 
@@ -74,7 +79,9 @@ func requireDrawn(t *testing.T, want, got *batch.Pool, rounds int) {
 				asked = append(asked, rows[r.IntN(len(rows))])
 			}
 			for i := range feeds {
-				feeds[i] = append(feeds[i], batch.Feed{Sequence: sequences[i][s], Tokens: ids(s, 99)[sequences[i][s].Position():][:n], Rows: slices.Clone(asked)})
+				feeds[i] = append(feeds[i],
+					batch.Feed{Sequence: sequences[i][s], Tokens: ids(s, 99)[sequences[i][s].Position():][:n],
+						Rows: slices.Clone(asked)})
 			}
 		}
 		expected, err := want.Feed(t.Context(), feeds[0]...)
@@ -129,7 +136,8 @@ func (onHost) DrawsOnDevice() bool { return false }
 // TestDrawnOnCPU: the kernels of the CPU engine give what the host draws from the engine's logits.
 func TestDrawnOnCPU(t *testing.T) {
 	t.Parallel()
-	for name, precision := range map[string]eval.Precision{"etc-gemma4-chat-sample": eval.Mixed, "neighbours/qwen35-4w": eval.FP32} {
+	for name, precision := range map[string]eval.Precision{"etc-gemma4-chat-sample": eval.Mixed,
+		"neighbours/qwen35-4w": eval.FP32} {
 		m := fusetest.Load(t, name)
 		o := batch.RaggedOptions{Rows: 16, Sequences: 3, BlockRows: 4}
 		requireDrawn(t, newPool(t, m, onHost{}, precision, o), newPool(t, m, cpu.Engine{}, precision, o), 12)

@@ -21,10 +21,10 @@ import (
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
-// requireNear compares the logits of a row with want, which the reference engine gave, and the most likely token where it
-// leads by more than 1e-3. Sums in another order differ by rounding, at nearly all positions by less than 5e-4. A position
-// with a norm of nearly zero, or with two experts of nearly equal scores, makes more of it. What the engine gives for the
-// sequence alone shows how much: the row may be four times as far from want as alone is.
+// requireNear compares the logits of a row with want, which the reference engine gave, and the most likely token where
+// it leads by more than 1e-3. Sums in another order differ by rounding, at nearly all positions by less than 5e-4. A
+// position with a norm of nearly zero, or with two experts of nearly equal scores, makes more of it. What the engine
+// gives for the sequence alone shows how much: the row may be four times as far from want as alone is.
 func requireNear(t testing.TB, want, alone, got []float32, what string) {
 	t.Helper()
 	require.Len(t, got, len(want), what)
@@ -86,7 +86,8 @@ func TestRaggedOnCPU(t *testing.T) {
 // alone. The emulator takes seconds for a model; a device that ETC_TEST_DEVICE names runs all of them.
 func TestRaggedOnGPU(t *testing.T) {
 	e := onGPU(t)
-	names, total, runs := []string{"etc-gemma4-chat-sample", "etc-qwen35moe-chat-sample", "qwen35moe-chat-4w-g64-f32-scan",
+	names, total, runs := []string{"etc-gemma4-chat-sample", "etc-qwen35moe-chat-sample",
+		"qwen35moe-chat-4w-g64-f32-scan",
 		"neighbours/gemma4moe-4w"}, 24, 1
 	switch {
 	case testing.Short():
@@ -115,8 +116,8 @@ func TestRaggedOnGPU(t *testing.T) {
 }
 
 // TestRaggedOnGPUInMixed: prompts beside single tokens give what the reference engine gives: also where products and
-// attention go by tiles of bfloat16, up to what these round. That is told by a model without experts: others choose other
-// experts for a token now and then.
+// attention go by tiles of bfloat16, up to what these round. That is told by a model without experts: others choose
+// other experts for a token now and then.
 func TestRaggedOnGPUInMixed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: TestBlocksByTiles of runtime/gpu has the kernels")
@@ -127,8 +128,9 @@ func TestRaggedOnGPUInMixed(t *testing.T) {
 		exact     bool
 		tolerance float64
 	}{
-		"windows, tiles": {"gemma4-chat-bf16-ropefix", false, 6e-2}, "windows, exact": {"gemma4-chat-bf16-ropefix", true, 5e-3},
-		"hybrid, exact": {"etc-qwen35moe-chat-sample", true, 1e-3},
+		"windows, tiles": {"gemma4-chat-bf16-ropefix", false, 6e-2},
+		"windows, exact": {"gemma4-chat-bf16-ropefix", true, 5e-3},
+		"hybrid, exact":  {"etc-qwen35moe-chat-sample", true, 1e-3},
 	} {
 		t.Run(what, func(t *testing.T) {
 			m, o := fusetest.Load(t, c.name), batch.RaggedOptions{Rows: 48, Sequences: 3, BlockRows: 4}
@@ -143,10 +145,13 @@ func TestRaggedOnGPUInMixed(t *testing.T) {
 					outs[i] = append(outs[i], out...)
 				}
 				rows := []batch.Row{greedyLogits, greedyLogits}
-				feed(batch.Feed{Sequence: a, Tokens: ids(0, 21), Rows: rows}, batch.Feed{Sequence: b, Tokens: ids(1, 3), Rows: rows})
-				feed(batch.Feed{Sequence: a, Tokens: ids(0, 22)[21:], Rows: rows[:1]}, batch.Feed{Sequence: b, Tokens: ids(1, 37)[3:], Rows: rows})
+				feed(batch.Feed{Sequence: a, Tokens: ids(0, 21), Rows: rows},
+					batch.Feed{Sequence: b, Tokens: ids(1, 3), Rows: rows})
+				feed(batch.Feed{Sequence: a, Tokens: ids(0, 22)[21:], Rows: rows[:1]},
+					batch.Feed{Sequence: b, Tokens: ids(1, 37)[3:], Rows: rows})
 				require.NoError(t, batch.PoisonPool(pool))
-				feed(batch.Feed{Sequence: a, Tokens: ids(0, 23)[22:], Rows: rows[:1]}, batch.Feed{Sequence: b, Tokens: ids(1, 38)[37:], Rows: rows[:1]})
+				feed(batch.Feed{Sequence: a, Tokens: ids(0, 23)[22:], Rows: rows[:1]},
+					batch.Feed{Sequence: b, Tokens: ids(1, 38)[37:], Rows: rows[:1]})
 				a.Close()
 				b.Close()
 			}

@@ -8,8 +8,8 @@ import (
 	"github.com/etc-ml/etc/runtime/speculate"
 )
 
-// Executor runs the calls of one model. It is not safe for concurrent use: one goroutine, that of the loop, makes one call at
-// a time.
+// Executor runs the calls of one model. It is not safe for concurrent use: one goroutine, that of the loop, makes one
+// call at a time.
 type Executor interface {
 	// Layout says what one sequence holds, in bytes as the executor stores it.
 	Layout() cache.Layout
@@ -17,9 +17,9 @@ type Executor interface {
 	Units() cache.Demand
 	// Limits are the bounds of a call.
 	Limits() Limits
-	// Execute runs a call: its copies, in order, and then its rows. rows says what the wanted rows are to give, those of the
-	// first entry first; entry e has the last e.Wanted of its rows. The outputs are in the same order. A context that ends
-	// abandons the call, on a CPU within 100 ms.
+	// Execute runs a call: its copies, in order, and then its rows. rows says what the wanted rows are to give, those
+	// of the first entry first; entry e has the last e.Wanted of its rows. The outputs are in the same order. A context
+	// that ends abandons the call, on a CPU within 100 ms.
 	Execute(ctx context.Context, call *schedule.Call, rows []Row) ([]Output, error)
 	// Close frees the program and all units.
 	Close() error
@@ -43,7 +43,8 @@ type Limits struct {
 	NoLogits bool
 	// NoSeed says that the program draws without a seed.
 	NoSeed bool
-	// Samples says that rows may have Draw.MinP, Adjust and Logprobs: what a token needs is computed where the logits are.
+	// Samples says that rows may have Draw.MinP, Adjust and Logprobs: what a token needs is computed where the logits
+	// are.
 	Samples bool
 	// NoCopies says that states cannot be copied: nobody can keep a prefix or fork a sequence.
 	NoCopies bool
@@ -69,8 +70,8 @@ type Adjust struct {
 	List []Adjustment
 	// Repeat, Presence and Frequency are those of Sampling; Repeat is not 0.
 	Repeat, Presence, Frequency float32
-	// Mask gives the tokens that may come next, bit i%64 of word i/64 for token i; nil where every token may. It is called
-	// at most once, when the mask is needed. A nil Mask is none.
+	// Mask gives the tokens that may come next, bit i%64 of word i/64 for token i; nil where every token may. It is
+	// called at most once, when the mask is needed. A nil Mask is none.
 	Mask func() []uint64
 }
 
@@ -101,7 +102,8 @@ type Draw struct {
 type Output struct {
 	// Token was drawn, or is the most likely one where no draw was asked for.
 	Token int32
-	// Logprob is the logarithm of the probability of Token, and Top are the most likely tokens, where they were asked for.
+	// Logprob is the logarithm of the probability of Token, and Top are the most likely tokens, where they were asked
+	// for.
 	Logprob float32
 	Top     []Logprob
 	// Logits of all tokens, float32 [vocab], where they were asked for. The caller owns them.

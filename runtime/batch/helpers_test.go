@@ -154,8 +154,9 @@ func alone(t testing.TB, sampler bool, q batch.Request) session.Answer {
 	s, err := model.NewSession()
 	require.NoError(t, err)
 	p := q.Sampling
-	a, err := s.Generate(context.Background(), session.Request{Prompt: q.Prompt, MaxNewTokens: q.MaxTokens, Stop: q.Stop,
-		Sampling: session.Sampling{Temperature: p.Temperature, TopK: p.TopK, TopP: p.TopP, Seed: p.Seed}})
+	a, err := s.Generate(context.Background(),
+		session.Request{Prompt: q.Prompt, MaxNewTokens: q.MaxTokens, Stop: q.Stop,
+			Sampling: session.Sampling{Temperature: p.Temperature, TopK: p.TopK, TopP: p.TopP, Seed: p.Seed}})
 	require.NoError(t, err)
 	return a
 }
@@ -192,5 +193,6 @@ func drain(t testing.TB, s *batch.Stream) {
 }
 
 func plain(prompt ...int) batch.Request {
-	return batch.Request{Prompt: prompt, MaxTokens: 12, Stop: []int{stopToken}, Sampling: batch.Sampling{TopP: 1}, Logprobs: -1}
+	return batch.Request{Prompt: prompt, MaxTokens: 12, Stop: []int{stopToken}, Sampling: batch.Sampling{TopP: 1},
+		Logprobs: -1}
 }

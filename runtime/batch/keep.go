@@ -23,8 +23,8 @@ type Part struct {
 	Shape  []int
 }
 
-// Kept is the state behind some tokens, taken out of a runner, to be put back into one of the same program, precision and
-// form, in another process too. Going on from it gives the same bits as never having stopped.
+// Kept is the state behind some tokens, taken out of a runner, to be put back into one of the same program, precision
+// and form, in another process too. Going on from it gives the same bits as never having stopped.
 //
 // What a runner gives out is read while it is held there: calls run between two parts.
 type Kept struct {
@@ -117,9 +117,9 @@ type PartKeeper interface {
 	GivePart(p UnitPart, t *eval.Tensor) error
 }
 
-// Keep takes out what the prefix cache has of a prompt. A prefix ends where the cache has a checkpoint; how many tokens that
-// are is to be seen in the result. It is nil where the cache has nothing. Until the result is closed the cache does not
-// forget it. Copies are made between two calls, of a part at a time where the executor can do that.
+// Keep takes out what the prefix cache has of a prompt. A prefix ends where the cache has a checkpoint; how many tokens
+// that are is to be seen in the result. It is nil where the cache has nothing. Until the result is closed the cache
+// does not forget it. Copies are made between two calls, of a part at a time where the executor can do that.
 func (r *Runner) Keep(ctx context.Context, tokens []int) (*Kept, error) {
 	var out *Kept
 	var err error
@@ -172,14 +172,16 @@ func (r *Runner) keep(x Executor, tokens []int) (*Kept, error) {
 }
 
 // Put gives the prefix cache a state that Keep took out. The error is cache.ErrNoRoom where it does not fit, and
-// cache.ErrOff where no prefixes are kept. After an error the cache has nothing of it. The state is read beside the calls.
+// cache.ErrOff where no prefixes are kept. After an error the cache has nothing of it. The state is read beside the
+// calls.
 func (r *Runner) Put(ctx context.Context, kept *Kept) error {
 	if n := len(kept.Tokens); n == 0 || n > r.limits.Positions {
 		return fmt.Errorf("a state behind %d tokens, want 1 to %d", n, r.limits.Positions)
 	}
 	for i, t := range kept.Tokens {
 		if t < 0 || r.limits.Vocab > 0 && int(t) >= r.limits.Vocab {
-			return fmt.Errorf("token %d of the state is %d, which is not in the vocabulary of %d tokens", i, t, r.limits.Vocab)
+			return fmt.Errorf("token %d of the state is %d, which is not in the vocabulary of %d tokens", i, t,
+				r.limits.Vocab)
 		}
 	}
 	form := ""
@@ -203,7 +205,10 @@ func (r *Runner) Put(ctx context.Context, kept *Kept) error {
 		return err
 	}
 	ran := r.Do(ctx, func(x Executor) {
-		err = r.prefix.Put(kept.Tokens, func(units []cache.Unit) error { return x.(Keeper).Give(kept.Tokens, units, states) })
+		err = r.prefix.Put(kept.Tokens, func(units []cache.Unit) error {
+			return x.(Keeper).Give(kept.Tokens, units,
+				states)
+		})
 	})
 	return errors.Join(ran, err)
 }
@@ -256,7 +261,8 @@ func sameParts(want []UnitPart, have []Part) error {
 	}
 	for i, w := range want {
 		if h := have[i]; h.Buffer != w.Buffer || h.DType != w.DType || !slices.Equal(h.Shape, w.Shape) {
-			return fmt.Errorf("part %d of the state is %s%v of buffer %q, expected %s%v of %q", i, h.DType, h.Shape, h.Buffer,
+			return fmt.Errorf("part %d of the state is %s%v of buffer %q, expected %s%v of %q", i,
+				h.DType, h.Shape, h.Buffer,
 				w.DType, w.Shape, w.Buffer)
 		}
 	}

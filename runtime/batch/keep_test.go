@@ -113,8 +113,8 @@ func requireKept(t *testing.T, graph string, e engine.Engine, precision eval.Pre
 	requireIdle(t, to)
 }
 
-// TestAnswersGoOnBesideStates: while a state is taken out, and while one is put in, other requests are answered as ever, and
-// the state is that of the moment when it was asked for.
+// TestAnswersGoOnBesideStates: while a state is taken out, and while one is put in, other requests are answered as
+// ever, and the state is that of the moment when it was asked for.
 func TestAnswersGoOnBesideStates(t *testing.T) {
 	m := fusetest.Load(t, "etc-qwen35moe-chat-sample")
 	from, to := raggedRunner(t, m, cpu.Engine{}, eval.Mixed), raggedRunner(t, m, cpu.Engine{}, eval.Mixed)
@@ -125,9 +125,11 @@ func TestAnswersGoOnBesideStates(t *testing.T) {
 		}
 		return out
 	}
-	q := batch.Request{Prompt: prompt(19), MaxTokens: 6, Marks: []int{18}, Logprobs: -1, Sampling: batch.Sampling{TopP: 1}}
+	q := batch.Request{Prompt: prompt(19), MaxTokens: 6, Marks: []int{18}, Logprobs: -1,
+		Sampling: batch.Sampling{TopP: 1}}
 	want, _ := ask(t, from, q)
-	others := batch.Request{Prompt: append(prompt(19), 7, 8, 9), MaxTokens: 9, Logprobs: -1, Sampling: batch.Sampling{TopP: 1}}
+	others := batch.Request{Prompt: append(prompt(19), 7, 8, 9), MaxTokens: 9, Logprobs: -1,
+		Sampling: batch.Sampling{TopP: 1}}
 	wantOthers, _ := ask(t, raggedRunner(t, m, cpu.Engine{}, eval.Mixed), others)
 	before := keep(t, from, q.Prompt[:18])
 	states, err := before.States(t.Context())
@@ -218,8 +220,9 @@ func TestPutRefuses(t *testing.T) {
 		},
 		"blocks": func(k *batch.Kept) { k.Tokens = append(k.Tokens, 1, 2, 3, 4, 5) },
 	} {
-		bad := &batch.Kept{Tokens: append([]int32{}, good.Tokens...), Form: good.Form, Parts: append([]batch.Part{}, good.Parts...),
-			Read: good.Read}
+		bad := &batch.Kept{Tokens: append([]int32{}, good.Tokens...), Form: good.Form,
+			Parts: append([]batch.Part{}, good.Parts...),
+			Read:  good.Read}
 		change(bad)
 		require.Error(t, fresh.Put(t.Context(), bad), name)
 		kept, err := fresh.Keep(t.Context(), q.Prompt[:8])

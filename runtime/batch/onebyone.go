@@ -90,7 +90,8 @@ func (x *oneByOne) Execute(ctx context.Context, call *schedule.Call, rows []Row)
 }
 
 // entry runs the rows of one sequence. alone says that the call has no other.
-func (x *oneByOne) entry(ctx context.Context, e schedule.Entry, tokens []int, rows []Row, alone bool) ([]Output, error) {
+func (x *oneByOne) entry(ctx context.Context, e schedule.Entry, tokens []int, rows []Row,
+	alone bool) ([]Output, error) {
 	if len(e.Writes) == 0 {
 		return nil, fmt.Errorf("sequence %d has no slot for its state", e.ID)
 	}
@@ -148,7 +149,8 @@ func (x *oneByOne) at(e schedule.Entry, slot int32) (*session.Session, error) {
 		s = x.sessions[slot]
 	}
 	if s.Position() != e.Start {
-		return nil, fmt.Errorf("sequence %d goes on at position %d; its slot %d has %d", e.ID, e.Start, slot, s.Position())
+		return nil, fmt.Errorf("sequence %d goes on at position %d; its slot %d has %d", e.ID,
+			e.Start, slot, s.Position())
 	}
 	return s, nil
 }
@@ -197,7 +199,8 @@ func (x *oneByOne) failed(slot int32, err error) error {
 }
 
 // feed runs tokens and gives the step behind the last of them, with the parameters of row where it is wanted.
-func (x *oneByOne) feed(ctx context.Context, s *session.Session, tokens []int, row *Row, alone bool) (session.Step, error) {
+func (x *oneByOne) feed(ctx context.Context, s *session.Session, tokens []int, row *Row,
+	alone bool) (session.Step, error) {
 	p := session.Greedy
 	if row == nil || row.Draw == nil || x.model.Form == session.Logits {
 		return s.Prefill(ctx, tokens, p) // logits are drawn from behind it

@@ -8,9 +8,9 @@ import (
 	"github.com/etc-ml/etc/runtime/schedule"
 )
 
-// Where an engine's kernels follow from the number of rows (engine.RowsOfCalls), a deterministic executor gives all calls of
-// its program one number of rows: calls of more rows are cut, and rows that belong to no sequence fill up the others. Then
-// every row is computed by the same kernels, which treat all rows of a call alike.
+// Where an engine's kernels follow from the number of rows (engine.RowsOfCalls), a deterministic executor gives all
+// calls of its program one number of rows: calls of more rows are cut, and rows that belong to no sequence fill up the
+// others. Then every row is computed by the same kernels, which treat all rows of a call alike.
 
 // fixedRows is the number of rows that every call of the program has to have; 0: any.
 func fixedRows(e engine.Engine, o engine.Options) int {
@@ -20,8 +20,8 @@ func fixedRows(e engine.Engine, o engine.Options) int {
 	return 0
 }
 
-// inPieces cuts a call, but for its copies, into calls of at most n rows, which are to run in this order. A state in between
-// lies in the slot of the last one of its sequence.
+// inPieces cuts a call, but for its copies, into calls of at most n rows, which are to run in this order. A state in
+// between lies in the slot of the last one of its sequence.
 func inPieces(call *schedule.Call, n int) []schedule.Call {
 	var out []schedule.Call
 	room := 0

@@ -10,8 +10,8 @@ import (
 	"github.com/etc-ml/etc/runtime/schedule"
 )
 
-// TestPiecesOfCalls: the pieces of a call have its rows in their order, at their positions, each piece as many as may be; what
-// is wanted of them is wanted once; and a state goes from piece to piece.
+// TestPiecesOfCalls: the pieces of a call have its rows in their order, at their positions, each piece as many as may
+// be; what is wanted of them is wanted once; and a state goes from piece to piece.
 func TestPiecesOfCalls(t *testing.T) {
 	r := rand.New(rand.NewPCG(21, 4))
 	for range 500 {
@@ -19,8 +19,9 @@ func TestPiecesOfCalls(t *testing.T) {
 		states := map[int32]int{} // of each slot: the positions that it is behind
 		for id := range 1 + r.IntN(5) {
 			n := 1 + r.IntN(20)
-			e := schedule.Entry{ID: schedule.ID(id), First: len(call.Tokens), Rows: n, Start: r.IntN(30), Wanted: r.IntN(min(n, 4) + 1),
-				Reads: int32(100 * id)}
+			e := schedule.Entry{ID: schedule.ID(id), First: len(call.Tokens), Rows: n, Start: r.IntN(30),
+				Wanted: r.IntN(min(n, 4) + 1),
+				Reads:  int32(100 * id)}
 			states[e.Reads] = e.Start
 			for at := 1; at < n; at++ {
 				if r.IntN(4) == 0 {

@@ -36,9 +36,8 @@ type RaggedOptions struct {
 	// drafts and checkpoints of their recurrent states.
 	Budget int64
 	// Positions, where it is not 0, is how many tokens a sequence will have, prompt and answer together. The default of
-	// Budget then has room for as many sequences of this length as Sequences, and no more: checkpoints find none, and drafts
-	// find what Drafts says.
-	// A sequence may become longer while others are shorter.
+	// Budget then has room for as many sequences of this length as Sequences, and no more: checkpoints find none, and
+	// drafts find what Drafts says. A sequence may become longer while others are shorter.
 	Positions int
 	// Drafts is the most drafts of a sequence that there is room for beside Positions.
 	Drafts int
@@ -121,9 +120,11 @@ func lowerRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (*raggedExecuto
 		x.options.Units, err = units(x.layout, o, model.Positions)
 		return x.options, err
 	}
-	x.module, x.model, err = fuse.Ragged(m, ragged.Options{Storage: o.Storage}, choose, passes.Control{Disable: o.Engine.DisablePasses,
-		Verify: o.Engine.VerifyIR})
-	// What a row asks for must not decide where the tokens of others are drawn: the host draws all of a deterministic call.
+	x.module, x.model, err = fuse.Ragged(m, ragged.Options{Storage: o.Storage}, choose,
+		passes.Control{Disable: o.Engine.DisablePasses,
+			Verify: o.Engine.VerifyIR})
+	// What a row asks for must not decide where the tokens of others are drawn: the host draws all of a deterministic
+	// call.
 	if err == nil && drawsOnDevice(e) && !o.Engine.Deterministic {
 		x.draws, err = true, addDraws(x.module, x.model.Vocab)
 	}
@@ -186,8 +187,8 @@ func orElse(n, fallback int) int {
 	return fallback
 }
 
-// WithDrafts is the most units that a sequence of the given length holds, in calls of at most rows rows, that verifies so
-// many drafts in a call.
+// WithDrafts is the most units that a sequence of the given length holds, in calls of at most rows rows, that verifies
+// so many drafts in a call.
 func WithDrafts(l cache.Layout, length, rows, drafts int) cache.Demand {
 	out := l.Most(length, rows)
 	if l.SlotBytes > 0 && drafts > 0 {
@@ -198,8 +199,8 @@ func WithDrafts(l cache.Layout, length, rows, drafts int) cache.Demand {
 
 // units divides a budget among the pools. Slots and blocks of windows do not grow with the context: they get what
 // twice as many sequences as a call has need, verified drafts and checkpoints included, at most half of the budget;
-// full attention gets the rest. Without a budget it gets the whole context of each sequence, or each pool what sequences of
-// o.Positions need.
+// full attention gets the rest. Without a budget it gets the whole context of each sequence, or each pool what
+// sequences of o.Positions need.
 func units(l cache.Layout, o RaggedOptions, positions int) (cache.Demand, error) {
 	if o.Positions > 0 && o.Budget == 0 {
 		out := WithDrafts(l, min(o.Positions, positions), o.Rows, o.Drafts)

@@ -225,7 +225,8 @@ func feedAtRandom(t testing.TB, pool *batch.Pool, sequences, total int, seed uin
 // TestUnitsOfPositions: an executor for sequences of so many tokens has room for just them.
 func TestUnitsOfPositions(t *testing.T) {
 	m := fusetest.Load(t, models()[0])
-	x, err := batch.NewRagged(m, reference.Engine{}, batch.RaggedOptions{Rows: 12, Sequences: 2, BlockRows: 4, Positions: 10})
+	x, err := batch.NewRagged(m, reference.Engine{},
+		batch.RaggedOptions{Rows: 12, Sequences: 2, BlockRows: 4, Positions: 10})
 	require.NoError(t, err)
 	require.Less(t, 10, x.Limits().Positions)
 	pool, err := batch.NewPool(x, 1<<40)
@@ -234,7 +235,8 @@ func TestUnitsOfPositions(t *testing.T) {
 	a, b := pool.Open(), pool.Open()
 	tokens := ids(0, 12)
 	for i := range 5 {
-		_, err := pool.Feed(t.Context(), batch.Feed{Sequence: a, Tokens: tokens[2*i : 2*i+2], Rows: make([]batch.Row, 1)},
+		_, err := pool.Feed(t.Context(),
+			batch.Feed{Sequence: a, Tokens: tokens[2*i : 2*i+2], Rows: make([]batch.Row, 1)},
 			batch.Feed{Sequence: b, Tokens: tokens[2*i : 2*i+2]})
 		require.NoError(t, err)
 	}

@@ -127,8 +127,9 @@ func (r *Request) check(l Limits) error {
 	}
 	for i, t := range r.Prompt {
 		if t < 0 || t > math.MaxInt32 || l.Vocab > 0 && t >= l.Vocab {
-			return &ParameterError{"Prompt", fmt.Sprintf("token %d (number %d) is not in the vocabulary of %d tokens", t, i,
-				l.Vocab)}
+			return &ParameterError{"Prompt",
+				fmt.Sprintf("token %d (number %d) is not in the vocabulary of %d tokens", t, i,
+					l.Vocab)}
 		}
 	}
 	if err := r.Sampling.Check(l); err != nil {
@@ -172,7 +173,8 @@ func (s Sampling) Check(l Limits) error {
 	}
 	for t, v := range s.Bias {
 		if t < 0 || l.Vocab > 0 && t >= l.Vocab || math.IsNaN(float64(v)) {
-			return &ParameterError{"Bias", fmt.Sprintf("token %d: %g, want a number for one of %d tokens", t, v, l.Vocab)}
+			return &ParameterError{"Bias",
+				fmt.Sprintf("token %d: %g, want a number for one of %d tokens", t, v, l.Vocab)}
 		}
 	}
 	switch {

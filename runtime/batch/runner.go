@@ -107,8 +107,9 @@ func New(exec Executor, o Options) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runner{exec: exec, options: o, limits: l, memory: memory, sched: sched, prefix: prefix, streams: map[schedule.ID]*Stream{},
-		wake: make(chan struct{}, 1), closed: make(chan struct{}), stats: Stats{Budget: o.Budget}}
+	r := &Runner{exec: exec, options: o, limits: l, memory: memory, sched: sched, prefix: prefix,
+		streams: map[schedule.ID]*Stream{},
+		wake:    make(chan struct{}, 1), closed: make(chan struct{}), stats: Stats{Budget: o.Budget}}
 	if r.drafts, err = newDrafts(exec, o.Drafting); err != nil {
 		return nil, err
 	}
@@ -186,8 +187,8 @@ func (r *Runner) fits(q Request) error {
 		schedule.ErrTooLong, len(q.Prompt), q.MaxTokens, layout.Bytes(most), r.options.Budget)
 }
 
-// Do runs f between two calls, with the executor to itself, and returns when it has run. When ctx ends before f began, f does
-// not run; where it has begun, Do waits for it.
+// Do runs f between two calls, with the executor to itself, and returns when it has run. When ctx ends before f began,
+// f does not run; where it has begun, Do waits for it.
 func (r *Runner) Do(ctx context.Context, f func(Executor)) error {
 	done := make(chan struct{})
 	r.mu.Lock()

@@ -14,8 +14,8 @@ var errNothing = errors.New("the constraint leaves no token of the vocabulary")
 // defaultLast is how far the repetition penalty looks back where nobody says it, as in llama.cpp.
 const defaultLast = 64
 
-// row says what the executor is to give for the next token of a stream. Where it does not sample it gives logits, from which
-// take draws; mask is called behind the call then, and else by the executor.
+// row says what the executor is to give for the next token of a stream. Where it does not sample it gives logits, from
+// which take draws; mask is called behind the call then, and else by the executor.
 func (s *Stream) row(samples bool, mask func() []uint64) Row {
 	d, p := s.draw(), s.request.Sampling
 	top, constrained := s.request.Logprobs, s.request.Constraint != nil

@@ -18,8 +18,8 @@ import (
 	"github.com/etc-ml/etc/runtime/schedule"
 )
 
-// schedules is how many random schedules of each model are run, in tests that are not short; firstSchedule is the number of the
-// first one, so that long runs can be divided.
+// schedules is how many random schedules of each model are run, in tests that are not short; firstSchedule is the
+// number of the first one, so that long runs can be divided.
 var (
 	schedules     = flag.Int("schedules", 4, "random schedules of each model")
 	firstSchedule = flag.Int("first-schedule", 0, "number of the first random schedule of each model")

@@ -109,7 +109,8 @@ func (s *Sequence) Draft(ctx context.Context, token int32, hidden []float32, dra
 	case len(draws) == 0 || s.Position() == 0:
 		return nil, fmt.Errorf("%d drafts behind %d tokens, want at least one behind one", len(draws), s.Position())
 	case s.Position()+len(draws) > s.pool.limits.Positions:
-		return nil, fmt.Errorf("%d drafts behind %d tokens do not fit the context of %d tokens", len(draws), s.Position(),
+		return nil, fmt.Errorf("%d drafts behind %d tokens do not fit the context of %d tokens",
+			len(draws), s.Position(),
 			s.pool.limits.Positions)
 	}
 	copies, ok := s.table.Begin(cache.Extent{Rows: len(draws), Exact: true})

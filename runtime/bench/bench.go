@@ -81,7 +81,8 @@ func Check(m *session.Model, o Options) error {
 			case n < 0:
 				return fmt.Errorf("%s%d: a negative number of tokens", tests.name, n)
 			case n > 0 && n > m.MaxSeqLen-deepest && deepest > 0:
-				return fmt.Errorf("%s%d: %d tokens behind %d do not fit the context of %d tokens", tests.name, n, n, deepest, m.MaxSeqLen)
+				return fmt.Errorf("%s%d: %d tokens behind %d do not fit the context of %d tokens", tests.name, n,
+					n, deepest, m.MaxSeqLen)
 			case n > m.MaxSeqLen:
 				return fmt.Errorf("%s%d: %d tokens do not fit the context of %d tokens", tests.name, n, n, m.MaxSeqLen)
 			}
@@ -176,7 +177,8 @@ func (b *bench) begin() error {
 }
 
 // measure runs one test: unmeasured on warm tokens, then as often as asked for on n.
-func (b *bench) measure(ctx context.Context, name string, n, warm int, run func(context.Context, []int) error) (Row, error) {
+func (b *bench) measure(ctx context.Context, name string, n, warm int, run func(context.Context, []int) error) (Row,
+	error) {
 	if b.depth > 0 {
 		name += fmt.Sprintf(" @ d%d", b.depth)
 	}
@@ -215,8 +217,8 @@ func (b *bench) prefill(ctx context.Context, tokens []int) error {
 	return err
 }
 
-// generate feeds the first token, and then those that the program gives, as an answer does: an engine may begin a call on the token of
-// the call before it.
+// generate feeds the first token, and then those that the program gives, as an answer does: an engine may begin a call
+// on the token of the call before it.
 func (b *bench) generate(ctx context.Context, tokens []int) error {
 	token := tokens[0]
 	for i := range tokens {
@@ -246,8 +248,8 @@ func (r *Row) sumUp() {
 	r.Spread = (r.Max - r.Min) / r.Median
 }
 
-// Median is the middle of the samples, the mean of the two in the middle where their number is even. It panics when there
-// are none.
+// Median is the middle of the samples, the mean of the two in the middle where their number is even. It panics when
+// there are none.
 func Median(samples []float64) float64 {
 	s := slices.Sorted(slices.Values(samples))
 	half := func(p float64) float64 { return stat.Quantile(p, stat.Empirical, s, nil) }

@@ -82,8 +82,9 @@ func load(t *testing.T, e engine.Engine, vocab int64) *session.Model {
 func TestProtocol(t *testing.T) {
 	e := &recorder{}
 	var started []string
-	rows, err := bench.Run(t.Context(), load(t, e, vocabulary), bench.Options{Prompt: []int{20, 0}, Generate: []int{6}, Repetitions: 2,
-		Now: func() time.Time { return e.clock }, Started: func(name string) { started = append(started, name) }})
+	rows, err := bench.Run(t.Context(), load(t, e, vocabulary),
+		bench.Options{Prompt: []int{20, 0}, Generate: []int{6}, Repetitions: 2,
+			Now: func() time.Time { return e.clock }, Started: func(name string) { started = append(started, name) }})
 	require.NoError(t, err)
 	require.Equal(t, []string{"pp20", "tg6"}, started)
 	require.Len(t, rows, 2)
@@ -112,8 +113,9 @@ func TestProtocol(t *testing.T) {
 // A depth is fed once and brought back before each run.
 func TestDepth(t *testing.T) {
 	e := &recorder{}
-	rows, err := bench.Run(t.Context(), load(t, e, vocabulary), bench.Options{Prompt: []int{5}, Generate: []int{2}, Depth: []int{0, 20}, Repetitions: 2,
-		Now: func() time.Time { return e.clock }})
+	rows, err := bench.Run(t.Context(), load(t, e, vocabulary),
+		bench.Options{Prompt: []int{5}, Generate: []int{2}, Depth: []int{0, 20}, Repetitions: 2,
+			Now: func() time.Time { return e.clock }})
 	require.NoError(t, err)
 	var tests []string
 	for _, r := range rows {
@@ -148,8 +150,9 @@ func TestSpread(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			e := &recorder{extra: test.extra}
-			rows, err := bench.Run(t.Context(), load(t, e, vocabulary), bench.Options{Prompt: []int{8}, Repetitions: len(test.extra) - 1,
-				Now: func() time.Time { return e.clock }})
+			rows, err := bench.Run(t.Context(), load(t, e, vocabulary),
+				bench.Options{Prompt: []int{8}, Repetitions: len(test.extra) - 1,
+					Now: func() time.Time { return e.clock }})
 			require.NoError(t, err)
 			require.InDelta(t, test.median, rows[0].Median, 1e-12)
 			require.InDelta(t, test.min, rows[0].Min, 1e-12)
@@ -172,16 +175,28 @@ func TestErrors(t *testing.T) {
 		options bench.Options
 		want    string
 	}{
-		{"prompt beyond the context", t.Context(), recorder{}, vocabulary, bench.Options{Prompt: []int{64, 65}, Repetitions: 1}, "pp65: 65 tokens do not fit the context of 64 tokens"},
-		{"generation beyond the context", t.Context(), recorder{}, vocabulary, bench.Options{Generate: []int{65}, Repetitions: 1}, "tg65: 65 tokens do not fit"},
-		{"negative", t.Context(), recorder{}, vocabulary, bench.Options{Generate: []int{-1}, Repetitions: 1}, "tg-1: a negative number"},
-		{"nothing", t.Context(), recorder{}, vocabulary, bench.Options{Prompt: []int{0}, Repetitions: 1}, "nothing to measure"},
-		{"no repetitions", t.Context(), recorder{}, vocabulary, bench.Options{Prompt: []int{1}}, "0 repetitions, want 1 to 1000"},
-		{"too many repetitions", t.Context(), recorder{}, vocabulary, bench.Options{Prompt: []int{1}, Repetitions: 1001}, "want 1 to 1000"},
-		{"no vocabulary", t.Context(), recorder{}, 0, bench.Options{Prompt: []int{1}, Repetitions: 1}, "get_vocab_size"},
-		{"engine", t.Context(), recorder{broken: errors.New("out of paper")}, vocabulary, bench.Options{Prompt: []int{1}, Repetitions: 1}, "pp1: warm-up: out of paper"},
-		{"cancelled", cancelled, recorder{}, vocabulary, bench.Options{Generate: []int{3}, Repetitions: 1}, "tg3: warm-up: context canceled"},
-		{"clock that stands still", t.Context(), recorder{}, vocabulary, bench.Options{Prompt: []int{3}, Repetitions: 1, Now: func() time.Time { return time.Time{} }}, "pp3: the clock is too coarse"},
+		{"prompt beyond the context", t.Context(), recorder{}, vocabulary,
+			bench.Options{Prompt: []int{64, 65}, Repetitions: 1},
+			"pp65: 65 tokens do not fit the context of 64 tokens"},
+		{"generation beyond the context", t.Context(), recorder{}, vocabulary,
+			bench.Options{Generate: []int{65}, Repetitions: 1}, "tg65: 65 tokens do not fit"},
+		{"negative", t.Context(), recorder{}, vocabulary, bench.Options{Generate: []int{-1}, Repetitions: 1},
+			"tg-1: a negative number"},
+		{"nothing", t.Context(), recorder{}, vocabulary, bench.Options{Prompt: []int{0}, Repetitions: 1},
+			"nothing to measure"},
+		{"no repetitions", t.Context(), recorder{}, vocabulary, bench.Options{Prompt: []int{1}},
+			"0 repetitions, want 1 to 1000"},
+		{"too many repetitions", t.Context(), recorder{}, vocabulary,
+			bench.Options{Prompt: []int{1}, Repetitions: 1001}, "want 1 to 1000"},
+		{"no vocabulary", t.Context(), recorder{}, 0, bench.Options{Prompt: []int{1}, Repetitions: 1},
+			"get_vocab_size"},
+		{"engine", t.Context(), recorder{broken: errors.New("out of paper")}, vocabulary,
+			bench.Options{Prompt: []int{1}, Repetitions: 1}, "pp1: warm-up: out of paper"},
+		{"cancelled", cancelled, recorder{}, vocabulary, bench.Options{Generate: []int{3}, Repetitions: 1},
+			"tg3: warm-up: context canceled"},
+		{"clock that stands still", t.Context(), recorder{}, vocabulary,
+			bench.Options{Prompt: []int{3}, Repetitions: 1, Now: func() time.Time { return time.Time{} }},
+			"pp3: the clock is too coarse"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			rows, err := bench.Run(test.ctx, load(t, &test.engine, test.vocab), test.options)
@@ -194,7 +209,8 @@ func TestErrors(t *testing.T) {
 // The tokens of a benchmark never change: figures of different versions compare.
 func TestTokensAreFixed(t *testing.T) {
 	e := &recorder{}
-	_, err := bench.Run(t.Context(), load(t, e, vocabulary), bench.Options{Prompt: []int{8}, Repetitions: 1, Now: func() time.Time { return e.clock }})
+	_, err := bench.Run(t.Context(), load(t, e, vocabulary),
+		bench.Options{Prompt: []int{8}, Repetitions: 1, Now: func() time.Time { return e.clock }})
 	require.NoError(t, err)
 	require.Equal(t, "[2 1 5 0 8 15 0 14]", fmt.Sprint(e.calls[1]))
 }

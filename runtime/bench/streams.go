@@ -12,8 +12,8 @@ import (
 
 // StreamOptions are what is measured of many streams at a time.
 type StreamOptions struct {
-	// Streams are the numbers of sequences of the rows, Prompt and Generate the tokens of each sequence's prompt and answer.
-	// There is a row for each number of streams with each prompt and each answer.
+	// Streams are the numbers of sequences of the rows, Prompt and Generate the tokens of each sequence's prompt and
+	// answer. There is a row for each number of streams with each prompt and each answer.
 	Streams, Prompt, Generate []int
 	// Repetitions is the number of measurements of each row.
 	Repetitions int
@@ -24,8 +24,8 @@ type StreamOptions struct {
 }
 
 // StreamRow is the speed of a number of sequences that run together, measured as llama-batched-bench does. First all
-// prompts, each another one, are fed in calls of as many rows as the executor takes. Then all sequences answer: each call
-// has one token of every sequence.
+// prompts, each another one, are fed in calls of as many rows as the executor takes. Then all sequences answer: each
+// call has one token of every sequence.
 type StreamRow struct {
 	Streams  int `json:"streams"`
 	Prompt   int `json:"prompt"`
@@ -126,7 +126,8 @@ func (r *StreamRow) measure(ctx context.Context, pool *batch.Pool, o StreamOptio
 }
 
 // run opens the streams, feeds their prompts, has them answer, and closes them.
-func (r *StreamRow) run(ctx context.Context, pool *batch.Pool, now func() time.Time, generate int) (StreamSample, error) {
+func (r *StreamRow) run(ctx context.Context, pool *batch.Pool, now func() time.Time,
+	generate int) (StreamSample, error) {
 	feeds := make([]batch.Feed, r.Streams)
 	all := randomTokens(r.Streams*r.Prompt, pool.Limits().Vocab)
 	for i := range feeds {

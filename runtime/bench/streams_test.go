@@ -38,8 +38,8 @@ func (x *calls) Execute(_ context.Context, call *schedule.Call, rows []batch.Row
 	return make([]batch.Output, len(rows)), nil
 }
 
-// TestStreams: all prompts go into calls as long as the executor takes, then each call has a token of each stream; every
-// shape is run once before it is measured, and nothing is left behind.
+// TestStreams: all prompts go into calls as long as the executor takes, then each call has a token of each stream;
+// every shape is run once before it is measured, and nothing is left behind.
 func TestStreams(t *testing.T) {
 	x := &calls{}
 	pool, err := batch.NewPool(x, 1000)
@@ -49,7 +49,8 @@ func TestStreams(t *testing.T) {
 	require.NoError(t, o.Check(11))
 	rows, err := bench.RunStreams(t.Context(), pool, o)
 	require.NoError(t, err)
-	one, four := bench.StreamSample{Prefill: 6, Decode: 1, Total: 11. / 6}, bench.StreamSample{Prefill: 12, Decode: 4, Total: 44. / 7}
+	one, four := bench.StreamSample{Prefill: 6, Decode: 1, Total: 11. / 6},
+		bench.StreamSample{Prefill: 12, Decode: 4, Total: 44. / 7}
 	require.Equal(t, []bench.StreamRow{
 		{Streams: 1, Prompt: 6, Generate: 5, Samples: []bench.StreamSample{one, one}, Median: one},
 		{Streams: 4, Prompt: 6, Generate: 5, Samples: []bench.StreamSample{four, four}, Median: four},

@@ -53,7 +53,8 @@ func (l Layout) Validate() error {
 		return fmt.Errorf("cache layout: BlockRows is %d, want at least 1", l.BlockRows)
 	}
 	if l.BlockBytes < 0 || l.SlotBytes < 0 {
-		return fmt.Errorf("cache layout: BlockBytes %d and SlotBytes %d must not be negative", l.BlockBytes, l.SlotBytes)
+		return fmt.Errorf("cache layout: BlockBytes %d and SlotBytes %d must not be negative",
+			l.BlockBytes, l.SlotBytes)
 	}
 	for i, r := range l.Rings {
 		if r.Window < 1 || r.BlockBytes < 1 {

@@ -48,8 +48,8 @@ func (p *Prefix) Put(tokens []int32, fill func(units []Unit) error) error {
 	return f.Keep()
 }
 
-// Filling is a prefix whose contents come from elsewhere, on its way into the tree. Until Keep or Close it holds its units,
-// and what the tree has of the prefix: sequences may run meanwhile, and the tree may forget.
+// Filling is a prefix whose contents come from elsewhere, on its way into the tree. Until Keep or Close it holds its
+// units, and what the tree has of the prefix: sequences may run meanwhile, and the tree may forget.
 type Filling struct {
 	prefix *Prefix
 	tokens []int32
@@ -110,8 +110,8 @@ func (f *Filling) checkpoint(path []*node) {
 // Units are what is to be filled, in the order of [Table.Units]; of what the tree has already the ID is None.
 func (f *Filling) Units() []Unit { return f.units }
 
-// Keep makes the filled prefix part of the tree, and closes it. The error is [ErrNoRoom] where the tree's limit has no room
-// for it; the tree holds nothing new then.
+// Keep makes the filled prefix part of the tree, and closes it. The error is [ErrNoRoom] where the tree's limit has no
+// room for it; the tree holds nothing new then.
 func (f *Filling) Keep() error {
 	p := f.prefix
 	l := p.mem.layout

@@ -77,8 +77,8 @@ func TestPutLeavesNothing(t *testing.T) {
 	})
 }
 
-// TestFillingIsItsOwn: between Fill and Keep the tree may forget all that it has, and take the same prefix from elsewhere;
-// the filled prefix is whole in the end, and nothing of it is left when it is given up.
+// TestFillingIsItsOwn: between Fill and Keep the tree may forget all that it has, and take the same prefix from
+// elsewhere; the filled prefix is whole in the end, and nothing of it is left when it is given up.
 func TestFillingIsItsOwn(t *testing.T) {
 	eachLayout(t, func(t *testing.T, l cache.Layout) {
 		const n = 18

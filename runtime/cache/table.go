@@ -292,8 +292,8 @@ func (t *Table) Close() {
 	*t = Table{mem: t.mem, closed: true}
 }
 
-// each calls f with every unit that the table holds, the last blocks first: units that are given back in this order are had
-// again in ascending order, and engines read blocks with numbers one behind the other at once.
+// each calls f with every unit that the table holds, the last blocks first: units that are given back in this order are
+// had again in ascending order, and engines read blocks with numbers one behind the other at once.
 func (t *Table) each(f func(Pool, int32)) {
 	l := t.mem.layout
 	for _, b := range slices.Backward(t.blocks) {

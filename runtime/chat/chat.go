@@ -59,9 +59,11 @@ type ContextError struct {
 
 func (e *ContextError) Error() string {
 	if e.Answer > 0 {
-		return fmt.Sprintf("the conversation of %d tokens and an answer of %d do not fit the context of %d tokens", e.Tokens, e.Answer, e.Context)
+		return fmt.Sprintf("the conversation of %d tokens and an answer of %d do not fit the context of %d tokens",
+			e.Tokens, e.Answer, e.Context)
 	}
-	return fmt.Sprintf("the conversation of %d tokens leaves no room for an answer in the context of %d tokens", e.Tokens, e.Context)
+	return fmt.Sprintf("the conversation of %d tokens leaves no room for an answer in the context of %d tokens",
+		e.Tokens, e.Context)
 }
 
 // Ask adds a question and generates the answer. The request's Prompt is set here. What cannot fit the

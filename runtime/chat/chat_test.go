@@ -29,7 +29,8 @@ func TestTurns(t *testing.T) {
 			again  func(prompt, before []int) int // how many tokens of a prompt are fed, given the last turn's history
 		}{
 			{"a template that keeps answers", plain, true, nil},
-			{"a template that forgets thoughts", forgetful, true, func(prompt, before []int) int { return len(prompt) - len(before) }},
+			{"a template that forgets thoughts", forgetful, true,
+				func(prompt, before []int) int { return len(prompt) - len(before) }},
 			{"a device without snapshots", forgetful, false, func(prompt, _ []int) int { return len(prompt) }},
 		} {
 			t.Run(name+", "+test.name, func(t *testing.T) {
@@ -46,7 +47,8 @@ func TestTurns(t *testing.T) {
 					a, err := c.Ask(t.Context(), q, request(p))
 					require.NoError(t, err)
 					require.Equal(t, scratch(t, test.render, messages, p), text(a.Tokens), "turn %d", turn)
-					require.Equal(t, append(messages, chat.Message{Role: "assistant", Content: text(a.Tokens)}), c.Messages())
+					require.Equal(t, append(messages, chat.Message{Role: "assistant", Content: text(a.Tokens)}),
+						c.Messages())
 					require.Equal(t, append(prompt, a.Tokens...), s.Tokens())
 					require.Equal(t, e.fed-fed, a.Prompt+a.Decoded, "what is counted is what was fed")
 					want := len(prompt) - len(seen)
@@ -211,7 +213,8 @@ func TestErrors(t *testing.T) {
 	require.Equal(t, scratch(t, plain, c.Messages()[:3], session.Greedy), text(a.Tokens))
 	prompt, err := plain(c.Messages()[:3], true)
 	require.NoError(t, err)
-	require.Equal(t, len(prompt)-len("<user:Hello>"), a.Prompt, "it went back to before the first answer, not to the start")
+	require.Equal(t, len(prompt)-len("<user:Hello>"), a.Prompt,
+		"it went back to before the first answer, not to the start")
 }
 
 // A conversation that is saved after any turn and loaded elsewhere goes on as if it had never stopped, and feeds
@@ -268,10 +271,13 @@ func TestLoadRefuses(t *testing.T) {
 	require.NoError(t, err)
 	messages, seen := c.Messages(), s.Tokens()
 	for want, change := range map[string]func(*chat.Saved){
-		"0 buffers in the snapshot":                         func(s *chat.Saved) { s.State.States = nil },
-		"0 buffers in the snapshot, the program has 1":      func(s *chat.Saved) { s.Base.States = nil },
-		"token 0 of the snapshot is 256":                    func(s *chat.Saved) { s.Base.Tokens = []int{vocabulary} },
-		"a snapshot of 401 tokens does not fit the context": func(s *chat.Saved) { s.State.Tokens = make([]int, testSpace+1) },
+		"0 buffers in the snapshot":                    func(s *chat.Saved) { s.State.States = nil },
+		"0 buffers in the snapshot, the program has 1": func(s *chat.Saved) { s.Base.States = nil },
+		"token 0 of the snapshot is 256":               func(s *chat.Saved) { s.Base.Tokens = []int{vocabulary} },
+		"a snapshot of 401 tokens does not fit the context": func(s *chat.Saved) {
+			s.State.Tokens = make([]int,
+				testSpace+1)
+		},
 	} {
 		require.ErrorContains(t, c.Load(saved(change)), want)
 		require.Equal(t, messages, c.Messages())

@@ -35,7 +35,8 @@ func module() *ir.Module {
 	f.NewParam("top_p", ir.StaticType(ir.F32))
 	f.NewParam("seed", ir.StaticType(ir.I64))
 	m := &ir.Module{Entry: f, Metadata: []ir.Method{
-		{Name: "get_max_seq_len", Values: []any{int64(testSpace)}}, {Name: "get_vocab_size", Values: []any{int64(vocabulary)}},
+		{Name: "get_max_seq_len", Values: []any{int64(testSpace)}},
+		{Name: "get_vocab_size", Values: []any{int64(vocabulary)}},
 		{Name: "use_sampling", Values: []any{true}},
 	}}
 	m.NewBuffer("state", ir.StaticType(ir.I64, 1))

@@ -31,7 +31,8 @@ func TestWeights(t *testing.T) {
 	}
 	bf16 := func(v float32) []byte { b := math.Float32bits(v) >> 16; return []byte{byte(b), byte(b >> 8)} }
 	quantized := func(scale float32) *ir.Module {
-		return constants("w.packed", ir.Bytes(ir.U32, []int64{1, 4}, codes), "w.scales", ir.Bytes(ir.BF16, []int64{1, 1}, bf16(scale)),
+		return constants("w.packed", ir.Bytes(ir.U32, []int64{1, 4}, codes), "w.scales",
+			ir.Bytes(ir.BF16, []int64{1, 1}, bf16(scale)),
 			"w.biases", ir.Bytes(ir.BF16, []int64{1, 1}, bf16(-8)))
 	}
 	original := constants("w", ir.Float32s([]int64{1, 32}, row...))
@@ -63,8 +64,11 @@ func TestWeights(t *testing.T) {
 	for _, test := range []struct {
 		got []float32
 		max float64
-	}{{[]float32{1, inf, -inf, nan}, 0}, {[]float32{1.5, inf, -inf, nan}, 0.5}, {[]float32{1, -inf, inf, nan}, math.MaxFloat32}, {[]float32{1, inf, -inf, 3}, math.MaxFloat32}, {[]float32{nan, inf, -inf, nan}, math.MaxFloat32}} {
-		got, _, _, err := Weights(constants("w", ir.Float32s([]int64{4}, test.got...)), constants("w", ir.Float32s([]int64{4}, 1, inf, -inf, nan)))
+	}{{[]float32{1, inf, -inf, nan}, 0}, {[]float32{1.5, inf, -inf, nan}, 0.5},
+		{[]float32{1, -inf, inf, nan}, math.MaxFloat32}, {[]float32{1, inf, -inf, 3}, math.MaxFloat32},
+		{[]float32{nan, inf, -inf, nan}, math.MaxFloat32}} {
+		got, _, _, err := Weights(constants("w", ir.Float32s([]int64{4}, test.got...)),
+			constants("w", ir.Float32s([]int64{4}, 1, inf, -inf, nan)))
 		require.NoError(t, err)
 		require.Equal(t, test.max, got[0].Max, test.got)
 		require.Equal(t, test.max == 0, math.IsInf(float64(got[0].SQNR), 1), test.got)
@@ -103,12 +107,18 @@ func TestCompareLogitsThatAreNoNumbers(t *testing.T) {
 		want, got []float32
 		json      string
 	}{
-		{"the program's are NaN", []float32{1, 2}, []float32{nan, nan}, `{"position":0,"mean_error":"NaN","max_error":"NaN","kl_divergence":"NaN","top1_agrees":false}`},
-		{"one of the checkpoint's is NaN", []float32{1, nan}, []float32{1, 2}, `{"position":0,"mean_error":"NaN","max_error":"NaN","kl_divergence":"NaN","top1_agrees":false}`},
-		{"all are NaN", []float32{nan, 1}, []float32{nan, 1}, `{"position":0,"mean_error":"NaN","max_error":"NaN","kl_divergence":"NaN","top1_agrees":false}`},
-		{"NaN beside an infinity", []float32{1, 2}, []float32{nan, inf}, `{"position":0,"mean_error":"NaN","max_error":"NaN","kl_divergence":"NaN","top1_agrees":false}`},
-		{"both exclude a token", []float32{0, -inf, 0}, []float32{0, -inf, 0}, `{"position":0,"mean_error":0,"max_error":0,"kl_divergence":0,"top1_agrees":true}`},
-		{"the program excludes a token", []float32{2, 1}, []float32{2, -inf}, `{"position":0,"mean_error":"Infinity","max_error":"Infinity","kl_divergence":"Infinity","top1_agrees":true}`},
+		{"the program's are NaN", []float32{1, 2}, []float32{nan, nan},
+			`{"position":0,"mean_error":"NaN","max_error":"NaN","kl_divergence":"NaN","top1_agrees":false}`},
+		{"one of the checkpoint's is NaN", []float32{1, nan}, []float32{1, 2},
+			`{"position":0,"mean_error":"NaN","max_error":"NaN","kl_divergence":"NaN","top1_agrees":false}`},
+		{"all are NaN", []float32{nan, 1}, []float32{nan, 1},
+			`{"position":0,"mean_error":"NaN","max_error":"NaN","kl_divergence":"NaN","top1_agrees":false}`},
+		{"NaN beside an infinity", []float32{1, 2}, []float32{nan, inf},
+			`{"position":0,"mean_error":"NaN","max_error":"NaN","kl_divergence":"NaN","top1_agrees":false}`},
+		{"both exclude a token", []float32{0, -inf, 0}, []float32{0, -inf, 0},
+			`{"position":0,"mean_error":0,"max_error":0,"kl_divergence":0,"top1_agrees":true}`},
+		{"the program excludes a token", []float32{2, 1}, []float32{2, -inf},
+			`{"position":0,"mean_error":"Infinity","max_error":"Infinity","kl_divergence":"Infinity","top1_agrees":true}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			b, err := json.Marshal(compareLogits(test.want, test.got))

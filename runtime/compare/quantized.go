@@ -32,9 +32,12 @@ func (q *quantized) open(name string, shape []int64) error {
 	if q.cols > 0 {
 		q.form.Bits = int(32 * q.words / q.cols)
 	}
-	if q.form.Bits != 4 && q.form.Bits != 8 || q.groups == 0 || q.cols%q.groups != 0 || ir.Elements(q.packed.Shape()) != rows*q.words ||
-		ir.Elements(q.scales.Shape()) != rows*q.groups || q.biases != nil && ir.Elements(q.biases.Shape()) != rows*q.groups || q.packed.DType() != ir.U32 {
-		return fmt.Errorf("constant %s: packed codes %v and scales %v do not make a weight of shape %v", name, q.packed.Shape(), q.scales.Shape(), shape)
+	if q.form.Bits != 4 && q.form.Bits != 8 || q.groups == 0 || q.cols%q.groups != 0 ||
+		ir.Elements(q.packed.Shape()) != rows*q.words ||
+		ir.Elements(q.scales.Shape()) != rows*q.groups ||
+		q.biases != nil && ir.Elements(q.biases.Shape()) != rows*q.groups || q.packed.DType() != ir.U32 {
+		return fmt.Errorf("constant %s: packed codes %v and scales %v do not make a weight of shape %v", name,
+			q.packed.Shape(), q.scales.Shape(), shape)
 	}
 	q.form.Group = int(q.cols / q.groups)
 	if q.biases != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// Reader reads the weights of a program by the names that they have in the checkpoint's module. It is safe for concurrent use.
+// Reader reads the weights of a program by the names that they have in the checkpoint's module. It is safe for
+// concurrent use.
 type Reader struct{ constants map[string]*ir.Constant }
 
 // NewReader makes the reader of a module that a program was lifted to.
@@ -30,8 +31,8 @@ func (r *Reader) Vector(c *ir.Constant) ir.Data {
 }
 
 // Matrix opens what the program has for a matrix of the checkpoint, or a stack of them: a function that gives rows
-// [first, first+n), one below the other, in float32. A matrix that is a table of embeddings too may be stored once for each
-// use; embedding says for which.
+// [first, first+n), one below the other, in float32. A matrix that is a table of embeddings too may be stored once for
+// each use; embedding says for which.
 func (r *Reader) Matrix(c *ir.Constant, embedding bool) (func(first, n int) ([]float32, error), error) {
 	shape := c.Data.Shape()
 	cols := shape[len(shape)-1]
@@ -40,10 +41,12 @@ func (r *Reader) Matrix(c *ir.Constant, embedding bool) (func(first, n int) ([]f
 	if again := name + ".2"; !embedding && r.constants[again+packedSuffix] != nil {
 		name = again // the embedding comes first
 	}
-	packed, scales, biases := r.constants[name+packedSuffix], r.constants[name+scalesSuffix], r.constants[name+biasesSuffix]
+	packed, scales, biases := r.constants[name+packedSuffix], r.constants[name+scalesSuffix],
+		r.constants[name+biasesSuffix]
 	if packed == nil || scales == nil || embedding && dense != nil {
 		if dense == nil {
-			return nil, fmt.Errorf("the program has no weight %s of shape %v, neither as it is nor quantized", c.Name, shape)
+			return nil, fmt.Errorf("the program has no weight %s of shape %v, neither as it is nor quantized", c.Name,
+				shape)
 		}
 		return func(first, n int) ([]float32, error) {
 			v, err := readFloats(dense, int64(first)*cols, int64(n)*cols)

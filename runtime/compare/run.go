@@ -154,8 +154,8 @@ func anyLayer(v *ir.Value) (int, bool) {
 	return n, ok
 }
 
-// routerLayer gives the layer whose router computes v, of which experts are chosen: that of the matrix, possibly through
-// casts and a softmax.
+// routerLayer gives the layer whose router computes v, of which experts are chosen: that of the matrix, possibly
+// through casts and a softmax.
 func routerLayer(v *ir.Value) (int, bool) {
 	for v != nil && v.Def != nil {
 		switch v.Def.Def.Name {
@@ -287,12 +287,14 @@ func compareLogits(want, got []float32) Logits {
 			sum += d
 			most = max(most, d) // NaN stays, which math.Max drops for an infinity
 		}
-		if share := math.Exp(p[i]); share != 0 { // a token that cannot come adds nothing, whatever the program says of it
+		// a token that cannot come adds nothing, whatever the program says of it
+		if share := math.Exp(p[i]); share != 0 {
 			kl += share * (p[i] - q[i])
 		}
 	}
 	best, found := argmax(want), argmax(got)
-	return Logits{Mean: Number(sum / float64(len(want))), Max: Number(most), KL: Number(kl), Agrees: best >= 0 && best == found}
+	return Logits{Mean: Number(sum / float64(len(want))), Max: Number(most), KL: Number(kl),
+		Agrees: best >= 0 && best == found}
 }
 
 func logSoftmax(x []float32) []float64 {

@@ -156,7 +156,8 @@ func (s *sums) weight(name string) Weight {
 
 func compareDense(want, got *ir.Constant) (Weight, error) {
 	if !slices.Equal(want.Data.Shape(), got.Data.Shape()) || !got.Data.DType().IsFloat() {
-		return Weight{}, fmt.Errorf("constant %s is %s%v, the checkpoint's %s%v", want.Name, got.Data.DType(), got.Data.Shape(), want.Data.DType(), want.Data.Shape())
+		return Weight{}, fmt.Errorf("constant %s is %s%v, the checkpoint's %s%v", want.Name, got.Data.DType(),
+			got.Data.Shape(), want.Data.DType(), want.Data.Shape())
 	}
 	s := &sums{}
 	n := ir.Elements(want.Data.Shape())

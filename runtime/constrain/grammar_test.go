@@ -12,12 +12,16 @@ import (
 
 func TestRegexAgainstTheLibrary(t *testing.T) {
 	texts := []string{
-		"", "a", "b", "ab", "aab", "abab", "c", "é", "日本", "😀", "\n", "a\nb", "A", "aB", "K", "\u212a", "0", "12", "2024-01-31", "x_y",
-		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", strings.Repeat("ab", 30), strings.Repeat("a", 100), strings.Repeat("a", 101), "\u00ff", "\u07ff\u0800", "\uffff\U00010000",
+		"", "a", "b", "ab", "aab", "abab", "c", "é", "日本", "😀", "\n", "a\nb", "A", "aB", "K", "\u212a", "0",
+		"12", "2024-01-31", "x_y",
+		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", strings.Repeat("ab", 30), strings.Repeat("a", 100),
+		strings.Repeat("a", 101), "\u00ff", "\u07ff\u0800", "\uffff\U00010000",
 	}
 	for _, pattern := range []string{
-		"", "a", "a*", "a+b", "(ab)*", "(?:a|b)*", "[a-c]", "[^a]", ".", ".*", "(?s).*", "(?i)ab", "(?i)k", `\d+`, `\w+`, `[\p{L}]+`, `\pN`,
-		"a{3,}", "a{30,100}", "(ab){2,30}", "(a|ab)(b|)", `^a$`, `^(?:a|b+)$`, `^a|b$`, `\Aab\z`, "[é-😀]*", "a??b*?", `\d{4}-\d{2}-\d{2}`, "(a*)*", "(a{0,50}){3,20}", "(|a)+",
+		"", "a", "a*", "a+b", "(ab)*", "(?:a|b)*", "[a-c]", "[^a]", ".", ".*", "(?s).*", "(?i)ab", "(?i)k", `\d+`,
+		`\w+`, `[\p{L}]+`, `\pN`,
+		"a{3,}", "a{30,100}", "(ab){2,30}", "(a|ab)(b|)", `^a$`, `^(?:a|b+)$`, `^a|b$`, `\Aab\z`, "[é-😀]*", "a??b*?",
+		`\d{4}-\d{2}-\d{2}`, "(a*)*", "(a{0,50}){3,20}", "(|a)+",
 	} {
 		g := compile(t, Regex, pattern)
 		re := regexp.MustCompile(`\A(?:` + pattern + `)\z`)
@@ -47,14 +51,17 @@ func TestGBNF(t *testing.T) {
 		yes, no []string
 	}{
 		{`root ::= "yes" | "no" # an answer`, []string{"yes", "no"}, []string{"", "y", "yesno"}},
-		{"root ::= item+\nitem ::= \"- \" [^\\n]+ \"\\n\"\n", []string{"- a\n", "- é x\n- b\n"}, []string{"", "- \n", "- a"}},
+		{"root ::= item+\nitem ::= \"- \" [^\\n]+ \"\\n\"\n", []string{"- a\n", "- é x\n- b\n"},
+			[]string{"", "- \n", "- a"}},
 		{"root ::= \"(\" root? \")\" | [0-9]{2,3}", []string{"12", "()", "((123))"}, []string{"1", "(()", "1234"}},
-		{"root ::= expr\nexpr ::= term (\"+\" term)*\nterm ::= num | \"(\" expr \")\"\nnum ::= [0-9]+\n", []string{"1", "1+2", "(1+(2))+3"}, []string{"+", "1+", "(1"}},
+		{"root ::= expr\nexpr ::= term (\"+\" term)*\nterm ::= num | \"(\" expr \")\"\nnum ::= [0-9]+\n",
+			[]string{"1", "1+2", "(1+(2))+3"}, []string{"+", "1+", "(1"}},
 		{"root ::= (\n  \"a\" # first\n  | \"b\"\n)* |\n  \"c\"", []string{"", "ab", "c"}, []string{"ac"}},
 		{`root ::= "\x41\u00e9\U0001F600\"\\" [\]\-a-c] .`, []string{"Aé😀\"\\]x", "Aé😀\"\\-日"}, []string{"Aé😀\"\\dx"}},
 		{"root ::= a a?\na ::= \"\" | \"x\"", []string{"", "x", "xx"}, []string{"xxx"}},
 		{`root ::= "a"{3} "b"{2,} ("cd"){0,40}`, []string{"aaabb", "aaabbbcdcd"}, []string{"aabb", "aaab", "aaabbc"}},
-		{"root ::= \"a\" root \"b\" | \"a\" root \"c\" | \"\"", []string{"", "abcb"[0:2], "aabc", "aaabcb"}, []string{"a", "aab"}},
+		{"root ::= \"a\" root \"b\" | \"a\" root \"c\" | \"\"", []string{"", "abcb"[0:2], "aabc", "aaabcb"},
+			[]string{"a", "aab"}},
 		{"root ::= s\ns ::= \"a\" s \"a\" | \"a\"", []string{"a", "aaa", "aaaaa"}, []string{"aa", "aaaa"}},
 		{"root ::= list{2,40}\nlist ::= \"[\" list* \"]\"", []string{"[][]", "[[][]][]"}, []string{"[]", "[][", ""}},
 		{"root ::= [^\\x00-\\x1f\\x7F]{1,3}", []string{"a", "日本語"}, []string{"", "\n", "abcd"}},
@@ -125,7 +132,8 @@ func randomGrammar(t *rapid.T) string {
 		case 0:
 			p = rapid.SampledFrom([]string{`"x"`, `"yz"`, `[x-z]`, `"é"`, `[^x]`}).Draw(t, "literal")
 		case 1:
-			p = `"` + rapid.SampledFrom([]string{"x", "y", "{"}).Draw(t, "byte") + `" ` + rapid.SampledFrom(names).Draw(t, "rule")
+			p = `"` + rapid.SampledFrom([]string{"x", "y", "{"}).Draw(t,
+				"byte") + `" ` + rapid.SampledFrom(names).Draw(t, "rule")
 		case 2:
 			p = "(" + part(depth+1) + " | " + part(depth+1) + ")"
 		case 3:
@@ -142,7 +150,8 @@ func randomGrammar(t *rapid.T) string {
 
 // TestMaskIsWhatStepsAllow holds masks, which are put together of frames, against trying each token.
 func TestMaskIsWhatStepsAllow(t *testing.T) {
-	v, stop := byteVocab(t, "xy", "yz", "xyz", "zz", "xx", "yx", "{x", "{{", "ww", "xw", "wx", "é", "éx", "xé", "zyzy", "xxxxxxxx", "w{", "yzyzyzyz", "xx")
+	v, stop := byteVocab(t, "xy", "yz", "xyz", "zz", "xx", "yx", "{x", "{{", "ww", "xw", "wx", "é", "éx", "xé", "zyzy",
+		"xxxxxxxx", "w{", "yzyzyzyz", "xx")
 	rapid.Check(t, func(t *rapid.T) {
 		g := compile(t, GBNF, randomGrammar(t))
 		m := NewMatcher(g, v)

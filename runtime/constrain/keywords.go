@@ -28,7 +28,8 @@ var refusedKeywords = map[string]string{
 
 // Keywords that are known and not listed above.
 var handledKeywords = []string{
-	"$ref", "allOf", "anyOf", "oneOf", "not", "if", "type", "enum", "const", "minLength", "maxLength", "pattern", "format",
+	"$ref", "allOf", "anyOf", "oneOf", "not", "if", "type", "enum", "const", "minLength",
+	"maxLength", "pattern", "format",
 	"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "items", "prefixItems", "minItems",
 	"maxItems", "uniqueItems", "minContains", "maxContains", "unevaluatedItems", "properties", "patternProperties",
 	"additionalProperties", "propertyNames", "required", "minProperties", "maxProperties", "unevaluatedProperties",
@@ -60,7 +61,8 @@ func (c *schemaCompiler) keywords(pointer string, o *object) error {
 	return supportedKeywords(pointer, o)
 }
 
-// knownKeywords refuses keywords that there are none of, and those that no automaton can express, unless the values are listed.
+// knownKeywords refuses keywords that there are none of, and those that no automaton can express, unless the values are
+// listed.
 func knownKeywords(pointer string, o *object, listed bool) error {
 	_, conditional := o.values["if"]
 	for _, key := range o.keys {

@@ -108,7 +108,8 @@ func (c *schemaCompiler) body(schemas []flat) (*expr, error) {
 		kinds kinds
 		make  func([]flat) (*expr, error)
 	}{
-		{kindObject, c.objectOf}, {kindArray, c.arrayOf}, {kindString, c.stringOf}, {kindInteger | kindFraction, c.numberOf},
+		{kindObject, c.objectOf}, {kindArray, c.arrayOf}, {kindString, c.stringOf},
+		{kindInteger | kindFraction, c.numberOf},
 	}
 	for _, m := range makers {
 		if all&m.kinds == 0 {

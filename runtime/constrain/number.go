@@ -61,7 +61,8 @@ func (n *numberSpec) expr() (e *expr, keyword string, err error) {
 			// An integer is a multiple of p/q, in lowest terms, if it is one of p.
 			integer = true
 			if !num.IsInt64() || num.Int64() > maxModulus {
-				return nil, "multipleOf", fmt.Errorf("integers can be multiples of up to %d; found %s", maxModulus, m.RatString())
+				return nil, "multipleOf", fmt.Errorf("integers can be multiples of up to %d; found %s",
+					maxModulus, m.RatString())
 			}
 			if modulus = modulus / gcd(modulus, num.Int64()) * num.Int64(); modulus > maxModulus {
 				return nil, "multipleOf", fmt.Errorf("together they ask for multiples of more than %d", maxModulus)

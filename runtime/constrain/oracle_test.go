@@ -32,8 +32,8 @@ func checkText(t require.TestingT, s *jsonschema.Schema, schema, text string) {
 	require.NoError(t, s.Validate(decode(t, text)), "%s is not valid for %s", text, schema)
 }
 
-// walk follows a text at random under the mask until it ends by itself; ok is false if it does not within so many tokens.
-// pick chooses one of n.
+// walk follows a text at random under the mask until it ends by itself; ok is false if it does not within so many
+// tokens. pick chooses one of n.
 func walk(t require.TestingT, m *Matcher, stop, steps int, pick func(n int) int) (string, bool) {
 	v := m.k.v
 	mask := make([]uint64, v.MaskWords())
@@ -150,9 +150,11 @@ func (r random) schema(depth int) string {
 func (r random) stringKeywords(add func(string, ...any)) {
 	add("%s", r.maybe(fmt.Sprintf(`"minLength":%d`, r.number(0, 4))))
 	add("%s", r.maybe(fmt.Sprintf(`"maxLength":%d`, r.number(2, 60))))
-	add("%s", r.maybe(`"pattern":`+r.one(`"^[a-c]+$"`, `"b"`, `"^a|b$"`, `"\\d{2,3}"`, `"^\\S+$"`, `"^(?:é|\\n|\")*$"`, `"^[^\\s]{2}.?$"`)))
+	add("%s", r.maybe(`"pattern":`+r.one(`"^[a-c]+$"`, `"b"`, `"^a|b$"`, `"\\d{2,3}"`, `"^\\S+$"`,
+		`"^(?:é|\\n|\")*$"`, `"^[^\\s]{2}.?$"`)))
 	if r.number(0, 4) == 0 {
-		add(`"format":%q`, r.one("date", "time", "date-time", "duration", "uuid", "ipv4", "ipv6", "email", "hostname", "uri", "json-pointer",
+		add(`"format":%q`, r.one("date", "time", "date-time", "duration", "uuid", "ipv4", "ipv6", "email",
+			"hostname", "uri", "json-pointer",
 			"relative-json-pointer"))
 	}
 }
@@ -176,7 +178,8 @@ func (r random) objectKeywords(add func(string, ...any), depth int) {
 	add("%s", r.maybe(`"required":`+r.one(`["a"]`, `["b","a"]`, `["z"]`)))
 	add("%s", r.maybe(`"additionalProperties":`+r.one("false", "true", r.schema(depth-1))))
 	add("%s", r.maybe(fmt.Sprintf(`"patternProperties":{%q:%s}`, r.one("^a", "b$", "."), r.schema(depth-1))))
-	add("%s", r.maybe(`"propertyNames":`+r.one(`{"maxLength":3}`, `{"pattern":"^[a-z\"]*$"}`, `{"enum":["a","b","c"]}`)))
+	add("%s", r.maybe(`"propertyNames":`+r.one(`{"maxLength":3}`, `{"pattern":"^[a-z\"]*$"}`,
+		`{"enum":["a","b","c"]}`)))
 	add("%s", r.maybe(`"minProperties":1`))
 	add("%s", r.maybe(fmt.Sprintf(`"maxProperties":%d`, r.number(1, 4))))
 }
@@ -197,7 +200,8 @@ func (r random) nested(depth int) string {
 	case 3:
 		return r.one("0.5", "9.75", "-12.5", "12.25", "100.125", "3.1", "99.9")
 	case 4, 5, 6:
-		return r.one(`""`, `"a"`, `"b"`, `"abc"`, `"ab"`, `"12"`, `"é"`, `"\n"`, `"\""`, `"a b"`, `"2024-02-29"`, `"::1"`, `"1.2.3.4"`, `"x@y.z"`, `"xyz.b"`,
+		return r.one(`""`, `"a"`, `"b"`, `"abc"`, `"ab"`, `"12"`, `"é"`, `"\n"`, `"\""`, `"a b"`, `"2024-02-29"`,
+			`"::1"`, `"1.2.3.4"`, `"x@y.z"`, `"xyz.b"`,
 			`"a-b.c"`, `"http://x.y/z?q#f"`, `"12:30:00Z"`, `"2024-02-29T12:30:00+01:00"`, `"P1DT2H"`, `"/a/b"`, `"1#"`,
 			`"123e4567-e89b-12d3-a456-426614174000"`)
 	case 7, 8:
@@ -246,7 +250,8 @@ func TestWhatEndsIsValid(t *testing.T) {
 			return
 		}
 		compiled++
-		text, ok := walk(t, NewMatcher(g, v), stop, 400, func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "pick") })
+		text, ok := walk(t, NewMatcher(g, v), stop, 400,
+			func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "pick") })
 		if ok {
 			ended++
 			checkText(t, s, schema, text)
@@ -357,7 +362,8 @@ func TestWhatIsValidIsAccepted(t *testing.T) {
 			require.NoError(t, err)
 			texts := orders(v, limit)
 			if len(texts) <= limit {
-				require.True(t, slices.ContainsFunc(texts, func(s string) bool { return accepts(g, s) }), "%s for %s", instance, schema)
+				require.True(t, slices.ContainsFunc(texts, func(s string) bool { return accepts(g, s) }),
+					"%s for %s", instance, schema)
 			}
 		}
 	})

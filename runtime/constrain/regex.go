@@ -257,7 +257,8 @@ func ecmaToRE2(p string, how reading) (string, error) {
 				return "", fmt.Errorf("an empty class ([] or [^]) is not supported")
 			}
 		case !inClass && strings.HasPrefix(p[i:], "(?") && !strings.HasPrefix(p[i:], "(?:") && !isNamedGroup(p[i:]):
-			return "", fmt.Errorf("the group %q... is not supported: no look-around and no flags", p[i:min(i+3, len(p))])
+			return "", fmt.Errorf("the group %q... is not supported: no look-around and no flags",
+				p[i:min(i+3, len(p))])
 		case !inClass && c == '{' && !isCount(p[i:]):
 			return "", fmt.Errorf("a brace that is no count has to be written \\{")
 		}

@@ -269,7 +269,8 @@ func (m *machine) internState(items []item, ends, escapes bool) *state {
 
 func sortItems(items []item) {
 	slices.SortFunc(items, func(a, b item) int {
-		return cmp.Or(cmp.Compare(a.up.number(), b.up.number()), cmp.Compare(a.pos, b.pos), cmp.Compare(a.count, b.count))
+		return cmp.Or(cmp.Compare(a.up.number(), b.up.number()), cmp.Compare(a.pos, b.pos),
+			cmp.Compare(a.count, b.count))
 	})
 }
 

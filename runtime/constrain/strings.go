@@ -114,7 +114,8 @@ const (
 	timeFormat = `(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,20})?(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])`
 
 	durationDay  = `[0-9]{1,9}D`
-	durationDate = `[0-9]{1,9}Y(?:[0-9]{1,9}M(?:` + durationDay + `)?)?|[0-9]{1,9}M(?:` + durationDay + `)?|` + durationDay
+	durationDate = `[0-9]{1,9}Y(?:[0-9]{1,9}M(?:` + durationDay + `)?)?|[0-9]{1,9}M(?:` +
+		durationDay + `)?|` + durationDay
 	durationTime = `[0-9]{1,9}H(?:[0-9]{1,9}M(?:[0-9]{1,9}S)?)?|[0-9]{1,9}M(?:[0-9]{1,9}S)?|[0-9]{1,9}S`
 
 	byteFormat = `(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])`
@@ -163,7 +164,8 @@ func ipv6Format() string {
 func formatExpr(name string) (*expr, error) {
 	pattern, ok := formats[name]
 	if !ok {
-		return nil, fmt.Errorf("%q is not one of the formats that can be asked for; use a pattern, or leave it out", name)
+		return nil, fmt.Errorf("%q is not one of the formats that can be asked for; use a pattern, or leave it out",
+			name)
 	}
 	e, err := parsePattern(`^(?:`+pattern+`)$`, narrow, plainChar)
 	if err != nil {

@@ -37,7 +37,8 @@ func tensor(t program.ScalarType, sizes ...int32) *program.EValueT {
 
 func call(delegate int32, args ...int32) *program.InstructionT {
 	return &program.InstructionT{InstrArgs: &program.InstructionArgumentsT{
-		Type: program.InstructionArgumentsDelegateCall, Value: &program.DelegateCallT{DelegateIndex: delegate, Args: args}}}
+		Type:  program.InstructionArgumentsDelegateCall,
+		Value: &program.DelegateCallT{DelegateIndex: delegate, Args: args}}}
 }
 
 // constantMethod has the values as outputs, in reverse order.
@@ -46,7 +47,8 @@ func constantMethod(name string, values ...*program.EValueT) *program.ExecutionP
 	for i := range values {
 		outputs = append(outputs, int32(len(values)-1-i))
 	}
-	return &program.ExecutionPlanT{Name: name, Values: values, Outputs: outputs, Chains: []*program.ChainT{{}}, NonConstBufferSizes: []int64{0}}
+	return &program.ExecutionPlanT{Name: name, Values: values, Outputs: outputs, Chains: []*program.ChainT{{}},
+		NonConstBufferSizes: []int64{0}}
 }
 
 func node(value any) *mlxgraph.InstructionT {
@@ -92,14 +94,18 @@ func newTestFile() *testFile {
 				plan,
 				constantMethod("get_max_seq_len", val(program.KernelTypesInt, &program.IntT{IntVal: 64})),
 				constantMethod("use_sampling", val(program.KernelTypesBool, &program.BoolT{BoolVal: true})),
-				constantMethod("get_eos_ids", val(program.KernelTypesInt, &program.IntT{IntVal: 5}), val(program.KernelTypesInt, &program.IntT{IntVal: 6})),
-				constantMethod("get_rate", val(program.KernelTypesDouble, &program.DoubleT{DoubleVal: 0.5}), val(program.KernelTypesString, &program.StringT{StringVal: "s"})),
+				constantMethod("get_eos_ids", val(program.KernelTypesInt, &program.IntT{IntVal: 5}),
+					val(program.KernelTypesInt, &program.IntT{IntVal: 6})),
+				constantMethod("get_rate", val(program.KernelTypesDouble, &program.DoubleT{DoubleVal: 0.5}),
+					val(program.KernelTypesString, &program.StringT{StringVal: "s"})),
 			},
 			ConstantSegment: &program.SubsegmentOffsetsT{Offsets: []uint64{0}},
-			NamedData:       []*program.NamedDataT{{Key: "w", SegmentIndex: 2}, {Key: "metadata.x", SegmentIndex: 0}, {Key: "w", SegmentIndex: 0}},
+			NamedData: []*program.NamedDataT{{Key: "w", SegmentIndex: 2}, {Key: "metadata.x", SegmentIndex: 0},
+				{Key: "w", SegmentIndex: 0}},
 		},
 		graph: &mlxgraph.MLXGraphT{
-			Version: "1", NumConstantTensors: 1, NumInputTensors: 1, NumOutputTensors: 1, NumMutableBufferTensors: 1, NumTempTensors: 1, NumValues: 2,
+			Version: "1", NumConstantTensors: 1, NumInputTensors: 1, NumOutputTensors: 1, NumMutableBufferTensors: 1,
+			NumTempTensors: 1, NumValues: 2,
 			InitChainIdx: -1,
 			InstructionChains: []*mlxgraph.InstructionChainT{
 				{Instructions: []*mlxgraph.InstructionT{

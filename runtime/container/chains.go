@@ -56,7 +56,8 @@ func (c *mlxCheck) instruction(op *mlxgraph.OpNodeT, chain, index int) ([]int, e
 	var runs []int
 	run := func(field string, to int64) error {
 		if to < 0 || to >= int64(len(c.graph.InstructionChains)) {
-			return c.wrongNode(op, field, chain, index, fmt.Sprintf("chain %d, the graph has %d", to, len(c.graph.InstructionChains)))
+			return c.wrongNode(op, field, chain, index,
+				fmt.Sprintf("chain %d, the graph has %d", to, len(c.graph.InstructionChains)))
 		}
 		runs = append(runs, int(to))
 		return nil

@@ -38,7 +38,8 @@ func (f *File) ConstantInts(name string) ([]int64, bool, error) {
 	for i, v := range values {
 		ints, ok := m.ints(v)
 		if !ok {
-			return nil, true, f.wrong(-1, fmt.Sprintf("method %s, output %d", name, i), "%s, expected integers", describe(v))
+			return nil, true, f.wrong(-1, fmt.Sprintf("method %s, output %d", name, i),
+				"%s, expected integers", describe(v))
 		}
 		out = append(out, ints...)
 	}

@@ -55,7 +55,8 @@ func Open(path string) (*File, error) {
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s is not a regular file, which a .pte file must be to be mapped", path)
 	case info.Size() < minFileSize:
-		return nil, &Error{File: path, Offset: -1, Problem: fmt.Sprintf("%d bytes, a .pte file has at least %d", info.Size(), minFileSize)}
+		return nil, &Error{File: path, Offset: -1, Problem: fmt.Sprintf("%d bytes, a .pte file has at least %d",
+			info.Size(), minFileSize)}
 	case info.Size() > math.MaxInt:
 		return nil, fmt.Errorf("%s: %d bytes do not fit the address space of this program", path, info.Size())
 	}
@@ -176,11 +177,14 @@ func (f *File) parseHeader() ([]byte, error) {
 	f.header = h
 	switch {
 	case h.ProgramSize > size:
-		return nil, f.wrong(at, "extended header", "program of %d bytes, the file has %d: it may be truncated", h.ProgramSize, size)
+		return nil, f.wrong(at, "extended header", "program of %d bytes, the file has %d: it may be truncated",
+			h.ProgramSize, size)
 	case h.SegmentBase != 0 && h.SegmentBase < h.ProgramSize:
-		return nil, f.wrong(at, "extended header", "segments begin at %d, within the program of %d bytes", h.SegmentBase, h.ProgramSize)
+		return nil, f.wrong(at, "extended header", "segments begin at %d, within the program of %d bytes",
+			h.SegmentBase, h.ProgramSize)
 	case h.SegmentBase > size || h.SegmentSize > size-h.SegmentBase:
-		return nil, f.wrong(at, "extended header", "%d bytes of segments at %d, the file has %d bytes: it may be truncated",
+		return nil, f.wrong(at, "extended header",
+			"%d bytes of segments at %d, the file has %d bytes: it may be truncated",
 			h.SegmentSize, h.SegmentBase, size)
 	case h.SegmentBase == 0 && h.SegmentSize != 0:
 		return nil, f.wrong(at, "extended header", "%d bytes of segments at offset 0", h.SegmentSize)
@@ -207,7 +211,8 @@ func (f *File) parseSegments() error {
 	for i := range f.segments {
 		f.program.Segments(&s, i)
 		if s.Offset() > limit || s.Size() > limit-s.Offset() {
-			return f.wrong(int64(s.Table().Pos), fmt.Sprintf("segments[%d]", i), "%d bytes at %d, the segments have %d bytes: the file may be truncated",
+			return f.wrong(int64(s.Table().Pos), fmt.Sprintf("segments[%d]", i),
+				"%d bytes at %d, the segments have %d bytes: the file may be truncated",
 				s.Size(), s.Offset(), limit)
 		}
 		f.segments[i] = Segment{Offset: int64(f.header.SegmentBase + s.Offset()), Size: int64(s.Size())}
@@ -226,7 +231,8 @@ func (f *File) parseNamedData() error {
 			return f.wrong(int64(d.Table().Pos), field, "key is missing")
 		}
 		if int64(d.SegmentIndex()) >= int64(len(f.segments)) {
-			return f.wrong(int64(d.Table().Pos), field, "key %q is segment %d, the program has %d", d.Key(), d.SegmentIndex(), len(f.segments))
+			return f.wrong(int64(d.Table().Pos), field, "key %q is segment %d, the program has %d", d.Key(),
+				d.SegmentIndex(), len(f.segments))
 		}
 		f.named[i] = NamedData{Key: string(d.Key()), Segment: int(d.SegmentIndex())}
 		if _, ok := f.byKey[f.named[i].Key]; !ok {

@@ -71,34 +71,109 @@ func TestInvalidProgram(t *testing.T) {
 	}
 	list := func(f *testFile, v *program.EValueT) { forward(f).Values = append(forward(f).Values, v) }
 	for want, change := range map[string]func(*testFile){
-		"execution_plan: the program has no methods":                                      func(f *testFile) { f.program.ExecutionPlan = nil },
-		"execution_plan[0]: name is missing":                                              func(f *testFile) { forward(f).Name = "" },
-		`method "forward" has no chain`:                                                   func(f *testFile) { forward(f).Chains = nil },
-		`execution_plan[0].inputs[1]: value 4, method "forward" has 4 values`:             func(f *testFile) { forward(f).Inputs[1] = 4 },
-		`execution_plan[0].outputs[0]: value -1, method "forward" has 4 values`:           func(f *testFile) { forward(f).Outputs[0] = -1 },
-		`execution_plan[0].chains[0].instructions[0].args[2]: value 9`:                    func(f *testFile) { forward(f).Chains[0].Instructions[0] = call(0, 0, 1, 9) },
-		`execution_plan[0].chains[0].instructions[0]: delegate 1, method "forward" has 1`: func(f *testFile) { forward(f).Chains[0].Instructions[0] = call(1) },
-		`execution_plan[0].chains[0].instructions[0]: delegate -1`:                        func(f *testFile) { forward(f).Chains[0].Instructions[0] = call(-1) },
-		`execution_plan[0].chains[0].instructions[1]: operator 0, method "forward" has 0`: func(f *testFile) { add(f, instruction(program.InstructionArgumentsKernelCall, &program.KernelCallT{})) },
-		`execution_plan[0].chains[0].instructions[1]: an instruction without arguments`:   func(f *testFile) { add(f, &program.InstructionT{}) },
-		"execution_plan[0].delegates[0]: id is missing":                                   func(f *testFile) { forward(f).Delegates[0].Id = "" },
-		"execution_plan[0].delegates[0]: processed is missing":                            func(f *testFile) { forward(f).Delegates[0].Processed = nil },
-		"execution_plan[0].delegates[0].processed: segment 3, the program has 3":          func(f *testFile) { forward(f).Delegates[0].Processed.Index = 3 },
-		"processed: entry 1 of backend_delegate_data, the program has 0":                  func(f *testFile) { forward(f).Delegates[0].Processed.Location = program.DataLocationINLINE },
-		"processed: DataLocation(2), expected INLINE or SEGMENT":                          func(f *testFile) { forward(f).Delegates[0].Processed.Location = 2 },
-		"named_data[1]: key is missing":                                                   func(f *testFile) { f.program.NamedData[1].Key = "" },
-		`named_data[0]: key "w" is segment 3, the program has 3`:                          func(f *testFile) { f.program.NamedData[0].SegmentIndex = 3 },
-		"execution_plan[0].values[0].scalar_type: ScalarType(8) is no scalar type":        func(f *testFile) { x(f).ScalarType = 8 },
-		"execution_plan[0].values[0].storage_offset: 1, only 0":                           func(f *testFile) { x(f).StorageOffset = 1 },
-		"execution_plan[0].values[0].shape_dynamism: DYNAMIC_UNBOUND":                     func(f *testFile) { x(f).ShapeDynamism = program.TensorShapeDynamismDYNAMIC_UNBOUND },
-		"execution_plan[0].values[0].sizes[1]: size -1":                                   func(f *testFile) { x(f).Sizes[1] = -1 },
-		"execution_plan[0].values[0].sizes: 17 dimensions":                                func(f *testFile) { x(f).Sizes = make([]int32, 17) },
+		"execution_plan: the program has no methods": func(
+			f *testFile) {
+			f.program.ExecutionPlan = nil
+		},
+		"execution_plan[0]: name is missing": func(
+			f *testFile) {
+			forward(f).Name = ""
+		},
+		`method "forward" has no chain`: func(
+			f *testFile) {
+			forward(f).Chains = nil
+		},
+		`execution_plan[0].inputs[1]: value 4, method "forward" has 4 values`: func(
+			f *testFile) {
+			forward(f).Inputs[1] = 4
+		},
+		`execution_plan[0].outputs[0]: value -1, method "forward" has 4 values`: func(
+			f *testFile) {
+			forward(f).Outputs[0] = -1
+		},
+		`execution_plan[0].chains[0].instructions[0].args[2]: value 9`: func(
+			f *testFile) {
+			forward(f).Chains[0].Instructions[0] = call(0, 0, 1, 9)
+		},
+		`execution_plan[0].chains[0].instructions[0]: delegate 1, method "forward" has 1`: func(
+			f *testFile) {
+			forward(f).Chains[0].Instructions[0] = call(1)
+		},
+		`execution_plan[0].chains[0].instructions[0]: delegate -1`: func(
+			f *testFile) {
+			forward(f).Chains[0].Instructions[0] = call(-1)
+		},
+		`execution_plan[0].chains[0].instructions[1]: operator 0, method "forward" has 0`: func(f *testFile) {
+			add(f,
+				instruction(program.InstructionArgumentsKernelCall, &program.KernelCallT{}))
+		},
+		`execution_plan[0].chains[0].instructions[1]: an instruction without arguments`: func(f *testFile) {
+			add(f,
+				&program.InstructionT{})
+		},
+		"execution_plan[0].delegates[0]: id is missing": func(
+			f *testFile) {
+			forward(f).Delegates[0].Id = ""
+		},
+		"execution_plan[0].delegates[0]: processed is missing": func(
+			f *testFile) {
+			forward(f).Delegates[0].Processed = nil
+		},
+		"execution_plan[0].delegates[0].processed: segment 3, the program has 3": func(
+			f *testFile) {
+			forward(f).Delegates[0].Processed.Index = 3
+		},
+		"processed: entry 1 of backend_delegate_data, the program has 0": func(
+			f *testFile) {
+			forward(f).Delegates[0].Processed.Location = program.DataLocationINLINE
+		},
+		"processed: DataLocation(2), expected INLINE or SEGMENT": func(
+			f *testFile) {
+			forward(f).Delegates[0].Processed.Location = 2
+		},
+		"named_data[1]: key is missing": func(
+			f *testFile) {
+			f.program.NamedData[1].Key = ""
+		},
+		`named_data[0]: key "w" is segment 3, the program has 3`: func(
+			f *testFile) {
+			f.program.NamedData[0].SegmentIndex = 3
+		},
+		"execution_plan[0].values[0].scalar_type: ScalarType(8) is no scalar type": func(
+			f *testFile) {
+			x(f).ScalarType = 8
+		},
+		"execution_plan[0].values[0].storage_offset: 1, only 0": func(
+			f *testFile) {
+			x(f).StorageOffset = 1
+		},
+		"execution_plan[0].values[0].shape_dynamism: DYNAMIC_UNBOUND": func(
+			f *testFile) {
+			x(f).ShapeDynamism = program.TensorShapeDynamismDYNAMIC_UNBOUND
+		},
+		"execution_plan[0].values[0].sizes[1]: size -1": func(
+			f *testFile) {
+			x(f).Sizes[1] = -1
+		},
+		"execution_plan[0].values[0].sizes: 17 dimensions": func(
+			f *testFile) {
+			x(f).Sizes = make([]int32, 17)
+		},
 		"execution_plan[0].values[0].sizes: [2147483647 2147483647 2147483647] elements": func(f *testFile) {
 			*x(f) = *tensor(6, math.MaxInt32, math.MaxInt32, math.MaxInt32).Val.Value.(*program.TensorT)
 		},
-		"execution_plan[0].values[0].dim_order: [0 0], expected a permutation of 2 dimensions":   func(f *testFile) { x(f).DimOrder[1] = 0 },
-		"execution_plan[0].values[0].dim_order: [0 255], expected a permutation of 2 dimensions": func(f *testFile) { x(f).DimOrder[1] = 255 },
-		"execution_plan[0].values[0].dim_order: [0], expected a permutation of 2 dimensions":     func(f *testFile) { x(f).DimOrder = []byte{0} },
+		"execution_plan[0].values[0].dim_order: [0 0], expected a permutation of 2 dimensions": func(
+			f *testFile) {
+			x(f).DimOrder[1] = 0
+		},
+		"execution_plan[0].values[0].dim_order: [0 255], expected a permutation of 2 dimensions": func(
+			f *testFile) {
+			x(f).DimOrder[1] = 255
+		},
+		"execution_plan[0].values[0].dim_order: [0], expected a permutation of 2 dimensions": func(
+			f *testFile) {
+			x(f).DimOrder = []byte{0}
+		},
 		"execution_plan[0].values[4].items[1]: value 5, the method has 5 values": func(f *testFile) {
 			list(f, val(program.KernelTypesIntList, &program.IntListT{Items: []int64{1, 5}}))
 		},
@@ -130,8 +205,10 @@ func TestOtherInstructions(t *testing.T) {
 	} {
 		plan.Chains[0].Instructions = append(plan.Chains[0].Instructions, &program.InstructionT{InstrArgs: &in})
 	}
-	plan.Delegates = append(plan.Delegates, &program.BackendDelegateT{Id: "XnnpackBackend", Processed: &program.BackendDelegateDataReferenceT{Location: program.DataLocationSEGMENT},
-		CompileSpecs: []*program.CompileSpecT{{Key: "k", Value: []byte{1}}}})
+	plan.Delegates = append(plan.Delegates,
+		&program.BackendDelegateT{Id: "XnnpackBackend",
+			Processed:    &program.BackendDelegateDataReferenceT{Location: program.DataLocationSEGMENT},
+			CompileSpecs: []*program.CompileSpecT{{Key: "k", Value: []byte{1}}}})
 	plan.Chains[0].Instructions = append(plan.Chains[0].Instructions, call(1, 0))
 	plan.Values = append(plan.Values,
 		val(program.KernelTypesOptionalTensorList, &program.OptionalTensorListT{Items: []int32{0, -1}}),
@@ -143,7 +220,8 @@ func TestOtherInstructions(t *testing.T) {
 	file, err := OpenBytes("test.pte", f.bytes(t))
 	require.NoError(t, err)
 	m, _ := file.Method("forward")
-	require.Equal(t, []string{"kernel aten::add.out", "kernel executorch_prim::et_view", "move", "jump", "free"}, m.Others)
+	require.Equal(t, []string{"kernel aten::add.out", "kernel executorch_prim::et_view", "move", "jump", "free"},
+		m.Others)
 	require.Equal(t, []CompileSpec{{Key: "k", Value: []byte{1}}}, m.Delegates[1].Specs)
 	require.Equal(t, []Value{
 		{Kind: program.KernelTypesOptionalTensorList, Items: []int{0, -1}},
@@ -179,70 +257,210 @@ func TestInvalidGraph(t *testing.T) {
 		"at most 1000000 of each are possible":         func(f *testFile) { f.graph.NumTempTensors = math.MaxUint32 },
 		"and 1000001 registers, at most":               func(f *testFile) { f.graph.NumValues = 1_000_001 },
 
-		"graph.tensor_meta: 3 entries for 4 tensors that are not temporaries and 1 that are": func(f *testFile) { f.graph.TensorMeta = f.graph.TensorMeta[:3] },
-		"graph.tensor_meta: 4 entries for 6 tensors that are not temporaries and 1 that are": func(f *testFile) { f.graph.NumInputTensors = 3 },
-		"graph.tensor_meta: 4 entries for 2 tensors that are not temporaries and 1 that are": func(f *testFile) { f.graph.NumMutableBufferTensors, f.graph.NumOutputTensors = 0, 0 },
-		"graph.tensor_meta[2].scalar_type: DOUBLE, which MLX does not have":                  func(f *testFile) { f.graph.TensorMeta[2].ScalarType = 7 },
-		"graph.tensor_meta[2].shape: 17 dimensions, at most 16":                              func(f *testFile) { f.graph.TensorMeta[2].Shape = fixed(make([]int32, 17)...) },
-		"graph.tensor_meta[2].shape[1]: size -2":                                             func(f *testFile) { f.graph.TensorMeta[2].Shape[1].Value = -2 },
-		"graph.tensor_meta[1].shape[1]: a size from 1 to 0":                                  func(f *testFile) { f.graph.TensorMeta[1].Shape[1].MaxValue = 0 },
-		"graph.tensor_meta[1].shape[1]: a size from -1 to 3":                                 func(f *testFile) { f.graph.TensorMeta[1].Shape[1].MinValue = -1 },
-		"graph.tensor_meta[0].dim_order: [0 2], expected a permutation of 2 dimensions":      func(f *testFile) { f.graph.TensorMeta[0].DimOrder[1] = 2 },
-		"graph.tensor_meta[0].shape[1]: size is not fixed":                                   func(f *testFile) { f.graph.TensorMeta[0].Shape[1].Value = -1 },
-		"graph.tensor_meta[3].shape[0]: size is not fixed":                                   func(f *testFile) { f.graph.TensorMeta[3].Shape[0].Value = -1 },
+		"graph.tensor_meta: 3 entries for 4 tensors that are not temporaries and 1 that are": func(
+			f *testFile) {
+			f.graph.TensorMeta = f.graph.TensorMeta[:3]
+		},
+		"graph.tensor_meta: 4 entries for 6 tensors that are not temporaries and 1 that are": func(
+			f *testFile) {
+			f.graph.NumInputTensors = 3
+		},
+		"graph.tensor_meta: 4 entries for 2 tensors that are not temporaries and 1 that are": func(
+			f *testFile) {
+			f.graph.NumMutableBufferTensors, f.graph.NumOutputTensors = 0, 0
+		},
+		"graph.tensor_meta[2].scalar_type: DOUBLE, which MLX does not have": func(
+			f *testFile) {
+			f.graph.TensorMeta[2].ScalarType = 7
+		},
+		"graph.tensor_meta[2].shape: 17 dimensions, at most 16": func(
+			f *testFile) {
+			f.graph.TensorMeta[2].Shape = fixed(make([]int32, 17)...)
+		},
+		"graph.tensor_meta[2].shape[1]: size -2": func(
+			f *testFile) {
+			f.graph.TensorMeta[2].Shape[1].Value = -2
+		},
+		"graph.tensor_meta[1].shape[1]: a size from 1 to 0": func(
+			f *testFile) {
+			f.graph.TensorMeta[1].Shape[1].MaxValue = 0
+		},
+		"graph.tensor_meta[1].shape[1]: a size from -1 to 3": func(
+			f *testFile) {
+			f.graph.TensorMeta[1].Shape[1].MinValue = -1
+		},
+		"graph.tensor_meta[0].dim_order: [0 2], expected a permutation of 2 dimensions": func(
+			f *testFile) {
+			f.graph.TensorMeta[0].DimOrder[1] = 2
+		},
+		"graph.tensor_meta[0].shape[1]: size is not fixed": func(
+			f *testFile) {
+			f.graph.TensorMeta[0].Shape[1].Value = -1
+		},
+		"graph.tensor_meta[3].shape[0]: size is not fixed": func(
+			f *testFile) {
+			f.graph.TensorMeta[3].Shape[0].Value = -1
+		},
 		"graph.tensor_meta[0].shape: [2147483647 2147483647 2147483647] elements do not fit": func(f *testFile) {
 			f.graph.TensorMeta[0] = &mlxgraph.TensorMetaT{Shape: fixed(math.MaxInt32, math.MaxInt32, math.MaxInt32)}
 		},
-		"graph.mutable_buffer_map: mutable buffer 3 is not in it":                                func(f *testFile) { f.graph.MutableBufferMap = nil },
-		"graph.mutable_buffer_map[1]: tensor 3 is there twice":                                   func(f *testFile) { f.graph.MutableBufferMap = append(f.graph.MutableBufferMap, slot(3)) },
-		"graph.mutable_buffer_map[0]: TensorSlot 2, mutable buffers are the tensors from 3 to":   func(f *testFile) { f.graph.MutableBufferMap[0] = slot(2) },
-		"graph.mutable_buffer_map[0]: TensorSlot 4, mutable buffers are the tensors from 3 to":   func(f *testFile) { f.graph.MutableBufferMap[0] = slot(4) },
-		"graph.mutable_buffer_map[0]: IntValueSlot 3, mutable buffers are":                       func(f *testFile) { f.graph.MutableBufferMap[0] = intSlot(3) },
-		"graph.mutable_buffer_map[0]: tensor 3 of shape [0] has 0 bytes, expected 1":             func(f *testFile) { f.graph.TensorMeta[3].Shape = fixed(0) },
-		"graph.mutable_buffer_map[0]: tensor 3 of shape [1073741825] has 4294967300 bytes":       func(f *testFile) { f.graph.TensorMeta[3].Shape = fixed(1<<30 + 1) },
-		"graph.input_map[0]: tensor 5, the graph has 5":                                          func(f *testFile) { f.graph.InputMap[0] = slot(5) },
-		"graph.input_map[0]: tensor 0 is a constant":                                             func(f *testFile) { f.graph.InputMap[0] = slot(0) },
-		"graph.input_map[1]: register 2, the graph has 2":                                        func(f *testFile) { f.graph.InputMap[1] = intSlot(2) },
-		"graph.input_map[1]: FloatValueSlot, expected TensorSlot or IntValueSlot":                func(f *testFile) { f.graph.InputMap[1].SlotType = mlxgraph.SlotTypeFloatValueSlot },
-		"graph.output_map[1]: BoolValueSlot, expected TensorSlot or IntValueSlot":                func(f *testFile) { f.graph.OutputMap[1].SlotType = mlxgraph.SlotTypeBoolValueSlot },
-		"graph.output_map[0]: slot type 9 is unknown":                                            func(f *testFile) { f.graph.OutputMap[0].SlotType = 9 },
-		`graph.named_slots[1] "cache": tensor 5, the graph has 5`:                                func(f *testFile) { f.graph.NamedSlots[1].Slot = slot(5) },
-		`graph.named_slots[1] "cache": register 2, the graph has 2`:                              func(f *testFile) { f.graph.NamedSlots[1].Slot = intSlot(2) },
-		"graph.named_slots: constant 0 has no name":                                              func(f *testFile) { f.graph.NamedSlots = f.graph.NamedSlots[1:] },
-		`graph.named_slots: constant 0 is "v", which is not in the program's named data`:         func(f *testFile) { f.graph.NamedSlots[0].Name = "v" },
-		`constant 0, "w", is FLOAT[2 3] and so 24 bytes, its named data has 23`:                  func(f *testFile) { f.weight = f.weight[1:] },
-		`constant 0, "w", is FLOAT[2 3] and so 24 bytes, its named data has 25`:                  func(f *testFile) { f.weight = make([]byte, 25) },
-		`constant 0, "w", is BFLOAT16[2 3] and so 12 bytes, its named data has 24`:               func(f *testFile) { f.graph.TensorMeta[0].ScalarType = 15 },
-		"graph.input_map: 1 inputs and 2 outputs, method \"forward\" calls it with 4 arguments":  func(f *testFile) { f.graph.InputMap = f.graph.InputMap[:1] },
-		"graph.input_map[0]: TensorSlot, but value 1 of method \"forward\" is a value of type":   func(f *testFile) { f.program.ExecutionPlan[0].Chains[0].Instructions[0] = call(0, 1, 0, 2, 3) },
-		"graph.output_map[1]: IntValueSlot, but value 2 of method \"forward\" is a tensor FLOAT": func(f *testFile) { f.program.ExecutionPlan[0].Chains[0].Instructions[0] = call(0, 0, 1, 2, 2) },
-		"graph.input_map[0]: tensor 1 is of type FLOAT, value 0 of method \"forward\" of type":   func(f *testFile) { x(f).ScalarType = program.ScalarTypeHALF },
-		"graph.input_map[0]: value 0 of method \"forward\" is a tensor DOUBLE[2 3], which MLX":   func(f *testFile) { x(f).ScalarType = program.ScalarTypeDOUBLE },
-		"value 0 of method \"forward\" has its dimensions in the order [1 0], expected":          func(f *testFile) { x(f).DimOrder = []byte{1, 0} },
+		"graph.mutable_buffer_map: mutable buffer 3 is not in it": func(
+			f *testFile) {
+			f.graph.MutableBufferMap = nil
+		},
+		"graph.mutable_buffer_map[1]: tensor 3 is there twice": func(
+			f *testFile) {
+			f.graph.MutableBufferMap = append(f.graph.MutableBufferMap, slot(3))
+		},
+		"graph.mutable_buffer_map[0]: TensorSlot 2, mutable buffers are the tensors from 3 to": func(
+			f *testFile) {
+			f.graph.MutableBufferMap[0] = slot(2)
+		},
+		"graph.mutable_buffer_map[0]: TensorSlot 4, mutable buffers are the tensors from 3 to": func(
+			f *testFile) {
+			f.graph.MutableBufferMap[0] = slot(4)
+		},
+		"graph.mutable_buffer_map[0]: IntValueSlot 3, mutable buffers are": func(
+			f *testFile) {
+			f.graph.MutableBufferMap[0] = intSlot(3)
+		},
+		"graph.mutable_buffer_map[0]: tensor 3 of shape [0] has 0 bytes, expected 1": func(
+			f *testFile) {
+			f.graph.TensorMeta[3].Shape = fixed(0)
+		},
+		"graph.mutable_buffer_map[0]: tensor 3 of shape [1073741825] has 4294967300 bytes": func(
+			f *testFile) {
+			f.graph.TensorMeta[3].Shape = fixed(1<<30 + 1)
+		},
+		"graph.input_map[0]: tensor 5, the graph has 5": func(
+			f *testFile) {
+			f.graph.InputMap[0] = slot(5)
+		},
+		"graph.input_map[0]: tensor 0 is a constant": func(
+			f *testFile) {
+			f.graph.InputMap[0] = slot(0)
+		},
+		"graph.input_map[1]: register 2, the graph has 2": func(
+			f *testFile) {
+			f.graph.InputMap[1] = intSlot(2)
+		},
+		"graph.input_map[1]: FloatValueSlot, expected TensorSlot or IntValueSlot": func(
+			f *testFile) {
+			f.graph.InputMap[1].SlotType = mlxgraph.SlotTypeFloatValueSlot
+		},
+		"graph.output_map[1]: BoolValueSlot, expected TensorSlot or IntValueSlot": func(
+			f *testFile) {
+			f.graph.OutputMap[1].SlotType = mlxgraph.SlotTypeBoolValueSlot
+		},
+		"graph.output_map[0]: slot type 9 is unknown": func(
+			f *testFile) {
+			f.graph.OutputMap[0].SlotType = 9
+		},
+		`graph.named_slots[1] "cache": tensor 5, the graph has 5`: func(
+			f *testFile) {
+			f.graph.NamedSlots[1].Slot = slot(5)
+		},
+		`graph.named_slots[1] "cache": register 2, the graph has 2`: func(
+			f *testFile) {
+			f.graph.NamedSlots[1].Slot = intSlot(2)
+		},
+		"graph.named_slots: constant 0 has no name": func(
+			f *testFile) {
+			f.graph.NamedSlots = f.graph.NamedSlots[1:]
+		},
+		`graph.named_slots: constant 0 is "v", which is not in the program's named data`: func(
+			f *testFile) {
+			f.graph.NamedSlots[0].Name = "v"
+		},
+		`constant 0, "w", is FLOAT[2 3] and so 24 bytes, its named data has 23`: func(
+			f *testFile) {
+			f.weight = f.weight[1:]
+		},
+		`constant 0, "w", is FLOAT[2 3] and so 24 bytes, its named data has 25`: func(
+			f *testFile) {
+			f.weight = make([]byte, 25)
+		},
+		`constant 0, "w", is BFLOAT16[2 3] and so 12 bytes, its named data has 24`: func(
+			f *testFile) {
+			f.graph.TensorMeta[0].ScalarType = 15
+		},
+		"graph.input_map: 1 inputs and 2 outputs, method \"forward\" calls it with 4 arguments": func(
+			f *testFile) {
+			f.graph.InputMap = f.graph.InputMap[:1]
+		},
+		"graph.input_map[0]: TensorSlot, but value 1 of method \"forward\" is a value of type": func(
+			f *testFile) {
+			f.program.ExecutionPlan[0].Chains[0].Instructions[0] = call(0, 1, 0, 2, 3)
+		},
+		"graph.output_map[1]: IntValueSlot, but value 2 of method \"forward\" is a tensor FLOAT": func(
+			f *testFile) {
+			f.program.ExecutionPlan[0].Chains[0].Instructions[0] = call(0, 0, 1, 2, 2)
+		},
+		"graph.input_map[0]: tensor 1 is of type FLOAT, value 0 of method \"forward\" of type": func(
+			f *testFile) {
+			x(f).ScalarType = program.ScalarTypeHALF
+		},
+		"graph.input_map[0]: value 0 of method \"forward\" is a tensor DOUBLE[2 3], which MLX": func(
+			f *testFile) {
+			x(f).ScalarType = program.ScalarTypeDOUBLE
+		},
+		"value 0 of method \"forward\" has its dimensions in the order [1 0], expected": func(
+			f *testFile) {
+			x(f).DimOrder = []byte{1, 0}
+		},
 
-		"graph.main_chain_idx: chain 3, the graph has 3":                         func(f *testFile) { f.graph.MainChainIdx = 3 },
-		"graph.init_chain_idx: chain 3, the graph has 3":                         func(f *testFile) { f.graph.InitChainIdx = 3 },
-		at + "(AddNode.a): tensor 5, the graph has 5":                            first(&mlxgraph.AddNodeT{A: tid(5), B: tid(0), Out: tid(4)}),
-		at + "(AddNode.out): tensor 4294967295, the graph has 5":                 first(&mlxgraph.AddNodeT{A: tid(0), B: tid(0), Out: tid(math.MaxUint32)}),
-		at + "(ClipNode.a_max): tensor 5":                                        first(&mlxgraph.ClipNodeT{X: tid(0), Out: tid(4), AMax: tid(5)}),
-		at + "(ItemIntNode.out): register 2, the graph has 2":                    first(&mlxgraph.ItemIntNodeT{X: tid(0), Out: &mlxgraph.VidT{Idx: 2}}),
-		at + "(AddIntNode.b): register 2":                                        first(&mlxgraph.AddIntNodeT{A: literal(1), B: register(2), Out: &mlxgraph.VidT{}}),
-		at + "(AddIntNode.a): a register is named but there is no vid":           first(&mlxgraph.AddIntNodeT{A: &mlxgraph.IntOrVidT{IsVid: true}, B: literal(2), Out: &mlxgraph.VidT{}}),
-		at + "(ConcatenateNode.tensors): element 1: tensor 7":                    first(&mlxgraph.ConcatenateNodeT{Tensors: []*mlxgraph.TidT{tid(0), tid(7)}, Out: tid(4)}),
-		at + "(ReshapeNode.shape): element 2: register 9":                        first(&mlxgraph.ReshapeNodeT{X: tid(0), Out: tid(4), Shape: []*mlxgraph.IntOrVidT{literal(1), register(1), register(9)}}),
-		at + "(FullNode.v): register 2":                                          first(&mlxgraph.FullNodeT{Out: tid(4), Shape: []*mlxgraph.IntOrVidT{}, V: &mlxgraph.FloatOrVidT{IsVid: true, Vid: &mlxgraph.VidT{Idx: 2}}}),
-		at + "(FullNode.v): a register is named but there is no vid":             first(&mlxgraph.FullNodeT{Out: tid(4), Shape: []*mlxgraph.IntOrVidT{}, V: &mlxgraph.FloatOrVidT{IsVid: true}}),
-		at + "(RopeNode.offset): is_vid is false but there is no tid":            first(&mlxgraph.RopeNodeT{X: tid(0), Out: tid(4), Offset: &mlxgraph.VidOrTidT{}}),
-		at + "(RopeNode.offset): tensor 5":                                       first(&mlxgraph.RopeNodeT{X: tid(0), Out: tid(4), Offset: &mlxgraph.VidOrTidT{Tid: tid(5)}}),
-		at + "(RopeNode.offset): register 3":                                     first(&mlxgraph.RopeNodeT{X: tid(0), Out: tid(4), Offset: &mlxgraph.VidOrTidT{IsVid: true, Vid: &mlxgraph.VidT{Idx: 3}}}),
-		at + "(TakeNode.index): kind 3, expected 0 (literal), 1 (vid) or 2":      first(&mlxgraph.TakeNodeT{X: tid(0), Out: tid(4), Index: &mlxgraph.IntOrVidOrTidT{Kind: 3}}),
-		at + "(TakeNode.index): a register is named but there is no vid":         first(&mlxgraph.TakeNodeT{X: tid(0), Out: tid(4), Index: &mlxgraph.IntOrVidOrTidT{Kind: 1}}),
-		at + "(TakeNode.index): kind is 2 (tid) but there is no tid":             first(&mlxgraph.TakeNodeT{X: tid(0), Out: tid(4), Index: &mlxgraph.IntOrVidOrTidT{Kind: 2}}),
-		at + "(TakeNode.index): tensor 5":                                        first(&mlxgraph.TakeNodeT{X: tid(0), Out: tid(4), Index: &mlxgraph.IntOrVidOrTidT{Kind: 2, Tid: tid(5)}}),
-		at + "(IfNode.then_chain_idx): chain 3, the graph has 3":                 first(&mlxgraph.IfNodeT{Cond: literal(1), ThenChainIdx: 3}),
-		at + "(IfNode.else_chain_idx): chain 4294967295":                         first(&mlxgraph.IfNodeT{Cond: literal(1), ThenChainIdx: 1, ElseChainIdx: math.MaxUint32}),
-		at + "(ScanNode.body_chain_idx): chain -1":                               first(&mlxgraph.ScanNodeT{Originals: []*mlxgraph.TidT{}, Sliced: []*mlxgraph.TidT{}, Outputs: []*mlxgraph.TidT{}, Carry: []*mlxgraph.TidT{}, BodyChainIdx: -1}),
-		"graph.instruction_chains[0]: it runs itself, directly or through other": first(&mlxgraph.IfNodeT{Cond: literal(1), ThenChainIdx: 0, ElseChainIdx: 1}),
+		"graph.main_chain_idx: chain 3, the graph has 3": func(
+			f *testFile) {
+			f.graph.MainChainIdx = 3
+		},
+		"graph.init_chain_idx: chain 3, the graph has 3": func(
+			f *testFile) {
+			f.graph.InitChainIdx = 3
+		},
+		at + "(AddNode.a): tensor 5, the graph has 5": first(&mlxgraph.AddNodeT{A: tid(5),
+			B: tid(0), Out: tid(4)}),
+		at + "(AddNode.out): tensor 4294967295, the graph has 5": first(&mlxgraph.AddNodeT{A: tid(0),
+			B: tid(0), Out: tid(math.MaxUint32)}),
+		at + "(ClipNode.a_max): tensor 5": first(&mlxgraph.ClipNodeT{X: tid(0),
+			Out: tid(4), AMax: tid(5)}),
+		at + "(ItemIntNode.out): register 2, the graph has 2": first(
+			&mlxgraph.ItemIntNodeT{X: tid(0), Out: &mlxgraph.VidT{Idx: 2}}),
+		at + "(AddIntNode.b): register 2": first(
+			&mlxgraph.AddIntNodeT{A: literal(1), B: register(2), Out: &mlxgraph.VidT{}}),
+		at + "(AddIntNode.a): a register is named but there is no vid": first(
+			&mlxgraph.AddIntNodeT{A: &mlxgraph.IntOrVidT{IsVid: true}, B: literal(2), Out: &mlxgraph.VidT{}}),
+		at + "(ConcatenateNode.tensors): element 1: tensor 7": first(
+			&mlxgraph.ConcatenateNodeT{Tensors: []*mlxgraph.TidT{tid(0), tid(7)}, Out: tid(4)}),
+		at + "(ReshapeNode.shape): element 2: register 9": first(
+			&mlxgraph.ReshapeNodeT{X: tid(0), Out: tid(4),
+				Shape: []*mlxgraph.IntOrVidT{literal(1), register(1), register(9)}}),
+		at + "(FullNode.v): register 2": first(&mlxgraph.FullNodeT{Out: tid(4),
+			Shape: []*mlxgraph.IntOrVidT{}, V: &mlxgraph.FloatOrVidT{IsVid: true, Vid: &mlxgraph.VidT{Idx: 2}}}),
+		at + "(FullNode.v): a register is named but there is no vid": first(&mlxgraph.FullNodeT{Out: tid(4),
+			Shape: []*mlxgraph.IntOrVidT{}, V: &mlxgraph.FloatOrVidT{IsVid: true}}),
+		at + "(RopeNode.offset): is_vid is false but there is no tid": first(&mlxgraph.RopeNodeT{X: tid(0),
+			Out: tid(4), Offset: &mlxgraph.VidOrTidT{}}),
+		at + "(RopeNode.offset): tensor 5": first(&mlxgraph.RopeNodeT{X: tid(0),
+			Out: tid(4), Offset: &mlxgraph.VidOrTidT{Tid: tid(5)}}),
+		at + "(RopeNode.offset): register 3": first(&mlxgraph.RopeNodeT{X: tid(0),
+			Out: tid(4), Offset: &mlxgraph.VidOrTidT{IsVid: true, Vid: &mlxgraph.VidT{Idx: 3}}}),
+		at + "(TakeNode.index): kind 3, expected 0 (literal), 1 (vid) or 2": first(&mlxgraph.TakeNodeT{X: tid(0),
+			Out: tid(4), Index: &mlxgraph.IntOrVidOrTidT{Kind: 3}}),
+		at + "(TakeNode.index): a register is named but there is no vid": first(&mlxgraph.TakeNodeT{X: tid(0),
+			Out: tid(4), Index: &mlxgraph.IntOrVidOrTidT{Kind: 1}}),
+		at + "(TakeNode.index): kind is 2 (tid) but there is no tid": first(&mlxgraph.TakeNodeT{X: tid(0),
+			Out: tid(4), Index: &mlxgraph.IntOrVidOrTidT{Kind: 2}}),
+		at + "(TakeNode.index): tensor 5": first(&mlxgraph.TakeNodeT{X: tid(0),
+			Out: tid(4), Index: &mlxgraph.IntOrVidOrTidT{Kind: 2, Tid: tid(5)}}),
+		at + "(IfNode.then_chain_idx): chain 3, the graph has 3": first(
+			&mlxgraph.IfNodeT{Cond: literal(1), ThenChainIdx: 3}),
+		at + "(IfNode.else_chain_idx): chain 4294967295": first(
+			&mlxgraph.IfNodeT{Cond: literal(1), ThenChainIdx: 1, ElseChainIdx: math.MaxUint32}),
+		at + "(ScanNode.body_chain_idx): chain -1": first(
+			&mlxgraph.ScanNodeT{Originals: []*mlxgraph.TidT{}, Sliced: []*mlxgraph.TidT{}, Outputs: []*mlxgraph.TidT{},
+				Carry: []*mlxgraph.TidT{}, BodyChainIdx: -1}),
+		"graph.instruction_chains[0]: it runs itself, directly or through other": first(
+			&mlxgraph.IfNodeT{Cond: literal(1), ThenChainIdx: 0, ElseChainIdx: 1}),
 		"graph.instruction_chains[1]: it runs itself": func(f *testFile) {
 			f.graph.InstructionChains[1] = chainOf(branch(2, 2))
 			f.graph.InstructionChains[2] = chainOf(branch(1, 1))
@@ -260,7 +478,8 @@ func TestInvalidGraph(t *testing.T) {
 			f.graph.InstructionChains = append(f.graph.InstructionChains, chainOf())
 		},
 		"[258]: chains run one another more than 256 deep": func(f *testFile) { // found from the inner end
-			f.graph.InstructionChains = []*mlxgraph.InstructionChainT{f.graph.InstructionChains[1], chainOf(), chainOf()}
+			f.graph.InstructionChains = []*mlxgraph.InstructionChainT{f.graph.InstructionChains[1], chainOf(),
+				chainOf()}
 			for i := range uint32(256) {
 				f.graph.InstructionChains = append(f.graph.InstructionChains, chainOf(branch(i+2, 1)))
 			}
@@ -283,8 +502,10 @@ func TestUnfoldLimits(t *testing.T) {
 	b := newTestFile()
 	b.graph.InstructionChains = []*mlxgraph.InstructionChainT{{Instructions: []*mlxgraph.InstructionT{}}}
 	for i := range uint32(255) {
-		b.graph.InstructionChains = append(b.graph.InstructionChains, &mlxgraph.InstructionChainT{Instructions: []*mlxgraph.InstructionT{
-			node(&mlxgraph.ScanNodeT{Originals: []*mlxgraph.TidT{}, Sliced: []*mlxgraph.TidT{}, Outputs: []*mlxgraph.TidT{}, Carry: []*mlxgraph.TidT{}, BodyChainIdx: int32(i)})}})
+		b.graph.InstructionChains = append(b.graph.InstructionChains,
+			&mlxgraph.InstructionChainT{Instructions: []*mlxgraph.InstructionT{
+				node(&mlxgraph.ScanNodeT{Originals: []*mlxgraph.TidT{}, Sliced: []*mlxgraph.TidT{},
+					Outputs: []*mlxgraph.TidT{}, Carry: []*mlxgraph.TidT{}, BodyChainIdx: int32(i)})}})
 	}
 	open(t, b.bytes(t)) // 256 deep
 }

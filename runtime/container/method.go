@@ -98,7 +98,8 @@ func (f *File) parseMethod(plan *program.ExecutionPlan, field string) (*Method, 
 		}
 	}
 	if plan.ChainsLength() == 0 {
-		return nil, f.wrong(offset, field+".chains", "method %q has no chain, it needs one even when it has no instructions", m.Name)
+		return nil, f.wrong(offset, field+".chains",
+			"method %q has no chain, it needs one even when it has no instructions", m.Name)
 	}
 	var c program.Chain
 	var in program.Instruction
@@ -106,7 +107,8 @@ func (f *File) parseMethod(plan *program.ExecutionPlan, field string) (*Method, 
 		plan.Chains(&c, i)
 		for j := range c.InstructionsLength() {
 			c.Instructions(&in, j)
-			if err := f.parseInstruction(m, plan, &in, fmt.Sprintf("%s.chains[%d].instructions[%d]", field, i, j)); err != nil {
+			if err := f.parseInstruction(m, plan, &in,
+				fmt.Sprintf("%s.chains[%d].instructions[%d]", field, i, j)); err != nil {
 				return nil, err
 			}
 		}
@@ -120,7 +122,8 @@ func (f *File) indices(m *Method, n int, item func(int) int32, offset int64, fie
 	for i := range out {
 		index := item(i)
 		if index < 0 || int64(index) >= int64(len(m.Values)) {
-			return nil, f.wrong(offset, fmt.Sprintf("%s[%d]", field, i), "value %d, method %q has %d values", index, m.Name, len(m.Values))
+			return nil, f.wrong(offset, fmt.Sprintf("%s[%d]", field, i), "value %d, method %q has %d values",
+				index, m.Name, len(m.Values))
 		}
 		out[i] = int(index)
 	}
@@ -153,7 +156,8 @@ func (f *File) parseDelegate(x *program.BackendDelegate, field string) (Delegate
 		d.Payload, d.Offset = f.SegmentBytes(int(index)), f.segments[index].Offset
 	case program.DataLocationINLINE:
 		if index >= int64(f.program.BackendDelegateDataLength()) {
-			return wrong(".processed", "entry %d of backend_delegate_data, the program has %d", index, f.program.BackendDelegateDataLength())
+			return wrong(".processed", "entry %d of backend_delegate_data, the program has %d", index,
+				f.program.BackendDelegateDataLength())
 		}
 		var inline program.BackendDelegateInlineData
 		f.program.BackendDelegateData(&inline, int(index))

@@ -45,7 +45,8 @@ type Constant struct {
 // can be checked without knowing what the nodes do.
 func (f *File) MLX(m *Method, call int) (*MLX, error) {
 	if call < 0 || call >= len(m.Calls) {
-		return nil, fmt.Errorf("%s: method %q has %d delegate calls, there is no call %d", f.name, m.Name, len(m.Calls), call)
+		return nil, fmt.Errorf("%s: method %q has %d delegate calls, there is no call %d", f.name,
+			m.Name, len(m.Calls), call)
 	}
 	var out *MLX
 	err := f.guard(func() (err error) {
@@ -123,11 +124,13 @@ func (c *mlxCheck) counts() error {
 	permanent := buffers + uint64(g.NumMutableBufferTensors)
 	tensors := permanent + uint64(g.NumTempTensors)
 	if tensors > maxSlots || g.NumValues > maxSlots {
-		return c.wrong("num_…", "%d tensors and %d registers, at most %d of each are possible", tensors, g.NumValues, maxSlots)
+		return c.wrong("num_…", "%d tensors and %d registers, at most %d of each are possible",
+			tensors, g.NumValues, maxSlots)
 	}
 	c.bufferFrom, c.permanent, c.tensors = uint32(buffers), uint32(permanent), uint32(tensors)
 	if n := uint64(len(g.TensorMeta)); n < permanent || n > tensors {
-		return c.wrong("tensor_meta", "%d entries for %d tensors that are not temporaries and %d that are", n, permanent, g.NumTempTensors)
+		return c.wrong("tensor_meta", "%d entries for %d tensors that are not temporaries and %d that are", n,
+			permanent, g.NumTempTensors)
 	}
 	return nil
 }
@@ -135,8 +138,10 @@ func (c *mlxCheck) counts() error {
 // mlxType reports whether MLX has tensors of a type.
 func mlxType(t program.ScalarType) bool {
 	switch t {
-	case program.ScalarTypeBYTE, program.ScalarTypeCHAR, program.ScalarTypeSHORT, program.ScalarTypeINT, program.ScalarTypeLONG,
-		program.ScalarTypeHALF, program.ScalarTypeFLOAT, program.ScalarTypeBOOL, program.ScalarTypeBFLOAT16, program.ScalarTypeUINT32:
+	case program.ScalarTypeBYTE, program.ScalarTypeCHAR, program.ScalarTypeSHORT, program.ScalarTypeINT,
+		program.ScalarTypeLONG,
+		program.ScalarTypeHALF, program.ScalarTypeFLOAT, program.ScalarTypeBOOL, program.ScalarTypeBFLOAT16,
+		program.ScalarTypeUINT32:
 		return true
 	}
 	return false
@@ -175,7 +180,8 @@ func (c *mlxCheck) static(tid uint32) (program.ScalarType, []int, int, error) {
 	shape := make([]int, len(meta.Shape))
 	for i, d := range meta.Shape {
 		if d.Value < 0 {
-			return 0, nil, 0, c.wrong(fmt.Sprintf("%s[%d]", field, i), "size is not fixed, as that of a constant or a mutable buffer must be")
+			return 0, nil, 0, c.wrong(fmt.Sprintf("%s[%d]", field, i),
+				"size is not fixed, as that of a constant or a mutable buffer must be")
 		}
 		shape[i] = int(d.Value)
 	}
@@ -193,7 +199,8 @@ func (c *mlxCheck) buffers() error {
 	for i, s := range c.graph.MutableBufferMap {
 		field := fmt.Sprintf("mutable_buffer_map[%d]", i)
 		if s.SlotType != mlxgraph.SlotTypeTensorSlot || s.Idx < c.bufferFrom || s.Idx >= c.permanent {
-			return c.wrong(field, "%v %d, mutable buffers are the tensors from %d to before %d", s.SlotType, s.Idx, c.bufferFrom, c.permanent)
+			return c.wrong(field, "%v %d, mutable buffers are the tensors from %d to before %d", s.SlotType, s.Idx,
+				c.bufferFrom, c.permanent)
 		}
 		if seen[s.Idx-c.bufferFrom] {
 			return c.wrong(field, "tensor %d is there twice", s.Idx)
@@ -204,7 +211,8 @@ func (c *mlxCheck) buffers() error {
 			return err
 		}
 		if size == 0 || int64(size) > maxBufferBytes {
-			return c.wrong(field, "tensor %d of shape %d has %d bytes, expected 1 to %d", s.Idx, shape, size, int64(maxBufferBytes))
+			return c.wrong(field, "tensor %d of shape %d has %d bytes, expected 1 to %d", s.Idx, shape,
+				size, int64(maxBufferBytes))
 		}
 	}
 	for i, mapped := range seen {
@@ -306,11 +314,13 @@ func (c *mlxCheck) constants() ([]Constant, error) {
 func (c *mlxCheck) bind(out *MLX, m *Method, call DelegateCall) error {
 	inputs, outputs := c.graph.InputMap, c.graph.OutputMap
 	if len(call.Args) != len(inputs)+len(outputs) {
-		return c.wrong("input_map", "%d inputs and %d outputs, method %q calls it with %d arguments", len(inputs), len(outputs), m.Name, len(call.Args))
+		return c.wrong("input_map", "%d inputs and %d outputs, method %q calls it with %d arguments", len(inputs),
+			len(outputs), m.Name, len(call.Args))
 	}
 	out.Inputs, out.Outputs = call.Args[:len(inputs):len(inputs)], call.Args[len(inputs):]
 	for i, s := range inputs {
-		if err := c.argument(m.Values[out.Inputs[i]], s, fmt.Sprintf("input_map[%d]", i), m.Name, out.Inputs[i]); err != nil {
+		if err := c.argument(m.Values[out.Inputs[i]], s, fmt.Sprintf("input_map[%d]", i), m.Name,
+			out.Inputs[i]); err != nil {
 			return err
 		}
 		v := m.Values[out.Inputs[i]]
@@ -323,7 +333,8 @@ func (c *mlxCheck) bind(out *MLX, m *Method, call DelegateCall) error {
 		}
 	}
 	for i, s := range outputs {
-		if err := c.argument(m.Values[out.Outputs[i]], s, fmt.Sprintf("output_map[%d]", i), m.Name, out.Outputs[i]); err != nil {
+		if err := c.argument(m.Values[out.Outputs[i]], s, fmt.Sprintf("output_map[%d]", i), m.Name,
+			out.Outputs[i]); err != nil {
 			return err
 		}
 	}
@@ -346,7 +357,8 @@ func (c *mlxCheck) argument(v Value, s *mlxgraph.SlotVariantT, field, method str
 		return c.wrong(field, "value %d of method %q is %s, which MLX does not have", index, method, describe(v))
 	}
 	if !v.Tensor.Contiguous() {
-		return c.wrong(field, "value %d of method %q has its dimensions in the order %d, expected row-major", index, method, v.Tensor.DimOrder)
+		return c.wrong(field, "value %d of method %q has its dimensions in the order %d, expected row-major", index,
+			method, v.Tensor.DimOrder)
 	}
 	return nil
 }

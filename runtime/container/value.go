@@ -50,11 +50,14 @@ func (t *Tensor) Contiguous() bool {
 // type. The quantized types are those of ExecuTorch, which gives even 2-bit and 4-bit ones a byte.
 func ScalarSize(t program.ScalarType) (int, bool) {
 	switch t {
-	case program.ScalarTypeBYTE, program.ScalarTypeCHAR, program.ScalarTypeBOOL, program.ScalarTypeQINT8, program.ScalarTypeQUINT8,
-		program.ScalarTypeQUINT4X2, program.ScalarTypeQUINT2X4, program.ScalarTypeFLOAT8E5M2, program.ScalarTypeFLOAT8E4M3FN,
+	case program.ScalarTypeBYTE, program.ScalarTypeCHAR, program.ScalarTypeBOOL, program.ScalarTypeQINT8,
+		program.ScalarTypeQUINT8,
+		program.ScalarTypeQUINT4X2, program.ScalarTypeQUINT2X4, program.ScalarTypeFLOAT8E5M2,
+		program.ScalarTypeFLOAT8E4M3FN,
 		program.ScalarTypeFLOAT8E5M2FNUZ, program.ScalarTypeFLOAT8E4M3FNUZ:
 		return 1, true
-	case program.ScalarTypeSHORT, program.ScalarTypeHALF, program.ScalarTypeBFLOAT16, program.ScalarTypeBITS16, program.ScalarTypeUINT16:
+	case program.ScalarTypeSHORT, program.ScalarTypeHALF, program.ScalarTypeBFLOAT16, program.ScalarTypeBITS16,
+		program.ScalarTypeUINT16:
 		return 2, true
 	case program.ScalarTypeINT, program.ScalarTypeFLOAT, program.ScalarTypeQINT32, program.ScalarTypeUINT32:
 		return 4, true
@@ -136,12 +139,14 @@ func (f *File) parseValue(v *program.EValue, field string, n int) (Value, error)
 }
 
 // withItems adds the items of a list to a value; each must be the index of a value, or at least low.
-func (f *File) withItems(v Value, field string, offset int64, n int, low int64, length int, item func(int) int64) (Value, error) {
+func (f *File) withItems(v Value, field string, offset int64, n int, low int64, length int,
+	item func(int) int64) (Value, error) {
 	v.Items = make([]int, length)
 	for i := range v.Items {
 		index := item(i)
 		if index < low || index >= int64(n) {
-			return v, f.wrong(offset, fmt.Sprintf("%s.items[%d]", field, i), "value %d, the method has %d values", index, n)
+			return v, f.wrong(offset, fmt.Sprintf("%s.items[%d]", field, i), "value %d, the method has %d values",
+				index, n)
 		}
 		v.Items[i] = int(index)
 	}
@@ -246,7 +251,8 @@ func (f *File) parseTensorData(x *program.Tensor, t *Tensor, field string) error
 			which = extra.MutableDataSegmentsIdx()
 		}
 		if which >= uint64(f.program.MutableDataSegmentsLength()) {
-			return wrong("entry %d of mutable_data_segments, the program has %d", which, f.program.MutableDataSegmentsLength())
+			return wrong("entry %d of mutable_data_segments, the program has %d", which,
+				f.program.MutableDataSegmentsLength())
 		}
 		f.program.MutableDataSegments(&place, int(which))
 	case f.program.ConstantBufferLength() > 0:
@@ -264,7 +270,8 @@ func (f *File) parseTensorData(x *program.Tensor, t *Tensor, field string) error
 		return wrong("entry %d of the constants, the program has none", index)
 	}
 	if index >= uint64(place.OffsetsLength()) || int64(place.SegmentIndex()) >= int64(len(f.segments)) {
-		return wrong("entry %d of the %d constants in segment %d of %d", index, place.OffsetsLength(), place.SegmentIndex(), len(f.segments))
+		return wrong("entry %d of the %d constants in segment %d of %d", index, place.OffsetsLength(),
+			place.SegmentIndex(), len(f.segments))
 	}
 	segment, start := f.SegmentBytes(int(place.SegmentIndex())), place.Offsets(int(index))
 	if start > uint64(len(segment)) || uint64(size) > uint64(len(segment))-start {

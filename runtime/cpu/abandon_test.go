@@ -100,9 +100,11 @@ func TestAttentionBlockEnds(t *testing.T) {
 	const slots, width, tokens, position = 16 * keyBlock, 8, queryBlock, 12*keyBlock + 5
 	k, err := newState(&ir.Buffer{Name: "k", Type: ir.StaticType(ir.F32, 1, 1, slots, width)}, eval.FP32, false)
 	require.NoError(t, err)
-	q := &value{dtype: ir.F32, slot: &slot{f: make([]float32, tokens*width)}, shape: []int{1, 1, tokens, width}, stride: []int{tokens * width, tokens * width, width, 1}}
+	q := &value{dtype: ir.F32, slot: &slot{f: make([]float32, tokens*width)}, shape: []int{1, 1, tokens, width},
+		stride: []int{tokens * width, tokens * width, width, 1}}
 	out := &value{dtype: ir.F32, slot: &slot{f: make([]float32, tokens*width)}, shape: q.shape, stride: q.stride}
-	a := &attention{q: q, out: out, k: k, v: k, position: &value{slot: &slot{n: position}}, scale: 1, heads: 1, kvHeads: 1,
+	a := &attention{q: q, out: out, k: k, v: k, position: &value{slot: &slot{n: position}},
+		scale: 1, heads: 1, kvHeads: 1,
 		queries: tokens, slots: slots, width: width, vWidth: width}
 	a.keys = append(a.keys, k.matrix(slots, width, 0))
 	a.values = a.keys

@@ -42,14 +42,17 @@ type attention struct {
 func bindAttention(b *binder) bool {
 	attrs, q := ir.Attrs[ir.CachedAttentionAttrs](b.Op), b.Input("q")
 	kv, vv := b.Input("k"), b.Input("v")
-	a := &attention{q: q, k: cacheOf(b, "k"), v: cacheOf(b, "v"), position: b.register("position"), scale: attrs.Scale, window: attrs.Window, ended: b.x.ended}
-	if q == nil || !q.isFloats() || len(q.shape) != 4 || q.shape[3] > 1 && q.stride[3] != 1 || a.k == nil || a.v == nil || a.position == nil {
+	a := &attention{q: q, k: cacheOf(b, "k"), v: cacheOf(b, "v"), position: b.register("position"), scale: attrs.Scale,
+		window: attrs.Window, ended: b.x.ended}
+	if q == nil || !q.isFloats() || len(q.shape) != 4 || q.shape[3] > 1 && q.stride[3] != 1 || a.k == nil ||
+		a.v == nil || a.position == nil {
 		return false
 	}
 	batch := q.shape[0]
 	a.heads, a.queries, a.width = q.shape[1], q.shape[2], q.shape[3]
 	a.kvHeads, a.slots, a.vWidth = kv.shape[1], kv.shape[2], vv.shape[3]
-	if a.kvHeads == 0 || a.heads%a.kvHeads != 0 || kv.shape[0] != batch || vv.shape[0] != batch || vv.shape[1] != a.kvHeads ||
+	if a.kvHeads == 0 || a.heads%a.kvHeads != 0 || kv.shape[0] != batch || vv.shape[0] != batch ||
+		vv.shape[1] != a.kvHeads ||
 		vv.shape[2] != a.slots || kv.shape[3] != a.width || a.queries == 0 {
 		return false
 	}
@@ -95,7 +98,8 @@ func cacheOf(b *binder, operand string) *state {
 	for load.Def != nil && load.Def.Def.Name == "astype" {
 		load = load.Def.Input("x")
 	}
-	if v == nil || v.kind != dense || load.Def == nil || load.Def.Def.Name != "load" || !b.Held[load.Def] || len(v.shape) != 4 {
+	if v == nil || v.kind != dense || load.Def == nil || load.Def.Def.Name != "load" ||
+		!b.Held[load.Def] || len(v.shape) != 4 {
 		return nil
 	}
 	s := b.x.states[load.Def.Buffer]
@@ -200,8 +204,8 @@ func (a *attention) add(w *work, queries, head, slot, n int, bounds func(query i
 	kernel.AttentionValues(w.acc, a.vWidth, scores, n, queries, &a.values[head], slot, slot+n)
 }
 
-// weigh makes weights of the scores [queries, n] of some keys, by the highest score so far, and scales the sums of the keys
-// before where a higher one comes. bounds tells which keys a query sees, as the range of their numbers.
+// weigh makes weights of the scores [queries, n] of some keys, by the highest score so far, and scales the sums of the
+// keys before where a higher one comes. bounds tells which keys a query sees, as the range of their numbers.
 func (w *work) weigh(scores []float32, n, queries, vWidth int, bounds func(query int) (lo, hi int)) {
 	for i := range queries {
 		lo, hi := bounds(i)
@@ -300,7 +304,8 @@ func (a *attention) bindToken(b *binder) {
 	heads := batch * a.kvHeads
 	// At most as many parts as there are slots for, and one more where a ring wraps around.
 	a.parts = (a.slots+tokenPart-1)/tokenPart + 1
-	a.partialOut, a.partialMax, a.partialSum = b.scratch(heads*a.parts*group*a.vWidth), b.scratch(heads*a.parts*group), b.scratch(heads*a.parts*group)
+	a.partialOut, a.partialMax, a.partialSum = b.scratch(heads*a.parts*group*a.vWidth), b.scratch(heads*a.parts*group),
+		b.scratch(heads*a.parts*group)
 	var parts int
 	run := func(lo, hi int) {
 		w := getWork()

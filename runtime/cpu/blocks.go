@@ -254,7 +254,8 @@ func (a *blockAttention) divide() error {
 			continue
 		}
 		n := 1
-		for !a.alone && r+n < len(positions) && n < queryBlock && owners[r+n] == owners[r] && int(positions[r+n]) == p+n {
+		for !a.alone && r+n < len(positions) && n < queryBlock && owners[r+n] == owners[r] &&
+			int(positions[r+n]) == p+n {
 			n++
 		}
 		lo, hi := a.sees(p), p+n

@@ -71,7 +71,8 @@ func (b *binder) evaluator(op *ir.Op) (func() error, error) {
 		var err error
 		switch {
 		case op.Def.Name == "load":
-			t := (&value{dtype: buffer.dtype, slot: buffer.slot, shape: buffer.shape, stride: strided.RowMajor(buffer.shape)}).tensor()
+			t := (&value{dtype: buffer.dtype, slot: buffer.slot, shape: buffer.shape,
+				stride: strided.RowMajor(buffer.shape)}).tensor()
 			out = []eval.Value{{Tensor: t.Clone()}}
 		case op.Def.Effect == ir.Writes:
 			out, err = buffer.update(call)
@@ -95,8 +96,10 @@ func (b *binder) evaluator(op *ir.Op) (func() error, error) {
 
 // cheap are operations that models have once or twice for a call, on a number or two: they have no kernel
 // and need none.
-var cheap = map[string]bool{"load": true, "item_int": true, "sym_size": true, "add_int": true, "subtract_int": true, "multiply_int": true, "floor_divide_int": true,
-	"mod_int": true, "equal": true, "take": true, "astype": true, "full": true, "greater": true, "less": true, "argmax": true, "logical_and": true}
+var cheap = map[string]bool{"load": true, "item_int": true, "sym_size": true, "add_int": true, "subtract_int": true,
+	"multiply_int": true, "floor_divide_int": true,
+	"mod_int": true, "equal": true, "take": true, "astype": true, "full": true, "greater": true, "less": true,
+	"argmax": true, "logical_and": true}
 
 // aliasesArgs reports whether t lies in memory of an argument, which later steps may write.
 func aliasesArgs(t *eval.Tensor, args [][]eval.Value) bool {

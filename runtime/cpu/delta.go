@@ -24,7 +24,8 @@ const deltaShare = 4
 
 // deltaOperands are the operands of an operation of the gated delta rule, but for its state's number and result.
 func (b *binder) deltaOperands() (*deltaRule, bool) {
-	d := &deltaRule{q: b.Input("q"), k: b.Input("k"), v: b.Input("v"), g: b.Input("g"), beta: b.Input("beta"), state: b.floatState()}
+	d := &deltaRule{q: b.Input("q"), k: b.Input("k"), v: b.Input("v"), g: b.Input("g"),
+		beta: b.Input("beta"), state: b.floatState()}
 	for i, x := range []*value{d.q, d.k, d.v, d.g, d.beta} {
 		rank := []int{4, 4, 4, 3, 3}[i]
 		if x == nil || !x.isFloats() || len(x.shape) != rank || x.stride[1] < 0 || rank == 4 && x.stride[3] != 1 {
@@ -108,8 +109,8 @@ func (d *deltaRule) run(w *work, n, key, part int) {
 	}
 }
 
-// tokens goes through n tokens of a row of the batch, from number token on, for rows [first, last) of the states that read
-// key head key.
+// tokens goes through n tokens of a row of the batch, from number token on, for rows [first, last) of the states that
+// read key head key.
 func (d *deltaRule) tokens(w *work, state []float32, batch, key, first, last, token, n int) {
 	of := func(x *value, head int) []float32 {
 		return x.floats()[batch*x.stride[0]+token*x.stride[1]+head*x.stride[2]:]
@@ -118,8 +119,10 @@ func (d *deltaRule) tokens(w *work, state []float32, batch, key, first, last, to
 	for row := first; row < last; {
 		end := min(row-row%d.width+d.width, last)
 		head := key*d.group + row/d.width
-		heads = append(heads, kernel.DeltaHead{Rows: end - row, State: state[(row-first)*d.keyWidth : (end-first)*d.keyWidth],
-			V: of(d.v, head)[row%d.width:], Y: of(d.out, head)[row%d.width:], Decay: of(d.g, head), Beta: of(d.beta, head)})
+		heads = append(heads, kernel.DeltaHead{Rows: end - row,
+			State: state[(row-first)*d.keyWidth : (end-first)*d.keyWidth],
+			V:     of(d.v, head)[row%d.width:], Y: of(d.out, head)[row%d.width:], Decay: of(d.g, head),
+			Beta: of(d.beta, head)})
 		row = end
 	}
 	w.delta = kernel.DeltaRun{Tokens: n, Keys: d.keyWidth, Heads: heads, Q: of(d.q, key), K: of(d.k, key),

@@ -15,9 +15,9 @@ import (
 )
 
 // Describe tells how the engine runs a module: the fused operations, counted; the plan for a single token,
-// step by step, with what each reads; that of a chunk of so many tokens at most, by kind of step; the buffers, and the memory
-// that plans need. Kind "numbers" is what runs on reference kernels and is too small to matter, kind
-// "reference" what should not. Nothing of the weights is read. What does not run here is an error.
+// step by step, with what each reads; that of a chunk of so many tokens at most, by kind of step; the buffers, and the
+// memory that plans need. Kind "numbers" is what runs on reference kernels and is too small to matter, kind "reference"
+// what should not. Nothing of the weights is read. What does not run here is an error.
 func Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options) error {
 	var warnings []string
 	o.Warn = func(text string) { warnings = append(warnings, text) }

@@ -24,11 +24,14 @@ func describe(t *testing.T, m *ir.Module, o engine.Options) string {
 
 func TestDescribe(t *testing.T) {
 	text := describe(t, programOf(t, programs["products"]), engine.Options{Precision: eval.Mixed})
-	for _, want := range []string{"linear", "1  glu", "1  softcap", "@m", "bf16[1,2,5,6]", "for a chunk of 64 tokens", "activations of 8 bits"} {
+	for _, want := range []string{"linear", "1  glu", "1  softcap", "@m", "bf16[1,2,5,6]", "for a chunk of 64 tokens",
+		"activations of 8 bits"} {
 		require.Contains(t, text, want)
 	}
-	require.Contains(t, describe(t, programOf(t, programs["a scan"]), engine.Options{Exact: true}), "no kernel for scan")
-	require.Error(t, cpu.Describe(&strings.Builder{}, programOf(t, programs["products"]), 64, engine.Options{Precision: eval.Strict}))
+	require.Contains(t, describe(t, programOf(t, programs["a scan"]), engine.Options{Exact: true}),
+		"no kernel for scan")
+	require.Error(t, cpu.Describe(&strings.Builder{}, programOf(t, programs["products"]), 64,
+		engine.Options{Precision: eval.Strict}))
 }
 
 // fusedCount is a line of the fused operations.

@@ -101,7 +101,8 @@ func bindDraw(b *binder) bool {
 	s := &sampler{pool: b.x.exe.pool, vocab: vocab, scaled: b.scratch(vocab), other: b.scratch(vocab)}
 	b.do("draw", func() {
 		for r := range rows {
-			s.temperature, s.topK, s.topP, s.minP = p["temperature"].floats()[r], p["top_k"].ints()[r], p["top_p"].floats()[r], 0
+			s.temperature, s.topK, s.topP, s.minP = p["temperature"].floats()[r], p["top_k"].ints()[r],
+				p["top_p"].floats()[r], 0
 			if v := p["min_p"]; v != nil {
 				s.minP = v.floats()[r]
 			}

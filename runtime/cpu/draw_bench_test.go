@@ -31,8 +31,10 @@ func BenchmarkDraw(b *testing.B) {
 			if name == "head" {
 				dims = "[]"
 			}
-			m, err := ir.Parse("module {\n  entry forward(%x: f32[1,248320], %a: f32" + dims + ", %b: i64" + dims + ", %c: f32" + dims +
-				", %d: i64" + dims + ", %i: i64[1,4], %j: f32[1,4]) {\n    " + text + "\n    return %t: i64[1]\n  }\n}\n")
+			m, err := ir.Parse("module {\n  entry forward(%x: f32[1,248320], %a: f32" + dims + ", %b: i64" +
+				dims + ", %c: f32" + dims +
+				", %d: i64" + dims + ", %i: i64[1,4], %j: f32[1,4]) {\n    " + text +
+				"\n    return %t: i64[1]\n  }\n}\n")
 			require.NoError(b, err)
 			exe, err := Engine{}.Compile(m, engine.Options{Threads: 2})
 			require.NoError(b, err)
@@ -46,8 +48,10 @@ func BenchmarkDraw(b *testing.B) {
 			}
 			float := func(v float32) eval.Value { return eval.Value{Tensor: eval.Floats(ir.F32, shape, []float32{v})} }
 			integer := func(v int64) eval.Value { return eval.Value{Tensor: eval.Ints(ir.I64, shape, []int64{v})} }
-			inputs := []eval.Value{{Tensor: eval.Floats(ir.F32, []int{1, vocab}, logits)}, float(0.8), integer(20), float(0.95), integer(7),
-				{Tensor: eval.Ints(ir.I64, []int{1, 4}, []int64{1, 2, 3, -1})}, {Tensor: eval.Floats(ir.F32, []int{1, 4}, []float32{1, 2, 3, 4})}}
+			inputs := []eval.Value{{Tensor: eval.Floats(ir.F32, []int{1, vocab}, logits)}, float(0.8), integer(20),
+				float(0.95), integer(7),
+				{Tensor: eval.Ints(ir.I64, []int{1, 4}, []int64{1, 2, 3, -1})},
+				{Tensor: eval.Floats(ir.F32, []int{1, 4}, []float32{1, 2, 3, 4})}}
 			for b.Loop() {
 				_, err := x.Run(b.Context(), inputs)
 				require.NoError(b, err)

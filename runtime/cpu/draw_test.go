@@ -24,9 +24,12 @@ func drawModule(t testing.TB, rows, vocab, listed, masks, top int64) *ir.Module 
 	require.NoError(t, ir.Build(func() {
 		b := &ir.Builder{Module: m, Region: f.Body}
 		logits := in("logits", ir.F32, rows, vocab)
-		adjusted := b.Value("adjust_logits", nil, logits, in("ids", ir.I64, rows, listed), in("bias", ir.F32, rows, listed), in("counts", ir.I64, rows, listed, 2),
-			in("penalties", ir.F32, rows, 3), in("fed", ir.I64, rows), in("mask", ir.I64, masks, (vocab+63)/64), in("mask_row", ir.I64, rows))
-		token := b.Value("draw", nil, adjusted, in("temperature", ir.F32, rows), in("top_k", ir.I64, rows), in("top_p", ir.F32, rows), in("min_p", ir.F32, rows),
+		adjusted := b.Value("adjust_logits", nil, logits, in("ids", ir.I64, rows, listed),
+			in("bias", ir.F32, rows, listed), in("counts", ir.I64, rows, listed, 2),
+			in("penalties", ir.F32, rows, 3), in("fed", ir.I64, rows), in("mask", ir.I64, masks, (vocab+63)/64),
+			in("mask_row", ir.I64, rows))
+		token := b.Value("draw", nil, adjusted, in("temperature", ir.F32, rows), in("top_k", ir.I64, rows),
+			in("top_p", ir.F32, rows), in("min_p", ir.F32, rows),
 			in("key", ir.I64, rows))
 		probabilities := b.Op("logprobs", &ir.LogprobsAttrs{Top: int(top)}, logits, token, in("wanted", ir.I64, rows))
 		f.Body.Results = append([]*ir.Value{token, adjusted}, probabilities.Results...)
@@ -40,7 +43,8 @@ func drawModule(t testing.TB, rows, vocab, listed, masks, top int64) *ir.Module 
 
 // randomDraw are inputs of a drawModule.
 func randomDraw(r *rand.Rand, m *ir.Module, special bool) []eval.Value {
-	pick := map[string][]float32{"temperature": {0, 1, 0.7, 1e-3, 50, -1}, "top_p": {1, 0.95, 0.5, 1e-6, 2}, "min_p": {0, 0.1, 0.9, 1, -1}, "penalties": {1, 1.5, 0.25, -1}}
+	pick := map[string][]float32{"temperature": {0, 1, 0.7, 1e-3, 50, -1}, "top_p": {1, 0.95, 0.5, 1e-6, 2},
+		"min_p": {0, 0.1, 0.9, 1, -1}, "penalties": {1, 1.5, 0.25, -1}}
 	shape := func(i int) []int64 { dims, _ := m.Entry.Params[i].Type.Static(); return dims }
 	rows, vocab := shape(0)[0], shape(0)[1]
 	var out []eval.Value
@@ -61,7 +65,8 @@ func randomDraw(r *rand.Rand, m *ir.Module, special bool) []eval.Value {
 			case "bias":
 				floats[j] = float32(r.IntN(9)) - 4
 			case "ids":
-				integers[j] = int64(j) % shape(i)[1] * 3 % vocab // distinct within a row of up to a third of the vocabulary
+				// distinct within a row of up to a third of the vocabulary
+				integers[j] = int64(j) % shape(i)[1] * 3 % vocab
 				if r.IntN(4) == 0 || 3*shape(i)[1] > vocab {
 					integers[j] = -1
 				}
@@ -117,7 +122,8 @@ func TestDraw(t *testing.T) {
 			require.NoError(t, err)
 			for i := range want {
 				// Printed, NaNs are equal.
-				require.Equal(t, fmt.Sprint(want[i].Tensor), fmt.Sprint(got[i].Tensor), "output %d of %d logits, round %d", i, vocab, round)
+				require.Equal(t, fmt.Sprint(want[i].Tensor), fmt.Sprint(got[i].Tensor),
+					"output %d of %d logits, round %d", i, vocab, round)
 			}
 			for _, token := range want[0].Tensor.I {
 				tokens[token] = true

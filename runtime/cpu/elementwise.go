@@ -97,7 +97,8 @@ func bindUnary(b *binder) bool {
 }
 
 // gates are the functions of glu.
-var gates = map[string]func(dst, gate, x []float32){"silu": kernel.SiLUMul, "sigmoid": kernel.SigmoidMul, "gelu_tanh": kernel.GELUTanhMul}
+var gates = map[string]func(dst, gate, x []float32){"silu": kernel.SiLUMul, "sigmoid": kernel.SigmoidMul,
+	"gelu_tanh": kernel.GELUTanhMul}
 
 func bindGLU(b *binder) bool {
 	f := gates[ir.Attrs[ir.GLUAttrs](b.Op).Activation]
@@ -105,7 +106,8 @@ func bindGLU(b *binder) bool {
 		return false
 	}
 	gate := b.Input("gate")
-	if gate != nil && gate.isFloats() && len(gate.shape) > 0 && gate.shape[len(gate.shape)-1] == 1 && b.Op.Def.Name == "glu" {
+	if gate != nil && gate.isFloats() && len(gate.shape) > 0 && gate.shape[len(gate.shape)-1] == 1 &&
+		b.Op.Def.Name == "glu" {
 		return bindScalarGate(b, gate)
 	}
 	return b.pairwise("glu", gate, b.Input("x"), f, elementGrain/8)
@@ -114,13 +116,15 @@ func bindGLU(b *binder) bool {
 // bindScalarGate multiplies every row of x by a function of one number.
 func bindScalarGate(b *binder, gate *value) bool {
 	x := b.Input("x")
-	if x == nil || !x.isFloats() || ir.Attrs[ir.GLUAttrs](b.Op).Activation != "sigmoid" || len(x.shape) != len(gate.shape) {
+	if x == nil || !x.isFloats() || ir.Attrs[ir.GLUAttrs](b.Op).Activation != "sigmoid" ||
+		len(x.shape) != len(gate.shape) {
 		return false
 	}
 	last := len(x.shape) - 1
 	n, width, stride, ok := x.rows()
 	count, step, ok2 := strided.Merge(gate.shape[:last], gate.stride[:last])
-	if !ok || !ok2 || !slices.Equal(x.shape[:last], gate.shape[:last]) || !x.isDense() || !gate.isDense() || n != count {
+	if !ok || !ok2 || !slices.Equal(x.shape[:last], gate.shape[:last]) || !x.isDense() ||
+		!gate.isDense() || n != count {
 		return false
 	}
 	out := b.result(0, nil)
@@ -246,7 +250,8 @@ func lastDims(shape []int, n int) []int { return shape[max(0, len(shape)-n):] }
 // bindSoftcap bounds values by tanh.
 func bindSoftcap(b *binder) bool {
 	x, limit := b.Input("x"), b.Input("cap")
-	if x == nil || limit == nil || !x.isFloats() || !x.isDense() || !limit.isFloats() || limit.len() != 1 || len(limit.shape) > len(x.shape) {
+	if x == nil || limit == nil || !x.isFloats() || !x.isDense() || !limit.isFloats() || limit.len() != 1 ||
+		len(limit.shape) > len(x.shape) {
 		return false
 	}
 	out := b.result(0, nil)

@@ -62,7 +62,8 @@ func (Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, error)
 	if err != nil {
 		return nil, err
 	}
-	x := &executable{module: m, fused: entries[0], entries: entries, precision: o.Precision, warn: warn, observe: o.Observe, path: pathOf(o),
+	x := &executable{module: m, fused: entries[0], entries: entries, precision: o.Precision, warn: warn,
+		observe: o.Observe, path: pathOf(o),
 		alone:     o.Deterministic,
 		constants: constants, weights: map[plan.WeightKey]*weight{}}
 	x.pool = pool.New(threads)

@@ -23,7 +23,8 @@ func bindTopK(b *binder) bool {
 	if !ok || !ok2 || out == nil || strided.Elements(shape) != n*k {
 		return false
 	}
-	indices := &value{dtype: b.Op.Results[1].Type.DType, slot: &slot{i: make([]int64, n*k)}, shape: shape, stride: strided.RowMajor(shape)}
+	indices := &value{dtype: b.Op.Results[1].Type.DType, slot: &slot{i: make([]int64, n*k)}, shape: shape,
+		stride: strided.RowMajor(shape)}
 	b.Values[b.Op.Results[1]] = indices
 	b.do("top-k", b.parallel(n, max(1, elementGrain/8/width), func(lo, hi int) {
 		in := x.floats()
@@ -88,7 +89,8 @@ type expertPiece struct {
 }
 
 func bindSwitchMLP(b *binder) bool {
-	e := &experts{b: b, x: b.Input("x"), indices: b.Input("indices"), scores: b.Input("scores"), name: b.Op.Def.Name, activate: kernel.SiLUMul}
+	e := &experts{b: b, x: b.Input("x"), indices: b.Input("indices"), scores: b.Input("scores"), name: b.Op.Def.Name,
+		activate: kernel.SiLUMul}
 	if e.name == "switch_geglu" {
 		e.activate = kernel.GELUTanhMul
 	}
@@ -124,7 +126,8 @@ func bindSwitchMLP(b *binder) bool {
 		run()
 		return nil
 	})
-	s.bytes = min(pairs, count) * (e.gate.matrices[0].Bytes(e.inner) + e.up.matrices[0].Bytes(e.inner) + e.down.matrices[0].Bytes(e.width))
+	s.bytes = min(pairs, count) * (e.gate.matrices[0].Bytes(e.inner) + e.up.matrices[0].Bytes(e.inner) +
+		e.down.matrices[0].Bytes(e.width))
 	s.flops = 6 * pairs * e.inner * e.width
 	return true
 }
@@ -133,17 +136,20 @@ func bindSwitchMLP(b *binder) bool {
 func (e *experts) takeOperands() bool {
 	op, exe := e.b.Op, e.b.x.exe
 	e.gate, e.up, e.down = exe.weight(op.Input("gate")), exe.weight(op.Input("up")), exe.weight(op.Input("down"))
-	if e.gate == nil || e.up == nil || e.down == nil || e.x == nil || !e.x.isFloats() || len(e.x.shape) == 0 || e.indices == nil ||
+	if e.gate == nil || e.up == nil || e.down == nil || e.x == nil || !e.x.isFloats() ||
+		len(e.x.shape) == 0 || e.indices == nil ||
 		e.indices.kind != dense || e.indices.dtype.IsFloat() || !e.indices.isDense() {
 		return false
 	}
-	if e.scores == nil || !e.scores.isFloats() || !e.scores.isDense() || !slices.Equal(e.indices.shape, e.scores.shape) {
+	if e.scores == nil || !e.scores.isFloats() || !e.scores.isDense() ||
+		!slices.Equal(e.indices.shape, e.scores.shape) {
 		return false
 	}
 	n, count := len(e.x.shape), len(e.gate.matrices)
 	e.width, e.inner, e.perToken = e.x.shape[n-1], e.gate.rows, e.indices.shape[n-1]
 	e.tokens = e.x.len() / max(e.width, 1)
-	return e.gate.cols == e.width && e.up.rows == e.inner && e.up.cols == e.width && e.down.cols == e.inner && e.down.rows == e.width &&
+	return e.gate.cols == e.width && e.up.rows == e.inner && e.up.cols == e.width && e.down.cols == e.inner &&
+		e.down.rows == e.width &&
 		len(e.up.matrices) == count && len(e.down.matrices) == count && e.indices.len() == e.tokens*e.perToken
 }
 
@@ -176,7 +182,8 @@ func (e *experts) single() func() {
 			if piece.matrix%2 == 1 {
 				w, out = e.up, e.lifted.f
 			}
-			kernel.MatMul(out[pair*e.inner:(pair+1)*e.inner], e.inner, &w.matrices[e.pairs[pair]], acts, piece.lo, piece.hi)
+			kernel.MatMul(out[pair*e.inner:(pair+1)*e.inner], e.inner, &w.matrices[e.pairs[pair]],
+				acts, piece.lo, piece.hi)
 		}
 	}
 	act := func(lo, hi int) {
@@ -194,7 +201,8 @@ func (e *experts) single() func() {
 			part, pair := i/e.perToken, i%e.perToken
 			from := part * fallRows
 			to := min(from+fallRows, e.width)
-			kernel.MatMul(e.rows.f[pair*e.width:(pair+1)*e.width], e.width, &e.down.matrices[e.pairs[pair]], &inputs[pair], from, to)
+			kernel.MatMul(e.rows.f[pair*e.width:(pair+1)*e.width], e.width, &e.down.matrices[e.pairs[pair]],
+				&inputs[pair], from, to)
 			if missing[part].Add(-1) > 0 {
 				continue
 			}
@@ -265,7 +273,8 @@ func (e *experts) many() {
 	acts := e.b.activations(1)[0]
 	_, _, stride, _ := e.x.rows()
 	acts.Reset(e.first, e.tokens, e.width)
-	run(e.tokens, max(1, elementGrain/e.width), func(lo, hi int) { acts.Fill(e.x.floats()[lo*stride:], stride, lo, hi) })
+	run(e.tokens, max(1, elementGrain/e.width),
+		func(lo, hi int) { acts.Fill(e.x.floats()[lo*stride:], stride, lo, hi) })
 
 	run(len(e.used), 1, func(lo, hi int) {
 		for _, x := range e.used[lo:hi] {
@@ -285,7 +294,8 @@ func (e *experts) many() {
 			if piece.up {
 				w, out = e.up, e.lifted.f
 			}
-			kernel.MatMul(out[from:to], e.inner, &w.matrices[piece.expert], e.gathered[piece.expert], int(piece.lo), int(piece.hi))
+			kernel.MatMul(out[from:to], e.inner, &w.matrices[piece.expert], e.gathered[piece.expert],
+				int(piece.lo), int(piece.hi))
 		}
 	})
 	run(len(e.used), 1, func(lo, hi int) {
@@ -301,7 +311,8 @@ func (e *experts) many() {
 	run(len(e.secondPieces), 1, func(lo, hi int) {
 		for _, piece := range e.secondPieces[lo:hi] {
 			from, to := int(e.starts[piece.expert])*e.width, int(e.starts[piece.expert+1])*e.width
-			kernel.MatMul(e.rows.f[from:to], e.width, &e.down.matrices[piece.expert], e.activations[piece.expert], int(piece.lo), int(piece.hi))
+			kernel.MatMul(e.rows.f[from:to], e.width, &e.down.matrices[piece.expert], e.activations[piece.expert],
+				int(piece.lo), int(piece.hi))
 		}
 	})
 	// pairs becomes the place of each pair in the order.

@@ -154,7 +154,8 @@ func (b *binder) activations(n int) []*kernel.Activations {
 
 // filler makes a function that brings vectors of floats into the forms that matrices take. Many are
 // divided among the threads.
-func (b *binder) filler(acts []*kernel.Activations, forms []kernel.Layout, vectors, width int, source func() (x []float32, stride int)) func() {
+func (b *binder) filler(acts []*kernel.Activations, forms []kernel.Layout, vectors, width int,
+	source func() (x []float32, stride int)) func() {
 	fill := func(lo, hi int) {
 		x, stride := source()
 		for i := range forms {
@@ -173,7 +174,8 @@ func (b *binder) filler(acts []*kernel.Activations, forms []kernel.Layout, vecto
 
 func bindEmbedding(b *binder) bool {
 	w, indices := b.x.exe.weight(b.Op.Input("weight")), b.Input("indices")
-	if w == nil || len(w.matrices) != 1 || indices == nil || indices.kind != dense || indices.dtype.IsFloat() || !indices.isDense() {
+	if w == nil || len(w.matrices) != 1 || indices == nil || indices.kind != dense ||
+		indices.dtype.IsFloat() || !indices.isDense() {
 		return false
 	}
 	out := b.result(0, nil)

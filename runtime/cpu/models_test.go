@@ -30,12 +30,13 @@ func runChunks(t *testing.T, m *ir.Module, x engine.Instance) []*eval.Tensor {
 // TestModels: every graph gives what the reference engine gives, tokens exactly, with no operation on a
 // reference kernel that has a size to speak of; and the same bits with any number of threads.
 func TestModels(t *testing.T) {
-	enginetest.Models(t, cpu.Engine{}, fusetest.Names(), func(t *testing.T, m *ir.Module, o engine.Options, one []*eval.Tensor) {
-		for _, threads := range []int{2, 3, 4} {
-			o.Threads = threads
-			require.Equal(t, one, runChunks(t, m, compile(t, cpu.Engine{}, m, o)), "%d threads", threads)
-		}
-	})
+	enginetest.Models(t, cpu.Engine{}, fusetest.Names(),
+		func(t *testing.T, m *ir.Module, o engine.Options, one []*eval.Tensor) {
+			for _, threads := range []int{2, 3, 4} {
+				o.Threads = threads
+				require.Equal(t, one, runChunks(t, m, compile(t, cpu.Engine{}, m, o)), "%d threads", threads)
+			}
+		})
 }
 
 // TestNeighbours is TestModels for the graphs of the other families, whose windows allow shorter calls.
@@ -63,10 +64,13 @@ func TestNeighbours(t *testing.T) {
 func TestRoundedActivations(t *testing.T) {
 	for _, name := range []string{"qwen35moe-tiny-4w-g32-emb8w", "qwen35moe-tiny-bf16", "etc-qwen35moe-chat-portable"} {
 		m := fusetest.Load(t, name)
-		exact := runChunks(t, m, compile(t, cpu.Engine{}, m, engine.Options{Precision: eval.Mixed, Exact: true, Threads: 1}))
+		exact := runChunks(t, m, compile(t, cpu.Engine{}, m,
+			engine.Options{Precision: eval.Mixed, Exact: true, Threads: 1}))
 		one := runChunks(t, m, compile(t, cpu.Engine{}, m, engine.Options{Precision: eval.Mixed, Threads: 1}))
 		for threads := 2; threads <= 4; threads++ {
-			require.Equal(t, one, runChunks(t, m, compile(t, cpu.Engine{}, m, engine.Options{Precision: eval.Mixed, Threads: threads})), "%d threads", threads)
+			require.Equal(t, one, runChunks(t, m,
+				compile(t, cpu.Engine{}, m, engine.Options{Precision: eval.Mixed, Threads: threads})), "%d threads",
+				threads)
 		}
 		if name == "qwen35moe-tiny-bf16" { // nothing is quantized
 			require.Equal(t, exact, one)
@@ -79,7 +83,8 @@ func TestRoundedActivations(t *testing.T) {
 		}
 		require.Less(t, difference, 0.2*size)
 		require.NotZero(t, difference)
-		require.Equal(t, runChunks(t, m, compile(t, cpu.Engine{}, m, engine.Options{Precision: eval.FP32, Exact: true})),
+		require.Equal(t, runChunks(t, m,
+			compile(t, cpu.Engine{}, m, engine.Options{Precision: eval.FP32, Exact: true})),
 			runChunks(t, m, compile(t, cpu.Engine{}, m, engine.Options{Precision: eval.FP32})), "fp32 is always exact")
 	}
 }

@@ -18,7 +18,8 @@ func (p *boundPlan) observe(x *instance) error {
 	call := engine.Step{Kind: engine.Call, Layer: engine.NoLayer, Tokens: p.tokens, Start: time.Now()}
 	for i := range p.steps {
 		s := &p.steps[i]
-		e := engine.Step{Kind: s.kind, Name: p.labels[i].Name, Layer: p.labels[i].Layer, Tokens: p.tokens, Start: time.Now()}
+		e := engine.Step{Kind: s.kind, Name: p.labels[i].Name, Layer: p.labels[i].Layer,
+			Tokens: p.tokens, Start: time.Now()}
 		if err := s.run(); err != nil {
 			return p.failed(s, err)
 		}

@@ -134,13 +134,16 @@ var kernels map[string]func(b *binder) bool
 
 func init() {
 	kernels = map[string]func(*binder) bool{
-		"load": bindLoad, "store": bindStore, "buffer_slice_update": bindSliceUpdate, "buffer_ring_update": bindRingUpdate,
-		"linear": bindLinear, "linears": bindLinears, "embedding": bindEmbedding,
+		"load": bindLoad, "store": bindStore, "buffer_slice_update": bindSliceUpdate,
+		"buffer_ring_update": bindRingUpdate,
+		"linear":             bindLinear, "linears": bindLinears, "embedding": bindEmbedding,
 		"rms_norm": bindNorm, "rope": bindRope, "softmax": bindSoftmax, "glu": bindGLU, "softcap": bindSoftcap,
 		"silu": bindUnary, "sigmoid": bindUnary, "tanh": bindUnary,
 		"add": bindBinary, "multiply": bindBinary,
-		"cached_attention": bindAttention, "buffer_conv": bindConv, "buffer_delta_rule": bindDeltaRule, "delta_decay": bindDecay,
-		"rope_rows": bindRopeRows, "block_write": bindBlockWrite, "block_attention": bindBlockAttention, "slot_conv": bindSlotConv,
+		"cached_attention": bindAttention, "buffer_conv": bindConv, "buffer_delta_rule": bindDeltaRule,
+		"delta_decay": bindDecay,
+		"rope_rows":   bindRopeRows, "block_write": bindBlockWrite, "block_attention": bindBlockAttention,
+		"slot_conv":       bindSlotConv,
 		"slot_delta_rule": bindSlotDelta, "unit_copy": bindUnitCopy, "take": bindTakeRows,
 		"top_k": bindTopK, "switch_mlp": bindSwitchMLP, "switch_geglu": bindSwitchMLP, "sample": bindSample,
 		"concatenate":   bindConcatenate,

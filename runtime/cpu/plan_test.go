@@ -214,7 +214,8 @@ func TestPrograms(t *testing.T) {
 						}
 						return eval.Value{Tensor: eval.Floats(ir.F32, []int{n, 6}, v)}
 					}
-					in := []eval.Value{tensor(), tensor(), {Tensor: eval.Ints(ir.I64, nil, []int64{int64(call * 5 % 7)})},
+					in := []eval.Value{tensor(), tensor(),
+						{Tensor: eval.Ints(ir.I64, nil, []int64{int64(call * 5 % 7)})},
 						{Tensor: eval.Ints(ir.Bool, nil, []int64{int64(call % 2)})}}
 					want, err := x[0].Run(t.Context(), in)
 					require.NoError(t, err)
@@ -245,7 +246,8 @@ func TestEmptyInputs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := programOf(t, body)
 			empty := eval.Value{Tensor: eval.Floats(ir.F32, []int{0, 6}, []float32{})}
-			in := []eval.Value{empty, empty, {Tensor: eval.Ints(ir.I64, nil, []int64{1})}, {Tensor: eval.Ints(ir.Bool, nil, []int64{1})}}
+			in := []eval.Value{empty, empty, {Tensor: eval.Ints(ir.I64, nil, []int64{1})},
+				{Tensor: eval.Ints(ir.Bool, nil, []int64{1})}}
 			var out [2][]eval.Value
 			var failed [2]bool
 			for i, e := range []engine.Engine{reference.Engine{}, cpu.Engine{}} {
@@ -269,13 +271,15 @@ func TestEmptyInputs(t *testing.T) {
 // TestWarnings: one warning tells what runs on reference kernels.
 func TestWarnings(t *testing.T) {
 	var warnings []string
-	exe, err := cpu.Engine{}.Compile(programOf(t, programs["a scan"]), engine.Options{Warn: func(text string) { warnings = append(warnings, text) }})
+	exe, err := cpu.Engine{}.Compile(programOf(t, programs["a scan"]),
+		engine.Options{Warn: func(text string) { warnings = append(warnings, text) }})
 	require.NoError(t, err)
 	defer exe.Close()
 	x, err := exe.NewInstance()
 	require.NoError(t, err)
 	row := eval.Value{Tensor: eval.Floats(ir.F32, []int{1, 6}, make([]float32, 6))}
-	in := []eval.Value{row, row, {Tensor: eval.Ints(ir.I64, nil, []int64{0})}, {Tensor: eval.Ints(ir.Bool, nil, []int64{0})}}
+	in := []eval.Value{row, row, {Tensor: eval.Ints(ir.I64, nil, []int64{0})},
+		{Tensor: eval.Ints(ir.Bool, nil, []int64{0})}}
 	for range 2 {
 		_, err = x.Run(t.Context(), in)
 		require.NoError(t, err)

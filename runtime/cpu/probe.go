@@ -37,7 +37,8 @@ func Probe(o engine.Options) (bytesPerSecond, operationsPerSecond float64) {
 
 	const rows, cols, vectors, group = 256, 2048, 64, 64
 	w := kernel.Matrix{Format: kernel.Q4, Rows: rows, Cols: cols, Group: group, ScaleFormat: kernel.BF16,
-		Data: make([]byte, rows*cols/2), Scales: make([]byte, 2*rows*cols/group), Biases: make([]byte, 2*rows*cols/group)}
+		Data: make([]byte, rows*cols/2), Scales: make([]byte, 2*rows*cols/group),
+		Biases: make([]byte, 2*rows*cols/group)}
 	var a kernel.Activations
 	a.Reset(w.Layout(pathOf(o)), vectors, cols)
 	a.Fill(make([]float32, vectors*cols), cols, 0, vectors)

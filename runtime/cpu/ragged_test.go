@@ -15,8 +15,8 @@ import (
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
-// raggedOps is a program of the operations on blocks and slots, for rows of some sequences. Caches of dtype u32 are in codes of
-// 8 bits; their keys are not rotated, so that all engines round the same numbers.
+// raggedOps is a program of the operations on blocks and slots, for rows of some sequences. Caches of dtype u32 are in
+// codes of 8 bits; their keys are not rotated, so that all engines round the same numbers.
 func raggedOps(window int, dtype string, channelFirst bool) string {
 	state, keys, values, written, floats := "8,4,24", 16, 32, "2", dtype
 	if dtype == "u32" {

@@ -28,7 +28,8 @@ func bindConv(b *binder) bool {
 	attrs, x, s := ir.Attrs[ir.BufferConvAttrs](b.Op), b.Input("x"), b.floatState()
 	w := b.Input("w")
 	reset, ok := b.flag()
-	if !ok || x == nil || s == nil || w == nil || !x.isFloats() || len(x.shape) != 3 || x.shape[2] > 1 && x.stride[2] != 1 ||
+	if !ok || x == nil || s == nil || w == nil || !x.isFloats() || len(x.shape) != 3 ||
+		x.shape[2] > 1 && x.stride[2] != 1 ||
 		b.Op.Input("w").Constant == nil || !w.isFloats() || len(w.shape) != 3 {
 		return false
 	}

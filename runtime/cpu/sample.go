@@ -16,7 +16,8 @@ import (
 // filters keep.
 func bindSample(b *binder) bool {
 	logits, temperature := b.Input("logits"), b.Input("temperature")
-	if logits == nil || !logits.isFloats() || len(logits.shape) != 2 || logits.shape[1] == 0 || !isNumber(temperature, ir.F32) {
+	if logits == nil || !logits.isFloats() || len(logits.shape) != 2 || logits.shape[1] == 0 ||
+		!isNumber(temperature, ir.F32) {
 		return false
 	}
 	var others [3]*value // top_k, top_p, seed
@@ -146,9 +147,8 @@ func (s *sampler) noisiest(scaled []float32) numeric.Greatest {
 // maxSelected is the largest k for which the tokens that top-k keeps are taken out of the logits.
 const maxSelected = 1024
 
-// selected is token where top-k, or min-p by itself, keeps few: the others need not be looked at again. Division keeps the
-// order, so the k-th largest of the scaled logits is the k-th largest scaled. It fails where logits are not
-// finite.
+// selected is token where top-k, or min-p by itself, keeps few: the others need not be looked at again. Division keeps
+// the order, so the k-th largest of the scaled logits is the k-th largest scaled. It fails where logits are not finite.
 func (s *sampler) selected(logits []float32, first int) (int, bool) {
 	if sum := kernel.Sum(logits); math.IsNaN(float64(sum)) || math.IsInf(float64(sum), 0) {
 		return 0, false

@@ -21,7 +21,8 @@ func referenceToken(t *testing.T, logits []float32, temperature float32, topK in
 	}
 	integer := func(v int64) []eval.Value { return []eval.Value{{Tensor: eval.Ints(ir.I64, nil, []int64{v})}} }
 	out, err := eval.Run(&eval.Call{Op: op, Args: [][]eval.Value{
-		{{Tensor: eval.Floats(ir.F32, []int{1, len(logits)}, logits)}}, number(temperature), integer(topK), number(topP), integer(seed)}})
+		{{Tensor: eval.Floats(ir.F32, []int{1, len(logits)}, logits)}}, number(temperature), integer(topK),
+		number(topP), integer(seed)}})
 	require.NoError(t, err)
 	return out[0].Tensor.I[0]
 }
@@ -57,7 +58,8 @@ func TestSampler(t *testing.T) {
 		topK := []int64{0, 1, 2, 5, 40, int64(n), int64(n) + 1, math.MaxInt64, -3}[random.IntN(9)]
 		topP := []float32{1, 0.95, 0.5, 1e-6, 0.999999, 2}[random.IntN(6)]
 		seed := random.Int64()
-		s := &sampler{pool: threads, vocab: n, scaled: &slot{f: make([]float32, n)}, other: &slot{f: make([]float32, n)}}
+		s := &sampler{pool: threads, vocab: n, scaled: &slot{f: make([]float32, n)},
+			other: &slot{f: make([]float32, n)}}
 		s.temperature, s.topK, s.topP = temperature, topK, topP
 		s.words(n, [3]*value{{}, {}, {slot: &slot{i: []int64{seed}}}})
 		require.Equal(t, referenceToken(t, logits, temperature, topK, topP, seed), int64(s.token(logits, 0)),

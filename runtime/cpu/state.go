@@ -11,8 +11,8 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// state is the content of a buffer: floats in slot.f, or bfloat16 numbers in bytes; integers in slot.i, or, of caches in
-// codes of 8 bits (ir/cacherow.go), words in bytes.
+// state is the content of a buffer: floats in slot.f, or bfloat16 numbers in bytes; integers in slot.i, or, of caches
+// in codes of 8 bits (ir/cacherow.go), words in bytes.
 type state struct {
 	dtype ir.DType
 	shape []int
@@ -43,7 +43,8 @@ func newState(b *ir.Buffer, precision eval.Precision, coded bool) (*state, error
 	}
 	s.size = strided.Elements(s.shape)
 	if len(s.shape) > maxRank || ir.Elements(dims) > 1<<32 {
-		return nil, fmt.Errorf("buffer @%s has type %s; at most %d dims and 2^32 elements are supported", b.Name, b.Type, maxRank)
+		return nil, fmt.Errorf("buffer @%s has type %s; at most %d dims and 2^32 elements are supported",
+			b.Name, b.Type, maxRank)
 	}
 	switch {
 	case coded:
@@ -172,7 +173,8 @@ func (b *binder) floatState() *state {
 
 func bindStore(b *binder) bool {
 	s, v := b.floatState(), b.Input("x")
-	if s != nil && s.half != nil && v != nil && v.slot.state != nil && v.slot.state.half != nil && v.isDense() && slices.Equal(v.shape, s.shape) {
+	if s != nil && s.half != nil && v != nil && v.slot.state != nil && v.slot.state.half != nil && v.isDense() &&
+		slices.Equal(v.shape, s.shape) {
 		from := v.slot.state
 		b.do("store", func() { copy(s.half, from.half) })
 		return true
@@ -189,7 +191,8 @@ func bindStore(b *binder) bool {
 func (b *binder) updateRows(axis int) (s *state, u *value, ok bool) {
 	s, u = b.floatState(), b.Input("update")
 	if s == nil || u == nil || !u.isFloats() || len(s.shape) != 4 || len(u.shape) != 4 || axis != 2 && axis != -2 ||
-		u.shape[0] != s.shape[0] || u.shape[1] != s.shape[1] || u.shape[3] != s.shape[3] || u.shape[3] > 1 && u.stride[3] != 1 {
+		u.shape[0] != s.shape[0] || u.shape[1] != s.shape[1] || u.shape[3] != s.shape[3] ||
+		u.shape[3] > 1 && u.stride[3] != 1 {
 		return nil, nil, false
 	}
 	return s, u, true

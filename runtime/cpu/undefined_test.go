@@ -38,7 +38,8 @@ func TestUndefined(t *testing.T) {
 	x, err := exe.NewInstance()
 	require.NoError(t, err)
 	run := func(c int64) ([]eval.Value, error) {
-		return x.Run(t.Context(), []eval.Value{{Tensor: eval.Floats(ir.F32, []int{2}, make([]float32, 2))}, {Tensor: eval.Ints(ir.I64, nil, []int64{c})}})
+		return x.Run(t.Context(), []eval.Value{{Tensor: eval.Floats(ir.F32, []int{2}, make([]float32, 2))},
+			{Tensor: eval.Ints(ir.I64, nil, []int64{c})}})
 	}
 	out, err := run(1)
 	require.NoError(t, err)

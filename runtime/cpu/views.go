@@ -9,7 +9,8 @@ import (
 // slot, and a reshape of floats may copy them into row-major order first.
 func (b *binder) BindView() bool {
 	x := b.Input("x")
-	if x == nil || x.kind != dense || b.Op.Def.Name == "astype" && !sameStored(b.Op.Input("x").Type.DType, b.Op.Result().Type.DType) {
+	if x == nil || x.kind != dense || b.Op.Def.Name == "astype" && !sameStored(b.Op.Input("x").Type.DType,
+		b.Op.Result().Type.DType) {
 		return false
 	}
 	view, ok := plan.ViewOf(b.Op, b.Sizes, x.view())

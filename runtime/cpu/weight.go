@@ -181,7 +181,8 @@ func (x *executable) openQuantized(m *kernel.Matrix, v *ir.Value) bool {
 
 // openSmallFloats reads codes and scales of a mode without biases where they lie.
 func openSmallFloats(m *kernel.Matrix, v *ir.Value) bool {
-	m.Format, m.Group = map[ir.QuantMode]kernel.Format{ir.MXFP4: kernel.MXFP4, ir.MXFP8: kernel.MXFP8, ir.NVFP4: kernel.NVFP4}[v.Type.Mode], v.Type.Group
+	m.Format, m.Group = map[ir.QuantMode]kernel.Format{ir.MXFP4: kernel.MXFP4, ir.MXFP8: kernel.MXFP8,
+		ir.NVFP4: kernel.NVFP4}[v.Type.Mode], v.Type.Group
 	packed, scales := v.Def.Input("packed").Constant, v.Def.Input("scales").Constant
 	if packed == nil || scales == nil {
 		return false

@@ -68,7 +68,8 @@ func TestAnchors(t *testing.T) {
 		{"a b", "c d", nil},
 		{"e a b c d", "a c b d e", []pair{{1, 0}, {3, 1}, {4, 3}}},
 	} {
-		require.Equal(t, test.want, uniqueInBoth(strings.Fields(test.a), strings.Fields(test.b)), "%s | %s", test.a, test.b)
+		require.Equal(t, test.want, uniqueInBoth(strings.Fields(test.a), strings.Fields(test.b)),
+			"%s | %s", test.a, test.b)
 	}
 }
 
@@ -88,8 +89,10 @@ func TestTakeNames(t *testing.T) {
 		text, key string
 		names     []string
 	}{
-		{"%12 = add(a=%3, b=@w.1.s2) : f32[1,s0,4*s10+1]", "% = add(a=%, b=@w.1.s2) : f32[1,s,4*s+1]", []string{"%12", "%3", "s0", "s10"}},
-		{`%0 = take(x=@"s1 %2 \" s3", index=%tokens) {mode="s4"}`, `% = take(x=@"s1 %2 \" s3", index=%tokens) {mode="s4"}`, []string{"%0"}},
+		{"%12 = add(a=%3, b=@w.1.s2) : f32[1,s0,4*s10+1]", "% = add(a=%, b=@w.1.s2) : f32[1,s,4*s+1]",
+			[]string{"%12", "%3", "s0", "s10"}},
+		{`%0 = take(x=@"s1 %2 \" s3", index=%tokens) {mode="s4"}`,
+			`% = take(x=@"s1 %2 \" s3", index=%tokens) {mode="s4"}`, []string{"%0"}},
 		{"symbol s0 [1, 8]", "symbol s [1, 8]", []string{"s0"}},
 		{"%1, %2 = split(x=%seed, s=^s1) {axis=-1}", "%, % = split(x=%seed, s=^s1) {axis=-1}", []string{"%1", "%2"}},
 		{"s s1x a1 1s0 sin(x=%s0)", "s s1x a1 1s0 sin(x=%s0)", nil},
@@ -113,7 +116,8 @@ func TestEntryBeginsAnew(t *testing.T) {
 		return out
 	}
 	const entry = "  entry f(%t: f32[s0]) {\n%0 = tanh(x=%t)\n%1 = add(a=%0, b=%0)"
-	edits := compareLines(split("symbol s0\n%0 = exp(x=@c)\n"+entry), split("symbol s0\n%0 = neg(x=@d)\n%1 = exp(x=@c)\n"+entry))
+	edits := compareLines(split("symbol s0\n%0 = exp(x=@c)\n"+entry),
+		split("symbol s0\n%0 = neg(x=@d)\n%1 = exp(x=@c)\n"+entry))
 	var changed []string
 	for _, e := range edits {
 		if e.kind != ' ' {
@@ -125,7 +129,8 @@ func TestEntryBeginsAnew(t *testing.T) {
 
 // The lines of a diff are those of both texts, each once and in order, and its counts are right.
 func TestCompareLines(t *testing.T) {
-	texts := rapid.SliceOfN(rapid.SampledFrom([]string{"%1 = exp(x=%0)", "%2 = exp(x=%1)", "%2 = exp(x=%0)", "%3 = add(a=%1, b=%2)", "%3 = add(a=%2, b=%1)", "  entry f() {", "}"}), 0, 8)
+	texts := rapid.SliceOfN(rapid.SampledFrom([]string{"%1 = exp(x=%0)", "%2 = exp(x=%1)", "%2 = exp(x=%0)",
+		"%3 = add(a=%1, b=%2)", "%3 = add(a=%2, b=%1)", "  entry f() {", "}"}), 0, 8)
 	number := func(texts []string) []line {
 		out := make([]line, len(texts))
 		for i, s := range texts {
@@ -171,6 +176,7 @@ func TestUnified(t *testing.T) {
 	}
 	add("    -+      +       -   ")
 	require.Empty(t, cmp.Diff([]string{
-		"@@ -2,13 +2,14 @@", " 2", " 3", " 4", "-5", "+6", " 7", " 8", " 9", " 10", " 11", " 12", "+13", " 14", " 15", " 16",
+		"@@ -2,13 +2,14 @@", " 2", " 3", " 4", "-5", "+6", " 7", " 8", " 9", " 10", " 11", " 12",
+		"+13", " 14", " 15", " 16",
 		"@@ -18,7 +18,6 @@", " 18", " 19", " 20", "-21", " 22", " 23", " 24"}, unified(edits)))
 }

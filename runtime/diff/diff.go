@@ -20,7 +20,8 @@ import (
 // Programs compares two open files.
 func Programs(a, b *program.Program) (*Report, error) {
 	ra, rb := inspect.Read(a), inspect.Read(b)
-	r := &Report{A: summary(ra), B: summary(rb), Methods: []Method{}, ConstantMethods: []ConstantMethod{}, Metadata: []Metadata{}, Weights: []Weight{}}
+	r := &Report{A: summary(ra), B: summary(rb), Methods: []Method{}, ConstantMethods: []ConstantMethod{},
+		Metadata: []Metadata{}, Weights: []Weight{}}
 	weightsA, weightsB := newWeights(), newWeights()
 	for _, name := range union(names(ra), names(rb)) {
 		m, err := compareMethod(a, b, ra, rb, name, weightsA, weightsB)
@@ -38,7 +39,8 @@ func Programs(a, b *program.Program) (*Report, error) {
 	if err := r.compareWeights(weightsA, weightsB); err != nil {
 		return nil, err
 	}
-	r.Counts.Methods, r.Counts.ConstantMethods, r.Counts.Metadata = len(r.Methods), len(r.ConstantMethods), len(r.Metadata)
+	r.Counts.Methods, r.Counts.ConstantMethods, r.Counts.Metadata = len(r.Methods),
+		len(r.ConstantMethods), len(r.Metadata)
 	r.Equal = len(r.Methods)+len(r.ConstantMethods)+len(r.Metadata)+len(r.Weights) == 0
 	return r, nil
 }
@@ -75,7 +77,8 @@ func union(a, b []string) []string {
 }
 
 // compareMethod compares a method and notes its weights; nil where there is no difference.
-func compareMethod(a, b *program.Program, ra, rb *inspect.Report, name string, weightsA, weightsB *weights) (*Method, error) {
+func compareMethod(a, b *program.Program, ra, rb *inspect.Report, name string, weightsA,
+	weightsB *weights) (*Method, error) {
 	ma, inA := ra.Method(name)
 	mb, inB := rb.Method(name)
 	m := &Method{Name: name, Change: Changed}

@@ -28,7 +28,8 @@ func (r *Report) WriteText(w io.Writer, full bool) error {
 		return nil
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "--- %s, %s\n+++ %s, %s\n", r.A.File, humanize.IBytes(uint64(r.A.Size)), r.B.File, humanize.IBytes(uint64(r.B.Size)))
+	fmt.Fprintf(&b, "--- %s, %s\n+++ %s, %s\n", r.A.File, humanize.IBytes(uint64(r.A.Size)), r.B.File,
+		humanize.IBytes(uint64(r.B.Size)))
 	for _, c := range r.ConstantMethods {
 		fmt.Fprintf(&b, "constant method %s: %s -> %s\n", c.Name, constantText(c.A), constantText(c.B))
 	}
@@ -77,7 +78,8 @@ func (m *Method) write(b *strings.Builder, full bool) {
 		a, b []string
 	}{{"inputs", m.InputsA, m.InputsB}, {"outputs", m.OutputsA, m.OutputsB}} {
 		if x.a != nil || x.b != nil {
-			fmt.Fprintf(b, "method %s: %s (%s) -> (%s)\n", m.Name, x.what, strings.Join(x.a, ", "), strings.Join(x.b, ", "))
+			fmt.Fprintf(b, "method %s: %s (%s) -> (%s)\n", m.Name, x.what, strings.Join(x.a, ", "),
+				strings.Join(x.b, ", "))
 		}
 	}
 	if m.Problem != "" {
@@ -106,7 +108,8 @@ func (r *Report) writeWeights(b *strings.Builder, full bool) {
 			}
 			parts = append(parts, fmt.Sprintf("%s of %d %s", x.Format, x.Tensors, noun))
 		}
-		fmt.Fprintf(b, "weights of %s: %s, %.2f bits per weight: %s\n", s.File, humanize.IBytes(uint64(s.WeightSize)), s.BitsPerWeight, strings.Join(parts, ", "))
+		fmt.Fprintf(b, "weights of %s: %s, %.2f bits per weight: %s\n", s.File, humanize.IBytes(uint64(s.WeightSize)),
+			s.BitsPerWeight, strings.Join(parts, ", "))
 	}
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "WEIGHT\tCHANGE\tA\tB\tRELATIVE RMS")

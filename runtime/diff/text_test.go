@@ -20,21 +20,28 @@ func TestText(t *testing.T) {
 		lines[i] = fmt.Sprintf("+line %d", i)
 	}
 	r := &diff.Report{
-		A:               diff.FileSummary{File: "a.pte", Size: 4_700_000, WeightSize: 4_400_000, BitsPerWeight: 16, Storage: []inspect.Storage{{Format: "bf16", Tensors: 3}}},
-		B:               diff.FileSummary{File: "b.pte", Size: 1_600_000, WeightSize: 1_400_000, BitsPerWeight: 4.5, Storage: []inspect.Storage{{Format: "affine 4-bit g64", Tensors: 2}, {Format: "f32", Tensors: 1}}},
-		ConstantMethods: []diff.ConstantMethod{{Name: "use_sampling", A: []any{false}, B: []any{true}}, {Name: "get_eos_ids", B: []any{int64(1), int64(2)}}},
+		A: diff.FileSummary{File: "a.pte", Size: 4_700_000, WeightSize: 4_400_000, BitsPerWeight: 16,
+			Storage: []inspect.Storage{{Format: "bf16", Tensors: 3}}},
+		B: diff.FileSummary{File: "b.pte", Size: 1_600_000, WeightSize: 1_400_000, BitsPerWeight: 4.5,
+			Storage: []inspect.Storage{{Format: "affine 4-bit g64", Tensors: 2}, {Format: "f32", Tensors: 1}}},
+		ConstantMethods: []diff.ConstantMethod{{Name: "use_sampling", A: []any{false}, B: []any{true}},
+			{Name: "get_eos_ids", B: []any{int64(1), int64(2)}}},
 		Metadata: []diff.Metadata{
 			{Key: "x", Change: diff.Added, SizeB: 1000}, {Key: "y", Change: diff.Removed, SizeA: 2000},
-			{Key: "z", Change: diff.Changed, SizeA: 3000, SizeB: 4000}, {Key: "j", Change: diff.Changed, Keys: []string{"options", "recipe"}}},
+			{Key: "z", Change: diff.Changed, SizeA: 3000, SizeB: 4000},
+			{Key: "j", Change: diff.Changed, Keys: []string{"options", "recipe"}}},
 		Methods: []diff.Method{
 			{Name: "encode", Change: diff.Added},
-			{Name: "forward", Change: diff.Changed, InputsA: []string{"tokens i64[1,1..8]"}, InputsB: []string{"tokens i64[1,1..8]", "seed i64[]"},
+			{Name: "forward", Change: diff.Changed, InputsA: []string{"tokens i64[1,1..8]"},
+				InputsB:  []string{"tokens i64[1,1..8]", "seed i64[]"},
 				OutputsA: []string{"f32[1,6]"}, OutputsB: []string{"i64[1]"}, Added: 62, Diff: lines},
 			{Name: "other", Change: diff.Changed, Problem: "is delegated to \"XNN\""}},
 		Weights: []diff.Weight{
-			{Name: "w", Change: diff.Retyped, A: &diff.Form{Format: "bf16", Shape: []int64{6, 64}}, B: &diff.Form{Format: "affine 4-bit g64 bf16", Shape: []int64{6, 64}}, RelativeRMS: &rms},
+			{Name: "w", Change: diff.Retyped, A: &diff.Form{Format: "bf16", Shape: []int64{6, 64}},
+				B: &diff.Form{Format: "affine 4-bit g64 bf16", Shape: []int64{6, 64}}, RelativeRMS: &rms},
 			{Name: "long.name", Change: diff.Added, B: &diff.Form{Format: "f32", Shape: []int64{}}}},
-		Counts: diff.Counts{Methods: 3, ConstantMethods: 2, Metadata: 4, LinesAdded: 62, WeightsRetyped: 1, WeightsAdded: 1, WeightsEqual: 5},
+		Counts: diff.Counts{Methods: 3, ConstantMethods: 2, Metadata: 4, LinesAdded: 62, WeightsRetyped: 1,
+			WeightsAdded: 1, WeightsEqual: 5},
 	}
 	head := `--- a.pte, 4.5 MiB
 +++ b.pte, 1.5 MiB
@@ -59,7 +66,8 @@ differences: 3 methods, 2 constant methods, 4 pieces of metadata, 1 weights rety
 `
 	var b bytes.Buffer
 	require.NoError(t, r.WriteText(&b, false))
-	require.Empty(t, cmp.Diff(head+strings.Join(lines[:60], "\n")+"\n… 2 more lines, which --full shows\n"+tail, b.String()))
+	require.Empty(t, cmp.Diff(head+strings.Join(lines[:60], "\n")+"\n… 2 more lines, which --full shows\n"+tail,
+		b.String()))
 	b.Reset()
 	require.NoError(t, r.WriteText(&b, true))
 	require.Empty(t, cmp.Diff(head+strings.Join(lines, "\n")+"\n"+tail, b.String()))

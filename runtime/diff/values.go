@@ -81,10 +81,12 @@ func newReader(w *weight, rows, columns int64) (*reader, error) {
 		b := &ir.Builder{Module: m, Region: f.Body}
 		var operands []any
 		for i, p := range w.parts {
-			v := f.NewParam([]string{"w", "scales", "biases"}[i], ir.TensorType(p.dtype, n, ir.Const(p.shape[len(p.shape)-1])))
+			v := f.NewParam([]string{"w", "scales", "biases"}[i],
+				ir.TensorType(p.dtype, n, ir.Const(p.shape[len(p.shape)-1])))
 			operands = append(operands, v)
 		}
-		v := b.Value("dequantize", &ir.DequantizeAttrs{GroupSize: w.codes.Group, Bits: w.codes.Bits, Mode: w.codes.Mode.String()}, operands...)
+		v := b.Value("dequantize", &ir.DequantizeAttrs{GroupSize: w.codes.Group, Bits: w.codes.Bits,
+			Mode: w.codes.Mode.String()}, operands...)
 		f.Body.Results = []*ir.Value{v}
 		f.Outputs = []ir.Type{ir.TensorType(ir.F32, n, ir.Const(columns))}
 	})
@@ -147,7 +149,8 @@ func derivedPart(m *ir.Module, v *ir.Value) (part, error) {
 	}
 	slices.Reverse(ops)
 	machine, err := eval.NewMachine(&ir.Module{Constants: m.Constants, Entry: &ir.Func{
-		Name: "init", Body: &ir.Region{Ops: ops, Results: []*ir.Value{from}}, Outputs: []ir.Type{v.Type}}}, eval.Strict, nil)
+		Name: "init", Body: &ir.Region{Ops: ops, Results: []*ir.Value{from}}, Outputs: []ir.Type{v.Type}}}, eval.Strict,
+		nil)
 	if err != nil {
 		return part{}, err
 	}

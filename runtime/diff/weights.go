@@ -250,9 +250,10 @@ func (w *weight) hash() string {
 
 // sameType reports whether two weights have the same format, shape and parts.
 func (w *weight) sameType(o *weight) bool {
-	return w.format == o.format && slices.Equal(w.shape, o.shape) && slices.EqualFunc(w.parts, o.parts, func(p, q part) bool {
-		return p.dtype == q.dtype && slices.Equal(p.shape, q.shape)
-	})
+	return w.format == o.format && slices.Equal(w.shape, o.shape) &&
+		slices.EqualFunc(w.parts, o.parts, func(p, q part) bool {
+			return p.dtype == q.dtype && slices.Equal(p.shape, q.shape)
+		})
 }
 
 // equal reports whether two weights of one type have the same bytes.
@@ -327,7 +328,8 @@ func (r *Report) compareWeights(a, b *weights) error {
 			r.Counts.WeightsEqual++
 			continue
 		}
-		*map[Change]*int{Removed: &r.Counts.WeightsRemoved, Changed: &r.Counts.WeightsChanged, Retyped: &r.Counts.WeightsRetyped}[d.Change]++
+		*map[Change]*int{Removed: &r.Counts.WeightsRemoved, Changed: &r.Counts.WeightsChanged,
+			Retyped: &r.Counts.WeightsRetyped}[d.Change]++
 		r.Weights = append(r.Weights, *d)
 	}
 	for _, w := range b.list {

@@ -41,67 +41,97 @@ func TestWeights(t *testing.T) {
 		a, b file
 		want []diff.Weight
 	}{
-		{"dense weight", file{text: model, weights: weightsOf()}, file{text: model, weights: change("embed.weight", func(v *eval.Tensor) { v.F[40] += 2 })},
-			[]diff.Weight{{Name: "embed.weight", Change: diff.Changed, A: plain, B: plain, RelativeRMS: ptr(rms(n, embedding, func(i int) float32 {
-				if i == 40 {
-					return embedding(i) + 2
-				}
-				return embedding(i)
-			}))}}},
-		{"code", file{text: model, weights: weightsOf()}, file{text: model, weights: change(codes, func(v *eval.Tensor) { v.I[1] ^= 1 << 12 })}, // the fourth of the second word
-			[]diff.Weight{{Name: "head.weight", Change: diff.Changed, A: quantized, B: quantized, RelativeRMS: ptr(rms(n, headWeight, func(i int) float32 {
-				if i == 11 {
-					return scale(0)*float32(code(11)^1) + bias(0)
-				}
-				return headWeight(i)
-			}))}}},
-		{"scale", file{text: model, weights: weightsOf()}, file{text: model, weights: change(scales, func(v *eval.Tensor) { v.F[5] = 7 })},
-			[]diff.Weight{{Name: "head.weight", Change: diff.Changed, A: quantized, B: quantized, RelativeRMS: ptr(rms(n, headWeight, func(i int) float32 {
-				if i/32 == 5 {
-					return 7*float32(code(i)) + bias(5)
-				}
-				return headWeight(i)
-			}))}}},
-		{"bias", file{text: model, weights: weightsOf()}, file{text: model, weights: change(biases, func(v *eval.Tensor) { v.F[0]-- })},
-			[]diff.Weight{{Name: "head.weight", Change: diff.Changed, A: quantized, B: quantized, RelativeRMS: ptr(rms(n, headWeight, func(i int) float32 {
-				if i/32 == 0 {
-					return headWeight(i) - 1
-				}
-				return headWeight(i)
-			}))}}},
+		{"dense weight", file{text: model, weights: weightsOf()},
+			file{text: model, weights: change("embed.weight", func(v *eval.Tensor) { v.F[40] += 2 })},
+			[]diff.Weight{{Name: "embed.weight", Change: diff.Changed, A: plain, B: plain,
+				RelativeRMS: ptr(rms(n, embedding, func(i int) float32 {
+					if i == 40 {
+						return embedding(i) + 2
+					}
+					return embedding(i)
+				}))}}},
+		// the fourth of the second word
+		{"code", file{text: model, weights: weightsOf()},
+			file{text: model, weights: change(codes, func(v *eval.Tensor) { v.I[1] ^= 1 << 12 })},
+			[]diff.Weight{{Name: "head.weight", Change: diff.Changed, A: quantized, B: quantized,
+				RelativeRMS: ptr(rms(n, headWeight, func(i int) float32 {
+					if i == 11 {
+						return scale(0)*float32(code(11)^1) + bias(0)
+					}
+					return headWeight(i)
+				}))}}},
+		{"scale", file{text: model, weights: weightsOf()},
+			file{text: model, weights: change(scales, func(v *eval.Tensor) { v.F[5] = 7 })},
+			[]diff.Weight{{Name: "head.weight", Change: diff.Changed, A: quantized, B: quantized,
+				RelativeRMS: ptr(rms(n, headWeight, func(i int) float32 {
+					if i/32 == 5 {
+						return 7*float32(code(i)) + bias(5)
+					}
+					return headWeight(i)
+				}))}}},
+		{"bias", file{text: model, weights: weightsOf()},
+			file{text: model, weights: change(biases, func(v *eval.Tensor) { v.F[0]-- })},
+			[]diff.Weight{{Name: "head.weight", Change: diff.Changed, A: quantized, B: quantized,
+				RelativeRMS: ptr(rms(n, headWeight, func(i int) float32 {
+					if i/32 == 0 {
+						return headWeight(i) - 1
+					}
+					return headWeight(i)
+				}))}}},
 		{"quantized without an error", file{text: dense, weights: weightsOf()}, file{text: model, weights: weightsOf()},
 			[]diff.Weight{{Name: "head.weight", Change: diff.Retyped, A: plain, B: quantized, RelativeRMS: ptr(0)}}},
-		{"quantized with an error", file{text: dense, weights: change("head.weight", func(v *eval.Tensor) { v.F[3] *= 1.5 })}, file{text: model, weights: weightsOf()},
-			[]diff.Weight{{Name: "head.weight", Change: diff.Retyped, A: plain, B: quantized, RelativeRMS: ptr(rms(n, func(i int) float32 {
-				if i == 3 {
-					return headWeight(i) * 1.5
+		{"quantized with an error", file{text: dense,
+			weights: change("head.weight", func(v *eval.Tensor) { v.F[3] *= 1.5 })},
+			file{text: model, weights: weightsOf()},
+			[]diff.Weight{{Name: "head.weight", Change: diff.Retyped, A: plain, B: quantized,
+				RelativeRMS: ptr(rms(n, func(i int) float32 {
+					if i == 3 {
+						return headWeight(i) * 1.5
+					}
+					return headWeight(i)
+				}, headWeight))}}},
+		{"zeros", file{text: model, weights: change("embed.weight", func(v *eval.Tensor) { clear(v.F) })},
+			file{text: model, weights: weightsOf()},
+			[]diff.Weight{{Name: "embed.weight", Change: diff.Changed, A: plain, B: plain}}},
+		{"other zeros", file{text: model, weights: change("embed.weight", func(v *eval.Tensor) { clear(v.F) })},
+			file{text: model, weights: change("embed.weight", func(v *eval.Tensor) {
+				for i := range v.F {
+					v.F[i] = float32(math.Copysign(0, -1))
 				}
-				return headWeight(i)
-			}, headWeight))}}},
-		{"zeros", file{text: model, weights: change("embed.weight", func(v *eval.Tensor) { clear(v.F) })}, file{text: model, weights: weightsOf()},
+			})}, []diff.Weight{{Name: "embed.weight", Change: diff.Changed, A: plain, B: plain, RelativeRMS: ptr(0)}}},
+		{"NaN", file{text: model, weights: weightsOf()},
+			file{text: model, weights: change("embed.weight", func(v *eval.Tensor) { v.F[0] = float32(math.NaN()) })},
 			[]diff.Weight{{Name: "embed.weight", Change: diff.Changed, A: plain, B: plain}}},
-		{"other zeros", file{text: model, weights: change("embed.weight", func(v *eval.Tensor) { clear(v.F) })}, file{text: model, weights: change("embed.weight", func(v *eval.Tensor) {
-			for i := range v.F {
-				v.F[i] = float32(math.Copysign(0, -1))
-			}
-		})}, []diff.Weight{{Name: "embed.weight", Change: diff.Changed, A: plain, B: plain, RelativeRMS: ptr(0)}}},
-		{"NaN", file{text: model, weights: weightsOf()}, file{text: model, weights: change("embed.weight", func(v *eval.Tensor) { v.F[0] = float32(math.NaN()) })},
-			[]diff.Weight{{Name: "embed.weight", Change: diff.Changed, A: plain, B: plain}}},
-		{"added and removed", file{text: edit(model, "  buffer @count", "  constant @old : i32[2]\n  buffer @count"), weights: weightsOf()},
-			file{text: edit(model, "  buffer @count", "  constant @new : bf16[3]\n  buffer @count"), weights: weightsOf()},
+		{"added and removed", file{text: edit(model, "  buffer @count", "  constant @old : i32[2]\n  buffer @count"),
+			weights: weightsOf()},
+			file{text: edit(model, "  buffer @count", "  constant @new : bf16[3]\n  buffer @count"),
+				weights: weightsOf()},
 			[]diff.Weight{
 				{Name: "old", Change: diff.Removed, A: &diff.Form{Format: "i32", Shape: []int64{2}, Size: 8}},
 				{Name: "new", Change: diff.Added, B: &diff.Form{Format: "bf16", Shape: []int64{3}, Size: 6}}}},
-		{"another dtype and shape", file{text: edit(model, "  buffer @count", "  constant @x : f32[2]\n  constant @y : f32[2]\n  constant @z : i64[]\n  buffer @count"), weights: weightsOf()},
-			file{text: edit(model, "  buffer @count", "  constant @x : bf16[2]\n  constant @y : f32[1,2]\n  constant @z : i32[]\n  buffer @count"), weights: weightsOf()},
+		{"another dtype and shape", file{text: edit(model, "  buffer @count",
+			"  constant @x : f32[2]\n  constant @y : f32[2]\n  constant @z : i64[]\n  buffer @count"),
+			weights: weightsOf()},
+			file{text: edit(model, "  buffer @count",
+				"  constant @x : bf16[2]\n  constant @y : f32[1,2]\n  constant @z : i32[]\n  buffer @count"),
+				weights: weightsOf()},
 			[]diff.Weight{
-				{Name: "x", Change: diff.Retyped, A: &diff.Form{Format: "f32", Shape: []int64{2}, Size: 8}, B: &diff.Form{Format: "bf16", Shape: []int64{2}, Size: 4}, RelativeRMS: ptr(0)},
-				{Name: "y", Change: diff.Retyped, A: &diff.Form{Format: "f32", Shape: []int64{2}, Size: 8}, B: &diff.Form{Format: "f32", Shape: []int64{1, 2}, Size: 8}},
-				{Name: "z", Change: diff.Retyped, A: &diff.Form{Format: "i64", Shape: []int64{}, Size: 8}, B: &diff.Form{Format: "i32", Shape: []int64{}, Size: 4}}}},
-		{"a dense weight beside its quantized form", file{text: edit(model, "  constant @head.weight.packed", "  constant @head.weight : f32[6,32]\n  constant @head.weight.packed"), weights: weightsOf()},
-			file{text: dense, weights: weightsOf()}, []diff.Weight{{Name: "head.weight", Change: diff.Removed, A: quantized}}},
-		{"the same, the other way round", file{text: edit(model, "  buffer @count", "  constant @head.weight : f32[6,32]\n  buffer @count"), weights: weightsOf()},
-			file{text: dense, weights: weightsOf()}, []diff.Weight{{Name: "head.weight", Change: diff.Removed, A: quantized}}},
+				{Name: "x", Change: diff.Retyped, A: &diff.Form{Format: "f32", Shape: []int64{2}, Size: 8},
+					B: &diff.Form{Format: "bf16", Shape: []int64{2}, Size: 4}, RelativeRMS: ptr(0)},
+				{Name: "y", Change: diff.Retyped, A: &diff.Form{Format: "f32", Shape: []int64{2}, Size: 8},
+					B: &diff.Form{Format: "f32", Shape: []int64{1, 2}, Size: 8}},
+				{Name: "z", Change: diff.Retyped, A: &diff.Form{Format: "i64", Shape: []int64{}, Size: 8},
+					B: &diff.Form{Format: "i32", Shape: []int64{}, Size: 4}}}},
+		{"a dense weight beside its quantized form",
+			file{text: edit(model, "  constant @head.weight.packed",
+				"  constant @head.weight : f32[6,32]\n  constant @head.weight.packed"), weights: weightsOf()},
+			file{text: dense, weights: weightsOf()},
+			[]diff.Weight{{Name: "head.weight", Change: diff.Removed, A: quantized}}},
+		{"the same, the other way round",
+			file{text: edit(model, "  buffer @count", "  constant @head.weight : f32[6,32]\n  buffer @count"),
+				weights: weightsOf()},
+			file{text: dense, weights: weightsOf()},
+			[]diff.Weight{{Name: "head.weight", Change: diff.Removed, A: quantized}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := compare(t, test.a, test.b)
@@ -113,7 +143,8 @@ func TestWeights(t *testing.T) {
 					w.A.Hash, w.B.Hash = "", ""
 				}
 			}
-			require.Empty(t, cmp.Diff(test.want, r.Weights, cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) <= 1e-12 })))
+			require.Empty(t, cmp.Diff(test.want, r.Weights,
+				cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) <= 1e-12 })))
 			require.False(t, r.Equal)
 		})
 	}
@@ -122,7 +153,8 @@ func TestWeights(t *testing.T) {
 // Biases that an init chain derives from the scales, as ExecuTorch writes symmetric weights: they are those
 // of -8 times the scales, and parts of the weight.
 func TestDerivedBiases(t *testing.T) {
-	symmetric := edit(model, "  constant @head.weight.biases : f32[6,1]\n", "  constant @head.weight.dummy : f32[]\n  constant @minus8 : f32[]\n",
+	symmetric := edit(model, "  constant @head.weight.biases : f32[6,1]\n",
+		"  constant @head.weight.dummy : f32[]\n  constant @minus8 : f32[]\n",
 		"  entry forward", "  init {\n    %0 = multiply(a=@head.weight.scales, b=@minus8) : f32[6,1]\n    derive ^head.weight.dummy = %0\n  }\n  entry forward",
 		"biases=@head.weight.biases", "biases=^head.weight.dummy")
 	weights := weightsOf()
@@ -143,14 +175,17 @@ func TestDerivedBiases(t *testing.T) {
 	other["minus8"] = eval.Floats(weights["embed.weight"].DType, nil, []float32{-7})
 	r = compare(t, file{text: symmetric, weights: weights}, file{text: symmetric, weights: other})
 	require.Equal(t, []string{"head.weight", "minus8"}, []string{r.Weights[0].Name, r.Weights[1].Name})
-	require.InDelta(t, rms(6*32, func(i int) float32 { return scale(i/32) * (float32(code(i)) - 8) }, func(i int) float32 { return scale(i/32) * (float32(code(i)) - 7) }),
+	require.InDelta(t, rms(6*32, func(i int) float32 { return scale(i/32) * (float32(code(i)) - 8) },
+		func(i int) float32 { return scale(i/32) * (float32(code(i)) - 7) }),
 		*r.Weights[0].RelativeRMS, 1e-12)
 	require.True(t, compare(t, file{text: symmetric, weights: weights}, file{text: symmetric, weights: weights}).Equal)
 }
 
 // The names that exporters give codes are those of their weights, so that files of both compare.
 func TestLogicalNames(t *testing.T) {
-	for _, name := range []string{"head.parametrizations.weight.original0_to_packed", "head.parametrizations.weight.original0_int4_to_packed", "head.weight_to_packed", "head.weight.qdata_to_packed"} {
+	for _, name := range []string{"head.parametrizations.weight.original0_to_packed",
+		"head.parametrizations.weight.original0_int4_to_packed", "head.weight_to_packed",
+		"head.weight.qdata_to_packed"} {
 		text := strings.ReplaceAll(model, "@head.weight.packed", "@"+name)
 		weights := weightsOf()
 		weights[name] = weights["head.weight.packed"]
@@ -163,8 +198,10 @@ func TestLogicalNames(t *testing.T) {
 
 // Embeddings are looked up before they are dequantized; their rows are still those of a quantized weight.
 func TestQuantizedEmbedding(t *testing.T) {
-	text := edit(model, "  constant @embed.weight : f32[6,32]\n", "  constant @embed.weight.packed : u32[6,4]\n  constant @embed.weight.scales : f32[6,1]\n  constant @embed.weight.biases : f32[6,1]\n",
-		"    %0 = take(x=@embed.weight, index=%tokens) : f32[1,s0,32]\n", `    %12 = take(x=@embed.weight.packed, index=%tokens) : u32[1,s0,4]
+	text := edit(model, "  constant @embed.weight : f32[6,32]\n",
+		"  constant @embed.weight.packed : u32[6,4]\n  constant @embed.weight.scales : f32[6,1]\n  constant @embed.weight.biases : f32[6,1]\n",
+		"    %0 = take(x=@embed.weight, index=%tokens) : f32[1,s0,32]\n",
+		`    %12 = take(x=@embed.weight.packed, index=%tokens) : u32[1,s0,4]
     %13 = take(x=@embed.weight.scales, index=%tokens) : f32[1,s0,1]
     %14 = take(x=@embed.weight.biases, index=%tokens) : f32[1,s0,1]
     %0 = dequantize(w=%12, scales=%13, biases=%14) {group_size=32, bits=4, mode="affine"} : f32[1,s0,32]

@@ -15,8 +15,8 @@ type Options struct {
 	Threads int
 	// Exact keeps activations in float32 where an engine would round them for speed.
 	Exact bool
-	// Deterministic makes the results of a row of a call of many sequences the same to the bit whatever other rows are in the
-	// call. An engine whose kernels follow from the number of rows is [RowsOfCalls].
+	// Deterministic makes the results of a row of a call of many sequences the same to the bit whatever other rows are
+	// in the call. An engine whose kernels follow from the number of rows is [RowsOfCalls].
 	Deterministic bool
 	// NoTune takes the default of every kernel where an engine would measure once which way to divide its work is the
 	// fastest on this machine.
@@ -49,8 +49,8 @@ type Lowerer interface {
 	Lower(m *ir.Module, rows int, o Options, after func(pass string, m *ir.Module) error) (*ir.Module, error)
 }
 
-// BindShapes is the name of the pass that makes a module one for inputs of known sizes. The passes before it are the same
-// for all engines, those after it are the engine's own.
+// BindShapes is the name of the pass that makes a module one for inputs of known sizes. The passes before it are the
+// same for all engines, those after it are the engine's own.
 const BindShapes = "bind-shapes"
 
 // Executable is a compiled module. It is safe for concurrent use.
@@ -78,9 +78,9 @@ type Instance interface {
 
 // Ahead is an instance that can begin a call before the one before it was read.
 type Ahead interface {
-	// RunAhead is Run that is told which call is likely to follow: next are its inputs, but that its first one is to be the first
-	// output of this call, whatever stands there. The instance may begin it while this call runs, or ignore it. Whatever is called
-	// next gives and leaves what it would without; if it is a call with those inputs, sooner.
+	// RunAhead is Run that is told which call is likely to follow: next are its inputs, but that its first one is to be
+	// the first output of this call, whatever stands there. The instance may begin it while this call runs, or ignore
+	// it. Whatever is called next gives and leaves what it would without; if it is a call with those inputs, sooner.
 	RunAhead(ctx context.Context, inputs, next []eval.Value) ([]eval.Value, error)
 }
 
@@ -110,14 +110,15 @@ type Stateful interface {
 	Restore(states []State) error
 }
 
-// Units is an instance whose buffers can be read and written in part: some indices of an axis. It is for those of modules of
-// many sequences, whose buffers are pools of blocks and slots. Both give errors.ErrUnsupported where an instance cannot.
+// Units is an instance whose buffers can be read and written in part: some indices of an axis. It is for those of
+// modules of many sequences, whose buffers are pools of blocks and slots. Both give errors.ErrUnsupported where an
+// instance cannot.
 type Units interface {
-	// ReadUnits copies indices of an axis of a buffer, exactly as the instance holds them: a tensor with the dtype and the
-	// dims of the buffer, but for that axis.
+	// ReadUnits copies indices of an axis of a buffer, exactly as the instance holds them: a tensor with the dtype and
+	// the dims of the buffer, but for that axis.
 	ReadUnits(buffer string, axis int, ids []int32) (*eval.Tensor, error)
-	// WriteUnits sets indices of an axis of a buffer to what ReadUnits gave. A negative index leaves its part of the tensor
-	// out. After an error the indices that were to be written hold nothing that can be trusted.
+	// WriteUnits sets indices of an axis of a buffer to what ReadUnits gave. A negative index leaves its part of the
+	// tensor out. After an error the indices that were to be written hold nothing that can be trusted.
 	WriteUnits(buffer string, axis int, ids []int32, content *eval.Tensor) error
 }
 

@@ -79,7 +79,8 @@ func call(e engine.Engine) error {
 func TestGuardedCallsDoNotPanic(t *testing.T) {
 	require.NoError(t, call(fragile{}))
 	require.EqualError(t, call(fragile{"refused"}), "refused")
-	for _, at := range []string{"compile", "instance", "run", "ahead", "call", "snapshot", "restore", "reset", "close instance", "close"} {
+	for _, at := range []string{"compile", "instance", "run", "ahead", "call", "snapshot", "restore", "reset",
+		"close instance", "close"} {
 		err := call(fragile{at})
 		var f *fault.Error
 		require.ErrorAs(t, err, &f, at)

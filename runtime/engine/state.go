@@ -19,7 +19,8 @@ func CheckStates(buffers []*ir.Buffer, states []State) error {
 			shape[j] = int(d)
 		}
 		t := states[i].Tensor
-		if states[i].Buffer != b.Name || t == nil || t.DType != b.Type.DType || !slices.Equal(t.Shape, shape) || t.Len() != elements(shape) {
+		if states[i].Buffer != b.Name || t == nil || t.DType != b.Type.DType || !slices.Equal(t.Shape, shape) ||
+			t.Len() != elements(shape) {
 			return fmt.Errorf("buffer %d of the snapshot is not %q of type %s", i, b.Name, b.Type)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/etc-ml/etc/ir/eval"
 )
 
-// UnitRuns are the runs of elements of some indices of an axis of a buffer: of index i those from At[i] on, Length long,
-// and again every Stride elements, Count times.
+// UnitRuns are the runs of elements of some indices of an axis of a buffer: of index i those from At[i] on, Length
+// long, and again every Stride elements, Count times.
 type UnitRuns struct {
 	At                    []int
 	Length, Stride, Count int
@@ -17,8 +17,8 @@ type UnitRuns struct {
 	Shape []int
 }
 
-// RunsOfUnits finds the runs of indices of an axis of a buffer. The error names an index that the axis has not. Negative
-// indices, where none may be left out, are such.
+// RunsOfUnits finds the runs of indices of an axis of a buffer. The error names an index that the axis has not.
+// Negative indices, where none may be left out, are such.
 func RunsOfUnits(b *ir.Buffer, axis int, ids []int32, leaveOut bool) (UnitRuns, error) {
 	dims, static := b.Type.Static()
 	if !static || axis < 0 || axis >= len(dims) {

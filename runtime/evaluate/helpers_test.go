@@ -61,7 +61,8 @@ func loadForm(t *testing.T, vocab int, e engine.Engine, out ir.Type) *session.Mo
 		}
 	}
 	model, err := session.Load(&ir.Module{Entry: f, Metadata: []ir.Method{
-		{Name: "get_max_seq_len", Values: []any{int64(contextLen)}}, {Name: "get_vocab_size", Values: []any{int64(vocab)}}}}, e, engine.Options{})
+		{Name: "get_max_seq_len", Values: []any{int64(contextLen)}},
+		{Name: "get_vocab_size", Values: []any{int64(vocab)}}}}, e, engine.Options{})
 	require.NoError(t, err)
 	return model
 }

@@ -89,7 +89,8 @@ func QA(ctx context.Context, m *session.Model, questions []Question, o QAOptions
 		if err := s.Reset(); err != nil {
 			return r, err
 		}
-		got, err := s.Generate(ctx, session.Request{Prompt: q.prompt, Sampling: session.Greedy, MaxNewTokens: q.limit, Stop: o.Stop})
+		got, err := s.Generate(ctx, session.Request{Prompt: q.prompt, Sampling: session.Greedy,
+			MaxNewTokens: q.limit, Stop: o.Stop})
 		if err != nil {
 			return r, fmt.Errorf("question %d: %w", questions[i].Number, err)
 		}
@@ -132,9 +133,12 @@ func checkReference(m, reference *session.Model) error {
 	case reference.Form != session.Logits:
 		return &ReferenceError{"the reference gives a token, not logits, which a comparison needs: export it without --sample"}
 	case m.Vocab != reference.Vocab:
-		return &ReferenceError{fmt.Sprintf("the program has a vocabulary of %d tokens, the reference of %d: their predictions cannot be compared", m.Vocab, reference.Vocab)}
+		return &ReferenceError{fmt.Sprintf(
+			"the program has a vocabulary of %d tokens, the reference of %d: their predictions cannot be compared",
+			m.Vocab, reference.Vocab)}
 	case reference.MaxSeqLen < m.MaxSeqLen:
-		return &ReferenceError{fmt.Sprintf("the program has a context of %d tokens, the reference of %d only", m.MaxSeqLen, reference.MaxSeqLen)}
+		return &ReferenceError{fmt.Sprintf("the program has a context of %d tokens, the reference of %d only",
+			m.MaxSeqLen, reference.MaxSeqLen)}
 	}
 	return nil
 }
@@ -193,7 +197,8 @@ func prepare(m *session.Model, q Question, o QAOptions) (asked, error) {
 		length = len(*a.text) // no token but a special one has less than a byte
 	}
 	if len(a.prompt)+len(a.want) > m.MaxSeqLen {
-		return a, fmt.Errorf("a prompt of %d tokens and an answer of %d do not fit the context of %d tokens", len(a.prompt), len(a.want), m.MaxSeqLen)
+		return a, fmt.Errorf("a prompt of %d tokens and an answer of %d do not fit the context of %d tokens",
+			len(a.prompt), len(a.want), m.MaxSeqLen)
 	}
 	for _, id := range slices.Concat(a.prompt, a.want) {
 		if m.Vocab > 0 && id >= m.Vocab {

@@ -38,20 +38,38 @@ func TestQA(t *testing.T) {
 		got      []int
 		reason   session.StopReason
 	}{
-		{"tokens and text", evaluate.Question{Prompt: []int{7, 4}, Answer: []int{3, 2}, Expect: ptr("[3 2]")}, evaluate.QAOptions{Decode: decode}, true, []int{3, 2}, session.StopEOS},
-		{"tokens with the stop token and what follows it", evaluate.Question{Prompt: []int{4}, Answer: []int{3, 2, stop, 8}}, evaluate.QAOptions{}, true, []int{3, 2}, session.StopEOS},
-		{"tokens alone, no tokenizer", evaluate.Question{Prompt: []int{4}, Answer: []int{3, 2}, Expect: ptr("other")}, evaluate.QAOptions{}, true, []int{3, 2}, session.StopEOS},
-		{"text alone", evaluate.Question{Prompt: []int{4}, Expect: ptr("[3 2]")}, evaluate.QAOptions{Decode: decode}, true, []int{3, 2}, session.StopEOS},
-		{"empty answer", evaluate.Question{Prompt: []int{2}, Answer: []int{stop}, Expect: ptr("[]")}, evaluate.QAOptions{Decode: decode}, true, []int{}, session.StopEOS},
-		{"question through the template", evaluate.Question{Text: "4", Answer: []int{3, 2}}, evaluate.QAOptions{Encode: func(string) ([]int, error) { return []int{8, 4}, nil }}, true, []int{3, 2}, session.StopEOS},
-		{"tokens before the template", evaluate.Question{Text: "9", Prompt: []int{3}, Answer: []int{2}}, evaluate.QAOptions{Encode: func(string) ([]int, error) { return nil, errors.New("not called") }}, true, []int{2}, session.StopEOS},
-		{"another token", evaluate.Question{Prompt: []int{4}, Answer: []int{3, 3}}, evaluate.QAOptions{}, false, []int{3, 2}, session.StopEOS},
-		{"too short", evaluate.Question{Prompt: []int{4}, Answer: []int{3, 2, 2}}, evaluate.QAOptions{}, false, []int{3, 2}, session.StopEOS},
-		{"too long", evaluate.Question{Prompt: []int{4}, Answer: []int{3}}, evaluate.QAOptions{}, false, []int{3, 2}, session.StopEOS},
-		{"another text", evaluate.Question{Prompt: []int{4}, Answer: []int{3, 2}, Expect: ptr("[3  2]")}, evaluate.QAOptions{Decode: decode}, false, []int{3, 2}, session.StopEOS},
-		{"no end", evaluate.Question{Prompt: []int{9}, Answer: []int{9, 9}}, evaluate.QAOptions{}, false, slices.Repeat([]int{9}, 18), session.StopLength},
-		{"the right text, but no end", evaluate.Question{Prompt: []int{9}, Expect: ptr("same")}, evaluate.QAOptions{Decode: func([]int) string { return "same" }}, false, slices.Repeat([]int{9}, 20), session.StopLength},
-		{"no end before the context is full", evaluate.Question{Prompt: slices.Repeat([]int{9}, contextLen-1), Answer: []int{9}}, evaluate.QAOptions{}, false, []int{9, 9}, session.StopLength},
+		{"tokens and text", evaluate.Question{Prompt: []int{7, 4}, Answer: []int{3, 2}, Expect: ptr("[3 2]")},
+			evaluate.QAOptions{Decode: decode}, true, []int{3, 2}, session.StopEOS},
+		{"tokens with the stop token and what follows it",
+			evaluate.Question{Prompt: []int{4}, Answer: []int{3, 2, stop, 8}}, evaluate.QAOptions{}, true,
+			[]int{3, 2}, session.StopEOS},
+		{"tokens alone, no tokenizer", evaluate.Question{Prompt: []int{4}, Answer: []int{3, 2}, Expect: ptr("other")},
+			evaluate.QAOptions{}, true, []int{3, 2}, session.StopEOS},
+		{"text alone", evaluate.Question{Prompt: []int{4}, Expect: ptr("[3 2]")}, evaluate.QAOptions{Decode: decode},
+			true, []int{3, 2}, session.StopEOS},
+		{"empty answer", evaluate.Question{Prompt: []int{2}, Answer: []int{stop}, Expect: ptr("[]")},
+			evaluate.QAOptions{Decode: decode}, true, []int{}, session.StopEOS},
+		{"question through the template", evaluate.Question{Text: "4", Answer: []int{3, 2}},
+			evaluate.QAOptions{Encode: func(string) ([]int, error) { return []int{8, 4}, nil }}, true,
+			[]int{3, 2}, session.StopEOS},
+		{"tokens before the template", evaluate.Question{Text: "9", Prompt: []int{3}, Answer: []int{2}},
+			evaluate.QAOptions{Encode: func(string) ([]int, error) { return nil, errors.New("not called") }}, true,
+			[]int{2}, session.StopEOS},
+		{"another token", evaluate.Question{Prompt: []int{4}, Answer: []int{3, 3}}, evaluate.QAOptions{}, false,
+			[]int{3, 2}, session.StopEOS},
+		{"too short", evaluate.Question{Prompt: []int{4}, Answer: []int{3, 2, 2}}, evaluate.QAOptions{}, false,
+			[]int{3, 2}, session.StopEOS},
+		{"too long", evaluate.Question{Prompt: []int{4}, Answer: []int{3}}, evaluate.QAOptions{}, false,
+			[]int{3, 2}, session.StopEOS},
+		{"another text", evaluate.Question{Prompt: []int{4}, Answer: []int{3, 2}, Expect: ptr("[3  2]")},
+			evaluate.QAOptions{Decode: decode}, false, []int{3, 2}, session.StopEOS},
+		{"no end", evaluate.Question{Prompt: []int{9}, Answer: []int{9, 9}}, evaluate.QAOptions{}, false,
+			slices.Repeat([]int{9}, 18), session.StopLength},
+		{"the right text, but no end", evaluate.Question{Prompt: []int{9}, Expect: ptr("same")},
+			evaluate.QAOptions{Decode: func([]int) string { return "same" }}, false,
+			slices.Repeat([]int{9}, 20), session.StopLength},
+		{"no end before the context is full", evaluate.Question{Prompt: slices.Repeat([]int{9}, contextLen-1),
+			Answer: []int{9}}, evaluate.QAOptions{}, false, []int{9, 9}, session.StopLength},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m, _ := load(t, vocabulary, countdown)
@@ -94,18 +112,27 @@ func TestQARefused(t *testing.T) {
 		options  evaluate.QAOptions
 		want     string
 	}{
-		{"no template", t.Context(), evaluate.Question{Text: "a", Answer: []int{2}}, evaluate.QAOptions{}, `question 5: it has no "prompt_ids", and there is no chat template`},
-		{"broken template", t.Context(), evaluate.Question{Text: "a", Answer: []int{2}}, evaluate.QAOptions{Encode: refuse}, "question 5: the template is broken"},
-		{"empty prompt", t.Context(), evaluate.Question{Text: "a", Answer: []int{2}}, evaluate.QAOptions{Encode: func(string) ([]int, error) { return nil, nil }}, "question 5: its prompt is empty"},
-		{"text, no tokenizer", t.Context(), evaluate.Question{Prompt: []int{2}, Expect: ptr("a")}, evaluate.QAOptions{}, `question 5: it has no "ids", and there is no tokenizer`},
-		{"context", t.Context(), evaluate.Question{Prompt: make([]int, contextLen), Answer: []int{2}}, evaluate.QAOptions{}, "question 5: a prompt of 32 tokens and an answer of 1 do not fit the context of 32 tokens"},
-		{"vocabulary", t.Context(), evaluate.Question{Prompt: []int{2}, Answer: []int{vocabulary}}, evaluate.QAOptions{}, "question 5: token 10 is not in the vocabulary of 10 tokens"},
-		{"cancelled", cancelled, evaluate.Question{Prompt: []int{2}, Answer: []int{2}}, evaluate.QAOptions{}, "context canceled"},
+		{"no template", t.Context(), evaluate.Question{Text: "a", Answer: []int{2}}, evaluate.QAOptions{},
+			`question 5: it has no "prompt_ids", and there is no chat template`},
+		{"broken template", t.Context(), evaluate.Question{Text: "a", Answer: []int{2}},
+			evaluate.QAOptions{Encode: refuse}, "question 5: the template is broken"},
+		{"empty prompt", t.Context(), evaluate.Question{Text: "a", Answer: []int{2}},
+			evaluate.QAOptions{Encode: func(string) ([]int, error) { return nil, nil }},
+			"question 5: its prompt is empty"},
+		{"text, no tokenizer", t.Context(), evaluate.Question{Prompt: []int{2}, Expect: ptr("a")}, evaluate.QAOptions{},
+			`question 5: it has no "ids", and there is no tokenizer`},
+		{"context", t.Context(), evaluate.Question{Prompt: make([]int, contextLen), Answer: []int{2}},
+			evaluate.QAOptions{}, "question 5: a prompt of 32 tokens and an answer of 1 do not fit the context of 32 tokens"},
+		{"vocabulary", t.Context(), evaluate.Question{Prompt: []int{2}, Answer: []int{vocabulary}},
+			evaluate.QAOptions{}, "question 5: token 10 is not in the vocabulary of 10 tokens"},
+		{"cancelled", cancelled, evaluate.Question{Prompt: []int{2}, Answer: []int{2}},
+			evaluate.QAOptions{}, "context canceled"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m, e := load(t, vocabulary, countdown)
 			test.question.Number = 5
-			_, err := evaluate.QA(test.ctx, m, []evaluate.Question{{Prompt: []int{3}, Answer: []int{2}}, test.question}, test.options)
+			_, err := evaluate.QA(test.ctx, m, []evaluate.Question{{Prompt: []int{3}, Answer: []int{2}}, test.question},
+				test.options)
 			require.ErrorContains(t, err, test.want)
 			require.Empty(t, e.contexts)
 			var q *evaluate.QuestionError

@@ -86,9 +86,11 @@ func checkText(role string, m *session.Model, tokens []int, o TextOptions) error
 	least := max(1, len(o.Prefix))
 	switch {
 	case o.Context <= least || o.Context > m.MaxSeqLen:
-		return fmt.Errorf("a context of %d tokens, want %d to %d, the context of %s", o.Context, least+1, m.MaxSeqLen, role)
+		return fmt.Errorf("a context of %d tokens, want %d to %d, the context of %s", o.Context,
+			least+1, m.MaxSeqLen, role)
 	case o.Stride < 1 || o.Stride > o.Context-least:
-		return fmt.Errorf("a stride of %d tokens, want 1 to %d for a context of %d", o.Stride, o.Context-least, o.Context)
+		return fmt.Errorf("a stride of %d tokens, want 1 to %d for a context of %d", o.Stride,
+			o.Context-least, o.Context)
 	case len(tokens) < 1 || len(o.Prefix)+len(tokens) < 2:
 		return fmt.Errorf("a text of %d tokens: nothing to predict", len(tokens))
 	}
@@ -242,7 +244,8 @@ func figureOf(rows [][]session.Step, k, token int) (f figure) {
 	}
 	f.divergence = divergence(logs[1], logs[0])
 	if math.IsNaN(f.divergence) || math.IsInf(f.divergence, 0) {
-		return figure{err: fmt.Errorf("the divergence is %g: the program excludes a token that the reference does not", f.divergence)}
+		return figure{err: fmt.Errorf("the divergence is %g: the program excludes a token that the reference does not",
+			f.divergence)}
 	}
 	f.agrees = rows[0][k].Token == rows[1][k].Token
 	return f
@@ -301,7 +304,8 @@ func perplexity(losses []float64) Perplexity {
 func (x *scores) sumUp() *Divergence {
 	sorted := slices.SortedFunc(slices.Values(x.divergence), cmp.Compare)
 	n := len(sorted)
-	d := &Divergence{Median: (sorted[(n-1)/2] + sorted[n/2]) / 2, P99: sorted[(n-1)*99/100], Max: sorted[n-1], Top1: float64(x.agree) / float64(n)}
+	d := &Divergence{Median: (sorted[(n-1)/2] + sorted[n/2]) / 2, P99: sorted[(n-1)*99/100], Max: sorted[n-1],
+		Top1: float64(x.agree) / float64(n)}
 	for _, v := range x.divergence {
 		d.Mean += v / float64(n)
 	}

@@ -43,7 +43,8 @@ func TestPerplexity(t *testing.T) {
 			squares += (v - mean) * (v - mean)
 		}
 		deviation := math.Sqrt(squares / float64(len(losses)-1) / float64(len(losses)))
-		for _, o := range []evaluate.TextOptions{{Context: contextLen, Stride: 16}, {Context: 5, Stride: 3}, {Context: 4, Stride: 1}, {Context: 3, Stride: 1}} {
+		for _, o := range []evaluate.TextOptions{{Context: contextLen, Stride: 16}, {Context: 5, Stride: 3},
+			{Context: 4, Stride: 1}, {Context: 3, Stride: 1}} {
 			if o.Stride >= o.Context-len(prefix) {
 				continue // windows begin with the prefix alone, which is another context than the last token
 			}
@@ -183,7 +184,8 @@ func TestLogits(t *testing.T) {
 	}{
 		{"both exclude a token", []float32{1, 2, -inf}, []float32{2, 1, -inf}, ""},
 		{"the reference excludes a token", []float32{1, 2, 3}, []float32{2, 1, -inf}, ""},
-		{"the program excludes a token", []float32{1, 2, -inf}, []float32{2, 1, 0}, "token number 1 of the text: the divergence is +Inf: the program excludes a token"},
+		{"the program excludes a token", []float32{1, 2, -inf}, []float32{2, 1, 0},
+			"token number 1 of the text: the divergence is +Inf: the program excludes a token"},
 		{"the text has an excluded token", []float32{1, -inf, 0}, []float32{2, 1, 0}, "the loss of token 1 is +Inf"},
 		{"NaN", []float32{1, nan, 0}, []float32{2, 1, 0}, "the loss of token 1 is NaN"},
 		{"infinite", []float32{1, inf, 0}, []float32{2, 1, 0}, "the loss of token 1 is NaN"},
@@ -194,7 +196,8 @@ func TestLogits(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			m, _ := load(t, 3, func([]int) []float32 { return test.program })
 			reference, _ := load(t, 3, func([]int) []float32 { return test.reference })
-			r, err := evaluate.Text(t.Context(), m, reference, []int{0, 1, 0}, evaluate.TextOptions{Context: 4, Stride: 2})
+			r, err := evaluate.Text(t.Context(), m, reference, []int{0, 1, 0},
+				evaluate.TextOptions{Context: 4, Stride: 2})
 			if test.want != "" {
 				require.ErrorContains(t, err, test.want)
 				return
@@ -222,14 +225,19 @@ func TestTextRefused(t *testing.T) {
 			return evaluate.Text(t.Context(), sampler, nil, []int{0, 1}, good)
 		},
 			"the program gives a token, not logits"},
-		{"reference with a sampling head", func() (evaluate.TextResult, error) { return evaluate.Text(t.Context(), m, sampler, []int{0, 1}, good) },
+		{"reference with a sampling head",
+			func() (evaluate.TextResult, error) { return evaluate.Text(t.Context(), m, sampler, []int{0, 1}, good) },
 			"the reference gives a token, not logits"},
-		{"another vocabulary", func() (evaluate.TextResult, error) { return evaluate.Text(t.Context(), m, larger, []int{0, 1}, good) },
+		{"another vocabulary", func() (evaluate.TextResult,
+			error) {
+			return evaluate.Text(t.Context(), m, larger, []int{0, 1}, good)
+		},
 			"the program has a vocabulary of 3 tokens, the reference of 4"},
 		{"one token", func() (evaluate.TextResult, error) { return evaluate.Text(t.Context(), m, nil, []int{0}, good) },
 			"a text of 1 tokens: nothing to predict"},
 		{"no token", func() (evaluate.TextResult, error) {
-			return evaluate.Text(t.Context(), m, nil, nil, evaluate.TextOptions{Context: 8, Stride: 2, Prefix: []int{1, 1}})
+			return evaluate.Text(t.Context(), m, nil, nil,
+				evaluate.TextOptions{Context: 8, Stride: 2, Prefix: []int{1, 1}})
 		}, "a text of 0 tokens: nothing to predict"},
 		{"token", func() (evaluate.TextResult, error) { return evaluate.Text(t.Context(), m, nil, []int{0, 3}, good) },
 			"token 3 (number 1) is not in the vocabulary of the program, 3 tokens"},
@@ -237,7 +245,8 @@ func TestTextRefused(t *testing.T) {
 			return evaluate.Text(t.Context(), m, nil, []int{0, 1}, evaluate.TextOptions{Context: 33, Stride: 4})
 		}, "a context of 33 tokens, want 2 to 32"},
 		{"context of the prefix", func() (evaluate.TextResult, error) {
-			return evaluate.Text(t.Context(), m, nil, []int{0, 1}, evaluate.TextOptions{Context: 2, Stride: 1, Prefix: []int{1, 1}})
+			return evaluate.Text(t.Context(), m, nil, []int{0, 1},
+				evaluate.TextOptions{Context: 2, Stride: 1, Prefix: []int{1, 1}})
 		}, "a context of 2 tokens, want 3 to 32"},
 		{"stride", func() (evaluate.TextResult, error) {
 			return evaluate.Text(t.Context(), m, nil, []int{0, 1}, evaluate.TextOptions{Context: 8, Stride: 8})
@@ -245,7 +254,10 @@ func TestTextRefused(t *testing.T) {
 		{"no stride", func() (evaluate.TextResult, error) {
 			return evaluate.Text(t.Context(), m, nil, []int{0, 1}, evaluate.TextOptions{Context: 8})
 		}, "a stride of 0 tokens"},
-		{"cancelled", func() (evaluate.TextResult, error) { return evaluate.Text(cancelled, m, nil, []int{0, 1, 2}, good) },
+		{"cancelled", func() (evaluate.TextResult,
+			error) {
+			return evaluate.Text(cancelled, m, nil, []int{0, 1, 2}, good)
+		},
 			"context canceled"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -273,8 +273,8 @@ func (c *xmlCaller) parameterAtEnd() (string, bool) {
 	return c.parameter()
 }
 
-// bareCaller reads call:f{a:1,b:<|"|>text<|"|>,c:{d:true},e:[1,2]} and writes JSON: keys get quotation marks, texts stand
-// between quote tokens.
+// bareCaller reads call:f{a:1,b:<|"|>text<|"|>,c:{d:true},e:[1,2]} and writes JSON: keys get quotation marks, texts
+// stand between quote tokens.
 type bareCaller struct {
 	head   string
 	name   string

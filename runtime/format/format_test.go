@@ -79,7 +79,8 @@ func (r *result) gather(t testing.TB, list []format.Event) {
 }
 
 // parse reads an answer that is written with the names of its tokens.
-func parse(t testing.TB, k *tokenizer.Tokenizer, f *format.Format, inside bool, tools []format.Tool, answer string) result {
+func parse(t testing.TB, k *tokenizer.Tokenizer, f *format.Format, inside bool, tools []format.Tool,
+	answer string) result {
 	t.Helper()
 	p := f.NewParser(inside, tools)
 	var r result
@@ -112,14 +113,16 @@ func TestThoughts(t *testing.T) {
 	require.True(t, f.Inside(open))
 	require.False(t, f.Inside(append(open, k.Encode("\n</think>\n\n", tokenizer.EncodeOptions{ParseSpecial: true})...)))
 	require.Equal(t, result{thought: "why?", text: "so."}, parse(t, k, f, true, nil, "why?\n</think>\n\nso."))
-	require.Equal(t, result{thought: "why?", text: "so.\n"}, parse(t, k, f, false, nil, "<think>\nwhy?\n</think>\n\nso.\n"))
+	require.Equal(t, result{thought: "why?", text: "so.\n"},
+		parse(t, k, f, false, nil, "<think>\nwhy?\n</think>\n\nso.\n"))
 	require.Equal(t, result{text: "\nno thoughts\n"}, parse(t, k, f, false, nil, "\nno thoughts\n"))
 	require.Equal(t, result{thought: "never closed"}, parse(t, k, f, true, nil, "never closed"))
 	k, f = gemma(t)
 	require.Equal(t, result{thought: "why?", text: "so."},
 		parse(t, k, f, false, nil, "<|channel>thought\nwhy?\n<channel|>so."))
 	require.Equal(t, result{text: "so."}, parse(t, k, f, false, nil, "<|channel>thought\n<channel|>so."))
-	require.Equal(t, result{text: "\n\nas it is\n"}, parse(t, k, f.Plain(), false, nil, "\n\nas it is\n"), "a completion is all text")
+	require.Equal(t, result{text: "\n\nas it is\n"}, parse(t, k, f.Plain(), false, nil, "\n\nas it is\n"),
+		"a completion is all text")
 }
 
 // TestTextIsNoMarker: what only looks like a marker, in the tokens of a text, is text.
@@ -156,15 +159,18 @@ func TestCalls(t *testing.T) {
 		{"a text of digits", qwen, "<tool_call>\n<function=weather>\n<parameter=city>\n12\n</parameter>\n</function>\n</tool_call>",
 			result{names: []string{"weather"}, arguments: []string{`{"city": "12"}`}}},
 		{"a tag in a text", qwen, "<tool_call>\n<function=weather>\n<parameter=city>\na </parameter> b\nc\n</parameter>\n" +
-			"</function>\n</tool_call>", result{names: []string{"weather"}, arguments: []string{`{"city": "a </parameter> b\nc"}`}}},
+			"</function>\n</tool_call>",
+			result{names: []string{"weather"}, arguments: []string{`{"city": "a </parameter> b\nc"}`}}},
 		{"an object", qwen, "<tool_call>\n<function=now>\n<parameter=o>\n{\"a\": [1, true]}\n</parameter>\n</function>\n</tool_call>",
 			result{names: []string{"now"}, arguments: []string{`{"o": {"a": [1, true]}}`}}},
 		{"cut", qwen, "<tool_call>\n<function=weather>\n<parameter=city>\nBern\n</parameter>\n", result{
 			names: []string{"weather"}, arguments: []string{`{"city": "Bern"}`}}},
 		{"no call", qwen, "<tool_call>\nnothing\n</tool_call>", result{text: "\nnothing\n"}},
-		{"json", hermes, "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"a}{\\\"\"}}\n</tool_call>", result{
-			names: []string{"weather"}, arguments: []string{`{"city": "a}{\""}`}}},
-		{"json, the other order", hermes, "<tool_call>{\"arguments\": {\"city\": \"x\"}, \"name\": \"weather\"}</tool_call>",
+		{"json", hermes, "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"a}{\\\"\"}}\n</tool_call>",
+			result{
+				names: []string{"weather"}, arguments: []string{`{"city": "a}{\""}`}}},
+		{"json, the other order", hermes,
+			"<tool_call>{\"arguments\": {\"city\": \"x\"}, \"name\": \"weather\"}</tool_call>",
 			result{names: []string{"weather"}, arguments: []string{`{"city": "x"}`}}},
 		{"json without arguments", hermes, "<tool_call>{\"name\": \"now\"}</tool_call>",
 			result{names: []string{"now"}, arguments: []string{"{}"}}},
@@ -191,7 +197,8 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// TestMutatedCalls: whatever comes between the markers, arguments of calls that end are JSON objects, and nothing hangs.
+// TestMutatedCalls: whatever comes between the markers, arguments of calls that end are JSON objects, and nothing
+// hangs.
 func TestMutatedCalls(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, x := range []struct {

@@ -11,8 +11,8 @@ import (
 	"github.com/etc-ml/etc/runtime/tokenizer"
 )
 
-// FuzzParser: whatever tokens a model writes, no parser panics, calls are numbered in order, arguments are of the last call,
-// nothing is a call where none are looked for, and what is neither thought nor call is text as it was written.
+// FuzzParser: whatever tokens a model writes, no parser panics, calls are numbered in order, arguments are of the last
+// call, nothing is a call where none are looked for, and what is neither thought nor call is text as it was written.
 func FuzzParser(f *testing.F) {
 	type model struct {
 		k *tokenizer.Tokenizer

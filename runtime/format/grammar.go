@@ -80,7 +80,8 @@ func (g *grammarWriter) xml(tools []Signature) {
 	for i, t := range tools {
 		body := literal("<function=" + t.Name + ">\n")
 		for _, p := range t.Parameters {
-			one := fmt.Sprintf("(%s %s %s)", literal("<parameter="+p.Name+">\n"), g.xmlValue(p), literal("\n</parameter>\n"))
+			one := fmt.Sprintf("(%s %s %s)", literal("<parameter="+p.Name+">\n"), g.xmlValue(p),
+				literal("\n</parameter>\n"))
 			if !p.Required {
 				one += "?"
 			}

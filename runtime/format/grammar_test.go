@@ -33,8 +33,10 @@ func TestGrammars(t *testing.T) {
 				"</parameter>\n<parameter=more>\n{\"a\": [1, \"x\"]}\n</parameter>\n</function>\n"},
 			[]string{"\n<function=weather>\n</function>\n", "\n<function=other>\n</function>\n",
 				"\n<function=weather>\n<parameter=city>\nX\n</parameter>\n<parameter=days>\nmany\n</parameter>\n</function>\n"}},
-		{g, []string{"call:now{}", quoted("call:weather{city:'New York'}"), quoted("call:weather{city:'a',unit:'f',more:{b:[1,'c']}}")},
-			[]string{"call:weather{}", quoted("call:weather{city:'a',days:'1'}"), quoted("call:weather{days:1}"), "call:now{,}"}},
+		{g, []string{"call:now{}", quoted("call:weather{city:'New York'}"),
+			quoted("call:weather{city:'a',unit:'f',more:{b:[1,'c']}}")},
+			[]string{"call:weather{}", quoted("call:weather{city:'a',days:'1'}"), quoted("call:weather{days:1}"),
+				"call:now{,}"}},
 	} {
 		source, ok := x.f.Grammar(tools)
 		require.True(t, ok)

@@ -29,7 +29,8 @@ type table struct {
 
 // tables are the formats that are known; the first one that fits a tokenizer and a template is taken.
 var tables = []table{
-	{name: "gemma4", open: "<|channel>", close: "<channel|>", header: "thought", tool: "<|tool_call>", end: "<tool_call|>",
+	{name: "gemma4", open: "<|channel>", close: "<channel|>", header: "thought",
+		tool: "<|tool_call>", end: "<tool_call|>",
 		quote: `<|"|>`, body: callBody},
 	{name: "qwen3.5", open: "<think>", close: "</think>", tool: "<tool_call>", end: "</tool_call>", body: xmlBody,
 		marks: "<function="},
@@ -40,7 +41,8 @@ var tables = []table{
 type Format struct {
 	// Name of the family, "" where the model has no marks that are known.
 	Name string
-	// Open and Close are the tokens around thoughts, Tool and End those around a call, Quote the one around texts in it.
+	// Open and Close are the tokens around thoughts, Tool and End those around a call, Quote the one around texts in
+	// it.
 	Open, Close, Tool, End, Quote int
 
 	table     table

@@ -78,7 +78,8 @@ func matchLinear(op *ir.Op, buffers map[*ir.Buffer]*bufferUses, e *edit) *attent
 			return nil
 		}
 		// The keys end where the queries end.
-		if position = from.Value; !stop.Equal(position.Type.Int.Add(q.Type.Shape[2])) || !expr(update, "stop").Equal(stop) || !update.Input("update").Type.Shape[2].Equal(q.Type.Shape[2]) {
+		if position = from.Value; !stop.Equal(position.Type.Int.Add(q.Type.Shape[2])) ||
+			!expr(update, "stop").Equal(stop) || !update.Input("update").Type.Shape[2].Equal(q.Type.Shape[2]) {
 			return nil
 		}
 		if out.position = position; i == 0 {
@@ -168,7 +169,8 @@ func matchRing(b *ir.Buffer, u *bufferUses, e *edit) *ring {
 
 // writesRows reports whether an operation writes rows of a buffer [batch, heads, rows, width], one behind the other.
 func writesRows(op *ir.Op) bool {
-	if op.Def.Name != "buffer_slice_update" || ir.Attrs[ir.StepAttrs](op).Step != 1 || op.Input("update").Type.Rank() != 4 {
+	if op.Def.Name != "buffer_slice_update" || ir.Attrs[ir.StepAttrs](op).Step != 1 ||
+		op.Input("update").Type.Rank() != 4 {
 		return false
 	}
 	axis, ok := literal(op, "axis")
@@ -191,7 +193,8 @@ func matchWindow(op *ir.Op, rings map[*ir.Buffer]*ring, masks map[*ir.Value]*win
 		masks[mask] = w
 	}
 	kr, vr := rings[k.Buffer], rings[v.Buffer]
-	if !w.ok || !w.slots.Equal(kr.slots) || !w.slots.Equal(vr.slots) || !w.position.Equal(kr.position) || !w.position.Equal(vr.position) ||
+	if !w.ok || !w.slots.Equal(kr.slots) || !w.slots.Equal(vr.slots) || !w.position.Equal(kr.position) ||
+		!w.position.Equal(vr.position) ||
 		!w.count.Equal(q.Type.Shape[2]) || !w.count.Equal(kr.count) || !w.count.Equal(vr.count) {
 		return nil
 	}
@@ -226,7 +229,8 @@ func matchMask(mask *ir.Value) *windowMask {
 	}
 	w.count, w.slots = seen.Type.Shape[0], seen.Type.Shape[1]
 	for _, v := range []*ir.Value{mask, seen} { // [.., count, slots]
-		if n := v.Type.Rank(); n < 2 || !v.Type.Shape[n-2].Equal(w.count) || !v.Type.Shape[n-1].Equal(w.slots) || !v.Type.ElementsBefore(n-2).IsConst(1) {
+		if n := v.Type.Rank(); n < 2 || !v.Type.Shape[n-2].Equal(w.count) || !v.Type.Shape[n-1].Equal(w.slots) ||
+			!v.Type.ElementsBefore(n-2).IsConst(1) {
 			return w
 		}
 	}
@@ -307,7 +311,8 @@ func row(v *ir.Value) bool {
 // countsDown matches count−1, …, 0.
 func (w *windowMask) countsDown(v *ir.Value) bool {
 	op := def(v, "arange")
-	return op != nil && expr(op, "start").Equal(w.count.Sub(ir.Const(1))) && expr(op, "stop").IsConst(-1) && expr(op, "step").IsConst(-1)
+	return op != nil && expr(op, "start").Equal(w.count.Sub(ir.Const(1))) && expr(op, "stop").IsConst(-1) &&
+		expr(op, "step").IsConst(-1)
 }
 
 // lastAge matches where(d < 0, d, d mod slots) for d = last − j.
@@ -317,7 +322,8 @@ func (w *windowMask) lastAge(v *ir.Value) bool {
 		return false
 	}
 	d, mod, negative := plain(op.Input("x")), is(op.Input("y"), "remainder"), is(op.Input("condition"), "less")
-	if mod == nil || negative == nil || plain(mod.Input("a")) != d || plain(negative.Input("a")) != d || !isScalar(negative.Input("b"), 0) {
+	if mod == nil || negative == nil || plain(mod.Input("a")) != d || plain(negative.Input("a")) != d ||
+		!isScalar(negative.Input("b"), 0) {
 		return false
 	}
 	slots, ok := w.slots.Const()
@@ -349,7 +355,8 @@ func (w *windowMask) countsSlots(v *ir.Value) bool {
 // filledWith is the int that a tensor of one element is made of.
 func filledWith(v *ir.Value) *ir.Expr {
 	op := def(flatInts(v), "full")
-	if op == nil || !op.Result().Type.ElementsBefore(op.Result().Type.Rank()).IsConst(1) || !isWideInt(op.Result().Type.DType) {
+	if op == nil || !op.Result().Type.ElementsBefore(op.Result().Type.Rank()).IsConst(1) ||
+		!isWideInt(op.Result().Type.DType) {
 		return nil
 	}
 	a, _ := op.Arg("v")
@@ -365,7 +372,8 @@ func (w *windowMask) queryPosition(v *ir.Value) bool {
 	return op != nil && eitherWay(op, func(i, p *ir.Value) bool {
 		count := def(flatInts(i), "arange")
 		at := filledWith(p)
-		return count != nil && at != nil && expr(count, "start").IsConst(0) && expr(count, "step").IsConst(1) && expr(count, "stop").Equal(w.count) && w.setPosition(at)
+		return count != nil && at != nil && expr(count, "start").IsConst(0) && expr(count, "step").IsConst(1) &&
+			expr(count, "stop").Equal(w.count) && w.setPosition(at)
 	})
 }
 

@@ -21,7 +21,8 @@ func fuseDeltaRule(m *ir.Module) error {
 			return nil, false
 		}
 		rule := b.Op("gated_delta_rule", nil, args[0], args[1], args[2], args[3], args[4], args[5])
-		return []*ir.Value{cast(b, rule.Results[0], op.Results[0].Type.DType), cast(b, rule.Results[1], op.Results[1].Type.DType)}, true
+		return []*ir.Value{cast(b, rule.Results[0], op.Results[0].Type.DType),
+			cast(b, rule.Results[1], op.Results[1].Type.DType)}, true
 	})
 }
 
@@ -34,7 +35,8 @@ func matchDeltaKernel(op *ir.Op) []*ir.Value {
 	}
 	in := op.Operand("inputs")
 	q, v, count := in[0].Value, in[2].Value, is(in[6].Value, "full")
-	if q.Type.Rank() != 4 || v.Type.Rank() != 4 || count == nil || in[6].Value.Type.DType != ir.I32 || len(count.Operand("shape")) != 0 {
+	if q.Type.Rank() != 4 || v.Type.Rank() != 4 || count == nil || in[6].Value.Type.DType != ir.I32 ||
+		len(count.Operand("shape")) != 0 {
 		return nil
 	}
 	// The number of steps, which the kernel is told, must be that of q.
@@ -50,14 +52,16 @@ func matchDeltaKernel(op *ir.Op) []*ir.Value {
 // hasDeltaSignature reports whether a kernel has the name, the buffers and the lists of the gated delta rule's.
 func hasDeltaSignature(op *ir.Op) bool {
 	a := ir.Attrs[ir.MetalKernelAttrs](op)
-	return a.Name == "gated_delta_step" && slices.Equal(a.InputNames, []string{"q", "k", "v", "g", "beta", "state_in", "T"}) &&
-		slices.Equal(a.OutputNames, []string{"y", "state_out"}) && len(op.Operand("inputs")) == 7 && len(op.Results) == 2 &&
+	return a.Name == "gated_delta_step" &&
+		slices.Equal(a.InputNames, []string{"q", "k", "v", "g", "beta", "state_in", "T"}) &&
+		slices.Equal(a.OutputNames, []string{"y", "state_out"}) && len(op.Operand("inputs")) == 7 &&
+		len(op.Results) == 2 &&
 		a.InitValue == nil && len(a.TemplateArgNames) == len(a.TemplateArgValues) &&
 		len(a.TemplateArgNames) == len(a.TemplateArgKinds) && len(a.OutputDtypes) == 2
 }
 
-// hasDeltaTemplate reports whether the arguments of the kernel's template are the dims and dtypes of its operands, each once;
-// that of the state may be missing.
+// hasDeltaTemplate reports whether the arguments of the kernel's template are the dims and dtypes of its operands, each
+// once; that of the state may be missing.
 func hasDeltaTemplate(op *ir.Op, q, v ir.Type) bool {
 	a := ir.Attrs[ir.MetalKernelAttrs](op)
 	dims := map[string]*ir.Expr{"Dk": q.Shape[3], "Dv": v.Shape[3], "Hk": q.Shape[2], "Hv": v.Shape[2],
@@ -125,7 +129,8 @@ func deltaArgs(args ...*ir.Value) []*ir.Value {
 func matchDeltaScan(op *ir.Op) []*ir.Value {
 	body := op.Regions[0]
 	originals, carry := op.Operand("originals"), op.Operand("carry")
-	if axis := ir.Attrs[ir.ScanAttrs](op).ScanAxis; axis != 1 || len(originals) != 5 || len(carry) != 1 || len(body.Results) != 2 {
+	if axis := ir.Attrs[ir.ScanAttrs](op).ScanAxis; axis != 1 || len(originals) != 5 || len(carry) != 1 ||
+		len(body.Results) != 2 {
 		return nil
 	}
 	y, next := body.Results[0], body.Results[1]
@@ -197,7 +202,8 @@ func (s *deltaStep) dotted(v, state *ir.Value) *ir.Value {
 	if sum == nil || ir.Attrs[ir.ReduceAttrs](sum).Keepdims {
 		return nil
 	}
-	if axes := ir.Attrs[ir.ReduceAttrs](sum).Axes; len(axes) != 1 || axisOf(axes[0], sum.Input("x").Type) != 3 || sum.Input("x").Type.Rank() != 4 {
+	if axes := ir.Attrs[ir.ReduceAttrs](sum).Axes; len(axes) != 1 || axisOf(axes[0], sum.Input("x").Type) != 3 ||
+		sum.Input("x").Type.Rank() != 4 {
 		return nil
 	}
 	product := is(sum.Input("x"), "multiply")

@@ -91,10 +91,12 @@ func fuseSoftcap(m *ir.Module) error {
 				return false
 			}
 			quotient := is(tanh.Input("x"), "divide")
-			if quotient == nil || plain(quotient.Input("b")) != plain(limit) || !quotient.Input("a").Type.DType.IsFloat() {
+			if quotient == nil || plain(quotient.Input("b")) != plain(limit) ||
+				!quotient.Input("a").Type.DType.IsFloat() {
 				return false
 			}
-			out = []*ir.Value{cast(b, b.Value("softcap", nil, quotient.Input("a"), plain(limit)), op.Result().Type.DType)}
+			out = []*ir.Value{cast(b, b.Value("softcap", nil, quotient.Input("a"), plain(limit)),
+				op.Result().Type.DType)}
 			return true
 		})
 		return out, out != nil
@@ -109,7 +111,9 @@ func scaleNorms(m *ir.Module) error {
 		var out []*ir.Value
 		eitherWay(op, func(y, factor *ir.Value) bool {
 			norm, scale := is(y, "rms_norm"), constant(factor)
-			if failed != nil || norm == nil || uses[norm.Result()] != 1 || uses[y] != 1 || scale == nil || scale.Data == nil || !scale.Value.Type.DType.IsFloat() || factor.Type.Rank() > 1 || !small(factor.Type) {
+			if failed != nil || norm == nil || uses[norm.Result()] != 1 || uses[y] != 1 || scale == nil ||
+				scale.Data == nil || !scale.Value.Type.DType.IsFloat() ||
+				factor.Type.Rank() > 1 || !small(factor.Type) {
 				return false
 			}
 			w := constant(norm.Input("weight"))

@@ -16,7 +16,8 @@ func foldConstants(m *ir.Module) error {
 	f := passes.Folding{
 		Constant: constant,
 		Keep: func(op *ir.Op) bool {
-			return isFloatCast(op) || op.Def.View == ir.ReshapeView || op.Def.Rows == ir.PermutedRows || op.Def.Name == "take"
+			return isFloatCast(op) || op.Def.View == ir.ReshapeView || op.Def.Rows == ir.PermutedRows ||
+				op.Def.Name == "take"
 		},
 		Limit:      foldLimit,
 		Precisions: []eval.Precision{eval.FP32},

@@ -46,8 +46,8 @@ func TestLastTokenOfSomeResults(t *testing.T) {
 	require.Equal(t, out[0], out[1])
 }
 
-// TestLastTokenOfFewerRows: an operand that has as many rows as the result in some calls only is not cut to its last row,
-// for other calls are refused.
+// TestLastTokenOfFewerRows: an operand that has as many rows as the result in some calls only is not cut to its last
+// row, for other calls are refused.
 func TestLastTokenOfFewerRows(t *testing.T) {
 	m, err := ir.Parse(`module {
   symbol s0 [1, 16]

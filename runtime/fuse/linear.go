@@ -34,9 +34,10 @@ func linearOfQuantized(b *ir.Builder, op *ir.Op, symmetric map[*ir.Value]symmetr
 	return []*ir.Value{cast(b, b.Value("linear", nil, x, weight), op.Result().Type.DType)}, true
 }
 
-// joinWeight makes one weight of packed codes, scales and biases; d is what it dequantizes to in modes whose scales do not
-// say it.
-func joinWeight(b *ir.Builder, packed, scales, biases *ir.Value, form ir.WeightForm, d ir.DType, symmetric map[*ir.Value]symmetry) *ir.Value {
+// joinWeight makes one weight of packed codes, scales and biases; d is what it dequantizes to in modes whose scales do
+// not say it.
+func joinWeight(b *ir.Builder, packed, scales, biases *ir.Value, form ir.WeightForm, d ir.DType,
+	symmetric map[*ir.Value]symmetry) *ir.Value {
 	var third any
 	if biases != nil {
 		third = biases
@@ -75,7 +76,8 @@ func symmetricBiases(m *ir.Module) map[*ir.Value]symmetry {
 func linearOfDense(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
 	a, x, bias := ir.Attrs[ir.AddmmAttrs](op), op.Input("mat1"), op.Input("bias")
 	w, perm := permutation(op.Input("mat2"))
-	if w == nil || !slices.Equal(perm, []int{1, 0}) || constant(w) == nil || x.Type.Rank() < 2 || !x.Type.DType.IsFloat() || !w.Type.DType.IsFloat() {
+	if w == nil || !slices.Equal(perm, []int{1, 0}) || constant(w) == nil || x.Type.Rank() < 2 ||
+		!x.Type.DType.IsFloat() || !w.Type.DType.IsFloat() {
 		return nil, false
 	}
 	var c any
@@ -100,10 +102,12 @@ func addBiases(m *ir.Module) error {
 		var out []*ir.Value
 		eitherWay(op, func(y, bias *ir.Value) bool {
 			l := is(y, "linear")
-			if l == nil || l.Input("bias") != nil || uses[l.Result()] != 1 || uses[y] != 1 || !isBias(bias, l.Input("weight").Type.Shape[0]) {
+			if l == nil || l.Input("bias") != nil || uses[l.Result()] != 1 || uses[y] != 1 ||
+				!isBias(bias, l.Input("weight").Type.Shape[0]) {
 				return false
 			}
-			out = []*ir.Value{cast(b, b.Value("linear", nil, l.Input("x"), l.Input("weight"), bias), op.Result().Type.DType)}
+			out = []*ir.Value{cast(b, b.Value("linear", nil, l.Input("x"), l.Input("weight"), bias),
+				op.Result().Type.DType)}
 			return true
 		})
 		return out, out != nil
@@ -187,7 +191,10 @@ func hoistWeights(m *ir.Module) error {
 				return false
 			}
 			fixed := true
-			op.EachArg(func(a *ir.Arg) { fixed = fixed && a.Value.Def == nil && a.Value.Region == nil && a.Value.Param == "" })
+			op.EachArg(func(a *ir.Arg) {
+				fixed = fixed && a.Value.Def == nil &&
+					a.Value.Region == nil && a.Value.Param == ""
+			})
 			if fixed {
 				joins = append(joins, op)
 			}

@@ -23,11 +23,14 @@ func fusedOps(m *ir.Module) map[string]int {
 		switch name := op.Def.Name; name {
 		case "linear", "linears":
 			n["products"]++
-		case "embedding", "top_k", "switch_mlp", "switch_geglu", "sample", "glu", "softcap", "delta_decay", "cached_attention", "buffer_ring_update",
+		case "embedding", "top_k", "switch_mlp", "switch_geglu", "sample", "glu", "softcap", "delta_decay",
+			"cached_attention", "buffer_ring_update",
 			"buffer_slice_update", "buffer_conv", "buffer_delta_rule", "rms_norm", "rope", "softmax", "sigmoid":
 			n[name]++
-		case "if", "scan", "metal_kernel", "sdpa", "quantized_matmul", "addmm", "gather_mm", "gather_qmm", "sort", "argsort", "partition", "argpartition",
-			"conv1d", "concatenate", "dequantize", "where", "store", "logaddexp", "exp", "silu", "gelu", "tanh", "gated_delta_rule", "random_bits":
+		case "if", "scan", "metal_kernel", "sdpa", "quantized_matmul", "addmm", "gather_mm", "gather_qmm", "sort",
+			"argsort", "partition", "argpartition",
+			"conv1d", "concatenate", "dequantize", "where", "store", "logaddexp", "exp", "silu", "gelu", "tanh",
+			"gated_delta_rule", "random_bits":
 			n["left: "+name]++
 		}
 	})
@@ -37,15 +40,21 @@ func fusedOps(m *ir.Module) map[string]int {
 // TestModels: what the graphs are fused to does not depend on who wrote them, and nothing is left of what
 // fused operations stand for.
 func TestModels(t *testing.T) {
-	qwen := map[string]int{"products": 17, "embedding": 1, "top_k": 4, "switch_mlp": 4, "glu": 12, "delta_decay": 3, "cached_attention": 1,
-		"buffer_slice_update": 2, "buffer_conv": 3, "buffer_delta_rule": 3, "rms_norm": 20, "rope": 2, "softmax": 4, "sigmoid": 3}
-	tiny := map[string]int{"products": 17, "embedding": 1, "top_k": 4, "switch_mlp": 4, "glu": 12, "delta_decay": 2, "cached_attention": 2,
-		"buffer_slice_update": 4, "buffer_conv": 2, "buffer_delta_rule": 2, "rms_norm": 19, "rope": 4, "softmax": 4, "sigmoid": 2}
-	gemma := map[string]int{"products": 25, "embedding": 1, "glu": 6, "softcap": 1, "cached_attention": 6, "buffer_ring_update": 10,
+	qwen := map[string]int{"products": 17, "embedding": 1, "top_k": 4, "switch_mlp": 4, "glu": 12,
+		"delta_decay": 3, "cached_attention": 1,
+		"buffer_slice_update": 2, "buffer_conv": 3, "buffer_delta_rule": 3, "rms_norm": 20, "rope": 2,
+		"softmax": 4, "sigmoid": 3}
+	tiny := map[string]int{"products": 17, "embedding": 1, "top_k": 4, "switch_mlp": 4, "glu": 12,
+		"delta_decay": 2, "cached_attention": 2,
+		"buffer_slice_update": 4, "buffer_conv": 2, "buffer_delta_rule": 2, "rms_norm": 19, "rope": 4,
+		"softmax": 4, "sigmoid": 2}
+	gemma := map[string]int{"products": 25, "embedding": 1, "glu": 6, "softcap": 1, "cached_attention": 6,
+		"buffer_ring_update":  10,
 		"buffer_slice_update": 2, "rms_norm": 43, "rope": 12}
 	for _, name := range fusetest.Names() {
 		want := map[string]int{}
-		for prefix, ops := range map[string]map[string]int{"qwen35moe-chat": qwen, "qwen35moe-tiny": tiny, "gemma4": gemma} {
+		for prefix, ops := range map[string]map[string]int{"qwen35moe-chat": qwen,
+			"qwen35moe-tiny": tiny, "gemma4": gemma} {
 			if strings.HasPrefix(strings.TrimPrefix(name, "etc-"), prefix) {
 				for op, n := range ops {
 					want[op] = n
@@ -74,16 +83,23 @@ func TestModels(t *testing.T) {
 // for, and compute the same as before.
 func TestNeighbours(t *testing.T) {
 	tests := map[string]map[string]int{
-		"qwen35-4w": {"products": 17, "glu": 8, "delta_decay": 3, "cached_attention": 1, "buffer_slice_update": 2, "buffer_conv": 3,
+		"qwen35-4w": {"products": 17, "glu": 8, "delta_decay": 3, "cached_attention": 1,
+			"buffer_slice_update": 2, "buffer_conv": 3,
 			"buffer_delta_rule": 3, "rms_norm": 20, "rope": 2, "sigmoid": 3},
-		"qwen3next-4w": {"products": 17, "top_k": 4, "switch_mlp": 4, "softmax": 4, "glu": 12, "delta_decay": 3, "cached_attention": 1,
-			"buffer_slice_update": 2, "buffer_conv": 3, "buffer_delta_rule": 3, "rms_norm": 20, "rope": 2, "sigmoid": 3},
-		"qwen3moe-bf16": {"products": 13, "top_k": 4, "switch_mlp": 4, "softmax": 4, "cached_attention": 4, "buffer_slice_update": 8,
+		"qwen3next-4w": {"products": 17, "top_k": 4, "switch_mlp": 4, "softmax": 4, "glu": 12,
+			"delta_decay": 3, "cached_attention": 1,
+			"buffer_slice_update": 2, "buffer_conv": 3, "buffer_delta_rule": 3, "rms_norm": 20,
+			"rope": 2, "sigmoid": 3},
+		"qwen3moe-bf16": {"products": 13, "top_k": 4, "switch_mlp": 4, "softmax": 4, "cached_attention": 4,
+			"buffer_slice_update": 8,
+			"rms_norm":            17, "rope": 8},
+		"qwen3-4w": {"products": 17, "glu": 4, "cached_attention": 4, "buffer_slice_update": 8,
 			"rms_norm": 17, "rope": 8},
-		"qwen3-4w": {"products": 17, "glu": 4, "cached_attention": 4, "buffer_slice_update": 8, "rms_norm": 17, "rope": 8},
-		"gemma4moe-4w": {"products": 31, "embedding": 7, "top_k": 6, "switch_geglu": 6, "softmax": 6, "glu": 6, "softcap": 1,
+		"gemma4moe-4w": {"products": 31, "embedding": 7, "top_k": 6, "switch_geglu": 6, "softmax": 6,
+			"glu": 6, "softcap": 1,
 			"cached_attention": 6, "buffer_ring_update": 10, "buffer_slice_update": 2, "rms_norm": 67, "rope": 12},
-		"gemma4e-bf16": {"products": 38, "embedding": 2, "glu": 12, "softcap": 1, "cached_attention": 6, "buffer_ring_update": 4,
+		"gemma4e-bf16": {"products": 38, "embedding": 2, "glu": 12, "softcap": 1, "cached_attention": 6,
+			"buffer_ring_update":  4,
 			"buffer_slice_update": 2, "rms_norm": 44, "rope": 9},
 		"gemma4unified-4w": {"products": 21, "glu": 5, "softcap": 1, "cached_attention": 5, "buffer_ring_update": 8,
 			"buffer_slice_update": 2, "rms_norm": 36, "rope": 10},
@@ -109,8 +125,8 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
-// TestOtherDeltaKernels: a kernel whose template arguments are of other kinds than those of the one that is known stays as
-// it is, and the reference engine says what is wrong with it.
+// TestOtherDeltaKernels: a kernel whose template arguments are of other kinds than those of the one that is known stays
+// as it is, and the reference engine says what is wrong with it.
 func TestOtherDeltaKernels(t *testing.T) {
 	m := fusetest.Load(t, "qwen35moe-tiny-bf16")
 	kernels := 0

@@ -8,10 +8,11 @@ import (
 	"github.com/etc-ml/etc/runtime/ragged"
 )
 
-// Ragged gives a fused copy of m, the main entry and the method that drafts tokens if m has one, for calls of many sequences. Storage and
-// One are those of o. choose is told what a sequence holds and gives the bounds of the calls. The error says why the program cannot be made ragged. An engine may fuse the
-// result again: nothing is left to do.
-func Ragged(m *ir.Module, o ragged.Options, choose func(*ragged.Model) (ragged.Options, error), c passes.Control) (*ir.Module,
+// Ragged gives a fused copy of m, the main entry and the method that drafts tokens if m has one, for calls of many
+// sequences. Storage and One are those of o. choose is told what a sequence holds and gives the bounds of the calls.
+// The error says why the program cannot be made ragged. An engine may fuse the result again: nothing is left to do.
+func Ragged(m *ir.Module, o ragged.Options, choose func(*ragged.Model) (ragged.Options, error),
+	c passes.Control) (*ir.Module,
 	*ragged.Model, error) {
 	model, err := Sequences(m, o)
 	if err != nil {
@@ -60,8 +61,8 @@ func joined(m *ir.Module, c passes.Control) (*ir.Module, error) {
 	return ir.Join(parts)
 }
 
-// Sequences tells what a sequence of a program holds, with Storage and One of the options. The error says why it cannot be
-// made ragged.
+// Sequences tells what a sequence of a program holds, with Storage and One of the options. The error says why it cannot
+// be made ragged.
 func Sequences(m *ir.Module, o ragged.Options) (*ragged.Model, error) {
 	fused, err := joined(m, passes.Control{})
 	if err != nil {

@@ -76,7 +76,8 @@ func matchUnseeded(op *ir.Op) *sampler {
 	noisy := is(argmaxOf(op.Result()), "add")
 	if noisy == nil || !eitherWay(noisy, func(scaled, noise *ir.Value) bool {
 		bits, division := gumbelBits(noise, 1e-20), is(scaled, "divide")
-		if bits == nil || bits.Input("seed") != nil || division == nil || !sameShape(bits.Result().Type, division.Input("a").Type) {
+		if bits == nil || bits.Input("seed") != nil || division == nil ||
+			!sameShape(bits.Result().Type, division.Input("a").Type) {
 			return false
 		}
 		s.logits = plain(division.Input("a"))
@@ -134,13 +135,15 @@ func gumbelBits(v *ir.Value, shift float64) *ir.Op {
 		v = log.Input("x")
 		if shift != 0 {
 			add := is(v, "add")
-			if add == nil || !eitherWay(add, func(a, b *ir.Value) bool { v = a; return isScalar(b, float64(float32(shift))) }) {
+			if add == nil || !eitherWay(add,
+				func(a, b *ir.Value) bool { v = a; return isScalar(b, float64(float32(shift))) }) {
 				return nil
 			}
 		}
 	}
 	least := is(v, "minimum")
-	if least == nil || !eitherWay(least, func(a, b *ir.Value) bool { v = a; return isScalar(b, float64(math.Nextafter32(1, 0))) }) {
+	if least == nil || !eitherWay(least,
+		func(a, b *ir.Value) bool { v = a; return isScalar(b, float64(math.Nextafter32(1, 0))) }) {
 		return nil
 	}
 	quotient := is(v, "divide")
@@ -160,7 +163,10 @@ func gumbelBits(v *ir.Value, shift float64) *ir.Op {
 
 // matchFilters matches top-p over top-k over logits/temperature; either filter may be missing.
 func (s *sampler) matchFilters(v *ir.Value) bool {
-	if x, p := optional(v, "less", func(cond *ir.Op, p *ir.Value) bool { return cond.Input("a") == p && isScalar(cond.Input("b"), 1) }, topPOf); p != nil {
+	if x, p := optional(v, "less", func(cond *ir.Op, p *ir.Value) bool {
+		return cond.Input("a") == p &&
+			isScalar(cond.Input("b"), 1)
+	}, topPOf); p != nil {
 		v, s.topP = x, p
 		if !isParameter(p, ir.F32) {
 			return false
@@ -173,7 +179,8 @@ func (s *sampler) matchFilters(v *ir.Value) bool {
 	on := func(cond *ir.Op, k *ir.Value) bool {
 		return eitherWay(cond, func(a, b *ir.Value) bool {
 			above, below := is(a, "greater"), is(b, "less")
-			return above != nil && below != nil && above.Input("a") == k && below.Input("a") == k && isScalar(above.Input("b"), 0) && isScalar(below.Input("b"), float64(vocab))
+			return above != nil && below != nil && above.Input("a") == k && below.Input("a") == k &&
+				isScalar(above.Input("b"), 0) && isScalar(below.Input("b"), float64(vocab))
 		})
 	}
 	limited := false // min(k, vocab) in the graph, which a form without a condition needs
@@ -190,7 +197,8 @@ func (s *sampler) matchFilters(v *ir.Value) bool {
 
 // optional matches a filter, or an if whose condition switches it on; without it both give x. It gives
 // nothing where v is no such filter.
-func optional(v *ir.Value, comparison string, on func(cond *ir.Op, parameter *ir.Value) bool, find func(*ir.Value) (x, parameter *ir.Value)) (x, parameter *ir.Value) {
+func optional(v *ir.Value, comparison string, on func(cond *ir.Op, parameter *ir.Value) bool,
+	find func(*ir.Value) (x, parameter *ir.Value)) (x, parameter *ir.Value) {
 	op := is(v, "if")
 	if op == nil {
 		return find(v)
@@ -242,7 +250,8 @@ func topKOf(v *ir.Value, vocab int64) (x, k *ir.Value, limited bool) {
 		return nil, nil, false
 	}
 	take := is(flat(threshold), "take")
-	if take == nil || axisOf(ir.Attrs[ir.AxisAttrs](take).Axis, take.Input("x").Type) != 1 || descendingOf(take.Input("x")) != x {
+	if take == nil || axisOf(ir.Attrs[ir.AxisAttrs](take).Axis, take.Input("x").Type) != 1 ||
+		descendingOf(take.Input("x")) != x {
 		return nil, nil, false
 	}
 	index, _ := take.Arg("index")
@@ -275,10 +284,12 @@ func topPOf(v *ir.Value) (x, p *ir.Value) {
 		return nil, nil
 	}
 	softmax, least := is(probabilities, "softmax"), is(threshold, "min")
-	if softmax == nil || least == nil || plain(softmax.Input("x")) != x || axisOf(ir.Attrs[ir.SoftmaxAttrs](softmax).Axis, x.Type) != x.Type.Rank()-1 {
+	if softmax == nil || least == nil || plain(softmax.Input("x")) != x ||
+		axisOf(ir.Attrs[ir.SoftmaxAttrs](softmax).Axis, x.Type) != x.Type.Rank()-1 {
 		return nil, nil
 	}
-	if a := ir.Attrs[ir.ReduceAttrs](least); len(a.Axes) != 1 || axisOf(a.Axes[0], x.Type) != x.Type.Rank()-1 || !a.Keepdims {
+	if a := ir.Attrs[ir.ReduceAttrs](least); len(a.Axes) != 1 || axisOf(a.Axes[0], x.Type) != x.Type.Rank()-1 ||
+		!a.Keepdims {
 		return nil, nil
 	}
 	kept := is(least.Input("x"), "where")

@@ -38,7 +38,8 @@ func simpler(b *ir.Builder, op *ir.Op) *ir.Value {
 			}
 		}
 	case "slice":
-		if x, axis, start, _, ok := sliced(op.Result()); ok && start.IsConst(0) && x.Type.Shape[axis].Equal(t.Shape[axis]) {
+		if x, axis, start, _, ok := sliced(op.Result()); ok && start.IsConst(0) &&
+			x.Type.Shape[axis].Equal(t.Shape[axis]) {
 			return op.Input("x")
 		}
 	case "reshape", "expand_dims", "squeeze", "broadcast_to":
@@ -71,7 +72,8 @@ func replacesAll(op *ir.Op) bool {
 	axis, known := literal(op, "axis")
 	stop, fixed := literal(op, "stop")
 	size, ok := t.Shape[axisOf(int(axis), t)].Const()
-	return known && fixed && ok && ir.Attrs[ir.StepAttrs](op).Step == 1 && expr(op, "start").IsConst(0) && stop >= size &&
+	return known && fixed && ok && ir.Attrs[ir.StepAttrs](op).Step == 1 && expr(op, "start").IsConst(0) &&
+		stop >= size &&
 		sameShape(op.Input("update").Type, t)
 }
 

@@ -15,7 +15,8 @@ func resetOf(v *ir.Value) (load *ir.Op, reset *ir.Value) {
 	}
 	if op := def(v, "where"); op != nil {
 		load := is(op.Input("y"), "load")
-		if cond := op.Input("condition"); load != nil && isFlag(cond) && isScalar(op.Input("x"), 0) && sameShape(load.Result().Type, v.Type) {
+		if cond := op.Input("condition"); load != nil && isFlag(cond) && isScalar(op.Input("x"), 0) &&
+			sameShape(load.Result().Type, v.Type) {
 			return load, cond
 		}
 		return nil, nil
@@ -26,7 +27,8 @@ func resetOf(v *ir.Value) (load *ir.Op, reset *ir.Value) {
 	}
 	eitherWay(op, func(state, factor *ir.Value) bool {
 		difference := is(factor, "subtract")
-		if is(state, "load") == nil || difference == nil || !isScalar(difference.Input("a"), 1) || factor.Type.Rank() != 0 {
+		if is(state, "load") == nil || difference == nil || !isScalar(difference.Input("a"), 1) ||
+			factor.Type.Rank() != 0 {
 			return false
 		}
 		flag := is(difference.Input("b"), "astype")
@@ -159,7 +161,8 @@ func fuseState(m *ir.Module) error {
 			e.dropped[store] = true
 			e.at[op] = func(b *ir.Builder) []*ir.Value {
 				in := func(name string) *ir.Value { return op.Input(name) }
-				rule := b.BufferOp("buffer_delta_rule", load.Buffer, nil, in("q"), in("k"), in("v"), in("g"), in("beta"), flag)
+				rule := b.BufferOp("buffer_delta_rule", load.Buffer, nil, in("q"), in("k"), in("v"),
+					in("g"), in("beta"), flag)
 				return []*ir.Value{rule.Result(), nil}
 			}
 		}
@@ -197,7 +200,8 @@ func dropSelfStores(r *ir.Region, e *edit) {
 		case op.Def.Effect == ir.Reads:
 			loaded[op.Result()] = version[op.Buffer]
 		case op.Def.Effect == ir.Writes:
-			if load := is(op.Input(op.Def.Operands[0].Name), "load"); op.Def.Name == "store" && load != nil && load.Buffer == op.Buffer && loaded[load.Result()] == version[op.Buffer] {
+			if load := is(op.Input(op.Def.Operands[0].Name), "load"); op.Def.Name == "store" && load != nil &&
+				load.Buffer == op.Buffer && loaded[load.Result()] == version[op.Buffer] {
 				if _, here := loaded[load.Result()]; here {
 					e.dropped[op] = true
 					continue
@@ -282,7 +286,8 @@ func matchConv(op *ir.Op) *convolution {
 		return nil
 	}
 	a, w := ir.Attrs[ir.Conv1DAttrs](conv), conv.Input("w")
-	if constant(w) == nil || w.Type.Rank() != 3 || a.Stride != 1 || a.Padding != 0 || a.Dilation != 1 || !w.Type.Shape[2].IsConst(1) || !w.Type.Shape[0].IsConst(int64(a.Groups)) {
+	if constant(w) == nil || w.Type.Rank() != 3 || a.Stride != 1 || a.Padding != 0 || a.Dilation != 1 ||
+		!w.Type.Shape[2].IsConst(1) || !w.Type.Shape[0].IsConst(int64(a.Groups)) {
 		return nil
 	}
 	if !stop.Equal(all.Type.Shape[1]) && !atLeast(stop, all.Type.Shape[1]) {
@@ -310,7 +315,8 @@ func (c *convolution) matchRows(v *ir.Value) *convolution {
 		axis, c.rows, c.channelFirst = 2, plain(x), true
 	}
 	joined := def(c.rows, "concatenate")
-	if joined == nil || axisOf(ir.Attrs[ir.AxisAttrs](joined).Axis, c.rows.Type) != axis || len(joined.Operand("tensors")) != 2 {
+	if joined == nil || axisOf(ir.Attrs[ir.AxisAttrs](joined).Axis, c.rows.Type) != axis ||
+		len(joined.Operand("tensors")) != 2 {
 		return nil
 	}
 	if c.load, c.reset = resetOf(joined.Operand("tensors")[0].Value); c.load == nil {

@@ -8,9 +8,9 @@ import (
 )
 
 // StripSampler gives a copy of m whose main entry returns the logits that its sampling head draws a token from, without
-// the parameters that only the head had. An entry that returns floats is taken for one without a head: then the result is
-// m. It is an error where an entry returns integers that are not a token drawn by a head that this package knows: by one
-// of the graphs that pass "sample" makes the operation of. m is not changed.
+// the parameters that only the head had. An entry that returns floats is taken for one without a head: then the result
+// is m. It is an error where an entry returns integers that are not a token drawn by a head that this package knows: by
+// one of the graphs that pass "sample" makes the operation of. m is not changed.
 func StripSampler(m *ir.Module) (*ir.Module, error) {
 	if len(m.Entry.Outputs) == 1 && m.Entry.Outputs[0].Kind == ir.TensorKind && m.Entry.Outputs[0].DType.IsFloat() {
 		return m, nil
@@ -51,7 +51,8 @@ func headOf(f *ir.Func) *sampler {
 	var s *sampler
 	switch op := token.Def; op.Def.Name {
 	case "sample":
-		s = &sampler{op.Input("logits"), op.Input("temperature"), op.Input("top_k"), op.Input("top_p"), op.Input("seed")}
+		s = &sampler{op.Input("logits"), op.Input("temperature"), op.Input("top_k"),
+			op.Input("top_p"), op.Input("seed")}
 	case "if":
 		s = matchSampler(op)
 	case "argmax":

@@ -50,8 +50,8 @@ func has(m *ir.Module, name string) bool {
 	return found
 }
 
-// requireHead compares the tokens of a graph with a head of six inputs with what sample draws of the logits. One without a
-// seed is asked for the most likely token.
+// requireHead compares the tokens of a graph with a head of six inputs with what sample draws of the logits. One
+// without a seed is asked for the most likely token.
 func requireHead(t *testing.T, m, logits *ir.Module, p eval.Precision) {
 	t.Helper()
 	head, err := eval.NewMachine(m, p, nil)
@@ -64,11 +64,13 @@ func requireHead(t *testing.T, m, logits *ir.Module, p eval.Precision) {
 		for j := range at {
 			at[j], position = position, position+1
 		}
-		inputs := []eval.Value{{Tensor: eval.Ints(ir.I64, []int{1, len(tokens)}, tokens)}, {Tensor: eval.Ints(ir.I64, []int{len(tokens)}, at)}}
+		inputs := []eval.Value{{Tensor: eval.Ints(ir.I64, []int{1, len(tokens)}, tokens)},
+			{Tensor: eval.Ints(ir.I64, []int{len(tokens)}, at)}}
 		row, err := plain.Run(inputs)
 		require.NoError(t, err)
 		temperature := []float32{0.7, 0, 1.3}[i]
-		settings := []eval.Value{{}, {Tensor: eval.Ints(ir.I64, nil, []int64{20})}, {Tensor: eval.Floats(ir.F32, nil, []float32{0.9})},
+		settings := []eval.Value{{}, {Tensor: eval.Ints(ir.I64, nil, []int64{20})},
+			{Tensor: eval.Floats(ir.F32, nil, []float32{0.9})},
 			{Tensor: eval.Ints(ir.I64, nil, []int64{int64(i) - 1})}}[:len(m.Entry.Params)-2]
 		if len(settings) == 1 {
 			temperature = 0
@@ -78,7 +80,8 @@ func requireHead(t *testing.T, m, logits *ir.Module, p eval.Precision) {
 		token, err := head.Run(append(inputs, settings...))
 		require.NoError(t, err)
 		def := ir.LookupOp("sample")
-		c := &eval.Call{Op: &ir.Op{Def: def, Args: make([][]ir.Arg, 5), Results: []*ir.Value{{Type: ir.StaticType(ir.I64, 1)}}}, Precision: p}
+		c := &eval.Call{Op: &ir.Op{Def: def, Args: make([][]ir.Arg, 5),
+			Results: []*ir.Value{{Type: ir.StaticType(ir.I64, 1)}}}, Precision: p}
 		for _, v := range append([]eval.Value{{Tensor: row[0].Tensor}}, settings...) {
 			c.Args = append(c.Args, []eval.Value{v})
 		}

@@ -6,9 +6,9 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// fuseSwitchMLP makes switch_mlp, or switch_geglu, of gathered products of experts whose rows are weighted and summed. The
-// products stand inside of an if or between two: with many tokens the token-expert pairs are sorted by
-// expert, with few they are not. Both ways are followed and must compute the same.
+// fuseSwitchMLP makes switch_mlp, or switch_geglu, of gathered products of experts whose rows are weighted and summed.
+// The products stand inside of an if or between two: with many tokens the token-expert pairs are sorted by expert, with
+// few they are not. Both ways are followed and must compute the same.
 func fuseSwitchMLP(m *ir.Module) error {
 	return apply(m, "sum", func(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
 		e := matchExperts(op)
@@ -19,7 +19,8 @@ func fuseSwitchMLP(m *ir.Module) error {
 			return likeType(b, v, ir.TensorType(v.Type.DType, ir.Const(1), e.tokens, n))
 		}
 		k := e.scores.Type.Shape[e.scores.Type.Rank()-1]
-		y := b.Value(e.name, nil, three(e.x, e.hidden), e.weights[0].value(b), e.weights[1].value(b), e.weights[2].value(b),
+		y := b.Value(e.name, nil, three(e.x, e.hidden), e.weights[0].value(b),
+			e.weights[1].value(b), e.weights[2].value(b),
 			three(e.indices, k), three(e.scores, k))
 		return []*ir.Value{likeType(b, y, op.Result().Type)}, true
 	})
@@ -57,7 +58,8 @@ func (w expertWeight) value(b *ir.Builder) *ir.Value {
 func matchExperts(sum *ir.Op) *experts {
 	a := ir.Attrs[ir.ReduceAttrs](sum)
 	x := sum.Input("x")
-	if len(a.Axes) != 1 || a.Keepdims || x.Type.Rank() != 3 || axisOf(a.Axes[0], x.Type) != 1 || !canReshape(sum.Result().Type) {
+	if len(a.Axes) != 1 || a.Keepdims || x.Type.Rank() != 3 || axisOf(a.Axes[0], x.Type) != 1 ||
+		!canReshape(sum.Result().Type) {
 		return nil
 	}
 	product := is(x, "multiply")
@@ -79,7 +81,8 @@ func matchExperts(sum *ir.Op) *experts {
 		}
 		for i, w := range branches(rows) {
 			f := expertRows{world: w, k: k, tokens: e.tokens, hidden: e.hidden}
-			if !f.match(rows) || i > 0 && (f.x != e.x || f.indices != e.indices || f.weights != e.weights || f.name != e.name) {
+			if !f.match(rows) || i > 0 && (f.x != e.x || f.indices != e.indices ||
+				f.weights != e.weights || f.name != e.name) {
 				return false
 			}
 			e.x, e.indices, e.weights, e.name = f.x, f.indices, f.weights, f.name
@@ -212,7 +215,8 @@ func (f *expertRows) match(rows *ir.Value) bool {
 	if f.flat(gate.x) != f.flat(up.x) || f.ints(gate.ids) != f.ints(up.ids) || f.ints(gate.ids) != f.ints(down.ids) {
 		return false
 	}
-	return f.matchIndices(gate.ids) && f.matchInput(gate) && sameShape(gate.x.Type, up.x.Type) && sameShape(gate.ids.Type, up.ids.Type)
+	return f.matchIndices(gate.ids) && f.matchInput(gate) && sameShape(gate.x.Type, up.x.Type) &&
+		sameShape(gate.ids.Type, up.ids.Type)
 }
 
 // activation matches that of the gates, which names the operation.
@@ -256,7 +260,8 @@ func (f *expertRows) matchInput(p *gatheredProduct) bool {
 	switch {
 	case f.order != nil:
 		take := def(v, "take")
-		if take == nil || ir.Attrs[ir.AxisAttrs](take).Axis != 0 || take.Input("index") == nil || !f.isTokenOf(f.ints(take.Input("index"))) {
+		if take == nil || ir.Attrs[ir.AxisAttrs](take).Axis != 0 || take.Input("index") == nil ||
+			!f.isTokenOf(f.ints(take.Input("index"))) {
 			return false
 		}
 		v = take.Input("x")
@@ -295,7 +300,8 @@ func (f *expertRows) isTokenOf(v *ir.Value) bool {
 		return false
 	}
 	repeat := def(f.ints(take.Input("x")), "repeat")
-	return repeat != nil && ir.Attrs[ir.AxisAttrs](repeat).Axis == 0 && expr(repeat, "repeats").Equal(f.k) && f.isCount(f.ints(repeat.Input("x")), f.tokens)
+	return repeat != nil && ir.Attrs[ir.AxisAttrs](repeat).Axis == 0 && expr(repeat, "repeats").Equal(f.k) &&
+		f.isCount(f.ints(repeat.Input("x")), f.tokens)
 }
 
 // isCount matches 0, 1, …, n-1.
@@ -332,17 +338,20 @@ func (f *expertRows) gathered(v *ir.Value, i int) *gatheredProduct {
 	case "gather_qmm":
 		form, ok := ir.FormOf(op)
 		w := op.Input("w")
-		if !ok || !ir.Attrs[ir.GatherQmmAttrs](op).Transpose || w.Type.Rank() != 3 || (op.Input("biases") == nil) != (form.Mode != ir.Affine) {
+		if !ok || !ir.Attrs[ir.GatherQmmAttrs](op).Transpose || w.Type.Rank() != 3 ||
+			(op.Input("biases") == nil) != (form.Mode != ir.Affine) {
 			return nil
 		}
-		f.weights[i] = expertWeight{packed: w, scales: op.Input("scales"), biases: op.Input("biases"), form: form, dtype: op.Input("x").Type.DType}
+		f.weights[i] = expertWeight{packed: w, scales: op.Input("scales"), biases: op.Input("biases"), form: form,
+			dtype: op.Input("x").Type.DType}
 		p = gatheredProduct{op.Input("x"), op.Input("rhs_indices")}
 	case "gather_mm":
 		w, perm := permutation(op.Input("b"))
 		if w == nil {
 			w = op.Input("b")
 		}
-		if perm != nil && !slices.Equal(perm, []int{0, 2, 1}) || constant(w) == nil || w.Type.Rank() != 3 || !w.Type.DType.IsFloat() {
+		if perm != nil && !slices.Equal(perm, []int{0, 2, 1}) || constant(w) == nil || w.Type.Rank() != 3 ||
+			!w.Type.DType.IsFloat() {
 			return nil
 		}
 		f.weights[i] = expertWeight{dense: plain(w), columns: perm == nil}
@@ -351,7 +360,8 @@ func (f *expertRows) gathered(v *ir.Value, i int) *gatheredProduct {
 		return nil
 	}
 	// The last but one dim of x is 1: each pair multiplies one row.
-	if n := p.x.Type.Rank(); p.ids == nil || op.Input("lhs_indices") != nil || n < 3 || !p.x.Type.Shape[n-2].IsConst(1) {
+	if n := p.x.Type.Rank(); p.ids == nil || op.Input("lhs_indices") != nil || n < 3 ||
+		!p.x.Type.Shape[n-2].IsConst(1) {
 		return nil
 	}
 	return &p

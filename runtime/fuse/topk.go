@@ -51,7 +51,8 @@ func topKOfTaken(b *ir.Builder, op *ir.Op) ([]*ir.Value, bool) {
 		return nil, false
 	}
 	values := is(sort.Input("x"), "take_along_axis")
-	if values == nil || plain(values.Input("indices")) != plain(x) || axisOf(ir.Attrs[ir.AxisAttrs](values).Axis, values.Input("x").Type) != values.Input("x").Type.Rank()-1 {
+	if values == nil || plain(values.Input("indices")) != plain(x) ||
+		axisOf(ir.Attrs[ir.AxisAttrs](values).Axis, values.Input("x").Type) != values.Input("x").Type.Rank()-1 {
 		return nil, false
 	}
 	source := largest(x, "argpartition", k)

@@ -10,8 +10,9 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/device"
 )
 
-// This file holds calls that begin before the call before them was read: while one token is computed, the kernels of the next are
-// submitted, which find it on the device. Should another call be asked for, the one that began must not count:
+// This file holds calls that begin before the call before them was read: while one token is computed, the kernels of
+// the next are submitted, which find it on the device. Should another call be asked for, the one that began must not
+// count:
 //
 //   - What kernels read of the host, their results, and states of recurrent layers are there twice, on two sides. A call reads
 //     the side of its turn and writes states and the next call's token to the other. The next turn is that side's, unless the call is undone.
@@ -32,8 +33,8 @@ type ahead struct {
 // takesTurns reports whether a call of the plan reads one side and writes the other.
 func (p *boundPlan) takesTurns() bool { return p.ahead != nil && p.ahead.ready }
 
-// foresee finds out whether the plan can be begun on its own result: a call for one token that gives one, which a kernel writes to
-// where the next call's is read, and which changes nothing on the host.
+// foresee finds out whether the plan can be begun on its own result: a call for one token that gives one, which a
+// kernel writes to where the next call's is read, and which changes nothing on the host.
 func (b *binder) foresee() *ahead {
 	p := b.plan
 	if !p.single() || len(p.inputs) == 0 || len(p.outputs) != 1 {
@@ -71,8 +72,9 @@ func (b *binder) foresee() *ahead {
 	return a
 }
 
-// undoable reports whether what a call does to buffers can be undone: whole states are written to the other side, and rows of
-// caches, at a position that a call is told, are read by attention alone, which looks at no position behind its own.
+// undoable reports whether what a call does to buffers can be undone: whole states are written to the other side, and
+// rows of caches, at a position that a call is told, are read by attention alone, which looks at no position behind its
+// own.
 func (b *binder) undoable(a *ahead) bool {
 	caches := map[*ir.Buffer]bool{}
 	ops := b.plan.module.Entry.Body.Ops
@@ -193,11 +195,12 @@ func (c *call) token() (*eval.Tensor, error) {
 	return c.plan.outputs[0].decode(raw)
 }
 
-// begin submits the call that is likely to follow one that was just submitted. Where its inputs are none for the same plan, or not
-// allowed, that is nothing to report: the call may never be asked for.
+// begin submits the call that is likely to follow one that was just submitted. Where its inputs are none for the same
+// plan, or not allowed, that is nothing to report: the call may never be asked for.
 func (x *instance) begin(after *call, inputs []eval.Value) error {
 	p := after.plan
-	if !p.takesTurns() || x.exe.observe != nil || len(inputs) != len(p.inputs) || eval.CheckInputs(x.exe.entries[p.entry].Entry, inputs) != nil {
+	if !p.takesTurns() || x.exe.observe != nil || len(inputs) != len(p.inputs) ||
+		eval.CheckInputs(x.exe.entries[p.entry].Entry, inputs) != nil {
 		return nil
 	}
 	for i, v := range inputs {
@@ -209,8 +212,8 @@ func (x *instance) begin(after *call, inputs []eval.Value) error {
 	if p.compute() != nil {
 		return nil
 	}
-	// The kernel of the call before writes the token, which has the bytes up to the next word to itself: devices that share memory with the
-	// host may move whole lines of it.
+	// The kernel of the call before writes the token, which has the bytes up to the next word to itself: devices that
+	// share memory with the host may move whole lines of it.
 	token, content := p.ahead.token, p.uniforms.content[:p.uniforms.size]
 	buffer, _ := x.locate(token)
 	end := min(token.Offset+alignment, len(content))
@@ -227,8 +230,8 @@ func (x *instance) begin(after *call, inputs []eval.Value) error {
 	return err
 }
 
-// pair gives a plan that can run ahead, and the states that it writes, their other side. Where there is no memory for that the plan
-// stays as it is.
+// pair gives a plan that can run ahead, and the states that it writes, their other side. Where there is no memory for
+// that the plan stays as it is.
 func (x *instance) pair(p *boundPlan) error {
 	a := p.ahead
 	if a == nil || a.ready || a.none || p.uniforms.size > device.MaxPlaced {
@@ -288,6 +291,7 @@ func (x *instance) pair(p *boundPlan) error {
 	}
 	out.buffer, out.other = first, second
 	a.made, a.ready = made[states:], true
-	// What was recorded knows one side only, and uniforms that are placed must not come before the zeros of their buffer.
+	// What was recorded knows one side only, and uniforms that are placed must not come before the zeros of their
+	// buffer.
 	return errors.Join(x.exe.device.Wait(), p.forget())
 }

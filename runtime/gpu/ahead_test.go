@@ -12,7 +12,8 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu"
 )
 
-// follower makes calls of two instances, one of which begins the next call before this one was read, and compares what they give.
+// follower makes calls of two instances, one of which begins the next call before this one was read, and compares what
+// they give.
 type follower struct {
 	*testing.T
 	module       *ir.Module
@@ -78,8 +79,8 @@ func writtenWhole(m *ir.Module, buffer string) bool {
 	return false
 }
 
-// TestAhead: a call that is begun before the one before it was read gives what it would have given, and one that is not asked for
-// then leaves nothing behind.
+// TestAhead: a call that is begun before the one before it was read gives what it would have given, and one that is not
+// asked for then leaves nothing behind.
 func TestAhead(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: whole models on the emulator")

@@ -38,7 +38,9 @@ func bindRopeAngles(b *binder) bool {
 	}
 	table := b.x.exe.upload(encode(f32, eval.Floats(ir.F32, []int{len(inverse)}, inverse)))
 	out := b.result(0, nil)
-	return table != nil && out != nil && b.launch("angles", l, nil, kernels.RopeAnglesArguments[operand]{Inverse: whole(table), Angles: bytesOf(out), Step: b.stepAt(attrs.Tokens, position)})
+	return table != nil && out != nil &&
+		b.launch("angles", l, nil, kernels.RopeAnglesArguments[operand]{Inverse: whole(table), Angles: bytesOf(out),
+			Step: b.stepAt(attrs.Tokens, position)})
 }
 
 // inverseFreqs are the reciprocals of the frequencies of the operation, or nil.
@@ -91,7 +93,8 @@ func bindRopeHeads(b *binder) bool {
 	l, err := k.Launch(tokens)
 	weight, ok := b.weight("weight", k.D)
 	out := b.result(0, tokenMajor(k.QHeads, tokens, k.D))
-	return ok && out != nil && b.launch("rope", l, err, kernels.RopeArguments[operand]{Q: bytesOf(x), QWeight: weight, Angles: bytesOf(angles), QOut: bytesOf(out), Step: b.stepAt(tokens, nil)})
+	return ok && out != nil && b.launch("rope", l, err, kernels.RopeArguments[operand]{Q: bytesOf(x), QWeight: weight,
+		Angles: bytesOf(angles), QOut: bytesOf(out), Step: b.stepAt(tokens, nil)})
 }
 
 // rotated are the operands of rotation and writes: heads, weights of norms, angles and caches.
@@ -102,8 +105,8 @@ type rotated struct {
 	start            *hostValue
 }
 
-// rotated gives the operands of the operation, whose heads have so many elements; nil where kernels do not take them. For
-// every call it is checked that the positions are in the caches.
+// rotated gives the operands of the operation, whose heads have so many elements; nil where kernels do not take them.
+// For every call it is checked that the positions are in the caches.
 func (b *binder) rotated(width, tokens int) *rotated {
 	r := b.rotatedHeads(width)
 	if r == nil {
@@ -122,7 +125,8 @@ func (b *binder) rotated(width, tokens int) *rotated {
 
 // rotatedHeads is rotated without what says where the heads are written.
 func (b *binder) rotatedHeads(width int) *rotated {
-	r := &rotated{q: b.floats("q"), k: b.floats("k"), v: b.floats("v"), angles: b.floats("angles"), keys: b.x.states[b.Op.Buffer], values: b.x.states[b.Op.Second]}
+	r := &rotated{q: b.floats("q"), k: b.floats("k"), v: b.floats("v"), angles: b.floats("angles"),
+		keys: b.x.states[b.Op.Buffer], values: b.x.states[b.Op.Second]}
 	if r.q == nil || r.k == nil || r.v == nil || r.angles == nil {
 		return nil
 	}
@@ -134,10 +138,11 @@ func (b *binder) rotatedHeads(width int) *rotated {
 	return r
 }
 
-// checkSlots checks for every call that a cache has room for the tokens that the operation writes from a position on: up to
-// stop, where it has that operand, or around in a ring.
+// checkSlots checks for every call that a cache has room for the tokens that the operation writes from a position on:
+// up to stop, where it has that operand, or around in a ring.
 func (b *binder) checkSlots(start *hostValue, name string, slots, tokens int) bool {
-	if b.Op.Def.Name == "buffer_ring_update" || b.Op.Def.Name != "buffer_slice_update" && len(b.Op.Operand("stop")) == 0 {
+	if b.Op.Def.Name == "buffer_ring_update" ||
+		b.Op.Def.Name != "buffer_slice_update" && len(b.Op.Operand("stop")) == 0 {
 		b.check(start, func() error {
 			if n := start.content.Int; n < 0 || n >= 1<<30 {
 				return fmt.Errorf("buffer_ring_update @%s: position %d", name, n)
@@ -153,7 +158,8 @@ func (b *binder) checkSlots(start *hostValue, name string, slots, tokens int) bo
 	b.check(stop, func() error {
 		from, to := start.content.Int, stop.content.Int
 		if from < 0 || to > int64(slots) || to-from != int64(tokens) {
-			return fmt.Errorf("buffer_slice_update @%s: positions %d to %d for %d tokens, the cache has %d slots", name, from, to, tokens, slots)
+			return fmt.Errorf("buffer_slice_update @%s: positions %d to %d for %d tokens, the cache has %d slots", name,
+				from, to, tokens, slots)
 		}
 		return nil
 	})
@@ -178,8 +184,10 @@ func bindRopeWrite(b *binder) bool {
 	}
 	l, err := k.Launch(tokens)
 	out := b.result(0, tokenMajor(k.QHeads, tokens, k.D))
-	return out != nil && b.launch("rope", l, err, kernels.RopeArguments[operand]{Q: bytesOf(r.q), K: bytesOf(r.k), V: bytesOf(r.v), QWeight: r.qWeight, KWeight: r.kWeight,
-		Angles: bytesOf(r.angles), QOut: bytesOf(out), KCache: whole(r.keys.slot), VCache: whole(r.values.slot), Step: b.stepAt(tokens, r.start)})
+	return out != nil && b.launch("rope", l, err, kernels.RopeArguments[operand]{Q: bytesOf(r.q), K: bytesOf(r.k),
+		V: bytesOf(r.v), QWeight: r.qWeight, KWeight: r.kWeight,
+		Angles: bytesOf(r.angles), QOut: bytesOf(out), KCache: whole(r.keys.slot), VCache: whole(r.values.slot),
+		Step: b.stepAt(tokens, r.start)})
 }
 
 // cacheType is the dtype in which the operation's buffer is stored.
@@ -202,13 +210,16 @@ func bindCacheWrite(b *binder) bool {
 		return false
 	}
 	h, heads := lower.HeadsOf(u.view())
-	if !ok || axis != 2 && axis != -2 || !heads || s.shape[0] != 1 || s.shape[1] != h.Heads || s.shape[3] != h.Width || h.Tokens > s.shape[2] || u.slot.state ||
+	if !ok || axis != 2 && axis != -2 || !heads || s.shape[0] != 1 || s.shape[1] != h.Heads || s.shape[3] != h.Width ||
+		h.Tokens > s.shape[2] || u.slot.state ||
 		!b.checkSlots(start, b.Op.Buffer.Name, s.shape[2], h.Tokens) {
 		return false
 	}
-	k := kernels.CacheWrite{D: h.Width, Heads: h.Heads, X: h.Strides, Cache: s.format.kernelType(), Slots: s.shape[2], Ring: ring}
+	k := kernels.CacheWrite{D: h.Width, Heads: h.Heads, X: h.Strides, Cache: s.format.kernelType(),
+		Slots: s.shape[2], Ring: ring}
 	l, err := k.Launch(h.Tokens)
-	return b.launch("cache write", l, err, kernels.CacheWriteArguments[operand]{X: bytesOf(u), Cache: whole(s.slot), Step: b.stepAt(h.Tokens, start)})
+	return b.launch("cache write", l, err, kernels.CacheWriteArguments[operand]{X: bytesOf(u), Cache: whole(s.slot),
+		Step: b.stepAt(h.Tokens, start)})
 }
 
 // cacheOf is the buffer whose content an operand is.
@@ -217,7 +228,8 @@ func (b *binder) cacheOf(operand string) *state {
 	for load != nil && load.Def != nil && load.Def.Def.Name == "astype" {
 		load = load.Def.Input("x")
 	}
-	if v == nil || v.place != onDevice || load.Def == nil || load.Def.Def.Name != "load" || !b.Held[load.Def] || len(v.shape) != 4 {
+	if v == nil || v.place != onDevice || load.Def == nil || load.Def.Def.Name != "load" ||
+		!b.Held[load.Def] || len(v.shape) != 4 {
 		return nil
 	}
 	s := b.x.states[load.Def.Buffer]
@@ -270,8 +282,10 @@ func bindAttention(b *binder) bool {
 		}
 		launch := func(t kernels.ChunkTuning) (kernels.Launch, error) { return a.ChunkLaunch(tokens, t) }
 		l, err := launch(variant)
-		if !b.launch("attention", l, err, kernels.AttentionChunkArguments[operand]{Q: bytesOf(q), Keys: whole(keys.slot), Values: whole(values.slot), Gate: gate, Out: bytesOf(out),
-			Step: atPositions(at, a, tokens)}) {
+		if !b.launch("attention", l, err,
+			kernels.AttentionChunkArguments[operand]{Q: bytesOf(q), Keys: whole(keys.slot), Values: whole(values.slot),
+				Gate: gate, Out: bytesOf(out),
+				Step: atPositions(at, a, tokens)}) {
 			return false
 		}
 		tuned(b, variants, launch)
@@ -288,11 +302,13 @@ func bindAttention(b *binder) bool {
 		return false
 	}
 	parts, ml := b.scratch(4*tokens*a.Heads*blocks*a.D), b.scratch(8*tokens*a.Heads*blocks)
-	b.launch("attention", part, nil, kernels.AttentionPartArguments[operand]{Q: bytesOf(q), Keys: whole(keys.slot), Values: whole(values.slot), Part: whole(parts), ML: whole(ml),
+	b.launch("attention", part, nil, kernels.AttentionPartArguments[operand]{Q: bytesOf(q), Keys: whole(keys.slot),
+		Values: whole(values.slot), Part: whole(parts), ML: whole(ml),
 		Step: atPositions(at, a, tokens)})
 	tuned(b, variants, func(t kernels.AttentionTuning) (kernels.Launch, error) { return lower.PartOf(a, t, tokens) })
 	b.readingCaches(a, tokens)
-	return b.launch("attention merge", merge, nil, kernels.AttentionMergeArguments[operand]{Part: whole(parts), ML: whole(ml), Gate: gate, Out: bytesOf(out), Step: at})
+	return b.launch("attention merge", merge, nil, kernels.AttentionMergeArguments[operand]{Part: whole(parts),
+		ML: whole(ml), Gate: gate, Out: bytesOf(out), Step: at})
 }
 
 // gate is the gate of attention, which may be absent; false where it is not on the device.

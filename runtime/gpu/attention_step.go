@@ -7,8 +7,8 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/lower"
 )
 
-// bindAttentionStep attends for one token, with the rotation and the writes before it, in one kernel, and one more that puts
-// blocks together where that is one of its own.
+// bindAttentionStep attends for one token, with the rotation and the writes before it, in one kernel, and one more that
+// puts blocks together where that is one of its own.
 func bindAttentionStep(b *binder) bool {
 	k, ok := lower.AttentionStep(b.Op, b.view, b.cacheType())
 	if !ok {
@@ -40,21 +40,25 @@ func bindAttentionStep(b *binder) bool {
 			blocks = max(blocks, t.Blocks)
 		}
 		part, ml := b.scratch(4*k.Heads*blocks*k.D), b.scratch(8*k.Heads*blocks)
-		args := kernels.AttentionStepArguments[operand]{Q: bytesOf(r.q), K: bytesOf(r.k), V: bytesOf(r.v), QWeight: r.qWeight, KWeight: r.kWeight, Angles: bytesOf(r.angles),
-			Keys: whole(r.keys.slot), Values: whole(r.values.slot), Part: whole(part), ML: whole(ml), Gate: gate, Step: atPositions(at, k.Attention, 1)}
+		args := kernels.AttentionStepArguments[operand]{Q: bytesOf(r.q), K: bytesOf(r.k), V: bytesOf(r.v),
+			QWeight: r.qWeight, KWeight: r.kWeight, Angles: bytesOf(r.angles),
+			Keys: whole(r.keys.slot), Values: whole(r.values.slot), Part: whole(part), ML: whole(ml), Gate: gate,
+			Step: atPositions(at, k.Attention, 1)}
 		if first.Last {
 			args.Out, args.Arrivals = bytesOf(out), whole(b.arrivals(k.Heads))
 		}
 		b.launch("attention", one, nil, args)
 		tuned(b, variants, func(t kernels.StepTuning) (kernels.Launch, error) { return launchOf(k, t) })
 		b.readingCaches(k.Attention, 1)
-		return first.Last || b.launch("attention merge", merge, nil, kernels.AttentionMergeArguments[operand]{Part: whole(part), ML: whole(ml), Gate: gate, Out: bytesOf(out), Step: at})
+		return first.Last || b.launch("attention merge", merge, nil,
+			kernels.AttentionMergeArguments[operand]{Part: whole(part), ML: whole(ml), Gate: gate,
+				Out: bytesOf(out), Step: at})
 	}
 	return false
 }
 
-// stepWays are those of the tunings that can take the place of the first. Where another kernel puts blocks together, they divide
-// the positions as that expects.
+// stepWays are those of the tunings that can take the place of the first. Where another kernel puts blocks together,
+// they divide the positions as that expects.
 func stepVariants(tunings []kernels.StepTuning) (out []kernels.StepTuning) {
 	first := tunings[0]
 	for _, t := range tunings {
@@ -78,7 +82,8 @@ func launchOf(k kernels.AttentionStep, t kernels.StepTuning) (kernels.Launch, er
 	return one, err
 }
 
-// arrivals are counters that are 0 before a call, and between the kernels that use them, which thereby depend on each other.
+// arrivals are counters that are 0 before a call, and between the kernels that use them, which thereby depend on each
+// other.
 func (b *binder) arrivals(n int) *slot {
 	if b.counters == nil || b.counters.Size < 4*n {
 		b.counters = b.uniform(4*n, func([]byte) error { return nil })

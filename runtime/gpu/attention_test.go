@@ -62,17 +62,21 @@ func TestAttentionOfOneToken(t *testing.T) {
 		cuda       []string // kinds of kernels
 		metal      []string
 	}{
-		{"alone", "    return %6: f32[1,4,1,64]", []string{"linear", "angles", "attention"}, []string{"linear", "angles", "attention", "attention merge"}},
-		{"with a cache", "    return %6: f32[1,4,1,64], %5: bf16[1,2,32,64]", []string{"linear", "angles", "attention"}, []string{"linear", "angles", "attention", "attention merge"}},
+		{"alone", "    return %6: f32[1,4,1,64]", []string{"linear", "angles", "attention"},
+			[]string{"linear", "angles", "attention", "attention merge"}},
+		{"with a cache", "    return %6: f32[1,4,1,64], %5: bf16[1,2,32,64]", []string{"linear", "angles", "attention"},
+			[]string{"linear", "angles", "attention", "attention merge"}},
 		{"that nothing reads", "    return %qkv: f32[1,1,512]", nil, nil},
-		{"of rotated queries that are a result", "    return %6: f32[1,4,1,64], %2: f32[1,4,1,64]", []string{"linear", "angles", "rope", "attention", "attention merge"}, nil},
+		{"of rotated queries that are a result", "    return %6: f32[1,4,1,64], %2: f32[1,4,1,64]",
+			[]string{"linear", "angles", "rope", "attention", "attention merge"}, nil},
 		{"twice", secondToken, nil, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, err := ir.Parse(strings.Replace(attend, "MORE", c.more, 1))
 			require.NoError(t, err)
 			random := normals(4)
-			m.Constants[0].Data = ir.Bytes(ir.BF16, []int64{512, 32}, eval.Floats(ir.BF16, []int{512, 32}, random.tensor(t, 512, 32).F).Encode())
+			m.Constants[0].Data = ir.Bytes(ir.BF16, []int64{512, 32},
+				eval.Floats(ir.BF16, []int{512, 32}, random.tensor(t, 512, 32).F).Encode())
 			for device, want := range map[string][]string{"cuda": c.cuda, "metal": c.metal} {
 				kinds := kindsOf(t, m, device)
 				if want != nil {

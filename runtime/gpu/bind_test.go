@@ -18,7 +18,9 @@ func BenchmarkBind(b *testing.B) {
 	info := device.Info{Machine: kernels.Machine{Target: kernels.CUDA}}
 	for _, name := range fusetest.Names() {
 		b.Run(name, func(b *testing.B) {
-			exe, err := Engine{Device: "cuda", Open: func() (device.Device, error) { return paper{info}, nil }}.Compile(fusetest.Load(b, name), engine.Options{Precision: eval.Mixed})
+			exe, err := Engine{Device: "cuda",
+				Open: func() (device.Device, error) { return paper{info}, nil }}.Compile(fusetest.Load(b, name),
+				engine.Options{Precision: eval.Mixed})
 			require.NoError(b, err)
 			defer exe.Close()
 			made, err := exe.NewInstance()
@@ -51,7 +53,8 @@ func TestLengthsShareKernels(t *testing.T) {
 			t.Run(name+"/"+on.name, func(t *testing.T) {
 				t.Parallel()
 				open := func() (device.Device, error) { return multiplyingPaper{inkPaper{paper{on.info}}}, nil }
-				exe, err := Engine{Device: "paper", Open: open}.Compile(fusetest.Load(t, name), engine.Options{Precision: eval.Mixed})
+				exe, err := Engine{Device: "paper", Open: open}.Compile(fusetest.Load(t, name),
+					engine.Options{Precision: eval.Mixed})
 				require.NoError(t, err)
 				defer exe.Close()
 				made, err := exe.NewInstance()

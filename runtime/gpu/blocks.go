@@ -15,7 +15,8 @@ import (
 // rowTable is an operand of integers that a call is told, on the device; its host value is what the host knows of it.
 func (b *binder) rowTable(name string) (at *value, known *hostValue) {
 	v := b.Input(name)
-	if v == nil || v.place != onHost || v.dtype.IsFloat() || v.shape == nil || v.hostValue.step || v.hostValue.constant {
+	if v == nil || v.place != onHost || v.dtype.IsFloat() || v.shape == nil ||
+		v.hostValue.step || v.hostValue.constant {
 		return nil, nil
 	}
 	if at = b.device(b.Op.Input(name), v); at == nil {
@@ -32,16 +33,19 @@ type blockTables struct {
 }
 
 // blockTables gives the tables of the operation, whose pool has so many units of so many rows. For every call it is
-// checked that the positions that rows see in a window, 0 for all, or their own where it is 1, lie in units of the pool.
+// checked that the positions that rows see in a window, 0 for all, or their own where it is 1, lie in units of the
+// pool.
 func (b *binder) blockTables(pool []int, window int) *blockTables {
 	positions, p := b.rowTable("positions")
 	sequences, s := b.rowTable("sequences")
 	blocks, t := b.rowTable("blocks")
-	if positions == nil || sequences == nil || blocks == nil || len(pool) != 4 || len(blocks.shape) != 2 || positions.len() != sequences.len() {
+	if positions == nil || sequences == nil || blocks == nil || len(pool) != 4 || len(blocks.shape) != 2 ||
+		positions.len() != sequences.len() {
 		return nil
 	}
 	b.checkOnce(tableCheck{p, s, t, pool[1], pool[2], window})
-	return &blockTables{bytesOf(positions), bytesOf(sequences), bytesOf(blocks), positions.len(), b.rowsAndUnits(positions.len(), pool[1])}
+	return &blockTables{bytesOf(positions), bytesOf(sequences), bytesOf(blocks), positions.len(),
+		b.rowsAndUnits(positions.len(), pool[1])}
 }
 
 // rowsAndUnits is the step operand of kernels of pools.
@@ -104,7 +108,8 @@ func (c *tableCheck) check() error {
 		}
 		for at := low / int64(c.rows); at <= p/int64(c.rows); at++ {
 			if id := blocks.I[n*columns+at%columns]; id < 0 || id >= int64(c.units) {
-				return fmt.Errorf("row %d: position %d of sequence %d is in block %d of %d", r, max(low, at*int64(c.rows)), n, id, c.units)
+				return fmt.Errorf("row %d: position %d of sequence %d is in block %d of %d", r,
+					max(low, at*int64(c.rows)), n, id, c.units)
 			}
 		}
 		last, of = p, n
@@ -123,8 +128,10 @@ func bindRopeRowAngles(b *binder) bool {
 	}
 	table := b.x.exe.upload(encode(f32, eval.Floats(ir.F32, []int{len(inverse)}, inverse)))
 	out := b.result(0, nil)
-	return table != nil && out != nil && b.launch("angles", l, nil, kernels.RopeRowAnglesArguments[operand]{Inverse: whole(table), Positions: bytesOf(positions),
-		Angles: bytesOf(out), Step: b.stepAt(attrs.Tokens, nil)})
+	return table != nil && out != nil &&
+		b.launch("angles", l, nil, kernels.RopeRowAnglesArguments[operand]{Inverse: whole(table),
+			Positions: bytesOf(positions),
+			Angles:    bytesOf(out), Step: b.stepAt(attrs.Tokens, nil)})
 }
 
 // bindBlockWrite writes keys or values into blocks.
@@ -135,13 +142,16 @@ func bindBlockWrite(b *binder) bool {
 	}
 	h, ok := lower.HeadsOf(u.view())
 	t := b.blockTables(s.shape, 1)
-	if !ok || t == nil || h.Tokens != t.rows || h.Heads != s.shape[0] || s.coded && ir.Q8Words(h.Width) != s.shape[3] || !s.coded && h.Width != s.shape[3] {
+	if !ok || t == nil || h.Tokens != t.rows || h.Heads != s.shape[0] || s.coded && ir.Q8Words(h.Width) != s.shape[3] ||
+		!s.coded && h.Width != s.shape[3] {
 		return false
 	}
 	blocks := b.Input("blocks").shape
-	k := kernels.BlockWrite{Blocks: kernels.Blocks{Rows: s.shape[2], Columns: blocks[1], Cache: s.kernelType()}, D: h.Width, Heads: h.Heads, X: h.Strides}
+	k := kernels.BlockWrite{Blocks: kernels.Blocks{Rows: s.shape[2], Columns: blocks[1], Cache: s.kernelType()},
+		D: h.Width, Heads: h.Heads, X: h.Strides}
 	l, err := k.Launch(h.Tokens)
-	return b.launch("cache write", l, err, kernels.BlockWriteArguments[operand]{X: bytesOf(u), Positions: t.positions, Sequences: t.sequences, Blocks: t.blocks,
+	return b.launch("cache write", l, err, kernels.BlockWriteArguments[operand]{X: bytesOf(u), Positions: t.positions,
+		Sequences: t.sequences, Blocks: t.blocks,
 		Pool: whole(s.slot), Step: t.step})
 }
 
@@ -161,13 +171,15 @@ func bindRopeRowsWrite(b *binder) bool {
 	}
 	l, err := k.Launch(rows)
 	out := b.result(0, tokenMajor(k.QHeads, rows, k.D))
-	return out != nil && b.launch("rope", l, err, kernels.RopeArguments[operand]{Q: bytesOf(r.q), K: bytesOf(r.k), V: bytesOf(r.v), QWeight: r.qWeight, KWeight: r.kWeight,
-		Angles: bytesOf(r.angles), QOut: bytesOf(out), KCache: whole(r.keys.slot), VCache: whole(r.values.slot), Positions: t.positions, Sequences: t.sequences,
+	return out != nil && b.launch("rope", l, err, kernels.RopeArguments[operand]{Q: bytesOf(r.q), K: bytesOf(r.k),
+		V: bytesOf(r.v), QWeight: r.qWeight, KWeight: r.kWeight,
+		Angles: bytesOf(r.angles), QOut: bytesOf(out), KCache: whole(r.keys.slot), VCache: whole(r.values.slot),
+		Positions: t.positions, Sequences: t.sequences,
 		Blocks: t.blocks, Step: t.step})
 }
 
-// bindRowsAttention attends to what blocks hold, in parts that a second kernel merges, and by tiles where many rows of a
-// sequence lie behind one another.
+// bindRowsAttention attends to what blocks hold, in parts that a second kernel merges, and by tiles where many rows of
+// a sequence lie behind one another.
 func bindRowsAttention(b *binder) bool {
 	q, keys, values := b.floats("q"), b.cacheOf("k"), b.cacheOf("v")
 	if q == nil || keys == nil || values == nil || keys.kernelType() != values.kernelType() {
@@ -195,15 +207,20 @@ func bindRowsAttention(b *binder) bool {
 		return false
 	}
 	sums, ml := b.scratch(4*rows*a.Heads*parts*a.D), b.scratch(8*rows*a.Heads*parts)
-	b.launch("attention", part, nil, kernels.BlockAttentionPartArguments[operand]{Q: bytesOf(q), Keys: whole(keys.slot), Values: whole(values.slot),
-		Positions: t.positions, Sequences: t.sequences, Blocks: t.blocks, Part: whole(sums), ML: whole(ml), Step: t.step})
+	b.launch("attention", part, nil, kernels.BlockAttentionPartArguments[operand]{Q: bytesOf(q), Keys: whole(keys.slot),
+		Values:    whole(values.slot),
+		Positions: t.positions, Sequences: t.sequences, Blocks: t.blocks, Part: whole(sums),
+		ML: whole(ml), Step: t.step})
 	if a.Short {
 		tiles, err := lower.RowsByTiles(a, b.x.exe.machine.Target, rows)
-		if !b.launch("attention", tiles, err, kernels.AttentionChunkArguments[operand]{Q: bytesOf(q), Keys: whole(keys.slot), Values: whole(values.slot),
-			Gate: gate, Out: bytesOf(out), Positions: t.positions, Sequences: t.sequences, Blocks: t.blocks, Step: t.step}) {
+		if !b.launch("attention", tiles, err,
+			kernels.AttentionChunkArguments[operand]{Q: bytesOf(q), Keys: whole(keys.slot), Values: whole(values.slot),
+				Gate: gate, Out: bytesOf(out), Positions: t.positions, Sequences: t.sequences,
+				Blocks: t.blocks, Step: t.step}) {
 			return false
 		}
 	}
-	return b.launch("attention merge", merge, nil, kernels.BlockAttentionMergeArguments[operand]{Part: whole(sums), ML: whole(ml), Positions: t.positions, Sequences: t.sequences,
+	return b.launch("attention merge", merge, nil, kernels.BlockAttentionMergeArguments[operand]{Part: whole(sums),
+		ML: whole(ml), Positions: t.positions, Sequences: t.sequences,
 		Gate: gate, Out: bytesOf(out), Step: t.step})
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
-// inBlocks is a program of the operations on blocks, for rows of up to three sequences: attention with a window, and rows of
-// it that a call wants.
+// inBlocks is a program of the operations on blocks, for rows of up to three sequences: attention with a window, and
+// rows of it that a call wants.
 const inBlocks = `module {
   symbol r [1, 32]
   symbol w [1, 32]
@@ -60,9 +60,11 @@ const inBlocks = `module {
 // blockCall is a call of rows at positions of sequences.
 type blockCall struct{ at, of, blocks, wanted []int64 }
 
-// blockCalls go on from each other: prompts in parts, single tokens, rows of nobody, blocks in any order that wrap around.
+// blockCalls go on from each other: prompts in parts, single tokens, rows of nobody, blocks in any order that wrap
+// around.
 var blockCalls = []blockCall{
-	{[]int64{0, 1, 2, 3, 4, 0, 1, -1}, []int64{0, 0, 0, 0, 0, 2, 2, 0}, []int64{3, 8, -1, -1, -1, -1, 0, -1, -1}, []int64{4, 6}},
+	{[]int64{0, 1, 2, 3, 4, 0, 1, -1}, []int64{0, 0, 0, 0, 0, 2, 2, 0}, []int64{3, 8, -1, -1, -1, -1, 0, -1, -1},
+		[]int64{4, 6}},
 	{[]int64{5, 2, 0}, []int64{0, 2, 1}, []int64{3, 8, -1, 1, -1, -1, 0, -1, -1}, []int64{0, 1, 2}},
 	{[]int64{6, 7, 8, 3}, []int64{0, 0, 0, 2}, []int64{3, 8, 5, 1, -1, -1, 0, -1, -1}, []int64{3}},
 	{[]int64{9, 10, 11, 12, 13}, []int64{0, 0, 0, 0, 0}, []int64{7, 8, 5, 1, -1, -1, 0, -1, -1}, []int64{4}},
@@ -120,14 +122,22 @@ func TestBlocks(t *testing.T) {
 			x := compile(t, onDevice(t), m, o)
 			requireBlocks(t, truth, x, random)
 			for want, c := range map[string]blockCall{
-				"row 1 is of sequence 3, the table of blocks has 3":     {[]int64{0, 1}, []int64{0, 3}, blockCalls[0].blocks, []int64{0}},
-				"row 0: position 8 of sequence 0 is in block -1 of 9":   {[]int64{8, 1}, []int64{0, 2}, blockCalls[0].blocks, []int64{0}},
-				"row 1: position 4 of sequence 1 is in block 9 of 9":    {[]int64{0, 4}, []int64{0, 1}, []int64{0, 1, 2, 3, 9, 4, 5, 6, 7}, []int64{0}},
-				"row 1: position 1073741824, want less than 2^30":       {[]int64{0, 1 << 30}, []int64{0, 1}, blockCalls[0].blocks, []int64{0}},
-				"row 0: position 0 of sequence 2 is in block 9 of 9":    {[]int64{5}, []int64{2}, []int64{0, 1, 2, 3, 4, 5, 9, 7, 8}, []int64{0}},
-				"row 0 is of sequence -1, the table of blocks has 3":    {[]int64{0}, []int64{-1}, blockCalls[0].blocks, []int64{0}},
-				"row 1: position 3 of sequence 1 is in block 1000 of 9": {[]int64{3, 3}, []int64{0, 1}, []int64{0, 1, 2, 1000, 0, 0, 0, 0, 0}, []int64{0}},
-				"row 2: position 4 of sequence 2 is in block -1 of 9":   {[]int64{2, 3, 4}, []int64{2, 2, 2}, blockCalls[0].blocks, []int64{0}},
+				"row 1 is of sequence 3, the table of blocks has 3": {[]int64{0, 1}, []int64{0, 3},
+					blockCalls[0].blocks, []int64{0}},
+				"row 0: position 8 of sequence 0 is in block -1 of 9": {[]int64{8, 1}, []int64{0, 2},
+					blockCalls[0].blocks, []int64{0}},
+				"row 1: position 4 of sequence 1 is in block 9 of 9": {[]int64{0, 4}, []int64{0, 1},
+					[]int64{0, 1, 2, 3, 9, 4, 5, 6, 7}, []int64{0}},
+				"row 1: position 1073741824, want less than 2^30": {[]int64{0, 1 << 30}, []int64{0, 1},
+					blockCalls[0].blocks, []int64{0}},
+				"row 0: position 0 of sequence 2 is in block 9 of 9": {[]int64{5}, []int64{2},
+					[]int64{0, 1, 2, 3, 4, 5, 9, 7, 8}, []int64{0}},
+				"row 0 is of sequence -1, the table of blocks has 3": {[]int64{0}, []int64{-1},
+					blockCalls[0].blocks, []int64{0}},
+				"row 1: position 3 of sequence 1 is in block 1000 of 9": {[]int64{3, 3}, []int64{0, 1},
+					[]int64{0, 1, 2, 1000, 0, 0, 0, 0, 0}, []int64{0}},
+				"row 2: position 4 of sequence 2 is in block -1 of 9": {[]int64{2, 3, 4}, []int64{2, 2, 2},
+					blockCalls[0].blocks, []int64{0}},
 			} {
 				_, err := x.Run(t.Context(), c.inputs(t, random))
 				require.ErrorContains(t, err, want)
@@ -136,14 +146,16 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// TestBlocksByTiles: in precision mixed, rows that are many of one sequence go by tiles beside others that do not; where
-// their kernel is wrong, nothing does.
+// TestBlocksByTiles: in precision mixed, rows that are many of one sequence go by tiles beside others that do not;
+// where their kernel is wrong, nothing does.
 func TestBlocksByTiles(t *testing.T) {
 	t.Parallel()
-	text := strings.NewReplacer("[2,9,4,32]", "[2,24,4,32]", "f32[2,24", "bf16[2,24", "i32[3,3]", "i32[3,8]").Replace(inBlocks)
+	text := strings.NewReplacer("[2,9,4,32]", "[2,24,4,32]", "f32[2,24", "bf16[2,24", "i32[3,3]",
+		"i32[3,8]").Replace(inBlocks)
 	text = strings.ReplaceAll(text, "f32[2,24", "bf16[2,24")
 	for name, fault := range map[string]func(string, string) (string, error){
-		"right": refuse(), "wrong": replace("attention_chunk", "1.0f / tile_row_sum(l[r])", "0.9f / tile_row_sum(l[r])"),
+		"right": refuse(), "wrong": replace("attention_chunk", "1.0f / tile_row_sum(l[r])",
+			"0.9f / tile_row_sum(l[r])"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if testing.Short() && name == "wrong" {
@@ -156,15 +168,18 @@ func TestBlocksByTiles(t *testing.T) {
 			random.fill(t, m, 0.125)
 			d := &faulty{fault: fault, compiled: map[string]int{}, changed: map[string]int{}}
 			var warnings []string
-			o := engine.Options{Precision: eval.Mixed, Threads: 1, Warn: func(text string) { warnings = append(warnings, text) }}
-			x := compile(t, gpu.Engine{Device: "emulator", SelfTest: &selftest.Options{Dir: t.TempDir()}, Open: d.opener(onDevice(t).(gpu.Engine).Open)}, m, o)
+			o := engine.Options{Precision: eval.Mixed, Threads: 1,
+				Warn: func(text string) { warnings = append(warnings, text) }}
+			x := compile(t, gpu.Engine{Device: "emulator", SelfTest: &selftest.Options{Dir: t.TempDir()},
+				Open: d.opener(onDevice(t).(gpu.Engine).Open)}, m, o)
 			truth := compile(t, reference.Engine{}, m, o)
 			var at, of []int64
 			for i := range 23 {
 				at, of = append(at, int64(i%20)), append(of, int64(i/20))
 			}
 			blocks := []int64{20, 3, 4, 5, 9, 8, 7, 6, 0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}
-			calls := []blockCall{{at, of, blocks, []int64{19, 22}}, {[]int64{20, 3, -1}, []int64{0, 1, 0}, blocks, []int64{0}}}
+			calls := []blockCall{{at, of, blocks, []int64{19, 22}},
+				{[]int64{20, 3, -1}, []int64{0, 1, 0}, blocks, []int64{0}}}
 			for _, c := range calls {
 				in := c.inputs(t, random)
 				in[len(in)-2].Tensor.Shape = []int{3, 8}
@@ -181,8 +196,8 @@ func TestBlocksByTiles(t *testing.T) {
 	}
 }
 
-// TestUnits: parts of buffers are read as they are, and written exactly: of both dtypes, in any order, one behind the other or
-// not, and none where a number is negative.
+// TestUnits: parts of buffers are read as they are, and written exactly: of both dtypes, in any order, one behind the
+// other or not, and none where a number is negative.
 func TestUnits(t *testing.T) {
 	t.Parallel()
 	text := strings.Replace(inBlocks, "@v : f32", "@v : bf16", 1)
@@ -192,7 +207,8 @@ func TestUnits(t *testing.T) {
 	random.fill(t, m, 1)
 	x := compile(t, onDevice(t), m, engine.Options{Precision: eval.Mixed, Threads: 1})
 	units, state := x.(engine.Units), x.(engine.Stateful)
-	content := []engine.State{{Buffer: "k", Tensor: random.tensor(t, 2, 9, 4, 32)}, {Buffer: "v", Tensor: random.tensor(t, 2, 9, 4, 32)}}
+	content := []engine.State{{Buffer: "k", Tensor: random.tensor(t, 2, 9, 4, 32)},
+		{Buffer: "v", Tensor: random.tensor(t, 2, 9, 4, 32)}}
 	for i, v := range content[1].Tensor.F {
 		content[1].Tensor.F[i] = numeric.BF16ToF32(numeric.F32ToBF16(v))
 	}
@@ -232,9 +248,12 @@ func TestWrongBlockKernels(t *testing.T) {
 	}
 	t.Parallel()
 	for want, fault := range map[string]func(string, string) (string, error){
-		"block_attention/block_attention_merge is off by ": replace("block_attention", "position - ATT_WINDOW + 1", "position - ATT_WINDOW + 2"),
-		"rope/rope_row_angles is off by ":                  replace("rope", "float(positions[t])", "float(positions[0] + t)"),
-		"rope/rope is off by ":                             replace("rope", "position % ROPE_BLOCK_ROWS", "(position + 1) % ROPE_BLOCK_ROWS"),
+		"block_attention/block_attention_merge is off by ": replace("block_attention", "position - ATT_WINDOW + 1",
+			"position - ATT_WINDOW + 2"),
+		"rope/rope_row_angles is off by ": replace("rope", "float(positions[t])",
+			"float(positions[0] + t)"),
+		"rope/rope is off by ": replace("rope", "position % ROPE_BLOCK_ROWS",
+			"(position + 1) % ROPE_BLOCK_ROWS"),
 		"blocks/block_write is off by ": func(file, text string) (string, error) {
 			if file == "rope" && strings.Contains(text, "#define ROPE_BLOCK_ROWS 4\n") {
 				return refuse("rope")(file, text)
@@ -247,8 +266,10 @@ func TestWrongBlockKernels(t *testing.T) {
 			m, random := blocksModule(t)
 			d := &faulty{fault: fault, compiled: map[string]int{}, changed: map[string]int{}}
 			var warnings []string
-			o := engine.Options{Precision: eval.FP32, Threads: 1, Warn: func(text string) { warnings = append(warnings, text) }}
-			x := compile(t, gpu.Engine{Device: "emulator", SelfTest: &selftest.Options{Dir: t.TempDir()}, Open: d.opener(onDevice(t).(gpu.Engine).Open)}, m, o)
+			o := engine.Options{Precision: eval.FP32, Threads: 1,
+				Warn: func(text string) { warnings = append(warnings, text) }}
+			x := compile(t, gpu.Engine{Device: "emulator", SelfTest: &selftest.Options{Dir: t.TempDir()},
+				Open: d.opener(onDevice(t).(gpu.Engine).Open)}, m, o)
 			requireBlocks(t, compile(t, reference.Engine{}, m, o), x, random)
 			require.NotEmpty(t, d.changed)
 			require.Contains(t, strings.Join(warnings, "\n"), want)

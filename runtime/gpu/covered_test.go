@@ -69,7 +69,8 @@ func TestTrialsCoverPlans(t *testing.T) {
 					for _, s := range bound.steps {
 						if s.host == nil && s.kernel == nil {
 							seen++
-							require.True(t, tried[s.launch.Key()], "%s, %d tokens: no case has kernel %s", name, tokens, s.launch.Key())
+							require.True(t, tried[s.launch.Key()], "%s, %d tokens: no case has kernel %s", name,
+								tokens, s.launch.Key())
 						}
 					}
 				}

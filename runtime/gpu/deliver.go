@@ -10,8 +10,8 @@ import (
 // maxDelivered is the size of results, in bytes, that kernels write to the host's memory: of a token.
 const maxDelivered = 64
 
-// deliver places results of a few bytes in the host's memory, where the device can write to it: to copy them there afterwards takes
-// longer than the kernel that makes them.
+// deliver places results of a few bytes in the host's memory, where the device can write to it: to copy them there
+// afterwards takes longer than the kernel that makes them.
 func (b *binder) deliver() {
 	d, ok := b.x.exe.device.(device.HostWriter)
 	if !ok {
@@ -19,7 +19,8 @@ func (b *binder) deliver() {
 	}
 	var small []*slot
 	for _, v := range b.plan.outputs {
-		if v.place == onDevice && v.slot.Size <= maxDelivered && slices.Contains(b.Slots, &v.slot.Slot) && !slices.Contains(small, v.slot) && b.plan.kernelsWrite(v.slot) {
+		if v.place == onDevice && v.slot.Size <= maxDelivered && slices.Contains(b.Slots, &v.slot.Slot) &&
+			!slices.Contains(small, v.slot) && b.plan.kernelsWrite(v.slot) {
 			small = append(small, v.slot)
 		}
 	}

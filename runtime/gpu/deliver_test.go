@@ -11,8 +11,8 @@ import (
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
-// TestSmallResults: results of a few bytes, which kernels may write to the host's memory, are right wherever they come from: of a
-// reference kernel, two of one value, a part of another, one that other kernels read.
+// TestSmallResults: results of a few bytes, which kernels may write to the host's memory, are right wherever they come
+// from: of a reference kernel, two of one value, a part of another, one that other kernels read.
 func TestSmallResults(t *testing.T) {
 	for name, body := range map[string]string{
 		"of a kernel": `%a = slice(x=%y, axis=1, start=0, stop=8) : f32[1,8]

@@ -84,7 +84,8 @@ func (e Engine) Describe(w io.Writer, m *ir.Module, chunk int, o engine.Options)
 	return err
 }
 
-// here is the tuner of the device of this machine, nil where it has none or nothing is tuned, and what is known of the device.
+// here is the tuner of the device of this machine, nil where it has none or nothing is tuned, and what is known of the
+// device.
 func (e Engine) here(o engine.Options) (*tune.Tuner, device.Info, error) {
 	info := device.Info{Machine: kernels.Machine{Target: kernels.CUDA}}
 	if e.Device == "metal" {

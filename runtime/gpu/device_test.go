@@ -37,7 +37,8 @@ func TestProfile(t *testing.T) {
 	require.NoError(t, err)
 	defer x.Close()
 	var observed profile.Profile
-	watched, err := onDevice(t).Compile(m, engine.Options{Precision: eval.Mixed, Observe: func(s *engine.Step) { observed.Observe(s) }})
+	watched, err := onDevice(t).Compile(m,
+		engine.Options{Precision: eval.Mixed, Observe: func(s *engine.Step) { observed.Observe(s) }})
 	require.NoError(t, err)
 	defer watched.Close()
 	for _, size := range strings.Split(os.Getenv("ETC_SIZES"), ",") {
@@ -62,7 +63,8 @@ func TestProfile(t *testing.T) {
 				best = d
 			}
 		}
-		t.Logf("%s: %d tokens at %d: %v a call on average, %v at best", path, tokens, position, time.Since(start)/runs, best)
+		t.Logf("%s: %d tokens at %d: %v a call on average, %v at best", path, tokens, position,
+			time.Since(start)/runs, best)
 		require.NoError(t, i.Close())
 		observed = profile.Profile{}
 		if i, err = watched.NewInstance(); err != nil {
@@ -85,17 +87,20 @@ func call(t *testing.T, m *ir.Module, i engine.Instance, tokens, position int) {
 	for j := range ids {
 		ids[j], positions[j] = int64(j*7919%1000), int64(position+j)
 	}
-	in := []eval.Value{{Tensor: eval.Ints(ir.I64, []int{1, tokens}, ids)}, {Tensor: eval.Ints(ir.I64, []int{tokens}, positions)}}
+	in := []eval.Value{{Tensor: eval.Ints(ir.I64, []int{1, tokens}, ids)},
+		{Tensor: eval.Ints(ir.I64, []int{tokens}, positions)}}
 	if len(m.Entry.Params) == 6 {
-		in = append(in, eval.Value{Tensor: eval.Floats(ir.F32, nil, []float32{0.7})}, eval.Value{Tensor: eval.Ints(ir.I64, nil, []int64{50})},
-			eval.Value{Tensor: eval.Floats(ir.F32, nil, []float32{0.95})}, eval.Value{Tensor: eval.Ints(ir.I64, nil, []int64{int64(position)})})
+		in = append(in, eval.Value{Tensor: eval.Floats(ir.F32, nil, []float32{0.7})},
+			eval.Value{Tensor: eval.Ints(ir.I64, nil, []int64{50})},
+			eval.Value{Tensor: eval.Floats(ir.F32, nil, []float32{0.95})},
+			eval.Value{Tensor: eval.Ints(ir.I64, nil, []int64{int64(position)})})
 	}
 	_, err := i.Run(t.Context(), in)
 	require.NoError(t, err)
 }
 
-// onDevice is the engine of the device that ETC_TEST_DEVICE names: metal or cuda; else that of the emulator. A device is
-// tuned if ETC_TEST_TUNE names a folder to keep choices in.
+// onDevice is the engine of the device that ETC_TEST_DEVICE names: metal or cuda; else that of the emulator. A device
+// is tuned if ETC_TEST_TUNE names a folder to keep choices in.
 func onDevice(t testing.TB) engine.Engine {
 	var options *tune.Options
 	if dir := os.Getenv("ETC_TEST_TUNE"); dir != "" {
@@ -105,7 +110,8 @@ func onDevice(t testing.TB) engine.Engine {
 	case "metal":
 		return gpu.Engine{Device: "metal", Open: metal.Open, Tune: options}
 	case "cuda":
-		return gpu.Engine{Device: "cuda", Open: func() (device.Device, error) { return cuda.Open(cuda.Options{}) }, Tune: options}
+		return gpu.Engine{Device: "cuda", Open: func() (device.Device, error) { return cuda.Open(cuda.Options{}) },
+			Tune: options}
 	}
 	return emulated(t)
 }

@@ -8,16 +8,17 @@
 // tokens, and for every size of a chunk that comes up. Numbers that follow from the inputs alone (positions,
 // sizes, flags) are computed on the host and written into one small buffer before the first kernel runs, so that
 // the recorded kernels are the same for every call. Reshapes, slices and transpositions are views and cost
-// nothing. What lives at the same time has its place in one arena for each instance; results of a few bytes lie in the host's memory
-// where a device with memory of its own can write to it (device.HostWriter).
+// nothing. What lives at the same time has its place in one arena for each instance; results of a few bytes lie in the
+// host's memory where a device with memory of its own can write to it (device.HostWriter).
 //
 // Calls of many sequences (ir/ragged.go) are plans like others: their tables are inputs, caches are pools of blocks and
-// recurrent state is a pool of slots, which kernels find by the tables. So launches depend on the numbers of rows alone.
+// recurrent state is a pool of slots, which kernels find by the tables. So launches depend on the numbers of rows
+// alone.
 //
-// What a kernel computes of several operations is decided before: the rows of runtime/gpu/lower make operations of the table
-// that a kernel does as a whole, and each of these selects its kernel. So a normalization becomes the first part of a product,
-// a sum or a convolution its last; rotation of queries and keys and the writes of both caches become one kernel, and for one
-// token a part of attention.
+// What a kernel computes of several operations is decided before: the rows of runtime/gpu/lower make operations of the
+// table that a kernel does as a whole, and each of these selects its kernel. So a normalization becomes the first part
+// of a product, a sum or a convolution its last; rotation of queries and keys and the writes of both caches become one
+// kernel, and for one token a part of attention.
 //
 // # Invariants
 //

@@ -43,7 +43,8 @@ func bindDraw(b *binder) bool {
 		return false
 	}
 	ok := true
-	temperature, topP, minP := b.numbers("temperature", rows, &ok), b.numbers("top_p", rows, &ok), b.numbers("min_p", rows, &ok)
+	temperature, topP, minP := b.numbers("temperature", rows, &ok), b.numbers("top_p", rows, &ok),
+		b.numbers("min_p", rows, &ok)
 	topK, ok2 := b.longs("top_k")
 	key, ok3 := b.longs("key")
 	if !ok || !ok2 || !ok3 || topK.size != 8*rows || key.size != 8*rows {
@@ -55,16 +56,20 @@ func bindDraw(b *binder) bool {
 	}
 	parts, each := s.Parts()
 	scratch := func(size int) operand { return whole(b.scratch(rows * size)) }
-	a := kernels.SampleChooseArguments[operand]{Logits: bytesOf(logits), Temperature: temperature, TopK: topK, TopP: topP, MinP: minP, Seed: key,
-		Tops: scratch(4 * parts), TopsAt: scratch(4 * parts), Values: scratch(4 * parts * each), Places: scratch(4 * parts * each),
+	a := kernels.SampleChooseArguments[operand]{Logits: bytesOf(logits), Temperature: temperature, TopK: topK,
+		TopP: topP, MinP: minP, Seed: key,
+		Tops: scratch(4 * parts), TopsAt: scratch(4 * parts), Values: scratch(4 * parts * each),
+		Places: scratch(4 * parts * each),
 		Counts: scratch(4 * parts), Sums: scratch(8 * parts), Token: bytesOf(out), Next: scratch(4)}
 	if fed, most := b.plan.uniforms.indexOf(b.plan.inputs[0]); rows == 1 && vocab <= most {
 		a.Next.then = fed
 	}
-	b.launch("sample part", part, nil, kernels.SamplePartArguments[operand]{Logits: a.Logits, Temperature: temperature, TopK: topK, TopP: topP, MinP: minP,
+	b.launch("sample part", part, nil, kernels.SamplePartArguments[operand]{Logits: a.Logits, Temperature: temperature,
+		TopK: topK, TopP: topP, MinP: minP,
 		Seed: key, Tops: a.Tops, Places: a.TopsAt})
-	b.launch("sample collect", collect, nil, kernels.SampleCollectArguments[operand]{Logits: a.Logits, Temperature: temperature, TopK: topK, TopP: topP,
-		MinP: minP, Tops: a.Tops, Values: a.Values, Places: a.Places, Counts: a.Counts, Sums: a.Sums})
+	b.launch("sample collect", collect, nil,
+		kernels.SampleCollectArguments[operand]{Logits: a.Logits, Temperature: temperature, TopK: topK, TopP: topP,
+			MinP: minP, Tops: a.Tops, Values: a.Values, Places: a.Places, Counts: a.Counts, Sums: a.Sums})
 	return b.launch("sample choose", choose, nil, a)
 }
 
@@ -75,7 +80,8 @@ func bindAdjust(b *binder) bool {
 		return false
 	}
 	has := func(name string) bool { return b.Op.Input(name) != nil }
-	a := kernels.Adjust{Rows: rows, Vocab: vocab, Bias: has("bias"), Counts: has("counts"), Fed: has("fed"), Mask: has("mask")}
+	a := kernels.Adjust{Rows: rows, Vocab: vocab, Bias: has("bias"), Counts: has("counts"),
+		Fed: has("fed"), Mask: has("mask")}
 	if has("ids") {
 		ids := b.Input("ids")
 		if ids == nil || len(ids.shape) != 2 {
@@ -88,8 +94,10 @@ func bindAdjust(b *binder) bool {
 		return false
 	}
 	ok := true
-	args := kernels.LogitsAdjustArguments[operand]{Logits: bytesOf(logits), Ids: b.numbers("ids", rows*a.Listed, &ok), Bias: b.numbers("bias", rows*a.Listed, &ok),
-		Counts: b.numbers("counts", 2*rows*a.Listed, &ok), Penalties: b.numbers("penalties", 3*rows, &ok), Fed: b.numbers("fed", rows, &ok),
+	args := kernels.LogitsAdjustArguments[operand]{Logits: bytesOf(logits), Ids: b.numbers("ids", rows*a.Listed, &ok),
+		Bias:   b.numbers("bias", rows*a.Listed, &ok),
+		Counts: b.numbers("counts", 2*rows*a.Listed, &ok), Penalties: b.numbers("penalties", 3*rows, &ok),
+		Fed:     b.numbers("fed", rows, &ok),
 		MaskRow: b.numbers("mask_row", rows, &ok)}
 	if a.Mask {
 		var masks bool
@@ -122,8 +130,11 @@ func bindLogprobs(b *binder) bool {
 		return false
 	}
 	parts, _ := p.Parts()
-	a := kernels.LogprobsChooseArguments[operand]{Logits: bytesOf(logits), Token: token, Wanted: wanted, Tops: whole(b.scratch(4 * rows * parts)),
-		Places: whole(b.scratch(4 * rows * parts)), Sums: whole(b.scratch(4 * rows * parts)), Logprob: bytesOf(drawn), Ids: bytesOf(ids), Likely: bytesOf(likely)}
-	b.launch("logprobs part", part, nil, kernels.LogprobsPartArguments[operand]{Logits: a.Logits, Wanted: wanted, Tops: a.Tops, Places: a.Places, Sums: a.Sums})
+	a := kernels.LogprobsChooseArguments[operand]{Logits: bytesOf(logits), Token: token, Wanted: wanted,
+		Tops:   whole(b.scratch(4 * rows * parts)),
+		Places: whole(b.scratch(4 * rows * parts)), Sums: whole(b.scratch(4 * rows * parts)), Logprob: bytesOf(drawn),
+		Ids: bytesOf(ids), Likely: bytesOf(likely)}
+	b.launch("logprobs part", part, nil, kernels.LogprobsPartArguments[operand]{Logits: a.Logits, Wanted: wanted,
+		Tops: a.Tops, Places: a.Places, Sums: a.Sums})
 	return b.launch("logprobs", choose, nil, a)
 }

@@ -55,10 +55,13 @@ func TestDraw(t *testing.T) {
 	}
 	row, list := []int{2}, []int{2, 3}
 	for round := range int64(12) {
-		inputs := []eval.Value{floats([]int{2, 32}, rows...), longs(list, 3, -1, 96, 5, 6, 7), floats(list, 4, 0, -2, 9, 1, 3),
-			longs([]int{2, 3, 2}, 1, 1, 0, 0, 2, 0, 0, 0, 3, 2, 1, 0), floats(list, 1.5, 0.25, 0.5, 2, -1, 0.125), longs(row, round-1, 6),
+		inputs := []eval.Value{floats([]int{2, 32}, rows...), longs(list, 3, -1, 96, 5, 6, 7),
+			floats(list, 4, 0, -2, 9, 1, 3),
+			longs([]int{2, 3, 2}, 1, 1, 0, 0, 2, 0, 0, 0, 3, 2, 1, 0), floats(list, 1.5, 0.25, 0.5, 2, -1, 0.125),
+			longs(row, round-1, 6),
 			longs([]int{2, 2}, -1, -1, 0x5555555555555555, 0x155555555), longs(row, round%3-1, -1),
-			floats(row, float32(round%4)/2, 0.8), longs(row, 0, 20*(round%2)), floats(row, 1, 0.9), floats(row, 0.02, 0), longs(row, round<<33+5, -round), longs(row, 4, round%5-1)}
+			floats(row, float32(round%4)/2, 0.8), longs(row, 0, 20*(round%2)), floats(row, 1, 0.9),
+			floats(row, 0.02, 0), longs(row, round<<33+5, -round), longs(row, 4, round%5-1)}
 		want, err := machine.Run(inputs)
 		require.NoError(t, err)
 		got, err := instance.Run(t.Context(), inputs)
@@ -70,7 +73,8 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// TestDrawsAreTheHeads: sessions with the runtime's sampler, which begins calls ahead as a head does, give the head's tokens.
+// TestDrawsAreTheHeads: sessions with the runtime's sampler, which begins calls ahead as a head does, give the head's
+// tokens.
 func TestDrawsAreTheHeads(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: whole models on the emulator")
@@ -90,5 +94,6 @@ func TestDrawsAreTheHeads(t *testing.T) {
 	}
 	want := answer(session.Load(m, e, o))
 	require.Equal(t, want, answer(session.LoadDraws(m, e, o, session.Draws{})))
-	require.Equal(t, want, answer(session.LoadDraws(m, e, o, session.Draws{MinP: true, Window: 4, Mask: true, Logprobs: true, Top: 2})))
+	require.Equal(t, want, answer(session.LoadDraws(m, e, o,
+		session.Draws{MinP: true, Window: 4, Mask: true, Logprobs: true, Top: 2})))
 }

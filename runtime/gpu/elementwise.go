@@ -95,7 +95,8 @@ func (b *binder) dense(v *value) *value {
 // copied is a copy of v as float32 with its elements in row-major order, in memory of its own; nil where no kernel
 // copies them.
 func (b *binder) copied(v *value) *value {
-	n := &value{place: onDevice, dtype: v.dtype, shape: v.shape, slot: b.scratch(4 * v.len()), stride: strided.RowMajor(v.shape)}
+	n := &value{place: onDevice, dtype: v.dtype, shape: v.shape, slot: b.scratch(4 * v.len()),
+		stride: strided.RowMajor(v.shape)}
 	if !b.elements("copy", "copy", n, v) {
 		return nil
 	}
@@ -179,8 +180,8 @@ func bindAdd(b *binder) bool {
 	return b.function("add", x, y)
 }
 
-// bindGLU computes activation(gate) · x: as a part of the products that they are, of the mixture of experts behind it, or on
-// its own.
+// bindGLU computes activation(gate) · x: as a part of the products that they are, of the mixture of experts behind it,
+// or on its own.
 func bindGLU(b *binder) bool {
 	activation, err := kernels.ActivationNamed(ir.Attrs[ir.GLUAttrs](b.Op).Activation)
 	gate, x := b.floats("gate"), b.floats("x")
@@ -188,7 +189,8 @@ func bindGLU(b *binder) bool {
 		return false
 	}
 	last := len(x.shape) - 1
-	if activation == kernels.Sigmoid && last >= 0 && len(gate.shape) == len(x.shape) && gate.shape[last] == 1 && slices.Equal(gate.shape[:last], x.shape[:last]) && x.isDense() && len(x.shape) <= 4 {
+	if activation == kernels.Sigmoid && last >= 0 && len(gate.shape) == len(x.shape) && gate.shape[last] == 1 &&
+		slices.Equal(gate.shape[:last], x.shape[:last]) && x.isDense() && len(x.shape) <= 4 {
 		if stride := strideOfRows(gate); stride > 0 {
 			out := b.result(0, nil)
 			return out != nil && slices.Equal(out.shape, x.shape) && b.elements("gate", "glu_sigmoid", out, gate, x)

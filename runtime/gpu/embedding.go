@@ -28,7 +28,8 @@ func bindEmbedding(b *binder) bool {
 	if err != nil || out == nil || out.len() != n*w.cols {
 		return false
 	}
-	b.launch("embedding", l, nil, kernels.EmbeddingArguments[operand]{W: w.arguments(), Tokens: bytesOf(tokens), Y: bytesOf(out), Step: b.stepAt(n, nil)})
+	b.launch("embedding", l, nil, kernels.EmbeddingArguments[operand]{W: w.arguments(), Tokens: bytesOf(tokens),
+		Y: bytesOf(out), Step: b.stepAt(n, nil)})
 	b.reading(n * w.bytes() / w.rows)
 	return true
 }

@@ -101,15 +101,18 @@ func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, erro
 	if err != nil {
 		return nil, fmt.Errorf("--device %s: %w", e.Device, err)
 	}
-	x := &executable{name: e.Device, device: d, machine: d.Info().Machine, module: m, fused: entries[0], entries: entries,
+	x := &executable{name: e.Device, device: d, machine: d.Info().Machine, module: m,
+		fused: entries[0], entries: entries,
 		precision: o.Precision, observe: o.Observe, exact: o.Exact, control: control, warn: warn,
 		constants: constants, weights: map[plan.WeightKey]*weight{},
-		memory: map[memoryKey]*slot{}, kernels: map[string]device.Kernel{}, products: map[device.Product]device.Kernel{}}
+		memory: map[memoryKey]*slot{}, kernels: map[string]device.Kernel{},
+		products: map[device.Product]device.Kernel{}}
 	if e.Tune != nil && !o.NoTune && !o.Deterministic { // bits must not follow from times
 		x.tuner, x.choices = tune.New(d, *e.Tune, warn), map[string]kernels.Launch{}
 	}
 	if e.SelfTest != nil {
-		x.selfTests = selfTests{selftest.New(d, tune.Identity(d.Info()), *e.SelfTest), map[string]bool{}, map[slowKey]bool{}}
+		x.selfTests = selfTests{selftest.New(d, tune.Identity(d.Info()), *e.SelfTest),
+			map[string]bool{}, map[slowKey]bool{}}
 		if x.tuner != nil {
 			x.tuner.Sound = x.sound
 		}
@@ -223,11 +226,15 @@ func (x *executable) lowered(entry int, shapes [][]int) (*ir.Module, error) {
 // target is what the rows of the table ask.
 func (x *executable) target() *lower.Target {
 	return &lower.Target{Machine: x.machine, Precision: x.precision, Exact: x.exact, Refuses: x.selfTests.refuses,
-		Library: func(rows, n, k int) bool { return x.product(device.Product{M: rows, N: n, K: k, Float32: true}) != nil }}
+		Library: func(rows, n, k int) bool {
+			return x.product(device.Product{M: rows, N: n, K: k,
+				Float32: true}) != nil
+		}}
 }
 
 func constantOf(t *eval.Tensor) *value {
-	return &value{place: onHost, dtype: t.DType, shape: append([]int{}, t.Shape...), hostValue: &hostValue{constant: true, content: eval.Value{Tensor: t}}}
+	return &value{place: onHost, dtype: t.DType, shape: append([]int{}, t.Shape...),
+		hostValue: &hostValue{constant: true, content: eval.Value{Tensor: t}}}
 }
 
 // constant is a constant, decoded. Large weights do not come here: kernels read them where they are.

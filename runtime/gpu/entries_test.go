@@ -11,8 +11,8 @@ import (
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
-// TestEntries: the entries of a module run on one state, by plans of their own, and share weights: what forward writes the
-// draft reads, a reset is of both, and the device gives what the reference engine gives.
+// TestEntries: the entries of a module run on one state, by plans of their own, and share weights: what forward writes
+// the draft reads, a reset is of both, and the device gives what the reference engine gives.
 func TestEntries(t *testing.T) {
 	m, err := ir.Parse(`module {
   symbol n [1, 8]

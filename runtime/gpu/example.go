@@ -12,8 +12,9 @@ import (
 type example struct {
 	// content is that of run number i.
 	content func(i int) []byte
-	// positions are set where the time of a kernel depends on the position of a call: run number i is at the one of that number, and the
-	// times at all of them count together. What is no position is there already where a product is measured in its place in a plan.
+	// positions are set where the time of a kernel depends on the position of a call: run number i is at the one of
+	// that number, and the times at all of them count together. What is no position is there already where a product is
+	// measured in its place in a plan.
 	positions []int
 }
 
@@ -38,8 +39,8 @@ func indicesBelow(n, size int) *example {
 	}}
 }
 
-// sortedPairs are the order and the tiles of token-expert pairs, of tokens of which each has chosen its experts by chance, as a router
-// chooses that was trained to give them as much to do: some have more tiles than others.
+// sortedPairs are the order and the tiles of token-expert pairs, of tokens of which each has chosen its experts by
+// chance, as a router chooses that was trained to give them as much to do: some have more tiles than others.
 func sortedPairs(e kernels.ManyExperts, tile kernels.Tile, tokens int) (order, tiles *example) {
 	made := func(i int) ([]int32, [][4]int32) {
 		random := rand.New(rand.NewPCG(uint64(i), 3))
@@ -76,14 +77,15 @@ func words32(values []int32) (out []byte) {
 	return out
 }
 
-// positionsOf are where attention is measured. In a way that is good near the start of a context much may be slow in its middle, and
-// the other way round; the tuner cannot know where calls will be, so that the sum counts. They follow from the kernel alone,
-// not from the call that happens to be the first, since a choice is kept for all calls.
+// positionsOf are where attention is measured. In a way that is good near the start of a context much may be slow in
+// its middle, and the other way round; the tuner cannot know where calls will be, so that the sum counts. They follow
+// from the kernel alone, not from the call that happens to be the first, since a choice is kept for all calls.
 //
-// A token is measured near the start, behind a page of text, at 4096 and in the middle of the context; with a window the last one is where
-// the window is full. Most calls are near the start, where attention takes the least time, so those count several times: else the sum
-// would be the time in the middle. That is no deeper than 32768, behind which it would outweigh them still. A chunk of a prompt is measured
-// as the first one and in the middle, at 4096 at most, since its time there is in proportion.
+// A token is measured near the start, behind a page of text, at 4096 and in the middle of the context; with a window
+// the last one is where the window is full. Most calls are near the start, where attention takes the least time, so
+// those count several times: else the sum would be the time in the middle. That is no deeper than 32768, behind which
+// it would outweigh them still. A chunk of a prompt is measured as the first one and in the middle, at 4096 at most,
+// since its time there is in proportion.
 func positionsOf(a kernels.Attention, tokens int) []int {
 	middle := a.Slots / 2
 	if a.Window > 0 {
@@ -109,7 +111,8 @@ func atPositions(step operand, a kernels.Attention, tokens int) operand {
 	return step
 }
 
-// readingCaches notes what the last step, an attention, reads of caches at the deepest position at which it is measured.
+// readingCaches notes what the last step, an attention, reads of caches at the deepest position at which it is
+// measured.
 func (b *binder) readingCaches(a kernels.Attention, tokens int) {
 	seen := slices.Max(positionsOf(a, tokens)) + tokens
 	b.plan.steps[len(b.plan.steps)-1].caches = 2 * a.KVHeads * seen * a.D * a.Cache.Size()

@@ -10,17 +10,19 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/lower"
 )
 
-// TestPositions: attention is measured near the start of the context and in its middle, or where a window is full, and never where a
-// cache has no row for its last token.
+// TestPositions: attention is measured near the start of the context and in its middle, or where a window is full, and
+// never where a cache has no row for its last token.
 func TestPositions(t *testing.T) {
 	for name, c := range map[string]struct {
 		slots, window, tokens int
 		want                  []int
 	}{
-		"a token":                                {4096, 0, 1, []int{64, 64, 64, 64, 512, 512, 512, 512, 2048}},
-		"a token, a long context":                {262144, 0, 1, []int{64, 64, 64, 64, 512, 512, 512, 512, 4096, 4096, 32768}},
-		"a token, twice the default context":     {8192, 0, 1, []int{64, 64, 64, 64, 512, 512, 512, 512, 4096}},
-		"a token, a context of some pages":       {36864, 0, 1, []int{64, 64, 64, 64, 512, 512, 512, 512, 4096, 4096, 18432}},
+		"a token": {4096, 0, 1, []int{64, 64, 64, 64, 512, 512, 512, 512, 2048}},
+		"a token, a long context": {262144, 0, 1,
+			[]int{64, 64, 64, 64, 512, 512, 512, 512, 4096, 4096, 32768}},
+		"a token, twice the default context": {8192, 0, 1, []int{64, 64, 64, 64, 512, 512, 512, 512, 4096}},
+		"a token, a context of some pages": {36864, 0, 1,
+			[]int{64, 64, 64, 64, 512, 512, 512, 512, 4096, 4096, 18432}},
 		"a token, a short context":               {600, 0, 1, []int{64, 64, 64, 64, 300}},
 		"a token, a tiny context":                {100, 0, 1, []int{50}},
 		"a token, one slot":                      {1, 0, 1, []int{0}},
@@ -46,10 +48,11 @@ func TestPositions(t *testing.T) {
 	}
 }
 
-// TestPartOf: the first launch of attention in another way divides positions into as many blocks as the second one, which stays, expects,
-// and comes with the self-test of both.
+// TestPartOf: the first launch of attention in another way divides positions into as many blocks as the second one,
+// which stays, expects, and comes with the self-test of both.
 func TestPartOf(t *testing.T) {
-	a := kernels.Attention{D: 64, Heads: 4, KVHeads: 2, Slots: 1024, Scale: 1, Cache: kernels.BF16, Tuning: kernels.AttentionTuning{Heads: 2, Tokens: 1, Keys: 4, Blocks: 16, Least: 64, Simdgroups: 4}}
+	a := kernels.Attention{D: 64, Heads: 4, KVHeads: 2, Slots: 1024, Scale: 1, Cache: kernels.BF16,
+		Tuning: kernels.AttentionTuning{Heads: 2, Tokens: 1, Keys: 4, Blocks: 16, Least: 64, Simdgroups: 4}}
 	variant := a.Tuning
 	variant.Simdgroups = 8
 	l, err := lower.PartOf(a, variant, 1)

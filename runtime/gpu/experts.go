@@ -14,7 +14,8 @@ func bindRouter(b *binder) bool {
 	}
 	width := logits.shape[len(logits.shape)-1]
 	scales, ok := b.scales()
-	if !ok || !b.largest(logits, lower.Router(width, ir.Attrs[ir.RouterAttrs](b.Op).K, b.Op.Input("scale")), scales, 1, 0) {
+	if !ok || !b.largest(logits, lower.Router(width, ir.Attrs[ir.RouterAttrs](b.Op).K, b.Op.Input("scale")), scales, 1,
+		0) {
 		return false
 	}
 	b.Values[b.Op.Results[1]].below = width
@@ -46,8 +47,8 @@ func bindTopK(b *binder) bool {
 	return b.largest(x, router, operand{}, 1, 0)
 }
 
-// largest finds the largest of rows, with a scale for each column where the router has them: the operation's results of these
-// numbers are the indices and the values.
+// largest finds the largest of rows, with a scale for each column where the router has them: the operation's results of
+// these numbers are the indices and the values.
 func (b *binder) largest(x *value, router kernels.Router, scales operand, indices, values int) bool {
 	rows := x.len() / router.Experts
 	v, i := b.result(values, nil), b.result(indices, nil)
@@ -55,7 +56,8 @@ func (b *binder) largest(x *value, router kernels.Router, scales operand, indice
 		return false
 	}
 	l, err := router.Launch(rows)
-	return b.launch("top-k", l, err, kernels.RouterArguments[operand]{Logits: bytesOf(x), Scales: scales, Experts: bytesOf(i), Scores: bytesOf(v), Step: b.stepAt(rows, nil)})
+	return b.launch("top-k", l, err, kernels.RouterArguments[operand]{Logits: bytesOf(x), Scales: scales,
+		Experts: bytesOf(i), Scores: bytesOf(v), Step: b.stepAt(rows, nil)})
 }
 
 // bindSoftmax normalizes rows to probabilities.
@@ -70,7 +72,8 @@ func bindSoftmax(b *binder) bool {
 	}
 	l, err := kernels.Reduce{N: g.Width, Heads: g.Rows, X: g.Strides}.SoftmaxLaunch(g.Tokens)
 	out := b.result(0, nil)
-	return out != nil && b.launch("softmax", l, err, kernels.SoftmaxArguments[operand]{X: bytesOf(x), Y: bytesOf(out), Step: b.stepAt(g.Tokens, nil)})
+	return out != nil && b.launch("softmax", l, err, kernels.SoftmaxArguments[operand]{X: bytesOf(x), Y: bytesOf(out),
+		Step: b.stepAt(g.Tokens, nil)})
 }
 
 // bindGatedAdd computes sigmoid(gate) · x + term.
@@ -97,13 +100,15 @@ type mixture struct {
 // mixture gives the operands of the operation that all mixtures have; nil where kernels do not take them.
 func (b *binder) mixture() *mixture {
 	exe := b.x.exe
-	m := &mixture{gate: exe.weight(b.Op.Input("gate")), up: exe.weight(b.Op.Input("up")), down: exe.weight(b.Op.Input("down"))}
+	m := &mixture{gate: exe.weight(b.Op.Input("gate")), up: exe.weight(b.Op.Input("up")),
+		down: exe.weight(b.Op.Input("down"))}
 	x := b.Input("x") // sorted experts take rows as prepare has made them
 	if b.Op.Def.Name != "sorted_experts" {
 		x = b.floats("x")
 	}
 	k, ok := lower.Experts(b.Op)
-	if !ok || m.gate == nil || m.up == nil || m.down == nil || x == nil || x.place != onDevice || !x.isDense() || len(x.shape) == 0 || x.shape[len(x.shape)-1] != k.Hidden {
+	if !ok || m.gate == nil || m.up == nil || m.down == nil || x == nil || x.place != onDevice || !x.isDense() ||
+		len(x.shape) == 0 || x.shape[len(x.shape)-1] != k.Hidden {
 		return nil
 	}
 	m.kernel, m.x, m.tokens = k, x, x.len()/k.Hidden
@@ -125,7 +130,8 @@ func (b *binder) mixture() *mixture {
 // chosen gives the operands that say which experts tokens have; false where they are not on the device.
 func (m *mixture) chosen(b *binder) bool {
 	m.scores, m.indices = b.floats("scores"), b.Input("indices")
-	if m.scores == nil || m.indices == nil || m.indices.place != onDevice || m.indices.format != i32 || !m.indices.isDense() || !m.scores.isDense() {
+	if m.scores == nil || m.indices == nil || m.indices.place != onDevice || m.indices.format != i32 ||
+		!m.indices.isDense() || !m.scores.isDense() {
 		return false
 	}
 	m.out = b.result(0, nil)
@@ -144,16 +150,20 @@ func bindExperts(b *binder) bool {
 	chosen.example = indicesBelow(e.Count, chosen.size)
 	read := min(m.tokens*e.Top, e.Count)
 	return m.few(b, read*2*m.gate.bytes(), read*m.down.bytes(),
-		kernels.ExpertsUpArguments[operand]{W0: m.gate.arguments(), W1: m.up.arguments(), Experts: chosen, X: bytesOf(m.x), Norm: m.norm, Y: whole(hidden), Step: at},
-		kernels.ExpertsDownArguments[operand]{W: m.down.arguments(), Experts: chosen, Scores: bytesOf(m.scores), X: whole(hidden), Extra: m.extra, Y: bytesOf(m.out), Step: at})
+		kernels.ExpertsUpArguments[operand]{W0: m.gate.arguments(), W1: m.up.arguments(), Experts: chosen,
+			X: bytesOf(m.x), Norm: m.norm, Y: whole(hidden), Step: at},
+		kernels.ExpertsDownArguments[operand]{W: m.down.arguments(), Experts: chosen, Scores: bytesOf(m.scores),
+			X: whole(hidden), Extra: m.extra, Y: bytesOf(m.out), Step: at})
 }
 
 // few adds both kernels for a few tokens, which read so many bytes.
 func (m *mixture) few(b *binder, upBytes, downBytes int, up, down kernels.Arguments[operand]) bool {
 	e := m.kernel
 	first, second := e.Tunings(b.x.exe.machine, m.tokens)
-	return offer(b, "experts up", first, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchUp(t, m.tokens) }, upBytes, up) &&
-		offer(b, "experts down", second, func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchDown(t, m.tokens) }, downBytes, down)
+	return offer(b, "experts up", first,
+		func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchUp(t, m.tokens) }, upBytes, up) &&
+		offer(b, "experts down", second,
+			func(t kernels.Tuning) (kernels.Launch, error) { return e.LaunchDown(t, m.tokens) }, downBytes, down)
 }
 
 // bindRoutedExperts is bindExperts of experts that the first kernel chooses, with the expert of all tokens as one more.
@@ -174,16 +184,19 @@ func bindRoutedExperts(b *binder) bool {
 	n := 4 * m.tokens * e.Parts()
 	chosen, scores := whole(b.scratch(n)), whole(b.scratch(n))
 	down := m.down.arguments()
-	choose := kernels.ExpertsChooseArguments[operand]{W0: m.gate.arguments(), W1: m.up.arguments(), D: down, Logits: bytesOf(logits), ExpertScales: scales, X: bytesOf(m.x), Norm: m.norm,
+	choose := kernels.ExpertsChooseArguments[operand]{W0: m.gate.arguments(), W1: m.up.arguments(), D: down,
+		Logits: bytesOf(logits), ExpertScales: scales, X: bytesOf(m.x), Norm: m.norm,
 		Experts: chosen, Scores: scores, Y: whole(hidden), Step: at}
 	read := min(m.tokens*e.Top, e.Count)
 	upBytes, downBytes := read*2*m.gate.bytes(), read*m.down.bytes()
 	chosen.example = indicesBelow(e.Count, chosen.size)
 	if !e.Shared {
 		return m.few(b, upBytes, downBytes, choose,
-			kernels.ExpertsDownArguments[operand]{W: down, Experts: chosen, Scores: scores, X: whole(hidden), Extra: m.extra, Y: bytesOf(m.out), Step: at})
+			kernels.ExpertsDownArguments[operand]{W: down, Experts: chosen, Scores: scores, X: whole(hidden),
+				Extra: m.extra, Y: bytesOf(m.out), Step: at})
 	}
-	first, second, last, score := b.x.exe.weight(b.Op.Input("shared_gate")), b.x.exe.weight(b.Op.Input("shared_up")), b.x.exe.weight(b.Op.Input("shared_down")), b.floats("shared_score")
+	first, second, last, score := b.x.exe.weight(b.Op.Input("shared_gate")), b.x.exe.weight(b.Op.Input("shared_up")),
+		b.x.exe.weight(b.Op.Input("shared_down")), b.floats("shared_score")
 	if first == nil || last == nil || score == nil {
 		return false
 	}
@@ -194,7 +207,8 @@ func bindRoutedExperts(b *binder) bool {
 		choose.V0, choose.V1 = first.arguments(), second.arguments()
 	}
 	return m.few(b, upBytes+2*m.gate.bytes(), downBytes+last.bytes(), choose,
-		kernels.ExpertsJoinArguments[operand]{W: down, V: choose.E, Experts: chosen, Scores: scores, X: whole(hidden), Extra: m.extra, Y: bytesOf(m.out), Step: at})
+		kernels.ExpertsJoinArguments[operand]{W: down, V: choose.E, Experts: chosen, Scores: scores, X: whole(hidden),
+			Extra: m.extra, Y: bytesOf(m.out), Step: at})
 }
 
 // bindSortedExperts sorts the tokens by expert and multiplies those of an expert together.
@@ -221,21 +235,26 @@ func bindSortedExperts(b *binder) bool {
 	}
 	hidden, parts := b.scratch(width*pairs*e.Inner), b.scratch(4*pairs*e.Hidden)
 	sort, err := e.LaunchSort(tile, m.tokens)
-	b.launch("experts sort", sort, err, kernels.ExpertsSortArguments[operand]{Experts: bytesOf(m.indices), Order: whole(order), Tiles: whole(tiles), Step: at})
+	b.launch("experts sort", sort, err, kernels.ExpertsSortArguments[operand]{Experts: bytesOf(m.indices),
+		Order: whole(order), Tiles: whole(tiles), Step: at})
 	ordered, tiled := whole(order), whole(tiles)
 	ordered.example, tiled.example = sortedPairs(e, tile, m.tokens)
 	read := min(pairs, e.Count)
 	lift, err := e.LaunchUp(tile, m.tokens)
-	b.launch("experts up", lift, err, kernels.ExpertsMatMulUpArguments[operand]{W0: m.gate.arguments(), W1: m.up.arguments(), Order: ordered, Tiles: tiled,
+	b.launch("experts up", lift, err, kernels.ExpertsMatMulUpArguments[operand]{W0: m.gate.arguments(),
+		W1: m.up.arguments(), Order: ordered, Tiles: tiled,
 		X: bytesOf(m.x), H: whole(hidden)})
 	tuned(b, variants, func(t kernels.Tile) (kernels.Launch, error) { return e.LaunchUp(t, m.tokens) })
 	b.reading(read * 2 * m.gate.bytes())
 	fall, err := e.LaunchDown(tile, m.tokens)
-	b.launch("experts down", fall, err, kernels.ExpertsMatMulDownArguments[operand]{W: m.down.arguments(), Order: ordered, Tiles: tiled, H: whole(hidden),
+	b.launch("experts down", fall, err, kernels.ExpertsMatMulDownArguments[operand]{W: m.down.arguments(),
+		Order: ordered, Tiles: tiled, H: whole(hidden),
 		Y: whole(parts)})
 	tuned(b, variants, func(t kernels.Tile) (kernels.Launch, error) { return e.LaunchDown(t, m.tokens) })
 	b.reading(read * m.down.bytes())
 	e.Residual = b.Op.Input("extra") != nil
 	combine, err := e.LaunchCombine(m.tokens)
-	return b.launch("experts combine", combine, err, kernels.ExpertsCombineArguments[operand]{X: whole(parts), Scores: bytesOf(m.scores), Extra: m.extra, Y: bytesOf(m.out), Step: at})
+	return b.launch("experts combine", combine, err,
+		kernels.ExpertsCombineArguments[operand]{X: whole(parts), Scores: bytesOf(m.scores), Extra: m.extra,
+			Y: bytesOf(m.out), Step: at})
 }

@@ -105,7 +105,9 @@ func TestExperts(t *testing.T) {
 		{"scaled experts", scaled, `return %4: f32[1,s0,64]`, alone, "", ""},
 		{"scaled experts, shared", scaled, shared + `%10 = add(a=%4, b=%9) : f32[1,s0,64]
     return %10: f32[1,s0,64]`, []string{"linear", "linears", "experts up", "experts down"}, "", ""},
-		{"scaled experts of bf16", strings.Replace(scaled, "f32[1,s0,3,1]\n    %z = reshape(x=%e, shape=[1, -1, 3]) : f32", "bf16[1,s0,3,1]\n    %z = reshape(x=%e, shape=[1, -1, 3]) : bf16", 1),
+		{"scaled experts of bf16", strings.Replace(scaled,
+			"f32[1,s0,3,1]\n    %z = reshape(x=%e, shape=[1, -1, 3]) : f32",
+			"bf16[1,s0,3,1]\n    %z = reshape(x=%e, shape=[1, -1, 3]) : bf16", 1),
 			`return %4: f32[1,s0,64]`, alone, "@scale : f32", "@scale : bf16"},
 		{"scaled experts, one shared of another activation", scaled, shared + `%10 = add(a=%4, b=%9) : f32[1,s0,64]
     return %10: f32[1,s0,64]`, nil, "switch_mlp", "switch_geglu"},
@@ -118,7 +120,8 @@ func TestExperts(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			m, err := ir.Parse(strings.NewReplacer("ROUTE", c.route, "REST", c.rest, cmp.Or(c.old, "ROUTE"), cmp.Or(c.by, c.route)).Replace(mixture))
+			m, err := ir.Parse(strings.NewReplacer("ROUTE", c.route, "REST", c.rest, cmp.Or(c.old, "ROUTE"),
+				cmp.Or(c.by, c.route)).Replace(mixture))
 			require.NoError(t, err)
 			random := normals(8)
 			random.fill(t, m, 1.0/8)

@@ -17,8 +17,8 @@ import (
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
-// diverge is a fault: some threads of a simdgroup take no part in the sums of norms, which is an error of the emulator and of
-// Metal's stand-in.
+// diverge is a fault: some threads of a simdgroup take no part in the sums of norms, which is an error of the emulator
+// and of Metal's stand-in.
 var diverge = replace("norm", "  sum = simd_sum(sum);\n", "  if (lane < 5) sum = simd_sum(sum);\n")
 
 const divergent = "norm/norm does not run: "
@@ -49,7 +49,8 @@ type stuck struct{ device.Device }
 
 func (d stuck) Recover() error { return d.Wait() }
 
-// TestLostDevice: where the device cannot be used after the error, the call says so, and the next start does without the kernel.
+// TestLostDevice: where the device cannot be used after the error, the call says so, and the next start does without
+// the kernel.
 func TestLostDevice(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: a whole model on the emulator, twice")
@@ -76,7 +77,8 @@ func TestLostDevice(t *testing.T) {
 		return diverge(file, text)
 	}
 	d := &faulty{fault: one, compiled: map[string]int{}, changed: map[string]int{}}
-	x, err := gpu.Engine{Device: "emulator", SelfTest: &selftest.Options{Dir: dir}, Open: d.opener(host)}.Compile(m, engine.Options{Precision: eval.FP32})
+	x, err := gpu.Engine{Device: "emulator", SelfTest: &selftest.Options{Dir: dir}, Open: d.opener(host)}.Compile(m,
+		engine.Options{Precision: eval.FP32})
 	require.NoError(t, err)
 	i, err := x.NewInstance()
 	require.NoError(t, err)

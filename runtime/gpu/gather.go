@@ -45,9 +45,12 @@ func (b *binder) takeInside(axis int) bool {
 	}
 	to, _ := strided.AxisFirst(shape, x.stride, axis)
 	n, width := at.len(), x.len()/rows
-	l, err := kernels.Gather{N: width, Rows: roundedRows(rows), Each: 1, Table: kernels.F32, Out: kernels.F32, Index: kernels.I32}.Launch(n)
+	l, err := kernels.Gather{N: width, Rows: roundedRows(rows), Each: 1, Table: kernels.F32, Out: kernels.F32,
+		Index: kernels.I32}.Launch(n)
 	out := b.result(0, to)
-	return out != nil && b.launch("gather", l, err, kernels.GatherRowsArguments[operand]{Table: bytesOf(x), Index: bytesOf(at), Out: bytesOf(out), Step: b.stepAt(n, nil)})
+	return out != nil && b.launch("gather", l, err,
+		kernels.GatherRowsArguments[operand]{Table: bytesOf(x), Index: bytesOf(at), Out: bytesOf(out),
+			Step: b.stepAt(n, nil)})
 }
 
 // bindGather reads rows by their indices, where the blocks that it asks for are whole rows.
@@ -65,9 +68,9 @@ func bindGather(b *binder) bool {
 	return b.gather("x", a.Axes[0], "indices")
 }
 
-// roundedRows rounds the rows of a table up to a power of two, 64 at least. A kernel is compiled for the rows of its table, to
-// which it clamps indices; rounded, calls with many different numbers of rows share a few kernels. No index needs the clamp:
-// each was checked against the exact number before.
+// roundedRows rounds the rows of a table up to a power of two, 64 at least. A kernel is compiled for the rows of its
+// table, to which it clamps indices; rounded, calls with many different numbers of rows share a few kernels. No index
+// needs the clamp: each was checked against the exact number before.
 func roundedRows(rows int) int {
 	n := 64
 	for n < rows {
@@ -76,8 +79,8 @@ func roundedRows(rows int) int {
 	return n
 }
 
-// gather reads rows of an operand, which run over all axes behind the given one, by the indices in another operand. Axes before
-// that one must have a single index. Indices that lie outside are clamped.
+// gather reads rows of an operand, which run over all axes behind the given one, by the indices in another operand.
+// Axes before that one must have a single index. Indices that lie outside are clamped.
 func (b *binder) gather(from string, axis int, indices string) bool {
 	shape, ok := b.Dims(b.Op.Input(from).Type)
 	if axis < 0 {
@@ -104,7 +107,8 @@ func (b *binder) gather(from string, axis int, indices string) bool {
 	if out == nil {
 		return false
 	}
-	a := kernels.GatherRowsArguments[operand]{Table: table, Index: bytesOf(at), Out: bytesOf(out), Step: b.stepAt(n, nil)}
+	a := kernels.GatherRowsArguments[operand]{Table: table, Index: bytesOf(at), Out: bytesOf(out),
+		Step: b.stepAt(n, nil)}
 	if !b.launch("gather", l, err, a) {
 		return false
 	}
@@ -114,7 +118,8 @@ func (b *binder) gather(from string, axis int, indices string) bool {
 	return true
 }
 
-// table is an operand of floats in row-major order: a constant where it lies, if it is stored so, or what is on the device.
+// table is an operand of floats in row-major order: a constant where it lies, if it is stored so, or what is on the
+// device.
 func (b *binder) table(name string) (operand, kernels.DType, bool) {
 	of := b.Op.Input(name)
 	if of.Constant != nil && (of.Type.DType == ir.BF16 || of.Type.DType == ir.F32) {

@@ -13,16 +13,20 @@ import (
 // kernel; and operations without a kernel, between two sequences.
 
 // cheap are operations on a number or two that models have once or twice for a call.
-var cheap = map[string]bool{"item_int": true, "sym_size": true, "add_int": true, "subtract_int": true, "multiply_int": true, "floor_divide_int": true,
-	"mod_int": true, "equal": true, "take": true, "astype": true, "full": true, "greater": true, "less": true, "logical_and": true, "reshape": true,
-	"expand_dims": true, "squeeze": true, "slice": true, "broadcast_to": true, "id_copy": true, "contiguous": true, "transpose": true, "undef": true, "load": true}
+var cheap = map[string]bool{"item_int": true, "sym_size": true, "add_int": true, "subtract_int": true,
+	"multiply_int": true, "floor_divide_int": true,
+	"mod_int": true, "equal": true, "take": true, "astype": true, "full": true, "greater": true, "less": true,
+	"logical_and": true, "reshape": true,
+	"expand_dims": true, "squeeze": true, "slice": true, "broadcast_to": true, "id_copy": true, "contiguous": true,
+	"transpose": true, "undef": true, "load": true}
 
 // reference binds the operation to its reference kernel: of host values alone it makes host values, else a step.
 func (b *binder) reference() error {
 	op := b.Op
 	if len(op.Results) == 1 && op.Result().Type.Kind == ir.IntKind {
 		if n, ok := b.Sizes.Number(op.Result().Type.Int); ok {
-			b.Values[op.Result()] = &value{place: onHost, hostValue: &hostValue{constant: true, content: eval.Value{Int: int64(n)}}}
+			b.Values[op.Result()] = &value{place: onHost,
+				hostValue: &hostValue{constant: true, content: eval.Value{Int: int64(n)}}}
 			return nil
 		}
 	}
@@ -115,14 +119,15 @@ func (b *binder) hostResults(of referenceOperands, evaluate func() ([]eval.Value
 	}
 }
 
-// An operation of the host is done without a warning up to so many elements where there is no kernel for it, and where there is one.
+// An operation of the host is done without a warning up to so many elements where there is no kernel for it, and where
+// there is one.
 const (
 	fewElements  = 1 << 10
 	someElements = 1 << 16
 )
 
-// meant reports whether an operation of host values is one that the host does on purpose: one that is cheap, or of few numbers, more of them
-// where a kernel would have been for more.
+// meant reports whether an operation of host values is one that the host does on purpose: one that is cheap, or of few
+// numbers, more of them where a kernel would have been for more.
 func (b *binder) meant() bool {
 	name, most := b.Op.Def.Name, fewElements
 	if kernelBinders[name] != nil && b.onlyHost() {

@@ -32,7 +32,8 @@ type instance struct {
 
 // NewInstance makes an instance whose buffers are zeros.
 func (x *executable) NewInstance() (engine.Instance, error) {
-	n := &instance{exe: x, states: map[*ir.Buffer]*state{}, keys: numeric.NewUnseededKeySequence(), bits: eval.UnseededBits()}
+	n := &instance{exe: x, states: map[*ir.Buffer]*state{}, keys: numeric.NewUnseededKeySequence(),
+		bits: eval.UnseededBits()}
 	for _, entry := range x.entries {
 		n.plans = append(n.plans, plan.NewPlans[*boundPlan](entry))
 	}
@@ -181,7 +182,8 @@ func (x *instance) results(c *call) (out []eval.Value, err error) {
 	return out, nil
 }
 
-// runPlan runs the plan for the inputs, made anew as long as it has kernels that must not be used. ahead gives it two sides, if it can have them.
+// runPlan runs the plan for the inputs, made anew as long as it has kernels that must not be used. ahead gives it two
+// sides, if it can have them.
 func (x *instance) runPlan(entry int, inputs []eval.Value, ahead bool) (*boundPlan, error) {
 	for {
 		p, err := x.planFor(entry, inputs)

@@ -60,7 +60,8 @@ func TestSchedules(t *testing.T) {
 	m := fusetest.Load(t, "etc-qwen35moe-chat-portable")
 	var want []*eval.Tensor
 	for schedule := range uint32(3) {
-		e := gpu.Engine{Device: "emulator", Open: func() (device.Device, error) { return emulator.Open(emulator.Options{Schedule: schedule}) }}
+		e := gpu.Engine{Device: "emulator",
+			Open: func() (device.Device, error) { return emulator.Open(emulator.Options{Schedule: schedule}) }}
 		x := compile(t, e, m, engine.Options{Precision: eval.Mixed})
 		var got []*eval.Tensor
 		for _, c := range [][2]int{{0, 12}, {12, 1}, {13, 1}} {

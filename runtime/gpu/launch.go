@@ -19,14 +19,15 @@ type step struct {
 
 	// bytes are what the step reads of weights and state.
 	bytes int
-	// caches are the bytes that it reads besides, where it is measured, of caches: a call reads those before its position.
+	// caches are the bytes that it reads besides, where it is measured, of caches: a call reads those before its
+	// position.
 	caches int
 	// variants are other launches with the same operands, of which the tuner chooses; nil where there are none.
 	variants func() tune.Variants
 }
 
-// operand is a buffer of a kernel: bytes [at, at+size) of a slot. write says that the kernel may write it, which its text
-// declares: launch sets it. The zero operand is none.
+// operand is a buffer of a kernel: bytes [at, at+size) of a slot. write says that the kernel may write it, which its
+// text declares: launch sets it. The zero operand is none.
 type operand struct {
 	slot     *slot
 	at, size int

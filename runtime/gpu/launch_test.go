@@ -31,7 +31,8 @@ func TestWaysTakeTheSameArguments(t *testing.T) {
 					if s := &p.steps[i]; s.variants != nil {
 						require.NotNil(t, s.launch.Signature(), s.launch.Kernel)
 						for _, l := range s.variants().Launches {
-							require.Same(t, s.launch.Signature(), l.Signature(), "%s and %s on %s", s.launch.Kernel, l.Kernel, on.name)
+							require.Same(t, s.launch.Signature(), l.Signature(), "%s and %s on %s",
+								s.launch.Kernel, l.Kernel, on.name)
 							checked++
 						}
 					}

@@ -57,7 +57,8 @@ func bindMatmul(b *binder) bool {
 	out := b.result(0, nil)
 	of := func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, rows) }
 	return ok && ok2 && out != nil && offer(b, "matmul", k.Tiles(b.x.exe.machine.Target, rows), of, w.bytes(),
-		kernels.MatMulArguments[operand]{W: w.arguments(), X: x, Extra: extra, Y: bytesOf(out), Step: b.stepAt(rows, nil)})
+		kernels.MatMulArguments[operand]{W: w.arguments(), X: x, Extra: extra, Y: bytesOf(out),
+			Step: b.stepAt(rows, nil)})
 }
 
 // bindMatmulGLU is bindMatvecGLU for many rows, by tiles.
@@ -71,7 +72,8 @@ func bindMatmulGLU(b *binder) bool {
 	out := b.result(0, nil)
 	of := func(t kernels.Tile) (kernels.Launch, error) { return k.Launch(t, rows) }
 	return ok && out != nil && offer(b, "matmul glu", k.Tiles(b.x.exe.machine.Target, rows), of, p.size,
-		kernels.MatMulGLUArguments[operand]{W0: p.first, W1: p.second, X: x, Y: bytesOf(out), Step: b.stepAt(rows, nil)})
+		kernels.MatMulGLUArguments[operand]{W0: p.first, W1: p.second, X: x, Y: bytesOf(out),
+			Step: b.stepAt(rows, nil)})
 }
 
 // bindDenseWeight makes bf16 of a weight.

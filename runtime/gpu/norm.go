@@ -35,7 +35,8 @@ func bindNorm(b *binder) bool {
 		}
 		g, _ = x.grid()
 	}
-	if _, err := (kernels.RMSNorm{N: g.Width, Heads: g.Rows, X: g.Strides, Eps: norm.eps}).Launch(g.Tokens); err != nil {
+	if _, err := (kernels.RMSNorm{N: g.Width, Heads: g.Rows, X: g.Strides,
+		Eps: norm.eps}).Launch(g.Tokens); err != nil {
 		return false
 	}
 	out := b.result(0, nil)

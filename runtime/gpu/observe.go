@@ -9,8 +9,8 @@ import (
 	"github.com/etc-ml/etc/runtime/plan"
 )
 
-// observer tells of the steps of one call. The device measures its kernels one after the other (device.Timed), so they do
-// not overlap as they do in a call that nobody observes: the time of the call is the sum of its steps.
+// observer tells of the steps of one call. The device measures its kernels one after the other (device.Timed), so they
+// do not overlap as they do in a call that nobody observes: the time of the call is the sum of its steps.
 type observer struct {
 	tell   func(*engine.Step)
 	labels map[*step]plan.Label
@@ -23,7 +23,8 @@ func (x *instance) observe(p *boundPlan) *observer {
 		return nil
 	}
 	o := &observer{tell: x.exe.observe, labels: map[*step]plan.Label{}}
-	o.call = engine.Step{Kind: engine.Call, Layer: engine.NoLayer, Tokens: plan.Tokens(x.exe.entries[p.entry].Entry.Params, p.shapes), Start: time.Now()}
+	o.call = engine.Step{Kind: engine.Call, Layer: engine.NoLayer,
+		Tokens: plan.Tokens(x.exe.entries[p.entry].Entry.Params, p.shapes), Start: time.Now()}
 	for i, l := range plan.Labels(len(p.steps), func(i int) *ir.Op { return p.steps[i].op }) {
 		o.labels[&p.steps[i]] = l
 	}
@@ -33,7 +34,8 @@ func (x *instance) observe(p *boundPlan) *observer {
 // step tells of a step that took some time. Steps stand one after the other on the time line of the call.
 func (o *observer) step(s *step, took time.Duration) {
 	l := o.labels[s]
-	e := engine.Step{Kind: s.kind, Name: l.Name, Layer: l.Layer, Tokens: o.call.Tokens, Start: o.call.Start.Add(o.call.Time), Time: took, Bytes: s.bytes}
+	e := engine.Step{Kind: s.kind, Name: l.Name, Layer: l.Layer, Tokens: o.call.Tokens,
+		Start: o.call.Start.Add(o.call.Time), Time: took, Bytes: s.bytes}
 	o.call.Time, o.call.Bytes = o.call.Time+took, o.call.Bytes+s.bytes
 	o.tell(&e)
 }
@@ -48,8 +50,8 @@ func (o *observer) host(s *step) error {
 	return err
 }
 
-// run runs a sequence and tells of its steps. A device that cannot measure kernels tells of the sequence as a whole, by the
-// first of its steps.
+// run runs a sequence and tells of its steps. A device that cannot measure kernels tells of the sequence as a whole, by
+// the first of its steps.
 func (o *observer) run(s *segment, d device.Device) error {
 	timed, ok := s.sequence.(device.Timed)
 	if !ok {

@@ -11,8 +11,8 @@ import (
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
-// TestObserve: kernels and steps of the host are told of, one after the other, with what they are about; what is observed
-// changes no result.
+// TestObserve: kernels and steps of the host are told of, one after the other, with what they are about; what is
+// observed changes no result.
 func TestObserve(t *testing.T) {
 	m, err := ir.Parse(`module {
   symbol n [1, 64]
@@ -29,7 +29,8 @@ func TestObserve(t *testing.T) {
 	random := normals(1)
 	random.fill(t, m, 1)
 	var steps []engine.Step
-	exe, err := onDevice(t).Compile(m, engine.Options{Precision: eval.FP32, Warn: func(string) {}, Observe: func(s *engine.Step) { steps = append(steps, *s) }})
+	exe, err := onDevice(t).Compile(m, engine.Options{Precision: eval.FP32, Warn: func(string) {},
+		Observe: func(s *engine.Step) { steps = append(steps, *s) }})
 	require.NoError(t, err)
 	want := compile(t, reference.Engine{}, m, engine.Options{Precision: eval.FP32})
 	x, err := exe.NewInstance()

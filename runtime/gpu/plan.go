@@ -38,7 +38,8 @@ type binder struct {
 	plan *boundPlan
 	// counters are what arrivals gives.
 	counters *slot
-	// poolSteps are steps by the rows of a call and the units of a pool; checked are the tables of blocks that calls are checked for.
+	// poolSteps are steps by the rows of a call and the units of a pool; checked are the tables of blocks that calls
+	// are checked for.
 	poolSteps map[[2]int]*slot
 	checked   map[tableCheck]bool
 	// part is the operation that Op is a part of, where that has no kernel; else nil.
@@ -58,7 +59,8 @@ func (x *instance) bindEntry(entry int, shapes [][]int) (*boundPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &binder{x: x, plan: &boundPlan{entry: entry, module: m, shapes: shapes}, uploaded: map[*hostValue]*value{}, slotTables: map[slotsKey]*slotTables{}}
+	b := &binder{x: x, plan: &boundPlan{entry: entry, module: m, shapes: shapes}, uploaded: map[*hostValue]*value{},
+		slotTables: map[slotsKey]*slotTables{}}
 	b.Planner = plan.NewPlanner(m, shapes, plan.Target[*value](b))
 	for i, p := range m.Entry.Params {
 		c := &hostValue{}
@@ -100,7 +102,8 @@ func (b *binder) memory() (err error) {
 	b.deliver()
 	b.place()
 	if b.plan.size > maxArena {
-		return fmt.Errorf("a call of this size needs %d GiB of memory for intermediate results; use a smaller chunk", b.plan.size>>30)
+		return fmt.Errorf("a call of this size needs %d GiB of memory for intermediate results; use a smaller chunk",
+			b.plan.size>>30)
 	}
 	w := &b.plan.uniforms
 	if w.size > 0 {
@@ -168,7 +171,10 @@ func (b *binder) BindReference() error {
 	}
 	var list []*ir.Op
 	var results []*ir.Value
-	if err := ir.Build(func() { results = op.Def.Expand(&ir.Builder{Insert: func(o *ir.Op) { list = append(list, o) }}, op) }); err != nil {
+	if err := ir.Build(func() {
+		results = op.Def.Expand(&ir.Builder{Insert: func(o *ir.Op) { list = append(list, o) }},
+			op)
+	}); err != nil {
 		return err
 	}
 	b.part = op
@@ -196,7 +202,8 @@ func (b *binder) BindReference() error {
 func (b *binder) onlyHost() bool {
 	host := b.Op.Buffer == nil
 	b.Op.EachArg(func(a *ir.Arg) {
-		if v := b.Values[a.Value]; a.Kind == ir.ValueArg && (v == nil || v.place != onHost || v.shape != nil && v.len() > 1<<16) {
+		if v := b.Values[a.Value]; a.Kind == ir.ValueArg &&
+			(v == nil || v.place != onHost || v.shape != nil && v.len() > 1<<16) {
 			host = host && v == nil && a.Value.Constant != nil && ir.Elements(a.Value.Constant.Data.Shape()) <= 1<<10
 		}
 	})
@@ -238,8 +245,8 @@ const alignment = 256
 // roomy is the size, in bytes, up to which every result has memory of its own.
 const roomy = 64 << 20
 
-// place gives every slot of the arena its place: what lives at the same time does not overlap. Where all of them are not
-// much, nothing shares memory, and so nothing waits for memory.
+// place gives every slot of the arena its place: what lives at the same time does not overlap. Where all of them are
+// not much, nothing shares memory, and so nothing waits for memory.
 func (b *binder) place() {
 	p := b.plan
 	p.size = plan.PlaceApart(b.Slots, alignment)

@@ -66,9 +66,11 @@ var dumpDevices = []struct {
 }{
 	{"metal", device.Info{Machine: kernels.Machine{Target: kernels.Metal}}},
 	{"cuda", device.Info{Machine: kernels.Machine{Target: kernels.CUDA}}},
-	{"h100", device.Info{Machine: kernels.Machine{Target: kernels.CUDA, Cores: 132, TransferMemory: 232448, TransferLeast: 8 << 20}}},
+	{"h100", device.Info{Machine: kernels.Machine{Target: kernels.CUDA, Cores: 132, TransferMemory: 232448,
+		TransferLeast: 8 << 20}}},
 	// The tiny models have no product that an H100 streams: one that streams all there are.
-	{"streams", device.Info{Machine: kernels.Machine{Target: kernels.CUDA, Cores: 4, TransferMemory: 232448, TransferLeast: 1}}},
+	{"streams", device.Info{Machine: kernels.Machine{Target: kernels.CUDA, Cores: 4,
+		TransferMemory: 232448, TransferLeast: 1}}},
 }
 
 // dumpPlans tells the plans of a module on a device for calls of so many tokens, as text that is the same wherever the
@@ -83,7 +85,8 @@ func dumpPlans(t testing.TB, m *ir.Module, info device.Info, precision eval.Prec
 		return inkPaper{paper{info}}, nil
 	}
 	e := Engine{Device: "paper", Open: open}
-	exe, err := e.Compile(m, engine.Options{Precision: precision, Warn: func(text string) { warnings = append(warnings, text) }})
+	exe, err := e.Compile(m, engine.Options{Precision: precision,
+		Warn: func(text string) { warnings = append(warnings, text) }})
 	require.NoError(t, err)
 	defer exe.Close()
 	x, ok := exe.(*executable)
@@ -99,7 +102,8 @@ func dumpPlans(t testing.TB, m *ir.Module, info device.Info, precision eval.Prec
 			fmt.Fprintf(&out, "\nplan of %d tokens: %v\n", count, err)
 			continue
 		}
-		fmt.Fprintf(&out, "\nplan of %d tokens: %d bytes, %d cells, %d bytes of words\n", count, p.size, len(p.hostValues), p.uniforms.size)
+		fmt.Fprintf(&out, "\nplan of %d tokens: %d bytes, %d cells, %d bytes of words\n", count, p.size,
+			len(p.hostValues), p.uniforms.size)
 		newPlanDump(n, p, &out).write()
 	}
 	for _, text := range warnings {
@@ -118,7 +122,8 @@ type planDump struct {
 }
 
 func newPlanDump(n *instance, p *boundPlan, out *bytes.Buffer) *planDump {
-	d := &planDump{boundPlan: p, out: out, states: map[*slot]string{}, names: map[*slot]string{}, numbers: map[byte]int{}}
+	d := &planDump{boundPlan: p, out: out, states: map[*slot]string{}, names: map[*slot]string{},
+		numbers: map[byte]int{}}
 	for b, s := range n.states {
 		if s.slot != nil {
 			d.states[s.slot] = b.Name

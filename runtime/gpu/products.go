@@ -13,8 +13,8 @@ type rowsOf struct {
 	norm operand
 }
 
-// rows gives operand x as rows of a width, with a normalization of so many numbers of each in operand norm where kind asks
-// for a weight.
+// rows gives operand x as rows of a width, with a normalization of so many numbers of each in operand norm where kind
+// asks for a weight.
 func (b *binder) rows(v kernels.Vectors, normed int) (r rowsOf, ok bool) {
 	r.x = b.floats("x")
 	if r.x == nil || !r.x.isDense() || len(r.x.shape) == 0 || r.x.shape[len(r.x.shape)-1] != v.K {
@@ -55,8 +55,8 @@ func stored(weights []*weight) (n int) {
 	return n
 }
 
-// extra is the buffer of what an epilogue adds to n rows of a product from a first one on, of so many numbers each: none
-// where it adds nothing, and false where that is not what kernels take.
+// extra is the buffer of what an epilogue adds to n rows of a product from a first one on, of so many numbers each:
+// none where it adds nothing, and false where that is not what kernels take.
 func (b *binder) extra(e kernels.Epilogue, first, n, numbers int) (o operand, ok bool) {
 	switch e {
 	case kernels.AddVector:
@@ -71,9 +71,10 @@ func (b *binder) extra(e kernels.Epilogue, first, n, numbers int) (o operand, ok
 	return o, true
 }
 
-// offer adds a kernel that can be launched in several ways: the first that may be used, and the others for the tuner. It
-// reads so many bytes of weights.
-func offer[T interface{ Near(T) bool }](b *binder, kind string, variants []T, launch func(T) (kernels.Launch, error), bytes int,
+// offer adds a kernel that can be launched in several ways: the first that may be used, and the others for the tuner.
+// It reads so many bytes of weights.
+func offer[T interface{ Near(T) bool }](b *binder, kind string, variants []T, launch func(T) (kernels.Launch, error),
+	bytes int,
 	a kernels.Arguments[operand]) bool {
 	l, err := usable(b, variants, launch)
 	if len(variants) == 0 || !b.launch(kind, l, err, a) {
@@ -114,7 +115,8 @@ func bindMatvec(b *binder) bool {
 		n := min(lower.FewRows, r.n-at)
 		extra, ok := b.extra(k.Epilogue, at, n, k.N)
 		if !ok || !offer(b, "linear", variants, k.Launch, w.bytes(), kernels.MatVecArguments[operand]{W: w.arguments(),
-			X: part(r.x, at*k.K, n*k.K), Norm: r.norm, Extra: extra, Y: part(out, at*k.N, n*k.N), Step: b.stepAt(n, nil)}) {
+			X: part(r.x, at*k.K, n*k.K), Norm: r.norm, Extra: extra, Y: part(out, at*k.N, n*k.N),
+			Step: b.stepAt(n, nil)}) {
 			return false
 		}
 	}
@@ -243,9 +245,11 @@ func bindMatvecHeads(b *binder) bool {
 	r, ok := b.rows(k.Vectors, k.Head)
 	extra, ok2 := b.extra(k.Epilogue, 0, 1, k.N)
 	out := b.result(0, nil)
-	return ok && ok2 && r.n == 1 && out != nil && offer(b, "linear of heads", k.Tunings(b.x.exe.machine), k.Launch, w.bytes(),
-		kernels.MatVecArguments[operand]{W: w.arguments(), X: bytesOf(r.x), Norm: r.norm, Gate: bytesOf(gate), Extra: extra,
-			Y: bytesOf(out), Step: b.stepAt(1, nil)})
+	return ok && ok2 && r.n == 1 && out != nil &&
+		offer(b, "linear of heads", k.Tunings(b.x.exe.machine), k.Launch, w.bytes(),
+			kernels.MatVecArguments[operand]{W: w.arguments(), X: bytesOf(r.x), Norm: r.norm,
+				Gate: bytesOf(gate), Extra: extra,
+				Y: bytesOf(out), Step: b.stepAt(1, nil)})
 }
 
 // sumBefore are the buffers of the sum whose normalization is the row of a product.
@@ -288,7 +292,8 @@ func bindMatvecSum(b *binder) bool {
 	}
 	s, out := b.sumBefore(k.Vectors), b.result(0, nil)
 	return s != nil && out != nil && offer(b, "linear of a sum", k.Tunings(b.x.exe.machine), k.Launch, w.bytes(),
-		kernels.StreamSumOneArguments[operand]{W: w.arguments(), X: s.x, Norm: s.norm, Y: bytesOf(out), Before: s.before,
+		kernels.StreamSumOneArguments[operand]{W: w.arguments(), X: s.x, Norm: s.norm,
+			Y: bytesOf(out), Before: s.before,
 			Residual: s.residual, Scale: s.scale, Out: s.sum, Step: s.step})
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/etc-ml/etc/runtime/ragged"
 )
 
-// TestRaggedHasKernels: in calls of many sequences, of 1 to 64 rows, no operation of any model runs on a reference kernel,
-// and every kernel of a plan is in the trial of one of its launches.
+// TestRaggedHasKernels: in calls of many sequences, of 1 to 64 rows, no operation of any model runs on a reference
+// kernel, and every kernel of a plan is in the trial of one of its launches.
 func TestRaggedHasKernels(t *testing.T) {
 	t.Parallel()
 	precisions, sizes := []eval.Precision{eval.FP32, eval.Mixed}, []int{1, 2, 3, 6, 16, 64}
@@ -29,7 +29,8 @@ func TestRaggedHasKernels(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			choose := func(*ragged.Model) (ragged.Options, error) {
-				return ragged.Options{BlockRows: 16, Rows: 64, Sequences: 8, Units: cache.Demand{20, 20, 20, 20, 20}}, nil
+				return ragged.Options{BlockRows: 16, Rows: 64, Sequences: 8, Units: cache.Demand{20, 20, 20, 20, 20}},
+					nil
 			}
 			m, _, err := fuse.Ragged(fusetest.Load(t, name), ragged.Options{}, choose, passes.Control{})
 			require.NoError(t, err)

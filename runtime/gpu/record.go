@@ -72,8 +72,8 @@ func (a access) conflicts(b access) bool {
 	return (a.write || b.write) && a.buffer == b.buffer && a.lo < b.hi && b.lo < a.hi
 }
 
-// dispatches makes the list of a sequence of a plan. A step stands on the first level behind all those that it depends on,
-// so that what does not depend on each other runs at the same time; a barrier stands between levels.
+// dispatches makes the list of a sequence of a plan. A step stands on the first level behind all those that it depends
+// on, so that what does not depend on each other runs at the same time; a barrier stands between levels.
 func (x *instance) dispatches(p *boundPlan, list []*step) ([]device.Dispatch, []*step, error) {
 	all := make([]device.Dispatch, len(list))
 	touched := make([][]access, len(list))
@@ -85,7 +85,8 @@ func (x *instance) dispatches(p *boundPlan, list []*step) ([]device.Dispatch, []
 			return nil, nil, p.failed(s.op, err)
 		}
 		order[i] = i
-		// The last steps stand on the highest levels: once behind these, a step need not be compared with most of those before them.
+		// The last steps stand on the highest levels: once behind these, a step need not be compared with most of those
+		// before them.
 		for j := i - 1; j >= 0; j-- {
 			if levels[j] >= levels[i] && depends(touched[i], touched[j]) {
 				levels[i] = levels[j] + 1
@@ -109,7 +110,8 @@ func (x *instance) dispatch(p *boundPlan, s *step) (d device.Dispatch, touched [
 			return d, nil, err
 		}
 	}
-	d = device.Dispatch{Label: s.kind, Kernel: kernel, Groups: s.launch.Groups, Threads: s.launch.Threads, Memory: s.launch.Memory}
+	d = device.Dispatch{Label: s.kind, Kernel: kernel, Groups: s.launch.Groups, Threads: s.launch.Threads,
+		Memory: s.launch.Memory}
 	for _, o := range s.operands {
 		buffer, offset := x.place(o, p.takesTurns())
 		d.Arguments = append(d.Arguments, device.Argument{Binding: device.Binding{Buffer: buffer, Offset: offset}})

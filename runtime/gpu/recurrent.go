@@ -33,11 +33,13 @@ type stateConv struct {
 	of               *state
 }
 
-// conv gives the operands of a convolution of each channel of x [1, S, C] with its taps; nil where kernels do not take them.
+// conv gives the operands of a convolution of each channel of x [1, S, C] with its taps; nil where kernels do not take
+// them.
 func (b *binder) conv() *stateConv {
 	attrs, x, s := ir.Attrs[ir.BufferConvAttrs](b.Op), b.floats("x"), b.x.states[b.Op.Buffer]
 	w, of := b.Input("w"), b.Op.Input("w")
-	if x == nil || s == nil || s.slot == nil || w == nil || w.place != onHost || !w.hostValue.constant || len(w.shape) != 3 || len(x.shape) != 3 ||
+	if x == nil || s == nil || s.slot == nil || w == nil || w.place != onHost || !w.hostValue.constant ||
+		len(w.shape) != 3 || len(x.shape) != 3 ||
 		x.shape[0] != 1 || x.shape[2] > 1 && x.stride[2] != 1 || attrs.Activation != "" && attrs.Activation != "silu" {
 		return nil
 	}
@@ -54,9 +56,11 @@ func (b *binder) conv() *stateConv {
 	if weight == nil || out == nil || !slices.Equal(out.shape, x.shape) {
 		return nil
 	}
-	k := kernels.Conv{Channels: channels, Taps: taps, Token: x.stride[1], SiLU: attrs.Activation == "silu", State: s.format.kernelType(),
+	k := kernels.Conv{Channels: channels, Taps: taps, Token: x.stride[1], SiLU: attrs.Activation == "silu",
+		State:        s.format.kernelType(),
 		ChannelFirst: attrs.ChannelFirst, Weight: kernels.F32}
-	return &stateConv{kernel: k, tokens: tokens, slots: s.shape[0], x: bytesOf(x), weight: bytesOf(weight), state: whole(s.slot), out: out, of: s}
+	return &stateConv{kernel: k, tokens: tokens, slots: s.shape[0], x: bytesOf(x), weight: bytesOf(weight),
+		state: whole(s.slot), out: out, of: s}
 }
 
 // bindConv convolves each channel of x [1, S, C] with its taps, over the rows that the buffer holds and those
@@ -75,11 +79,14 @@ func bindConv(b *binder) bool {
 	}
 	if c.tokens <= fewTokens {
 		l, err := k.StepLaunch()
-		return b.launch("conv", l, err, kernels.ConvStepArguments[operand]{X: c.x, W: c.weight, Reset: flag, State: c.state, Y: out, Next: after(c.of.slot), Step: at})
+		return b.launch("conv", l, err, kernels.ConvStepArguments[operand]{X: c.x, W: c.weight, Reset: flag,
+			State: c.state, Y: out, Next: after(c.of.slot), Step: at})
 	}
 	outputs, state, err := k.Launches(c.tokens)
-	return b.launch("conv", outputs, err, kernels.ConvTokensArguments[operand]{X: c.x, W: c.weight, Reset: flag, State: c.state, Y: out, Step: at}) &&
-		b.launch("conv state", state, err, kernels.ConvStateArguments[operand]{X: c.x, Reset: flag, State: c.state, Step: at})
+	return b.launch("conv", outputs, err, kernels.ConvTokensArguments[operand]{X: c.x, W: c.weight, Reset: flag,
+		State: c.state, Y: out, Step: at}) &&
+		b.launch("conv state", state, err,
+			kernels.ConvStateArguments[operand]{X: c.x, Reset: flag, State: c.state, Step: at})
 }
 
 // bindDeltaGates computes the decays and the update rates of a gated delta rule.
@@ -104,7 +111,8 @@ func (b *binder) deltaGates(update *value) bool {
 		return false
 	}
 	k := lower.DeltaGates(heads, stride, stride)
-	a := kernels.DeltaGatesArguments[operand]{X: bytesOf(x), B: bytesOf(x), Bias: bytesOf(bias), Rate: bytesOf(rate), Decay: bytesOf(decay), Step: b.stepAt(n, nil)}
+	a := kernels.DeltaGatesArguments[operand]{X: bytesOf(x), B: bytesOf(x), Bias: bytesOf(bias), Rate: bytesOf(rate),
+		Decay: bytesOf(decay), Step: b.stepAt(n, nil)}
 	if update == nil {
 		a.Beta = whole(b.scratch(4 * n * heads))
 	} else {
@@ -128,7 +136,8 @@ type deltaOf struct {
 	of                      *state
 }
 
-// delta gives the operands of the operation, which is a kernel's, for so many tokens; nil where they are not on the device.
+// delta gives the operands of the operation, which is a kernel's, for so many tokens; nil where they are not on the
+// device.
 func (b *binder) delta(k kernels.Delta, tokens int) *deltaOf {
 	d := &deltaOf{of: b.x.states[b.Op.Buffer]}
 	if d.of == nil || d.of.slot == nil {
@@ -161,7 +170,8 @@ func (b *binder) deltaWeights(k kernels.Delta, d *deltaOf) bool {
 		name string
 		n    int
 		to   *operand
-	}{{"q_weight", k.DK, &d.qWeight}, {"k_weight", k.DK, &d.kWeight}, {"bias", k.Heads, &d.bias}, {"rate", k.Heads, &d.rate}} {
+	}{{"q_weight", k.DK, &d.qWeight}, {"k_weight", k.DK, &d.kWeight}, {"bias", k.Heads, &d.bias},
+		{"rate", k.Heads, &d.rate}} {
 		var ok bool
 		if *w.to, ok = b.weight(w.name, w.n); !ok {
 			return false
@@ -186,14 +196,16 @@ func (b *binder) deltaRule() (k kernels.Delta, tokens int, d *deltaOf, reset ope
 	return k, tokens, d, reset
 }
 
-// bindDeltaStep runs a gated delta rule over the tokens of a call, one after the other, on the state that a buffer holds.
+// bindDeltaStep runs a gated delta rule over the tokens of a call, one after the other, on the state that a buffer
+// holds.
 func bindDeltaStep(b *binder) bool {
 	k, _, d, reset := b.deltaRule()
 	if d == nil {
 		return false
 	}
 	l, err := k.StepLaunch()
-	if !b.launch("delta rule", l, err, kernels.DeltaStepArguments[operand]{Q: d.q, K: d.k, V: d.v, G: d.g, Beta: d.beta, QWeight: d.qWeight, KWeight: d.kWeight,
+	if !b.launch("delta rule", l, err, kernels.DeltaStepArguments[operand]{Q: d.q, K: d.k, V: d.v, G: d.g, Beta: d.beta,
+		QWeight: d.qWeight, KWeight: d.kWeight,
 		Bias: d.bias, Rate: d.rate, Reset: reset, State: d.state, Y: d.out, Next: d.after, Step: d.step}) {
 		return false
 	}
@@ -201,8 +213,8 @@ func bindDeltaStep(b *binder) bool {
 	return true
 }
 
-// bindDeltaChunks runs a gated delta rule over the tokens of a call chunk by chunk: what is inside of each, then one after the
-// other what they do to the state.
+// bindDeltaChunks runs a gated delta rule over the tokens of a call chunk by chunk: what is inside of each, then one
+// after the other what they do to the state.
 func bindDeltaChunks(b *binder) bool {
 	k, tokens, d, reset := b.deltaRule()
 	if d == nil {
@@ -216,8 +228,10 @@ func bindDeltaChunks(b *binder) bool {
 	n := tokens * k.Heads
 	sums, w, u := b.scratch(4*n), b.scratch(4*n*k.DK), b.scratch(4*n*k.DV)
 	m := b.scratch(4 * ((tokens + length - 1) / length) * k.Heads * length * length)
-	return b.launch("delta solve", solve, nil, kernels.DeltaSolveArguments[operand]{Q: d.q, K: d.k, V: d.v, G: d.g, Beta: d.beta,
-		Sums: whole(sums), W: whole(w), U: whole(u), M: whole(m), Step: d.step}) &&
-		b.launch("delta scan", scan, nil, kernels.DeltaScanArguments[operand]{Q: d.q, K: d.k, Sums: whole(sums), W: whole(w), U: whole(u), M: whole(m),
+	return b.launch("delta solve", solve, nil,
+		kernels.DeltaSolveArguments[operand]{Q: d.q, K: d.k, V: d.v, G: d.g, Beta: d.beta,
+			Sums: whole(sums), W: whole(w), U: whole(u), M: whole(m), Step: d.step}) &&
+		b.launch("delta scan", scan, nil, kernels.DeltaScanArguments[operand]{Q: d.q, K: d.k, Sums: whole(sums),
+			W: whole(w), U: whole(u), M: whole(m),
 			Reset: reset, State: d.state, Y: d.out, Step: d.step})
 }

@@ -57,7 +57,8 @@ func TestDeltaLayer(t *testing.T) {
 			o := engine.Options{Precision: eval.FP32, Exact: true, Threads: 1}
 			want, got := compile(t, reference.Engine{}, m, o), compile(t, onDevice(t), m, o)
 			for _, n := range []int{1, 3, 1, 1} {
-				requireSameRun(t, want, got, eval.Value{Tensor: random.tensor(t, 1, n, 64)}, eval.Value{Tensor: random.tensor(t, 1, n, 16)})
+				requireSameRun(t, want, got, eval.Value{Tensor: random.tensor(t, 1, n, 64)},
+					eval.Value{Tensor: random.tensor(t, 1, n, 16)})
 			}
 		})
 	}

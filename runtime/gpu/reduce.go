@@ -9,7 +9,8 @@ import (
 )
 
 // reductions are what operations make of rows.
-var reductions = map[string]kernels.Reduction{"sum": kernels.SumOf, "mean": kernels.MeanOf, "max": kernels.MaxOf, "min": kernels.MinOf,
+var reductions = map[string]kernels.Reduction{"sum": kernels.SumOf, "mean": kernels.MeanOf,
+	"max": kernels.MaxOf, "min": kernels.MinOf,
 	"argmax": kernels.ArgMaxOf, "argmin": kernels.ArgMinOf}
 
 // bindReduce reduces floats over axes.
@@ -36,11 +37,12 @@ func (b *binder) reduce(axes []int) bool {
 	if out.format == i32 {
 		out.below = g.Width
 	}
-	return b.launch("reduce", l, err, kernels.ReduceArguments[operand]{X: bytesOf(x), Out: bytesOf(out), Step: b.stepAt(g.Tokens, nil)})
+	return b.launch("reduce", l, err, kernels.ReduceArguments[operand]{X: bytesOf(x), Out: bytesOf(out),
+		Step: b.stepAt(g.Tokens, nil)})
 }
 
-// rowsOver sees x as rows that run over axes, all where there are none, and that have a grid: copied where they lie otherwise.
-// It gives nil where no kernel copies it.
+// rowsOver sees x as rows that run over axes, all where there are none, and that have a grid: copied where they lie
+// otherwise. It gives nil where no kernel copies it.
 func (b *binder) rowsOver(x *value, axes []int) *value {
 	over := make([]bool, len(x.shape))
 	for _, a := range axes {

@@ -15,9 +15,9 @@ import (
 	"github.com/etc-ml/etc/runtime/reference"
 )
 
-// TestReductionsAndGathers: what reduces floats and reads rows runs on kernels that pass their self-tests and gives what the
-// reference engine gives; what the kernels do not have runs on reference kernels. %y is 6 rows of 512 floats on the
-// device, %i are two indices of the host.
+// TestReductionsAndGathers: what reduces floats and reads rows runs on kernels that pass their self-tests and gives
+// what the reference engine gives; what the kernels do not have runs on reference kernels. %y is 6 rows of 512 floats
+// on the device, %i are two indices of the host.
 func TestReductionsAndGathers(t *testing.T) {
 	const none = "" // has no kernel
 	for _, c := range []struct{ name, kind, body string }{
@@ -35,7 +35,8 @@ func TestReductionsAndGathers(t *testing.T) {
     %r = mean(x=%h) {axes=[1]} : f32[6]
     return %r: f32[6]`},
 		{"places of maxima", "reduce", "%r = argmax(x=%y) {axis=-1} : u32[6]\n return %r: u32[6]"},
-		{"places of minima, of columns", "reduce", "%r = argmin(x=%y) {axis=0, keepdims=true} : u32[1,512]\n return %r: u32[1,512]"},
+		{"places of minima, of columns", "reduce",
+			"%r = argmin(x=%y) {axis=0, keepdims=true} : u32[1,512]\n return %r: u32[1,512]"},
 		{"sums of integers", none, `%a = argmax(x=%y) {axis=0} : u32[512]
     %r = sum(x=%a) {axes=[0]} : u32[]
     return %r: u32[]`},
@@ -51,7 +52,8 @@ func TestReductionsAndGathers(t *testing.T) {
     %h = slice(x=%y, axis=0, start=0, stop=2) : f32[2,512]
     %r = add(a=%h, b=%u) : f32[2,512]
     return %r: f32[2,512]`},
-		{"blocks that are rows", "gather", "%r = gather(x=%y, indices=[%i]) {axes=[0], slice_sizes=[1, 512]} : f32[2,1,512]\n return %r: f32[2,1,512]"},
+		{"blocks that are rows", "gather",
+			"%r = gather(x=%y, indices=[%i]) {axes=[0], slice_sizes=[1, 512]} : f32[2,1,512]\n return %r: f32[2,1,512]"},
 		{"the row of a maximum", "gather", `%h = slice(x=%y, axis=1, start=0, stop=5) : f32[6,5]
     %a = argmax(x=%h) {axis=1} : u32[6]
     %r = take(x=%y, index=%a) {axis=0} : f32[6,512]
@@ -70,7 +72,8 @@ func TestReductionsAndGathers(t *testing.T) {
     %a = argmax(x=%m) {axis=1} : u32[6]
     %r = take(x=@e, index=%a) {axis=0} : f32[6,64]
     return %r: f32[6,64]`},
-		{"rows by places of which it is not known how many there are", none, `%h = slice(x=%y, axis=1, start=0, stop=64) : f32[6,64]
+		{"rows by places of which it is not known how many there are", none,
+			`%h = slice(x=%y, axis=1, start=0, stop=64) : f32[6,64]
     %v, %a = top_k(x=%h) {k=2} : f32[6,2], u32[6,2]
     %t = reshape(x=%y, shape=[96, 32]) : f32[96,32]
     %r = take(x=%t, index=%a) {axis=0} : f32[6,2,32]
@@ -109,7 +112,8 @@ func TestReductionsAndGathers(t *testing.T) {
 			e.SelfTest = &selftest.Options{Dir: t.TempDir()}
 			got := compile(t, e, m, o)
 			for _, indices := range [][]int64{{0, 4}, {-1, 2}} {
-				requireSameRun(t, want, got, eval.Value{Tensor: random.tensor(t, 6, 32)}, eval.Value{Tensor: eval.Ints(ir.I64, []int{2}, indices)})
+				requireSameRun(t, want, got, eval.Value{Tensor: random.tensor(t, 6, 32)},
+					eval.Value{Tensor: eval.Ints(ir.I64, []int{2}, indices)})
 			}
 		})
 	}
@@ -133,7 +137,8 @@ func TestRowsOfState(t *testing.T) {
 	require.NoError(t, err)
 	o, random := engine.Options{Precision: eval.Mixed}, normals(4)
 	integers := func(v ...int64) eval.Value { return eval.Value{Tensor: eval.Ints(ir.I64, []int{len(v)}, v)} }
-	requireSameRun(t, compile(t, reference.Engine{}, m, o), compile(t, onDevice(t), m, o), eval.Value{Tensor: random.tensor(t, 1, 1, 6, 64)}, integers(1), integers(-2, 0))
+	requireSameRun(t, compile(t, reference.Engine{}, m, o), compile(t, onDevice(t), m, o),
+		eval.Value{Tensor: random.tensor(t, 1, 1, 6, 64)}, integers(1), integers(-2, 0))
 }
 
 // TestIndicesOutOfRange: an index that is known before anything runs and that has no row is an error that says so.
@@ -152,7 +157,8 @@ func TestIndicesOutOfRange(t *testing.T) {
 	random.fill(t, m, 1)
 	x := compile(t, onDevice(t), m, engine.Options{Precision: eval.FP32})
 	for _, at := range []int64{6, -7} {
-		_, err = x.Run(t.Context(), []eval.Value{{Tensor: random.tensor(t, 6, 32)}, {Tensor: eval.Ints(ir.I64, []int{2}, []int64{5, at})}})
+		_, err = x.Run(t.Context(), []eval.Value{{Tensor: random.tensor(t, 6, 32)},
+			{Tensor: eval.Ints(ir.I64, []int{2}, []int64{5, at})}})
 		require.ErrorContains(t, err, fmt.Sprintf("take: indices[1] is %d, there are 6 rows", at))
 	}
 }

@@ -31,11 +31,12 @@ type rotation struct {
 	made   []device.Buffer
 }
 
-// tuneState is the size in bytes up to which every state has memory of its own in its place. Larger ones, of which a token
-// uses a part, share it, lest all states be there twice.
+// tuneState is the size in bytes up to which every state has memory of its own in its place. Larger ones, of which a
+// token uses a part, share it, lest all states be there twice.
 const tuneState = 16 << 20
 
-// stateKey tells the memory in the place of states: by the state, or by its size and the number of the operand that it is.
+// stateKey tells the memory in the place of states: by the state, or by its size and the number of the operand that it
+// is.
 type stateKey struct {
 	slot       *slot
 	size, kind int
@@ -115,7 +116,8 @@ func (r *rotation) runs(t *product) []device.Dispatch {
 	}
 	count := min(max(2, tuneRotate/(t.bytes/len(t.steps)+1)), tuneRuns)
 	if len(t.positions) > 0 {
-		count = len(t.positions) // no weights: of keys and values the last ones were just written in a call, and the others are read by all
+		// no weights: of keys and values the last ones were just written in a call, and the others are read by all
+		count = len(t.positions)
 	}
 	out := make([]device.Dispatch, count)
 	for i := range out {
@@ -137,7 +139,8 @@ func (r *rotation) runs(t *product) []device.Dispatch {
 	return out
 }
 
-// binding is the memory of operand number n in run i; other says that a weight is to be one that the run before did not have.
+// binding is the memory of operand number n in run i; other says that a weight is to be one that the run before did not
+// have.
 func (r *rotation) binding(o operand, n, i int, other bool) (device.Binding, error) {
 	switch {
 	case o.example != nil:

@@ -54,11 +54,15 @@ func bindSample(b *binder) bool {
 	parts, each := s.Parts()
 	in, t := bytesOf(logits), bytesOf(temperature)
 	tops, topsAt := whole(b.scratch(4*parts)), whole(b.scratch(4*parts))
-	b.launch("sample part", part, nil, kernels.SamplePartArguments[operand]{Logits: in, Temperature: t, TopK: topK, TopP: topP, Seed: seed, Tops: tops, Places: topsAt})
-	a := kernels.SampleChooseArguments[operand]{Logits: in, Temperature: t, TopK: topK, TopP: topP, Seed: seed, Tops: tops, TopsAt: topsAt, Token: bytesOf(out)}
+	b.launch("sample part", part, nil, kernels.SamplePartArguments[operand]{Logits: in, Temperature: t, TopK: topK,
+		TopP: topP, Seed: seed, Tops: tops, Places: topsAt})
+	a := kernels.SampleChooseArguments[operand]{Logits: in, Temperature: t, TopK: topK, TopP: topP, Seed: seed,
+		Tops: tops, TopsAt: topsAt, Token: bytesOf(out)}
 	if s.Filters {
-		a.Values, a.Places, a.Counts, a.Sums = whole(b.scratch(4*parts*each)), whole(b.scratch(4*parts*each)), whole(b.scratch(4*parts)), whole(b.scratch(8*parts))
-		b.launch("sample collect", collect, nil, kernels.SampleCollectArguments[operand]{Logits: in, Temperature: t, TopK: topK, TopP: topP, Tops: tops,
+		a.Values, a.Places, a.Counts, a.Sums = whole(b.scratch(4*parts*each)), whole(b.scratch(4*parts*each)),
+			whole(b.scratch(4*parts)), whole(b.scratch(8*parts))
+		b.launch("sample collect", collect, nil, kernels.SampleCollectArguments[operand]{Logits: in, Temperature: t,
+			TopK: topK, TopP: topP, Tops: tops,
 			Values: a.Values, Places: a.Places, Counts: a.Counts, Sums: a.Sums})
 	}
 	a.Next = whole(b.scratch(4))

@@ -23,8 +23,8 @@ type selfTests struct {
 // refuses reports whether a kernel must not be used. Mostly there are none such, and keys are long.
 func (k *selfTests) refuses(l kernels.Launch) bool { return len(k.refused) > 0 && k.refused[l.Key()] }
 
-// slowKey is an operation in a plan for these shapes: other sizes of a chunk have other kernels. The operation is told by
-// its text, since every plan has operations of its own.
+// slowKey is an operation in a plan for these shapes: other sizes of a chunk have other kernels. The operation is told
+// by its text, since every plan has operations of its own.
 type slowKey struct{ op, shapes string }
 
 func (p *boundPlan) slowKey(op *ir.Op) slowKey {
@@ -40,8 +40,8 @@ func (b *binder) slow(op *ir.Op) bool {
 // errAnew says that a plan has kernels that must not be used: it is to be made anew.
 var errAnew = errors.New("the plan is to be made anew")
 
-// selfTest tries the kernels of a plan that were not tried before. Where one fails, the plan is to be made anew, which then
-// takes others: another way to divide the work, another kernel, or in the end the operation's reference kernel.
+// selfTest tries the kernels of a plan that were not tried before. Where one fails, the plan is to be made anew, which
+// then takes others: another way to divide the work, another kernel, or in the end the operation's reference kernel.
 func (x *instance) selfTest(p *boundPlan) error {
 	k := &x.exe.selfTests
 	if k.tester == nil {
@@ -56,7 +56,9 @@ func (x *instance) selfTest(p *boundPlan) error {
 		case !k.refuses(s.launch):
 			launches = append(launches, s.launch)
 		case k.slow[p.slowKey(s.op)]:
-			return p.failed(s.op, fmt.Errorf("kernel %s gives wrong numbers on this device, and nothing else does its work; use another --device", s.launch.Key()))
+			return p.failed(s.op, fmt.Errorf(
+				"kernel %s gives wrong numbers on this device, and nothing else does its work; use another --device",
+				s.launch.Key()))
 		default:
 			slow[p.slowKey(s.op)] = true
 		}

@@ -103,13 +103,15 @@ func refuse(files ...string) func(string, string) (string, error) {
 }
 
 // tested runs calls on a device with a fault; it gives the outputs, the device and what the user was told.
-func tested(t *testing.T, m *ir.Module, p eval.Precision, dir string, calls []int, fault func(file, text string) (string, error)) ([]*eval.Tensor, *faulty, []string) {
+func tested(t *testing.T, m *ir.Module, p eval.Precision, dir string, calls []int,
+	fault func(file, text string) (string, error)) ([]*eval.Tensor, *faulty, []string) {
 	t.Helper()
 	return testedOn(t, onDevice(t).(gpu.Engine).Open, m, p, dir, calls, fault)
 }
 
 // testedOn is tested on the device that inner opens.
-func testedOn(t *testing.T, inner func() (device.Device, error), m *ir.Module, p eval.Precision, dir string, calls []int, fault func(file, text string) (string, error)) ([]*eval.Tensor, *faulty, []string) {
+func testedOn(t *testing.T, inner func() (device.Device, error), m *ir.Module, p eval.Precision, dir string,
+	calls []int, fault func(file, text string) (string, error)) ([]*eval.Tensor, *faulty, []string) {
 	t.Helper()
 	d := &faulty{fault: fault, compiled: map[string]int{}, changed: map[string]int{}}
 	e := gpu.Engine{Device: "emulator", SelfTest: &selftest.Options{Dir: dir}, Open: d.opener(inner)}
@@ -127,7 +129,8 @@ func testedOn(t *testing.T, inner func() (device.Device, error), m *ir.Module, p
 // TestKnownAnswers: all kernels of a model pass, that is remembered, and a second start tries none.
 func TestKnownAnswers(t *testing.T) {
 	t.Parallel()
-	for name, precision := range map[string]eval.Precision{"etc-qwen35moe-chat-sample": eval.FP32, "gemma4-chat-bf16-ropefix": eval.Mixed} {
+	for name, precision := range map[string]eval.Precision{"etc-qwen35moe-chat-sample": eval.FP32,
+		"gemma4-chat-bf16-ropefix": eval.Mixed} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir, m := t.TempDir(), fusetest.Load(t, name)
@@ -164,22 +167,37 @@ func TestWrongKernels(t *testing.T) {
 		fault       func(file, text string) (string, error)
 		want        string
 	}{
-		"products of vectors":    {qwen, "matvec", eval.FP32, replace("matvec", "out[0]", "out[0] * 1.001f"), "matvec/matvec is off by "},
-		"products by tiles":      {qwen, "matmul", eval.FP32, replace("matmul", "MATMUL_OUT(v)", "MATMUL_OUT(v + 1.0f)"), "matmul/matmul is off by "},
-		"experts by tiles":       {qwen, "experts_matmul", eval.FP32, refuse("experts_matmul"), "experts_matmul/experts_matmul_up does not run: kernel experts_matmul/experts_matmul_up "},
-		"a sort":                 {qwen, "experts_sort", eval.FP32, replace("experts_sort", "= ushort(seen + equal)", "= ushort(seen + 1)"), "experts_sort/experts_sort is off by "},
-		"a choice of experts":    {qwen, "experts", eval.FP32, replace("experts", "= router_score(", "= 0.5f * router_score("), "experts/experts_choose is off by "},
-		"a shared expert":        {qwen, "experts", eval.FP32, replace("experts", "apart ? w1 : w0", "w0"), "experts/experts_join is off by "},
-		"norms":                  {gemma, "norm", eval.FP32, refuse("norm"), "norm/norm does not run: "},
-		"attention by tiles":     {gemma, "attention_chunk", eval.Mixed, replace("attention_chunk", "1.0f / tile_row_sum(l[r])", "0.9f / tile_row_sum(l[r])"), "attention_chunk/attention_chunk is off by "},
-		"attention of one token": {gemma, "attention_step", eval.Mixed, replace("attention_step", "e[i] * ATT_SCALE", "0.9f * e[i] * ATT_SCALE"), "attention_step/attention_step is off by "},
-		"the delta rule":         {qwen, "delta", eval.FP32, refuse("delta", "delta_chunk"), "delta/delta_gates does not run: "},
-		"a convolution":          {qwen, "conv", eval.FP32, refuse("conv"), "conv/conv_state does not run: "},
-		"functions":              {gemma, "elementwise", eval.FP32, refuse("elementwise"), "elementwise/elementwise does not run: "},
-		"rotation":               {gemma, "rope", eval.FP32, replace("rope", "e[i] * a.x - o * a.y", "e[i] * a.x + o * a.y"), "rope/rope is off by "},
-		"everything of a family": {qwen, "matvec", eval.FP32, refuse("matvec", "matmul", "experts", "experts_matmul"), "matvec/matvec does not run: "},
-		"everything":             {qwen, "norm", eval.FP32, refuse("*"), "norm/norm does not run: "},
-		"everything, windows":    {gemma, "norm", eval.Mixed, refuse("*"), "norm/norm does not run: "},
+		"products of vectors": {qwen, "matvec", eval.FP32, replace("matvec", "out[0]", "out[0] * 1.001f"),
+			"matvec/matvec is off by "},
+		"products by tiles": {qwen, "matmul", eval.FP32,
+			replace("matmul", "MATMUL_OUT(v)", "MATMUL_OUT(v + 1.0f)"), "matmul/matmul is off by "},
+		"experts by tiles": {qwen, "experts_matmul", eval.FP32, refuse("experts_matmul"),
+			"experts_matmul/experts_matmul_up does not run: kernel experts_matmul/experts_matmul_up "},
+		"a sort": {qwen, "experts_sort", eval.FP32,
+			replace("experts_sort", "= ushort(seen + equal)", "= ushort(seen + 1)"),
+			"experts_sort/experts_sort is off by "},
+		"a choice of experts": {qwen, "experts", eval.FP32,
+			replace("experts", "= router_score(", "= 0.5f * router_score("), "experts/experts_choose is off by "},
+		"a shared expert": {qwen, "experts", eval.FP32, replace("experts", "apart ? w1 : w0", "w0"),
+			"experts/experts_join is off by "},
+		"norms": {gemma, "norm", eval.FP32, refuse("norm"), "norm/norm does not run: "},
+		"attention by tiles": {gemma, "attention_chunk", eval.Mixed,
+			replace("attention_chunk", "1.0f / tile_row_sum(l[r])", "0.9f / tile_row_sum(l[r])"),
+			"attention_chunk/attention_chunk is off by "},
+		"attention of one token": {gemma, "attention_step", eval.Mixed,
+			replace("attention_step", "e[i] * ATT_SCALE", "0.9f * e[i] * ATT_SCALE"),
+			"attention_step/attention_step is off by "},
+		"the delta rule": {qwen, "delta", eval.FP32, refuse("delta", "delta_chunk"),
+			"delta/delta_gates does not run: "},
+		"a convolution": {qwen, "conv", eval.FP32, refuse("conv"), "conv/conv_state does not run: "},
+		"functions": {gemma, "elementwise", eval.FP32, refuse("elementwise"),
+			"elementwise/elementwise does not run: "},
+		"rotation": {gemma, "rope", eval.FP32,
+			replace("rope", "e[i] * a.x - o * a.y", "e[i] * a.x + o * a.y"), "rope/rope is off by "},
+		"everything of a family": {qwen, "matvec", eval.FP32, refuse("matvec", "matmul", "experts", "experts_matmul"),
+			"matvec/matvec does not run: "},
+		"everything":          {qwen, "norm", eval.FP32, refuse("*"), "norm/norm does not run: "},
+		"everything, windows": {gemma, "norm", eval.Mixed, refuse("*"), "norm/norm does not run: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -197,7 +215,8 @@ func TestWrongKernels(t *testing.T) {
 			require.NotEmpty(t, warnings)
 			all := strings.Join(warnings, "\n")
 			if name == "attention of one token" && d.info.Target == kernels.Metal {
-				c.want = "attention/attention_merge is off by " // there no threadgroup of the first kernel does what is left for the last
+				// there no threadgroup of the first kernel does what is left for the last
+				c.want = "attention/attention_merge is off by "
 			}
 			require.Contains(t, all, c.want)
 			require.Contains(t, all, d.info.Description+": kernels that fail their self-tests are not used")
@@ -212,7 +231,8 @@ func TestWrongKernels(t *testing.T) {
 	}
 }
 
-// TestExpertsByAnotherTile: where the experts' default tile fails its self-test, they are multiplied by the next one, not token by token.
+// TestExpertsByAnotherTile: where the experts' default tile fails its self-test, they are multiplied by the next one,
+// not token by token.
 func TestExpertsByAnotherTile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: a whole model on the emulator")

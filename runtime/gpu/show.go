@@ -17,7 +17,8 @@ func (Engine) PassNames() []string {
 }
 
 // Lower gives what the device runs of m, on any machine: see engine.Lowerer.
-func (e Engine) Lower(m *ir.Module, rows int, o engine.Options, after func(pass string, m *ir.Module) error) (*ir.Module, error) {
+func (e Engine) Lower(m *ir.Module, rows int, o engine.Options,
+	after func(pass string, m *ir.Module) error) (*ir.Module, error) {
 	_, info, err := e.here(o)
 	if err != nil {
 		return nil, err
@@ -27,5 +28,6 @@ func (e Engine) Lower(m *ir.Module, rows int, o engine.Options, after func(pass 
 	if err != nil {
 		return nil, err
 	}
-	return lower.Run(fused, plan.Shapes(fused, rows), &lower.Target{Machine: info.Machine, Precision: o.Precision, Exact: o.Exact}, c)
+	return lower.Run(fused, plan.Shapes(fused, rows),
+		&lower.Target{Machine: info.Machine, Precision: o.Precision, Exact: o.Exact}, c)
 }

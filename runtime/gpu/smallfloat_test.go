@@ -52,8 +52,8 @@ const smallFloats = `module {
 }
 `
 
-// TestSmallFloats: weights in mxfp4 and mxfp8 have kernels for all that is done with them, which give what the reference
-// engine gives, for one vector and for many.
+// TestSmallFloats: weights in mxfp4 and mxfp8 have kernels for all that is done with them, which give what the
+// reference engine gives, for one vector and for many.
 func TestSmallFloats(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: the kernels have tests of their own")
@@ -70,7 +70,8 @@ func TestNVFP4(t *testing.T) {
 	t.Parallel()
 	requireSmallFloats(t, strings.NewReplacer("group_size=32, bits=4, mode=mxfp4", "group_size=16, bits=4, mode=nvfp4",
 		"quantized<mxfp4,4,32,f32>", "quantized<nvfp4,4,16,f32>", "@in.scales : u8[96,2]", "@in.scales : u8[96,4]",
-		"scales : u8[4,32,2]", "scales : u8[4,32,4]", "scales : u8[4,64,1]", "scales : u8[4,64,2]").Replace(smallFloats))
+		"scales : u8[4,32,2]", "scales : u8[4,32,4]", "scales : u8[4,64,1]",
+		"scales : u8[4,64,2]").Replace(smallFloats))
 }
 
 // requireSmallFloats runs a module like smallFloats, with made-up weights, on both engines.

@@ -27,7 +27,8 @@ func TestOnMetalsStandIn(t *testing.T) {
 	want := runCalls(t, m, compile(t, onDevice(t), m, engine.Options{Precision: eval.FP32}), calls)
 	for range 2 {
 		var warnings []string
-		x, err := e.Compile(m, engine.Options{Precision: eval.FP32, Warn: func(text string) { warnings = append(warnings, text) }})
+		x, err := e.Compile(m, engine.Options{Precision: eval.FP32,
+			Warn: func(text string) { warnings = append(warnings, text) }})
 		require.NoError(t, err)
 		i, err := x.NewInstance()
 		require.NoError(t, err)

@@ -69,7 +69,8 @@ func (x *instance) newState(b *ir.Buffer, coded bool) (*state, error) {
 	}
 	s.size = strided.Elements(s.shape)
 	if len(s.shape) > maxRank || ir.Elements(dims) > 1<<32 {
-		return nil, fmt.Errorf("buffer @%s has type %s; at most %d dims and 2^32 elements are supported", b.Name, b.Type, maxRank)
+		return nil, fmt.Errorf("buffer @%s has type %s; at most %d dims and 2^32 elements are supported",
+			b.Name, b.Type, maxRank)
 	}
 	mixed := x.exe.precision == eval.Mixed
 	switch {
@@ -93,7 +94,8 @@ func (x *instance) newState(b *ir.Buffer, coded bool) (*state, error) {
 
 // value is the whole content, on the device.
 func (s *state) value() *value {
-	return &value{place: onDevice, dtype: s.dtype, shape: s.shape, slot: s.slot, format: s.format, stride: strided.RowMajor(s.shape)}
+	return &value{place: onDevice, dtype: s.dtype, shape: s.shape, slot: s.slot, format: s.format,
+		stride: strided.RowMajor(s.shape)}
 }
 
 // readState copies the content.

@@ -40,7 +40,8 @@ const quantizedLayer = `module {
 }
 `
 
-// sandwich is a layer whose parts are normalized before and behind, with a scale at its end, and the product behind that.
+// sandwich is a layer whose parts are normalized before and behind, with a scale at its end, and the product behind
+// that.
 const sandwich = `module {
   symbol s0 [1, 4]
   constant @in : bf16[256,32]
@@ -80,11 +81,15 @@ func streamedModule(t *testing.T, random normal, text string, weights ...string)
 		f := strings.Fields(w)
 		columns, err := strconv.Atoi(f[2])
 		require.NoError(t, err)
-		named := strings.NewReplacer("NAME", f[0], "ROWS", f[1], "COLUMNS", f[2], "WORDS", strconv.Itoa(columns/8), "GROUPS", strconv.Itoa(columns/64))
-		constants = append(constants, named.Replace("constant @NAME.packed : u32[ROWS,WORDS]\n  constant @NAME.scales : bf16[ROWS,GROUPS]\n  constant @NAME.biases : bf16[ROWS,GROUPS]"))
-		values = append(values, named.Replace("%wNAME = quantized(packed=@NAME.packed, scales=@NAME.scales, biases=@NAME.biases) {group_size=64, bits=4} : quantized<4,64,bf16>[ROWS,COLUMNS]"))
+		named := strings.NewReplacer("NAME", f[0], "ROWS", f[1], "COLUMNS", f[2], "WORDS", strconv.Itoa(columns/8),
+			"GROUPS", strconv.Itoa(columns/64))
+		constants = append(constants, named.Replace(
+			"constant @NAME.packed : u32[ROWS,WORDS]\n  constant @NAME.scales : bf16[ROWS,GROUPS]\n  constant @NAME.biases : bf16[ROWS,GROUPS]"))
+		values = append(values, named.Replace(
+			"%wNAME = quantized(packed=@NAME.packed, scales=@NAME.scales, biases=@NAME.biases) {group_size=64, bits=4} : quantized<4,64,bf16>[ROWS,COLUMNS]"))
 	}
-	m, err := ir.Parse(strings.NewReplacer("CONSTANTS", strings.Join(constants, "\n  "), "WEIGHTS", strings.Join(values, "\n    ")).Replace(text))
+	m, err := ir.Parse(strings.NewReplacer("CONSTANTS", strings.Join(constants, "\n  "), "WEIGHTS",
+		strings.Join(values, "\n    ")).Replace(text))
 	require.NoError(t, err)
 	random.fill(t, m, 1.0/64)
 	for _, c := range m.Constants {
@@ -100,10 +105,11 @@ func streamedModule(t *testing.T, random normal, text string, weights ...string)
 	return m
 }
 
-// runStreamed compiles a program for a device with transfers, whose kernels pass their self-tests, and compares what it gives
-// for one vector with the reference engine. It returns how often each text was compiled, those that hold weights being named so,
-// and what runs it for more vectors.
-func runStreamed(t *testing.T, random normal, m *ir.Module, o emulator.Options) (compiled map[string]int, run func(vectors int)) {
+// runStreamed compiles a program for a device with transfers, whose kernels pass their self-tests, and compares what it
+// gives for one vector with the reference engine. It returns how often each text was compiled, those that hold weights
+// being named so, and what runs it for more vectors.
+func runStreamed(t *testing.T, random normal, m *ir.Module, o emulator.Options) (compiled map[string]int,
+	run func(vectors int)) {
 	t.Helper()
 	d := &faulty{fault: refuse(), compiled: map[string]int{}, changed: map[string]int{}}
 	d.named = func(s device.Source) string {
@@ -113,7 +119,8 @@ func runStreamed(t *testing.T, random normal, m *ir.Module, o emulator.Options) 
 		return s.Name
 	}
 	o.TransferMemory = 200 << 10
-	e := gpu.Engine{Device: "emulator", SelfTest: &selftest.Options{Dir: t.TempDir()}, Open: d.opener(func() (device.Device, error) { return emulator.Open(o) })}
+	e := gpu.Engine{Device: "emulator", SelfTest: &selftest.Options{Dir: t.TempDir()},
+		Open: d.opener(func() (device.Device, error) { return emulator.Open(o) })}
 	options := engine.Options{Precision: eval.FP32, Exact: true, Threads: 1, Warn: func(text string) { t.Error(text) }}
 	want, got := compile(t, reference.Engine{}, m, options), compile(t, e, m, options)
 	run = func(vectors int) { requireSameRun(t, want, got, eval.Value{Tensor: random.tensor(t, 1, vectors, 32)}) }
@@ -127,7 +134,8 @@ func TestStreamed(t *testing.T) {
 	t.Parallel()
 	emulated(t)
 	random := normals(6)
-	compiled, run := runStreamed(t, random, streamedModule(t, random, quantizedLayer, "q 80 256", "k 48 256", "gate 512 256", "up 512 256", "down 256 512", "out 72 256"), emulator.Options{TransferLeast: 1})
+	compiled, run := runStreamed(t, random, streamedModule(t, random, quantizedLayer, "q 80 256", "k 48 256",
+		"gate 512 256", "up 512 256", "down 256 512", "out 72 256"), emulator.Options{TransferLeast: 1})
 	require.Equal(t, 4, compiled["stream"], "kernels: %v", compiled)
 	require.Equal(t, 1, compiled["matvec"], "the product with bf16; kernels: %v", compiled)
 	run(3)
@@ -140,7 +148,8 @@ func TestHeld(t *testing.T) {
 	emulated(t)
 	random := normals(8)
 	text := strings.ReplaceAll(quantizedLayer, "256", "512")
-	compiled, run := runStreamed(t, random, streamedModule(t, random, text, "q 80 512", "k 48 512", "gate 512 512", "up 512 512", "down 512 512", "out 72 512"),
+	compiled, run := runStreamed(t, random, streamedModule(t, random, text, "q 80 512", "k 48 512", "gate 512 512",
+		"up 512 512", "down 512 512", "out 72 512"),
 		emulator.Options{TransferLeast: 400 << 10, Cores: 8})
 	require.Equal(t, 3, compiled["stream, held"], "kernels: %v", compiled)
 	require.Equal(t, 2, compiled["matvec"], "the product with bf16, and the smallest; kernels: %v", compiled)
@@ -175,12 +184,14 @@ const heldMixture = `module {
 }
 `
 
-// TestHeldExperts: the experts of one token are held, those of several are not. The number of multiprocessors divides no number of rows.
+// TestHeldExperts: the experts of one token are held, those of several are not. The number of multiprocessors divides
+// no number of rows.
 func TestHeldExperts(t *testing.T) {
 	t.Parallel()
 	emulated(t)
 	random := normals(9)
-	compiled, run := runStreamed(t, random, streamedModule(t, random, heldMixture, "gate 8,128 512", "up 8,128 512", "down 8,512 128", "gate1 128 512", "up1 128 512", "down1 512 128"),
+	compiled, run := runStreamed(t, random, streamedModule(t, random, heldMixture, "gate 8,128 512", "up 8,128 512",
+		"down 8,512 128", "gate1 128 512", "up1 128 512", "down1 512 128"),
 		emulator.Options{TransferLeast: 4 << 20, Cores: 33})
 	require.Equal(t, 2, compiled["stream_experts, held"], "kernels: %v", compiled)
 	require.Zero(t, compiled["experts"])
@@ -188,7 +199,8 @@ func TestHeldExperts(t *testing.T) {
 	run(1)
 }
 
-// TestStreamedSums: streamed products add and normalize what they are of, unless something else reads the normalized sum.
+// TestStreamedSums: streamed products add and normalize what they are of, unless something else reads the normalized
+// sum.
 func TestStreamedSums(t *testing.T) {
 	t.Parallel()
 	emulated(t)
@@ -216,8 +228,10 @@ func TestStreamedSums(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			random := normals(7)
-			compiled, run := runStreamed(t, random, streamedModule(t, random, strings.NewReplacer("RESULTS", c.results, "REST", c.rest).Replace(sandwich),
-				"square 256 256", "gate 512 256", "up 512 256", "down 256 512", "out 72 256"), emulator.Options{TransferLeast: 1})
+			compiled, run := runStreamed(t, random,
+				streamedModule(t, random, strings.NewReplacer("RESULTS", c.results, "REST", c.rest).Replace(sandwich),
+					"square 256 256", "gate 512 256", "up 512 256", "down 256 512", "out 72 256"),
+				emulator.Options{TransferLeast: 1})
 			require.Equal(t, c.norms, compiled["norm"], "kernels: %v", compiled)
 			require.Equal(t, c.streams, compiled["stream"], "kernels: %v", compiled)
 			run(3)

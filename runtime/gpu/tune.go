@@ -12,8 +12,8 @@ import (
 )
 
 // tuned notes that the last step can be launched in any of these variants, with the same operands. The step has the
-// first of them until the tuner, if there is one, has chosen: in a chain it runs them on random numbers from -1 to 1, so that
-// an operand that must be something else has an example.
+// first of them until the tuner, if there is one, has chosen: in a chain it runs them on random numbers from -1 to 1,
+// so that an operand that must be something else has an example.
 func tuned[T interface{ Near(T) bool }](b *binder, tunings []T, launch func(T) (kernels.Launch, error)) {
 	last := &b.plan.steps[len(b.plan.steps)-1]
 	last.variants = sync.OnceValue(func() tune.Variants {
@@ -94,8 +94,8 @@ func (p *boundPlan) products(t *tune.Tuner) (out []*product) {
 }
 
 // tune gives the steps of a plan the launches that are fastest on this device, if there is a tuner. The plan has its
-// memory, and what kernels read of the call, but is not recorded yet. It fails where the plan would run to measure products in
-// their place and must not.
+// memory, and what kernels read of the call, but is not recorded yet. It fails where the plan would run to measure
+// products in their place and must not.
 func (x *instance) tune(p *boundPlan) error {
 	if x.exe.tuner == nil {
 		return nil
@@ -149,8 +149,8 @@ func (x *instance) tune(p *boundPlan) error {
 	return nil
 }
 
-// makeWays makes the ways of products whose choice may be kept, side by side: there are some hundred to each. A panic is the caller's,
-// who knows what to do about it.
+// makeWays makes the ways of products whose choice may be kept, side by side: there are some hundred to each. A panic
+// is the caller's, who knows what to do about it.
 func (x *instance) makeVariants(products []*product) {
 	var wait fault.Group
 	for _, t := range products {
@@ -176,8 +176,8 @@ func (p *boundPlan) single() bool {
 	return !slices.ContainsFunc(p.shapes, func(shape []int) bool { return strided.Elements(shape) > 1 })
 }
 
-// sound reports whether a launch that is fast gives the right numbers. One that does not is passed over silently, as if it
-// were slow.
+// sound reports whether a launch that is fast gives the right numbers. One that does not is passed over silently, as if
+// it were slow.
 func (x *executable) sound(l kernels.Launch) bool {
 	if len(x.selfTests.tester.Test([]kernels.Launch{l}, x.kernel)) > 0 {
 		x.selfTests.refused[l.Key()] = true

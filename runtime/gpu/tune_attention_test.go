@@ -52,8 +52,8 @@ const attendMany = `module {
 }
 `
 
-// clocked is a device on which what is measured takes the time that cost says, of the dispatches and what they find in the last operand.
-// Of many only the first few run.
+// clocked is a device on which what is measured takes the time that cost says, of the dispatches and what they find in
+// the last operand. Of many only the first few run.
 type clocked struct {
 	device.Device
 	clock *stopwatch
@@ -89,8 +89,8 @@ func (d *clocked) Record(list []device.Dispatch) (device.Sequence, error) {
 	return &timedSequence{s, d.clock, cost, false}, err
 }
 
-// requireMeasured requires that attention was measured, each time at all positions, and gives the numbers of threads of its variants and how many
-// these are.
+// requireMeasured requires that attention was measured, each time at all positions, and gives the numbers of threads of
+// its variants and how many these are.
 func requireMeasured(t *testing.T, d *clocked, positions []int32, inPlace bool) (least, most, variants int) {
 	t.Helper()
 	seen := map[device.Kernel]bool{}
@@ -100,7 +100,8 @@ func requireMeasured(t *testing.T, d *clocked, positions []int32, inPlace bool) 
 			continue
 		}
 		require.Equal(t, positions, d.found[i])
-		require.Equal(t, inPlace, slices.ContainsFunc(list, func(x device.Dispatch) bool { return !measured(x) }), "others stand around it")
+		require.Equal(t, inPlace, slices.ContainsFunc(list, func(x device.Dispatch) bool { return !measured(x) }),
+			"others stand around it")
 		for _, x := range list {
 			if measured(x) {
 				seen[x.Kernel] = true
@@ -119,8 +120,9 @@ func threadsOf(t *testing.T, d *clocked) int {
 	return program[at].Threads[0]
 }
 
-// TestTuneAttention: the ways to divide attention are measured at positions from near the start of the context to its middle, in place
-// for a token, and the sum of the times chooses; that is kept. A way that gives wrong numbers is passed over.
+// TestTuneAttention: the ways to divide attention are measured at positions from near the start of the context to its
+// middle, in place for a token, and the sum of the times chooses; that is kept. A way that gives wrong numbers is
+// passed over.
 func TestTuneAttention(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: the tuner on the emulator")
@@ -138,11 +140,16 @@ func TestTuneAttention(t *testing.T) {
 		inPlace       bool
 		wide          string // a definition of variants with more threads than the default
 	}{
-		{"a token", 1, 2048, one, eval.FP32, false, "attention_step", []int32{64, 64, 64, 64, 512, 512, 512, 512, 1024}, true, "ATT_SIMDGROUPS 16"},
-		{"a token on Metal", 1, 1024, one, eval.FP32, true, "attention_step", []int32{64, 64, 64, 64, 512}, true, "ATT_SIMDGROUPS 16"},
-		{"a token, rotated before", 1, 1024, rotated, eval.FP32, false, "attention_part", []int32{64, 64, 64, 64, 512}, true, "ATT_SIMDGROUPS 8"},
-		{"tokens", 24, 1024, "%6: f32[1,4,24,64]", eval.FP32, false, "attention_part", []int32{0, 512}, false, "ATT_SIMDGROUPS 8"},
-		{"tokens by tiles", 24, 512, "%6: f32[1,4,24,64]", eval.Mixed, false, "attention_chunk", []int32{0, 256}, false, "CHUNK_ROWS 4"},
+		{"a token", 1, 2048, one, eval.FP32, false, "attention_step", []int32{64, 64, 64, 64, 512, 512, 512, 512, 1024},
+			true, "ATT_SIMDGROUPS 16"},
+		{"a token on Metal", 1, 1024, one, eval.FP32, true, "attention_step", []int32{64, 64, 64, 64, 512},
+			true, "ATT_SIMDGROUPS 16"},
+		{"a token, rotated before", 1, 1024, rotated, eval.FP32, false, "attention_part", []int32{64, 64, 64, 64, 512},
+			true, "ATT_SIMDGROUPS 8"},
+		{"tokens", 24, 1024, "%6: f32[1,4,24,64]", eval.FP32, false, "attention_part", []int32{0, 512},
+			false, "ATT_SIMDGROUPS 8"},
+		{"tokens by tiles", 24, 512, "%6: f32[1,4,24,64]", eval.Mixed, false, "attention_chunk", []int32{0, 256},
+			false, "CHUNK_ROWS 4"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			text := strings.Replace(attendMany, "RESULTS", c.results, 1)
@@ -171,23 +178,28 @@ func TestTuneAttention(t *testing.T) {
 			}
 			want, err := compile(t, reference.Engine{}, m, o).Run(t.Context(), in)
 			require.NoError(t, err)
-			start := func(dir string, cost func(threads int, position int32) time.Duration, fault func(file, text string) (string, error)) (d *clocked, changed int, notes []string) {
+			start := func(dir string, cost func(threads int, position int32) time.Duration,
+				fault func(file, text string) (string, error)) (d *clocked, changed int, notes []string) {
 				f := &faulty{fault: fault, compiled: map[string]int{}, changed: map[string]int{}}
 				d = &clocked{clock: &stopwatch{}, cost: func(x device.Dispatch, step []int32) time.Duration {
 					require.Equal(t, c.kernel, x.Kernel.Name())
 					require.EqualValues(t, c.tokens, step[0])
 					if c.kernel == "attention_step" {
 						part, ml := x.Arguments[8], x.Arguments[9]
-						require.LessOrEqual(t, part.Offset+4*4*64*x.Groups[1], ml.Offset, "there is memory for the blocks of 4 heads of 64")
+						require.LessOrEqual(t, part.Offset+4*4*64*x.Groups[1], ml.Offset,
+							"there is memory for the blocks of 4 heads of 64")
 					}
 					return cost(x.Threads[0], step[1])
 				}}
-				x, err := gpu.Engine{Device: name, SelfTest: &selftest.Options{Dir: dir}, Tune: &tune.Options{Dir: dir, Clock: d.clock.time, Budget: time.Hour, Least: 100 << 10}, Open: func() (device.Device, error) {
-					var err error
-					f.Device, err = open()
-					d.Device = f
-					return d, err
-				}}.Compile(m, engine.Options{Precision: c.precision, Warn: func(text string) { notes = append(notes, text) }})
+				x, err := gpu.Engine{Device: name, SelfTest: &selftest.Options{Dir: dir},
+					Tune: &tune.Options{Dir: dir, Clock: d.clock.time, Budget: time.Hour,
+						Least: 100 << 10}, Open: func() (device.Device, error) {
+						var err error
+						f.Device, err = open()
+						d.Device = f
+						return d, err
+					}}.Compile(m, engine.Options{Precision: c.precision,
+					Warn: func(text string) { notes = append(notes, text) }})
 				require.NoError(t, err)
 				i, err := x.NewInstance()
 				require.NoError(t, err)
@@ -216,7 +228,8 @@ func TestTuneAttention(t *testing.T) {
 			require.Regexp(t, `^tuned 1 products for .*: 1 differ from the default; kept in `, notes[0])
 
 			d, _, notes = start(dir, narrow, refuse())
-			require.False(t, slices.ContainsFunc(d.lists, func(list []device.Dispatch) bool { return slices.ContainsFunc(list, measured) }), "it is kept")
+			require.False(t, slices.ContainsFunc(d.lists,
+				func(list []device.Dispatch) bool { return slices.ContainsFunc(list, measured) }), "it is kept")
 			require.Equal(t, most, threadsOf(t, d))
 			require.Empty(t, notes)
 

@@ -65,10 +65,13 @@ func TestTune(t *testing.T) {
 		require.NoError(t, tuned.Describe(&out, m, 1, o))
 		return out.String()
 	}
-	require.Regexp(t, `^engine emulator, tuned for emulator on .*: ([1-9]) of \d products, kept in /`, plan(engine.Options{Precision: eval.FP32}))
-	require.Regexp(t, `(?m)^ +\d+  tuned matvec\w*: .*MATVEC_\w+=\d+ \(\d+\).*; [\d.]+[mµn]?s \([\d.]+[mµn]?s\)$`, plan(engine.Options{Precision: eval.FP32}))
+	require.Regexp(t, `^engine emulator, tuned for emulator on .*: ([1-9]) of \d products, kept in /`,
+		plan(engine.Options{Precision: eval.FP32}))
+	require.Regexp(t, `(?m)^ +\d+  tuned matvec\w*: .*MATVEC_\w+=\d+ \(\d+\).*; [\d.]+[mµn]?s \([\d.]+[mµn]?s\)$`,
+		plan(engine.Options{Precision: eval.FP32}))
 	require.NotContains(t, plan(engine.Options{Precision: eval.FP32, NoTune: true}), "  tuned ")
-	require.Regexp(t, `^engine emulator, tuned for no device in particular\n`, plan(engine.Options{Precision: eval.FP32, NoTune: true}))
+	require.Regexp(t, `^engine emulator, tuned for no device in particular\n`,
+		plan(engine.Options{Precision: eval.FP32, NoTune: true}))
 }
 
 // TestTuneUnsound: what is fast and wrong is not chosen, and nobody is bothered.
@@ -88,11 +91,14 @@ func TestTuneUnsound(t *testing.T) {
 	}}
 	var clock stopwatch
 	recorded, dir := 0, t.TempDir()
-	x, err := gpu.Engine{Device: e.Device, SelfTest: &selftest.Options{Dir: dir}, Tune: &tune.Options{Dir: dir, Clock: clock.time, Budget: time.Hour, Least: 80 << 10}, Open: func() (device.Device, error) {
-		var err error
-		d.Device, err = e.Open()
-		return timed{d, &clock, &recorded}, err
-	}}.Compile(m, engine.Options{Precision: eval.FP32, Warn: func(text string) { require.Contains(t, text, "tuned ") }})
+	x, err := gpu.Engine{Device: e.Device, SelfTest: &selftest.Options{Dir: dir},
+		Tune: &tune.Options{Dir: dir, Clock: clock.time, Budget: time.Hour,
+			Least: 80 << 10}, Open: func() (device.Device, error) {
+			var err error
+			d.Device, err = e.Open()
+			return timed{d, &clock, &recorded}, err
+		}}.Compile(m, engine.Options{Precision: eval.FP32,
+		Warn: func(text string) { require.Contains(t, text, "tuned ") }})
 	require.NoError(t, err)
 	i, err := x.NewInstance()
 	require.NoError(t, err)
@@ -103,7 +109,8 @@ func TestTuneUnsound(t *testing.T) {
 	require.NoError(t, x.Close())
 }
 
-// TestTuneBesideFaults: where a kernel of a token gives wrong numbers, the others are tuned, in the plan that does without it.
+// TestTuneBesideFaults: where a kernel of a token gives wrong numbers, the others are tuned, in the plan that does
+// without it.
 func TestTuneBesideFaults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: the tuner of a whole model on the emulator")
@@ -116,11 +123,13 @@ func TestTuneBesideFaults(t *testing.T) {
 	var clock stopwatch
 	recorded, dir := 0, t.TempDir()
 	var notes []string
-	x, err := gpu.Engine{Device: e.Device, SelfTest: &selftest.Options{Dir: dir}, Tune: &tune.Options{Dir: dir, Clock: clock.time, Budget: time.Hour, Least: 80 << 10}, Open: func() (device.Device, error) {
-		var err error
-		d.Device, err = e.Open()
-		return timed{d, &clock, &recorded}, err
-	}}.Compile(m, engine.Options{Precision: eval.FP32, Warn: func(text string) { notes = append(notes, text) }})
+	x, err := gpu.Engine{Device: e.Device, SelfTest: &selftest.Options{Dir: dir},
+		Tune: &tune.Options{Dir: dir, Clock: clock.time, Budget: time.Hour,
+			Least: 80 << 10}, Open: func() (device.Device, error) {
+			var err error
+			d.Device, err = e.Open()
+			return timed{d, &clock, &recorded}, err
+		}}.Compile(m, engine.Options{Precision: eval.FP32, Warn: func(text string) { notes = append(notes, text) }})
 	require.NoError(t, err)
 	i, err := x.NewInstance()
 	require.NoError(t, err)
@@ -133,8 +142,8 @@ func TestTuneBesideFaults(t *testing.T) {
 	require.NoError(t, x.Close())
 }
 
-// spy is a device that notes what is recorded, on which all measurements take as long. Of those of the same product only the
-// first one runs to its end.
+// spy is a device that notes what is recorded, on which all measurements take as long. Of those of the same product
+// only the first one runs to its end.
 type spy struct {
 	device.Device
 	clock *stopwatch
@@ -171,7 +180,8 @@ func shape(list []device.Dispatch) string {
 }
 
 // spied runs a module, tuned or not, and gives what comes of it, and what was recorded.
-func spied(t *testing.T, m *ir.Module, o engine.Options, run func(engine.Instance) []*eval.Tensor) ([]*eval.Tensor, [][]device.Dispatch) {
+func spied(t *testing.T, m *ir.Module, o engine.Options, run func(engine.Instance) []*eval.Tensor) ([]*eval.Tensor,
+	[][]device.Dispatch) {
 	t.Helper()
 	d := &spy{clock: &stopwatch{}, seen: map[string]bool{}}
 	x, err := gpu.Engine{Device: "emulator", Open: func() (device.Device, error) {
@@ -188,7 +198,8 @@ func spied(t *testing.T, m *ir.Module, o engine.Options, run func(engine.Instanc
 	return out, d.lists
 }
 
-// once is one of the parts of a list that is the same for several positions of attention, which are one behind the other.
+// once is one of the parts of a list that is the same for several positions of attention, which are one behind the
+// other.
 func once(list []device.Dispatch) []device.Dispatch {
 	for n := 11; n > 1; n-- {
 		size := len(list) / n
@@ -206,8 +217,8 @@ func once(list []device.Dispatch) []device.Dispatch {
 	return list
 }
 
-// requireWindows requires that measurements are parts of recorded programs but for the dispatches of one product, for attention once
-// for each position, and gives how many of these each part has.
+// requireWindows requires that measurements are parts of recorded programs but for the dispatches of one product, for
+// attention once for each position, and gives how many of these each part has.
 func requireWindows(t *testing.T, program, lists [][]device.Dispatch) (products []int) {
 	t.Helper()
 	for _, all := range lists {
@@ -242,8 +253,9 @@ func requireWindows(t *testing.T, program, lists [][]device.Dispatch) (products 
 	return products
 }
 
-// TestTuneInPlace: for a token, products are measured among the kernels that stand around them in the program, as they are
-// recorded, and tuning leaves nothing behind: where it chooses nothing, results and states are those without it, to the bit.
+// TestTuneInPlace: for a token, products are measured among the kernels that stand around them in the program, as they
+// are recorded, and tuning leaves nothing behind: where it chooses nothing, results and states are those without it, to
+// the bit.
 func TestTuneInPlace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: the tuner of whole models on the emulator")
@@ -254,7 +266,8 @@ func TestTuneInPlace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := fusetest.Load(t, name)
-			run := func(i engine.Instance) (out []*eval.Tensor) { // results and states, of tokens that follow others: states are not reset
+			// results and states, of tokens that follow others: states are not reset
+			run := func(i engine.Instance) (out []*eval.Tensor) {
 				for position := 7; position < 9; position++ {
 					result, err := i.Run(t.Context(), fusetest.Inputs(m, position, 1))
 					require.NoError(t, err)
@@ -338,7 +351,8 @@ func (s *stopwatch) time() time.Time {
 	return s.now
 }
 
-// timed is a device whose measurements take time by a clock of their own, and run to the first of a product's dispatches only.
+// timed is a device whose measurements take time by a clock of their own, and run to the first of a product's
+// dispatches only.
 type timed struct {
 	device.Device
 	clock    *stopwatch

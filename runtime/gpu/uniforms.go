@@ -12,8 +12,8 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// uniforms is the uniform buffer of a plan: what kernels read of a call, in one small buffer: tokens, positions, flags, parameters of the
-// sampler. Those that host values hold are written before the first step.
+// uniforms is the uniform buffer of a plan: what kernels read of a call, in one small buffer: tokens, positions, flags,
+// parameters of the sampler. Those that host values hold are written before the first step.
 type uniforms struct {
 	slots   []*slot
 	size    int // bytes
@@ -119,7 +119,8 @@ func (b *binder) device(of *ir.Value, v *value) *value {
 		if err != nil || c.Tensor == nil {
 			return nil
 		}
-		if d.slot = b.x.exe.remembered(memoryKey{value: of, format: d.format}, func() *slot { return b.x.exe.upload(encode(d.format, c.Tensor)) }); d.slot == nil {
+		if d.slot = b.x.exe.remembered(memoryKey{value: of, format: d.format},
+			func() *slot { return b.x.exe.upload(encode(d.format, c.Tensor)) }); d.slot == nil {
 			return nil
 		}
 	} else {
@@ -157,13 +158,15 @@ func (b *binder) floats(operand string) *value {
 func (b *binder) vector(operand string, n int) *value {
 	of := b.Op.Input(operand)
 	v := b.Input(operand)
-	if v == nil || v.place != onHost || !v.hostValue.constant || !v.dtype.IsFloat() || len(v.shape) != 1 || v.shape[0] != n {
+	if v == nil || v.place != onHost || !v.hostValue.constant || !v.dtype.IsFloat() ||
+		len(v.shape) != 1 || v.shape[0] != n {
 		return nil
 	}
 	return b.device(of, v)
 }
 
-// indexOf is where the uniforms have a host value that is one index and nothing else, and the number of rows that it may be of; nil where they do not.
+// indexOf is where the uniforms have a host value that is one index and nothing else, and the number of rows that it
+// may be of; nil where they do not.
 func (w *uniforms) indexOf(c *hostValue) (at *slot, rows int) {
 	for _, u := range w.uploads {
 		if u.rows > 0 && u.of == c && u.at.Size == 4 {
@@ -189,8 +192,8 @@ func (w *uniforms) fill() error {
 	return nil
 }
 
-// bring writes what has changed since the call before, where that is large: tables of blocks are, and change little. A write
-// of few bytes costs no wait.
+// bring writes what has changed since the call before, where that is large: tables of blocks are, and change little. A
+// write of few bytes costs no wait.
 func (w *uniforms) bring(write func(at int, p []byte) error) error {
 	content, sent := w.content[:w.size], w.sent
 	w.sent = nil // unless all is written
@@ -207,7 +210,8 @@ func (w *uniforms) bring(write func(at int, p []byte) error) error {
 			at = end
 			continue
 		}
-		for end < len(content) && end-at < device.MaxPlaced && !bytes.Equal(content[end:min(end+alignment, len(content))], sent[end:min(end+alignment, len(content))]) {
+		for end < len(content) && end-at < device.MaxPlaced &&
+			!bytes.Equal(content[end:min(end+alignment, len(content))], sent[end:min(end+alignment, len(content))]) {
 			end = min(end+alignment, len(content))
 		}
 		if err := write(at, content[at:end]); err != nil {

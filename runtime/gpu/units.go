@@ -74,8 +74,10 @@ func (x *instance) WriteUnits(buffer string, axis int, ids []int32, content *eva
 	return nil
 }
 
-// units finds a buffer and the runs of some of its units. Where there is no error it has the timeline, and no call is begun.
-func (x *instance) units(buffer string, axis int, ids []int32, leaveOut bool) (*state, *ir.Buffer, engine.UnitRuns, error) {
+// units finds a buffer and the runs of some of its units. Where there is no error it has the timeline, and no call is
+// begun.
+func (x *instance) units(buffer string, axis int, ids []int32, leaveOut bool) (*state, *ir.Buffer,
+	engine.UnitRuns, error) {
 	b, err := engine.FindBuffer(x.exe.fused, buffer)
 	if err != nil {
 		return nil, nil, engine.UnitRuns{}, err
@@ -92,8 +94,8 @@ func (x *instance) units(buffer string, axis int, ids []int32, leaveOut bool) (*
 	return x.states[b], b, u, nil
 }
 
-// eachRun calls f with the runs in the buffer and in the tensor, and their length. Those that lie one behind the other in both,
-// such as blocks of a sequence that came alone, are one.
+// eachRun calls f with the runs in the buffer and in the tensor, and their length. Those that lie one behind the other
+// in both, such as blocks of a sequence that came alone, are one.
 func eachRun(u engine.UnitRuns, f func(buffer, tensor, length int) error) (err error) {
 	at, to, length := 0, 0, 0
 	flush := func() {

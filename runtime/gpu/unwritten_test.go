@@ -12,7 +12,8 @@ import (
 	"github.com/etc-ml/etc/runtime/plan"
 )
 
-// TestUnwritten: a state may be read early by the first operation that writes it, unless a kernel tells whether to reset it.
+// TestUnwritten: a state may be read early by the first operation that writes it, unless a kernel tells whether to
+// reset it.
 func TestUnwritten(t *testing.T) {
 	for name, c := range map[string]struct {
 		reset string
@@ -40,7 +41,8 @@ func TestUnwritten(t *testing.T) {
 }
 `)
 		require.NoError(t, err, name)
-		m, err = lower.Run(m, plan.Shapes(m, 1), &lower.Target{Machine: kernels.Machine{Target: kernels.Metal}}, passes.Control{})
+		m, err = lower.Run(m, plan.Shapes(m, 1), &lower.Target{Machine: kernels.Machine{Target: kernels.Metal}},
+			passes.Control{})
 		require.NoError(t, err, name)
 		var early []bool
 		for _, op := range m.Entry.Body.Ops {

@@ -106,7 +106,8 @@ type hostValue struct {
 	content eval.Value
 	// run computes content of other host values; nil for an input, a constant, and what a step of the plan sets.
 	run func() error
-	// slow is the operation that run does on its reference kernel for want of another; nil where the host does it on purpose.
+	// slow is the operation that run does on its reference kernel for want of another; nil where the host does it on
+	// purpose.
 	slow *ir.Op
 	// uses are the host values that run reads.
 	uses []*hostValue

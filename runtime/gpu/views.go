@@ -5,14 +5,15 @@ import (
 	"github.com/etc-ml/etc/runtime/plan"
 )
 
-// BindView makes the result of the operation its operand x seen in another way, where it can be: x is on the device, and
-// a reshape of floats may copy them into row-major order first.
+// BindView makes the result of the operation its operand x seen in another way, where it can be: x is on the device,
+// and a reshape of floats may copy them into row-major order first.
 func (b *binder) BindView() bool {
 	if of := b.Op.Input("x"); of == nil || of.Constant != nil {
 		return false // constants are not on the device, and input would decode them
 	}
 	x := b.Input("x")
-	if x == nil || x.place != onDevice || b.Op.Def.Name == "astype" && !x.sameStored(b.Op.Input("x").Type.DType, b.Op.Result().Type.DType) {
+	if x == nil || x.place != onDevice || b.Op.Def.Name == "astype" && !x.sameStored(b.Op.Input("x").Type.DType,
+		b.Op.Result().Type.DType) {
 		return false
 	}
 	view, ok := plan.ViewOf(b.Op, b.Sizes, x.view())
@@ -36,7 +37,8 @@ func (b *binder) BindView() bool {
 // sameStored reports whether a cast leaves elements as they are stored: those between floats round nothing, and
 // integers on the device are indices, which are not negative.
 func (v *value) sameStored(from, to ir.DType) bool {
-	return from == to || from.IsFloat() && to.IsFloat() || v.format == i32 && (to == ir.I64 || to == ir.I32 || to == ir.U32)
+	return from == to || from.IsFloat() && to.IsFloat() ||
+		v.format == i32 && (to == ir.I64 || to == ir.I32 || to == ir.U32)
 }
 
 // view is what v sees of its slot.

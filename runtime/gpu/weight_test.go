@@ -47,9 +47,9 @@ func (b *weighed) Write(_ int, p []byte) error {
 	return nil
 }
 
-// TestWeightsAreWrapped: of a program of ours, kernels read every matrix, with its scales and biases, where it lies in the
-// file's map. It is wrapped once, for all instances and plans. What is copied is not larger than the largest of the rest
-// (weights of norms and of convolutions, numbers) as float32.
+// TestWeightsAreWrapped: of a program of ours, kernels read every matrix, with its scales and biases, where it lies in
+// the file's map. It is wrapped once, for all instances and plans. What is copied is not larger than the largest of the
+// rest (weights of norms and of convolutions, numbers) as float32.
 func TestWeightsAreWrapped(t *testing.T) {
 	t.Parallel()
 	seen := 0
@@ -64,7 +64,8 @@ func TestWeightsAreWrapped(t *testing.T) {
 		m, err := file.Module("forward")
 		require.NoError(t, err)
 		d := &weighing{paper{device.Info{Machine: kernels.Machine{Target: kernels.Metal}}}, map[*byte]int{}, nil}
-		exe, err := Engine{Device: "paper", Open: func() (device.Device, error) { return d, nil }}.Compile(m, engine.Options{Precision: eval.Mixed})
+		exe, err := Engine{Device: "paper", Open: func() (device.Device, error) { return d, nil }}.Compile(m,
+			engine.Options{Precision: eval.Mixed})
 		require.NoError(t, err)
 		var copied []int
 		for range 2 {
@@ -87,7 +88,8 @@ func TestWeightsAreWrapped(t *testing.T) {
 			}
 			data, err := eval.ConstantBytes(c)
 			require.NoError(t, err)
-			require.Equal(t, len(data), d.wrapped[unsafe.SliceData(data)], "%s: bytes of %s %v that are wrapped where they lie", name, c.Name, dims)
+			require.Equal(t, len(data), d.wrapped[unsafe.SliceData(data)],
+				"%s: bytes of %s %v that are wrapped where they lie", name, c.Name, dims)
 			delete(d.wrapped, unsafe.SliceData(data))
 			seen++
 		}

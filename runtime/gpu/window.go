@@ -7,14 +7,15 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/device"
 )
 
-// windowAround is the number of steps that stand before the first one of a product in its window, and behind the last one at
-// least, where there are so many: its kernel starts while the one before runs, and the one behind starts while it runs.
+// windowAround is the number of steps that stand before the first one of a product in its window, and behind the last
+// one at least, where there are so many: its kernel starts while the one before runs, and the one behind starts while
+// it runs.
 const windowAround = 2
 
-// windows give the products of a plan for one token their measurements: parts of the plan as a call has them, in order, with
-// the barriers and the launches that steps have now, but for the products' own. All kernels of the plan have passed their self-tests, and have run
-// once before that, so that what a window reads of steps before it is there: the experts that a router chose, how many tokens a sampler
-// kept. States are others.
+// windows give the products of a plan for one token their measurements: parts of the plan as a call has them, in order,
+// with the barriers and the launches that steps have now, but for the products' own. All kernels of the plan have
+// passed their self-tests, and have run once before that, so that what a window reads of steps before it is there: the
+// experts that a router chose, how many tokens a sampler kept. States are others.
 type windows struct {
 	*rotation
 	plan  *boundPlan
@@ -28,8 +29,8 @@ type recorded struct {
 	steps      []*step
 }
 
-// inPlace reports whether products are measured in their place in a plan: in one for a token, where what a part of it reads
-// is there after a pass, because no results share memory.
+// inPlace reports whether products are measured in their place in a plan: in one for a token, where what a part of it
+// reads is there after a pass, because no results share memory.
 func (p *boundPlan) inPlace() bool { return p.single() && p.apart }
 
 // pass makes the parts, and runs them once.
@@ -75,8 +76,8 @@ func (w *windows) once(dispatches []device.Dispatch) error {
 	return errors.Join(s.Submit(), w.exe.device.Wait(), s.Close())
 }
 
-// runs are the dispatches of a product's window, its own without a kernel; nil where there is no memory for them, or where
-// the plan does not run.
+// runs are the dispatches of a product's window, its own without a kernel; nil where there is no memory for them, or
+// where the plan does not run.
 func (w *windows) runs(t *product) []device.Dispatch {
 	if w.parts == nil && w.err == nil {
 		w.err = w.pass()
@@ -106,8 +107,8 @@ func (w *windows) runs(t *product) []device.Dispatch {
 	return out
 }
 
-// along are a window's dispatches once for each position at which the product is measured, one after the other. The other kernels stand at
-// the call's.
+// along are a window's dispatches once for each position at which the product is measured, one after the other. The
+// other kernels stand at the call's.
 func (w *windows) along(t *product, steps []*step, window []device.Dispatch) (out []device.Dispatch) {
 	for at := range t.positions {
 		list := slices.Clone(window)
@@ -133,9 +134,9 @@ func (w *windows) along(t *product, steps []*step, window []device.Dispatch) (ou
 	return out
 }
 
-// window is the part [from, to) of steps that measures those of a product: from a little before the first of them to a little
-// behind the second, if there is one, and on until more is read than caches hold; where the steps end before that, they begin
-// earlier.
+// window is the part [from, to) of steps that measures those of a product: from a little before the first of them to a
+// little behind the second, if there is one, and on until more is read than caches hold; where the steps end before
+// that, they begin earlier.
 func window(steps []*step, of func(*step) bool) (from, to int) {
 	first := slices.IndexFunc(steps, of)
 	from = max(0, first-windowAround)
@@ -144,7 +145,8 @@ func window(steps []*step, of func(*step) bool) (from, to int) {
 		want = 2
 	}
 	bytes, seen, last := 0, 0, first
-	for to = from; to < len(steps) && to-from < tuneRuns && (bytes < tuneRotate || seen < want || to <= last+windowAround); to++ {
+	for to = from; to < len(steps) && to-from < tuneRuns &&
+		(bytes < tuneRotate || seen < want || to <= last+windowAround); to++ {
 		bytes += steps[to].bytes
 		if of(steps[to]) {
 			seen, last = seen+1, to

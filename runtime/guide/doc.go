@@ -1,5 +1,5 @@
-// Package guide holds an answer to a form where the model may think before it, and may call tools: what the form is for is
-// the text behind the thoughts, and a call that has to come is held to its tool's parameters.
+// Package guide holds an answer to a form where the model may think before it, and may call tools: what the form is for
+// is the text behind the thoughts, and a call that has to come is held to its tool's parameters.
 //
 // A [Model] is the vocabulary of a model as constraints need it, and the grammars that were compiled for it; a [Guide]
 // follows one answer, token by token.
@@ -10,6 +10,6 @@
 //   - An answer does not end while thoughts or a call are open, nor before its text is whole.
 //   - A mask is exact: what [Guide.Mask] allows, [Guide.Accept] takes.
 //
-// The package imports runtime/constrain, runtime/format and runtime/tokenizer; it must never import an engine, a sampler
-// or a server.
+// The package imports runtime/constrain, runtime/format and runtime/tokenizer; it must never import an engine, a
+// sampler or a server.
 package guide

@@ -48,15 +48,17 @@ func allowed(mask []uint64, size int) (out []int) {
 	return out
 }
 
-// TestRandomAnswers writes answers of tokens at random, as far as masks allow them, with thoughts and calls at random: the
-// text behind the thoughts has the form, and the body of every call that of the call, wherever answers end by themselves.
+// TestRandomAnswers writes answers of tokens at random, as far as masks allow them, with thoughts and calls at random:
+// the text behind the thoughts has the form, and the body of every call that of the call, wherever answers end by
+// themselves.
 func TestRandomAnswers(t *testing.T) {
 	k := qwen(t)
 	f := format.Find(k, "hermes")
 	m := guide.NewModel(k, f, []int{stop}, 0)
 	text, err := m.Compile(constrain.Source{Kind: constrain.Regex, Text: "(yes|no), [0-9]{2}"})
 	require.NoError(t, err)
-	call, err := m.Compile(constrain.Source{Kind: constrain.JSONSchema, Text: `{"type": "object", "properties": {"name": {"const": "f"}}, "required": ["name"], "additionalProperties": false}`})
+	call, err := m.Compile(constrain.Source{Kind: constrain.JSONSchema,
+		Text: `{"type": "object", "properties": {"name": {"const": "f"}}, "required": ["name"], "additionalProperties": false}`})
 	require.NoError(t, err)
 	for name, o := range map[string]guide.Options{
 		"text":              {Text: text},
@@ -125,7 +127,8 @@ func right(k *tokenizer.Tokenizer, f *format.Format, o guide.Options, ids []int)
 				return fmt.Errorf("a call without an end")
 			}
 			var body struct{ Name string }
-			if err := json.Unmarshal([]byte(k.Decode(ids[i+1:i+n], false)), &body); o.Call != nil && (err != nil || body.Name != "f") {
+			if err := json.Unmarshal([]byte(k.Decode(ids[i+1:i+n], false)), &body); o.Call != nil &&
+				(err != nil || body.Name != "f") {
 				return fmt.Errorf("the call %q: %v", k.Decode(ids[i+1:i+n], false), err)
 			}
 			i, calls = i+n, calls+1

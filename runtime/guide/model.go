@@ -30,8 +30,8 @@ type Model struct {
 	callErr   error
 }
 
-// NewModel describes a model: its tokenizer, how it marks thoughts and calls, the tokens that end an answer, and the number
-// of tokens that it gives logits of (0: as many as the tokenizer has).
+// NewModel describes a model: its tokenizer, how it marks thoughts and calls, the tokens that end an answer, and the
+// number of tokens that it gives logits of (0: as many as the tokenizer has).
 func NewModel(t *tokenizer.Tokenizer, f *format.Format, stop []int, size int) *Model {
 	if size == 0 {
 		size = t.VocabSize()
@@ -81,7 +81,8 @@ func (m *Model) tokenBytes() [][]byte {
 	return tokens
 }
 
-// Compile compiles a form, or gives the grammar that was compiled of it before. Errors are those of [constrain.Compile].
+// Compile compiles a form, or gives the grammar that was compiled of it before. Errors are those of
+// [constrain.Compile].
 func (m *Model) Compile(src constrain.Source) (*constrain.Grammar, error) {
 	return m.grammars.Compile(src)
 }

@@ -38,6 +38,7 @@ func DiskFree(dir string) (int64, error) {
 // cudaLibraries are the names of CUDA's driver library, libraryDirs where a loader looks for it.
 var (
 	cudaLibraries = []string{"libcuda.so.1", "libcuda.so"}
-	libraryDirs   = []string{"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/lib64", "/lib",
+	libraryDirs   = []string{"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64",
+		"/usr/lib", "/lib64", "/lib",
 		"/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", "/usr/local/cuda/compat", "/run/opengl-driver/lib"}
 )

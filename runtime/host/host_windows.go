@@ -27,7 +27,8 @@ func ReadMemory() (m Memory) {
 		m.Total, m.Available = int64(s.total), int64(s.available)
 	}
 	var job windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
-	if err := windows.QueryInformationJobObject(0, windows.JobObjectExtendedLimitInformation, uintptr(unsafe.Pointer(&job)), uint32(unsafe.Sizeof(job)), nil); err == nil {
+	if err := windows.QueryInformationJobObject(0, windows.JobObjectExtendedLimitInformation,
+		uintptr(unsafe.Pointer(&job)), uint32(unsafe.Sizeof(job)), nil); err == nil {
 		flags := job.BasicLimitInformation.LimitFlags
 		m.limit(jobLimit(flags&windows.JOB_OBJECT_LIMIT_PROCESS_MEMORY != 0, uint64(job.ProcessMemoryLimit)))
 		m.limit(jobLimit(flags&windows.JOB_OBJECT_LIMIT_JOB_MEMORY != 0, uint64(job.JobMemoryLimit)))
@@ -45,7 +46,8 @@ func jobLimit(set bool, n uint64) int64 {
 
 // CPUModel is the name of the processor, "" where the system does not say.
 func CPUModel() string {
-	k, err := registry.OpenKey(registry.LOCAL_MACHINE, `HARDWARE\DESCRIPTION\System\CentralProcessor\0`, registry.QUERY_VALUE)
+	k, err := registry.OpenKey(registry.LOCAL_MACHINE, `HARDWARE\DESCRIPTION\System\CentralProcessor\0`,
+		registry.QUERY_VALUE)
 	if err != nil {
 		return ""
 	}

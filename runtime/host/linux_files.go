@@ -63,7 +63,8 @@ func cgroupLimit(root fs.FS) int64 {
 		// In a container the path may be that of the host, of which only the root is there.
 		for dir := path.Clean("/" + fields[2]); ; dir = path.Dir(dir) {
 			b, err := fs.ReadFile(root, path.Join(base, dir, file))
-			if n, bad := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil && bad == nil && n > 0 && (limit == 0 || n < limit) {
+			if n, bad := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil && bad == nil && n > 0 &&
+				(limit == 0 || n < limit) {
 				limit = n
 			}
 			if dir == "/" {

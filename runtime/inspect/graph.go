@@ -54,7 +54,8 @@ func readGraph(f *container.File, mlx *container.MLX, module *ir.Module) *Graph 
 	names := slotNames(g)
 	for _, s := range g.MutableBufferMap {
 		meta := g.TensorMeta[s.Idx]
-		b := Buffer{Name: names[s.Idx], DType: ir.DType(meta.ScalarType).String(), Shape: []int{}, Size: int64(ir.DType(meta.ScalarType).Size())}
+		b := Buffer{Name: names[s.Idx], DType: ir.DType(meta.ScalarType).String(), Shape: []int{},
+			Size: int64(ir.DType(meta.ScalarType).Size())}
 		for _, d := range meta.Shape {
 			b.Shape = append(b.Shape, int(d.Value))
 			b.Size *= int64(d.Value)

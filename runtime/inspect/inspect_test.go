@@ -47,7 +47,8 @@ func constant(m *ir.Module, name string, d ir.DType, shape ...int64) *ir.Value {
 // quantizedModel has an embedding of 8 bits, two linears of 4 bits, plain constants, and a KV cache.
 func quantizedModel(t testing.TB) *ir.Module {
 	t.Helper()
-	m := &ir.Module{Metadata: []ir.Method{{Name: "get_max_seq_len", Values: []any{int64(16)}}, {Name: "get_vocab_size", Values: []any{int64(64)}}}}
+	m := &ir.Module{Metadata: []ir.Method{{Name: "get_max_seq_len", Values: []any{int64(16)}},
+		{Name: "get_vocab_size", Values: []any{int64(64)}}}}
 	f := &ir.Func{Name: "forward", Body: &ir.Region{}}
 	m.Entry = f
 	length := ir.Sym(&ir.Symbol{Lo: 1, Hi: 8})
@@ -60,10 +61,13 @@ func quantizedModel(t testing.TB) *ir.Module {
 		f32 := ir.F32
 		part := func(v *ir.Value) *ir.Value { return b.Value("take", nil, v, tokens) }
 		x := b.Value("dequantize", &ir.DequantizeAttrs{GroupSize: 64, Bits: 8, Mode: "affine", Dtype: &f32},
-			part(constant(m, "embedding.codes", ir.U32, 64, 16)), part(constant(m, "embedding.scales", ir.BF16, 64, 1)), part(constant(m, "embedding.biases", ir.BF16, 64, 1)))
+			part(constant(m, "embedding.codes", ir.U32, 64, 16)), part(constant(m, "embedding.scales", ir.BF16, 64, 1)),
+			part(constant(m, "embedding.biases", ir.BF16, 64, 1)))
 		linear := func(name string) {
-			x = b.Value("quantized_matmul", &ir.QuantizedMatmulAttrs{GroupSize: 32, Bits: 4, Mode: "affine", Transpose: true}, x,
-				constant(m, name+".codes", ir.U32, 64, 8), constant(m, name+".scales", ir.BF16, 64, 2), constant(m, name+".biases", ir.BF16, 64, 2))
+			x = b.Value("quantized_matmul",
+				&ir.QuantizedMatmulAttrs{GroupSize: 32, Bits: 4, Mode: "affine", Transpose: true}, x,
+				constant(m, name+".codes", ir.U32, 64, 8), constant(m, name+".scales", ir.BF16, 64, 2),
+				constant(m, name+".biases", ir.BF16, 64, 2))
 		}
 		linear("first")
 		linear("second")
@@ -100,8 +104,10 @@ func TestStorage(t *testing.T) {
 		"first.codes": "codes", "first.scales": "scales", "first.biases": "biases",
 		"second.codes": "codes", "second.scales": "scales", "second.biases": "biases",
 	}, parts)
-	require.Equal(t, []inspect.Buffer{{Name: "keys", DType: "bf16", Shape: []int{1, 16, 8}, Size: 256}, {Name: "values", DType: "bf16", Shape: []int{1, 16, 8}, Size: 256}}, m.Graph.Buffers)
-	require.Equal(t, []inspect.Count{{Node: "TakeNode", Count: 4}, {Node: "QuantizedMatmulNode", Count: 2}, {Node: "DequantizeNode", Count: 1}, {Node: "RMSNormNode", Count: 1}}, m.Graph.NodeCounts)
+	require.Equal(t, []inspect.Buffer{{Name: "keys", DType: "bf16", Shape: []int{1, 16, 8}, Size: 256},
+		{Name: "values", DType: "bf16", Shape: []int{1, 16, 8}, Size: 256}}, m.Graph.Buffers)
+	require.Equal(t, []inspect.Count{{Node: "TakeNode", Count: 4}, {Node: "QuantizedMatmulNode", Count: 2},
+		{Node: "DequantizeNode", Count: 1}, {Node: "RMSNormNode", Count: 1}}, m.Graph.NodeCounts)
 }
 
 // Bytes that two names share count once.
@@ -116,14 +122,17 @@ func TestSharedBytes(t *testing.T) {
 	}))
 	r := write(t, codegen.File{Module: m})
 	g := r.Methods[0].Graph
-	require.Contains(t, g.Storage, inspect.Storage{Format: "f32", Tensors: 1, Elements: 64, Size: 256, BitsPerWeight: 32})
+	require.Contains(t, g.Storage, inspect.Storage{Format: "f32", Tensors: 1, Elements: 64,
+		Size: 256, BitsPerWeight: 32})
 	require.Len(t, g.Weights, 12)
 	require.Equal(t, g.Weights[10].Offset, g.Weights[11].Offset)
 }
 
 func TestText(t *testing.T) {
-	r := write(t, codegen.File{Module: quantizedModel(t), Extra: []codegen.NamedBytes{{Key: "metadata.config.json", Bytes: []byte("{}")}}})
-	r.Size, r.ProgramSize, r.SegmentBase, r.SegmentSize = 40000, 3000, 16384, 20000 // they depend on the schema's tables
+	r := write(t, codegen.File{Module: quantizedModel(t),
+		Extra: []codegen.NamedBytes{{Key: "metadata.config.json", Bytes: []byte("{}")}}})
+	// they depend on the schema's tables
+	r.Size, r.ProgramSize, r.SegmentBase, r.SegmentSize = 40000, 3000, 16384, 20000
 	var b strings.Builder
 	require.NoError(t, r.WriteText(&b))
 	require.Equal(t, `m.pte, 39 KiB
@@ -153,7 +162,8 @@ func TestPrograms(t *testing.T) {
 		problem string
 	}{
 		{"AddInt_3_4.pte", "", []string{"-> int", "form", "not that of a language model; run it with etc exec"}, ""},
-		{"Full_zero_dim_throws.pte", "FullNode 1\n", []string{"cannot run", "shape [0]: dim 0 must be positive"}, "full: shape [0]"},
+		{"Full_zero_dim_throws.pte", "FullNode 1\n", []string{"cannot run", "shape [0]: dim 0 must be positive"},
+			"full: shape [0]"},
 		{"GatherQmm_f32_4.pte", "GatherQmmNode 1\n", []string{"affine 4-bit g"}, ""},
 		{"If_nested_scan_in_branch.pte", "", []string{"in 4 chains"}, ""},
 		{"init_chain_rewrites_const.pte", "", []string{"in 2 chains"}, ""},
@@ -221,7 +231,8 @@ func checkDot(t *testing.T, dot string, m *ir.Module) {
 // Constant methods of every kind of value.
 func TestConstants(t *testing.T) {
 	m := quantizedModel(t)
-	m.Metadata = append(m.Metadata, ir.Method{Name: "mixed", Values: []any{int64(-5), true, 0.5}}, ir.Method{Name: "none"})
+	m.Metadata = append(m.Metadata, ir.Method{Name: "mixed", Values: []any{int64(-5), true, 0.5}},
+		ir.Method{Name: "none"})
 	r := write(t, codegen.File{Module: m})
 	require.Equal(t, []inspect.Constant{
 		{Name: "get_max_seq_len", Values: []any{int64(16)}}, {Name: "get_vocab_size", Values: []any{int64(64)}},

@@ -243,7 +243,8 @@ func readMethod(p *program.Program, m *container.Method, weights map[string]bool
 	switch {
 	case err == nil:
 		out.Model = &Model{d.Form.String(), d.MaxSeqLen, d.MaxChunk, d.DeclaredChunk, d.MinChunk, d.Vocab, d.Rings}
-	case m.Name == "forward" && slices.ContainsFunc(p.Metadata, func(k ir.Method) bool { return slices.Contains(modelMethods, k.Name) }):
+	case m.Name == "forward" && slices.ContainsFunc(p.Metadata,
+		func(k ir.Method) bool { return slices.Contains(modelMethods, k.Name) }):
 		out.ModelProblem = err.Error()
 	default:
 		out.Draft = speculate.KindOf(module.Entry)

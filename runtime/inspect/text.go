@@ -81,14 +81,16 @@ func (m *Model) text() string {
 }
 
 func (g *Graph) write(t *lines) {
-	t.add("  graph", "%s in %s, %d temporaries, %d registers", plural(g.Nodes, "node"), plural(g.Chains, "chain"), g.Temps, g.Registers)
+	t.add("  graph", "%s in %s, %d temporaries, %d registers", plural(g.Nodes, "node"),
+		plural(g.Chains, "chain"), g.Temps, g.Registers)
 	nodes := make([]string, len(g.NodeCounts))
 	for i, c := range g.NodeCounts {
 		nodes[i] = fmt.Sprintf("%s %d", strings.TrimSuffix(c.Node, "Node"), c.Count)
 	}
 	t.top("  nodes", nodes, topNodes)
 	if g.Constants > 0 {
-		t.add("  weights", "%s, %s, %.2f bits per weight", plural(g.Constants, "constant"), humanize.IBytes(uint64(g.WeightSize)), g.BitsPerWeight)
+		t.add("  weights", "%s, %s, %.2f bits per weight", plural(g.Constants, "constant"),
+			humanize.IBytes(uint64(g.WeightSize)), g.BitsPerWeight)
 	}
 	for _, s := range g.Storage {
 		t.add("", "%s: %s, %s elements, %s, %.2f bits per weight", s.Format, plural(s.Tensors, "tensor"),
@@ -186,7 +188,8 @@ func (g *Graph) WriteWeights(w io.Writer) error {
 		if x.Part != "" {
 			part = fmt.Sprintf("%s %d-bit g%d %s", x.Part, x.Bits, x.Group, x.Mode)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%s\n", x.Name, x.DType, dims(x.Shape, x.Shape), x.Size, x.Offset, x.Alignment, part)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%s\n", x.Name, x.DType, dims(x.Shape, x.Shape), x.Size,
+			x.Offset, x.Alignment, part)
 	}
 	return t.Flush()
 }

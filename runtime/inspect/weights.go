@@ -77,7 +77,8 @@ func quantizedParts(m *ir.Module) map[string]Weight {
 			return // has no operand w
 		}
 		w := Weight{Bits: form.Bits, Group: form.Group, Mode: form.Mode.String()}
-		for _, part := range []struct{ operand, name string }{{"w", "codes"}, {"scales", "scales"}, {"biases", "biases"}} {
+		for _, part := range []struct{ operand, name string }{{"w", "codes"}, {"scales", "scales"},
+			{"biases", "biases"}} {
 			if c := source(op.Input(part.operand), cells); c != nil {
 				w.Part = part.name
 				parts[c.Name] = w

@@ -43,7 +43,10 @@ func (l *lifter) branch(b *ir.Builder, n *mlxgraph.IfNodeT, live slotSet, s *sta
 			order[v] = len(order) + 1
 		}
 	}
-	slices.SortStableFunc(results, func(a, b slotID) int { return cmp.Compare(order[arms[0].get(b)], order[arms[0].get(a)]) })
+	slices.SortStableFunc(results, func(a,
+		b slotID) int {
+		return cmp.Compare(order[arms[0].get(b)], order[arms[0].get(a)])
+	})
 	for _, id := range results {
 		values := [2]*ir.Value{arms[0].get(id), arms[1].get(id)}
 		for i, v := range values {
@@ -167,28 +170,29 @@ func (l *lifter) scan(b *ir.Builder, n *mlxgraph.ScanNodeT, live slotSet, s *sta
 	// A load from outside must not be used by a step after one that writes the buffer.
 	l.forgetChainLoads(s, uint32(n.BodyChainIdx), 0)
 	inner := s.clone()
-	outputs, last := b.Scan(int(n.ScanAxis), originals, carry, func(body *ir.Builder, sliced, carries []*ir.Value) (outs, next []*ir.Value) {
-		for i, t := range n.Sliced {
-			inner.tensors[t.Idx] = sliced[i]
-		}
-		for i, id := range carried {
-			inner.put(id, carries[i])
-		}
-		if err := l.chain(body, uint32(n.BodyChainIdx), inner, depth+1); err != nil {
-			panic(ir.BuildError{Err: err})
-		}
-		for _, t := range n.Outputs {
-			v := inner.tensors[t.Idx]
-			if v == nil {
-				body.Fail("output slot %d is not written by the body", t.Idx)
+	outputs, last := b.Scan(int(n.ScanAxis), originals, carry,
+		func(body *ir.Builder, sliced, carries []*ir.Value) (outs, next []*ir.Value) {
+			for i, t := range n.Sliced {
+				inner.tensors[t.Idx] = sliced[i]
 			}
-			outs = append(outs, v)
-		}
-		for _, id := range carried {
-			next = append(next, inner.get(id))
-		}
-		return outs, next
-	})
+			for i, id := range carried {
+				inner.put(id, carries[i])
+			}
+			if err := l.chain(body, uint32(n.BodyChainIdx), inner, depth+1); err != nil {
+				panic(ir.BuildError{Err: err})
+			}
+			for _, t := range n.Outputs {
+				v := inner.tensors[t.Idx]
+				if v == nil {
+					body.Fail("output slot %d is not written by the body", t.Idx)
+				}
+				outs = append(outs, v)
+			}
+			for _, id := range carried {
+				next = append(next, inner.get(id))
+			}
+			return outs, next
+		})
 	for i, id := range carried {
 		s.put(id, last[i])
 	}

@@ -144,19 +144,20 @@ func TestScanCarries(t *testing.T) {
 	for _, carry := range [][]*mlxgraph.TidT{nil, tids(3), tids(3, 2, 0, 7)} {
 		// 0: [3,2] scanned, 1: [3,2] stacked output, 2: the last running sum, an output, 3: output, 4: slice,
 		// 5: read only, 6: of a step alone, 7: a count that starts before and is not read afterwards
-		requireLifts(t, graph{inputs: 1, outputs: 3, types: map[uint32]ir.Type{0: f32(3, 2), 1: f32(3, 2)}, chains: [][]any{{
-			full(2, 0, lit(2)),
-			full(3, 1, lit(2)),
-			exp(5, 2),
-			full(7, 0, lit(2)),
-			scan(1, tids(0), tids(4), tids(1), carry),
-		}, {
-			add(7, 7, 5),
-			neg(6, 4),
-			add(2, 2, 6),
-			add(1, 2, 7),
-			neg(3, 4),
-		}}},
+		requireLifts(t, graph{inputs: 1, outputs: 3, types: map[uint32]ir.Type{0: f32(3, 2), 1: f32(3, 2)},
+			chains: [][]any{{
+				full(2, 0, lit(2)),
+				full(3, 1, lit(2)),
+				exp(5, 2),
+				full(7, 0, lit(2)),
+				scan(1, tids(0), tids(4), tids(1), carry),
+			}, {
+				add(7, 7, 5),
+				neg(6, 4),
+				add(2, 2, 6),
+				add(1, 2, 7),
+				neg(3, 4),
+			}}},
 			fmt.Sprintf(`module {
   entry forward(%%input0: f32[3,2]) {
     %%0 = full(shape=[2], v=0.0) {scalar_type=f32} : f32[2]
@@ -188,12 +189,13 @@ var scanTexts = map[int][]any{
 // TestScanCarryOfAnIf: what an If in a body writes for the next step alone is a result of the If.
 func TestScanCarryOfAnIf(t *testing.T) {
 	// 0: [3,2], 1: output [3,2], 2: slice, 3: carry
-	requireLifts(t, graph{inputs: 1, outputs: 1, intInputs: 1, types: map[uint32]ir.Type{0: f32(3, 2), 1: f32(3, 2)}, chains: [][]any{{
-		full(3, 0, lit(2)),
-		scan(1, tids(0), tids(2), tids(1), nil),
-	}, {
-		add(1, 2, 3), branch(reg(0), 2, 3),
-	}, {neg(3, 2)}, {}}},
+	requireLifts(t, graph{inputs: 1, outputs: 1, intInputs: 1, types: map[uint32]ir.Type{0: f32(3, 2), 1: f32(3, 2)},
+		chains: [][]any{{
+			full(3, 0, lit(2)),
+			scan(1, tids(0), tids(2), tids(1), nil),
+		}, {
+			add(1, 2, 3), branch(reg(0), 2, 3),
+		}, {neg(3, 2)}, {}}},
 		`module {
   symbol s0 [-2147483648, 2147483647]
   entry forward(%input0: f32[3,2], %int0: int(s0)) {
@@ -218,13 +220,14 @@ func TestScanCarryOfAnIf(t *testing.T) {
 // TestScanBuffers: a step that writes a buffer loads it itself, every time.
 func TestScanBuffers(t *testing.T) {
 	// 0: [3,2], 1: output [3,2], 2: output, 3: buffer, 4: slice, 5: temporary
-	requireLifts(t, graph{inputs: 1, outputs: 2, buffers: 1, types: map[uint32]ir.Type{0: f32(3, 2), 1: f32(3, 2)}, chains: [][]any{{
-		exp(5, 3),
-		scan(1, tids(0), tids(4), tids(1), nil),
-		add(2, 5, 3),
-	}, {
-		add(1, 3, 4), idCopy(3, 1),
-	}}},
+	requireLifts(t, graph{inputs: 1, outputs: 2, buffers: 1, types: map[uint32]ir.Type{0: f32(3, 2), 1: f32(3, 2)},
+		chains: [][]any{{
+			exp(5, 3),
+			scan(1, tids(0), tids(4), tids(1), nil),
+			add(2, 5, 3),
+		}, {
+			add(1, 3, 4), idCopy(3, 1),
+		}}},
 		`module {
   buffer @buffer3 : f32[2]
   entry forward(%input0: f32[3,2]) {
@@ -252,14 +255,20 @@ func TestScanErrors(t *testing.T) {
 		chains [][]any
 		want   string
 	}{
-		{"slices", [][]any{{scan(1, tids(0), nil, tids(1), nil)}, {}}, "chain 0, instruction 0 (ScanNode): 0 sliced slots for 1 originals"},
-		{"original", [][]any{{scan(1, tids(2), tids(3), nil, nil)}, {}}, "originals: tensor slot 2 is read before it is written"},
+		{"slices", [][]any{{scan(1, tids(0), nil, tids(1), nil)}, {}},
+			"chain 0, instruction 0 (ScanNode): 0 sliced slots for 1 originals"},
+		{"original", [][]any{{scan(1, tids(2), tids(3), nil, nil)}, {}},
+			"originals: tensor slot 2 is read before it is written"},
 		{"output", [][]any{{scan(1, tids(0), tids(3), tids(1), nil)}, {}}, "output slot 1 is not written by the body"},
-		{"carry without a first value", [][]any{{scan(1, tids(0), tids(3), nil, nil)}, {add(4, 4, 3)}}, "slot 4 is carried from step to step and holds no tensor before the first"},
-		{"carried register", [][]any{{addInt(0, lit(1), lit(1)), scan(1, tids(0), tids(3), nil, nil)}, {addInt(0, reg(0), lit(1))}}, "slot 0 is carried from step to step and holds no tensor before the first"},
-		{"carry of another type", [][]any{{full(4, 0, lit(3)), scan(1, tids(0), tids(3), nil, nil)}, {exp(5, 4), exp(4, 3)}}, "result 0 of the region must be f32[3], found f32[2]"},
+		{"carry without a first value", [][]any{{scan(1, tids(0), tids(3), nil, nil)}, {add(4, 4, 3)}},
+			"slot 4 is carried from step to step and holds no tensor before the first"},
+		{"carried register", [][]any{{addInt(0, lit(1), lit(1)), scan(1, tids(0), tids(3), nil, nil)},
+			{addInt(0, reg(0), lit(1))}}, "slot 0 is carried from step to step and holds no tensor before the first"},
+		{"carry of another type", [][]any{{full(4, 0, lit(3)), scan(1, tids(0), tids(3), nil, nil)},
+			{exp(5, 4), exp(4, 3)}}, "result 0 of the region must be f32[3], found f32[2]"},
 		{"no originals", [][]any{{scan(1, nil, nil, nil, nil)}, {}}, "needs at least one original"},
-		{"slices do not outlive the scan", [][]any{{scan(1, tids(0), tids(3), nil, nil), neg(1, 3)}, {}}, "tensor slot 3 is read before it is written"},
+		{"slices do not outlive the scan", [][]any{{scan(1, tids(0), tids(3), nil, nil), neg(1, 3)}, {}},
+			"tensor slot 3 is read before it is written"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := Lift(graph{inputs: 1, outputs: 1, types: types, chains: test.chains}.method())
@@ -273,7 +282,8 @@ func TestScanErrors(t *testing.T) {
 func TestBounds(t *testing.T) {
 	ladder := func(depth int) (chains [][]any) { // each chain runs the next twice
 		for i := range depth {
-			chains = append(chains, []any{branch(lit(1), uint32(i+1), uint32(i+1)), branch(lit(1), uint32(i+1), uint32(i+1))})
+			chains = append(chains, []any{branch(lit(1), uint32(i+1), uint32(i+1)),
+				branch(lit(1), uint32(i+1), uint32(i+1))})
 		}
 		return append(chains, []any{})
 	}
@@ -300,15 +310,18 @@ func TestBounds(t *testing.T) {
 		want   string
 	}{
 		{"a chain that runs itself", [][]any{{branch(lit(1), 0, 0)}}, "chains are nested more than 32 deep"},
-		{"chains that run each other", [][]any{{branch(lit(1), 1, 2)}, {branch(lit(1), 2, 2)}, {branch(lit(1), 1, 1)}}, "chains are nested more than 32 deep"},
-		{"a scan that runs itself", [][]any{{neg(1, 0), scan(1, tids(0), tids(2), nil, nil)}, {scan(1, tids(0), tids(2), nil, nil)}}, "chains are nested more than 32 deep"},
+		{"chains that run each other", [][]any{{branch(lit(1), 1, 2)}, {branch(lit(1), 2, 2)}, {branch(lit(1), 1, 1)}},
+			"chains are nested more than 32 deep"},
+		{"a scan that runs itself", [][]any{{neg(1, 0), scan(1, tids(0), tids(2), nil, nil)},
+			{scan(1, tids(0), tids(2), nil, nil)}}, "chains are nested more than 32 deep"},
 		{"deep", line(40), "chains are nested more than 32 deep"},
 		{"not too deep", line(30), ""},
 		{"unfolds", ladder(30), "the chains unfold to more than 1048576 instructions"},
 		{"live slots of many Ifs", [][]any{wide, {}}, "slots live through its Ifs and Scans, counted for each"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			m := graph{inputs: 1, chains: test.chains, types: map[uint32]ir.Type{0: f32(2, 2)}, outputMap: []*mlxgraph.SlotVariantT{}}.method()
+			m := graph{inputs: 1, chains: test.chains, types: map[uint32]ir.Type{0: f32(2, 2)},
+				outputMap: []*mlxgraph.SlotVariantT{}}.method()
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			_, err := Lift(m)

@@ -51,7 +51,8 @@ func addInt(out uint32, a, b *mlxgraph.IntOrVidT) any {
 	return &mlxgraph.AddIntNodeT{A: a, B: b, Out: vid(out)}
 }
 func full(out uint32, v float64, shape ...*mlxgraph.IntOrVidT) any {
-	return &mlxgraph.FullNodeT{Out: tid(out), Shape: shape, V: &mlxgraph.FloatOrVidT{Literal: v}, ScalarType: int8(ir.F32)}
+	return &mlxgraph.FullNodeT{Out: tid(out), Shape: shape, V: &mlxgraph.FloatOrVidT{Literal: v},
+		ScalarType: int8(ir.F32)}
 }
 func scan(body int32, originals, sliced, outputs, carry []*mlxgraph.TidT) any {
 	return &mlxgraph.ScanNodeT{BodyChainIdx: body, Originals: originals, Sliced: sliced, Outputs: outputs, Carry: carry}
@@ -62,7 +63,8 @@ func f32(dims ...int64) ir.Type { return ir.StaticType(ir.F32, dims...) }
 
 // method makes the method that has the graph: its inputs and outputs are the graph's, in order.
 func (g graph) method() Method {
-	out := &mlxgraph.MLXGraphT{Version: "1", InitChainIdx: -1, NumConstantTensors: uint32(g.constants), NumInputTensors: uint32(g.inputs),
+	out := &mlxgraph.MLXGraphT{Version: "1", InitChainIdx: -1, NumConstantTensors: uint32(g.constants),
+		NumInputTensors:  uint32(g.inputs),
 		NumOutputTensors: uint32(g.outputs), NumMutableBufferTensors: uint32(g.buffers), OutputMap: g.outputMap}
 	if g.init > 0 {
 		out.InitChainIdx = int32(g.init)
@@ -87,7 +89,8 @@ func (g graph) method() Method {
 	}
 	m := Method{Name: "forward", Graph: out, InputCount: g.inputs + g.intInputs}
 	for i := range g.constants {
-		out.NamedSlots = append(out.NamedSlots, &mlxgraph.NamedSlotT{Name: fmt.Sprintf("c%d", i), Slot: tensorSlot(uint32(i))})
+		out.NamedSlots = append(out.NamedSlots,
+			&mlxgraph.NamedSlotT{Name: fmt.Sprintf("c%d", i), Slot: tensorSlot(uint32(i))})
 	}
 	for id, name := range g.names {
 		slot := tensorSlot(id.idx)
@@ -111,7 +114,8 @@ func (g graph) method() Method {
 	}
 	for i, o := range out.OutputMap {
 		m.Outputs = append(m.Outputs, Output{Result: i, DType: ir.F32})
-		if o.SlotType == mlxgraph.SlotTypeTensorSlot && g.types[o.Idx].Kind == ir.TensorKind && g.types[o.Idx].Shape != nil {
+		if o.SlotType == mlxgraph.SlotTypeTensorSlot && g.types[o.Idx].Kind == ir.TensorKind &&
+			g.types[o.Idx].Shape != nil {
 			m.Outputs[i].DType = g.types[o.Idx].DType
 		}
 	}

@@ -48,7 +48,8 @@ const (
 
 // Lift gives the module of a method. The module is verified.
 func Lift(method Method) (*ir.Module, error) {
-	l := &lifter{method: method, graph: method.Graph, module: &ir.Module{Metadata: method.Metadata}, writes: map[uint32]slotSet{}}
+	l := &lifter{method: method, graph: method.Graph, module: &ir.Module{Metadata: method.Metadata},
+		writes: map[uint32]slotSet{}}
 	if err := l.run(); err != nil {
 		return nil, fmt.Errorf("method %s: %w", method.Name, err)
 	}
@@ -88,7 +89,8 @@ type state struct {
 }
 
 func (s *state) clone() *state {
-	c := &state{make(map[uint32]*ir.Value, len(s.tensors)), make(map[uint32]*ir.Value, len(s.ints)), make(map[*ir.Buffer]*ir.Value, len(s.loads))}
+	c := &state{make(map[uint32]*ir.Value, len(s.tensors)), make(map[uint32]*ir.Value, len(s.ints)),
+		make(map[*ir.Buffer]*ir.Value, len(s.loads))}
 	for k, v := range s.tensors {
 		c.tensors[k] = v
 	}
@@ -146,7 +148,8 @@ func (l *lifter) meta(slot uint32, dynamic func(*mlxgraph.ShapeDimT) *ir.Expr) (
 	m := l.graph.TensorMeta[slot]
 	d := ir.DType(m.ScalarType)
 	if !d.Valid() {
-		return ir.Type{}, fmt.Errorf("tensor slot %d has scalar type %d, which the MLX delegate does not know", slot, m.ScalarType)
+		return ir.Type{}, fmt.Errorf("tensor slot %d has scalar type %d, which the MLX delegate does not know", slot,
+			m.ScalarType)
 	}
 	t := ir.TensorType(d)
 	for i, dim := range m.Shape {
@@ -262,13 +265,15 @@ func (l *lifter) params(f *ir.Func, s *state) error {
 		case m == nil:
 			return fmt.Errorf("input %d is not used by the delegate", i)
 		case m.SlotType == mlxgraph.SlotTypeIntValueSlot:
-			v := f.NewParam(uniqueParam(f, l.name(slotOf(m), "int")), ir.IntType(ir.Sym(&ir.Symbol{Lo: -1 << 31, Hi: 1<<31 - 1})))
+			v := f.NewParam(uniqueParam(f, l.name(slotOf(m), "int")),
+				ir.IntType(ir.Sym(&ir.Symbol{Lo: -1 << 31, Hi: 1<<31 - 1})))
 			s.ints[m.Idx] = v
 		case m.SlotType != mlxgraph.SlotTypeTensorSlot:
 			return fmt.Errorf("input %d is a float or bool slot, which ExecuTorch's MLX runtime does not support", i)
 		default:
 			t, err := l.meta(m.Idx, func(d *mlxgraph.ShapeDimT) *ir.Expr {
-				// Exporters write 2 as the least length of a sequence (0 and 1 are special to torch.export), yet 1 is legal.
+				// Exporters write 2 as the least length of a sequence (0 and 1 are special to torch.export), yet 1 is
+				// legal.
 				y := &ir.Symbol{Lo: min(int64(max(d.MinValue, 0)), 1), Hi: ir.Unbounded}
 				if d.MaxValue >= 0 {
 					y.Hi = max(int64(d.MaxValue), y.Lo)

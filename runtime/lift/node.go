@@ -56,7 +56,8 @@ func (l *lifter) instruction(b *ir.Builder, in *mlxgraph.InstructionT, s *state,
 					return err
 				}
 			}
-			return l.write(b, s, buffer, "buffer_slice_update", &ir.StepAttrs{Step: int(n.Step)}, update, ints[0], ints[1], ints[2])
+			return l.write(b, s, buffer, "buffer_slice_update", &ir.StepAttrs{Step: int(n.Step)}, update,
+				ints[0], ints[1], ints[2])
 		}
 	case *mlxgraph.IndexCopyNodeT:
 		if buffer := l.buffers[n.Out.Idx]; buffer != nil && n.Dst.Idx == n.Out.Idx {

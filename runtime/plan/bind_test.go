@@ -47,7 +47,8 @@ func TestSizes(t *testing.T) {
 		operand string
 		want    int
 		ok      bool
-	}{{ops[0], "start", 0, false}, {ops[0], "stop", 1<<31 - 1, true}, {ops[2], "stop", 5, true}, {ops[2], "start", 0, true}} {
+	}{{ops[0], "start", 0, false}, {ops[0], "stop", 1<<31 - 1, true}, {ops[2], "stop", 5, true},
+		{ops[2], "start", 0, true}} {
 		got, ok := s.Integer(test.op, test.operand)
 		require.Equal(t, test.ok, ok)
 		if ok {
@@ -57,7 +58,8 @@ func TestSizes(t *testing.T) {
 	for _, test := range []struct {
 		shape []int64
 		ok    bool
-	}{{[]int64{1 << 20, 1 << 10}, true}, {[]int64{1 << 20, 1<<10 + 1}, false}, {[]int64{0, 1 << 31}, true}, {[]int64{1, 1, 1, 1, 1, 1, 1, 1}, true}, {[]int64{1, 1, 1, 1, 1, 1, 1, 1, 1}, false}} {
+	}{{[]int64{1 << 20, 1 << 10}, true}, {[]int64{1 << 20, 1<<10 + 1}, false}, {[]int64{0, 1 << 31}, true},
+		{[]int64{1, 1, 1, 1, 1, 1, 1, 1}, true}, {[]int64{1, 1, 1, 1, 1, 1, 1, 1, 1}, false}} {
 		_, ok := s.Dims(ir.StaticType(ir.F32, test.shape...))
 		require.Equal(t, test.ok, ok, test.shape)
 	}
@@ -111,7 +113,8 @@ func TestViews(t *testing.T) {
 			seen[op.Result()] = v
 			compared++
 		}
-		_, err = x.Run([]eval.Value{{Tensor: eval.Floats(ir.F32, []int{n, 4, 6}, memory)}, {}, {Tensor: eval.Ints(ir.I64, []int{3}, make([]int64, 3))}})
+		_, err = x.Run([]eval.Value{{Tensor: eval.Floats(ir.F32, []int{n, 4, 6}, memory)}, {},
+			{Tensor: eval.Ints(ir.I64, []int{3}, make([]int64, 3))}})
 		require.NoError(t, err)
 		require.Equal(t, len(m.Entry.Body.Ops), compared)
 	}
@@ -152,15 +155,17 @@ func TestNoViews(t *testing.T) {
 
 // TestHeldLoads: a load stands for the buffer's memory unless something uses it, or a view of it, after a write.
 func TestHeldLoads(t *testing.T) {
-	const load, write = "    %0 = load @b() : f32[4,6]\n    %1 = slice(x=%0, axis=0, start=1, stop=3) : f32[2,6]\n", "    store @b(x=%0)\n"
+	const load, write = "    %0 = load @b() : f32[4,6]\n    %1 = slice(x=%0, axis=0, start=1, stop=3) : f32[2,6]\n",
+		"    store @b(x=%0)\n"
 	for name, test := range map[string]struct {
 		body string
 		held bool
 	}{
-		"used before the write": {load + "    %2 = silu(x=%1) : f32[2,6]\n    store @b(x=%0)\n    return %2: f32[2,6]\n", true},
-		"a view used after it":  {load + write + "    %2 = silu(x=%1) : f32[2,6]\n    return %2: f32[2,6]\n", false},
-		"a view given back":     {load + write + "    return %1: f32[2,6]\n", false},
-		"given back, no write":  {load + "    return %1: f32[2,6]\n", true},
+		"used before the write": {load +
+			"    %2 = silu(x=%1) : f32[2,6]\n    store @b(x=%0)\n    return %2: f32[2,6]\n", true},
+		"a view used after it": {load + write + "    %2 = silu(x=%1) : f32[2,6]\n    return %2: f32[2,6]\n", false},
+		"a view given back":    {load + write + "    return %1: f32[2,6]\n", false},
+		"given back, no write": {load + "    return %1: f32[2,6]\n", true},
 		"written in an if": {load + `    %2 = silu(x=%1) : f32[2,6]
     %3 = if(cond=%n) : f32[2,6] {
       store @b(x=%0)

@@ -18,7 +18,8 @@ type Constants struct {
 	joined  map[WeightKey]eval.Value
 }
 
-// NewConstants runs the init functions of the entries of a module, where they have one, for the constants that these derive.
+// NewConstants runs the init functions of the entries of a module, where they have one, for the constants that these
+// derive.
 func NewConstants(entries []*ir.Module, p eval.Precision) (*Constants, error) {
 	c := &Constants{precision: p, tensors: map[*ir.Value]*eval.Tensor{}, joined: map[WeightKey]eval.Value{}}
 	for _, m := range entries {
@@ -80,14 +81,16 @@ func (c *Constants) Joined(v *ir.Value) (eval.Value, error) {
 	return out[0], nil
 }
 
-// WeightKey tells a weight by what it is in the file: every plan has operations of its own that make weights of constants.
+// WeightKey tells a weight by what it is in the file: every plan has operations of its own that make weights of
+// constants.
 type WeightKey struct {
 	stored *ir.Value // its numbers in the file
 	shape  string
 	ops    string // those that make it of these
 }
 
-// WeightKeyOf gives the key of a weight: a constant, or what views, casts and the operation quantized make of constants.
+// WeightKeyOf gives the key of a weight: a constant, or what views, casts and the operation quantized make of
+// constants.
 func WeightKeyOf(v *ir.Value) WeightKey {
 	key := WeightKey{stored: v, shape: v.Type.String()}
 	for key.stored.Def != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// Stored names what op has of the file and of the state: its buffers, then its weights, as the text form of the IR does.
+// Stored names what op has of the file and of the state: its buffers, then its weights, as the text form of the IR
+// does.
 func Stored(op *ir.Op) []string {
 	var out []string
 	for _, b := range op.Buffers() {

@@ -28,8 +28,8 @@ func Labels(steps int, op func(step int) *ir.Op) []Label {
 	return out
 }
 
-// Tokens is the size of a call with inputs of these shapes: the largest of the symbolic dims of the parameters, and 1 where
-// there are none.
+// Tokens is the size of a call with inputs of these shapes: the largest of the symbolic dims of the parameters, and 1
+// where there are none.
 func Tokens(params []*ir.Value, shapes [][]int) int {
 	tokens := 1
 	for i, v := range params {

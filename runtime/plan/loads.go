@@ -6,8 +6,8 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// HeldLoads finds the loads whose value can be the buffer's memory itself: they stand in the list of r, and nothing uses
-// them, or a view of them, after a later write of the buffer.
+// HeldLoads finds the loads whose value can be the buffer's memory itself: they stand in the list of r, and nothing
+// uses them, or a view of them, after a later write of the buffer.
 func HeldLoads(r *ir.Region) map[*ir.Op]bool {
 	held := map[*ir.Op]bool{}
 	source := map[*ir.Value]*ir.Op{} // the load that a value may be a view of

@@ -11,8 +11,8 @@ type Slot struct {
 // Never is the first step of a slot that nothing fills yet.
 const Never = 1 << 30
 
-// PlaceApart gives every slot a place of its own, one after the other, at multiples of alignment (a power of two), and gives
-// the size of the arena. Slots that nothing fills have none.
+// PlaceApart gives every slot a place of its own, one after the other, at multiples of alignment (a power of two), and
+// gives the size of the arena. Slots that nothing fills have none.
 func PlaceApart(slots []*Slot, alignment int) (size int) {
 	for _, s := range slots {
 		if s.First == Never {
@@ -24,9 +24,9 @@ func PlaceApart(slots []*Slot, alignment int) (size int) {
 	return size
 }
 
-// Place gives every slot its place, at multiples of alignment (a power of two), so that what lives at the same time does
-// not overlap, and gives the size of the arena. Slots are placed in the order of their first steps, larger ones before
-// smaller ones, each at the lowest place that is free. Slots that nothing fills have none.
+// Place gives every slot its place, at multiples of alignment (a power of two), so that what lives at the same time
+// does not overlap, and gives the size of the arena. Slots are placed in the order of their first steps, larger ones
+// before smaller ones, each at the lowest place that is free. Slots that nothing fills have none.
 func Place(slots []*Slot, alignment int) (size int) {
 	order := slices.DeleteFunc(slices.Clone(slots), func(s *Slot) bool { return s.First == Never })
 	slices.SortStableFunc(order, func(a, b *Slot) int {

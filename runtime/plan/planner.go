@@ -6,9 +6,9 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// Planner binds the operations of a module for inputs of known shapes, one after the other, and keeps what is the same for
-// every engine: sizes, what values are bound to, and which slots of the arena live from which step to which. V is what an
-// engine binds a value of the IR to.
+// Planner binds the operations of a module for inputs of known shapes, one after the other, and keeps what is the same
+// for every engine: sizes, what values are bound to, and which slots of the arena live from which step to which. V is
+// what an engine binds a value of the IR to.
 type Planner[V any] struct {
 	// Module is what is bound, Sizes the symbols that the shapes of the call tell.
 	Module *ir.Module
@@ -70,8 +70,8 @@ func (p *Planner[V]) Value(v *ir.Value) (V, error) {
 	return n, err
 }
 
-// Input is what the value in an operand is bound to; the zero value where it is absent or a literal. Errors of constants
-// come up again where they are bound as arguments of the reference kernel.
+// Input is what the value in an operand is bound to; the zero value where it is absent or a literal. Errors of
+// constants come up again where they are bound as arguments of the reference kernel.
 func (p *Planner[V]) Input(operand string) (none V) {
 	v := p.Op.Input(operand)
 	if v == nil {
@@ -95,8 +95,8 @@ func (p *Planner[V]) Bind(r *ir.Region) error {
 	return nil
 }
 
-// bind binds an operation: as a view, by a kernel, or to its reference kernel. A kernel that cannot be bound leaves the plan
-// as it was.
+// bind binds an operation: as a view, by a kernel, or to its reference kernel. A kernel that cannot be bound leaves the
+// plan as it was.
 func (p *Planner[V]) bind(op *ir.Op) error {
 	p.Op = op
 	if done, err := p.target.BindStructure(); done || err != nil {

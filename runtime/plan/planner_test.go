@@ -91,7 +91,8 @@ func TestPlanner(t *testing.T) {
 	for _, s := range r.Slots {
 		spans = append(spans, [3]int{s.Size, s.First, s.Last})
 	}
-	require.Equal(t, [][3]int{{4, 0, 2}, {8, 1, 3}, {8, 2, 2}, {4, 3, 3}}, spans, "the slot that the kernel of sigmoid made is gone")
+	require.Equal(t, [][3]int{{4, 0, 2}, {8, 1, 3}, {8, 2, 2}, {4, 3, 3}}, spans,
+		"the slot that the kernel of sigmoid made is gone")
 }
 
 // TestPlannerOfEmpty: kernels need not think of tensors without elements.

@@ -7,15 +7,15 @@ import (
 	"github.com/etc-ml/etc/ir/eval"
 )
 
-// maxPlans is the number of plans that an instance keeps of an entry: one for single tokens, others for chunks. Of one for
-// calls of many sequences it keeps more: rows, and those that are wanted, come in many sizes.
+// maxPlans is the number of plans that an instance keeps of an entry: one for single tokens, others for chunks. Of one
+// for calls of many sequences it keeps more: rows, and those that are wanted, come in many sizes.
 const (
 	maxPlans       = 4
 	maxRaggedPlans = 48
 )
 
-// Plans are the plans of an instance by the shapes of a call, the last used first. The zero value keeps as many as calls
-// of one sequence need.
+// Plans are the plans of an instance by the shapes of a call, the last used first. The zero value keeps as many as
+// calls of one sequence need.
 type Plans[P any] struct {
 	list []shaped[P]
 	most int

@@ -13,8 +13,8 @@ type View struct {
 	Shape, Strides []int
 }
 
-// selections are the operations that select and arrange elements of their operand x. They give false where the result is
-// no view: where a size is not known yet, or the elements are not spaced as they must be.
+// selections are the operations that select and arrange elements of their operand x. They give false where the result
+// is no view: where a size is not known yet, or the elements are not spaced as they must be.
 var selections = map[string]func(op *ir.Op, s Sizes, x View, want []int) (View, bool){
 	"transpose": transpose, "slice": slice, "take": take, "broadcast_to": broadcast,
 }

@@ -108,7 +108,8 @@ func (p *Profile) WriteText(w io.Writer, c Ceiling) error {
 	defer p.mu.Unlock()
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	if c.BytesPerSecond > 0 || c.OperationsPerSecond > 0 {
-		fmt.Fprintf(t, "ceiling of %d threads: %.1f GB/s read, %.0f GFLOP/s in products\n", c.Threads, c.BytesPerSecond/1e9, c.OperationsPerSecond/1e9)
+		fmt.Fprintf(t, "ceiling of %d threads: %.1f GB/s read, %.0f GFLOP/s in products\n", c.Threads,
+			c.BytesPerSecond/1e9, c.OperationsPerSecond/1e9)
 	}
 	for _, x := range []struct {
 		name string
@@ -117,7 +118,8 @@ func (p *Profile) WriteText(w io.Writer, c Ceiling) error {
 		if x.Calls.Count == 0 {
 			continue
 		}
-		fmt.Fprintf(t, "\n%s: %d calls, %d tokens, %s\n", x.name, x.Calls.Count, x.Tokens, x.Calls.Time.Round(time.Microsecond))
+		fmt.Fprintf(t, "\n%s: %d calls, %d tokens, %s\n", x.name, x.Calls.Count, x.Tokens,
+			x.Calls.Time.Round(time.Microsecond))
 		fmt.Fprint(t, "kind\tsteps\tms\tpart\tMB\tGB/s\tGFLOP\tGFLOP/s\tof ceiling\t\n")
 		for _, r := range sorted(x.Kinds, func(a, b *Total) int { return cmp.Compare(b.Time, a.Time) }) {
 			x.row(t, c, r.key, r.total)

@@ -21,9 +21,12 @@ func steps() []engine.Step {
 	var out []engine.Step
 	for _, tokens := range []int{8, 1, 1} {
 		out = append(out,
-			engine.Step{Kind: "linear", Name: "layers.0.mlp.weight", Layer: 0, Tokens: tokens, Start: begin, Time: 2 * time.Millisecond, Bytes: 4e6, Operations: tokens * 8e6},
-			engine.Step{Kind: "norm", Name: "norm.weight", Layer: engine.NoLayer, Tokens: tokens, Start: begin.Add(2 * time.Millisecond), Time: time.Millisecond},
-			engine.Step{Kind: engine.Call, Layer: engine.NoLayer, Tokens: tokens, Start: begin, Time: 4 * time.Millisecond, Bytes: 4e6, Operations: tokens * 8e6})
+			engine.Step{Kind: "linear", Name: "layers.0.mlp.weight", Layer: 0, Tokens: tokens, Start: begin,
+				Time: 2 * time.Millisecond, Bytes: 4e6, Operations: tokens * 8e6},
+			engine.Step{Kind: "norm", Name: "norm.weight", Layer: engine.NoLayer, Tokens: tokens,
+				Start: begin.Add(2 * time.Millisecond), Time: time.Millisecond},
+			engine.Step{Kind: engine.Call, Layer: engine.NoLayer, Tokens: tokens, Start: begin,
+				Time: 4 * time.Millisecond, Bytes: 4e6, Operations: tokens * 8e6})
 	}
 	return out
 }
@@ -35,7 +38,8 @@ func TestProfile(t *testing.T) {
 		p.Observe(&s)
 	}
 	require.Equal(t, 2, p.Token.Tokens)
-	require.Equal(t, profile.Total{Count: 2, Time: 4 * time.Millisecond, Bytes: 8e6, Operations: 16e6}, *p.Token.Kinds["linear"])
+	require.Equal(t, profile.Total{Count: 2, Time: 4 * time.Millisecond, Bytes: 8e6, Operations: 16e6},
+		*p.Token.Kinds["linear"])
 	require.Equal(t, profile.Total{Count: 1, Time: time.Millisecond}, *p.Chunk.Layers[engine.NoLayer])
 	var out strings.Builder
 	require.NoError(t, p.WriteText(&out, profile.Ceiling{Threads: 4, BytesPerSecond: 4e9, OperationsPerSecond: 64e9}))
@@ -73,7 +77,8 @@ func TestTrace(t *testing.T) {
 	require.Equal(t, "X", events[0]["ph"])
 	require.EqualValues(t, 2000, events[0]["dur"])
 	require.EqualValues(t, 2000, events[1]["ts"].(float64)-events[0]["ts"].(float64))
-	require.Equal(t, map[string]any{"about": "layers.0.mlp.weight", "layer": 0.0, "bytes": 4e6, "GB/s": 2.0, "GFLOP": 0.064, "GFLOP/s": 32.0}, events[0]["args"])
+	require.Equal(t, map[string]any{"about": "layers.0.mlp.weight", "layer": 0.0, "bytes": 4e6, "GB/s": 2.0,
+		"GFLOP": 0.064, "GFLOP/s": 32.0}, events[0]["args"])
 	require.NotContains(t, events[1]["args"], "layer")
 	require.NotEqual(t, events[0]["tid"], events[2]["tid"], "calls have a track of their own")
 

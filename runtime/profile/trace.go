@@ -48,7 +48,8 @@ type eventArgs struct {
 
 // Observe writes a step. What cannot be written is an error of Close.
 func (t *Trace) Observe(s *engine.Step) {
-	e := event{Name: s.Kind, Category: "step", Phase: "X", Time: microseconds(s.Start.Sub(t.begin)), Duration: microseconds(s.Time), Process: 1, Thread: 2}
+	e := event{Name: s.Kind, Category: "step", Phase: "X", Time: microseconds(s.Start.Sub(t.begin)),
+		Duration: microseconds(s.Time), Process: 1, Thread: 2}
 	e.Args = eventArgs{About: s.Name, Bytes: s.Bytes, GFLOP: float64(s.Operations) / 1e9}
 	if s.Layer != engine.NoLayer {
 		e.Args.Layer = &s.Layer

@@ -24,10 +24,12 @@ func (p *Program) Bind(m *ir.Module) error {
 		dims, _ := c.Value.Type.Static()
 		want := ir.Elements(dims) * int64(c.Value.Type.DType.Size())
 		if int64(len(raw)) != want {
-			return invalid(p, "", fmt.Errorf("named data %q has %d bytes, constant @%s of type %s needs %d", c.Name, len(raw), c.Name, c.Value.Type, want))
+			return invalid(p, "", fmt.Errorf("named data %q has %d bytes, constant @%s of type %s needs %d", c.Name,
+				len(raw), c.Name, c.Value.Type, want))
 		}
 		// Names of one segment share their provenance, so that it is written once again.
-		c.Data = &Constant{name: fmt.Sprint("segment ", segments[c.Name]), dtype: c.Value.Type.DType, shape: slices.Clone(dims), bytes: raw}
+		c.Data = &Constant{name: fmt.Sprint("segment ", segments[c.Name]), dtype: c.Value.Type.DType,
+			shape: slices.Clone(dims), bytes: raw}
 	}
 	return nil
 }

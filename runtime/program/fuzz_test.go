@@ -53,7 +53,8 @@ func knobs(v reflect.Value, out *[]reflect.Value) {
 
 // turn sets a knob.
 func turn(r *rand.Rand, v reflect.Value) {
-	number := []int64{0, 1, -1, 2, 3, int64(r.IntN(40)), math.MaxInt32, math.MinInt32, math.MaxInt64, int64(r.Uint64())}[r.IntN(10)]
+	number := []int64{0, 1, -1, 2, 3, int64(r.IntN(40)), math.MaxInt32, math.MinInt32, math.MaxInt64,
+		int64(r.Uint64())}[r.IntN(10)]
 	switch {
 	case v.Kind() == reflect.Bool:
 		v.SetBool(!v.Bool())

@@ -110,10 +110,12 @@ func (p *Program) Module(method string) (*ir.Module, error) {
 		return nil, invalid(p, method, fmt.Errorf("the file has no such method; it has %q", p.Methods()))
 	}
 	if len(m.Others) > 0 {
-		return nil, invalid(p, method, fmt.Errorf("holds the instruction %s; only calls of the MLX delegate can be run", m.Others[0]))
+		return nil, invalid(p, method, fmt.Errorf("holds the instruction %s; only calls of the MLX delegate can be run",
+			m.Others[0]))
 	}
 	if len(m.Calls) != 1 {
-		return nil, invalid(p, method, fmt.Errorf("has %d delegate calls, want one call of the MLX delegate", len(m.Calls)))
+		return nil, invalid(p, method, fmt.Errorf("has %d delegate calls, want one call of the MLX delegate",
+			len(m.Calls)))
 	}
 	if d := m.Delegates[m.Calls[0].Delegate]; d.ID != container.MLXBackend {
 		return nil, invalid(p, method, fmt.Errorf("is delegated to %q; only %q can be run", d.ID, container.MLXBackend))
@@ -126,19 +128,22 @@ func (p *Program) Module(method string) (*ir.Module, error) {
 	for i, v := range mlx.Inputs {
 		at := slices.Index(m.Inputs, v)
 		if at < 0 {
-			return nil, invalid(p, method, fmt.Errorf("delegate input %d is value %d, which is no input of the method", i, v))
+			return nil, invalid(p, method,
+				fmt.Errorf("delegate input %d is value %d, which is no input of the method", i, v))
 		}
 		lm.Inputs = append(lm.Inputs, at)
 	}
 	for i, v := range m.Outputs {
 		o := lift.Output{Result: slices.Index(mlx.Outputs, v), Input: slices.Index(m.Inputs, v)}
 		if o.Result < 0 && o.Input < 0 {
-			return nil, invalid(p, method, fmt.Errorf("output %d is value %d, which the delegate does not compute", i, v))
+			return nil, invalid(p, method,
+				fmt.Errorf("output %d is value %d, which the delegate does not compute", i, v))
 		}
 		if t := m.Values[v].Tensor; t != nil {
 			o.DType = ir.DType(t.ScalarType)
 			if !o.DType.Valid() {
-				return nil, invalid(p, method, fmt.Errorf("output %d has scalar type %s, which is not supported", i, t.ScalarType))
+				return nil, invalid(p, method,
+					fmt.Errorf("output %d has scalar type %s, which is not supported", i, t.ScalarType))
 			}
 		}
 		lm.Outputs = append(lm.Outputs, o)

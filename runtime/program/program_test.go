@@ -77,7 +77,8 @@ func TestMetadata(t *testing.T) {
 		return &wire.EValueT{Val: &wire.KernelTypesT{Type: kind, Value: v}}
 	}
 	plan := func(name string, values ...*wire.EValueT) {
-		p := &wire.ExecutionPlanT{Name: name, Values: values, Chains: []*wire.ChainT{{}}, NonConstBufferSizes: []int64{0}}
+		p := &wire.ExecutionPlanT{Name: name, Values: values, Chains: []*wire.ChainT{{}},
+			NonConstBufferSizes: []int64{0}}
 		for i := range values {
 			p.Outputs = append(p.Outputs, int32(i))
 		}
@@ -85,7 +86,8 @@ func TestMetadata(t *testing.T) {
 	}
 	plan("get_max_seq_len", value(wire.KernelTypesInt, &wire.IntT{IntVal: 7}))
 	plan("name", value(wire.KernelTypesString, &wire.StringT{StringVal: "x"}))
-	plan("mixed", value(wire.KernelTypesBool, &wire.BoolT{BoolVal: true}), value(wire.KernelTypesDouble, &wire.DoubleT{DoubleVal: 0.5}))
+	plan("mixed", value(wire.KernelTypesBool, &wire.BoolT{BoolVal: true}),
+		value(wire.KernelTypesDouble, &wire.DoubleT{DoubleVal: 0.5}))
 	data, err := file.Bytes(alignment)
 	require.NoError(t, err)
 	p := openBytes(t, "test.pte", data)
@@ -107,17 +109,23 @@ func TestModuleErrors(t *testing.T) {
 		edit         func(f *containertest.Parts)
 		want         string
 	}{
-		{"no such method", "backward", func(*containertest.Parts) {}, `method backward: the file has no such method; it has ["forward"]`},
+		{"no such method", "backward", func(*containertest.Parts) {},
+			`method backward: the file has no such method; it has ["forward"]`},
 		{"a kernel", "forward", func(f *containertest.Parts) {
 			forward(f).Operators = []*wire.OperatorT{{Name: "aten::add", Overload: "out"}}
-			forward(f).Chains[0].Instructions = append(forward(f).Chains[0].Instructions, &wire.InstructionT{InstrArgs: &wire.InstructionArgumentsT{
-				Type: wire.InstructionArgumentsKernelCall, Value: &wire.KernelCallT{Args: []int32{0}}}})
+			forward(f).Chains[0].Instructions = append(forward(f).Chains[0].Instructions,
+				&wire.InstructionT{InstrArgs: &wire.InstructionArgumentsT{
+					Type: wire.InstructionArgumentsKernelCall, Value: &wire.KernelCallT{Args: []int32{0}}}})
 		}, "method forward: holds the instruction kernel aten::add.out; only calls of the MLX delegate can be run"},
 		{"two calls", "forward", func(f *containertest.Parts) {
-			forward(f).Chains[0].Instructions = append(forward(f).Chains[0].Instructions, forward(f).Chains[0].Instructions[0])
+			forward(f).Chains[0].Instructions = append(forward(f).Chains[0].Instructions,
+				forward(f).Chains[0].Instructions[0])
 		}, "method forward: has 2 delegate calls, want one call of the MLX delegate"},
-		{"another delegate", "forward", func(f *containertest.Parts) { forward(f).Delegates[0].Id = "CoreMLBackend" }, `method forward: is delegated to "CoreMLBackend"; only "MLXBackend" can be run`},
-		{"an input of the delegate that is none of the method", "forward", func(f *containertest.Parts) { forward(f).Inputs = forward(f).Inputs[:1] }, "method forward: delegate input 1 is value 1, which is no input of the method"},
+		{"another delegate", "forward", func(f *containertest.Parts) { forward(f).Delegates[0].Id = "CoreMLBackend" },
+			`method forward: is delegated to "CoreMLBackend"; only "MLXBackend" can be run`},
+		{"an input of the delegate that is none of the method", "forward",
+			func(f *containertest.Parts) { forward(f).Inputs = forward(f).Inputs[:1] },
+			"method forward: delegate input 1 is value 1, which is no input of the method"},
 		{"an output that is not computed", "forward", func(f *containertest.Parts) {
 			forward(f).Values = append(forward(f).Values, forward(f).Values[0])
 			forward(f).Outputs = append(forward(f).Outputs, int32(len(forward(f).Values)-1))
@@ -186,7 +194,8 @@ func TestBind(t *testing.T) {
 	// Another name for the segment of the scales.
 	for _, n := range file.Program.NamedData {
 		if n.Key == "n/c1" {
-			file.Program.NamedData = append(file.Program.NamedData, &wire.NamedDataT{Key: "twin", SegmentIndex: n.SegmentIndex})
+			file.Program.NamedData = append(file.Program.NamedData,
+				&wire.NamedDataT{Key: "twin", SegmentIndex: n.SegmentIndex})
 		}
 	}
 	data, err := file.Bytes(alignment)
@@ -199,11 +208,14 @@ func TestBind(t *testing.T) {
 	}
 	m := text("constant @\"n/c1\" : f32[4,32,2]\nconstant @twin : bf16[2,256]\nconstant @\"n/c2\" : f32[256]")
 	require.NoError(t, p.Bind(m))
-	require.Equal(t, m.Constants[0].Data.Provenance(), m.Constants[1].Data.Provenance(), "one segment is stored once again")
+	require.Equal(t, m.Constants[0].Data.Provenance(), m.Constants[1].Data.Provenance(),
+		"one segment is stored once again")
 	require.NotEqual(t, m.Constants[0].Data.Provenance(), m.Constants[2].Data.Provenance())
 	require.NoError(t, ir.Verify(m))
-	require.EqualError(t, p.Bind(text("constant @none : f32[]")), name+`: no named data "none", which the module's constant needs`)
-	require.EqualError(t, p.Bind(text("constant @twin : f32[3]")), name+`: named data "twin" has 1024 bytes, constant @twin of type f32[3] needs 12`)
+	require.EqualError(t, p.Bind(text("constant @none : f32[]")),
+		name+`: no named data "none", which the module's constant needs`)
+	require.EqualError(t, p.Bind(text("constant @twin : f32[3]")),
+		name+`: named data "twin" has 1024 bytes, constant @twin of type f32[3] needs 12`)
 	require.ErrorIs(t, p.Bind(text("constant @none : f32[]")), container.ErrInvalid)
 }
 

@@ -20,7 +20,8 @@ func (x *maker) build() {
 	if x.o.One {
 		for _, v := range x.given.Body.Results {
 			v = x.get(v)
-			x.out.Entry.Body.Results, x.out.Entry.Outputs = append(x.out.Entry.Body.Results, v), append(x.out.Entry.Outputs, v.Type)
+			x.out.Entry.Body.Results, x.out.Entry.Outputs = append(x.out.Entry.Body.Results, v),
+				append(x.out.Entry.Outputs, v.Type)
 		}
 		return
 	}

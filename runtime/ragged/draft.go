@@ -17,14 +17,14 @@ import (
 // and gives logits [R, vocab] and hidden states [R, H], from which the next token of each row is drafted.
 //
 // A draft that has caches of its own is given hidden state h[t] and token x[t+1] for its position t. Here it has the
-// position t+1, that of the token: RoPE is relative, so nothing else changes, and what it keeps of a position follows from
-// the tokens up to that one, as all that blocks hold. So blocks are shared, forked and taken back with it. The main entry
-// fills these caches for all rows: the hidden state of the row before comes out of a convolution with two taps, the
-// second of which is 0, whose state is a part of the sequence's slot. Position 0 has no hidden state before it, and nothing
-// sees it.
+// position t+1, that of the token: RoPE is relative, so nothing else changes, and what it keeps of a position follows
+// from the tokens up to that one, as all that blocks hold. So blocks are shared, forked and taken back with it. The
+// main entry fills these caches for all rows: the hidden state of the row before comes out of a convolution with two
+// taps, the second of which is 0, whose state is a part of the sequence's slot. Position 0 has no hidden state before
+// it, and nothing sees it.
 //
-// A draft that reads the program's caches stands at the position of its token, which they do not hold yet, and sees those
-// before it; input seen i64[R] is the last of them.
+// A draft that reads the program's caches stands at the position of its token, which they do not hold yet, and sees
+// those before it; input seen i64[R] is the last of them.
 
 // firstOfDraft is the first position that a draft's own caches hold.
 const firstOfDraft = 1
@@ -107,7 +107,8 @@ func (x *maker) buildDraft() {
 	}
 }
 
-// draftEntry builds the entry, for one row or any number of them; false where rows of more than one are not independent.
+// draftEntry builds the entry, for one row or any number of them; false where rows of more than one are not
+// independent.
 func (x *maker) draftEntry(single bool) bool {
 	x.model.Draft.Single = single
 	f := &ir.Func{Name: DraftEntry, Body: &ir.Region{}}
@@ -143,8 +144,10 @@ func (x *maker) fill(hidden *ir.Value) {
 	for i := range width {
 		binary.LittleEndian.PutUint32(taps[8*i:], 0x3f800000) // 1: the row before; 0: the row itself
 	}
-	w := x.out.NewConstant("draft.taps", ir.StaticType(ir.F32, width, 2, 1), ir.Bytes(ir.F32, []int64{width, 2, 1}, taps))
-	before := x.b.BufferOp("slot_conv", x.pools[x.in.Buffers[len(x.in.Buffers)-1]].buffer, &ir.BufferConvAttrs{}, hidden, w,
+	w := x.out.NewConstant("draft.taps", ir.StaticType(ir.F32, width, 2, 1),
+		ir.Bytes(ir.F32, []int64{width, 2, 1}, taps))
+	before := x.b.BufferOp("slot_conv", x.pools[x.in.Buffers[len(x.in.Buffers)-1]].buffer,
+		&ir.BufferConvAttrs{}, hidden, w,
 		x.tables.entries, x.tables.writes).Result()
 	y := newMaker(x.in, x.draft.given, x.o)
 	y.pools, y.model, y.out, y.b, y.rows, y.wanted, y.tables = x.pools, x.model, x.out, x.b, x.rows, x.wanted, x.tables

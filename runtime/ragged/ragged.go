@@ -21,8 +21,9 @@ type Options struct {
 	Units cache.Demand
 	// Storage is the form of the state.
 	Storage Storage
-	// One makes a program of one sequence: the call wants the last row of what the given program takes the last row of, and
-	// the parameters behind the positions, and what is computed with them behind the logits, stay. See runtime/single.
+	// One makes a program of one sequence: the call wants the last row of what the given program takes the last row of,
+	// and the parameters behind the positions, and what is computed with them behind the logits, stay. See
+	// runtime/single.
 	One bool
 }
 
@@ -32,8 +33,8 @@ type Model struct {
 	Positions int
 	// Vocab is the number of logits of a row.
 	Vocab int
-	// Full are the caches of layers that see all positions, Slots the recurrent and convolution state, as the given program
-	// has them, in the form that is asked for.
+	// Full are the caches of layers that see all positions, Slots the recurrent and convolution state, as the given
+	// program has them, in the form that is asked for.
 	Full, Slots []*ir.Buffer
 	// Rings are the caches of layers with a sliding window, by ascending windows.
 	Rings []Ring
@@ -53,8 +54,8 @@ type Draft struct {
 
 // Ring are the caches of the layers with one sliding window.
 type Ring struct {
-	// Window is the number of positions that are kept for the next one, itself included: of the attention, or of a draft
-	// that sees more.
+	// Window is the number of positions that are kept for the next one, itself included: of the attention, or of a
+	// draft that sees more.
 	Window  int
 	Buffers []*ir.Buffer
 }
@@ -106,7 +107,8 @@ func Analyze(m *ir.Module, o Options) (*Model, error) {
 	for i := range units {
 		units[i] = 1
 	}
-	made, model, err := build(m, Options{BlockRows: 1, Rows: 2, Sequences: 1, Units: units, Storage: o.Storage, One: o.One})
+	made, model, err := build(m, Options{BlockRows: 1, Rows: 2, Sequences: 1, Units: units,
+		Storage: o.Storage, One: o.One})
 	if err == nil {
 		err = ir.Verify(made)
 	}
@@ -129,8 +131,8 @@ const (
 // and gives logits [W, vocab] of the rows that are wanted; see ir/ragged.go for the tables. The entry [CopyEntry]
 // copies units: it gets pairs i32[M, 2] for each pool that has buffers.
 //
-// A program with the method [DraftEntry] and hidden states as the second result of forward, [1, S, H], gets an entry for
-// it: see draft.go. The main entry then gives the hidden states of the wanted rows, too, [W, H].
+// A program with the method [DraftEntry] and hidden states as the second result of forward, [1, S, H], gets an entry
+// for it: see draft.go. The main entry then gives the hidden states of the wanted rows, too, [W, H].
 func Make(m *ir.Module, o Options) error {
 	made, _, err := build(m, o)
 	if err != nil {
@@ -199,7 +201,8 @@ func newMaker(in *ir.Module, f *ir.Func, o Options) *maker {
 type tables struct {
 	input, sequences, full, entries, writes, wanted *ir.Value
 	rings                                           []*ir.Value
-	seen                                            *ir.Value // the last position that a draft of the model's caches sees
+	// the last position that a draft of the model's caches sees
+	seen *ir.Value
 }
 
 // pool is what a buffer becomes.

@@ -59,7 +59,8 @@ func newInstance(t *testing.T, x engine.Executable) engine.Instance {
 // run feeds [v, 1] and gives both elements of the first output and the number of steps.
 func run(t *testing.T, i engine.Instance, v float32) (a, b float32, steps int64) {
 	t.Helper()
-	out, err := i.Run(t.Context(), []eval.Value{{Tensor: eval.Floats(ir.BF16, []int{2}, []float32{v, 1})}, {Tensor: eval.Ints(ir.I64, []int{}, []int64{1})}})
+	out, err := i.Run(t.Context(), []eval.Value{{Tensor: eval.Floats(ir.BF16, []int{2}, []float32{v, 1})},
+		{Tensor: eval.Ints(ir.I64, []int{}, []int64{1})}})
 	require.NoError(t, err)
 	return out[0].Tensor.F[0], out[0].Tensor.F[1], out[1].Tensor.I[0]
 }
@@ -109,7 +110,9 @@ func TestInstancesAtTheSameTime(t *testing.T) {
 			i, err := x.NewInstance()
 			for step := 0; err == nil && step < 20; step++ {
 				var out []eval.Value
-				out, err = i.Run(t.Context(), []eval.Value{{Tensor: eval.Floats(ir.BF16, []int{2}, []float32{float32(n), 1})}, {Tensor: eval.Ints(ir.I64, []int{}, []int64{1})}})
+				out, err = i.Run(t.Context(),
+					[]eval.Value{{Tensor: eval.Floats(ir.BF16, []int{2}, []float32{float32(n), 1})},
+						{Tensor: eval.Ints(ir.I64, []int{}, []int64{1})}})
 				if want := float32(2 * n * (step + 1)); err == nil && out[0].Tensor.F[0] != want {
 					err = fmt.Errorf("step %d: %v, want %v", step, out[0].Tensor.F[0], want)
 				}

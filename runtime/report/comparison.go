@@ -61,8 +61,8 @@ func comparisonFacts(logits []compare.Logits) []fact {
 // farthest is how many tokens the table of logits lists.
 const farthest = 10
 
-// logitSection draws the logits by token, one chart for each measure, and lists the tokens that are farthest off. A token
-// goes by its number among all that were compared, since positions begin anew with each prompt.
+// logitSection draws the logits by token, one chart for each measure, and lists the tokens that are farthest off. A
+// token goes by its number among all that were compared, since positions begin anew with each prompt.
 func logitSection(logits []compare.Logits) section {
 	s := section{Title: "Logits by token"}
 	kl, most := make([]float64, len(logits)), make([]float64, len(logits))

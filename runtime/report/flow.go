@@ -177,8 +177,8 @@ func plainName(name string) string {
 	return name
 }
 
-// splitModule takes the module, with its dot, from a name. What constants are folded into has names of operations at its
-// end, which stay with the name before them: "A_log.exp".
+// splitModule takes the module, with its dot, from a name. What constants are folded into has names of operations at
+// its end, which stay with the name before them: "A_log.exp".
 func splitModule(name string) (module, rest string) {
 	for end := len(name); ; {
 		i := strings.LastIndexByte(name[:end], '.')
@@ -228,7 +228,8 @@ func (f *flow) wire(inputs [][]int) {
 				continue
 			}
 			down, bend := b.Y-rowHeight, rowHeight/4
-			f.Wires = append(f.Wires, fmt.Sprintf("M%d %dV%dC%d %d %d %d %d %d", a.X, a.Y, down, a.X, b.Y-bend, b.X, down+bend, b.X, b.Y))
+			f.Wires = append(f.Wires, fmt.Sprintf("M%d %dV%dC%d %d %d %d %d %d", a.X, a.Y, down, a.X, b.Y-bend,
+				b.X, down+bend, b.X, b.Y))
 		}
 	}
 	f.Width, f.Height = max(len(busy), 1)*laneWidth, len(f.Rows)*rowHeight

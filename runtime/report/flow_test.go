@@ -11,8 +11,8 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// Values that live at the same time have lanes of their own, no operation lies on the lane of a value that passes it, and
-// all of it lies within the drawing.
+// Values that live at the same time have lanes of their own, no operation lies on the lane of a value that passes it,
+// and all of it lies within the drawing.
 func TestFlowLanesStayApart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 40).Draw(t, "rows")
@@ -34,11 +34,13 @@ func TestFlowLanesStayApart(t *testing.T) {
 			require.True(t, r.X > 0 && r.X < f.Width && r.Y > 0 && r.Y < f.Height, "%+v of %dx%d", r, f.Width, f.Height)
 			for j := range i {
 				if i < last[j] {
-					require.NotEqual(t, f.Rows[j].X, r.X, "row %d lies on the lane of row %d, which is read by row %d", i, j, last[j])
+					require.NotEqual(t, f.Rows[j].X, r.X, "row %d lies on the lane of row %d, which is read by row %d",
+						i, j, last[j])
 				}
 			}
 			for _, from := range reads[i] {
-				require.True(t, strings.HasPrefix(f.Wires[edges], fmt.Sprintf("M%d %dV", f.Rows[from].X, f.Rows[from].Y)))
+				require.True(t, strings.HasPrefix(f.Wires[edges],
+					fmt.Sprintf("M%d %dV", f.Rows[from].X, f.Rows[from].Y)))
 				require.True(t, strings.HasSuffix(f.Wires[edges], fmt.Sprintf("V%d", r.Y)) && f.Rows[from].X == r.X ||
 					strings.HasSuffix(f.Wires[edges], fmt.Sprintf(" %d %d", r.X, r.Y)), f.Wires[edges])
 				edges++

@@ -206,7 +206,8 @@ func memorySection(d inspectionData, chunk int64, x []tick) section {
 func peakNote(points []memoryPoint) string {
 	most := peak(points)
 	at := slices.IndexFunc(points, func(p memoryPoint) bool { return p.Bytes == most })
-	return fmt.Sprintf("The peak is %s, at operation %d of %d, %s.", bytesText(most), at+1, len(points), points[at].Operation)
+	return fmt.Sprintf("The peak is %s, at operation %d of %d, %s.", bytesText(most), at+1,
+		len(points), points[at].Operation)
 }
 
 // byteUnit gives the unit in which a size is read best, in bytes, and its name.

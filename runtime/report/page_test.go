@@ -19,7 +19,8 @@ func schemes(t *testing.T) map[string]map[string]string {
 	out := map[string]map[string]string{}
 	for i, name := range []string{"light", "dark"} {
 		out[name] = map[string]string{}
-		for _, v := range regexp.MustCompile(`--([a-z0-9-]+): (#[0-9a-f]{6,8});`).FindAllStringSubmatch(blocks[i][1], -1) {
+		for _, v := range regexp.MustCompile(`--([a-z0-9-]+): (#[0-9a-f]{6,8});`).FindAllStringSubmatch(blocks[i][1],
+			-1) {
 			out[name][v[1]] = v[2]
 		}
 	}
@@ -61,7 +62,8 @@ func TestPageHasOneTypeface(t *testing.T) {
 func TestTileMeasuresAreTheStyle(t *testing.T) {
 	require.Contains(t, pageStyle, fmt.Sprintf("font-size: 12px; line-height: %gpx", lineHeight))
 	require.Contains(t, pageStyle, fmt.Sprintf(".steps li { height: %dpx; line-height: %dpx;", rowHeight, rowHeight))
-	require.Contains(t, pageStyle, fmt.Sprintf("padding: 0 %gpx; } .tile :first-child { padding-top: 2px; }", paddingWidth/2))
+	require.Contains(t, pageStyle, fmt.Sprintf("padding: 0 %gpx; } .tile :first-child { padding-top: 2px; }",
+		paddingWidth/2))
 }
 
 // Colours stay apart for readers of every kind of colour vision, and text on them can be read.
@@ -71,7 +73,8 @@ func TestColoursStayApart(t *testing.T) {
 			text, on string
 			least    float64 // contrast of WCAG 2.2: 4.5 for text, 3 for what is drawn
 		}{{"ink", "page", 7}, {"soft", "page", 4.5}, {"accent", "page", 3}, {"alert", "page", 3}, {"wire", "page", 3}} {
-			require.GreaterOrEqual(t, contrast(vars[pair.text], vars[pair.on]), pair.least, "%s: %s on %s", scheme, pair.text, pair.on)
+			require.GreaterOrEqual(t, contrast(vars[pair.text], vars[pair.on]), pair.least, "%s: %s on %s",
+				scheme, pair.text, pair.on)
 		}
 		var fills []string
 		for i := range colours + 1 {
@@ -86,10 +89,12 @@ func TestColoursStayApart(t *testing.T) {
 					require.GreaterOrEqual(t, apart(a, b), 0.07, "%s, %s: k%d and k%d", scheme, vision, i, j)
 				}
 			}
-			require.GreaterOrEqual(t, apart(vars["accent"], vars["alert"]), 0.1, "%s, %s: marks on a curve", scheme, vision)
+			require.GreaterOrEqual(t, apart(vars["accent"], vars["alert"]), 0.1, "%s, %s: marks on a curve", scheme,
+				vision)
 		}
 	}
-	require.Less(t, distance(oklab(visions["deuteranopia"].apply(linear("#c04040"))), oklab(visions["deuteranopia"].apply(linear("#707000")))),
+	require.Less(t, distance(oklab(visions["deuteranopia"].apply(linear("#c04040"))),
+		oklab(visions["deuteranopia"].apply(linear("#707000")))),
 		0.07, "the measure tells what a reader cannot")
 }
 
@@ -131,7 +136,8 @@ func oklab(c [3]float64) [3]float64 {
 	l := math.Cbrt(0.4122214708*c[0] + 0.5363325363*c[1] + 0.0514459929*c[2])
 	m := math.Cbrt(0.2119034982*c[0] + 0.6806995451*c[1] + 0.1073969566*c[2])
 	s := math.Cbrt(0.0883024619*c[0] + 0.2817188376*c[1] + 0.6299787005*c[2])
-	return [3]float64{0.2104542553*l + 0.7936177850*m - 0.0040720468*s, 1.9779984951*l - 2.4285922050*m + 0.4505937099*s,
+	return [3]float64{0.2104542553*l + 0.7936177850*m - 0.0040720468*s,
+		1.9779984951*l - 2.4285922050*m + 0.4505937099*s,
 		0.0259040371*l + 0.7827717662*m - 0.8086757660*s}
 }
 

@@ -54,17 +54,23 @@ func TestInspectionHoldsItsNumbers(t *testing.T) {
 		g.BufferOp("store", b, nil, g.Load(b))
 		f.Body.Results, f.Outputs = []*ir.Value{z}, []ir.Type{z.Type}
 	}))
-	r := &inspect.Report{File: "dir/<tiny>.pte", Size: 4096, ProgramSize: 1024, Methods: []inspect.Method{{Name: "forward", Graph: &inspect.Graph{
-		Nodes: 3, WeightSize: 300, BitsPerWeight: 4.5, Weights: []inspect.Weight{{Name: "layers.0.mlp.experts.gate_proj", Size: 200}, {Name: "lm_head.weight", Size: 100}},
-		Storage: []inspect.Storage{{Format: "affine 4-bit g64", Tensors: 2, Elements: 600, Size: 300, BitsPerWeight: 4.5}}}, Model: &inspect.Model{MaxSeqLen: 64, MaxChunk: 8}}}}
+	r := &inspect.Report{File: "dir/<tiny>.pte", Size: 4096, ProgramSize: 1024,
+		Methods: []inspect.Method{{Name: "forward", Graph: &inspect.Graph{
+			Nodes: 3, WeightSize: 300, BitsPerWeight: 4.5,
+			Weights: []inspect.Weight{{Name: "layers.0.mlp.experts.gate_proj", Size: 200},
+				{Name: "lm_head.weight", Size: 100}},
+			Storage: []inspect.Storage{{Format: "affine 4-bit g64", Tensors: 2, Elements: 600, Size: 300,
+				BitsPerWeight: 4.5}}}, Model: &inspect.Model{MaxSeqLen: 64, MaxChunk: 8}}}}
 	var out bytes.Buffer
 	require.NoError(t, Inspection(&out, r, m))
 	var d inspectionData
 	load(t, out.String(), &d)
 	require.Equal(t, int64(8), peak(d.Decode))
 	require.Equal(t, int64(8*8), peak(d.Prefill))
-	require.Equal(t, []string{"The file", "How the weights are stored", "Memory over a forward pass", "The program"}, headings(out.String()))
-	require.Equal(t, []tile{{"layer 0 mlp experts", "mlp experts", 200}, {"lm_head", "lm_head", 100}, {"program", "metadata", 1024}}, d.Tiles)
+	require.Equal(t, []string{"The file", "How the weights are stored", "Memory over a forward pass", "The program"},
+		headings(out.String()))
+	require.Equal(t, []tile{{"layer 0 mlp experts", "mlp experts", 200}, {"lm_head", "lm_head", 100},
+		{"program", "metadata", 1024}}, d.Tiles)
 	require.Contains(t, out.String(), `<th scope="row">affine 4-bit g64</th><td>2</td><td>600</td><td>300 B</td><td>4.50</td><td>100 %</td>`)
 	require.Contains(t, out.String(), "&lt;tiny&gt;.pte", "names are escaped")
 	require.NotContains(t, out.String(), "<tiny>")
@@ -75,18 +81,24 @@ func TestInspectionHoldsItsNumbers(t *testing.T) {
 
 func TestComparisonHoldsItsNumbers(t *testing.T) {
 	weights := []compare.Weight{
-		{Name: "layers.0.mlp.gate.weight", Bits: 8, Group: 64, BitsPerWeight: 8.5, Elements: 10, SQNR: 40, Max: 0.25, Histogram: [10]int64{1, 2, 3, 4}},
-		{Name: "layers.1.mlp.gate.weight", Bits: 8, Group: 64, BitsPerWeight: 8.5, Elements: 10, SQNR: 30, Max: 0.5, Histogram: [10]int64{10}},
+		{Name: "layers.0.mlp.gate.weight", Bits: 8, Group: 64, BitsPerWeight: 8.5, Elements: 10, SQNR: 40, Max: 0.25,
+			Histogram: [10]int64{1, 2, 3, 4}},
+		{Name: "layers.1.mlp.gate.weight", Bits: 8, Group: 64, BitsPerWeight: 8.5, Elements: 10, SQNR: 30, Max: 0.5,
+			Histogram: [10]int64{10}},
 		{Name: "norm.weight", SQNR: compare.Decibel(math.Inf(1))},
 	}
 	var out bytes.Buffer
-	require.NoError(t, Comparison(&out, "a.pte", "ckpt", weights, []compare.Layer{{Layer: 0, Error: 0.125, Router: 0.5}, {Layer: 1, Error: 0.25, Router: -1}},
-		[]compare.Logits{{Position: 0, Mean: 1, Max: 2, KL: 0.5, Agrees: true}, {Position: 1, Mean: 3, Max: 6, KL: 1.5}}))
+	require.NoError(t, Comparison(&out, "a.pte", "ckpt", weights,
+		[]compare.Layer{{Layer: 0, Error: 0.125, Router: 0.5}, {Layer: 1, Error: 0.25, Router: -1}},
+		[]compare.Logits{{Position: 0, Mean: 1, Max: 2, KL: 0.5, Agrees: true},
+			{Position: 1, Mean: 3, Max: 6, KL: 1.5}}))
 	var d map[string]any
 	load(t, out.String(), &d)
 	require.Len(t, d["weights"], 3)
-	require.Equal(t, []string{"Logits by token", "Layers", "Weights"}, headings(out.String()), "what matters most comes first")
-	row := regexp.MustCompile(`(?s)<tr><th scope="row">mlp\.<wbr>gate\.<wbr>weight</th>.*?</tr>`).FindString(out.String())
+	require.Equal(t, []string{"Logits by token", "Layers", "Weights"}, headings(out.String()),
+		"what matters most comes first")
+	row := regexp.MustCompile(`(?s)<tr><th scope="row">mlp\.<wbr>gate\.<wbr>weight</th>.*?</tr>`).FindString(
+		out.String())
 	require.Equal(t, []string{"2", "8.50", "35.0", "30.0", "0.5"}, cells(row))
 	require.Contains(t, row, "<title>layer 0: 40.0 dB</title>")
 	require.Equal(t, 2, strings.Count(row, `class="dot"`), "a dot for each layer")
@@ -137,8 +149,10 @@ func TestComparisonOfEqualsDrawsNothing(t *testing.T) {
 func TestComparisonOfNaN(t *testing.T) {
 	nan := compare.Number(math.NaN())
 	var out bytes.Buffer
-	require.NoError(t, Comparison(&out, "a.pte", "ckpt", []compare.Weight{{Name: "w.weight", SQNR: compare.Decibel(math.Inf(-1))}},
-		[]compare.Layer{{Error: nan, Router: -1}}, []compare.Logits{{KL: 1, Max: 2, Agrees: true}, {Mean: nan, Max: nan, KL: nan}}))
+	require.NoError(t, Comparison(&out, "a.pte", "ckpt",
+		[]compare.Weight{{Name: "w.weight", SQNR: compare.Decibel(math.Inf(-1))}},
+		[]compare.Layer{{Error: nan, Router: -1}},
+		[]compare.Logits{{KL: 1, Max: 2, Agrees: true}, {Mean: nan, Max: nan, KL: nan}}))
 	page, _, _ := strings.Cut(out.String(), `<script type="application/json"`)
 	require.Contains(t, page, "NaN nats")
 	require.Contains(t, page, "-Inf")

@@ -138,7 +138,8 @@ func (k kind) row(place func(db float64) float64, most float64) weightRow {
 	for i, s := range shares {
 		if s > 0 {
 			h := round(stripHeight * s / max(most, 1e-9))
-			r.Bars = append(r.Bars, bar{X: round(float64(i)*width + width/10), Y: round(stripHeight - h), W: round(width * 0.8), H: h,
+			r.Bars = append(r.Bars, bar{X: round(float64(i)*width + width/10), Y: round(stripHeight - h),
+				W: round(width * 0.8), H: h,
 				Title: shareText(s) + " of the elements"})
 		}
 	}

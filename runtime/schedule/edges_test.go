@@ -67,7 +67,8 @@ func TestVerifySlotsAreAdmitted(t *testing.T) {
 	for drafts, want := range map[int]int{0: 2, 3: 1} {
 		s := newSim(t, l, roomy, l.Bytes(cache.Demand{12, 6}), 0)
 		for i := range 2 {
-			s.arrive(schedule.Request{ID: schedule.ID(i), Prompt: prompt(9, longestSalt(l)), MaxTokens: 12, Drafts: drafts})
+			s.arrive(schedule.Request{ID: schedule.ID(i), Prompt: prompt(9, longestSalt(l)),
+				MaxTokens: 12, Drafts: drafts})
 		}
 		s.step()
 		require.Equal(t, want, s.sched.Stats().Running, "%d drafts", drafts)

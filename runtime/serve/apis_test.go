@@ -78,7 +78,8 @@ func TestMessages(t *testing.T) {
 	require.Equal(t, []any{map[string]any{"type": "text", "text": "Hello."}}, o["content"])
 	require.Equal(t, "end_turn", o["stop_reason"])
 	tools := `"tools": [{"name": "weather", "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}}]`
-	body := `{"max_tokens": 100, "thinking": {"type": "enabled", "budget_tokens": 50}, ` + tools + `, "messages": [{"role":
+	body := `{"max_tokens": 100, "thinking": {"type": "enabled", "budget_tokens": 50}, ` + tools +
+		`, "messages": [{"role":
 		"user", "content": "Rain?"}]`
 	o = s.object("/v1/messages", body+`}`)
 	require.Equal(t, "tool_use", o["stop_reason"])
@@ -115,7 +116,8 @@ func TestResponses(t *testing.T) {
 	require.Equal(t, false, o["store"])
 	tools := `"tools": [{"type": "function", "name": "weather", "strict": true, "parameters": {"type": "object", "properties":
 		{"city": {"type": "string"}}}}]`
-	body := `{"reasoning": {"effort": "high"}, ` + tools + `, "input": [{"role": "user", "content": [{"type": "input_text",
+	body := `{"reasoning": {"effort": "high"}, ` + tools +
+		`, "input": [{"role": "user", "content": [{"type": "input_text",
 		"text": "Rain?"}]}]`
 	o = s.object("/v1/responses", body+`}`)
 	require.Equal(t, "Let me see.", at(t, o, "output", 0, "content", 0, "text"))
@@ -128,10 +130,12 @@ func TestResponses(t *testing.T) {
 	}
 	item := func(kind string) []string {
 		part := "response.content_part."
-		return []string{"response.output_item.added", part + "added", "response." + kind + ".delta", "response." + kind + ".done",
+		return []string{"response.output_item.added", part + "added", "response." + kind + ".delta",
+			"response." + kind + ".done",
 			part + "done", "response.output_item.done"}
 	}
-	want := append([]string{"response.created", "response.in_progress"}, append(item("reasoning_text"), item("output_text")...)...)
+	want := append([]string{"response.created", "response.in_progress"},
+		append(item("reasoning_text"), item("output_text")...)...)
 	want = append(want, "response.output_item.added", "response.function_call_arguments.delta",
 		"response.function_call_arguments.done", "response.output_item.done", "response.completed")
 	require.Equal(t, want, names(list))

@@ -24,7 +24,8 @@ func (s *Server) serveChat(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	a := &chatAnswer{job: j, id: newID("chatcmpl-"), created: time.Now().Unix(), model: modelName(r), system: s.fingerprint,
+	a := &chatAnswer{job: j, id: newID("chatcmpl-"), created: time.Now().Unix(),
+		model: modelName(r), system: s.fingerprint,
 		stored: o.has("store")}
 	w.Header().Set(seedHeader, formatInt(j.sampling.Seed))
 	if j.stream {
@@ -364,7 +365,8 @@ func (j *job) logprob(id int, p float32) chatLogprob {
 		name, _ := j.loaded.Text.Tokenizer.IDToToken(id)
 		b = []byte(name)
 	}
-	l := chatLogprob{Token: strings.ToValidUTF8(string(b), "\uFFFD"), Logprob: max(p, -9999), Bytes: make([]int, len(b))}
+	l := chatLogprob{Token: strings.ToValidUTF8(string(b), "\uFFFD"), Logprob: max(p, -9999),
+		Bytes: make([]int, len(b))}
 	for i, x := range b {
 		l.Bytes[i] = int(x)
 	}

@@ -79,7 +79,8 @@ func TestChat(t *testing.T) {
 	require.Equal(t, 2*answer, at(t, again, "usage", "completion_tokens"))
 	require.Equal(t, "Good day, to you.", at(t, again, "choices", 1, "message", "content"))
 	require.Equal(t, false, again["store"])
-	choices, usage := chunks(t, s.events(chatPath, `{`+hello+`, "n": 3, "stream": true, "stream_options": {"include_usage": true}}`))
+	choices, usage := chunks(t, s.events(chatPath,
+		`{`+hello+`, "n": 3, "stream": true, "stream_options": {"include_usage": true}}`))
 	require.Len(t, choices, 3)
 	for _, c := range choices {
 		require.Equal(t, "Good day, to you.", c.text.String())
@@ -101,8 +102,9 @@ func TestLength(t *testing.T) {
 func TestStopTexts(t *testing.T) {
 	s := startServer(t, does("The capital of France is Paris. Yes."), nil)
 	for stop, want := range map[string]string{
-		`"France"`: "The capital of ", `["xyz", "is Par", "apital"]`: "The c", `"Yes!"`: "The capital of France is Paris. Yes.",
-		`"."`: "The capital of France is Paris", `["s.", "is. Y"]`: "The capital of France is Pari",
+		`"France"`: "The capital of ", `["xyz", "is Par", "apital"]`: "The c",
+		`"Yes!"`: "The capital of France is Paris. Yes.",
+		`"."`:    "The capital of France is Paris", `["s.", "is. Y"]`: "The capital of France is Pari",
 	} {
 		body := `{` + hello + `, "stop": ` + stop
 		o := s.object(chatPath, body+`}`)
@@ -179,7 +181,8 @@ func TestTools(t *testing.T) {
 	require.Equal(t, "I ask.", at(t, o, "choices", 0, "message", "content"))
 	calls := at(t, o, "choices", 0, "message", "tool_calls").([]any)
 	require.Len(t, calls, 2)
-	require.Equal(t, map[string]any{"name": "weather", "arguments": `{"city": "Bern", "days": 2}`}, at(t, calls, 0, "function"))
+	require.Equal(t, map[string]any{"name": "weather", "arguments": `{"city": "Bern", "days": 2}`},
+		at(t, calls, 0, "function"))
 	require.Equal(t, `{"city": "12", "days": 2}`, at(t, calls, 1, "function", "arguments"))
 	choices, _ := chunks(t, s.events(chatPath, body+`, "stream": true}`))
 	require.Equal(t, "tool_calls", choices[0].end.reason)
@@ -251,7 +254,8 @@ func TestThoughtsAreBounded(t *testing.T) {
 
 // TestToolsThatMustBeCalled: required and named calls are calls, whatever the model would say, and of the schema.
 func TestToolsThatMustBeCalled(t *testing.T) {
-	for name, source := range map[string]string{"xml": qwenTemplate, "json": strings.ReplaceAll(qwenTemplate, "<function=", "<fn ")} {
+	for name, source := range map[string]string{"xml": qwenTemplate,
+		"json": strings.ReplaceAll(qwenTemplate, "<function=", "<fn ")} {
 		s := startServer(t, func(prompt string) string {
 			if strings.HasSuffix(prompt, "<think>\n") {
 				return "I see.\n</think>\n\nNo call."
@@ -264,7 +268,8 @@ func TestToolsThatMustBeCalled(t *testing.T) {
 			clock = strings.Replace(clock, `{"$ref": "#/$defs/zone"}`, `{"enum": ["CET", "UTC"]}`, 1)
 		}
 		named := `"tool_choice": {"type": "function", "function": {"name": "clock"}}`
-		for _, choice := range []string{`"tool_choice": "required", "max_tokens": 400, "parallel_tool_calls": false`, named,
+		for _, choice := range []string{`"tool_choice": "required", "max_tokens": 400, "parallel_tool_calls": false`,
+			named,
 			named + `, "chat_template_kwargs": {"enable_thinking": true}`} {
 			o := s.object(chatPath, `{`+hello+`, "tools": [`+clock+`], `+choice+`}`)
 			message := at(t, o, "choices", 0, "message")
@@ -279,7 +284,8 @@ func TestToolsThatMustBeCalled(t *testing.T) {
 				require.Equal(t, "I see.", at(t, message, "reasoning_content"))
 			}
 		}
-		_, param := s.refused(400, chatPath, `{`+hello+`, "tools": [`+clock+`], "tool_choice": {"type": "function", "function": {"name": "x"}}}`)
+		_, param := s.refused(400, chatPath,
+			`{`+hello+`, "tools": [`+clock+`], "tool_choice": {"type": "function", "function": {"name": "x"}}}`)
 		require.Equal(t, "tool_choice", param)
 	}
 }

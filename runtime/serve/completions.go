@@ -56,7 +56,8 @@ func (s *Server) serveCompletions(w http.ResponseWriter, r *http.Request) error 
 	if base.text, err = l.compile(f); err != nil {
 		return err
 	}
-	a := &completion{id: newID("cmpl-"), created: time.Now().Unix(), model: modelName(r), system: s.fingerprint, base: &base,
+	a := &completion{id: newID("cmpl-"), created: time.Now().Unix(), model: modelName(r),
+		system: s.fingerprint, base: &base,
 		seen: s.observe(r)}
 	for _, p := range prompts {
 		j := base

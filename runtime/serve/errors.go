@@ -38,7 +38,8 @@ const (
 
 // invalid is the error of a parameter.
 func invalid(param, format string, args ...any) *apiError {
-	return &apiError{status: http.StatusBadRequest, kind: kindInvalid, param: param, message: fmt.Sprintf(format, args...)}
+	return &apiError{status: http.StatusBadRequest, kind: kindInvalid, param: param,
+		message: fmt.Sprintf(format, args...)}
 }
 
 // within names the place of an error that is in a part of a parameter.

@@ -32,14 +32,16 @@ func (s *testServer) scrape() map[string]*dto.MetricFamily {
 	return families
 }
 
-// TestEndpointPickerMetrics: the metrics that gateway-api-inference-extension's endpoint picker reads by default are there,
-// under the names, with the types, labels and ranges that it expects: waiting and running requests, the share of the cache
-// that is in use from 0 to 1, and blocks of the prefix cache. (It has a fifth one, of LoRA adapters, which etc has none of.)
+// TestEndpointPickerMetrics: the metrics that gateway-api-inference-extension's endpoint picker reads by default are
+// there, under the names, with the types, labels and ranges that it expects: waiting and running requests, the share of
+// the cache that is in use from 0 to 1, and blocks of the prefix cache. (It has a fifth one, of LoRA adapters, which
+// etc has none of.)
 func TestEndpointPickerMetrics(t *testing.T) {
 	s := startServer(t, does("Good day."), nil)
 	s.object(chatPath, `{`+hello+`}`)
 	families := s.scrape()
-	for _, name := range []string{"vllm:num_requests_waiting", "vllm:num_requests_running", "vllm:kv_cache_usage_perc", "vllm:cache_config_info"} {
+	for _, name := range []string{"vllm:num_requests_waiting", "vllm:num_requests_running", "vllm:kv_cache_usage_perc",
+		"vllm:cache_config_info"} {
 		f := families[name]
 		require.NotNil(t, f, "%s in %v", name, slices.Sorted(maps.Keys(families)))
 		require.Equal(t, dto.MetricType_GAUGE, f.GetType(), name)
@@ -64,8 +66,8 @@ func labels(m *dto.Metric) map[string]string {
 	return out
 }
 
-// picker chooses a server of a fleet in the manner of an endpoint picker: by the metrics that each server tells, and by the
-// blocks of the prompts that it has sent there before, of which it remembers as many as the server has.
+// picker chooses a server of a fleet in the manner of an endpoint picker: by the metrics that each server tells, and by
+// the blocks of the prompts that it has sent there before, of which it remembers as many as the server has.
 type picker struct {
 	fleet []*testServer
 	sent  []*sentBlocks
@@ -93,7 +95,8 @@ func blocksOf(text string, size int) (out []string) {
 	return out
 }
 
-// score says how good a server is for a prompt: by the share of its blocks that the server has seen, its queue and its cache.
+// score says how good a server is for a prompt: by the share of its blocks that the server has seen, its queue and its
+// cache.
 func (p *picker) score(i int, prompt string) (score float64, size, most int) {
 	families := p.fleet[i].scrape()
 	value := func(name string) float64 { return families[name].Metric[0].GetGauge().GetValue() }
@@ -141,13 +144,14 @@ type talk struct {
 	left     int
 }
 
-// simulate runs conversations over a fleet, each turn where choose says, and gives the share of the prompts' tokens that was
-// cached, and the requests of each server.
+// simulate runs conversations over a fleet, each turn where choose says, and gives the share of the prompts' tokens
+// that was cached, and the requests of each server.
 func simulate(t *testing.T, fleet []*testServer, choose func(prompt string) int) (cached float64, each []int) {
 	random := rand.New(rand.NewPCG(11, 12))
 	var talks []*talk
 	for i := range 24 {
-		talks = append(talks, &talk{[]string{fmt.Sprintf(`{"role": "user", "content": "%d: %s"}`, i, strings.Repeat(fmt.Sprint("tell me ", i, " "), 6))}, 4})
+		talks = append(talks, &talk{[]string{fmt.Sprintf(`{"role": "user", "content": "%d: %s"}`, i,
+			strings.Repeat(fmt.Sprint("tell me ", i, " "), 6))}, 4})
 	}
 	each = make([]int, len(fleet))
 	prompt, hits := 0.0, 0.0
@@ -161,7 +165,8 @@ func simulate(t *testing.T, fleet []*testServer, choose func(prompt string) int)
 		usage := o["usage"].(map[string]any)
 		prompt += usage["prompt_tokens"].(float64)
 		hits += usage["prompt_tokens_details"].(map[string]any)["cached_tokens"].(float64)
-		c.messages = append(c.messages, `{"role": "assistant", "content": "As you say."}`, `{"role": "user", "content": "And then?"}`)
+		c.messages = append(c.messages, `{"role": "assistant", "content": "As you say."}`,
+			`{"role": "user", "content": "And then?"}`)
 		if c.left--; c.left == 0 {
 			talks = slices.Delete(talks, n, n+1)
 		}
@@ -169,8 +174,8 @@ func simulate(t *testing.T, fleet []*testServer, choose func(prompt string) int)
 	return hits / prompt, each
 }
 
-// TestFleet: a fleet whose router goes by the metrics and by prefixes finds most of its prompts cached, and shares the work;
-// one that goes by neither finds few.
+// TestFleet: a fleet whose router goes by the metrics and by prefixes finds most of its prompts cached, and shares the
+// work; one that goes by neither finds few.
 func TestFleet(t *testing.T) {
 	start := func() (fleet []*testServer) {
 		for range 4 {

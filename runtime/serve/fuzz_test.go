@@ -11,16 +11,19 @@ import (
 	"github.com/etc-ml/etc/runtime/batch"
 )
 
-// FuzzAnswers: whatever a model writes, what a chat streams of it is what it answers at once: text, thoughts and calls, each
-// event is JSON, and so are those of the other APIs.
+// FuzzAnswers: whatever a model writes, what a chat streams of it is what it answers at once: text, thoughts and calls,
+// each event is JSON, and so are those of the other APIs.
 func FuzzAnswers(f *testing.F) {
-	for _, answer := range []string{"Good day.", "why?\n</think>\n\nso.", weatherCall, "I ask.\n\n" + weatherCall + "\n" + weatherCall,
-		"<tool_call>\n<function=weather>\n<parameter=city>\n", "<tool_call></tool_call>", "a🙂b\xff", "<think><think></think>", ""} {
+	for _, answer := range []string{"Good day.", "why?\n</think>\n\nso.", weatherCall,
+		"I ask.\n\n" + weatherCall + "\n" + weatherCall,
+		"<tool_call>\n<function=weather>\n<parameter=city>\n", "<tool_call></tool_call>", "a🙂b\xff",
+		"<think><think></think>", ""} {
 		f.Add(answer, "", false)
 		f.Add(answer, "o", true)
 	}
 	said := "warm"
-	s := startServer(f, func(string) string { return said }, func(_ *Options, _ *scripted, r *batch.Options) { r.Prefix = 0 })
+	s := startServer(f, func(string) string { return said },
+		func(_ *Options, _ *scripted, r *batch.Options) { r.Prefix = 0 })
 	f.Fuzz(func(t *testing.T, answer, stop string, think bool) {
 		if len(answer) > 500 || len(stop) > 100 {
 			return
@@ -28,7 +31,8 @@ func FuzzAnswers(f *testing.F) {
 		mine := *s
 		mine.t = t
 		said = answer
-		body := map[string]any{"messages": []any{map[string]any{"role": "user", "content": "Hi"}}, "tools": []any{json.RawMessage(weatherTool)},
+		body := map[string]any{"messages": []any{map[string]any{"role": "user", "content": "Hi"}},
+			"tools":                []any{json.RawMessage(weatherTool)},
 			"chat_template_kwargs": map[string]any{"enable_thinking": think}}
 		if stop != "" {
 			body["stop"] = stop

@@ -218,7 +218,8 @@ func (s *Server) admitLocal(r *http.Request) *apiError {
 	named := host != "" && strings.EqualFold(host, s.options.Host)
 	if host != "localhost" && !strings.HasSuffix(host, ".localhost") && err != nil && !named {
 		return &apiError{status: http.StatusForbidden, kind: kindForbidden,
-			message: "the Host header names " + strconv.Quote(r.Host) + ", which is not this server; use its address, or set " +
+			message: "the Host header names " + strconv.Quote(r.Host) +
+				", which is not this server; use its address, or set " +
 				"an API key"}
 	}
 	origin := r.Header.Get("Origin")
@@ -228,7 +229,8 @@ func (s *Server) admitLocal(r *http.Request) *apiError {
 	u, err := url.Parse(origin)
 	if err != nil || !strings.EqualFold(u.Host, r.Host) {
 		return &apiError{status: http.StatusForbidden, kind: kindForbidden,
-			message: "the request comes from a page of " + strconv.Quote(origin) + "; set an API key to allow other pages"}
+			message: "the request comes from a page of " + strconv.Quote(origin) +
+				"; set an API key to allow other pages"}
 	}
 	return nil
 }
@@ -290,8 +292,9 @@ func formatInt(n int64) string { return strconv.FormatInt(n, 10) }
 
 // profile adds Go's profiles.
 func profile(mux *http.ServeMux, s *Server) {
-	for pattern, f := range map[string]http.HandlerFunc{"/debug/pprof/": pprof.Index, "/debug/pprof/profile": pprof.Profile,
-		"/debug/pprof/symbol": pprof.Symbol, "/debug/pprof/trace": pprof.Trace} {
+	for pattern, f := range map[string]http.HandlerFunc{"/debug/pprof/": pprof.Index,
+		"/debug/pprof/profile": pprof.Profile,
+		"/debug/pprof/symbol":  pprof.Symbol, "/debug/pprof/trace": pprof.Trace} {
 		mux.Handle("GET "+pattern, s.guard(pattern, f, 0))
 	}
 }

@@ -232,7 +232,8 @@ type testServer struct {
 }
 
 // startServer starts a server; change may be nil.
-func startServer(t testing.TB, answer func(prompt string) string, change func(*Options, *scripted, *batch.Options)) *testServer {
+func startServer(t testing.TB, answer func(prompt string) string,
+	change func(*Options, *scripted, *batch.Options)) *testServer {
 	t.Helper()
 	x := &scripted{t: t, text: testText(t), answer: answer, states: map[int32]*scriptedState{}}
 	ro := batch.Options{Sequences: 4, Queue: 8, Budget: 64, Prefix: 64}

@@ -26,8 +26,8 @@ import (
 	"github.com/etc-ml/etc/runtime/batch"
 )
 
-// loaded is a server under load: on a listener of its own, with a model that answers by the number in the question, takes a
-// moment for every call, and fails now and then.
+// loaded is a server under load: on a listener of its own, with a model that answers by the number in the question,
+// takes a moment for every call, and fails now and then.
 type loaded struct {
 	*testServer
 	url    string
@@ -235,7 +235,8 @@ func (l *loaded) visit(random *rand.Rand, i int) {
 		l.raw(head+"100\r\n\r\n{\"mess", time.Millisecond)
 		l.raw("POST /v1/chat", time.Millisecond)
 	case 13:
-		l.bad(chatPath, []string{"", "{", `{"messages": 3}`, `{"a": 1}`, strings.Repeat("[", 5000), "\x00\xff"}[random.IntN(6)])
+		l.bad(chatPath, []string{"", "{", `{"messages": 3}`, `{"a": 1}`, strings.Repeat("[", 5000),
+			"\x00\xff"}[random.IntN(6)])
 		l.bad("/v1/nothing", "{}")
 		l.raw("\x16\x03\x01\x02\x00 this is no HTTP\r\n\r\n", 0)
 	case 14:
@@ -286,9 +287,9 @@ func (l *loaded) visits(clients, n int) {
 	wait.Wait()
 }
 
-// TestLoad: of an hour's worth of clients that arrive at random, ask, stream, break off, go away, read slowly and send what
-// is wrong, while the device fails now and then and the disk is full, each gets its own answer or an error that says why.
-// Afterwards nothing is left of them: no sequence, no unit of the cache, no goroutine, no open file.
+// TestLoad: of an hour's worth of clients that arrive at random, ask, stream, break off, go away, read slowly and send
+// what is wrong, while the device fails now and then and the disk is full, each gets its own answer or an error that
+// says why. Afterwards nothing is left of them: no sequence, no unit of the cache, no goroutine, no open file.
 func TestLoad(t *testing.T) {
 	visits := 4000
 	if testing.Short() {
@@ -298,13 +299,15 @@ func TestLoad(t *testing.T) {
 	l := startLoaded(t, 10*time.Second)
 	l.visits(32, visits)
 	runner := l.runner()
-	require.Eventually(t, func() bool { return runner.Active() == 0 }, 20*time.Second, time.Millisecond, "sequences are left")
+	require.Eventually(t, func() bool { return runner.Active() == 0 }, 20*time.Second,
+		time.Millisecond, "sequences are left")
 	require.NoError(t, runner.Do(t.Context(), func(batch.Executor) {}))
 	l.whole(5, "", reply(5))
 	stats := runner.Stats()
 	require.Equal(t, stats.Used, stats.Idle, "units are held by nobody")
 	require.Positive(t, l.right.Load())
-	t.Logf("%d right, %d refused, %d with an error of the device; %d calls, of which %d failed", l.right.Load(), l.refused.Load(),
+	t.Logf("%d right, %d refused, %d with an error of the device; %d calls, of which %d failed",
+		l.right.Load(), l.refused.Load(),
 		l.broken.Load(), stats.Calls, stats.Failed)
 	require.Greater(t, l.right.Load(), int64(visits/20))
 	l.end()
@@ -312,7 +315,8 @@ func TestLoad(t *testing.T) {
 	l.http.Close()
 	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, 20*time.Second, 5*time.Millisecond,
 		"goroutines are left")
-	require.Eventually(t, func() bool { return openFiles() <= files }, 20*time.Second, 5*time.Millisecond, "files or connections are left open")
+	require.Eventually(t, func() bool { return openFiles() <= files }, 20*time.Second, 5*time.Millisecond,
+		"files or connections are left open")
 }
 
 // openFiles is how many files and connections the process has open, where the system tells; else 0.
@@ -324,8 +328,8 @@ func openFiles() int {
 	return len(list)
 }
 
-// TestSignalUnderLoad: a server that is told to end in the middle of it all ends, and so do all clients: with a right answer,
-// or with an error.
+// TestSignalUnderLoad: a server that is told to end in the middle of it all ends, and so do all clients: with a right
+// answer, or with an error.
 func TestSignalUnderLoad(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for _, drain := range []time.Duration{0, 5 * time.Millisecond, 10 * time.Second} {
@@ -378,7 +382,8 @@ func (l lockedWriter) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-// TestUnreadAnswersAreCut: a client that reads nothing of an answer, though its connection stays open, is cut in the end.
+// TestUnreadAnswersAreCut: a client that reads nothing of an answer, though its connection stays open, is cut in the
+// end.
 func TestUnreadAnswersAreCut(t *testing.T) {
 	var log strings.Builder
 	var mu sync.Mutex
@@ -391,7 +396,8 @@ func TestUnreadAnswersAreCut(t *testing.T) {
 	defer c.Close()
 	require.NoError(t, c.(*net.TCPConn).SetReadBuffer(4096))
 	b := `{` + hello + `, "stream": true, "n": 8, "logprobs": true, "top_logprobs": 20}`
-	_, err = fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%s", len(b), b)
+	_, err = fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%s",
+		len(b), b)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		_, text := s.get("/metrics")

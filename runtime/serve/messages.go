@@ -253,7 +253,8 @@ func turn(role string, content json.RawMessage) ([]chatMessage, error) {
 			thought := b.Thinking
 			m.ReasoningContent = &thought
 		default:
-			return nil, fmt.Errorf("content[%d]: blocks of type %q are not supported in a message of role %s", i, b.Type, role)
+			return nil, fmt.Errorf("content[%d]: blocks of type %q are not supported in a message of role %s", i,
+				b.Type, role)
 		}
 	}
 	if len(texts) > 0 || len(out) == 0 {

@@ -72,8 +72,8 @@ func (o *object) messages() []template.Value {
 	return out
 }
 
-// templateValues gives the messages of a parameter as templates know them; none after one that is wrong, which fails the
-// request.
+// templateValues gives the messages of a parameter as templates know them; none after one that is wrong, which fails
+// the request.
 func (o *object) templateValues(parameter string, list []chatMessage) []template.Value {
 	var out []template.Value
 	for i, m := range list {

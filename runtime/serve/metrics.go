@@ -40,7 +40,8 @@ func newMetrics(s *Server) *metrics {
 	m.seconds = histogram("etc_request_seconds", "Time of a request.", "path")
 	m.first = histogram("etc_first_token_seconds", "Time until the first part of an answer.", "model_name")
 	m.between = histogram("etc_between_tokens_seconds", "Time between the parts of an answer.", "model_name")
-	m.tokens = counter("etc_tokens_total", "Tokens of prompts, of those that were cached, and of answers.", "model_name",
+	m.tokens = counter("etc_tokens_total", "Tokens of prompts, of those that were cached, and of answers.",
+		"model_name",
 		"kind")
 	m.registry.MustRegister(models{s})
 	return m
@@ -102,9 +103,10 @@ var (
 	countPreempt = description("etc_preempted_total", "Times that a sequence gave its cache back before its end.")
 	countDrafted = description("vllm:spec_decode_num_draft_tokens_total", "Tokens that were drafted.")
 	countRight   = description("vllm:spec_decode_num_accepted_tokens_total", "Drafted tokens that were accepted.")
-	countRounds  = description("vllm:spec_decode_num_drafts_total", "Rows of drafts that a call verified for a sequence.")
-	gaugeRight   = description("etc_draft_acceptance", "Part of the drafted tokens that was accepted.")
-	cacheInfo    = description("vllm:cache_config_info", "Blocks of the prefix cache.", "block_size", "num_gpu_blocks")
+	countRounds  = description("vllm:spec_decode_num_drafts_total",
+		"Rows of drafts that a call verified for a sequence.")
+	gaugeRight = description("etc_draft_acceptance", "Part of the drafted tokens that was accepted.")
+	cacheInfo  = description("vllm:cache_config_info", "Blocks of the prefix cache.", "block_size", "num_gpu_blocks")
 )
 
 func description(name, help string, labels ...string) *prometheus.Desc {

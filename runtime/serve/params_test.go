@@ -55,7 +55,8 @@ func TestManualHasTheTables(t *testing.T) {
 			text = text[:from] + want + text[from+length:]
 			continue
 		}
-		require.Equal(t, want, text[from:from+length], "%s; ETC_UPDATE=1 go test ./runtime/serve -run Manual writes it", x.path)
+		require.Equal(t, want, text[from:from+length], "%s; ETC_UPDATE=1 go test ./runtime/serve -run Manual writes it",
+			x.path)
 	}
 	if os.Getenv("ETC_UPDATE") != "" {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
@@ -111,20 +112,24 @@ func TestEveryParameter(t *testing.T) {
 func TestBadBodies(t *testing.T) {
 	s := startServer(t, does("fine"), nil)
 	for _, body := range []string{"", "{", "[]", "null", `"x"`, `{"a": 1} {"b": 2}`, `{` + hello + `, ` + hello + `}`,
-		`{"messages": ` + strings.Repeat("[", 500) + strings.Repeat("]", 500) + `}`, "{\"messages\": \"\xff\"}", `{"messages": []}`,
+		`{"messages": ` + strings.Repeat("[", 500) + strings.Repeat("]", 500) + `}`,
+		"{\"messages\": \"\xff\"}", `{"messages": []}`,
 		`{"messages": [{"role": "user"}]}`, `{"messages": [{"role": "robot", "content": "x"}]}`,
 		`{"messages": [{"role": "user", "content": "x", "colour": "red"}]}`,
 		`{"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}`,
 		`{"messages": [{"role": "tool", "content": "x"}]}`, `{"messages": [{"role": "user", "content": "refuse"}]}`,
 		`{` + hello + `, "temperature": -1}`, `{` + hello + `, "temperature": 1e99}`, `{` + hello + `, "top_p": 0}`,
-		`{` + hello + `, "n": 0}`, `{` + hello + `, "n": 65}`, `{` + hello + `, "seed": 1.5}`, `{` + hello + `, "stop": ""}`,
+		`{` + hello + `, "n": 0}`, `{` + hello + `, "n": 65}`, `{` + hello + `, "seed": 1.5}`,
+		`{` + hello + `, "stop": ""}`,
 		`{` + hello + `, "max_tokens": 0}`, `{` + hello + `, "max_tokens": 1, "max_completion_tokens": 2}`,
 		`{` + hello + `, "logit_bias": {"1": 101}}`, `{` + hello + `, "logit_bias": {"99999": 1}}`,
 		`{` + hello + `, "logit_bias": {"x": 1}}`, `{` + hello + `, "top_logprobs": 3}`,
-		`{` + hello + `, "logprobs": true, "top_logprobs": 21}`, `{` + hello + `, "stream_options": {"include_usage": true}}`,
+		`{` + hello + `, "logprobs": true, "top_logprobs": 21}`,
+		`{` + hello + `, "stream_options": {"include_usage": true}}`,
 		`{` + hello + `, "tool_choice": "required"}`, `{` + hello + `, "tools": [{"type": "web_search"}]}`,
 		`{` + hello + `, "tools": [{"type": "function", "function": {"name": "a b"}}]}`,
-		`{` + hello + `, "reasoning_effort": "much"}`, `{` + hello + `, "chat_template_kwargs": {"nobody_reads_it": 1}}`,
+		`{` + hello + `, "reasoning_effort": "much"}`,
+		`{` + hello + `, "chat_template_kwargs": {"nobody_reads_it": 1}}`,
 		`{` + hello + `, "chat_template_kwargs": {"messages": []}}`, `{` + hello + `, "repeat_penalty": 0}`,
 	} {
 		message, _ := s.refused(400, chatPath, body)

@@ -213,8 +213,10 @@ func (a *response) body(status string) map[string]any {
 		"incomplete_details": nil, "model": a.model, "output": output, "store": false, "previous_response_id": nil,
 		"instructions": a.given("instructions", nil), "max_output_tokens": a.given("max_output_tokens", nil),
 		"metadata": a.given("metadata", map[string]any{}), "parallel_tool_calls": a.given("parallel_tool_calls", true),
-		"reasoning": a.given("reasoning", map[string]any{"effort": nil, "summary": nil}), "temperature": a.sampling.Temperature,
-		"top_p": a.sampling.TopP, "text": a.given("text", map[string]any{"format": map[string]any{"type": "text"}}),
+		"reasoning":   a.given("reasoning", map[string]any{"effort": nil, "summary": nil}),
+		"temperature": a.sampling.Temperature,
+		"top_p":       a.sampling.TopP, "text": a.given("text",
+			map[string]any{"format": map[string]any{"type": "text"}}),
 		"tool_choice": a.given("tool_choice", "auto"), "tools": a.given("tools", []any{}), "truncation": "disabled",
 		"background": false, "top_logprobs": a.given("top_logprobs", 0)}
 	for _, name := range []string{"user", "safety_identifier", "prompt_cache_key"} { // texts, not null
@@ -231,7 +233,8 @@ func (a *response) body(status string) map[string]any {
 		if a.loaded.Runner.Limits().NoCopies {
 			written = 0
 		}
-		m["usage"] = map[string]any{"input_tokens": u.prompt, "output_tokens": u.answer, "total_tokens": u.prompt + u.answer,
+		m["usage"] = map[string]any{"input_tokens": u.prompt, "output_tokens": u.answer,
+			"total_tokens":          u.prompt + u.answer,
 			"input_tokens_details":  map[string]any{"cached_tokens": u.cached, "cache_write_tokens": written},
 			"output_tokens_details": map[string]any{"reasoning_tokens": u.thought}}
 	}
@@ -323,8 +326,9 @@ func (a *response) piece(p piece) {
 		if b.kind != format.Call {
 			part := a.part(b)
 			part["text"] = ""
-			a.send("response.content_part.added", map[string]any{"item_id": b.id, "output_index": at, "content_index": 0,
-				"part": part})
+			a.send("response.content_part.added",
+				map[string]any{"item_id": b.id, "output_index": at, "content_index": 0,
+					"part": part})
 		}
 	}
 	m := map[string]any{"item_id": b.id, "output_index": at, "delta": p.Text}

@@ -55,14 +55,16 @@ func TestOperations(t *testing.T) {
 	require.Equal(t, 405, code)
 	s.object(chatPath, `{`+hello+`}`)
 	_, body = s.get("/metrics")
-	for _, want := range []string{`etc_requests_total{path="/v1/chat/completions",status="200"} 1`, `etc_tokens_total{kind="answer",model_name="small"}`,
-		`vllm:num_requests_waiting{model_name="small"} 0`, `vllm:kv_cache_usage_perc{model_name="small"} 0`, "etc_first_token_seconds_bucket"} {
+	for _, want := range []string{`etc_requests_total{path="/v1/chat/completions",status="200"} 1`,
+		`etc_tokens_total{kind="answer",model_name="small"}`,
+		`vllm:num_requests_waiting{model_name="small"} 0`, `vllm:kv_cache_usage_perc{model_name="small"} 0`,
+		"etc_first_token_seconds_bucket"} {
 		require.Contains(t, body, want)
 	}
 }
 
-// TestLogOfRequests: a line has the client's request id and the trace that the request is part of; what has another form is
-// not taken over.
+// TestLogOfRequests: a line has the client's request id and the trace that the request is part of; what has another
+// form is not taken over.
 func TestLogOfRequests(t *testing.T) {
 	var log strings.Builder
 	var mu sync.Mutex
@@ -88,7 +90,8 @@ func TestLogOfRequests(t *testing.T) {
 		defer mu.Unlock()
 		return strings.Split(strings.TrimSpace(log.String()), "\n")
 	}
-	require.Eventually(t, func() bool { return len(lines()) == 2 }, 30*time.Second, time.Millisecond, "a line for each request")
+	require.Eventually(t, func() bool { return len(lines()) == 2 }, 30*time.Second, time.Millisecond,
+		"a line for each request")
 	require.Contains(t, lines()[0], "id=mine-1 ")
 	require.Contains(t, lines()[0], "trace=4bf92f3577b34da6a3ce929d0e0e4736")
 	require.Contains(t, lines()[1], "id=req_")
@@ -120,9 +123,12 @@ func TestOtherSitesAreRefused(t *testing.T) {
 		want   int
 		header []string
 	}{
-		{200, nil}, {200, []string{"Host", "localhost:8080"}}, {200, []string{"Host", "[::1]:8080"}}, {200, []string{"Host", "10.0.0.1"}},
-		{403, []string{"Host", "evil.example"}}, {403, []string{"Host", "evil.example:8080"}}, {403, []string{"Host", "127.0.0.1.evil.example"}},
-		{200, []string{"Origin", s.http.URL}}, {403, []string{"Origin", "http://evil.example"}}, {403, []string{"Origin", "null"}},
+		{200, nil}, {200, []string{"Host", "localhost:8080"}}, {200, []string{"Host", "[::1]:8080"}},
+		{200, []string{"Host", "10.0.0.1"}},
+		{403, []string{"Host", "evil.example"}}, {403, []string{"Host", "evil.example:8080"}},
+		{403, []string{"Host", "127.0.0.1.evil.example"}},
+		{200, []string{"Origin", s.http.URL}}, {403, []string{"Origin", "http://evil.example"}},
+		{403, []string{"Origin", "null"}},
 		{403, []string{"Origin", "http://" + own + ".evil.example"}},
 	} {
 		code, _ := s.get("/v1/models", c.header...)
@@ -287,7 +293,8 @@ func TestModelsShareMemory(t *testing.T) {
 					return nil, errors.New("no such weights")
 				}
 				count(name, 1)
-				y := &scripted{t: t, text: testText(t), answer: does("I am " + name + "."), states: map[int32]*scriptedState{}}
+				y := &scripted{t: t, text: testText(t), answer: does("I am " + name + "."),
+					states: map[int32]*scriptedState{}}
 				run, err := batch.New(y, *r)
 				return &Loaded{Runner: run, Text: y.text, Close: func() error { count(name, -1); return nil }}, err
 			}})

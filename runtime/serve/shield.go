@@ -128,8 +128,8 @@ func (s *shield) dict(d *template.Dict) *template.Dict {
 	return out
 }
 
-// encode makes the tokens of a prompt of shielded texts. A template that writes JSON in ASCII has written the mark as an
-// escape, which becomes the mark again.
+// encode makes the tokens of a prompt of shielded texts. A template that writes JSON in ASCII has written the mark as
+// an escape, which becomes the mark again.
 func (s *shield) encode(prompt string) []int {
 	prompt = strings.ReplaceAll(prompt, escaped(s.mark), string(s.mark))
 	return s.text.Tokenizer.Encode(prompt, tokenizer.EncodeOptions{ParseSpecial: true, Mark: s.mark})

@@ -15,7 +15,8 @@ import (
 
 // Slots keeps states of a model outside of memory. Its methods may be called by several goroutines.
 type Slots interface {
-	// Save writes a state under a name, and gives its size in bytes. After an error what was under the name is there still.
+	// Save writes a state under a name, and gives its size in bytes. After an error what was under the name is there
+	// still.
 	Save(ctx context.Context, name string, kept *batch.Kept) (int64, error)
 	// Load opens what was saved, which the caller closes; the error is fs.ErrNotExist where nothing was.
 	Load(name string) (*batch.Kept, int64, error)
@@ -97,8 +98,8 @@ func slotError(err error) error {
 	return err
 }
 
-// saveSlot computes a prompt where the cache has it not, and saves the state behind what a next turn shares with it: the
-// messages, or all but the last token of a raw prompt.
+// saveSlot computes a prompt where the cache has it not, and saves the state behind what a next turn shares with it:
+// the messages, or all but the last token of a raw prompt.
 func saveSlot(ctx context.Context, o *object, l *Loaded, a *slotAnswer) error {
 	j, err := o.slotJob(l)
 	if err != nil {

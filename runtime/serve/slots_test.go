@@ -26,7 +26,8 @@ func TestSlots(t *testing.T) {
 	saved := first.object(savePath, `{`+turns+`}`)
 	require.Equal(t, "slot", saved["object"])
 	require.Greater(t, saved["tokens"], 10.0)
-	second := startServer(t, does("I say more."), func(_ *Options, x *scripted, _ *batch.Options) { x.slots.kept = first.exec.slots.kept })
+	second := startServer(t, does("I say more."),
+		func(_ *Options, x *scripted, _ *batch.Options) { x.slots.kept = first.exec.slots.kept })
 	want := first.object(chatPath, `{`+turns+`, "seed": 1}`)
 	fresh := startServer(t, does("I say more."), nil)
 	require.EqualValues(t, 0, cached(fresh.object(chatPath, `{`+turns+`, "seed": 1}`)))
@@ -47,13 +48,16 @@ func TestSlots(t *testing.T) {
 // without a folder refuses all; a full disk is told, and so is a cache without room.
 func TestSlotRefusals(t *testing.T) {
 	s := startServer(t, does("x"), nil)
-	for _, path := range []string{"/slots/..?action=save", "/slots/.a?action=save", "/slots/a.b?action=save", "/slots/a%2Fb?action=save",
-		"/slots/" + strings.Repeat("a", 65) + "?action=save", "/slots/a", "/slots/a?action=read", "/slots/a%00?action=save"} {
+	for _, path := range []string{"/slots/..?action=save", "/slots/.a?action=save", "/slots/a.b?action=save",
+		"/slots/a%2Fb?action=save",
+		"/slots/" + strings.Repeat("a", 65) + "?action=save", "/slots/a", "/slots/a?action=read",
+		"/slots/a%00?action=save"} {
 		code, _ := s.post(path, `{"prompt": [1, 2]}`)
 		require.Contains(t, []int{400, 404}, code, path)
 	}
 	for path, body := range map[string]string{
-		restorePath: `{"prompt": [1, 2]}`, erasePath: `{"messages": []}`, savePath: `{}`, savePath + "&": `{"prompt": [1]}`,
+		restorePath: `{"prompt": [1, 2]}`, erasePath: `{"messages": []}`, savePath: `{}`,
+		savePath + "&":  `{"prompt": [1]}`,
 		savePath + "&x": `{"prompt": [1, 2], "messages": []}`, savePath + "&y": `{"prompt": "x", "n": 2}`,
 	} {
 		s.refused(400, path, body)

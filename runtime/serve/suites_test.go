@@ -16,9 +16,9 @@ import (
 	"github.com/etc-ml/etc/runtime/batch"
 )
 
-// These tests run suites that others wrote for servers of this kind. They are fetched by make test-clients and never part of
-// this repository; without them the tests are skipped. The model's answers are scripted, so that calls and thoughts come
-// where a suite expects them.
+// These tests run suites that others wrote for servers of this kind. They are fetched by make test-clients and never
+// part of this repository; without them the tests are skipped. The model's answers are scripted, so that calls and
+// thoughts come where a suite expects them.
 
 // suiteTime bounds a suite, so that a request that hangs does not take hours.
 const suiteTime = 2 * time.Minute
@@ -32,7 +32,8 @@ func python(t *testing.T, modules ...string) string {
 			return path
 		}
 	}
-	t.Skipf("no python3 that has %s (Debian: apt-get install python3-%s)", strings.Join(modules, ", "), strings.Join(modules, " python3-"))
+	t.Skipf("no python3 that has %s (Debian: apt-get install python3-%s)", strings.Join(modules, ", "),
+		strings.Join(modules, " python3-"))
 	return ""
 }
 
@@ -54,10 +55,12 @@ func pytest(t *testing.T, python, dir string, env []string, args ...string) {
 	require.NotContains(t, summary, "skipped")
 }
 
-// suiteAnswer is what the scripted model says: a call where it is asked to use a tool, thoughts where the template opens them.
+// suiteAnswer is what the scripted model says: a call where it is asked to use a tool, thoughts where the template
+// opens them.
 func suiteAnswer(prompt string) string {
 	call := func(text, name, parameter, value string) string {
-		return text + "<tool_call>\n<function=" + name + ">\n<parameter=" + parameter + ">\n" + value + "\n</parameter>\n</function>\n</tool_call>"
+		return text + "<tool_call>\n<function=" + name + ">\n<parameter=" + parameter + ">\n" + value +
+			"\n</parameter>\n</function>\n</tool_call>"
 	}
 	_, asked, _ := strings.Cut(prompt, "</tools>")
 	switch {
@@ -94,12 +97,14 @@ func TestExecuTorchContract(t *testing.T) {
 	}
 	interpreter := python(t, "pytest")
 	s := suiteServer(t, "executorch")
-	pytest(t, interpreter, filepath.Dir(file), []string{"OPENAI_BASE_URL=" + s.http.URL + "/v1", "OPENAI_MODEL=executorch"}, file)
+	pytest(t, interpreter, filepath.Dir(file),
+		[]string{"OPENAI_BASE_URL=" + s.http.URL + "/v1", "OPENAI_MODEL=executorch"}, file)
 }
 
-// llamaTests are the tests of llama.cpp's tools/server/tests that apply: not those of endpoints and parameters of its own,
-// of texts of its test model, and of a server that they start with other flags.
-var llamaTests = []string{"unit/test_basic.py::test_server_start_simple", "unit/test_tokenize.py::test_tokenize_detokenize",
+// llamaTests are the tests of llama.cpp's tools/server/tests that apply: not those of endpoints and parameters of its
+// own, of texts of its test model, and of a server that they start with other flags.
+var llamaTests = []string{"unit/test_basic.py::test_server_start_simple",
+	"unit/test_tokenize.py::test_tokenize_detokenize",
 	"unit/test_compat_anthropic.py"}
 
 // llamaOthers are those of the files above that do not apply, and why.

@@ -12,7 +12,8 @@ var (
 		{name: "model", status: done, note: "default: the first file"},
 		{name: "content", status: done, note: "the text"},
 		{name: "add_special", status: done, note: "add what the tokenizer puts before a text; default false"},
-		{name: "parse_special", status: done, note: "names of special tokens in the text are those tokens; default true"},
+		{name: "parse_special", status: done,
+			note: "names of special tokens in the text are those tokens; default true"},
 	}
 	detokenizeParams = []param{
 		{name: "model", status: done, note: "default: the first file"},
@@ -76,7 +77,8 @@ func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) error {
 
 // about is a model as /v1/models lists it.
 func about(m *model, l *Loaded) any {
-	out := map[string]any{"id": m.Name, "object": "model", "created": m.Created.Unix(), "owned_by": "etc", "loaded": l != nil}
+	out := map[string]any{"id": m.Name, "object": "model", "created": m.Created.Unix(),
+		"owned_by": "etc", "loaded": l != nil}
 	if l != nil {
 		out["context_length"] = l.Runner.Limits().Positions
 		out["device"] = l.Device

@@ -97,7 +97,8 @@ func parametersOf(schema json.RawMessage) ([]format.Parameter, error) {
 			return nil, fmt.Errorf("%q: %w", name, err)
 		}
 		kind, _ := p.Type.(string)
-		out = append(out, format.Parameter{Name: name, Required: slices.Contains(s.Required, name), Type: kind, Enum: p.Enum})
+		out = append(out, format.Parameter{Name: name, Required: slices.Contains(s.Required, name),
+			Type: kind, Enum: p.Enum})
 	}
 	return out, nil
 }

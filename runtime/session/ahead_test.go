@@ -31,8 +31,8 @@ func (e *prophet) RunAhead(ctx context.Context, inputs, next []eval.Value) ([]ev
 	return e.scripted.Run(ctx, inputs)
 }
 
-// TestForetold: the engine is told of the call that feeds the next token, with its position and seed, where there will be one unless
-// the answer stops.
+// TestForetold: the engine is told of the call that feeds the next token, with its position and seed, where there will
+// be one unless the answer stops.
 func TestForetold(t *testing.T) {
 	sampling := session.Sampling{Temperature: 0.5, TopK: 3, TopP: 0.9, Seed: 40}
 	for _, test := range []struct {
@@ -71,7 +71,8 @@ func TestForetold(t *testing.T) {
 	// The host chooses the token of logits.
 	e := &prophet{scripted: scripted{answer: countLogits}}
 	_, s := start(t, logitsModule(), e)
-	_, err := s.Generate(context.Background(), session.Request{Prompt: sequence(0, 3), Sampling: session.Greedy, MaxNewTokens: 3})
+	_, err := s.Generate(context.Background(),
+		session.Request{Prompt: sequence(0, 3), Sampling: session.Greedy, MaxNewTokens: 3})
 	require.NoError(t, err)
 	require.Equal(t, make([][]eval.Value, 3), e.told)
 }

@@ -37,7 +37,8 @@ const (
 //	verify(tokens, input_pos, settings of rows) → tokens, hidden      a token for each row
 //	draft(tokens, input_pos, hidden, …, settings) → token, hidden
 //	save(), restore()      of state that does not lie by positions: recurrent states and convolutions
-func LoadDrafting(method func(name string) (*ir.Module, error), e engine.Engine, o engine.Options, d Drafting) (*Model, error) {
+func LoadDrafting(method func(name string) (*ir.Module, error), e engine.Engine, o engine.Options,
+	d Drafting) (*Model, error) {
 	m, err := method("forward")
 	if err != nil {
 		return nil, err
@@ -195,7 +196,8 @@ func (x *drafting) drawing(m *ir.Module, rows *ir.Expr, change func(b *ir.Builde
 		for _, in := range (Draws{}).inputs(x.width) {
 			param[in.name] = f.NewParam(in.name, ir.TensorType(in.typ.DType, rows))
 		}
-		results[0] = b.Value("draw", nil, results[0], param["temperature"], param["top_k"], param["top_p"], nil, param["key"])
+		results[0] = b.Value("draw", nil, results[0], param["temperature"], param["top_k"],
+			param["top_p"], nil, param["key"])
 		f.Body.Results, f.Outputs = results, nil
 		for _, v := range results {
 			f.Outputs = append(f.Outputs, v.Type)

@@ -38,9 +38,9 @@ func DrawsOf(s Sampling) Draws {
 	return d
 }
 
-// LoadDraws is [Load] of a program that draws with the runtime's own sampler: its sampling head is taken off, where it has
-// one, and the operations of ir/infer_draw.go are put behind the logits. They run on the device of the program: what
-// leaves it is a token, and what d asks for. The tokens are those of a head for its parameters.
+// LoadDraws is [Load] of a program that draws with the runtime's own sampler: its sampling head is taken off, where it
+// has one, and the operations of ir/infer_draw.go are put behind the logits. They run on the device of the program:
+// what leaves it is a token, and what d asks for. The tokens are those of a head for its parameters.
 func LoadDraws(m *ir.Module, e engine.Engine, o engine.Options, d Draws) (*Model, error) {
 	model, err := recognise(m)
 	if err != nil {
@@ -65,8 +65,8 @@ func (m *Model) Draws() Draws { return m.draws }
 // listed is the number of tokens that a call lists with biases and counts.
 func (d Draws) listed() int { return d.Biases + d.Window }
 
-// attach gives a copy of m that returns a token instead of logits, and what else d asks for: token i64[1], logprob f32[1],
-// ids i64[1, Top] and their logprobs f32[1, Top], logits f32[1, V]; and V.
+// attach gives a copy of m that returns a token instead of logits, and what else d asks for: token i64[1], logprob
+// f32[1], ids i64[1, Top] and their logprobs f32[1, Top], logits f32[1, V]; and V.
 func (d Draws) attach(m *ir.Module) (*ir.Module, int, error) {
 	m, err := fuse.StripSampler(m)
 	if err != nil {
@@ -113,10 +113,12 @@ func (d Draws) build(b *ir.Builder, f *ir.Func, logits *ir.Value, vocab int) []*
 	}
 	adjusted := logits
 	if d.listed() > 0 || d.Mask {
-		adjusted = b.Value("adjust_logits", nil, logits, params["ids"], params["bias"], params["counts"], params["penalties"],
+		adjusted = b.Value("adjust_logits", nil, logits, params["ids"], params["bias"],
+			params["counts"], params["penalties"],
 			nil, params["mask"], params["mask_row"])
 	}
-	token := b.Value("draw", nil, adjusted, params["temperature"], params["top_k"], params["top_p"], params["min_p"], params["key"])
+	token := b.Value("draw", nil, adjusted, params["temperature"], params["top_k"], params["top_p"],
+		params["min_p"], params["key"])
 	results := []*ir.Value{token}
 	if d.Logprobs {
 		op := b.Op("logprobs", &ir.LogprobsAttrs{Top: min(max(d.Top, 1), vocab)}, logits, token, params["wanted"])
@@ -157,23 +159,29 @@ func (d Draws) inputs(vocab int) []drawInput {
 		{"key", ir.StaticType(ir.I64, 1), func(c *drawCall) eval.Value { return integer(int64(int32(c.Seed))) }},
 	}
 	if d.MinP {
-		in = append(in, drawInput{"min_p", ir.StaticType(ir.F32, 1), func(c *drawCall) eval.Value { return float(c.MinP) }})
+		in = append(in, drawInput{"min_p", ir.StaticType(ir.F32, 1),
+			func(c *drawCall) eval.Value { return float(c.MinP) }})
 	}
 	if n := d.listed(); n > 0 {
-		in = append(in, drawInput{"ids", ir.StaticType(ir.I64, 1, int64(n)), func(c *drawCall) eval.Value { return row(eval.Ints(ir.I64, []int{1, n}, c.list.ids)) }})
+		in = append(in, drawInput{"ids", ir.StaticType(ir.I64, 1, int64(n)),
+			func(c *drawCall) eval.Value { return row(eval.Ints(ir.I64, []int{1, n}, c.list.ids)) }})
 		if d.Biases > 0 {
-			in = append(in, drawInput{"bias", ir.StaticType(ir.F32, 1, int64(n)), func(c *drawCall) eval.Value { return row(eval.Floats(ir.F32, []int{1, n}, c.list.bias)) }})
+			in = append(in, drawInput{"bias", ir.StaticType(ir.F32, 1, int64(n)),
+				func(c *drawCall) eval.Value { return row(eval.Floats(ir.F32, []int{1, n}, c.list.bias)) }})
 		}
 		if d.Window > 0 {
-			in = append(in, drawInput{"counts", ir.StaticType(ir.I64, 1, int64(n), 2), func(c *drawCall) eval.Value { return row(eval.Ints(ir.I64, []int{1, n, 2}, c.list.counts)) }},
+			in = append(in, drawInput{"counts", ir.StaticType(ir.I64, 1, int64(n), 2),
+				func(c *drawCall) eval.Value { return row(eval.Ints(ir.I64, []int{1, n, 2}, c.list.counts)) }},
 				drawInput{"penalties", ir.StaticType(ir.F32, 1, 3), func(c *drawCall) eval.Value {
-					return row(eval.Floats(ir.F32, []int{1, 3}, []float32{c.repeat(), c.PresencePenalty, c.FrequencyPenalty}))
+					return row(eval.Floats(ir.F32, []int{1, 3},
+						[]float32{c.repeat(), c.PresencePenalty, c.FrequencyPenalty}))
 				}})
 		}
 	}
 	if d.Mask {
 		words := (vocab + 63) / 64
-		in = append(in, drawInput{"mask", ir.StaticType(ir.I64, 1, int64(words)), func(c *drawCall) eval.Value { return row(maskTensor(c.mask, words)) }},
+		in = append(in, drawInput{"mask", ir.StaticType(ir.I64, 1, int64(words)),
+			func(c *drawCall) eval.Value { return row(maskTensor(c.mask, words)) }},
 			drawInput{"mask_row", ir.StaticType(ir.I64, 1), func(c *drawCall) eval.Value {
 				if c.mask == nil {
 					return integer(-1)
@@ -260,11 +268,13 @@ func (d Draws) check(s Sampling, vocab int) error {
 	case need.Biases > d.Biases:
 		return fmt.Errorf("%d tokens have a bias, and the program was loaded for %d", need.Biases, d.Biases)
 	case need.Window > d.Window:
-		return fmt.Errorf("penalties count the last %d tokens, and the program was loaded for %d", need.Window, d.Window)
+		return fmt.Errorf("penalties count the last %d tokens, and the program was loaded for %d", need.Window,
+			d.Window)
 	case need.Mask && !d.Mask:
 		return fmt.Errorf("the program was not loaded for token masks")
 	case need.Logprobs && !d.Logprobs, need.Top > d.Top:
-		return fmt.Errorf("log-probabilities of %d tokens beside the drawn one, and the program was loaded for %d", need.Top, d.Top)
+		return fmt.Errorf("log-probabilities of %d tokens beside the drawn one, and the program was loaded for %d",
+			need.Top, d.Top)
 	}
 	return nil
 }

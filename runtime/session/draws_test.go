@@ -20,7 +20,8 @@ import (
 func table(t *testing.T, rows [][]float32) *ir.Module {
 	t.Helper()
 	n := int64(len(rows))
-	m := &ir.Module{Entry: &ir.Func{Name: "forward", Body: &ir.Region{}}, Metadata: metadata(method("get_vocab_size", n))}
+	m := &ir.Module{Entry: &ir.Func{Name: "forward", Body: &ir.Region{}},
+		Metadata: metadata(method("get_vocab_size", n))}
 	var values []float32
 	for _, r := range rows {
 		require.Len(t, r, int(n))
@@ -63,8 +64,8 @@ func generate(t *testing.T, s *session.Session, p session.Sampling, n int, promp
 	return a
 }
 
-// TestDrawsAreTheHeads: on every engine the runtime's sampler gives the tokens of a program's own head, with all that it
-// can do attached, on graphs of ours and of ExecuTorch's exporter, for prompts in chunks too.
+// TestDrawsAreTheHeads: on every engine the runtime's sampler gives the tokens of a program's own head, with all that
+// it can do attached, on graphs of ours and of ExecuTorch's exporter, for prompts in chunks too.
 func TestDrawsAreTheHeads(t *testing.T) {
 	everything := session.Draws{MinP: true, Biases: 2, Window: 8, Mask: true, Logprobs: true, Top: 3, Logits: true}
 	compared := 0
@@ -79,7 +80,8 @@ func TestDrawsAreTheHeads(t *testing.T) {
 				plain, full := drawing(t, m, e, session.Draws{}), drawing(t, m, e, everything)
 				require.Equal(t, session.Drawn, plain.Model().Form)
 				require.Equal(t, everything, full.Model().Draws())
-				for i, p := range []session.Sampling{session.Greedy, {Temperature: 0.9, TopP: 1, Seed: -3}, {Temperature: 1.5, TopK: 9, TopP: 0.8, Seed: 1 << 33}} {
+				for i, p := range []session.Sampling{session.Greedy, {Temperature: 0.9, TopP: 1, Seed: -3},
+					{Temperature: 1.5, TopK: 9, TopP: 0.8, Seed: 1 << 33}} {
 					prompt := []int{5, 9, 3, 8, 1, 4, 4}[:3+2*i]
 					want := generate(t, head, p, 6, prompt...).Tokens
 					require.Equal(t, want, generate(t, plain, p, 6, prompt...).Tokens, "%+v", p)
@@ -100,15 +102,16 @@ func TestDrawParameters(t *testing.T) {
 		p    session.Sampling
 		want []int
 	}{
-		"nothing":                    {session.Sampling{TopP: 1}, []int{1, 1, 1}},
-		"a bias":                     {session.Sampling{TopP: 1, Bias: map[int]float32{3: 5, 1: -0.5}}, []int{3, 3, 3}},
-		"a ban":                      {session.Sampling{TopP: 1, Bias: map[int]float32{1: minusInf}}, []int{2, 2, 2}},
-		"presence, answer alone":     {session.Sampling{TopP: 1, PresencePenalty: 2.5}, []int{1, 2, 1}},
-		"frequency":                  {session.Sampling{TopP: 1, FrequencyPenalty: 0.75}, []int{1, 1, 2}},
-		"repeat, the prompt too":     {session.Sampling{TopP: 1, RepeatPenalty: 2}, []int{2, 1, 1}},
-		"repeat, of two tokens":      {session.Sampling{TopP: 1, RepeatPenalty: 2, LastN: 2}, []int{2, 1, 1}},
-		"repeat, of one token":       {session.Sampling{TopP: 1, RepeatPenalty: 2, LastN: 1}, []int{2, 1, 2}},
-		"a bias before penalties":    {session.Sampling{TopP: 1, RepeatPenalty: 2, Bias: map[int]float32{1: 2}}, []int{1, 1, 1}},
+		"nothing":                {session.Sampling{TopP: 1}, []int{1, 1, 1}},
+		"a bias":                 {session.Sampling{TopP: 1, Bias: map[int]float32{3: 5, 1: -0.5}}, []int{3, 3, 3}},
+		"a ban":                  {session.Sampling{TopP: 1, Bias: map[int]float32{1: minusInf}}, []int{2, 2, 2}},
+		"presence, answer alone": {session.Sampling{TopP: 1, PresencePenalty: 2.5}, []int{1, 2, 1}},
+		"frequency":              {session.Sampling{TopP: 1, FrequencyPenalty: 0.75}, []int{1, 1, 2}},
+		"repeat, the prompt too": {session.Sampling{TopP: 1, RepeatPenalty: 2}, []int{2, 1, 1}},
+		"repeat, of two tokens":  {session.Sampling{TopP: 1, RepeatPenalty: 2, LastN: 2}, []int{2, 1, 1}},
+		"repeat, of one token":   {session.Sampling{TopP: 1, RepeatPenalty: 2, LastN: 1}, []int{2, 1, 2}},
+		"a bias before penalties": {session.Sampling{TopP: 1, RepeatPenalty: 2, Bias: map[int]float32{1: 2}},
+			[]int{1, 1, 1}},
 		"min-p at a high temperture": {session.Sampling{TopP: 1, Temperature: 100, MinP: 0.995}, []int{1, 1, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {

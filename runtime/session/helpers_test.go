@@ -25,7 +25,8 @@ func positionsType(n int64) ir.Type { return ir.TensorType(ir.I64, dimension(n))
 func dimension(n int64) *ir.Expr    { return ir.Sym(&ir.Symbol{Lo: 1, Hi: n}) }
 
 // samplerInputs are temperature, top_k, top_p and seed in the order of the ABI (requirement B6).
-var samplerInputs = []ir.Type{ir.StaticType(ir.F32), ir.StaticType(ir.I64), ir.StaticType(ir.F32), ir.StaticType(ir.I64)}
+var samplerInputs = []ir.Type{ir.StaticType(ir.F32), ir.StaticType(ir.I64),
+	ir.StaticType(ir.F32), ir.StaticType(ir.I64)}
 
 // metadata makes the constant methods of a model with a context of testContext; more replaces and adds.
 func metadata(more ...ir.Method) []ir.Method {
@@ -132,7 +133,8 @@ func countLogits(c call) (*eval.Tensor, error) {
 
 // samplerModule has the six inputs and gives a token; logitsModule has two and gives logits.
 func samplerModule(methods ...ir.Method) *ir.Module {
-	return signature(ir.StaticType(ir.I64, 1), metadata(append([]ir.Method{method("use_sampling", true)}, methods...)...), samplerInputs...)
+	return signature(ir.StaticType(ir.I64, 1),
+		metadata(append([]ir.Method{method("use_sampling", true)}, methods...)...), samplerInputs...)
 }
 
 func logitsModule(methods ...ir.Method) *ir.Module {

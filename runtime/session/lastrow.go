@@ -18,7 +18,8 @@ func LastRow(m *ir.Module) (*ir.Module, error) {
 	}
 	logits := f.Body.Results[0]
 	rows := logits.Type.Rank() - 2
-	if logits.Type.Kind != ir.TensorKind || !logits.Type.DType.IsFloat() || rows < 0 || logits.Type.Shape[rows].IsConst(1) {
+	if logits.Type.Kind != ir.TensorKind || !logits.Type.DType.IsFloat() || rows < 0 ||
+		logits.Type.Shape[rows].IsConst(1) {
 		return m, nil
 	}
 	entry, body := *f, *f.Body

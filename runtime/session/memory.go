@@ -13,8 +13,8 @@ import (
 type Memory struct {
 	// Weights are the constants as the file holds them. They are read in place, for every token.
 	Weights int64
-	// State is the state of one session: caches, and what recurrent layers carry, which a GPU engine keeps twice while it begins
-	// calls ahead (engine.Ahead), if there is memory for it.
+	// State is the state of one session: caches, and what recurrent layers carry, which a GPU engine keeps twice while
+	// it begins calls ahead (engine.Ahead), if there is memory for it.
 	State int64
 	// Position is the part of State that each position of the context takes.
 	Position int64
@@ -31,8 +31,8 @@ func MeasureMemory(m *ir.Module, maxSeqLen int, p eval.Precision) Memory {
 	})
 }
 
-// MeasureDecoded is MeasureMemory for what runs the operations of the graph as they stand, as the reference engine does:
-// it keeps constants and buffers as tensors of float32 or int64.
+// MeasureDecoded is MeasureMemory for what runs the operations of the graph as they stand, as the reference engine
+// does: it keeps constants and buffers as tensors of float32 or int64.
 func MeasureDecoded(m *ir.Module, maxSeqLen int) Memory {
 	decoded := func(d ir.DType) int {
 		if d.IsFloat() {
@@ -71,8 +71,8 @@ func (m Memory) Need(sessions int) int64 {
 	return add(m.Weights, multiply(m.State, int64(sessions)))
 }
 
-// Within is the memory of the same program for sessions that use so many of its maxSeqLen positions, where a session holds
-// no more than what it uses.
+// Within is the memory of the same program for sessions that use so many of its maxSeqLen positions, where a session
+// holds no more than what it uses.
 func (m Memory) Within(maxSeqLen, positions int) Memory {
 	m.State -= multiply(m.Position, int64(max(maxSeqLen-positions, 0)))
 	return m

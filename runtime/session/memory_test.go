@@ -16,7 +16,8 @@ func TestMeasureMemory(t *testing.T) {
 	m := attention(t, session.Logits)
 	embedding, square, head := testVocab*width, width*width, testVocab*width
 	weights := int64(4 * (embedding + 3*square + head))
-	require.Equal(t, session.Memory{Weights: weights, State: 4 * (2*testContext*width + width), Position: 4 * 2 * width},
+	require.Equal(t, session.Memory{Weights: weights, State: 4 * (2*testContext*width + width),
+		Position: 4 * 2 * width},
 		session.MeasureMemory(m, testContext, eval.Mixed))
 
 	for _, b := range m.Buffers {

@@ -129,7 +129,8 @@ func formOf(f *ir.Func) (Form, error) {
 	}
 	out := f.Outputs[0]
 	token := out.DType == ir.I64 && (out.Rank() == 1 || out.Rank() == 2)
-	head := is(2, ir.F32, 0) && is(3, ir.I64, 0) && is(4, ir.F32, 0) && is(5, ir.I64, 0) // temperature, top_k, top_p, seed
+	// temperature, top_k, top_p, seed
+	head := is(2, ir.F32, 0) && is(3, ir.I64, 0) && is(4, ir.F32, 0) && is(5, ir.I64, 0)
 	switch {
 	case len(f.Params) == 2 && out.DType.IsFloat() && (out.Rank() == 2 || out.Rank() == 3):
 		return Logits, nil
@@ -138,7 +139,8 @@ func formOf(f *ir.Func) (Form, error) {
 	case len(f.Params) == 3 && (is(2, ir.F32, 1) || is(2, ir.F32, 0)) && token:
 		return AuthorsSampler, nil
 	case len(f.Params) > 2 && !token:
-		return 0, fmt.Errorf("%s takes sampling parameters but gives %s; a sampled token is i64 of one or two dims", f.Name, out)
+		return 0, fmt.Errorf("%s takes sampling parameters but gives %s; a sampled token is i64 of one or two dims",
+			f.Name, out)
 	}
 	return 0, fmt.Errorf("%s takes %d inputs and gives %s, which is no form of a language model: want (tokens, input_pos) to logits, or with temperature, top_k, top_p, seed to a token", f.Name, len(f.Params), out)
 }
@@ -186,7 +188,8 @@ func checkUseSampling(m *ir.Module, form Form) error {
 			return fmt.Errorf("constant method use_sampling gives %v, want a bool", k.Values[0])
 		}
 		if v != (form == Sampler) {
-			return fmt.Errorf("constant method use_sampling is %t, but %s gives %s", v, m.Entry.Name, m.Entry.Outputs[0])
+			return fmt.Errorf("constant method use_sampling is %t, but %s gives %s", v,
+				m.Entry.Name, m.Entry.Outputs[0])
 		}
 	}
 	return nil

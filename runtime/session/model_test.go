@@ -19,13 +19,16 @@ func TestForms(t *testing.T) {
 		want session.Form
 	}{
 		{"logits [1,V]", signature(ir.StaticType(ir.F32, 1, testVocab), metadata()), session.Logits},
-		{"logits [1,S,V]", signature(ir.TensorType(ir.BF16, ir.Const(1), dimension(9), ir.Const(testVocab)), metadata()), session.Logits},
+		{"logits [1,S,V]", signature(ir.TensorType(ir.BF16, ir.Const(1), dimension(9), ir.Const(testVocab)),
+			metadata()), session.Logits},
 		{"logits, use_sampling false", logitsModule(method("use_sampling", false)), session.Logits},
 		{"token [1]", samplerModule(), session.Sampler},
-		{"token [1,1]", signature(ir.StaticType(ir.I64, 1, 1), metadata(method("use_sampling", true)), samplerInputs...), session.Sampler},
+		{"token [1,1]", signature(ir.StaticType(ir.I64, 1, 1), metadata(method("use_sampling", true)),
+			samplerInputs...), session.Sampler},
 		{"no use_sampling", signature(token, metadata(), samplerInputs...), session.Sampler},
 		{"authors' sampler, f32[1]", signature(token, metadata(), vector), session.AuthorsSampler},
-		{"authors' sampler, f32[]", signature(token, metadata(method("use_sampling", false)), scalar), session.AuthorsSampler},
+		{"authors' sampler, f32[]", signature(token, metadata(method("use_sampling", false)), scalar),
+			session.AuthorsSampler},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d, err := session.Describe(test.m)
@@ -53,23 +56,32 @@ func TestRefused(t *testing.T) {
 		m    *ir.Module
 		want string
 	}{
-		{"one input", &ir.Module{Entry: &ir.Func{Name: "forward", Body: &ir.Region{}, Outputs: []ir.Type{logits}}}, "not a language model"},
+		{"one input", &ir.Module{Entry: &ir.Func{Name: "forward", Body: &ir.Region{}, Outputs: []ir.Type{logits}}},
+			"not a language model"},
 		{"two outputs", two, "not a language model"},
 		{"integer logits", signature(ir.StaticType(ir.I32, 1, testVocab), metadata()), "no form of a language model"},
 		{"logits of one dim", signature(ir.StaticType(ir.F32, testVocab), metadata()), "no form of a language model"},
 		{"a token without a sampler's inputs", signature(token, metadata()), "no form of a language model"},
-		{"a token of i32 (C11)", signature(ir.StaticType(ir.I32, 1), metadata(), samplerInputs...), "a sampled token is i64"},
-		{"logits from a sampler's inputs (C13)", signature(logits, metadata(method("use_sampling", true)), samplerInputs...), "a sampled token is i64"},
+		{"a token of i32 (C11)", signature(ir.StaticType(ir.I32, 1), metadata(), samplerInputs...),
+			"a sampled token is i64"},
+		{"logits from a sampler's inputs (C13)",
+			signature(logits, metadata(method("use_sampling", true)), samplerInputs...), "a sampled token is i64"},
 		{"top_p before top_k (B6)", signature(token, metadata(), swapped...), "no form of a language model"},
-		{"use_sampling on logits (C13)", logitsModule(method("use_sampling", true)), "use_sampling is true, but forward gives f32[1,16]"},
-		{"use_sampling false on a token (C13)", samplerModule(method("use_sampling", false)), "use_sampling is false, but forward gives i64[1]"},
-		{"use_sampling is an int", samplerModule(method("use_sampling", int64(1))), "use_sampling gives 1, want a bool"},
+		{"use_sampling on logits (C13)", logitsModule(method("use_sampling", true)),
+			"use_sampling is true, but forward gives f32[1,16]"},
+		{"use_sampling false on a token (C13)", samplerModule(method("use_sampling", false)),
+			"use_sampling is false, but forward gives i64[1]"},
+		{"use_sampling is an int", samplerModule(method("use_sampling", int64(1))),
+			"use_sampling gives 1, want a bool"},
 		{"use_sampling gives two values", samplerModule(method("use_sampling", true, true)), "want one bool"},
 		{"no context", signature(logits, metadata()[1:]), "get_max_seq_len is missing"},
-		{"context is a bool (B21)", logitsModule(method("get_max_seq_len", true)), "get_max_seq_len gives [true], want one integer"},
+		{"context is a bool (B21)", logitsModule(method("get_max_seq_len", true)),
+			"get_max_seq_len gives [true], want one integer"},
 		{"negative context", logitsModule(method("get_max_seq_len", int64(-1))), "want one integer"},
-		{"chunk beyond 32 bits", logitsModule(method("get_max_prefill_chunk", int64(1)<<40)), "get_max_prefill_chunk gives [1099511627776]"},
-		{"vocabulary of two values", logitsModule(method("get_vocab_size", int64(1), int64(2))), "get_vocab_size gives [1 2]"},
+		{"chunk beyond 32 bits", logitsModule(method("get_max_prefill_chunk", int64(1)<<40)),
+			"get_max_prefill_chunk gives [1099511627776]"},
+		{"vocabulary of two values", logitsModule(method("get_vocab_size", int64(1), int64(2))),
+			"get_vocab_size gives [1 2]"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := session.Describe(test.m)
@@ -95,7 +107,8 @@ func TestChunk(t *testing.T) {
 		{"ring of 11 slots", withRing(t, logitsModule(method("get_max_prefill_chunk", int64(20))), 11), 6, []int{11}},
 		{"ring of 12 slots", withRing(t, logitsModule(method("get_max_prefill_chunk", int64(20))), 12), 6, []int{12}},
 		{"two rings", withRing(t, withRing(t, logitsModule(), 11), 7), 4, []int{7, 11}},
-		{"ring of the declared chunk", withRing(t, logitsModule(method("get_max_prefill_chunk", int64(4))), 7), 4, []int{7}},
+		{"ring of the declared chunk", withRing(t, logitsModule(method("get_max_prefill_chunk", int64(4))), 7), 4,
+			[]int{7}},
 		{"a cache is no ring", withRing(t, logitsModule(), testContext), testContext, nil},
 		{"chunks of 0", logitsModule(method("get_max_prefill_chunk", int64(0))), 1, nil},
 	} {

@@ -77,7 +77,8 @@ func (s *Session) Rows(ctx context.Context, tokens []int, skip int) ([]Step, err
 		logits := out[0].Tensor
 		vocab := logits.Shape[len(logits.Shape)-1]
 		if len(logits.F) != n*vocab {
-			return nil, fmt.Errorf("the program gave %s%v for %d tokens, want logits for each", logits.DType, logits.Shape, n)
+			return nil, fmt.Errorf("the program gave %s%v for %d tokens, want logits for each",
+				logits.DType, logits.Shape, n)
 		}
 		for i := max(skip-at, 0); i < n; i++ {
 			row := *logits

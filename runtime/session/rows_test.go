@@ -19,7 +19,8 @@ import (
 // Every program with logits has a form with those of every position, which goes back to the one with the last; a
 // program that samples, or whose end is not computed row by row, has none.
 func TestAllRows(t *testing.T) {
-	for _, name := range []string{"etc-qwen35moe-chat-portable", "gemma4-chat-bf16-ropefix", "qwen35moe-chat-4w-g64-f32-scan", "qwen35moe-tiny-4w-g32-emb8w"} {
+	for _, name := range []string{"etc-qwen35moe-chat-portable", "gemma4-chat-bf16-ropefix",
+		"qwen35moe-chat-4w-g64-f32-scan", "qwen35moe-tiny-4w-g32-emb8w"} {
 		m := fusetest.Load(t, name)
 		before := m.String()
 		all, ok := session.AllRows(m)
@@ -45,12 +46,14 @@ func TestAllRows(t *testing.T) {
 	}
 	take := "    %0 = take(x=%x, index=-1) {axis=1} : f32[1,8]\n"
 	for name, m := range map[string]*ir.Module{
-		"a sampler":                         fusetest.Load(t, "etc-gemma4-chat-sample"),
-		"no body":                           logitsModule(),
-		"the first row":                     parsed("    %0 = take(x=%x, index=0) {axis=1} : f32[1,8]\n", "0: f32[1,8]"),
-		"an op that mixes rows":             parsed(take+"    %1 = cumsum(x=%0) {axis=0} : f32[1,8]\n", "1: f32[1,8]"),
-		"an operand that has rows":          parsed(take+"    %1 = add(a=%0, b=%y) : f32[1,8]\n", "1: f32[1,8]"),
-		"a row that is used otherwise, too": parsed(take+"    %1 = tanh(x=%0) : f32[1,8]\n    %2 = sum(x=%0) {axes=[0, 1]} : f32[]\n    %3 = add(a=%1, b=%2) : f32[1,8]\n", "3: f32[1,8]"),
+		"a sampler": fusetest.Load(t, "etc-gemma4-chat-sample"),
+		"no body":   logitsModule(),
+		"the first row": parsed("    %0 = take(x=%x, index=0) {axis=1} : f32[1,8]\n",
+			"0: f32[1,8]"),
+		"an op that mixes rows":    parsed(take+"    %1 = cumsum(x=%0) {axis=0} : f32[1,8]\n", "1: f32[1,8]"),
+		"an operand that has rows": parsed(take+"    %1 = add(a=%0, b=%y) : f32[1,8]\n", "1: f32[1,8]"),
+		"a row that is used otherwise, too": parsed(take+
+			"    %1 = tanh(x=%0) : f32[1,8]\n    %2 = sum(x=%0) {axes=[0, 1]} : f32[]\n    %3 = add(a=%1, b=%2) : f32[1,8]\n", "3: f32[1,8]"),
 	} {
 		_, ok := session.AllRows(m)
 		require.False(t, ok, name)
@@ -65,7 +68,8 @@ func TestRows(t *testing.T) {
 	const skip = 5
 	for _, name := range []string{"etc-qwen35moe-chat-portable", "gemma4-chat-bf16-ropefix"} {
 		m := fusetest.Load(t, name)
-		m.Metadata = metadata(method("get_max_seq_len", int64(64)), method("get_vocab_size", int64(0)), method("get_max_prefill_chunk", int64(7)))
+		m.Metadata = metadata(method("get_max_seq_len", int64(64)), method("get_vocab_size", int64(0)),
+			method("get_max_prefill_chunk", int64(7)))
 		for _, e := range []engine.Engine{reference.Engine{}, cpu.Engine{}} {
 			t.Run(name+"/"+e.Name(), func(t *testing.T) {
 				var tokens []int
@@ -116,7 +120,8 @@ func TestRowsCalls(t *testing.T) {
 		t.Shape = []int{1, testVocab}
 		return t, err
 	}
-	all := signature(ir.TensorType(ir.F32, ir.Const(1), dimension(9), ir.Const(testVocab)), metadata(method("get_max_prefill_chunk", int64(4))))
+	all := signature(ir.TensorType(ir.F32, ir.Const(1), dimension(9), ir.Const(testVocab)),
+		metadata(method("get_max_prefill_chunk", int64(4))))
 	all.Entry.Body.Results = []*ir.Value{{Type: all.Entry.Outputs[0]}}
 	for _, test := range []struct {
 		name   string

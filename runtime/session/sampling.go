@@ -16,11 +16,11 @@ type Sampling struct {
 	// Seed of the first token. Programs use its lower 32 bits, sign-extended, as ExecuTorch's runtime does.
 	Seed int64
 
-	// What follows needs the runtime's own sampler ([LoadDraws]); zero values are off. Biases, the mask and penalties, in
-	// this order, change the logits before the temperature, also where the most likely token is chosen.
+	// What follows needs the runtime's own sampler ([LoadDraws]); zero values are off. Biases, the mask and penalties,
+	// in this order, change the logits before the temperature, also where the most likely token is chosen.
 
-	// MinP keeps the tokens that are at least this many times as likely as the most likely one, after top-k and top-p, in
-	// [0, 1].
+	// MinP keeps the tokens that are at least this many times as likely as the most likely one, after top-k and top-p,
+	// in [0, 1].
 	MinP float32
 	// RepeatPenalty divides positive logits of tokens that are among the last ones of prompt and answer, and multiplies
 	// negative ones; above 0, 1 is off.
@@ -36,10 +36,10 @@ type Sampling struct {
 	// likely ones, by the logits as the program gives them.
 	Logprobs    bool
 	TopLogprobs int
-	// Mask, where it is set, is called for each draw with a mask of zeros, one bit for each token (bit t%64 of word t/64),
-	// and sets those of the tokens that may be drawn. It reports false to allow all. It is called before the call of the
-	// program that draws, on the goroutine of the session, and knows all tokens before the one to draw: the mask is an
-	// input of that call.
+	// Mask, where it is set, is called for each draw with a mask of zeros, one bit for each token (bit t%64 of word
+	// t/64), and sets those of the tokens that may be drawn. It reports false to allow all. It is called before the
+	// call of the program that draws, on the goroutine of the session, and knows all tokens before the one to draw: the
+	// mask is an input of that call.
 	Mask func(mask []uint64) (bool, error)
 }
 

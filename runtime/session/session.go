@@ -37,7 +37,8 @@ func (m *Model) NewSession() (*Session, error) {
 	}
 	if m.drafting != nil {
 		if _, ok := instance.(engine.Entries); !ok {
-			return nil, errors.Join(fmt.Errorf("device %s runs programs of one method only, and drafts need several", m.Device), instance.Close())
+			return nil, errors.Join(fmt.Errorf("device %s runs programs of one method only, and drafts need several",
+				m.Device), instance.Close())
 		}
 		s.drafter = newDrafter(m.drafting)
 	}
@@ -96,7 +97,8 @@ type Logprob struct {
 // Prefill feeds tokens, in chunks that the program can take, and gives the token that follows. Every
 // chunk draws with the same seed, and only the last one's token is kept (requirement B11). A tail below
 // the program's smallest chunk is fed token by token (requirement C2). A context that ends before a chunk
-// leaves the session with the chunks before it; one that ends in a chunk abandons the session (see [Session.Abandoned]).
+// leaves the session with the chunks before it; one that ends in a chunk abandons the session (see
+// [Session.Abandoned]).
 func (s *Session) Prefill(ctx context.Context, tokens []int, p Sampling) (Step, error) {
 	if len(tokens) == 0 {
 		return Step{}, fmt.Errorf("an empty prompt: at least one token is needed")
@@ -136,11 +138,13 @@ func (s *Session) Decode(ctx context.Context, token int, p Sampling) (Step, erro
 	return s.call(ctx, s.instance.Run, []int{token}, p)
 }
 
-// DecodeOn is Decode where the token that it gives is likely to be fed next, with the parameters next: an engine that can begins
-// that call before this one was read, so that it need not wait for the host. What is fed next need not be that.
+// DecodeOn is Decode where the token that it gives is likely to be fed next, with the parameters next: an engine that
+// can begins that call before this one was read, so that it need not wait for the host. What is fed next need not be
+// that.
 func (s *Session) DecodeOn(ctx context.Context, token int, p, next Sampling) (Step, error) {
 	x, ok := s.instance.(engine.Ahead)
-	if !ok || s.model.Form == Logits || s.checkRoom(2) != nil || next.Check() != nil || next.penalizes() || next.Mask != nil {
+	if !ok || s.model.Form == Logits || s.checkRoom(2) != nil || next.Check() != nil ||
+		next.penalizes() || next.Mask != nil {
 		return s.Decode(ctx, token, p)
 	}
 	follows, err := s.inputs([]int{0}, len(s.tokens)+1, next) // penalties and masks depend on the token
@@ -155,7 +159,8 @@ func (s *Session) DecodeOn(ctx context.Context, token int, p, next Sampling) (St
 
 func (s *Session) checkRoom(n int) error {
 	if len(s.tokens)+n > s.model.MaxSeqLen {
-		return fmt.Errorf("%d tokens at position %d do not fit the context of %d tokens", n, len(s.tokens), s.model.MaxSeqLen)
+		return fmt.Errorf("%d tokens at position %d do not fit the context of %d tokens", n,
+			len(s.tokens), s.model.MaxSeqLen)
 	}
 	return nil
 }
@@ -255,7 +260,8 @@ func (s *Session) read(t *eval.Tensor, p Sampling) (Step, error) {
 			return Step{}, fmt.Errorf("the program gave %s%v, want one i64 token", t.DType, t.Shape)
 		}
 		if v := t.I[0]; v < 0 || s.model.Vocab > 0 && v >= int64(s.model.Vocab) {
-			return Step{}, fmt.Errorf("the program gave token %d, which is not in the vocabulary of %d tokens", v, s.model.Vocab)
+			return Step{}, fmt.Errorf("the program gave token %d, which is not in the vocabulary of %d tokens", v,
+				s.model.Vocab)
 		}
 		return Step{Token: int(t.I[0])}, nil
 	}

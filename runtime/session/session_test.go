@@ -34,7 +34,8 @@ func TestPrefillChunks(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			e := &scripted{answer: count}
-			_, s := start(t, samplerModule(method("get_max_prefill_chunk", test.max), method("get_min_prefill_chunk", test.min)), e)
+			_, s := start(t, samplerModule(method("get_max_prefill_chunk", test.max),
+				method("get_min_prefill_chunk", test.min)), e)
 			prompt := sequence(3, test.prompt)
 			step, err := s.Prefill(context.Background(), prompt, session.Greedy)
 			require.NoError(t, err)
@@ -61,7 +62,8 @@ func TestSeedSchedule(t *testing.T) {
 		for _, c := range e.calls {
 			temperatures = append(temperatures, c.scalars[0].Tensor.F[0])
 		}
-		require.Equal(t, []float32{0, 0, 1, 1, 1, 1}, temperatures, "the sampler does not run where its token is dropped (C10)")
+		require.Equal(t, []float32{0, 0, 1, 1, 1, 1}, temperatures,
+			"the sampler does not run where its token is dropped (C10)")
 		require.Equal(t, sequence(10, 4), a.Tokens)
 		require.Equal(t, append(sequence(0, 10), sequence(10, 3)...), e.fed(t))
 	}
@@ -83,7 +85,8 @@ func TestScalars(t *testing.T) {
 		require.Len(t, e.calls, 2)
 		for _, c := range e.calls {
 			require.Equal(t, []eval.Value{
-				{Tensor: eval.Floats(ir.F32, nil, []float32{0.75})}, {Tensor: eval.Ints(ir.I64, nil, []int64{test.want})},
+				{Tensor: eval.Floats(ir.F32, nil, []float32{0.75})},
+				{Tensor: eval.Ints(ir.I64, nil, []int64{test.want})},
 				{Tensor: eval.Floats(ir.F32, nil, []float32{0.5})}, {Tensor: eval.Ints(ir.I64, nil, []int64{11})},
 			}, c.scalars)
 		}
@@ -124,15 +127,25 @@ func TestOutputs(t *testing.T) {
 		{name: "token [1]", m: samplerModule(), out: eval.Ints(ir.I64, []int{1}, []int64{6}), want: 6},
 		{name: "token [1,1]", m: samplerModule(), out: eval.Ints(ir.I64, []int{1, 1}, []int64{6}), want: 6},
 		{name: "token 0", m: samplerModule(), out: eval.Ints(ir.I64, []int{1}, []int64{0}), want: 0},
-		{name: "logits [1,V]", m: logitsModule(), out: floats(ir.F32, []int{1, testVocab}, row(9)), want: 9, logits: row(9)},
-		{name: "logits [1,3,V]", m: logitsModule(), out: floats(ir.BF16, []int{1, 3, testVocab}, append(append(row(1), row(2)...), row(9)...)), want: 9, logits: row(9)},
-		{name: "equal logits", m: logitsModule(), out: floats(ir.F32, []int{1, testVocab}, make([]float32, testVocab)), want: 0, logits: make([]float32, testVocab)},
-		{name: "i32 token (C11)", m: samplerModule(), out: eval.Ints(ir.I32, []int{1}, []int64{6}), err: "gave i32[1], want one i64 token"},
-		{name: "float token (C11)", m: samplerModule(), out: floats(ir.F32, []int{1}, []float32{6}), err: "gave f32[1], want one i64 token"},
-		{name: "two tokens", m: samplerModule(), out: eval.Ints(ir.I64, []int{2}, []int64{6, 7}), err: "gave i64[2], want one i64 token"},
-		{name: "token out of the vocabulary", m: samplerModule(), out: eval.Ints(ir.I64, []int{1}, []int64{testVocab}), err: "gave token 16, which is not in the vocabulary of 16"},
-		{name: "negative token", m: samplerModule(), out: eval.Ints(ir.I64, []int{1}, []int64{-1}), err: "gave token -1"},
-		{name: "integer logits (C11)", m: logitsModule(), out: eval.Ints(ir.I64, []int{1, testVocab}, make([]int64, testVocab)), err: "gave i64[1 16], want logits"},
+		{name: "logits [1,V]", m: logitsModule(), out: floats(ir.F32, []int{1, testVocab}, row(9)),
+			want: 9, logits: row(9)},
+		{name: "logits [1,3,V]", m: logitsModule(),
+			out:  floats(ir.BF16, []int{1, 3, testVocab}, append(append(row(1), row(2)...), row(9)...)),
+			want: 9, logits: row(9)},
+		{name: "equal logits", m: logitsModule(), out: floats(ir.F32, []int{1, testVocab}, make([]float32, testVocab)),
+			want: 0, logits: make([]float32, testVocab)},
+		{name: "i32 token (C11)", m: samplerModule(), out: eval.Ints(ir.I32, []int{1}, []int64{6}),
+			err: "gave i32[1], want one i64 token"},
+		{name: "float token (C11)", m: samplerModule(), out: floats(ir.F32, []int{1}, []float32{6}),
+			err: "gave f32[1], want one i64 token"},
+		{name: "two tokens", m: samplerModule(), out: eval.Ints(ir.I64, []int{2}, []int64{6, 7}),
+			err: "gave i64[2], want one i64 token"},
+		{name: "token out of the vocabulary", m: samplerModule(), out: eval.Ints(ir.I64, []int{1}, []int64{testVocab}),
+			err: "gave token 16, which is not in the vocabulary of 16"},
+		{name: "negative token", m: samplerModule(), out: eval.Ints(ir.I64, []int{1}, []int64{-1}),
+			err: "gave token -1"},
+		{name: "integer logits (C11)", m: logitsModule(),
+			out: eval.Ints(ir.I64, []int{1, testVocab}, make([]int64, testVocab)), err: "gave i64[1 16], want logits"},
 		{name: "no logits", m: logitsModule(), out: floats(ir.F32, []int{1, 0}, nil), err: "want logits"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -155,7 +168,8 @@ func TestSamplingChecks(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for _, p := range []session.Sampling{
 		{TopP: 0}, {TopP: -0.5}, {TopP: 1.0001}, {TopP: nan}, {TopP: inf}, {},
-		{TopP: 1, Temperature: -1}, {TopP: 1, Temperature: nan}, {TopP: 1, Temperature: inf}, {TopP: 1, Temperature: -inf},
+		{TopP: 1, Temperature: -1}, {TopP: 1, Temperature: nan}, {TopP: 1, Temperature: inf},
+		{TopP: 1, Temperature: -inf},
 	} {
 		require.Error(t, p.Check(), "%+v", p)
 		for _, m := range []*ir.Module{samplerModule(), logitsModule()} {
@@ -191,7 +205,8 @@ func TestRoom(t *testing.T) {
 		want   string
 	}{
 		{"empty prompt", 0, nil, "an empty prompt"},
-		{"longer than the context", 0, sequence(0, testContext+1), "25 tokens at position 0 do not fit the context of 24 tokens"},
+		{"longer than the context", 0, sequence(0, testContext+1),
+			"25 tokens at position 0 do not fit the context of 24 tokens"},
 		{"no room left", testContext, []int{1}, "1 tokens at position 24 do not fit"},
 		{"token out of the vocabulary", 2, []int{testVocab}, "token 16 is not in the vocabulary of 16 tokens"},
 		{"negative token", 0, []int{-1}, "token -1 is not in the vocabulary"},

@@ -64,7 +64,8 @@ func (m *Model) CheckSnapshot(p *Snapshot) error {
 	}
 	for i, t := range p.Tokens {
 		if t < 0 || m.Vocab > 0 && t >= m.Vocab {
-			return fmt.Errorf("token %d of the snapshot is %d, which is not in the vocabulary of %d tokens", i, t, m.Vocab)
+			return fmt.Errorf("token %d of the snapshot is %d, which is not in the vocabulary of %d tokens", i, t,
+				m.Vocab)
 		}
 	}
 	return engine.CheckStates(m.buffers, p.States)

@@ -19,8 +19,9 @@ type drafter struct {
 	control *speculate.Control
 	log     speculate.Log
 
-	index  speculate.Index // of prompt and answer, where drafts come from the text
-	hidden [][]float32     // of the last tokens that were fed, which the draft was not given yet; an assistant keeps one
+	index speculate.Index // of prompt and answer, where drafts come from the text
+	// of the last tokens that were fed, which the draft was not given yet; an assistant keeps one
+	hidden [][]float32
 }
 
 func newDrafter(x *drafting) *drafter {

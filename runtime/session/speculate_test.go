@@ -64,7 +64,8 @@ func drafted(t *testing.T, base, draft string, o loaders.Options, p passes.Optio
 }
 
 // talk gives two answers in one session: what is behind a rollback must be right for what comes later.
-func talk(t *testing.T, m *session.Model, r session.Request, second []int) (tokens [2][]int, reasons [2]session.StopReason, a session.Answer) {
+func talk(t *testing.T, m *session.Model, r session.Request, second []int) (tokens [2][]int,
+	reasons [2]session.StopReason, a session.Answer) {
 	t.Helper()
 	s, err := m.NewSession()
 	require.NoError(t, err)
@@ -118,7 +119,8 @@ func TestDraftsChangeNothing(t *testing.T) {
 					}
 				}
 				o := engine.Options{Precision: eval.FP32, Threads: 2, Warn: func(string) {}}
-				methods := drafted(t, test.base, test.draft, loaders.Options{MaxSeqLen: 128, MaxPrefillChunk: 11}, passes.Options{})
+				methods := drafted(t, test.base, test.draft, loaders.Options{MaxSeqLen: 128, MaxPrefillChunk: 11},
+					passes.Options{})
 				forward, err := methods("forward")
 				require.NoError(t, err)
 				plain, err := session.LoadDraws(forward, e, o, session.Draws{})
@@ -138,7 +140,8 @@ func TestDraftsChangeNothing(t *testing.T) {
 
 // checkDrafts compares a model that drafts in several ways with one that does not, for few of the prompts and
 // requests or all.
-func checkDrafts(t *testing.T, plain *session.Model, prompts [][]int, few bool, load func(session.Drafting) *session.Model) {
+func checkDrafts(t *testing.T, plain *session.Model, prompts [][]int, few bool,
+	load func(session.Drafting) *session.Model) {
 	t.Helper()
 	requests := []session.Request{
 		{Sampling: session.Greedy, MaxNewTokens: 24},
@@ -194,9 +197,11 @@ func checkRounds(t *testing.T, a session.Answer, d session.Drafting) {
 // TestDraftsAreRight: a trained draft is right where the answer is known by heart, and a text that repeats itself is
 // drafted from itself.
 func TestDraftsAreRight(t *testing.T) {
-	methods := drafted(t, "qwen35moe-chat", filepath.Join("qwen35moe-chat-mtp", "mtp.safetensors"), loaders.Options{MaxSeqLen: 256}, passes.Options{})
+	methods := drafted(t, "qwen35moe-chat", filepath.Join("qwen35moe-chat-mtp", "mtp.safetensors"),
+		loaders.Options{MaxSeqLen: 256}, passes.Options{})
 	o := engine.Options{Precision: eval.FP32, Threads: 2, Warn: func(string) {}}
-	m, err := session.LoadDrafting(methods, cpu.Engine{}, o, session.Drafting{Kind: speculate.MultiToken, Most: 3, Fixed: true})
+	m, err := session.LoadDrafting(methods, cpu.Engine{}, o,
+		session.Drafting{Kind: speculate.MultiToken, Most: 3, Fixed: true})
 	require.NoError(t, err)
 	defer m.Close()
 	s, err := m.NewSession()
@@ -228,8 +233,10 @@ func TestDraftingRefused(t *testing.T) {
 		_, err := session.LoadDrafting(methods, reference.Engine{}, engine.Options{}, d)
 		return err
 	}
-	require.ErrorContains(t, load(session.Drafting{Most: 1}), "forward takes 2 tokens at most: too few to verify drafts")
-	require.ErrorContains(t, load(session.Drafting{Kind: speculate.Assistant, Most: 1}), "method draft is no draft of kind assistant")
+	require.ErrorContains(t, load(session.Drafting{Most: 1}),
+		"forward takes 2 tokens at most: too few to verify drafts")
+	require.ErrorContains(t, load(session.Drafting{Kind: speculate.Assistant, Most: 1}),
+		"method draft is no draft of kind assistant")
 }
 
 // goldens are recorded tensors.

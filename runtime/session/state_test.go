@@ -57,7 +57,8 @@ func attention(t *testing.T, form session.Form) *ir.Module {
 		n := b.Value("sym_size", &ir.SymSizeAttrs{Dim: 1}, x)
 		end := b.Value("add_int", nil, at, n)
 		heads := func(weight string) *ir.Value {
-			return b.Value("expand_dims", &ir.AxisAttrs{Axis: 1}, b.Value("linear", nil, x, noise(m, weight, width, width)))
+			return b.Value("expand_dims", &ir.AxisAttrs{Axis: 1},
+				b.Value("linear", nil, x, noise(m, weight, width, width)))
 		}
 		rope := &ir.RopeAttrs{Dims: width, Base: 100, Scale: 1}
 		q, k, v := b.Value("rope", rope, heads("query"), at), b.Value("rope", rope, heads("k"), at), heads("val")
@@ -67,7 +68,8 @@ func attention(t *testing.T, form session.Form) *ir.Module {
 		a := b.Value("sdpa", &ir.SdpaAttrs{Scale: 0.5, Causal: true}, q, seen(keys), seen(values))
 		x = b.Value("add", nil, x, b.Value("squeeze", &ir.SqueezeAttrs{Dims: []int{1}}, a))
 		// The running sum over the positions, with that of the earlier calls.
-		total := b.Value("add", nil, b.Value("cumsum", &ir.CumsumAttrs{Axis: 1, Inclusive: true}, x), b.Value("id_copy", nil, b.Load(sum)))
+		total := b.Value("add", nil, b.Value("cumsum", &ir.CumsumAttrs{Axis: 1, Inclusive: true}, x),
+			b.Value("id_copy", nil, b.Load(sum)))
 		last := b.Value("slice", nil, total, 1, -1, int64(math.MaxInt64))
 		b.BufferOp("store", sum, nil, last)
 		logits := b.Value("linear", nil, total, noise(m, "head.weight", testVocab, width)) // [1,S,vocab]
@@ -76,7 +78,8 @@ func attention(t *testing.T, form session.Form) *ir.Module {
 			f.Outputs = []ir.Type{logits.Type}
 			return
 		}
-		row := b.Value("squeeze", &ir.SqueezeAttrs{Dims: []int{1}}, b.Value("slice", nil, logits, 1, -1, int64(math.MaxInt64)))
+		row := b.Value("squeeze", &ir.SqueezeAttrs{Dims: []int{1}},
+			b.Value("slice", nil, logits, 1, -1, int64(math.MaxInt64)))
 		token := b.Value("sample", nil, row, scalars[0], scalars[1], scalars[2], scalars[3])
 		f.Body.Results = []*ir.Value{token}
 		f.Outputs = []ir.Type{ir.StaticType(ir.I64, 1)}
@@ -105,8 +108,9 @@ func TestChunksDoNotMatter(t *testing.T) {
 		model, s := start(t, m, reference.Engine{})
 		require.Equal(t, c, model.MaxChunk)
 		var got [][]float32
-		_, err := s.Generate(context.Background(), session.Request{Prompt: prompt(length), Sampling: session.Greedy, MaxNewTokens: answer,
-			Logits: func(row []float32) error { got = append(got, row); return nil }})
+		_, err := s.Generate(context.Background(),
+			session.Request{Prompt: prompt(length), Sampling: session.Greedy, MaxNewTokens: answer,
+				Logits: func(row []float32) error { got = append(got, row); return nil }})
 		require.NoError(t, err)
 		require.Len(t, got, answer)
 		if want == nil {
@@ -168,14 +172,16 @@ func TestSessionsDoNotMeet(t *testing.T) {
 	for i, p := range prompts {
 		s, err := model.NewSession()
 		require.NoError(t, err)
-		a, err := s.Generate(context.Background(), session.Request{Prompt: p, Sampling: session.Greedy, MaxNewTokens: 6})
+		a, err := s.Generate(context.Background(),
+			session.Request{Prompt: p, Sampling: session.Greedy, MaxNewTokens: 6})
 		require.NoError(t, err)
 		alone[i] = a.Tokens
 		require.NoError(t, s.Close())
 	}
 	require.NotEqual(t, alone[0], alone[1])
 
-	sessions, next, together := make([]*session.Session, len(prompts)), make([]int, len(prompts)), make([][]int, len(prompts))
+	sessions, next, together := make([]*session.Session, len(prompts)), make([]int, len(prompts)),
+		make([][]int, len(prompts))
 	for i, p := range prompts {
 		sessions[i], err = model.NewSession()
 		require.NoError(t, err)
@@ -238,12 +244,14 @@ func TestSnapshot(t *testing.T) {
 	at.Tokens = make([]int, testContext+1)
 	require.ErrorContains(t, s.Restore(at), "does not fit the context of 24")
 	at.Tokens = append(prompt(5), testVocab)
-	require.ErrorContains(t, s.Restore(at), "token 5 of the snapshot is 16, which is not in the vocabulary of 16 tokens")
+	require.ErrorContains(t, s.Restore(at),
+		"token 5 of the snapshot is 16, which is not in the vocabulary of 16 tokens")
 	at.Tokens[5] = -1
 	require.ErrorContains(t, s.Restore(at), "token 5 of the snapshot is -1")
 	at.Tokens[5] = 0
 	right := at.States[1].Tensor
-	for _, wrong := range []*eval.Tensor{nil, eval.Ints(ir.I64, right.Shape, make([]int64, right.Len())), eval.Floats(ir.F32, []int{right.Len()}, right.F),
+	for _, wrong := range []*eval.Tensor{nil, eval.Ints(ir.I64, right.Shape, make([]int64, right.Len())),
+		eval.Floats(ir.F32, []int{right.Len()}, right.F),
 		eval.Floats(ir.BF16, right.Shape, right.F)} {
 		at.States[1].Tensor = wrong
 		require.ErrorContains(t, s.Restore(at), `buffer 1 of the snapshot is not "values" of type f32[1,1,24,8]`)

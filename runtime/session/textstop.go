@@ -20,8 +20,8 @@ func NewTextStop(texts []string) *TextStop {
 	return s
 }
 
-// Push takes more text of the answer and gives what is certain to stand before a stop text. When one is complete, stopped
-// is true: what Push has given in all is the answer, and it gives nothing more.
+// Push takes more text of the answer and gives what is certain to stand before a stop text. When one is complete,
+// stopped is true: what Push has given in all is the answer, and it gives nothing more.
 func (s *TextStop) Push(text string) (before string, stopped bool) {
 	if s.stopped {
 		return "", true

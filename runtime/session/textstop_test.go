@@ -43,8 +43,8 @@ func TestTextStop(t *testing.T) {
 	}
 }
 
-// TestTextStopWhereverTokensEnd: the answer does not depend on how the text comes in pieces, and nothing that was given has
-// to be taken back.
+// TestTextStopWhereverTokensEnd: the answer does not depend on how the text comes in pieces, and nothing that was given
+// has to be taken back.
 func TestTextStopWhereverTokensEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringMatching(`[ab]{0,24}`).Draw(t, "text")

@@ -1,12 +1,13 @@
-// Package single runs a program of one sequence as a ragged program (runtime/ragged) that has one: for forms of the state
-// that only ragged programs have, caches of 8 bits and recurrent state in bf16. Sessions use it as any other engine.
+// Package single runs a program of one sequence as a ragged program (runtime/ragged) that has one: for forms of the
+// state that only ragged programs have, caches of 8 bits and recurrent state in bf16. Sessions use it as any other
+// engine.
 //
-// The pools have the units of one sequence, in their order: position p lies in block p/b, or in the block of that column of
-// a window; the recurrent state is slot 0. So the state is a function of the tokens, and snapshots of it are the
-// pools.
+// The pools have the units of one sequence, in their order: position p lies in block p/b, or in the block of that
+// column of a window; the recurrent state is slot 0. So the state is a function of the tokens, and snapshots of it are
+// the pools.
 //
-// Package single imports ir, passes, runtime/engine, runtime/fuse, runtime/cache and runtime/ragged; it must never import an
-// engine or a session.
+// Package single imports ir, passes, runtime/engine, runtime/fuse, runtime/cache and runtime/ragged; it must never
+// import an engine or a session.
 package single
 
 import (
@@ -23,8 +24,8 @@ import (
 	"github.com/etc-ml/etc/runtime/ragged"
 )
 
-// Engine compiles programs forward(tokens, input_pos, …) for an engine of ragged calls, with another form of the state. Calls
-// are those of the given program: tokens from a position on.
+// Engine compiles programs forward(tokens, input_pos, …) for an engine of ragged calls, with another form of the state.
+// Calls are those of the given program: tokens from a position on.
 type Engine struct {
 	engine.Engine
 	// Storage is the form of the state.
@@ -48,7 +49,8 @@ func (e *RefusedError) Unwrap() error { return e.Why }
 // Compile makes the program ragged. The error is a [*RefusedError] where that cannot be done.
 func (e Engine) Compile(m *ir.Module, o engine.Options) (engine.Executable, error) {
 	if r, ok := e.Engine.(engine.Ragged); !ok || !r.RunsRagged() || o.Precision == eval.Strict {
-		return nil, &RefusedError{e.Storage, fmt.Errorf("device %s keeps state as it is declared, as precision strict does on every device", e.Name())}
+		return nil, &RefusedError{e.Storage,
+			fmt.Errorf("device %s keeps state as it is declared, as precision strict does on every device", e.Name())}
 	}
 	made, model, err := Make(m, e.Storage, passes.Control{Disable: o.DisablePasses, Verify: o.VerifyIR})
 	if err != nil {

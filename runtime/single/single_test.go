@@ -28,8 +28,8 @@ func ids(n int) []int {
 	return out
 }
 
-// TestSessionIsASequence: a session gives, bit for bit, what a sequence of an executor of many gives that is fed token by token,
-// in chunks, behind a snapshot, past the windows; and the logits of all positions.
+// TestSessionIsASequence: a session gives, bit for bit, what a sequence of an executor of many gives that is fed token
+// by token, in chunks, behind a snapshot, past the windows; and the logits of all positions.
 func TestSessionIsASequence(t *testing.T) {
 	for name, s := range map[string]ragged.Storage{
 		"qwen35moe-chat-4w-g64-f32-scan": {Q8: true, HalfState: true}, "gemma4-chat-bf16-ropefix": {Q8: true},
@@ -39,7 +39,8 @@ func TestSessionIsASequence(t *testing.T) {
 			t.Parallel()
 			m, err := fuse.StripSampler(fusetest.Load(t, name))
 			require.NoError(t, err)
-			m.Metadata = slices.DeleteFunc(slices.Clone(m.Metadata), func(k ir.Method) bool { return k.Name == "use_sampling" })
+			m.Metadata = slices.DeleteFunc(slices.Clone(m.Metadata),
+				func(k ir.Method) bool { return k.Name == "use_sampling" })
 			total := 24
 			tokens := ids(total)
 			want := alone(t, m, s, tokens)

@@ -45,7 +45,8 @@ func TestCentroids(t *testing.T) {
 			for n, input := range draft.Params[3:] {
 				kind := []string{"sliding_attention", "full_attention"}[n/2]
 				require.Contains(t, input.Param, []string{".k_cache", ".v_cache"}[n%2])
-				caches = append(caches, eval.Value{Tensor: cacheOf(t, input.Type, g, "kv."+kind+"."+[]string{"keys", "values"}[n%2], position)})
+				caches = append(caches, eval.Value{Tensor: cacheOf(t, input.Type, g,
+					"kv."+kind+"."+[]string{"keys", "values"}[n%2], position)})
 			}
 			token, hidden := g.ints("token")[0], g.rows("target_hidden")[0]
 			for k, want := range g.ints("prompt1.draft_ids")[:3] {
@@ -79,25 +80,33 @@ func emptyTarget(t *testing.T, g goldens) string {
 	t.Helper()
 	dir := t.TempDir()
 	const layers, hidden, mlp = 6, 256, 384
-	config := map[string]any{"architectures": []string{"Gemma4ForCausalLM"}, "model_type": "gemma4_text", "attention_k_eq_v": true,
-		"vocab_size": 256, "hidden_size": hidden, "intermediate_size": mlp, "num_hidden_layers": layers, "num_attention_heads": 4,
-		"num_key_value_heads": 2, "head_dim": 64, "global_head_dim": 128, "num_global_key_value_heads": 1, "sliding_window": 16,
-		"rms_norm_eps": 1e-6, "final_logit_softcapping": 30.0, "max_position_embeddings": 4096, "hidden_size_per_layer_input": 0,
-		"layer_types": []string{"sliding_attention", "sliding_attention", "sliding_attention", "sliding_attention", "sliding_attention", "full_attention"},
+	config := map[string]any{"architectures": []string{"Gemma4ForCausalLM"}, "model_type": "gemma4_text",
+		"attention_k_eq_v": true,
+		"vocab_size":       256, "hidden_size": hidden, "intermediate_size": mlp, "num_hidden_layers": layers,
+		"num_attention_heads": 4,
+		"num_key_value_heads": 2, "head_dim": 64, "global_head_dim": 128, "num_global_key_value_heads": 1,
+		"sliding_window": 16,
+		"rms_norm_eps":   1e-6, "final_logit_softcapping": 30.0, "max_position_embeddings": 4096,
+		"hidden_size_per_layer_input": 0,
+		"layer_types": []string{"sliding_attention", "sliding_attention", "sliding_attention", "sliding_attention",
+			"sliding_attention", "full_attention"},
 		"rope_parameters": map[string]any{
-			"full_attention":    map[string]any{"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.25},
+			"full_attention": map[string]any{"rope_type": "proportional", "rope_theta": 1e6,
+				"partial_rotary_factor": 0.25},
 			"sliding_attention": map[string]any{"rope_type": "default", "rope_theta": 1e4}}}
 	text, err := json.Marshal(config)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), text, 0o644))
 	_, embedding := g.raw("embed_tokens")
-	entries := []safetensors.Entry{{Name: "model.embed_tokens.weight", DType: safetensors.BF16, Shape: []int{256, hidden}, Data: safetensors.Bytes(embedding)}}
+	entries := []safetensors.Entry{{Name: "model.embed_tokens.weight", DType: safetensors.BF16,
+		Shape: []int{256, hidden}, Data: safetensors.Bytes(embedding)}}
 	zeros := func(name string, shape ...int) {
 		n := 2
 		for _, d := range shape {
 			n *= d
 		}
-		entries = append(entries, safetensors.Entry{Name: "model." + name + ".weight", DType: safetensors.BF16, Shape: shape, Data: safetensors.Bytes(make([]byte, n))})
+		entries = append(entries, safetensors.Entry{Name: "model." + name + ".weight", DType: safetensors.BF16,
+			Shape: shape, Data: safetensors.Bytes(make([]byte, n))})
 	}
 	zeros("norm", hidden)
 	for i := range layers {
@@ -107,7 +116,8 @@ func emptyTarget(t *testing.T, g goldens) string {
 		} else {
 			zeros(prefix+"self_attn.v_proj", kv*head, hidden)
 		}
-		for _, name := range []string{"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"} {
+		for _, name := range []string{"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm",
+			"post_feedforward_layernorm"} {
 			zeros(prefix+name, hidden)
 		}
 		zeros(prefix+"self_attn.q_proj", 4*head, hidden)
@@ -118,7 +128,8 @@ func emptyTarget(t *testing.T, g goldens) string {
 		zeros(prefix+"mlp.gate_proj", mlp, hidden)
 		zeros(prefix+"mlp.up_proj", mlp, hidden)
 		zeros(prefix+"mlp.down_proj", hidden, mlp)
-		scalar := safetensors.Entry{Name: "model." + prefix + "layer_scalar", DType: safetensors.BF16, Shape: []int{1}, Data: safetensors.Bytes([]byte{0x80, 0x3f})}
+		scalar := safetensors.Entry{Name: "model." + prefix + "layer_scalar", DType: safetensors.BF16, Shape: []int{1},
+			Data: safetensors.Bytes([]byte{0x80, 0x3f})}
 		entries = append(entries, scalar)
 	}
 	require.NoError(t, safetensors.WriteFile(filepath.Join(dir, "model.safetensors"), entries, nil))

@@ -55,7 +55,8 @@ func stationary(r *rand.Rand, chance float64) accepts {
 }
 
 // simulate gives the time that tokens take, in rounds without drafts, and the drafts of each round.
-func simulate(c *speculate.Control, cost cost, a accepts, tokens int, noise func() float64) (took float64, rounds []int) {
+func simulate(c *speculate.Control, cost cost, a accepts, tokens int, noise func() float64) (took float64,
+	rounds []int) {
 	for n := 0; n < tokens; {
 		k := c.Next(tokens - n - 1)
 		ok := 0
@@ -161,12 +162,15 @@ func TestControlNearBest(t *testing.T) {
 			var times []float64
 			for seed := range uint64(3) {
 				r := rand.New(rand.NewPCG(seed, 2))
-				took, _ := simulate(speculate.NewControl(&speculate.Times{}, 4, false), cost, stationary(r, chance), tokens, exact)
+				took, _ := simulate(speculate.NewControl(&speculate.Times{}, 4, false), cost,
+					stationary(r, chance), tokens, exact)
 				times = append(times, took)
 			}
 			slices.Sort(times)
-			t.Logf("%-10s %.2f: best %.0f with %d, median %.0f, %.3f", name, chance, best, bestK, times[1], best/times[1])
-			require.GreaterOrEqual(t, best/times[1], 0.94, "%s at %g: best %.0f with %d, took %.0f", name, chance, best, bestK, times)
+			t.Logf("%-10s %.2f: best %.0f with %d, median %.0f, %.3f", name, chance, best, bestK,
+				times[1], best/times[1])
+			require.GreaterOrEqual(t, best/times[1], 0.94, "%s at %g: best %.0f with %d, took %.0f", name,
+				chance, best, bestK, times)
 		}
 	}
 }

@@ -124,7 +124,8 @@ func tokensAt(tokens []int64, position int) []eval.Value {
 	for i := range at {
 		at[i] = int64(position + i)
 	}
-	return []eval.Value{{Tensor: eval.Ints(ir.I64, []int{1, len(tokens)}, tokens)}, {Tensor: eval.Ints(ir.I64, []int{len(tokens)}, at)}}
+	return []eval.Value{{Tensor: eval.Ints(ir.I64, []int{1, len(tokens)}, tokens)},
+		{Tensor: eval.Ints(ir.I64, []int{len(tokens)}, at)}}
 }
 
 func hiddenOf(rows ...[]float32) eval.Value {
@@ -208,7 +209,8 @@ func checkMultiToken(t *testing.T, p *pair, g goldens, prefix string, rowLogits 
 		_, hidden := p.draft(text[1:n], 0, base[:n-1]...)
 		near(t, wantHidden[:n-1], hidden, prefix+"mtp_hidden")
 	}
-	chainIDs, chainLogits, chainHidden := g.ints(prefix+"chain_ids"), g.rows(prefix+"chain_logits"), g.rows(prefix+"chain_hidden")
+	chainIDs, chainLogits, chainHidden := g.ints(prefix+"chain_ids"), g.rows(prefix+"chain_logits"),
+		g.rows(prefix+"chain_hidden")
 	for c := range 9 {
 		row := n - 1 + c
 		token, h := text[row+1], base[row]
@@ -237,7 +239,8 @@ func checkMultiToken(t *testing.T, p *pair, g goldens, prefix string, rowLogits 
 func TestAssistant(t *testing.T) {
 	for device, e := range engines {
 		t.Run(device, func(t *testing.T) {
-			p := open(t, e, filepath.Join(checkpoints, "gemma4-chat"), filepath.Join(checkpoints, "gemma4-chat-assistant"))
+			p := open(t, e, filepath.Join(checkpoints, "gemma4-chat"),
+				filepath.Join(checkpoints, "gemma4-chat-assistant"))
 			checkAssistant(t, p, openGoldens(t, filepath.Join("testdata", "gemma4-chat.safetensors")), "prompt3.")
 		})
 	}
@@ -246,7 +249,8 @@ func TestAssistant(t *testing.T) {
 func checkAssistant(t *testing.T, p *pair, g goldens, prefix string) {
 	t.Helper()
 	ids, greedy := g.ints(prefix+"ids"), g.ints(prefix+"greedy_ids")
-	draftIDs, draftLogits, draftHidden := g.ints(prefix+"draft_ids"), g.rows(prefix+"draft_logits"), g.rows(prefix+"draft_hidden")
+	draftIDs, draftLogits, draftHidden := g.ints(prefix+"draft_ids"), g.rows(prefix+"draft_logits"),
+		g.rows(prefix+"draft_hidden")
 	target := g.rows(prefix + "target_hidden")
 	feed, position := ids, 0
 	for c := range 9 {
@@ -287,9 +291,11 @@ func TestGoldensElsewhere(t *testing.T) {
 	}
 	for device, e := range engines {
 		for _, x := range [][4]string{
-			{"qwen35moe-tiny", at("qwen35moe-tiny", "hf"), at("qwen35moe-mtp-tiny", "mtp.safetensors"), at("qwen35moe-mtp-tiny", "goldens_fp32.safetensors")},
+			{"qwen35moe-tiny", at("qwen35moe-tiny", "hf"), at("qwen35moe-mtp-tiny", "mtp.safetensors"),
+				at("qwen35moe-mtp-tiny", "goldens_fp32.safetensors")},
 			{"qwen35-tiny", at("qwen35-tiny", "hf"), "auto", at("qwen35-tiny", "mtp_goldens_fp32.safetensors")},
-			{"qwen35moe-chat", at("qwen35moe-chat", "hf"), at("qwen35moe-chat-mtp", "mtp.safetensors"), at("qwen35moe-chat-mtp", "mtp_goldens_fp32.safetensors")},
+			{"qwen35moe-chat", at("qwen35moe-chat", "hf"), at("qwen35moe-chat-mtp", "mtp.safetensors"),
+				at("qwen35moe-chat-mtp", "mtp_goldens_fp32.safetensors")},
 		} {
 			t.Run(x[0]+"/"+device, func(t *testing.T) {
 				p, g := open(t, e, x[1], x[2]), openGoldens(t, x[3])
@@ -300,7 +306,8 @@ func TestGoldensElsewhere(t *testing.T) {
 			})
 		}
 		for _, x := range [][3]string{
-			{"gemma4-tiny", "gemma4-tiny", "gemma4-assistant-tiny"}, {"ordered", "gemma4-tiny", "gemma4-assistant-ordered-tiny"},
+			{"gemma4-tiny", "gemma4-tiny", "gemma4-assistant-tiny"},
+			{"ordered", "gemma4-tiny", "gemma4-assistant-ordered-tiny"},
 			{"gemma4-chat", "gemma4-chat", "gemma4-chat-assistant"},
 		} {
 			t.Run(x[0]+"/"+device, func(t *testing.T) {

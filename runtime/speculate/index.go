@@ -128,7 +128,8 @@ func (x *Index) add(token int32) {
 		x.states, x.wide = []state{{link: -1, edges: -1}}, map[[2]int32]int32{}
 	}
 	x.forget()
-	x.marks = append(x.marks, mark{int32(len(x.undo)), int32(len(x.states)), int32(len(x.edges)), x.last, x.end, x.endLen})
+	x.marks = append(x.marks, mark{int32(len(x.undo)), int32(len(x.states)), int32(len(x.edges)),
+		x.last, x.end, x.endLen})
 	// The text so far is a place of all its ends. They learn it now, so that what they know is the place before the
 	// text's own whenever they are asked.
 	for s := x.end; s > 0; s = x.states[s].link {

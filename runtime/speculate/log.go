@@ -7,7 +7,8 @@ import (
 
 // Round is a round of drafting and verifying, as --draft-log writes it.
 type Round struct {
-	// At is the number of tokens that were known before the first draft, the one included that was drawn and not fed yet.
+	// At is the number of tokens that were known before the first draft, the one included that was drawn and not fed
+	// yet.
 	At int `json:"at"`
 	// Draft are the drafts, and Accepted how many of them are right, from the first on. The next round's At is
 	// At + Accepted + 1.

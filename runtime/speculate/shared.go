@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Shared chooses how many tokens the sequences of shared calls draft. A draft costs a row of a call that all wait for, so
-// the choice is one for all: a sequence gets its next draft where that adds more to the tokens of the call than to its
-// time. Each sequence has a [Member], which learns how often its drafts are right; the times are those of calls by their
-// number of rows.
+// Shared chooses how many tokens the sequences of shared calls draft. A draft costs a row of a call that all wait for,
+// so the choice is one for all: a sequence gets its next draft where that adds more to the tokens of the call than to
+// its time. Each sequence has a [Member], which learns how often its drafts are right; the times are those of calls by
+// their number of rows.
 //
 // As with a [Control], an account bounds what drafts may lose, whatever is accepted. Its unit is a call without drafts.
 //

@@ -50,8 +50,8 @@ func (c crowd) answer(tokens int) (part float64, members []*speculate.Member) {
 	return took / plain, members
 }
 
-// TestSharedDrafts: sequences that share calls draft where that pays, each for itself, and lose no more than 2 % where it
-// does not.
+// TestSharedDrafts: sequences that share calls draft where that pays, each for itself, and lose no more than 2 % where
+// it does not.
 func TestSharedDrafts(t *testing.T) {
 	for _, n := range []int{1, 3, 8} {
 		all := func(a float64) []float64 { return slices.Repeat([]float64{a}, n) }

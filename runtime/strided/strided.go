@@ -129,8 +129,8 @@ func InOrder(shape, stride []int) []int {
 	return out
 }
 
-// AxisFirst is InOrder with an axis before all others: its indices are rows that lie one behind the other. It fails where
-// elements share memory.
+// AxisFirst is InOrder with an axis before all others: its indices are rows that lie one behind the other. It fails
+// where elements share memory.
 func AxisFirst(shape, stride []int, axis int) ([]int, bool) {
 	for i, s := range stride {
 		if s == 0 && shape[i] > 1 {

@@ -21,7 +21,8 @@ func TestChatContext(t *testing.T) {
 	}{
 		{Chat{}, "None None False False   "},
 		{Chat{Messages: messages, AddGenerationPrompt: true}, "user:hi;assistant:ho;None None True False   "},
-		{Chat{Messages: messages[:1], Tools: []Value{Str("t")}, EnableThinking: &no, Tokens: tokens, Arguments: arguments},
+		{Chat{Messages: messages[:1], Tools: []Value{Str("t")}, EnableThinking: &no,
+			Tokens: tokens, Arguments: arguments},
 			"user:hi;['t'] [] False True False <s> 5"},
 	} {
 		text, err := render(t, show, c.chat.Context())

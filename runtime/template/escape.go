@@ -65,7 +65,8 @@ func (l *lexer) unescape(s string) string {
 }
 
 var simpleEscapes = map[rune]string{
-	'\n': "", '\\': `\`, '\'': "'", '"': `"`, 'a': "\a", 'b': "\b", 'f': "\f", 'n': "\n", 'r': "\r", 't': "\t", 'v': "\v",
+	'\n': "", '\\': `\`, '\'': "'", '"': `"`, 'a': "\a", 'b': "\b", 'f': "\f", 'n': "\n",
+	'r': "\r", 't': "\t", 'v': "\v",
 }
 
 // hexEscape writes the character that n hexadecimal digits name and gives what follows them.

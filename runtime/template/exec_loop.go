@@ -21,7 +21,8 @@ func (n *forNode) render(in *interp, outer *activation, iterable Value, depth in
 }
 
 // iterate runs the loop: the body's variables are in act, those of the place where the loop stands in outer.
-func (n *forNode) iterate(in *interp, act, outer *activation, iterable Value, depth int, recurse func(Value, int) Value, out *output) signal {
+func (n *forNode) iterate(in *interp, act, outer *activation, iterable Value, depth int, recurse func(Value, int) Value,
+	out *output) signal {
 	in.line = n.position()
 	if n.test != nil {
 		iterable = n.filtered(in, outer, iterable)
@@ -29,7 +30,8 @@ func (n *forNode) iterate(in *interp, act, outer *activation, iterable Value, de
 	next := in.iterate(iterable)
 	var loop *loopContext
 	if n.loopRef != nil {
-		loop = &loopContext{in: in, iterable: iterable, iterator: next, index0: -1, size: -1, depth0: depth, recurse: recurse}
+		loop = &loopContext{in: in, iterable: iterable, iterator: next, index0: -1, size: -1,
+			depth0: depth, recurse: recurse}
 		next = loop.next
 	}
 	// jinja2 notes that there was an iteration at the end of the body, which continue and break skip.

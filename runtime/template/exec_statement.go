@@ -127,7 +127,8 @@ func (n *filterBlock) exec(in *interp, act *activation, out *output) signal {
 func (in *interp) printable(v Value) string {
 	s, ok := asString(v)
 	if !ok {
-		in.fail(TypeError, "expected str instance, %s found: the result of a filter or call block is printed as it is", v.TypeName())
+		in.fail(TypeError, "expected str instance, %s found: the result of a filter or call block is printed as it is",
+			v.TypeName())
 	}
 	return s
 }

@@ -293,7 +293,8 @@ func (in *interp) named(what string, name Value, table map[string]*builtin) (str
 			return b
 		}
 		if u, ok := name.(*undefined); ok {
-			in.fail(RuntimeError, "No %s named Undefined. (%s; did you forget to quote the callable name?)", what, in.undefinedMessage(u))
+			in.fail(RuntimeError, "No %s named Undefined. (%s; did you forget to quote the callable name?)", what,
+				in.undefinedMessage(u))
 		}
 		in.fail(RuntimeError, "No %s named %s.", what, in.repr(name))
 		return nil

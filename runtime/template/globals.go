@@ -64,7 +64,8 @@ func (in *interp) makeDict(name string, args callArgs) *Dict {
 				}
 				items := in.drain(kv)
 				if len(items) != 2 {
-					in.fail(ValueError, "dictionary update sequence element #%d has length %d; 2 is required", i, len(items))
+					in.fail(ValueError, "dictionary update sequence element #%d has length %d; 2 is required", i,
+						len(items))
 				}
 				in.insert(d, items[0], items[1])
 			}

@@ -14,7 +14,8 @@ var small = Options{MaxSteps: 200_000, MaxMemory: 4 << 20, MaxOutput: 1 << 20}
 
 func TestLimits(t *testing.T) {
 	double := func(start, step string) string {
-		return "{% set ns = namespace(x=" + start + ") %}{% for i in range(64) %}{% set ns.x = " + step + " %}{% endfor %}"
+		return "{% set ns = namespace(x=" + start + ") %}{% for i in range(64) %}{% set ns.x = " +
+			step + " %}{% endfor %}"
 	}
 	deep := "{% set ns = namespace(x=[1], y=[1]) %}{% for i in range(1000) %}{% set ns.x = [ns.x] %}{% set ns.y = [ns.y] %}{% endfor %}"
 	wide := double("[1]", "[ns.x, ns.x]")
@@ -116,15 +117,16 @@ func parameters(n int) string {
 func TestWithinLimits(t *testing.T) {
 	for source, want := range map[string]string{
 		"{% set n = namespace(x=0) %}{% for i in range(100000) %}{% set n.x = n.x + i %}{% endfor %}{{ n.x }}": "4999950000",
-		"{{ ('a' * 10**6)|length }}":                                                                  "1000000",
-		"{{ (10 ** 4299)|string|length }}":                                                            "4300",
-		"{{ 2 ** 10**9 == (2 ** 10) ** 9 }}":                                                          "True",
-		strings.Repeat("{% if 1 %}", 98) + "x" + strings.Repeat("{% endif %}", 98):                    "x",
-		strings.Repeat("{% for i in [1] %}", 20) + "x" + strings.Repeat("{% endfor %}", 20):           "x",
-		"{{ " + strings.Repeat("(", 100) + "1" + strings.Repeat(")", 100) + " }}":                     "1",
-		"{{ 0" + strings.Repeat(" + 1", 200) + " }}":                                                  "200",
-		"{{ 'x'" + strings.Repeat(" ~ 'x'", 5000) + " }}":                                             strings.Repeat("x", 5001),
-		"{% macro f(n) %}{{ n }}{% if n %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(150)|length }}": "343",
+		"{{ ('a' * 10**6)|length }}":                                                        "1000000",
+		"{{ (10 ** 4299)|string|length }}":                                                  "4300",
+		"{{ 2 ** 10**9 == (2 ** 10) ** 9 }}":                                                "True",
+		strings.Repeat("{% if 1 %}", 98) + "x" + strings.Repeat("{% endif %}", 98):          "x",
+		strings.Repeat("{% for i in [1] %}", 20) + "x" + strings.Repeat("{% endfor %}", 20): "x",
+		"{{ " + strings.Repeat("(", 100) + "1" + strings.Repeat(")", 100) + " }}":           "1",
+		"{{ 0" + strings.Repeat(" + 1", 200) + " }}":                                        "200",
+		"{{ 'x'" + strings.Repeat(" ~ 'x'",
+			5000) + " }}": strings.Repeat("x", 5001),
+		"{% macro f(n) %}{{ n }}{% if n %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(150)|length }}":                                            "343",
 		"{% set n = namespace(x=[]) %}{% for i in range(800) %}{% set n.x = [n.x] %}{% endfor %}{{ n.x|string|length }} {{ n.x|tojson|length }}": "1602 1602",
 	} {
 		text, err := render(t, source, nil)

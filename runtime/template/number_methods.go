@@ -30,7 +30,10 @@ func init() {
 	})
 	intMethods = map[string]*builtin{
 		"as_integer_ratio": ratio,
-		"bit_length":       define("", func(_ *interp, self Value, _ []Value) Value { return Int(asBig(self).BitLen()) }),
+		"bit_length": define("", func(_ *interp, self Value,
+			_ []Value) Value {
+			return Int(asBig(self).BitLen())
+		}),
 		"bit_count": define("", func(_ *interp, self Value, _ []Value) Value {
 			n := 0
 			for _, w := range asBig(self).Bits() {
@@ -45,7 +48,10 @@ func init() {
 	floatMethods = map[string]*builtin{
 		"as_integer_ratio": ratio,
 		"conjugate":        self,
-		"hex":              define("", func(_ *interp, self Value, _ []Value) Value { return Str(floatHex(float64(self.(Float)))) }),
+		"hex": define("", func(_ *interp, self Value,
+			_ []Value) Value {
+			return Str(floatHex(float64(self.(Float))))
+		}),
 		"is_integer": define("", func(_ *interp, self Value, _ []Value) Value {
 			f := float64(self.(Float))
 			return Bool(f == math.Trunc(f) && !math.IsInf(f, 0))

@@ -36,9 +36,10 @@ func init() {
 		})
 	}
 	stringMethods = map[string]*builtin{
-		"capitalize":   mapping((*interp).capitalize),
-		"casefold":     mapping((*interp).caseFold),
-		"center":       define("/ width fill?", pad(func(missing, width int) int { return missing/2 + missing&width&1 })),
+		"capitalize": mapping((*interp).capitalize),
+		"casefold":   mapping((*interp).caseFold),
+		"center": define("/ width fill?",
+			pad(func(missing, width int) int { return missing/2 + missing&width&1 })),
 		"count":        define("/ sub start? end?", stringCount),
 		"encode":       refused("str.encode gives bytes, which are not supported"),
 		"endswith":     define("/ suffix start? end?", affix("endswith", strings.HasSuffix)),
@@ -55,7 +56,10 @@ func init() {
 		"isidentifier": predicate(isIdentifier),
 		"islower":      predicate(isLowerString),
 		"isnumeric":    every(isNumeric),
-		"isprintable":  predicate(func(s string) bool { return strings.IndexFunc(s, func(c rune) bool { return !isPrintable(c) }) < 0 }),
+		"isprintable": predicate(func(s string) bool {
+			return strings.IndexFunc(s,
+				func(c rune) bool { return !isPrintable(c) }) < 0
+		}),
 		"isspace":      every(isSpace),
 		"istitle":      predicate(isTitleString),
 		"isupper":      predicate(isUpperString),
@@ -250,7 +254,8 @@ func makeTranslation(in *interp, _ Value, a []Value) Value {
 		}
 		return table
 	}
-	from, to := []rune(in.mustText("the first maketrans argument", a[0])), []rune(in.mustText("the second maketrans argument", a[1]))
+	from, to := []rune(in.mustText("the first maketrans argument", a[0])),
+		[]rune(in.mustText("the second maketrans argument", a[1]))
 	if len(from) != len(to) {
 		in.fail(ValueError, "the first two maketrans arguments must have equal length")
 	}

@@ -42,7 +42,8 @@ func isIdentifierPart(c rune) bool {
 	case 0xe33, 0xeb3, 0xff9e, 0xff9f:
 		return true
 	}
-	return isIdentifierStart(c) || unicode.In(c, unicode.Mn, unicode.Mc, unicode.Nd, unicode.Pc, unicode.Other_ID_Continue)
+	return isIdentifierStart(c) || unicode.In(c, unicode.Mn, unicode.Mc, unicode.Nd, unicode.Pc,
+		unicode.Other_ID_Continue)
 }
 
 // unstableStart are the characters of ID_Start that are not of XID_Start, as their compatibility forms start no

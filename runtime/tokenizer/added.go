@@ -52,7 +52,8 @@ func readAdded(v value) []addedToken {
 // newAdded gives the tokens ids as the library does, which does not go by those in the file: the one that the model's
 // vocabulary has, or the next behind it. vocab learns what the tokens are called: in normalized form, if they are
 // looked for in it.
-func newAdded(tokens []addedToken, vocab *vocabulary, normalize func(string) string, at *place) (*addedVocabulary, []string) {
+func newAdded(tokens []addedToken, vocab *vocabulary, normalize func(string) string,
+	at *place) (*addedVocabulary, []string) {
 	a := &addedVocabulary{tokens: map[int32]*addedToken{}, ids: map[string]int32{}, special: map[string]bool{},
 		beside: map[[2]rune]bool{}, inner: map[rune]bool{}}
 	var warnings []string
@@ -71,11 +72,14 @@ func newAdded(tokens []addedToken, vocab *vocabulary, normalize func(string) str
 			id = next
 			next++
 			if other, taken := vocab.token(id); taken {
-				fail(here, "the token %q gets the id %d, the number of tokens before it, but %q has that id", abridge(t.content), id, abridge(other))
+				fail(here, "the token %q gets the id %d, the number of tokens before it, but %q has that id",
+					abridge(t.content), id, abridge(other))
 			}
 		}
 		if id != t.id {
-			warnings = append(warnings, fmt.Sprintf("%s: the token %q says that its id is %d; its id is %d, as the library gives it", here, abridge(t.content), t.id, id))
+			warnings = append(warnings, fmt.Sprintf(
+				"%s: the token %q says that its id is %d; its id is %d, as the library gives it", here,
+				abridge(t.content), t.id, id))
 		}
 		t.id = id
 		a.ids[t.content] = id

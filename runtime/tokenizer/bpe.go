@@ -130,7 +130,8 @@ func readMerges(r *reader, at *place) (merges [][2]string) {
 		if c := r.peek(); i == 0 && (c == '"' || c == '[') {
 			form = c
 		} else if c != form {
-			bad("found %s, expected %q: all merges are of the form %s", r.found(), form, map[byte]string{'"': `"a b"`, '[': `["a", "b"]`}[form])
+			bad("found %s, expected %q: all merges are of the form %s", r.found(), form,
+				map[byte]string{'"': `"a b"`, '[': `["a", "b"]`}[form])
 		}
 		var pair [2]string
 		if form == '"' {
@@ -192,7 +193,8 @@ func (m *bpe) setMerges(merges [][2]string, at *place) (warnings []string) {
 			bad("the product %q is not in the vocabulary", abridge(pair[0]+pair[1][len(m.prefix):]))
 		}
 		if m.merges.put(left, right, merge{int32(i), id}) && len(warnings) == 0 {
-			warnings = append(warnings, fmt.Sprintf("%s: the pair %q comes twice; the last one counts", &place{up: at, index: i}, pair))
+			warnings = append(warnings, fmt.Sprintf("%s: the pair %q comes twice; the last one counts",
+				&place{up: at, index: i}, pair))
 		}
 		if id == left || id == right {
 			m.uneven = true

@@ -141,7 +141,8 @@ func (t *Tokenizer) Uncut() string {
 	}
 	for _, token := range t.added.tokens {
 		if token.singleWord || token.lstrip || token.rstrip {
-			return fmt.Sprintf("the tokenizer has tokens that depend on what is around them, as %q", abridge(token.content))
+			return fmt.Sprintf("the tokenizer has tokens that depend on what is around them, as %q",
+				abridge(token.content))
 		}
 	}
 	for _, n := range t.normalizers {

@@ -79,7 +79,8 @@ func TestComponents(t *testing.T) {
 	for _, c := range r.Decoders {
 		tok := parseSections(t, c.Sections)
 		for i, ids := range c.IDs {
-			require.Equal(t, c.Want[i], [2]string{tok.Decode(ids, false), tok.Decode(ids, true)}, "decoder %s of %v", c.Sections["decoder"], ids)
+			require.Equal(t, c.Want[i], [2]string{tok.Decode(ids, false), tok.Decode(ids, true)}, "decoder %s of %v",
+				c.Sections["decoder"], ids)
 			s, all := tok.NewStream(false), ""
 			for _, id := range ids {
 				all += s.Push(id)
@@ -94,10 +95,12 @@ func TestComponents(t *testing.T) {
 			ids := tok.Encode(text, EncodeOptions{ParseSpecial: true})
 			require.Equal(t, c.IDs[i], ids, "%s: %q", c.Sections, text)
 			if j := i - (len(r.Sentences) - len(c.Decoded)); j >= 0 {
-				require.Equal(t, c.Decoded[j], [2]string{tok.Decode(ids, false), tok.Decode(ids, true)}, "%s: %v", c.Sections, ids)
+				require.Equal(t, c.Decoded[j], [2]string{tok.Decode(ids, false), tok.Decode(ids, true)},
+					"%s: %v", c.Sections, ids)
 			}
 			if c.Special != nil {
-				require.Equal(t, c.Special[i], tok.Encode(text, EncodeOptions{ParseSpecial: true, AddSpecial: true}), "%s: %q", c.Sections, text)
+				require.Equal(t, c.Special[i], tok.Encode(text, EncodeOptions{ParseSpecial: true, AddSpecial: true}),
+					"%s: %q", c.Sections, text)
 			}
 		}
 		for id, want := range c.Names {

@@ -39,7 +39,8 @@ func (d *decoder) gather() {
 // read appends the stages of a component.
 func (d *decoder) read(v value) {
 	c := newComponent(v)
-	switch c.oneOf("type", "ByteLevel", "Replace", "ByteFallback", "Fuse", "Strip", "Metaspace", "BPEDecoder", "Sequence") {
+	switch c.oneOf("type", "ByteLevel", "Replace", "ByteFallback", "Fuse", "Strip", "Metaspace",
+		"BPEDecoder", "Sequence") {
 	case "ByteLevel":
 		c.need("add_prefix_space").boolean() // said of the pre-tokenizer
 		c.need("trim_offsets").boolean()

@@ -12,7 +12,8 @@
 // Added tokens such as <|im_end|> are cut out first (added.go). What is between them is normalized (normalize.go);
 // added tokens that ask for it are cut out of the result; the rest is cut into words by the pre-tokenizers
 // (pretokenize.go, scanner.go), each word is merged by the model (bpe.go, word.go), and the post-processor puts its
-// tokens around (postprocess.go). A text from a reader is cut before all that, where it makes no difference (chunks.go). Decoding is a row of stages (decode.go) that Stream feeds one id at a time.
+// tokens around (postprocess.go). A text from a reader is cut before all that, where it makes no difference
+// (chunks.go). Decoding is a row of stages (decode.go) that Stream feeds one id at a time.
 //
 // # What is supported
 //

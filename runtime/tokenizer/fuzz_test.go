@@ -70,7 +70,8 @@ func FuzzRoundTrip(f *testing.F) {
 			for _, id := range ids {
 				require.True(t, 0 <= id && id < tok.VocabSize())
 			}
-			require.Equal(t, ids, tok.Encode(text, EncodeOptions{}), "without special tokens in it, a text has the same ids")
+			require.Equal(t, ids, tok.Encode(text, EncodeOptions{}),
+				"without special tokens in it, a text has the same ids")
 		}
 		check(qwen, ucd.NFC.String(validText(text)))
 		check(gemma, strings.ReplaceAll(validText(text), "▁", " "))

@@ -400,7 +400,8 @@ func (c *component) oneOf(key string, names ...string) string {
 func (c *component) done() {
 	for i, key := range c.keys {
 		if !slices.Contains(c.asked, key) && c.items[i].kind != null {
-			fail(c.items[i].at, "found %s; this key is not known, supported are %s", c.items[i].describe(), strings.Join(c.asked, ", "))
+			fail(c.items[i].at, "found %s; this key is not known, supported are %s", c.items[i].describe(),
+				strings.Join(c.asked, ", "))
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A recording holds what the real library makes of texts and ids (testdata/record_layouts.mjs): the ids with and without
-// those of the post-processor, and the text that the former are decoded to with and without special tokens.
+// A recording holds what the real library makes of texts and ids (testdata/record_layouts.mjs): the ids with and
+// without those of the post-processor, and the text that the former are decoded to with and without special tokens.
 type recording struct {
 	Encode []struct {
 		Text             string
@@ -79,7 +79,8 @@ func TestLayouts(t *testing.T) {
 			r := readRecording(t, name)
 			for _, c := range r.Encode {
 				require.Equal(t, c.IDs, tok.Encode(c.Text, EncodeOptions{ParseSpecial: true}), "%+q", c.Text)
-				require.Equal(t, c.Special, tok.Encode(c.Text, EncodeOptions{ParseSpecial: true, AddSpecial: true}), "%+q", c.Text)
+				require.Equal(t, c.Special, tok.Encode(c.Text, EncodeOptions{ParseSpecial: true, AddSpecial: true}),
+					"%+q", c.Text)
 				require.Equal(t, *c.Decoded, tok.Decode(c.Special, false), "%+q", c.Text)
 				require.Equal(t, *c.Skipped, tok.Decode(c.Special, true), "%+q", c.Text)
 			}

@@ -26,7 +26,8 @@ const maxGrowth = 1 << 12
 // readNormalizers appends the normalizers of a component, in order.
 func readNormalizers(list []normalizer, v value) []normalizer {
 	c := newComponent(v)
-	kind := c.oneOf("type", "NFC", "NFD", "NFKC", "NFKD", "Replace", "Prepend", "Strip", "Lowercase", "ByteLevel", "Sequence")
+	kind := c.oneOf("type", "NFC", "NFD", "NFKC", "NFKD", "Replace", "Prepend", "Strip", "Lowercase",
+		"ByteLevel", "Sequence")
 	n := normalizer{growth: 1, keepsStart: true}
 	form := func(f ucd.Form, growth float64) {
 		n.apply, n.growth = f.String, growth

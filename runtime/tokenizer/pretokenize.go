@@ -17,8 +17,8 @@ type preTokenizer struct {
 	// byteLevel is set if the last step writes the pieces in the byte-level alphabet. It is left to the model.
 	byteLevel bool
 
-	// words are the rules of the first cutter, where it cuts by such; else literals are the single characters that Split
-	// cuts at, and other is set if there is any other step.
+	// words are the rules of the first cutter, where it cuts by such; else literals are the single characters that
+	// Split cuts at, and other is set if there is any other step.
 	words    *scanner
 	literals []string
 	other    bool
@@ -91,7 +91,8 @@ func (t *preTokenizer) read(v value, starts bool) {
 		if c.need("individual_digits").boolean() {
 			behavior = "Isolated"
 		}
-		t.cutters = append(t.cutters, split(characterPattern(func(r rune) bool { return ucd.Of(r)&ucd.Numeric != 0 }), behavior, false))
+		t.cutters = append(t.cutters, split(characterPattern(func(r rune) bool { return ucd.Of(r)&ucd.Numeric != 0 }),
+			behavior, false))
 	case "Metaspace":
 		t.readMetaspace(c, starts)
 	case "Whitespace":

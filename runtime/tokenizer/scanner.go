@@ -79,7 +79,8 @@ func (sc *scanner) next(s string, at int) int {
 	return sc.space(s, at)
 }
 
-// word is the end of the letters that begin at at, behind a character r of n bytes that may stand before them; at where there are none.
+// word is the end of the letters that begin at at, behind a character r of n bytes that may stand before them; at where
+// there are none.
 func (sc *scanner) word(s string, at int, r rune, n int) int {
 	switch {
 	case sc.prefix && r != '\r' && r != '\n' && ucd.Of(r)&(ucd.L|ucd.N) == 0, r == ' ':
@@ -132,8 +133,8 @@ func (sc *scanner) punctuation(s string, at int, r rune) int {
 	return at
 }
 
-// space is the end of white space: up to the last line end; or all of it but the last character, which goes with the word
-// behind it; or all of it.
+// space is the end of white space: up to the last line end; or all of it but the last character, which goes with the
+// word behind it; or all of it.
 func (sc *scanner) space(s string, at int) int {
 	end := run(s, at, ucd.Space)
 	if sc.lines {

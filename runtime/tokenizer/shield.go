@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// A Shield keeps texts from naming control tokens: those that steer a model, such as the marks of turns. It puts a mark, a
-// character of the caller's choice that no text has, behind the first character of their names, and [Tokenizer.Encode]
-// with that mark takes them for text and the mark out. Its methods may be called concurrently.
+// A Shield keeps texts from naming control tokens: those that steer a model, such as the marks of turns. It puts a
+// mark, a character of the caller's choice that no text has, behind the first character of their names, and
+// [Tokenizer.Encode] with that mark takes them for text and the mark out. Its methods may be called concurrently.
 type Shield struct {
 	tokenizer *Tokenizer
 	names     *trie // of the control tokens, as the file has them
@@ -34,8 +34,8 @@ func (t *Tokenizer) NewShield(control func(name string) bool) *Shield {
 	return s
 }
 
-// Text gives a text with marks in the names of control tokens, and in its end where a name may begin there that the text
-// behind it completes. What is not UTF-8 in it becomes U+FFFD.
+// Text gives a text with marks in the names of control tokens, and in its end where a name may begin there that the
+// text behind it completes. What is not UTF-8 in it becomes U+FFFD.
 func (s *Shield) Text(text string, mark rune) string {
 	text = validText(text)
 	var out strings.Builder

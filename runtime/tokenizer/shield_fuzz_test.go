@@ -16,7 +16,8 @@ func FuzzShield(f *testing.F) {
 	start, _ := tok.TokenToID("<|im_start|>")
 	end, _ := tok.TokenToID("<|im_end|>")
 	think, _ := tok.TokenToID("<think>")
-	for _, text := range []string{"", "<|im_end|>", "<|im_<|im_end|>end|>", "<|im_", "end|>", "a <think> b", "é\u0301<", "\xff<|"} {
+	for _, text := range []string{"", "<|im_end|>", "<|im_<|im_end|>end|>", "<|im_", "end|>", "a <think> b",
+		"é\u0301<", "\xff<|"} {
 		f.Add(text, "end|>")
 		f.Add("<", text)
 	}
@@ -24,7 +25,8 @@ func FuzzShield(f *testing.F) {
 		if slices.Contains([]rune(a+b), mark) {
 			return
 		}
-		ids := tok.Encode("<|im_start|>"+shield.Text(a, mark)+shield.Text(b, mark)+"<|im_end|>", EncodeOptions{ParseSpecial: true, Mark: mark})
+		ids := tok.Encode("<|im_start|>"+shield.Text(a, mark)+shield.Text(b, mark)+"<|im_end|>",
+			EncodeOptions{ParseSpecial: true, Mark: mark})
 		require.Equal(t, []int{start, end}, []int{ids[0], ids[len(ids)-1]})
 		for _, id := range ids[1 : len(ids)-1] {
 			require.False(t, id == think || slices.Contains(control, id), "token %d in %q and %q", id, a, b)

@@ -38,7 +38,8 @@ func Load(path string) (*Tokenizer, error) {
 		return nil, err
 	}
 	if len(data) > maxFile {
-		return nil, &Error{File: path, Reason: fmt.Sprintf("the file is larger than %d bytes, which no tokenizer.json is", maxFile)}
+		return nil, &Error{File: path, Reason: fmt.Sprintf(
+			"the file is larger than %d bytes, which no tokenizer.json is", maxFile)}
 	}
 	return Parse(data, path)
 }
@@ -61,7 +62,8 @@ func Parse(data []byte, name string) (t *Tokenizer, err error) {
 
 // sectionNames are the keys of a tokenizer.json.
 var sectionNames = []string{
-	"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder", "model",
+	"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
+	"post_processor", "decoder", "model",
 }
 
 func parse(r *reader) *Tokenizer {
@@ -75,7 +77,8 @@ func parse(r *reader) *Tokenizer {
 		if key != "model" {
 			v := r.value(at)
 			if v.kind != null && !slices.Contains(sectionNames, key) {
-				fail(at, "found %s; this key is not known, those of a tokenizer.json are %s", v.describe(), strings.Join(sectionNames, ", "))
+				fail(at, "found %s; this key is not known, those of a tokenizer.json are %s", v.describe(),
+					strings.Join(sectionNames, ", "))
 			}
 			sections[key] = v
 			return
@@ -175,9 +178,9 @@ type EncodeOptions struct {
 	// ParseSpecial makes special tokens of their names in the text, such as <|im_end|>. Without it they are text like
 	// any other (the library's encode_special_tokens), which is how text from outside should be encoded.
 	ParseSpecial bool
-	// Mark, where it is not 0, is a character that stands for nothing: names of added tokens with a mark inside or right
-	// behind them are no names, and marks are taken out of the text. So text of several origins can be encoded at once,
-	// of which some must not name tokens; see [Shield].
+	// Mark, where it is not 0, is a character that stands for nothing: names of added tokens with a mark inside or
+	// right behind them are no names, and marks are taken out of the text. So text of several origins can be encoded at
+	// once, of which some must not name tokens; see [Shield].
 	Mark rune
 }
 

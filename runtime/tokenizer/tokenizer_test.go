@@ -54,63 +54,91 @@ func TestParseErrors(t *testing.T) {
 		{ofModel(`"vocab": {"a": 0.5}, "merges": []`), "model.vocab.a", "found 0.5, expected an integer"},
 		{ofModel(`"vocab": {"a": -1}, "merges": []`), "model.vocab.a", "expected an integer from 0 to 2147483647"},
 		{ofModel(`"vocab": {"a": 4294967296}, "merges": []`), "model.vocab.a", "expected an integer"},
-		{ofModel(`"vocab": {"a": 2000000000}, "merges": []`), "model.vocab", "the largest id is 2000000000, found only 1 tokens"},
+		{ofModel(`"vocab": {"a": 2000000000}, "merges": []`), "model.vocab",
+			"the largest id is 2000000000, found only 1 tokens"},
 		{ofModel(`"vocab": {"a": 0, "a": 1}, "merges": []`), "model.vocab", `the token "a" comes twice`},
-		{ofModel(`"vocab": {"b": 0, "a": 0}, "merges": []`), "model.vocab", `the tokens "a" and "b" have the same id 0`},
+		{ofModel(`"vocab": {"b": 0, "a": 0}, "merges": []`), "model.vocab",
+			`the tokens "a" and "b" have the same id 0`},
 		{ofModel(`"vocab": {"a": 0}, "vocab": {"a": 0}, "merges": []`), "model", `"vocab" comes twice`},
 		{ofModel(`"vocab": {"a": 0}, "merges": {}`), "model.merges", "expected an array"},
 		{ofModel(`"vocab": {"a": 0}, "merges": [1]`), "model.merges[0]", "found '1'"},
-		{ofModel(`"vocab": {"a": 0, "aa": 1}, "merges": [["a", "a"], "a a"]`), "model.merges[1]", "all merges are of the form"},
+		{ofModel(`"vocab": {"a": 0, "aa": 1}, "merges": [["a", "a"], "a a"]`), "model.merges[1]",
+			"all merges are of the form"},
 		{ofModel(`"vocab": {"a": 0}, "merges": [["a"]]`), "model.merges[0]", "found 1 elements"},
 		{ofModel(`"vocab": {"a": 0}, "merges": [["a", "a", "a"]]`), "model.merges[0]", "expected two strings"},
 		{ofModel(`"vocab": {"a": 0}, "merges": ["a  a"]`), "model.merges[0]", "with one space between them"},
 		{ofModel(`"vocab": {"a": 0}, "merges": [["a", "b"]]`), "model.merges[0]", `"b" is not in the vocabulary`},
-		{ofModel(`"vocab": {"a": 0}, "merges": [["a", "a"]]`), "model.merges[0]", `the product "aa" is not in the vocabulary`},
-		{ofModel(`"vocab": {"a": 0}, "merges": [], "dropout": 0.1`), "model.dropout", "found 0.1; dropout makes ids random"},
+		{ofModel(`"vocab": {"a": 0}, "merges": [["a", "a"]]`), "model.merges[0]",
+			`the product "aa" is not in the vocabulary`},
+		{ofModel(`"vocab": {"a": 0}, "merges": [], "dropout": 0.1`), "model.dropout",
+			"found 0.1; dropout makes ids random"},
 		{ofModel(`"vocab": {"a": 0}, "merges": [], "unk_token": "<unk>"`), "model.unk_token", "not in model.vocab"},
 		{ofModel(`"vocab": {"a": 0}, "merges": [], "fuse_unk": 1`), "model.fuse_unk", "found 1, expected a boolean"},
 		{ofModel(`"vocab": {"a": 0}, "merges": [], "cache": 1`), "model.cache", "this key is not known"},
-		{ofModel(`"vocab": {"a": 0}, "merges": [], "end_of_word_suffix": "` + strings.Repeat("x", 65) + `"`), "model.end_of_word_suffix", "at most 64"},
-		{ofModel(`"vocab": {"a": 0, "b": 1}, "merges": [["a", "b"]], "continuing_subword_prefix": "##"`), "model.merges[0]", "shorter than continuing_subword_prefix"},
+		{ofModel(`"vocab": {"a": 0}, "merges": [], "end_of_word_suffix": "` + strings.Repeat("x", 65) + `"`),
+			"model.end_of_word_suffix", "at most 64"},
+		{ofModel(`"vocab": {"a": 0, "b": 1}, "merges": [["a", "b"]], "continuing_subword_prefix": "##"`),
+			"model.merges[0]", "shorter than continuing_subword_prefix"},
 		// Added tokens.
 		{with(`"added_tokens": [{"id": 3, "content": "x"}]`), "added_tokens[0]", `"single_word" is missing`},
 		{with(`"added_tokens": [{"id": -3, "content": "x"}]`), "added_tokens[0].id", "expected an integer"},
-		{with(`"added_tokens": [` + added("x", 3, `"normalized": false, "extra": 1`) + `]`), "added_tokens[0].extra", "this key is not known"},
-		{`{"added_tokens": [` + added("x", 1, `"normalized": false`) + `], "model": {"vocab": {"a": 1}, "merges": []}}`, "added_tokens[0]", `gets the id 1, the number of tokens before it, but "a" has that id`},
-		{with(`"normalizer": {"type": "Lowercase"}, "added_tokens": [` + added("X", 3, `"normalized": true`) + `, ` + added("x", 4, `"normalized": true`) + `]`), "added_tokens", `two tokens are "x" after normalization`},
-		{with(`"normalizer": {"type": "Strip", "strip_left": true, "strip_right": true}, "added_tokens": [` + added(" ", 3, `"normalized": true`) + `]`), "added_tokens", "normalizing leaves nothing"},
+		{with(`"added_tokens": [` + added("x", 3, `"normalized": false, "extra": 1`) + `]`), "added_tokens[0].extra",
+			"this key is not known"},
+		{`{"added_tokens": [` + added("x", 1, `"normalized": false`) + `], "model": {"vocab": {"a": 1}, "merges": []}}`,
+			"added_tokens[0]", `gets the id 1, the number of tokens before it, but "a" has that id`},
+		{with(`"normalizer": {"type": "Lowercase"}, "added_tokens": [` + added("X", 3, `"normalized": true`) + `, ` +
+			added("x", 4, `"normalized": true`) + `]`), "added_tokens", `two tokens are "x" after normalization`},
+		{with(`"normalizer": {"type": "Strip", "strip_left": true, "strip_right": true}, "added_tokens": [` + added(" ",
+			3, `"normalized": true`) + `]`), "added_tokens", "normalizing leaves nothing"},
 		// Components.
 		{with(`"normalizer": "NFC"`), "normalizer", `found "NFC", expected an object`},
 		{with(`"normalizer": {}`), "normalizer", `"type" is missing`},
-		{with(`"normalizer": {"type": "Precompiled", "precompiled_charsmap": ""}`), "normalizer.type", `found "Precompiled"; supported are NFC`},
+		{with(`"normalizer": {"type": "Precompiled", "precompiled_charsmap": ""}`), "normalizer.type",
+			`found "Precompiled"; supported are NFC`},
 		{with(`"normalizer": {"type": "NFC", "form": 1}`), "normalizer.form", "supported are type"},
-		{with(`"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "BertNormalizer"}]}`), "normalizer.normalizers[1].type", "BertNormalizer"},
+		{with(`"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "BertNormalizer"}]}`),
+			"normalizer.normalizers[1].type", "BertNormalizer"},
 		{with(`"normalizer": {"type": "Replace", "pattern": {"String": " "}}`), "normalizer", `"content" is missing`},
-		{with(`"normalizer": {"type": "Replace", "pattern": {"String": "a", "Regex": "b"}, "content": ""}`), "normalizer.pattern", "either String or Regex"},
-		{with(`"normalizer": {"type": "Replace", "pattern": {"Regex": "(?>a)"}, "content": ""}`), "normalizer.pattern.Regex", "byte 0: the group"},
-		{with(`"normalizer": {"type": "Replace", "pattern": {"String": "a"}, "content": "` + strings.Repeat("x", 5000) + `"}`), "normalizer", "5000 times longer"},
+		{with(`"normalizer": {"type": "Replace", "pattern": {"String": "a", "Regex": "b"}, "content": ""}`),
+			"normalizer.pattern", "either String or Regex"},
+		{with(`"normalizer": {"type": "Replace", "pattern": {"Regex": "(?>a)"}, "content": ""}`),
+			"normalizer.pattern.Regex", "byte 0: the group"},
+		{with(`"normalizer": {"type": "Replace", "pattern": {"String": "a"}, "content": "` + strings.Repeat("x",
+			5000) + `"}`), "normalizer", "5000 times longer"},
 		{with(`"normalizer": {"type": "Strip", "strip_left": true}`), "normalizer", `"strip_right" is missing`},
 		{with(`"pre_tokenizer": {"type": "UnicodeScripts"}`), "pre_tokenizer.type", "UnicodeScripts"},
 		{with(`"pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "isolated", "invert": false}`), "pre_tokenizer.behavior", `found "isolated"; supported are Removed`},
-		{with(`"pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "Isolated"}`), "pre_tokenizer", `"invert" is missing`},
+		{with(`"pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "Isolated"}`),
+			"pre_tokenizer", `"invert" is missing`},
 		{with(`"pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": "(?<n>a)"}, "behavior": "Isolated", "invert": false}]}`), "pre_tokenizer.pretokenizers[0].pattern.Regex", "is not supported"},
-		{with(`"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": 1, "trim_offsets": true}`), "pre_tokenizer.add_prefix_space", "expected a boolean"},
-		{with(`"pre_tokenizer": {"type": "CharDelimiterSplit", "delimiter": "ab"}`), "pre_tokenizer.delimiter", "a string of one character"},
-		{with(`"pre_tokenizer": {"type": "Metaspace", "replacement": "_", "prepend_scheme": "last"}`), "pre_tokenizer.prepend_scheme", "supported are always, first, never"},
-		{with(`"pre_tokenizer": {"type": "Metaspace", "replacement": "_", "add_prefix_space": false}`), "pre_tokenizer.add_prefix_space", "contradicts"},
+		{with(`"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": 1, "trim_offsets": true}`),
+			"pre_tokenizer.add_prefix_space", "expected a boolean"},
+		{with(`"pre_tokenizer": {"type": "CharDelimiterSplit", "delimiter": "ab"}`), "pre_tokenizer.delimiter",
+			"a string of one character"},
+		{with(`"pre_tokenizer": {"type": "Metaspace", "replacement": "_", "prepend_scheme": "last"}`),
+			"pre_tokenizer.prepend_scheme", "supported are always, first, never"},
+		{with(`"pre_tokenizer": {"type": "Metaspace", "replacement": "_", "add_prefix_space": false}`),
+			"pre_tokenizer.add_prefix_space", "contradicts"},
 		{with(`"normalizer": {"type": "Strip", "strip_left": true, "strip_right": false}, "pre_tokenizer": {"type": "Metaspace", "replacement": "_", "prepend_scheme": "first"}`), "pre_tokenizer", "prepend_scheme first is supported only"},
 		{with(`"pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, {"type": "Metaspace", "replacement": "_", "prepend_scheme": "first"}]}`), "pre_tokenizer.pretokenizers[1]", "prepend_scheme first"},
 		{with(`"post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}], "pair": [], "special_tokens": {}}`), "post_processor.single[0].SpecialToken.id", `found "<s>", which is not in special_tokens`},
 		{with(`"post_processor": {"type": "TemplateProcessing", "single": [{"Sequence": {"id": "B", "type_id": 0}}], "pair": [], "special_tokens": {}}`), "post_processor.single[0].Sequence", "has a text B"},
-		{with(`"post_processor": {"type": "TemplateProcessing", "single": [{}], "pair": [], "special_tokens": {}}`), "post_processor.single[0]", "either SpecialToken or Sequence"},
-		{with(`"post_processor": {"type": "TemplateProcessing", "single": [` + strings.Repeat(`{},`, 64) + `{}], "pair": [], "special_tokens": {}}`), "post_processor.single", "found 65 pieces"},
-		{with(`"post_processor": {"type": "BertProcessing", "cls": ["a"], "sep": ["b", 1]}`), "post_processor.cls", "expected a token and its id"},
+		{with(`"post_processor": {"type": "TemplateProcessing", "single": [{}], "pair": [], "special_tokens": {}}`),
+			"post_processor.single[0]", "either SpecialToken or Sequence"},
+		{with(`"post_processor": {"type": "TemplateProcessing", "single": [` + strings.Repeat(`{},`,
+			64) + `{}], "pair": [], "special_tokens": {}}`), "post_processor.single", "found 65 pieces"},
+		{with(`"post_processor": {"type": "BertProcessing", "cls": ["a"], "sep": ["b", 1]}`), "post_processor.cls",
+			"expected a token and its id"},
 		{with(`"post_processor": {"type": "Sequence", "processors": [{"type": "BertProcessing", "cls": ["a", 0], "sep": ["b", 1]}, {"type": "BertProcessing", "cls": ["a", 0], "sep": ["b", 1]}]}`), "post_processor.processors[1]", "two processors that add tokens"},
-		{with(`"decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true}`), "decoder.type", `found "WordPiece"`},
-		{with(`"decoder": {"type": "Strip", "content": "", "start": 1, "stop": 0}`), "decoder.content", "one character"},
+		{with(`"decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true}`),
+			"decoder.type", `found "WordPiece"`},
+		{with(`"decoder": {"type": "Strip", "content": "", "start": 1, "stop": 0}`),
+			"decoder.content", "one character"},
 		{with(`"decoder": {"type": "BPEDecoder", "suffix": ""}`), "decoder", "an empty suffix"},
 		{with(`"decoder": {"type": "Metaspace", "replacement": "_", "prepend_scheme": "first", "add_prefix_space": false}`), "decoder.add_prefix_space", "contradicts"},
-		{with(`"decoder": {"type": "Sequence", "decoders": [` + strings.Repeat(`{"type": "Replace", "pattern": {"String": "a"}, "content": "aa"},`, 20) + `{"type": "Fuse"}]}`), "decoder", "times longer"},
+		{with(`"decoder": {"type": "Sequence", "decoders": [` +
+			strings.Repeat(`{"type": "Replace", "pattern": {"String": "a"}, "content": "aa"},`,
+				20) + `{"type": "Fuse"}]}`), "decoder", "times longer"},
 	} {
 		_, err := Parse([]byte(c.data), "t.json")
 		var e *Error
@@ -123,7 +151,8 @@ func TestParseErrors(t *testing.T) {
 
 // added writes an added token as JSON; rest are members behind the fixed ones.
 func added(content string, id int, rest string) string {
-	b, _ := json.Marshal(map[string]any{"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false, "special": true})
+	b, _ := json.Marshal(map[string]any{"id": id, "content": content, "single_word": false, "lstrip": false,
+		"rstrip": false, "special": true})
 	return strings.TrimSuffix(string(b), "}") + ", " + rest + "}"
 }
 
@@ -221,17 +250,20 @@ func TestParseSpecial(t *testing.T) {
 func TestLongWords(t *testing.T) {
 	for _, name := range []string{"qwen", "gemma"} {
 		tok := load(t, name)
-		for part, size := range map[string]int{"a": 1 << 20, "Wednesday": 1 << 20, "▁": 1 << 18, "1": 1 << 18, "\u0301": 1 << 18, " ": 1 << 18} {
+		for part, size := range map[string]int{"a": 1 << 20, "Wednesday": 1 << 20, "▁": 1 << 18, "1": 1 << 18,
+			"\u0301": 1 << 18, " ": 1 << 18} {
 			text := strings.Repeat(part, size/len(part))
 			ids := tok.Encode(text, EncodeOptions{})
-			require.Equal(t, strings.ReplaceAll(text, "▁", map[string]string{"qwen": "▁", "gemma": " "}[name]), tok.Decode(ids, false))
+			require.Equal(t, strings.ReplaceAll(text, "▁", map[string]string{"qwen": "▁", "gemma": " "}[name]),
+				tok.Decode(ids, false))
 		}
 	}
 }
 
 // White space that tokens take in and that is tokens itself is not looked through again and again.
 func TestLongWhiteSpace(t *testing.T) {
-	for _, flags := range []string{`"lstrip": true, "rstrip": false`, `"lstrip": false, "rstrip": true`, `"lstrip": true, "rstrip": true`} {
+	for _, flags := range []string{`"lstrip": true, "rstrip": false`, `"lstrip": false, "rstrip": true`,
+		`"lstrip": true, "rstrip": true`} {
 		token := `{"id": 1, "content": "\n", "single_word": false, "normalized": false, "special": true, ` + flags + `}`
 		tok, err := Parse([]byte(`{"added_tokens": [`+token+`], "model": {"vocab": {"a": 0}, "merges": []}}`), "t.json")
 		require.NoError(t, err)

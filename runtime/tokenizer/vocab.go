@@ -44,7 +44,8 @@ func readVocabulary(r *reader, at *place) *vocabulary {
 	v.tokens, v.used = make([]string, 0, largest+1), make([]bool, 0, largest+1)
 	for token, id := range v.ids {
 		if other, taken := v.token(id); taken {
-			fail(at, "the tokens %q and %q have the same id %d", abridge(min(token, other)), abridge(max(token, other)), id)
+			fail(at, "the tokens %q and %q have the same id %d", abridge(min(token, other)),
+				abridge(max(token, other)), id)
 		}
 		v.name(token, id)
 	}

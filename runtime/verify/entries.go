@@ -8,8 +8,8 @@ import (
 	"github.com/etc-ml/etc/runtime/speculate"
 )
 
-// draft checks that a draft fits the main method: a hidden state goes in as wide as it comes out, and the caches that an
-// assistant reads are buffers.
+// draft checks that a draft fits the main method: a hidden state goes in as wide as it comes out, and the caches that
+// an assistant reads are buffers.
 func (c *checker) draft(m *ir.Module) {
 	f := m.Named(speculate.Method)
 	if f == nil {
@@ -25,8 +25,10 @@ func (c *checker) draft(m *ir.Module) {
 	}
 	if kind == speculate.Assistant {
 		for _, p := range f.Params[3:] {
-			if !slices.ContainsFunc(m.Buffers, func(b *ir.Buffer) bool { return b.Name == p.Param && b.Type.Equal(p.Type) }) {
-				c.find(Error, "draft", "method %s reads the cache %s of type %s, and %s has no such buffer", f.Name, p.Param, p.Type,
+			if !slices.ContainsFunc(m.Buffers,
+				func(b *ir.Buffer) bool { return b.Name == p.Param && b.Type.Equal(p.Type) }) {
+				c.find(Error, "draft", "method %s reads the cache %s of type %s, and %s has no such buffer",
+					f.Name, p.Param, p.Type,
 					m.Entry.Name)
 			}
 		}

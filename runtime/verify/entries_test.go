@@ -38,7 +38,8 @@ func TestEntries(t *testing.T) {
 	findings, err := verify.File(path)
 	require.NoError(t, err)
 	require.Equal(t, []verify.Finding{{Severity: verify.Note, Check: "entries",
-		Message: `buffer "ours" is one for the methods forward and draft; ExecuTorch's runtime gives each its own`}}, findings)
+		Message: `buffer "ours" is one for the methods forward and draft; ExecuTorch's runtime gives each its own`}},
+		findings)
 
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -49,7 +50,8 @@ func TestEntries(t *testing.T) {
 	require.Len(t, findings, 1)
 	require.Equal(t, verify.Warning, findings[0].Severity)
 	require.Contains(t, findings[0].Message, "the methods forward, draft cannot run on one state")
-	require.Contains(t, findings[0].Message, "methods forward and draft: buffer @ring has type f32[2] in one and f32[3] in the other")
+	require.Contains(t, findings[0].Message,
+		"methods forward and draft: buffer @ring has type f32[2] in one and f32[3] in the other")
 }
 
 // TestDraftFits: an assistant whose caches are not forward's, and a draft that cannot go on from its own hidden states.
@@ -80,7 +82,8 @@ func TestDraftFits(t *testing.T) {
 	findings := find(strings.Replace(text, "%keys: f32[1,1,4,2])", "%values: f32[1,1,4,2])", 1))
 	require.Len(t, findings, 1)
 	require.Equal(t, "error: draft: method draft reads the cache values of type f32[1,1,4,2], and forward has no such buffer", findings[0].String())
-	wide := strings.NewReplacer("shape=[1, 1, 6]) : f32[1,1,6]", "shape=[1, 2, 3]) : f32[1,2,3]", "%1: f32[1,1,6]", "%1: f32[1,2,3]").Replace(text)
+	wide := strings.NewReplacer("shape=[1, 1, 6]) : f32[1,1,6]", "shape=[1, 2, 3]) : f32[1,2,3]", "%1: f32[1,1,6]",
+		"%1: f32[1,2,3]").Replace(text)
 	findings = find(wide)
 	require.Len(t, findings, 1)
 	require.Contains(t, findings[0].String(), "takes hidden states of 6 elements and gives some of 3")

@@ -57,7 +57,8 @@ func (c *checker) namedData(weights map[string]bool) {
 		}
 	}
 	if len(unused) > 0 {
-		c.find(Note, "named-data", "%d of %d pieces of named data are used by no method, the first is %q", len(unused), len(seen), unused[0])
+		c.find(Note, "named-data", "%d of %d pieces of named data are used by no method, the first is %q",
+			len(unused), len(seen), unused[0])
 	}
 }
 
@@ -110,19 +111,24 @@ func (c *checker) memoryPlan(index int, m *container.Method) {
 		}
 		arena := int64(a.MemoryId())
 		if arena < 1 || arena >= int64(len(m.Arenas)) {
-			c.find(Error, "memory-plan", "method %s: value %d lies in memory %d, the method plans memories 1 to %d", m.Name, i, arena, len(m.Arenas)-1)
+			c.find(Error, "memory-plan", "method %s: value %d lies in memory %d, the method plans memories 1 to %d",
+				m.Name, i, arena, len(m.Arenas)-1)
 			continue
 		}
 		offset := uint64(a.MemoryOffsetHigh())<<32 | uint64(a.MemoryOffsetLow())
 		size, ok := tensorSize(value.Tensor)
 		if room := uint64(max(m.Arenas[arena], 0)); !ok || offset > room || size > room-offset {
-			c.find(Error, "memory-plan", "method %s: value %d, %d bytes at %d, does not lie within memory %d of %d bytes", m.Name, i, size, offset, arena, room)
+			c.find(Error, "memory-plan",
+				"method %s: value %d, %d bytes at %d, does not lie within memory %d of %d bytes", m.Name, i,
+				size, offset, arena, room)
 		}
 	}
 	for i, o := range m.Outputs {
 		v := m.Values[o]
-		if v.Kind == program.KernelTypesTensor && !v.Tensor.Planned && v.Tensor.Data == nil && !slices.Contains(m.Inputs, o) {
-			c.find(Warning, "memory-plan", "method %s: output %d has no planned memory: an ExecuTorch caller must provide some", m.Name, i)
+		if v.Kind == program.KernelTypesTensor && !v.Tensor.Planned && v.Tensor.Data == nil &&
+			!slices.Contains(m.Inputs, o) {
+			c.find(Warning, "memory-plan",
+				"method %s: output %d has no planned memory: an ExecuTorch caller must provide some", m.Name, i)
 		}
 	}
 }

@@ -22,9 +22,11 @@ const (
 
 // known are the constant methods that runners of language models read.
 var known = map[string]methodKind{
-	"get_max_seq_len": aCount, "get_vocab_size": aCount, "get_n_layers": aCount, "get_max_prefill_chunk": aCount, "get_min_prefill_chunk": aCount,
-	"use_kv_cache": aBool, "use_sdpa_with_kv_cache": aBool, "enable_dynamic_shape": aBool, "use_sampling": aBool,
-	"get_bos_id": anID, "get_eos_id": anID, "get_eos_ids": someIDs,
+	"get_max_seq_len": aCount, "get_vocab_size": aCount, "get_n_layers": aCount, "get_max_prefill_chunk": aCount,
+	"get_min_prefill_chunk": aCount,
+	"use_kv_cache":          aBool, "use_sdpa_with_kv_cache": aBool, "enable_dynamic_shape": aBool,
+	"use_sampling": aBool,
+	"get_bos_id":   anID, "get_eos_id": anID, "get_eos_ids": someIDs,
 }
 
 // metadata checks the constant methods.
@@ -74,7 +76,8 @@ func (c *checker) constantMethod(m *container.Method, kind methodKind) {
 		}
 		for _, id := range ids {
 			if id < 0 || c.vocab > 0 && id >= int64(c.vocab) {
-				c.find(Error, "vocabulary", "method %s gives id %d, which is not in the vocabulary of %s", m.Name, id, plural(c.vocab, "token"))
+				c.find(Error, "vocabulary", "method %s gives id %d, which is not in the vocabulary of %s", m.Name, id,
+					plural(c.vocab, "token"))
 			}
 		}
 	}
@@ -109,12 +112,14 @@ func (c *checker) tokenizer(key string, b []byte) {
 		return
 	}
 	if t.VocabSize() > c.vocab {
-		c.find(Error, "vocabulary", "%s has %s, the model's vocabulary %d", key, plural(t.VocabSize(), "token"), c.vocab)
+		c.find(Error, "vocabulary", "%s has %s, the model's vocabulary %d", key, plural(t.VocabSize(), "token"),
+			c.vocab)
 	}
 	for _, id := range t.SpecialIDs() {
 		if id >= c.vocab {
 			name, _ := t.IDToToken(id)
-			c.find(Error, "vocabulary", "%s: special token %q has id %d, which is not in the model's vocabulary of %d", key, name, id, c.vocab)
+			c.find(Error, "vocabulary", "%s: special token %q has id %d, which is not in the model's vocabulary of %d",
+				key, name, id, c.vocab)
 		}
 	}
 }

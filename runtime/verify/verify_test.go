@@ -33,12 +33,14 @@ func model(t testing.TB) codegen.File {
 	positions := f.NewParam("input_pos", ir.TensorType(ir.I64, length))
 	err := ir.Build(func() {
 		b := &ir.Builder{Module: m, Region: f.Body}
-		table := m.NewConstant("table", ir.StaticType(ir.F32, vocab, vocab), ir.Float32s([]int64{vocab, vocab}, make([]float32, vocab*vocab)...))
+		table := m.NewConstant("table", ir.StaticType(ir.F32, vocab, vocab),
+			ir.Float32s([]int64{vocab, vocab}, make([]float32, vocab*vocab)...))
 		scale := m.NewConstant("scale", ir.StaticType(ir.F32), ir.Float32s(nil, 2))
 		ring := m.NewBuffer("ring", ir.StaticType(ir.F32, 1, 7, vocab))
 		last := b.Value("take", &ir.AxisAttrs{Axis: 1}, b.Value("take", nil, table, tokens), -1) // [1,vocab]
 		at := b.Value("item_int", nil, b.Value("take", nil, positions, 0))
-		b.BufferOp("buffer_slice_update", ring, nil, b.Value("expand_dims", &ir.AxisAttrs{Axis: 1}, last), 1, at, b.Value("add_int", nil, at, 1))
+		b.BufferOp("buffer_slice_update", ring, nil, b.Value("expand_dims", &ir.AxisAttrs{Axis: 1}, last), 1, at,
+			b.Value("add_int", nil, at, 1))
 		logits := b.Value("multiply", nil, last, scale)
 		f.Body.Results, f.Outputs = []*ir.Value{logits}, []ir.Type{logits.Type}
 	})
@@ -131,22 +133,29 @@ func TestFindings(t *testing.T) {
 		{"use_sampling is an int", set("use_sampling", int64(0)), nil, []string{
 			"error: language-model: constant method use_sampling gives 0, want a bool",
 			"error: metadata: m.pte: method use_sampling: a value of type Int, expected a bool"}},
-		{"vocabulary", set("get_vocab_size", int64(9)), nil, []string{"error: vocabulary: get_vocab_size is 9, forward gives 8 logits"}},
+		{"vocabulary", set("get_vocab_size", int64(9)), nil,
+			[]string{"error: vocabulary: get_vocab_size is 9, forward gives 8 logits"}},
 		{"stop token", set("get_eos_ids", int64(1), int64(8)), nil,
 			[]string{"error: vocabulary: method get_eos_ids gives id 8, which is not in the vocabulary of 8 tokens"}},
-		{"two first tokens", set("get_bos_id", int64(1), int64(2)), nil, []string{"error: metadata: method get_bos_id gives 2 integers, want one"}},
+		{"two first tokens", set("get_bos_id", int64(1), int64(2)), nil,
+			[]string{"error: metadata: method get_bos_id gives 2 integers, want one"}},
 		{"no stop tokens", set("get_eos_ids"), nil, []string{}},
-		{"no layers", set("get_n_layers", int64(0)), nil, []string{"error: metadata: method get_n_layers gives 0, want at least 1"}},
-		{"layers as a double", set("get_n_layers", 2.0), nil, []string{"error: metadata: m.pte: method get_n_layers, output 0: a value of type Double, expected integers"}},
+		{"no layers", set("get_n_layers", int64(0)), nil,
+			[]string{"error: metadata: method get_n_layers gives 0, want at least 1"}},
+		{"layers as a double", set("get_n_layers", 2.0), nil,
+			[]string{"error: metadata: m.pte: method get_n_layers, output 0: a value of type Double, expected integers"}},
 		{"chunk and ring", set("get_max_prefill_chunk", int64(5)), nil,
 			[]string{"warning: prefill-chunk: get_max_prefill_chunk is 5, but only chunks up to 4 are safe (a buffer of 7 positions wraps around): " +
 				"etc run uses those, ExecuTorch's runners the declared ones, which answers long prompts wrong"}},
 		{"smallest chunk", set("get_min_prefill_chunk", int64(5)), nil,
 			[]string{"warning: prefill-chunk: get_min_prefill_chunk is 5, more than the largest chunk of 4: prompts are fed token by token"}},
-		{"no JSON", extra("metadata.config.json", "{"), nil, []string{"error: metadata: metadata.config.json is not valid JSON"}},
+		{"no JSON", extra("metadata.config.json", "{"), nil,
+			[]string{"error: metadata: metadata.config.json is not valid JSON"}},
 		{"JSON", extra("metadata.config.json", "{}"), nil, []string{}},
-		{"no tokenizer", extra("metadata.tokenizer.json", "[]"), nil, []string{"error: tokenizer: metadata.tokenizer.json: byte 0: expected '{', found '['"}},
-		{"unused name", extra("left", "over"), nil, []string{"note: named-data: 1 of 3 pieces of named data are used by no method, the first is \"left\""}},
+		{"no tokenizer", extra("metadata.tokenizer.json", "[]"), nil,
+			[]string{"error: tokenizer: metadata.tokenizer.json: byte 0: expected '{', found '['"}},
+		{"unused name", extra("left", "over"), nil,
+			[]string{"note: named-data: 1 of 3 pieces of named data are used by no method, the first is \"left\""}},
 		{"a value of one arm", func(f *codegen.File) {
 			m := f.Module
 			require.NoError(t, ir.Build(func() {
@@ -168,7 +177,10 @@ func TestFindings(t *testing.T) {
 		}, nil, []string{"note: constants: method forward: 1 of 3 constants are not used, the first is \"idle\""}},
 		{"name twice", nil, func(p *schemaprogram.ProgramT) { p.NamedData = append(p.NamedData, p.NamedData[0]) },
 			[]string{"warning: named-data: key \"table\" stands more than once; the first counts"}},
-		{"method twice", nil, func(p *schemaprogram.ProgramT) { p.ExecutionPlan = append(p.ExecutionPlan, p.ExecutionPlan[1]) },
+		{"method twice", nil, func(p *schemaprogram.ProgramT) {
+			p.ExecutionPlan = append(p.ExecutionPlan,
+				p.ExecutionPlan[1])
+		},
 			[]string{"error: metadata: method get_max_seq_len stands more than once"}},
 		{"a constant method that computes", nil, func(p *schemaprogram.ProgramT) {
 			plan := *forward(p)
@@ -185,17 +197,22 @@ func TestFindings(t *testing.T) {
 			[]string{"warning: segments: segment 3 at offset "}},
 		{"kernel call", nil, func(p *schemaprogram.ProgramT) {
 			forward(p).Operators = []*schemaprogram.OperatorT{{Name: "aten::add", Overload: "out"}}
-			forward(p).Chains[0].Instructions = append(forward(p).Chains[0].Instructions, &schemaprogram.InstructionT{InstrArgs: &schemaprogram.InstructionArgumentsT{
-				Type: schemaprogram.InstructionArgumentsKernelCall, Value: &schemaprogram.KernelCallT{}}})
+			forward(p).Chains[0].Instructions = append(forward(p).Chains[0].Instructions,
+				&schemaprogram.InstructionT{InstrArgs: &schemaprogram.InstructionArgumentsT{
+					Type: schemaprogram.InstructionArgumentsKernelCall, Value: &schemaprogram.KernelCallT{}}})
 		}, []string{"error: method: m.pte: method forward: holds the instruction kernel aten::add.out; only calls of the MLX delegate can be run"}},
-		{"another backend", nil, func(p *schemaprogram.ProgramT) { forward(p).Delegates[0].Id = "XnnpackBackend" }, []string{
-			"error: method: m.pte: method forward: is delegated to \"XnnpackBackend\"; only \"MLXBackend\" can be run",
-			"note: named-data: 2 of 2 pieces of named data are used by no method, the first is \"table\""}},
+		{"another backend", nil, func(p *schemaprogram.ProgramT) { forward(p).Delegates[0].Id = "XnnpackBackend" },
+			[]string{
+				"error: method: m.pte: method forward: is delegated to \"XnnpackBackend\"; only \"MLXBackend\" can be run",
+				"note: named-data: 2 of 2 pieces of named data are used by no method, the first is \"table\""}},
 		{"memory that is not planned", nil, func(p *schemaprogram.ProgramT) { output(p).AllocationInfo.MemoryId = 2 },
 			[]string{"error: memory-plan: method forward: value 2 lies in memory 2, the method plans memories 1 to 1"}},
 		{"beyond the memory", nil, func(p *schemaprogram.ProgramT) { output(p).AllocationInfo.MemoryOffsetLow = 16 },
 			[]string{"error: memory-plan: method forward: value 2, 32 bytes at 16, does not lie within memory 1 of 32 bytes"}},
-		{"far beyond the memory", nil, func(p *schemaprogram.ProgramT) { output(p).AllocationInfo.MemoryOffsetHigh = 1 << 31 },
+		{"far beyond the memory", nil, func(
+			p *schemaprogram.ProgramT) {
+			output(p).AllocationInfo.MemoryOffsetHigh = 1 << 31
+		},
 			[]string{"error: memory-plan: method forward: value 2, 32 bytes at 9223372036854775808, does not lie within memory 1 of 32 bytes"}},
 		{"output without memory", nil, func(p *schemaprogram.ProgramT) { output(p).AllocationInfo = nil },
 			[]string{"warning: memory-plan: method forward: output 0 has no planned memory: an ExecuTorch caller must provide some"}},
@@ -221,7 +238,8 @@ func TestAlignment(t *testing.T) {
 		m := f.Module
 		require.NoError(t, ir.Build(func() {
 			b := &ir.Builder{Module: m, Region: m.Entry.Body}
-			w := m.NewConstant("large", ir.StaticType(ir.F32, shape...), ir.Float32s(shape, make([]float32, shape[0])...))
+			w := m.NewConstant("large", ir.StaticType(ir.F32, shape...),
+				ir.Float32s(shape, make([]float32, shape[0])...))
 			one := b.Value("slice", nil, w, 0, 0, 1)
 			m.Entry.Body.Results[0] = b.Value("multiply", nil, m.Entry.Body.Results[0], one)
 		}))

@@ -29,10 +29,13 @@ func outputs(schemaDir, moduleDir string) []output {
 	// The builtins are the attributes of the language; force_align is one of them.
 	binary := []string{"--binary", "--schema", "--bfbs-builtins"}
 	return []output{
-		{golang("program", "--gen-object-api", "--gen-onefile"), in("program.fbs"), "program_generated.go", "program/program_generated.go"},
+		{golang("program", "--gen-object-api", "--gen-onefile"), in("program.fbs"), "program_generated.go",
+			"program/program_generated.go"},
 		{golang("program"), in("scalar_type.fbs"), "program/ScalarType.go", "program/scalar_type_generated.go"},
-		{golang("mlxgraph", "--gen-object-api", "--gen-onefile"), in("mlxgraph.fbs"), "mlxgraph_generated.go", "mlxgraph/mlxgraph_generated.go"},
-		{golang("reflection", "--gen-onefile"), reflection, "reflection_generated.go", "reflection/reflection_generated.go"},
+		{golang("mlxgraph", "--gen-object-api", "--gen-onefile"), in("mlxgraph.fbs"), "mlxgraph_generated.go",
+			"mlxgraph/mlxgraph_generated.go"},
+		{golang("reflection", "--gen-onefile"), reflection, "reflection_generated.go",
+			"reflection/reflection_generated.go"},
 		{binary, in("program.fbs"), "program.bfbs", "program.bfbs"},
 		{binary, in("mlxgraph.fbs"), "mlxgraph.bfbs", "mlxgraph.bfbs"},
 	}
@@ -48,7 +51,8 @@ var zeroSlot = regexp.MustCompile(`\.PrependFloat(32|64)Slot\((\d+), (\w+), 0\.0
 // edit makes of flatc's Go what is checked in.
 func edit(source []byte) ([]byte, error) {
 	source = docMark.ReplaceAll(source, []byte("$1//"))
-	if bits := zeroSlot.ReplaceAll(source, []byte(".PrependUint${1}Slot($2, math.Float${1}bits($3), 0)")); !bytes.Equal(bits, source) {
+	if bits := zeroSlot.ReplaceAll(source,
+		[]byte(".PrependUint${1}Slot($2, math.Float${1}bits($3), 0)")); !bytes.Equal(bits, source) {
 		source = bytes.Replace(bits, []byte("import (\n"), []byte("import (\n\t\"math\"\n"), 1)
 	}
 	return format.Source(source)

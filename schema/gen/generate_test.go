@@ -37,6 +37,7 @@ func TestCheckedIn(t *testing.T) {
 		got, err := os.ReadFile(filepath.Join(checkedIn, file.target))
 		require.NoError(t, err)
 		// Not Equal: half a megabyte of diff helps nobody.
-		require.True(t, bytes.Equal(want, got), "schema/%s is not what its schema generates: run go generate ./schema", file.target)
+		require.True(t, bytes.Equal(want, got), "schema/%s is not what its schema generates: run go generate ./schema",
+			file.target)
 	}
 }

@@ -37,7 +37,8 @@ func TestNewNodeUnknown(t *testing.T) {
 		require.False(t, ok, name)
 		require.Nil(t, node, name)
 	}
-	for _, value := range []any{nil, 1, "RopeNode", mlxgraph.RopeNodeT{}, &mlxgraph.TidT{}, &mlxgraph.RopeNode{}, new(int)} {
+	for _, value := range []any{nil, 1, "RopeNode", mlxgraph.RopeNodeT{}, &mlxgraph.TidT{},
+		&mlxgraph.RopeNode{}, new(int)} {
 		_, ok := mlxgraph.NodeOp(value)
 		require.False(t, ok, "%T", value)
 	}
@@ -52,7 +53,8 @@ func TestNewNodeDefaults(t *testing.T) {
 		&mlxgraph.QuantizedMatmulNodeT{Transpose: true},
 		&mlxgraph.GatherQmmNodeT{Transpose: true},
 		&mlxgraph.CumsumNodeT{Inclusive: true},
-		&mlxgraph.ScanNodeT{ScanAxis: 1, Originals: []*mlxgraph.TidT{}, Sliced: []*mlxgraph.TidT{}, Outputs: []*mlxgraph.TidT{}, Carry: []*mlxgraph.TidT{}},
+		&mlxgraph.ScanNodeT{ScanAxis: 1, Originals: []*mlxgraph.TidT{}, Sliced: []*mlxgraph.TidT{},
+			Outputs: []*mlxgraph.TidT{}, Carry: []*mlxgraph.TidT{}},
 		&mlxgraph.RandomBitsNodeT{Width: 4, Shape: []*mlxgraph.IntOrVidT{}},
 		&mlxgraph.SliceNodeT{Step: 1},
 		&mlxgraph.Conv1DNodeT{Stride: 1, Dilation: 1, Groups: 1},

@@ -10,7 +10,8 @@ import (
 )
 
 func main() {
-	sums := flag.String("sum", "runtime/gpu,runtime/cpu,runtime/bind,runtime/plan,runtime/fuse", "folders to sum, separated by commas")
+	sums := flag.String("sum", "runtime/gpu,runtime/cpu,runtime/bind,runtime/plan,runtime/fuse",
+		"folders to sum, separated by commas")
 	flag.Parse()
 	root := "."
 	if flag.NArg() > 0 {

@@ -15,7 +15,8 @@ const escape = "\x1b"
 
 // wide is an answer that is wider than any telephone.
 var wide = "A " + strings.Repeat("long", 60) + " word.\n\n```\n" + strings.Repeat("x = y; ", 60) + "\n```\n\n| " +
-	strings.Repeat("column | ", 12) + "\n|" + strings.Repeat(" --- |", 12) + "\n| " + strings.Repeat("some value | ", 12) +
+	strings.Repeat("column | ", 12) + "\n|" + strings.Repeat(" --- |", 12) + "\n| " + strings.Repeat("some value | ",
+	12) +
 	"\n\n`" + strings.Repeat("code", 60) + "` https://example.org/" + strings.Repeat("path", 60) + "\n"
 
 // No width from 320 pixels up has anything to scroll sideways, and everything is there.
@@ -122,7 +123,8 @@ func TestKeyboard(t *testing.T) {
 	equal(t, messages(s.body()), []string{"user: One\ntwo"})
 
 	order := x.around()
-	for _, want := range []string{"new-chat", "model", "open-settings", "log", "Edit", "Copy go", "go", "Copy", "Regenerate",
+	for _, want := range []string{"new-chat", "model", "open-settings", "log", "Edit", "Copy go",
+		"go", "Copy", "Regenerate",
 		"message", "attach", "send"} {
 		if !slices.Contains(order, want) {
 			t.Errorf("Tab does not come to %s: %v", want, order)
@@ -165,7 +167,8 @@ func TestKeyboard(t *testing.T) {
 	x.wait(`document.activeElement === message`)
 }
 
-// around presses Tab until it has been everywhere, and gives the names of where it was. What has the focus must be seen.
+// around presses Tab until it has been everywhere, and gives the names of where it was. What has the focus must be
+// seen.
 func (x *tab) around() []string {
 	x.t.Helper()
 	var order []string
@@ -203,7 +206,8 @@ func TestRoles(t *testing.T) {
 			}
 			role, name := text(n.Role), text(n.Name)
 			out[role] = append(out[role], name)
-			used := []string{"button", "textbox", "combobox", "spinbutton", "link", "dialog", "log", "region", "article",
+			used := []string{"button", "textbox", "combobox", "spinbutton", "link", "dialog",
+				"log", "region", "article",
 				"navigation"}
 			if slices.Contains(used, role) && name == "" {
 				t.Errorf("something of role %s has no name", role)
@@ -212,7 +216,8 @@ func TestRoles(t *testing.T) {
 		return out
 	}
 	seen := look()
-	for role, name := range map[string]string{"log": "Conversation", "navigation": "Chats", "combobox": "Model", "textbox": "Message",
+	for role, name := range map[string]string{"log": "Conversation", "navigation": "Chats",
+		"combobox": "Model", "textbox": "Message",
 		"article": "Answer of qwen", "region": "Table", "form": "Message"} {
 		if !slices.Contains(seen[role], name) {
 			t.Errorf("there is no %s %q: %v", role, name, seen[role])
@@ -222,7 +227,8 @@ func TestRoles(t *testing.T) {
 	x.holds(`document.getElementById('status').getAttribute('role') === 'status' && notice.getAttribute('role') === 'alert'`)
 	x.holds(`document.documentElement.lang === 'en' && document.title.startsWith('Hi')`)
 	x.click("#open-settings")
-	if seen := look(); !slices.Contains(seen["dialog"], "Settings") || !slices.Contains(seen["spinbutton"], "Temperature") {
+	if seen := look(); !slices.Contains(seen["dialog"], "Settings") ||
+		!slices.Contains(seen["spinbutton"], "Temperature") {
 		t.Errorf("Settings: %v", seen)
 	}
 }

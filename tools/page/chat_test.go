@@ -45,7 +45,8 @@ func TestAnswer(t *testing.T) {
 	x.ask("What is the capital of Italy?")
 	x.wait(`document.querySelectorAll('.answer').length === 2`)
 	x.answered()
-	equal(t, messages(s.body()), []string{"user: What is the capital of France?", "assistant: The capital of France is Paris.",
+	equal(t, messages(s.body()), []string{"user: What is the capital of France?",
+		"assistant: The capital of France is Paris.",
 		"user: What is the capital of Italy?"})
 	x.holds(`Number(/, (\d+) cached/.exec(` + stats + `)[1]) > 10`)
 	x.stored()
@@ -264,7 +265,8 @@ func TestThinkAndCall(t *testing.T) {
 	equal(t, body["reasoning_effort"], any("medium"))
 	x.holds(`document.querySelector('.thoughts summary').innerText.startsWith('Thought')`)
 	equal(t, value[string](x, `document.querySelector('.thought-text').textContent`), "<b>Is</b> it warm?")
-	equal(t, value[string](x, `[...document.querySelectorAll('.call h3')].map((e) => e.innerText).join()`), "Calls weather,Calls time")
+	equal(t, value[string](x, `[...document.querySelectorAll('.call h3')].map((e) => e.innerText).join()`),
+		"Calls weather,Calls time")
 	equal(t, value[string](x, `document.querySelector('.call pre').innerText`), "{\n  \"city\": \"Berlin\"\n}")
 	for i, text := range []string{"20 °C", "noon"} {
 		x.do(fmt.Sprintf(`document.querySelectorAll('.result-form textarea')[%d].value = %q;
@@ -286,9 +288,11 @@ func TestSettings(t *testing.T) {
 	s.answer(says("Yes."))
 	x := open(t, s.URL)
 	x.click("#open-settings")
-	for id, v := range map[string]string{"system": "Be short.", "set-temperature": "0.5", "set-top_p": "0.9", "set-top_k": "20",
-		"set-min_p": "0.05", "set-repeat_penalty": "1.1", "set-presence_penalty": "0.1", "set-frequency_penalty": "-0.2",
-		"set-max_tokens": "99", "set-seed": "-5", "stops": "END\nSTOP", "think": "off"} {
+	for id, v := range map[string]string{"system": "Be short.", "set-temperature": "0.5",
+		"set-top_p": "0.9", "set-top_k": "20",
+		"set-min_p": "0.05", "set-repeat_penalty": "1.1", "set-presence_penalty": "0.1",
+		"set-frequency_penalty": "-0.2",
+		"set-max_tokens":        "99", "set-seed": "-5", "stops": "END\nSTOP", "think": "off"} {
 		x.set(id, v)
 	}
 	x.set("set-top_p", "3")
@@ -319,9 +323,11 @@ func TestParameters(t *testing.T) {
 	s := newSite(t, served)
 	x := open(t, s.URL)
 	x.click("#open-settings")
-	for id, v := range map[string]string{"system": "Be short.", "set-temperature": "0.5", "set-top_p": "0.9", "set-top_k": "20",
-		"set-min_p": "0.05", "set-repeat_penalty": "1.1", "set-presence_penalty": "0.1", "set-frequency_penalty": "-0.2",
-		"set-max_tokens": "9", "set-seed": "-5", "stops": "END\nSTOP", "think": "off"} {
+	for id, v := range map[string]string{"system": "Be short.", "set-temperature": "0.5",
+		"set-top_p": "0.9", "set-top_k": "20",
+		"set-min_p": "0.05", "set-repeat_penalty": "1.1", "set-presence_penalty": "0.1",
+		"set-frequency_penalty": "-0.2",
+		"set-max_tokens":        "9", "set-seed": "-5", "stops": "END\nSTOP", "think": "off"} {
 		x.set(id, v)
 	}
 	x.click("#close-settings")

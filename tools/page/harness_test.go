@@ -263,7 +263,8 @@ func (s stream) delta(delta map[string]any) {
 func (s stream) text(text string) { s.delta(map[string]any{"content": text}) }
 
 func (s stream) end(reason string, tokens int) {
-	s.send(map[string]any{"choices": []any{map[string]any{"index": 0, "delta": map[string]any{}, "finish_reason": reason}}})
+	s.send(map[string]any{"choices": []any{map[string]any{"index": 0, "delta": map[string]any{},
+		"finish_reason": reason}}})
 	s.send(map[string]any{"choices": []any{}, "usage": map[string]any{"prompt_tokens": 20, "completion_tokens": tokens,
 		"prompt_tokens_details": map[string]any{"cached_tokens": 16}}})
 	io.WriteString(s.w, "data: [DONE]\n\n") //nolint:errcheck // the page is gone
@@ -307,7 +308,8 @@ func open(t *testing.T, address string, before ...action) *tab {
 	check(t, chromedp.Listen(ctx, x.hear))
 	_, err := chromedp.Call(ctx, network.Enable, network.EnableParams{})
 	check(t, err)
-	_, err = chromedp.Call(ctx, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
+	_, err = chromedp.Call(ctx, emulation.SetFocusEmulationEnabled,
+		emulation.SetFocusEmulationEnabledParams{Enabled: true})
 	check(t, err)
 	x.run(before...)
 	x.run(chromedp.Navigate(address))
@@ -403,7 +405,8 @@ func (x *tab) press(keys ...string) {
 // enter presses Enter as a keyboard does: one event whose default is the line break.
 func (x *tab) enter() {
 	x.t.Helper()
-	for _, kind := range []input.DispatchKeyEventType{input.DispatchKeyEventTypeKeyDown, input.DispatchKeyEventTypeKeyUp} {
+	for _, kind := range []input.DispatchKeyEventType{input.DispatchKeyEventTypeKeyDown,
+		input.DispatchKeyEventTypeKeyUp} {
 		p := input.DispatchKeyEventParams{Type: kind, Key: "Enter", Code: "Enter", WindowsVirtualKeyCode: 13}
 		if kind == input.DispatchKeyEventTypeKeyDown {
 			p.Text = "\r"

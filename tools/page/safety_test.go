@@ -37,7 +37,8 @@ var hostile = []string{
 	`<javascript:window.harm=27> <https://example.org/k?a=<script>window.harm=28</script>>`,
 }
 
-// What a model writes is shown, and does nothing: no script, no listener, no request, no address but of the web and of mail.
+// What a model writes is shown, and does nothing: no script, no listener, no request, no address but of the web and of
+// mail.
 func TestHostile(t *testing.T) {
 	s := newSite(t, served)
 	s.answer(func(w http.ResponseWriter, _ *http.Request) {
@@ -56,7 +57,8 @@ func TestHostile(t *testing.T) {
 	x.do(`window.violations = []; addEventListener('securitypolicyviolation', (e) => violations.push(e.violatedDirective + ' ' + e.sourceFile))`)
 	x.ask(hostile[1])
 	shown := x.answered()
-	for _, text := range []string{"<script>window.harm = 1</script>", "<img src=x onerror=", "<iframe srcdoc=", "<style>body", "clobber"} {
+	for _, text := range []string{"<script>window.harm = 1</script>", "<img src=x onerror=", "<iframe srcdoc=",
+		"<style>body", "clobber"} {
 		if !strings.Contains(shown, text) {
 			t.Errorf("the text %q is not shown", text)
 		}
@@ -64,7 +66,8 @@ func TestHostile(t *testing.T) {
 	x.wait(`document.querySelector('.hljs-tag, .hljs-name')`)
 	x.holds(`window.harm === undefined`)
 	bad := "script, img, svg, math, iframe, object, embed, style, link, form:not(.result-form), input, meta, base, [style], [id], [name]"
-	equal(t, value[string](x, `[...document.querySelectorAll('#messages :is(`+bad+`)')].map((e) => e.outerHTML).join('\n')`), "")
+	equal(t, value[string](x, `[...document.querySelectorAll('#messages :is(`+bad+
+		`)')].map((e) => e.outerHTML).join('\n')`), "")
 	equal(t, value[string](x, `[...document.querySelectorAll('#messages *')].filter((e) => [...e.attributes].some((a) => `+
 		`a.name.startsWith('on'))).map((e) => e.outerHTML).join('\n')`), "")
 	equal(t, value[string](x, `[...document.querySelectorAll('#messages [href]')].map((e) => e.getAttribute('href'))`+
@@ -85,13 +88,15 @@ func TestPolicy(t *testing.T) {
 		check(t, err)
 		r.Body.Close()
 		policy := r.Header.Get("Content-Security-Policy")
-		for _, part := range []string{"default-src 'none'", "script-src 'self';", "style-src 'self';", "connect-src 'self';",
+		for _, part := range []string{"default-src 'none'", "script-src 'self';",
+			"style-src 'self';", "connect-src 'self';",
 			"frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'"} {
 			if !strings.Contains(policy, part) {
 				t.Errorf("%s: Content-Security-Policy %q lacks %q", path, policy, part)
 			}
 		}
-		if strings.Contains(policy, "unsafe") || r.StatusCode != http.StatusOK || r.Header.Get("X-Content-Type-Options") != "nosniff" {
+		if strings.Contains(policy, "unsafe") || r.StatusCode != http.StatusOK ||
+			r.Header.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%s: status %d, headers %v", path, r.StatusCode, r.Header)
 		}
 	}
@@ -108,7 +113,8 @@ func TestPolicy(t *testing.T) {
 	x.mu.Unlock()
 }
 
-// A server with keys shows the page to everyone, asks for the key, says when it is wrong, and the key is kept for the tab only.
+// A server with keys shows the page to everyone, asks for the key, says when it is wrong, and the key is kept for the
+// tab only.
 func TestKey(t *testing.T) {
 	newSite(t, served) // skips without a browser
 	check(t, os.WriteFile(filepath.Join(folder, "keys"), []byte("right-key\n"), 0o600))
@@ -172,18 +178,25 @@ func TestErrors(t *testing.T) {
 	}{
 		{"busy", fails(429, "rate_limit_error", "", "rate_limit_exceeded", "all places of the queue are taken"),
 			[]string{"as many people as it can", "in 4 seconds"}, true},
-		{"long", fails(400, "invalid_request_error", "messages", "context_length_exceeded", "the prompt has 900 tokens"),
+		{"long", fails(400, "invalid_request_error", "messages", "context_length_exceeded",
+			"the prompt has 900 tokens"),
 			[]string{"The prompt has 900 tokens.", "512 tokens", "new chat"}, false},
-		{"parameter", fails(400, "invalid_request_error", "top_k", "", "top_k: 1.5, want an integer"), []string{"Top_k: 1.5", "Settings"}, true},
-		{"template", fails(400, "invalid_request_error", "messages", "", "the chat template refuses them"), []string{"system prompt"}, true},
-		{"model", fails(404, "invalid_request_error", "model", "model_not_found", "the model does not exist"), []string{"another model"}, true},
-		{"stopping", fails(503, "overloaded_error", "", "", "the server is shutting down"), []string{"shutting down", "when it is back"}, true},
+		{"parameter", fails(400, "invalid_request_error", "top_k", "", "top_k: 1.5, want an integer"),
+			[]string{"Top_k: 1.5", "Settings"}, true},
+		{"template", fails(400, "invalid_request_error", "messages", "", "the chat template refuses them"),
+			[]string{"system prompt"}, true},
+		{"model", fails(404, "invalid_request_error", "model", "model_not_found", "the model does not exist"),
+			[]string{"another model"}, true},
+		{"stopping", fails(503, "overloaded_error", "", "", "the server is shutting down"),
+			[]string{"shutting down", "when it is back"}, true},
 		{"device", fails(500, "api_error", "", "", "the device failed"), []string{"The device failed.", "log"}, true},
-		{"proxy", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", http.StatusBadGateway) }, []string{"Status 502.", "Try again"}, true},
+		{"proxy", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", http.StatusBadGateway) },
+			[]string{"Status 502.", "Try again"}, true},
 		{"in the stream", func(w http.ResponseWriter, _ *http.Request) {
 			out := newStream(w)
 			out.text("Half")
-			out.send(map[string]any{"error": map[string]any{"type": "timeout_error", "message": "the answer took longer than --request-timeout"}})
+			out.send(map[string]any{"error": map[string]any{"type": "timeout_error",
+				"message": "the answer took longer than --request-timeout"}})
 		}, []string{"took longer", "max tokens"}, true},
 		{"cut", func(w http.ResponseWriter, _ *http.Request) {
 			newStream(w).text("Half")

@@ -34,7 +34,8 @@ func TestShots(t *testing.T) {
 			})
 			s.answer(func(w http.ResponseWriter, _ *http.Request) {
 				out := newStream(w)
-				out.delta(map[string]any{"tool_calls": []any{map[string]any{"index": 0, "id": "call_1", "type": "function",
+				out.delta(map[string]any{"tool_calls": []any{map[string]any{"index": 0,
+					"id": "call_1", "type": "function",
 					"function": map[string]any{"name": "weather", "arguments": `{"city":"Berlin","days":3}`}}}})
 				out.end("tool_calls", 20)
 			})

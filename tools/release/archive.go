@@ -21,7 +21,8 @@ type file struct {
 }
 
 // archive packs a binary and the files beside it in a folder named base: a zip for Windows, else a tar.gz.
-func (r release) archive(base, binary string, common []file, modified time.Time, p platform) (name string, content []byte, err error) {
+func (r release) archive(base, binary string, common []file, modified time.Time, p platform) (name string,
+	content []byte, err error) {
 	program, err := os.ReadFile(binary)
 	if err != nil {
 		return "", nil, err
@@ -47,7 +48,8 @@ func packTar(files []file, modified time.Time) ([]byte, error) {
 	}
 	t := tar.NewWriter(z)
 	for _, f := range files {
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Size: int64(len(f.content)), Mode: int64(f.mode), ModTime: modified, Format: tar.FormatUSTAR}
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Size: int64(len(f.content)), Mode: int64(f.mode),
+			ModTime: modified, Format: tar.FormatUSTAR}
 		if err := t.WriteHeader(header); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.name, err)
 		}

@@ -35,7 +35,8 @@ func TestStatic(t *testing.T) {
 	require.ErrorContains(t, checkStatic(build("")), "is to be static", "the loader of CUDA needs the C library's")
 
 	t.Run("materials", func(t *testing.T) {
-		fetched := exec.Command("go", "mod", "download", "-modfile=tools/release.mod", "github.com/CycloneDX/cyclonedx-gomod")
+		fetched := exec.Command("go", "mod", "download", "-modfile=tools/release.mod",
+			"github.com/CycloneDX/cyclonedx-gomod")
 		fetched.Dir, fetched.Env = root, append(os.Environ(), "GOPROXY=off")
 		if text, err := fetched.CombinedOutput(); err != nil {
 			t.Skipf("cyclonedx-gomod is not fetched, and tests use no network: %s", text)
@@ -62,7 +63,8 @@ func TestStatic(t *testing.T) {
 
 // TestWithoutToolHashes leaves all else of a bill as it is.
 func TestWithoutToolHashes(t *testing.T) {
-	out, err := withoutToolHashes([]byte(`{"metadata":{"tools":[{"name":"a","hashes":[1]}]},"components":[{"hashes":[2]}]}`))
+	out, err := withoutToolHashes([]byte(
+		`{"metadata":{"tools":[{"name":"a","hashes":[1]}]},"components":[{"hashes":[2]}]}`))
 	require.NoError(t, err)
 	require.JSONEq(t, `{"metadata":{"tools":[{"name":"a"}]},"components":[{"hashes":[2]}]}`, string(out))
 	_, err = withoutToolHashes([]byte(`{}`))

@@ -65,7 +65,8 @@ func (formulaValues) Sum(a artifact) string { return fmt.Sprintf("%x", a.sha256)
 
 // formula writes the Homebrew formula of the archives.
 func formula(name, version string, archives []artifact) ([]byte, error) {
-	v := formulaValues{Name: name, Class: strings.ToUpper(name[:1]) + name[1:], Home: home, Version: strings.TrimPrefix(version, "v"), tag: version}
+	v := formulaValues{Name: name, Class: strings.ToUpper(name[:1]) + name[1:], Home: home,
+		Version: strings.TrimPrefix(version, "v"), tag: version}
 	for _, x := range []struct {
 		of   platform
 		into *artifact

@@ -21,8 +21,10 @@ const (
 
 func main() {
 	out := flag.String("o", "dist", "the folder to write to; it must be empty or not exist")
-	keyFile := flag.String("key", "", "the file of the private key to sign with (else the key in "+keyVariable+"; else nothing is signed)")
-	snapshot := flag.Bool("snapshot", false, "release a commit without a tag; its version is the one that Go gives such commits")
+	keyFile := flag.String("key", "", "the file of the private key to sign with (else the key in "+keyVariable+
+		"; else nothing is signed)")
+	snapshot := flag.Bool("snapshot", false,
+		"release a commit without a tag; its version is the one that Go gives such commits")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

@@ -93,7 +93,8 @@ func moduleNotices(out *bytes.Buffer, path, dir string) error {
 	found := false
 	for _, e := range entries {
 		name := strings.ToUpper(e.Name())
-		licence := strings.HasPrefix(name, "LICENSE") || strings.HasPrefix(name, "LICENCE") || strings.HasPrefix(name, "COPYING")
+		licence := strings.HasPrefix(name, "LICENSE") || strings.HasPrefix(name, "LICENCE") ||
+			strings.HasPrefix(name, "COPYING")
 		if e.IsDir() || !licence && !strings.HasPrefix(name, "NOTICE") {
 			continue
 		}

@@ -82,7 +82,8 @@ func (r release) write(ctx context.Context, out string) error {
 		return err
 	}
 	if s.tag != "" && version != s.tag {
-		return fmt.Errorf("the tag is %s, and Go stamped %s: a tag is a version as in v1.2.3, and HEAD has no other", s.tag, version)
+		return fmt.Errorf("the tag is %s, and Go stamped %s: a tag is a version as in v1.2.3, and HEAD has no other",
+			s.tag, version)
 	}
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
@@ -102,7 +103,8 @@ func (r release) build(ctx context.Context, s source, work string) (version stri
 		cmd := exec.CommandContext(ctx, "go", append(args, r.pkg)...)
 		cmd.Dir = s.dir
 		// The machine's own settings must not change the binary.
-		cmd.Env = append(os.Environ(), "GOOS="+p.os, "GOARCH="+p.arch, "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off", "GOEXPERIMENT=",
+		cmd.Env = append(os.Environ(), "GOOS="+p.os, "GOARCH="+p.arch, "CGO_ENABLED=0", "GOFLAGS=",
+			"GOWORK=off", "GOEXPERIMENT=",
 			"GOAMD64=v1", "GOARM64=v8.0")
 		if text, err := cmd.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("go build for %s: %w\n%s", p, err, text)
@@ -185,7 +187,8 @@ func (r release) sign(out, name, version string, content []byte) error {
 	if r.key == nil {
 		return nil
 	}
-	text, err := r.key.Sign(content, "signature of a release of "+r.name, fmt.Sprintf("%s %s file:%s", r.name, version, name))
+	text, err := r.key.Sign(content, "signature of a release of "+r.name,
+		fmt.Sprintf("%s %s file:%s", r.name, version, name))
 	if err != nil {
 		return err
 	}

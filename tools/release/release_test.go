@@ -25,7 +25,8 @@ import (
 
 // throwAway is a private key for tests.
 func throwAway() *minisign.PrivateKey {
-	return &minisign.PrivateKey{ID: [8]byte{1, 2, 3}, Key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))}
+	return &minisign.PrivateKey{ID: [8]byte{1, 2, 3},
+		Key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))}
 }
 
 // repository makes a git repository of a program without imports, with the tags given, and gives its folder.
@@ -52,7 +53,8 @@ func repository(t *testing.T, tags ...string) string {
 		cmd := exec.Command("git", args...)
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a",
-			"GIT_COMMITTER_EMAIL=a@example.com", "GIT_AUTHOR_DATE=2026-01-02T03:04:06Z", "GIT_COMMITTER_DATE=2026-01-02T03:04:06Z",
+			"GIT_COMMITTER_EMAIL=a@example.com", "GIT_AUTHOR_DATE=2026-01-02T03:04:06Z",
+			"GIT_COMMITTER_DATE=2026-01-02T03:04:06Z",
 			"GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_SYSTEM="+os.DevNull)
 		text, err := cmd.CombinedOutput()
 		require.NoError(t, err, "git %v: %s", args, text)
@@ -175,9 +177,10 @@ func TestRefused(t *testing.T) {
 		name, want string
 		make       func(t *testing.T) (release, string)
 	}{
-		{"no tag", "HEAD must have the tag v1.2.3, the number in internal/version, and it has none", func(t *testing.T) (release, string) {
-			return tiny(repository(t)), t.TempDir()
-		}},
+		{"no tag", "HEAD must have the tag v1.2.3, the number in internal/version, and it has none",
+			func(t *testing.T) (release, string) {
+				return tiny(repository(t)), t.TempDir()
+			}},
 		{"another tag", "and it has v1.2.4", func(t *testing.T) (release, string) {
 			return tiny(repository(t, "v1.2.4")), t.TempDir()
 		}},
@@ -228,7 +231,8 @@ func TestFormula(t *testing.T) {
 			require.NotContains(t, string(text), a.name)
 			continue
 		}
-		require.Contains(t, string(text), fmt.Sprintf("url \"%s/releases/download/v1.2.3/%s\"\n      sha256 \"%x\"\n", home, a.name, a.sha256))
+		require.Contains(t, string(text), fmt.Sprintf("url \"%s/releases/download/v1.2.3/%s\"\n      sha256 \"%x\"\n",
+			home, a.name, a.sha256))
 	}
 	_, err = formula("etc", "v1.2.3", archives[1:])
 	require.ErrorContains(t, err, "darwin_arm64")

@@ -38,7 +38,8 @@ func TestCheck(t *testing.T) {
 
 	// A moved test counts once; one whose name other packages always had is missing.
 	out.Reset()
-	require.EqualError(t, check(&out, parse(t, events), []string{"ir TestA", "passes TestC", "loaders TestC", "passes TestA"}),
+	require.EqualError(t, check(&out, parse(t, events),
+		[]string{"ir TestA", "passes TestC", "loaders TestC", "passes TestA"}),
 		"0 tests failed, 2 did not run")
 	require.Equal(t, "did not run: loaders TestC\ndid not run: passes TestA\n"+
 		"4 tests ran, 0 failed; of 4 in the list 2 did not run, 1 have moved\n", out.String())

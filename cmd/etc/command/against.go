@@ -118,13 +118,16 @@ func compareAgainst(cmd *cobra.Command, path, checkpoint string, tokens int) (*a
 	for _, x := range []struct {
 		key  string
 		want []byte
-	}{{prompt.KeyTokenizer, f.Tokenizer}, {prompt.KeyTokenizerConfig, f.TokenizerConfig}, {prompt.KeyChatTemplate, []byte(c.Model.ChatTemplate)}, {prompt.KeyGenerationConfig, f.GenerationConfig}, {prompt.KeyConfig, f.Config}} {
+	}{{prompt.KeyTokenizer, f.Tokenizer}, {prompt.KeyTokenizerConfig, f.TokenizerConfig},
+		{prompt.KeyChatTemplate, []byte(c.Model.ChatTemplate)}, {prompt.KeyGenerationConfig, f.GenerationConfig},
+		{prompt.KeyConfig, f.Config}} {
 		got, ok := p.File.Lookup(x.key)
 		if ok || len(x.want) > 0 {
 			r.Metadata = append(r.Metadata, metadataCheck{x.key, string(got) == string(x.want)})
 		}
 	}
-	r.Metadata = append(r.Metadata, metadataCheck{prompt.StopMethod, slices.Equal(methodValues(file, prompt.StopMethod), methodValues(original, prompt.StopMethod))})
+	r.Metadata = append(r.Metadata, metadataCheck{prompt.StopMethod,
+		slices.Equal(methodValues(file, prompt.StopMethod), methodValues(original, prompt.StopMethod))})
 	return r, nil
 }
 
@@ -178,7 +181,8 @@ func (r *againstReport) write(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "kind of weight\tweights\telements\tbits/weight\tmean SQNR dB\tmin SQNR dB\tmax error\n")
 	for _, k := range r.kinds() {
-		fmt.Fprintf(w, "%s\t%d\t%s\t%.2f\t%s\t%s\t%.3g\n", k.name, k.count, humanize.SIWithDigits(float64(k.elements), 1, ""), k.bits(), decibel(k.mean()), decibel(k.least), k.most)
+		fmt.Fprintf(w, "%s\t%d\t%s\t%.2f\t%s\t%s\t%.3g\n", k.name, k.count,
+			humanize.SIWithDigits(float64(k.elements), 1, ""), k.bits(), decibel(k.mean()), decibel(k.least), k.most)
 	}
 	if len(r.Missing)+len(r.Extra) > 0 {
 		fmt.Fprintf(w, "\nonly in the checkpoint: %s\nonly in the file: %s\n", someOf(r.Missing), someOf(r.Extra))

@@ -151,14 +151,19 @@ func measure(cmd *cobra.Command, path string, f benchFlags, e engine.Engine, o e
 	if err := bench.Check(m.Model, options); err != nil {
 		return usagef("%s: %w", path, err)
 	}
-	options.Started = func(name string) { logf(cmd.ErrOrStderr(), "etc: %s, %d times after a warm-up", name, f.repetitions) }
-	r := benchResult{File: path, Size: m.program.File.Size(), Device: m.Device, Precision: f.precision, Threads: f.workers()}
+	options.Started = func(name string) {
+		logf(cmd.ErrOrStderr(), "etc: %s, %d times after a warm-up", name,
+			f.repetitions)
+	}
+	r := benchResult{File: path, Size: m.program.File.Size(), Device: m.Device,
+		Precision: f.precision, Threads: f.workers()}
 	if r.Rows, err = bench.Run(cmd.Context(), m.Model, options); err != nil {
 		return err
 	}
 	for _, row := range r.Rows {
 		if row.Noisy() {
-			logf(cmd.ErrOrStderr(), "etc: %s spreads by %.1f %% of its median: too noisy to compare with anything", row.Test, 100*row.Spread)
+			logf(cmd.ErrOrStderr(), "etc: %s spreads by %.1f %% of its median: too noisy to compare with anything",
+				row.Test, 100*row.Spread)
 		}
 	}
 	if f.json {
@@ -171,7 +176,8 @@ func measure(cmd *cobra.Command, path string, f benchFlags, e engine.Engine, o e
 func (r benchResult) writeMarkdown(w io.Writer) error {
 	table := [][]string{{"model", "size", "device", "precision", "threads", "test", "tokens/s", "min–max", "spread"}}
 	for _, row := range r.Rows {
-		table = append(table, []string{strings.ReplaceAll(filepath.Base(r.File), "|", `\|`), humanize.IBytes(uint64(r.Size)), r.Device, r.Precision, fmt.Sprint(r.Threads),
+		table = append(table, []string{strings.ReplaceAll(filepath.Base(r.File), "|", `\|`),
+			humanize.IBytes(uint64(r.Size)), r.Device, r.Precision, fmt.Sprint(r.Threads),
 			row.Test, speed(row.Median), speed(row.Min) + "–" + speed(row.Max), fmt.Sprintf("%.1f %%", 100*row.Spread)})
 	}
 	return writeMarkdown(w, table, "lrllrlrrr")

@@ -83,7 +83,8 @@ func measureDrafts(cmd *cobra.Command, path string, f benchFlags, e engine.Engin
 		return errors.Join(err, x.Close())
 	}
 	defer func() { err = errors.Join(err, pool.Close()) }()
-	logf(cmd.ErrOrStderr(), "etc: rounds behind %d tokens, %d times after a warm-up, in turns", options.Depth, f.repetitions)
+	logf(cmd.ErrOrStderr(), "etc: rounds behind %d tokens, %d times after a warm-up, in turns",
+		options.Depth, f.repetitions)
 	r := draftsResult{File: path, Size: p.File.Size(), Device: e.Name(), Precision: f.precision, Threads: f.workers(),
 		Draft: "ngram", Depth: options.Depth}
 	if d.Kind != speculate.None {
@@ -115,7 +116,8 @@ func (f benchFlags) draftOptions(cmd *cobra.Command, d batch.Drafting) bench.Dra
 
 // writeMarkdown writes the rows as a table whose columns also line up as plain text.
 func (r draftsResult) writeMarkdown(w io.Writer) error {
-	head := []string{"model", "size", "device", "precision", "threads", "draft", "drafts", "one row ms", "draft ms", "verify ms",
+	head := []string{"model", "size", "device", "precision", "threads", "draft", "drafts", "one row ms",
+		"draft ms", "verify ms",
 		"round", "breaks even"}
 	for _, a := range bench.Published {
 		head = append(head, fmt.Sprintf("tokens/s at %g", a))
@@ -126,7 +128,8 @@ func (r draftsResult) writeMarkdown(w io.Writer) error {
 		if b := row.Break(); b <= 1 {
 			even = fmt.Sprintf("%.2f", b)
 		}
-		line := []string{strings.ReplaceAll(filepath.Base(r.File), "|", `\|`), humanize.IBytes(uint64(r.Size)), r.Device,
+		line := []string{strings.ReplaceAll(filepath.Base(r.File), "|", `\|`), humanize.IBytes(uint64(r.Size)),
+			r.Device,
 			r.Precision, fmt.Sprint(r.Threads), r.Draft, fmt.Sprint(row.Drafts), milliseconds(row.Plain),
 			milliseconds(row.Draft), milliseconds(row.Verify), fmt.Sprintf("%.2f×", row.Ratio), even}
 		for _, a := range bench.Published {

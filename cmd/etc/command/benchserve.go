@@ -64,7 +64,8 @@ func (f benchServeFlags) check(cmd *cobra.Command) error {
 		return usagef("--serve %q: want an address, as http://127.0.0.1:8080", f.url)
 	}
 	if !f.remote && !isThisMachine(u.Hostname()) {
-		return usagef("--serve %s: %s may be another machine, whose people should know of the load; --remote allows it", f.url,
+		return usagef("--serve %s: %s may be another machine, whose people should know of the load; --remote allows it",
+			f.url,
 			u.Hostname())
 	}
 	return nil
@@ -90,8 +91,9 @@ func measureServer(cmd *cobra.Command, f benchFlags) error {
 	if err := f.served.check(cmd); err != nil {
 		return err
 	}
-	o := serving.Options{URL: f.served.url, Model: f.served.model, Concurrent: f.served.concurrent, Requests: f.served.requests,
-		Prompt: f.prompt, Generate: f.generate}
+	o := serving.Options{URL: f.served.url, Model: f.served.model, Concurrent: f.served.concurrent,
+		Requests: f.served.requests,
+		Prompt:   f.prompt, Generate: f.generate}
 	if err := o.Check(); err != nil {
 		return usageError{err}
 	}
@@ -103,7 +105,8 @@ func measureServer(cmd *cobra.Command, f benchFlags) error {
 		o.Key = keys[0]
 	}
 	o.Started = func(r serving.Row) {
-		logf(cmd.ErrOrStderr(), "etc: %s, %s of %d tokens to prompts of %d, after a warm-up", count(r.Concurrent, "stream"),
+		logf(cmd.ErrOrStderr(), "etc: %s, %s of %d tokens to prompts of %d, after a warm-up",
+			count(r.Concurrent, "stream"),
 			count(r.Requests, "answer"), r.Generate, r.Prompt)
 	}
 	r := serverResult{Server: f.served.url}
@@ -122,12 +125,15 @@ func measureServer(cmd *cobra.Command, f benchFlags) error {
 
 // write writes the rows as a table. Times are in milliseconds.
 func (r serverResult) write(cmd *cobra.Command) error {
-	table := [][]string{{"model", "streams", "answers", "prompt", "answer", "first ms p50", "p99", "between ms p50", "p99",
+	table := [][]string{{"model", "streams", "answers", "prompt", "answer", "first ms p50", "p99",
+		"between ms p50", "p99",
 		"tokens/s of one", "of all"}}
 	ms := func(seconds float64) string { return fmt.Sprintf("%.2f", 1000*seconds) }
 	for _, x := range r.Rows {
-		table = append(table, []string{strings.ReplaceAll(r.Model, "|", `\|`), fmt.Sprint(x.Concurrent), fmt.Sprint(x.Requests),
-			fmt.Sprint(x.Prompt), fmt.Sprint(x.Generate), ms(x.First.P50), ms(x.First.P99), ms(x.Between.P50), ms(x.Between.P99),
+		table = append(table, []string{strings.ReplaceAll(r.Model, "|", `\|`), fmt.Sprint(x.Concurrent),
+			fmt.Sprint(x.Requests),
+			fmt.Sprint(x.Prompt), fmt.Sprint(x.Generate), ms(x.First.P50), ms(x.First.P99),
+			ms(x.Between.P50), ms(x.Between.P99),
 			speed(x.Stream), speed(x.Total)})
 	}
 	return writeMarkdown(shownOut(cmd), table, "lrrrrrrrrrr")

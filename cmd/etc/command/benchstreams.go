@@ -31,7 +31,8 @@ type streamsResult struct {
 
 // measureStreams measures and prints the rows of many sequences at a time.
 func measureStreams(cmd *cobra.Command, path string, f benchFlags, e engine.Engine, o engine.Options) error {
-	options := bench.StreamOptions{Streams: f.streams, Prompt: f.prompt, Generate: f.generate, Repetitions: f.repetitions}
+	options := bench.StreamOptions{Streams: f.streams, Prompt: f.prompt, Generate: f.generate,
+		Repetitions: f.repetitions}
 	p, m, d, err := openLanguage(path)
 	if err != nil {
 		return err
@@ -63,7 +64,8 @@ func measureStreams(cmd *cobra.Command, path string, f benchFlags, e engine.Engi
 		logf(cmd.ErrOrStderr(), "etc: sequences run one by one: %s", limits.Why)
 	}
 	options.Started = func(streams, prompt, generate int) {
-		logf(cmd.ErrOrStderr(), "etc: %s of %d and %d tokens, %d times after a warm-up", count(streams, "stream"), prompt,
+		logf(cmd.ErrOrStderr(), "etc: %s of %d and %d tokens, %d times after a warm-up",
+			count(streams, "stream"), prompt,
 			generate, f.repetitions)
 	}
 	if r.Rows, err = bench.RunStreams(cmd.Context(), pool, options); err != nil {
@@ -81,7 +83,8 @@ func measureStreams(cmd *cobra.Command, path string, f benchFlags, e engine.Engi
 	return r.writeMarkdown(shownOut(cmd))
 }
 
-// streamsExecutor compiles a program of maxSeqLen positions for the most sequences of a measurement, which hold what they use.
+// streamsExecutor compiles a program of maxSeqLen positions for the most sequences of a measurement, which hold what
+// they use.
 func streamsExecutor(path string, m *ir.Module, maxSeqLen int, e engine.Engine, o engine.Options,
 	options bench.StreamOptions) (batch.Executor, error) {
 	streams, positions := options.Most()
@@ -92,20 +95,26 @@ func streamsExecutor(path string, m *ir.Module, maxSeqLen int, e engine.Engine, 
 	if err := f.Check(available); err != nil {
 		return nil, err
 	}
-	return newExecutor(path, m, e, batch.RaggedOptions{Engine: o, Sequences: streams, Rows: max(512, streams), Positions: positions},
-		max(need.State, 1), func(m *ir.Module, model *session.Model) error { // sessions hold the state of a whole context
+	return newExecutor(path, m, e, batch.RaggedOptions{Engine: o, Sequences: streams,
+		Rows: max(512, streams), Positions: positions},
+		// sessions hold the state of a whole context
+		max(need.State, 1), func(m *ir.Module, model *session.Model) error {
 			return checkMemory(path, m, model, e, o.Precision, streams, 0)
 		})
 }
 
 // writeMarkdown writes the rows as a table whose columns also line up as plain text.
 func (r streamsResult) writeMarkdown(w io.Writer) error {
-	table := [][]string{{"model", "size", "device", "precision", "threads", "streams", "prompt", "answer", "prompt tokens/s",
+	table := [][]string{{"model", "size", "device", "precision", "threads", "streams", "prompt",
+		"answer", "prompt tokens/s",
 		"answer tokens/s", "all tokens/s", "spread"}}
 	for _, row := range r.Rows {
-		table = append(table, []string{strings.ReplaceAll(filepath.Base(r.File), "|", `\|`), humanize.IBytes(uint64(r.Size)), r.Device,
-			r.Precision, fmt.Sprint(r.Threads), fmt.Sprint(row.Streams), fmt.Sprint(row.Prompt), fmt.Sprint(row.Generate),
-			speed(row.Median.Prefill), speed(row.Median.Decode), speed(row.Median.Total), fmt.Sprintf("%.1f %%", 100*row.Spread)})
+		table = append(table, []string{strings.ReplaceAll(filepath.Base(r.File), "|", `\|`),
+			humanize.IBytes(uint64(r.Size)), r.Device,
+			r.Precision, fmt.Sprint(r.Threads), fmt.Sprint(row.Streams), fmt.Sprint(row.Prompt),
+			fmt.Sprint(row.Generate),
+			speed(row.Median.Prefill), speed(row.Median.Decode), speed(row.Median.Total),
+			fmt.Sprintf("%.1f %%", 100*row.Spread)})
 	}
 	return writeMarkdown(w, table, "lrllrrrrrrrr")
 }

@@ -139,8 +139,9 @@ func readQuestion(in *os.File, line *term.Terminal) (string, error) {
 	}
 }
 
-// keys are the keys of a terminal as package term takes them. Ctrl-C becomes the key that clears the line: at the prompt there
-// is no answer to stop. Home and End have several codes: those of tmux and the Linux console, of rxvt, of keypads.
+// keys are the keys of a terminal as package term takes them. Ctrl-C becomes the key that clears the line: at the
+// prompt there is no answer to stop. Home and End have several codes: those of tmux and the Linux console, of rxvt, of
+// keypads.
 type keys struct{ io.Reader }
 
 var otherKeys = []struct{ from, to string }{

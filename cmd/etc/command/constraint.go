@@ -28,7 +28,8 @@ func (f *constraintFlags) addConstraints(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.jsonSchema, "json-schema", "",
 		"`FILE` with a JSON schema (draft 2020-12) that the answer is held to; docs/constraints.md says what it may use")
-	fl.StringVar(&f.grammar, "grammar", "", "`FILE` with a grammar in llama.cpp's notation (GBNF) that the answer is held to")
+	fl.StringVar(&f.grammar, "grammar", "",
+		"`FILE` with a grammar in llama.cpp's notation (GBNF) that the answer is held to")
 	fl.StringVar(&f.regex, "regex", "", "`PATTERN` in RE2's syntax that the whole answer matches")
 }
 
@@ -37,7 +38,8 @@ func (f *constraintFlags) constraint(cmd *cobra.Command) (src constrain.Source, 
 	for _, x := range []struct {
 		flag, value string
 		kind        constrain.Kind
-	}{{"json-schema", f.jsonSchema, constrain.JSONSchema}, {"grammar", f.grammar, constrain.GBNF}, {"regex", f.regex, constrain.Regex}} {
+	}{{"json-schema", f.jsonSchema, constrain.JSONSchema}, {"grammar", f.grammar, constrain.GBNF},
+		{"regex", f.regex, constrain.Regex}} {
 		if !cmd.Flags().Changed(x.flag) {
 			continue
 		}
@@ -73,7 +75,8 @@ func (f *runFlags) hold(cmd *cobra.Command, t *text, m *ir.Module, r *session.Re
 	}
 	switch {
 	case t.Tokenizer == nil:
-		return nil, usagef("--%s: %s holds no tokenizer, so its tokens have no text: give --tokenizer FILE", flag, t.File)
+		return nil, usagef("--%s: %s holds no tokenizer, so its tokens have no text: give --tokenizer FILE", flag,
+			t.File)
 	case len(t.Stop) == 0:
 		return nil, usagef("--%s: %s has no stop token, by which an answer that is whole could end", flag, t.File)
 	}
@@ -90,7 +93,8 @@ func (f *runFlags) hold(cmd *cobra.Command, t *text, m *ir.Module, r *session.Re
 		if flag == "regex" {
 			return nil, usagef("--regex: %w", err)
 		}
-		return nil, invalidError{fmt.Errorf("--%s %s: %w", flag, map[string]string{"json-schema": f.jsonSchema, "grammar": f.grammar}[flag], err)}
+		return nil, invalidError{fmt.Errorf("--%s %s: %w", flag,
+			map[string]string{"json-schema": f.jsonSchema, "grammar": f.grammar}[flag], err)}
 	}
 	r.Sampling.Mask, r.Step = h.allow, h.accept
 	return h, nil

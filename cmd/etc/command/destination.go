@@ -21,7 +21,8 @@ type destination struct {
 
 // options are those of outfile; what is replaced is told to standard error.
 func (d destination) options(cmd *cobra.Command) outfile.Options {
-	o := outfile.Options{Kind: d.kind, Private: d.private, Log: func(m string) { logf(cmd.ErrOrStderr(), "etc: %s", m) }}
+	o := outfile.Options{Kind: d.kind, Private: d.private,
+		Log: func(m string) { logf(cmd.ErrOrStderr(), "etc: %s", m) }}
 	for _, in := range d.inputs {
 		if in != "" {
 			o.Inputs = append(o.Inputs, in)

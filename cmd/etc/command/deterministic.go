@@ -53,7 +53,8 @@ type sequenceAnswer struct {
 }
 
 // openSequence compiles a program as etc serve does, for one sequence.
-func openSequence(path string, m *ir.Module, e engine.Engine, o engine.Options, drafts batch.Drafting) (*sequenceAnswer, error) {
+func openSequence(path string, m *ir.Module, e engine.Engine, o engine.Options, drafts batch.Drafting) (*sequenceAnswer,
+	error) {
 	d, err := session.Describe(m.Only(m.Entry))
 	if err != nil {
 		return nil, invalidError{err}
@@ -89,9 +90,11 @@ func (s *sequenceAnswer) Close() error          { return s.runner.Close() }
 // Generate is session.Session.Generate.
 func (s *sequenceAnswer) Generate(ctx context.Context, r session.Request) (a session.Answer, err error) {
 	p := r.Sampling
-	q := batch.Request{DraftLog: true, Prompt: r.Prompt, MaxTokens: r.MaxNewTokens, Stop: r.Stop, Constraint: s.constraint, Logprobs: -1,
+	q := batch.Request{DraftLog: true, Prompt: r.Prompt, MaxTokens: r.MaxNewTokens, Stop: r.Stop,
+		Constraint: s.constraint, Logprobs: -1,
 		Sampling: batch.Sampling{Temperature: p.Temperature, TopK: p.TopK, TopP: p.TopP, MinP: p.MinP, Seed: p.Seed,
-			Repeat: p.RepeatPenalty, RepeatLast: p.LastN, Presence: p.PresencePenalty, Frequency: p.FrequencyPenalty, Bias: p.Bias}}
+			Repeat: p.RepeatPenalty, RepeatLast: p.LastN, Presence: p.PresencePenalty, Frequency: p.FrequencyPenalty,
+			Bias: p.Bias}}
 	if p.Logprobs {
 		q.Logprobs = p.TopLogprobs
 	}
@@ -145,8 +148,10 @@ func (s *sequenceAnswer) Generate(ctx context.Context, r session.Request) (a ses
 // contextWithoutEnd is for reading a stream, which ends with the context that it was submitted with.
 var contextWithoutEnd = context.Background()
 
-// answerSequence answers one prompt by a sequence of an executor of many: as etc serve does, with --deterministic to the bit.
-func answerSequence(ctx context.Context, cmd *cobra.Command, args []string, f runFlags, e engine.Engine, o engine.Options,
+// answerSequence answers one prompt by a sequence of an executor of many: as etc serve does, with --deterministic to
+// the bit.
+func answerSequence(ctx context.Context, cmd *cobra.Command, args []string, f runFlags,
+	e engine.Engine, o engine.Options,
 	p *program.Program, text *text, r session.Request, hold *held) (err error) {
 	drafts, err := f.batched(args[0], p)
 	if err != nil {

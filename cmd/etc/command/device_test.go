@@ -15,8 +15,8 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/tune"
 )
 
-// TestGPUsAreProvedAndTuned: what --device takes tries kernels against their self-tests before it uses them, and chooses
-// among the ways to divide their work, and keeps both where the package keeps them.
+// TestGPUsAreProvedAndTuned: what --device takes tries kernels against their self-tests before it uses them, and
+// chooses among the ways to divide their work, and keeps both where the package keeps them.
 func TestGPUsAreProvedAndTuned(t *testing.T) {
 	for _, name := range []string{"metal", "cuda"} {
 		e, err := findEngine(name)

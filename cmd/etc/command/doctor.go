@@ -99,8 +99,10 @@ type deviceState struct {
 // examine looks at this machine.
 func examine() diagnosis {
 	info, _ := debug.ReadBuildInfo()
-	d := diagnosis{Version: versionOf(info), CPU: host.CPUModel(), Cores: runtime.NumCPU(), Threads: runtime.GOMAXPROCS(0),
-		Features: host.CPUFeatures(), Levels: kernel.Levels(), Memory: host.ReadMemory(), PageSize: os.Getpagesize(), TempDir: os.TempDir(), CUDA: host.CUDADriver()}
+	d := diagnosis{Version: versionOf(info), CPU: host.CPUModel(), Cores: runtime.NumCPU(),
+		Threads:  runtime.GOMAXPROCS(0),
+		Features: host.CPUFeatures(), Levels: kernel.Levels(), Memory: host.ReadMemory(), PageSize: os.Getpagesize(),
+		TempDir: os.TempDir(), CUDA: host.CUDADriver()}
 	d.Weights = int64(float64(d.Memory.Usable()) * 8 / bitsPerWeight)
 	d.Temp, d.Mapping = tryFiles(d.TempDir)
 	if free, err := host.DiskFree(d.TempDir); err == nil {
@@ -172,7 +174,8 @@ func (d diagnosis) writeText(w io.Writer) error {
 	}
 	row("memory", "%s; pages of %s", memory, humanize.IBytes(uint64(d.PageSize)))
 	if d.Weights > 0 {
-		row("", "room for %.1f billion weights of 4 bits (%.1f with their scales)", float64(d.Weights)/1e9, bitsPerWeight)
+		row("", "room for %.1f billion weights of 4 bits (%.1f with their scales)",
+			float64(d.Weights)/1e9, bitsPerWeight)
 	}
 	row("mapped files", "%s", d.Mapping)
 	temp := d.TempDir

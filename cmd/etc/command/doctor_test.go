@@ -14,7 +14,8 @@ func TestDoctorTellsOfKernels(t *testing.T) {
 		state deviceState
 		want  []string
 	}{
-		{deviceState{KernelsPassed: 26, KernelsFailed: []string{wrong}}, []string{"26 kernels have passed their self-tests, 1 have failed", "kernel " + wrong}},
+		{deviceState{KernelsPassed: 26, KernelsFailed: []string{wrong}},
+			[]string{"26 kernels have passed their self-tests, 1 have failed", "kernel " + wrong}},
 		{deviceState{KernelsPassed: 26}, []string{"26 kernels have passed their self-tests, 0 have failed"}},
 		{deviceState{}, nil},
 	} {

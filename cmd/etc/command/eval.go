@@ -68,10 +68,12 @@ are larger than the memory can be compared. Windows of --context tokens follow e
 	fl.BoolVar(&f.noThink, "no-think", false, "do not let the model think first")
 	fl.StringVar(&f.text, "text", "", "text file to predict")
 	fl.StringVar(&f.reference, "reference", "", "program to compare predictions with")
-	fl.BoolVar(&f.exactReference, "exact-reference", false, "run the reference with --exact; without --reference it is the same file")
+	fl.BoolVar(&f.exactReference, "exact-reference", false,
+		"run the reference with --exact; without --reference it is the same file")
 	fl.IntVar(&f.context, "context", 0, "tokens of a window (default: 512, or the model's context if that is smaller)")
 	fl.IntVar(&f.stride, "stride", 0, "tokens by which the window moves on (default: half the window)")
-	fl.StringVar(&f.against, "against", "", "checkpoint to compare predictions with: a directory, a GGUF file, or an id on the Hugging Face hub")
+	fl.StringVar(&f.against, "against", "",
+		"checkpoint to compare predictions with: a directory, a GGUF file, or an id on the Hugging Face hub")
 	var unverified bool // openHub looks at the flag
 	addUnverified(cmd, &unverified)
 	fl.StringVar(&f.tokenizer, "tokenizer", "", "tokenizer.json to use instead of the file's")
@@ -125,7 +127,8 @@ func (f evalFlags) checkAgainst(cmd *cobra.Command) (err error) {
 	}
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
 		if err == nil && !slices.Contains(againstFlags, flag.Name) {
-			err = usagef("--%s has no meaning with --against, which computes both sides in float32 on the CPU", flag.Name)
+			err = usagef("--%s has no meaning with --against, which computes both sides in float32 on the CPU",
+				flag.Name)
 		}
 	})
 	return err
@@ -336,24 +339,28 @@ func (r evalTextResult) write(cmd *cobra.Command) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "perplexity %.4f ± %.4f\n", r.Perplexity.Perplexity, r.Error)
 	if r.Divergence != nil {
-		fmt.Fprintf(&b, "reference perplexity %.4f ± %.4f\n", r.TextResult.Reference.Perplexity, r.TextResult.Reference.Error)
+		fmt.Fprintf(&b, "reference perplexity %.4f ± %.4f\n", r.TextResult.Reference.Perplexity,
+			r.TextResult.Reference.Error)
 		writeDivergence(&b, r.Divergence)
 	}
-	fmt.Fprintf(&b, "%d of %d tokens scored in %d windows of %d, stride %d\n", r.Scored, r.Tokens, r.Windows, r.Context, r.Stride)
+	fmt.Fprintf(&b, "%d of %d tokens scored in %d windows of %d, stride %d\n", r.Scored, r.Tokens,
+		r.Windows, r.Context, r.Stride)
 	_, err := shownOut(cmd).Write(b.Bytes())
 	return err
 }
 
 // writeDivergence writes what two programs differ by.
 func writeDivergence(w io.Writer, d *evaluate.Divergence) {
-	fmt.Fprintf(w, "KL divergence from the reference %.6f mean, %.6f median, %.6f 99th percentile, %.6f max\n", d.Mean, d.Median, d.P99, d.Max)
+	fmt.Fprintf(w, "KL divergence from the reference %.6f mean, %.6f median, %.6f 99th percentile, %.6f max\n", d.Mean,
+		d.Median, d.P99, d.Max)
 	fmt.Fprintf(w, "same most likely token %.2f %%\n", 100*d.Top1)
 }
 
 // specialPrefix is what a tokenizer puts before a text: a BOS token, or nothing.
 func specialPrefix(t *tokenizer.Tokenizer) []int {
 	const sample = "a"
-	with, without := t.Encode(sample, tokenizer.EncodeOptions{AddSpecial: true}), t.Encode(sample, tokenizer.EncodeOptions{})
+	with, without := t.Encode(sample, tokenizer.EncodeOptions{AddSpecial: true}),
+		t.Encode(sample, tokenizer.EncodeOptions{})
 	for i := range with {
 		if len(with)-i >= len(without) && slices.Equal(with[i:i+len(without)], without) {
 			return with[:i]
@@ -367,7 +374,8 @@ func sameTokenizer(m, reference *languageModel) error {
 	a, ok := m.program.File.Lookup(prompt.KeyTokenizer)
 	b, also := reference.program.File.Lookup(prompt.KeyTokenizer)
 	if ok && also && !bytes.Equal(a, b) {
-		return usagef("--reference %s has another tokenizer than %s, so their tokens cannot be compared", reference.program.File.Name(), m.program.File.Name())
+		return usagef("--reference %s has another tokenizer than %s, so their tokens cannot be compared",
+			reference.program.File.Name(), m.program.File.Name())
 	}
 	return nil
 }

@@ -46,12 +46,15 @@ func TestPerplexityInChunks(t *testing.T) {
 				m, err := c.Build(loaders.Options{MaxSeqLen: 64})
 				require.NoError(t, err)
 				require.NoError(t, prompt.SetStopTokens(func(string) {}, c, m))
-				require.NoError(t, passes.Run(m, &passes.Options{Portable: true, Recipe: passes.DefaultRecipe(test.scheme, nil)}))
-				text := func(load func(*ir.Module, engine.Engine, engine.Options) (*session.Model, error)) evaluate.TextResult {
+				require.NoError(t, passes.Run(m,
+					&passes.Options{Portable: true, Recipe: passes.DefaultRecipe(test.scheme, nil)}))
+				text := func(load func(*ir.Module, engine.Engine, engine.Options) (*session.Model,
+					error)) evaluate.TextResult {
 					model, err := load(m, test.engine, test.options)
 					require.NoError(t, err)
 					defer model.Close()
-					r, err := evaluate.Text(t.Context(), model, nil, tokens, evaluate.TextOptions{Context: 48, Stride: 24})
+					r, err := evaluate.Text(t.Context(), model, nil, tokens,
+						evaluate.TextOptions{Context: 48, Stride: 24})
 					require.NoError(t, err)
 					return r
 				}

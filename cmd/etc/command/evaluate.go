@@ -65,7 +65,8 @@ func evalAgainst(cmd *cobra.Command, path string, f evalFlags) error {
 	if f.json {
 		return writeJSON(cmd.OutOrStdout(), r)
 	}
-	return writeQuality(shownOut(cmd), q, fmt.Sprintf("%d tokens in %s of up to %d", q.Tokens, count(r.Windows, "window"), r.Context))
+	return writeQuality(shownOut(cmd), q,
+		fmt.Sprintf("%d tokens in %s of up to %d", q.Tokens, count(r.Windows, "window"), r.Context))
 }
 
 // checkpointEvaluation compares the predictions of a program with those of its checkpoint.
@@ -78,7 +79,8 @@ type checkpointEvaluation struct {
 }
 
 // run compares on the tokens of a text, in windows of the context that follow each other.
-func (e *checkpointEvaluation) run(cmd *cobra.Command, encode func(*tokenizer.Tokenizer) ([]int, error)) (*calibrate.Quality, error) {
+func (e *checkpointEvaluation) run(cmd *cobra.Command,
+	encode func(*tokenizer.Tokenizer) ([]int, error)) (*calibrate.Quality, error) {
 	p, file, _, err := openLanguage(e.path)
 	if err != nil {
 		return nil, err
@@ -107,13 +109,15 @@ func (e *checkpointEvaluation) run(cmd *cobra.Command, encode func(*tokenizer.To
 		return nil, err
 	}
 	shown, start := time.Now(), time.Now()
-	return calibrate.Evaluate(cmd.Context(), m, fileWeights{compare.NewReader(file)}, calibrate.Evaluation{Windows: windows, Jobs: e.jobs,
-		Progress: func(done, total int, name string) {
-			if time.Since(shown) > calibrationNews {
-				shown = time.Now()
-				logf(cmd.ErrOrStderr(), "etc: compared %s, %.0f %% in %s", name, 100*float64(done)/float64(total), time.Since(start).Round(time.Second))
-			}
-		}})
+	return calibrate.Evaluate(cmd.Context(), m, fileWeights{compare.NewReader(file)},
+		calibrate.Evaluation{Windows: windows, Jobs: e.jobs,
+			Progress: func(done, total int, name string) {
+				if time.Since(shown) > calibrationNews {
+					shown = time.Now()
+					logf(cmd.ErrOrStderr(), "etc: compared %s, %.0f %% in %s", name, 100*float64(done)/float64(total),
+						time.Since(start).Round(time.Second))
+				}
+			}})
 }
 
 // cut divides tokens into windows, each of which begins with prefix.
@@ -123,7 +127,8 @@ func (e *checkpointEvaluation) cut(ids, prefix []int) (windows [][]int, err erro
 	}
 	n := e.context - len(prefix)
 	if n < 1 {
-		return nil, usagef("--context %d, want more than the %d tokens that every text begins with", e.context, len(prefix))
+		return nil, usagef("--context %d, want more than the %d tokens that every text begins with",
+			e.context, len(prefix))
 	}
 	for part := range slices.Chunk(ids, n) {
 		if w := slices.Concat(prefix, part); len(w) > 1 { // one token alone predicts nothing that the text has
@@ -183,7 +188,8 @@ type fileWeights struct{ *compare.Reader }
 func (f fileWeights) Rows(c *ir.Constant, kind passes.WeightKind) (calibrate.Rows, error) {
 	read, err := f.Matrix(c, kind == passes.EmbeddingWeight)
 	if err != nil {
-		return nil, invalidError{fmt.Errorf("%w; --against compares programs of etc export, by the names of their weights", err)}
+		return nil, invalidError{fmt.Errorf(
+			"%w; --against compares programs of etc export, by the names of their weights", err)}
 	}
 	cols := int(c.Data.Shape()[len(c.Data.Shape())-1])
 	return func(first, n int) (dot.Matrix, error) {

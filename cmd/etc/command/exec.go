@@ -114,7 +114,8 @@ func readInputs(path string, f *ir.Func) ([]eval.Value, error) {
 	defer file.Close()
 	for i, p := range f.Params {
 		if _, ok := file.Tensor(strconv.Itoa(i)); !ok {
-			return nil, usagef("%s: no tensor %q for input %d (%s), which is %s", path, strconv.Itoa(i), i, p.Param, p.Type)
+			return nil, usagef("%s: no tensor %q for input %d (%s), which is %s", path,
+				strconv.Itoa(i), i, p.Param, p.Type)
 		}
 	}
 	inputs := make([]eval.Value, len(f.Params))

@@ -58,7 +58,8 @@ func TestVersion(t *testing.T) {
 		{info(""), "etc 0.1.0 devel go"},
 		{info("v1.2.3"), "etc v1.2.3 go"},
 		{info("v1.2.3", "vcs.revision", "abc", "vcs.modified", "false"), "etc v1.2.3 revision abc go"},
-		{info("(devel)", "vcs.revision", "abc", "vcs.modified", "true", "vcs.time", "2026-11-21T00:00:00Z"), "etc 0.1.0 devel revision abc (modified) go"},
+		{info("(devel)", "vcs.revision", "abc", "vcs.modified", "true", "vcs.time", "2026-11-21T00:00:00Z"),
+			"etc 0.1.0 devel revision abc (modified) go"},
 	} {
 		require.Contains(t, versionOf(test.info).String(), test.want)
 	}
@@ -67,7 +68,8 @@ func TestVersion(t *testing.T) {
 
 func TestReadJSON(t *testing.T) {
 	for _, test := range []struct{ text, err string }{
-		{"[1, 2]", ""}, {" [1]\n", ""}, {"", "nothing there"}, {"[1", "unexpected EOF"}, {"[1] 2", "more text after the JSON document"},
+		{"[1, 2]", ""}, {" [1]\n", ""}, {"", "nothing there"}, {"[1", "unexpected EOF"},
+		{"[1] 2", "more text after the JSON document"},
 		{`["a"]`, "cannot unmarshal"}, {"[1.5]", "cannot unmarshal"}, {"[1]]", "more text after the JSON document"},
 	} {
 		var v []int

@@ -48,7 +48,8 @@ func (f exportFlags) useCache(cmd *cobra.Command, file *codegen.File, c *loaders
 	}
 	return func() {
 		s := kept.Stats()
-		logf(cmd.ErrOrStderr(), "etc: cache %s: %d blocks taken, %d computed, %d damaged", f.cacheDir, s.Hits, s.Misses, s.Damaged)
+		logf(cmd.ErrOrStderr(), "etc: cache %s: %d blocks taken, %d computed, %d damaged", f.cacheDir,
+			s.Hits, s.Misses, s.Damaged)
 		if s.Err != nil {
 			logf(cmd.ErrOrStderr(), "etc: cache %s: nothing more was kept: %v", f.cacheDir, s.Err)
 		}

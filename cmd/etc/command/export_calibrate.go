@@ -127,7 +127,8 @@ func readCalibration(flag, name string) (*calibration, error) {
 }
 
 // run calibrates a checkpoint, as its own module of short windows.
-func (c *calibration) run(cmd *cobra.Command, f exportFlags, in *loaders.Checkpoint, options passes.Options) (passes.Recipe, error) {
+func (c *calibration) run(cmd *cobra.Command, f exportFlags, in *loaders.Checkpoint,
+	options passes.Options) (passes.Recipe, error) {
 	windows, held, err := c.windows(f, in)
 	if err != nil {
 		return options.Recipe, err
@@ -160,15 +161,18 @@ func (c *calibration) run(cmd *cobra.Command, f exportFlags, in *loaders.Checkpo
 	if err != nil {
 		return recipe, err
 	}
-	logf(cmd.ErrOrStderr(), "etc: calibrating with %s, %s, and %d held out", c.name, count(len(windows), "window")+fmt.Sprintf(" of %d tokens", calibrationWindow), len(held))
+	logf(cmd.ErrOrStderr(), "etc: calibrating with %s, %s, and %d held out", c.name,
+		count(len(windows), "window")+fmt.Sprintf(" of %d tokens", calibrationWindow), len(held))
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	shown, start := time.Now(), time.Now()
-	c.result, err = calibrate.Run(ctx, m, calibrate.Options{Windows: windows, HeldOut: held, Recipe: recipe, Dir: c.dir, Identity: identity, Jobs: f.jobs,
+	c.result, err = calibrate.Run(ctx, m, calibrate.Options{Windows: windows, HeldOut: held, Recipe: recipe, Dir: c.dir,
+		Identity: identity, Jobs: f.jobs,
 		Progress: func(done, total int, name string) {
 			if time.Since(shown) > calibrationNews {
 				shown = time.Now()
-				logf(cmd.ErrOrStderr(), "etc: calibrated %s, %.0f %% in %s", name, 100*float64(done)/float64(total), time.Since(start).Round(time.Second))
+				logf(cmd.ErrOrStderr(), "etc: calibrated %s, %.0f %% in %s", name, 100*float64(done)/float64(total),
+					time.Since(start).Round(time.Second))
 			}
 		}})
 	if errors.Is(err, context.Canceled) && f.resume {
@@ -177,8 +181,8 @@ func (c *calibration) run(cmd *cobra.Command, f exportFlags, in *loaders.Checkpo
 	return recipe, err
 }
 
-// How much of the text tells the damage of quantization: so many windows, spread over it, and so many tokens of each. They are
-// part of the result.
+// How much of the text tells the damage of quantization: so many windows, spread over it, and so many tokens of each.
+// They are part of the result.
 const (
 	damageWindows = 4
 	damageTokens  = 256
@@ -210,7 +214,8 @@ func (c *calibration) damage(cmd *cobra.Command, f exportFlags, in *loaders.Chec
 	}
 	need := calibrate.DamageMemory(m, n*damageTokens, tried)
 	if limit, err := f.limit(cmd); err != nil || limit > 0 && need > limit {
-		return nil, cmp.Or(err, error(memoryError{fmt.Errorf("--max-ram %s: measuring the damage of each weight needs %s (--max-ram %d)",
+		return nil, cmp.Or(err, error(memoryError{fmt.Errorf(
+			"--max-ram %s: measuring the damage of each weight needs %s (--max-ram %d)",
 			f.maxRAM, humanize.IBytes(uint64(need)), need)}))
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
@@ -229,7 +234,8 @@ func (c *calibration) identity(in *loaders.Checkpoint, r passes.Recipe) (string,
 		return "", err
 	}
 	h := sha256.New()
-	fmt.Fprintf(h, "%s\n%d %d %d\n%s\n", c.hash, calibrationWindow, calibrationWindows, heldOutEvery, strings.Join(r.Lines(), "\n"))
+	fmt.Fprintf(h, "%s\n%d %d %d\n%s\n", c.hash, calibrationWindow, calibrationWindows, heldOutEvery,
+		strings.Join(r.Lines(), "\n"))
 	for _, p := range properties {
 		if !p.Local {
 			fmt.Fprintf(h, "%s: %s\n", p.Name, p.Value)
@@ -245,7 +251,8 @@ func (f exportFlags) checkCalibrationMemory(cmd *cobra.Command, m *ir.Module, wi
 		return err
 	}
 	if need := calibrate.Memory(m, windows*calibrationWindow); need > limit {
-		return memoryError{fmt.Errorf("--max-ram %s: calibration needs %s (--max-ram %d)", f.maxRAM, humanize.IBytes(uint64(need)), need)}
+		return memoryError{fmt.Errorf("--max-ram %s: calibration needs %s (--max-ram %d)", f.maxRAM,
+			humanize.IBytes(uint64(need)), need)}
 	}
 	return nil
 }
@@ -253,7 +260,8 @@ func (f exportFlags) checkCalibrationMemory(cmd *cobra.Command, m *ir.Module, wi
 // windows cuts the text into windows, and takes some out.
 func (c *calibration) windows(f exportFlags, in *loaders.Checkpoint) (windows, held [][]int, err error) {
 	if in.Model.Files.Tokenizer == nil {
-		return nil, nil, usagef("--calibrate: %s has no %s to make tokens of the text with", in.Model.Dir, huggingface.TokenizerFile)
+		return nil, nil, usagef("--calibrate: %s has no %s to make tokens of the text with", in.Model.Dir,
+			huggingface.TokenizerFile)
 	}
 	t, err := tokenizer.Parse(in.Model.Files.Tokenizer, filepath.Join(in.Model.Dir, huggingface.TokenizerFile))
 	if err != nil {
@@ -327,7 +335,8 @@ func (c *calibration) tokens(t *tokenizer.Tokenizer, in *loaders.Checkpoint) ([]
 			}
 			ids = append(ids, t.Encode(text, tokenizer.EncodeOptions{ParseSpecial: true})...)
 		default:
-			return nil, invalidError{fmt.Errorf("%s %s, document %d: want an object with \"text\" or \"messages\"", c.flag, c.name, n)}
+			return nil, invalidError{fmt.Errorf("%s %s, document %d: want an object with \"text\" or \"messages\"",
+				c.flag, c.name, n)}
 		}
 	}
 }

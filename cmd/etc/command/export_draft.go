@@ -18,9 +18,10 @@ const (
 // addDraft adds --draft. None is its default: a draft makes the file larger by a layer of the model or more, and what
 // does not speculate has nothing of it.
 func (f *exportFlags) addDraft(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.draft, "draft", draftNone, "write a draft for speculation as the method draft: auto for the "+
-		"checkpoint's own (mtp.*), none, or the path of a safetensors file of mtp.* tensors or of an assistant's directory "+
-		"(gemma4_assistant)")
+	cmd.Flags().StringVar(&f.draft, "draft", draftNone,
+		"write a draft for speculation as the method draft: auto for the "+
+			"checkpoint's own (mtp.*), none, or the path of a safetensors file of mtp.* tensors or of an assistant's directory "+
+			"(gemma4_assistant)")
 }
 
 // setDraft lets the program have the draft that --draft asks for.

@@ -29,10 +29,12 @@ type inputFlags struct {
 func (f *inputFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.modelDir, "model-dir", "", "checkpoint directory, same as MODEL")
-	fl.StringVar(&f.modelID, "model-id", "", "id of a checkpoint on the Hugging Face hub, org/name or org/name@revision, same as MODEL")
+	fl.StringVar(&f.modelID, "model-id", "",
+		"id of a checkpoint on the Hugging Face hub, org/name or org/name@revision, same as MODEL")
 	fl.StringVar(&f.gguf, "gguf", "", "GGUF file, of a split model the first one, same as MODEL")
 	addUnverified(cmd, &f.unverified)
-	fl.StringVar(&f.prequantized, "prequantized", "", "directory that ExecuTorch's quantize_and_save wrote, same as MODEL")
+	fl.StringVar(&f.prequantized, "prequantized", "",
+		"directory that ExecuTorch's quantize_and_save wrote, same as MODEL")
 }
 
 // unverifiedFlag takes files of the hub that cannot be checked.
@@ -48,7 +50,8 @@ func (f inputFlags) source(args []string) (string, error) {
 	if len(args) > 0 {
 		names, given = append(names, args[0]), append(given, args[0])
 	}
-	for _, x := range []struct{ flag, value string }{{"model-dir", f.modelDir}, {"model-id", f.modelID}, {"gguf", f.gguf}, {"prequantized", f.prequantized}} {
+	for _, x := range []struct{ flag, value string }{{"model-dir", f.modelDir}, {"model-id", f.modelID},
+		{"gguf", f.gguf}, {"prequantized", f.prequantized}} {
 		if x.value != "" {
 			names, given = append(names, x.value), append(given, "--"+x.flag+" "+x.value)
 		}
@@ -75,11 +78,13 @@ func (f exportFlags) openInput(cmd *cobra.Command, name string) (*loaders.Checkp
 		return nil, usagef("--prequantized %s: expected a directory, found a file", name)
 	case err == nil && info.IsDir():
 		if _, err := os.Stat(filepath.Join(name, huggingface.ConfigFile)); errors.Is(err, fs.ErrNotExist) {
-			return nil, invalidError{fmt.Errorf("%s: expected a checkpoint, found a directory without %s; name the checkpoint: etc export DIR, FILE.gguf, or an id on the hub, ORG/NAME", name, huggingface.ConfigFile)}
+			return nil, invalidError{fmt.Errorf(
+				"%s: expected a checkpoint, found a directory without %s; name the checkpoint: etc export DIR, FILE.gguf, or an id on the hub, ORG/NAME", name, huggingface.ConfigFile)}
 		}
 		c, err := loaders.Open(name)
 		if err == nil && f.input.prequantized != "" && !c.Prequantized() {
-			return nil, errors.Join(invalidError{fmt.Errorf("%s: expected a directory that ExecuTorch's quantize_and_save wrote, found a checkpoint of another form; name it without --prequantized", name)}, c.Close())
+			return nil, errors.Join(invalidError{fmt.Errorf(
+				"%s: expected a directory that ExecuTorch's quantize_and_save wrote, found a checkpoint of another form; name it without --prequantized", name)}, c.Close())
 		}
 		if err != nil {
 			return nil, invalidInput(err)
@@ -109,8 +114,8 @@ func isHubID(name string, missing error) bool {
 	return err == nil && errors.Is(missing, fs.ErrNotExist) && !strings.HasSuffix(name, ".gguf")
 }
 
-// openAgainst opens what --against of etc verify names: a directory, a GGUF file, whose weights are compared by value in
-// whichever form the program has them, or an id on the hub.
+// openAgainst opens what --against of etc verify names: a directory, a GGUF file, whose weights are compared by value
+// in whichever form the program has them, or an id on the hub.
 func openAgainst(cmd *cobra.Command, name string) (*loaders.Checkpoint, error) {
 	if _, err := os.Stat(name); isHubID(name, err) {
 		return openHub(cmd, name)
@@ -146,8 +151,10 @@ func openHub(cmd *cobra.Command, id string) (*loaders.Checkpoint, error) {
 	o.Unverified = anyChanged(cmd, unverifiedFlag) && cmd.Flag(unverifiedFlag).Value.String() == "true"
 	o.Log = func(format string, args ...any) { logf(cmd.ErrOrStderr(), "etc: "+format, args...) }
 	if stderr, ok := cmd.ErrOrStderr().(*os.File); ok && term.IsTerminal(int(stderr.Fd())) {
-		bar := progressbar.NewOptions64(1, progressbar.OptionSetWriter(stderr), progressbar.OptionShowBytes(true), progressbar.OptionThrottle(100*time.Millisecond),
-			progressbar.OptionSetDescription(repo.Name), progressbar.OptionClearOnFinish(), progressbar.OptionUseANSICodes(true))
+		bar := progressbar.NewOptions64(1, progressbar.OptionSetWriter(stderr), progressbar.OptionShowBytes(true),
+			progressbar.OptionThrottle(100*time.Millisecond),
+			progressbar.OptionSetDescription(repo.Name), progressbar.OptionClearOnFinish(),
+			progressbar.OptionUseANSICodes(true))
 		o.Progress = func(done, total int64) {
 			bar.ChangeMax64(total)
 			bar.Set64(done) //nolint:errcheck // a bar that cannot be drawn is no reason to stop

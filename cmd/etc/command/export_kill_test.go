@@ -10,17 +10,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestExportCalibrateKilled kills an export in the middle of its calibration, as soon as one weight is quantized: the export
-// that resumes it takes that weight, and gives the bytes of one that was never killed.
+// TestExportCalibrateKilled kills an export in the middle of its calibration, as soon as one weight is quantized: the
+// export that resumes it takes that weight, and gives the bytes of one that was never killed.
 func TestExportCalibrateKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: calibrates twice; package calibrate has a test that is canceled and resumed")
 	}
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text.txt")
-	require.NoError(t, os.WriteFile(text, []byte("The quick brown fox jumps over the lazy dog. What is the capital of Italy?"), 0o600))
+	require.NoError(t, os.WriteFile(text,
+		[]byte("The quick brown fox jumps over the lazy dog. What is the capital of Italy?"), 0o600))
 	export := func(name string, more ...string) *exec.Cmd {
-		return exec.Command("etc", append([]string{"export", "../../../testdata/checkpoints/gemma4-chat", "--qlinear", "4w", "--quant-method", "auto",
+		return exec.Command("etc", append([]string{"export", "../../../testdata/checkpoints/gemma4-chat", "--qlinear",
+			"4w", "--quant-method", "auto",
 			"--calibrate", text, "-o", filepath.Join(dir, name)}, more...)...)
 	}
 	out, err := export("whole.pte").CombinedOutput()

@@ -28,14 +28,16 @@ func (f exportFlags) destination(model string, more ...string) destination {
 	if f.part != "" {
 		kind = outfile.Part
 	}
-	return destination{path: f.output, kind: kind, inputs: append([]string{model, f.weights, f.recipe, f.sign, f.draftPath()}, more...)}
+	return destination{path: f.output, kind: kind,
+		inputs: append([]string{model, f.weights, f.recipe, f.sign, f.draftPath()}, more...)}
 }
 
 // checkOutput refuses a place where nothing can be written, before the checkpoint is read.
 func (f exportFlags) checkOutput(cmd *cobra.Command, model string) error {
 	to := f.destination(model)
 	if f.emit == "pte" && to.stream(cmd) != nil {
-		return usagef("--output %s: a program is written to a file only; --emit ir writes its text to standard output", f.output)
+		return usagef("--output %s: a program is written to a file only; --emit ir writes its text to standard output",
+			f.output)
 	}
 	if f.plan {
 		return nil // nothing is written
@@ -49,7 +51,8 @@ func (f exportFlags) checkOutput(cmd *cobra.Command, model string) error {
 }
 
 // writeText writes a text instead of a program, and says where.
-func (f exportFlags) writeText(cmd *cobra.Command, model string, c *loaders.Checkpoint, write func(io.Writer) error) error {
+func (f exportFlags) writeText(cmd *cobra.Command, model string, c *loaders.Checkpoint,
+	write func(io.Writer) error) error {
 	to := f.destination(model, sourceFiles(c)...)
 	err := to.write(cmd, write)
 	if err == nil && to.stream(cmd) == nil {

@@ -68,7 +68,8 @@ type planRun struct {
 // common solid-state disk, which is not measured, since a plan writes nothing.
 const assumedTransfer = 1 << 30
 
-func newExportPlan(ctx context.Context, output string, file codegen.File, l *codegen.Layout, m *ir.Module, weights *passes.Report) (*exportPlan, error) {
+func newExportPlan(ctx context.Context, output string, file codegen.File, l *codegen.Layout, m *ir.Module,
+	weights *passes.Report) (*exportPlan, error) {
 	p := &exportPlan{File: output, Size: l.Size, Weights: []planWeight{}}
 	if weights != nil {
 		for _, w := range weights.Weights {
@@ -76,7 +77,8 @@ func newExportPlan(ctx context.Context, output string, file codegen.File, l *cod
 			if w.Mode != ir.Affine {
 				mode = w.Mode.String()
 			}
-			p.Weights = append(p.Weights, planWeight{w.Name, w.Elements, w.Bytes, w.Bits, w.GroupSize, mode, w.BitsPerWeight()})
+			p.Weights = append(p.Weights, planWeight{w.Name, w.Elements, w.Bytes, w.Bits, w.GroupSize,
+				mode, w.BitsPerWeight()})
 		}
 		p.rows = qualityRows(weights)
 	}
@@ -121,7 +123,8 @@ func (p *exportPlan) write(out io.Writer) error {
 		line("\nweights\tcount\tstored\tbits/weight\tsize")
 		var elements, bytes int64
 		for _, r := range p.rows {
-			line("%s\t%d\t%s\t%.3f\t%s", r.kind, r.count, r.stored, 8*float64(r.bytes)/float64(max(r.elements, 1)), size(r.bytes))
+			line("%s\t%d\t%s\t%.3f\t%s", r.kind, r.count, r.stored, 8*float64(r.bytes)/float64(max(r.elements, 1)),
+				size(r.bytes))
 			elements, bytes = elements+r.elements, bytes+r.bytes
 		}
 		line("all\t%d\t\t%.3f\t%s", len(p.Weights), 8*float64(bytes)/float64(max(elements, 1)), size(bytes))

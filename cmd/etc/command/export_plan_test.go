@@ -29,7 +29,8 @@ func sizes(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("%s: planned %d, the file has %d", x.what, x.got, x.want)
 		}
 	}
-	if len(plan.Weights) == 0 || plan.Run.Cache == 0 || plan.Run.State == 0 || plan.Run.Prefill <= plan.Run.Decode || plan.Run.Decode <= 0 {
+	if len(plan.Weights) == 0 || plan.Run.Cache == 0 || plan.Run.State == 0 || plan.Run.Prefill <= plan.Run.Decode ||
+		plan.Run.Decode <= 0 {
 		ts.Fatalf("the plan leaves something out: %+v", plan.Run)
 	}
 }

@@ -95,7 +95,8 @@ func printQuality(out io.Writer, r *passes.Report) {
 	var elements, bytes int64
 	for _, row := range rows {
 		elements, bytes = elements+row.elements, bytes+row.bytes
-		line := fmt.Sprintf("%-*s %5d  %-13s %11.3f", width, row.kind, row.count, row.stored, 8*float64(row.bytes)/float64(row.elements))
+		line := fmt.Sprintf("%-*s %5d  %-13s %11.3f", width, row.kind, row.count, row.stored,
+			8*float64(row.bytes)/float64(row.elements))
 		if e, ok := row.error(); ok && e > 0 {
 			line += fmt.Sprintf(" %8.3f%% %5.1f dB", 100*e, -20*math.Log10(e))
 		}

@@ -15,7 +15,8 @@ import (
 
 // setRecipe settles how weights are quantized.
 func (f *exportFlags) setRecipe(cmd *cobra.Command, c *loaders.Checkpoint, o *passes.Options) (err error) {
-	if anyChanged(cmd, "calibrate") && !anyChanged(cmd, "quant-method") && (f.recipe == "default" || f.recipe == "executorch") {
+	if anyChanged(cmd, "calibrate") && !anyChanged(cmd, "quant-method") &&
+		(f.recipe == "default" || f.recipe == "executorch") {
 		f.method = "auto"
 	}
 	o.Report = &passes.Report{}
@@ -66,14 +67,17 @@ func (f exportFlags) allocation(cmd *cobra.Command, c *loaders.Checkpoint) (pass
 			a.Schemes = append(a.Schemes, quantize.Scheme{Method: method, Bits: bits, GroupSize: group})
 		}
 	}
-	return passes.AllocationRecipe(&quantize.Scheme{Method: method, Bits: 8, GroupSize: f.group}, embedding, c.Sensitive()...), a, nil
+	return passes.AllocationRecipe(&quantize.Scheme{Method: method, Bits: 8, GroupSize: f.group}, embedding,
+		c.Sensitive()...), a, nil
 }
 
 // readRecipe reads a recipe file, which alone says how weights are quantized.
 func (f exportFlags) readRecipe(cmd *cobra.Command) (passes.Recipe, error) {
-	for _, flag := range []string{"qlinear", "group-size", "qlinear-group-size", "qembedding", "qembedding-group-size", "quant-method"} {
+	for _, flag := range []string{"qlinear", "group-size", "qlinear-group-size", "qembedding",
+		"qembedding-group-size", "quant-method"} {
 		if anyChanged(cmd, flag) {
-			return passes.Recipe{}, usagef("--%s with --recipe %s: the file says how weights are quantized", flag, f.recipe)
+			return passes.Recipe{}, usagef("--%s with --recipe %s: the file says how weights are quantized", flag,
+				f.recipe)
 		}
 	}
 	text, err := os.ReadFile(f.recipe)
@@ -113,7 +117,8 @@ func (f exportFlags) makeRecipe(cmd *cobra.Command, c *loaders.Checkpoint) (pass
 		return passes.DefaultRecipe(linear, embedding, c.Sensitive()...), nil
 	}
 	if anyChanged(cmd, "quant-method") {
-		return passes.Recipe{}, usagef("--quant-method %s with --recipe executorch, which has methods of its own", f.method)
+		return passes.Recipe{}, usagef("--quant-method %s with --recipe executorch, which has methods of its own",
+			f.method)
 	}
 	for _, s := range []*quantize.Scheme{linear, embedding} {
 		if s != nil && s.Mode != ir.Affine {
@@ -148,7 +153,8 @@ func (f exportFlags) quantMethod() (quantize.Method, error) {
 }
 
 // parseScheme reads none, 4w, 8w, mxfp4, mxfp8 or, for linears, nvfp4.
-func (f exportFlags) parseScheme(cmd *cobra.Command, flag, value string, group int, method quantize.Method, groupFlags ...string) (*quantize.Scheme, error) {
+func (f exportFlags) parseScheme(cmd *cobra.Command, flag, value string, group int, method quantize.Method,
+	groupFlags ...string) (*quantize.Scheme, error) {
 	s, ok := passes.ParseWeights(value)
 	switch {
 	case flag == "qlinear" && !ok:

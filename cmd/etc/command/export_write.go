@@ -26,14 +26,17 @@ type writeFlags struct {
 
 func (f *writeFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.BoolVar(&f.resume, "resume", false, "go on from what an interrupted export has left; keep what is there when interrupted")
+	fl.BoolVar(&f.resume, "resume", false,
+		"go on from what an interrupted export has left; keep what is there when interrupted")
 	fl.BoolVar(&f.plan, "plan", false, "write nothing; print what would be written, and what writing and running it need")
 	fl.BoolVar(&f.json, "json", false, "with --plan: print one JSON object")
 	fl.StringVar(&f.sign, "sign", "", "private key of minisign to sign the file with; writes FILE.root and FILE.root.minisig")
 	fl.StringVar(&f.cacheDir, "cache", "", "directory to keep computed weights in, and to take them from")
-	fl.StringVar(&f.cacheMax, "cache-size", "40GiB", "what --cache may hold; what was not used for the longest time goes first")
+	fl.StringVar(&f.cacheMax, "cache-size", "40GiB",
+		"what --cache may hold; what was not used for the longest time goes first")
 	fl.StringVar(&f.part, "part", "", "write part I of N of the program, as 3/8, for etc link (default output: model-I-of-N.part)")
-	fl.StringVar(&f.maxRAM, "max-ram", "", "memory that the export may take, as 2GiB or 500MB (default: as much as the workers need)")
+	fl.StringVar(&f.maxRAM, "max-ram", "",
+		"memory that the export may take, as 2GiB or 500MB (default: as much as the workers need)")
 }
 
 // check refuses flags that do not go together.
@@ -131,7 +134,8 @@ func (f writeFlags) bound(cmd *cobra.Command, file *codegen.File, l *codegen.Lay
 	memory := l.Memory()
 	jobs := memory.Jobs(limit, file.Workers())
 	if jobs == 0 {
-		return memoryError{fmt.Errorf("--max-ram %s: one worker needs %s (--max-ram %d)", f.maxRAM, humanize.IBytes(uint64(memory.For(1))), memory.For(1))}
+		return memoryError{fmt.Errorf("--max-ram %s: one worker needs %s (--max-ram %d)", f.maxRAM,
+			humanize.IBytes(uint64(memory.For(1))), memory.For(1))}
 	}
 	file.Jobs = jobs
 	debug.SetMemoryLimit(max(limit-collectorSlack, limit/2))
@@ -140,7 +144,8 @@ func (f writeFlags) bound(cmd *cobra.Command, file *codegen.File, l *codegen.Lay
 
 // prepare is what comes before writing: the bounds of memory, or instead of writing the plan. It reports
 // whether that is all.
-func (f exportFlags) prepare(cmd *cobra.Command, file *codegen.File, m *ir.Module, weights *passes.Report) (bool, error) {
+func (f exportFlags) prepare(cmd *cobra.Command, file *codegen.File, m *ir.Module, weights *passes.Report) (bool,
+	error) {
 	file.Jobs = f.jobs
 	if !f.plan && f.maxRAM == "" && !anyChanged(cmd, "max-ram") {
 		return false, nil

@@ -18,5 +18,6 @@ func checkFiles() error {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil || uint64(l.Cur) >= leastFiles {
 		return nil
 	}
-	return fmt.Errorf("this process may have %d files open, at least %d are needed; raise the limit (ulimit -n)", l.Cur, leastFiles)
+	return fmt.Errorf("this process may have %d files open, at least %d are needed; raise the limit (ulimit -n)", l.Cur,
+		leastFiles)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/etc-ml/etc/internal/fault"
 )
 
-// forEach calls f with each number from 0 on below n, on as many goroutines as there are processors. The first error, or the
-// end of ctx, ends the context that f gets; no further call begins then, and that is the error.
+// forEach calls f with each number from 0 on below n, on as many goroutines as there are processors. The first error,
+// or the end of ctx, ends the context that f gets; no further call begins then, and that is the error.
 func forEach(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -55,7 +55,8 @@ func FuzzSession(f *testing.F) {
 	messages := `[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]`
 	f.Add(messages, text.program(), "fp32", "tokens", "I64", uint8(0), []byte{})
 	for _, x := range state.States {
-		f.Add(messages, text.program(), "fp32", sessionBuffer+x.Buffer, string(stateEntry(sessionBuffer, x).DType), uint8(x.Tensor.Len()), x.Tensor.Encode())
+		f.Add(messages, text.program(), "fp32", sessionBuffer+x.Buffer, string(stateEntry(sessionBuffer, x).DType),
+			uint8(x.Tensor.Len()), x.Tensor.Encode())
 	}
 	f.Fuzz(func(t *testing.T, messages, id, precision, name, dtype string, size uint8, data []byte) {
 		entries := []safetensors.Entry{tokensEntry(sessionTokens, []int{1, 2})}
@@ -65,7 +66,8 @@ func FuzzSession(f *testing.F) {
 			}
 		}
 		if name != sessionTokens {
-			entries = append(entries, safetensors.Entry{Name: name, DType: safetensors.DType(dtype), Shape: []int{int(size)}, Data: safetensors.Bytes(data)})
+			entries = append(entries, safetensors.Entry{Name: name, DType: safetensors.DType(dtype),
+				Shape: []int{int(size)}, Data: safetensors.Bytes(data)})
 		}
 		metadata := map[string]string{sessionMessages: messages, sessionProgram: id, sessionPrecision: precision}
 		var err error
@@ -93,7 +95,8 @@ func FuzzSlot(f *testing.F) {
 	dir := f.TempDir()
 	folder := &slotFolder{dir: dir, model: "m", program: "p", precision: "fp32"}
 	states := []engine.State{{Buffer: "k", Tensor: eval.Floats(ir.BF16, []int{2}, []float32{1, 2})},
-		{Buffer: "n", Tensor: eval.Ints(ir.I64, []int{1}, []int64{3})}, {Buffer: "k", Tensor: eval.Floats(ir.BF16, []int{1}, []float32{4})}}
+		{Buffer: "n", Tensor: eval.Ints(ir.I64, []int{1}, []int64{3})},
+		{Buffer: "k", Tensor: eval.Floats(ir.BF16, []int{1}, []float32{4})}}
 	read := func(s *slotFolder, name string) (tokens []int32, states []engine.State, err error) {
 		kept, _, err := s.Load(name)
 		if err != nil {

@@ -41,7 +41,8 @@ func writeInput(ts *testscript.TestScript, neg bool, args []string) {
 // minMax is the quantizer of mlx-lm. Its weights of 5 bits have the codes of those of 4.
 func minMax(values []float32, rows, cols, bits, group int) ([]uint32, []float32, []float32, error) {
 	var r quantize.Result
-	err := quantize.Quantize(&r, values, rows, cols, quantize.Scheme{Method: quantize.MinMax, Bits: bits &^ 1, GroupSize: group, Params: quantize.BF16})
+	err := quantize.Quantize(&r, values, rows, cols,
+		quantize.Scheme{Method: quantize.MinMax, Bits: bits &^ 1, GroupSize: group, Params: quantize.BF16})
 	if bits == 5 {
 		packed := make([]uint32, rows*cols*bits/32)
 		for i := range rows * cols {
@@ -120,7 +121,8 @@ func serveHub(ts *testscript.TestScript, neg bool, args []string) {
 			w.Header().Set("X-Linked-Size", strconv.Itoa(len(content)))
 			http.Redirect(w, r, far.URL+"/?signature=x", http.StatusFound)
 		default:
-			w.Header().Set("Etag", fmt.Sprintf(`"%x"`, sha1.Sum([]byte(fmt.Sprintf("blob %d\x00%s", len(content), content)))))
+			w.Header().Set("Etag", fmt.Sprintf(`"%x"`,
+				sha1.Sum([]byte(fmt.Sprintf("blob %d\x00%s", len(content), content)))))
 			w.Header().Set("Content-Length", strconv.Itoa(len(content)))
 			io.WriteString(w, content) //nolint:errcheck
 		}

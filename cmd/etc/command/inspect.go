@@ -79,7 +79,8 @@ func runInspect(cmd *cobra.Command, path string, f inspectFlags) error {
 		return usagef("--after %s is about --ir", f.after)
 	case cmd.Flags().Changed("rows") && (f.after == "" || f.rows < 1):
 		return usagef("--rows %d: want a number of tokens from 1 on, with --ir --after", f.rows)
-	case !f.plan && f.after == "" && anyChanged(cmd, "device", "threads", "cpu-features", "exact", "no-tune", "precision"):
+	case !f.plan && f.after == "" && anyChanged(cmd, "device", "threads", "cpu-features", "exact",
+		"no-tune", "precision"):
 		return usagef("--device, --threads, --cpu-features, --exact, --no-tune and --precision are about --plan and --ir --after")
 	case !f.plan && f.after != "ragged" && anyChanged(cmd, "kv-cache", "state"):
 		return usagef("--kv-cache and --state are about --plan and --ir --after ragged")
@@ -113,7 +114,10 @@ func runInspect(cmd *cobra.Command, path string, f inspectFlags) error {
 			return writeDraftPlan(out, p, e, o)
 		}
 		if f.html != "" {
-			return page.write(cmd, func(w io.Writer) error { return report.Inspection(w, inspect.Read(p), m, figuresOf(recordOf(p))...) })
+			return page.write(cmd, func(w io.Writer) error {
+				return report.Inspection(w, inspect.Read(p), m,
+					figuresOf(recordOf(p))...)
+			})
 		}
 		if f.after != "" {
 			return writeLowered(out, m, e, o, f)

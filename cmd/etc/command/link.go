@@ -51,13 +51,15 @@ export is refused by its name.`,
 			if err != nil {
 				return err
 			}
-			logf(cmd.ErrOrStderr(), "etc: linked %s to %s, %s", count(len(args), "part"), output, humanize.IBytes(uint64(info.Size())))
+			logf(cmd.ErrOrStderr(), "etc: linked %s to %s, %s", count(len(args), "part"), output,
+				humanize.IBytes(uint64(info.Size())))
 			return f.signed(cmd, output)
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "model.pte", "file to write")
 	cmd.Flags().IntVarP(&jobs, "jobs", "j", 0, "workers, 0 for one per CPU")
-	cmd.Flags().StringVar(&f.sign, "sign", "", "private key of minisign to sign the file with; writes FILE.root and FILE.root.minisig")
+	cmd.Flags().StringVar(&f.sign, "sign", "",
+		"private key of minisign to sign the file with; writes FILE.root and FILE.root.minisig")
 	return cmd
 }
 

@@ -160,7 +160,8 @@ func poke(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), b, 0o644))
 }
 
-// swap replaces the first place of a text by another, filled up with spaces to its length, in a copy of a file: swap FROM TO OLD NEW.
+// swap replaces the first place of a text by another, filled up with spaces to its length, in a copy of a file: swap
+// FROM TO OLD NEW.
 func swap(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, neg, len(args) == 4 && len(args[2]) >= len(args[3]), "swap FROM TO OLD NEW")
 	b := ts.ReadFile(args[0])

@@ -35,11 +35,14 @@ func (f *modelFlags) add(cmd *cobra.Command, precision string) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.device, "device", "auto", "what runs the program: auto, "+strings.Join(devices.Names(), ", "))
 	fl.IntVar(&f.threads, "threads", 0, "worker threads, 0 for one per CPU")
-	fl.StringVar(&f.level, "cpu-features", "", "kernels of device cpu: "+strings.Join(kernel.Levels(), ", ")+" (default: the last of them)")
+	fl.StringVar(&f.level, "cpu-features", "",
+		"kernels of device cpu: "+strings.Join(kernel.Levels(), ", ")+" (default: the last of them)")
 	fl.BoolVar(&f.exact, "exact", false, "keep activations in float32 where device cpu would round them to 8 bits")
-	fl.BoolVar(&f.noTune, "no-tune", false, "take the default kernels of a GPU: neither measure what is fastest on it nor use what was measured")
+	fl.BoolVar(&f.noTune, "no-tune", false,
+		"take the default kernels of a GPU: neither measure what is fastest on it nor use what was measured")
 	fl.StringVar(&f.precision, "precision", precision, "fp32, mixed or strict")
-	fl.StringSliceVar(&f.disablePasses, "disable-pass", nil, "do not run these passes of the runtime, to measure what they are worth")
+	fl.StringSliceVar(&f.disablePasses, "disable-pass", nil,
+		"do not run these passes of the runtime, to measure what they are worth")
 	fl.BoolVar(&f.verifyIR, "verify-ir", false, "run the IR verifier after every pass of the runtime")
 	fl.MarkHidden("disable-pass") //nolint:errcheck // it is there
 	fl.MarkHidden("verify-ir")    //nolint:errcheck // it is there
@@ -63,7 +66,8 @@ func (f modelFlags) runner() (engine.Engine, engine.Options, error) {
 	}
 	if f.level != "" {
 		if f.device != "auto" && f.device != "cpu" || precision == eval.Strict {
-			return nil, engine.Options{}, usagef("--cpu-features has no meaning with --device %s --precision %s", f.device, f.precision)
+			return nil, engine.Options{},
+				usagef("--cpu-features has no meaning with --device %s --precision %s", f.device, f.precision)
 		}
 		if err := kernel.SetLevel(f.level); err != nil {
 			return nil, engine.Options{}, usagef("--cpu-features: %w", err)
@@ -81,7 +85,8 @@ func (f modelFlags) runner() (engine.Engine, engine.Options, error) {
 	if device, err = storing(device, storage, precision); err != nil {
 		return nil, engine.Options{}, err
 	}
-	return device, engine.Options{Warn: func(text string) { logf(os.Stderr, "etc: %s", text) }, Precision: precision, Threads: f.threads, Exact: f.exact, NoTune: f.noTune,
+	return device, engine.Options{Warn: func(text string) { logf(os.Stderr, "etc: %s", text) }, Precision: precision,
+		Threads: f.threads, Exact: f.exact, NoTune: f.noTune,
 		Deterministic: f.deterministic, DisablePasses: f.disablePasses, VerifyIR: f.verifyIR}, nil
 }
 
@@ -89,7 +94,8 @@ func (f modelFlags) runner() (engine.Engine, engine.Options, error) {
 func checkRuntimePass(flag, name string, e engine.Engine) error {
 	l, ok := e.(engine.Lowerer)
 	if !ok {
-		return usagef("%s %q: --device %s runs the operations of the graph as they stand and has no passes", flag, name, e.Name())
+		return usagef("%s %q: --device %s runs the operations of the graph as they stand and has no passes", flag, name,
+			e.Name())
 	}
 	if names := l.PassNames(); !slices.Contains(names, name) || flag == "--disable-pass" && name == engine.BindShapes {
 		return usagef("%s %q, want one of %s", flag, name, strings.Join(names, ", "))
@@ -112,9 +118,10 @@ type languageModel struct {
 	need    int64 // bytes that it takes with one session
 }
 
-// loadModel opens a file and compiles its forward by load; what is no language model is an invalid file. taken is the memory of other models of the command, in bytes;
-// what does not fit beside them is refused.
-func loadModel(path string, e engine.Engine, o engine.Options, load func(*ir.Module, engine.Engine, engine.Options) (*session.Model, error), taken int64) (*languageModel, error) {
+// loadModel opens a file and compiles its forward by load; what is no language model is an invalid file. taken is the
+// memory of other models of the command, in bytes; what does not fit beside them is refused.
+func loadModel(path string, e engine.Engine, o engine.Options,
+	load func(*ir.Module, engine.Engine, engine.Options) (*session.Model, error), taken int64) (*languageModel, error) {
 	p, err := openProgram(path)
 	if err != nil {
 		return nil, err

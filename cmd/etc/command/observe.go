@@ -21,13 +21,15 @@ type observeFlags struct {
 }
 
 func (f *observeFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.profile, "profile", false, "print to standard error where the time went, by kind of operation and by layer, and how near that is to what the machine can do")
+	cmd.Flags().BoolVar(&f.profile, "profile", false,
+		"print to standard error where the time went, by kind of operation and by layer, and how near that is to what the machine can do")
 	cmd.Flags().StringVar(&f.trace, "trace", "", "write a trace of every step to this file, for Perfetto or Chrome")
 }
 
 // around runs something whose programs the flags ask about: it sets o.Observe before and writes what was
 // observed after. program is the file that is run.
-func (f observeFlags) around(cmd *cobra.Command, e engine.Engine, o *engine.Options, program string, run func() error) error {
+func (f observeFlags) around(cmd *cobra.Command, e engine.Engine, o *engine.Options, program string,
+	run func() error) error {
 	if !f.profile && f.trace == "" {
 		return run()
 	}

@@ -36,7 +36,8 @@ func requestOf(cmd *cobra.Command, f runFlags) (session.Request, error) {
 			return r, err
 		}
 		if anyChanged(cmd, "max-new-tokens", "max-tokens") && f.maxNew != len(r.Force) {
-			return r, usagef("--max-new-tokens %d with %d --force-tokens: forced tokens set the length", f.maxNew, len(r.Force))
+			return r, usagef("--max-new-tokens %d with %d --force-tokens: forced tokens set the length",
+				f.maxNew, len(r.Force))
 		}
 	}
 	if f.maxNew < -1 {
@@ -129,7 +130,8 @@ func checkLength(model *session.Model, r session.Request) error {
 		return usagef("an empty prompt: at least one token is needed")
 	}
 	if len(r.Prompt)+n > model.MaxSeqLen {
-		return usagef("a prompt of %d tokens and %d new ones do not fit the context of %d tokens", len(r.Prompt), n, model.MaxSeqLen)
+		return usagef("a prompt of %d tokens and %d new ones do not fit the context of %d tokens",
+			len(r.Prompt), n, model.MaxSeqLen)
 	}
 	for i, t := range append(append([]int{}, r.Prompt...), r.Force...) {
 		if model.Vocab > 0 && t >= model.Vocab {
@@ -139,8 +141,8 @@ func checkLength(model *session.Model, r session.Request) error {
 	return nil
 }
 
-// promptTokens gives the prompt's tokens. end are the last of them, which the chat template wrote for the answer; nil where
-// there is no template.
+// promptTokens gives the prompt's tokens. end are the last of them, which the chat template wrote for the answer; nil
+// where there is no template.
 func promptTokens(cmd *cobra.Command, args []string, f runFlags, text *text) (tokens, end []int, err error) {
 	if cmd.Flags().Changed("tokens") {
 		tokens, err = parseTokens("--tokens", f.tokens)
@@ -159,7 +161,8 @@ func promptTokens(cmd *cobra.Command, args []string, f runFlags, text *text) (to
 // checkCombinations refuses flags that have no use beside others.
 func checkCombinations(cmd *cobra.Command, args []string, f runFlags) error {
 	sources := 0
-	for _, given := range []bool{len(args) > 1, cmd.Flags().Changed("prompt"), f.promptFile != "", cmd.Flags().Changed("tokens")} {
+	for _, given := range []bool{len(args) > 1, cmd.Flags().Changed("prompt"), f.promptFile != "",
+		cmd.Flags().Changed("tokens")} {
 		if given {
 			sources++
 		}
@@ -175,9 +178,11 @@ func checkCombinations(cmd *cobra.Command, args []string, f runFlags) error {
 		why   string
 	}{
 		{"think", cmd.Flags().Changed("think"), []string{"no-think"}, "give one of them"},
-		{"session", f.sessionFile != "", append([]string{"raw", "tokens", "force-tokens", "logits", "logprobs", "json"}, constraintNames...), "a session file keeps a chat"},
+		{"session", f.sessionFile != "", append([]string{"raw", "tokens", "force-tokens", "logits", "logprobs", "json"},
+			constraintNames...), "a session file keeps a chat"},
 		{"tokens", cmd.Flags().Changed("tokens"), template, "token ids go without the chat template"},
-		{"force-tokens", cmd.Flags().Changed("force-tokens"), append([]string{"logprobs", "stop"}, constraintNames...), "forced tokens are not drawn"},
+		{"force-tokens", cmd.Flags().Changed("force-tokens"), append([]string{"logprobs", "stop"}, constraintNames...),
+			"forced tokens are not drawn"},
 		{"ignore-eos", f.ignoreEOS, constraintNames, "an answer that is whole has to end"},
 		{"raw", f.raw, template, "a raw prompt goes without the chat template"},
 	} {

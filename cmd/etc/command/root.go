@@ -141,7 +141,8 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.As(err, &memory), errors.Is(err, kind.ErrMemory):
 		return exitMemory
-	case errors.Is(err, container.ErrInvalid), errors.As(err, &format), errors.As(err, &config), errors.As(err, &tokens),
+	case errors.Is(err, container.ErrInvalid), errors.As(err, &format), errors.As(err, &config),
+		errors.As(err, &tokens),
 		errors.As(err, &weights), errors.As(err, &invalid), errors.Is(err, kind.ErrInvalid):
 		return exitInvalid
 	}
@@ -171,9 +172,11 @@ answers prompts with it, and chats.`,
 	root.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
 	})
-	root.AddCommand(newExport(), newLink(), newCache(), newRun(), newServe(), newExec(), newInspect(), newVerify(), newTokenize(), newTemplate(), newVersion(), newSynthetic(), newBench(), newEval(), newDiff(), newDoctor())
+	root.AddCommand(newExport(), newLink(), newCache(), newRun(), newServe(), newExec(), newInspect(), newVerify(),
+		newTokenize(), newTemplate(), newVersion(), newSynthetic(), newBench(), newEval(), newDiff(), newDoctor())
 	root.AddCommand(newMan(root))
-	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { writeHelp(cmd.OutOrStdout(), cmd) }) //nolint:errcheck // nobody could be told
+	//nolint:errcheck // nobody could be told
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { writeHelp(cmd.OutOrStdout(), cmd) })
 	root.Example = examples["etc"]
 	for _, c := range root.Commands() {
 		c.Args = usageArgs(c.Args)

@@ -75,7 +75,8 @@ Seeds are used modulo 2^32; every answer of a chat draws with the same one.`,
 	fl.StringVar(&f.sessionFile, "session", "", "file to go on with a chat from, if it exists, and to keep it in")
 	fl.StringVar(&f.template, "chat-template", "", "chat template to use instead of the file's")
 	fl.StringArrayVar(&f.templateArgs, "template-arg", nil, "variable for the chat template: NAME=JSON")
-	fl.BoolVar(&f.think, "think", false, "let the model think first; refused where the chat template does not know of it")
+	fl.BoolVar(&f.think, "think", false,
+		"let the model think first; refused where the chat template does not know of it")
 	fl.BoolVar(&f.noThink, "no-think", false, "do not let the model think first; refused likewise")
 	fl.BoolVar(&f.raw, "raw", false, "use the prompt as it is, without the chat template; special tokens in it are parsed")
 	fl.Float64Var(&f.temperature, "temperature", 0, "sampling temperature, 0 for the most likely token")
@@ -83,10 +84,12 @@ Seeds are used modulo 2^32; every answer of a chat draws with the same one.`,
 	fl.Int64Var(&f.topK, "top-k", 0, "sample from the k most likely tokens, 0 or less for all")
 	fl.Float64Var(&f.topP, "top-p", 1, "sample from the most likely tokens of this probability, in (0, 1]")
 	fl.Int64Var(&f.seed, "seed", 0, "seed of the first token (default: random, and logged)")
-	fl.IntVarP(&f.maxNew, "max-new-tokens", "n", 0, "length of the answer in tokens, 0 or -1 for no limit (default: until a stop token or a full context)")
+	fl.IntVarP(&f.maxNew, "max-new-tokens", "n", 0,
+		"length of the answer in tokens, 0 or -1 for no limit (default: until a stop token or a full context)")
 	fl.IntVar(&f.maxNew, "max-tokens", 0, "same as --max-new-tokens")
 	fl.BoolVar(&f.ignoreEOS, "ignore-eos", false, "go on after stop tokens")
-	fl.StringArrayVar(&f.stops, "stop", nil, "`TEXT` ends the answer, which it is not part of; may be given several times")
+	fl.StringArrayVar(&f.stops, "stop", nil,
+		"`TEXT` ends the answer, which it is not part of; may be given several times")
 	f.samplerFlags.add(cmd)
 	f.addConstraints(cmd)
 	f.addSpeculate(cmd)
@@ -115,7 +118,8 @@ func runRun(ctx context.Context, cmd *cobra.Command, args []string, f runFlags) 
 	if what := f.undetermined(cmd, args); f.model.deterministic && what != "" {
 		return usagef("--deterministic with %s: it answers one prompt, with etc's own sampler", what)
 	}
-	return f.observe.around(cmd, device, &options, args[0], func() error { return runProgram(ctx, cmd, args, f, device, options) })
+	return f.observe.around(cmd, device, &options, args[0],
+		func() error { return runProgram(ctx, cmd, args, f, device, options) })
 }
 
 // checkFiles refuses files to write that cannot be written, before anything runs. The answer goes to standard output,
@@ -131,7 +135,8 @@ func (f runFlags) checkFiles(cmd *cobra.Command) error {
 }
 
 // runProgram answers or chats with flags that go together.
-func runProgram(ctx context.Context, cmd *cobra.Command, args []string, f runFlags, device engine.Engine, options engine.Options) error {
+func runProgram(ctx context.Context, cmd *cobra.Command, args []string, f runFlags, device engine.Engine,
+	options engine.Options) error {
 	request, err := requestOf(cmd, f)
 	if err != nil {
 		return err
@@ -245,7 +250,8 @@ func (f runFlags) openText(cmd *cobra.Command, p *program.Program) (*text, error
 
 // chats reports whether a chat is asked for: no prompt, and a person at both ends.
 func (f runFlags) chats(cmd *cobra.Command, args []string) bool {
-	return len(args) == 1 && !anyChanged(cmd, "prompt", "prompt-file", "tokens", "json", "logits", "logprobs", "force-tokens", "raw") &&
+	return len(args) == 1 && !anyChanged(cmd, "prompt", "prompt-file", "tokens", "json", "logits", "logprobs",
+		"force-tokens", "raw") &&
 		!anyChanged(cmd, constraintNames...) &&
 		isTerminal(cmd.InOrStdin()) && isTerminal(cmd.OutOrStdout())
 }
@@ -256,7 +262,8 @@ func (f runFlags) keepsChat(cmd *cobra.Command, args []string) bool {
 }
 
 // converse runs a chat, or one turn of a chat that a session file keeps.
-func converse(ctx context.Context, cmd *cobra.Command, args []string, s *session.Session, text *text, r session.Request, f runFlags) (err error) {
+func converse(ctx context.Context, cmd *cobra.Command, args []string, s *session.Session, text *text, r session.Request,
+	f runFlags) (err error) {
 	c := chat.New(s, f.system)
 	c.Render, c.Text = text.Render, text.Decode
 	if f.sessionFile != "" {
@@ -269,7 +276,8 @@ func converse(ctx context.Context, cmd *cobra.Command, args []string, s *session
 			return err
 		}
 	}
-	h := &chatter{text: text, session: s, conversation: c, request: r, stops: f.stops, file: f.sessionFile, stats: f.stats, out: cmd.OutOrStdout(), log: cmd.ErrOrStderr()}
+	h := &chatter{text: text, session: s, conversation: c, request: r, stops: f.stops, file: f.sessionFile,
+		stats: f.stats, out: cmd.OutOrStdout(), log: cmd.ErrOrStderr()}
 	logSeed(cmd, s.Model(), r.Sampling)
 	if f.chats(cmd, args) {
 		return runChat(cmd, h)
@@ -298,7 +306,8 @@ func logSeed(cmd *cobra.Command, m *session.Model, p session.Sampling) {
 // logFull tells of an answer that ended because the context is full.
 func logFull(log io.Writer, s answering, a session.Answer, r session.Request) {
 	context := s.Model().MaxSeqLen
-	if a.Reason == session.StopLength && s.Position()+1 >= context && len(a.Tokens) != r.MaxNewTokens && r.Force == nil {
+	if a.Reason == session.StopLength && s.Position()+1 >= context && len(a.Tokens) != r.MaxNewTokens &&
+		r.Force == nil {
 		logf(log, "etc: the answer was cut: the context of %d positions is full; etc export --max-seq-len makes a program with more", context)
 	}
 }
@@ -329,7 +338,8 @@ type runResult struct {
 
 // logitsTo is where --logits writes.
 func (f runFlags) logitsTo(cmd *cobra.Command) destination {
-	return destination{path: f.logits, kind: outfile.Tensors, inputs: append([]string{f.promptFile, f.tokenizer, f.template}, cmd.Flags().Args()...)}
+	return destination{path: f.logits, kind: outfile.Tensors,
+		inputs: append([]string{f.promptFile, f.tokenizer, f.template}, cmd.Flags().Args()...)}
 }
 
 // answer generates one answer and prints it.
@@ -356,7 +366,8 @@ func answer(ctx context.Context, cmd *cobra.Command, s answering, text *text, r 
 	}
 	if f.logits != "" {
 		t := eval.Floats(ir.F32, []int{count, len(rows) / max(count, 1)}, rows)
-		if err := f.logitsTo(cmd).writeTensors(cmd, []safetensors.Entry{entryOf("logits", eval.Value{Tensor: t})}, nil); err != nil {
+		if err := f.logitsTo(cmd).writeTensors(cmd, []safetensors.Entry{entryOf("logits", eval.Value{Tensor: t})},
+			nil); err != nil {
 			return err
 		}
 	}
@@ -376,8 +387,10 @@ func answer(ctx context.Context, cmd *cobra.Command, s answering, text *text, r 
 	if !f.json {
 		return cancelled(a)
 	}
-	result := runResult{PromptTokens: r.Prompt, Tokens: a.Tokens, Text: shown.text(a), Logprobs: logprobsOf(a), Seed: r.Sampling.Seed, StopReason: string(a.Reason),
-		Device: s.Model().Device, Prefill: perSecond(a.Prompt, a.PrefillTime), Decode: perSecond(a.Decoded, a.DecodeTime)}
+	result := runResult{PromptTokens: r.Prompt, Tokens: a.Tokens, Text: shown.text(a), Logprobs: logprobsOf(a),
+		Seed: r.Sampling.Seed, StopReason: string(a.Reason),
+		Device: s.Model().Device, Prefill: perSecond(a.Prompt, a.PrefillTime),
+		Decode: perSecond(a.Decoded, a.DecodeTime)}
 	if f.asked() {
 		result.Drafts = &a.Drafts
 	}

@@ -117,8 +117,8 @@ func parseBias(text string) (token int, value float32, ok bool) {
 	return int(n), float32(v), ok && err == nil && err2 == nil && n >= 0 && !math.IsNaN(v) && !math.IsInf(v, 1)
 }
 
-// own reports whether the runtime's own sampler draws: where it is asked for, and where a parameter needs it. It is an error
-// where --sampler file cannot do that.
+// own reports whether the runtime's own sampler draws: where it is asked for, and where a parameter needs it. It is an
+// error where --sampler file cannot do that.
 func (f *samplerFlags) own(cmd *cobra.Command, s session.Sampling) (bool, error) {
 	need := s.NeedsRuntime()
 	if need != "" && f.sampler == "file" && cmd.Flags().Changed("sampler") {
@@ -131,8 +131,8 @@ func (f *samplerFlags) own(cmd *cobra.Command, s session.Sampling) (bool, error)
 // chatBiases is the number of tokens that may have a bias in a chat, if the user gives no more when it begins.
 const chatBiases = 16
 
-// load compiles a program for what a request needs: with the runtime's own sampler, if that is to draw. A chat may change
-// min-p, penalties and biases later.
+// load compiles a program for what a request needs: with the runtime's own sampler, if that is to draw. A chat may
+// change min-p, penalties and biases later.
 func (f *runFlags) load(
 	cmd *cobra.Command, path string, m *ir.Module, e engine.Engine, o engine.Options, s session.Sampling, chats bool,
 ) (*session.Model, error) {

@@ -60,8 +60,10 @@ Ctrl-C and SIGTERM let running answers end, at most --drain; a second one ends a
 	fl.StringVar(&f.keyFile, "api-key-file", "", "file of API keys, one a line; a request has to show one of them")
 	fl.IntVar(&f.concurrent, "max-concurrent", 16, "most answers at a time, of each file")
 	fl.IntVar(&f.queue, "max-queue", 256, "most requests that wait beside them; more are told to come again (429)")
-	fl.StringVar(&f.cacheMemory, "cache-memory", "", "memory for the caches of each file, as 8GiB (default: what its answers at a time need, and as much again for prefixes)")
-	fl.StringVar(&f.slotDir, "slot-dir", "", "folder for states that /slots saves and restores; they hold what was said (default: none are)")
+	fl.StringVar(&f.cacheMemory, "cache-memory", "",
+		"memory for the caches of each file, as 8GiB (default: what its answers at a time need, and as much again for prefixes)")
+	fl.StringVar(&f.slotDir, "slot-dir", "",
+		"folder for states that /slots saves and restores; they hold what was said (default: none are)")
 	fl.StringVar(&f.tlsCert, "tls-cert", "", "PEM file of the certificate, for https")
 	fl.StringVar(&f.tlsKey, "tls-key", "", "PEM file of the certificate's key")
 	fl.DurationVar(&f.requestTime, "request-timeout", 0, "longest time for a request, as 5m (default: no limit)")
@@ -163,8 +165,9 @@ func runServe(ctx context.Context, cmd *cobra.Command, args []string, f serveFla
 		log = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), nil))
 	}
 	info, _ := debug.ReadBuildInfo()
-	server, err := serve.New(serve.Options{Files: files, Memory: memory, Keys: keys, Host: f.host, RequestTime: f.requestTime,
-		NoPage: f.noUI, Profile: f.pprof, Version: versionOf(info).Version, Log: log})
+	server, err := serve.New(serve.Options{Files: files, Memory: memory, Keys: keys, Host: f.host,
+		RequestTime: f.requestTime,
+		NoPage:      f.noUI, Profile: f.pprof, Version: versionOf(info).Version, Log: log})
 	if err != nil {
 		return usageError{err}
 	}
@@ -202,11 +205,13 @@ func (f serveFlags) announce(cmd *cobra.Command, l net.Listener, files []serve.F
 	if !keyed && !isLoopback(l.Addr()) {
 		logf(cmd.ErrOrStderr(), "etc: everyone who reaches %s may use this server: set --api-key-file", l.Addr())
 	}
-	logf(cmd.ErrOrStderr(), "etc: serving %s on %s://%s", strings.Join(names, ", "), scheme, net.JoinHostPort(f.host, port))
+	logf(cmd.ErrOrStderr(), "etc: serving %s on %s://%s", strings.Join(names, ", "), scheme,
+		net.JoinHostPort(f.host, port))
 }
 
 // files reads what the files say of themselves, without loading them. memory bounds what they may take together.
-func (f serveFlags) files(cmd *cobra.Command, args []string, device engine.Engine, options engine.Options) (files []serve.File,
+func (f serveFlags) files(cmd *cobra.Command, args []string, device engine.Engine,
+	options engine.Options) (files []serve.File,
 	memory int64, err error) {
 	if device, err = chosen(device, options.Precision); err != nil {
 		return nil, 0, loadError(args[0], err)
@@ -229,14 +234,16 @@ func (f serveFlags) files(cmd *cobra.Command, args []string, device engine.Engin
 		}
 		for _, key := range s.text.Unused {
 			if !prompt.RuntimeKeys[key] {
-				logf(cmd.ErrOrStderr(), "etc: %s: the %s of the generation config is not supported and not used", path, key)
+				logf(cmd.ErrOrStderr(), "etc: %s: the %s of the generation config is not supported and not used", path,
+					key)
 			}
 		}
 		info, err := os.Stat(path)
 		if err != nil {
 			return nil, 0, err
 		}
-		files = append(files, serve.File{Name: name, Created: info.ModTime(), Memory: s.weights + s.budget, Load: s.load})
+		files = append(files, serve.File{Name: name, Created: info.ModTime(),
+			Memory: s.weights + s.budget, Load: s.load})
 	}
 	return files, available, nil
 }
@@ -300,7 +307,8 @@ func (s *servedFile) setBudget(need session.Memory, positions int) error {
 	if text := s.flags.cacheMemory; text != "" {
 		n, err := humanize.ParseBytes(text)
 		if err != nil || int64(n) < 2*s.state {
-			return usagef("--cache-memory %s: want a number of bytes, as 8GiB, of at least two sequences of %s (%s)", text,
+			return usagef("--cache-memory %s: want a number of bytes, as 8GiB, of at least two sequences of %s (%s)",
+				text,
 				humanize.IBytes(uint64(s.state)), s.path)
 		}
 		s.budget = int64(n)

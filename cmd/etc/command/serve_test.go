@@ -52,8 +52,8 @@ func awaitServer(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// post sends JSON to the server at $URL and writes what it answers to a file, which field and grep can look at: post STATUS
-// PATH BODY FILE. A body of - is a request with GET.
+// post sends JSON to the server at $URL and writes what it answers to a file, which field and grep can look at: post
+// STATUS PATH BODY FILE. A body of - is a request with GET.
 func post(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, neg, len(args) == 4, "post STATUS PATH BODY FILE")
 	method, body := "POST", args[2]
@@ -99,7 +99,8 @@ func askAll(ts *testscript.TestScript, neg bool, args []string) {
 				return err
 			}
 			code, b, err := ask("POST", ts.Getenv("URL")+"/v1/chat/completions", fmt.Sprintf(
-				`{"model": %q, "temperature": 0, "max_tokens": 60, "messages": [{"role": "user", "content": %s}]}`, args[0], text))
+				`{"model": %q, "temperature": 0, "max_tokens": 60, "messages": [{"role": "user", "content": %s}]}`,
+				args[0], text))
 			if err != nil {
 				return err
 			}
@@ -118,7 +119,8 @@ func askAll(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(group.Wait())
 }
 
-// questionFile is the file of all questions of a checkpoint in the folder that ETC_GOLDENS names; without it the one given.
+// questionFile is the file of all questions of a checkpoint in the folder that ETC_GOLDENS names; without it the one
+// given.
 func questionFile(file string) string {
 	if dir := os.Getenv("ETC_GOLDENS"); dir != "" {
 		return filepath.Join(dir, "checkpoints", strings.TrimSuffix(filepath.Base(file), ".json"), "hf", "qa_fp32.json")
@@ -171,9 +173,10 @@ func countFiles(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// sameAsRun asks the server at $URL the questions of a file, so many at a time, with a temperature and a seed each; every
-// answer must have the text and the number of tokens of etc run with the same: sameasrun MODEL.pte FILE N TEMPERATURE
-// PRECISION [deterministic]. The model's name is that of the file. ETC_GOLDENS names a folder with 430 questions in place of 22.
+// sameAsRun asks the server at $URL the questions of a file, so many at a time, with a temperature and a seed each;
+// every answer must have the text and the number of tokens of etc run with the same: sameasrun MODEL.pte FILE N
+// TEMPERATURE PRECISION [deterministic]. The model's name is that of the file. ETC_GOLDENS names a folder with 430
+// questions in place of 22.
 func sameAsRun(ts *testscript.TestScript, neg bool, args []string) {
 	deterministic := len(args) == 6 && args[5] == "deterministic"
 	usage(ts, neg, len(args) == 5 || deterministic, "sameasrun MODEL.pte FILE N TEMPERATURE PRECISION [deterministic]")
@@ -221,7 +224,8 @@ func sameAsRun(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(err)
 		want := text.Decode(a.Tokens)
 		group.Go(func() error {
-			return sameAnswer(ts.Getenv("URL"), strings.TrimSuffix(args[0], ".pte"), q.Q, temperature, i, want, len(a.Tokens))
+			return sameAnswer(ts.Getenv("URL"), strings.TrimSuffix(args[0], ".pte"), q.Q, temperature,
+				i, want, len(a.Tokens))
 		})
 	}
 	ts.Check(group.Wait())
@@ -229,7 +233,8 @@ func sameAsRun(ts *testscript.TestScript, neg bool, args []string) {
 
 // sameAnswer asks one question.
 func sameAnswer(url, model, question string, temperature float32, seed int, text string, tokens int) error {
-	b, err := json.Marshal(map[string]any{"model": model, "temperature": temperature, "top_k": 200, "top_p": 0.99, "seed": seed,
+	b, err := json.Marshal(map[string]any{"model": model, "temperature": temperature, "top_k": 200,
+		"top_p": 0.99, "seed": seed,
 		"max_tokens": 60, "messages": []any{map[string]string{"role": "user", "content": question}}})
 	if err != nil {
 		return err
@@ -254,7 +259,8 @@ func sameAnswer(url, model, question string, temperature float32, seed int, text
 	}
 	m := answer.Choices[0].Message
 	if strings.TrimSpace(m.Content) != strings.TrimSpace(text) && m.Reasoning == "" || answer.Usage.Tokens != tokens {
-		return fmt.Errorf("%s, seed %d: the server gave %d tokens, %q (thoughts %q), etc run %d tokens, %q", question, seed,
+		return fmt.Errorf("%s, seed %d: the server gave %d tokens, %q (thoughts %q), etc run %d tokens, %q", question,
+			seed,
 			answer.Usage.Tokens, m.Content, m.Reasoning, tokens, text)
 	}
 	return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/etc-ml/etc/runtime/batch"
 )
 
-// TestBatchDefaults: requests begin with what the generation config says, as far as the program can do it; what it cannot is
-// named.
+// TestBatchDefaults: requests begin with what the generation config says, as far as the program can do it; what it
+// cannot is named.
 func TestBatchDefaults(t *testing.T) {
 	config := func(source string) *text {
 		s, err := huggingface.ParseSampling("generation_config.json", []byte(source))
@@ -31,7 +31,8 @@ func TestBatchDefaults(t *testing.T) {
 			RepeatLast: -1, Presence: 2, Frequency: -1}},
 		"greedy": {config: `{"do_sample": false, "temperature": 2, "min_p": 0.5, "repetition_penalty": 1.5}`,
 			want: batch.Sampling{TopP: 1, Repeat: 1.5, RepeatLast: -1}},
-		"off": {config: `{"top_k": -1, "top_p": 1, "min_p": 0, "repetition_penalty": 1}`, want: batch.Sampling{TopP: 1}},
+		"off": {config: `{"top_k": -1, "top_p": 1, "min_p": 0, "repetition_penalty": 1}`,
+			want: batch.Sampling{TopP: 1}},
 		"a head that draws": {config: all, limits: batch.Limits{NoLogits: true},
 			want:   batch.Sampling{Temperature: 0.5, TopK: 3, TopP: 0.75},
 			unused: []string{"repetition_penalty", "presence_penalty", "frequency_penalty", "min_p"}},

@@ -70,7 +70,8 @@ func keepSession(path string, t *text, c *chat.Conversation) (*chat.Saved, error
 	if err != nil {
 		return nil, err
 	}
-	return saved, outfile.Write(path, sessionOptions(t), func(w io.Writer) error { return safetensors.Write(w, entries, metadata) })
+	return saved, outfile.Write(path, sessionOptions(t),
+		func(w io.Writer) error { return safetensors.Write(w, entries, metadata) })
 }
 
 // encodeSession gives the tensors and the metadata of a session file.
@@ -91,7 +92,8 @@ func encodeSession(t *text, saved *chat.Saved) ([]safetensors.Entry, map[string]
 			}
 		}
 	}
-	metadata := map[string]string{sessionMessages: string(messages), sessionProgram: t.program(), sessionPrecision: t.precision}
+	metadata := map[string]string{sessionMessages: string(messages), sessionProgram: t.program(),
+		sessionPrecision: t.precision}
 	metadata[sessionChecksum], err = checksum(entries, metadata)
 	return entries, metadata, err
 }
@@ -102,7 +104,8 @@ func checksum(entries []safetensors.Entry, metadata map[string]string) (string, 
 	for _, key := range []string{sessionMessages, sessionProgram, sessionPrecision} {
 		fmt.Fprintf(h, "%q %q\n", key, metadata[key])
 	}
-	sorted := slices.SortedFunc(slices.Values(entries), func(a, b safetensors.Entry) int { return strings.Compare(a.Name, b.Name) })
+	sorted := slices.SortedFunc(slices.Values(entries),
+		func(a, b safetensors.Entry) int { return strings.Compare(a.Name, b.Name) })
 	for _, e := range sorted {
 		fmt.Fprintf(h, "%q %s %v\n", e.Name, e.DType, e.Shape)
 		if err := e.Data(h); err != nil {
@@ -117,7 +120,8 @@ func checkSum(f *safetensors.File) error {
 	meta := f.Metadata()
 	var entries []safetensors.Entry
 	for _, t := range f.Tensors() {
-		entries = append(entries, safetensors.Entry{Name: t.Name, DType: t.DType, Shape: t.Shape, Data: safetensors.From(io.NewSectionReader(t, 0, t.Size()))})
+		entries = append(entries, safetensors.Entry{Name: t.Name, DType: t.DType, Shape: t.Shape,
+			Data: safetensors.From(io.NewSectionReader(t, 0, t.Size()))})
 	}
 	sum, err := checksum(entries, meta)
 	if err != nil {
@@ -150,7 +154,8 @@ func stateEntry(prefix string, s engine.State) safetensors.Entry {
 
 // sameElements compares the bits of two tensors of one type.
 func sameElements(a, b *eval.Tensor) bool {
-	return slices.Equal(a.I, b.I) && slices.EqualFunc(a.F, b.F, func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) })
+	return slices.Equal(a.I, b.I) && slices.EqualFunc(a.F, b.F,
+		func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) })
 }
 
 // loadSession goes on with the conversation of a file. After an error the one before goes on.
@@ -178,7 +183,8 @@ func checkIsSession(path string) error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return invalidError{fmt.Errorf("%s: expected a regular file with a session that etc run has kept, found none", path)}
+		return invalidError{fmt.Errorf("%s: expected a regular file with a session that etc run has kept, found none",
+			path)}
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -216,7 +222,8 @@ func decodeSession(path string, t *text, m *session.Model) (*chat.Saved, error) 
 		return nil, invalidError{fmt.Errorf("%s is no session of the program %s", path, t.File)}
 	}
 	if p := meta[sessionPrecision]; p != t.precision {
-		return nil, usagef("%s holds the state of a run with --precision %s, which cannot go on with --precision %s", path, p, t.precision)
+		return nil, usagef("%s holds the state of a run with --precision %s, which cannot go on with --precision %s",
+			path, p, t.precision)
 	}
 	saved := &chat.Saved{}
 	if err := json.Unmarshal([]byte(meta[sessionMessages]), &saved.Messages); err != nil {
@@ -237,7 +244,8 @@ func decodeSession(path string, t *text, m *session.Model) (*chat.Saved, error) 
 }
 
 // readSnapshot reads the tokens and buffers of a prefix; buffers that are not there are those of otherwise.
-func readSnapshot(f *safetensors.File, prefix string, buffers []*ir.Buffer, otherwise []engine.State) (*session.Snapshot, error) {
+func readSnapshot(f *safetensors.File, prefix string, buffers []*ir.Buffer,
+	otherwise []engine.State) (*session.Snapshot, error) {
 	out := &session.Snapshot{}
 	name := prefix + sessionTokens
 	if t, ok := f.Tensor(name); ok && (t.DType != safetensors.I64 || len(t.Shape) != 1) {
@@ -274,7 +282,8 @@ func readBuffer(f *safetensors.File, name string, want ir.Type) (*eval.Tensor, e
 	}
 	if t, ok := f.Tensor(name); ok {
 		d, known := dtypeOf(t.DType)
-		if !known || d != stored || !slices.EqualFunc(t.Shape, dims, func(a int, b int64) bool { return int64(a) == b }) {
+		if !known || d != stored || !slices.EqualFunc(t.Shape, dims,
+			func(a int, b int64) bool { return int64(a) == b }) {
 			return nil, fmt.Errorf("%s: tensor %q is %s%v, want %s%v: a state of another form (--kv-cache, --state) or program",
 				f.Path(), name, t.DType, t.Shape, stored, dims)
 		}

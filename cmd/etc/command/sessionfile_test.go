@@ -101,31 +101,33 @@ func (c *conversation) states(t *testing.T) map[string]string {
 }
 
 // A session that is kept in a file and opened by another process goes on token for token, and bit for bit, as one
-// that never stopped: with attention and with recurrent layers, greedy and sampled, at every precision, on every engine.
+// that never stopped: with attention and with recurrent layers, greedy and sampled, at every precision, on every
+// engine.
 func TestSessionGoesOn(t *testing.T) {
 	for _, name := range []string{"qwen35moe-chat", "gemma4-chat"} {
 		path := exported(t, name, 160)
 		for _, precision := range []string{"fp32", "mixed", "strict"} {
 			for _, p := range []session.Sampling{session.Greedy, {Temperature: 1.5, TopK: 50, TopP: 0.95, Seed: 11}} {
 				for _, e := range devices.Engines {
-					t.Run(fmt.Sprintf("%s/%s/temperature %g/%s", name, precision, p.Temperature, e.Name()), func(t *testing.T) {
-						t.Parallel()
-						file := filepath.Join(t.TempDir(), "chat")
-						c := startChat(t, path, e, precision, p)
-						c.ask(t, "What is the capital of France?")
-						c.ask(t, "What is 5 plus 3?")
-						require.NoError(t, saveSession(file, c.text, c.Conversation))
-						want := c.ask(t, "Hello")
+					t.Run(fmt.Sprintf("%s/%s/temperature %g/%s", name, precision, p.Temperature, e.Name()),
+						func(t *testing.T) {
+							t.Parallel()
+							file := filepath.Join(t.TempDir(), "chat")
+							c := startChat(t, path, e, precision, p)
+							c.ask(t, "What is the capital of France?")
+							c.ask(t, "What is 5 plus 3?")
+							require.NoError(t, saveSession(file, c.text, c.Conversation))
+							want := c.ask(t, "Hello")
 
-						d := startChat(t, path, e, precision, p)
-						d.ask(t, "Is there something before?")
-						require.NoError(t, loadSession(file, d.text, d.session.Model(), d.Conversation))
-						got := d.ask(t, "Hello")
-						require.Equal(t, want.Tokens, got.Tokens)
-						require.Equal(t, want.Prompt, got.Prompt, "no more is fed")
-						require.Equal(t, c.Messages(), d.Messages())
-						require.Equal(t, c.states(t), d.states(t))
-					})
+							d := startChat(t, path, e, precision, p)
+							d.ask(t, "Is there something before?")
+							require.NoError(t, loadSession(file, d.text, d.session.Model(), d.Conversation))
+							got := d.ask(t, "Hello")
+							require.Equal(t, want.Tokens, got.Tokens)
+							require.Equal(t, want.Prompt, got.Prompt, "no more is fed")
+							require.Equal(t, c.Messages(), d.Messages())
+							require.Equal(t, c.states(t), d.states(t))
+						})
 				}
 			}
 		}
@@ -135,7 +137,8 @@ func TestSessionGoesOn(t *testing.T) {
 // Chats of one program that take turns, and are kept in files in between, answer as if each were alone.
 func TestSessionsTakeTurns(t *testing.T) {
 	path := exported(t, "qwen35moe-chat", 160)
-	questions := map[string][]string{"a": {"What is the capital of France?", "Hello"}, "b": {"What is 5 plus 3?", "Kyiv is the capital of which country?"}}
+	questions := map[string][]string{"a": {"What is the capital of France?", "Hello"},
+		"b": {"What is 5 plus 3?", "Kyiv is the capital of which country?"}}
 	dir := t.TempDir()
 	alone := map[string][]chat.Message{}
 	for name, list := range questions {
@@ -183,7 +186,8 @@ func TestSessionRefused(t *testing.T) {
 		b := make([]byte, x.Size())
 		_, err := x.ReadAt(b, 0)
 		require.NoError(t, ignoreEOF(err))
-		entries = append(entries, safetensors.Entry{Name: x.Name, DType: x.DType, Shape: x.Shape, Data: safetensors.Bytes(b)})
+		entries = append(entries, safetensors.Entry{Name: x.Name, DType: x.DType, Shape: x.Shape,
+			Data: safetensors.Bytes(b)})
 	}
 	const buffer = "buffer.layers.0.self_attn.k_cache"
 	// changed writes the file with other tensors (nil drops one) and other metadata.
@@ -222,19 +226,35 @@ func TestSessionRefused(t *testing.T) {
 	}{
 		{"cut", whole[:len(whole)-1], "chat", exitInvalid},
 		{"empty", nil, "chat", exitInvalid},
-		{"another program's", changed(nil, map[string]string{sessionProgram: "0"}), "is no session of the program", exitInvalid},
-		{"another precision's", changed(nil, map[string]string{sessionPrecision: "fp32"}), "a run with --precision fp32, which cannot go on with --precision mixed", exitUsage},
-		{"messages", changed(nil, map[string]string{sessionMessages: "[1]"}), "the messages in its metadata: ", exitInvalid},
-		{"no buffer", changed(map[string]*safetensors.Entry{buffer: nil}, nil), `no tensor "` + buffer + `"`, exitInvalid},
-		{"shape of a buffer", changed(named(buffer, ids(safetensors.F32, []int{2}, make([]byte, 8)...)), nil), `tensor "` + buffer + `" is F32[2], want f32[1 2 126 32]`, exitInvalid},
-		{"dtype of a buffer", changed(named(buffer, ids(safetensors.I32, []int{1, 2, 126, 32}, make([]byte, 4*2*126*32)...)), nil), `tensor "` + buffer + `" is I32[1 2 126 32], want f32[1 2 126 32]`, exitInvalid},
-		{"shape of a buffer before the answer", changed(named("base."+buffer, ids(safetensors.F32, []int{0})), nil), `tensor "base.` + buffer + `" is F32[0]`, exitInvalid},
-		{"no tokens", changed(map[string]*safetensors.Entry{sessionTokens: nil}, nil), `no tensor "tokens"`, exitInvalid},
-		{"dtype of the tokens", changed(named(sessionTokens, ids(safetensors.F32, []int{1}, 0, 0, 0, 0)), nil), `tensor "tokens" is F32[1], want I64 of one dim`, exitInvalid},
-		{"shape of the tokens", changed(named(sessionTokens, ids(safetensors.I64, []int{1, 1}, make([]byte, 8)...)), nil), `tensor "tokens" is I64[1 1], want I64 of one dim`, exitInvalid},
-		{"a negative token", changed(named(sessionTokens, ids(safetensors.I64, []int{1}, 255, 255, 255, 255, 255, 255, 255, 255)), nil), "element 0 is -1, which is no token id", exitInvalid},
-		{"a token beyond the vocabulary", changed(named(sessionTokens, ids(safetensors.I64, []int{1}, 0, 4, 0, 0, 0, 0, 0, 0)), nil), "token 0 of the snapshot is 1024, which is not in the vocabulary of 960", exitInvalid},
-		{"more tokens than the context", changed(named(sessionTokens, ids(safetensors.I64, []int{65}, make([]byte, 65*8)...)), nil), "a snapshot of 65 tokens does not fit the context of 64", exitInvalid},
+		{"another program's", changed(nil, map[string]string{sessionProgram: "0"}), "is no session of the program",
+			exitInvalid},
+		{"another precision's", changed(nil, map[string]string{sessionPrecision: "fp32"}),
+			"a run with --precision fp32, which cannot go on with --precision mixed", exitUsage},
+		{"messages", changed(nil, map[string]string{sessionMessages: "[1]"}), "the messages in its metadata: ",
+			exitInvalid},
+		{"no buffer", changed(map[string]*safetensors.Entry{buffer: nil}, nil),
+			`no tensor "` + buffer + `"`, exitInvalid},
+		{"shape of a buffer", changed(named(buffer, ids(safetensors.F32, []int{2}, make([]byte, 8)...)), nil),
+			`tensor "` + buffer + `" is F32[2], want f32[1 2 126 32]`, exitInvalid},
+		{"dtype of a buffer", changed(named(buffer,
+			ids(safetensors.I32, []int{1, 2, 126, 32}, make([]byte, 4*2*126*32)...)), nil),
+			`tensor "` + buffer + `" is I32[1 2 126 32], want f32[1 2 126 32]`, exitInvalid},
+		{"shape of a buffer before the answer", changed(named("base."+buffer, ids(safetensors.F32, []int{0})), nil),
+			`tensor "base.` + buffer + `" is F32[0]`, exitInvalid},
+		{"no tokens", changed(map[string]*safetensors.Entry{sessionTokens: nil}, nil),
+			`no tensor "tokens"`, exitInvalid},
+		{"dtype of the tokens", changed(named(sessionTokens, ids(safetensors.F32, []int{1}, 0, 0, 0, 0)), nil),
+			`tensor "tokens" is F32[1], want I64 of one dim`, exitInvalid},
+		{"shape of the tokens", changed(named(sessionTokens, ids(safetensors.I64, []int{1, 1}, make([]byte, 8)...)),
+			nil), `tensor "tokens" is I64[1 1], want I64 of one dim`, exitInvalid},
+		{"a negative token", changed(named(sessionTokens, ids(safetensors.I64, []int{1}, 255, 255, 255, 255, 255, 255,
+			255, 255)), nil), "element 0 is -1, which is no token id", exitInvalid},
+		{"a token beyond the vocabulary",
+			changed(named(sessionTokens, ids(safetensors.I64, []int{1}, 0, 4, 0, 0, 0, 0, 0, 0)), nil),
+			"token 0 of the snapshot is 1024, which is not in the vocabulary of 960", exitInvalid},
+		{"more tokens than the context",
+			changed(named(sessionTokens, ids(safetensors.I64, []int{65}, make([]byte, 65*8)...)), nil),
+			"a snapshot of 65 tokens does not fit the context of 64", exitInvalid},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			other := filepath.Join(t.TempDir(), "chat")

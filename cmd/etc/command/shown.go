@@ -18,13 +18,15 @@ func steers(r rune, size int) bool {
 		return false
 	case r == utf8.RuneError && size == 1:
 		return true
-	case r >= '\u202a' && r <= '\u202e', r >= '\u2066' && r <= '\u2069', r == '\u200e', r == '\u200f', r == '\u2028', r == '\u2029':
+	case r >= '\u202a' && r <= '\u202e', r >= '\u2066' && r <= '\u2069', r == '\u200e', r == '\u200f',
+		r == '\u2028', r == '\u2029':
 		return true
 	}
 	return unicode.IsControl(r)
 }
 
-// shown writes what a terminal would obey as an escape of JSON and of Go, \u001b, so that text of a file is seen as it is.
+// shown writes what a terminal would obey as an escape of JSON and of Go, \u001b, so that text of a file is seen as it
+// is.
 func shown(text string) string {
 	clean := true
 	for i, r := range text {

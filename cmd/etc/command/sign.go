@@ -46,7 +46,8 @@ func readKey(path string, prompt io.Writer) (minisign.PrivateKey, error) {
 			defer fmt.Fprintln(prompt)
 			return term.ReadPassword(stdin)
 		}
-		return nil, fmt.Errorf("the key has a password; there is no terminal to ask for it, and %s is not set", passwordVariable)
+		return nil, fmt.Errorf("the key has a password; there is no terminal to ask for it, and %s is not set",
+			passwordVariable)
 	})
 	if err != nil {
 		return k, fmt.Errorf("--sign %s: %w", path, err)
@@ -61,7 +62,8 @@ func readPublicKey(value string) (minisign.PublicKey, error) {
 		if k, err := minisign.ParsePublicKey([]byte(value)); err == nil {
 			return k, nil
 		}
-		return minisign.PublicKey{}, usagef("--signed %s: there is no such file, and it is no public key in base64", value)
+		return minisign.PublicKey{}, usagef("--signed %s: there is no such file, and it is no public key in base64",
+			value)
 	}
 	if err != nil {
 		return minisign.PublicKey{}, err
@@ -133,12 +135,14 @@ func sign(ctx context.Context, path string, key minisign.PrivateKey, jobs int) e
 	if err != nil {
 		return err
 	}
-	signature, err := key.Sign([]byte(statement), "signature by etc, for minisign -V", "statement of "+filepath.Base(path))
+	signature, err := key.Sign([]byte(statement), "signature by etc, for minisign -V",
+		"statement of "+filepath.Base(path))
 	if err != nil {
 		return err
 	}
 	write := func(suffix string, text []byte) error {
-		return outfile.Write(path+suffix, signatureOptions, func(w io.Writer) error { _, err := w.Write(text); return err })
+		return outfile.Write(path+suffix, signatureOptions,
+			func(w io.Writer) error { _, err := w.Write(text); return err })
 	}
 	return errors.Join(write(statementSuffix, []byte(statement)), write(signatureSuffix, signature))
 }
@@ -186,7 +190,8 @@ func checkSigned(ctx context.Context, path, key string) (*signedResult, error) {
 		return nil, err
 	}
 	if is != string(statement) {
-		return nil, invalidError{fmt.Errorf("%s is not the file that was signed: %s", path, firstDifference(string(statement), is))}
+		return nil, invalidError{fmt.Errorf("%s is not the file that was signed: %s", path,
+			firstDifference(string(statement), is))}
 	}
 	root := strings.TrimPrefix(strings.Split(is, "\n")[2], "root ")
 	return &signedResult{public.Name(), root}, nil

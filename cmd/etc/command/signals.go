@@ -19,8 +19,8 @@ const grace = 800 * time.Millisecond
 // interruptsOwned is set by what handles Ctrl-C by itself, as a chat, whose answers it stops.
 var interruptsOwned atomic.Bool
 
-// signalsHeld counts what ends by its context and must not be cut short: writing a program, which keeps what is there or
-// removes it.
+// signalsHeld counts what ends by its context and must not be cut short: writing a program, which keeps what is there
+// or removes it.
 var signalsHeld atomic.Int32
 
 // holdSignals lets a command end by its context alone, however long that takes, until release is called; a second

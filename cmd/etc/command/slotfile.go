@@ -19,9 +19,9 @@ import (
 
 // A slot file is a safetensors file with the state behind a prefix of tokens: the tokens, a tensor for each part of the
 // state, exactly as the server holds it, and as metadata the program, the precision and the form of the state. Its last
-// tensor has a checksum of 8 bytes for each part, so that parts can be written and read beside each other, and one of all
-// the rest. Checksums are of xxHash's 64 bits: they are for damage, and what they cover is not secret from who can write
-// the file. Only its owner can read the file.
+// tensor has a checksum of 8 bytes for each part, so that parts can be written and read beside each other, and one of
+// all the rest. Checksums are of xxHash's 64 bits: they are for damage, and what they cover is not secret from who can
+// write the file. Only its owner can read the file.
 const (
 	slotForm  = "etc.slot.form"  // batch.Kept.Form
 	slotParts = "etc.slot.parts" // JSON: the buffers of the parts and their dtypes, in order
@@ -76,8 +76,9 @@ func (s *slotFolder) Save(ctx context.Context, name string, kept *batch.Kept) (i
 	var buffers []slotBuffer
 	for i, p := range kept.Parts {
 		buffers = append(buffers, slotBuffer{p.Buffer, p.DType.String()})
-		entries = append(entries, safetensors.Entry{Name: partName(i), DType: fileDType(w.stored(p.DType)), Shape: p.Shape,
-			Data: func(out io.Writer) error { return w.write(out, i) }})
+		entries = append(entries, safetensors.Entry{Name: partName(i), DType: fileDType(w.stored(p.DType)),
+			Shape: p.Shape,
+			Data:  func(out io.Writer) error { return w.write(out, i) }})
 	}
 	list, err := json.Marshal(buffers)
 	if err != nil {
@@ -154,7 +155,8 @@ func (s *slotFolder) open(f *safetensors.File) (*batch.Kept, error) {
 		return nil, fmt.Errorf("%s: it is the state of another program than %s", f.Path(), s.file)
 	}
 	if p := meta[sessionPrecision]; p != s.precision {
-		return nil, fmt.Errorf("%s: it is the state of a server with --precision %s, which cannot go on with %s", f.Path(), p, s.precision)
+		return nil, fmt.Errorf("%s: it is the state of a server with --precision %s, which cannot go on with %s",
+			f.Path(), p, s.precision)
 	}
 	r := &slotReader{file: f}
 	tokens, err := r.tokens(len(buffers))
@@ -166,7 +168,8 @@ func (s *slotFolder) open(f *safetensors.File) (*batch.Kept, error) {
 		t, ok := f.Tensor(partName(i))
 		d, known := dtypeNamed(b.DType)
 		if !ok || !known || t.DType != fileDType(d) && (t.DType != safetensors.F32 || !d.IsFloat()) {
-			return nil, fmt.Errorf("%s: the tensor %q of buffer %q is missing or no %s", f.Path(), partName(i), b.Name, b.DType)
+			return nil, fmt.Errorf("%s: the tensor %q of buffer %q is missing or no %s", f.Path(),
+				partName(i), b.Name, b.DType)
 		}
 		kept.Parts = append(kept.Parts, batch.Part{Buffer: b.Name, DType: d, Shape: t.Shape})
 		r.parts = append(r.parts, t)

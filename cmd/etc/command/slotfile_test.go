@@ -20,7 +20,8 @@ import (
 func slotModel(b *testing.B) *ir.Module {
 	b.Helper()
 	c := synthetic.Qwen35MoE35B(40)
-	c.VocabSize, c.HiddenSize, c.Experts, c.ExpertsPerToken, c.ExpertIntermediate, c.SharedExpertIntermediate = 512, 64, 4, 2, 64, 64
+	c.VocabSize, c.HiddenSize, c.Experts, c.ExpertsPerToken, c.ExpertIntermediate, c.SharedExpertIntermediate = 512, 64,
+		4, 2, 64, 64
 	dir, file := b.TempDir(), filepath.Join(b.TempDir(), "m.pte")
 	require.NoError(b, synthetic.Generate(dir, synthetic.Spec{Config: c, Seed: 1}))
 	require.Zero(b, Main([]string{"export", dir, "-o", file, "--max-seq-len", "33792", "--qlinear", "4w"}))
@@ -32,8 +33,8 @@ func slotModel(b *testing.B) *ir.Module {
 	return m
 }
 
-// BenchmarkSlot saves states of 32k tokens of Qwen3.5-35B, of random numbers, and restores them from the page cache into a
-// runner on the CPU. There is room for one, so that each is restored anew.
+// BenchmarkSlot saves states of 32k tokens of Qwen3.5-35B, of random numbers, and restores them from the page cache
+// into a runner on the CPU. There is room for one, so that each is restored anew.
 func BenchmarkSlot(b *testing.B) {
 	x, err := batch.NewRagged(slotModel(b), cpu.Engine{}, batch.RaggedOptions{Sequences: 1, Budget: 3 << 30, Rows: 256,
 		Engine: engine.Options{Precision: eval.Mixed}})

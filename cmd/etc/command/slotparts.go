@@ -183,7 +183,8 @@ func (r *slotReader) part(i int, dtype ir.DType) (*eval.Tensor, error) {
 		return nil, fmt.Errorf("%s: %w", r.file.Path(), err)
 	}
 	if want := binary.LittleEndian.Uint64(r.sums[i*sumSize:]); xxhash.Sum64(*buffer) != want {
-		return nil, fmt.Errorf("%s is damaged: the checksum of tensor %q is %016x, expected %016x", r.file.Path(), t.Name,
+		return nil, fmt.Errorf("%s is damaged: the checksum of tensor %q is %016x, expected %016x", r.file.Path(),
+			t.Name,
 			xxhash.Sum64(*buffer), want)
 	}
 	d, ok := dtypeOf(t.DType)

@@ -30,9 +30,10 @@ func (f *speculateFlags) addSpeculate(cmd *cobra.Command) {
 
 // addKind adds --speculate alone.
 func (f *speculateFlags) addKind(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.speculate, "speculate", "off", "draft tokens and verify several in one call, which never changes "+
-		"the text: `auto|off|mtp|assistant|ngram[:K]`, the file's draft or what stood in the text before; with :K as many in "+
-		"every round, else as many as are worth it")
+	cmd.Flags().StringVar(&f.speculate, "speculate", "off",
+		"draft tokens and verify several in one call, which never changes "+
+			"the text: `auto|off|mtp|assistant|ngram[:K]`, the file's draft or what stood in the text before; with :K as many in "+
+			"every round, else as many as are worth it")
 }
 
 // asked reports whether drafts are asked for.
@@ -86,12 +87,14 @@ func (f *speculateFlags) drafting() (kind string, d drafting, err error) {
 	kind, count, fixed := strings.Cut(f.speculate, ":")
 	known := slices.Contains([]string{"auto", "off", "mtp", "assistant", "ngram"}, kind)
 	if !known || fixed && kind == "off" {
-		return "", d, usagef("--speculate %q, want auto, off, mtp, assistant or ngram, the last four with :K too", f.speculate)
+		return "", d, usagef("--speculate %q, want auto, off, mtp, assistant or ngram, the last four with :K too",
+			f.speculate)
 	}
 	d = drafting{session.Drafting{Most: mostDrafts, Fixed: fixed}}
 	if fixed {
 		if d.Most, err = strconv.Atoi(count); err != nil || d.Most < 1 || d.Most > speculate.MostDrafts {
-			return "", d, usagef("--speculate %q: %q drafts a round, want 1 to %d", f.speculate, count, speculate.MostDrafts)
+			return "", d, usagef("--speculate %q: %q drafts a round, want 1 to %d", f.speculate,
+				count, speculate.MostDrafts)
 		}
 	}
 	if kind == "mtp" || kind == "assistant" {
@@ -116,8 +119,8 @@ func (f *runFlags) loadDrafting(
 	return f.compile(cmd, args[0], p, e, o)
 }
 
-// inSharedCalls reports whether one prompt is answered as a sequence of calls that many may share: for --deterministic, and
-// with drafts on a GPU, where they stay on the device so.
+// inSharedCalls reports whether one prompt is answered as a sequence of calls that many may share: for --deterministic,
+// and with drafts on a GPU, where they stay on the device so.
 func (f *runFlags) inSharedCalls(
 	cmd *cobra.Command, args []string, e engine.Engine, o engine.Options, s session.Sampling,
 ) (bool, error) {
@@ -154,9 +157,11 @@ func (f *speculateFlags) compile(
 	if e, err = chosen(e, o.Precision); err != nil {
 		return nil, loadError(path, err)
 	}
-	// Drafts of a session come and go through the host: on devices where that costs more than a token does, they would lose.
+	// Drafts of a session come and go through the host: on devices where that costs more than a token does, they would
+	// lose.
 	if !isHostEngine(e) {
-		logf(cmd.ErrOrStderr(), "etc: --speculate: device %s runs without drafts here; cpu and reference have them", e.Name())
+		logf(cmd.ErrOrStderr(), "etc: --speculate: device %s runs without drafts here; cpu and reference have them",
+			e.Name())
 		return nil, nil
 	}
 	model, err := session.LoadDrafting(p.Module, e, o, d.Drafting)
@@ -206,7 +211,8 @@ const leastAcceptance, suspectDrafts = 0.02, 60
 func (f *runFlags) logDrafts(cmd *cobra.Command, a session.Answer) error {
 	d := a.Drafts
 	if kind, _, _ := f.drafting(); kind != "ngram" && d.Drafted >= suspectDrafts && d.Acceptance() < leastAcceptance {
-		logf(cmd.ErrOrStderr(), "etc: %d of %d drafts were right; the draft may belong to another model", d.Accepted, d.Drafted)
+		logf(cmd.ErrOrStderr(), "etc: %d of %d drafts were right; the draft may belong to another model", d.Accepted,
+			d.Drafted)
 	}
 	if f.draftLog == "" {
 		return nil

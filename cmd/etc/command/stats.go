@@ -11,7 +11,8 @@ import (
 // statsLine describes the speed of an answer. Its prompt is what had to be fed: of a chat, what is new.
 func statsLine(a session.Answer, seed int64) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "prompt %d tokens, %.1f tokens/s; answer %d tokens, %.1f tokens/s", a.Prompt, perSecond(a.Prompt, a.PrefillTime),
+	fmt.Fprintf(&b, "prompt %d tokens, %.1f tokens/s; answer %d tokens, %.1f tokens/s", a.Prompt,
+		perSecond(a.Prompt, a.PrefillTime),
 		len(a.Tokens), perSecond(a.Decoded, a.DecodeTime))
 	if peak := peakMemory(); peak > 0 {
 		fmt.Fprintf(&b, "; peak memory %d MiB", peak>>20)
@@ -20,7 +21,8 @@ func statsLine(a session.Answer, seed int64) string {
 		}
 	}
 	if d := a.Drafts; d.Drafted > 0 {
-		fmt.Fprintf(&b, "; drafts %d of %d right (%.0f %%), %.2f tokens a round of %d", d.Accepted, d.Drafted, 100*d.Acceptance(),
+		fmt.Fprintf(&b, "; drafts %d of %d right (%.0f %%), %.2f tokens a round of %d", d.Accepted,
+			d.Drafted, 100*d.Acceptance(),
 			1+float64(d.Accepted)/float64(d.Rounds), d.Rounds)
 	}
 	fmt.Fprintf(&b, "; seed %d", seed)

@@ -57,7 +57,8 @@ func edit(t *testing.T, name, file, old, new string) string {
 // in this order; the log names them and what is missing.
 func TestStopTokens(t *testing.T) {
 	const model = "gemma4-chat" // 1 <eos>, 4 <|turn>, 5 <turn|>, 7 <channel|>
-	noIDs := map[string]string{"generation_config.json": absent, "config.json": edit(t, model, "config.json", `"eos_token_id": 5,`, "")}
+	noIDs := map[string]string{"generation_config.json": absent,
+		"config.json": edit(t, model, "config.json", `"eos_token_id": 5,`, "")}
 	with := func(files map[string]string, more ...string) map[string]string {
 		out := map[string]string{}
 		for k, v := range files {
@@ -79,21 +80,33 @@ func TestStopTokens(t *testing.T) {
 		log   []string
 	}{
 		{"as it is", nil, ids(5, 1), []string{"stop tokens: 5 <turn|>, 1 <eos>"}},
-		{"order", map[string]string{"generation_config.json": `{"eos_token_id": 7}`, "tokenizer_config.json": tokens(`"<eos>"`, turn+"<|turn>{% endfor %}")},
+		{"order", map[string]string{"generation_config.json": `{"eos_token_id": 7}`,
+			"tokenizer_config.json": tokens(`"<eos>"`, turn+"<|turn>{% endfor %}")},
 			ids(7, 5, 1, 4), []string{"stop tokens: 7 <channel|>, 5 <turn|>, 1 <eos>, 4 <|turn>"}},
-		{"eos_token as an object, no template", map[string]string{"tokenizer_config.json": `{"eos_token": {"content": "<|turn>", "lstrip": false}}`},
-			ids(5, 1, 4), []string{"has no chat template: the program runs with --raw or --chat-template", "stop tokens: 5 <turn|>, 1 <eos>, 4 <|turn>"}},
-		{"turn end behind white space", with(noIDs, "tokenizer_config.json", tokens(`null`, turn+" \n<|turn>\n{% endfor %}")), ids(4), []string{"stop tokens: 4 <|turn>"}},
-		{"turn end by eos_token", with(noIDs, "tokenizer_config.json", tokens(`"<eos>"`, turn+"{{ eos_token }}<|turn>{% endfor %}")), ids(1), []string{"stop tokens: 1 <eos>"}},
-		{"no turn end", with(noIDs, "tokenizer_config.json", tokens(`null`, turn+"\n{% endfor %}<")), nil, []string{"stop tokens: none"}},
+		{"eos_token as an object, no template",
+			map[string]string{"tokenizer_config.json": `{"eos_token": {"content": "<|turn>", "lstrip": false}}`},
+			ids(5, 1, 4), []string{"has no chat template: the program runs with --raw or --chat-template",
+				"stop tokens: 5 <turn|>, 1 <eos>, 4 <|turn>"}},
+		{"turn end behind white space", with(noIDs, "tokenizer_config.json",
+			tokens(`null`, turn+" \n<|turn>\n{% endfor %}")), ids(4), []string{"stop tokens: 4 <|turn>"}},
+		{"turn end by eos_token", with(noIDs, "tokenizer_config.json",
+			tokens(`"<eos>"`, turn+"{{ eos_token }}<|turn>{% endfor %}")), ids(1), []string{"stop tokens: 1 <eos>"}},
+		{"no turn end", with(noIDs, "tokenizer_config.json", tokens(`null`, turn+"\n{% endfor %}<")), nil,
+			[]string{"stop tokens: none"}},
 		{"no turn at all", with(noIDs, "tokenizer_config.json", tokens(`null`, "Answer.<|turn>")), nil,
-			[]string{"the chat template tells no stop token: it leaves out the answer of a conversation", "stop tokens: none"}},
-		{"a template that raises", map[string]string{"tokenizer_config.json": tokens(`null`, "{{ raise_exception('no user') }}")}, ids(5, 1),
+			[]string{"the chat template tells no stop token: it leaves out the answer of a conversation",
+				"stop tokens: none"}},
+		{"a template that raises", map[string]string{"tokenizer_config.json": tokens(`null`,
+			"{{ raise_exception('no user') }}")}, ids(5, 1),
 			[]string{"the chat template tells no stop token: chat_template.jinja:1: TemplateError: no user"}},
-		{"a template that does not parse", map[string]string{"tokenizer_config.json": tokens(`null`, "{% for %}")}, ids(5, 1), []string{"tells no stop token: chat_template.jinja:1: "}},
-		{"an eos_token that is none", map[string]string{"tokenizer_config.json": tokens(`"</s>"`, turn+"{% endfor %}")}, ids(5, 1), []string{`the eos_token "</s>" is not in tokenizer.json and stops no answer`}},
-		{"no tokenizer_config.json", map[string]string{"tokenizer_config.json": absent}, ids(5, 1), []string{"stop tokens: 5 <turn|>, 1 <eos>"}},
-		{"no tokenizer", map[string]string{"tokenizer.json": absent}, ids(5, 1), []string{"has no tokenizer.json: the program runs with --tokens or --tokenizer", "stop tokens: 5, 1"}},
+		{"a template that does not parse", map[string]string{"tokenizer_config.json": tokens(`null`, "{% for %}")},
+			ids(5, 1), []string{"tells no stop token: chat_template.jinja:1: "}},
+		{"an eos_token that is none", map[string]string{"tokenizer_config.json": tokens(`"</s>"`, turn+"{% endfor %}")},
+			ids(5, 1), []string{`the eos_token "</s>" is not in tokenizer.json and stops no answer`}},
+		{"no tokenizer_config.json", map[string]string{"tokenizer_config.json": absent}, ids(5, 1),
+			[]string{"stop tokens: 5 <turn|>, 1 <eos>"}},
+		{"no tokenizer", map[string]string{"tokenizer.json": absent}, ids(5, 1),
+			[]string{"has no tokenizer.json: the program runs with --tokens or --tokenizer", "stop tokens: 5, 1"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m, log, err := stopTokens(t, variant(t, model, test.files))
@@ -120,7 +133,8 @@ func TestStopTokensOfAnotherModel(t *testing.T) {
 	const model = "gemma4-chat"
 	for want, files := range map[string]map[string]string{
 		"the stop token 960 <end> of tokenizer.json is not in the model's vocabulary of 960 tokens": {
-			"tokenizer.json":        edit(t, model, "tokenizer.json", `"added_tokens": [`, `"added_tokens": [{"id": 960, "content": "<end>", "special": true, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false},`),
+			"tokenizer.json": edit(t, model, "tokenizer.json", `"added_tokens": [`,
+				`"added_tokens": [{"id": 960, "content": "<end>", "special": true, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false},`),
 			"tokenizer_config.json": `{"eos_token": "<end>"}`,
 		},
 		"tokenizer.json: ":        {"tokenizer.json": "{}"},

@@ -13,8 +13,8 @@ import (
 	"github.com/etc-ml/etc/runtime/single"
 )
 
-// TestStoredNeed: what is asked of the memory follows from the form of the state: caches of 8 bits take 8.5 bits for each
-// number and recurrent state in bf16 half of f32; so a program fits where it does not fit as it is declared.
+// TestStoredNeed: what is asked of the memory follows from the form of the state: caches of 8 bits take 8.5 bits for
+// each number and recurrent state in bf16 half of f32; so a program fits where it does not fit as it is declared.
 func TestStoredNeed(t *testing.T) {
 	need := func(name string, s ragged.Storage) session.Memory {
 		m := fusetest.Load(t, name)
@@ -23,7 +23,8 @@ func TestStoredNeed(t *testing.T) {
 		return needOf(m, d.MaxSeqLen, single.Engine{Engine: cpu.Engine{}, Storage: s}, eval.Mixed)
 	}
 	for name, forms := range map[string][]ragged.Storage{
-		"etc-qwen35moe-chat-sample": {{Q8: true}, {HalfState: true}, {Q8: true, HalfState: true}}, "etc-gemma4-chat-sample": {{Q8: true}},
+		"etc-qwen35moe-chat-sample": {{Q8: true}, {HalfState: true}, {Q8: true, HalfState: true}},
+		"etc-gemma4-chat-sample":    {{Q8: true}},
 	} {
 		declared := need(name, ragged.Storage{})
 		for _, s := range forms {
@@ -32,7 +33,8 @@ func TestStoredNeed(t *testing.T) {
 			require.Less(t, n.State, declared.State, "%s: %s", name, s)
 			require.Greater(t, n.State, declared.State/4)
 			if s.Q8 {
-				require.InDelta(t, 8.5/16, float64(n.Position)/float64(declared.Position), 0.05, "%s: bf16 caches", name)
+				require.InDelta(t, 8.5/16, float64(n.Position)/float64(declared.Position), 0.05,
+					"%s: bf16 caches", name)
 			} else {
 				require.Equal(t, declared.Position, n.Position)
 			}

@@ -70,7 +70,8 @@ var (
 )
 
 // wanted says what a flag takes, by the type that pflag gives it.
-var wanted = map[string]string{"int": "an integer", "int64": "an integer", "uint64": "an integer of at least 0", "float64": "a number", "bool": "true or false",
+var wanted = map[string]string{"int": "an integer", "int64": "an integer", "uint64": "an integer of at least 0",
+	"float64": "a number", "bool": "true or false",
 	"intSlice": "integers, separated by commas", "duration": "a duration, as 90s"}
 
 // flagError is an error of the flags of a command, with what to do.
@@ -136,7 +137,8 @@ func argumentsError(cmd *cobra.Command, args []string, err error) error {
 	usage := strings.TrimSuffix(cmd.UseLine(), " [flags]")
 	if len(args) == 0 {
 		if files, _ := filepath.Glob("*.pte"); len(files) > 0 && strings.Contains(cmd.Use, ".pte") {
-			return usagef("%s: the file is missing: %s%s", cmd.CommandPath(), usage, hint(cmd, cmd.CommandPath()+" "+files[0]))
+			return usagef("%s: the file is missing: %s%s", cmd.CommandPath(), usage,
+				hint(cmd, cmd.CommandPath()+" "+files[0]))
 		}
 		return usagef("%s: the argument is missing: %s%s", cmd.CommandPath(), usage, hint(cmd, ""))
 	}
@@ -183,5 +185,6 @@ func openProgram(path string) (*program.Program, error) {
 	if advice == "" {
 		return nil, err
 	}
-	return nil, invalidError{fmt.Errorf("%s: expected a program (.pte), found %s; %s", path, outfile.KindOf(head[:n]), advice)}
+	return nil, invalidError{fmt.Errorf("%s: expected a program (.pte), found %s; %s", path,
+		outfile.KindOf(head[:n]), advice)}
 }

@@ -61,7 +61,8 @@ func newSynthetic() *cobra.Command {
 			if err != nil {
 				return usageError{err}
 			}
-			if err := synthetic.Generate(output, synthetic.Spec{Config: config, Seed: seed, Workers: jobs}); err != nil {
+			if err := synthetic.Generate(output,
+				synthetic.Spec{Config: config, Seed: seed, Workers: jobs}); err != nil {
 				return err
 			}
 			logf(cmd.ErrOrStderr(), "etc: wrote %s, %s of weights", output, humanize.IBytes(uint64(size)))

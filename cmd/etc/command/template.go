@@ -40,7 +40,8 @@ A template that asks for the time gets --now, else the seconds of SOURCE_DATE_EP
 	}
 	cmd.Flags().StringVar(&f.context, "context", "", "JSON file with the variables")
 	cmd.Flags().StringVar(&f.now, "now", "", "time for the template, as 2006-01-02T15:04:05Z")
-	cmd.Flags().StringVar(&f.name, "name", template.DefaultTemplate, "which template of a tokenizer_config.json that has several")
+	cmd.Flags().StringVar(&f.name, "name", template.DefaultTemplate,
+		"which template of a tokenizer_config.json that has several")
 	return cmd
 }
 
@@ -107,7 +108,8 @@ func readContext(stdin io.Reader, path string) (*template.Dict, error) {
 	}
 	ctx, ok := v.(*template.Dict)
 	if !ok {
-		return nil, invalidError{fmt.Errorf("%s: a context is a JSON object, found a value of type %s", path, v.TypeName())}
+		return nil, invalidError{fmt.Errorf("%s: a context is a JSON object, found a value of type %s", path,
+			v.TypeName())}
 	}
 	return ctx, nil
 }

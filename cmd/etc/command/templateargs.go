@@ -10,7 +10,8 @@ import (
 
 // reservedArguments are the variables that a template gets from the conversation and other flags.
 var reservedArguments = map[string]string{
-	"messages": "the conversation", "add_generation_prompt": "whether an answer is asked for", prompt.EnableThinking: "--think or --no-think",
+	"messages": "the conversation", "add_generation_prompt": "whether an answer is asked for",
+	prompt.EnableThinking: "--think or --no-think",
 }
 
 // templateArguments reads --template-arg NAME=JSON.

@@ -139,7 +139,8 @@ func (x *terminal) leaves() int {
 func alphabetFile(t *testing.T, form string, context int) string {
 	t.Helper()
 	m := &ir.Module{Metadata: []ir.Method{
-		{Name: "get_max_seq_len", Values: []any{int64(context)}}, {Name: "get_vocab_size", Values: []any{int64(letters)}},
+		{Name: "get_max_seq_len", Values: []any{int64(context)}},
+		{Name: "get_vocab_size", Values: []any{int64(letters)}},
 		{Name: "use_sampling", Values: []any{form == "sampler"}}, {Name: "get_eos_ids", Values: []any{int64(endToken)}},
 	}}
 	require.NoError(t, alphabet(m, form, 16))
@@ -324,7 +325,8 @@ func TestCtrlCStopsAnAnswer(t *testing.T) {
 func TestCtrlCStopsARun(t *testing.T) {
 	t.Parallel()
 	for _, more := range [][]string{nil, {"--session", filepath.Join(t.TempDir(), "chat")}} {
-		x := startTerminal(t, []string{delayHook + "=300ms"}, append([]string{"run", alphabetFile(t, "logits", 60), "i"}, more...)...)
+		x := startTerminal(t, []string{delayHook + "=300ms"},
+			append([]string{"run", alphabetFile(t, "logits", 60), "i"}, more...)...)
 		x.sees("j")
 		x.types(ctrlC)
 		require.NotContains(t, x.sees("etc: the answer was stopped\r\n"), "z")

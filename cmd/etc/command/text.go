@@ -51,7 +51,8 @@ func (t *text) setArguments(cmd *cobra.Command, args []string) error {
 	}
 	for _, flag := range []string{"think", "no-think"} {
 		if cmd.Flags().Changed(flag) && !t.Template.Reads(prompt.EnableThinking) {
-			return usagef("--%s: the chat template of %s does not know of thinking: it has no variable %s", flag, t.File, prompt.EnableThinking)
+			return usagef("--%s: the chat template of %s does not know of thinking: it has no variable %s", flag,
+				t.File, prompt.EnableThinking)
 		}
 	}
 	for _, name := range arguments.Keys() {

@@ -19,10 +19,12 @@ func TestStopTokensOfAProgram(t *testing.T) {
 	}
 	integer := func(v int64) *wire.EValueT { return value(wire.KernelTypesInt, &wire.IntT{IntVal: v}) }
 	tensor := func(dtype wire.ScalarType, size int32) *wire.EValueT {
-		return value(wire.KernelTypesTensor, &wire.TensorT{ScalarType: dtype, Sizes: []int32{size}, DimOrder: []byte{0}, DataBufferIdx: 1})
+		return value(wire.KernelTypesTensor,
+			&wire.TensorT{ScalarType: dtype, Sizes: []int32{size}, DimOrder: []byte{0}, DataBufferIdx: 1})
 	}
 	method := func(name string, outputs []int32, values ...*wire.EValueT) *wire.ExecutionPlanT {
-		return &wire.ExecutionPlanT{Name: name, Values: values, Outputs: outputs, Chains: []*wire.ChainT{{}}, NonConstBufferSizes: []int64{0}}
+		return &wire.ExecutionPlanT{Name: name, Values: values, Outputs: outputs, Chains: []*wire.ChainT{{}},
+			NonConstBufferSizes: []int64{0}}
 	}
 	data := []byte{7, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0}
 	list := value(wire.KernelTypesIntList, &wire.IntListT{Items: []int64{1, 0}})
@@ -33,19 +35,27 @@ func TestStopTokensOfAProgram(t *testing.T) {
 		wrong string
 	}{
 		{"none", []*wire.ExecutionPlanT{method("get_bos_id", []int32{0}, integer(9))}, nil, ""},
-		{"ints", []*wire.ExecutionPlanT{method(prompt.StopMethod, []int32{0, 1}, integer(7), integer(9))}, []int{7, 9}, ""},
-		{"a list", []*wire.ExecutionPlanT{method(prompt.StopMethod, []int32{2}, integer(9), integer(7), list)}, []int{7, 9}, ""},
-		{"a tensor of int64", []*wire.ExecutionPlanT{method(prompt.StopMethod, []int32{0}, tensor(wire.ScalarTypeLONG, 2))}, []int{7, 9}, ""},
-		{"a tensor of int32", []*wire.ExecutionPlanT{method("get_eos_id", []int32{0}, tensor(wire.ScalarTypeINT, 1))}, []int{7}, ""},
-		{"both methods", []*wire.ExecutionPlanT{method("get_eos_id", []int32{0}, integer(9)), method(prompt.StopMethod, []int32{0}, tensor(wire.ScalarTypeLONG, 2))}, []int{7, 9}, ""},
-		{"no integers", []*wire.ExecutionPlanT{method(prompt.StopMethod, []int32{0}, value(wire.KernelTypesString, &wire.StringT{StringVal: "</s>"}))}, nil,
+		{"ints", []*wire.ExecutionPlanT{method(prompt.StopMethod, []int32{0, 1}, integer(7), integer(9))}, []int{7, 9},
+			""},
+		{"a list", []*wire.ExecutionPlanT{method(prompt.StopMethod, []int32{2}, integer(9), integer(7), list)},
+			[]int{7, 9}, ""},
+		{"a tensor of int64", []*wire.ExecutionPlanT{method(prompt.StopMethod, []int32{0},
+			tensor(wire.ScalarTypeLONG, 2))}, []int{7, 9}, ""},
+		{"a tensor of int32", []*wire.ExecutionPlanT{method("get_eos_id", []int32{0}, tensor(wire.ScalarTypeINT, 1))},
+			[]int{7}, ""},
+		{"both methods", []*wire.ExecutionPlanT{method("get_eos_id", []int32{0}, integer(9)),
+			method(prompt.StopMethod, []int32{0}, tensor(wire.ScalarTypeLONG, 2))}, []int{7, 9}, ""},
+		{"no integers", []*wire.ExecutionPlanT{method(prompt.StopMethod, []int32{0},
+			value(wire.KernelTypesString, &wire.StringT{StringVal: "</s>"}))}, nil,
 			"stop.pte: method get_eos_ids, output 0: a value of type String, expected integers"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			head, err := schema.Marshal(schema.Program(), &wire.ProgramT{ExecutionPlan: test.plans,
-				Segments: []*wire.DataSegmentT{{Size: uint64(len(data))}}, ConstantSegment: &wire.SubsegmentOffsetsT{Offsets: []uint64{0, 0}}})
+				Segments:        []*wire.DataSegmentT{{Size: uint64(len(data))}},
+				ConstantSegment: &wire.SubsegmentOffsetsT{Offsets: []uint64{0, 0}}})
 			require.NoError(t, err)
-			file, header := schema.WithExtendedHeader(head, uint64(len(data)), func(n uint64) uint64 { return (n + 15) &^ 15 })
+			file, header := schema.WithExtendedHeader(head, uint64(len(data)),
+				func(n uint64) uint64 { return (n + 15) &^ 15 })
 			file = append(append(file, make([]byte, header.SegmentBase-header.ProgramSize)...), data...)
 			f, err := container.OpenBytes("stop.pte", file)
 			require.NoError(t, err)

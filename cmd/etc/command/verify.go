@@ -60,11 +60,15 @@ FILE.root.minisig, as etc export --sign writes them) with a public key of minisi
 			return runVerify(cmd, args[0], verifyFlags{json: asJSON, weights: weights}, signature)
 		},
 	}
-	cmd.Flags().BoolVar(&weights, "weights", false, "read every byte of the file and check it by the hashes of the build record")
-	cmd.Flags().StringVar(&against, "against", "", "checkpoint to compare with: a directory, a GGUF file, or an id on the Hugging Face hub")
-	cmd.Flags().StringVar(&signed, "signed", "", "public key of minisign, a file or the key itself, that must have signed the file")
+	cmd.Flags().BoolVar(&weights, "weights", false,
+		"read every byte of the file and check it by the hashes of the build record")
+	cmd.Flags().StringVar(&against, "against", "",
+		"checkpoint to compare with: a directory, a GGUF file, or an id on the Hugging Face hub")
+	cmd.Flags().StringVar(&signed, "signed", "",
+		"public key of minisign, a file or the key itself, that must have signed the file")
 	cmd.Flags().StringVar(&page, "html", "", "write the comparison as a page of pictures to this file")
-	cmd.Flags().StringVar(&text, "text", "", "text for the quality card of --against: a text file, .jsonl as export --calibrate takes it, or default for the held-out part of the one in this program")
+	cmd.Flags().StringVar(&text, "text", "",
+		"text for the quality card of --against: a text file, .jsonl as export --calibrate takes it, or default for the held-out part of the one in this program")
 	cmd.Flags().IntVar(&tokens, "tokens", 64, "tokens to run for --against")
 	var unverified bool // openHub looks at the flag
 	addUnverified(cmd, &unverified)
@@ -134,7 +138,8 @@ func runVerify(cmd *cobra.Command, path string, flags verifyFlags, signature *si
 		return err
 	}
 	if !r.Valid {
-		return invalidError{fmt.Errorf("%s: invalid (errors: %d, warnings: %d, notes: %d)", path, r.Errors, r.Warnings, r.Notes)}
+		return invalidError{fmt.Errorf("%s: invalid (errors: %d, warnings: %d, notes: %d)", path,
+			r.Errors, r.Warnings, r.Notes)}
 	}
 	return nil
 }

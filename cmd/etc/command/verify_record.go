@@ -63,7 +63,8 @@ func verifyRecord(path string) []verify.Finding {
 	}
 	differs("draft", r.Draft != nil, slices.Contains(p.Methods(), builder.Draft))
 	if kernels := countOps(m, "metal_kernel"); r.Options.Portable && kernels > 0 {
-		out = append(out, finding(verify.Error, "%s: says portable, the program has %d Metal kernels", keyBuild, kernels))
+		out = append(out, finding(verify.Error, "%s: says portable, the program has %d Metal kernels", keyBuild,
+			kernels))
 	}
 	return out
 }
@@ -100,12 +101,14 @@ func (s *sourceCheck) String() string {
 	for _, x := range []struct {
 		what  string
 		names []string
-	}{{"have other bytes", s.Different}, {"are in the record only", s.Missing}, {"are in the checkpoint only", s.Extra}} {
+	}{{"have other bytes", s.Different}, {"are in the record only", s.Missing},
+		{"are in the checkpoint only", s.Extra}} {
 		if len(x.names) > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s (%s)", len(x.names), x.what, someOf(x.names)))
 		}
 	}
-	return fmt.Sprintf("sources: %d of %d tensors have the SHA-256 of the build record; %s", s.Equal, s.Recorded, strings.Join(parts, "; "))
+	return fmt.Sprintf("sources: %d of %d tensors have the SHA-256 of the build record; %s", s.Equal, s.Recorded,
+		strings.Join(parts, "; "))
 }
 
 // checkSources computes the hashes of a checkpoint's tensors and compares them with a record.

@@ -54,7 +54,8 @@ func verifyWeights(ctx context.Context, path string) (*weightsResult, []verify.F
 	}
 	if len(record.Stored) == 0 {
 		return nil, nil, fmt.Errorf("%s: its build record (%s) has no hashes of what the file stores, which records "+
-			"had not at first: export it again, or compare it with its checkpoint by --against CHECKPOINT", path, record.Tool)
+			"had not at first: export it again, or compare it with its checkpoint by --against CHECKPOINT", path,
+			record.Tool)
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -118,7 +119,8 @@ func storedPieces(c *container.File, r *buildRecord) (pieces []storedPiece, find
 	}
 	for _, n := range c.NamedData() {
 		if !covered[n.Segment] {
-			findings = append(findings, weightsFinding("%q is in the file, and the build record has no hash of it", n.Key))
+			findings = append(findings, weightsFinding("%q is in the file, and the build record has no hash of it",
+				n.Key))
 			covered[n.Segment] = true
 		}
 	}

@@ -30,7 +30,8 @@ func widen(ts *testscript.TestScript, neg bool, args []string) {
 		for i := 0; i < len(b); i += 2 {
 			wide[2*i+2], wide[2*i+3] = b[i], b[i+1]
 		}
-		entries = append(entries, safetensors.Entry{Name: t.Name, DType: "F32", Shape: t.Shape, Data: safetensors.Bytes(wide)})
+		entries = append(entries, safetensors.Entry{Name: t.Name, DType: "F32", Shape: t.Shape,
+			Data: safetensors.Bytes(wide)})
 	}
 	ts.Check(safetensors.WriteFile(filepath.Join(to, "model.safetensors"), entries, nil))
 }

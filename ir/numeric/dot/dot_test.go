@@ -9,7 +9,8 @@ import (
 // TestRows holds the kernels to the bits of Product.
 func TestProducts(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for _, x := range []struct{ m, n, k int }{{1, 1, 1}, {2, 4, 8}, {3, 5, 64}, {5, 11, 24}, {4, 8, 13}, {2, 7, 256}, {1, 9, 40}, {6, 3, 32}, {3, 2, 0}} {
+	for _, x := range []struct{ m, n, k int }{{1, 1, 1}, {2, 4, 8}, {3, 5, 64}, {5, 11, 24}, {4, 8, 13}, {2, 7, 256},
+		{1, 9, 40}, {6, 3, 32}, {3, 2, 0}} {
 		a, b, stride := make([]float32, x.m*x.k), make([]float32, x.n*x.k), x.n+3
 		for i := range a {
 			a[i] = float32(r.NormFloat64())

@@ -9,6 +9,6 @@
 //   - One request of each stream runs unmeasured before a row is measured. Answers without a text have no times.
 //   - Times are those of the client's clock, from before the request is sent until its bytes were read.
 //
-// The package needs /tokenize, which makes prompts of a length in tokens, as etc serve and llama.cpp's server have it. It
-// imports nothing of ours and must never import the command line.
+// The package needs /tokenize, which makes prompts of a length in tokens, as etc serve and llama.cpp's server have it.
+// It imports nothing of ours and must never import the command line.
 package serving

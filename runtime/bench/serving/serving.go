@@ -28,8 +28,8 @@ type Options struct {
 	URL, Key string
 	// Model is the name of the model, "" for the server's first.
 	Model string
-	// Concurrent are the numbers of streams at a time; Prompt and Generate the tokens of prompts and answers. There is a row
-	// for each of each.
+	// Concurrent are the numbers of streams at a time; Prompt and Generate the tokens of prompts and answers. There is
+	// a row for each of each.
 	Concurrent, Prompt, Generate []int
 	// Requests is how many answers a row measures, all streams together; 0: four for each stream.
 	Requests int
@@ -46,17 +46,19 @@ type Row struct {
 	// Prompt and Generate are the tokens of each prompt and each answer.
 	Prompt   int `json:"prompt"`
 	Generate int `json:"generate"`
-	// First is the time until the first part of an answer, Between the time from part to part. A part is a token, or more
-	// where a character has several.
+	// First is the time until the first part of an answer, Between the time from part to part. A part is a token, or
+	// more where a character has several.
 	First   Times `json:"first"`
 	Between Times `json:"between"`
-	// Stream are the tokens per second of one stream behind its first part, the median of all; 0 for answers of one token.
+	// Stream are the tokens per second of one stream behind its first part, the median of all; 0 for answers of one
+	// token.
 	Stream float64 `json:"stream_tokens_per_second"`
 	// Total are the tokens per second of all answers together, over the whole time.
 	Total float64 `json:"tokens_per_second"`
 }
 
-// Times are percentiles of times in seconds: half, and all but one in a hundred, were no longer. Without times they are 0.
+// Times are percentiles of times in seconds: half, and all but one in a hundred, were no longer. Without times they are
+// 0.
 type Times struct {
 	P50 float64 `json:"p50"`
 	P99 float64 `json:"p99"`
@@ -68,7 +70,8 @@ func timesOf(seconds []float64) Times {
 		return Times{}
 	}
 	slices.Sort(seconds)
-	return Times{P50: stat.Quantile(0.5, stat.Empirical, seconds, nil), P99: stat.Quantile(0.99, stat.Empirical, seconds, nil)}
+	return Times{P50: stat.Quantile(0.5, stat.Empirical, seconds, nil),
+		P99: stat.Quantile(0.99, stat.Empirical, seconds, nil)}
 }
 
 // most is the largest number of streams.
@@ -126,7 +129,8 @@ func Run(ctx context.Context, o Options) (model string, rows []Row, err error) {
 					o.Started(row)
 				}
 				if err := m.measure(ctx, &row); err != nil {
-					return model, rows, fmt.Errorf("streams %d, prompt %d, answer %d: %w", concurrent, prompt, generate, err)
+					return model, rows, fmt.Errorf("streams %d, prompt %d, answer %d: %w",
+						concurrent, prompt, generate, err)
 				}
 				rows = append(rows, row)
 			}
@@ -180,8 +184,8 @@ func (m *measurement) ask(ctx context.Context, row *Row, requests, generate int)
 	return answers, group.Wait()
 }
 
-// fill makes the figures of a row of its answers, which took so long together. Answers whose tokens have no text, as some
-// of random weights, count in the total only: nobody sees when their tokens come.
+// fill makes the figures of a row of its answers, which took so long together. Answers whose tokens have no text, as
+// some of random weights, count in the total only: nobody sees when their tokens come.
 func (r *Row) fill(answers []answer, took time.Duration) error {
 	var first, between, speed []float64
 	tokens := 0

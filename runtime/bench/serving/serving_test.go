@@ -88,11 +88,13 @@ func (s *server) complete(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "data: {\"choices\": [{\"text\": \"x\"}]}\n\n")
 		w.(http.Flusher).Flush()
 	}
-	fmt.Fprintf(w, ": idle\n\ndata: {\"choices\": [], \"usage\": {\"completion_tokens\": %d}}\n\ndata: [DONE]\n\n", q.MaxTokens)
+	fmt.Fprintf(w, ": idle\n\ndata: {\"choices\": [], \"usage\": {\"completion_tokens\": %d}}\n\ndata: [DONE]\n\n",
+		q.MaxTokens)
 }
 
 func (s *server) options() serving.Options {
-	return serving.Options{URL: s.URL + "/", Key: "k", Concurrent: []int{1}, Prompt: []int{16}, Generate: []int{5}, Requests: 3,
+	return serving.Options{URL: s.URL + "/", Key: "k", Concurrent: []int{1}, Prompt: []int{16},
+		Generate: []int{5}, Requests: 3,
 		Now: s.clock.now}
 }
 
@@ -145,7 +147,8 @@ func TestConcurrent(t *testing.T) {
 	require.Zero(t, rows[0].Between)
 }
 
-// TestNoText: answers without a text count in the total, and their times are not known; a row of them alone is an error.
+// TestNoText: answers without a text count in the total, and their times are not known; a row of them alone is an
+// error.
 func TestNoText(t *testing.T) {
 	s := newServer(t)
 	silent := 2 // the warm-up and the first
@@ -185,11 +188,14 @@ func TestRefused(t *testing.T) {
 			io.WriteString(w, "data: {\"choices\": [{\"text\": \"x\"}]}\n\n") //nolint:errcheck // it is a test
 		}, "the stream ended before the answer did"},
 		"short": {func(w http.ResponseWriter, _ *http.Request) {
-			io.WriteString(w, "data: {\"choices\": [{\"text\": \"x\"}], \"usage\": {\"completion_tokens\": 1}}\n\n"+ //nolint:errcheck // it is a test
+			//nolint:errcheck // it is a test
+			io.WriteString(w, "data: {\"choices\": [{\"text\": \"x\"}], \"usage\": {\"completion_tokens\": 1}}\n\n"+
 				"data: [DONE]\n\n")
 		}, "the answer has 1 tokens where 4 were asked for"},
-		"no usage": {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "data: [DONE]\n\n") }, "the answer has 0 tokens"},
-		"not JSON": {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "data: x\n\n") }, "an event of the stream is not JSON"},
+		"no usage": {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "data: [DONE]\n\n") },
+			"the answer has 0 tokens"},
+		"not JSON": {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "data: x\n\n") },
+			"an event of the stream is not JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t)

@@ -14,8 +14,10 @@ import (
 // FuzzStream: any stream is an answer that ended, or an error.
 func FuzzStream(f *testing.F) {
 	const event = "data: {\"choices\": [{\"text\": \"a\"}], \"usage\": {\"completion_tokens\": 2}}\n\n"
-	for _, s := range []string{event + event + "data: [DONE]\n\n", event, "data: {\n", ": hello\n\nevent: x\ndata:[DONE]",
-		"data: {\"error\": {\"message\": \"no\"}}\n", "data: {\"choices\": null}\ndata: [DONE]\n", strings.Repeat("x", 1<<12)} {
+	for _, s := range []string{event + event + "data: [DONE]\n\n", event, "data: {\n",
+		": hello\n\nevent: x\ndata:[DONE]",
+		"data: {\"error\": {\"message\": \"no\"}}\n", "data: {\"choices\": null}\ndata: [DONE]\n",
+		strings.Repeat("x", 1<<12)} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, stream string) {

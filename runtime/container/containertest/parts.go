@@ -46,8 +46,8 @@ func TakeApart(name string, data []byte) (*Parts, error) {
 	return p, nil
 }
 
-// Bytes puts the file together again, each segment at a multiple of alignment, a power of two. An error says what the wire
-// cannot hold.
+// Bytes puts the file together again, each segment at a multiple of alignment, a power of two. An error says what the
+// wire cannot hold.
 func (p *Parts) Bytes(alignment int) ([]byte, error) {
 	graph, err := schema.Marshal(schema.MLXGraph(), p.Graph)
 	if err != nil {
@@ -57,7 +57,8 @@ func (p *Parts) Bytes(alignment int) ([]byte, error) {
 	p.Program.Segments = nil
 	var data []byte
 	for _, s := range p.Segments {
-		p.Program.Segments = append(p.Program.Segments, &wire.DataSegmentT{Offset: uint64(len(data)), Size: uint64(len(s))})
+		p.Program.Segments = append(p.Program.Segments,
+			&wire.DataSegmentT{Offset: uint64(len(data)), Size: uint64(len(s))})
 		data = append(data, s...)
 		data = append(data, make([]byte, -len(data)&(alignment-1))...)
 	}

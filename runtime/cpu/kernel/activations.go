@@ -102,7 +102,8 @@ func (a *Activations) Reset(layout Layout, vectors, cols int) {
 // Fill sets vectors [lo, hi) to those of x, stride elements apart: vector i is x[(i-lo)·stride:][:Cols].
 func (a *Activations) Fill(x []float32, stride, lo, hi int) {
 	if lo < 0 || hi > a.vectors || lo > hi || stride < 0 || hi > lo && len(x) < (hi-lo-1)*stride+a.cols {
-		panic(fmt.Sprintf("kernel: %d elements for vectors %d to %d of %d, %d elements each, %d apart", len(x), lo, hi, a.vectors, a.cols, stride))
+		panic(fmt.Sprintf("kernel: %d elements for vectors %d to %d of %d, %d elements each, %d apart", len(x), lo, hi,
+			a.vectors, a.cols, stride))
 	}
 	for i := lo; i < hi; i++ {
 		v := x[(i-lo)*stride:][:a.cols]
@@ -137,7 +138,8 @@ func (a *Activations) Fill(x []float32, stride, lo, hi int) {
 // have been Reset to the layout and Cols of src and as many vectors as rows.
 func (a *Activations) Gather(src *Activations, rows []int32, lo, hi int) {
 	if a.layout != src.layout || a.cols != src.cols || len(rows) != a.vectors || lo < 0 || hi > len(rows) || lo > hi {
-		panic(fmt.Sprintf("kernel: gather %d of %d × %d %v activations to %d × %d %v, vectors %d to %d", len(rows), src.vectors, src.cols, src.layout, a.vectors, a.cols, a.layout, lo, hi))
+		panic(fmt.Sprintf("kernel: gather %d of %d × %d %v activations to %d × %d %v, vectors %d to %d", len(rows),
+			src.vectors, src.cols, src.layout, a.vectors, a.cols, a.layout, lo, hi))
 	}
 	width := roundUp(a.cols, 128)
 	for i := lo; i < hi; i++ {
@@ -148,7 +150,8 @@ func (a *Activations) Gather(src *Activations, rows []int32, lo, hi int) {
 		copy(a.groupRow(a.sums, i), src.groupRow(src.sums, r))
 		if a.layout.Path == Integer {
 			copy(a.groupRow(a.scales, i), src.groupRow(src.scales, r))
-			reblock(a.codes[i*a.codeStride:][:width], src.codes[r*src.codeStride:][:width], a.codeBlock(), src.codeBlock())
+			reblock(a.codes[i*a.codeStride:][:width], src.codes[r*src.codeStride:][:width],
+				a.codeBlock(), src.codeBlock())
 			continue
 		}
 		dst, from := a.values[i*a.valueStride:][:width], src.values[r*src.valueStride:][:width]

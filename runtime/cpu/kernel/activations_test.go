@@ -20,7 +20,8 @@ func TestQuantizeActivations(t *testing.T) {
 				for _, block := range []int{1, tileCodeBlock, active.codeBlock} {
 					for _, x := range [][]float32{floats(r, cols), arguments(r, cols), make([]float32, cols)} {
 						groups, whole := cols/group, roundUp(cols, 128)
-						want, wantScales, wantSums := make([]int8, whole), make([]float32, groups), make([]float32, groups)
+						want, wantScales, wantSums := make([]int8, whole), make([]float32, groups),
+							make([]float32, groups)
 						got, scales, sums := guarded[int8](whole), guarded[float32](groups), guarded[float32](groups)
 						quantizeGeneric(want, wantScales, wantSums, x, group, block)
 						active.quantize(got, scales, sums, x, group, block)

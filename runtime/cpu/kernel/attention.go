@@ -11,7 +11,8 @@ func AttentionScores(scores []float32, stride int, q []float32, qStride, queries
 	checkRows("AttentionScores", len(scores), stride, queries, hi-lo)
 	if lo < hi && queries > 0 {
 		width := keys.rowBytes()
-		active.dotDense[floatIndex(keys.Format)](scores, stride, keys.Data[lo*width:hi*width], width, hi-lo, q, qStride, queries, keys.Cols)
+		active.dotDense[floatIndex(keys.Format)](scores, stride, keys.Data[lo*width:hi*width], width, hi-lo, q,
+			qStride, queries, keys.Cols)
 	}
 }
 
@@ -42,10 +43,12 @@ func addValues(dst []float32, dstStride int, weights []float32, stride, queries 
 	for i, n := 0, 0; i < queries; i += n {
 		n = tileSize(queries-i, active.tileVectors)
 		for at := 0; at < whole; at += active.panelRows {
-			active.tileFloat[floatIndex(format)](dst[i*dstStride+at:], dstStride, data[at*format.Bits()/8:], width, weights[i*stride:], stride, n, hi-lo, 1)
+			active.tileFloat[floatIndex(format)](dst[i*dstStride+at:], dstStride, data[at*format.Bits()/8:], width,
+				weights[i*stride:], stride, n, hi-lo, 1)
 		}
 		if whole < values.Cols {
-			tileFloatGeneric(format, values.Cols-whole)(dst[i*dstStride+whole:], dstStride, data[whole*format.Bits()/8:], width, weights[i*stride:], stride, n, hi-lo, 1)
+			tileFloatGeneric(format, values.Cols-whole)(dst[i*dstStride+whole:], dstStride,
+				data[whole*format.Bits()/8:], width, weights[i*stride:], stride, n, hi-lo, 1)
 		}
 	}
 }

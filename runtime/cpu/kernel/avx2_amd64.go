@@ -31,20 +31,26 @@ var avx2 = implementation{
 		{dotQuantizedQ4BF16AVX2, dotQuantizedQ4F32AVX2},
 		{dotQuantizedQ8BF16AVX2, dotQuantizedQ8F32AVX2},
 	},
-	dotInteger: [2][2]func(y []float32, data, scales, biases []byte, codes []int8, codeScales, sums []float32, cols, group int){
-		{inFours(4, 2, 4, dotIntegerFourQ4BF16AVX2, dotIntegerQ4BF16AVX2), inFours(4, 4, 4, dotIntegerFourQ4F32AVX2, dotIntegerQ4F32AVX2)},
-		{inFours(8, 2, 4, dotIntegerFourQ8BF16AVX2, dotIntegerQ8BF16AVX2), inFours(8, 4, 4, dotIntegerFourQ8F32AVX2, dotIntegerQ8F32AVX2)},
+	dotInteger: [2][2]func(y []float32, data, scales, biases []byte, codes []int8, codeScales,
+		sums []float32, cols, group int){
+		{inFours(4, 2, 4, dotIntegerFourQ4BF16AVX2, dotIntegerQ4BF16AVX2),
+			inFours(4, 4, 4, dotIntegerFourQ4F32AVX2, dotIntegerQ4F32AVX2)},
+		{inFours(8, 2, 4, dotIntegerFourQ8BF16AVX2, dotIntegerQ8BF16AVX2),
+			inFours(8, 4, 4, dotIntegerFourQ8F32AVX2, dotIntegerQ8F32AVX2)},
 	},
-	dotDense: [2]func(y []float32, stride int, data []byte, rowBytes, rows int, x []float32, xStride, vectors, cols int){
+	dotDense: [2]func(y []float32, stride int, data []byte, rowBytes, rows int, x []float32,
+		xStride, vectors, cols int){
 		dotDenseBF16AVX2, dotDenseF32AVX2,
 	},
 
 	panelRows:   16,
 	tileVectors: 6, tileCodeVectors: 3,
-	tileFloat: [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int, keep float32){
+	tileFloat: [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors,
+		depth int, keep float32){
 		tileFloatBF16AVX2, tileFloatF32AVX2,
 	},
-	tileInteger: [2][2]func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int){
+	tileInteger: [2][2]func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int,
+		codeScales, codeSums []float32, groupStride, vectors, groups, group int){
 		{tileIntegerQ4AVX2, tileIntegerQ4AVX2},
 		{tileIntegerQ8AVX2, tileIntegerQ8AVX2},
 	},
@@ -53,7 +59,8 @@ var avx2 = implementation{
 	packCodes: [2]func(panel []byte, stride int, data []byte, rowBytes, chunks int){
 		packCodesQ4AVX2, packCodesQ8AVX2,
 	},
-	packQuantized: [2]func(panel []byte, stride int, data []byte, rowBytes, chunks int, scales, biases []float32, scaleStride, group int){
+	packQuantized: [2]func(panel []byte, stride int, data []byte, rowBytes, chunks int, scales, biases []float32,
+		scaleStride, group int){
 		packQuantizedQ4AVX2, packQuantizedQ8AVX2,
 	},
 	packDense: [2]func(panel []byte, stride int, data []byte, rowBytes, chunks int){
@@ -101,7 +108,8 @@ var avx2 = implementation{
 }
 
 // packScalesAVX2 adds to a packScales function of whole eights of groups the rest of them.
-func packScalesAVX2(format Format, eights func(dst []float32, stride int, data []byte, rowBytes, groups int)) func(dst []float32, stride int, data []byte, rowBytes, groups int) {
+func packScalesAVX2(format Format, eights func(dst []float32, stride int, data []byte, rowBytes,
+	groups int)) func(dst []float32, stride int, data []byte, rowBytes, groups int) {
 	return func(dst []float32, stride int, data []byte, rowBytes, groups int) {
 		eights(dst, stride, data, rowBytes, groups)
 		for g := groups &^ 7; g < groups; g++ {

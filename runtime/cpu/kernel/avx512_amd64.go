@@ -32,20 +32,27 @@ var avx512 = implementation{
 		{dotQuantizedQ4BF16AVX512, dotQuantizedQ4F32AVX512},
 		{dotQuantizedQ8BF16AVX512, dotQuantizedQ8F32AVX512},
 	},
-	dotInteger: [2][2]func(y []float32, data, scales, biases []byte, codes []int8, codeScales, sums []float32, cols, group int){
-		{inFours(4, 2, 1, dotIntegerFourQ4BF16AVX512, dotIntegerQ4BF16AVX512), inFours(4, 4, 1, dotIntegerFourQ4F32AVX512, dotIntegerQ4F32AVX512)},
-		{inFours(8, 2, 1, dotIntegerFourQ8BF16AVX512, dotIntegerQ8BF16AVX512), inFours(8, 4, 1, dotIntegerFourQ8F32AVX512, dotIntegerQ8F32AVX512)},
+	dotInteger: [2][2]func(y []float32, data, scales, biases []byte, codes []int8, codeScales,
+		sums []float32, cols, group int){
+		{inFours(4, 2, 1, dotIntegerFourQ4BF16AVX512, dotIntegerQ4BF16AVX512),
+			inFours(4, 4, 1, dotIntegerFourQ4F32AVX512, dotIntegerQ4F32AVX512)},
+		{inFours(8, 2, 1, dotIntegerFourQ8BF16AVX512, dotIntegerQ8BF16AVX512),
+			inFours(8, 4, 1, dotIntegerFourQ8F32AVX512, dotIntegerQ8F32AVX512)},
 	},
-	dotDense: [2]func(y []float32, stride int, data []byte, rowBytes, rows int, x []float32, xStride, vectors, cols int){
-		denseInFours(2, dotDenseFourBF16AVX512, dotDenseBF16AVX512), denseInFours(4, dotDenseFourF32AVX512, dotDenseF32AVX512),
+	dotDense: [2]func(y []float32, stride int, data []byte, rowBytes, rows int, x []float32,
+		xStride, vectors, cols int){
+		denseInFours(2, dotDenseFourBF16AVX512, dotDenseBF16AVX512),
+		denseInFours(4, dotDenseFourF32AVX512, dotDenseF32AVX512),
 	},
 
 	panelRows:   32,
 	tileVectors: 12, tileCodeVectors: 12,
-	tileFloat: [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int, keep float32){
+	tileFloat: [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors,
+		depth int, keep float32){
 		tileFloatBF16AVX512, tileFloatF32AVX512,
 	},
-	tileInteger: [2][2]func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int){
+	tileInteger: [2][2]func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int,
+		codeScales, codeSums []float32, groupStride, vectors, groups, group int){
 		{tileIntegerBF16AVX512, tileIntegerF32AVX512},
 		{tileIntegerBF16AVX512, tileIntegerF32AVX512},
 	},
@@ -54,7 +61,8 @@ var avx512 = implementation{
 	packCodes: [2]func(panel []byte, stride int, data []byte, rowBytes, chunks int){
 		packCodesQ4AVX512, packCodesQ8AVX512,
 	},
-	packQuantized: [2]func(panel []byte, stride int, data []byte, rowBytes, chunks int, scales, biases []float32, scaleStride, group int){
+	packQuantized: [2]func(panel []byte, stride int, data []byte, rowBytes, chunks int, scales, biases []float32,
+		scaleStride, group int){
 		packQuantizedQ4AVX512, packQuantizedQ8AVX512,
 	},
 	packDense: [2]func(panel []byte, stride int, data []byte, rowBytes, chunks int){

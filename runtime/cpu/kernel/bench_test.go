@@ -70,7 +70,8 @@ func BenchmarkMatVec(b *testing.B) {
 		format Format
 		path   Path
 		cols   int
-	}{{Q4, Integer, 2048}, {Q4, Exact, 2048}, {Q8, Integer, 2048}, {Q8, Exact, 2048}, {BF16, Exact, 2048}, {Q4, Integer, 512}, {Q4, Integer, 5376}, {MXFP4, Integer, 2048}, {MXFP4, Exact, 2048}, {MXFP8, Exact, 2048}} {
+	}{{Q4, Integer, 2048}, {Q4, Exact, 2048}, {Q8, Integer, 2048}, {Q8, Exact, 2048}, {BF16, Exact, 2048},
+		{Q4, Integer, 512}, {Q4, Integer, 5376}, {MXFP4, Integer, 2048}, {MXFP4, Exact, 2048}, {MXFP8, Exact, 2048}} {
 		rows := 256 << 20 * 8 / c.format.Bits() / c.cols / 32 * 32 / 2
 		w := benchmarkMatrix(c.format, rows, c.cols, 64)
 		x, y := make([]float32, c.cols), make([]float32, rows)
@@ -78,37 +79,38 @@ func BenchmarkMatVec(b *testing.B) {
 			x[i] = float32(i%17) - 8
 		}
 		for _, threads := range []int{1, 2, runtime.GOMAXPROCS(0)} {
-			b.Run(fmt.Sprintf("%s/%v/path%d/cols%d/threads%d", Level(), c.format, c.path, c.cols, threads), func(b *testing.B) {
-				var a Activations
-				a.Reset(w.Layout(c.path), 1, c.cols)
-				a.Fill(x, c.cols, 0, 1)
-				bytes := float64(w.Bytes(rows))
-				read := func() float64 {
-					start := time.Now()
-					each(threads, rows, func(lo, hi int) {
-						part := w.Slice(lo, hi)
-						Touch(part.Data)
-						Touch(part.Scales)
-						Touch(part.Biases)
-					})
-					return time.Since(start).Seconds()
-				}
-				var speeds, shares []float64
-				before := read()
-				for b.Loop() {
-					start := time.Now()
-					each(threads, rows, func(lo, hi int) { MatMul(y, rows, w, &a, lo, hi) })
-					took := time.Since(start).Seconds()
-					after := read()
-					speeds, shares = append(speeds, bytes/took/1e9), append(shares, min(before, after)/took)
-					before = after
-				}
-				sort.Float64s(speeds)
-				sort.Float64s(shares)
-				b.ReportMetric(speeds[len(speeds)/2], "GB/s")
-				b.ReportMetric(speeds[len(speeds)-1], "best-GB/s")
-				b.ReportMetric(100*shares[len(shares)/2], "%read")
-			})
+			b.Run(fmt.Sprintf("%s/%v/path%d/cols%d/threads%d", Level(), c.format, c.path, c.cols, threads),
+				func(b *testing.B) {
+					var a Activations
+					a.Reset(w.Layout(c.path), 1, c.cols)
+					a.Fill(x, c.cols, 0, 1)
+					bytes := float64(w.Bytes(rows))
+					read := func() float64 {
+						start := time.Now()
+						each(threads, rows, func(lo, hi int) {
+							part := w.Slice(lo, hi)
+							Touch(part.Data)
+							Touch(part.Scales)
+							Touch(part.Biases)
+						})
+						return time.Since(start).Seconds()
+					}
+					var speeds, shares []float64
+					before := read()
+					for b.Loop() {
+						start := time.Now()
+						each(threads, rows, func(lo, hi int) { MatMul(y, rows, w, &a, lo, hi) })
+						took := time.Since(start).Seconds()
+						after := read()
+						speeds, shares = append(speeds, bytes/took/1e9), append(shares, min(before, after)/took)
+						before = after
+					}
+					sort.Float64s(speeds)
+					sort.Float64s(shares)
+					b.ReportMetric(speeds[len(speeds)/2], "GB/s")
+					b.ReportMetric(speeds[len(speeds)-1], "best-GB/s")
+					b.ReportMetric(100*shares[len(shares)/2], "%read")
+				})
 		}
 	}
 }
@@ -122,14 +124,17 @@ func BenchmarkMatMul(b *testing.B) {
 		format        Format
 		path          Path
 		rows, cols, m int
-	}{{Q4, Integer, 2048, 2048, 512}, {Q4, Integer, 512, 2048, 16}, {Q4, Integer, 2048, 512, 16}, {Q8, Integer, 2048, 2048, 512}, {Q4, Exact, 2048, 2048, 512}, {Q4, Exact, 512, 2048, 16}, {BF16, Exact, 2048, 2048, 512}, {MXFP4, Integer, 2048, 2048, 512}, {MXFP8, Exact, 2048, 2048, 512}} {
+	}{{Q4, Integer, 2048, 2048, 512}, {Q4, Integer, 512, 2048, 16}, {Q4, Integer, 2048, 512, 16},
+		{Q8, Integer, 2048, 2048, 512}, {Q4, Exact, 2048, 2048, 512}, {Q4, Exact, 512, 2048, 16},
+		{BF16, Exact, 2048, 2048, 512}, {MXFP4, Integer, 2048, 2048, 512}, {MXFP8, Exact, 2048, 2048, 512}} {
 		w := benchmarkMatrix(c.format, c.rows, c.cols, 64)
 		x, y := make([]float32, c.m*c.cols), make([]float32, c.m*c.rows)
 		for i := range x {
 			x[i] = float32(i%17) - 8
 		}
 		for _, threads := range []int{1, runtime.GOMAXPROCS(0)} {
-			b.Run(fmt.Sprintf("%s/%v/path%d/%dx%dx%d/threads%d", Level(), c.format, c.path, c.rows, c.cols, c.m, threads), func(b *testing.B) {
+			b.Run(fmt.Sprintf("%s/%v/path%d/%dx%dx%d/threads%d", Level(), c.format, c.path, c.rows, c.cols, c.m,
+				threads), func(b *testing.B) {
 				var a Activations
 				a.Reset(w.Layout(c.path), c.m, c.cols)
 				a.Fill(x, c.cols, 0, c.m)
@@ -160,11 +165,13 @@ func peak(path Path, threads int) float64 {
 	}
 	run := make([]func(), threads)
 	for t := range run {
-		panel, codes, x := make([]byte, 4*width*depth), make([]int8, vectors*(depth+64)), make([]float32, vectors*(depth+16))
+		panel, codes, x := make([]byte, 4*width*depth), make([]int8, vectors*(depth+64)),
+			make([]float32, vectors*(depth+16))
 		scales, sums := make([]float32, 16*max(width, vectors)), make([]float32, vectors*width)
 		run[t] = func() {
 			if path == Integer {
-				active.tileInteger[0][0](sums, panel, scales, scales, codes, depth+64, scales, scales, 16, vectors, 1, depth)
+				active.tileInteger[0][0](sums, panel, scales, scales, codes, depth+64, scales,
+					scales, 16, vectors, 1, depth)
 			} else {
 				active.tileFloat[1](sums, width, panel, 4*width, x, depth+16, vectors, depth, 1)
 			}
@@ -271,10 +278,12 @@ func BenchmarkDelta(b *testing.B) {
 		decay, beta := values(tokens*heads, 0.9), values(tokens*heads, 0.5)
 		var runs []*DeltaRun
 		for key := range keyHeads {
-			d := &DeltaRun{Tokens: tokens, Keys: width, Q: q[key*width:], K: k[key*width:], QStride: keyHeads * width, KStride: keyHeads * width,
+			d := &DeltaRun{Tokens: tokens, Keys: width, Q: q[key*width:], K: k[key*width:], QStride: keyHeads * width,
+				KStride: keyHeads * width,
 				VStride: 2 * heads * width, YStride: heads * width, DecayStride: heads, BetaStride: heads}
 			for h := 2 * key; h < 2*key+2; h++ {
-				d.Heads = append(d.Heads, DeltaHead{Rows: width, State: values(width*width, 0), V: v[h*width:], Y: y[h*width:], Decay: decay[h:], Beta: beta[h:]})
+				d.Heads = append(d.Heads, DeltaHead{Rows: width, State: values(width*width, 0), V: v[h*width:],
+					Y: y[h*width:], Decay: decay[h:], Beta: beta[h:]})
 			}
 			runs = append(runs, d)
 		}
@@ -295,7 +304,8 @@ func BenchmarkDelta(b *testing.B) {
 						}
 						all.Wait()
 					}
-					b.ReportMetric(float64(b.Elapsed().Nanoseconds())*float64(threads)/float64(b.N*heads*tokens), "ns/token")
+					b.ReportMetric(float64(b.Elapsed().Nanoseconds())*float64(threads)/float64(b.N*heads*tokens),
+						"ns/token")
 				})
 			}
 		}

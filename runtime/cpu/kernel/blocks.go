@@ -65,15 +65,19 @@ func matMulBlocks(y []float32, stride int, w *Matrix, a *Activations) {
 			s.packScales(w, row, end-row, lo/w.Group, hi/w.Group)
 			for r := row; r < end; r += blockSize {
 				data := w.Data[r*w.rowBytes()+lo*w.Format.Bits()/8:]
-				active.blockRows[w.bitsIndex()](s.codes[(r-row)*blockDepth:], data, w.rowBytes(), min(blockSize, end-r), (hi-lo)/piece, piece)
+				active.blockRows[w.bitsIndex()](s.codes[(r-row)*blockDepth:], data, w.rowBytes(),
+					min(blockSize, end-r), (hi-lo)/piece, piece)
 			}
 			at := lo / w.Group * blockSize
-			active.blockInteger(s.sums, s.codes, a.blocks[lo*blockSize:], s.scales, s.biases, a.blockScales[at:], a.blockSums[at:],
-				(end-row+blockSize-1)/blockSize, blockSize*blockDepth, active.panelRows, blocks, a.cols*blockSize, groups*blockSize, (hi-lo)/w.Group, w.Group)
+			active.blockInteger(s.sums, s.codes, a.blocks[lo*blockSize:], s.scales, s.biases,
+				a.blockScales[at:], a.blockSums[at:],
+				(end-row+blockSize-1)/blockSize, blockSize*blockDepth, active.panelRows, blocks, a.cols*blockSize,
+				groups*blockSize, (hi-lo)/w.Group, w.Group)
 		}
 		for b := range blocks {
 			for r := row; r < end; r += blockSize {
-				active.blockStore(y[b*blockSize*stride+r:], stride, s.sums[(b*height+r-row)*blockSize:], min(blockSize, a.vectors-b*blockSize), min(blockSize, end-r))
+				active.blockStore(y[b*blockSize*stride+r:], stride, s.sums[(b*height+r-row)*blockSize:],
+					min(blockSize, a.vectors-b*blockSize), min(blockSize, end-r))
 			}
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// Rows of codes of 8 bits, in which caches of attention can be kept: the codes of a row, and behind them the scales of its
-// groups, bfloat16, up to a multiple of 4 bytes. A group has 32 codes, or the whole row where that has fewer.
+// Rows of codes of 8 bits, in which caches of attention can be kept: the codes of a row, and behind them the scales of
+// its groups, bfloat16, up to a multiple of 4 bytes. A group has 32 codes, or the whole row where that has fewer.
 
 // Q8RowBytes is the size of a row of so many codes.
 func Q8RowBytes(width int) int { return width + (2*width/min(width, 32)+3)&^3 }

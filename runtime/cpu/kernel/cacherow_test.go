@@ -11,8 +11,8 @@ import (
 	"github.com/etc-ml/etc/ir/numeric"
 )
 
-// TestQ8Rows: rows are those that the reference kernels define, to the bit, for groups of all sizes and what is no finite
-// number; and what is read is nearest to what was written.
+// TestQ8Rows: rows are those that the reference kernels define, to the bit, for groups of all sizes and what is no
+// finite number; and what is read is nearest to what was written.
 func TestQ8Rows(t *testing.T) {
 	atEachLevel(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(8, 8))

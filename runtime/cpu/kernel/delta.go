@@ -59,7 +59,8 @@ func (d *DeltaRun) steps() {
 		for row := 0; row < h.Rows; row += block {
 			end := min(row+block, h.Rows)
 			for t := range d.Tokens {
-				active.deltaRows(h.Y[t*d.YStride+row:][:end-row], h.State[row*d.Keys:end*d.Keys], d.Q[t*d.QStride:][:d.Keys], d.K[t*d.KStride:][:d.Keys],
+				active.deltaRows(h.Y[t*d.YStride+row:][:end-row], h.State[row*d.Keys:end*d.Keys],
+					d.Q[t*d.QStride:][:d.Keys], d.K[t*d.KStride:][:d.Keys],
 					h.V[t*d.VStride+row:][:end-row], h.Decay[t*d.DecayStride], h.Beta[t*d.BetaStride])
 			}
 		}
@@ -71,7 +72,8 @@ func (d *DeltaRun) check() {
 	checkRows("DeltaRule", len(d.K), d.KStride, d.Tokens, d.Keys)
 	for _, h := range d.Heads {
 		if d.Tokens < 0 || d.Keys <= 0 || h.Rows < 0 || len(h.State) != h.Rows*d.Keys {
-			panic(fmt.Sprintf("kernel: DeltaRule: %d tokens, %d rows of %d keys in a state of %d", d.Tokens, h.Rows, d.Keys, len(h.State)))
+			panic(fmt.Sprintf("kernel: DeltaRule: %d tokens, %d rows of %d keys in a state of %d", d.Tokens,
+				h.Rows, d.Keys, len(h.State)))
 		}
 		checkRows("DeltaRule", len(h.V), d.VStride, d.Tokens, h.Rows)
 		checkRows("DeltaRule", len(h.Y), d.YStride, d.Tokens, h.Rows)

@@ -209,7 +209,8 @@ func (s *deltaScratch) invert(n int) {
 		}
 		for t := b + 1; t < min(b+block, n); t++ {
 			for c := 0; c < t; c += width {
-				tile(s.solve[t*size+c:], size, bytesOf(s.solve[b*size+c:]), 4*size, s.minusA[t*size+b:], size, 1, t-b, 1)
+				tile(s.solve[t*size+c:], size, bytesOf(s.solve[b*size+c:]), 4*size, s.minusA[t*size+b:], size, 1, t-b,
+					1)
 			}
 		}
 	}
@@ -217,10 +218,12 @@ func (s *deltaScratch) invert(n int) {
 
 // tiles is sums[i][r] = keep·sums[i][r] + Σ_k x[i][k]·panel[k][r] for i < n, k < depth and r < panelRows; rows
 // lie a stride apart.
-func tiles(sums []float32, stride int, panel []float32, panelStride int, x []float32, xStride, n, depth int, keep float32) {
+func tiles(sums []float32, stride int, panel []float32, panelStride int, x []float32, xStride, n,
+	depth int, keep float32) {
 	size := tileSize(n, active.tileVectors)
 	for i := 0; i < n; i += size {
-		active.tileFloat[1](sums[i*stride:], stride, bytesOf(panel), 4*panelStride, x[i*xStride:], xStride, min(size, n-i), depth, keep)
+		active.tileFloat[1](sums[i*stride:], stride, bytesOf(panel), 4*panelStride, x[i*xStride:], xStride,
+			min(size, n-i), depth, keep)
 	}
 }
 
@@ -229,7 +232,8 @@ func lowerTiles(sums []float32, stride int, panel []float32, panelStride int, x 
 	size := tileSize(n, active.tileVectors)
 	for i := 0; i < n; i += size {
 		end := min(i+size, n)
-		active.tileFloat[1](sums[i*stride:], stride, bytesOf(panel), 4*panelStride, x[i*xStride:], xStride, end-i, end, 1)
+		active.tileFloat[1](sums[i*stride:], stride, bytesOf(panel), 4*panelStride, x[i*xStride:],
+			xStride, end-i, end, 1)
 	}
 }
 

@@ -51,7 +51,8 @@ func b2i(b bool) int {
 // newDeltaCase has keys of norm 1, or with same one key for all tokens of norm √2.
 func newDeltaCase(r *rand.Rand, tokens, keys int, rows []int, decay, beta string, same bool) *deltaCase {
 	stride := func(n int) int { return n + r.IntN(9) }
-	c := &deltaCase{run: DeltaRun{Tokens: tokens, Keys: keys, QStride: stride(keys), KStride: stride(keys), DecayStride: stride(1), BetaStride: stride(1)}}
+	c := &deltaCase{run: DeltaRun{Tokens: tokens, Keys: keys, QStride: stride(keys), KStride: stride(keys),
+		DecayStride: stride(1), BetaStride: stride(1)}}
 	d := &c.run
 	most := 0
 	for _, n := range rows {
@@ -71,7 +72,8 @@ func newDeltaCase(r *rand.Rand, tokens, keys int, rows []int, decay, beta string
 		}
 	}
 	for _, n := range rows {
-		h := DeltaHead{Rows: n, State: floats(r, n*keys), V: vectors(d.VStride, n), Y: vectors(d.YStride, n), Decay: vectors(d.DecayStride, 1), Beta: vectors(d.BetaStride, 1)}
+		h := DeltaHead{Rows: n, State: floats(r, n*keys), V: vectors(d.VStride, n), Y: vectors(d.YStride, n),
+			Decay: vectors(d.DecayStride, 1), Beta: vectors(d.BetaStride, 1)}
 		for t := range tokens {
 			h.Decay[t*d.DecayStride], h.Beta[t*d.BetaStride] = deltaDecays[decay](r, t), deltaBetas[beta](r, t)
 		}
@@ -134,7 +136,8 @@ func (c *deltaCase) check(t *testing.T, tolerance float64, what string) {
 	for i, h := range d.Heads {
 		requireClose(t, c.states[i], c.stateSizes[i], h.State, tolerance, what+": state")
 		for at := range d.Tokens {
-			requireClose(t, c.ys[i][at*h.Rows:][:h.Rows], c.ySizes[i][at*h.Rows:], h.Y[at*d.YStride:][:h.Rows], tolerance, fmt.Sprintf("%s: y of token %d", what, at))
+			requireClose(t, c.ys[i][at*h.Rows:][:h.Rows], c.ySizes[i][at*h.Rows:], h.Y[at*d.YStride:][:h.Rows],
+				tolerance, fmt.Sprintf("%s: y of token %d", what, at))
 		}
 	}
 }
@@ -145,7 +148,8 @@ func (d *DeltaRun) part(lo, hi, from, to int) *DeltaRun {
 	p.Tokens, p.Heads = hi-lo, nil
 	p.Q, p.K = d.Q[lo*d.QStride:], d.K[lo*d.KStride:]
 	for _, h := range d.Heads {
-		p.Heads = append(p.Heads, DeltaHead{Rows: to - from, State: append([]float32{}, h.State[from*d.Keys:to*d.Keys]...), V: h.V[lo*d.VStride+from:],
+		p.Heads = append(p.Heads, DeltaHead{Rows: to - from,
+			State: append([]float32{}, h.State[from*d.Keys:to*d.Keys]...), V: h.V[lo*d.VStride+from:],
 			Y: make([]float32, (hi-lo)*d.YStride), Decay: h.Decay[lo*d.DecayStride:], Beta: h.Beta[lo*d.BetaStride:]})
 	}
 	return &p
@@ -160,7 +164,8 @@ func TestDeltaChunks(t *testing.T) {
 		try := func(tokens, keys int, rows []int, decay, beta string, same bool) {
 			defer release()
 			seed := r.Uint64()
-			what := fmt.Sprintf("%d tokens, %d keys, rows %v, decays %s, rates %s, same key %v", tokens, keys, rows, decay, beta, same)
+			what := fmt.Sprintf("%d tokens, %d keys, rows %v, decays %s, rates %s, same key %v", tokens, keys,
+				rows, decay, beta, same)
 			c := newDeltaCase(rand.New(rand.NewPCG(seed, 0)), tokens, keys, rows, decay, beta, same)
 			c.run.chunks()
 			c.check(t, tolerance, what+", chunks")
@@ -212,7 +217,8 @@ func TestDeltaChunksInParts(t *testing.T) {
 			for j, p := range parts {
 				require.Equal(t, h.State[cuts[j]*keys:cuts[j+1]*keys], p.Heads[i].State, "rows from %d", cuts[j])
 				for at := range tokens {
-					require.Equal(t, h.Y[at*whole.run.YStride+cuts[j]:][:p.Heads[i].Rows], p.Heads[i].Y[at*p.YStride:][:p.Heads[i].Rows], "y from row %d", cuts[j])
+					require.Equal(t, h.Y[at*whole.run.YStride+cuts[j]:][:p.Heads[i].Rows],
+						p.Heads[i].Y[at*p.YStride:][:p.Heads[i].Rows], "y from row %d", cuts[j])
 				}
 			}
 			copy(h.State, second.Heads[i].State)
@@ -248,9 +254,12 @@ func TestDeltaChunksNaN(t *testing.T) {
 
 func TestDeltaChunksChecks(t *testing.T) {
 	for _, damage := range []func(d *DeltaRun){
-		func(d *DeltaRun) { d.Q = d.Q[1:] }, func(d *DeltaRun) { d.KStride++ }, func(d *DeltaRun) { d.Tokens++ }, func(d *DeltaRun) { d.Keys = 0 },
-		func(d *DeltaRun) { d.Heads[0].State = d.Heads[0].State[1:] }, func(d *DeltaRun) { d.Heads[0].V = d.Heads[0].V[1:] },
-		func(d *DeltaRun) { d.Heads[0].Y = d.Heads[0].Y[1:] }, func(d *DeltaRun) { d.Heads[0].Decay = nil }, func(d *DeltaRun) { d.BetaStride = -1 },
+		func(d *DeltaRun) { d.Q = d.Q[1:] }, func(d *DeltaRun) { d.KStride++ }, func(d *DeltaRun) { d.Tokens++ },
+		func(d *DeltaRun) { d.Keys = 0 },
+		func(d *DeltaRun) { d.Heads[0].State = d.Heads[0].State[1:] },
+		func(d *DeltaRun) { d.Heads[0].V = d.Heads[0].V[1:] },
+		func(d *DeltaRun) { d.Heads[0].Y = d.Heads[0].Y[1:] }, func(d *DeltaRun) { d.Heads[0].Decay = nil },
+		func(d *DeltaRun) { d.BetaStride = -1 },
 	} {
 		c := newDeltaCase(rand.New(rand.NewPCG(1, 2)), 4, 8, []int{3}, "one", "one", false)
 		damage(&c.run)

@@ -1,7 +1,8 @@
 package kernel
 
 // dotQuantizedGeneric is y[r] = Σ_g scale[r][g]·Σ_{k in g} x[k]·code[r][k] + bias[r][g]·sums[g].
-func dotQuantizedGeneric(format, scaleFormat Format) func(y []float32, data, scales, biases []byte, x, sums []float32, cols, group int) {
+func dotQuantizedGeneric(format, scaleFormat Format) func(y []float32, data, scales, biases []byte, x,
+	sums []float32, cols, group int) {
 	return func(y []float32, data, scales, biases []byte, x, sums []float32, cols, group int) {
 		w := Matrix{format, len(y), cols, data, group, scales, biases, scaleFormat}
 		for r := range y {
@@ -22,7 +23,8 @@ func dotQuantizedGeneric(format, scaleFormat Format) func(y []float32, data, sca
 
 // dotIntegerGeneric is y[r] = Σ_g scale[r][g]·codeScales[g]·Σ_{k in g} codes[k]·code[r][k] + bias[r][g]·sums[g];
 // the inner sum is exact.
-func dotIntegerGeneric(format, scaleFormat Format) func(y []float32, data, scales, biases []byte, codes []int8, codeScales, sums []float32, cols, group int) {
+func dotIntegerGeneric(format, scaleFormat Format) func(y []float32, data, scales, biases []byte, codes []int8,
+	codeScales, sums []float32, cols, group int) {
 	return func(y []float32, data, scales, biases []byte, codes []int8, codeScales, sums []float32, cols, group int) {
 		w := Matrix{format, len(y), cols, data, group, scales, biases, scaleFormat}
 		for r := range y {
@@ -42,7 +44,8 @@ func dotIntegerGeneric(format, scaleFormat Format) func(y []float32, data, scale
 }
 
 // dotDenseGeneric is y[i*stride+r] = Σ_k x[i*xStride+k]·data[r][k].
-func dotDenseGeneric(format Format) func(y []float32, stride int, data []byte, rowBytes, rows int, x []float32, xStride, vectors, cols int) {
+func dotDenseGeneric(format Format) func(y []float32, stride int, data []byte, rowBytes, rows int, x []float32,
+	xStride, vectors, cols int) {
 	return func(y []float32, stride int, data []byte, rowBytes, rows int, x []float32, xStride, vectors, cols int) {
 		for r := range rows {
 			row := data[r*rowBytes:]

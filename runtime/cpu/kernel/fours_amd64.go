@@ -1,7 +1,8 @@
 package kernel
 
 // dotInteger is the type of functions that multiply rows of codes by one vector of codes.
-type dotInteger = func(y []float32, data, scales, biases []byte, codes []int8, codeScales, sums []float32, cols, group int)
+type dotInteger = func(y []float32, data, scales, biases []byte, codes []int8, codeScales,
+	sums []float32, cols, group int)
 
 // inFours multiplies the rows by four, which takes a multiple of 4 rows and of some groups, and what is left by
 // one, with the same bits. Codes have bits bits, scales scaleSize bytes.

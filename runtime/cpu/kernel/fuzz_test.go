@@ -16,7 +16,8 @@ func FuzzLevels(f *testing.F) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		size := []int{32, 64, 128}[group%3]
 		format := []Format{Q4, Q8, BF16, F32}[form%4]
-		w := randomMatrix(r, format, []Format{BF16, F32}[variant/2%2], 1+int(rows)%70, size*(1+int(groups)%40), size, variant%2 == 1)
+		w := randomMatrix(r, format, []Format{BF16, F32}[variant/2%2], 1+int(rows)%70, size*(1+int(groups)%40), size,
+			variant%2 == 1)
 		defer release()
 		require.NoError(t, w.Check())
 		n := 1 + int(vectors)%20

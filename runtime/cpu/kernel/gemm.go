@@ -67,7 +67,8 @@ func matMulFloat(y []float32, stride int, w *Matrix, a *Activations) {
 			s.packFloats(w, row, rows, lo, hi)
 			for i, n := 0, 0; i < a.vectors; i += n {
 				n = tileSize(a.vectors-i, active.tileVectors)
-				active.tileFloat[1](s.sums[i*width:], width, s.floats, 4*width, a.values[i*a.valueStride+lo:], a.valueStride, n, hi-lo, 1)
+				active.tileFloat[1](s.sums[i*width:], width, s.floats, 4*width, a.values[i*a.valueStride+lo:],
+					a.valueStride, n, hi-lo, 1)
 				if hi == w.Cols {
 					s.store(y[row:], stride, i, n, rows)
 				}
@@ -91,7 +92,8 @@ func matMulInteger(y []float32, stride int, w *Matrix, a *Activations) {
 			for i, n := 0, 0; i < a.vectors; i += n {
 				n = tileSize(a.vectors-i, active.tileCodeVectors)
 				at := i*a.groupStride + lo/w.Group
-				tile(s.sums[i*width:], s.codes, s.scales, s.biases, a.codes[i*a.codeStride+lo:], a.codeStride, a.scales[at:], a.sums[at:], a.groupStride, n, (hi-lo)/w.Group, w.Group)
+				tile(s.sums[i*width:], s.codes, s.scales, s.biases, a.codes[i*a.codeStride+lo:], a.codeStride,
+					a.scales[at:], a.sums[at:], a.groupStride, n, (hi-lo)/w.Group, w.Group)
 				if hi == w.Cols {
 					s.store(y[row:], stride, i, n, rows)
 				}

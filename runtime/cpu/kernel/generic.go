@@ -26,20 +26,24 @@ var generic = implementation{
 		{dotQuantizedGeneric(Q4, BF16), dotQuantizedGeneric(Q4, F32)},
 		{dotQuantizedGeneric(Q8, BF16), dotQuantizedGeneric(Q8, F32)},
 	},
-	dotInteger: [2][2]func(y []float32, data, scales, biases []byte, codes []int8, codeScales, sums []float32, cols, group int){
+	dotInteger: [2][2]func(y []float32, data, scales, biases []byte, codes []int8, codeScales,
+		sums []float32, cols, group int){
 		{dotIntegerGeneric(Q4, BF16), dotIntegerGeneric(Q4, F32)},
 		{dotIntegerGeneric(Q8, BF16), dotIntegerGeneric(Q8, F32)},
 	},
-	dotDense: [2]func(y []float32, stride int, data []byte, rowBytes, rows int, x []float32, xStride, vectors, cols int){
+	dotDense: [2]func(y []float32, stride int, data []byte, rowBytes, rows int, x []float32,
+		xStride, vectors, cols int){
 		dotDenseGeneric(BF16), dotDenseGeneric(F32),
 	},
 
 	panelRows:   8,
 	tileVectors: 4, tileCodeVectors: 4,
-	tileFloat: [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int, keep float32){
+	tileFloat: [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors,
+		depth int, keep float32){
 		tileFloatGeneric(BF16, 8), tileFloatGeneric(F32, 8),
 	},
-	tileInteger: [2][2]func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int){
+	tileInteger: [2][2]func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int,
+		codeScales, codeSums []float32, groupStride, vectors, groups, group int){
 		{tileIntegerGeneric(8), tileIntegerGeneric(8)},
 		{tileIntegerGeneric(8), tileIntegerGeneric(8)},
 	},

@@ -16,7 +16,8 @@ func guarded[T byte | int8 | float32](n int) []T {
 		return []T{}
 	}
 	whole := (size + page - 1) / page * page
-	m, err := syscall.Mmap(-1, 0, whole+page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+	m, err := syscall.Mmap(-1, 0, whole+page, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_PRIVATE|syscall.MAP_ANON)
 	if err != nil {
 		panic(err)
 	}

@@ -30,7 +30,8 @@ type implementation struct {
 	// of 128.
 	spread func(dst, x []float32)
 
-	// Rows of small floats, made codes of 8 bits and BF16 numbers, see smallfloat.go. Lengths are those of whole groups.
+	// Rows of small floats, made codes of 8 bits and BF16 numbers, see smallfloat.go. Lengths are those of whole
+	// groups.
 	expandE2M1 func(dst, src []byte)
 	halfSix    func(halves, sixes, scales []byte)
 	expandE4M3 func(dst, src, scales []byte)
@@ -40,7 +41,8 @@ type implementation struct {
 	// Rows times one vector, one function for each of 4 and 8 bits and of BF16 and F32 scales. len(y) is
 	// the number of rows.
 	dotQuantized [2][2]func(y []float32, data, scales, biases []byte, x, sums []float32, cols, group int)
-	dotInteger   [2][2]func(y []float32, data, scales, biases []byte, codes []int8, codeScales, sums []float32, cols, group int)
+	dotInteger   [2][2]func(y []float32, data, scales, biases []byte, codes []int8, codeScales,
+		sums []float32, cols, group int)
 	// Rows of BF16 or F32, rowBytes apart, times several vectors: y[i*stride+r].
 	dotDense [2]func(y []float32, stride int, data []byte, rowBytes, rows int, x []float32, xStride, vectors, cols int)
 
@@ -49,22 +51,26 @@ type implementation struct {
 	// stored BF16 or F32 numbers, whose rows are panelBytes apart:
 	// sums[i*stride+r] = keep·sums[i*stride+r] + Σ_k x[i*xStride+k]·panel[k][r].
 	panelRows, tileVectors, tileCodeVectors int
-	tileFloat                               [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int, keep float32)
+	tileFloat                               [2]func(sums []float32, stride int, panel []byte, panelBytes int,
+		x []float32, xStride, vectors, depth int, keep float32)
 	// By 4 and 8 bits and by the format of the scales, which are float32 here.
-	tileInteger [2][2]func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int)
+	tileInteger [2][2]func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int,
+		codeScales, codeSums []float32, groupStride, vectors, groups, group int)
 
 	// Blocks of 16 vectors, turned, times 16 rows, see blocks.go; instead of tiles of codes, if not nil.
-	blockInteger func(sums []float32, rows []byte, codes []int8, scales, biases, codeScales, codeSums []float32, parts, rowStride, scaleStride, blocks, codeStride, codeScaleStride, groups, group int)
-	blockRows    [2]func(panel, data []byte, rowBytes, rows, pieces, piece int)
-	blockStore   func(y []float32, stride int, sums []float32, vectors, rows int)
+	blockInteger func(sums []float32, rows []byte, codes []int8, scales, biases, codeScales, codeSums []float32, parts,
+		rowStride, scaleStride, blocks, codeStride, codeScaleStride, groups, group int)
+	blockRows  [2]func(panel, data []byte, rowBytes, rows, pieces, piece int)
+	blockStore func(y []float32, stride int, sums []float32, vectors, rows int)
 
 	// Panels are packed in squares of packRows rows and as many 32-bit words, chunks of them in a row, see
 	// pack.go. With packRows 0 there are none of these functions.
 	packRows      int
 	packCodes     [2]func(panel []byte, stride int, data []byte, rowBytes, chunks int)
-	packQuantized [2]func(panel []byte, stride int, data []byte, rowBytes, chunks int, scales, biases []float32, scaleStride, group int)
-	packDense     [2]func(panel []byte, stride int, data []byte, rowBytes, chunks int)
-	packScales    [2]func(dst []float32, stride int, data []byte, rowBytes, groups int)
+	packQuantized [2]func(panel []byte, stride int, data []byte, rowBytes, chunks int, scales, biases []float32,
+		scaleStride, group int)
+	packDense  [2]func(panel []byte, stride int, data []byte, rowBytes, chunks int)
+	packScales [2]func(dst []float32, stride int, data []byte, rowBytes, groups int)
 
 	vectorFunctions
 }

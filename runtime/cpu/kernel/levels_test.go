@@ -97,7 +97,8 @@ func (w *Matrix) describe() string {
 	if !w.Format.Quantized() {
 		return fmt.Sprintf("%v %dx%d", w.Format, w.Rows, w.Cols)
 	}
-	return fmt.Sprintf("%v %dx%d group %d scales %v biases %v", w.Format, w.Rows, w.Cols, w.Group, w.ScaleFormat, w.Biases != nil)
+	return fmt.Sprintf("%v %dx%d group %d scales %v biases %v", w.Format, w.Rows, w.Cols, w.Group,
+		w.ScaleFormat, w.Biases != nil)
 }
 
 // requireClose fails where got differs from want by more than tolerance·size, size[i] the sum of the

@@ -12,8 +12,10 @@ func MatMul(y []float32, stride int, w *Matrix, a *Activations, row0, row1 int) 
 	if !w.takes(a.layout) || a.cols != w.Cols {
 		panic(fmt.Sprintf("kernel: %v matrix of %d × %d elements in groups of %d with activations of %d elements for %v in groups of %d", w.Format, w.Rows, w.Cols, w.Group, a.cols, a.layout.Format, a.layout.Group))
 	}
-	if row0 < 0 || row0 > row1 || row1 > w.Rows || a.vectors > 0 && (stride < row1 || len(y) < (a.vectors-1)*stride+row1) {
-		panic(fmt.Sprintf("kernel: rows %d to %d of %d to %d × %d of %d elements", row0, row1, w.Rows, a.vectors, stride, len(y)))
+	if row0 < 0 || row0 > row1 || row1 > w.Rows ||
+		a.vectors > 0 && (stride < row1 || len(y) < (a.vectors-1)*stride+row1) {
+		panic(fmt.Sprintf("kernel: rows %d to %d of %d to %d × %d of %d elements", row0, row1, w.Rows,
+			a.vectors, stride, len(y)))
 	}
 	if row0 == row1 || a.vectors == 0 {
 		return
@@ -27,7 +29,8 @@ func MatMul(y []float32, stride int, w *Matrix, a *Activations, row0, row1 int) 
 	case a.layout.Alone:
 		matMulAlone(y[row0:], stride, &part, a)
 	case !w.Format.Quantized() && a.vectors <= denseDotLimit:
-		active.dotDense[floatIndex(w.Format)](y[row0:], stride, part.Data, part.rowBytes(), part.Rows, a.values, a.valueStride, a.vectors, a.cols)
+		active.dotDense[floatIndex(w.Format)](y[row0:], stride, part.Data, part.rowBytes(), part.Rows, a.values,
+			a.valueStride, a.vectors, a.cols)
 	case !a.single || !w.Format.Quantized():
 		switch {
 		case a.blocked():
@@ -59,15 +62,18 @@ func matMulAlone(y []float32, stride int, w *Matrix, a *Activations) {
 // matMulOne multiplies all rows of w with vector i of a, which is ordered for products with one row at a time.
 func matMulOne(out []float32, w *Matrix, a *Activations, i int) {
 	if !w.Format.Quantized() {
-		active.dotDense[floatIndex(w.Format)](out, len(out), w.Data, w.rowBytes(), w.Rows, a.values[i*a.valueStride:], a.valueStride, 1, a.cols)
+		active.dotDense[floatIndex(w.Format)](out, len(out), w.Data, w.rowBytes(), w.Rows, a.values[i*a.valueStride:],
+			a.valueStride, 1, a.cols)
 		return
 	}
 	bits, scale, sums := w.bitsIndex(), w.scaleIndex(), a.groupRow(a.sums, i)
 	if a.layout.Path == Integer {
-		active.dotInteger[bits][scale](out, w.Data, w.Scales, w.Biases, a.codes[i*a.codeStride:][:a.codeStride], a.groupRow(a.scales, i), sums, a.cols, w.Group)
+		active.dotInteger[bits][scale](out, w.Data, w.Scales, w.Biases, a.codes[i*a.codeStride:][:a.codeStride],
+			a.groupRow(a.scales, i), sums, a.cols, w.Group)
 		return
 	}
-	active.dotQuantized[bits][scale](out, w.Data, w.Scales, w.Biases, a.values[i*a.valueStride:][:a.valueStride], sums, a.cols, w.Group)
+	active.dotQuantized[bits][scale](out, w.Data, w.Scales, w.Biases, a.values[i*a.valueStride:][:a.valueStride], sums,
+		a.cols, w.Group)
 }
 
 // denseDotLimit is the largest number of vectors for which rows that are not quantized are multiplied one

@@ -61,8 +61,10 @@ const tolerance = 1e-5
 
 func TestMatMul(t *testing.T) {
 	shapes := []struct{ rows, cols, group int }{
-		{1, 32, 32}, {3, 128, 64}, {5, 96, 32}, {7, 160, 32}, {33, 192, 64}, {64, 512, 64}, {32, 2048, 64}, {35, 1344, 64},
-		{40, 640, 128}, {32, 2048 + 1152, 128}, {31, 2080, 32}, {64, 544, 32}, {2, 5376, 64}, {32, 4224, 128}, {9, 768, 64}, {23, 384, 32},
+		{1, 32, 32}, {3, 128, 64}, {5, 96, 32}, {7, 160, 32}, {33, 192, 64}, {64, 512, 64},
+		{32, 2048, 64}, {35, 1344, 64},
+		{40, 640, 128}, {32, 2048 + 1152, 128}, {31, 2080, 32}, {64, 544, 32}, {2, 5376, 64}, {32, 4224, 128},
+		{9, 768, 64}, {23, 384, 32},
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, format := range []Format{Q4, Q8, BF16, F32, MXFP4, MXFP8, NVFP4} {
@@ -78,7 +80,8 @@ func TestMatMul(t *testing.T) {
 					if format.SmallFloats() && (vectors == 2 || vectors == 4 || vectors == 5 || vectors == 13) {
 						continue // they are multiplied as q8 and bf16 are
 					}
-					if vectors > 5 && shape.rows*shape.cols > 1<<14 || vectors > 25 && shape.rows%32 > 3 || vectors > 1 && variant == 2 {
+					if vectors > 5 && shape.rows*shape.cols > 1<<14 || vectors > 25 && shape.rows%32 > 3 ||
+						vectors > 1 && variant == 2 {
 						continue
 					}
 					for _, path := range []Path{Exact, Integer} {
@@ -214,7 +217,8 @@ func TestTileFloat(t *testing.T) {
 						}
 					}
 					active.tileFloat[i](sums, stride, panel, panelBytes, x, xStride, vectors, depth, keep)
-					requireClose(t, want, size, sums, 1e-6, fmt.Sprintf("%v, %d vectors, depth %d, keep %v", format, vectors, depth, keep))
+					requireClose(t, want, size, sums, 1e-6,
+						fmt.Sprintf("%v, %d vectors, depth %d, keep %v", format, vectors, depth, keep))
 				}
 			}
 			release()
@@ -245,7 +249,8 @@ func TestMatMulDoesNotAllocate(t *testing.T) {
 
 func TestMatrixCheck(t *testing.T) {
 	good := func() *Matrix {
-		return &Matrix{Format: Q4, Rows: 2, Cols: 64, Group: 32, ScaleFormat: BF16, Data: make([]byte, 64), Scales: make([]byte, 8), Biases: make([]byte, 8)}
+		return &Matrix{Format: Q4, Rows: 2, Cols: 64, Group: 32, ScaleFormat: BF16, Data: make([]byte, 64),
+			Scales: make([]byte, 8), Biases: make([]byte, 8)}
 	}
 	require.NoError(t, good().Check())
 	for _, c := range []struct {

@@ -19,8 +19,8 @@ const (
 	BF16
 	// F32 is IEEE 754 binary32.
 	F32
-	// MXFP4, MXFP8 and NVFP4 are MLX's modes of small floats: codes e2m1, e4m3 and e2m1, in the order of Q4 and Q8, with
-	// a scale of a byte for each group, e8m0, e8m0 and e4m3, and no biases.
+	// MXFP4, MXFP8 and NVFP4 are MLX's modes of small floats: codes e2m1, e4m3 and e2m1, in the order of Q4 and Q8,
+	// with a scale of a byte for each group, e8m0, e8m0 and e4m3, and no biases.
 	MXFP4
 	MXFP8
 	NVFP4
@@ -96,7 +96,8 @@ func (w *Matrix) Check() error {
 	}
 	if w.Format.Quantized() {
 		if w.Group != 32 && w.Group != 64 && w.Group != 128 || w.Cols%w.Group != 0 {
-			return fmt.Errorf("%v matrix has groups of %d in rows of %d elements, want 32, 64 or 128 that divides them", w.Format, w.Group, w.Cols)
+			return fmt.Errorf("%v matrix has groups of %d in rows of %d elements, want 32, 64 or 128 that divides them",
+				w.Format, w.Group, w.Cols)
 		}
 		if w.ScaleFormat != BF16 && w.ScaleFormat != F32 {
 			return fmt.Errorf("%v matrix has %v scales, want bf16 or f32", w.Format, w.ScaleFormat)
@@ -112,14 +113,17 @@ func (w *Matrix) Check() error {
 			group = 16
 		}
 		if w.Group != group || w.Cols%32 != 0 {
-			return fmt.Errorf("%v matrix has groups of %d in rows of %d elements, want %d and a multiple of 32", w.Format, w.Group, w.Cols, group)
+			return fmt.Errorf("%v matrix has groups of %d in rows of %d elements, want %d and a multiple of 32",
+				w.Format, w.Group, w.Cols, group)
 		}
 		if size := w.Rows * w.groups(); len(w.Scales) != size || w.Biases != nil {
-			return fmt.Errorf("%v matrix of %d × %d elements has %d bytes of scales and %d of biases, want %d and none", w.Format, w.Rows, w.Cols, len(w.Scales), len(w.Biases), size)
+			return fmt.Errorf("%v matrix of %d × %d elements has %d bytes of scales and %d of biases, want %d and none",
+				w.Format, w.Rows, w.Cols, len(w.Scales), len(w.Biases), size)
 		}
 	}
 	if size := w.Rows * w.rowBytes(); len(w.Data) != size {
-		return fmt.Errorf("%v matrix of %d × %d elements has %d bytes, want %d", w.Format, w.Rows, w.Cols, len(w.Data), size)
+		return fmt.Errorf("%v matrix of %d × %d elements has %d bytes, want %d", w.Format, w.Rows,
+			w.Cols, len(w.Data), size)
 	}
 	return nil
 }

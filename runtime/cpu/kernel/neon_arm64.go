@@ -1,7 +1,10 @@
 package kernel
 
 // neonWith is a level of arm64, whose integer products have two kinds.
-func neonWith(name string, dotInteger [2][2]func(y []float32, data, scales, biases []byte, codes []int8, codeScales, sums []float32, cols, group int), tileInteger [2][2]func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int)) *implementation {
+func neonWith(name string, dotInteger [2][2]func(y []float32, data, scales, biases []byte, codes []int8, codeScales,
+	sums []float32, cols, group int), tileInteger [2][2]func(sums []float32, panel []byte, scales, biases []float32,
+	codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups,
+	group int)) *implementation {
 	return &implementation{
 		name: name,
 
@@ -33,13 +36,15 @@ func neonWith(name string, dotInteger [2][2]func(y []float32, data, scales, bias
 			{dotQuantizedQ8BF16NEON, dotQuantizedQ8F32NEON},
 		},
 		dotInteger: dotInteger,
-		dotDense: [2]func(y []float32, stride int, data []byte, rowBytes, rows int, x []float32, xStride, vectors, cols int){
+		dotDense: [2]func(y []float32, stride int, data []byte, rowBytes, rows int, x []float32,
+			xStride, vectors, cols int){
 			dotDenseBF16NEON, dotDenseF32NEON,
 		},
 
 		panelRows:   8,
 		tileVectors: 8, tileCodeVectors: 8,
-		tileFloat: [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int, keep float32){
+		tileFloat: [2]func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors,
+			depth int, keep float32){
 			tileFloatBF16NEON, tileFloatF32NEON,
 		},
 		tileInteger: tileInteger,
@@ -48,7 +53,8 @@ func neonWith(name string, dotInteger [2][2]func(y []float32, data, scales, bias
 		packCodes: [2]func(panel []byte, stride int, data []byte, rowBytes, chunks int){
 			packCodesQ4NEON, packCodesQ8NEON,
 		},
-		packQuantized: [2]func(panel []byte, stride int, data []byte, rowBytes, chunks int, scales, biases []float32, scaleStride, group int){
+		packQuantized: [2]func(panel []byte, stride int, data []byte, rowBytes, chunks int, scales, biases []float32,
+			scaleStride, group int){
 			packQuantizedQ4NEON, packQuantizedQ8NEON,
 		},
 		packDense: [2]func(panel []byte, stride int, data []byte, rowBytes, chunks int){
@@ -109,10 +115,15 @@ func packScalesNEON(format Format) func(dst []float32, stride int, data []byte, 
 }
 
 // inParts calls a tileInteger function that takes a few vectors at most.
-func inParts(most int, tile func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int)) func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int) {
-	return func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int) {
+func inParts(most int, tile func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int,
+	codeScales, codeSums []float32, groupStride, vectors, groups, group int)) func(sums []float32, panel []byte, scales,
+	biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride,
+	vectors, groups, group int) {
+	return func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales,
+		codeSums []float32, groupStride, vectors, groups, group int) {
 		for i := 0; i < vectors; i += most {
-			tile(sums[i*8:], panel, scales, biases, codes[i*codeStride:], codeStride, codeScales[i*groupStride:], codeSums[i*groupStride:], groupStride, min(most, vectors-i), groups, group)
+			tile(sums[i*8:], panel, scales, biases, codes[i*codeStride:], codeStride, codeScales[i*groupStride:],
+				codeSums[i*groupStride:], groupStride, min(most, vectors-i), groups, group)
 		}
 	}
 }

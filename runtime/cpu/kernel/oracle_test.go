@@ -68,7 +68,8 @@ func wy(d *DeltaRun, h *DeltaHead) (state, y *mat.Dense) {
 	qk.Mul(q, k.T())
 	seen.Mul(k, s.T())
 	passed.Mul(q, s.T())
-	system, mixed, r := mat.NewTriDense(n, mat.Lower, nil), mat.NewTriDense(n, mat.Lower, nil), mat.NewDense(n, h.Rows, nil)
+	system, mixed, r := mat.NewTriDense(n, mat.Lower, nil), mat.NewTriDense(n, mat.Lower, nil),
+		mat.NewDense(n, h.Rows, nil)
 	for t := range n {
 		beta := float64(h.Beta[t*d.BetaStride])
 		for i := range t {
@@ -100,7 +101,8 @@ func wy(d *DeltaRun, h *DeltaHead) (state, y *mat.Dense) {
 func TestDeltaChunksByGonum(t *testing.T) {
 	for _, decay := range []string{"random", "near one", "zero", "one reset"} {
 		atEachLevel(t, func(t *testing.T) {
-			for name, run := range map[string]func(d *DeltaRun){"chunks": (*DeltaRun).chunks, "steps": (*DeltaRun).steps} {
+			for name, run := range map[string]func(d *DeltaRun){"chunks": (*DeltaRun).chunks,
+				"steps": (*DeltaRun).steps} {
 				c := newDeltaCase(rand.New(rand.NewPCG(33, 34)), 67, 24, []int{11, 5}, decay, "random", false)
 				for i := range c.run.Heads {
 					state, y := wy(&c.run, &c.run.Heads[i])

@@ -21,7 +21,8 @@ func (s *scratch) packFloats(w *Matrix, row, rows, lo, hi int) {
 		for r := 0; r < width; r += active.packRows {
 			panel, data := s.floats[4*r:], w.Data[(row+r)*w.rowBytes()+lo*w.Format.Bits()/8:]
 			if w.Format.Quantized() {
-				active.packQuantized[w.bitsIndex()](panel, 4*width, data, w.rowBytes(), chunks, s.scales[r:], s.biases[r:], width, w.Group)
+				active.packQuantized[w.bitsIndex()](panel, 4*width, data, w.rowBytes(), chunks, s.scales[r:],
+					s.biases[r:], width, w.Group)
 			} else {
 				active.packDense[floatIndex(w.Format)](panel, 4*width, data, w.rowBytes(), chunks)
 			}
@@ -53,7 +54,8 @@ func (s *scratch) packCodes(w *Matrix, row, rows, lo, hi int) {
 		chunks := (hi - lo) / columns
 		done = chunks * columns
 		for r := 0; r < width; r += active.packRows {
-			active.packCodes[w.bitsIndex()](s.codes[4*r:], 4*width, w.Data[(row+r)*w.rowBytes()+lo*w.Format.Bits()/8:], w.rowBytes(), chunks)
+			active.packCodes[w.bitsIndex()](s.codes[4*r:], 4*width, w.Data[(row+r)*w.rowBytes()+lo*w.Format.Bits()/8:],
+				w.rowBytes(), chunks)
 		}
 	}
 	for k := done; k < hi-lo; k++ {

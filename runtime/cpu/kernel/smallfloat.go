@@ -120,8 +120,8 @@ func (w *Matrix) small(r, k int) float32 {
 	return float32(e8m0Values[scale] * value)
 }
 
-// e2m1Values, e4m3Values and e8m0Values are the numbers that codes and scales stand for, as MLX has them: e4m3 without a
-// NaN, e8m0 with an infinity in its place.
+// e2m1Values, e4m3Values and e8m0Values are the numbers that codes and scales stand for, as MLX has them: e4m3 without
+// a NaN, e8m0 with an infinity in its place.
 var (
 	e2m1Values = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, float32(math.Copysign(0, -1)), -0.5, -1, -1.5, -2, -3, -4, -6}
 	e4m3Values = func() (t [256]float32) {

@@ -1,8 +1,10 @@
 package kernel
 
 // tileFloatGeneric is sums[i][r] = keep·sums[i][r] + Σ_k x[i][k]·panel[k][r] for r < width.
-func tileFloatGeneric(format Format, width int) func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int, keep float32) {
-	return func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors, depth int, keep float32) {
+func tileFloatGeneric(format Format, width int) func(sums []float32, stride int, panel []byte, panelBytes int,
+	x []float32, xStride, vectors, depth int, keep float32) {
+	return func(sums []float32, stride int, panel []byte, panelBytes int, x []float32, xStride, vectors,
+		depth int, keep float32) {
 		for i := range vectors {
 			out := sums[i*stride:][:width]
 			for r := range out {
@@ -21,8 +23,10 @@ func tileFloatGeneric(format Format, width int) func(sums []float32, stride int,
 // tileIntegerGeneric is, with sums [vectors, width] and for r < width,
 //
 //	sums[i][r] += Σ_g scales[g][r]·codeScales[i][g]·Σ_{k in g} codes[i][k]·panel[k/4][r][k%4] + biases[g][r]·codeSums[i][g]
-func tileIntegerGeneric(width int) func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int) {
-	return func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int) {
+func tileIntegerGeneric(width int) func(sums []float32, panel []byte, scales, biases []float32, codes []int8,
+	codeStride int, codeScales, codeSums []float32, groupStride, vectors, groups, group int) {
+	return func(sums []float32, panel []byte, scales, biases []float32, codes []int8, codeStride int, codeScales,
+		codeSums []float32, groupStride, vectors, groups, group int) {
 		for i := range vectors {
 			for g := range groups {
 				for r := range width {

@@ -13,7 +13,8 @@ import (
 func TestTopKAndArgMax(t *testing.T) {
 	nan, infinity := float32(math.NaN()), float32(math.Inf(1))
 	r := rand.New(rand.NewPCG(1, 2))
-	inputs := [][]float32{{}, {3}, {nan}, {nan, nan, 1}, {-infinity, -infinity}, {1, 1, 1}, {2, nan, infinity, -1, infinity}}
+	inputs := [][]float32{{}, {3}, {nan}, {nan, nan, 1}, {-infinity, -infinity}, {1, 1, 1},
+		{2, nan, infinity, -1, infinity}}
 	for _, n := range []int{10, 255, 256, 257, 5000} {
 		x := floats(r, n)
 		for i := range x {

@@ -15,9 +15,12 @@ import (
 var lengths = []int{0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 127, 130, 256, 300}
 
 // special are the numbers that elementary functions are tried at, besides random ones.
-var special = []float32{0, float32(math.Copysign(0, -1)), 1, -1, float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN()),
-	88.7228, 88.72284, 88.8, 89.1, 150, 1e30, -87.3365, -87.33655, -87.4, -104, -1e30, math.MaxFloat32, -math.MaxFloat32,
-	math.SmallestNonzeroFloat32, 1e-38, -1e-20, 0.625, 0.62500006, -0.625, 0.3, 9.5, -9.5, 1e-4, 0.34657, -0.34658, 0.5, 20}
+var special = []float32{0, float32(math.Copysign(0, -1)), 1, -1, float32(math.Inf(1)),
+	float32(math.Inf(-1)), float32(math.NaN()),
+	88.7228, 88.72284, 88.8, 89.1, 150, 1e30, -87.3365, -87.33655, -87.4, -104, -1e30,
+	math.MaxFloat32, -math.MaxFloat32,
+	math.SmallestNonzeroFloat32, 1e-38, -1e-20, 0.625, 0.62500006, -0.625, 0.3, 9.5, -9.5, 1e-4,
+	0.34657, -0.34658, 0.5, 20}
 
 // arguments are n numbers of all sizes, the special ones among them.
 func arguments(r *rand.Rand, n int) []float32 {
@@ -70,7 +73,8 @@ func TestElementaryFunctions(t *testing.T) {
 		{"Sigmoid", 4, Sigmoid, sigmoid},
 		{"Tanh", 2, Tanh, numeric.Tanh},
 		{"SiLU", 5, SiLU, func(x float64) float64 { return x * sigmoid(x) }},
-		{"SiLUMul", 5, func(dst, x []float32) { SiLUMul(dst, x, ones(len(x))) }, func(x float64) float64 { return x * sigmoid(x) }},
+		{"SiLUMul", 5, func(dst, x []float32) { SiLUMul(dst, x, ones(len(x))) },
+			func(x float64) float64 { return x * sigmoid(x) }},
 		{"SigmoidMul", 4, func(dst, x []float32) { SigmoidMul(dst, x, ones(len(x))) }, sigmoid},
 	}
 	atEachLevel(t, func(t *testing.T) {
@@ -189,7 +193,8 @@ func requireSame(t *testing.T, want, got []float32, what string) {
 		if want[i] != want[i] && got[i] != got[i] {
 			continue
 		}
-		require.Equal(t, math.Float32bits(want[i]), math.Float32bits(got[i]), "%s: element %d of %d is %v, want %v", what, i, len(want), got[i], want[i])
+		require.Equal(t, math.Float32bits(want[i]), math.Float32bits(got[i]), "%s: element %d of %d is %v, want %v",
+			what, i, len(want), got[i], want[i])
 	}
 }
 
@@ -197,7 +202,8 @@ func TestToBF16(t *testing.T) {
 	for _, c := range []struct {
 		in   float32
 		want uint16
-	}{{1, 0x3f80}, {1 + 1.0/256, 0x3f80}, {1 + 3.0/256, 0x3f82}, {1 + 1.0/256 + 1.0/65536, 0x3f81}, {math.MaxFloat32, 0x7f80}, {float32(math.Inf(-1)), 0xff80}} {
+	}{{1, 0x3f80}, {1 + 1.0/256, 0x3f80}, {1 + 3.0/256, 0x3f82}, {1 + 1.0/256 + 1.0/65536, 0x3f81},
+		{math.MaxFloat32, 0x7f80}, {float32(math.Inf(-1)), 0xff80}} {
 		var b [2]byte
 		ToBF16(b[:], []float32{c.in})
 		require.Equal(t, c.want, binary.LittleEndian.Uint16(b[:]), "%v", c.in)
@@ -221,7 +227,8 @@ func TestSums(t *testing.T) {
 				sum += float64(a[i])
 				sumSize += math.Abs(float64(a[i]))
 			}
-			requireClose(t, []float64{dot, sum}, []float64{dotSize, sumSize}, []float32{Dot(a, b), Sum(a)}, 1e-6, "Dot, Sum")
+			requireClose(t, []float64{dot, sum}, []float64{dotSize, sumSize}, []float32{Dot(a, b), Sum(a)}, 1e-6,
+				"Dot, Sum")
 
 			got := append(guarded[float32](0), b...)
 			Axpy(got, 0.3, a)
@@ -337,7 +344,8 @@ func TestConvolve(t *testing.T) {
 // Steps of the gated delta rule, in parts of the rows, against the rule in float64.
 func TestDeltaStep(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 14))
-	for _, shape := range []struct{ rows, cols int }{{1, 1}, {3, 5}, {4, 16}, {8, 32}, {5, 128}, {128, 128}, {2, 200}, {0, 8}} {
+	for _, shape := range []struct{ rows, cols int }{{1, 1}, {3, 5}, {4, 16}, {8, 32}, {5, 128},
+		{128, 128}, {2, 200}, {0, 8}} {
 		seed := r.Uint64()
 		atEachLevel(t, func(t *testing.T) {
 			defer release()
@@ -402,9 +410,12 @@ func TestTouch(t *testing.T) {
 func TestVectorLengths(t *testing.T) {
 	a, b := make([]float32, 4), make([]float32, 5)
 	for _, call := range []func(){
-		func() { Add(a, a, b) }, func() { Mul(a, b, a) }, func() { Scale(a, b, 1) }, func() { Axpy(a, 1, b) }, func() { Dot(a, b) },
-		func() { RMSNorm(a, a, b, 1) }, func() { Exp(a, b, 0) }, func() { Softmax(a, b) }, func() { Tanh(a, b) }, func() { SiLUMul(a, a, b) },
-		func() { Rotate(a, a, a) }, func() { Convolve(a, b, b) }, func() { DeltaStep(a, a, a, a, a, 1, 1) }, func() { FromBF16(a, make([]byte, 7)) },
+		func() { Add(a, a, b) }, func() { Mul(a, b, a) }, func() { Scale(a, b, 1) },
+		func() { Axpy(a, 1, b) }, func() { Dot(a, b) },
+		func() { RMSNorm(a, a, b, 1) }, func() { Exp(a, b, 0) }, func() { Softmax(a, b) }, func() { Tanh(a, b) },
+		func() { SiLUMul(a, a, b) },
+		func() { Rotate(a, a, a) }, func() { Convolve(a, b, b) }, func() { DeltaStep(a, a, a, a, a, 1, 1) },
+		func() { FromBF16(a, make([]byte, 7)) },
 	} {
 		require.Panics(t, call)
 	}

@@ -15,7 +15,8 @@ func TestRunPassesEveryIndexOnce(t *testing.T) {
 	for _, threads := range []int{-1, 1, 2, 3, 4, 9} {
 		p := New(threads)
 		require.Equal(t, max(threads, 1), p.Threads())
-		for _, c := range []struct{ n, grain int }{{0, 1}, {1, 1}, {2, 1}, {7, 3}, {9, 3}, {1000, 1}, {1000, 7}, {5, 100}, {-3, 2}} {
+		for _, c := range []struct{ n, grain int }{{0, 1}, {1, 1}, {2, 1}, {7, 3}, {9, 3}, {1000, 1},
+			{1000, 7}, {5, 100}, {-3, 2}} {
 			seen := make([]int32, max(c.n, 0))
 			for round := range 20 {
 				p.Run(c.n, c.grain, func(lo, hi int) {
@@ -27,7 +28,8 @@ func TestRunPassesEveryIndexOnce(t *testing.T) {
 					}
 				})
 				for i, count := range seen {
-					require.EqualValues(t, round+1, count, "index %d of %d in pieces of %d, %d threads", i, c.n, c.grain, threads)
+					require.EqualValues(t, round+1, count, "index %d of %d in pieces of %d, %d threads",
+						i, c.n, c.grain, threads)
 				}
 			}
 		}

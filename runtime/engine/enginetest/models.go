@@ -52,8 +52,8 @@ func Run(t *testing.T, m *ir.Module, x engine.Instance, calls []int) []*eval.Ten
 	return out
 }
 
-// RequireClose compares integers exactly and floats up to a share of the largest one of the tensor: the layers of random
-// models enlarge differences in rounding.
+// RequireClose compares integers exactly and floats up to a share of the largest one of the tensor: the layers of
+// random models enlarge differences in rounding.
 func RequireClose(t *testing.T, want, got []*eval.Tensor, tolerance float64) {
 	t.Helper()
 	require.Len(t, got, len(want))
@@ -74,7 +74,8 @@ func RequireClose(t *testing.T, want, got []*eval.Tensor, tolerance float64) {
 // Models requires of graphs of package fusetest what the reference engine gives, tokens exactly, with exact activations
 // and no operation on a reference kernel that has a size to speak of. more, where it is not nil, is told what came of a
 // graph with one thread.
-func Models(t *testing.T, e engine.Engine, graphs []string, more func(t *testing.T, m *ir.Module, o engine.Options, got []*eval.Tensor)) {
+func Models(t *testing.T, e engine.Engine, graphs []string,
+	more func(t *testing.T, m *ir.Module, o engine.Options, got []*eval.Tensor)) {
 	for _, name := range graphs {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

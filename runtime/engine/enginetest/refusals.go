@@ -38,7 +38,8 @@ func Refusals(t *testing.T, e engine.Engine) {
 	require.NoError(t, err)
 	got, err := strict.Run(t.Context(), fusetest.Inputs(m, 0, 3))
 	require.NoError(t, err)
-	want, err := Start(t, reference.Engine{}, m, engine.Options{Precision: eval.Strict}).Run(t.Context(), fusetest.Inputs(m, 0, 3))
+	want, err := Start(t, reference.Engine{}, m, engine.Options{Precision: eval.Strict}).Run(t.Context(),
+		fusetest.Inputs(m, 0, 3))
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 	require.NoError(t, strict.Close())

@@ -22,8 +22,8 @@ import (
 //go:embed testdata
 var files embed.FS
 
-// Names lists the graphs of the trained checkpoints: those whose names begin with "etc-" are ours, of the checkpoints in
-// testdata; the others are ExecuTorch's, of the same checkpoints.
+// Names lists the graphs of the trained checkpoints: those whose names begin with "etc-" are ours, of the checkpoints
+// in testdata; the others are ExecuTorch's, of the same checkpoints.
 func Names() []string { return list("") }
 
 // Neighbours lists graphs of ours of the other model families, of the tiny checkpoints in testdata.

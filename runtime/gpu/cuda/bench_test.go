@@ -25,8 +25,10 @@ func chain(b *testing.B, d device.Device, n, groups int) (device.Sequence, devic
 	require.NoError(b, err)
 	list := make([]device.Dispatch, n)
 	for i := range list {
-		list[i] = device.Dispatch{Label: "copy", Kernel: k, Barrier: true, Groups: [3]int{groups, 1, 1}, Threads: [3]int{64, 1, 1}, Arguments: []device.Argument{
-			{Binding: device.Binding{Buffer: x}}, {Binding: device.Binding{Buffer: x, Offset: 1024}}, {Bytes: []byte{64, 0, 0, 0}}}}
+		list[i] = device.Dispatch{Label: "copy", Kernel: k, Barrier: true, Groups: [3]int{groups, 1, 1},
+			Threads: [3]int{64, 1, 1}, Arguments: []device.Argument{
+				{Binding: device.Binding{Buffer: x}}, {Binding: device.Binding{Buffer: x, Offset: 1024}},
+				{Bytes: []byte{64, 0, 0, 0}}}}
 	}
 	s, err := d.Record(list)
 	require.NoError(b, err)
@@ -134,7 +136,8 @@ func BenchmarkWrap(b *testing.B) {
 
 // BenchmarkProduct is cuBLAS through a sequence; operations are 2 M N K.
 func BenchmarkProduct(b *testing.B) {
-	for _, p := range []device.Product{{M: 512, N: 8192, K: 2048}, {M: 512, N: 8192, K: 2048, Float32: true}, {M: 2048, N: 8192, K: 2048}} {
+	for _, p := range []device.Product{{M: 512, N: 8192, K: 2048}, {M: 512, N: 8192, K: 2048, Float32: true},
+		{M: 2048, N: 8192, K: 2048}} {
 		b.Run(fmt.Sprintf("%dx%dx%d_float32=%v", p.M, p.N, p.K, p.Float32), func(b *testing.B) {
 			d := open(b)
 			k, err := d.(device.MatrixMultiplier).MatrixProduct(p)
@@ -148,7 +151,8 @@ func BenchmarkProduct(b *testing.B) {
 				arguments[i].Buffer = x
 			}
 			for range repeat {
-				list = append(list, device.Dispatch{Label: "product", Kernel: k, Barrier: true, Groups: [3]int{1, 1, 1}, Threads: [3]int{1, 1, 1}, Arguments: arguments})
+				list = append(list, device.Dispatch{Label: "product", Kernel: k, Barrier: true, Groups: [3]int{1, 1, 1},
+					Threads: [3]int{1, 1, 1}, Arguments: arguments})
 			}
 			s, err := d.Record(list)
 			require.NoError(b, err)
@@ -156,7 +160,8 @@ func BenchmarkProduct(b *testing.B) {
 				require.NoError(b, s.Submit())
 				require.NoError(b, d.Wait())
 			}
-			b.ReportMetric(2e-12*float64(p.M)*float64(p.N)*float64(p.K)*repeat*float64(b.N)/b.Elapsed().Seconds(), "TFLOP/s")
+			b.ReportMetric(2e-12*float64(p.M)*float64(p.N)*float64(p.K)*repeat*float64(b.N)/b.Elapsed().Seconds(),
+				"TFLOP/s")
 		})
 	}
 }

@@ -27,7 +27,10 @@ func (d *gpu) NewBuffer(size int) (device.Buffer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.do(func() error { return d.call("cuMemsetD8Async", b.address, 0, uintptr(size), d.stream) }); err != nil {
+	if err := d.do(func() error {
+		return d.call("cuMemsetD8Async", b.address, 0, uintptr(size),
+			d.stream)
+	}); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
@@ -35,7 +38,8 @@ func (d *gpu) NewBuffer(size int) (device.Buffer, error) {
 
 func (d *gpu) NewHostBuffer(size int) (device.Buffer, error) {
 	if size < 1 || size > device.MaxHostBuffer {
-		return nil, fmt.Errorf("cuda: a buffer of %d bytes in the host's memory, want 1 to %d", size, device.MaxHostBuffer)
+		return nil, fmt.Errorf("cuda: a buffer of %d bytes in the host's memory, want 1 to %d",
+			size, device.MaxHostBuffer)
 	}
 	b := &buffer{device: d, size: size}
 	if err := d.do(func() error { return b.host.open(d, (size+15)/16*16) }); err != nil {

@@ -36,8 +36,10 @@ var nvrtc = sync.OnceValues(func() (*api, error) {
 		return nil, err
 	}
 	return newAPI(path, library, []string{
-		"nvrtcVersion", "nvrtcGetNumSupportedArchs", "nvrtcGetSupportedArchs", "nvrtcGetErrorString", "nvrtcCreateProgram", "nvrtcDestroyProgram",
-		"nvrtcCompileProgram", "nvrtcGetProgramLogSize", "nvrtcGetProgramLog", "nvrtcGetCUBINSize", "nvrtcGetCUBIN", "nvrtcGetPTXSize", "nvrtcGetPTX",
+		"nvrtcVersion", "nvrtcGetNumSupportedArchs", "nvrtcGetSupportedArchs", "nvrtcGetErrorString",
+		"nvrtcCreateProgram", "nvrtcDestroyProgram",
+		"nvrtcCompileProgram", "nvrtcGetProgramLogSize", "nvrtcGetProgramLog", "nvrtcGetCUBINSize", "nvrtcGetCUBIN",
+		"nvrtcGetPTXSize", "nvrtcGetPTX",
 	})
 })
 
@@ -49,7 +51,8 @@ func newCompiler(cache string, major, minor int) (*compiler, error) {
 	}
 	c := &compiler{api: api, cache: cache}
 	var version [2]int32
-	if err := c.call("nvrtcVersion", uintptr(unsafe.Pointer(&version[0])), uintptr(unsafe.Pointer(&version[1]))); err != nil {
+	if err := c.call("nvrtcVersion", uintptr(unsafe.Pointer(&version[0])),
+		uintptr(unsafe.Pointer(&version[1]))); err != nil {
 		return nil, err
 	}
 	c.version = fmt.Sprintf("%d.%d", version[0], version[1])
@@ -91,7 +94,9 @@ func chooseArchitecture(gpu int32, supported []int32) (architecture int32, name 
 		}
 	}
 	if gpu < 80 || last < 80 { // bf16 and ldmatrix
-		return 0, "", false, fmt.Errorf("the GPU has compute capability %d.%d, it supports %v; 8.0 (Ampere) is the least that the kernels need: %w", gpu/10, gpu%10, supported, device.ErrUnavailable)
+		return 0, "", false, fmt.Errorf(
+			"the GPU has compute capability %d.%d, it supports %v; 8.0 (Ampere) is the least that the kernels need: %w",
+			gpu/10, gpu%10, supported, device.ErrUnavailable)
 	}
 	return last, fmt.Sprintf("compute_%d", last), false, nil
 }
@@ -131,7 +136,8 @@ func (c *compiler) compile(name, text string) ([]byte, error) {
 
 func (c *compiler) run(name, text string) ([]byte, error) {
 	var program uintptr
-	if err := c.call("nvrtcCreateProgram", uintptr(unsafe.Pointer(&program)), uintptr(unsafe.Pointer(cBytes(text))), uintptr(unsafe.Pointer(cBytes(name))), 0, 0, 0); err != nil {
+	if err := c.call("nvrtcCreateProgram", uintptr(unsafe.Pointer(&program)), uintptr(unsafe.Pointer(cBytes(text))),
+		uintptr(unsafe.Pointer(cBytes(name))), 0, 0, 0); err != nil {
 		return nil, err
 	}
 	defer c.call("nvrtcDestroyProgram", uintptr(unsafe.Pointer(&program)))
@@ -139,14 +145,16 @@ func (c *compiler) run(name, text string) ([]byte, error) {
 	for i, o := range c.options {
 		options[i] = cBytes(o)
 	}
-	status := c.api.result("nvrtcCompileProgram", program, uintptr(len(options)), uintptr(unsafe.Pointer(unsafe.SliceData(options))))
+	status := c.api.result("nvrtcCompileProgram", program, uintptr(len(options)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(options))))
 	runtime.KeepAlive(options)
 	if status != 0 {
 		log, err := c.output(program, "nvrtcGetProgramLog")
 		if err != nil {
 			return nil, err
 		}
-		return nil, fmt.Errorf("cuda: compiling %s: NVRTC's error %d\n%s", name, status, strings.TrimRight(string(log), "\x00\n"))
+		return nil, fmt.Errorf("cuda: compiling %s: NVRTC's error %d\n%s", name, status,
+			strings.TrimRight(string(log), "\x00\n"))
 	}
 	if c.binary {
 		return c.output(program, "nvrtcGetCUBIN")
@@ -200,7 +208,8 @@ func (l *library) Kernel(name string) (device.Kernel, error) {
 	}
 	var threads int32
 	err := d.do(func() error {
-		if err := d.call("cuModuleGetFunction", uintptr(unsafe.Pointer(&k.function)), l.module, uintptr(unsafe.Pointer(cBytes(name+"_entry")))); err != nil {
+		if err := d.call("cuModuleGetFunction", uintptr(unsafe.Pointer(&k.function)), l.module,
+			uintptr(unsafe.Pointer(cBytes(name+"_entry")))); err != nil {
 			return err
 		}
 		return d.call("cuFuncGetAttribute", uintptr(unsafe.Pointer(&threads)), functionMaxThreads, k.function)

@@ -36,7 +36,8 @@ var cublasLibrary = sync.OnceValues(func() (*api, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newAPI(path, library, []string{"cublasCreate_v2", "cublasDestroy_v2", "cublasSetStream_v2", "cublasSetWorkspace_v2", "cublasGemmStridedBatchedEx"})
+	return newAPI(path, library, []string{"cublasCreate_v2", "cublasDestroy_v2", "cublasSetStream_v2",
+		"cublasSetWorkspace_v2", "cublasGemmStridedBatchedEx"})
 })
 
 // newCublas opens cuBLAS for a device, whose context is current.
@@ -131,7 +132,8 @@ func (p *product) check(i int, x device.Dispatch) error {
 		if a.Buffer == nil {
 			return fmt.Errorf("dispatch %d (%s): argument %d of %s must be a buffer", i, x.Label, j, p.name)
 		}
-		if err := device.CheckRange(fmt.Sprintf("dispatch %d (%s): argument %d of %s", i, x.Label, j, p.name), a.Offset, size, a.Buffer.Size()); err != nil {
+		if err := device.CheckRange(fmt.Sprintf("dispatch %d (%s): argument %d of %s", i, x.Label, j, p.name), a.Offset,
+			size, a.Buffer.Size()); err != nil {
 			return err
 		}
 	}
@@ -151,14 +153,16 @@ func (p *product) add(d *gpu, graph uintptr, after []node, values []uint64) (n n
 	M, N, K := uintptr(s.M), uintptr(s.N), uintptr(s.K)
 	// cuBLAS has columns one after another: yᵀ [N, M] = w [N, K] · xᵀ [K, M].
 	algorithm := int32(cublasDefaultAlgorithm)
-	err = m.call("cublasGemmStridedBatchedEx", m.handle, cublasTransposed, cublasNormal, N, M, K, uintptr(unsafe.Pointer(&m.scale[0])),
+	err = m.call("cublasGemmStridedBatchedEx", m.handle, cublasTransposed, cublasNormal, N, M, K,
+		uintptr(unsafe.Pointer(&m.scale[0])),
 		uintptr(values[1]), cublasBFloat16, K, N*K, uintptr(values[0]), cublasBFloat16, K, M*K,
 		uintptr(unsafe.Pointer(&m.scale[1])), uintptr(values[2]), typ, N, M*N, uintptr(max(1, s.Batch)),
 		cublasComputeFloat32, uintptr(algorithm))
 	var captured uintptr
 	err = errors.Join(err, d.call("cuStreamEndCapture", m.stream, uintptr(unsafe.Pointer(&captured))))
 	if err == nil {
-		err = d.call("cuGraphAddChildGraphNode", uintptr(unsafe.Pointer(&n)), graph, uintptr(unsafe.Pointer(unsafe.SliceData(after))), uintptr(len(after)), captured)
+		err = d.call("cuGraphAddChildGraphNode", uintptr(unsafe.Pointer(&n)), graph,
+			uintptr(unsafe.Pointer(unsafe.SliceData(after))), uintptr(len(after)), captured)
 	}
 	if captured != 0 {
 		err = errors.Join(err, d.call("cuGraphDestroy", captured))

@@ -16,8 +16,8 @@ import (
 // staticMemory is what the arrays of a kernel with TG_MEMORY may take beside it, in bytes.
 const staticMemory = 2048
 
-// transferLeast is what device.Info says of it, found on an H100 with 12 layers of two models. Between a kernel with much
-// dynamic shared memory and one with little, a multiprocessor divides its memory anew, for which it must be empty.
+// transferLeast is what device.Info says of it, found on an H100 with 12 layers of two models. Between a kernel with
+// much dynamic shared memory and one with little, a multiprocessor divides its memory anew, for which it must be empty.
 const transferLeast = 16 << 20
 
 // gpu is a device with its stream.
@@ -51,12 +51,14 @@ func Open(options Options) (device.Device, error) {
 		return nil, err
 	}
 	if options.Device < 0 || options.Device >= int(count) {
-		return nil, fmt.Errorf("cuda: there is no GPU %d, the driver has %d: %w", options.Device, count, device.ErrUnavailable)
+		return nil, fmt.Errorf("cuda: there is no GPU %d, the driver has %d: %w", options.Device,
+			count, device.ErrUnavailable)
 	}
 	if err := d.call("cuDeviceGet", uintptr(unsafe.Pointer(&d.number)), uintptr(options.Device)); err != nil {
 		return nil, err
 	}
-	attribute := map[uintptr]int{attributeMaxThreads: 0, attributeSharedMemory: 0, attributeMultiprocessors: 0, attributeMajor: 0, attributeMinor: 0, attributeMostSharedMemory: 0}
+	attribute := map[uintptr]int{attributeMaxThreads: 0, attributeSharedMemory: 0, attributeMultiprocessors: 0,
+		attributeMajor: 0, attributeMinor: 0, attributeMostSharedMemory: 0}
 	for a := range attribute {
 		var value int32
 		if err := d.call("cuDeviceGetAttribute", uintptr(unsafe.Pointer(&value)), a, uintptr(d.number)); err != nil {
@@ -106,12 +108,15 @@ func (d *gpu) start(attribute map[uintptr]int) error {
 	}
 	product, _, _ := strings.Cut(string(name), "\x00")
 	d.info = device.Info{
-		Description: fmt.Sprintf("%s, CUDA %d.%d, NVRTC %s", product, version/1000, version%1000/10, d.compiler.version),
-		Machine:     kernels.Machine{Target: kernels.CUDA, Cores: attribute[attributeMultiprocessors]}, Memory: int64(free),
+		Description: fmt.Sprintf("%s, CUDA %d.%d, NVRTC %s", product, version/1000,
+			version%1000/10, d.compiler.version),
+		Machine:           kernels.Machine{Target: kernels.CUDA, Cores: attribute[attributeMultiprocessors]},
+		Memory:            int64(free),
 		ThreadgroupMemory: attribute[attributeSharedMemory], MaxThreads: attribute[attributeMaxThreads],
 	}
 	if d.compiler.transfers {
-		d.info.TransferMemory, d.info.TransferLeast = max(0, attribute[attributeMostSharedMemory]-staticMemory), transferLeast
+		d.info.TransferMemory, d.info.TransferLeast = max(0, attribute[attributeMostSharedMemory]-staticMemory),
+			transferLeast
 	}
 	return nil
 }
@@ -124,8 +129,8 @@ func (d *gpu) Wait() error {
 	return d.do(func() error { return d.call("cuStreamSynchronize", d.stream) })
 }
 
-// Recover gives the error again: the driver keeps an error of a kernel in the context, which all of the process share, and
-// gives it for every call until the process ends.
+// Recover gives the error again: the driver keeps an error of a kernel in the context, which all of the process share,
+// and gives it for every call until the process ends.
 func (d *gpu) Recover() error { return d.Wait() }
 
 func (d *gpu) Close() error {

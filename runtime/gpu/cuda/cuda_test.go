@@ -51,7 +51,8 @@ func TestStartEarly(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, 6, strings.Count(text, "griddepcontrol.wait;"))
 	require.Contains(t, text, "place_entry(float* y) {\n  asm volatile(\"griddepcontrol.launch_dependents;\"")
-	without := regexp.MustCompile(`\n  asm volatile\("griddepcontrol\.(wait|launch_dependents);.*`).ReplaceAllString(text, "")
+	without := regexp.MustCompile(`\n  asm volatile\("griddepcontrol\.(wait|launch_dependents);.*`).ReplaceAllString(
+		text, "")
 	require.True(t, without == source, "something else than the two instructions has changed")
 	launch, err := kernels.Embedding{Format: kernels.Format{Bits: 16}, N: 8, K: 32, Multiplier: 1}.Launch(1)
 	require.NoError(t, err)
@@ -59,7 +60,8 @@ func TestStartEarly(t *testing.T) {
 	require.NoError(t, err)
 	_, ok = startEarly(embedding)
 	require.True(t, ok, "the form of the entries has changed")
-	launch, err = kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 16}, K: 64, M: 1}, N: 8}.Launch(kernels.Tuning{})
+	launch, err = kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 16}, K: 64, M: 1},
+		N: 8}.Launch(kernels.Tuning{})
 	require.NoError(t, err)
 	product, err := launch.Source(kernels.CUDA)
 	require.NoError(t, err)
@@ -67,7 +69,8 @@ func TestStartEarly(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, 3, strings.Count(product, "griddepcontrol.launch_dependents;"))
 	require.NotContains(t, product, "griddepcontrol.wait;", "its kernels wait by themselves")
-	launch, err = kernels.Experts{Format: kernels.Format{Bits: 16}, Count: 4, Top: 2, Hidden: 64, Inner: 64}.LaunchUp(kernels.Tuning{}, 1)
+	launch, err = kernels.Experts{Format: kernels.Format{Bits: 16}, Count: 4, Top: 2, Hidden: 64,
+		Inner: 64}.LaunchUp(kernels.Tuning{}, 1)
 	require.NoError(t, err)
 	experts, err := launch.Source(kernels.CUDA)
 	require.NoError(t, err)

@@ -40,17 +40,24 @@ var driver = sync.OnceValues(func() (*api, error) {
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cuda: %s, the library of NVIDIA's driver, is needed: %w: %w", driverNames[0], err, device.ErrUnavailable)
+		return nil, fmt.Errorf("cuda: %s, the library of NVIDIA's driver, is needed: %w: %w", driverNames[0],
+			err, device.ErrUnavailable)
 	}
 	d, err := newAPI(path, library, []string{
-		"cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetAttribute", "cuGetErrorName", "cuGetErrorString",
+		"cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetAttribute",
+		"cuGetErrorName", "cuGetErrorString",
 		"cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2", "cuCtxSetCurrent", "cuMemGetInfo_v2",
 		"cuStreamCreate", "cuStreamDestroy_v2", "cuStreamSynchronize", "cuStreamBeginCapture_v2", "cuStreamEndCapture",
-		"cuEventCreate", "cuEventDestroy_v2", "cuEventRecord", "cuEventSynchronize", "cuEventQuery", "cuEventElapsedTime",
-		"cuMemAlloc_v2", "cuMemFree_v2", "cuMemHostAlloc", "cuMemFreeHost", "cuMemsetD8Async", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
+		"cuEventCreate", "cuEventDestroy_v2", "cuEventRecord", "cuEventSynchronize",
+		"cuEventQuery", "cuEventElapsedTime",
+		"cuMemAlloc_v2", "cuMemFree_v2", "cuMemHostAlloc", "cuMemFreeHost", "cuMemsetD8Async", "cuMemcpyHtoDAsync_v2",
+		"cuMemcpyDtoHAsync_v2",
 		"cuModuleLoadData", "cuModuleUnload", "cuModuleGetFunction", "cuFuncGetAttribute", "cuFuncSetAttribute",
-		"cuGraphCreate", "cuGraphDestroy", "cuGraphAddKernelNode", "cuGraphAddEmptyNode", "cuGraphAddChildGraphNode", "cuGraphAddEventRecordNode",
-		"cuGraphInstantiateWithFlags", "cuGraphExecDestroy", "cuGraphUpload", "cuGraphLaunch", "?cuGraphAddDependencies_v2", // CUDA 12.3
+		"cuGraphCreate", "cuGraphDestroy", "cuGraphAddKernelNode", "cuGraphAddEmptyNode", "cuGraphAddChildGraphNode",
+		"cuGraphAddEventRecordNode",
+		// CUDA 12.3
+		"cuGraphInstantiateWithFlags", "cuGraphExecDestroy", "cuGraphUpload", "cuGraphLaunch",
+		"?cuGraphAddDependencies_v2",
 	})
 	if err != nil {
 		return nil, err

@@ -83,7 +83,8 @@ func (d *gpu) check(i int, x device.Dispatch) (command, error) {
 		return c, fmt.Errorf("dispatch %d (%s): kernel %s is of another device", i, x.Label, x.Kernel.Name())
 	}
 	if len(x.Arguments) != want {
-		return c, fmt.Errorf("dispatch %d (%s): %d arguments, kernel %s has %d", i, x.Label, len(x.Arguments), x.Kernel.Name(), want)
+		return c, fmt.Errorf("dispatch %d (%s): %d arguments, kernel %s has %d", i, x.Label,
+			len(x.Arguments), x.Kernel.Name(), want)
 	}
 	c.values = make([]uint64, len(x.Arguments))
 	for j, a := range x.Arguments {
@@ -107,8 +108,9 @@ func (d *gpu) check(i int, x device.Dispatch) (command, error) {
 const maxEdges = 64
 
 // build makes the graph. What stands between two barriers depends on what stood between the two before;
-// products also depend on each other, since cuBLAS has one workspace. A kernel of one threadgroup may depend on what stands
-// beside it, too: where kernels start early that takes a microsecond, and a graph without forks is launched and begins sooner.
+// products also depend on each other, since cuBLAS has one workspace. A kernel of one threadgroup may depend on what
+// stands beside it, too: where kernels start early that takes a microsecond, and a graph without forks is launched and
+// begins sooner.
 func (s *sequence) build() error {
 	return s.instantiate(func(graph uintptr) error {
 		var before, group []node
@@ -184,14 +186,17 @@ func (s *sequence) add(graph uintptr, after []node, c *command, early bool) (n n
 		if err := c.kernel.allow(c.Memory); err != nil {
 			return 0, err
 		}
-		params := &kernelNode{function: c.kernel.function, dynamicShared: uint32(c.Memory), arguments: unsafe.SliceData(arguments)}
+		params := &kernelNode{function: c.kernel.function, dynamicShared: uint32(c.Memory),
+			arguments: unsafe.SliceData(arguments)}
 		for i := range 3 {
 			params.groups[i], params.threads[i] = uint32(c.Groups[i]), uint32(c.Threads[i])
 		}
 		if !d.overlap {
-			err = d.call("cuGraphAddKernelNode", uintptr(unsafe.Pointer(&n)), graph, uintptr(unsafe.Pointer(unsafe.SliceData(after))), uintptr(len(after)), uintptr(unsafe.Pointer(params)))
+			err = d.call("cuGraphAddKernelNode", uintptr(unsafe.Pointer(&n)), graph,
+				uintptr(unsafe.Pointer(unsafe.SliceData(after))), uintptr(len(after)), uintptr(unsafe.Pointer(params)))
 		} else {
-			err = d.call("cuGraphAddKernelNode", uintptr(unsafe.Pointer(&n)), graph, 0, 0, uintptr(unsafe.Pointer(params)))
+			err = d.call("cuGraphAddKernelNode", uintptr(unsafe.Pointer(&n)), graph, 0, 0,
+				uintptr(unsafe.Pointer(params)))
 			if err == nil {
 				err = s.depend(graph, n, after, early && c.kernel.early)
 			}
@@ -205,7 +210,8 @@ func (s *sequence) add(graph uintptr, after []node, c *command, early bool) (n n
 }
 
 func (d *gpu) emptyNode(graph uintptr, after []node) (n node, err error) {
-	err = d.call("cuGraphAddEmptyNode", uintptr(unsafe.Pointer(&n)), graph, uintptr(unsafe.Pointer(unsafe.SliceData(after))), uintptr(len(after)))
+	err = d.call("cuGraphAddEmptyNode", uintptr(unsafe.Pointer(&n)), graph,
+		uintptr(unsafe.Pointer(unsafe.SliceData(after))), uintptr(len(after)))
 	return n, err
 }
 
@@ -247,7 +253,8 @@ func (s *sequence) times() (out []time.Duration, err error) {
 		var after []node
 		for i := range events {
 			var n node
-			err := d.call("cuGraphAddEventRecordNode", uintptr(unsafe.Pointer(&n)), graph, uintptr(unsafe.Pointer(unsafe.SliceData(after))), uintptr(len(after)), uintptr(events[i]))
+			err := d.call("cuGraphAddEventRecordNode", uintptr(unsafe.Pointer(&n)), graph,
+				uintptr(unsafe.Pointer(unsafe.SliceData(after))), uintptr(len(after)), uintptr(events[i]))
 			if err != nil {
 				return err
 			}
@@ -272,7 +279,8 @@ func (s *sequence) times() (out []time.Duration, err error) {
 	}
 	for i := 0; err == nil && i < len(s.dispatches); i++ {
 		var milliseconds float32
-		err = d.call("cuEventElapsedTime", uintptr(unsafe.Pointer(&milliseconds)), uintptr(events[i]), uintptr(events[i+1]))
+		err = d.call("cuEventElapsedTime", uintptr(unsafe.Pointer(&milliseconds)),
+			uintptr(events[i]), uintptr(events[i+1]))
 		out = append(out, time.Duration(float64(milliseconds)*1e6))
 	}
 	return out, err

@@ -33,7 +33,8 @@ func bareNames(name string) []string {
 func libraryFolders() []string {
 	target := map[string]string{"amd64": "x86_64-linux", "arm64": "sbsa-linux"}[runtime.GOARCH]
 	var out []string
-	toolkits := []string{os.Getenv("CUDA_HOME"), os.Getenv("CUDA_PATH"), "/usr/local/cuda", "/opt/cuda", "/usr/local/cuda-*"}
+	toolkits := []string{os.Getenv("CUDA_HOME"), os.Getenv("CUDA_PATH"), "/usr/local/cuda",
+		"/opt/cuda", "/usr/local/cuda-*"}
 	for _, t := range toolkits {
 		if t != "" {
 			out = append(out, filepath.Join(t, "lib64"), filepath.Join(t, "targets", target, "lib"))
@@ -53,7 +54,8 @@ func libraryFolders() []string {
 		}
 		for _, packages := range []string{"site-packages", "dist-packages"} {
 			wheels := filepath.Join(p, "lib", "python3*", packages, "nvidia")
-			out = append(out, filepath.Join(wheels, "cu1[0-9]", "lib"), filepath.Join(wheels, "cuda_nvrtc", "lib"), filepath.Join(wheels, "cublas", "lib"))
+			out = append(out, filepath.Join(wheels, "cu1[0-9]", "lib"), filepath.Join(wheels, "cuda_nvrtc", "lib"),
+				filepath.Join(wheels, "cublas", "lib"))
 		}
 		out = append(out, filepath.Join(p, "lib"))
 	}

@@ -73,5 +73,6 @@ func (s *sequence) depend(graph uintptr, n node, after []node, early bool) error
 			edges[i] = edge{fromPort: 1, kind: 1} // both are "programmatic"
 		}
 	}
-	return s.device.call("cuGraphAddDependencies_v2", graph, uintptr(unsafe.Pointer(&after[0])), uintptr(unsafe.Pointer(&to[0])), uintptr(unsafe.Pointer(&edges[0])), uintptr(len(after)))
+	return s.device.call("cuGraphAddDependencies_v2", graph, uintptr(unsafe.Pointer(&after[0])),
+		uintptr(unsafe.Pointer(&to[0])), uintptr(unsafe.Pointer(&edges[0])), uintptr(len(after)))
 }

@@ -8,15 +8,17 @@ import (
 	"unsafe"
 )
 
-// unwritten is what stands in a word of the host's memory until a kernel writes it. It may be a result, too: then the event tells.
+// unwritten is what stands in a word of the host's memory until a kernel writes it. It may be a result, too: then the
+// event tells.
 const unwritten = ^uint32(0)
 
 // glances is how often the host looks at a word before it asks for the event: some 20 µs.
 const glances = 20000
 
 // await is told that a sequence which writes to a buffer of the host's memory is about to be launched. If it writes one
-// word only, at offset at, the host sees by the word itself that it is there, some microseconds before an event says so. Where
-// the one before was not waited for, its word may come at any time, so that the event must tell; at is -1 where several are written.
+// word only, at offset at, the host sees by the word itself that it is there, some microseconds before an event says
+// so. Where the one before was not waited for, its word may come at any time, so that the event must tell; at is -1
+// where several are written.
 func (b *buffer) await(at int) {
 	b.awaited = -1
 	if at >= 0 && !b.pending {

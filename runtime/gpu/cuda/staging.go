@@ -115,7 +115,8 @@ func (r *ring) write(d *gpu, to uintptr, from []byte) error {
 	return d.call("cuMemcpyHtoDAsync_v2", to, r.memory.address+uintptr(place), uintptr(len(from)), d.stream)
 }
 
-// fetch copies up to smallBytes from the device, in the stream's order, to a place with an event: got, when that is past.
+// fetch copies up to smallBytes from the device, in the stream's order, to a place with an event: got, when that is
+// past.
 func (r *ring) fetch(d *gpu, from uintptr, size int) (place int, got []byte, err error) {
 	at := (writePlaces + r.fetches%fetchPlaces) * smallBytes
 	if err := d.call("cuMemcpyDtoHAsync_v2", r.memory.address+uintptr(at), from, uintptr(size), d.stream); err != nil {
@@ -139,7 +140,8 @@ type beside struct {
 }
 
 func (s *beside) open(d *gpu) error {
-	return errors.Join(d.call("cuStreamCreate", uintptr(unsafe.Pointer(&s.stream)), streamNonBlocking), s.memory.open(d, smallBytes))
+	return errors.Join(d.call("cuStreamCreate", uintptr(unsafe.Pointer(&s.stream)), streamNonBlocking),
+		s.memory.open(d, smallBytes))
 }
 
 func (s *beside) close(d *gpu) error {
@@ -210,7 +212,8 @@ func (s *staging) write(d *gpu, to uintptr, from []byte) error {
 		}
 		n := min(len(from), s.bytes)
 		parallelCopy(s.memory.bytes[place*s.bytes:][:n], from[:n])
-		if err := d.call("cuMemcpyHtoDAsync_v2", to, s.memory.address+uintptr(place*s.bytes), uintptr(n), d.stream); err != nil {
+		if err := d.call("cuMemcpyHtoDAsync_v2", to, s.memory.address+uintptr(place*s.bytes), uintptr(n),
+			d.stream); err != nil {
 			return err
 		}
 		if err := s.done[place].record(d); err != nil {
@@ -248,7 +251,8 @@ func (s *staging) read(d *gpu, to []byte, from uintptr) error {
 			return err
 		}
 		n := min(len(to), s.bytes)
-		if err := d.call("cuMemcpyDtoHAsync_v2", s.memory.address+uintptr(place*s.bytes), from, uintptr(n), d.stream); err != nil {
+		if err := d.call("cuMemcpyDtoHAsync_v2", s.memory.address+uintptr(place*s.bytes), from, uintptr(n),
+			d.stream); err != nil {
 			return err
 		}
 		if err := s.done[place].record(d); err != nil {

@@ -28,8 +28,8 @@ func CheckRange(what string, offset, size, buffer int) error {
 	return nil
 }
 
-// CheckWrite tells whether the host may write size bytes at an offset to a buffer of a size, which may be wrapped memory, or a
-// HostWriter's.
+// CheckWrite tells whether the host may write size bytes at an offset to a buffer of a size, which may be wrapped
+// memory, or a HostWriter's.
 func CheckWrite(what string, offset, size, buffer int, wrapped, host bool) error {
 	if err := CheckRange(what+": write", offset, size, buffer); err != nil {
 		return err
@@ -95,14 +95,15 @@ func CheckDispatch(i int, d Dispatch, info Info) error {
 		case a.Buffer == nil:
 			return fail("argument %d is not set", j)
 		case a.Offset < 0 || a.Offset >= a.Buffer.Size() || a.Offset%4 != 0:
-			return fail("argument %d is at offset %d of a buffer of %d bytes, want a multiple of 4 within it", j, a.Offset, a.Buffer.Size())
+			return fail("argument %d is at offset %d of a buffer of %d bytes, want a multiple of 4 within it", j,
+				a.Offset, a.Buffer.Size())
 		}
 	}
 	return nil
 }
 
-// CountArguments counts the buffers of a kernel in a text, kernel void or [[kernel]] void: the highest n of its [[buffer(n)]],
-// and one. It is false where there is no such kernel.
+// CountArguments counts the buffers of a kernel in a text, kernel void or [[kernel]] void: the highest n of its
+// [[buffer(n)]], and one. It is false where there is no such kernel.
 func CountArguments(text, kernel string) (int, bool) {
 	// Texts are long and regular expressions slow: one looks only at places where the name stands.
 	for at := 0; ; at += len(kernel) {

@@ -32,21 +32,22 @@ type Device interface {
 	NewBuffer(size int) (Buffer, error)
 	// Wrap makes a buffer of memory that is only read, such as a part of a mapped file; it must stay as it is
 	// until the buffer is closed. Where memory is shared, nothing is copied; CUDA copies in pieces. The buffer
-	// refuses Write and Place, and a kernel must not write to it. Metal wants memory that begins at a page: the buffer of
-	// other memory begins at the page before it, which is taken care of, but the rest of the first and the last
-	// page must be readable.
+	// refuses Write and Place, and a kernel must not write to it. Metal wants memory that begins at a page: the buffer
+	// of other memory begins at the page before it, which is taken care of, but the rest of the first and the last page
+	// must be readable.
 	Wrap(memory []byte) (Buffer, error)
 	// Compile compiles a source, or takes it from a cache.
 	Compile(Source) (Library, error)
 	// Record checks dispatches and makes them ready to be submitted any number of times. The slice and the
 	// bytes of its arguments may be changed afterwards.
 	Record([]Dispatch) (Sequence, error)
-	// Wait waits for everything that was submitted. An error that a sequence ends in stays: Wait, Submit, Read and Write give
-	// it from then on, until Recover.
+	// Wait waits for everything that was submitted. An error that a sequence ends in stays: Wait, Submit, Read and
+	// Write give it from then on, until Recover.
 	Wait() error
 	// Recover waits for everything that was submitted and forgets the error that a sequence ended in, so that what is
-	// submitted next runs. Buffers hold anything where that sequence or what came after it was to write. It gives an error
-	// where the device stays unusable, as on CUDA: an error of a kernel stays with the context until the process ends.
+	// submitted next runs. Buffers hold anything where that sequence or what came after it was to write. It gives an
+	// error where the device stays unusable, as on CUDA: an error of a kernel stays with the context until the process
+	// ends.
 	Recover() error
 	// Close waits, and gives up what the device holds. Buffers, libraries and sequences are closed before it.
 	Close() error
@@ -60,10 +61,11 @@ const MaxPlaced = 4096
 
 // HostWriter is implemented by devices that have memory of their own, and can write to the host's, too.
 type HostWriter interface {
-	// NewHostBuffer makes a buffer of 1 to MaxHostBuffer bytes in the host's memory. It holds zeros. Kernels reach it, slowly. Read
-	// and Fetch wait, but have the device copy nothing: a copy takes longer than the kernel that gives a token. What is
-	// fetched is what is there when Bytes is called, and the buffer is closed after that. A word may be given as soon as it
-	// is written, before what was submitted is done: a kernel writes it once. It refuses Write and Place.
+	// NewHostBuffer makes a buffer of 1 to MaxHostBuffer bytes in the host's memory. It holds zeros. Kernels reach it,
+	// slowly. Read and Fetch wait, but have the device copy nothing: a copy takes longer than the kernel that gives a
+	// token. What is fetched is what is there when Bytes is called, and the buffer is closed after that. A word may be
+	// given as soon as it is written, before what was submitted is done: a kernel writes it once. It refuses Write and
+	// Place.
 	NewHostBuffer(size int) (Buffer, error)
 }
 
@@ -74,8 +76,9 @@ type Buffer interface {
 	// Write puts bytes at an offset, after what was submitted before and ahead of what will be. The bytes are
 	// taken at once; up to 4096 of them cost no wait.
 	Write(offset int, from []byte) error
-	// Place puts at most MaxPlaced bytes at an offset at once, while what was submitted before may still run: nothing of that may read or
-	// write these bytes; the zeros of a new buffer count as submitted. What is submitted afterwards finds them there, and not one copy stands between it and what runs.
+	// Place puts at most MaxPlaced bytes at an offset at once, while what was submitted before may still run: nothing
+	// of that may read or write these bytes; the zeros of a new buffer count as submitted. What is submitted afterwards
+	// finds them there, and not one copy stands between it and what runs.
 	Place(offset int, from []byte) error
 	// Read waits for what was submitted and gives the bytes at an offset.
 	Read(offset int, to []byte) error

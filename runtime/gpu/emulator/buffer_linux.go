@@ -29,7 +29,8 @@ func (d *emulator) NewBuffer(size int) (device.Buffer, error) {
 	page := os.Getpagesize()
 	padded := (size + 15) / 16 * 16
 	whole := (padded + page - 1) / page * page
-	all, err := syscall.Mmap(-1, 0, whole+page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE)
+	all, err := syscall.Mmap(-1, 0, whole+page, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE)
 	if err != nil {
 		return nil, fmt.Errorf("emulator: mapping a buffer of %d bytes: %w", size, err)
 	}
@@ -42,7 +43,8 @@ func (d *emulator) NewBuffer(size int) (device.Buffer, error) {
 // NewHostBuffer makes a buffer like any other, but for what it refuses.
 func (d *emulator) NewHostBuffer(size int) (device.Buffer, error) {
 	if size > device.MaxHostBuffer {
-		return nil, fmt.Errorf("emulator: a buffer of %d bytes in the host's memory, want 1 to %d", size, device.MaxHostBuffer)
+		return nil, fmt.Errorf("emulator: a buffer of %d bytes in the host's memory, want 1 to %d",
+			size, device.MaxHostBuffer)
 	}
 	b, err := d.NewBuffer(size)
 	if err == nil {

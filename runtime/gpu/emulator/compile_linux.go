@@ -24,7 +24,8 @@ import (
 var flags = []string{"-std=c++17", "-w", "-fPIC", "-fno-strict-aliasing", "-ffp-contract=off"}
 
 // sanitizer makes undefined behaviour of a kernel end the process and say where.
-var sanitizer = []string{"-fsanitize=undefined", "-fno-sanitize=vptr,object-size,alignment", "-fno-sanitize-recover=undefined"}
+var sanitizer = []string{"-fsanitize=undefined", "-fno-sanitize=vptr,object-size,alignment",
+	"-fno-sanitize-recover=undefined"}
 
 // compiler is a C++ compiler with what tells it from others.
 type compiler struct {
@@ -38,7 +39,8 @@ func newCompiler(cache string) (*compiler, error) {
 	name := cmp.Or(os.Getenv("CXX"), "c++")
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return nil, fmt.Errorf("emulator: it needs a C++ compiler, and %s is not there (install g++ or set CXX): %w", name, device.ErrUnavailable)
+		return nil, fmt.Errorf("emulator: it needs a C++ compiler, and %s is not there (install g++ or set CXX): %w",
+			name, device.ErrUnavailable)
 	}
 	version, err := exec.Command(path, "--version").Output()
 	if err != nil {
@@ -59,7 +61,8 @@ func newCompiler(cache string) (*compiler, error) {
 	// the last kernel goes: it keeps memory for the next.
 	emulator := func(more ...string) func() (string, error) {
 		return sync.OnceValues(func() (string, error) {
-			return c.build("emulator.so", nil, append([]string{"-O2", "-shared", "emulator.cc", "-pthread", "-Wl,-z,nodelete"}, more...))
+			return c.build("emulator.so", nil,
+				append([]string{"-O2", "-shared", "emulator.cc", "-pthread", "-Wl,-z,nodelete"}, more...))
 		})
 	}
 	c.plain, c.sanitized = emulator(), emulator("-fsanitize=undefined")
@@ -108,7 +111,8 @@ var users = sync.OnceValues(func() (*compiler, error) { return newCompiler("") }
 func (c *compiler) build(out string, sources map[string][]byte, args []string) (string, error) {
 	files := kernels.EmulatorFiles()
 	hash := sha256.New()
-	parts := []string{c.path, c.version, strings.Join(flags, " "), string(files["emulator.h"]), string(files["emulator.cc"]), out, string(sources["kernel.cc"])}
+	parts := []string{c.path, c.version, strings.Join(flags, " "), string(files["emulator.h"]),
+		string(files["emulator.cc"]), out, string(sources["kernel.cc"])}
 	for _, part := range append(parts, args...) {
 		fmt.Fprintf(hash, "%d %s", len(part), part)
 	}

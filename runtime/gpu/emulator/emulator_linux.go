@@ -43,7 +43,8 @@ func (d *emulator) Info() device.Info {
 	return device.Info{
 		Description: fmt.Sprintf("emulator on %s/%s, schedule %d", runtime.GOOS, runtime.GOARCH, d.options.Schedule),
 		Machine: kernels.Machine{
-			Target: kernels.CPU, Cores: cmp.Or(d.options.Cores, runtime.NumCPU()), TransferMemory: d.options.TransferMemory, TransferLeast: d.options.TransferLeast,
+			Target: kernels.CPU, Cores: cmp.Or(d.options.Cores, runtime.NumCPU()),
+			TransferMemory: d.options.TransferMemory, TransferLeast: d.options.TransferLeast,
 		},
 		Memory: 64 << 30, ThreadgroupMemory: ThreadgroupMemory, MaxThreads: 1024, Unified: true,
 	}
@@ -91,10 +92,12 @@ func (d *emulator) Record(dispatches []device.Dispatch) (device.Sequence, error)
 		}
 		k, ok := x.Kernel.(*kernel)
 		if !ok {
-			return nil, fmt.Errorf("emulator: dispatch %d (%s): kernel %s is of another device", i, x.Label, x.Kernel.Name())
+			return nil, fmt.Errorf("emulator: dispatch %d (%s): kernel %s is of another device", i,
+				x.Label, x.Kernel.Name())
 		}
 		if len(x.Arguments) != k.arguments {
-			return nil, fmt.Errorf("emulator: dispatch %d (%s): %d arguments, kernel %s has %d", i, x.Label, len(x.Arguments), k.name, k.arguments)
+			return nil, fmt.Errorf("emulator: dispatch %d (%s): %d arguments, kernel %s has %d", i, x.Label,
+				len(x.Arguments), k.name, k.arguments)
 		}
 		c := command{x, k, make([]unsafe.Pointer, len(x.Arguments))}
 		for j, a := range x.Arguments {
@@ -104,7 +107,8 @@ func (d *emulator) Record(dispatches []device.Dispatch) (device.Sequence, error)
 			}
 			b, ok := a.Buffer.(*buffer)
 			if !ok || b.device != d {
-				return nil, fmt.Errorf("emulator: dispatch %d (%s): argument %d is a buffer of another device", i, x.Label, j)
+				return nil, fmt.Errorf("emulator: dispatch %d (%s): argument %d is a buffer of another device", i,
+					x.Label, j)
 			}
 			c.args[j] = unsafe.Pointer(&b.memory[a.Offset])
 		}

@@ -11,5 +11,6 @@ import (
 
 // Open is for Linux, amd64 and arm64.
 func Open(Options) (device.Device, error) {
-	return nil, fmt.Errorf("emulator: it runs on linux/amd64 and linux/arm64, this is %s/%s: %w", runtime.GOOS, runtime.GOARCH, device.ErrUnavailable)
+	return nil, fmt.Errorf("emulator: it runs on linux/amd64 and linux/arm64, this is %s/%s: %w", runtime.GOOS,
+		runtime.GOARCH, device.ErrUnavailable)
 }

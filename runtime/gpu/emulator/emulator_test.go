@@ -52,8 +52,10 @@ func TestMissingBarrier(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, x.Write(0, []byte{7}))
 		move := func(i int) device.Dispatch {
-			return device.Dispatch{Label: "move", Kernel: k, Groups: [3]int{1, 1, 1}, Threads: [3]int{1, 1, 1}, Arguments: []device.Argument{
-				{Binding: device.Binding{Buffer: x, Offset: 4 * i}}, {Binding: device.Binding{Buffer: x, Offset: 4*i + 4}}, {Bytes: []byte{1, 0, 0, 0}}}}
+			return device.Dispatch{Label: "move", Kernel: k, Groups: [3]int{1, 1, 1}, Threads: [3]int{1, 1, 1},
+				Arguments: []device.Argument{
+					{Binding: device.Binding{Buffer: x, Offset: 4 * i}},
+					{Binding: device.Binding{Buffer: x, Offset: 4*i + 4}}, {Bytes: []byte{1, 0, 0, 0}}}}
 		}
 		second := move(1)
 		second.Barrier = c.barrier
@@ -106,7 +108,8 @@ func TestFaults(t *testing.T) {
 		require.NoError(t, err)
 		y, err := d.NewBuffer(256)
 		require.NoError(t, err)
-		s, err := d.Record([]device.Dispatch{{Label: "first", Kernel: k, Groups: [3]int{1, 1, 1}, Threads: [3]int{64, 1, 1},
+		s, err := d.Record([]device.Dispatch{{Label: "first", Kernel: k, Groups: [3]int{1, 1, 1},
+			Threads:   [3]int{64, 1, 1},
 			Arguments: []device.Argument{{Binding: device.Binding{Buffer: y}}}}})
 		require.NoError(t, err)
 		require.NoError(t, s.Submit())

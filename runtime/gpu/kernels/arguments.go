@@ -39,13 +39,13 @@ type Arguments[T comparable] interface {
 	values() []T
 }
 
-// WeightArguments are the buffers of a weight: its codes, or numbers, with their scales and biases. Of a weight that has
-// no scales, or no biases, these may be any buffer.
+// WeightArguments are the buffers of a weight: its codes, or numbers, with their scales and biases. Of a weight that
+// has no scales, or no biases, these may be any buffer.
 type WeightArguments[T comparable] struct{ Data, Scales, Biases T }
 
-// List gives the arguments of a launch in the order in which its kernel takes them, and which of them it may write. What
-// is absent is what the kernel's text says instead of it, which is written where both of them are. It panics where an
-// argument is missing that the kernel must have, or the arguments are those of another kernel.
+// List gives the arguments of a launch in the order in which its kernel takes them, and which of them it may write.
+// What is absent is what the kernel's text says instead of it, which is written where both of them are. It panics where
+// an argument is missing that the kernel must have, or the arguments are those of another kernel.
 func List[T comparable](l Launch, a Arguments[T]) (list []T, written []bool) {
 	s := a.Signature()
 	if !slices.Contains(s.Kernels, l.Kernel) {

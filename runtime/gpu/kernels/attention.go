@@ -38,11 +38,12 @@ type AttentionTuning struct {
 	Simdgroups int
 }
 
-// Near reports whether t and o differ in one respect: the heads of a simdgroup, with its tokens, the keys that it reads at a time, or
-// the simdgroups of a threadgroup.
+// Near reports whether t and o differ in one respect: the heads of a simdgroup, with its tokens, the keys that it reads
+// at a time, or the simdgroups of a threadgroup.
 func (t AttentionTuning) Near(o AttentionTuning) bool {
 	n := 0
-	for _, differ := range []bool{t.Heads != o.Heads || t.Tokens != o.Tokens, t.Keys != o.Keys, t.Simdgroups != o.Simdgroups} {
+	for _, differ := range []bool{t.Heads != o.Heads || t.Tokens != o.Tokens, t.Keys != o.Keys,
+		t.Simdgroups != o.Simdgroups} {
 		if differ {
 			n++
 		}
@@ -73,7 +74,8 @@ func (a Attention) Tunings(target Target, many bool) []AttentionTuning {
 	add := func(t AttentionTuning) {
 		b := a
 		b.Tuning = t
-		if full, err := b.tuning(many); err == nil && !seen[full] && full.Heads*full.Tokens*a.D <= 2048 && full.Keys*a.D <= 2048 {
+		if full, err := b.tuning(many); err == nil && !seen[full] && full.Heads*full.Tokens*a.D <= 2048 &&
+			full.Keys*a.D <= 2048 {
 			seen[full] = true
 			out = append(out, full)
 		}
@@ -148,8 +150,8 @@ func (a Attention) slices(blocks int) int {
 // Launches are the dispatches for up to tokens tokens in fp32: partial results of blocks of positions, then
 // their sum. A capture of them serves any position: blocks past the context end at once.
 //
-// They take AttentionPartArguments and AttentionMergeArguments: Q, Out f32 [T, Heads, D], Keys and Values [KVHeads, Slots, D],
-// Part f32 [T, Heads, Blocks, D], ML f32 [T, Heads, Blocks, 2]. Blocks is what the method gives beside them.
+// They take AttentionPartArguments and AttentionMergeArguments: Q, Out f32 [T, Heads, D], Keys and Values [KVHeads,
+// Slots, D], Part f32 [T, Heads, Blocks, D], ML f32 [T, Heads, Blocks, 2]. Blocks is what the method gives beside them.
 func (a Attention) Launches(tokens int) (part, merge Launch, blocks int, err error) {
 	if err := a.check(); err != nil {
 		return part, merge, 0, err
@@ -159,13 +161,17 @@ func (a Attention) Launches(tokens int) (part, merge Launch, blocks int, err err
 		return part, merge, 0, err
 	}
 	gates := a.Gates.or(a.Heads, a.D)
-	defines := define("ATT_D", a.D, "ATT_HEADS", a.Heads, "ATT_KV_HEADS", a.KVHeads, "ATT_H", t.Heads, "ATT_Q", t.Tokens, "ATT_TOKENS", t.Keys,
-		"ATT_SIMDGROUPS", t.Simdgroups, "ATT_BLOCKS", t.Blocks, "ATT_LEAST", t.Least, "ATT_SLICES", a.slices(t.Blocks), "ATT_SLOTS", a.Slots, "ATT_WINDOW", a.Window,
+	defines := define("ATT_D", a.D, "ATT_HEADS", a.Heads, "ATT_KV_HEADS", a.KVHeads, "ATT_H", t.Heads, "ATT_Q",
+		t.Tokens, "ATT_TOKENS", t.Keys,
+		"ATT_SIMDGROUPS", t.Simdgroups, "ATT_BLOCKS", t.Blocks, "ATT_LEAST", t.Least, "ATT_SLICES", a.slices(t.Blocks),
+		"ATT_SLOTS", a.Slots, "ATT_WINDOW", a.Window,
 		"ATT_SCALE", float32(float64(a.Scale)*math.Log2E), "ATT_BF16", a.Cache == BF16)
 	part = Launch{File: "attention", Kernel: "attention_part", Defines: defines,
 		Groups: [3]int{a.Heads / t.Heads, t.Blocks, ceil(tokens, t.Tokens)}, Threads: [3]int{t.Simdgroups * 32, 1, 1}}
 	merge = Launch{File: "attention", Kernel: "attention_merge",
-		Defines: append(slices.Clip(defines), define("ATT_GATED", a.Gated, "ATT_GATE_TOKEN", gates.Token, "ATT_GATE_HEAD", gates.Row)...), Case: func(s Sizes) *Case { return a.newCase(s, tokens > 1) },
+		Defines: append(slices.Clip(defines),
+			define("ATT_GATED", a.Gated, "ATT_GATE_TOKEN", gates.Token, "ATT_GATE_HEAD",
+				gates.Row)...), Case: func(s Sizes) *Case { return a.newCase(s, tokens > 1) },
 		Groups: [3]int{a.Heads, tokens, 1}, Threads: [3]int{a.slices(t.Blocks) * a.D, 1, 1}}
 	return part, merge, t.Blocks, nil
 }
@@ -184,7 +190,8 @@ type ChunkTuning struct {
 // Near reports whether t and o differ in one respect.
 func (t ChunkTuning) Near(o ChunkTuning) bool {
 	n := 0
-	for _, differ := range []bool{t.Heads != o.Heads, t.Rows != o.Rows, t.Keys != o.Keys, t.Columns != o.Columns, t.Held != o.Held} {
+	for _, differ := range []bool{t.Heads != o.Heads, t.Rows != o.Rows, t.Keys != o.Keys,
+		t.Columns != o.Columns, t.Held != o.Held} {
 		if differ {
 			n++
 		}
@@ -230,7 +237,8 @@ func (a Attention) ChunkTunings(target Target) []ChunkTuning {
 		for _, columns := range []int{a.D, 256, 128, 64} {
 			for _, held := range []bool{first.Held, !first.Held} {
 				for _, more := range []int{1, 2} {
-					add(ChunkTuning{Heads: first.Heads, Rows: first.Rows * more, Keys: keys, Columns: columns, Held: held && a.D <= 256})
+					add(ChunkTuning{Heads: first.Heads, Rows: first.Rows * more, Keys: keys, Columns: columns,
+						Held: held && a.D <= 256})
 				}
 			}
 		}
@@ -251,7 +259,9 @@ func (a Attention) ChunkLaunch(tokens int, t ChunkTuning) (Launch, error) {
 	if t == (ChunkTuning{}) {
 		tunings := a.ChunkTunings(Metal)
 		if len(tunings) == 0 {
-			return Launch{}, fmt.Errorf("attention by tiles of heads of %d elements does not fit %d bytes of threadgroup memory", a.D, metalMemory)
+			return Launch{}, fmt.Errorf(
+				"attention by tiles of heads of %d elements does not fit %d bytes of threadgroup memory", a.D,
+				metalMemory)
 		}
 		t = tunings[0]
 	}
@@ -264,11 +274,15 @@ func (a Attention) ChunkLaunch(tokens int, t ChunkTuning) (Launch, error) {
 	gates := a.Gates.or(a.Heads, a.D)
 	return Launch{
 		File: "attention_chunk", Kernel: "attention_chunk", Case: func(s Sizes) *Case { return a.chunkCase(s, t) },
-		Defines: define("CHUNK_D", a.D, "CHUNK_HEADS", a.Heads, "CHUNK_KV_HEADS", a.KVHeads, "CHUNK_H", t.Heads, "CHUNK_ROWS", t.Rows,
-			"CHUNK_KEYS", t.Keys, "CHUNK_DV", t.Columns, "CHUNK_Q_HELD", t.Held, "CHUNK_Q_TOKEN", a.Heads*a.D, "CHUNK_Q_HEAD", a.D,
+		Defines: define("CHUNK_D", a.D, "CHUNK_HEADS", a.Heads, "CHUNK_KV_HEADS", a.KVHeads, "CHUNK_H",
+			t.Heads, "CHUNK_ROWS", t.Rows,
+			"CHUNK_KEYS", t.Keys, "CHUNK_DV", t.Columns, "CHUNK_Q_HELD", t.Held, "CHUNK_Q_TOKEN",
+			a.Heads*a.D, "CHUNK_Q_HEAD", a.D,
 			"CHUNK_SLOTS", a.Slots, "CHUNK_BLOCK_ROWS", 0, "CHUNK_COLUMNS", 1, "CHUNK_WINDOW", a.Window,
-			"CHUNK_SCALE", float32(float64(a.Scale)*math.Log2E), "CHUNK_GATED", a.Gated, "CHUNK_GATE_TOKEN", gates.Token, "CHUNK_GATE_HEAD", gates.Row),
-		Groups: [3]int{ceil(tokens, 16*t.Rows), a.Heads / t.Heads, a.D / t.Columns}, Threads: [3]int{t.Heads * t.Rows * 32, 1, 1},
+			"CHUNK_SCALE", float32(float64(a.Scale)*math.Log2E), "CHUNK_GATED", a.Gated, "CHUNK_GATE_TOKEN",
+			gates.Token, "CHUNK_GATE_HEAD", gates.Row),
+		Groups:  [3]int{ceil(tokens, 16*t.Rows), a.Heads / t.Heads, a.D / t.Columns},
+		Threads: [3]int{t.Heads * t.Rows * 32, 1, 1},
 	}, nil
 }
 

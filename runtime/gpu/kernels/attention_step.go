@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// AttentionStep is the attention of one token with what comes before it: queries and key are normalized and rotated, key and
-// value are written to their caches, and what the caches hold then is attended to.
+// AttentionStep is the attention of one token with what comes before it: queries and key are normalized and rotated,
+// key and value are written to their caches, and what the caches hold then is attended to.
 type AttentionStep struct {
 	// Attention is what is attended to; its Tuning is for other launches.
 	Attention
-	// Rope are the heads; it has the sizes, the dtype of the caches and the slots of Attention, and writes a position to the
-	// slot that Attention reads it from.
+	// Rope are the heads; it has the sizes, the dtype of the caches and the slots of Attention, and writes a position
+	// to the slot that Attention reads it from.
 	Rope Rope
-	// Early says that no other kernel of the recording writes the caches: what they hold of earlier positions is read before
-	// it is this kernel's turn.
+	// Early says that no other kernel of the recording writes the caches: what they hold of earlier positions is read
+	// before it is this kernel's turn.
 	Early bool
 	// Step is how the work is divided; what is zero is chosen.
 	Step StepTuning
@@ -22,16 +22,16 @@ type AttentionStep struct {
 
 // StepTuning is how AttentionStep divides the work.
 type StepTuning struct {
-	// Heads of a key-value head that a threadgroup serves, Keys that a simdgroup reads at a time: powers of two, 2 to 32 in
-	// product. Buffers times as many are read ahead: with one, the next keys are read when scores are made of those before, and
-	// the next values when those before are added. Short has its own.
+	// Heads of a key-value head that a threadgroup serves, Keys that a simdgroup reads at a time: powers of two, 2 to
+	// 32 in product. Buffers times as many are read ahead: with one, the next keys are read when scores are made of
+	// those before, and the next values when those before are added. Short has its own.
 	Heads, Keys, Buffers int
 	// Simdgroups of a threadgroup, and how many threadgroups a multiprocessor is to have registers for, on CUDA.
 	Simdgroups, Room int
 	// Blocks that the positions are divided into at most, of Least positions or more.
 	Blocks, Least int
-	// Short is up to how many positions a threadgroup serves one head, and all of them: nothing is put together then. It is 0
-	// without Last, or where there are fewer Blocks than Heads.
+	// Short is up to how many positions a threadgroup serves one head, and all of them: nothing is put together then.
+	// It is 0 without Last, or where there are fewer Blocks than Heads.
 	Short int
 	// Last says that the last threadgroup puts the blocks together, which Metal cannot: there is no second launch.
 	Last bool
@@ -118,24 +118,27 @@ func (t StepTuning) check(a AttentionStep) error {
 	switch {
 	case group%t.Heads != 0 || scores < 2 || scores > 32 || scores&(scores-1) != 0 || t.Keys&(t.Keys-1) != 0:
 		return fmt.Errorf("attention step tuned to %d heads and %d keys of a simdgroup, want powers of two, 2 to 32 in product, heads that divide %d", t.Heads, t.Keys, group)
-	case t.Buffers < 1 || t.Buffers > 2 || t.Simdgroups < 1 || t.Simdgroups > 32 || t.Room < 1 || t.Room > 32 || t.Least < 1 || t.Blocks < 1 || t.Short < 0:
+	case t.Buffers < 1 || t.Buffers > 2 || t.Simdgroups < 1 || t.Simdgroups > 32 || t.Room < 1 || t.Room > 32 ||
+		t.Least < 1 || t.Blocks < 1 || t.Short < 0:
 		return fmt.Errorf("attention step tuned to %d buffers, %d simdgroups and %d blocks of %d positions, want 1 or 2, 1 to 32, and at least one of each", t.Buffers, t.Simdgroups, t.Blocks, t.Least)
 	}
 	if bytes := t.memory(a.D); bytes > metalMemory {
-		return fmt.Errorf("attention step tuned to %d simdgroups needs %d bytes of threadgroup memory, there are %d", t.Simdgroups, bytes, metalMemory)
+		return fmt.Errorf("attention step tuned to %d simdgroups needs %d bytes of threadgroup memory, there are %d",
+			t.Simdgroups, bytes, metalMemory)
 	}
 	return nil
 }
 
-// fits reports whether the registers of a lane, for queries and sums, keys and values, and scores, leave some of the 128 that a
-// lane has where a multiprocessor of 64K registers runs 16 simdgroups. This kernel is then beside those before it and behind it.
+// fits reports whether the registers of a lane, for queries and sums, keys and values, and scores, leave some of the
+// 128 that a lane has where a multiprocessor of 64K registers runs 16 simdgroups. This kernel is then beside those
+// before it and behind it.
 func (t StepTuning) fits(a AttentionStep, buffers int) bool {
 	each := a.D / 32
 	return 2*t.Heads*each+2*buffers*t.Keys*each*a.Cache.Size()/4+t.Heads*t.Keys <= 112
 }
 
-// buffers is how many times Keys are read ahead where a threadgroup serves so many heads: two, if a lane has registers for them.
-// Without Last none were measured.
+// buffers is how many times Keys are read ahead where a threadgroup serves so many heads: two, if a lane has registers
+// for them. Without Last none were measured.
 func (t StepTuning) buffers(a AttentionStep, heads int) int {
 	if t.Heads = heads; !t.Last || t.fits(a, 2) {
 		return 2
@@ -149,12 +152,13 @@ func (t StepTuning) memory(d int) int {
 	return 4*(shared+2*t.Simdgroups*t.Heads+1) + 64
 }
 
-// Launches are the dispatch and, unless the tuning says Last, the second one that puts blocks together. Blocks is the number
-// of parts of a head. A capture of them serves any position.
+// Launches are the dispatch and, unless the tuning says Last, the second one that puts blocks together. Blocks is the
+// number of parts of a head. A capture of them serves any position.
 //
-// They take AttentionStepArguments and AttentionMergeArguments: QWeight and KWeight [D], which no kernel may write, Angles of
-// RopeAngles, Keys and Values [KVHeads, Slots, D], Part f32 [Heads, Blocks, D], ML f32 [Heads, Blocks, 2], Out f32 [Heads, D],
-// Arrivals u32 [Heads], zeros before and after. Without Last the first needs no Gate, Out and Arrivals.
+// They take AttentionStepArguments and AttentionMergeArguments: QWeight and KWeight [D], which no kernel may write,
+// Angles of RopeAngles, Keys and Values [KVHeads, Slots, D], Part f32 [Heads, Blocks, D], ML f32 [Heads, Blocks, 2],
+// Out f32 [Heads, D], Arrivals u32 [Heads], zeros before and after. Without Last the first needs no Gate, Out and
+// Arrivals.
 func (a AttentionStep) Launches() (one, merge Launch, blocks int, err error) {
 	if err := a.check(); err != nil {
 		return one, merge, 0, err
@@ -164,7 +168,8 @@ func (a AttentionStep) Launches() (one, merge Launch, blocks int, err error) {
 	}
 	r := a.Rope
 	if r.D != a.D || r.QHeads != a.Heads || r.KVHeads != a.KVHeads || r.Slots != a.Slots || r.Cache != a.Cache {
-		return one, merge, 0, fmt.Errorf("attention step: %d+%d heads of %d elements of %s in %d slots are rotated, %d+%d of %d of %s in %d are attended to",
+		return one, merge, 0, fmt.Errorf(
+			"attention step: %d+%d heads of %d elements of %s in %d slots are rotated, %d+%d of %d of %s in %d are attended to",
 			r.QHeads, r.KVHeads, r.D, r.Cache, r.Slots, a.Heads, a.KVHeads, a.D, a.Cache, a.Slots)
 	}
 	t, err := a.tuning()
@@ -172,16 +177,20 @@ func (a AttentionStep) Launches() (one, merge Launch, blocks int, err error) {
 		return one, merge, 0, err
 	}
 	b := a.Attention
-	b.Tuning = AttentionTuning{Heads: t.Heads, Tokens: 1, Keys: t.Keys, Blocks: t.Blocks, Least: t.Least, Simdgroups: t.Simdgroups}
+	b.Tuning = AttentionTuning{Heads: t.Heads, Tokens: 1, Keys: t.Keys, Blocks: t.Blocks, Least: t.Least,
+		Simdgroups: t.Simdgroups}
 	_, merge, blocks, err = b.Launches(1)
 	if err != nil {
 		return one, merge, 0, err
 	}
 	q, k, v := r.Q.or(r.QHeads, r.D), r.K.or(r.KVHeads, r.D), r.V.or(r.KVHeads, r.D)
 	one = Launch{File: "attention_step", Kernel: "attention_step",
-		Defines: append(merge.Defines[:len(merge.Defines):len(merge.Defines)], define("ATT_DIMS", r.Dims, "ATT_TRADITIONAL", r.Traditional, "ATT_RING", r.Ring,
-			"ATT_Q_HEAD", q.Row, "ATT_K_HEAD", k.Row, "ATT_V_HEAD", v.Row, "ATT_Q_NORM", int(r.QNorm), "ATT_K_NORM", int(r.KNorm), "ATT_V_NORM", int(r.VNorm),
-			"ATT_EPS", r.Eps, "ATT_WEIGHT_T", r.Weight.text(), "ATT_EARLY", a.Early, "ATT_BUFFERS", t.Buffers, "ATT_ROOM", t.Room, "ATT_SHORT", t.Short, "ATT_SHORT_BUFFERS", t.buffers(a, 1), "ATT_LAST", t.Last)...),
+		Defines: append(merge.Defines[:len(merge.Defines):len(merge.Defines)],
+			define("ATT_DIMS", r.Dims, "ATT_TRADITIONAL", r.Traditional, "ATT_RING", r.Ring,
+				"ATT_Q_HEAD", q.Row, "ATT_K_HEAD", k.Row, "ATT_V_HEAD", v.Row, "ATT_Q_NORM", int(r.QNorm), "ATT_K_NORM",
+				int(r.KNorm), "ATT_V_NORM", int(r.VNorm),
+				"ATT_EPS", r.Eps, "ATT_WEIGHT_T", r.Weight.text(), "ATT_EARLY", a.Early, "ATT_BUFFERS", t.Buffers,
+				"ATT_ROOM", t.Room, "ATT_SHORT", t.Short, "ATT_SHORT_BUFFERS", t.buffers(a, 1), "ATT_LAST", t.Last)...),
 		Groups: [3]int{a.Heads / t.Heads, t.Blocks, 1}, Threads: [3]int{t.Simdgroups * 32, 1, 1}}
 	if merge.Case = nil; t.Last {
 		one.Case = a.newCase

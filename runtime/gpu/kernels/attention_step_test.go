@@ -23,15 +23,19 @@ func TestAttentionStep(t *testing.T) {
 		positions []int
 	}{
 		"groups, gate, part of the heads": {kernels.AttentionStep{
-			Attention: kernels.Attention{D: 64, Heads: 8, KVHeads: 2, Slots: 300, Scale: 0.125, Cache: kernels.BF16, Gated: true, Gates: kernels.Rows{Token: 8 * 128, Row: 128}},
-			Rope: kernels.Rope{Dims: 16, Q: kernels.Rows{Token: 1024, Row: 128}, K: kernels.Rows{Token: 1024, Row: 64}, V: kernels.Rows{Token: 1024, Row: 64},
+			Attention: kernels.Attention{D: 64, Heads: 8, KVHeads: 2, Slots: 300, Scale: 0.125, Cache: kernels.BF16,
+				Gated: true, Gates: kernels.Rows{Token: 8 * 128, Row: 128}},
+			Rope: kernels.Rope{Dims: 16, Q: kernels.Rows{Token: 1024, Row: 128}, K: kernels.Rows{Token: 1024, Row: 64},
+				V:     kernels.Rows{Token: 1024, Row: 64},
 				QNorm: kernels.WeightedHeadNorm, KNorm: kernels.WeightedHeadNorm, Eps: 1e-6, Weight: kernels.F32},
 			Early: true,
 		}, []int{0, 3, 130, 299}},
 		"window in a ring": {kernels.AttentionStep{
-			Attention: kernels.Attention{D: 256, Heads: 4, KVHeads: 2, Slots: 60, Window: 40, Scale: 1, Cache: kernels.BF16},
-			Rope:      kernels.Rope{Dims: 256, QNorm: kernels.WeightedHeadNorm, KNorm: kernels.WeightedHeadNorm, VNorm: kernels.PlainHeadNorm, Eps: 1e-6, Weight: kernels.BF16, Ring: true},
-			Step:      kernels.StepTuning{Least: 8, Blocks: 3, Simdgroups: 2},
+			Attention: kernels.Attention{D: 256, Heads: 4, KVHeads: 2, Slots: 60, Window: 40,
+				Scale: 1, Cache: kernels.BF16},
+			Rope: kernels.Rope{Dims: 256, QNorm: kernels.WeightedHeadNorm, KNorm: kernels.WeightedHeadNorm,
+				VNorm: kernels.PlainHeadNorm, Eps: 1e-6, Weight: kernels.BF16, Ring: true},
+			Step: kernels.StepTuning{Least: 8, Blocks: 3, Simdgroups: 2},
 		}, []int{5, 39, 59, 75, 100}},
 		"wide heads, keys shared by two threadgroups": {kernels.AttentionStep{
 			Attention: kernels.Attention{D: 512, Heads: 8, KVHeads: 1, Slots: 50, Scale: 0.05, Cache: kernels.BF16},
@@ -45,25 +49,30 @@ func TestAttentionStep(t *testing.T) {
 			Step:      kernels.StepTuning{Heads: 8, Keys: 4, Buffers: 1, Simdgroups: 1, Least: 2, Blocks: 40},
 		}, []int{77}},
 		"short": {kernels.AttentionStep{
-			Attention: kernels.Attention{D: 256, Heads: 8, KVHeads: 2, Slots: 130, Scale: 0.1, Cache: kernels.BF16, Gated: true, Gates: kernels.Rows{Token: 8 * 256, Row: 256}},
-			Rope:      kernels.Rope{Dims: 64, QNorm: kernels.WeightedHeadNorm, KNorm: kernels.WeightedHeadNorm, Eps: 1e-6, Weight: kernels.F32},
-			Step:      kernels.StepTuning{Short: 70},
-			Early:     true,
+			Attention: kernels.Attention{D: 256, Heads: 8, KVHeads: 2, Slots: 130, Scale: 0.1, Cache: kernels.BF16,
+				Gated: true, Gates: kernels.Rows{Token: 8 * 256, Row: 256}},
+			Rope: kernels.Rope{Dims: 64, QNorm: kernels.WeightedHeadNorm, KNorm: kernels.WeightedHeadNorm,
+				Eps: 1e-6, Weight: kernels.F32},
+			Step:  kernels.StepTuning{Short: 70},
+			Early: true,
 		}, []int{0, 68, 69, 70, 129}},
 		"short, window in a ring": {kernels.AttentionStep{
-			Attention: kernels.Attention{D: 96, Heads: 8, KVHeads: 2, Slots: 100, Window: 80, Scale: 0.1, Cache: kernels.BF16, Gated: true, Gates: kernels.Rows{Token: 8 * 96, Row: 96}},
-			Rope:      kernels.Rope{Dims: 48, Ring: true},
-			Step:      kernels.StepTuning{Short: 70, Blocks: 5, Least: 9},
+			Attention: kernels.Attention{D: 96, Heads: 8, KVHeads: 2, Slots: 100, Window: 80, Scale: 0.1,
+				Cache: kernels.BF16, Gated: true, Gates: kernels.Rows{Token: 8 * 96, Row: 96}},
+			Rope: kernels.Rope{Dims: 48, Ring: true},
+			Step: kernels.StepTuning{Short: 70, Blocks: 5, Least: 9},
 		}, []int{5, 68, 69, 70, 129, 300}},
 		"short, all of a window's ring, fp32": {kernels.AttentionStep{
-			Attention: kernels.Attention{D: 96, Heads: 8, KVHeads: 2, Slots: 60, Window: 50, Scale: 0.1, Cache: kernels.F32},
-			Rope:      kernels.Rope{Dims: 48, Ring: true},
-			Step:      kernels.StepTuning{Short: 70, Blocks: 5, Least: 9, Simdgroups: 16},
+			Attention: kernels.Attention{D: 96, Heads: 8, KVHeads: 2, Slots: 60, Window: 50,
+				Scale: 0.1, Cache: kernels.F32},
+			Rope: kernels.Rope{Dims: 48, Ring: true},
+			Step: kernels.StepTuning{Short: 70, Blocks: 5, Least: 9, Simdgroups: 16},
 		}, []int{0, 49, 59, 60, 300}},
 		"short, one simdgroup, one key": {kernels.AttentionStep{
-			Attention: kernels.Attention{D: 96, Heads: 8, KVHeads: 1, Slots: 60, Window: 50, Scale: 0.1, Cache: kernels.BF16},
-			Rope:      kernels.Rope{Dims: 48, Ring: true},
-			Step:      kernels.StepTuning{Short: 20, Heads: 8, Blocks: 8, Least: 3, Simdgroups: 1, Keys: 1},
+			Attention: kernels.Attention{D: 96, Heads: 8, KVHeads: 1, Slots: 60, Window: 50,
+				Scale: 0.1, Cache: kernels.BF16},
+			Rope: kernels.Rope{Dims: 48, Ring: true},
+			Step: kernels.StepTuning{Short: 20, Heads: 8, Blocks: 8, Least: 3, Simdgroups: 1, Keys: 1},
 		}, []int{5, 19, 20, 60, 129}},
 		"fp32, traditional": {kernels.AttentionStep{
 			Attention: kernels.Attention{D: 96, Heads: 2, KVHeads: 2, Slots: 150, Scale: 0.1, Cache: kernels.F32},
@@ -95,7 +104,8 @@ func testStep(t *testing.T, a kernels.AttentionStep, one, merge kernels.Launch, 
 		}
 		return r
 	}
-	q, k, v := r.floats(rows(a.Rope.Q, a.Heads).Token), r.floats(rows(a.Rope.K, a.KVHeads).Token), r.floats(rows(a.Rope.V, a.KVHeads).Token)
+	q, k, v := r.floats(rows(a.Rope.Q, a.Heads).Token), r.floats(rows(a.Rope.K, a.KVHeads).Token),
+		r.floats(rows(a.Rope.V, a.KVHeads).Token)
 	qWeight, kWeight := r.floats(a.D), r.floats(a.D)
 	heldQ, heldK := hold(a.Rope.Weight, qWeight), hold(a.Rope.Weight, kWeight)
 	angles, gate := r.floats(a.Rope.Dims), r.floats(max(a.Gates.Token, 1))
@@ -116,18 +126,22 @@ func testStep(t *testing.T, a kernels.AttentionStep, one, merge kernels.Launch, 
 	rotated := make([]float32, a.Heads*a.D)
 	a.Rope.Reference(1, position, q, k, v, qWeight, kWeight, angles, rotated, wantK, wantV)
 
-	part, ml, out, arrivals, step := blank(a.Heads*blocks*a.D), blank(a.Heads*blocks*2), blank(a.Heads*a.D), make([]uint32, a.Heads), []int32{1, int32(position)}
+	part, ml, out, arrivals, step := blank(a.Heads*blocks*a.D), blank(a.Heads*blocks*2), blank(a.Heads*a.D),
+		make([]uint32, a.Heads), []int32{1, int32(position)}
 	memory := kerneltest.MetalMemory
 	if a.Step.Last {
 		memory = kerneltest.CUDAMemory // no text for Metal
 	}
-	kerneltest.RunWithin(t, memory, one, kernels.AttentionStepArguments[any]{Q: q, K: k, V: v, QWeight: heldQ.bytes, KWeight: heldK.bytes, Angles: angles,
-		Keys: keys.bytes, Values: values.bytes, Part: part, ML: ml, Gate: gate, Out: out, Arrivals: arrivals, Step: step})
+	kerneltest.RunWithin(t, memory, one, kernels.AttentionStepArguments[any]{Q: q, K: k, V: v, QWeight: heldQ.bytes,
+		KWeight: heldK.bytes, Angles: angles,
+		Keys: keys.bytes, Values: values.bytes, Part: part, ML: ml, Gate: gate, Out: out,
+		Arrivals: arrivals, Step: step})
 	if a.Step.Last {
 		require.Equal(t, make([]uint32, a.Heads), arrivals)
 	} else {
 		requireBlank(t, out)
-		kerneltest.Run(t, merge, kernels.AttentionMergeArguments[any]{Part: part, ML: ml, Gate: gate, Out: out, Step: step})
+		kerneltest.Run(t, merge, kernels.AttentionMergeArguments[any]{Part: part, ML: ml,
+			Gate: gate, Out: out, Step: step})
 	}
 	slot := func(x []float32, h int) []float32 { return x[(h*a.Slots+position%a.Slots)*a.D:][:a.D] }
 	for h := range a.KVHeads {
@@ -139,7 +153,8 @@ func testStep(t *testing.T, a kernels.AttentionStep, one, merge kernels.Launch, 
 	requireSame(t, wantK, keys.floats())
 	requireSame(t, wantV, values.floats())
 	want := blank(a.Heads * a.D)
-	a.Attention.Reference(1, position, rotated, wantK, wantV, gate, want) // of what the kernel wrote, rounded up or down
+	// of what the kernel wrote, rounded up or down
+	a.Attention.Reference(1, position, rotated, wantK, wantV, gate, want)
 	requireClose(t, want, out, 3e-6)
 }
 
@@ -152,13 +167,16 @@ func requireSame(t testing.TB, want, got []float32) {
 	}
 }
 
-// TestStepTunings: what is proposed for the models' shapes can be launched, with one launch where the last threadgroup puts
-// blocks together.
+// TestStepTunings: what is proposed for the models' shapes can be launched, with one launch where the last threadgroup
+// puts blocks together.
 func TestStepTunings(t *testing.T) {
 	for _, a := range []kernels.AttentionStep{
-		{Attention: kernels.Attention{D: 256, Heads: 16, KVHeads: 2, Slots: 262144, Scale: 1, Cache: kernels.BF16}, Rope: kernels.Rope{Dims: 64}},
-		{Attention: kernels.Attention{D: 256, Heads: 32, KVHeads: 16, Slots: 2047, Window: 1024, Scale: 1, Cache: kernels.BF16}, Rope: kernels.Rope{Dims: 256, Ring: true}},
-		{Attention: kernels.Attention{D: 512, Heads: 32, KVHeads: 4, Slots: 262144, Scale: 1, Cache: kernels.BF16}, Rope: kernels.Rope{Dims: 512}},
+		{Attention: kernels.Attention{D: 256, Heads: 16, KVHeads: 2, Slots: 262144, Scale: 1, Cache: kernels.BF16},
+			Rope: kernels.Rope{Dims: 64}},
+		{Attention: kernels.Attention{D: 256, Heads: 32, KVHeads: 16, Slots: 2047, Window: 1024, Scale: 1,
+			Cache: kernels.BF16}, Rope: kernels.Rope{Dims: 256, Ring: true}},
+		{Attention: kernels.Attention{D: 512, Heads: 32, KVHeads: 4, Slots: 262144, Scale: 1, Cache: kernels.BF16},
+			Rope: kernels.Rope{Dims: 512}},
 	} {
 		a = stepOf(a)
 		for _, target := range []kernels.Target{kernels.Metal, kernels.CUDA, kernels.CPU} {
@@ -180,17 +198,24 @@ func TestStepTunings(t *testing.T) {
 }
 
 func TestAttentionStepRefusals(t *testing.T) {
-	ok := stepOf(kernels.AttentionStep{Attention: kernels.Attention{D: 64, Heads: 4, KVHeads: 2, Slots: 8, Scale: 1, Cache: kernels.BF16}, Rope: kernels.Rope{Dims: 64}})
+	ok := stepOf(kernels.AttentionStep{Attention: kernels.Attention{D: 64, Heads: 4, KVHeads: 2, Slots: 8, Scale: 1,
+		Cache: kernels.BF16}, Rope: kernels.Rope{Dims: 64}})
 	for _, c := range []struct {
 		change func(a *kernels.AttentionStep)
 		err    string
 	}{
-		{func(a *kernels.AttentionStep) { a.D = 80 }, "attention of heads of 80 elements, want a multiple of 32 up to 1024"},
-		{func(a *kernels.AttentionStep) { a.Rope.Dims = 66 }, "attention step: 66 dims are rotated, want an even number from 2 to 64"},
-		{func(a *kernels.AttentionStep) { a.Rope.Slots = 9 }, "attention step: 4+2 heads of 64 elements of bf16 in 9 slots are rotated, 4+2 of 64 of bf16 in 8 are attended to"},
-		{func(a *kernels.AttentionStep) { a.Step.Keys = 3 }, "attention step tuned to 2 heads and 3 keys of a simdgroup, want powers of two, 2 to 32 in product, heads that divide 2"},
-		{func(a *kernels.AttentionStep) { a.Step.Simdgroups = 33 }, "attention step tuned to 2 buffers, 33 simdgroups and 1 blocks of 264 positions, want 1 or 2, 1 to 32, and at least one of each"},
-		{func(a *kernels.AttentionStep) { a.D, a.Rope.D, a.Step.Simdgroups = 1024, 1024, 16 }, "attention step tuned to 16 simdgroups needs 65860 bytes of threadgroup memory, there are 32768"},
+		{func(a *kernels.AttentionStep) { a.D = 80 },
+			"attention of heads of 80 elements, want a multiple of 32 up to 1024"},
+		{func(a *kernels.AttentionStep) { a.Rope.Dims = 66 },
+			"attention step: 66 dims are rotated, want an even number from 2 to 64"},
+		{func(a *kernels.AttentionStep) { a.Rope.Slots = 9 },
+			"attention step: 4+2 heads of 64 elements of bf16 in 9 slots are rotated, 4+2 of 64 of bf16 in 8 are attended to"},
+		{func(a *kernels.AttentionStep) { a.Step.Keys = 3 },
+			"attention step tuned to 2 heads and 3 keys of a simdgroup, want powers of two, 2 to 32 in product, heads that divide 2"},
+		{func(a *kernels.AttentionStep) { a.Step.Simdgroups = 33 },
+			"attention step tuned to 2 buffers, 33 simdgroups and 1 blocks of 264 positions, want 1 or 2, 1 to 32, and at least one of each"},
+		{func(a *kernels.AttentionStep) { a.D, a.Rope.D, a.Step.Simdgroups = 1024, 1024, 16 },
+			"attention step tuned to 16 simdgroups needs 65860 bytes of threadgroup memory, there are 32768"},
 	} {
 		a := ok
 		c.change(&a)

@@ -16,16 +16,23 @@ func TestAttention(t *testing.T) {
 		tokens    int
 		positions []int
 	}{
-		"one token, groups, gate": {kernels.Attention{D: 64, Heads: 8, KVHeads: 2, Slots: 300, Scale: 0.125, Cache: kernels.BF16,
+		"one token, groups, gate": {kernels.Attention{D: 64, Heads: 8, KVHeads: 2, Slots: 300,
+			Scale: 0.125, Cache: kernels.BF16,
 			Gated: true, Gates: kernels.Rows{Token: 8 * 128, Row: 128}}, 1, []int{0, 3, 130, 299}},
-		"one token, window in a ring": {kernels.Attention{D: 256, Heads: 4, KVHeads: 2, Slots: 60, Window: 40, Scale: 1, Cache: kernels.BF16,
+		"one token, window in a ring": {kernels.Attention{D: 256, Heads: 4, KVHeads: 2, Slots: 60, Window: 40,
+			Scale: 1, Cache: kernels.BF16,
 			Tuning: kernels.AttentionTuning{Least: 8, Blocks: 3}}, 1, []int{5, 39, 59, 75, 100}},
-		"one token, wide heads": {kernels.Attention{D: 512, Heads: 2, KVHeads: 1, Slots: 40, Scale: 0.05, Cache: kernels.BF16}, 1, []int{33}},
-		"one token, eight heads": {kernels.Attention{D: 32, Heads: 8, KVHeads: 1, Slots: 90, Scale: 0.2, Cache: kernels.BF16,
+		"one token, wide heads": {kernels.Attention{D: 512, Heads: 2, KVHeads: 1, Slots: 40, Scale: 0.05,
+			Cache: kernels.BF16}, 1, []int{33}},
+		"one token, eight heads": {kernels.Attention{D: 32, Heads: 8, KVHeads: 1, Slots: 90,
+			Scale: 0.2, Cache: kernels.BF16,
 			Tuning: kernels.AttentionTuning{Heads: 8, Keys: 4, Least: 2, Simdgroups: 2}}, 1, []int{77}},
-		"one token, fp32": {kernels.Attention{D: 128, Heads: 2, KVHeads: 2, Slots: 50, Scale: 0.1, Cache: kernels.F32}, 1, []int{49}},
-		"chunk, fp32":     {kernels.Attention{D: 32, Heads: 4, KVHeads: 2, Slots: 64, Scale: 0.2, Cache: kernels.F32}, 21, []int{0, 43}},
-		"chunk, window":   {kernels.Attention{D: 96, Heads: 2, KVHeads: 1, Slots: 24, Window: 16, Scale: 0.1, Cache: kernels.BF16}, 9, []int{0, 30}},
+		"one token, fp32": {kernels.Attention{D: 128, Heads: 2, KVHeads: 2, Slots: 50, Scale: 0.1, Cache: kernels.F32},
+			1, []int{49}},
+		"chunk, fp32": {kernels.Attention{D: 32, Heads: 4, KVHeads: 2, Slots: 64, Scale: 0.2, Cache: kernels.F32},
+			21, []int{0, 43}},
+		"chunk, window": {kernels.Attention{D: 96, Heads: 2, KVHeads: 1, Slots: 24, Window: 16, Scale: 0.1,
+			Cache: kernels.BF16}, 9, []int{0, 30}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			oneOfThree(t)
@@ -37,7 +44,8 @@ func TestAttention(t *testing.T) {
 			_, merge, _, err := c.Launches(capacity)
 			require.NoError(t, err)
 			for _, position := range c.positions {
-				kerneltest.Check(t, merge.Case(kernels.Sizes{Whole: true, Tokens: c.tokens, Capacity: capacity, Position: position}))
+				kerneltest.Check(t, merge.Case(kernels.Sizes{Whole: true, Tokens: c.tokens,
+					Capacity: capacity, Position: position}))
 			}
 		})
 	}
@@ -51,12 +59,16 @@ func TestAttentionByTiles(t *testing.T) {
 		tokens    int
 		positions []int
 	}{
-		"groups, gate": {kernels.Attention{D: 64, Heads: 4, KVHeads: 1, Slots: 128, Scale: 0.125, Cache: kernels.BF16, Gated: true,
+		"groups, gate": {kernels.Attention{D: 64, Heads: 4, KVHeads: 1, Slots: 128, Scale: 0.125,
+			Cache: kernels.BF16, Gated: true,
 			Gates: kernels.Rows{Token: 4 * 128, Row: 128}}, kernels.ChunkTuning{}, 21, []int{0, 90}},
-		"window in a ring": {kernels.Attention{D: 32, Heads: 2, KVHeads: 1, Slots: 71, Window: 40, Scale: 0.3, Cache: kernels.BF16}, kernels.ChunkTuning{}, 32, []int{0, 50}},
-		"parts of columns": {kernels.Attention{D: 64, Heads: 1, KVHeads: 1, Slots: 40, Scale: 0.125, Cache: kernels.BF16},
+		"window in a ring": {kernels.Attention{D: 32, Heads: 2, KVHeads: 1, Slots: 71, Window: 40, Scale: 0.3,
+			Cache: kernels.BF16}, kernels.ChunkTuning{}, 32, []int{0, 50}},
+		"parts of columns": {kernels.Attention{D: 64, Heads: 1, KVHeads: 1, Slots: 40,
+			Scale: 0.125, Cache: kernels.BF16},
 			kernels.ChunkTuning{Heads: 1, Rows: 2, Keys: 16, Columns: 32, Held: false}, 33, []int{7}},
-		"as CUDA is given it": {kernels.Attention{D: 256, Heads: 2, KVHeads: 1, Slots: 40, Scale: 0.0625, Cache: kernels.BF16},
+		"as CUDA is given it": {kernels.Attention{D: 256, Heads: 2, KVHeads: 1, Slots: 40,
+			Scale: 0.0625, Cache: kernels.BF16},
 			kernels.Attention{D: 256, Heads: 2, KVHeads: 1}.ChunkTunings(kernels.CUDA)[0], 3, []int{30}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +81,8 @@ func TestAttentionByTiles(t *testing.T) {
 				memory = kerneltest.CUDAMemory
 			}
 			for _, position := range c.positions {
-				kerneltest.CheckWithin(t, memory, l.Case(kernels.Sizes{Whole: true, Tokens: c.tokens, Capacity: capacity, Position: position}))
+				kerneltest.CheckWithin(t, memory,
+					l.Case(kernels.Sizes{Whole: true, Tokens: c.tokens, Capacity: capacity, Position: position}))
 			}
 		})
 	}
@@ -82,7 +95,8 @@ func TestAttentionTunings(t *testing.T) {
 		{D: 256, Heads: 32, KVHeads: 16, Slots: 2047, Window: 1024, Scale: 1, Cache: kernels.BF16},
 		{D: 512, Heads: 32, KVHeads: 4, Slots: 262144, Scale: 1, Cache: kernels.BF16},
 	} {
-		for target, memory := range map[kernels.Target]int{kernels.Metal: kerneltest.MetalMemory, kernels.CUDA: kerneltest.CUDAMemory} {
+		for target, memory := range map[kernels.Target]int{kernels.Metal: kerneltest.MetalMemory,
+			kernels.CUDA: kerneltest.CUDAMemory} {
 			for _, many := range []bool{false, true} {
 				tunings := a.Tunings(target, many)
 				require.Greater(t, len(tunings), 4)
@@ -119,7 +133,8 @@ func TestAttentionRefusals(t *testing.T) {
 		change func(a *kernels.Attention)
 		err    string
 	}{
-		{func(a *kernels.Attention) { a.D = 80 }, "attention of heads of 80 elements, want a multiple of 32 up to 1024"},
+		{func(a *kernels.Attention) { a.D = 80 },
+			"attention of heads of 80 elements, want a multiple of 32 up to 1024"},
 		{func(a *kernels.Attention) { a.Heads = 3 }, "attention of 3 query heads, want a multiple of the 2 key heads"},
 		{func(a *kernels.Attention) { a.Slots = 0 }, "attention over 0 slots with a window of 0"},
 		{func(a *kernels.Attention) { a.Cache = kernels.Bool }, "attention: the cache is bool, want f32 or bf16"},

@@ -9,12 +9,13 @@ import (
 // Blocks are the blocks of a cache of many sequences: keys or values [KVHeads, units, Rows, D] in one pool. Row t of a
 // call stands at position positions[t] of the sequence of number sequences[t]; below 0 it is of none. Position p of a
 // sequence lies in row p mod Rows of block blocks[sequence, p/Rows mod Columns]. The number of units is told in the
-// second word of step, where other kernels have a position: it depends on the memory of a device, and a self-test needs few.
+// second word of step, where other kernels have a position: it depends on the memory of a device, and a self-test needs
+// few.
 type Blocks struct {
 	// Rows is the number of positions of a block, Columns the blocks that the table has for a sequence.
 	Rows, Columns int
-	// Cache is the dtype of the pool: F32, BF16, or U32 for rows of codes of 8 bits (ir/cacherow.go), which are less wide
-	// than D.
+	// Cache is the dtype of the pool: F32, BF16, or U32 for rows of codes of 8 bits (ir/cacherow.go), which are less
+	// wide than D.
 	Cache DType
 }
 
@@ -99,8 +100,8 @@ func (w BlockWrite) eachRow(units int, positions, sequences, blocks []int32, f f
 }
 
 // BlockAttention is attention of rows of many sequences, each over the keys and values of its sequence up to its own
-// position, in a Window of that many where one is given. Query head h reads head h/(Heads/KVHeads). A row of no sequence
-// gives zeros.
+// position, in a Window of that many where one is given. Query head h reads head h/(Heads/KVHeads). A row of no
+// sequence gives zeros.
 //
 // What a row gives depends on Tuning and on its sequence alone, bit for bit: not on the other rows, and not on which of
 // them are of its sequence.
@@ -128,8 +129,8 @@ type BlockAttention struct {
 
 // BlockTuning is how the launches of BlockAttention divide the work.
 type BlockTuning struct {
-	// Heads of a key-value head and Tokens, rows of one sequence, that a simdgroup serves, Keys that it reads at a time:
-	// powers of two, 2 to 32 in product.
+	// Heads of a key-value head and Tokens, rows of one sequence, that a simdgroup serves, Keys that it reads at a
+	// time: powers of two, 2 to 32 in product.
 	Heads, Tokens, Keys int
 	// Parts that the positions of a row are divided into at most, of Least positions or more.
 	Parts, Least int
@@ -152,7 +153,8 @@ func (a BlockAttention) check() error {
 	case a.Window < 0:
 		return fmt.Errorf("a window of %d", a.Window)
 	case a.First < 0 || a.First > 0 && (a.Short || a.Window > 0):
-		return fmt.Errorf("positions from %d on, with a window of %d and tiles %v, want 0, or more without both", a.First, a.Window,
+		return fmt.Errorf("positions from %d on, with a window of %d and tiles %v, want 0, or more without both",
+			a.First, a.Window,
 			a.Short)
 	}
 	return nil
@@ -197,7 +199,8 @@ func (a BlockAttention) tuning(rows int) (BlockTuning, error) {
 func (a BlockAttention) Tunings(rows int) (out []BlockTuning) {
 	add := func(t BlockTuning) {
 		a.Tuning = t
-		if full, err := a.tuning(rows); err == nil && full.Heads*full.Tokens*a.D <= 2048 && full.Keys*a.D <= 2048 && !slices.Contains(out, full) {
+		if full, err := a.tuning(rows); err == nil && full.Heads*full.Tokens*a.D <= 2048 && full.Keys*a.D <= 2048 &&
+			!slices.Contains(out, full) {
 			out = append(out, full)
 		}
 	}
@@ -217,8 +220,8 @@ func (a BlockAttention) Tunings(rows int) (out []BlockTuning) {
 // them serves any positions.
 //
 // They take BlockAttentionPartArguments and BlockAttentionMergeArguments: Q and Gate as Rows say, Keys and Values
-// [KVHeads, units, Rows, D], Positions and Sequences i32 [R], Blocks i32 [sequences, Columns], Part f32 [R, Heads, parts, D],
-// ML f32 [R, Heads, parts, 2], Out f32 [R, Heads, D]. parts is what the method gives beside them.
+// [KVHeads, units, Rows, D], Positions and Sequences i32 [R], Blocks i32 [sequences, Columns], Part f32 [R, Heads,
+// parts, D], ML f32 [R, Heads, parts, 2], Out f32 [R, Heads, D]. parts is what the method gives beside them.
 func (a BlockAttention) Launches(rows int) (part, merge Launch, parts int, err error) {
 	if err := a.check(); err != nil {
 		return part, merge, 0, fmt.Errorf("attention over blocks: %w", err)
@@ -228,9 +231,12 @@ func (a BlockAttention) Launches(rows int) (part, merge Launch, parts int, err e
 		return part, merge, 0, err
 	}
 	q, gates := a.Q.or(a.Heads, a.D), a.Gates.or(a.Heads, a.D)
-	defines := define("ATT_D", a.D, "ATT_HEADS", a.Heads, "ATT_KV_HEADS", a.KVHeads, "ATT_H", t.Heads, "ATT_Q", t.Tokens,
-		"ATT_TOKENS", t.Keys, "ATT_SIMDGROUPS", t.Simdgroups, "ATT_BLOCKS", t.Parts, "ATT_LEAST", t.Least, "ATT_SLICES", 1,
-		"ATT_SLOTS", 1, "ATT_WINDOW", a.Window, "ATT_SCALE", float32(float64(a.Scale)*math.Log2E), "ATT_BF16", a.Cache == BF16,
+	defines := define("ATT_D", a.D, "ATT_HEADS", a.Heads, "ATT_KV_HEADS", a.KVHeads, "ATT_H",
+		t.Heads, "ATT_Q", t.Tokens,
+		"ATT_TOKENS", t.Keys, "ATT_SIMDGROUPS", t.Simdgroups, "ATT_BLOCKS", t.Parts, "ATT_LEAST",
+		t.Least, "ATT_SLICES", 1,
+		"ATT_SLOTS", 1, "ATT_WINDOW", a.Window, "ATT_SCALE", float32(float64(a.Scale)*math.Log2E),
+		"ATT_BF16", a.Cache == BF16,
 		"BLOCK_ROWS", a.Rows, "BLOCK_COLUMNS", a.Columns, "BLOCK_Q_TOKEN", q.Token, "BLOCK_Q_HEAD", q.Row,
 		"BLOCK_SHORT", a.Short)
 	if a.First > 0 {
@@ -242,9 +248,10 @@ func (a BlockAttention) Launches(rows int) (part, merge Launch, parts int, err e
 	part = Launch{File: "block_attention", Kernel: "block_attention_part", Defines: defines,
 		Groups: [3]int{a.Heads / t.Heads, t.Parts, rows}, Threads: [3]int{t.Simdgroups * 32, 1, 1}}
 	merge = Launch{File: "block_attention", Kernel: "block_attention_merge",
-		Defines: append(slices.Clip(defines), define("ATT_GATED", a.Gated, "ATT_GATE_TOKEN", gates.Token, "ATT_GATE_HEAD", gates.Row)...),
-		Case:    func(s Sizes) *Case { return a.newCase(s, rows) },
-		Groups:  [3]int{a.Heads, rows, 1}, Threads: [3]int{a.D, 1, 1}}
+		Defines: append(slices.Clip(defines),
+			define("ATT_GATED", a.Gated, "ATT_GATE_TOKEN", gates.Token, "ATT_GATE_HEAD", gates.Row)...),
+		Case:   func(s Sizes) *Case { return a.newCase(s, rows) },
+		Groups: [3]int{a.Heads, rows, 1}, Threads: [3]int{a.D, 1, 1}}
 	return part, merge, t.Parts, nil
 }
 
@@ -253,7 +260,8 @@ const ManyRows = 16
 
 // tiles is the attention that divides its work as ChunkLaunch does.
 func (a BlockAttention) tiles() Attention {
-	return Attention{D: a.D, Heads: a.Heads, KVHeads: a.KVHeads, Slots: 1, Window: a.Window, Scale: a.Scale, Cache: a.Cache, Gated: a.Gated, Gates: a.Gates}
+	return Attention{D: a.D, Heads: a.Heads, KVHeads: a.KVHeads, Slots: 1, Window: a.Window, Scale: a.Scale,
+		Cache: a.Cache, Gated: a.Gated, Gates: a.Gates}
 }
 
 // ChunkTunings are the ways worth measuring to divide the tiled launch on a target, the default first.
@@ -261,9 +269,9 @@ func (a BlockAttention) ChunkTunings(target Target) []ChunkTuning {
 	return a.tiles().ChunkTunings(target)
 }
 
-// ChunkLaunch is the dispatch for up to rows rows by tiles, for pools in bf16: queries and weights are rounded to bf16, sums
-// are fp32. It takes rows that are one of ManyRows or more of one sequence behind one another, and leaves the others to
-// Launches with Short, which stand before it in its case. It takes AttentionChunkArguments.
+// ChunkLaunch is the dispatch for up to rows rows by tiles, for pools in bf16: queries and weights are rounded to bf16,
+// sums are fp32. It takes rows that are one of ManyRows or more of one sequence behind one another, and leaves the
+// others to Launches with Short, which stand before it in its case. It takes AttentionChunkArguments.
 func (a BlockAttention) ChunkLaunch(rows int, t ChunkTuning) (Launch, error) {
 	if err := a.check(); err != nil {
 		return Launch{}, fmt.Errorf("attention over blocks: %w", err)
@@ -273,7 +281,8 @@ func (a BlockAttention) ChunkLaunch(rows int, t ChunkTuning) (Launch, error) {
 		return Launch{}, err
 	}
 	q := a.Q.or(a.Heads, a.D)
-	with := map[string]int{"CHUNK_Q_TOKEN": q.Token, "CHUNK_Q_HEAD": q.Row, "CHUNK_BLOCK_ROWS": a.Rows, "CHUNK_COLUMNS": a.Columns}
+	with := map[string]int{"CHUNK_Q_TOKEN": q.Token, "CHUNK_Q_HEAD": q.Row, "CHUNK_BLOCK_ROWS": a.Rows,
+		"CHUNK_COLUMNS": a.Columns}
 	for i, d := range l.Defines {
 		if n, ok := with[d.Name]; ok {
 			l.Defines[i] = define(d.Name, n)[0]
@@ -284,7 +293,8 @@ func (a BlockAttention) ChunkLaunch(rows int, t ChunkTuning) (Launch, error) {
 }
 
 // Reference computes what the launches do, with pools of so many units.
-func (a BlockAttention) Reference(units int, q, keys, values []float32, positions, sequences, blocks []int32, gate, out []float32) {
+func (a BlockAttention) Reference(units int, q, keys, values []float32, positions, sequences,
+	blocks []int32, gate, out []float32) {
 	from, gates := a.Q.or(a.Heads, a.D), a.Gates.or(a.Heads, a.D)
 	one := Attention{D: a.D, Heads: 1, KVHeads: 1, Scale: a.Scale, Gated: a.Gated}
 	for t, p := range positions {

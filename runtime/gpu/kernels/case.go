@@ -50,8 +50,8 @@ type CaseLaunch struct {
 // Content says what a buffer holds before the first launch.
 type Content int
 
-// A buffer holds zeros; or bytes of 0xff, which are NaN or -1, so that it shows what is written; or random numbers, which
-// may be a state or a cache; or such that the case gives; or what makes up a weight.
+// A buffer holds zeros; or bytes of 0xff, which are NaN or -1, so that it shows what is written; or random numbers,
+// which may be a state or a cache; or such that the case gives; or what makes up a weight.
 const (
 	Zeros Content = iota
 	Blank
@@ -109,7 +109,8 @@ func (b *Buffer) Parts() (parts []Part) {
 	return parts
 }
 
-// Values are the numbers that the case has put into the buffer, row after row, none if it is nil. They must not be changed.
+// Values are the numbers that the case has put into the buffer, row after row, none if it is nil. They must not be
+// changed.
 func (b *Buffer) Values() []float32 {
 	if b == nil {
 		return nil

@@ -41,22 +41,24 @@ func (r RowAngles) newCase(s Sizes) *Case {
 		positions[i] = int32(c.Position*(1-i%2) + 7*i - 1) // in no order
 	}
 	out := c.out(F32, c.Capacity*r.Dims)
-	c.run(l, RopeRowAnglesArguments[*Buffer]{Inverse: inverse, Positions: c.ints(positions...), Angles: out, Step: c.step()})
+	c.run(l, RopeRowAnglesArguments[*Buffer]{Inverse: inverse, Positions: c.ints(positions...),
+		Angles: out, Step: c.step()})
 	c.reference = func() {
 		r.Reference(positions, inverse.Values(), c.want(out, Bounds{1e-6, sums(1)}, c.Tokens*r.Dims))
 	}
 	return c
 }
 
-// inSlots makes a case over a cache of so many slots, and gives the number of those that the tokens' end is in or before.
+// inSlots makes a case over a cache of so many slots, and gives the number of those that the tokens' end is in or
+// before.
 func inSlots(s Sizes, tokens, position, slots int) (c *Case, used int) {
 	tokens = min(tokens, slots)
 	c = newCase(s, tokens, min(position, slots-tokens))
 	return c, min(slots, c.Position+c.Tokens)
 }
 
-// cache adds keys or values of heads in slots, of which the first are used: random numbers. The others are NaN in a small
-// cache, and zeros in a large one.
+// cache adds keys or values of heads in slots, of which the first are used: random numbers. The others are NaN in a
+// small cache, and zeros in a large one.
 func (c *Case) cache(d DType, heads, used, slots, width int) *Buffer {
 	b := c.spread(d, heads, used*width, slots*width)
 	b.rest, b.Content = 0xff, Kept
@@ -80,17 +82,21 @@ func (r Rope) newCase(s Sizes) *Case {
 	few.Slots = used
 	l, _ := r.Launch(c.Capacity)
 	var a RopeArguments[*Buffer]
-	a.Q, a.K = c.random(F32, r.Q.span(c.Tokens, max(r.QHeads, 1), r.D)), c.random(F32, r.K.span(c.Tokens, max(r.KVHeads, 1), r.D))
+	a.Q, a.K = c.random(F32, r.Q.span(c.Tokens, max(r.QHeads, 1), r.D)),
+		c.random(F32, r.K.span(c.Tokens, max(r.KVHeads, 1), r.D))
 	a.V, a.Angles = c.random(F32, r.V.span(c.Tokens, max(r.KVHeads, 1), r.D)), c.angles(r.Dims)
 	a.QWeight, a.KWeight = c.random(r.Weight, r.D), c.random(r.Weight, r.D)
-	a.KCache, a.VCache = c.cache(r.Cache, r.KVHeads, used, r.Slots, r.D), c.cache(r.Cache, r.KVHeads, used, r.Slots, r.D)
+	a.KCache, a.VCache = c.cache(r.Cache, r.KVHeads, used, r.Slots, r.D),
+		c.cache(r.Cache, r.KVHeads, used, r.Slots, r.D)
 	a.QOut, a.Step = c.out(F32, c.Capacity*r.QHeads*r.D), c.step()
 	c.run(l, a)
 	c.reference = func() {
 		bound := Bounds{2e-6, sums(1)}
 		out := c.want(a.QOut, bound, c.Tokens*r.QHeads*r.D)
-		keys, values := c.wantCache(a.KCache, bound, r.KVHeads, used, r.Slots, r.D), c.wantCache(a.VCache, bound, r.KVHeads, used, r.Slots, r.D)
-		few.Reference(c.Tokens, c.Position, a.Q.Values(), a.K.Values(), a.V.Values(), a.QWeight.Values(), a.KWeight.Values(), a.Angles.Values(), out, keys, values)
+		keys, values := c.wantCache(a.KCache, bound, r.KVHeads, used, r.Slots, r.D),
+			c.wantCache(a.VCache, bound, r.KVHeads, used, r.Slots, r.D)
+		few.Reference(c.Tokens, c.Position, a.Q.Values(), a.K.Values(), a.V.Values(), a.QWeight.Values(),
+			a.KWeight.Values(), a.Angles.Values(), out, keys, values)
 	}
 	return c
 }
@@ -102,7 +108,8 @@ func (r Rope) Case(s Sizes, rows []BlockRow) *Case {
 	t := r.Blocks.lay(rows, func(p int32) int32 { return p })
 	n, bound := r.KVHeads*t.units*r.Blocks.Rows, Bounds{2e-6, sums(1)}
 	var a RopeArguments[*Buffer]
-	a.Q, a.K = c.random(F32, r.Q.span(c.Tokens, max(r.QHeads, 1), r.D)), c.random(F32, r.K.span(c.Tokens, r.KVHeads, r.D))
+	a.Q, a.K = c.random(F32, r.Q.span(c.Tokens, max(r.QHeads, 1), r.D)),
+		c.random(F32, r.K.span(c.Tokens, r.KVHeads, r.D))
 	a.V, a.Angles = c.random(F32, r.V.span(c.Tokens, r.KVHeads, r.D)), c.angles(r.Dims)
 	a.QWeight, a.KWeight = c.random(r.Weight, r.D), c.random(r.Weight, r.D)
 	a.KCache, a.VCache = c.cache(r.Cache, 1, n, n, r.D), c.cache(r.Cache, 1, n, n, r.D)
@@ -111,7 +118,8 @@ func (r Rope) Case(s Sizes, rows []BlockRow) *Case {
 	c.run(l, a)
 	c.reference = func() {
 		keys, values := c.wantCache(a.KCache, bound, 1, n, n, r.D), c.wantCache(a.VCache, bound, 1, n, n, r.D)
-		r.ReferenceInBlocks(t.units, t.positions, t.sequences, t.blocks, a.Q.Values(), a.K.Values(), a.V.Values(), a.QWeight.Values(), a.KWeight.Values(),
+		r.ReferenceInBlocks(t.units, t.positions, t.sequences, t.blocks, a.Q.Values(), a.K.Values(), a.V.Values(),
+			a.QWeight.Values(), a.KWeight.Values(),
 			a.Angles.Values(), c.want(a.QOut, bound, c.Tokens*r.QHeads*r.D), keys, values)
 	}
 	return c
@@ -125,7 +133,8 @@ func (w CacheWrite) newCase(s Sizes) *Case {
 	x, cache := c.random(F32, w.X.span(c.Tokens, w.Heads, w.D)), c.cache(w.Cache, w.Heads, used, w.Slots, w.D)
 	c.run(l, CacheWriteArguments[*Buffer]{X: x, Cache: cache, Step: c.step()})
 	c.reference = func() {
-		few.Reference(c.Tokens, c.Position, x.Values(), after(c.wantRows(cache, Bounds{}, w.Heads, used*w.D, w.Slots*w.D), cache))
+		few.Reference(c.Tokens, c.Position, x.Values(),
+			after(c.wantRows(cache, Bounds{}, w.Heads, used*w.D, w.Slots*w.D), cache))
 	}
 	return c
 }
@@ -144,17 +153,19 @@ func (a Attention) gates(c *Case) *Buffer {
 func (a Attention) context(c *Case, used int) (of AttentionChunkArguments[*Buffer], want func(bound Bounds)) {
 	few := a
 	few.Slots = used
-	// Scores of a deviation of 1, as models have them: where one of them is 20, as many numbers of 1 make at a scale of 1,
-	// rounding a query to bf16 changes its probability by some percent, and no kernel is at fault.
+	// Scores of a deviation of 1, as models have them: where one of them is 20, as many numbers of 1 make at a scale of
+	// 1, rounding a query to bf16 changes its probability by some percent, and no kernel is at fault.
 	size := float32(min(1, 1/(math.Abs(float64(a.Scale))*math.Sqrt(float64(a.D)))))
 	if c.Whole {
 		size = 1 // on the emulator it is the same whatever they are
 	}
 	of.Q = c.random(F32, c.Tokens*a.Heads*a.D).each(func(_ int, x float32) float32 { return x * size })
-	of.Keys, of.Values = c.cache(a.Cache, a.KVHeads, used, a.Slots, a.D), c.cache(a.Cache, a.KVHeads, used, a.Slots, a.D)
+	of.Keys, of.Values = c.cache(a.Cache, a.KVHeads, used, a.Slots, a.D),
+		c.cache(a.Cache, a.KVHeads, used, a.Slots, a.D)
 	of.Gate, of.Out, of.Step = a.gates(c), c.out(F32, c.Capacity*a.Heads*a.D), c.step()
 	return of, func(bound Bounds) {
-		few.Reference(c.Tokens, c.Position, of.Q.Values(), of.Keys.Values(), of.Values.Values(), of.Gate.Values(), c.want(of.Out, bound, c.Tokens*a.Heads*a.D))
+		few.Reference(c.Tokens, c.Position, of.Q.Values(), of.Keys.Values(), of.Values.Values(), of.Gate.Values(),
+			c.want(of.Out, bound, c.Tokens*a.Heads*a.D))
 	}
 }
 
@@ -172,7 +183,8 @@ func (a Attention) newCase(s Sizes, many bool) *Case {
 	of, want := a.context(c, used)
 	n := c.Capacity * a.Heads * blocks
 	parts, ml := c.scratch(F32, n*a.D), c.scratch(F32, n*2)
-	c.run(part, AttentionPartArguments[*Buffer]{Q: of.Q, Keys: of.Keys, Values: of.Values, Part: parts, ML: ml, Step: of.Step})
+	c.run(part, AttentionPartArguments[*Buffer]{Q: of.Q, Keys: of.Keys, Values: of.Values, Part: parts,
+		ML: ml, Step: of.Step})
 	c.run(merge, AttentionMergeArguments[*Buffer]{Part: parts, ML: ml, Gate: of.Gate, Out: of.Out, Step: of.Step})
 	c.reference = func() { want(Bounds{3e-6, 2 * sums(a.D)}) }
 	return c
@@ -195,7 +207,8 @@ func (a AttentionStep) newCase(s Sizes) *Case {
 	few, r := a, a.Rope
 	few.Attention.Slots, few.Rope.Slots = used, used
 	of := AttentionStepArguments[*Buffer]{
-		Q: c.random(F32, r.Q.span(1, a.Heads, a.D)), K: c.random(F32, r.K.span(1, a.KVHeads, a.D)), V: c.random(F32, r.V.span(1, a.KVHeads, a.D)),
+		Q: c.random(F32, r.Q.span(1, a.Heads, a.D)), K: c.random(F32, r.K.span(1, a.KVHeads, a.D)),
+		V:       c.random(F32, r.V.span(1, a.KVHeads, a.D)),
 		QWeight: c.random(r.Weight, a.D), KWeight: c.random(r.Weight, a.D), Angles: c.angles(r.Dims),
 		Keys: c.cache(a.Cache, a.KVHeads, used, a.Slots, a.D), Values: c.cache(a.Cache, a.KVHeads, used, a.Slots, a.D),
 		Part: c.scratch(F32, a.Heads*blocks*a.D), ML: c.scratch(F32, a.Heads*blocks*2), Gate: a.gates(c),
@@ -212,17 +225,20 @@ func (a AttentionStep) newCase(s Sizes) *Case {
 		of.Out, of.Step = outs[i], c.ints(1, int32(position))
 		c.run(one, of)
 		if !full.Last {
-			c.run(merge, AttentionMergeArguments[*Buffer]{Part: of.Part, ML: of.ML, Gate: of.Gate, Out: of.Out, Step: of.Step})
+			c.run(merge, AttentionMergeArguments[*Buffer]{Part: of.Part, ML: of.ML, Gate: of.Gate,
+				Out: of.Out, Step: of.Step})
 		}
 	}
 	c.reference = func() {
 		bound, result := Bounds{2e-6, sums(1)}, Bounds{3e-6, 2 * sums(a.D)}
-		keys, values := c.wantCache(of.Keys, bound, a.KVHeads, used, a.Slots, a.D), c.wantCache(of.Values, bound, a.KVHeads, used, a.Slots, a.D)
+		keys, values := c.wantCache(of.Keys, bound, a.KVHeads, used, a.Slots, a.D),
+			c.wantCache(of.Values, bound, a.KVHeads, used, a.Slots, a.D)
 		if a.Cache == BF16 {
 			result.SelfTest = 2 * roundedAll // a key that is rounded the other way changes the scores
 		}
 		for i, position := range at {
-			few.Reference(position, of.Q.Values(), of.K.Values(), of.V.Values(), of.QWeight.Values(), of.KWeight.Values(), of.Angles.Values(),
+			few.Reference(position, of.Q.Values(), of.K.Values(), of.V.Values(), of.QWeight.Values(),
+				of.KWeight.Values(), of.Angles.Values(),
 				keys, values, of.Gate.Values(), c.want(outs[i], result, a.Heads*a.D))
 		}
 	}

@@ -88,8 +88,9 @@ func (w BlockWrite) Case(s Sizes, rows []BlockRow) *Case {
 	t := w.lay(rows, func(p int32) int32 { return p })
 	x, n := c.random(F32, w.X.span(len(rows), w.Heads, w.D)), w.Heads*t.units*w.Rows
 	pool := c.blocksPool(w.Blocks, n, w.D)
-	c.run(l, BlockWriteArguments[*Buffer]{X: x, Positions: c.ints(t.positions...), Sequences: c.ints(t.sequences...), Blocks: c.ints(t.blocks...),
-		Pool: pool, Step: c.ints(int32(len(rows)), int32(t.units))})
+	c.run(l, BlockWriteArguments[*Buffer]{X: x, Positions: c.ints(t.positions...), Sequences: c.ints(t.sequences...),
+		Blocks: c.ints(t.blocks...),
+		Pool:   pool, Step: c.ints(int32(len(rows)), int32(t.units))})
 	c.reference = func() {
 		if w.Cache == U32 {
 			bytes, size := pool.raw(), w.rowBytes(w.D)
@@ -102,7 +103,8 @@ func (w BlockWrite) Case(s Sizes, rows []BlockRow) *Case {
 			}
 			return
 		}
-		w.Reference(t.units, x.Values(), t.positions, t.sequences, t.blocks, after(c.want(pool, Bounds{}, w.Heads*t.units*w.Rows*w.D), pool))
+		w.Reference(t.units, x.Values(), t.positions, t.sequences, t.blocks,
+			after(c.want(pool, Bounds{}, w.Heads*t.units*w.Rows*w.D), pool))
 	}
 	return c
 }
@@ -156,17 +158,21 @@ func (a BlockAttention) caseWith(s Sizes, rows []BlockRow, tuned int, tiles *Chu
 	sums := c.Capacity * a.Heads * parts
 	partial, ml := c.scratch(F32, sums*a.D), c.scratch(F32, sums*2)
 	positions, sequences, blocks := c.ints(t.positions...), c.ints(t.sequences...), c.ints(t.blocks...)
-	c.run(part, BlockAttentionPartArguments[*Buffer]{Q: q, Keys: keys, Values: values, Positions: positions, Sequences: sequences, Blocks: blocks,
+	c.run(part, BlockAttentionPartArguments[*Buffer]{Q: q, Keys: keys, Values: values, Positions: positions,
+		Sequences: sequences, Blocks: blocks,
 		Part: partial, ML: ml, Step: step})
-	c.run(merge, BlockAttentionMergeArguments[*Buffer]{Part: partial, ML: ml, Positions: positions, Sequences: sequences, Gate: gate, Out: out, Step: step})
+	c.run(merge, BlockAttentionMergeArguments[*Buffer]{Part: partial, ML: ml, Positions: positions,
+		Sequences: sequences, Gate: gate, Out: out, Step: step})
 	if tiles != nil {
 		bound = Bounds{1. / 128, 2 * roundedAll}
 		chunk, _ := a.ChunkLaunch(c.Capacity, *tiles)
-		c.run(chunk, AttentionChunkArguments[*Buffer]{Q: q, Keys: keys, Values: values, Gate: gate, Out: out, Positions: positions, Sequences: sequences,
+		c.run(chunk, AttentionChunkArguments[*Buffer]{Q: q, Keys: keys, Values: values, Gate: gate, Out: out,
+			Positions: positions, Sequences: sequences,
 			Blocks: blocks, Step: step})
 	}
 	c.reference = func() {
-		a.Reference(t.units, q.Values(), keys.Values(), values.Values(), t.positions, t.sequences, t.blocks, gate.Values(),
+		a.Reference(t.units, q.Values(), keys.Values(), values.Values(), t.positions, t.sequences,
+			t.blocks, gate.Values(),
 			c.want(out, bound, len(rows)*a.Heads*a.D))
 	}
 	return c

@@ -35,7 +35,8 @@ func (e Experts) weighted(c *Case) int {
 	return e.Count
 }
 
-// given are the experts of the tokens' parts, where they are not chosen by a kernel: the shared one first, if there is one.
+// given are the experts of the tokens' parts, where they are not chosen by a kernel: the shared one first, if there is
+// one.
 func (e Experts) given(c *Case) []int32 {
 	r, out := c.seed(), make([]int32, 0, c.Capacity*e.Parts())
 	for range c.Capacity {
@@ -85,19 +86,23 @@ func (e Experts) upCase(l Launch, block int, s Sizes) *Case {
 		c.run(l, choose)
 	} else {
 		given = e.given(c)
-		c.run(l, ExpertsUpArguments[*Buffer]{W0: gates, W1: ups, Experts: c.ints(given...), X: x, Norm: norm, Y: y, Step: c.step()})
+		c.run(l, ExpertsUpArguments[*Buffer]{W0: gates, W1: ups, Experts: c.ints(given...), X: x,
+			Norm: norm, Y: y, Step: c.step()})
 	}
 	c.reference = func() {
 		experts := given
 		if e.Router.Top > 0 {
 			experts = make([]int32, c.Tokens*parts)
 			scores := c.want(choose.Scores, Bounds{1e-6, sums(1)}, len(experts))
-			e.ReferenceChoice(choose.Logits.Values()[:c.Tokens*e.Count], choose.ExpertScales.Values(), choose.Gates.Values(), experts, scores)
+			e.ReferenceChoice(choose.Logits.Values()[:c.Tokens*e.Count], choose.ExpertScales.Values(),
+				choose.Gates.Values(), experts, scores)
 			c.wantInts(choose.Experts, experts)
 		}
-		product, h := MatVecGLU{Vectors: e.up(), N: rows, Activation: e.Activation}, c.wantRows(y, Bounds{2e-6, 3 * sums(e.Hidden)}, c.Tokens*parts, rows, e.Inner)
+		product, h := MatVecGLU{Vectors: e.up(), N: rows, Activation: e.Activation},
+			c.wantRows(y, Bounds{2e-6, 3 * sums(e.Hidden)}, c.Tokens*parts, rows, e.Inner)
 		for i, at := range experts[:c.Tokens*parts] {
-			product.Reference(e.pair(i, int(at), e.Inner, rows, sharedGate, gate), e.pair(i, int(at), e.Inner, rows, sharedUp, up),
+			product.Reference(e.pair(i, int(at), e.Inner, rows, sharedGate, gate),
+				e.pair(i, int(at), e.Inner, rows, sharedUp, up),
 				x.Values()[i/parts*e.Hidden:][:e.Hidden], norm.Values(), h[i*rows:][:rows])
 		}
 	}
@@ -128,14 +133,17 @@ func (e Experts) downCase(l Launch, block int, s Sizes) *Case {
 	down, w := c.weight(e.Format, count*e.Hidden, e.Inner, count*e.Hidden)
 	given := e.given(c)
 	experts, scores := c.ints(given...), c.random(F32, c.Capacity*parts)
-	x, extra, y := c.random(F32, c.Capacity*parts*e.Inner), c.random(F32, c.Capacity*e.Hidden), c.out(F32, c.Capacity*e.Hidden)
+	x, extra, y := c.random(F32, c.Capacity*parts*e.Inner), c.random(F32, c.Capacity*e.Hidden),
+		c.out(F32, c.Capacity*e.Hidden)
 	shared := down
 	if e.Shared {
 		var v WeightArguments[*Buffer]
 		shared, v = c.weight(e.Format, e.Hidden, e.Inner, e.Hidden)
-		c.run(l, ExpertsJoinArguments[*Buffer]{W: w, V: v, Experts: experts, Scores: scores, X: x, Extra: extra, Y: y, Step: c.step()})
+		c.run(l, ExpertsJoinArguments[*Buffer]{W: w, V: v, Experts: experts, Scores: scores, X: x,
+			Extra: extra, Y: y, Step: c.step()})
 	} else {
-		c.run(l, ExpertsDownArguments[*Buffer]{W: w, Experts: experts, Scores: scores, X: x, Extra: extra, Y: y, Step: c.step()})
+		c.run(l, ExpertsDownArguments[*Buffer]{W: w, Experts: experts, Scores: scores, X: x,
+			Extra: extra, Y: y, Step: c.step()})
 	}
 	c.reference = func() {
 		product, part := MatVec{Vectors: Vectors{Format: e.Format, K: e.Inner, M: 1}, N: rows}, make([]float32, rows)
@@ -146,7 +154,8 @@ func (e Experts) downCase(l Launch, block int, s Sizes) *Case {
 			}
 		}
 		for i, at := range given[:c.Tokens*parts] {
-			product.Reference(e.pair(i, int(at), e.Hidden, rows, shared, down), x.Values()[i*e.Inner:][:e.Inner], nil, nil, nil, part)
+			product.Reference(e.pair(i, int(at), e.Hidden, rows, shared, down), x.Values()[i*e.Inner:][:e.Inner], nil,
+				nil, nil, part)
 			for n, v := range part {
 				sum[i/parts*rows+n] += float64(scores.Values()[i]) * float64(v)
 			}
@@ -190,8 +199,8 @@ func (e ManyExperts) sortCase(tile Tile, capacity int, s Sizes) *Case {
 	return c
 }
 
-// casePairs are the experts of so many tokens, for products by tiles. A self-test has three experts, and with tiles of BK 0
-// such with one, two and more eights of pairs, up to all, since for each of these a kernel has other code.
+// casePairs are the experts of so many tokens, for products by tiles. A self-test has three experts, and with tiles of
+// BK 0 such with one, two and more eights of pairs, up to all, since for each of these a kernel has other code.
 func (e ManyExperts) casePairs(c *Case, tile Tile) (experts []int32, count int) {
 	if c.Whole {
 		for i := range c.Tokens * e.Top {
@@ -214,9 +223,11 @@ func (e ManyExperts) casePairs(c *Case, tile Tile) (experts []int32, count int) 
 	return experts, count
 }
 
-// newCase makes the case of a product by tiles: experts in order, and the pairs that there are answers for, which are the
-// places, in the order of tiles, of all, or of the first and the last pair of each and of one of every eight between them.
-func (e ManyExperts) newCase(l *Launch, tile Tile, s Sizes) (c *Case, experts, order []int32, count int, orders, tiles *Buffer, at []int) {
+// newCase makes the case of a product by tiles: experts in order, and the pairs that there are answers for, which are
+// the places, in the order of tiles, of all, or of the first and the last pair of each and of one of every eight
+// between them.
+func (e ManyExperts) newCase(l *Launch, tile Tile, s Sizes) (c *Case, experts, order []int32, count int, orders,
+	tiles *Buffer, at []int) {
 	c = newCase(s, 5, 0)
 	experts, count = e.casePairs(c, tile)
 	order, list := e.ReferenceSort(tile, experts)
@@ -250,7 +261,8 @@ func (e ManyExperts) upCase(l Launch, tile Tile, s Sizes) *Case {
 		for i, at := range pairs {
 			pair := int(order[at])
 			expert := int(experts[pair]) * e.Inner
-			product.Reference(gate().rows(expert, rows), up().rows(expert, rows), x.Values()[pair/e.Top*e.Hidden:][:e.Hidden], y[i*rows:][:rows])
+			product.Reference(gate().rows(expert, rows), up().rows(expert, rows),
+				x.Values()[pair/e.Top*e.Hidden:][:e.Hidden], y[i*rows:][:rows])
 		}
 	}
 	return c
@@ -272,7 +284,8 @@ func (e ManyExperts) downCase(l Launch, tile Tile, s Sizes) *Case {
 		}
 		y := c.wantAmong(out, bound, to, len(order), rows, e.Hidden)
 		for i, at := range pairs {
-			product.Reference(down().rows(int(experts[to[i]])*e.Hidden, rows), h.Values()[at*e.Inner:][:e.Inner], nil, y[i*rows:][:rows])
+			product.Reference(down().rows(int(experts[to[i]])*e.Hidden, rows), h.Values()[at*e.Inner:][:e.Inner],
+				nil, y[i*rows:][:rows])
 		}
 	}
 	return c

@@ -71,17 +71,21 @@ func (l Logprobs) Case(logits []float32, token, wanted []int32) *Case {
 	parts, _ := l.Parts()
 	logprob, ids, likely := c.out(F32, l.Rows), c.out(I32, l.Rows*l.Top), c.out(F32, l.Rows*l.Top)
 	a := LogprobsChooseArguments[*Buffer]{
-		Logits: c.given(F32, logits...), Token: c.ints(token...), Wanted: c.ints(wanted...), Tops: c.scratch(F32, l.Rows*parts),
-		Places: c.scratch(I32, l.Rows*parts), Sums: c.scratch(F32, l.Rows*parts), Logprob: logprob, Ids: ids, Likely: likely,
+		Logits: c.given(F32, logits...), Token: c.ints(token...), Wanted: c.ints(wanted...),
+		Tops:   c.scratch(F32, l.Rows*parts),
+		Places: c.scratch(I32, l.Rows*parts), Sums: c.scratch(F32, l.Rows*parts), Logprob: logprob,
+		Ids: ids, Likely: likely,
 	}
-	c.run(part, LogprobsPartArguments[*Buffer]{Logits: a.Logits, Wanted: a.Wanted, Tops: a.Tops, Places: a.Places, Sums: a.Sums})
+	c.run(part, LogprobsPartArguments[*Buffer]{Logits: a.Logits, Wanted: a.Wanted, Tops: a.Tops,
+		Places: a.Places, Sums: a.Sums})
 	c.run(choose, a)
 	c.reference = func() {
 		bound := Bounds{1e-6, sums(l.Vocab)}
 		of, lower := c.want(logprob, bound, l.Rows), c.want(likely, bound, l.Rows*l.Top)
 		all := make([]int32, l.Rows*l.Top)
 		for r := range l.Rows {
-			of[r] = l.Reference(logits[r*l.Vocab:][:l.Vocab], int(token[r]), int(wanted[r]), all[r*l.Top:][:l.Top], lower[r*l.Top:][:l.Top])
+			of[r] = l.Reference(logits[r*l.Vocab:][:l.Vocab], int(token[r]), int(wanted[r]), all[r*l.Top:][:l.Top],
+				lower[r*l.Top:][:l.Top])
 		}
 		c.wantInts(ids, all)
 	}

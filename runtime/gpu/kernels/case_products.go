@@ -3,9 +3,10 @@ package kernels
 // caseRows is the number of rows of a product that a self-test makes at least.
 const caseRows = 24
 
-// newCase makes the case of a product of up to M vectors, of which some are missing unless the sizes say how many, with their numbers and the norm's weights. What the product
-// reads is the vectors, or the sum that it makes of them.
-func (v Vectors) newCase(s Sizes, width int) (c *Case, x, norm *Buffer, sum StreamSumOneArguments[*Buffer], read func() []float32) {
+// newCase makes the case of a product of up to M vectors, of which some are missing unless the sizes say how many, with
+// their numbers and the norm's weights. What the product reads is the vectors, or the sum that it makes of them.
+func (v Vectors) newCase(s Sizes, width int) (c *Case, x, norm *Buffer, sum StreamSumOneArguments[*Buffer],
+	read func() []float32) {
 	few := v.M - v.M/3
 	c = newCase(s, few, 5)
 	if c.Tokens == 0 {
@@ -76,7 +77,8 @@ func (v MatVecGLU) newCase(l Launch, block int, s Sizes) *Case {
 		c.run(l, MatVecGLUArguments[*Buffer]{W0: gates, W1: ups, X: x, Norm: norm, Y: y, Step: step})
 	}
 	c.reference = func() {
-		few.Reference(gate(), up(), read(), norm.Values(), c.wantRows(y, Bounds{6e-6, 3 * sums(v.K)}, c.Tokens, few.N, v.N))
+		few.Reference(gate(), up(), read(), norm.Values(),
+			c.wantRows(y, Bounds{6e-6, 3 * sums(v.K)}, c.Tokens, few.N, v.N))
 	}
 	return c
 }
@@ -127,8 +129,8 @@ func (v MatVecMany) newCase(l Launch, block int, s Sizes) *Case {
 	return c
 }
 
-// newCase makes the case of tiled products. A self-test has a few of the rows of two blocks, the last of all among them; at
-// are those that are no zeros.
+// newCase makes the case of tiled products. A self-test has a few of the rows of two blocks, the last of all among
+// them; at are those that are no zeros.
 func (m Matrices) newCase(l *Launch, tile Tile, s Sizes) (c *Case, at []int, x *Buffer, bound Bounds) {
 	c = newCase(s, tile.BM+3, 0)
 	at = every(c.Tokens)
@@ -140,8 +142,8 @@ func (m Matrices) newCase(l *Launch, tile Tile, s Sizes) (c *Case, at []int, x *
 	return c, at, c.sparse(d, at, c.Tokens, m.K, m.K), bound
 }
 
-// tiled is the dtype of vectors, and the bounds of results, of tiled products. Codes of 4 bits are rounded once by CUDA and
-// the reference implementation, twice by others.
+// tiled is the dtype of vectors, and the bounds of results, of tiled products. Codes of 4 bits are rounded once by CUDA
+// and the reference implementation, twice by others.
 func (m Matrices) tiled() (DType, Bounds) {
 	if m.Exact {
 		return F32, Bounds{2e-6, sums(m.K)}

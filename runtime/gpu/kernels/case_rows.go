@@ -57,7 +57,8 @@ func (n RMSNorm) newCase(s Sizes) *Case {
 		if !n.SumOnly {
 			want = c.want(out, Bounds{2e-6, sums(1)}, c.Tokens*size)
 		}
-		n.Reference(c.Tokens, x.Values(), pre.Values(), residual.Values(), 0.75, weight.Values(), gate.Values(), wantSum, want)
+		n.Reference(c.Tokens, x.Values(), pre.Values(), residual.Values(), 0.75, weight.Values(),
+			gate.Values(), wantSum, want)
 	}
 	return c
 }
@@ -127,10 +128,12 @@ func (g Gather) newCase(s Sizes) *Case {
 // caseElements is the number of elements that a self-test of functions computes at most, whole threadgroups.
 const caseElements = 32 * 256
 
-// hasCase reports whether there is a case: of functions of floats over boxes whose dims, but for the first one, are fixed.
+// hasCase reports whether there is a case: of functions of floats over boxes whose dims, but for the first one, are
+// fixed.
 func (e Elementwise) hasCase() bool {
 	fixed := func(x Extent) bool { return x.Token == 0 && x.Position == 0 && x.Fixed >= 0 }
-	ok := len(e.In) > 0 && (len(e.Box) == 0 || e.Box[0].Position == 0 && !slices.ContainsFunc(e.Box[1:], func(x Extent) bool { return !fixed(x) }))
+	ok := len(e.In) > 0 && (len(e.Box) == 0 ||
+		e.Box[0].Position == 0 && !slices.ContainsFunc(e.Box[1:], func(x Extent) bool { return !fixed(x) }))
 	for _, p := range append([]Place{e.Out}, e.In...) {
 		ok = ok && (p.DType == F32 || p.DType == BF16) && fixed(p.First) &&
 			!slices.ContainsFunc(p.Strides, func(x Extent) bool { return !fixed(x) })
@@ -139,7 +142,8 @@ func (e Elementwise) hasCase() bool {
 }
 
 // ofPositive are the functions that a case computes of positive numbers.
-var ofPositive = map[string]bool{"log": true, "sqrt": true, "rsqrt": true, "reciprocal": true, "power": true, "divide": true, "logaddexp": true}
+var ofPositive = map[string]bool{"log": true, "sqrt": true, "rsqrt": true, "reciprocal": true, "power": true,
+	"divide": true, "logaddexp": true}
 
 // span is the number of elements of a buffer up to the last one that a box of fixed dims has.
 func (p Place) span(box Box) int {
@@ -168,7 +172,8 @@ func (e Elementwise) newCase(l Launch, tokens int) *Case {
 	var a ElementwiseArguments[*Buffer]
 	operands := [...]**Buffer{&a.X0, &a.X1, &a.X2}
 	for i, p := range e.In {
-		*operands[i] = c.sparse(p.DType, []int{0}, 1, p.span(few.Box), p.span(e.Box)).each(func(_ int, x float32) float32 {
+		*operands[i] = c.sparse(p.DType, []int{0}, 1, p.span(few.Box),
+			p.span(e.Box)).each(func(_ int, x float32) float32 {
 			if ofPositive[e.Op] {
 				return 0.25 + float32(x*x)
 			}
@@ -232,17 +237,21 @@ func (s Sample) Case(draws ...Draw) *Case {
 	}
 	token, next := c.out(I32, rows), c.out(I32, rows)
 	a := SampleChooseArguments[*Buffer]{
-		Logits: c.given(F32, logits...), Temperature: c.given(F32, temperature...), TopK: c.ints(topK...), TopP: c.given(F32, topP...), Seed: c.ints(seed...),
-		Tops: c.scratch(F32, rows*parts), TopsAt: c.scratch(I32, rows*parts), Values: c.scratch(F32, rows*parts*each), Places: c.scratch(I32, rows*parts*each),
+		Logits: c.given(F32, logits...), Temperature: c.given(F32, temperature...), TopK: c.ints(topK...),
+		TopP: c.given(F32, topP...), Seed: c.ints(seed...),
+		Tops: c.scratch(F32, rows*parts), TopsAt: c.scratch(I32, rows*parts), Values: c.scratch(F32, rows*parts*each),
+		Places: c.scratch(I32, rows*parts*each),
 		Counts: c.scratch(I32, rows*parts), Sums: c.scratch(I64, rows*parts), Token: token, Next: next,
 	}
 	if s.MinP {
 		a.MinP = c.given(F32, minP...)
 	}
-	c.run(part, SamplePartArguments[*Buffer]{Logits: a.Logits, Temperature: a.Temperature, TopK: a.TopK, TopP: a.TopP, MinP: a.MinP, Seed: a.Seed,
+	c.run(part, SamplePartArguments[*Buffer]{Logits: a.Logits, Temperature: a.Temperature, TopK: a.TopK, TopP: a.TopP,
+		MinP: a.MinP, Seed: a.Seed,
 		Tops: a.Tops, Places: a.TopsAt})
 	if s.Filters {
-		c.run(collect, SampleCollectArguments[*Buffer]{Logits: a.Logits, Temperature: a.Temperature, TopK: a.TopK, TopP: a.TopP, MinP: a.MinP, Tops: a.Tops,
+		c.run(collect, SampleCollectArguments[*Buffer]{Logits: a.Logits, Temperature: a.Temperature, TopK: a.TopK,
+			TopP: a.TopP, MinP: a.MinP, Tops: a.Tops,
 			Values: a.Values, Places: a.Places, Counts: a.Counts, Sums: a.Sums})
 	}
 	c.run(choose, a)

@@ -85,7 +85,8 @@ func (d Delta) inputs(c *Case) (a DeltaStepArguments[*Buffer]) {
 // answer adds the results and the state after.
 func (d Delta) answer(c *Case, a DeltaStepArguments[*Buffer], bound Bounds) {
 	state := after(c.want(a.Next, stored(d.State, bound), d.Heads*d.DV*d.DK), a.State)
-	d.Reference(c.Tokens, c.Position, a.Q.Values(), a.K.Values(), a.V.Values(), a.G.Values(), a.Beta.Values(), a.QWeight.Values(), a.KWeight.Values(),
+	d.Reference(c.Tokens, c.Position, a.Q.Values(), a.K.Values(), a.V.Values(), a.G.Values(), a.Beta.Values(),
+		a.QWeight.Values(), a.KWeight.Values(),
 		a.Bias.Values(), a.Rate.Values(), c.Reset, state, c.want(a.Y, bound, c.Tokens*d.Heads*d.DV))
 }
 
@@ -117,8 +118,10 @@ func (d Delta) chunksCase(s Sizes) *Case {
 	c.Elsewhere = false
 	solve, scan, _ := d.Launches(c.Capacity)
 	n, a := c.Capacity*d.Heads, d.inputs(c)
-	first := DeltaSolveArguments[*Buffer]{Q: a.Q, K: a.K, V: a.V, G: a.G, Beta: a.Beta, Sums: c.scratch(F32, n), W: c.scratch(F32, n*d.DK),
-		U: c.scratch(F32, n*d.DV), M: c.scratch(F32, ceil(c.Capacity, d.Length)*d.Heads*d.Length*d.Length), Step: a.Step}
+	first := DeltaSolveArguments[*Buffer]{Q: a.Q, K: a.K, V: a.V, G: a.G, Beta: a.Beta, Sums: c.scratch(F32, n),
+		W: c.scratch(F32, n*d.DK),
+		U: c.scratch(F32, n*d.DV), M: c.scratch(F32, ceil(c.Capacity, d.Length)*d.Heads*d.Length*d.Length),
+		Step: a.Step}
 	c.run(solve, first)
 	c.run(scan, DeltaScanArguments[*Buffer]{Q: a.Q, K: a.K, Sums: first.Sums, W: first.W, U: first.U, M: first.M,
 		Reset: a.Reset, State: a.State, Y: a.Y, Step: a.Step})
@@ -139,7 +142,8 @@ func (d Delta) gatesCase(s Sizes) *Case {
 	decay, beta := c.out(F32, c.Capacity*d.Heads), c.out(F32, c.Capacity*d.Heads)
 	c.run(l, DeltaGatesArguments[*Buffer]{X: x, B: b, Bias: bias, Rate: rate, Decay: decay, Beta: beta, Step: c.step()})
 	c.reference = func() {
-		wantDecay, wantBeta := c.want(decay, Bounds{2e-6, sums(1)}, c.Tokens*d.Heads), c.want(beta, Bounds{1e-6, sums(1)}, c.Tokens*d.Heads)
+		wantDecay, wantBeta := c.want(decay, Bounds{2e-6, sums(1)}, c.Tokens*d.Heads),
+			c.want(beta, Bounds{1e-6, sums(1)}, c.Tokens*d.Heads)
 		for i := range wantDecay {
 			token, h := i/d.Heads, i%d.Heads
 			wantDecay[i] = d.ReferenceDecay(x.Values()[token*d.GToken+h], bias.Values()[h], rate.Values()[h])

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Rows of codes of 8 bits: the codes of a row, signed, and behind them the scales of groups, bf16, up to whole words. A code
-// stands for code · scale.
+// Rows of codes of 8 bits: the codes of a row, signed, and behind them the scales of groups, bf16, up to whole words. A
+// code stands for code · scale.
 
 // codeGroup is the number of codes of a row that share a scale.
 func codeGroup(width int) int { return min(width, 32) }
@@ -21,8 +21,8 @@ func codeWords(width int) int {
 	return width/4 + (width/codeGroup(width)+1)/2
 }
 
-// packCodes makes a row of codes of finite numbers: a scale is the greatest magnitude of a group times 1/127, rounded up to
-// bf16.
+// packCodes makes a row of codes of finite numbers: a scale is the greatest magnitude of a group times 1/127, rounded
+// up to bf16.
 func packCodes(row []byte, x []float32) {
 	clear(row)
 	group, scales := codeGroup(len(x)), row[len(x):]
@@ -51,8 +51,8 @@ func unpackCodes(x []float32, row []byte) {
 	}
 }
 
-// blocksPool adds a pool of so many rows of random numbers of a width, as blocks have them. Its Values are the numbers; of codes it
-// is a buffer of bytes.
+// blocksPool adds a pool of so many rows of random numbers of a width, as blocks have them. Its Values are the numbers;
+// of codes it is a buffer of bytes.
 func (c *Case) blocksPool(b Blocks, rows, width int) *Buffer {
 	if b.Cache != U32 {
 		return c.cache(b.Cache, 1, rows, rows, width)

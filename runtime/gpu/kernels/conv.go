@@ -51,8 +51,10 @@ func (c Conv) check() error {
 }
 
 func (c Conv) defines() []Define {
-	return define("CONV_CHANNELS", c.Channels, "CONV_TAPS", c.Taps, "CONV_X_TOKEN", c.Token, "CONV_CHANNEL_FIRST", c.ChannelFirst,
-		"CONV_SILU", c.SiLU, "CONV_RESET", int(c.Reset), "CONV_TOKENS", convTokens, "CONV_STATE_T", c.State.text(), "CONV_WEIGHT_T", c.Weight.text())
+	return define("CONV_CHANNELS", c.Channels, "CONV_TAPS", c.Taps, "CONV_X_TOKEN", c.Token,
+		"CONV_CHANNEL_FIRST", c.ChannelFirst,
+		"CONV_SILU", c.SiLU, "CONV_RESET", int(c.Reset), "CONV_TOKENS", convTokens, "CONV_STATE_T", c.State.text(),
+		"CONV_WEIGHT_T", c.Weight.text())
 }
 
 func (c Conv) launch(kernel string, groups int) (Launch, error) {
@@ -73,8 +75,8 @@ func (c Conv) StepLaunch() (Launch, error) {
 	return l, err
 }
 
-// Launches are the dispatches for up to tokens tokens: the outputs, and then the state. They take ConvTokensArguments and
-// ConvStateArguments, as StepLaunch has them.
+// Launches are the dispatches for up to tokens tokens: the outputs, and then the state. They take ConvTokensArguments
+// and ConvStateArguments, as StepLaunch has them.
 func (c Conv) Launches(tokens int) (outputs, state Launch, err error) {
 	if outputs, err = c.launch("conv_tokens", ceil(tokens, convTokens)); err == nil {
 		state, err = c.launch("conv_state", 1)

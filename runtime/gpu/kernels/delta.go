@@ -28,14 +28,14 @@ type Delta struct {
 	Eps  float32
 	// Gates, for StepLaunch: g and β are what GatesLaunch takes, with bias and rate of that dtype.
 	Gates DType
-	// Early, for StepLaunch, says that no kernel of the sequence writes the state and reset before this one, so that they
-	// can be read while those before it still run.
+	// Early, for StepLaunch, says that no kernel of the sequence writes the state and reset before this one, so that
+	// they can be read while those before it still run.
 	Early bool
 	// Rows of a head's state that lanes of StepLaunch keep, Columns of the transposed state that a
 	// threadgroup of Launches keeps, and Length of its chunks, 32 or 64; 0 for a choice.
 	Rows, Columns, Length int
-	// Parts are the lanes that share a tile of the sums of Launches' scan, and Buffers the stages of what it reads that are kept
-	// at once, 1 or 2; 0 for a choice, as measured on an H100.
+	// Parts are the lanes that share a tile of the sums of Launches' scan, and Buffers the stages of what it reads that
+	// are kept at once, 1 or 2; 0 for a choice, as measured on an H100.
 	Parts, Buffers int
 }
 
@@ -56,7 +56,8 @@ func (d Delta) filled() Delta {
 		field *int
 		value int
 	}{
-		{&d.QToken, d.KHeads * d.DK}, {&d.KToken, d.KHeads * d.DK}, {&d.VToken, d.Heads * d.DV}, {&d.GToken, d.Heads}, {&d.BetaToken, d.Heads},
+		{&d.QToken, d.KHeads * d.DK}, {&d.KToken, d.KHeads * d.DK}, {&d.VToken, d.Heads * d.DV}, {&d.GToken, d.Heads},
+		{&d.BetaToken, d.Heads},
 		{&d.Rows, 1}, {&d.Length, 32}, {&d.Columns, 16}, {&d.Buffers, 1},
 	} {
 		if *f.field == 0 {
@@ -86,7 +87,8 @@ func (d Delta) check() error {
 	case d.DK <= 0 || d.DK%32 != 0 || d.DK > 256:
 		return fmt.Errorf("delta rule with keys of %d elements, want a multiple of 32 up to 256", d.DK)
 	case d.KHeads <= 0 || d.Heads <= 0 || d.Heads%d.KHeads != 0 || d.DV <= 0:
-		return fmt.Errorf("delta rule with %d heads of %d elements, want a multiple of the %d key heads", d.Heads, d.DV, d.KHeads)
+		return fmt.Errorf("delta rule with %d heads of %d elements, want a multiple of the %d key heads",
+			d.Heads, d.DV, d.KHeads)
 	}
 	if err := needFloat("the state", d.State); err != nil {
 		return fmt.Errorf("delta rule: %w", err)
@@ -95,13 +97,16 @@ func (d Delta) check() error {
 }
 
 func (d Delta) tokensError() error {
-	return fmt.Errorf("delta rule with q and k %d and %d elements from token to token, want multiples of 4", d.QToken, d.KToken)
+	return fmt.Errorf("delta rule with q and k %d and %d elements from token to token, want multiples of 4", d.QToken,
+		d.KToken)
 }
 
 func (d Delta) defines() []Define {
 	return define("DELTA_DK", d.DK, "DELTA_DV", d.DV, "DELTA_K_HEADS", d.KHeads, "DELTA_HEADS", d.Heads,
-		"DELTA_Q_TOKEN", d.QToken, "DELTA_K_TOKEN", d.KToken, "DELTA_V_TOKEN", d.VToken, "DELTA_G_TOKEN", d.GToken, "DELTA_BETA_TOKEN", d.BetaToken,
-		"DELTA_QK_NORM", d.Norm != None, "DELTA_EPS", d.Eps, "DELTA_GATES", d.Gates != None, "DELTA_RESET", int(d.Reset),
+		"DELTA_Q_TOKEN", d.QToken, "DELTA_K_TOKEN", d.KToken, "DELTA_V_TOKEN", d.VToken, "DELTA_G_TOKEN", d.GToken,
+		"DELTA_BETA_TOKEN", d.BetaToken,
+		"DELTA_QK_NORM", d.Norm != None, "DELTA_EPS", d.Eps, "DELTA_GATES", d.Gates != None,
+		"DELTA_RESET", int(d.Reset),
 		"DELTA_EARLY", d.Early, "DELTA_LANES", d.lanes(), "DELTA_ROWS", d.Rows, "DELTA_SIMDGROUPS", deltaSimdgroups,
 		"DELTA_STATE_T", d.State.text(), "DELTA_WEIGHT_T", d.Norm.text(), "DELTA_GATE_T", d.Gates.text())
 }
@@ -114,11 +119,13 @@ func (d Delta) GatesLaunch(tokens int) (Launch, error) {
 	if err := errors.Join(d.check(), needFloat("gates", d.Gates)); err != nil {
 		return Launch{}, err
 	}
-	return Launch{File: "delta", Kernel: "delta_gates", Defines: d.defines(), Case: d.gatesCase, Groups: [3]int{ceil(tokens*d.Heads, 64), 1, 1}, Threads: [3]int{64, 1, 1}}, nil
+	return Launch{File: "delta", Kernel: "delta_gates", Defines: d.defines(), Case: d.gatesCase,
+		Groups: [3]int{ceil(tokens*d.Heads, 64), 1, 1}, Threads: [3]int{64, 1, 1}}, nil
 }
 
-// StepLaunch is the dispatch for few tokens: it takes them one by one. It takes DeltaStepArguments: QWeight and KWeight [DK],
-// Bias, Rate [Heads], Reset bool [1], Y f32 [T, Heads, DV], and Next, the state after the last token, which may be State itself.
+// StepLaunch is the dispatch for few tokens: it takes them one by one. It takes DeltaStepArguments: QWeight and KWeight
+// [DK], Bias, Rate [Heads], Reset bool [1], Y f32 [T, Heads, DV], and Next, the state after the last token, which may
+// be State itself.
 func (d Delta) StepLaunch() (Launch, error) {
 	d = d.filled()
 	if err := d.check(); err != nil {
@@ -128,7 +135,8 @@ func (d Delta) StepLaunch() (Launch, error) {
 		return Launch{}, d.tokensError()
 	}
 	l := Launch{File: "delta", Kernel: "delta_step", Defines: d.defines(),
-		Groups: [3]int{ceil(d.DV, d.Rows*32/d.lanes()*deltaSimdgroups), d.Heads, 1}, Threads: [3]int{deltaSimdgroups * 32, 1, 1}}
+		Groups:  [3]int{ceil(d.DV, d.Rows*32/d.lanes()*deltaSimdgroups), d.Heads, 1},
+		Threads: [3]int{deltaSimdgroups * 32, 1, 1}}
 	l.Case = d.stepCase
 	return l, nil
 }
@@ -143,8 +151,10 @@ func (d Delta) Launches(tokens int) (solve, scan Launch, err error) {
 		return solve, scan, err
 	}
 	defines := d.chunkDefines()
-	solve = Launch{File: "delta_chunk", Kernel: "delta_solve", Defines: defines, Groups: [3]int{ceil(tokens, d.Length), d.Heads, 1}, Threads: [3]int{256, 1, 1}}
-	scan = Launch{File: "delta_chunk", Kernel: "delta_scan", Defines: defines, Case: d.chunksCase, Groups: [3]int{d.DV / d.Columns, d.Heads, 1}, Threads: [3]int{d.scanThreads(), 1, 1}}
+	solve = Launch{File: "delta_chunk", Kernel: "delta_solve", Defines: defines,
+		Groups: [3]int{ceil(tokens, d.Length), d.Heads, 1}, Threads: [3]int{256, 1, 1}}
+	scan = Launch{File: "delta_chunk", Kernel: "delta_scan", Defines: defines, Case: d.chunksCase,
+		Groups: [3]int{d.DV / d.Columns, d.Heads, 1}, Threads: [3]int{d.scanThreads(), 1, 1}}
 	return solve, scan, nil
 }
 
@@ -159,8 +169,10 @@ func (d Delta) checkChunks() (err error) {
 	case d.Length != 32 && d.Length != 64:
 		err = fmt.Errorf("delta rule in chunks of %d tokens, want 32 or 64", d.Length)
 	case !slices.Contains([]int{4, 8, 16, 32}, d.Columns) || d.DV%d.Columns != 0:
-		err = fmt.Errorf("delta rule with %d columns in a threadgroup, want 4, 8, 16 or 32 that divide %d", d.Columns, d.DV)
-	case !slices.Contains([]int{1, 2, 4, 8}, d.Parts) || d.Columns*d.Parts < 16 || d.Columns*d.Parts > 128 || d.Length*d.Parts > 256:
+		err = fmt.Errorf("delta rule with %d columns in a threadgroup, want 4, 8, 16 or 32 that divide %d", d.Columns,
+			d.DV)
+	case !slices.Contains([]int{1, 2, 4, 8}, d.Parts) || d.Columns*d.Parts < 16 || d.Columns*d.Parts > 128 ||
+		d.Length*d.Parts > 256:
 		err = fmt.Errorf("delta rule with %d parts of %d columns, want 1, 2, 4 or 8 with a product from 16 to 128, and at most %d", d.Parts, d.Columns, 256/d.Length)
 	case d.Buffers != 1 && d.Buffers != 2 || d.scanMemory() > cudaMemory:
 		err = fmt.Errorf("delta rule with %d buffers of %d bytes of threadgroup memory, want 1 or 2 and at most %d bytes", d.Buffers, d.scanMemory(), cudaMemory)
@@ -172,9 +184,12 @@ func (d Delta) checkChunks() (err error) {
 
 // chunkDefines are the definitions of delta_chunk.
 func (d Delta) chunkDefines() []Define {
-	return define("CHUNK_LENGTH", d.Length, "CHUNK_DK", d.DK, "CHUNK_DV", d.DV, "CHUNK_K_HEADS", d.KHeads, "CHUNK_HEADS", d.Heads,
-		"CHUNK_Q_TOKEN", d.QToken, "CHUNK_K_TOKEN", d.KToken, "CHUNK_V_TOKEN", d.VToken, "CHUNK_G_TOKEN", d.GToken, "CHUNK_BETA_TOKEN", d.BetaToken,
-		"CHUNK_COLUMNS", d.Columns, "CHUNK_PARTS", d.Parts, "CHUNK_BUFFERS", d.Buffers, "CHUNK_RESET", int(d.Reset), "CHUNK_STATE_T", d.State.text())
+	return define("CHUNK_LENGTH", d.Length, "CHUNK_DK", d.DK, "CHUNK_DV", d.DV, "CHUNK_K_HEADS", d.KHeads,
+		"CHUNK_HEADS", d.Heads,
+		"CHUNK_Q_TOKEN", d.QToken, "CHUNK_K_TOKEN", d.KToken, "CHUNK_V_TOKEN", d.VToken, "CHUNK_G_TOKEN", d.GToken,
+		"CHUNK_BETA_TOKEN", d.BetaToken,
+		"CHUNK_COLUMNS", d.Columns, "CHUNK_PARTS", d.Parts, "CHUNK_BUFFERS", d.Buffers, "CHUNK_RESET", int(d.Reset),
+		"CHUNK_STATE_T", d.State.text())
 }
 
 // ReferenceDecay is g of an input of GatesLaunch.
@@ -185,7 +200,8 @@ func (d Delta) ReferenceDecay(x, bias, rate float32) float32 {
 
 // Reference computes what the launches do, token by token in float64. qWeight and kWeight are nil without Norm, bias
 // and rate without Gates.
-func (d Delta) Reference(tokens, position int, q, k, v, g, beta, qWeight, kWeight, bias, rate []float32, reset bool, state, y []float32) {
+func (d Delta) Reference(tokens, position int, q, k, v, g, beta, qWeight, kWeight, bias, rate []float32,
+	reset bool, state, y []float32) {
 	d = d.filled()
 	keys, queries := make([]float64, d.DK), make([]float64, d.DK)
 	read := func(dst []float64, x, weight []float32) {

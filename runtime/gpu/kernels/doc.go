@@ -5,15 +5,16 @@
 // # Arguments
 //
 // The text alone says which buffers a kernel takes, in which order, and which it writes. go generate makes a struct of
-// each list (arguments_generated.go), which all that launches the kernel fills by name: Arguments. Two comments are read,
-// too: "absent: NAME" behind a buffer that a definition may turn off names what the device gets in its place, and
+// each list (arguments_generated.go), which all that launches the kernel fills by name: Arguments. Two comments are
+// read, too: "absent: NAME" behind a buffer that a definition may turn off names what the device gets in its place, and
 // "arguments: NAME" before a kernel says that it takes what another one takes, which is checked.
 //
 // # Numbers
 //
 // Activations between kernels are fp32 and rows are dense. Weights are read as they lie in the file, in MLX's
-// layout (Format). Sums are in fp32, in an order of the kernel's own. Only tiled products round activations and weights to
-// bf16 (MatMul, ManyExperts), and attention by tiles its queries and weights, and only where precision mixed asks for them.
+// layout (Format). Sums are in fp32, in an order of the kernel's own. Only tiled products round activations and weights
+// to bf16 (MatMul, ManyExperts), and attention by tiles its queries and weights, and only where precision mixed asks
+// for them.
 //
 // What a model fixes (rows, columns, bits, tuning) is a definition before the text. What changes from step to
 // step stands in the buffer step, two int32: the number of tokens, which is at most what the launch was made
@@ -55,11 +56,11 @@
 //
 // # Cases
 //
-// Every launch of a plan has a Case, or is part of that of a launch behind it (case_*.go): launches with buffers by name, what
-// these hold, and what the reference implementation says that the launches leave in them. Sizes say how much of it is run:
-// as a self-test of the compiled kernel at its real shape, on few rows, which package selftest runs on the user's device
-// before a kernel is used; whole, as the emulator's test (kerneltest.Check); or at the models' sizes, as the benchmark
-// (kernels/bench), which asks for no answers.
+// Every launch of a plan has a Case, or is part of that of a launch behind it (case_*.go): launches with buffers by
+// name, what these hold, and what the reference implementation says that the launches leave in them. Sizes say how much
+// of it is run: as a self-test of the compiled kernel at its real shape, on few rows, which package selftest runs on
+// the user's device before a kernel is used; whole, as the emulator's test (kerneltest.Check); or at the models' sizes,
+// as the benchmark (kernels/bench), which asks for no answers.
 //
 // Package kernels imports nothing of ours and no GPU library, and must never import runtime/gpu or a model.
 package kernels

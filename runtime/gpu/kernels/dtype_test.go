@@ -57,7 +57,8 @@ func (h held) from(memory []byte) held {
 	return held{h.dtype, out}
 }
 
-// within is the tolerance of a comparison of stored numbers with the reference implementation's: fp32, or a rounding to bf16.
+// within is the tolerance of a comparison of stored numbers with the reference implementation's: fp32, or a rounding to
+// bf16.
 func (h held) within(fp32 float64) float64 {
 	if h.dtype == kernels.BF16 {
 		return 1. / 128

@@ -124,11 +124,12 @@ func glu(a Activation) operation {
 
 // operations is the table of functions, by the names that the graph has for them; copy is also a cast.
 var operations = map[string]operation{
-	"copy":        {1, "(a)", func(a, _, _ float64) float64 { return a }, false},
-	"neg":         {1, "(-a)", func(a, _, _ float64) float64 { return -a }, false},
-	"abs":         {1, "(a < 0 ? -a : a)", func(a, _, _ float64) float64 { return math.Abs(a) }, false},
-	"square":      {1, "(a * a)", func(a, _, _ float64) float64 { return a * a }, false},
-	"sign":        {1, "EW_T(a > 0 ? 1 : (a < 0 ? -1 : 0))", func(a, _, _ float64) float64 { return truth(a > 0) - truth(a < 0) }, false},
+	"copy":   {1, "(a)", func(a, _, _ float64) float64 { return a }, false},
+	"neg":    {1, "(-a)", func(a, _, _ float64) float64 { return -a }, false},
+	"abs":    {1, "(a < 0 ? -a : a)", func(a, _, _ float64) float64 { return math.Abs(a) }, false},
+	"square": {1, "(a * a)", func(a, _, _ float64) float64 { return a * a }, false},
+	"sign": {1, "EW_T(a > 0 ? 1 : (a < 0 ? -1 : 0))",
+		func(a, _, _ float64) float64 { return truth(a > 0) - truth(a < 0) }, false},
 	"logical_not": {1, "EW_T(a == 0 ? 1 : 0)", func(a, _, _ float64) float64 { return truth(a == 0) }, false},
 	"floor":       unary("floor(a)", math.Floor),
 	"exp":         unary("precise::exp(a)", math.Exp),
@@ -144,7 +145,8 @@ var operations = map[string]operation{
 	"silu":        unary("port_silu(a)", SiLU.of),
 	"gelu":        unary("port_gelu(a)", GELU.of),
 	"gelu_tanh":   unary("port_gelu_tanh(a)", GELUTanh.of),
-	"softplus":    unary("(max(a, 0.0f) + port_log1p(precise::exp(-fabs(a))))", func(a float64) float64 { return max(a, 0) + math.Log1p(math.Exp(-math.Abs(a))) }),
+	"softplus": unary("(max(a, 0.0f) + port_log1p(precise::exp(-fabs(a))))",
+		func(a float64) float64 { return max(a, 0) + math.Log1p(math.Exp(-math.Abs(a))) }),
 
 	"add":           binary("(a + b)", func(a, b float64) float64 { return a + b }),
 	"subtract":      binary("(a - b)", func(a, b float64) float64 { return a - b }),
@@ -157,11 +159,14 @@ var operations = map[string]operation{
 	"less_equal":    binary("EW_T(a <= b ? 1 : 0)", func(a, b float64) float64 { return truth(a <= b) }),
 	"greater":       binary("EW_T(a > b ? 1 : 0)", func(a, b float64) float64 { return truth(a > b) }),
 	"greater_equal": binary("EW_T(a >= b ? 1 : 0)", func(a, b float64) float64 { return truth(a >= b) }),
-	"logical_and":   binary("EW_T(a != 0 && b != 0 ? 1 : 0)", func(a, b float64) float64 { return truth(a != 0 && b != 0) }),
-	"logical_or":    binary("EW_T(a != 0 || b != 0 ? 1 : 0)", func(a, b float64) float64 { return truth(a != 0 || b != 0) }),
-	"divide":        {2, "(a / b)", func(a, b, _ float64) float64 { return a / b }, true},
-	"power":         {2, "precise::pow(a, b)", func(a, b, _ float64) float64 { return math.Pow(a, b) }, true},
-	"logaddexp":     {2, "(max(a, b) + (a == b ? 0.69314718f : port_log1p(precise::exp(-fabs(a - b)))))", func(a, b, _ float64) float64 { return max(a, b) + math.Log1p(math.Exp(-math.Abs(a-b))) }, true},
+	"logical_and": binary("EW_T(a != 0 && b != 0 ? 1 : 0)",
+		func(a, b float64) float64 { return truth(a != 0 && b != 0) }),
+	"logical_or": binary("EW_T(a != 0 || b != 0 ? 1 : 0)",
+		func(a, b float64) float64 { return truth(a != 0 || b != 0) }),
+	"divide": {2, "(a / b)", func(a, b, _ float64) float64 { return a / b }, true},
+	"power":  {2, "precise::pow(a, b)", func(a, b, _ float64) float64 { return math.Pow(a, b) }, true},
+	"logaddexp": {2, "(max(a, b) + (a == b ? 0.69314718f : port_log1p(precise::exp(-fabs(a - b)))))",
+		func(a, b, _ float64) float64 { return max(a, b) + math.Log1p(math.Exp(-math.Abs(a-b))) }, true},
 	"softcap":       {2, "(port_tanh(a / b) * b)", func(a, b, _ float64) float64 { return math.Tanh(a/b) * b }, true},
 	"glu_silu":      glu(SiLU),
 	"glu_sigmoid":   glu(Sigmoid),
@@ -175,7 +180,8 @@ var operations = map[string]operation{
 		return c
 	}, false},
 	"gated_add": {3, "(port_sigmoid(a) * b + c)", func(a, b, c float64) float64 { return Sigmoid.of(a)*b + c }, true},
-	"clip":      {3, "((a < b ? b : a) > c ? c : (a < b ? b : a))", func(a, b, c float64) float64 { return min(max(a, b), c) }, false},
+	"clip": {3, "((a < b ? b : a) > c ? c : (a < b ? b : a))",
+		func(a, b, c float64) float64 { return min(max(a, b), c) }, false},
 
 	"full":   {0, "EW_T(EW_VALUE)", nil, false},
 	"arange": {0, "EW_T(EW_START + index * EW_STEP)", nil, false},
@@ -227,8 +233,10 @@ func (e Elementwise) Launch(tokens int) (Launch, error) {
 		return Launch{}, errors.New("elementwise: the number of elements follows the position")
 	}
 	dims := e.Box.dims()
-	defines := define("EW_F(a, b, c)", o.text, "EW_CAST(v)", dtypes[e.Out.DType].cast, "EW_T", e.compute().text(), "EW_ARITY", o.arity,
-		"EW_COUNT", count.text(), "EW_D1", dims[1].text(), "EW_D2", dims[2].text(), "EW_D3", dims[3].text(), "EW_OUT_T", e.Out.DType.text(),
+	defines := define("EW_F(a, b, c)", o.text, "EW_CAST(v)", dtypes[e.Out.DType].cast, "EW_T",
+		e.compute().text(), "EW_ARITY", o.arity,
+		"EW_COUNT", count.text(), "EW_D1", dims[1].text(), "EW_D2", dims[2].text(), "EW_D3", dims[3].text(),
+		"EW_OUT_T", e.Out.DType.text(),
 		"EW_VALUE", e.Value, "EW_START", e.Start.text(), "EW_STEP", e.Step)
 	var in [3]Place
 	copy(in[:], e.In)

@@ -119,7 +119,8 @@ func TestOperations(t *testing.T) {
 						x.buffer.([]float32)[i] = float32(math.Abs(float64(v)) + 0.01)
 						x.values[i] = float64(x.buffer.([]float32)[i])
 					}
-				case "equal", "not_equal", "logical_and", "logical_or", "logical_not", "where", "sign", "less_equal", "greater_equal":
+				case "equal", "not_equal", "logical_and", "logical_or", "logical_not", "where", "sign",
+					"less_equal", "greater_equal":
 					for i := range x.values {
 						x.values[i] = float64(r.IntN(3) - 1)
 						x.buffer.([]float32)[i] = float32(x.values[i])
@@ -148,30 +149,38 @@ func TestElementwisePlaces(t *testing.T) {
 	}{
 		"transpose to bf16": {kernels.Elementwise{Op: "copy", Box: kernels.Box{fixed(3), token(1), fixed(10)},
 			In:  []kernels.Place{{kernels.F32, fixed(0), []kernels.Extent{fixed(10), fixed(30), fixed(1)}}},
-			Out: kernels.Place{kernels.BF16, fixed(0), []kernels.Extent{token(10), fixed(10), fixed(1)}}}, []int{150}, 150},
+			Out: kernels.Place{kernels.BF16, fixed(0), []kernels.Extent{token(10), fixed(10), fixed(1)}}}, []int{150},
+			150},
 		"last token": {kernels.Elementwise{Op: "copy", Box: kernels.Box{fixed(40)},
 			In:  []kernels.Place{{kernels.F32, kernels.Extent{Fixed: -40, Token: 40}, []kernels.Extent{fixed(1)}}},
 			Out: kernels.Place{kernels.F32, fixed(0), []kernels.Extent{fixed(1)}}}, []int{200}, 40},
 		"into rows at the position": {kernels.Elementwise{Op: "copy", Box: kernels.Box{fixed(2), token(1), fixed(6)},
-			In:  []kernels.Place{{kernels.F32, fixed(0), []kernels.Extent{fixed(6), fixed(12), fixed(1)}}},
-			Out: kernels.Place{kernels.F32, kernels.Extent{Position: 6}, []kernels.Extent{fixed(72), fixed(6), fixed(1)}}}, []int{60}, 144},
+			In: []kernels.Place{{kernels.F32, fixed(0), []kernels.Extent{fixed(6), fixed(12), fixed(1)}}},
+			Out: kernels.Place{kernels.F32, kernels.Extent{Position: 6},
+				[]kernels.Extent{fixed(72), fixed(6), fixed(1)}}}, []int{60}, 144},
 		"bias by heads": {kernels.Elementwise{Op: "add", Box: kernels.Box{token(1), fixed(7)},
-			In:  []kernels.Place{{kernels.F32, fixed(2), []kernels.Extent{fixed(9), fixed(1)}}, {kernels.BF16, fixed(0), []kernels.Extent{fixed(0), fixed(1)}}},
+			In: []kernels.Place{{kernels.F32, fixed(2), []kernels.Extent{fixed(9), fixed(1)}},
+				{kernels.BF16, fixed(0), []kernels.Extent{fixed(0), fixed(1)}}},
 			Out: kernels.Place{kernels.F32, fixed(0), []kernels.Extent{fixed(7), fixed(1)}}}, []int{47, 7}, 35},
 		"integers": {kernels.Elementwise{Op: "multiply", Box: kernels.Box{token(4)},
-			In:  []kernels.Place{{kernels.I64, fixed(0), []kernels.Extent{fixed(1)}}, {kernels.I32, fixed(0), []kernels.Extent{fixed(1)}}},
+			In: []kernels.Place{{kernels.I64, fixed(0), []kernels.Extent{fixed(1)}},
+				{kernels.I32, fixed(0), []kernels.Extent{fixed(1)}}},
 			Out: kernels.Place{kernels.I32, fixed(0), []kernels.Extent{fixed(1)}}}, []int{20, 20}, 20},
 		"less": {kernels.Elementwise{Op: "less", Box: kernels.Box{token(4)},
-			In:  []kernels.Place{{kernels.I32, fixed(0), []kernels.Extent{fixed(1)}}, {kernels.I32, fixed(0), []kernels.Extent{fixed(0)}}},
+			In: []kernels.Place{{kernels.I32, fixed(0), []kernels.Extent{fixed(1)}},
+				{kernels.I32, fixed(0), []kernels.Extent{fixed(0)}}},
 			Out: kernels.Place{kernels.Bool, fixed(0), []kernels.Extent{fixed(1)}}}, []int{20, 1}, 20},
 		"where": {kernels.Elementwise{Op: "where", Box: kernels.Box{token(4)},
-			In:  []kernels.Place{{kernels.Bool, fixed(0), []kernels.Extent{fixed(1)}}, {kernels.BF16, fixed(0), []kernels.Extent{fixed(1)}}, {kernels.F32, fixed(0), []kernels.Extent{fixed(0)}}},
+			In: []kernels.Place{{kernels.Bool, fixed(0), []kernels.Extent{fixed(1)}},
+				{kernels.BF16, fixed(0), []kernels.Extent{fixed(1)}},
+				{kernels.F32, fixed(0), []kernels.Extent{fixed(0)}}},
 			Out: kernels.Place{kernels.F32, fixed(0), []kernels.Extent{fixed(1)}}}, []int{20, 20, 1}, 20},
 		"cast to i64": {kernels.Elementwise{Op: "copy", Box: kernels.Box{token(4)},
 			In:  []kernels.Place{{kernels.F32, fixed(0), []kernels.Extent{fixed(1)}}},
 			Out: kernels.Place{kernels.I64, fixed(0), []kernels.Extent{fixed(1)}}}, []int{20}, 20},
-		"positions": {kernels.Elementwise{Op: "arange", Box: kernels.Box{token(1)}, Start: kernels.Extent{Position: 1}, Step: 1,
-			Out: kernels.Place{kernels.I32, fixed(0), []kernels.Extent{fixed(1)}}}, nil, 5},
+		"positions": {kernels.Elementwise{Op: "arange", Box: kernels.Box{token(1)}, Start: kernels.Extent{Position: 1},
+			Step: 1,
+			Out:  kernels.Place{kernels.I32, fixed(0), []kernels.Extent{fixed(1)}}}, nil, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -193,11 +202,14 @@ func TestElementwiseRefusals(t *testing.T) {
 		err string
 	}{
 		{kernels.Elementwise{Op: "atan2"}, `elementwise: there is no kernel for "atan2"`},
-		{kernels.Elementwise{Op: "add", Box: kernels.Box{fixed(4)}, In: []kernels.Place{vector}, Out: vector}, "elementwise: add has 2 operands, found 1"},
-		{kernels.Elementwise{Op: "exp", Box: make(kernels.Box, 5), In: []kernels.Place{vector}, Out: vector}, "elementwise: exp over 5 dims, want at most 4"},
+		{kernels.Elementwise{Op: "add", Box: kernels.Box{fixed(4)}, In: []kernels.Place{vector}, Out: vector},
+			"elementwise: add has 2 operands, found 1"},
+		{kernels.Elementwise{Op: "exp", Box: make(kernels.Box, 5), In: []kernels.Place{vector}, Out: vector},
+			"elementwise: exp over 5 dims, want at most 4"},
 		{kernels.Elementwise{Op: "exp", Box: kernels.Box{token(2), token(3)}, In: []kernels.Place{vector}, Out: vector},
 			"elementwise: exp: the product of {Fixed:0 Token:3 Position:0} and {Fixed:0 Token:2 Position:0} grows faster than the tokens"},
-		{kernels.Elementwise{Op: "exp", Box: kernels.Box{{Position: 1}}, In: []kernels.Place{vector}, Out: vector}, "elementwise: the number of elements follows the position"},
+		{kernels.Elementwise{Op: "exp", Box: kernels.Box{{Position: 1}}, In: []kernels.Place{vector}, Out: vector},
+			"elementwise: the number of elements follows the position"},
 		{kernels.Elementwise{Op: "exp", Box: kernels.Box{fixed(4)}, In: []kernels.Place{{}}, Out: vector},
 			"elementwise: exp: an operand {DType:none First:{Fixed:0 Token:0 Position:0} Strides:[]} over 1 dims"},
 	} {

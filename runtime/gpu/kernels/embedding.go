@@ -19,8 +19,9 @@ func (e Embedding) Launch(tokens int) (Launch, error) {
 	threads := min(256, ceil(e.K/8, 32)*32)
 	return Launch{
 		File: "embedding", Kernel: "embedding", Case: e.newCase,
-		Defines: append(e.defines(), define("EMBED_N", e.N, "EMBED_K", e.K, "EMBED_THREADS", threads, "EMBED_MULTIPLIER", e.Multiplier)...),
-		Groups:  [3]int{ceil(e.K/8, threads), tokens, 1}, Threads: [3]int{threads, 1, 1},
+		Defines: append(e.defines(), define("EMBED_N", e.N, "EMBED_K", e.K, "EMBED_THREADS", threads,
+			"EMBED_MULTIPLIER", e.Multiplier)...),
+		Groups: [3]int{ceil(e.K/8, threads), tokens, 1}, Threads: [3]int{threads, 1, 1},
 	}, nil
 }
 

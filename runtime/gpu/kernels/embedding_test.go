@@ -17,7 +17,8 @@ func TestEmbedding(t *testing.T) {
 			e := kernels.Embedding{Format: f, N: 7, K: 384, Multiplier: 1.5}
 			l, err := e.Launch(5)
 			require.NoError(t, err)
-			kerneltest.Check(t, l.Case(kernels.Sizes{Whole: true, Tokens: 4, Capacity: 5})) // the last token is not asked for
+			// the last token is not asked for
+			kerneltest.Check(t, l.Case(kernels.Sizes{Whole: true, Tokens: 4, Capacity: 5}))
 		})
 	}
 }
@@ -27,10 +28,14 @@ func TestEmbeddingRefusals(t *testing.T) {
 		e   kernels.Embedding
 		err string
 	}{
-		{kernels.Embedding{Format: kernels.Format{Bits: 5, Group: 64}, N: 4, K: 64}, "embedding [4, 64]: weights of 5 bits, want 4, 8, 16 (bf16) or 32 (f32)"},
-		{kernels.Embedding{Format: kernels.Format{Bits: 4, Group: 16}, N: 4, K: 64}, "embedding [4, 64]: groups of 16 columns, want 32, 64 or 128"},
-		{kernels.Embedding{Format: kernels.Format{Bits: 4, Group: 64}, N: 4, K: 96}, "embedding [4, 96]: 96 columns are no multiple of the group of 64"},
-		{kernels.Embedding{Format: kernels.Format{Bits: 32}, N: 4, K: 12}, "embedding [4, 12]: 12 columns, want a multiple of 8"},
+		{kernels.Embedding{Format: kernels.Format{Bits: 5, Group: 64}, N: 4, K: 64},
+			"embedding [4, 64]: weights of 5 bits, want 4, 8, 16 (bf16) or 32 (f32)"},
+		{kernels.Embedding{Format: kernels.Format{Bits: 4, Group: 16}, N: 4, K: 64},
+			"embedding [4, 64]: groups of 16 columns, want 32, 64 or 128"},
+		{kernels.Embedding{Format: kernels.Format{Bits: 4, Group: 64}, N: 4, K: 96},
+			"embedding [4, 96]: 96 columns are no multiple of the group of 64"},
+		{kernels.Embedding{Format: kernels.Format{Bits: 32}, N: 4, K: 12},
+			"embedding [4, 12]: 12 columns, want a multiple of 8"},
 	} {
 		_, err := c.e.Launch(1)
 		require.EqualError(t, err, c.err)

@@ -18,8 +18,8 @@ type Experts struct {
 	Eps  float32
 	// Router, where its Top is set, says that the first product chooses the experts itself, Top of Count.
 	Router Router
-	// Shared says that a token has one more expert, before those that are chosen: weights of its own with the same Inner
-	// and Format, and the sigmoid of a number for its score. Only where the first product chooses.
+	// Shared says that a token has one more expert, before those that are chosen: weights of its own with the same
+	// Inner and Format, and the sigmoid of a number for its score. Only where the first product chooses.
 	Shared bool
 	// Ahead says that the first product, where it chooses, asks for the weights that the second one reads.
 	Ahead bool
@@ -75,7 +75,8 @@ var expertsWays remembered[expertsKey, [2][]Tuning]
 func (e Experts) tunings(target Target) (up, down []Tuning) {
 	up = e.up().tunings(target, e.Inner*e.Parts(), 1)
 	if target == CUDA && e.Shared {
-		// Small threadgroups: many can wait for the choice on a multiprocessor, and one that is done makes room for the next.
+		// Small threadgroups: many can wait for the choice on a multiprocessor, and one that is done makes room for the
+		// next.
 		t := Tuning{Rows: 2, Lanes: up[0].Lanes, Split: 1, Sets: 4, Bytes: up[0].Bytes, Permute: true}
 		isNear := func(o Tuning) int {
 			if o.Near(t) {
@@ -83,8 +84,8 @@ func (e Experts) tunings(target Target) (up, down []Tuning) {
 			}
 			return 1
 		}
-		// Those of 9 and 6 sets make grids that wait on a multiprocessor at once, two or three to each: of 29 and 43 blocks for 9
-		// parts of 512 rows, where 4 sets make 64, of which some 50 would wait until others are done.
+		// Those of 9 and 6 sets make grids that wait on a multiprocessor at once, two or three to each: of 29 and 43
+		// blocks for 9 parts of 512 rows, where 4 sets make 64, of which some 50 would wait until others are done.
 		early := []Tuning{t, t, t}
 		early[1].Sets, early[2].Sets = 9, 6
 		up = slices.DeleteFunc(up, func(o Tuning) bool { return slices.Contains(early, o) })
@@ -98,8 +99,8 @@ func (e Experts) tunings(target Target) (up, down []Tuning) {
 	return up, e.downTunings(target)
 }
 
-// downTunings prefers the ways in which all lanes that share a row have columns of it, in one step: with a shared expert
-// the number of parts is odd.
+// downTunings prefers the ways in which all lanes that share a row have columns of it, in one step: with a shared
+// expert the number of parts is odd.
 func (e Experts) downTunings(target Target) []Tuning {
 	v := e.down()
 	out := v.tunings(target, e.Hidden, e.Parts())
@@ -112,7 +113,8 @@ func (e Experts) downTunings(target Target) []Tuning {
 			split := ceil(v.K, bytes*8/v.Bits*lanes)
 			for _, sets := range []int{2, 1, 4} {
 				for _, rows := range []int{2, 4, 1} {
-					t := Tuning{Rows: rows, Lanes: lanes, Split: split, Sets: sets, Bytes: bytes, Permute: out[0].Permute}
+					t := Tuning{Rows: rows, Lanes: lanes, Split: split, Sets: sets, Bytes: bytes,
+						Permute: out[0].Permute}
 					if _, err := v.tune(t, 1, e.Parts()); err == nil && split*sets <= 20 && !slices.Contains(fit, t) {
 						fit = append(fit, t)
 					}
@@ -134,18 +136,19 @@ func (e Experts) check() error {
 	case e.Router.Top == 0:
 		return nil
 	case e.Router.Top != e.Top || e.Router.Experts != e.Count:
-		return fmt.Errorf("a router that chooses %d of %d experts for %d of %d", e.Router.Top, e.Router.Experts, e.Top, e.Count)
+		return fmt.Errorf("a router that chooses %d of %d experts for %d of %d", e.Router.Top,
+			e.Router.Experts, e.Top, e.Count)
 	}
 	return e.Router.check(mostChosen)
 }
 
 // LaunchUp is the first dispatch: h = activation(gate[e]·x) ⊙ up[e]·x for the experts e of up to tokens tokens.
-// It takes ExpertsUpArguments: gate W0 and up W1, Experts i32 [T, Top], X f32 [T, Hidden], Norm [Hidden], Y, which is h,
-// f32 [T, Top, Inner].
+// It takes ExpertsUpArguments: gate W0 and up W1, Experts i32 [T, Top], X f32 [T, Hidden], Norm [Hidden], Y, which is
+// h, f32 [T, Top, Inner].
 //
-// With a Router it takes ExpertsChooseArguments: W0 and W1 as before, V0 and V1 of the shared expert, down D and the shared
-// expert's E, Logits f32 [T, Count], ExpertScales [Count], Gates f32 [T] of the shared expert, and what is written: Experts i32 and Scores
-// f32 [T, Parts], the shared expert's number being 0, and Y f32 [T, Parts, Inner].
+// With a Router it takes ExpertsChooseArguments: W0 and W1 as before, V0 and V1 of the shared expert, down D and the
+// shared expert's E, Logits f32 [T, Count], ExpertScales [Count], Gates f32 [T] of the shared expert, and what is
+// written: Experts i32 and Scores f32 [T, Parts], the shared expert's number being 0, and Y f32 [T, Parts, Inner].
 func (e Experts) LaunchUp(t Tuning, tokens int) (Launch, error) {
 	if t.Stream != (Stream{}) {
 		return e.launchHeldUp(t, tokens)
@@ -162,7 +165,8 @@ func (e Experts) LaunchUp(t Tuning, tokens int) (Launch, error) {
 	if err == nil && e.Router.Top > 0 {
 		kernel, more = "experts_choose", append(e.Router.defines(), define("EXPERTS_AHEAD", e.Ahead)...)
 		if used, most := v.memory(t, 2)+4*(2*(e.Count+36)+2*e.Top+16), 32<<10; used > most {
-			err = fmt.Errorf("tuning: %d bytes of threadgroup memory with the choice of experts, there are %d", used, most)
+			err = fmt.Errorf("tuning: %d bytes of threadgroup memory with the choice of experts, there are %d", used,
+				most)
 		}
 	}
 	if err != nil {
@@ -170,16 +174,17 @@ func (e Experts) LaunchUp(t Tuning, tokens int) (Launch, error) {
 	}
 	l := Launch{
 		File: "experts", Kernel: kernel,
-		Defines: slices.Concat(v.matvecDefines(t, e.Inner), define("EXPERTS_ACTIVATION", int(e.Activation)), e.defines(e.Inner, tokens), more),
-		Groups:  [3]int{ceil(e.Inner, t.block()), tokens * e.Parts(), 1}, Threads: [3]int{t.threads(), 1, 1},
+		Defines: slices.Concat(v.matvecDefines(t, e.Inner), define("EXPERTS_ACTIVATION", int(e.Activation)),
+			e.defines(e.Inner, tokens), more),
+		Groups: [3]int{ceil(e.Inner, t.block()), tokens * e.Parts(), 1}, Threads: [3]int{t.threads(), 1, 1},
 	}
 	l.Case = func(s Sizes) *Case { return e.upCase(l, t.block(), s) }
 	return l, nil
 }
 
-// LaunchDown is the second dispatch: y = Σ scores[j] · down[e_j]·h_j, plus extra. It takes ExpertsDownArguments, or with a
-// shared expert ExpertsJoinArguments: X, which is h, Experts i32 and Scores f32 [T, Parts], Extra and Y f32 [T, Hidden].
-// With a Router the first dispatch, which writes experts, is the one before in the sequence.
+// LaunchDown is the second dispatch: y = Σ scores[j] · down[e_j]·h_j, plus extra. It takes ExpertsDownArguments, or
+// with a shared expert ExpertsJoinArguments: X, which is h, Experts i32 and Scores f32 [T, Parts], Extra and Y f32 [T,
+// Hidden]. With a Router the first dispatch, which writes experts, is the one before in the sequence.
 func (e Experts) LaunchDown(t Tuning, tokens int) (Launch, error) {
 	if t.Stream != (Stream{}) {
 		return e.launchHeldDown(t, tokens)
@@ -210,10 +215,12 @@ func (e Experts) LaunchDown(t Tuning, tokens int) (Launch, error) {
 
 // defines are those that both products have, of matrices of so many rows.
 func (e Experts) defines(rows, tokens int) []Define {
-	return define("EXPERTS_TOP", e.Top, "EXPERTS_SHARED", e.Shared, "EXPERTS_N", rows, "EXPERTS_TOKENS", min(tokens, 2), "MATVEC_EXPERTS", e.Count)
+	return define("EXPERTS_TOP", e.Top, "EXPERTS_SHARED", e.Shared, "EXPERTS_N", rows, "EXPERTS_TOKENS", min(tokens, 2),
+		"MATVEC_EXPERTS", e.Count)
 }
 
-// ReferenceChoice is what the first dispatch chooses, of logits, the experts' scales and the shared expert's gate: experts and scores [T, Parts].
+// ReferenceChoice is what the first dispatch chooses, of logits, the experts' scales and the shared expert's gate:
+// experts and scores [T, Parts].
 func (e Experts) ReferenceChoice(logits, scales, gate []float32, experts []int32, scores []float32) {
 	for t := range len(logits) / e.Count {
 		to := (t+1)*e.Parts() - e.Top

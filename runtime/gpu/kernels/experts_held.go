@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// heldUp is the first product of one token where its weights are held: of a part's rows every threadgroup has equally many,
-// or one fewer, which it counts as slots.
+// heldUp is the first product of one token where its weights are held: of a part's rows every threadgroup has equally
+// many, or one fewer, which it counts as slots.
 func (e Experts) heldUp(s Stream) streamed {
 	return streamed{Vectors: e.up(), Stream: s, planes: 2, rows: []int{s.Groups * e.Parts() * e.slots(s)}}
 }
@@ -31,8 +31,10 @@ func (e Experts) checkHeld(tokens int) error {
 	return e.check()
 }
 
-// launchHeld is the dispatch of a kernel whose matrices have so many rows and columns. wrong is what else there is to say against it.
-func (e Experts) launchHeld(kernel string, s streamed, tokens, rows, columns int, wrong error, more ...any) (l Launch, err error) {
+// launchHeld is the dispatch of a kernel whose matrices have so many rows and columns. wrong is what else there is to
+// say against it.
+func (e Experts) launchHeld(kernel string, s streamed, tokens, rows, columns int, wrong error,
+	more ...any) (l Launch, err error) {
 	if err = e.checkHeld(tokens); err == nil {
 		err = wrong
 	}
@@ -43,7 +45,8 @@ func (e Experts) launchHeld(kernel string, s streamed, tokens, rows, columns int
 		return Launch{}, fmt.Errorf("%s %d×%d×%d: %w", kernel, e.Count, rows, columns, err)
 	}
 	l.File, l.Kernel = "stream_experts", kernel
-	l.Defines = slices.Concat(l.Defines, define("MATVEC_N0", s.rows[0]), define(more...), e.defines(rows, 1), e.Router.defines())
+	l.Defines = slices.Concat(l.Defines, define("MATVEC_N0", s.rows[0]), define(more...),
+		e.defines(rows, 1), e.Router.defines())
 	return l, nil
 }
 
@@ -56,7 +59,8 @@ func (e Experts) launchHeldUp(t Tuning, tokens int) (Launch, error) {
 	case 8%slots != 0 || !t.Stream.Held:
 		wrong = fmt.Errorf("tuning: %d rows of a part in a threadgroup, want 1, 2, 4 or 8 that are held", slots)
 	}
-	l, err := e.launchHeld("stream_choose", s, tokens, e.Inner, e.Hidden, wrong, "STREAM_LATE", true, "EXPERTS_ACTIVATION", int(e.Activation), "EXPERTS_SLOTS", slots)
+	l, err := e.launchHeld("stream_choose", s, tokens, e.Inner, e.Hidden, wrong, "STREAM_LATE", true,
+		"EXPERTS_ACTIVATION", int(e.Activation), "EXPERTS_SLOTS", slots)
 	if err != nil {
 		return l, err
 	}
@@ -71,7 +75,8 @@ func (e Experts) launchHeldDown(t Tuning, tokens int) (Launch, error) {
 	if t.Stream.Simdgroups != e.Parts() || t.Stream.Stages != 1 || !t.Stream.Held || !e.Shared {
 		wrong = fmt.Errorf("tuning: %d simdgroups with %d strips, want one strip that is held and a simdgroup for each of %d parts, one of them shared", t.Stream.Simdgroups, t.Stream.Stages, e.Parts())
 	}
-	l, err := e.launchHeld("stream_join", s, tokens, e.Hidden, e.Inner, wrong, "STREAM_PIECE", e.Inner, "STREAM_SCORED", true, "EXPERTS_RESIDUAL", e.Residual)
+	l, err := e.launchHeld("stream_join", s, tokens, e.Hidden, e.Inner, wrong, "STREAM_PIECE", e.Inner, "STREAM_SCORED",
+		true, "EXPERTS_RESIDUAL", e.Residual)
 	if err != nil {
 		return l, err
 	}
@@ -95,7 +100,8 @@ func (e Experts) holds(m Machine) (up, down []Tuning) {
 			break
 		}
 	}
-	fall := Tuning{Stream: Stream{Groups: min(m.Cores, e.Hidden/16), Simdgroups: e.Parts(), Strip: 16, Columns: e.Parts() * e.Inner, Stages: 1, Held: true}}
+	fall := Tuning{Stream: Stream{Groups: min(m.Cores, e.Hidden/16), Simdgroups: e.Parts(), Strip: 16,
+		Columns: e.Parts() * e.Inner, Stages: 1, Held: true}}
 	if _, err := e.launchHeldDown(fall, 1); err == nil && e.heldDown(fall.Stream).fits(m, smallHeld, 0) {
 		down = append(down, fall)
 	}

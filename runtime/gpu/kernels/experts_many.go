@@ -23,8 +23,8 @@ func (e ManyExperts) up() Matrices   { return Matrices{Format: e.Format, K: e.Hi
 func (e ManyExperts) down() Matrices { return Matrices{Format: e.Format, K: e.Inner, Exact: e.Exact} }
 
 // Tiles are the tiles worth measuring for chunks of tokens tokens, the default first. Both products take tiles of equal
-// BM. Where experts have few tokens each, some are of BK 0, for NVIDIA: a simdgroup multiplies 32 rows of a weight, which its lanes read
-// where they need them, with all tokens of the tile.
+// BM. Where experts have few tokens each, some are of BK 0, for NVIDIA: a simdgroup multiplies 32 rows of a weight,
+// which its lanes read where they need them, with all tokens of the tile.
 func (e ManyExperts) Tiles(target Target, tokens int) []Tile {
 	rows := tokens * e.Top / e.Count
 	out := e.up().stagedTiles(target, rows)
@@ -41,7 +41,8 @@ func (e ManyExperts) checkDirect(t Tile) error {
 	case e.Exact || e.Bits != 4 || e.Group != 64 || e.F32:
 		return fmt.Errorf("tile: no columns stand in threadgroup memory, want codes of 4 bits in groups of 64 with scales in bf16, rounded to bf16")
 	case e.Hidden%256 != 0 || e.Inner%256 != 0:
-		return fmt.Errorf("tile: none of %d and %d columns stand in threadgroup memory, want multiples of 256", e.Hidden, e.Inner)
+		return fmt.Errorf("tile: none of %d and %d columns stand in threadgroup memory, want multiples of 256",
+			e.Hidden, e.Inner)
 	case t.BM < 8 || t.BM > 32 || t.BM%8 != 0 || t.WM != 1 || t.WN < 1 || t.split() != 1 || t.WN > 8 || t.BN != 32*t.WN:
 		return fmt.Errorf("tile: %d×%d results of %d×%d simdgroups, no columns in threadgroup memory, want 8 to 32 × 32 for each of 1 to 8", t.BM, t.BN, t.WM, t.WN)
 	}
@@ -54,14 +55,14 @@ func (e ManyExperts) MaxTiles(t Tile, tokens int) int {
 	return min(pairs, e.Count+pairs/t.BM)
 }
 
-// SortedTiles is the number of tiles that LaunchSort leaves, those without pairs included: MaxTiles up to the next power of
-// two, so that chunks of about the same length have one kernel.
+// SortedTiles is the number of tiles that LaunchSort leaves, those without pairs included: MaxTiles up to the next
+// power of two, so that chunks of about the same length have one kernel.
 func (e ManyExperts) SortedTiles(t Tile, tokens int) int {
 	return 1 << bits.Len(uint(e.MaxTiles(t, tokens)-1))
 }
 
-// LaunchSort is the dispatch for up to tokens tokens. It takes ExpertsSortArguments: Experts i32 [T, Top], Order i32 [T·Top],
-// Tiles i32 [SortedTiles, 4].
+// LaunchSort is the dispatch for up to tokens tokens. It takes ExpertsSortArguments: Experts i32 [T, Top], Order i32
+// [T·Top], Tiles i32 [SortedTiles, 4].
 func (e ManyExperts) LaunchSort(t Tile, tokens int) (Launch, error) {
 	if e.Count < 1 || e.Count > 512 || e.Top < 1 || tokens*e.Top > 1<<16-1 {
 		return Launch{}, fmt.Errorf("experts_sort: %d tokens with %d of %d experts, want at most 512 experts and %d pairs", tokens, e.Top, e.Count, 1<<16-1)
@@ -72,15 +73,16 @@ func (e ManyExperts) LaunchSort(t Tile, tokens int) (Launch, error) {
 	}
 	l := Launch{
 		File: "experts_sort", Kernel: "experts_sort",
-		Defines: define("SORT_TOP", e.Top, "SORT_EXPERTS", e.Count, "SORT_SIMDS", simds, "SORT_ROWS", t.BM, "SORT_TILES", e.SortedTiles(t, tokens)),
-		Groups:  [3]int{1, 1, 1}, Threads: [3]int{simds * 32, 1, 1},
+		Defines: define("SORT_TOP", e.Top, "SORT_EXPERTS", e.Count, "SORT_SIMDS", simds, "SORT_ROWS", t.BM,
+			"SORT_TILES", e.SortedTiles(t, tokens)),
+		Groups: [3]int{1, 1, 1}, Threads: [3]int{simds * 32, 1, 1},
 	}
 	l.Case = func(s Sizes) *Case { return e.sortCase(t, tokens, s) }
 	return l, nil
 }
 
-// LaunchUp is the dispatch for up to tokens tokens. It takes ExpertsMatMulUpArguments: gate W0 and up W1, X [T, Hidden] as
-// Prepare leaves it, H [T·Top, Inner] in bf16, or f32 where Exact.
+// LaunchUp is the dispatch for up to tokens tokens. It takes ExpertsMatMulUpArguments: gate W0 and up W1, X [T, Hidden]
+// as Prepare leaves it, H [T·Top, Inner] in bf16, or f32 where Exact.
 func (e ManyExperts) LaunchUp(t Tile, tokens int) (Launch, error) {
 	l, err := e.launch(e.up(), t, "up", 2, e.Inner, tokens)
 	l.Case = func(s Sizes) *Case { return e.upCase(l, t, s) }
@@ -105,13 +107,14 @@ func (e ManyExperts) launch(m Matrices, t Tile, product string, planes, n, token
 	}
 	return Launch{
 		File: file, Kernel: kernel,
-		Defines: append(m.tileDefines(t), define("EXPERTS_TOP", e.Top, "EXPERTS_N", n, "EXPERTS_ACTIVATION", int(e.Activation))...),
-		Groups:  [3]int{ceil(n*planes, t.BN), e.MaxTiles(t, tokens), 1}, Threads: [3]int{t.threads(), 1, 1},
+		Defines: append(m.tileDefines(t), define("EXPERTS_TOP", e.Top, "EXPERTS_N", n, "EXPERTS_ACTIVATION",
+			int(e.Activation))...),
+		Groups: [3]int{ceil(n*planes, t.BN), e.MaxTiles(t, tokens), 1}, Threads: [3]int{t.threads(), 1, 1},
 	}, nil
 }
 
-// LaunchCombine is the dispatch for up to tokens tokens. It takes ExpertsCombineArguments: X, the Y of LaunchDown, Scores
-// f32 [T, Top], Extra and Y f32 [T, Hidden].
+// LaunchCombine is the dispatch for up to tokens tokens. It takes ExpertsCombineArguments: X, the Y of LaunchDown,
+// Scores f32 [T, Top], Extra and Y f32 [T, Hidden].
 func (e ManyExperts) LaunchCombine(tokens int) (Launch, error) {
 	if e.Hidden%4 != 0 {
 		return Launch{}, fmt.Errorf("experts_combine: %d columns, want a multiple of 4", e.Hidden)
@@ -119,8 +122,9 @@ func (e ManyExperts) LaunchCombine(tokens int) (Launch, error) {
 	threads := min(128, ceil(e.Hidden/4, 32)*32)
 	return Launch{
 		File: "experts_sort", Kernel: "experts_combine", Case: e.combineCase,
-		Defines: define("SORT_TOP", e.Top, "COMBINE_N", e.Hidden, "COMBINE_RESIDUAL", e.Residual, "COMBINE_THREADS", threads),
-		Groups:  [3]int{ceil(e.Hidden/4, threads), tokens, 1}, Threads: [3]int{threads, 1, 1},
+		Defines: define("SORT_TOP", e.Top, "COMBINE_N", e.Hidden, "COMBINE_RESIDUAL", e.Residual,
+			"COMBINE_THREADS", threads),
+		Groups: [3]int{ceil(e.Hidden/4, threads), tokens, 1}, Threads: [3]int{threads, 1, 1},
 	}, nil
 }
 

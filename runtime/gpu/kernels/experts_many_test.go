@@ -30,7 +30,8 @@ func TestExpertsSort(t *testing.T) {
 
 func TestManyExperts(t *testing.T) {
 	t.Parallel()
-	direct := kernels.ManyExperts{Format: affine4, Count: 3, Top: 2, Hidden: 256, Inner: 512, Activation: kernels.SiLU, Residual: true}
+	direct := kernels.ManyExperts{Format: affine4, Count: 3, Top: 2, Hidden: 256, Inner: 512,
+		Activation: kernels.SiLU, Residual: true}
 	all, symmetric := direct, direct
 	all.Count, all.Residual = 2, false // all tokens have both
 	symmetric.Symmetric, symmetric.Count, symmetric.Activation = true, 5, kernels.GELUTanh
@@ -40,17 +41,23 @@ func TestManyExperts(t *testing.T) {
 		tile            kernels.Tile
 		tokens, written int
 	}{
-		{kernels.ManyExperts{Format: affine4, Count: 3, Top: 2, Hidden: 128, Inner: 64, Activation: kernels.SiLU}, kernels.Tile{BM: 16, BN: 64, BK: 32, WM: 1, WN: 2}, 22, 20},
-		{kernels.ManyExperts{Format: affine4, Count: 3, Top: 2, Hidden: 128, Inner: 64, Activation: kernels.SiLU, Exact: true, Residual: true}, kernels.Tile{BM: 32, BN: 32, BK: 16, WM: 2, WN: 1}, 22, 20},
-		{kernels.ManyExperts{Format: kernels.Format{Bits: 8, Group: 32}, Count: 2, Top: 1, Hidden: 96, Inner: 32, Activation: kernels.GELUTanh}, kernels.Tile{BM: 32, BN: 64, BK: 32, WM: 2, WN: 2}, 22, 20},
+		{kernels.ManyExperts{Format: affine4, Count: 3, Top: 2, Hidden: 128, Inner: 64, Activation: kernels.SiLU},
+			kernels.Tile{BM: 16, BN: 64, BK: 32, WM: 1, WN: 2}, 22, 20},
+		{kernels.ManyExperts{Format: affine4, Count: 3, Top: 2, Hidden: 128, Inner: 64, Activation: kernels.SiLU,
+			Exact: true, Residual: true}, kernels.Tile{BM: 32, BN: 32, BK: 16, WM: 2, WN: 1}, 22, 20},
+		{kernels.ManyExperts{Format: kernels.Format{Bits: 8, Group: 32}, Count: 2, Top: 1, Hidden: 96, Inner: 32,
+			Activation: kernels.GELUTanh}, kernels.Tile{BM: 32, BN: 64, BK: 32, WM: 2, WN: 2}, 22, 20},
 		{direct, kernels.Tile{BM: 32, BN: 64, WM: 1, WN: 2}, 22, 20},
 		{all, kernels.Tile{BM: 32, BN: 128, WM: 1, WN: 4}, 64, 59}, // tiles of 32 and 27
 		{all, kernels.Tile{BM: 24, BN: 96, WM: 1, WN: 3}, 60, 41},  // of 24 and 17; columns that no simdgroup has
 		{all, kernels.Tile{BM: 8, BN: 256, WM: 1, WN: 8}, 22, 17},  // of 8, 8 and 1
 		{symmetric, kernels.Tile{BM: 16, BN: 32, WM: 1, WN: 1}, 22, 20},
-		{kernels.ManyExperts{Format: mxfp4, Count: 3, Top: 2, Hidden: 128, Inner: 64, Activation: kernels.SiLU}, kernels.Tile{BM: 16, BN: 64, BK: 32, WM: 1, WN: 2}, 22, 20},
-		{kernels.ManyExperts{Format: nvfp4, Count: 3, Top: 2, Hidden: 128, Inner: 64, Activation: kernels.SiLU}, kernels.Tile{BM: 16, BN: 64, BK: 32, WM: 1, WN: 2}, 22, 20},
-		{kernels.ManyExperts{Format: mxfp8, Count: 3, Top: 2, Hidden: 128, Inner: 64, Activation: kernels.SiLU, Exact: true}, kernels.Tile{BM: 32, BN: 32, BK: 16, WM: 2, WN: 1}, 22, 20},
+		{kernels.ManyExperts{Format: mxfp4, Count: 3, Top: 2, Hidden: 128, Inner: 64, Activation: kernels.SiLU},
+			kernels.Tile{BM: 16, BN: 64, BK: 32, WM: 1, WN: 2}, 22, 20},
+		{kernels.ManyExperts{Format: nvfp4, Count: 3, Top: 2, Hidden: 128, Inner: 64, Activation: kernels.SiLU},
+			kernels.Tile{BM: 16, BN: 64, BK: 32, WM: 1, WN: 2}, 22, 20},
+		{kernels.ManyExperts{Format: mxfp8, Count: 3, Top: 2, Hidden: 128, Inner: 64, Activation: kernels.SiLU,
+			Exact: true}, kernels.Tile{BM: 32, BN: 32, BK: 16, WM: 2, WN: 1}, 22, 20},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			oneOfThree(t)
@@ -70,7 +77,8 @@ func TestManyExperts(t *testing.T) {
 
 // TestManyExpertsRefusals: without columns in threadgroup memory there is one form of codes, of whole groups.
 func TestManyExpertsRefusals(t *testing.T) {
-	ok, tile := kernels.ManyExperts{Format: affine4, Count: 4, Top: 2, Hidden: 256, Inner: 512}, kernels.Tile{BM: 32, BN: 64, WM: 1, WN: 2}
+	ok, tile := kernels.ManyExperts{Format: affine4, Count: 4, Top: 2, Hidden: 256, Inner: 512},
+		kernels.Tile{BM: 32, BN: 64, WM: 1, WN: 2}
 	_, err := ok.LaunchUp(tile, 9)
 	require.NoError(t, err)
 	require.Contains(t, ok.Tiles(kernels.CUDA, 64), tile)
@@ -85,10 +93,14 @@ func TestManyExpertsRefusals(t *testing.T) {
 		{func(e *kernels.ManyExperts, _ *kernels.Tile) { e.Group = 128 }, form},
 		{func(e *kernels.ManyExperts, _ *kernels.Tile) { e.Bits = 8 }, form},
 		{func(e *kernels.ManyExperts, _ *kernels.Tile) { e.F32 = true }, form},
-		{func(e *kernels.ManyExperts, _ *kernels.Tile) { e.Hidden = 384 }, "experts_direct_up 4×512×384: tile: none of 384 and 512 columns stand in threadgroup memory, want multiples of 256"},
-		{func(e *kernels.ManyExperts, _ *kernels.Tile) { e.Inner = 128 }, "experts_direct_up 4×128×256: tile: none of 256 and 128 columns stand in threadgroup memory, want multiples of 256"},
-		{func(_ *kernels.ManyExperts, t *kernels.Tile) { t.BM = 64 }, "experts_direct_up 4×512×256: tile: 64×64 results of 1×2 simdgroups, no columns in threadgroup memory, want 8 to 32 × 32 for each of 1 to 8"},
-		{func(_ *kernels.ManyExperts, t *kernels.Tile) { t.WN = 4 }, "experts_direct_up 4×512×256: tile: 32×64 results of 1×4 simdgroups, no columns in threadgroup memory, want 8 to 32 × 32 for each of 1 to 8"},
+		{func(e *kernels.ManyExperts, _ *kernels.Tile) { e.Hidden = 384 },
+			"experts_direct_up 4×512×384: tile: none of 384 and 512 columns stand in threadgroup memory, want multiples of 256"},
+		{func(e *kernels.ManyExperts, _ *kernels.Tile) { e.Inner = 128 },
+			"experts_direct_up 4×128×256: tile: none of 256 and 128 columns stand in threadgroup memory, want multiples of 256"},
+		{func(_ *kernels.ManyExperts, t *kernels.Tile) { t.BM = 64 },
+			"experts_direct_up 4×512×256: tile: 64×64 results of 1×2 simdgroups, no columns in threadgroup memory, want 8 to 32 × 32 for each of 1 to 8"},
+		{func(_ *kernels.ManyExperts, t *kernels.Tile) { t.WN = 4 },
+			"experts_direct_up 4×512×256: tile: 32×64 results of 1×4 simdgroups, no columns in threadgroup memory, want 8 to 32 × 32 for each of 1 to 8"},
 	} {
 		e, tile := ok, tile
 		c.change(&e, &tile)

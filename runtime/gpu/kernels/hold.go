@@ -2,15 +2,16 @@ package kernels
 
 import "fmt"
 
-// What a threadgroup asks for at least whose strips are held, in bytes, so that a multiprocessor of Hopper, with 228 KB, has
-// room for no second one of the same kernel where it has several strips, and beside such a one for one of a kernel that has one.
+// What a threadgroup asks for at least whose strips are held, in bytes, so that a multiprocessor of Hopper, with 228
+// KB, has room for no second one of the same kernel where it has several strips, and beside such a one for one of a
+// kernel that has one.
 const (
 	largeHeld = 116 << 10
 	smallHeld = 88 << 10
 )
 
-// leastHeld is the size of codes from which on holding them is worth measuring on a machine: of a smaller product little is
-// waited for.
+// leastHeld is the size of codes from which on holding them is worth measuring on a machine: of a smaller product
+// little is waited for.
 func leastHeld(m Machine) int { return m.TransferLeast / 16 }
 
 // checkHeld says why there is no such kernel, of a product that can be streamed else.
@@ -71,7 +72,8 @@ func (s streamed) holds(m Machine) (out []Tuning) {
 	return out
 }
 
-// fits reports whether what is held takes at most so much memory, and what is asked for is there on a machine, with more beside it.
+// fits reports whether what is held takes at most so much memory, and what is asked for is there on a machine, with
+// more beside it.
 func (s streamed) fits(m Machine, most, more int) bool {
 	return s.memory() <= most && s.asked()+more <= m.TransferMemory
 }

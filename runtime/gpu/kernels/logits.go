@@ -9,7 +9,8 @@ import (
 // Adjust changes logits [Rows, Vocab] before a token is drawn, as adjust_logits of ir/eval has it.
 type Adjust struct {
 	Rows, Vocab int
-	// Listed is the number of tokens in the list of a row; 0 for none. They have biases, counts with penalties, or both.
+	// Listed is the number of tokens in the list of a row; 0 for none. They have biases, counts with penalties, or
+	// both.
 	Listed       int
 	Bias, Counts bool
 	// Fed says that a token was fed which the counts leave out.
@@ -23,15 +24,17 @@ func (a Adjust) words() int { return 2 * ceil(a.Vocab, 64) }
 
 const adjustBlock = 1024
 
-// Launch is the dispatch. It takes LogitsAdjustArguments: ids i32 [Rows, Listed], bias f32 [Rows, Listed], counts i32 [Rows,
-// Listed, 2], penalties f32 [Rows, 3], fed and mask_row i32 [Rows], masks i64 [any, ceil(Vocab/64)].
+// Launch is the dispatch. It takes LogitsAdjustArguments: ids i32 [Rows, Listed], bias f32 [Rows, Listed], counts i32
+// [Rows, Listed, 2], penalties f32 [Rows, 3], fed and mask_row i32 [Rows], masks i64 [any, ceil(Vocab/64)].
 func (a Adjust) Launch() (Launch, error) {
 	if a.Vocab <= 0 || a.Vocab > 1<<19 || a.Rows <= 0 || a.Rows > maxSampleRows || a.Listed < 0 || a.Listed > 1<<16 ||
 		(a.Listed > 0) != (a.Bias || a.Counts) || a.Fed && !a.Counts {
 		return Launch{}, fmt.Errorf("adjustments %+v of logits: not supported", a)
 	}
-	return Launch{File: "logits", Kernel: "logits_adjust", Groups: [3]int{ceil(a.Vocab, adjustBlock), a.Rows, 1}, Threads: [3]int{256, 1, 1},
-		Defines: define("LOGITS_VOCAB", a.Vocab, "LOGITS_LISTED", a.Listed, "LOGITS_BIAS", a.Bias, "LOGITS_COUNTS", a.Counts, "LOGITS_FED", a.Fed,
+	return Launch{File: "logits", Kernel: "logits_adjust", Groups: [3]int{ceil(a.Vocab, adjustBlock), a.Rows, 1},
+		Threads: [3]int{256, 1, 1},
+		Defines: define("LOGITS_VOCAB", a.Vocab, "LOGITS_LISTED", a.Listed, "LOGITS_BIAS", a.Bias, "LOGITS_COUNTS",
+			a.Counts, "LOGITS_FED", a.Fed,
 			"LOGITS_MASK", a.Mask, "LOGITS_WORDS", a.words(), "LOGITS_PARTS", 1, "LOGITS_EACH", 32, "LOGITS_TOP", 1),
 		Case: a.newCase}, nil
 }
@@ -100,8 +103,8 @@ type Logprobs struct{ Rows, Vocab, Top int }
 // Parts of the vocabulary, and the logits of each.
 func (l Logprobs) Parts() (parts, each int) { return Sample{Vocab: l.Vocab}.Parts() }
 
-// Launches are the dispatches, which take LogprobsPartArguments and LogprobsChooseArguments: token and wanted i32 [Rows],
-// tops, sums f32 and places i32 [Rows, Parts], logprob f32 [Rows], ids i32 and likely f32 [Rows, Top].
+// Launches are the dispatches, which take LogprobsPartArguments and LogprobsChooseArguments: token and wanted i32
+// [Rows], tops, sums f32 and places i32 [Rows, Parts], logprob f32 [Rows], ids i32 and likely f32 [Rows, Top].
 func (l Logprobs) Launches() (part, choose Launch, err error) {
 	if l.Vocab <= 0 || l.Vocab > 1<<19 || l.Rows <= 0 || l.Rows > maxSampleRows || l.Top <= 0 || l.Top > l.Vocab {
 		return part, choose, fmt.Errorf("log-probabilities %+v: not supported", l)
@@ -109,7 +112,8 @@ func (l Logprobs) Launches() (part, choose Launch, err error) {
 	parts, each := l.Parts()
 	launch := func(kernel string, groups, threads int) Launch {
 		return Launch{File: "logits", Kernel: kernel, Groups: [3]int{groups, l.Rows, 1}, Threads: [3]int{threads, 1, 1},
-			Defines: define("LOGITS_VOCAB", l.Vocab, "LOGITS_LISTED", 0, "LOGITS_BIAS", 0, "LOGITS_COUNTS", 0, "LOGITS_FED", 0,
+			Defines: define("LOGITS_VOCAB", l.Vocab, "LOGITS_LISTED", 0, "LOGITS_BIAS", 0,
+				"LOGITS_COUNTS", 0, "LOGITS_FED", 0,
 				"LOGITS_MASK", 0, "LOGITS_WORDS", 2, "LOGITS_PARTS", parts, "LOGITS_EACH", each, "LOGITS_TOP", l.Top)}
 	}
 	part = launch("logprobs_part", ceil(parts, sampleSimdgroups), sampleSimdgroups*32)

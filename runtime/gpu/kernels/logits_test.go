@@ -21,9 +21,11 @@ func evaluate(t *testing.T, name string, attrs any, operands ...*eval.Tensor) []
 	if attrs == nil {
 		attrs = def.NewAttrs()
 	}
-	c := &eval.Call{Op: &ir.Op{Def: def, Attrs: attrs, Args: make([][]ir.Arg, len(def.Operands))}, Args: make([][]eval.Value, len(def.Operands))}
+	c := &eval.Call{Op: &ir.Op{Def: def, Attrs: attrs, Args: make([][]ir.Arg, len(def.Operands))},
+		Args: make([][]eval.Value, len(def.Operands))}
 	for range def.Results {
-		c.Op.Results = append(c.Op.Results, &ir.Value{Type: ir.Type{DType: map[string]ir.DType{"draw": ir.I64, "adjust_logits": ir.F32}[name]}})
+		c.Op.Results = append(c.Op.Results,
+			&ir.Value{Type: ir.Type{DType: map[string]ir.DType{"draw": ir.I64, "adjust_logits": ir.F32}[name]}})
 	}
 	for i, o := range operands {
 		if o != nil {
@@ -48,12 +50,16 @@ func longs(v []int32) []int64 {
 func TestDrawRows(t *testing.T) {
 	t.Parallel()
 	for i, settings := range [][]kernels.Draw{
-		{{Temperature: 0, TopP: 1}, {Temperature: 1, TopP: 1}, {Temperature: 0.7, TopK: 20, TopP: 0.9}, {Temperature: 0.7, TopK: 20, TopP: 0.9, MinP: 0.2}},
+		{{Temperature: 0, TopP: 1}, {Temperature: 1, TopP: 1}, {Temperature: 0.7, TopK: 20, TopP: 0.9},
+			{Temperature: 0.7, TopK: 20, TopP: 0.9, MinP: 0.2}},
 		// min-p by itself, with few and with very many tokens, and where it keeps one
-		{{Temperature: 1, TopP: 1, MinP: 0.1}, {Temperature: 90, TopP: 1, MinP: 0.01}, {Temperature: 2, TopP: 1, MinP: 1}, {Temperature: 0, TopP: 1, MinP: 0.5}},
+		{{Temperature: 1, TopP: 1, MinP: 0.1}, {Temperature: 90, TopP: 1, MinP: 0.01},
+			{Temperature: 2, TopP: 1, MinP: 1}, {Temperature: 0, TopP: 1, MinP: 0.5}},
 		// behind top-p: where its candidates hold enough, where min-p bounds them, and where neither does
-		{{Temperature: 0.7, TopP: 0.5, MinP: 0.05}, {Temperature: 3, TopP: 0.97, MinP: 0.3}, {Temperature: 60, TopP: 0.97, MinP: 0.02}, {Temperature: 9, TopP: 0.97, MinP: -1}},
-		{{Temperature: 9, TopK: 1500, TopP: 1, MinP: 0.4}, {Temperature: 30, TopK: 700, TopP: 0.9, MinP: 0.9}, {Temperature: 30, TopK: 65, TopP: 0.3}, {Temperature: 1, TopK: 1, TopP: 1, MinP: 0.1}},
+		{{Temperature: 0.7, TopP: 0.5, MinP: 0.05}, {Temperature: 3, TopP: 0.97, MinP: 0.3},
+			{Temperature: 60, TopP: 0.97, MinP: 0.02}, {Temperature: 9, TopP: 0.97, MinP: -1}},
+		{{Temperature: 9, TopK: 1500, TopP: 1, MinP: 0.4}, {Temperature: 30, TopK: 700, TopP: 0.9, MinP: 0.9},
+			{Temperature: 30, TopK: 65, TopP: 0.3}, {Temperature: 1, TopK: 1, TopP: 1, MinP: 0.1}},
 	} {
 		for _, vocab := range []int{97, 3000} {
 			if testing.Short() && (vocab > 97 || i > 1) {
@@ -75,7 +81,8 @@ func TestDrawRows(t *testing.T) {
 			}
 			n := len(settings)
 			floats := func(v []float32) *eval.Tensor { return eval.Floats(ir.F32, []int{n}, v) }
-			want := evaluate(t, "draw", nil, eval.Floats(ir.F32, []int{n, vocab}, logits), floats(temperature), eval.Ints(ir.I64, []int{n}, topK),
+			want := evaluate(t, "draw", nil, eval.Floats(ir.F32, []int{n, vocab}, logits), floats(temperature),
+				eval.Ints(ir.I64, []int{n}, topK),
 				floats(topP), floats(minP), eval.Ints(ir.I64, []int{n}, key))[0].Tensor.I
 			s := kernels.Sample{Vocab: vocab, Filters: true, Rows: n, MinP: true}
 			for r, d := range settings {
@@ -98,8 +105,9 @@ func TestAdjust(t *testing.T) {
 	logits := seeded(3).floats(2 * vocab)
 	all := kernels.Adjustments{
 		IDs: []int32{2099, -1, 5, 1023, 1024, 7, -1, 5}, Bias: []float32{1, 2, -3, 4, 0.5, float32(math.Inf(-1)), 9, 2},
-		Counts: []int32{3, 2, 9, 9, 1, 0, 0, 0, 0, 0, 1, 1, 0, 0, 4, 4}, Penalties: []float32{1.5, 0.25, 0.5, 0.5, -1, 2},
-		Fed: []int32{1023, 1500}, MaskRow: []int32{-1, 1}, Mask: make([]int64, 2*33),
+		Counts:    []int32{3, 2, 9, 9, 1, 0, 0, 0, 0, 0, 1, 1, 0, 0, 4, 4},
+		Penalties: []float32{1.5, 0.25, 0.5, 0.5, -1, 2},
+		Fed:       []int32{1023, 1500}, MaskRow: []int32{-1, 1}, Mask: make([]int64, 2*33),
 	}
 	for i := range all.Mask {
 		all.Mask[i] = 0x0123456789abcdef * int64(2*i+1)
@@ -123,13 +131,15 @@ func TestAdjust(t *testing.T) {
 				operands[2] = eval.Floats(ir.F32, []int{2, 4}, all.Bias)
 			}
 			if a.Counts {
-				operands[3], operands[4] = eval.Ints(ir.I64, []int{2, 4, 2}, longs(all.Counts)), eval.Floats(ir.F32, []int{2, 3}, all.Penalties)
+				operands[3], operands[4] = eval.Ints(ir.I64, []int{2, 4, 2}, longs(all.Counts)),
+					eval.Floats(ir.F32, []int{2, 3}, all.Penalties)
 			}
 			if a.Fed {
 				operands[5] = eval.Ints(ir.I64, []int{2}, longs(all.Fed))
 			}
 			if a.Mask {
-				operands[6], operands[7] = eval.Ints(ir.I64, []int{2, 33}, all.Mask), eval.Ints(ir.I64, []int{2}, longs(all.MaskRow))
+				operands[6], operands[7] = eval.Ints(ir.I64, []int{2, 33}, all.Mask),
+					eval.Ints(ir.I64, []int{2}, longs(all.MaskRow))
 			}
 			want := evaluate(t, "adjust_logits", nil, operands...)[0].Tensor.F
 			got := append([]float32{}, logits...)
@@ -173,7 +183,8 @@ func TestLogprobs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rows := c.l.Rows
-			want := evaluate(t, "logprobs", &ir.LogprobsAttrs{Top: c.l.Top}, eval.Floats(ir.F32, []int{rows, c.l.Vocab}, c.logits),
+			want := evaluate(t, "logprobs", &ir.LogprobsAttrs{Top: c.l.Top},
+				eval.Floats(ir.F32, []int{rows, c.l.Vocab}, c.logits),
 				eval.Ints(ir.I64, []int{rows}, longs(c.token)), eval.Ints(ir.I64, []int{rows}, longs(c.wanted)))
 			for r := range rows {
 				ids, likely := make([]int32, c.l.Top), make([]float32, c.l.Top)

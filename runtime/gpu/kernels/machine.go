@@ -10,6 +10,7 @@ type Machine struct {
 	// threads, and kernels that use them should not be chosen.
 	TransferMemory int
 	// TransferLeast is the size of a product's codes in bytes from which on a ring of them may be better. It is that of
-	// products among kernels of a model: alone, smaller ones are faster too. Those of a sixteenth of it and more may be held.
+	// products among kernels of a model: alone, smaller ones are faster too. Those of a sixteenth of it and more may be
+	// held.
 	TransferLeast int
 }

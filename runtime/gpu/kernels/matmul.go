@@ -5,9 +5,9 @@ import (
 	"math"
 )
 
-// Tile is how a tiled product is divided: a threadgroup of WM·WN simdgroups makes BM × BN results, of BK columns that stand in
-// threadgroup memory at a time. Where BK is 0 none do: every simdgroup reads the weights that it multiplies, and there are Split
-// simdgroups in the place of one, which share its columns; 0 is 1.
+// Tile is how a tiled product is divided: a threadgroup of WM·WN simdgroups makes BM × BN results, of BK columns that
+// stand in threadgroup memory at a time. Where BK is 0 none do: every simdgroup reads the weights that it multiplies,
+// and there are Split simdgroups in the place of one, which share its columns; 0 is 1.
 type Tile struct{ BM, BN, BK, WM, WN, Split int }
 
 // direct reports whether nothing stands in threadgroup memory.
@@ -16,8 +16,9 @@ func (t Tile) direct() bool { return t.BK == 0 }
 // split is the number of simdgroups that share columns.
 func (t Tile) split() int { return max(t.Split, 1) }
 
-// dimensions are those of the grid along which there are blocks of columns of the result, and blocks of vectors. Without weights in
-// threadgroup memory, threadgroups that read the same ones run one behind the other, so that they are in a cache.
+// dimensions are those of the grid along which there are blocks of columns of the result, and blocks of vectors.
+// Without weights in threadgroup memory, threadgroups that read the same ones run one behind the other, so that they
+// are in a cache.
 func (t Tile) dimensions() (columns, vectors int) {
 	if t.direct() {
 		return 1, 0
@@ -70,7 +71,8 @@ func (m Matrices) stagedTiles(target Target, rows int) []Tile {
 	case m.Exact:
 		return tiles([][5]int{{64, 64, 16, 2, 2}, {128, 64, 16, 4, 2}, {32, 64, 32, 2, 2}})
 	case target != CUDA && rows <= 32:
-		return tiles([][5]int{{32, 64, 32, 2, 2}, {16, 64, 32, 1, 2}, {32, 128, 32, 1, 4}, {16, 128, 32, 1, 4}, {64, 64, 32, 2, 2}})
+		return tiles([][5]int{{32, 64, 32, 2, 2}, {16, 64, 32, 1, 2}, {32, 128, 32, 1, 4},
+			{16, 128, 32, 1, 4}, {64, 64, 32, 2, 2}})
 	case target != CUDA:
 		return tiles([][5]int{{64, 64, 32, 2, 2}, {64, 128, 32, 2, 2}, {32, 64, 32, 2, 2}, {64, 32, 32, 4, 1}})
 	case rows <= 8:
@@ -80,7 +82,8 @@ func (m Matrices) stagedTiles(target Target, rows int) []Tile {
 	case rows <= 96:
 		return tiles([][5]int{{64, 64, 64, 2, 2}, {64, 128, 32, 2, 2}, {128, 128, 32, 2, 2}})
 	}
-	return tiles([][5]int{{128, 128, 32, 2, 2}, {128, 128, 32, 2, 4}, {64, 128, 32, 2, 2}, {64, 128, 32, 1, 4}, {128, 64, 32, 2, 2}, {64, 64, 64, 2, 2}})
+	return tiles([][5]int{{128, 128, 32, 2, 2}, {128, 128, 32, 2, 4}, {64, 128, 32, 2, 2}, {64, 128, 32, 1, 4},
+		{128, 64, 32, 2, 2}, {64, 64, 64, 2, 2}})
 }
 
 // tiles are tiles of BM, BN, BK, WM and WN.
@@ -100,8 +103,8 @@ func (m MatMul) Launch(t Tile, tokens int) (Launch, error) {
 	return l, err
 }
 
-// Launch is the dispatch for up to tokens vectors. It takes MatMulGLUArguments: gate W0 and up W1, X [T, K] in bf16, or f32
-// where Exact, Y [T, N].
+// Launch is the dispatch for up to tokens vectors. It takes MatMulGLUArguments: gate W0 and up W1, X [T, K] in bf16, or
+// f32 where Exact, Y [T, N].
 func (m MatMulGLU) Launch(t Tile, tokens int) (Launch, error) {
 	l, err := m.launch(t, "_glu", 2, m.N, tokens, define("MATMUL_ACTIVATION", int(m.Activation)))
 	l.Case = func(s Sizes) *Case { return m.newCase(l, t, s) }
@@ -159,7 +162,8 @@ func (m Matrices) checkTile(t Tile) error {
 	case t.WM < 1 || t.WN < 1 || t.WM*t.WN > 32:
 		return fmt.Errorf("tile: %d×%d simdgroups, want 1 to 32", t.WM, t.WN)
 	case t.BM < 16 || t.BM%(16*t.WM) != 0 || t.BN < 32 || t.BN%(32*t.WN) != 0:
-		return fmt.Errorf("tile: %d×%d results do not divide among %d×%d simdgroups by 16 and 32", t.BM, t.BN, t.WM, t.WN)
+		return fmt.Errorf("tile: %d×%d results do not divide among %d×%d simdgroups by 16 and 32",
+			t.BM, t.BN, t.WM, t.WN)
 	case t.BK < 16 || t.BK%16 != 0:
 		return fmt.Errorf("tile: %d columns, want a multiple of 16", t.BK)
 	case m.Memory(t) > cudaMemory:
@@ -231,8 +235,9 @@ func (p Prepare) Launch(tokens int) (Launch, error) {
 	threads := min(256, ceil(p.K/4, 32)*32)
 	return Launch{
 		File: "matmul", Kernel: "matmul_prepare", Case: p.newCase,
-		Defines: define("MATMUL_K", p.K, "MATMUL_EXACT", p.Exact, "PREPARE_NORM", int(p.Norm), "PREPARE_EPS", p.Eps, "PREPARE_THREADS", threads),
-		Groups:  [3]int{tokens, 1, 1}, Threads: [3]int{threads, 1, 1},
+		Defines: define("MATMUL_K", p.K, "MATMUL_EXACT", p.Exact, "PREPARE_NORM", int(p.Norm), "PREPARE_EPS", p.Eps,
+			"PREPARE_THREADS", threads),
+		Groups: [3]int{tokens, 1, 1}, Threads: [3]int{threads, 1, 1},
 	}, nil
 }
 

@@ -2,10 +2,10 @@ package kernels
 
 import "fmt"
 
-// Tiles of BK 0 are for NVIDIA, and for up to some hundred vectors: a simdgroup multiplies 32 rows of a weight, which its lanes
-// read where they need them, with all vectors of the tile. Most of what is read then is the weight, and it goes from device
-// memory to the registers that multiply it. Where a product has too few rows to keep a device busy, Split simdgroups share
-// their columns.
+// Tiles of BK 0 are for NVIDIA, and for up to some hundred vectors: a simdgroup multiplies 32 rows of a weight, which
+// its lanes read where they need them, with all vectors of the tile. Most of what is read then is the weight, and it
+// goes from device memory to the registers that multiply it. Where a product has too few rows to keep a device busy,
+// Split simdgroups share their columns.
 
 // directRows is the largest number of vectors for which such tiles are worth measuring.
 const directRows = 128
@@ -15,7 +15,8 @@ func (m Matrices) directTiles(target Target, rows int) (out []Tile) {
 	if target != CUDA || rows > directRows {
 		return nil
 	}
-	for _, t := range []Tile{{BN: 128, Split: 2}, {BN: 128}, {BN: 64, Split: 4}, {BN: 256}, {BN: 32, Split: 8}, {BN: 64, Split: 2}, {BN: 32, Split: 4}} {
+	for _, t := range []Tile{{BN: 128, Split: 2}, {BN: 128}, {BN: 64, Split: 4}, {BN: 256}, {BN: 32, Split: 8},
+		{BN: 64, Split: 2}, {BN: 32, Split: 4}} {
 		t.BM, t.WM, t.WN = min(ceil(rows, 16)*16, 32), 1, t.BN/32
 		if m.checkDirect(t) == nil {
 			out = append(out, t)
@@ -35,7 +36,8 @@ func (m Matrices) blocksAhead(t Tile) int {
 	return 2
 }
 
-// directMemory is the threadgroup memory in bytes of a tile of BK 0: f32 sums of all simdgroups where some share columns.
+// directMemory is the threadgroup memory in bytes of a tile of BK 0: f32 sums of all simdgroups where some share
+// columns.
 func (m Matrices) directMemory(t Tile) int {
 	if t.split() == 1 {
 		return 4

@@ -18,15 +18,21 @@ func TestMatMul(t *testing.T) {
 		tokens int
 	}
 	tests := []test{
-		{kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 192}, N: 100, Epilogue: kernels.AddMatrix}, kernels.Tile{BM: 32, BN: 64, BK: 32, WM: 2, WN: 2}, 37},
-		{kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 192}, N: 100, Epilogue: kernels.AddVector}, kernels.Tile{BM: 16, BN: 128, BK: 64, WM: 1, WN: 4}, 17},
-		{kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 192, Exact: true}, N: 40, Epilogue: kernels.Softcap, Cap: 2}, kernels.Tile{BM: 64, BN: 64, BK: 16, WM: 2, WN: 2}, 33},
-		{kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 128}, N: 130}, kernels.Tile{BM: 128, BN: 128, BK: 32, WM: 2, WN: 2}, 70},
-		{kernels.MatMul{Matrices: kernels.Matrices{Format: kernels.Format{Bits: 16}, K: 72}, N: 40}, kernels.Tile{BM: 32, BN: 64, BK: 32, WM: 2, WN: 2}, 20},
+		{kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 192}, N: 100, Epilogue: kernels.AddMatrix},
+			kernels.Tile{BM: 32, BN: 64, BK: 32, WM: 2, WN: 2}, 37},
+		{kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 192}, N: 100, Epilogue: kernels.AddVector},
+			kernels.Tile{BM: 16, BN: 128, BK: 64, WM: 1, WN: 4}, 17},
+		{kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 192, Exact: true}, N: 40,
+			Epilogue: kernels.Softcap, Cap: 2}, kernels.Tile{BM: 64, BN: 64, BK: 16, WM: 2, WN: 2}, 33},
+		{kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 128}, N: 130},
+			kernels.Tile{BM: 128, BN: 128, BK: 32, WM: 2, WN: 2}, 70},
+		{kernels.MatMul{Matrices: kernels.Matrices{Format: kernels.Format{Bits: 16}, K: 72}, N: 40},
+			kernels.Tile{BM: 32, BN: 64, BK: 32, WM: 2, WN: 2}, 20},
 	}
 	for _, f := range formats {
 		for _, exact := range []bool{false, true} {
-			tests = append(tests, test{kernels.MatMul{Matrices: kernels.Matrices{Format: f, K: 128, Exact: exact}, N: 40}, kernels.Tile{BM: 32, BN: 32, BK: 16, WM: 2, WN: 1}, 20})
+			tests = append(tests, test{kernels.MatMul{Matrices: kernels.Matrices{Format: f, K: 128, Exact: exact},
+				N: 40}, kernels.Tile{BM: 32, BN: 32, BK: 16, WM: 2, WN: 1}, 20})
 		}
 	}
 	for i, c := range tests {
@@ -35,13 +41,14 @@ func TestMatMul(t *testing.T) {
 			t.Parallel()
 			l, err := c.m.Launch(c.tile, c.tokens+c.tile.BM) // a block of rows does nothing
 			require.NoError(t, err)
-			kerneltest.CheckWithin(t, max(c.m.Memory(c.tile), kerneltest.MetalMemory), l.Case(kernels.Sizes{Whole: true, Tokens: c.tokens}))
+			kerneltest.CheckWithin(t, max(c.m.Memory(c.tile), kerneltest.MetalMemory),
+				l.Case(kernels.Sizes{Whole: true, Tokens: c.tokens}))
 		})
 	}
 }
 
-// TestMatMulDirect multiplies without columns in threadgroup memory: with 1 to 8 simdgroups that share columns, in one to four
-// eights of vectors, of which the last tile has fewer; with columns of y that no simdgroup has.
+// TestMatMulDirect multiplies without columns in threadgroup memory: with 1 to 8 simdgroups that share columns, in one
+// to four eights of vectors, of which the last tile has fewer; with columns of y that no simdgroup has.
 func TestMatMulDirect(t *testing.T) {
 	t.Parallel()
 	symmetric := affine4
@@ -52,11 +59,16 @@ func TestMatMulDirect(t *testing.T) {
 		tile            kernels.Tile
 		tokens, written int
 	}{
-		{kernels.MatMul{Matrices: four(affine4, 256), N: 100, Epilogue: kernels.AddMatrix}, kernels.Tile{BM: 16, BN: 64, WM: 1, WN: 2, Split: 2}, 20, 13},
-		{kernels.MatMul{Matrices: four(affine4, 1024), N: 70, Epilogue: kernels.AddVector}, kernels.Tile{BM: 32, BN: 64, WM: 1, WN: 2}, 70, 57},
-		{kernels.MatMul{Matrices: four(symmetric, 1024), N: 40, Epilogue: kernels.Softcap, Cap: 2}, kernels.Tile{BM: 32, BN: 32, WM: 1, WN: 1, Split: 8}, 32, 31},
-		{kernels.MatMul{Matrices: four(affine4, 4096), N: 64}, kernels.Tile{BM: 24, BN: 64, WM: 1, WN: 2, Split: 4}, 17, 17},
-		{kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 384, Half: true}, N: 256}, kernels.Tile{BM: 8, BN: 64, WM: 1, WN: 2, Split: 3}, 9, 9},
+		{kernels.MatMul{Matrices: four(affine4, 256), N: 100, Epilogue: kernels.AddMatrix},
+			kernels.Tile{BM: 16, BN: 64, WM: 1, WN: 2, Split: 2}, 20, 13},
+		{kernels.MatMul{Matrices: four(affine4, 1024), N: 70, Epilogue: kernels.AddVector},
+			kernels.Tile{BM: 32, BN: 64, WM: 1, WN: 2}, 70, 57},
+		{kernels.MatMul{Matrices: four(symmetric, 1024), N: 40, Epilogue: kernels.Softcap, Cap: 2},
+			kernels.Tile{BM: 32, BN: 32, WM: 1, WN: 1, Split: 8}, 32, 31},
+		{kernels.MatMul{Matrices: four(affine4, 4096), N: 64}, kernels.Tile{BM: 24, BN: 64, WM: 1, WN: 2, Split: 4}, 17,
+			17},
+		{kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 384, Half: true}, N: 256},
+			kernels.Tile{BM: 8, BN: 64, WM: 1, WN: 2, Split: 3}, 9, 9},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			oneOfThree(t)
@@ -64,7 +76,8 @@ func TestMatMulDirect(t *testing.T) {
 			l, err := c.m.Launch(c.tile, c.tokens)
 			require.NoError(t, err)
 			kerneltest.CheckWithin(t, c.m.Memory(c.tile), l.Case(kernels.Sizes{Whole: true, Tokens: c.written}))
-			l, err = kernels.MatMulGLU{Matrices: c.m.Matrices, N: c.m.N, Activation: kernels.SiLU}.Launch(c.tile, c.tokens)
+			l, err = kernels.MatMulGLU{Matrices: c.m.Matrices, N: c.m.N, Activation: kernels.SiLU}.Launch(c.tile,
+				c.tokens)
 			require.NoError(t, err)
 			kerneltest.CheckWithin(t, c.m.Memory(c.tile), l.Case(kernels.Sizes{Whole: true, Tokens: c.written}))
 		})
@@ -72,7 +85,8 @@ func TestMatMulDirect(t *testing.T) {
 }
 
 func TestMatMulDirectRefusals(t *testing.T) {
-	ok, tile := kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 512}, N: 8}, kernels.Tile{BM: 32, BN: 64, WM: 1, WN: 2, Split: 4}
+	ok, tile := kernels.MatMul{Matrices: kernels.Matrices{Format: affine4, K: 512}, N: 8},
+		kernels.Tile{BM: 32, BN: 64, WM: 1, WN: 2, Split: 4}
 	_, err := ok.Launch(tile, 9)
 	require.NoError(t, err)
 	require.Contains(t, ok.Tiles(kernels.CUDA, 64), tile)
@@ -88,9 +102,12 @@ func TestMatMulDirectRefusals(t *testing.T) {
 		{func(m *kernels.MatMul, _ *kernels.Tile) { m.Group = 128 }, form},
 		{func(m *kernels.MatMul, _ *kernels.Tile) { m.Bits = 8 }, form},
 		{func(m *kernels.MatMul, _ *kernels.Tile) { m.F32 = true }, form},
-		{func(m *kernels.MatMul, _ *kernels.Tile) { m.K = 768 }, "matmul_direct 8×768: tile: 4 simdgroups share 768 columns that do not stand in threadgroup memory, want a multiple of 128 for each"},
-		{func(_ *kernels.MatMul, t *kernels.Tile) { t.BM = 64 }, "matmul_direct 8×512: tile: 64×64 results of 1×8 simdgroups, 4 of which share columns, none in threadgroup memory, want 8 to 32 × 32 for each of 1 to 8 in all"},
-		{func(_ *kernels.MatMul, t *kernels.Tile) { t.BN = 128; t.WN = 4 }, "matmul_direct 8×512: tile: 32×128 results of 1×16 simdgroups, 4 of which share columns, none in threadgroup memory, want 8 to 32 × 32 for each of 1 to 8 in all"},
+		{func(m *kernels.MatMul, _ *kernels.Tile) { m.K = 768 },
+			"matmul_direct 8×768: tile: 4 simdgroups share 768 columns that do not stand in threadgroup memory, want a multiple of 128 for each"},
+		{func(_ *kernels.MatMul, t *kernels.Tile) { t.BM = 64 },
+			"matmul_direct 8×512: tile: 64×64 results of 1×8 simdgroups, 4 of which share columns, none in threadgroup memory, want 8 to 32 × 32 for each of 1 to 8 in all"},
+		{func(_ *kernels.MatMul, t *kernels.Tile) { t.BN = 128; t.WN = 4 },
+			"matmul_direct 8×512: tile: 32×128 results of 1×16 simdgroups, 4 of which share columns, none in threadgroup memory, want 8 to 32 × 32 for each of 1 to 8 in all"},
 	} {
 		m, tile := ok, tile
 		c.change(&m, &tile)
@@ -105,8 +122,10 @@ func TestMatMulGLU(t *testing.T) {
 		m    kernels.MatMulGLU
 		tile kernels.Tile
 	}{
-		{kernels.MatMulGLU{Matrices: kernels.Matrices{Format: affine4, K: 128, Half: true}, N: 50, Activation: kernels.SiLU}, kernels.Tile{BM: 32, BN: 64, BK: 32, WM: 2, WN: 2}},
-		{kernels.MatMulGLU{Matrices: kernels.Matrices{Format: kernels.Format{Bits: 8, Group: 32}, K: 96, Exact: true}, N: 50, Activation: kernels.GELUTanh}, kernels.Tile{BM: 32, BN: 64, BK: 16, WM: 2, WN: 2}},
+		{kernels.MatMulGLU{Matrices: kernels.Matrices{Format: affine4, K: 128, Half: true}, N: 50,
+			Activation: kernels.SiLU}, kernels.Tile{BM: 32, BN: 64, BK: 32, WM: 2, WN: 2}},
+		{kernels.MatMulGLU{Matrices: kernels.Matrices{Format: kernels.Format{Bits: 8, Group: 32}, K: 96, Exact: true},
+			N: 50, Activation: kernels.GELUTanh}, kernels.Tile{BM: 32, BN: 64, BK: 16, WM: 2, WN: 2}},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
@@ -119,7 +138,8 @@ func TestMatMulGLU(t *testing.T) {
 
 func TestPrepare(t *testing.T) {
 	t.Parallel()
-	for _, p := range []kernels.Prepare{{K: 264}, {K: 264, Norm: kernels.NormBF16, Eps: 1e-3}, {K: 96, Norm: kernels.NormF32, Exact: true}, {K: 96, Norm: kernels.NormPlain, Exact: true}} {
+	for _, p := range []kernels.Prepare{{K: 264}, {K: 264, Norm: kernels.NormBF16, Eps: 1e-3},
+		{K: 96, Norm: kernels.NormF32, Exact: true}, {K: 96, Norm: kernels.NormPlain, Exact: true}} {
 		t.Run(fmt.Sprintf("%+v", p), func(t *testing.T) {
 			t.Parallel()
 			l, err := p.Launch(4)
@@ -133,7 +153,8 @@ func TestTiles(t *testing.T) {
 	for _, f := range formats {
 		for _, exact := range []bool{false, true} {
 			for _, rows := range []int{16, 512} {
-				for target, memory := range map[kernels.Target]int{kernels.Metal: kerneltest.MetalMemory, kernels.CUDA: kerneltest.CUDAMemory} {
+				for target, memory := range map[kernels.Target]int{kernels.Metal: kerneltest.MetalMemory,
+					kernels.CUDA: kerneltest.CUDAMemory} {
 					m := kernels.MatMul{Matrices: kernels.Matrices{Format: f, K: 2048, Exact: exact}, N: 512}
 					for _, tile := range m.Tiles(target, rows) {
 						_, err := m.Launch(tile, rows)
@@ -153,9 +174,11 @@ func TestMatMulRefusals(t *testing.T) {
 		err  string
 	}{
 		{kernels.Tile{BM: 32, BN: 64, BK: 32}, "matmul 8×128: tile: 0×0 simdgroups, want 1 to 32"},
-		{kernels.Tile{BM: 32, BN: 32, BK: 32, WM: 2, WN: 2}, "matmul 8×128: tile: 32×32 results do not divide among 2×2 simdgroups by 16 and 32"},
+		{kernels.Tile{BM: 32, BN: 32, BK: 32, WM: 2, WN: 2},
+			"matmul 8×128: tile: 32×32 results do not divide among 2×2 simdgroups by 16 and 32"},
 		{kernels.Tile{BM: 32, BN: 64, BK: 8, WM: 2, WN: 2}, "matmul 8×128: tile: 8 columns, want a multiple of 16"},
-		{kernels.Tile{BM: 128, BN: 256, BK: 32, WM: 2, WN: 2}, "matmul 8×128: tile: 61440 bytes of threadgroup memory, there are 49152"},
+		{kernels.Tile{BM: 128, BN: 256, BK: 32, WM: 2, WN: 2},
+			"matmul 8×128: tile: 61440 bytes of threadgroup memory, there are 49152"},
 	} {
 		_, err := m.Launch(c.tile, 1)
 		require.EqualError(t, err, c.err)

@@ -125,19 +125,23 @@ func (v MatVec) Tunings(m Machine) []Tuning {
 	return v.variants(m, 1, []int{v.N}, v.Head == 0)
 }
 
-// Launch is the dispatch. It takes MatVecArguments: X f32 [M, K], Norm [K] or [Head], Gate f32 [K], Extra f32 [M, N] or [N],
-// Y f32 [M, N]. With a Sum it takes StreamSumOneArguments: Before and Residual f32 [K], Scale f32 [1] and Out, where the vector
-// is kept, f32 [K]; no kernel may write Before and Scale.
+// Launch is the dispatch. It takes MatVecArguments: X f32 [M, K], Norm [K] or [Head], Gate f32 [K], Extra f32 [M, N] or
+// [N], Y f32 [M, N]. With a Sum it takes StreamSumOneArguments: Before and Residual f32 [K], Scale f32 [1] and Out,
+// where the vector is kept, f32 [K]; no kernel may write Before and Scale.
 func (v MatVec) Launch(t Tuning) (Launch, error) {
 	more := define("MATVEC_EPILOGUE", int(v.Epilogue), "MATVEC_CAP", v.Cap)
 	if v.Head != 0 {
-		if v.Sum != nil || v.Head < 8 || v.Head > 128 || v.Head&(v.Head-1) != 0 || v.K%v.Head != 0 || v.M != 1 || v.Norm == NoNorm {
-			return Launch{}, fmt.Errorf("matvec of %d vectors of %d columns in heads of %d: want one vector that is no sum, normed in heads of 8, 16, 32, 64 or 128", v.M, v.K, v.Head)
+		if v.Sum != nil || v.Head < 8 || v.Head > 128 || v.Head&(v.Head-1) != 0 || v.K%v.Head != 0 ||
+			v.M != 1 || v.Norm == NoNorm {
+			return Launch{}, fmt.Errorf(
+				"matvec of %d vectors of %d columns in heads of %d: want one vector that is no sum, normed in heads of 8, 16, 32, 64 or 128", v.M, v.K, v.Head)
 		}
 		if t.Direct {
-			return Launch{}, fmt.Errorf("matvec: tuning: heads of %d columns are read directly, want them staged", v.Head)
+			return Launch{}, fmt.Errorf("matvec: tuning: heads of %d columns are read directly, want them staged",
+				v.Head)
 		}
-		if full, err := v.tune(t, 1, 1); err == nil && t.Stream.Groups == 0 && full.Chunk < v.K && full.Chunk%v.Head != 0 {
+		if full, err := v.tune(t, 1, 1); err == nil && t.Stream.Groups == 0 && full.Chunk < v.K &&
+			full.Chunk%v.Head != 0 {
 			return Launch{}, fmt.Errorf("matvec: tuning: chunks of %d columns part heads of %d", full.Chunk, v.Head)
 		}
 		more = append(more, define("MATVEC_HEAD", v.Head, "MATVEC_GATE", int(v.Activation))...)
@@ -200,11 +204,13 @@ type Activated struct {
 // Tunings are the ways worth measuring to divide the launch on a machine, the default first.
 func (v MatVecMany) Tunings(m Machine) []Tuning { return v.variants(m, 1, v.N, true) }
 
-// Launch is the dispatch. It takes MatVecManyArguments: X f32 [M, K], Norm [K], of weight i the results Yi f32 [M, N[i]]; with a
-// Conv its ConvW, Reset, State, ConvY f32 [Channels] and Next, the state after it, which may be State itself; Activated f32 [M, Rows].
+// Launch is the dispatch. It takes MatVecManyArguments: X f32 [M, K], Norm [K], of weight i the results Yi f32 [M,
+// N[i]]; with a Conv its ConvW, Reset, State, ConvY f32 [Channels] and Next, the state after it, which may be State
+// itself; Activated f32 [M, Rows].
 func (v MatVecMany) Launch(t Tuning) (Launch, error) {
 	if len(v.N) < 1 || len(v.N) > maxWeights || v.Sum != nil {
-		return Launch{}, fmt.Errorf("products with %d weights at once, want 1 to %d, and a vector that is no sum", len(v.N), maxWeights)
+		return Launch{}, fmt.Errorf("products with %d weights at once, want 1 to %d, and a vector that is no sum",
+			len(v.N), maxWeights)
 	}
 	var more []Define
 	if v.Conv != nil {
@@ -212,15 +218,18 @@ func (v MatVecMany) Launch(t Tuning) (Launch, error) {
 			return Launch{}, err
 		}
 		if v.M != 1 || v.Conv.Channels > v.N[0] {
-			return Launch{}, fmt.Errorf("convolution of %d channels behind products of %d vectors with %d rows, want one vector and a row for every channel", v.Conv.Channels, v.M, v.N[0])
+			return Launch{}, fmt.Errorf(
+				"convolution of %d channels behind products of %d vectors with %d rows, want one vector and a row for every channel", v.Conv.Channels, v.M, v.N[0])
 		}
 		more = append(define("MATVEC_CONV", true, "MATVEC_CONV_EARLY", v.Early), v.Conv.defines()...)
 	}
 	if a := v.Activated; a.Rows > 0 {
 		if a.Weight < 0 || a.Weight >= len(v.N) || a.First < 0 || a.First+a.Rows > v.N[a.Weight] {
-			return Launch{}, fmt.Errorf("activations of results %d to %d of weight %d, there are %v", a.First, a.First+a.Rows, a.Weight, v.N)
+			return Launch{}, fmt.Errorf("activations of results %d to %d of weight %d, there are %v", a.First,
+				a.First+a.Rows, a.Weight, v.N)
 		}
-		more = append(more, define("MATVEC_ACTIVATED", a.Rows, "MATVEC_ACTIVATED_OF", a.Weight, "MATVEC_ACTIVATED_FIRST", a.First, "MATVEC_ACTIVATION", int(a.Activation))...)
+		more = append(more, define("MATVEC_ACTIVATED", a.Rows, "MATVEC_ACTIVATED_OF", a.Weight,
+			"MATVEC_ACTIVATED_FIRST", a.First, "MATVEC_ACTIVATION", int(a.Activation))...)
 	}
 	return v.launch(t, "_many", 1, v.N, more, v.newCase)
 }
@@ -250,8 +259,8 @@ type MatVecGLU struct {
 // Tunings are the ways worth measuring to divide the launch on a machine, the default first.
 func (v MatVecGLU) Tunings(m Machine) []Tuning { return v.variants(m, 2, []int{v.N}, true) }
 
-// Launch is the dispatch. It takes MatVecGLUArguments: gate W0 and up W1, X f32 [M, K], Norm [K], Y f32 [M, N]; with a Sum
-// StreamSumGLUArguments, of which MatVec tells the rest.
+// Launch is the dispatch. It takes MatVecGLUArguments: gate W0 and up W1, X f32 [M, K], Norm [K], Y f32 [M, N]; with a
+// Sum StreamSumGLUArguments, of which MatVec tells the rest.
 func (v MatVecGLU) Launch(t Tuning) (Launch, error) {
 	return v.launch(t, "_glu", 2, []int{v.N}, define("MATVEC_ACTIVATION", int(v.Activation)), v.newCase)
 }
@@ -298,9 +307,10 @@ func (v Vectors) normed(x, norm []float32) []float64 {
 	return out
 }
 
-// variants are the ways worth measuring to divide a product with weights of so many rows, or with pairs of weights, which are two
-// planes: to stream it (or to hold it, where it is too small for that) and not to, the default of both first, so that one that
-// fails on a device leaves room to the other. Behind them are those in which nothing is staged, where direct is set.
+// variants are the ways worth measuring to divide a product with weights of so many rows, or with pairs of weights,
+// which are two planes: to stream it (or to hold it, where it is too small for that) and not to, the default of both
+// first, so that one that fails on a device leaves room to the other. Behind them are those in which nothing is staged,
+// where direct is set.
 func (v Vectors) variants(m Machine, planes int, rows []int, direct bool) []Tuning {
 	key := variantsKey{vectors: v, machine: m, planes: planes, direct: direct}
 	copy(key.rows[:], rows)
@@ -347,9 +357,10 @@ func among(first, second []Tuning) []Tuning {
 	return slices.Concat(first[:1], second[:1], first[1:], second[1:])
 }
 
-// launch fills in what is common to the kernels of matvec.metal and, for tunings that say so, of stream.metal. kernel is what
-// follows the file's name in that of the kernel.
-func (v Vectors) launch(t Tuning, kernel string, planes int, rows []int, more []Define, of func(l Launch, block int, s Sizes) *Case) (Launch, error) {
+// launch fills in what is common to the kernels of matvec.metal and, for tunings that say so, of stream.metal. kernel
+// is what follows the file's name in that of the kernel.
+func (v Vectors) launch(t Tuning, kernel string, planes int, rows []int, more []Define,
+	of func(l Launch, block int, s Sizes) *Case) (Launch, error) {
 	var l Launch
 	var block int
 	var err error
@@ -397,12 +408,14 @@ func (v Vectors) divided(t Tuning, planes int, rows []int) (l Launch, block int,
 // defines are those of all kernels of products of vectors.
 func (v Vectors) defines() []Define {
 	const more = 36 // at most in most kernels, which append to these
-	return append(slices.Grow(v.Format.defines(), more), define("MATVEC_K", v.K, "MATVEC_M", v.M, "MATVEC_NORM", int(v.Norm), "MATVEC_EPS", v.Eps)...)
+	return append(slices.Grow(v.Format.defines(), more),
+		define("MATVEC_K", v.K, "MATVEC_M", v.M, "MATVEC_NORM", int(v.Norm), "MATVEC_EPS", v.Eps)...)
 }
 
 func (v Vectors) matvecDefines(t Tuning, rows ...int) []Define {
 	aligned := !slices.ContainsFunc(rows, func(n int) bool { return n%t.block() != 0 })
-	out := append(v.defines(), define("MATVEC_ROWS", t.Rows, "MATVEC_LANES", t.Lanes, "MATVEC_SPLIT", t.Split, "MATVEC_SETS", t.Sets,
+	out := append(v.defines(), define("MATVEC_ROWS", t.Rows, "MATVEC_LANES", t.Lanes, "MATVEC_SPLIT",
+		t.Split, "MATVEC_SETS", t.Sets,
 		"MATVEC_BYTES", t.Bytes, "MATVEC_CHUNK", t.Chunk, "MATVEC_PERMUTE", t.Permute, "MATVEC_ALIGNED", aligned)...)
 	if t.Direct { // the others keep their keys
 		out = append(out, define("MATVEC_DIRECT", true)...)

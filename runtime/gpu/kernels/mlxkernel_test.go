@@ -25,7 +25,8 @@ func exported(t *testing.T, input, state ir.DType, keyHeads, heads, keyDim, valu
 			return f.NewParam(name, ir.TensorType(d, append([]*ir.Expr{one, steps}, ir.Dims(dims...)...)...))
 		}
 		buffer := m.NewBuffer("state", ir.StaticType(state, 1, heads, valueDim, keyDim))
-		op := b.Op("gated_delta_rule", nil, param("q", input, keyHeads, keyDim), param("k", input, keyHeads, keyDim), param("v", input, heads, valueDim),
+		op := b.Op("gated_delta_rule", nil, param("q", input, keyHeads, keyDim), param("k", input, keyHeads, keyDim),
+			param("v", input, heads, valueDim),
 			param("g", ir.F32, heads), param("beta", input, heads), b.Load(buffer))
 		b.BufferOp("store", buffer, nil, op.Results[1])
 		f.Body.Results, f.Outputs = op.Results[:1], []ir.Type{op.Results[0].Type}
@@ -66,12 +67,15 @@ func mlxFunction(t *testing.T, op *ir.Op, sizes []int) (text string, attributes 
 			reference = "&"
 		}
 		require.NotEmpty(t, mlxType[v.DType])
-		parameters = append(parameters, fmt.Sprintf("const %s %s%s %s [[buffer(%d)]]", space, mlxType[v.DType], reference, name, i))
+		parameters = append(parameters, fmt.Sprintf("const %s %s%s %s [[buffer(%d)]]", space,
+			mlxType[v.DType], reference, name, i))
 	}
 	for i, name := range a.OutputNames {
-		parameters = append(parameters, fmt.Sprintf("device %s* %s [[buffer(%d)]]", mlxType[a.OutputDtypes[i]], name, len(a.InputNames)+i))
+		parameters = append(parameters, fmt.Sprintf("device %s* %s [[buffer(%d)]]", mlxType[a.OutputDtypes[i]],
+			name, len(a.InputNames)+i))
 	}
-	for _, attribute := range []string{"thread_index_in_simdgroup", "thread_position_in_grid", "thread_position_in_threadgroup"} {
+	for _, attribute := range []string{"thread_index_in_simdgroup", "thread_position_in_grid",
+		"thread_position_in_threadgroup"} {
 		require.Contains(t, a.Source, attribute)
 		attributes = append(attributes, attribute)
 		kind := "uint3"
@@ -87,12 +91,13 @@ func mlxFunction(t *testing.T, op *ir.Op, sizes []int) (text string, attributes 
 			kinds, values = append(kinds, "int "+name), append(values, fmt.Sprint(a.TemplateArgValues[i]))
 		}
 	}
-	return fmt.Sprintf("template <%s>\n[[kernel]] void %s(\n  %s) {\n%s\n}\n", strings.Join(kinds, ", "), a.Name, strings.Join(parameters, ",\n  "), a.Source),
+	return fmt.Sprintf("template <%s>\n[[kernel]] void %s(\n  %s) {\n%s\n}\n", strings.Join(kinds, ", "), a.Name,
+			strings.Join(parameters, ",\n  "), a.Source),
 		attributes, strings.Join(values, ", ")
 }
 
-// TestExportedDeltaKernel runs the text that stands in exported files, in the function that MLX makes of it, on the emulator
-// or on Metal, and has clang check its address spaces.
+// TestExportedDeltaKernel runs the text that stands in exported files, in the function that MLX makes of it, on the
+// emulator or on Metal, and has clang check its address spaces.
 func TestExportedDeltaKernel(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -114,17 +119,21 @@ func TestExportedDeltaKernel(t *testing.T) {
 				}
 				return kernels.F32
 			}
-			d := kernels.Delta{DK: int(c.keyDim), DV: int(c.valueDim), KHeads: int(c.keyHeads), Heads: int(c.heads), State: dtype(c.state)}
+			d := kernels.Delta{DK: int(c.keyDim), DV: int(c.valueDim), KHeads: int(c.keyHeads),
+				Heads: int(c.heads), State: dtype(c.state)}
 			in, state := newDeltaInput(d, c.tokens), seeded(2).floats(d.Heads*d.DV*d.DK)
-			q, k, v, beta := hold(dtype(c.input), in.q), hold(dtype(c.input), in.k), hold(dtype(c.input), in.v), hold(dtype(c.input), in.beta)
+			q, k, v, beta := hold(dtype(c.input), in.q), hold(dtype(c.input), in.k), hold(dtype(c.input), in.v),
+				hold(dtype(c.input), in.beta)
 			from := hold(d.State, state)
 			want := blank(c.tokens * d.Heads * d.DV)
 			d.Reference(c.tokens, 0, in.q, in.k, in.v, in.g, in.beta, nil, nil, nil, nil, false, state, want)
 
-			function, attributes, arguments := mlxFunction(t, op, []int{len(in.q), len(in.k), len(in.v), len(in.g), len(in.beta), len(state), 1})
+			function, attributes, arguments := mlxFunction(t, op,
+				[]int{len(in.q), len(in.k), len(in.v), len(in.g), len(in.beta), len(state), 1})
 			name := ir.Attrs[ir.MetalKernelAttrs](op).Name
-			require.NoError(t, kerneltest.Lint("#include <metal_stdlib>\nusing namespace metal;\ntypedef bfloat bfloat16_t;\n"+
-				function+fmt.Sprintf("template decltype(%[1]s<%[2]s>) %[1]s<%[2]s>;\n", name, arguments)))
+			require.NoError(t, kerneltest.Lint(
+				"#include <metal_stdlib>\nusing namespace metal;\ntypedef bfloat bfloat16_t;\n"+
+					function+fmt.Sprintf("template decltype(%[1]s<%[2]s>) %[1]s<%[2]s>;\n", name, arguments)))
 
 			numbers := func(operand string) (out [3]int) {
 				for i, a := range op.Operand(operand) {
@@ -154,13 +163,18 @@ func TestExportedDeltaKernel(t *testing.T) {
 			for _, a := range attributes {
 				call = append(call, "PORT_"+a+"()")
 			}
-			entry += fmt.Sprintf("  %s<%s>(%s);\n}\nPORT_ENTRY(%s, %d, %d)\n", name, arguments, strings.Join(call, ", "), name, l.Threads[0]*l.Threads[1]*l.Threads[2], len(op.Operand("inputs"))+len(op.Results))
-			// The emulator, which Metal's stand-in runs kernels on, has its own words and an entry; MLX names the instance of the template.
+			entry += fmt.Sprintf("  %s<%s>(%s);\n}\nPORT_ENTRY(%s, %d, %d)\n", name, arguments,
+				strings.Join(call, ", "), name, l.Threads[0]*l.Threads[1]*l.Threads[2],
+				len(op.Operand("inputs"))+len(op.Results))
+			// The emulator, which Metal's stand-in runs kernels on, has its own words and an entry; MLX names the
+			// instance of the template.
 			text := "#ifdef PORT_ENTRY\ntypedef ulong size_t;\n#undef constant\n#define constant\n#undef kernel\n#define kernel\n#endif\ntypedef bfloat bfloat16_t;\n" + function +
-				"#ifdef PORT_ENTRY\n" + entry + fmt.Sprintf("#else\ntemplate [[host_name(\"%[1]s\")]] [[kernel]] decltype(%[1]s<%[2]s>) %[1]s<%[2]s>;\n#endif\n", name, arguments)
+				"#ifdef PORT_ENTRY\n" + entry +
+				fmt.Sprintf("#else\ntemplate [[host_name(\"%[1]s\")]] [[kernel]] decltype(%[1]s<%[2]s>) %[1]s<%[2]s>;\n#endif\n", name, arguments)
 
 			y, next := hold(dtype(c.input), blank(len(want))), hold(d.State, blank(len(state)))
-			buffers := []any{q.bytes, k.bytes, v.bytes, in.g, beta.bytes, from.bytes, []int32{int32(c.tokens)}, y.bytes, next.bytes}
+			buffers := []any{q.bytes, k.bytes, v.bytes, in.g, beta.bytes, from.bytes, []int32{int32(c.tokens)}, y.bytes,
+				next.bytes}
 			if kerneltest.OnMetal() {
 				kerneltest.RunOnMetal(t, "#include <metal_stdlib>\nusing namespace metal;\n"+text, l, buffers...)
 			} else {

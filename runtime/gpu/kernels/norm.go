@@ -47,9 +47,9 @@ func (n RMSNorm) vec() int {
 	return 4
 }
 
-// Launch is the dispatch for up to tokens tokens. It takes NormArguments: Pre and Weight [N], Scale [1], Residual, Sum and
-// Out f32 [T, Heads, N]. Sum may be Residual. No kernel may write the weights and Scale: they are read before it is this
-// kernel's turn.
+// Launch is the dispatch for up to tokens tokens. It takes NormArguments: Pre and Weight [N], Scale [1], Residual, Sum
+// and Out f32 [T, Heads, N]. Sum may be Residual. No kernel may write the weights and Scale: they are read before it is
+// this kernel's turn.
 func (n RMSNorm) Launch(tokens int) (Launch, error) {
 	simdgroups := n.Simdgroups
 	if simdgroups == 0 {
@@ -76,10 +76,13 @@ func (n RMSNorm) Launch(tokens int) (Launch, error) {
 	x, gates := n.X.or(n.Heads, n.N), n.Gates.or(n.Heads, n.N)
 	return Launch{
 		File: "norm", Kernel: "norm", Case: n.newCase,
-		Defines: define("NORM_N", n.N, "NORM_HEADS", n.Heads, "NORM_SIMDGROUPS", simdgroups, "NORM_ROWS", rows, "NORM_VEC", n.vec(),
+		Defines: define("NORM_N", n.N, "NORM_HEADS", n.Heads, "NORM_SIMDGROUPS", simdgroups, "NORM_ROWS",
+			rows, "NORM_VEC", n.vec(),
 			"NORM_X_TOKEN", x.Token, "NORM_X_HEAD", x.Row, "NORM_GATE_TOKEN", gates.Token, "NORM_GATE_HEAD", gates.Row,
-			"NORM_EPS", n.Eps, "NORM_PRE_EPS", n.PreEps, "NORM_PRE", n.Pre != None, "NORM_ADD", n.Add, "NORM_SCALE", n.Scale != None,
-			"NORM_SUM", n.Sum, "NORM_OUT", !n.SumOnly, "NORM_WEIGHT", n.Weight != None, "NORM_GATED", n.Gated, "NORM_ACTIVATION", int(n.Activation),
+			"NORM_EPS", n.Eps, "NORM_PRE_EPS", n.PreEps, "NORM_PRE", n.Pre != None, "NORM_ADD", n.Add,
+			"NORM_SCALE", n.Scale != None,
+			"NORM_SUM", n.Sum, "NORM_OUT", !n.SumOnly, "NORM_WEIGHT", n.Weight != None, "NORM_GATED", n.Gated,
+			"NORM_ACTIVATION", int(n.Activation),
 			"NORM_PRE_T", n.Pre.text(), "NORM_SCALE_T", n.Scale.text(), "NORM_WEIGHT_T", n.Weight.text()),
 		Groups: [3]int{ceil(tokens*n.Heads, rows), 1, 1}, Threads: [3]int{simdgroups * rows * 32, 1, 1},
 	}, nil

@@ -86,8 +86,8 @@ func (r Reduce) Reference(tokens int, x, out []float32) {
 	}
 }
 
-// before reports whether v is the extremum of v and of another number, which is before it in the row. A NaN is one if the
-// extremum is asked for, and none if its place is.
+// before reports whether v is the extremum of v and of another number, which is before it in the row. A NaN is one if
+// the extremum is asked for, and none if its place is.
 func (r Reduce) before(v, other float32) bool {
 	switch {
 	case v != v || other != other:
@@ -127,7 +127,8 @@ type Gather struct {
 // Launch is the dispatch for up to tokens tokens. It takes GatherRowsArguments: Index [T, Each], Out [T, Each, N].
 func (g Gather) Launch(tokens int) (Launch, error) {
 	if g.N <= 0 || g.Rows <= 0 || g.Each <= 0 || g.Index != I32 && g.Index != I64 {
-		return Launch{}, fmt.Errorf("gather of rows of a table %s[%d, %d] as %s by %s numbers", g.Table, g.Rows, g.N, g.Out, g.Index)
+		return Launch{}, fmt.Errorf("gather of rows of a table %s[%d, %d] as %s by %s numbers", g.Table,
+			g.Rows, g.N, g.Out, g.Index)
 	}
 	if err := errors.Join(needFloat("table", g.Table), needFloat("out", g.Out)); err != nil {
 		return Launch{}, fmt.Errorf("gather: %w", err)
@@ -137,7 +138,8 @@ func (g Gather) Launch(tokens int) (Launch, error) {
 	}
 	return Launch{
 		File: "gather", Kernel: "gather_rows",
-		Defines: define("GATHER_N", g.N, "GATHER_ROWS", g.Rows, "GATHER_EACH", g.Each, "GATHER_T", g.Table.text(), "GATHER_OUT_T", g.Out.text(),
+		Defines: define("GATHER_N", g.N, "GATHER_ROWS", g.Rows, "GATHER_EACH", g.Each, "GATHER_T", g.Table.text(),
+			"GATHER_OUT_T", g.Out.text(),
 			"GATHER_CAST(v)", dtypes[g.Out].cast, "GATHER_INDEX_T", g.Index.text()),
 		Groups: [3]int{ceil(tokens*g.Each*g.N, 256), 1, 1}, Threads: [3]int{256, 1, 1},
 		Case: g.newCase,

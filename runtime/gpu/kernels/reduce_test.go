@@ -14,8 +14,11 @@ import (
 func TestReduce(t *testing.T) {
 	t.Parallel()
 	for _, r := range []kernels.Reduce{
-		{Kind: kernels.SumOf, N: 1000, Heads: 1}, {Kind: kernels.MeanOf, N: 20, Heads: 3, X: kernels.Rows{Token: 100, Row: 30}}, {Kind: kernels.MaxOf, N: 300, Heads: 2},
-		{Kind: kernels.MinOf, N: 33, Heads: 1}, {Kind: kernels.ArgMaxOf, N: 400, Heads: 1}, {Kind: kernels.ArgMinOf, N: 7, Heads: 2},
+		{Kind: kernels.SumOf, N: 1000, Heads: 1},
+		{Kind: kernels.MeanOf, N: 20, Heads: 3, X: kernels.Rows{Token: 100, Row: 30}},
+		{Kind: kernels.MaxOf, N: 300, Heads: 2},
+		{Kind: kernels.MinOf, N: 33, Heads: 1}, {Kind: kernels.ArgMaxOf, N: 400, Heads: 1},
+		{Kind: kernels.ArgMinOf, N: 7, Heads: 2},
 	} {
 		t.Run(fmt.Sprint(r.Kind), func(t *testing.T) {
 			oneOfThree(t)
@@ -27,11 +30,13 @@ func TestReduce(t *testing.T) {
 	}
 }
 
-// TestReduceNaN: an extremum with a NaN among the numbers is NaN; its place is that of a number, if there is one, else the first.
+// TestReduceNaN: an extremum with a NaN among the numbers is NaN; its place is that of a number, if there is one, else
+// the first.
 func TestReduceNaN(t *testing.T) {
 	t.Parallel()
 	nan := float32(math.NaN())
-	for kind, places := range map[kernels.Reduction][]int32{kernels.MaxOf: nil, kernels.MinOf: nil, kernels.ArgMaxOf: {37, 37, 37, 0}, kernels.ArgMinOf: {41, 41, 41, 0}} {
+	for kind, places := range map[kernels.Reduction][]int32{kernels.MaxOf: nil, kernels.MinOf: nil,
+		kernels.ArgMaxOf: {37, 37, 37, 0}, kernels.ArgMinOf: {41, 41, 41, 0}} {
 		t.Run(fmt.Sprint(kind), func(t *testing.T) {
 			t.Parallel()
 			const n, rows = 300, 4 // more than a threadgroup has threads
@@ -53,7 +58,8 @@ func TestReduceNaN(t *testing.T) {
 				kerneltest.Run(t, l, kernels.ReduceArguments[any]{X: x, Out: out, Step: []int32{rows, 0}})
 				for i := range rows {
 					require.True(t, math.IsNaN(float64(out[i])), "row %d: %g", i, out[i])
-					require.True(t, math.IsNaN(float64(want[i])), "row %d of the reference implementation: %g", i, want[i])
+					require.True(t, math.IsNaN(float64(want[i])), "row %d of the reference implementation: %g", i,
+						want[i])
 				}
 				return
 			}
@@ -89,9 +95,12 @@ func TestGather(t *testing.T) {
 		kerneltest.Check(t, l.Case(kernels.Sizes{Whole: true, Tokens: 3}))
 	}
 	for want, g := range map[string]kernels.Gather{
-		"gather of rows of a table f32[2, 4] as f32 by bool numbers": {N: 4, Rows: 2, Each: 1, Table: kernels.F32, Out: kernels.F32, Index: kernels.Bool},
-		"gather: table is i32, want f32 or bf16":                     {N: 4, Rows: 2, Each: 1, Table: kernels.I32, Out: kernels.F32, Index: kernels.I32},
-		"gather of 3000000000 elements, want at most 2147483647":     {N: 1e6, Rows: 2, Each: 1000, Table: kernels.F32, Out: kernels.F32, Index: kernels.I32},
+		"gather of rows of a table f32[2, 4] as f32 by bool numbers": {N: 4, Rows: 2, Each: 1, Table: kernels.F32,
+			Out: kernels.F32, Index: kernels.Bool},
+		"gather: table is i32, want f32 or bf16": {N: 4, Rows: 2, Each: 1, Table: kernels.I32,
+			Out: kernels.F32, Index: kernels.I32},
+		"gather of 3000000000 elements, want at most 2147483647": {N: 1e6, Rows: 2, Each: 1000, Table: kernels.F32,
+			Out: kernels.F32, Index: kernels.I32},
 	} {
 		_, err := g.Launch(3)
 		require.EqualError(t, err, want)

@@ -9,7 +9,8 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-// TestMatMulTwinByGonum compares the reference implementation of products, that kernels are compared with, with gonum's.
+// TestMatMulTwinByGonum compares the reference implementation of products, that kernels are compared with, with
+// gonum's.
 func TestMatMulTwinByGonum(t *testing.T) {
 	const n, tokens = 40, 5
 	for i, f := range formats {

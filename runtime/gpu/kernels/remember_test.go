@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRememberedWays: products that differ in anything that their variants depend on are not taken for each other, nor are experts.
+// TestRememberedWays: products that differ in anything that their variants depend on are not taken for each other, nor
+// are experts.
 func TestRememberedWays(t *testing.T) {
 	hopper := Machine{Target: CUDA, Cores: 132, TransferMemory: 225 << 10, TransferLeast: 16 << 20}
 	format := Format{Bits: 4, Group: 64}
@@ -37,12 +38,14 @@ func TestRememberedWays(t *testing.T) {
 		"others":       changed(small, func(p *product) { p.rows = []int{512, 1024} }),
 		"not direct":   changed(small, func(p *product) { p.direct = false }),
 	}
-	experts := Experts{Format: format, Count: 256, Top: 8, Hidden: 2048, Inner: 512, Activation: SiLU, Router: Router{Experts: 256, Top: 8, Normalize: true, Scale: 1}}
+	experts := Experts{Format: format, Count: 256, Top: 8, Hidden: 2048, Inner: 512, Activation: SiLU,
+		Router: Router{Experts: 256, Top: 8, Normalize: true, Scale: 1}}
 	shared, shorter := experts, experts
 	shared.Shared, shorter.Hidden = true, 1024
 	for range 2 {
 		for name, p := range products {
-			require.Equal(t, p.of.makeVariants(p.machine, p.planes, p.rows, p.direct), p.of.variants(p.machine, p.planes, p.rows, p.direct), name)
+			require.Equal(t, p.of.makeVariants(p.machine, p.planes, p.rows, p.direct),
+				p.of.variants(p.machine, p.planes, p.rows, p.direct), name)
 		}
 		for _, e := range []Experts{experts, shared, shorter} {
 			for _, m := range []Machine{hopper, {Target: Metal}} {

@@ -86,8 +86,8 @@ type Rope struct {
 	Cache DType
 	Slots int
 	Ring  bool
-	// Blocks say where the positions of rows of many sequences lie, in caches in blocks; their Rows are 0 for none. Their
-	// Cache is that of Rope.
+	// Blocks say where the positions of rows of many sequences lie, in caches in blocks; their Rows are 0 for none.
+	// Their Cache is that of Rope.
 	Blocks Blocks
 }
 
@@ -103,8 +103,10 @@ func (r Rope) defines() []Define {
 	return define("ROPE_D", r.D, "ROPE_DIMS", r.Dims, "ROPE_TRADITIONAL", r.Traditional,
 		"ROPE_Q_HEADS", r.QHeads, "ROPE_KV_HEADS", r.KVHeads, "ROPE_Q_TOKEN", q.Token, "ROPE_Q_HEAD", q.Row,
 		"ROPE_K_TOKEN", k.Token, "ROPE_K_HEAD", k.Row, "ROPE_V_TOKEN", v.Token, "ROPE_V_HEAD", v.Row,
-		"ROPE_Q_NORM", int(r.QNorm), "ROPE_K_NORM", int(r.KNorm), "ROPE_V_NORM", int(min(r.VNorm, PlainHeadNorm)), "ROPE_EPS", r.Eps,
-		"ROPE_SLOTS", max(r.Slots, 1), "ROPE_RING", r.Ring, "ROPE_BLOCK_ROWS", r.Blocks.Rows, "ROPE_COLUMNS", max(r.Blocks.Columns, 1), "ROPE_WEIGHT_T", r.Weight.text(), "ROPE_CACHE_T", cache.text(),
+		"ROPE_Q_NORM", int(r.QNorm), "ROPE_K_NORM", int(r.KNorm), "ROPE_V_NORM", int(min(r.VNorm, PlainHeadNorm)),
+		"ROPE_EPS", r.Eps,
+		"ROPE_SLOTS", max(r.Slots, 1), "ROPE_RING", r.Ring, "ROPE_BLOCK_ROWS", r.Blocks.Rows, "ROPE_COLUMNS",
+		max(r.Blocks.Columns, 1), "ROPE_WEIGHT_T", r.Weight.text(), "ROPE_CACHE_T", cache.text(),
 		"ROPE_SIMDGROUPS", ropeSimdgroups)
 }
 
@@ -131,15 +133,16 @@ func (r Rope) check() error {
 	return nil
 }
 
-// Launch is the dispatch for up to tokens tokens. It takes RopeArguments: QWeight and KWeight [D], Angles of RopeAngles,
-// QOut f32 [T, QHeads, D], KCache and VCache [KVHeads, Slots, D]. With Blocks these are [KVHeads, units, Rows, D], and there are
-// Positions and Sequences i32 [T] and Blocks i32 [sequences, Columns].
+// Launch is the dispatch for up to tokens tokens. It takes RopeArguments: QWeight and KWeight [D], Angles of
+// RopeAngles, QOut f32 [T, QHeads, D], KCache and VCache [KVHeads, Slots, D]. With Blocks these are [KVHeads, units,
+// Rows, D], and there are Positions and Sequences i32 [T] and Blocks i32 [sequences, Columns].
 func (r Rope) Launch(tokens int) (Launch, error) {
 	if err := r.check(); err != nil {
 		return Launch{}, fmt.Errorf("rope: %w", err)
 	}
 	return Launch{
-		File: "rope", Kernel: "rope", Case: r.newCase, Defines: append(r.defines(), define("ROPE_SCALE", float32(1))...),
+		File: "rope", Kernel: "rope", Case: r.newCase,
+		Defines: append(r.defines(), define("ROPE_SCALE", float32(1))...),
 		Groups:  [3]int{ceil(tokens*(r.QHeads+2*r.KVHeads), ropeSimdgroups), 1, 1},
 		Threads: [3]int{ropeSimdgroups * 32, 1, 1},
 	}, nil
@@ -157,7 +160,8 @@ func (r Rope) Reference(tokens, position int, q, k, v, qWeight, kWeight, angles,
 }
 
 // ReferenceInBlocks computes what the kernel does with Blocks, in caches of so many units.
-func (r Rope) ReferenceInBlocks(units int, positions, sequences, blocks []int32, q, k, v, qWeight, kWeight, angles, qOut, kCache, vCache []float32) {
+func (r Rope) ReferenceInBlocks(units int, positions, sequences, blocks []int32, q, k, v, qWeight, kWeight, angles,
+	qOut, kCache, vCache []float32) {
 	r.reference(len(positions), units*r.Blocks.Rows, func(t int) int {
 		if positions[t] < 0 {
 			return -1
@@ -166,9 +170,10 @@ func (r Rope) ReferenceInBlocks(units int, positions, sequences, blocks []int32,
 	}, q, k, v, qWeight, kWeight, angles, qOut, kCache, vCache)
 }
 
-// reference computes what the kernel does; place is the row of a head's cache, of slots of them, that a token's keys and
-// values go to, below 0 for none.
-func (r Rope) reference(tokens, slots int, place func(t int) int, q, k, v, qWeight, kWeight, angles, qOut, kCache, vCache []float32) {
+// reference computes what the kernel does; place is the row of a head's cache, of slots of them, that a token's keys
+// and values go to, below 0 for none.
+func (r Rope) reference(tokens, slots int, place func(t int) int, q, k, v, qWeight, kWeight, angles, qOut,
+	kCache, vCache []float32) {
 	head := make([]float64, r.D)
 	read := func(x []float32, at int, norm HeadNorm, weight []float32) {
 		for i := range head {
@@ -241,8 +246,9 @@ func (c CacheWrite) Launch(tokens int) (Launch, error) {
 	}
 	r := Rope{D: c.D, Dims: 2, QHeads: 1, KVHeads: c.Heads, K: c.X, Cache: c.Cache, Slots: c.Slots, Ring: c.Ring}
 	return Launch{
-		File: "rope", Kernel: "cache_write", Case: c.newCase, Defines: append(r.defines(), define("ROPE_SCALE", float32(1))...),
-		Groups: [3]int{ceil(tokens*c.Heads*c.D, 256), 1, 1}, Threads: [3]int{256, 1, 1},
+		File: "rope", Kernel: "cache_write", Case: c.newCase,
+		Defines: append(r.defines(), define("ROPE_SCALE", float32(1))...),
+		Groups:  [3]int{ceil(tokens*c.Heads*c.D, 256), 1, 1}, Threads: [3]int{256, 1, 1},
 	}, nil
 }
 

@@ -13,9 +13,12 @@ func TestRope(t *testing.T) {
 	t.Parallel()
 	for name, r := range map[string]kernels.Rope{
 		"part of gated heads, linear cache": {D: 64, Dims: 16, QHeads: 4, KVHeads: 2,
-			Q: kernels.Rows{Token: 768, Row: 128}, K: kernels.Rows{Token: 768, Row: 64}, V: kernels.Rows{Token: 768, Row: 64},
-			QNorm: kernels.WeightedHeadNorm, KNorm: kernels.WeightedHeadNorm, Eps: 1e-6, Weight: kernels.F32, Cache: kernels.BF16, Slots: 40},
-		"whole heads, ring": {D: 96, Dims: 96, QHeads: 2, KVHeads: 1, QNorm: kernels.WeightedHeadNorm, KNorm: kernels.WeightedHeadNorm, VNorm: kernels.PlainHeadNorm,
+			Q: kernels.Rows{Token: 768, Row: 128}, K: kernels.Rows{Token: 768, Row: 64},
+			V:     kernels.Rows{Token: 768, Row: 64},
+			QNorm: kernels.WeightedHeadNorm, KNorm: kernels.WeightedHeadNorm, Eps: 1e-6, Weight: kernels.F32,
+			Cache: kernels.BF16, Slots: 40},
+		"whole heads, ring": {D: 96, Dims: 96, QHeads: 2, KVHeads: 1, QNorm: kernels.WeightedHeadNorm,
+			KNorm: kernels.WeightedHeadNorm, VNorm: kernels.PlainHeadNorm,
 			Eps: 1e-6, Weight: kernels.BF16, Cache: kernels.F32, Slots: 7, Ring: true},
 		"traditional, queries alone": {D: 32, Dims: 24, Traditional: true, QHeads: 3},
 	} {
@@ -56,8 +59,10 @@ func TestRopeRefusals(t *testing.T) {
 		{kernels.Rope{D: 64, Dims: 66, QHeads: 1}, "rope: 66 dims are rotated, want an even number from 2 to 64"},
 		{kernels.Rope{D: 64, Dims: 64}, "rope: 0 heads of queries and 0 of keys"},
 		{kernels.Rope{D: 64, Dims: 64, KVHeads: 1}, "rope: a cache of 0 slots"},
-		{kernels.Rope{D: 64, Dims: 64, KVHeads: 1, Slots: 2, Cache: kernels.I32}, "rope: the cache is i32, want f32 or bf16"},
-		{kernels.Rope{D: 64, Dims: 64, QHeads: 1, VNorm: kernels.WeightedHeadNorm}, "rope: values have no weight of their norm"},
+		{kernels.Rope{D: 64, Dims: 64, KVHeads: 1, Slots: 2, Cache: kernels.I32},
+			"rope: the cache is i32, want f32 or bf16"},
+		{kernels.Rope{D: 64, Dims: 64, QHeads: 1, VNorm: kernels.WeightedHeadNorm},
+			"rope: values have no weight of their norm"},
 	} {
 		_, err := c.r.Launch(1)
 		require.EqualError(t, err, c.err)

@@ -26,8 +26,9 @@ func (r Router) Launch(tokens int) (Launch, error) {
 	}
 	simds := min(16, ceil(r.Experts, 32))
 	return Launch{
-		File: "router", Kernel: "router", Case: r.newCase, Defines: append(r.defines(), define("ROUTER_SIMDS", simds)...),
-		Groups: [3]int{tokens, 1, 1}, Threads: [3]int{simds * 32, 1, 1},
+		File: "router", Kernel: "router", Case: r.newCase,
+		Defines: append(r.defines(), define("ROUTER_SIMDS", simds)...),
+		Groups:  [3]int{tokens, 1, 1}, Threads: [3]int{simds * 32, 1, 1},
 	}, nil
 }
 
@@ -44,7 +45,8 @@ func (r Router) check(most int) error {
 
 // defines are those of prelude/router.h.
 func (r Router) defines() []Define {
-	list := define("ROUTER_EXPERTS", r.Experts, "ROUTER_TOP", r.Top, "ROUTER_SOFTMAX", !r.Logits, "ROUTER_NORMALIZE", r.Normalize,
+	list := define("ROUTER_EXPERTS", r.Experts, "ROUTER_TOP", r.Top, "ROUTER_SOFTMAX", !r.Logits,
+		"ROUTER_NORMALIZE", r.Normalize,
 		"ROUTER_SCALE", r.Scale)
 	if r.Scales != None {
 		list = append(list, define("ROUTER_SCALED", true, "ROUTER_SCALES_T", r.Scales.text())...)

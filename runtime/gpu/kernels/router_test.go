@@ -22,14 +22,16 @@ func TestRouter(t *testing.T) {
 		{kernels.Router{Experts: 256, Top: 8, Normalize: true, Scale: 1}, random.floats},
 		{kernels.Router{Experts: 1030, Top: 32, Normalize: true, Scale: 1}, random.floats},
 		{kernels.Router{Experts: 40, Top: 3, Scale: 2.5}, random.floats},
-		{kernels.Router{Experts: 7, Top: 7, Logits: true, Normalize: true, Scale: 1}, func(r random, n int) []float32 { // ties
+		// ties
+		{kernels.Router{Experts: 7, Top: 7, Logits: true, Normalize: true, Scale: 1}, func(r random, n int) []float32 {
 			out := make([]float32, n)
 			for i := range out {
 				out[i] = float32(r.IntN(3)) + 1
 			}
 			return out
 		}},
-		{kernels.Router{Experts: 70, Top: 5, Logits: true, Scale: 1}, func(r random, n int) []float32 { // zeros of both signs, a NaN
+		// zeros of both signs, a NaN
+		{kernels.Router{Experts: 70, Top: 5, Logits: true, Scale: 1}, func(r random, n int) []float32 {
 			out := make([]float32, n)
 			for i := range out {
 				out[i] = float32(math.Copysign(0, float64(i%2)-0.5)) - float32(i%3)
@@ -37,7 +39,8 @@ func TestRouter(t *testing.T) {
 			out[3] = nan
 			return out
 		}},
-		{kernels.Router{Experts: 64, Top: 4, Normalize: true, Scale: 1}, func(r random, n int) []float32 { // equal probabilities, different logits
+		// equal probabilities, different logits
+		{kernels.Router{Experts: 64, Top: 4, Normalize: true, Scale: 1}, func(r random, n int) []float32 {
 			out := make([]float32, n)
 			for i := range out {
 				out[i] = math.Float32frombits(0x3a800000 + uint32(i*37%64))
@@ -45,7 +48,8 @@ func TestRouter(t *testing.T) {
 			return out
 		}},
 		{kernels.Router{Experts: 128, Top: 8, Normalize: true, Scale: 1, Scales: kernels.F32}, random.floats},
-		{kernels.Router{Experts: 33, Top: 8, Scale: 1}, func(r random, n int) []float32 { // probabilities that underflow
+		// probabilities that underflow
+		{kernels.Router{Experts: 33, Top: 8, Scale: 1}, func(r random, n int) []float32 {
 			out := make([]float32, n)
 			for i := range out {
 				out[i] = -40 * float32(i%33)
@@ -62,7 +66,8 @@ func TestRouter(t *testing.T) {
 			logits := c.logits(seeded(uint64(i)), tokens*c.r.Experts)
 			experts, scores := make([]int32, tokens*c.r.Top), blank(tokens*c.r.Top)
 			wantExperts, wantScores := make([]int32, tokens*c.r.Top), blank(written*c.r.Top)
-			kerneltest.Run(t, l, kernels.RouterArguments[any]{Logits: logits, Scales: scales, Experts: experts, Scores: scores, Step: []int32{written, 0}})
+			kerneltest.Run(t, l, kernels.RouterArguments[any]{Logits: logits, Scales: scales, Experts: experts,
+				Scores: scores, Step: []int32{written, 0}})
 			c.r.Reference(logits[:written*c.r.Experts], scales, wantExperts, wantScores)
 			require.Equal(t, wantExperts, experts)
 			if i == 4 {

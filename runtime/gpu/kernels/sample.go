@@ -18,8 +18,8 @@ type Sample struct {
 	// Filters says that there are top_k, top_p and a seed. Without, the temperature is at least 1e-6, the noise
 	// −log(−log(u + 1e-20) + 1e-20), and the key of the random words is given.
 	Filters bool
-	// Rows is the number of rows of logits that the runtime's own sampler draws from, each with settings of its own; 0 for
-	// the one row of a sampling head. MinP says that it has min_p. It has filters.
+	// Rows is the number of rows of logits that the runtime's own sampler draws from, each with settings of its own; 0
+	// for the one row of a sampling head. MinP says that it has min_p. It has filters.
 	Rows int
 	MinP bool
 }
@@ -37,31 +37,38 @@ const maxSampleRows = 1 << 12
 
 // Launches are the dispatches; without Filters the second is not needed.
 //
-// They take SamplePartArguments, SampleCollectArguments and SampleChooseArguments: Temperature, TopP f32 [1], TopK i64 [1],
-// Seed i64 [1] (or the key, two u32, upper word first), Tops f32 and their places i32 [Parts], of the candidates Values f32
-// and Places i32 [Parts·each], Counts i32 [Parts], Sums u64 [Parts], Token i32 [1], and Next, the token again for the call
-// that follows. Of rows, all of these for each, with MinP f32 [1] and as Seed the key i64 [1].
+// They take SamplePartArguments, SampleCollectArguments and SampleChooseArguments: Temperature, TopP f32 [1], TopK i64
+// [1], Seed i64 [1] (or the key, two u32, upper word first), Tops f32 and their places i32 [Parts], of the candidates
+// Values f32 and Places i32 [Parts·each], Counts i32 [Parts], Sums u64 [Parts], Token i32 [1], and Next, the token
+// again for the call that follows. Of rows, all of these for each, with MinP f32 [1] and as Seed the key i64 [1].
 func (s Sample) Launches() (part, collect, choose Launch, err error) {
 	if s.Vocab <= 0 || s.Vocab > 1<<19 || s.Greedy && s.Filters {
-		return part, collect, choose, fmt.Errorf("sampling of %d logits (greedy %t, filters %t), want 1 to 2^19, and no filters where it is greedy", s.Vocab, s.Greedy, s.Filters)
+		return part, collect, choose, fmt.Errorf(
+			"sampling of %d logits (greedy %t, filters %t), want 1 to 2^19, and no filters where it is greedy",
+			s.Vocab, s.Greedy, s.Filters)
 	}
 	if s.Rows < 0 || s.Rows > maxSampleRows || s.Rows > 0 && !s.Filters || s.MinP && s.Rows == 0 {
-		return part, collect, choose, fmt.Errorf("sampling of %d rows (filters %t, min-p %t), want 1 to %d, with filters, or 0 without min-p", s.Rows, s.Filters, s.MinP, maxSampleRows)
+		return part, collect, choose, fmt.Errorf(
+			"sampling of %d rows (filters %t, min-p %t), want 1 to %d, with filters, or 0 without min-p", s.Rows,
+			s.Filters, s.MinP, maxSampleRows)
 	}
 	parts, each := s.Parts()
 	shift := float32(0)
 	if !s.Greedy && !s.Filters {
 		shift = sampleShift
 	}
-	defines := define("SAMPLE_VOCAB", s.Vocab, "SAMPLE_PARTS", parts, "SAMPLE_EACH", each, "SAMPLE_GREEDY", s.Greedy, "SAMPLE_FILTERS", s.Filters, "SAMPLE_SHIFT", shift)
+	defines := define("SAMPLE_VOCAB", s.Vocab, "SAMPLE_PARTS", parts, "SAMPLE_EACH", each, "SAMPLE_GREEDY", s.Greedy,
+		"SAMPLE_FILTERS", s.Filters, "SAMPLE_SHIFT", shift)
 	if s.Rows > 0 {
 		defines = append(defines, define("SAMPLE_ROWS", 1, "SAMPLE_MIN_P", s.MinP)...)
 	}
 	launch := func(kernel string, groups, threads int) Launch {
-		return Launch{File: "sample", Kernel: kernel, Defines: defines, Groups: [3]int{groups, max(s.Rows, 1), 1}, Threads: [3]int{threads, 1, 1}}
+		return Launch{File: "sample", Kernel: kernel, Defines: defines, Groups: [3]int{groups, max(s.Rows, 1), 1},
+			Threads: [3]int{threads, 1, 1}}
 	}
 	groups := ceil(parts, sampleSimdgroups)
-	part, collect, choose = launch("sample_part", groups, sampleSimdgroups*32), launch("sample_collect", groups, sampleSimdgroups*32), launch("sample_choose", 1, 1024)
+	part, collect, choose = launch("sample_part", groups, sampleSimdgroups*32),
+		launch("sample_collect", groups, sampleSimdgroups*32), launch("sample_choose", 1, 1024)
 	choose.Case = s.newCase
 	return part, collect, choose, nil
 }

@@ -19,10 +19,14 @@ func reference(t *testing.T, logits []float32, temperature float32, topK int64, 
 	def := ir.LookupOp("sample")
 	operand := func(tensor *eval.Tensor) []eval.Value { return []eval.Value{{Tensor: tensor}} }
 	values := map[string][]eval.Value{
-		"logits": operand(eval.Floats(ir.F32, []int{1, len(logits)}, logits)), "temperature": operand(eval.Floats(ir.F32, nil, []float32{temperature})),
-		"top_k": operand(eval.Ints(ir.I64, nil, []int64{topK})), "top_p": operand(eval.Floats(ir.F32, nil, []float32{topP})), "seed": operand(eval.Ints(ir.I64, nil, []int64{seed})),
+		"logits":      operand(eval.Floats(ir.F32, []int{1, len(logits)}, logits)),
+		"temperature": operand(eval.Floats(ir.F32, nil, []float32{temperature})),
+		"top_k":       operand(eval.Ints(ir.I64, nil, []int64{topK})),
+		"top_p":       operand(eval.Floats(ir.F32, nil, []float32{topP})),
+		"seed":        operand(eval.Ints(ir.I64, nil, []int64{seed})),
 	}
-	c := &eval.Call{Op: &ir.Op{Def: def, Attrs: def.NewAttrs(), Args: make([][]ir.Arg, len(def.Operands)), Results: []*ir.Value{{Type: ir.Type{DType: ir.I64}}}}}
+	c := &eval.Call{Op: &ir.Op{Def: def, Attrs: def.NewAttrs(), Args: make([][]ir.Arg, len(def.Operands)),
+		Results: []*ir.Value{{Type: ir.Type{DType: ir.I64}}}}}
 	for _, o := range def.Operands {
 		c.Args = append(c.Args, values[o.Name])
 	}
@@ -56,7 +60,8 @@ func TestSample(t *testing.T) {
 			temperature float32
 			topK        int64
 			topP        float32
-		}{{0, 20, 0.9}, {-1, 0, 1}, {1, 0, 1}, {0.7, 20, 1}, {1.3, 20, 0.8}, {0.5, 0, 0.9}, {30, 0, 0.9}, {9, 700, 1}, {30, 1500, 0.5}, {1, 1, 1}, {1, 5, 0}, {0.01, 9000, 0.5}, {30, 65, 0.3}, {30, 60, 0.2}, {1, 0, 0.97}}},
+		}{{0, 20, 0.9}, {-1, 0, 1}, {1, 0, 1}, {0.7, 20, 1}, {1.3, 20, 0.8}, {0.5, 0, 0.9}, {30, 0, 0.9}, {9, 700, 1},
+			{30, 1500, 0.5}, {1, 1, 1}, {1, 5, 0}, {0.01, 9000, 0.5}, {30, 65, 0.3}, {30, 60, 0.2}, {1, 0, 0.97}}},
 		"flat": {flat, []struct {
 			temperature float32
 			topK        int64
@@ -74,7 +79,8 @@ func TestSample(t *testing.T) {
 			for i, r := range c.runs {
 				seed := int64(i) - 2
 				want := reference(t, c.logits, r.temperature, r.topK, r.topP, seed)
-				d := kernels.Draw{Logits: c.logits, Temperature: r.temperature, TopK: r.topK, TopP: r.topP, Seed: seed, Key: numeric.Key(uint64(int32(seed)))}
+				d := kernels.Draw{Logits: c.logits, Temperature: r.temperature, TopK: r.topK, TopP: r.topP, Seed: seed,
+					Key: numeric.Key(uint64(int32(seed)))}
 				require.Equal(t, want, s.Reference(d), "%+v", r)
 				kerneltest.Check(t, s.Case(d))
 			}
@@ -92,7 +98,8 @@ func TestSampleKinds(t *testing.T) {
 	logits[3] = float32(math.NaN())
 	for i, s := range []kernels.Sample{{Vocab: len(logits), Greedy: true}, {Vocab: len(logits)}} {
 		for _, temperature := range []float32{0, 1.5} {
-			kerneltest.Check(t, s.Case(kernels.Draw{Logits: logits, Temperature: temperature, TopP: 1, Key: [2]uint32{7, uint32(i)}}))
+			kerneltest.Check(t, s.Case(kernels.Draw{Logits: logits, Temperature: temperature, TopP: 1,
+				Key: [2]uint32{7, uint32(i)}}))
 		}
 	}
 	_, _, _, err := kernels.Sample{Vocab: 0}.Launches()

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// oneOfThree skips about two of three cases of a long table with -short, always the same: the emulator compiles a kernel
-// or two for each case.
+// oneOfThree skips about two of three cases of a long table with -short, always the same: the emulator compiles a
+// kernel or two for each case.
 func oneOfThree(t *testing.T) {
 	t.Helper()
 	h := fnv.New32a()

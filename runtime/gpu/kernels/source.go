@@ -108,7 +108,8 @@ func newText(file string, t Target) *text {
 		b.Write(mustRead(name))
 	}
 	fmt.Fprintf(b, "#line %d \"%s.metal\"\n%s", line, file, body)
-	return &text{head: string(mustRead(preludes[t])) + string(mustRead("prelude/common.h")), body: b.String(), entries: string(mustRead(file + ".entry.h"))}
+	return &text{head: string(mustRead(preludes[t])) + string(mustRead("prelude/common.h")), body: b.String(),
+		entries: string(mustRead(file + ".entry.h"))}
 }
 
 // splitIncludes takes the includes off the head of a kernel's text: "port.h", which comes first and is not

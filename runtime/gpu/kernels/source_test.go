@@ -42,9 +42,13 @@ func TestSource(t *testing.T) {
 		entry    string
 		has, not []string
 	}{
-		kernels.Metal: {"embedding", []string{"#include <metal_stdlib>", "#define EMBED_K 64\n", "#line 3 \"embedding.metal\"\n"}, []string{"embedding_entry", "#include \""}},
-		kernels.CUDA:  {"embedding_entry", []string{"__shared__", "#define ENTRY_embedding\n", "__global__ void __launch_bounds__(EMBED_THREADS) embedding_entry("}, []string{"#include"}},
-		kernels.CPU:   {"embedding_entry", []string{"#include \"emulator.h\"", "PORT_ENTRY(embedding, EMBED_THREADS, 6)"}, []string{"port.h\""}},
+		kernels.Metal: {"embedding", []string{"#include <metal_stdlib>", "#define EMBED_K 64\n",
+			"#line 3 \"embedding.metal\"\n"}, []string{"embedding_entry", "#include \""}},
+		kernels.CUDA: {"embedding_entry",
+			[]string{"__shared__", "#define ENTRY_embedding\n",
+				"__global__ void __launch_bounds__(EMBED_THREADS) embedding_entry("}, []string{"#include"}},
+		kernels.CPU: {"embedding_entry",
+			[]string{"#include \"emulator.h\"", "PORT_ENTRY(embedding, EMBED_THREADS, 6)"}, []string{"port.h\""}},
 	} {
 		text, err := l.Source(target)
 		require.NoError(t, err)
@@ -84,19 +88,24 @@ func TestPlantedFaults(t *testing.T) {
 		buffers int
 		err     string // of every schedule; "" says that outputs differ
 	}{
-		"divergent simd operation": {"if (t < 40) o[t] = simd_sum(float(t));", 64, 1, "simd operation in divergent code"},
-		"different operations":     {"if (t % 2 == 0) { o[t] = simd_sum(1.0f); } else { o[t] = simd_max(1.0f); }", 64, 1, "different simd operations meet"},
-		"barrier not reached":      {"if (t == 7) return;\nthreadgroup_barrier(mem_flags::mem_threadgroup);\no[t] = 1.0f;", 64, 1, "barrier not reached by all"},
-		"different barriers":       {"if (t < 32) {\nthreadgroup_barrier(mem_flags::mem_threadgroup);\n} else {\nthreadgroup_barrier(mem_flags::mem_threadgroup);\n}\no[t] = 1.0f;", 64, 1, "different barriers meet"},
-		"large threadgroup":        {"o[t % 64] = 1.0f;", 96, 1, "a threadgroup of 96 threads, the kernel allows 64"},
-		"large memory":             {"TG_ARRAY(float, s, 8193);\ns[t] = 1.0f;\no[t] = s[t];", 64, 1, "32772 bytes of threadgroup memory, the limit is 32768"},
-		"arguments":                {"o[t] = 1.0f;", 64, 2, "2 arguments, the kernel has 1"},
-		"missing barrier":          {"TG_ARRAY(float, s, 64);\ns[t] = float(t);\no[t] = s[63 - t];", 64, 1, ""},
+		"divergent simd operation": {"if (t < 40) o[t] = simd_sum(float(t));", 64, 1,
+			"simd operation in divergent code"},
+		"different operations": {"if (t % 2 == 0) { o[t] = simd_sum(1.0f); } else { o[t] = simd_max(1.0f); }", 64,
+			1, "different simd operations meet"},
+		"barrier not reached": {"if (t == 7) return;\nthreadgroup_barrier(mem_flags::mem_threadgroup);\no[t] = 1.0f;",
+			64, 1, "barrier not reached by all"},
+		"different barriers": {"if (t < 32) {\nthreadgroup_barrier(mem_flags::mem_threadgroup);\n} else {\nthreadgroup_barrier(mem_flags::mem_threadgroup);\n}\no[t] = 1.0f;", 64, 1, "different barriers meet"},
+		"large threadgroup":  {"o[t % 64] = 1.0f;", 96, 1, "a threadgroup of 96 threads, the kernel allows 64"},
+		"large memory": {"TG_ARRAY(float, s, 8193);\ns[t] = 1.0f;\no[t] = s[t];", 64, 1,
+			"32772 bytes of threadgroup memory, the limit is 32768"},
+		"arguments":       {"o[t] = 1.0f;", 64, 2, "2 arguments, the kernel has 1"},
+		"missing barrier": {"TG_ARRAY(float, s, 64);\ns[t] = float(t);\no[t] = s[63 - t];", 64, 1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := kernels.Launch{Kernel: "bad", Groups: [3]int{1, 1, 1}, Threads: [3]int{c.threads, 1, 1}}
-			out := kerneltest.Schedules(t, swap(t, kernels.CPU, head+c.body+"\n}", entry), l, []any{blank(64), blank(64)}[:c.buffers]...)
+			out := kerneltest.Schedules(t, swap(t, kernels.CPU, head+c.body+"\n}", entry), l,
+				[]any{blank(64), blank(64)}[:c.buffers]...)
 			same := true
 			for _, o := range out {
 				if c.err != "" {
@@ -137,10 +146,13 @@ func TestLint(t *testing.T) {
 	t.Parallel()
 	const head = "kernel void k(device float* o [[buffer(0)]], constant int& n [[buffer(1)]], uint t [[thread_index_in_threadgroup]]) {\n"
 	for name, c := range map[string]struct{ helper, body, err string }{
-		"nothing":                {"", "o[t] = float(n);", ""},
-		"no address space":       {"inline float f(float* p) { return p[0]; }\n", "o[t] = f(o);", "no matching function"},
-		"another address space":  {"inline float f(threadgroup float* p) { return p[0]; }\n", "o[t] = f(o);", "no matching function"},
-		"array in a helper":      {"inline float f(float x) { TG_ARRAY(float, s, 4); s[0] = x; return s[0]; }\n", "o[t] = f(1.0f);", "local"},
+		"nothing": {"", "o[t] = float(n);", ""},
+		"no address space": {"inline float f(float* p) { return p[0]; }\n", "o[t] = f(o);",
+			"no matching function"},
+		"another address space": {"inline float f(threadgroup float* p) { return p[0]; }\n", "o[t] = f(o);",
+			"no matching function"},
+		"array in a helper": {"inline float f(float x) { TG_ARRAY(float, s, 4); s[0] = x; return s[0]; }\n",
+			"o[t] = f(1.0f);", "local"},
 		"a constant is written":  {"", "n = 3;", "read-only"},
 		"max of different types": {"", "o[t] = max(1.0f, 1);", "ambiguous"},
 		"exceptions":             {"", "throw 1;", "exceptions"},

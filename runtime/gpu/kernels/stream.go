@@ -6,12 +6,13 @@ import (
 	"slices"
 )
 
-// Stream is how a product of one vector is divided whose weights are copied to threadgroup memory beside the work, through a
-// ring (prelude/ring.h) or all of them (prelude/hold.h). The zero Stream says that a product is not streamed.
+// Stream is how a product of one vector is divided whose weights are copied to threadgroup memory beside the work,
+// through a ring (prelude/ring.h) or all of them (prelude/hold.h). The zero Stream says that a product is not streamed.
 type Stream struct {
 	// Groups is the number of threadgroups, over which the rows are spread: one for each multiprocessor.
 	Groups int
-	// Simdgroups that multiply. With a ring, one more copies; else as many more, at least one, as make them a multiple of four.
+	// Simdgroups that multiply. With a ring, one more copies; else as many more, at least one, as make them a multiple
+	// of four.
 	Simdgroups int
 	// Strip is the number of rows of a stage, of all weights: a multiple of 16.
 	Strip int
@@ -19,8 +20,8 @@ type Stream struct {
 	Columns int
 	// Stages of the ring, at least 2 unless there is one in all; or the strips that are held.
 	Stages int
-	// Apart says that rows are copied one by one, to where they meet different banks of memory; so they are where a stage has
-	// no whole rows.
+	// Apart says that rows are copied one by one, to where they meet different banks of memory; so they are where a
+	// stage has no whole rows.
 	Apart bool
 	// Held says that every strip of a threadgroup has a stage of its own.
 	Held bool
@@ -152,7 +153,8 @@ func (s streamed) check() error {
 		return fmt.Errorf("weights %s, want 4 or 8 bits in groups of 64 or 128", s.Format)
 	case s.K%256 != 0:
 		return fmt.Errorf("%d columns, want a multiple of 256", s.K)
-	case s.Simdgroups < 1 || s.Simdgroups > 31 || s.Columns < 1 || s.Columns%(128*s.Simdgroups) != 0 || s.K%s.Columns != 0:
+	case s.Simdgroups < 1 || s.Simdgroups > 31 || s.Columns < 1 || s.Columns%(128*s.Simdgroups) != 0 ||
+		s.K%s.Columns != 0:
 		return fmt.Errorf("tuning: stages of %d of %d columns do not suit %d simdgroups", s.Columns, s.K, s.Simdgroups)
 	case s.Groups < 1 || s.Groups*s.unit() > s.all() || s.Stages < 1:
 		return fmt.Errorf("tuning: %d threadgroups with %d stages for %d rows", s.Groups, s.Stages, s.all())
@@ -167,7 +169,8 @@ func (s streamed) check() error {
 	}
 	// What is copied begins and ends at a multiple of 16 bytes.
 	if slices.ContainsFunc(append([]int{s.strip()}, s.rows...), func(n int) bool { return n%s.unit() != 0 }) {
-		return fmt.Errorf("%v rows of %d columns in strips of %d: scales do not begin at multiples of 16 bytes", s.rows, s.K, s.Strip)
+		return fmt.Errorf("%v rows of %d columns in strips of %d: scales do not begin at multiples of 16 bytes", s.rows,
+			s.K, s.Strip)
 	}
 	return nil
 }
@@ -179,14 +182,16 @@ func (s streamed) launch() (l Launch, block int, err error) {
 		return l, 0, err
 	}
 	l.Defines = append(s.defines(), define("STREAM_GRID", s.Groups, "STREAM_UNIT", s.unit(), "STREAM_ROOM", s.room(),
-		"STREAM_SIMDS", s.Simdgroups, "STREAM_STRIP", s.Strip, "STREAM_COLUMNS", s.Columns, "STREAM_STAGES", s.Stages, "STREAM_APART", s.Apart,
+		"STREAM_SIMDS", s.Simdgroups, "STREAM_STRIP", s.Strip, "STREAM_COLUMNS", s.Columns, "STREAM_STAGES", s.Stages,
+		"STREAM_APART", s.Apart,
 		"STREAM_FLUSH", s.kept(), "STREAM_PLANES", s.planes, "STREAM_BYTES", s.memory(), "STREAM_HELD", s.Held)...)
 	if s.Sum != nil {
 		sum := 1
 		if s.Sum.Scaled {
 			sum = 2
 		}
-		l.Defines = append(l.Defines, define("MATVEC_SUM", sum, "MATVEC_SUM_EPS", s.Sum.Eps, "MATVEC_SUM_KEPT", s.Sum.Kept)...)
+		l.Defines = append(l.Defines, define("MATVEC_SUM", sum, "MATVEC_SUM_EPS", s.Sum.Eps,
+			"MATVEC_SUM_KEPT", s.Sum.Kept)...)
 	}
 	l.Groups, l.Threads, l.Memory, l.covers = [3]int{s.Groups, 1, 1}, [3]int{s.threads(), 1, 1}, s.asked(), s.covered
 	return l, s.most(), nil
@@ -200,8 +205,8 @@ func (s streamed) worth(m Machine, least int) bool {
 	return s.Quantized() && m.TransferMemory > 0 && m.Cores > 0 && s.all()*s.planes*s.K*s.Bits/8 >= least
 }
 
-// streams are the ways worth measuring to stream a product on a machine, the default first, as the command bench found it on
-// an H100.
+// streams are the ways worth measuring to stream a product on a machine, the default first, as the command bench found
+// it on an H100.
 func (s streamed) streams(m Machine) (out []Tuning) {
 	if !s.worth(m, m.TransferLeast) {
 		return nil
@@ -244,8 +249,8 @@ func (s streamed) streams(m Machine) (out []Tuning) {
 	return out
 }
 
-// columns are two lengths of stages, the better one first: 2048 columns, or whole rows, or the longest parts of them that
-// leave room for several.
+// columns are two lengths of stages, the better one first: 2048 columns, or whole rows, or the longest parts of them
+// that leave room for several.
 func (s streamed) columns() (out []int) {
 	if s.K%2048 == 0 {
 		out = append(out, 2048)

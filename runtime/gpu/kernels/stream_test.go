@@ -15,12 +15,13 @@ import (
 // hopper is a machine on which products may be streamed.
 var hopper = kernels.Machine{Target: kernels.CUDA, Cores: 132, TransferMemory: 225 << 10, TransferLeast: 16 << 20}
 
-// TestStreams: large products are streamed where there are transfers and smaller ones held, by one threadgroup for a multiprocessor;
-// another way follows the default, and all ways can be launched.
+// TestStreams: large products are streamed where there are transfers and smaller ones held, by one threadgroup for a
+// multiprocessor; another way follows the default, and all ways can be launched.
 func TestStreams(t *testing.T) {
 	vectors := func(k int) kernels.Vectors { return kernels.Vectors{Format: affine4, K: k, M: 1} }
 	sum := func(k int) kernels.Vectors {
-		return kernels.Vectors{Format: affine4, K: k, M: 1, Norm: kernels.NormF32, Sum: &kernels.VectorSum{Scaled: true, Kept: true}}
+		return kernels.Vectors{Format: affine4, K: k, M: 1, Norm: kernels.NormF32,
+			Sum: &kernels.VectorSum{Scaled: true, Kept: true}}
 	}
 	eight := kernels.Vectors{Format: kernels.Format{Bits: 8, Group: 128}, K: 8192, M: 1}
 	for name, c := range map[string]struct {
@@ -28,19 +29,37 @@ func TestStreams(t *testing.T) {
 		launch   func(kernels.Tuning) (kernels.Launch, error)
 		at       int // of the first streamed one; -1 for none
 	}{
-		"one":               {kernels.MatVec{Vectors: vectors(8192), N: 5376}.Tunings(hopper), kernels.MatVec{Vectors: vectors(8192), N: 5376}.Launch, 0},
-		"long rows":         {kernels.MatVec{Vectors: vectors(21504), N: 5376}.Tunings(hopper), kernels.MatVec{Vectors: vectors(21504), N: 5376}.Launch, 0},
-		"several":           {kernels.MatVecMany{Vectors: vectors(5376), N: []int{8192, 4096, 4096}}.Tunings(hopper), kernels.MatVecMany{Vectors: vectors(5376), N: []int{8192, 4096, 4096}}.Launch, 0},
-		"a pair":            {kernels.MatVecGLU{Vectors: vectors(5376), N: 21504}.Tunings(hopper), kernels.MatVecGLU{Vectors: vectors(5376), N: 21504}.Launch, 0},
-		"codes of 8 bits":   {kernels.MatVec{Vectors: eight, N: 8192}.Tunings(hopper), kernels.MatVec{Vectors: eight, N: 8192}.Launch, 0},
-		"small":             {kernels.MatVec{Vectors: vectors(2048), N: 8192}.Tunings(hopper), kernels.MatVec{Vectors: vectors(2048), N: 8192}.Launch, 0},
-		"smaller":           {kernels.MatVec{Vectors: vectors(2048), N: 512}.Tunings(hopper), kernels.MatVec{Vectors: vectors(2048), N: 512}.Launch, -1},
-		"bf16":              {kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 16}, K: 8192, M: 1}, N: 8192}.Tunings(hopper), kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 16}, K: 8192, M: 1}, N: 8192}.Launch, -1},
-		"groups of 32":      {kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 4, Group: 32}, K: 8192, M: 1}, N: 8192}.Tunings(hopper), kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 4, Group: 32}, K: 8192, M: 1}, N: 8192}.Launch, -1},
-		"a sum":             {kernels.MatVec{Vectors: sum(5376), N: 16384}.Tunings(hopper), kernels.MatVec{Vectors: sum(5376), N: 16384}.Launch, 0},
-		"a sum of a pair":   {kernels.MatVecGLU{Vectors: sum(5376), N: 21504}.Tunings(hopper), kernels.MatVecGLU{Vectors: sum(5376), N: 21504}.Launch, 0},
-		"two vectors":       {kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 8192, M: 2}, N: 8192}.Tunings(hopper), kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 8192, M: 2}, N: 8192}.Launch, -1},
-		"no multiprocessor": {kernels.MatVec{Vectors: vectors(8192), N: 8192}.Tunings(kernels.Machine{Target: kernels.CUDA}), kernels.MatVec{Vectors: vectors(8192), N: 8192}.Launch, -1},
+		"one": {kernels.MatVec{Vectors: vectors(8192), N: 5376}.Tunings(hopper),
+			kernels.MatVec{Vectors: vectors(8192), N: 5376}.Launch, 0},
+		"long rows": {kernels.MatVec{Vectors: vectors(21504), N: 5376}.Tunings(hopper),
+			kernels.MatVec{Vectors: vectors(21504), N: 5376}.Launch, 0},
+		"several": {kernels.MatVecMany{Vectors: vectors(5376), N: []int{8192, 4096, 4096}}.Tunings(hopper),
+			kernels.MatVecMany{Vectors: vectors(5376), N: []int{8192, 4096, 4096}}.Launch, 0},
+		"a pair": {kernels.MatVecGLU{Vectors: vectors(5376), N: 21504}.Tunings(hopper),
+			kernels.MatVecGLU{Vectors: vectors(5376), N: 21504}.Launch, 0},
+		"codes of 8 bits": {kernels.MatVec{Vectors: eight, N: 8192}.Tunings(hopper),
+			kernels.MatVec{Vectors: eight, N: 8192}.Launch, 0},
+		"small": {kernels.MatVec{Vectors: vectors(2048), N: 8192}.Tunings(hopper),
+			kernels.MatVec{Vectors: vectors(2048), N: 8192}.Launch, 0},
+		"smaller": {kernels.MatVec{Vectors: vectors(2048), N: 512}.Tunings(hopper),
+			kernels.MatVec{Vectors: vectors(2048), N: 512}.Launch, -1},
+		"bf16": {kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 16}, K: 8192, M: 1},
+			N: 8192}.Tunings(hopper), kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 16}, K: 8192,
+			M: 1}, N: 8192}.Launch, -1},
+		"groups of 32": {kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 4, Group: 32},
+			K: 8192, M: 1}, N: 8192}.Tunings(hopper),
+			kernels.MatVec{Vectors: kernels.Vectors{Format: kernels.Format{Bits: 4, Group: 32}, K: 8192, M: 1},
+				N: 8192}.Launch, -1},
+		"a sum": {kernels.MatVec{Vectors: sum(5376), N: 16384}.Tunings(hopper),
+			kernels.MatVec{Vectors: sum(5376), N: 16384}.Launch, 0},
+		"a sum of a pair": {kernels.MatVecGLU{Vectors: sum(5376), N: 21504}.Tunings(hopper),
+			kernels.MatVecGLU{Vectors: sum(5376), N: 21504}.Launch, 0},
+		"two vectors": {kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 8192, M: 2},
+			N: 8192}.Tunings(hopper), kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 8192, M: 2},
+			N: 8192}.Launch, -1},
+		"no multiprocessor": {kernels.MatVec{Vectors: vectors(8192),
+			N: 8192}.Tunings(kernels.Machine{Target: kernels.CUDA}),
+			kernels.MatVec{Vectors: vectors(8192), N: 8192}.Launch, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			first, others := -1, 0
@@ -78,23 +97,36 @@ func TestStreamRefusals(t *testing.T) {
 	}{
 		{func(v *kernels.MatVec, s *kernels.Stream) {}, ""},
 		{func(v *kernels.MatVec, s *kernels.Stream) { v.M = 2 }, "stream [64]×512: 2 vectors, one can be streamed to"},
-		{func(v *kernels.MatVec, s *kernels.Stream) { v.Group = 32 }, "stream [64]×512: weights 4bit/32, want 4 or 8 bits in groups of 64 or 128"},
-		{func(v *kernels.MatVec, s *kernels.Stream) { v.K = 640 }, "stream [64]×640: 640 columns, want a multiple of 256"},
-		{func(v *kernels.MatVec, s *kernels.Stream) { s.Simdgroups = 3 }, "stream [64]×512: tuning: stages of 512 of 512 columns do not suit 3 simdgroups"},
-		{func(v *kernels.MatVec, s *kernels.Stream) { s.Strip = 24 }, "stream [64]×512: tuning: strips of 24 rows, want a multiple of 16"},
-		{func(v *kernels.MatVec, s *kernels.Stream) { s.Stages = 1 }, "stream [64]×512: tuning: 2 threadgroups with 1 stages for 64 rows"},
-		{func(v *kernels.MatVec, s *kernels.Stream) { s.Groups = 65 }, "stream [64]×512: tuning: 65 threadgroups with 2 stages for 64 rows"},
-		{func(v *kernels.MatVec, s *kernels.Stream) { s.Columns, v.Sum = 256, &kernels.VectorSum{} }, "stream_sum_one [64]×512: tuning: stages of 256 of 512 columns, want all for a vector that is a sum"},
-		{func(v *kernels.MatVec, s *kernels.Stream) { *s, v.Sum = kernels.Stream{}, &kernels.VectorSum{} }, "matvec [64]×512: a vector that is a sum, want the product to be streamed"},
+		{func(v *kernels.MatVec, s *kernels.Stream) { v.Group = 32 },
+			"stream [64]×512: weights 4bit/32, want 4 or 8 bits in groups of 64 or 128"},
+		{func(v *kernels.MatVec, s *kernels.Stream) { v.K = 640 },
+			"stream [64]×640: 640 columns, want a multiple of 256"},
+		{func(v *kernels.MatVec, s *kernels.Stream) { s.Simdgroups = 3 },
+			"stream [64]×512: tuning: stages of 512 of 512 columns do not suit 3 simdgroups"},
+		{func(v *kernels.MatVec, s *kernels.Stream) { s.Strip = 24 },
+			"stream [64]×512: tuning: strips of 24 rows, want a multiple of 16"},
+		{func(v *kernels.MatVec, s *kernels.Stream) { s.Stages = 1 },
+			"stream [64]×512: tuning: 2 threadgroups with 1 stages for 64 rows"},
+		{func(v *kernels.MatVec, s *kernels.Stream) { s.Groups = 65 },
+			"stream [64]×512: tuning: 65 threadgroups with 2 stages for 64 rows"},
+		{func(v *kernels.MatVec, s *kernels.Stream) { s.Columns, v.Sum = 256, &kernels.VectorSum{} },
+			"stream_sum_one [64]×512: tuning: stages of 256 of 512 columns, want all for a vector that is a sum"},
+		{func(v *kernels.MatVec, s *kernels.Stream) { *s, v.Sum = kernels.Stream{}, &kernels.VectorSum{} },
+			"matvec [64]×512: a vector that is a sum, want the product to be streamed"},
 		{func(v *kernels.MatVec, s *kernels.Stream) {
 			v.Norm, v.Head, v.Sum = kernels.NormF32, 64, &kernels.VectorSum{}
 		}, "matvec of 1 vectors of 512 columns in heads of 64: want one vector that is no sum, normed in heads of 8, 16, 32, 64 or 128"},
-		{func(v *kernels.MatVec, s *kernels.Stream) { v.K, v.N, s.Columns = 768, 63, 768 }, "stream [63]×768: [63] rows of 768 columns in strips of 16: scales do not begin at multiples of 16 bytes"},
+		{func(v *kernels.MatVec, s *kernels.Stream) { v.K, v.N, s.Columns = 768, 63, 768 },
+			"stream [63]×768: [63] rows of 768 columns in strips of 16: scales do not begin at multiples of 16 bytes"},
 		{func(v *kernels.MatVec, s *kernels.Stream) { s.Held, s.Stages = true, 2 }, ""},
-		{func(v *kernels.MatVec, s *kernels.Stream) { s.Held, s.Stages = true, 1 }, "stream [64]×512: tuning: 1 strips of 16 rows are held, there are 32 rows"},
-		{func(v *kernels.MatVec, s *kernels.Stream) { s.Held, s.Columns = true, 256 }, "stream [64]×512: tuning: strips of 16 rows of 256 columns are held, want 16 of 512"},
-		{func(v *kernels.MatVec, s *kernels.Stream) { s.Held, v.K, s.Columns = true, 768, 768 }, "stream [64]×768: tuning: rows of 768 columns are held, whose scales do not take a multiple of 16 bytes"},
-		{func(v *kernels.MatVec, s *kernels.Stream) { s.Held, v.Sum = true, &kernels.VectorSum{} }, "stream_sum_one [64]×512: tuning: weights that are held and a vector that is a sum"},
+		{func(v *kernels.MatVec, s *kernels.Stream) { s.Held, s.Stages = true, 1 },
+			"stream [64]×512: tuning: 1 strips of 16 rows are held, there are 32 rows"},
+		{func(v *kernels.MatVec, s *kernels.Stream) { s.Held, s.Columns = true, 256 },
+			"stream [64]×512: tuning: strips of 16 rows of 256 columns are held, want 16 of 512"},
+		{func(v *kernels.MatVec, s *kernels.Stream) { s.Held, v.K, s.Columns = true, 768, 768 },
+			"stream [64]×768: tuning: rows of 768 columns are held, whose scales do not take a multiple of 16 bytes"},
+		{func(v *kernels.MatVec, s *kernels.Stream) { s.Held, v.Sum = true, &kernels.VectorSum{} },
+			"stream_sum_one [64]×512: tuning: weights that are held and a vector that is a sum"},
 	} {
 		v, s := product, good
 		c.change(&v, &s)
@@ -116,10 +148,14 @@ func TestStreamSums(t *testing.T) {
 		k      int
 		stream kernels.Stream
 	}{
-		"scaled, kept":      {kernels.VectorSum{Eps: 1e-6, Scaled: true, Kept: true}, kernels.NormF32, 768, kernels.Stream{Groups: 2, Simdgroups: 3, Strip: 16, Columns: 768, Stages: 2}},
-		"kept":              {kernels.VectorSum{Eps: 1e-2, Kept: true}, kernels.NormPlain, 512, kernels.Stream{Groups: 3, Simdgroups: 2, Strip: 32, Columns: 512, Stages: 2, Apart: true}},
-		"scaled, not kept":  {kernels.VectorSum{Eps: 1e-6, Scaled: true}, kernels.NormBF16, 1024, kernels.Stream{Groups: 1, Simdgroups: 1, Strip: 16, Columns: 1024, Stages: 3}},
-		"not normed behind": {kernels.VectorSum{Eps: 1e-6, Kept: true}, kernels.NoNorm, 512, kernels.Stream{Groups: 2, Simdgroups: 4, Strip: 16, Columns: 512, Stages: 2}},
+		"scaled, kept": {kernels.VectorSum{Eps: 1e-6, Scaled: true, Kept: true}, kernels.NormF32, 768,
+			kernels.Stream{Groups: 2, Simdgroups: 3, Strip: 16, Columns: 768, Stages: 2}},
+		"kept": {kernels.VectorSum{Eps: 1e-2, Kept: true}, kernels.NormPlain, 512,
+			kernels.Stream{Groups: 3, Simdgroups: 2, Strip: 32, Columns: 512, Stages: 2, Apart: true}},
+		"scaled, not kept": {kernels.VectorSum{Eps: 1e-6, Scaled: true}, kernels.NormBF16, 1024,
+			kernels.Stream{Groups: 1, Simdgroups: 1, Strip: 16, Columns: 1024, Stages: 3}},
+		"not normed behind": {kernels.VectorSum{Eps: 1e-6, Kept: true}, kernels.NoNorm, 512,
+			kernels.Stream{Groups: 2, Simdgroups: 4, Strip: 16, Columns: 512, Stages: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			oneOfThree(t)
@@ -131,30 +167,39 @@ func TestStreamSums(t *testing.T) {
 				l, err := launch(kernels.Tuning{Stream: c.stream})
 				require.NoError(t, err)
 				whole := l.Case(kernels.Sizes{Whole: true})
-				require.Equal(t, c.sum.Kept, slices.ContainsFunc(whole.Wants(), func(w kernels.Want) bool { return len(w.Values) == c.k }), "self-tests of the vector")
+				require.Equal(t, c.sum.Kept,
+					slices.ContainsFunc(whole.Wants(), func(w kernels.Want) bool { return len(w.Values) == c.k }),
+					"self-tests of the vector")
 				kerneltest.Check(t, whole)
 			}
 		})
 	}
 }
 
-// TestStreamNumbers: digits hold vectors of any size, of numbers that differ much in size, and what is no number stays none.
+// TestStreamNumbers: digits hold vectors of any size, of numbers that differ much in size, and what is no number stays
+// none.
 func TestStreamNumbers(t *testing.T) {
 	t.Parallel()
 	v := kernels.MatVec{Vectors: kernels.Vectors{Format: affine4, K: 512, M: 1}, N: 20}
 	ring := kernels.Tuning{Stream: kernels.Stream{Groups: 1, Simdgroups: 2, Strip: 16, Columns: 512, Stages: 2}}
 	for name, change := range map[string]func(i int, x float32) float32{
-		"zeros":               func(int, float32) float32 { return 0 },
-		"1e30":                func(_ int, x float32) float32 { return x * 1e30 },
-		"1e-20":               func(_ int, x float32) float32 { return x * 1e-20 },
-		"one is large":        func(i int, x float32) float32 { return x * float32(1+1000*btoi(i == 77)) },
-		"powers of two":       func(i int, x float32) float32 { return float32(math.Ldexp(math.Copysign(1, float64(x)), i%16)) },
+		"zeros":        func(int, float32) float32 { return 0 },
+		"1e30":         func(_ int, x float32) float32 { return x * 1e30 },
+		"1e-20":        func(_ int, x float32) float32 { return x * 1e-20 },
+		"one is large": func(i int, x float32) float32 { return x * float32(1+1000*btoi(i == 77)) },
+		"powers of two": func(i int,
+			x float32) float32 {
+			return float32(math.Ldexp(math.Copysign(1, float64(x)), i%16))
+		},
 		"just below a power":  func(i int, x float32) float32 { return math.Nextafter32(2, 0) },
 		"groups of their own": func(i int, x float32) float32 { return x * float32(math.Ldexp(1, i/64*3)) },
 		"one is infinite": func(i int, x float32) float32 {
 			return map[bool]float32{true: float32(math.Inf(1)), false: x}[i == 300]
 		},
-		"one is not a number":    func(i int, x float32) float32 { return map[bool]float32{true: float32(math.NaN()), false: x}[i == 300] },
+		"one is not a number": func(i int,
+			x float32) float32 {
+			return map[bool]float32{true: float32(math.NaN()), false: x}[i == 300]
+		},
 		"smaller than can count": func(int, float32) float32 { return 1e-40 },
 	} {
 		run := func(t *testing.T, tuning kernels.Tuning) {
@@ -197,16 +242,19 @@ func btoi(b bool) int {
 	return 0
 }
 
-// TestTransferMemory: no way asks for more memory than a machine has, with what the choice of experts has beside it; where there is
-// little, those that ask for less are offered. A part of experts may have fewer rows than there are multiprocessors.
+// TestTransferMemory: no way asks for more memory than a machine has, with what the choice of experts has beside it;
+// where there is little, those that ask for less are offered. A part of experts may have fewer rows than there are
+// multiprocessors.
 func TestTransferMemory(t *testing.T) {
 	router := kernels.Router{Experts: 256, Top: 8, Normalize: true, Scale: 1}
-	experts := kernels.Experts{Format: affine4, Count: 256, Top: 8, Hidden: 2048, Inner: 512, Router: router, Shared: true}
+	experts := kernels.Experts{Format: affine4, Count: 256, Top: 8, Hidden: 2048, Inner: 512,
+		Router: router, Shared: true}
 	narrow := experts
 	narrow.Inner = 128
 	vectors := kernels.Vectors{Format: affine4, K: 2048, M: 1}
 	large := kernels.Vectors{Format: affine4, K: 5376, M: 1}
-	for memory, want := range map[int][]bool{225 << 10: {true, true, true, true, true, true}, 97 << 10: {true, false, false, true, false, true}, 32 << 10: make([]bool, 6)} {
+	for memory, want := range map[int][]bool{225 << 10: {true, true, true, true, true, true},
+		97 << 10: {true, false, false, true, false, true}, 32 << 10: make([]bool, 6)} {
 		m := hopper
 		m.TransferMemory = memory
 		up, down := experts.Tunings(m, 1)

@@ -63,7 +63,8 @@ func streamed() (l kernels.Launch, w, want []uint32) {
 			want[i] = want[i]*3 + w[i/64*4*words+j*64+63-i%64]
 		}
 	}
-	return kernels.Launch{Kernel: "stream", Groups: [3]int{groups, 1, 1}, Threads: [3]int{64, 1, 1}, Memory: 2048}, w, want
+	return kernels.Launch{Kernel: "stream", Groups: [3]int{groups, 1, 1}, Threads: [3]int{64, 1, 1}, Memory: 2048}, w,
+		want
 }
 
 func TestTransfers(t *testing.T) {
@@ -71,14 +72,15 @@ func TestTransfers(t *testing.T) {
 	l, w, want := streamed()
 	require.NoError(t, kerneltest.Lint(swap(t, kernels.Metal, streaming, "")))
 	require.NoError(t, kerneltest.CompileCUDA(swap(t, kernels.CUDA, streaming, streamingGPU)))
-	for schedule, o := range kerneltest.Schedules(t, swap(t, kernels.CPU, streaming, streamingCPU), l, w, make([]uint32, len(want))) {
+	for schedule, o := range kerneltest.Schedules(t, swap(t, kernels.CPU, streaming, streamingCPU), l, w,
+		make([]uint32, len(want))) {
 		require.NoError(t, o.Err, schedule)
 		require.Equal(t, want, words(o.Buffers[1]), schedule)
 	}
 }
 
-// TestTransferFaults plants faults into streaming: each is an error that names a thread and a line, or a wrong answer, under
-// one schedule at least.
+// TestTransferFaults plants faults into streaming: each is an error that names a thread and a line, or a wrong answer,
+// under one schedule at least.
 func TestTransferFaults(t *testing.T) {
 	t.Parallel()
 	l, w, want := streamed()
@@ -89,44 +91,61 @@ func TestTransferFaults(t *testing.T) {
 		next    = "    if (block < 2) start(ring, full, mine, block + 2, t);\n"
 	)
 	for name, c := range map[string]struct{ old, fault, err string }{
-		"nobody waits":       {"port_transfer_wait(full", "(void)(full", "thread 0 in port_transfer_expect at line 4: turn 0 is under way, nobody has waited for it"},
-		"half wait":          {"    port_transfer_wait(full", "    if (t < 32) port_transfer_wait(full", ""},
-		"waited too late":    {barrier + next, next + barrier, "for turn 0, 2 turns were expected and 1 are done"},
-		"overwritten early":  {words + add + barrier, words + barrier + add, ""},
-		"waited early":       {"  threadgroup_barrier(mem_flags::mem_threadgroup);\n  uint sum", "  uint sum", "in port_transfer_wait at line 20: no port_transfer_init was there before"},
-		"divergent wait":     {"    port_transfer_wait(full", "    if (t % 2 == 0) port_transfer_wait(full", "simd operation in divergent code"},
-		"another turn":       {"port_transfer_wait(full + block % 2, block / 2)", "port_transfer_wait(full + block % 2, block % 2)", "for turn 1, 1 turns were expected and 0 are done"},
-		"a turn too late":    {"block < 2) start(ring, full, mine, block + 2, t);", "block < 2) { start(ring, full, mine, block + 2, t); threadgroup_barrier(mem_flags::mem_threadgroup); port_transfer_wait(full + block % 2, 0); }", "for turn 0, 2 turns were expected and 1 are done"},
-		"fewer bytes":        {"BLOCK / 4, f);", "BLOCK / 8, f);", "in port_transfer_wait at line 21: 512 bytes are copied in turn 0, 1024 were expected"},
-		"expected too late":  {"  if (t < 32) simdgroup_barrier(mem_flags::mem_threadgroup);\n", "", "in port_transfer_copy at line 5: no port_transfer_"},
-		"odd expectation":    {"expect(f, BLOCK)", "expect(f, BLOCK + 8)", "thread 0 in port_transfer_expect at line 4: 1032 bytes, want a multiple of 16 below 2^20"},
-		"odd size":           {"BLOCK / 4, f);", "BLOCK / 4 - 4, f);", "in port_transfer_copy at line 6: 252 bytes from"},
-		"odd source":         {"w + block * BLOCK + t", "w + 4 + block * BLOCK + t", "want multiples of 16"},
-		"odd place":          {"(ring + block % 2 * BLOCK + t *", "(ring + 4 + block % 2 * BLOCK + t *", "want multiples of 16"},
-		"past the end":       {"(ring + block % 2 * BLOCK + t *", "(ring + 16 + block % 2 * BLOCK + t *", "256 bytes to what is not threadgroup memory"},
-		"no beginning":       {"port_transfer_init(full, 2)", "(void)0", "no port_transfer_init was there before"},
-		"two beginnings":     {"port_transfer_init(full, 2)", "port_transfer_init(full, 2), port_transfer_init(full, 1)", "it is the second for this port_transfer"},
-		"left at the end":    {"if (block < 2) start", "if (block < 3) start", "a threadgroup ends with copies under way: turn 2, by thread 0 in port_transfer_expect at line 4, was not waited for"},
-		"more than is given": {"TG_MEMORY(ring, 2 * BLOCK)", "TG_MEMORY(ring, 3 * BLOCK)", "TG_MEMORY of 3072 bytes, the launch gives 2048"},
+		"nobody waits": {"port_transfer_wait(full", "(void)(full",
+			"thread 0 in port_transfer_expect at line 4: turn 0 is under way, nobody has waited for it"},
+		"half wait":         {"    port_transfer_wait(full", "    if (t < 32) port_transfer_wait(full", ""},
+		"waited too late":   {barrier + next, next + barrier, "for turn 0, 2 turns were expected and 1 are done"},
+		"overwritten early": {words + add + barrier, words + barrier + add, ""},
+		"waited early": {"  threadgroup_barrier(mem_flags::mem_threadgroup);\n  uint sum", "  uint sum",
+			"in port_transfer_wait at line 20: no port_transfer_init was there before"},
+		"divergent wait": {"    port_transfer_wait(full", "    if (t % 2 == 0) port_transfer_wait(full",
+			"simd operation in divergent code"},
+		"another turn": {"port_transfer_wait(full + block % 2, block / 2)",
+			"port_transfer_wait(full + block % 2, block % 2)", "for turn 1, 1 turns were expected and 0 are done"},
+		"a turn too late": {"block < 2) start(ring, full, mine, block + 2, t);",
+			"block < 2) { start(ring, full, mine, block + 2, t); threadgroup_barrier(mem_flags::mem_threadgroup); port_transfer_wait(full + block % 2, 0); }", "for turn 0, 2 turns were expected and 1 are done"},
+		"fewer bytes": {"BLOCK / 4, f);", "BLOCK / 8, f);",
+			"in port_transfer_wait at line 21: 512 bytes are copied in turn 0, 1024 were expected"},
+		"expected too late": {"  if (t < 32) simdgroup_barrier(mem_flags::mem_threadgroup);\n", "",
+			"in port_transfer_copy at line 5: no port_transfer_"},
+		"odd expectation": {"expect(f, BLOCK)", "expect(f, BLOCK + 8)",
+			"thread 0 in port_transfer_expect at line 4: 1032 bytes, want a multiple of 16 below 2^20"},
+		"odd size": {"BLOCK / 4, f);", "BLOCK / 4 - 4, f);",
+			"in port_transfer_copy at line 6: 252 bytes from"},
+		"odd source": {"w + block * BLOCK + t", "w + 4 + block * BLOCK + t", "want multiples of 16"},
+		"odd place": {"(ring + block % 2 * BLOCK + t *", "(ring + 4 + block % 2 * BLOCK + t *",
+			"want multiples of 16"},
+		"past the end": {"(ring + block % 2 * BLOCK + t *", "(ring + 16 + block % 2 * BLOCK + t *",
+			"256 bytes to what is not threadgroup memory"},
+		"no beginning": {"port_transfer_init(full, 2)", "(void)0", "no port_transfer_init was there before"},
+		"two beginnings": {"port_transfer_init(full, 2)",
+			"port_transfer_init(full, 2), port_transfer_init(full, 1)", "it is the second for this port_transfer"},
+		"left at the end": {"if (block < 2) start", "if (block < 3) start",
+			"a threadgroup ends with copies under way: turn 2, by thread 0 in port_transfer_expect at line 4, was not waited for"},
+		"more than is given": {"TG_MEMORY(ring, 2 * BLOCK)", "TG_MEMORY(ring, 3 * BLOCK)",
+			"TG_MEMORY of 3072 bytes, the launch gives 2048"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			require.Contains(t, streaming, c.old)
 			w := append(w, make([]uint32, 1024)...) // a block more, for the fault that reads it
 			found := false
-			for _, o := range kerneltest.Schedules(t, swap(t, kernels.CPU, "\n#line 1"+strings.Replace(streaming, c.old, c.fault, 1), streamingCPU), l, w, make([]uint32, len(want))) {
+			for _, o := range kerneltest.Schedules(t,
+				swap(t, kernels.CPU, "\n#line 1"+strings.Replace(streaming, c.old, c.fault, 1), streamingCPU), l, w,
+				make([]uint32, len(want))) {
 				if o.Err != nil {
 					require.Contains(t, o.Err.Error(), c.err)
 				}
-				found = found || c.err != "" && o.Err != nil || c.err == "" && string(o.Buffers[1]) != string(bytesOf(want))
+				found = found || c.err != "" && o.Err != nil ||
+					c.err == "" && string(o.Buffers[1]) != string(bytesOf(want))
 			}
 			require.True(t, found)
 		})
 	}
 }
 
-// mma is port_mma_u8s8 on a [16][32] u8, b transposed [8][32] s8 and c [16][8] i32, in words of four bytes; with NUMBER float and NAME
-// bf16 it is port_mma_bf16 on a [16][16], b transposed [8][16] and c f32.
+// mma is port_mma_u8s8 on a [16][32] u8, b transposed [8][32] s8 and c [16][8] i32, in words of four bytes; with NUMBER
+// float and NAME bf16 it is port_mma_bf16 on a [16][16], b transposed [8][16] and c f32.
 const mma = `
 [[max_total_threads_per_threadgroup(32)]]
 kernel void multiply(device const uint* a [[buffer(0)]], device const uint* b [[buffer(1)]], device NUMBER* c [[buffer(2)]],
@@ -147,7 +166,8 @@ const (
 	mmaGPU = "\nextern \"C\" __global__ void __launch_bounds__(32) multiply_entry(device const uint* a, device const uint* b, device NUMBER* c) { multiply(a, b, c, PORT_thread_index_in_threadgroup()); }\n"
 )
 
-// TestMMA runs the emulator's products of simdgroups and, on the emulator too, Metal's. Numbers in bf16 are such that sums are exact.
+// TestMMA runs the emulator's products of simdgroups and, on the emulator too, Metal's. Numbers in bf16 are such that
+// sums are exact.
 func TestMMA(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
@@ -198,7 +218,8 @@ func testMMA(t *testing.T, name, number string, a, b []byte, c any, want []byte)
 	require.True(t, ok)
 	metal, _, ok = strings.Cut(metal, "\n}\n")
 	require.True(t, ok)
-	metal = "inline uint simd_prefix_exclusive_sum(uint) { return uint(PORT_LANE); }\ninline void metal_mma(" + metal + "\n}\n" +
+	metal = "inline uint simd_prefix_exclusive_sum(uint) { return uint(PORT_LANE); }\ninline void metal_mma(" + metal +
+		"\n}\n" +
 		strings.Replace(text, "port_mma_"+name, "metal_mma", 1)
 	l := kernels.Launch{Kernel: "multiply", Groups: [3]int{1, 1, 1}, Threads: [3]int{32, 1, 1}}
 	for host, text := range map[string]string{"emulator": text, "metal": metal} {

@@ -16,16 +16,17 @@ type Tuning struct {
 	Chunk int
 	// Permute makes floats of codes of 4 bits by byte permutation, one instruction on NVIDIA.
 	Permute bool
-	// Direct says that nothing stands in threadgroup memory: every lane reads the columns of the vector that it multiplies. That
-	// is for one vector that a few lanes' registers hold, and the norm's weights then begin at a multiple of 16 bytes.
+	// Direct says that nothing stands in threadgroup memory: every lane reads the columns of the vector that it
+	// multiplies. That is for one vector that a few lanes' registers hold, and the norm's weights then begin at a
+	// multiple of 16 bytes.
 	Direct bool
 	// Stream, where it is set, divides the product in another way; the other fields mean nothing then.
 	Stream Stream
 }
 
 // Near reports whether t and o differ in one respect: the rows of a lane, the lanes that share a row, with as many sets
-// or simdgroups, the size of the threadgroup, what is read at a time. Streamed ones are all near, and direct ones are near direct
-// ones alone.
+// or simdgroups, the size of the threadgroup, what is read at a time. Streamed ones are all near, and direct ones are
+// near direct ones alone.
 func (t Tuning) Near(o Tuning) bool {
 	if t.Stream != (Stream{}) || o.Stream != (Stream{}) {
 		return t.Stream != (Stream{}) && o.Stream != (Stream{})
@@ -74,7 +75,8 @@ func (v Vectors) tunings(target Target, rows, experts int) []Tuning {
 	}
 	add(first)
 	try := func(bytes, rows, split, simds int) {
-		add(Tuning{Rows: rows, Lanes: first.Lanes, Split: split, Sets: max(1, simds/split), Bytes: bytes, Permute: first.Permute})
+		add(Tuning{Rows: rows, Lanes: first.Lanes, Split: split, Sets: max(1, simds/split), Bytes: bytes,
+			Permute: first.Permute})
 	}
 	allRows, splits, allSimds := []int{1, 2, 4, 8}, []int{1, 2, 4}, []int{4, 8, 16}
 	// What differs from the default in one respect comes first, for a tuner whose time is short: it compiles some ten
@@ -126,21 +128,23 @@ func (v Vectors) tunings(target Target, rows, experts int) []Tuning {
 // mostDirect is the largest number of columns of the vector and of the rows that a lane has in registers at once.
 const mostDirect = 160
 
-// directs are the ways worth measuring to divide a product with rows rows in all of which nothing is staged, the default first.
-// Where there are few rows, the time is that of waiting: for the kernel before, for the vector, for other threads. For NVIDIA
-// only, where kernels start before those before them end, so that all but the vector is there when it comes.
+// directs are the ways worth measuring to divide a product with rows rows in all of which nothing is staged, the
+// default first. Where there are few rows, the time is that of waiting: for the kernel before, for the vector, for
+// other threads. For NVIDIA only, where kernels start before those before them end, so that all but the vector is there
+// when it comes.
 func (v Vectors) directs(target Target, planes, rows int) (out []Tuning) {
 	if target != CUDA || rows > 1<<10 || v.K > 1<<12 {
 		return nil
 	}
-	// The fewer columns a lane has side by side, the fewer lines of the cache a read touches. The default takes the fewest, all of
-	// them at once where eight simdgroups suffice, and two rows to a threadgroup.
+	// The fewer columns a lane has side by side, the fewer lines of the cache a read touches. The default takes the
+	// fewest, all of them at once where eight simdgroups suffice, and two rows to a threadgroup.
 	least := max(8, v.Bits)
 	for _, bytes := range []int{least, 2 * least} {
 		for _, rows := range []int{2, 1} {
 			for _, sets := range []int{1, 2} {
 				for _, split := range []int{8, 4, 2, 1} {
-					t := Tuning{Rows: rows, Lanes: 32, Split: split, Sets: sets, Bytes: bytes, Permute: true, Direct: true}
+					t := Tuning{Rows: rows, Lanes: 32, Split: split, Sets: sets, Bytes: bytes,
+						Permute: true, Direct: true}
 					if _, err := v.tune(t, planes, 1); err == nil && bytes*8/v.Bits*t.Lanes*split < 2*v.K {
 						out = append(out, t)
 					}
@@ -151,8 +155,8 @@ func (v Vectors) directs(target Target, planes, rows int) (out []Tuning) {
 	return out
 }
 
-// cuda is the default on NVIDIA, as the command bench found it on an H100 and an H200: few rows a lane, so that many reads are under
-// way on each of some 130 multiprocessors, and rows that are split where there are too few of them.
+// cuda is the default on NVIDIA, as the command bench found it on an H100 and an H200: few rows a lane, so that many
+// reads are under way on each of some 130 multiprocessors, and rows that are split where there are too few of them.
 func (v Vectors) cuda(t Tuning, rows int) Tuning {
 	simds := 16 // of a threadgroup
 	if v.K > 4096 {
@@ -250,8 +254,10 @@ func (v Vectors) checkTuning(t Tuning, planes, experts int) error {
 		return fmt.Errorf("tuning: %d rows of %d vectors do not fit %d lanes", t.Rows, v.M, t.Lanes)
 	case t.Split < 1 || t.Sets < 1 || t.threads() > 1024:
 		return fmt.Errorf("tuning: %d sets of %d simdgroups, want 1 to 32 simdgroups", t.Sets, t.Split)
-	case t.Bytes != 8 && t.Bytes != 16 && t.Bytes != 32 || columns < 8 || v.Quantized() && columns > v.Group || v.K/experts%columns != 0:
-		return fmt.Errorf("tuning: %d bytes a lane do not suit rows of %d columns of %s", t.Bytes, v.K/experts, v.Format)
+	case t.Bytes != 8 && t.Bytes != 16 && t.Bytes != 32 || columns < 8 || v.Quantized() && columns > v.Group ||
+		v.K/experts%columns != 0:
+		return fmt.Errorf("tuning: %d bytes a lane do not suit rows of %d columns of %s",
+			t.Bytes, v.K/experts, v.Format)
 	case t.Chunk < columns || t.Chunk%columns != 0:
 		return fmt.Errorf("tuning: chunks of %d columns, want a multiple of %d", t.Chunk, columns)
 	}

@@ -13,8 +13,9 @@ type Format struct {
 	Bits int
 	// Group is 32, 64 or 128 columns, of floats 32 or 16, and divides K.
 	Group int
-	// Floats says that codes are floats, e2m1 of 4 bits or e4m3 of 8, with scales of a byte and no biases, which Symmetric
-	// says too: MLX's modes mxfp4 and mxfp8, whose scales are e8m0 of groups of 32, and nvfp4, e4m3 of groups of 16.
+	// Floats says that codes are floats, e2m1 of 4 bits or e4m3 of 8, with scales of a byte and no biases, which
+	// Symmetric says too: MLX's modes mxfp4 and mxfp8, whose scales are e8m0 of groups of 32, and nvfp4, e4m3 of groups
+	// of 16.
 	Floats bool
 	// F32 says that scales and biases are f32, not bf16.
 	F32 bool
@@ -81,11 +82,13 @@ func (f Format) defines() []Define {
 	scale := "bfloat"
 	switch {
 	case f.Floats:
-		return define("WEIGHT_BITS", f.Bits, "WEIGHT_GROUP", f.Group, "WEIGHT_SCALE", "uchar", "WEIGHT_BIASES", false, "WEIGHT_FLOATS", true)
+		return define("WEIGHT_BITS", f.Bits, "WEIGHT_GROUP", f.Group, "WEIGHT_SCALE", "uchar", "WEIGHT_BIASES",
+			false, "WEIGHT_FLOATS", true)
 	case f.F32:
 		scale = "float"
 	}
-	return define("WEIGHT_BITS", f.Bits, "WEIGHT_GROUP", max(f.Group, 1), "WEIGHT_SCALE", scale, "WEIGHT_BIASES", !f.Symmetric)
+	return define("WEIGHT_BITS", f.Bits, "WEIGHT_GROUP", max(f.Group, 1), "WEIGHT_SCALE", scale,
+		"WEIGHT_BIASES", !f.Symmetric)
 }
 
 // Weight is a stored weight for the reference implementations.

@@ -35,7 +35,8 @@ func (w stored) arguments() kernels.WeightArguments[any] {
 }
 
 // products makes weights of the same columns, and room for their results.
-func (r random) products(f kernels.Format, rows []int, k int) (a kernels.MatVecManyArguments[any], weights []stored, results [][]float32) {
+func (r random) products(f kernels.Format, rows []int, k int) (a kernels.MatVecManyArguments[any],
+	weights []stored, results [][]float32) {
 	to, y := [...]*kernels.WeightArguments[any]{&a.W0, &a.W1, &a.W2, &a.W3}, [...]*any{&a.Y0, &a.Y1, &a.Y2, &a.Y3}
 	for i, n := range rows {
 		w, out := r.weight(f, n, k), blank(n)
@@ -124,7 +125,8 @@ func requireClose(t testing.TB, want, got []float32, tolerance float64) {
 	}
 	for i := range want {
 		d := math.Abs(float64(want[i]) - float64(got[i]))
-		require.False(t, !(d <= tolerance*size), "element %d of %d: %g, want %g (of numbers up to %g)", i, len(want), got[i], want[i], size)
+		require.False(t, !(d <= tolerance*size), "element %d of %d: %g, want %g (of numbers up to %g)", i,
+			len(want), got[i], want[i], size)
 	}
 }
 

@@ -151,9 +151,10 @@ func (g *graph) attends(op *ir.Op) bool {
 		}
 		return g.Tiled(tokens) && g.Allowed(a.ChunkLaunch(tokens, variant))
 	}
-	return g.Allowed(merge, nil) && (g.Allowed(part, nil) || slices.ContainsFunc(tunings[:min(len(tunings), MaxRefused)], func(w kernels.AttentionTuning) bool {
-		return g.Allowed(PartOf(a, w, tokens))
-	}))
+	return g.Allowed(merge, nil) && (g.Allowed(part, nil) ||
+		slices.ContainsFunc(tunings[:min(len(tunings), MaxRefused)], func(w kernels.AttentionTuning) bool {
+			return g.Allowed(PartOf(a, w, tokens))
+		}))
 }
 
 // cacheType is the dtype of the cache behind a value that a load gives, perhaps in another dtype.
@@ -167,8 +168,8 @@ func (t *Target) cacheType(v *ir.Value) (kernels.DType, bool) {
 	return CacheType(v.Def.Buffer, t.Precision)
 }
 
-// PartOf is the first launch of attention in another way than a's, with the self-test of both. The second one is a's: it is to
-// find positions divided into as many blocks.
+// PartOf is the first launch of attention in another way than a's, with the self-test of both. The second one is a's:
+// it is to find positions divided into as many blocks.
 func PartOf(a kernels.Attention, variant kernels.AttentionTuning, tokens int) (kernels.Launch, error) {
 	if variant.Blocks != a.Tuning.Blocks || variant.Least != a.Tuning.Least {
 		return kernels.Launch{}, errOtherBlocks(variant, a.Tuning)

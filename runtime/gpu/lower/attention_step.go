@@ -12,7 +12,8 @@ import (
 // stands where the writes were; what else loads the caches stands behind it.
 func (g *graph) attentionStep(op *ir.Op) {
 	w := g.from(op.Input("q"), "rope_write")
-	if w == nil || !g.only(op.Input("q")) || !op.Input("q").Type.Shape[2].IsConst(1) || !w.Result().Type.Shape[2].IsConst(1) ||
+	if w == nil || !g.only(op.Input("q")) || !op.Input("q").Type.Shape[2].IsConst(1) ||
+		!w.Result().Type.Shape[2].IsConst(1) ||
 		bufferOf(op.Input("k")) != w.Buffer || bufferOf(op.Input("v")) != w.Second || !atPosition(w, op) {
 		return
 	}
@@ -26,13 +27,15 @@ func (g *graph) attentionStep(op *ir.Op) {
 	early := !g.written(0, first, w.Buffer) && !g.written(0, first, w.Second)
 	write, attrs := ir.Attrs[ir.RopeWriteAttrs](w), ir.Attrs[ir.AttentionAttrs](op)
 	b := g.draft()
-	n := b.Append(&ir.Op{Def: ir.LookupOp("attention_step"), Buffer: w.Buffer, Second: w.Second, Attrs: &ir.AttentionStepAttrs{
-		Traditional: write.Traditional, QNorm: write.QNorm, KNorm: write.KNorm, VNorm: write.VNorm, Eps: write.Eps,
-		Scale: attrs.Scale, Window: attrs.Window, Early: early,
-	}, Args: [][]ir.Arg{
-		w.Operand("q"), w.Operand("k"), w.Operand("v"), w.Operand("angles"), w.Operand("start"), op.Operand("position"),
-		w.Operand("stop"), w.Operand("q_weight"), w.Operand("k_weight"), op.Operand("gate"),
-	}})
+	n := b.Append(&ir.Op{Def: ir.LookupOp("attention_step"), Buffer: w.Buffer, Second: w.Second,
+		Attrs: &ir.AttentionStepAttrs{
+			Traditional: write.Traditional, QNorm: write.QNorm, KNorm: write.KNorm, VNorm: write.VNorm, Eps: write.Eps,
+			Scale: attrs.Scale, Window: attrs.Window, Early: early,
+		}, Args: [][]ir.Arg{
+			w.Operand("q"), w.Operand("k"), w.Operand("v"), w.Operand("angles"), w.Operand("start"),
+			op.Operand("position"),
+			w.Operand("stop"), w.Operand("q_weight"), w.Operand("k_weight"), op.Operand("gate"),
+		}})
 	if !g.steps(n) {
 		return
 	}
@@ -117,5 +120,6 @@ func StepTunings(k kernels.AttentionStep, target kernels.Target) []kernels.StepT
 }
 
 func errOtherBlocks(got, want kernels.AttentionTuning) error {
-	return fmt.Errorf("%d blocks of %d positions or more, want %d of %d", got.Blocks, got.Least, want.Blocks, want.Least)
+	return fmt.Errorf("%d blocks of %d positions or more, want %d of %d", got.Blocks, got.Least,
+		want.Blocks, want.Least)
 }

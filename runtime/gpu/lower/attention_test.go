@@ -14,8 +14,8 @@ import (
 	"github.com/etc-ml/etc/runtime/plan"
 )
 
-// attend is attention over a linear cache of queries that are normalized and rotated, with keys and values that were written
-// just before, times a gate. HEADS stands for what heads are made of.
+// attend is attention over a linear cache of queries that are normalized and rotated, with keys and values that were
+// written just before, times a gate. HEADS stands for what heads are made of.
 const attend = `module {
   symbol T [1, 32]
   symbol p [-2147483648, 2147483647]
@@ -70,7 +70,8 @@ func names(lines []string) (out []string) {
 		}
 		name, _, _ := strings.Cut(line, "(")
 		name, _, _ = strings.Cut(name, " ")
-		if def := ir.LookupOp(name); def != nil && !def.IsView() && !strings.HasSuffix(name, "_int") && name != "sym_size" {
+		if def := ir.LookupOp(name); def != nil && !def.IsView() && !strings.HasSuffix(name, "_int") &&
+			name != "sym_size" {
 			out = append(out, name)
 		}
 	}
@@ -87,20 +88,29 @@ func TestAttentionRows(t *testing.T) {
 		target lower.Target
 		want   []string
 	}{
-		"a token":         {with(all), 1, lower.Target{}, []string{"rope_angles", "attention_step"}},
-		"several tokens":  {with(all), 3, lower.Target{}, []string{"rope_angles", "rope_write", "load", "load", "attention"}},
-		"a result inside": {with(all + ", %13: f32[1,T,256]"), 1, lower.Target{}, []string{"rope_angles", "attention_step", "glu"}},
-		"a gate by rows": {strings.NewReplacer("gate=%gate", "gate=%g").Replace(strings.Replace(with(all), "    %14", "    %g = slice(x=%gate, axis=2, start=0, stop=1) : f32[1,T,1]\n    %14", 1)),
+		"a token": {with(all), 1, lower.Target{}, []string{"rope_angles", "attention_step"}},
+		"several tokens": {with(all), 3, lower.Target{},
+			[]string{"rope_angles", "rope_write", "load", "load", "attention"}},
+		"a result inside": {with(all + ", %13: f32[1,T,256]"), 1, lower.Target{},
+			[]string{"rope_angles", "attention_step", "glu"}},
+		"a gate by rows": {strings.NewReplacer("gate=%gate",
+			"gate=%g").Replace(strings.Replace(with(all), "    %14",
+			"    %g = slice(x=%gate, axis=2, start=0, stop=1) : f32[1,T,1]\n    %14", 1)),
 			1, lower.Target{}, []string{"rope_angles", "attention_step", "glu"}},
-		"rotated queries are a result": {with(all + ", %7: f32[1,4,T,64]"), 1, lower.Target{}, []string{"rope_angles", "rope_write", "load", "load", "attention"}},
+		"rotated queries are a result": {with(all + ", %7: f32[1,4,T,64]"), 1, lower.Target{},
+			[]string{"rope_angles", "rope_write", "load", "load", "attention"}},
 		"rotated keys are a result": {with(all + ", %8: f32[1,2,T,64]"), 1, lower.Target{},
-			[]string{"rope_angles", "rope_heads", "rope_heads", "buffer_slice_update", "buffer_slice_update", "load", "load", "attention"}},
-		"normalized queries are a result": {with(all + ", %3: f32[1,T,4,64]"), 1, lower.Target{}, []string{"rms_norm", "rope_angles", "attention_step"}},
+			[]string{"rope_angles", "rope_heads", "rope_heads", "buffer_slice_update", "buffer_slice_update",
+				"load", "load", "attention"}},
+		"normalized queries are a result": {with(all + ", %3: f32[1,T,4,64]"), 1, lower.Target{},
+			[]string{"rms_norm", "rope_angles", "attention_step"}},
 		"another position": {strings.Replace(with(all), "position=%0", "position=%2", 1), 1, lower.Target{},
 			[]string{"rope_angles", "rope_write", "load", "load", "attention"}},
-		"no kernel for a token": {with(all), 1, lower.Target{Refuses: refuses("attention_step")}, []string{"rope_angles", "rope_write", "load", "load", "attention"}},
+		"no kernel for a token": {with(all), 1, lower.Target{Refuses: refuses("attention_step")},
+			[]string{"rope_angles", "rope_write", "load", "load", "attention"}},
 		"no rotation": {with(all), 1, lower.Target{Refuses: refuses("rope", "attention_step")},
-			[]string{"rms_norm", "rope", "rope", "buffer_slice_update", "buffer_slice_update", "load", "load", "attention"}},
+			[]string{"rms_norm", "rope", "rope", "buffer_slice_update", "buffer_slice_update",
+				"load", "load", "attention"}},
 		"no attention": {with(all), 1, lower.Target{Refuses: refuses("attention_part", "attention_step")},
 			[]string{"rope_angles", "rope_write", "load", "load", "cached_attention", "glu"}},
 	} {

@@ -31,7 +31,8 @@ func (g *graph) deltaGates(rule *ir.Op) {
 	if decay == nil || rate == nil || !g.gates(decay, rate) || !g.allowsGates(decay, rate) {
 		return
 	}
-	both := g.builder(decay).Op("delta_gates", nil, decay.Input("x"), decay.Input("bias"), decay.Input("rate"), rate.Input("x"))
+	both := g.builder(decay).Op("delta_gates", nil, decay.Input("x"), decay.Input("bias"),
+		decay.Input("rate"), rate.Input("x"))
 	g.stand(decay, decay.Result(), both.Results[0])
 	g.stand(decay, rate.Result(), both.Results[1])
 }
@@ -57,7 +58,8 @@ func (g *graph) gateRows(v *ir.Value) (stride, heads int, ok bool) {
 
 // DeltaGates is the kernel of delta_gates, for rows of so many heads that lie so far apart.
 func DeltaGates(heads, decay, update int) kernels.Delta {
-	return kernels.Delta{DK: 32, DV: 32, KHeads: heads, Heads: heads, GToken: decay, BetaToken: update, State: kernels.F32, Gates: kernels.F32}
+	return kernels.Delta{DK: 32, DV: 32, KHeads: heads, Heads: heads, GToken: decay, BetaToken: update,
+		State: kernels.F32, Gates: kernels.F32}
 }
 
 // gates reports whether one kernel computes both: they have as many elements, in rows that are evenly spaced.

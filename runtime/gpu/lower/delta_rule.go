@@ -19,8 +19,8 @@ type delta struct {
 }
 
 // deltaRule makes a gated delta rule that of chunks, or that which takes one token after the other: with few of them it
-// does what comes before, too, the normalization of q and k, and the gates. A rule of several sequences takes those with few rows
-// token by token in either form.
+// does what comes before, too, the normalization of q and k, and the gates. A rule of several sequences takes those
+// with few rows token by token in either form.
 func (g *graph) deltaRule(op *ir.Op) {
 	tokens, ok := g.deltaTokens(op)
 	if !ok {
@@ -53,21 +53,26 @@ func (g *graph) deltaTokens(op *ir.Op) (tokens int, ok bool) {
 	decay, ok4 := g.floats(op.Input("g"))
 	beta, ok5 := g.floats(op.Input("beta"))
 	state, static := op.Buffer.Type.Static()
-	if !ok || !ok2 || !ok3 || !ok4 || !ok5 || !static || len(q.Shape) != 4 || len(v.Shape) != 4 || len(decay.Shape) != 3 || len(state) != 4 || q.Shape[0] != 1 {
+	if !ok || !ok2 || !ok3 || !ok4 || !ok5 || !static || len(q.Shape) != 4 || len(v.Shape) != 4 ||
+		len(decay.Shape) != 3 || len(state) != 4 || q.Shape[0] != 1 {
 		return 0, false
 	}
 	tokens, keyHeads, keyWidth := q.Shape[1], q.Shape[2], q.Shape[3]
 	heads, width := v.Shape[2], v.Shape[3]
 	if ofSlots(op) {
-		if tables := shape(op.Input("entries")); len(tables) != 2 || !known(ir.Use(op.Input("entries"))) || !known(ir.Use(op.Input("writes"))) {
+		if tables := shape(op.Input("entries")); len(tables) != 2 || !known(ir.Use(op.Input("entries"))) ||
+			!known(ir.Use(op.Input("writes"))) {
 			return 0, false
 		}
 		state = append([]int64{1}, state[1:]...)
 	} else if r := op.Input("reset"); r != nil && (r.Type.DType != ir.Bool || !known(ir.Use(r))) {
 		return 0, false
 	}
-	return tokens, slices.Equal(k.Shape, q.Shape) && slices.Equal(v.Shape, []int{1, tokens, heads, width}) && slices.Equal(decay.Shape, []int{1, tokens, heads}) &&
-		slices.Equal(beta.Shape, decay.Shape) && slices.Equal(state, []int64{1, int64(heads), int64(width), int64(keyWidth)}) && keyHeads > 0 && heads%keyHeads == 0
+	return tokens, slices.Equal(k.Shape, q.Shape) && slices.Equal(v.Shape, []int{1, tokens, heads, width}) &&
+		slices.Equal(decay.Shape, []int{1, tokens, heads}) &&
+		slices.Equal(beta.Shape, decay.Shape) &&
+		slices.Equal(state, []int64{1, int64(heads), int64(width), int64(keyWidth)}) &&
+		keyHeads > 0 && heads%keyHeads == 0
 }
 
 // takeNorms makes the normalizations of q and k, with weights, a part of the rule.
@@ -117,8 +122,8 @@ func (d *delta) takeGates(g *graph) {
 	}
 }
 
-// rows gives x [1, T, n, width] such that the kernels can read it, copied where they cannot: the n rows of a token lie one after
-// the other, and those of vectors of four begin where such may.
+// rows gives x [1, T, n, width] such that the kernels can read it, copied where they cannot: the n rows of a token lie
+// one after the other, and those of vectors of four begin where such may.
 func (g *graph) rows(b *ir.Builder, x *ir.Value, fours bool) *ir.Value {
 	l, _ := g.Layout(x)
 	apart := l.Shape[3] != 1 && l.Strides[3] != 1 || l.Shape[2] != 1 && l.Strides[2] != l.Shape[3]
@@ -144,17 +149,21 @@ func (d *delta) step(b *ir.Builder, g *graph) *ir.Op {
 	}
 	q, k, v := g.rows(b, q, true), g.rows(b, k, true), g.rows(b, d.op.Input("v"), false)
 	if d.slots {
-		return b.BufferOp("slot_delta_step", d.op.Buffer, attrs, q, k, v, decay, beta, d.op.Input("entries"), d.op.Input("writes"), qWeight, kWeight, bias, rate)
+		return b.BufferOp("slot_delta_step", d.op.Buffer, attrs, q, k, v, decay, beta, d.op.Input("entries"),
+			d.op.Input("writes"), qWeight, kWeight, bias, rate)
 	}
-	return b.BufferOp("delta_step", d.op.Buffer, attrs, q, k, v, decay, beta, d.op.Input("reset"), qWeight, kWeight, bias, rate)
+	return b.BufferOp("delta_step", d.op.Buffer, attrs, q, k, v, decay, beta, d.op.Input("reset"),
+		qWeight, kWeight, bias, rate)
 }
 
 func (d *delta) chunks(b *ir.Builder, g *graph) *ir.Op {
 	q, k, v := g.rows(b, d.op.Input("q"), true), g.rows(b, d.op.Input("k"), true), g.rows(b, d.op.Input("v"), false)
 	if d.slots {
-		return b.BufferOp("slot_delta_chunks", d.op.Buffer, nil, q, k, v, d.op.Input("g"), d.op.Input("beta"), d.op.Input("entries"), d.op.Input("writes"))
+		return b.BufferOp("slot_delta_chunks", d.op.Buffer, nil, q, k, v, d.op.Input("g"), d.op.Input("beta"),
+			d.op.Input("entries"), d.op.Input("writes"))
 	}
-	return b.BufferOp("delta_chunks", d.op.Buffer, nil, q, k, v, d.op.Input("g"), d.op.Input("beta"), d.op.Input("reset"))
+	return b.BufferOp("delta_chunks", d.op.Buffer, nil, q, k, v, d.op.Input("g"),
+		d.op.Input("beta"), d.op.Input("reset"))
 }
 
 // SlotDeltaRule is DeltaRule of slot_delta_step or slot_delta_chunks, for so many rows.
@@ -169,7 +178,8 @@ func SlotDeltaRule(op *ir.Op, view Views, state kernels.DType) (d kernels.SlotDe
 
 // DeltaRule is the kernel of delta_step or delta_chunks, on a state of a dtype, for so many tokens.
 func DeltaRule(op *ir.Op, view Views, state kernels.DType) (d kernels.Delta, tokens int, ok bool) {
-	q, k, v, g, beta := view(op.Input("q")), view(op.Input("k")), view(op.Input("v")), view(op.Input("g")), view(op.Input("beta"))
+	q, k, v, g, beta := view(op.Input("q")), view(op.Input("k")), view(op.Input("v")),
+		view(op.Input("g")), view(op.Input("beta"))
 	if len(q.Shape) != 4 || len(v.Shape) != 4 || len(g.Shape) != 3 || len(beta.Shape) != 3 {
 		return d, 0, false
 	}
@@ -177,9 +187,11 @@ func DeltaRule(op *ir.Op, view Views, state kernels.DType) (d kernels.Delta, tok
 	if heads > 1 && (g.Strides[2] != 1 || beta.Strides[2] != 1) {
 		return d, 0, false
 	}
-	d = kernels.Delta{DK: q.Shape[3], DV: v.Shape[3], KHeads: q.Shape[2], Heads: heads, State: state, GToken: heads, BetaToken: heads}
+	d = kernels.Delta{DK: q.Shape[3], DV: v.Shape[3], KHeads: q.Shape[2], Heads: heads, State: state,
+		GToken: heads, BetaToken: heads}
 	if tokens > 1 { // the distance of tokens means nothing where there is one
-		d.QToken, d.KToken, d.VToken, d.GToken, d.BetaToken = q.Strides[1], k.Strides[1], v.Strides[1], g.Strides[1], beta.Strides[1]
+		d.QToken, d.KToken, d.VToken, d.GToken, d.BetaToken = q.Strides[1], k.Strides[1], v.Strides[1],
+			g.Strides[1], beta.Strides[1]
 	}
 	if !ofSlots(op) && op.Input("reset") != nil {
 		d.Reset = kernels.ResetFlag

@@ -41,16 +41,24 @@ func TestDeltaRows(t *testing.T) {
 		want    []string
 		holds   string
 	}{
-		"a token":            {tokens: 1, want: []string{"delta_step"}, holds: "{norm=true, eps=1e-06, gates=true, early=true}"},
-		"several tokens":     {tokens: 8, want: []string{"delta_step"}, holds: "gates=true"},
-		"a chunk":            {tokens: 9, want: append(both[:2:2], "delta_gates", "delta_chunks")},
-		"a chunk by steps":   {tokens: 9, refused: []string{"delta_scan"}, want: append(both[:2:2], "delta_gates", "delta_step"), holds: "{early=true}"},
-		"gates that nothing": {tokens: 9, refused: []string{"delta_gates"}, want: append(both[:2:2], "delta_decay", "sigmoid", "delta_chunks")},
-		"two eps":            {old: "weight=@k) {eps=1e-06}", by: "weight=@k) {eps=1e-05}", tokens: 1, want: append(both[:2:2], "delta_step"), holds: "{gates=true, early=true}"},
-		"keys of others":     {results: ", %1: f32[1,T,2,32]", tokens: 1, want: append(both[:2:2], "delta_step"), holds: "{gates=true, early=true}"},
-		"decays of others":   {results: ", %2: f32[1,T,4]", tokens: 1, want: []string{"delta_decay", "delta_step"}, holds: "norm=true"},
-		"no sigmoid":         {old: "beta=%3", by: "beta=%u", tokens: 1, want: []string{"delta_decay", "delta_step"}, holds: "{norm=true, eps=1e-06, early=true}"},
-		"no kernel":          {tokens: 1, refused: []string{"delta_step"}, want: append(both[:2:2], "delta_decay", "sigmoid", "buffer_delta_rule")},
+		"a token": {tokens: 1, want: []string{"delta_step"},
+			holds: "{norm=true, eps=1e-06, gates=true, early=true}"},
+		"several tokens": {tokens: 8, want: []string{"delta_step"}, holds: "gates=true"},
+		"a chunk":        {tokens: 9, want: append(both[:2:2], "delta_gates", "delta_chunks")},
+		"a chunk by steps": {tokens: 9, refused: []string{"delta_scan"},
+			want: append(both[:2:2], "delta_gates", "delta_step"), holds: "{early=true}"},
+		"gates that nothing": {tokens: 9, refused: []string{"delta_gates"},
+			want: append(both[:2:2], "delta_decay", "sigmoid", "delta_chunks")},
+		"two eps": {old: "weight=@k) {eps=1e-06}", by: "weight=@k) {eps=1e-05}", tokens: 1,
+			want: append(both[:2:2], "delta_step"), holds: "{gates=true, early=true}"},
+		"keys of others": {results: ", %1: f32[1,T,2,32]", tokens: 1, want: append(both[:2:2], "delta_step"),
+			holds: "{gates=true, early=true}"},
+		"decays of others": {results: ", %2: f32[1,T,4]", tokens: 1, want: []string{"delta_decay", "delta_step"},
+			holds: "norm=true"},
+		"no sigmoid": {old: "beta=%3", by: "beta=%u", tokens: 1, want: []string{"delta_decay", "delta_step"},
+			holds: "{norm=true, eps=1e-06, early=true}"},
+		"no kernel": {tokens: 1, refused: []string{"delta_step"},
+			want: append(both[:2:2], "delta_decay", "sigmoid", "buffer_delta_rule")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Replace(deltaRule, "RESULTS", result+c.results, 1)
@@ -58,7 +66,8 @@ func TestDeltaRows(t *testing.T) {
 				require.Contains(t, text, c.old)
 				text = strings.Replace(text, c.old, c.by, 1)
 			}
-			lines := lowered(t, text, c.tokens, &lower.Target{Machine: kernels.Machine{Target: kernels.CUDA}, Refuses: refuses(c.refused...)})
+			lines := lowered(t, text, c.tokens, &lower.Target{Machine: kernels.Machine{Target: kernels.CUDA},
+				Refuses: refuses(c.refused...)})
 			require.Equal(t, c.want, names(lines), strings.Join(lines, "\n"))
 			require.Contains(t, strings.Join(lines, "\n"), c.holds)
 		})
@@ -66,7 +75,8 @@ func TestDeltaRows(t *testing.T) {
 }
 
 // slotRule is the rule of deltaRule in a call of several sequences.
-var slotRule = strings.NewReplacer("@s : f32[1,4,32,32]", "@s : f32[9,4,32,32]", "%reset: bool[]", "%entries: i32[6,3], %writes: i32[T]",
+var slotRule = strings.NewReplacer("@s : f32[1,4,32,32]", "@s : f32[9,4,32,32]", "%reset: bool[]",
+	"%entries: i32[6,3], %writes: i32[T]",
 	"buffer_delta_rule", "slot_delta_rule", "reset=%reset", "entries=%entries, writes=%writes").Replace(deltaRule)
 
 func TestSlotDeltaRows(t *testing.T) {
@@ -78,12 +88,16 @@ func TestSlotDeltaRows(t *testing.T) {
 		want    []string
 		holds   string
 	}{
-		"a row":           {tokens: 1, want: []string{"slot_delta_step"}, holds: "{norm=true, eps=1e-06, gates=true, early=true}"},
-		"several rows":    {tokens: 32, want: []string{"slot_delta_step"}, holds: "gates=true"},
-		"many rows":       {tokens: 33, want: append(both[:2:2], "delta_gates", "slot_delta_chunks")},
-		"many, by steps":  {tokens: 33, refused: []string{"slot_delta_scan"}, want: []string{"delta_gates", "slot_delta_step"}, holds: "{norm=true, eps=1e-06, early=true}"},
-		"a rounded state": {old: "@s : f32", by: "@s : bf16", tokens: 40, want: []string{"delta_gates", "slot_delta_step"}, holds: "norm=true"},
-		"no kernel":       {tokens: 33, refused: []string{"slot_delta"}, want: append(both[:2:2], "delta_gates", "slot_delta_rule")},
+		"a row": {tokens: 1, want: []string{"slot_delta_step"},
+			holds: "{norm=true, eps=1e-06, gates=true, early=true}"},
+		"several rows": {tokens: 32, want: []string{"slot_delta_step"}, holds: "gates=true"},
+		"many rows":    {tokens: 33, want: append(both[:2:2], "delta_gates", "slot_delta_chunks")},
+		"many, by steps": {tokens: 33, refused: []string{"slot_delta_scan"},
+			want: []string{"delta_gates", "slot_delta_step"}, holds: "{norm=true, eps=1e-06, early=true}"},
+		"a rounded state": {old: "@s : f32", by: "@s : bf16", tokens: 40,
+			want: []string{"delta_gates", "slot_delta_step"}, holds: "norm=true"},
+		"no kernel": {tokens: 33, refused: []string{"slot_delta"},
+			want: append(both[:2:2], "delta_gates", "slot_delta_rule")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Replace(slotRule, "RESULTS", "%4: f32[1,T,4,32]", 1)
@@ -91,7 +105,8 @@ func TestSlotDeltaRows(t *testing.T) {
 				require.Contains(t, text, c.old)
 				text = strings.Replace(text, c.old, c.by, 1)
 			}
-			target := &lower.Target{Machine: kernels.Machine{Target: kernels.CUDA}, Refuses: refuses(c.refused...), Precision: eval.Mixed}
+			target := &lower.Target{Machine: kernels.Machine{Target: kernels.CUDA}, Refuses: refuses(c.refused...),
+				Precision: eval.Mixed}
 			lines := lowered(t, text, c.tokens, target)
 			require.Equal(t, c.want, names(lines), strings.Join(lines, "\n"))
 			require.Contains(t, strings.Join(lines, "\n"), c.holds)

@@ -1,6 +1,6 @@
-// Package lower has the rows that the GPU engine adds to the runtime's table of passes. They run when the shapes of a call
-// are known. What comes out is an ir.Module that can be printed and evaluated like any other, whose operations are those
-// that the engine has a kernel for: each operation selects its kernel, one to one.
+// Package lower has the rows that the GPU engine adds to the runtime's table of passes. They run when the shapes of a
+// call are known. What comes out is an ir.Module that can be printed and evaluated like any other, whose operations are
+// those that the engine has a kernel for: each operation selects its kernel, one to one.
 //
 // # Invariants
 //
@@ -13,6 +13,6 @@
 //   - All rows edit one graph, which knows at any time who reads a value and where it lies. A row sees the operations in
 //     the order in which it found them; what it makes takes its place when the row ends.
 //
-// Package lower imports ir, ir/eval, passes, runtime/plan, runtime/engine, runtime/strided and runtime/gpu/kernels; it must
-// never import an engine or a device.
+// Package lower imports ir, ir/eval, passes, runtime/plan, runtime/engine, runtime/strided and runtime/gpu/kernels; it
+// must never import an engine or a device.
 package lower

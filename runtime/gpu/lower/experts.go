@@ -8,8 +8,8 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// router makes the softmax of the largest of rows one operation with finding them, and with the product of each with a number
-// that its expert has.
+// router makes the softmax of the largest of rows one operation with finding them, and with the product of each with a
+// number that its expert has.
 func (g *graph) router(op *ir.Op) {
 	attrs, x := ir.Attrs[ir.SoftmaxAttrs](op), op.Input("x")
 	v := g.source(x)
@@ -20,7 +20,8 @@ func (g *graph) router(op *ir.Op) {
 	k, logits := ir.Attrs[ir.TopKAttrs](v.Def).K, v.Def.Input("x")
 	of, ok := g.floats(logits)
 	last := len(l.Shape) - 1
-	if !ok || last < 0 || attrs.Axis != -1 && attrs.Axis != last || l.Shape[last] != k || !slices.EqualFunc(x.Type.Shape, v.Type.Shape, (*ir.Expr).Equal) {
+	if !ok || last < 0 || attrs.Axis != -1 && attrs.Axis != last || l.Shape[last] != k ||
+		!slices.EqualFunc(x.Type.Shape, v.Type.Shape, (*ir.Expr).Equal) {
 		return
 	}
 	experts := of.Shape[len(of.Shape)-1]
@@ -45,8 +46,8 @@ func (g *graph) router(op *ir.Op) {
 	g.stand(top, top.Results[1], r.Results[1])
 }
 
-// scaledBy is the only reader of scores if it multiplies each by a number that its expert has, of a constant [experts, 1]; nil
-// where it is something else.
+// scaledBy is the only reader of scores if it multiplies each by a number that its expert has, of a constant [experts,
+// 1]; nil where it is something else.
 func (g *graph) scaledBy(scores, indices *ir.Value, experts int) (product *ir.Op, scale *ir.Value) {
 	readers := g.readers[scores]
 	if len(readers) != 1 || readers[0] == nil || readers[0].Def.Name != "multiply" {
@@ -58,11 +59,13 @@ func (g *graph) scaledBy(scores, indices *ir.Value, experts int) (product *ir.Op
 		factor = product.Input("a")
 	}
 	of := g.defined(factor, "embedding")
-	if of == nil || g.source(of.Input("indices")) != indices || !slices.Equal(shape(factor), shape(scores)) || !slices.Equal(shape(product.Result()), shape(scores)) {
+	if of == nil || g.source(of.Input("indices")) != indices || !slices.Equal(shape(factor), shape(scores)) ||
+		!slices.Equal(shape(product.Result()), shape(scores)) {
 		return nil, nil
 	}
 	scale = of.Input("weight")
-	if scale.Constant == nil || !slices.Equal(shape(scale), []int{experts, 1}) || scale.Type.DType != ir.BF16 && scale.Type.DType != ir.F32 {
+	if scale.Constant == nil || !slices.Equal(shape(scale), []int{experts, 1}) ||
+		scale.Type.DType != ir.BF16 && scale.Type.DType != ir.F32 {
 		return nil, nil
 	}
 	return product, scale
@@ -81,11 +84,12 @@ func Router(experts, k int, scale *ir.Value) kernels.Router {
 	return r
 }
 
-// Experts is the kernel of experts and of routed_experts, and but for Router that of sorted_experts; false where kernels read
-// no such weights or have no such activation.
+// Experts is the kernel of experts and of routed_experts, and but for Router that of sorted_experts; false where
+// kernels read no such weights or have no such activation.
 func Experts(op *ir.Op) (k kernels.Experts, ok bool) {
 	gate, ok := weightOf(op.Input("gate"))
-	k = kernels.Experts{Format: gate.Format, Count: gate.count, Hidden: gate.cols, Inner: gate.rows, Residual: op.Input("extra") != nil}
+	k = kernels.Experts{Format: gate.Format, Count: gate.count, Hidden: gate.cols, Inner: gate.rows,
+		Residual: op.Input("extra") != nil}
 	var name string
 	var norm bool
 	switch a := op.Attrs.(type) {
@@ -103,11 +107,12 @@ func Experts(op *ir.Op) (k kernels.Experts, ok bool) {
 
 // ManyExperts is the kernel of sorted_experts, whose rows are tiled or exact.
 func ManyExperts(k kernels.Experts, exact bool) kernels.ManyExperts {
-	return kernels.ManyExperts{Format: k.Format, Count: k.Count, Top: k.Top, Hidden: k.Hidden, Inner: k.Inner, Activation: k.Activation, Exact: exact}
+	return kernels.ManyExperts{Format: k.Format, Count: k.Count, Top: k.Top, Hidden: k.Hidden, Inner: k.Inner,
+		Activation: k.Activation, Exact: exact}
 }
 
-// mixturesOfExperts makes mixtures of experts those of few tokens, which read the experts of each, or those that sort tokens by
-// expert. What is added to their result is a part of them: an expert of all tokens, and another term.
+// mixturesOfExperts makes mixtures of experts those of few tokens, which read the experts of each, or those that sort
+// tokens by expert. What is added to their result is a part of them: an expert of all tokens, and another term.
 func mixturesOfExperts(g *graph) {
 	found := false
 	g.each(func(op *ir.Op) {
@@ -174,7 +179,8 @@ func (g *graph) mixture(op *ir.Op) *mixture {
 		m.router = nil
 		few = g.fewExperts(m.kernel(), m.tokens)
 	}
-	if m.sorted = (!few || m.tokens > FewTokens) && g.sortedExperts(m.many(g.Tiled(m.tokens)), m.tokens); !few && !m.sorted {
+	if m.sorted = (!few || m.tokens > FewTokens) && g.sortedExperts(m.many(g.Tiled(m.tokens)), m.tokens); !few &&
+		!m.sorted {
 		return nil
 	}
 	if m.sorted {
@@ -193,12 +199,14 @@ func (m *mixture) takeOperands(g *graph) bool {
 	m.x, ok4 = g.floats(op.Input("x"))
 	scores, ok5 := g.floats(op.Input("scores"))
 	indices, ok6 := g.Layout(op.Input("indices"))
-	if !ok || !ok2 || !ok3 || !ok4 || !ok5 || !ok6 || len(m.x.Shape) == 0 || len(indices.Shape) == 0 || !indices.IsDense() || !isChoice(indices.Base) {
+	if !ok || !ok2 || !ok3 || !ok4 || !ok5 || !ok6 || len(m.x.Shape) == 0 || len(indices.Shape) == 0 ||
+		!indices.IsDense() || !isChoice(indices.Base) {
 		return false
 	}
 	width := m.x.Shape[len(m.x.Shape)-1]
 	m.tokens, m.top = strided.Elements(m.x.Shape)/max(width, 1), indices.Shape[len(indices.Shape)-1]
-	alike := m.gate.Format == m.up.Format && m.gate.Format == m.down.Format && m.gate.count == m.up.count && m.gate.count == m.down.count
+	alike := m.gate.Format == m.up.Format && m.gate.Format == m.down.Format && m.gate.count == m.up.count &&
+		m.gate.count == m.down.count
 	return alike && width == m.gate.cols && m.gate.rows == m.up.rows && m.gate.cols == m.up.cols &&
 		m.down.cols == m.gate.rows && m.down.rows == m.gate.cols &&
 		slices.Equal(indices.Shape, scores.Shape) && strided.Elements(indices.Shape) == m.tokens*m.top
@@ -213,17 +221,20 @@ func isChoice(v *ir.Value) bool {
 func (m *mixture) takeRouter(g *graph) {
 	scores, indices := g.source(m.op.Input("scores")), g.source(m.op.Input("indices"))
 	r := scores.Def
-	if r == nil || r.Def.Name != "router" || indices.Def != r || scores.Index != 0 || indices.Index != 1 || !g.only(m.op.Input("scores")) || !g.only(m.op.Input("indices")) {
+	if r == nil || r.Def.Name != "router" || indices.Def != r || scores.Index != 0 || indices.Index != 1 ||
+		!g.only(m.op.Input("scores")) || !g.only(m.op.Input("indices")) {
 		return
 	}
-	if l, ok := g.floats(r.Input("logits")); ok && l.Shape[len(l.Shape)-1] == m.gate.count && strided.Elements(l.Shape) == m.tokens*m.gate.count {
+	if l, ok := g.floats(r.Input("logits")); ok && l.Shape[len(l.Shape)-1] == m.gate.count &&
+		strided.Elements(l.Shape) == m.tokens*m.gate.count {
 		m.router = r
 	}
 }
 
 // kernel describes the kernels for a few tokens.
 func (m *mixture) kernel() kernels.Experts {
-	k := kernels.Experts{Format: m.gate.Format, Count: m.gate.count, Top: m.top, Hidden: m.gate.cols, Inner: m.gate.rows}
+	k := kernels.Experts{Format: m.gate.Format, Count: m.gate.count, Top: m.top,
+		Hidden: m.gate.cols, Inner: m.gate.rows}
 	k.Activation, _ = kernels.ActivationNamed(m.activation)
 	if m.router != nil {
 		k.Router, k.Ahead = Router(m.gate.count, m.top, m.router.Input("scale")), true
@@ -243,18 +254,22 @@ func (t *Target) fewExperts(k kernels.Experts, tokens int) bool {
 		ok := usable(t, up, func(w kernels.Tuning) (kernels.Launch, error) { return k.LaunchUp(w, tokens) })
 		with := k
 		for _, with.Residual = range []bool{false, true} {
-			ok = ok && usable(t, down, func(w kernels.Tuning) (kernels.Launch, error) { return with.LaunchDown(w, tokens) })
+			ok = ok && usable(t, down, func(w kernels.Tuning) (kernels.Launch,
+				error) {
+				return with.LaunchDown(w, tokens)
+			})
 		}
 		return ok
 	})
 }
 
-// ExpertTiles are the ways to divide the products of sorted_experts: the first one that may be used, and the others that take the
-// order which is made for it; none where there is no kernel.
+// ExpertTiles are the ways to divide the products of sorted_experts: the first one that may be used, and the others
+// that take the order which is made for it; none where there is no kernel.
 func (t *Target) ExpertTiles(k kernels.ManyExperts, tokens int) []kernels.Tile {
 	variants := k.Tiles(t.Machine.Target, tokens)
 	first := slices.IndexFunc(variants[:min(len(variants), MaxRefused)], func(w kernels.Tile) bool {
-		return t.Allowed(k.LaunchSort(w, tokens)) && t.Allowed(k.LaunchUp(w, tokens)) && t.Allowed(k.LaunchDown(w, tokens))
+		return t.Allowed(k.LaunchSort(w, tokens)) && t.Allowed(k.LaunchUp(w, tokens)) &&
+			t.Allowed(k.LaunchDown(w, tokens))
 	})
 	if first < 0 {
 		return nil
@@ -277,7 +292,8 @@ func (m *mixture) takeSums(g *graph) {
 			return
 		}
 		l, ok := g.floats(other)
-		if !ok || !l.IsDense() || strided.Elements(l.Shape) != strided.Elements(m.x.Shape) || !slices.EqualFunc(sum.Result().Type.Shape, other.Type.Shape, (*ir.Expr).Equal) {
+		if !ok || !l.IsDense() || strided.Elements(l.Shape) != strided.Elements(m.x.Shape) ||
+			!slices.EqualFunc(sum.Result().Type.Shape, other.Type.Shape, (*ir.Expr).Equal) {
 			return
 		}
 		if s := m.sharedBy(g, other); s != nil && m.shared == nil {
@@ -293,7 +309,8 @@ func (m *mixture) takeSums(g *graph) {
 	}
 }
 
-// sumWith is the sum that is the only reader of v, through views of all of it, with the other term; nil where there is none.
+// sumWith is the sum that is the only reader of v, through views of all of it, with the other term; nil where there is
+// none.
 func (g *graph) sumWith(v *ir.Value) (sum *ir.Op, other *ir.Value) {
 	all := v
 	for {
@@ -315,7 +332,8 @@ func (g *graph) sumWith(v *ir.Value) (sum *ir.Op, other *ir.Value) {
 	}
 }
 
-// gatedRows is the glu that v is all of: sigmoid of a number for each row times the row; nil where it is something else.
+// gatedRows is the glu that v is all of: sigmoid of a number for each row times the row; nil where it is something
+// else.
 func (g *graph) gatedRows(v *ir.Value) *ir.Op {
 	op := g.defined(v, "glu")
 	if op == nil || ir.Attrs[ir.GLUAttrs](op).Activation != "sigmoid" {
@@ -324,7 +342,8 @@ func (g *graph) gatedRows(v *ir.Value) *ir.Op {
 	gate, ok := g.floats(op.Input("gate"))
 	x, ok2 := g.floats(op.Input("x"))
 	last := len(x.Shape) - 1
-	if !ok || !ok2 || last < 0 || len(gate.Shape) != last+1 || gate.Shape[last] != 1 || !slices.Equal(gate.Shape[:last], x.Shape[:last]) || !x.IsDense() || last >= 4 {
+	if !ok || !ok2 || last < 0 || len(gate.Shape) != last+1 || gate.Shape[last] != 1 ||
+		!slices.Equal(gate.Shape[:last], x.Shape[:last]) || !x.IsDense() || last >= 4 {
 		return nil
 	}
 	if _, _, stride, ok := strided.Rows(gate.Shape, gate.Strides); !ok || stride <= 0 {
@@ -349,7 +368,8 @@ func (m *mixture) build(b *ir.Builder, g *graph) *ir.Value {
 	if m.term != nil {
 		term := g.defined(m.extra, "glu")
 		rows := []int{m.tokens, m.gate.cols}
-		extra = b.Value("gated_add", nil, reshaped(b, term.Input("gate"), []int{m.tokens, 1}), reshaped(b, term.Input("x"), rows), reshaped(b, m.term, rows))
+		extra = b.Value("gated_add", nil, reshaped(b, term.Input("gate"), []int{m.tokens, 1}),
+			reshaped(b, term.Input("x"), rows), reshaped(b, m.term, rows))
 	}
 	if extra != nil {
 		extra = reshaped(b, extra, m.x.Shape)
@@ -368,8 +388,10 @@ func (m *mixture) build(b *ir.Builder, g *graph) *ir.Value {
 		if score != nil {
 			score = reshaped(b, score, m.lead(1))
 		}
-		y = b.Value("routed_experts", &ir.RoutedExpertsAttrs{K: attrs.K, Precise: attrs.Precise, Activation: m.activation}, x,
-			op.Input("gate"), op.Input("up"), op.Input("down"), logits, nil, s.gate, s.up, s.down, score, extra, m.router.Input("scale"))
+		y = b.Value("routed_experts", &ir.RoutedExpertsAttrs{K: attrs.K, Precise: attrs.Precise,
+			Activation: m.activation}, x,
+			op.Input("gate"), op.Input("up"), op.Input("down"), logits, nil, s.gate, s.up, s.down, score, extra,
+			m.router.Input("scale"))
 	default:
 		name := "experts"
 		if m.sorted {
@@ -379,7 +401,8 @@ func (m *mixture) build(b *ir.Builder, g *graph) *ir.Value {
 		if l, _ := g.Layout(scores); !l.IsDense() {
 			scores = b.Value("copy", nil, scores)
 		}
-		y = b.Value(name, &ir.ExpertsAttrs{Activation: m.activation}, x, op.Input("gate"), op.Input("up"), op.Input("down"), op.Input("indices"), scores, nil, extra)
+		y = b.Value(name, &ir.ExpertsAttrs{Activation: m.activation}, x, op.Input("gate"), op.Input("up"),
+			op.Input("down"), op.Input("indices"), scores, nil, extra)
 	}
 	return y
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/etc-ml/etc/ir"
 )
 
-// rowsOfExperts makes the normalization before mixtures of experts a part of them, and gives sorted ones their rows in the form
-// that tiled products take.
+// rowsOfExperts makes the normalization before mixtures of experts a part of them, and gives sorted ones their rows in
+// the form that tiled products take.
 func (g *graph) rowsOfExperts(op *ir.Op) {
 	if op.Def.Name == "sorted_experts" {
 		g.prepareExperts(op)
@@ -20,7 +20,8 @@ func (g *graph) rowsOfExperts(op *ir.Op) {
 func (g *graph) productOfExperts(op *ir.Op) *product {
 	form, _ := weightOf(op.Input("gate"))
 	x := op.Input("x")
-	return &product{x: x, form: form, rows: elements(x) / max(form.cols, 1), exact: !g.Tiled(elements(x) / max(form.cols, 1))}
+	return &product{x: x, form: form, rows: elements(x) / max(form.cols, 1),
+		exact: !g.Tiled(elements(x) / max(form.cols, 1))}
 }
 
 func (g *graph) normOfExperts(op *ir.Op) {
@@ -41,11 +42,13 @@ func (g *graph) normOfExperts(op *ir.Op) {
 		case *ir.ExpertsAttrs:
 			n.Attrs = &ir.ExpertsAttrs{Norm: asked, Eps: eps, Activation: a.Activation}
 		case *ir.RoutedExpertsAttrs:
-			n.Attrs = &ir.RoutedExpertsAttrs{K: a.K, Precise: a.Precise, Norm: asked, Eps: eps, Activation: a.Activation}
+			n.Attrs = &ir.RoutedExpertsAttrs{K: a.K, Precise: a.Precise, Norm: asked, Eps: eps,
+				Activation: a.Activation}
 		}
 		n.Args[0] = []ir.Arg{ir.Use(g.rowsOf(b, p.x, norm))}
 		if weight != nil {
-			n.Args[slices.IndexFunc(op.Def.Operands, func(o ir.Operand) bool { return o.Name == "norm" })] = []ir.Arg{ir.Use(weight)}
+			n.Args[slices.IndexFunc(op.Def.Operands,
+				func(o ir.Operand) bool { return o.Name == "norm" })] = []ir.Arg{ir.Use(weight)}
 		}
 		return b.Append(n).Results
 	})

@@ -5,14 +5,15 @@ import (
 	"github.com/etc-ml/etc/runtime/strided"
 )
 
-// shared is an expert of all tokens: sigmoid(score) · down(activation(gate) · up), with the activation of the others. Without up, gate has the rows of both.
+// shared is an expert of all tokens: sigmoid(score) · down(activation(gate) · up), with the activation of the others.
+// Without up, gate has the rows of both.
 type shared struct {
 	gate, up, down *ir.Value // weights
 	score          *ir.Value
 }
 
-// sharedBy sees a term beside a mixture of experts as one expert more; nil where it is something else, or has another shape or
-// format.
+// sharedBy sees a term beside a mixture of experts as one expert more; nil where it is something else, or has another
+// shape or format.
 func (m *mixture) sharedBy(g *graph, v *ir.Value) *shared {
 	term := g.gatedRows(v)
 	if term == nil || m.router == nil {
@@ -25,7 +26,8 @@ func (m *mixture) sharedBy(g *graph, v *ir.Value) *shared {
 	}
 	down, ok := weightOf(l.Input("weight"))
 	p := g.defined(l.Input("x"), "glu")
-	if !ok || p == nil || down.Format != m.down.Format || down.count != 1 || down.rows != m.down.rows || down.cols != m.down.cols || ir.Attrs[ir.GLUAttrs](p).Activation != m.activation {
+	if !ok || p == nil || down.Format != m.down.Format || down.count != 1 || down.rows != m.down.rows ||
+		down.cols != m.down.cols || ir.Attrs[ir.GLUAttrs](p).Activation != m.activation {
 		return nil
 	}
 	s := &shared{down: l.Input("weight"), score: term.Input("gate")}
@@ -41,7 +43,8 @@ func (m *mixture) sharedBy(g *graph, v *ir.Value) *shared {
 		if w == nil {
 			continue
 		}
-		if f, ok := weightOf(w); !ok || f.Format != m.gate.Format || f.count != 1 || f.rows != rows || f.cols != m.gate.cols {
+		if f, ok := weightOf(w); !ok || f.Format != m.gate.Format || f.count != 1 || f.rows != rows ||
+			f.cols != m.gate.cols {
 			return nil
 		}
 	}
@@ -52,8 +55,8 @@ func (m *mixture) sharedBy(g *graph, v *ir.Value) *shared {
 	return s
 }
 
-// product is the product of rows with a weight, of all of linear or linears, in whose result v lies; nil where there is none, or
-// it has a bias.
+// product is the product of rows with a weight, of all of linear or linears, in whose result v lies; nil where there is
+// none, or it has a bias.
 func (g *graph) product(v *ir.Value) (x, weight *ir.Value, result Layout) {
 	l, ok := g.Layout(v)
 	if !ok || l.Base.Def == nil {
@@ -71,8 +74,8 @@ func (g *graph) product(v *ir.Value) (x, weight *ir.Value, result Layout) {
 	return nil, nil, l
 }
 
-// pairOf gives the weights of the products of x that both operands of a glu are, each of n columns; of one weight where they are
-// its halves.
+// pairOf gives the weights of the products of x that both operands of a glu are, each of n columns; of one weight where
+// they are its halves.
 func (g *graph) pairOf(glu *ir.Op, n int) (gate, up, x *ir.Value) {
 	a, _ := g.Layout(glu.Input("gate"))
 	c, _ := g.Layout(glu.Input("x"))
@@ -90,7 +93,8 @@ func (g *graph) pairOf(glu *ir.Op, n int) (gate, up, x *ir.Value) {
 	columns := of.Shape[len(of.Shape)-1]
 	rows := strided.Elements(of.Shape) / max(columns, 1)
 	half := func(l Layout, first int) bool {
-		if len(l.Shape) == 0 || l.Shape[len(l.Shape)-1] != n || strided.Elements(l.Shape) != rows*n || l.Offset != first {
+		if len(l.Shape) == 0 || l.Shape[len(l.Shape)-1] != n || strided.Elements(l.Shape) != rows*n ||
+			l.Offset != first {
 			return false
 		}
 		_, _, stride, ok := strided.Rows(l.Shape, l.Strides)

@@ -65,32 +65,42 @@ func TestExpertsRows(t *testing.T) {
 	}{
 		"a token": {tokens: 1, want: few,
 			holds: "shared_gate=@both, shared_down=@shared, shared_score=%1, extra=%residual) {k=2, precise=true} : f32[1,1,64]"},
-		"eight tokens":         {tokens: 8, want: few},
-		"normalized rows":      {normed: true, tokens: 1, want: few, holds: "extra=%residual) {k=2, precise=true, norm=true, eps=1e-06} : f32[1,1,64]"},
-		"many normalized rows": {normed: true, tokens: 9, want: append(many[:8:8], "sorted_experts"), holds: "%0 = prepare(x=%x, norm=@norm) {norm=true, eps=1e-06}"},
+		"eight tokens": {tokens: 8, want: few},
+		"normalized rows": {normed: true, tokens: 1, want: few,
+			holds: "extra=%residual) {k=2, precise=true, norm=true, eps=1e-06} : f32[1,1,64]"},
+		"many normalized rows": {normed: true, tokens: 9, want: append(many[:8:8], "sorted_experts"),
+			holds: "%0 = prepare(x=%x, norm=@norm) {norm=true, eps=1e-06}"},
 		"many tokens":          {tokens: 9, want: append(many[:8:8], "sorted_experts"), holds: "sorted_experts(x=%0,"},
 		"many without sorting": {tokens: 9, refused: []string{"experts_sort"}, want: append(many[:8:8], "experts")},
 		"another activation": {old: `{activation="silu"}`, by: `{activation="gelu"}`, tokens: 1,
 			want: []string{"matvec", "matvec_glu", "matvec", "gated_add", "routed_experts"}},
-		"the residual first": {old: "b=%11) : f32[1,T,64]\n    %13 = add(a=%residual, b=%12)", by: "b=%residual) : f32[1,T,64]\n    %13 = add(a=%11, b=%12)",
+		"the residual first": {old: "b=%11) : f32[1,T,64]\n    %13 = add(a=%residual, b=%12)",
+			by:     "b=%residual) : f32[1,T,64]\n    %13 = add(a=%11, b=%12)",
 			tokens: 1, want: few, holds: "shared_score=%1, extra=%residual)"},
-		"gelu": {old: "switch_mlp", by: "switch_geglu", tokens: 1, want: []string{"matvec", "matvec_glu", "matvec", "gated_add", "routed_experts"},
+		"gelu": {old: "switch_mlp", by: "switch_geglu", tokens: 1,
+			want:  []string{"matvec", "matvec_glu", "matvec", "gated_add", "routed_experts"},
 			holds: `{k=2, precise=true, activation="gelu_tanh"} : f32[1,1,64]`},
-		"many with gelu":         {old: "switch_mlp", by: "switch_geglu", tokens: 9, want: append(many[:8:8], "sorted_experts"), holds: `{activation="gelu_tanh"} : f32[1,9,64]`},
+		"many with gelu": {old: "switch_mlp", by: "switch_geglu", tokens: 9,
+			want: append(many[:8:8], "sorted_experts"), holds: `{activation="gelu_tanh"} : f32[1,9,64]`},
 		"a scale of each expert": {old: scores, by: scaled, tokens: 1, want: few, holds: "scale=@scale"},
-		"scales of many tokens":  {old: scores, by: scaled, tokens: 9, want: append(many[:8:8], "sorted_experts"), holds: "router(logits=%1, scale=@scale) {k=2, precise=true}"},
+		"scales of many tokens": {old: scores, by: scaled, tokens: 9, want: append(many[:8:8], "sorted_experts"),
+			holds: "router(logits=%1, scale=@scale) {k=2, precise=true}"},
 		"scales that something reads": {old: scores, by: scaled, results: ", %z: f32[1,T,2]", tokens: 1,
 			want: append(append([]string{"matvec", "router", "embedding"}, shared...), "experts")},
 		"scores that are scaled and read": {old: scores, by: scaled, results: ", %m: f32[1,T,2]", tokens: 1,
 			want: append(append([]string{"matvec", "router", "embedding", "multiply"}, shared...), "experts")},
-		"halves the other way": {old: "gate=%7, x=%8", by: "gate=%8, x=%7", tokens: 1, want: []string{"matvec", "glu", "matvec", "gated_add", "routed_experts"}},
-		"indices are a result": {results: ", %4: u32[1,T,2]", tokens: 1, want: append(append([]string{"matvec", "router"}, shared...), "experts")},
-		"the sum inside":       {results: ", %12: f32[1,T,64]", tokens: 1, want: append(few[:2:2], "residual_add")},
+		"halves the other way": {old: "gate=%7, x=%8", by: "gate=%8, x=%7", tokens: 1,
+			want: []string{"matvec", "glu", "matvec", "gated_add", "routed_experts"}},
+		"indices are a result": {results: ", %4: u32[1,T,2]", tokens: 1,
+			want: append(append([]string{"matvec", "router"}, shared...), "experts")},
+		"the sum inside": {results: ", %12: f32[1,T,64]", tokens: 1, want: append(few[:2:2], "residual_add")},
 		"the experts are a result": {results: ", %6: f32[1,T,64]", tokens: 1,
 			want: append(few[:2:2], "matvec_glu", "matvec", "glu", "residual_add", "residual_add")},
-		"values of the router": {results: ", %3: f32[1,T,2]", tokens: 1, want: append(append([]string{"matvec", "top_k", "softmax"}, shared...), "experts")},
+		"values of the router": {results: ", %3: f32[1,T,2]", tokens: 1,
+			want: append(append([]string{"matvec", "top_k", "softmax"}, shared...), "experts")},
 		"no kernel": {tokens: 1, refused: []string{"experts_up", "experts_choose", "experts_sort"},
-			want: []string{"matvec", "router", "switch_mlp", "matvec_glu", "matvec", "glu", "residual_add", "residual_add"}},
+			want: []string{"matvec", "router", "switch_mlp", "matvec_glu", "matvec", "glu",
+				"residual_add", "residual_add"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Replace(mixture, "RESULTS", result+c.results, 1)
@@ -100,9 +110,11 @@ func TestExpertsRows(t *testing.T) {
 			}
 			if c.normed {
 				text = strings.NewReplacer("switch_mlp(x=%x", "switch_mlp(x=%y",
-					"    %0, %1, %2 = linears(x=%x", "    %y = rms_norm(x=%x, weight=@norm) {eps=1e-06} : f32[1,T,64]\n    %0, %1, %2 = linears(x=%y").Replace(text)
+					"    %0, %1, %2 = linears(x=%x",
+					"    %y = rms_norm(x=%x, weight=@norm) {eps=1e-06} : f32[1,T,64]\n    %0, %1, %2 = linears(x=%y").Replace(text)
 			}
-			target := &lower.Target{Machine: kernels.Machine{Target: kernels.CUDA}, Precision: eval.Mixed, Refuses: refuses(c.refused...)}
+			target := &lower.Target{Machine: kernels.Machine{Target: kernels.CUDA}, Precision: eval.Mixed,
+				Refuses: refuses(c.refused...)}
 			lines := lowered(t, text, c.tokens, target)
 			require.Equal(t, c.want, names(lines), strings.Join(lines, "\n"))
 			require.Contains(t, strings.Join(lines, "\n"), c.holds)

@@ -291,7 +291,8 @@ func (g *graph) firstRead(v *ir.Value) int {
 
 // works reports whether an operation from number first on and before last works on a buffer.
 func (g *graph) works(first, last int, on *ir.Buffer) bool {
-	return slices.ContainsFunc(g.m.Entry.Body.Ops[first:max(first, last)], func(op *ir.Op) bool { return worksOn(op, on) })
+	return slices.ContainsFunc(g.m.Entry.Body.Ops[first:max(first, last)],
+		func(op *ir.Op) bool { return worksOn(op, on) })
 }
 
 // written reports whether an operation from number first on and before last writes a buffer.

@@ -62,27 +62,31 @@ func RopeHeads(op *ir.Op, view Views) (r kernels.Rope, tokens int, ok bool) {
 	if !ok {
 		return r, 0, false
 	}
-	r = kernels.Rope{D: h.Width, Dims: 2 * view(op.Input("angles")).Shape[1], Traditional: attrs.Traditional, QHeads: h.Heads, Q: h.Strides, Eps: attrs.Eps}
+	r = kernels.Rope{D: h.Width, Dims: 2 * view(op.Input("angles")).Shape[1], Traditional: attrs.Traditional,
+		QHeads: h.Heads, Q: h.Strides, Eps: attrs.Eps}
 	if r.QNorm = headNorm(attrs.Norm, op.Input("weight")); r.QNorm == kernels.WeightedHeadNorm {
 		r.Weight = kernels.F32
 	}
 	return r, h.Tokens, true
 }
 
-// RopeWrite is the kernel of rope_write, or that part of attention_step, for so many tokens; cache is the dtype of the caches.
+// RopeWrite is the kernel of rope_write, or that part of attention_step, for so many tokens; cache is the dtype of the
+// caches.
 func RopeWrite(op *ir.Op, view Views, cache kernels.DType) (r kernels.Rope, tokens int, ok bool) {
 	var attrs ir.RopeWriteAttrs
 	switch a := op.Attrs.(type) {
 	case *ir.RopeWriteAttrs:
 		attrs = *a
 	case *ir.AttentionStepAttrs:
-		attrs = ir.RopeWriteAttrs{Traditional: a.Traditional, QNorm: a.QNorm, KNorm: a.KNorm, VNorm: a.VNorm, Eps: a.Eps}
+		attrs = ir.RopeWriteAttrs{Traditional: a.Traditional, QNorm: a.QNorm, KNorm: a.KNorm,
+			VNorm: a.VNorm, Eps: a.Eps}
 	}
 	q, ok := HeadsOf(view(op.Input("q")))
 	k, ok2 := HeadsOf(view(op.Input("k")))
 	v, ok3 := HeadsOf(view(op.Input("v")))
 	slots, known := op.Buffer.Type.Static()
-	if !ok || !ok2 || !ok3 || !known || len(slots) != 4 || q.Tokens != k.Tokens || k.Tokens != v.Tokens || k.Heads != v.Heads || q.Width != k.Width || k.Width != v.Width {
+	if !ok || !ok2 || !ok3 || !known || len(slots) != 4 || q.Tokens != k.Tokens || k.Tokens != v.Tokens ||
+		k.Heads != v.Heads || q.Width != k.Width || k.Width != v.Width {
 		return r, 0, false
 	}
 	_, linear := op.Arg("stop")
@@ -93,8 +97,10 @@ func RopeWrite(op *ir.Op, view Views, cache kernels.DType) (r kernels.Rope, toke
 
 // ropeOf is the part of a rotation with writes that says what heads are and what happens to them.
 func ropeOf(q, k, v Heads, attrs ir.RopeWriteAttrs, op *ir.Op) kernels.Rope {
-	r := kernels.Rope{D: q.Width, Traditional: attrs.Traditional, QHeads: q.Heads, KVHeads: k.Heads, Q: q.Strides, K: k.Strides, V: v.Strides,
-		QNorm: headNorm(attrs.QNorm, op.Input("q_weight")), KNorm: headNorm(attrs.KNorm, op.Input("k_weight")), VNorm: headNorm(attrs.VNorm, nil), Eps: attrs.Eps}
+	r := kernels.Rope{D: q.Width, Traditional: attrs.Traditional, QHeads: q.Heads, KVHeads: k.Heads, Q: q.Strides,
+		K: k.Strides, V: v.Strides,
+		QNorm: headNorm(attrs.QNorm, op.Input("q_weight")), KNorm: headNorm(attrs.KNorm, op.Input("k_weight")),
+		VNorm: headNorm(attrs.VNorm, nil), Eps: attrs.Eps}
 	if r.QNorm == kernels.WeightedHeadNorm || r.KNorm == kernels.WeightedHeadNorm {
 		r.Weight = kernels.F32
 	}
@@ -109,8 +115,8 @@ type normOfHeads struct {
 	shape []int
 }
 
-// headNorm finds the normalization that heads x [1, H, T, D] are the result of, where nothing else reads that; nil where
-// there is none that kernels of heads do themselves.
+// headNorm finds the normalization that heads x [1, H, T, D] are the result of, where nothing else reads that; nil
+// where there is none that kernels of heads do themselves.
 func (g *graph) headNorm(x *ir.Value) *normOfHeads {
 	l, ok := g.Layout(x)
 	op := g.from(x, "rms_norm")
@@ -119,7 +125,8 @@ func (g *graph) headNorm(x *ir.Value) *normOfHeads {
 	}
 	heads, tokens, width := l.Shape[1], l.Shape[2], l.Shape[3]
 	of, ok := g.Layout(op.Result())
-	if !ok || strided.Elements(of.Shape) != strided.Elements(l.Shape) || of.Shape[len(of.Shape)-1] != width || l.Strides[2] != heads*width || l.Strides[1] != width {
+	if !ok || strided.Elements(of.Shape) != strided.Elements(l.Shape) || of.Shape[len(of.Shape)-1] != width ||
+		l.Strides[2] != heads*width || l.Strides[1] != width {
 		return nil
 	}
 	if w := op.Input("weight"); w != nil && !isVector(w, width) {

@@ -36,7 +36,8 @@ func dims(strides, shape []int) []int {
 
 // Same reports whether l has all elements of o in their order, and both are dense.
 func (l Layout) Same(o Layout) bool {
-	return l.Base == o.Base && l.Offset == o.Offset && strided.Elements(l.Shape) == strided.Elements(o.Shape) && l.IsDense() && o.IsDense()
+	return l.Base == o.Base && l.Offset == o.Offset && strided.Elements(l.Shape) == strided.Elements(o.Shape) &&
+		l.IsDense() && o.IsDense()
 }
 
 // Layout gives the layout of a tensor of the entry; false where its shape is known only when the plan runs.
@@ -77,13 +78,14 @@ func (g *graph) layoutOf(v *ir.Value) (Layout, bool) {
 	return own, true
 }
 
-// order has the operations whose kernels do not write their results in row-major order, with the strides that they give;
-// nil stands for row-major.
+// order has the operations whose kernels do not write their results in row-major order, with the strides that they
+// give; nil stands for row-major.
 var order map[string]func(g *graph, op *ir.Op, shape []int) []int
 
 func init() { // rules ask for the layouts of operands
 	order = map[string]func(g *graph, op *ir.Op, shape []int) []int{
-		"rope_heads": tokenMajor, "rope_write": tokenMajor, "rope_rows_write": tokenMajor, "attention": attentionOrder, "rows_attention": attentionOrder, "sigmoid": inOrder, "take": takenRows,
+		"rope_heads": tokenMajor, "rope_write": tokenMajor, "rope_rows_write": tokenMajor, "attention": attentionOrder,
+		"rows_attention": attentionOrder, "sigmoid": inOrder, "take": takenRows,
 	}
 }
 

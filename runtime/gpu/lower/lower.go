@@ -19,8 +19,8 @@ type Target struct {
 	Exact bool
 	// Refuses reports whether a kernel must not be used: its self-test failed on this device. Nil refuses none.
 	Refuses func(kernels.Launch) bool
-	// Library reports whether the device's library has the product of rows × k numbers in bf16 with n rows of k. Nil stands
-	// for a device without one.
+	// Library reports whether the device's library has the product of rows × k numbers in bf16 with n rows of k. Nil
+	// stands for a device without one.
 	Library func(rows, n, k int) bool
 
 	answers map[any]bool
@@ -55,13 +55,15 @@ var Table = passes.Ordered(
 	passes.Row[*graph]{Name: "experts", Run: row(mixturesOfExperts), After: []passes.Order{
 		{Pass: "router", Because: "the kernel of few tokens chooses the experts"},
 	}},
-	passes.Row[*graph]{Name: "delta-gates", Run: each((*graph).deltaGates, "buffer_delta_rule", "slot_delta_rule"), After: []passes.Order{
-		{Pass: "insert-copies", Because: "it reads layouts, which copies change"},
-	}},
-	passes.Row[*graph]{Name: "delta-rule", Run: each((*graph).deltaRule, "buffer_delta_rule", "slot_delta_rule"), After: []passes.Order{
-		{Pass: "insert-copies", Because: "it reads layouts, which copies change"},
-		{Pass: "delta-gates", Because: "that looks for the rules that gates are of"},
-	}},
+	passes.Row[*graph]{Name: "delta-gates", Run: each((*graph).deltaGates, "buffer_delta_rule", "slot_delta_rule"),
+		After: []passes.Order{
+			{Pass: "insert-copies", Because: "it reads layouts, which copies change"},
+		}},
+	passes.Row[*graph]{Name: "delta-rule", Run: each((*graph).deltaRule, "buffer_delta_rule", "slot_delta_rule"),
+		After: []passes.Order{
+			{Pass: "insert-copies", Because: "it reads layouts, which copies change"},
+			{Pass: "delta-gates", Because: "that looks for the rules that gates are of"},
+		}},
 	passes.Row[*graph]{Name: "sums", Run: each((*graph).sums, "add", "multiply", "rms_norm"), After: []passes.Order{
 		{Pass: "insert-copies", Because: "it reads layouts, which copies change"},
 		{Pass: "rope", Because: "kernels of heads do their normalization themselves"},
@@ -82,7 +84,8 @@ var Table = passes.Ordered(
 		{Pass: "pairs-of-products", Because: "it takes all products that are left"},
 		{Pass: "sums", Because: "a product does a normalization itself that is none of a sum"},
 	}},
-	passes.Row[*graph]{Name: "rows-of-experts", Run: each((*graph).rowsOfExperts, "experts", "routed_experts", "sorted_experts"), After: []passes.Order{
+	passes.Row[*graph]{Name: "rows-of-experts", Run: each((*graph).rowsOfExperts, "experts", "routed_experts",
+		"sorted_experts"), After: []passes.Order{
 		{Pass: "experts", Because: "it extends these"},
 		{Pass: "products", Because: "rows that products have prepared are there for experts, too"},
 	}},
@@ -91,13 +94,15 @@ var Table = passes.Ordered(
 		{Pass: "gated-norms", Because: "it takes those of heads"},
 		{Pass: "convolved-products", Because: "these may have the gate after its activation"},
 	}},
-	passes.Row[*graph]{Name: "products-of-sums", Run: each((*graph).ofSum, "matvec", "matvec_glu"), After: []passes.Order{
-		{Pass: "products", Because: "it extends matvec and matvec_glu"},
-		{Pass: "sums", Because: "it takes add_norm"},
-	}},
+	passes.Row[*graph]{Name: "products-of-sums", Run: each((*graph).ofSum, "matvec", "matvec_glu"),
+		After: []passes.Order{
+			{Pass: "products", Because: "it extends matvec and matvec_glu"},
+			{Pass: "sums", Because: "it takes add_norm"},
+		}},
 )
 
-// Run gives m, which runtime/fuse has fused, for inputs of these shapes (nil for an int), in the operations of the target.
+// Run gives m, which runtime/fuse has fused, for inputs of these shapes (nil for an int), in the operations of the
+// target.
 func Run(m *ir.Module, shapes [][]int, t *Target, c passes.Control) (*ir.Module, error) {
 	sizes := plan.SizesOf(m.Entry.Params, shapes)
 	m = m.Specialize(func(s *ir.Symbol) (int64, bool) { n, ok := sizes[s]; return n, ok })

@@ -26,8 +26,9 @@ var machines = map[string]kernels.Machine{
 	"streams": {Target: kernels.CUDA, Cores: 4, TransferMemory: 232448, TransferLeast: 1},
 }
 
-// TestLoweredAgree evaluates every graph as the device runs it, on the reference machine, and compares outputs and buffers
-// with the module that it came from: for single tokens, few tokens and chunks, one after the other on the same state.
+// TestLoweredAgree evaluates every graph as the device runs it, on the reference machine, and compares outputs and
+// buffers with the module that it came from: for single tokens, few tokens and chunks, one after the other on the same
+// state.
 func TestLoweredAgree(t *testing.T) {
 	for _, name := range fusetest.Names() {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +81,8 @@ type answer struct {
 }
 
 // answers runs a module, in calls of so many tokens.
-func answers(t *testing.T, m *ir.Module, precision eval.Precision, constants *eval.Constants, calls ...int) (all []answer) {
+func answers(t *testing.T, m *ir.Module, precision eval.Precision, constants *eval.Constants,
+	calls ...int) (all []answer) {
 	t.Helper()
 	machine, err := eval.NewMachine(m, precision, constants)
 	require.NoError(t, err)
@@ -99,7 +101,8 @@ func answers(t *testing.T, m *ir.Module, precision eval.Precision, constants *ev
 }
 
 // agree runs what a module is lowered to on the same calls.
-func agree(t *testing.T, want []answer, fused *ir.Module, machine kernels.Machine, precision eval.Precision, constants *eval.Constants) {
+func agree(t *testing.T, want []answer, fused *ir.Module, machine kernels.Machine, precision eval.Precision,
+	constants *eval.Constants) {
 	t.Helper()
 	states := map[*ir.Buffer]*eval.Tensor{}
 	tolerance := 1e-5
@@ -107,7 +110,8 @@ func agree(t *testing.T, want []answer, fused *ir.Module, machine kernels.Machin
 		tolerance = 1e-3 // buffers in bfloat16 are rounded
 	}
 	for _, w := range want {
-		lowered, err := lower.Run(fused, shapes(w.in), &lower.Target{Machine: machine, Precision: precision}, passes.Control{Verify: true})
+		lowered, err := lower.Run(fused, shapes(w.in), &lower.Target{Machine: machine, Precision: precision},
+			passes.Control{Verify: true})
 		require.NoError(t, err)
 		got, err := eval.NewMachine(lowered, precision, constants)
 		require.NoError(t, err)
@@ -175,13 +179,14 @@ func TestEveryRowDoesSomething(t *testing.T) {
 				for _, precision := range []eval.Precision{eval.FP32, eval.Mixed} {
 					in := plan.Shapes(fused, tokens)
 					before := ""
-					_, err := lower.Run(fused, in, &lower.Target{Machine: machine, Precision: precision}, passes.Control{After: func(pass string, m *ir.Module) error {
-						if text := m.String(); text != before {
-							changed[pass] = changed[pass] || before != ""
-							before = text
-						}
-						return nil
-					}})
+					_, err := lower.Run(fused, in, &lower.Target{Machine: machine, Precision: precision},
+						passes.Control{After: func(pass string, m *ir.Module) error {
+							if text := m.String(); text != before {
+								changed[pass] = changed[pass] || before != ""
+								before = text
+							}
+							return nil
+						}})
 					require.NoError(t, err)
 				}
 			}

@@ -37,8 +37,8 @@ func (g *graph) convOf(op *ir.Op) (k kernels.Conv, ok bool) {
 	return k, true
 }
 
-// convolved makes the convolution of one token the end of the product whose first columns are its channels, and of those
-// of the same row that one kernel computes with it.
+// convolved makes the convolution of one token the end of the product whose first columns are its channels, and of
+// those of the same row that one kernel computes with it.
 func (g *graph) convolved(op *ir.Op) {
 	x := op.Input("x")
 	k, ok := g.convOf(op)

@@ -132,8 +132,8 @@ func epilogueOf(limit float32, bias, extra *ir.Value) kernels.Epilogue {
 	return kernels.NoEpilogue
 }
 
-// columnsOfPair is the number of columns that activation(gate) · up has where operand gate has n rows: half as many where
-// both are halves of one weight.
+// columnsOfPair is the number of columns that activation(gate) · up has where operand gate has n rows: half as many
+// where both are halves of one weight.
 func columnsOfPair(op *ir.Op, n int) int {
 	if op.Input("up") == nil {
 		return n / 2

@@ -21,7 +21,8 @@ func (g *graph) pair(op *ir.Op) {
 		norm, a, weight := g.normOf(gate), &ir.MatvecGLUAttrs{Activation: name}, (*ir.Value)(nil)
 		a.Norm, a.Eps, weight = normAttr(norm)
 		k, ok := MatVecGLU(b.Op("matvec_glu", a, g.rowsOf(b, gate.x, norm), gate.w, second, weight))
-		if ok && ask(g.Target, "usable", k, 0, func() bool { return usable(g.Target, k.Tunings(g.Machine), k.Launch) }) {
+		if ok && ask(g.Target, "usable", k, 0,
+			func() bool { return usable(g.Target, k.Tunings(g.Machine), k.Launch) }) {
 			g.put(b, op)
 		}
 		return
@@ -136,7 +137,8 @@ func (g *graph) ofSum(op *ir.Op) {
 	}
 	of, b := ir.Attrs[ir.AddNormAttrs](s), g.draft()
 	a := &ir.MatvecSumAttrs{PreEps: of.PreEps, Eps: of.Eps, Kept: of.Kept}
-	operands := []any{shapedAs(b, s.Input("x"), x), shapedAs(b, s.Input("residual"), x), s.Input("pre"), s.Input("scale"), s.Input("norm")}
+	operands := []any{shapedAs(b, s.Input("x"), x), shapedAs(b, s.Input("residual"), x), s.Input("pre"),
+		s.Input("scale"), s.Input("norm")}
 	var n *ir.Op
 	var runs bool
 	if op.Def.Name == "matvec" {

@@ -41,7 +41,8 @@ BODY
 }
 `
 
-// rowCase is what the rows make of an entry for so many tokens on a device: the operations that are no views and make no weights, in order.
+// rowCase is what the rows make of an entry for so many tokens on a device: the operations that are no views and make
+// no weights, in order.
 type rowCase struct {
 	body, results string
 	tokens        int
@@ -162,49 +163,78 @@ func library() lower.Target {
 
 func TestRowsOfSums(t *testing.T) {
 	for name, c := range map[string]rowCase{
-		"a sum":                          {`    %o = add(a=%x, b=%y) : f32[1,T,256]`, "%o: f32[1,T,256]", 3, lower.Target{}, "residual_add"},
-		"of another shape":               {`    %o = add(a=%x, b=@bias) : f32[1,T,256]`, "%o: f32[1,T,256]", 3, lower.Target{}, "add"},
-		"a residual that is not dense":   {"    %l = slice(x=%x, axis=2, start=0, stop=64) : f32[1,T,64]\n    %r = slice(x=%x, axis=2, start=64, stop=128) : f32[1,T,64]\n    %o = add(a=%l, b=%r) : f32[1,T,64]", "%o: f32[1,T,64]", 3, lower.Target{}, "add"},
-		"normalized":                     {residual, "%o: f32[1,T,256]", 3, lower.Target{}, "add_norm"},
-		"normalized, and the sum":        {residual, "%o: f32[1,T,256], %m: f32[1,T,256]", 3, lower.Target{}, "add_norm"},
-		"normalized, and before":         {residual, "%o: f32[1,T,256], %n: f32[1,T,256]", 3, lower.Target{}, "rms_norm add_norm"},
-		"normalized, and before scaling": {residual, "%o: f32[1,T,256], %s: f32[1,T,256]", 3, lower.Target{}, "residual_add multiply rms_norm"},
-		"without a kernel":               {residual, "%o: f32[1,T,256]", 3, refuse("norm"), "rms_norm add multiply rms_norm"},
-		"with a gate":                    {heads, "%r: f32[1,T,256]", 3, lower.Target{}, "gated_norm"},
-		"with a gate, and without":       {heads, "%r: f32[1,T,256], %n: f32[1,T,8,32]", 3, lower.Target{}, "rms_norm glu"},
+		"a sum": {`    %o = add(a=%x, b=%y) : f32[1,T,256]`, "%o: f32[1,T,256]", 3,
+			lower.Target{}, "residual_add"},
+		"of another shape": {`    %o = add(a=%x, b=@bias) : f32[1,T,256]`, "%o: f32[1,T,256]", 3,
+			lower.Target{}, "add"},
+		"a residual that is not dense": {"    %l = slice(x=%x, axis=2, start=0, stop=64) : f32[1,T,64]\n    %r = slice(x=%x, axis=2, start=64, stop=128) : f32[1,T,64]\n    %o = add(a=%l, b=%r) : f32[1,T,64]", "%o: f32[1,T,64]", 3, lower.Target{}, "add"},
+		"normalized":                   {residual, "%o: f32[1,T,256]", 3, lower.Target{}, "add_norm"},
+		"normalized, and the sum": {residual, "%o: f32[1,T,256], %m: f32[1,T,256]", 3,
+			lower.Target{}, "add_norm"},
+		"normalized, and before": {residual, "%o: f32[1,T,256], %n: f32[1,T,256]", 3,
+			lower.Target{}, "rms_norm add_norm"},
+		"normalized, and before scaling": {residual, "%o: f32[1,T,256], %s: f32[1,T,256]", 3, lower.Target{},
+			"residual_add multiply rms_norm"},
+		"without a kernel": {residual, "%o: f32[1,T,256]", 3, refuse("norm"),
+			"rms_norm add multiply rms_norm"},
+		"with a gate": {heads, "%r: f32[1,T,256]", 3, lower.Target{}, "gated_norm"},
+		"with a gate, and without": {heads, "%r: f32[1,T,256], %n: f32[1,T,8,32]", 3,
+			lower.Target{}, "rms_norm glu"},
 	} {
 		t.Run(name, c.run)
 	}
 }
 
 func TestRowsOfProducts(t *testing.T) {
-	const three, oneMore = "%p: f32[1,T,256], %q: f32[1,T,64], %r: f32[1,T,256]", threeProducts + "\n    %o = add(a=%r, b=%y) : f32[1,T,256]"
+	const three, oneMore = "%p: f32[1,T,256], %q: f32[1,T,64], %r: f32[1,T,256]",
+		threeProducts + "\n    %o = add(a=%r, b=%y) : f32[1,T,256]"
 	for name, c := range map[string]rowCase{
-		"a row":                             {threeProducts, three, 1, lower.Target{}, "matvec"},
-		"of those that are read":            {threeProducts, "%q: f32[1,T,64], %n: f32[1,T,256]", 1, lower.Target{}, "rms_norm matvec"},
-		"many rows":                         {threeProducts, three, 40, lower.Target{}, "prepare matmul matmul matmul"},
-		"many rows by a library":            {threeProducts, three, 64, library(), "prepare library_product library_product library_product"},
-		"one that the library has not":      {"    %o = linear(x=%x, weight=@d) : f32[1,T,512]", "%o: f32[1,T,512]", 64, lower.Target{Precision: eval.Mixed, Library: func(rows, n, k int) bool { return n < 512 }}, "prepare matmul"},
-		"of f32 by a library":               {"    %o = linear(x=%x, weight=@d) : f32[1,T,512]", "%o: f32[1,T,512]", 64, library(), "dense_weight prepare library_product"},
-		"of codes by a library":             {quantized[1:] + "\n    %o = linear(x=%x, weight=%w) : f32[1,T,256]", "%o: f32[1,T,256]", 64, library(), "dense_weight prepare library_product"},
-		"of symmetric codes by a library":   {strings.Replace(quantized[1:], ", biases=@biases", "", 1) + "\n    %o = linear(x=%x, weight=%w) : f32[1,T,256]", "%o: f32[1,T,256]", 64, library(), "dense_weight prepare library_product"},
-		"of what a buffer holds":            {"    %l = load @sum() : f32[2,256]\n    %o = linear(x=%l, weight=@a) : f32[2,256]", "%o: f32[2,256]", 1, lower.Target{}, "load matvec"},
-		"many rows without a kernel":        {threeProducts, three, 40, refuse("matmul"), "rms_norm matvec matvec matvec"},
-		"and a sum":                         {oneMore, "%o: f32[1,T,256]", 2, lower.Target{}, "matvec"},
-		"and a sum, which is not all":       {oneMore, "%o: f32[1,T,256], %r: f32[1,T,256]", 2, lower.Target{}, "matvec residual_add"},
-		"of many rows, and a sum":           {oneMore, "%o: f32[1,T,256]", 40, lower.Target{}, "prepare matmul"},
-		"of many rows, by a library":        {oneMore, "%o: f32[1,T,256]", 64, library(), "prepare library_product residual_add"},
-		"and a bias":                        {"    %o = linear(x=%x, weight=@a, bias=@bias) : f32[1,T,256]", "%o: f32[1,T,256]", 9, lower.Target{}, "matmul"},
-		"and a bound":                       {"    %p = linear(x=%x, weight=@a) : f32[1,T,256]\n    %o = softcap(x=%p, cap=@cap) : f32[1,T,256]", "%o: f32[1,T,256]", 1, lower.Target{}, "matvec"},
-		"of rows that do not follow":        {"    %p = transpose(x=%x) {perm=[0, 2, 1]} : f32[1,256,T]\n    %q = broadcast_to(x=%p, shape=[2, 256, -1]) : f32[2,256,T]\n    %s = transpose(x=%q) {perm=[0, 2, 1]} : f32[2,T,256]\n    %o = linear(x=%s, weight=@c) : f32[2,T,64]", "%o: f32[2,T,64]", 2, lower.Target{}, "copy matvec"},
-		"of the same rows, not all used":    {oneMore, "%o: f32[1,T,256], %q: f32[1,T,64]", 2, lower.Target{}, "matvec matvec"},
-		"a pair of halves":                  {twoHalves, "%o: f32[1,T,256]", 3, lower.Target{}, "matvec_glu"},
-		"a pair of many rows":               {twoHalves, "%o: f32[1,T,256]", 30, lower.Target{}, "prepare matmul_glu"},
-		"a pair by a library":               {twoHalves, "%o: f32[1,T,256]", 64, library(), "dense_weight prepare library_product glu"},
-		"a pair with something in between":  {strings.Replace(twoHalves, "    %o = glu(gate=%g, ", "    %v = exp(x=%g) : f32[1,T,256]\n    %o = glu(gate=%v, ", 1), "%o: f32[1,T,256]", 3, lower.Target{}, "matvec exp glu"},
-		"a convolution":                     {convolution, "%o: f32[1,T,64], %g: f32[1,T,64]", 1, lower.Target{}, "matvec_conv glu"},
-		"a convolution of several tokens":   {convolution, "%o: f32[1,T,64], %g: f32[1,T,64]", 2, lower.Target{}, "matvec buffer_conv glu"},
-		"a convolution of another's result": {strings.Replace(convolution, "x=%p, axis=2, start=0, stop=64", "x=%p, axis=2, start=64, stop=128", 1), "%o: f32[1,T,64], %g: f32[1,T,64]", 1, lower.Target{}, "matvec buffer_conv glu"},
+		"a row": {threeProducts, three, 1, lower.Target{}, "matvec"},
+		"of those that are read": {threeProducts, "%q: f32[1,T,64], %n: f32[1,T,256]", 1,
+			lower.Target{}, "rms_norm matvec"},
+		"many rows": {threeProducts, three, 40, lower.Target{}, "prepare matmul matmul matmul"},
+		"many rows by a library": {threeProducts, three, 64, library(),
+			"prepare library_product library_product library_product"},
+		"one that the library has not": {"    %o = linear(x=%x, weight=@d) : f32[1,T,512]", "%o: f32[1,T,512]", 64,
+			lower.Target{Precision: eval.Mixed, Library: func(rows, n, k int) bool { return n < 512 }},
+			"prepare matmul"},
+		"of f32 by a library": {"    %o = linear(x=%x, weight=@d) : f32[1,T,512]", "%o: f32[1,T,512]", 64,
+			library(), "dense_weight prepare library_product"},
+		"of codes by a library": {quantized[1:] + "\n    %o = linear(x=%x, weight=%w) : f32[1,T,256]",
+			"%o: f32[1,T,256]", 64, library(), "dense_weight prepare library_product"},
+		"of symmetric codes by a library": {strings.Replace(quantized[1:], ", biases=@biases", "",
+			1) + "\n    %o = linear(x=%x, weight=%w) : f32[1,T,256]", "%o: f32[1,T,256]", 64, library(),
+			"dense_weight prepare library_product"},
+		"of what a buffer holds": {"    %l = load @sum() : f32[2,256]\n    %o = linear(x=%l, weight=@a) : f32[2,256]",
+			"%o: f32[2,256]", 1, lower.Target{}, "load matvec"},
+		"many rows without a kernel": {threeProducts, three, 40, refuse("matmul"),
+			"rms_norm matvec matvec matvec"},
+		"and a sum": {oneMore, "%o: f32[1,T,256]", 2, lower.Target{}, "matvec"},
+		"and a sum, which is not all": {oneMore, "%o: f32[1,T,256], %r: f32[1,T,256]", 2, lower.Target{},
+			"matvec residual_add"},
+		"of many rows, and a sum": {oneMore, "%o: f32[1,T,256]", 40, lower.Target{}, "prepare matmul"},
+		"of many rows, by a library": {oneMore, "%o: f32[1,T,256]", 64, library(),
+			"prepare library_product residual_add"},
+		"and a bias": {"    %o = linear(x=%x, weight=@a, bias=@bias) : f32[1,T,256]",
+			"%o: f32[1,T,256]", 9, lower.Target{}, "matmul"},
+		"and a bound":                {"    %p = linear(x=%x, weight=@a) : f32[1,T,256]\n    %o = softcap(x=%p, cap=@cap) : f32[1,T,256]", "%o: f32[1,T,256]", 1, lower.Target{}, "matvec"},
+		"of rows that do not follow": {"    %p = transpose(x=%x) {perm=[0, 2, 1]} : f32[1,256,T]\n    %q = broadcast_to(x=%p, shape=[2, 256, -1]) : f32[2,256,T]\n    %s = transpose(x=%q) {perm=[0, 2, 1]} : f32[2,T,256]\n    %o = linear(x=%s, weight=@c) : f32[2,T,64]", "%o: f32[2,T,64]", 2, lower.Target{}, "copy matvec"},
+		"of the same rows, not all used": {oneMore, "%o: f32[1,T,256], %q: f32[1,T,64]", 2,
+			lower.Target{}, "matvec matvec"},
+		"a pair of halves":    {twoHalves, "%o: f32[1,T,256]", 3, lower.Target{}, "matvec_glu"},
+		"a pair of many rows": {twoHalves, "%o: f32[1,T,256]", 30, lower.Target{}, "prepare matmul_glu"},
+		"a pair by a library": {twoHalves, "%o: f32[1,T,256]", 64, library(),
+			"dense_weight prepare library_product glu"},
+		"a pair with something in between": {strings.Replace(twoHalves, "    %o = glu(gate=%g, ",
+			"    %v = exp(x=%g) : f32[1,T,256]\n    %o = glu(gate=%v, ", 1), "%o: f32[1,T,256]", 3,
+			lower.Target{}, "matvec exp glu"},
+		"a convolution": {convolution, "%o: f32[1,T,64], %g: f32[1,T,64]", 1,
+			lower.Target{}, "matvec_conv glu"},
+		"a convolution of several tokens": {convolution, "%o: f32[1,T,64], %g: f32[1,T,64]", 2, lower.Target{},
+			"matvec buffer_conv glu"},
+		"a convolution of another's result": {strings.Replace(convolution, "x=%p, axis=2, start=0, stop=64",
+			"x=%p, axis=2, start=64, stop=128", 1), "%o: f32[1,T,64], %g: f32[1,T,64]", 1, lower.Target{},
+			"matvec buffer_conv glu"},
 	} {
 		t.Run(name, c.run)
 	}
@@ -217,12 +247,13 @@ func TestRowsOfProductsBehindNorms(t *testing.T) {
 		"of heads":                   {ofHeads, "%o: f32[1,T,256]", 1, lower.Target{}, "matvec_heads"},
 		"of heads of several tokens": {ofHeads, "%o: f32[1,T,256]", 2, lower.Target{}, "gated_norm matvec"},
 		"of a sum":                   {ofSum, "%p: f32[1,T,256]", 1, streams, "matvec_sum"},
-		"of a sum that is kept":      {ofSum + "\n    %k = add(a=%p, b=%m) : f32[1,T,256]", "%k: f32[1,T,256]", 1, streams, "add_norm matvec"},
-		"of a sum that is a result":  {ofSum, "%p: f32[1,T,256], %m: f32[1,T,256]", 1, streams, "matvec_sum"},
-		"of a sum that others read":  {ofSum, "%p: f32[1,T,256], %o: f32[1,T,256]", 1, streams, "add_norm matvec"},
-		"that is not streamed":       {ofSum, "%p: f32[1,T,256]", 1, lower.Target{}, "add_norm matvec"},
-		"a pair of a sum":            {pairOfSum, "%g: f32[1,T,256]", 1, streams, "matvec_glu_sum"},
-		"a pair of several tokens":   {pairOfSum, "%g: f32[1,T,256]", 2, streams, "add_norm matvec_glu"},
+		"of a sum that is kept": {ofSum + "\n    %k = add(a=%p, b=%m) : f32[1,T,256]", "%k: f32[1,T,256]", 1,
+			streams, "add_norm matvec"},
+		"of a sum that is a result": {ofSum, "%p: f32[1,T,256], %m: f32[1,T,256]", 1, streams, "matvec_sum"},
+		"of a sum that others read": {ofSum, "%p: f32[1,T,256], %o: f32[1,T,256]", 1, streams, "add_norm matvec"},
+		"that is not streamed":      {ofSum, "%p: f32[1,T,256]", 1, lower.Target{}, "add_norm matvec"},
+		"a pair of a sum":           {pairOfSum, "%g: f32[1,T,256]", 1, streams, "matvec_glu_sum"},
+		"a pair of several tokens":  {pairOfSum, "%g: f32[1,T,256]", 2, streams, "add_norm matvec_glu"},
 	} {
 		t.Run(name, c.run)
 	}

@@ -23,7 +23,8 @@ func (g *graph) rotates(op *ir.Op) bool {
 	attrs := ir.Attrs[ir.RopeAttrs](op)
 	l, ok := g.floats(op.Input("x"))
 	at := positionOf(op)
-	if !ok || attrs.Dims <= 0 || attrs.Dims%2 != 0 || op.Def.Name == "rope" && at.Kind == ir.ValueArg && at.Value.Type.Kind != ir.IntKind || !known(at) {
+	if !ok || attrs.Dims <= 0 || attrs.Dims%2 != 0 ||
+		op.Def.Name == "rope" && at.Kind == ir.ValueArg && at.Value.Type.Kind != ir.IntKind || !known(at) {
 		return false
 	}
 	h, ok := HeadsOf(l.View)
@@ -38,7 +39,8 @@ func (g *graph) rotates(op *ir.Op) bool {
 		table, err = kernels.RowAngles{Dims: attrs.Dims, Scale: attrs.Scale}.Launch(h.Tokens)
 	}
 	return g.Allowed(table, err) &&
-		g.Allowed(kernels.Rope{D: h.Width, Dims: attrs.Dims, Traditional: attrs.Traditional, QHeads: h.Heads, Q: h.Strides}.Launch(h.Tokens))
+		g.Allowed(kernels.Rope{D: h.Width, Dims: attrs.Dims, Traditional: attrs.Traditional, QHeads: h.Heads,
+			Q: h.Strides}.Launch(h.Tokens))
 }
 
 // positionOf is where the rows of a rotation stand: the position of the first, or that of each.
@@ -62,7 +64,8 @@ func (g *graph) rope(op *ir.Op, tables map[angles]*ir.Value) {
 	attrs, x := ir.Attrs[ir.RopeAttrs](op), op.Input("x")
 	l, _ := g.Layout(x)
 	norm := g.headNorm(x)
-	of := angles{positionOf(op), op.Input("freqs"), ir.RopeAnglesAttrs{Tokens: l.Shape[2], Dims: attrs.Dims, Base: attrs.Base, Scale: attrs.Scale}}
+	of := angles{positionOf(op), op.Input("freqs"),
+		ir.RopeAnglesAttrs{Tokens: l.Shape[2], Dims: attrs.Dims, Base: attrs.Base, Scale: attrs.Scale}}
 	for {
 		b, table := g.draft(), tables[of]
 		if table == nil {
@@ -91,8 +94,8 @@ func (g *graph) ropeHeads(op *ir.Op) bool {
 	return ok && g.Allowed(r.Launch(tokens))
 }
 
-// ropeWrites makes the rotation of queries and keys and the writes of both caches one operation, where attention reads what
-// they write.
+// ropeWrites makes the rotation of queries and keys and the writes of both caches one operation, where attention reads
+// what they write.
 func ropeWrites(g *graph) {
 	var held map[*ir.Op]bool
 	g.each(func(op *ir.Op) {
@@ -159,7 +162,8 @@ func (g *graph) writesOf(q, k, v *ir.Op) *writes {
 		return nil
 	}
 	u := w.keys.Input("update")
-	if w.k = g.from(u, "rope_heads"); w.k == nil || w.k == q || !g.only(u) || !slices.EqualFunc(u.Type.Shape, w.k.Result().Type.Shape, (*ir.Expr).Equal) {
+	if w.k = g.from(u, "rope_heads"); w.k == nil || w.k == q || !g.only(u) ||
+		!slices.EqualFunc(u.Type.Shape, w.k.Result().Type.Shape, (*ir.Expr).Equal) {
 		return nil
 	}
 	w.v = w.values.Input("update")
@@ -246,8 +250,8 @@ func (g *graph) writes(op *ir.Op) bool {
 	return ok && tokens <= r.Slots && g.Allowed(r.Launch(tokens))
 }
 
-// lastWrite is the write of rows [1, H, T, D] along axis 2 that a load of the buffer [1, H, slots, D] reads, or of rows to
-// blocks, or nil.
+// lastWrite is the write of rows [1, H, T, D] along axis 2 that a load of the buffer [1, H, slots, D] reads, or of rows
+// to blocks, or nil.
 func (g *graph) lastWrite(load *ir.Op) *ir.Op {
 	ops := g.m.Entry.Body.Ops
 	for i := g.places[load] - 1; i >= 0; i-- {
@@ -289,5 +293,6 @@ func (g *graph) cacheWrite(op *ir.Op) bool {
 	}
 	h, ok := HeadsOf(u.View)
 	s, known := op.Buffer.Type.Static()
-	return ok && known && len(s) == 4 && s[0] == 1 && int(s[1]) == h.Heads && int(s[3]) == h.Width && h.Tokens <= int(s[2])
+	return ok && known && len(s) == 4 && s[0] == 1 && int(s[1]) == h.Heads &&
+		int(s[3]) == h.Width && h.Tokens <= int(s[2])
 }

@@ -27,7 +27,8 @@ func rowsAttention(g *graph) {
 				continue // no tiles begin behind the first position
 			}
 			b := g.draft()
-			if g.attendsRows(b.Op("rows_attention", &ir.AttentionAttrs{Scale: attrs.Scale, Window: attrs.Window, Tiles: tiles, First: attrs.First}, op.Input("q"),
+			if g.attendsRows(b.Op("rows_attention", &ir.AttentionAttrs{Scale: attrs.Scale, Window: attrs.Window,
+				Tiles: tiles, First: attrs.First}, op.Input("q"),
 				op.Input("k"), op.Input("v"), op.Input("positions"), op.Input("sequences"), op.Input("blocks"))) {
 				g.put(b, op)
 				return
@@ -68,7 +69,8 @@ func RowsByTiles(a kernels.BlockAttention, target kernels.Target, rows int) (ker
 	return a.ChunkLaunch(rows, variant)
 }
 
-// BlocksOf are the blocks of a pool [heads, units, rows, width], or of rows of codes for that width, with a table of blocks.
+// BlocksOf are the blocks of a pool [heads, units, rows, width], or of rows of codes for that width, with a table of
+// blocks.
 func BlocksOf(pool ir.Type, table []int, cache kernels.DType) (b kernels.Blocks, heads, units, width int, ok bool) {
 	dims, known := pool.Static()
 	if !known || len(dims) != 4 || len(table) != 2 {
@@ -87,7 +89,8 @@ func RopeRowsWrite(op *ir.Op, view Views, cache kernels.DType) (r kernels.Rope, 
 	k, ok2 := HeadsOf(view(op.Input("k")))
 	v, ok3 := HeadsOf(view(op.Input("v")))
 	blocks, heads, _, width, ok4 := BlocksOf(op.Buffer.Type, view(op.Input("blocks")).Shape, cache)
-	if !ok || !ok2 || !ok3 || !ok4 || q.Tokens != k.Tokens || k.Tokens != v.Tokens || k.Heads != v.Heads || k.Heads != heads ||
+	if !ok || !ok2 || !ok3 || !ok4 || q.Tokens != k.Tokens || k.Tokens != v.Tokens ||
+		k.Heads != v.Heads || k.Heads != heads ||
 		q.Width != k.Width || k.Width != v.Width || k.Width != width {
 		return r, 0, false
 	}

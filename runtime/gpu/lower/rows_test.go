@@ -41,8 +41,8 @@ const attendRows = `module {
 }
 `
 
-// TestRowsOverBlocks: rotations of rows share a table and take normalizations along, attention takes the gate along, and what
-// comes out computes the same, the caches too.
+// TestRowsOverBlocks: rotations of rows share a table and take normalizations along, attention takes the gate along,
+// and what comes out computes the same, the caches too.
 func TestRowsOverBlocks(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -50,12 +50,17 @@ func TestRowsOverBlocks(t *testing.T) {
 		target  lower.Target
 		want    []string
 	}{
-		"gate":         {"%11: f32[1,R,256]", lower.Target{}, []string{"rope_row_angles", "rope_rows_write", "load", "load", "rows_attention"}},
-		"gate refused": {"%11: f32[1,R,256]", lower.Target{Refuses: func(l kernels.Launch) bool { return strings.Contains(l.Key(), "ATT_GATED=1") }}, []string{"rope_row_angles", "rope_rows_write", "load", "load", "rows_attention", "glu"}},
-		"read before":  {"%8: f32[1,4,R,64], %11: f32[1,R,256]", lower.Target{}, []string{"rope_row_angles", "rope_rows_write", "load", "load", "rows_attention", "glu"}},
+		"gate": {"%11: f32[1,R,256]", lower.Target{},
+			[]string{"rope_row_angles", "rope_rows_write", "load", "load", "rows_attention"}},
+		"gate refused": {"%11: f32[1,R,256]",
+			lower.Target{Refuses: func(l kernels.Launch) bool { return strings.Contains(l.Key(), "ATT_GATED=1") }},
+			[]string{"rope_row_angles", "rope_rows_write", "load", "load", "rows_attention", "glu"}},
+		"read before": {"%8: f32[1,4,R,64], %11: f32[1,R,256]", lower.Target{},
+			[]string{"rope_row_angles", "rope_rows_write", "load", "load", "rows_attention", "glu"}},
 		"refused": {"%11: f32[1,R,256]", lower.Target{Refuses: func(l kernels.Launch) bool {
 			return l.Kernel == "block_attention_part" || l.Kernel == "rope_row_angles"
-		}}, []string{"rms_norm", "rope_rows", "rope_rows", "block_write", "block_write", "load", "load", "block_attention", "copy", "glu"}},
+		}}, []string{"rms_norm", "rope_rows", "rope_rows", "block_write", "block_write", "load", "load",
+			"block_attention", "copy", "glu"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -75,11 +80,14 @@ func TestRowsOverBlocks(t *testing.T) {
 			want, err := eval.NewMachine(m, eval.Mixed, nil)
 			require.NoError(t, err)
 			for _, rows := range []struct{ at, of []int64 }{
-				{[]int64{0, 1, 2, 3, 4, 0, 1, -1}, []int64{0, 0, 0, 0, 0, 2, 2, 0}}, {[]int64{5, 2, 0}, []int64{0, 2, 1}}, {[]int64{6, 7, 3}, []int64{0, 0, 2}},
+				{[]int64{0, 1, 2, 3, 4, 0, 1, -1}, []int64{0, 0, 0, 0, 0, 2, 2, 0}},
+				{[]int64{5, 2, 0}, []int64{0, 2, 1}}, {[]int64{6, 7, 3}, []int64{0, 0, 2}},
 			} {
 				n := len(rows.at)
-				in := []eval.Value{floats(1, n, 4, 64), floats(1, n, 2, 64), floats(1, n, 2, 64), floats(1, n, 256), {Tensor: eval.Ints(ir.I64, []int{n}, rows.at)},
-					{Tensor: eval.Ints(ir.I32, []int{n}, rows.of)}, {Tensor: eval.Ints(ir.I32, []int{3, 3}, []int64{3, 8, -1, 1, -1, -1, 0, -1, -1})}}
+				in := []eval.Value{floats(1, n, 4, 64), floats(1, n, 2, 64), floats(1, n, 2, 64), floats(1, n, 256),
+					{Tensor: eval.Ints(ir.I64, []int{n}, rows.at)},
+					{Tensor: eval.Ints(ir.I32, []int{n}, rows.of)},
+					{Tensor: eval.Ints(ir.I32, []int{3, 3}, []int64{3, 8, -1, 1, -1, -1, 0, -1, -1})}}
 				lowered, err := lower.Run(m, shapes(in), &c.target, passes.Control{Verify: true})
 				require.NoError(t, err)
 				require.Equal(t, c.want, names(opsOf(lowered)))

@@ -106,8 +106,8 @@ func (g *graph) floats(v *ir.Value) (Layout, bool) {
 // maxHost is the number of elements up to which the host computes with integers before a call.
 const maxHost = 1 << 16
 
-// known reports whether the host knows an argument before the first kernel of a call runs: it follows from the inputs by
-// operations on a few numbers.
+// known reports whether the host knows an argument before the first kernel of a call runs: it follows from the inputs
+// by operations on a few numbers.
 func known(a ir.Arg) bool {
 	if a.Kind != ir.ValueArg {
 		return true

@@ -13,8 +13,8 @@ type weight struct {
 	count, rows, cols int
 }
 
-// WeightForm tells in which form kernels read a weight: count matrices [rows, cols] of a constant, of its transpose, or of the
-// operation quantized, which [Uncast] gives; false where none does.
+// WeightForm tells in which form kernels read a weight: count matrices [rows, cols] of a constant, of its transpose, or
+// of the operation quantized, which [Uncast] gives; false where none does.
 func WeightForm(v *ir.Value) (f kernels.Format, count, rows, cols int, ok bool) {
 	w, ok := weightOf(v)
 	return w.Format, w.count, w.rows, w.cols, ok

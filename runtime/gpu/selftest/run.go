@@ -9,8 +9,8 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-// Result is how far results were from those of the reference implementations: the largest difference, relative to the largest result, where
-// it exceeds its bound the most.
+// Result is how far results were from those of the reference implementations: the largest difference, relative to the
+// largest result, where it exceeds its bound the most.
 type Result struct{ Difference, Bound float64 }
 
 // Passed reports whether the difference is within the bound.
@@ -22,8 +22,8 @@ var errMemory = errors.New("no memory for the buffers")
 // errLost is that of a self-test after which the device cannot be used any more.
 var errLost = errors.New("the device does not recover from it")
 
-// Run runs a case with kernels that kernel gives. The caller has the device's timeline, on which nothing has failed. Where the
-// case ends in an error of the device, that forgets it, if it can: what comes next is not concerned.
+// Run runs a case with kernels that kernel gives. The caller has the device's timeline, on which nothing has failed.
+// Where the case ends in an error of the device, that forgets it, if it can: what comes next is not concerned.
 func Run(d device.Device, c *kernels.Case, kernel func(kernels.Launch) (device.Kernel, error)) (r Result, err error) {
 	buffers := map[*kernels.Buffer]device.Buffer{}
 	defer func() {
@@ -49,7 +49,8 @@ func Run(d device.Device, c *kernels.Case, kernel func(kernels.Launch) (device.K
 		if err != nil {
 			return r, err
 		}
-		x := device.Dispatch{Label: l.Launch.Kernel, Kernel: k, Groups: l.Launch.Groups, Threads: l.Launch.Threads, Memory: l.Launch.Memory, Barrier: i > 0}
+		x := device.Dispatch{Label: l.Launch.Kernel, Kernel: k, Groups: l.Launch.Groups, Threads: l.Launch.Threads,
+			Memory: l.Launch.Memory, Barrier: i > 0}
 		for _, b := range l.Buffers {
 			x.Arguments = append(x.Arguments, device.Argument{Binding: device.Binding{Buffer: buffers[b]}})
 		}

@@ -36,7 +36,8 @@ func (f Failure) String() string {
 	if f.Err != nil {
 		return f.name() + doesNotRun + f.Err.Error()
 	}
-	return fmt.Sprintf("%s is off by %.2g of the largest number, where %.2g is allowed", f.name(), f.Result.Difference, f.Result.Bound)
+	return fmt.Sprintf("%s is off by %.2g of the largest number, where %.2g is allowed", f.name(),
+		f.Result.Difference, f.Result.Bound)
 }
 
 const doesNotRun = " does not run: "
@@ -55,11 +56,12 @@ type Tester struct {
 
 // New makes the tester of a device, which identity tells from others, with its driver.
 func New(d device.Device, identity string, o Options) *Tester {
-	return &Tester{device: d, store: newStore(o.Dir, identity, d.Info().Target), done: map[string]bool{}, failed: map[string]Failure{}}
+	return &Tester{device: d, store: newStore(o.Dir, identity, d.Info().Target), done: map[string]bool{},
+		failed: map[string]Failure{}}
 }
 
-// Test tries what was not tried yet, with kernels that kernel gives; it calls that from several goroutines. It gives all
-// that fail, those that it has given before, too.
+// Test tries what was not tried yet, with kernels that kernel gives; it calls that from several goroutines. It gives
+// all that fail, those that it has given before, too.
 func (p *Tester) Test(launches []kernels.Launch, kernel func(kernels.Launch) (device.Kernel, error)) (out []Failure) {
 	var todo, asked []kernels.Launch
 	given := map[string]bool{}
@@ -81,7 +83,8 @@ func (p *Tester) Test(launches []kernels.Launch, kernel func(kernels.Launch) (de
 		case known && e.wrong == "" && !e.lost:
 		case known && e.lost:
 			f := Failure{Launch: l, Keys: keys(l.Case(kernels.Sizes{}))}
-			f.Err = fmt.Errorf("%s (so found a start before this one; it is not tried again while there is %s)", strings.TrimPrefix(e.wrong, f.name()+doesNotRun), p.store.path(l))
+			f.Err = fmt.Errorf("%s (so found a start before this one; it is not tried again while there is %s)",
+				strings.TrimPrefix(e.wrong, f.name()+doesNotRun), p.store.path(l))
 			out = append(out, f)
 			p.failed[l.Key()] = f
 		default:

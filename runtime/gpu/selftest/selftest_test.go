@@ -35,7 +35,8 @@ func open(t *testing.T) (device.Device, func(kernels.Launch) (device.Kernel, err
 }
 
 // openHost is open for a host, with kernels of texts that change has changed.
-func openHost(t *testing.T, host func() (device.Device, error), change func(text string) string) (device.Device, func(kernels.Launch) (device.Kernel, error)) {
+func openHost(t *testing.T, host func() (device.Device, error), change func(text string) string) (device.Device,
+	func(kernels.Launch) (device.Kernel, error)) {
 	t.Helper()
 	d, err := host()
 	if errors.Is(err, device.ErrUnavailable) {
@@ -93,15 +94,24 @@ func launches(t *testing.T) map[string]kernels.Launch {
 		add(name, l, err)
 	}
 	one("matvec", kernels.MatVec{Vectors: normed, N: 3001})
-	one("matvec, vocabulary", kernels.MatVec{Vectors: vectors(affine, 256, 1), N: 200000, Epilogue: kernels.Softcap, Cap: 2})
+	one("matvec, vocabulary", kernels.MatVec{Vectors: vectors(affine, 256, 1), N: 200000,
+		Epilogue: kernels.Softcap, Cap: 2})
 	one("matvec of eight, sum", kernels.MatVec{Vectors: vectors(eight, 256, 8), N: 300, Epilogue: kernels.AddMatrix})
-	one("matvec, bf16, bias", kernels.MatVec{Vectors: vectors(kernels.Format{Bits: 16}, 264, 2), N: 21, Epilogue: kernels.AddVector})
-	one("matvec of gated heads", kernels.MatVec{Vectors: normed, N: 40, Head: 128, Activation: kernels.SiLU, Epilogue: kernels.AddMatrix})
+	one("matvec, bf16, bias", kernels.MatVec{Vectors: vectors(kernels.Format{Bits: 16}, 264, 2), N: 21,
+		Epilogue: kernels.AddVector})
+	one("matvec of gated heads", kernels.MatVec{Vectors: normed, N: 40, Head: 128, Activation: kernels.SiLU,
+		Epilogue: kernels.AddMatrix})
 	one("matvecs", kernels.MatVecMany{Vectors: normed, N: []int{400, 8, 33}})
-	one("matvecs, convolution", kernels.MatVecMany{Vectors: normed, N: []int{400, 8}, Conv: &kernels.Conv{Channels: 384, Taps: 4, Token: 384, SiLU: true, State: kernels.BF16, Weight: kernels.F32}})
-	one("matvecs, convolution of channels", kernels.MatVecMany{Vectors: normed, N: []int{48}, Conv: &kernels.Conv{Channels: 40, Taps: 3, Token: 40, State: kernels.F32, ChannelFirst: true, Weight: kernels.BF16, Reset: kernels.ResetFlag}})
-	one("glu", kernels.MatVecGLU{Vectors: vectors(kernels.Format{Bits: 32}, 256, 3), N: 500, Activation: kernels.GELUTanh})
-	experts := kernels.Experts{Format: affine, Count: 256, Top: 8, Hidden: 256, Inner: 128, Activation: kernels.SiLU, Norm: kernels.NormF32, Eps: 1e-6}
+	one("matvecs, convolution", kernels.MatVecMany{Vectors: normed, N: []int{400, 8},
+		Conv: &kernels.Conv{Channels: 384, Taps: 4, Token: 384, SiLU: true, State: kernels.BF16, Weight: kernels.F32}})
+	one("matvecs, convolution of channels",
+		kernels.MatVecMany{Vectors: normed, N: []int{48},
+			Conv: &kernels.Conv{Channels: 40, Taps: 3, Token: 40, State: kernels.F32, ChannelFirst: true,
+				Weight: kernels.BF16, Reset: kernels.ResetFlag}})
+	one("glu", kernels.MatVecGLU{Vectors: vectors(kernels.Format{Bits: 32}, 256, 3), N: 500,
+		Activation: kernels.GELUTanh})
+	experts := kernels.Experts{Format: affine, Count: 256, Top: 8, Hidden: 256, Inner: 128, Activation: kernels.SiLU,
+		Norm: kernels.NormF32, Eps: 1e-6}
 	l, err := experts.LaunchUp(kernels.Tuning{}, 3)
 	add("experts up", l, err)
 	experts.Residual = true
@@ -113,7 +123,8 @@ func launches(t *testing.T) map[string]kernels.Launch {
 	l, err = experts.LaunchDown(kernels.Tuning{}, 1)
 	add("experts down, one shared", l, err)
 	for name, exact := range map[string]bool{"": false, ", exact": true} {
-		many := kernels.ManyExperts{Format: affine, Count: 256, Top: 8, Hidden: 256, Inner: 128, Activation: kernels.SiLU, Exact: exact, Residual: true}
+		many := kernels.ManyExperts{Format: affine, Count: 256, Top: 8, Hidden: 256, Inner: 128,
+			Activation: kernels.SiLU, Exact: exact, Residual: true}
 		tile := many.Tiles(kernels.Metal, 512)[0]
 		l, err = many.LaunchSort(tile, 100)
 		add("experts sort"+name, l, err)
@@ -123,10 +134,12 @@ func launches(t *testing.T) map[string]kernels.Launch {
 		add("experts down by tiles"+name, l, err)
 		l, err = many.LaunchCombine(100)
 		add("experts combine"+name, l, err)
-		m := kernels.MatMul{Matrices: kernels.Matrices{Format: affine, K: 256, Exact: exact}, N: 300, Epilogue: kernels.AddMatrix}
+		m := kernels.MatMul{Matrices: kernels.Matrices{Format: affine, K: 256, Exact: exact}, N: 300,
+			Epilogue: kernels.AddMatrix}
 		l, err = m.Launch(m.Tiles(kernels.Metal, 512)[0], 512)
 		add("matmul"+name, l, err)
-		g := kernels.MatMulGLU{Matrices: kernels.Matrices{Format: eight, K: 128, Exact: exact, Half: !exact}, N: 300, Activation: kernels.SiLU}
+		g := kernels.MatMulGLU{Matrices: kernels.Matrices{Format: eight, K: 128, Exact: exact, Half: !exact}, N: 300,
+			Activation: kernels.SiLU}
 		l, err = g.Launch(m.Tiles(kernels.Metal, 16)[0], 16)
 		add("matmul glu"+name, l, err)
 		l, err = kernels.Prepare{K: 256, Exact: exact, Norm: kernels.NormF32, Eps: 1e-6}.Launch(64)
@@ -140,27 +153,34 @@ func launches(t *testing.T) map[string]kernels.Launch {
 	l, err = many.LaunchDown(direct, 100)
 	add("experts down, direct", l, err)
 	tile := kernels.Tile{BM: 16, BN: 64, WM: 1, WN: 2, Split: 4}
-	l, err = kernels.MatMul{Matrices: kernels.Matrices{Format: affine, K: 512}, N: 1000, Epilogue: kernels.AddMatrix}.Launch(tile, 100)
+	l, err = kernels.MatMul{Matrices: kernels.Matrices{Format: affine, K: 512}, N: 1000,
+		Epilogue: kernels.AddMatrix}.Launch(tile, 100)
 	add("matmul, direct", l, err)
-	l, err = kernels.MatMulGLU{Matrices: kernels.Matrices{Format: affine, K: 512}, N: 1000, Activation: kernels.SiLU}.Launch(tile, 100)
+	l, err = kernels.MatMulGLU{Matrices: kernels.Matrices{Format: affine, K: 512}, N: 1000,
+		Activation: kernels.SiLU}.Launch(tile, 100)
 	add("matmul glu, direct", l, err)
 	l, err = kernels.Dequantize{Format: affine, N: 1000, K: 256}.Launch()
 	add("dequantize", l, err)
 	l, err = kernels.Embedding{Format: affine, N: 100000, K: 256, Multiplier: 1.5}.Launch(9)
 	add("embedding", l, err)
-	l, err = kernels.RMSNorm{N: 700, Heads: 1, Pre: kernels.F32, PreEps: 1e-5, Add: true, Scale: kernels.F32, Sum: true, Weight: kernels.F32, Eps: 1e-6}.Launch(9)
+	l, err = kernels.RMSNorm{N: 700, Heads: 1, Pre: kernels.F32, PreEps: 1e-5, Add: true, Scale: kernels.F32, Sum: true,
+		Weight: kernels.F32, Eps: 1e-6}.Launch(9)
 	add("norm", l, err)
-	l, err = kernels.RMSNorm{N: 128, Heads: 4, X: kernels.Rows{Token: 1000, Row: 128}, Weight: kernels.F32, Gated: true, Activation: kernels.SiLU, Gates: kernels.Rows{Token: 600, Row: 128}}.Launch(9)
+	l, err = kernels.RMSNorm{N: 128, Heads: 4, X: kernels.Rows{Token: 1000, Row: 128}, Weight: kernels.F32, Gated: true,
+		Activation: kernels.SiLU, Gates: kernels.Rows{Token: 600, Row: 128}}.Launch(9)
 	add("gated norm", l, err)
 	l, err = kernels.Reduce{N: 256, Heads: 1}.SoftmaxLaunch(7)
 	add("softmax", l, err)
 	for kind, name := range []string{"sum", "mean", "max", "min", "argmax", "argmin"} {
-		l, err = kernels.Reduce{Kind: kernels.Reduction(kind), N: 2000, Heads: 3, X: kernels.Rows{Token: 7000, Row: 2100}}.Launch(7)
+		l, err = kernels.Reduce{Kind: kernels.Reduction(kind), N: 2000, Heads: 3,
+			X: kernels.Rows{Token: 7000, Row: 2100}}.Launch(7)
 		add("reduction to "+name, l, err)
 	}
-	l, err = kernels.Gather{N: 70, Rows: 1000, Each: 5, Table: kernels.F32, Out: kernels.F32, Index: kernels.I32}.Launch(7)
+	l, err = kernels.Gather{N: 70, Rows: 1000, Each: 5, Table: kernels.F32, Out: kernels.F32,
+		Index: kernels.I32}.Launch(7)
 	add("gather", l, err)
-	l, err = kernels.Gather{N: 64, Rows: 2, Each: 1, Table: kernels.BF16, Out: kernels.BF16, Index: kernels.I64}.Launch(1)
+	l, err = kernels.Gather{N: 64, Rows: 2, Each: 1, Table: kernels.BF16, Out: kernels.BF16,
+		Index: kernels.I64}.Launch(1)
 	add("gather of bf16", l, err)
 	l, err = kernels.Router{Experts: 256, Top: 8, Normalize: true, Scale: 1}.Launch(7)
 	add("router", l, err)
@@ -171,15 +191,18 @@ func launches(t *testing.T) map[string]kernels.Launch {
 	for _, op := range []string{"add", "exp", "log", "power", "sigmoid", "glu_silu", "gated_add", "copy"} {
 		e := kernels.Elementwise{Op: op, Box: box, Out: place(kernels.F32, 70, 1)}
 		for i := range kernels.Arity(op) {
-			e.In = append(e.In, []kernels.Place{place(kernels.F32, 1, 300), place(kernels.BF16, 1, 0), place(kernels.F32, 70, 1)}[i])
+			e.In = append(e.In, []kernels.Place{place(kernels.F32, 1, 300), place(kernels.BF16, 1, 0),
+				place(kernels.F32, 70, 1)}[i])
 		}
 		l, err = e.Launch(1)
 		add(op, l, err)
 	}
 	l, err = kernels.RopeAngles{Dims: 64, Scale: 1}.Launch(9)
 	add("angles", l, err)
-	rope := kernels.Rope{D: 64, Dims: 16, QHeads: 4, KVHeads: 2, Q: kernels.Rows{Token: 768, Row: 128}, K: kernels.Rows{Token: 768, Row: 64}, V: kernels.Rows{Token: 768, Row: 64},
-		QNorm: kernels.WeightedHeadNorm, KNorm: kernels.WeightedHeadNorm, Eps: 1e-6, Weight: kernels.F32, Cache: kernels.BF16, Slots: 4000}
+	rope := kernels.Rope{D: 64, Dims: 16, QHeads: 4, KVHeads: 2, Q: kernels.Rows{Token: 768, Row: 128},
+		K: kernels.Rows{Token: 768, Row: 64}, V: kernels.Rows{Token: 768, Row: 64},
+		QNorm: kernels.WeightedHeadNorm, KNorm: kernels.WeightedHeadNorm, Eps: 1e-6, Weight: kernels.F32,
+		Cache: kernels.BF16, Slots: 4000}
 	l, err = rope.Launch(9)
 	add("rope", l, err)
 	l, err = kernels.Rope{D: 32, Dims: 24, Traditional: true, QHeads: 3}.Launch(9)
@@ -191,7 +214,8 @@ func launches(t *testing.T) map[string]kernels.Launch {
 	blocks := kernels.Blocks{Rows: 64, Columns: 40, Cache: kernels.BF16}
 	l, err = kernels.BlockWrite{Blocks: blocks, D: 48, Heads: 2}.Launch(9)
 	add("block write", l, err)
-	inBlocks := kernels.BlockAttention{Blocks: blocks, D: 64, Heads: 8, KVHeads: 2, Scale: 0.125, Gated: true, Gates: kernels.Rows{Token: 1024, Row: 128}}
+	inBlocks := kernels.BlockAttention{Blocks: blocks, D: 64, Heads: 8, KVHeads: 2, Scale: 0.125, Gated: true,
+		Gates: kernels.Rows{Token: 1024, Row: 128}}
 	for name, rows := range map[string]int{"attention over blocks": 3, "attention of many over blocks": 70} {
 		_, l, _, err = inBlocks.Launches(rows)
 		add(name, l, err)
@@ -201,7 +225,8 @@ func launches(t *testing.T) map[string]kernels.Launch {
 	inBlocks.Window = 100
 	_, l, _, err = inBlocks.Launches(70)
 	add("attention over blocks in a window", l, err)
-	a := kernels.Attention{D: 64, Heads: 8, KVHeads: 2, Slots: 3000, Scale: 0.125, Cache: kernels.BF16, Gated: true, Gates: kernels.Rows{Token: 1024, Row: 128}}
+	a := kernels.Attention{D: 64, Heads: 8, KVHeads: 2, Slots: 3000, Scale: 0.125, Cache: kernels.BF16, Gated: true,
+		Gates: kernels.Rows{Token: 1024, Row: 128}}
 	for name, tokens := range map[string]int{"attention": 1, "attention of many": 50} {
 		_, l, _, err = a.Launches(tokens)
 		add(name, l, err)
@@ -220,7 +245,8 @@ func launches(t *testing.T) map[string]kernels.Launch {
 	step.Step.Last, step.Step.Short, step.Early = true, 20, true
 	l, _, _, err = step.Launches()
 	add("attention step that ends itself", l, err)
-	conv := kernels.Conv{Channels: 200, Taps: 4, Token: 230, SiLU: true, State: kernels.BF16, Weight: kernels.F32, Reset: kernels.ResetFlag}
+	conv := kernels.Conv{Channels: 200, Taps: 4, Token: 230, SiLU: true, State: kernels.BF16, Weight: kernels.F32,
+		Reset: kernels.ResetFlag}
 	l, err = conv.StepLaunch()
 	add("conv", l, err)
 	_, l, err = conv.Launches(60)
@@ -234,7 +260,8 @@ func launches(t *testing.T) map[string]kernels.Launch {
 	delta.Norm, delta.Eps, delta.State = kernels.F32, 1e-6, kernels.BF16
 	l, err = delta.StepLaunch()
 	add("delta", l, err)
-	for name, s := range map[string]kernels.Sample{"sample": {Vocab: 5000, Filters: true}, "sample by temperature": {Vocab: 3000}, "argmax": {Vocab: 3000, Greedy: true},
+	for name, s := range map[string]kernels.Sample{"sample": {Vocab: 5000, Filters: true},
+		"sample by temperature": {Vocab: 3000}, "argmax": {Vocab: 3000, Greedy: true},
 		"draw": {Vocab: 3000, Filters: true, Rows: 5, MinP: true}} {
 		_, _, l, err = s.Launches()
 		add(name, l, err)
@@ -261,7 +288,8 @@ func TestTrials(t *testing.T) {
 			r, err := selftest.Run(d, test, kernel)
 			require.NoError(t, err)
 			t.Logf("off by %.2g of %.2g", r.Difference, r.Bound)
-			require.LessOrEqual(t, r.Difference, 0.8*r.Bound, "near the bound: a device that rounds otherwise would fail")
+			require.LessOrEqual(t, r.Difference, 0.8*r.Bound,
+				"near the bound: a device that rounds otherwise would fail")
 		})
 	}
 }
@@ -324,7 +352,8 @@ func TestKept(t *testing.T) {
 		failures, n = attempt("a GPU", wrong)
 		require.Len(t, failures, 1)
 		require.NotZero(t, n, "it is tried again")
-		require.Regexp(t, `^embedding/embedding is off by 0\.\d+ of the largest number, where 1e-05 is allowed$`, failures[0].String())
+		require.Regexp(t, `^embedding/embedding is off by 0\.\d+ of the largest number, where 1e-05 is allowed$`,
+			failures[0].String())
 		require.Equal(t, []string{other.Key()}, failures[0].Keys)
 		passed, failed := selftest.Summary("a GPU", target, selftest.Options{Dir: dir})
 		require.Equal(t, 1, passed)
@@ -376,7 +405,8 @@ func TestUntried(t *testing.T) {
 	}
 	first := same.Test([]kernels.Launch{wrong, wrong}, kernel)
 	require.Len(t, first, 1)
-	require.Equal(t, first[0].String(), same.Test([]kernels.Launch{wrong, wrong}, kernel)[0].String(), "what has failed goes on failing")
+	require.Equal(t, first[0].String(), same.Test([]kernels.Launch{wrong, wrong}, kernel)[0].String(),
+		"what has failed goes on failing")
 	broken := func(kernels.Launch) (device.Kernel, error) { return nil, errors.New("line 7: a word too many") }
 	failures := selftest.New(d, "a GPU", selftest.Options{Dir: dir}).Test([]kernels.Launch{l}, broken)
 	require.Len(t, failures, 1)
@@ -392,7 +422,8 @@ func TestUntried(t *testing.T) {
 	require.ErrorContains(t, failures[0].Err, "2048", "a threadgroup that the kernel cannot have")
 	file := filepath.Join(dir, "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	require.Empty(t, selftest.New(d, "a GPU", selftest.Options{Dir: filepath.Join(file, "no")}).Test([]kernels.Launch{l}, kernel), "nothing can be kept")
+	require.Empty(t, selftest.New(d, "a GPU",
+		selftest.Options{Dir: filepath.Join(file, "no")}).Test([]kernels.Launch{l}, kernel), "nothing can be kept")
 }
 
 // diverge is a fault of norms: some threads of a simdgroup do not take part in a sum.
@@ -428,7 +459,8 @@ func normThenEmbeddings(t *testing.T) (first, norm, last kernels.Launch) {
 	var err error
 	first, err = kernels.Embedding{Format: kernels.Format{Bits: 16}, N: 9, K: 64, Multiplier: 1}.Launch(2)
 	require.NoError(t, err)
-	norm, err = kernels.RMSNorm{N: 700, Heads: 1, X: kernels.Rows{Token: 700, Row: 700}, Weight: kernels.F32, Eps: 1e-6}.Launch(2)
+	norm, err = kernels.RMSNorm{N: 700, Heads: 1, X: kernels.Rows{Token: 700, Row: 700},
+		Weight: kernels.F32, Eps: 1e-6}.Launch(2)
 	require.NoError(t, err)
 	last, err = kernels.Embedding{Format: kernels.Format{Bits: 16}, N: 9, K: 72, Multiplier: 1}.Launch(2)
 	require.NoError(t, err)
@@ -440,23 +472,26 @@ type stuck struct{ device.Device }
 
 func (d stuck) Recover() error { return d.Wait() }
 
-// TestLost: where the device does not recover, nothing else is tried, and the next start refuses the kernel and tries the others.
+// TestLost: where the device does not recover, nothing else is tried, and the next start refuses the kernel and tries
+// the others.
 func TestLost(t *testing.T) {
 	dir, target := t.TempDir(), kernels.Target(0)
 	first, faulty, last := normThenEmbeddings(t)
 	launches := []kernels.Launch{first, faulty, last}
-	start := func(change func(string) string, identity string) (*selftest.Tester, device.Device, func(kernels.Launch) (device.Kernel, error), map[string]int) {
+	start := func(change func(string) string, identity string) (*selftest.Tester, device.Device,
+		func(kernels.Launch) (device.Kernel, error), map[string]int) {
 		d, kernel := openHost(t, hosts[""], change)
 		t.Cleanup(func() { require.NoError(t, d.Recover()) }) // ahead of its being closed
 		target = d.Info().Target
 		tried := map[string]int{}
 		var mu sync.Mutex
-		return selftest.New(stuck{d}, identity, selftest.Options{Dir: dir}), d, func(l kernels.Launch) (device.Kernel, error) {
-			mu.Lock()
-			tried[l.Key()]++
-			mu.Unlock()
-			return kernel(l)
-		}, tried
+		return selftest.New(stuck{d}, identity, selftest.Options{Dir: dir}), d,
+			func(l kernels.Launch) (device.Kernel, error) {
+				mu.Lock()
+				tried[l.Key()]++
+				mu.Unlock()
+				return kernel(l)
+			}, tried
 	}
 	const want = "norm/norm does not run: the device does not recover from it: emulator: dispatch norm, kernel norm: simd operation in divergent code"
 	p, d, kernel, _ := start(diverge, "a GPU")
@@ -480,7 +515,8 @@ func TestLost(t *testing.T) {
 		require.False(t, failures[0].Lost)
 		require.Equal(t, []string{faulty.Key()}, failures[0].Keys)
 		require.Contains(t, failures[0].String(), want)
-		require.Regexp(t, ` \(so found a start before this one; it is not tried again while there is \S*\.known\)$`, failures[0].String())
+		require.Regexp(t, ` \(so found a start before this one; it is not tried again while there is \S*\.known\)$`,
+			failures[0].String())
 	}
 	require.Equal(t, map[string]int{last.Key(): 2}, tried, "compiled, and run")
 	require.NoError(t, d.Wait())

@@ -77,7 +77,8 @@ func parse(text string) (e entry, ok bool) {
 	if len(lines) != 6 {
 		return e, false
 	}
-	e.device, e.text, e.key = strings.TrimPrefix(lines[1], "device "), strings.TrimPrefix(lines[2], "text "), strings.TrimPrefix(lines[3], "kernel ")
+	e.device, e.text, e.key = strings.TrimPrefix(lines[1], "device "), strings.TrimPrefix(lines[2], "text "),
+		strings.TrimPrefix(lines[3], "kernel ")
 	switch result := lines[4]; {
 	case strings.HasPrefix(result, "lost "):
 		e.wrong, e.lost = strings.TrimPrefix(result, "lost "), true
@@ -135,8 +136,8 @@ func (s store) keep(l kernels.Launch, wrong string, lost bool) {
 	}
 }
 
-// Summary tells how many kernels of this version of etc have passed on a device, and of those that failed what was wrong,
-// sorted.
+// Summary tells how many kernels of this version of etc have passed on a device, and of those that failed what was
+// wrong, sorted.
 func Summary(identity string, target kernels.Target, o Options) (passed int, failed []string) {
 	s := newStore(o.Dir, identity, target)
 	names, err := filepath.Glob(filepath.Join(s.dir, "*"+extension))

@@ -20,11 +20,14 @@ func FuzzParse(f *testing.F) {
 }
 
 func TestParse(t *testing.T) {
-	for _, e := range []entry{{"a GPU", "00ff", "norm/norm N=4", "", false}, {"a GPU", "00ff", "norm/norm N=4", "norm/norm is off", false}, {"a GPU", "00ff", "norm/norm N=4", "norm/norm does not run", true}} {
+	for _, e := range []entry{{"a GPU", "00ff", "norm/norm N=4", "", false},
+		{"a GPU", "00ff", "norm/norm N=4", "norm/norm is off", false},
+		{"a GPU", "00ff", "norm/norm N=4", "norm/norm does not run", true}} {
 		got, ok := parse(e.String())
 		require.True(t, ok)
 		require.Equal(t, e, got)
-		for _, damaged := range []string{e.String() + "\n", e.String()[1:], "x" + e.String(), e.String()[:len(e.String())-2]} {
+		for _, damaged := range []string{e.String() + "\n", e.String()[1:], "x" + e.String(),
+			e.String()[:len(e.String())-2]} {
 			_, ok := parse(damaged)
 			require.False(t, ok, "%q", damaged)
 		}

@@ -102,8 +102,8 @@ func (t *Tuner) record(c *candidate, l kernels.Launch, runs []device.Dispatch) e
 	return err
 }
 
-// measure gives the least time of a product's runs in a variant, of several measurements, or of one where it is hopeless against
-// the best so far.
+// measure gives the least time of a product's runs in a variant, of several measurements, or of one where it is
+// hopeless against the best so far.
 func (t *Tuner) measure(s *search, i int) (time.Duration, error) {
 	c, by, best := &s.variants[i].candidate, s.comparison(), s.variants[s.best].time
 	if err := t.record(c, s.Launches[i], s.runs); err != nil {
@@ -153,9 +153,9 @@ func (t *Tuner) warm(products []*search) {
 	}
 }
 
-// time submits a candidate's sequence and gives the time that it takes. An error of the device is the candidate's, for what was
-// submitted before all of them was waited for: others can be measured after it. Where the device does not recover, its next use
-// says so.
+// time submits a candidate's sequence and gives the time that it takes. An error of the device is the candidate's, for
+// what was submitted before all of them was waited for: others can be measured after it. Where the device does not
+// recover, its next use says so.
 func (t *Tuner) time(c *candidate) (time.Duration, error) {
 	start := t.clock()
 	if err := t.submit(c); err != nil {

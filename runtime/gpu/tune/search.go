@@ -24,17 +24,19 @@ type comparison struct {
 	margin float64
 	// hopeless is how many times as long as the best a variant takes that is not measured again.
 	hopeless float64
-	// promising is how many times as long as the best the best of another kind takes at most for what is near it to be tried.
+	// promising is how many times as long as the best the best of another kind takes at most for what is near it to be
+	// tried.
 	promising float64
-	// duels is how often the default and the best of each kind that is not hopeless are measured in turns. Where the two
-	// fastest of them are within the margin, there are more turns, up to so many times as many, as long as there is time.
+	// duels is how often the default and the best of each kind that is not hopeless are measured in turns. Where the
+	// two fastest of them are within the margin, there are more turns, up to so many times as many, as long as there is
+	// time.
 	duels, more int
 }
 
 var (
 	chained = comparison{long: time.Millisecond, margin: 1.03, hopeless: 1.1, promising: 1.3, duels: 5, more: 3}
-	// In place a product is a part of what is measured, often no more than a tenth: shares of the whole are smaller, and
-	// take longer to tell from noise. Half a percent of a token is worth having; a product that makes the whole a
+	// In place a product is a part of what is measured, often no more than a tenth: shares of the whole are smaller,
+	// and take longer to tell from noise. Half a percent of a token is worth having; a product that makes the whole a
 	// twentieth longer takes half as long again itself.
 	inPlace = comparison{long: 2 * time.Millisecond, margin: 1.005, hopeless: 1.05, promising: 1.05, duels: 11, more: 3}
 )
@@ -75,8 +77,8 @@ func (s *search) tried() (n int) {
 	return n
 }
 
-// open makes the ways of a search and tells their kinds: those that no chain of near ones leads to from the default are of
-// another kind, the first of which is its default.
+// open makes the ways of a search and tells their kinds: those that no chain of near ones leads to from the default are
+// of another kind, the first of which is its default.
 func (s *search) open() {
 	s.variants = make([]variant, len(s.Launches))
 	known := make([]bool, len(s.variants))
@@ -98,8 +100,8 @@ func (s *search) open() {
 	}
 }
 
-// ask chooses what is tried next: the defaults of all kinds and all near that of the first one, then all near the best of each
-// kind. A kind whose best is not promising is left.
+// ask chooses what is tried next: the defaults of all kinds and all near that of the first one, then all near the best
+// of each kind. A kind whose best is not promising is left.
 func (s *search) ask() {
 	s.asked = s.asked[:0]
 	if s.variants[0].failed {
@@ -191,8 +193,8 @@ func (t *Tuner) measureAsked(s *search, last time.Time) {
 	}
 }
 
-// place tells what a launch is that was just measured: the best of its kind, of all, or neither. The default and the best of each
-// kind stay open.
+// place tells what a launch is that was just measured: the best of its kind, of all, or neither. The default and the
+// best of each kind stay open.
 func (s *search) place(i int) {
 	w, best := &s.variants[i], &s.kinds[s.variants[i].kind]
 	worse := w.time == 0 || *best != i && s.variants[*best].time > 0 && w.time >= s.variants[*best].time
@@ -214,15 +216,17 @@ func (s *search) place(i int) {
 func (s *search) rivals() []int {
 	out := []int{0}
 	for _, i := range s.kinds {
-		if w := &s.variants[i]; i > 0 && w.time > 0 && float64(w.time) <= s.comparison().hopeless*float64(s.variants[s.best].time) {
+		if w := &s.variants[i]; i > 0 && w.time > 0 &&
+			float64(w.time) <= s.comparison().hopeless*float64(s.variants[s.best].time) {
 			out = append(out, i)
 		}
 	}
 	return out
 }
 
-// confirm measures the default and its rivals once more, in turns, since what was measured at other times may have had another
-// clock. The fastest that is sound is the best if it is faster than the default by the margin; else the default is.
+// confirm measures the default and its rivals once more, in turns, since what was measured at other times may have had
+// another clock. The fastest that is sound is the best if it is faster than the default by the margin; else the default
+// is.
 func (t *Tuner) confirm(s *search, end time.Time) {
 	rivals := s.rivals()
 	s.best = 0

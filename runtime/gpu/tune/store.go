@@ -31,7 +31,8 @@ func newStore(dir string, info device.Info, system string) store {
 func Identity(info device.Info) string { return identity(info, system()) }
 
 func identity(info device.Info, system string) string {
-	text := fmt.Sprintf("%s; %d cores; %d threads and %d bytes of a threadgroup; %s", info.Description, info.Cores, info.MaxThreads, info.ThreadgroupMemory, system)
+	text := fmt.Sprintf("%s; %d cores; %d threads and %d bytes of a threadgroup; %s", info.Description, info.Cores,
+		info.MaxThreads, info.ThreadgroupMemory, system)
 	return strings.TrimRight(strings.Join(strings.Fields(text), " "), "; ")
 }
 
@@ -51,7 +52,8 @@ const maxFile = 64 << 10
 
 // String is the content of a file: lines, the last of which is the hash of those before.
 func (e entry) String() string {
-	text := fmt.Sprintf("%s\ndevice %s\ndefault %s\nchoice %s\ntried %d\ntimes %d %d ns\n", header, e.device, e.first, e.choice, e.tried, e.firstTime, e.time)
+	text := fmt.Sprintf("%s\ndevice %s\ndefault %s\nchoice %s\ntried %d\ntimes %d %d ns\n", header, e.device, e.first,
+		e.choice, e.tried, e.firstTime, e.time)
 	return text + "hash " + artifact.Hash(text) + "\n"
 }
 
@@ -128,8 +130,8 @@ func (s store) read(path, first string) (entry, error) {
 	return e, nil
 }
 
-// write writes a file aside and puts it where it belongs, unless another process has done so meanwhile with a choice that
-// is valid: then that one counts, and is given.
+// write writes a file aside and puts it where it belongs, unless another process has done so meanwhile with a choice
+// that is valid: then that one counts, and is given.
 func (s store) write(path string, e entry, valid func(entry) bool) (entry, error) {
 	if path == "" {
 		return e, errNoFolder

@@ -14,7 +14,8 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/kernels"
 )
 
-// DefaultBudget is the time that measuring takes at most, compiling included, but for what is under way when it is over.
+// DefaultBudget is the time that measuring takes at most, compiling included, but for what is under way when it is
+// over.
 const DefaultBudget = 15 * time.Second
 
 // DefaultLeast is the size, in bytes, from which on products are worth measuring: they take a microsecond or so.
@@ -32,7 +33,8 @@ type Options struct {
 	Clock func() time.Time
 }
 
-// Tuner chooses for a device. Its methods must not be called at the same time, nor while something else uses the device.
+// Tuner chooses for a device. Its methods must not be called at the same time, nor while something else uses the
+// device.
 type Tuner struct {
 	// Sound reports whether a kernel gives the right numbers on the device; nil where that is not to be doubted. It is
 	// asked of what would be chosen.
@@ -92,8 +94,8 @@ func (t *Tuner) kept(w Variants) (int, bool) {
 	return w.find(e.choice)
 }
 
-// Changed tells of the choice that was kept for a product, if it is not the default: the definitions that differ, with those of the default,
-// and the times that were measured. It is "" for the default, and where nothing is kept.
+// Changed tells of the choice that was kept for a product, if it is not the default: the definitions that differ, with
+// those of the default, and the times that were measured. It is "" for the default, and where nothing is kept.
 func (t *Tuner) Changed(w Variants) string {
 	e, err := t.store.read(t.store.path(w), w.key())
 	i, found := w.find(e.choice)
@@ -171,7 +173,8 @@ func (t *Tuner) Choose(products []Product, reserve float64) []kernels.Launch {
 	if measured == 0 {
 		return out
 	}
-	text := fmt.Sprintf("tuned %d products for %s in %.1f s: %d differ from the default; ", measured, t.about, took.Seconds(), changed)
+	text := fmt.Sprintf("tuned %d products for %s in %.1f s: %d differ from the default; ", measured, t.about,
+		took.Seconds(), changed)
 	if n := len(open) - measured; n > 0 {
 		text += fmt.Sprintf("%d were not measured, which the next start does; ", n)
 	}
@@ -194,7 +197,8 @@ func (t *Tuner) keep(s *search) (int, error) {
 		each = time.Duration(len(s.runs))
 	}
 	e, err := t.store.write(t.store.path(s.Variants), entry{
-		device: t.store.device, first: s.key(), choice: s.Launches[s.best].Key(), tried: s.tried(), firstTime: s.variants[0].time / each, time: s.variants[s.best].time / each,
+		device: t.store.device, first: s.key(), choice: s.Launches[s.best].Key(), tried: s.tried(),
+		firstTime: s.variants[0].time / each, time: s.variants[s.best].time / each,
 	}, func(e entry) bool { _, ok := s.find(e.choice); return ok })
 	at, _ := s.find(e.choice)
 	return at, err

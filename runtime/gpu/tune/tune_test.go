@@ -45,7 +45,9 @@ type fake struct {
 var errFake = errors.New("the device refuses")
 
 func newFake(cost func(map[string]int) time.Duration) *fake {
-	return &fake{cost: cost, info: device.Info{Description: "Test GPU, driver 1", Machine: kernels.Machine{Target: kernels.CUDA, Cores: 8}}, refuse: func(string, map[string]int) bool { return false }, submitted: func() {}}
+	return &fake{cost: cost, info: device.Info{Description: "Test GPU, driver 1",
+		Machine: kernels.Machine{Target: kernels.CUDA, Cores: 8}},
+		refuse: func(string, map[string]int) bool { return false }, submitted: func() {}}
 }
 
 func (d *fake) Info() device.Info { return d.info }
@@ -211,7 +213,8 @@ func TestChoose(t *testing.T) {
 		require.NotEqual(t, products[i].Launches[0].Key(), l.Key())
 	}
 	require.Len(t, notes, 1)
-	require.Regexp(t, `^tuned 2 products for Test GPU, driver 1 in \d\.\d s: 2 differ from the default; kept in `, notes[0])
+	require.Regexp(t, `^tuned 2 products for Test GPU, driver 1 in \d\.\d s: 2 differ from the default; kept in `,
+		notes[0])
 	require.Less(t, d.compiled, 2*len(products[0].Launches), "not everything is tried")
 	require.Zero(t, d.open, "everything is closed")
 
@@ -240,13 +243,14 @@ func among(p Product, d *fake) Product {
 	k := fakeKernel{&thing{d: d, ints: map[string]int{"ELSE": 1}}}
 	p.InPlace = true
 	p.Runs = func() []device.Dispatch {
-		return []device.Dispatch{{Label: "before", Kernel: k, Groups: [3]int{7, 1, 1}}, {}, {Label: "between", Kernel: k, Barrier: true}, {Barrier: true}}
+		return []device.Dispatch{{Label: "before", Kernel: k, Groups: [3]int{7, 1, 1}}, {},
+			{Label: "between", Kernel: k, Barrier: true}, {Barrier: true}}
 	}
 	return p
 }
 
-// TestMargin: what is a little faster, or faster by chance, does not take the default's place. In place, a little of the whole
-// is much of the product.
+// TestMargin: what is a little faster, or faster by chance, does not take the default's place. In place, a little of
+// the whole is much of the product.
 func TestMargin(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	first := number(matvec(1024).Launches[0], "ROWS")
@@ -262,9 +266,10 @@ func TestMargin(t *testing.T) {
 		return func(map[string]int) time.Duration { return 100*time.Microsecond + time.Duration(r.IntN(percent*1000)) }
 	}
 	for _, c := range []struct {
-		name          string
-		cost          func(map[string]int) time.Duration
-		same, inPlace bool // whether the default stays, in a chain and in place, where half of the time is the product's
+		name string
+		cost func(map[string]int) time.Duration
+		// whether the default stays, in a chain and in place, where half of the time is the product's
+		same, inPlace bool
 	}{
 		{"all equal", flat, true, true},
 		{"0.8 % faster", faster(0.8), true, true},
@@ -283,8 +288,8 @@ func TestMargin(t *testing.T) {
 	}
 }
 
-// TestInPlace: what stands around a product is recorded as it is, with each variant in the product's places; the best is that of
-// the whole, and is kept apart from that of a chain.
+// TestInPlace: what stands around a product is recorded as it is, with each variant in the product's places; the best
+// is that of the whole, and is kept apart from that of a chain.
 func TestInPlace(t *testing.T) {
 	d, dir, notes := newFake(slope), t.TempDir(), []string(nil)
 	cost := d.cost
@@ -336,8 +341,8 @@ func TestInPlace(t *testing.T) {
 	}
 }
 
-// TestKinds: variants that no chain of near ones joins with the default are climbed from a default of their own, where that is not far
-// behind.
+// TestKinds: variants that no chain of near ones joins with the default are climbed from a default of their own, where
+// that is not far behind.
 func TestKinds(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -397,14 +402,14 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestRivals: the best of each kind that is not hopeless meets the others and the default in turns at the end, in more turns where
-// the fastest are within the margin, so that a measurement that went wrong does not choose the kind.
+// TestRivals: the best of each kind that is not hopeless meets the others and the default in turns at the end, in more
+// turns where the fastest are within the margin, so that a measurement that went wrong does not choose the kind.
 func TestRivals(t *testing.T) {
 	const us = time.Microsecond
 	for _, c := range []struct {
 		name string
-		// at is the time of the first rival, one of two, at its measurement number n: five of the search, then turns. The other
-		// one takes 85 µs, the default 100.
+		// at is the time of the first rival, one of two, at its measurement number n: five of the search, then turns.
+		// The other one takes 85 µs, the default 100.
 		at      func(n int) time.Duration
 		unsound []int // of the rivals
 		want    int   // 0 for the default
@@ -449,7 +454,8 @@ func TestRivals(t *testing.T) {
 			dispatches, each := 0, len(p.Runs())
 			d := newFake(func(ints map[string]int) time.Duration {
 				same := func(l kernels.Launch) bool {
-					return !slices.ContainsFunc([]string{"ROWS", "SETS", "SPLIT", "LANES", "BYTES", "CHUNK", "PERMUTE"}, func(name string) bool { return number(l, name) != ints[name] })
+					return !slices.ContainsFunc([]string{"ROWS", "SETS", "SPLIT", "LANES", "BYTES", "CHUNK", "PERMUTE"},
+						func(name string) bool { return number(l, name) != ints[name] })
 				}
 				switch {
 				case same(p.Launches[0]):
@@ -470,8 +476,8 @@ func TestRivals(t *testing.T) {
 	}
 }
 
-// TestBudget: the time goes to what reads most, is kept to but for what is under way, and what is left out is measured by
-// the next start.
+// TestBudget: the time goes to what reads most, is kept to but for what is under way, and what is left out is measured
+// by the next start.
 func TestBudget(t *testing.T) {
 	d, dir := newFake(slope), t.TempDir()
 	d.compiling = 50 * time.Millisecond
@@ -517,7 +523,8 @@ func TestReserve(t *testing.T) {
 	require.NotEqual(t, keys(p.Launches[0]), keys(x.Choose([]Product{p}, 0)...))
 }
 
-// TestRefused: what does not compile or run is passed over, and others are chosen; without a time of the default nothing is chosen or kept.
+// TestRefused: what does not compile or run is passed over, and others are chosen; without a time of the default
+// nothing is chosen or kept.
 func TestRefused(t *testing.T) {
 	p := matvec(1024)
 	first := number(p.Launches[0], "ROWS")
@@ -668,7 +675,8 @@ func TestStaleChoice(t *testing.T) {
 	require.Equal(t, keys(less.Launches[0]), keys(tuner(d, dir, &notes).Choose([]Product{less}, 0)...))
 	require.NotZero(t, d.compiled)
 	d = newFake(slope)
-	require.Equal(t, keys(less.Launches[0]), keys(tuner(d, dir, &notes).Choose([]Product{p}, 0)...), "the file was replaced")
+	require.Equal(t, keys(less.Launches[0]), keys(tuner(d, dir, &notes).Choose([]Product{p}, 0)...),
+		"the file was replaced")
 	require.Zero(t, d.compiled)
 }
 
@@ -719,7 +727,8 @@ func TestParams(t *testing.T) {
 			require.Equal(t, []byte{1, 2, 3, 4}, x.Arguments[2].Bytes)
 		}
 	}}
-	New(recorded, Options{Dir: t.TempDir(), Clock: d.clock}, func(s string) { notes = append(notes, s) }).Choose([]Product{p}, 0)
+	New(recorded, Options{Dir: t.TempDir(), Clock: d.clock},
+		func(s string) { notes = append(notes, s) }).Choose([]Product{p}, 0)
 	require.NotZero(t, seen)
 }
 
@@ -735,7 +744,8 @@ func (r recorder) Record(list []device.Dispatch) (device.Sequence, error) {
 }
 
 func FuzzParse(f *testing.F) {
-	e := entry{device: "GPU; 8 cores", first: "matvec/matvec A=1", choice: "matvec/matvec A=2", tried: 3, firstTime: 4400, time: 3800}
+	e := entry{device: "GPU; 8 cores", first: "matvec/matvec A=1", choice: "matvec/matvec A=2", tried: 3,
+		firstTime: 4400, time: 3800}
 	f.Add(e.String())
 	f.Add("")
 	f.Add(header + "\n")

@@ -97,7 +97,8 @@ func (a asset) serve(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
-	h.Set("Cache-Control", "no-cache") // asked for again each time: the next version of etc may be behind the same address
+	// asked for again each time: the next version of etc may be behind the same address
+	h.Set("Cache-Control", "no-cache")
 	h.Set("ETag", a.tag)
 	h.Set("Content-Type", a.kind)
 	http.ServeContent(w, r, "", time.Time{}, strings.NewReader(a.body))

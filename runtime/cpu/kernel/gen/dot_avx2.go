@@ -40,7 +40,8 @@ func dotInteger256(f *file, bits int, format string) {
 	if bits == 4 {
 		order = ", the even ones of 64 before the odd ones"
 	}
-	fn := f.function(fmt.Sprintf("dotIntegerQ%d%sAVX2", bits, format), dotIntegerParams, "", dotIntegerLoop(bits, format, order))
+	fn := f.function(fmt.Sprintf("dotIntegerQ%d%sAVX2", bits, format), dotIntegerParams, "",
+		dotIntegerLoop(bits, format, order))
 	fn.quantizedRows256(quantizedKernel{
 		bits: bits, format: format, x: "codes_base", xBytes: 256 / bits,
 		setUp: func() {
@@ -53,15 +54,19 @@ func dotInteger256(f *file, bits int, format string) {
 			fn.op("VPSRLD $4, %[1]s, %[2]s\nVPAND Y15, %[1]s, %[1]s\nVPAND Y15, %[2]s, %[2]s", low, high)
 			if bits == 4 {
 				// Sums of 4 products of at most 15·127 fit 16 bits.
-				fn.op("VPMADDUBSW %d(CX), %s, %s\nVPMADDUBSW %d(CX), %s, %s\nVPADDW %s, %s, %s", 64*i, low, low, 64*i+32, high, high, high, low, low)
+				fn.op("VPMADDUBSW %d(CX), %s, %s\nVPMADDUBSW %d(CX), %s, %s\nVPADDW %s, %s, %s", 64*i, low, low,
+					64*i+32, high, high, high, low, low)
 				fn.op("VPMADDWD Y14, %s, %s", low, sum)
 			} else {
 				// Halves of codes of 8 bits.
-				fn.op("VMOVDQU %d(CX), %s\nVPMADDUBSW %[2]s, %[3]s, %[3]s\nVPMADDUBSW %[2]s, %[4]s, %[4]s", 32*i, sum, low, high)
-				fn.op("VPMADDWD Y14, %[1]s, %[1]s\nVPMADDWD Y13, %[2]s, %[2]s\nVPADDD %[1]s, %[2]s, %[3]s", low, high, sum)
+				fn.op("VMOVDQU %d(CX), %s\nVPMADDUBSW %[2]s, %[3]s, %[3]s\nVPMADDUBSW %[2]s, %[4]s, %[4]s", 32*i, sum,
+					low, high)
+				fn.op("VPMADDWD Y14, %[1]s, %[1]s\nVPMADDWD Y13, %[2]s, %[2]s\nVPADDD %[1]s, %[2]s, %[3]s", low, high,
+					sum)
 			}
 			// One sum, in the order of dotIntegerFour.
-			fn.op("VCVTDQ2PS %s, %s\nVMOVDQU %d(R15), %s\nVPERMPS Y3, %s, %s\nVFMADD231PS %s, %s, Y0", sum, sum, 32*i, scale, scale, scale, scale, sum)
+			fn.op("VCVTDQ2PS %s, %s\nVMOVDQU %d(R15), %s\nVPERMPS Y3, %s, %s\nVFMADD231PS %s, %s, Y0", sum, sum, 32*i,
+				scale, scale, scale, scale, sum)
 		},
 		codes: func(i int) string { return y(4 + i%2) },
 	})
@@ -76,7 +81,8 @@ func dotIntegerFour256(f *file, bits int, format string) {
 	if bits == 4 {
 		order = ", the even ones of 64 before the odd ones"
 	}
-	fn := f.function(fmt.Sprintf("dotIntegerFourQ%d%sAVX2", bits, format), dotIntegerParams, "", dotIntegerLoop(bits, format, order)+`
+	fn := f.function(fmt.Sprintf("dotIntegerFourQ%d%sAVX2", bits, format), dotIntegerParams, "",
+		dotIntegerLoop(bits, format, order)+`
 The number of rows is a multiple of 4, that of groups too. Rows r, n+r, 2n+r and 3n+r, n = len(y)/4, are read
 at the same time.`)
 	fn.frame = 144
@@ -85,12 +91,14 @@ at the same time.`)
 	size := floatBytes(format)
 	fn.fourRows(bits, size)
 	fn.op("SUBQ $128, AX\nLEAQ scaleOfWord256<>(SB), CX\nADDQ CX, AX\nMOVQ AX, %s", index)
-	fn.op("MOVL $0x%08x, AX\nMOVL $0x%08x, BX\nTESTQ DX, DX\nCMOVQEQ BX, AX\nMOVL AX, %s", math.Float32bits(1), math.Float32bits(-float32(int(1)<<(bits-1))), factor)
+	fn.op("MOVL $0x%08x, AX\nMOVL $0x%08x, BX\nTESTQ DX, DX\nCMOVQEQ BX, AX\nMOVL AX, %s", math.Float32bits(1),
+		math.Float32bits(-float32(int(1)<<(bits-1))), factor)
 	fn.op("MOVL $0x0f0f0f0f, AX\nVMOVD AX, X15\nVPBROADCASTD X15, Y15\nVMOVDQU wordOnes256<>(SB), Y14")
 	if bits == 8 {
 		fn.op("VMOVDQU wordSixteens256<>(SB), Y13")
 	}
-	row, full, last, done, reduce := fn.label("row"), fn.label("full"), fn.label("last"), fn.label("done"), fn.label("reduce")
+	row, full, last, done, reduce := fn.label("row"), fn.label("full"), fn.label("last"),
+		fn.label("done"), fn.label("reduce")
 	loadFloats := func(from string, to, groups int) {
 		if groups == 8 {
 			fn.loadFloats256(format, from, y(to))
@@ -165,7 +173,8 @@ func (fn *function) chunkOfFour256(bits, i, n int) {
 	}
 	fn.op("VMOVDQU %s, Y8\nVPSRLD $4, Y8, Y9\nVPAND Y15, Y8, Y8\nVPAND Y15, Y9, Y9", from)
 	if bits == 4 {
-		fn.op("VPMADDUBSW %d(CX), Y8, Y8\nVPMADDUBSW %d(CX), Y9, Y9\nVPADDW Y9, Y8, Y8\nVPMADDWD Y14, Y8, Y10", 64*i, 64*i+32)
+		fn.op("VPMADDUBSW %d(CX), Y8, Y8\nVPMADDUBSW %d(CX), Y9, Y9\nVPADDW Y9, Y8, Y8\nVPMADDWD Y14, Y8, Y10", 64*i,
+			64*i+32)
 	} else {
 		fn.op("VMOVDQU %d(CX), Y10\nVPMADDUBSW Y10, Y8, Y8\nVPMADDUBSW Y10, Y9, Y9", 32*i)
 		fn.op("VPMADDWD Y14, Y8, Y8\nVPMADDWD Y13, Y9, Y9\nVPADDD Y8, Y9, Y10")
@@ -178,7 +187,8 @@ func dotQuantized256(f *file, bits int, format string) {
 	if bits == 4 {
 		order = ", whose elements spread4AVX2 has ordered and scaled"
 	}
-	fn := f.function(fmt.Sprintf("dotQuantizedQ%d%sAVX2", bits, format), dotQuantizedParams, "", dotQuantizedLoop(bits, format, order))
+	fn := f.function(fmt.Sprintf("dotQuantizedQ%d%sAVX2", bits, format), dotQuantizedParams, "",
+		dotQuantizedLoop(bits, format, order))
 	fn.quantizedRows256(quantizedKernel{
 		bits: bits, format: format, x: "x_base", xBytes: 4 * 256 / bits,
 		setUp: func() {
@@ -205,7 +215,8 @@ func dotQuantized256(f *file, bits int, format string) {
 						fn.op("VFMADD231PS %d(CX), Y7, %s", 256*i+32*j, sum)
 					}
 				}
-				fn.op("VADDPS Y6, Y5, Y5\nVMOVDQU %d(R15), Y7\nVPERMPS Y3, Y7, Y7\nVFMADD231PS Y7, Y5, %s", 32*i, y(i%2))
+				fn.op("VADDPS Y6, Y5, Y5\nVMOVDQU %d(R15), Y7\nVPERMPS Y3, Y7, Y7\nVFMADD231PS Y7, Y5, %s", 32*i,
+					y(i%2))
 				return
 			}
 			// A chunk of 32 codes has one scale.
@@ -218,7 +229,8 @@ func dotQuantized256(f *file, bits int, format string) {
 					fn.op("VFMADD231PS %d(CX), %s, %s", 128*i+32*j, code, sum)
 				}
 			}
-			fn.op("VADDPS Y6, Y5, Y5\nVPBROADCASTD %d(R15), Y7\nVPERMPS Y3, Y7, Y7\nVFMADD231PS Y7, Y5, %s", 32*i, y(i%2))
+			fn.op("VADDPS Y6, Y5, Y5\nVPBROADCASTD %d(R15), Y7\nVPERMPS Y3, Y7, Y7\nVFMADD231PS Y7, Y5, %s", 32*i,
+				y(i%2))
 		},
 		codes: func(i int) string {
 			if bits == 8 {
@@ -248,14 +260,17 @@ func (fn *function) quantizedRows256(k quantizedKernel) {
 	fn.frame = 48
 	const index, factor, last8 = "index-8(SP)", "factor-16(SP)", "last-48(SP)"
 	size := floatBytes(k.format)
-	fn.load("y_base", "R11", "data_base", "DI", "scales_base", "SI", "biases_base", "DX", k.x, "R8", "sums_base", "R10", "y_len", "R12")
+	fn.load("y_base", "R11", "data_base", "DI", "scales_base", "SI", "biases_base", "DX", k.x, "R8",
+		"sums_base", "R10", "y_len", "R12")
 	// A group is a power of two.
 	fn.op("MOVQ %s, AX\nBSFQ AX, CX\nMOVQ %s, R13\nSHRQ CX, R13", fn.argument("group"), fn.argument("cols"))
 	// The table for groups of w words starts after 8·(4 + … + w/2) entries of 4 bytes: 32·(w - 4).
 	fn.op("IMULQ $%d, AX\nSUBQ $128, AX\nLEAQ scaleOfWord256<>(SB), CX\nADDQ CX, AX\nMOVQ AX, %s", k.bits, index)
-	fn.op("MOVL $0x%08x, AX\nMOVL $0x%08x, BX\nTESTQ DX, DX\nCMOVQEQ BX, AX\nMOVL AX, %s", math.Float32bits(1), math.Float32bits(-float32(int(1)<<(k.bits-1))), factor)
+	fn.op("MOVL $0x%08x, AX\nMOVL $0x%08x, BX\nTESTQ DX, DX\nCMOVQEQ BX, AX\nMOVL AX, %s", math.Float32bits(1),
+		math.Float32bits(-float32(int(1)<<(k.bits-1))), factor)
 	k.setUp()
-	row, full, rest, chunk, reduce, done := fn.label("row"), fn.label("full"), fn.label("rest"), fn.label("chunk"), fn.label("reduce"), fn.label("done")
+	row, full, rest, chunk, reduce, done := fn.label("row"), fn.label("full"), fn.label("rest"), fn.label("chunk"),
+		fn.label("reduce"), fn.label("done")
 	loadChunk := func(i int) {
 		if to := k.codes(i); to != "" {
 			fn.op("VMOVDQU %d(DI), %s", 32*i, to)
@@ -344,7 +359,8 @@ func (fn *function) quantizedRows256(k quantizedKernel) {
 
 // dotDense256 has the registers of dotDense512.
 func dotDense256(f *file, format string) {
-	fn := f.function(fmt.Sprintf("dotDense%sAVX2", format), dotDenseParams, "", fmt.Sprintf(dotDenseDoc, strings.ToLower(format)))
+	fn := f.function(fmt.Sprintf("dotDense%sAVX2", format), dotDenseParams, "",
+		fmt.Sprintf(dotDenseDoc, strings.ToLower(format)))
 	fn.dotDenseRows(func(vectors int) { fn.dotDenseBody256(format, vectors) })
 }
 
@@ -363,7 +379,8 @@ func (fn *function) dotDenseBody256(format string, vectors int) {
 		}
 		fn.op("ADDQ $%d, CX", size*n)
 	}
-	whole, part, one, reduce, last, end := fn.label("whole"), fn.label("part"), fn.label("one"), fn.label("reduce"), fn.label("last"), fn.label("end")
+	whole, part, one, reduce, last, end := fn.label("whole"), fn.label("part"), fn.label("one"), fn.label("reduce"),
+		fn.label("last"), fn.label("end")
 	fn.op("MOVQ DI, CX\nMOVQ %s, AX\nSUBQ $%d, AX\nJLT %s", fn.argument("cols"), 8*unroll, part)
 	fn.at(whole)
 	for u := range unroll {

@@ -95,7 +95,8 @@ func dotInteger512(f *file, bits int, format string) {
 	if bits == 4 {
 		order = ", the even ones of 128 before the odd ones"
 	}
-	fn := f.function(fmt.Sprintf("dotIntegerQ%d%sAVX512", bits, format), dotIntegerParams, "", dotIntegerLoop(bits, format, order))
+	fn := f.function(fmt.Sprintf("dotIntegerQ%d%sAVX512", bits, format), dotIntegerParams, "",
+		dotIntegerLoop(bits, format, order))
 	fn.quantizedRows512(quantizedKernel{
 		bits: bits, format: format, x: "codes_base", xBytes: 512 / bits,
 		setUp: func() {
@@ -110,7 +111,8 @@ func dotInteger512(f *file, bits int, format string) {
 			fn.loadWords512(64*i, mask, codes)
 			fn.zero(dot)
 			if bits == 4 {
-				fn.op("VPSRLD $4, %s, %s\nVPANDD Z31, %s, %s\nVPANDD Z31, %s, %s", codes, high, codes, codes, high, high)
+				fn.op("VPSRLD $4, %s, %s\nVPANDD Z31, %s, %s\nVPANDD Z31, %s, %s", codes, high,
+					codes, codes, high, high)
 				fn.op("VPDPBUSD %d(CX), %s, %s\nVPDPBUSD %d(CX), %s, %s", 128*i, codes, dot, 128*i+64, high, dot)
 			} else {
 				fn.op("VPDPBUSD %d(CX), %s, %s", 64*i, codes, dot)
@@ -133,7 +135,8 @@ func dotIntegerFour512(f *file, bits int, format string) {
 	if bits == 4 {
 		order = ", the even ones of 128 before the odd ones"
 	}
-	fn := f.function(fmt.Sprintf("dotIntegerFourQ%d%sAVX512", bits, format), dotIntegerParams, "", dotIntegerLoop(bits, format, order)+`
+	fn := f.function(fmt.Sprintf("dotIntegerFourQ%d%sAVX512", bits, format), dotIntegerParams, "",
+		dotIntegerLoop(bits, format, order)+`
 The number of rows is a multiple of 4. Rows r, n+r, 2n+r and 3n+r, n = len(y)/4, are read at the same time.`)
 	fn.frame = 16
 	const index, factor = "index-8(SP)", "factor-16(SP)"
@@ -145,7 +148,8 @@ The number of rows is a multiple of 4. Rows r, n+r, 2n+r and 3n+r, n = len(y)/4,
 	if bits == 4 {
 		fn.op("MOVL $0x0f0f0f0f, AX\nVPBROADCASTD AX, Z31")
 	}
-	row, full, last, chunk, reduce, done := fn.label("row"), fn.label("full"), fn.label("last"), fn.label("chunk"), fn.label("reduce"), fn.label("done")
+	row, full, last, chunk, reduce, done := fn.label("row"), fn.label("full"), fn.label("last"), fn.label("chunk"),
+		fn.label("reduce"), fn.label("done")
 	loadBatch := func(mask string) {
 		symmetric, scaled := fn.label("symmetric"), fn.label("scaled")
 		fn.op("MOVQ %s, R14\nVMOVUPS (R14)(BX*4), Z12", fn.argument("sums_base"))
@@ -182,12 +186,14 @@ The number of rows is a multiple of 4. Rows r, n+r, 2n+r and 3n+r, n = len(y)/4,
 			}
 			fn.zero(dot)
 			if bits == 4 {
-				fn.op("VPSRLD $4, %s, %s\nVPANDD Z31, %s, %s\nVPANDD Z31, %s, %s", codes, high, codes, codes, high, high)
+				fn.op("VPSRLD $4, %s, %s\nVPANDD Z31, %s, %s\nVPANDD Z31, %s, %s", codes, high,
+					codes, codes, high, high)
 				fn.op("VPDPBUSD Z29, %s, %s\nVPDPBUSD Z30, %s, %s", codes, dot, high, dot)
 			} else {
 				fn.op("VPDPBUSD Z29, %s, %s", codes, dot)
 			}
-			fn.op("VCVTDQ2PS %s, %s\nVPERMPS %s, Z28, %s\nVFMADD231PS %s, %s, %s", dot, dot, z(8+n), scale, scale, dot, z(n))
+			fn.op("VCVTDQ2PS %s, %s\nVPERMPS %s, Z28, %s\nVFMADD231PS %s, %s, %s", dot, dot, z(8+n),
+				scale, scale, dot, z(n))
 		}
 	}
 	advance := func(n int) { fn.op("ADDQ $%d, CX\nADDQ $%d, R15", n*xBytes, n*64) }
@@ -241,7 +247,8 @@ func (fn *function) fourRows(bits, scaleSize int) {
 	fn.load("y_base", "R11", "data_base", "DI", "scales_base", "SI", "biases_base", "DX", "y_len", "R12")
 	fn.op("SHRQ $2, R12")
 	// A group is a power of two.
-	fn.op("MOVQ %s, AX\nBSFQ AX, CX\nMOVQ %s, R13\nMOVQ R13, R9\nSHRQ CX, R13", fn.argument("group"), fn.argument("cols"))
+	fn.op("MOVQ %s, AX\nBSFQ AX, CX\nMOVQ %s, R13\nMOVQ R13, R9\nSHRQ CX, R13",
+		fn.argument("group"), fn.argument("cols"))
 	fn.op("IMULQ R12, R9")
 	if bits == 4 {
 		fn.op("SHRQ $1, R9")
@@ -276,7 +283,8 @@ func dotQuantized512(f *file, bits int, format string) {
 	if bits == 4 {
 		order = ", whose elements spread4AVX512 has ordered and scaled"
 	}
-	fn := f.function(fmt.Sprintf("dotQuantizedQ%d%sAVX512", bits, format), dotQuantizedParams, "", dotQuantizedLoop(bits, format, order))
+	fn := f.function(fmt.Sprintf("dotQuantizedQ%d%sAVX512", bits, format), dotQuantizedParams, "",
+		dotQuantizedLoop(bits, format, order))
 	fn.quantizedRows512(quantizedKernel{
 		bits: bits, format: format, x: "x_base", xBytes: 4 * 512 / bits,
 		setUp: func() {
@@ -307,7 +315,8 @@ func dotQuantized512(f *file, bits int, format string) {
 						fn.op("VFMADD231PS %d(CX), %s, %s", 512*i+64*j, code, sum)
 					}
 				}
-				fn.op("VADDPS Z6, Z5, Z5\nVMOVDQU32 %d(R15), Z7\nVPERMPS Z16, Z7, Z7\nVFMADD231PS Z7, Z5, %s", 64*i, z(i%2))
+				fn.op("VADDPS Z6, Z5, Z5\nVMOVDQU32 %d(R15), Z7\nVPERMPS Z16, Z7, Z7\nVFMADD231PS Z7, Z5, %s", 64*i,
+					z(i%2))
 				return
 			}
 			for half := range 2 {
@@ -328,7 +337,8 @@ func dotQuantized512(f *file, bits int, format string) {
 						fn.op("VFMADD231PS %d(CX), %s, %s", 256*i+64*from, code, sum)
 					}
 				}
-				fn.op("VPBROADCASTD %d(R15), %s\nVPERMPS Z16, %s, %s\nVFMADD231PS %s, %s, %s", 64*i+32*half, scale, scale, scale, scale, sum, z(half))
+				fn.op("VPBROADCASTD %d(R15), %s\nVPERMPS Z16, %s, %s\nVFMADD231PS %s, %s, %s", 64*i+32*half, scale,
+					scale, scale, scale, sum, z(half))
 			}
 		},
 	})
@@ -369,7 +379,8 @@ func (fn *function) quantizedRows512(k quantizedKernel) {
 	fn.frame = 8
 	const index = "index-8(SP)"
 	size := floatBytes(k.format)
-	fn.load("y_base", "R11", "data_base", "DI", "scales_base", "SI", "biases_base", "DX", k.x, "R8", "sums_base", "R10", "y_len", "R12")
+	fn.load("y_base", "R11", "data_base", "DI", "scales_base", "SI", "biases_base", "DX", k.x, "R8",
+		"sums_base", "R10", "y_len", "R12")
 	// A group is a power of two.
 	fn.op("MOVQ %s, AX\nBSFQ AX, CX\nMOVQ %s, R13\nSHRQ CX, R13", fn.argument("group"), fn.argument("cols"))
 	// The table for groups of w words starts after 16·(4 + … + w/2) entries of 4 bytes: 64·(w - 4).
@@ -377,7 +388,8 @@ func (fn *function) quantizedRows512(k quantizedKernel) {
 	fn.op("MOVL $0x%08x, AX\nMOVL $0x%08x, BX", math.Float32bits(1), math.Float32bits(-float32(int(1)<<(k.bits-1))))
 	fn.op("TESTQ DX, DX\nCMOVQEQ BX, AX\nVPBROADCASTD AX, Z17")
 	k.setUp()
-	row, full, last, chunk, reduce, done := fn.label("row"), fn.label("full"), fn.label("last"), fn.label("chunk"), fn.label("reduce"), fn.label("done")
+	row, full, last, chunk, reduce, done := fn.label("row"), fn.label("full"), fn.label("last"), fn.label("chunk"),
+		fn.label("reduce"), fn.label("done")
 	loadBatch := func(mask string) {
 		symmetric := fn.label("symmetric")
 		fn.loadFloats512(k.format, fmt.Sprintf("(SI)(BX*%d)", size), mask, "Z16")
@@ -449,7 +461,8 @@ const dotDenseDoc = `multiplies rows of %s numbers, rowBytes apart, by vectors:
 //	DI row      R8 rows left   SI x of the vectors   R9 bytes between vectors   R10 vectors left
 //	DX y        BX bytes between y of vectors        CX, R15 place in the row and in x   AX elements left
 func dotDense512(f *file, format string) {
-	fn := f.function(fmt.Sprintf("dotDense%sAVX512", format), dotDenseParams, "", fmt.Sprintf(dotDenseDoc, strings.ToLower(format)))
+	fn := f.function(fmt.Sprintf("dotDense%sAVX512", format), dotDenseParams, "",
+		fmt.Sprintf(dotDenseDoc, strings.ToLower(format)))
 	fn.dotDenseRows(func(vectors int) { fn.dotDenseBody512(format, vectors) })
 }
 
@@ -553,7 +566,8 @@ const dotDenseFourParams = "y []float32, data []byte, x []float32"
 //
 //	Z0 to Z15 sums, 4 of each row   Z16 to Z19 elements of a row   Z28 to Z31 elements of the vector
 func dotDenseFour512(f *file, format string) {
-	fn := f.function(fmt.Sprintf("dotDenseFour%sAVX512", format), dotDenseFourParams, "", fmt.Sprintf(`multiplies rows of %s numbers, one after the other in data, by a vector:
+	fn := f.function(fmt.Sprintf("dotDenseFour%sAVX512", format), dotDenseFourParams, "",
+		fmt.Sprintf(`multiplies rows of %s numbers, one after the other in data, by a vector:
 
 	for r := range y {
 		y[r] = 0
@@ -566,7 +580,8 @@ The number of rows is a multiple of 4. Rows r, n+r, 2n+r and 3n+r, n = len(y)/4,
 	size := floatBytes(format)
 	fn.load("y_base", "R11", "data_base", "DI", "x_base", "SI", "y_len", "R12", "x_len", "R13")
 	fn.op("SHRQ $2, R12\nMOVQ R13, R9\nIMULQ R12, R9\nSHLQ $%d, R9\nLEAQ (R9)(R9*2), R8", size/2)
-	row, whole, part, last, reduce, done := fn.label("row"), fn.label("whole"), fn.label("part"), fn.label("last"), fn.label("reduce"), fn.label("done")
+	row, whole, part, last, reduce, done := fn.label("row"), fn.label("whole"), fn.label("part"), fn.label("last"),
+		fn.label("reduce"), fn.label("done")
 	fn.op("TESTQ R12, R12\nJZ %s", done)
 	fn.at(row)
 	for i := range 16 {
@@ -595,7 +610,8 @@ The number of rows is a multiple of 4. Rows r, n+r, 2n+r and 3n+r, n = len(y)/4,
 		fn.loadFloats512(format, rowOfFour(n), "K1", z(16+n))
 		fn.op("VFMADD231PS Z28, %s, %s", z(16+n), z(4*n))
 	}
-	fn.op("MOVL $16, R14\nCMPQ AX, R14\nCMOVQLT AX, R14\nLEAQ (DI)(R14*%d), DI\nADDQ $64, CX\nSUBQ $16, AX\nJMP %s", size, last)
+	fn.op("MOVL $16, R14\nCMPQ AX, R14\nCMOVQLT AX, R14\nLEAQ (DI)(R14*%d), DI\nADDQ $64, CX\nSUBQ $16, AX\nJMP %s",
+		size, last)
 	fn.at(reduce)
 	for n := range 4 {
 		for u := 1; u < 4; u++ {

@@ -40,7 +40,8 @@ func dotIntegerNEON(f *file, bits int, format, suffix string, dot func(fn *funct
 	if bits == 4 {
 		order = ", the even ones of 32 before the odd ones"
 	}
-	fn := f.function(fmt.Sprintf("dotIntegerQ%d%s%s", bits, format, suffix), dotIntegerParams, "", dotIntegerLoop(bits, format, order))
+	fn := f.function(fmt.Sprintf("dotIntegerQ%d%s%s", bits, format, suffix), dotIntegerParams, "",
+		dotIntegerLoop(bits, format, order))
 	fn.quantizedRowsNEON(quantizedKernel{
 		bits: bits, format: format, x: "codes_base", xBytes: 128 / bits,
 		setUp: func() {
@@ -74,7 +75,8 @@ func dotQuantizedNEON(f *file, bits int, format string) {
 	if bits == 4 {
 		order = ", whose elements spread4NEON has ordered and scaled"
 	}
-	fn := f.function(fmt.Sprintf("dotQuantizedQ%d%sNEON", bits, format), dotQuantizedParams, "", dotQuantizedLoop(bits, format, order))
+	fn := f.function(fmt.Sprintf("dotQuantizedQ%d%sNEON", bits, format), dotQuantizedParams, "",
+		dotQuantizedLoop(bits, format, order))
 	fn.quantizedRowsNEON(quantizedKernel{
 		bits: bits, format: format, x: "x_base", xBytes: 4 * 128 / bits,
 		setUp: func() {
@@ -123,11 +125,14 @@ func dotQuantizedNEON(f *file, bits int, format string) {
 //	R8 sums, R12 at the group   R0 y   R6 rows left   R9 groups of a row, R13 left   R14 chunks of a group, R15 left
 //	0 sum   1 sum of biases   2 scale   4, 5 sums of the group   23 factor of 1
 func (fn *function) quantizedRowsNEON(k quantizedKernel) {
-	fn.loadARM64("y_base", "R0", "data_base", "R1", "scales_base", "R2", "biases_base", "R3", k.x, "R4", "sums_base", "R8", "y_len", "R6", "cols", "R9", "group", "R14")
+	fn.loadARM64("y_base", "R0", "data_base", "R1", "scales_base", "R2", "biases_base", "R3", k.x, "R4", "sums_base",
+		"R8", "y_len", "R6", "cols", "R9", "group", "R14")
 	fn.op("UDIV R14, R9, R9\nLSR $%d, R14, R14", map[int]int{4: 5, 8: 4}[k.bits])
-	fn.op("MOVW $0x%08x, R7\nMOVW $0x%08x, R16\nCMP $0, R3\nCSEL EQ, R16, R7, R7\nFMOVS R7, F23", math.Float32bits(1), math.Float32bits(-float32(int(1)<<(k.bits-1))))
+	fn.op("MOVW $0x%08x, R7\nMOVW $0x%08x, R16\nCMP $0, R3\nCSEL EQ, R16, R7, R7\nFMOVS R7, F23", math.Float32bits(1),
+		math.Float32bits(-float32(int(1)<<(k.bits-1))))
 	k.setUp()
-	row, group, chunk, symmetric, biased, done := fn.label("row"), fn.label("group"), fn.label("chunk"), fn.label("symmetric"), fn.label("biased"), fn.label("done")
+	row, group, chunk, symmetric, biased, done := fn.label("row"), fn.label("group"), fn.label("chunk"),
+		fn.label("symmetric"), fn.label("biased"), fn.label("done")
 	reduce := fn.label("reduce")
 	fn.op("CBZ R6, %s", done)
 	fn.at(row)
@@ -162,8 +167,10 @@ func (fn *function) quantizedRowsNEON(k quantizedKernel) {
 // vectors left, R6 elements left, R8 y of the vectors, R9 bytes between y of vectors, R10 place in the row,
 // R11 to R14 in the vectors.
 func dotDenseNEON(f *file, format string) {
-	fn := f.function(fmt.Sprintf("dotDense%sNEON", format), dotDenseParams, "", fmt.Sprintf(dotDenseDoc, strings.ToLower(format)))
-	fn.loadARM64("y_base", "R0", "data_base", "R1", "rows", "R2", "xStride", "R4", "stride", "R9", "rowBytes", "R15", "cols", "R16")
+	fn := f.function(fmt.Sprintf("dotDense%sNEON", format), dotDenseParams, "",
+		fmt.Sprintf(dotDenseDoc, strings.ToLower(format)))
+	fn.loadARM64("y_base", "R0", "data_base", "R1", "rows", "R2", "xStride", "R4", "stride", "R9",
+		"rowBytes", "R15", "cols", "R16")
 	fn.op("LSL $2, R4\nLSL $2, R9")
 	row, one, four, next, done := fn.label("row"), fn.label("one"), fn.label("four"), fn.label("next"), fn.label("done")
 	fn.op("CBZ R2, %s", done)

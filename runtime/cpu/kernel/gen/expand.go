@@ -141,7 +141,8 @@ func fromCodesX86(fn *function) {
 	fn.op("SUBQ $2, BX\nJLT %s", end)
 	fn.op("MOVWLZX (R8), AX\nSHLL $16, AX\nVMOVD AX, X15\nVPBROADCASTD X15, Y15")
 	for i := range 4 {
-		fn.op("VPMOVSXBD %d(SI), Y%d\nVCVTDQ2PS Y%[2]d, Y%[2]d\nVMULPS Y15, Y%[2]d, Y%[2]d\nVMOVUPS Y%[2]d, %[3]d(DI)", 8*i, i, 32*i)
+		fn.op("VPMOVSXBD %d(SI), Y%d\nVCVTDQ2PS Y%[2]d, Y%[2]d\nVMULPS Y15, Y%[2]d, Y%[2]d\nVMOVUPS Y%[2]d, %[3]d(DI)",
+			8*i, i, 32*i)
 	}
 	fn.op("ADDQ $32, SI\nADDQ $128, DI\nADDQ $2, R8\nJMP %s", loop)
 	fn.at(end)
@@ -195,7 +196,8 @@ func expandE4M3NEON(fn *function) {
 	fn.op("MOVD $e4m3Subnormals<>(SB), R7\nVLD1 (R7), [V28.B16]")
 	fn.at(loop)
 	fn.op("SUBS $1, R2, R2\nBLT %s", end)
-	fn.op("MOVBU.P 1(R3), R7\nSUB $7, R7\nLSL $7, R7\nVDUP R7, V20.H8\nMOVD $%d, R8\nSUB R8, R7\nVDUP R7, V21.H8", (127-7)<<7)
+	fn.op("MOVBU.P 1(R3), R7\nSUB $7, R7\nLSL $7, R7\nVDUP R7, V20.H8\nMOVD $%d, R8\nSUB R8, R7\nVDUP R7, V21.H8",
+		(127-7)<<7)
 	fn.op("VLD1.P 32(R1), [V0.B16, V1.B16]")
 	for i := range 4 {
 		from, to := fmt.Sprintf("V%d.B8", i/2), 2+i

@@ -38,7 +38,8 @@ func (fn *function) turn256(load func(from, to string)) {
 	for b := range 2 {
 		for c := range 2 {
 			from := 8 + 4*b + c
-			fn.op("VPUNPCKLQDQ %s, %s, %s\nVPUNPCKHQDQ %s, %s, %s", y(from+2), y(from), y(4*b+2*c), y(from+2), y(from), y(4*b+2*c+1))
+			fn.op("VPUNPCKLQDQ %s, %s, %s\nVPUNPCKHQDQ %s, %s, %s", y(from+2), y(from), y(4*b+2*c),
+				y(from+2), y(from), y(4*b+2*c+1))
 		}
 	}
 	for c := range 4 {
@@ -143,7 +144,8 @@ func packDense256(f *file, format string) {
 
 // packScales256 turns whole squares of 8 groups.
 func packScales256(f *file, format string) {
-	fn := f.function(fmt.Sprintf("packScales%sAVX2", format), packScalesParams, "", `turns 8 rows of numbers, whole eights of groups:
+	fn := f.function(fmt.Sprintf("packScales%sAVX2", format), packScalesParams, "",
+		`turns 8 rows of numbers, whole eights of groups:
 
 	for g := range groups &^ 7 {
 		for r := range 8 {

@@ -46,12 +46,16 @@ func (fn *function) turn512(load func(from, to string)) {
 	}
 	// Quarters of the four fours: words c and c+8, c+4 and c+12.
 	for c := range 4 {
-		fn.op("VSHUFI32X4 $0x88, %s, %s, %s\nVSHUFI32X4 $0xdd, %s, %s, %s", z(4+c), z(c), z(16+c), z(4+c), z(c), z(20+c))
-		fn.op("VSHUFI32X4 $0x88, %s, %s, %s\nVSHUFI32X4 $0xdd, %s, %s, %s", z(12+c), z(8+c), z(24+c), z(12+c), z(8+c), z(28+c))
+		fn.op("VSHUFI32X4 $0x88, %s, %s, %s\nVSHUFI32X4 $0xdd, %s, %s, %s", z(4+c), z(c),
+			z(16+c), z(4+c), z(c), z(20+c))
+		fn.op("VSHUFI32X4 $0x88, %s, %s, %s\nVSHUFI32X4 $0xdd, %s, %s, %s", z(12+c), z(8+c), z(24+c),
+			z(12+c), z(8+c), z(28+c))
 	}
 	for c := range 4 {
-		fn.op("VSHUFI32X4 $0x88, %s, %s, %s\nVSHUFI32X4 $0xdd, %s, %s, %s", z(24+c), z(16+c), z(c), z(24+c), z(16+c), z(8+c))
-		fn.op("VSHUFI32X4 $0x88, %s, %s, %s\nVSHUFI32X4 $0xdd, %s, %s, %s", z(28+c), z(20+c), z(4+c), z(28+c), z(20+c), z(12+c))
+		fn.op("VSHUFI32X4 $0x88, %s, %s, %s\nVSHUFI32X4 $0xdd, %s, %s, %s", z(24+c), z(16+c), z(c),
+			z(24+c), z(16+c), z(8+c))
+		fn.op("VSHUFI32X4 $0x88, %s, %s, %s\nVSHUFI32X4 $0xdd, %s, %s, %s", z(28+c), z(20+c), z(4+c),
+			z(28+c), z(20+c), z(12+c))
 	}
 }
 
@@ -122,7 +126,8 @@ before biases are added, as they are where a panel is not packed here.`, lanes, 
 // R12 bytes between groups, R13 columns left of the group, Z30 scales, Z31 biases.
 func packQuantized512(f *file, bits int) {
 	fn := f.function(fmt.Sprintf("packQuantizedQ%dAVX512", bits), packQuantizedParams, "", packQuantizedDoc(bits, 16))
-	fn.load("panel_base", "DI", "stride", "BX", "data_base", "SI", "rowBytes", "R9", "chunks", "DX", "scales_base", "R10", "biases_base", "R11", "scaleStride", "R12", "group", "R13")
+	fn.load("panel_base", "DI", "stride", "BX", "data_base", "SI", "rowBytes", "R9", "chunks", "DX", "scales_base",
+		"R10", "biases_base", "R11", "scaleStride", "R12", "group", "R13")
 	fn.op("SHLQ $2, R12")
 	loop, end := fn.label("loop"), fn.label("end")
 	fn.op("TESTQ DX, DX\nJZ %s", end)
@@ -142,7 +147,8 @@ func packQuantized512(f *file, bits int) {
 					fn.op("VPANDD Z29, %s, %s", out, out)
 				}
 			}
-			fn.op("VCVTDQ2PS %s, %s\nVMULPS Z30, %s, %s\nVADDPS Z31, %s, %s\nVMOVUPS %s, (DI)\nADDQ BX, DI", out, out, out, out, out, out, out)
+			fn.op("VCVTDQ2PS %s, %s\nVMULPS Z30, %s, %s\nVADDPS Z31, %s, %s\nVMOVUPS %s, (DI)\nADDQ BX, DI", out, out,
+				out, out, out, out, out)
 		}
 		// The next group may begin after 32 columns.
 		if (w+1)*codes%32 == 0 {

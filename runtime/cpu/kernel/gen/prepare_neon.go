@@ -18,9 +18,12 @@ func prepareNEON() *file {
 // quantizeNEON: R0 and R1 where codes go, R2 scales, R3 sums, R4 x, R5 group, R6 groups left, R8 how far R0
 // and R1 go on for 16 codes, R9 and how much more after 32, R10 codes written, R11 the kind of block.
 func quantizeNEON(f *file) {
-	fn := f.function("quantizeNEON", "codes []int8, scales, sums, x []float32, group, block int", "", fmt.Sprintf(quantizeDoc, "32"))
-	fn.loadARM64("codes_base", "R0", "scales_base", "R2", "sums_base", "R3", "x_base", "R4", "x_len", "R6", "group", "R5", "block", "R11")
-	natural, pairs, group, first, second, zero, same, end := fn.label("natural"), fn.label("pairs"), fn.label("group"), fn.label("first"), fn.label("second"), fn.label("zero"), fn.label("same"), fn.label("end")
+	fn := f.function("quantizeNEON", "codes []int8, scales, sums, x []float32, group, block int", "",
+		fmt.Sprintf(quantizeDoc, "32"))
+	fn.loadARM64("codes_base", "R0", "scales_base", "R2", "sums_base", "R3", "x_base", "R4", "x_len", "R6",
+		"group", "R5", "block", "R11")
+	natural, pairs, group, first, second, zero, same, end := fn.label("natural"), fn.label("pairs"), fn.label("group"),
+		fn.label("first"), fn.label("second"), fn.label("zero"), fn.label("same"), fn.label("end")
 	fn.op("UDIV R5, R6, R6\nMOVD $0, R10")
 	fn.broadcastWord(math.Float32bits(127), 30)
 	fn.broadcastWord(math.Float32bits(-127), 29)

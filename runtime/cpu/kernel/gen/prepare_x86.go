@@ -25,7 +25,8 @@ func prepareX86(f *file, suffix string, wide bool) *file {
 		words[i] = uint32(8 * i)
 	}
 	f.table("everyEighth"+suffix, words...)
-	quantizeX86(use(f.function("quantize"+suffix, "codes []int8, scales, sums, x []float32, group, block int", "", fmt.Sprintf(quantizeDoc, "a power of two from 32 on"))), suffix)
+	quantizeX86(use(f.function("quantize"+suffix, "codes []int8, scales, sums, x []float32, group, block int", "",
+		fmt.Sprintf(quantizeDoc, "a power of two from 32 on"))), suffix)
 	groupSumsX86(use(f.function("groupSums"+suffix, "sums, x []float32, group int", "", groupSumsDoc)))
 	spreadX86(use(f.function("spread4"+suffix, "dst, x []float32", "", spreadDoc(lanes))), suffix)
 	touchX86(use(f.function("touch"+suffix, "data []byte", "uint64", fmt.Sprintf(touchDoc, 256, 32))))
@@ -70,9 +71,12 @@ func quantizeX86(s *x86, suffix string) {
 	fn := s.fn
 	fn.load("codes_base", "DI", "scales_base", "R9", "sums_base", "R10", "x_base", "SI", "x_len", "AX", "group", "R11")
 	fn.op("XORQ DX, DX\nDIVQ R11\nMOVQ AX, DX")
-	natural, pairs, chosen, group, end := fn.label("natural"), fn.label("pairs"), fn.label("chosen"), fn.label("group"), fn.label("end")
-	fn.op("MOVQ %s, AX\nLEAQ -1(AX), R15\nCMPQ AX, $1\nJEQ %s\nCMPQ AX, $8\nJEQ %s", fn.argument("block"), natural, pairs)
-	fn.op("VMOVDQU splitBytes%s<>(SB), X6\nMOVQ $8, R12\nMOVQ AX, R13\nSHRQ $1, R13\nLEAQ (DI)(R13*1), R8\nJMP %s", suffix, chosen)
+	natural, pairs, chosen, group, end := fn.label("natural"), fn.label("pairs"), fn.label("chosen"),
+		fn.label("group"), fn.label("end")
+	fn.op("MOVQ %s, AX\nLEAQ -1(AX), R15\nCMPQ AX, $1\nJEQ %s\nCMPQ AX, $8\nJEQ %s", fn.argument("block"), natural,
+		pairs)
+	fn.op("VMOVDQU splitBytes%s<>(SB), X6\nMOVQ $8, R12\nMOVQ AX, R13\nSHRQ $1, R13\nLEAQ (DI)(R13*1), R8\nJMP %s",
+		suffix, chosen)
 	fn.at(natural)
 	fn.op("VMOVDQU keepBytes%s<>(SB), X6\nMOVQ $16, R12\nXORQ R13, R13\nLEAQ 8(DI), R8\nJMP %s", suffix, chosen)
 	fn.at(pairs)
@@ -170,7 +174,8 @@ func groupSumsX86(s *x86) {
 	s.zero(0)
 	fn.op("MOVQ R8, AX")
 	fn.at(loop)
-	fn.op("VADDPS (SI), %[1]s, %[1]s\nADDQ $%[2]d, SI\nSUBQ $%[3]d, AX\nJNZ %[4]s", s.reg(0), 4*s.lanes(), s.lanes(), loop)
+	fn.op("VADDPS (SI), %[1]s, %[1]s\nADDQ $%[2]d, SI\nSUBQ $%[3]d, AX\nJNZ %[4]s", s.reg(0),
+		4*s.lanes(), s.lanes(), loop)
 	s.reduceAdd(0, 1)
 	fn.op("VMOVSS X0, (DI)\nADDQ $4, DI\nJMP %s", group)
 	fn.at(end)

@@ -131,7 +131,8 @@ func (s *neon) mulSub(d, a vec, b operand) {
 }
 
 func (s *neon) horner(d, x vec, c constant) {
-	s.fn.op("VMOV %s, %s\nVFMLA %s, %s, %s\nVMOV %s, %s", v(s.reg(c)), v(neonScratch), v4(int(x)), v4(int(d)), v4(neonScratch), v(neonScratch), v(int(d)))
+	s.fn.op("VMOV %s, %s\nVFMLA %s, %s, %s\nVMOV %s, %s", v(s.reg(c)), v(neonScratch), v4(int(x)), v4(int(d)),
+		v4(neonScratch), v(neonScratch), v(int(d)))
 }
 
 func (s *neon) copySign(d, a, t vec) {
@@ -154,7 +155,8 @@ func (s *neon) scaleByPower(d, n, t vec) {
 	s.fn.word("SSHR1", int(t), int(n))
 	s.fn.op("VSUB %s, %s, %s", v4(int(t)), v4(int(n)), v4(int(n)))
 	for _, power := range []vec{n, t} {
-		s.fn.op("VSHL $23, %s, %s\nVADD %s, %s, %s", v4(int(power)), v4(int(power)), v4(s.reg(constant("one"))), v4(int(power)), v4(int(power)))
+		s.fn.op("VSHL $23, %s, %s\nVADD %s, %s, %s", v4(int(power)), v4(int(power)), v4(s.reg(constant("one"))),
+			v4(int(power)), v4(int(power)))
 		s.mul(d, d, power)
 	}
 }
@@ -177,7 +179,8 @@ func vectorNEON() *file {
 }
 
 func fromBF16NEON(f *file) {
-	fn := f.function("fromBF16NEON", "dst []float32, src []byte", "", strings.Replace(fromBF16Doc, "whole vectors", "whole vectors of 8", 1))
+	fn := f.function("fromBF16NEON", "dst []float32, src []byte", "",
+		strings.Replace(fromBF16Doc, "whole vectors", "whole vectors of 8", 1))
 	fn.loadARM64("dst_base", "R0", "src_base", "R1", "dst_len", "R6")
 	loop, end := fn.label("loop"), fn.label("end")
 	fn.at(loop)
@@ -241,7 +244,8 @@ func convolveNEON(f *file) {
 func scaleRowsNEON(f *file) {
 	s := &neon{fn: f.function("scaleRowsNEON", scaleRowsParams, "", scaleRowsDoc)}
 	fn := s.fn
-	fn.loadARM64("dst_base", "R0", "dstStride", "R1", "x_base", "R2", "xStride", "R3", "factors_base", "R4", "factors_len", "R5", "cols", "R9")
+	fn.loadARM64("dst_base", "R0", "dstStride", "R1", "x_base", "R2", "xStride", "R3", "factors_base", "R4",
+		"factors_len", "R5", "cols", "R9")
 	row, done := fn.label("row"), fn.label("done")
 	fn.op("LSL $2, R1\nLSL $2, R3\nCBZ R5, %s", done)
 	fn.at(row)
@@ -265,7 +269,8 @@ func scaleRowsNEON(f *file) {
 func deltaRowsNEON(f *file) {
 	s := &neon{fn: f.function("deltaRowsNEON", "y, state, q, k, v []float32, decay, beta float32", "", deltaRowsDoc)}
 	fn := s.fn
-	fn.loadARM64("state_base", "R0", "q_base", "R1", "k_base", "R2", "y_base", "R3", "v_base", "R4", "v_len", "R5", "k_len", "R9")
+	fn.loadARM64("state_base", "R0", "q_base", "R1", "k_base", "R2", "y_base", "R3", "v_base", "R4",
+		"v_len", "R5", "k_len", "R9")
 	s.start = fn.text.Len()
 	s.scalar("decay", 8)
 	s.scalar("beta", 9)

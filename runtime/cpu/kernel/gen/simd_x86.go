@@ -177,9 +177,11 @@ func (s *x86) scaleByPower(d, n, t vec) {
 		return
 	}
 	// In two factors, as 2^128 is no float: n/2 and the rest, whose exponents are biased by 127.
-	s.fn.op("VCVTPS2DQ %s, %s\nVPSRAD $1, %s, %s\nVPSUBD %s, %s, %s", s.reg(n), s.reg(n), s.reg(n), s.reg(t), s.reg(t), s.reg(n), s.reg(n))
+	s.fn.op("VCVTPS2DQ %s, %s\nVPSRAD $1, %s, %s\nVPSUBD %s, %s, %s", s.reg(n), s.reg(n), s.reg(n), s.reg(t),
+		s.reg(t), s.reg(n), s.reg(n))
 	for _, v := range []vec{n, t} {
-		s.fn.op("VPSLLD $23, %s, %s\nVPADDD %s, %s, %s\nVMULPS %s, %s, %s", s.reg(v), s.reg(v), s.src(constant("one")), s.reg(v), s.reg(v), s.reg(v), s.reg(d), s.reg(d))
+		s.fn.op("VPSLLD $23, %s, %s\nVPADDD %s, %s, %s\nVMULPS %s, %s, %s", s.reg(v), s.reg(v), s.src(constant("one")),
+			s.reg(v), s.reg(v), s.reg(v), s.reg(d), s.reg(d))
 	}
 }
 

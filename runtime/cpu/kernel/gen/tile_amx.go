@@ -7,7 +7,8 @@ import "fmt"
 // The sums of a group are stored, and scaled by AVX-512 while the unit multiplies the next group.
 
 func tileAMX() *file {
-	f := &file{name: "tile_amx", arch: "amd64", about: "Integer matrix products, AMX and AVX-512.", includes: []string{"funcdata.h"}}
+	f := &file{name: "tile_amx", arch: "amd64", about: "Integer matrix products, AMX and AVX-512.",
+		includes: []string{"funcdata.h"}}
 	// Palette 1: 16 rows of 64 bytes; for groups of 32, rows have 32 bytes and vectors 8 words.
 	f.table("tilesOf64", tileConfig(64)...)
 	f.table("tilesOf32", tileConfig(32)...)
@@ -54,7 +55,8 @@ func (fn *function) amx(name string, prefix, opcode, v int, high byte, modrm ...
 }
 
 // general are the numbers of general registers.
-var general = map[string]byte{"AX": 0, "CX": 1, "DX": 2, "BX": 3, "SP": 4, "BP": 5, "SI": 6, "DI": 7, "R8": 8, "R9": 9, "R10": 10, "R11": 11, "R12": 12, "R13": 13, "R14": 14, "R15": 15}
+var general = map[string]byte{"AX": 0, "CX": 1, "DX": 2, "BX": 3, "SP": 4, "BP": 5, "SI": 6, "DI": 7, "R8": 8, "R9": 9,
+	"R10": 10, "R11": 11, "R12": 12, "R13": 13, "R14": 14, "R15": 15}
 
 // tileMemory is TILELOADD or TILESTORED with rows stride apart; base is none of BP, R13.
 func (fn *function) tileMemory(name string, prefix, tile int, base, stride string, offset int) {
@@ -116,8 +118,10 @@ those of another:
 	}`)
 	// Two buffers of 16·16 sums, in whole cache lines, and what is kept between blocks.
 	fn.frame, fn.grows = 2048+64+48, true
-	const sums, codes, codeScales, codeSums, blocks, part = "sumsAt-8(SP)", "codesAt-16(SP)", "codeScalesAt-24(SP)", "codeSumsAt-32(SP)", "blocksLeft-40(SP)", "part-48(SP)"
-	block, half, group, last, done, narrow, configured := fn.label("block"), fn.label("half"), fn.label("group"), fn.label("last"), fn.label("done"), fn.label("narrow"), fn.label("configured")
+	const sums, codes, codeScales, codeSums, blocks, part = "sumsAt-8(SP)", "codesAt-16(SP)", "codeScalesAt-24(SP)",
+		"codeSumsAt-32(SP)", "blocksLeft-40(SP)", "part-48(SP)"
+	block, half, group, last, done, narrow, configured := fn.label("block"), fn.label("half"), fn.label("group"),
+		fn.label("last"), fn.label("done"), fn.label("narrow"), fn.label("configured")
 	keep := func(argument, place string) { fn.op("MOVQ %s, AX\nMOVQ AX, %s", fn.argument(argument), place) }
 	keep("sums_base", sums)
 	keep("codes_base", codes)
@@ -126,7 +130,8 @@ those of another:
 	keep("blocks", blocks)
 	fn.op("CMPQ %s, $0\nJLE %s\nTESTQ AX, AX\nJLE %s", fn.argument("groups"), done, done)
 	fn.op("MOVQ $64, R11\nLEAQ buffers-2160(SP), R12\nADDQ $63, R12\nANDQ $-64, R12\nLEAQ 1024(R12), R13")
-	fn.op("CMPQ %s, $32\nJEQ %s\nMOVQ $64, R9\nLEAQ tilesOf64<>(SB), CX\nJMP %s", fn.argument("group"), narrow, configured)
+	fn.op("CMPQ %s, $32\nJEQ %s\nMOVQ $64, R9\nLEAQ tilesOf64<>(SB), CX\nJMP %s",
+		fn.argument("group"), narrow, configured)
 	fn.at(narrow)
 	fn.op("MOVQ $32, R9\nLEAQ tilesOf32<>(SB), CX")
 	fn.at(configured)
@@ -135,8 +140,10 @@ those of another:
 	fn.op("MOVQ $0, %s", part)
 	fn.at(half)
 	fn.load("groups", "R15", "rows_base", "DX", "scales_base", "SI", "biases_base", "R8", "scaleStride", "R14")
-	fn.op("SHLQ $2, R14\nMOVQ %s, CX\nMOVQ CX, AX\nIMULQ %s, AX\nADDQ AX, DX\nSHLQ $6, CX\nADDQ CX, SI\nADDQ CX, R8", part, fn.argument("rowStride"))
-	fn.op("MOVQ %s, DI\nSHLQ $4, CX\nADDQ CX, DI\nMOVQ %s, R10\nMOVQ %s, AX\nMOVQ %s, BX", sums, codes, codeScales, codeSums)
+	fn.op("SHLQ $2, R14\nMOVQ %s, CX\nMOVQ CX, AX\nIMULQ %s, AX\nADDQ AX, DX\nSHLQ $6, CX\nADDQ CX, SI\nADDQ CX, R8",
+		part, fn.argument("rowStride"))
+	fn.op("MOVQ %s, DI\nSHLQ $4, CX\nADDQ CX, DI\nMOVQ %s, R10\nMOVQ %s, AX\nMOVQ %s, BX", sums,
+		codes, codeScales, codeSums)
 	for r := range 16 {
 		fn.zero(z(r))
 	}
@@ -169,7 +176,8 @@ those of another:
 	}
 	fn.op("INCQ %s\nMOVQ %s, CX\nCMPQ CX, %s\nJLT %s", part, part, fn.argument("parts"), half)
 	fn.op("ADDQ $2048, %s\nMOVQ %s, CX\nADDQ CX, %s", sums, fn.argument("codeStride"), codes)
-	fn.op("MOVQ %s, CX\nSHLQ $2, CX\nADDQ CX, %s\nADDQ CX, %s\nDECQ %s\nJNZ %s", fn.argument("codeScaleStride"), codeScales, codeSums, blocks, block)
+	fn.op("MOVQ %s, CX\nSHLQ $2, CX\nADDQ CX, %s\nADDQ CX, %s\nDECQ %s\nJNZ %s", fn.argument("codeScaleStride"),
+		codeScales, codeSums, blocks, block)
 	fn.amx("TILERELEASE", 0, 0x49, 0, 0, 0xc0)
 	fn.at(done)
 	fn.returnAMD64()
@@ -191,7 +199,8 @@ func blockRowsAMX(f *file, bits int) {
 		}
 	}`, bits, order))
 	fn.load("panel_base", "DI", "data_base", "SI", "rowBytes", "R9", "rows", "R8", "pieces", "DX", "piece", "R10")
-	row, narrow, wide, next, end := fn.label("row"), fn.label("narrow"), fn.label("wide"), fn.label("next"), fn.label("end")
+	row, narrow, wide, next, end := fn.label("row"), fn.label("narrow"), fn.label("wide"),
+		fn.label("next"), fn.label("end")
 	fn.op("MOVL $0x0f0f0f0f, AX\nVPBROADCASTD AX, Z31\nTESTQ DX, DX\nJZ %s", end)
 	fn.at(row)
 	fn.op("SUBQ $1, R8\nJLT %s\nMOVQ DI, R11\nMOVQ SI, BX\nMOVQ DX, CX\nCMPQ R10, $32\nJEQ %s", end, narrow)
@@ -217,7 +226,8 @@ func blockRowsAMX(f *file, bits int) {
 
 // blockStoreAMX: DI y, BX bytes between its vectors, SI sums, DX vectors left.
 func blockStoreAMX(f *file) {
-	fn := f.function("blockStoreAMX", "y []float32, stride int, sums []float32, vectors, rows int", "", `turns sums of 16 rows and 16 vectors into y, for at most 16 of both:
+	fn := f.function("blockStoreAMX", "y []float32, stride int, sums []float32, vectors, rows int", "",
+		`turns sums of 16 rows and 16 vectors into y, for at most 16 of both:
 
 	for i := range vectors {
 		for r := range rows {

@@ -28,8 +28,10 @@ func tileAVX2() *file {
 
 // tileFloat256 has the registers of tileFloat512, with Y0 to Y11 sums; Y12 is keep at first.
 func tileFloat256(f *file, format string) {
-	fn := f.function(fmt.Sprintf("tileFloat%sAVX2", format), tileFloatParams, "", fmt.Sprintf(tileFloatDoc, strings.ToLower(format), tileVectors256, 16))
-	fn.load("sums_base", "DI", "stride", "SI", "panel_base", "DX", "panelBytes", "BX", "x_base", "R10", "xStride", "R9", "depth", "CX", "vectors", "R8")
+	fn := f.function(fmt.Sprintf("tileFloat%sAVX2", format), tileFloatParams, "",
+		fmt.Sprintf(tileFloatDoc, strings.ToLower(format), tileVectors256, 16))
+	fn.load("sums_base", "DI", "stride", "SI", "panel_base", "DX", "panelBytes", "BX", "x_base", "R10", "xStride", "R9",
+		"depth", "CX", "vectors", "R8")
 	fn.op("SHLQ $2, SI\nSHLQ $2, R9\nVBROADCASTSS %s, Y12", fn.argument("keep"))
 	base := []string{"R10", "R11"}
 	fn.byVectors(tileVectors256, "R8", func(n int) {
@@ -76,8 +78,10 @@ func tileFloat256(f *file, format string) {
 // sums of the group, R9 bytes between vectors, R10 vectors, R15 groups left, CX left of the group, Y0 to Y5
 // sums of the group, Y6 to Y11 sums of 32 codes in 16 bits.
 func tileInteger256(f *file, bits int) {
-	fn := f.function(fmt.Sprintf("tileIntegerQ%dAVX2", bits), tileIntegerParams, "", fmt.Sprintf(tileIntegerDoc, tileIntegerVectors256, 16))
-	fn.load("sums_base", "DI", "panel_base", "DX", "scales_base", "SI", "biases_base", "R8", "codeScales_base", "AX", "codeSums_base", "BX",
+	fn := f.function(fmt.Sprintf("tileIntegerQ%dAVX2", bits), tileIntegerParams, "",
+		fmt.Sprintf(tileIntegerDoc, tileIntegerVectors256, 16))
+	fn.load("sums_base", "DI", "panel_base", "DX", "scales_base", "SI", "biases_base", "R8", "codeScales_base",
+		"AX", "codeSums_base", "BX",
 		"codes_base", "R10", "codeStride", "R9", "groups", "R15", "vectors", "CX")
 	base := []string{"R10"}
 	fn.byVectors(tileIntegerVectors256, "CX", func(n int) {
@@ -99,7 +103,8 @@ func tileInteger256(f *file, bits int) {
 						if step == 0 {
 							fn.op("VPMADDUBSW Y14, %s, %s", y(12+half), y(6+2*i+half))
 						} else {
-							fn.op("VPMADDUBSW Y14, %s, Y15\nVPADDW Y15, %s, %s", y(12+half), y(6+2*i+half), y(6+2*i+half))
+							fn.op("VPMADDUBSW Y14, %s, Y15\nVPADDW Y15, %s, %s", y(12+half),
+								y(6+2*i+half), y(6+2*i+half))
 						}
 					}
 				}
@@ -113,7 +118,8 @@ func tileInteger256(f *file, bits int) {
 			for step := range 4 {
 				for half := range 2 {
 					fn.op("VMOVDQU %d(DX), %s\nVPSRLD $4, %[2]s, %[3]s", 64*step+32*half, y(8+half), y(10+half))
-					fn.op("VPAND lowHalves256<>(SB), %[1]s, %[1]s\nVPAND lowHalves256<>(SB), %[2]s, %[2]s", y(8+half), y(10+half))
+					fn.op("VPAND lowHalves256<>(SB), %[1]s, %[1]s\nVPAND lowHalves256<>(SB), %[2]s, %[2]s", y(8+half),
+						y(10+half))
 				}
 				for i := range n {
 					fn.op("VPBROADCASTD %s, Y14", vectorAddress(i, 4*step, base, "R9"))
@@ -133,7 +139,8 @@ func tileInteger256(f *file, bits int) {
 			for half := range 2 {
 				dot, at := y(2*i+half), 64*i+32*half
 				fn.op("VCVTDQ2PS %s, %s\nVMULPS %s, %s, %s", dot, dot, y(8+half), dot, dot)
-				fn.op("VFMADD213PS %d(DI), Y12, %s\nVFMADD231PS Y13, %s, %s\nVMOVUPS %s, %d(DI)", at, dot, y(10+half), dot, dot, at)
+				fn.op("VFMADD213PS %d(DI), Y12, %s\nVFMADD231PS Y13, %s, %s\nVMOVUPS %s, %d(DI)", at, dot,
+					y(10+half), dot, dot, at)
 			}
 		}
 		fn.op("ADDQ $4, AX\nADDQ $4, BX\nDECQ R15\nJNZ %s", group)

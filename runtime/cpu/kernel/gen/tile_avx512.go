@@ -95,8 +95,10 @@ func (fn *function) byVectors(most int, register string, body func(vectors int))
 // tileFloat512: DI sums, SI bytes between them, DX panel, BX bytes between its rows, R9 bytes between
 // vectors, R10 to R13 vectors, CX depth left, Z0 to Z23 sums, Z30 keep.
 func tileFloat512(f *file, format string) {
-	fn := f.function(fmt.Sprintf("tileFloat%sAVX512", format), tileFloatParams, "", fmt.Sprintf(tileFloatDoc, strings.ToLower(format), tileVectors512, 32))
-	fn.load("sums_base", "DI", "stride", "SI", "panel_base", "DX", "panelBytes", "BX", "x_base", "R10", "xStride", "R9", "depth", "CX", "vectors", "R8")
+	fn := f.function(fmt.Sprintf("tileFloat%sAVX512", format), tileFloatParams, "",
+		fmt.Sprintf(tileFloatDoc, strings.ToLower(format), tileVectors512, 32))
+	fn.load("sums_base", "DI", "stride", "SI", "panel_base", "DX", "panelBytes", "BX", "x_base", "R10", "xStride", "R9",
+		"depth", "CX", "vectors", "R8")
 	fn.op("SHLQ $2, SI\nSHLQ $2, R9\nVBROADCASTSS %s, Z30", fn.argument("keep"))
 	base := []string{"R10", "R11", "R12", "R13"}
 	fn.byVectors(tileVectors512, "R8", func(n int) {
@@ -164,7 +166,8 @@ func tileInteger512(f *file, format string) {
 		doc += "\n\nEvery scale is a bfloat16 number, and dot is below 2^22 in magnitude."
 	}
 	fn := f.function("tileInteger"+format+"AVX512", tileIntegerParams, "", doc)
-	fn.load("sums_base", "DI", "panel_base", "DX", "scales_base", "SI", "biases_base", "R8", "codeScales_base", "AX", "codeSums_base", "BX",
+	fn.load("sums_base", "DI", "panel_base", "DX", "scales_base", "SI", "biases_base", "R8", "codeScales_base",
+		"AX", "codeSums_base", "BX",
 		"codes_base", "R10", "codeStride", "R9", "groups", "R15", "vectors", "CX")
 	base := []string{"R10", "R11", "R12", "R13"}
 	fn.byVectors(tileVectors512, "CX", func(n int) {
@@ -213,7 +216,8 @@ func tileInteger512(f *file, format string) {
 				} else {
 					fn.op("VCVTDQ2PS %s, %s\nVMULPS %s, %s, %s", dot, dot, z(28+half), dot, dot)
 				}
-				fn.op("VFMADD213PS %d(DI), Z24, %s\nVFMADD231PS Z25, %s, %s\nVMOVUPS %s, %d(DI)", at, dot, z(30+half), dot, dot, at)
+				fn.op("VFMADD213PS %d(DI), Z24, %s\nVFMADD231PS Z25, %s, %s\nVMOVUPS %s, %d(DI)", at, dot,
+					z(30+half), dot, dot, at)
 			}
 		}
 		fn.op("ADDQ $4, AX\nADDQ $4, BX\nDECQ R15\nJNZ %s", group)

@@ -39,8 +39,10 @@ func (fn *function) byVectorsNEON(most int, body func(vectors int)) {
 // tileFloatNEON: R0 sums, R1 bytes between them, R2 panel, R3 bytes between its rows, R4 x, R5 bytes between
 // vectors, R6 depth left, R8 sums or x of a vector; 0 to 15 sums, 16 and 17 the panel, 18 to 25 vectors, 26 keep.
 func tileFloatNEON(f *file, format string) {
-	fn := f.function(fmt.Sprintf("tileFloat%sNEON", format), tileFloatParams, "", fmt.Sprintf(tileFloatDoc, strings.ToLower(format), tileVectorsNEON, 8))
-	fn.loadARM64("sums_base", "R0", "stride", "R1", "panel_base", "R2", "panelBytes", "R3", "x_base", "R4", "xStride", "R5", "depth", "R6", "vectors", "R7")
+	fn := f.function(fmt.Sprintf("tileFloat%sNEON", format), tileFloatParams, "",
+		fmt.Sprintf(tileFloatDoc, strings.ToLower(format), tileVectorsNEON, 8))
+	fn.loadARM64("sums_base", "R0", "stride", "R1", "panel_base", "R2", "panelBytes", "R3", "x_base", "R4", "xStride",
+		"R5", "depth", "R6", "vectors", "R7")
 	fn.op("LSL $2, R1\nLSL $2, R5\nFMOVS %s, F26\nVDUP V26.S[0], V26.S4", fn.argument("keep"))
 	fn.byVectorsNEON(tileVectorsNEON, func(n int) {
 		eachSum := func(op func(i int)) {
@@ -87,7 +89,8 @@ func tileFloatNEON(f *file, format string) {
 // and code sums of the group, R6 groups left, R9 codes, R10 bytes between vectors, R11 bytes between their
 // scales, R12 group, R8 and R13 to R15 scratch.
 func (fn *function) tileIntegerGroups(most int, sum func(n int)) {
-	fn.loadARM64("sums_base", "R0", "panel_base", "R1", "scales_base", "R2", "biases_base", "R3", "codeScales_base", "R4", "codeSums_base", "R5",
+	fn.loadARM64("sums_base", "R0", "panel_base", "R1", "scales_base", "R2", "biases_base", "R3", "codeScales_base",
+		"R4", "codeSums_base", "R5",
 		"groups", "R6", "codes_base", "R9", "codeStride", "R10", "groupStride", "R11", "group", "R12", "vectors", "R7")
 	fn.op("LSL $2, R11")
 	fn.byVectorsNEON(most, func(n int) {
@@ -117,7 +120,8 @@ func (fn *function) tileIntegerGroups(most int, sum func(n int)) {
 // bits, whose high halves are summed in 8 to 15 for 4 vectors.
 func tileIntegerDotProd(f *file, bits int) {
 	most := map[int]int{4: 8, 8: 4}[bits]
-	fn := f.function(fmt.Sprintf("tileIntegerQ%dDotProd", bits), tileIntegerParams, "", fmt.Sprintf(tileIntegerDoc, most, 8))
+	fn := f.function(fmt.Sprintf("tileIntegerQ%dDotProd", bits), tileIntegerParams, "",
+		fmt.Sprintf(tileIntegerDoc, most, 8))
 	fn.tileIntegerGroups(most, func(n int) {
 		for i := range 2 * n {
 			fn.zeroNEON(i)
@@ -164,7 +168,8 @@ func tileIntegerDotProd(f *file, bits int) {
 // tileIntegerNEON does without the dot product: 0 to 7 sums of 4 vectors, 8 to 15 those of high halves.
 func tileIntegerNEON(f *file, bits int) {
 	const most = 4
-	fn := f.function(fmt.Sprintf("tileIntegerQ%dNEON", bits), tileIntegerParams, "", fmt.Sprintf(tileIntegerDoc, most, 8))
+	fn := f.function(fmt.Sprintf("tileIntegerQ%dNEON", bits), tileIntegerParams, "",
+		fmt.Sprintf(tileIntegerDoc, most, 8))
 	// dot adds the sums of 4 products for each of 4 rows of n, with the word of each lane of 20.
 	dot := func(d, n int) {
 		fn.word("SMULL.8H", 21, n, 20)

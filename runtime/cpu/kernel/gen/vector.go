@@ -110,7 +110,8 @@ func vectorFile(f *file, suffix string, use func(fn *function) simd) *file {
 	})
 	s.end()
 
-	s = begin("scaleMul", "dst, x, weight []float32, s float32", "", each("dst[i] = x[i] * s * weight[i]"), "dst", "x", "weight")
+	s = begin("scaleMul", "dst, x, weight []float32, s float32", "", each("dst[i] = x[i] * s * weight[i]"), "dst", "x",
+		"weight")
 	s.scalar("s", 2)
 	s.loop(3, 1, func(u int, part bool) {
 		s.load(0, 1, u, part)
@@ -152,7 +153,8 @@ func vectorFile(f *file, suffix string, use func(fn *function) simd) *file {
 	})
 	sums(s)
 
-	s = begin("maximum", "x []float32", "float32", fmt.Sprintf("is the largest element of the whole vectors of %d, −Inf for none:\n\n\tfor _, v := range x {\n\t\tif v > ret {\n\t\t\tret = v\n\t\t}\n\t}", s.lanes()), "x")
+	s = begin("maximum", "x []float32", "float32",
+		fmt.Sprintf("is the largest element of the whole vectors of %d, −Inf for none:\n\n\tfor _, v := range x {\n\t\tif v > ret {\n\t\t\tret = v\n\t\t}\n\t}", s.lanes()), "x")
 	s.move(0, constant("minusInfinity"))
 	s.move(1, constant("minusInfinity"))
 	s.move(2, constant("minusInfinity"))
@@ -170,7 +172,8 @@ func vectorFile(f *file, suffix string, use func(fn *function) simd) *file {
 	s.result(0)
 	s.end()
 
-	s = begin("exp", "dst, x []float32, shift float32", "float32", "is\n\n\tfor i := range dst {\n\t\tdst[i] = e^(x[i] - shift)\n\t\tret += dst[i]\n\t}", "dst", "x")
+	s = begin("exp", "dst, x []float32, shift float32", "float32",
+		"is\n\n\tfor i := range dst {\n\t\tdst[i] = e^(x[i] - shift)\n\t\tret += dst[i]\n\t}", "dst", "x")
 	s.scalar("shift", 8)
 	s.zero(9)
 	s.loop(2, 1, func(u int, part bool) {
@@ -205,7 +208,8 @@ func vectorFile(f *file, suffix string, use func(fn *function) simd) *file {
 	})
 	s.end()
 
-	s = begin("siluMul", "dst, gate, up []float32", "", each("dst[i] = gate[i] / (1 + e^-gate[i]) * up[i]"), "dst", "gate", "up")
+	s = begin("siluMul", "dst, gate, up []float32", "", each("dst[i] = gate[i] / (1 + e^-gate[i]) * up[i]"), "dst",
+		"gate", "up")
 	s.loop(3, 1, func(u int, part bool) {
 		s.load(1, 1, u, part)
 		sigmoid(s, 0, 1, scratch)
@@ -216,7 +220,9 @@ func vectorFile(f *file, suffix string, use func(fn *function) simd) *file {
 	})
 	s.end()
 
-	s = begin("geluMul", "dst, gate, up []float32", "", each("dst[i] = gate[i] / (1 + e^-(1.5957691*(gate[i] + 0.044715*gate[i]*gate[i]*gate[i]))) * up[i]"), "dst", "gate", "up")
+	s = begin("geluMul", "dst, gate, up []float32", "",
+		each("dst[i] = gate[i] / (1 + e^-(1.5957691*(gate[i] + 0.044715*gate[i]*gate[i]*gate[i]))) * up[i]"), "dst",
+		"gate", "up")
 	s.loop(3, 1, func(u int, part bool) {
 		s.load(1, 1, u, part)
 		s.mul(2, 1, vec(1))
@@ -256,7 +262,9 @@ func vectorFile(f *file, suffix string, use func(fn *function) simd) *file {
 	})
 	s.end()
 
-	s = begin("rotateHalves", "a, b, cos, sin []float32", "", "is\n\n\tfor i := range a {\n\t\ta[i], b[i] = a[i]*cos[i]-b[i]*sin[i], a[i]*sin[i]+b[i]*cos[i]\n\t}", "a", "b", "cos", "sin")
+	s = begin("rotateHalves", "a, b, cos, sin []float32", "",
+		"is\n\n\tfor i := range a {\n\t\ta[i], b[i] = a[i]*cos[i]-b[i]*sin[i], a[i]*sin[i]+b[i]*cos[i]\n\t}",
+		"a", "b", "cos", "sin")
 	s.loop(4, 1, func(u int, part bool) {
 		for i := range 4 {
 			s.load(vec(i), i, u, part)

@@ -18,7 +18,8 @@ func vectorX86(f *file, suffix string, use func(fn *function) *x86) *file {
 	toBF16X86(use(f.function("toBF16"+suffix, "dst []byte, src []float32", "", toBF16Doc)))
 	convolveX86(use(f.function("convolve"+suffix, "dst, taps, weight []float32, width int", "", convolveDoc)))
 	scaleRowsX86(use(f.function("scaleRows"+suffix, scaleRowsParams, "", scaleRowsDoc)))
-	deltaRowsX86(use(f.function("deltaRows"+suffix, "y, state, q, k, v []float32, decay, beta float32", "", deltaRowsDoc)))
+	deltaRowsX86(use(f.function("deltaRows"+suffix, "y, state, q, k, v []float32, decay, beta float32", "",
+		deltaRowsDoc)))
 	return f
 }
 
@@ -163,7 +164,8 @@ func (s *x86) through(unroll int, body func(u int, at func(base string) string, 
 // scaleRowsX86: DI and SI rows of dst and x, R8 and R9 bytes between them, DX factor, R10 rows left.
 func scaleRowsX86(s *x86) {
 	fn := s.fn
-	fn.load("dst_base", "DI", "dstStride", "R8", "x_base", "SI", "xStride", "R9", "factors_base", "DX", "factors_len", "R10", "cols", "R11")
+	fn.load("dst_base", "DI", "dstStride", "R8", "x_base", "SI", "xStride", "R9", "factors_base", "DX",
+		"factors_len", "R10", "cols", "R11")
 	row, done := fn.label("row"), fn.label("done")
 	fn.op("SHLQ $2, R8\nSHLQ $2, R9\nTESTQ R10, R10\nJZ %s", done)
 	fn.at(row)
@@ -182,7 +184,8 @@ func scaleRowsX86(s *x86) {
 // a row; 8 decay, 9 beta, 10 Σ k·q in lane 0.
 func deltaRowsX86(s *x86) {
 	fn := s.fn
-	fn.load("state_base", "DI", "q_base", "SI", "k_base", "DX", "y_base", "R8", "v_base", "R9", "v_len", "R10", "k_len", "R11")
+	fn.load("state_base", "DI", "q_base", "SI", "k_base", "DX", "y_base", "R8", "v_base", "R9",
+		"v_len", "R10", "k_len", "R11")
 	s.scalar("decay", 8)
 	s.scalar("beta", 9)
 	s.zero(10)

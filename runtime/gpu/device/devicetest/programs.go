@@ -85,7 +85,8 @@ func (b *bench) read(buffer device.Buffer, offset, n int) []uint32 {
 
 // dispatch runs a kernel over n words, in threadgroups of 64, with n as the constant after the buffers.
 func dispatch(k device.Kernel, n int, barrier bool, buffers ...device.Binding) device.Dispatch {
-	d := device.Dispatch{Label: k.Name(), Kernel: k, Groups: [3]int{(n + 63) / 64, 1, 1}, Threads: [3]int{64, 1, 1}, Barrier: barrier}
+	d := device.Dispatch{Label: k.Name(), Kernel: k, Groups: [3]int{(n + 63) / 64, 1, 1},
+		Threads: [3]int{64, 1, 1}, Barrier: barrier}
 	for _, b := range buffers {
 		d.Arguments = append(d.Arguments, device.Argument{Binding: b})
 	}

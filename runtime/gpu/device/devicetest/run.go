@@ -323,8 +323,8 @@ func fetches(b *bench) {
 	b.inTurn(steps, tokens, func(i uint32) error { return step.Write(0, encode(3, i)) })
 }
 
-// inTurn submits two steps in turn, each before the token of the one before it is read. Step i makes 3·t + i of the token t, from 1 on, once prepare has told
-// it i, and leaves it in the one of two places that is its turn's.
+// inTurn submits two steps in turn, each before the token of the one before it is read. Step i makes 3·t + i of the
+// token t, from 1 on, once prepare has told it i, and leaves it in the one of two places that is its turn's.
 func (b *bench) inTurn(steps [2]device.Sequence, tokens device.Buffer, prepare func(i uint32) error) {
 	want := uint32(1)
 	var pending device.Fetch
@@ -346,8 +346,8 @@ func (b *bench) inTurn(steps [2]device.Sequence, tokens device.Buffer, prepare f
 	require.Equal(b.t, encode(want), got)
 }
 
-// aheads submits a step before the one before it was read, as a token's successor is: what they read of the host lies in two
-// places in turn, one of which is set while the other is used, and the token goes to the next step's place.
+// aheads submits a step before the one before it was read, as a token's successor is: what they read of the host lies
+// in two places in turn, one of which is set while the other is used, and the token goes to the next step's place.
 func aheads(b *bench) {
 	var places [2]device.Buffer
 	for i := range places {
@@ -370,7 +370,8 @@ func aheads(b *bench) {
 	})
 }
 
-// recovery recovers where nothing has failed: all that was submitted and written is done. What fails is each device's own.
+// recovery recovers where nothing has failed: all that was submitted and written is done. What fails is each device's
+// own.
 func recovery(b *bench) {
 	const n = 100
 	x, step := b.words(n, numbers(n, 1)...), b.words(2, 3, 0)
@@ -497,7 +498,8 @@ func matrixProducts(b *bench) {
 		}
 		count := batch * p.M * p.N
 		y := b.words((count*size + 3) / 4)
-		b.submit(b.record(device.Dispatch{Label: "product", Kernel: k, Groups: [3]int{1, 1, 1}, Threads: [3]int{1, 1, 1},
+		b.submit(b.record(device.Dispatch{Label: "product", Kernel: k, Groups: [3]int{1, 1, 1},
+			Threads:   [3]int{1, 1, 1},
 			Arguments: []device.Argument{{Binding: at(x, 0)}, {Binding: at(w, 0)}, {Binding: at(y, 0)}}}))
 		raw := make([]byte, count*size)
 		require.NoError(b.t, y.Read(0, raw))

@@ -18,43 +18,63 @@ var (
 func cases(small int) []testCase {
 	s := func(n int) int { return max(64, n/small/64*64) }
 	out := []testCase{
-		matvec("qwen lm_head", kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(2048), M: 1, Norm: kernels.NormF32}, N: s(248320)}),
-		matvec("qwen qkv", kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(2048), M: 1, Norm: kernels.NormF32}, N: s(8192)}),
-		matvec("qwen out", kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(4096), M: 1}, N: s(2048), Epilogue: kernels.AddMatrix}),
-		matvec("qwen out of heads", kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(4096), M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: s(2048), Epilogue: kernels.AddMatrix, Head: min(128, s(4096)), Activation: kernels.SiLU}),
-		matvec("qwen out of heads, gate activated", kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(4096), M: 1, Norm: kernels.NormF32, Eps: 1e-6}, N: s(2048), Epilogue: kernels.AddMatrix, Head: min(128, s(4096))}),
+		matvec("qwen lm_head", kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(2048), M: 1,
+			Norm: kernels.NormF32}, N: s(248320)}),
+		matvec("qwen qkv", kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(2048), M: 1,
+			Norm: kernels.NormF32}, N: s(8192)}),
+		matvec("qwen out", kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(4096), M: 1}, N: s(2048),
+			Epilogue: kernels.AddMatrix}),
+		matvec("qwen out of heads", kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(4096), M: 1,
+			Norm: kernels.NormF32, Eps: 1e-6}, N: s(2048), Epilogue: kernels.AddMatrix, Head: min(128, s(4096)),
+			Activation: kernels.SiLU}),
+		matvec("qwen out of heads, gate activated",
+			kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(4096), M: 1, Norm: kernels.NormF32, Eps: 1e-6},
+				N: s(2048), Epilogue: kernels.AddMatrix, Head: min(128, s(4096))}),
 		matvec("qwen router", kernels.MatVec{Vectors: kernels.Vectors{Format: eight, K: s(2048), M: 1}, N: 256}),
-		many("qwen delta in", kernels.MatVecMany{Vectors: kernels.Vectors{Format: four, K: s(2048), M: 1, Norm: kernels.NormF32}, N: []int{s(8192), s(4096), 32, 32}}),
-		convolved("qwen delta in, conv", kernels.MatVecMany{Vectors: kernels.Vectors{Format: four, K: s(2048), M: 1, Norm: kernels.NormF32}, N: []int{s(12352)}}, s(8192)),
-		matvec("gemma lm_head", kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(5376), M: 1}, N: s(262144), Epilogue: kernels.Softcap, Cap: 30}),
-		glu("gemma gate up", kernels.MatVecGLU{Vectors: kernels.Vectors{Format: four, K: s(5376), M: 1}, N: s(21504), Activation: kernels.GELUTanh}),
+		many("qwen delta in", kernels.MatVecMany{Vectors: kernels.Vectors{Format: four, K: s(2048), M: 1,
+			Norm: kernels.NormF32}, N: []int{s(8192), s(4096), 32, 32}}),
+		convolved("qwen delta in, conv",
+			kernels.MatVecMany{Vectors: kernels.Vectors{Format: four, K: s(2048), M: 1, Norm: kernels.NormF32},
+				N: []int{s(12352)}}, s(8192)),
+		matvec("gemma lm_head", kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(5376), M: 1}, N: s(262144),
+			Epilogue: kernels.Softcap, Cap: 30}),
+		glu("gemma gate up", kernels.MatVecGLU{Vectors: kernels.Vectors{Format: four, K: s(5376), M: 1}, N: s(21504),
+			Activation: kernels.GELUTanh}),
 		matvec("gemma down", kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(21504), M: 1}, N: s(5376)}),
 	}
 	for _, m := range []int{2, 4, 8} {
-		out = append(out, matvec(fmt.Sprintf("qwen qkv of %d", m), kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(2048), M: m}, N: s(8192)}))
+		out = append(out, matvec(fmt.Sprintf("qwen qkv of %d", m),
+			kernels.MatVec{Vectors: kernels.Vectors{Format: four, K: s(2048), M: m}, N: s(8192)}))
 	}
-	moe := kernels.Experts{Format: four, Count: max(8, 256/small), Top: 8, Hidden: s(2048), Inner: s(512), Activation: kernels.SiLU, Norm: kernels.NormF32}
+	moe := kernels.Experts{Format: four, Count: max(8, 256/small), Top: 8, Hidden: s(2048), Inner: s(512),
+		Activation: kernels.SiLU, Norm: kernels.NormF32}
 	out = append(out, router("qwen top-k", kernels.Router{Experts: moe.Count, Top: moe.Top, Normalize: true, Scale: 1}),
 		expertsUp("qwen experts up", moe), expertsDown("qwen experts down", moe))
 	chosen := moe
 	chosen.Router, chosen.Residual = kernels.Router{Experts: moe.Count, Top: moe.Top, Normalize: true, Scale: 1}, true
 	out = append(out, expertsUp("qwen experts up, chosen", chosen))
 	chosen.Shared = true
-	out = append(out, expertsUp("qwen experts up, chosen, one shared", chosen), expertsDown("qwen experts down, one shared", chosen))
+	out = append(out, expertsUp("qwen experts up, chosen, one shared", chosen),
+		expertsDown("qwen experts down, one shared", chosen))
 	chosen.Ahead = true
 	out = append(out, expertsUp("qwen experts up, chosen, one shared, ahead", chosen))
-	for _, c := range []struct{ tokens, n, k int }{{512, 8192, 2048}, {2048, 8192, 2048}, {512, 5376, 21504}, {4096, 8192, 4096}} {
+	for _, c := range []struct{ tokens, n, k int }{{512, 8192, 2048}, {2048, 8192, 2048},
+		{512, 5376, 21504}, {4096, 8192, 4096}} {
 		for _, exact := range []bool{false, true} {
 			name := fmt.Sprintf("prefill %d %dx%d", s(c.tokens), s(c.n), s(c.k))
 			if exact {
 				name += " fp32"
 			}
-			out = append(out, matmul(name, kernels.MatMul{Matrices: kernels.Matrices{Format: four, K: s(c.k), Exact: exact}, N: s(c.n)}, s(c.tokens)))
+			out = append(out, matmul(name,
+				kernels.MatMul{Matrices: kernels.Matrices{Format: four, K: s(c.k), Exact: exact}, N: s(c.n)},
+				s(c.tokens)))
 		}
 	}
 	out = append(out, someRows(s)...)
 	out = append(out,
-		matmulGLU("prefill gemma gate up", kernels.MatMulGLU{Matrices: kernels.Matrices{Format: four, K: s(5376), Half: true}, N: s(21504), Activation: kernels.GELUTanh}, s(512)),
+		matmulGLU("prefill gemma gate up",
+			kernels.MatMulGLU{Matrices: kernels.Matrices{Format: four, K: s(5376), Half: true}, N: s(21504),
+				Activation: kernels.GELUTanh}, s(512)),
 		dequantize("dequantize gemma gate", kernels.Dequantize{Format: four, N: s(21504), K: s(5376)}))
 	for _, tokens := range []int{512, 2048, 4096} {
 		out = append(out, manyExperts(moe, max(16, tokens/small))...)
@@ -69,7 +89,8 @@ func someRows(s func(int) int) (out []testCase) {
 		out = append(out,
 			matmul(fmt.Sprintf("%d rows of qwen qkv", rows), kernels.MatMul{Matrices: m(2048), N: s(8192)}, rows),
 			matmul(fmt.Sprintf("%d rows of qwen out", rows), kernels.MatMul{Matrices: m(4096), N: s(2048)}, rows),
-			matmulGLU(fmt.Sprintf("%d rows of gemma gate up", rows), kernels.MatMulGLU{Matrices: m(5376), N: s(21504), Activation: kernels.GELUTanh}, rows),
+			matmulGLU(fmt.Sprintf("%d rows of gemma gate up", rows),
+				kernels.MatMulGLU{Matrices: m(5376), N: s(21504), Activation: kernels.GELUTanh}, rows),
 			matmul(fmt.Sprintf("%d rows of gemma down", rows), kernels.MatMul{Matrices: m(21504), N: s(5376)}, rows))
 	}
 	return out
@@ -99,9 +120,11 @@ func only(label string, l kernels.Launch, err error) func(kernels.Machine) ([]va
 }
 
 // product is a product of so many vectors with weights of so many rows in all.
-func product(name string, v kernels.Vectors, rows int, tunings func(kernels.Machine) []kernels.Tuning, launch func(kernels.Tuning) (kernels.Launch, error)) testCase {
+func product(name string, v kernels.Vectors, rows int, tunings func(kernels.Machine) []kernels.Tuning,
+	launch func(kernels.Tuning) (kernels.Launch, error)) testCase {
 	return testCase{
-		name: name, sizes: kernels.Sizes{Tokens: v.M}, bytes: weights(v.Format, rows, v.K), flops: 2 * float64(v.M*rows*v.K),
+		name: name, sizes: kernels.Sizes{Tokens: v.M}, bytes: weights(v.Format, rows, v.K),
+		flops:    2 * float64(v.M*rows*v.K),
 		variants: func(on kernels.Machine) ([]variant, error) { return variantsOf(tunings(on), launch) },
 	}
 }
@@ -123,8 +146,10 @@ func convolved(name string, v kernels.MatVecMany, channels int) testCase {
 	out := many(name, v)
 	out.variants = func(on kernels.Machine) (out []variant, err error) {
 		for _, early := range []bool{true, false} {
-			v.Conv = &kernels.Conv{Channels: channels, Taps: 4, SiLU: true, State: kernels.BF16, Weight: kernels.F32, Reset: kernels.ResetFlag}
-			v.Early, v.Activated = early, kernels.Activated{First: channels, Rows: min(channels/2, v.N[0]-channels), Activation: kernels.SiLU}
+			v.Conv = &kernels.Conv{Channels: channels, Taps: 4, SiLU: true, State: kernels.BF16, Weight: kernels.F32,
+				Reset: kernels.ResetFlag}
+			v.Early, v.Activated = early, kernels.Activated{First: channels, Rows: min(channels/2, v.N[0]-channels),
+				Activation: kernels.SiLU}
 			some, err := variantsOf(v.Tunings(on), v.Launch)
 			if err != nil {
 				return nil, err
@@ -148,11 +173,12 @@ func router(name string, r kernels.Router) testCase {
 	return testCase{name: name, sizes: kernels.Sizes{Tokens: 1}, variants: only("one threadgroup", l, err)}
 }
 
-// oneToken are the sizes of experts of one token. There are weights of those alone that it chooses, so that what a dispatch
-// reads rotates.
+// oneToken are the sizes of experts of one token. There are weights of those alone that it chooses, so that what a
+// dispatch reads rotates.
 var oneToken = kernels.Sizes{Tokens: 1, Chosen: true}
 
-// expertsUp are the first products of a token: of experts that are given or that it chooses, with a shared one or without.
+// expertsUp are the first products of a token: of experts that are given or that it chooses, with a shared one or
+// without.
 func expertsUp(name string, e kernels.Experts) testCase {
 	rows := 2 * e.Parts() * e.Inner
 	return testCase{
@@ -177,22 +203,28 @@ func expertsDown(name string, e kernels.Experts) testCase {
 }
 
 // tiled is a product by tiles of so many rows of weights.
-func tiled(name string, m kernels.Matrices, rows, tokens int, launch func(kernels.Tile) (kernels.Launch, error)) testCase {
+func tiled(name string, m kernels.Matrices, rows, tokens int,
+	launch func(kernels.Tile) (kernels.Launch, error)) testCase {
 	return testCase{
-		name: name, sizes: kernels.Sizes{Tokens: tokens}, bytes: weights(m.Format, rows, m.K) + float64(tokens*(m.K*2+rows*4)), flops: 2 * float64(tokens) * float64(rows*m.K),
+		name: name, sizes: kernels.Sizes{Tokens: tokens},
+		bytes:    weights(m.Format, rows, m.K) + float64(tokens*(m.K*2+rows*4)),
+		flops:    2 * float64(tokens) * float64(rows*m.K),
 		variants: func(on kernels.Machine) ([]variant, error) { return variantsOf(m.Tiles(on.Target, tokens), launch) },
 	}
 }
 
 func matmul(name string, m kernels.MatMul, tokens int) testCase {
-	out := tiled(name, m.Matrices, m.N, tokens, func(t kernels.Tile) (kernels.Launch, error) { return m.Launch(t, tokens) })
+	out := tiled(name, m.Matrices, m.N, tokens,
+		func(t kernels.Tile) (kernels.Launch, error) { return m.Launch(t, tokens) })
 	ours := out.variants
 	out.variants = func(on kernels.Machine) ([]variant, error) {
 		out, err := ours(on)
 		if !m.Exact {
 			// The vectors follow the three buffers of the weight.
-			out = append(out, variant{label: "cuBLAS, dense bf16", launch: kernels.Launch{Groups: [3]int{1, 1, 1}, Threads: [3]int{1, 1, 1}},
-				product: &device.Product{M: tokens, N: m.N, K: m.K, Float32: true}, of: func(list []*kernels.Buffer) *kernels.Buffer { return list[3] }})
+			out = append(out, variant{label: "cuBLAS, dense bf16",
+				launch:  kernels.Launch{Groups: [3]int{1, 1, 1}, Threads: [3]int{1, 1, 1}},
+				product: &device.Product{M: tokens, N: m.N, K: m.K, Float32: true},
+				of:      func(list []*kernels.Buffer) *kernels.Buffer { return list[3] }})
 		}
 		return out, err
 	}
@@ -200,26 +232,32 @@ func matmul(name string, m kernels.MatMul, tokens int) testCase {
 }
 
 func matmulGLU(name string, m kernels.MatMulGLU, tokens int) testCase {
-	out := tiled(name, m.Matrices, 2*m.N, tokens, func(t kernels.Tile) (kernels.Launch, error) { return m.Launch(t, tokens) })
+	out := tiled(name, m.Matrices, 2*m.N, tokens,
+		func(t kernels.Tile) (kernels.Launch, error) { return m.Launch(t, tokens) })
 	out.bytes = weights(m.Format, 2*m.N, m.K) + float64(tokens*(m.K+m.N)*2)
 	return out
 }
 
 func dequantize(name string, d kernels.Dequantize) testCase {
 	l, err := d.Launch()
-	return testCase{name: name, bytes: weights(d.Format, d.N, d.K) + float64(d.N*d.K*2), variants: only("one thread for 8 columns", l, err)}
+	return testCase{name: name, bytes: weights(d.Format, d.N, d.K) + float64(d.N*d.K*2),
+		variants: only("one thread for 8 columns", l, err)}
 }
 
 // manyExperts are the dispatches of a mixture of experts for a chunk, each on its own.
 func manyExperts(few kernels.Experts, tokens int) []testCase {
-	e := kernels.ManyExperts{Format: few.Format, Count: few.Count, Top: few.Top, Hidden: few.Hidden, Inner: few.Inner, Activation: few.Activation}
+	e := kernels.ManyExperts{Format: few.Format, Count: few.Count, Top: few.Top, Hidden: few.Hidden, Inner: few.Inner,
+		Activation: few.Activation}
 	sizes, pairs := kernels.Sizes{Tokens: tokens}, tokens*e.Top
 	name := func(s string) string { return fmt.Sprintf("qwen experts %s of %d", s, tokens) }
-	all := slices.Concat(e.Tiles(kernels.CUDA, 8*e.Count/e.Top), e.Tiles(kernels.CUDA, 32*e.Count/e.Top), e.Tiles(kernels.CUDA, 512*e.Count))
+	all := slices.Concat(e.Tiles(kernels.CUDA, 8*e.Count/e.Top), e.Tiles(kernels.CUDA, 32*e.Count/e.Top),
+		e.Tiles(kernels.CUDA, 512*e.Count))
 	var out []testCase
-	add := func(product string, rows, k int, fit []kernels.Tile, launch func(t kernels.Tile, tokens int) (kernels.Launch, error)) {
+	add := func(product string, rows, k int, fit []kernels.Tile,
+		launch func(t kernels.Tile, tokens int) (kernels.Launch, error)) {
 		out = append(out, testCase{
-			name: name(fmt.Sprintf("%s by %d", product, fit[0].BM)), sizes: sizes, bytes: weights(e.Format, e.Count*rows, k), flops: 2 * float64(pairs) * float64(rows*k),
+			name: name(fmt.Sprintf("%s by %d", product, fit[0].BM)), sizes: sizes,
+			bytes: weights(e.Format, e.Count*rows, k), flops: 2 * float64(pairs) * float64(rows*k),
 			variants: func(kernels.Machine) ([]variant, error) {
 				return variantsOf(fit, func(t kernels.Tile) (kernels.Launch, error) { return launch(t, tokens) })
 			},
@@ -240,5 +278,6 @@ func manyExperts(few kernels.Experts, tokens int) []testCase {
 	l, err := e.LaunchSort(e.Tiles(kernels.CUDA, tokens)[0], tokens)
 	l2, err2 := e.LaunchCombine(tokens)
 	return append(out, testCase{name: name("sort"), sizes: sizes, variants: only("one threadgroup", l, err)},
-		testCase{name: name("combine"), sizes: sizes, bytes: float64((pairs + tokens) * e.Hidden * 4), variants: only("one thread for 4 columns", l2, err2)})
+		testCase{name: name("combine"), sizes: sizes, bytes: float64((pairs + tokens) * e.Hidden * 4),
+			variants: only("one thread for 4 columns", l2, err2)})
 }

@@ -19,9 +19,10 @@ import (
 
 // variant is a tuning: a launch, whose Case has it.
 type variant struct {
-	label   string
-	launch  kernels.Launch
-	product *device.Product                         // cuBLAS instead of the launch, on the vectors and results of the first variant
+	label  string
+	launch kernels.Launch
+	// cuBLAS instead of the launch, on the vectors and results of the first variant
+	product *device.Product
 	of      func([]*kernels.Buffer) *kernels.Buffer // the vectors among what that takes
 }
 
@@ -231,8 +232,10 @@ func (c testCase) try(m *memory, v variant, k compiled, first use, o options) (o
 	return out, results
 }
 
-// prepare fills memory for a variant, runs the launches before the one that is measured, and gives what makes dispatch i.
-func (c testCase) prepare(m *memory, v variant, k device.Kernel, first use) (u use, dispatch func(i int) device.Dispatch, err error) {
+// prepare fills memory for a variant, runs the launches before the one that is measured, and gives what makes dispatch
+// i.
+func (c testCase) prepare(m *memory, v variant, k device.Kernel, first use) (u use,
+	dispatch func(i int) device.Dispatch, err error) {
 	if p := v.product; p != nil {
 		dense := &kernels.Buffer{DType: kernels.BF16, Size: 2 * p.N * p.K, Content: kernels.Random}
 		list := []*kernels.Buffer{v.of(first.launch.Buffers), dense, first.result()}
@@ -258,7 +261,8 @@ func (c testCase) prepare(m *memory, v variant, k device.Kernel, first use) (u u
 
 // dispatch is that of a launch with copy i of what rotates.
 func (m *memory) dispatch(l kernels.Launch, k device.Kernel, buffers []*kernels.Buffer, i int) device.Dispatch {
-	x := device.Dispatch{Label: l.Kernel, Kernel: k, Groups: l.Groups, Threads: l.Threads, Memory: l.Memory, Barrier: true}
+	x := device.Dispatch{Label: l.Kernel, Kernel: k, Groups: l.Groups, Threads: l.Threads,
+		Memory: l.Memory, Barrier: true}
 	for _, b := range buffers {
 		list := m.buffers[b]
 		x.Arguments = append(x.Arguments, device.Argument{Binding: device.Binding{Buffer: list[i%len(list)]}})
@@ -372,7 +376,8 @@ func (c testCase) print(w io.Writer, results []measurement, top int) {
 			return
 		}
 		s := m.time.Seconds()
-		fmt.Fprintf(w, "  %s %-64s %9.2f us %7.0f GB/s %7.1f TFLOP/s  diff %.1e\n", mark, m.label, s*1e6, c.bytes/s/1e9, c.flops/s/1e12, m.diff)
+		fmt.Fprintf(w, "  %s %-64s %9.2f us %7.0f GB/s %7.1f TFLOP/s  diff %.1e\n", mark, m.label, s*1e6, c.bytes/s/1e9,
+			c.flops/s/1e12, m.diff)
 	}
 	line("*", results[0])
 	rest := slices.Clone(results[1:])

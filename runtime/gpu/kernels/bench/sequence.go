@@ -11,7 +11,8 @@ import (
 // norms, the sampler. Contexts and chunks are divided by small, for a test.
 func sequences(small int) []testCase {
 	qwen := kernels.Attention{D: 256, Heads: 16, KVHeads: 2, Slots: 32768 / small, Scale: 1. / 16, Cache: kernels.BF16}
-	sliding := kernels.Attention{D: 256, Heads: 32, KVHeads: 16, Slots: max(2047/small, 64), Window: 1024 / small, Scale: 1, Cache: kernels.BF16}
+	sliding := kernels.Attention{D: 256, Heads: 32, KVHeads: 16, Slots: max(2047/small, 64), Window: 1024 / small,
+		Scale: 1, Cache: kernels.BF16}
 	full := kernels.Attention{D: 512, Heads: 32, KVHeads: 4, Slots: 32768 / small, Scale: 1, Cache: kernels.BF16}
 	var out []testCase
 	for _, context := range []int{128, 512, 4096, 32768} {
@@ -29,12 +30,14 @@ func sequences(small int) []testCase {
 	out = append(out, attention("gemma sliding attention", sliding, sliding.Slots)...)
 	for _, tokens := range []int{512, 4096} {
 		tokens := tokens / small
-		out = append(out, chunk("qwen", qwen, tokens), chunk("gemma full", full, tokens), rowsChunk("qwen", qwen, tokens), rowsChunk("gemma full", full, tokens))
+		out = append(out, chunk("qwen", qwen, tokens), chunk("gemma full", full, tokens),
+			rowsChunk("qwen", qwen, tokens), rowsChunk("gemma full", full, tokens))
 		out = append(out, delta(tokens)...)
 	}
 	for _, streams := range []int{8, 64} {
 		for _, context := range []int{512, 4096} {
-			out = append(out, streamsAttention("qwen", qwen, streams, context/small), streamsAttention("gemma full", full, streams, context/small),
+			out = append(out, streamsAttention("qwen", qwen, streams, context/small),
+				streamsAttention("gemma full", full, streams, context/small),
 				streamsAttention("gemma sliding", sliding, streams, context/small))
 		}
 	}
@@ -62,7 +65,8 @@ func attention(name string, a kernels.Attention, context int) []testCase {
 		seen = min(seen, a.Window)
 	}
 	return []testCase{{
-		name: fmt.Sprintf("%s at %d", name, context), sizes: at(context), bytes: float64(4 * seen * a.KVHeads * a.D), flops: float64(4 * seen * a.Heads * a.D),
+		name: fmt.Sprintf("%s at %d", name, context), sizes: at(context), bytes: float64(4 * seen * a.KVHeads * a.D),
+		flops: float64(4 * seen * a.Heads * a.D),
 		variants: func(on kernels.Machine) ([]variant, error) {
 			return variantsOf(a.Tunings(on.Target, false), func(t kernels.AttentionTuning) (kernels.Launch, error) {
 				tuned := a
@@ -72,13 +76,15 @@ func attention(name string, a kernels.Attention, context int) []testCase {
 			})
 		},
 	}, {
-		name: fmt.Sprintf("%s at %d, merge", name, context), sizes: at(context), variants: only(fmt.Sprintf("%d blocks", blocks), merge, err),
+		name: fmt.Sprintf("%s at %d, merge", name, context), sizes: at(context),
+		variants: only(fmt.Sprintf("%d blocks", blocks), merge, err),
 	}}
 }
 
 // streamsAttention is attention of a row of each of many sequences over blocks, which all see so many positions.
 func streamsAttention(name string, of kernels.Attention, streams, context int) testCase {
-	a := kernels.BlockAttention{Blocks: kernels.Blocks{Rows: 64, Columns: max(1, context/64), Cache: of.Cache}, D: of.D, Heads: of.Heads, KVHeads: of.KVHeads,
+	a := kernels.BlockAttention{Blocks: kernels.Blocks{Rows: 64, Columns: max(1, context/64), Cache: of.Cache}, D: of.D,
+		Heads: of.Heads, KVHeads: of.KVHeads,
 		Window: of.Window, Scale: of.Scale}
 	var rows []kernels.BlockRow
 	for i := range streams {
@@ -103,12 +109,15 @@ func streamsAttention(name string, of kernels.Attention, streams, context int) t
 	}
 }
 
-// attentionStep is attention of one token with all around it. Caches have the slots that it sees, so that more of them rotate.
+// attentionStep is attention of one token with all around it. Caches have the slots that it sees, so that more of them
+// rotate.
 func attentionStep(name string, a kernels.Attention, dims, context int) testCase {
 	a.Slots = context
 	a.Gated = a.Window == 0 && a.D == 256
-	s := kernels.AttentionStep{Attention: a, Early: true, Rope: kernels.Rope{D: a.D, Dims: dims, QHeads: a.Heads, KVHeads: a.KVHeads, QNorm: kernels.WeightedHeadNorm, KNorm: kernels.WeightedHeadNorm,
-		Eps: 1e-6, Weight: kernels.F32, Cache: a.Cache, Slots: a.Slots, Ring: a.Window > 0}}
+	s := kernels.AttentionStep{Attention: a, Early: true,
+		Rope: kernels.Rope{D: a.D, Dims: dims, QHeads: a.Heads, KVHeads: a.KVHeads, QNorm: kernels.WeightedHeadNorm,
+			KNorm: kernels.WeightedHeadNorm,
+			Eps:   1e-6, Weight: kernels.F32, Cache: a.Cache, Slots: a.Slots, Ring: a.Window > 0}}
 	out := attention(name+" attention step", a, context)[0]
 	out.variants = func(on kernels.Machine) ([]variant, error) {
 		return variantsOf(s.StepTunings(on.Target), func(t kernels.StepTuning) (kernels.Launch, error) {
@@ -131,9 +140,11 @@ func chunk(name string, a kernels.Attention, tokens int) testCase {
 		pairs += seen
 	}
 	return testCase{
-		name: fmt.Sprintf("prefill %s attention of %d", name, tokens), sizes: kernels.Sizes{Tokens: tokens}, flops: float64(4 * pairs * a.Heads * a.D),
+		name: fmt.Sprintf("prefill %s attention of %d", name, tokens), sizes: kernels.Sizes{Tokens: tokens},
+		flops: float64(4 * pairs * a.Heads * a.D),
 		variants: func(on kernels.Machine) ([]variant, error) {
-			return variantsOf(a.ChunkTunings(on.Target), func(t kernels.ChunkTuning) (kernels.Launch, error) { return a.ChunkLaunch(tokens, t) })
+			return variantsOf(a.ChunkTunings(on.Target),
+				func(t kernels.ChunkTuning) (kernels.Launch, error) { return a.ChunkLaunch(tokens, t) })
 		},
 	}
 }
@@ -141,7 +152,8 @@ func chunk(name string, a kernels.Attention, tokens int) testCase {
 // rowsChunk is chunk of one sequence over blocks.
 func rowsChunk(name string, of kernels.Attention, tokens int) testCase {
 	out := chunk(name, of, tokens)
-	a := kernels.BlockAttention{Blocks: kernels.Blocks{Rows: 64, Columns: (tokens + 63) / 64, Cache: of.Cache}, D: of.D, Heads: of.Heads, KVHeads: of.KVHeads,
+	a := kernels.BlockAttention{Blocks: kernels.Blocks{Rows: 64, Columns: (tokens + 63) / 64, Cache: of.Cache}, D: of.D,
+		Heads: of.Heads, KVHeads: of.KVHeads,
 		Window: of.Window, Scale: of.Scale}
 	rows := make([]kernels.BlockRow, tokens)
 	for i := range rows {
@@ -185,8 +197,8 @@ func deltaStep() testCase {
 	}
 }
 
-// delta are the dispatches of the rule for a call of so many tokens. The scan resets its state, which would become infinite over
-// many dispatches.
+// delta are the dispatches of the rule for a call of so many tokens. The scan resets its state, which would become
+// infinite over many dispatches.
 func delta(tokens int) []testCase {
 	d := qwenDelta()
 	d.Reset = kernels.ResetFlag
@@ -211,8 +223,10 @@ func delta(tokens int) []testCase {
 			var out []variant
 			d := d
 			for _, v := range []struct{ length, columns, parts, buffers int }{
-				{32, 16, 4, 2}, {32, 16, 4, 1}, {32, 16, 8, 2}, {32, 16, 8, 1}, {32, 32, 4, 1}, {32, 32, 4, 2}, {32, 32, 2, 1},
-				{32, 8, 4, 2}, {32, 8, 8, 2}, {32, 8, 8, 1}, {64, 16, 2, 1}, {64, 16, 4, 1}, {64, 8, 2, 1}, {64, 32, 2, 1}, {64, 32, 4, 1},
+				{32, 16, 4, 2}, {32, 16, 4, 1}, {32, 16, 8, 2}, {32, 16, 8, 1}, {32, 32, 4, 1},
+				{32, 32, 4, 2}, {32, 32, 2, 1},
+				{32, 8, 4, 2}, {32, 8, 8, 2}, {32, 8, 8, 1}, {64, 16, 2, 1}, {64, 16, 4, 1}, {64, 8, 2, 1},
+				{64, 32, 2, 1}, {64, 32, 4, 1},
 			} {
 				d.Length, d.Columns, d.Parts, d.Buffers = v.length, v.columns, v.parts, v.buffers
 				_, scan, err := d.Launches(tokens)
@@ -226,8 +240,8 @@ func delta(tokens int) []testCase {
 	}}
 }
 
-// slots are the kernels of recurrent states in calls of several sequences: a row of each, and a chunk of one or two. Bytes are those of
-// states, read and written.
+// slots are the kernels of recurrent states in calls of several sequences: a row of each, and a chunk of one or two.
+// Bytes are those of states, read and written.
 func slots(small int) (out []testCase) {
 	for _, call := range []struct{ rows, sequences int }{{1, 1}, {8, 8}, {32, 32}, {128, 128}, {512, 1}, {512, 2}} {
 		sequences := max(1, call.sequences/small)
@@ -237,9 +251,11 @@ func slots(small int) (out []testCase) {
 		}
 		sizes := kernels.Sizes{Tokens: rows, Sequences: sequences}
 		name := func(kernel string) string { return fmt.Sprintf("qwen %s, %d rows of %d", kernel, rows, sequences) }
-		conv := kernels.SlotConv{Conv: kernels.Conv{Channels: 8192 / small, Taps: 4, Token: 8192 / small, SiLU: true, State: kernels.BF16, Weight: kernels.F32}, Entries: 128}
+		conv := kernels.SlotConv{Conv: kernels.Conv{Channels: 8192 / small, Taps: 4, Token: 8192 / small, SiLU: true,
+			State: kernels.BF16, Weight: kernels.F32}, Entries: 128}
 		l, err := conv.Launch(rows)
-		out = append(out, testCase{name: name("slot conv"), sizes: sizes, bytes: float64(4 * 4 * conv.Channels * sequences), variants: only("a thread for a channel", l, err)})
+		out = append(out, testCase{name: name("slot conv"), sizes: sizes,
+			bytes: float64(4 * 4 * conv.Channels * sequences), variants: only("a thread for a channel", l, err)})
 
 		d := kernels.SlotDelta{Delta: qwenDelta(), Entries: 128}
 		d.KHeads, d.Heads = d.KHeads/min(small, 8), d.Heads/min(small, 8)
@@ -247,22 +263,25 @@ func slots(small int) (out []testCase) {
 		if chunks {
 			d.Most = 8
 			solve, scan, err := d.Launches(rows)
-			out = append(out, testCase{name: name("slot delta solve"), sizes: sizes, variants: only("32 tokens", part(solve, scan), err)},
-				testCase{name: name("slot delta scan"), sizes: sizes, bytes: states, variants: only("16 columns", scan, err)})
+			out = append(out, testCase{name: name("slot delta solve"), sizes: sizes,
+				variants: only("32 tokens", part(solve, scan), err)},
+				testCase{name: name("slot delta scan"), sizes: sizes, bytes: states,
+					variants: only("16 columns", scan, err)})
 			continue
 		}
 		d.Norm, d.Eps, d.Gates = kernels.F32, 1e-6, kernels.F32
-		out = append(out, testCase{name: name("slot delta"), sizes: sizes, bytes: states, variants: func(kernels.Machine) ([]variant, error) {
-			out, err := variantsOf([]int{1, 2, 4}, func(n int) (kernels.Launch, error) {
-				tuned := d
-				tuned.Rows = n
-				return tuned.StepLaunch(rows)
-			})
-			for i := range out {
-				out[i].label += " rows of lanes"
-			}
-			return out, err
-		}})
+		out = append(out, testCase{name: name("slot delta"), sizes: sizes, bytes: states,
+			variants: func(kernels.Machine) ([]variant, error) {
+				out, err := variantsOf([]int{1, 2, 4}, func(n int) (kernels.Launch, error) {
+					tuned := d
+					tuned.Rows = n
+					return tuned.StepLaunch(rows)
+				})
+				for i := range out {
+					out[i].label += " rows of lanes"
+				}
+				return out, err
+			}})
 	}
 	return out
 }
@@ -278,9 +297,11 @@ func sampler(vocab int) []testCase {
 		name   string
 		launch kernels.Launch
 	}{
-		{"part", part(first, choose)}, {"collect", part(collect, choose)}, {"choose", choose}, {"argmax part", part(argmax, greedy)}, {"argmax", greedy},
+		{"part", part(first, choose)}, {"collect", part(collect, choose)}, {"choose", choose},
+		{"argmax part", part(argmax, greedy)}, {"argmax", greedy},
 	} {
-		out = append(out, testCase{name: "sample " + c.name, variants: only(fmt.Sprintf("%d parts", parts), c.launch, errors.Join(err, err2))})
+		out = append(out, testCase{name: "sample " + c.name,
+			variants: only(fmt.Sprintf("%d parts", parts), c.launch, errors.Join(err, err2))})
 	}
 	return out
 }
@@ -301,7 +322,8 @@ func draws(vocab int) []testCase {
 		{"adjust", adjust}, {"part", part(first, choose)}, {"collect", part(collect, choose)}, {"choose", choose},
 		{"logprobs part", part(logprobs, likely)}, {"logprobs", likely},
 	} {
-		out = append(out, testCase{name: "draw " + c.name, variants: only(fmt.Sprintf("%d parts", parts), c.launch, errors.Join(err, err2, err3))})
+		out = append(out, testCase{name: "draw " + c.name,
+			variants: only(fmt.Sprintf("%d parts", parts), c.launch, errors.Join(err, err2, err3))})
 	}
 	return out
 }
@@ -311,9 +333,11 @@ func norms(small int) []testCase {
 	var out []testCase
 	for _, n := range []int{2048, 5376} {
 		for _, tokens := range []int{1, max(2, 4096/small)} {
-			norm := kernels.RMSNorm{N: n, Heads: 1, Pre: kernels.F32, PreEps: 1e-6, Add: true, Sum: true, Weight: kernels.F32, Eps: 1e-6}
+			norm := kernels.RMSNorm{N: n, Heads: 1, Pre: kernels.F32, PreEps: 1e-6, Add: true, Sum: true,
+				Weight: kernels.F32, Eps: 1e-6}
 			out = append(out, testCase{
-				name: fmt.Sprintf("norm of %dx%d", tokens, n), sizes: kernels.Sizes{Tokens: tokens}, bytes: float64(16 * tokens * n),
+				name: fmt.Sprintf("norm of %dx%d", tokens, n), sizes: kernels.Sizes{Tokens: tokens},
+				bytes: float64(16 * tokens * n),
 				variants: func(kernels.Machine) ([]variant, error) {
 					out, err := variantsOf([]int{0, 8, 11, 14, 16, 32}, func(simdgroups int) (kernels.Launch, error) {
 						norm.Simdgroups = simdgroups
@@ -328,8 +352,10 @@ func norms(small int) []testCase {
 		}
 	}
 	conv := kernels.Conv{Channels: 8192, Taps: 4, Token: 8192, SiLU: true, State: kernels.BF16, Weight: kernels.F32}
-	rope := kernels.Rope{D: 256, Dims: 64, QHeads: 16, KVHeads: 2, Q: kernels.Rows{Token: 9216, Row: 512}, K: kernels.Rows{Token: 9216, Row: 256}, V: kernels.Rows{Token: 9216, Row: 256},
-		QNorm: kernels.WeightedHeadNorm, KNorm: kernels.WeightedHeadNorm, Eps: 1e-6, Weight: kernels.F32, Cache: kernels.BF16, Slots: 64}
+	rope := kernels.Rope{D: 256, Dims: 64, QHeads: 16, KVHeads: 2, Q: kernels.Rows{Token: 9216, Row: 512},
+		K: kernels.Rows{Token: 9216, Row: 256}, V: kernels.Rows{Token: 9216, Row: 256},
+		QNorm: kernels.WeightedHeadNorm, KNorm: kernels.WeightedHeadNorm, Eps: 1e-6, Weight: kernels.F32,
+		Cache: kernels.BF16, Slots: 64}
 	l, err := conv.StepLaunch()
 	l2, err2 := rope.Launch(1)
 	return append(out,

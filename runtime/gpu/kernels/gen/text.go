@@ -122,7 +122,8 @@ func (d *declared) read(parameters string) error {
 			return fmt.Errorf("parameter %s follows the constant struct, which must be the last buffer", f.id)
 		}
 		if m[4] != strconv.Itoa(len(d.buffers)) {
-			return fmt.Errorf("parameter %s is buffer %s, want %d: they are numbered in order", f.id, m[4], len(d.buffers))
+			return fmt.Errorf("parameter %s is buffer %s, want %d: they are numbered in order",
+				f.id, m[4], len(d.buffers))
 		}
 		if t, ok := strings.CutSuffix(f.typ, "&"); ok {
 			d.constant = &formal{t, f.id, f.attribute}

@@ -37,12 +37,14 @@ func CheckWithin(t testing.TB, memory int, c *kernels.Case) {
 	}
 	for _, w := range c.Wants() {
 		got := held[w.Buffer][w.At():][:w.Size()]
-		require.LessOrEqual(t, w.Difference(got), w.Bound.Test, "%s: the %d numbers from %d on in buffer %d of the case, relative to the largest",
+		require.LessOrEqual(t, w.Difference(got), w.Bound.Test,
+			"%s: the %d numbers from %d on in buffer %d of the case, relative to the largest",
 			c.Launches[len(c.Launches)-1].Key(), len(w.Values), w.First, slices.Index(c.Buffers, w.Buffer))
 		copy(expected[w.Buffer][w.At():], got)
 	}
 	for i, b := range c.Buffers {
-		require.True(t, b.Scratch || bytes.Equal(expected[b], held[b]), "%s writes to buffer %d of the case what it must not", c.Launches[0].Key(), i)
+		require.True(t, b.Scratch || bytes.Equal(expected[b], held[b]),
+			"%s writes to buffer %d of the case what it must not", c.Launches[0].Key(), i)
 	}
 }
 

@@ -39,7 +39,8 @@ var timeline sync.Mutex
 // OnMetal reports whether ETC_KERNELTEST_DEVICE names Metal.
 func OnMetal() bool { return deviceName() == "metal" }
 
-// RunOnMetal runs a kernel of a text for Metal that is not one of package kernels, and leaves the results in the buffers.
+// RunOnMetal runs a kernel of a text for Metal that is not one of package kernels, and leaves the results in the
+// buffers.
 func RunOnMetal(t testing.TB, text string, l kernels.Launch, buffers ...any) {
 	t.Helper()
 	require.True(t, OnMetal())
@@ -65,7 +66,8 @@ func runOnDevice(d device.Device, text string, l kernels.Launch, buffers []any) 
 	memory := make([][]byte, len(buffers))
 	for i, b := range buffers {
 		memory[i] = raw(b)
-		if first := slices.IndexFunc(memory[:i], func(other []byte) bool { return same(other, memory[i]) }); first >= 0 {
+		if first := slices.IndexFunc(memory[:i],
+			func(other []byte) bool { return same(other, memory[i]) }); first >= 0 {
 			x.Arguments = append(x.Arguments, x.Arguments[first])
 			continue
 		}

@@ -24,7 +24,8 @@ const HasEmulator = true
 // library is a kernel's text as a shared object, the emulator included.
 type library struct {
 	handle uintptr
-	start  func(entry, info uintptr, args unsafe.Pointer, count int, shape unsafe.Pointer, schedule uint32, limit, memory int, text unsafe.Pointer, size int) int32
+	start  func(entry, info uintptr, args unsafe.Pointer, count int, shape unsafe.Pointer, schedule uint32, limit,
+		memory int, text unsafe.Pointer, size int) int32
 }
 
 // once makes a value of a key one time, however many tests ask for it.
@@ -124,7 +125,8 @@ func (lib *library) launch(l kernels.Launch, limit int, schedule uint32, buffers
 		shape[i], shape[3+i] = uint32(l.Groups[i]), uint32(l.Threads[i])
 	}
 	text := make([]byte, 400)
-	failed := lib.start(entry, info, unsafe.Pointer(unsafe.SliceData(args)), len(args), unsafe.Pointer(&shape), schedule, limit, l.Memory, unsafe.Pointer(&text[0]), len(text))
+	failed := lib.start(entry, info, unsafe.Pointer(unsafe.SliceData(args)), len(args), unsafe.Pointer(&shape),
+		schedule, limit, l.Memory, unsafe.Pointer(&text[0]), len(text))
 	runtime.KeepAlive(args)
 	if failed != 0 {
 		return nil, fmt.Errorf("%s", text[:max(0, indexZero(text))])
@@ -150,7 +152,8 @@ func guarded(n int) (memory []byte, free func(), err error) {
 	page := os.Getpagesize()
 	size := (n + 15) / 16 * 16
 	whole := (size + page - 1) / page * page
-	all, err := syscall.Mmap(-1, 0, whole+page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+	all, err := syscall.Mmap(-1, 0, whole+page, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_PRIVATE|syscall.MAP_ANON)
 	if err != nil {
 		return nil, nil, fmt.Errorf("mmap of %d bytes: %w", whole+page, err)
 	}

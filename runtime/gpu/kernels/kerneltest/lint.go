@@ -37,7 +37,8 @@ func Lint(text string) error {
 		files["kernel.metal"] = []byte(text)
 		return struct{}{}, inFolder(files, func(folder string) error {
 			c := exec.Command(clang(), "-x", "clcpp", "-cl-std=clc++2021", "-Xclang",
-				"-cl-ext=-__opencl_c_generic_address_space,-__opencl_c_pipes,-__opencl_c_device_enqueue", "-cl-no-stdinc",
+				"-cl-ext=-__opencl_c_generic_address_space,-__opencl_c_pipes,-__opencl_c_device_enqueue",
+				"-cl-no-stdinc",
 				"-Wno-unknown-attributes", "-Wno-undefined-inline", "-Wno-undefined-internal", "-Wno-pass-failed",
 				"-fsyntax-only", "-I", ".", "kernel.metal")
 			c.Dir = folder

@@ -62,7 +62,8 @@ func (n *nvrtc) check(text string) error {
 	defer n.destroy(&program)
 	var held [][]byte
 	var options []unsafe.Pointer
-	for _, o := range append([]string{"--gpu-architecture=" + cmp.Or(os.Getenv("ETC_NVRTC_ARCH"), "sm_90")}, kernels.NVRTCOptions...) {
+	for _, o := range append([]string{"--gpu-architecture=" + cmp.Or(os.Getenv("ETC_NVRTC_ARCH"), "sm_90")},
+		kernels.NVRTCOptions...) {
 		b := append([]byte(o), 0)
 		held = append(held, b)
 		options = append(options, unsafe.Pointer(&b[0]))

@@ -24,8 +24,8 @@ const CUDAMemory = 48 << 10
 const onLinux = "the emulator of kernels runs on Linux, on amd64 and arm64"
 
 // Run runs a launch under every schedule (two of them with -short), each on fresh copies of the buffers, requires equal
-// results, and that nothing is written that the kernel's text declares const, and leaves the results in the buffers: slices of 1-, 2-, 4- or 8-byte
-// numbers. The launch must fit Metal's threadgroup memory.
+// results, and that nothing is written that the kernel's text declares const, and leaves the results in the buffers:
+// slices of 1-, 2-, 4- or 8-byte numbers. The launch must fit Metal's threadgroup memory.
 func Run(t testing.TB, l kernels.Launch, a kernels.Arguments[any]) {
 	t.Helper()
 	RunWithin(t, MetalMemory, l, a)
@@ -81,7 +81,8 @@ func run(t testing.TB, memory int, l kernels.Launch, buffers []any, written []bo
 			first = got
 		}
 		for i := range got {
-			require.True(t, bytes.Equal(first[i], got[i]), "%s: buffer %d is not the same under schedule %d", l.Key(), i, schedule)
+			require.True(t, bytes.Equal(first[i], got[i]), "%s: buffer %d is not the same under schedule %d", l.Key(),
+				i, schedule)
 		}
 	}
 	var results [][]byte

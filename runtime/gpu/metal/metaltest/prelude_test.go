@@ -11,16 +11,19 @@ import (
 	"github.com/etc-ml/etc/runtime/gpu/selftest"
 )
 
-// TestPrelude: kernels pass their self-tests with the prelude for Metal, whose tiles and simdgroup functions are made of Metal's.
+// TestPrelude: kernels pass their self-tests with the prelude for Metal, whose tiles and simdgroup functions are made
+// of Metal's.
 func TestPrelude(t *testing.T) {
 	d, err := StandIn(t)()
 	require.NoError(t, err)
 	affine, eight := kernels.Format{Bits: 4, Group: 64}, kernels.Format{Bits: 8, Group: 32, Symmetric: true, F32: true}
 	attention := kernels.Attention{D: 64, Heads: 4, KVHeads: 2, Slots: 300, Scale: 0.125, Cache: kernels.BF16}
-	experts := kernels.Experts{Format: affine, Count: 64, Top: 4, Hidden: 128, Inner: 64, Activation: kernels.SiLU, Residual: true, Shared: true,
+	experts := kernels.Experts{Format: affine, Count: 64, Top: 4, Hidden: 128, Inner: 64, Activation: kernels.SiLU,
+		Residual: true, Shared: true,
 		Router: kernels.Router{Experts: 64, Top: 4, Normalize: true, Scale: 1}}
 	tiles := func(f kernels.Format, exact bool) (kernels.Launch, error) {
-		m := kernels.MatMul{Matrices: kernels.Matrices{Format: f, K: 128, Exact: exact}, N: 100, Epilogue: kernels.AddMatrix}
+		m := kernels.MatMul{Matrices: kernels.Matrices{Format: f, K: 128, Exact: exact}, N: 100,
+			Epilogue: kernels.AddMatrix}
 		return m.Launch(m.Tiles(kernels.Metal, 64)[0], 64)
 	}
 	vectors := func(f kernels.Format, variant kernels.Tuning) (kernels.Launch, error) {
@@ -68,7 +71,8 @@ func TestPrelude(t *testing.T) {
 	require.NoError(t, d.Close())
 }
 
-// digits is a kernel of one simdgroup: what port_mma_u8s8 adds to c of operands as they lie in lanes, one of which a transfer brings.
+// digits is a kernel of one simdgroup: what port_mma_u8s8 adds to c of operands as they lie in lanes, one of which a
+// transfer brings.
 const digits = `
 [[max_total_threads_per_threadgroup(32)]]
 kernel void digits(device const uint4* a [[buffer(0)]], device const uint2* b [[buffer(1)]], device int* c [[buffer(2)]],

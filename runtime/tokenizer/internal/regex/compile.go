@@ -40,7 +40,8 @@ func Compile(pattern string) (*Regex, error) {
 	re := &Regex{}
 	if !re.emit(n) || re.lookBranches > maxLookBranches {
 		return nil, &SyntaxError{pattern, 0, fmt.Sprintf(
-			"it is too large: it needs more than %d instructions, or %d alternatives in a look-around", maxProgram, maxLookBranches)}
+			"it is too large: it needs more than %d instructions, or %d alternatives in a look-around",
+			maxProgram, maxLookBranches)}
 	}
 	re.add(instruction{op: opMatch})
 	return re, nil

@@ -282,7 +282,8 @@ func (p *parser) charNode(c *class, at int) *node {
 	if !p.fold {
 		return n
 	}
-	if len(c.ranges) != 1 || c.ranges[0].Lo != c.ranges[0].Hi || c.negated || c.any != 0 || len(c.union)+len(c.and) != 0 {
+	if len(c.ranges) != 1 || c.ranges[0].Lo != c.ranges[0].Hi || c.negated || c.any != 0 ||
+		len(c.union)+len(c.and) != 0 {
 		p.fail(at, "a character class inside (?i:) is not supported, only literals")
 	}
 	r := c.ranges[0].Lo
@@ -324,7 +325,8 @@ func (p *parser) group(at int) *node {
 	case p.accept("?<!"):
 		look.behind, look.negated = true, true
 	case p.peek() == '?':
-		p.fail(at, "the group %q is not supported; (...), (?:, (?i:, (?-i:, (?=, (?!, (?<=, (?<! are", prefix(p.pattern[at:], 4))
+		p.fail(at, "the group %q is not supported; (...), (?:, (?i:, (?-i:, (?=, (?!, (?<=, (?<! are",
+			prefix(p.pattern[at:], 4))
 	default:
 		look = nil // captures are of no use to a splitter
 	}
@@ -373,7 +375,8 @@ func (p *parser) escape(at int) *class {
 	case 'w', 'W':
 		return &class{negated: r == 'W', any: ucd.Word}
 	case 'h', 'H':
-		return &class{negated: r == 'H', ranges: []ucd.Range{{Lo: '0', Hi: '9'}, {Lo: 'a', Hi: 'f'}, {Lo: 'A', Hi: 'F'}}}
+		return &class{negated: r == 'H',
+			ranges: []ucd.Range{{Lo: '0', Hi: '9'}, {Lo: 'a', Hi: 'f'}, {Lo: 'A', Hi: 'F'}}}
 	case 'p', 'P':
 		return p.property(at, r == 'P')
 	case 'x':

@@ -158,7 +158,8 @@ func TestNoBlowUp(t *testing.T) {
 // With and without memory the matches are the same.
 func FuzzMemory(f *testing.F) {
 	for _, p := range []string{
-		"(?:a+)+b", "(?:a|ab)(?:c|bcd)(?:d*)", "a(?:.*z)?", "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+", "(?:a|aa)+?b|a", "[a-z&&[^b]]+", "(?<=a)b|\\bc{1,3}",
+		"(?:a+)+b", "(?:a|ab)(?:c|bcd)(?:d*)", "a(?:.*z)?", "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+", "(?:a|aa)+?b|a",
+		"[a-z&&[^b]]+", "(?<=a)b|\\bc{1,3}",
 	} {
 		f.Add(p, "aabcbcd aaz\n\n  b ccc")
 	}

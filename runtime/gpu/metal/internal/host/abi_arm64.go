@@ -12,5 +12,6 @@ import (
 // a copy, which the callee may write to.
 func sendSizes(to id, s *selector, a, b *[3]uintptr) {
 	copies := [2][3]uintptr{*a, *b}
-	purego.SyscallN(objc.send, uintptr(to), s.get(), uintptr(unsafe.Pointer(&copies[0])), uintptr(unsafe.Pointer(&copies[1])))
+	purego.SyscallN(objc.send, uintptr(to), s.get(), uintptr(unsafe.Pointer(&copies[0])),
+		uintptr(unsafe.Pointer(&copies[1])))
 }

@@ -61,7 +61,8 @@ func newWords(t *testing.T, d *gpu) *words {
 }
 
 func (w *words) move(from device.Binding, to device.Binding, n byte, barrier bool) device.Dispatch {
-	return device.Dispatch{Label: "move", Kernel: w.kernel, Groups: [3]int{1, 1, 1}, Threads: [3]int{64, 1, 1}, Barrier: barrier,
+	return device.Dispatch{Label: "move", Kernel: w.kernel, Groups: [3]int{1, 1, 1},
+		Threads: [3]int{64, 1, 1}, Barrier: barrier,
 		Arguments: []device.Argument{{Binding: from}, {Binding: to}, {Bytes: []byte{n, 0, 0, 0}}}}
 }
 
@@ -114,9 +115,12 @@ func TestRefused(t *testing.T) {
 		{"macOS 13", standin.MacOS, 13, "metal: compiling write (Metal 3.1, which wants macOS 14): invalid value 'metal3.1'", true},
 		{"A13", standin.Family, 1006, "metal: stand-in is not of Apple's GPU family 7 (M1) or later", true},
 		{"M2", standin.Family, 1008, "", false},
-		{"narrow simdgroups", standin.SimdgroupWidth, 16, "metal: kernel put_bytes of write has simdgroups of 16 threads, want 32", false},
-		{"wide simdgroups", standin.SimdgroupWidth, 64, "metal: kernel put_bytes of write has simdgroups of 64 threads, want 32", false},
-		{"too much threadgroup memory", standin.StaticMemory, 32769, "metal: kernel put_bytes of write takes 32769 bytes of threadgroup memory, the GPU has 32768", false},
+		{"narrow simdgroups", standin.SimdgroupWidth, 16,
+			"metal: kernel put_bytes of write has simdgroups of 16 threads, want 32", false},
+		{"wide simdgroups", standin.SimdgroupWidth, 64,
+			"metal: kernel put_bytes of write has simdgroups of 64 threads, want 32", false},
+		{"too much threadgroup memory", standin.StaticMemory, 32769,
+			"metal: kernel put_bytes of write takes 32769 bytes of threadgroup memory, the GPU has 32768", false},
 		{"all of the threadgroup memory", standin.StaticMemory, 32768, "", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -140,7 +144,8 @@ func TestRunning(t *testing.T) {
 	w := newWords(t, d)
 	x, err := d.NewBuffer(8)
 	require.NoError(t, err)
-	s, err := d.Record([]device.Dispatch{w.move(device.Binding{Buffer: x}, device.Binding{Buffer: x, Offset: 4}, 1, false)})
+	s, err := d.Record([]device.Dispatch{w.move(device.Binding{Buffer: x}, device.Binding{Buffer: x, Offset: 4}, 1,
+		false)})
 	require.NoError(t, err)
 	for i := range 3 * maxRunning {
 		require.NoError(t, s.Submit())
@@ -157,7 +162,8 @@ func busy(t *testing.T) (*words, *buffer, device.Sequence) {
 	w := newWords(t, d)
 	x, err := d.newBuffer(16)
 	require.NoError(t, err)
-	s, err := d.Record([]device.Dispatch{w.move(device.Binding{Buffer: x}, device.Binding{Buffer: x, Offset: 4}, 1, false)})
+	s, err := d.Record([]device.Dispatch{w.move(device.Binding{Buffer: x}, device.Binding{Buffer: x, Offset: 4}, 1,
+		false)})
 	require.NoError(t, err)
 	require.NoError(t, s.Submit())
 	require.Len(t, d.running, 1)
@@ -194,16 +200,17 @@ func TestWritesWhileBusy(t *testing.T) {
 			require.Empty(t, x.device.writes)
 			return read(t, x)
 		}, []byte{0, 3, 0, 0, 0, 3, 0, 0}},
-		{"a write when what ran is done, but the one before was not made", func(t *testing.T, x *buffer, s device.Sequence) []byte {
-			f, err := x.Fetch(8, 4)
-			require.NoError(t, err)
-			write(t, x, 1)
-			_, err = f.Bytes()
-			require.NoError(t, err)
-			write(t, x, 2)
-			require.NoError(t, s.Submit())
-			return read(t, x)
-		}, []byte{2, 0, 0, 0, 2, 0, 0, 0}},
+		{"a write when what ran is done, but the one before was not made",
+			func(t *testing.T, x *buffer, s device.Sequence) []byte {
+				f, err := x.Fetch(8, 4)
+				require.NoError(t, err)
+				write(t, x, 1)
+				_, err = f.Bytes()
+				require.NoError(t, err)
+				write(t, x, 2)
+				require.NoError(t, s.Submit())
+				return read(t, x)
+			}, []byte{2, 0, 0, 0, 2, 0, 0, 0}},
 		{"a read", func(t *testing.T, x *buffer, _ device.Sequence) []byte {
 			write(t, x, 1)
 			return read(t, x)
@@ -271,7 +278,8 @@ func TestPlace(t *testing.T) {
 	require.Len(t, w.device.running, 1)
 	require.Empty(t, w.device.writes)
 	require.Equal(t, byte(3), x.memory[8])
-	next, err := w.device.Record([]device.Dispatch{w.move(device.Binding{Buffer: x, Offset: 8}, device.Binding{Buffer: x, Offset: 12}, 1, false)})
+	next, err := w.device.Record([]device.Dispatch{w.move(device.Binding{Buffer: x, Offset: 8},
+		device.Binding{Buffer: x, Offset: 12}, 1, false)})
 	require.NoError(t, err)
 	require.NoError(t, next.Submit())
 	got := make([]byte, 16)
@@ -300,7 +308,8 @@ func TestStandInComplains(t *testing.T) {
 		name, want string
 		do         func(d *gpu, w *words)
 	}{
-		{"unknown selector", "-[MTLDevice noSuchThing]: unrecognized selector", func(d *gpu, _ *words) { send(d.device, sel("noSuchThing")) }},
+		{"unknown selector", "-[MTLDevice noSuchThing]: unrecognized selector",
+			func(d *gpu, _ *words) { send(d.device, sel("noSuchThing")) }},
 		{"no pool", "a NSString was autoreleased without a pool", func(*gpu, *words) { release(nsString("text")) }},
 		{"dead object", "length was sent to a dead MTLBuffer", func(d *gpu, _ *words) {
 			b := id(send(d.device, selNewBuffer, 16, shared|untracked))
@@ -312,8 +321,10 @@ func TestStandInComplains(t *testing.T) {
 			release(b)
 			send(b, selRelease)
 		}},
-		{"tracked buffer", "want shared and untracked", func(d *gpu, _ *words) { release(id(send(d.device, selNewBuffer, 16, shared))) }},
-		{"part of a page", "is not whole pages", func(d *gpu, _ *words) { send(d.device, selNoCopy, 1<<20, 100, shared|untracked, 0) }},
+		{"tracked buffer", "want shared and untracked",
+			func(d *gpu, _ *words) { release(id(send(d.device, selNewBuffer, 16, shared))) }},
+		{"part of a page", "is not whole pages",
+			func(d *gpu, _ *words) { send(d.device, selNoCopy, 1<<20, 100, shared|untracked, 0) }},
 		{"too many threads", "a threadgroup of 65 threads, put_bytes allows 64", func(d *gpu, _ *words) {
 			b, err := d.newBuffer(4)
 			require.NoError(t, err)
@@ -325,37 +336,43 @@ func TestStandInComplains(t *testing.T) {
 			d.err = nil
 			require.NoError(t, b.Close())
 		}},
-		{"a message of macOS 15 on macOS 14", "-[MTLCommandQueue addResidencySet:]: unrecognized selector", func(d *gpu, _ *words) {
-			l.Set(standin.MacOS, 14)
-			send(d.queue, selAddResidencySet, uintptr(d.residency))
-		}},
+		{"a message of macOS 15 on macOS 14", "-[MTLCommandQueue addResidencySet:]: unrecognized selector",
+			func(d *gpu, _ *words) {
+				l.Set(standin.MacOS, 14)
+				send(d.queue, selAddResidencySet, uintptr(d.residency))
+			}},
 		{"fast functions", "floating-point functions are not precise", func(d *gpu, _ *words) {
 			require.NoError(t, pool(func() error {
 				options := id(send(class("MTLCompileOptions"), selNew))
 				send(options, selSetLanguage, language31)
 				send(options, selSetMath, mathSafe)
 				var failure id
-				release(id(send(d.device, selNewLibrary, uintptr(nsString(writeText)), uintptr(options), uintptr(unsafe.Pointer(&failure)))), options)
+				release(id(send(d.device, selNewLibrary, uintptr(nsString(writeText)), uintptr(options),
+					uintptr(unsafe.Pointer(&failure)))), options)
 				return nil
 			}))
 		}},
-		{"a buffer that is not committed to the residency set", "argument 0 of put_bytes is in no committed residency set of the queue", func(d *gpu, _ *words) {
-			b, err := d.newBuffer(4)
-			require.NoError(t, err)
-			d.residencyChanged = false
-			put(t, d, b)
-		}},
-		{"a residency set that is not requested", "argument 0 of put_bytes is in a residency set that was committed, but not requested", func(d *gpu, _ *words) {
-			b, err := d.newBuffer(4)
-			require.NoError(t, err)
-			send(d.residency, selCommit)
-			d.residencyChanged = false
-			put(t, d, b)
-		}},
+		{"a buffer that is not committed to the residency set",
+			"argument 0 of put_bytes is in no committed residency set of the queue", func(d *gpu, _ *words) {
+				b, err := d.newBuffer(4)
+				require.NoError(t, err)
+				d.residencyChanged = false
+				put(t, d, b)
+			}},
+		{"a residency set that is not requested",
+			"argument 0 of put_bytes is in a residency set that was committed, but not requested", func(d *gpu,
+				_ *words) {
+				b, err := d.newBuffer(4)
+				require.NoError(t, err)
+				send(d.residency, selCommit)
+				d.residencyChanged = false
+				put(t, d, b)
+			}},
 		{"a closed kernel", "a dispatch runs with a dead pipeline", func(d *gpu, w *words) {
 			b, err := d.newBuffer(8)
 			require.NoError(t, err)
-			s, err := d.Record([]device.Dispatch{w.move(device.Binding{Buffer: b}, device.Binding{Buffer: b, Offset: 4}, 1, false)})
+			s, err := d.Record([]device.Dispatch{w.move(device.Binding{Buffer: b}, device.Binding{Buffer: b, Offset: 4},
+				1, false)})
 			require.NoError(t, err)
 			require.NoError(t, s.Submit())
 			require.NoError(t, w.kernel.Close())
@@ -368,7 +385,8 @@ func TestStandInComplains(t *testing.T) {
 			require.NoError(t, err)
 			c, err := d.newBuffer(8)
 			require.NoError(t, err)
-			s, err := d.Record([]device.Dispatch{w.move(device.Binding{Buffer: b}, device.Binding{Buffer: c}, 0, false)})
+			s, err := d.Record([]device.Dispatch{w.move(device.Binding{Buffer: b},
+				device.Binding{Buffer: c}, 0, false)})
 			require.NoError(t, err)
 			require.NoError(t, s.Submit())
 			require.NoError(t, b.Close())
@@ -464,7 +482,8 @@ PORT_ENTRY(divergent, 64, 1)
 func TestWindows(t *testing.T) {
 	l := standin.Checked(t)
 	page := os.Getpagesize()
-	memory, err := syscall.Mmap(-1, 0, 11*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+	memory, err := syscall.Mmap(-1, 0, 11*page, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_PRIVATE|syscall.MAP_ANON)
 	require.NoError(t, err)
 	for i := range memory {
 		memory[i] = byte(i % 251)

@@ -98,7 +98,8 @@ func (d *gpu) start() error {
 	}
 	d.maxBuffer = int(send(d.device, selMaxBuffer))
 	d.info = device.Info{
-		Description: name, Machine: kernels.Machine{Target: kernels.Metal}, Memory: int64(send(d.device, selWorkingSet)),
+		Description: name, Machine: kernels.Machine{Target: kernels.Metal},
+		Memory:            int64(send(d.device, selWorkingSet)),
 		ThreadgroupMemory: int(send(d.device, selMaxThreadgroup)), MaxThreads: 1024, Unified: true,
 	}
 	if !responds(d.device, selNewResidency) { // macOS 14

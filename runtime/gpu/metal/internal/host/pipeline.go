@@ -43,9 +43,11 @@ func (d *gpu) compile(source device.Source) (l *library, err error) {
 			send(options, selSetFastMath, 0)
 		}
 		var failure id
-		compiled := id(send(d.device, selNewLibrary, uintptr(nsString(source.Text)), uintptr(options), uintptr(unsafe.Pointer(&failure))))
+		compiled := id(send(d.device, selNewLibrary, uintptr(nsString(source.Text)), uintptr(options),
+			uintptr(unsafe.Pointer(&failure))))
 		if compiled == 0 {
-			return fmt.Errorf("metal: compiling %s (Metal 3.1, which wants macOS 14): %w", source.Name, nsError(failure))
+			return fmt.Errorf("metal: compiling %s (Metal 3.1, which wants macOS 14): %w",
+				source.Name, nsError(failure))
 		}
 		l = &library{d, compiled, source} // failure may hold warnings
 		return nil
@@ -89,7 +91,8 @@ func (l *library) kernel(name string) (k *kernel, err error) {
 		if width := send(state, selWidth); width != 32 {
 			err = fmt.Errorf("metal: kernel %s of %s has simdgroups of %d threads, want 32", name, l.source.Name, width)
 		} else if memory := int(send(state, selStatic)); memory > l.device.info.ThreadgroupMemory {
-			err = fmt.Errorf("metal: kernel %s of %s takes %d bytes of threadgroup memory, the GPU has %d", name, l.source.Name, memory, l.device.info.ThreadgroupMemory)
+			err = fmt.Errorf("metal: kernel %s of %s takes %d bytes of threadgroup memory, the GPU has %d", name,
+				l.source.Name, memory, l.device.info.ThreadgroupMemory)
 		}
 		if err != nil {
 			release(state)

@@ -27,8 +27,10 @@ func TestARM64(t *testing.T) {
 	build.Env = append(os.Environ(), "GOARCH=arm64", "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	run := exec.Command("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", binary, "-test.v", "-test.run", "Conformance/macOS_15|Complains|Windows|Barrier")
-	run.Env = append(os.Environ(), "CC=aarch64-linux-gnu-gcc", "CXX=aarch64-linux-gnu-g++", "QEMU_LD_PREFIX=/usr/aarch64-linux-gnu")
+	run := exec.Command("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", binary, "-test.v", "-test.run",
+		"Conformance/macOS_15|Complains|Windows|Barrier")
+	run.Env = append(os.Environ(), "CC=aarch64-linux-gnu-gcc", "CXX=aarch64-linux-gnu-g++",
+		"QEMU_LD_PREFIX=/usr/aarch64-linux-gnu")
 	out, err = run.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "--- PASS: TestConformance/macOS_15/two_in_flight")

@@ -88,10 +88,12 @@ func (d *gpu) Record(dispatches []device.Dispatch) (device.Sequence, error) {
 		}
 		k, ok := x.Kernel.(*kernel)
 		if !ok || k.device != d {
-			return nil, fmt.Errorf("metal: dispatch %d (%s): kernel %s is of another device", i, x.Label, x.Kernel.Name())
+			return nil, fmt.Errorf("metal: dispatch %d (%s): kernel %s is of another device", i,
+				x.Label, x.Kernel.Name())
 		}
 		if len(x.Arguments) != k.arguments {
-			return nil, fmt.Errorf("metal: dispatch %d (%s): %d arguments, kernel %s has %d", i, x.Label, len(x.Arguments), k.name, k.arguments)
+			return nil, fmt.Errorf("metal: dispatch %d (%s): %d arguments, kernel %s has %d", i, x.Label,
+				len(x.Arguments), k.name, k.arguments)
 		}
 		c := command{label: x.Label, pipeline: k.id, arguments: make([]argument, len(x.Arguments)), barrier: x.Barrier}
 		for j := range 3 {
@@ -104,7 +106,8 @@ func (d *gpu) Record(dispatches []device.Dispatch) (device.Sequence, error) {
 			}
 			b, ok := a.Buffer.(*buffer)
 			if !ok || b.device != d {
-				return nil, fmt.Errorf("metal: dispatch %d (%s): argument %d is a buffer of another device", i, x.Label, j)
+				return nil, fmt.Errorf("metal: dispatch %d (%s): argument %d is a buffer of another device", i, x.Label,
+					j)
 			}
 			object, offset := b.at(a.Offset)
 			c.arguments[j] = argument{buffer: object, offset: uintptr(offset)}
@@ -145,7 +148,8 @@ func (s *sequence) Submit() error {
 func (w write) command(k *kernel) *command {
 	object, offset := w.to.at(w.offset)
 	start := offset % 16
-	limits := binary.NativeEndian.AppendUint32(binary.NativeEndian.AppendUint32(nil, uint32(start)), uint32(len(w.from)))
+	limits := binary.NativeEndian.AppendUint32(binary.NativeEndian.AppendUint32(nil, uint32(start)),
+		uint32(len(w.from)))
 	return &command{
 		label: "write", pipeline: k.id, barrier: true,
 		arguments: []argument{{buffer: object, offset: uintptr(offset - start)}, {bytes: w.from}, {bytes: limits}},
@@ -177,7 +181,8 @@ func (e *encoder) encode(c *command) {
 		a := &c.arguments[i]
 		switch {
 		case a.bytes != nil:
-			send(e.id, selSetBytes, uintptr(unsafe.Pointer(unsafe.SliceData(a.bytes))), uintptr(len(a.bytes)), uintptr(i))
+			send(e.id, selSetBytes, uintptr(unsafe.Pointer(unsafe.SliceData(a.bytes))),
+				uintptr(len(a.bytes)), uintptr(i))
 			e.buffers[i] = 0
 		case e.buffers[i] != a.buffer || e.offsets[i] != a.offset:
 			send(e.id, selSetBuffer, uintptr(a.buffer), a.offset, uintptr(i))
@@ -235,7 +240,8 @@ func (d *gpu) waitFor(n int) error {
 		err := pool(func() error { // what the system does meanwhile may autorelease
 			send(commands, selWait)
 			if send(commands, selStatus) == statusError {
-				return &device.FaultError{Err: fmt.Errorf("metal: command buffer %d: %w", d.completed, nsError(id(send(commands, selError))))}
+				return &device.FaultError{Err: fmt.Errorf("metal: command buffer %d: %w", d.completed,
+					nsError(id(send(commands, selError))))}
 			}
 			return nil
 		})
@@ -258,8 +264,8 @@ func (d *gpu) Wait() error {
 	return nil
 }
 
-// Recover forgets the error of a command buffer, which says nothing about the next one, and the writes that were to come
-// after it.
+// Recover forgets the error of a command buffer, which says nothing about the next one, and the writes that were to
+// come after it.
 func (d *gpu) Recover() error {
 	if d.Wait() != nil {
 		d.err, d.writes = nil, nil

@@ -17,8 +17,9 @@ var (
 	helper   = regexp.MustCompile(`(?m)^(?:struct|inline [\w ]*?\w) (\w+)(?: \{|\()`)
 )
 
-// emulated is a prelude for Metal behind what stands in for the headers that it includes: the emulator's prelude, in which
-// every name that the prelude for Metal defines has another. So all of that prelude runs, but for its threadgroup memory.
+// emulated is a prelude for Metal behind what stands in for the headers that it includes: the emulator's prelude, in
+// which every name that the prelude for Metal defines has another. So all of that prelude runs, but for its threadgroup
+// memory.
 func emulated(prelude string) (string, error) {
 	headers, _, ok := strings.Cut(kernels.Prelude(kernels.CPU), "// What all targets share.")
 	if !ok {
@@ -33,7 +34,8 @@ func emulated(prelude string) (string, error) {
 	for _, m := range macro.FindAllStringSubmatch(own, -1) {
 		fmt.Fprintf(&restore, "#undef %s\n", m[1])
 	}
-	return rename.String() + headers + restore.String() + vocabulary + included.ReplaceAllString(prelude, "") + threadgroupMemory, nil
+	return rename.String() + headers + restore.String() + vocabulary + included.ReplaceAllString(prelude,
+		"") + threadgroupMemory, nil
 }
 
 // vocabulary is what the prelude for Metal takes from Metal's headers, and the emulator's prelude lacks.
@@ -55,7 +57,8 @@ inline uint simd_prefix_exclusive_sum(uint v, PORT_AT) {
 }
 `
 
-// threadgroupMemory is the emulator's: no definition of the word threadgroup makes C++ declare what the threads of a group share.
+// threadgroupMemory is the emulator's: no definition of the word threadgroup makes C++ declare what the threads of a
+// group share.
 const threadgroupMemory = `
 #undef TG_ARRAY
 #undef TG_MEMORY

@@ -32,7 +32,8 @@ type Setting int32
 
 // The settings, in the order of standin.c.
 const (
-	// MacOS is the system's version: 15 unless it is set. Messages that came later are unknown; so is the language below 14.
+	// MacOS is the system's version: 15 unless it is set. Messages that came later are unknown; so is the language
+	// below 14.
 	MacOS Setting = iota
 	// Family is the newest of Apple's GPU families that the GPU is of, as Metal counts them: 1007 unless it is set.
 	Family
@@ -40,7 +41,8 @@ const (
 	LargestBuffer
 	// NoCopy is 0 where memory cannot be wrapped.
 	NoCopy
-	// SimdgroupWidth and StaticMemory are what every pipeline says of itself: 32 threads and no bytes unless they are set.
+	// SimdgroupWidth and StaticMemory are what every pipeline says of itself: 32 threads and no bytes unless they are
+	// set.
 	SimdgroupWidth
 	StaticMemory
 )
@@ -64,8 +66,8 @@ var Load = sync.OnceValues(func() (*Library, error) {
 
 const plainHeader = "#include <metal_stdlib>\nusing namespace metal;\n"
 
-// sharedObject compiles a text for Metal for the emulator, which stands in for Metal's own headers. Entries are added where there
-// are none.
+// sharedObject compiles a text for Metal for the emulator, which stands in for Metal's own headers. Entries are added
+// where there are none.
 func sharedObject(text string) (string, error) {
 	prelude := kernels.Prelude(kernels.Metal)
 	body, ok := strings.CutPrefix(text, prelude)
