@@ -45,13 +45,14 @@ tools/clients/node_modules/.package-lock.json: tools/clients/package-lock.json
 test-page: build
 	cd tools/page && $(GO) vet ./... && ETC=$(CURDIR)/$(BIN) $(GO) test -timeout 10m $(TESTFLAGS) ./...
 
-# gofmt, go vet on every platform, staticcheck (its version is pinned in tools/lint.mod).
+# gofmt, go vet on every platform, staticcheck, and functions of at most 25 branches (versions are pinned in tools/lint.mod).
 lint:
 	@files=$$(gofmt -l .) && test -z "$$files" || { echo "gofmt -l: $$files"; exit 1; }
 	@for p in $(PLATFORMS); do \
 		echo "go vet $$p" && GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) vet ./... || exit 1; \
 	done
 	$(GO) tool -modfile=tools/lint.mod staticcheck ./...
+	$(GO) tool -modfile=tools/lint.mod gocyclo -over 25 -ignore "_test[.]go|testdata|_generated[.]go" .
 
 # A static binary for every platform, under bin/.
 cross:

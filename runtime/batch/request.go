@@ -177,6 +177,11 @@ func (s Sampling) Check(l Limits) error {
 				fmt.Sprintf("token %d: %g, want a number for one of %d tokens", t, v, l.Vocab)}
 		}
 	}
+	return s.checkProgram(l)
+}
+
+// checkProgram reports a parameter that a program with these limits has no use for.
+func (s Sampling) checkProgram(l Limits) error {
 	switch {
 	case l.NoLogits && s.repeats():
 		return &ParameterError{"Repeat", noLogits}

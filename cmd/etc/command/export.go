@@ -58,27 +58,35 @@ written with the weights of the file.`,
 	}
 	fl := cmd.Flags()
 	f.input.register(cmd)
-	fl.StringVarP(&f.output, "output", "o", "model.pte", "file to write; with --emit ir, json or recipe the default is model.ir, model.json or model.recipe")
+	fl.StringVarP(&f.output, "output", "o", "model.pte",
+		"file to write; with --emit ir, json or recipe the default is model.ir, model.json or model.recipe")
 	fl.StringVar(&f.outputDir, "output-dir", "", "directory to write model.pte to, or what --emit asks for")
-	fl.StringVar(&f.backend, "backend", "mlx", "mlx (or metal): forward gives logits; cuda: forward gives a token, for etc run --device cuda")
+	fl.StringVar(&f.backend, "backend", "mlx",
+		"mlx (or metal): forward gives logits; cuda: forward gives a token, for etc run --device cuda")
 	fl.StringVar(&f.linear, "qlinear", "none", "linear weights: none, 4w, 8w, mxfp4, mxfp8 or nvfp4")
 	fl.IntVar(&f.group, "group-size", 64, "elements that share a scale: 32, 64 or 128")
 	fl.IntVar(&f.linearGroup, "qlinear-group-size", 64, "same as --group-size")
 	fl.StringVar(&f.embedding, "qembedding", "none", "embedding weights: none, 4w, 8w, mxfp4 or mxfp8")
-	fl.IntVar(&f.embeddingGroup, "qembedding-group-size", 64, "elements of an embedding row that share a scale: 32, 64 or 128")
+	fl.IntVar(&f.embeddingGroup, "qembedding-group-size", 64,
+		"elements of an embedding row that share a scale: 32, 64 or 128")
 	fl.StringVar(&f.recipe, "recipe", "default", "which weights get which bits: default, executorch, or a recipe file")
-	fl.Float64Var(&f.targetBits, "target-bpw", 0, "choose the bits of each linear weight by measured error, so many a weight on average; with --calibrate by what quantizing each alone does to predictions of the text")
-	fl.StringVar(&f.method, "quant-method", "best", "best, minmax or hqq (mxfp4, mxfp8 and nvfp4: minmax, which is MLX's own and their default, or best); by a text (--calibrate) auto, learned, gptq or weighted")
-	fl.StringVar(&f.calibrate, "calibrate", defaultCorpus, "text to choose linear weights by: default for the one in this program, a text file, or .jsonl of {\"text\": ...} and {\"messages\": [...]}; --quant-method is auto then")
+	fl.Float64Var(&f.targetBits, "target-bpw", 0,
+		"choose the bits of each linear weight by measured error, so many a weight on average; with --calibrate by what quantizing each alone does to predictions of the text")
+	fl.StringVar(&f.method, "quant-method", "best",
+		"best, minmax or hqq (mxfp4, mxfp8 and nvfp4: minmax, which is MLX's own and their default, or best); by a text (--calibrate) auto, learned, gptq or weighted")
+	fl.StringVar(&f.calibrate, "calibrate", defaultCorpus,
+		"text to choose linear weights by: default for the one in this program, a text file, or .jsonl of {\"text\": ...} and {\"messages\": [...]}; --quant-method is auto then")
 	fl.BoolVar(&f.sample, "sample", false, "fuse the sampling head: forward gives a token")
 	fl.BoolVar(&f.portable, "portable", false, "write the gated delta rule as a scan instead of a Metal kernel")
 	fl.IntVar(&f.maxSeqLen, "max-seq-len", 4096, "positions that the caches hold")
 	fl.IntVar(&f.maxChunk, "max-prefill-chunk", 0, "most tokens of one call (default: the architecture's)")
 	f.addDraft(cmd)
 	fl.IntVarP(&f.jobs, "jobs", "j", 0, "workers, 0 for one per CPU")
-	fl.StringVar(&f.emit, "emit", "pte", "what to write: pte, ir for the text of the lowered module, json for the tables of the file without weights, or recipe for the rules (--output - for standard output)")
+	fl.StringVar(&f.emit, "emit", "pte",
+		"what to write: pte, ir for the text of the lowered module, json for the tables of the file without weights, or recipe for the rules (--output - for standard output)")
 	fl.StringVar(&f.weights, "weights", "", "file with the weights of an IR text")
-	fl.StringVar(&f.printAfter, "print-ir-after", "", "print the IR after a pass to standard error: "+strings.Join(passes.Names(), ", "))
+	fl.StringVar(&f.printAfter, "print-ir-after", "",
+		"print the IR after a pass to standard error: "+strings.Join(passes.Names(), ", "))
 	f.writeFlags.add(cmd)
 	fl.StringSliceVar(&f.disablePasses, "disable-pass", nil, "do not run these passes, to measure what they are worth")
 	fl.MarkHidden("disable-pass") //nolint:errcheck // it is there
@@ -91,6 +99,53 @@ func runExport(cmd *cobra.Command, args []string, f exportFlags) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := f.complete(cmd, dir); err != nil {
+		return err
+	}
+	if strings.HasSuffix(dir, ".ir") {
+		return exportText(cmd, dir, f)
+	}
+	if f.weights != "" {
+		return usagef("--weights goes with an IR text; %s is a checkpoint", dir)
+	}
+	options, err := f.options(cmd)
+	if err != nil {
+		return err
+	}
+	c, err := f.openInput(cmd, dir)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	m, err := f.build(cmd, c, options)
+	if err != nil {
+		return err
+	}
+	if f.calibration, err = f.calibrated(cmd, c, options); err != nil {
+		return passError(dir, err)
+	}
+	defer func() { err = f.calibration.close(err) }()
+	if err := passes.Run(m, options); err != nil {
+		return passError(dir, err)
+	}
+	if err := f.checkGiven(cmd, dir, options.Report); err != nil {
+		return err
+	}
+	f.logCompiled(cmd, c, options)
+	switch f.emit {
+	case "ir":
+		return f.writeText(cmd, dir, c, func(w io.Writer) error { return ir.Print(w, m) })
+	case "recipe":
+		return f.writeText(cmd, dir, c, func(w io.Writer) error {
+			_, err := io.WriteString(w, options.Recipe.String())
+			return err
+		})
+	}
+	return f.emitProgram(cmd, dir, c, m, options)
+}
+
+// complete fills in what flags leave open, and refuses what is out of range or does not go together.
+func (f *exportFlags) complete(cmd *cobra.Command, dir string) (err error) {
 	if _, known := emitted[f.emit]; !known {
 		return usagef("--emit %q, want pte, ir, json or recipe", f.emit)
 	}
@@ -112,29 +167,16 @@ func runExport(cmd *cobra.Command, args []string, f exportFlags) (err error) {
 	if anyChanged(cmd, "max-prefill-chunk") && f.maxChunk < 1 {
 		return usagef("--max-prefill-chunk %d, want at least 1", f.maxChunk)
 	}
-	if err := f.writeFlags.check(cmd, f.emit); err != nil {
-		return err
-	}
-	if strings.HasSuffix(dir, ".ir") {
-		return exportText(cmd, dir, f)
-	}
-	if f.weights != "" {
-		return usagef("--weights goes with an IR text; %s is a checkpoint", dir)
-	}
-	options, err := f.options(cmd)
-	if err != nil {
-		return err
-	}
-	c, err := f.openInput(cmd, dir)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
+	return f.writeFlags.check(cmd, f.emit)
+}
+
+// build makes the module of a checkpoint, with its draft and its stop tokens, and the recipe for it.
+func (f *exportFlags) build(cmd *cobra.Command, c *loaders.Checkpoint, options *passes.Options) (*ir.Module, error) {
 	if err := f.setDraft(cmd, c); err != nil {
-		return err
+		return nil, err
 	}
 	if err := f.setRecipe(cmd, c, options); err != nil {
-		return err
+		return nil, err
 	}
 	limits := loaders.Options{MaxPrefillChunk: f.maxChunk}
 	if anyChanged(cmd, "max-seq-len") { // else it is less where the model was made for less
@@ -142,38 +184,31 @@ func runExport(cmd *cobra.Command, args []string, f exportFlags) (err error) {
 	}
 	m, err := c.Build(limits)
 	if err != nil {
-		return usageError{err}
+		return nil, usageError{err}
 	}
-	if err := prompt.SetStopTokens(logTo(cmd.ErrOrStderr()), c, m); err != nil {
-		return err
-	}
-	if f.calibration, err = f.calibrated(cmd, c, options); err != nil {
-		return passError(dir, err)
-	}
-	defer func() { err = f.calibration.close(err) }()
-	if err := passes.Run(m, options); err != nil {
-		return passError(dir, err)
-	}
-	if err := f.checkGiven(cmd, dir, options.Report); err != nil {
-		return err
-	}
+	return m, prompt.SetStopTokens(logTo(cmd.ErrOrStderr()), c, m)
+}
+
+// logCompiled tells of the checkpoint and of the recipe what its author may not know.
+func (f *exportFlags) logCompiled(cmd *cobra.Command, c *loaders.Checkpoint, options *passes.Options) {
 	f.logInput(cmd, c)
 	if f.recipe != "default" && f.recipe != "executorch" {
 		for _, rule := range options.Recipe.Unused(options.Report) {
-			logf(cmd.ErrOrStderr(), "etc: recipe %s: the rule %q decides about no weight: no name matches, or rules before it do; --emit recipe and etc inspect --weights tell the names", options.Recipe.Name, rule)
+			logf(cmd.ErrOrStderr(), "etc: recipe %s: the rule %q decides about no weight: no name matches, "+
+				"or rules before it do; --emit recipe and etc inspect --weights tell the names",
+				options.Recipe.Name, rule)
 		}
 	}
 	skipped := c.Skipped()
 	for _, kind := range slices.Sorted(maps.Keys(skipped)) {
 		logf(cmd.ErrOrStderr(), "etc: skipped %s", count(skipped[kind], kind+" tensor"))
 	}
-	switch f.emit {
-	case "ir":
-		return f.writeText(cmd, dir, c, func(w io.Writer) error { return ir.Print(w, m) })
-	case "recipe":
-		return f.writeText(cmd, dir, c, func(w io.Writer) error { _, err := io.WriteString(w, options.Recipe.String()); return err })
-	}
-	file, err := newFile(c, m, options, f)
+}
+
+// emitProgram writes the program, or its tables.
+func (f *exportFlags) emitProgram(cmd *cobra.Command, dir string, c *loaders.Checkpoint, m *ir.Module,
+	options *passes.Options) error {
+	file, err := newFile(c, m, options, *f)
 	if err != nil {
 		return err
 	}
@@ -189,13 +224,14 @@ func runExport(cmd *cobra.Command, args []string, f exportFlags) (err error) {
 	if done, err := f.prepare(cmd, &file, m, options.Report); done {
 		return err
 	}
-	if err := writeProgram(cmd, f, file); err != nil {
+	if err := writeProgram(cmd, *f, file); err != nil {
 		return err
 	}
 	printQuality(cmd.ErrOrStderr(), options.Report)
 	printCalibration(cmd.ErrOrStderr(), f.calibration)
 	if anyChanged(cmd, "target-bpw") {
-		logf(cmd.ErrOrStderr(), "etc: linear weights take %.3f bits on average, as --target-bpw asks; \"all\" counts embeddings too (--qembedding)", linearBits(options.Report))
+		logf(cmd.ErrOrStderr(), "etc: linear weights take %.3f bits on average, as --target-bpw asks; "+
+			"\"all\" counts embeddings too (--qembedding)", linearBits(options.Report))
 	}
 	return nil
 }
@@ -325,8 +361,10 @@ func exportText(cmd *cobra.Command, path string, f exportFlags) error {
 	if f.weights == "" {
 		return usagef("%s is an IR text; --weights FILE.pte names the file with its weights", path)
 	}
-	for _, flag := range []string{"backend", "qlinear", "group-size", "qlinear-group-size", "qembedding", "qembedding-group-size", "recipe",
-		"quant-method", "calibrate", "target-bpw", "sample", "portable", "max-seq-len", "max-prefill-chunk", "draft", "cache", "emit", "print-ir-after", "verify-ir", "disable-pass"} {
+	for _, flag := range []string{"backend", "qlinear", "group-size", "qlinear-group-size", "qembedding",
+		"qembedding-group-size", "recipe",
+		"quant-method", "calibrate", "target-bpw", "sample", "portable", "max-seq-len", "max-prefill-chunk", "draft",
+		"cache", "emit", "print-ir-after", "verify-ir", "disable-pass"} {
 		if anyChanged(cmd, flag) {
 			return usagef("--%s goes with a checkpoint; %s is an IR text, which is written as it is", flag, path)
 		}
@@ -391,8 +429,10 @@ func writeProgram(cmd *cobra.Command, f exportFlags, file codegen.File) error {
 	if stderr, ok := cmd.ErrOrStderr().(*os.File); ok && term.IsTerminal(int(stderr.Fd())) {
 		file.Progress = func(written, total int64) {
 			if bar == nil {
-				bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(stderr), progressbar.OptionShowBytes(true),
-					progressbar.OptionSetDescription(f.output), progressbar.OptionClearOnFinish(), progressbar.OptionUseANSICodes(true))
+				bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(stderr),
+					progressbar.OptionShowBytes(true),
+					progressbar.OptionSetDescription(f.output), progressbar.OptionClearOnFinish(),
+					progressbar.OptionUseANSICodes(true))
 			}
 			bar.Set64(written) //nolint:errcheck // a bar that cannot be drawn is no reason to stop
 		}

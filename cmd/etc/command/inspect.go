@@ -64,6 +64,40 @@ they read, buffers and memory.`,
 }
 
 func runInspect(cmd *cobra.Command, path string, f inspectFlags) error {
+	if err := f.check(cmd); err != nil {
+		return err
+	}
+	e, o, err := f.runner()
+	if err != nil {
+		return err
+	}
+	page := destination{path: f.html, kind: outfile.Page, inputs: []string{path}}
+	if err := page.check(cmd); err != nil {
+		return err
+	}
+	p, err := openProgram(path)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if f.ir || f.dot || f.plan || f.html != "" {
+		return f.showMethod(cmd, p, page, e, o)
+	}
+	out, r := shownOut(cmd), inspect.Read(p)
+	switch {
+	case f.json:
+		return writeJSON(out, inspection{r, recordOf(p)})
+	case f.nodes, f.weights:
+		return writePart(out, r, f)
+	}
+	if err := r.WriteText(out); err != nil {
+		return err
+	}
+	return recordOf(p).Write(out)
+}
+
+// check refuses flags that do not go together.
+func (f inspectFlags) check(cmd *cobra.Command) error {
 	var chosen []string
 	for _, name := range []string{"json", "ir", "nodes", "weights", "dot", "plan", "html"} {
 		if cmd.Flags().Changed(name) {
@@ -85,59 +119,35 @@ func runInspect(cmd *cobra.Command, path string, f inspectFlags) error {
 	case !f.plan && f.after != "ragged" && anyChanged(cmd, "kv-cache", "state"):
 		return usagef("--kv-cache and --state are about --plan and --ir --after ragged")
 	}
-	e, o, err := f.runner()
+	return nil
+}
+
+// showMethod shows what the flags ask for of a method's graph.
+func (f inspectFlags) showMethod(cmd *cobra.Command, p *program.Program, page destination, e engine.Engine,
+	o engine.Options) error {
+	m, err := p.Module(f.method)
 	if err != nil {
 		return err
 	}
-	page := destination{path: f.html, kind: outfile.Page, inputs: []string{path}}
-	if err := page.check(cmd); err != nil {
-		return err
-	}
-	p, err := openProgram(path)
-	if err != nil {
-		return err
-	}
-	defer p.Close()
 	out := shownOut(cmd)
-	if f.ir || f.dot || f.plan || f.html != "" {
-		m, err := p.Module(f.method)
-		if err != nil {
+	switch {
+	case f.ir && f.after == "" && !cmd.Flags().Changed("method"):
+		return printEntries(cmd, p, m)
+	case f.plan:
+		if err := writePlan(out, m, e, o); err != nil || f.method != "forward" {
 			return err
 		}
-		if f.ir && f.after == "" && !cmd.Flags().Changed("method") {
-			return printEntries(cmd, p, m)
-		}
-		if f.plan {
-			if err := writePlan(out, m, e, o); err != nil || f.method != "forward" {
-				return err
-			}
-			return writeDraftPlan(out, p, e, o)
-		}
-		if f.html != "" {
-			return page.write(cmd, func(w io.Writer) error {
-				return report.Inspection(w, inspect.Read(p), m,
-					figuresOf(recordOf(p))...)
-			})
-		}
-		if f.after != "" {
-			return writeLowered(out, m, e, o, f)
-		}
-		if f.dot {
-			return inspect.WriteDot(out, m)
-		}
-		return ir.Print(out, m)
+		return writeDraftPlan(out, p, e, o)
+	case f.html != "":
+		return page.write(cmd, func(w io.Writer) error {
+			return report.Inspection(w, inspect.Read(p), m, figuresOf(recordOf(p))...)
+		})
+	case f.after != "":
+		return writeLowered(out, m, e, o, f)
+	case f.dot:
+		return inspect.WriteDot(out, m)
 	}
-	r := inspect.Read(p)
-	switch {
-	case f.json:
-		return writeJSON(out, inspection{r, recordOf(p)})
-	case f.nodes, f.weights:
-		return writePart(out, r, f)
-	}
-	if err := r.WriteText(out); err != nil {
-		return err
-	}
-	return recordOf(p).Write(out)
+	return ir.Print(out, m)
 }
 
 // printEntries prints all methods as one module, or m alone where they are none.

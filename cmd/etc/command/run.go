@@ -150,20 +150,8 @@ func runProgram(ctx context.Context, cmd *cobra.Command, args []string, f runFla
 	if err != nil {
 		return err
 	}
-	own, err := f.own(cmd, request.Sampling)
-	if err != nil {
+	if err := f.setDefaults(cmd, args[0], text, &request); err != nil {
 		return err
-	}
-	own = own || f.model.deterministic || anyChanged(cmd, constraintNames...)
-	if err := text.Defaults(given(cmd), &request.Sampling, own); err != nil {
-		return err
-	}
-	text.UnusedDefaults(own, logTo(cmd.ErrOrStderr()))
-	if len(f.stops) > 0 && text.Tokenizer == nil {
-		return usagef("--stop: %s holds no tokenizer, so the answer has no text: give --tokenizer FILE", args[0])
-	}
-	if !f.ignoreEOS {
-		request.Stop = text.Stop
 	}
 	m, err := p.Module("forward")
 	if err != nil {
@@ -220,6 +208,26 @@ func runProgram(ctx context.Context, cmd *cobra.Command, args []string, f runFla
 		return err
 	}
 	return answer(ctx, cmd, s, text, request, f)
+}
+
+// setDefaults takes from the file what flags leave open: parameters of sampling and the tokens that end an answer.
+func (f runFlags) setDefaults(cmd *cobra.Command, path string, text *text, request *session.Request) error {
+	own, err := f.own(cmd, request.Sampling)
+	if err != nil {
+		return err
+	}
+	own = own || f.model.deterministic || anyChanged(cmd, constraintNames...)
+	if err := text.Defaults(given(cmd), &request.Sampling, own); err != nil {
+		return err
+	}
+	text.UnusedDefaults(own, logTo(cmd.ErrOrStderr()))
+	if len(f.stops) > 0 && text.Tokenizer == nil {
+		return usagef("--stop: %s holds no tokenizer, so the answer has no text: give --tokenizer FILE", path)
+	}
+	if !f.ignoreEOS {
+		request.Stop = text.Stop
+	}
+	return nil
 }
 
 // openText reads what the file says about text, and the flags that change it.
