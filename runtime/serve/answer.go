@@ -1,10 +1,9 @@
 package serve
 
 import (
-	"strings"
-
 	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/format"
+	"github.com/etc-ml/etc/runtime/session"
 )
 
 // piece is a part of a choice.
@@ -16,9 +15,7 @@ type piece struct {
 // reader makes pieces of the tokens of a choice: it parses them by the model's format, and ends at stop texts.
 type reader struct {
 	parser *format.Parser
-	stops  []string
-	held   string // the end of the text that may be the beginning of a stop text
-	hit    string // the stop text that was found
+	stop   *session.TextStop
 	tokens []batch.Token
 	keep   bool // tokens, for log-probabilities
 	// Counts of tokens.
@@ -39,7 +36,7 @@ func (r *reader) push(t batch.Token) []piece {
 
 // finish gives what was held back.
 func (r *reader) finish() []piece {
-	if r.hit != "" {
+	if r.stop.Stopped() {
 		return nil
 	}
 	return r.pieces(r.parser.Finish(), true)
@@ -49,66 +46,30 @@ func (r *reader) finish() []piece {
 func (r *reader) pieces(list []format.Event, last bool) []piece {
 	var out []piece
 	for _, e := range list {
-		if r.hit != "" {
+		if r.stop.Stopped() {
 			break
 		}
 		if e.Kind != format.Content {
-			out = r.release(out)
+			out = r.content(out, r.stop.Flush())
 			r.tokens = nil
 			out = append(out, piece{Event: e})
 			continue
 		}
-		r.held += e.Text
-		r.find()
-		n := len(r.held)
-		if r.hit == "" {
-			n -= r.open()
-		}
-		out = r.content(out, n)
+		before, _ := r.stop.Push(e.Text)
+		out = r.content(out, before)
 	}
-	if last && r.hit == "" {
-		out = r.release(out)
+	if last && !r.stop.Stopped() {
+		out = r.content(out, r.stop.Flush())
 	}
 	return out
 }
 
-// release gives held text that something else follows.
-func (r *reader) release(out []piece) []piece { return r.content(out, len(r.held)) }
-
-// content gives the first n bytes of the held text.
-func (r *reader) content(out []piece, n int) []piece {
-	if n == 0 {
+// content gives a text of the answer, with the tokens since the last one.
+func (r *reader) content(out []piece, text string) []piece {
+	if text == "" {
 		return out
 	}
-	text := r.held[:n]
-	r.held = r.held[n:]
 	tokens := r.tokens
 	r.tokens = nil
 	return append(out, piece{Event: format.Event{Kind: format.Content, Text: text}, tokens: tokens})
-}
-
-// find cuts the held text at the first stop text.
-func (r *reader) find() {
-	at := -1
-	for _, s := range r.stops {
-		if i := strings.Index(r.held, s); i >= 0 && (at < 0 || i < at) {
-			at, r.hit = i, s
-		}
-	}
-	if at >= 0 {
-		r.held = r.held[:at]
-	}
-}
-
-// open is how many bytes at the end of the held text may be the beginning of a stop text.
-func (r *reader) open() int {
-	longest := 0
-	for _, s := range r.stops {
-		for n := min(len(s)-1, len(r.held)); n > longest; n-- {
-			if strings.HasSuffix(r.held, s[:n]) {
-				longest = n
-			}
-		}
-	}
-	return longest
 }

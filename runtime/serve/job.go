@@ -13,6 +13,7 @@ import (
 	"github.com/etc-ml/etc/runtime/batch"
 	"github.com/etc-ml/etc/runtime/constrain"
 	"github.com/etc-ml/etc/runtime/format"
+	"github.com/etc-ml/etc/runtime/session"
 )
 
 // Bounds of parameters.
@@ -292,7 +293,7 @@ func (j *job) follow(ctx context.Context, choice int, s *batch.Stream, news chan
 	if !j.parse {
 		f = f.Plain()
 	}
-	r := &reader{parser: f.NewParser(f.Inside(j.prompt[j.history:]), j.tools), stops: j.stops, keep: j.logprobs >= 0}
+	r := &reader{parser: f.NewParser(f.Inside(j.prompt[j.history:]), j.tools), stop: session.NewTextStop(j.stops), keep: j.logprobs >= 0}
 	for {
 		t, ok := s.Next(ctx)
 		if begun != nil {
@@ -305,7 +306,7 @@ func (j *job) follow(ctx context.Context, choice int, s *batch.Stream, news chan
 		if list := r.push(t); len(list) > 0 && !send(ctx, news, update{choice: choice, pieces: list}) {
 			return
 		}
-		if r.hit != "" || j.oneCall && r.parser.Calls() > 0 {
+		if r.stop.Stopped() || j.oneCall && r.parser.Calls() > 0 {
 			break
 		}
 	}
@@ -327,9 +328,9 @@ func (j *job) follow(ctx context.Context, choice int, s *batch.Stream, news chan
 
 // ended says how a choice ended; end is the zero value where a stop text ended it first.
 func (r *reader) ended(end batch.End, cached int) *finish {
-	out := &finish{reason: "stop", stop: r.hit, count: r.count, thought: r.thought, cached: cached, end: end}
+	out := &finish{reason: "stop", stop: r.stop.Hit(), count: r.count, thought: r.thought, cached: cached, end: end}
 	switch {
-	case r.hit != "":
+	case r.stop.Stopped():
 	case end.Reason == batch.Length:
 		out.reason = "length"
 	case r.parser.Calls() > 0:

@@ -6,6 +6,7 @@ import "strings"
 type TextStop struct {
 	texts   []string
 	held    string // not given yet: it may be the beginning of one of texts
+	hit     string // the one that has ended the answer
 	stopped bool
 }
 
@@ -30,7 +31,7 @@ func (s *TextStop) Push(text string) (before string, stopped bool) {
 	first, end := -1, len(s.held)+1
 	for _, t := range s.texts { // what is complete first; of those, what begins first
 		if at := strings.Index(s.held, t); at >= 0 && (at+len(t) < end || at+len(t) == end && at < first) {
-			first, end = at, at+len(t)
+			first, end, s.hit = at, at+len(t), t
 		}
 	}
 	if first >= 0 {
@@ -56,6 +57,9 @@ func (s *TextStop) Flush() string {
 	s.held = ""
 	return rest
 }
+
+// Hit is the text that has ended the answer; "" where none has.
+func (s *TextStop) Hit() string { return s.hit }
 
 // Stopped reports whether a text has ended the answer.
 func (s *TextStop) Stopped() bool { return s.stopped }
