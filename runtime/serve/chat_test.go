@@ -104,7 +104,7 @@ func TestStopTexts(t *testing.T) {
 	for stop, want := range map[string]string{
 		`"France"`: "The capital of ", `["xyz", "is Par", "apital"]`: "The c",
 		`"Yes!"`: "The capital of France is Paris. Yes.", `["capital of France", "apital"]`: "The c", // complete first
-		`"."`:    "The capital of France is Paris", `["s.", "is. Y"]`: "The capital of France is Pari",
+		`"."`: "The capital of France is Paris", `["s.", "is. Y"]`: "The capital of France is Pari",
 	} {
 		body := `{` + hello + `, "stop": ` + stop
 		o := s.object(chatPath, body+`}`)
