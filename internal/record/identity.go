@@ -19,7 +19,8 @@ import (
 	"github.com/etc-ml/etc/loaders"
 )
 
-// Parts of a source file that identify it: the header of a safetensors or GGUF file, and the last bytes.
+// The bytes of a source file that its identity is a hash of: the first 4 MiB and the last 64 KiB. The header of a
+// safetensors or GGUF file is in the first part.
 const (
 	identifyingHead = 4 << 20
 	identifyingTail = 64 << 10

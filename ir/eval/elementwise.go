@@ -125,8 +125,8 @@ func broadcastRows[T, R any](dst []R, out []int, x []T, xs []int, y []T, ys []in
 	}
 }
 
-// mergeDims drops dims of 1 and joins neighbours that every operand walks as one dim, so that loops
-// over them are few and long. At least one dim is left.
+// mergeDims simplifies the dims of a loop over several operands. It drops dims of 1. It joins two neighbours where the
+// strides of every operand let one loop step through both. So the loops are few and long. At least one dim is left.
 func mergeDims(shape []int, operands ...[]int) (dims []int, strides [][]int) {
 	dims = make([]int, 0, len(shape)+1)
 	strides = make([][]int, len(operands))

@@ -20,7 +20,9 @@ func (x *raggedExecutor) tables(call *schedule.Call, wanted int) []eval.Value {
 	return x.tablesOf(x.module.Entry, call, n, w)
 }
 
-// tablesOf makes the tables of an entry for n rows of which w are wanted. Other inputs are nil.
+// tablesOf makes the inputs of entry f for a call, one for each parameter: tokens, positions, and tables of
+// sequences, blocks and slots. They are filled up to n rows, w of which give logits or tokens. A parameter that the
+// call does not determine, such as a draft's hidden states, gets a nil tensor.
 func (x *raggedExecutor) tablesOf(f *ir.Func, call *schedule.Call, n, w int) []eval.Value {
 	tokens, positions := make([]int64, n), slices.Repeat([]int64{-1}, n)
 	owners, writes := make([]int64, n), slices.Repeat([]int64{-1}, n)

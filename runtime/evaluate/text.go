@@ -158,7 +158,8 @@ type scores struct {
 // blockBytes bounds the logits of one model that are held at a time.
 const blockBytes = 64 << 20
 
-// window scores the tokens that follow those before; first is the number of the first one in the text.
+// window scores tokens, each by the prediction from those before it; before are the tokens in front of the first.
+// first is the number that tokens[0] has in the text; error messages name it.
 func (x *scores) window(ctx context.Context, sessions []*session.Session, before, tokens []int, first int) error {
 	for _, s := range sessions {
 		if err := s.Reset(); err != nil {

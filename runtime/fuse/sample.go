@@ -195,8 +195,9 @@ func (s *sampler) matchFilters(v *ir.Value) bool {
 	return scaled != nil && plain(scaled.Input("a")) == s.logits && plain(scaled.Input("b")) == s.temperature
 }
 
-// optional matches a filter, or an if whose condition switches it on; without it both give x. It gives
-// nothing where v is no such filter.
+// optional matches a filter that is always on, or an if that applies the filter where its condition holds and else
+// gives the filter's input unchanged. find matches the filter itself; on checks the condition. optional gives the
+// filter's input and its parameter. The parameter is nil where v matches neither.
 func optional(v *ir.Value, comparison string, on func(cond *ir.Op, parameter *ir.Value) bool,
 	find func(*ir.Value) (x, parameter *ir.Value)) (x, parameter *ir.Value) {
 	op := is(v, "if")

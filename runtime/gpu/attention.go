@@ -138,8 +138,10 @@ func (b *binder) rotatedHeads(width int) *rotated {
 	return r
 }
 
-// checkSlots checks for every call that a cache has room for the tokens that the operation writes from a position on:
-// up to stop, where it has that operand, or around in a ring.
+// checkSlots adds a check that runs for every call: the positions that the operation writes must fit its cache.
+// An operation with a stop position writes the slots from start to stop. These must be as many as there are tokens,
+// and none may lie behind the last slot. An operation without one writes a ring, where positions wrap around. There
+// only start is checked: from 0 to 2^30 - 1. It gives false where the host does not know stop.
 func (b *binder) checkSlots(start *hostValue, name string, slots, tokens int) bool {
 	if b.Op.Def.Name == "buffer_ring_update" ||
 		b.Op.Def.Name != "buffer_slice_update" && len(b.Op.Operand("stop")) == 0 {

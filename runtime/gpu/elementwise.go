@@ -202,7 +202,8 @@ func bindGLU(b *binder) bool {
 // bindSoftcap bounds values by tanh.
 func bindSoftcap(b *binder) bool { return b.function("softcap", b.floats("x"), b.floats("cap")) }
 
-// bindLoad gives the buffer's own memory where nothing writes it meanwhile, else a copy.
+// bindLoad binds a load of a buffer. The result is the buffer's own memory where nothing writes the buffer between the
+// load and the last use of the result. Else it is a copy.
 func bindLoad(b *binder) bool {
 	s := b.x.states[b.Op.Buffer]
 	if s == nil || s.slot == nil {

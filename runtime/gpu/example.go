@@ -39,8 +39,10 @@ func indicesBelow(n, size int) *example {
 	}}
 }
 
-// sortedPairs are the order and the tiles of token-expert pairs, of tokens of which each has chosen its experts by
-// chance, as a router chooses that was trained to give them as much to do: some have more tiles than others.
+// sortedPairs are two inputs to measure kernels of experts with: the token-expert pairs in the order of their
+// experts, and the tiles that this order is cut into. Every token chooses its experts at random, all experts with the
+// same probability. A router that was trained to use its experts equally chooses like this. Some experts still get
+// more pairs, and so more tiles, than others.
 func sortedPairs(e kernels.ManyExperts, tile kernels.Tile, tokens int) (order, tiles *example) {
 	made := func(i int) ([]int32, [][4]int32) {
 		random := rand.New(rand.NewPCG(uint64(i), 3))

@@ -93,8 +93,8 @@ func (b *binder) slotDelta() (k kernels.SlotDelta, rows int, d *deltaOf, t *slot
 	return k, rows, b.delta(k.Delta, rows), t
 }
 
-// bindSlotDeltaStep runs a gated delta rule over the rows of each sequence, one after the other, on the state that
-// its slot holds.
+// bindSlotDeltaStep launches a gated delta rule for several sequences. Each sequence starts from the state in its slot
+// and takes its rows one by one.
 func bindSlotDeltaStep(b *binder) bool {
 	k, rows, d, t := b.slotDelta()
 	return d != nil && b.slotDeltaStep(k, rows, d, t)

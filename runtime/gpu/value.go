@@ -104,7 +104,8 @@ func (v *value) at() int { return v.offset * v.format.size() }
 // integers.
 type hostValue struct {
 	content eval.Value
-	// run computes content of other host values; nil for an input, a constant, and what a step of the plan sets.
+	// run computes content from other host values. It is nil for an input, for a constant, and for what a step of the
+	// plan sets.
 	run func() error
 	// slow is the operation that run does on its reference kernel for want of another; nil where the host does it on
 	// purpose.

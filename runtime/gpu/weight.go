@@ -129,7 +129,8 @@ func (x *executable) transposed(w *weight, c *ir.Value) *slot {
 	return x.remembered(memoryKey{value: c, transposed: true}, func() *slot { return x.upload(out) })
 }
 
-// remembered is a slot of a constant, made when it is first asked for; nil where that fails.
+// remembered gives a constant's slot from x.memory. build makes the slot when it is first asked for. Where build fails,
+// remembered gives nil, also in later calls.
 func (x *executable) remembered(key memoryKey, build func() *slot) *slot {
 	x.mu.Lock()
 	s, ok := x.memory[key]

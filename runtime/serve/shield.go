@@ -41,7 +41,9 @@ func (t *Text) shieldOf(c conversation) (*shield, error) {
 	return &shield{t, mark}, nil
 }
 
-// conversation gives a conversation whose texts name no tokens; the mark is in their place.
+// conversation gives a copy of c whose texts name no control tokens. The mark stands behind the first character of
+// each such name, so that the tokenizer takes the name for plain text. Answers of the model keep the marks of their
+// thoughts.
 func (s *shield) conversation(c conversation) conversation {
 	messages := make([]template.Value, len(c.messages))
 	for i, m := range c.messages {

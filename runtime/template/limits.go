@@ -33,9 +33,11 @@ const (
 	maxArguments = 1000
 	// maxNesting bounds how deep values hold each other where they are walked; Python's own limit is near.
 	maxNesting = 900
-	// maxStatementDepth and maxExpressionDepth bound the nesting of a template's source. Python refuses the
-	// code that jinja2 generates at 100 levels of indentation and 200 of parentheses.
-	maxStatementDepth  = 100
+	// maxStatementDepth bounds how deep tags are nested; the template itself is the first level. Python has the same
+	// bound: it refuses code with more than 100 levels of indentation, and jinja2 turns a template into such code.
+	maxStatementDepth = 100
+	// maxExpressionDepth bounds the recursion of the parser of expressions. A pair of brackets takes three levels, so
+	// about 130 pairs fit; Python allows 200. It also bounds how many operators follow each other.
 	maxExpressionDepth = 400
 	// maxRange is the sandbox's bound on the length of a range.
 	maxRange = 100_000

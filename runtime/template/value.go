@@ -23,7 +23,8 @@ type (
 	// Str is a Python str, in UTF-8. Its length and indices count code points.
 	Str string
 
-	// markup is markupsafe's Markup: a str that the filters safe and escape make, which escapes what joins it.
+	// markup is a string that is safe as HTML (markupsafe's Markup). The filters safe and escape make it. A plain str
+	// that is joined to it is escaped first.
 	markup string
 	// bigInt is an int that does not fit 64 bits.
 	bigInt struct{ z *big.Int }

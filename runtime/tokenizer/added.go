@@ -7,7 +7,9 @@ import (
 	"strings"
 )
 
-// An addedToken is a text that is one token wherever it stands, before anything else is done with the text around it.
+// An addedToken is a text that becomes one token. It is cut out of the text before the text around it is tokenized.
+// A normalized one is looked for after normalization, all others before. A singleWord one counts only where no word
+// character is next to it.
 type addedToken struct {
 	content    string
 	id         int32

@@ -8,8 +8,9 @@ import (
 	"github.com/etc-ml/etc/runtime/speculate"
 )
 
-// draft checks that a draft fits the main method: a hidden state goes in as wide as it comes out, and the caches that
-// an assistant reads are buffers.
+// draft checks the method that drafts tokens, where there is one. The hidden state that it takes must be as wide as
+// the one that it gives, because each draft goes on from the one before. The caches that an assistant takes must be
+// buffers of the main method, with the same name and type.
 func (c *checker) draft(m *ir.Module) {
 	f := m.Named(speculate.Method)
 	if f == nil {

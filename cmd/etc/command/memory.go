@@ -22,7 +22,8 @@ var (
 // usableMemory is the memory that a model can count on in bytes, 0 where that is not known.
 func usableMemory() int64 { return execution.UsableMemory() }
 
-// checkExecutable refuses a method of any form whose weights and state do not fit.
+// checkExecutable refuses a method whose weights and state do not fit in memory. The method may be any, not only one
+// of a language model (see checkMemory).
 func checkExecutable(file string, m *ir.Module, x engine.Executable, e engine.Engine, p eval.Precision) error {
 	f := fit{File: file, Need: needOf(m, 0, e, p), Sessions: 1}
 	available := usableMemory()

@@ -10,8 +10,9 @@ import (
 type AttentionStep struct {
 	// Attention is what is attended to; its Tuning is for other launches.
 	Attention
-	// Rope are the heads; it has the sizes, the dtype of the caches and the slots of Attention, and writes a position
-	// to the slot that Attention reads it from.
+	// Rope describes the heads: how queries and keys are normalized and rotated, and where keys and values are
+	// written. Its head counts, head width, cache dtype and Slots must equal those of Attention. Its Ring must be
+	// chosen so that a position is written to the slot that Attention reads it from.
 	Rope Rope
 	// Early says that no other kernel of the recording writes the caches: what they hold of earlier positions is read
 	// before it is this kernel's turn.

@@ -167,8 +167,10 @@ kernel void experts_choose(device const uint* w0 [[buffer(0)]],
   if (row < EXPERTS_N) y[long(group.y) * EXPERTS_N + row] = port_activate(EXPERTS_ACTIVATION, out[0]) * out[1];
 }
 
-// A thread's product for experts_down and experts_join: of the weights of a token's parts, v being the first's where
-// EXPERTS_SHARED says so, with x [T, EXPERTS_PARTS * I].
+// experts_sum computes a thread's share of experts_down and experts_join: for each token the sum over its parts of
+// score * (down matrix of the part) * (the part's x), plus extra with EXPERTS_RESIDUAL. x is [T, EXPERTS_PARTS * I].
+// w is the stack of the experts' down matrices. v is the down matrix of the shared expert, which is a token's first
+// part with EXPERTS_SHARED. Without EXPERTS_SHARED v is not read.
 inline void experts_sum(device const uint* w, device const WEIGHT_SCALE* scales, device const WEIGHT_SCALE* biases,
                         device const uint* v, device const WEIGHT_SCALE* vscales, device const WEIGHT_SCALE* vbiases,
                         device const int* experts, device const float* scores, device const float* x, device const float* extra, device float* y,

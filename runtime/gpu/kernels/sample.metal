@@ -100,7 +100,9 @@ inline float sample_noisy(float v, uint2 key, int i) {
   const float u = min(float(sample_word(key, uint(i))) * 2.3283064365386963e-10f, 0.99999994f);
   return v - precise::log(-precise::log(u + SAMPLE_SHIFT) + SAMPLE_SHIFT);
 }
-// The key, the upper word first: of a seed its 32 lower bits, sign-extended.
+// sample_key gives the key of a row's random numbers: 64 bits, the upper word first. With SAMPLE_ROWS every row has
+// a key of its own in seed. A head with filters has a seed instead: its lower 32 bits, sign-extended, are the key.
+// A head without filters has a key in seed, already in this order.
 inline uint2 sample_key(device const uint* seed, uint row) {
 #if SAMPLE_ROWS
   return uint2(seed[2 * row + 1], seed[2 * row]);
