@@ -219,7 +219,16 @@ func (m *Model) follow(ctx context.Context, stream *batch.Stream, r batch.Reques
 			last.Text += stop.Flush()
 		}
 	}
+	if stopped { // by a text: the stream does not know yet
+		stream.Cancel()
+		for more := true; more; {
+			_, more = stream.Next(ctx)
+		}
+	}
 	end, err := stream.End()
+	if err == nil && !stopped && end.Reason == batch.Cancelled {
+		err = batch.ErrClosed // by Close, in the middle of the answer
+	}
 	if err != nil {
 		yield(last, err)
 		return
@@ -233,5 +242,5 @@ func (m *Model) follow(ctx context.Context, stream *batch.Stream, r batch.Reques
 	yield(last, nil)
 }
 
-// reasons are those of a stream that was not cancelled.
+// reasons are those of a stream that has come to its end.
 var reasons = map[batch.Reason]Reason{batch.Stopped: StopToken, batch.Length: Length}

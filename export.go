@@ -100,7 +100,7 @@ func Export(ctx context.Context, source, output string, o ExportOptions) error {
 		if scheme := (*passes.SchemeError)(nil); errors.As(err, &scheme) {
 			return kind.Of(kind.ErrUsage, err)
 		}
-		return err
+		return content(err)
 	}
 	file, err := record.NewFile(c, m, options, recorded, nil)
 	if err != nil {
@@ -112,7 +112,7 @@ func Export(ctx context.Context, source, output string, o ExportOptions) error {
 		}
 	}
 	file.Target, file.Jobs, file.Progress, file.Log = target, o.Jobs, o.Progress, o.Log
-	return codegen.Write(ctx, output, file)
+	return content(codegen.Write(ctx, output, file))
 }
 
 // passes gives the options of the passes, the recipe aside.
@@ -264,6 +264,8 @@ func (o *ExportOptions) scheme(field, value string, group int, method quantize.M
 	switch {
 	case !ok:
 		return nil, kind.Usagef("ExportOptions.%s is %q, want none, 4w, 8w, mxfp4, mxfp8 or nvfp4", field, value)
+	case field == "Embedding" && s != nil && s.Mode == ir.NVFP4:
+		return nil, kind.Usagef("ExportOptions.Embedding is %q, want none, 4w, 8w, mxfp4 or mxfp8", value)
 	case group != 0 && group != 32 && group != 64 && group != 128:
 		return nil, kind.Usagef("ExportOptions: groups of %d for %s, want 32, 64 or 128", group, field)
 	case s == nil:

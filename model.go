@@ -13,7 +13,6 @@ import (
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/ir/eval"
 	"github.com/etc-ml/etc/runtime/batch"
-	"github.com/etc-ml/etc/runtime/container"
 	"github.com/etc-ml/etc/runtime/engine"
 	"github.com/etc-ml/etc/runtime/format"
 	"github.com/etc-ml/etc/runtime/guide"
@@ -59,15 +58,12 @@ func Open(path string, o Options) (*Model, error) {
 		return nil, err
 	}
 	p, err := program.Open(path)
-	if errors.Is(err, container.ErrInvalid) {
-		return nil, kind.Of(kind.ErrInvalid, err)
-	}
 	if err != nil {
-		return nil, err
+		return nil, content(err)
 	}
 	m := &Model{program: p}
 	if err := m.load(path, e, options, o); err != nil {
-		return nil, errors.Join(err, p.Close())
+		return nil, errors.Join(content(err), p.Close())
 	}
 	return m, nil
 }
@@ -101,7 +97,7 @@ func (m *Model) load(path string, e engine.Engine, options engine.Options, o Opt
 		return err
 	}
 	x, err := execution.NewExecutor(path, forward, e, batch.RaggedOptions{Engine: options, Sequences: o.Concurrent,
-		Budget: budget}, state, nil)
+		Rows: max(512, o.Concurrent), Budget: budget}, state, nil)
 	if err != nil {
 		return err
 	}

@@ -80,8 +80,11 @@ func (p *Parameters) sampling(t *prompt.Text, limits batch.Limits) (batch.Sampli
 	if p.TopP != nil && (*p.TopP > 1 || *p.TopP <= 0) { // before float32 rounds what is just above 1
 		return s, kind.Usagef("Parameters.TopP is %v, want more than 0 and at most 1", *p.TopP)
 	}
-	if p.RepeatPenalty != nil && !(*p.RepeatPenalty > 0) {
-		return s, kind.Usagef("Parameters.RepeatPenalty is %v, want more than 0; 1 is off", *p.RepeatPenalty)
+	if p.RepeatPenalty != nil {
+		if !(*p.RepeatPenalty > 0) {
+			return s, kind.Usagef("Parameters.RepeatPenalty is %v, want more than 0; 1 is off", *p.RepeatPenalty)
+		}
+		s.RepeatLast = 0 // as etc run's, whatever the file's own penalty counts
 	}
 	if p.TopK != nil {
 		s.TopK = int64(*p.TopK)

@@ -396,6 +396,7 @@ func TestDraftsOfOtherStorage(t *testing.T) {
 			t.Parallel()
 			o := batch.RaggedOptions{Rows: 24, Sequences: 8, BlockRows: 4}
 			o.Storage = ragged.Storage{Q8: true, HalfState: d.kind == speculate.MultiToken}
+			o.Engine.Deterministic = true // a code of 8 bits on a tie would follow from who shares the call
 			b := batch.Options{Queue: 9, Budget: 1 << 40, Prefix: 1 << 40}
 			plain := d.runner(t, cpu.Engine{}, o, b)
 			requests := mixedRequests(200, 8)
@@ -406,7 +407,7 @@ func TestDraftsOfOtherStorage(t *testing.T) {
 			want := answer(t, plain, requests, nil)
 			b.Drafting = batch.Drafting{Most: 3, Fixed: true}
 			r := d.runner(t, cpu.Engine{}, o, b)
-			compareAnswers(t, want, answer(t, r, requests, nil), nil, false, d.name)
+			compareAnswers(t, want, answer(t, r, requests, nil), nil, true, d.name)
 			require.Positive(t, r.Stats().Drafts.Accepted)
 		})
 	}

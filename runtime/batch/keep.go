@@ -232,6 +232,7 @@ func (r *Runner) putParts(ctx context.Context, k PartKeeper, kept *Kept) error {
 	if err := errors.Join(ran, err); err != nil {
 		return err
 	}
+	giving := make(chan struct{}, 1) // one part between two calls, so that running answers wait for no more
 	group, fill := errgroup.WithContext(ctx)
 	group.SetLimit(max(2, runtime.GOMAXPROCS(0))) // one reads while another one is copied
 	for i, p := range parts {
@@ -239,6 +240,12 @@ func (r *Runner) putParts(ctx context.Context, k PartKeeper, kept *Kept) error {
 			t, err := kept.Read(fill, i) // what is there already too: a damaged state is told, whoever has it
 			if err != nil || !slices.ContainsFunc(p.IDs, func(id int32) bool { return id != cache.None }) {
 				return err
+			}
+			select {
+			case giving <- struct{}{}:
+				defer func() { <-giving }()
+			case <-fill.Done():
+				return fill.Err()
 			}
 			ran := r.Do(fill, func(Executor) { err = k.GivePart(p, t) })
 			return errors.Join(ran, err)
@@ -250,6 +257,7 @@ func (r *Runner) putParts(ctx context.Context, k PartKeeper, kept *Kept) error {
 			err = f.Keep()
 		}
 		f.Close()
+		r.prefix.Trim()
 	})
 	return errors.Join(filled, ran, err)
 }

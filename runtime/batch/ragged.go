@@ -99,6 +99,7 @@ func RaggedModule(m *ir.Module, e engine.Engine, o RaggedOptions) (*ir.Module, e
 // lowerRagged makes an executor that is not compiled yet.
 func lowerRagged(m *ir.Module, e engine.Engine, o RaggedOptions) (*raggedExecutor, error) {
 	o.Rows, o.Sequences, o.BlockRows = orElse(o.Rows, 512), orElse(o.Sequences, 16), orElse(o.BlockRows, blockRows)
+	o.Rows = max(o.Rows, fixedRows(e, o.Engine))
 	if o.Rows < o.Sequences {
 		return nil, fmt.Errorf("%d rows a call for %d sequences, want a row for each", o.Rows, o.Sequences)
 	}
@@ -222,7 +223,7 @@ func units(l cache.Layout, o RaggedOptions, positions int) (cache.Demand, error)
 		}
 		out[i] = (2*o.Sequences + 2) * most[i]
 		if p == l.SlotPool() {
-			out[i] = 8*o.Sequences + 8
+			out[i] = max(8, o.Drafts+4)*o.Sequences + 8
 		}
 		if o.Budget > 0 && l.BlockBytes > 0 {
 			out[i] = min(out[i], int(o.Budget/2/int64(l.Pools()-1)/bytes))

@@ -18,6 +18,7 @@ type Shared struct {
 	fixed bool
 	times map[sharedCall]*samples
 	tune  turns
+	left  []int // of the last Next: how many tokens each sequence may draft
 
 	room   float64 // what may be lost from now on, in calls without drafts
 	plain  int     // calls since one without drafts was measured
@@ -60,6 +61,7 @@ func (s *Shared) Most() int { return s.most }
 // Next gives the number of tokens that each sequence is to draft, at most left[i] of them.
 func (s *Shared) Next(members []*Member, left []int) []int {
 	out := make([]int, len(members))
+	s.left = append(s.left[:0], left...)
 	if s.fixed {
 		for i := range out {
 			out[i] = max(0, min(s.most, left[i]))
@@ -176,8 +178,10 @@ func (s *Shared) turn(members []*Member, chain int, calls, plain float64) {
 		s.tune.wait = max(0, s.tune.wait-calls)
 		return
 	}
-	left := slices.Repeat([]int{s.most}, len(members))
-	if _, gain := s.best(members, left, plain); gain > leastGain {
+	if len(s.left) != len(members) {
+		return
+	}
+	if _, gain := s.best(members, s.left, plain); gain > leastGain {
 		s.tune = turns{tries: triedRounds, pause: firstPause / 2}
 		return
 	}
@@ -222,7 +226,7 @@ func (s *Shared) estimate(rows, chain int, plain float64, n int, atMost bool) fl
 		row = assumedRow * plain
 	}
 	for c := chain; c > 0; c-- {
-		for r := rows; r > n; r-- {
+		for r := rows; r > n; r = smaller(sizeOf(r)) {
 			if t, ok := s.measured(r, c); ok {
 				return max(t, plain) + row*(float64(chain-c)+float64(rows-r)/float64(n))
 			}
@@ -244,4 +248,15 @@ func sizeOf(rows int) int {
 		size *= 2
 	}
 	return size
+}
+
+// smaller is the size before a size of sizeOf.
+func smaller(size int) int {
+	switch {
+	case size <= 4:
+		return size - 1
+	case size&(size-1) == 0:
+		return size / 4 * 3
+	}
+	return size / 3 * 2
 }

@@ -44,6 +44,9 @@ func measureDrafts(cmd *cobra.Command, path string, f benchFlags, e engine.Engin
 		return err
 	}
 	defer p.Close()
+	if len(f.depth) > 1 {
+		return usagef("--speculate measures behind one depth, found --depth with %d", len(f.depth))
+	}
 	d, err := f.speculate.batched(path, p)
 	if err != nil {
 		return err

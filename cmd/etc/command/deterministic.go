@@ -52,6 +52,13 @@ type sequenceAnswer struct {
 	position   int
 }
 
+// aloneError says that a program runs one sequence at a time, which cannot verify drafts.
+type aloneError struct{ why string }
+
+func (e *aloneError) Error() string {
+	return "without drafts: one sequence runs at a time, since " + e.why
+}
+
 // openSequence compiles a program as etc serve does, for one sequence.
 func openSequence(path string, m *ir.Module, e engine.Engine, o engine.Options, drafts batch.Drafting) (*sequenceAnswer,
 	error) {
@@ -74,6 +81,9 @@ func openSequence(path string, m *ir.Module, e engine.Engine, o engine.Options, 
 		return nil, err
 	}
 	limits, layout := x.Limits(), x.Layout()
+	if limits.OneByOne && drafts.Most > 0 {
+		return nil, errors.Join(&aloneError{limits.Why}, x.Close())
+	}
 	runner, err := batch.New(x, batch.Options{Sequences: 1, Drafting: drafts,
 		Budget: layout.Bytes(batch.WithDrafts(layout, d.MaxSeqLen, limits.Rows, drafts.Most))})
 	if err != nil {
@@ -162,6 +172,14 @@ func answerSequence(ctx context.Context, cmd *cobra.Command, args []string, f ru
 		return err
 	}
 	s, err := openSequence(args[0], m, e, o, drafts)
+	var alone *aloneError
+	if errors.As(err, &alone) {
+		if !f.automatic() {
+			return usagef("%s: --speculate %s: %w", args[0], f.speculate, alone)
+		}
+		logf(cmd.ErrOrStderr(), "etc: --speculate auto: %v", alone)
+		s, err = openSequence(args[0], m.Only(m.Entry), e, o, batch.Drafting{})
+	}
 	if err != nil {
 		return err
 	}

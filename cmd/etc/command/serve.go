@@ -361,7 +361,7 @@ func (s *servedFile) load() (*serve.Loaded, error) {
 // executor compiles the program, and fits the caches to the device where only the compiled program knows its memory.
 func (s *servedFile) executor(m *ir.Module) (batch.Executor, error) {
 	o := batch.RaggedOptions{Engine: s.options, Sequences: s.flags.concurrent, Rows: max(512, s.flags.concurrent),
-		Budget: s.budget, Draft: s.drafts.Kind}
+		Budget: s.budget, Draft: s.drafts.Kind, Drafts: s.drafts.Most}
 	x, err := newExecutor(s.path, m, s.device, o, s.state, func(m *ir.Module, model *session.Model) error {
 		if err := checkMemory(s.path, m, model, s.device, s.options.Precision, 2, 0); err != nil {
 			return err

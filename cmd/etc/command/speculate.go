@@ -113,9 +113,6 @@ func (f *runFlags) draftLogTo(cmd *cobra.Command) destination {
 func (f *runFlags) loadDrafting(
 	cmd *cobra.Command, args []string, p *program.Program, e engine.Engine, o engine.Options, s session.Sampling,
 ) (*session.Model, error) {
-	if !f.asked() && f.draftLog != "" {
-		return nil, usagef("--draft-log goes with --speculate")
-	}
 	return f.compile(cmd, args[0], p, e, o)
 }
 
@@ -125,6 +122,9 @@ func (f *runFlags) inSharedCalls(
 	cmd *cobra.Command, args []string, e engine.Engine, o engine.Options, s session.Sampling,
 ) (bool, error) {
 	if !f.asked() {
+		if f.draftLog != "" {
+			return false, usagef("--draft-log goes with --speculate")
+		}
 		return f.model.deterministic, nil
 	}
 	if what := f.undrafted(cmd, args, s); what != "" {
