@@ -26,8 +26,9 @@ type File struct {
 	// Identity is what the bytes follow from beside the module: flags, version, sources. What has been begun
 	// under one identity is not continued under another.
 	Identity []Property
-	// Inputs are where the leaves of the module's data lie ([ir.Leaves]), as far as they lie in files. The kernel
-	// is told when it may drop their pages; nothing is read from them here.
+	// Inputs says where the leaves of the module's data ([ir.Leaves]) lie in files. Leaves that lie in no file are not
+	// in it. It is used to tell the operating system when it may drop the cached pages of these files. Nothing is read
+	// through it.
 	Inputs []Input
 	// Progress is called with the bytes written so far and the total, never concurrently; nil for none.
 	Progress func(written, total int64)

@@ -313,7 +313,9 @@ func (c *choice) hull() {
 // gain is how much of the error goes for each byte from one option to a larger one.
 func gain(from, to option) float64 { return (from.error - to.error) / float64(to.bytes-from.bytes) }
 
-// spend walks up the hulls, the largest gain first, as far as the bytes reach.
+// spend gives bytes to the choices. Each step moves one choice to the next larger option on its hull: the step with the
+// largest gain for each byte comes first. A choice whose next step costs more than what is left stays where it is. The
+// walk ends when no step fits.
 func spend(choices []*choice, bytes int64) {
 	open := slices.Clone(choices)
 	for {

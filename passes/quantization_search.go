@@ -7,8 +7,9 @@ import (
 	"github.com/etc-ml/etc/passes/quantize"
 )
 
-// search is hqq's search over a matrix, which comes before its first block. Every worker that needs it takes
-// part: none waits while there are rows that nobody looks at.
+// search is the state of hqq's search over one matrix, which has to end before the first block of the matrix is
+// quantized. Every worker that needs the result helps: it looks at blocks of rows until none is left. Only then does it
+// wait for the others.
 type search struct {
 	next   atomic.Int64 // block to look at
 	looked sync.WaitGroup

@@ -38,7 +38,8 @@ type Rule struct {
 	// Pattern is matched against the constant's name as path.Match does (* stands for any run of
 	// characters); "" matches every name.
 	Pattern string
-	// Layers limits the rule to weights of these layers; none means weights of any layer and of none.
+	// Layers limits the rule to weights of these layers. An empty list means no limit: the rule then also holds for
+	// weights that belong to no layer.
 	Layers []LayerRange
 	// Scheme is how the weight is quantized; nil leaves it as it is.
 	Scheme *quantize.Scheme

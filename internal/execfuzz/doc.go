@@ -1,13 +1,15 @@
-// Package execfuzz executes mutants of programs: it takes files apart, changes their graphs field by field (slots,
-// registers, dims, dtypes, kinds of nodes, arms of Ifs), puts them together again, and runs what container, lifting and
-// verifier accept on two engines, of which one is the reference engine. Nothing may panic, both must refuse or neither,
-// and answers and state must be equal: integers exactly, floats up to a tolerance.
+// Package execfuzz makes mutants of program files and executes them. It takes a file apart, changes its graph (slots,
+// registers, dims, dtypes, kinds of nodes, arms of Ifs), and puts the file together again. What container, lifting and
+// verifier accept runs on two engines: the reference engine and one that is compared with it. Neither may panic. Both
+// must refuse the mutant, or both must answer. Outputs and state must be equal: integers exactly, floats up to a
+// tolerance. [Verdict] lists the exceptions.
 //
 // # Invariants
 //
-//   - A mutant and its inputs are functions of the seed file and of two numbers, so that a finding is repeated by them.
-//   - A difference counts unless the reference engine's own answer changes as much when floats of the inputs and
+//   - A mutant and its inputs follow from the files of the corpus and two numbers, the seed of the random numbers and
+//     the number of the mutant. The same numbers repeat a finding.
+//   - A difference is no finding where the reference engine's own answer changes as much when the floats of inputs and
 //     constants change in the seventh digit.
 //
-// Package execfuzz imports the reading half of the runtime and engines; only tests may import it.
+// Package execfuzz imports the part of the runtime that reads files, and engines. Only tests may import it.
 package execfuzz

@@ -66,7 +66,7 @@ func text(b *bytes.Buffer, s string) {
 	b.WriteString(s)
 }
 
-// Tensor adds a tensor of ggml's type with that number; shape is in PyTorch's order.
+// Tensor adds a tensor. kind is the number of its type in ggml, and shape is in PyTorch's order.
 func (g *GGUF) Tensor(name string, kind uint32, shape []int, data []byte) {
 	g.tensors++
 	for g.data.Len()%32 != 0 {

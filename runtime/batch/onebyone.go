@@ -12,7 +12,8 @@ import (
 	"github.com/etc-ml/etc/runtime/session"
 )
 
-// prefixRows is how many positions a node of the prefix tree has where no blocks decide that.
+// prefixRows is the number of positions that a node of the prefix tree stands for. This executor has no blocks of a KV
+// cache; where there are blocks, their size decides it.
 const prefixRows = 32
 
 // oneByOne runs the entries of a call one behind the other, each in a session of its own. All that a sequence has is

@@ -32,7 +32,9 @@ func Check(m *Memory, p *Prefix, tables ...*Table) error {
 	return nil
 }
 
-// check compares the counts of a pool with those of all holders and returns the bytes in use.
+// check recounts pool number at. refs has the number of holders of each unit, and held the number of those holders that
+// belong to the prefix tree. check returns an error where a count of the pool is another, else the bytes of the units
+// in use.
 func (p *pool) check(at Pool, refs, held map[Unit]int32) (int64, error) {
 	inUse, idle := 0, 0
 	for id := range p.refs {

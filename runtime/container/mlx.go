@@ -28,8 +28,8 @@ type MLX struct {
 	Graph     *mlxgraph.MLXGraphT
 	Constants []Constant // by Tid
 
-	// Inputs and Outputs are the indices of the method's values that Graph.InputMap and Graph.OutputMap take
-	// in their order.
+	// Inputs has one index for each element of Graph.InputMap, in its order: that of the method's value that the
+	// delegate is called with there. Outputs is the same for Graph.OutputMap.
 	Inputs, Outputs []int
 }
 

@@ -229,7 +229,8 @@ func (p *boundPlan) failed(s *step, err error) error {
 	return fmt.Errorf("%w\n\tin %s", err, ir.Describe(p.module, s.op))
 }
 
-// tensor is v as the reference kernels take it: its own memory where it is dense.
+// tensor returns v as the reference kernels take it. A dense value shares its memory with the tensor. Values that are
+// not dense are copied, and so are all values that stand for a state.
 func (v *value) tensor() *eval.Tensor {
 	n := v.len()
 	t := &eval.Tensor{DType: v.dtype, Shape: v.shape}

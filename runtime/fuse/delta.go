@@ -49,7 +49,9 @@ func matchDeltaKernel(op *ir.Op) []*ir.Value {
 	return deltaArgs(in[0].Value, in[1].Value, v, in[3].Value, in[4].Value, in[5].Value)
 }
 
-// hasDeltaSignature reports whether a kernel has the name, the buffers and the lists of the gated delta rule's.
+// hasDeltaSignature reports whether a Metal kernel of a file has the name of the gated delta rule's kernel, the names
+// of its inputs and outputs, and as many inputs, results and result dtypes. The lists of its template's arguments must
+// be of equal length.
 func hasDeltaSignature(op *ir.Op) bool {
 	a := ir.Attrs[ir.MetalKernelAttrs](op)
 	return a.Name == "gated_delta_step" &&

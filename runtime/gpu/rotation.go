@@ -31,8 +31,10 @@ type rotation struct {
 	made   []device.Buffer
 }
 
-// tuneState is the size in bytes up to which every state has memory of its own in its place. Larger ones, of which a
-// token uses a part, share it, lest all states be there twice.
+// tuneState is a size in bytes. A measurement writes to other memory in the place of a state, so that the state stays
+// as it is. A state of up to this size gets memory of its own for that. Larger states, of which a token uses a part,
+// share it where they have the same size and are the same operand of a kernel. Otherwise all states would need memory
+// twice.
 const tuneState = 16 << 20
 
 // stateKey tells the memory in the place of states: by the state, or by its size and the number of the operand that it
@@ -57,7 +59,9 @@ func (r *rotation) add(steps []*step) {
 	}
 }
 
-// rotates reports whether an operand is a weight, or a part of one, and not a few numbers that all runs may share.
+// rotates reports whether a measurement may bind memory of another weight in the place of an operand. It may where the
+// kernel only reads the operand, no kernel writes the operand's memory, and the operand has at least 16 KiB. Smaller
+// operands are the same memory in all runs.
 func rotates(o operand) bool { return o.slot.fixed && !o.write && o.size >= 16<<10 }
 
 // take gives the next memory of a size among the weights.

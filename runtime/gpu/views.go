@@ -5,8 +5,9 @@ import (
 	"github.com/etc-ml/etc/runtime/plan"
 )
 
-// BindView makes the result of the operation its operand x seen in another way, where it can be: x is on the device,
-// and a reshape of floats may copy them into row-major order first.
+// BindView tries to make the result of the operation a view of its operand x: the same memory, with an offset, a shape
+// and strides of its own. It reports whether it did. x has to lie on the device. Where a reshape of floats is no view
+// of x as it lies, x is copied into row-major order first, and the result is a view of the copy.
 func (b *binder) BindView() bool {
 	if of := b.Op.Input("x"); of == nil || of.Constant != nil {
 		return false // constants are not on the device, and input would decode them

@@ -65,8 +65,8 @@ func (m *Model) New(o Options) (*Guide, error) {
 // MaskWords is the length of a mask.
 func (g *Guide) MaskWords() int { return g.model.vocab.MaskWords() }
 
-// Mask sets bit i%64 of word i/64 of dst where token i may come next. It is false where every token may; dst is then of
-// no meaning.
+// Mask writes to dst which tokens may come next: bit i%64 of word i/64 is set where token i may. It returns false where
+// every token may come next; the content of dst then means nothing.
 func (g *Guide) Mask(dst []uint64) bool {
 	f := g.model.format
 	switch {

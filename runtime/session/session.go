@@ -82,8 +82,8 @@ func (s *Session) Reset() error {
 type Step struct {
 	Token  int
 	Logits []float32
-	// Logprob is the natural logarithm of the token's probability, and Top are the most likely tokens, where
-	// [Sampling.Logprobs] asks for them.
+	// Logprob is the natural logarithm of the token's probability. Top has the most likely tokens with theirs, at most
+	// [Sampling.TopLogprobs] of them. Both are set only where [Sampling.Logprobs] is.
 	Logprob float32
 	Top     []Logprob
 }

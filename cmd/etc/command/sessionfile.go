@@ -158,7 +158,7 @@ func sameElements(a, b *eval.Tensor) bool {
 		func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) })
 }
 
-// loadSession goes on with the conversation of a file. After an error the one before goes on.
+// loadSession replaces the conversation c by the one of a session file. After an error c is as it was.
 func loadSession(path string, t *text, m *session.Model, c *chat.Conversation) error {
 	_, err := readSession(path, t, m, c)
 	return err

@@ -52,7 +52,8 @@ func (g Grid) Like(shape, strides []int) (kernels.Rows, bool) {
 	return kernels.Rows{Token: stride[0], Row: stride[1]}, true
 }
 
-// RowsOf sees a strided tensor as rows of so many elements, one a token.
+// RowsOf describes a strided tensor as rows of width elements, one row for each token. It returns false where the
+// tensor cannot be seen so.
 func RowsOf(shape, strides []int, width int) (Grid, bool) {
 	rows := []int{strided.Elements(shape) / max(width, 1), 1, width}
 	stride, ok := strided.Reshape(shape, strides, rows)

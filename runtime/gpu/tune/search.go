@@ -35,9 +35,10 @@ type comparison struct {
 
 var (
 	chained = comparison{long: time.Millisecond, margin: 1.03, hopeless: 1.1, promising: 1.3, duels: 5, more: 3}
-	// In place a product is a part of what is measured, often no more than a tenth: shares of the whole are smaller,
-	// and take longer to tell from noise. Half a percent of a token is worth having; a product that makes the whole a
-	// twentieth longer takes half as long again itself.
+	// inPlace is for a product that is measured among the kernels around it. The product is often no more than a tenth
+	// of the measured time, so variants differ by smaller shares of that time, and it takes longer to tell them from
+	// noise. Half a percent of a token is worth having. A variant that makes the whole 5% longer is about half as slow
+	// again itself, where the product is a tenth of the whole.
 	inPlace = comparison{long: 2 * time.Millisecond, margin: 1.005, hopeless: 1.05, promising: 1.05, duels: 11, more: 3}
 )
 

@@ -58,7 +58,8 @@ func (fn *function) amx(name string, prefix, opcode, v int, high byte, modrm ...
 var general = map[string]byte{"AX": 0, "CX": 1, "DX": 2, "BX": 3, "SP": 4, "BP": 5, "SI": 6, "DI": 7, "R8": 8, "R9": 9,
 	"R10": 10, "R11": 11, "R12": 12, "R13": 13, "R14": 14, "R15": 15}
 
-// tileMemory is TILELOADD or TILESTORED with rows stride apart; base is none of BP, R13.
+// tileMemory writes a TILELOADD or a TILESTORED, as name and prefix say. The first row of the tile is at base + offset.
+// The register stride has the bytes between two rows. It must not be SP, which an address cannot have as its index.
 func (fn *function) tileMemory(name string, prefix, tile int, base, stride string, offset int) {
 	b, s := general[base], general[stride]
 	var high byte // inverted B and X of VEX

@@ -66,8 +66,9 @@ var Load = sync.OnceValues(func() (*Library, error) {
 
 const plainHeader = "#include <metal_stdlib>\nusing namespace metal;\n"
 
-// sharedObject compiles a text for Metal for the emulator, which stands in for Metal's own headers. Entries are added
-// where there are none.
+// sharedObject compiles a Metal source text with the emulator's compiler and returns the path of the shared object. The
+// emulator's declarations take the place of the headers that Metal's compiler would include. Where the text has no
+// entry points (PORT_ENTRY), sharedObject adds them.
 func sharedObject(text string) (string, error) {
 	prelude := kernels.Prelude(kernels.Metal)
 	body, ok := strings.CutPrefix(text, prelude)
