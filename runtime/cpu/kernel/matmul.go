@@ -51,6 +51,9 @@ const aloneBytes = 16 << 10
 // matMulAlone is MatMul of all rows of w with one vector after the other, some rows at a time.
 func matMulAlone(y []float32, stride int, w *Matrix, a *Activations) {
 	step := max(aloneBytes/max(w.Bytes(1), 1), 4) &^ 3
+	if a.vectors == 1 { // nothing is read twice, and a kernel asks for rows ahead as far as its own go
+		step = w.Rows
+	}
 	for row := 0; row < w.Rows; row += step {
 		part := w.Slice(row, min(row+step, w.Rows))
 		for i := range a.vectors {
