@@ -70,7 +70,7 @@ func TestDeterministicOnCPU(t *testing.T) {
 // TestDeterministicOnGPU is the same for a GPU, whose calls all have one number of rows.
 func TestDeterministicOnGPU(t *testing.T) {
 	names, total, runs := []string{"etc-qwen35moe-chat-sample", "gemma4-chat-bf16-ropefix", "neighbours/gemma4moe-4w"},
-		20, 1
+		12, 1
 	switch {
 	case os.Getenv("ETC_TEST_DEVICE") != "":
 		names, total, runs = models(), 60, *schedules
