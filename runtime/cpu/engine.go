@@ -138,7 +138,7 @@ func (x *executable) NewInstance() (engine.Instance, error) {
 	for _, entry := range x.entries {
 		n.plans = append(n.plans, plan.NewPlans[*boundPlan](entry))
 	}
-	coded := codedCaches(x.entries)
+	coded := plan.CodedCaches(x.entries)
 	for _, b := range x.fused.Buffers {
 		s, err := newState(b, x.precision, coded[b])
 		if err != nil {

@@ -22,19 +22,6 @@ type state struct {
 	words []byte // u32 of a cache in codes of 8 bits
 }
 
-// codedCaches are the caches that operations on blocks write in codes of 8 bits.
-func codedCaches(entries []*ir.Module) map[*ir.Buffer]bool {
-	out := map[*ir.Buffer]bool{}
-	for _, m := range entries {
-		for _, op := range m.Entry.Body.Ops {
-			if op.Def.Name == "block_write" && op.Buffer.Type.DType == ir.U32 {
-				out[op.Buffer] = true
-			}
-		}
-	}
-	return out
-}
-
 func newState(b *ir.Buffer, precision eval.Precision, coded bool) (*state, error) {
 	dims, _ := b.Type.Static()
 	s := &state{dtype: b.Type.DType, slot: &slot{}}

@@ -33,24 +33,11 @@ func (s *state) kernelType() kernels.DType {
 	return s.format.kernelType()
 }
 
-// codedCaches are the caches that operations on blocks write in codes of 8 bits.
-func codedCaches(entries []*ir.Module) map[*ir.Buffer]bool {
-	out := map[*ir.Buffer]bool{}
-	for _, m := range entries {
-		for _, op := range m.Entry.Body.Ops {
-			if op.Def.Name == "block_write" && op.Buffer.Type.DType == ir.U32 {
-				out[op.Buffer] = true
-			}
-		}
-	}
-	return out
-}
-
 // newStates allocates the buffers.
 func (x *instance) newStates() error {
 	x.exe.timeline.Lock()
 	defer x.exe.timeline.Unlock()
-	coded := codedCaches(x.exe.entries)
+	coded := plan.CodedCaches(x.exe.entries)
 	for _, b := range x.exe.fused.Buffers {
 		s, err := x.newState(b, coded[b])
 		if err != nil {
