@@ -1,15 +1,6 @@
 package etc
 
-import (
-	"errors"
-
-	"github.com/etc-ml/etc/internal/kind"
-	"github.com/etc-ml/etc/loaders/huggingface"
-	"github.com/etc-ml/etc/loaders/safetensors"
-	"github.com/etc-ml/etc/passes/quantize"
-	"github.com/etc-ml/etc/runtime/container"
-	"github.com/etc-ml/etc/runtime/tokenizer"
-)
+import "github.com/etc-ml/etc/internal/kind"
 
 // Kinds of errors, for errors.Is.
 var (
@@ -20,16 +11,3 @@ var (
 	// ErrMemory is an error of a model that does not fit in memory.
 	ErrMemory = kind.ErrMemory
 )
-
-// content gives an error of a file's content its kind, and passes others on.
-func content(err error) error {
-	var format *safetensors.FormatError
-	var config *huggingface.ConfigError
-	var tokens *tokenizer.Error
-	var weights *quantize.ValueError
-	if errors.Is(err, container.ErrInvalid) || errors.As(err, &format) || errors.As(err, &config) ||
-		errors.As(err, &tokens) || errors.As(err, &weights) {
-		return kind.Of(kind.ErrInvalid, err)
-	}
-	return err
-}

@@ -100,7 +100,7 @@ func Export(ctx context.Context, source, output string, o ExportOptions) error {
 		if scheme := (*passes.SchemeError)(nil); errors.As(err, &scheme) {
 			return kind.Of(kind.ErrUsage, err)
 		}
-		return content(err)
+		return err
 	}
 	file, err := record.NewFile(c, m, options, recorded, nil)
 	if err != nil {
@@ -112,7 +112,7 @@ func Export(ctx context.Context, source, output string, o ExportOptions) error {
 		}
 	}
 	file.Target, file.Jobs, file.Progress, file.Log = target, o.Jobs, o.Progress, o.Log
-	return content(codegen.Write(ctx, output, file))
+	return codegen.Write(ctx, output, file)
 }
 
 // passes gives the options of the passes, the recipe aside.

@@ -59,11 +59,11 @@ func Open(path string, o Options) (*Model, error) {
 	}
 	p, err := program.Open(path)
 	if err != nil {
-		return nil, content(err)
+		return nil, err
 	}
 	m := &Model{program: p}
 	if err := m.load(path, e, options, o); err != nil {
-		return nil, errors.Join(content(err), p.Close())
+		return nil, errors.Join(err, p.Close())
 	}
 	return m, nil
 }

@@ -13,7 +13,7 @@ type Tokenizer struct{ t *tokenizer.Tokenizer }
 func LoadTokenizer(path string) (*Tokenizer, error) {
 	t, err := tokenizer.Load(path)
 	if err != nil {
-		return nil, content(err)
+		return nil, err
 	}
 	return &Tokenizer{t}, nil
 }

@@ -9,6 +9,8 @@ import (
 	"math"
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/etc-ml/etc/internal/kind"
 )
 
 // maxDepth bounds the nesting of JSON; configurations have four levels.
@@ -21,6 +23,9 @@ type ConfigError struct {
 	Expected string
 	Found    string
 }
+
+// Is reports whether target is what all errors about a file's content are.
+func (e *ConfigError) Is(target error) bool { return target == kind.ErrInvalid }
 
 // Error gives "FILE: KEY: expected …, found …".
 func (e *ConfigError) Error() string {

@@ -1,6 +1,10 @@
 package safetensors
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/etc-ml/etc/internal/kind"
+)
 
 // FormatError says where a file breaks the format.
 type FormatError struct {
@@ -9,6 +13,9 @@ type FormatError struct {
 	Expected string // what the format asks for
 	Found    string // what the file has
 }
+
+// Is reports whether target is what all errors about a file's content are.
+func (e *FormatError) Is(target error) bool { return target == kind.ErrInvalid }
 
 // Error gives "FILE: tensor NAME: expected …, found …".
 func (e *FormatError) Error() string {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/etc-ml/etc/internal/kind"
 	"github.com/etc-ml/etc/ir"
 )
 
@@ -15,6 +16,9 @@ type ValueError struct {
 	Row, Col int
 	Detail   string
 }
+
+// Is reports whether target is what all errors about a file's content are.
+func (e *ValueError) Is(target error) bool { return target == kind.ErrInvalid }
 
 // Error names the row and the column.
 func (e *ValueError) Error() string {

@@ -6,12 +6,13 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"github.com/etc-ml/etc/internal/kind"
 	"github.com/etc-ml/etc/schema"
 )
 
 // ErrInvalid is what every error is (errors.Is) that comes from the content of a file and not from the
 // system: it is not a .pte file, it is damaged, or it holds what this version does not read.
-var ErrInvalid = errors.New("invalid .pte file")
+var ErrInvalid = kind.Of(kind.ErrInvalid, errors.New("invalid .pte file"))
 
 // Error is what is wrong with the content of a file. It is an ErrInvalid.
 type Error struct {
@@ -34,7 +35,7 @@ func (e *Error) Error() string {
 }
 
 // Is makes every Error an ErrInvalid.
-func (e *Error) Is(target error) bool { return target == ErrInvalid }
+func (e *Error) Is(target error) bool { return errors.Is(ErrInvalid, target) }
 
 // wrong returns an Error of the file.
 func (f *File) wrong(offset int64, field, format string, args ...any) error {

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -184,7 +185,7 @@ type contentError struct {
 
 func (e *contentError) Error() string        { return e.file + ": " + e.err.Error() }
 func (e *contentError) Unwrap() error        { return e.err }
-func (e *contentError) Is(target error) bool { return target == container.ErrInvalid }
+func (e *contentError) Is(target error) bool { return errors.Is(container.ErrInvalid, target) }
 
 // Constant is a constant whose bytes lie in the mapped file.
 type Constant struct {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/etc-ml/etc/internal/kind"
 )
 
 // An Error says what in a tokenizer.json is wrong or not supported.
@@ -15,6 +17,9 @@ type Error struct {
 	Path   string // of the value, as in pre_tokenizer.pretokenizers[0].pattern.Regex; empty for the whole file
 	Reason string // what was found and what is expected or supported
 }
+
+// Is reports whether target is what all errors about a file's content are.
+func (e *Error) Is(target error) bool { return target == kind.ErrInvalid }
 
 func (e *Error) Error() string {
 	if e.Path == "" {

@@ -15,12 +15,7 @@ import (
 	"github.com/etc-ml/etc/internal/fault"
 	"github.com/etc-ml/etc/internal/kind"
 	"github.com/etc-ml/etc/internal/outfile"
-	"github.com/etc-ml/etc/loaders/huggingface"
-	"github.com/etc-ml/etc/loaders/safetensors"
-	"github.com/etc-ml/etc/passes/quantize"
-	"github.com/etc-ml/etc/runtime/container"
 	"github.com/etc-ml/etc/runtime/gpu/device"
-	"github.com/etc-ml/etc/runtime/tokenizer"
 )
 
 // Exit codes; scripts rely on them.
@@ -122,10 +117,6 @@ func exitCode(err error) int {
 	var target *outfile.TargetError
 	var memory memoryError
 	var invalid invalidError
-	var format *safetensors.FormatError
-	var config *huggingface.ConfigError
-	var tokens *tokenizer.Error
-	var weights *quantize.ValueError
 	var internal *fault.Error
 	var of *device.FaultError
 	switch {
@@ -141,9 +132,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.As(err, &memory), errors.Is(err, kind.ErrMemory):
 		return exitMemory
-	case errors.Is(err, container.ErrInvalid), errors.As(err, &format), errors.As(err, &config),
-		errors.As(err, &tokens),
-		errors.As(err, &weights), errors.As(err, &invalid), errors.Is(err, kind.ErrInvalid):
+	case errors.As(err, &invalid), errors.Is(err, kind.ErrInvalid):
 		return exitInvalid
 	}
 	return exitFailed
