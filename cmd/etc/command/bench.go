@@ -53,10 +53,11 @@ So many streams (--concurrent) ask for answers of -n tokens to prompts of -p tok
 --requests answers are there. A row shows the time until the first part of an answer and the time between parts (half,
 and all but one in a hundred, were no longer), and tokens per second: of one stream behind its first part, and of all.
 
-With --speculate rounds of drafts are measured behind -d tokens (default 128), one sequence in calls as those of serve: what
-the drafts take, what the call takes that verifies them, beside a call of one row. A row shows a number of drafts, 1 to 7 or
-that of :K, the acceptance from which on the round is faster than none, and the tokens per second at the acceptances that
-were published for prose, facts and code; --json has the curve. Models of random weights have no acceptance of their own.
+With --speculate rounds of drafts are measured behind -d tokens (default 128), one sequence in calls as those of
+serve: what the drafts take, what the call takes that verifies them, beside a call of one row. A row shows a number of
+drafts, 1 to 7 or that of :K, the acceptance from which on the round is faster than none, and the tokens per second at
+the acceptances that were published for prose, facts and code; --json has the curve. Models of random weights have no
+acceptance of their own.
 
 --profile and --trace cover the unmeasured runs too, and cost a little time themselves.
 

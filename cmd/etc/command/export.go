@@ -71,7 +71,8 @@ written with the weights of the file.`,
 		"elements of an embedding row that share a scale: 32, 64 or 128")
 	fl.StringVar(&f.recipe, "recipe", "default", "which weights get which bits: default, executorch, or a recipe file")
 	fl.Float64Var(&f.targetBits, "target-bpw", 0,
-		"choose the bits of each linear weight by measured error, so many a weight on average; with --calibrate by what quantizing each alone does to predictions of the text")
+		"choose the bits of each linear weight by measured error, so many a weight on average; "+
+			"with --calibrate by what quantizing each alone does to predictions of the text")
 	fl.StringVar(&f.method, "quant-method", "best",
 		"best, minmax or hqq (mxfp4, mxfp8 and nvfp4: minmax, which is MLX's own and their default, or best); by a text (--calibrate) auto, learned, gptq or weighted")
 	fl.StringVar(&f.calibrate, "calibrate", defaultCorpus,
