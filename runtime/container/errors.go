@@ -35,7 +35,7 @@ func (e *Error) Error() string {
 }
 
 // Is makes every Error an ErrInvalid.
-func (e *Error) Is(target error) bool { return errors.Is(ErrInvalid, target) }
+func (e *Error) Is(target error) bool { return target == ErrInvalid || target == kind.ErrInvalid }
 
 // wrong returns an Error of the file.
 func (f *File) wrong(offset int64, field, format string, args ...any) error {

@@ -1,11 +1,11 @@
 package program
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 
+	"github.com/etc-ml/etc/internal/kind"
 	"github.com/etc-ml/etc/ir"
 	"github.com/etc-ml/etc/runtime/container"
 	"github.com/etc-ml/etc/runtime/lift"
@@ -183,9 +183,11 @@ type contentError struct {
 	err  error
 }
 
-func (e *contentError) Error() string        { return e.file + ": " + e.err.Error() }
-func (e *contentError) Unwrap() error        { return e.err }
-func (e *contentError) Is(target error) bool { return errors.Is(container.ErrInvalid, target) }
+func (e *contentError) Error() string { return e.file + ": " + e.err.Error() }
+func (e *contentError) Unwrap() error { return e.err }
+func (e *contentError) Is(target error) bool {
+	return target == container.ErrInvalid || target == kind.ErrInvalid
+}
 
 // Constant is a constant whose bytes lie in the mapped file.
 type Constant struct {
