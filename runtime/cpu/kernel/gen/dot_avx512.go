@@ -43,8 +43,10 @@ func scaleOfWord(lanes int) (words []uint32) {
 // prefetch is how far ahead of use, in bytes, weights are fetched.
 const prefetch = 3072
 
-// fourAhead and scalesAhead are the same for products of 4 rows at a time.
-const fourAhead, scalesAhead = 1024, 512
+// fourAhead and scalesAhead are the same for products of 4 rows at a time. A batch of scales belongs to some 16 times
+// its bytes of codes, so that scales are fetched as early as codes are. Further ahead they displace what is still
+// to be read: there are 8 streams of them.
+const fourAhead, scalesAhead = 1536, 128
 
 // floatBytes is the size of a stored float.
 func floatBytes(format string) int { return map[string]int{"BF16": 2, "F32": 4}[format] }
@@ -220,15 +222,20 @@ The number of rows is a multiple of 4. Rows r, n+r, 2n+r and 3n+r, n = len(y)/4,
 	fn.at(last)
 	fn.op("TESTQ AX, AX\nJZ %s\nMOVL $-1, R14\nBZHIL AX, R14, R14\nKMOVW R14, K1", reduce)
 	loadBatch("K1")
-	// AX words; the last chunk may have fewer than 16.
+	// AX words; the last chunk may have fewer than 16. The others go without a mask, whose making every chunk would
+	// wait for, and ask for memory ahead: rows of 8 groups have no other chunks.
 	fn.op("IMULQ %s, AX\nSHRQ $%d, AX", fn.argument("group"), map[int]int{4: 3, 8: 2}[bits])
-	part := fn.label("part")
-	fn.at(part)
-	fn.op("MOVL $16, R14\nCMPQ AX, R14\nCMOVQLT AX, R14\nSUBQ R14, AX\nMOVL $-1, BX\nBZHIL R14, BX, BX\nKMOVW BX, K2")
-	chunkOf(0, "K2")
-	fn.op("LEAQ (DI)(R14*4), DI")
+	whole, part := fn.label("whole"), fn.label("part")
+	fn.at(whole)
+	fn.op("SUBQ $16, AX\nJLT %s", part)
+	chunkOf(0, "")
+	fn.op("ADDQ $64, DI")
 	advance(1)
-	fn.op("TESTQ AX, AX\nJNZ %s", part)
+	fn.op("JMP %s", whole)
+	fn.at(part)
+	fn.op("ADDQ $16, AX\nJZ %s\nMOVL $-1, BX\nBZHIL AX, BX, BX\nKMOVW BX, K2", reduce)
+	chunkOf(0, "K2")
+	fn.op("LEAQ (DI)(AX*4), DI")
 
 	fn.at(reduce)
 	fn.op("VBROADCASTSS %s, Z12", factor)
