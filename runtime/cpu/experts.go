@@ -194,7 +194,7 @@ func (e *experts) single() func() {
 		}
 	}
 	// Who finishes the last expert's part of the rows adds them up.
-	fallRows, fallParts := expertParts(&e.down.matrices[0])
+	fallRows, fallParts := expertParts(&e.down.matrices[0], e.perToken, b.x.exe.pool.Threads())
 	missing := make([]atomic.Int32, fallParts)
 	fall := func(lo, hi int) {
 		for i := lo; i < hi; i++ {
@@ -229,9 +229,12 @@ func (e *experts) single() func() {
 	}
 }
 
-// expertParts divides the rows of an expert's matrix into parts of about half the largest piece.
-func expertParts(m *kernel.Matrix) (rows, parts int) {
-	parts = max(1, m.Bytes(m.Rows)/(largestPiece/2))
+// expertParts divides the rows of a matrix into parts, of which threads claim those of experts matrices that are alike.
+// There are as few as keep a thread that ends first from waiting long: some 6 of all matrices for each thread.
+func expertParts(m *kernel.Matrix, experts, threads int) (rows, parts int) {
+	bytes := m.Bytes(m.Rows)
+	parts = min((6*threads+experts-1)/experts, bytes/smallestPiece)
+	parts = max(parts, (bytes+largestPiece-1)/largestPiece, 1)
 	rows = ((m.Rows+parts-1)/parts + 7) &^ 7
 	return rows, (m.Rows + rows - 1) / rows
 }

@@ -13,10 +13,11 @@ type piece struct {
 	lo, hi int
 }
 
-// A thread that begins a piece waits for memory before it reads at full speed, so pieces of a matrix that
-// is multiplied by one vector are large. They get smaller towards the end, so that threads end together.
+// A thread that begins a piece waits for memory before it reads at full speed, for as long as it then reads 20 KiB or
+// so, so pieces of a matrix that is multiplied by one vector are large. They get smaller towards the end, so that
+// threads end together.
 const (
-	largestPiece  = 256 << 10
+	largestPiece  = 1 << 20
 	smallestPiece = 32 << 10
 )
 
